@@ -22,9 +22,7 @@ func TestBetween(t *testing.T) {
 	}
 	random := rng.New(5, "between")
 	means := make([]float32, 6*w.k)
-	for i := range means {
-		means[i] = float32(random.NormFloat64())
-	}
+	rng.Normal(random, means)
 	r.Corpora = []Corpus{{Within: w.covariance(false), Means: means}}
 	cands := must.Get(r.candidates())(t)
 	s := must.Get(r.sum(1))(t)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"gonum.org/v1/gonum/floats"
 
+	"fmp/models/rng"
 	"fmp/onnx/must"
 	"fmp/pipeline/erm"
 )
@@ -77,9 +78,7 @@ func TestPredict(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	const n, dx, c = 301, 7, 3
 	x := make([]float32, n*dx)
-	for i := range x {
-		x[i] = float32(r.NormFloat64())
-	}
+	rng.Normal(r, x)
 	heads := make([]erm.Theta, 3)
 	for s := range heads {
 		heads[s] = erm.NewTheta(dx+1, c)
@@ -251,26 +250,36 @@ func TestUncertaintyByHand(t *testing.T) {
 	near("coverage", held, 2./3)
 }
 
+// drawn are n rows of random features and classes.
+func drawn(r *rand.Rand, n, dx, c int) (x []float32, y []int) {
+	x, y = make([]float32, n*dx), make([]int, n)
+	rng.Normal(r, x)
+	for i := range y {
+		y[i] = r.IntN(c)
+	}
+	return x, y
+}
+
+// headsOf are n random heads.
+func headsOf(r *rand.Rand, n, dx, c int) []erm.Theta {
+	out := make([]erm.Theta, n)
+	for s := range out {
+		out[s] = erm.NewTheta(dx+1, c)
+		for i := range out[s].W {
+			out[s].W[i] = r.NormFloat64()
+		}
+	}
+	return out
+}
+
 // TestExamine: what heads say one by one adds up to what the ensemble says, and a head alone has no
 // disagreement.
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 5))
 	const n, dx, c, heads = 150, 4, 3, 5
-	x, y := make([]float32, n*dx), make([]int, n)
-	for i := range x {
-		x[i] = float32(r.NormFloat64())
-	}
-	for i := range y {
-		y[i] = r.IntN(c)
-	}
-	ensemble := make([]erm.Theta, heads)
-	for s := range ensemble {
-		ensemble[s] = erm.NewTheta(dx+1, c)
-		for i := range ensemble[s].W {
-			ensemble[s].W[i] = r.NormFloat64()
-		}
-	}
+	x, y := drawn(r, n, dx, c)
+	ensemble := headsOf(r, heads, dx, c)
 	b := must.Get(NewBatches(r, x, dx, 20))(t)
 	var first Scores
 	for threads := 1; threads <= 2; threads++ {
@@ -310,20 +319,8 @@ func TestExamineFirst(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(8, 5))
 	const n, dx, c, heads = 130, 2, 11, 400
-	x, y := make([]float32, n*dx), make([]int, n)
-	for i := range x {
-		x[i] = float32(r.NormFloat64())
-	}
-	for i := range y {
-		y[i] = r.IntN(c)
-	}
-	ensemble := make([]erm.Theta, heads)
-	for s := range ensemble {
-		ensemble[s] = erm.NewTheta(dx+1, c)
-		for i := range ensemble[s].W {
-			ensemble[s].W[i] = r.NormFloat64()
-		}
-	}
+	x, y := drawn(r, n, dx, c)
+	ensemble := headsOf(r, heads, dx, c)
 	ctx, numbers := context.Background(), []int{1, 5, heads}
 	answers := must.Get(ExamineFirst(ctx, ensemble, numbers, x, y, 2))(t)
 	said := must.Get(Said(ctx, ensemble, x, 2))(t)
@@ -389,18 +386,9 @@ func TestPredictionAllocates(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const dx, c = 16, 5
-	rng := rand.New(rand.NewPCG(1, 2))
-	heads := make([]erm.Theta, 400)
-	for s := range heads {
-		heads[s] = erm.NewTheta(dx+1, c)
-		for i := range heads[s].W {
-			heads[s].W[i] = rng.NormFloat64()
-		}
-	}
-	features := make([]float32, 8000*dx)
-	for i := range features {
-		features[i] = float32(rng.NormFloat64())
-	}
+	r := rand.New(rand.NewPCG(1, 2))
+	heads := headsOf(r, 400, dx, c)
+	features, _ := drawn(r, 8000, dx, c)
 	allocated := func(s, n int) int64 {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

@@ -94,6 +94,23 @@ func part(t *testing.T, m *merge.Merger, messages ...[]byte) (*merge.Part, []byt
 	return m.Part(), data
 }
 
+// honest are the messages of those of w.many's and manyMoments' clients that do not lie.
+func honest(messages [][]byte, liar int) (out [][]byte) {
+	for m, data := range messages {
+		if m%liar != 0 {
+			out = append(out, data)
+		}
+	}
+	return out
+}
+
+func decoded(t *testing.T, messages [][]byte) []Upload {
+	t.Helper()
+	uploads, bad := DecodeUploads(messages, federate.Expect{})
+	must.Do(t, errors.Join(bad...))
+	return uploads
+}
+
 // of pools a part, and returns the classifier's bytes and its probabilities of new images.
 func (w *world) of(t *testing.T, uploads []Upload, rest *Rest, g *onnx.Model, f models.Manifest,
 	o Options) ([]byte, []float32) {
@@ -148,8 +165,7 @@ func TestMergedUploads(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	g, f := w.client(t, true)
-	e := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16}))(t)
-	mg, mf := clientGraph(t, e)
+	mg, mf := momentsGraph(t)
 	const clients = 3200
 	open := openFile(t, 1, 0)
 	for name, c := range map[string]struct {
@@ -182,10 +198,7 @@ func TestMergedUploads(t *testing.T) {
 				!bytes.Equal(tree, whole) {
 				t.Error("a tree of merges gives another classifier than one merge")
 			}
-			all, bad := DecodeUploads(c.messages, federate.Expect{})
-			if len(bad) > 0 {
-				t.Fatal(bad)
-			}
+			all := decoded(t, c.messages)
 			_, single := w.of(t, all, nil, g, f, c.o)
 			if d := distance(single, probabilities); d > c.near {
 				t.Errorf("probabilities of merged uploads differ by %.2g on average from those "+
@@ -214,17 +227,8 @@ func TestMergedLies(t *testing.T) {
 	g, f := w.client(t, true)
 	const clients, liar = 3200, 6
 	messages := w.many(t, g, f, clients, liar)
-	var honest [][]byte
-	for m, data := range messages {
-		if m%liar != 0 {
-			honest = append(honest, data)
-		}
-	}
 	o := Options{Predictor: w.predictor, Open: "none", Seed: 1, Sets: Sets{Level: -1}}
-	oracle, bad := DecodeUploads(honest, federate.Expect{})
-	if len(bad) > 0 {
-		t.Fatal(bad)
-	}
+	oracle := decoded(t, honest(messages, liar))
 	trusting := o
 	trusting.Trust = true
 	_, want := w.of(t, oracle, nil, g, f, trusting)
@@ -289,25 +293,14 @@ func TestMergedLies(t *testing.T) {
 func TestMergedFalseMoments(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	e := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16}))(t)
-	g, f := clientGraph(t, e)
+	g, f := momentsGraph(t)
 	const clients, liar = 3200, 6
 	messages := manyMoments(t, f, clients, liar)
-	var honest [][]byte
-	for m, data := range messages {
-		if m%liar != 0 {
-			honest = append(honest, data)
-		}
-	}
 	o := Options{Seed: 1, Sets: Sets{Level: -1}, Samples: 10}
 	trusting := o
 	trusting.Trust = true
 	alone := func(messages [][]byte, o Options) []float32 {
-		uploads, bad := DecodeUploads(messages, federate.Expect{})
-		if len(bad) > 0 {
-			t.Fatal(bad)
-		}
-		_, p := w.of(t, uploads, nil, g, f, o)
+		_, p := w.of(t, decoded(t, messages), nil, g, f, o)
 		return p
 	}
 	sample, data := part(t, &merge.Merger{}, messages[:300]...)
@@ -328,7 +321,7 @@ func TestMergedFalseMoments(t *testing.T) {
 	own.Data, no.Within = slices.Clone(own.Data), &own
 	own.Data[1] = 3 * (own.Data[0] + own.Data[dx]) // of coordinates 0 and 1: more than both variances
 	must.Failed(t, "a sum whose scatter is no covariance", new(Round).Join(&no), "no covariance")
-	want := alone(honest, trusting)
+	want := alone(honest(messages, liar), trusting)
 	one, trusted := distance(got, want), distance(alone(messages, trusting), want)
 	t.Logf("nobody judged %.2g, one by one %.2g", trusted, one)
 	if one > trusted/100 {
@@ -354,21 +347,11 @@ func TestJudgedOneByOne(t *testing.T) {
 	trusting.Trust = true
 	for _, liar := range []int{20, 6, 3} {
 		messages := w.many(t, g, f, 20_000, liar)
-		var honest [][]byte
-		for m, data := range messages {
-			if m%liar != 0 {
-				honest = append(honest, data)
-			}
-		}
 		alone := func(messages [][]byte, o Options) []float32 {
-			uploads, bad := DecodeUploads(messages, federate.Expect{})
-			if len(bad) > 0 {
-				t.Fatal(bad)
-			}
-			_, p := w.of(t, uploads, nil, g, f, o)
+			_, p := w.of(t, decoded(t, messages), nil, g, f, o)
 			return p
 		}
-		want := alone(honest, trusting)
+		want := alone(honest(messages, liar), trusting)
 		sample, data := part(t, &merge.Merger{}, messages[:300]...)
 		judge := must.Get(Judge(t.Context(), w.eng, sample, g, f, o))(t)
 		p, _ := part(t, &merge.Merger{Judge: judge, Against: models.DigestBytes(data)}, messages...)

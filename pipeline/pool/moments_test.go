@@ -36,8 +36,7 @@ func (w *world) embedded(t *testing.T, g *onnx.Model, client int) (rows []float3
 // little; where claims are trusted it takes the round over.
 func TestMomentsClaim(t *testing.T) {
 	w := newWorld(t)
-	e := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16}))(t)
-	g, f := clientGraph(t, e)
+	g, f := momentsGraph(t)
 	var us []Upload
 	for i := range 5 {
 		rows, labels := w.embedded(t, g, i)
@@ -83,8 +82,7 @@ func TestMomentsClaim(t *testing.T) {
 // new images, sure as often as it is right, and with intervals that are those of the posterior.
 func TestMoments(t *testing.T) {
 	w := newWorld(t)
-	e := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16}))(t)
-	g, f := clientGraph(t, e)
+	g, f := momentsGraph(t)
 	if f.Bytes != 1<<16 {
 		t.Fatalf("the client graph's manifest is %+v", f)
 	}
@@ -159,8 +157,7 @@ func TestMoments(t *testing.T) {
 // speaks for it; what is no corpus of the round is refused with the reason.
 func TestMomentsCorpus(t *testing.T) {
 	w := newWorld(t)
-	e := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16}))(t)
-	g, f := clientGraph(t, e)
+	g, f := momentsGraph(t)
 	var us []Upload
 	for i := range 4 {
 		rows, labels := w.embedded(t, g, i)

@@ -83,6 +83,13 @@ func (w *world) client(t *testing.T, phi bool) (*onnx.Model, models.Manifest) {
 	return clientGraph(t, must.Get(models.ConjugateEmbedding(m, phi))(t))
 }
 
+// momentsGraph is the client graph of moments.
+func momentsGraph(t *testing.T) (*onnx.Model, models.Manifest) {
+	t.Helper()
+	c := models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16}
+	return clientGraph(t, must.Get(models.MomentsEmbedding(c))(t))
+}
+
 // clientGraph is the client graph of an embedding behind an extractor that gives the pixels.
 func clientGraph(t *testing.T, e *onnx.Model) (*onnx.Model, models.Manifest) {
 	t.Helper()

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"fmp/models"
 	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/merge"
@@ -54,8 +53,7 @@ func TestProgress(t *testing.T) {
 	w := newWorld(t)
 	g, f := w.client(t, true)
 	sizes := slices.Repeat([]int{9}, 12)
-	e := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16}))(t)
-	gm, fm := clientGraph(t, e)
+	gm, fm := momentsGraph(t)
 	var us []Upload
 	for i := range 5 {
 		rows, labels := w.embedded(t, gm, i)

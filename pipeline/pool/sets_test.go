@@ -24,8 +24,7 @@ import (
 func (w *world) momentsRound(t *testing.T, clients int,
 	seed uint64) ([]Upload, *onnx.Model, models.Manifest) {
 	t.Helper()
-	e := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: dx, C: classes, Bytes: 1 << 16}))(t)
-	g, f := clientGraph(t, e)
+	g, f := momentsGraph(t)
 	var us []Upload
 	for m := range clients {
 		pix, labels := w.clientImages(m, seed, 60)

@@ -15,23 +15,31 @@ import (
 	"fmp/pipeline/task"
 )
 
+const dx, c = 5, 3 // of the rounds in open scope
+
+// rows are n features of c classes in turn, apart from each other.
+func rows(name string, n int) (features []float32, labels []int) {
+	r := rng.New(1, name)
+	for i := range n {
+		labels = append(labels, i%c)
+		for j := range dx {
+			features = append(features, float32(r.NormFloat64())+2*float32((i%c+j)%c))
+		}
+	}
+	return features, labels
+}
+
+// openPredictor is that of a corpus of 600 rows, untrained.
+func openPredictor(t *testing.T) *open.Predictor {
+	features, labels := rows("corpus", 600)
+	bank := must.Get(task.NewBank(features, dx, labels, c))(t)
+	return must.Get(meta.UntrainedOpen(bank, dx))(t)
+}
+
 // TestBounded: in open scope heads read the class means of few clients as they are, and of more
 // than maxMeans some of them, with the masses and means of all.
 func TestBounded(t *testing.T) {
-	const dx, c = 5, 3
-	rows := func(name string, n int) (features []float32, labels []int) {
-		r := rng.New(1, name)
-		for i := range n {
-			labels = append(labels, i%c)
-			for j := range dx {
-				features = append(features, float32(r.NormFloat64())+2*float32((i%c+j)%c))
-			}
-		}
-		return features, labels
-	}
-	features, labels := rows("corpus", 600)
-	bank := must.Get(task.NewBank(features, dx, labels, c))(t)
-	p := must.Get(meta.UntrainedOpen(bank, dx))(t)
+	p := openPredictor(t)
 	for _, clients := range []int{5, maxMeans/c + 1} {
 		var sets []*point.Set
 		for m := range clients {
@@ -96,20 +104,7 @@ func TestLogOdds(t *testing.T) {
 // without calibration points, and the classifier says so. A predictor that has learned no ends
 // leads to the same classifier as before.
 func TestEnds(t *testing.T) {
-	const dx, c = 5, 3
-	rows := func(name string, n int) (features []float32, labels []int) {
-		r := rng.New(1, name)
-		for i := range n {
-			labels = append(labels, i%c)
-			for j := range dx {
-				features = append(features, float32(r.NormFloat64())+2*float32((i%c+j)%c))
-			}
-		}
-		return features, labels
-	}
-	features, labels := rows("corpus", 600)
-	bank := must.Get(task.NewBank(features, dx, labels, c))(t)
-	p := must.Get(meta.UntrainedOpen(bank, dx))(t)
+	p := openPredictor(t)
 	in := Input{Open: p, Scope: ScopeOpen, Samples: 4, Seed: 1, Threads: 1}
 	points := &Calibration{}
 	for m := range 3 {

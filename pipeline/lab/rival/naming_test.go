@@ -65,9 +65,7 @@ func TestCorpusOnly(t *testing.T) {
 	r := rng.New(2, "corpus")
 	draw := func(class int) []float32 {
 		x := make([]float32, dx)
-		for j := range x {
-			x[j] = float32(r.NormFloat64())
-		}
+		rng.Normal(r, x)
 		x[class] += 6
 		return x
 	}

@@ -248,9 +248,7 @@ func TestTemperature(t *testing.T) {
 	const n, dx, c = 4000, 3, 4
 	r := rng.New(1, "temperature")
 	x, y := make([]float32, n*dx), make([]int, n)
-	for i := range x {
-		x[i] = float32(r.NormFloat64())
-	}
+	rng.Normal(r, x)
 	var right, large posterior.Ensemble
 	for range 5 {
 		h := posterior.Theta{D: dx + 1, C: c, W: normal(r, (dx+1)*c)}
