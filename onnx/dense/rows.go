@@ -2,6 +2,15 @@ package dense
 
 import "fmt"
 
+// As returns numbers in another precision.
+func As[T, F float32 | float64](x []F) []T {
+	out := make([]T, len(x))
+	for i, v := range x {
+		out[i] = T(v)
+	}
+	return out
+}
+
 // Dots sets out, n numbers, to the products of the rows of a, n x len(x), with x. It reads a once,
 // at the speed of memory, and as it lies. The order of its sums is its own.
 func Dots[T float32 | float64](a, x, out []T) {

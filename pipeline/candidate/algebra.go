@@ -17,14 +17,6 @@ func widen(dst []float64, src []float32) { // dst = src
 	}
 }
 
-func narrowed(x []float64) []float32 {
-	out := make([]float32, len(x))
-	for i, v := range x {
-		out[i] = float32(v)
-	}
-	return out
-}
-
 // times returns a b, [n, m], of a, [n, k], and b, [k, m].
 func times(a, b []float64, n, k, m int) []float64 {
 	out := make([]float64, n*m)

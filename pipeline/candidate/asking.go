@@ -6,6 +6,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
+	"fmp/onnx/dense"
 	"fmp/pipeline/moments"
 )
 
@@ -67,7 +68,7 @@ func (of *named) byClients(r *Round, s *sums, o *Options) ([]float64, error) {
 func (of *named) drawn(r *Round) *Round {
 	w := &moments.Within{K: r.K, Dof: 1}
 	for i := range r.K {
-		w.Data = append(w.Data, narrowed(of.Within[i*r.K+i:(i+1)*r.K])...)
+		w.Data = append(w.Data, dense.As[float32](of.Within[i*r.K+i:(i+1)*r.K])...)
 	}
 	out := *r
 	out.Clients = slices.Clone(r.Clients)

@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"fmp/models/rng"
+	"fmp/onnx/dense"
 	"fmp/onnx/must"
 	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/moments"
@@ -82,12 +83,12 @@ func upload(t *testing.T, x []float32, k int, y []int, c int) Client {
 		if n > 0 {
 			out.Means.N++
 			out.Means.W, out.Means.Y = append(out.Means.W, float32(n)), append(out.Means.Y, int32(at))
-			out.Means.Z = append(out.Means.Z, narrowed(mean[at*k:][:k])...)
+			out.Means.Z = append(out.Means.Z, dense.As[float32](mean[at*k:][:k])...)
 			out.Within.Dof--
 		}
 	}
 	for i := range k {
-		out.Within.Data = append(out.Within.Data, narrowed(scatter[i*k+i:(i+1)*k])...)
+		out.Within.Data = append(out.Within.Data, dense.As[float32](scatter[i*k+i:(i+1)*k])...)
 	}
 	if out.Within.Dof == 0 {
 		out.Within.Data = nil
@@ -266,7 +267,7 @@ func TestKappa(t *testing.T) {
 	if k := kappaOf(t, r); !(k.mean < .35) {
 		t.Errorf("log kappa %.2f of Gaussian images, want less than .35", k.mean)
 	}
-	x := narrowed(w.mean)
+	x := dense.As[float32](w.mean)
 	single := Round{K: w.k, C: w.c, Clients: []Client{upload(t, x, w.k, []int{0, 1, 2, 3}, w.c)}}
 	if u := single.Clients[0]; u.dof() != 0 || u.Curve != nil {
 		t.Errorf("%v degrees of freedom and curves %v of single images", u.dof(), u.Curve)
@@ -375,7 +376,7 @@ func TestEdges(t *testing.T) {
 		}
 	}
 	one := &Round{K: w.k, C: w.c,
-		Clients: []Client{upload(t, narrowed(w.mean[:w.k]), w.k, []int{2}, w.c)}}
+		Clients: []Client{upload(t, dense.As[float32](w.mean[:w.k]), w.k, []int{2}, w.c)}}
 	thin := w.round(t, 4, 10)
 	thin.Corpora = []Corpus{{Within: make([]float64, w.k*w.k)}}
 	thin.Corpora[0].Within[0] = 1 // of rank one
@@ -485,7 +486,7 @@ func TestFormsOfScatter(t *testing.T) {
 		}
 	}
 	second := *whole.Within
-	second.Rank, second.Data = root.rank, narrowed(root.root)
+	second.Rank, second.Data = root.rank, dense.As[float32](root.root)
 	for i := range second.Data {
 		second.Data[i] *= float32(math.Sqrt(whole.dof()))
 	}

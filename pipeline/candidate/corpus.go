@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"fmp/onnx/dense"
 	"fmp/pipeline/internal/moment"
 )
 
@@ -41,7 +42,7 @@ func NewCorpus(rows []float32, k int, labels []int, c int) (*Corpus, error) {
 	for y, n := range count {
 		if n > 0 {
 			dof--
-			out.Means = append(out.Means, narrowed(mean[y*k:][:k])...)
+			out.Means = append(out.Means, dense.As[float32](mean[y*k:][:k])...)
 		}
 	}
 	out.Dof = max(dof, 1)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/dense"
 	"fmp/onnx/must"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
@@ -83,10 +84,10 @@ func TestSpaceOfHostileCorpora(t *testing.T) {
 	w := wide(1, spaceWidth+2)
 	r := w.round(t, 4, 30)
 	x, y := w.rows(24)
-	r.Clients = append(r.Clients, upload(t, narrowed(w.mean), w.k, []int{0, 1, 2, 3}, w.c))
+	r.Clients = append(r.Clients, upload(t, dense.As[float32](w.mean), w.k, []int{0, 1, 2, 3}, w.c))
 	r.Clients[4].Within = &moments.Within{K: w.k}
 	r.Points = Points{Rows: x, Labels: y, Clients: slices.Repeat([]int{4}, len(y))}
-	r.Corpora = []Corpus{{Within: w.covariance(false), Dof: 500, Means: narrowed(w.mean)}}
+	r.Corpora = []Corpus{{Within: w.covariance(false), Dof: 500, Means: dense.As[float32](w.mean)}}
 	posterior(t, r, Options{Seed: 1})
 	c := Corpus{Within: make([]float64, w.k*w.k), Dof: 100}
 	c.Within[w.k*w.k-1] = 1e-6

@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
+	"fmp/onnx/dense"
 	"fmp/onnx/must"
 	"fmp/pipeline/point"
 )
@@ -129,7 +130,7 @@ func TestNamedSum(t *testing.T) {
 			}
 		}
 	}
-	copy(one.Z, narrowed(sums))
+	copy(one.Z, dense.As[float32](sums))
 	for _, u := range r.Clients {
 		for i, y := range u.Means.Y {
 			for j := range w.k {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"fmp/onnx/dense"
 	"fmp/onnx/must"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
@@ -65,12 +66,12 @@ func (p *parity) round() *Round {
 			if n > 0 {
 				c.Means.N++
 				c.Means.W, c.Means.Y = append(c.Means.W, float32(n)), append(c.Means.Y, int32(y))
-				c.Means.Z = append(c.Means.Z, narrowed(u.Mean[y*p.K:(y+1)*p.K])...)
+				c.Means.Z = append(c.Means.Z, dense.As[float32](u.Mean[y*p.K:(y+1)*p.K])...)
 			}
 		}
 		c.Within = &moments.Within{K: p.K}
 		if u.Dof > 0 {
-			c.Within.Dof, c.Within.Data = u.Dof, narrowed(u.Scatter)
+			c.Within.Dof, c.Within.Data = u.Dof, dense.As[float32](u.Scatter)
 		}
 		if u.Curves != nil {
 			c.Curve = &moments.ClientCurve{Curve: moments.Curve(u.Curves[0])}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"fmp/onnx/dense"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
@@ -82,7 +83,7 @@ func widened(w *moments.Within, rows []float32) *moments.Within {
 	(&moments.Within{K: k, Dof: n, Rank: n, Data: rows}).AddTo(sum)
 	out.Rank, out.Data = 0, nil
 	for i := range k {
-		out.Data = append(out.Data, narrowed(sum[i*k+i:(i+1)*k])...)
+		out.Data = append(out.Data, dense.As[float32](sum[i*k+i:(i+1)*k])...)
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"fmp/models/rng"
+	"fmp/onnx/dense"
 	"fmp/pipeline/erm"
 )
 
@@ -66,7 +67,7 @@ func (r *Round) together(p *pool, draws int) ([]cell, int) {
 	var cells []cell
 	for y, n := range p.n {
 		if n > 0 {
-			cells = append(cells, cell{class: y, n: n, mean: narrowed(p.mean[y*r.K:][:r.K])})
+			cells = append(cells, cell{class: y, n: n, mean: dense.As[float32](p.mean[y*r.K:][:r.K])})
 		}
 	}
 	return cells, max(min(total*draws, maxNumbers/r.K)/len(cells), 2)
@@ -228,7 +229,8 @@ func (h *discriminant) sum(p *pool, o *Options) *images {
 	for y, n := range p.n {
 		if n > 0 {
 			draws := 2 * int(min(math.Ceil(n/(2*imagesPerDraw)), maxNamedDraws/2))
-			out.about(h, []cell{{class: y, n: max(n, 1), mean: narrowed(p.mean[y*p.k:][:p.k])}}, draws,
+			mean := dense.As[float32](p.mean[y*p.k:][:p.k])
+			out.about(h, []cell{{class: y, n: max(n, 1), mean: mean}}, draws,
 				rng.New(o.Seed, "candidate", o.Stream, "sum", y))
 		}
 	}

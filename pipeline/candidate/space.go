@@ -58,7 +58,7 @@ func (r *Round) space() *space {
 func (s *space) project(rows []float32) []float32 {
 	x := make([]float64, len(rows))
 	widen(x, rows)
-	return narrowed(times(x, s.q, len(rows)/s.k, s.k, spaceWidth))
+	return dense.As[float32](times(x, s.q, len(rows)/s.k, s.k, spaceWidth))
 }
 
 // round returns a round in the space. Curves stay those of all features: kappa is a ratio of
@@ -112,7 +112,7 @@ func (s *space) within(w *moments.Within) *moments.Within {
 	out := &moments.Within{K: spaceWidth, Dof: w.Dof}
 	in := s.inner(whole)
 	for i := range spaceWidth {
-		out.Data = append(out.Data, narrowed(in[i*spaceWidth+i:(i+1)*spaceWidth])...)
+		out.Data = append(out.Data, dense.As[float32](in[i*spaceWidth+i:(i+1)*spaceWidth])...)
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"fmp/models/rng"
+	"fmp/onnx/dense"
 	"fmp/onnx/must"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/moments"
@@ -180,7 +181,7 @@ func wholeWithin(w *moments.Within) *moments.Within {
 	w.AddTo(sum)
 	out := &moments.Within{K: w.K, Dof: w.Dof}
 	for i := range w.K {
-		out.Data = append(out.Data, narrowed(sum[i*w.K+i:(i+1)*w.K])...)
+		out.Data = append(out.Data, dense.As[float32](sum[i*w.K+i:(i+1)*w.K])...)
 	}
 	return out
 }

@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"fmp/models/rng"
+	"fmp/onnx/dense"
 	"fmp/pipeline/moments"
 )
 
@@ -64,7 +65,7 @@ func (g *likeness) rows(labels []int, at *rand.Rand) []float32 {
 	for i, y := range labels {
 		axpy(1, g.mean[y*g.k:][:g.k], x[i*g.k:][:g.k])
 	}
-	return narrowed(x)
+	return dense.As[float32](x)
 }
 
 // labels returns the classes of a client's images. Of a merged sum they are those of one of its

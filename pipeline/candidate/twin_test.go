@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"fmp/models/rng"
+	"fmp/onnx/dense"
 	"fmp/onnx/must"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
@@ -168,7 +169,7 @@ func merged(t *testing.T, r *Round, each int) *Round {
 		c := Client{Means: &point.Set{Dx: r.K, C: r.C}, Within: &moments.Within{K: r.K, Dof: int(all.dof)},
 			Curve: &moments.ClientCurve{Clients: each}}
 		for i := range r.K {
-			c.Within.Data = append(c.Within.Data, narrowed(all.scatter[i*r.K+i:(i+1)*r.K])...)
+			c.Within.Data = append(c.Within.Data, dense.As[float32](all.scatter[i*r.K+i:(i+1)*r.K])...)
 		}
 		square := make([]float64, r.C)
 		for _, u := range part.Clients {
@@ -181,7 +182,7 @@ func merged(t *testing.T, r *Round, each int) *Round {
 			if n > 0 {
 				c.Means.N, c.Means.Y = c.Means.N+1, append(c.Means.Y, int32(y))
 				c.Means.W = append(c.Means.W, float32(n))
-				c.Means.Z = append(c.Means.Z, narrowed(all.mean[y*r.K:(y+1)*r.K])...)
+				c.Means.Z = append(c.Means.Z, dense.As[float32](all.mean[y*r.K:(y+1)*r.K])...)
 				c.Curve.Holders = append(c.Curve.Holders, n*n/square[y])
 			}
 		}

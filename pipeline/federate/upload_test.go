@@ -316,32 +316,20 @@ func FuzzDecode(f *testing.F) {
 	for _, p := range []Precision{Single, Half, Int8} {
 		u := drawn(3, 4, 3, 6)
 		u.Precision = p
-		data, err := u.Encode()
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := must.Get(u.Encode())(f)
 		f.Add(data, true)
 		f.Add(data[:len(data)/2], false)
 	}
 	for _, p := range []Precision{Single, Half, Int8} {
 		u := oneClass(3, 4, 3, 6)
 		u.Precision = p
-		data, err := u.Encode()
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := must.Get(u.Encode())(f)
 		f.Add(data, true)
 	}
-	data, err := calibrated(2).Encode()
-	if err != nil {
-		f.Fatal(err)
-	}
+	data := must.Get(calibrated(2).Encode())(f)
 	f.Add(data, true)
 	for _, n := range []int{6, 40} {
-		data, err := withMoments(f, n, Int8).Encode()
-		if err != nil {
-			f.Fatal(err)
-		}
+		data := must.Get(withMoments(f, n, Int8).Encode())(f)
 		f.Add(data, true)
 	}
 	f.Add([]byte{}, false)

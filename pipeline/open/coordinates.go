@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/mat"
 
+	"fmp/onnx/dense"
 	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/point"
 )
@@ -118,7 +119,7 @@ func (c *Coordinates) Softened(set *point.Set) (*point.Set, error) {
 	copy(soft.W, set.W)
 	for i := range set.N {
 		row := soft.Row(i)
-		copy(row, narrow(c.rows(set.Row(i)[:dx])))
+		copy(row, dense.As[float32](c.rows(set.Row(i)[:dx])))
 		copy(row[dx:], set.Row(i)[dx:])
 	}
 	return soft, nil
@@ -137,7 +138,7 @@ func (c *Coordinates) Project(m int, u *point.Set) (*point.Set, error) {
 	out := point.New(u.N, k, u.C)
 	copy(out.W, u.W)
 	for i := range u.N {
-		copy(out.Row(i), narrow(c.project(wide(u.Row(i)[:dx]))))
+		copy(out.Row(i), dense.As[float32](c.project(dense.As[float64](u.Row(i)[:dx]))))
 		copy(out.Row(i)[k:], u.Row(i)[dx:])
 	}
 	return out, nil
@@ -151,7 +152,7 @@ func (c *Coordinates) Pool(uploads []*point.Set) (*Stats, error) {
 // rows returns the softened rows, before projection.
 func (c *Coordinates) rows(features []float32) []float64 {
 	dx := len(c.Centre)
-	out := wide(features)
+	out := dense.As[float64](features)
 	for i := 0; i < len(out); i += dx {
 		row := out[i : i+dx]
 		sum := 0.0
@@ -170,5 +171,5 @@ func (c *Coordinates) rows(features []float32) []float64 {
 // Map returns the coordinates in single precision, as package posterior takes them.
 func (c *Coordinates) Map(_ context.Context, features []float32) ([]float32, error) {
 	rows, err := c.Rows(features)
-	return narrow(rows), err
+	return dense.As[float32](rows), err
 }

@@ -14,6 +14,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/check"
+	"fmp/onnx/dense"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
@@ -60,7 +61,7 @@ func load(t *testing.T) (*reference, *Predictor, *Stats) {
 	flat := func(rows [][]float64) []float32 {
 		var out []float32
 		for _, r := range rows {
-			out = append(out, narrow(r)...)
+			out = append(out, dense.As[float32](r)...)
 		}
 		return out
 	}
@@ -226,13 +227,13 @@ func TestRound(t *testing.T) {
 	defer k.Close()
 	var features []float32
 	for _, h := range ref.H[:20] {
-		features = append(features, narrow(h)...)
+		features = append(features, dense.As[float32](h)...)
 	}
 	rows := must.Get(k.Map(t.Context(), features))(t)
 	phi := must.Get(p.Rows(features))(t)
 	soft := point.New(4, len(p.M0), 4) // the pooled class means are what the clients' add up to
 	for y, n := range s.Mass {
-		copy(soft.Row(y), narrow(s.Mean.RawRowView(y)))
+		copy(soft.Row(y), dense.As[float32](s.Mean.RawRowView(y)))
 		soft.Row(y)[len(p.M0)+y], soft.W[y] = 1, float32(n)
 	}
 	head := must.Get(k.Mean(t.Context(), soft.Held()))(t)
@@ -261,7 +262,7 @@ func TestModel(t *testing.T) {
 	for _, most := range []int{len(p.Centre), 3} {
 		var features []float32
 		for _, h := range ref.H {
-			features = append(features, narrow(h)...)
+			features = append(features, dense.As[float32](h)...)
 		}
 		c := must.Get(NewCoordinates(features, len(p.Centre), most))(t)
 		rows := must.Get(c.Rows(features))(t)
@@ -295,7 +296,7 @@ func TestModel(t *testing.T) {
 		out := must.Get(engine.Eval(session,
 			map[string]*onnx.Tensor{"features": onnx.NewTensor(features, len(ref.H), len(p.Centre))},
 			"coordinates"))(t)
-		near(t, "coordinates", wide(out["coordinates"].F32()), rows)
+		near(t, "coordinates", dense.As[float64](out["coordinates"].F32()), rows)
 		if most < len(p.Centre) {
 			continue
 		}
@@ -400,7 +401,7 @@ func BenchmarkLoss(b *testing.B) {
 		rows[i] = r.NormFloat64() + float64(i/k%30*(i%k)%7)
 	}
 	m, _ := must.Get2(NewMoments(rows, k, labels, 30))(b)
-	set := must.Get(point.FromLabelled(narrow(rows[:400*k]), k, labels[:400], 30))(b)
+	set := must.Get(point.FromLabelled(dense.As[float32](rows[:400*k]), k, labels[:400], 30))(b)
 	s := must.Get(Pool([]*point.Set{set}))(b)
 	e := &Episode{Moments: &m, Stats: s, Rows: rows[400*k : (400+n)*k], Labels: labels[400 : 400+n],
 		Noise: make([]float64, samples*30*k)}
@@ -448,7 +449,7 @@ func TestWidening(t *testing.T) {
 					e[j] = r.NormFloat64() / math.Sqrt(2) // class means of two points
 				}
 				x.MulVec(roots[y], mat.NewVecDense(k, e))
-				copy(u.Row(y), narrow(x.RawVector().Data))
+				copy(u.Row(y), dense.As[float32](x.RawVector().Data))
 				u.Row(y)[k+y], u.W[y] = 1, 2
 			}
 			uploads = append(uploads, u)

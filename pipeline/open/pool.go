@@ -5,6 +5,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"fmp/onnx/dense"
 	"fmp/pipeline/point"
 )
 
@@ -166,7 +167,7 @@ func (s *Stats) Set() *point.Set {
 	out := &point.Set{N: c, Dx: dx, C: c, Z: make([]float32, 0, c*dx), W: make([]float32, c),
 		Y: make([]int32, c)}
 	for y, n := range s.Mass {
-		out.Z = append(out.Z, narrow(s.Mean.RawRowView(y))...)
+		out.Z = append(out.Z, dense.As[float32](s.Mean.RawRowView(y))...)
 		out.Y[y], out.W[y] = int32(y), float32(n)
 	}
 	if out = out.Held(); c*(dx+c) <= point.MaxDense {

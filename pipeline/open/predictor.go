@@ -9,6 +9,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/dense"
 	"fmp/pipeline/internal/moment"
 )
 
@@ -182,12 +183,13 @@ func FromModel(m *onnx.Model) (*Predictor, error) {
 	}
 	k := len(v.Origin)
 	p := &Predictor{
-		Coordinates: Coordinates{Centre: wide(v.Centre), Radius: float64(v.Radius)},
-		Moments:     Moments{M0: wide(v.Origin), W: symmetric(v.Within, k), B: symmetric(v.Between, k)},
-		Known:       mat.NewDense(len(v.Known)/k, k, wide(v.Known)),
+		Coordinates: Coordinates{Centre: dense.As[float64](v.Centre), Radius: float64(v.Radius)},
+		Moments:     Moments{M0: dense.As[float64](v.Origin), W: symmetric(v.Within, k),
+			B: symmetric(v.Between, k)},
+		Known:       mat.NewDense(len(v.Known)/k, k, dense.As[float64](v.Known)),
 	}
 	if v.Projection != nil {
-		p.Projection = mat.NewDense(len(v.Centre), k, wide(v.Projection))
+		p.Projection = mat.NewDense(len(v.Centre), k, dense.As[float64](v.Projection))
 	}
 	for i, s := range v.Scalars {
 		p.Scalars[i] = float64(s)
@@ -203,11 +205,11 @@ func FromModel(m *onnx.Model) (*Predictor, error) {
 
 // Model returns the predictor as a model (models.NewOpen).
 func (p *Predictor) Model() (*onnx.Model, error) {
-	v := models.OpenParameters{Centre: narrow(p.Centre), Radius: float32(p.Radius),
-		Origin: narrow(p.M0), Within: narrow(full(p.W)),
-		Between: narrow(full(p.B)), Known: narrow(p.Known.RawMatrix().Data)}
+	v := models.OpenParameters{Centre: dense.As[float32](p.Centre), Radius: float32(p.Radius),
+		Origin: dense.As[float32](p.M0), Within: dense.As[float32](full(p.W)),
+		Between: dense.As[float32](full(p.B)), Known: dense.As[float32](p.Known.RawMatrix().Data)}
 	if p.Projection != nil {
-		v.Projection = narrow(p.Projection.RawMatrix().Data)
+		v.Projection = dense.As[float32](p.Projection.RawMatrix().Data)
 	}
 	for i, s := range p.Scalars {
 		v.Scalars[i] = float32(s)
@@ -215,22 +217,6 @@ func (p *Predictor) Model() (*onnx.Model, error) {
 	v.Widening, v.Scale, v.Deviation, v.Ends = float32(p.Widening), float32(p.Scale),
 		float32(p.Deviation), p.Ends
 	return models.NewOpen(v)
-}
-
-func wide(v []float32) []float64 {
-	out := make([]float64, len(v))
-	for i, x := range v {
-		out[i] = float64(x)
-	}
-	return out
-}
-
-func narrow(v []float64) []float32 {
-	out := make([]float32, len(v))
-	for i, x := range v {
-		out[i] = float32(x)
-	}
-	return out
 }
 
 // symmetric returns the symmetric part of a [k, k].

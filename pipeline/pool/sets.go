@@ -15,6 +15,7 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/dense"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/posterior"
@@ -478,11 +479,7 @@ func probabilities(heads posterior.Ensemble, row []float32) []float32 {
 			p[c] += math.Exp(v-sum) / float64(len(heads))
 		}
 	}
-	out := make([]float32, len(p))
-	for c, v := range p {
-		out[c] = float32(v)
-	}
-	return out
+	return dense.As[float32](p)
 }
 
 // withSets adds the output set to a classifier of a round with calibrated sets.

@@ -6,6 +6,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/dense"
 	"fmp/onnx/engine"
 )
 
@@ -17,8 +18,8 @@ func (c *Conjugate) Shifted(e engine.Engine, a *mat.Dense, centre,
 	dx, k := c.config.Dx, c.config.K
 	m := onnx.Clone(c.model)
 	values := m.Graph.Initializers
-	v, origin := mat.NewDense(dx, k, doubles(values[models.ConjMap].F32())),
-		doubles(values[models.ConjOrigin].F32())
+	v, origin := mat.NewDense(dx, k, dense.As[float64](values[models.ConjMap].F32())),
+		dense.As[float64](values[models.ConjOrigin].F32())
 	add := func(sign float64, by []float64) {
 		if by == nil {
 			return
@@ -34,23 +35,7 @@ func (c *Conjugate) Shifted(e engine.Engine, a *mat.Dense, centre,
 		v.Sub(v, &av)
 	}
 	add(1, b)
-	values[models.ConjMap], values[models.ConjOrigin] = onnx.NewTensor(singles(v.RawMatrix().Data), dx,
-		k), onnx.NewTensor(singles(origin), k)
+	values[models.ConjMap], values[models.ConjOrigin] = onnx.NewTensor(
+		dense.As[float32](v.RawMatrix().Data), dx, k), onnx.NewTensor(dense.As[float32](origin), k)
 	return NewConjugate(e, m)
-}
-
-func doubles(x []float32) []float64 {
-	out := make([]float64, len(x))
-	for i, v := range x {
-		out[i] = float64(v)
-	}
-	return out
-}
-
-func singles(x []float64) []float32 {
-	out := make([]float32, len(x))
-	for i, v := range x {
-		out[i] = float32(v)
-	}
-	return out
 }

@@ -6,6 +6,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"fmp/onnx/dense"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
@@ -31,7 +32,7 @@ func TestShifted(t *testing.T) {
 		moved.Z = append([]float32(nil), set.Z...)
 		for i := range set.N {
 			row := moved.Row(i)
-			for j, v := range move(doubles(row[:dx])) {
+			for j, v := range move(dense.As[float64](row[:dx])) {
 				row[j] = float32(v)
 			}
 		}

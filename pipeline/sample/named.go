@@ -85,7 +85,7 @@ func (c *Conjugate) heads(set *point.Set) []float32 {
 	r, metric := make([]float64, set.N*k), c.values[models.ConjMetric].F32()
 	dense.Gemm(blas.NoTrans, blas.NoTrans, 1,
 		blas64.General{Rows: set.N, Cols: k, Stride: k, Data: c.leading(set, k)},
-		blas64.General{Rows: k, Cols: k, Stride: k, Data: doubles(metric)}, 0,
+		blas64.General{Rows: k, Cols: k, Stride: k, Data: dense.As[float64](metric)}, 0,
 		blas64.General{Rows: set.N, Cols: k, Stride: k, Data: r})
-	return singles(r)
+	return dense.As[float32](r)
 }

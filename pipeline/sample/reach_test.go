@@ -6,6 +6,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"fmp/models"
+	"fmp/onnx/dense"
 	"fmp/onnx/must"
 	"fmp/pipeline/point"
 )
@@ -39,7 +40,7 @@ func TestReach(t *testing.T) {
 		for coordinates, mean := range map[bool][]float64{false: phi, true: w} {
 			r := must.Get(NewReach(c.model, coordinates))(t)
 			set := point.New(1, len(mean), c.config.C)
-			copy(set.Z, singles(mean))
+			copy(set.Z, dense.As[float32](mean))
 			if err := r.Check(set); (err == nil) != v.ok {
 				t.Errorf("a mean at %v of the radius, of coordinates %v: %v", v.share, coordinates, err)
 			}

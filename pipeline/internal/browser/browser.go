@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"fmp/onnx/must"
 )
 
 // Browser is a headless Chromium that is spoken to by the DevTools protocol over a pipe
@@ -54,26 +56,15 @@ func New(t *testing.T) *Browser {
 	if path == "" {
 		t.Skip("no chromium here (Debian: apt-get install chromium; or set CHROMIUM)")
 	}
-	fromUs, to, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	from, toUs, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	profile, err := os.MkdirTemp("", "fmp-browser")
-	if err != nil {
-		t.Fatal(err)
-	}
+	fromUs, to := must.Get2(os.Pipe())(t)
+	from, toUs := must.Get2(os.Pipe())(t)
+	profile := must.Get(os.MkdirTemp("", "fmp-browser"))(t)
 	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
 		"--no-first-run", "--disable-background-networking",
 		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
 		"--remote-debugging-pipe", "--user-data-dir="+profile, "about:blank")
 	cmd.ExtraFiles = []*os.File{fromUs, toUs} // descriptors 3 and 4
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	fromUs.Close()
 	toUs.Close()
 	b := &Browser{T: t, to: to, replies: make(chan reply, 100)}
@@ -134,10 +125,7 @@ func (b *Browser) call(method string, params, result any) {
 	if b.session != "" {
 		m["sessionId"] = b.session
 	}
-	data, err := json.Marshal(m)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	data := must.Get(json.Marshal(m))(b.T)
 	if _, err := b.to.Write(append(data, 0)); err != nil {
 		b.T.Fatalf("%s: the browser is gone: %v", method, err)
 	}
@@ -228,13 +216,8 @@ func (b *Browser) Shoot(path string) {
 		b.call("Page.captureScreenshot", map[string]any{"captureBeyondViewport": true,
 			"clip": map[string]any{"x": 0, "y": y, "width": size.Content.Width,
 				"height": min(most, size.Content.Height-y), "scale": 1}}, &shot)
-		data, err := base64.StdEncoding.DecodeString(shot.Data)
-		if err != nil {
-			b.T.Fatal(err)
-		}
-		if err := os.WriteFile(fmt.Sprintf("%s-%d.png", path, i), data, 0o644); err != nil {
-			b.T.Fatal(err)
-		}
+		data := must.Get(base64.StdEncoding.DecodeString(shot.Data))(b.T)
+		must.Do(b.T, os.WriteFile(fmt.Sprintf("%s-%d.png", path, i), data, 0o644))
 	}
 }
 
@@ -338,10 +321,7 @@ func (b *Browser) Axe() (found []string) {
 		b.T.Log("FMP_AXE names no axe.min.js (npm install axe-core): accessibility is not looked at")
 		return nil
 	}
-	axe, err := os.ReadFile(path)
-	if err != nil {
-		b.T.Fatal(err)
-	}
+	axe := must.Get(os.ReadFile(path))(b.T)
 	b.Eval(string(axe)+"; 0", nil)
 	b.Eval(`axe.run().then(r => r.violations.map(v => v.id + ": " + 
 		v.nodes.map(n => n.html.slice(0, 200) + " " + n.failureSummary).join(" | ").slice(0, 600)))`, &found)

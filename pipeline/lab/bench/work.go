@@ -301,15 +301,15 @@ func predictions(ctx context.Context, b *Bench) ([]Contender, error) {
 		rows := func(i int) *onnx.Tensor { return onnx.NewTensor(features[i*dx:(i+atOnce)*dx], atOnce, dx) }
 		if double {
 			name = b.Engine.Name() + ", float64"
-			wide := converted[float64](features)
+			wide := dense.As[float64](features)
 			rows = func(i int) *onnx.Tensor { return onnx.NewTensor(wide[i*dx:(i+atOnce)*dx], atOnce, dx) }
 			x = g.Input("x", onnx.Float64, atOnce, dx)
 			w, c = g.Param("w", onnx.NewTensor(weights, dx, samples*classes)),
 				g.Param("c", onnx.NewTensor(bias, samples*classes))
 		} else {
 			x = g.Input("x", onnx.Float32, atOnce, dx)
-			w, c = g.Param("w", onnx.NewTensor(converted[float32](weights), dx, samples*classes)),
-				g.Param("c", onnx.NewTensor(converted[float32](bias), samples*classes))
+			w, c = g.Param("w", onnx.NewTensor(dense.As[float32](weights), dx, samples*classes)),
+				g.Param("c", onnx.NewTensor(dense.As[float32](bias), samples*classes))
 		}
 		z := g.Op("Gemm", []build.Ref{x, w, c})
 		g.Output("p", g.ReduceMean(g.Softmax(g.Reshape(z, -1, samples, classes), 2), false, 1))
@@ -333,12 +333,4 @@ func predictions(ctx context.Context, b *Bench) ([]Contender, error) {
 		out = append(out, c2)
 	}
 	return out, nil
-}
-
-func converted[T, F float32 | float64](v []F) []T {
-	out := make([]T, len(v))
-	for i, x := range v {
-		out[i] = T(x)
-	}
-	return out
 }

@@ -277,12 +277,7 @@ func matrix(rows []float32, d int) *mat.Dense {
 }
 
 func float32s(x *mat.Dense) []float32 {
-	data := x.RawMatrix().Data
-	out := make([]float32, len(data))
-	for i, v := range data {
-		out[i] = float32(v)
-	}
-	return out
+	return dense.As[float32](x.RawMatrix().Data)
 }
 
 // withFeatures returns a client's points with other features.

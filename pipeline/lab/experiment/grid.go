@@ -40,7 +40,7 @@ type GridRun struct {
 // Bounds on the size of a grid file, in bytes, and on the number of its runs.
 const (
 	MaxGridBytes = 1 << 20
-	MaxGridRuns  = 10_000
+	maxGridRuns  = 10_000
 )
 
 // ParseGrid reads a grid from YAML. Unknown keys, and varied keys without values, are errors.
@@ -84,8 +84,8 @@ func ParseGrid(data []byte) (*Grid, error) {
 		if n == 0 {
 			return nil, fmt.Errorf("grid: vary %s has no values; give at least one", k)
 		}
-		if total *= n; total > MaxGridRuns {
-			return nil, fmt.Errorf("grid: more than %d runs; vary fewer settings", MaxGridRuns)
+		if total *= n; total > maxGridRuns {
+			return nil, fmt.Errorf("grid: more than %d runs; vary fewer settings", maxGridRuns)
 		}
 	}
 	return &g, nil

@@ -44,10 +44,7 @@ func newLogits(ctx context.Context, r *posterior.Result, k Held) (*logits, error
 		return nil, fmt.Errorf("%d numbers for %d held-out points", len(rows), n)
 	}
 	dx := len(rows) / n
-	x := make([]float64, len(rows))
-	for i, v := range rows {
-		x[i] = float64(v)
-	}
+	x := dense.As[float64](rows)
 	points := dense.Pack(blas.Trans, blas64.General{Rows: n, Cols: dx, Stride: dx, Data: x}, nil)
 	stride := dense.Padded(n)
 	top := make([]float64, stride)
