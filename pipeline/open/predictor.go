@@ -184,9 +184,9 @@ func FromModel(m *onnx.Model) (*Predictor, error) {
 	k := len(v.Origin)
 	p := &Predictor{
 		Coordinates: Coordinates{Centre: dense.As[float64](v.Centre), Radius: float64(v.Radius)},
-		Moments:     Moments{M0: dense.As[float64](v.Origin), W: symmetric(v.Within, k),
+		Moments: Moments{M0: dense.As[float64](v.Origin), W: symmetric(v.Within, k),
 			B: symmetric(v.Between, k)},
-		Known:       mat.NewDense(len(v.Known)/k, k, dense.As[float64](v.Known)),
+		Known: mat.NewDense(len(v.Known)/k, k, dense.As[float64](v.Known)),
 	}
 	if v.Projection != nil {
 		p.Projection = mat.NewDense(len(v.Centre), k, dense.As[float64](v.Projection))

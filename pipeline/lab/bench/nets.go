@@ -8,13 +8,13 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"fmp/assets"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/serde"
+	"fmp/pipeline/shipped"
 )
 
 // net is a model that the engines run, with its inputs.
@@ -26,13 +26,10 @@ type net struct {
 
 // nets returns shipped graphs, and well-known architectures with random weights.
 func nets() []net {
-	shipped := func(dataset, kind string) func() (*onnx.Model, error) {
+	ours := func(dataset, kind string) func() (*onnx.Model, error) {
 		return func() (*onnx.Model, error) {
-			data, err := assets.Model(dataset, kind)
-			if err != nil {
-				return nil, err
-			}
-			return serde.Unmarshal(data)
+			m, _, err := shipped.Load(dataset, kind)
+			return m, err
 		}
 	}
 	image := func(name string, n, side int) map[string]*onnx.Tensor {
@@ -54,12 +51,12 @@ func nets() []net {
 			"labels": onnx.NewTensor(y, n)}
 	}
 	return []net{
-		{"client graph of MNIST, 50 images", client(28, 1), shipped("mnist", models.KindClient)},
-		{"client graph of CIFAR-10, 50 images", client(32, 3), shipped("cifar10", models.KindClient)},
+		{"client graph of MNIST, 50 images", client(28, 1), ours("mnist", models.KindClient)},
+		{"client graph of CIFAR-10, 50 images", client(32, 3), ours("cifar10", models.KindClient)},
 		{"extractor of CIFAR-10, one image", image("image", 1, side),
-			shipped("cifar10", models.KindExtractor)},
+			ours("cifar10", models.KindExtractor)},
 		{"extractor of CIFAR-10, 64 images", image("image", 64, side),
-			shipped("cifar10", models.KindExtractor)},
+			ours("cifar10", models.KindExtractor)},
 		{"ResNet-18, one image of 224 x 224", image("images", 1, 224), resNet18},
 		{"MobileNetV2, one image of 224 x 224", image("images", 1, 224), mobileNetV2},
 		{"MobileNetV3 large, one image of 224 x 224", image("images", 1, 224), mobileNetV3},

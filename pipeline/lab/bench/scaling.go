@@ -5,15 +5,14 @@ import (
 	"fmt"
 	"io"
 
-	"fmp/assets"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx/engine"
-	"fmp/onnx/serde"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/sample"
+	"fmp/pipeline/shipped"
 )
 
 // walls are works whose time or memory could grow out of bounds with their size. Nobody is beside
@@ -73,11 +72,7 @@ func Fit(ctx context.Context, n, d, k int) (func() error, error) {
 // Draw returns one draw of fresh points by CIFAR-10's predictor, given 100, and a resource to be
 // closed after it.
 func Draw(ctx context.Context, e engine.Engine, fresh int) (func() error, io.Closer, error) {
-	data, err := assets.Model("cifar10", models.KindPredictor)
-	if err != nil {
-		return nil, nil, err
-	}
-	m, err := serde.Unmarshal(data)
+	m, _, err := shipped.Load("cifar10", models.KindPredictor)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -100,15 +95,7 @@ func Draw(ctx context.Context, e engine.Engine, fresh int) (func() error, io.Clo
 // pooling returns the posterior of a round of the given number of uploads of CIFAR-10's embedding,
 // a point for each class.
 func pooling(ctx context.Context, e engine.Engine, uploads int) (func() error, error) {
-	data, err := assets.Model("cifar10", models.KindEmbedding)
-	if err != nil {
-		return nil, err
-	}
-	graph, err := serde.Unmarshal(data)
-	if err != nil {
-		return nil, err
-	}
-	client, err := models.ReadManifest(graph)
+	graph, client, err := shipped.Load("cifar10", models.KindEmbedding)
 	if err != nil {
 		return nil, err
 	}

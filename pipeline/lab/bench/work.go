@@ -13,7 +13,6 @@ import (
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 
-	"fmp/assets"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
@@ -21,11 +20,11 @@ import (
 	"fmp/onnx/dense"
 	"fmp/onnx/engine"
 	"fmp/onnx/npy"
-	"fmp/onnx/serde"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/point"
 	"fmp/pipeline/sample"
+	"fmp/pipeline/shipped"
 )
 
 // Work is one row of the table.
@@ -194,11 +193,7 @@ func (b *Bench) drawn(ctx context.Context, seen *point.Set, fresh,
 	if b.Engine == nil {
 		return nil, errors.New("no engine to draw points with")
 	}
-	data, err := assets.Model("cifar10", models.KindPredictor)
-	if err != nil {
-		return nil, err
-	}
-	m, err := serde.Unmarshal(data)
+	m, _, err := shipped.Load("cifar10", models.KindPredictor)
 	if err != nil {
 		return nil, err
 	}

@@ -28,8 +28,8 @@ func (t *Table) suffix() string { return t.Partition + "-" + t.Protocol }
 // intervalPlot shows one column of a table, one method per line, as a mean with its interval. It
 // leaves out the control, which is so far from the others that it would compress them.
 func intervalPlot(t *Table, column int, title string) (*plot.Plot, error) {
-	p := newPlot(title, "", "")
-	grid(p, true, false)
+	p := &drawing{Plot: newPlot(title, "", "")}
+	grid(p.Plot, true, false)
 	rows := slices.DeleteFunc(slices.Clone(t.Rows), func(r Row) bool { return r.Control() })
 	labels := make([]string, len(rows))
 	for i, r := range rows {
@@ -40,26 +40,17 @@ func intervalPlot(t *Table, column int, title string) (*plot.Plot, error) {
 		if column == columnACC {
 			hi = math.Min(1, hi)
 		}
-		bar, err := plotter.NewLine(plotter.XYs{{X: lo, Y: y}, {X: hi, Y: y}})
-		if err != nil {
-			return nil, fmt.Errorf("figure of %s: %w", r.Method, err)
-		}
-		bar.Color, bar.Width = methodColor(r.Method), vg.Points(2)
-		s, err := plotter.NewScatter(plotter.XYs{{X: iv.Mean, Y: y}})
-		if err != nil {
-			return nil, fmt.Errorf("figure of %s: %w", r.Method, err)
-		}
-		s.GlyphStyle = glyph(r.Method, r.Group, vg.Points(4))
-		p.Add(bar, s)
+		p.of = "figure of " + r.Method
+		p.line(methodColor(r.Method), 2, plotter.XY{X: lo, Y: y}, plotter.XY{X: hi, Y: y})
+		p.dots(glyph(r.Method, r.Group, vg.Points(4)), plotter.XY{X: iv.Mean, Y: y})
 		if r.Printed != nil && column <= columnECE {
 			v := [2]float64{r.Printed.ACC, r.Printed.ECE}[column]
-			o, err := plotter.NewScatter(plotter.XYs{{X: v, Y: y}})
-			if err != nil {
-				return nil, fmt.Errorf("figure of %s: %w", r.Method, err)
-			}
-			o.GlyphStyle = draw.GlyphStyle{Color: ink, Shape: draw.RingGlyph{}, Radius: vg.Points(3)}
-			p.Add(o)
+			p.dots(draw.GlyphStyle{Color: ink, Shape: draw.RingGlyph{}, Radius: vg.Points(3)},
+				plotter.XY{X: v, Y: y})
 		}
+	}
+	if p.err != nil {
+		return nil, p.err
 	}
 	p.NominalY(labels...)
 	p.Y.Tick.Label.Color = ink
@@ -73,7 +64,7 @@ func intervalPlot(t *Table, column int, title string) (*plot.Plot, error) {
 	case columnACC:
 		p.X.Max = math.Min(p.X.Max, 1.02)
 	}
-	return p, nil
+	return p.Plot, nil
 }
 
 // methodsFigure shows ACC and ECE by method.
@@ -141,7 +132,8 @@ func reliabilityFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 }
 
 func reliabilityPlot(row *Row, curve metric.Curve) (*plot.Plot, error) {
-	p := newPlot(fmt.Sprintf("%s  ECE %.3f", row.label(), row.ECE.Mean), "", "")
+	p := &drawing{Plot: newPlot(fmt.Sprintf("%s  ECE %.3f", row.label(), row.ECE.Mean), "", ""),
+		of: "reliability of " + row.Method}
 	p.Title.TextStyle.Font.Size = vg.Points(10)
 	var total float64
 	for _, b := range curve {
@@ -156,8 +148,8 @@ func reliabilityPlot(row *Row, curve metric.Curve) (*plot.Plot, error) {
 		share := b.Count / total
 		bar, err := plotter.NewPolygon(plotter.XYs{{X: x0, Y: 0}, {X: x1, Y: 0}, {X: x1, Y: share},
 			{X: x0, Y: share}})
-		if err != nil {
-			return nil, fmt.Errorf("reliability of %s: %w", row.Method, err)
+		if p.failed(err) {
+			break
 		}
 		bar.Color, bar.LineStyle.Width = faint, 0
 		p.Add(bar)
@@ -166,35 +158,21 @@ func reliabilityPlot(row *Row, curve metric.Curve) (*plot.Plot, error) {
 			line = append(line, plotter.XY{X: b.Confidence, Y: b.Accuracy})
 			n := max(1, int(math.Round(b.Count)))
 			lo, hi := metric.Wilson(min(n, int(math.Round(b.Accuracy*float64(n)))), n, Level)
-			span, err := plotter.NewLine(plotter.XYs{{X: b.Confidence, Y: lo},
-				{X: b.Confidence, Y: hi}})
-			if err != nil {
-				return nil, fmt.Errorf("reliability of %s: %w", row.Method, err)
-			}
-			span.Color, span.Width = methodColor(row.Method), vg.Points(0.75)
-			p.Add(span)
+			p.line(methodColor(row.Method), 0.75, plotter.XY{X: b.Confidence, Y: lo},
+				plotter.XY{X: b.Confidence, Y: hi})
 		}
 	}
-	diagonal, err := plotter.NewLine(plotter.XYs{{X: 0, Y: 0}, {X: 1, Y: 1}})
-	if err != nil {
-		return nil, fmt.Errorf("reliability of %s: %w", row.Method, err)
-	}
-	diagonal.Color, diagonal.Dashes = grey, []vg.Length{vg.Points(3), vg.Points(3)}
-	p.Add(diagonal)
+	p.line(grey, 1, plotter.XY{}, plotter.XY{X: 1, Y: 1}).Dashes =
+		[]vg.Length{vg.Points(3), vg.Points(3)}
 	if len(line) > 0 {
-		l, s, err := plotter.NewLinePoints(line)
-		if err != nil {
-			return nil, fmt.Errorf("reliability of %s: %w", row.Method, err)
-		}
-		l.Color, l.Width = methodColor(row.Method), vg.Points(1.5)
-		s.GlyphStyle = glyph(row.Method, row.Group, vg.Points(2.5))
-		p.Add(l, s)
+		p.line(methodColor(row.Method), 1.5, line...)
+		p.dots(glyph(row.Method, row.Group, vg.Points(2.5)), line...)
 	}
 	ticks := plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5, Label: "0.5"},
 		{Value: 1, Label: "1"}}
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 1, 0, 1
 	p.X.Tick.Marker, p.Y.Tick.Marker = ticks, ticks
-	return p, nil
+	return p.Plot, p.err
 }
 
 // series draws a line with points and adds it to the legend.
@@ -282,9 +260,9 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 // bytesFigure shows ACC against the bytes that a client sends, as wide as a column of a journal. It
 // is nil where nothing is sent.
 func bytesFigure(t *Table) (*Figure, error) {
-	p := newPlot("", "bytes that one client sends", "accuracy")
-	narrowed(p)
-	grid(p, true, true)
+	p := &drawing{Plot: newPlot("", "bytes that one client sends", "accuracy")}
+	narrowed(p.Plot)
+	grid(p.Plot, true, true)
 	var marks plotter.XYs
 	var names []string
 	lo, hi, bottom, top := math.Inf(1), 0.0, math.Inf(1), 0.0
@@ -298,25 +276,19 @@ func bytesFigure(t *Table) (*Figure, error) {
 		low, high := math.Max(0, r.ACC.Lo()), math.Min(1, r.ACC.Hi())
 		lo, hi, bottom, top = math.Min(lo, at.X), math.Max(hi, at.X), math.Min(bottom, low),
 			math.Max(top, high)
-		bar, err := plotter.NewLine(plotter.XYs{{X: at.X, Y: low}, {X: at.X, Y: high}})
-		if err != nil {
-			return nil, fmt.Errorf("figure of %s: %w", r.Method, err)
+		p.of = "figure of " + r.Method
+		p.line(methodColor(r.Method), 1, plotter.XY{X: at.X, Y: low}, plotter.XY{X: at.X, Y: high})
+		size := vg.Points(2.5)
+		if r.Subject() {
+			size = vg.Points(4)
 		}
-		bar.Color, bar.Width = methodColor(r.Method), vg.Points(1)
-		s, err := plotter.NewScatter(plotter.XYs{at})
-		if err != nil {
-			return nil, fmt.Errorf("figure of %s: %w", r.Method, err)
-		}
-		if s.GlyphStyle = glyph(r.Method, r.Group, vg.Points(2.5)); r.Subject() {
-			s.GlyphStyle.Radius = vg.Points(4)
-		}
-		p.Add(bar, s)
+		p.dots(glyph(r.Method, r.Group, size), at)
 		marks, names = append(marks, at), append(names, r.label())
 	}
-	if len(marks) == 0 {
-		return nil, nil
+	if len(marks) == 0 || p.err != nil {
+		return nil, p.err
 	}
-	p.Add(newSideLabels(p, marks, names))
+	p.Add(newSideLabels(p.Plot, marks, names))
 	// Ends at powers of two and twentieths: tables of one run mostly have the same.
 	p.X.Min, p.X.Max = math.Exp2(math.Floor(math.Log2(lo)-0.2)),
 		math.Exp2(math.Ceil(math.Log2(hi)+0.2))
@@ -325,7 +297,7 @@ func bytesFigure(t *Table) (*Figure, error) {
 	return &Figure{Name: "bytes-" + t.suffix(), Title: "Accuracy against communication",
 		Caption: "Each client's upload, float32, one round. Centralised methods (squares) send the " +
 			"feature rows themselves, which one-shot methods keep at home.",
-		Plots: [][]*plot.Plot{{p}}, Width: columnWidth, Height: columnHeight(len(names))}, nil
+		Plots: [][]*plot.Plot{{p.Plot}}, Width: columnWidth, Height: columnHeight(len(names))}, nil
 }
 
 // columnWidth is that of a column of an IEEE journal.
@@ -553,20 +525,11 @@ func viewFigure(d *experiment.Detail) (*Figure, error) {
 		{"client", "one client's points"}, {"upload", "its upload (area: mass)"},
 		{"drawn", "points drawn by the server"},
 	} {
-		p := newPlot(panel.title, "", "")
-		back, err := plotter.NewScatter(xys(d.View.Sets["background"]))
-		if err != nil {
-			return nil, fmt.Errorf("view: %w", err)
-		}
-		back.GlyphStyle = draw.GlyphStyle{Color: faint, Shape: draw.CircleGlyph{},
-			Radius: vg.Points(1.5)}
-		p.Add(back)
+		p := &drawing{Plot: newPlot(panel.title, "", ""), of: "view"}
+		p.dots(draw.GlyphStyle{Color: faint, Shape: draw.CircleGlyph{}, Radius: vg.Points(1.5)},
+			xys(d.View.Sets["background"])...)
 		set := d.View.Sets[panel.set]
-		s, err := plotter.NewScatter(xys(set))
-		if err != nil {
-			return nil, fmt.Errorf("view: %w", err)
-		}
-		s.GlyphStyleFunc = func(i int) draw.GlyphStyle {
+		p.dots(draw.GlyphStyle{}, xys(set)...).GlyphStyleFunc = func(i int) draw.GlyphStyle {
 			q := set[i]
 			size := 3.0
 			if panel.set == "upload" {
@@ -575,9 +538,11 @@ func viewFigure(d *experiment.Detail) (*Figure, error) {
 			return draw.GlyphStyle{Color: classColor(q.Class), Shape: classShape(q.Class),
 				Radius: vg.Points(size)}
 		}
-		p.Add(s)
-		frame(p, xmin, xmax, ymin, ymax)
-		row = append(row, p)
+		if p.err != nil {
+			return nil, p.err
+		}
+		frame(p.Plot, xmin, xmax, ymin, ymax)
+		row = append(row, p.Plot)
 	}
 	key, err := classKey(d.Classes)
 	if err != nil {
@@ -651,7 +616,7 @@ func classShape(c int) draw.GlyphDrawer {
 
 // spreadPlot shows the posterior samples' probabilities of the most probable classes of one image.
 func spreadPlot(e *experiment.Example, classes []string) (*plot.Plot, error) {
-	p := newPlot("", "", "")
+	p := &drawing{Plot: newPlot("", "", ""), of: fmt.Sprintf("spread of image %d", e.Index)}
 	names := make([]string, len(e.Top))
 	for k, c := range e.Top {
 		y := len(e.Top) - 1 - k
@@ -662,28 +627,20 @@ func spreadPlot(e *experiment.Example, classes []string) (*plot.Plot, error) {
 			// distinguishable.
 			dots = append(dots, plotter.XY{X: s[k], Y: float64(y) + 0.5*(math.Mod(float64(i)*0.6180339887, 1)-0.5)})
 		}
-		s, err := plotter.NewScatter(dots)
-		if err != nil {
-			return nil, fmt.Errorf("spread of image %d: %w", e.Index, err)
-		}
-		col := color.Color(blue)
+		style := draw.GlyphStyle{Color: blue, Shape: draw.CircleGlyph{}, Radius: vg.Points(1.8)}
 		if c == e.Label {
-			col = vermillion
+			style.Color, style.Shape = vermillion, draw.PyramidGlyph{}
 		}
-		s.GlyphStyle = draw.GlyphStyle{Color: col, Shape: draw.CircleGlyph{}, Radius: vg.Points(1.8)}
-		if c == e.Label {
-			s.GlyphStyle.Shape = draw.PyramidGlyph{}
-		}
-		p.Add(s)
+		p.dots(style, dots...)
 	}
-	grid(p, true, false)
+	grid(p.Plot, true, false)
 	p.NominalY(names...)
 	p.Y.Width = 0
 	p.X.Min, p.X.Max = -0.03, 1.03
 	p.Y.Min, p.Y.Max = -0.6, float64(len(e.Top))-0.4
 	p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5, Label: "0.5"},
 		{Value: 1, Label: "1"}}
-	return p, nil
+	return p.Plot, p.err
 }
 
 // imagesFigure shows the images of which the posterior is least and most certain, each beside its
