@@ -50,11 +50,8 @@ func TestHeed(t *testing.T) {
 	} {
 		n := &wire.Notice{Round: c.round, Graph: c.graph, Superseded: c.superseded}
 		n.Sign(key)
-		data, err := json.Marshal(n)
-		if err == nil {
-			err = atomicfile.WriteBytes(path+".notice", data)
-		}
-		must.Do(t, err)
+		data := must.Get(json.Marshal(n))(t)
+		must.Do(t, atomicfile.WriteBytes(path+".notice", data))
 		err = Heed(path, "", c.server)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", c.name, err, c.want)

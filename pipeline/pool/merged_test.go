@@ -115,11 +115,8 @@ func decoded(t *testing.T, messages [][]byte) []Upload {
 func (w *world) of(t *testing.T, uploads []Upload, rest *Rest, g *onnx.Model, f models.Manifest,
 	o Options) ([]byte, []float32) {
 	t.Helper()
-	r, err := New(uploads, g, f, o)
-	if err == nil {
-		err = r.Join(rest)
-	}
-	must.Do(t, err)
+	r := must.Get(New(uploads, g, f, o))(t)
+	must.Do(t, r.Join(rest))
 	p := must.Get(r.Posterior(t.Context(), w.eng))(t)
 	if open, _ := Open(p); open != (o.Scope == posteriorOpen) {
 		t.Fatalf("scope %q was asked for, and open is %v", o.Scope, open)

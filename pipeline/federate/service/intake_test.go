@@ -30,11 +30,8 @@ func (f *fixture) join(n int) (names []string) {
 	for _, k := range f.keys {
 		fmt.Fprintln(&text, k.Line())
 	}
-	clients, err := identity.ParseRoster([]byte(text.String()))
-	if err == nil {
-		err = f.srv.Admit(clients)
-	}
-	must.Do(f.t, err)
+	clients := must.Get(identity.ParseRoster([]byte(text.String())))(f.t)
+	must.Do(f.t, f.srv.Admit(clients))
 	return names
 }
 

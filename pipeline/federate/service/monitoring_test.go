@@ -30,11 +30,8 @@ func TestMonitoring(t *testing.T) {
 	}
 	read := func(name string, decode func([]byte, any) error, to any) {
 		t.Helper()
-		data, err := os.ReadFile("../../../examples/deploy/monitoring/" + name)
-		if err == nil {
-			err = decode(data, to)
-		}
-		must.Do(t, err)
+		data := must.Get(os.ReadFile("../../../examples/deploy/monitoring/" + name))(t)
+		must.Do(t, decode(data, to))
 	}
 	var dashboard struct {
 		Panels []struct {

@@ -276,6 +276,6 @@ func (d *momentsDraw) score(ctx context.Context, attack Attack, colluders int,
 }
 
 func (d *momentsDraw) oracle(ctx context.Context, colluders int) (metric.Scores, error) {
-	s, _, err := d.moments(ctx, d.clients[colluders:], d.repeat, false)
+	s, _, err := d.anchored(ctx, d.clients[colluders:], nil, d.repeat, false)
 	return s, err
 }

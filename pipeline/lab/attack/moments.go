@@ -122,7 +122,7 @@ func RunMoments(ctx context.Context, p *experiment.Prepared, o Options) ([]Momen
 		if err != nil {
 			return nil, err
 		}
-		oracle, _, err := b.moments(ctx, clients[o.Bad:], repeat, false)
+		oracle, _, err := b.anchored(ctx, clients[o.Bad:], nil, repeat, false)
 		if err != nil {
 			return nil, err
 		}
@@ -151,7 +151,7 @@ func (b *momentsBench) attacked(ctx context.Context, to *MomentsRow, i int,
 		s, j := oracle, (*posterior.Judgement)(nil)
 		if name != "oracle" || bad == 0 {
 			var err error
-			if s, j, err = b.moments(ctx, clients, repeat, name == "honesty"); err != nil &&
+			if s, j, err = b.anchored(ctx, clients, nil, repeat, name == "honesty"); err != nil &&
 				name == "none" {
 				s.ACC, s.NLL = math.NaN(), math.NaN() // there is no classifier
 			} else if err != nil {
@@ -291,14 +291,8 @@ func means(u honesty.Uploads, m int, centre, scale []float64) *point.Set {
 	return set
 }
 
-// moments returns the scores of the posterior of uploads of moments; without honesty a client's
-// images count as claimed.
-func (b *momentsBench) moments(ctx context.Context, clients []discriminant.Client, repeat int,
-	judged bool) (metric.Scores, *posterior.Judgement, error) {
-	return b.anchored(ctx, clients, nil, repeat, judged)
-}
-
-// anchored is moments for clients that are judged by known moments.
+// anchored returns the scores of the posterior of uploads of moments, whose clients are judged by
+// known moments if any are; without honesty a client's images count as claimed.
 func (b *momentsBench) anchored(ctx context.Context, clients []discriminant.Client,
 	known *discriminant.Client, repeat int,
 	judged bool) (metric.Scores, *posterior.Judgement, error) {
