@@ -605,3 +605,69 @@ func TestNoScatter(t *testing.T) {
 		}
 	}
 }
+
+// TestWeighedByOthers: the evidence of a group counts for as many images as the others hold at most;
+// where none holds more than half, all is as it was.
+func TestWeighedByOthers(t *testing.T) {
+	for _, c := range []struct{ images, want []float64 }{
+		{[]float64{200, 10, 10}, []float64{0.1, 1, 1}}, {[]float64{30, 10}, []float64{1. / 3, 1}},
+		{[]float64{10, 10}, []float64{1, 1}}, {[]float64{20, 10, 10}, []float64{1, 1, 1}},
+	} {
+		s, per := &sums{}, [][]moments.Curve{}
+		for _, n := range c.images {
+			s.images += n
+			s.parts = append(s.parts, part{n: []float64{n / 4, 3 * n / 4}})
+			per = append(per, []moments.Curve{{8}, {-6}})
+		}
+		for g, curves := range s.weighed(per) {
+			if curves[0][0] != 8*c.want[g] || curves[1][0] != -6*c.want[g] {
+				t.Errorf("%v images: evidence of group %d is %v and %v, want %v of it", c.images, g,
+					curves[0][0], curves[1][0], c.want[g])
+			}
+		}
+		if per[0][0][0] != 8 {
+			t.Error("the evidence itself changed")
+		}
+	}
+}
+
+// BenchmarkClasses pools 100 uploads of 1,000 class means of 1,280 features, each with a whole
+// scatter: 816 MB of uploads.
+func BenchmarkClasses(b *testing.B) {
+	const m, c, k = 100, 1000, 1280
+	r := rand.New(rand.NewPCG(1, 2))
+	noise, at := make([]float32, 1<<20), 0
+	for i := range noise {
+		noise[i] = float32(r.NormFloat64())
+	}
+	next := func() float32 { at = (at + 7919) & (1<<20 - 1); return noise[at] }
+	means := make([]float32, c*k)
+	for i := range means {
+		means[i] = .3 * next()
+	}
+	q := Round{K: k, C: c}
+	for range m {
+		s := &point.Set{N: c, Dx: k, C: c, Z: make([]float32, c*k), Y: make([]int32, c),
+			W: make([]float32, c)}
+		for y := range c {
+			s.Y[y], s.W[y] = int32(y), 5
+		}
+		for i, v := range means {
+			s.Z[i] = v + .4*next()
+		}
+		w := &moments.Within{K: k, Dof: 4 * c, Data: make([]float32, 0, k*(k+1)/2)}
+		for i := range k {
+			for j := i; j < k; j++ {
+				v := 60 * next()
+				if i == j {
+					v += 4 * c
+				}
+				w.Data = append(w.Data, v)
+			}
+		}
+		q.Clients = append(q.Clients, Client{Means: s, Within: w})
+	}
+	for b.Loop() {
+		must.Get(q.Posterior(Options{Seed: 1}))(b)
+	}
+}

@@ -2,16 +2,23 @@ package service
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image"
+	"image/jpeg"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"fmp/featurize/imagefile/imagefiletest"
 	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/round"
@@ -144,4 +151,167 @@ func TestMemory(t *testing.T) {
 	first.release()
 	first.release()
 	must.Do(t, second.take(t.Context(), all))
+}
+
+// TestSlowBodies: bodies that come slowly, by whatever interface, hold no memory but that of the
+// bytes that have come; a photograph beside them is answered at once, and each of them is cut.
+func TestSlowBodies(t *testing.T) {
+	f, _ := serving(t)
+	p := f.srv.predictions
+	p.arriving.grace = 2 * time.Second
+	at := listening(t, f.srv.Handler())
+	h2 := &http.Transport{Protocols: new(http.Protocols)}
+	h2.Protocols.SetUnencryptedHTTP2(true)
+	defer h2.CloseIdleConnections()
+	const stated = 31 << 20
+	kinds := []struct{ path, kind, first string }{
+		{"/v1/predict", "image/jpeg", "\xff\xd8\xff"},
+		{"/v1/predict", "application/json", `{"features": [[`},
+		{"/v2/models/classifier/infer", "application/json", `{"inputs": [`},
+		{"/v2/models/classifier/infer", "application/octet-stream", `{"inputs": [`},
+		{grpcPath + "ModelInfer", "application/grpc", "\x00\x01\xe0\x00\x00"},
+	}
+	answers := make(chan string, 4*len(kinds))
+	ends := make([]*io.PipeWriter, 0, 4*len(kinds))
+	for range 4 {
+		for _, k := range kinds {
+			in, out := io.Pipe()
+			ends = append(ends, out)
+			req := must.Get(http.NewRequest("POST", "http://"+at+k.path, in))(t)
+			req.ContentLength = stated
+			req.Header.Set("Content-Type", k.kind)
+			if k.kind == "application/octet-stream" {
+				req.Header.Set(headerLength, "12")
+			}
+			reader(req)
+			client := http.DefaultClient
+			if k.kind == "application/grpc" {
+				client = &http.Client{Transport: h2}
+			}
+			go func() {
+				resp, err := client.Do(req)
+				if err != nil {
+					answers <- err.Error() // the connection was cut
+					return
+				}
+				resp.Body.Close()
+				answers <- fmt.Sprint(resp.StatusCode, resp.Header.Get("Grpc-Status"))
+			}()
+			go func() { _, _ = out.Write([]byte(k.first)); _, _ = out.Write(make([]byte, 5000)) }()
+		}
+	}
+	begun := func() (n int64) {
+		for n = 0; p.arriving.memory.TryAcquire(1 << 10); n += 1 << 10 {
+		}
+		p.arriving.memory.Release(n)
+		return maxArriving - n
+	}
+	for end := time.Now().Add(time.Minute); begun() < int64(len(ends))*firstPart; time.Sleep(
+		10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d bodies of 5 KB hold %d bytes after a minute", len(ends), begun())
+		}
+	}
+	if held := begun(); held > int64(len(ends))*4*firstPart {
+		t.Errorf("%d bodies of 5 KB hold %d bytes", len(ends), held)
+	}
+	if !p.intake.memory.TryAcquire(maxPredicting) {
+		t.Error("bodies that have not come hold memory for what would be made of them")
+	} else {
+		p.intake.memory.Release(maxPredicting)
+	}
+	var photo bytes.Buffer
+	must.Do(t, jpeg.Encode(&photo, image.NewGray(image.Rect(0, 0, 300, 300)), nil))
+	start := time.Now()
+	if w := f.ask("/v1/predict", "image/jpeg", photo.Bytes()); w.Code != http.StatusOK {
+		t.Errorf("a photograph beside them: %d %s", w.Code, w.Body)
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("a photograph beside them took %v", took)
+	}
+	for range ends {
+		select {
+		case answer := <-answers:
+			if !strings.HasPrefix(answer, "408") && answer != "2004" &&
+				!strings.Contains(answer, "EOF") &&
+				!strings.Contains(answer, "reset") && !strings.Contains(answer, "broken pipe") {
+				t.Errorf("a body that stopped: %s", answer)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("a body that stopped is waited for")
+		}
+	}
+	for _, end := range ends {
+		end.Close()
+	}
+}
+
+// TestSenderLeaves: the decoding of a picture stops when its sender has gone, and its place is
+// free.
+func TestSenderLeaves(t *testing.T) {
+	f, _ := serving(t)
+	p := f.srv.predictions
+	at := listening(t, f.srv.Handler())
+	ctx, leave := context.WithCancel(t.Context())
+	bomb := imagefiletest.Scans(4000, 4000, 64) // seconds
+	req := must.Get(http.NewRequestWithContext(ctx, "POST", "http://"+at+"/v1/predict",
+		bytes.NewReader(bomb)))(t)
+	req.Header.Set("Content-Type", "image/jpeg")
+	reader(req)
+	go func() {
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			resp.Body.Close()
+		}
+	}()
+	free := func() bool {
+		ok := p.decoding.memory.TryAcquire(maxDecoding)
+		if ok {
+			p.decoding.memory.Release(maxDecoding)
+		}
+		return ok
+	}
+	for start := time.Now(); free(); {
+		if time.Since(start) > 10*time.Second {
+			t.Fatal("the decoding does not begin")
+		}
+	}
+	leave()
+	start := time.Now()
+	for !free() {
+		time.Sleep(time.Millisecond)
+	}
+	whole := time.Now()
+	if w := f.ask("/v1/predict", "image/jpeg", bomb); w.Code != http.StatusOK {
+		t.Fatalf("the picture with its sender there: %d %s", w.Code, w.Body)
+	}
+	if left, all := whole.Sub(start), time.Since(whole); left > all/4 {
+		t.Errorf("the place was free %v after the sender had gone; the whole picture takes %v",
+			left, all)
+	}
+}
+
+// TestShares: a caller holds a share of the memory at most, whatever its address within its
+// network; loopback has none.
+func TestShares(t *testing.T) {
+	in := newPredicting(1000)
+	in.wait, in.shares = time.Millisecond, newShares(500)
+	of := func(address string) string {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.RemoteAddr = address
+		return caller(r)
+	}
+	first := lease{in: in, of: of("[2001:db8::1]:1")}
+	must.Do(t, first.take(t.Context(), 400))
+	for address, want := range map[string]error{"[2001:db8::2]:9": errBusy, "[2001:db8:1::1]:9": nil,
+		"192.0.2.1:1": nil, "127.0.0.1:4": nil, "[::1]:4": nil, "[::ffff:127.0.0.1]:4": nil} {
+		other := lease{in: in, of: of(address)}
+		if err := other.take(t.Context(), 200); err != want {
+			t.Errorf("%s: %v; want %v", address, err, want)
+		}
+		other.release()
+	}
+	first.release()
+	if len(in.shares.held) != 0 {
+		t.Errorf("%v is kept of callers that hold nothing", in.shares.held)
+	}
 }

@@ -2,16 +2,24 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"fmp/onnx/must"
+	"fmp/pipeline/federate/selfsigned"
 	"fmp/pipeline/federate/wire"
 )
 
@@ -191,4 +199,202 @@ func FuzzRecord(f *testing.F) {
 			t.Fatalf("%v", err)
 		}
 	})
+}
+
+func TestEncrypted(t *testing.T) {
+	for urls, want := range map[string]bool{
+		"nats://127.0.0.1:4222": false, "127.0.0.1": false, "localhost:4222": false,
+		"nats://[::1]:4222,nats://127.0.0.1": false,
+		"ws://127.0.0.1:80":                  false,
+		"nats://n1:4222":                     true, "n1": true, "nats://127.example.invalid:4222": true,
+		"nats://127.0.0.1,nats://n2": true,
+		"tls://127.0.0.1":            true,
+		"wss://127.0.0.1":            true, "nats://10.0.0.1:4222": true,
+		"nats://127.0.0.1:port": true, "": true,
+	} {
+		if got := encrypted(urls); got != want {
+			t.Errorf("%q: %v, want %v", urls, got, want)
+		}
+	}
+}
+
+// natsOn runs a NATS server, with TLS if a certificate is given, and returns its port.
+func natsOn(t *testing.T, o natsserver.Options) int {
+	t.Helper()
+	o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", -1, true, true
+	s := must.Get(natsserver.NewServer(&o))(t)
+	s.Start()
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	if !s.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the NATS server is not ready")
+	}
+	return s.Addr().(*net.TCPAddr).Port
+}
+
+// TestPlainNATS: a server that has no TLS gets nothing from a client that takes it for another
+// machine, nor from one told to use TLS; a server with TLS is spoken to.
+func TestPlainNATS(t *testing.T) {
+	plain := natsOn(t, natsserver.Options{})
+	conn := must.Get(Connect(Options{URL: fmt.Sprintf("nats://127.0.0.1:%d", plain)}, "test"))(t)
+	conn.Close()
+	// No name of another machine resolves here: an unspecified address is not loopback by its
+	// number and reaches this machine.
+	for _, url := range []string{"nats://0.0.0.0:%d", "tls://127.0.0.1:%d"} {
+		must.Refuse(Connect(Options{URL: fmt.Sprintf(url, plain), Token: "secret"}, "test"))(
+			t, url, "must have TLS")
+	}
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "a.crt"), filepath.Join(dir, "a.key")
+	must.Do(t, selfsigned.Ensure(cert, key, time.Now()))
+	pair := must.Get(tls.LoadX509KeyPair(cert, key))(t)
+	roots := x509.NewCertPool()
+	roots.AddCert(pair.Leaf)
+	secure := natsOn(t, natsserver.Options{TLS: true,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}})
+	conn = must.Get(Connect(Options{URL: fmt.Sprintf("nats://localhost:%d,tls://127.0.0.1:%d", secure,
+		secure), CA: cert}, "test"))(t)
+	defer conn.Close()
+	must.Get(conn.TLSConnectionState())(t)
+}
+
+// TestDiscovered: servers that one on loopback names are not connected to without TLS.
+func TestDiscovered(t *testing.T) {
+	port := natsOn(t, natsserver.Options{ClientAdvertise: "192.0.2.1:4222"})
+	conn := must.Get(Connect(Options{URL: fmt.Sprintf("nats://127.0.0.1:%d", port)}, "test"))(t)
+	defer conn.Close()
+	if found := conn.DiscoveredServers(); len(found) != 0 || len(conn.Servers()) != 1 {
+		t.Errorf("servers %v, discovered %v", conn.Servers(), found)
+	}
+	must.Refuse((dialer{}).Dial("tcp", "192.0.2.1:4222"))(t, "", "not loopback")
+}
+
+// TestCredentials: credentials that other users can read are refused before a server is spoken to.
+func TestCredentials(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "fmp.creds")
+	must.Do(t, os.WriteFile(path, []byte("x"), 0o644))
+	_, err := Connect(Options{URL: "nats://127.0.0.1:1", Credentials: path}, "test")
+	if err == nil || !strings.Contains(err.Error(), "chmod 600 "+path) ||
+		strings.Contains(err.Error(), nats.ErrNoServers.Error()) {
+		t.Error(err)
+	}
+}
+
+// TestObjectTime: a read of an object that the servers no longer answer ends by itself, however
+// long its context lasts. Objects that are larger than asked for are not read.
+func TestObjectTime(t *testing.T) {
+	t.Parallel()
+	in := must.Get(natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1, NoSigs: true,
+		NoLog: true, JetStream: true, StoreDir: t.TempDir()}))(t)
+	in.Start()
+	t.Cleanup(func() { in.Shutdown(); in.WaitForShutdown() })
+	if !in.ReadyForConnections(10 * time.Second) {
+		t.Fatal("the NATS server is not ready")
+	}
+	s := must.Get(Open(t.Context(), "fmp-1", Options{URL: in.ClientURL()}))(t)
+	defer s.Close()
+	must.Do(t, s.PutObject(t.Context(), "a", make([]byte, 1000)))
+	if data, err := s.Object(t.Context(), "a", 1000); err != nil || len(data) != 1000 {
+		t.Errorf("%d bytes, %v", len(data), err)
+	}
+	must.Refuse(s.Object(t.Context(), "a", 999))(
+		t, "1,000 bytes where 999 are asked for", "at most 999")
+	if testing.Short() {
+		return
+	}
+	in.Shutdown()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	if _, err := s.Object(ctx, "a", 1000); err == nil || ctx.Err() != nil {
+		t.Errorf("of a server that is gone: %v", err)
+	}
+}
+
+// watched is a bucket whose watches fail by a script.
+type watched struct {
+	jetstream.KeyValue
+	script  []string // how each watch ends; the last one is repeated
+	watches int
+}
+
+type updates chan jetstream.KeyValueEntry
+
+func (u updates) Updates() <-chan jetstream.KeyValueEntry { return u }
+func (u updates) Stop() error                             { return nil }
+func (u updates) Error() <-chan error                     { return nil }
+
+// WatchAll passes on the first two entries of a watch, and all of "whole".
+func (w *watched) WatchAll(ctx context.Context,
+	opts ...jetstream.WatchOpt) (jetstream.KeyWatcher, error) {
+	how := w.script[min(w.watches, len(w.script)-1)]
+	w.watches++
+	if how == "error" {
+		return nil, errors.New("no such bucket")
+	}
+	real, err := w.KeyValue.WatchAll(ctx, opts...)
+	if err != nil || how == "whole" {
+		return real, err
+	}
+	defer real.Stop()
+	u := make(updates, 2)
+	for range 2 {
+		if e := <-real.Updates(); e != nil && how != "mute" {
+			u <- e
+		}
+	}
+	if how == "closed" {
+		close(u)
+	}
+	return u, nil
+}
+
+// TestEach: all entries come once, though watches fall silent or close; servers that send nothing
+// and errors of theirs are errors, and so is the end of the context: a part of the entries does not
+// pass for all of them.
+func TestEach(t *testing.T) {
+	defer func(d time.Duration) { quiet = d }(quiet)
+	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: t.TempDir()}))(t)
+	defer s.Close()
+	for i := range 7 {
+		must.Do(t, s.Put(t.Context(), record(fmt.Sprint("client ", i), "1"), 0))
+	}
+	for _, c := range []struct {
+		script  []string
+		want    int
+		message string
+	}{
+		{[]string{"whole"}, 7, ""},
+		{[]string{"silent", "whole"}, 7, ""},
+		{[]string{"closed", "silent", "closed", "whole"}, 7, ""},
+		{[]string{"mute"}, 0, "the servers sent nothing for"},
+		{[]string{"closed", "error"}, 2, "no such bucket"},
+	} {
+		quiet = 2 * time.Second // a whole watch must not look silent on a busy machine
+		if slices.Contains(c.script, "mute") {
+			quiet = 50 * time.Millisecond
+		}
+		var got []uint64
+		var failed error
+		for e, err := range each(t.Context(), &watched{KeyValue: s.uploads, script: c.script}) {
+			if failed = err; err == nil {
+				got = append(got, e.Revision())
+			}
+		}
+		if len(got) != c.want || !slices.IsSorted(got) || len(slices.Compact(got)) != c.want {
+			t.Errorf("%v: revisions %v", c.script, got)
+		}
+		if (failed == nil) != (c.message == "") || failed != nil &&
+			!strings.Contains(failed.Error(), c.message) {
+			t.Errorf("%v: %v", c.script, failed)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var failed error
+	for _, err := range each(ctx, &watched{KeyValue: s.uploads, script: []string{"silent"}}) {
+		cancel()
+		failed = err
+	}
+	if !errors.Is(failed, context.Canceled) {
+		t.Errorf("after the context's end: %v", failed)
+	}
 }
