@@ -62,25 +62,3 @@ func Fail(results ...any) func(t testing.TB, want string, about ...any) {
 		}
 	}
 }
-
-// Failed reports a fault, unless there is an error that says all the words. of names the case.
-func Failed(t testing.TB, of string, err error, words ...string) {
-	t.Helper()
-	if err == nil {
-		t.Errorf("%s: no error; want one that says %q", of, words)
-		return
-	}
-	for _, w := range words {
-		if !strings.Contains(err.Error(), w) {
-			t.Errorf("%s: error %v; want one that says %q", of, err, w)
-		}
-	}
-}
-
-// Refuse is [Failed] for calls of one value: must.Refuse(os.ReadFile(path))(t, "no file", path).
-func Refuse[T any](_ T, err error) func(t testing.TB, of string, words ...string) {
-	return func(t testing.TB, of string, words ...string) {
-		t.Helper()
-		Failed(t, of, err, words...)
-	}
-}

@@ -66,8 +66,10 @@ func TestTarget(t *testing.T) {
 	mirror(nearest, k)
 	of := must.Get(newTarget("nearest", nearest, rows, k))(t)
 	near(t, "precision", rounded.precision(), of.precision(), 1e-3)
-	must.Refuse(newTarget("zeros", make([]float64, k*k), rows, k))(
-		t, "a covariance of zeros has a target")
+	must.Fail(newTarget("zeros", make([]float64, k*k), rows, k))(
+		t, "",
+		"a covariance of zeros has a target")
+
 }
 
 // TestTargetOfFewImages: the prior about a multiple of the identity is as strong as the images are few and the

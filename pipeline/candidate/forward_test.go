@@ -67,5 +67,5 @@ func TestForward(t *testing.T) {
 		t.Fatal(len(heads), err)
 	}
 	regression := Component{Name: "named"}
-	must.Refuse(regression.Forward(1, 1, rnd))(t, "a regression draws features")
+	must.Fail(regression.Forward(1, 1, rnd))(t, "", "a regression draws features")
 }

@@ -225,7 +225,7 @@ func TestSecret(t *testing.T) {
 		t.Error("a secret that all may read")
 	}
 	must.Do(t, os.WriteFile(path+"3", []byte("short"), 0o600))
-	must.Refuse(LoadSecret(path+"3"))(t, "a short secret")
+	must.Fail(LoadSecret(path+"3"))(t, "", "a short secret")
 }
 
 // TestNoPoints: an upload has no calibration points unless so many are granted, and no choice is

@@ -80,10 +80,12 @@ func TestCompressErrors(t *testing.T) {
 		{"dx 5", []*point.Set{client(5, 5, 3)}},
 		{"out of range", []*point.Set{bad}},
 	} {
-		must.Refuse(k.Compress(context.Background(), c.clients))(t, "", c.want)
+		must.Fail(k.Compress(context.Background(), c.clients))(t, c.want)
 	}
 	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()
-	must.Refuse(k.Compress(cancelled, []*point.Set{client(5, 4, 3)}))(
-		t, "a cancelled call compressed")
+	must.Fail(k.Compress(cancelled, []*point.Set{client(5, 4, 3)}))(
+		t, "",
+		"a cancelled call compressed")
+
 }

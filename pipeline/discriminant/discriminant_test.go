@@ -343,7 +343,7 @@ func TestRefused(t *testing.T) {
 		"flat":      {[]Client{flat}, Options{Samples: 1}, "do not differ"},
 		"missing":   {[]Client{good[0], {Means: good[1].Means}}, Options{Samples: 1}, "client 1"},
 	} {
-		must.Refuse(Compute(t.Context(), v.cs, v.o))(t, name, v.want)
+		must.Fail(Compute(t.Context(), v.cs, v.o))(t, v.want, name)
 	}
 }
 

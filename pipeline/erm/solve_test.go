@@ -223,8 +223,10 @@ func TestFits(t *testing.T) {
 		must.Do(t, work.Wait())
 		other := *mine[0][1]
 		other.L2 *= 2
-		must.Refuse(first.With([]*Problem{&other}))(
-			t, "a problem with another penalty than the shared points' was taken")
+		must.Fail(first.With([]*Problem{&other}))(
+			t, "",
+			"a problem with another penalty than the shared points' was taken")
+
 	}
 }
 
@@ -430,7 +432,7 @@ func TestErrors(t *testing.T) {
 			return err
 		},
 	} {
-		must.Failed(t, "", do(), want)
+		must.Fail(do())(t, want)
 	}
 }
 

@@ -121,7 +121,7 @@ func TestMomentsRefused(t *testing.T) {
 		v.spoil(&m)
 		m.Checksum = checksum(&m)
 		data = must.Get(proto.Marshal(&m))(t)
-		must.Refuse(Decode(data, Expect{}))(t, name, v.want)
+		must.Fail(Decode(data, Expect{}))(t, v.want, name)
 	}
 	// The checksum covers what was added.
 	data := must.Get(withMoments(t, 40, Single).Encode())(t)
@@ -167,6 +167,6 @@ func TestMomentsMeans(t *testing.T) {
 	} {
 		u := withMoments(t, 40, Single)
 		v.spoil(u)
-		must.Refuse(u.Encode())(t, name, v.want)
+		must.Fail(u.Encode())(t, v.want, name)
 	}
 }

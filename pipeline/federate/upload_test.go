@@ -214,7 +214,7 @@ func TestDamage(t *testing.T) {
 			}
 		}
 	}
-	must.Refuse(Decode(make([]byte, MaxBytes+1), Expect{}))(t, "a message that is too long", "size")
+	must.Fail(Decode(make([]byte, MaxBytes+1), Expect{}))(t, "size", "a message that is too long")
 }
 
 // TestScales: one scale for all and one a point are read as well as the pair a point that Encode
@@ -277,7 +277,7 @@ func inPieces(n int) []byte {
 func TestDecodePieces(t *testing.T) {
 	data := inPieces(300_000)
 	alloctest.AtMost(t, len(data), func() {
-		must.Refuse(Decode(data, Expect{}))(t, "", "dims comes in more than 16 pieces")
+		must.Fail(Decode(data, Expect{}))(t, "dims comes in more than 16 pieces")
 	})
 }
 

@@ -327,7 +327,7 @@ func TestRefused(t *testing.T) {
 	} {
 		m := Merger{Trust: true}
 		must.Do(t, m.Add(big))
-		must.Failed(t, name, m.Add(c.data), c.want)
+		must.Fail(m.Add(c.data))(t, c.want, name)
 		if data, err := m.Part().Encode(); err != nil || !bytes.Equal(data, big) {
 			t.Errorf("%s: the refused one changed the part (%v)", name, err)
 		}
@@ -431,13 +431,15 @@ func TestHostile(t *testing.T) {
 		"dof":    {ofMoments, func(m *partpb.Part) { set(m.Dof, 0, whole.Round(1e9)) }, "dof"},
 		"no dof": {ofMoments, func(m *partpb.Part) { m.Dof = nil }, "dof"},
 	} {
-		must.Refuse(Decode(changed(t, c.of, c.change), federate.Expect{}))(t, name, c.want)
+		must.Fail(Decode(changed(t, c.of, c.change), federate.Expect{}))(t, c.want, name)
 	}
 	for i := 0; i < len(means); i += 1 + len(means)/200 {
 		data := bytes.Clone(means)
 		data[i] ^= 0x10
-		must.Refuse(Decode(data, federate.Expect{}))(
-			t, fmt.Sprintf("a part with bit 4 of byte %d flipped is taken", i))
+		must.Fail(Decode(data, federate.Expect{}))(
+			t, "",
+			fmt.Sprintf("a part with bit 4 of byte %d flipped is taken", i))
+
 	}
 }
 
@@ -499,7 +501,7 @@ func FuzzPart(f *testing.F) {
 		if err := merger.AddPart(q); err != nil {
 			return // it keeps too much beside what it sums
 		}
-		must.Failed(t, "a part is merged twice", merger.AddPart(p))
+		must.Fail(merger.AddPart(p))(t, "", "a part is merged twice")
 	})
 }
 

@@ -52,7 +52,7 @@ func TestRemove(t *testing.T) {
 					kept++
 				}
 				if err == nil {
-					must.Failed(t, fmt.Sprintf("client %d is taken out twice", i), m.Remove(data))
+					must.Fail(m.Remove(data))(t, "", fmt.Sprintf("client %d is taken out twice", i))
 				}
 			}
 			if want := map[bool]int{true: 0, false: kept + 1}[n == 6]; refused != want {
@@ -113,15 +113,15 @@ func TestWithout(t *testing.T) {
 	if !bytes.Equal(got, merged(t, nil, slices.Concat(all[:3], all[4:7], all[8:])...)) {
 		t.Error("uploads that are passed over leave a trace")
 	}
-	must.Failed(t, "an upload that was passed over is taken out", m.Remove(all[3]))
+	must.Fail(m.Remove(all[3]))(t, "", "an upload that was passed over is taken out")
 	u := must.Get(federate.Decode(all[0], federate.Expect{}))(t)
 	u.Precision = federate.Int8
-	must.Failed(t, "another upload of a client is taken out", m.Remove(encoded(t, u)))
+	must.Fail(m.Remove(encoded(t, u)))(t, "", "another upload of a client is taken out")
 	if again, err := m.Part().Encode(); err != nil || !bytes.Equal(again, got) {
 		t.Errorf("after errors the part is another, %v", err)
 	}
 	one := Merger{Trust: true}
-	must.Failed(t, "an upload is taken out of nothing", one.Remove(all[0]))
+	must.Fail(one.Remove(all[0]))(t, "", "an upload is taken out of nothing")
 	must.Do(t, one.Add(all[0]))
-	must.Failed(t, "a part of no upload is left", one.Remove(all[0]))
+	must.Fail(one.Remove(all[0]))(t, "", "a part of no upload is left")
 }

@@ -102,6 +102,6 @@ func TestConjugateErrors(t *testing.T) {
 		{lacking, 0, "class 1 has 0 rows"},
 		{lacking, 3, "3 coordinates"},
 	} {
-		must.Refuse(StartConjugate(c.corpus, c.k, 0))(t, "", c.want)
+		must.Fail(StartConjugate(c.corpus, c.k, 0))(t, c.want)
 	}
 }

@@ -49,8 +49,9 @@ func TestTrainPrivate(t *testing.T) {
 		t.Error("an interrupted training gives another model")
 	}
 	c.Conjugate = must.Get(UntrainedConjugate(blobs(t, "others", 900, 4, 3)))(t)
-	must.Refuse(TrainPrivate(context.Background(), c))(
-		t, "a checkpoint of another conjugate predictor was taken", "another run")
+	must.Fail(TrainPrivate(context.Background(), c))(
+		t, "another run", "a checkpoint of another conjugate predictor was taken")
+
 }
 
 // TestTrainPrivateLeavingOut: a predictor for other classes has the coordinates that were asked
@@ -83,5 +84,5 @@ func TestTrainPrivateLeavingOut(t *testing.T) {
 		}
 	}
 	c.Corpus, c.Validation = blobs(t, "corpus", 90, 4, 3), nil
-	must.Refuse(TrainPrivate(context.Background(), c))(t, "three classes", "takes 4 and more")
+	must.Fail(TrainPrivate(context.Background(), c))(t, "takes 4 and more", "three classes")
 }

@@ -208,7 +208,7 @@ func TestTrainingErrors(t *testing.T) {
 			return err
 		}},
 	} {
-		must.Failed(t, "", c.run(), c.want)
+		must.Fail(c.run())(t, c.want)
 	}
 }
 
@@ -323,5 +323,5 @@ func TestTrainOpen(t *testing.T) {
 	}
 	c.Checkpoint = ""
 	c.Corpus = blobs(t, "few", 300, 4, 3)
-	must.Refuse(TrainOpen(context.Background(), c))(t, "three classes", "4 and more")
+	must.Fail(TrainOpen(context.Background(), c))(t, "4 and more", "three classes")
 }

@@ -188,5 +188,5 @@ func TestBatches(t *testing.T) {
 			t.Errorf("nearest to %d are %v, want %v", anchor, got, all[:5])
 		}
 	}
-	must.Refuse(NewBatches(r, x[:19*dx], dx, 5))(t, "batches of neighbours from 19 points")
+	must.Fail(NewBatches(r, x[:19*dx], dx, 5))(t, "", "batches of neighbours from 19 points")
 }

@@ -197,7 +197,7 @@ func TestErrors(t *testing.T) {
 			return err
 		},
 	} {
-		must.Failed(t, "", do(), want)
+		must.Fail(do())(t, want)
 	}
 }
 
@@ -244,7 +244,7 @@ func TestUncertaintyByHand(t *testing.T) {
 	near("class-wise ECE", classECE(p, labels),
 		(0.1+0.2+math.Abs(1.4-1)+0.4+0.55+0.1+0.2+math.Abs(0.6-1)+math.Abs(0.6+0.55-1))/12)
 	near("AUROC", must.Get(AUROC([]float64{3, 1, 2}, []float64{0, 1}))(t), (2+1.5+2)/6)
-	must.Refuse(AUROC(nil, []float64{1}))(t, "AUROC without positives")
+	must.Fail(AUROC(nil, []float64{1}))(t, "", "AUROC without positives")
 	held, err := Coverage([]float64{0, 0.5, 0.2}, []float64{0.1, 0.6, 0.3}, []float64{0.1, 0.4, 0.25})
 	must.Do(t, err)
 	near("coverage", held, 2./3)
@@ -310,7 +310,7 @@ func TestExamine(t *testing.T) {
 	if s.Uncertainty.Disagreement > 1e-12 || s.Uncertainty.Joint != nil {
 		t.Errorf("one head: %+v", s.Uncertainty)
 	}
-	must.Refuse(Examine(context.Background(), ensemble, x, y[1:], 1))(t, "a label is missing")
+	must.Fail(Examine(context.Background(), ensemble, x, y[1:], 1))(t, "", "a label is missing")
 }
 
 // TestExamineFirst: means, entropies and likelihoods of an ensemble's first heads, and what each
@@ -358,8 +358,10 @@ func TestExamineFirst(t *testing.T) {
 		}
 	}
 	for _, numbers := range [][]int{{1, 1, heads}, {5}, nil} {
-		must.Refuse(ExamineFirst(ctx, ensemble, numbers, x, y, 1))(
-			t, fmt.Sprintf("the first %v of %d heads", numbers, heads))
+		must.Fail(ExamineFirst(ctx, ensemble, numbers, x, y, 1))(
+			t, "",
+			fmt.Sprintf("the first %v of %d heads", numbers, heads))
+
 	}
 }
 

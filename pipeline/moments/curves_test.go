@@ -233,7 +233,7 @@ func TestCurveOf(t *testing.T) {
 		err != nil {
 		t.Errorf("rows that are all alike: curves %v, error %v; want none", c, err)
 	}
-	must.Refuse(CurveOf(rows, 7, labels, 2, ""))(t, "a label beyond the classes is taken")
+	must.Fail(CurveOf(rows, 7, labels, 2, ""))(t, "", "a label beyond the classes is taken")
 }
 
 // The numbers are those of every machine; a build that fuses products and sums, or another

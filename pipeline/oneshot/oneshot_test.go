@@ -53,7 +53,7 @@ func TestRefused(t *testing.T) {
 		"no such file":                                        aggregate(graph, pool.Options{Predictor: "nowhere.onnx"}, a),
 		"predict: the model is \"client\"":                    predicted,
 	} {
-		must.Failed(t, "", err, want)
+		must.Fail(err)(t, want)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -482,7 +482,7 @@ func TestRefuses(t *testing.T) {
 		"other coordinates": {set(3, 2, 1), set(4, 2, 1)},
 		"other classes":     {set(3, 2, 1), set(3, 4, 1)}, "no mass": {set(3, 2, 0)},
 	} {
-		must.Refuse(pool(len(uploads), Each(uploads)))(t, name)
+		must.Fail(pool(len(uploads), Each(uploads)))(t, "", name)
 	}
 	w := &Whitening{Lambda: []float64{1, 1}}
 	if _, err := w.Sets(honesty.Uploads{Clients: 1, Classes: 2, K: 3, Masses: make([]float64, 2),
@@ -491,6 +491,8 @@ func TestRefuses(t *testing.T) {
 	}
 	p := new(Predictor)
 	p.M0 = make([]float64, 3)
-	must.Refuse(p.Posterior(&Stats{Mean: mat.NewDense(2, 4, nil)}))(
-		t, "uploads of other coordinates than the predictor's: no error")
+	must.Fail(p.Posterior(&Stats{Mean: mat.NewDense(2, 4, nil)}))(
+		t, "",
+		"uploads of other coordinates than the predictor's: no error")
+
 }

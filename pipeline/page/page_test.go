@@ -60,7 +60,7 @@ func TestHandler(t *testing.T) {
 	if w := get(h, "/join/"+Program); w.Code != http.StatusNotFound {
 		t.Errorf("a program that is not there: %d", w.Code)
 	}
-	must.Refuse(Handler(folder))(t, "a folder without the program", "make page")
+	must.Fail(Handler(folder))(t, "make page", "a folder without the program")
 	for _, name := range []string{Program, loader} {
 		must.Do(t, os.WriteFile(filepath.Join(folder, name), []byte(name), 0o644))
 	}

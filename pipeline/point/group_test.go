@@ -83,7 +83,7 @@ func TestGroup(t *testing.T) {
 	if d := cmp.Diff(s, group(s.N, s)); d != "" {
 		t.Error("a set that is small enough was changed")
 	}
-	must.Refuse(Group(10, s, New(20, 6, 3)))(t, "sets of two kinds", "set 1 has dx 6 and C 3")
+	must.Fail(Group(10, s, New(20, 6, 3)))(t, "set 1 has dx 6 and C 3", "sets of two kinds")
 	if !slices.Equal(z, s.Z) {
 		t.Error("the set was changed")
 	}

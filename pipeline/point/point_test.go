@@ -54,7 +54,7 @@ func TestPool(t *testing.T) {
 	if a.Z[0] == 9 {
 		t.Error("the pool shares memory with its parts")
 	}
-	must.Refuse(Pool())(t, "nothing was pooled without an error")
+	must.Fail(Pool())(t, "", "nothing was pooled without an error")
 	if _, err := Pool(a, New(1, 2, 2)); err == nil ||
 		!strings.Contains(err.Error(), "set 1 has dx 2") {
 		t.Errorf("got %v, want both shapes named", err)

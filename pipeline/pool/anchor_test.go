@@ -107,7 +107,7 @@ func TestAnchor(t *testing.T) {
 		other.AnchorUpload = &of
 		for want, o := range map[string]Options{"all are taken for honest": trusting,
 			"make it with the round's": other} {
-			must.Refuse(New(us[:clients], g, f, o))(t, name, want)
+			must.Fail(New(us[:clients], g, f, o))(t, want, name)
 		}
 	}
 }

@@ -121,7 +121,7 @@ func TestCalibratedMeans(t *testing.T) {
 	if err == nil {
 		_, err = r.Posterior(t.Context(), o.eng)
 	}
-	must.Failed(t, "a level without points", err, "--calibrate")
+	must.Fail(err)(t, "--calibrate", "a level without points")
 }
 
 // TestSetsByClass: sets by class and for named shares of classes hold as stated on the images that

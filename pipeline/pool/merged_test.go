@@ -272,16 +272,16 @@ func TestMergedLies(t *testing.T) {
 		t.Errorf("sums that nobody judged: %v", err)
 	}
 	few, _ := part(t, &merge.Merger{}, messages[:3]...)
-	must.Refuse(Judge(t.Context(), w.eng, few, g, f, o))(t, "three uploads judge others")
+	must.Fail(Judge(t.Context(), w.eng, few, g, f, o))(t, "", "three uploads judge others")
 	uploads, rest := must.Get2(Merged(trusted, true))(t)
 	o.Open, o.For = openFile(t, 1, 0), uploads[0].Client
 	r := must.Get(New(uploads, g, f, o))(t)
-	must.Failed(t, "a classifier for one client of a round with sums", r.Join(rest), "single uploads")
+	must.Fail(r.Join(rest))(t, "single uploads", "a classifier for one client of a round with sums")
 	r.For = ""
 	for i := range rest.Means.Z {
 		rest.Means.Z[i] *= 50
 	}
-	must.Failed(t, "sums whose means no images have", r.Join(rest), "as far out")
+	must.Fail(r.Join(rest))(t, "as far out", "sums whose means no images have")
 }
 
 // TestMergedFalseMoments: clients of moments that name their classes falsely are left out of the
@@ -317,7 +317,7 @@ func TestMergedFalseMoments(t *testing.T) {
 	own, no := *rest.Within, *rest
 	own.Data, no.Within = slices.Clone(own.Data), &own
 	own.Data[1] = 3 * (own.Data[0] + own.Data[dx]) // of coordinates 0 and 1: more than both variances
-	must.Failed(t, "a sum whose scatter is no covariance", new(Round).Join(&no), "no covariance")
+	must.Fail(new(Round).Join(&no))(t, "no covariance", "a sum whose scatter is no covariance")
 	want := alone(honest(messages, liar), trusting)
 	one, trusted := distance(got, want), distance(alone(messages, trusting), want)
 	t.Logf("nobody judged %.2g, one by one %.2g", trusted, one)

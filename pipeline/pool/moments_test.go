@@ -149,7 +149,7 @@ func TestMoments(t *testing.T) {
 		if err == nil {
 			_, err = r.Posterior(t.Context(), w.eng)
 		}
-		must.Failed(t, name, err, v.want)
+		must.Fail(err)(t, v.want, name)
 	}
 }
 
@@ -228,7 +228,7 @@ func TestMomentsCorpus(t *testing.T) {
 			return err
 		}(),
 	} {
-		must.Failed(t, "", err, want)
+		must.Fail(err)(t, want)
 	}
 }
 
@@ -277,8 +277,9 @@ func TestOrderOfUploads(t *testing.T) {
 	us, g, f := w.momentsRound(t, 3, 1)
 	given := []Upload{us[2], us[0], us[1]}
 	r := must.Get(New(given, g, f, Options{Seed: 3, Samples: 20, Sets: Sets{Level: -1}}))(t)
-	must.Refuse(New(given, g, f, Options{Samples: 1 << 20}))(
-		t, "more samples than memory is for", "allowed are")
+	must.Fail(New(given, g, f, Options{Samples: 1 << 20}))(
+		t, "allowed are", "more samples than memory is for")
+
 	for i, u := range r.Uploads {
 		if u.Client != us[i].Client || given[i].Client != us[(i+2)%3].Client {
 			t.Errorf("upload %d of the round is %s's, and was given as %s's", i, u.Client, given[i].Client)

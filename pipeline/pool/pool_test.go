@@ -221,7 +221,7 @@ func TestRefused(t *testing.T) {
 		{"1 coordinates", us, narrow, w.predictor},
 		{"fmp train conjugate", us, f, "default"},
 	} {
-		must.Refuse(New(c.ups, g, c.client, Options{Predictor: c.from}))(t, "", c.want)
+		must.Fail(New(c.ups, g, c.client, Options{Predictor: c.from}))(t, c.want)
 	}
 }
 
@@ -428,7 +428,7 @@ func TestHostileParts(t *testing.T) {
 				}
 				return out, nil
 			})
-		must.Failed(t, "", err, want)
+		must.Fail(err)(t, want)
 	}
 }
 
@@ -531,7 +531,7 @@ func TestOpen(t *testing.T) {
 		{"fmp train conjugate", f, Options{Predictor: file, Scope: "closed"}},
 		{"open.model wants", f, Options{Predictor: w.predictor, Open: w.predictor}},
 	} {
-		must.Refuse(New(fresh, g, c.client, c.o))(t, "", c.want)
+		must.Fail(New(fresh, g, c.client, c.o))(t, c.want)
 	}
 }
 
@@ -630,6 +630,6 @@ func TestNothingIgnored(t *testing.T) {
 	for want, o := range map[string]Options{"erm.l2": {L2: 5}, "predictor.fresh": {Fresh: 10},
 		"corpus.upload": {CorpusMoments: &discriminant.Client{}}} {
 		o.Predictor = w.predictor
-		must.Refuse(New(uploads, g, f, o))(t, want, want)
+		must.Fail(New(uploads, g, f, o))(t, want, want)
 	}
 }

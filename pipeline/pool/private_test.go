@@ -120,7 +120,8 @@ func TestPrivateRound(t *testing.T) {
 			!strings.Contains(bad[1].Error(), "both of client") {
 			t.Errorf("refusals %v", bad)
 		}
-		must.Refuse(NewPrivate(releases, g, f, Options{Predictor: w.predictor}))(
-			t, "a conjugate predictor", "fmp train private")
+		must.Fail(NewPrivate(releases, g, f, Options{Predictor: w.predictor}))(
+			t, "fmp train private", "a conjugate predictor")
+
 	}
 }

@@ -268,7 +268,7 @@ func (w *world) groups(t *testing.T, g *onnx.Model, f models.Manifest, us []Uplo
 	}
 	o.Groups = "one=" + us[2].Client // nine points
 	o.Level = 0.9
-	must.Refuse(sets(o))(t, "a group of nine points proves level .9", `clients of "one"`)
+	must.Fail(sets(o))(t, `clients of "one"`, "a group of nine points proves level .9")
 	o.Lenient = true
 	if s, err := sets(o); err != nil || s != nil {
 		t.Errorf("a lenient round has sets %+v that a group does not prove: %v", s, err)

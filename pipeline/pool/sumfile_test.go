@@ -64,7 +64,7 @@ func TestOneDraw(t *testing.T) {
 	if len(sums) != 2 {
 		t.Errorf("the sums %q; want 2", sums)
 	}
-	must.Refuse(total(at("0"), "a", "b", "c"))(t, "beside the sum of others", "other uploads")
+	must.Fail(total(at("0"), "a", "b", "c"))(t, "other uploads", "beside the sum of others")
 	// Files of before there was a folder, or from elsewhere.
 	fresh := SumFile{Path: at("0").Path, Folder: filepath.Join(dir, "elsewhere")}
 	if s, err := total(fresh, "a", "b"); err != nil || s != got[0] {
@@ -74,7 +74,7 @@ func TestOneDraw(t *testing.T) {
 		t.Errorf("beside another name: %v, the same sum %v", err, s == got[0])
 	}
 	must.Get(total(SumFile{Path: at("drawn").Path, Folder: filepath.Join(dir, "third")}, "a", "b"))(t)
-	must.Refuse(total(at("drawn"), "a", "b"))(t, "a sum that was drawn elsewhere", "another draw")
+	must.Fail(total(at("drawn"), "a", "b"))(t, "another draw", "a sum that was drawn elsewhere")
 }
 
 // TestRedraw: another sum of messages of which one is kept is refused, or spends their budget again, as
@@ -111,8 +111,10 @@ func TestRedraw(t *testing.T) {
 		}
 	}
 	must.Do(t, os.WriteFile(filepath.Join(dir, "x.json"), []byte("{"), 0o600))
-	must.Refuse(trusted("z").Totals(SumFile{filepath.Join(dir, "z"), dir, true}, nil))(
-		t, "a damaged sum of unknown messages is passed over")
+	must.Fail(trusted("z").Totals(SumFile{filepath.Join(dir, "z"), dir, true}, nil))(
+		t, "",
+		"a damaged sum of unknown messages is passed over")
+
 }
 
 // TestDamagedSum: a sum that is not whole is not drawn anew, and one that cannot be stored is given
@@ -137,7 +139,7 @@ func TestDamagedSum(t *testing.T) {
 		f := SumFile{Path: filepath.Join(dir, "sum"), Folder: filepath.Join(dir, "fmp")}
 		must.Get(trusted("a").Totals(f, nil))(t)
 		c.spoil(t, f, must.Get(filepath.Glob(filepath.Join(f.Folder, "*.json")))(t)[0])
-		must.Refuse(trusted("a").Totals(f, nil))(t, name, c.says)
+		must.Fail(trusted("a").Totals(f, nil))(t, c.says, name)
 	}
 	f := SumFile{Path: filepath.Join(t.TempDir(), "sum"), Folder: filepath.Join(t.TempDir(), "fmp")}
 	gone := errors.New("no noise")

@@ -289,7 +289,7 @@ func TestOtherKinds(t *testing.T) {
 		u := *us[0].Upload
 		u.Within = nil
 		change(&u)
-		must.Failed(t, "", (&Round{Client: points}).checkKind(&u), want)
+		must.Fail((&Round{Client: points}).checkKind(&u))(t, want)
 	}
 	for name, c := range map[string]struct {
 		o      Options

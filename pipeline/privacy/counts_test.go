@@ -27,8 +27,10 @@ func TestCountsNoise(t *testing.T) {
 	}
 	for _, bad := range [][2]float64{{0, 1e-5}, {21, 1e-5}, {1, 0}, {1, 0.5}, {math.NaN(), 1e-5},
 		{1, math.NaN()}} {
-		must.Refuse(CountsNoise(bad[0], bad[1]))(
-			t, fmt.Sprintf("epsilon %v and delta %v are taken", bad[0], bad[1]))
+		must.Fail(CountsNoise(bad[0], bad[1]))(
+			t, "",
+			fmt.Sprintf("epsilon %v and delta %v are taken", bad[0], bad[1]))
+
 	}
 }
 

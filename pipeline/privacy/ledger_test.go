@@ -375,10 +375,11 @@ func TestEditedLedger(t *testing.T) {
 		"a seal that is damaged": {whole, []byte("{}")},
 		"a space":                {append([]byte(" "), whole...), seals[2]},
 	} {
-		must.Failed(t, name, try(c.ledger, c.seal))
+		must.Fail(try(c.ledger, c.seal))(t, "", name)
 	}
 	for _, n := range []string{`"noise_steps":1`, `"noise_steps":999999`} {
-		must.Refuse(parseLedger(bytes.Replace(whole, noise(b), []byte(n), 1)))(
-			t, n, "it was changed")
+		must.Fail(parseLedger(bytes.Replace(whole, noise(b), []byte(n), 1)))(
+			t, "it was changed", n)
+
 	}
 }

@@ -117,10 +117,12 @@ func TestDiscreteGaussian(t *testing.T) {
 func TestNoRandomness(t *testing.T) {
 	t.Parallel()
 	r := NewRelease(2, 3)
-	must.Failed(t, "", r.AddNoise(5, iotest.ErrReader(io.ErrUnexpectedEOF)), "no randomness")
+	must.Fail(r.AddNoise(5, iotest.ErrReader(io.ErrUnexpectedEOF)))(t, "no randomness")
 	for _, sigma := range []uint64{0, maxDeviation + 1} {
-		must.Refuse(NewSampler(sigma, rand.Reader))(
-			t, fmt.Sprintf("a sampler of deviation %d", sigma))
+		must.Fail(NewSampler(sigma, rand.Reader))(
+			t, "",
+			fmt.Sprintf("a sampler of deviation %d", sigma))
+
 	}
 }
 
@@ -187,7 +189,7 @@ func TestSumRefuses(t *testing.T) {
 		labels []int
 		radius float64
 	}{{[]float32{1, 2, 3}, []int{0}, 1}, {[]float32{1, 2}, []int{0}, 0}} {
-		must.Refuse(Sum(c.w, c.labels, 2, 2, c.radius))(t, fmt.Sprintf("%v was summed", c))
+		must.Fail(Sum(c.w, c.labels, 2, 2, c.radius))(t, "", fmt.Sprintf("%v was summed", c))
 	}
 	s, err := Sum([]float32{3, 4, 3, 4}, []int{7, 1}, 2, 2, 5)
 	if err != nil || s.Values[2] != 0 || s.Values[5] != CountSteps || s.Values[3] != 3*Steps/5 {
@@ -209,7 +211,7 @@ func TestAdd(t *testing.T) {
 	wild := NewRelease(2, 2)
 	wild.Values[3] = maxEntry + 1
 	for _, o := range []*Release{NewRelease(2, 3), NewRelease(3, 2), wild, {Classes: 2, K: 2}} {
-		must.Failed(t, fmt.Sprintf("%v was added", o), a.Add(o))
+		must.Fail(a.Add(o))(t, "", fmt.Sprintf("%v was added", o))
 	}
 }
 
@@ -229,7 +231,7 @@ func TestBudget(t *testing.T) {
 	} {
 		b := good
 		change(&b)
-		must.Failed(t, "", b.Check(), want)
+		must.Fail(b.Check())(t, want)
 	}
 	if got := good.String(); got != "epsilon 1, delta 1e-05 for one image added or removed, noise: local" {
 		t.Error(got)
@@ -332,10 +334,12 @@ func TestRefuses(t *testing.T) {
 		if c.k == 0 {
 			w = nil
 		}
-		must.Refuse(Sum(w, c.labels, c.classes, c.k, c.radius))(t, name)
+		must.Fail(Sum(w, c.labels, c.classes, c.k, c.radius))(t, "", name)
 	}
-	must.Refuse(Sum(make([]float32, maxPoints+1), make([]int, maxPoints+1), 2, 1, 1))(
-		t, "a point too many: no error")
+	must.Fail(Sum(make([]float32, maxPoints+1), make([]int, maxPoints+1), 2, 1, 1))(
+		t, "",
+		"a point too many: no error")
+
 	for name, r := range map[string]*Release{
 		"no class": {K: 2}, "no coordinate": {Classes: 2, Values: make([]int64, 2)},
 		"a number too few":   {Classes: 2, K: 2, Values: make([]int64, 5)},

@@ -45,7 +45,7 @@ func TestReach(t *testing.T) {
 				t.Errorf("a mean at %v of the radius, of coordinates %v: %v", v.share, coordinates, err)
 			}
 			set.Dx++
-			must.Refuse(r.Compute(set))(t, "means of another width have a reach")
+			must.Fail(r.Compute(set))(t, "", "means of another width have a reach")
 		}
 	}
 }

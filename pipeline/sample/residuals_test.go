@@ -119,9 +119,9 @@ func TestStudentWidth(t *testing.T) {
 		}
 	}
 	for _, level := range []float64{0, 1, math.NaN()} {
-		must.Refuse(studentWidth(20, level))(t, fmt.Sprintf("level %v is no error", level))
+		must.Fail(studentWidth(20, level))(t, "", fmt.Sprintf("level %v is no error", level))
 	}
-	must.Refuse(studentWidth(1, .9))(t, "one sample is no error")
+	must.Fail(studentWidth(1, .9))(t, "", "one sample is no error")
 }
 
 // TestProject: w = phi V - origin, by hand; labels and weights stay.

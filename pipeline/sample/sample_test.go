@@ -87,15 +87,17 @@ func TestDrawErrors(t *testing.T) {
 		{"NaN", context.Background(), nan, noise, 2},
 		{"canceled", cancelled, seen(5, 4, 3), noise, 2},
 	} {
-		must.Refuse(p.Draw(c.ctx, c.s, c.noise, c.samples))(t, "", c.want)
+		must.Fail(p.Draw(c.ctx, c.s, c.noise, c.samples))(t, c.want)
 	}
 	if _, err := p.Draw(cancelled, seen(5, 4, 3), noise, 2); !errors.Is(err, context.Canceled) {
 		t.Errorf("a cancelled draw says %v", err)
 	}
 	m := must.Get(models.NewEmbedding(models.EmbeddingConfig{Dx: 4, C: 3}, 1))(t)
-	must.Refuse(New(orttest.New(t), m))(t, "an embedding was taken for a predictor", "embedding")
-	must.Refuse(New(orttest.New(t), onnx.NewModel(m.Graph)))(
-		t, "a model without a manifest was taken for a predictor")
+	must.Fail(New(orttest.New(t), m))(t, "embedding", "an embedding was taken for a predictor")
+	must.Fail(New(orttest.New(t), onnx.NewModel(m.Graph)))(
+		t, "",
+		"a model without a manifest was taken for a predictor")
+
 }
 
 // TestDrawInParts: a draw by parts is the draw of the whole graph, and no part has more rows than

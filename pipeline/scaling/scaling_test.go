@@ -154,7 +154,7 @@ func TestFew(t *testing.T) {
 		Kinds); err == nil {
 		t.Error("nine images are taken")
 	}
-	must.Failed(t, "a class that is none is taken", x.Add(make([]float32, 6), make([]float32, 3), 3))
+	must.Fail(x.Add(make([]float32, 6), make([]float32, 3), 3))(t, "", "a class that is none is taken")
 }
 
 // TestOneClass: images of one class alone choose no scaling, however sure of them the classifier

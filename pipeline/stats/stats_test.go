@@ -123,7 +123,7 @@ func TestWithdrawal(t *testing.T) {
 			t.Errorf("client %d leaves a trace", i)
 		}
 		before := encoded(t, s)
-		must.Failed(t, "taken out twice", s.Remove(x.upload, x.digest), "not in")
+		must.Fail(s.Remove(x.upload, x.digest))(t, "not in", "taken out twice")
 		if !bytes.Equal(encoded(t, s), before) {
 			t.Error("after an error the state is another")
 		}
@@ -167,7 +167,7 @@ func TestRefusals(t *testing.T) {
 			"give the one that was added"},
 		"other numbers": {func() error { return s.Remove(&forged, all[1].digest) }, "was not added"},
 	} {
-		must.Failed(t, name, v.do(), v.want)
+		must.Fail(v.do())(t, v.want, name)
 		if !bytes.Equal(encoded(t, s), before) {
 			t.Errorf("%s: after an error the state is another", name)
 		}
@@ -343,7 +343,7 @@ func TestDecodeRefuses(t *testing.T) {
 		v.spoil(&m)
 		m.Checksum = checksum(&m)
 		bad := must.Get(proto.Marshal(&m))(t)
-		must.Refuse(Decode(bad, federate.Expect{}))(t, name, v.want)
+		must.Fail(Decode(bad, federate.Expect{}))(t, v.want, name)
 	}
 	for i := range len(data) {
 		bad := bytes.Clone(data)
@@ -352,8 +352,10 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Fatalf("a bit of byte %d changed: read as another state", i)
 		}
 	}
-	must.Refuse(Decode(data, federate.Expect{Model: strings.Repeat("cd", 32)}))(
-		t, "a state of another model is taken")
+	must.Fail(Decode(data, federate.Expect{Model: strings.Repeat("cd", 32)}))(
+		t, "",
+		"a state of another model is taken")
+
 }
 
 // FuzzDecode: whatever is read can be written, and is then the same.

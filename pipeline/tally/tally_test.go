@@ -219,8 +219,10 @@ func TestHostileReports(t *testing.T) {
 			must.Do(t, json.Unmarshal(data, &r))
 			change(&r)
 			forged := must.Get(r.Sign(k))(t)
-			must.Refuse(Read(forged, sites))(
-				t, fmt.Sprintf("noise %v: %s: the report is taken", noise, name))
+			must.Fail(Read(forged, sites))(
+				t, "",
+				fmt.Sprintf("noise %v: %s: the report is taken", noise, name))
+
 		}
 		if noise {
 			continue
@@ -237,14 +239,17 @@ func TestHostileReports(t *testing.T) {
 			must.Do(t, json.Unmarshal(data, &r))
 			change(&r)
 			forged := must.Get(r.Sign(k))(t)
-			must.Refuse(Read(forged, sites))(t, name)
+			must.Fail(Read(forged, sites))(t, "", name)
 		}
-		must.Refuse(Read(bytes.Replace(data, []byte(`"round": 4`), []byte(`"round": 5`), 1),
-			sites))(t, "a report that was changed is taken")
+		must.Fail(Read(bytes.Replace(data, []byte(`"round": 4`), []byte(`"round": 5`), 1),
+			sites))(
+			t, "",
+			"a report that was changed is taken")
+
 		var r Report
 		must.Do(t, json.Unmarshal(data, &r))
 		forged := must.Get(r.Sign(other))(t)
-		must.Refuse(Read(forged, sites))(t, "a report that another key signed is taken")
+		must.Fail(Read(forged, sites))(t, "", "a report that another key signed is taken")
 	}
 }
 

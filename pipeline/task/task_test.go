@@ -212,7 +212,7 @@ func TestNewBankRefuses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := NewBank(tc.f, 2, tc.y, 2)
-			must.Failed(t, "", err, tc.want)
+			must.Fail(err)(t, tc.want)
 		})
 	}
 }

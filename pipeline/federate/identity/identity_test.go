@@ -33,7 +33,7 @@ func TestKeyFile(t *testing.T) {
 	if err != nil || got.Name != k.Name || !bytes.Equal(got.private, k.private) {
 		t.Fatalf("read %v, %v; want %v", got, err, k)
 	}
-	must.Failed(t, "overwriting", k.Save(path), "there already")
+	must.Fail(k.Save(path))(t, "there already", "overwriting")
 	secret := base64.StdEncoding.EncodeToString(k.private.Seed())
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%x", "%d"} {
 		if s := fmt.Sprintf(verb, k); s != k.Line() || strings.Contains(s, secret) {
@@ -88,7 +88,7 @@ func TestRoster(t *testing.T) {
 		"twice":     {a.Line() + "\n" + line("a b", b.Public()), "line 2: client"},
 		"shared":    {a.Line() + "\n" + line("z", a.Public()), "one key"},
 	} {
-		must.Refuse(ParseRoster([]byte(c.text)))(t, name, c.want)
+		must.Fail(ParseRoster([]byte(c.text)))(t, c.want, name)
 	}
 }
 

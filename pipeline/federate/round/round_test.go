@@ -68,7 +68,7 @@ func TestParse(t *testing.T) {
 			"l2: 1\nprivacy: {epsilon: 1}": "erm.l2) is for uploads of an embedding's points",
 		good + "title: " + strings.Repeat("x", 201): "title is 201 bytes long",
 	} {
-		must.Refuse(Parse([]byte(text)))(t, text, want)
+		must.Fail(Parse([]byte(text)))(t, want, text)
 	}
 	if f, err := Parse([]byte(good + "privacy: {epsilon: 2}")); err != nil ||
 		f.Privacy.String() != "epsilon 2, delta 1e-05 for one image "+

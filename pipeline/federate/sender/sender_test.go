@@ -127,10 +127,11 @@ func TestSender(t *testing.T) {
 	if r, err := c.Send(t.Context(), d, k, []byte("upload")); err != nil || r.Client != "a b" {
 		t.Errorf("receipt %+v, %v", r, err)
 	}
-	must.Refuse(c.Send(t.Context(), d, k, make([]byte, 1001)))(t, "too large", "1001 bytes")
+	must.Fail(c.Send(t.Context(), d, k, make([]byte, 1001)))(t, "1001 bytes", "too large")
 	f.key = must.Get(identity.New("server"))(t) // somebody else signs the receipt
-	must.Refuse(c.Send(t.Context(), d, k, []byte("upload")))(
-		t, "a receipt of somebody else", "not signed")
+	must.Fail(c.Send(t.Context(), d, k, []byte("upload")))(
+		t, "not signed", "a receipt of somebody else")
+
 }
 
 // TestEnds: a sender gives up at the deadline, on what no attempt mends, and when it is told to.
@@ -147,7 +148,7 @@ func TestEnds(t *testing.T) {
 		t.Errorf("at the deadline, after %v: %v", time.Since(start), err)
 	}
 	f.status = 403
-	must.Refuse(c.Send(t.Context(), d, k, []byte("x")))(t, "a refusal", "403")
+	must.Fail(c.Send(t.Context(), d, k, []byte("x")))(t, "403", "a refusal")
 	f.status = 503
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
@@ -159,13 +160,13 @@ func TestEnds(t *testing.T) {
 	f.lie = true
 	c = f.client()
 	dir := t.TempDir()
-	must.Refuse(c.Graph(t.Context(), d, dir))(t, "a graph of another digest", "not used")
+	must.Fail(c.Graph(t.Context(), d, dir))(t, "not used", "a graph of another digest")
 	if files, _ := filepath.Glob(filepath.Join(dir, "*")); len(files) != 0 {
 		t.Errorf("left behind: %v", files)
 	}
 	for address, want := range map[string]string{"server": "want https", "http://example.org": "loopback alone",
 		"https://a:b@example.org": "password", "ftp://x": "want https"} {
-		must.Refuse(New(address, ""))(t, address, want)
+		must.Fail(New(address, ""))(t, want, address)
 	}
 }
 

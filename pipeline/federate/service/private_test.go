@@ -64,7 +64,7 @@ func TestPrivate(t *testing.T) {
 	server := base64.StdEncoding.EncodeToString(f.key.Public())
 	must.Do(t, r.Verify(server))
 	r.Spent.Epsilon = 0.5
-	must.Failed(t, "a receipt with another epsilon verifies", r.Verify(server))
+	must.Fail(r.Verify(server))(t, "", "a receipt with another epsilon verifies")
 	if r.Spent = nil; r.Verify(server) == nil {
 		t.Error("a receipt without what was spent verifies")
 	}
@@ -123,7 +123,7 @@ func TestReceiptAndNoise(t *testing.T) {
 		}
 		return status
 	}
-	must.Failed(t, "a classifier was made of nothing", f.srv.Pool(t.Context()))
+	must.Fail(f.srv.Pool(t.Context()))(t, "", "a classifier was made of nothing")
 	for _, c := range []string{"a", "b"} {
 		if status := send(c); status != http.StatusCreated {
 			t.Fatal(status)

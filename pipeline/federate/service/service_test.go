@@ -471,7 +471,7 @@ func TestAdmit(t *testing.T) {
 	if status, _ := f.put("new", f.made("new", 1, nil)); status != 403 {
 		t.Errorf("before it is in the roster: %d", status)
 	}
-	must.Failed(t, "a roster that is too small", f.srv.Admit(roster("a")), "min_uploads 2")
+	must.Fail(f.srv.Admit(roster("a")))(t, "min_uploads 2", "a roster that is too small")
 	must.Do(t, f.srv.Admit(roster("b", "c", "new")))
 	f.wants("the new client", 201, "")(f.put("new", f.made("new", 1, nil)))
 	if status, _ := f.put("a", f.made("a", 2, nil)); status != 403 {

@@ -173,7 +173,7 @@ func TestTwoServers(t *testing.T) {
 
 	// "a" has a share at the helper alone: its absence needs nothing of anybody.
 	p.up = false
-	must.Failed(t, "a sum was opened without the helper", p.leader.srv.Pool(t.Context()))
+	must.Fail(p.leader.srv.Pool(t.Context()))(t, "", "a sum was opened without the helper")
 	refused(p.leader, "d/e f", func() []byte { l, _ := p.shares("d/e f", nil); return l }(), 410,
 		wire.RoundClosed, "being made")
 	p.up, p.lose = true, true // the helper gives its share, and the answer is lost

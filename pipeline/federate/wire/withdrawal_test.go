@@ -35,7 +35,7 @@ func TestReadNotice(t *testing.T) {
 		must.Do(t, got.Heed(n.Latest.SHA256))
 	}
 	other := must.Get(identity.New("another"))(t)
-	must.Refuse(ReadNotice(data, other.PublicText()))(t, "a notice of another server is taken")
+	must.Fail(ReadNotice(data, other.PublicText()))(t, "", "a notice of another server is taken")
 	for name, change := range map[string]func(string) string{
 		"another digest": func(s string) string { return strings.Replace(s, "bbbb", "bbbc", 1) },
 		"none superseded": func(s string) string {
@@ -55,7 +55,7 @@ func TestReadNotice(t *testing.T) {
 		"too large":      func(s string) string { return s + strings.Repeat(" ", MaxNotice) },
 		"nothing":        func(string) string { return "" },
 	} {
-		must.Refuse(ReadNotice([]byte(change(string(data))), ""))(t, name)
+		must.Fail(ReadNotice([]byte(change(string(data))), ""))(t, "", name)
 	}
 }
 

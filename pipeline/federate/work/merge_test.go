@@ -136,6 +136,6 @@ func TestMergeAnswers(t *testing.T) {
 		asked := of
 		change(&asked)
 		input := must.Get(json.Marshal(asked))(t)
-		must.Refuse(w.merge(t.Context(), st, Job{Sampling: q.job, Merge: true}, input))(t, "", want)
+		must.Fail(w.merge(t.Context(), st, Job{Sampling: q.job, Merge: true}, input))(t, want)
 	}
 }

@@ -118,7 +118,7 @@ func TestHostileMessages(t *testing.T) {
 				_, err = decodeAnswer(data)
 			}
 		})
-		must.Failed(t, "", err, want)
+		must.Fail(err)(t, want)
 	}
 	for _, data := range [][]byte{[]byte("gob"), {0x08, 0x01, 0xfa, 0x7f, 0x00},
 		{0x0a, 0xff, 0xff, 0xff, 0xff, 0x07}} {
@@ -129,7 +129,7 @@ func TestHostileMessages(t *testing.T) {
 			t.Errorf("answer of %x: %+v", data, a)
 		}
 	}
-	must.Refuse(decodePart(make([]byte, maxInput+1)))(t, "a part that is too long", "allowed are")
+	must.Fail(decodePart(make([]byte, maxInput+1)))(t, "allowed are", "a part that is too long")
 }
 
 // TestHostileJobs: a job of another version, one that was changed, and one that would have a worker
@@ -166,7 +166,7 @@ func TestHostileJobs(t *testing.T) {
 	} {
 		j := good
 		change(&j)
-		must.Refuse(decodeJob(encode(j, true)))(t, "", want)
+		must.Fail(decodeJob(encode(j, true)))(t, want)
 	}
 	j := good
 	j.ID = j.digest()
@@ -176,7 +176,7 @@ func TestHostileJobs(t *testing.T) {
 		"bytes": append(encode(good, true), make([]byte, maxJob)...),
 		"job:":  []byte("x"),
 	} {
-		must.Refuse(decodeJob(data))(t, "", want)
+		must.Fail(decodeJob(data))(t, want)
 	}
 }
 

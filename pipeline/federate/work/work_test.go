@@ -157,7 +157,7 @@ func TestRedelivered(t *testing.T) {
 		t.Errorf("the same job again: %v", err)
 	}
 	failing = true
-	must.Refuse(q.Do(ctx, uploads, parts[1:2]))(t, "a job that fails", "cannot be done")
+	must.Fail(q.Do(ctx, uploads, parts[1:2]))(t, "cannot be done", "a job that fails")
 	must.Get(q.Do(ctx, uploads, parts[1:2]))(t)
 	s := must.Get(q.js.Stream(ctx, stream))(t)
 	if n := s.CachedInfo().State.Msgs; n != 1 {
@@ -172,7 +172,7 @@ func TestUnreadable(t *testing.T) {
 	g := must.Get(NewGrid(t.Context(), st))(t)
 	job := must.Get(g.Ask(t.Context(), []byte("settings")))(t)
 	must.Do(t, st.PutObject(t.Context(), resultName(job.ID), []byte("gob")))
-	must.Refuse(g.Wait(t.Context(), job))(t, "", "cannot be read")
+	must.Fail(g.Wait(t.Context(), job))(t, "cannot be read")
 	if _, err := g.result(t.Context(), job.ID); !errors.Is(err, store.ErrNone) {
 		t.Errorf("the answer is still there: %v", err)
 	}
@@ -182,7 +182,7 @@ func TestUnreadable(t *testing.T) {
 	}
 	must.Do(t, st.PutObject(t.Context(), job.Input, []byte("other settings")))
 	must.Do(t, w.do(t.Context(), job))
-	must.Refuse(g.Wait(t.Context(), job))(t, "", "in the store is another")
+	must.Fail(g.Wait(t.Context(), job))(t, "in the store is another")
 	job = must.Get(g.Ask(t.Context(), []byte("settings")))(t)
 	must.Do(t, w.do(t.Context(), job))
 	if files, err := g.Wait(t.Context(), job); err != nil || string(files["run.json"]) != "settings" {

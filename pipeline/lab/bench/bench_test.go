@@ -45,7 +45,7 @@ func TestMeasure(t *testing.T) {
 	if s := strings.Join(order, ""); err != nil || s != strings.Repeat("aaabbb", 8) || got[0].Seconds.Most != 0.001 {
 		t.Errorf("turns with two runs before each: %s, %+v, %v", s, got, err)
 	}
-	must.Refuse(Measure(context.Background(), 3, 0, nil))(t, "3 runs", "allowed are 7")
+	must.Fail(Measure(context.Background(), 3, 0, nil))(t, "allowed are 7", "3 runs")
 	got, err = Measure(context.Background(), 7, 0, []Contender{contender("a", 1), {Name: "b"}})
 	if err != nil || len(got) != 2 || got[0].Missing || got[1] != (Result{Name: "b", Missing: true}) {
 		t.Errorf("a contender that is not at hand: %+v, %v", got, err)

@@ -75,8 +75,10 @@ func TestCalibrated(t *testing.T) {
 			Images: &dataset.Images{N: 400, H: 1, W: 1, Ch: 1, Pix: make([]byte, 400)}},
 		1))(t)
 	k.Embedded = nil
-	must.Refuse(Run(t.Context(), c, d, k, dir, nil))(
-		t, "rivals are calibrated by points that nobody sends")
+	must.Fail(Run(t.Context(), c, d, k, dir, nil))(
+		t, "",
+		"rivals are calibrated by points that nobody sends")
+
 }
 
 // TestWithoutAConjugatePredictor: one that was refused leaves FMP the open one, and the run says

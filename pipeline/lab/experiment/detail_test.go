@@ -80,5 +80,5 @@ func TestInspectPicksImagesAndPlacesPoints(t *testing.T) {
 	}
 	must.Do(t, os.WriteFile(filepath.Join(path, DetailFile),
 		[]byte(`{"classes":["a"],"hard":[{"label":7}]}`), 0o644))
-	must.Refuse(ReadDetail(path))(t, "a spoilt file", "class 7 of 1")
+	must.Fail(ReadDetail(path))(t, "class 7 of 1", "a spoilt file")
 }

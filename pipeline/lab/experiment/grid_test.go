@@ -49,7 +49,7 @@ func TestGridRefuses(t *testing.T) {
 			if err == nil {
 				_, err = g.Runs()
 			}
-			must.Failed(t, "", err, c.want)
+			must.Fail(err)(t, c.want)
 		})
 	}
 }

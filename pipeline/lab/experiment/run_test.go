@@ -180,7 +180,7 @@ func TestRunDoesNotDependOnThreadsOrInterruption(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("a cancelled run gave %v", err)
 	}
-	must.Refuse(os.Stat(filepath.Join(two, ResultsFile)))(t, "an unfinished run has results")
+	must.Fail(os.Stat(filepath.Join(two, ResultsFile)))(t, "", "an unfinished run has results")
 	journal := read(t, two, JournalFile)
 	kept := bytes.Count(journal, []byte("\n"))
 	if kept < 5 || kept >= len(cells) {
@@ -213,7 +213,7 @@ func TestRunDoesNotDependOnThreadsOrInterruption(t *testing.T) {
 	if !(processor[0] > 0) || processor[1] != 0 {
 		t.Errorf("%v processor seconds on one thread, and on two", processor)
 	}
-	must.Refuse(os.Stat(filepath.Join(two, JournalFile)))(t, "a finished run has a journal")
+	must.Fail(os.Stat(filepath.Join(two, JournalFile)))(t, "", "a finished run has a journal")
 
 	// A finished run is not run again.
 	calls := 0
@@ -307,14 +307,15 @@ func TestOpenRefusesAnotherRun(t *testing.T) {
 	before := read(t, dir, ResultsFile)
 	c.ERM.L2 = 1
 	_, err := execute(t, t.Context(), c, d, dir, nil)
-	must.Failed(t, "", err, "erm.l2 is 3 there and 1 here")
+	must.Fail(err)(t, "erm.l2 is 3 there and 1 here")
 	if !bytes.Equal(before, read(t, dir, ResultsFile)) {
 		t.Error("the refused run changed the results")
 	}
 	foreign := t.TempDir()
 	must.Do(t, os.WriteFile(filepath.Join(foreign, "thesis.tex"), nil, 0o644))
-	must.Refuse(execute(t, t.Context(), c, d, foreign, nil))(
-		t, "a folder with other files", "holds files and no run")
+	must.Fail(execute(t, t.Context(), c, d, foreign, nil))(
+		t, "holds files and no run", "a folder with other files")
+
 }
 
 func TestMalformedJournalIsNamed(t *testing.T) {
@@ -439,9 +440,9 @@ func TestTuningClasses(t *testing.T) {
 			tools.Compressor)
 	}
 	c.Corpus.Classes, c.Tuning.Classes = "", "0-9"
-	must.Failed(t, "tuning.classes in closed scope", c.Validate(), "tuning.classes")
+	must.Fail(c.Validate())(t, "tuning.classes", "tuning.classes in closed scope")
 	if c.Tuning.Classes, c.Methods = "", []string{"FMP-joint"}; true {
-		must.Refuse(c.methods())(t, "FMP-joint in closed scope is no error")
+		must.Fail(c.methods())(t, "", "FMP-joint in closed scope is no error")
 	}
 }
 
@@ -526,7 +527,7 @@ func TestLeftoversOfAKilledRunAreRemoved(t *testing.T) {
 	d = must.Get(Open(dir, Default(), m))(t)
 	defer d.Close()
 	for _, p := range left {
-		must.Refuse(os.Stat(p))(t, p)
+		must.Fail(os.Stat(p))(t, "", p)
 	}
 	must.Get(os.Stat(kept))(t)
 }
@@ -559,5 +560,5 @@ func TestCosts(t *testing.T) {
 		t.Errorf("%v\n%s", err, diff)
 	}
 	must.Do(t, os.WriteFile(filepath.Join(dir, TimingsFile), []byte("nonsense\n"), 0o644))
-	must.Refuse(ReadCosts(dir))(t, "a spoiled file", TimingsFile)
+	must.Fail(ReadCosts(dir))(t, TimingsFile, "a spoiled file")
 }

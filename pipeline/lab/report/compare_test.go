@@ -50,8 +50,9 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 		!strings.Contains(b.String(), "repeats; without ±, all repeats give the same.") {
 		t.Error(b.String())
 	}
-	must.Refuse(CompareMethods(rs, &experiment.Manifest{}, "MP", false))(
-		t, "an absent method", "CANN")
+	must.Fail(CompareMethods(rs, &experiment.Manifest{}, "MP", false))(
+		t, "CANN", "an absent method")
+
 }
 
 // TestSameImages: repeats of the same images have neither intervals, nor stars, nor a second best.

@@ -489,7 +489,7 @@ func TestChoose(t *testing.T) {
 		t.Errorf("LaTeX:\n%s", tex.String())
 	}
 	for _, bad := range [][2][]string{{{"ACCC"}, nil}, {nil, {"FMPP"}}} {
-		must.Refuse(Choose(ts, bad[0], bad[1]))(t, fmt.Sprintf("%v is no error", bad))
+		must.Fail(Choose(ts, bad[0], bad[1]))(t, "", fmt.Sprintf("%v is no error", bad))
 	}
 }
 

@@ -511,7 +511,7 @@ func TestErrors(t *testing.T) {
 			return err
 		},
 	} {
-		must.Failed(t, "", do(), want)
+		must.Fail(do())(t, want)
 	}
 }
 

@@ -75,7 +75,9 @@ func TestPrivateNeedsBudget(t *testing.T) {
 	in.Privacy = nil
 	task := newTestTask(t, in)
 	for _, m := range []Method{fmpDP, fmpDPPlugin, fedpftDP} {
-		must.Refuse(m.Run(context.Background(), task, DefaultSettings()))(
-			t, fmt.Sprintf("%s ran without a budget", m.Info().Name))
+		must.Fail(m.Run(context.Background(), task, DefaultSettings()))(
+			t, "",
+			fmt.Sprintf("%s ran without a budget", m.Info().Name))
+
 	}
 }

@@ -63,8 +63,9 @@ func TestEnds(t *testing.T) {
 		t.Errorf("of level .001: %v, %v", e, err)
 	}
 	c.Clients = 1000
-	must.Refuse(Ends(t.Context(), p, bank, c))(
-		t, "a thousand clients", "intervals of the posterior, task")
+	must.Fail(Ends(t.Context(), p, bank, c))(
+		t, "intervals of the posterior, task", "a thousand clients")
+
 }
 
 // TestOuter: a line of quantiles is found at each of two sizes.

@@ -100,7 +100,7 @@ func TestSum(t *testing.T) {
 			t.Errorf("number %d with noise %d is %d, without %d", i, noise[i], v, want.Values[i])
 		}
 	}
-	must.Failed(t, "noise without bound was added", leader.shift([]int64{math.MaxInt64}))
+	must.Fail(leader.shift([]int64{math.MaxInt64}))(t, "", "noise without bound was added")
 }
 
 // TestRefuses: a proof that does not hold is refused by both servers, whatever of it was changed,
@@ -145,15 +145,17 @@ func TestRefuses(t *testing.T) {
 			t.Errorf("the helper's share: %v", err)
 		}
 		p[Leader].Server = Leader
-		must.Refuse(s.Begin(&key, &p[Leader]))(t, "the helper's share was taken for the leader's")
+		must.Fail(s.Begin(&key, &p[Leader]))(t, "", "the helper's share was taken for the leader's")
 	}
 	own := sums(s, 0)
 	own.Values[2] = s.offset()
-	must.Refuse(s.Split(own, rand.Reader))(t, "a number out of range", "16383")
+	must.Fail(s.Split(own, rand.Reader))(t, "16383", "a number out of range")
 	own.Values[2] = -s.offset() // the other end is in
 	must.Get(s.Split(own, rand.Reader))(t)
-	must.Refuse(s.Split(privacy.NewRelease(2, 2), rand.Reader))(
-		t, "sums of other sizes were shared")
+	must.Fail(s.Split(privacy.NewRelease(2, 2), rand.Reader))(
+		t, "",
+		"sums of other sizes were shared")
+
 }
 
 // TestRange: bits follow from what clients may have, and what one that lies can do from the bits.
@@ -175,8 +177,9 @@ func TestRange(t *testing.T) {
 				c.bits, c.worst)
 		}
 	}
-	must.Refuse(New(budget(privacy.Example, 1_000_000), 1000, 999, ""))(
-		t, "too many numbers", "allowed")
+	must.Fail(New(budget(privacy.Example, 1_000_000), 1000, 999, ""))(
+		t, "allowed", "too many numbers")
+
 	if _, err := New(privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example,
 		Relation: privacy.AddRemove, Noise: privacy.Local}, 2, 1, ""); err == nil {
 		t.Error("a round of local noise has a scheme")
@@ -206,7 +209,7 @@ func TestNoise(t *testing.T) {
 	if sd := math.Sqrt(square / 2); sd < 900 || sd > 1100 { // 1,000 numbers: 2% of standard error
 		t.Errorf("deviation %v, want 1000", sd)
 	}
-	must.Refuse(a.Open(theirs[1:]))(t, "half a share was opened")
+	must.Fail(a.Open(theirs[1:]))(t, "", "half a share was opened")
 }
 
 // FuzzShare: whatever a client and the other server send is an error or one of the shares that were

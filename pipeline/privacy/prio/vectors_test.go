@@ -262,7 +262,7 @@ func TestLengths(t *testing.T) {
 		"a third server's":             {2, good[1].Nonce, good[1].Public, good[1].Input},
 		"of no server":                 {-1, good[1].Nonce, good[1].Public, good[1].Input},
 	} {
-		must.Refuse(s.Begin(&key, &sh))(t, name, "a share ")
+		must.Fail(s.Begin(&key, &sh))(t, "a share ", name)
 	}
 	c := must.Get(s.Begin(&key, &good[Leader]))(t)
 	message := v.Clients[0].Messages[0][Helper]

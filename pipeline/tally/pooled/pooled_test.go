@@ -138,7 +138,7 @@ func TestPool(t *testing.T) {
 	other.Classifier = strings.Repeat("b", 64)
 	for name, reports := range map[string][]*tally.Report{"none": nil, "one site twice": {few, few},
 		"another classifier": {few, other}} {
-		must.Refuse(Pool(reports))(t, name)
+		must.Fail(Pool(reports))(t, "", name)
 	}
 }
 
@@ -226,7 +226,7 @@ func TestHostilePool(t *testing.T) {
 	} {
 		r := fine()
 		change(r)
-		must.Failed(t, name, r.Check(3), "pooled report: ")
+		must.Fail(r.Check(3))(t, "pooled report: ", name)
 	}
 }
 
@@ -241,7 +241,7 @@ func TestPoolSize(t *testing.T) {
 				Groups: []tally.Group{{Classes: []int{0}, N: n, Right: &right}}})
 	}
 	must.Get(Pool(reports[:2]))(t)
-	must.Refuse(Pool(reports))(t, "2.7 billion images", "that it has not")
+	must.Fail(Pool(reports))(t, "that it has not", "2.7 billion images")
 }
 
 // TestHiddenCountsAlarmNobody: sites that draw alike are told apart no more often than the level of

@@ -68,8 +68,10 @@ func TestCorruptions(t *testing.T) {
 		name     string
 		severity int
 	}{{"fog", 1}, {"contrast", 0}, {"contrast", 6}} {
-		must.Refuse(Apply(scene(1, 8, 8, 1), k.name, k.severity, rng.New(1)))(
-			t, fmt.Sprintf("%+v was done", k))
+		must.Fail(Apply(scene(1, 8, 8, 1), k.name, k.severity, rng.New(1)))(
+			t, "",
+			fmt.Sprintf("%+v was done", k))
+
 	}
 }
 
