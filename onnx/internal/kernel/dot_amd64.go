@@ -90,6 +90,54 @@ func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols
 	}
 }
 
+// rowTile holds the arguments of dotRowsZ.
+type rowTile struct {
+	steps, groups int
+	a             *int8
+	x             *uint8
+	wide          int // bytes from row to row of x
+	start         *int32
+	scale         *float32 // nil: sums are not quantised
+	c             *uint8
+	stride        int    // bytes
+	rows          int    // to write of each group, 1 to 8
+	mask          uint32 // of columns
+	saturation
+}
+
+// dotRows multiplies rows of x, of unsigned bytes in whole quads, by a panel of columns.
+func dotRows(r *integerRun, x []uint8, panel, first, rows int) {
+	wide, from := (r.channels+3)/4*4, panel*dotColumns
+	cols := min(dotColumns, r.filters-from)
+	a, c := r.f.panels[from*wide:][:dotColumns*wide], r.out[(first*r.filters+from)*r.elem:]
+	t := rowTile{steps: wide / 4, groups: rows / 8, a: &a[0], wide: wide,
+		start: &r.sums.start[from : from+dotColumns][0], scale: &r.sums.scale[from : from+dotColumns][0],
+		stride: r.filters * r.elem, rows: 8, mask: uint32(1<<cols - 1), saturation: r.sums.saturation}
+	if r.sums.whole {
+		t.scale = nil
+	}
+	x = x[first*wide:][:rows*wide]
+	_ = c[(rows-1)*t.stride+cols*r.elem-1]
+	if rows >= 8 {
+		t.x, t.c = &x[0], &c[0]
+		dotRowsZ(&t)
+		if rows%8 == 0 {
+			return
+		}
+		t.groups, t.x, t.c = 1, &x[(rows-8)*wide], &c[(rows-8)*t.stride]
+		dotRowsZ(&t)
+		return
+	}
+	t.groups, t.rows, t.wide = 1, 1, 0
+	for p := range rows {
+		t.x, t.c = &x[p*wide], &c[p*t.stride]
+		dotRowsZ(&t)
+	}
+}
+
+//go:noescape
+func dotRowsZ(t *rowTile)
+
 // interleave sets the first elements of dst, four bytes each, as interleaveGo does, and returns how
 // many.
 func interleave(dst []uint8, rows *[4][]uint8, flip uint8) int {

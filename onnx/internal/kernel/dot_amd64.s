@@ -136,6 +136,138 @@ end:
 	VZEROUPPER
 	RET
 
+// ROW adds four terms to a row's sums of 32 columns: bytes of the row, unsigned, times those at Z16 and Z17, signed.
+#define ROW(from, low, high) \
+	VPBROADCASTD from, Z18 \
+	VPDPBUSD     Z16, Z18, low \
+	VPDPBUSD     Z17, Z18, high
+
+// ROWQUANTIZED writes a row's sums as bytes at DX, and goes on to the next unless it was the last of R9.
+#define ROWQUANTIZED(low, high) \
+	VCVTDQ2PS low, low \
+	VCVTDQ2PS high, high \
+	VMULPS    Z23, low, low \
+	VMULPS    Z24, high, high \
+	VMAXPS    Z20, low, low \
+	VMAXPS    Z20, high, high \
+	VMINPS    Z21, low, low \
+	VMINPS    Z21, high, high \
+	VCVTPS2DQ low, low \
+	VCVTPS2DQ high, high \
+	VPADDD    Z22, low, low \
+	VPADDD    Z22, high, high \
+	VPMOVDB   low, K1, (DX) \
+	VPMOVDB   high, K2, 16(DX) \
+	ADDQ      R8, DX \
+	DECQ      R9 \
+	JZ        grouped
+
+#define ROWWHOLE(low, high) \
+	VMOVDQU32 low, K1, (DX) \
+	VMOVDQU32 high, K2, 64(DX) \
+	ADDQ      R8, DX \
+	DECQ      R9 \
+	JZ        grouped
+
+// func dotRowsZ(t *rowTile)
+//
+// AX the tile, R12 groups of eight rows left, R14 at the first of them, R10 bytes from row to row, R13 of three rows; CX steps left, SI
+// at a, DI, R11 and BX at rows 0, 3 and 6; DX at c, R8 its stride, R9 rows left to write; K1 and K2 the wanted columns; Z0 to Z15 the sums,
+// two for each row, Z16 and Z17 weights of 32 columns, Z18 bytes of a row; Z20 and Z21 the bounds, Z22 the zero point, Z23 and Z24 the
+// scales, Z25 and Z26 the starts.
+TEXT ·dotRowsZ(SB), NOSPLIT, $0-8
+	MOVQ         t+0(FP), AX
+	MOVQ         8(AX), R12
+	MOVQ         24(AX), R14
+	MOVQ         32(AX), R10
+	LEAQ         (R10)(R10*2), R13
+	MOVQ         40(AX), SI
+	MOVQ         56(AX), DX
+	MOVQ         64(AX), R8
+	MOVL         80(AX), R9
+	KMOVW        R9, K1
+	SHRL         $16, R9
+	KMOVW        R9, K2
+	VBROADCASTSS 84(AX), Z20
+	VBROADCASTSS 88(AX), Z21
+	VPBROADCASTD 92(AX), Z22
+	VMOVDQU32    (SI), Z25
+	VMOVDQU32    64(SI), Z26
+	MOVQ         48(AX), SI
+	TESTQ        SI, SI
+	JZ           group
+	VMOVUPS      (SI), Z23
+	VMOVUPS      64(SI), Z24
+
+group:
+	MOVQ      0(AX), CX
+	MOVQ      16(AX), SI
+	MOVQ      R14, DI
+	LEAQ      (DI)(R13*1), R11
+	LEAQ      (R11)(R13*1), BX
+	VMOVDQA32 Z25, Z0
+	VMOVDQA32 Z26, Z1
+	VMOVDQA32 Z25, Z2
+	VMOVDQA32 Z26, Z3
+	VMOVDQA32 Z25, Z4
+	VMOVDQA32 Z26, Z5
+	VMOVDQA32 Z25, Z6
+	VMOVDQA32 Z26, Z7
+	VMOVDQA32 Z25, Z8
+	VMOVDQA32 Z26, Z9
+	VMOVDQA32 Z25, Z10
+	VMOVDQA32 Z26, Z11
+	VMOVDQA32 Z25, Z12
+	VMOVDQA32 Z26, Z13
+	VMOVDQA32 Z25, Z14
+	VMOVDQA32 Z26, Z15
+
+step:
+	VMOVDQU32 (SI), Z16
+	VMOVDQU32 64(SI), Z17
+	ROW((DI), Z0, Z1)
+	ROW((DI)(R10*1), Z2, Z3)
+	ROW((DI)(R10*2), Z4, Z5)
+	ROW((R11), Z6, Z7)
+	ROW((DI)(R10*4), Z8, Z9)
+	ROW((R11)(R10*2), Z10, Z11)
+	ROW((BX), Z12, Z13)
+	ROW((BX)(R10*1), Z14, Z15)
+	ADDQ      $128, SI
+	ADDQ      $4, DI
+	ADDQ      $4, R11
+	ADDQ      $4, BX
+	DECQ      CX
+	JNZ       step
+	MOVQ      72(AX), R9
+	CMPQ      48(AX), $0
+	JEQ       whole
+	ROWQUANTIZED(Z0, Z1)
+	ROWQUANTIZED(Z2, Z3)
+	ROWQUANTIZED(Z4, Z5)
+	ROWQUANTIZED(Z6, Z7)
+	ROWQUANTIZED(Z8, Z9)
+	ROWQUANTIZED(Z10, Z11)
+	ROWQUANTIZED(Z12, Z13)
+	ROWQUANTIZED(Z14, Z15)
+
+whole:
+	ROWWHOLE(Z0, Z1)
+	ROWWHOLE(Z2, Z3)
+	ROWWHOLE(Z4, Z5)
+	ROWWHOLE(Z6, Z7)
+	ROWWHOLE(Z8, Z9)
+	ROWWHOLE(Z10, Z11)
+	ROWWHOLE(Z12, Z13)
+	ROWWHOLE(Z14, Z15)
+
+grouped:
+	LEAQ (R14)(R10*8), R14
+	DECQ R12
+	JNZ  group
+	VZEROUPPER
+	RET
+
 // func interleaveX(n int, dst, a, b, c, d *byte, flip uint32)
 //
 // CX elements left, a multiple of 16; DI at dst, SI, R8, R9 and R10 at the four rows; X5 what is added to each byte without a carry; X0

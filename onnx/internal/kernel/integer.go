@@ -108,9 +108,17 @@ func transposedOf[T any](b []T, rows, cols int) []T {
 	return out
 }
 
+// across is how many filters a panel of weights has.
+func (v *integerConv) across() int {
+	if v.matrix && haveDots {
+		return dotColumns
+	}
+	return dotFilters
+}
+
 // byteFilters are weights less their zero point.
 type byteFilters struct {
-	// by group: [panels of filters, quads of channels and taps, dotFilters, 4] of dotBytes
+	// by group: [panels of filters, quads of channels and taps, across, 4] of dotBytes
 	panels []int8
 	// of one channel a group: [channels, lines of the window, columns / 4, 4] of depthBytes
 	depth []int8
@@ -173,7 +181,8 @@ func (v *integerConv) pack(w, zero *onnx.Tensor) *byteFilters {
 		return nil
 	}
 	og, channels, taps := w.Shape[0]/v.group, w.Shape[1], product(w.Shape[2:])
-	high := (og + dotFilters - 1) / dotFilters * dotFilters
+	across := v.across()
+	high := (og + across - 1) / across * across
 	f := &byteFilters{sums: make([]int32, v.group*high)}
 	for co := range w.Shape[0] {
 		for _, x := range d[co*channels*taps : (co+1)*channels*taps] {
@@ -194,10 +203,10 @@ func (v *integerConv) pack(w, zero *onnx.Tensor) *byteFilters {
 	f.panels = make([]int8, v.group*high*steps*4)
 	for co := range w.Shape[0] {
 		g, r := co/og, co%og
-		panel := f.panels[(g*high+r/dotFilters*dotFilters)*steps*4:]
+		panel := f.panels[(g*high+r/across*across)*steps*4:]
 		for c := range channels {
 			for t := range taps {
-				panel[((c/4*taps+t)*dotFilters+r%dotFilters)*4+c%4] = d[(co*channels+c)*taps+t]
+				panel[((c/4*taps+t)*across+r%across)*4+c%4] = d[(co*channels+c)*taps+t]
 			}
 		}
 	}
@@ -229,7 +238,8 @@ func (v *integerConv) product(c *Call, x, w, wz *onnx.Tensor, zero int32, q *req
 		channels: w.Shape[1],
 		filters:  w.Shape[0] / v.group, last: v.matrix, in: product(x.Shape[2:]),
 		pos: product(out.Shape[2:]), pad: uint8(zero)}
-	r.high = (r.filters + dotFilters - 1) / dotFilters * dotFilters
+	across := v.across()
+	r.high = (r.filters + across - 1) / across * across
 	r.sums = dotSums{start: make([]int32, v.group*r.high), scale: make([]float32, v.group*r.high)}
 	for co := range w.Shape[0] {
 		i := co/r.filters*r.high + co%r.filters
@@ -251,6 +261,10 @@ func (v *integerConv) product(c *Call, x, w, wz *onnx.Tensor, zero int32, q *req
 	}
 	if f.depth != nil {
 		return r.elem == 1 && r.depthwise(win)
+	}
+	if across == dotColumns {
+		r.rows()
+		return true
 	}
 	if err := r.arrange(win); err != nil {
 		return false
@@ -418,14 +432,45 @@ func (r *integerRun) tiles() {
 	}
 }
 
+// rows computes a product of rows that are read as they lie, each beside panels of columns.
+func (r *integerRun) rows() {
+	x, wide := r.x, (r.channels+3)/4*4
+	if r.flip != 0 || wide != r.channels { // the weights of elements after a row are zeros
+		x = Scratch[uint8](r.Call, r.in, wide)
+		for p := range r.in {
+			copy(x[p*wide:], r.x[p*r.channels:][:r.channels])
+		}
+		flipped := identity()
+		for i := range flipped {
+			flipped[i] ^= r.flip
+		}
+		lookUp(x, x, &flipped)
+	}
+	panels, chunk := r.high/dotColumns, max(8, chunkBytes/wide&^7)
+	r.Parallel((r.in+chunk-1)/chunk*panels, work(min(chunk, r.in), wide, dotColumns)/16, func(lo, hi int) {
+		for item := lo; item < hi; item++ {
+			first := item / panels * chunk
+			dotRows(r, x, item%panels, first, min(chunk, r.in-first))
+		}
+	})
+}
+
 // compact copies outputs from p0 to p1, between whose lines lie columns that are no output's, to
 // their planes.
 func (r *integerRun) compact(planes, tile []uint8, rows, p0, p1 int) {
 	e := r.elem
 	if r.last {
 		for f := range rows {
+			src := tile[f*(p1-p0)*e:]
+			if e == 1 {
+				dst := planes[p0*r.filters+f:]
+				for i, v := range src[:p1-p0] {
+					dst[i*r.filters] = v
+				}
+				continue
+			}
 			for p := p0; p < p1; p++ {
-				copy(planes[(p*r.filters+f)*e:][:e], tile[(f*(p1-p0)+p-p0)*e:])
+				copy(planes[(p*r.filters+f)*e:][:e], src[(p-p0)*e:])
 			}
 		}
 		return

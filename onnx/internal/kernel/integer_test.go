@@ -162,9 +162,10 @@ func TestIntegerMatMulByDefinition(t *testing.T) { byteKernels(t, testIntegerMat
 func testIntegerMatMul(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 1))
 	for i := range 60 {
-		m, k, n := 1+r.IntN(70), 1+r.IntN(20), 1+r.IntN(20)
-		a, b := drawnBytes(r, onnx.Uint8, m, k), drawnBytes(r, onnx.Int8, k, n)
-		za := drawnBytes(r, onnx.Uint8, 1)
+		m, k, n := 1+r.IntN(70), 1+r.IntN(20), 1+r.IntN(80)
+		d := []onnx.DType{onnx.Uint8, onnx.Int8}[i/2%2]
+		a, b := drawnBytes(r, d, m, k), drawnBytes(r, onnx.Int8, k, n)
+		za := drawnBytes(r, d, 1)
 		za.Shape = nil
 		got := evaluated(t, 1, &onnx.Node{Op: "MatMulInteger"}, map[int]bool{1: i%3 > 0}, a, b, za)
 		one, zero := onnx.Scalar(float32(1)), onnx.Scalar(int8(0))
