@@ -134,9 +134,7 @@ type depthTaps struct {
 	dilation     int // of columns
 	offsets      []int
 	last         int // where the last line's furthest group lies
-	// by output and tap, of sixteen outputs: the byte that it reads, of 64; nil where they are too far
-	index []uint8
-	flip  uint8
+	flip         uint8
 }
 
 // depthPlaneGo sets dst to the quantised sums of a plane.

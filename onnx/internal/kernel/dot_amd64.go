@@ -194,7 +194,7 @@ func dequantizeRow(dst []float32, src []uint8, q quantum) {
 	dequantizeGo(dst[done:], src[done:], q)
 }
 
-// depthTile holds the arguments of depthTileZ.
+// depthTile holds the arguments of depthTileY.
 type depthTile struct {
 	lines, width int
 	dst, src     *uint8
@@ -202,7 +202,6 @@ type depthTile struct {
 	groups       int
 	offsets      *int
 	weights      *int8
-	index        *uint8
 	flip         uint32
 	start        int32
 	scale        float32
@@ -221,23 +220,17 @@ func depthPlane(d *depthTaps, dst, src []uint8, weights []int8, start int32,
 		}
 		weights = short
 	}
-	if words && d.stride > 2 || !words && (!haveDots || d.index == nil) {
+	if !words || d.stride > 2 {
 		depthPlaneGo(d, dst, src, weights, start, scale, s)
 		return
 	}
 	_, _ = dst[d.lines*d.width-1], weights[4*len(d.offsets)*depthBytes()-1]
-	t := depthTile{lines: d.lines, width: d.width, dst: &dst[0], src: &src[0], down: d.down,
+	_ = src[d.last+((d.width-1)&^15+16)*d.stride+3*d.dilation-1]
+	depthTileY(&depthTile{lines: d.lines, width: d.width, dst: &dst[0], src: &src[0], down: d.down,
 		across: 16 * d.stride,
 		groups: len(d.offsets), offsets: &d.offsets[0], weights: &weights[0],
 		flip:  uint32(d.flip) * 0x01010101,
-		start: start, scale: scale, saturation: s, dilation: d.dilation}
-	if words {
-		_ = src[d.last+((d.width-1)&^15+16)*d.stride+3*d.dilation-1]
-		depthTileY(&t)
-		return
-	}
-	_, t.index = src[d.last+(d.width-1)&^15*d.stride+63], &d.index[0]
-	depthTileZ(&t)
+		start: start, scale: scale, saturation: s, dilation: d.dilation})
 }
 
 // pairTile holds the arguments of pairedZ.
@@ -278,7 +271,7 @@ func paired(dst, a, b []uint8, p *pairing) {
 func dotTileZ(t *dotTile)
 
 //go:noescape
-func depthTileZ(t *depthTile)
+func depthTileZ(t *stripsTile)
 
 //go:noescape
 func pairedZ(t *pairTile)

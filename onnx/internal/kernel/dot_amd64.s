@@ -384,74 +384,105 @@ some:
 	VZEROUPPER
 	RET
 
-// func depthTileZ(t *depthTile)
+// func depthTileZ(t *stripsTile)
 //
-// AX the tile, DX lines left, CX outputs of the line left, DI at the outputs, SI at the line, R8 at what they read of it, R9 the group of
-// taps, R10 groups, R11 offsets, R12 weights, R13 an offset, BX the mask; K1 the outputs of a vector; Z0 sums of 16 outputs, Z1 the bytes
-// of four taps of each, Z2 weights, Z3 which bytes those are, Z4 what flips them, Z5 the start, Z6 the scale, Z7 and Z8 the bounds, Z9 the
-// zero point.
+// AX the tile, where planes, their addresses, starts and scales are counted on; R12 the plane's weights, R10 groups of taps, R11 their
+// offsets; BX the strip, CX strips left. First SI is at a line of the plane, DI at its vectors, DX lines left, R13 the first vector, R8 what
+// it reads, R9 vectors of a line left. Then SI is at the vectors of a line of outputs, DI at these, DX lines left, R9 the group, R13 its
+// offset. K2 the bytes of a line, K1 those that are no padding, K3 the outputs; Z0 sums of 16 outputs, Z1 bytes of a line, Z2 those of four
+// taps of each output, Z3 which those are, Z4 what flips them, Z5 the start, Z6 the scale, Z7 and Z8 the bounds, Z9 the zero point, Z10 padding.
 TEXT ·depthTileZ(SB), NOSPLIT, $0-8
 	MOVQ         t+0(FP), AX
-	MOVQ         0(AX), DX
-	MOVQ         16(AX), DI
-	MOVQ         24(AX), SI
-	MOVQ         48(AX), R10
-	MOVQ         56(AX), R11
+	MOVQ         56(AX), R10
 	MOVQ         64(AX), R12
-	MOVQ         72(AX), R13
-	VMOVDQU8     (R13), Z3
-	VPBROADCASTD 80(AX), Z4
-	VPBROADCASTD 84(AX), Z5
-	VBROADCASTSS 88(AX), Z6
-	VBROADCASTSS 92(AX), Z7
-	VBROADCASTSS 96(AX), Z8
-	VPBROADCASTD 100(AX), Z9
+	MOVQ         112(AX), R11
+	VPBROADCASTD 160(AX), Z4
+	VPBROADCASTD 164(AX), Z10
+	VBROADCASTSS 168(AX), Z7
+	VBROADCASTSS 172(AX), Z8
+	VPBROADCASTD 176(AX), Z9
+
+plane:
+	MOVQ         40(AX), BX
+	MOVQ         48(AX), CX
+	MOVQ         72(AX), R8
+	VPBROADCASTD (R8), Z5
+	MOVQ         80(AX), R8
+	VBROADCASTSS (R8), Z6
+
+strip:
+	KMOVQ 16(BX), K2
+	KMOVQ 24(BX), K3
+	MOVQ  32(BX), R8
+	MOVQ  88(AX), R13
+	MOVQ  152(AX), R9
+	MOVQ  96(AX), R14
+
+four:
+	KMOVQ    (R8), K1
+	VMOVDQU8 8(R8), Z3
+	MOVQ     0(BX), SI
+	ADDQ     16(AX), SI
+	MOVQ     R13, DI
+	MOVQ     104(AX), DX
+	MOVQ     152(AX), R15
+	SHLQ     $6, R15
+
+read:
+	VMOVDQU8.Z (SI), K2, Z1
+	VMOVDQA64  Z10, Z2
+	VPERMB     Z1, Z3, K1, Z2
+	VPXORD     Z4, Z2, Z2
+	VMOVDQA64  Z2, (DI)
+	ADDQ       R14, SI
+	ADDQ       R15, DI
+	DECQ       DX
+	JNZ        read
+	ADDQ       $72, R8
+	ADDQ       $64, R13
+	DECQ       R9
+	JNZ        four
+	MOVQ       120(AX), SI
+	MOVQ       8(BX), DI
+	ADDQ       8(AX), DI
+	MOVQ       128(AX), DX
+	MOVQ       136(AX), R14
+	MOVQ       144(AX), R15
 
 line:
-	MOVQ  8(AX), CX
-	MOVQ  SI, R8
-	MOVL  $0xffff, BX
-	KMOVW BX, K1
-
-outputs:
-	CMPQ  CX, $16
-	JGE   sixteen
-	MOVL  $1, BX
-	SHLL  CX, BX
-	DECL  BX
-	KMOVW BX, K1
-
-sixteen:
 	VMOVDQA32 Z5, Z0
 	XORQ      R9, R9
 
 group:
-	MOVQ         (R11)(R9*8), R13
-	VMOVDQU8     (R8)(R13*1), Z1
-	VPBROADCASTD (R12)(R9*4), Z2
-	VPERMB       Z1, Z3, Z1
-	VPXORD       Z4, Z1, Z1
-	VPDPBUSD     Z2, Z1, Z0
-	INCQ         R9
-	CMPQ         R9, R10
-	JL           group
-	VCVTDQ2PS    Z0, Z0
-	VMULPS       Z6, Z0, Z0
-	VMAXPS       Z7, Z0, Z0
-	VMINPS       Z8, Z0, Z0
-	VCVTPS2DQ    Z0, Z0
-	VPADDD       Z9, Z0, Z0
-	VPMOVDB      Z0, K1, (DI)
-	ADDQ         40(AX), R8
-	MOVQ         $16, BX
-	CMPQ         CX, BX
-	CMOVQLT      CX, BX
-	ADDQ         BX, DI
-	SUBQ         $16, CX
-	JG           outputs
-	ADDQ         32(AX), SI
-	DECQ         DX
-	JNZ          line
+	MOVQ          (R11)(R9*8), R13
+	VMOVDQA64     (SI)(R13*1), Z2
+	VPDPBUSD.BCST (R12)(R9*4), Z2, Z0
+	INCQ          R9
+	CMPQ          R9, R10
+	JL            group
+	VCVTDQ2PS     Z0, Z0
+	VMULPS        Z6, Z0, Z0
+	VMAXPS        Z7, Z0, Z0
+	VMINPS        Z8, Z0, Z0
+	VCVTPS2DQ     Z0, Z0
+	VPADDD        Z9, Z0, Z0
+	VPMOVDB       Z0, K3, (DI)
+	ADDQ          R14, SI
+	ADDQ          R15, DI
+	DECQ          DX
+	JNZ           line
+	ADDQ          $40, BX
+	DECQ          CX
+	JNZ           strip
+	LEAQ          (R12)(R10*4), R12
+	MOVQ          24(AX), R8
+	ADDQ          R8, 8(AX)
+	MOVQ          32(AX), R8
+	ADDQ          R8, 16(AX)
+	ADDQ          $32, 72(AX)
+	ADDQ          $32, 80(AX)
+	DECQ          0(AX)
+	JNZ           plane
 	VZEROUPPER
 	RET
 

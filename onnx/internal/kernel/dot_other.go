@@ -13,6 +13,8 @@ func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols
 	dotsGo(d, a, b, offsets, channel, filters, cols, c, stride)
 }
 
+func (*integerRun) strips(window) bool { return false }
+
 func dotRows(*integerRun, []uint8, int, int, int) {}
 
 func interleave([]uint8, *[4][]uint8, uint8) int { return 0 }

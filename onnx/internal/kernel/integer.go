@@ -260,7 +260,7 @@ func (v *integerConv) product(c *Call, x, w, wz *onnx.Tensor, zero int32, q *req
 		r.out, _ = bytesOf(out)
 	}
 	if f.depth != nil {
-		return r.elem == 1 && r.depthwise(win)
+		return r.elem == 1 && (r.strips(win) || r.depthwise(win))
 	}
 	if across == dotColumns {
 		r.rows()
@@ -510,13 +510,7 @@ func (r *integerRun) depthwise(win window) bool {
 		}
 	}
 	d.last = (d.lines-1)*d.down + d.offsets[len(d.offsets)-1]
-	if 15*d.stride+3*d.dilation < 64 {
-		for i := range 64 {
-			d.index = append(d.index, uint8(i/4*d.stride+i%4*d.dilation))
-		}
-	}
 	channels, per := r.xs[1], 4*len(d.offsets)*depthBytes()
-	// A vector reads 64 bytes from its first output's on.
 	length := max(p.len(), d.last+(d.width+15)*d.stride+3*d.dilation+64)
 	r.Parallel(r.xs[0]*channels, work(r.pos, len(d.offsets)), func(lo, hi int) {
 		split := Scratch[uint8](r.Call, length)

@@ -34,11 +34,3 @@ func byteKernels(t *testing.T, f func(t *testing.T)) {
 	haveWords = false
 	t.Run("go", f)
 }
-
-// TestRowsOfBytes: products of rows that are read as they lie are those of the definition.
-func TestRowsOfBytes(t *testing.T) {
-	if !haveDots {
-		t.Skip("the processor does not multiply bytes in vectors of 64")
-	}
-	testIntegerMatMul(t)
-}

@@ -85,40 +85,13 @@ func (p *phases) run() int {
 // holds.
 func splitInto[T number](p *phases, dst, plane []T, lo, hi int) {
 	width, step := p.in[1], p.stride[1]
-	two := step == 2 && len(p.columns) == 2 && p.columns[0].count > 0 && p.columns[1].count > 0
-	for i, line := range p.lines {
-		// Lines y of the phase that lie in the plane.
-		down, first := p.stride[0], line-p.begin[0]
-		from := max(lo, (-first+down-1)/down)
-		to := min(hi, (p.in[0]-first+down-1)/down)
-		if from >= to {
+	for i := range p.lines {
+		at, from, lines := p.share(i, lo, hi)
+		if lines <= 0 || splitInTwo(p, any(dst), any(plane), at, from, lines) {
 			continue
 		}
-		at, src := (i*len(p.columns)*p.high+from)*p.wide, plane[(from*down+first)*width:]
-		if two {
-			a, b := p.columns[0], p.columns[1]
-			even, odd := dst[at+a.first:], dst[at+p.high*p.wide+b.first:]
-			if a.from > b.from {
-				even, odd, a, b = odd, even, b, a
-			}
-			n := 0
-			if even, ok := any(even).([]float32); ok {
-				n = deinterleave(to-from, min(a.count, b.count), even, any(odd).([]float32), p.wide,
-					any(src).([]float32), down*width)
-			}
-			bytes, inBytes := any(even).([]uint8)
-			for y := 0; n < max(a.count, b.count) && y < to-from; y++ {
-				n := n
-				if inBytes {
-					n = splitBytes(min(a.count, b.count), bytes[y*p.wide:], any(odd).([]uint8)[y*p.wide:],
-						any(src).([]uint8)[y*down*width:])
-				}
-				deinterleaveGo(even[y*p.wide:][n:a.count], odd[y*p.wide:][n:b.count], src[y*down*width+2*n:])
-			}
-			continue
-		}
-		for y := range to - from {
-			src := src[y*down*width:][:width]
+		for y := range lines {
+			src := plane[from+y*p.stride[0]*width:][:width]
 			for j, c := range p.columns {
 				row := dst[at+y*p.wide+j*p.high*p.wide+c.first:][:c.count]
 				if step == 1 {
@@ -131,6 +104,46 @@ func splitInto[T number](p *phases, dst, plane []T, lo, hi int) {
 			}
 		}
 	}
+}
+
+// share returns where those of a phase's lines from lo to hi that lie in the plane begin, in the
+// phases and in the plane, and how many they are.
+func (p *phases) share(i, lo, hi int) (at, src, lines int) {
+	down, first := p.stride[0], p.lines[i]-p.begin[0]
+	from := max(lo, (-first+down-1)/down)
+	to := min(hi, (p.in[0]-first+down-1)/down)
+	return (i*len(p.columns)*p.high + from) * p.wide, (from*down + first) * p.in[1], to - from
+}
+
+// splitInTwo is [splitInto] of lines whose even and odd elements lie in two phases, for types that
+// networks have; false where it is another.
+func splitInTwo(p *phases, to, of any, at, from, lines int) bool {
+	if p.stride[1] != 2 || len(p.columns) != 2 || p.columns[0].count == 0 || p.columns[1].count == 0 {
+		return false
+	}
+	a, b, down := p.columns[0], p.columns[1], p.stride[0]*p.in[1]
+	first, second := at+a.first, at+p.high*p.wide+b.first
+	if a.from > b.from {
+		first, second, a, b = second, first, b, a
+	}
+	both := min(a.count, b.count)
+	switch dst := to.(type) {
+	case []float32:
+		even, odd, src := dst[first:], dst[second:], of.([]float32)[from:]
+		n := deinterleave(lines, both, even, odd, p.wide, src, down)
+		for y := 0; n < max(a.count, b.count) && y < lines; y++ {
+			deinterleaveGo(even[y*p.wide:][n:a.count], odd[y*p.wide:][n:b.count], src[y*down+2*n:])
+		}
+	case []uint8:
+		for y := range lines {
+			even, odd, src := dst[first+y*p.wide:], dst[second+y*p.wide:], of.([]uint8)[from+y*down:]
+			n := splitBytes(both, even, odd, src)
+			deinterleaveGo(even[n:a.count], odd[n:b.count], src[2*n:])
+		}
+	default:
+		return false
+	}
+	return true
 }
 
 // tapColumns writes, for every tap, the elements that it reads of a plane for outputs from p0 to p1
