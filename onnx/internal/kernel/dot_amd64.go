@@ -44,11 +44,12 @@ type dotTile struct {
 	c       *uint8
 	stride  int    // bytes
 	filters int    // to write, 1 to 8
-	mask    uint32 // of columns; of dotTileY: how many, 1 to 8
+	cols    uint32 // columns; of dotTileY: 1 to 8
 	saturation
 }
 
-// dots is dotsGo. Of each step it reads 32 columns, or 16 where no more are wanted.
+// dots is dotsGo, with VNNI of any number of columns. Of each step it reads 32 of them, or 16 where no
+// more are wanted.
 func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols int,
 	c []uint8, stride int) {
 	if !haveDots && !haveWords {
@@ -57,7 +58,7 @@ func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols
 	}
 	t := dotTile{steps: len(offsets), a: &a[0], b: &b[0], offsets: &offsets[0],
 		start: &d.start[channel], scale: &d.scale[channel],
-		c: &c[0], stride: stride, filters: filters, mask: uint32(1<<cols - 1), saturation: d.saturation}
+		c: &c[0], stride: stride, filters: filters, cols: uint32(cols), saturation: d.saturation}
 	_, _, _ = a[len(offsets)*4*dotFilters*dotBytes()-1], d.start[channel+dotFilters-1],
 		d.scale[channel+dotFilters-1]
 	_ = b[d.furthest+4*((cols+15)&^15)-1]
@@ -78,7 +79,7 @@ func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols
 		most = dotFilters / 2
 	}
 	for p := 0; p < cols; p += 8 {
-		t.b, t.mask = &b[4*p], uint32(min(cols-p, 8))
+		t.b, t.cols = &b[4*p], uint32(min(cols-p, 8))
 		for f := 0; f < filters; f += most {
 			t.a, t.start, t.filters, t.c = &a[f*8], &d.start[channel+f], min(filters-f, most),
 				&c[f*stride+p*size]

@@ -44,19 +44,36 @@
 
 // func dotTileZ(t *dotTile)
 //
-// AX the tile, CX steps left, SI at a, DI b, BX at the offsets, R10 the offset, DX at c, R8 its stride, R11 the starts, R12 filters left,
-// R13 the scales; K1 and K2 the wanted columns; Z0 to Z15 the sums, two for each filter, Z16 and Z17 four bytes of 32 columns, Z18 and
+// All columns, 32 at once. AX the tile, where b, c and columns are counted on; CX steps left, SI at a, DI b, BX at the offsets, R10 the offset,
+// DX at c, R8 its stride, R11 the starts, R12 filters left, R13 the scales; K1 and K2 the wanted columns; Z0 to Z15 the sums, two for each filter, Z16 and Z17 four bytes of 32 columns, Z18 and
 // Z19 of two filters; in the end Z18 is the scale, Z20 and Z21 the bounds, Z22 the zero point.
 TEXT ·dotTileZ(SB), NOSPLIT, $0-8
 	MOVQ         t+0(FP), AX
+	MOVQ         40(AX), R13
+	MOVQ         56(AX), R8
+	VBROADCASTSS 76(AX), Z20
+	VBROADCASTSS 80(AX), Z21
+	VPBROADCASTD 84(AX), Z22
+
+columns:
+	MOVL $-1, R9
+	MOVL 72(AX), CX
+	CMPL CX, $32
+	JGE  every
+	MOVL $1, R9
+	SHLL CX, R9
+	DECL R9
+
+every:
+	KMOVW        R9, K1
+	SHRL         $16, R9
+	KMOVW        R9, K2
 	MOVQ         0(AX), CX
 	MOVQ         8(AX), SI
 	MOVQ         16(AX), DI
 	MOVQ         24(AX), BX
 	MOVQ         32(AX), R11
-	MOVQ         40(AX), R13
 	MOVQ         48(AX), DX
-	MOVQ         56(AX), R8
 	MOVQ         64(AX), R12
 	VPBROADCASTD 0(R11), Z0
 	VPBROADCASTD 4(R11), Z2
@@ -74,10 +91,6 @@ TEXT ·dotTileZ(SB), NOSPLIT, $0-8
 	VMOVDQA32    Z10, Z11
 	VMOVDQA32    Z12, Z13
 	VMOVDQA32    Z14, Z15
-	MOVL         72(AX), R9
-	KMOVW        R9, K1
-	SHRL         $16, R9
-	KMOVW        R9, K2
 	TESTL        R9, R9
 	JZ           narrow
 
@@ -108,11 +121,8 @@ narrow:
 	JNZ       narrow
 
 ready:
-	TESTQ        R13, R13
-	JZ           whole
-	VBROADCASTSS 76(AX), Z20
-	VBROADCASTSS 80(AX), Z21
-	VPBROADCASTD 84(AX), Z22
+	TESTQ R13, R13
+	JZ    whole
 	QUANTIZED(Z0, Z1, 0)
 	QUANTIZED(Z2, Z3, 4)
 	QUANTIZED(Z4, Z5, 8)
@@ -133,6 +143,16 @@ whole:
 	WHOLE(Z14, Z15)
 
 end:
+	MOVL  $32, R9
+	TESTQ R13, R13
+	JNZ   bytes
+	SHLL  $2, R9
+
+bytes:
+	ADDQ $128, 16(AX)
+	ADDQ R9, 48(AX)
+	SUBL $32, 72(AX)
+	JG   columns
 	VZEROUPPER
 	RET
 

@@ -51,3 +51,11 @@ func TestStripsOfBytes(t *testing.T) {
 		}
 	}
 }
+
+// TestColumnsOfBytes: tiles that go over all columns give the convolutions of the definition.
+func TestColumnsOfBytes(t *testing.T) {
+	if !haveDots {
+		t.Skip("the processor does not multiply bytes in vectors of 64")
+	}
+	testIntegerConv(t, 40)
+}

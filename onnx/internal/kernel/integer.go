@@ -420,8 +420,12 @@ func (r *integerRun) tiles() {
 					if tile == nil {
 						c, stride = planes[p0*r.elem:], r.pos
 					}
-					for p := p0; p < p1; p += dotColumns {
-						dots(&r.sums, a, b[4*p:], r.offsets, g*r.high+panel*dotFilters, rows, min(dotColumns, p1-p),
+					cols := dotColumns
+					if haveDots {
+						cols = p1 - p0
+					}
+					for p := p0; p < p1; p += cols {
+						dots(&r.sums, a, b[4*p:], r.offsets, g*r.high+panel*dotFilters, rows, min(cols, p1-p),
 							c[(p-p0)*r.elem:], stride*r.elem)
 					}
 					if tile != nil {
