@@ -105,6 +105,13 @@ func dotsGo(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, co
 	}
 }
 
+// copyLinesGo copies lines of n bytes, to and from bytes apart.
+func copyLinesGo(dst, src []uint8, lines, n, to, from int) {
+	for y := range lines {
+		copy(dst[y*to:][:n], src[y*from:][:n])
+	}
+}
+
 // interleaveGo sets dst to the flipped elements of four rows side by side, from one of them on.
 func interleaveGo(dst []uint8, rows *[4][]uint8, flip uint8, from int) {
 	for i := from; i < len(rows[0]); i++ {

@@ -152,6 +152,19 @@ func interleave(dst []uint8, rows *[4][]uint8, flip uint8) int {
 	return n
 }
 
+// copyLines is copyLinesGo, without a call for each line.
+func copyLines(dst, src []uint8, lines, n, to, from int) {
+	if !haveDots || n < 1 || lines < 1 {
+		copyLinesGo(dst, src, lines, n, to, from)
+		return
+	}
+	_, _ = dst[(lines-1)*to+n-1], src[(lines-1)*from+n-1]
+	linesZ(lines, n, &dst[0], &src[0], to, from)
+}
+
+//go:noescape
+func linesZ(lines, n int, dst, src *uint8, to, from int)
+
 // inVectors returns how many of n elements the processor's vectors take: with AVX-512 all of them,
 // else whole vectors of the given width.
 func inVectors(n, width int) int {

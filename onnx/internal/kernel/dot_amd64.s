@@ -98,6 +98,7 @@ wide:
 	MOVQ      (BX), R10
 	VMOVDQU32 (DI)(R10*1), Z16
 	VMOVDQU32 64(DI)(R10*1), Z17
+	PREFETCHT0 4096(SI)
 	DOTS32(0, Z0, Z1, Z2, Z3)
 	DOTS32(8, Z4, Z5, Z6, Z7)
 	DOTS32(16, Z8, Z9, Z10, Z11)
@@ -325,6 +326,44 @@ loop:
 	ADDQ       $16, R10
 	SUBQ       $16, CX
 	JNZ        loop
+	RET
+
+// func linesZ(lines, n int, dst, src *byte, to, from int)
+//
+// DX lines left, R8 bytes of a line, DI and SI at the lines, R9 and R10 from line to line; CX bytes left, BX those before, K1 which of a
+// vector's there are.
+TEXT ·linesZ(SB), NOSPLIT, $0-48
+	MOVQ lines+0(FP), DX
+	MOVQ n+8(FP), R8
+	MOVQ dst+16(FP), DI
+	MOVQ src+24(FP), SI
+	MOVQ to+32(FP), R9
+	MOVQ from+40(FP), R10
+
+line:
+	XORQ BX, BX
+	MOVQ R8, CX
+
+more:
+	MOVQ $-1, AX
+	CMPQ CX, $64
+	JGE  some
+	MOVQ $1, AX
+	SHLQ CX, AX
+	DECQ AX
+
+some:
+	KMOVQ      AX, K1
+	VMOVDQU8.Z (SI)(BX*1), K1, Z0
+	VMOVDQU8   Z0, K1, (DI)(BX*1)
+	ADDQ       $64, BX
+	SUBQ       $64, CX
+	JG         more
+	ADDQ       R9, DI
+	ADDQ       R10, SI
+	DECQ       DX
+	JNZ        line
+	VZEROUPPER
 	RET
 
 // LOADED sets to to the float32 of sixteen bytes less the zero point. Flipped by flip and less 128 where they are signed, they are

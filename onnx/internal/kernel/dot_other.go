@@ -19,6 +19,8 @@ func dotRows(*integerRun, []uint8, int, int, int) {}
 
 func interleave([]uint8, *[4][]uint8, uint8) int { return 0 }
 
+func copyLines(dst, src []uint8, lines, n, to, from int) { copyLinesGo(dst, src, lines, n, to, from) }
+
 func quantizeRow(dst []uint8, src []float32, scale float32, s saturation) {
 	quantizeGo(dst, src, scale, s)
 }

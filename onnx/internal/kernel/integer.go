@@ -240,18 +240,7 @@ func (v *integerConv) product(c *Call, x, w, wz *onnx.Tensor, zero int32, q *req
 		pos: product(out.Shape[2:]), pad: uint8(zero)}
 	across := v.across()
 	r.high = (r.filters + across - 1) / across * across
-	r.sums = dotSums{start: make([]int32, v.group*r.high), scale: make([]float32, v.group*r.high)}
-	for co := range w.Shape[0] {
-		i := co/r.filters*r.high + co%r.filters
-		r.sums.start[i] = -(zero + int32(flip)) * f.sums[i]
-		if q.bias != nil {
-			r.sums.start[i] += q.bias[co]
-		}
-		if q.scale != nil {
-			r.sums.scale[i] = q.scale(co)
-		}
-	}
-	r.sums.saturation, r.sums.whole = q.saturation, q.scale == nil
+	r.starts(q, zero+int32(flip))
 	if r.elem = 1; out.DType == onnx.Int32 {
 		r.elem = 4
 		whole := data[int32](out)
@@ -271,6 +260,31 @@ func (v *integerConv) product(c *Call, x, w, wz *onnx.Tensor, zero int32, q *req
 	}
 	r.tiles()
 	return true
+}
+
+// starts sets what sums start from, and their quanta.
+func (r *integerRun) starts(q *requantized, zero int32) {
+	n := r.group * r.high
+	r.sums = dotSums{start: Scratch[int32](r.Call, n), scale: Scratch[float32](r.Call, n),
+		saturation: q.saturation, whole: q.scale == nil}
+	start, scale := r.sums.start, r.sums.scale
+	if r.f.depth == nil && r.filters != r.high {
+		clear(start)
+		clear(scale)
+	}
+	for co := range r.group * r.filters {
+		i := co
+		if r.filters != r.high {
+			i = co/r.filters*r.high + co%r.filters
+		}
+		start[i] = -zero * r.f.sums[i]
+		if q.bias != nil {
+			start[i] += q.bias[co]
+		}
+		if q.scale != nil {
+			scale[i] = q.scale(co)
+		}
+	}
 }
 
 // integerRun is one call of an [integerConv].
@@ -303,7 +317,8 @@ func (r *integerRun) arrange(win window) (err error) {
 			return err
 		}
 		p := r.phases
-		r.wide, taps, r.plane = p.wide, p.offsets, p.len()
+		// A tile reads up to fifteen columns after the last.
+		r.wide, taps, r.plane = p.wide, p.offsets, (p.len()-2*tapRun+30)&^15
 		r.across = (p.out[0]-1)*p.wide + p.out[1]
 		vectors := func(columns int) int { return (columns + 15) / 16 }
 		if r.gathered = 5*vectors(r.across) > 6*vectors(r.pos); r.gathered {
@@ -346,7 +361,7 @@ func (r *integerRun) interleaved(to []uint8, n int) {
 		var split, four []uint8
 		length := r.plane
 		if p := r.phases; p != nil {
-			length = p.len()
+			length = (p.len() - 2*tapRun + 30) &^ 15
 			split = Scratch[uint8](r.Call, 4, length)
 			fillRange(split, r.pad)
 			if r.gathered {
@@ -396,6 +411,9 @@ func (r *integerRun) tiles() {
 	quads, panels := (r.channels+3)/4, r.high/dotFilters
 	from := Scratch[uint8](r.Call, r.group, quads, r.plane, 4)
 	chunk := max(1, chunkBytes/(4*quads*dotColumns)) * dotColumns
+	if r.phases != nil && !r.gathered { // whole lines
+		chunk = max(1, chunk/r.wide) * r.wide
+	}
 	chunks := (r.across + chunk - 1) / chunk
 	for n := range r.xs[0] {
 		r.interleaved(from, n)
@@ -459,7 +477,7 @@ func (r *integerRun) rows() {
 	})
 }
 
-// compact copies outputs from p0 to p1, between whose lines lie columns that are no output's, to
+// compact copies lines of outputs from p0 to p1, between which lie columns that are no output's, to
 // their planes.
 func (r *integerRun) compact(planes, tile []uint8, rows, p0, p1 int) {
 	e := r.elem
@@ -479,15 +497,10 @@ func (r *integerRun) compact(planes, tile []uint8, rows, p0, p1 int) {
 		}
 		return
 	}
-	width := r.phases.out[1]
+	width := r.phases.out[1] * e
 	for f := range rows {
-		dst, src := planes[f*r.pos*e:], tile[f*(p1-p0)*e:]
-		for y := p0 / r.wide; y*r.wide < p1; y++ {
-			from, to := max(p0, y*r.wide), min(p1, y*r.wide+width)
-			if from < to {
-				copy(dst[(y*width+from-y*r.wide)*e:], src[(from-p0)*e:(to-p0)*e])
-			}
-		}
+		copyLines(planes[f*r.pos*e+p0/r.wide*width:], tile[f*(p1-p0)*e:], (p1-p0+r.wide-1)/r.wide, width, width,
+			r.wide*e)
 	}
 }
 
@@ -581,9 +594,9 @@ func (o operands) output(c *Call, d onnx.DType, shape []int,
 	then *after) (*onnx.Tensor, *requantized, error) {
 	q := &requantized{}
 	if o.b == 3 {
-		step, scales := stepOf(c, 1, 4), c.In[4]
+		step, last := stepOf(c, 1, 4), c.In[4].Len()-1
 		out := float32(c.In[6].At(0))
-		q.scale = func(channel int) float32 { return step(min(channel, scales.Len()-1)) }
+		q.scale = func(channel int) float32 { return step(min(channel, last)) }
 		q.saturation = saturationOf(d, c.In[7].At(0))
 		if then != nil {
 			q.lo, q.hi = max(q.lo, nearest(then.lo/out)), min(q.hi, nearest(then.hi/out))

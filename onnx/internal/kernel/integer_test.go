@@ -292,3 +292,22 @@ func TestMaximaOfBytes(t *testing.T) {
 		}
 	}
 }
+
+// TestChunksOfLines: where channels are many, weights go over lines of planes in parts, which give the
+// convolution of the definition.
+func TestChunksOfLines(t *testing.T) {
+	r := rand.New(rand.NewPCG(10, 1))
+	x, w := drawnBytes(r, onnx.Uint8, 1, 602, 21, 23), drawnBytes(r, onnx.Int8, 3, 602, 3, 3)
+	zx, zw := onnx.Scalar(uint8(7)), onnx.NewTensor(make([]int8, 3), 3)
+	var want []int32
+	byteKernels(t, func(t *testing.T) {
+		n := &onnx.Node{Op: "ConvInteger", Attrs: []onnx.Attr{onnx.IntsAttr("pads", 1, 1, 1, 1)}}
+		got := evaluated(t, 1, n, map[int]bool{1: true, 3: true}, x, w, zx, zw)
+		if want == nil {
+			want = byDefinition(x, w, zx, zw, got.Shape, 1, []int{1, 1}, []int{1, 1}, []int{1, 1, 1, 1})
+		}
+		if !slices.Equal(data[int32](got), want) {
+			t.Fatal("sums differ")
+		}
+	})
+}

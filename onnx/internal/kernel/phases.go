@@ -87,7 +87,7 @@ func splitInto[T number](p *phases, dst, plane []T, lo, hi int) {
 	width, step := p.in[1], p.stride[1]
 	for i := range p.lines {
 		at, from, lines := p.share(i, lo, hi)
-		if lines <= 0 || splitInTwo(p, any(dst), any(plane), at, from, lines) {
+		if lines <= 0 || splitFast(p, any(dst), any(plane), at, from, lines) {
 			continue
 		}
 		for y := range lines {
@@ -115,9 +115,14 @@ func (p *phases) share(i, lo, hi int) (at, src, lines int) {
 	return (i*len(p.columns)*p.high + from) * p.wide, (from*down + first) * p.in[1], to - from
 }
 
-// splitInTwo is [splitInto] of lines whose even and odd elements lie in two phases, for types that
-// networks have; false where it is another.
-func splitInTwo(p *phases, to, of any, at, from, lines int) bool {
+// splitFast is [splitInto] of lines of bytes that lie in one phase, or whose even and odd elements,
+// of types that networks have, lie in two; false where they are others.
+func splitFast(p *phases, to, of any, at, from, lines int) bool {
+	if dst, ok := to.([]uint8); ok && p.stride[1] == 1 {
+		c := p.columns[0]
+		copyLines(dst[at+c.first:], of.([]uint8)[from+c.from:], lines, c.count, p.wide, p.stride[0]*p.in[1])
+		return true
+	}
 	if p.stride[1] != 2 || len(p.columns) != 2 || p.columns[0].count == 0 || p.columns[1].count == 0 {
 		return false
 	}

@@ -309,6 +309,9 @@ func newConvInteger(s *Spec) (Kernel, error) {
 // input w; x is the other side's.
 func stepOf(c *Call, x, w int) func(k int) float32 {
 	out, from, scales := float32(c.In[6].At(0)), float32(c.In[x].At(0)), c.In[w]
+	if s, ok := scales.Data.([]float32); ok {
+		return func(k int) float32 { return float32(from*s[k]) / out }
+	}
 	return func(k int) float32 { return float32(from*float32(scales.At(k))) / out }
 }
 
