@@ -112,6 +112,24 @@ func copyLinesGo(dst, src []uint8, lines, n, to, from int) {
 	}
 }
 
+// byTurns are lines whose bytes go to two others by turns: how many to either, and bytes from line to
+// line of these and of the source.
+type byTurns struct{ lines, evens, odds, to, from int }
+
+// copyGo copies from a source that begins with an even byte.
+func (h *byTurns) copyGo(even, odd, src []uint8) {
+	for y := range h.lines {
+		src, n := src[y*h.from:], 0
+		if h.odds > 0 {
+			n = splitBytes(min(h.evens, h.odds), even[y*h.to:], odd[y*h.to:], src)
+			deinterleaveGo(nil, odd[y*h.to:][n:h.odds], src[2*n:])
+		}
+		for i := n; i < h.evens; i++ {
+			even[y*h.to+i] = src[2*i]
+		}
+	}
+}
+
 // interleaveGo sets dst to the flipped elements of four rows side by side, from one of them on.
 func interleaveGo(dst []uint8, rows *[4][]uint8, flip uint8, from int) {
 	for i := from; i < len(rows[0]); i++ {

@@ -165,6 +165,25 @@ func copyLines(dst, src []uint8, lines, n, to, from int) {
 //go:noescape
 func linesZ(lines, n int, dst, src *uint8, to, from int)
 
+// copy is copyGo.
+func (h *byTurns) copy(even, odd, src []uint8) {
+	if !haveDots || h.lines < 1 {
+		h.copyGo(even, odd, src)
+		return
+	}
+	last := (h.lines - 1) * h.to
+	_, _ = even[last+h.evens-1], src[(h.lines-1)*h.from+max(2*h.evens-2, 2*h.odds-1)]
+	if h.odds == 0 {
+		odd = even // nothing is written there
+	} else {
+		_ = odd[last+h.odds-1]
+	}
+	byTurnsZ(h, &even[0], &odd[0], &src[0])
+}
+
+//go:noescape
+func byTurnsZ(h *byTurns, even, odd, src *uint8)
+
 // inVectors returns how many of n elements the processor's vectors take: with AVX-512 all of them,
 // else whole vectors of the given width.
 func inVectors(n, width int) int {

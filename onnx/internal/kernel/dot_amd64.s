@@ -366,6 +366,65 @@ some:
 	VZEROUPPER
 	RET
 
+// BITS makes k the lowest bits, as many as CX says, of 64 at most.
+#define BITS(k) \
+	MOVQ    $64, R14 \
+	CMPQ    CX, R14 \
+	CMOVQGT R14, CX \
+	MOVQ    $0, R13 \
+	CMPQ    CX, R13 \
+	CMOVQLT R13, CX \
+	MOVQ    $-1, AX \
+	BZHIQ   CX, AX, AX \
+	KMOVQ   AX, k
+
+// func byTurnsZ(h *byTurns, even, odd, src *byte)
+//
+// DX lines left, R8 and R9 bytes for either half, R10 and R11 from line to line; SI, DI and BX at the source, the even and the odd ones, R12
+// bytes of either before; CX and AX counts and masks, K1 of the source, K2 and K3 of the halves; Z0 32 pairs.
+TEXT ·byTurnsZ(SB), NOSPLIT, $0-32
+	MOVQ h+0(FP), AX
+	MOVQ even+8(FP), DI
+	MOVQ odd+16(FP), BX
+	MOVQ src+24(FP), SI
+	MOVQ 0(AX), DX
+	MOVQ 8(AX), R8
+	MOVQ 16(AX), R9
+	MOVQ 24(AX), R10
+	MOVQ 32(AX), R11
+
+line:
+	XORQ R12, R12
+
+pairs:
+	MOVQ       R8, CX
+	SUBQ       R12, CX
+	BITS(K2)
+	LEAQ       -1(CX)(CX*1), R15
+	MOVQ       R9, CX
+	SUBQ       R12, CX
+	BITS(K3)
+	LEAQ       (CX)(CX*1), CX
+	CMPQ       CX, R15
+	CMOVQLT    R15, CX
+	BITS(K1)
+	VMOVDQU8.Z (SI)(R12*2), K1, Z0
+	VPMOVWB    Z0, K2, (DI)(R12*1)
+	VPSRLW     $8, Z0, Z0
+	VPMOVWB    Z0, K3, (BX)(R12*1)
+	ADDQ       $32, R12
+	CMPQ       R12, R8
+	JLT        pairs
+	CMPQ       R12, R9
+	JLT        pairs
+	ADDQ       R11, SI
+	ADDQ       R10, DI
+	ADDQ       R10, BX
+	DECQ       DX
+	JNZ        line
+	VZEROUPPER
+	RET
+
 // LOADED sets to to the float32 of sixteen bytes less the zero point. Flipped by flip and less 128 where they are signed, they are
 // unsigned before.
 #define LOADED(from, flip, zero, scale, to) \

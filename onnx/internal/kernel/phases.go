@@ -115,38 +115,44 @@ func (p *phases) share(i, lo, hi int) (at, src, lines int) {
 	return (i*len(p.columns)*p.high + from) * p.wide, (from*down + first) * p.in[1], to - from
 }
 
-// splitFast is [splitInto] of lines of bytes that lie in one phase, or whose even and odd elements,
-// of types that networks have, lie in two; false where they are others.
+// splitFast is [splitInto] of lines that lie in one phase, of bytes, or whose even and odd elements
+// lie in two; false where they are others.
 func splitFast(p *phases, to, of any, at, from, lines int) bool {
-	if dst, ok := to.([]uint8); ok && p.stride[1] == 1 {
-		c := p.columns[0]
-		copyLines(dst[at+c.first:], of.([]uint8)[from+c.from:], lines, c.count, p.wide, p.stride[0]*p.in[1])
-		return true
+	a, down, dst, src := p.columns[0], p.stride[0]*p.in[1], []uint8(nil), []uint8(nil)
+	if d, ok := to.([]uint8); ok {
+		dst, src = d[at:], of.([]uint8)[from:]
 	}
-	if p.stride[1] != 2 || len(p.columns) != 2 || p.columns[0].count == 0 || p.columns[1].count == 0 {
+	switch {
+	case a.count == 0 || p.stride[1] > 2:
+		return false
+	case dst != nil && p.stride[1] == 1:
+		copyLines(dst[a.first:], src[a.from:], lines, a.count, p.wide, down)
+		return true
+	case dst != nil && len(p.columns) == 1:
+		h := byTurns{lines: lines, evens: a.count, to: p.wide, from: down}
+		h.copy(dst[a.first:], nil, src[a.from:])
+		return true
+	case len(p.columns) != 2 || p.columns[1].count == 0:
 		return false
 	}
-	a, b, down := p.columns[0], p.columns[1], p.stride[0]*p.in[1]
-	first, second := at+a.first, at+p.high*p.wide+b.first
+	b := p.columns[1]
+	first, second := a.first, p.high*p.wide+b.first
 	if a.from > b.from {
 		first, second, a, b = second, first, b, a
 	}
-	both := min(a.count, b.count)
-	switch dst := to.(type) {
-	case []float32:
-		even, odd, src := dst[first:], dst[second:], of.([]float32)[from:]
-		n := deinterleave(lines, both, even, odd, p.wide, src, down)
-		for y := 0; n < max(a.count, b.count) && y < lines; y++ {
-			deinterleaveGo(even[y*p.wide:][n:a.count], odd[y*p.wide:][n:b.count], src[y*down+2*n:])
-		}
-	case []uint8:
-		for y := range lines {
-			even, odd, src := dst[first+y*p.wide:], dst[second+y*p.wide:], of.([]uint8)[from+y*down:]
-			n := splitBytes(both, even, odd, src)
-			deinterleaveGo(even[n:a.count], odd[n:b.count], src[2*n:])
-		}
-	default:
+	if dst != nil {
+		h := byTurns{lines: lines, evens: a.count, odds: b.count, to: p.wide, from: down}
+		h.copy(dst[first:], dst[second:], src)
+		return true
+	}
+	wide, ok := to.([]float32)
+	if !ok {
 		return false
+	}
+	even, odd, line := wide[at+first:], wide[at+second:], of.([]float32)[from:]
+	n := deinterleave(lines, min(a.count, b.count), even, odd, p.wide, line, down)
+	for y := 0; n < max(a.count, b.count) && y < lines; y++ {
+		deinterleaveGo(even[y*p.wide:][n:a.count], odd[y*p.wide:][n:b.count], line[y*down+2*n:])
 	}
 	return true
 }
