@@ -395,10 +395,7 @@ func (r *integerRun) interleaved(to []uint8, n int) {
 func (r *integerRun) gather(to, from []uint8) {
 	p := r.phases
 	for t, off := range p.offsets {
-		dst := to[r.offsets[t]:]
-		for y := range p.out[0] {
-			copy(dst[4*y*p.out[1]:][:4*p.out[1]], from[4*(off+y*p.wide):])
-		}
+		copyLines(to[r.offsets[t]:], from[4*off:], p.out[0], 4*p.out[1], 4*p.out[1], 4*p.wide)
 	}
 }
 
