@@ -570,6 +570,7 @@ read:
 line:
 	VMOVDQA32 Z5, Z0
 	XORQ      R9, R9
+	PCALIGN   $64 // else the loop takes up to 15% longer
 
 group:
 	MOVQ          (R11)(R9*8), R13

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"fmp/onnx"
@@ -77,6 +78,8 @@ type integerConv struct {
 
 	once sync.Once
 	kept *byteFilters
+
+	arranged atomic.Pointer[arrangement] // the last one
 }
 
 // constants keeps the weights, and their layout for products, where they are known and there is
@@ -255,14 +258,14 @@ func (v *integerConv) product(c *Call, x, w, wz *onnx.Tensor, zero int32, q *req
 		r.rows()
 		return true
 	}
-	if err := r.arrange(win); err != nil {
+	if err := v.arrange(r, win); err != nil {
 		return false
 	}
 	r.tiles()
 	return true
 }
 
-// starts sets what sums start from, and their quanta.
+// starts computes the numbers that sums start from, and their quanta.
 func (r *integerRun) starts(q *requantized, zero int32) {
 	n := r.group * r.high
 	r.sums = dotSums{start: Scratch[int32](r.Call, n), scale: Scratch[float32](r.Call, n),
@@ -298,10 +301,16 @@ type integerRun struct {
 	last              bool // channels are the last axis of x and of the output
 	xs, sp            []int
 	group             int
-	channels, filters int     // of a group
-	high              int     // filters in whole panels
-	in, pos           int     // elements of a plane of x, and of the output
-	phases            *phases // nil where a plane is read as it lies
+	channels, filters int // of a group
+	high              int // filters in whole panels
+	in, pos           int // elements of a plane of x, and of the output
+	*arrangement
+}
+
+// arrangement is where tiles find the columns of every tap.
+type arrangement struct {
+	x, out []int   // the shapes that it is of
+	phases *phases // nil where a plane is read as it lies
 	// columns of every tap lie side by side: lines are so short that others would be mostly padding
 	gathered     bool
 	plane        int // elements of an interleaved plane
@@ -309,7 +318,14 @@ type integerRun struct {
 	offsets      []int
 }
 
-func (r *integerRun) arrange(win window) (err error) {
+// arrange makes the run's arrangement, or takes that of the run before.
+func (v *integerConv) arrange(r *integerRun, win window) (err error) {
+	a := v.arranged.Load()
+	if a != nil && v.weights != nil && slices.Equal(a.x, r.xs) && slices.Equal(a.out, r.sp) {
+		r.arrangement, r.sums.furthest = a, slices.Max(a.offsets)
+		return nil
+	}
+	r.arrangement = &arrangement{x: slices.Clone(r.xs), out: slices.Clone(r.sp)}
 	r.across, r.wide, r.plane = r.pos, r.pos, (r.in+dotColumns-1)/dotColumns*dotColumns
 	taps := []int{0}
 	if !r.last && !pointwise(win) {
@@ -339,6 +355,7 @@ func (r *integerRun) arrange(win window) (err error) {
 		}
 	}
 	r.sums.furthest = slices.Max(r.offsets)
+	v.arranged.Store(r.arrangement)
 	return nil
 }
 

@@ -311,3 +311,26 @@ func TestChunksOfLines(t *testing.T) {
 		}
 	})
 }
+
+// TestSizesInTurn: a kernel that keeps the arrangement of its last planes convolves others too.
+func TestSizesInTurn(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 1))
+	w := drawnBytes(r, onnx.Int8, 5, 3, 3, 3)
+	node := &onnx.Node{Op: "ConvInteger", Inputs: []string{"x", "w"}, Outputs: []string{"y"},
+		Attrs: []onnx.Attr{onnx.IntsAttr("strides", 2, 2)}}
+	k := must.Get(Prepare(&Spec{Node: node, Opset: 21, In: []onnx.DType{onnx.Uint8, onnx.Int8},
+		Const: []*onnx.Tensor{nil, w}}))(t)
+	c := NewCall(&Env{Pool: &Pool{}, Threads: 1}, 2, 1)
+	for _, side := range []int{9, 10, 14, 9} { // planes of 9 and 10 have outputs of one size
+		x := drawnBytes(r, onnx.Uint8, 1, 3, side, side)
+		c.Reset()
+		c.In[0], c.In[1], c.Want[0] = x, w, true
+		must.Do(t, c.Do(k))
+		none := onnx.Scalar(uint8(0))
+		want := byDefinition(x, w, none, onnx.NewTensor(make([]int8, 5), 5), c.Out[0].Shape, 1, []int{2, 2},
+			[]int{1, 1}, []int{0, 0, 0, 0})
+		if !slices.Equal(data[int32](c.Out[0]), want) {
+			t.Fatalf("sums of planes of %d differ", side)
+		}
+	}
+}
