@@ -633,7 +633,7 @@ func (p *pooled) printClients(b *strings.Builder) {
 		fmt.Fprintf(b, "            of two clients neither can be judged by the others: each counts as it claims\n")
 	}
 	if claimed, counted := floats.Sum(p.Claimed), floats.Sum(p.Counted); counted < claimed/2 {
-		fmt.Fprintf(b, "            %.0f of %.0f images count: a client's up to the median client's; --trust "+
+		fmt.Fprintf(b, "            %.0f of %.0f images count: the others' images bear no more out; --trust "+
 			"counts all, of clients that you know\n", counted, claimed)
 	}
 	if at := slices.Index(p.Clients, p.For); at >= 0 && p.Honest[at] < 0.5 {

@@ -18,7 +18,7 @@ func TestPrintClients(t *testing.T) {
                  0.10        20        20  suspect
                  0.98     20000        57  large
                  0.99        20        20  small
-            97 of 20040 images count: a client's up to the median client's; --trust counts all, of clients that you know
+            97 of 20040 images count: the others' images bear no more out; --trust counts all, of clients that you know
 `
 	if b.String() != want {
 		t.Errorf("got\n%swant\n%s", b.String(), want)

@@ -606,27 +606,42 @@ func TestNoScatter(t *testing.T) {
 	}
 }
 
-// TestWeighedByOthers: the evidence of a group counts for as many images as the others hold at most;
-// where none holds more than half, all is as it was.
-func TestWeighedByOthers(t *testing.T) {
-	for _, c := range []struct{ images, want []float64 }{
-		{[]float64{200, 10, 10}, []float64{0.1, 1, 1}}, {[]float64{30, 10}, []float64{1. / 3, 1}},
-		{[]float64{10, 10}, []float64{1, 1}}, {[]float64{20, 10, 10}, []float64{1, 1, 1}},
+// TestAsks: a client is asked about as many of its images as the others have at most, and about a
+// given number.
+func TestAsks(t *testing.T) {
+	for _, c := range []struct {
+		images, want []float64
+		most         float64
+	}{
+		{[]float64{200, 10, 10}, []float64{0.1, 1, 1}, 0}, {[]float64{30, 10}, []float64{1. / 3, 1}, 0},
+		{[]float64{10, 10}, []float64{1, 1}, 0}, {[]float64{20, 10, 10}, []float64{1, 1, 1}, 0},
+		{[]float64{40, 8, 20}, []float64{0.2, 1, 0.4}, 8}, {[]float64{40}, []float64{1}, 0},
 	} {
-		s, per := &sums{}, [][]moments.Curve{}
+		r := &Round{K: 2, C: 2, Most: c.most}
 		for _, n := range c.images {
-			s.images += n
-			s.parts = append(s.parts, part{n: []float64{n / 4, 3 * n / 4}})
-			per = append(per, []moments.Curve{{8}, {-6}})
+			means := &point.Set{N: 2, Dx: 2, C: 2, Z: make([]float32, 4), Y: []int32{0, 1},
+				W: []float32{float32(n / 4), float32(3 * n / 4)}}
+			r.Clients = append(r.Clients, Client{Means: means})
 		}
-		for g, curves := range s.weighed(per) {
-			if curves[0][0] != 8*c.want[g] || curves[1][0] != -6*c.want[g] {
-				t.Errorf("%v images: evidence of group %d is %v and %v, want %v of it", c.images, g,
-					curves[0][0], curves[1][0], c.want[g])
+		shares, images := r.asks()
+		if !slices.Equal(shares, c.want) || !slices.Equal(images, c.images) {
+			t.Errorf("of %v images %v are asked about, want %v", images, shares, c.want)
+		}
+		all := must.Get(r.sum(1))(t)
+		if want := floats.Dot(c.want, c.images); all.images != want {
+			t.Errorf("%v images: %v are asked about, want %v", c.images, all.images, want)
+		}
+		for m, a := range c.images {
+			draw := func(group []int, _ int) []residuals { return make([]residuals, len(group)) }
+			var asked float64
+			for _, q := range r.ask([]int{m}, all.all, draw) {
+				for _, v := range q.cells {
+					asked += v.share
+				}
 			}
-		}
-		if per[0][0][0] != 8 {
-			t.Error("the evidence itself changed")
+			if want := c.want[m] * a; math.Abs(asked-want) > 1e-9 {
+				t.Errorf("%v images: client %d is asked about %v, want %v", c.images, m, asked, want)
+			}
 		}
 	}
 }

@@ -6,7 +6,8 @@
 // strongly. A corpus whose classes have the round's names is one more client that sends its images;
 // how far these lie from the clients' is the candidate then.
 //
-//	evidence     the head of all clients but some is asked about these clients' class means and draws of their scatter, with tails
+//	evidence     the head of all clients but some is asked about these clients' class means and draws of their scatter, with tails;
+//	             about as many images of each as the others have, at most
 //	temperature  the evidence's own, times kappa, by which images lie further along a head than draws, at all images
 //	refit        a softmax regression on class means and draws about them, tied to the candidate's discriminant
 //	mixture      the candidates of most evidence, each over the temperatures that the evidence leaves open

@@ -1,12 +1,14 @@
 package candidate
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"slices"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/lapack/lapack64"
 
 	"fmp/models/rng"
@@ -182,6 +184,24 @@ const maxFoldNumbers = 64 << 20
 // room returns how many rows, class means and draws, one fold has room for.
 func room(k, classes int) int { return max(min(maxLogits/classes, maxFoldNumbers/k), 2) }
 
+// asks returns for each client the share of its images that it is asked about, and their number: it is
+// asked about as many as the others have at most. A client of more answers for a head of few, which is
+// not the round's.
+func (r *Round) asks() (shares, images []float64) {
+	shares, images = make([]float64, len(r.Clients)), make([]float64, len(r.Clients))
+	for m := range r.Clients {
+		images[m] = r.Clients[m].Means.Mass()
+	}
+	all, most := floats.Sum(images), cmp.Or(r.Most, math.Inf(1))
+	for m, n := range images {
+		shares[m] = 1
+		if !r.wholly && len(images) > 1 {
+			shares[m] = min(1, most/n, (all-n)/n)
+		}
+	}
+	return shares, images
+}
+
 // ask returns the questions of a group to the head of the others: on classes that they hold too.
 // Where there are too many class means, systematic sampling takes some by their images, which then
 // stand for all.
@@ -217,6 +237,12 @@ func (r *Round) ask(group []int, rest *pool,
 	var out []*asked
 	if total == 0 {
 		return nil
+	}
+	shares, _ := r.asks()
+	for i, client := range group {
+		for j := range cells[i] {
+			cells[i][j].share *= shares[client]
+		}
 	}
 	for i, d := range draw(group, room(r.K, r.C)/total) {
 		if len(cells[i]) > 0 {
@@ -279,12 +305,12 @@ func (b *basis) asked(all []*asked) []*asked {
 // for all of them.
 const perProduct = 16
 
-// evidence returns the log-likelihood [folds, candidates] at each temperature by leaving a group of
-// clients out at a time.
-func (r *Round) evidence(s *sums, cands []candidate, draw func(group []int, limit int) []residuals,
+// evidence returns the log-likelihood [folds, candidates] at each temperature by leaving each of the
+// first folds of clients out at a time.
+func (r *Round) evidence(s *sums, folds int, cands []candidate, draw func(group []int, limit int) []residuals,
 	o *Options) ([][]moments.Curve, error) {
-	out := make([][]moments.Curve, len(s.folds))
-	err := each(len(s.folds), o.Threads, func(g int) error {
+	out := make([][]moments.Curve, folds)
+	err := each(folds, o.Threads, func(g int) error {
 		out[g] = make([]moments.Curve, len(cands))
 		if len(s.folds) == 1 {
 			return nil

@@ -59,7 +59,7 @@ func read(t *testing.T) []parity {
 }
 
 func (p *parity) round() *Round {
-	r := &Round{K: p.K, C: p.C}
+	r := &Round{K: p.K, C: p.C, wholly: true}
 	for _, u := range p.Clients {
 		c := Client{Means: &point.Set{Dx: p.K, C: p.C}}
 		for y, n := range u.N {
@@ -148,7 +148,7 @@ func TestParity(t *testing.T) {
 				}
 				return []residuals{out}
 			}
-			per := must.Get(r.evidence(s, cands, draw, &Options{Threads: 2}))(t)
+			per := must.Get(r.evidence(s, len(s.folds), cands, draw, &Options{Threads: 2}))(t)
 			for j, want := range p.Candidates {
 				if cands[j].name != want.Name {
 					t.Fatalf("candidate %d is %s, want %s", j, cands[j].name, want.Name)

@@ -9,7 +9,6 @@ import (
 
 	"fmp/pipeline/internal/memo"
 	"fmp/pipeline/internal/moment"
-	"fmp/pipeline/moments"
 )
 
 // maxFolds bounds the groups of clients that are left out in turn: of more clients, several are
@@ -71,7 +70,7 @@ type sums struct {
 	all    *pool
 	folds  [][]int // clients
 	parts  []part
-	images float64
+	images float64 // that clients are asked about
 
 	bases memo.Memo // of all clients, by target
 }
@@ -102,32 +101,15 @@ func (s *sums) others(g int) (out []int) {
 	return out
 }
 
-// weighed returns the evidence of each group for as many images as the others hold at most: a few
-// images answer for a head of few, whatever the number that is asked about.
-func (s *sums) weighed(per [][]moments.Curve) [][]moments.Curve {
-	out := slices.Clone(per)
-	for g := range per {
-		own := floats.Sum(s.parts[g].n)
-		share := (s.images - own) / own
-		if !(share < 1) {
-			continue
-		}
-		out[g] = slices.Clone(per[g])
-		for j := range out[g] {
-			for i := range out[g][j] {
-				out[g][j][i] *= share
-			}
-		}
-	}
-	return out
-}
-
 // sum adds up a round's statistics.
-func (r *Round) sum(threads int) (*sums, error) {
+func (r *Round) sum(threads int) (*sums, error) { return r.sumOf(foldsOf(len(r.Clients)), threads) }
+
+// sumOf adds up a round's statistics by groups of its clients.
+func (r *Round) sumOf(folds [][]int, threads int) (*sums, error) {
 	k := r.K
 	all := &pool{k: k, c: r.C, n: make([]float64, r.C), mean: make([]float64, r.C*k),
 		scatter: make([]float64, k*k)}
-	s := &sums{all: all, folds: foldsOf(len(r.Clients))}
+	s := &sums{all: all, folds: folds}
 	for i := range r.Clients {
 		all.clients = append(all.clients, i)
 		for _, v := range r.Clients[i].cells() {
@@ -148,11 +130,12 @@ func (r *Round) sum(threads int) (*sums, error) {
 		all.dof += s.parts[g].dof
 	}
 	for _, n := range all.n {
-		s.images += n
 		if n > 0 {
 			all.dof--
 		}
 	}
+	shares, own := r.asks()
+	s.images = floats.Dot(shares, own)
 	all.finish()
 	return s, err
 }

@@ -66,7 +66,7 @@ func (r *Round) weighed(o *Options, kappa *normal) (*Mixture, error) {
 		cands = ofReference(cands)
 	}
 	draw := func(group []int, limit int) []residuals { return o.residuals(r, group, limit) }
-	per, err := r.evidence(s, cands, draw, o)
+	per, err := r.evidence(s, len(s.folds), cands, draw, o)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func heaviest(weight []float64, n int, least float64) []int {
 func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	kappa normal, o *Options) (*Mixture, error) {
 	m := &Mixture{LogKappa: kappa.mean, LogKappaError: kappa.deviation}
-	rates, peaks := m.rate(cands, s.weighed(per), o)
+	rates, peaks := m.rate(cands, per, o)
 	weight := weights(rates, o)
 	js := r.judges()
 	asked := heaviest(weight, most, minWeight)

@@ -44,6 +44,11 @@ type Round struct {
 	Clients []Client
 	Corpora []Corpus
 	Points  Points
+	// Most is the number of its images that a client is asked about at most: beyond it a bad one would
+	// tell the temperature for all. 0: there is no bound.
+	Most float64
+
+	wholly bool // clients are asked about all of their images, as in the reference
 }
 
 // Points are the clients' calibration points: rows, [N, K], of single images with N labels, which

@@ -68,7 +68,7 @@ func (a *Against) Honest(masses, means []float64, told float64) (bool, error) {
 	st := *a.st // with a cache of its own
 	st.iv, st.dets = math.NaN(), slices.Clone(a.st.dets)
 	density := make([]float64, h.width())
-	odds := math.Log(priorHonest/(1-priorHonest)) + power*min(max(told, -maxOdds), maxOdds)
+	odds := math.Log(Prior/(1-Prior)) + power*min(max(told, -maxOdds), maxOdds)
 	for i := range one.cells[0] {
 		l := &one.cells[0][i]
 		st.components(l, density)

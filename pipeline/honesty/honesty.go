@@ -49,12 +49,14 @@ import (
 	"fmp/pipeline/point"
 )
 
+// Prior is the probability that a client is honest before anything is known of it.
+const Prior = 0.95
+
 // Constants of the model.
 const (
 	pointVariance = 2.5 // s2: variance of a mean of one point, within a client
 	cellVariance  = 0.3 // t2: variance of a mean of any number of points
 	power         = 0.5
-	priorHonest   = 0.95
 	rubbish       = 30.0
 	maxOdds       = 200.0
 	shared        = 0.3 // concentration of the Dirichlet
@@ -379,7 +381,7 @@ var log2pi = math.Log(2 * math.Pi)
 func priorOdds(u Uploads) []float64 {
 	out := make([]float64, u.Clients)
 	for m := range out {
-		out[m] = math.Log(priorHonest / (1 - priorHonest))
+		out[m] = math.Log(Prior / (1 - Prior))
 		// to the power of the likelihood, and no stronger than needed to make a state impossible
 		if u.Odds != nil {
 			out[m] += power * min(max(u.Odds[m], -maxOdds), maxOdds)
@@ -801,7 +803,7 @@ func (h *model) logPosterior(z []bool) float64 {
 		if h.copy[m] != m {
 			continue
 		}
-		if out += math.Log(1 - priorHonest); honest {
+		if out += math.Log(1 - Prior); honest {
 			out += h.odds[m]
 		}
 	}

@@ -20,6 +20,7 @@ import (
 // a mean of many images lies closer to those of the others than a mean of few. The number of images
 // behind a client's class means has a posterior distribution between cap and claim; its expectation
 // is counted, and for each class at most as much as all others together, which can confirm no more.
+// Of moments a claim is confirmed by how well the others' images are predicted (package posterior).
 
 // Cap returns the number of images up to which a client's claim counts without confirmation: the
 // lower median of all clients' totals. Of two clients it is the larger's: no minority of bad ones can

@@ -36,7 +36,8 @@ type MomentsOptions struct {
 	// Known are moments that nobody doubts: they anchor who is honest (honesty.Known), and count
 	// nowhere else; nil: none.
 	Known   *discriminant.Client
-	Threads int // goroutines at most; 0: one a processor
+	Threads int     // goroutines at most; 0: one a processor
+	limit   float64 // images up to which a client that is judged counts unconfirmed; 0: none is
 	// Progress is told how far the work is, from any goroutine; nil: nobody asks.
 	Progress func(stage string, done, total int)
 }
@@ -51,8 +52,9 @@ func (o *MomentsOptions) report(stage string, done, total int) {
 // Stages of the work. The first has a step for shifts and, where clients are judged, one for their
 // judges.
 const (
-	readingMoments = "reading moments"
-	makingSamples  = "samples"
+	readingMoments   = "reading moments"
+	confirmingClaims = "claims of many images"
+	makingSamples    = "samples"
 )
 
 // Moments computes FMP's posterior from uploads of moments (package discriminant), which needs no
@@ -86,6 +88,7 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	}
 	states := []momentsState{{all, o.Samples}}
 	if judged {
+		o.limit, _ = unconfirmed(clients)
 		if clients, states, j, err = judgeMoments(ctx, clients, effects, o); err != nil {
 			return nil, err
 		}
@@ -143,7 +146,7 @@ type statePosterior struct {
 func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client,
 	of discriminant.Options) (*statePosterior, error) {
 	if o.leavesOut(honest) {
-		r, err := One(ctx, honest, nil, MomentsOptions{Options: of, Threads: o.Threads})
+		r, err := One(ctx, honest, nil, MomentsOptions{Options: of, Threads: o.Threads, limit: o.limit})
 		if err != nil {
 			return nil, err
 		}

@@ -74,6 +74,14 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *e
 	}
 	out := count(drawn)
 	out[0].samples += o.Samples - len(drawn)
+	confirmed, err := confirm(ctx, clients, out[0].clients, o)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for _, m := range confirmed {
+		own := c.uploads.Masses[m*u.Classes:][:u.Classes]
+		floats.ScaleTo(own, clients[m].Share, c.claimed[m*u.Classes:][:u.Classes])
+	}
 	return clients, out, c.judge(c.uploads, states, states.Marginal()), nil
 }
 
@@ -132,14 +140,19 @@ func classify(u honesty.Uploads, z []bool) bool {
 	return len(classes) > 1
 }
 
+// unconfirmed returns the number of images up to which a client counts without confirmation, and those
+// that each claims.
+func unconfirmed(clients []discriminant.Client) (limit float64, totals []float64) {
+	for _, c := range clients {
+		totals = append(totals, images(c))
+	}
+	return honesty.Cap(totals), totals
+}
+
 // capped returns the clients with the shares of their images that count without confirmation.
 func capped(clients []discriminant.Client) []discriminant.Client {
 	out := slices.Clone(clients)
-	totals := make([]float64, len(clients))
-	for m, c := range clients {
-		totals[m] = images(c)
-	}
-	limit := honesty.Cap(totals)
+	limit, totals := unconfirmed(clients)
 	for m, n := range totals {
 		out[m].Share = limit / max(n, limit)
 	}

@@ -339,6 +339,62 @@ func (w *cameras) clients(t *testing.T, many int) []discriminant.Client {
 	return out
 }
 
+// TestConfirmedClaims: a client of many images counts in full where the others' images bear it out; not
+// one that claims them without having them, or whose class means are others'. Claims of equal size are
+// not looked at.
+func TestConfirmedClaims(t *testing.T) {
+	const few, many = 24, 1200
+	w := &cameras{k: 12, c: 4, mean: make([]float32, 48), shift: func(int) (none [3]float64) { return none }}
+	rng.Normal(rng.New(2, "mean"), w.mean)
+	for i := range w.mean {
+		w.mean[i] /= 2
+	}
+	client := func(m, n int, change func(y []int)) discriminant.Client {
+		x, y := w.images(m, n, "client")
+		change(y)
+		means, within := must.Get2(moments.Compute(x, w.k, y, w.c, fmt.Sprint(m)))(t)
+		return discriminant.Client{Means: means, Within: within, Share: min(1, few/images(discriminant.Client{
+			Means: means, Within: within}))}
+	}
+	as := func([]int) {}
+	claims := client(0, few, as)
+	means := *claims.Means
+	means.W = slices.Clone(means.W)
+	for i := range means.W {
+		means.W[i] *= many / few
+	}
+	claims.Means, claims.Share = &means, float64(few)/many
+	for name, c := range map[string]struct {
+		large discriminant.Client
+		want  bool
+	}{
+		"many images":   {client(0, many, as), true},
+		"a claim alone": {claims, false},
+		"names of the next class": {client(0, many, func(y []int) {
+			for i := range y {
+				y[i] = (y[i] + 1) % w.c
+			}
+		}), false},
+		"as few as the others": {client(0, few, as), false},
+	} {
+		clients, honest := []discriminant.Client{c.large}, []int{0}
+		for m := 1; m < 7; m++ {
+			clients, honest = append(clients, client(m, few, as)), append(honest, m)
+		}
+		before := c.large.Share
+		got := must.Get(confirm(t.Context(), clients, honest, MomentsOptions{Threads: 1}))(t)
+		if has := len(got) == 1 && got[0] == 0 && clients[0].Share == 1; has != c.want ||
+			!c.want && (len(got) != 0 || clients[0].Share != before) {
+			t.Errorf("%s: clients %v count more, the first %v of its claim", name, got, clients[0].Share)
+		}
+		for m, other := range clients[1:] {
+			if other.Share != 1 {
+				t.Errorf("%s: of client %d %v counts", name, m+1, other.Share)
+			}
+		}
+	}
+}
+
 // identity returns coordinates that are k features as they are.
 func identity(t *testing.T, k int) *Embedded {
 	t.Helper()

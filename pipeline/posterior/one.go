@@ -24,7 +24,7 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	r := candidate.Round{K: clients[0].Within.K, C: clients[0].Means.C}
+	r := candidate.Round{K: clients[0].Within.K, C: clients[0].Means.C, Most: o.limit}
 	for m, c := range clients {
 		r.Clients = append(r.Clients, statisticsOf(c))
 		for i, y := range c.Within.Labels {

@@ -1,0 +1,56 @@
+package candidate
+
+import (
+	"math"
+	"runtime"
+	"slices"
+
+	"fmp/pipeline/moments"
+)
+
+// LogLikelihood returns that of the images of some clients under heads of all clients but a few of
+// them, by the best prior at its best temperature, to the power of evidence: how well the counts of
+// the others' images serve them. It is 0 where none of their classes is held by another client.
+func (r *Round) LogLikelihood(of []int, o Options) (float64, error) {
+	if err := r.Check(); err != nil {
+		return 0, err
+	}
+	r = r.ordered()
+	if o.Threads <= 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	folds := foldsOf(len(of))
+	for _, fold := range folds {
+		for i, m := range fold {
+			fold[i] = of[m]
+		}
+	}
+	var rest []int
+	for m := range r.Clients {
+		if !slices.Contains(of, m) {
+			rest = append(rest, m)
+		}
+	}
+	s, err := r.sumOf(append(folds, rest), o.Threads)
+	if err != nil {
+		return 0, err
+	}
+	cands, err := r.candidates()
+	if err != nil {
+		return 0, err
+	}
+	asks := func(group []int, limit int) []residuals { return o.residuals(r, group, limit) }
+	per, err := r.evidence(s, len(folds), cands, asks, &o)
+	if err != nil {
+		return 0, err
+	}
+	best := math.Inf(-1)
+	for j := range cands {
+		of := make([]moments.Curve, len(folds))
+		for g := range of {
+			of[g] = per[g][j]
+		}
+		best = max(best, slices.Max(sumOf(of)[:]))
+	}
+	return power * best, nil
+}
