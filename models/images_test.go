@@ -86,7 +86,7 @@ func TestImagesAreChecked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, _, _ := pictured(t)
 			m.Graph.Initializers[c.of] = c.make()
-			must.Fail(Images(m))(t)
+			must.Fail(Images(m))(t, "")
 		})
 	}
 	m, features, labels := pictured(t)

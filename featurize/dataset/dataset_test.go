@@ -154,7 +154,7 @@ func TestBadIDX(t *testing.T) {
 		os.Remove(filepath.Join(dir, "train-images-idx3-ubyte"))
 		z := gz(images(20))
 		write(t, filepath.Join(dir, "train-images-idx3-ubyte.gz"), z[:len(z)-12])
-		must.Fail(Load(context.Background(), Options{Name: dir}))(t)
+		must.Fail(Load(context.Background(), Options{Name: dir}))(t, "")
 	})
 }
 

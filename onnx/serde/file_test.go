@@ -109,7 +109,7 @@ func TestUnmarshalRefusesDeepNesting(t *testing.T) {
 			Attribute: []*onnxpb.AttributeProto{{Name: "then_branch", Type: onnxpb.AttributeProto_GRAPH, G: g}}}}}
 	}
 	data := must.Get(proto.Marshal(&onnxpb.ModelProto{Graph: g}))(t)
-	must.Fail(Unmarshal(data))(t)
+	must.Fail(Unmarshal(data))(t, "")
 }
 
 // FuzzUnmarshal: no panic whatever the bytes, at most 400 bytes of memory for each of them, and

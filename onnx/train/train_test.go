@@ -90,7 +90,7 @@ func TestUnsavedCheckpointCostsNoMore(t *testing.T) {
 		t.Errorf("%d steps, %d problems, %v", done, problems, err)
 	}
 	l.Progress = nil // where nobody hears of it, it is an error
-	must.Fail(l.Train(t.Context()))(t)
+	must.Fail(l.Train(t.Context()))(t, "")
 }
 
 // held cannot be saved.
