@@ -30,7 +30,7 @@ WAITS := \
   fmp/pipeline/federate/... fmp/onnx/suggest fmp/onnx/atomicfile fmp/onnx/regularfile fmp/pipeline/page encoding/asn1 text/... fmp/onnx/optim \
   fmp/onnx/npy archive/zip fmp/onnx/cost fmp/pipeline/classify golang.org/x/image/bmp golang.org/x/image/tiff/... golang.org/x/image/webp \
   golang.org/x/image/riff golang.org/x/image/ccitt fmp/pipeline/client fmp/models/signature fmp/pipeline/privacy/prio fmp/onnx/shape fmp/onnx/pass \
-  fmp/onnx/internal/spell fmp/onnx/engine/pure fmp/featurize/imagefile fmp/onnx/check fmp/onnx/op fmp/onnx/build fmp/onnx/serde fmp/models mime/... encoding/json os/... log/... \
+  fmp/onnx/internal/spell fmp/onnx/engine/pure fmp/featurize/imagefile fmp/onnx/check fmp/onnx/op fmp/onnx/build fmp/onnx/serde fmp/onnx/onnxpb fmp/models mime/... encoding/json os/... log/... \
   errors sync fmt strings strconv bytes bufio sort reflect math/big time path/... unicode/... encoding/csv encoding/pem flag io/fs context syscall internal/poll crypto/rsa crypto/ecdsa crypto/ecdh \
   regexp/... fmp/onnx/printable fmp/onnx/message fmp/pipeline/tally fmp/pipeline/privacy golang.org/x/crypto/... golang.org/x/term fmp/onnx/engine image/gif go/token \
   crypto/hpke crypto/elliptic crypto/ed25519 crypto/x509/pkix crypto/internal/fips140/rsa crypto/internal/fips140/ecdsa crypto/internal/fips140/ecdh \

@@ -15,7 +15,6 @@ import (
 	"fmp/cmd/internal/outputs"
 	"fmp/featurize/imagefile"
 	"fmp/onnx"
-	"fmp/onnx/atomicfile"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/npy"
 	"fmp/pipeline/classify"
@@ -303,10 +302,10 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := writeFolders(*c.output, c.mapped); err != nil {
+	if err := put("compress", *c.output, data); err != nil {
 		return err
 	}
-	if err := atomicfile.WritePrivate(*c.output, data); err != nil {
+	if err := writeFolders(*c.output, c.mapped); err != nil {
 		return err
 	}
 	w := written{

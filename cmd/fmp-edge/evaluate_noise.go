@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -14,7 +13,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"fmp/models"
-	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/client"
@@ -55,7 +53,7 @@ func (s *scored) report(ctx context.Context, f *pflag.FlagSet, path string) ([]b
 	}
 	data, err := s.made.Sign(s.key)
 	if err == nil && s.output != "" {
-		err = atomicfile.WritePrivate(s.output, data)
+		err = put("evaluate", s.output, data)
 	}
 	return data, err
 }
@@ -80,9 +78,6 @@ func (s *scored) spent() ([]byte, error) {
 	if kept != nil && !s.redraw {
 		return s.again(kept)
 	}
-	if err := s.free(); err != nil {
-		return nil, err
-	}
 	data, err := s.made.Sign(s.key)
 	if err != nil {
 		return nil, err
@@ -92,7 +87,7 @@ func (s *scored) spent() ([]byte, error) {
 		return nil, err
 	}
 	spending.Files = []privacy.Written{{Path: output, Sha256: models.DigestBytes(data)}}
-	files, err := hold([]content{{output, data}})
+	files, err := hold("evaluate", []content{{output, data}}, digests(kept)...)
 	if err != nil {
 		return nil, err
 	}
@@ -106,19 +101,6 @@ func (s *scored) spent() ([]byte, error) {
 			earlier, total, ledger.Path)
 	}
 	return data, files.place()
-}
-
-// free returns an error where another report with noise stands in the new one's place: it may be
-// the only copy of a report that was paid for.
-func (s *scored) free() error {
-	var there tally.Report
-	if data, err := regularfile.ReadOutput(s.output, tally.MaxBytes); err != nil || s.redraw ||
-		json.Unmarshal(data, &there) != nil ||
-		there.Sigma == 0 {
-		return nil
-	}
-	return usagef("evaluate: %s is a report with noise already, of other images, another round or "+
-		"another budget: give another file with --output, or move it away", s.output)
 }
 
 // again gives the counts of before, for the server of now.
@@ -149,14 +131,29 @@ func (s *scored) again(kept *privacy.Spending) ([]byte, error) {
 		return nil, err
 	}
 	output, err := filepath.Abs(s.output)
-	if err != nil || output != kept.Files[0].Path {
-		return data, errors.Join(err, atomicfile.WritePrivate(s.output, data))
+	if err != nil {
+		return nil, err
 	}
-	// the ledger's own stays as the ledger knows it
-	if there, err := regularfile.ReadOutput(output, tally.MaxBytes); err == nil && bytes.Equal(there, paid) {
-		return data, nil
+	out := data
+	if output == kept.Files[0].Path {
+		out = paid // the ledger's own stays as the ledger knows it
 	}
-	return data, atomicfile.WritePrivate(output, paid)
+	return data, put("evaluate", output, out, models.DigestBytes(paid), s.copied(data))
+}
+
+// copied is the digest of the file in the report's place where it has the report's counts, for any
+// server.
+func (s *scored) copied(report []byte) string {
+	var there tally.Report
+	data, err := regularfile.ReadOutput(s.output, tally.MaxBytes)
+	if err != nil || json.Unmarshal(data, &there) != nil {
+		return ""
+	}
+	there.Server = s.server
+	if again, err := there.Sign(s.key); err != nil || !bytes.Equal(again, report) {
+		return ""
+	}
+	return models.DigestBytes(data)
 }
 
 // ledgerOf returns the ledger at a path, or the default one.

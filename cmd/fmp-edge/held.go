@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,7 +12,9 @@ import (
 	"fmp/models"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
+	"fmp/pipeline/federate"
 	"fmp/pipeline/privacy"
+	"fmp/pipeline/tally"
 )
 
 // content is a file that is to be written.
@@ -33,9 +36,49 @@ func heldAt(path, digest string) held {
 	return held{path, filepath.Join(filepath.Dir(path), "."+digest[:min(16, len(digest))]+".held")}
 }
 
-// hold writes files aside: all of them, or none.
-func hold(files []content) (all heldFiles, err error) {
+// free returns an error where a private upload or a report with noise stands at a path, and its
+// sha256 is none of these: it may be the only copy of one that was paid for.
+func free(command, path string, mine ...string) error {
+	data, err := regularfile.ReadOutput(path, federate.MaxBytes)
+	if err != nil || slices.Contains(mine, models.DigestBytes(data)) {
+		return nil
+	}
+	var r tally.Report
+	kind := "a report with noise"
+	if federate.IsRelease(data) {
+		kind = "an upload of a private round"
+	} else if json.Unmarshal(data, &r) != nil || r.Sigma == 0 {
+		return nil
+	}
+	return usagef("%s: %s is %s already, of other images, another round or another budget: give "+
+		"another output, or move it away", command, path, kind)
+}
+
+// put writes a file, unless it is to take the place of another one that was paid for.
+func put(command, path string, data []byte, mine ...string) error {
+	if err := free(command, path, mine...); err != nil {
+		return err
+	}
+	return atomicfile.WritePrivate(path, data)
+}
+
+// digests are those of the files of a release; none where there is no release.
+func digests(s *privacy.Spending) (all []string) {
+	if s != nil {
+		for _, f := range s.Files {
+			all = append(all, f.Sha256)
+		}
+	}
+	return all
+}
+
+// hold writes files aside: all of them, or none. They may take the place of those with digests of mine.
+func hold(command string, files []content, mine ...string) (all heldFiles, err error) {
 	for _, f := range files {
+		if err := free(command, f.path, mine...); err != nil {
+			all.drop()
+			return nil, err
+		}
 		h := heldAt(f.path, models.DigestBytes(f.data))
 		if err := atomicfile.WritePrivate(h.aside, f.data); err != nil {
 			all.drop()

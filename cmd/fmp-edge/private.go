@@ -15,8 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"fmp/models"
-	"fmp/onnx/atomicfile"
-	"fmp/onnx/regularfile"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/privacy"
@@ -186,6 +184,7 @@ type answer struct {
 	messages [][]byte
 	files    heldFiles // the messages, the leader's last, before they are in their places
 	made     bool      // before, and spent
+	replaced []string  // digests of the messages that are drawn again
 	released
 	stdout, log io.Writer
 }
@@ -231,9 +230,7 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 	if kept != nil && !*c.private.redraw {
 		return a, a.keep(kept)
 	}
-	if err := a.free(); err != nil {
-		return nil, err
-	}
+	a.replaced = digests(kept)
 	if a.messages, err = messages(cl, im, a.released); err != nil {
 		return nil, err
 	}
@@ -241,23 +238,15 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 	return a, err
 }
 
-// free returns an error where another private upload stands in the new one's place.
-func (a *answer) free() error {
-	if data, err := regularfile.ReadOutput(a.Upload, federate.MaxBytes); err == nil &&
-		federate.IsRelease(data) && !*a.private.redraw {
-		return usagef("compress: %s is an upload of a private round already, of other images, another "+
-			"round or another budget: give another file with -o, or move it away", a.Upload)
-	}
-	return nil
-}
-
 // Record is [client.Answer]. All that Give needs space for is on the disk before.
 func (a *answer) Record() error {
 	if a.made {
+		for i, data := range a.messages {
+			if err := free("compress", fileOf(a.Upload, i), models.DigestBytes(data)); err != nil {
+				return err
+			}
+		}
 		return nil
-	}
-	if err := a.free(); err != nil {
-		return err
 	}
 	var files []content
 	if table, err := foldersTable(a.mapped); err != nil {
@@ -269,7 +258,7 @@ func (a *answer) Record() error {
 		files = append(files, content{fileOf(a.Upload, i), data})
 	}
 	var err error
-	if a.files, err = hold(files); err != nil {
+	if a.files, err = hold("compress", files, a.replaced...); err != nil {
 		return err
 	}
 	total, earlier, err := a.files.spend(a.ledger, a.spending, *a.private.maxEpsilon, *a.private.redraw)
@@ -362,8 +351,8 @@ func (a *answer) Give() error {
 	return err
 }
 
-// place puts the messages and their table in their places; of a release that was made before, those
-// that are not there already.
+// place puts the messages and their table in their places; of a release that was made before, also
+// those that are there already.
 func (a *answer) place() error {
 	if !a.made {
 		if len(a.mapped) == 0 {
@@ -377,11 +366,7 @@ func (a *answer) place() error {
 		return err
 	}
 	for i, data := range slices.Backward(a.messages) {
-		path := fileOf(a.Upload, i)
-		if there, err := regularfile.ReadOutput(path, federate.MaxBytes); err == nil && bytes.Equal(there, data) {
-			continue
-		}
-		if err := atomicfile.WritePrivate(path, data); err != nil {
+		if err := put("compress", fileOf(a.Upload, i), data, models.DigestBytes(data)); err != nil {
 			return err
 		}
 	}
