@@ -279,7 +279,7 @@ func (c *Client) labelled(ctx context.Context, src imagefile.Source,
 			return nil, nil, nil, nil,
 				errors.New("calibration points are chosen by a secret of the client's, and there is none")
 		}
-		chosen = o.Secret.choose(kept, o.Calibrate)
+		chosen = o.Secret.choose(kept, labels, o.Calibrate, o.AtLeast)
 	}
 	return rows, labels, chosen, left, nil
 }

@@ -170,6 +170,48 @@ func TestAtLeast(t *testing.T) {
 	}
 }
 
+// TestAtLeastLeft: calibration points come from classes that have as many other images as are
+// wanted; a mean is of no fewer.
+func TestAtLeastLeft(t *testing.T) {
+	plain, _ := graphs(t)
+	for _, c := range []struct{ n, classes, atLeast, points int }{
+		{50, 10, 5, 0}, {50, 10, 4, 6}, {50, 10, 1, 10}, {53, 10, 5, 2}, {10, 5, 2, 0}, {40, 2, 19, 2}} {
+		u, _, err := plain.Upload(t.Context(), &images{n: c.n, classes: c.classes},
+			Options{AtLeast: c.atLeast, Calibrate: 10, Secret: &Secret{1}}, "a")
+		if err != nil {
+			t.Fatalf("%+v: %v", c, err)
+		}
+		points := 0
+		if u.Calibration != nil {
+			points = u.Calibration.N
+		}
+		if points != c.points {
+			t.Errorf("%d calibration points; want %+v", points, c)
+		}
+		for _, w := range u.Points.W {
+			if float64(w) < float64(c.atLeast)-0.01 {
+				t.Errorf("%+v: a mean of %v images", c, w)
+			}
+		}
+	}
+	// Images that are equal stay together, also of two classes of which one has others.
+	equal, labels := make([][32]byte, 25), make([]int, 25)
+	for i := range equal {
+		equal[i], labels[i] = [32]byte{byte(i / 2)}, i%2
+		if i >= 20 {
+			equal[i], labels[i] = [32]byte{byte(i)}, 1
+		}
+	}
+	for at := 2; at <= 10; at++ {
+		chosen := (&Secret{1}).choose(equal, labels, 4, at)
+		for i := 0; i < 20; i += 2 {
+			if chosen[i] != chosen[i+1] || chosen[i] && at > 9 {
+				t.Errorf("at least %d: images %d and %d: %v", at, i, i+1, chosen)
+			}
+		}
+	}
+}
+
 const one, two = "1111111111111111111111111111111111111111111111111111111111111111",
 	"2222222222222222222222222222222222222222222222222222222222222222"
 
@@ -210,12 +252,12 @@ func TestSecret(t *testing.T) {
 	for i := range 50 {
 		digests = append(digests, [32]byte{byte(i)})
 	}
-	chosen, other := s.choose(digests, 10), (&Secret{1}).choose(digests, 10)
+	chosen, other := s.choose(digests, nil, 10, 1), (&Secret{1}).choose(digests, nil, 10, 1)
 	if slices.Equal(chosen, other) {
 		t.Error("two secrets choose the same images")
 	}
 	for i, c := range chosen { // an image is chosen or not, whatever stands beside it twice
-		twice := s.choose(append(slices.Clone(digests), digests[i]), 10)
+		twice := s.choose(append(slices.Clone(digests), digests[i]), nil, 10, 1)
 		if twice[i] != twice[50] {
 			t.Errorf("of equal images one is chosen (%v)", c)
 		}

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/moments"
@@ -44,8 +46,9 @@ func LoadSecret(path string) (*Secret, error) {
 	return &s, nil
 }
 
-// choose marks the images that are calibration points, by the digests of their files.
-func (s *Secret) choose(digests [][sha256.Size]byte, most int) []bool {
+// choose marks the images that are calibration points, by the digests of their files. Where an owner
+// wants classes of atLeast images, as many are left to each: the mean of fewer tells of single ones.
+func (s *Secret) choose(digests [][sha256.Size]byte, labels []int, most, atLeast int) []bool {
 	sums := make([][sha256.Size]byte, len(digests))
 	for i, d := range digests {
 		h := hmac.New(sha256.New, s[:])
@@ -53,5 +56,29 @@ func (s *Secret) choose(digests [][sha256.Size]byte, most int) []bool {
 		h.Write(d[:])
 		sums[i] = [sha256.Size]byte(h.Sum(nil))
 	}
-	return moments.Lowest(sums, most)
+	chosen := moments.Lowest(sums, most)
+	if atLeast < 2 {
+		return chosen
+	}
+	left := map[int]int{}
+	for i, y := range labels {
+		if !chosen[i] {
+			left[y]++
+		}
+	}
+	order := make([]int, len(sums))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return bytes.Compare(sums[b][:], sums[a][:]) })
+	for _, i := range order {
+		few := chosen[i] && left[labels[i]] < atLeast
+		for j := range chosen {
+			if few && chosen[j] && sums[j] == sums[i] { // equal images stay together
+				chosen[j] = false
+				left[labels[j]]++
+			}
+		}
+	}
+	return chosen
 }
