@@ -85,8 +85,12 @@ func explainRelease(w released, share bool) string {
 			"length %d at most\n", w.Classes, w.Coordinates, w.Classes*(w.Coordinates+1),
 			privacy.CountSteps, privacy.Steps)
 	}
-	return text + "It holds no image, no file name and no number of images.\n" +
-		w.Budget.Promise(w.Classes)
+	holds := ", no file name and no number of images.\n"
+	if w.Budget.Noise == privacy.Trusted {
+		holds = " and no file name. The server reads the exact number of images of each class, and of a " +
+			"class with one image that image's own coordinates.\n"
+	}
+	return text + "It holds no image" + holds + w.Budget.Promise(w.Classes)
 }
 
 // explainGraph describes in words the content of an upload that a client graph would make.
@@ -96,7 +100,8 @@ func explainGraph(c *client.Client) string {
 	switch {
 	case c.Private():
 		text += fmt.Sprintf("- for each of %d classes the sums of %d coordinates and a count, %d whole "+
-			"numbers in all (8 bytes each), with noise as the round has it; no number of images\n", f.C,
+			"numbers in all (8 bytes each), with noise as the round has it; no number of images, unless "+
+			"the noise is trusted: then the server reads that of each class\n", f.C,
 			f.K, f.C*(f.K+1))
 	case f.Bytes > 0:
 		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their "+

@@ -170,3 +170,24 @@ func TestSpentTwoServers(t *testing.T) {
 		}
 	}
 }
+
+// TestExplainNoise: the explanation of a private upload says whether the server reads the number of
+// images.
+func TestExplainNoise(t *testing.T) {
+	graph, dir := privateGraph(t), t.TempDir()
+	im, labels := blobs(6)
+	photos, _ := folder(t, im, labels)
+	const exact, none = "the exact number of images of each class", "no number of images"
+	for noise, want := range map[string]string{"local": none, "trusted": exact, "two-servers": none} {
+		path := filepath.Join(dir, noise)
+		run(t, "compress", "--model", graph, "--client", "a", "--ledger", path+".ledger", "--epsilon", "1", "--noise",
+			noise, "--points", "10", "-o", path, photos)
+		s := run(t, "inspect", "--explain", path)
+		if !strings.Contains(s, want) || strings.Contains(s, exact) && strings.Contains(s, none) {
+			t.Errorf("%s: want %q in %s", noise, want, s)
+		}
+	}
+	if s := run(t, "inspect", "--explain", graph); !strings.Contains(s, "unless the noise is trusted") {
+		t.Errorf("explained: %s", s)
+	}
+}
