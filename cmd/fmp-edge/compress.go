@@ -269,14 +269,12 @@ func (c *compressing) compressRows(ctx context.Context, args []string, stdout io
 	if len(args) != 0 || *c.labels == "" {
 		return usagef("compress: --rows wants --labels and no SOURCE; got %q", strings.Join(args, " "))
 	}
+	if err := rowsTake("compress", true, c.set, budgetNames...); err != nil {
+		return err
+	}
 	x, y, err := readRows(*c.rows, *c.labels, math.MaxInt32)
 	if err != nil {
 		return refused("compress", err)
-	}
-	for _, name := range slices.Concat(budgetNames, imageNames) {
-		if c.set.Changed(name) {
-			return usagef("compress: --%s goes with images; --rows has feature rows", name)
-		}
 	}
 	points, f, err := compressRows(*c.model, *c.threads, x, y)
 	if err != nil {
@@ -289,7 +287,18 @@ func (c *compressing) compressRows(ctx context.Context, args []string, stdout io
 }
 
 // imageNames are the names of flags that go with images alone.
-var imageNames = []string{"at-least", "approved", yesFlag, "calibrate", "secret"}
+var imageNames = []string{"at-least", "approved", yesFlag, "calibrate", "secret", "skip", "count", "on-bad",
+	"max-pixels", imagefile.ByNumberFlag}
+
+// rowsTake returns an error where a command has feature rows, and a flag that goes with images.
+func rowsTake(command string, rows bool, f *pflag.FlagSet, others ...string) error {
+	for _, name := range slices.Concat(others, imageNames) {
+		if rows && f.Changed(name) {
+			return usagef("%s: --%s goes with images, and these are feature rows", command, name)
+		}
+	}
+	return nil
+}
 
 // write writes an upload and says so.
 func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.Upload, skipped,

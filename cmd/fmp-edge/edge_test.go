@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -670,4 +671,30 @@ func header(magic uint32, dims ...uint32) []byte {
 		h = binary.BigEndian.AppendUint32(h, d)
 	}
 	return h
+}
+
+// TestFlagsOfImages: a flag that would do nothing with feature rows, or in a private round, is an error.
+func TestFlagsOfImages(t *testing.T) {
+	const rows = "goes with images, and these are feature rows"
+	compress := []string{"compress", "--model", "x.onnx", "--client", "a", "-o", filepath.Join(t.TempDir(), "u"),
+		"--rows", "x", "--labels", "y"}
+	predict, evaluate := []string{"predict", "--model", "x.onnx", "x.npy"},
+		[]string{"evaluate", "--model", "x.onnx", "--key", "a.key", "x.NPY", "--labels", "y.npy"}
+	images := [][]string{{"--max-pixels", "100"}, {"--on-bad", "skip"}, {"--class-numbers"}}
+	idx := [][]string{{"--count", "5"}, {"--skip", "3"}}
+	for _, c := range []struct {
+		command []string
+		flags   [][]string
+		says    string
+	}{
+		{compress, slices.Concat(images, idx), rows},
+		{predict, slices.Concat(images, idx), rows},
+		{evaluate, images, rows},
+		{[]string{"compress", "--model", privateGraph(t), "--client", "a", "-o", filepath.Join(t.TempDir(), "u"),
+			"--epsilon", "1", "photos"}, [][]string{{"--precision", "int8"}}, "--precision is of plain uploads"},
+	} {
+		for _, f := range c.flags {
+			refuses(t, exitUsage, c.says, slices.Concat(c.command, f)...)
+		}
+	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -95,6 +94,9 @@ The counts are printed, with --json as the signed report, and written or sent on
 					"labelled images", len(args))
 			}
 			if err := o.check(); err != nil {
+				return err
+			}
+			if err := rowsTake("evaluate", isRows(args[0]), f); err != nil {
 				return err
 			}
 			return o.run(ctx, f, args[0], out, log)
@@ -232,7 +234,7 @@ func (o *scoring) score(ctx context.Context, f *pflag.FlagSet, path string, log 
 func (o *scoring) add(ctx context.Context, c *classify.Classifier,
 	each func([]classify.Prediction) error, path string,
 	log io.Writer) error {
-	if strings.HasSuffix(strings.ToLower(path), ".npy") {
+	if isRows(path) {
 		rows, err := npy.Load(path)
 		if err != nil {
 			return err

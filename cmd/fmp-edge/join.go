@@ -479,7 +479,7 @@ sums, which says nothing without the other's: give the address of the second wit
 			}
 			set := map[string]string{"model": graph, "client": key.Name,
 				"round": fmt.Sprint(d.Round), "output": path, "scope": client.ServerScope(d.ServerKey)}
-			if p := making.Lookup("precision"); !p.Changed && len(d.Precisions) > 0 {
+			if p := making.Lookup("precision"); !p.Changed && d.Privacy == nil && len(d.Precisions) > 0 {
 				set["precision"] = d.Precisions[0]
 			}
 			if p := making.Lookup("calibrate"); !p.Changed && d.Calibrate > 0 {

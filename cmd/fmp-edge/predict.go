@@ -78,6 +78,9 @@ its probability, the second, and the disagreement of the classifier's heads (mut
 			case *asCSV:
 				format = classify.CSV
 			}
+			if err := rowsTake("predict", isRows(args[0]), f); err != nil {
+				return err
+			}
 			if err := boundedModel(*model); err != nil {
 				return refused("predict", err)
 			}
@@ -106,7 +109,7 @@ its probability, the second, and the disagreement of the classifier's heads (mut
 			if err != nil {
 				return refused("predict", err)
 			}
-			if strings.HasSuffix(strings.ToLower(args[0]), ".npy") {
+			if isRows(args[0]) {
 				if err := predictRows(ctx, c, args[0], p); err != nil {
 					return refused("predict", err)
 				}
@@ -159,6 +162,9 @@ func adapt(ctx context.Context, c *classify.Classifier, path string, pixels int,
 	}
 	return err
 }
+
+// isRows reports whether a path names feature rows.
+func isRows(path string) bool { return strings.HasSuffix(strings.ToLower(path), ".npy") }
 
 func predictRows(ctx context.Context, c *classify.Classifier, path string,
 	p *classify.Printer) error {

@@ -104,6 +104,9 @@ func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 	if !private {
 		return nil
 	}
+	if f.Changed("precision") {
+		return usagef("compress: --precision is of plain uploads: %s makes whole numbers", model)
+	}
 	if m := *p.maxEpsilon; !(m >= 0) || math.IsInf(m, 0) {
 		return usagef("compress: --max-epsilon %v; allowed are numbers above 0, and 0 for any", m)
 	}
