@@ -90,6 +90,9 @@ control.`,
 			defer release()
 		}
 		k, err := signature.LoadPrivate(key)
+		if err == nil {
+			err = identity.CheckSecret(key)
+		}
 		if err != nil {
 			return usageError(err)
 		}

@@ -62,6 +62,11 @@ func TestSign(t *testing.T) {
 	refused(t, exitUsage, "--ignore is for folders", "sign", at("m/a.onnx"), "--key", key, "--ignore", "x")
 	refused(t, exitUsage, "no path within", "sign", at("m"), "--key", key, "--ignore", "../x")
 	refused(t, exitMissing, "nothing", "sign", at("nothing"), "--key", key)
+	for _, mode := range []os.FileMode{0o644, 0o622, 0o606} {
+		if must.Do(t, os.Chmod(key, mode)); runtime.GOOS != "windows" {
+			refused(t, exitUsage, "chmod 600 "+key, "sign", at("m/a.onnx"), "--key", key)
+		}
+	}
 	refused(t, exitUsage, "--key is missing", "verify", at("m"))
 	refused(t, exitUsage, "give MODEL and --key", "sign", at("m"))
 }
