@@ -229,6 +229,7 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 		return refused("compress", err)
 	}
 	tell(log, cl, left)
+	c.mapped = enough(c.mapped, *c.atLeast)
 	if err := c.write(ctx, stdout, u, others.N, len(left)); err != nil {
 		return err
 	}

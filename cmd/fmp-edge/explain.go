@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"fmp/pipeline/client"
@@ -20,16 +21,24 @@ func explainUpload(i uploadInfo, u *federate.Upload) string {
 	var few []string
 	for c, mass := range i.ClassMass {
 		if mass > 0 && mass < fewImages-0.5 {
-			few = append(few, fmt.Sprintf("%d (%.3g)", c, mass))
+			few = append(few, fmt.Sprintf("number %d (%.3g)", c, mass))
 		}
+	}
+	images := slices.Clone(i.ClassMass)
+	for _, y := range singles(u) {
+		images[y]++
+	}
+	about, numbers, averages := "", i.Dx, "of images of a class, with the class and their number"
+	if u.Points.Indices() == nil { // a point is of several classes
+		about, numbers, averages = "about ", i.Dx+i.C, "and labels of images, with a mass"
 	}
 	text := fmt.Sprintf(`What leaves the machine with this file, %d bytes:
 - that client %q takes part in round %d, with the client graph of sha256 %s
-- that it has %d images, and about how many of each of %d classes: %.4g
-- %d points of %d numbers each (%s), averages over the features of images of a class, with a label and a mass
+- that it has %d images, and %show many of each of %d classes: %.4g
+- %d points of %d numbers each (%s), averages over the features %s
 %sIt holds no image and no file name. It is not private: who has an image can test whether it is behind the averages,
 and the fewer images are behind one the better.
-`, i.Bytes, i.Client, i.Round, i.Model, i.N, i.C, i.ClassMass, i.Size, i.Dx+i.C, i.Precision,
+`, i.Bytes, i.Client, i.Round, i.Model, i.N, about, i.C, images, i.Size, numbers, i.Precision, averages,
 		explainWithin(u.Within)+explainCalibration(u.Calibration)+explainCurve(u.Curve))
 	if len(few) > 0 {
 		text += fmt.Sprintf("Classes of fewer than %d images (the average of one image is that image's "+
@@ -37,6 +46,19 @@ and the fewer images are behind one the better.
 			strings.Join(few, ", "), fewImages)
 	}
 	return text
+}
+
+// singles are the classes of the calibration points.
+func singles(u *federate.Upload) (all []int) {
+	if u.Within != nil {
+		all = u.Within.Labels
+	}
+	if u.Calibration != nil {
+		for _, y := range u.Calibration.Y {
+			all = append(all, int(y))
+		}
+	}
+	return all
 }
 
 // explainWithin describes in words the further content of an upload of moments.

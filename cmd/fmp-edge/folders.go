@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 
 	"fmp/featurize/imagefile"
@@ -34,6 +35,15 @@ func foldersTable(list []imagefile.Mapped) ([]byte, error) {
 	}
 	err := w.WriteAll(rows)
 	return b.Bytes(), err
+}
+
+// enough leaves out classes of fewer images, which are not in the upload either.
+func enough(list []imagefile.Mapped, atLeast int) []imagefile.Mapped {
+	images := map[int]int{}
+	for _, m := range list {
+		images[m.Label] += m.Images
+	}
+	return slices.DeleteFunc(list, func(m imagefile.Mapped) bool { return images[m.Label] < atLeast })
 }
 
 // writeFolders writes the table, and removes an earlier one where there is none to write.

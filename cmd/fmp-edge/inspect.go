@@ -15,6 +15,7 @@ import (
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/moments"
 	"fmp/pipeline/privacy"
 )
 
@@ -32,6 +33,10 @@ type uploadInfo struct {
 	Precision federate.Precision `json:"precision"`
 	Masses    []float32          `json:"masses"`
 	ClassMass []float64          `json:"class_mass"` // masses by class: what an upload tells of a client's labels
+	// Calibration counts the images of n that are single ones, Scatter and Curve the numbers of each.
+	Calibration int `json:"calibration,omitempty"`
+	Scatter     int `json:"scatter,omitempty"`
+	Curve       int `json:"curve,omitempty"`
 }
 
 // modelInfo is the description of a model by inspect.
@@ -139,6 +144,13 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 	for k := range s.N {
 		s.Shares(k, func(c int, p float32) { i.ClassMass[c] += float64(p) * float64(s.W[k]) })
 	}
+	i.Calibration = i.N - u.N
+	if u.Within != nil {
+		i.Scatter = len(u.Within.Data)
+	}
+	if u.Curve != nil {
+		i.Curve = moments.Temperatures
+	}
 	switch how {
 	case asData:
 		return printJSON(out, i)
@@ -146,8 +158,8 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 		return inFull(out, explainUpload(i, u), path)
 	}
 	calibration := ""
-	if n := i.N - u.N; n > 0 {
-		calibration = fmt.Sprintf(", %d of them calibration points", n)
+	if i.Calibration > 0 {
+		calibration = fmt.Sprintf(", %d of them calibration points", i.Calibration)
 	}
 	_, err = fmt.Fprintf(out, "upload:    %d bytes, valid\nclient:    %s, round %d\nmodel:     "+
 		"sha256 %s\npoints:    %d of dx %d and %d classes, %s, from n = %d%s\nmasses:    "+

@@ -191,3 +191,37 @@ func TestExplainNoise(t *testing.T) {
 		t.Errorf("explained: %s", s)
 	}
 }
+
+// TestExplainCounts: what is said of a plain upload is what is in it: no class that was left out, the
+// single images among those of their classes, the numbers of a mean, and small classes by number.
+func TestExplainCounts(t *testing.T) {
+	plain, dir := model(t, models.KindClient), t.TempDir()
+	im, labels := blobs(25)
+	photos, _ := folder(t, im, labels) // classes 0 to 4 have three images, the others two
+	out := filepath.Join(dir, "upload")
+	for _, c := range []struct {
+		flags     []string
+		says, not string
+		json      string
+	}{
+		{nil, "25 images, and how many of each of 10 classes: [3 3 3 3 3 2 2 2 2 2]\n- 10 points of 32 numbers each",
+			"about", `"classes": 10`},
+		{nil, "number 0 (3), number 1 (3)", ": 0 (3)", `"n": 25`},
+		{[]string{"--at-least", "3"}, "- 4 -> class 4 (number 4): 3 images", "- 5 -> class 5", `"n": 15`},
+		{[]string{"--calibrate", "5", "--secret", filepath.Join(dir, "secret")},
+			"25 images, and how many of each of 10 classes: [3 3 3 3 3 2 2 2 2 2]", "about", `"calibration": 5`},
+	} {
+		log := run(t, slices.Concat([]string{"compress", "--model", plain, "--client", "a", "-o", out, "--json"}, c.flags,
+			[]string{photos})...)
+		s := run(t, "inspect", "--explain", out)
+		if !strings.Contains(s, c.says) || strings.Contains(s, c.not) {
+			t.Errorf("%v: want %q and not %q in %s", c.flags, c.says, c.not, s)
+		}
+		if s := run(t, "inspect", "--json", out); !strings.Contains(s, c.json) {
+			t.Errorf("%v: want %s in %s", c.flags, c.json, s)
+		}
+		if left := slices.Contains(c.flags, "--at-least"); left == strings.Contains(log, `"from": "5"`) {
+			t.Errorf("%v: folders of the upload: %s", c.flags, log)
+		}
+	}
+}
