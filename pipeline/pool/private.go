@@ -17,6 +17,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/regularfile"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/privacy"
@@ -107,6 +108,8 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest,
 	if graph == nil {
 		return nil, fmt.Errorf("pool: the uploads are of a private round: %w", ErrNoGraph)
 	}
+	releases = slices.Clone(releases)
+	sorting.By(releases, func(a, b Release) int { return strings.Compare(a.Client, b.Client) })
 	p := &Private{Releases: releases, Graph: graph, Client: client, Samples: o.Samples, Seed: o.Seed}
 	p.Samples = cmp.Or(p.Samples, ConjugateSamples)
 	b := releases[0].Budget

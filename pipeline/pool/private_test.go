@@ -1,11 +1,13 @@
 package pool
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,8 +50,17 @@ func featuresOf(pix []uint8) []float32 {
 	return out
 }
 
+// equal wants the classifiers of the same files in two orders to be one file.
+func equal(t *testing.T, a, b *onnx.Model) {
+	t.Helper()
+	if !bytes.Equal(must.Get(serde.Marshal(a))(t), must.Get(serde.Marshal(b))(t)) {
+		t.Error("the files in another order give another classifier")
+	}
+}
+
 // TestPrivateRound: messages of a private round become a classifier that is right and says what was
-// spent; noise of the server is drawn once; what does not belong together is refused.
+// spent, in any order of the files; noise of the server is drawn once; what does not belong together
+// is refused.
 func TestPrivateRound(t *testing.T) {
 	w := newWorld(t)
 	predictor, p, g, f := w.private(t)
@@ -92,6 +103,10 @@ func TestPrivateRound(t *testing.T) {
 		}
 		q := must.Get(round.Posterior(context.Background(), w.eng, totals))(t)
 		m := must.Get(round.Classifier(t.Context(), q, false, false, ""))(t)
+		turned := slices.Clone(releases)
+		slices.Reverse(turned)
+		other := must.Get(NewPrivate(turned, g, f, Options{Predictor: predictor, Seed: 3, Samples: 25}))(t)
+		equal(t, m, must.Get(other.Classifier(t.Context(), q, false, false, ""))(t))
 		mf := must.Get(models.ReadManifest(m))(t)
 		if o, err := models.ReadOrigin(mf); err != nil || o.Method != "FMP-DP" ||
 			!strings.Contains(string(o.Private), `"epsilon":4`) ||
@@ -112,9 +127,9 @@ func TestPrivateRound(t *testing.T) {
 		if _, err := fewer.Totals(keeper, nil); (err == nil) != (noise == privacy.Local) {
 			t.Errorf("%s: a second sum beside the first: %v", noise, err)
 		}
-		other := b
-		other.Epsilon = 2
-		if _, bad := ReadReleases([]string{paths[0], write("client 9", other), paths[0]},
+		half := b
+		half.Epsilon = 2
+		if _, bad := ReadReleases([]string{paths[0], write("client 9", half), paths[0]},
 			federate.Expect{}, nil); len(bad) != 2 ||
 			!strings.Contains(bad[0].Error(), "a round has one") ||
 			!strings.Contains(bad[1].Error(), "both of client") {
