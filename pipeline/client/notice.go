@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 
 	"fmp/models"
 	"fmp/onnx/regularfile"
@@ -15,21 +16,45 @@ import (
 const maxClassifier = 2 << 30
 
 // Heed returns [wire.ErrSuperseded] if a notice of its round's server names a classifier: the
-// notice in a file, by default that of the classifier's name with .notice, if there is one. Where
-// the server's key (base64) is given, there must be a notice that it signed; else a notice that
-// somebody put beside the classifier is believed, as it can do no more than stop its use. A notice
-// of another round than the one that the classifier's provenance states is an error.
+// notice in a file, by default that of the classifier's name with .notice, if there is one, and of
+// the name that a link leads to. Where the server's key (base64) is given, there must be a notice
+// that it signed; else a notice that somebody put beside the classifier is believed, as it can do no
+// more than stop its use. A notice of another round than the one that the classifier's provenance
+// states is an error.
 func Heed(classifier, notice, server string) error {
-	data, err := regularfile.ReadFile(cmp.Or(notice, classifier+".notice"), wire.MaxNotice)
-	if notice == "" && server == "" && errors.Is(err, fs.ErrNotExist) {
-		return nil
+	at := []string{cmp.Or(notice, classifier+".notice")}
+	if target, err := filepath.EvalSymlinks(classifier); notice == "" && err == nil {
+		at = append(at, target+".notice") // links switch between versions
 	}
-	if err != nil {
-		return fmt.Errorf("notice of superseded versions: %w", err)
+	var missing error
+	for _, path := range at {
+		data, err := regularfile.ReadFile(path, wire.MaxNotice)
+		if err != nil {
+			err = fmt.Errorf("notice of superseded versions: %w", err)
+		}
+		if notice == "" && errors.Is(err, fs.ErrNotExist) {
+			missing = err
+			continue
+		}
+		if err == nil {
+			err = heed(classifier, path, data, server)
+		}
+		if err != nil {
+			return err
+		}
+		server = "" // it has signed one
 	}
+	if server != "" {
+		return missing
+	}
+	return nil
+}
+
+// heed is [Heed] of the notice in a file.
+func heed(classifier, notice string, data []byte, server string) error {
 	n, err := wire.ReadNotice(data, server)
 	if err != nil {
-		return fmt.Errorf("%s: %w", cmp.Or(notice, classifier+".notice"), err)
+		return fmt.Errorf("%s: %w", notice, err)
 	}
 	digest, err := models.DigestFile(classifier, maxClassifier)
 	if err != nil {
@@ -41,7 +66,7 @@ func Heed(classifier, notice, server string) error {
 	}
 	if o.Client != "" && (o.Round != n.Round || o.Client != n.Graph) {
 		return fmt.Errorf("%s: notice: it is of round %d with client graph %.80s, and tells nothing of "+
-			"%s, which is of round %d with %.80s", cmp.Or(notice, classifier+".notice"),
+			"%s, which is of round %d with %.80s", notice,
 			n.Round, n.Graph, classifier, o.Round, o.Client)
 	}
 	for _, d := range append([]string{digest}, o.Of...) {

@@ -31,6 +31,10 @@ func TestHeed(t *testing.T) {
 	must.Do(t, err)
 	digest := must.Get(models.DigestFile(path, maxClassifier))(t)
 	must.Do(t, Heed(path, "", ""))
+	link := path + ".link"
+	if err := os.Symlink(filepath.Base(path), link); err != nil {
+		t.Skip(err)
+	}
 	named, other := []wire.VersionRef{{Version: 1, SHA256: digest}},
 		[]wire.VersionRef{{Version: 1, SHA256: strings.Repeat("b", 64)}}
 	for _, c := range []struct {
@@ -52,6 +56,10 @@ func TestHeed(t *testing.T) {
 		n.Sign(key)
 		data := must.Get(json.Marshal(n))(t)
 		must.Do(t, atomicfile.WriteBytes(path+".notice", data))
+		if e := Heed(link, "", c.server); (e == nil) != (c.want == "") ||
+			errors.Is(e, wire.ErrSuperseded) != (c.superseded[0].SHA256 == digest) {
+			t.Errorf("%s, by a link: %v; want %q", c.name, e, c.want)
+		}
 		err = Heed(path, "", c.server)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", c.name, err, c.want)
@@ -60,7 +68,17 @@ func TestHeed(t *testing.T) {
 			t.Errorf("%s: %v is not of a superseded version", c.name, err)
 		}
 	}
-	must.Do(t, os.Remove(path+".notice"))
+	must.Do(t, os.Rename(path+".notice", link+".notice")) // beside the link alone: of another key still
+	if err := Heed(link, "", ""); err != nil {
+		t.Error(err)
+	}
+	if err := Heed(link, "", newKey(t).PublicText()); err == nil {
+		t.Error("a notice of another key beside a link")
+	}
+	must.Do(t, os.Remove(link+".notice"))
+	if err := Heed(link, "", key.PublicText()); err == nil {
+		t.Error("a server's notice is missing, and the classifier is used by a link")
+	}
 	if err := Heed(path, "", key.PublicText()); err == nil {
 		t.Error("a server's notice is missing, and the classifier is used")
 	}
