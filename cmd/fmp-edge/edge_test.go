@@ -698,3 +698,17 @@ func TestFlagsOfImages(t *testing.T) {
 		}
 	}
 }
+
+// TestPredictedInPart: of a run that ends at a damaged image no JSON or CSV is printed.
+func TestPredictedInPart(t *testing.T) {
+	c := classifier(t)
+	im, labels := blobs(20)
+	photos, _ := folder(t, im, labels)
+	write(t, filepath.Join(photos, "9", "zz.png"), []byte("\x89PNG"))
+	for _, format := range []string{"--json", "--csv"} {
+		refuses(t, exitUsage, "zz.png", "predict", "--model", c, photos, format)
+		if s := run(t, "predict", "--model", c, photos, format, "--on-bad", "skip"); strings.Count(s, ".png") != 20 {
+			t.Errorf("%s: %s", format, s)
+		}
+	}
+}

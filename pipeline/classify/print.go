@@ -22,7 +22,8 @@ const (
 	CSV   Format = "csv"
 )
 
-// Printer writes predictions as they arrive.
+// Printer writes predictions: a table as they arrive, the other formats at the end, so that of a
+// failed run there is no part that looks whole, unless it has more than wholeBytes.
 type Printer struct {
 	c      *Classifier
 	w      *bufio.Writer
@@ -37,11 +38,17 @@ type Printer struct {
 	sets         bool
 }
 
+// wholeBytes bounds the predictions that are held until they are all there.
+const wholeBytes = 16 << 20
+
 // NewPrinter returns a Printer for predictions of c. Predictions whose most probable class has a
 // probability below reject, 0 to 1, are marked as unsure, for people to decide.
 func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Printer, error) {
 	if !(reject >= 0 && reject <= 1) {
 		return nil, fmt.Errorf("--reject is %v; allowed are 0 to 1", reject)
+	}
+	if format != Table {
+		w = bufio.NewWriterSize(w, wholeBytes)
 	}
 	p := &Printer{c: c, w: bufio.NewWriter(w), format: format, reject: reject, class: len("class")}
 	for i := range c.Manifest.C {
@@ -191,8 +198,8 @@ func (p *Printer) Print(ps []Prediction) error {
 			p.w.WriteByte('\n')
 		}
 	}
-	if p.csv != nil {
-		p.csv.Flush()
+	if p.format != Table {
+		return nil
 	}
 	return p.w.Flush()
 }
