@@ -46,17 +46,14 @@ func enough(list []imagefile.Mapped, atLeast int) []imagefile.Mapped {
 	return slices.DeleteFunc(list, func(m imagefile.Mapped) bool { return images[m.Label] < atLeast })
 }
 
-// writeFolders writes the table, and removes an earlier one where there is none to write.
+// writeFolders writes the table of an upload that is there, and removes that of an earlier one.
 func writeFolders(upload string, list []imagefile.Mapped) error {
-	table, err := foldersTable(list)
-	if err != nil {
+	if err := os.Remove(foldersFile(upload)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if table == nil {
-		if err := os.Remove(foldersFile(upload)); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+	table, err := foldersTable(list)
+	if err != nil || table == nil {
+		return err
 	}
 	return atomicfile.WritePrivate(foldersFile(upload), table)
 }

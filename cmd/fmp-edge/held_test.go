@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
+	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
@@ -114,5 +117,33 @@ func TestStoppedBeforePlaced(t *testing.T) {
 		if after := must.Get(os.ReadFile(path("spent")))(t); !bytes.Equal(after, spent) {
 			t.Errorf("%s: it was spent again", name)
 		}
+	}
+}
+
+// TestTableOfTheUpload: where an upload cannot be written, the table beside it stays that of the
+// earlier one.
+func TestTableOfTheUpload(t *testing.T) {
+	dir := t.TempDir()
+	im, labels := blobs(6)
+	photos, _ := folder(t, im, labels)
+	out := filepath.Join(dir, "upload")
+	run(t, "compress", "--model", model(t, models.KindClient), "--client", "a", "-o", out, photos)
+	u, before := read(t, out), must.Get(os.ReadFile(foldersFile(out)))(t)
+	must.Do(t, os.Remove(out))
+	write(t, filepath.Join(out, "file"), []byte("in the upload's place"))
+	c := compressFlags(pflag.NewFlagSet("compress", pflag.ContinueOnError))
+	*c.client, *c.output, c.mapped = "a", out, []imagefile.Mapped{{From: "other", Class: "1", Label: 1, Images: 1}}
+	if err := c.write(t.Context(), io.Discard, u, 0, 0); err == nil {
+		t.Error("an upload in the place of a folder")
+	}
+	if after, err := os.ReadFile(foldersFile(out)); err != nil || !bytes.Equal(before, after) {
+		t.Errorf("the table is %q, %v; want %q", after, err, before)
+	}
+	// The table of an earlier upload goes where a later one has none.
+	must.Do(t, os.RemoveAll(out))
+	c.mapped = nil
+	must.Do(t, c.write(t.Context(), io.Discard, u, 0, 0))
+	if _, err := os.Stat(foldersFile(out)); err == nil {
+		t.Error("an earlier upload's table stays")
 	}
 }

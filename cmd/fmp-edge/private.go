@@ -365,15 +365,12 @@ func (a *answer) place() error {
 		}
 		return a.files.place()
 	}
-	if err := writeFolders(a.Upload, a.mapped); err != nil {
-		return err
-	}
 	for i, data := range slices.Backward(a.messages) {
 		if err := put("compress", fileOf(a.Upload, i), data, models.DigestBytes(data)); err != nil {
 			return err
 		}
 	}
-	return nil
+	return writeFolders(a.Upload, a.mapped)
 }
 
 // fileOf is where the message for a server, 0 the first or only one, stands.
