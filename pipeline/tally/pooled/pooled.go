@@ -94,29 +94,52 @@ type Overall struct {
 type share struct{ n, low, high, noise float64 }
 
 // logit returns the log-odds of a count and their variance, with half an image added to both sides
-// (Anscombe 1956), and the variance of noise by the delta method. Neither side counts for less than
-// the noise, which the method would take for certain.
-func logit(k, n, noise float64) (theta, variance float64) {
-	a, b := max(k, noise, 0)+0.5, max(n-k, noise, 0)+0.5
-	return math.Log(a / b), 1/a + 1/b + noise*noise*(1/(a*a)+1/(b*b))
+// (Anscombe 1956).
+func logit(k, n float64) (theta, variance float64) {
+	a, b := max(k, 0)+0.5, max(n-k, 0)+0.5
+	return math.Log(a / b), 1/a + 1/b
 }
 
+// with adds a told count.
+func (s share) with(n, k float64) share { return share{s.n + n, s.low + k, s.high + k, 0} }
+
 // logits returns the log-odds of sites' shares and their variances. A hidden count is taken where
-// its share is nearest the pooled one of the sites that tell theirs: it does not tell sites apart
-// that may be alike.
+// its share is nearest the pooled one of the sites that tell theirs. A noisy one is taken nearest that
+// of the sites without noise, within a standard deviation. Neither tells sites apart that may be alike.
+// The log-odds of a noisy count are linear around the others' share, as its own is mostly noise.
 func logits(of []share) (theta, variance []float64) {
-	var told share
+	var told, noisy, plain share
 	for _, s := range of {
-		if s.low == s.high {
-			told.n, told.low = told.n+s.n, told.low+s.low
+		if s.noise > 0 {
+			noisy = noisy.with(s.n, s.low)
+		} else if s.low == s.high {
+			told = told.with(s.n, s.low)
 		}
 	}
-	for _, s := range of {
-		at := (s.low + s.high) / 2
-		if told.n > 0 {
-			at = min(max(told.low/told.n*s.n, s.low), s.high)
+	if told.n <= 0 {
+		told = noisy
+	}
+	at := make([]float64, len(of))
+	for i, s := range of {
+		if at[i] = (s.low + s.high) / 2; told.n > 0 && s.noise == 0 {
+			at[i] = min(max(told.low/told.n*s.n, s.low), s.high)
 		}
-		t, v := logit(at, s.n, s.noise)
+		if s.noise == 0 {
+			plain = plain.with(s.n, at[i])
+		}
+	}
+	if plain.n <= 0 {
+		plain = noisy
+	}
+	n := max(plain.n, 0)
+	p := (min(max(plain.low, 0), n) + 0.5) / (n + 1)
+	for i, s := range of {
+		t, v := logit(at[i], s.n)
+		if s.noise > 0 {
+			k := min(max(p*s.n, s.low-s.noise, 0), s.low+s.noise, s.n)
+			d := max(s.n, 1) * p * (1 - p)
+			t, v = math.Log(p/(1-p))+(k-p*s.n)/d, 1/d+s.noise*s.noise/(d*d)
+		}
 		theta, variance = append(theta, t), append(variance, v)
 	}
 	return theta, variance
@@ -128,8 +151,6 @@ func expit(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 // upper end of the upper one, on the scale of log-odds, and on that of the share where there is
 // noise.
 func (s share) interval() Share {
-	lo, vl := logit(s.low, s.n, s.noise)
-	hi, vh := logit(s.high, s.n, s.noise)
 	value := 0.0
 	if s.n > 0 {
 		value = min(max((s.low+s.high)/2/s.n, 0), 1)
@@ -139,6 +160,8 @@ func (s share) interval() Share {
 		d := z * math.Sqrt(value*(1-value)/n+s.noise*s.noise/(n*n))
 		return Share{value, max(value-d, 0), min(value+d, 1)}
 	}
+	lo, vl := logit(s.low, s.n)
+	hi, vh := logit(s.high, s.n)
 	return Share{value, expit(lo - z*math.Sqrt(vl)), expit(hi + z*math.Sqrt(vh))}
 }
 

@@ -277,3 +277,50 @@ func TestHiddenCountsAlarmNobody(t *testing.T) {
 		}
 	}
 }
+
+// TestNoiseAlarmsNobody: sites that are alike are told apart no more often than the level of the test
+// says, also where one has noise; sites that differ by more than the noise are.
+func TestNoiseAlarmsNobody(t *testing.T) {
+	r := mrand.New(mrand.NewPCG(5, 6))
+	const rounds, sd, least = 1000, 31, 10
+	for _, c := range []struct {
+		plain, n       int
+		accuracy, last float64
+		apart          bool
+	}{{1, 60, 0.98, 0.98, false}, {1, 120, 0.98, 0.98, false}, {4, 120, 0.98, 0.98, false}, {4, 400, 0.98, 0.98, false},
+		{1, 60, 0.9, 0.9, false}, {1, 400, 0.9, 0.9, false}, {1, 120, 0.8, 0.8, false}, {0, 120, 0.98, 0.98, false},
+		{1, 2000, 0.95, 0.8, true}, {4, 2000, 0.8, 0.95, true}} {
+		for _, hide := range []bool{false, true} {
+			apart := 0
+			for range rounds {
+				var of []share
+				for i := range max(c.plain+1, 2) {
+					at := c.accuracy
+					if i == c.plain {
+						at = c.last
+					}
+					right := 0.0
+					for range c.n {
+						if r.Float64() < at {
+							right++
+						}
+					}
+					s := share{float64(c.n), right, right, 0}
+					if wrong := s.n - right; i >= c.plain {
+						right += math.Round(sd * r.NormFloat64())
+						s = share{right + wrong + math.Round(sd*r.NormFloat64()), right, right, sd}
+					} else if hide && wrong < least {
+						s.low, s.high = s.n-least+1, s.n
+					}
+					of = append(of, s)
+				}
+				if overall(of).P < 0.05 {
+					apart++
+				}
+			}
+			if c.apart != (apart > rounds*19/20) || !c.apart && apart > rounds/20 {
+				t.Errorf("%+v, counts hidden: %v: %d of %d told apart", c, hide, apart, rounds)
+			}
+		}
+	}
+}
