@@ -17,6 +17,7 @@ func init() {
 	register(vjpScatter, "ScatterElements", "ScatterND")
 	register(vjpTopK, "TopK")
 	register(vjpPad, "Pad")
+	register(vjpOneHot, "OneHot")
 	// Turning the same steps round again puts them back.
 	register(func(c *call) ([]string, error) {
 		return []string{c.op("ReverseSequence", []string{c.g(), c.in(1)}, c.node.Attrs...)}, nil
@@ -359,4 +360,16 @@ func vjpCenterCropPad(c *call) ([]string, error) {
 	}
 	to = c.op("Gather", []string{to, c.constant(onnx.Vector(axes.Ints...))})
 	return []string{c.op("CenterCropPad", []string{c.g(), to}, axes), ""}, nil
+}
+
+// vjpOneHot: each of the two values gets the cotangents of the elements that hold it.
+func vjpOneHot(c *call) ([]string, error) {
+	g, values := c.g(), c.in(2)
+	total := func(off, on float32) string {
+		mask := c.op("OneHot", []string{c.in(0), c.in(1),
+			c.cast(c.constant(onnx.Vector(off, on)), c.dtype(values))},
+			onnx.IntAttr("axis", c.attrs.Int("axis")))
+		return c.reshape(c.sumAll(c.mul(g, mask)), c.ints(1))
+	}
+	return []string{"", "", c.concat(0, total(1, 0), total(0, 1))}, nil
 }

@@ -88,7 +88,7 @@ var constantRule = map[string]bool{
 	"Constant": true, "ConstantOfShape": true, "Shape": true, "Size": true, "EyeLike": true,
 	"Equal": true, "Greater": true, "GreaterOrEqual": true, "Less": true, "LessOrEqual": true,
 	"And": true, "Or": true, "Xor": true, "Not": true, "IsNaN": true, "IsInf": true,
-	"ArgMax": true, "ArgMin": true, "NonZero": true, "OneHot": true, "Hardmax": true,
+	"ArgMax": true, "ArgMin": true, "NonZero": true, "Hardmax": true,
 	"Sign": true, "Floor": true, "Ceil": true, "Round": true,
 	"RandomNormal": true, "RandomNormalLike": true, "RandomUniform": true, "RandomUniformLike": true,
 	"Bernoulli": true, "Multinomial": true,

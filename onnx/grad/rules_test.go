@@ -482,6 +482,8 @@ var ruleCases = []ruleCase{
 	vjp("Pad reflect", "mode=reflect", normal(3, 4), indices(1, 2, 2, 1)),
 	vjp("Pad edge", "mode=edge", normal(3, 4), indices(1, 2, 2, 1)),
 	vjp("Pad axes", "", normal(3, 4), indices(1, 2), absent, indices(1)).at(18),
+	vjp("OneHot", "", indices(0, 2, 5), index(3), normal(2)),
+	vjp("OneHot axis 0", "axis=0", grid([]int{2, 2}, 0, -1, 1, 1), index(3), normal(2)),
 }
 
 // between is a grid [1, 3, 3, 2] of positions between pixels [h, w] and around them, away from
