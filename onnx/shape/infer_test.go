@@ -140,6 +140,10 @@ func TestInferRefusesContradictions(t *testing.T) {
 		}, []string{"index 3", "size 3"}},
 		{"axis", func(b *build.Builder) build.Ref { return b.Softmax(b.Input("x", onnx.Float32, 3), 1) },
 			[]string{"Softmax", "axis 1", "rank 1"}},
+		{"axes", func(b *build.Builder) build.Ref {
+			return b.Op("MeanVarianceNormalization", []build.Ref{b.Input("x", onnx.Float32, 3, 4)},
+				onnx.IntsAttr("axes", 0, 7))
+		}, []string{"MeanVarianceNormalization", "axis 7", "rank 2"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := build.New(tc.name)

@@ -10,10 +10,10 @@ import (
 var normalizationRules = map[string]rule{
 	"Softmax": inferAxiswise, "LogSoftmax": inferAxiswise, "Hardmax": inferAxiswise,
 	"LpNormalization": inferAxiswise,
-	"LRN":             inferSameAsFirst, "MeanVarianceNormalization": inferSameAsFirst,
+	"LRN":             inferSameAsFirst, "MeanVarianceNormalization": inferMeanVariance,
 	"InstanceNormalization": inferChannelwise,
 	"GroupNormalization":    inferSameAsFirst, "BatchNormalization": inferBatchNormalization,
-	"LayerNormalization": inferLayerNormalization, "RMSNormalization": inferSameAsFirst,
+	"LayerNormalization": inferLayerNormalization, "RMSNormalization": inferAxiswise,
 	"Dropout":                   inferDropout,
 	"NegativeLogLikelihoodLoss": inferLoss, "SoftmaxCrossEntropyLoss": inferLoss,
 }
@@ -28,6 +28,16 @@ func inferAxiswise(c *call) error {
 		return nil // an old softmax may flatten before or after all axes
 	}
 	_, err := axis(a, len(x.shape))
+	return err
+}
+
+func inferMeanVariance(c *call) error {
+	x := c.in[0]
+	c.same(0, x)
+	if !x.ranked() {
+		return nil
+	}
+	_, err := axesOf(c.attrs.Ints("axes"), len(x.shape))
 	return err
 }
 

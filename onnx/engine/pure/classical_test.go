@@ -279,6 +279,7 @@ func TestHostileForest(t *testing.T) {
 		{"an unknown mode", func(a map[string]*onnx.Attr) { a["nodes_modes"].Strs[0] = "BRANCH_MAYBE" }},
 		{"no targets", func(a map[string]*onnx.Attr) { a["n_targets"].Int = 0 }},
 		{"too many targets", func(a map[string]*onnx.Attr) { a["n_targets"].Int = 1 << 40 }},
+		{"more targets than its lists can fill", func(a map[string]*onnx.Attr) { a["n_targets"].Int = 1 << 18 }},
 	} {
 		attrs := append(drawnForest(rand.New(rand.NewPCG(3, 4)), "target", 3, 2, 1, "BRANCH_LEQ"),
 			onnx.IntAttr("n_targets", 1))

@@ -5,10 +5,13 @@ package pure_test
 import (
 	"math"
 	"math/rand/v2"
+	"runtime/metrics"
 	"strings"
 	"testing"
 
 	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
 	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 )
@@ -119,5 +122,45 @@ func TestSpelling(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSpeltSizes: a layer of sizes that its file only states is planned in little memory, and an
+// axis beyond the rank ends the run.
+func TestSpeltSizes(t *testing.T) {
+	own := must.Get(pure.New(engine.Options{Threads: 1}))(t)
+	model := func(op, in, attrs string) *onnx.Model {
+		v := modeltest.Values(in)
+		n := &onnx.Node{Name: "n", Op: op, Outputs: []string{"y"}, Attrs: modeltest.Attrs(op, 23, attrs)}
+		for _, v := range v {
+			n.Inputs = append(n.Inputs, v.Name)
+		}
+		m := onnx.NewModel(&onnx.Graph{Name: "g", Nodes: []*onnx.Node{n}, Inputs: v,
+			Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float32}}})
+		m.Opsets[""], m.IR = 23, 11
+		return m
+	}
+	allocated := func() uint64 {
+		s := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+		metrics.Read(s)
+		return s[0].Value.Uint64()
+	}
+	for _, c := range []struct{ name, op, in, attrs string }{
+		{"cells", "RoiAlign", "x:float32[1,1,4,4] r:float32[1,4] b:int64[1]", "output_height=33554432"},
+		{"kernel", "DeformConv", "x:float32[1,1,4,4] w:float32[1,1,4096,8192] o:float32[1,2,4,4]", ""},
+		{"state", "LSTM", "x:float32[2,1,4] w:float32[1,33554432,4] r:float32[1,33554432,8388608]", ""},
+	} {
+		before := allocated()
+		must.Get(own.Load(model(c.op, c.in, c.attrs)))(t).Close()
+		if used := allocated() - before; used > 1<<24 {
+			t.Errorf("%s: %d bytes", c.name, used)
+		}
+	}
+	s := must.Get(own.Load(model("RMSNormalization", "x:float32[2,3] w:float32[3]", "axis=2")))(t)
+	defer s.Close()
+	err := s.Run(t.Context(), map[string]*onnx.Tensor{"x": onnx.ZerosF32(2, 3), "w": onnx.ZerosF32(3)},
+		map[string]*onnx.Tensor{"y": nil})
+	if err == nil || !strings.Contains(err.Error(), "axis 2") {
+		t.Errorf("a norm over axis 2 of a matrix ends with %v", err)
 	}
 }

@@ -46,7 +46,7 @@ func newWindow(s *Spec) (window, error) {
 	}
 	for _, p := range pads {
 		if p < 0 || p > maxPad {
-			return w, fmt.Errorf("pads %v: each must be at least 0", pads)
+			return w, fmt.Errorf("pads %v: each must be 0 to %d", pads, maxPad)
 		}
 	}
 	w.begin, w.end = pads[:len(pads)/2], pads[len(pads)/2:]

@@ -31,7 +31,7 @@ func spellAttention(s *speller) ([]string, error) {
 	raw := a.scores()
 	logits := raw
 	if c := s.attrs.Float("softcap"); c > 0 {
-		logits = s.mul(s.un("Tanh", s.op("Div", []string{raw, s.num(float64(c))})), s.num(float64(c)))
+		logits = s.mul(s.un("Tanh", s.bi("Div", raw, s.num(float64(c)))), s.num(float64(c)))
 	}
 	capped := logits
 	bias, mayBeEmpty := a.bias()
@@ -41,7 +41,7 @@ func spellAttention(s *speller) ([]string, error) {
 			// Such a row is left without a bias before, so that nothing in it is NaN, and is
 			// cleared after.
 			most := s.reduceMax(bias)
-			empty = s.op("Less", []string{most, s.num(-math.MaxFloat32)})
+			empty = s.bi("Less", most, s.num(-math.MaxFloat32))
 			bias = s.op("Where", []string{empty, s.num(0), bias})
 		}
 		logits = s.add(logits, bias)
@@ -91,7 +91,7 @@ func (a *attention) one(x string) string {
 	if !a.shared {
 		return x
 	}
-	return a.op("Unsqueeze", []string{x, a.ints(2)})
+	return a.bi("Unsqueeze", x, a.ints(2))
 }
 
 // scores: scale Q Kᵀ, [B, Hq, S, T].
@@ -104,12 +104,12 @@ func (a *attention) scores() string {
 		scale = a.un("Reciprocal", a.un("Sqrt", size))
 	}
 	transposed := a.op("Transpose", []string{a.k}, onnx.IntsAttr("perm", 0, 1, 3, 2))
-	return a.ungrouped(a.op("MatMul", []string{a.grouped(a.mul(a.q, scale)), a.one(transposed)}))
+	return a.ungrouped(a.bi("MatMul", a.grouped(a.mul(a.q, scale)), a.one(transposed)))
 }
 
 // mix: the values in the shares p.
 func (a *attention) mix(p string) string {
-	return a.ungrouped(a.op("MatMul", []string{a.grouped(p), a.one(a.v)}))
+	return a.ungrouped(a.bi("MatMul", a.grouped(p), a.one(a.v)))
 }
 
 // bias is the addend of the scores, "" where nothing is, and whether all of a row can be -inf.
@@ -122,10 +122,9 @@ func (a *attention) bias() (bias string, mayBeEmpty bool) {
 		// A mask may end before the keys do.
 		rank := a.un("Size", a.un("Shape", mask))
 		before := a.op("ConstantOfShape",
-			[]string{a.vector(a.op("Sub", []string{a.add(rank, rank), a.constant(onnx.Scalar(int64(1)))}))},
+			[]string{a.vector(a.bi("Sub", a.add(rank, rank), a.whole(1)))},
 			onnx.TensorAttr("value", onnx.Vector[int64](0)))
-		missing := a.op("Sub", []string{a.op("Reshape", []string{a.sizeK, a.ints(1)}),
-			a.op("Gather", []string{a.un("Shape", mask), a.ints(-1)})})
+		missing := a.bi("Sub", a.bi("Reshape", a.sizeK, a.ints(1)), a.bi("Gather", a.un("Shape", mask), a.ints(-1)))
 		if !a.covers(mask) {
 			mask = a.op("Pad", []string{mask,
 				a.op("Concat", []string{before, missing}, onnx.IntAttr("axis", 0)), never})
@@ -143,36 +142,35 @@ func (a *attention) bias() (bias string, mayBeEmpty bool) {
 	if a.attrs.Bool("is_causal") && (right < 0 || right > 0) {
 		right = 0
 	}
-	zero, one := a.constant(onnx.Scalar(int64(0))), a.constant(onnx.Scalar(int64(1)))
-	keys := a.op("Range", []string{zero, a.sizeK, one}) // [T]
+	keys := a.span(0, a.sizeK) // [T]
 	allowed := ""
 	allow := func(op, x, y string) {
-		c := a.op(op, []string{x, y})
+		c := a.bi(op, x, y)
 		if allowed != "" {
-			c = a.op("And", []string{allowed, c})
+			c = a.bi("And", allowed, c)
 		}
 		allowed = c
 	}
 	perBatch := ""
 	if lengths != "" {
-		perBatch = a.op("Reshape", []string{lengths, a.ints(-1, 1, 1, 1)})
+		perBatch = a.bi("Reshape", lengths, a.ints(-1, 1, 1, 1))
 		allow("Less", keys, perBatch)
 		mayBeEmpty = true
 	}
 	if left >= 0 || right >= 0 {
 		// [S, 1]
-		at := a.op("Unsqueeze", []string{a.op("Range", []string{zero, a.sizeQ, one}), a.ints(-1)})
+		at := a.bi("Unsqueeze", a.span(0, a.sizeQ), a.ints(-1))
 		switch {
 		case a.node.Input(4) != "":
 			at = a.add(at, a.pick(a.un("Shape", a.node.Input(4)), 2))
 		case perBatch != "":
-			at = a.add(at, a.op("Sub", []string{perBatch, a.sizeQ}))
+			at = a.add(at, a.bi("Sub", perBatch, a.sizeQ))
 		}
 		if right >= 0 {
-			allow("LessOrEqual", keys, a.add(at, a.constant(onnx.Scalar(int64(right)))))
+			allow("LessOrEqual", keys, a.add(at, a.whole(right)))
 		}
 		if left >= 0 {
-			allow("GreaterOrEqual", keys, a.op("Sub", []string{at, a.constant(onnx.Scalar(int64(left)))}))
+			allow("GreaterOrEqual", keys, a.bi("Sub", at, a.whole(left)))
 			mayBeEmpty = true
 		}
 	}
@@ -212,4 +210,4 @@ func (s *speller) softmax(x string) string {
 }
 
 // reduceMax keeps the last axis with one position.
-func (s *speller) reduceMax(x string) string { return s.op("ReduceMax", []string{x, s.ints(-1)}) }
+func (s *speller) reduceMax(x string) string { return s.bi("ReduceMax", x, s.ints(-1)) }

@@ -113,11 +113,11 @@ func (s *speller) transformed(scores, name string) (string, error) {
 		return s.op("Softmax", []string{scores}, onnx.IntAttr("axis", 1)), nil
 	case "SOFTMAX_ZERO": // a score of 0 has no part in the sum
 		top := s.reduced("ReduceMax", scores, 1, 1)
-		e := s.un("Exp", s.op("Sub", []string{scores, top}))
-		is := s.op("Greater", []string{s.un("Abs", scores), s.num(1e-7)})
+		e := s.un("Exp", s.bi("Sub", scores, top))
+		is := s.bi("Greater", s.un("Abs", scores), s.num(1e-7))
 		sum := s.reduced("ReduceSum", s.op("Where", []string{is, e, s.num(0)}), 1, 1)
 		rest := s.mul(scores, s.un("Exp", s.un("Neg", top)))
-		return s.op("Div", []string{s.op("Where", []string{is, e, rest}), sum}), nil
+		return s.bi("Div", s.op("Where", []string{is, e, rest}), sum), nil
 	}
 	return "", fmt.Errorf("post_transform is %q; supported are NONE, SOFTMAX, SOFTMAX_ZERO "+
 		"and LOGISTIC", name)
@@ -147,7 +147,7 @@ func (s *speller) linear(rows int) (string, int, error) {
 	if s.d == onnx.Float64 { // the operator computes in float32
 		s.d, x = onnx.Float32, s.cast(x, onnx.Float32)
 	}
-	y := s.op("MatMul", []string{x, s.op("Transpose", []string{s.table(w, rows, len(w)/rows)})})
+	y := s.bi("MatMul", x, s.un("Transpose", s.table(w, rows, len(w)/rows)))
 	if len(b) > 0 {
 		y = s.add(y, s.table(b, rows))
 	}
@@ -179,7 +179,7 @@ func spellLinearClassifier(s *speller) ([]string, error) {
 	case rows == classes:
 		at := s.op("ArgMax", []string{y}, onnx.IntAttr("axis", 1), onnx.IntAttr("keepdims", 0))
 		y, err = s.transformed(y, s.attrs.Str("post_transform"))
-		return []string{s.op("Gather", []string{labels, at}), y}, err
+		return []string{s.bi("Gather", labels, at), y}, err
 	case rows == 1 && classes == 2 && s.attrs.Str("post_transform") == "NONE":
 		return s.second(labels, y, 0, true), nil
 	}
@@ -191,20 +191,20 @@ func spellLinearClassifier(s *speller) ([]string, error) {
 // second returns the labels and scores of two classes from the second one's score [n, 1], which is
 // above bound where it wins. The first one's is 1 - score (probabilities) or -score.
 func (s *speller) second(labels, score string, bound float64, probabilities bool) []string {
-	wins := s.op("Greater", []string{s.op("Reshape", []string{score, s.ints(-1)}), s.num(bound)})
+	wins := s.bi("Greater", s.bi("Reshape", score, s.ints(-1)), s.num(bound))
 	first := s.un("Neg", score)
 	if probabilities {
 		first = s.add(first, s.num(1))
 	}
 	both := s.op("Concat", []string{first, score}, onnx.IntAttr("axis", 1))
-	return []string{s.op("Gather", []string{labels, s.cast(wins, onnx.Int64)}), both}
+	return []string{s.bi("Gather", labels, s.cast(wins, onnx.Int64)), both}
 }
 
 // spellScaler: (x - offset) · scale.
 func spellScaler(s *speller) ([]string, error) {
 	x, offset, scale := s.reals(), s.numbers("offset"), s.numbers("scale")
 	if len(offset) > 0 {
-		x = s.op("Sub", []string{x, s.table(offset, len(offset))})
+		x = s.bi("Sub", x, s.table(offset, len(offset)))
 	}
 	if len(scale) > 0 {
 		x = s.mul(x, s.table(scale, len(scale)))
@@ -228,15 +228,15 @@ func spellNormalizer(s *speller) ([]string, error) {
 	default:
 		return nil, fmt.Errorf("norm is %q; allowed are MAX, L1 and L2", name)
 	}
-	norm = s.op("Where", []string{s.op("Equal", []string{norm, s.num(0)}), s.num(1), norm})
-	return []string{s.op("Div", []string{x, norm})}, nil
+	norm = s.op("Where", []string{s.bi("Equal", norm, s.num(0)), s.num(1), norm})
+	return []string{s.bi("Div", x, norm)}, nil
 }
 
 // spellBinarizer: 1 where x is above the threshold, else 0.
 func spellBinarizer(s *speller) ([]string, error) {
 	d := s.d
 	x := s.reals()
-	return []string{s.cast(s.op("Greater", []string{x, s.num(float64(s.attrs.Float("threshold")))}), d)}, nil
+	return []string{s.cast(s.bi("Greater", x, s.num(float64(s.attrs.Float("threshold")))), d)}, nil
 }
 
 // spellImputer puts a value, of each column or of all, in the place of those that are missing: NaN,
@@ -244,8 +244,7 @@ func spellBinarizer(s *speller) ([]string, error) {
 func spellImputer(s *speller) ([]string, error) {
 	x := s.node.Input(0)
 	if ints := s.attrs.Ints("imputed_value_int64s"); len(ints) > 0 && !s.d.IsFloat() {
-		missing := s.op("Equal",
-			[]string{x, s.cast(s.ints(int64(s.attrs.Int("replaced_value_int64"))), s.d)})
+		missing := s.bi("Equal", x, s.cast(s.ints(int64(s.attrs.Int("replaced_value_int64"))), s.d))
 		return []string{s.op("Where", []string{missing, s.cast(s.ints(int64s(ints)...), s.d), x})}, nil
 	}
 	floats := s.numbers("imputed_value_floats")
@@ -257,7 +256,7 @@ func spellImputer(s *speller) ([]string, error) {
 	if math.IsNaN(replaced) {
 		missing = s.un("IsNaN", x)
 	} else {
-		missing = s.op("Equal", []string{x, s.num(replaced)})
+		missing = s.bi("Equal", x, s.num(replaced))
 	}
 	return []string{s.op("Where", []string{missing, s.table(floats, len(floats)), x})}, nil
 }
@@ -269,7 +268,7 @@ func spellFeatureVectorizer(s *speller) ([]string, error) {
 	for i, in := range s.node.Inputs {
 		part := s.cast(in, onnx.Float32)
 		if i < len(dims) {
-			part = s.op("Reshape", []string{part, s.ints(-1, int64(dims[i]))})
+			part = s.bi("Reshape", part, s.ints(-1, int64(dims[i])))
 		}
 		parts = append(parts, part)
 	}
@@ -280,9 +279,9 @@ func spellFeatureVectorizer(s *speller) ([]string, error) {
 func spellArrayFeatureExtractor(s *speller) ([]string, error) {
 	x := s.node.Input(0)
 	if len(s.Shape(x)) == 1 {
-		x = s.op("Reshape", []string{x, s.ints(1, -1)})
+		x = s.bi("Reshape", x, s.ints(1, -1))
 	}
-	return []string{s.op("Gather", []string{x, s.op("Reshape", []string{s.node.Input(1), s.ints(-1)})},
+	return []string{s.op("Gather", []string{x, s.bi("Reshape", s.node.Input(1), s.ints(-1))},
 		onnx.IntAttr("axis", -1))}, nil
 }
 
@@ -302,7 +301,7 @@ func spellOneHotEncoder(s *speller) ([]string, error) {
 
 // matches says of every value which of the keys it is, on a last axis of its own.
 func (s *speller) matches(x, keys string) string {
-	return s.op("Equal", []string{s.op("Unsqueeze", []string{x, s.ints(-1)}), keys})
+	return s.bi("Equal", s.bi("Unsqueeze", x, s.ints(-1)), keys)
 }
 
 // spellLabelEncoder looks each value up in a list of keys: its value, else the default.
@@ -337,21 +336,19 @@ func spellLabelEncoder(s *speller) ([]string, error) {
 	x := s.node.Input(0)
 	is := s.matches(x, s.constant(keys))
 	if keys.DType.IsFloat() { // NaN is a key like others
-		for i := range keys.Len() {
-			if math.IsNaN(keys.At(i)) {
-				at := make([]bool, keys.Len())
-				at[i] = true
-				is = s.op("Or", []string{is,
-					s.op("And", []string{s.constant(onnx.Vector(at...)),
-						s.matches(s.un("IsNaN", x), s.constant(onnx.Vector(true)))})})
-			}
+		at := make([]bool, keys.Len())
+		for i := range at {
+			at[i] = math.IsNaN(keys.At(i))
+		}
+		if slices.Contains(at, true) {
+			is = s.bi("Or", is, s.bi("And", s.constant(onnx.Vector(at...)), s.matches(s.un("IsNaN", x), s.constant(onnx.Vector(true)))))
 		}
 	}
 	at := s.op("ArgMax", []string{s.cast(is, onnx.Int32)}, onnx.IntAttr("axis", -1),
 		onnx.IntAttr("keepdims", 0))
 	found := s.cast(s.reduced("ReduceMax", s.cast(is, onnx.Int32), -1, 0), onnx.Bool)
 	return []string{s.op("Where",
-		[]string{found, s.op("Gather", []string{s.constant(values), at}), s.constant(fallback)})}, nil
+		[]string{found, s.bi("Gather", s.constant(values), at), s.constant(fallback)})}, nil
 }
 
 // list returns the attribute NAME_tensor, NAME_strings, NAME_int64s or NAME_floats as a vector; nil

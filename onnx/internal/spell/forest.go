@@ -7,11 +7,30 @@ import (
 	"fmp/onnx"
 )
 
-// Bounds of an ensemble of trees.
+// Bounds of an ensemble of trees. A table of a row a node may have so many elements, and so many
+// more for each number that the node's own lists hold.
 const (
 	maxTreeDepth = 1000
-	maxLeafTable = 1 << 26 // nodes times targets
+	leastTable   = 1 << 22
+	perNumber    = 1 << 6
 )
+
+// room checks a table of the node against the length of its lists.
+func (s *speller) room(rows, columns int) error {
+	most := leastTable
+	for _, a := range s.node.Attrs {
+		n := len(a.Ints) + len(a.Floats) + len(a.Strs)
+		if a.Tensor != nil {
+			n += a.Tensor.Len()
+		}
+		most += perNumber * n
+	}
+	if rows < 1 || columns < 1 || columns > most/rows {
+		return fmt.Errorf("a table of %d by %d; at least one of each, and at most %d of their product, "+
+			"are supported for lists of such lengths", rows, columns, most)
+	}
+	return nil
+}
 
 // A node's branch, as TreeEnsemble numbers them: to its first child where the comparison with the
 // split holds.
@@ -48,10 +67,9 @@ type forest struct {
 	depth     int
 }
 
-func newForest(nodes, targets int, aggregate string) (*forest, error) {
-	if nodes < 1 || targets < 1 || targets > maxLeafTable/nodes {
-		return nil, fmt.Errorf("%d nodes and %d targets; at least one of each, and at most %d of their "+
-			"product, are supported", nodes, targets, maxLeafTable)
+func (s *speller) newForest(nodes, targets int, aggregate string) (*forest, error) {
+	if err := s.room(nodes, targets); err != nil {
+		return nil, fmt.Errorf("its nodes and targets: %w", err)
 	}
 	f := &forest{targets: targets, aggregate: aggregate, weight: make([]float64, nodes*targets),
 		members: map[int][]float64{}}
@@ -137,7 +155,7 @@ func (s *speller) flat(kind string, targets int, aggregate string) (*forest, err
 			return nil, fmt.Errorf("the lists of its nodes differ in length: %d and %d", n, l)
 		}
 	}
-	f, err := newForest(n, targets, aggregate)
+	f, err := s.newForest(n, targets, aggregate)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +228,7 @@ func (s *speller) nested() (*forest, error) {
 			fmt.Errorf("the lists of its leaves differ in length, or aggregate_function is %d "+
 				"and not 0 to 3", aggregate)
 	}
-	f, err := newForest(n+len(weights), s.attrs.Int("n_targets"),
+	f, err := s.newForest(n+len(weights), s.attrs.Int("n_targets"),
 		[]string{"AVERAGE", "SUM", "MIN", "MAX"}[aggregate])
 	if err != nil {
 		return nil, err
@@ -260,31 +278,34 @@ func (s *speller) memberships() (lists [][]float64) {
 
 // scores lets every row of x [n, features] walk through every tree and adds the weights of the
 // leaves: [n, targets].
-func (s *speller) scores(f *forest, x string) string {
+func (s *speller) scores(f *forest, x string) (string, error) {
 	rows := s.op("Slice", []string{s.un("Shape", x), s.ints(0), s.ints(1)})
 	trees := int64(len(f.roots))
-	at := s.op("Expand", []string{s.ints(f.roots...),
-		s.op("Concat", []string{rows, s.ints(trees)}, onnx.IntAttr("axis", 0))})
+	at := s.bi("Expand", s.ints(f.roots...), s.op("Concat", []string{rows, s.ints(trees)}, onnx.IntAttr("axis", 0)))
 	tables := map[string]string{"feature": s.ints(f.feature...), "yes": s.ints(f.yes...),
 		"no": s.ints(f.no...), "mode": s.ints(f.mode...), "split": s.table(f.split, len(f.split)),
 		"missing": s.constant(onnx.Vector(f.missing...))}
 	if len(f.members) > 0 {
-		tables["members"] = s.memberTable(f)
+		members, err := s.memberTable(f)
+		if err != nil {
+			return "", err
+		}
+		tables["members"] = members
 	}
 	for range f.depth {
-		look := func(name string) string { return s.op("Gather", []string{tables[name], at}) }
+		look := func(name string) string { return s.bi("Gather", tables[name], at) }
 		v := s.op("GatherElements", []string{x, look("feature")}, onnx.IntAttr("axis", 1))
 		at = s.op("Where", []string{s.branch(f, v, look), look("yes"), look("no")})
 	}
-	y := s.op("Gather", []string{s.table(f.weight, len(f.mode), f.targets), at}) // [n, trees, targets]
+	y := s.bi("Gather", s.table(f.weight, len(f.mode), f.targets), at) // [n, trees, targets]
 	switch f.aggregate {
 	case "MIN", "MAX":
 		y = s.reduced("Reduce"+map[string]string{"MIN": "Min", "MAX": "Max"}[f.aggregate], y, 1, 0)
-		return s.op("Where", []string{s.op("Equal", []string{y, s.table([]float64{f.none}, 1)}), s.num(0), y})
+		return s.op("Where", []string{s.bi("Equal", y, s.table([]float64{f.none}, 1)), s.num(0), y}), nil
 	case "AVERAGE":
-		return s.op("Div", []string{s.reduced("ReduceSum", y, 1, 0), s.num(float64(trees))})
+		return s.bi("Div", s.reduced("ReduceSum", y, 1, 0), s.num(float64(trees))), nil
 	}
-	return s.reduced("ReduceSum", y, 1, 0)
+	return s.reduced("ReduceSum", y, 1, 0), nil
 }
 
 // branch reports whether values go to the first child.
@@ -303,9 +324,9 @@ func (s *speller) branch(f *forest, v string, look func(string) string) string {
 		var holds string
 		switch m {
 		default:
-			holds = s.op(comparisons[m], []string{v, split})
+			holds = s.bi(comparisons[m], v, split)
 		case branchNeq:
-			holds = s.un("Not", s.op("Equal", []string{v, split}))
+			holds = s.un("Not", s.bi("Equal", v, split))
 		case branchMember:
 			holds = s.cast(s.reduced("ReduceMax", s.cast(s.matches(v, look("members")), onnx.Int32), -1, 0),
 				onnx.Bool)
@@ -313,21 +334,23 @@ func (s *speller) branch(f *forest, v string, look func(string) string) string {
 		if yes == "" {
 			yes = holds
 		} else {
-			yes = s.op("Where", []string{s.op("Equal",
-				[]string{look("mode"), s.constant(onnx.Scalar(m))}), holds, yes})
+			yes = s.op("Where", []string{s.bi("Equal", look("mode"), s.constant(onnx.Scalar(m))), holds, yes})
 		}
 	}
 	if missing {
-		yes = s.op("Or", []string{yes, s.op("And", []string{s.un("IsNaN", v), look("missing")})})
+		yes = s.bi("Or", yes, s.bi("And", s.un("IsNaN", v), look("missing")))
 	}
 	return yes
 }
 
 // memberTable holds a list a node, as long as the longest; NaN, which equals nothing, fills it up.
-func (s *speller) memberTable(f *forest) string {
+func (s *speller) memberTable(f *forest) (string, error) {
 	width := 1
 	for _, list := range f.members {
 		width = max(width, len(list))
+	}
+	if err := s.room(len(f.mode), width); err != nil {
+		return "", fmt.Errorf("its nodes and membership_values: %w", err)
 	}
 	table := make([]float64, len(f.mode)*width)
 	for i := range table {
@@ -336,12 +359,15 @@ func (s *speller) memberTable(f *forest) string {
 	for i, list := range f.members {
 		copy(table[i*width:], list)
 	}
-	return s.table(table, len(f.mode), width)
+	return s.table(table, len(f.mode), width), nil
 }
 
 // walked returns the scores of the node's trees with its base values.
 func (s *speller) walked(f *forest) (string, error) {
-	y := s.scores(f, s.reals())
+	y, err := s.scores(f, s.reals())
+	if err != nil {
+		return "", err
+	}
 	base := s.numbers("base_values")
 	switch len(base) {
 	case 0:
@@ -421,7 +447,7 @@ func spellTreeClassifier(s *speller) ([]string, error) {
 	}
 	at := s.op("ArgMax", []string{y}, onnx.IntAttr("axis", 1), onnx.IntAttr("keepdims", 0))
 	y, err = s.transformed(y, post)
-	return []string{s.op("Gather", []string{labels, at}), y}, err
+	return []string{s.bi("Gather", labels, at), y}, err
 }
 
 // only keeps the weights of one target.

@@ -93,7 +93,7 @@ func (s *speller) linearStep(inputs []string, heads int, gated, delta bool) *onn
 		rows[i] = take("row", 2)
 	}
 	shaped := func(v string, shape ...int64) string {
-		return e.op("Reshape", []string{v, e.ints(shape...)})
+		return e.bi("Reshape", v, e.ints(shape...))
 	}
 	q, k, v := shaped(rows[0], 0, int64(heads), int64(s.attrs.Int("q_num_heads")/heads), -1),
 		shaped(rows[1], 0, int64(heads), 1, -1),
@@ -102,10 +102,10 @@ func (s *speller) linearStep(inputs []string, heads int, gated, delta bool) *onn
 		state = e.mul(state, e.un("Exp", shaped(rows[3], 0, int64(heads), -1, 1)))
 	}
 	if delta {
-		v = e.mul(shaped(rows[len(rows)-1], 0, -1, 1, 1), e.sub(v, e.op("MatMul", []string{k, state})))
+		v = e.mul(shaped(rows[len(rows)-1], 0, -1, 1, 1), e.sub(v, e.bi("MatMul", k, state)))
 	}
 	state = e.add(state, e.mul(e.op("Transpose", []string{k}, onnx.IntsAttr("perm", 0, 1, 3, 2)), v))
-	y := shaped(e.op("MatMul", []string{q, state}), 0, -1)
+	y := shaped(e.bi("MatMul", q, state), 0, -1)
 	g.Nodes = e.nodes
 	g.Outputs = []onnx.ValueInfo{{Name: state, DType: s.d, Shape: slices.Repeat([]onnx.Dim{onnx.Symbolic("")}, 4)},
 		{Name: y, DType: s.d, Shape: slices.Repeat([]onnx.Dim{onnx.Symbolic("")}, 2)}}
@@ -119,21 +119,20 @@ func (s *speller) linearStep(inputs []string, heads int, gated, delta bool) *onn
 func spellAffineGrid(s *speller) ([]string, error) {
 	theta, size := s.node.Input(0), s.node.Input(1)
 	space := s.op("Slice", []string{size, s.ints(2), s.ints(math.MaxInt64), s.ints(0)})
-	lengths := s.op("Unsqueeze", []string{s.real(space), s.ints(1)})
+	lengths := s.bi("Unsqueeze", s.real(space), s.ints(1))
 	// The indices of all pixels, [r, d·h·w].
 	at := s.real(s.un("NonZero",
 		s.op("ConstantOfShape", []string{space}, onnx.TensorAttr("value", onnx.Vector[int64](1)))))
 	at = s.add(at, at)
 	if s.attrs.Bool("align_corners") {
-		at = s.div(at, s.op("Max", []string{s.sub(lengths, s.num(1)), s.num(1)}))
+		at = s.div(at, s.bi("Max", s.sub(lengths, s.num(1)), s.num(1)))
 	} else {
 		at = s.div(s.add(at, s.num(1)), lengths)
 	}
 	at = s.sub(at, s.num(1))
-	one := s.op("Expand", []string{s.num(1),
-		s.op("Concat", []string{s.ints(1), s.dims(at, 1, 2)}, onnx.IntAttr("axis", 0))})
+	one := s.bi("Expand", s.num(1), s.op("Concat", []string{s.ints(1), s.dims(at, 1, 2)}, onnx.IntAttr("axis", 0)))
 	last := s.op("Slice", []string{at, s.ints(-1), s.ints(math.MinInt64), s.ints(0), s.ints(-1)}) // x first
-	y := s.op("MatMul", []string{theta, s.op("Concat", []string{last, one}, onnx.IntAttr("axis", 0))})
+	y := s.bi("MatMul", theta, s.op("Concat", []string{last, one}, onnx.IntAttr("axis", 0)))
 	y = s.op("Transpose", []string{y}, onnx.IntsAttr("perm", 0, 2, 1))
 	return []string{s.shaped(y, s.dims(theta, 0, 1), space, s.dims(theta, 1, 2))}, nil
 }

@@ -40,12 +40,12 @@ func spellRecurrent(n *onnx.Node, opset int, d onnx.DType, hidden int,
 	if h := attrs.Int("hidden_size"); h > 0 {
 		hidden = h
 	}
-	r := &recurrent{emit: emit{fresh: fresh, base: n.Outputs[0]}, node: n, attrs: attrs,
+	r := &recurrent{emit: emit{fresh: fresh, base: n.Outputs[0]}, opset: opset, node: n, attrs: attrs,
 		cell: cells[n.Op], d: d, result: d, hidden: hidden,
 		batchFirst: attrs.Int("layout") == 1}
 	r.base = cmp.Or(r.base, strings.ToLower(n.Op))
 	r.widen()
-	if err := r.check(opset); err != nil {
+	if err := r.check(); err != nil {
 		return nil, err
 	}
 	x := r.sequence()
@@ -79,7 +79,7 @@ func (r *recurrent) widen() {
 }
 
 // check reads the directions and activations and checks the layer's attributes.
-func (r *recurrent) check(opset int) error {
+func (r *recurrent) check() error {
 	switch dir := r.attrs.Str("direction"); dir {
 	case "forward", "":
 		r.backward = []bool{false}
@@ -91,9 +91,9 @@ func (r *recurrent) check(opset int) error {
 		return fmt.Errorf("direction is %q; allowed are forward, reverse and bidirectional", dir)
 	}
 	switch {
-	case opset < 9:
+	case r.opset < 9:
 		return fmt.Errorf("recurrent layers need operator set 9 or later, and the model imports %d; "+
-			"upgrade it", opset)
+			"upgrade it", r.opset)
 	case r.hidden < 1 || r.hidden > 1<<24:
 		return fmt.Errorf("hidden_size is %d; it must be given", r.hidden)
 	}
@@ -115,16 +115,15 @@ func (r *recurrent) sequence() string {
 	if r.batchFirst {
 		x = r.op("Transpose", []string{x}, onnx.IntsAttr("perm", 1, 0, 2))
 	}
-	sizes := r.op("Shape", []string{x})
+	sizes := r.un("Shape", x)
 	r.batch = r.pick(sizes, 1)
 	if lens := r.node.Input(4); lens != "" {
 		// [T, 1, 1] < [1, B, 1].
 		steps := r.op("ConstantOfShape", []string{r.vector(r.pick(sizes, 0))},
 			onnx.TensorAttr("value", onnx.Vector[int64](1)))
-		at := r.op("Reshape", []string{r.op("NonZero", []string{steps}), r.constant(onnx.Vector[int64](-1, 1, 1))})
-		wide := r.op("Reshape", []string{r.op("Cast", []string{lens}, onnx.IntAttr("to", int(onnx.Int64))),
-			r.constant(onnx.Vector[int64](1, -1, 1))})
-		r.mask = r.op("Less", []string{at, wide})
+		at := r.bi("Reshape", r.un("NonZero", steps), r.constant(onnx.Vector[int64](-1, 1, 1)))
+		wide := r.bi("Reshape", r.op("Cast", []string{lens}, onnx.IntAttr("to", int(onnx.Int64))), r.constant(onnx.Vector[int64](1, -1, 1)))
+		r.mask = r.bi("Less", at, wide)
 	}
 	return x
 }
@@ -135,7 +134,7 @@ func (r *recurrent) join(i int, parts []string, axis int, shape ...int64) {
 		return
 	}
 	for k, p := range parts {
-		parts[k] = r.op("Reshape", []string{p, r.constant(onnx.Vector(shape...))})
+		parts[k] = r.bi("Reshape", p, r.constant(onnx.Vector(shape...)))
 	}
 	v := r.op("Concat", parts, onnx.IntAttr("axis", axis))
 	if r.batchFirst {
@@ -190,29 +189,29 @@ func (e *emit) number(v float32, d onnx.DType) string {
 }
 
 //go:noinline
-func (e *emit) add(x, y string) string { return e.op("Add", []string{x, y}) }
+func (e *emit) add(x, y string) string { return e.bi("Add", x, y) }
 
 //go:noinline
-func (e *emit) mul(x, y string) string { return e.op("Mul", []string{x, y}) }
+func (e *emit) mul(x, y string) string { return e.bi("Mul", x, y) }
 
 // pick takes position i of the first axis, which goes.
 func (e *emit) pick(v string, i int) string {
-	return e.op("Gather", []string{v, e.constant(onnx.Scalar(int64(i)))})
+	return e.bi("Gather", v, e.whole(i))
 }
 
-// part takes positions k·size to (k + 1)·size of the first axis.
-func (e *emit) part(v string, k, size int) string {
-	at := make([]int64, size)
-	for i := range at {
-		at[i] = int64(k*size + i)
+// part takes positions k·hidden to (k + 1)·hidden of the first axis.
+func (r *recurrent) part(v string, k int) string {
+	from, to := k*r.hidden, (k+1)*r.hidden
+	if r.opset < 10 {
+		return r.slice(v, from, to)
 	}
-	return e.op("Gather", []string{v, e.constant(onnx.Vector(at...))})
+	return r.op("Slice", []string{v, r.ints(int64(from)), r.ints(int64(to))})
 }
 
 // vector joins scalars.
 func (e *emit) vector(scalars ...string) string {
 	for i, s := range scalars {
-		scalars[i] = e.op("Reshape", []string{s, e.constant(onnx.Vector[int64](1))})
+		scalars[i] = e.bi("Reshape", s, e.constant(onnx.Vector[int64](1)))
 	}
 	return e.op("Concat", scalars, onnx.IntAttr("axis", 0))
 }
@@ -220,6 +219,7 @@ func (e *emit) vector(scalars ...string) string {
 // recurrent is a layer that is being spelt out.
 type recurrent struct {
 	emit
+	opset         int
 	node          *onnx.Node
 	attrs         op.Values
 	cell          cell
@@ -322,11 +322,11 @@ func (s *step) takeInputs(x string, i int) error {
 	}
 	gates := len(r.cell.gates)
 	for k := range gates {
-		v := r.op("MatMul", []string{x, transposed(r.part(w, k, r.hidden))})
-		s.rec = append(s.rec, transposed(r.part(rec, k, r.hidden)))
+		v := r.bi("MatMul", x, transposed(r.part(w, k)))
+		s.rec = append(s.rec, transposed(r.part(rec, k)))
 		if bias != "" {
-			v = r.add(v, r.part(bias, k, r.hidden))
-			if rb := r.part(bias, gates+k, r.hidden); r.resetAfter(k) {
+			v = r.add(v, r.part(bias, k))
+			if rb := r.part(bias, gates+k); r.resetAfter(k) {
 				s.recBias = rb
 			} else {
 				v = r.add(v, rb)
@@ -335,7 +335,7 @@ func (s *step) takeInputs(x string, i int) error {
 		s.scanned = append(s.scanned, v)
 		s.x = append(s.x, s.input(r.cell.gates[k:k+1], r.d, r.hidden))
 		if peep != "" && k < 3 {
-			s.peep = append(s.peep, r.part(peep, k, r.hidden))
+			s.peep = append(s.peep, r.part(peep, k))
 		}
 	}
 	if r.mask != "" {
@@ -378,7 +378,7 @@ func (s *step) scan(results []string, backward bool) *onnx.Node {
 			{Name: "body", Kind: onnx.AttrGraph, Graph: s.body}}}
 	for _, v := range results {
 		// A value may be given more than once, and an output has a name of its own.
-		name := s.op("Identity", []string{v})
+		name := s.un("Identity", v)
 		s.body.Outputs = append(s.body.Outputs, onnx.ValueInfo{Name: name, DType: r.d,
 			Shape: []onnx.Dim{onnx.Symbolic(""), onnx.Known(r.hidden)}})
 		scan.Outputs = append(scan.Outputs, r.fresh(r.base+"/scanned"))
@@ -440,7 +440,7 @@ func (r *recurrent) activation(name string) (func(e *emit, x string) string, err
 			if lower == "affine" {
 				return e.add(e.mul(alpha, x), beta)
 			}
-			return e.mul(alpha, e.op("Tanh", []string{e.mul(beta, x)}))
+			return e.mul(alpha, e.un("Tanh", e.mul(beta, x)))
 		}, nil
 	}
 	return nil, fmt.Errorf("the activation %q is not known; allowed are Affine, Elu, HardSigmoid, "+
@@ -465,7 +465,7 @@ func (c *cellNodes) act(k int, v string) string {
 	if c.attrs.Has("clip") {
 		limit := c.attrs.Float("clip")
 		for i, op := range []string{"Min", "Max"} {
-			v = c.op(op, []string{v, c.number([]float32{limit, -limit}[i], c.d)})
+			v = c.bi(op, v, c.number([]float32{limit, -limit}[i], c.d))
 		}
 	}
 	return c.acts[k](&c.emit, v)
@@ -473,11 +473,11 @@ func (c *cellNodes) act(k int, v string) string {
 
 // gate returns a gate's input plus the product with the state.
 func (c *cellNodes) gate(k int, h string) string {
-	return c.add(c.x[k], c.op("MatMul", []string{h, c.rec[k]}))
+	return c.add(c.x[k], c.bi("MatMul", h, c.rec[k]))
 }
 
 // rest is 1 - v.
-func (c *cellNodes) rest(v string) string { return c.op("Sub", []string{c.number(1, c.d), v}) }
+func (c *cellNodes) rest(v string) string { return c.bi("Sub", c.number(1, c.d), v) }
 
 // H = f(x + H R).
 func stepRNN(c *cellNodes) { c.h = c.act(0, c.gate(0, c.h)) }
@@ -489,7 +489,7 @@ func stepGRU(c *cellNodes) {
 	z, r := c.act(0, c.gate(0, c.h)), c.act(0, c.gate(1, c.h))
 	var v string
 	if c.resetAfter(2) {
-		v = e.op("MatMul", []string{c.h, c.rec[2]})
+		v = e.bi("MatMul", c.h, c.rec[2])
 		if c.recBias != "" {
 			v = e.add(v, c.recBias)
 		}

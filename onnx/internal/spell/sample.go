@@ -28,8 +28,8 @@ type sampler struct {
 func (s *speller) real(v string) string {
 	return s.op("Cast", []string{v}, onnx.IntAttr("to", int(s.d)))
 }
-func (s *speller) sub(x, y string) string { return s.op("Sub", []string{x, y}) }
-func (s *speller) div(x, y string) string { return s.op("Div", []string{x, y}) }
+func (s *speller) sub(x, y string) string { return s.bi("Sub", x, y) }
+func (s *speller) div(x, y string) string { return s.bi("Div", x, y) }
 
 // row is a constant [1, k, 1].
 func (s *speller) row(v []float32) string {
@@ -38,7 +38,7 @@ func (s *speller) row(v []float32) string {
 
 // taps are the pixels [n, k, l] along an axis of a size around positions [n, l], and their weights.
 func (s sampler) taps(at, size string) (pixel, weight string) {
-	at = s.op("Unsqueeze", []string{at, s.ints(1)})
+	at = s.bi("Unsqueeze", at, s.ints(1))
 	first := s.un(map[bool]string{true: "Round", false: "Floor"}[len(s.weights) == 1], at)
 	k := len(s.weights[0])
 	offsets := make([]float32, k)
@@ -54,21 +54,20 @@ func (s sampler) taps(at, size string) (pixel, weight string) {
 	last := s.sub(size, s.num(1))
 	switch s.padding {
 	case "zeros":
-		inside := s.op("And", []string{s.op("GreaterOrEqual", []string{pixel, s.num(0)}),
-			s.op("LessOrEqual", []string{pixel, last})})
+		inside := s.bi("And", s.bi("GreaterOrEqual", pixel, s.num(0)), s.bi("LessOrEqual", pixel, last))
 		weight = s.mul(weight, s.real(inside))
 	case "reflection":
 		low, span := s.num(-0.5), size
 		if s.align {
 			low, span = s.num(0), last
 		}
-		span = s.op("Max", []string{span, s.num(1)})
+		span = s.bi("Max", span, s.num(1))
 		d := s.un("Abs", s.sub(pixel, low))
 		turns := s.un("Floor", s.div(d, s.add(span, span)))
 		d = s.sub(d, s.mul(turns, s.add(span, span)))
 		pixel = s.add(low, s.sub(span, s.un("Abs", s.sub(d, span))))
 	}
-	return s.op("Max", []string{s.op("Min", []string{pixel, last}), s.num(0)}), weight
+	return s.bi("Max", s.bi("Min", pixel, last), s.num(0)), weight
 }
 
 // read gives the values [n, c, l] of images at rows y and columns x, each [n, l].
@@ -77,14 +76,13 @@ func (s sampler) read(image, y, x string) string {
 	width := s.pick(size, 1)
 	rows, wy := s.taps(y, s.pick(size, 0))
 	columns, wx := s.taps(x, width)
-	one := func(v string, axis int64) string { return s.op("Unsqueeze", []string{v, s.ints(axis)}) }
+	one := func(v string, axis int64) string { return s.bi("Unsqueeze", v, s.ints(axis)) }
 	pixel := s.add(s.mul(one(rows, 2), width), one(columns, 1)) // [n, k, k, l]
 	pixel = s.op("Cast", []string{pixel}, onnx.IntAttr("to", int(onnx.Int64)))
 	flat := s.shaped(image, s.dims(image, 0, 2), s.ints(-1))
 	n, c := s.dims(image, 0, 1), s.dims(image, 1, 2)
 	pixel = s.shaped(pixel, n, s.ints(1, -1))
-	all := s.op("Expand", []string{pixel,
-		s.op("Concat", []string{n, c, s.dims(pixel, 2, 3)}, onnx.IntAttr("axis", 0))})
+	all := s.bi("Expand", pixel, s.op("Concat", []string{n, c, s.dims(pixel, 2, 3)}, onnx.IntAttr("axis", 0)))
 	got := s.shaped(s.op("GatherElements", []string{flat, all}, onnx.IntAttr("axis", 2)), n, c,
 		s.ints(int64(len(s.weights[0])*len(s.weights[0]))), s.dims(y, 1, 2))
 	weight := s.shaped(s.mul(one(wy, 2), one(wx, 1)), n,
@@ -108,7 +106,7 @@ func spellGridSample(s *speller) ([]string, error) {
 	size := s.real(s.dims(x, 2, 4))
 	flat := s.shaped(grid, s.dims(grid, 0, 1), s.ints(-1, 2))
 	at := func(i int, size string) string {
-		v := s.add(s.op("Gather", []string{flat, s.constant(onnx.Scalar(int64(i)))},
+		v := s.add(s.op("Gather", []string{flat, s.whole(i)},
 			onnx.IntAttr("axis", 2)), s.num(1))
 		if r.align {
 			return s.mul(v, s.mul(s.sub(size, s.num(1)), s.num(0.5)))
@@ -128,6 +126,9 @@ func spellDeformConv(s *speller) ([]string, error) {
 		return nil, fmt.Errorf("the shape of its weight is not known, or not of rank 4")
 	}
 	kh, kw := d[2].Size, d[3].Size
+	if _, err := onnx.Elements([]int{d[0].Size, d[1].Size, kh, kw}); err != nil {
+		return nil, fmt.Errorf("its weight: %w", err)
+	}
 	k := int64(kh * kw)
 	two := func(name string, def int) []int {
 		if v := s.attrs.Ints(name); len(v) >= 2 {
@@ -139,37 +140,30 @@ func spellDeformConv(s *speller) ([]string, error) {
 	groups, parts := int64(max(1, s.attrs.Int("group"))), int64(max(1, s.attrs.Int("offset_group")))
 	// Offsets are [n·parts, k, 2, oh, ow], rows before columns.
 	moved := s.shaped(offset, s.ints(-1, k, 2), s.dims(offset, 2, 4))
-	at := func(axis, kernel int, shape ...int) string {
-		v := s.op("Gather", []string{moved, s.constant(onnx.Scalar(int64(axis)))},
-			onnx.IntAttr("axis", 2))
-		zero, one := s.constant(onnx.Scalar(int64(0))), s.constant(onnx.Scalar(int64(1)))
-		steps := s.mul(s.real(s.op("Range", []string{zero, s.pick(s.dims(offset, 2, 4), axis), one})),
+	taps := s.span(0, s.whole(kh*kw))
+	at := func(axis int, along string, shape ...int64) string {
+		v := s.op("Gather", []string{moved, s.whole(axis)}, onnx.IntAttr("axis", 2))
+		steps := s.mul(s.real(s.span(0, s.pick(s.dims(offset, 2, 4), axis))),
 			s.num(float64(strides[axis])))
-		start := onnx.ZerosF32(1, kh*kw, 1, 1)
-		for i := range start.F32() {
-			tap := i % kw
-			if axis == 0 {
-				tap = i / kw
-			}
-			start.F32()[i] = float32(tap*dilations[axis] - pads[axis])
-		}
-		v = s.add(s.add(v, s.real(s.constant(start))),
-			s.op("Reshape", []string{steps, s.ints(1, 1, int64(shape[0]), int64(shape[1]))}))
+		start := s.sub(s.mul(s.real(s.bi(along, taps, s.ints(int64(kw)))),
+			s.num(float64(dilations[axis]))), s.num(float64(pads[axis])))
+		v = s.add(s.add(v, s.bi("Reshape", start, s.ints(1, -1, 1, 1))),
+			s.bi("Reshape", steps, s.ints(shape...)))
 		return s.shaped(v, s.dims(v, 0, 1), s.ints(-1))
 	}
 	image := s.shaped(x, s.ints(-1), s.div(s.dims(x, 1, 2), s.ints(parts)), s.dims(x, 2, 4))
 	r := sampler{speller: s, weights: linear, padding: "zeros"}
-	read := r.read(image, at(0, kh, -1, 1), at(1, kw, 1, -1))
+	read := r.read(image, at(0, "Div", 1, 1, -1, 1), at(1, "Mod", 1, 1, 1, -1))
 	if mask != "" {
 		read = s.mul(read, s.shaped(mask, s.dims(read, 0, 1), s.ints(1, -1)))
 	}
 	inner := int64(d[1].Size) * k
 	columns := s.shaped(read, s.dims(x, 0, 1), s.ints(groups, inner, -1))
-	weight := s.op("Reshape", []string{w, s.ints(groups, -1, inner)})
-	y := s.shaped(s.op("MatMul", []string{weight, columns}), s.dims(x, 0, 1), s.ints(int64(d[0].Size)),
+	weight := s.bi("Reshape", w, s.ints(groups, -1, inner))
+	y := s.shaped(s.bi("MatMul", weight, columns), s.dims(x, 0, 1), s.ints(int64(d[0].Size)),
 		s.dims(offset, 2, 4))
 	if b := s.node.Input(3); b != "" {
-		y = s.add(y, s.op("Reshape", []string{b, s.ints(-1, 1, 1)}))
+		y = s.add(y, s.bi("Reshape", b, s.ints(-1, 1, 1)))
 	}
 	return []string{y}, nil
 }
@@ -183,16 +177,18 @@ func spellRoiAlign(s *speller) ([]string, error) {
 	if mode != "avg" && mode != "max" && mode != "" {
 		return nil, fmt.Errorf("mode %s is not supported; allowed are avg and max", mode)
 	}
+	height, width := s.attrs.Int("output_height"), s.attrs.Int("output_width")
+	if height < 1 || width < 1 {
+		return nil, fmt.Errorf("output_height is %d and output_width %d; each is at least 1", height, width)
+	}
 	size := s.real(s.dims(x, 2, 4))
-	rows := s.cells(rois, 1, s.attrs.Int("output_height"), s.pick(size, 0))
-	columns := s.cells(rois, 0, s.attrs.Int("output_width"), s.pick(size, 1))
-	images := s.op("Gather", []string{x, s.node.Input(2)})
+	rows, columns := s.cells(rois, 1, height, s.pick(size, 0)), s.cells(rois, 0, width, s.pick(size, 1))
+	images := s.bi("Gather", x, s.node.Input(2))
 	if mode == "max" {
 		return []string{s.highest(images, rows, columns)}, nil
 	}
-	y := s.op("MatMul", []string{s.shares(rows), images})
-	return []string{s.op("MatMul",
-			[]string{y, s.op("Transpose", []string{s.shares(columns)}, onnx.IntsAttr("perm", 0, 1, 3, 2))})},
+	y := s.bi("MatMul", s.shares(rows), images)
+	return []string{s.bi("MatMul", y, s.op("Transpose", []string{s.shares(columns)}, onnx.IntsAttr("perm", 0, 1, 3, 2)))},
 		nil
 }
 
@@ -216,43 +212,39 @@ func (s *speller) cells(rois string, k, cellCount int, size string) points {
 	end := func(i int) string {
 		v := s.op("Slice", []string{rois, s.ints(int64(i)), s.ints(int64(i + 1)), s.ints(1)})
 		// [regions, 1, 1]
-		return s.op("Unsqueeze", []string{s.sub(s.mul(v, scale), s.num(offset)), s.ints(2)})
+		return s.bi("Unsqueeze", s.sub(s.mul(v, scale), s.num(offset)), s.ints(2))
 	}
 	from, length := end(k), ""
 	if length = s.sub(end(k+2), from); !half {
-		length = s.op("Max", []string{length, s.num(1)})
+		length = s.bi("Max", length, s.num(1))
 	}
 	width := s.div(length, s.num(float64(cellCount)))
 	n := s.num(float64(s.attrs.Int("sampling_ratio")))
 	if s.attrs.Int("sampling_ratio") <= 0 {
-		n = s.op("Max", []string{s.un("Ceil", width), s.num(1)})
+		n = s.bi("Max", s.un("Ceil", width), s.num(1))
 	}
 	zero, one := s.num(0), s.num(1)
 	most := s.op("ReduceMax", []string{n}, onnx.IntAttr("keepdims", 0))
 	i := s.op("Range", []string{zero, most, one})
-	p := make([]float32, cellCount)
-	for c := range p {
-		p[c] = float32(c)
-	}
+	cell := s.bi("Reshape", s.op("Range", []string{zero, s.num(float64(cellCount)), one}), s.ints(1, -1, 1))
 	inCell := s.div(s.add(i, s.num(0.5)), n)
-	at := s.add(from, s.mul(width, s.add(s.row(p), inCell))) // [regions, cells, points]
-	kept := s.op("And", []string{s.op("GreaterOrEqual", []string{at, s.num(-1)}),
-		s.op("LessOrEqual", []string{at, size})})
-	mine := s.op("Less", []string{i, n})
-	kept = s.op("And", []string{kept, mine})
-	at = s.op("Max", []string{s.op("Min", []string{at, s.sub(size, one)}), zero})
+	at := s.add(from, s.mul(width, s.add(cell, inCell))) // [regions, cells, points]
+	kept := s.bi("And", s.bi("GreaterOrEqual", at, s.num(-1)), s.bi("LessOrEqual", at, size))
+	mine := s.bi("Less", i, n)
+	kept = s.bi("And", kept, mine)
+	at = s.bi("Max", s.bi("Min", at, s.sub(size, one)), zero)
 	return points{at: at, there: kept, one: mine, count: n, size: size}
 }
 
 // shares are the weights [regions, 1, cells, size] of pixels along an axis in the means of cells.
 func (s *speller) shares(c points) string {
 	zero, one := s.num(0), s.num(1)
-	last := func(v string) string { return s.op("Unsqueeze", []string{v, s.ints(3)}) }
+	last := func(v string) string { return s.bi("Unsqueeze", v, s.ints(3)) }
 	pixels := s.op("Range", []string{zero, c.size, one})
 	weight := s.un("Relu", s.sub(one, s.un("Abs", s.sub(last(c.at), pixels))))
 	weight = s.op("ReduceSum", []string{s.mul(weight, s.real(last(c.there))), s.ints(2)},
 		onnx.IntAttr("keepdims", 0))
-	return s.op("Unsqueeze", []string{s.div(weight, c.count), s.ints(1)})
+	return s.bi("Unsqueeze", s.div(weight, c.count), s.ints(1))
 }
 
 // highest is the highest of the weighted pixels around the points of each cell; a point outside of
@@ -261,32 +253,30 @@ func (s *speller) highest(images string, rows, columns points) string {
 	// Of each point, the pixel before it and the one behind it, or twice the last: [regions, cells,
 	// points, 2].
 	ends := func(c points) (pixel, weight string) {
-		at := s.op("Unsqueeze", []string{c.at, s.ints(3)})
+		at := s.bi("Unsqueeze", c.at, s.ints(3))
 		first := s.un("Floor", at)
 		pair := s.real(s.constant(onnx.Vector[float32](0, 1)))
-		pixel = s.op("Min", []string{s.add(first, pair), s.sub(c.size, s.num(1))})
+		pixel = s.bi("Min", s.add(first, pair), s.sub(c.size, s.num(1)))
 		weight = s.un("Abs", s.sub(s.sub(s.num(1), pair), s.sub(at, first))) // 1 - f and f
-		return pixel, s.mul(weight, s.real(s.op("Unsqueeze", []string{c.there, s.ints(3)})))
+		return pixel, s.mul(weight, s.real(s.bi("Unsqueeze", c.there, s.ints(3))))
 	}
 	y, wy := ends(rows)
 	x, wx := ends(columns)
 	// Rows stand on axes 1 to 3, columns on 4 to 6.
-	row := func(v string) string { return s.op("Unsqueeze", []string{v, s.ints(4, 5, 6)}) }
-	column := func(v string) string { return s.op("Unsqueeze", []string{v, s.ints(1, 2, 3)}) }
+	row := func(v string) string { return s.bi("Unsqueeze", v, s.ints(4, 5, 6)) }
+	column := func(v string) string { return s.bi("Unsqueeze", v, s.ints(1, 2, 3)) }
 	at := s.op("Cast", []string{s.add(s.mul(row(y), columns.size), column(x))},
 		onnx.IntAttr("to", int(onnx.Int64)))
 	shape := s.dims(at, 1, 7)
 	n, c := s.dims(images, 0, 1), s.dims(images, 1, 2)
 	flat := s.shaped(at, n, s.ints(1, -1))
-	all := s.op("Expand", []string{flat,
-		s.op("Concat", []string{n, c, s.dims(flat, 2, 3)}, onnx.IntAttr("axis", 0))})
+	all := s.bi("Expand", flat, s.op("Concat", []string{n, c, s.dims(flat, 2, 3)}, onnx.IntAttr("axis", 0)))
 	got := s.shaped(s.op("GatherElements", []string{s.shaped(images, n, c, s.ints(-1)), all},
 		onnx.IntAttr("axis", 2)), n, c, shape)
-	got = s.mul(got, s.op("Unsqueeze", []string{s.mul(row(wy), column(wx)), s.ints(1)}))
-	whole := func(c points) string { return s.op("Expand", []string{c.one, s.un("Shape", c.at)}) }
-	mine := s.op("And", []string{row(s.op("Unsqueeze", []string{whole(rows), s.ints(3)})),
-		column(s.op("Unsqueeze", []string{whole(columns), s.ints(3)}))})
-	got = s.op("Where", []string{s.op("Unsqueeze", []string{mine, s.ints(1)}), got,
+	got = s.mul(got, s.bi("Unsqueeze", s.mul(row(wy), column(wx)), s.ints(1)))
+	whole := func(c points) string { return s.bi("Expand", c.one, s.un("Shape", c.at)) }
+	mine := s.bi("And", row(s.bi("Unsqueeze", whole(rows), s.ints(3))), column(s.bi("Unsqueeze", whole(columns), s.ints(3))))
+	got = s.op("Where", []string{s.bi("Unsqueeze", mine, s.ints(1)), got,
 		s.num(math.Inf(-1))})
 	return s.maxOver(got, 3, 4, 6, 7)
 }

@@ -58,14 +58,13 @@ func Scan(n *onnx.Node, fresh func(base string) (name string)) (*onnx.Node, erro
 		x := given(in, info)
 		if length != "" {
 			if steps == "" { // 0..length-1
-				longest = e.slice(e.op("Shape", []string{x}), 0, 1)
-				length = e.op("Reshape", []string{length, e.constant(onnx.Vector[int64](1))})
+				longest = e.slice(e.un("Shape", x), 0, 1)
+				length = e.bi("Reshape", length, e.constant(onnx.Vector[int64](1)))
 				ones := e.op("ConstantOfShape", []string{length},
 					onnx.TensorAttr("value", onnx.Vector[int64](1)))
-				steps = e.op("Reshape", []string{e.op("NonZero", []string{ones}),
-					e.constant(onnx.Vector[int64](-1))})
+				steps = e.bi("Reshape", e.un("NonZero", ones), e.constant(onnx.Vector[int64](-1)))
 			}
-			x = e.op("Gather", []string{x, steps})
+			x = e.bi("Gather", x, steps)
 		}
 		inner.Inputs = append(inner.Inputs, x)
 	}
@@ -85,8 +84,8 @@ func Scan(n *onnx.Node, fresh func(base string) (name string)) (*onnx.Node, erro
 				if err != nil {
 					return nil, fmt.Errorf("output %q of its body: %w", info.Name, err)
 				}
-				shape := e.op("Concat", []string{e.op("Sub", []string{longest, length}),
-					e.slice(e.op("Shape", []string{out}), 1, math.MaxInt32)}, onnx.IntAttr("axis", 0))
+				shape := e.op("Concat", []string{e.bi("Sub", longest, length),
+					e.slice(e.un("Shape", out), 1, math.MaxInt32)}, onnx.IntAttr("axis", 0))
 				out = e.op("Concat", []string{out,
 					e.op("ConstantOfShape", []string{shape}, onnx.TensorAttr("value", zero))},
 					onnx.IntAttr("axis", 0))

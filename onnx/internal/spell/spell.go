@@ -151,6 +151,19 @@ const microsoft = "com.microsoft"
 //go:noinline
 func (e *emit) un(op, x string) string { return e.op(op, []string{x}) }
 
+//go:noinline
+func (e *emit) bi(op, x, y string) string { return e.op(op, []string{x, y}) }
+
+// whole is a scalar, an integer.
+//
+//go:noinline
+func (e *emit) whole(v int) string { return e.constant(onnx.Scalar(int64(v))) }
+
+// span is the vector from, from + 1, ... below a scalar.
+func (e *emit) span(from int, to string) string {
+	return e.op("Range", []string{e.whole(from), to, e.whole(1)})
+}
+
 func (e *emit) ints(v ...int64) string { return e.constant(onnx.Vector(v...)) }
 
 func int64s(v []int) []int64 {
@@ -172,7 +185,7 @@ func (e *emit) dims(v string, from, to int) string {
 func (s *speller) num(v float64) string { return s.number(float32(v), s.d) }
 
 func (s *speller) shaped(v string, parts ...string) string {
-	return s.op("Reshape", []string{v, s.op("Concat", parts, onnx.IntAttr("axis", 0))})
+	return s.bi("Reshape", v, s.op("Concat", parts, onnx.IntAttr("axis", 0)))
 }
 
 // spellSwish: x σ(αx), times b where a second operand gates.
@@ -222,17 +235,20 @@ func spellCausalConv(s *speller) ([]string, error) {
 }
 
 // lastAxes are the axes of x from a on: a list where a counts from the end, else a range up to the
-// rank.
-func (s *speller) lastAxes(x string, a int) string {
+// rank. a is among them whatever the rank is, so that the node which takes them checks it.
+func (s *speller) lastAxes(x string, a int) (string, error) {
+	if a < -onnx.MaxRank || a >= onnx.MaxRank {
+		return "", fmt.Errorf("axis %d; no value has more than %d axes", a, onnx.MaxRank)
+	}
 	if a < 0 {
 		var axes []int64
 		for ; a < 0; a++ {
 			axes = append(axes, int64(a))
 		}
-		return s.ints(axes...)
+		return s.ints(axes...), nil
 	}
-	return s.op("Range", []string{s.constant(onnx.Scalar(int64(a))), s.un("Size", s.un("Shape", x)),
-		s.constant(onnx.Scalar(int64(1)))})
+	rest := s.span(a+1, s.un("Size", s.un("Shape", x)))
+	return s.op("Concat", []string{s.ints(int64(a)), rest}, onnx.IntAttr("axis", 0)), nil
 }
 
 // rms is x over the root of its mean square over axes, which is of rank 1.
@@ -240,18 +256,22 @@ func (s *speller) rms(x, axes string, epsilon float32) string {
 	square := s.mul(x, x)
 	var mean string
 	if s.Opset >= 18 {
-		mean = s.op("ReduceMean", []string{square, axes})
+		mean = s.bi("ReduceMean", square, axes)
 	} else {
 		mean = s.op("ReduceMean", []string{square}, onnx.IntsAttr("axes", -1))
 	}
-	return s.op("Div", []string{x, s.un("Sqrt", s.add(mean, s.num(float64(epsilon))))})
+	return s.bi("Div", x, s.un("Sqrt", s.add(mean, s.num(float64(epsilon)))))
 }
 
 // spellRMSNormalization: x / sqrt(mean x² + ε) · scale over the axes from axis on (Zhang and
 // Sennrich 2019).
 func spellRMSNormalization(s *speller) ([]string, error) {
 	x := s.node.Input(0)
-	y := s.rms(x, s.lastAxes(x, s.attrs.Int("axis")), s.attrs.Float("epsilon"))
+	axes, err := s.lastAxes(x, s.attrs.Int("axis"))
+	if err != nil {
+		return nil, err
+	}
+	y := s.rms(x, axes, s.attrs.Float("epsilon"))
 	return []string{s.mul(y, s.node.Input(1))}, nil
 }
 
@@ -262,9 +282,9 @@ func spellRotaryEmbedding(s *speller) ([]string, error) {
 	half := []string{s.node.Input(1), s.node.Input(2)} // [B, S, D/2]
 	for i, cache := range half {
 		if p := s.node.Input(3); p != "" {
-			cache = s.op("Gather", []string{cache, p})
+			cache = s.bi("Gather", cache, p)
 		}
-		half[i] = s.op("Unsqueeze", []string{cache, s.ints(1)})
+		half[i] = s.bi("Unsqueeze", cache, s.ints(1))
 	}
 	if heads > 0 {
 		x = s.splitHeads(x, heads)
@@ -280,20 +300,19 @@ func spellRotaryEmbedding(s *speller) ([]string, error) {
 	if s.attrs.Bool("interleaved") {
 		axis, pairs = -1, []int64{0, 0, 0, -1, 2}
 	}
-	apart := s.op("Reshape", []string{x, s.ints(pairs...)})
+	apart := s.bi("Reshape", x, s.ints(pairs...))
 	part := func(i int64) string {
 		return s.op("Gather", []string{apart, s.constant(onnx.Scalar(i))}, onnx.IntAttr("axis", axis))
 	}
 	re, im := part(0), part(1)
 	turned := []string{
-		s.op("Sub", []string{s.mul(half[0], re), s.mul(half[1], im)}),
+		s.bi("Sub", s.mul(half[0], re), s.mul(half[1], im)),
 		s.add(s.mul(half[1], re), s.mul(half[0], im)),
 	}
 	for i, v := range turned {
-		turned[i] = s.op("Unsqueeze", []string{v, s.ints(int64(axis))})
+		turned[i] = s.bi("Unsqueeze", v, s.ints(int64(axis)))
 	}
-	y := s.op("Reshape", []string{s.op("Concat", turned, onnx.IntAttr("axis", axis)),
-		s.un("Shape", x)})
+	y := s.bi("Reshape", s.op("Concat", turned, onnx.IntAttr("axis", axis)), s.un("Shape", x))
 	if rest != "" {
 		y = s.op("Concat", []string{y, rest}, onnx.IntAttr("axis", -1))
 	}
@@ -305,14 +324,13 @@ func spellRotaryEmbedding(s *speller) ([]string, error) {
 
 // splitHeads: [B, S, H·D] to [B, H, S, D].
 func (s *speller) splitHeads(x string, heads int) string {
-	return s.op("Transpose", []string{s.op("Reshape", []string{x, s.ints(0, 0, int64(heads), -1)})},
+	return s.op("Transpose", []string{s.bi("Reshape", x, s.ints(0, 0, int64(heads), -1))},
 		onnx.IntsAttr("perm", 0, 2, 1, 3))
 }
 
 // joinHeads undoes splitHeads.
 func (s *speller) joinHeads(x string) string {
-	return s.op("Reshape", []string{s.op("Transpose", []string{x}, onnx.IntsAttr("perm", 0, 2, 1, 3)),
-		s.ints(0, 0, -1)})
+	return s.bi("Reshape", s.op("Transpose", []string{x}, onnx.IntsAttr("perm", 0, 2, 1, 3)), s.ints(0, 0, -1))
 }
 
 // spellGelu: x Φ(x), or by tanh for FastGelu; a second input is a bias.
@@ -375,9 +393,9 @@ func spellSkipNormalization(s *speller) ([]string, error) {
 		mean := s.op("ReduceMean", []string{sum}, onnx.IntsAttr("axes", -1))
 		if s.Opset >= 18 {
 			s.nodes = s.nodes[:len(s.nodes)-1]
-			mean = s.op("ReduceMean", []string{sum, s.ints(-1)})
+			mean = s.bi("ReduceMean", sum, s.ints(-1))
 		}
-		centred = s.op("Sub", []string{sum, mean})
+		centred = s.bi("Sub", sum, mean)
 	}
 	y := s.mul(s.rms(centred, s.ints(-1), eps), s.node.Input(2))
 	if beta := s.node.Input(3); beta != "" && !simple {
@@ -410,7 +428,7 @@ func without(names ...string) []string {
 // spellQuantizedPair: a sum or product of two quantised values, quantised again.
 func spellQuantizedPair(s *speller) ([]string, error) {
 	op := strings.TrimPrefix(s.node.Op, "QLinear")
-	return s.quantized(s.op(op, []string{s.dequantized(0), s.dequantized(3)}), 6)
+	return s.quantized(s.bi(op, s.dequantized(0), s.dequantized(3)), 6)
 }
 
 // spellQuantized: a function of one quantised value, quantised again.
