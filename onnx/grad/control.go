@@ -97,7 +97,7 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 		return nil, err
 	}
 	maps.Copy(c.taken, inner.taken)
-	inner.taken, inner.next, inner.twice = c.taken, c.next, c.twice
+	inner.taken, inner.next, inner.twice, inner.budget = c.taken, c.next, c.twice, c.budget
 	s.emitter, s.nodes = inner, s.graph.Nodes
 	s.cot = cotangents{e: inner, of: map[string]string{}}
 	// The graph within does not state the types of its inputs.

@@ -62,6 +62,9 @@ func (c *call) window(x, weights string) (window, error) {
 	if err != nil {
 		return window{}, err
 	}
+	if _, err := onnx.Elements(o.Kernel); err != nil {
+		return window{}, fmt.Errorf("the kernel: %w", err)
+	}
 	w := window{Window: o, dims: r - 2, group: max(1, c.attrs.Int("group"))} // poolings have none
 	w.begin, w.end = slices.Clone(o.Pads[:w.dims]), slices.Clone(o.Pads[w.dims:])
 	return w, nil
@@ -236,11 +239,17 @@ func (c *call) turnKernel(w window, weights string) (string, error) {
 // narrow is the number of columns below which a product of matrices leaves lanes of a vector idle.
 const narrow = 16
 
+// positionBytes are about those that the nodes of one position of a kernel take.
+const positionBytes = 1 << 10
+
 // convWeights is the weight gradient of a convolution of x that gave a value of the shape of y,
 // with cotangent g: for every position of the kernel one product of matrices, [M, N·P] by [N·P, C],
 // of the cotangent and of x shifted by that position, P being the output's positions. weights has
 // the shape [M, C/G, k...].
 func (c *call) convWeights(w window, x, g, y, weights string) (string, error) {
+	if _, err := c.afford(positionBytes, w.Kernel...); err != nil {
+		return "", err
+	}
 	r := 2 + w.dims
 	spatial := span(2, r)
 	// Channels last: padding and a shift of x are then made of long runs.
@@ -354,6 +363,9 @@ func vjpConvTranspose(c *call) ([]string, error) {
 	extra := make([]int, w.dims)
 	if c.attrs.Has("output_padding") {
 		extra = c.attrs.Ints("output_padding")
+	}
+	if len(extra) != w.dims {
+		return nil, fmt.Errorf("output_padding %v for %d spatial axes", extra, w.dims)
 	}
 	switch w.AutoPad {
 	case "VALID":

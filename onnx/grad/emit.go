@@ -18,6 +18,7 @@ type emitter struct {
 	info      map[string]onnx.ValueInfo
 	taken     map[string]bool
 	facts     *shape.Facts            // of the primal graph
+	budget    *onnx.Budget            // for tables and nodes as many as sizes of the model say
 	constants map[string]*onnx.Tensor // of the graph around, that this one reads
 	active    map[string]bool         // primal values that depend on what is differentiated for
 	made      map[string][]string     // key of an expression -> its outputs
@@ -36,7 +37,7 @@ func newEmitter(m *onnx.Model) (*emitter, error) {
 	e := &emitter{
 		opset: m.Opset(), graph: m.Graph, info: map[string]onnx.ValueInfo{}, taken: map[string]bool{},
 		made: map[string][]string{}, next: map[string]int{}, shapes: map[string]bool{},
-		kinds: map[string]onnx.DType{}, facts: facts,
+		kinds: map[string]onnx.DType{}, facts: facts, budget: onnx.NewBudget(m),
 		constants: map[string]*onnx.Tensor{},
 	}
 	g := m.Graph
@@ -143,6 +144,41 @@ func (e *emitter) constant(t *onnx.Tensor) string {
 	return name
 }
 
+// afford takes the product of sizes that attributes or shapes say, of so many bytes each, from the
+// model's budget. All that a rule makes by such sizes passes here.
+func (e *emitter) afford(bytes int, sizes ...int) (int, error) {
+	n, err := onnx.Elements(sizes)
+	if all := float64(n) * float64(bytes); err == nil && !e.budget.Spend(all, all) {
+		err = fmt.Errorf("sizes %v ask for more than the budget of a model of its bytes; make them smaller",
+			sizes)
+	}
+	return n, err
+}
+
+// table is a constant of the element type of like, whose element i is at(i).
+func (e *emitter) table(at func(i int) float64, like string, shape ...int) (string, error) {
+	n, err := e.afford(8, shape...)
+	if err != nil {
+		return "", err
+	}
+	if e.dtype(like) == onnx.Float64 {
+		v := make([]float64, n)
+		for i := range v {
+			v[i] = at(i)
+		}
+		return e.constant(onnx.NewTensor(v, shape...)), nil
+	}
+	v := make([]float32, n)
+	for i := range v {
+		v[i] = float32(at(i))
+	}
+	t := e.constant(onnx.NewTensor(v, shape...))
+	if d := e.dtype(like); d != onnx.Float32 {
+		t = e.cast(t, d)
+	}
+	return t, nil
+}
+
 // Constants of more elements than this are not worked out for rules that ask for them.
 const maxKnown = 1 << 16
 
@@ -213,6 +249,25 @@ func (e *emitter) rank(v string) (int, error) {
 		return 0, fmt.Errorf("the rank of %q is not known; export the model with its input shapes", v)
 	}
 	return len(s), nil
+}
+
+// axes counts axes of v from the front; one that v has not is an error.
+func (e *emitter) axes(v string, axes ...int) ([]int, error) {
+	out := slices.Clone(axes)
+	for i, a := range axes {
+		if a >= 0 && e.shape(v) == nil {
+			continue // the run checks it
+		}
+		r, err := e.rank(v)
+		if err != nil {
+			return nil, err
+		}
+		if a < -r || a >= r {
+			return nil, fmt.Errorf("axis %d of a tensor of rank %d", a, r)
+		}
+		out[i] = (a + r) % r
+	}
+	return out, nil
 }
 
 // sizes is v's shape where all of it is known.
@@ -401,9 +456,9 @@ func (e *emitter) shapeOf(v string) string {
 	return s
 }
 
-// dim is the size of one axis, as a vector of one.
+// dim is the size of one axis, as a vector of one; the run refuses an axis that v has not.
 func (e *emitter) dim(v string, axis int) string {
-	if s := e.shape(v); s != nil && s[axis].IsKnown() {
+	if s := e.shape(v); axis < len(s) && s[axis].IsKnown() {
 		return e.ints(s[axis].Size)
 	}
 	return e.op("Gather", []string{e.un("Shape", v), e.ints(axis)})
@@ -448,17 +503,17 @@ func (e *emitter) intOp(op, x, y string) string {
 // size is the product of v's sizes over the given axes as a number of v's element type.
 func (e *emitter) size(v string, axes []int) string {
 	d := e.dtype(v)
-	n, known := 1, true
+	n, known := 1.0, true
 	s := e.shape(v)
 	for _, a := range axes {
 		if s == nil || !s[a].IsKnown() {
 			known = false
 			break
 		}
-		n *= s[a].Size
+		n *= float64(s[a].Size)
 	}
 	if known {
-		return e.numOf(float64(n), d)
+		return e.numOf(n, d)
 	}
 	picked := e.op("Gather", []string{e.un("Shape", v), e.ints(axes...)})
 	ones := e.cast(picked, d)

@@ -73,8 +73,8 @@ func (c *call) sliced(rank int) (*sliced, error) {
 		n := len(s.starts)
 		if !s.known {
 			shape := c.shape(c.in(1))
-			if len(shape) != 1 || !shape[0].IsKnown() {
-				return nil, fmt.Errorf("the number of sliced axes is not known")
+			if len(shape) != 1 || !shape[0].IsKnown() || shape[0].Size > rank {
+				return nil, fmt.Errorf("the number of sliced axes is not known, or over the rank %d", rank)
 			}
 			n = shape[0].Size
 		}
@@ -84,11 +84,9 @@ func (c *call) sliced(rank int) (*sliced, error) {
 	} else {
 		return nil, fmt.Errorf("the axes are worked out by the graph; make them constant")
 	}
-	for i, a := range s.axes {
-		if a < -rank || a >= rank {
-			return nil, fmt.Errorf("axis %d of a tensor of rank %d", a, rank)
-		}
-		s.axes[i] = (a + rank) % rank
+	var err error
+	if s.axes, err = c.axes(c.in(0), s.axes...); err != nil {
+		return nil, err
 	}
 	s.steps = ones(len(s.axes))
 	if in := c.in(4); in != "" {
@@ -271,9 +269,8 @@ func vjpPad(c *call) ([]string, error) {
 		if !ok {
 			return nil, fmt.Errorf("the axes are worked out by the graph; make them constant")
 		}
-		axes = append([]int{}, a...)
-		for i, v := range axes {
-			axes[i] = (v + r) % r
+		if axes, err = c.axes(x, a...); err != nil {
+			return nil, err
 		}
 	}
 	out := []string{"", "", "", ""}

@@ -33,13 +33,23 @@ func vjpDet(c *call) ([]string, error) {
 	}
 	n := s[r-1].Size
 	g := c.unsqueeze(c.g(), r-2, r-1)
-	if n == 1 {
+	switch n {
+	case 0:
+		return []string{c.filled(x, 0)}, nil
+	case 1:
 		return []string{g}, nil
 	}
-	at, sign := make([]int64, 0, n*n*(n-1)*(n-1)), make([]float32, n*n)
+	size, err := c.afford(8, n, n, n-1, n-1)
+	if err != nil {
+		return nil, err
+	}
+	signs, err := c.table(func(i int) float64 { return float64(1 - 2*((i/n+i%n)%2)) }, x, n, n)
+	if err != nil {
+		return nil, err
+	}
+	at := make([]int64, 0, size)
 	for i := range n {
 		for j := range n {
-			sign[i*n+j] = float32(1 - 2*((i+j)%2))
 			for p := range n {
 				for q := range n {
 					if p != i && q != j {
@@ -56,30 +66,25 @@ func vjpDet(c *call) ([]string, error) {
 	flat := c.reshape(x, c.vec(append(lead, c.ints(n*n))...))
 	minors := c.op("Gather", []string{flat, c.constant(onnx.NewTensor(at, n, n, n-1, n-1))},
 		onnx.IntAttr("axis", r-2))
-	signs := c.cast(c.constant(onnx.NewTensor(sign, n, n)), c.dtype(x))
 	return []string{c.mul(g, c.mul(c.un("Det", minors), signs))}, nil
 }
 
 // vjpMaxUnpool reads the cotangent where each value was put.
 func vjpMaxUnpool(c *call) ([]string, error) {
 	x, at, g := c.in(0), c.in(1), c.g()
-	size, strides, pads := c.attrs.Ints("kernel_shape"), c.attrs.Ints("strides"), c.attrs.Ints("pads")
 	if c.in(2) != "" {
 		// Indices count the elements of the output without the zeros that output_shape puts behind
 		// each axis.
-		r := len(size)
-		if strides == nil {
-			strides = ones(r)
-		}
-		if pads == nil {
-			pads = make([]int, 2*r)
+		w, err := c.window(x, "")
+		if err != nil {
+			return nil, err
 		}
 		parts := []string{c.dim(x, 0), c.dim(x, 1)}
-		for k := range r {
-			steps := c.intOp("Mul", c.intOp("Sub", c.dim(x, k+2), c.ints(1)), c.ints(strides[k]))
-			parts = append(parts, c.intOp("Add", steps, c.ints(size[k]-pads[k]-pads[k+r])))
+		for k := range w.dims {
+			steps := c.intOp("Mul", c.intOp("Sub", c.dim(x, k+2), c.ints(1)), c.ints(w.Strides[k]))
+			parts = append(parts, c.intOp("Add", steps, c.ints(w.Kernel[k]-w.begin[k]-w.end[k])))
 		}
-		g = c.op("Slice", []string{g, c.ints(make([]int, r+2)...), c.vec(parts...)})
+		g = c.op("Slice", []string{g, c.ints(make([]int, w.dims+2)...), c.vec(parts...)})
 	}
 	read := c.op("GatherElements", []string{c.reshape(g, c.ints(-1)), c.reshape(at, c.ints(-1))})
 	return []string{c.reshapeLike(read, x)}, nil

@@ -151,9 +151,9 @@ func vjpLayerNormalization(c *call) ([]string, error) {
 			return nil, fmt.Errorf("differentiating the outputs Mean and InvStdDev is not supported")
 		}
 	}
-	axis := c.attrs.Int("axis")
-	if axis < 0 {
-		axis += r
+	axis, err := c.axis(x)
+	if err != nil {
+		return nil, err
 	}
 	axes := span(axis, r)
 	hat, s, n := c.normalized(x, axes, float64(c.attrs.Float("epsilon")))
@@ -193,15 +193,9 @@ func vjpInstanceNormalization(c *call) ([]string, error) {
 // vjpMeanVarianceNormalization: the deviation of values that are all equal is 1e-9, as the operator
 // has it.
 func vjpMeanVarianceNormalization(c *call) ([]string, error) {
-	r, err := c.rank(c.in(0))
+	axes, err := c.axes(c.in(0), c.attrs.Ints("axes")...)
 	if err != nil {
 		return nil, err
-	}
-	axes := c.attrs.Ints("axes")
-	for i, a := range axes {
-		if a < 0 {
-			axes[i] = a + r
-		}
 	}
 	hat, s, n := c.normalized(c.in(0), axes, 1e-18)
 	return []string{c.normalizedVJP(c.g(), hat, s, n, axes)}, nil

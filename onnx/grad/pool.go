@@ -138,7 +138,7 @@ func (c *call) averaged(w window, area int) (string, error) {
 		return "", nil
 	}
 	s := c.shape(c.in(0))
-	perAxis := make([][]float64, w.dims)
+	perAxis, shape := make([][]float64, w.dims), []int{1, 1}
 	for i := range perAxis {
 		if !s[2+i].IsKnown() {
 			// A convolution of ones with ones counts them.
@@ -154,55 +154,50 @@ func (c *call) averaged(w window, area int) (string, error) {
 			w.group = 1
 			return c.op("Conv", []string{field, kernel}, w.attrs(w.Strides, w.begin, w.end)...), nil
 		}
-		in, reach := s[2+i].Size, w.Extent(i)
-		span := in + w.begin[i] + w.end[i] - reach
-		out := span/w.Strides[i] + 1
-		if ceil {
-			out = (span+w.Strides[i]-1)/w.Strides[i] + 1
-			if (out-1)*w.Strides[i] >= in+w.begin[i] {
-				out-- // a window must start inside the input or its left padding
-			}
+		var err error
+		if perAxis[i], err = c.covered(w, i, s[2+i].Size); err != nil {
+			return "", err
 		}
-		for o := range out {
-			n := 0
-			for k := range w.Kernel[i] {
-				p := o*w.Strides[i] + k*w.Dilations[i]
-				lo, hi := w.begin[i], w.begin[i]+in
-				if include {
-					lo, hi = 0, w.begin[i]+in+w.end[i]
-				}
-				if p >= lo && p < hi {
-					n++
-				}
-			}
-			perAxis[i] = append(perAxis[i], float64(n))
+		shape = append(shape, len(perAxis[i]))
+	}
+	return c.table(func(i int) float64 {
+		n := 1.0
+		for k := w.dims - 1; k >= 0; k-- {
+			size := len(perAxis[k])
+			n *= perAxis[k][i%size]
+			i /= size
+		}
+		return n
+	}, c.in(0), shape...)
+}
+
+// covered is the number of elements under each window along spatial axis i, of the size in.
+func (c *call) covered(w window, i, in int) ([]float64, error) {
+	ceil, stride, dilation := c.attrs.Int("ceil_mode") == 1, w.Strides[i], w.Dilations[i]
+	lo, hi := w.begin[i], w.begin[i]+in
+	span := hi + w.end[i] - w.Extent(i)
+	out := span/stride + 1
+	if ceil {
+		out = (span+stride-1)/stride + 1
+		if (out-1)*stride >= hi {
+			out-- // a window must start inside the input or its left padding
 		}
 	}
-	counts := []float64{1}
-	shape := []int{1, 1}
-	for _, axis := range perAxis {
-		var next []float64
-		for _, a := range counts {
-			for _, b := range axis {
-				next = append(next, a*b)
-			}
-		}
-		counts = next
-		shape = append(shape, len(axis))
+	if c.attrs.Int("count_include_pad") == 1 {
+		lo, hi = 0, hi+w.end[i]
 	}
-	t := onnx.NewTensor(counts, shape...)
-	if c.dtype(c.in(0)) == onnx.Float64 {
-		return c.constant(t), nil
+	out, err := c.afford(8, max(0, out))
+	if err != nil {
+		return nil, err
 	}
-	single := make([]float32, len(counts))
-	for i, v := range counts {
-		single[i] = float32(v)
+	counts := make([]float64, out)
+	for o := range counts {
+		// The first position of the kernel at lo or behind it, and the first at hi.
+		from := max(0, lo-o*stride+dilation-1) / dilation
+		to := min(w.Kernel[i], max(0, hi-o*stride+dilation-1)/dilation)
+		counts[o] = float64(max(0, to-from))
 	}
-	v := c.constant(onnx.NewTensor(single, shape...))
-	if d := c.dtype(c.in(0)); d != onnx.Float32 {
-		v = c.cast(v, d)
-	}
-	return v, nil
+	return counts, nil
 }
 
 // tile repeats g over windows that lie side by side and cover x exactly. Resize does it much faster

@@ -39,18 +39,8 @@ func (c *call) reduction() (reduction, error) {
 		}
 		return reduction{axes: span(0, r)}, nil
 	}
-	out := make([]int, len(axes))
-	for i, a := range axes {
-		if a < 0 {
-			r, err := c.rank(x)
-			if err != nil {
-				return reduction{}, err
-			}
-			a += r
-		}
-		out[i] = a
-	}
-	return reduction{axes: out}, nil
+	axes, err := c.axes(x, axes...)
+	return reduction{axes: axes}, err
 }
 
 // restore gives a reduced value back the axes that keepdims=0 took, with size 1.

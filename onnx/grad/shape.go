@@ -44,18 +44,14 @@ func vjpTranspose(c *call) ([]string, error) {
 
 // axis is the attribute axis, counted from the front.
 func (c *call) axis(v string) (int, error) {
-	a := c.attrs.Int("axis")
-	r, err := c.rank(v)
+	if _, err := c.rank(v); err != nil {
+		return 0, err
+	}
+	a, err := c.axes(v, c.attrs.Int("axis"))
 	if err != nil {
 		return 0, err
 	}
-	if a < -r || a >= r {
-		return 0, fmt.Errorf("axis %d of a tensor of rank %d", a, r)
-	}
-	if a < 0 {
-		a += r
-	}
-	return a, nil
+	return a[0], nil
 }
 
 func vjpConcat(c *call) ([]string, error) {
@@ -254,13 +250,14 @@ func vjpCol2Im(c *call) ([]string, error) {
 	if !ok {
 		return nil, fmt.Errorf("the block's shape is worked out by the graph; make it constant")
 	}
-	x, n := c.in(0), product(block)
-	kernel := onnx.ZerosF32(append([]int{n, 1}, block...)...)
-	for i := range n {
-		kernel.F32()[i*n+i] = 1
+	n, err := onnx.Elements(block)
+	if err != nil {
+		return nil, fmt.Errorf("the block: %w", err)
 	}
+	x, unit := c.in(0), c.op("EyeLike", []string{c.filledShape(c.ints(n, n), 0, onnx.Float32)})
+	kernel := c.reshape(unit, c.ints(append([]int{n, 1}, block...)...))
 	image := c.reshape(c.g(), c.vec(c.ints(-1, 1), c.in(1)))
-	weight := c.cast(c.constant(kernel), c.dtype(x))
+	weight := c.cast(kernel, c.dtype(x))
 	return []string{c.reshape(c.op("Conv", []string{image, weight}, c.node.Attrs...), c.shapeOf(x))},
 		nil
 }
