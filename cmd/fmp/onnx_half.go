@@ -21,7 +21,9 @@ func newONNXHalfCommand() *cobra.Command {
 		Short: "Store a model's weights in half precision: half the file, float32 arithmetic as before",
 		Long: `Write MODEL with its large float32 weights stored as float16, each followed by a Cast back to
 float32 that runtimes work out once, when they load it. Weights are rounded to 11 significant bits;
-nothing else changes. A manifest of ours is kept, its command line completed.`,
+nothing else changes. Weights that half precision does not hold stay as they are: with values beyond
+65504, or so small, below .00006, that more bits would be lost. A manifest of ours is kept, its command
+line completed.`,
 		Example: `  fmp onnx half extractor.onnx -o small.onnx`,
 		Args:    exactArgs("MODEL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -35,10 +37,13 @@ nothing else changes. A manifest of ours is kept, its command line completed.`,
 			if err := checkModel(m); err != nil {
 				return usageError(fmt.Errorf("%s: %w", args[0], err))
 			}
-			n := pass.StoreHalf(m, least)
+			n, beyond := pass.StoreHalf(m, least)
 			if n == 0 {
 				return usageErrorf("%s has no float32 weight of %d elements or more whose values half "+
 					"precision can hold; nothing was written", args[0], least)
+			}
+			if err := checkModel(m); err != nil {
+				return err
 			}
 			if err := descends(m, args[0], "fmp onnx half"); err != nil {
 				return err
@@ -50,9 +55,13 @@ nothing else changes. A manifest of ours is kept, its command line completed.`,
 			if err != nil {
 				return err
 			}
-			return say(cmd, map[string]any{"file": out, "tensors": n, "bytes": after,
+			kept := ""
+			if beyond > 0 {
+				kept = fmt.Sprintf(", %d kept whose values it does not hold", beyond)
+			}
+			return say(cmd, map[string]any{"file": out, "tensors": n, "kept": beyond, "bytes": after,
 				"bytes_before": before},
-				"%s: %d tensors in half precision, %d bytes (%d before)\n", out, n,
+				"%s: %d tensors in half precision%s, %d bytes (%d before)\n", out, n, kept,
 				after, before)
 		},
 	}

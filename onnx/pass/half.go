@@ -94,14 +94,17 @@ const halfSuffix = "/half"
 // StoreHalf stores every Float32 initializer of the main graph that has at least least elements as
 // Float16, followed by a Cast back to Float32: half the bytes on disk for weights rounded to 11
 // significant bits, computed with in float32 as before. Runtimes work the casts out once, when they
-// load the model. Tensors with elements beyond 65504 or that are not finite stay as they are, and
-// so do graph outputs. It returns how many were stored so.
-func StoreHalf(m *onnx.Model, least int) int {
+// load the model. Graph outputs stay as they are. So do tensors that half precision does not hold:
+// with elements beyond 65504 or that are not finite, or so small that most of their bits are lost.
+// It returns how many were stored so, and how many it does not hold.
+func StoreHalf(m *onnx.Model, least int) (stored, beyond int) {
 	g := m.Graph
+	taken := map[string]bool{}
+	g.AddNames(taken)
 	var names []string
 	for name, t := range g.Initializers {
 		if t.DType == onnx.Float32 && t.Len() >= max(1, least) &&
-			g.Initializers[name+halfSuffix] == nil && !isGraphOutput(g, name) &&
+			!taken[name+halfSuffix] && !isGraphOutput(g, name) &&
 			!slices.ContainsFunc(g.Optional, func(v onnx.ValueInfo) bool { return v.Name == name }) {
 			names = append(names, name)
 		}
@@ -110,13 +113,9 @@ func StoreHalf(m *onnx.Model, least int) int {
 	var casts []*onnx.Node
 	for _, name := range names {
 		t := g.Initializers[name]
-		bits := make([]uint16, t.Len())
-		finite := true
-		for i, v := range t.F32() {
-			bits[i] = onnx.Float32ToFloat16(v)
-			finite = finite && bits[i]&0x7c00 != 0x7c00
-		}
-		if !finite {
+		bits := halved(t.F32())
+		if bits == nil {
+			beyond++
 			continue
 		}
 		delete(g.Initializers, name)
@@ -129,7 +128,26 @@ func StoreHalf(m *onnx.Model, least int) int {
 		})
 	}
 	g.Nodes = append(casts, g.Nodes...)
-	return len(casts)
+	return len(casts), beyond
+}
+
+// halved rounds to half precision; nil where a value is too large for it, or where the norm of the
+// errors is over twice that of rounding each value to 11 bits. Below 2^-14 halves have fewer bits.
+func halved(v []float32) []uint16 {
+	bits := make([]uint16, len(v))
+	norm, lost := 0.0, 0.0
+	for i, x := range v {
+		bits[i] = onnx.Float32ToFloat16(x)
+		if bits[i]&0x7c00 == 0x7c00 {
+			return nil
+		}
+		d := float64(x) - float64(onnx.HalfToFloat32(onnx.Float16, bits[i]))
+		norm, lost = norm+float64(x)*float64(x), lost+d*d
+	}
+	if lost > norm*0x1p-20 {
+		return nil
+	}
+	return bits
 }
 
 // RestoreHalf undoes [StoreHalf], the rounding apart: its initializers are Float32 again, under

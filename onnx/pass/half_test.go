@@ -8,6 +8,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/check"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/onnx/shape"
@@ -51,9 +52,9 @@ func TestStoreHalf(t *testing.T) {
 	b.Output("z", b.Relu(b.Param("huge", huge.Clone())))
 	m := must.Get(b.Model())(t)
 	nodes := len(m.Graph.Nodes)
-	if n := StoreHalf(m, 6); n != 1 {
-		t.Fatalf("%d tensors stored in half precision; want w alone: one is too small, one too "+
-			"large to hold", n)
+	if n, beyond := StoreHalf(m, 6); n != 1 || beyond != 1 {
+		t.Fatalf("%d tensors stored in half precision, %d beyond it; want w alone: one is too small, one too "+
+			"large to hold", n, beyond)
 	}
 	must.Do(t, check.Model(m))
 	must.Do(t, shape.Infer(m))
@@ -77,7 +78,32 @@ func TestStoreHalf(t *testing.T) {
 		!slices.Equal(back.Graph.Initializers["small"].F32(), small.F32()) {
 		t.Error("tensors that were not to be stored in half precision changed")
 	}
-	if n := StoreHalf(back, 6); n != 1 {
+	if n, _ := StoreHalf(back, 6); n != 1 {
 		t.Errorf("stored again: %d tensors", n)
+	}
+}
+
+// Weights whose bits would be lost stay, and so do those whose new name another value has.
+func TestStoreHalfRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		weight         []float32
+		value          string // of the product
+		stored, beyond int
+	}{
+		{"some small values", []float32{1, -.5, 1e-6, 0}, "h", 1, 0},
+		{"zeros", []float32{0, 0, 0, 0}, "h", 1, 0},
+		{"small values", []float32{1e-6, -3e-6, 2e-6, 7e-6}, "h", 0, 1},
+		{"values that would be zeros", []float32{1e-9, -3e-9, 2e-9, 7e-9}, "h", 0, 1},
+		{"values beyond", []float32{1e6, 1, 1, 1}, "h", 0, 1},
+		{"a name that is taken", []float32{1, 2, 3, 4}, "w/half", 0, 0},
+	} {
+		m := onnx.NewModel(modeltest.Graph("x:float32[n,2]", "y:float32[n,2]",
+			map[string]*onnx.Tensor{"w": onnx.NewTensor(c.weight, 2, 2)},
+			modeltest.Node("MatMul", "x w", c.value), modeltest.Node("Relu", c.value, "y")))
+		if stored, beyond := StoreHalf(m, 1); stored != c.stored || beyond != c.beyond {
+			t.Errorf("%s: %d stored and %d beyond, want %d and %d", c.name, stored, beyond, c.stored, c.beyond)
+		}
+		must.Do(t, check.Model(m))
 	}
 }
