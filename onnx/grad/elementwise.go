@@ -214,10 +214,18 @@ func vjpClip(c *call) ([]string, error) {
 	if c.wants(0) {
 		out[0] = c.where(inside, g, c.num(0, x))
 	}
+	// The smaller bound is taken where they cross: min(max(x, lo), hi).
 	if c.wants(1) {
-		out[1] = c.reshapeLike(c.sumAll(c.where(c.op("Less", []string{x, lo}), g, c.num(0, x))), lo)
+		below := c.op("Less", []string{x, lo})
+		if hi != "" {
+			below = c.op("And", []string{below, c.op("LessOrEqual", []string{lo, hi})})
+		}
+		out[1] = c.reshapeLike(c.sumAll(c.where(below, g, c.num(0, x))), lo)
 	}
 	if c.wants(2) {
+		if lo != "" {
+			x = c.op("Max", []string{x, lo})
+		}
 		out[2] = c.reshapeLike(c.sumAll(c.where(c.op("Greater", []string{x, hi}), g, c.num(0, x))), hi)
 	}
 	return out, nil

@@ -142,6 +142,7 @@ var ruleCases = []ruleCase{
 	vjp("Atanh", "", uniform(-0.7, 0.7, 5)),
 	vjp("Clip", "", spaced(9), number(-0.5), number(0.5)),
 	vjp("Clip bounds", "", spaced(9), uniform(-0.52, -0.48), uniform(0.48, 0.52)),
+	vjp("Clip bounds that cross", "", spaced(9), uniform(.48, .52), uniform(-.52, -.48)),
 	vjp("Clip below", "", spaced(9), absent, number(0.1)),
 	vjp("Clip none", "", normal(3)),
 	vjp("Where", "", constant(onnx.NewTensor([]bool{true, false, true}, 3)), normal(2, 3),
