@@ -63,6 +63,12 @@ func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 		}
 		return nil, fmt.Errorf("there is no operator %s%s", name, suggest.DidYouMean(n.Op, known))
 	case s.Deprecated:
+		for _, v := range versions {
+			if v.Since > s.Since && !v.Deprecated {
+				return nil, fmt.Errorf("%s is withdrawn in operator sets %d to %d; export the model with %d",
+					name, s.Since, v.Since-1, v.Since)
+			}
+		}
 		return nil, fmt.Errorf("operator set %d took the operator %s out; export the model with an "+
 			"older one, or upgrade it before", s.Since, name)
 	}

@@ -60,6 +60,8 @@ func TestModelHoldsNodesAgainstTheirOperators(t *testing.T) {
 			"LayerNormalization is an operator from operator set 17 on, and the model imports 13"},
 		{"an operator that went", 17, node("Upsample", "x s", "y"),
 			"operator set 10 took the operator Upsample out"},
+		{"an operator that came back", 18, node("GroupNormalization", "x s s", "y"),
+			"GroupNormalization is withdrawn in operator sets 18 to 20; export the model with 21"},
 
 		{"an operator of the ONNX Runtime", 17, microsoft("FusedConv"), ""},
 		{"a misspelt one", 17, microsoft("FusedCnov"),

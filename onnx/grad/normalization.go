@@ -202,11 +202,13 @@ func vjpMeanVarianceNormalization(c *call) ([]string, error) {
 }
 
 // vjpGroupNormalization (Wu and He 2018): statistics over the channels of a group and all
-// positions. Scale and bias are per group up to operator set 20, per channel from 21 on.
+// positions.
 func vjpGroupNormalization(c *call) ([]string, error) {
 	x, gamma, g := c.in(0), c.in(1), c.g()
-	if _, err := c.rank(x); err != nil {
+	if r, err := c.rank(x); err != nil {
 		return nil, err
+	} else if r < 2 || c.opset < 21 {
+		return nil, fmt.Errorf("an input of rank %d, or of operator set %d; [N, C, ...] and 21 are needed", r, c.opset)
 	}
 	groups := c.attrs.Int("num_groups")
 	channels := c.shape(x)[1]
@@ -221,21 +223,13 @@ func vjpGroupNormalization(c *call) ([]string, error) {
 		[]onnx.Dim{c.shape(x)[0], onnx.Known(groups), onnx.Known(per), {Size: -1}})
 	gs := c.reshape(g, split)
 	hat, s, n := c.normalized(xs, axes, float64(c.attrs.Float("epsilon")))
-	perChannel := c.opset >= 21
 	out := make([]string, 3)
 	if c.wants(0) {
-		scales := 1 // of a group
-		if perChannel {
-			scales = per
-		}
-		lifted := c.reshape(gamma, c.ints(groups, scales, 1))
+		lifted := c.reshape(gamma, c.ints(groups, per, 1))
 		out[0] = c.reshape(c.normalizedVJP(c.mul(gs, lifted), hat, s, n, axes), c.shapeOf(x))
 	}
 	total := func(v string) string {
-		if perChannel {
-			return c.reshape(c.sum(v, false, 0, 3), c.ints(-1))
-		}
-		return c.sum(v, false, 0, 2, 3)
+		return c.reshape(c.sum(v, false, 0, 3), c.ints(-1))
 	}
 	if c.wants(1) {
 		out[1] = total(c.mul(gs, hat))

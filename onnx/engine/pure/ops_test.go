@@ -400,6 +400,12 @@ func opCases() []opCase {
 				F("spatial_scale", .9))
 		}
 	}
+	for _, opset := range []int64{10, 12, 14} { // whose corners are those of the output
+		for _, mode := range []string{"avg", "max"} {
+			add("RoiAlign", opset, ts(r.pos(2, 2, 6, 7), rois, onnx.Vector[int64](0, 1, 1)),
+				S("mode", mode), I("output_height", 2), I("output_width", 3), F("spatial_scale", .9))
+		}
+	}
 	return cs
 }
 

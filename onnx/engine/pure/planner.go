@@ -146,7 +146,7 @@ func (p *planner) checkOperators() {
 		case kernel.Opsets(n.Op) == "":
 			p.refuse(n, errors.New("the operator is not supported"))
 		default:
-			if schema := op.Lookup(n.Domain, n.Op, p.opset); schema != nil {
+			if schema := op.Lookup(n.Domain, n.Op, p.opset); schema != nil && !schema.Deprecated {
 				if err := schema.Arity(n); err != nil {
 					p.refuse(n, err)
 				}

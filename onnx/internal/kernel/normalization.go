@@ -16,7 +16,7 @@ func init() {
 		Def{Op: "InstanceNormalization", Since: 6, Half: true, New: newInstanceNormalization},
 		Def{Op: "LayerNormalization", Since: 17, Half: true, OutType: stashType,
 			New: newLayerNormalization},
-		Def{Op: "GroupNormalization", Since: 18, Half: true, New: newGroupNormalization},
+		Def{Op: "GroupNormalization", Since: 21, Half: true, New: newGroupNormalization},
 		Def{Op: "LpNormalization", Since: 1, Half: true, New: newLpNormalization},
 		Def{Op: "LRN", Since: 1, Half: true, New: newLRN},
 		Def{Op: "MeanVarianceNormalization", Since: 9, Half: true, New: newMeanVarianceNormalization},
@@ -121,11 +121,11 @@ func newInstanceNormalization(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	eps := s.float("epsilon")
 	group := func(shape []int) (int, error) { return shape[1], nil }
-	return numeric(s, groupNorm[float32](eps, group, false), groupNorm[float64](eps, group, false))
+	return numeric(s, groupNorm[float32](eps, group), groupNorm[float64](eps, group))
 }
 
-// GroupNormalization: num_groups, epsilon = 1e-5; channels of a group share statistics. Scale and
-// bias are one number a group up to opset 20, one a channel from 21 on.
+// GroupNormalization: num_groups, epsilon = 1e-5; channels of a group share statistics. Operator
+// sets 18 to 20, with a scale for each group, are withdrawn.
 func newGroupNormalization(s *Spec) (Kernel, error) {
 	eps := s.float("epsilon")
 	n := s.int("num_groups")
@@ -139,11 +139,10 @@ func newGroupNormalization(s *Spec) (Kernel, error) {
 		}
 		return n, nil
 	}
-	byGroup := s.Opset < 21
-	return numeric(s, groupNorm[float32](eps, group, byGroup), groupNorm[float64](eps, group, byGroup))
+	return numeric(s, groupNorm[float32](eps, group), groupNorm[float64](eps, group))
 }
 
-func groupNorm[T floating](eps float64, groups func([]int) (int, error), byGroup bool) Kernel {
+func groupNorm[T floating](eps float64, groups func([]int) (int, error)) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
 		if len(xs) < 2 {
@@ -154,9 +153,6 @@ func groupNorm[T floating](eps float64, groups func([]int) (int, error), byGroup
 			return err
 		}
 		want := xs[1]
-		if byGroup {
-			want = g
-		}
 		if c.In[1].Len() != want || c.In[2].Len() != want {
 			return fmt.Errorf("scale and bias have %d and %d elements where %d are expected", c.In[1].Len(),
 				c.In[2].Len(), want)
@@ -178,9 +174,6 @@ func groupNorm[T floating](eps float64, groups func([]int) (int, error), byGroup
 				inv := 1 / math.Sqrt(variance+eps)
 				for k, v := range block {
 					ch := i%g*per + k/size
-					if byGroup {
-						ch = i % g
-					}
 					o[i*per*size+k] = T((float64(v)-mean)*inv)*scale[ch] + bias[ch]
 				}
 			}

@@ -27,10 +27,14 @@ type Around struct {
 func IsSpelt(n *onnx.Node) bool { return HasSpelling(n) && n.Op != "GridSample" }
 
 // SpeltOpset returns the operator set that [Spell] spells a node out in, for a model of the given
-// one: files of ai.onnx.ml name early ones, in which trees cannot be written.
+// one: files of ai.onnx.ml name early ones, in which trees cannot be written, and detectors those
+// before part of a shape could be taken. An operator is of one version in both.
 func SpeltOpset(n *onnx.Node, opset int) int {
-	if n.Domain == classical {
+	switch {
+	case n.Domain == classical:
 		return max(opset, classicalOpset)
+	case n.Op == "RoiAlign":
+		return max(opset, 15)
 	}
 	return opset
 }
