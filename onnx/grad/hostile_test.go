@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime/metrics"
+	"slices"
 	"strings"
 	"testing"
 
@@ -178,5 +179,20 @@ func TestSizesAndAxesAreChecked(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestCumProdOfNothing: a gradient without elements has the shape of its value; the ONNX Runtime
+// itself ends the process there.
+func TestCumProdOfNothing(t *testing.T) {
+	m := onnx.NewModel(modeltest.Graph("x:float32[a,b,c,3]", "y:float32",
+		map[string]*onnx.Tensor{"k": onnx.Scalar[int64](2)}, modeltest.Node("CumProd", "x k", "y")))
+	m.Opsets[""] = 26
+	g := must.Get(Build(m, Options{WRT: []string{"x"}}))(t)
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
+	x := onnx.ZerosF32(2, 6, 0, 3)
+	got := modeltest.Eval(t, eng, g, map[string]*onnx.Tensor{"x": x, "grad_y": x})["grad_x"]
+	if !slices.Equal(got.Shape, x.Shape) {
+		t.Errorf("the gradient is %v", got)
 	}
 }

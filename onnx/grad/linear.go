@@ -192,5 +192,6 @@ func vjpCumProd(c *call) ([]string, error) {
 		onnx.IntsAttr("scan_input_axes", axis, axis), onnx.IntsAttr("scan_output_axes", axis),
 		onnx.IntsAttr("scan_input_directions", backward, backward),
 		onnx.IntsAttr("scan_output_directions", backward))
-	return []string{c.mul(lead, c.as(rest[1], x)), ""}, nil
+	// A Scan of no turns does not know the other sizes.
+	return []string{c.mul(lead, c.reshapeLike(rest[1], x)), ""}, nil
 }

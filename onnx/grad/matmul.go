@@ -64,12 +64,7 @@ func vjpMatMul(c *call) ([]string, error) {
 		if single && len(sa) > 2 && len(sg) == len(sa) {
 			// One matrix for the whole stack: one product over all rows.
 			rows := func(v string, s []onnx.Dim) string {
-				last := s[len(s)-1]
-				if last.IsKnown() {
-					return c.reshape(v, c.ints(-1, last.Size))
-				}
-				return c.reshape(v, c.vec(c.ints(-1),
-					c.op("Gather", []string{c.un("Shape", v), c.ints(len(s) - 1)})))
+				return c.op("Flatten", []string{v}, onnx.IntAttr("axis", len(s)-1))
 			}
 			out[1] = c.op("MatMul", []string{c.transpose(rows(am, sa), 1, 0), rows(g, sg)})
 			for range len(sb) - 2 {

@@ -186,6 +186,7 @@ var ruleCases = []ruleCase{
 	vjp("MatMul broadcast left stack of 1", "", normal(1, 2, 3), normal(4, 3, 2)),
 	vjp("MatMul broadcast right stack of 1", "", normal(4, 2, 3), normal(1, 3, 4)),
 	vjp("MatMul broadcast right stacks of 1", "", normal(2, 4, 2, 3), normal(1, 1, 3, 4)),
+	vjp("MatMul nothing to add up", "", normal(3, 3, 0), weight(0, 3)),
 	vjp("MatMul vector left", "", normal(3), normal(3, 4)),
 	vjp("MatMul vector left of stack", "", normal(3), normal(2, 3, 4)),
 	vjp("MatMul vector right", "", normal(2, 3), normal(3)),

@@ -341,7 +341,8 @@ func spellLabelEncoder(s *speller) ([]string, error) {
 			at[i] = math.IsNaN(keys.At(i))
 		}
 		if slices.Contains(at, true) {
-			is = s.bi("Or", is, s.bi("And", s.constant(onnx.Vector(at...)), s.matches(s.un("IsNaN", x), s.constant(onnx.Vector(true)))))
+			nan := s.matches(s.un("IsNaN", x), s.constant(onnx.Vector(true)))
+			is = s.bi("Or", is, s.bi("And", s.constant(onnx.Vector(at...)), nan))
 		}
 	}
 	at := s.op("ArgMax", []string{s.cast(is, onnx.Int32)}, onnx.IntAttr("axis", -1),

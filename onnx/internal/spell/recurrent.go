@@ -122,7 +122,8 @@ func (r *recurrent) sequence() string {
 		steps := r.op("ConstantOfShape", []string{r.vector(r.pick(sizes, 0))},
 			onnx.TensorAttr("value", onnx.Vector[int64](1)))
 		at := r.bi("Reshape", r.un("NonZero", steps), r.constant(onnx.Vector[int64](-1, 1, 1)))
-		wide := r.bi("Reshape", r.op("Cast", []string{lens}, onnx.IntAttr("to", int(onnx.Int64))), r.constant(onnx.Vector[int64](1, -1, 1)))
+		wide := r.bi("Reshape", r.op("Cast", []string{lens}, onnx.IntAttr("to", int(onnx.Int64))),
+			r.constant(onnx.Vector[int64](1, -1, 1)))
 		r.mask = r.bi("Less", at, wide)
 	}
 	return x

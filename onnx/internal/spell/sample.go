@@ -275,7 +275,8 @@ func (s *speller) highest(images string, rows, columns points) string {
 		onnx.IntAttr("axis", 2)), n, c, shape)
 	got = s.mul(got, s.bi("Unsqueeze", s.mul(row(wy), column(wx)), s.ints(1)))
 	whole := func(c points) string { return s.bi("Expand", c.one, s.un("Shape", c.at)) }
-	mine := s.bi("And", row(s.bi("Unsqueeze", whole(rows), s.ints(3))), column(s.bi("Unsqueeze", whole(columns), s.ints(3))))
+	mine := s.bi("And", row(s.bi("Unsqueeze", whole(rows), s.ints(3))),
+		column(s.bi("Unsqueeze", whole(columns), s.ints(3))))
 	got = s.op("Where", []string{s.bi("Unsqueeze", mine, s.ints(1)), got,
 		s.num(math.Inf(-1))})
 	return s.maxOver(got, 3, 4, 6, 7)
