@@ -113,6 +113,12 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest,
 	p := &Private{Releases: releases, Graph: graph, Client: client, Samples: o.Samples, Seed: o.Seed}
 	p.Samples = cmp.Or(p.Samples, ConjugateSamples)
 	b := releases[0].Budget
+	for _, r := range releases {
+		if r.Budget != b {
+			return nil, fmt.Errorf("pool: the budget of %s is %v; that of %s is %v, and a round has one", r.Path,
+				r.Budget, releases[0].Path, b)
+		}
+	}
 	if b.Noise == privacy.TwoServers && releases[0].Share != nil {
 		return nil, fmt.Errorf("pool: the uploads are shares for two servers, of which one alone says " +
 			"nothing: serve the round (fmp serve --helper URL), and send each server its own")

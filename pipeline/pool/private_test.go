@@ -135,8 +135,11 @@ func TestPrivateRound(t *testing.T) {
 			!strings.Contains(bad[1].Error(), "both of client") {
 			t.Errorf("refusals %v", bad)
 		}
+		mixed := must.Get(federate.DecodeRelease(must.Get(os.ReadFile(write("client 9", other)))(t),
+			federate.Expect{}))(t)
+		must.Fail(NewPrivate(append(releases, Release{mixed, "mixed", ""}), g, f,
+			Options{Predictor: predictor}))(t, "a round has one", noise)
 		must.Fail(NewPrivate(releases, g, f, Options{Predictor: w.predictor}))(
 			t, "fmp train private", "a conjugate predictor")
-
 	}
 }

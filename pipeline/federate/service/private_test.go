@@ -140,3 +140,49 @@ func TestReceiptAndNoise(t *testing.T) {
 		t.Errorf("%d receipts, %+v", in, v)
 	}
 }
+
+// TestOneBudget: a server, and each of two servers, does not start with a round file of another budget
+// than that of an upload that is in; with that of before it goes on.
+func TestOneBudget(t *testing.T) {
+	for name, c := range map[string]struct {
+		was    string
+		change func(*privacy.Budget) *privacy.Budget
+	}{
+		"epsilon":   {"epsilon: 1", func(b *privacy.Budget) *privacy.Budget { b.Epsilon = 20; return b }},
+		"noise":     {"epsilon: 1", func(b *privacy.Budget) *privacy.Budget { b.Noise = "trusted"; return b }},
+		"points":    {"epsilon: 1, points: 9", func(b *privacy.Budget) *privacy.Budget { b.Points = 8; return b }},
+		"no budget": {"epsilon: 1", func(*privacy.Budget) *privacy.Budget { return nil }},
+		"helper": {"epsilon: 1, noise: two-servers, points: 10",
+			func(b *privacy.Budget) *privacy.Budget { b.Epsilon = 20; return b }},
+		"a budget": {"", func(*privacy.Budget) *privacy.Budget { return &privacy.Budget{Epsilon: 1} }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var f *fixture
+			var data []byte
+			switch name {
+			case "a budget":
+				f = newFixture(t, "")
+				data = f.made("a", 1, nil)
+			case "helper":
+				p := newPair(t)
+				f = p.helper
+				_, data = p.shares("a", nil)
+			default:
+				f = newFixture(t, "privacy: {"+c.was+"}\n")
+				data = f.released("a", func(r *federate.Release) { r.Budget = *f.round.Privacy })
+			}
+			f.wants("upload", http.StatusCreated, "")(f.put("a", data))
+			before := f.round.Privacy
+			var b privacy.Budget
+			if before != nil {
+				b = *before
+			}
+			f.round.Privacy = c.change(&b)
+			must.Fail(New(t.Context(), f.srv.Config))(t, "put the round file back", name)
+			f.round.Privacy = before
+			f.stop()
+			f.start()
+			f.wants("again", http.StatusOK, "")(f.put("a", data))
+		})
+	}
+}

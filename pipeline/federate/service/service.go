@@ -149,6 +149,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 			s.forget(r)
 			continue
 		}
+		if err := s.ofBudget(r); err != nil {
+			return nil, err
+		}
 		s.remember(r)
 	}
 	if err := s.recallSum(ctx); err != nil {
@@ -203,6 +206,24 @@ func (s *Server) serveLast(ctx context.Context, last store.Version) error {
 		return fmt.Errorf("reading the round's state: %w", err)
 	}
 	return errors.Join(s.predictions.serve(last, data, rows), s.unlessFull(s.dropVoid(ctx)))
+}
+
+// ofBudget returns an error if an upload was taken under another budget than the round file states by
+// now: a sum of two budgets would have too little noise for one of them.
+func (s *Server) ofBudget(r *store.Record) error {
+	was, now := r.Receipt.Spent, s.Round.Privacy
+	if (was == nil) == (now == nil) && (was == nil || *was == *now) {
+		return nil
+	}
+	say := func(b *privacy.Budget) string {
+		if b == nil {
+			return "none"
+		}
+		return b.String()
+	}
+	return fmt.Errorf("round %d: its privacy budget is %s; that of the upload of %q, by its receipt, is %s: "+
+		"put the round file back as it was, or make a round of another number", s.Round.Round, say(now),
+		r.Receipt.Client, say(was))
 }
 
 // unlessFull leaves a deletion for which the disk has no room to the next start: a full disk does not
