@@ -83,6 +83,7 @@ func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) {
 			report.Classifier)
 		return
 	}
+	r = carried(r)
 	name := evaluationName(client, version)
 	was, err := s.Store.Object(r.Context(), name, tally.MaxBytes)
 	switch {

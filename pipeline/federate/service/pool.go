@@ -201,7 +201,7 @@ func (s *Server) inputs(ctx context.Context) (in inputs, err error) {
 
 // stored reads the uploads of a round of one server.
 func (s *Server) stored(ctx context.Context, in *inputs) error {
-	for r, err := range s.Store.Records(ctx) {
+	for r, err := range s.records(ctx) {
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -252,8 +253,12 @@ func (s *Server) Admit(clients *identity.Roster) error {
 	return nil
 }
 
-// remember adds a record to the index. The caller holds mu or has exclusive access.
+// remember adds a record to the index, unless a newer one of its client is known. The caller holds mu
+// or has exclusive access.
 func (s *Server) remember(r *store.Record) {
+	if s.gone[r.Receipt.Client] != nil || r.Revision < s.in[r.Receipt.Client].revision {
+		return
+	}
 	s.in[r.Receipt.Client] = held{r.Receipt.Upload, r.Revision, r.N, r.Receipt.Time}
 }
 
@@ -266,6 +271,29 @@ func (s *Server) forget(r *store.Record) {
 	for _, v := range r.Gone.Held {
 		if since, known := s.void[v]; !known || r.Gone.Time.Before(since) {
 			s.void[v] = r.Gone.Time
+		}
+	}
+}
+
+// records iterates over the uploads that are in, and brings the index to what the state has: a client
+// whose request failed midway may not come again.
+func (s *Server) records(ctx context.Context) iter.Seq2[*store.Record, error] {
+	return func(yield func(*store.Record, error) bool) {
+		for r, err := range s.Store.All(ctx) {
+			if err == nil {
+				s.mu.Lock()
+				switch {
+				case r.Gone == nil:
+					s.remember(r)
+				case s.gone[r.Receipt.Client] == nil: // one that came before may be of it
+					s.forget(r)
+					s.halt()
+				}
+				s.mu.Unlock()
+			}
+			if (err != nil || r.Gone == nil) && !yield(r, err) {
+				return
+			}
 		}
 	}
 }

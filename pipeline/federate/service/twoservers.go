@@ -197,6 +197,7 @@ func (s *Server) proof(w http.ResponseWriter, r *http.Request) {
 	if !s.body(w, r, maxProof, &c) {
 		return
 	}
+	r = carried(r)
 	stored, release, err := s.share(r.Context(), client, c.Nonce)
 	switch {
 	case errors.Is(err, store.ErrNone):
@@ -266,6 +267,7 @@ func (s *Server) sum(w http.ResponseWriter, r *http.Request) {
 	if !s.body(w, r, maxMember*(1+int64(s.clients.Load().Len())), &of) {
 		return
 	}
+	r = carried(r)
 	s.opening.Lock() // one at a time, so that only one set is ever stored
 	defer s.opening.Unlock()
 	var was opened
@@ -366,7 +368,7 @@ func (s *Server) settle(ctx context.Context) (of sumOf, err error) {
 	if !errors.Is(err, store.ErrNone) {
 		return of, err
 	}
-	for stored, err := range s.Store.Records(ctx) {
+	for stored, err := range s.records(ctx) {
 		if err != nil {
 			return of, err
 		}

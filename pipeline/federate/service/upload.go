@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -57,7 +58,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 			"the upload's sha256 is %x; Content-Digest and the signature say %s", sum, digest)
 		return
 	}
-	s.accept(w, r, arrival{client, digest, s.Now(), signature, data})
+	s.accept(w, carried(r), arrival{client, digest, s.Now(), signature, data})
 }
 
 // unread refuses an upload that could not be read.
@@ -120,28 +121,64 @@ func (a *arrival) refusal(err error) store.Refusal {
 	return store.Refusal{Client: a.client, Time: a.time, Upload: a.digest, Reason: err.Error()}
 }
 
+// carried returns a request that the end of its connection does not stop: after one of which a part was
+// done, the state and the server's index would differ. Calls of the store have time limits of their own.
+func carried(r *http.Request) *http.Request {
+	return r.WithContext(context.WithoutCancel(r.Context()))
+}
+
+// rouse lets Run look at what is due.
+func (s *Server) rouse() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// look returns what the state has of a client, nil if there is nothing, and takes it into the index:
+// an earlier request may have stored it whose answer from the store was lost. An upload that it
+// replaced is erased then.
+func (s *Server) look(ctx context.Context, client string) (*store.Record, error) {
+	stored, err := s.Store.Get(ctx, client)
+	switch {
+	case errors.Is(err, store.ErrNone):
+		return nil, nil
+	case errors.Is(err, store.ErrWithdrawn):
+		return stored, nil
+	case err != nil:
+		return nil, err
+	}
+	s.mu.Lock()
+	found := s.in[client].revision != stored.Revision
+	s.remember(stored)
+	s.mu.Unlock()
+	if found {
+		s.rouse()
+	}
+	return stored, s.Store.Erase(ctx, client)
+}
+
 // accept decides on an upload whose signature is valid.
 func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 	state := s.state(a.time)
-	s.mu.Lock()
-	old, known := s.in[a.client]
-	gone := s.gone[a.client]
-	s.mu.Unlock()
+	old, err := s.look(r.Context(), a.client)
 	switch {
-	case gone != nil:
-		s.refuseGone(w, gone)
+	case err != nil:
+		s.fail(w, r, err)
 		return
-	case known && old.upload == a.digest:
-		stored, err := s.Store.Get(r.Context(), a.client)
-		s.again(w, r, stored, err)
+	case old != nil && old.Gone != nil:
+		s.refuseGone(w, old)
+		return
+	case old != nil && old.Receipt.Upload == a.digest:
+		reply(w, http.StatusOK, old.Receipt)
 		return
 	case state == wire.Closed:
 		s.refuseClosed(w, a.time)
 		return
-	case known && (!s.Round.Replace || state != wire.Open):
+	case old != nil && (!s.Round.Replace || state != wire.Open):
 		s.refuse(w, wire.OtherUpload,
 			"an upload of %q with sha256 %s is in since %s, and the round does not replace uploads",
-			a.client, old.upload, old.time.Format(time.RFC3339))
+			a.client, old.Receipt.Upload, old.Receipt.Time.Format(time.RFC3339))
 		return
 	}
 	n, err := s.read(a.client, a.data)
@@ -170,14 +207,25 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 			Bytes: len(a.data), Time: a.time.UTC(),
 			Spent: s.Round.Privacy}}
 	record.Receipt.Sign(s.Key)
-	switch err = s.Store.Put(r.Context(), record, old.revision); {
-	case errors.Is(err, store.ErrTaken):
-		s.answerTaken(w, r, a)
-		return
-	case err != nil:
-		// Whether it was stored is unknown; the client will send it again.
-		s.fail(w, r, err)
-		return
+	s.keep(w, r, record, old)
+}
+
+// keep stores the record of an upload in place of the old one, nil if there is none, and answers with
+// its receipt.
+func (s *Server) keep(w http.ResponseWriter, r *http.Request, record, old *store.Record) {
+	var revision uint64
+	if old != nil {
+		revision = old.Revision
+	}
+	client, digest := record.Receipt.Client, record.Receipt.Upload
+	if err := s.Store.Put(r.Context(), record, revision); err != nil {
+		// whether it was stored is unknown
+		now, e := s.look(r.Context(), client)
+		if e != nil || now == nil || now.Gone != nil || now.Receipt.Upload != digest {
+			s.fail(w, r, err) // the client will send it again
+			return
+		}
+		record = now
 	}
 	s.mu.Lock()
 	s.remember(record)
@@ -185,12 +233,9 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 	count := len(s.in)
 	s.mu.Unlock()
 	s.metrics.taken.Inc()
-	s.Log.Info("upload taken", "client", a.client, "upload", a.digest, "bytes", len(a.data), "n", n,
-		"in", count, "replaced", known)
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.Log.Info("upload taken", "client", client, "upload", digest, "bytes", record.Receipt.Bytes, "n", record.N,
+		"in", count, "replaced", old != nil)
+	s.rouse()
 	reply(w, http.StatusCreated, record.Receipt)
 }
 
@@ -219,23 +264,6 @@ func (s *Server) proven(w http.ResponseWriter, r *http.Request, a arrival) (peer
 		s.quarantine(w, r, a.refusal(err), nil)
 	}
 	return peer, err == nil
-}
-
-// answerTaken answers an upload of a client of whom an earlier request was stored whose reply did
-// not arrive, here or there.
-func (s *Server) answerTaken(w http.ResponseWriter, r *http.Request, a arrival) {
-	stored, err := s.Store.Get(r.Context(), a.client)
-	if err == nil {
-		s.mu.Lock()
-		s.remember(stored)
-		s.mu.Unlock()
-		if stored.Receipt.Upload != a.digest {
-			s.refuse(w, wire.OtherUpload, "an upload of %q with sha256 %s is in since %s", a.client,
-				stored.Receipt.Upload, stored.Receipt.Time.Format(time.RFC3339))
-			return
-		}
-	}
-	s.again(w, r, stored, err)
 }
 
 // again answers with the receipt of an upload that is in, as the store gave it.
@@ -365,10 +393,7 @@ func (s *Server) quarantine(w http.ResponseWriter, r *http.Request,
 	s.Log.Warn("upload refused", "client", refusal.Client, "upload", refusal.Upload, "reason",
 		refusal.Reason, "count", refusal.Count)
 	s.refuse(w, wire.BadUpload, "%s", refusal.Reason)
-	select {
-	case s.wake <- struct{}{}: // it may have been the last that the round waited for
-	default:
-	}
+	s.rouse() // it may have been the last that the round waited for
 }
 
 // receipt sends a client its own receipt.

@@ -88,6 +88,7 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.release(client)
+	r = carried(r)
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
 	stored, err := s.Store.Get(r.Context(), client)
@@ -179,7 +180,29 @@ func (s *Server) note(ctx context.Context, stored *store.Record, by string, sign
 	if err != nil {
 		return err
 	}
-	return s.Store.Withdraw(ctx, stored, store.Gone{Time: s.Now().UTC(), By: by, Held: held}, signature)
+	err = s.Store.Withdraw(ctx, stored, store.Gone{Time: s.Now().UTC(), By: by, Held: held}, signature)
+	if err == nil {
+		return nil
+	}
+	// whether it was stored is unknown
+	_, is := s.Store.Get(ctx, stored.Receipt.Client)
+	if errors.Is(is, store.ErrWithdrawn) {
+		return nil
+	}
+	if is != nil { // the next pooling reads the state
+		s.mu.Lock()
+		s.halt()
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// halt ends the pooling that is under way, which may hold an upload that is withdrawn. The caller
+// holds mu.
+func (s *Server) halt() {
+	if s.stop != nil {
+		s.stop(errWithdrawn)
+	}
 }
 
 // takeOut stops the use of versions that hold an upload whose withdrawal is noted, and deletes all that
@@ -190,29 +213,26 @@ func (s *Server) takeOut(ctx context.Context, noted *store.Record) error {
 	s.mu.Lock()
 	known := s.gone[client] != nil
 	s.forget(noted)
-	if s.stop != nil && !known {
-		s.stop(errWithdrawn)
+	if !known {
+		s.halt()
 	}
 	left := len(s.in)
+	short := s.stale() && left < s.Round.MinUploads
 	s.mu.Unlock()
 	if !known {
 		s.Log.Info("upload withdrawn", "client", client, "upload", noted.Receipt.Upload, "by",
 			noted.Gone.By, "versions", noted.Gone.Held, "in", left)
-		err := s.dropEvaluations(ctx)
-		if left < s.Round.MinUploads { // no version can take the place of the last
-			s.predictions.close()
-			err = errors.Join(err, s.dropVoid(ctx))
-		}
-		// the withdrawal stands; the next start of the server, or the next version, tries again
-		if err != nil {
-			s.Log.Error("not all that a withdrawn upload was in could be deleted yet", "client",
-				client, "error", err)
-		}
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
 	}
+	if short { // no version can take the place of the last
+		s.predictions.close()
+	}
+	// the withdrawal stands; the same request, the next start of the server or the next version tries
+	// again
+	if err := errors.Join(s.dropEvaluations(ctx), s.dropVoid(ctx)); err != nil {
+		s.Log.Error("not all that a withdrawn upload was in could be deleted yet", "client", client,
+			"error", err)
+	}
+	s.rouse()
 	return errors.Join(s.Store.Erase(ctx, client), s.Store.DropRefusal(ctx, client))
 }
 

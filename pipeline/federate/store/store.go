@@ -563,6 +563,8 @@ func (s *Store) object(ctx context.Context, name string, most int64) ([]byte, er
 
 // Objects returns the names of all objects.
 func (s *Store) Objects(ctx context.Context) (names []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience) // NATS waits as long as the context lasts
+	defer cancel()
 	all, err := s.objects.List(ctx)
 	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
 		return nil, fmt.Errorf("store: listing objects: %w", err)

@@ -1,0 +1,272 @@
+package service
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fmp/onnx/must"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/store"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/pool"
+)
+
+// cutting is the context of a request whose connection ends when it is looked at for the left-th time.
+type cutting struct {
+	context.Context
+	end  context.CancelFunc
+	left atomic.Int64
+}
+
+func (c *cutting) look() {
+	if c.left.Add(-1) == 0 {
+		c.end()
+	}
+}
+
+func (c *cutting) Done() <-chan struct{} { c.look(); return c.Context.Done() }
+func (c *cutting) Err() error            { c.look(); return c.Context.Err() }
+
+// cuts calls a function with a context that ends at its first step, its second, and so on to the last.
+func cuts(t *testing.T, do func(t *testing.T, ctx context.Context)) {
+	for step := int64(1); ; step++ {
+		c := &cutting{}
+		c.Context, c.end = context.WithCancel(t.Context())
+		c.left.Store(step)
+		do(t, c)
+		c.end()
+		if c.left.Load() > 0 {
+			return
+		}
+	}
+}
+
+// cut sends a signed request whose connection ends with a context.
+func (f *fixture) cut(ctx context.Context, method, client string, body []byte,
+	change func(*http.Request)) {
+	r := httptest.NewRequest(method, wire.UploadPath(3, client), bytes.NewReader(body)).WithContext(ctx)
+	change(r)
+	f.srv.Handler().ServeHTTP(httptest.NewRecorder(), r)
+}
+
+// roused reports whether Run was told to look since it was asked the last time.
+func (f *fixture) roused() bool {
+	select {
+	case <-f.srv.wake:
+		return true
+	default:
+		return false
+	}
+}
+
+// known returns the digest of a client's upload in the server's index.
+func (f *fixture) known(client string) string {
+	f.srv.mu.Lock()
+	defer f.srv.mu.Unlock()
+	return f.srv.in[client].upload
+}
+
+// TestUploadCut: wherever the connection of an upload ends, the state has it and the server knows of it,
+// or neither; sent again it is in.
+func TestUploadCut(t *testing.T) {
+	for name, before := range map[string]bool{"first": false, "in place of another": true} {
+		t.Run(name, func(t *testing.T) {
+			cuts(t, func(t *testing.T, ctx context.Context) {
+				f := newFixture(t, "quorum: 2\nreplace: true\n")
+				f.put("b", f.made("b", 1, nil))
+				if before {
+					f.put("a", f.made("a", 1, nil))
+				}
+				f.roused()
+				data := f.made("a", 2, nil)
+				f.cut(ctx, "PUT", "a", data, f.signed(f.keys["a"], identity.Upload, data, nil))
+				stored, err := f.store.Get(t.Context(), "a")
+				want := http.StatusCreated
+				if err == nil && stored.Receipt.Upload == digestOf(data) {
+					want = http.StatusOK
+				}
+				if err == nil && f.known("a") != stored.Receipt.Upload || err != nil && f.known("a") != "" ||
+					f.roused() != (want == http.StatusOK) {
+					t.Errorf("state %+v, %v; the server knows %q", stored, err, f.known("a"))
+				}
+				f.wants("again", want, "")(f.put("a", data))
+				if f.known("a") != digestOf(data) || f.srv.due() > 0 {
+					t.Errorf("after it came again: %q, due in %v", f.known("a"), f.srv.due())
+				}
+				f.stop()
+			})
+		})
+	}
+}
+
+// TestLostAnswer: an upload that is stored, of which the server does not know, counts once its client
+// comes again, with it or with another, and once a version holds it.
+func TestLostAnswer(t *testing.T) {
+	for name, c := range map[string]struct {
+		again uint64 // the upload that comes; 0: none
+		want  int
+	}{"the same": {1, http.StatusOK}, "another": {2, http.StatusCreated}, "none": {0, 0}} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, "quorum: 2\nreplace: true\nrebuild_interval: 1s\n")
+			f.put("b", f.made("b", 1, nil))
+			f.put("a", f.made("a", 1, nil))
+			f.srv.mu.Lock()
+			delete(f.srv.in, "a")
+			f.srv.mu.Unlock()
+			f.roused()
+			if c.again > 0 {
+				f.wants(name, c.want, "")(f.put("a", f.made("a", c.again, nil)))
+				if f.known("a") != digestOf(f.made("a", c.again, nil)) || !f.roused() || f.srv.due() > 0 {
+					t.Error("it does not count")
+				}
+				return
+			}
+			f.pool()
+			if f.pass(time.Hour); f.srv.due() < time.Minute {
+				t.Error("the same version is due again")
+			}
+		})
+	}
+}
+
+// TestLateRecord: where the record of a request before arrives while an upload is checked, it is the
+// answer if it is the same upload; another is answered when the client comes again.
+func TestLateRecord(t *testing.T) {
+	f := newFixture(t, "quorum: 4\n")
+	for client, c := range map[string]struct {
+		late  uint64
+		want  int
+		again int
+	}{"a": {1, http.StatusCreated, http.StatusOK},
+		"b": {2, http.StatusServiceUnavailable, http.StatusConflict}} {
+		data, late := f.made(client, 1, nil), f.made(client, c.late, nil)
+		f.srv.Check = func(*federate.Upload) error {
+			r := &store.Record{Data: late, Receipt: wire.Receipt{Round: 3, Client: client,
+				Graph: f.round.Client.Digest, Upload: digestOf(late), Time: f.clock()}}
+			r.Receipt.Sign(f.key)
+			return f.store.Put(t.Context(), r, 0)
+		}
+		f.wants(client, c.want, "")(f.put(client, data))
+		if f.known(client) != digestOf(late) {
+			t.Errorf("%s: what is stored is not known", client)
+		}
+		f.wants(client+" again", c.again, "")(f.put(client, data))
+	}
+}
+
+// evaluated stores a report of a client.
+func (f *fixture) evaluated(client string) (name string) {
+	name = evaluationName(client, 1)
+	must.Do(f.t, f.store.PutObject(f.t.Context(), name, []byte("the report of "+client)))
+	return name
+}
+
+// isGone checks that nothing of a client is in the state.
+func (f *fixture) isGone(client, report string) {
+	f.t.Helper()
+	_, err := f.store.Object(f.t.Context(), report, 99)
+	if _, is := f.store.Get(f.t.Context(), client); !errors.Is(err, store.ErrNone) ||
+		!errors.Is(is, store.ErrWithdrawn) || f.srv.goneOf(client) == nil {
+		f.t.Errorf("report: %v; upload: %v; known as gone: %v", err, is, f.srv.goneOf(client) != nil)
+	}
+	for _, v := range f.srv.Status().Versions {
+		members := must.Get(f.store.Members(f.t.Context(), v.Number))(f.t)
+		if _, void := f.srv.void[v.Number]; bytes.Contains(must.Get(json.Marshal(members))(f.t),
+			[]byte(`"`+client+`"`)) && !void {
+			f.t.Errorf("version %d holds it", v.Number)
+		}
+	}
+}
+
+// TestWithdrawCut: wherever the connection of a withdrawal ends while a version is made, all of it is
+// done, or nothing; sent again, all of it is.
+func TestWithdrawCut(t *testing.T) {
+	cuts(t, func(t *testing.T, ctx context.Context) {
+		f := newFixture(t, "quorum: 3\n")
+		for _, c := range []string{"a", "b", "c"} {
+			f.put(c, f.made(c, 1, nil))
+		}
+		report := f.evaluated("a")
+		d := f.srv.description()
+		headers := d.Withdraw(f.keys["a"])
+		change := func(r *http.Request) {
+			for name, value := range headers {
+				r.Header.Set(name, value)
+			}
+		}
+		before := f.srv.Config.Pool
+		f.srv.Config.Pool = func(poolCtx context.Context, uploads []pool.Upload) (*Pooled, error) {
+			made, err := before(poolCtx, uploads)
+			f.cut(ctx, "DELETE", "a", nil, change)
+			return made, err
+		}
+		_ = f.srv.Pool(t.Context())
+		if _, err := f.store.Get(t.Context(), "a"); err != nil {
+			f.isGone("a", report)
+		}
+		status, data := f.request("DELETE", wire.UploadPath(3, "a"), nil, change)
+		if status != http.StatusOK {
+			t.Errorf("again: %d %s", status, data)
+		}
+		f.isGone("a", report)
+		f.stop()
+	})
+}
+
+// TestWithdrawAgain: a withdrawal that failed midway is ended by the next request for it, and by a
+// pooling; one of which the state does not tell whether it is noted stops the pooling that is under way.
+func TestWithdrawAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		midway func(f *fixture, r *store.Record)
+		want   int
+	}{
+		"the note was stored late": {func(f *fixture, r *store.Record) {
+			must.Do(f.t, f.store.Withdraw(f.t.Context(), r, store.Gone{Time: f.now, By: wire.ByClient}, nil))
+		}, http.StatusOK},
+		"the state does not answer": {func(f *fixture, _ *store.Record) { f.store.Conn().Close() },
+			http.StatusServiceUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, "quorum: 2\n")
+			f.put("a", f.made("a", 1, nil))
+			stored := must.Get(f.store.Get(t.Context(), "a"))(t)
+			ctx, end := f.srv.stoppable(t.Context())
+			defer end(nil)
+			once := false
+			f.srv.Config.Now = func() time.Time {
+				if !once {
+					once = true
+					c.midway(f, stored)
+				}
+				return f.now
+			}
+			f.wants(name, c.want, "")(f.delete("a", wire.Any, f.keys["a"], nil))
+			if !once || !errors.Is(context.Cause(ctx), errWithdrawn) {
+				t.Errorf("the pooling goes on: %v", context.Cause(ctx))
+			}
+		})
+	}
+	f := newFixture(t, "quorum: 2\n")
+	for _, client := range []string{"a", "b", "c"} {
+		f.put(client, f.made(client, 1, nil))
+	}
+	f.gone("a", f.made("a", 1, nil))
+	report := f.evaluated("a") // as one that could not be deleted
+	f.gone("a", f.made("a", 1, nil))
+	f.isGone("a", report)
+	stored := must.Get(f.store.Get(t.Context(), "b"))(t)
+	must.Do(t, f.store.Withdraw(t.Context(), stored, store.Gone{Time: f.clock(), By: wire.ByClient}, nil))
+	must.Fail(f.srv.Pool(t.Context()))(t, errWithdrawn.Error())
+	f.pool()
+	if f.pass(time.Hour); f.known("b") != "" || f.srv.due() < time.Minute {
+		t.Errorf("b is in: %q; due in %v", f.known("b"), f.srv.due())
+	}
+}
