@@ -23,6 +23,7 @@ import (
 
 	"fmp/onnx/alloctest"
 	pb "fmp/pipeline/federate/inferpb"
+	"fmp/pipeline/pool"
 )
 
 // frame is a message as gRPC sends it.
@@ -285,4 +286,37 @@ func TestGRPCPanic(t *testing.T) {
 		strings.Contains(text, "fault") {
 		t.Errorf("%v %q", code, text)
 	}
+}
+
+// TestGRPCAfterWithdrawal: where a withdrawal leaves too few uploads, calls are answered; the version
+// after it predicts.
+func TestGRPCAfterWithdrawal(t *testing.T) {
+	f, _ := serving(t)
+	f.srv.Round.MinUploads = 2
+	classifier := f.srv.predictions.version().data
+	f.srv.Config.Pool = func(context.Context, []pool.Upload) (*Pooled, error) {
+		return &Pooled{Classifier: classifier}, nil
+	}
+	check := func(when string, metadata codes.Code) {
+		t.Helper()
+		for method, want := range map[string]codes.Code{"ServerLive": codes.OK, "ModelMetadata": metadata} {
+			name := appendText(nil, 1, modelName)
+			if method == "ServerLive" {
+				name = nil
+			}
+			if got, text, _ := f.grpcCall(method, frame(name)); got != want {
+				t.Errorf("%s %s: %v %s; want %v", method, when, got, text, want)
+			}
+		}
+	}
+	a := f.made("a", 1, nil)
+	f.put("a", a)
+	f.put("b", f.made("b", 1, nil))
+	f.pool()
+	check("before", codes.OK)
+	f.gone("a", a)
+	check("meanwhile", codes.Unavailable)
+	f.put("c", f.made("c", 1, nil))
+	f.pool()
+	check("afterwards", codes.OK)
 }

@@ -224,7 +224,7 @@ func (s *Server) takeOut(ctx context.Context, noted *store.Record) error {
 			noted.Gone.By, "versions", noted.Gone.Held, "in", left)
 	}
 	if short { // no version can take the place of the last
-		s.predictions.close()
+		s.predictions.replace(nil)
 	}
 	// the withdrawal stands; the same request, the next start of the server or the next version tries
 	// again
