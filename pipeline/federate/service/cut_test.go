@@ -5,11 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
 
 	"fmp/onnx/must"
 	"fmp/pipeline/federate"
@@ -269,4 +273,134 @@ func TestWithdrawAgain(t *testing.T) {
 	if f.pass(time.Hour); f.known("b") != "" || f.srv.due() < time.Minute {
 		t.Errorf("b is in: %q; due in %v", f.known("b"), f.srv.due())
 	}
+}
+
+// losing passes bytes on to a NATS server; the connection ends, without an answer, behind the first
+// message that says the words.
+func losing(t *testing.T, to, words string) string {
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	t.Cleanup(func() { l.Close() })
+	var lost atomic.Bool
+	pass := func(c, s net.Conn) {
+		defer s.Close()
+		defer c.Close()
+		buf := make([]byte, 1<<20)
+		for {
+			n, err := c.Read(buf)
+			if err != nil {
+				return
+			}
+			if bytes.Contains(buf[:n], []byte(words)) && lost.CompareAndSwap(false, true) {
+				c.Close()
+				_, _ = s.Write(buf[:n])
+				time.Sleep(50 * time.Millisecond)
+				return
+			}
+			if _, err := s.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			s, err := net.Dial("tcp", to)
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(c, s); c.Close() }()
+			go pass(c, s)
+		}
+	}()
+	return "nats://" + l.Addr().String()
+}
+
+// TestLostVersion: a version whose record is stored, and the answer lost, is found again: it keeps its
+// file, and a withdrawal tells of it.
+func TestLostVersion(t *testing.T) {
+	for name, c := range map[string]struct {
+		meanwhile func(f *fixture)
+		pools     int // until nothing is due
+		clients   []int
+		void      int // versions
+	}{
+		"nothing": {func(*fixture) {}, 1, []int{2}, 0},
+		"an upload": {func(f *fixture) { f.put("c", f.made("c", 1, nil)) }, 2,
+			[]int{2, 3}, 0},
+		"a withdrawal": {func(f *fixture) {
+			if w := f.gone("a", f.made("a", 1, nil)); w.HeldVersions != 1 || len(f.notices().Superseded) != 1 {
+				f.t.Errorf("receipt %+v", w)
+			}
+		}, 1, []int{2, 1}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := &natsserver.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, JetStream: true, StoreDir: t.TempDir()}
+			nats := must.Get(natsserver.NewServer(o))(t)
+			nats.Start()
+			t.Cleanup(nats.Shutdown)
+			if !nats.ReadyForConnections(5 * time.Second) {
+				t.Fatal("NATS does not start")
+			}
+			f := newFixture(t, "quorum: 2\nrebuild_interval: 1s\n")
+			f.store.Close()
+			f.store = must.Get(store.Open(t.Context(), store.Name(3, f.round.Client.Digest),
+				store.Options{URL: losing(t, nats.Addr().String(), "-versions.1 ")}))(t)
+			start := func() {
+				f.srv.Config.Store = f.store
+				f.srv = must.Get(New(t.Context(), f.srv.Config))(t)
+				f.http.Config.Handler = f.srv.Handler()
+			}
+			start()
+			f.put("a", f.made("a", 1, nil))
+			f.put("b", f.made("b", 1, nil))
+			short, end := context.WithTimeout(t.Context(), 3*time.Second)
+			defer end()
+			must.Fail(f.srv.Pool(short))(t, "version 1", name)
+			c.meanwhile(f)
+			for range c.pools {
+				f.pass(time.Minute)
+				f.pool()
+			}
+			if f.pass(time.Minute); f.srv.due() < time.Minute {
+				t.Errorf("due in %v", f.srv.due())
+			}
+			start()
+			versions := f.srv.Status().Versions
+			void := len(f.notices().Superseded)
+			if len(versions) != len(c.clients) || void != c.void {
+				t.Fatalf("versions %+v, %d of them void", versions, void)
+			}
+			for i, v := range versions {
+				data, _, err := f.store.Classifier(t.Context(), v.Number)
+				if v.Clients != c.clients[i] || i >= void && (err != nil || digestOf(data) != v.Digest) {
+					t.Errorf("version %+v, its file %s, %v", v, digestOf(data), err)
+				}
+			}
+			if _, data := f.classifier(""); digestOf(data) != versions[len(versions)-1].Digest {
+				t.Errorf("served is %s", data)
+			}
+		})
+	}
+}
+
+// TestStartsOnLast: a start serves no version whose file is another's, and supersedes one that holds an
+// upload that was withdrawn, whether the note of the withdrawal names it or not.
+func TestStartsOnLast(t *testing.T) {
+	f := newFixture(t, "quorum: 2\n")
+	f.put("a", f.made("a", 1, nil))
+	f.put("b", f.made("b", 1, nil))
+	f.pool()
+	stored := must.Get(f.store.Get(t.Context(), "a"))(t)
+	must.Do(t, f.store.Withdraw(t.Context(), stored, store.Gone{Time: f.clock(), By: wire.ByClient}, nil))
+	f.stop()
+	f.start()
+	if n := f.notices(); len(n.Superseded) != 1 || n.Latest != nil {
+		t.Errorf("notice %+v", n)
+	}
+	must.Do(t, f.store.PutObject(t.Context(), "classifier-1.onnx", []byte("another")))
+	must.Fail(New(t.Context(), f.srv.Config))(t, "another digest than its record")
 }

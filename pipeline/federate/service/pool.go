@@ -119,6 +119,9 @@ func (s *Server) Pool(ctx context.Context) (err error) {
 	if err := s.Store.Room(); err != nil { // before the work whose result could not be stored
 		return fmt.Errorf("pooling: %w", err)
 	}
+	if found, err := s.found(ctx); found || err != nil {
+		return err
+	}
 	start := time.Now()
 	ctx, end := s.stoppable(ctx)
 	defer end(nil)
@@ -165,6 +168,17 @@ func (s *Server) Pool(ctx context.Context) (err error) {
 	s.Log.Info("classifier made", "version", v.Number, "clients", v.Clients, "points", v.Points,
 		"digest", v.Digest, "seconds", time.Since(start).Seconds())
 	return nil
+}
+
+// found reports whether the state has a version of which the server did not know, which is now served.
+func (s *Server) found(ctx context.Context) (bool, error) {
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	known := len(s.versions)
+	if err := s.adopt(ctx); err != nil {
+		return false, fmt.Errorf("pooling: %w", err)
+	}
+	return len(s.versions) > known, nil
 }
 
 // inputs are the uploads of a version, in the order of their clients' names.
@@ -258,9 +272,11 @@ func (s *Server) publish(ctx context.Context, in inputs,
 	if err := context.Cause(ctx); err != nil {
 		return v, err
 	}
+	s.unsure = true
 	if err := s.Store.Publish(ctx, v, made.Classifier, made.Rows, members); err != nil {
 		return v, err
 	}
+	s.unsure = false
 	s.mu.Lock()
 	s.versions = append(s.versions, v)
 	s.recall(members)

@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"fmp/models"
 	"fmp/onnx/engine"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
@@ -113,7 +114,10 @@ type Server struct {
 	// publishing is held while a version is stored, and while an upload is withdrawn: no version
 	// that holds it is stored afterwards.
 	publishing sync.Mutex
-	stop       context.CancelCauseFunc // ends the pooling that is under way; nil: none is
+	// unsure is whether the state may have versions that are not in versions, and parts of some that
+	// are not listed; publishing guards it.
+	unsure bool
+	stop   context.CancelCauseFunc // ends the pooling that is under way; nil: none is
 
 	predictions *predictor
 }
@@ -175,18 +179,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := s.unlessFull(s.dropEvaluations(ctx)); err != nil {
 		return nil, err
 	}
-	if s.versions, err = c.Store.Versions(ctx); err != nil {
+	s.unsure = true
+	if err := s.adopt(ctx); err != nil {
 		return nil, fmt.Errorf("reading the round's state: %w", err)
-	}
-	if n := len(s.versions); n > 0 {
-		members, err := c.Store.Members(ctx, s.versions[n-1].Number)
-		if err != nil {
-			return nil, fmt.Errorf("reading the round's state: %w", err)
-		}
-		s.recall(members)
-		if err := s.serveLast(ctx, s.versions[n-1]); err != nil {
-			return nil, err
-		}
 	}
 	c.Log.Info("round ready", "round", c.Round.Round, "graph", c.Round.Client.Digest, "clients",
 		c.Round.Clients.Len(), "honesty", c.Round.Privacy == nil && !c.Round.Trust, "private",
@@ -195,18 +190,61 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	return s, nil
 }
 
-// serveLast reads the last version's classifier and serves it, unless it holds an upload that was
-// withdrawn and is gone with it.
-func (s *Server) serveLast(ctx context.Context, last store.Version) error {
-	_, void := s.void[last.Number]
-	data, rows, err := s.Store.Classifier(ctx, last.Number)
-	if void && (errors.Is(err, store.ErrNone) || !s.enough()) {
-		return s.unlessFull(s.dropVoid(ctx))
+// adopt takes versions from the state that the server does not know of, where that may be: at the
+// start, and where the answer to the record of a version was lost. The caller holds publishing or has
+// exclusive access.
+func (s *Server) adopt(ctx context.Context) error {
+	if !s.unsure {
+		return nil
 	}
+	versions, err := s.Store.Versions(ctx)
 	if err != nil {
-		return fmt.Errorf("reading the round's state: %w", err)
+		return err
 	}
-	return errors.Join(s.predictions.serve(last, data, rows), s.unlessFull(s.dropVoid(ctx)))
+	if n := len(versions); n > len(s.versions) {
+		last := versions[n-1]
+		members, err := s.Store.Members(ctx, last.Number)
+		if err != nil {
+			return err
+		}
+		data, rows, err := s.Store.Classifier(ctx, last.Number)
+		gone := errors.Is(err, store.ErrNone)
+		if err == nil && models.DigestBytes(data) != last.Digest {
+			err = fmt.Errorf("version %d: its file has another digest than its record: bring back a copy of the state",
+				last.Number)
+		}
+		if err != nil && !gone {
+			return err
+		}
+		s.mu.Lock()
+		void := s.admit(versions, members)
+		s.mu.Unlock()
+		if !void || !gone && s.enough() {
+			if err == nil {
+				err = s.predictions.serve(last, data, rows)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	s.unsure = false
+	return s.unlessFull(s.dropVoid(ctx))
+}
+
+// admit adds versions of the state to those that are known, of which members are in the last, and
+// reports whether it holds an upload that was withdrawn. The caller holds mu.
+func (s *Server) admit(versions []store.Version, members []store.Member) (void bool) {
+	s.versions, s.failure = versions, ""
+	s.recall(members)
+	last := versions[len(versions)-1].Number
+	for _, m := range members {
+		if gone := s.gone[m.Client]; gone != nil {
+			s.supersede(last, gone.Gone.Time)
+		}
+	}
+	_, void = s.void[last]
+	return void
 }
 
 // ofBudget returns an error if an upload was taken under another budget than the round file states by
@@ -269,9 +307,15 @@ func (s *Server) forget(r *store.Record) {
 	delete(s.refused, r.Receipt.Client)
 	s.gone[r.Receipt.Client] = r
 	for _, v := range r.Gone.Held {
-		if since, known := s.void[v]; !known || r.Gone.Time.Before(since) {
-			s.void[v] = r.Gone.Time
-		}
+		s.supersede(v, r.Gone.Time)
+	}
+}
+
+// supersede notes since when a version holds an upload that was withdrawn. The caller holds mu or has
+// exclusive access.
+func (s *Server) supersede(version int, at time.Time) {
+	if since, known := s.void[version]; !known || at.Before(since) {
+		s.void[version] = at
 	}
 }
 

@@ -91,6 +91,10 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) {
 	r = carried(r)
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
+	if err := s.adopt(r.Context()); err != nil { // a version that holds the upload is told of
+		s.fail(w, r, err)
+		return
+	}
 	stored, err := s.Store.Get(r.Context(), client)
 	if errors.Is(err, store.ErrNone) {
 		if refused := s.quarantined(client); refused != nil {
