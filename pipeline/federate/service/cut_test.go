@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -403,4 +404,29 @@ func TestStartsOnLast(t *testing.T) {
 	}
 	must.Do(t, f.store.PutObject(t.Context(), "classifier-1.onnx", []byte("another")))
 	must.Fail(New(t.Context(), f.srv.Config))(t, "another digest than its record")
+}
+
+// TestUnlisted: the parts of a version whose server was killed before its record was stored are erased by
+// the next start, and by a withdrawal.
+func TestUnlisted(t *testing.T) {
+	for name, erase := range map[string]func(f *fixture){
+		"start": func(f *fixture) { f.stop(); f.start() },
+		"withdrawal": func(f *fixture) {
+			f.srv.unsure = true // as after the failure
+			f.gone("a", f.made("a", 1, nil))
+		}} {
+		f := newFixture(t, "quorum: 2\n")
+		f.put("a", f.made("a", 1, nil))
+		f.put("b", f.made("b", 1, nil))
+		f.pool()
+		want := must.Get(f.store.Objects(t.Context()))(t)
+		means := bytes.Repeat([]byte("means of a "), 3000)
+		for _, part := range []string{"classifier-2.onnx", "classifier-2-rows.onnx", "members-2.json"} {
+			must.Do(t, f.store.PutObject(t.Context(), part, means))
+		}
+		erase(f)
+		if got := must.Get(f.store.Objects(t.Context()))(t); !slices.Equal(got, want) || f.holds(means) {
+			t.Errorf("%s: %v, their bytes are there: %v; want %v", name, got, f.holds(means), want)
+		}
+	}
 }

@@ -228,8 +228,9 @@ func (s *Server) adopt(ctx context.Context) error {
 			}
 		}
 	}
-	s.unsure = false
-	return s.unlessFull(s.dropVoid(ctx))
+	err = s.Store.DropUnlisted(ctx, len(s.versions))
+	s.unsure = err != nil
+	return s.unlessFull(errors.Join(err, s.dropVoid(ctx)))
 }
 
 // admit adds versions of the state to those that are known, of which members are in the last, and

@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -670,6 +671,22 @@ func (s *Store) Classifier(ctx context.Context, version int) (classifier, rows [
 func (s *Store) DropClassifier(ctx context.Context, version int) error {
 	return errors.Join(s.DeleteObject(ctx, classifierName(version)),
 		s.DeleteObject(ctx, rowsName(version)))
+}
+
+// DropUnlisted deletes the parts of versions after the last that is listed: a Publish that did not get
+// to its end leaves them.
+func (s *Store) DropUnlisted(ctx context.Context, listed int) error {
+	names, err := s.Objects(ctx)
+	for _, name := range names {
+		n := 0
+		if _, e := fmt.Sscanf(name, "classifier-%d", &n); e != nil {
+			_, _ = fmt.Sscanf(name, "members-%d", &n)
+		}
+		if n > listed && slices.Contains([]string{classifierName(n), rowsName(n), membersName(n)}, name) {
+			err = errors.Join(err, s.DeleteObject(ctx, name))
+		}
+	}
+	return err
 }
 
 // Members returns the uploads in a version, sorted by client name.
