@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
 // grpcStatuses are the statuses of HTTP that the metrics count calls of gRPC under; others are
@@ -35,9 +36,10 @@ const (
 // calling is the key under which a call's context has its *grpcCall.
 type calling struct{}
 
-// grpcCall is a call of gRPC: its request, and the memory that it holds.
+// grpcCall is a call of gRPC: its request, what its answer is written to, and the memory that it holds.
 type grpcCall struct {
 	r    *http.Request
+	w    http.ResponseWriter
 	held lease
 }
 
@@ -51,7 +53,7 @@ func (p *predictor) newGRPC() *grpc.Server {
 // grpc answers a call over HTTP/2. Its body has come whole before grpc-go sees it: a body is
 // bounded in size, rate and memory as those of other interfaces are.
 func (p *predictor) grpc(w http.ResponseWriter, r *http.Request) {
-	c := &grpcCall{r: r, held: lease{in: p.intake}}
+	c := &grpcCall{r: r, w: w, held: lease{in: p.intake}}
 	defer c.held.release()
 	if err := p.grpcBody(c, w); err != nil {
 		st, _ := status.FromError(p.grpcError(r, err))
@@ -106,7 +108,8 @@ func (p *predictor) grpcBody(c *grpcCall, w http.ResponseWriter) error {
 // grpcUnary calls a method until its caller has gone. A panic is an error of the call alone.
 func (p *predictor) grpcUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo,
 	next grpc.UnaryHandler) (out any, err error) {
-	r := ctx.Value(calling{}).(*grpcCall).r
+	call := ctx.Value(calling{}).(*grpcCall)
+	r := call.r
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.Context(), cancel)()
@@ -118,6 +121,9 @@ func (p *predictor) grpcUnary(ctx context.Context, req any, _ *grpc.UnaryServerI
 	}()
 	if out, err = next(ctx, req); err == nil {
 		err = ctx.Err()
+	}
+	if m, ok := out.(proto.Message); ok && err == nil {
+		call.held.answering(call.w, 2*proto.Size(m)) // and as bytes
 	}
 	return out, err
 }

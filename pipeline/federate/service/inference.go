@@ -153,7 +153,7 @@ func (p *predictor) infer(w http.ResponseWriter, r *http.Request) {
 		p.inferFailed(w, r, err)
 		return
 	}
-	answer.write(w)
+	answer.write(w, &held)
 }
 
 // inferFailed answers with the error of a request.

@@ -47,6 +47,7 @@ type intake struct {
 	grace  time.Duration // before the rate counts
 	wait   time.Duration // for memory
 	total  time.Duration // for one body; 0: as long as it keeps to the rate
+	taking time.Duration // for one answer, until its reader has it
 	shares *shares       // of callers; nil: each may hold all of the memory
 }
 
@@ -77,6 +78,25 @@ func (l *lease) release() {
 	l.in.memory.Release(l.held)
 	l.in.shares.add(l.of, -l.held)
 	l.held = 0
+}
+
+// answering holds the memory of an answer's bytes alone, until a reader has them or the time for that
+// has passed.
+func (l *lease) answering(w http.ResponseWriter, bytes int) {
+	if back := l.held - int64(bytes); back > 0 {
+		l.in.memory.Release(back)
+		l.in.shares.add(l.of, -back)
+		l.held -= back
+	}
+	// it fails where there is no connection, as in tests
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(l.in.taking))
+}
+
+// send writes an answer.
+func (l *lease) send(w http.ResponseWriter, answer []byte) {
+	l.answering(w, len(answer))
+	_, _ = w.Write(answer)                                          // it fails if the client has gone
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // of what follows on the connection
 }
 
 // paced is the body of a request, which keeps to a rate. Errors are errSlow, *http.MaxBytesError,

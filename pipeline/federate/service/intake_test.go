@@ -13,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
@@ -313,5 +314,66 @@ func TestShares(t *testing.T) {
 	first.release()
 	if len(in.shares.held) != 0 {
 		t.Errorf("%v is kept of callers that hold nothing", in.shares.held)
+	}
+}
+
+// unread is a connection whose reader takes nothing.
+type unread struct {
+	*httptest.ResponseRecorder
+	limit time.Time
+	held  func()
+}
+
+func (u *unread) SetWriteDeadline(t time.Time) error { u.limit = t; return nil }
+
+func (u *unread) Write([]byte) (int, error) {
+	u.held()
+	if u.limit.IsZero() {
+		return 0, errors.New("it would wait for ever")
+	}
+	time.Sleep(time.Until(u.limit))
+	return 0, os.ErrDeadlineExceeded
+}
+
+// TestUnreadAnswers: an answer that nobody reads holds its own memory, and not that of its request, by
+// whatever interface; its reader has a limit, and all is given back.
+func TestUnreadAnswers(t *testing.T) {
+	f, dx := serving(t)
+	p := f.srv.predictions
+	p.intake.taking = 50 * time.Millisecond
+	const n, padding, most = 64, 1 << 20, 256 << 10
+	blank := strings.Repeat(" ", padding) + "}"
+	raw := appendBytes(appendBytes(appendText(nil, 1, modelName), 5, tensorOf("features", "FP32", nil, n, dx)), 7,
+		make([]byte, 4*n*dx))
+	for name, c := range map[string]struct {
+		path, kind string
+		body       []byte
+	}{
+		"/v1": {"/v1/predict", "application/json", []byte(`{"features": ` + rows(n, dx) + blank)},
+		"/v2": {inferPath, "application/json", fmt.Appendf(nil, `{"inputs": [{"name": "features", "shape": [%d, %d], `+
+			`"datatype": "FP32", "data": %s}]%s`, n, dx, rows(n, dx), blank)},
+		"gRPC": {grpcPath + "ModelInfer", "application/grpc", frame(appendBytes(raw, 15, make([]byte, padding)))},
+	} {
+		r := httptest.NewRequest("POST", c.path, bytes.NewReader(c.body))
+		r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
+		r.Header.Set("Content-Type", c.kind)
+		reader(r)
+		written := 0
+		w := &unread{ResponseRecorder: httptest.NewRecorder(), held: func() {
+			if written++; !p.intake.memory.TryAcquire(maxPredicting - most) {
+				t.Errorf("%s: it holds more than %d bytes", name, most)
+				return
+			}
+			p.intake.memory.Release(maxPredicting - most)
+		}}
+		start := time.Now()
+		f.srv.Handler().ServeHTTP(w, r)
+		if took := time.Since(start); written == 0 || took < p.intake.taking || took > 20*time.Second {
+			t.Errorf("%s: %d writes, %v: %d %s", name, written, took, w.Code, w.Body)
+		}
+		if !p.intake.memory.TryAcquire(maxPredicting) {
+			t.Fatalf("%s: memory is not given back", name)
+		}
+		p.intake.memory.Release(maxPredicting)
 	}
 }

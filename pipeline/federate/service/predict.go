@@ -51,7 +51,7 @@ const (
 	// predictWait is how long a request waits for memory.
 	predictWait = 15 * time.Second
 	// decodeTime is how long the decoding of one picture may take, predictTime the answer to a
-	// request that has come.
+	// request that has come, and then its reader.
 	decodeTime, predictTime = 10 * time.Second, 2 * time.Minute
 )
 
@@ -101,7 +101,7 @@ type predictor struct {
 // newPredicting bounds the requests of one server, to an amount of memory.
 func newPredicting(all int64) *intake {
 	in := newIntake(&round.Bounds{Bytes: maxPredictBytes, Rate: predictRate}, all)
-	in.wait = predictWait
+	in.wait, in.taking = predictWait, predictTime
 	return in
 }
 
@@ -414,7 +414,7 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(text.Bytes())
+	held.send(w, text.Bytes())
 }
 
 // sayVoid sets a header where a version that predicts holds an upload that was withdrawn.

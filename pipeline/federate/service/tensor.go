@@ -258,7 +258,7 @@ func (q *inferRequest) output(name string) (wanted, inBytes bool) {
 }
 
 // write writes the answer.
-func (a *inferAnswer) write(w http.ResponseWriter) {
+func (a *inferAnswer) write(w http.ResponseWriter, held *lease) {
 	text, err := json.Marshal(a)
 	if err != nil {
 		inferError(w, http.StatusInternalServerError, "%v", err)
@@ -276,7 +276,7 @@ func (a *inferAnswer) write(w http.ResponseWriter) {
 	if len(text) > n {
 		w.Header().Set(headerLength, strconv.Itoa(n))
 	}
-	_, _ = w.Write(text) // it fails if the client has gone
+	held.send(w, text)
 }
 
 // bytes returns exactly n values of a UINT8 tensor.
