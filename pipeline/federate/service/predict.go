@@ -466,6 +466,9 @@ func featureRows(body io.Reader) (rows [][]float32, err error) {
 type numberRow []float32
 
 func (r *numberRow) UnmarshalJSON(text []byte) error {
+	if bytes.Contains(text, []byte("null")) { // which JSON has in place of NaN, and is read as 0
+		return errors.New("features: a number is null; want all of them, finite")
+	}
 	*r = make([]float32, 0, bytes.Count(text, []byte(","))+1)
 	return json.Unmarshal(text, (*[]float32)(r))
 }
