@@ -11,11 +11,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"time"
 
 	"fmp/onnx/must"
+	"fmp/pipeline/federate/selfsigned"
 )
 
 // TestProxies: a client behind the proxy of its environment, which alone knows the way to the
@@ -100,4 +104,28 @@ func TestServeGuards(t *testing.T) {
 		refused(t, exitUsage, c.want, append([]string{"serve", "--round", "round.yaml"},
 			c.args...)...)
 	}
+}
+
+// TestServeExpired: a certificate that has ended is told of at the start, and to a client without advice
+// that does not help; a signal ends the server with exit code 0, whatever requests are under way.
+func TestServeExpired(t *testing.T) {
+	f := newFederation(t, 1, "deadline: 2100-01-01T00:00:00Z\n")
+	cert, key := f.path("old.crt"), f.path("old.key")
+	must.Do(t, selfsigned.Ensure(cert, key, time.Now().AddDate(-2, 0, 0)))
+	f.scheme = "https"
+	f.serve("--tls-cert", cert, "--tls-key", key)
+	f.logged("it ended at")
+	if code, out := f.join(f.address, f.names[0], "--ca", cert); code == 0 ||
+		!strings.Contains(out, "expired") || strings.Contains(out, "names its file") {
+		t.Errorf("with the certificate: exit code %d: %s", code, out)
+	}
+	if runtime.GOOS == "windows" { // which has no such signal
+		return
+	}
+	open := must.Get(net.Dial("tcp", f.address))(t) // a request under way
+	defer open.Close()
+	time.Sleep(100 * time.Millisecond)
+	must.Do(t, f.server.Process.Signal(syscall.SIGTERM))
+	must.Do(t, f.server.Wait())
+	f.server = nil
 }

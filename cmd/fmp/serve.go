@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"fmp/cmd/buildinfo"
+	"fmp/cmd/internal/interrupt"
 	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx"
@@ -469,6 +471,7 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 	scheme := "http"
 	if s.cert != "" {
 		scheme = "https"
+		s.warnExpired()
 		go func() { failed <- srv.ServeTLS(l, s.cert, s.key) }()
 	} else {
 		go func() { failed <- srv.Serve(l) }()
@@ -478,11 +481,22 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 	select {
 	case <-ctx.Done():
 		s.log.Info("stopping")
-		end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		// requests that take longer are sent again; the rest of the time is for the state to be closed
+		end, cancel := context.WithTimeout(context.Background(), interrupt.Grace/2)
 		defer cancel()
-		return srv.Shutdown(end) // exit code 0: stopping is how a server ends
+		_ = srv.Shutdown(end) // exit code 0: stopping is how a server ends
+		return nil
 	case err := <-failed:
 		return err
+	}
+}
+
+// warnExpired says in the log that the certificate has ended, which clients tell as a fault of theirs.
+func (s *server) warnExpired() {
+	pair, err := tls.LoadX509KeyPair(s.cert, s.key)
+	if err == nil && time.Now().After(pair.Leaf.NotAfter) {
+		s.log.Warn("certificate", "file", s.cert, "warning", "it ended at "+
+			pair.Leaf.NotAfter.Format(time.RFC3339)+": clients refuse it; get another one, and start again")
 	}
 }
 

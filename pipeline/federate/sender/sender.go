@@ -186,9 +186,11 @@ func (c *Client) do(req *http.Request) (int, []byte, error) {
 	req.Header.Set("Traceparent", c.traceparent())
 	resp, err := c.http.Do(req)
 	if err != nil {
+		if errors.As(err, new(x509.UnknownAuthorityError)) {
+			err = fmt.Errorf("%w; where the server has a certificate of its own, --ca names its file", err)
+		}
 		if certificate(err) {
-			return 0, nil, fmt.Errorf("%w; where the server has a certificate of its own, --ca "+
-				"names its file", err)
+			return 0, nil, err
 		}
 		return 0, nil, &transient{err: err}
 	}

@@ -5,8 +5,12 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -167,6 +171,28 @@ func TestEnds(t *testing.T) {
 	for address, want := range map[string]string{"server": "want https", "http://example.org": "loopback alone",
 		"https://a:b@example.org": "password", "ftp://x": "want https"} {
 		must.Fail(New(address, ""))(t, want, address)
+	}
+}
+
+// TestCertificates: advice about a certificate is given where it helps.
+func TestCertificates(t *testing.T) {
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	defer s.Close()
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	must.Do(t, os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: s.Certificate().Raw}), 0o644))
+	_, port, _ := net.SplitHostPort(s.Listener.Addr().String())
+	for _, c := range []struct {
+		host, ca, want string
+		advice         bool
+	}{{"127.0.0.1", "", "unknown authority", true}, {"localhost", ca, "not localhost", false}} {
+		client := must.Get(New("https://"+net.JoinHostPort(c.host, port), c.ca))(t)
+		_, err := client.Describe(t.Context())
+		if err == nil || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "--ca names its file") != c.advice {
+			t.Errorf("%s: %v; want one with %q, advice %v", c.host, err, c.want, c.advice)
+		}
 	}
 }
 
