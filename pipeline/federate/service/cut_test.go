@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -139,6 +140,23 @@ func TestLostAnswer(t *testing.T) {
 				t.Error("the same version is due again")
 			}
 		})
+	}
+}
+
+// TestReplayed: an upload that was replaced is not taken again, after a restart either, whoever sends
+// the request; one that was not there before is.
+func TestReplayed(t *testing.T) {
+	f := newFixture(t, "quorum: 4\nreplace: true\n")
+	for i, c := range []struct {
+		seed uint64
+		want int
+	}{{1, 201}, {2, 201}, {1, 409}, {2, 200}, {3, 201}, {1, 409}, {2, 409}, {3, 200}} {
+		if status, data := f.put("a", f.made("a", c.seed, nil)); status != c.want ||
+			status == 409 && !strings.Contains(string(data), "was replaced") {
+			t.Errorf("request %d, upload %d: %d %s; want %d", i, c.seed, status, data, c.want)
+		}
+		f.stop()
+		f.start()
 	}
 }
 

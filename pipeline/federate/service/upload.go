@@ -172,6 +172,11 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 	case old != nil && old.Receipt.Upload == a.digest:
 		reply(w, http.StatusOK, old.Receipt)
 		return
+	case old != nil && slices.Contains(old.Replaced, a.digest):
+		s.refuse(w, wire.OtherUpload,
+			"the upload of %q with sha256 %s was replaced, and is not taken again: a copy of the request "+
+				"that brought it would undo that", a.client, a.digest)
+		return
 	case state == wire.Closed:
 		s.refuseClosed(w, a.time)
 		return
@@ -215,7 +220,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 func (s *Server) keep(w http.ResponseWriter, r *http.Request, record, old *store.Record) {
 	var revision uint64
 	if old != nil {
-		revision = old.Revision
+		revision, record.Replaced = old.Revision, append(old.Replaced, old.Receipt.Upload)
 	}
 	client, digest := record.Receipt.Client, record.Receipt.Upload
 	if err := s.Store.Put(r.Context(), record, revision); err != nil {

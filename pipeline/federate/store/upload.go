@@ -22,6 +22,8 @@ type Record struct {
 	Signature []byte `json:"signature"`
 	// N is the number of real points that the upload claims.
 	N int `json:"n"`
+	// Replaced are the digests of the client's uploads that were in before this one.
+	Replaced []string `json:"replaced,omitempty"`
 	// Peer is the other server's part of the proof of a share, once the proof has been checked;
 	// only in a private round with two servers.
 	Peer []byte `json:"peer,omitempty"`
