@@ -135,7 +135,7 @@ func TestPrivateRound(t *testing.T) {
 			!strings.Contains(bad[1].Error(), "both of client") {
 			t.Errorf("refusals %v", bad)
 		}
-		mixed := must.Get(federate.DecodeRelease(must.Get(os.ReadFile(write("client 9", other)))(t),
+		mixed := must.Get(federate.DecodeRelease(must.Get(os.ReadFile(write("client 9", half)))(t),
 			federate.Expect{}))(t)
 		must.Fail(NewPrivate(append(releases, Release{mixed, "mixed", ""}), g, f,
 			Options{Predictor: predictor}))(t, "a round has one", noise)
