@@ -27,6 +27,7 @@ const (
 type Printer struct {
 	c      *Classifier
 	w      *bufio.Writer
+	whole  whole
 	csv    *csv.Writer
 	format Format
 	// reject is the probability below which the most probable class is left to people to decide.
@@ -41,16 +42,44 @@ type Printer struct {
 // wholeBytes bounds the predictions that are held until they are all there.
 const wholeBytes = 16 << 20
 
+// whole holds output until it is complete or longer than wholeBytes.
+type whole struct {
+	w    io.Writer
+	held []byte
+}
+
+func (h *whole) Write(p []byte) (int, error) {
+	if len(h.held)+len(p) > wholeBytes {
+		if err := h.release(); err != nil {
+			return 0, err
+		}
+	}
+	h.held = append(h.held, p...)
+	return len(p), nil
+}
+
+// release writes the output that is held.
+func (h *whole) release() error {
+	held := h.held
+	if h.held = nil; len(held) == 0 {
+		return nil
+	}
+	_, err := h.w.Write(held)
+	return err
+}
+
 // NewPrinter returns a Printer for predictions of c. Predictions whose most probable class has a
 // probability below reject, 0 to 1, are marked as unsure, for people to decide.
 func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Printer, error) {
 	if !(reject >= 0 && reject <= 1) {
 		return nil, fmt.Errorf("--reject is %v; allowed are 0 to 1", reject)
 	}
+	p := &Printer{c: c, format: format, reject: reject, class: len("class")}
 	if format != Table {
-		w = bufio.NewWriterSize(w, wholeBytes)
+		p.whole.w = w
+		w = &p.whole
 	}
-	p := &Printer{c: c, w: bufio.NewWriter(w), format: format, reject: reject, class: len("class")}
+	p.w = bufio.NewWriter(w)
 	for i := range c.Manifest.C {
 		p.class = min(max(p.class, len([]rune(c.Class(i)))), 16)
 	}
@@ -218,7 +247,10 @@ func (p *Printer) Close() error {
 	if p.csv != nil {
 		p.csv.Flush()
 	}
-	return p.w.Flush()
+	if err := p.w.Flush(); err != nil {
+		return err
+	}
+	return p.whole.release()
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', 6, 32) }
