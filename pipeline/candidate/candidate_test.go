@@ -627,6 +627,9 @@ func TestAsks(t *testing.T) {
 		if !slices.Equal(shares, c.want) || !slices.Equal(images, c.images) {
 			t.Errorf("of %v images %v are asked about, want %v", images, shares, c.want)
 		}
+		if got, want := r.asking([]int{0}), c.want[0]*c.images[0]; math.Abs(got-want) > 1e-9 {
+			t.Errorf("of %v images the first client is asked about %v, want %v", images, got, want)
+		}
 		all := must.Get(r.sum(1))(t)
 		if want := floats.Dot(c.want, c.images); all.images != want {
 			t.Errorf("%v images: %v are asked about, want %v", c.images, all.images, want)

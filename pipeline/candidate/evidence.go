@@ -202,6 +202,15 @@ func (r *Round) asks() (shares, images []float64) {
 	return shares, images
 }
 
+// asking returns the number of images that some clients are asked about.
+func (r *Round) asking(of []int) (sum float64) {
+	shares, images := r.asks()
+	for _, m := range of {
+		sum += shares[m] * images[m]
+	}
+	return sum
+}
+
 // ask returns the questions of a group to the head of the others: on classes that they hold too.
 // Where there are too many class means, systematic sampling takes some by their images, which then
 // stand for all.
@@ -311,6 +320,9 @@ func (r *Round) evidence(s *sums, folds int, cands []candidate, draw func(group 
 	o *Options) ([][]moments.Curve, error) {
 	out := make([][]moments.Curve, folds)
 	err := each(folds, o.Threads, func(g int) error {
+		if o.Stop != nil && o.Stop() != nil {
+			return o.Stop()
+		}
 		out[g] = make([]moments.Curve, len(cands))
 		if len(s.folds) == 1 {
 			return nil

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/blas/blas64"
-	"gonum.org/v1/gonum/floats"
 
 	"fmp/pipeline/internal/memo"
 	"fmp/pipeline/internal/moment"
@@ -134,8 +133,7 @@ func (r *Round) sumOf(folds [][]int, threads int) (*sums, error) {
 			all.dof--
 		}
 	}
-	shares, own := r.asks()
-	s.images = floats.Dot(shares, own)
+	s.images = r.asking(all.clients)
 	all.finish()
 	return s, err
 }

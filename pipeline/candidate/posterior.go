@@ -21,6 +21,8 @@ type Options struct {
 	Seed    uint64 // the run's seed, and
 	Stream  string // the round's name in it
 	Threads int    // goroutines at most; 0: one a processor. Figures do not depend on it.
+	// Stop is asked before a group of clients is left out, and ends the work by its error; nil: nobody.
+	Stop func() error
 
 	// reference are the curves of clients' images and of twins that the reference draws of each alone:
 	// figures are then its, without the temperature at all images. nil of every round.

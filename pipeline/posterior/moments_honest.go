@@ -79,8 +79,9 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *e
 		return nil, nil, nil, err
 	}
 	for _, m := range confirmed {
-		own := c.uploads.Masses[m*u.Classes:][:u.Classes]
-		floats.ScaleTo(own, clients[m].Share, c.claimed[m*u.Classes:][:u.Classes])
+		for i, y := range clients[m].Means.Indices() {
+			c.uploads.Masses[m*u.Classes+int(y)] = clients[m].Share * float64(clients[m].Means.W[i])
+		}
 	}
 	return clients, out, c.judge(c.uploads, states, states.Marginal()), nil
 }

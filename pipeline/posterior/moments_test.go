@@ -2,6 +2,7 @@ package posterior
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"math"
@@ -339,60 +340,92 @@ func (w *cameras) clients(t *testing.T, many int) []discriminant.Client {
 	return out
 }
 
-// TestConfirmedClaims: a client of many images counts in full where the others' images bear it out; not
-// one that claims them without having them, or whose class means are others'. Claims of equal size are
-// not looked at.
-func TestConfirmedClaims(t *testing.T) {
-	const few, many = 24, 1200
-	w := &cameras{k: 12, c: 4, mean: make([]float32, 48), shift: func(int) (none [3]float64) { return none }}
+// sizes are clients of Gaussian classes with unequal numbers of images, of whom each counts as few.
+type sizes struct {
+	cameras
+	few float64
+}
+
+func newSizes(apart float32) *sizes {
+	w := &sizes{cameras{k: 12, c: 4, mean: make([]float32, 48), shift: func(int) (none [3]float64) { return none }}, 24}
 	rng.Normal(rng.New(2, "mean"), w.mean)
 	for i := range w.mean {
-		w.mean[i] /= 2
+		w.mean[i] *= apart
 	}
-	client := func(m, n int, change func(y []int)) discriminant.Client {
-		x, y := w.images(m, n, "client")
-		change(y)
-		means, within := must.Get2(moments.Compute(x, w.k, y, w.c, fmt.Sprint(m)))(t)
-		return discriminant.Client{Means: means, Within: within, Share: min(1, few/images(discriminant.Client{
-			Means: means, Within: within}))}
+	return w
+}
+
+// client returns client m with n images of classes below c, which claims times as many.
+func (w *sizes) client(t *testing.T, m, n, c int, times float32, name func(y int) int) discriminant.Client {
+	t.Helper()
+	x, y := w.images(m, n, "client")
+	var rows []float32
+	var labels []int
+	for i, y := range y {
+		if y < c {
+			rows, labels = append(rows, x[i*w.k:(i+1)*w.k]...), append(labels, name(y))
+		}
 	}
-	as := func([]int) {}
-	claims := client(0, few, as)
-	means := *claims.Means
-	means.W = slices.Clone(means.W)
+	means, within := must.Get2(moments.Compute(rows, w.k, labels, w.c, fmt.Sprint(m)))(t)
 	for i := range means.W {
-		means.W[i] *= many / few
+		means.W[i] *= times
 	}
-	claims.Means, claims.Share = &means, float64(few)/many
+	u := discriminant.Client{Means: means, Within: within}
+	u.Share = min(1, w.few/images(u))
+	return u
+}
+
+// TestConfirmedClaims: a client of many images counts in full where the others' images bear it out, beside
+// a false claim too; not one that claims them without having them, or whose class means are others'. Of a
+// class that no other holds no more counts.
+func TestConfirmedClaims(t *testing.T) {
+	const few, many = 24, 1200
+	near, w, far := newSizes(0.3), newSizes(0.5), newSizes(2)
+	as := func(y int) int { return y }
+	claims := func(w *sizes, m int, times float32) discriminant.Client { return w.client(t, m, few, 4, times, as) }
 	for name, c := range map[string]struct {
-		large discriminant.Client
-		want  bool
+		world   *sizes
+		large   []discriminant.Client
+		classes int // of the others
+		want    []int
 	}{
-		"many images":   {client(0, many, as), true},
-		"a claim alone": {claims, false},
-		"names of the next class": {client(0, many, func(y []int) {
-			for i := range y {
-				y[i] = (y[i] + 1) % w.c
-			}
-		}), false},
-		"as few as the others": {client(0, few, as), false},
+		"many images":          {w, []discriminant.Client{w.client(t, 0, many, 4, 1, as)}, 4, []int{0}},
+		"a claim alone":        {w, []discriminant.Client{claims(w, 0, 50)}, 4, nil},
+		"two claims":           {far, []discriminant.Client{claims(far, 0, 50), claims(far, 1, 50)}, 4, nil},
+		"as few as the others": {w, []discriminant.Client{claims(w, 0, 1)}, 4, nil},
+		"names of the next class": {w, []discriminant.Client{w.client(t, 0, many, 4, 1,
+			func(y int) int { return (y + 1) % 4 })}, 4, nil},
+		"many images and a claim": {w, []discriminant.Client{claims(w, 1, 400), w.client(t, 0, many, 4, 1, as)}, 4, []int{1}},
+		"classes of its own":      {near, []discriminant.Client{near.client(t, 0, many, 4, 1, as)}, 3, []int{0}},
 	} {
-		clients, honest := []discriminant.Client{c.large}, []int{0}
-		for m := 1; m < 7; m++ {
-			clients, honest = append(clients, client(m, few, as)), append(honest, m)
+		clients, honest := slices.Clone(c.large), []int(nil)
+		for m := len(clients); m < 8; m++ {
+			clients = append(clients, c.world.client(t, m, few*4/c.classes, c.classes, 1, as))
 		}
-		before := c.large.Share
+		for m := range clients {
+			honest = append(honest, m)
+		}
 		got := must.Get(confirm(t.Context(), clients, honest, MomentsOptions{Threads: 1}))(t)
-		if has := len(got) == 1 && got[0] == 0 && clients[0].Share == 1; has != c.want ||
-			!c.want && (len(got) != 0 || clients[0].Share != before) {
-			t.Errorf("%s: clients %v count more, the first %v of its claim", name, got, clients[0].Share)
+		got = slices.DeleteFunc(got, func(m int) bool { return m >= len(c.large) })
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: clients %v count more, want %v", name, got, c.want)
 		}
-		for m, other := range clients[1:] {
-			if other.Share != 1 {
-				t.Errorf("%s: of client %d %v counts", name, m+1, other.Share)
+		for m, u := range c.large {
+			if !slices.Contains(got, m) && clients[m].Share != u.Share {
+				t.Errorf("%s: of client %d %v counts, and %v before", name, m, clients[m].Share, u.Share)
+			}
+			for i, y := range u.Means.Indices() { // "classes of its own" has some
+				is, was := clients[m].Share*float64(clients[m].Means.W[i]), u.Share*float64(u.Means.W[i])
+				if int(y) >= c.classes && is > was+1e-3 {
+					t.Errorf("%s: %v images of class %d count, which no other holds, and %v before", name, is, y, was)
+				}
 			}
 		}
 	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	clients := []discriminant.Client{w.client(t, 0, many, 4, 1, as), claims(w, 1, 1), claims(w, 2, 1)}
+	must.Fail(confirm(stopped, clients, []int{0, 1, 2}, MomentsOptions{Threads: 1}))(t, "canceled")
 }
 
 // identity returns coordinates that are k features as they are.

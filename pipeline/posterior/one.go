@@ -37,7 +37,7 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	if o.Corpus != nil {
 		r.Corpora = append(r.Corpora, corpusOf(o.Corpus))
 	}
-	of := candidate.Options{Seed: o.Seed, Stream: o.Stream, Threads: o.Threads}
+	of := candidate.Options{Seed: o.Seed, Stream: o.Stream, Threads: o.Threads, Stop: ctx.Err}
 	m, err := r.Posterior(of)
 	if err != nil {
 		return nil, err
