@@ -106,7 +106,6 @@ func (s share) with(n, k float64) share { return share{s.n + n, s.low + k, s.hig
 // logits returns the log-odds of sites' shares and their variances. A hidden count is taken where
 // its share is nearest the pooled one of the sites that tell theirs. A noisy one is taken nearest that
 // of the sites without noise, within a standard deviation. Neither tells sites apart that may be alike.
-// The log-odds of a noisy count are linear around the others' share, as its own is mostly noise.
 func logits(of []share) (theta, variance []float64) {
 	var told, noisy, plain share
 	for _, s := range of {
@@ -137,12 +136,25 @@ func logits(of []share) (theta, variance []float64) {
 		t, v := logit(at[i], s.n)
 		if s.noise > 0 {
 			k := min(max(p*s.n, s.low-s.noise, 0), s.low+s.noise, s.n)
-			d := max(s.n, 1) * p * (1 - p)
-			t, v = math.Log(p/(1-p))+(k-p*s.n)/d, 1/d+s.noise*s.noise/(d*d)
+			t, v = s.noisy(k, p)
 		}
 		theta, variance = append(theta, t), append(variance, v)
 	}
 	return theta, variance
+}
+
+// noisy returns the log-odds, and their variance, of a noisy count that is taken at k, beside others of
+// share p. Where it may be theirs, they are linear around p: its own share is mostly noise. Where it is
+// not, they are those at k, as a line from p would lead to shares that nobody has. The noise of right
+// images and that of wrong ones are independent.
+func (s share) noisy(k, p float64) (theta, variance float64) {
+	if k == p*s.n {
+		d := max(s.n, 1) * p * (1 - p)
+		return math.Log(p / (1 - p)), 1/d + s.noise*s.noise/(d*d)
+	}
+	theta, variance = logit(k, s.n)
+	a, b := max(k, 0)+0.5, max(s.n-k, 0)+0.5
+	return theta, variance + s.noise*s.noise*(1/(a*a)+1/(b*b))
 }
 
 func expit(x float64) float64 { return 1 / (1 + math.Exp(-x)) }

@@ -324,3 +324,45 @@ func TestNoiseAlarmsNobody(t *testing.T) {
 		}
 	}
 }
+
+// TestNoiseBeside: a noisy count that lies far from the others' is taken near its own share, as with no
+// noise, and not where a line from theirs leads.
+func TestNoiseBeside(t *testing.T) {
+	many := func(n int, s share, others ...share) []share {
+		for range n {
+			others = append(others, s)
+		}
+		return others
+	}
+	for name, c := range map[string]struct {
+		of   []share
+		last float64 // the share at which the last site is taken
+	}{
+		"a small site of no errors": {many(3, share{1000, 850, 850, 3}, share{20, 20, 20, 0}), 0.85},
+		"a worse site":              {[]share{{1000, 950, 950, 0}, {1000, 800, 800, 8}}, 0.8},
+		"a better site":             {many(1, share{3000, 2850, 2850, 8}, many(2, share{300, 180, 180, 0})...), 0.95},
+		"all noisy":                 {many(1, share{1000, 800, 800, 5}, many(9, share{1000, 990, 990, 5})...), 0.8},
+	} {
+		theta, variance := logits(c.of)
+		at, width := expit(theta[len(theta)-1]), variance[len(variance)-1]
+		if math.Abs(at-c.last) > 0.01 || width > 0.02 {
+			t.Errorf("%s: the last site is taken at %.3f with variance %.3f; want %v", name, at, width, c.last)
+		}
+		var told []share
+		for _, s := range c.of {
+			s.noise = 0
+			told = append(told, s)
+		}
+		if with, without := overall(c.of), overall(told); math.Abs(with.Typical.Value-without.Typical.Value) > 0.01 ||
+			(with.P < 0.05) != (without.P < 0.05) {
+			t.Errorf("%s: typical %.3f, P %.3g; without noise %.3f, %.3g", name, with.Typical.Value, with.P,
+				without.Typical.Value, without.P)
+		}
+	}
+	if theta, _ := logits([]share{{-50, -20, -20, 30}, {100, 90, 90, 0}}); theta[0] != 0 {
+		t.Errorf("a site of fewer than no images tells of a share of %v", expit(theta[0]))
+	}
+	if _, variance := logits([]share{{10000, 8000, 8000, 500}, {100, 80, 80, 0}}); variance[0] < variance[1] {
+		t.Errorf("a count with much noise weighs more than a told one: %v", variance)
+	}
+}
