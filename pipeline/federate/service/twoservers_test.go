@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -12,9 +13,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"fmp/onnx/must"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/privacy"
@@ -363,4 +366,34 @@ func TestReceiptAndSum(t *testing.T) {
 	if v := p.leader.srv.Status().Versions; len(v) != 1 || v[0].Clients != int(in.Load()) {
 		t.Errorf("%d receipts, %+v", in.Load(), v)
 	}
+}
+
+// TestHelperHangs: a client that gave up waiting for a helper that hangs is taken when it comes again.
+func TestHelperHangs(t *testing.T) {
+	p := newPair(t)
+	own, theirs := p.shares("a", nil)
+	p.helper.wants("helper", http.StatusCreated, "")(p.helper.put("a", theirs))
+	asked, hung := make(chan struct{}), make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(asked)
+		<-hung
+	}))
+	defer s.Close()
+	defer close(hung)
+	healthy := p.leader.srv.Helper
+	p.leader.srv.Helper = must.Get(NewHelper(s.URL, "", twoSecret))(t)
+	ctx, leave := context.WithCancel(t.Context())
+	go func() { <-asked; leave() }()
+	r := must.Get(http.NewRequestWithContext(ctx, "PUT", p.leader.http.URL+wire.UploadPath(3, "a"),
+		bytes.NewReader(own)))(t)
+	p.leader.signed(p.leader.keys["a"], identity.Upload, own, nil)(r)
+	must.Fail(http.DefaultClient.Do(r))(t, "canceled", "the first")
+	for start := time.Now(); !p.leader.srv.take("a"); time.Sleep(time.Millisecond) {
+		if time.Since(start) > 20*time.Second {
+			t.Fatal("a request that its client gave up keeps the client out")
+		}
+	}
+	p.leader.srv.release("a")
+	p.leader.srv.Helper = healthy
+	p.leader.wants("again", http.StatusCreated, "")(p.leader.put("a", own))
 }

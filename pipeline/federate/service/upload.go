@@ -58,7 +58,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 			"the upload's sha256 is %x; Content-Digest and the signature say %s", sum, digest)
 		return
 	}
-	s.accept(w, carried(r), arrival{client, digest, s.Now(), signature, data})
+	s.accept(w, r, arrival{client, digest, s.Now(), signature, data})
 }
 
 // unread refuses an upload that could not be read.
@@ -160,6 +160,8 @@ func (s *Server) look(ctx context.Context, client string) (*store.Record, error)
 
 // accept decides on an upload whose signature is valid.
 func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
+	own := r.Context()
+	r = carried(r)
 	state := s.state(a.time)
 	old, err := s.look(r.Context(), a.client)
 	switch {
@@ -191,7 +193,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 		s.quarantine(w, r, a.refusal(err), a.data)
 		return
 	}
-	peer, ok := s.proven(w, r, a)
+	peer, ok := s.proven(own, w, r, a)
 	if !ok {
 		return
 	}
@@ -256,14 +258,17 @@ func (s *Server) refuseClosed(w http.ResponseWriter, now time.Time) {
 }
 
 // proven verifies, at the leader of two servers, the proof that an upload's numbers are in range,
-// and returns the helper's part of the record. ok is false where the request is answered.
-func (s *Server) proven(w http.ResponseWriter, r *http.Request, a arrival) (peer []byte, ok bool) {
+// and returns the helper's part of the record. ok is false where the request is answered. The helper is
+// waited for while ctx lasts, that of the request's connection: a client that comes again is not kept
+// out by a request that it gave up.
+func (s *Server) proven(ctx context.Context, w http.ResponseWriter, r *http.Request,
+	a arrival) (peer []byte, ok bool) {
 	if s.role() != wire.Leader {
 		return nil, true
 	}
 	release, err := s.believePrivate(a.client, a.data)
 	if err == nil {
-		peer, err = s.prove(r.Context(), release)
+		peer, err = s.prove(ctx, release)
 	}
 	if err != nil && !s.refuseProof(w, a.client, err) {
 		s.quarantine(w, r, a.refusal(err), nil)
