@@ -23,6 +23,7 @@ import (
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/pool"
+	"fmp/pipeline/privacy"
 )
 
 // cutting is the context of a request whose connection ends when it is looked at for the left-th time.
@@ -337,6 +338,28 @@ func losing(t *testing.T, to, words string) string {
 	return "nats://" + l.Addr().String()
 }
 
+// lossy is a server whose store loses an answer, as losing does, and a function that starts it again.
+func lossy(t *testing.T, extra, words string) (f *fixture, start func()) {
+	o := &natsserver.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, JetStream: true, StoreDir: t.TempDir()}
+	nats := must.Get(natsserver.NewServer(o))(t)
+	nats.Start()
+	t.Cleanup(nats.Shutdown)
+	if !nats.ReadyForConnections(5 * time.Second) {
+		t.Fatal("NATS does not start")
+	}
+	f = newFixture(t, extra)
+	f.store.Close()
+	f.store = must.Get(store.Open(t.Context(), store.Name(3, f.round.Client.Digest),
+		store.Options{URL: losing(t, nats.Addr().String(), words)}))(t)
+	start = func() {
+		f.srv.Config.Store = f.store
+		f.srv = must.Get(New(t.Context(), f.srv.Config))(t)
+		f.http.Config.Handler = f.srv.Handler()
+	}
+	start()
+	return f, start
+}
+
 // TestLostVersion: a version whose record is stored, and the answer lost, is found again: it keeps its
 // file, and a withdrawal tells of it.
 func TestLostVersion(t *testing.T) {
@@ -357,23 +380,7 @@ func TestLostVersion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := &natsserver.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, JetStream: true, StoreDir: t.TempDir()}
-			nats := must.Get(natsserver.NewServer(o))(t)
-			nats.Start()
-			t.Cleanup(nats.Shutdown)
-			if !nats.ReadyForConnections(5 * time.Second) {
-				t.Fatal("NATS does not start")
-			}
-			f := newFixture(t, "quorum: 2\nrebuild_interval: 1s\n")
-			f.store.Close()
-			f.store = must.Get(store.Open(t.Context(), store.Name(3, f.round.Client.Digest),
-				store.Options{URL: losing(t, nats.Addr().String(), "-versions.1 ")}))(t)
-			start := func() {
-				f.srv.Config.Store = f.store
-				f.srv = must.Get(New(t.Context(), f.srv.Config))(t)
-				f.http.Config.Handler = f.srv.Handler()
-			}
-			start()
+			f, start := lossy(t, "quorum: 2\nrebuild_interval: 1s\n", "-versions.1 ")
 			f.put("a", f.made("a", 1, nil))
 			f.put("b", f.made("b", 1, nil))
 			short, end := context.WithTimeout(t.Context(), 3*time.Second)
@@ -403,6 +410,74 @@ func TestLostVersion(t *testing.T) {
 				t.Errorf("served is %s", data)
 			}
 		})
+	}
+}
+
+// TestLostSum: while the state may have the classifier of a private round, of which the server does not
+// know, no upload gets a receipt that the classifier would be without; after a failure that is known it
+// does.
+func TestLostSum(t *testing.T) {
+	f, start := lossy(t, "quorum: 2\naccept_late: true\nprivacy: {epsilon: 1, noise: trusted}\n", "-versions.1 ")
+	send := func(client string, want int) {
+		t.Helper()
+		f.wants(client, want, "")(f.put(client,
+			f.released(client, func(r *federate.Release) { r.Budget.Noise = privacy.Trusted })))
+	}
+	send("a", http.StatusCreated)
+	private := f.srv.Private
+	f.srv.Private = func(context.Context, []pool.Release, func() (*privacy.Release, error)) (*Pooled, error) {
+		return nil, errors.New("no memory")
+	}
+	must.Fail(f.srv.Pool(t.Context()))(t, "no memory")
+	f.srv.Private = private
+	send("b", http.StatusCreated)
+	short, end := context.WithTimeout(t.Context(), 3*time.Second)
+	defer end()
+	must.Fail(f.srv.Pool(short))(t, "version 1")
+	send("c", http.StatusGone)
+	f.pool()
+	send("c", http.StatusGone)
+	start()
+	send("c", http.StatusGone)
+	if !f.srv.closed() || len(f.srv.Status().Versions) != 1 || f.srv.Status().Versions[0].Clients != 2 {
+		t.Errorf("versions %+v; closed: %v", f.srv.Status().Versions, f.srv.closed())
+	}
+}
+
+// TestMergeFollows: uploads that are merged where they are stored are those of the state, also where the
+// server does not know that one was replaced or withdrawn.
+func TestMergeFollows(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(f *fixture, stored *store.Record) error
+		clients int
+	}{
+		"withdrawn": {func(f *fixture, stored *store.Record) error {
+			return f.store.Withdraw(t.Context(), stored, store.Gone{Time: f.clock(), By: wire.ByClient}, nil)
+		}, 2},
+		"replaced": {func(f *fixture, stored *store.Record) error {
+			stored.Data = f.made("b", 2, nil)
+			stored.Receipt.Upload = digestOf(stored.Data)
+			return f.store.Put(t.Context(), stored, stored.Revision)
+		}, 3},
+	} {
+		f := newFixture(t, "quorum: 2\ntrust: true\nreplace: true\n")
+		f.srv.Merge = func(ctx context.Context, members []store.Member) (*Pooled, error) {
+			for _, m := range members {
+				if r, err := f.store.Get(ctx, m.Client); err != nil || r.Receipt.Upload != m.Upload {
+					return nil, errors.Join(errors.New("another upload"), err)
+				}
+			}
+			return &Pooled{Classifier: []byte("merged"), Members: members}, nil
+		}
+		for _, client := range []string{"a", "b", "c"} {
+			f.put(client, f.made(client, 1, nil))
+		}
+		must.Do(t, c.change(f, must.Get(f.store.Get(t.Context(), "b"))(t)))
+		must.Fail(f.srv.Pool(t.Context()))(t, "", name)
+		must.Do(t, f.srv.Pool(t.Context()))
+		if v := f.srv.Status().Versions; len(v) != 1 || v[0].Clients != c.clients {
+			t.Errorf("%s: versions %+v", name, v)
+		}
 	}
 }
 

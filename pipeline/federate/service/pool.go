@@ -136,11 +136,7 @@ func (s *Server) Pool(ctx context.Context) (err error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(poolGC))
 	if s.once() && !s.twoServers() {
 		s.close()
-		defer func() { // if it failed, nothing was published: the round is as it was
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.settled = len(s.versions) > 0
-		}()
+		defer s.reopen()
 	}
 	in, err := s.inputs(ctx)
 	if err != nil {
@@ -151,7 +147,7 @@ func (s *Server) Pool(ctx context.Context) (err error) {
 	}
 	var made *Pooled
 	if in.merged != nil {
-		made, err = s.Merge(ctx, in.merged)
+		made, err = s.merge(ctx, in.merged)
 	} else if s.Round.Privacy != nil {
 		made, err = s.Private(ctx, in.releases, in.open)
 	} else {
@@ -179,6 +175,33 @@ func (s *Server) found(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("pooling: %w", err)
 	}
 	return len(s.versions) > known, nil
+}
+
+// reopen lets a private round of one server take uploads again whose classifier could not be made. It
+// stays closed where the state may have one all the same: a further upload would be in none.
+func (s *Server) reopen() {
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settled = len(s.versions) > 0 || s.unsure
+}
+
+// merge merges uploads where they are stored. Where that fails, the index may have an upload that the
+// state has no longer, or of which it has another: the next attempt would fail alike, so that the index
+// is brought to the state. It is not read before each merge, as workers are there to spare the server
+// the reading of all uploads.
+func (s *Server) merge(ctx context.Context, members []store.Member) (*Pooled, error) {
+	made, err := s.Merge(ctx, members)
+	if err == nil {
+		return made, nil
+	}
+	for _, failed := range s.records(ctx) {
+		if failed != nil {
+			return nil, errors.Join(err, failed)
+		}
+	}
+	return nil, err
 }
 
 // inputs are the uploads of a version, in the order of their clients' names.

@@ -251,7 +251,7 @@ func (s *Server) close() {
 func (s *Server) closed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.settled
+	return s.settled || len(s.versions) > 0
 }
 
 // opened is the helper's noisy share as it is stored, with the clients whose sum it is.
