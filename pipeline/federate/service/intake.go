@@ -92,11 +92,11 @@ func (l *lease) answering(w http.ResponseWriter, bytes int) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(l.in.taking))
 }
 
-// send writes an answer.
+// send writes an answer. Its limit is left to net/http, which ends it once the rest in its buffer is
+// written: it holds for that too, and not for later answers on the connection.
 func (l *lease) send(w http.ResponseWriter, answer []byte) {
 	l.answering(w, len(answer))
-	_, _ = w.Write(answer)                                          // it fails if the client has gone
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // of what follows on the connection
+	_, _ = w.Write(answer) // it fails if the client has gone
 }
 
 // paced is the body of a request, which keeps to a rate. Errors are errSlow, *http.MaxBytesError,

@@ -377,3 +377,58 @@ func TestUnreadAnswers(t *testing.T) {
 		p.intake.memory.Release(maxPredicting)
 	}
 }
+
+// TestUnreadSmall: the limit holds for an answer that fits a buffer, and ends with it: the connection is
+// used again after it.
+func TestUnreadSmall(t *testing.T) {
+	in := newPredicting(1 << 20)
+	in.taking = 200 * time.Millisecond
+	for _, size := range []int{900, 3000} {
+		closed := make(chan struct{}, 2)
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/other" { // an answer that has no limit of its own
+				_, _ = w.Write(make([]byte, size))
+				return
+			}
+			l := lease{in: in}
+			defer l.release()
+			l.send(w, make([]byte, size))
+		}))
+		s.Config.ConnState = func(c net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				_ = c.(*net.TCPConn).SetWriteBuffer(4 << 10)
+			case http.StateClosed:
+				closed <- struct{}{}
+			}
+		}
+		s.Start()
+		defer s.Close()
+		c := must.Get(net.Dial("tcp", s.Listener.Addr().String()))(t)
+		defer c.Close()
+		must.Do(t, c.(*net.TCPConn).SetReadBuffer(4<<10))
+		from := bufio.NewReader(c)
+		for _, path := range []string{"/", "/other"} {
+			must.Get(fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path))(t)
+			r := must.Get(http.ReadResponse(from, nil))(t)
+			if n := must.Get(io.Copy(io.Discard, r.Body))(t); n != int64(size) {
+				t.Errorf("%s: %d bytes of %d", path, n, size)
+			}
+			time.Sleep(2 * in.taking)
+		}
+		go func() { // requests whose answers nobody reads
+			for {
+				if _, err := c.Write([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
+					return
+				}
+			}
+		}()
+		select {
+		case <-closed:
+		case <-time.After(10 * time.Second):
+			t.Errorf("%d bytes: a connection that nobody reads is kept", size)
+		}
+		c.Close()
+		s.CloseClientConnections()
+	}
+}
