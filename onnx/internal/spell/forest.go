@@ -7,8 +7,8 @@ import (
 	"fmp/onnx"
 )
 
-// Bounds of an ensemble of trees. A table of a row a node may have so many elements, and so many
-// more for each number that the node's own lists hold.
+// Bounds of an ensemble of trees. A table of a row a node has at most a number of elements, and a
+// number more for each number that the node's own lists hold.
 const (
 	maxTreeDepth = 1000
 	leastTable   = 1 << 22

@@ -36,7 +36,7 @@ const (
 // calling is the key under which a call's context has its *grpcCall.
 type calling struct{}
 
-// grpcCall is a call of gRPC: its request, what its answer is written to, and the memory that it holds.
+// grpcCall is a call of gRPC: its request, the writer of its answer, and the memory that it holds.
 type grpcCall struct {
 	r    *http.Request
 	w    http.ResponseWriter

@@ -331,7 +331,7 @@ func (u *unread) Write([]byte) (int, error) {
 	if u.limit.IsZero() {
 		return 0, errors.New("it would wait for ever")
 	}
-	time.Sleep(time.Until(u.limit))
+	<-time.After(time.Until(u.limit)) // as a connection does
 	return 0, os.ErrDeadlineExceeded
 }
 
@@ -414,7 +414,7 @@ func TestUnreadSmall(t *testing.T) {
 			if n := must.Get(io.Copy(io.Discard, r.Body))(t); n != int64(size) {
 				t.Errorf("%s: %d bytes of %d", path, n, size)
 			}
-			time.Sleep(2 * in.taking)
+			<-time.After(2 * in.taking) // a pause of the reader
 		}
 		go func() { // requests whose answers nobody reads
 			for {

@@ -320,7 +320,7 @@ func (s *Server) supersede(version int, at time.Time) {
 	}
 }
 
-// records iterates over the uploads that are in, and brings the index to what the state has: a client
+// records iterates over the uploads that are in, and brings the index to the state: a client
 // whose request failed midway may not come again.
 func (s *Server) records(ctx context.Context) iter.Seq2[*store.Record, error] {
 	return func(yield func(*store.Record, error) bool) {

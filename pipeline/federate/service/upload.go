@@ -127,7 +127,7 @@ func carried(r *http.Request) *http.Request {
 	return r.WithContext(context.WithoutCancel(r.Context()))
 }
 
-// rouse lets Run look at what is due.
+// rouse lets Run look for work that is due.
 func (s *Server) rouse() {
 	select {
 	case s.wake <- struct{}{}:
@@ -135,7 +135,7 @@ func (s *Server) rouse() {
 	}
 }
 
-// look returns what the state has of a client, nil if there is nothing, and takes it into the index:
+// look returns the state's record of a client, nil if there is none, and takes it into the index:
 // an earlier request may have stored it whose answer from the store was lost. An upload that it
 // replaced is erased then.
 func (s *Server) look(ctx context.Context, client string) (*store.Record, error) {
