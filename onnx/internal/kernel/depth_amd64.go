@@ -41,36 +41,64 @@ type stripsTile struct {
 	saturation
 }
 
+// stripsBytes bounds the vectors of a plane that is smaller: those of a narrow one have 64 times its
+// bytes.
+const stripsBytes = 1 << 20
+
+// depthStrips are the strips of a line of in bytes and of out outputs. All that read no padding share
+// their vectors, and so do all that read nothing else: a long line has thousands, and a vector takes
+// longer to make than its sums.
+func depthStrips(size, stride, dilation, begin, in, out int) []depthStrip {
+	all := make([]depthStrip, (out+15)/16)
+	fours := (size + 3) / 4
+	var inner, outer *depthFour
+	for i := range all {
+		first := 16*i*stride - begin
+		last, from := first+15*stride+(size-1)*dilation, max(0, min(first, in-1))
+		var mixed *depthFour
+		of := &mixed
+		if first >= 0 && last < in {
+			of = &inner
+		} else if first >= in || last < 0 {
+			of = &outer
+		}
+		if *of == nil {
+			made := make([]depthFour, fours)
+			for j := range 64 * fours {
+				tap := j/64*4 + j%4
+				at := first + j%64/4*stride + tap*dilation
+				made[j/64].index[j%64] = uint8(at-from) & 63
+				if tap < size && at >= 0 && at < in {
+					made[j/64].inside |= 1 << (j % 64)
+				}
+			}
+			*of = &made[0]
+		}
+		all[i] = depthStrip{from, 16 * i, ^uint64(0) >> max(0, 64-in+from), 1<<min(16, out-16*i) - 1, *of}
+	}
+	return all
+}
+
 // strips convolves every channel with its own window; false where the outputs of a strip read more
-// than 64 bytes of a line.
+// than 64 bytes of a line, where a plane has none, and where its vectors would take too much memory.
 func (r *integerRun) strips(win window) bool {
 	size, stride, dilation := planar(win.size, 1), planar(win.stride, 1), planar(win.dilation, 1)
 	begin, in, out := planar(win.begin, 0), planar(r.xs[2:], 1), planar(r.sp, 1)
 	lines := min(in[0], (out[0]-1)*stride[0]+(size[0]-1)*dilation[0]-begin[0]+1)
-	if !haveDots || 15*stride[1]+(size[1]-1)*dilation[1] > 63 || lines < 1 {
+	if !haveDots || 15*stride[1]+(size[1]-1)*dilation[1] > 63 || lines < 1 || in[1] < 1 {
 		return false
 	}
 	fours := (size[1] + 3) / 4
-	var all []depthStrip
-	for x := 0; x < out[1]; x += 16 {
-		from := max(0, min(x*stride[1]-begin[1], in[1]-1))
-		of := make([]depthFour, fours)
-		for i := range 64 * fours {
-			tap := i/64*4 + i%4
-			at := (x+i%64/4)*stride[1] - begin[1] + tap*dilation[1]
-			of[i/64].index[i%64] = uint8(at-from) & 63
-			if tap < size[1] && at >= 0 && at < in[1] {
-				of[i/64].inside |= 1 << (i % 64)
-			}
-		}
-		all = append(all, depthStrip{from, x, ^uint64(0) >> max(0, 64-in[1]+from), 1<<min(16, out[1]-x) - 1, &of[0]})
+	high := max(begin[0]+lines, (out[0]-1)*stride[0]+(size[0]-1)*dilation[0]+1)
+	if high >= max(stripsBytes, r.in)/(64*fours) {
+		return false
 	}
+	all := depthStrips(size[1], stride[1], dilation[1], begin[1], in[1], out[1])
 	var offsets []int
 	for tap := range size[0] * fours {
 		offsets = append(offsets, 64*(tap/fours*dilation[0]*fours+tap%fours))
 	}
 	channels, groups := r.xs[1], len(offsets)
-	high := max(begin[0]+lines, (out[0]-1)*stride[0]+(size[0]-1)*dilation[0]+1)
 	r.Parallel(r.xs[0]*channels, work(r.pos, groups), func(lo, hi int) {
 		vectors := Scratch[uint8](r.Call, high+1, fours, 64)
 		vectors = vectors[-uintptr(unsafe.Pointer(&vectors[0]))&63:]

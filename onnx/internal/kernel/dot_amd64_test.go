@@ -29,27 +29,75 @@ func TestStripsOfBytes(t *testing.T) {
 			size, stride := []int{1 + r.IntN(5), 1 + r.IntN(7)}, []int{1 + r.IntN(3), across}
 			pads := []int{r.IntN(3), r.IntN(4), r.IntN(3), r.IntN(4)}
 			x := drawnBytes(r, d, 2, channels, size[0]+r.IntN(20), size[1]+r.IntN(200))
-			w, zx, zw := drawnBytes(r, onnx.Int8, channels, 1, size[0], size[1]), drawnBytes(r, d, 1),
-				onnx.NewTensor(make([]int8, channels), channels)
-			zx.Shape = nil
-			one, n := onnx.Scalar(float32(1)), &onnx.Node{Op: "QLinearConv", Attrs: []onnx.Attr{
-				onnx.IntsAttr("strides", stride...), onnx.IntsAttr("pads", pads...), onnx.IntAttr("group", channels)}}
-			zy, every := onnx.Scalar(uint8(7)), onnx.ZerosF32(channels)
-			fillRange(every.F32(), 1)
-			if d == onnx.Int8 {
-				zy = onnx.Scalar(int8(7))
-			}
-			got := evaluated(t, 2, n, map[int]bool{3: true, 5: true}, x, one, zx, w, every, zw, onnx.Scalar(float32(256)), zy)
-			sums := byDefinition(x, w, zx, zw, got.Shape, channels, stride, []int{1, 1}, pads)
-			lo, hi := limits(d)
-			for i, v := range sums {
-				if q := min(max(math.RoundToEven(float64(v)/256)+7, lo), hi); got.At(i) != q {
-					t.Fatalf("x %v, w %v, strides %v, pads %v: element %d is %v where %v is expected", x.Shape, w.Shape,
-						stride, pads, i, got.At(i), q)
-				}
-			}
+			depthByDefinition(t, &Env{Pool: &Pool{}, Threads: 2}, x, size, stride, pads)
 		}
 	}
+}
+
+// depthByDefinition holds a depthwise convolution of x with drawn weights to the definition.
+func depthByDefinition(t *testing.T, env *Env, x *onnx.Tensor, size, stride, pads []int) {
+	t.Helper()
+	r, d, channels := rand.New(rand.NewPCG(9, 2)), x.DType, x.Shape[1]
+	w, zx, zw := drawnBytes(r, onnx.Int8, channels, 1, size[0], size[1]), drawnBytes(r, d, 1),
+		onnx.NewTensor(make([]int8, channels), channels)
+	zx.Shape = nil
+	one, n := onnx.Scalar(float32(1)), &onnx.Node{Op: "QLinearConv", Attrs: []onnx.Attr{
+		onnx.IntsAttr("strides", stride...), onnx.IntsAttr("pads", pads...), onnx.IntAttr("group", channels)}}
+	zy, every := onnx.Scalar(uint8(7)), onnx.ZerosF32(channels)
+	fillRange(every.F32(), 1)
+	if d == onnx.Int8 {
+		zy = onnx.Scalar(int8(7))
+	}
+	got := evaluatedIn(t, env, n, map[int]bool{3: true, 5: true}, x, one, zx, w, every, zw,
+		onnx.Scalar(float32(256)), zy)
+	sums := byDefinition(x, w, zx, zw, got.Shape, channels, stride, []int{1, 1}, pads)
+	lo, hi := limits(d)
+	for i, v := range sums {
+		if q := min(max(math.RoundToEven(float64(v)/256)+7, lo), hi); got.At(i) != q {
+			t.Fatalf("x %v, w %v, strides %v, pads %v: element %d is %v where %v is expected", x.Shape, w.Shape,
+				stride, pads, i, got.At(i), q)
+		}
+	}
+}
+
+// TestStripsOfNothing: a plane without columns has outputs that are padding alone.
+func TestStripsOfNothing(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 3))
+	byteKernels(t, func(t *testing.T) {
+		env := &Env{Pool: &Pool{}, Threads: 1}
+		depthByDefinition(t, env, drawnBytes(r, onnx.Uint8, 3, 5, 30, 0), []int{7, 3}, []int{3, 3}, []int{1, 12, 5, 15})
+		depthByDefinition(t, env, drawnBytes(r, onnx.Int8, 3, 5, 0, 30), []int{7, 3}, []int{3, 3}, []int{8, 1, 5, 2})
+	})
+}
+
+// TestStripsOfTallPlanes: planes of few columns take little memory, however many lines they have.
+func TestStripsOfTallPlanes(t *testing.T) {
+	r := rand.New(rand.NewPCG(9, 4))
+	byteKernels(t, func(t *testing.T) {
+		env := &Env{Pool: &Pool{Most: 1 << 20}, Threads: 1}
+		depthByDefinition(t, env, drawnBytes(r, onnx.Uint8, 1, 2, 50000, 1), []int{3, 1}, []int{1, 1},
+			[]int{1, 0, 1, 0})
+	})
+}
+
+// TestStripsOfLongLines: strips of a long line share their vectors, but for those at its ends, and so
+// do strips of padding.
+func TestStripsOfLongLines(t *testing.T) {
+	vectors := map[*depthFour]bool{}
+	for _, s := range depthStrips(3, 1, 1, 1001, 20000, 22000) {
+		vectors[s.fours] = true
+	}
+	if len(vectors) != 4 {
+		t.Errorf("strips of a line have %d vectors where 4 are enough", len(vectors))
+	}
+	r := rand.New(rand.NewPCG(9, 5))
+	byteKernels(t, func(t *testing.T) {
+		env := &Env{Pool: &Pool{}, Threads: 1}
+		for _, far := range []int{63, 64, 65, 79, 80, 81, 100} {
+			depthByDefinition(t, env, drawnBytes(r, onnx.Int8, 1, 2, 3, 90), []int{3, 5}, []int{1, 2},
+				[]int{1, far, 1, far})
+		}
+	})
 }
 
 // TestColumnsOfBytes: tiles that go over all columns give the convolutions of the definition.

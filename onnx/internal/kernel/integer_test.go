@@ -31,6 +31,11 @@ func drawnBytes(r *rand.Rand, d onnx.DType, shape ...int) *onnx.Tensor {
 func evaluated(t *testing.T, threads int, n *onnx.Node, known map[int]bool,
 	in ...*onnx.Tensor) *onnx.Tensor {
 	t.Helper()
+	return evaluatedIn(t, &Env{Pool: &Pool{}, Threads: threads}, n, known, in...)
+}
+
+func evaluatedIn(t *testing.T, env *Env, n *onnx.Node, known map[int]bool, in ...*onnx.Tensor) *onnx.Tensor {
+	t.Helper()
 	s := &Spec{Node: n, Opset: 21}
 	for i, x := range in {
 		d, c := onnx.Undefined, (*onnx.Tensor)(nil)
@@ -44,7 +49,7 @@ func evaluated(t *testing.T, threads int, n *onnx.Node, known map[int]bool,
 	}
 	n.Outputs = []string{"out"}
 	k := must.Get(Prepare(s))(t)
-	c := NewCall(&Env{Pool: &Pool{}, Threads: threads}, len(in), 1)
+	c := NewCall(env, len(in), 1)
 	copy(c.In, in)
 	c.Want[0] = true
 	must.Do(t, c.Do(k))
