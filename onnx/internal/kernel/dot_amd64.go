@@ -7,9 +7,13 @@ import (
 )
 
 // haveDots says that the processor multiplies bytes: AVX-512 with VNNI, and VBMI, which came after
-// it.
-var haveDots = haveAVX512 && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VNNI &&
-	cpu.X86.HasAVX512VBMI
+// it. BMI2, which masks of columns take, may be hidden by a hypervisor or by GODEBUG.
+var haveDots = dotsThere()
+
+func dotsThere() bool {
+	return haveAVX512 && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512VNNI &&
+		cpu.X86.HasAVX512VBMI && cpu.X86.HasBMI2
+}
 
 // haveShortDots says that it multiplies bytes in shorter vectors, and haveWords that it has those,
 // and multiplies words in them.

@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"golang.org/x/sys/cpu"
+
 	"fmp/onnx"
 )
 
@@ -98,6 +100,18 @@ func TestStripsOfLongLines(t *testing.T) {
 				[]int{1, far, 1, far})
 		}
 	})
+}
+
+// TestDotsTakeBMI2: kernels that mask columns are for processors that have the instruction.
+func TestDotsTakeBMI2(t *testing.T) {
+	was := cpu.X86.HasBMI2
+	t.Cleanup(func() { cpu.X86.HasBMI2 = was })
+	if cpu.X86.HasBMI2 = true; !dotsThere() {
+		t.Skip("the processor does not multiply bytes in vectors of 64")
+	}
+	if cpu.X86.HasBMI2 = false; dotsThere() {
+		t.Error("kernels are taken without BMI2")
+	}
 }
 
 // TestColumnsOfBytes: tiles that go over all columns give the convolutions of the definition.
