@@ -12,7 +12,7 @@ import (
 const (
 	maxTreeDepth = 1000
 	leastTable   = 1 << 22
-	perNumber    = 1 << 6
+	perNumber    = 1 << 7
 )
 
 // room checks a table of the node against the length of its lists.
