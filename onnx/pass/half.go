@@ -95,7 +95,8 @@ const halfSuffix = "/half"
 // Float16, followed by a Cast back to Float32: half the bytes on disk for weights rounded to 11
 // significant bits, computed with in float32 as before. Runtimes work the casts out once, when they
 // load the model. Graph outputs stay as they are. So do tensors that half precision does not hold:
-// with elements beyond 65504 or that are not finite, or so small that most of their bits are lost.
+// with elements beyond 65504 or that are not finite, or so small that most of their bits are lost,
+// in all or in more than a sixteenth of the rows along the first axis.
 // It returns how many were stored so, and how many it does not hold.
 func StoreHalf(m *onnx.Model, least int) (stored, beyond int) {
 	g := m.Graph
@@ -113,7 +114,7 @@ func StoreHalf(m *onnx.Model, least int) (stored, beyond int) {
 	var casts []*onnx.Node
 	for _, name := range names {
 		t := g.Initializers[name]
-		bits := halved(t.F32())
+		bits := halved(t)
 		if bits == nil {
 			beyond++
 			continue
@@ -131,24 +132,45 @@ func StoreHalf(m *onnx.Model, least int) (stored, beyond int) {
 	return len(casts), beyond
 }
 
+// faintShare is the share of a tensor's rows that may lose bits: training switches off a filter of
+// a hundred or so in many networks, and leaves weights of 1e-8 in it.
+const faintShare = 1. / 16
+
 // halved rounds to half precision; nil where a value is too large for it, or where the norm of the
-// errors is over twice that of rounding each value to 11 bits. Below 2^-14 halves have fewer bits.
-func halved(v []float32) []uint16 {
-	bits := make([]uint16, len(v))
-	norm, lost := 0.0, 0.0
-	for i, x := range v {
-		bits[i] = onnx.Float32ToFloat16(x)
-		if bits[i]&0x7c00 == 0x7c00 {
-			return nil
-		}
-		d := float64(x) - float64(onnx.HalfToFloat32(onnx.Float16, bits[i]))
-		norm, lost = norm+float64(x)*float64(x), lost+d*d
+// errors is over twice that of rounding each value to 11 bits, in the tensor or in more than
+// faintShare of its rows, along the first axis. Below 2^-14 halves have fewer bits, and beside large
+// rows the loss of small ones would not be seen in the whole. A vector is one row.
+func halved(t *onnx.Tensor) []uint16 {
+	v, rows := t.F32(), 1
+	if len(t.Shape) > 1 {
+		rows = t.Shape[0]
 	}
-	if lost > norm*0x1p-20 {
+	bits := make([]uint16, 0, len(v))
+	faint, norm, lost := 0, 0.0, 0.0
+	for row := range slices.Chunk(v, len(v)/rows) {
+		rowNorm, rowLost := 0.0, 0.0
+		for _, x := range row {
+			h := onnx.Float32ToFloat16(x)
+			if h&0x7c00 == 0x7c00 {
+				return nil
+			}
+			d := float64(x) - float64(onnx.HalfToFloat32(onnx.Float16, h))
+			rowNorm, rowLost = rowNorm+float64(x)*float64(x), rowLost+d*d
+			bits = append(bits, h)
+		}
+		norm, lost = norm+rowNorm, lost+rowLost
+		if loses(rowNorm, rowLost) {
+			faint++
+		}
+	}
+	if loses(norm, lost) || float64(faint) > faintShare*float64(rows) {
 		return nil
 	}
 	return bits
 }
+
+// loses compares the squared norms of values and of the errors of rounding them.
+func loses(norm, lost float64) bool { return lost > norm*0x1p-20 }
 
 // RestoreHalf undoes [StoreHalf], the rounding apart: its initializers are Float32 again, under
 // their old names, and the casts are gone.

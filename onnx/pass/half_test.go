@@ -91,7 +91,9 @@ func TestStoreHalfRefuses(t *testing.T) {
 		value          string // of the product
 		stored, beyond int
 	}{
-		{"some small values", []float32{1, -.5, 1e-6, 0}, "h", 1, 0},
+		{"some small values", []float32{1, 1e-6, 0, -.5}, "h", 1, 0},
+		{"a row of small values", []float32{1, -.5, 1e-8, 2e-8}, "h", 0, 1},
+		{"a row of zeros", []float32{1, -.5, 0, 0}, "h", 1, 0},
 		{"zeros", []float32{0, 0, 0, 0}, "h", 1, 0},
 		{"small values", []float32{1e-6, -3e-6, 2e-6, 7e-6}, "h", 0, 1},
 		{"values that would be zeros", []float32{1e-9, -3e-9, 2e-9, 7e-9}, "h", 0, 1},
@@ -105,5 +107,23 @@ func TestStoreHalfRefuses(t *testing.T) {
 			t.Errorf("%s: %d stored and %d beyond, want %d and %d", c.name, stored, beyond, c.stored, c.beyond)
 		}
 		must.Do(t, check.Model(m))
+	}
+}
+
+// Rows of small values beside large ones keep their tensor in float32, unless they are as few as the
+// filters that training switches off.
+func TestStoreHalfFaintRows(t *testing.T) {
+	for faint, want := range map[int]int{0: 1, 1: 1, 4: 1, 5: 0, 32: 0} {
+		w := onnx.ZerosF32(64, 64)
+		for i := range w.F32() {
+			if w.F32()[i] = 1.1; i < 64*faint {
+				w.F32()[i] = 1e-8
+			}
+		}
+		m := onnx.NewModel(modeltest.Graph("x:float32[n,64]", "y:float32[n,64]",
+			map[string]*onnx.Tensor{"w": w}, modeltest.Node("MatMul", "x w", "y")))
+		if stored, beyond := StoreHalf(m, 1); stored != want || beyond != 1-want {
+			t.Errorf("%d small rows of 64: %d stored and %d beyond", faint, stored, beyond)
+		}
 	}
 }
