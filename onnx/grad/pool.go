@@ -141,18 +141,12 @@ func (c *call) averaged(w window, area int) (string, error) {
 	perAxis, shape := make([][]float64, w.dims), []int{1, 1}
 	for i := range perAxis {
 		if !s[2+i].IsKnown() {
-			// A convolution of ones with ones counts them.
 			if ceil {
 				return "",
 					fmt.Errorf("ceil_mode needs the size of spatial axis %d; export the model "+
 						"with it fixed", i)
 			}
-			shape := c.vec(c.ints(1, 1),
-				c.op("Gather", []string{c.un("Shape", c.in(0)), c.ints(span(2, 2+w.dims)...)}))
-			field := c.filledShape(shape, 1, c.dtype(c.in(0)))
-			kernel := c.filledShape(c.ints(append([]int{1, 1}, w.Kernel...)...), 1, c.dtype(c.in(0)))
-			w.group = 1
-			return c.op("Conv", []string{field, kernel}, w.attrs(w.Strides, w.begin, w.end)...), nil
+			return c.counted(w), nil
 		}
 		var err error
 		if perAxis[i], err = c.covered(w, i, s[2+i].Size); err != nil {
@@ -160,7 +154,7 @@ func (c *call) averaged(w window, area int) (string, error) {
 		}
 		shape = append(shape, len(perAxis[i]))
 	}
-	return c.table(func(i int) float64 {
+	count, err := c.table(func(i int) float64 {
 		n := 1.0
 		for k := w.dims - 1; k >= 0; k-- {
 			size := len(perAxis[k])
@@ -169,6 +163,21 @@ func (c *call) averaged(w window, area int) (string, error) {
 		}
 		return n
 	}, c.in(0), shape...)
+	if err != nil && !ceil {
+		return c.counted(w), nil // the pool of a large image counts as many
+	}
+	return count, err
+}
+
+// counted is the number of elements under each window, worked out where the model runs.
+func (c *call) counted(w window) string {
+	// A convolution of ones with ones counts them.
+	shape := c.vec(c.ints(1, 1),
+		c.op("Gather", []string{c.un("Shape", c.in(0)), c.ints(span(2, 2+w.dims)...)}))
+	field := c.filledShape(shape, 1, c.dtype(c.in(0)))
+	kernel := c.filledShape(c.ints(append([]int{1, 1}, w.Kernel...)...), 1, c.dtype(c.in(0)))
+	w.group = 1
+	return c.op("Conv", []string{field, kernel}, w.attrs(w.Strides, w.begin, w.end)...)
 }
 
 // covered is the number of elements under each window along spatial axis i, of the size in.
