@@ -426,6 +426,8 @@ var ruleCases = []ruleCase{
 			" spatial_scale=0.5 coordinate_transformation_mode=output_half_pixel",
 		normal(2, 2, 6, 7), constant(onnx.NewTensor([]float32{1, 2, 9, 8, 3, 0, 4, 11}, 2, 4)),
 		indices(1, 0)),
+	vjp("RoiAlign of one image", "output_height=2 output_width=3", normal(1, 2, 6, 7),
+		constant(onnx.NewTensor([]float32{.6, .7, 5.3, 4.4, -1, 1.3, 9.2, 8.4}, 2, 4)), indices(0, 0)),
 	vjp("DeformConv", "", normal(2, 2, 4, 5), uniformWeight(-1, 1, 3, 2, 2, 2),
 		uniform(.1, .4, 2, 8, 3, 4)).at(19),
 	vjp("DeformConv groups, bias, mask",

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime/metrics"
+	"slices"
 	"strings"
 	"testing"
 
@@ -162,5 +163,38 @@ func TestSpeltSizes(t *testing.T) {
 		map[string]*onnx.Tensor{"y": nil})
 	if err == nil || !strings.Contains(err.Error(), "axis 2") {
 		t.Errorf("a norm over axis 2 of a matrix ends with %v", err)
+	}
+}
+
+// TestRoiAlignOfOneImage: regions of one image, which no copy of it for each is made for, have the
+// same bits as where the number of images is not known; an index of a second one is an error.
+func TestRoiAlignOfOneImage(t *testing.T) {
+	own := must.Get(pure.New(engine.Options{Threads: 2}))(t)
+	session := func(x string) *onnx.Model {
+		m := onnx.NewModel(modeltest.Graph(x+" r:float32[k,4] i:int64[k]", "y:float32", nil,
+			modeltest.Node("RoiAlign", "x r i", "y",
+				modeltest.Attrs("RoiAlign", 16, "output_height=3 output_width=2")...)))
+		m.Opsets[""] = 16
+		return m
+	}
+	r := random{rand.New(rand.NewPCG(5, 6))}
+	feeds := map[string]*onnx.Tensor{"x": r.f(1, 9, 17, 19), "i": onnx.Vector[int64](0, 0, 0),
+		"r": onnx.NewTensor([]float32{0, 0, 16, 15, -2, 1, 3, 9, 2, 2, 2.5, 2.5}, 3, 4)}
+	got := modeltest.Eval(t, own, session("x:float32[1,9,17,19]"), feeds)["y"]
+	want := modeltest.Eval(t, own, session("x:float32[n,9,17,19]"), feeds)["y"]
+	if !slices.Equal(got.Shape, want.Shape) || !slices.Equal(got.F32(), want.F32()) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	s := must.Get(own.Load(session("x:float32[1,9,17,19]")))(t)
+	defer s.Close()
+	feeds["i"] = onnx.Vector[int64](0, 1, 0)
+	must.Fail(s.Run(t.Context(), feeds, map[string]*onnx.Tensor{"y": nil}))(t, "index", "a second image")
+
+	// Copies of the image would be of more bytes than a value may have.
+	feeds = map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 1024, 128, 128), "r": onnx.ZerosF32(40, 4),
+		"i": must.Get(onnx.Zeros(onnx.Int64, 40))(t)}
+	got = modeltest.Eval(t, own, session("x:float32[1,1024,128,128]"), feeds)["y"]
+	if !slices.Equal(got.Shape, []int{40, 1024, 3, 2}) {
+		t.Errorf("40 regions have the shape %v", got.Shape)
 	}
 }

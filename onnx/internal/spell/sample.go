@@ -182,8 +182,15 @@ func spellRoiAlign(s *speller) ([]string, error) {
 		return nil, fmt.Errorf("output_height is %d and output_width %d; each is at least 1", height, width)
 	}
 	size := s.real(s.dims(x, 2, 4))
+	images, of := x, s.node.Input(2)
+	if d := s.Shape(x); mode != "max" && len(d) == 4 && d[0].IsKnown() && d[0].Size == 1 {
+		// The products repeat the one image, where a copy for each region could take gigabytes.
+		// Gathering ones checks the indices.
+		rois = s.mul(rois, s.bi("Gather", s.real(s.constant(onnx.NewTensor([]float32{1}, 1, 1))), of))
+	} else {
+		images = s.bi("Gather", x, of)
+	}
 	rows, columns := s.cells(rois, 1, height, s.pick(size, 0)), s.cells(rois, 0, width, s.pick(size, 1))
-	images := s.bi("Gather", x, s.node.Input(2))
 	if mode == "max" {
 		return []string{s.highest(images, rows, columns)}, nil
 	}
