@@ -227,9 +227,6 @@ func (p *Printer) Print(ps []Prediction) error {
 			p.w.WriteByte('\n')
 		}
 	}
-	if p.format != Table {
-		return nil
-	}
 	return p.w.Flush()
 }
 
