@@ -13,13 +13,13 @@
 	VPDPBUSD Z18, Z17, evenHigh \
 	VPDPBUSD Z19, Z17, oddHigh
 
-// QUANTIZED writes a filter's 32 sums as bytes at DX, and goes on to the next unless it was the last of R12.
-#define QUANTIZED(low, high, at) \
-	VBROADCASTSS at(R13), Z18 \
+// ASBYTES writes 32 sums as bytes at DX: times their scales, from Z20 to Z21, and with the zero
+// point Z22 added. Masks K1 and K2 leave columns out.
+#define ASBYTES(low, high, lowScale, highScale) \
 	VCVTDQ2PS    low, low \
 	VCVTDQ2PS    high, high \
-	VMULPS       Z18, low, low \
-	VMULPS       Z18, high, high \
+	VMULPS       lowScale, low, low \
+	VMULPS       highScale, high, high \
 	VMAXPS       Z20, low, low \
 	VMAXPS       Z20, high, high \
 	VMINPS       Z21, low, low \
@@ -29,7 +29,12 @@
 	VPADDD       Z22, low, low \
 	VPADDD       Z22, high, high \
 	VPMOVDB      low, K1, (DX) \
-	VPMOVDB      high, K2, 16(DX) \
+	VPMOVDB      high, K2, 16(DX)
+
+// QUANTIZED writes a filter's 32 sums as bytes at DX, and goes on to the next unless it was the last of R12.
+#define QUANTIZED(low, high, at) \
+	VBROADCASTSS at(R13), Z18 \
+	ASBYTES(low, high, Z18, Z18) \
 	ADDQ         R8, DX \
 	DECQ         R12 \
 	JZ           end
@@ -165,21 +170,8 @@ bytes:
 
 // ROWQUANTIZED writes a row's sums as bytes at DX, and goes on to the next unless it was the last of R9.
 #define ROWQUANTIZED(low, high) \
-	VCVTDQ2PS low, low \
-	VCVTDQ2PS high, high \
-	VMULPS    Z23, low, low \
-	VMULPS    Z24, high, high \
-	VMAXPS    Z20, low, low \
-	VMAXPS    Z20, high, high \
-	VMINPS    Z21, low, low \
-	VMINPS    Z21, high, high \
-	VCVTPS2DQ low, low \
-	VCVTPS2DQ high, high \
-	VPADDD    Z22, low, low \
-	VPADDD    Z22, high, high \
-	VPMOVDB   low, K1, (DX) \
-	VPMOVDB   high, K2, 16(DX) \
-	ADDQ      R8, DX \
+	ASBYTES(low, high, Z23, Z24) \
+	ADDQ R8, DX \
 	DECQ      R9 \
 	JZ        grouped
 
