@@ -50,7 +50,7 @@ func free(command, path string, mine ...string) error {
 	} else if json.Unmarshal(data, &r) != nil || r.Sigma == 0 {
 		return nil
 	}
-	return usagef("%s: %s is %s already, of other images, another round or another budget: give "+
+	return usagef("%s: %s is %s already, another one than this or one that was changed: give "+
 		"another output, or move it away", command, path, kind)
 }
 

@@ -35,16 +35,16 @@ type confirmation struct {
 // other honest clients bear it out. Their own images are asked about heads without them: by how much are
 // these likelier where the large claims count in full, up to the geometric mean of claim and cap, or each
 // claim alone? The odds must be those of a client's honesty before anything is known of it. Of a class
-// that no other holds nobody can tell, and no more counts than before. It returns the numbers of the
-// clients concerned.
-func confirm(ctx context.Context, clients []discriminant.Client, honest []int,
+// that no other holds nobody can tell, and no more counts than before. Copies are the clients' in
+// honesty.Uploads. It returns the numbers of the clients concerned.
+func confirm(ctx context.Context, clients []discriminant.Client, honest, copies []int,
 	o MomentsOptions) (confirmed []int, err error) {
 	limit, totals := unconfirmed(clients)
 	c := confirmation{held: make([]bool, clients[0].Means.C), o: o}
 	var large []int
 	for i, m := range honest {
 		c.clients, c.totals = append(c.clients, clients[m]), append(c.totals, totals[m])
-		if totals[m] > limit && totals[m]*cmp.Or(clients[m].Share, 1) > .99*limit { // copies share one claim
+		if totals[m] > limit && !copied(copies, m) {
 			large = append(large, i)
 			continue
 		}
@@ -68,6 +68,16 @@ func confirm(ctx context.Context, clients []discriminant.Client, honest []int,
 		clients[m], confirmed = c.counting(f), append(confirmed, m)
 	}
 	return confirmed, nil
+}
+
+// copied reports whether a client's upload is another's too: copies share one claim.
+func copied(copies []int, m int) bool {
+	for other, first := range copies {
+		if other != m && first == copies[m] {
+			return true
+		}
+	}
+	return false
 }
 
 // shares reports whether others hold a class of a client's.

@@ -74,7 +74,7 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *e
 	}
 	out := count(drawn)
 	out[0].samples += o.Samples - len(drawn)
-	confirmed, err := confirm(ctx, clients, out[0].clients, o)
+	confirmed, err := confirm(ctx, clients, out[0].clients, u.Copy, o)
 	if err != nil {
 		return nil, nil, nil, err
 	}

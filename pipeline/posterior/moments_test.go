@@ -405,7 +405,7 @@ func TestConfirmedClaims(t *testing.T) {
 		for m := range clients {
 			honest = append(honest, m)
 		}
-		got := must.Get(confirm(t.Context(), clients, honest, MomentsOptions{Threads: 1}))(t)
+		got := must.Get(confirm(t.Context(), clients, honest, nil, MomentsOptions{Threads: 1}))(t)
 		got = slices.DeleteFunc(got, func(m int) bool { return m >= len(c.large) })
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: clients %v count more, want %v", name, got, c.want)
@@ -422,10 +422,23 @@ func TestConfirmedClaims(t *testing.T) {
 			}
 		}
 	}
+	known := claims(w, 20, 1)
+	for _, o := range []MomentsOptions{{}, {Known: &known}} { // beside images that the server knows, too
+		clients := []discriminant.Client{w.client(t, 0, many, 4, 1, as)}
+		for m := 1; m < 6; m++ {
+			clients = append(clients, claims(w, m, 1))
+		}
+		o.Honesty, o.Threads, o.Samples = true, 1, 10
+		got, _, _, err := judgeMoments(t.Context(), clients, nil, o)
+		must.Do(t, err)
+		if got[0].Share != 1 {
+			t.Errorf("known images %v: of many images %v count", o.Known != nil, got[0].Share)
+		}
+	}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	clients := []discriminant.Client{w.client(t, 0, many, 4, 1, as), claims(w, 1, 1), claims(w, 2, 1)}
-	must.Fail(confirm(stopped, clients, []int{0, 1, 2}, MomentsOptions{Threads: 1}))(t, "canceled")
+	must.Fail(confirm(stopped, clients, []int{0, 1, 2}, nil, MomentsOptions{Threads: 1}))(t, "canceled")
 }
 
 // identity returns coordinates that are k features as they are.
