@@ -36,7 +36,7 @@ func TestNothingBegun(t *testing.T) {
 			t.Errorf("%s: over the limit: exit code %d: %s", ledger, code, log)
 		}
 		if code, log := try(ledger, "taken", "2"); code != exitUsage ||
-			!strings.Contains(log, "already, of other images") {
+			!strings.Contains(log, "is an upload of a private round already, another one") {
 			t.Errorf("%s: in the place of another: exit code %d: %s", ledger, code, log)
 		}
 	}
