@@ -44,8 +44,9 @@ how fast the machine is. The last rows are scaling limits, without a baseline. A
 
 scikit-learn, scipy, numpy, tract, OpenVINO and Python's onnxruntime are run by the script in the
 source tree's bench/peers, in a virtual environment that make bench-peers makes; PyTorch where
-somebody has installed it there. What is not at hand is said to be. ort is the ONNX Runtime, with a
-graph of the same. Table I is of CIFAR-10's images, where fmp data has them.`,
+somebody has installed it there. What is not at hand is said to be. ort is the ONNX Runtime in this
+process, with a graph of the same; networks have it where there is no such environment. Table I is of
+CIFAR-10's images, where fmp data has them.`,
 		Example: `  fmp bench peers
   fmp bench peers --only ResNet
   fmp bench peers --runs 15 --json`,

@@ -72,26 +72,27 @@ func nets() []net {
 	}
 }
 
-// contenders are the model on the pure engine and on the other available one.
-func (n net) contenders(b *Bench, m *onnx.Model) (out []Contender, err error) {
-	ours, err := pure.New(engine.Options{Threads: 1})
+// ours is the model on the pure engine.
+func (n net) ours(name string, m *onnx.Model) (Contender, error) {
+	e, err := pure.New(engine.Options{Threads: 1})
 	if err != nil {
-		return nil, err
+		return Contender{}, err
 	}
-	for _, e := range []engine.Engine{ours, b.Engine} {
-		s, err := e.Load(m)
-		if err != nil {
-			return out, fmt.Errorf("%s: %w", e.Name(), err)
-		}
-		c := Timed(e.Name(), func() error {
-			_, err := engine.Eval(s, n.feeds)
-			return err
-		})
-		c.Close = s.Close
-		out = append(out, c)
+	return n.on(e, name, m)
+}
+
+// on is the model on an engine of this process.
+func (n net) on(e engine.Engine, name string, m *onnx.Model) (Contender, error) {
+	s, err := e.Load(m)
+	if err != nil {
+		return Contender{}, fmt.Errorf("%s: %w", e.Name(), err)
 	}
-	out[0].Name = "fmp, pure engine"
-	return out, nil
+	c := Timed(name, func() error {
+		_, err := engine.Eval(s, n.feeds)
+		return err
+	})
+	c.Close = s.Close
+	return c, nil
 }
 
 // quantised returns the contenders for a net in bytes, as quantise.py makes it, and for the net as
@@ -102,33 +103,42 @@ func quantised(n net) func(ctx context.Context, b *Bench) ([]Contender, error) {
 		if err != nil {
 			return nil, err
 		}
-		float, err := n.contenders(b, m)
-		for i := range float {
-			float[i].Name += ", float32"
-		}
-		if err != nil {
-			return float, err
-		}
 		folder, err := os.MkdirTemp("", "fmp-bench-*")
 		if err != nil {
-			return float, err
+			return nil, err
 		}
 		defer os.RemoveAll(folder)
 		from, to := filepath.Join(folder, "model.onnx"), filepath.Join(folder, "quantised.onnx")
 		if err := serde.Save(from, m); err != nil {
-			return float, err
+			return nil, err
 		}
 		script := filepath.Join(string(b.Peers), "quantise.py")
 		if said, err := exec.CommandContext(ctx, b.Peers.python(), script, from, to).CombinedOutput(); err != nil {
-			return append(float, Contender{Name: "onnxruntime's quantisation (" +
-				cmp.Or(lastLine(string(said)), err.Error()) + ")"}), ctx.Err()
+			return []Contender{{Name: "fmp, in bytes"}, {Name: "onnxruntime's quantisation (" +
+				cmp.Or(lastLine(string(said)), err.Error()) + ")"}}, ctx.Err()
 		}
 		q, err := serde.Load(to)
 		if err != nil {
-			return float, err
+			return nil, err
 		}
-		out, err := n.contenders(b, q)
-		return append(out, float...), err
+		var all []Contender
+		for _, of := range []struct {
+			in string
+			m  *onnx.Model
+		}{{"in bytes", q}, {"float32", m}} {
+			c, err := n.ours("fmp, pure engine, "+of.in, of.m)
+			if err != nil {
+				return all, err
+			}
+			more, err := n.others(ctx, b, of.m, peer{"net:onnxruntime", "onnxruntime from Python"})
+			for i := range more {
+				more[i].Name += ", " + of.in
+			}
+			if all = append(append(all, c), more...); err != nil {
+				return all, err
+			}
+		}
+		return all, nil
 	}
 }
 
@@ -139,28 +149,39 @@ func engines(n net) func(ctx context.Context, b *Bench) ([]Contender, error) {
 		if err != nil {
 			return nil, err
 		}
-		out, err := n.contenders(b, m)
+		ours, err := n.ours("fmp, pure engine", m)
 		if err != nil {
-			return out, err
+			return nil, err
 		}
-		files, fixed := map[string]*onnx.Tensor{}, onnx.Clone(m)
-		for i, v := range fixed.Graph.Inputs { // tract wants sizes
-			t := n.feeds[v.Name]
-			for k, size := range t.Shape {
-				v.Shape[k] = onnx.Known(size)
-			}
-			files[fmt.Sprint("in", i)] = t
-		}
-		for i := range fixed.Graph.Outputs {
-			fixed.Graph.Outputs[i].Shape = nil
-		}
-		fixed.Graph.Values = nil
-		data, err := serde.Marshal(fixed)
-		if err != nil {
-			return out, err
-		}
-		files["model"] = onnx.NewTensor(data, len(data))
-		return b.with(ctx, out, files, peer{"net:tract", "tract"},
-			peer{"net:onnxruntime", "onnxruntime from Python"}, peer{"net:openvino", "OpenVINO"})
+		others, err := n.others(ctx, b, m, peer{"net:onnxruntime", "onnxruntime from Python"},
+			peer{"net:openvino", "OpenVINO"}, peer{"net:tract", "tract"})
+		return append([]Contender{ours}, others...), err
 	}
+}
+
+// others are peers with the model, in processes of their own, as their users run them. Where there
+// are none, it is the ONNX Runtime in this one.
+func (n net) others(ctx context.Context, b *Bench, m *onnx.Model, peers ...peer) ([]Contender, error) {
+	if !b.Peers.Ready() {
+		c, err := n.on(b.Engine, b.Engine.Name(), m)
+		return []Contender{c}, err
+	}
+	files, fixed := map[string]*onnx.Tensor{}, onnx.Clone(m)
+	for i, v := range fixed.Graph.Inputs { // tract wants sizes
+		t := n.feeds[v.Name]
+		for k, size := range t.Shape {
+			v.Shape[k] = onnx.Known(size)
+		}
+		files[fmt.Sprint("in", i)] = t
+	}
+	for i := range fixed.Graph.Outputs {
+		fixed.Graph.Outputs[i].Shape = nil
+	}
+	fixed.Graph.Values = nil
+	data, err := serde.Marshal(fixed)
+	if err != nil {
+		return nil, err
+	}
+	files["model"] = onnx.NewTensor(data, len(data))
+	return b.with(ctx, nil, files, peers...)
 }
