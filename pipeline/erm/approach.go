@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
 
 	"fmp/onnx/dense"
@@ -24,6 +26,7 @@ const (
 	overshoot    = 0.5  // slope that a step may end with beyond the minimum, as a share of that before
 	short        = 0.7  // the same before the minimum
 	diagonalRows = 512  // points that the diagonal is taken from, if there are more
+	renewed      = 12   // steps before the diagonal is taken anew, where points are fewer than features
 )
 
 // approach is the state of such a fit. Heads are transposed, C x D.
@@ -39,8 +42,8 @@ type approach struct {
 	theta, centre   []float64
 	grad, next      []float64
 	dir, trial      []float64
-	diagonal        []float64
-	scale           float64 // sum of w |x|
+	inverse         []float64 // C x D, of the preconditioner's diagonal
+	scale           float64   // sum of w |x|
 	evaluations     int
 
 	// of the products: head and gradient with classes and features rounded up, logits of a block
@@ -226,8 +229,9 @@ func (a *approach) addRows(from, h int) {
 // precondition sets the diagonal to that of the matrix of [workspace.precondition] at zero, from some
 // of the points.
 func (a *approach) precondition() {
-	resize(&a.diagonal, a.d)
-	clear(a.diagonal)
+	resize(&a.inverse, a.c*a.d)
+	first := a.inverse[:a.d]
+	clear(first)
 	step := (a.n + diagonalRows - 1) / diagonalRows
 	share := 1 / float64(a.c)
 	if a.p.two {
@@ -237,9 +241,41 @@ func (a *approach) precondition() {
 	for i := 0; i < a.n; i += step {
 		x := a.p.X[i*a.d : (i+1)*a.d]
 		floats.MulTo(sq, x, x)
-		floats.AddScaled(a.diagonal, share*float64(step)*a.p.W[i], sq)
+		floats.AddScaled(first, share*float64(step)*a.p.W[i], sq)
 	}
-	floats.AddConst(a.p.L2, a.diagonal)
+	for j, v := range first {
+		first[j] = 1 / (v + a.p.L2)
+	}
+	for c := 1; c < a.c; c++ {
+		copy(a.inverse[c*a.d:], first)
+	}
+}
+
+// renew sets the diagonal to the Hessian's own at theta, sum_i w_i p_ic (1 - p_ic) x_ij^2 + l2 for
+// class c and feature j, and forgets the steps. Heads that can fit every point leave little of the
+// curvature that there was at zero, and not alike in all classes: a third fewer products of networks'
+// 1,280 features, and half of those where some directions are ten times as long.
+func (a *approach) renew() {
+	curve := a.inverse
+	clear(curve)
+	squares := make([]float64, checkPoints*a.d)
+	a.blocks(a.theta, func(x, own blas64.General, z dense.Columns, from int) {
+		top, sum := a.top[:z.N], a.top[checkPoints:checkPoints+z.N]
+		dense.Softmax(z, z, top, sum)
+		for c := range a.c {
+			row := own.Data[c*own.Stride:]
+			for i, w := range a.p.W[from : from+x.Rows] {
+				row[i] *= w * (1 - row[i])
+			}
+		}
+		sq := general(x.Rows, a.d, squares[:x.Rows*a.d])
+		floats.MulTo(sq.Data, x.Data, x.Data)
+		dense.Gemm(blas.NoTrans, blas.NoTrans, 1, own, sq, 1, general(a.c, a.d, curve))
+	})
+	for j, v := range curve {
+		curve[j] = 1 / (v + a.p.L2)
+	}
+	a.s, a.y, a.rho = a.s[:0], a.y[:0], a.rho[:0]
 }
 
 // direct sets dir to minus the L-BFGS matrix times the gradient (Nocedal and Wright 2006, algorithm
@@ -255,18 +291,13 @@ func (a *approach) direct() {
 	by := 1.
 	if k > 0 {
 		var yy float64
-		y := a.y[k-1]
-		for c := range a.c {
-			for j, v := range y[c*a.d : (c+1)*a.d] {
-				yy += v * v / a.diagonal[j]
-			}
+		for j, v := range a.y[k-1] {
+			yy += v * v * a.inverse[j]
 		}
 		by = 1 / (a.rho[k-1] * yy)
 	}
-	for c := range a.c {
-		for j, v := range a.diagonal {
-			q[c*a.d+j] *= by / v
-		}
+	for j, v := range a.inverse {
+		q[j] *= by * v
 	}
 	for i := range k {
 		floats.AddScaled(q, a.alpha[i]-a.rho[i]*dot(a.y[i], q), a.s[i])
@@ -350,6 +381,9 @@ func (a *approach) run(ctx context.Context, limit float64, most int) (bool, erro
 				whole > 2*float64(most) {
 				return false, nil
 			}
+		}
+		if step == renewed && a.n < a.d && !a.p.two {
+			a.renew()
 		}
 		a.direct()
 		t := 1.

@@ -132,3 +132,26 @@ func TestTwoClasses(t *testing.T) {
 		}
 	}
 }
+
+// The diagonal is renewed as that of the Hessian, computed by other code, whether points are read by
+// rows or not and however many blocks they make.
+func TestRenew(t *testing.T) {
+	for _, k := range []struct{ n, dx, c int }{{30, 60, 3}, {30, 300, 3}, {checkPoints + 44, 310, 12}} {
+		p := random(7, k.n, k.dx, k.c, 2)
+		p.Start = withHead(p)
+		a := new(approach)
+		a.prepare(p)
+		a.precondition()
+		a.s, a.y, a.rho = append(a.s, nil), append(a.y, nil), append(a.rho, 1)
+		a.renew()
+		h := NewObjective(p).Hessian(a.theta)
+		for i, v := range a.inverse {
+			if want := h.At(i, i); math.Abs(1/v-want) > 1e-9*want {
+				t.Fatalf("%+v: the diagonal's number %d is %v; want %v", k, i, 1/v, want)
+			}
+		}
+		if len(a.s) != 0 || len(a.y) != 0 || len(a.rho) != 0 {
+			t.Errorf("%+v: steps along the diagonal before are remembered", k)
+		}
+	}
+}

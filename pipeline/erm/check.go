@@ -13,13 +13,11 @@ import (
 // checkPoints is the points whose logits are in work at a time, a multiple of [dense.Width].
 const checkPoints = 256
 
-// check sets grad to the gradient at the transposed head theta, in float64, and returns the
-// objective there. Points go in parts, so that nothing is held of points times classes.
-func (a *approach) check(theta, grad []float64) float64 {
+// blocks calls do for [checkPoints] points at a time, from from on: their rows, and logits at the
+// transposed head theta in float64. Own are those of its rows: of two classes as one head, the
+// second alone. So nothing is held of points times classes.
+func (a *approach) blocks(theta []float64, do func(x, own blas64.General, z dense.Columns, from int)) {
 	p := a.p
-	floats.SubTo(grad, theta, a.centre)
-	f := p.L2 / 2 * dot(grad, grad)
-	floats.Scale(p.L2, grad)
 	rows := a.c
 	if p.two {
 		rows = 2
@@ -31,25 +29,35 @@ func (a *approach) check(theta, grad []float64) float64 {
 		wide := dense.Padded(h)
 		z := dense.Columns{C: rows, N: wide, Stride: wide, Data: a.logits[:rows*wide]}
 		clear(z.Data)
+		own := blas64.General{Rows: a.c, Cols: h, Stride: wide, Data: z.Data[(rows-a.c)*wide:]}
 		x := general(h, a.d, p.X[from*a.d:(from+h)*a.d])
-		head := general(a.c, a.d, theta)
-		part := blas64.General{Rows: a.c, Cols: h, Stride: wide, Data: z.Data[(rows-a.c)*wide:]}
 		if a.byRows {
 			a.rowsOf(x, func(x []float64, c, at, n int) {
-				dense.Dots(x, theta[c*a.d:(c+1)*a.d], part.Data[c*wide+at:][:n])
+				dense.Dots(x, theta[c*a.d:(c+1)*a.d], own.Data[c*wide+at:][:n])
 			})
 		} else {
-			dense.Gemm(blas.NoTrans, blas.Trans, 1, head, x, 0, part)
+			dense.Gemm(blas.NoTrans, blas.Trans, 1, general(a.c, a.d, theta), x, 0, own)
 		}
-		f += a.losses(z, from, h)
-		if a.byRows {
-			a.rowsOf(x, func(x []float64, c, at, n int) {
-				dense.AddRows(x, part.Data[c*wide+at:][:n], grad[c*a.d:(c+1)*a.d])
-			})
-		} else {
-			dense.Gemm(blas.NoTrans, blas.NoTrans, 1, part, x, 1, general(a.c, a.d, grad))
-		}
+		do(x, own, z, from)
 	}
+}
+
+// check sets grad to the gradient at the transposed head theta, in float64, and returns the
+// objective there.
+func (a *approach) check(theta, grad []float64) float64 {
+	floats.SubTo(grad, theta, a.centre)
+	f := a.p.L2 / 2 * dot(grad, grad)
+	floats.Scale(a.p.L2, grad)
+	a.blocks(theta, func(x, own blas64.General, z dense.Columns, from int) {
+		f += a.losses(z, from, x.Rows)
+		if a.byRows {
+			a.rowsOf(x, func(x []float64, c, at, n int) {
+				dense.AddRows(x, own.Data[c*own.Stride+at:][:n], grad[c*a.d:(c+1)*a.d])
+			})
+		} else {
+			dense.Gemm(blas.NoTrans, blas.NoTrans, 1, own, x, 1, general(a.c, a.d, grad))
+		}
+	})
 	return f
 }
 
