@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -34,7 +36,10 @@ func TestAllows(t *testing.T) {
 			"--max-delta allows 1e-05"},
 		"larger delta that is allowed": {"--max-epsilon=2 --max-delta=0.001",
 			budget(2, 0.001, privacy.Local), ""},
-		"delta alone": {"--private", budget(2, 0.001, privacy.Local), ""},
+		"any delta": {"--private", budget(2, 0.001, privacy.Local), ""},
+		"delta alone": {"--private --max-delta=1e-12", budget(2, 1e-5, privacy.Local),
+			"--max-delta allows 1e-12"},
+		"delta of a plain round": {"--max-delta=1e-5", nil, "is not private"},
 		"noise of the server": {"--noise=local", budget(2, 1e-5, privacy.Trusted),
 			"--noise allows local"},
 		"noise of two servers": {"--noise=local", budget(2, 1e-5, privacy.TwoServers),
@@ -52,5 +57,22 @@ func TestAllows(t *testing.T) {
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
 		}
+	}
+}
+
+// TestKeyAgain: the line of a key that is there is printed again, and the key stays.
+func TestKeyAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.key")
+	line := func(args ...string) string {
+		t.Helper()
+		var out, log bytes.Buffer
+		if code := execute(t.Context(), append([]string{"key"}, args...), &out, &log); code != exitOK {
+			t.Errorf("exit code %d: %s", code, log.String())
+		}
+		return out.String()
+	}
+	first := line("--client", "a", path)
+	if again := line(path); again != first || !strings.HasSuffix(first, " a\n") {
+		t.Errorf("%q; want %q", again, first)
 	}
 }

@@ -96,6 +96,9 @@ The counts are printed, with --json as the signed report, and written or sent on
 			if err := o.check(); err != nil {
 				return err
 			}
+			if o.epsilon == 0 && f.Changed("delta") {
+				return usagef("evaluate: --delta is of reports with noise: give --epsilon")
+			}
 			if err := rowsTake("evaluate", isRows(args[0]), f); err != nil {
 				return err
 			}

@@ -45,6 +45,7 @@ type connection struct {
 	private          *bool
 	maxEpsilon       *float64
 	maxDelta         *float64
+	deltaAsked       func() bool // whether --max-delta is given
 	noise            *string
 	asJSON           *bool
 
@@ -70,8 +71,9 @@ func connectionFlags(f *pflag.FlagSet) *connection {
 		private:    f.Bool("private", false, "send to a private round alone (docs/privacy.md)"),
 		maxEpsilon: f.Float64("max-epsilon", 0, maxEpsilonHelp),
 		maxDelta: f.Float64("max-delta", privacy.DefaultDelta,
-			"largest delta of a private round that --max-epsilon allows: an epsilon says less at "+
-				"a larger one"),
+			"largest delta of a private round, also where --max-epsilon alone is given: an epsilon says "+
+				"less at a larger one"),
+		deltaAsked: func() bool { return f.Changed("max-delta") },
 		noise: f.String("noise", "", "refuse a private round whose noise comes from elsewhere: local "+
 			"(this client) or two-servers; without it also trusted (the server, which sees the "+
 			"sums without noise)"),
@@ -142,17 +144,16 @@ func (c *connection) open(ctx context.Context, command, url string,
 // allows returns an error where a round gives less privacy than the flags ask for.
 func (c *connection) allows(command string, d *wire.Description) error {
 	switch b := d.Privacy; {
-	case b == nil && (*c.private || *c.maxEpsilon > 0 || *c.noise != ""):
-		return usagef("%s: round %d is not private, and --private, --max-epsilon or --noise asks for "+
-			"one that is; nothing was sent", command, d.Round)
+	case b == nil && (*c.private || *c.maxEpsilon > 0 || *c.noise != "" || c.deltaAsked()):
+		return usagef("%s: round %d is not private, and --private, --max-epsilon, --max-delta or --noise "+
+			"asks for one that is; nothing was sent", command, d.Round)
 	case b == nil:
 	case *c.maxEpsilon > 0 && b.Epsilon > *c.maxEpsilon:
 		return usagef("%s: epsilon of round %d is %v; --max-epsilon allows %v; nothing was sent",
 			command, d.Round, b.Epsilon, *c.maxEpsilon)
-	case *c.maxEpsilon > 0 && !(b.Delta <= *c.maxDelta):
-		return usagef(
-			"%s: delta of round %d is %v; --max-delta allows %v beside --max-epsilon; nothing was sent",
-			command, d.Round, b.Delta, *c.maxDelta)
+	case (*c.maxEpsilon > 0 || c.deltaAsked()) && !(b.Delta <= *c.maxDelta):
+		return usagef("%s: delta of round %d is %v; --max-delta allows %v; nothing was sent", command,
+			d.Round, b.Delta, *c.maxDelta)
 	case *c.noise != "" && *c.noise != privacy.Trusted && b.Noise != *c.noise:
 		return usagef("%s: the noise of round %d is %s; --noise allows %s; nothing was sent", command,
 			d.Round, b.Noise, *c.noise)
@@ -517,24 +518,30 @@ sums, which says nothing without the other's: give the address of the second wit
 }
 
 var keyCommand = command{
-	name: "key", args: "--client NAME FILE",
+	name: "key", args: "[--client NAME] FILE",
 	short: "Make this client's key; print its line for the server's roster",
 	example: `  fmp-edge key --client shop-17 shop-17.key
 
 The key stays on this machine, in a file that its owner alone can read. The line that is printed
-holds the public half: send it to the server's people, who add it to the roster.`,
+holds the public half: send it to the server's people, who add it to the roster. Without --client the
+line of a key that is there is printed again.`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		name := f.String("client", "", "name of this client, 1 to 128 bytes")
 		return func(_ context.Context, args []string, out, _ io.Writer) error {
-			if len(args) != 1 || *name == "" {
-				return usagef("key: want --client NAME and the FILE to write")
+			if len(args) != 1 {
+				return usagef("key: want --client NAME and the FILE to write, or the FILE of a key alone")
 			}
-			k, err := identity.New(*name)
+			var k *identity.Key
+			var err error
+			if *name == "" {
+				if k, err = identity.Load(args[0]); err != nil {
+					err = fmt.Errorf("%w (--client NAME makes a key)", err)
+				}
+			} else if k, err = identity.New(*name); err == nil {
+				err = k.Save(args[0])
+			}
 			if err != nil {
 				return &usageError{fmt.Errorf("key: %w", err)}
-			}
-			if err := k.Save(args[0]); err != nil {
-				return err
 			}
 			_, err = fmt.Fprintln(out, k.Line())
 			return err

@@ -140,6 +140,7 @@ func TestWrong(t *testing.T) {
 		{"evaluate --model x.onnx --key a.key photos --least 1", "--least 1"},
 		{"evaluate --model x.onnx --key a.key photos --epsilon 30", "epsilon is 30"},
 		{"evaluate --model x.onnx --key a.key photos --max-epsilon 1", "give --epsilon"},
+		{"evaluate --model x.onnx --key a.key photos --delta 1e-6", "give --epsilon"},
 		{"evaluate --model x.onnx --key a.key photos --epsilon 1 --report-to https://127.0.0.1:9",
 			"give --output FILE"},
 		{"evaluate --model x.onnx --key a.key photos --epsilon 1 --json", "give --output FILE"},

@@ -67,6 +67,10 @@ func (s *session) release(src imagefile.Source, skip bool, name string,
 			"round %d spends epsilon %g, and you allow %g in all: nothing was read", d.Round,
 			b.Epsilon, p.MaxEpsilon)
 	}
+	if !(b.Delta <= privacy.DefaultDelta) { // an epsilon says less at a larger delta
+		return nil, nil, fmt.Errorf("delta of round %d is %g, and the page allows %g: nothing was read",
+			d.Round, b.Delta, privacy.DefaultDelta)
+	}
 	im, left, err := s.client.Coordinates(context.Background(), src, client.Options{Skip: skip})
 	if err != nil {
 		return nil, nil, err

@@ -204,6 +204,7 @@ func TestExtractorOfAnother(t *testing.T) {
 func TestPrivate(t *testing.T) {
 	_, paths, read := photographs(t)
 	graphs := map[bool][]byte{false: graph(t), true: assetstest.PrivateClient(t)}
+	delta := 1e-5
 	round := func(s *session, number uint64, noise string, epsilon float64, private bool,
 		refused string) {
 		t.Helper()
@@ -213,7 +214,7 @@ func TestPrivate(t *testing.T) {
 			MaxBytes:  1 << 20,
 			ServerKey: base64.StdEncoding.EncodeToString(make([]byte, 32))}
 		if noise != "" {
-			d.Privacy = &privacy.Budget{Epsilon: epsilon, Delta: 1e-5, Unit: privacy.Example,
+			d.Privacy = &privacy.Budget{Epsilon: epsilon, Delta: delta, Unit: privacy.Example,
 				Relation: privacy.AddRemove, Noise: noise, Points: 40}
 		}
 		if noise == privacy.TwoServers {
@@ -244,6 +245,13 @@ func TestPrivate(t *testing.T) {
 		ask(t, s, "compress", map[string]any{"name": "a", "paths": paths, "maxEpsilon": limit},
 			&request{read: unread}, refused)
 	}
+	loose := &session{}
+	delta = .01
+	round(loose, 1, privacy.Local, .1, true, "")
+	delta = 1e-5
+	ask(t, loose, "open", nil, &request{data: graphs[true]}, "")
+	ask(t, loose, "compress", map[string]any{"name": "a", "paths": paths, "maxEpsilon": 2.},
+		&request{read: unread}, "the page allows 1e-05")
 	shown, first := compress(1.2, false, "", paths...)
 	_, other := compress(1.2, false, "", paths...)
 	r, err := federate.DecodeRelease(first, federate.Expect{})

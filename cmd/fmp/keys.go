@@ -34,8 +34,8 @@ key file over a safe channel, and delete it here. Better still, let each client 
 (fmp-edge key): then no key leaves its machine, and the line that fmp-edge key prints is added to
 the roster as it is.
 
-A roster is text, one client a line: ed25519 PUBLIC-KEY NAME. To shut a client out, remove its line;
-a running fmp serve reads it when it starts, and nothing is lost by a restart.`,
+A roster is text, one client a line: ed25519 PUBLIC-KEY NAME. To shut a client out, remove its line: a
+running fmp serve reads the file again within seconds. Its upload stays in (fmp withdraw takes it out).`,
 		Example: `  fmp keys ward-1 ward-2 ward-3 --dir keys
   fmp keys shop-17 --dir keys --roster roster.txt`,
 		Args: rangeArgs(1, 0, "NAME"),
@@ -59,9 +59,6 @@ a running fmp serve reads it when it starts, and nothing is lost by a restart.`,
 			return usageError(err)
 		}
 		if len(text) > 0 {
-			if _, err := identity.ParseRoster(text); err != nil {
-				return usageError(fmt.Errorf("roster %s: %w", roster, err))
-			}
 			text = []byte(strings.TrimRight(string(text), "\n") + "\n")
 		}
 		res := madeKeys{Roster: roster, Keys: map[string]string{}}
@@ -77,16 +74,22 @@ a running fmp serve reads it when it starts, and nothing is lost by a restart.`,
 			return usageError(fmt.Errorf("roster %s with the new clients: %w", roster, err))
 		}
 		res.Clients = all.Len()
+		undo := func(err error) error { // a key in no roster would be in the way of the same command
+			for _, path := range res.Keys {
+				os.Remove(path)
+			}
+			return err
+		}
 		for i, name := range names {
 			// A name may hold characters that a file's name may not.
 			path := filepath.Join(dir, url.PathEscape(name)+".key")
 			if err := keys[i].Save(path); err != nil {
-				return usageError(err)
+				return undo(usageError(err))
 			}
 			res.Keys[name] = path
 		}
 		if err := atomicfile.WriteBytes(roster, text); err != nil {
-			return err
+			return undo(err)
 		}
 		return tell(cmd, res, func(b *strings.Builder) {
 			for _, name := range names {

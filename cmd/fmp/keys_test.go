@@ -2,13 +2,35 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
 	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 )
+
+// TestKeysTwice: what cannot be made whole leaves nothing in the way of the same command, and a
+// roster without clients gets some.
+func TestKeysTwice(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	must.Do(t, os.WriteFile(path("b.key"), []byte("x"), 0o600))
+	must.Do(t, os.WriteFile(path("roster.txt"), []byte("# nobody yet\n"), 0o600))
+	args := []string{"keys", "a", "b", "--dir", dir, "--roster", path("roster.txt")}
+	if code, _, stderr := runFMP(t, args...); code != exitUsage || !strings.Contains(stderr, "b.key is there already") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	must.Do(t, os.Remove(path("b.key")))
+	if code, _, stderr := runFMP(t, args...); code != exitOK {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	if got := must.Get(identity.LoadRoster(path("roster.txt")))(t); got.Len() != 2 {
+		t.Errorf("the roster has %d clients; want 2", got.Len())
+	}
+}
 
 // TestKeysAtOnce: of processes that make keys at once each finds its clients in the roster.
 func TestKeysAtOnce(t *testing.T) {

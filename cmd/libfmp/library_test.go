@@ -186,7 +186,7 @@ with fmp.Classifier("classifier.onnx") as c, fmp.Client("client.onnx") as g:
     assert g.compress(paths, labels, "site", round=3) == open("edge.upload", "rb").read()
     assert c.evaluate(paths, labels, "site.key", round=3) == open("edge.evaluation.json", "rb").read()
     for refused, kind in [(lambda: c.predict(["images.txt"]), fmp.Error), (lambda: c.predict([]), fmp.Error),
-                          (lambda: c.predict("images.txt"), TypeError), (lambda: fmp.Classifier("client.onnx"), fmp.Error),
+                          (lambda: c.predict("images.txt"), TypeError), (lambda: c.predict([1]), TypeError), (lambda: fmp.Classifier("client.onnx"), fmp.Error),
                           (lambda: g.compress(paths, ["ten"] * 60, "site"), ValueError),
                           (lambda: g.compress(paths, [2**32] + labels[1:], "site"), ValueError),
                           (lambda: g.compress(paths, [.9] + labels[1:], "site"), TypeError),

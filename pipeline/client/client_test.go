@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"fmp/assets/assetstest"
@@ -247,6 +248,17 @@ func TestSecret(t *testing.T) {
 	}
 	if other, err := LoadSecret(path + "2"); err != nil || *other == *s {
 		t.Errorf("another secret: %v", err)
+	}
+	var all sync.WaitGroup
+	var made [8]*Secret
+	for i := range made { // of one that several make at once there is one
+		all.Go(func() { made[i], _ = LoadSecret(path + "4") })
+	}
+	all.Wait()
+	for i, m := range made {
+		if m == nil || *m != *made[0] {
+			t.Errorf("secret %d of those made at once is %v; want %v", i, m, made[0])
+		}
 	}
 	var digests [][32]byte
 	for i := range 50 {

@@ -28,7 +28,8 @@ func LoadSecret(path string) (*Secret, error) {
 	var s Secret
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		rand.Read(s[:]) // never fails
-		if err := identity.SaveSecret(path, s[:]); err != nil {
+		// another process may have made it since
+		if err := identity.SaveSecret(path, s[:]); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, fmt.Errorf("secret of calibration points: %w", err)
 		}
 	}

@@ -1,12 +1,14 @@
 package identity
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
 )
 
@@ -42,25 +44,21 @@ func SaveSecret(path string, data []byte) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s is there already and is not overwritten; give another name, or remove it",
-			path)
+	there := fmt.Errorf("%s is there already and is not overwritten; give another name, or remove it: %w",
+		path, fs.ErrExist)
+	if _, err := os.Lstat(path); err == nil {
+		return there
 	}
-	if err != nil {
+	// A name of its own until it is whole: another process takes none that is half written.
+	whole := fmt.Sprintf("%s.%s.tmp", path, rand.Text())
+	if err := atomicfile.WritePrivate(whole, data); err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			f.Close()
-			os.Remove(path)
-		}
-	}()
-	if _, err := f.Write(data); err != nil {
-		return err
+	defer os.Remove(whole)
+	if err := os.Link(whole, path); errors.Is(err, fs.ErrExist) {
+		return there
+	} else if err == nil {
+		return nil
 	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	return f.Close()
+	return os.Rename(whole, path) // a file system without links
 }

@@ -102,7 +102,7 @@ def version():
 def _read(image):
     if isinstance(image, (bytes, bytearray, memoryview)):
         return bytes(image)
-    with open(image, "rb") as f:
+    with open(os.fspath(image), "rb") as f:  # an integer would be a file descriptor, and closed
         return f.read()
 
 
