@@ -27,17 +27,30 @@ func (n *tally) add(d metric.Interval) {
 	}
 }
 
+// said tells the counts in words, of = " rows" of the first.
+func (n tally) said(of string) string {
+	return fmt.Sprintf("below in %d%s, tie in %d, above in %d", n.below, of, n.tie, n.above)
+}
+
+// against lists what was counted against each of others.
+func against(b *strings.Builder, others []string, nll, joint []tally) {
+	b.WriteString("\n")
+	for j, other := range others {
+		fmt.Fprintf(b, "- Against %s: NLL %s; joint NLL %s.\n", other, nll[j].said(" rows"),
+			joint[j].said(""))
+	}
+}
+
 // beyondText compares FMP with its own point estimate, the row FMP-mean, in every kept run that has
 // both.
 func beyondText(t *testing.T, runs map[string]*keptRun) string {
 	var b strings.Builder
 	var nll, joint tally
-	b.WriteString("| tasks | clients | NLL of FMP-mean | FMP less it | joint NLL of FMP-mean | FMP " +
-		"less it |\n| --- | --- | ---: | ---: | ---: | ---: |\n")
+	heading(&b, "tasks | clients | >NLL of FMP-mean | >FMP less it | >joint NLL of FMP-mean | "+
+		">FMP less it")
 	for _, name := range slices.Sorted(maps.Keys(runs)) {
 		k := runs[name]
-		for i := range k.tables {
-			tab := &k.tables[i]
+		for _, tab := range k.tables {
 			if tab.Protocol != "tuned" || !slices.Contains(k.config.Methods, "FMP-mean") {
 				continue
 			}
@@ -45,13 +58,11 @@ func beyondText(t *testing.T, runs map[string]*keptRun) string {
 			d := k.less(t, tab, "FMP-mean")
 			nll.add(d.NLL)
 			joint.add(d.JointNear)
-			fmt.Fprintf(&b, "| %s | %s | %.4f | %+.4f ± %.4f | %.4f | %+.4f ± %.4f |\n",
-				name, tab.Partition, mean.NLL.Mean, d.NLL.Mean, d.NLL.Half, mean.JointNear.Mean,
-				d.JointNear.Mean, d.JointNear.Half)
+			fmt.Fprintf(&b, "| %s | %s | %.4f | %s | %.4f | %s |\n", name, tab.Partition,
+				mean.NLL.Mean, signed(d.NLL), mean.JointNear.Mean, signed(d.JointNear))
 		}
 	}
-	fmt.Fprintf(&b, "\nNLL: FMP below in %d rows, tie in %d, above in %d. Joint NLL: below in %d, "+
-		"tie in %d, above in %d.\n", nll.below, nll.tie, nll.above, joint.below, joint.tie, joint.above)
+	fmt.Fprintf(&b, "\nNLL: FMP %s. Joint NLL: %s.\n", nll.said(" rows"), joint.said(""))
 	return b.String()
 }
 
@@ -70,7 +81,7 @@ func edgesText(runs map[string]*keptRun) string {
 		}
 	}
 	var b strings.Builder
-	b.WriteString("| method | settings at an end of the grid | of |\n| --- | ---: | ---: |\n")
+	heading(&b, "method | >settings at an end of the grid | >of")
 	for _, m := range slices.Sorted(maps.Keys(of)) {
 		if at[m] > 0 {
 			fmt.Fprintf(&b, "| %s | %d | %d |\n", m, at[m], of[m])
@@ -89,10 +100,9 @@ func posteriorText(t *testing.T) string {
 	var b strings.Builder
 	others := []string{"FMP", "FMP-mean", "FMP-Laplace"}
 	nll, joint := make([]tally, len(others)), make([]tally, len(others))
-	b.WriteString("| tasks | clients | tuned on | scale | FMP-joint: NLL | less FMP's | less " +
-		"FMP-mean's | less FMP-Laplace's | joint NLL | less FMP's | less FMP-mean's | less " +
-		"FMP-Laplace's |\n| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | " +
-		"---: | ---: |\n")
+	heading(&b, "tasks | clients | tuned on | >scale | >FMP-joint: NLL | >less FMP's | >less "+
+		"FMP-mean's | >less FMP-Laplace's | >joint NLL | >less FMP's | >less FMP-mean's | "+
+		">less FMP-Laplace's")
 	for _, name := range posteriorRuns {
 		k := readKept(t, "posterior", name)
 		on := "the corpus's classes"
@@ -100,8 +110,7 @@ func posteriorText(t *testing.T) string {
 			on = "classes " + k.config.Tuning.Classes
 		}
 		interior(t, k)
-		for i := range k.tables {
-			tab := &k.tables[i]
+		for _, tab := range k.tables {
 			own := rowOf(t, tab, "FMP-joint")
 			fmt.Fprintf(&b, "| %s | %s | %s | %.3g | %.4f |", name, tab.Partition, on,
 				own.Value, own.NLL.Mean)
@@ -110,18 +119,13 @@ func posteriorText(t *testing.T) string {
 				d := k.pair(t, tab, "FMP-joint", other)
 				nll[j].add(d.NLL)
 				joint[j].add(d.JointNear)
-				fmt.Fprintf(&b, " %+.4f ± %.4f |", d.NLL.Mean, d.NLL.Half)
-				fmt.Fprintf(&more, " %+.4f ± %.4f |", d.JointNear.Mean, d.JointNear.Half)
+				fmt.Fprintf(&b, " %s |", signed(d.NLL))
+				fmt.Fprintf(&more, " %s |", signed(d.JointNear))
 			}
 			fmt.Fprintf(&b, " %.4f |%s\n", own.JointNear.Mean, more.String())
 		}
 	}
-	b.WriteString("\n")
-	for j, other := range others {
-		fmt.Fprintf(&b, "- Against %s: NLL below in %d rows, tie in %d, above in %d; joint NLL below "+
-			"in %d, tie in %d, above in %d.\n", other, nll[j].below, nll[j].tie, nll[j].above,
-			joint[j].below, joint[j].tie, joint[j].above)
-	}
+	against(&b, others, nll, joint)
 	return b.String()
 }
 
@@ -131,14 +135,12 @@ func learnedText(t *testing.T) string {
 	var b strings.Builder
 	others := []string{"FMP", "FMP-mean", "FMP-Laplace", "FMP-joint"}
 	nll, joint := make([]tally, len(others)), make([]tally, len(others))
-	b.WriteString("| tasks | clients | NLL | less that without | joint NLL | less that without | " +
-		"less FMP-mean's | less FMP-Laplace's | less FMP-joint's |\n| --- | --- | ---: | ---: | ---: | " +
-		"---: | ---: | ---: | ---: |\n")
+	heading(&b, "tasks | clients | >NLL | >less that without | >joint NLL | >less that without "+
+		"| >less FMP-mean's | >less FMP-Laplace's | >less FMP-joint's")
 	for _, name := range posteriorRuns {
 		k, base := readKept(t, "posterior", "learned-"+name), readKept(t, "posterior", name)
 		interior(t, k)
-		for i := range k.tables {
-			tab := &k.tables[i]
+		for _, tab := range k.tables {
 			own := rowOf(t, tab, "FMP")
 			fmt.Fprintf(&b, "| %s | %s | %.4f |", name, tab.Partition, own.NLL.Mean)
 			var more strings.Builder
@@ -154,20 +156,15 @@ func learnedText(t *testing.T) string {
 				nll[j].add(d[0])
 				joint[j].add(d[1])
 				if other == "FMP" {
-					fmt.Fprintf(&b, " %+.4f ± %.4f | %.4f |", d[0].Mean, d[0].Half, own.JointNear.Mean)
+					fmt.Fprintf(&b, " %s | %.4f |", signed(d[0]), own.JointNear.Mean)
 				}
-				fmt.Fprintf(&more, " %+.4f ± %.4f |", d[1].Mean, d[1].Half)
+				fmt.Fprintf(&more, " %s |", signed(d[1]))
 			}
 			fmt.Fprintf(&b, "%s\n", more.String())
 		}
 	}
-	b.WriteString("\n")
-	for j, other := range others {
-		fmt.Fprintf(&b, "- Against %s: NLL below in %d rows, tie in %d, above in %d; joint NLL below "+
-			"in %d, tie in %d, above in %d.\n",
-			strings.Replace(other, "FMP", "FMP without", map[bool]int{true: 1}[other == "FMP"]),
-			nll[j].below, nll[j].tie, nll[j].above, joint[j].below, joint[j].tie, joint[j].above)
-	}
+	others[0] = "FMP without"
+	against(&b, others, nll, joint)
 	return b.String()
 }
 
@@ -188,14 +185,12 @@ func (k *keptRun) byRepeat(partition, method string,
 // learned ones.
 func fairText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | method | setting | NLL | tuned on learned classes | FMP less " +
-		"it: NLL | joint NLL | NLL in hindsight | FMP as tuned less that |\n| --- | --- | --- | --- | " +
-		"---: | ---: | ---: | ---: | ---: | ---: |\n")
+	heading(&b, "tasks | clients | method | setting | >NLL | >tuned on learned classes | >FMP "+
+		"less it: NLL | >joint NLL | >NLL in hindsight | >FMP as tuned less that")
 	for _, name := range []string{"cifar10-10", "cifar100-5"} {
 		k, learned := readKept(t, "fair", name), readKept(t, "open", name)
 		interior(t, k)
-		for i := range k.tables {
-			tab := &k.tables[i]
+		for _, tab := range k.tables {
 			for _, r := range tab.Rows {
 				setting := "-"
 				if r.Param != "" {
@@ -209,9 +204,8 @@ func fairText(t *testing.T) string {
 					continue
 				}
 				d, best := k.less(t, tab, r.Method), k.lessHindsight(t, tab.Partition, r.Method)
-				fmt.Fprintf(&b, " %+.4f ± %.4f | %+.4f ± %.4f | %.4f | %+.4f ± %.4f |\n", d.NLL.Mean,
-					d.NLL.Half, d.JointNear.Mean, d.JointNear.Half, r.HindsightNLL.Mean,
-					best.Mean, best.Half)
+				fmt.Fprintf(&b, " %s | %s | %.4f | %s |\n", signed(d.NLL), signed(d.JointNear),
+					r.HindsightNLL.Mean, signed(best))
 			}
 		}
 	}

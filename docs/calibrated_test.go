@@ -75,10 +75,9 @@ func estimateOf(t *testing.T, of []float64) metric.Interval {
 // calibratedText compares FMP with and without calibration points, over extractors.
 func calibratedText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | extractors | NLL | with points | less that without | least " +
-		"rival in hindsight | with points less it | own limit, the class named | with points | " +
-		"regression, the class named | with points | T | penalty |\n| --- | --- | ---: | ---: | ---: | " +
-		"---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	heading(&b, "tasks | clients | >extractors | >NLL | >with points | >less that without | "+
+		"least rival in hindsight | >with points less it | >own limit, the class named | >with "+
+		"points | >regression, the class named | >with points | >T | >penalty")
 	all := calibratedRuns(t)
 	nll := func(r *experiment.Record) float64 { return r.NLL }
 	named := func(r *experiment.Record) float64 { return *r.Coverage.Named }

@@ -1,14 +1,11 @@
 package docs
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"fmp/onnx/must"
 	"fmp/pipeline/lab/attack"
 )
 
@@ -31,13 +28,12 @@ var keptColluders = []struct {
 func readColluders(t *testing.T, form, alpha string, draws int,
 	shipped bool) (rows []attack.CollusionRow, none *attack.CollusionRow) {
 	t.Helper()
-	data := must.Get(os.ReadFile(filepath.Join("results/colluders", form+"-"+alpha+".json")))(t)
 	var kept struct {
 		Clients, Repeats int
 		Defences         []string
 		Colluders        []attack.CollusionRow
 	}
-	must.Do(t, json.Unmarshal(data, &kept))
+	readJSON(t, filepath.Join("colluders", form+"-"+alpha+".json"), &kept)
 	rows = kept.Colluders
 	if len(rows) > 0 && rows[0].Attack == attack.NoAttack {
 		none, rows = &rows[0], rows[1:]

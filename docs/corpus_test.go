@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,8 +21,8 @@ const maxLost = 0.005
 func TestCorpus(t *testing.T) {
 	dirs := must.Get(os.ReadDir(filepath.Join("results", "corpus")))(t)
 	var b strings.Builder
-	b.WriteString("| run | clients | repeats | takes part in | NLL without | NLL with | with less " +
-		"without, mean | largest |\n| --- | --- | ---: | ---: | ---: | ---: | --- | --- |\n")
+	heading(&b, "run | clients | >repeats | >takes part in | >NLL without | >NLL with | with "+
+		"less without, mean | largest")
 	for _, d := range dirs {
 		name := d.Name()
 		if strings.HasSuffix(name, "-without") {
@@ -31,8 +32,8 @@ func TestCorpus(t *testing.T) {
 		if with.manifest.Data["images"] != without.manifest.Data["images"] {
 			t.Errorf("%s and the run without a corpus have other images", name)
 		}
-		for i := range with.tables {
-			partition := with.tables[i].Partition
+		for _, tab := range with.tables {
+			partition := tab.Partition
 			var a, z, less []float64
 			taken := 0
 			for _, r := range with.records {
@@ -48,13 +49,10 @@ func TestCorpus(t *testing.T) {
 					}
 				}
 			}
-			if len(less) != with.tables[i].Repeats {
-				t.Fatalf("%s: %d pairs of %d repeats", name, len(less), with.tables[i].Repeats)
+			if len(less) != tab.Repeats {
+				t.Fatalf("%s: %d pairs of %d repeats", name, len(less), tab.Repeats)
 			}
-			mean, most := stat.Mean(less, nil), less[0]
-			for _, v := range less {
-				most = max(most, v)
-			}
+			mean, most := stat.Mean(less, nil), slices.Max(less)
 			fmt.Fprintf(&b, "| %s | %s | %d | %d | %.4f | %.4f | %s | %s |\n", name,
 				partition, len(less), taken, stat.Mean(a, nil), stat.Mean(z, nil),
 				verdict(mean <= maxLost, "%+.4f", mean), verdict(most <= maxLost, "%+.4f", most))

@@ -1,13 +1,11 @@
 package docs
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
+	"slices"
 	"strings"
 	"testing"
 
-	"fmp/onnx/must"
 	"fmp/pipeline/lab/coverage"
 )
 
@@ -26,22 +24,17 @@ func TestCoverage(t *testing.T) {
 	var b strings.Builder
 	for _, data := range []string{"mnist", "cifar10", "cifar100"} {
 		for _, alpha := range []float64{0, 0.1} {
-			text := must.Get(os.ReadFile(fmt.Sprintf("results/sets/%s-%g.json", data, alpha)))(t)
 			var k keptCoverage
-			must.Do(t, json.Unmarshal(text, &k))
+			readJSON(t, fmt.Sprintf("sets/%s-%g.json", data, alpha), &k)
 			if k.Dataset != data || k.Alpha != alpha || k.Clients != 10 || k.Repeats != 20 ||
 				k.Level != 0.9 {
 				t.Errorf("%s, alpha %g, is of %s, alpha %g, %d clients, %d repeats, level %g", data,
 					alpha, k.Dataset, k.Alpha, k.Clients, k.Repeats, k.Level)
 			}
-			clients := "homogeneous"
-			if alpha > 0 {
-				clients = fmt.Sprintf("α = %g", alpha)
-			}
-			fmt.Fprintf(&b, "\n| %s, %s, %d images a client | rounds | held, drawn as the points | held, "+
-				"test file | with equal classes | least held class | size | regression: held | "+
-				"size |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n", data,
-				clients, k.Points)
+			b.WriteString("\n")
+			heading(&b, "%s, %s, %d images a client | >rounds | >held, drawn as the points | >held, "+
+				"test file | >with equal classes | >least held class | >size | >regression: held | >size",
+				data, ofAlpha(alpha), k.Points)
 			for _, r := range k.Rows {
 				m, g := r.FMP, r.Regression
 				fmt.Fprintf(&b, "| %d points, %s, %s | %d |", r.Calibrate, r.Sets, r.Score, m.Repeats)
@@ -57,12 +50,8 @@ func TestCoverage(t *testing.T) {
 							r.Sets, r.Score, "sets", k.Level, m.Alike, m.HeldError)
 					}
 				}
-				least := m.Classes[0]
-				for _, v := range m.Classes {
-					least = min(least, v)
-				}
 				fmt.Fprintf(&b, " %s | %.3f ± %.3f | %.3f | %.3f | %.2f | %.3f | %.2f |\n", alike,
-					m.Held, 2*m.HeldError, m.Equal, least, m.Size, g.Held, g.Size)
+					m.Held, 2*m.HeldError, m.Equal, slices.Min(m.Classes), m.Size, g.Held, g.Size)
 			}
 		}
 	}
@@ -90,9 +79,8 @@ func TestFalsePoints(t *testing.T) {
 	line.WriteString("| --- |")
 	for _, data := range []string{"cifar10", "cifar100", "mnist"} {
 		for _, alpha := range []float64{0, 0.1, 0.5} {
-			text := must.Get(os.ReadFile(fmt.Sprintf("results/sets/false-%s-%g.json", data, alpha)))(t)
 			var k keptFalse
-			must.Do(t, json.Unmarshal(text, &k))
+			readJSON(t, fmt.Sprintf("sets/false-%s-%g.json", data, alpha), &k)
 			if k.Dataset != data || k.Alpha != alpha || k.Clients != 10 || k.Repeats != 20 ||
 				k.Level != 0.9 || k.FalseShare != 0.2 {
 				t.Fatalf("%s, alpha %g, is of %+v", data, alpha, k)

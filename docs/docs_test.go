@@ -114,8 +114,8 @@ func TestPageListsTheModels(t *testing.T) {
 	}
 	slices.SortStableFunc(dirs, func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
 	var b strings.Builder
-	b.WriteString("| data set | classes | features | extractor | conjugate | private | predictor | " +
-		"embedding | client graph |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	heading(&b, "data set | >classes | >features | >extractor | >conjugate | >private | "+
+		">predictor | >embedding | >client graph")
 	var all int64
 	for _, dir := range dirs {
 		sizes, classes, features := "", "-", "-"

@@ -63,10 +63,7 @@ func TestDomains(t *testing.T) {
 				t.Errorf("%+v, alpha %g, is of %s, alpha %g, %d images, %d repeats, %v, %v", run, alpha,
 					k.Dataset, k.Alpha, k.Points, k.Repeats, k.Kinds, k.Severities)
 			}
-			clients := "homogeneous"
-			if alpha > 0 {
-				clients = fmt.Sprintf("α = %g", alpha)
-			}
+			clients := ofAlpha(alpha)
 			fmt.Fprintf(&b, "\n| %s, %s, %s, %d repeats | known domain: ACC | NLL | unknown "+
 				"kind: ACC | NLL |\n| --- | ---: | ---: | ---: | ---: |\n", run.Family, behind,
 				clients, k.Repeats)

@@ -104,8 +104,8 @@ func pm(i metric.Interval) string {
 // scored.
 func coverageText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | extractors | own limit: its top class | the class named | " +
-		"regression: its top class | the class named |\n| --- | --- | ---: | ---: | ---: | ---: | ---: |\n")
+	heading(&b, "tasks | clients | >extractors | >own limit: its top class | >the class named "+
+		"| >regression: its top class | >the class named")
 	names, runs := heldOut(t)
 	in, below, all := 0, 0, 0
 	for _, name := range names {
@@ -131,9 +131,8 @@ func coverageText(t *testing.T) string {
 // both.
 func endsText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | repeats | own limit: its top class | was | the class named | " +
-		"was | regression: its top class | was | the class named | was |\n| --- | --- | ---: | ---: | " +
-		"---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	heading(&b, "tasks | clients | >repeats | >own limit: its top class | >was | >the class "+
+		"named | >was | >regression: its top class | >was | >the class named | >was")
 	in, all := 0, 0
 	for _, f := range readFamilies(t).Families {
 		dirs := must.Get(filepath.Glob(filepath.Join("results", "ends", f.Name, "*")))(t)
@@ -171,9 +170,8 @@ func endsText(t *testing.T) string {
 // missesText says how far limits lie from the intervals that miss them.
 func missesText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | own limit: held | missed upwards | held where it is below .9 " +
-		"| held within .01 | regression: held | within .01 |\n| --- | --- | ---: | ---: | ---: | ---: " +
-		"| ---: | ---: |\n")
+	heading(&b, "tasks | clients | >own limit: held | >missed upwards | >held where it is "+
+		"below .9 | >held within .01 | >regression: held | >within .01")
 	for _, run := range []string{"digits-mnist/0-1", "digits-drawn/0-1", "digits-8x8/0-1",
 		"pretrained/1-1", "pretrained/2-1"} {
 		k := readKept(t, "misses", filepath.FromSlash(run))
@@ -196,8 +194,8 @@ func missesText(t *testing.T) string {
 // closedCoverageText is the coverage of the closed form's intervals.
 func closedCoverageText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | own limit: its top class | the class named | regression: its " +
-		"top class | the class named |\n| --- | --- | ---: | ---: | ---: | ---: |\n")
+	heading(&b, "tasks | clients | >own limit: its top class | >the class named | >regression: "+
+		"its top class | >the class named")
 	for _, name := range letterSets {
 		k := readKept(t, "intervals", name)
 		for _, partition := range bothPartitions {
@@ -223,9 +221,8 @@ func heldOutText(t *testing.T) string {
 	var b strings.Builder
 	names, runs := heldOut(t)
 	others := []string{"FMP-mean", "FMP-Laplace", "FMP-joint"}
-	b.WriteString("| tasks | clients | extractors | NLL | joint NLL | joint NLL less FMP-mean's | " +
-		"less FMP-Laplace's | less FMP-joint's |\n| --- | --- | ---: | ---: | ---: | ---: | ---: " +
-		"| ---: |\n")
+	heading(&b, "tasks | clients | >extractors | >NLL | >joint NLL | >joint NLL less "+
+		"FMP-mean's | >less FMP-Laplace's | >less FMP-joint's")
 	joint := make([]tally, len(others))
 	near := func(r *experiment.Record) *float64 { return &r.Uncertainty.Joint.Near }
 	for _, name := range names {
@@ -282,11 +279,11 @@ func rivalsOf(runs []*keptRun,
 	partition string) (own []float64, tuned, hindsight map[string][]float64) {
 	tuned, hindsight = map[string][]float64{}, map[string][]float64{}
 	for _, k := range runs {
-		for i := range k.tables {
-			if k.tables[i].Partition != partition {
+		for _, tab := range k.tables {
+			if tab.Partition != partition {
 				continue
 			}
-			for _, r := range k.tables[i].Rows {
+			for _, r := range tab.Rows {
 				switch {
 				case r.Method == "FMP":
 					own = append(own, r.NLL.Mean)

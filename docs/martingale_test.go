@@ -1,14 +1,11 @@
 package docs
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"fmp/onnx/must"
 	"fmp/pipeline/lab/martingale"
 )
 
@@ -16,15 +13,14 @@ import (
 // written (make docs).
 func TestMartingale(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | method | start | end | first batch | last batch | moved | " +
-		"spread | of samples |\n| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	heading(&b, "tasks | clients | method | >start | >end | >first batch | >last batch | "+
+		">moved | >spread | >of samples")
 	for _, name := range []string{"mnist", "mnist-0.1", "cifar10", "cifar10-0.1"} {
-		data := must.Get(os.ReadFile(filepath.Join("results", "martingale", name+".json")))(t)
 		var kept struct {
 			Alpha float64
 			Rows  []martingale.Row
 		}
-		must.Do(t, json.Unmarshal(data, &kept))
+		readJSON(t, filepath.Join("martingale", name+".json"), &kept)
 		for _, r := range kept.Rows {
 			first, second, last := r.Steps[0], r.Steps[1], r.Steps[len(r.Steps)-1]
 			fmt.Fprintf(&b,

@@ -15,8 +15,8 @@ func TestMerging(t *testing.T) {
 	data := must.Get(os.ReadFile("results/merging.csv"))(t)
 	rows := must.Get(csv.NewReader(strings.NewReader(string(data))).ReadAll())(t)
 	var b strings.Builder
-	b.WriteString("| clients | processor seconds | wall seconds | part, MB | pooling, wall seconds " +
-		"| memory, MiB |\n| ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	heading(&b, ">clients | >processor seconds | >wall seconds | >part, MB | >pooling, wall "+
+		"seconds | >memory, MiB")
 	for _, row := range rows[1:] {
 		n := must.Get(strconv.Atoi(row[0]))(t)
 		row[0] = thousands(int64(n))

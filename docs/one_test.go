@@ -89,9 +89,8 @@ func TestOnePosterior(t *testing.T) {
 // oneText is a table of one posterior beside today's form.
 func oneText(t *testing.T, rows []oneRow) string {
 	var b strings.Builder
-	b.WriteString("| gate | tasks | clients | NLL | over best | FMP | less it | | joint NLL " +
-		"| less FMP's | hold |\n" +
-		"| --- | --- | --- | ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: |\n")
+	heading(&b, "gate | tasks | clients | >NLL | >over best | >FMP | >less it |  | >joint NLL "+
+		"| >less FMP's | >hold")
 	for _, row := range rows {
 		one, now := readKept(t, "one", row.name), readKept(t, row.scope, row.run)
 		title := row.run
@@ -119,10 +118,9 @@ func oneText(t *testing.T, rows []oneRow) string {
 			if row.gate != "moments" {
 				hold = fmt.Sprintf("%.3f", held(t, one.records, "FMP-one", alpha))
 			}
-			fmt.Fprintf(&b,
-				"| %s | %s | %s | %.4f | %.4f | %.4f | %+.4f ± %.4f | %s | %.4f | %+.4f ± %.4f | %s |\n",
-				row.gate, title, partition(alpha), mean[0], overBest(t, one.records, ownBy, alpha),
-				mean[0]-d[0].Mean, d[0].Mean, d[0].Half, besideToday(d[0]), mean[1], d[1].Mean, d[1].Half, hold)
+			fmt.Fprintf(&b, "| %s | %s | %s | %.4f | %.4f | %.4f | %s | %s | %.4f | %s | %s |\n", row.gate,
+				title, partition(alpha), mean[0], overBest(t, one.records, ownBy, alpha), mean[0]-d[0].Mean,
+				signed(d[0]), besideToday(d[0]), mean[1], signed(d[1]), hold)
 		}
 	}
 	return b.String()
@@ -131,8 +129,8 @@ func oneText(t *testing.T, rows []oneRow) string {
 // unknownText is a table of one posterior beside the form of before where nothing tells the temperature.
 func unknownText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | NLL | FMP | less it | | joint NLL | less FMP's | ECE | FMP's | perfect |\n" +
-		"| --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: |\n")
+	heading(&b, "tasks | clients | >NLL | >FMP | >less it |  | >joint NLL | >less FMP's | >ECE "+
+		"| >FMP's | >perfect")
 	for _, name := range oneUnknown {
 		run := readKept(t, "one", name)
 		for _, alpha := range []float64{0, 0.1} {
@@ -148,10 +146,9 @@ func unknownText(t *testing.T) string {
 					}
 				}
 			}
-			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f | %+.4f ± %.4f | %s | %.4f | %+.4f ± %.4f | %.4f | %.4f | %.4f |\n",
-				strings.TrimPrefix(name, "unknown-"), partition(alpha),
-				nll, nll-d[0].Mean, d[0].Mean, d[0].Half, besideToday(d[0]),
-				joint, d[1].Mean, d[1].Half, ece["FMP-one"], ece["FMP"], ece["perfect"])
+			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f | %s | %s | %.4f | %s | %.4f | %.4f | %.4f |\n",
+				strings.TrimPrefix(name, "unknown-"), partition(alpha), nll, nll-d[0].Mean, signed(d[0]),
+				besideToday(d[0]), joint, signed(d[1]), ece["FMP-one"], ece["FMP"], ece["perfect"])
 		}
 	}
 	return b.String()
@@ -160,8 +157,8 @@ func unknownText(t *testing.T) string {
 // corporaText is a table of one posterior with a corpus beside that without.
 func corporaText(t *testing.T, rows [][2]string) string {
 	var b strings.Builder
-	b.WriteString("| tasks and corpus | clients | NLL | without | less it | | joint NLL | less that without |\n" +
-		"| --- | --- | ---: | ---: | ---: | --- | ---: | ---: |\n")
+	heading(&b, "tasks and corpus | clients | >NLL | >without | >less it |  | >joint NLL | "+
+		">less that without")
 	var all []float64
 	for _, of := range rows {
 		row := of[0]
@@ -172,9 +169,8 @@ func corporaText(t *testing.T, rows [][2]string) string {
 			d := lessOf(t, own, now)
 			all = append(all, d[0].Mean)
 			nll := stat.Mean(own[0], nil)
-			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f | %+.4f ± %.4f | %s | %.4f | %+.4f ± %.4f |\n", row,
-				partition(alpha), nll, nll-d[0].Mean, d[0].Mean, d[0].Half, besideToday(d[0]),
-				stat.Mean(own[1], nil), d[1].Mean, d[1].Half)
+			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f | %s | %s | %.4f | %s |\n", row, partition(alpha), nll,
+				nll-d[0].Mean, signed(d[0]), besideToday(d[0]), stat.Mean(own[1], nil), signed(d[1]))
 		}
 	}
 	fmt.Fprintf(&b, "| all rows | | | | %+.4f | | | |\n", stat.Mean(all, nil))

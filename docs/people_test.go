@@ -215,7 +215,7 @@ func covarianceText(t *testing.T) string {
 // gapText is the embedding's objective by steps of training, s and n.
 func gapText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| s, n | step 50 | 100 | 150 | 200 |\n| --- | ---: | ---: | ---: | ---: |\n")
+	heading(&b, "s, n | >step 50 | >100 | >150 | >200")
 	for _, r := range [][2]string{{"s-10", "s = 10, n = 40"}, {"s-20", "s = 20, n = 40"},
 		{"s-40", "s = 40, n = 40"}, {"s-80", "s = 80, n = 40"}, {"n-10", "s = 10, n = 10"},
 		{"n-20", "s = 10, n = 20"},
@@ -249,7 +249,7 @@ func gapText(t *testing.T) string {
 func sizesText(t *testing.T) string {
 	rows := letterRows(t, "sizes.csv", "embedding.model", "partition")
 	var b strings.Builder
-	b.WriteString("| row | bytes | ACC / ECE / NLL, even | skewed |\n| --- | ---: | ---: | ---: |\n")
+	heading(&b, "row | >bytes | >ACC / ECE / NLL, even | >skewed")
 	line := func(name, key, method string) {
 		even, skewed := rows[key+" homogeneous "+method], rows[key+" dirichlet-0.1 "+method]
 		if even.n == 0 || skewed.n == 0 {

@@ -20,14 +20,12 @@ import (
 func TestPretrained(t *testing.T) {
 	dirs := must.Get(os.ReadDir(filepath.Join("results", "pretrained")))(t)
 	var b strings.Builder
-	b.WriteString("| run | clients | repeats | method | ACC | ECE | NLL | NLL in hindsight | FMP's " +
-		"NLL less that | upload | processor |\n| --- | --- | ---: | --- | ---: | ---: | ---: | ---: | " +
-		"---: | ---: | ---: |\n")
+	heading(&b, "run | clients | >repeats | method | >ACC | >ECE | >NLL | >NLL in hindsight | "+
+		">FMP's NLL less that | >upload | >processor")
 	for _, d := range dirs {
 		k := readKept(t, "pretrained", d.Name())
 		seconds := processorSeconds(t, d.Name())
-		for i := range k.tables {
-			tab := &k.tables[i]
+		for _, tab := range k.tables {
 			own := rowOf(t, tab, "FMP").NLL.Mean
 			for _, row := range tab.Rows {
 				less := "" // of FMP itself what its temperature costs
@@ -71,9 +69,8 @@ func processorSeconds(t *testing.T, name string) map[string]float64 {
 // FMP knows kappa and rivals are.
 func TestPretrainedAims(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("| run | clients | repeats | NLL, aim | less the best rival's in hindsight | " +
-		"accuracy less the best rival's | ECE | NLL less that at the best temperature |\n| --- | --- | " +
-		"---: | --- | --- | --- | --- | --- |\n")
+	heading(&b, "run | clients | >repeats | NLL, aim | less the best rival's in hindsight | "+
+		"accuracy less the best rival's | ECE | NLL less that at the best temperature")
 	met, missed := 0, 0
 	count := func(is bool, format string, values ...any) string {
 		if is {
@@ -90,8 +87,7 @@ func TestPretrainedAims(t *testing.T) {
 		"cifar10-1000", "cifar10-2900",
 		"cifar10-200-clients-50", "cifar100-20", "cifar100-20-alphas"} {
 		k := readKept(t, "pretrained", name)
-		for i := range k.tables {
-			tab := &k.tables[i]
+		for _, tab := range k.tables {
 			own := rowOf(t, tab, "FMP")
 			var best string
 			var less metric.Interval

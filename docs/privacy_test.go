@@ -2,9 +2,7 @@ package docs
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -43,30 +41,33 @@ func privateRuns(t *testing.T) []*keptRun {
 	return out
 }
 
+// bare is a table's alpha, - of homogeneous clients.
+func bare(tab *report.Table) string {
+	alpha, skewed := strings.CutPrefix(tab.Partition, "dirichlet-")
+	if !skewed {
+		return "-"
+	}
+	return alpha
+}
+
 // TestPrivacyPage: the table of the page on privacy is of the kept runs. With -update it is written
 // (make docs).
 func TestPrivacyPage(t *testing.T) {
 	readsRuns(t)
 	var b strings.Builder
-	b.WriteString("| data, clients x images | noise | ε | unit | α | FMP without noise: ACC / NLL | " +
-		"FMP-DP: ACC | ECE | NLL | joint NLL | plug-in: ACC / NLL | FMP-DP less it: NLL | FedPFT-DP: " +
-		"ACC / NLL |\n| --- | --- | ---: | --- | ---: | --- | ---: | ---: | ---: | ---: | --- | " +
-		"---: | --- |\n")
+	heading(&b, "data, clients x images | noise | >ε | unit | >α | FMP without noise: ACC / "+
+		"NLL | >FMP-DP: ACC | >ECE | >NLL | >joint NLL | plug-in: ACC / NLL | >FMP-DP less it: "+
+		"NLL | FedPFT-DP: ACC / NLL")
 	worse, total, near := 0, 0, 0
 	for _, k := range privateRuns(t) {
 		rs := must.Get(experiment.ReadResults(k.dir))(t)
 		differences := must.Get(report.CompareMethods(rs, k.manifest, "FMP-DP", false))(t)
-		for i := range k.tables {
-			tab := &k.tables[i]
+		for _, tab := range k.tables {
 			if tab.Repeats != k.config.Seeds {
 				t.Errorf("%s, %s has %d repeats of %d", k.dir, tab.Partition,
 					tab.Repeats, k.config.Seeds)
 			}
 			row := func(method string) *report.Row { return rowOf(t, tab, method) }
-			alpha := "-"
-			if a, ok := strings.CutPrefix(tab.Partition, "dirichlet-"); ok {
-				alpha = a
-			}
 			none, dp, plugin, rival := row("FMP"), row("FMP-DP"), row("FMP-DP-plugin"), row("FedPFT-DP")
 			var less report.Difference
 			for _, d := range differences {
@@ -81,7 +82,7 @@ func TestPrivacyPage(t *testing.T) {
 			fmt.Fprintf(&b, "| %s, %d x %d | %s | %g | %s | %s | %.3f / %.3f | %.3f ± %.3f | %.3f | %.3f "+
 				"± %.3f | %.3f | %.3f / %.2f | %+.3f ± %.3f | %.3f / %.2f |\n",
 				c.Dataset.Name, c.Federation.Clients, c.Federation.Points, c.Privacy.Noise,
-				c.Privacy.Epsilon, c.Privacy.Unit, alpha, none.ACC.Mean, none.NLL.Mean, dp.ACC.Mean,
+				c.Privacy.Epsilon, c.Privacy.Unit, bare(tab), none.ACC.Mean, none.NLL.Mean, dp.ACC.Mean,
 				dp.ACC.Half, dp.ECE.Mean, dp.NLL.Mean, dp.NLL.Half, dp.JointNear.Mean,
 				plugin.ACC.Mean, plugin.NLL.Mean, less.NLL.Mean, less.NLL.Half,
 				rival.ACC.Mean, rival.NLL.Mean)
@@ -104,9 +105,8 @@ func TestPrivacyPage(t *testing.T) {
 func TestPrivacyOpenTable(t *testing.T) {
 	readsRuns(t)
 	var b strings.Builder
-	b.WriteString("| ε | α | k | FMP without noise: ACC / NLL | FMP-DP: ACC | ECE | NLL | joint NLL " +
-		"| plug-in: ACC / NLL | sums of a client |\n| ---: | --- | ---: | --- | ---: | ---: | ---: | " +
-		"---: | --- | ---: |\n")
+	heading(&b, ">ε | α | >k | FMP without noise: ACC / NLL | >FMP-DP: ACC | >ECE | >NLL | "+
+		">joint NLL | plug-in: ACC / NLL | >sums of a client")
 	for _, epsilon := range []int{1, 4} {
 		for part := range 2 {
 			for _, k := range []int{5, 12, 19, 39} {
@@ -117,15 +117,11 @@ func TestPrivacyOpenTable(t *testing.T) {
 					c.Corpus.Classes != "0-39" || c.Dataset.Classes != "40-59" || c.Seeds < 10 {
 					t.Errorf("%s has other settings than its name", kept.dir)
 				}
-				tab := &kept.tables[part]
-				alpha := "-"
-				if a, ok := strings.CutPrefix(tab.Partition, "dirichlet-"); ok {
-					alpha = a
-				}
+				tab := kept.tables[part]
 				none, dp, plugin := rowOf(t, tab, "FMP"), rowOf(t, tab, "FMP-DP"),
 					rowOf(t, tab, "FMP-DP-plugin")
 				fmt.Fprintf(&b, "| %d | %s | %d | %.3f / %.3f | %.3f ± %.3f | %.3f | %.3f ± %.3f | %.3f | "+
-					"%.3f / %.2f | %.1f KB |\n", epsilon, alpha, k, none.ACC.Mean, none.NLL.Mean,
+					"%.3f / %.2f | %.1f KB |\n", epsilon, bare(tab), k, none.ACC.Mean, none.NLL.Mean,
 					dp.ACC.Mean, dp.ACC.Half, dp.ECE.Mean, dp.NLL.Mean, dp.NLL.Half, dp.JointNear.Mean,
 					plugin.ACC.Mean, plugin.NLL.Mean, dp.UploadBytes/1000)
 			}
@@ -143,22 +139,19 @@ func TestAuditTable(t *testing.T) {
 	// by images a client
 	slices.SortStableFunc(files, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
 	var b strings.Builder
-	b.WriteString("| upload, images a client | clients | coordinates | images behind a mean | AUC: " +
-		"class means, with scatter, with points | read off whole, with points | bytes, with scatter, " +
-		"of a point |\n| --- | --- | ---: | ---: | --- | --- | --- |\n")
+	heading(&b, "upload, images a client | clients | >coordinates | >images behind a mean | "+
+		"AUC: class means, with scatter, with points | read off whole, with points | bytes, "+
+		"with scatter, of a point")
 	for _, kind := range []string{"class-means", "moments"} {
 		for _, file := range files {
 			if !strings.HasPrefix(filepath.Base(file), kind) {
 				continue
 			}
-			data := must.Get(os.ReadFile(file))(t)
 			var audits []struct {
 				Partition string
 				Parts     []audit.Parts
 			}
-			if err := json.Unmarshal(data, &audits); err != nil || len(audits) == 0 {
-				t.Fatalf("%s: %v", file, err)
-			}
+			readJSON(t, strings.TrimPrefix(file, "results/"), &audits)
 			for _, a := range audits {
 				each := 2 // class means, and with points
 				if kind == "moments" {
@@ -182,26 +175,14 @@ func TestAuditTable(t *testing.T) {
 	write(t, "privacy.md", "audit-parts", b.String())
 }
 
-// keptAudit reads a kept audit of one partition.
-func keptAudit(t *testing.T, name string, out any) {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join("results", "audit", name+".json"))
-	if err == nil {
-		err = json.Unmarshal(data, out)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestAuditExtractors: the table of the bits that extractors get out is of the kept audit, in which
 // an unknown extractor sends nothing and a packing one a whole image.
 func TestAuditExtractors(t *testing.T) {
 	var audits []struct{ Extractors []audit.Leak }
-	keptAudit(t, "extractor", &audits)
+	readJSON(t, "audit/extractor.json", &audits)
 	var b strings.Builder
-	b.WriteString("| extractor | upload | images of a class | bits of an image, on average | of the " +
-		"image that most is known of |\n| --- | --- | ---: | ---: | ---: |\n")
+	heading(&b, "extractor | upload | >images of a class | >bits of an image, on average | >of "+
+		"the image that most is known of")
 	for _, l := range audits[0].Extractors {
 		packs := strings.HasPrefix(l.Extractor, "packing")
 		if (l.Refused != "") != (l.Extractor == "unknown") || !packs && l.Best > 10 || packs &&
@@ -226,10 +207,10 @@ func TestAuditTime(t *testing.T) {
 		Time    []audit.Timed
 		ReplyMS float64 `json:"reply_ms"`
 	}
-	keptAudit(t, "time", &audits)
+	readJSON(t, "audit/time.json", &audits)
 	var b strings.Builder
-	fmt.Fprintf(&b, "| what differs | when it is made: AUC | ms with, without | after %g ms: AUC | "+
-		"ms with, without |\n| --- | ---: | --- | ---: | --- |\n", audits[0].ReplyMS)
+	heading(&b, "what differs | >when it is made: AUC | ms with, without | >after %g ms: AUC | "+
+		"ms with, without", audits[0].ReplyMS)
 	measured := 0
 	for _, a := range audits[0].Time {
 		if a.Refused != "" {

@@ -40,7 +40,7 @@ type keptRun struct {
 	manifest    *experiment.Manifest
 	tuned       *experiment.Tuned
 	records     []experiment.Record
-	tables      []report.Table
+	tables      []*report.Table
 	differences map[string][]report.Difference // FMP less the others, FMP-ISAB less the others
 }
 
@@ -54,17 +54,32 @@ func readKept(t *testing.T, parts ...string) *keptRun {
 	k.manifest = must.Get(experiment.ReadManifest(k.dir))(t)
 	k.tuned = must.Get(experiment.ReadTuned(k.dir))(t)
 	k.records = must.Get(experiment.ReadResults(k.dir))(t)
-	k.tables = must.Get(report.Tables(k.records, k.manifest))(t)
+	k.tables = tablesOf(t, k.records, k.manifest)
 	k.differences = map[string][]report.Difference{}
 	return &k
+}
+
+// tablesOf are the tables of a run's records.
+func tablesOf(t *testing.T, rs []experiment.Record, m *experiment.Manifest) (out []*report.Table) {
+	t.Helper()
+	for _, tab := range must.Get(report.Tables(rs, m))(t) {
+		out = append(out, &tab)
+	}
+	return out
+}
+
+// tunedTables are those of a run whose settings are each method's own.
+func (k *keptRun) tunedTables() []*report.Table {
+	return slices.DeleteFunc(slices.Clone(k.tables),
+		func(tab *report.Table) bool { return tab.Protocol == "shared" })
 }
 
 // table is the one of a partition's alpha (0: homogeneous) and protocol.
 func (k *keptRun) table(t *testing.T, alpha float64, protocol string) *report.Table {
 	t.Helper()
-	for i := range k.tables {
-		if k.tables[i].Alpha == alpha && k.tables[i].Protocol == protocol {
-			return &k.tables[i]
+	for _, tab := range k.tables {
+		if tab.Alpha == alpha && tab.Protocol == protocol {
+			return tab
 		}
 	}
 	t.Fatalf("%s has no table of alpha %g, %s", k.dir, alpha, protocol)
@@ -120,6 +135,35 @@ func (k *keptRun) largest(t *testing.T, tabs []*report.Table, own string, others
 		}
 	}
 	return most, which
+}
+
+// heading begins a Markdown table: names of columns, those of numbers with > before them.
+func heading(b *strings.Builder, columns string, values ...any) {
+	names := strings.Split(fmt.Sprintf(columns, values...), " | ")
+	rule := "|"
+	for i, name := range names {
+		var number bool
+		if names[i], number = strings.CutPrefix(name, ">"); number {
+			rule += " ---: |"
+		} else {
+			rule += " --- |"
+		}
+	}
+	fmt.Fprintf(b, "| %s |\n%s\n", strings.ReplaceAll(strings.Join(names, " | "), "|  |", "| |"), rule)
+}
+
+// readJSON reads a kept file of JSON.
+func readJSON(t *testing.T, path string, to any) {
+	t.Helper()
+	must.Do(t, json.Unmarshal(must.Get(os.ReadFile(filepath.Join("results", path)))(t), to))
+}
+
+// ofAlpha names a partition of clients by its alpha, 0 for homogeneous ones.
+func ofAlpha(alpha float64) string {
+	if alpha == 0 {
+		return "homogeneous"
+	}
+	return fmt.Sprintf("α = %g", alpha)
 }
 
 // verdict is a cell of the table of aims.
@@ -378,7 +422,7 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 		line("prior only within 0.05 of chance, throughout", "both", closed, func(k *keptRun) string {
 			far := 0.0
 			for _, tab := range slices.Concat(k.tables, figure2[k.config.Dataset.Name].tables) {
-				far = max(far, math.Abs(rowOf(t, &tab, "PRIOR").ACC.Mean-tab.Chance))
+				far = max(far, math.Abs(rowOf(t, tab, "PRIOR").ACC.Mean-tab.Chance))
 			}
 			return verdict(far <= 0.05, "%.4f off at most", far)
 		})

@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -10,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/onnx/must"
 	"fmp/pipeline/lab/attack"
 )
 
@@ -56,8 +54,7 @@ func readRounds(t *testing.T) []keptRound {
 	}
 	out := make([]keptRound, len(keptRounds))
 	for i, k := range keptRounds {
-		data := must.Get(os.ReadFile(filepath.Join("results/federation", k.file+".json")))(t)
-		must.Do(t, json.Unmarshal(data, &out[i]))
+		readJSON(t, filepath.Join("federation", k.file+".json"), &out[i])
 	}
 	return out
 }
@@ -67,8 +64,7 @@ func TestResultsPageOfAttacks(t *testing.T) {
 	var attacks, masses, kinds, sizes strings.Builder
 	kindsOf := make([]strings.Builder, len(attack.Attacks))
 	kinds.WriteString("| honesty's loss beyond the oracle's |")
-	sizes.WriteString("| ACC / NLL / ECE | honest clients | as claimed | as counted |\n| --- | --- " +
-		"| --- | --- |\n")
+	heading(&sizes, "ACC / NLL / ECE | honest clients | as claimed | as counted")
 	for i, r := range readRounds(t) {
 		title := keptRounds[i].title
 		none, honesty, oracle := slices.Index(r.Defences, "none"), slices.Index(r.Defences, "honesty"),

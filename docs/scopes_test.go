@@ -24,11 +24,7 @@ func isRival(r *report.Row) bool {
 // temperature: the paired difference of the method own to each.
 func scopeText(t *testing.T, title, own string, k *keptRun) string {
 	var b strings.Builder
-	for i := range k.tables {
-		tab := &k.tables[i]
-		if tab.Protocol != "tuned" {
-			continue
-		}
+	for _, tab := range k.tunedTables() {
 		fmt.Fprintf(&b, "**%s, %s**, %d repeats\n\n| method | ACC | ECE | raw NLL | NLL | joint NLL | "+
 			"upload | %s less it: NLL | joint NLL |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | "+
 			"---: | ---: |\n", title, tab.Partition, tab.Repeats, own)
@@ -48,8 +44,7 @@ func scopeText(t *testing.T, title, own string, k *keptRun) string {
 				continue
 			}
 			d := k.pair(t, tab, own, r.Method)
-			fmt.Fprintf(&b, " %+.4f ± %.4f | %+.4f ± %.4f |\n", d.NLL.Mean, d.NLL.Half,
-				d.JointNear.Mean, d.JointNear.Half)
+			fmt.Fprintf(&b, " %s | %s |\n", signed(d.NLL), signed(d.JointNear))
 		}
 		b.WriteString("\n")
 	}
@@ -93,11 +88,7 @@ func measuredText(t *testing.T) string {
 			k, method = withOne(t, k, "closed-"+m.run), "FMP-one"
 		}
 		var acc, nll, less []string
-		for i := range k.tables {
-			tab := &k.tables[i]
-			if tab.Protocol != "tuned" && tab.Protocol != "calibrated" {
-				continue
-			}
+		for _, tab := range k.tunedTables() {
 			own := rowOf(t, tab, method)
 			best, _ := bestRival(t, tab, false)
 			d := k.pair(t, tab, method, best.Method).NLL
@@ -115,14 +106,10 @@ func measuredText(t *testing.T) string {
 // and for skewed clients.
 func answerText(t *testing.T) string {
 	var b strings.Builder
-	b.WriteString("| ten classes of photographs (CIFAR-10), ten clients | accuracy | NLL (less " +
-		"is better) | best other method, NLL | FMP less it |\n| --- | ---: | ---: | ---: | ---: |\n")
+	heading(&b, "ten classes of photographs (CIFAR-10), ten clients | >accuracy | >NLL (less "+
+		"is better) | >best other method, NLL | >FMP less it")
 	k := readKept(t, "pretrained", "cifar10-20")
-	for i := range k.tables {
-		tab := &k.tables[i]
-		if tab.Protocol != "tuned" && tab.Protocol != "calibrated" {
-			continue
-		}
+	for _, tab := range k.tunedTables() {
 		clients := "every client has all classes"
 		if tab.Partition != "homogeneous" {
 			clients = "every client has few classes"
@@ -140,15 +127,11 @@ func answerText(t *testing.T) string {
 // least mean NLL, and the one with the least joint NLL, each tuned, and what its intervals hold.
 func bestText(t *testing.T, method string, titles []string, runs []*keptRun) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| tasks | clients | %[1]s: NLL | joint NLL | best rival in NLL | %[1]s less it | "+
-		"best in joint NLL | %[1]s less it | 90%% intervals hold: top class | where p < 0.9 |\n| --- | "+
-		"--- | ---: | ---: | --- | --- | --- | --- | ---: | ---: |\n", method)
+	heading(&b, "tasks | clients | >%[1]s: NLL | >joint NLL | best rival in NLL | %[1]s less "+
+		"it | best in joint NLL | %[1]s less it | >90%% intervals hold: top class | >where p < "+
+		"0.9", method)
 	for i, k := range runs {
-		for j := range k.tables {
-			tab := &k.tables[j]
-			if tab.Protocol != "tuned" {
-				continue
-			}
+		for _, tab := range k.tunedTables() {
 			own := rowOf(t, tab, method)
 			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f |", titles[i], tab.Partition, own.NLL.Mean,
 				own.JointNear.Mean)
@@ -193,10 +176,9 @@ var closedReference = map[string][2]float64{"cifar10": {0.469, 0.513}, "cifar100
 // closedAimsText holds the runs in closed scope against what was aimed at.
 func closedAimsText(t *testing.T, names []string, runs []*keptRun) string {
 	var b strings.Builder
-	b.WriteString("| tasks | clients | NLL below every rival's (MNIST: not above by more than the " +
-		"interval) | joint NLL likewise | raw NLL at most 0.003 above the reference's | 90% of the " +
-		"intervals of the regression's top class, 0.85 to 0.95 | CFMP's weights |\n" +
-		"| --- | --- | --- | --- | --- | --- | --- |\n")
+	heading(&b, "tasks | clients | NLL below every rival's (MNIST: not above by more than the "+
+		"interval) | joint NLL likewise | raw NLL at most 0.003 above the reference's | 90%% "+
+		"of the intervals of the regression's top class, 0.85 to 0.95 | CFMP's weights")
 	for i, k := range runs {
 		for j, alpha := range []float64{0, 0.1} {
 			tab := k.table(t, alpha, "tuned")
@@ -317,7 +299,7 @@ func withOne(t *testing.T, k *keptRun, name string) *keptRun {
 			out.records = append(out.records, r)
 		}
 	}
-	out.tables = must.Get(report.Tables(out.records, k.manifest))(t)
+	out.tables = tablesOf(t, out.records, k.manifest)
 	return &out
 }
 

@@ -31,7 +31,7 @@ func cellsOf(text string) [][]string {
 // summaryText counts what tables of the page of results say of aims.
 func summaryText(t *testing.T, page string) string {
 	var b strings.Builder
-	b.WriteString("| aim | table | met | tie | missed |\n| --- | --- | ---: | ---: | --- |\n")
+	heading(&b, "aim | table | >met | >tie | missed")
 	for _, a := range []struct {
 		aim, where, part string
 		columns          []int // nil: all after the first
