@@ -189,10 +189,8 @@ func TestStatementsOverRounds(t *testing.T) {
 		"a part's":         func(s *identity.Statement) { s.Purpose = identity.Merged },
 		"with a time":      func(s *identity.Statement) { s.Time = 1 },
 	} {
-		if status, reply := f.request("PUT", wire.UploadPath(3, "a"), data,
-			f.signed(f.keys["a"], identity.Upload, data, change)); status != 403 {
-			t.Errorf("%s: %d %s", name, status, reply)
-		}
+		f.wants(name, 403, "")(f.request("PUT", wire.UploadPath(3, "a"), data,
+			f.signed(f.keys["a"], identity.Upload, data, change)))
 	}
 	r := wire.Receipt{Round: 3, Client: "a", Graph: f.round.Client.Digest, Upload: digestOf(data),
 		Time: f.clock()}

@@ -69,9 +69,7 @@ func TestPageInABrowser(t *testing.T) {
 	}
 	see("empty", "0 of 4 clients are in", "None yet.", "Nobody yet.", "d/e f")
 	for _, c := range []string{"a", "d/e f"} {
-		if status, data := f.put(c, f.made(c, 1, nil)); status != 201 {
-			t.Fatalf("%d %s", status, data)
-		}
+		f.wants("an upload", 201, "")(f.put(c, f.made(c, 1, nil)))
 	}
 	f.put("b", f.made("b", 1, func(u *federate.Upload) { u.Round = 2 }))
 	must.Do(t, f.srv.Pool(t.Context()))

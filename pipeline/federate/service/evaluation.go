@@ -2,7 +2,6 @@ package service
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -30,13 +29,7 @@ func evaluationsOf(client string) string {
 // evaluation stores a client's signed counts of how a version of the classifier does on its own
 // images: one report a version, as two of nearly the same images would tell their difference.
 func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) {
-	digest := contentDigest(r)
-	if digest == "" && wire.Signature(r.Header.Get("Authorization")) != nil {
-		s.refuse(w, wire.BadRequest,
-			"give the header Content-Digest: sha-256=:BASE64: (RFC 9530) of the report")
-		return
-	}
-	client, _, ok := s.signed(w, r, identity.Evaluated, digest)
+	client, digest, _, ok := s.stated(w, r, identity.Evaluated, "report")
 	if !ok {
 		return
 	}
@@ -60,9 +53,7 @@ func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) {
 		s.unread(w, err)
 		return
 	}
-	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != digest {
-		s.refuse(w, wire.BadRequest,
-			"the report's sha256 is %x; Content-Digest and the signature say %s", sum, digest)
+	if !s.asStated(w, "report", digest, data) {
 		return
 	}
 	report, err := tally.Read(data, s.clients.Load())

@@ -88,9 +88,7 @@ func TestEvaluations(t *testing.T) {
 	}
 	f.wants("without a signature", 401, "")(
 		f.request("PUT", wire.EvaluationPath(3, "a"), f.counted("a", 20, nil), reader))
-	if status, _ := f.request("GET", path, nil, nil); status != 401 {
-		t.Errorf("without the readers' token: %d", status)
-	}
+	f.wants("without the readers' token", 401, "")(f.request("GET", path, nil, nil))
 	f.stop()
 	f.start()
 	pool := func(sites int) {

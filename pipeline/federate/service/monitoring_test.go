@@ -20,9 +20,7 @@ import (
 func TestMonitoring(t *testing.T) {
 	f := newFixture(t, "quorum: 4\n")
 	f.srv.metrics.refused.WithLabelValues("x").Inc()
-	if status, _ := f.request("GET", "/healthz", nil, nil); status != 200 {
-		t.Fatalf("status %d", status)
-	}
+	f.wants("healthz", 200, "")(f.request("GET", "/healthz", nil, nil))
 	_, data := f.request("GET", "/metrics", nil, reader)
 	var have []string
 	for _, m := range regexp.MustCompile(`(?m)^([a-z_]+)(?:\{.*\})? `).FindAllStringSubmatch(string(data), -1) {

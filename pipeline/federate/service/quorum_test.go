@@ -30,9 +30,7 @@ func (f *fixture) rosterOf(names ...string) *identity.Roster {
 func TestQuorumIsFixed(t *testing.T) {
 	f := newFixture(t, "privacy: {epsilon: 1, noise: trusted}\n")
 	ours := func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }
-	if status, data := f.put("a", f.released("a", ours)); status != http.StatusCreated {
-		t.Fatalf("%d %s", status, data)
-	}
+	f.wants("an upload", http.StatusCreated, "")(f.put("a", f.released("a", ours)))
 	still := func(when string) {
 		t.Helper()
 		if f.srv.due() <= 0 || f.srv.state(f.clock()) != wire.Open || f.srv.Status().Quorum != 4 {
@@ -53,9 +51,7 @@ func TestQuorumIsFixed(t *testing.T) {
 	still("after a restart with a short roster")
 	must.Do(t, f.srv.Admit(whole))
 	for _, client := range []string{"b", "c", "d/e f"} {
-		if status, data := f.put(client, f.released(client, ours)); status != http.StatusCreated {
-			t.Fatalf("%s: %d %s", client, status, data)
-		}
+		f.wants(client, http.StatusCreated, "")(f.put(client, f.released(client, ours)))
 	}
 	if f.srv.due() > 0 {
 		t.Error("with all uploads in, nothing is due")
@@ -89,9 +85,7 @@ func TestRefusedKeepNobodyWaiting(t *testing.T) {
 			if f.srv.due() <= 0 {
 				t.Errorf("%q: due before %s has answered", extra, client)
 			}
-			if status, data := f.put(client, f.made(client, 1, nil)); status != http.StatusCreated {
-				t.Fatalf("%d %s", status, data)
-			}
+			f.wants("an upload", http.StatusCreated, "")(f.put(client, f.made(client, 1, nil)))
 		}
 		if got := f.srv.due() <= 0; got != want {
 			t.Errorf("%q: due %v with three in and one refused; want %v", extra, got, want)
@@ -210,9 +204,7 @@ func TestStatementsOfOtherServers(t *testing.T) {
 	signed := a.signed(a.keys["a"], identity.Upload, data, nil)
 	b.wants("server B takes what was signed for A", http.StatusForbidden, "")(
 		b.request("PUT", wire.UploadPath(3, "a"), data, signed))
-	if status, reply := a.request("PUT", wire.UploadPath(3, "a"), data, signed); status != http.StatusCreated {
-		t.Errorf("server A: %d %s", status, reply)
-	}
+	a.wants("server A", http.StatusCreated, "")(a.request("PUT", wire.UploadPath(3, "a"), data, signed))
 	ask := a.signed(a.keys["a"], identity.Ask, nil, nil)
 	b.wants("server B answers what was asked of A", http.StatusForbidden, "")(
 		b.request("GET", wire.ReceiptPath(3, "a"), nil, ask))

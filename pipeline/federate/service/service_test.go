@@ -280,9 +280,7 @@ func TestRound(t *testing.T) {
 	f.wants("version 3", 404, wire.NoVersion)(f.classifier("?version=3"))
 	for query, want := range map[string]int{"": 200, "?version=2": 200, "?version=": 400,
 		"?version=1&version=2": 400, "?version=%2B1": 404, "?version=01": 404} {
-		if status, data := f.classifier(query); status != want {
-			t.Errorf("classifier.onnx%s: %d %s; want %d", query, status, data, want)
-		}
+		f.wants("classifier.onnx"+query, want, "")(f.classifier(query))
 	}
 	for _, p := range []string{"/", "/metrics", wire.RoundPath(3) + "/status"} {
 		if status, data := f.request("GET", p, nil, reader); status != 200 || len(data) < 100 ||
@@ -306,9 +304,7 @@ func TestUnauthorised(t *testing.T) {
 	good := f.made("a", 1, nil)
 	stranger := must.Get(identity.New("a"))(t)
 	unknown := must.Get(identity.New("z"))(t)
-	if status, data := f.put("b", f.made("b", 1, nil)); status != 201 {
-		t.Fatalf("%d %s", status, data)
-	}
+	f.wants("an upload", 201, "")(f.put("b", f.made("b", 1, nil)))
 	sign := func(k *identity.Key, change func(*identity.Statement)) func(*http.Request) {
 		return f.signed(k, identity.Upload, good, change)
 	}
@@ -413,9 +409,7 @@ func TestUnauthorised(t *testing.T) {
 	f.wants("other bytes", 409, wire.OtherUpload)(f.put("a", f.made("a", 2, nil)))
 	f.pass(3 * time.Hour)
 	f.wants("after the deadline", 410, wire.RoundClosed)(f.put("c", f.made("c", 1, nil)))
-	if status, _ := f.put("a", good); status != 200 {
-		t.Errorf("the same bytes after the deadline: %d; want the receipt", status)
-	}
+	f.wants("the same bytes after the deadline", 200, "")(f.put("a", good))
 	must.Do(t, f.srv.Pool(t.Context()))
 	f.stop()
 	f.start()
@@ -456,9 +450,7 @@ func TestSameImages(t *testing.T) {
 func TestAdmit(t *testing.T) {
 	f := newFixture(t, "min_uploads: 2\n")
 	for _, c := range []string{"a", "b"} {
-		if status, data := f.put(c, f.made(c, 1, nil)); status != 201 {
-			t.Fatalf("%d %s", status, data)
-		}
+		f.wants("an upload", 201, "")(f.put(c, f.made(c, 1, nil)))
 	}
 	f.keys["new"] = must.Get(identity.New("new"))(t)
 	roster := func(names ...string) *identity.Roster {
@@ -468,15 +460,11 @@ func TestAdmit(t *testing.T) {
 		}
 		return must.Get(identity.ParseRoster([]byte(text.String())))(t)
 	}
-	if status, _ := f.put("new", f.made("new", 1, nil)); status != 403 {
-		t.Errorf("before it is in the roster: %d", status)
-	}
+	f.wants("before it is in the roster", 403, "")(f.put("new", f.made("new", 1, nil)))
 	must.Fail(f.srv.Admit(roster("a")))(t, "min_uploads 2", "a roster that is too small")
 	must.Do(t, f.srv.Admit(roster("b", "c", "new")))
 	f.wants("the new client", 201, "")(f.put("new", f.made("new", 1, nil)))
-	if status, _ := f.put("a", f.made("a", 2, nil)); status != 403 {
-		t.Errorf("who is gone: %d", status)
-	}
+	f.wants("who is gone", 403, "")(f.put("a", f.made("a", 2, nil)))
 	if st := f.srv.Status(); st.In != 3 || st.Clients != 3 || st.Quorum != 4 || len(st.Missing) != 1 ||
 		f.srv.due() <= 0 { // fixed at the opening
 		t.Errorf("%+v", st)
@@ -513,9 +501,7 @@ func TestBounds(t *testing.T) {
 		{"calibration points", 201, beside(2)},
 		{"replaced", 201, func(u *federate.Upload) { u.Points.Z[0] = 2 }},
 	} {
-		if status, data := f.put("a", f.made("a", 1, c.change)); status != c.status {
-			t.Errorf("%s: %d %s; want %d", c.name, status, data, c.status)
-		}
+		f.wants(c.name, c.status, "")(f.put("a", f.made("a", 1, c.change)))
 	}
 	f.round.Calibrate = 1
 	if status, data := f.put("a", f.made("a", 2, beside(2))); status != 422 ||
@@ -538,24 +524,16 @@ func TestConcurrent(t *testing.T) {
 	got := map[int]int{}
 	for i := range 16 {
 		data := f.made("a", uint64(i), nil)
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			status, _ := f.put("a", data)
 			mu.Lock()
 			got[status]++
 			mu.Unlock()
-		}()
+		})
 	}
 	for _, c := range []string{"b", "c", "d/e f"} {
 		data := f.made(c, 1, nil)
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			if status, body := f.put(c, data); status != 201 {
-				t.Errorf("%s: %d %s", c, status, body)
-			}
-		}()
+		wg.Go(func() { f.wants(c, 201, "")(f.put(c, data)) })
 	}
 	wg.Wait()
 	if got[201] != 1 || got[201]+got[409]+got[429] != 16 || f.srv.Status().In != 4 {

@@ -144,9 +144,7 @@ func TestTwoServers(t *testing.T) {
 	// A number that is not the client's, as a client would forge it: the leader's share,
 	// checksummed again.
 	forged, h := p.shares("a", func(l, _ *federate.Release) { l.Share.Input[0] ^= 1 })
-	if status, reply := p.helper.put("a", h); status != 201 {
-		t.Fatalf("%d %s", status, reply)
-	}
+	p.helper.wants("an upload", 201, "")(p.helper.put("a", h))
 	refused(p.leader, "a", forged, 422, wire.BadUpload, "in range")
 	again, _ := p.shares("a", nil) // another nonce than the helper's
 	refused(p.leader, "a", again, 409, wire.NoShare, "with this nonce")
@@ -158,9 +156,7 @@ func TestTwoServers(t *testing.T) {
 	// restarts of both.
 	p.join("b")
 	l, h = p.shares("c", nil)
-	if status, reply := p.helper.put("c", h); status != 201 {
-		t.Fatalf("%d %s", status, reply)
-	}
+	p.helper.wants("an upload", 201, "")(p.helper.put("c", h))
 	p.up = false
 	refused(p.leader, "c", l, 503, wire.Unavailable, "send again")
 	p.up, p.lose = true, true
@@ -170,9 +166,7 @@ func TestTwoServers(t *testing.T) {
 		f.stop()
 		f.start()
 	}
-	if status, reply := p.leader.put("c", l); status != 201 {
-		t.Fatalf("%d %s", status, reply)
-	}
+	p.leader.wants("an upload", 201, "")(p.leader.put("c", l))
 
 	// "a" has a share at the helper alone: its absence needs nothing of anybody.
 	p.up = false
@@ -263,9 +257,7 @@ func TestLeaderAsks(t *testing.T) {
 	_, err = ask.sum(t.Context(), 3, wrong)
 	problem(err, wire.NoShare)
 	_, h := p.shares("d/e f", nil)
-	if status, reply := p.helper.put("d/e f", h); status != 201 {
-		t.Fatalf("%d %s", status, reply)
-	}
+	p.helper.wants("an upload", 201, "")(p.helper.put("d/e f", h))
 	_, err = ask.sum(t.Context(), 3, of("a", "d/e f"))
 	problem(err, wire.NoShare) // not checked
 	one := must.Get(ask.sum(t.Context(), 3, of("a", "b")))(t)
@@ -291,9 +283,7 @@ func TestShareOfAnother(t *testing.T) {
 		return data
 	}
 	// one share alone does not show it
-	if status, reply := p.helper.put("b", steal(h)); status != 201 {
-		t.Fatalf("%d %s", status, reply)
-	}
+	p.helper.wants("an upload", 201, "")(p.helper.put("b", steal(h)))
 	if status, reply := p.leader.put("b", steal(l)); status != 422 ||
 		!strings.Contains(string(reply), "in range") {
 		t.Errorf("%d %s", status, reply)
@@ -344,9 +334,7 @@ func TestReceiptAndSum(t *testing.T) {
 	in.Store(2)
 	for _, c := range []string{"c", "d/e f"} {
 		l, h := p.shares(c, nil)
-		if status, reply := p.helper.put(c, h); status != 201 {
-			t.Fatalf("%d %s", status, reply)
-		}
+		p.helper.wants("an upload", 201, "")(p.helper.put(c, h))
 		group.Go(func() {
 			switch status, reply := p.leader.put(c, l); status {
 			case http.StatusCreated:

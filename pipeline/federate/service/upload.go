@@ -25,13 +25,7 @@ import (
 // digest that the request states, so that only clients of the roster, one request at a time each,
 // can make the server work.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
-	digest := contentDigest(r)
-	if digest == "" && wire.Signature(r.Header.Get("Authorization")) != nil {
-		s.refuse(w, wire.BadRequest,
-			"give the header Content-Digest: sha-256=:BASE64: (RFC 9530) of the upload")
-		return
-	}
-	client, signature, ok := s.signed(w, r, identity.Upload, digest)
+	client, digest, signature, ok := s.stated(w, r, identity.Upload, "upload")
 	if !ok {
 		return
 	}
@@ -53,12 +47,35 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 		s.unread(w, err)
 		return
 	}
-	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != digest {
-		s.refuse(w, wire.BadRequest,
-			"the upload's sha256 is %x; Content-Digest and the signature say %s", sum, digest)
+	if !s.asStated(w, "upload", digest, data) {
 		return
 	}
 	s.accept(w, r, arrival{client, digest, s.Now(), signature, data})
+}
+
+// stated returns the client that signed the digest which a request states of its body, a report or an
+// upload.
+func (s *Server) stated(w http.ResponseWriter, r *http.Request, purpose identity.Purpose,
+	body string) (client, digest string, signature []byte, ok bool) {
+	digest = contentDigest(r)
+	if digest == "" && wire.Signature(r.Header.Get("Authorization")) != nil {
+		s.refuse(w, wire.BadRequest,
+			"give the header Content-Digest: sha-256=:BASE64: (RFC 9530) of the %s", body)
+		return "", "", nil, false
+	}
+	client, signature, ok = s.signed(w, r, purpose, digest)
+	return client, digest, signature, ok
+}
+
+// asStated refuses a body whose digest is another than stated.
+func (s *Server) asStated(w http.ResponseWriter, body, digest string, data []byte) bool {
+	sum := sha256.Sum256(data)
+	if hex.EncodeToString(sum[:]) == digest {
+		return true
+	}
+	s.refuse(w, wire.BadRequest,
+		"the %s's sha256 is %x; Content-Digest and the signature say %s", body, sum, digest)
+	return false
 }
 
 // unread refuses an upload that could not be read.

@@ -126,9 +126,7 @@ func TestWithdraw(t *testing.T) {
 	if d := f.srv.due(); d < time.Minute {
 		t.Errorf("due again in %v", d)
 	}
-	if status, _ := f.delete("b", wire.Any, f.keys["b"], nil); status != http.StatusOK {
-		t.Errorf("whatever b has sent: %d", status)
-	}
+	f.wants("whatever b has sent", http.StatusOK, "")(f.delete("b", wire.Any, f.keys["b"], nil))
 	if again := f.gone("b", uploads["b"]); again.Without == nil ||
 		*again.Without != (wire.VersionRef{Version: 2, SHA256: digestOf(want)}) {
 		t.Errorf("asked again: %+v", again)
@@ -385,9 +383,7 @@ func TestWithdrawByOperator(t *testing.T) {
 		t.Error("not due with two uploads")
 	}
 	f.pool()
-	if status, _ := f.classifier(""); status != 200 {
-		t.Errorf("status %d", status)
-	}
+	f.wants("the classifier", 200, "")(f.classifier(""))
 	if n := f.notices(); len(n.Superseded) != 1 || n.Latest == nil || n.Latest.Version != 2 {
 		t.Errorf("notice %+v", n)
 	}

@@ -57,11 +57,44 @@ type Private struct {
 	Attack
 	Budget   privacy.Budget `json:"budget"`
 	Canaries int            `json:"canaries"`
-	Guesses  int            `json:"guesses"`
-	Right    int            `json:"right"`
-	// Epsilon is the lower bound proved by the guesses, at Confidence.
+	proof
+}
+
+// proof is the lower bound on epsilon, at Confidence, that the right ones of guesses prove.
+type proof struct {
+	Guesses    int     `json:"guesses"`
+	Right      int     `json:"right"`
 	Epsilon    float64 `json:"epsilon_lower"`
 	Confidence float64 `json:"confidence"`
+}
+
+// guess is the score of a canary, above 0 where it is more likely in, and whether it is.
+type guess struct {
+	score float64
+	in    bool
+}
+
+// count adds the tenth of guesses that is most certain.
+func (p *proof) count(guesses []guess) {
+	sorting.Stably(guesses, func(a, b guess) int { return -cmp.Compare(math.Abs(a.score), math.Abs(b.score)) })
+	for _, g := range guesses[:max(1, len(guesses)/10)] {
+		p.Guesses++
+		if (g.score > 0) == g.in {
+			p.Right++
+		}
+	}
+}
+
+// conclude computes the success of scores of those that were in and not, and, of guesses about n
+// canaries, the bound.
+func (a *Attack) conclude(p *proof, in, not []float64, n int, sigma, delta float64) (err error) {
+	if a.AUC, err = metric.AUROC(in, not); err != nil {
+		return err
+	}
+	a.TPR = score.TruePositives(in, not, 0.01)
+	a.theory(1 / sigma)
+	p.Confidence, p.Epsilon = confidence, LowerBound(n, p.Guesses, p.Right, delta, confidence)
+	return nil
 }
 
 // confidence is the confidence level of lower bounds.
@@ -86,7 +119,7 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64,
 	if err != nil {
 		return nil, err
 	}
-	out := &Private{Budget: b, Confidence: confidence}
+	out := &Private{Budget: b}
 	account := b.Spend(bank.C, c.Federation.Clients)
 	var in, not []float64
 	for round := range o.Rounds {
@@ -97,10 +130,6 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64,
 		units, groups, err := canaries(p, w, b, alpha, round, o.Seed)
 		if err != nil {
 			return nil, err
-		}
-		type guess struct {
-			score float64
-			in    bool
 		}
 		var guesses []guess
 		for _, group := range groups { // canaries whose parts are in one release
@@ -136,22 +165,10 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64,
 				}
 			}
 		}
-		sorting.Stably(guesses, func(a, b guess) int { return -cmp.Compare(math.Abs(a.score), math.Abs(b.score)) })
 		out.Canaries += len(guesses)
-		for _, g := range guesses[:max(1, len(guesses)/10)] {
-			out.Guesses++
-			if (g.score > 0) == g.in {
-				out.Right++
-			}
-		}
+		out.count(guesses)
 	}
-	if out.AUC, err = metric.AUROC(in, not); err != nil {
-		return nil, err
-	}
-	out.TPR = score.TruePositives(in, not, 0.01)
-	out.theory(1 / account.Sigma)
-	out.Epsilon = LowerBound(out.Canaries, out.Guesses, out.Right, b.Delta, confidence)
-	return out, nil
+	return out, out.conclude(&out.proof, in, not, out.Canaries, account.Sigma, b.Delta)
 }
 
 // canaries returns the contributions of twice as many units as a round has, and the groups of them

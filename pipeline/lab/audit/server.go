@@ -1,7 +1,6 @@
 package audit
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -12,11 +11,8 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/pass"
-	"fmp/onnx/sorting"
 	"fmp/pipeline/client"
 	"fmp/pipeline/lab/experiment"
-	"fmp/pipeline/lab/score"
-	"fmp/pipeline/metric"
 	"fmp/pipeline/privacy"
 )
 
@@ -32,13 +28,8 @@ type Crafted struct {
 	// at most 1.
 	Moved float64 `json:"moved"`
 	Attack
-	// Releases is the number of releases, Guesses that of the ones guessed at, Right of those that
-	// were right, Epsilon the lower bound that they prove at Confidence.
-	Releases   int     `json:"releases"`
-	Guesses    int     `json:"guesses"`
-	Right      int     `json:"right"`
-	Epsilon    float64 `json:"epsilon_lower"`
-	Confidence float64 `json:"confidence"`
+	Releases int `json:"releases"`
+	proof
 }
 
 const (
@@ -72,7 +63,7 @@ func RunServer(ctx context.Context, p *experiment.Prepared, o Options) ([]Crafte
 		if craft.fused != nil {
 			craft.fused(m)
 		}
-		a := Crafted{Name: craft.name, Confidence: confidence}
+		a := Crafted{Name: craft.name, proof: proof{Confidence: confidence}}
 		f, err := models.ReadManifest(m)
 		if err != nil {
 			return nil, err
@@ -137,10 +128,6 @@ func (a *Crafted) run(ctx context.Context, cl *client.Client, b privacy.Budget, 
 	}
 	account := b.Spend(cl.Manifest.C, 1)
 	a.Moved = math.Sqrt(square) / b.Sensitivity(cl.Manifest.C)
-	type guess struct {
-		score float64
-		in    bool
-	}
 	var guesses []guess
 	var scores [2][]float64
 	r := rng.New(o.Seed, "audit", "server", a.Name)
@@ -161,22 +148,9 @@ func (a *Crafted) run(ctx context.Context, cl *client.Client, b privacy.Budget, 
 		guesses = append(guesses, guess{score, in == 1})
 		scores[in] = append(scores[in], score)
 	}
-	sorting.Stably(guesses, func(a, b guess) int { return -cmp.Compare(math.Abs(a.score), math.Abs(b.score)) })
 	a.Releases = len(guesses)
-	for _, g := range guesses[:max(1, len(guesses)/10)] {
-		a.Guesses++
-		if (g.score > 0) == g.in {
-			a.Right++
-		}
-	}
-	var err error
-	if a.AUC, err = metric.AUROC(scores[1], scores[0]); err != nil {
-		return err
-	}
-	a.TPR = score.TruePositives(scores[1], scores[0], 0.01)
-	a.theory(1 / account.Sigma)
-	a.Epsilon = LowerBound(a.Releases, a.Guesses, a.Right, b.Delta, confidence)
-	return nil
+	a.count(guesses)
+	return a.conclude(&a.proof, scores[1], scores[0], a.Releases, account.Sigma, b.Delta)
 }
 
 // pictures is a source of drawn images; the last, the one that is attacked, is white.
