@@ -95,15 +95,7 @@ func (b *bench) uploads(ctx context.Context, repeat int) ([]*point.Set, error) {
 
 // compress returns the class means of clients that hold the given images.
 func (b *bench) compress(ctx context.Context, rows [][]int) ([]*point.Set, error) {
-	bank := b.p.Data.Clients
-	names := make([]int, bank.C)
-	for i := range names {
-		names[i] = i
-	}
-	out := make([]*point.Set, len(rows))
-	for i, r := range rows {
-		out[i] = bank.Points(r, names)
-	}
+	out := b.p.Data.Clients.Clients(rows)
 	if b.white == nil {
 		return b.k.Compress(ctx, out)
 	}
@@ -113,7 +105,7 @@ func (b *bench) compress(ctx context.Context, rows [][]int) ([]*point.Set, error
 		if err != nil {
 			return nil, err
 		}
-		if own, err = point.FromLabelled(features, b.p.Tools.Open.K(), labels, bank.C); err != nil {
+		if own, err = point.FromLabelled(features, b.p.Tools.Open.K(), labels, own.C); err != nil {
 			return nil, err
 		}
 		means := open.Means(own)

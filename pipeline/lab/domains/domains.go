@@ -268,15 +268,11 @@ func (b *bench) rivals(ctx context.Context, clients []*point.Set, tests []domain
 // clients draws the images of the clients of each domain from the first half.
 func (b *bench) clients(of []domain, repeat int,
 	rows func(domain) []float32) ([]*point.Set, error) {
-	classes := b.p.Data.Clients.C
-	names := make([]int, classes)
-	for y := range names {
-		names[y] = y
-	}
 	var out []*point.Set
 	for _, d := range of {
 		half := len(d.shift.Labels) / 2
-		bank, err := task.NewBank(rows(d)[:half*b.dx], b.dx, d.shift.Labels[:half], classes)
+		bank, err := task.NewBank(rows(d)[:half*b.dx], b.dx, d.shift.Labels[:half],
+			b.p.Data.Clients.C)
 		if err != nil {
 			return nil, err
 		}
@@ -285,9 +281,7 @@ func (b *bench) clients(of []domain, repeat int,
 		if err != nil {
 			return nil, err
 		}
-		for _, of := range rows {
-			out = append(out, bank.Points(of, names))
-		}
+		out = append(out, bank.Clients(rows)...)
 	}
 	return out, nil
 }

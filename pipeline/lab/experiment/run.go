@@ -109,30 +109,20 @@ func (c *Config) methods() ([]rival.Method, error) {
 		if err != nil {
 			return nil, fmt.Errorf("setting methods: %w", err)
 		}
-		if m.Info().NeedsCorpus && c.Dataset.Splits.Corpus == 0 {
-			if len(c.Methods) > 0 {
-				return nil, fmt.Errorf("setting methods: %s needs statistics of a corpus and "+
-					"dataset.splits.corpus is 0: give the corpus a part, or leave the method out",
-					m.Info().Name)
-			}
-			continue
+		lacks := ""
+		switch i := m.Info(); {
+		case i.NeedsCorpus && c.Dataset.Splits.Corpus == 0:
+			lacks = "needs statistics of a corpus and dataset.splits.corpus is 0: give the corpus a part"
+		case i.Private && c.Privacy.Epsilon == 0:
+			lacks = "is of private rounds and privacy.epsilon is 0: give one"
+		case i.Fitted && !c.OpenScope():
+			lacks = "is of open scope, where heads are fitted to the uploads: set corpus.dataset or corpus.classes"
 		}
-		if m.Info().Private && c.Privacy.Epsilon == 0 {
-			if len(c.Methods) > 0 {
-				return nil, fmt.Errorf("setting methods: %s is of private rounds and "+
-					"privacy.epsilon is 0: give one, or leave the method out", m.Info().Name)
-			}
-			continue
+		if lacks == "" {
+			out = append(out, m)
+		} else if len(c.Methods) > 0 {
+			return nil, fmt.Errorf("setting methods: %s %s, or leave the method out", m.Info().Name, lacks)
 		}
-		if m.Info().Fitted && !c.OpenScope() {
-			if len(c.Methods) > 0 {
-				return nil, fmt.Errorf("setting methods: %s is of open scope, where heads are "+
-					"fitted to the uploads: set corpus.dataset or corpus.classes, or leave the "+
-					"method out", m.Info().Name)
-			}
-			continue
-		}
-		out = append(out, m)
 	}
 	return out, nil
 }
