@@ -32,10 +32,6 @@ type Rest struct {
 	Digest             string          // of the part
 }
 
-func (r *Rest) origin() models.OriginClient {
-	return models.OriginClient{Name: fmt.Sprint(r.Summed, mergedClients), Upload: r.Digest, N: r.N}
-}
-
 // mergedClients ends the name of many clients, which are not listed.
 const mergedClients = " merged clients"
 

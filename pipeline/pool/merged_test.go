@@ -155,6 +155,15 @@ func distance(a, b []float32) (sum float64) {
 	return sum
 }
 
+// judged merges messages whose clients the sample of the first 300 judges.
+func (w *world) judged(t *testing.T, messages [][]byte, g *onnx.Model, f models.Manifest, o Options) *merge.Part {
+	t.Helper()
+	sample, data := part(t, &merge.Merger{}, messages[:300]...)
+	judge := must.Get(Judge(t.Context(), w.eng, sample, g, f, o))(t)
+	p, _ := part(t, &merge.Merger{Judge: judge, Against: models.DigestBytes(data)}, messages...)
+	return p
+}
+
 // TestMergedUploads: a tree of merges gives the classifier of one merge, bit for bit, and nearly
 // that of all uploads one by one, in every form; a part that keeps all its uploads is pooled as
 // these are; clients that lie are left out of the sums.
@@ -300,9 +309,7 @@ func TestMergedFalseMoments(t *testing.T) {
 		_, p := w.of(t, decoded(t, messages), nil, g, f, o)
 		return p
 	}
-	sample, data := part(t, &merge.Merger{}, messages[:300]...)
-	judge := must.Get(Judge(t.Context(), w.eng, sample, g, f, o))(t)
-	p, _ := part(t, &merge.Merger{Judge: judge, Against: models.DigestBytes(data)}, messages...)
+	p := w.judged(t, messages, g, f, o)
 	summed := 0 // of those that lie
 	for m := 0; m < clients; m += liar {
 		if !slices.ContainsFunc(p.Kept, func(k merge.Kept) bool { return k.Client == fmt.Sprint("client ", m) }) {
@@ -349,9 +356,7 @@ func TestJudgedOneByOne(t *testing.T) {
 			return p
 		}
 		want := alone(honest(messages, liar), trusting)
-		sample, data := part(t, &merge.Merger{}, messages[:300]...)
-		judge := must.Get(Judge(t.Context(), w.eng, sample, g, f, o))(t)
-		p, _ := part(t, &merge.Merger{Judge: judge, Against: models.DigestBytes(data)}, messages...)
+		p := w.judged(t, messages, g, f, o)
 		uploads, rest := must.Get2(Merged(p, false))(t)
 		_, merged := w.of(t, uploads, rest, g, f, o)
 		trusted, once, one := distance(alone(messages, trusting), want),

@@ -431,10 +431,17 @@ func (r *Round) Classifier(ctx context.Context, p *posterior.Result, rows, sampl
 		}
 	}
 	if r.Rest != nil {
-		o.Clients = append(o.Clients, r.Rest.origin())
+		o.Clients = append(o.Clients, models.OriginClient{Name: fmt.Sprint(r.Rest.Summed, mergedClients),
+			Upload: r.Rest.Digest, N: r.Rest.N})
 	}
 	f := r.Client
 	f.Seed, f.Command = r.Seed, command
 	m, err := p.Classifier(ctx, features, samples, f, o)
-	return withSets(m, p, err)
+	if err != nil || p.Sets == nil {
+		return m, err
+	}
+	if m, err = models.WithSets(m, *p.Sets, p.Sets.Score == string(conformal.Adaptive)); err != nil {
+		return nil, fmt.Errorf("pool: %w", err)
+	}
+	return m, nil
 }

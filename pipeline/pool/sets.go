@@ -159,7 +159,10 @@ func (r *Round) designed(points, all []calibrationPoint) (d conformal.Design, cl
 		if seen[p.client] {
 			continue
 		}
-		g := r.groupOf(p.client)
+		g := 0
+		if r.group != nil {
+			g = r.group[p.client]
+		}
 		if seen[p.client] = true; !held[p.client] {
 			out[g]++
 		}
@@ -169,13 +172,6 @@ func (r *Round) designed(points, all []calibrationPoint) (d conformal.Design, cl
 		d.False[g] = max(int(r.falseShare*float64(n)+1e-9)-out[g], 0)
 	}
 	return d, classes
-}
-
-func (r *Round) groupOf(client int) int {
-	if r.group == nil {
-		return 0
-	}
-	return r.group[client]
 }
 
 // enough reports whether calibration points prove sets of the level. Where these were asked for it
@@ -480,15 +476,4 @@ func probabilities(heads posterior.Ensemble, row []float32) []float32 {
 		}
 	}
 	return dense.As[float32](p)
-}
-
-// withSets adds the output set to a classifier of a round with calibrated sets.
-func withSets(m *onnx.Model, p *posterior.Result, err error) (*onnx.Model, error) {
-	if err != nil || p.Sets == nil {
-		return m, err
-	}
-	if m, err = models.WithSets(m, *p.Sets, p.Sets.Score == string(conformal.Adaptive)); err != nil {
-		return nil, fmt.Errorf("pool: %w", err)
-	}
-	return m, nil
 }

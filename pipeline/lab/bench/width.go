@@ -10,7 +10,6 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/npy"
 	"fmp/pipeline/erm"
-	"fmp/pipeline/point"
 )
 
 // FitSize is the size of a fit: N points, D rows of a head (features and the bias), C classes.
@@ -63,20 +62,14 @@ func FitContenders(ctx context.Context, peers Peers, s FitSize, stretched bool) 
 func fitProblem(s FitSize, stretched bool) (*erm.Problem, error) {
 	r := rng.New(1, "scaling", s.N, s.D-1, s.C)
 	set := labelled(r, classMeans(r, s.D-1, s.C), s.N, s.D-1, s.C)
-	if stretched {
-		stretch(set)
-	}
-	return erm.FromSets(penalty, set)
-}
-
-// stretch makes the first features of a set longer: the j-th 10 / (1 + j/8) times.
-func stretch(set *point.Set) {
 	for i := range set.N {
-		row := set.Row(i)
 		for j := range min(strong, set.Dx) {
-			row[j] *= 10 / (1 + float32(j)/8)
+			if stretched { // the first features are longer, the j-th 10 / (1 + j/8) times
+				set.Row(i)[j] *= 10 / (1 + float32(j)/8)
+			}
 		}
 	}
+	return erm.FromSets(penalty, set)
 }
 
 // String is N x D x C.

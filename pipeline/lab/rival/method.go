@@ -101,8 +101,3 @@ func float32Bytes(n int) float64 { return 4 * float64(n) }
 
 // headBytes returns the size of k heads on the wire.
 func (t *Task) headBytes(k int) float64 { return float32Bytes(k * (t.dx + 1) * t.c) }
-
-// rawBytes returns the mean size of a client's own feature rows and class indices on the wire.
-func (t *Task) rawBytes() float64 {
-	return float32Bytes(t.pooled().N*(t.dx+1)) / float64(len(t.in.Clients))
-}

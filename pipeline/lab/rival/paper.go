@@ -45,7 +45,8 @@ func (h heads) centralised(ctx context.Context, t *Task, s Settings) (*posterior
 		return nil, err
 	}
 	return &posterior.Result{Ensembles: []posterior.Ensemble{e}, Diagnostics: d,
-		UploadBytes: t.rawBytes()}, nil
+		// the clients' own rows and class indices
+		UploadBytes: float32Bytes(t.pooled().N*(t.dx+1)) / float64(len(t.in.Clients))}, nil
 }
 
 // combined returns the consensus of the clients' heads.
