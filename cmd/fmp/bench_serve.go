@@ -242,9 +242,7 @@ func (res *servedLoad) send(ctx context.Context, client *http.Client, urls [2]st
 	errs := make(chan error, res.Parallel)
 	start := time.Now()
 	for range res.Parallel {
-		group.Add(1)
-		go func() {
-			defer group.Done()
+		group.Go(func() {
 			for {
 				i := int(next.Add(1)) - 1
 				if i >= len(requests) || ctx.Err() != nil {
@@ -259,7 +257,7 @@ func (res *servedLoad) send(ctx context.Context, client *http.Client, urls [2]st
 				}
 				took[i] = float64(time.Since(at).Microseconds()) / 1000
 			}
-		}()
+		})
 	}
 	group.Wait()
 	select {

@@ -4,7 +4,7 @@ import "github.com/spf13/cobra"
 
 // newDataCommand groups the commands on data sets.
 func newDataCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "data",
 		Short: "List, show, download, import and draw data sets",
 		Long: `Data sets are looked for in the data folder: --dataset.dir, else $FMP_DATA, else fmp/data in the
@@ -12,12 +12,8 @@ user's cache folder. The drawn ones, digits and digits-color, need no files.`,
 		Example: `  fmp data list
   fmp data pull mnist
   fmp data show --dataset digits -o digits.png`,
-		Args: unknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newDataListCommand(), newDataShowCommand(), newDataPullCommand(),
+	}, newDataListCommand(), newDataShowCommand(), newDataPullCommand(),
 		newDataImportCommand(), newDataSynthCommand())
-	return cmd
 }
 
 // dirFlag binds the flag for the data folder.

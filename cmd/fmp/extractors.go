@@ -11,18 +11,14 @@ import (
 
 // newExtractorsCommand groups the commands on published extractors.
 func newExtractorsCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "extractors",
 		Short: "List and fetch extractors for photographs that others trained",
 		Long: `Extractors that others trained on many photographs and published under a free licence. Once fetched,
 each is given by its name wherever an extractor is: --extractor efficientnet-lite0.`,
 		Example: `  fmp extractors list
   fmp extractors pull efficientnet-lite0`,
-		Args: unknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newExtractorsListCommand(), newExtractorsPullCommand())
-	return cmd
+	}, newExtractorsListCommand(), newExtractorsPullCommand())
 }
 
 func newExtractorsListCommand() *cobra.Command {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,24 +26,11 @@ func TestMergeKilled(t *testing.T) {
 	t.Setenv(programEnv, "1")
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
-	dir := t.TempDir()
-	res := servedLoad{Clients: clients, Parallel: 32, Workers: 1}
-	requests := must.Get(res.prepare(ctx, dir, false, true))(t)
-	file := filepath.Join(dir, "round.yaml")
-	text, err := os.ReadFile(file)
-	if err == nil {
-		err = os.WriteFile(file, append(text, "quorum: 839\nsamples: 5\nrebuild_interval: 1s\n"...),
-			0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	queue := must.Get(loadQueue(dir))(t)
-	args := append([]string{"--round", file, "--merge", "--nats-listen"}, queue...)
-	token := must.Get(os.ReadFile(filepath.Join(dir, "nats.token")))(t)
+	r := newMergedRound(ctx, t, clients, clients-1)
+	token := read(t, filepath.Join(r.dir, "nats.token"))
 	graph := assetstest.Data(t, "digits", models.KindClient)
 	objects := func() []string {
-		conn, err := store.Connect(store.Options{URL: queue[0], Token: strings.TrimSpace(string(token))},
+		conn, err := store.Connect(store.Options{URL: r.queue[0], Token: strings.TrimSpace(string(token))},
 			"test")
 		if err != nil {
 			return nil
@@ -58,24 +44,19 @@ func TestMergeKilled(t *testing.T) {
 			select {
 			case <-ctx.Done():
 				t.Fatalf("the store has %q; the server's log:\n%s", names,
-					tail(filepath.Join(dir, "server.log")))
+					tail(filepath.Join(r.dir, "server.log")))
 			case <-time.After(100 * time.Millisecond):
 			}
 		}
 		return names
 	}
 	input := func(name string) bool { return strings.HasPrefix(name, "input-") }
-	url, kill := must.Get2(startServer(ctx, dir, args))(t)
-	defer func() { kill() }()
-	urls := [2]string{loadLeader: url}
-	must.Do(t, res.send(ctx, http.DefaultClient, urls, requests[:clients-1]))
+	r.send(r.requests[:clients-1])
 	left := until(func(names []string) bool { return slices.ContainsFunc(names, input) })
-	must.Do(t, res.send(ctx, http.DefaultClient, urls, requests[clients-1:]))
-	kill()
-	url, kill = must.Get2(startServer(ctx, dir, args))(t)
-	after := must.Get(res.startWorkers(ctx, dir, queue))(t)
-	defer after()
-	must.Do(t, waitPooled(ctx, http.DefaultClient, url))
+	r.send(r.requests[clients-1:])
+	r.kill()
+	r.start()
+	r.merged()
 	now, want := objects(), []string{models.DigestBytes(graph), "classifier-1-rows.onnx",
 		"classifier-1.onnx", "members-1.json", "quorum"}
 	slices.Sort(now)
@@ -83,12 +64,10 @@ func TestMergeKilled(t *testing.T) {
 	if !slices.Equal(now, want) {
 		t.Errorf("of %q there are %q; want %q", left, now, want)
 	}
-	kill()
+	r.kill()
 	start := time.Now()
-	url, kill = must.Get2(startServer(ctx, dir, args))(t)
-	if err := res.checkRestart(url, start); err != nil {
-		t.Error(err)
-	}
+	r.start()
+	must.Do(t, r.load.checkRestart(r.url, start))
 }
 
 // tail returns the end of a file.

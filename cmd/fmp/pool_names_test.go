@@ -80,8 +80,5 @@ func TestFuseWithoutImages(t *testing.T) {
 	for _, args := range [][]string{{"--dataset", "cifar10", "--class-names", "cat,dog"}, {"--dataset", "mnist"}} {
 		ran(t, append(append([]string{"fuse"}, args...), "-o", file)...)
 	}
-	if code, _, stderr := runFMP(t, "fuse", "--dataset", "cifar10", "--dataset.dir", t.TempDir(), "-o",
-		file); code == exitOK || !strings.Contains(stderr, "cifar10") {
-		t.Errorf("a folder without images: exit code %d: %s", code, stderr)
-	}
+	refused(t, exitMissing, "cifar10", "fuse", "--dataset", "cifar10", "--dataset.dir", t.TempDir(), "-o", file)
 }

@@ -70,16 +70,12 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 	if _, res.Bytes, err = o.save(cmd.Context(), p, r); err != nil {
 		return err
 	}
+	again := ""
+	if n := p.Account.Draws; n > 0 {
+		again = fmt.Sprintf("; drawn %d times for one upload", n)
+	}
 	return say(cmd, res, "classifier: %s (%d heads on %d numbers)\nfrom:       "+
 		"%d uploads of a private round\nspent:      %v (noise of %.3g times the sensitivity, %d times "+
 		"in the sum%s)\n", o.out, res.Shape[0], res.Shape[1]-1, len(res.Clients), p.Account.Budget,
-		p.Account.Sigma, p.Account.Releases, drawnAgain(p.Account.Draws))
-}
-
-// drawnAgain says how often noise was drawn for one message, where that is more than once.
-func drawnAgain(draws int) string {
-	if draws == 0 {
-		return ""
-	}
-	return fmt.Sprintf("; drawn %d times for one upload", draws)
+		p.Account.Sigma, p.Account.Releases, again)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -68,18 +67,13 @@ func TestPool(t *testing.T) {
 	for i := range 4 {
 		uploads = append(uploads, made(fmt.Sprint("client ", i), fmt.Sprint(i), f.Digest, 2))
 	}
-	pool := func(out string, args ...string) (int, string) {
-		var log bytes.Buffer
-		args = append([]string{"pool", "--engine.name", "pure", "--predictor", predictor, "-o", out},
+	pool := func(out string, args ...string) []string {
+		return append([]string{"pool", "--engine.name", "pure", "--predictor", predictor, "-o", out},
 			args...)
-		code := execute(context.Background(), args, nil, &log, &log)
-		return code, log.String()
 	}
 	out := filepath.Join(dir, "posterior.npy")
-	if code, log := pool(out, append(slices.Clone(uploads), "--client-graph", client, "--round", "2", "--set",
-		"posterior.samples=6")...); code != exitOK {
-		t.Fatalf("exit code %d: %s", code, log)
-	}
+	ran(t, pool(out, append(slices.Clone(uploads), "--client-graph", client, "--round", "2", "--set",
+		"posterior.samples=6")...)...)
 	heads := must.Get(npy.Load(out))(t)
 	if want := []int{6, f.Dx + 1, f.C}; !slices.Equal(heads.Shape, want) {
 		t.Fatalf("heads of shape %v, want %v", heads.Shape, want)
@@ -103,11 +97,7 @@ func TestPool(t *testing.T) {
 		}
 	}
 	first := must.Get(os.ReadFile(out))(t)
-	if code, log := pool(out,
-		append(slices.Clone(uploads), "--threads", "1", "--set",
-			"posterior.samples=6")...); code != exitOK {
-		t.Fatalf("exit code %d: %s", code, log)
-	}
+	ran(t, pool(out, append(slices.Clone(uploads), "--threads", "1", "--set", "posterior.samples=6")...)...)
 	if again, err := os.ReadFile(out); err != nil || !bytes.Equal(first, again) {
 		t.Errorf("the same uploads and seed gave another posterior (%v)", err)
 	}
@@ -133,9 +123,7 @@ func TestPool(t *testing.T) {
 		if c.want == "gone" {
 			exit = exitMissing
 		}
-		if code, log := pool(out, c.args...); code != exit || !strings.Contains(log, c.want) {
-			t.Errorf("%v: exit code %d and %q; want %d and %q", c.args, code, log, exit, c.want)
-		}
+		refused(t, exit, c.want, pool(out, c.args...)...)
 		absent(t, out)
 	}
 }
@@ -153,10 +141,8 @@ func TestPoolUnfit(t *testing.T) {
 	must.Do(t, os.WriteFile(r.uploads[1], must.Get(u.Encode())(t), 0o600))
 	out := r.path("c.onnx")
 	args := append([]string{"pool", "--rows", "--json", "--engine.name", "pure", "-o", out}, r.uploads...)
-	if code, _, errs := runFMP(t, args...); code != exitUsage || !strings.Contains(errs, "1.upload") ||
-		!strings.Contains(errs, "far out") {
-		t.Errorf("exit code %d, %s", code, errs)
-	}
+	refused(t, exitUsage, "1.upload", args...)
+	refused(t, exitUsage, "far out", args...)
 	absent(t, out)
 	p := answer[pooled](t, append(args, "--on-bad", "skip")...)
 	if len(p.Clients) != 2 || len(p.Skipped) != 1 || p.N != 4*u.Points.C {
@@ -178,15 +164,12 @@ func TestPoolShowsProgress(t *testing.T) {
 			fmt.Sprint("client ", i), f.Digest, 1))
 	}
 	run := func() string {
-		var out, log bytes.Buffer
-		if code := execute(context.Background(), args, nil, &out, &log); code != exitOK {
-			t.Fatalf("exit code %d: %s", code, log.String())
-		}
+		out, log := ran(t, args...)
 		var res pooled
-		if err := json.Unmarshal(out.Bytes(), &res); err != nil || len(res.Clients) != 3 {
-			t.Fatalf("standard output is %q: %v", out.String(), err)
+		if err := json.Unmarshal([]byte(out), &res); err != nil || len(res.Clients) != 3 {
+			t.Fatalf("standard output is %q: %v", out, err)
 		}
-		return log.String()
+		return log
 	}
 	if log := run(); strings.Contains(log, " of ") {
 		t.Errorf("a quick run says %q", log)

@@ -23,18 +23,14 @@ import (
 )
 
 func newResultsCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "results",
 		Short: "List, show, compare, plot and export finished runs; cite their methods",
 		Example: `  fmp results list
   fmp results show runs/digits-*
   fmp results compare runs/digits-* --method FMP`,
-		Args: unknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newResultsListCommand(), newResultsShowCommand(), newResultsCompareCommand(),
+	}, newResultsListCommand(), newResultsShowCommand(), newResultsCompareCommand(),
 		newResultsExportCommand(), newResultsPlotCommand(), newResultsMethodsCommand())
-	return cmd
 }
 
 // listed is one line of `fmp results list`.

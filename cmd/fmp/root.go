@@ -82,31 +82,31 @@ missing (fmp doctor says what to do); 130 interrupted; 134 out of memory, or a f
 	return root
 }
 
+// group gives a command that only has subcommands these.
+func group(cmd *cobra.Command, commands ...*cobra.Command) *cobra.Command {
+	cmd.Args = unknownCommand
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
 // newLabCommand groups benchmarks and audits, which no round needs.
 func newLabCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:     "lab",
 		Short:   "Benchmarks, and audits that attack a run",
 		Example: "  fmp lab bench --seconds 2\n  fmp lab audit --help",
-		Args:    unknownCommand,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newBenchCommand(), newAuditCommand())
-	return cmd
+	}, newBenchCommand(), newAuditCommand())
 }
 
 // newONNXCommand groups the commands on any ONNX file.
 func newONNXCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "onnx",
 		Short: "Run, inspect, test and train any ONNX model",
 		Example: `  fmp onnx inspect assets/models/digits/extractor.onnx
   fmp onnx bench assets/models/digits/extractor.onnx --batch 64`,
-		Args: unknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(
-		newONNXBenchCommand(),
+	}, newONNXBenchCommand(),
 		newONNXCheckCommand(),
 		newONNXGradCommand(),
 		newONNXHalfCommand(),
@@ -114,9 +114,7 @@ func newONNXCommand() *cobra.Command {
 		newONNXQuantiseCommand(),
 		newONNXRunCommand(),
 		newONNXTestCommand(),
-		newONNXTrainCommand(),
-	)
-	return cmd
+		newONNXTrainCommand())
 }
 
 // unknownCommand refuses arguments of a command that only has subcommands, suggesting the nearest.

@@ -357,7 +357,7 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 		service.Config{Tracer: tracer, Page: join, Round: s.round, Key: s.signer, Store: s.store,
 			Token: o.readers,
 			Log:   s.log,
-			Pool:  s.sampling(), Merge: s.merging(), Private: s.private(),
+			Pool:  measured(s.eng, s.round.Labelled, s.pooling.pool), Merge: s.merging(), Private: s.private(),
 			Secret: secret, Helper: s.helper, Check: s.pooling.check, Engine: s.eng, Reject: o.reject})
 	if err != nil {
 		return err
@@ -389,7 +389,7 @@ func (s *server) openQueue(ctx context.Context) (err error) {
 		return usageErrorf("serve: round: corpus does not go with --workers: moments are pooled here, " +
 			"leave --workers out")
 	}
-	if c := s.pooling.client; s.merge && !c.ClassMeans && !s.moments() {
+	if c := s.pooling.client; s.merge && !c.ClassMeans && c.Bytes == 0 {
 		return usageErrorf("serve: --merge is of rounds of class means or moments, and the client " +
 			"graph makes points of an embedding, which do not add up; leave --merge out")
 	}
@@ -421,20 +421,12 @@ func (s *server) openQueue(ctx context.Context) (err error) {
 	return nil
 }
 
-func (s *server) moments() bool { return s.pooling.client.Bytes > 0 }
-
 // merging returns the sampling of a round whose uploads workers merge; nil of another.
 func (s *server) merging() func(context.Context, []store.Member) (*service.Pooled, error) {
 	if !s.merge {
 		return nil
 	}
 	return measured(s.eng, s.round.Labelled, s.pooling.merged)
-}
-
-// sampling returns the sampling of a round that is not private, measured where the round has
-// labelled images.
-func (s *server) sampling() func(context.Context, []pool.Upload) (*service.Pooled, error) {
-	return measured(s.eng, s.round.Labelled, s.pooling.pool)
 }
 
 // private returns the sampling of a private round, measured where the round has labelled images.

@@ -28,7 +28,7 @@ import (
 )
 
 func newTrainCommand() *cobra.Command {
-	cmd := &cobra.Command{
+	return group(&cobra.Command{
 		Use:   "train",
 		Short: "Train extractors, predictors and embeddings on the ONNX Runtime that everybody has",
 		Long: `Train a model: a forward graph is turned into a gradient graph of ordinary ONNX operators, so that
@@ -41,13 +41,9 @@ A training that was stopped resumes when the same command is given again.`,
   fmp train conjugate --dataset mnist --extractor extractor.onnx -o conjugate.onnx
   fmp train predictor --dataset mnist --extractor extractor.onnx -o predictor.onnx
   fmp train embedding --dataset mnist --extractor extractor.onnx --predictor predictor.onnx -o embedding.onnx`,
-		Args: unknownCommand,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	cmd.AddCommand(newTrainExtractorCommand(), newTrainPatchesCommand(), newTrainConjugateCommand(),
+	}, newTrainExtractorCommand(), newTrainPatchesCommand(), newTrainConjugateCommand(),
 		newTrainPrivateCommand(), newTrainOpenCommand(), newTrainPredictorCommand(),
 		newTrainEmbeddingCommand())
-	return cmd
 }
 
 // trainSettings are those of the trainings behind an extractor; each reads some of them.
@@ -88,15 +84,21 @@ type training struct {
 	withheld func(classes string) (*task.Bank, error)
 }
 
-// metaFlags are the flags that the trainings of predictor and embedding share.
+// metaFlags are the flags that the trainings of predictor and embedding share, and their settings.
 type metaFlags struct {
 	out, from, licence string
 	meta.Config
+	settings trainSettings
+	// train makes the model.
+	train func(ctx context.Context, t *training) (*onnx.Model, error)
 }
 
-// bind adds the flags of every training, bindOptimizer those of the ones whose schedule is the
-// caller's choice.
-func (f *metaFlags) bind(cmd *cobra.Command, steps, batch, samples int) {
+// bind gives a command the settings that it reads besides those of all trainings, and the flags of
+// every training, bindOptimizer those of the ones whose schedule is the caller's choice.
+func (f *metaFlags) bind(cmd *cobra.Command, steps, batch, samples int, reads ...string) {
+	f.settings = option.Default[trainSettings]()
+	bindSettings(cmd, &f.settings, runAliases, append(reads, metaSettings...)...)
+	cmd.Args, cmd.RunE = noArgs, func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
 	fl := cmd.Flags()
 	kind := cmd.Name()
 	fl.StringVarP(&f.out, "model", "o", "",
@@ -165,8 +167,8 @@ func (f *metaFlags) start(fresh func() (*onnx.Model, error)) (*onnx.Model, error
 
 // run prepares data and engine, lets train make the model, and saves it with its manifest, log and
 // plot.
-func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings,
-	do func(ctx context.Context, t *training) (*onnx.Model, error)) error {
+func (f *metaFlags) run(cmd *cobra.Command) error {
+	cfg := &f.settings
 	if err := f.check(cmd); err != nil {
 		return err
 	}
@@ -215,7 +217,7 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings,
 		bar.report(stage, t.Step, t.Steps)
 		res.Validation = t.Validation
 	}
-	m, err := do(cmd.Context(),
+	m, err := f.train(cmd.Context(),
 		&training{c, whole, images.Behind(), bar.report, func(classes string) (*task.Bank, error) {
 			return withheld(cmd.Context(), cfg, classes, images, eng, bar.report)
 		}})
@@ -223,7 +225,7 @@ func (f *metaFlags) run(cmd *cobra.Command, cfg *trainSettings,
 		return err
 	}
 	bar.close()
-	if err := f.describe(m, cfg, images); err != nil {
+	if err := f.describe(m, images); err != nil {
 		return err
 	}
 	if err := serde.Save(out, m); err != nil {
@@ -264,7 +266,8 @@ func withheld(ctx context.Context, cfg *trainSettings, classes string, from *cor
 }
 
 // describe completes the manifest of a trained model.
-func (f *metaFlags) describe(m *onnx.Model, cfg *trainSettings, images *corpus.Images) error {
+func (f *metaFlags) describe(m *onnx.Model, images *corpus.Images) error {
+	cfg := &f.settings
 	man, err := models.ReadManifest(m)
 	if err != nil {
 		return err

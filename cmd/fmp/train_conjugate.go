@@ -10,7 +10,6 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/pipeline/meta"
-	"fmp/pipeline/option"
 	"fmp/pipeline/sample"
 )
 
@@ -18,7 +17,6 @@ func newTrainConjugateCommand() *cobra.Command {
 	var f metaFlags
 	var t meta.ConjugateConfig
 	var images bool
-	cfg := option.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "conjugate",
 		Short: "Train the conjugate predictor on tasks from the meta-training corpus",
@@ -38,11 +36,8 @@ harder lose by it. No client and no classifier gets the images; whoever gets the
 		Example: `  fmp train conjugate --dataset cifar10 -o conjugate.onnx
   fmp train conjugate --dataset cifar100 --images -o conjugate.onnx
   fmp train conjugate --dataset mnist --extractor extractor.onnx --steps 600 -o conjugate.onnx`,
-		Args: noArgs,
 	}
-	bindSettings(cmd, &cfg, runAliases,
-		append([]string{"federation.clients", "federation.points"}, metaSettings...)...)
-	f.bind(cmd, 300, 4, 64)
+	f.bind(cmd, 300, 4, 64, "federation.clients", "federation.points")
 	cmd.Flags().Float64Var(&t.Shrinkage, "shrinkage", 0,
 		"share, 0 to 1, of the covariance within classes replaced by a multiple of the identity where "+
 			"metric and coordinates start")
@@ -51,20 +46,18 @@ harder lose by it. No client and no classifier gets the images; whoever gets the
 	cmd.Flags().IntVar(&t.K, "coordinates", 0, "number k of coordinates; 0 means classes - 1")
 	cmd.Flags().BoolVar(&images, "images", false,
 		"keep the corpus's images in the file, for rounds of its class names")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
-			t.Config = in.Config
-			if images {
-				if err := sample.ImagesFit(len(in.whole.Labels), cmp.Or(t.K, in.whole.C-1), in.whole.C); err != nil {
-					return nil, usageError(fmt.Errorf("train conjugate: --images: %w", err))
-				}
+	f.train = func(ctx context.Context, in *training) (*onnx.Model, error) {
+		t.Config = in.Config
+		if images {
+			if err := sample.ImagesFit(len(in.whole.Labels), cmp.Or(t.K, in.whole.C-1), in.whole.C); err != nil {
+				return nil, usageError(fmt.Errorf("train conjugate: --images: %w", err))
 			}
-			m, err := meta.TrainConjugate(ctx, t)
-			if err != nil || !images {
-				return m, err
-			}
-			return models.WithImages(m, in.whole.Features, in.whole.Labels)
-		})
+		}
+		m, err := meta.TrainConjugate(ctx, t)
+		if err != nil || !images {
+			return m, err
+		}
+		return models.WithImages(m, in.whole.Features, in.whole.Labels)
 	}
 	return cmd
 }

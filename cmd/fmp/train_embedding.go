@@ -9,14 +9,12 @@ import (
 	"fmp/onnx"
 	"fmp/pipeline/corpus"
 	"fmp/pipeline/meta"
-	"fmp/pipeline/option"
 )
 
 func newTrainEmbeddingCommand() *cobra.Command {
 	var f metaFlags
 	var ec models.EmbeddingConfig
 	var t meta.EmbeddingConfig
-	cfg := option.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "embedding",
 		Short: "Train the embedding that makes uploads, behind a predictor",
@@ -29,12 +27,9 @@ latter.
 		Example: `  fmp train embedding --dataset cifar10 --predictor predictor.onnx -o embedding.onnx
   fmp train embedding --predictor predictor.onnx --embedding.size 20 --steps 3000
   fmp train embedding --predictor predictor.onnx --blocks 0 --hidden 0`,
-		Args: noArgs,
 	}
-	bindSettings(cmd, &cfg, runAliases,
-		append([]string{"predictor.", "erm.l2", "tasks.labels", "embedding.size", "embedding.weights",
-			"federation.clients", "federation.points"}, metaSettings...)...)
-	f.bind(cmd, 2500, 4, 1)
+	f.bind(cmd, 2500, 4, 1, "predictor.", "erm.l2", "tasks.labels", "embedding.size",
+		"embedding.weights", "federation.clients", "federation.points")
 	f.bindOptimizer(cmd, 2e-3)
 	fl := cmd.Flags()
 	fl.BoolVar(&t.Relative, "relative", false, "divide each task's loss by the norm of its target")
@@ -47,31 +42,29 @@ latter.
 	fl.BoolVar(&ec.Published, "published", false,
 		"the published blocks: several heads, layer norm, no identity path")
 	fl.IntVar(&ec.Heads, "heads", 0, "attention heads of the published blocks; 0 means 4")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
-			m, err := f.start(func() (*onnx.Model, error) {
-				ec.Dx, ec.C, ec.Size = in.Corpus.Dx, in.Corpus.C, cfg.Embedding.Size
-				ec.ConstantWeights = cfg.Embedding.Weights == "constant"
-				return models.NewEmbedding(ec, in.Seed)
-			})
-			if err != nil {
+	f.train = func(ctx context.Context, in *training) (*onnx.Model, error) {
+		m, err := f.start(func() (*onnx.Model, error) {
+			ec.Dx, ec.C, ec.Size = in.Corpus.Dx, in.Corpus.C, f.settings.Embedding.Size
+			ec.ConstantWeights = f.settings.Embedding.Weights == "constant"
+			return models.NewEmbedding(ec, in.Seed)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if t.Predictor, _, _, err = corpus.Model(models.KindPredictor, f.settings.Predictor.Model,
+			f.settings.Dataset.Name, in.behind); err != nil {
+			return nil, usageError(err)
+		}
+		if t.Predictor == nil {
+			if t.Predictor, err = models.NewPredictor(models.PredictorConfig{Dx: in.Corpus.Dx,
+				C: in.Corpus.C, Fresh: in.Fresh},
+				in.Seed); err != nil {
 				return nil, err
 			}
-			if t.Predictor, _, _, err = corpus.Model(models.KindPredictor, cfg.Predictor.Model,
-				cfg.Dataset.Name, in.behind); err != nil {
-				return nil, usageError(err)
-			}
-			if t.Predictor == nil {
-				if t.Predictor, err = models.NewPredictor(models.PredictorConfig{Dx: in.Corpus.Dx,
-					C: in.Corpus.C, Fresh: in.Fresh},
-					in.Seed); err != nil {
-					return nil, err
-				}
-			}
-			t.Config = in.Config
-			orNone(&t.Score)
-			return meta.TrainEmbedding(ctx, m, t)
-		})
+		}
+		t.Config = in.Config
+		orNone(&t.Score)
+		return meta.TrainEmbedding(ctx, m, t)
 	}
 	return cmd
 }

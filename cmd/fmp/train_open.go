@@ -9,7 +9,6 @@ import (
 	"fmp/pipeline/meta"
 	"fmp/pipeline/meta/scale"
 	"fmp/pipeline/open"
-	"fmp/pipeline/option"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/task"
 )
@@ -18,7 +17,6 @@ func newTrainOpenCommand() *cobra.Command {
 	var f metaFlags
 	var t meta.OpenConfig
 	var unlearned string
-	cfg := option.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "open",
 		Short: "Train the open predictor, for tasks on classes that the corpus lacks",
@@ -37,11 +35,8 @@ they are learned on classes that the extractor does not know, and get narrower, 
 		Example: `  fmp train open --dataset cifar100 --classes 0-39 --extractor cifar100-0-39.onnx -o open.onnx
   fmp train open --dataset cifar100 --classes 0-29 --unlearned-classes 30-39 --extractor cifar100-0-29.onnx -o open.onnx
   fmp train open --dataset mnist -o open.onnx`,
-		Args: noArgs,
 	}
-	bindSettings(cmd, &cfg, runAliases,
-		append([]string{"federation.clients"}, metaSettings...)...)
-	f.bind(cmd, 300, 4, 32)
+	f.bind(cmd, 300, 4, 32, "federation.clients")
 	cmd.Flags().IntVar(&t.Coordinates, "coordinates", open.MaxCoordinates,
 		"most coordinates; features beyond are projected onto their principal directions")
 	cmd.Flags().StringVar(&unlearned, "unlearned-classes", "",
@@ -51,22 +46,23 @@ they are learned on classes that the extractor does not know, and get narrower, 
 		if t.Coordinates < 1 {
 			return usageErrorf("--coordinates %d; allowed are numbers from 1", t.Coordinates)
 		}
-		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
-			t.Config = in.Config
-			t.Corpus = in.whole // validation is on classes left out
-			var bank *task.Bank
-			var err error
-			if unlearned != "" {
-				if bank, err = in.withheld(unlearned); err != nil {
-					return nil, err
-				}
-			}
-			m, err := meta.TrainOpen(ctx, t)
-			if err != nil {
+		return f.run(cmd)
+	}
+	f.train = func(ctx context.Context, in *training) (*onnx.Model, error) {
+		t.Config = in.Config
+		t.Corpus = in.whole // validation is on classes left out
+		var bank *task.Bank
+		var err error
+		if unlearned != "" {
+			if bank, err = in.withheld(unlearned); err != nil {
 				return nil, err
 			}
-			return withScale(ctx, m, bank, in)
-		})
+		}
+		m, err := meta.TrainOpen(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		return withScale(ctx, m, bank, in)
 	}
 	return cmd
 }

@@ -8,14 +8,12 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/pipeline/meta"
-	"fmp/pipeline/option"
 )
 
 func newTrainPredictorCommand() *cobra.Command {
 	var f metaFlags
 	var pc models.PredictorConfig
 	var t meta.PredictorConfig
-	cfg := option.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "predictor",
 		Short: "Train the predictor of fresh points on tasks from the meta-training corpus",
@@ -28,12 +26,9 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
 		Example: `  fmp train predictor --dataset cifar10 -o predictor.onnx
   fmp train predictor --steps 1000 --batch 8 --federation.points 40
   fmp train predictor --published`,
-		Args: noArgs,
 	}
-	bindSettings(cmd, &cfg, runAliases,
-		append([]string{"predictor.fresh", "erm.l2", "tasks.labels", "embedding.size",
-			"federation.clients", "federation.points"}, metaSettings...)...)
-	f.bind(cmd, 1500, 4, 2)
+	f.bind(cmd, 1500, 4, 2, "predictor.fresh", "erm.l2", "tasks.labels", "embedding.size",
+		"federation.clients", "federation.points")
 	f.bindOptimizer(cmd, 1e-3)
 	fl := cmd.Flags()
 	fl.Float64Var(&t.Joint, "joint", 1,
@@ -53,26 +48,24 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
 		"width of a two-layer feed-forward part in the blocks; 0 means one layer")
 	fl.BoolVar(&pc.IgnoreMasses, "ignore-masses", false,
 		"leave the masses of a context out, as published")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
-			m, err := f.start(func() (*onnx.Model, error) {
-				pc.Dx, pc.C, pc.Fresh = in.Corpus.Dx, in.Corpus.C, in.Fresh
-				return models.NewPredictor(pc, in.Seed)
-			})
-			if err != nil {
-				return nil, err
-			}
-			if t.Compressor, err = models.NewEmbedding(models.EmbeddingConfig{Dx: in.Corpus.Dx,
-				C: in.Corpus.C, Size: cfg.Embedding.Size},
-				in.Seed); err != nil {
-				return nil, err
-			}
-			t.Config = in.Config
-			for _, weight := range []*float64{&t.Joint, &t.Alone, &t.Local, &t.Coupling} {
-				orNone(weight)
-			}
-			return meta.TrainPredictor(ctx, m, t)
+	f.train = func(ctx context.Context, in *training) (*onnx.Model, error) {
+		m, err := f.start(func() (*onnx.Model, error) {
+			pc.Dx, pc.C, pc.Fresh = in.Corpus.Dx, in.Corpus.C, in.Fresh
+			return models.NewPredictor(pc, in.Seed)
 		})
+		if err != nil {
+			return nil, err
+		}
+		if t.Compressor, err = models.NewEmbedding(models.EmbeddingConfig{Dx: in.Corpus.Dx,
+			C: in.Corpus.C, Size: f.settings.Embedding.Size},
+			in.Seed); err != nil {
+			return nil, err
+		}
+		t.Config = in.Config
+		for _, weight := range []*float64{&t.Joint, &t.Alone, &t.Local, &t.Coupling} {
+			orNone(weight)
+		}
+		return meta.TrainPredictor(ctx, m, t)
 	}
 	return cmd
 }

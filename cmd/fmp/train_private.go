@@ -9,13 +9,11 @@ import (
 	"fmp/onnx"
 	"fmp/pipeline/corpus"
 	"fmp/pipeline/meta"
-	"fmp/pipeline/option"
 )
 
 func newTrainPrivateCommand() *cobra.Command {
 	var f metaFlags
 	var t meta.PrivateConfig
-	cfg := option.Default[trainSettings]()
 	cmd := &cobra.Command{
 		Use:   "private",
 		Short: "Train the private predictor, for rounds with differential privacy",
@@ -31,32 +29,27 @@ classes out. Every coordinate more carries noise of its own.`,
 		Example: `  fmp train private --dataset cifar10 -o private.onnx
   fmp train private --dataset cifar100 --classes 0-39 --extractor cifar100-0-39.onnx --coordinates 12 -o private.onnx
   fmp train private --dataset mnist --extractor extractor.onnx --set conjugate.model=conjugate.onnx -o private.onnx`,
-		Args: noArgs,
 	}
-	bindSettings(cmd, &cfg, runAliases,
-		append([]string{"conjugate.model", "federation.points"}, metaSettings...)...)
-	f.bind(cmd, 400, 8, 32)
+	f.bind(cmd, 400, 8, 32, "conjugate.model", "federation.points")
 	cmd.Flags().IntVar(&t.Coordinates, "coordinates", 0,
 		"coordinates of a predictor for classes that the corpus lacks; 0: one for its classes, with "+
 			"the conjugate predictor's")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		return f.run(cmd, &cfg, func(ctx context.Context, in *training) (*onnx.Model, error) {
-			if t.Coordinates < 0 || t.Coordinates >= in.Corpus.Dx {
-				return nil, usageErrorf(
-					"train private: --coordinates %d; allowed are 0 to %d, one less than the features",
-					t.Coordinates, in.Corpus.Dx-1)
-			}
-			conjugate, err := in.conjugate(cfg.Conjugate.Model, cfg.Dataset.Name)
-			if err != nil {
-				return nil, usageError(err)
-			}
-			if conjugate == nil && t.Coordinates == 0 {
-				return nil, usageErrorf("no conjugate predictor; fmp train conjugate makes one, " +
-					"and --set conjugate.model=FILE names it")
-			}
-			t.Config, t.Conjugate = in.Config, conjugate
-			return meta.TrainPrivate(ctx, t)
-		})
+	f.train = func(ctx context.Context, in *training) (*onnx.Model, error) {
+		if t.Coordinates < 0 || t.Coordinates >= in.Corpus.Dx {
+			return nil, usageErrorf(
+				"train private: --coordinates %d; allowed are 0 to %d, one less than the features",
+				t.Coordinates, in.Corpus.Dx-1)
+		}
+		conjugate, err := in.conjugate(f.settings.Conjugate.Model, f.settings.Dataset.Name)
+		if err != nil {
+			return nil, usageError(err)
+		}
+		if conjugate == nil && t.Coordinates == 0 {
+			return nil, usageErrorf("no conjugate predictor; fmp train conjugate makes one, " +
+				"and --set conjugate.model=FILE names it")
+		}
+		t.Config, t.Conjugate = in.Config, conjugate
+		return meta.TrainPrivate(ctx, t)
 	}
 	return cmd
 }
