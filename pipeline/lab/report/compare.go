@@ -39,13 +39,8 @@ type pairKey struct {
 // m is the run's.
 func CompareMethods(rs []experiment.Record, m *experiment.Manifest, method string,
 	corrected bool) ([]Difference, error) {
-	found := false
-	for _, r := range rs {
-		found = found || r.Method == method
-	}
-	if !found {
-		return nil, fmt.Errorf("the run has no method %q; it has %s", method,
-			strings.Join(methodsOf(rs), ", "))
+	if has := methodsOf(rs); !slices.Contains(has, method) {
+		return nil, fmt.Errorf("the run has no method %q; it has %s", method, strings.Join(has, ", "))
 	}
 	ps, err := pair(rs, rs, func(a, b string) bool { return a == method && b != method })
 	if err != nil {

@@ -68,7 +68,7 @@ func intervalPlot(t *Table, column int, title string) (*plot.Plot, error) {
 }
 
 // methodsFigure shows ACC and ECE by method.
-func methodsFigure(t *Table) (*Figure, error) {
+func methodsFigure(t *Table, _ []experiment.Record) (*Figure, error) {
 	a, err := intervalPlot(t, columnACC, "Accuracy (more is better)")
 	if err != nil {
 		return nil, err
@@ -259,7 +259,7 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 
 // bytesFigure shows ACC against the bytes that a client sends, as wide as a column of a journal. It
 // is nil where nothing is sent.
-func bytesFigure(t *Table) (*Figure, error) {
+func bytesFigure(t *Table, _ []experiment.Record) (*Figure, error) {
 	p := &drawing{Plot: newPlot("", "bytes that one client sends", "accuracy")}
 	narrowed(p.Plot)
 	grid(p.Plot, true, true)

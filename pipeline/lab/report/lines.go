@@ -120,10 +120,13 @@ func (x *valueAxis) set(p *plot.Plot) {
 // lines draws a line for each method of the tables that match, and returns their number.
 func (x *valueAxis) lines(p *plot.Plot, runs []At, column int,
 	match func(t *Table) bool) (int, error) {
+	type mark struct {
+		plotter.XY
+		half float64
+	}
 	type line struct {
-		row  Row
-		xys  plotter.XYs
-		bars plotter.YErrors
+		row   Row
+		marks []mark
 	}
 	at := map[string]*line{}
 	var order []*line
@@ -142,8 +145,7 @@ func (x *valueAxis) lines(p *plot.Plot, runs []At, column int,
 					order = append(order, at[row.Method])
 				}
 				l := at[row.Method]
-				l.xys = append(l.xys, plotter.XY{X: x.at[r.Value], Y: v.Mean})
-				l.bars = append(l.bars, struct{ Low, High float64 }{v.Half, v.Half})
+				l.marks = append(l.marks, mark{plotter.XY{X: x.at[r.Value], Y: v.Mean}, v.Half})
 			}
 		}
 	}
@@ -152,15 +154,12 @@ func (x *valueAxis) lines(p *plot.Plot, runs []At, column int,
 	var ends plotter.XYs
 	var names []string
 	for _, l := range order {
-		sorted := make([]int, len(l.xys))
-		for i := range sorted {
-			sorted[i] = i
-		}
-		slices.SortFunc(sorted, func(a, b int) int { return cmp.Compare(l.xys[a].X, l.xys[b].X) })
+		slices.SortFunc(l.marks, func(a, b mark) int { return cmp.Compare(a.X, b.X) })
 		var xys plotter.XYs
 		var bars plotter.YErrors
-		for _, i := range sorted {
-			xys, bars = append(xys, l.xys[i]), append(bars, l.bars[i])
+		for _, m := range l.marks {
+			xys = append(xys, m.XY)
+			bars = append(bars, struct{ Low, High float64 }{m.half, m.half})
 		}
 		e, err := plotter.NewYErrorBars(struct {
 			plotter.XYer

@@ -3,6 +3,7 @@ package report
 import (
 	"io"
 	"path/filepath"
+	"slices"
 
 	"fmp/onnx/atomicfile"
 	"fmp/pipeline/lab/experiment"
@@ -65,14 +66,10 @@ func Write(dir string) ([]Table, error) {
 	if err != nil {
 		return ts, err
 	}
-	all := whole
-	if images != nil {
-		all = append(all[:len(all):len(all)], images)
-	}
-	for _, f := range byTable {
-		all = append(all[:len(all):len(all)], f...)
-	}
-	for _, f := range all {
+	for _, f := range slices.Concat(append([][]*Figure{whole, {images}}, byTable...)...) {
+		if f == nil { // without images
+			continue
+		}
 		if err := atomicfile.Write(filepath.Join(dir, PlotsDir, f.Name+".svg"), f.SVG); err != nil {
 			return ts, err
 		}
@@ -90,13 +87,9 @@ func figures(c experiment.Config, ts []Table, rs []experiment.Record,
 	for i := range ts {
 		t := &ts[i]
 		var own []*Figure
-		for _, make := range []func() (*Figure, error){
-			func() (*Figure, error) { return methodsFigure(t) },
-			func() (*Figure, error) { return reliabilityFigure(t, rs) },
-			func() (*Figure, error) { return bytesFigure(t) },
-			func() (*Figure, error) { return samplesFigure(t, rs) },
-		} {
-			f, err := make()
+		for _, draw := range []func(*Table, []experiment.Record) (*Figure, error){methodsFigure,
+			reliabilityFigure, bytesFigure, samplesFigure} {
+			f, err := draw(t, rs)
 			if err != nil {
 				return nil, nil, err
 			}
