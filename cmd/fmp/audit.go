@@ -42,8 +42,15 @@ type attacks struct {
 	server string        // extractor, or none
 }
 
-func (t attacks) check() error {
+// check refuses flags of an audit that none can be made by.
+func (t attacks) check(o *audit.Options) error {
 	switch {
+	case o.Rounds < 1 || o.Rounds > 10_000:
+		return usageErrorf("--rounds is %d; allowed are 1 to 10000", o.Rounds)
+	case o.Points < 0:
+		return usageErrorf("--points is %d; allowed are 0 and more", o.Points)
+	case o.Calibrate < 0 || o.Calibrate > federate.MaxCalibration:
+		return usageErrorf("--calibrate is %d; allowed are 0 to %d", o.Calibrate, federate.MaxCalibration)
 	case t.server != "" && (t.server != "extractor" || t.runs > 0):
 		return usageErrorf("--server is %q and --time %d; allowed are extractor and no --time",
 			t.server, t.runs)
@@ -117,17 +124,7 @@ func newAuditCommand() *cobra.Command {
 		"extractor audits the extractors of a malicious server, and nothing else")
 	jsonFlag(cmd, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if o.Rounds < 1 || o.Rounds > 10_000 {
-			return usageErrorf("--rounds is %d; allowed are 1 to 10000", o.Rounds)
-		}
-		if o.Points < 0 {
-			return usageErrorf("--points is %d; allowed are 0 and more", o.Points)
-		}
-		if o.Calibrate < 0 || o.Calibrate > federate.MaxCalibration {
-			return usageErrorf("--calibrate is %d; allowed are 0 to %d", o.Calibrate,
-				federate.MaxCalibration)
-		}
-		if err := t.check(); err != nil {
+		if err := t.check(&o); err != nil {
 			return err
 		}
 		out, err := auditRun(cmd, args[0], cfg.Engine, o, t)

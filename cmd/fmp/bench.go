@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -118,25 +119,15 @@ func benchWork(c experiment.Config) []workload {
 func printBench(out io.Writer, dataset string, ms []benchedModel) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s\tone call\tort ms\tpure ms\tpure / ort\n", dataset)
+	least := math.MaxInt
 	for _, m := range ms {
 		fmt.Fprintf(w, "%s\t%s\t%.2f\t%.2f\t%.1f\n", m.Kind, m.Work, m.Results[0].Median,
 			m.Results[1].Median, m.Ratio["pure"])
+		least = min(least, m.Results[0].Runs, m.Results[1].Runs)
 	}
-	fmt.Fprintf(w, "\nMedians of %d calls or more.\n", minRuns(ms))
+	fmt.Fprintf(w, "\nMedians of %d calls or more.\n", least)
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("printing the measurements: %w", err)
 	}
 	return nil
-}
-
-func minRuns(ms []benchedModel) int {
-	least := 0
-	for _, m := range ms {
-		for _, r := range m.Results {
-			if least == 0 || r.Runs < least {
-				least = r.Runs
-			}
-		}
-	}
-	return least
 }

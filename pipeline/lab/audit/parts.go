@@ -285,10 +285,7 @@ func (p *part) withoutPoints() (*federate.Upload, int) {
 // uploads returns the upload of a client, after those of its parts alone.
 func (a *attacked) uploads(x []float32, labels []int, key string,
 	calibrate int) (out []part, err error) {
-	all := make([]bool, len(labels))
-	for i := range all {
-		all[i] = true
-	}
+	all := slices.Repeat([]bool{true}, len(labels))
 	add := func(parts string, members []bool, means *point.Set, w *moments.Within, points *point.Set) {
 		out = append(out, part{&federate.Upload{Client: "client", Model: strings.Repeat("0", 64),
 			N: int(math.Round(means.Mass())), Points: means,

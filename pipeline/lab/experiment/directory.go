@@ -555,16 +555,14 @@ func differences(dir string, old *Manifest, c Config, m Manifest) string {
 			}
 		}
 	}
-	for _, k := range slices.Sorted(maps.Keys(m.Models)) {
-		if old.Models[k] != m.Models[k] {
-			out = append(out, fmt.Sprintf("%s is %.12s there and %.12s here", k,
-				old.Models[k], m.Models[k]))
-		}
-	}
-	for _, k := range slices.Sorted(maps.Keys(m.Data)) {
-		if old.Data[k] != m.Data[k] {
-			out = append(out, fmt.Sprintf("data %s are %.12s there and %.12s here", k,
-				old.Data[k], m.Data[k]))
+	for _, d := range []struct {
+		text    string
+		was, is map[string]string
+	}{{"%s is", old.Models, m.Models}, {"data %s are", old.Data, m.Data}} {
+		for _, k := range slices.Sorted(maps.Keys(d.is)) {
+			if d.was[k] != d.is[k] {
+				out = append(out, fmt.Sprintf(d.text+" %.12s there and %.12s here", k, d.was[k], d.is[k]))
+			}
 		}
 	}
 	if len(out) == 0 {
