@@ -190,8 +190,12 @@ func printRuns(out io.Writer, runs []listed, method string) error {
 	fmt.Fprintf(w, "run\tdate\tdata set\textractor\tmethods\tpartition\tsettings\t%s ACC\tECE\tNLL\n",
 		method)
 	for _, r := range runs {
+		methods := strings.Join(r.Methods, ",")
+		if n := len(r.Methods); n > 3 {
+			methods = fmt.Sprintf("%d methods", n)
+		}
 		run := fmt.Sprintf("%s\t%s\t%s\t%s\t%s", r.Path, r.Date.Format(time.DateOnly), r.Dataset,
-			r.Extractor, fewMethods(r.Methods))
+			r.Extractor, methods)
 		if r.Finished < r.Cells {
 			run += fmt.Sprintf(" (%d of %d cells done)", r.Finished, r.Cells)
 		}
@@ -210,14 +214,6 @@ func printRuns(out io.Writer, runs []listed, method string) error {
 		}
 	}
 	return w.Flush()
-}
-
-// fewMethods names up to three methods, and counts more.
-func fewMethods(names []string) string {
-	if len(names) > 3 {
-		return fmt.Sprintf("%d methods", len(names))
-	}
-	return strings.Join(names, ",")
 }
 
 // chosenParts are the columns and rows of tables that a reader asks for.

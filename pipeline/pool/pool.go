@@ -316,17 +316,6 @@ const (
 	Seed             = 1
 )
 
-// conjugateSamples returns the default S of a predictor in closed form: fewer where many classes
-// and coordinates make a wide classifier.
-func (r *Round) conjugateSamples() int {
-	if r.predictor != nil {
-		if c := (models.ConjugateConfig{Dx: r.drawer.Dx, C: r.drawer.C, K: r.drawer.K}); c.Wide(ConjugateSamples) {
-			return c.WideSamples(ConjugateSamples)
-		}
-	}
-	return ConjugateSamples
-}
-
 // settle sets the options that were not given: for a shipped predictor, those suited to its data
 // set, where the penalty need not be that of its training; for another, those of its manifest.
 func (r *Round) settle() error {
@@ -335,7 +324,12 @@ func (r *Round) settle() error {
 			"give fewer, or 0 for as many as suit", r.Samples, r.Client.Dx, r.Client.C, most)
 	}
 	if r.closedForm() { // no point is drawn, and no head fitted with a penalty that a setting names
-		r.L2, r.Fresh, r.Samples = 0, 0, cmp.Or(r.Samples, r.conjugateSamples())
+		samples := ConjugateSamples // fewer where many classes and coordinates make a wide classifier
+		if c := (models.ConjugateConfig{Dx: r.drawer.Dx, C: r.drawer.C, K: r.drawer.K}); r.predictor != nil &&
+			c.Wide(samples) {
+			samples = c.WideSamples(samples)
+		}
+		r.L2, r.Fresh, r.Samples = 0, 0, cmp.Or(r.Samples, samples)
 		return nil
 	}
 	l2 := r.drawer.L2
