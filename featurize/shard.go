@@ -177,10 +177,12 @@ func mergeShards(ctx context.Context, path string, shards []Shard) (Merged, erro
 	for _, s := range append(slices.Clone(shards), Shard{From: m.Images, To: m.Images, Total: m.Images}) {
 		switch {
 		case s.From > at:
-			return m, fmt.Errorf("images %d to %d of %d are missing: %w", at, s.From-1, m.Images, errMissing)
+			return m, fmt.Errorf("images %d to %d of %d are missing: %w", at, s.From-1,
+				m.Images, errMissing)
 		case s.From < at || s.To < s.From || s.Total != m.Images:
 			return m, fmt.Errorf("%s overlaps others: remove the shards of one division; all of a "+
-				"division have the same number of shards and extractor.batch", filepath.Base(s.Path))
+				"division have the same number of shards and extractor.batch",
+				filepath.Base(s.Path))
 		}
 		at = s.To
 	}

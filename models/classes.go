@@ -8,9 +8,9 @@ import (
 )
 
 // OfClasses returns a conjugate predictor for classes of the given names, in their order, with the
-// images of these alone, or with none where they are under [LeastImages] a class; f is the predictor's
-// manifest. Parameters are those of all classes: they know of no single one. It is nil where the
-// predictor lacks a name.
+// images of these alone, or with none where they are under [LeastImages] a class; f is the
+// predictor's manifest. Parameters are those of all classes: they know of no single one. It is nil
+// where the predictor lacks a name.
 func OfClasses(m *onnx.Model, f Manifest, names []string) (*onnx.Model, Manifest, error) {
 	if slices.Equal(names, f.Classes) {
 		return m, f, nil
@@ -31,7 +31,8 @@ func OfClasses(m *onnx.Model, f Manifest, names []string) (*onnx.Model, Manifest
 		return nil, Manifest{}, err
 	}
 	if len(f.Classes) != c.C {
-		return nil, Manifest{}, fmt.Errorf("conjugate predictor: %d names of %d classes", len(f.Classes), c.C)
+		return nil, Manifest{}, fmt.Errorf("conjugate predictor: %d names of %d classes",
+			len(f.Classes), c.C)
 	}
 	held, err := readImages(m, c.Dx, c.C)
 	if err != nil {

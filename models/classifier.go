@@ -240,7 +240,8 @@ func document(g *onnx.Graph, f Manifest) {
 						"interpolation.",
 					fit, f.Height, f.Width)
 			} else {
-				v.Doc += "an image of another size is " + fit + " to this one by Catmull-Rom interpolation."
+				v.Doc += "an image of another size is " +
+					fit + " to this one by Catmull-Rom interpolation."
 			}
 		}
 	}

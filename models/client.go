@@ -203,14 +203,17 @@ func labelling(p Preprocessing, rank int, e Manifest) (*onnx.Model, error) {
 	case rank == 3:
 		h = b.ReduceMean(b.Input("features", onnx.Float32, "n", "tokens", e.Dx), false, 1)
 	case rank == 4 && p.NHWC:
-		h = b.ReduceMean(b.Input("features", onnx.Float32, "n", "rows", "columns", e.Dx), false, 1, 2)
+		h = b.ReduceMean(b.Input("features", onnx.Float32, "n", "rows", "columns", e.Dx),
+			false, 1, 2)
 	case rank == 4:
-		h = b.ReduceMean(b.Input("features", onnx.Float32, "n", e.Dx, "rows", "columns"), false, 2, 3)
+		h = b.ReduceMean(b.Input("features", onnx.Float32, "n", e.Dx, "rows", "columns"),
+			false, 2, 3)
 	default:
 		return nil, fmt.Errorf("features of rank %d; want 2, 3 or 4", rank)
 	}
 	if len(p.FeatureMean) > 0 {
-		h = b.Div(b.Sub(h, b.Const(onnx.Vector(p.FeatureMean...))), b.Const(onnx.Vector(p.FeatureStd...)))
+		h = b.Div(b.Sub(h, b.Const(onnx.Vector(p.FeatureMean...))),
+			b.Const(onnx.Vector(p.FeatureStd...)))
 	}
 	labels := b.Unsqueeze(b.Input("labels", onnx.Int64, "n"), 1)
 	classes := make([]int64, e.C)

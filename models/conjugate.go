@@ -493,7 +493,8 @@ func (g conjugate) intervals(at, mass, mean, latent build.Ref) {
 	// probabilities a sample's uniform is.
 	upper := b.Slice(g.upper(), 1, 0, g.C-1)
 	over := b.Cast(b.Op("GreaterOrEqual",
-		[]build.Ref{b.Unsqueeze(uniform, 1, 2), b.Unsqueeze(b.MatMul(pbar, upper), 0)}), onnx.Float32)
+		[]build.Ref{b.Unsqueeze(uniform, 1, 2), b.Unsqueeze(b.MatMul(pbar, upper), 0)}),
+		onnx.Float32)
 	own := b.Sub(b.Op("Pad", []build.Ref{over, b.Axes(0, 0, 1, 0, 0, 0), b.F32(1)}),
 		b.Op("Pad", []build.Ref{over, b.Axes(0, 0, 0, 0, 0, 1), b.F32(0)}))
 	pull := g.trace(rho, wide) // d_c

@@ -220,7 +220,8 @@ func (e Extractor) norms() []normSize {
 		stage := fmt.Sprintf("stage%d", i+1)
 		out = append(out, normSize{stage + "/norm", w})
 		if e.Residual[i] {
-			out = append(out, normSize{stage + "/block/norm1", w}, normSize{stage + "/block/norm2", w})
+			out = append(out, normSize{stage + "/block/norm1", w},
+				normSize{stage + "/block/norm2", w})
 		}
 	}
 	return append(out, normSize{standardize, e.Dx})

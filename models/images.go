@@ -38,7 +38,8 @@ func WithImages(m *onnx.Model, features []float32, labels []int) (*onnx.Model, e
 	n := len(labels)
 	if n == 0 || n > min(maxImages, maxImageNumbers/c.Dx) || len(features) != n*c.Dx {
 		return nil, fmt.Errorf("images of a conjugate predictor: %d numbers for %d labels; want %d "+
-			"each, and 1 to %d images", len(features), n, c.Dx, min(maxImages, maxImageNumbers/c.Dx))
+			"each, and 1 to %d images", len(features), n, c.Dx,
+			min(maxImages, maxImageNumbers/c.Dx))
 	}
 	rows := soft(features, values[ConjCentre].F32(), float64(values[ConjRadius].F32()[0]))
 	scale, packed, of := make([]float32, c.Dx), make([]int8, len(rows)), make([]int32, n)

@@ -189,7 +189,8 @@ func ReadManifest(m *onnx.Model) (Manifest, error) {
 		if s := get(key); s != "" {
 			var err error
 			if *at, err = strconv.ParseFloat(s, 64); err != nil || !(*at > 0) || math.IsInf(*at, 0) {
-				return Manifest{}, fmt.Errorf("manifest: %s%s is %q; want a number above 0", keyPrefix, key, s)
+				return Manifest{}, fmt.Errorf("manifest: %s%s is %q; want a number above 0",
+					keyPrefix, key, s)
 			}
 		}
 	}

@@ -100,7 +100,8 @@ func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 	}
 	for name, v := range p.learned() {
 		if !(v >= 0 && v <= maxScale) {
-			return nil, fmt.Errorf("open predictor: %s is %v; allowed are 0 to %d", name, v, maxScale)
+			return nil, fmt.Errorf("open predictor: %s is %v; allowed are 0 to %d", name,
+				v, maxScale)
 		}
 	}
 	return out, nil

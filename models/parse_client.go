@@ -83,7 +83,8 @@ func (t *taker) take() error {
 	}
 	for i, d := range t.images.Shape[1:] {
 		if !d.IsKnown() || d.Size < 1 || d.Size > maxWidth {
-			return fmt.Errorf("axis %d of its images is %v; want a size of 1 to %d", i+1, d, maxWidth)
+			return fmt.Errorf("axis %d of its images is %v; want a size of 1 to %d", i+1,
+				d, maxWidth)
 		}
 	}
 	t.p.Height, t.p.Width, t.p.Channels = t.images.Shape[1].Size, t.images.Shape[2].Size,

@@ -178,7 +178,8 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Mod
 	likely := b.Op("GreaterOrEqual",
 		[]build.Ref{score, t.threshold(b, b.Optional(LevelInput, onnx.Vector(float32(sets.Level))))})
 	top := b.Op("Equal", []build.Ref{stated,
-		b.Op("ReduceMax", []build.Ref{stated}, onnx.IntsAttr("axes", 1), onnx.IntAttr("keepdims", 1))})
+		b.Op("ReduceMax", []build.Ref{stated}, onnx.IntsAttr("axes", 1),
+			onnx.IntAttr("keepdims", 1))})
 	b.Output(SetOutput, b.Op("Or", []build.Ref{likely, top}))
 	after, err := b.Model()
 	if err != nil {

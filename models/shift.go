@@ -227,8 +227,8 @@ func joined(m, estimate *onnx.Model, phi, rows string) (*onnx.Model, error) {
 	return m, check.Model(m)
 }
 
-// graft gives a part's values and nodes their own names within a graph, but for inputs that stand for
-// values of the graph, and adds its constants.
+// graft gives a part's values and nodes their own names within a graph, but for inputs that stand
+// for values of the graph, and adds its constants.
 func graft(g, part *onnx.Graph, inputs map[string]string, own func(name string) string) {
 	name := func(v string) string {
 		if to, ok := inputs[v]; ok || v == "" {

@@ -122,7 +122,8 @@ func ask(ctx context.Context, unknown *client.UnknownError, log io.Writer) error
 	case a := <-answer:
 		if a != "yes" {
 			return &untrustedError{errors.New(
-				"the extractor was not approved: nothing was read and nothing sent"), unknown.Digest}
+				"the extractor was not approved: nothing was read and nothing sent"),
+				unknown.Digest}
 		}
 	}
 	return nil

@@ -158,7 +158,8 @@ func (c *compressing) check() error {
 			pure.MaxThreads)
 	}
 	if *c.pixels < 1 || *c.pixels > imagefile.MaxPixels {
-		return usagef("compress: --max-pixels %d; allowed are 1 to %d", *c.pixels, imagefile.MaxPixels)
+		return usagef("compress: --max-pixels %d; allowed are 1 to %d", *c.pixels,
+			imagefile.MaxPixels)
 	}
 	if *c.skip < 0 || *c.count < 0 {
 		return usagef("compress: --skip %d and --count %d; allowed are numbers of at least 0",
@@ -268,7 +269,8 @@ func tell(log io.Writer, cl *client.Client, left []error) {
 // compressRows makes an upload of feature rows.
 func (c *compressing) compressRows(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) != 0 || *c.labels == "" {
-		return usagef("compress: --rows wants --labels and no SOURCE; got %q", strings.Join(args, " "))
+		return usagef("compress: --rows wants --labels and no SOURCE; got %q",
+			strings.Join(args, " "))
 	}
 	if err := rowsTake("compress", true, c.set, budgetNames...); err != nil {
 		return err
@@ -361,7 +363,8 @@ func readRows(rows, labels string, c int) (*onnx.Tensor, []int, error) {
 			return nil, nil, err
 		}
 		if st.Size() > maxRowBytes {
-			return nil, nil, fmt.Errorf("%s has %d bytes; allowed are %d", p, st.Size(), maxRowBytes)
+			return nil, nil, fmt.Errorf("%s has %d bytes; allowed are %d", p, st.Size(),
+				maxRowBytes)
 		}
 	}
 	x, err := npy.Load(rows)

@@ -65,7 +65,8 @@ func (s *scored) spent() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	spending, err := privacy.NewCountsSpending(s.epsilon, s.delta, s.made.Classes, s.digests, s.labels)
+	spending, err := privacy.NewCountsSpending(s.epsilon, s.delta, s.made.Classes,
+		s.digests, s.labels)
 	if err != nil {
 		return nil, refused("evaluate", err)
 	}

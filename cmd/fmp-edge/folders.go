@@ -78,7 +78,8 @@ func explainFolders(upload string) (string, error) {
 	text := "Its classes were taken from these folders or labels (" + foldersFile(upload) +
 		", which stays here):\n"
 	for _, row := range rows[1:] {
-		text += fmt.Sprintf("- %s -> class %s (number %s): %s images\n", row[0], row[1], row[2], row[3])
+		text += fmt.Sprintf("- %s -> class %s (number %s): %s images\n", row[0], row[1],
+			row[2], row[3])
 	}
 	return text, nil
 }

@@ -23,9 +23,9 @@ type content struct {
 	data []byte
 }
 
-// held is a file that is whole on the disk beside its place before the budget is spent, so that none
-// is spent where there is no space for it, and is moved there afterwards. Its name follows from its
-// content: where a program is stopped between the two, the ledger's digest finds it.
+// held is a file that is whole on the disk beside its place before the budget is spent, so that
+// none is spent where there is no space for it, and is moved there afterwards. Its name follows
+// from its content: where a program is stopped between the two, the ledger's digest finds it.
 type held struct{ path, aside string }
 
 // heldAt is the file of this sha256 for a path.
@@ -72,7 +72,8 @@ func digests(s *privacy.Spending) (all []string) {
 	return all
 }
 
-// hold writes files aside: all of them, or none. They may take the place of those with digests of mine.
+// hold writes files aside: all of them, or none. They may take the place of those with digests of
+// mine.
 func hold(command string, files []content, mine ...string) (all heldFiles, err error) {
 	for _, f := range files {
 		if err := free(command, f.path, mine...); err != nil {
@@ -121,8 +122,8 @@ func (all heldFiles) drop() {
 	}
 }
 
-// paidFor returns a file of the ledger as it was written; nil where it is nowhere. One that a stopped
-// program did not move to its place is moved now, unless another file is there.
+// paidFor returns a file of the ledger as it was written; nil where it is nowhere. One that a
+// stopped program did not move to its place is moved now, unless another file is there.
 func paidFor(f privacy.Written, most int64) []byte {
 	h := heldAt(f.Path, f.Sha256)
 	for _, path := range []string{f.Path, h.aside} {

@@ -33,7 +33,8 @@ type uploadInfo struct {
 	Precision federate.Precision `json:"precision"`
 	Masses    []float32          `json:"masses"`
 	ClassMass []float64          `json:"class_mass"` // masses by class: what an upload tells of a client's labels
-	// Calibration counts the images of n that are single ones, Scatter and Curve the numbers of each.
+	// Calibration counts the images of n that are single ones, Scatter and Curve the numbers of
+	// each.
 	Calibration int `json:"calibration,omitempty"`
 	Scatter     int `json:"scatter,omitempty"`
 	Curve       int `json:"curve,omitempty"`

@@ -233,7 +233,8 @@ func readShares(upload string, d *wire.Description, key *identity.Key) (*message
 	return helper, data, nil
 }
 
-// receiptsFree returns an error where a receipt that is there is of another server, and would be overwritten.
+// receiptsFree returns an error where a receipt that is there is of another server, and would be
+// overwritten.
 func (c *connection) receiptsFree() error {
 	at := map[string]*wire.Description{
 		cmp.Or(*c.receipt, c.beside(c.first.round.Round, "receipt.json")): c.first.round}
@@ -252,9 +253,10 @@ func (c *connection) receiptsFree() error {
 	return nil
 }
 
-// ofServer returns an error unless the extractor behind an upload that is there is approved for the server:
-// it was made for another one, perhaps.
-func ofServer(ctx context.Context, d *wire.Description, making *pflag.FlagSet, graph string, log io.Writer) error {
+// ofServer returns an error unless the extractor behind an upload that is there is approved for the
+// server: it was made for another one, perhaps.
+func ofServer(ctx context.Context, d *wire.Description, making *pflag.FlagSet, graph string,
+	log io.Writer) error {
 	cl, err := openClient(graph, 1)
 	if err != nil {
 		return refused("join", err)
@@ -479,7 +481,8 @@ sums, which says nothing without the other's: give the address of the second wit
 				return err
 			}
 			set := map[string]string{"model": graph, "client": key.Name,
-				"round": fmt.Sprint(d.Round), "output": path, "scope": client.ServerScope(d.ServerKey)}
+				"round": fmt.Sprint(d.Round), "output": path,
+				"scope": client.ServerScope(d.ServerKey)}
 			if p := making.Lookup("precision"); !p.Changed && d.Privacy == nil && len(d.Precisions) > 0 {
 				set["precision"] = d.Precisions[0]
 			}

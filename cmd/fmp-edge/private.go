@@ -98,7 +98,8 @@ func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 	for _, name := range budgetNames {
 		if !private && f.Changed(name) {
 			return usagef("compress: --%s is of private rounds, and %s is not the client graph of one "+
-				"(fmp fuse --upload private makes that): its upload would be a plain one", name, model)
+				"(fmp fuse --upload private makes that): its upload would be a plain one",
+				name, model)
 		}
 	}
 	if !private {
@@ -264,7 +265,8 @@ func (a *answer) Record() error {
 	if a.files, err = hold("compress", files, a.replaced...); err != nil {
 		return err
 	}
-	total, earlier, err := a.files.spend(a.ledger, a.spending, *a.private.maxEpsilon, *a.private.redraw)
+	total, earlier, err := a.files.spend(a.ledger, a.spending, *a.private.maxEpsilon,
+		*a.private.redraw)
 	if err != nil {
 		return refused("compress", err)
 	}

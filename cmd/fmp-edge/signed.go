@@ -28,7 +28,8 @@ func checkSigned(f *pflag.FlagSet, model, digest string, given []byte) error {
 	by, path := f.Lookup(signedBy).Value.String(), f.Lookup(signatureOf).Value.String()
 	if by == "" {
 		if path != "" {
-			return usagef("--%s is given without --%s, the key that verifies it", signatureOf, signedBy)
+			return usagef("--%s is given without --%s, the key that verifies it",
+				signatureOf, signedBy)
 		}
 		return nil
 	}

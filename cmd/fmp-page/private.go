@@ -80,7 +80,8 @@ func (s *session) release(src imagefile.Source, skip bool, name string,
 			len(im.Labels), b.Points)
 	}
 	record := privacy.NewSpending(b, f.C, f.K, im.Digests, im.Labels)
-	record.Time, record.Client, record.Round, record.Graph = time.Now().UTC(), name, d.Round, f.Digest
+	record.Time, record.Client, record.Round, record.Graph = time.Now().UTC(), name,
+		d.Round, f.Digest
 	kept, err := privacy.Find([]byte(p.Ledger), record)
 	switch {
 	case err != nil:

@@ -34,7 +34,8 @@ func (s *session) withdraw(*request) (any, []byte, error) {
 	if s.key == nil || s.round == nil {
 		return nil, nil, errKeyAndRound
 	}
-	return signedRequest{wire.UploadPath(s.round.Round, s.key.Name), s.round.Withdraw(s.key)}, nil, nil
+	return signedRequest{wire.UploadPath(s.round.Round, s.key.Name),
+		s.round.Withdraw(s.key)}, nil, nil
 }
 
 // withdrawn verifies the reply to a withdrawal, and returns the receipt in lines and its file.

@@ -245,7 +245,8 @@ func (s *session) source(q *request, paths []string) (imagefile.Source, imagefil
 		return nil, imagefile.LeftOut{}, errors.New("no client graph is open")
 	}
 	return imagefile.OpenFiles(paths, q.read,
-		imagefile.Options{Fit: s.client.Fit, Classes: s.client.Classes(), MaxItems: client.MaxItems})
+		imagefile.Options{Fit: s.client.Fit, Classes: s.client.Classes(),
+			MaxItems: client.MaxItems})
 }
 
 // list says which of a page's files are images, and of which class, before any is read.
@@ -361,7 +362,8 @@ func (s *session) explain(q *request) (any, []byte, error) {
 			d.Round, d.Graph)
 	}
 	if s.key != nil && l.Client != s.key.Name {
-		return nil, nil, fmt.Errorf("the upload is of client %q; the key is %q's", l.Client, s.key.Name)
+		return nil, nil, fmt.Errorf("the upload is of client %q; the key is %q's",
+			l.Client, s.key.Name)
 	}
 	return l, nil, nil
 }

@@ -78,7 +78,8 @@ func newBenchDomainsCommand() *cobra.Command {
 				suggest.Or(names...))
 		}
 		of := domains.Families[at]
-		cfg.Methods, cfg.Scores.Domains, cfg.Scores.Images = []string{"FMP"}, of.Domains(), domains.Images
+		cfg.Methods, cfg.Scores.Domains, cfg.Scores.Images = []string{"FMP"}, of.Domains(),
+			domains.Images
 		return benched(cmd, cfg, func(p *experiment.Prepared, bar *progress) (err error) {
 			if closedForm && p.Tools.Conjugate == nil {
 				return errNoClosedForm("bench domains")

@@ -83,7 +83,8 @@ func newBenchRoundCommand() *cobra.Command {
 		Args: noArgs,
 	}
 	bindSettings(cmd, &cfg, runAliases, "engine.", "dataset.", "corpus.", "extractor.", "open.",
-		"federation.clients", "federation.points", "federation.calibration", "conjugate.", "seeds", "seed")
+		"federation.clients", "federation.points", "federation.calibration", "conjugate.",
+		"seeds", "seed")
 	f := cmd.Flags()
 	f.Float64Var(&alpha, "alpha", 0, "Dirichlet parameter of the partition; 0 for homogeneous clients")
 	f.IntVar(&bad, "bad", 2, "clients that attack, fewer than half")
@@ -226,7 +227,8 @@ func (r *measuredRound) text() string {
 			"\n| %d clients of %d images, %d of %d | ACC | NLL | ECE |\n| --- | --- | --- | --- |\n",
 			s.LargeClients, s.Large, s.SmallClients, s.Small)
 		fmt.Fprintf(&b, "| as claimed | %.4f | %.4f | %.4f |\n| as counted | %.4f | %.4f | %.4f |\n",
-			s.Claimed.ACC, s.Claimed.NLL, s.Claimed.ECE, s.Counted.ACC, s.Counted.NLL, s.Counted.ECE)
+			s.Claimed.ACC, s.Claimed.NLL, s.Claimed.ECE, s.Counted.ACC, s.Counted.NLL,
+			s.Counted.ECE)
 	}
 	for _, t := range []struct {
 		title string
@@ -239,7 +241,8 @@ func (r *measuredRound) text() string {
 			if s.Bytes > 0 {
 				bytes = fmt.Sprintf("%.0f", s.Bytes)
 			}
-			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f | %.4f |\n", s.Name, bytes, s.ACC, s.NLL, s.ECE)
+			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f | %.4f |\n", s.Name, bytes, s.ACC,
+				s.NLL, s.ECE)
 		}
 	}
 	fmt.Fprintf(&b, "\n| images of a client | AUC of membership |\n| --- | --- |\n")

@@ -372,6 +372,7 @@ func (r *calibration) printScaling(b *strings.Builder) {
 		fmt.Fprintf(b, "Temperature %.3f is in the graph and in the model card.\n\n",
 			1/r.Scaling.Factor[0])
 	default:
-		fmt.Fprintf(b, "A %s of the classes is in the graph and in the model card.\n\n", r.Scaling.Kind)
+		fmt.Fprintf(b, "A %s of the classes is in the graph and in the model card.\n\n",
+			r.Scaling.Kind)
 	}
 }

@@ -30,7 +30,8 @@ func checkDrawing(out string, c digits.Config, photos, scans bool) error {
 		return usageErrorf("--dicom writes grey images, and --variant is %q; leave --variant out", c.Variant)
 	}
 	if _, ok := digits.VariantByName(string(c.Variant)); !ok {
-		return usageErrorf("--variant is %q; allowed are %s and %s", c.Variant, digits.Grey, digits.Color)
+		return usageErrorf("--variant is %q; allowed are %s and %s", c.Variant, digits.Grey,
+			digits.Color)
 	}
 	// Images of another drawing would be read with this one's.
 	if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
@@ -89,7 +90,8 @@ empty name of the patient. fmp reads each of these back by the folder's path.`,
 				return err
 			}
 			return say(cmd, map[string]any{"folder": out, "variant": variant, "seed": c.Seed, "train": ds.Train.N,
-				"test": ds.Test.N}, "%s: %d training and %d test images\n", out, ds.Train.N, ds.Test.N)
+				"test": ds.Test.N}, "%s: %d training and %d test images\n", out,
+				ds.Train.N, ds.Test.N)
 		},
 	}
 	f := cmd.Flags()

@@ -74,7 +74,8 @@ Python runs but pip. What is there already is left alone.`,
 			if err != nil {
 				return missingError(err)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: use it with --extractor %s\n", path, args[0])
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: use it with --extractor %s\n",
+				path, args[0])
 			return err
 		},
 	}

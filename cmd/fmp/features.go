@@ -109,7 +109,8 @@ sets are merged nevertheless. The memory is that of one buffer.`,
 			list, err := featurize.Merge(cmd.Context(), "")
 			if err := tell(cmd, list, func(b *strings.Builder) {
 				for _, m := range list {
-					fmt.Fprintf(b, "%s: %d features of %d images, of %d shards\n", m.Path, m.Dx, m.Images, m.Shards)
+					fmt.Fprintf(b, "%s: %d features of %d images, of %d shards\n", m.Path, m.Dx,
+						m.Images, m.Shards)
 				}
 				if err == nil && len(list) == 0 {
 					b.WriteString("no shards are there\n")

@@ -235,7 +235,8 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	return say(cmd, res,
 		"client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, %d channels\nupload:       "+
 			"%s, at most %d %s of %d numbers each\n%s%s", o.out, res.Bytes, res.Digest, pre.Height,
-		pre.Width, pre.Channels, o.upload, f.S, parts[o.upload], f.PointWidth(), pre.print(f.Dx), known)
+		pre.Width, pre.Channels, o.upload, f.S, parts[o.upload], f.PointWidth(),
+		pre.print(f.Dx), known)
 }
 
 // client makes the client graph, and settles the kind of its uploads and the name of its file where
@@ -334,13 +335,15 @@ func corpusClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, uplo
 	return m, pre, upload, nil
 }
 
-// classNames is the value of --class-names: names parted by commas, quoted as in CSV where they hold one.
+// classNames is the value of --class-names: names parted by commas, quoted as in CSV where they
+// hold one.
 type classNames struct{ of *[]string }
 
 func (n *classNames) String() string { return strings.Join(*n.of, ",") }
 func (n *classNames) Type() string   { return "strings" }
 
-// Set adds names. A line break would end the list unseen; spaces beside a comma are no part of a name.
+// Set adds names. A line break would end the list unseen; spaces beside a comma are no part of a
+// name.
 func (n *classNames) Set(text string) error {
 	lines, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	if err != nil || len(lines) != 1 {
@@ -352,8 +355,8 @@ func (n *classNames) Set(text string) error {
 	return nil
 }
 
-// checkNames returns an error unless there are two names or more, each another and a folder's: labels
-// are names of folders.
+// checkNames returns an error unless there are two names or more, each another and a folder's:
+// labels are names of folders.
 func checkNames(names []string) error {
 	for _, name := range names {
 		if strings.ContainsAny(name, "/\\") || strings.HasPrefix(name, ".") {

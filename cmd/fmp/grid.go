@@ -324,7 +324,8 @@ func printGrid(to io.Writer, runs []*runOutput) error {
 			for _, row := range t.Rows {
 				if !row.Control() {
 					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", o.Directory,
-						t.Partition, t.Protocol, row.Method, row.ACC.Mean, row.ECE.Mean, row.NLL.Mean)
+						t.Partition, t.Protocol, row.Method, row.ACC.Mean, row.ECE.Mean,
+						row.NLL.Mean)
 				}
 			}
 		}

@@ -63,7 +63,8 @@ set, operators of another domain, values that are no tensors.`,
 				return checkError(err)
 			}
 			return tell(cmd, nil, func(b *strings.Builder) {
-				fmt.Fprintf(b, "%s is sound: %d nodes, operator set %d\n", args[0], len(m.Graph.Nodes), m.Opset())
+				fmt.Fprintf(b, "%s is sound: %d nodes, operator set %d\n", args[0],
+					len(m.Graph.Nodes), m.Opset())
 				for _, note := range notes {
 					fmt.Fprintf(b, "note: %s\n", note)
 				}

@@ -212,7 +212,8 @@ func (r inspection) print(out io.Writer) error {
 	for _, k := range slices.Sorted(maps.Keys(r.Metadata)) {
 		fmt.Fprintf(w, "metadata\t%s = %s\n", k, abridged(r.Metadata[k], 200))
 	}
-	fmt.Fprintf(w, "parameters\t%s (%s bytes)\n", thousands(r.Parameters), thousands(r.ParameterBytes))
+	fmt.Fprintf(w, "parameters\t%s (%s bytes)\n", thousands(r.Parameters),
+		thousands(r.ParameterBytes))
 	var sizes []string
 	for _, k := range slices.Sorted(maps.Keys(r.Sizes)) {
 		sizes = append(sizes, fmt.Sprintf("%s=%d", k, r.Sizes[k]))

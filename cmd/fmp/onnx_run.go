@@ -74,7 +74,8 @@ func newONNXRunCommand() *cobra.Command {
 		}
 		for _, name := range wanted {
 			if _, ok := m.Graph.Output(name); !ok {
-				return usageErrorf("--output %s: the model's outputs are %s", name, describeValues(m.Graph.Outputs))
+				return usageErrorf("--output %s: the model's outputs are %s", name,
+					describeValues(m.Graph.Outputs))
 			}
 		}
 		ctx := cmd.Context()

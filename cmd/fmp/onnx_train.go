@@ -270,7 +270,8 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 			most = max(most, y)
 		}
 		if ex.classes = cmp.Or(o.classes, most+1); most >= ex.classes {
-			return nil, usageErrorf("%s: a target is %d and --classes is %d", o.data, most, ex.classes)
+			return nil, usageErrorf("%s: a target is %d and --classes is %d", o.data,
+				most, ex.classes)
 		}
 		t[train.TargetInput] = train.Target(labels, ex.classes, o.t.Loss.Name)
 	} else {

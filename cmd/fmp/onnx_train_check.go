@@ -93,7 +93,8 @@ func (o *tuning) checkRows(name string, t *onnx.Tensor) error {
 			want = "numbers from 0 to 1"
 		}
 		if want != "" {
-			return fmt.Errorf("%s: row %d of %q has %v to %v, of sum %v; want %s", o.data, row, name, low, high, sum, want)
+			return fmt.Errorf("%s: row %d of %q has %v to %v, of sum %v; want %s", o.data, row,
+				name, low, high, sum, want)
 		}
 	}
 	return nil

@@ -63,16 +63,18 @@ type pooled struct {
 	// Named is the share, 0 to 1, of the corpus's images that counts as one more client's; none
 	// where the predictor holds no images of the round's classes.
 	Named *float64 `json:"named,omitempty"`
-	// Unlike names the classes whose images of the corpus do not count, as the clients' lie elsewhere.
+	// Unlike names the classes whose images of the corpus do not count, as the clients' lie
+	// elsewhere.
 	Unlike []string `json:"unlike,omitempty"`
 	// Kappa of a round of moments, the temperature of its heads in units of the classes'
 	// separation, and the standard deviation of its logarithm.
 	Kappa []float64 `json:"kappa,omitempty"`
-	// Tails is the factor of the temperature for the tails of images, and the standard deviation of its
-	// logarithm, where the temperature is that of clients left out: nothing told kappa.
+	// Tails is the factor of the temperature for the tails of images, and the standard deviation of
+	// its logarithm, where the temperature is that of clients left out: nothing told kappa.
 	Tails []float64 `json:"tails,omitempty"`
-	// Corpus is the log evidence of the corpus. Beside kappa prior odds are included, and it took part where this
-	// is above 0; beside tails it has the share that clients left out are sure of. None without one.
+	// Corpus is the log evidence of the corpus. Beside kappa prior odds are included, and it took
+	// part where this is above 0; beside tails it has the share that clients left out are sure of.
+	// None without one.
 	Corpus *float64 `json:"corpus,omitempty"`
 	L2     float64  `json:"l2,omitempty"`    // 0: nothing is fitted
 	Fresh  int      `json:"fresh,omitempty"` // 0: the limit of many
@@ -301,7 +303,8 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	}
 	if res.Points > pool.MaxPoints && r.Method() != "FMP" {
 		warnPool(cmd, fmt.Sprintf("%d points: those of one class that are near each other are taken "+
-			"together, to %d points with the same masses and class means", res.Points, pool.MaxPoints))
+			"together, to %d points with the same masses and class means", res.Points,
+			pool.MaxPoints))
 	}
 	eng, err := openEngine(ctx, o.settings.Engine, 1, cmd.ErrOrStderr())
 	if err != nil {
@@ -507,7 +510,8 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 // scopeMoments is the Scope of a round of moments.
 const scopeMoments = "moments"
 
-// moments describes how moments were read; nothing of other uploads. Kappa is told where calibration points tell it.
+// moments describes how moments were read; nothing of other uploads. Kappa is told where
+// calibration points tell it.
 func (p *pooled) moments(told bool) string {
 	corpus := "without a corpus"
 	switch {
@@ -526,7 +530,8 @@ func (p *pooled) moments(told bool) string {
 	case p.Kappa == nil:
 		return ""
 	case !told:
-		return fmt.Sprintf("form:       moments, %s (kappa %s)\n", corpus, kappaText(p.Kappa[0], p.Kappa[1]))
+		return fmt.Sprintf("form:       moments, %s (kappa %s)\n", corpus,
+			kappaText(p.Kappa[0], p.Kappa[1]))
 	}
 	return fmt.Sprintf("form:       moments, %s (kappa %s; fmp fuse --kappa %.3g,%.2g "+
 		"tells it to another round behind this network)\n", corpus,
@@ -575,10 +580,12 @@ func (p *pooled) print(b *strings.Builder) {
 			clip(strings.Join(p.Absent, ", ")))
 	}
 	if len(p.Unknown) > 0 {
-		fmt.Fprintf(b, "names:      the corpus has no class %s\n", clip(strings.Join(p.Unknown, ", ")))
+		fmt.Fprintf(b, "names:      the corpus has no class %s\n",
+			clip(strings.Join(p.Unknown, ", ")))
 	}
 	if p.Named != nil {
-		fmt.Fprintf(b, "corpus:     %.0f%% of its images count as one more client's\n", 100**p.Named)
+		fmt.Fprintf(b, "corpus:     %.0f%% of its images count as one more client's\n",
+			100**p.Named)
 		if len(p.Unlike) > 0 {
 			fmt.Fprintf(b, "            not those of %s: the clients' lie elsewhere, as under another name\n",
 				clip(strings.Join(p.Unlike, ", ")))

@@ -139,7 +139,8 @@ func readState(path string) ([]byte, error) {
 }
 
 // take takes the folder of --state until release is called. It is an error if the state is not the
-// one that was read any more: another process would lose its clients, or bring back one that withdrew.
+// one that was read any more: another process would lose its clients, or bring back one that
+// withdrew.
 func (o *poolSums) take() (release func(), err error) {
 	if o.state == "" {
 		return func() {}, nil
@@ -204,8 +205,8 @@ func (o *poolRun) withdrawn(r *pool.Round) error {
 	return nil
 }
 
-// finish writes the record of a withdrawal and the state, after the classifier. The state is last: where
-// something fails before, the same command does all of it again.
+// finish writes the record of a withdrawal and the state, after the classifier. The state is last:
+// where something fails before, the same command does all of it again.
 func (o *poolRun) finish() error {
 	if err := o.writeRecord(); err != nil || o.sums == nil {
 		return err
@@ -236,9 +237,10 @@ func (o *poolRun) writeRecord() error {
 // acting are the flags beside the settings that act on the classifier.
 var acting = []string{"against", "fixed-size", "for", "rows", "state", "with-samples"}
 
-// acts returns the command with the flags and settings that act on the classifier alone, so that the
-// same uploads are recorded alike in any files, summed or single, and without a trace of clients that
-// withdrew. Files are named by their digests, as a path tells of this machine and of clients.
+// acts returns the command with the flags and settings that act on the classifier alone, so that
+// the same uploads are recorded alike in any files, summed or single, and without a trace of
+// clients that withdrew. Files are named by their digests, as a path tells of this machine and of
+// clients.
 func (o *poolRun) acts(flags *pflag.FlagSet) (string, error) {
 	words := []string{"fmp", "pool"}
 	for _, name := range acting {

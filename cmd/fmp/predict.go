@@ -107,7 +107,8 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string,
 		return nil, err
 	}
 	if f.skip < 0 || f.count < 0 {
-		return nil, usageErrorf("--skip is %d and --count %d; allowed are numbers of at least 0", f.skip, f.count)
+		return nil, usageErrorf("--skip is %d and --count %d; allowed are numbers of at least 0",
+			f.skip, f.count)
 	}
 	if strings.HasSuffix(strings.ToLower(path), ".npy") {
 		if f.skip > 0 || f.count > 0 || f.byNumber {
@@ -280,10 +281,11 @@ func newPredictCommand() *cobra.Command {
 				return usageError(err)
 			}
 		}
-		return printPredictions(cmd.OutOrStdout(), c, format, reject, func(do func([]classify.Prediction) error) error {
-			_, err := classifyPath(cmd, c, args[1], images, true, provable(cmd, do))
-			return err
-		})
+		return printPredictions(cmd.OutOrStdout(), c, format, reject,
+			func(do func([]classify.Prediction) error) error {
+				_, err := classifyPath(cmd, c, args[1], images, true, provable(cmd, do))
+				return err
+			})
 	}
 	return cmd
 }

@@ -69,7 +69,8 @@ type listening struct {
 	reject  float64
 }
 
-// withoutListen refuses flags that go with --listen alone, and those that exclude each other without.
+// withoutListen refuses flags that go with --listen alone, and those that exclude each other
+// without.
 func withoutListen(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("adapt") && cmd.Flags().Changed("error") {
 		return usageErrorf("--error is proved by calibration images of the clients' cameras, and --adapt " +

@@ -17,8 +17,8 @@ import (
 )
 
 // oneImage bounds the multiply-adds of one image that runs in Go where the engine is nobody's
-// choice: ResNet-50 has 4.1 billion. Beyond, the ONNX Runtime makes up for its start. A variable for
-// tests.
+// choice: ResNet-50 has 4.1 billion. Beyond, the ONNX Runtime makes up for its start. A variable
+// for tests.
 var oneImage = engine.Limits{Work: 1 << 32}
 
 // openFor opens the classifier of a command's arguments for its images. Where these are all that it
@@ -32,8 +32,8 @@ func openFor(cmd *cobra.Command, cfg engineSettings, args []string, level float6
 }
 
 // openForOne opens a classifier for one image. The ONNX Runtime takes longer to start, and to lay
-// out its weights, than the pure engine takes for all of it. A model that is too much work in Go, or
-// has an operator that the pure engine lacks, still runs on the runtime.
+// out its weights, than the pure engine takes for all of it. A model that is too much work in Go,
+// or has an operator that the pure engine lacks, still runs on the runtime.
 func openForOne(cmd *cobra.Command, cfg engineSettings, path string,
 	level float64) (*classify.Classifier, func(), error) {
 	if err := checkLevel(level); err != nil {
@@ -59,8 +59,8 @@ func openForOne(cmd *cobra.Command, cfg engineSettings, path string,
 }
 
 // runsAlone reports whether a path is one image, or one row of features, that runs on the pure
-// engine: neither the engine nor the runtime's library or provider is chosen, and this processor has
-// vectors that the pure engine multiplies in.
+// engine: neither the engine nor the runtime's library or provider is chosen, and this processor
+// has vectors that the pure engine multiplies in.
 func runsAlone(cmd *cobra.Command, cfg engineSettings, path string) bool {
 	if cmd.Flags().Changed("engine") || cfg.Engine.Name != "auto" || libraryIsNeeded(cfg.Engine) ||
 		runtime.GOARCH != "arm64" && !(cpu.X86.HasAVX2 && cpu.X86.HasFMA) {

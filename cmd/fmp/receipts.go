@@ -31,7 +31,8 @@ key, and the upload's digest. fetch asks the server for the receipt again, with 
 // verified is the output of fmp receipts verify.
 type verified struct {
 	wire.Receipt
-	// Bytes is the size of the upload; nil where nothing proves it: the signature does not cover it.
+	// Bytes is the size of the upload; nil where nothing proves it: the signature does not cover
+	// it.
 	Bytes *int `json:"bytes,omitempty"`
 	// UploadFile is the upload that the receipt is of, if it was given.
 	UploadFile string `json:"upload_file,omitempty"`
@@ -84,7 +85,8 @@ the server's operators, not from the receipt, which anybody could sign with a ke
 }
 
 // verifyReceipt verifies the receipt of an upload, and of a file of it if one is given.
-func verifyReceipt(cmd *cobra.Command, data []byte, server, upload string) (show func() error, err error) {
+func verifyReceipt(cmd *cobra.Command, data []byte, server, upload string) (show func() error,
+	err error) {
 	r, err := wire.ReadReceipt(data, server)
 	if err != nil {
 		return nil, err
@@ -96,7 +98,8 @@ func verifyReceipt(cmd *cobra.Command, data []byte, server, upload string) (show
 			return nil, err
 		}
 		if size != r.Bytes {
-			return nil, fmt.Errorf("its bytes, which are not signed, are not the %d of %s", size, upload)
+			return nil, fmt.Errorf("its bytes, which are not signed, are not the %d of %s",
+				size, upload)
 		}
 		v.Bytes = &size
 	}

@@ -92,7 +92,8 @@ func (f *resultsFilter) tables(dir string, rs []experiment.Record) ([]report.Tab
 	}
 	ts, err := report.Tables(rs, m)
 	return slices.DeleteFunc(ts, func(t report.Table) bool {
-		return f.partition != "" && t.Partition != f.partition || f.protocol != "" && t.Protocol != f.protocol
+		return f.partition != "" && t.Partition != f.partition || f.protocol != "" &&
+			t.Protocol != f.protocol
 	}), err
 }
 

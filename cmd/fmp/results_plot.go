@@ -60,7 +60,8 @@ colours can be told apart with every kind of colour vision. --output ends in .sv
 		for i, dir := range args {
 			value, known, err := experiment.Setting(dir, x)
 			if err == nil && value == "" {
-				err = fmt.Errorf("--x is %q, which is no setting%s", clip(x), suggest.DidYouMean(x, known))
+				err = fmt.Errorf("--x is %q, which is no setting%s", clip(x),
+					suggest.DidYouMean(x, known))
 			}
 			if err != nil {
 				return usageError(err)
@@ -96,8 +97,8 @@ colours can be told apart with every kind of colour vision. --output ends in .sv
 	return cmd
 }
 
-// differing returns the settings in which runs differ: those that decide a figure, and the data set,
-// which a table has in its title and a line has not.
+// differing returns the settings in which runs differ: those that decide a figure, and the data
+// set, which a table has in its title and a line has not.
 func differing(dirs []string) ([]string, error) {
 	keys, _, err := experiment.Varied(dirs)
 	if err != nil {

@@ -142,7 +142,8 @@ func flagError(cmd *cobra.Command, err error) error {
 			"uint64": "a whole number of at least 0", "float64": "a number",
 			"duration": "a time such as 90s, 10m or 2h"}[bad.GetFlag().Value.Type()]
 		if want != "" {
-			return usageErrorf("--%s is %q; want %s", bad.GetFlag().Name, clip(bad.GetValue()), want)
+			return usageErrorf("--%s is %q; want %s", bad.GetFlag().Name,
+				clip(bad.GetValue()), want)
 		}
 	}
 	if name, ok := strings.CutPrefix(msg, "unknown flag: --"); ok {

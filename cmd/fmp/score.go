@@ -76,7 +76,8 @@ as its settings are its author's own.`,
 		if err != nil {
 			return err
 		}
-		out := &runOutput{Directory: run, Identity: m.Identity, Notes: m.Notes, Tables: ts, wide: wide}
+		out := &runOutput{Directory: run, Identity: m.Identity, Notes: m.Notes,
+			Tables: ts, wide: wide}
 		return show(cmd, out, out.print)
 	}
 	return cmd

@@ -25,8 +25,8 @@ type sums struct {
 
 func (s sums) String() string { return "the state of the round" }
 
-// Keep implements [pool.Keeper]. Who is in a private round is settled once, so that no message is in
-// two sums.
+// Keep implements [pool.Keeper]. Who is in a private round is settled once, so that no message is
+// in two sums.
 func (s sums) Keep(inputs string, _ []string, draw func(before int) ([]byte, error)) ([]byte, error) {
 	data, err := s.store.Object(s.ctx, "sum-"+inputs, pool.MaxPublished)
 	if !errors.Is(err, store.ErrNone) {

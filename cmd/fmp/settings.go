@@ -67,8 +67,8 @@ type resolver struct {
 }
 
 // bindSettings gives cmd a flag for every setting of the struct that target points to, which holds
-// the defaults, short names for some of them, --config and --set. They are resolved before the command
-// runs; one that checks other flags before them takes PreRunE away, and calls resolve.
+// the defaults, short names for some of them, --config and --set. They are resolved before the
+// command runs; one that checks other flags before them takes PreRunE away, and calls resolve.
 //
 // reads are the keys, and the groups with a dot behind them ("engine."), that the command reads,
 // where it does not read them all. The others have no flag; file and environment, which commands
@@ -451,8 +451,8 @@ func parseConfig(path string, data []byte) (*viper.Viper, error) {
 	return v, nil
 }
 
-// checkNoDoubles reads one value and refuses an object with a key that stands in it twice, the first
-// of which would be ignored. Case is ignored, as the names of settings ignore it.
+// checkNoDoubles reads one value and refuses an object with a key that stands in it twice, the
+// first of which would be ignored. Case is ignored, as the names of settings ignore it.
 func checkNoDoubles(d *json.Decoder) error {
 	t, err := d.Token()
 	if t != json.Delim('{') && t != json.Delim('[') {
@@ -496,7 +496,8 @@ func decodeSetting(val any, field reflect.Value) error {
 	}
 	if err := d.Decode(val); err != nil {
 		want := map[string]string{"list": "a list, such as 0.1,0.5", "number": "a number",
-			"bool": "true or false", "text": "a text", "int": "a whole number"}[kindName(field.Type())]
+			"bool": "true or false", "text": "a text",
+			"int": "a whole number"}[kindName(field.Type())]
 		if field.Type().Kind() == reflect.Slice {
 			want = "a list of " + map[string]string{"number": "numbers", "int": "whole numbers",
 				"text": "texts", "bool": "true or false"}[kindName(field.Type().Elem())]

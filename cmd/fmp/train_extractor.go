@@ -213,7 +213,8 @@ func (o *extractorTraining) print(cmd *cobra.Command, res *learn.Result, cfg lea
 		if second.Test.N > 0 {
 			report["aux_test_accuracy"] = res.AuxiliaryAccuracy
 		}
-		text += fmt.Sprintf("auxiliary %s %s: %s\n", o.aux, o.auxOut, testAccuracy(second, res.AuxiliaryAccuracy))
+		text += fmt.Sprintf("auxiliary %s %s: %s\n", o.aux, o.auxOut,
+			testAccuracy(second, res.AuxiliaryAccuracy))
 	}
 	return say(cmd, report, "%s", text)
 }

@@ -38,9 +38,11 @@ func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 		return usageError(fmt.Errorf("%s: %w", path, err))
 	}
 	t := &o.tune
-	t.t.Output, t.t.Loss.Name, t.t.Seed, t.t.Threads = value, train.CrossEntropy, o.c.Seed, o.parallel
+	t.t.Output, t.t.Loss.Name, t.t.Seed, t.t.Threads = value, train.CrossEntropy,
+		o.c.Seed, o.parallel
 	t.t.Epochs, t.t.Batch, t.t.Parts = cmp.Or(o.c.Epochs, 2), cmp.Or(o.c.Batch, 32), 4
-	t.rate, t.warmup, t.decay, t.clip, t.heldOut = o.c.Rate, 0.1, cmp.Or(o.c.WeightDecay, 0.01), 1, 0.1
+	t.rate, t.warmup, t.decay, t.clip, t.heldOut = o.c.Rate, 0.1, cmp.Or(o.c.WeightDecay,
+		0.01), 1, 0.1
 	t.head, t.optimizer, t.schedule, t.augment.Flip = "add", "adamw", "cosine", true
 	t.out, t.onBad = o.out, o.onBad
 	t.finish = func(trained *onnx.Model) (*onnx.Model, error) {
@@ -51,7 +53,8 @@ func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 		}
 		f := manifest
 		// features are no longer standardised
-		f.Kind, f.Kappa, f.KappaDeviation, f.Seed, f.Command = "", 0, 0, o.c.Seed, commandLine(cmd, extractorFlags)
+		f.Kind, f.Kappa, f.KappaDeviation, f.Seed, f.Command = "", 0, 0, o.c.Seed,
+			commandLine(cmd, extractorFlags)
 		f.TrainingData = strings.TrimPrefix(
 			f.TrainingData+"; adapted to "+settings.Dataset{Name: o.name}.Label(), "; ")
 		if err := f.Write(m); err != nil {

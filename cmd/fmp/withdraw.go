@@ -78,7 +78,8 @@ noise take nothing out.`,
 	return cmd
 }
 
-// reach loads a key and asks the server at a URL which round it has. Errors have the command's name.
+// reach loads a key and asks the server at a URL which round it has. Errors have the command's
+// name.
 func reach(cmd *cobra.Command, name, path, url, ca string,
 	wait time.Duration) (*identity.Key, *sender.Client, *wire.Description, error) {
 	key, err := identity.Load(path)

@@ -243,7 +243,8 @@ type evaluation struct {
 	epsilon, delta float64
 }
 
-// check sets the default of the least count, and returns an error for an evaluation that is not made.
+// check sets the default of the least count, and returns an error for an evaluation that is not
+// made.
 func (e *evaluation) check() error {
 	e.least = cmp.Or(e.least, tally.Least)
 	if e.least < tally.MinLeast || e.least > tally.MaxLeast {

@@ -67,7 +67,8 @@ func run(list string) error {
 			if err != nil {
 				verdict = err.Error()
 			}
-			line := fmt.Sprintf("%s: %s -> %s: %s", m.file, strings.TrimSpace(m.old), strings.TrimSpace(m.new), verdict)
+			line := fmt.Sprintf("%s: %s -> %s: %s", m.file, strings.TrimSpace(m.old),
+				strings.TrimSpace(m.new), verdict)
 			fmt.Println(line)
 			switch {
 			case errors.Is(err, errSkipped):
@@ -82,7 +83,8 @@ func run(list string) error {
 		return err
 	}
 	if missed = slices.DeleteFunc(missed, func(s string) bool { return s == "" }); len(missed) > 0 {
-		return fmt.Errorf("%d of %d mutations were not caught:\n%s", len(missed), len(all), strings.Join(missed, "\n"))
+		return fmt.Errorf("%d of %d mutations were not caught:\n%s", len(missed), len(all),
+			strings.Join(missed, "\n"))
 	}
 	fmt.Printf("%d mutations were caught; the tests of %d are skipped on this machine\n",
 		int64(len(all))-skipped.Load(), skipped.Load())

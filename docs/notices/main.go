@@ -71,7 +71,8 @@ var programs = []struct {
 
 // outlined are fonts that fmp holds the digits' outlines of (featurize/digits/outlines.txt.gz).
 var outlined = []string{"codeberg.org/go-fonts/dejavu/dejavusans",
-	"codeberg.org/go-fonts/latin-modern/lmroman10regular", "golang.org/x/image/font/gofont/goregular"}
+	"codeberg.org/go-fonts/latin-modern/lmroman10regular",
+	"golang.org/x/image/font/gofont/goregular"}
 
 // embedded lists the files derived from the work of others that are no modules.
 const embedded = `Besides modules:

@@ -94,7 +94,8 @@ func sbom(program string, bi *debug.BuildInfo, digest string,
 			bom.Metadata.Timestamp = s.Value
 		}
 	}
-	bom.Components, bom.Dependencies = &parts, &[]cdx.Dependency{{Ref: program, Dependencies: &refs}}
+	bom.Components, bom.Dependencies = &parts,
+		&[]cdx.Dependency{{Ref: program, Dependencies: &refs}}
 	var b bytes.Buffer
 	if err := cdx.NewBOMEncoder(&b, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(bom,
 		cdx.SpecVersion1_6); err != nil {

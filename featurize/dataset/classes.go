@@ -53,7 +53,8 @@ func parseClasses(choice string, names []string) ([]int, error) {
 					"as 0-%d%s", entry, last, last, suggest.DidYouMean(entry, names))
 		}
 		if from > to || to > last {
-			return nil, fmt.Errorf("%q is no range of classes; numbers go from 0 to %d", entry, last)
+			return nil, fmt.Errorf("%q is no range of classes; numbers go from 0 to %d",
+				entry, last)
 		}
 		for c := from; c <= to; c++ {
 			if err := add(entry, c); err != nil {
@@ -98,7 +99,8 @@ func (ds *Dataset) choose(choice, exclude string) error {
 		}
 		for _, c := range out {
 			if keep[c] && strings.TrimSpace(choice) != "" {
-				return fmt.Errorf("class %d (%s) is chosen and excluded; leave it out of one", c, ds.Classes[c])
+				return fmt.Errorf("class %d (%s) is chosen and excluded; leave it out of one", c,
+					ds.Classes[c])
 			}
 			keep[c], drop[c] = false, true
 		}

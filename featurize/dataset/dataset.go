@@ -259,7 +259,8 @@ func (ds *Dataset) Check() error {
 		}
 		for i, y := range p.part.Labels {
 			if y < p.lo || y >= p.hi {
-				return fmt.Errorf("label %d of %s image %d; allowed are %d to %d", y, p.name, i, p.lo, p.hi-1)
+				return fmt.Errorf("label %d of %s image %d; allowed are %d to %d", y, p.name, i,
+					p.lo, p.hi-1)
 			}
 		}
 	}
@@ -345,7 +346,8 @@ func (p *Labelled) Range(r Range) (*Labelled, error) {
 		return nil, fmt.Errorf("images %d to %d were asked for; there are %d", r.From, r.To-1, p.N)
 	}
 	if p.Lazy() {
-		return &Labelled{Images: *p.with(p.files.paths[r.From:r.To]), Labels: p.Labels[r.From:r.To]}, nil
+		return &Labelled{Images: *p.with(p.files.paths[r.From:r.To]),
+			Labels: p.Labels[r.From:r.To]}, nil
 	}
 	size := p.H * p.W * p.Ch
 	return &Labelled{

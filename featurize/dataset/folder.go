@@ -130,7 +130,8 @@ func (f *folder) list() error {
 		return err
 	}
 	if len(classes) < 2 || len(classes) > MaxClasses {
-		return fmt.Errorf("%s has %d class folders; 2 to %d are needed", root, len(classes), MaxClasses)
+		return fmt.Errorf("%s has %d class folders; 2 to %d are needed", root,
+			len(classes), MaxClasses)
 	}
 	if !f.split && !slices.ContainsFunc(classes, isClass) {
 		return fmt.Errorf("%s has folders of parts (%s), and no train beside test: rename those of training "+
@@ -279,7 +280,8 @@ func (f *folder) parts(im *Images) error {
 	f.data.Test = part(nil, true)
 	f.data.Train = part(im.Pix[:0], false) // where they are, moved up
 	if train, test := f.data.Train.N, f.data.Test.N; train == 0 || test == 0 {
-		return fmt.Errorf("%s gives %d training and %d test images; both are needed", f.dir, train, test)
+		return fmt.Errorf("%s gives %d training and %d test images; both are needed", f.dir,
+			train, test)
 	}
 	return nil
 }

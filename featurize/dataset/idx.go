@@ -115,7 +115,8 @@ func decodeIDXLabels(r io.Reader, size int64) ([]int, error) {
 		return nil, err
 	}
 	if dims[0] > idxMaxImages {
-		return nil, fmt.Errorf("the header says %d labels; at most %d are read", dims[0], idxMaxImages)
+		return nil, fmt.Errorf("the header says %d labels; at most %d are read", dims[0],
+			idxMaxImages)
 	}
 	raw, err := imagefile.ReadExactly(r, dims[0], size)
 	if err != nil {
@@ -214,7 +215,8 @@ func readLines(path string, limit int) ([]string, error) {
 			continue
 		}
 		if len(line) > 256 || len(out) == limit {
-			return nil, fmt.Errorf("%s: not a list of at most %d names of at most 256 bytes", path, limit)
+			return nil, fmt.Errorf("%s: not a list of at most %d names of at most 256 bytes",
+				path, limit)
 		}
 		out = append(out, line)
 	}

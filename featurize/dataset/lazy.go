@@ -62,7 +62,8 @@ type Undecoded struct {
 // share it.
 func (im *Images) Load(ctx context.Context, from, to int) (*Images, []Undecoded, error) {
 	if from < 0 || from > to || to > im.N {
-		return nil, nil, fmt.Errorf("images %d to %d were asked for; there are %d", from, to-1, im.N)
+		return nil, nil, fmt.Errorf("images %d to %d were asked for; there are %d",
+			from, to-1, im.N)
 	}
 	size := im.H * im.W * im.Ch
 	out := &Images{N: to - from, H: im.H, W: im.W, Ch: im.Ch}

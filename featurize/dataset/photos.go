@@ -31,7 +31,8 @@ const (
 // of nobody.
 func WriteDICOM(dir string, ds *Dataset) error {
 	if ds.Train.Ch != 1 {
-		return fmt.Errorf("images of %d channels are not written as DICOM; those of 1 are", ds.Train.Ch)
+		return fmt.Errorf("images of %d channels are not written as DICOM; those of 1 are",
+			ds.Train.Ch)
 	}
 	return eachPhoto(dir, ds,
 		func(_ int, src image.Image, box image.Rectangle) ([]byte, string, error) {
@@ -84,7 +85,8 @@ func eachPhoto(dir string, ds *Dataset,
 			if err != nil {
 				return err
 			}
-			path := filepath.Join(dir, k.name, ds.Classes[p.Labels[i]], fmt.Sprintf("%04d.%s", i+1, ext))
+			path := filepath.Join(dir, k.name, ds.Classes[p.Labels[i]],
+				fmt.Sprintf("%04d.%s", i+1, ext))
 			if err := atomicfile.Write(path,
 				func(w io.Writer) error { _, err := w.Write(data); return err }); err != nil {
 				return err

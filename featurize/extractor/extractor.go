@@ -450,7 +450,8 @@ func (x *Extractor) some(ctx context.Context, s engine.Session, images *dataset.
 		return nil, err
 	}
 	if len(rows) != held.N*x.dx {
-		return nil, fmt.Errorf("they give %d numbers; a blank image gave %d features", len(rows), x.dx)
+		return nil, fmt.Errorf("they give %d numbers; a blank image gave %d features",
+			len(rows), x.dx)
 	}
 	for _, b := range bad {
 		for k := range x.dx {
@@ -521,7 +522,8 @@ func (x *Extractor) pool(t *onnx.Tensor, n int) (features []float32, over string
 		over = fmt.Sprintf(", averaged over %d pixels", inner)
 	default:
 		return nil, "", fmt.Errorf("output %q is %v; features are [batch, dx], [batch, tokens, dx] or "+
-			"a map of 4 dimensions: name another value with extractor.output", x.sig.output, t.Shape)
+			"a map of 4 dimensions: name another value with extractor.output",
+			x.sig.output, t.Shape)
 	}
 	out := make([]float32, rows*d)
 	for i := range rows {

@@ -89,7 +89,8 @@ func read(m *onnx.Model, o Options, dataCh int) (signature, error) {
 	}
 	if b := in.Shape[0]; b.IsKnown() {
 		if b.Size < 1 || b.Size > 65536 {
-			return s, fmt.Errorf("input %q has a batch of %d; allowed are 1 to 65536", in.Name, b.Size)
+			return s, fmt.Errorf("input %q has a batch of %d; allowed are 1 to 65536",
+				in.Name, b.Size)
 		}
 		s.batch = b.Size
 	}
@@ -160,7 +161,8 @@ func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
 			cand[i] = fmt.Sprintf("%s %v%s", o.Name, o.DType, showShape(o.Shape))
 		}
 		return "", "", fmt.Errorf("the model has %d outputs, and it is not clear which holds the "+
-			"features; name one with extractor.output: %s", len(g.Outputs), strings.Join(cand, ", "))
+			"features; name one with extractor.output: %s", len(g.Outputs),
+			strings.Join(cand, ", "))
 	}
 	out := g.Outputs[0].Name
 	if head := classifierHead(g, maker, out); head != "" {

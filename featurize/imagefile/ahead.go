@@ -37,7 +37,8 @@ func (p *pictures) ahead(ctx context.Context) *ahead {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	// One more is taken than the channel holds.
-	a := &ahead{pictures: p, taken: make(chan chan decodedImage, min(n, maxAhead)-1), cancel: cancel}
+	a := &ahead{pictures: p, taken: make(chan chan decodedImage, min(n, maxAhead)-1),
+		cancel: cancel}
 	memory, files := semaphore.NewWeighted(MaxMemory), p.files[p.at:]
 	a.all.Go(func() {
 		for _, f := range files {

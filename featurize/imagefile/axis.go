@@ -39,7 +39,8 @@ func newAxisWithin(from int, begin, end float64, to int, mirrored bool) *axis {
 	scale := float64(end-begin) / float64(to)
 	shrink := min(1, 1/scale)
 	reach := min(int(math.Ceil(2/shrink)), from)
-	a := &axis{from: from, first: make([]int, to), bits: axisBits, span: 2 * reach, mirrored: mirrored}
+	a := &axis{from: from, first: make([]int, to), bits: axisBits, span: 2 * reach,
+		mirrored: mirrored}
 	a.taps = (a.span + tapGroup - 1) / tapGroup * tapGroup
 	for _, s := range []float64{2, 4} {
 		if scale >= s {

@@ -119,8 +119,8 @@ func (m *mapping) count(name string) int {
 }
 
 // MappingOf returns the classes that the folders or labels of a source were taken for, in the order
-// in which they were met; nil where images have no labels. Once [Read] is done, they count the images
-// that could be read.
+// in which they were met; nil where images have no labels. Once [Read] is done, they count the
+// images that could be read.
 func MappingOf(s Source) []Mapped {
 	switch s := s.(type) {
 	case *pictures:
@@ -151,7 +151,8 @@ func PrintMapping(w io.Writer, prefix string, list []Mapped) error {
 			break
 		}
 		if m.Label == Unlabelled {
-			fmt.Fprintf(&b, "%sfolder %s -> no class: %d images without a label\n", prefix, m.From, m.Images)
+			fmt.Fprintf(&b, "%sfolder %s -> no class: %d images without a label\n", prefix,
+				m.From, m.Images)
 			continue
 		}
 		fmt.Fprintf(&b, "%sfolder or label %s -> class %s (number %d): %d images\n", prefix, m.From,

@@ -2,8 +2,9 @@ package imagefile
 
 import "image"
 
-// nearWhole reports whether a fit has a picture of w x h pixels, as it is stored, at more than half its
-// resolution along an axis: the way that colours are enlarged shows there, and is averaged out below.
+// nearWhole reports whether a fit has a picture of w x h pixels, as it is stored, at more than half
+// its resolution along an axis: the way that colours are enlarged shows there, and is averaged out
+// below.
 func (f Fit) nearWhole(w, h int, o orientation) bool {
 	if f.H == 0 {
 		return true
@@ -12,8 +13,9 @@ func (f Fit) nearWhole(w, h int, o orientation) bool {
 	return across.from < 2*across.to || down.from < 2*down.to
 }
 
-// enlarge brings colours of half the resolution, along one axis or both, to that of the luma, as libjpeg,
-// libwebp and browsers do: along an axis a pixel has 3/4 of the nearest and 1/4 of the next one.
+// enlarge brings colours of half the resolution, along one axis or both, to that of the luma, as
+// libjpeg, libwebp and browsers do: along an axis a pixel has 3/4 of the nearest and 1/4 of the
+// next one.
 func enlarge(p *image.YCbCr) {
 	half, size := image.Point{1, 1}, p.Rect.Size()
 	switch p.SubsampleRatio {

@@ -93,11 +93,13 @@ func tiffOrientation(d []byte) orientation {
 	return upright
 }
 
-// tiffBits makes up for bits that golang.org/x/image 0.47 reads otherwise than a TIFF file says. Faxes
-// (compression by CCITT's groups 3 or 4) whose 0 is black are negatives to it: runs of white are 0 there
-// too (TIFF 6.0, section 11). In faxes alone it knows bytes whose first bit is the lowest.
+// tiffBits makes up for bits that golang.org/x/image 0.47 reads otherwise than a TIFF file says.
+// Faxes (compression by CCITT's groups 3 or 4) whose 0 is black are negatives to it: runs of white
+// are 0 there too (TIFF 6.0, section 11). In faxes alone it knows bytes whose first bit is the
+// lowest.
 func tiffBits(im image.Image, data []byte) error {
-	const compression, photometric, blackIsZero, fillOrder, lowestFirst = 0x0103, 0x0106, 1, 0x010a, 2
+	const compression, photometric, blackIsZero, fillOrder, lowestFirst = 0x0103, 0x0106,
+		1, 0x010a, 2
 	d := directory(bytes.NewReader(data))
 	c, _ := tiffNumber(d, compression)
 	zero, _ := tiffNumber(d, photometric)
@@ -115,8 +117,8 @@ func tiffBits(im image.Image, data []byte) error {
 // Types of a TIFF's numbers, of 16 and of 32 bits (TIFF 6.0, section 2).
 const tiffShort, tiffLong = 3, 4
 
-// tiffNumber returns the last number with a tag in the first directory of a TIFF header, as decoders take it, and
-// its type; 0 where it has none.
+// tiffNumber returns the last number with a tag in the first directory of a TIFF header, as
+// decoders take it, and its type; 0 where it has none.
 func tiffNumber(d []byte, tag uint16) (n uint32, kind uint16) {
 	if len(d) < 8 {
 		return 0, 0

@@ -75,9 +75,11 @@ func formatOf(head []byte) string {
 // headBytes is the number of first bytes that tell formats apart.
 const headBytes = 24
 
-// animatedWebP reports whether a file begins as a WebP image of several frames (its VP8X chunk's flag A).
+// animatedWebP reports whether a file begins as a WebP image of several frames (its VP8X chunk's
+// flag A).
 func animatedWebP(head []byte) bool {
-	return len(head) > 20 && string(head[:4]) == "RIFF" && string(head[8:16]) == "WEBPVP8X" && head[20]&2 != 0
+	return len(head) > 20 && string(head[:4]) == "RIFF" && string(head[8:16]) == "WEBPVP8X" &&
+		head[20]&2 != 0
 }
 
 // unread returns the error for an image that a decoder refused, or that none knows.

@@ -88,7 +88,8 @@ func ReadExactly(r io.Reader, n int, size int64) ([]byte, error) {
 			return nil, fmt.Errorf("%d bytes of data are promised; after %d: %w", n, len(data), err)
 		}
 		if len(data) < n {
-			return nil, fmt.Errorf("truncated: %d bytes of data are promised and %d are there", n, len(data))
+			return nil, fmt.Errorf("truncated: %d bytes of data are promised and %d are there",
+				n, len(data))
 		}
 	}
 	if err := atEnd(r); err != nil {

@@ -71,8 +71,8 @@ func Header(r io.ReaderAt) (Info, error) {
 	return h, err
 }
 
-// recovered makes a decoder's panic the error of one image: it must end neither a program nor, early, the
-// time that a private round fixes. It is to be deferred.
+// recovered makes a decoder's panic the error of one image: it must end neither a program nor,
+// early, the time that a private round fixes. It is to be deferred.
 func recovered(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("not a readable image: its decoder fails (%v), a fault of the program; save it anew", p)
@@ -194,7 +194,8 @@ func (f Fit) decodeBytes(ctx context.Context, path string, data []byte, pixels i
 }
 
 // decodeInto decodes an image of at most the given bytes and pixels, and writes its pixels.
-func (f Fit) decodeInto(ctx context.Context, data []byte, limit, pixels int, dst []uint8) (err error) {
+func (f Fit) decodeInto(ctx context.Context, data []byte, limit, pixels int,
+	dst []uint8) (err error) {
 	defer recovered(&err)
 	p, err := decode(ctx, data, limit, pixels, f)
 	if err == nil {
@@ -325,9 +326,9 @@ func (f frame) RGBA64At(x, y int) (c color.RGBA64) {
 	return c
 }
 
-// fullRange stretches the planes of a lossy WebP, whose colours it enlarges to the size of the luma. Its
-// luma is 16 to 235 and its chroma 16 to 240 (RFC 6386, section 9.2, after ITU-R BT.601); the decoder
-// hands them over as they are, in a type whose range is 0 to 255.
+// fullRange stretches the planes of a lossy WebP, whose colours it enlarges to the size of the
+// luma. Its luma is 16 to 235 and its chroma 16 to 240 (RFC 6386, section 9.2, after ITU-R BT.601);
+// the decoder hands them over as they are, in a type whose range is 0 to 255.
 func fullRange(im image.Image) {
 	var p *image.YCbCr
 	switch im := im.(type) {

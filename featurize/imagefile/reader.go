@@ -95,8 +95,8 @@ func (r *reader) anyColours() func(x, y int, to [3][]uint8) {
 	}
 }
 
-// over returns a colour of 16 bits over white in 8: the nearest level where white shows, the high byte
-// where none does, as image libraries read 16 bits a channel.
+// over returns a colour of 16 bits over white in 8: the nearest level where white shows, the high
+// byte where none does, as image libraries read 16 bits a channel.
 func over(c, white uint16) uint8 {
 	if white == 0 {
 		return uint8(c >> 8)

@@ -149,7 +149,8 @@ func resizePlane(p *jpeg.Plane, across, down part, flipX, flipY bool) []int32 {
 	window := func(w part, cover float64, size, to int, flipped bool) (int, *axis) {
 		begin, end := float64(w.start)/cover, float64(w.start+w.from)/cover
 		first, last := int(begin), min(size, int(math.Ceil(end)))
-		return first, newAxisWithin(last-first, begin-float64(first), end-float64(first), to, flipped)
+		return first, newAxisWithin(last-first, begin-float64(first), end-float64(first),
+			to, flipped)
 	}
 	x, columns := window(across, p.Across, p.W, across.to, flipX)
 	y, rows := window(down, p.Down, p.H, down.to, flipY)

@@ -163,8 +163,8 @@ func startsAsImage(path string) bool {
 
 // Read passes the images of a source to do in their order, at most n at a time: their pixels, one
 // after another, and their items. Images that cannot be read are left out, of the counts of
-// [MappingOf] too, and returned as bad; do has then seen all others if skip is set, and perhaps only
-// some of them if not.
+// [MappingOf] too, and returned as bad; do has then seen all others if skip is set, and perhaps
+// only some of them if not.
 func Read(ctx context.Context, src Source, f Fit, n int, skip bool,
 	do func(pixels []uint8, items []Item) error) (bad []error, err error) {
 	p, ok := src.(*pictures)
@@ -441,7 +441,8 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 		}
 		if before, again := labels[file]; again {
 			if err := twice(before, label); err != nil {
-				return nil, nil, fmt.Errorf("record %d: %s %w; leave one of the two out", line, path, err)
+				return nil, nil, fmt.Errorf("record %d: %s %w; leave one of the two out",
+					line, path, err)
 			}
 		}
 		labels[file] = label
@@ -547,7 +548,8 @@ func (s *idx) open(path string) error {
 		s.n = all - s.Skip
 	}
 	if s.n > all-s.Skip {
-		return fmt.Errorf("%d images are wanted after %d, and there are %d in all", s.n, s.Skip, all)
+		return fmt.Errorf("%d images are wanted after %d, and there are %d in all", s.n,
+			s.Skip, all)
 	}
 	if s.n > s.MaxItems {
 		return fmt.Errorf("%d images; allowed are %d; take fewer with --count", s.n, s.MaxItems)
@@ -557,7 +559,8 @@ func (s *idx) open(path string) error {
 	}
 	for i, y := range s.labels {
 		if int(y) >= s.Classes.N {
-			return fmt.Errorf("label %d of image %d; the model knows 0 to %d", y, s.Skip+i, s.Classes.N-1)
+			return fmt.Errorf("label %d of image %d; the model knows 0 to %d", y, s.Skip+i,
+				s.Classes.N-1)
 		}
 	}
 	if want := int64(all) * int64(s.h) * int64(s.w) * int64(s.c); s.size >= 0 && s.size < want {
@@ -578,7 +581,8 @@ func (s *idx) Close() error { return s.file.Close() }
 func (s *idx) Next(_ context.Context, dst []uint8) (Item, error) {
 	item := Item{Name: fmt.Sprintf("%s#%d", s.file.Name(), s.Skip+s.at), Label: Unlabelled}
 	if _, err := io.ReadFull(s.r, s.buf); err != nil {
-		return item, fmt.Errorf("%s: truncated at image %d of those wanted: %w", s.file.Name(), s.at, err)
+		return item, fmt.Errorf("%s: truncated at image %d of those wanted: %w",
+			s.file.Name(), s.at, err)
 	}
 	if s.labels != nil {
 		item.Label = int(s.labels[s.at])

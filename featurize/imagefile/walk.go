@@ -143,7 +143,8 @@ func (w *Walker) image(l link, real string) error {
 		return w.Visit(l.path, l.class, nil)
 	case first.class != l.class:
 		return w.Visit(l.path, l.class,
-			fmt.Errorf("%s: the image %s is in another class, too, by this link", l.path, first.path))
+			fmt.Errorf("%s: the image %s is in another class, too, by this link", l.path,
+				first.path))
 	}
 	w.leave(l.path, listed)
 	return nil

@@ -87,7 +87,8 @@ func List() ([]Extractor, error) {
 func (e Extractor) path() (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("extractor %s: no folder for caches: %w; set XDG_CACHE_HOME", e.Name, err)
+		return "", fmt.Errorf("extractor %s: no folder for caches: %w; set XDG_CACHE_HOME",
+			e.Name, err)
 	}
 	return filepath.Join(base, "fmp", "extractors", e.Name+".onnx"), nil
 }
@@ -176,7 +177,8 @@ func download(ctx context.Context, name, dir string) error {
 			continue
 		}
 		args := append(program[1:len(program):len(program)], "install", "--quiet", "--no-deps",
-			"--no-compile", "--only-binary", ":all:", "--disable-pip-version-check", "--target", dir, name)
+			"--no-compile", "--only-binary", ":all:", "--disable-pip-version-check",
+			"--target", dir, name)
 		cmd := exec.CommandContext(ctx, path, args...)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr

@@ -82,7 +82,8 @@ func (d *Downloader) Fetch(ctx context.Context, f dataset.File, dir string) (str
 				pause *= 2
 			}
 			if err := ctx.Err(); err != nil {
-				return "", fmt.Errorf("downloading %s: %w; the same command goes on from here", f.Name, err)
+				return "", fmt.Errorf("downloading %s: %w; the same command goes on from here",
+					f.Name, err)
 			}
 			err := d.get(ctx, url, part, f)
 			if err == nil {

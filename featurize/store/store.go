@@ -199,7 +199,8 @@ func unpack(ctx context.Context, archive, to string, want map[string]int64) erro
 			continue
 		}
 		if h.Size > limit {
-			return fmt.Errorf("%s: %s has %d bytes; at most %d are taken", archive, h.Name, h.Size, limit)
+			return fmt.Errorf("%s: %s has %d bytes; at most %d are taken", archive, h.Name,
+				h.Size, limit)
 		}
 		if found[name] {
 			return fmt.Errorf("%s: %s is there twice", archive, name)
@@ -243,7 +244,8 @@ func copyFile(from, to string) error {
 
 // recognise returns the kind of a data set in a folder or an official archive; of an archive also
 // the sizes of its files and its folder.
-func recognise(from string) (kind dataset.Kind, archive map[string]int64, folder string, err error) {
+func recognise(from string) (kind dataset.Kind, archive map[string]int64, folder string,
+	err error) {
 	st, err := os.Stat(from)
 	if err != nil {
 		return kind, nil, "", fmt.Errorf("importing a data set: %w", err)

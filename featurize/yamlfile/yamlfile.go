@@ -27,9 +27,9 @@ const (
 	MaxDepth = 100
 )
 
-// Check returns an error unless data is one document of YAML or none, with at most [MaxNodes] nodes and no
-// duplicate key in a mapping. It uses at most about 1,000 bytes of memory per byte of data; the
-// caller bounds the size of data.
+// Check returns an error unless data is one document of YAML or none, with at most [MaxNodes] nodes
+// and no duplicate key in a mapping. It uses at most about 1,000 bytes of memory per byte of data;
+// the caller bounds the size of data.
 func Check(data []byte) error {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	w := walker{size: map[*yaml.Node]int{}}
@@ -161,7 +161,8 @@ func (w *walker) count(n *yaml.Node, depth int) (int, error) {
 	if n.Kind == yaml.AliasNode {
 		size := w.size[n.Alias]
 		if size == 0 {
-			return 0, fmt.Errorf("line %d: the alias *%s refers to what it stands in", n.Line, n.Value)
+			return 0, fmt.Errorf("line %d: the alias *%s refers to what it stands in",
+				n.Line, n.Value)
 		}
 		return size, w.add(n, size)
 	}
@@ -176,7 +177,8 @@ func (w *walker) count(n *yaml.Node, depth int) (int, error) {
 	for i, c := range n.Content {
 		if n.Kind == yaml.MappingNode && i%2 == 0 && c.Kind == yaml.ScalarNode {
 			if line, twice := keys[c.Value]; twice {
-				return 0, fmt.Errorf("line %d: the key %.80q stands on line %d already", c.Line, c.Value, line)
+				return 0, fmt.Errorf("line %d: the key %.80q stands on line %d already", c.Line,
+					c.Value, line)
 			}
 			keys[c.Value] = c.Line
 		}

@@ -142,7 +142,8 @@ func (l layout) image(files []file) (descriptor, error) {
 			return descriptor{}, err
 		}
 		m, err := l.object(typeManifest,
-			manifest{Schema: 2, MediaType: typeManifest, Config: config, Layers: []descriptor{layer}})
+			manifest{Schema: 2, MediaType: typeManifest, Config: config,
+				Layers: []descriptor{layer}})
 		if err != nil {
 			return descriptor{}, err
 		}

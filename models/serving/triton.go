@@ -39,7 +39,8 @@ func tritonConfig(g *onnx.Graph, o Options, labels bool) ([]byte, error) {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "dynamic_batching { max_queue_delay_microseconds: %d }\n", o.Delay.Microseconds())
+	fmt.Fprintf(&b, "dynamic_batching { max_queue_delay_microseconds: %d }\n",
+		o.Delay.Microseconds())
 	kind := "KIND_CPU"
 	if o.GPU {
 		kind = "KIND_GPU"

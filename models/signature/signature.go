@@ -181,7 +181,8 @@ func Sign(key *ecdsa.PrivateKey, path string, ignored []string) ([]byte, error) 
 // preAuthentication is the encoding that DSSE signs: the type and the payload, each with its
 // length.
 func preAuthentication(payload []byte) []byte {
-	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(payloadType), payloadType, len(payload), payload)
+	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(payloadType), payloadType,
+		len(payload), payload)
 }
 
 // Verify returns the bundle's statements on a model, after checking that it is signed with the key.
@@ -228,7 +229,8 @@ func Covers(data []byte, name, digest string) error {
 // verified.
 func decode(data []byte) (hint string, payload, signature []byte, err error) {
 	if len(data) > MaxBundle {
-		return "", nil, nil, invalid("the bundle has %d bytes; allowed are %d", len(data), MaxBundle)
+		return "", nil, nil, invalid("the bundle has %d bytes; allowed are %d",
+			len(data), MaxBundle)
 	}
 	var b bundle
 	if err := json.Unmarshal(data, &b); err != nil {

@@ -162,7 +162,8 @@ func resolve(path string) (string, error) {
 	case st.IsDir():
 		return "", errors.New("it is a folder; give the name of a file")
 	case !st.Mode().IsRegular():
-		return "", fmt.Errorf("it is no regular file (%v); give the name of a file", st.Mode().Type())
+		return "", fmt.Errorf("it is no regular file (%v); give the name of a file",
+			st.Mode().Type())
 	}
 	return path, nil
 }

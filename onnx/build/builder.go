@@ -49,7 +49,8 @@ func (b *Builder) Scope(prefix string) *Builder {
 // Fail records an error unless one is recorded already.
 func (b *Builder) Fail(format string, args ...any) {
 	if b.root.err == nil {
-		b.root.err = fmt.Errorf("building graph %q: %w", b.root.graph.Name, fmt.Errorf(format, args...))
+		b.root.err = fmt.Errorf("building graph %q: %w", b.root.graph.Name,
+			fmt.Errorf(format, args...))
 	}
 }
 

@@ -43,7 +43,8 @@ func checkModel(m *onnx.Model) error {
 		}
 	}
 	if len(m.Metadata) > maxMetadata {
-		return fmt.Errorf("%d metadata entries; at most %d are allowed", len(m.Metadata), maxMetadata)
+		return fmt.Errorf("%d metadata entries; at most %d are allowed", len(m.Metadata),
+			maxMetadata)
 	}
 	for k, v := range m.Metadata {
 		if k == "" || len(k) > onnx.MaxNameBytes || len(v) > maxMetadataBytes || !utf8.ValidString(k) ||

@@ -115,7 +115,8 @@ func (t *tally) value(name string) (value, error) {
 	}
 	for _, d := range info.Shape {
 		if !d.IsKnown() {
-			return v, fmt.Errorf("the shape %s of %q cannot be told before it runs", info.Type(), name)
+			return v, fmt.Errorf("the shape %s of %q cannot be told before it runs",
+				info.Type(), name)
 		}
 		v.dims, v.count = append(v.dims, float64(d.Size)), v.count*float64(d.Size)
 	}

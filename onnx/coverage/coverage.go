@@ -101,7 +101,8 @@ func Cell(name string, part Part) string {
 	case !Has(name, part):
 		return "–"
 	case part == Kernel && spelt(name):
-		return fmt.Sprintf("%d-%d", max(onnx.MinOpset, op.Versions("", name)[0].Since), onnx.MaxOpset)
+		return fmt.Sprintf("%d-%d", max(onnx.MinOpset, op.Versions("", name)[0].Since),
+			onnx.MaxOpset)
 	case part == Kernel && name == "Scan": // that of operator set 8 is spelt out in those of 9
 		return fmt.Sprintf("8-%d", onnx.MaxOpset)
 	case part == Kernel:

@@ -37,8 +37,8 @@ func Eigen(a blas64.General) (values []float64, vectors blas64.General) {
 	for j := 0; j < n; j += reflectors {
 		t.reduce(j, min(j+reflectors, n))
 	}
-	// The deflation of [divide] compares eigenvalues with entries of unit vectors: the largest number is
-	// scaled to 1/2 to 1, by a power of two, which is exact.
+	// The deflation of [divide] compares eigenvalues with entries of unit vectors: the largest
+	// number is scaled to 1/2 to 1, by a power of two, which is exact.
 	var most float64
 	for _, x := range [][]float64{t.d, t.e} {
 		for _, v := range x {
@@ -71,7 +71,8 @@ type tridiagonal struct {
 func row64(a blas64.General, i int) []float64 { return a.Data[i*a.Stride : i*a.Stride+a.Cols] }
 
 func zeros(rows, cols int) blas64.General {
-	return blas64.General{Rows: rows, Cols: cols, Stride: max(cols, 1), Data: make([]float64, rows*cols)}
+	return blas64.General{Rows: rows, Cols: cols, Stride: max(cols, 1),
+		Data: make([]float64, rows*cols)}
 }
 
 func vec(x []float64) blas64.Vector { return blas64.Vector{N: len(x), Data: x, Inc: 1} }

@@ -93,7 +93,8 @@ func (p Packed) Mul(t blas.Transpose, a, c blas64.General) {
 	defer edges.Put(e)
 	for l := 0; l < k; l += depth {
 		d := min(depth, k-l)
-		e.block(m, d, c.Cols, a.Data[l*ks:], rs, ks, p.panels[l*Width:], p.rows*Width, c.Data, c.Stride)
+		e.block(m, d, c.Cols, a.Data[l*ks:], rs, ks, p.panels[l*Width:], p.rows*Width,
+			c.Data, c.Stride)
 	}
 }
 

@@ -8,8 +8,8 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 )
 
-// join is the eigenproblem of Q (diag(d) + rho z z') Q', rho > 0, |z| = 1. Q is made of two blocks on
-// its diagonal, of which the first has upper rows.
+// join is the eigenproblem of Q (diag(d) + rho z z') Q', rho > 0, |z| = 1. Q is made of two blocks
+// on its diagonal, of which the first has upper rows.
 type join struct {
 	d, z  []float64
 	q     blas64.General
@@ -58,7 +58,8 @@ func (j *join) solve() {
 	k := len(moved)
 	values := make([]float64, 0, n)
 	u := blas64.General{Rows: k, Cols: k, Stride: max(k, 1), Data: j.inverse[:k*k]} // a vector a row
-	s := &secular{rho: j.rho, d: make([]float64, k), z: make([]float64, k), square: make([]float64, k)}
+	s := &secular{rho: j.rho, d: make([]float64, k), z: make([]float64, k),
+		square: make([]float64, k)}
 	for i, at := range moved {
 		s.d[i], s.z[i] = j.d[at], j.z[at]
 		s.square[i] = s.rho * s.z[i] * s.z[i]
@@ -97,7 +98,8 @@ func grouped(moved []int, in []uint8) (ends [2]int, to []int) {
 	return ends, to
 }
 
-// rows are those from from to to-1 of Q, whose numbers are in the grouped columns from first to end-1.
+// rows are those from from to to-1 of Q, whose numbers are in the grouped columns from first to
+// end-1.
 type rows struct{ from, to, first, end int }
 
 // times sets rows of made to those of Q's moved columns by u', of which all others are zeros there.
@@ -150,8 +152,8 @@ func (j *join) sort(values []float64, made blas64.General, kept []int) {
 }
 
 // deflate divides the poles, given in ascending order, in those that move and those that are kept.
-// Of two that nearly coincide a rotation of their vectors gives one the whole weight; both are then in
-// the blocks of either.
+// Of two that nearly coincide a rotation of their vectors gives one the whole weight; both are then
+// in the blocks of either.
 func (j *join) deflate(order []int, in []uint8) (moved, kept []int) {
 	var most float64
 	for i := range j.d {
@@ -282,8 +284,9 @@ func (s *secular) step(pair int, f, slopeBelow, slopeAbove float64) float64 {
 	return 2 * b / (a + root)
 }
 
-// vectors turns rows of 1 / (d_l - lambda_i) into eigenvectors: those of a matrix with exactly these
-// roots, so that they are orthogonal (Gu and Eisenstat 1995). Number l of each goes to place to[l].
+// vectors turns rows of 1 / (d_l - lambda_i) into eigenvectors: those of a matrix with exactly
+// these roots, so that they are orthogonal (Gu and Eisenstat 1995). Number l of each goes to place
+// to[l].
 func (s *secular) vectors(u blas64.General, to []int, row []float64) {
 	k := len(s.d)
 	weight := make([]float64, k)

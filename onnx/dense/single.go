@@ -161,9 +161,9 @@ func CurveSingle(c, n, stride int, a, p, w []float32) {
 	curveSingle(c, n, a, stride, p, stride, w)
 }
 
-// Residual replaces the logits a by w softmax(a) - y, column by column: a has c rows of n numbers, a
-// multiple of SingleWidth, and y as many that are apart from each other. A logit that is more than
-// 87 below the largest counts as 87 below it.
+// Residual replaces the logits a by w softmax(a) - y, column by column: a has c rows of n numbers,
+// a multiple of SingleWidth, and y as many that are apart from each other. A logit that is more
+// than 87 below the largest counts as 87 below it.
 func Residual(c, n int, a, y []float32, apart int, w []float32) {
 	if n%SingleWidth != 0 || len(w) < n || c < 1 || len(a) < c*n || len(y) < (c-1)*apart+n {
 		panic(fmt.Sprintf("dense: %d rows of %d logits of %d; labels %d apart, of %d, and %d weights",

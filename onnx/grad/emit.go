@@ -144,8 +144,8 @@ func (e *emitter) constant(t *onnx.Tensor) string {
 	return name
 }
 
-// afford takes the product of sizes that attributes or shapes say, times the bytes of one element, from
-// the model's budget. All that a rule makes by such sizes passes here.
+// afford takes the product of sizes that attributes or shapes say, times the bytes of one element,
+// from the model's budget. All that a rule makes by such sizes passes here.
 func (e *emitter) afford(bytes int, sizes ...int) (int, error) {
 	n, err := onnx.Elements(sizes)
 	if all := float64(n) * float64(bytes); err == nil && !e.budget.Spend(all, all) {

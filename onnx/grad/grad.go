@@ -163,7 +163,8 @@ func reverse(m *onnx.Model, opt Options, names naming) error {
 				"outputs that are differentiated, or inputs and parameters", w)
 		}
 		if !e.claim(names.result(w)) {
-			return fmt.Errorf("the model has a value %q already; choose another prefix", names.result(w))
+			return fmt.Errorf("the model has a value %q already; choose another prefix",
+				names.result(w))
 		}
 	}
 
@@ -225,7 +226,8 @@ func (e *emitter) seeds(ys []onnx.ValueInfo, unit bool, names naming,
 			if names.free {
 				zero := e.filled(y.Name, 0)
 				e.graph.Nodes = append(e.graph.Nodes,
-					&onnx.Node{Name: s, Op: "Identity", Inputs: []string{zero}, Outputs: []string{s}})
+					&onnx.Node{Name: s, Op: "Identity", Inputs: []string{zero},
+						Outputs: []string{s}})
 			} else {
 				inputs = append(inputs, e.info[s])
 			}
@@ -339,7 +341,8 @@ func outputsOf(e *emitter, g *onnx.Graph, names []string) ([]onnx.ValueInfo, err
 		}
 		seen[y] = true
 		if _, ok := g.Output(y); !ok {
-			return nil, fmt.Errorf("no output %q; the model's outputs are %s", y, listInfos(g.Outputs))
+			return nil, fmt.Errorf("no output %q; the model's outputs are %s", y,
+				listInfos(g.Outputs))
 		}
 		if !e.isFloat(y) {
 			return nil, fmt.Errorf("output %q is of %v; only floating-point values have gradients", y,
@@ -365,7 +368,8 @@ func checkWRT(e *emitter, g *onnx.Graph, names []string) error {
 				listInfos(g.Inputs), shorten(g.InitializerNames()))
 		}
 		if !e.isFloat(w) {
-			return fmt.Errorf("%q is of %v; only floating-point values have gradients", w, e.info[w].DType)
+			return fmt.Errorf("%q is of %v; only floating-point values have gradients", w,
+				e.info[w].DType)
 		}
 	}
 	return nil

@@ -73,7 +73,8 @@ func twice(m *onnx.Model, opt Options, forward bool) (*onnx.Model, error) {
 		second.Outputs = append(second.Outputs, o.Name)
 	}
 	bare := func(name string) string { return strings.TrimPrefix(name, prefix) }
-	names := naming{seed: func(y string) string { return "vector_" + bare(y) }, result: before("hvp_")}
+	names := naming{seed: func(y string) string { return "vector_" + bare(y) },
+		result: before("hvp_")}
 	if forward {
 		second.WRT = nil
 		for _, y := range own {

@@ -202,7 +202,8 @@ func (c *call) resizeAxes() ([]string, error) {
 	}
 	if r > 26 || c.node.Op != "Resize" ||
 		c.attrs.Str("coordinate_transformation_mode") == "tf_crop_and_resize" ||
-		c.attrs.Has("keep_aspect_ratio_policy") && c.attrs.Str("keep_aspect_ratio_policy") != "stretch" {
+		c.attrs.Has("keep_aspect_ratio_policy") &&
+			c.attrs.Str("keep_aspect_ratio_policy") != "stretch" {
 		return nil, fmt.Errorf("tf_crop_and_resize, keep_aspect_ratio_policy and Upsample by other " +
 			"than whole factors have no rule")
 	}

@@ -105,7 +105,8 @@ func (c *call) vjpTurns(k scanning) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := c.emit("Loop", append([]string{t.count, ""}, t.initial...), len(t.initial)+len(apart), body)
+	out := c.emit("Loop", append([]string{t.count, ""}, t.initial...),
+		len(t.initial)+len(apart), body)
 	return t.collect(out, apart)
 }
 

@@ -54,7 +54,8 @@ func Stats(m *onnx.Model, sizes map[string]int) (Summary, error) {
 				n = 1
 			}
 			if n < 0 || n > onnx.MaxElements {
-				return s, fmt.Errorf("size %d of %q; allowed are 0 to %d", n, d.Symbol, onnx.MaxElements)
+				return s, fmt.Errorf("size %d of %q; allowed are 0 to %d", n, d.Symbol,
+					onnx.MaxElements)
 			}
 			if d.Symbol != "" {
 				s.Sizes[d.Symbol] = n

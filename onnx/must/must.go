@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Have ends the test where err says that something is missing: continuous integration ($CI) installs
-// all that tests want, and fails; elsewhere the test is skipped and says why.
+// Have ends the test where err says that something is missing: continuous integration ($CI)
+// installs all that tests want, and fails; elsewhere the test is skipped and says why.
 func Have(t testing.TB, err error) {
 	t.Helper()
 	switch {
@@ -30,8 +30,8 @@ func Do(t testing.TB, err error) {
 	}
 }
 
-// Get takes the results of a call. The function that it returns gives the value, or ends the test at
-// the error: must.Get(os.ReadFile(path))(t).
+// Get takes the results of a call. The function that it returns gives the value, or ends the test
+// at the error: must.Get(os.ReadFile(path))(t).
 func Get[T any](v T, err error) func(t testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
@@ -50,8 +50,8 @@ func Get2[T, U any](v T, w U, err error) func(t testing.TB) (T, U) {
 }
 
 // Fail takes the results of a call that should end in an error, which is the last of them. The
-// function that it returns reports where there is none, or one that does not say want; the test goes
-// on. Words that tell the case may follow: must.Fail(os.Open(path))(t, "no such file", path).
+// function that it returns reports where there is none, or one that does not say want; the test
+// goes on. Words that tell the case may follow: must.Fail(os.Open(path))(t, "no such file", path).
 func Fail(results ...any) func(t testing.TB, want string, about ...any) {
 	return func(t testing.TB, want string, about ...any) {
 		t.Helper()

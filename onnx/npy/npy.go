@@ -476,7 +476,8 @@ func ReadMatrixHeader(r io.Reader) (rows, columns int, err error) {
 		return 0, 0, err
 	}
 	if len(h.shape) != 2 || h.descr != "<f4" || h.fortran {
-		return 0, 0, fmt.Errorf("npy: shape %v of %s; want a matrix of <f4 by rows", h.shape, h.descr)
+		return 0, 0, fmt.Errorf("npy: shape %v of %s; want a matrix of <f4 by rows",
+			h.shape, h.descr)
 	}
 	if _, err := onnx.Elements(h.shape); err != nil {
 		return 0, 0, fmt.Errorf("npy: %w", err)

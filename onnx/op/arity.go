@@ -33,7 +33,8 @@ func checkOperands(what, plural string, names []string, params []Param,
 			}
 			for j := i; j < len(names); j++ {
 				if names[j] == "" && (what == "input" || j-i < p.Least) {
-					return fmt.Errorf("its %s %d (%s) is left out, which is not optional", what, j, p.Name)
+					return fmt.Errorf("its %s %d (%s) is left out, which is not optional",
+						what, j, p.Name)
 				}
 			}
 			continue

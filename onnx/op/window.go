@@ -46,11 +46,13 @@ func WindowOf(attrs Values, n int, kernel []int) (Window, error) {
 	}{{"kernel_shape", w.Kernel, n, 1}, {"strides", w.Strides, n, 1}, {"dilations", w.Dilations, n, 1},
 		{"pads", w.Pads, 2 * n, 0}} {
 		if len(a.v) != a.want {
-			return w, fmt.Errorf("%s %v for %d spatial axes; %d numbers are needed", a.name, a.v, n, a.want)
+			return w, fmt.Errorf("%s %v for %d spatial axes; %d numbers are needed", a.name,
+				a.v, n, a.want)
 		}
 		for _, v := range a.v {
 			if v < a.low || v > 1<<28 {
-				return w, fmt.Errorf("%s %v holds %d; at least %d is allowed", a.name, a.v, v, a.low)
+				return w, fmt.Errorf("%s %v holds %d; at least %d is allowed", a.name,
+					a.v, v, a.low)
 			}
 		}
 	}

@@ -116,7 +116,8 @@ func Attach(m *onnx.Model, params []string, o Optimizer, opt Options) error {
 	}
 	for _, name := range params {
 		info, _ := m.Graph.Input(name)
-		p := param{name: name, grad: GradPrefix + name, matrix: len(info.Shape) >= 2, rate: RateInput}
+		p := param{name: name, grad: GradPrefix + name, matrix: len(info.Shape) >= 2,
+			rate: RateInput}
 		if factor, ok := opt.RateOf[name]; ok {
 			p.rate = f.op("Mul", []string{RateInput, f.num(factor)})
 		}

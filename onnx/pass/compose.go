@@ -193,7 +193,8 @@ func checkLink(a, b *onnx.Graph, link map[string]string) error {
 		out := link[in]
 		to, ok := b.Input(in)
 		if !ok {
-			return fmt.Errorf("the second model has no input %q; its inputs are %s", in, listNames(b.Inputs))
+			return fmt.Errorf("the second model has no input %q; its inputs are %s", in,
+				listNames(b.Inputs))
 		}
 		from, ok := a.Output(out)
 		if !ok {

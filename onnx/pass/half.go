@@ -138,8 +138,8 @@ const faintShare = 1. / 16
 
 // halved rounds to half precision; nil where a value is too large for it, or where the norm of the
 // errors is over twice that of rounding each value to 11 bits, in the tensor or in more than
-// faintShare of its rows, along the first axis. Below 2^-14 halves have fewer bits, and beside large
-// rows the loss of small ones would not be seen in the whole. A vector is one row.
+// faintShare of its rows, along the first axis. Below 2^-14 halves have fewer bits, and beside
+// large rows the loss of small ones would not be seen in the whole. A vector is one row.
 func halved(t *onnx.Tensor) []uint16 {
 	v, rows := t.F32(), 1
 	if len(t.Shape) > 1 {

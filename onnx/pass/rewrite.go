@@ -149,7 +149,8 @@ func RemoveUnused(g *onnx.Graph) {
 		}
 	}
 	unused := func(v onnx.ValueInfo) bool { return !needed[v.Name] }
-	g.Values, g.Optional = slices.DeleteFunc(g.Values, unused), slices.DeleteFunc(g.Optional, unused)
+	g.Values, g.Optional = slices.DeleteFunc(g.Values, unused),
+		slices.DeleteFunc(g.Optional, unused)
 }
 
 // Unique returns base, or base with a number behind it, whichever taken does not have, and adds it.

@@ -72,11 +72,13 @@ func Upgrade(m *onnx.Model, to int) error {
 	for v := from + 1; v <= to; v++ {
 		types, err := shape.Types(c)
 		if err != nil {
-			return fmt.Errorf("upgrading %q from operator set %d to %d: %w", m.Graph.Name, v-1, v, err)
+			return fmt.Errorf("upgrading %q from operator set %d to %d: %w", m.Graph.Name,
+				v-1, v, err)
 		}
 		u.types = types
 		if err := u.graph(c.Graph, v); err != nil {
-			return fmt.Errorf("upgrading %q from operator set %d to %d: %w", m.Graph.Name, v-1, v, err)
+			return fmt.Errorf("upgrading %q from operator set %d to %d: %w", m.Graph.Name,
+				v-1, v, err)
 		}
 		delete(c.Opsets, "ai.onnx")
 		c.Opsets[""] = int64(v)

@@ -19,8 +19,8 @@ func (m many) Error() string {
 
 func (m many) Unwrap() []error { return m }
 
-// Errors joins errors as [errors.Join] does, and writes out twenty lines at most: the first ones and
-// the number of the others. errors.Is and errors.As look at all. It returns nil of none.
+// Errors joins errors as [errors.Join] does, and writes out twenty lines at most: the first ones
+// and the number of the others. errors.Is and errors.As look at all. It returns nil of none.
 func Errors(errs []error) error {
 	if len(errs) == 0 {
 		return nil

@@ -216,7 +216,8 @@ func readTensorData(root *os.Root, files map[string]*dataFile,
 	shape := make([]int, len(t.Dims))
 	for i, v := range t.Dims {
 		if v < 0 || v > onnx.MaxElements {
-			return nil, fmt.Errorf("dimension %d is %d; allowed are 0 to %d", i, v, onnx.MaxElements)
+			return nil, fmt.Errorf("dimension %d is %d; allowed are 0 to %d", i, v,
+				onnx.MaxElements)
 		}
 		shape[i] = int(v)
 	}

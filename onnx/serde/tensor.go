@@ -210,7 +210,8 @@ func sharedTensor(name string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
 	if err := onnx.CheckTensor(t); err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", name, err)
 	}
-	p := &onnxpb.TensorProto{Name: name, DataType: int32(t.DType), Dims: make([]int64, len(t.Shape))}
+	p := &onnxpb.TensorProto{Name: name, DataType: int32(t.DType),
+		Dims: make([]int64, len(t.Shape))}
 	for i, d := range t.Shape {
 		p.Dims[i] = int64(d)
 	}

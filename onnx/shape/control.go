@@ -48,7 +48,8 @@ func inferIf(c *call) error {
 			return err
 		}
 		if len(g.Outputs) != len(c.out) {
-			return fmt.Errorf("%s gives %d outputs and the node %d", name, len(g.Outputs), len(c.out))
+			return fmt.Errorf("%s gives %d outputs and the node %d", name,
+				len(g.Outputs), len(c.out))
 		}
 		var fs []*fact
 		for _, o := range g.Outputs {
@@ -69,7 +70,8 @@ func inferIf(c *call) error {
 		}
 		b := results[1][i]
 		if a.dtype != b.dtype && a.dtype != onnx.Undefined && b.dtype != onnx.Undefined {
-			return fmt.Errorf("output %d is %v in one branch and %v in the other", i, a.dtype, b.dtype)
+			return fmt.Errorf("output %d is %v in one branch and %v in the other", i,
+				a.dtype, b.dtype)
 		}
 		if len(a.shape) != len(b.shape) || b.shape == nil {
 			c.out[i].shape = nil

@@ -170,7 +170,8 @@ func inferConvTranspose(c *call) error {
 		}
 		shape := c.attrs.Ints("output_shape")
 		if len(extra) != n || shape != nil && len(shape) != n {
-			return fmt.Errorf("output_padding %v and output_shape %v for %d spatial axes", extra, shape, n)
+			return fmt.Errorf("output_padding %v and output_shape %v for %d spatial axes",
+				extra, shape, n)
 		}
 		for i := range n {
 			switch {

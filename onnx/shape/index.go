@@ -75,8 +75,8 @@ func inferCompress(c *call) error {
 	return err
 }
 
-// chosen sets the first output to n elements or, where there is an axis, to n along that axis, which
-// is returned; -1 without one.
+// chosen sets the first output to n elements or, where there is an axis, to n along that axis,
+// which is returned; -1 without one.
 func (c *call) chosen(n expr) (int, error) {
 	x := c.in[0]
 	c.set(0, x.dtype, []expr{n})

@@ -97,7 +97,8 @@ type Heavy struct {
 
 func (h Heavy) String() string {
 	return fmt.Sprintf("%s: its operands are constants, and to work out its result takes %.2g "+
-		"operations and %.2g bytes, beyond the budget of a model of this size", h.Node, h.Work, h.Bytes)
+		"operations and %.2g bytes, beyond the budget of a model of this size", h.Node,
+		h.Work, h.Bytes)
 }
 
 // TooHeavy lists nodes of constants that are left to the run, since the model's [onnx.Budget] does
@@ -320,7 +321,8 @@ func (inf *inference) graph(g *onnx.Graph) error {
 
 // tensorFact is everything about a constant.
 func tensorFact(t *onnx.Tensor) *fact {
-	return &fact{dtype: t.DType, shape: constants(t.Shape), data: elements(t), tensor: t, fixed: true}
+	return &fact{dtype: t.DType, shape: constants(t.Shape), data: elements(t), tensor: t,
+		fixed: true}
 }
 
 // Values of more than maxFollowed elements are not followed; each element takes about

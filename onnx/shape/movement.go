@@ -80,7 +80,8 @@ func (c *call) fitReshape(out []expr, infer int) error {
 		a, aok := total.value()
 		b, bok := product(out).value()
 		if aok && bok && a != b {
-			return fmt.Errorf("%d elements cannot be reshaped to %s of %d", a, c.inf.shapeText(out), b)
+			return fmt.Errorf("%d elements cannot be reshaped to %s of %d", a,
+				c.inf.shapeText(out), b)
 		}
 		return nil
 	}
@@ -128,7 +129,8 @@ func inferTranspose(c *call, x *fact) ([]expr, error) {
 		return out, nil
 	}
 	if len(perm) != len(x.shape) {
-		return nil, fmt.Errorf("perm %v has %d axes and the input %d", perm, len(perm), len(x.shape))
+		return nil, fmt.Errorf("perm %v has %d axes and the input %d", perm, len(perm),
+			len(x.shape))
 	}
 	out, seen := make([]expr, len(perm)), make([]bool, len(perm))
 	for i, p := range perm {
@@ -604,7 +606,8 @@ func inferCenterCropPad(c *call, x *fact) ([]expr, error) {
 		return c.unknownSizes(len(x.shape)), nil
 	}
 	if len(sizes) != len(axes) {
-		return nil, fmt.Errorf("%d sizes for %d axes; there must be one an axis", len(sizes), len(axes))
+		return nil, fmt.Errorf("%d sizes for %d axes; there must be one an axis",
+			len(sizes), len(axes))
 	}
 	out := slices.Clone(x.shape)
 	for i, a := range axes {
@@ -636,7 +639,8 @@ func inferPad(c *call, x *fact) ([]expr, error) {
 		}
 	}
 	if len(pads) != 2*len(axes) {
-		return nil, fmt.Errorf("%d pads for %d axes; there must be two an axis", len(pads), len(axes))
+		return nil, fmt.Errorf("%d pads for %d axes; there must be two an axis",
+			len(pads), len(axes))
 	}
 	out := slices.Clone(x.shape)
 	for i, a := range axes {

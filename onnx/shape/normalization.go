@@ -102,7 +102,8 @@ func inferLayerNormalization(c *call) error {
 			return fmt.Errorf("input %d: %w", i, err)
 		}
 		if len(both) > len(x.shape) {
-			return fmt.Errorf("input %d is of rank %d and the value of rank %d", i, len(both), len(x.shape))
+			return fmt.Errorf("input %d is of rank %d and the value of rank %d", i, len(both),
+				len(x.shape))
 		}
 	}
 	stat := append([]expr{}, x.shape...)

@@ -26,7 +26,8 @@ func panels() *function {
 	f.scale(stride, 2)
 	a, b, from, left, n := f.number(), f.number(), f.number(), f.number(), f.number()
 	c := []local{f.number(), f.number(), f.number(), f.number()}
-	sums, low, high, one := f.vectors(rows*halves), f.vectors(1)[0], f.vectors(1)[0], f.vectors(1)[0]
+	sums, low, high, one := f.vectors(rows*halves), f.vectors(1)[0], f.vectors(1)[0],
+		f.vectors(1)[0]
 	f.count(panels, 1, func() {
 		f.copy(a, a0)
 		f.copy(c[0], c0)

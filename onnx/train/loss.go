@@ -127,13 +127,14 @@ func (l Loss) contrastive(b *build.Builder, y, label build.Ref) build.Ref {
 	self := b.Op("EyeLike", []build.Ref{s}, onnx.IntAttr("dtype", int(onnx.Float32)))
 	same := b.Mul(b.Cast(b.Op("Equal", []build.Ref{label, b.Transpose(label, 1, 0)}), onnx.Float32),
 		b.Sub(b.F32(1), self))
-	logp := b.Op("LogSoftmax", []build.Ref{b.Sub(s, b.Mul(self, b.F32(1e9)))}, onnx.IntAttr("axis", 1))
+	logp := b.Op("LogSoftmax", []build.Ref{b.Sub(s, b.Mul(self, b.F32(1e9)))},
+		onnx.IntAttr("axis", 1))
 	positives := b.Op("Max", []build.Ref{b.ReduceSum(same, false, 1), b.F32(1)})
 	return b.Mul(b.F32(-1), b.Div(b.ReduceSum(b.Mul(same, logp), false, 1), positives))
 }
 
-// Target returns the target of a loss for classes, of labels 0 to classes - 1 (it panics on others): their
-// numbers [n, 1] for contrastive, else probabilities [n, classes].
+// Target returns the target of a loss for classes, of labels 0 to classes - 1 (it panics on
+// others): their numbers [n, 1] for contrastive, else probabilities [n, classes].
 func Target(labels []int, classes int, loss string) *onnx.Tensor {
 	if loss == Contrastive {
 		t := onnx.ZerosF32(len(labels), 1)

@@ -105,7 +105,8 @@ func (d Data) HoldOut(share float64, seed uint64) (train, held Data, err error) 
 	}
 	if !(share >= 0 && share < 1) || n >= d.N {
 		return d, held, fmt.Errorf(
-			"holding out %v of %d examples; allowed are 0 to below 1, and one must be left", share, d.N)
+			"holding out %v of %d examples; allowed are 0 to below 1, and one must be left", share,
+			d.N)
 	}
 	rows := stream(seed, "held out").Perm(d.N)
 	return d.Part(rows[n:]), d.Part(rows[:n]), nil

@@ -28,7 +28,8 @@ func times(a, b []float64, n, k, m int) []float64 {
 // timesT returns a b', [n, m], of a, [n, k], and b, [m, k].
 func timesT(a, b []float64, n, k, m int) []float64 {
 	out := make([]float64, n*m)
-	dense.Gemm(blas.NoTrans, blas.Trans, 1, general(n, k, a), general(m, k, b), 0, general(n, m, out))
+	dense.Gemm(blas.NoTrans, blas.Trans, 1, general(n, k, a), general(m, k, b), 0,
+		general(n, m, out))
 	return out
 }
 

@@ -11,7 +11,8 @@ import (
 	"fmp/onnx/dense"
 )
 
-// target is a matrix T that covariances are drawn towards, as rows R with T = (R'R)^-1; nil for the identity.
+// target is a matrix T that covariances are drawn towards, as rows R with T = (R'R)^-1; nil for the
+// identity.
 type target struct {
 	name    string // of its own
 	k       int
@@ -25,9 +26,10 @@ const (
 	leastStrength, mostStrength = 1.0 / 4096, 64.0
 )
 
-// newTarget returns the target of a covariance w, [K, K], of dof degrees of freedom: the posterior mean of a
-// covariance whose prior is inverse Wishart about a multiple of the identity. w alone would be noise in most
-// directions where images are few. Variances below 0, which rounding makes, count as 0.
+// newTarget returns the target of a covariance w, [K, K], of dof degrees of freedom: the posterior
+// mean of a covariance whose prior is inverse Wishart about a multiple of the identity. w alone
+// would be noise in most directions where images are few. Variances below 0, which rounding makes,
+// count as 0.
 func newTarget(name string, w []float64, dof float64, k int) (target, error) {
 	values, q := dense.Eigen(general(k, k, slices.Clone(w)))
 	var mean float64
@@ -54,10 +56,11 @@ func newTarget(name string, w []float64, dof float64, k int) (target, error) {
 	return target{name, k, inverse}, nil
 }
 
-// ownStrength returns the strength, in units of K, of the prior of most evidence, of eigenvalues of a covariance
-// of dof degrees of freedom whose mean is given: W is inverse Wishart of mean t I and m = sK + K + 1 degrees of
-// freedom, so that ln p = m/2 K ln(sKt) - (m + dof)/2 sum ln(sKt + dof v) + ln G((m + dof)/2) - ln G(m/2), G the
-// gamma function of K dimensions (Gelman et al., Bayesian Data Analysis, section 3.6).
+// ownStrength returns the strength, in units of K, of the prior of most evidence, of eigenvalues of
+// a covariance of dof degrees of freedom whose mean is given: W is inverse Wishart of mean t I and
+// m = sK + K + 1 degrees of freedom, so that ln p = m/2 K ln(sKt) - (m + dof)/2 sum ln(sKt + dof v)
+// + ln G((m + dof)/2) - ln G(m/2), G the gamma function of K dimensions (Gelman et al., Bayesian
+// Data Analysis, section 3.6).
 func ownStrength(values []float64, mean, dof float64) float64 {
 	best, at, k := math.Inf(-1), 0.0, float64(len(values))
 	for s := leastStrength; s <= mostStrength; s *= math.Sqrt2 {

@@ -10,8 +10,8 @@ import (
 var strengths = []float64{0.02, 0.1, 0.5, 2, 10, 50}
 
 const (
-	// corpusOdds is the log prior odds of images of one kind against any shift; in the reference of a corpus's
-	// covariance against the identity's, too.
+	// corpusOdds is the log prior odds of images of one kind against any shift; in the reference of
+	// a corpus's covariance against the identity's, too.
 	corpusOdds = 6
 	// betweenStrengths is the first strength at which a corpus's covariance between classes is
 	// tried.

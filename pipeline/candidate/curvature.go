@@ -19,8 +19,9 @@ import (
 //	sum_i m_i (diag p_i - p_i p_i') x x_i x_i' + tie I  ~  A x B / g + tie I,  g = sum_i m_i (1 - |p_i|²)
 //	A = sum_i m_i (1 - |p_i|²) x_i x_i',  B = sum_i m_i (diag p_i - p_i p_i')
 //
-// which has the trace of the sum in A and in B alike. Labels y are drawn from q_i, the probabilities
-// at the head's temperature: below 1 they vary less than p_i says. Gradients have the trace
+// which has the trace of the sum in A and in B alike. Labels y are drawn from q_i, the
+// probabilities at the head's temperature: below 1 they vary less than p_i says. Gradients have the
+// trace
 //
 //	sum_i m_i E|y - p_i|² = sum_i m_i (1 - 2 p_i q_i + |p_i|²) = r g
 //
@@ -43,8 +44,8 @@ func (h *discriminant) curvature(on *images, l linear, temperature float64) *cur
 	return out
 }
 
-// curve computes the eigenvectors and deviations for a head's temperature. It overwrites the rows x,
-// [N, K+1], and their logits, [N, C].
+// curve computes the eigenvectors and deviations for a head's temperature. It overwrites the rows
+// x, [N, K+1], and their logits, [N, C].
 func (u *curvature) curve(x, logits, mass []float64, temperature float64) {
 	n, c, d := len(mass), u.c, u.k+1
 	b := make([]float64, c*c)
@@ -200,7 +201,8 @@ func (m *images) withOnes(k int) []float64 {
 // gram returns x'x of n rows.
 func gram(x []float64, n, k int) []float64 {
 	out := make([]float64, k*k)
-	dense.Gemm(blas.Trans, blas.NoTrans, 1, general(n, k, x), general(n, k, x), 0, general(k, k, out))
+	dense.Gemm(blas.Trans, blas.NoTrans, 1, general(n, k, x), general(n, k, x), 0,
+		general(k, k, out))
 	mirror(out, k)
 	return out
 }

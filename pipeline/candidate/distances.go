@@ -11,16 +11,17 @@ import (
 // much where only the names agree.
 var shifts = []float64{0, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10}
 
-// priorUnlike is the probability that a class mean lies anywhere for a reason of its own: another name, or
-// a few wrong images of few. A shift moves all classes, so that a single one tells little of it.
+// priorUnlike is the probability that a class mean lies anywhere for a reason of its own: another
+// name, or a few wrong images of few. A shift moves all classes, so that a single one tells little
+// of it.
 const priorUnlike = 0.01
 
 // plainMass returns the mass of an image of n of the corpus's class at a shift, the place of one in
 // shifts.
 func plainMass(n float64, shift int) float64 { return 1 / (1 + n*shifts[shift]) }
 
-// distances are log-likelihoods of each of shifts, with the prior's odds, by how far class means lie
-// apart.
+// distances are log-likelihoods of each of shifts, with the prior's odds, by how far class means
+// lie apart.
 type distances []float64
 
 func newDistances() distances {
@@ -57,8 +58,8 @@ func (of distance) either(shift int) float64 {
 	return floats.LogSumExp([]float64{math.Log(priorUnlike) + of.mean, math.Log1p(-priorUnlike) + of.log[shift]})
 }
 
-// mass returns that of an image of n of the corpus's class where the others have no shift: less than 1
-// as the class is likely to have one of its own.
+// mass returns that of an image of n of the corpus's class where the others have no shift: less
+// than 1 as the class is likely to have one of its own.
 func (of distance) mass(n float64) float64 {
 	alone := math.Exp(math.Log(priorUnlike) + of.mean - of.either(0))
 	out := 1 - alone

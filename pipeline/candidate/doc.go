@@ -13,8 +13,8 @@
 //	mixture      the candidates of most evidence, each over the temperatures that the evidence leaves open
 //
 // Beside a corpus a round of more than 128 features is computed in the 128 coordinates in which the
-// corpus's images vary most too. These two, and candidates with and without a corpus's covariance, have the
-// shares that clients left out are sure of.
+// corpus's images vary most too. These two, and candidates with and without a corpus's covariance,
+// have the shares that clients left out are sure of.
 //
 // Features may have any scale: no figure depends on it.
 package candidate

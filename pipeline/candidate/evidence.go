@@ -83,8 +83,9 @@ func (o *Options) residuals(r *Round, group []int, limit int) []residuals {
 	return out
 }
 
-// residual draws an image less its class mean: Student's t of covariance I. Beside Gaussian draws kappa
-// would grow with the images that a head was fitted to, and clients measure it with heads of few.
+// residual draws an image less its class mean: Student's t of covariance I. Beside Gaussian draws
+// kappa would grow with the images that a head was fitted to, and clients measure it with heads of
+// few.
 func residual(z []float64, at *rand.Rand) {
 	var chi float64
 	for range freedom {
@@ -184,9 +185,9 @@ const maxFoldNumbers = 64 << 20
 // room returns how many rows, class means and draws, one fold has room for.
 func room(k, classes int) int { return max(min(maxLogits/classes, maxFoldNumbers/k), 2) }
 
-// asks returns for each client the share of its images that it is asked about, and their number: it is
-// asked about as many as the others have at most. A client of more answers for a head of few, which is
-// not the round's.
+// asks returns for each client the share of its images that it is asked about, and their number: it
+// is asked about as many as the others have at most. A client of more answers for a head of few,
+// which is not the round's.
 func (r *Round) asks() (shares, images []float64) {
 	shares, images = make([]float64, len(r.Clients)), make([]float64, len(r.Clients))
 	for m := range r.Clients {
@@ -310,12 +311,12 @@ func (b *basis) asked(all []*asked) []*asked {
 	return out
 }
 
-// perProduct is how many questions have their rows multiplied by the basis at a time. It is read once
-// for all of them.
+// perProduct is how many questions have their rows multiplied by the basis at a time. It is read
+// once for all of them.
 const perProduct = 16
 
-// evidence returns the log-likelihood [folds, candidates] at each temperature by leaving each of the
-// first folds of clients out at a time.
+// evidence returns the log-likelihood [folds, candidates] at each temperature by leaving each of
+// the first folds of clients out at a time.
 func (r *Round) evidence(s *sums, folds int, cands []candidate, draw func(group []int, limit int) []residuals,
 	o *Options) ([][]moments.Curve, error) {
 	out := make([][]moments.Curve, folds)

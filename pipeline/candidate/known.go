@@ -12,7 +12,8 @@ import (
 
 const (
 	// predictedDraws is the least number of a class's images that are drawn to tell a temperature,
-	// and allDraws that of all classes. Half are the others' opposites. Many are wanted, as few err.
+	// and allDraws that of all classes. Half are the others' opposites. Many are wanted, as few
+	// err.
 	predictedDraws, allDraws = 128, 8192
 	// regressionFolds are the parts of each class of a corpus that its own regression is judged by,
 	// each left out.
@@ -95,7 +96,8 @@ func (k *known) at(h *discriminant, shift int, o *Options) ([]bound, error) {
 		if err != nil {
 			return nil, err
 		}
-		of.kappa = normal{told.log.mean - h.twin(alone, &of, of.centre, size, o).mean, told.log.deviation}
+		of.kappa = normal{told.log.mean - h.twin(alone, &of, of.centre, size, o).mean,
+			told.log.deviation}
 		out, scores = append(out, bound{known: &of}), append(scores, told.score)
 	}
 	weight := weigh(scores)
@@ -242,7 +244,8 @@ func (h *discriminant) twin(l linear, k *known, centre, size []float64, o *Optio
 		if s == 0 {
 			continue
 		}
-		at, on, row := rng.New(o.Seed, "candidate", o.Stream, "predicted", y), &images{}, make([]float64, h.k)
+		at, on, row := rng.New(o.Seed, "candidate", o.Stream, "predicted", y), &images{},
+			make([]float64, h.k)
 		for range max(predictedDraws, allDraws/h.c) / 2 {
 			for j := range row {
 				row[j] = s * at.NormFloat64()

@@ -19,8 +19,8 @@ type Mixture struct {
 	LogKappa, LogKappaError float64
 	// Counted is the share of the images of a corpus of the round's names that counts, 0 to 1.
 	Counted float64
-	// Unlike names its classes whose class means lie elsewhere while those of the others do not: less
-	// than half of their images counts.
+	// Unlike names its classes whose class means lie elsewhere while those of the others do not:
+	// less than half of their images counts.
 	Unlike []int
 }
 
@@ -56,8 +56,8 @@ type Evidence struct {
 	corpus bool      // with the covariance of a corpus, or in the coordinates in which it varies
 }
 
-// Corpora returns the log evidence of the round's corpora: that of the best candidate that reads one, less that of
-// the best without; false where there are none.
+// Corpora returns the log evidence of the round's corpora: that of the best candidate that reads
+// one, less that of the best without; false where there are none.
 func (m *Mixture) Corpora() (evidence float64, ok bool) {
 	with, without := math.Inf(-1), math.Inf(-1)
 	for _, e := range m.Evidence {

@@ -14,8 +14,8 @@ import (
 //	d_y ~ N(0, V_y (1/n + 1/n_k) + shift + apart_y)
 //
 // so that each image of the corpus counts 1 / (1 + n_k shift), and each of the clients
-// 1 / (1 + n apart). Each likely shift is a component: a regression on the images of both, or two. Where
-// clients are alike, all of it depends on their sum alone.
+// 1 / (1 + n apart). Each likely shift is a component: a regression on the images of both, or two.
+// Where clients are alike, all of it depends on their sum alone.
 type named struct {
 	*discriminant
 	*known
@@ -61,7 +61,8 @@ func (r *Round) named(at int, s *sums, o *Options) (*Mixture, error) {
 
 // components returns the parts of a shift's component, one for each way in which the regression is
 // tied.
-func (of *named) components(whole *Component, e *Evidence, shift int, js []judge, o *Options) ([]Component, error) {
+func (of *named) components(whole *Component, e *Evidence, shift int, js []judge,
+	o *Options) ([]Component, error) {
 	ks, err := of.at(of.discriminant, shift, o)
 	if err != nil {
 		return nil, err
@@ -115,7 +116,8 @@ func (of *named) worth(y int) float64 { return of.n[y] / (1 + of.n[y]*of.apart[y
 
 // among returns the variance v of clients' class means about the pooled ones, in units of W, one
 // for all classes and coordinates: by moments (DerSimonian and Laird 1986), times the probability
-// that there is any. A client's mean of n of all N images of a class lies away from the pooled one by
+// that there is any. A client's mean of n of all N images of a class lies away from the pooled one
+// by
 //
 //	d ~ N(0, (1 - n/N) (V/n + v)),   in 1 - n/N of the coordinates in which it varies
 func (of *named) among(r *Round) float64 {
@@ -216,12 +218,14 @@ func (m *Mixture) likely(corpus int, scores []float64) []int {
 // the clients'.
 func (of *named) images(shift int) *images {
 	on := of.known.images(shift)
-	on.rows, on.label = slices.Concat(on.rows, of.theirs.rows), slices.Concat(on.label, of.theirs.label)
+	on.rows, on.label = slices.Concat(on.rows, of.theirs.rows), slices.Concat(on.label,
+		of.theirs.label)
 	on.mass = append(on.mass, of.theirs.mass...)
 	return on
 }
 
-// fit computes a component of a shift, and returns the log temperature of draws under its regression.
+// fit computes a component of a shift, and returns the log temperature of draws under its
+// regression.
 func (of *named) fit(to *Component, shift int, js []judge, o *Options) (normal, error) {
 	on := of.images(shift)
 	centre, size := of.predictive(shift)
@@ -234,7 +238,8 @@ func (of *named) fit(to *Component, shift int, js []judge, o *Options) (normal, 
 		math.Hypot(told.deviation, of.kappa.deviation))
 	found := hear(js, of.discriminant, l, log)
 	t := math.Exp(found.log.mean)
-	to.Deviation, to.Head, to.spread = found.log.deviation, of.head(found.head), of.curvature(on, l, t)
+	to.Deviation, to.Head, to.spread = found.log.deviation, of.head(found.head),
+		of.curvature(on, l, t)
 	return told, nil
 }
 

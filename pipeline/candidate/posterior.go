@@ -21,11 +21,12 @@ type Options struct {
 	Seed    uint64 // the run's seed, and
 	Stream  string // the round's name in it
 	Threads int    // goroutines at most; 0: one a processor. Figures do not depend on it.
-	// Stop is asked before a group of clients is left out, and ends the work by its error; nil: nobody.
+	// Stop is asked before a group of clients is left out, and ends the work by its error; nil:
+	// nobody.
 	Stop func() error
 
-	// reference are the curves of clients' images and of twins that the reference draws of each alone:
-	// figures are then its, without the temperature at all images. nil of every round.
+	// reference are the curves of clients' images and of twins that the reference draws of each
+	// alone: figures are then its, without the temperature at all images. nil of every round.
 	reference *[2][]moments.Curve
 }
 
@@ -50,8 +51,8 @@ func (r *Round) Posterior(o Options) (*Mixture, error) {
 	return whole.beside(in, s, &o), nil
 }
 
-// weighed returns the posterior of the candidates in the round's own features. Kappa is nil where it
-// is not known yet.
+// weighed returns the posterior of the candidates in the round's own features. Kappa is nil where
+// it is not known yet.
 func (r *Round) weighed(o *Options, kappa *normal) (*Mixture, error) {
 	s, err := r.sum(o.Threads)
 	if err != nil {
@@ -175,8 +176,8 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	})
 }
 
-// rate adds the evidence of candidates to the mixture. It returns their ratings, and the log temperature at which
-// each has most evidence.
+// rate adds the evidence of candidates to the mixture. It returns their ratings, and the log
+// temperature at which each has most evidence.
 func (m *Mixture) rate(cands []candidate, per [][]moments.Curve, o *Options) ([]rated, []float64) {
 	rates, peaks := make([]rated, len(cands)), make([]float64, len(cands))
 	for j := range cands {
@@ -188,7 +189,8 @@ func (m *Mixture) rate(cands []candidate, per [][]moments.Curve, o *Options) ([]
 		peaks[j] = peak(all)
 		best := highest(all)
 		e := Evidence{Name: cands[j].name, LogLikelihood: all[best],
-			LogTemperature: t.mean, LogTemperatureError: t.deviation, corpus: cands[j].target.inverse != nil}
+			LogTemperature: t.mean, LogTemperatureError: t.deviation,
+			corpus: cands[j].target.inverse != nil}
 		for g := range of {
 			e.left = append(e.left, of[g][best])
 		}
@@ -202,7 +204,8 @@ func (m *Mixture) rate(cands []candidate, per [][]moments.Curve, o *Options) ([]
 }
 
 // keep chooses the components among the candidates asked about, and returns their places there.
-func (m *Mixture) keep(cands []candidate, asked []int, found []judged, rates []rated, o *Options) []int {
+func (m *Mixture) keep(cands []candidate, asked []int, found []judged, rates []rated,
+	o *Options) []int {
 	again := make([]rated, len(asked))
 	for i, j := range asked {
 		again[i] = rated{rates[j].score + found[i].score, slices.Concat(rates[j].left, found[i].left), rates[j].corpus}

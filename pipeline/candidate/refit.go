@@ -17,13 +17,14 @@ import (
 const (
 	// tie is the weight, in images, that ties a regression to where it starts.
 	tie = 60
-	// refitDraws is the number of draws of W about a class mean, half of them the others' opposites.
+	// refitDraws is the number of draws of W about a class mean, half of them the others'
+	// opposites.
 	refitDraws = 8
-	// imagesPerDraw is how many images of a class a row of a named corpus's regression stands for, and
-	// maxNamedDraws bounds the rows of a class.
+	// imagesPerDraw is how many images of a class a row of a named corpus's regression stands for,
+	// and maxNamedDraws bounds the rows of a class.
 	imagesPerDraw, maxNamedDraws = 5, 256
-	// fitProducts bounds the products of a regression with its curvature. A fit that wants more ends there,
-	// nearer to the minimum than the discriminant. Those to images take 4 to 90.
+	// fitProducts bounds the products of a regression with its curvature. A fit that wants more
+	// ends there, nearer to the minimum than the discriminant. Those to images take 4 to 90.
 	fitProducts = 500
 	// minCount stands for no image in logarithms.
 	minCount = 1e-9
@@ -50,8 +51,8 @@ func (h *discriminant) white(rows []float64) []float64 {
 	return rows
 }
 
-// maxNumbers bounds the numbers of the rows that stand for images, 64 MiB: a regression holds some ten
-// copies. Of more class means, those of all clients together stand, with as many rows as fit.
+// maxNumbers bounds the numbers of the rows that stand for images, 64 MiB: a regression holds some
+// ten copies. Of more class means, those of all clients together stand, with as many rows as fit.
 const maxNumbers = 1 << 23
 
 // together returns the class means of a pool as those of one client where those of all clients take

@@ -20,10 +20,11 @@ type Client struct {
 	Curve  *moments.ClientCurve
 }
 
-// Corpus is a statistic of a server's own images: their covariance within classes W, [K, K], and its degrees of
-// freedom; the means of its classes, [classes, K], nil where they are not to be a prior of the round's; and
-// where its classes have the round's names, the images themselves, rows [N, K] with N labels of the
-// round's classes. Rows may be empty; the first corpus that has some is the round's.
+// Corpus is a statistic of a server's own images: their covariance within classes W, [K, K], and
+// its degrees of freedom; the means of its classes, [classes, K], nil where they are not to be a
+// prior of the round's; and where its classes have the round's names, the images themselves, rows
+// [N, K] with N labels of the round's classes. Rows may be empty; the first corpus that has some is
+// the round's.
 type Corpus struct {
 	Within []float64
 	Dof    float64 // images less classes; 0: the covariance is exact
@@ -44,8 +45,8 @@ type Round struct {
 	Clients []Client
 	Corpora []Corpus
 	Points  Points
-	// Most is the number of its images that a client is asked about at most: beyond it a bad one would
-	// tell the temperature for all. 0: there is no bound.
+	// Most is the number of its images that a client is asked about at most: beyond it a bad one
+	// would tell the temperature for all. 0: there is no bound.
 	Most float64
 
 	wholly bool // clients are asked about all of their images, as in the reference
@@ -80,8 +81,8 @@ func (c *Client) cells() []cell {
 	return out
 }
 
-// ordered returns the round with the class means of each client in the order of their classes: draws
-// about them follow it, and an upload may have any.
+// ordered returns the round with the class means of each client in the order of their classes:
+// draws about them follow it, and an upload may have any.
 func (r *Round) ordered() *Round {
 	out := *r
 	out.Clients = slices.Clone(r.Clients)

@@ -11,10 +11,11 @@ import (
 // bootstraps is the number of draws that shares are the mean of: their error is 1/40 at most.
 const bootstraps = 400
 
-// shares returns how sure it is that each of some predictors is the best for clients to come, by the log-likelihoods
-// of the groups that were left out, [predictors, groups]: the mean of its weight over groups that count at random
-// (Rubin, The Bayesian bootstrap, Annals of Statistics 9, 1981; pseudo-BMA+ of Yao, Vehtari, Simpson and Gelman,
-// Bayesian Analysis 13, 2018). Their sum alone takes a difference of few images for certain.
+// shares returns how sure it is that each of some predictors is the best for clients to come, by
+// the log-likelihoods of the groups that were left out, [predictors, groups]: the mean of its
+// weight over groups that count at random (Rubin, The Bayesian bootstrap, Annals of Statistics 9,
+// 1981; pseudo-BMA+ of Yao, Vehtari, Simpson and Gelman, Bayesian Analysis 13, 2018). Their sum
+// alone takes a difference of few images for certain.
 func shares(left [][]float64, r *rand.Rand) []float64 {
 	out, of := make([]float64, len(left)), make([]float64, len(left))
 	weight := make([]float64, len(left[0]))
@@ -47,8 +48,8 @@ type rated struct {
 	corpus bool      // with the covariance of a corpus
 }
 
-// weights returns the weights of candidates beside the heaviest's: by their scores among those with a corpus's
-// covariance and among those without, and by shares between the best of each.
+// weights returns the weights of candidates beside the heaviest's: by their scores among those with
+// a corpus's covariance and among those without, and by shares between the best of each.
 func weights(all []rated, o *Options) []float64 {
 	best := map[bool]int{}
 	scores := make([]float64, len(all))
@@ -63,7 +64,8 @@ func weights(all []rated, o *Options) []float64 {
 	}
 	share := shares([][]float64{all[best[false]].left, all[best[true]].left},
 		rng.New(o.Seed, "candidate", o.Stream, "bootstrap"))
-	of := map[bool]float64{false: share[0] / max(share[0], share[1]), true: share[1] / max(share[0], share[1])}
+	of := map[bool]float64{false: share[0] / max(share[0], share[1]),
+		true: share[1] / max(share[0], share[1])}
 	for i, c := range all {
 		scores[i] = of[c.corpus] * math.Exp(power*(c.score-all[best[c.corpus]].score))
 	}

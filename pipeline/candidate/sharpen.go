@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// minHalves is the number of clients from which on halves of them tell how the temperature falls
-	// with more images, and minRefitted that from which on they judge a refit.
+	// minHalves is the number of clients from which on halves of them tell how the temperature
+	// falls with more images, and minRefitted that from which on they judge a refit.
 	minHalves, minRefitted = 3, 4
 	// maxSharper bounds the log of the factor by which a refit is taken to sharpen: halves of few
 	// images tell it badly.
@@ -68,9 +68,9 @@ func (p *pool) excess(own [][]float64) (mean, asked float64) {
 
 // more returns the log of the factor by which the temperature of a head of all images lies below
 // that where some were left out: the log temperature is taken as linear in 1/n of the images of a
-// class, and was told by heads of half of them too. It is from 0 to maxSharper; it is 0 where halves
-// are not asked about all the images that the others of a client are, as where classes are held by
-// few clients, or are no further from all images than these are.
+// class, and was told by heads of half of them too. It is from 0 to maxSharper; it is 0 where
+// halves are not asked about all the images that the others of a client are, as where classes are
+// held by few clients, or are no further from all images than these are.
 func (s *sums) more(left, halved float64, halves []half) float64 {
 	var folds, others [][]float64
 	for _, p := range s.parts {

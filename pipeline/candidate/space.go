@@ -26,8 +26,8 @@ type space struct {
 	q []float64
 }
 
-// space returns that of the round's first corpus with class means; nil where there is none, features
-// are few, or a corpus has the round's names.
+// space returns that of the round's first corpus with class means; nil where there is none,
+// features are few, or a corpus has the round's names.
 func (r *Round) space() *space {
 	at := slices.IndexFunc(r.Corpora, func(c Corpus) bool { return len(c.Means) > r.K })
 	if r.K <= spaceWidth || at < 0 || slices.ContainsFunc(r.Corpora, func(c Corpus) bool { return c.Named() }) {
@@ -68,7 +68,8 @@ func (s *space) round(r *Round) *Round {
 	out.Points.Rows = s.project(r.Points.Rows)
 	for i := range r.Clients {
 		c := r.Clients[i]
-		means := &point.Set{N: c.Means.N, Dx: spaceWidth, C: c.Means.C, W: c.Means.W, Y: c.Means.Indices()}
+		means := &point.Set{N: c.Means.N, Dx: spaceWidth, C: c.Means.C, W: c.Means.W,
+			Y: c.Means.Indices()}
 		for j := range c.Means.N {
 			means.Z = append(means.Z, s.project(c.Means.Features(j))...)
 		}
@@ -142,8 +143,8 @@ func (l *lifted) draw(t erm.Theta, r *rand.Rand) erm.Theta {
 	return l.space.lift(l.of.draw(l.space.lower(t), r))
 }
 
-// beside returns the mixture of a round and of the same round in a space, by shares between the best component of
-// each.
+// beside returns the mixture of a round and of the same round in a space, by shares between the
+// best component of each.
 func (m *Mixture) beside(in *Mixture, s *space, o *Options) *Mixture {
 	out := *m
 	out.Components, out.Evidence = nil, nil

@@ -18,8 +18,8 @@ var (
 const (
 	errorT     = 0.05
 	errorKappa = 0.1
-	// leastKappa bounds log kappa as measured: Gaussian images in the place of draws with tails lie no
-	// nearer, but a pooled covariance of few degrees of freedom would have them.
+	// leastKappa bounds log kappa as measured: Gaussian images in the place of draws with tails lie
+	// no nearer, but a pooled covariance of few degrees of freedom would have them.
 	leastKappa = -0.2
 	// singleKappa is log kappa of images that stand for themselves: a class mean of one image is
 	// that image.

@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// maxTwins is the number of clients whose twins are drawn: of more some are taken, at even steps.
-	// It bounds the draws of one client too.
+	// maxTwins is the number of clients whose twins are drawn: of more some are taken, at even
+	// steps. It bounds the draws of one client too.
 	maxTwins = 16
 	// twinImages is about the number of images that are drawn in all.
 	twinImages = 4096
 )
 
-// likeness is the distribution of images in the place of the clients': class means drawn towards the grand
-// mean, as far as noise spreads them, and the pooled covariance within classes, with tails.
+// likeness is the distribution of images in the place of the clients': class means drawn towards
+// the grand mean, as far as noise spreads them, and the pooled covariance within classes, with
+// tails.
 type likeness struct {
 	k    int
 	mean []float64 // [C, K]
@@ -89,8 +90,8 @@ func (c *Client) labels(at *rand.Rand) (out []int) {
 
 // curves returns the curves that clients measured of their images, and those of twins: as
 // many images of each class, drawn from the pooled statistic, each left out of the discriminant of
-// the client's others. Class means and scatter of a client alone would not do: a few images span few
-// directions, and the noise of their class means lies in them.
+// the client's others. Class means and scatter of a client alone would not do: a few images span
+// few directions, and the noise of their class means lies in them.
 //
 // Both curves hold a share of images of a random class, as the evidence does: where few images err,
 // these set the temperature, and the tails of images add little. A curve of images that the counts

@@ -6,8 +6,8 @@ import (
 	"fmp/pipeline/internal/moment"
 )
 
-// within is how the images of a class vary about their mean, in k coordinates where W is I: V is their
-// covariance, |x| the length of such a difference.
+// within is how the images of a class vary about their mean, in k coordinates where W is I: V is
+// their covariance, |x| the length of such a difference.
 type within struct {
 	size float64 // tr V / k
 	free float64 // tr(V)^2 / tr(V^2): the coordinates in which they vary (Satterthwaite 1946)

@@ -160,7 +160,8 @@ func (p *Printer) set(q *Prediction) (names []string) {
 	return names
 }
 
-// joined is a set as CSV has it: names are separated by |, and a | or \ in a name has a \ before it.
+// joined is a set as CSV has it: names are separated by |, and a | or \ in a name has a \ before
+// it.
 func joined(names []string) string {
 	for i, n := range names {
 		names[i] = strings.ReplaceAll(strings.ReplaceAll(n, `\`, `\\`), "|", `\|`)
@@ -197,7 +198,8 @@ func (p *Printer) Print(ps []Prediction) error {
 				number(float64(q.Entropy)), number(float64(q.MutualInformation)),
 				strconv.FormatBool(unsure)}
 			if p.intervals {
-				record = append(record, number(float64(q.Low[first])), number(float64(q.High[first])))
+				record = append(record, number(float64(q.Low[first])),
+					number(float64(q.High[first])))
 			}
 			if p.sets {
 				record = append(record, joined(p.set(q)))
@@ -238,7 +240,8 @@ func (p *Printer) Close() error {
 		fmt.Fprintf(p.w, "\n],\"count\":%d,\"unsure\":%d}\n", p.n, p.unsure)
 	case Table:
 		if p.reject > 0 {
-			fmt.Fprintf(p.w, "%d of %d are below %v and left to people (?)\n", p.unsure, p.n, p.reject)
+			fmt.Fprintf(p.w, "%d of %d are below %v and left to people (?)\n", p.unsure,
+				p.n, p.reject)
 		}
 	}
 	if p.csv != nil {

@@ -18,9 +18,9 @@ const maxClassifier = 2 << 30
 // Heed returns [wire.ErrSuperseded] if a notice of its round's server names a classifier: the
 // notice in a file, by default that of the classifier's name with .notice, if there is one, and of
 // the name that a link leads to. Where the server's key (base64) is given, there must be a notice
-// that it signed; else a notice that somebody put beside the classifier is believed, as it can do no
-// more than stop its use. A notice of another round than the one that the classifier's provenance
-// states is an error.
+// that it signed; else a notice that somebody put beside the classifier is believed, as it can do
+// no more than stop its use. A notice of another round than the one that the classifier's
+// provenance states is an error.
 func Heed(classifier, notice, server string) error {
 	at := []string{cmp.Or(notice, classifier+".notice")}
 	if target, err := filepath.EvalSymlinks(classifier); notice == "" && err == nil {

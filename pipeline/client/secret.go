@@ -47,8 +47,9 @@ func LoadSecret(path string) (*Secret, error) {
 	return &s, nil
 }
 
-// choose marks the images that are calibration points, by the digests of their files. Where an owner
-// wants classes of atLeast images, as many are left to each: the mean of fewer tells of single ones.
+// choose marks the images that are calibration points, by the digests of their files. Where an
+// owner wants classes of atLeast images, as many are left to each: the mean of fewer tells of
+// single ones.
 func (s *Secret) choose(digests [][sha256.Size]byte, labels []int, most, atLeast int) []bool {
 	sums := make([][sha256.Size]byte, len(digests))
 	for i, d := range digests {

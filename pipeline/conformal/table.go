@@ -270,7 +270,8 @@ func (d Design) Enough(counts []int, level float64) error {
 		return nil
 	case d.ByClass:
 		return fmt.Errorf("conformal: level %v by class wants at least %d calibration points of a "+
-			"class, and there are %d in all: give more, or a lower level", level, d.least(level), total)
+			"class, and there are %d in all: give more, or a lower level", level,
+			d.least(level), total)
 	case d.Proportions != nil:
 		return fmt.Errorf("conformal: level %v for the given shares of classes wants at least %.3g "+
 			"calibration points of a class for each 1%% of its share, %s", level,

@@ -69,8 +69,8 @@ func Read(ctx context.Context, s Source, eng engine.Engine,
 }
 
 // Describe describes images for which the program has the extractor and a client graph, without
-// reading any: their classes, and the number of their features. It returns nil where the source names
-// another extractor, some of the classes or a folder of its own, or the program has none.
+// reading any: their classes, and the number of their features. It returns nil where the source
+// names another extractor, some of the classes or a folder of its own, or the program has none.
 func (s Source) Describe(eng engine.Engine) (*Images, error) {
 	if d := s.Dataset; s.Extractor.Model != "default" || d.Name != s.Shipped || d.Classes != "" || d.Dir != "" {
 		return nil, nil
@@ -84,7 +84,8 @@ func (s Source) Describe(eng engine.Engine) (*Images, error) {
 	}
 	shape := g.Graph.Inputs[0].Shape // images [n, height, width, channels]
 	if len(shape) != 4 {
-		return nil, fmt.Errorf("client graph of %s: its images have %d dimensions; want 4", s.Shipped, len(shape))
+		return nil, fmt.Errorf("client graph of %s: its images have %d dimensions; want 4",
+			s.Shipped, len(shape))
 	}
 	ds := &dataset.Dataset{Classes: f.Classes}
 	ds.Train.Images = dataset.Images{H: shape[1].Size, W: shape[2].Size, Ch: shape[3].Size}

@@ -63,7 +63,8 @@ func NewJudges(clients []Client) (by *Judges, u honesty.Uploads, lambda []float6
 			odds[m] = math.Inf(-1)
 		}
 	}
-	by = &Judges{p: p, h: h, along: along, first: first, deviations: deviations, clients: len(clients)}
+	by = &Judges{p: p, h: h, along: along, first: first, deviations: deviations,
+		clients: len(clients)}
 	u = by.claims(p, clients)
 	u.Odds = odds
 	by.all = newTally(p.c, r-first)
@@ -115,7 +116,8 @@ func (by *Judges) Claims(client Client) (honesty.Uploads, error) {
 	}
 	odds := make([]float64, 1)
 	if client.Within.Dof > 0 {
-		odds[0] = scatterOdds(variances(client, by.along)[:by.first], by.deviations, client.Within.Dof)
+		odds[0] = scatterOdds(variances(client, by.along)[:by.first], by.deviations,
+			client.Within.Dof)
 	}
 	if client.Within.Rank == 0 && client.Within.Dof > 0 {
 		beside := mat.NewSymDense(p.k, nil)

@@ -104,8 +104,8 @@ type Posterior struct {
 	Means  *mat.Dense // m_c, [C, k]
 }
 
-// MaxSamples returns the largest number of samples of heads of k features and c classes: together they take
-// 128 MiB at most, but for two.
+// MaxSamples returns the largest number of samples of heads of k features and c classes: together
+// they take 128 MiB at most, but for two.
 func MaxSamples(k, c int) int { return max(2, maxWeights/((k+1)*c)) }
 
 // Compute computes the posterior from the uploads of at least one client.
@@ -353,8 +353,8 @@ func (p *pooled) addCalibration() {
 	p.sum()
 }
 
-// within returns W of the inverse-Wishart posterior, its Cholesky factor, and tr(W^-1 S/nu)/k. A scatter
-// that is no covariance loses its negative directions first.
+// within returns W of the inverse-Wishart posterior, its Cholesky factor, and tr(W^-1 S/nu)/k. A
+// scatter that is no covariance loses its negative directions first.
 func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 	s, dof := p.scatter, p.dof
 	if dof == 0 { // one image of each class at each client: the scatter of these
@@ -544,8 +544,8 @@ func (p *pooled) shrink(h *head, noise float64) error {
 }
 
 // spread returns the variance of clients' class means about those of all clients, times their
-// images, along directions [k, r], in units of W, as posterior mean. Where no class has two clients it
-// is 1: W itself.
+// images, along directions [k, r], in units of W, as posterior mean. Where no class has two clients
+// it is 1: W itself.
 func (p *pooled) spread(h *head, along *mat.Dense) float64 {
 	_, r := along.Dims()
 	var diffs []float64
@@ -579,8 +579,8 @@ func (p *pooled) spread(h *head, along *mat.Dense) float64 {
 	return (sum/unit + asWithin) / (float64(rows-len(classes)) + asWithin)
 }
 
-// asWithin is the prior of the spread: class means of as many further clients that differ as W says.
-// Of one class that two clients hold, the spread alone was .04 to 4.5 where it is 1.
+// asWithin is the prior of the spread: class means of as many further clients that differ as W
+// says. Of one class that two clients hold, the spread alone was .04 to 4.5 where it is 1.
 const asWithin = 4
 
 // grid is the number of values of kappa that are weighed.

@@ -120,7 +120,8 @@ func (a *approach) lay() {
 		resize(&a.total, a.c*a.d)
 		return
 	}
-	a.across, a.along = dense.PackSingle(general(a.n, a.d, a.p.X), a.across.Buffer(), a.along.Buffer())
+	a.across, a.along = dense.PackSingle(general(a.n, a.d, a.p.X), a.across.Buffer(),
+		a.along.Buffer())
 	c := roundUp(a.c, dense.SingleRows)
 	resize(&a.headS, c*a.d)
 	clear(a.headS)
@@ -226,8 +227,8 @@ func (a *approach) addRows(from, h int) {
 	})
 }
 
-// precondition sets the diagonal to that of the matrix of [workspace.precondition] at zero, from some
-// of the points.
+// precondition sets the diagonal to that of the matrix of [workspace.precondition] at zero, from
+// some of the points.
 func (a *approach) precondition() {
 	resize(&a.inverse, a.c*a.d)
 	first := a.inverse[:a.d]

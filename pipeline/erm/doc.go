@@ -15,9 +15,10 @@
 // shape as the bound at half its height. A backtracking line search makes the method converge from
 // anywhere (Nocedal and Wright 2006, section 3.1).
 //
-// Where the tolerance is within reach of float32, L-BFGS in float32 comes first, preconditioned by a
-// diagonal, and float64 checks where it ends (Nocedal and Wright 2006, section 7.2). Newton's method
-// takes over where that takes more work than it is worth. Two classes are fitted as one head.
+// Where the tolerance is within reach of float32, L-BFGS in float32 comes first, preconditioned by
+// a diagonal, and float64 checks where it ends (Nocedal and Wright 2006, section 7.2). Newton's
+// method takes over where that takes more work than it is worth. Two classes are fitted as one
+// head.
 //
 // Where points are fewer than rows of the head, the fit is made in coordinates of their span.
 //

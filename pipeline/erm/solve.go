@@ -33,8 +33,8 @@ type Options struct {
 	// MaxSteps bounds the steps of Newton's method. Default 50.
 	MaxSteps int
 	// MaxProducts bounds the products with the Hessian that Newton's method takes in [Solve] and
-	// [SolveAll]. A fit that wants more, or more than MaxSteps, ends there: Solution.Stopped. At 0, the
-	// default, there is no bound, and to want more than MaxSteps is an error.
+	// [SolveAll]. A fit that wants more, or more than MaxSteps, ends there: Solution.Stopped. At 0,
+	// the default, there is no bound, and to want more than MaxSteps is an error.
 	MaxProducts int
 	// Residual is the relative residual at which Backward's linear solve stops. Default
 	// BackwardTolerance; allowed are 1e-14 to 0.1. For stochastic training 1e-4 is enough.
@@ -90,8 +90,8 @@ type Solution struct {
 	GradientNorm float64 // |grad J| there
 	Steps        int     // Newton steps taken
 	Products     int     // Hessian products spent on them
-	// Stopped says that MaxProducts, MaxSteps or a step without a decrease ended the fit. The objective
-	// is at most that where Newton's method began, the gradient above the tolerance.
+	// Stopped says that MaxProducts, MaxSteps or a step without a decrease ended the fit. The
+	// objective is at most that where Newton's method began, the gradient above the tolerance.
 	Stopped bool
 }
 
@@ -288,7 +288,8 @@ type workspace struct {
 	common   []float64 // 2 D, for apply
 	products int
 
-	// Of fits to two classes: logits and probabilities of both, 2 x n, and the sum of rows of a part
+	// Of fits to two classes: logits and probabilities of both, 2 x n, and the sum of rows of a
+	// part
 	pair  []float64
 	partS []float32
 
@@ -799,9 +800,9 @@ func (w *workspace) begin(start *Theta, lead *guide) (f float64, err error) {
 	return f, err
 }
 
-// newton computes the step of Newton's method to the relative residual of forcing, in float32 unless
-// opt.Double is set, which it does where float32 does not get there. A residual that opt.MaxProducts
-// leaves larger is a step that goes down too (Steihaug 1983).
+// newton computes the step of Newton's method to the relative residual of forcing, in float32
+// unless opt.Double is set, which it does where float32 does not get there. A residual that
+// opt.MaxProducts leaves larger is a step that goes down too (Steihaug 1983).
 func (w *workspace) newton(forcing float64, opt *Options) error {
 	if !opt.Double {
 		w.single()

@@ -85,7 +85,8 @@ func (r *Release) Encode() ([]byte, error) {
 		m.Values = binary.LittleEndian.AppendUint64(m.Values, uint64(v))
 	}
 	if h := r.Share; h != nil {
-		m.Server, m.Nonce, m.PublicShare, m.InputShare = uint32(h.Server), h.Nonce[:], h.Public, h.Input
+		m.Server, m.Nonce, m.PublicShare, m.InputShare = uint32(h.Server), h.Nonce[:],
+			h.Public, h.Input
 	}
 	m.Checksum = releaseChecksum(m)
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)

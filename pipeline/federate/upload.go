@@ -99,8 +99,8 @@ type Upload struct {
 	// coordinates of the means, that take no part in these and are not in N. Each has a class and
 	// the weight 0. Nil where there are none.
 	Calibration *point.Set
-	// Curve, of class means and moments, is measured by the client of its images; nil where it is not
-	// sent.
+	// Curve, of class means and moments, is measured by the client of its images; nil where it is
+	// not sent.
 	Curve *moments.ClientCurve
 }
 
@@ -219,7 +219,8 @@ func (u *Upload) checkSize() error {
 	if s.N < 1 || s.N > MaxSize || s.Dx < 1 || s.Dx > MaxWidth || s.C < 2 ||
 		s.C > MaxWidth || u.N < 1 {
 		return refuse("points", fmt.Sprintf("%d of dx %d and %d classes, of n %d", s.N, s.Dx, s.C, u.N),
-			"1 to %d points, dx 1 to %d, 2 to %d classes, n of at least 1", MaxSize, MaxWidth, MaxWidth)
+			"1 to %d points, dx 1 to %d, 2 to %d classes, n of at least 1", MaxSize,
+			MaxWidth, MaxWidth)
 	}
 	d := s.Dx
 	if s.Y == nil {
@@ -635,7 +636,8 @@ func (u *Upload) check(labels, masses float64) error {
 				continue
 			}
 			if float64(v) < -labels || float64(v) > 1+labels {
-				return refuse(fmt.Sprintf("points[%d][%d]", i, k), v, "label probabilities of 0 to 1")
+				return refuse(fmt.Sprintf("points[%d][%d]", i, k), v,
+					"label probabilities of 0 to 1")
 			}
 			sum += float64(v)
 		}

@@ -23,8 +23,8 @@ import (
 // Of moments a claim is confirmed by how well the others' images are predicted (package posterior).
 
 // Cap returns the number of images up to which a client's claim counts without confirmation: the
-// lower median of all clients' totals. Of two clients it is the larger's: no minority of bad ones can
-// be told, and an honest large one would count as the smaller. A false claim is then believed.
+// lower median of all clients' totals. Of two clients it is the larger's: no minority of bad ones
+// can be told, and an honest large one would count as the smaller. A false claim is then believed.
 func Cap(totals []float64) float64 {
 	at := (len(totals) - 1) / 2
 	if len(totals) == 2 {

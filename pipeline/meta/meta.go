@@ -141,7 +141,8 @@ func (c *Config) fill(batch, samples int, rate float64) error {
 func (c *Config) tooFewRows() error {
 	have, want := c.Validation.Len(), c.Clients*c.Points+metric.Neighbours
 	err := fmt.Errorf("training: %d clients of %d points want %d validation rows (%d of them for "+
-		"joint scores) and the corpus holds out %d", c.Clients, c.Points, want, metric.Neighbours, have)
+		"joint scores) and the corpus holds out %d", c.Clients, c.Points, want,
+		metric.Neighbours, have)
 	all := c.Corpus.Len() + have
 	need := (want*all + have - 1) / max(have, 1)
 	switch room := have - metric.Neighbours; {

@@ -72,7 +72,8 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 	defer small.Close()
 
 	sampler := c.sampler(c.Corpus, targetPoints)
-	step := func(ctx context.Context, r *rand.Rand) ([]map[string]*onnx.Tensor, train.Metrics, error) {
+	step := func(ctx context.Context, r *rand.Rand) ([]map[string]*onnx.Tensor,
+		train.Metrics, error) {
 		clients := c.Clients
 		if r.Float64() < c.Local {
 			clients = 1
@@ -175,7 +176,8 @@ type predictorTask struct {
 }
 
 // gradients returns the gradients of the loss and its metrics.
-func (p *predictorTask) gradients(ctx context.Context) ([]map[string]*onnx.Tensor, train.Metrics, error) {
+func (p *predictorTask) gradients(ctx context.Context) ([]map[string]*onnx.Tensor,
+	train.Metrics, error) {
 	c := p.c
 	fresh, alone := p.cotangents(), p.cotangents()
 	var out []map[string]*onnx.Tensor

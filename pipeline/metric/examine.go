@@ -24,8 +24,8 @@ type Answers struct {
 	Entropy []float64
 }
 
-// Likelihood holds p_s(y_i | x_i) + 1e-12, one row of S numbers per point, so that a batch's product
-// over points runs along rows.
+// Likelihood holds p_s(y_i | x_i) + 1e-12, one row of S numbers per point, so that a batch's
+// product over points runs along rows.
 type Likelihood [][]float64
 
 // NewLikelihood returns room for the likelihoods of n points by some heads.
@@ -70,7 +70,8 @@ func ExamineFirst(ctx context.Context, heads []erm.Theta, numbers []int, feature
 	last := 0
 	for _, n := range numbers {
 		if n <= last {
-			return nil, fmt.Errorf("predict: first %d heads of %d; want ascending numbers", n, len(heads))
+			return nil, fmt.Errorf("predict: first %d heads of %d; want ascending numbers",
+				n, len(heads))
 		}
 		last = n
 	}
@@ -136,7 +137,8 @@ type examination struct {
 func newExamination(c, n int, b *blockSpace) *examination {
 	wide := dense.Padded(n)
 	columns := func() dense.Columns {
-		return dense.Columns{C: c, N: wide, Stride: predictRows, Data: make([]float64, c*predictRows)}
+		return dense.Columns{C: c, N: wide, Stride: predictRows,
+			Data: make([]float64, c*predictRows)}
 	}
 	e := &examination{n: n, p: columns(), mean: columns(), top: b.top, sum: b.sum,
 		tops: make([]float64, wide), products: make([]float64, wide), inner: make([]float64, wide)}

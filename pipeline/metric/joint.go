@@ -114,8 +114,8 @@ func nearest(features []float32, dx int, at []int, k int) [][]int {
 	return out
 }
 
-// smallest returns the places of the k smallest values, in ascending order of value, the first place
-// first at ties.
+// smallest returns the places of the k smallest values, in ascending order of value, the first
+// place first at ties.
 func smallest(of []float64, k int) []int {
 	at, values := make([]int, 0, k+1), make([]float64, 0, k+1)
 	bound := math.Inf(1) // of the values to come, once there are k

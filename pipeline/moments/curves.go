@@ -120,8 +120,8 @@ func seedOf(rows []float32, key string) uint64 {
 }
 
 // LeftOut returns the curve of rows, [n, k], of classes that have two or more each: the
-// log-likelihood of each row, left out of the discriminant of the others. Random is the curve of the
-// same rows where each is of a class at random. Both are nil where no class spreads.
+// log-likelihood of each row, left out of the discriminant of the others. Random is the curve of
+// the same rows where each is of a class at random. Both are nil where no class spreads.
 func LeftOut(rows []float32, k int, labels []int) (own, random *Curve) {
 	s := newSpread(rows, k, labels)
 	if s == nil {

@@ -126,7 +126,8 @@ func (s *spread) leftOut(grid *[Temperatures]float64, random *Curve) (out Curve)
 	return out
 }
 
-// addLikelihood adds the log-likelihood of one row's class, whose logit is own, at each temperature.
+// addLikelihood adds the log-likelihood of one row's class, whose logit is own, at each
+// temperature.
 func addLikelihood(to *Curve, grid *[Temperatures]float64, logits []float64, own float64) {
 	top := slices.Max(logits)
 	for i, t := range grid {

@@ -92,7 +92,8 @@ func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 	for j, v := range g.lambda {
 		g.lambda[j] = math.Max(v, 0)
 	}
-	g.basis, g.inv, g.heads, g.inner = new(mat.Dense), new(mat.Dense), new(mat.Dense), new(mat.Dense)
+	g.basis, g.inv, g.heads, g.inner = new(mat.Dense), new(mat.Dense), new(mat.Dense),
+		new(mat.Dense)
 	g.basis.Mul(&l, g.turn)
 	if err := half.Solve(l.T(), g.turn); err != nil { // E^-1 = Q'L^-1 = (L^-T Q)'
 		return nil, fmt.Errorf("inverse of the coordinates: %w", err)

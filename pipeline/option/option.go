@@ -162,7 +162,8 @@ func settingsOf(t reflect.Type, lists map[string]func() []string, prefix string,
 		}
 		s := Setting{Key: cmp.Or(f.Tag.Get("setting"), prefix+name), Name: prefix + name,
 			Flag: f.Tag.Get("flag"), Doc: f.Tag.Get("doc"),
-			Tag: f.Tag, index: index, init: f.Tag.Get("default"), checked: f.Tag.Get("check") != "no"}
+			Tag: f.Tag, index: index, init: f.Tag.Get("default"),
+			checked: f.Tag.Get("check") != "no"}
 		for what, value := range datasetDefaults {
 			if strings.Contains(s.Doc, "{"+what+"}") {
 				s.Doc = strings.ReplaceAll(s.Doc, "{"+what+"}", assets.BySet(value))

@@ -58,8 +58,8 @@ type Round struct {
 // ErrNoGraph is wrapped by the error for uploads whose client graph is not known.
 var ErrNoGraph = errors.New("give the client graph that made the uploads (--client-graph)")
 
-// New prepares a round of at least one upload, in the order of their clients' names: the order in which they are
-// given makes no difference. graph and client are the client graph behind them
+// New prepares a round of at least one upload, in the order of their clients' names: the order in
+// which they are given makes no difference. graph and client are the client graph behind them
 // and its manifest; if graph is nil, it is looked up among those shipped with the program. A
 // predictor that was trained behind another extractor is refused.
 func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options) (*Round, error) {
@@ -223,9 +223,9 @@ func (r *Round) loadPredictor() (err error) {
 	return nil
 }
 
-// byName takes of the conjugate predictor the round's classes, in their order, where it has all names.
-// It leaves a round of another number of classes to the open predictor where no option names the
-// conjugate one.
+// byName takes of the conjugate predictor the round's classes, in their order, where it has all
+// names. It leaves a round of another number of classes to the open predictor where no option names
+// the conjugate one.
 func (r *Round) byName() error {
 	if r.predictor == nil {
 		return nil

@@ -110,7 +110,8 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest,
 	}
 	releases = slices.Clone(releases)
 	sorting.By(releases, func(a, b Release) int { return strings.Compare(a.Client, b.Client) })
-	p := &Private{Releases: releases, Graph: graph, Client: client, Samples: o.Samples, Seed: o.Seed}
+	p := &Private{Releases: releases, Graph: graph, Client: client, Samples: o.Samples,
+		Seed: o.Seed}
 	p.Samples = cmp.Or(p.Samples, ConjugateSamples)
 	b := releases[0].Budget
 	for _, r := range releases {
@@ -135,7 +136,8 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest,
 	}
 	if p.manifest.Kind != models.KindPrivate {
 		return nil, fmt.Errorf("pool: %s is %q by its manifest; uploads of a private round want a "+
-			"private predictor, the file that fmp train private writes", o.Predictor, p.manifest.Kind)
+			"private predictor, the file that fmp train private writes", o.Predictor,
+			p.manifest.Kind)
 	}
 	if client.Clip <= 0 || client.K != p.manifest.K {
 		return nil, fmt.Errorf("pool: the client graph has %d coordinates clipped to norm %v and the "+
@@ -194,8 +196,8 @@ func (p *Private) Totals(keeper Keeper,
 	return sum.Totals(p.Client.Clip, p.Account.Variance()), nil
 }
 
-// noisy returns the stored sum of the messages with a server's noise, which is drawn and stored where
-// there is none, and sets the account.
+// noisy returns the stored sum of the messages with a server's noise, which is drawn and stored
+// where there is none, and sets the account.
 func (p *Private) noisy(messages []string, sum *privacy.Release, keeper Keeper,
 	open func() (*privacy.Release, error)) (*privacy.Release, error) {
 	of := sha256.Sum256([]byte(strings.Join(messages, "\n")))
@@ -227,8 +229,8 @@ func (p *Private) noisy(messages []string, sum *privacy.Release, keeper Keeper,
 	return sum, nil
 }
 
-// spent is the account of a message for whose sums noise was drawn some number of times: k sums with
-// noise of sigma are one with sigma/sqrt(k) ([privacy.Epsilon]). Epsilon is rounded up.
+// spent is the account of a message for whose sums noise was drawn some number of times: k sums
+// with noise of sigma are one with sigma/sqrt(k) ([privacy.Epsilon]). Epsilon is rounded up.
 func (p *Private) spent(draws int) privacy.Account {
 	a := p.Account
 	if draws > 1 {

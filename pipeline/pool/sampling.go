@@ -231,7 +231,8 @@ func (s *Sampling) Do(ctx context.Context, p SampleRange) (*Piece, error) {
 		return &Piece{Proposed: proposed}, err
 	}
 	if p.From < 0 || p.From >= p.To || p.To > s.round.Samples {
-		return nil, fmt.Errorf("pool: samples %d to %d; there are %d", p.From, p.To, s.round.Samples)
+		return nil, fmt.Errorf("pool: samples %d to %d; there are %d", p.From, p.To,
+			s.round.Samples)
 	}
 	if s.judges != (p.States != nil) {
 		return nil, fmt.Errorf("pool: a part with states of who is honest: %v; in this round: %v",
@@ -252,7 +253,8 @@ func (s *Sampling) Do(ctx context.Context, p SampleRange) (*Piece, error) {
 // Posterior samples the posterior in parts, which do executes in any order and on any machine; if
 // do is nil, they are executed here. The samples do not depend on who executes them.
 func (s *Sampling) Posterior(ctx context.Context,
-	do func(ctx context.Context, parts []SampleRange) ([]*Piece, error)) (*posterior.Result, error) {
+	do func(ctx context.Context, parts []SampleRange) ([]*Piece,
+		error)) (*posterior.Result, error) {
 	if s.clients != nil {
 		return s.moments(ctx)
 	}
@@ -330,7 +332,8 @@ func (s *Sampling) samples(ctx context.Context, whole *posterior.SampleRange,
 		whole.Heads = append(whole.Heads, m.Heads...)
 	}
 	if len(whole.Heads) != s.round.Samples {
-		return fmt.Errorf("pool: the parts hold %d samples of %d", len(whole.Heads), s.round.Samples)
+		return fmt.Errorf("pool: the parts hold %d samples of %d", len(whole.Heads),
+			s.round.Samples)
 	}
 	return nil
 }

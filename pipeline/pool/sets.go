@@ -129,7 +129,8 @@ func (r *Round) proves(points []calibrationPoint, level float64) error {
 		if err := d.Enough(n, level); err != nil && r.groups != nil {
 			return fmt.Errorf("clients of %q: %w", r.groups[g], err)
 		} else if err != nil && d.False != nil && d.False[g] > 0 {
-			return fmt.Errorf("without the points of %d clients that may be false: %w", d.False[g], err)
+			return fmt.Errorf("without the points of %d clients that may be false: %w",
+				d.False[g], err)
 		} else if err != nil {
 			return err
 		}

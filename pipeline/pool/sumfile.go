@@ -121,7 +121,8 @@ func (f SumFile) drawn(messages []string, draw func(before int) ([]byte, error))
 	}
 	if most > 0 && !f.Redraw {
 		return nil, fmt.Errorf("noise was drawn for another sum of %d of these %d uploads, and a second "+
-			"draw spends their budget again: give --redraw if that is meant", len(before), len(messages))
+			"draw spends their budget again: give --redraw if that is meant", len(before),
+			len(messages))
 	}
 	return draw(most)
 }

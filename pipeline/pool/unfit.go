@@ -49,8 +49,8 @@ func (r *Round) bound() (err error) {
 	return nil
 }
 
-// Kind returns a check of single uploads: an error unless they have the sizes and the parts that the
-// client graph makes, and a scatter that is a covariance.
+// Kind returns a check of single uploads: an error unless they have the sizes and the parts that
+// the client graph makes, and a scatter that is a covariance.
 func Kind(client models.Manifest) func(*federate.Upload) error {
 	r := &Round{Client: client, Options: Options{Trust: true}}
 	return r.checkKind
@@ -58,8 +58,8 @@ func Kind(client models.Manifest) func(*federate.Upload) error {
 
 // checkKind returns an error unless an upload has the sizes and the parts that the round's client
 // graph makes, other images than the corpus and, where nobody is judged, a scatter that is a
-// covariance. A fold of a state has the scatter of class means too, and the rounding of its uploads,
-// which were looked at.
+// covariance. A fold of a state has the scatter of class means too, and the rounding of its
+// uploads, which were looked at.
 func (r *Round) checkKind(u *federate.Upload) error {
 	f, of := r.Client, fmt.Errorf
 	switch k := f.PointWidth(); {
@@ -85,9 +85,10 @@ func (r *Round) checkKind(u *federate.Upload) error {
 	return nil
 }
 
-// sameImages reports whether class means are of a corpus's images: as many of each class, and nearer than those of
-// other images by chance. The squared distance of two means of n images each is 2 tr(W) / n on average; a
-// sixteenth of that in every class is no chance. Rounding to int8 hides copies of some hundred images a class.
+// sameImages reports whether class means are of a corpus's images: as many of each class, and
+// nearer than those of other images by chance. The squared distance of two means of n images each
+// is 2 tr(W) / n on average; a sixteenth of that in every class is no chance. Rounding to int8
+// hides copies of some hundred images a class.
 func sameImages(a *point.Set, corpus *discriminant.Client) bool {
 	const chance = 16
 	b, w := corpus.Means, corpus.Within

@@ -33,8 +33,8 @@ func Expect(client models.Manifest) federate.Expect {
 
 // ReadUploads reads and checks the uploads of one round, each from a different client, all made by
 // one model. Model, round and sizes that want leaves open are those of most clients' uploads, of
-// the first where as many have others: no client of three decides them alone. bad are the errors of all uploads that
-// cannot be used. progress is told of each; nil: nobody asks.
+// the first where as many have others: no client of three decides them alone. bad are the errors of
+// all uploads that cannot be used. progress is told of each; nil: nobody asks.
 func ReadUploads(paths []string, want federate.Expect,
 	progress func(stage string, done, total int)) (good []Upload, bad []error) {
 	return gather(len(paths), want, func(i int) (string, []byte, error) {
@@ -117,8 +117,8 @@ func gather(n int, want federate.Expect,
 	return good, bad
 }
 
-// mostly returns the expectations with model, round and sizes of most clients' first uploads, of the
-// first where as many have others.
+// mostly returns the expectations with model, round and sizes of most clients' first uploads, of
+// the first where as many have others.
 func mostly(uploads []Upload, want federate.Expect) federate.Expect {
 	type key struct {
 		model        string
@@ -168,8 +168,8 @@ func Twins(us []Upload) []string {
 	return out
 }
 
-// Absent returns the names of the round's classes of which no upload, and no sum of merged ones, has images;
-// none where uploads are embedded, so that nothing tells.
+// Absent returns the names of the round's classes of which no upload, and no sum of merged ones,
+// has images; none where uploads are embedded, so that nothing tells.
 func (r *Round) Absent() (out []string) {
 	if r.kind() == ofPoints {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"fmp/pipeline/honesty"
 )
 
-// confirmedAlone bounds the clients that are tried one by one, the largest first: each costs as much as
-// the evidence of a posterior.
+// confirmedAlone bounds the clients that are tried one by one, the largest first: each costs as
+// much as the evidence of a posterior.
 const confirmedAlone = 4
 
 // claim is a client whose images count up to a number, where they are of classes that others hold.
@@ -21,8 +21,8 @@ type claim struct {
 	count float64
 }
 
-// confirmation asks the honest clients that count in full about those that claim more images than count
-// unconfirmed (honesty.Cap).
+// confirmation asks the honest clients that count in full about those that claim more images than
+// count unconfirmed (honesty.Cap).
 type confirmation struct {
 	clients []discriminant.Client // the honest ones
 	totals  []float64             // images that each claims
@@ -31,12 +31,12 @@ type confirmation struct {
 	o       MomentsOptions
 }
 
-// confirm raises the shares of honest clients that claim more images than count unconfirmed, where the
-// other honest clients bear it out. Their own images are asked about heads without them: by how much are
-// these likelier where the large claims count in full, up to the geometric mean of claim and cap, or each
-// claim alone? The odds must be those of a client's honesty before anything is known of it. Of a class
-// that no other holds nobody can tell, and no more counts than before. Copies are the clients' in
-// honesty.Uploads. It returns the numbers of the clients concerned.
+// confirm raises the shares of honest clients that claim more images than count unconfirmed, where
+// the other honest clients bear it out. Their own images are asked about heads without them: by how
+// much are these likelier where the large claims count in full, up to the geometric mean of claim
+// and cap, or each claim alone? The odds must be those of a client's honesty before anything is
+// known of it. Of a class that no other holds nobody can tell, and no more counts than before.
+// Copies are the clients' in honesty.Uploads. It returns the numbers of the clients concerned.
 func confirm(ctx context.Context, clients []discriminant.Client, honest, copies []int,
 	o MomentsOptions) (confirmed []int, err error) {
 	limit, totals := unconfirmed(clients)
@@ -86,7 +86,8 @@ func (c *confirmation) shares(i int) bool {
 	return slices.ContainsFunc(of.Indices(), func(y int32) bool { return c.held[y] })
 }
 
-// best returns the claims that are confirmed: all up to one of the counts, else those that are alone.
+// best returns the claims that are confirmed: all up to one of the counts, else those that are
+// alone.
 func (c *confirmation) best(ctx context.Context, large []int, counts []float64) ([]claim, error) {
 	var tries [][]claim
 	for _, count := range counts {
@@ -129,12 +130,13 @@ func (c *confirmation) likelihood(ctx context.Context, claims []claim) (float64,
 	for _, one := range claims {
 		r.Clients[one.at] = statisticsOf(c.counting(one))
 	}
-	of := candidate.Options{Seed: c.o.Seed, Stream: c.o.Stream + "/claims", Threads: c.o.Threads, Stop: ctx.Err}
+	of := candidate.Options{Seed: c.o.Seed, Stream: c.o.Stream + "/claims", Threads: c.o.Threads,
+		Stop: ctx.Err}
 	return r.LogLikelihood(c.others, of)
 }
 
-// counting returns a client of which a claim counts: its images of classes that no other holds count as
-// they did.
+// counting returns a client of which a claim counts: its images of classes that no other holds
+// count as they did.
 func (c *confirmation) counting(f claim) discriminant.Client {
 	u := c.clients[f.at]
 	was, share := cmp.Or(u.Share, 1), min(f.count/c.totals[f.at], 1)

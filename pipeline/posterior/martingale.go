@@ -70,28 +70,30 @@ func (t *Martingale) noise(stream ...any) ([]float32, error) {
 	if t.Drawer == nil {
 		return nil, fmt.Errorf("no predictor to draw points with; set predictor.model")
 	}
-	return t.Drawer.Noise(rng.New(t.Seed, append([]any{t.Stream}, stream...)...), t.Samples, t.Fresh)
+	return t.Drawer.Noise(rng.New(t.Seed, append([]any{t.Stream}, stream...)...),
+		t.Samples, t.Fresh)
 }
 
 // draws returns S sets of n' unseen points given seen. Fits with another lambda use the same draws.
 func (t *Martingale) draws(ctx context.Context, key string, seen *point.Set, part SampleRange,
 	stream ...any) ([]*point.Set, error) {
 	from, to := part.of(t.Samples)
-	return memo.Once(&t.memo, fmt.Sprint("draws/", key, from, "-", to), func() ([]*point.Set, error) {
-		e, err := t.noise(stream...)
-		if err != nil {
-			return nil, err
-		}
-		drawn, err := t.Drawer.Draw(ctx, seen, e, to-from)
-		if err != nil {
-			return nil, fmt.Errorf("drawing points: %w", err)
-		}
-		if len(drawn) != to-from {
-			return nil, fmt.Errorf("drawing points: the predictor made %d sets, %d were asked for",
-				len(drawn), to-from)
-		}
-		return drawn, nil
-	})
+	return memo.Once(&t.memo, fmt.Sprint("draws/", key, from, "-", to),
+		func() ([]*point.Set, error) {
+			e, err := t.noise(stream...)
+			if err != nil {
+				return nil, err
+			}
+			drawn, err := t.Drawer.Draw(ctx, seen, e, to-from)
+			if err != nil {
+				return nil, fmt.Errorf("drawing points: %w", err)
+			}
+			if len(drawn) != to-from {
+				return nil, fmt.Errorf("drawing points: the predictor made %d sets, %d were asked for",
+					len(drawn), to-from)
+			}
+			return drawn, nil
+		})
 }
 
 // Posterior returns the martingale posterior given seen, or a part of it: sample i is the minimiser

@@ -165,8 +165,8 @@ func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client
 }
 
 // leavesOut reports whether the temperature is that of clients left out: nothing else tells it,
-// neither a kappa nor enough calibration points, and two clients hold a class, so that the others can
-// be asked about it. A sum of merged clients cannot be left out. Clients with effects keep the
+// neither a kappa nor enough calibration points, and two clients hold a class, so that the others
+// can be asked about it. A sum of merged clients cannot be left out. Clients with effects keep the
 // discriminant, whose temperature knows the covariance of these.
 func (o *MomentsOptions) leavesOut(clients []discriminant.Client) bool {
 	if o.Kappa != (discriminant.Kappa{}) || o.Rest != nil {

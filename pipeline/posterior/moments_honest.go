@@ -141,8 +141,8 @@ func classify(u honesty.Uploads, z []bool) bool {
 	return len(classes) > 1
 }
 
-// unconfirmed returns the number of images up to which a client counts without confirmation, and those
-// that each claims.
+// unconfirmed returns the number of images up to which a client counts without confirmation, and
+// those that each claims.
 func unconfirmed(clients []discriminant.Client) (limit float64, totals []float64) {
 	for _, c := range clients {
 		totals = append(totals, images(c))

@@ -241,8 +241,9 @@ func (l Ledger) begun() bool {
 }
 
 // read passes the lines of the file to next, with the chain that they follow, and appends its
-// result, a line. The seal then counts it; a line that it cannot count is taken back, as its release
-// is not made. Where a program was stopped between the two, the next reading counts the line.
+// result, a line. The seal then counts it; a line that it cannot count is taken back, as its
+// release is not made. Where a program was stopped between the two, the next reading counts the
+// line.
 func (l Ledger) read(next func(lines []byte, c *chain) ([]byte, error)) error {
 	var c *chain
 	err := atomicfile.Extend(l.Path, maxLedger, func(lines []byte) (more []byte, err error) {

@@ -159,7 +159,8 @@ func (c *Conjugate) Compress(ctx context.Context, clients []*point.Set) ([]*poin
 func (c *Conjugate) Map(ctx context.Context, features []float32) ([]float32, error) {
 	dx, k := c.config.Dx, c.config.K
 	if len(features)%dx != 0 {
-		return nil, fmt.Errorf("%d feature values do not divide into rows of dx %d", len(features), dx)
+		return nil, fmt.Errorf("%d feature values do not divide into rows of dx %d",
+			len(features), dx)
 	}
 	n := len(features) / dx
 	out := make([]float32, n*k)

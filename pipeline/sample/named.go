@@ -37,18 +37,19 @@ func (c *Conjugate) Corpus() (*candidate.Corpus, error) {
 // maxProducts bounds the products of one pass of a regression over the images.
 const maxProducts = 1 << 30
 
-// ImagesFit returns an error for a corpus of which a round's regression reads too few images of each
-// class: it has few, or classes and coordinates are many.
+// ImagesFit returns an error for a corpus of which a round's regression reads too few images of
+// each class: it has few, or classes and coordinates are many.
 func ImagesFit(images, coordinates, classes int) error {
 	if n := min(images, maxProducts/(coordinates*classes)) / classes; n < models.LeastImages {
 		return fmt.Errorf("images of the corpus: of %d in %d classes and %d coordinates a round reads %d of each class, "+
-			"and needs %d; train the predictor without them", images, classes, coordinates, n, models.LeastImages)
+			"and needs %d; train the predictor without them", images, classes, coordinates, n,
+			models.LeastImages)
 	}
 	return nil
 }
 
-// thinned returns about n of the rows with their labels: the same share of each class, at even steps,
-// and one at least.
+// thinned returns about n of the rows with their labels: the same share of each class, at even
+// steps, and one at least.
 func thinned(rows []float32, labels []int, n int) ([]float32, []int) {
 	all := len(labels)
 	if all <= n {
@@ -76,7 +77,8 @@ func (c *Conjugate) AtHeads(means *point.Set) (*point.Set, error) {
 	if of == nil {
 		return nil, fmt.Errorf("conjugate predictor: an uploaded point is of several classes; want class means")
 	}
-	return &point.Set{N: means.N, Dx: c.config.K, C: means.C, Z: c.heads(means), Y: of, W: means.W}, nil
+	return &point.Set{N: means.N, Dx: c.config.K, C: means.C, Z: c.heads(means), Y: of,
+		W: means.W}, nil
 }
 
 // heads returns rows of w or of phi in the coordinates of the heads, w R.

@@ -93,7 +93,8 @@ func (p *Private) Rows(ctx context.Context, features []float32) ([]float32, erro
 func (p *Private) rows(ctx context.Context, part string, features []float32) ([]float32, error) {
 	dx, k := p.config.Dx, p.config.K
 	if len(features)%dx != 0 {
-		return nil, fmt.Errorf("%d feature values do not divide into rows of dx %d", len(features), dx)
+		return nil, fmt.Errorf("%d feature values do not divide into rows of dx %d",
+			len(features), dx)
 	}
 	n := len(features) / dx
 	out := make([]float32, n*k)

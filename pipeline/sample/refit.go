@@ -342,7 +342,8 @@ func (f *Refit) MeanFit(ctx context.Context, seen *point.Set) (*Fit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.problem(u, head, rng.New(digest(make([]float32, f.LatentSize())), "refit"), noise{}), nil
+	return f.problem(u, head, rng.New(digest(make([]float32, f.LatentSize())), "refit"),
+		noise{}), nil
 }
 
 func general(rows, cols int, data []float64) blas64.General {

@@ -133,7 +133,8 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32,
 			"with at least one of each", len(noise), samples, f.D)
 	}
 	fresh, dz := len(noise)/(samples*f.D), f.Dx+f.C
-	points, weights := onnx.NewTensor(seen.Dense().Z, 1, seen.N, dz), onnx.NewTensor(seen.W, 1, seen.N)
+	points, weights := onnx.NewTensor(seen.Dense().Z, 1, seen.N, dz),
+		onnx.NewTensor(seen.W, 1, seen.N)
 	sets := make([]*point.Set, samples)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(max(p.Threads, 1))
@@ -198,7 +199,8 @@ func (p *parts) draw(ctx context.Context, points, weights *onnx.Tensor, noise []
 	rows := max(1, min(wide, maxLogits/max(fresh, weights.Shape[1])))
 	keys, values, z := make([]float32, fresh*d), make([]float32, fresh*d), make([]float32, fresh*dz)
 	// run evaluates s on the rows from at on, and writes its outputs to the same rows of to.
-	run := func(s engine.Session, at int, in map[string]*onnx.Tensor, to map[string][]float32) error {
+	run := func(s engine.Session, at int, in map[string]*onnx.Tensor,
+		to map[string][]float32) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}

@@ -87,7 +87,8 @@ func (c *Conjugate) wide(ctx context.Context, output string, masses, means *onnx
 		to := min(from+wideSamples, samples)
 		out, err := part.eval(map[string]*onnx.Tensor{models.WideMasses: masses,
 			models.WideMeans: means,
-			"latent":         onnx.NewTensor(latent[from*size:to*size], to-from, c.config.C, c.config.K)})
+			"latent": onnx.NewTensor(latent[from*size:to*size], to-from, c.config.C,
+				c.config.K)})
 		if err != nil {
 			return fmt.Errorf("conjugate predictor: %w", err)
 		}

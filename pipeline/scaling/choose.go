@@ -177,7 +177,8 @@ func (x *Images) trial(kind string, p []float64) (Trial, error) {
 		return t, err
 	}
 	c := scores.Curve.Calibration()
-	t.Scores = models.ScalingScores{NLL: scores.NLL, ECE: scores.ECE, Perfect: c.Perfect, Gap: c.Gap}
+	t.Scores = models.ScalingScores{NLL: scores.NLL, ECE: scores.ECE,
+		Perfect: c.Perfect, Gap: c.Gap}
 	for i, y := range x.Labels {
 		t.losses = append(t.losses, -math.Log(math.Max(p[i*x.C+y], 1e-12)))
 	}

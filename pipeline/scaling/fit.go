@@ -261,7 +261,8 @@ func (x *Images) fit(ctx context.Context, kind string, of []int) (models.Scaling
 	}
 	r, err := optimize.Minimize(problem, p.v,
 		&optimize.Settings{GradientThreshold: 1e-4, MajorIterations: 200,
-			Converger: &optimize.FunctionConverge{Relative: 1e-9, Iterations: 5}}, &optimize.LBFGS{})
+			Converger: &optimize.FunctionConverge{Relative: 1e-9, Iterations: 5}},
+		&optimize.LBFGS{})
 	if ctx.Err() != nil {
 		return models.Scaling{}, ctx.Err()
 	}

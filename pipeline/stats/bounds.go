@@ -39,7 +39,8 @@ func (s *Sum) check() error {
 	total, tiny := 0.0, float64(clients)*0x1p-40 // by rounding
 	for y, row := range s.classes {
 		if row[0].High < 0 || row[0] == (whole.Number{}) {
-			return fmt.Errorf("stats: the mass of class %d is %v; want one above 0", y, row[0].Float())
+			return fmt.Errorf("stats: the mass of class %d is %v; want one above 0", y,
+				row[0].Float())
 		}
 		mass, square := row[0].Float(), row[1].Float()
 		if low := mass * mass / float64(clients); !(square >= low/slack-tiny && square <= mass*mass*slack+tiny) {

@@ -131,7 +131,8 @@ func Decode(data []byte, want federate.Expect) (*State, error) {
 		return nil, refuse("checksum", hex.EncodeToString(m.Checksum),
 			"%s, that of the content; the state was damaged on its way", hex.EncodeToString(sum))
 	}
-	s := &State{Round: m.Round, Model: hex.EncodeToString(m.Model), Dx: int(m.Dx), C: int(m.Classes)}
+	s := &State{Round: m.Round, Model: hex.EncodeToString(m.Model), Dx: int(m.Dx),
+		C: int(m.Classes)}
 	for i := range s.fold {
 		s.fold[i] = &Sum{Dx: s.Dx, C: s.C}
 	}
@@ -146,7 +147,8 @@ func Decode(data []byte, want federate.Expect) (*State, error) {
 		}
 		if i > 0 && c.Name <= m.Clients[i-1].Name {
 			return nil, refuse(fmt.Sprintf("clients[%d]", i),
-				fmt.Sprintf("%q, not after the one before it", c.Name), "ascending names, each once")
+				fmt.Sprintf("%q, not after the one before it", c.Name),
+				"ascending names, each once")
 		}
 		s.client = append(s.client, Client{c.Name, hex.EncodeToString(c.Upload), int(c.N)})
 		f := s.fold[FoldOf(c.Name)]

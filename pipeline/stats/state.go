@@ -117,7 +117,8 @@ func (s *State) sumOf(u *federate.Upload) (*Sum, error) {
 	if u.Round != s.Round || u.Model != s.Model || u.Points.Dx != s.Dx || u.Points.C != s.C {
 		return nil, fmt.Errorf("stats: client %q is of round %d, client graph %.12s, %d coordinates "+
 			"and %d classes; the state is of %d, %.12s, %d "+
-			"and %d", u.Client, u.Round, u.Model, u.Points.Dx, u.Points.C, s.Round, s.Model, s.Dx, s.C)
+			"and %d", u.Client, u.Round, u.Model, u.Points.Dx, u.Points.C, s.Round,
+			s.Model, s.Dx, s.C)
 	}
 	return Compute(u)
 }

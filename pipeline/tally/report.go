@@ -175,7 +175,8 @@ func (r *Report) checkGroups() (n, right int, err error) {
 		}
 		for _, v := range []int{of.n, of.right, of.held} {
 			if v < -maxCount || v > maxCount {
-				return 0, 0, fmt.Errorf("groups[%d] has a count of %d; want up to %d", i, v, maxCount)
+				return 0, 0, fmt.Errorf("groups[%d] has a count of %d; want up to %d", i,
+					v, maxCount)
 			}
 		}
 		switch {

@@ -142,7 +142,8 @@ func (m *Images) Report(least int) (*Report, error) {
 		all = all.plus(m.of(c))
 	}
 	if !all.fits(onlyN, least) {
-		return nil, fmt.Errorf("%w: %d, and counts below %d are told to nobody", ErrFew, all.n, least)
+		return nil, fmt.Errorf("%w: %d, and counts below %d are told to nobody", ErrFew,
+			all.n, least)
 	}
 	r := &Report{Format: Format, Classes: m.C, Level: m.Level, Least: least}
 	tells := andHeld

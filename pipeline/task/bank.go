@@ -75,7 +75,8 @@ func (b *Bank) Choose(classes []int) (*Bank, error) {
 // Among is [Bank.Choose] that shares the rows: those of other classes stay, in no class, and are
 // never drawn. It costs no copy of the features.
 func (b *Bank) Among(classes []int) *Bank {
-	out := &Bank{Dx: b.Dx, C: len(classes), Features: b.Features, Labels: make([]int, len(b.Labels))}
+	out := &Bank{Dx: b.Dx, C: len(classes), Features: b.Features,
+		Labels: make([]int, len(b.Labels))}
 	for i := range out.Labels {
 		out.Labels[i] = -1
 	}

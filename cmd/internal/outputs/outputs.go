@@ -113,8 +113,8 @@ func Check(f *pflag.FlagSet, args []string) (release func(), err error) {
 // source's.
 type Setting interface{ Setting() }
 
-// empty returns an error for a flag that is given without text, as by "$(cat FILE)" of a file that is
-// missing: a key, or whom an output is for, would be taken as not given.
+// empty returns an error for a flag that is given without text, as by "$(cat FILE)" of a file that
+// is missing: a key, or whom an output is for, would be taken as not given.
 func empty(f *pflag.FlagSet) (err error) {
 	f.Visit(func(flag *pflag.Flag) {
 		_, setting := flag.Value.(Setting)
@@ -174,8 +174,8 @@ func distinct(f *pflag.FlagSet, args []string, outputs []output) (err error) {
 	return err
 }
 
-// begun returns an error where an output is a file that the command keeps, or a ledger's seal: neither
-// need be there yet.
+// begun returns an error where an output is a file that the command keeps, or a ledger's seal:
+// neither need be there yet.
 func begun(flag *pflag.Flag, outputs []output) error {
 	for _, o := range outputs {
 		for _, path := range []string{flag.Value.String(), flag.Value.String() + privacy.SealSuffix} {

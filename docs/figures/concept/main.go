@@ -126,7 +126,8 @@ func average(e *experiment.Example, classes []string) (*plot.Plot, error) {
 		if err != nil {
 			return nil, err
 		}
-		bar.XMin, bar.Color, bar.LineStyle.Width = float64(c), panels.Palette[c%len(panels.Palette)], 0
+		bar.XMin, bar.Color, bar.LineStyle.Width = float64(c),
+			panels.Palette[c%len(panels.Palette)], 0
 		p.Add(bar)
 	}
 	probabilities(p, classes)

@@ -76,7 +76,8 @@ func panel(title string, rows []martingale.Row) (*plot.Plot, error) {
 		p.Add(line, bars)
 		p.Legend.Add(row.Method, line)
 	}
-	p.Y.Label.Text, p.Y.Label.TextStyle = "probability less the start's", panels.Style(8, color.Black)
+	p.Y.Label.Text, p.Y.Label.TextStyle = "probability less the start's",
+		panels.Style(8, color.Black)
 	p.Legend.Top, p.Legend.TextStyle = true, panels.Style(8, color.Black)
 	p.Legend.TextStyle.XAlign, p.Legend.TextStyle.YAlign = draw.XLeft, draw.YBottom
 	p.Legend.Padding = vg.Points(2)

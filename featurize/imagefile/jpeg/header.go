@@ -272,7 +272,8 @@ func (h *Header) frame(marker byte, b []byte) error {
 			}
 		}
 		if c.table > 3 {
-			return fmt.Errorf("component %d wants quantization table %d; there are 4", c.ID, c.table)
+			return fmt.Errorf("component %d wants quantization table %d; there are 4",
+				c.ID, c.table)
 		}
 		h.Components = append(h.Components, c)
 	}

@@ -20,8 +20,8 @@ func (e entry) size() uint   { return uint(e >> 9 & 15) }
 func (e entry) value() int32 { return int32(e) >> 16 }
 
 // A skip is codes and their values that fit in skipBits: bits 0 to 4 are their bits, and the others
-// the coefficients that they pass. The end of a block counts as passing ends; where no code fits, or
-// the codes pass more than a block, none is passed and ends+64 is said.
+// the coefficients that they pass. The end of a block counts as passing ends; where no code fits,
+// or the codes pass more than a block, none is passed and ends+64 is said.
 type skip uint16
 
 const ends = 128

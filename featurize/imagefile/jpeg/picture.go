@@ -43,8 +43,8 @@ func (d *decoder) fillAlpha(im *image.RGBA) {
 	}
 }
 
-// ratio returns how many pixels across and down a sample of colour covers, and whether that is one number
-// for both colours and one that package image has.
+// ratio returns how many pixels across and down a sample of colour covers, and whether that is one
+// number for both colours and one that package image has.
 func (h *Header) ratio() (image.YCbCrSubsampleRatio, bool) {
 	lx, ly := h.Cover(0)
 	bx, by := h.Cover(1)

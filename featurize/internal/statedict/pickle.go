@@ -328,7 +328,8 @@ func (m *machine) tensor(a []any) (*view, error) {
 		}
 	}
 	if offset < 0 || last >= s.n {
-		return nil, fmt.Errorf("a tensor from element %d to %d of a storage of %d", offset, last, s.n)
+		return nil, fmt.Errorf("a tensor from element %d to %d of a storage of %d",
+			offset, last, s.n)
 	}
 	if !v.run {
 		if m.copied += n; m.copied > len(m.data) {

@@ -99,7 +99,8 @@ func fetch(ctx context.Context, dir string, files []libraryFile,
 	}
 	defer func() {
 		if err != nil {
-			path, err = "", fmt.Errorf("fetching the ONNX Runtime %s into %s: %w", PinnedVersion, dir, err)
+			path, err = "", fmt.Errorf("fetching the ONNX Runtime %s into %s: %w",
+				PinnedVersion, dir, err)
 		}
 	}()
 	npm, err := exec.LookPath("npm")
@@ -166,7 +167,8 @@ func present(dir string, files []libraryFile) error {
 			return err
 		}
 		if got := hex.EncodeToString(h.Sum(nil)); got != f.sha256 {
-			return fmt.Errorf("%s has the digest %s; want %s", filepath.Join(dir, f.name), got, f.sha256)
+			return fmt.Errorf("%s has the digest %s; want %s", filepath.Join(dir, f.name),
+				got, f.sha256)
 		}
 	}
 	return nil

@@ -119,7 +119,8 @@ func libraryNames() []string {
 		return []string{"libonnxruntime." + PinnedVersion + ".dylib", "libonnxruntime.1.dylib",
 			"libonnxruntime.dylib"}
 	}
-	return []string{"libonnxruntime.so." + PinnedVersion, "libonnxruntime.so.1", "libonnxruntime.so"}
+	return []string{"libonnxruntime.so." + PinnedVersion, "libonnxruntime.so.1",
+		"libonnxruntime.so"}
 }
 
 // systemDirs are the folders where the system keeps libraries. Windows' own folder is left out on

@@ -257,7 +257,8 @@ func appendProvider(so *ortgo.SessionOptions, name string) error {
 		if err := p.append(so); err != nil {
 			return fmt.Errorf("engine.provider is %q, which this ONNX Runtime (%s) cannot use: %s; use "+
 				"\"cpu\", or set engine.library to a build with that provider and install the "+
-				"libraries that it needs (docs/install.md)", name, ortgo.GetVersion(), firstLine(err))
+				"libraries that it needs (docs/install.md)", name, ortgo.GetVersion(),
+				firstLine(err))
 		}
 		return nil
 	}

@@ -382,7 +382,8 @@ func (s *session) check(feeds, fetch map[string]*onnx.Tensor) error {
 	if len(feeds) > len(s.inputs) {
 		for name := range feeds {
 			if named(s.inputs, name) < 0 {
-				return fmt.Errorf("there is no input %q; the inputs are %s", name, nameList(s.inputs))
+				return fmt.Errorf("there is no input %q; the inputs are %s", name,
+					nameList(s.inputs))
 			}
 		}
 	}

@@ -289,7 +289,8 @@ func unwrap(v ortgo.Value) (*onnx.Tensor, error) {
 func copyInto(dst, src *onnx.Tensor) error {
 	d, s := reflect.ValueOf(dst.Data), reflect.ValueOf(src.Data)
 	if d.Type() != s.Type() || d.Len() != s.Len() {
-		return fmt.Errorf("%v does not fit a tensor of %d elements of %v", src, d.Len(), d.Type().Elem())
+		return fmt.Errorf("%v does not fit a tensor of %d elements of %v", src, d.Len(),
+			d.Type().Elem())
 	}
 	reflect.Copy(d, s)
 	return nil

@@ -12,8 +12,8 @@ import (
 // Images of a batch are run some at a time through the first steps, whose values are large and
 // whose weights are few, so that values stay in the caches; the steps after them take the whole
 // batch. An operator takes part where each element of its output's first axis is a function of that
-// element of its inputs alone, in the same order of arithmetic for any number of them. The first run
-// of a batch shows the shapes by which this is decided; its result has the same bits.
+// element of its inputs alone, in the same order of arithmetic for any number of them. The first
+// run of a batch shows the shapes by which this is decided; its result has the same bits.
 
 // blocks is the division of the runs of one size of batch.
 type blocks struct {

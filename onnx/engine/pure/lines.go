@@ -54,7 +54,8 @@ func (p *planner) geluFrom(n *onnx.Node) *onnx.Node {
 		for _, part := range parts {
 			p.fused[part] = true
 		}
-		curve := &onnx.Node{Name: n.Name, Op: "Gelu", Inputs: []string{value}, Outputs: last.Outputs}
+		curve := &onnx.Node{Name: n.Name, Op: "Gelu", Inputs: []string{value},
+			Outputs: last.Outputs}
 		p.opsets[curve] = 20
 		return curve
 	}

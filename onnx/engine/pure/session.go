@@ -284,7 +284,8 @@ func (f *frame) step(st *step, c *kernel.Call) error {
 			continue
 		}
 		if t.DType != st.types[i] {
-			return fmt.Errorf("output %d came out as %v where %v was planned", i, t.DType, st.types[i])
+			return fmt.Errorf("output %d came out as %v where %v was planned", i, t.DType,
+				st.types[i])
 		}
 		if b != nil {
 			b.refs++

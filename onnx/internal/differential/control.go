@@ -96,7 +96,8 @@ func (c *bodies) choice(reads []string, depth int) (*onnx.Node, string) {
 	}
 	out := c.name()
 	return &onnx.Node{Name: out, Op: "If", Inputs: []string{"on"}, Outputs: []string{out},
-		Attrs: []onnx.Attr{graphAttr("then_branch", branch()), graphAttr("else_branch", branch())}}, out
+			Attrs: []onnx.Attr{graphAttr("then_branch", branch()), graphAttr("else_branch", branch())}},
+		out
 }
 
 // loop draws a Loop that carries the last of the values around it.
@@ -124,8 +125,9 @@ func (c *bodies) scan(around []string, n int) *onnx.Node {
 	nodes, out := c.body(append(around, h, x), 0)
 	scanned, y := c.body(append(around, h, x, out), 1)
 	b := &onnx.Graph{Name: "body", Initializers: map[string]*onnx.Tensor{},
-		Nodes:  append(nodes, scanned...),
-		Inputs: []onnx.ValueInfo{c.vec(h), c.vec(x)}, Outputs: []onnx.ValueInfo{c.vec(out), c.vec(y)}}
+		Nodes:   append(nodes, scanned...),
+		Inputs:  []onnx.ValueInfo{c.vec(h), c.vec(x)},
+		Outputs: []onnx.ValueInfo{c.vec(out), c.vec(y)}}
 	shape := []int{steps, n}
 	if axis == 1 {
 		shape = []int{n, steps}

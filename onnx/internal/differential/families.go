@@ -191,7 +191,8 @@ var elementwise = join(
 			if g.double {
 				to = onnx.Float64
 			}
-			return tensors{g.tensor(d, g.shape(0, 3)...)}, []onnx.Attr{onnx.IntAttr("to", int(to))}, 0
+			return tensors{g.tensor(d, g.shape(0, 3)...)},
+				[]onnx.Attr{onnx.IntAttr("to", int(to))}, 0
 		},
 		"CastLike": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 			to := pick(g, castable...)
@@ -260,7 +261,8 @@ var reductions = join(
 	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x := g.tensor(d, g.shape(1, 4)...)
 		return tensors{x}, g.some(onnx.IntAttr("axis", g.axis(len(x.Shape))),
-			onnx.BoolAttr("keepdims", g.IntN(2) == 0), onnx.BoolAttr("select_last_index", g.IntN(2) == 0)), 0
+			onnx.BoolAttr("keepdims", g.IntN(2) == 0), onnx.BoolAttr("select_last_index",
+				g.IntN(2) == 0)), 0
 	}, "ArgMax", "ArgMin"),
 	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x := g.tensor(d, g.shape(1, 4)...)
@@ -295,17 +297,20 @@ func layer(gates, acts int) recipe {
 		if direction == "bidirectional" {
 			dirs = 2
 		}
-		attrs := []onnx.Attr{onnx.IntAttr("hidden_size", hidden), onnx.StrAttr("direction", direction)}
+		attrs := []onnx.Attr{onnx.IntAttr("hidden_size", hidden),
+			onnx.StrAttr("direction", direction)}
 		in := tensors{g.tensor(d, steps, batch, features), g.tensor(d, dirs, gates*hidden, features),
 			g.tensor(d, dirs, gates*hidden, hidden)}
-		optional := tensors{g.tensor(d, dirs, 2*gates*hidden), nil, g.tensor(d, dirs, batch, hidden)}
+		optional := tensors{g.tensor(d, dirs, 2*gates*hidden), nil,
+			g.tensor(d, dirs, batch, hidden)}
 		lens := make([]int32, batch)
 		for i := range lens {
 			lens[i] = int32(1 + g.IntN(steps))
 		}
 		optional[1] = onnx.Vector(lens...)
 		if gates == 4 {
-			optional = append(optional, g.tensor(d, dirs, batch, hidden), g.tensor(d, dirs, 3*hidden))
+			optional = append(optional, g.tensor(d, dirs, batch, hidden),
+				g.tensor(d, dirs, 3*hidden))
 			attrs = append(attrs, g.some(onnx.IntAttr("input_forget", 1))...)
 		}
 		if gates == 3 {

@@ -177,7 +177,8 @@ var normalizations = map[string]recipe{
 	},
 	"LpNormalization": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, a, _ := g.along(d, 1, 4)
-		return tensors{x}, append(g.some(onnx.IntAttr("p", 1+g.IntN(2))), onnx.IntAttr("axis", a)), 0
+		return tensors{x}, append(g.some(onnx.IntAttr("p", 1+g.IntN(2))),
+			onnx.IntAttr("axis", a)), 0
 	},
 	"LayerNormalization": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		x, a, k := g.along(d, 2, 4)

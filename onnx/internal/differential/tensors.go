@@ -113,7 +113,8 @@ var movement = map[string]recipe{
 	"DepthToSpace": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		b := 1 + g.IntN(3)
 		return tensors{g.tensor(d, 1+g.IntN(2), b*b*(1+g.IntN(2)), 1+g.IntN(3), 1+g.IntN(3))},
-			append(g.some(onnx.StrAttr("mode", pick(g, "DCR", "CRD"))), onnx.IntAttr("blocksize", b)), 0
+			append(g.some(onnx.StrAttr("mode", pick(g, "DCR", "CRD"))),
+				onnx.IntAttr("blocksize", b)), 0
 	},
 	"SpaceToDepth": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		b := 1 + g.IntN(3)

@@ -237,7 +237,8 @@ func newClipByAttributes(s *Spec) (Kernel, error) {
 	return floatKernel(s, 2, func(x float64) float64 { return min(max(x, lo), hi) })
 }
 
-// greatest is the greatest finite number of the values' type, also where they are computed in float32.
+// greatest is the greatest finite number of the values' type, also where they are computed in
+// float32.
 func greatest(s *Spec) float64 {
 	switch {
 	case s.rounded == onnx.Float16:
@@ -250,11 +251,12 @@ func greatest(s *Spec) float64 {
 	return math.MaxFloat32
 }
 
-// Clip: min(max(x, lo), hi); bounds are scalars, each may be left out: it is then the type's lowest or
-// greatest finite number, which infinities are clipped to.
+// Clip: min(max(x, lo), hi); bounds are scalars, each may be left out: it is then the type's lowest
+// or greatest finite number, which infinities are clipped to.
 func newClip(s *Spec) (Kernel, error) {
 	most := greatest(s)
-	return numeric(s, clipOf[float32](most), clipOf[float64](most), clipOf[int64](0), clipOf[uint64](0))
+	return numeric(s, clipOf[float32](most), clipOf[float64](most), clipOf[int64](0),
+		clipOf[uint64](0))
 }
 
 // clipOf clips to bounds that are given or, of floats, to most; most 0 is no bound.

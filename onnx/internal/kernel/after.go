@@ -118,7 +118,8 @@ func CanSwish(s *Spec) bool {
 
 // of returns that of a channel without a bias; a may be nil. A curve comes after it.
 func (a *after) of(channel int) finishing {
-	l := finishing{scale: 1, shift: negativeZero, lo: float32(math.Inf(-1)), hi: float32(math.Inf(1))}
+	l := finishing{scale: 1, shift: negativeZero, lo: float32(math.Inf(-1)),
+		hi: float32(math.Inf(1))}
 	if a != nil {
 		l.lo, l.hi = a.lo, a.hi
 		if a.scale != nil {

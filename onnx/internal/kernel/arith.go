@@ -236,7 +236,8 @@ func numeric(s *Spec, ks ...Kernel) (Kernel, error) {
 		if err != nil {
 			return nil, err
 		}
-		return via(k, narrowInts|boolean, onnx.Int64, append([]onnx.DType{}, s.Out...), s.Const), nil
+		return via(k, narrowInts|boolean, onnx.Int64, append([]onnx.DType{}, s.Out...),
+			s.Const), nil
 	}
 }
 
@@ -247,7 +248,8 @@ func newPow(s *Spec) (Kernel, error) {
 		if b.DType == c.In[0].DType && c.In[0].DType != onnx.Int64 {
 			return powKernel(c, c.In[0].DType)
 		}
-		// Work in a's type: exponents are widened once. int64 bases with integer exponents stay exact.
+		// Work in a's type: exponents are widened once. int64 bases with integer exponents stay
+		// exact.
 		conv := c.In[0].DType
 		out := Scratch[float64](c, b.Len())
 		for i := range out {
@@ -305,7 +307,8 @@ func powInt(a int64, b float64) int64 {
 	if b != math.Trunc(b) || b < 0 || b > 1<<20 {
 		p := math.Pow(float64(a), b)
 		if !(p > math.MinInt64 && p < math.MaxInt64) {
-			// NaN and numbers out of range; x86 makes the same of them, and other processors something else
+			// NaN and numbers out of range; x86 makes the same of them, and other processors
+			// something else
 			return math.MinInt64
 		}
 		return int64(p)

@@ -54,8 +54,8 @@ func multiplyAs[T floating](a, b, c matrix[T], inPanels, steps bool) {
 		return
 	}
 	if steps || !finite(b) {
-		// gonum skips products with a zero of a; with an infinity or NaN in b such a product is NaN. Its
-		// sums are the processor's.
+		// gonum skips products with a zero of a; with an infinity or NaN in b such a product is
+		// NaN. Its sums are the processor's.
 		multiplyPlain(a, b, c)
 		return
 	}
@@ -183,9 +183,11 @@ func parallelMultiply[T floating](c *Call, a, b, out matrix[T], r *right, l *lin
 		to := out.part(i, j, rows, cols)
 		beginLines(l, to, j)
 		if r != nil {
-			r.multiply(any(a.part(i, 0, rows, k)).(matrix[float32]), j, j+cols, any(to).(matrix[float32]))
+			r.multiply(any(a.part(i, 0, rows, k)).(matrix[float32]), j, j+cols,
+				any(to).(matrix[float32]))
 		} else {
-			multiplyAs(a.part(i, 0, rows, k), b.part(0, j, k, cols), to, inPanels, c.env.Reproducible)
+			multiplyAs(a.part(i, 0, rows, k), b.part(0, j, k, cols), to, inPanels,
+				c.env.Reproducible)
 		}
 		endLines(l, to, j)
 	}

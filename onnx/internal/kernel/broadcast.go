@@ -135,9 +135,10 @@ func zip[A, O any](c *Call, out []O, shape []int, a []A, as []int, b []A, bs []i
 		return
 	}
 	repeat := func(times int) { b = slices.Repeat(b, times) }
-	cover(c, [2]int{len(a), len(b)}, shape, as, bs, cost, repeat, func(lo, hi int, from, step []int) {
-		row(out[lo:hi], a[from[0]:][:1+(hi-lo-1)*step[0]], b[from[1]:][:1+(hi-lo-1)*step[1]])
-	})
+	cover(c, [2]int{len(a), len(b)}, shape, as, bs, cost, repeat,
+		func(lo, hi int, from, step []int) {
+			row(out[lo:hi], a[from[0]:][:1+(hi-lo-1)*step[0]], b[from[1]:][:1+(hi-lo-1)*step[1]])
+		})
 }
 
 // cover calls do as [runs] does, for two operands with these numbers of elements, and first has

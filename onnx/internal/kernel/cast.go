@@ -38,8 +38,8 @@ func newCast(s *Spec) (Kernel, error) {
 		return nil, fmt.Errorf("casting to and from strings is not supported")
 	}
 	if to == onnx.BFloat16 && s.In[0] != to && s.Opset < 19 {
-		// The standard's own tests truncate up to its release 1.12 and round later; the text settles it
-		// in opset 19.
+		// The standard's own tests truncate up to its release 1.12 and round later; the text
+		// settles it in opset 19.
 		return nil, fmt.Errorf("rounding to bfloat16 is not defined before opset 19")
 	}
 	return func(c *Call) error {

@@ -32,7 +32,8 @@ func columnsToImage[T floating](w window) Kernel {
 		}
 		for _, v := range append(slices.Clone(image), block...) {
 			if v < 1 || v > maxExtent {
-				return fmt.Errorf("a block of shape %v or an image of shape %v is out of range", block, image)
+				return fmt.Errorf("a block of shape %v or an image of shape %v is out of range",
+					block, image)
 			}
 		}
 		w := w

@@ -28,7 +28,8 @@ func newConcat(s *Spec) (Kernel, error) {
 			}
 			for k := range first {
 				if k != ax && t.Shape[k] != first[k] {
-					return fmt.Errorf("inputs of shapes %v and %v cannot be joined on axis %d", first, t.Shape, ax)
+					return fmt.Errorf("inputs of shapes %v and %v cannot be joined on axis %d",
+						first, t.Shape, ax)
 				}
 			}
 			shape[ax] += t.Shape[ax]

@@ -43,7 +43,8 @@ func newConv(s *Spec) (Kernel, error) {
 		s.keeps(group, padRows(m.Shape[0]/group), product(m.Shape[1:])) {
 		f.weights = m
 	}
-	return numeric(s, convOf[float32](w, group, newAfter(s), f), convOf[float64](w, group, nil, nil))
+	return numeric(s, convOf[float32](w, group, newAfter(s), f),
+		convOf[float64](w, group, nil, nil))
 }
 
 // filters are the weights of a convolution as its products read them. Where they are known before
@@ -158,8 +159,8 @@ func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
 			}
 			return v.depthwise()
 		}
-		// Panels or not is a matter of the weights alone, so that an image's result does not depend on
-		// its batch.
+		// Panels or not is a matter of the weights alone, so that an image's result does not depend
+		// on its batch.
 		single, _ := any(v).(*convolution[float32])
 		inPanels := single != nil && panels(v.filters, panelLeast, v.channels*v.taps)
 		if inPanels && f.tiles.suits(v.sp) {
@@ -316,7 +317,8 @@ func (v *convolution[T]) multiply(dst, columns matrix[T], g int) {
 		defer packPool.Put(p)
 		p.bounds, p.bounded = v.then.bounds()
 		p.multiply(v.left[g*high*k:(g+1)*high*k], any(weights).(matrix[float32]),
-			any(columns).(matrix[float32]), any(dst).(matrix[float32]), v.from[g*high:(g+1)*high], v.end(g))
+			any(columns).(matrix[float32]), any(dst).(matrix[float32]),
+			v.from[g*high:(g+1)*high], v.end(g))
 		return
 	}
 	start(dst, v.bias, g*v.filters)

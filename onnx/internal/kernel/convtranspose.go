@@ -119,7 +119,8 @@ func convTranspose[T floating](t transposedConv) Kernel {
 		var bias []T
 		if b := c.in(2); b != nil {
 			if b.Len() != ws[1]*t.group {
-				return fmt.Errorf("bias has %d elements for %d output channels", b.Len(), ws[1]*t.group)
+				return fmt.Errorf("bias has %d elements for %d output channels", b.Len(),
+					ws[1]*t.group)
 			}
 			bias = data[T](b)
 		}

@@ -3,11 +3,11 @@ package kernel
 import "unsafe"
 
 // A depthwise window goes down strips of sixteen columns of outputs. Of every line of the plane the
-// bytes that four taps of each output read are put side by side once, in a vector for each four taps
-// of a line; the sums of a line of outputs are products of several such vectors.
+// bytes that four taps of each output read are put side by side once, in a vector for each four
+// taps of a line; the sums of a line of outputs are products of several such vectors.
 
-// depthStrip is a strip: where it begins in a line of the plane and of outputs, which of 64 bytes the
-// line has there, and which outputs it has.
+// depthStrip is a strip: where it begins in a line of the plane and of outputs, which of 64 bytes
+// the line has there, and which outputs it has.
 type depthStrip struct {
 	src, dst      int
 	load, outputs uint64
@@ -41,13 +41,13 @@ type stripsTile struct {
 	saturation
 }
 
-// stripsBytes bounds the vectors of a plane that is smaller: those of a narrow one have 64 times its
-// bytes.
+// stripsBytes bounds the vectors of a plane that is smaller: those of a narrow one have 64 times
+// its bytes.
 const stripsBytes = 1 << 20
 
-// depthStrips are the strips of a line of in bytes and of out outputs. All that read no padding share
-// their vectors, and so do all that read nothing else: a long line has thousands, and a vector takes
-// longer to make than its sums.
+// depthStrips are the strips of a line of in bytes and of out outputs. All that read no padding
+// share their vectors, and so do all that read nothing else: a long line has thousands, and a
+// vector takes longer to make than its sums.
 func depthStrips(size, stride, dilation, begin, in, out int) []depthStrip {
 	all := make([]depthStrip, (out+15)/16)
 	fours := (size + 3) / 4
@@ -74,13 +74,15 @@ func depthStrips(size, stride, dilation, begin, in, out int) []depthStrip {
 			}
 			*of = &made[0]
 		}
-		all[i] = depthStrip{from, 16 * i, ^uint64(0) >> max(0, 64-in+from), 1<<min(16, out-16*i) - 1, *of}
+		all[i] = depthStrip{from, 16 * i, ^uint64(0) >> max(0, 64-in+from),
+			1<<min(16, out-16*i) - 1, *of}
 	}
 	return all
 }
 
 // strips convolves every channel with its own window; false where the outputs of a strip read more
-// than 64 bytes of a line, where a plane has none, and where its vectors would take too much memory.
+// than 64 bytes of a line, where a plane has none, and where its vectors would take too much
+// memory.
 func (r *integerRun) strips(win window) bool {
 	size, stride, dilation := planar(win.size, 1), planar(win.stride, 1), planar(win.dilation, 1)
 	begin, in, out := planar(win.begin, 0), planar(r.xs[2:], 1), planar(r.sp, 1)
@@ -108,7 +110,8 @@ func (r *integerRun) strips(win window) bool {
 			n := min(hi-lo, channels-c)
 			src, dst := r.x[lo*r.in:][:n*r.in], r.out[lo*r.pos:][:n*r.pos]
 			weights := r.f.depth[4*groups*c:][:4*groups*n]
-			start, scale := r.sums.start[c*dotFilters:][:n*dotFilters], r.sums.scale[c*dotFilters:][:n*dotFilters]
+			start, scale := r.sums.start[c*dotFilters:][:n*dotFilters],
+				r.sums.scale[c*dotFilters:][:n*dotFilters]
 			depthTileZ(&stripsTile{planes: n, dst: &dst[0], src: &src[0], out: r.pos, in: r.in,
 				strips: &all[0], count: len(all), groups: groups, weights: &weights[0], start: &start[0],
 				scale: &scale[0], first: &vectors[64*fours*begin[0]], wide: in[1], lines: lines,

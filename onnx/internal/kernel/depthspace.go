@@ -22,7 +22,8 @@ func newDepthToSpace(s *Spec) (Kernel, error) {
 		mode = s.str("mode")
 	}
 	if b < 1 || b > maxBlock || (mode != "DCR" && mode != "CRD") {
-		return nil, fmt.Errorf("blocksize %d and mode %q: 1 to %d, and DCR or CRD", b, mode, maxBlock)
+		return nil, fmt.Errorf("blocksize %d and mode %q: 1 to %d, and DCR or CRD", b,
+			mode, maxBlock)
 	}
 	return func(c *Call) error {
 		in := c.In[0].Shape
@@ -56,7 +57,8 @@ func newSpaceToDepth(s *Spec) (Kernel, error) {
 		mode = s.str("mode")
 	}
 	if b < 1 || b > maxBlock || (mode != "DCR" && mode != "CRD") {
-		return nil, fmt.Errorf("blocksize %d and mode %q: 1 to %d, and DCR or CRD", b, mode, maxBlock)
+		return nil, fmt.Errorf("blocksize %d and mode %q: 1 to %d, and DCR or CRD", b,
+			mode, maxBlock)
 	}
 	return func(c *Call) error {
 		in := c.In[0].Shape

@@ -112,8 +112,8 @@ func copyLinesGo(dst, src []uint8, lines, n, to, from int) {
 	}
 }
 
-// byTurns are lines whose bytes go to two others by turns: how many to either, and bytes from line to
-// line of these and of the source.
+// byTurns are lines whose bytes go to two others by turns: how many to either, and bytes from line
+// to line of these and of the source.
 type byTurns struct{ lines, evens, odds, to, from int }
 
 // copyGo copies from a source that begins with an even byte.
@@ -134,7 +134,8 @@ func (h *byTurns) copyGo(even, odd, src []uint8) {
 func interleaveGo(dst []uint8, rows *[4][]uint8, flip uint8, from int) {
 	for i := from; i < len(rows[0]); i++ {
 		to := dst[4*i:][:4]
-		to[0], to[1], to[2], to[3] = rows[0][i]^flip, rows[1][i]^flip, rows[2][i]^flip, rows[3][i]^flip
+		to[0], to[1], to[2], to[3] = rows[0][i]^flip, rows[1][i]^flip, rows[2][i]^flip,
+			rows[3][i]^flip
 	}
 }
 

@@ -52,8 +52,8 @@ type dotTile struct {
 	saturation
 }
 
-// dots is dotsGo, with VNNI of any number of columns. Of each step it reads 32 of them, or 16 where no
-// more are wanted.
+// dots is dotsGo, with VNNI of any number of columns. Of each step it reads 32 of them, or 16 where
+// no more are wanted.
 func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols int,
 	c []uint8, stride int) {
 	if !haveDots && !haveWords {
@@ -117,7 +117,8 @@ func dotRows(r *integerRun, x []uint8, panel, first, rows int) {
 	a, c := r.f.panels[from*wide:][:dotColumns*wide], r.out[(first*r.filters+from)*r.elem:]
 	t := rowTile{steps: wide / 4, groups: rows / 8, a: &a[0], wide: wide,
 		start: &r.sums.start[from : from+dotColumns][0], scale: &r.sums.scale[from : from+dotColumns][0],
-		stride: r.filters * r.elem, rows: 8, mask: uint32(1<<cols - 1), saturation: r.sums.saturation}
+		stride: r.filters * r.elem, rows: 8, mask: uint32(1<<cols - 1),
+		saturation: r.sums.saturation}
 	if r.sums.whole {
 		t.scale = nil
 	}

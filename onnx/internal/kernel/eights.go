@@ -4,8 +4,8 @@ import "slices"
 
 // stripPair are two strips of a plane, of eight columns of output each, that are swept at once in
 // vectors of eight: their first columns of input, which may lie in the padding, and of output, and
-// which columns of each load lie in the plane. Strips overlap, or are the same, where a plane is not
-// wide enough for two more.
+// which columns of each load lie in the plane. Strips overlap, or are the same, where a plane is
+// not wide enough for two more.
 type stripPair struct {
 	from, to [2]int
 	inside   *insides
@@ -33,9 +33,9 @@ type eightSweep struct {
 // finishing.
 const vectorsOf = 25 + 5
 
-// stripPairs lays out strips, of which begin columns of padding lie before the plane. Load v is of strip
-// v mod 2 from tap v / 2 on; where the stride is two, loads 2i and 2i + 1 are of one strip, side by
-// side. Pairs whose loads all lie in the plane share their masks.
+// stripPairs lays out strips, of which begin columns of padding lie before the plane. Load v is of
+// strip v mod 2 from tap v / 2 on; where the stride is two, loads 2i and 2i + 1 are of one strip,
+// side by side. Pairs whose loads all lie in the plane share their masks.
 func (s *sweeps) stripPairs(begin int) (out []stripPair) {
 	var starts []int // columns of output
 	for x := 0; x < s.out[1]; x += 8 {
@@ -78,9 +78,9 @@ func (s *sweeps) runEights(v *convolution[float32]) {
 	v.Parallel(v.xs[0]*v.xs[1], work(1, v.pos, v.taps)/8, func(lo, hi int) { s.planes(v, lo, hi) })
 }
 
-// planes convolves planes from lo to hi in their order. A line of less than eight columns is written
-// with numbers behind its end, which the lines after it overwrite; a plane with too few of these
-// before hi is written apart first, as others may have done the planes from hi on.
+// planes convolves planes from lo to hi in their order. A line of less than eight columns is
+// written with numbers behind its end, which the lines after it overwrite; a plane with too few of
+// these before hi is written apart first, as others may have done the planes from hi on.
 func (s *sweeps) planes(v *convolution[float32], lo, hi int) {
 	channels, over := v.xs[1], max(0, 8-s.out[1])
 	var room [vectorsOf][8]float32

@@ -40,7 +40,8 @@ func newEinsum(s *Spec) (Kernel, error) {
 		e.terms = append(e.terms, t)
 	}
 	if len(e.terms) != len(s.In) {
-		return nil, fmt.Errorf("equation %q has %d terms for %d inputs", eq, len(e.terms), len(s.In))
+		return nil, fmt.Errorf("equation %q has %d terms for %d inputs", eq,
+			len(e.terms), len(s.In))
 	}
 	var err error
 	if e.out, err = term(right); err != nil {

@@ -71,7 +71,8 @@ func gemmStart[T number](c *Call, m, n int, beta T) ([]T, error) {
 	shape := []int{m, n}
 	if c.in(2) != nil {
 		if s, err := broadcast(c.In[2].Shape, shape); err != nil || !slices.Equal(s, shape) {
-			return nil, fmt.Errorf("input C of shape %v cannot be broadcast to %v", c.In[2].Shape, shape)
+			return nil, fmt.Errorf("input C of shape %v cannot be broadcast to %v",
+				c.In[2].Shape, shape)
 		}
 	}
 	out, err := c.New(0, c.In[0].DType, shape)

@@ -483,12 +483,13 @@ func (r *integerRun) rows() {
 		lookUp(x, x, &flipped)
 	}
 	panels, chunk := r.high/dotColumns, max(8, chunkBytes/wide&^7)
-	r.Parallel((r.in+chunk-1)/chunk*panels, work(min(chunk, r.in), wide, dotColumns)/16, func(lo, hi int) {
-		for item := lo; item < hi; item++ {
-			first := item / panels * chunk
-			dotRows(r, x, item%panels, first, min(chunk, r.in-first))
-		}
-	})
+	r.Parallel((r.in+chunk-1)/chunk*panels, work(min(chunk, r.in), wide, dotColumns)/16,
+		func(lo, hi int) {
+			for item := lo; item < hi; item++ {
+				first := item / panels * chunk
+				dotRows(r, x, item%panels, first, min(chunk, r.in-first))
+			}
+		})
 }
 
 // compact copies lines of outputs from p0 to p1, between which lie columns that are no output's, to
@@ -629,7 +630,10 @@ func nearest(v float32) float32 { return float32(math.RoundToEven(float64(v))) }
 // or of one.
 func (o operands) fit(c *Call, filters int) bool {
 	one := func(i int) bool { return c.in(i) == nil || c.In[i].Len() == 1 }
-	some := func(i int) bool { return one(i) || len(c.In[i].Shape) == 1 && c.In[i].Len() == filters }
+	some := func(i int) bool {
+		return one(i) || len(c.In[i].Shape) == 1 &&
+			c.In[i].Len() == filters
+	}
 	if o.b == 3 && !(one(1) && one(6) && one(7) && some(4) && (c.in(8) == nil || c.In[8].Len() == filters)) {
 		return false
 	}

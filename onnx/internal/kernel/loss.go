@@ -36,7 +36,8 @@ func loss[T floating](l lossSpec) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
 		if len(xs) < 2 || !slices.Equal(c.In[1].Shape, append(append([]int{}, xs[:1]...), xs[2:]...)) {
-			return fmt.Errorf("scores of shape %v and labels of shape %v do not match", xs, c.In[1].Shape)
+			return fmt.Errorf("scores of shape %v and labels of shape %v do not match", xs,
+				c.In[1].Shape)
 		}
 		labels, err := ints(c.In[1])
 		if err != nil {

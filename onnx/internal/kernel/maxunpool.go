@@ -51,7 +51,8 @@ func newMaxUnpool(s *Spec) (Kernel, error) {
 			}
 			for k := range shape {
 				if shape[k] < inner[k] {
-					return fmt.Errorf("output_shape is %v where %v or more is expected", shape, inner)
+					return fmt.Errorf("output_shape is %v where %v or more is expected",
+						shape, inner)
 				}
 			}
 		}

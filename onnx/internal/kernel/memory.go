@@ -16,8 +16,8 @@ import (
 const (
 	// MaxTensorBytes bounds one intermediate tensor: 2 GiB.
 	MaxTensorBytes = 2 << 30
-	// MaxLiveBytes bounds all intermediate tensors of a session, those kept for later included, unless
-	// its engine has another bound: 8 GiB.
+	// MaxLiveBytes bounds all intermediate tensors of a session, those kept for later included,
+	// unless its engine has another bound: 8 GiB.
 	MaxLiveBytes = 8 << 30
 )
 

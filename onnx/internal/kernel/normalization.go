@@ -267,8 +267,8 @@ func layerNorm[T floating](axis int, eps float64) Kernel {
 	}
 }
 
-// lineMoments is moments, in another order of sums where the processor has lanes and bits may be its
-// own.
+// lineMoments is moments, in another order of sums where the processor has lanes and bits may be
+// its own.
 func lineMoments[T floating](x []T, reproducible bool) (mean, variance float64) {
 	if v, ok := any(x).([]float32); ok && !reproducible {
 		if sum, ok := laneSums(v); ok {

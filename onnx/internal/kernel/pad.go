@@ -102,7 +102,8 @@ func pad(c *Call, mode string, pads, axes []int, v *onnx.Tensor) error {
 		copyRange(out.Data, 0, c.In[0].Data, 0, 1)
 		return nil
 	}
-	// from[k][i] is the input position on axis k that output position i copies, -1 for the constant.
+	// from[k][i] is the input position on axis k that output position i copies, -1 for the
+	// constant.
 	from := make([][]int, len(in))
 	for k := range in {
 		from[k] = make([]int, shape[k])

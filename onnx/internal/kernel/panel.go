@@ -143,8 +143,8 @@ func (r *right) multiply(a matrix[float32], from, to int, c matrix[float32]) {
 // multiply is multiplyPanels where packLeft has left of a, or, where that is nil, copies a as it
 // goes. Where from is not nil, c is set to the product plus from, of which each row has a number,
 // with room for whole panels. Where end is not nil, it is called with each part of c that is done,
-// and with its first row, while that is in the cache; but not where kernels end with p.bounds, which
-// are to be the same work.
+// and with its first row, while that is in the cache; but not where kernels end with p.bounds,
+// which are to be the same work.
 func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32,
 	end func(part matrix[float32], row, col int)) {
 	m, n, k := a.rows, b.cols, a.cols
@@ -182,7 +182,8 @@ func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32
 						packColumns(p.b, b.part(l, j, d, min(panelWidth, n-j)))
 					}
 					// a panel of b stays in the first-level cache
-					p.panel(at, p.b[q/panelCols*panelCols*d+q%panelCols:], panelCols, d, part, start)
+					p.panel(at, p.b[q/panelCols*panelCols*d+q%panelCols:], panelCols, d,
+						part, start)
 				}
 				if end != nil && l+d == k && p.limits == nil {
 					end(part, i, j)

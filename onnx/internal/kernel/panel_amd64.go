@@ -17,8 +17,8 @@ const stridedPanels = true
 // boundedTiles says that kernels end with bounds.
 const boundedTiles = true
 
-// panelUnit is the number of columns of which kernels read and write multiples. Masks of AVX-512 name
-// any.
+// panelUnit is the number of columns of which kernels read and write multiples. Masks of AVX-512
+// name any.
 func panelUnit() int {
 	if haveAVX512 {
 		return 1
@@ -62,9 +62,9 @@ func panelStrided(by manner, k, high int, a, b []float32, bs int, c []float32, s
 	panelShort(by, k, high*panelRows, a, b, bs, c, stride, w, from)
 }
 
-// panelShort is panelStrided in AVX2. A tile of six rows reads a row of b once for twelve vectors of
-// sums, which hide each other's time. It takes rows of a two by two, as it reaches from one panel into
-// the next. The last rows are done by fours.
+// panelShort is panelStrided in AVX2. A tile of six rows reads a row of b once for twelve vectors
+// of sums, which hide each other's time. It takes rows of a two by two, as it reaches from one
+// panel into the next. The last rows are done by fours.
 func panelShort(by manner, k, rows int, a, b []float32, bs int, c []float32, stride, w int,
 	from []float32) {
 	six, four := tile6x16, panel4x16

@@ -42,7 +42,8 @@ func poolShape(win window, x []int) (window, []int, error) {
 		return win, nil, fmt.Errorf("input of shape %v: [n, channels, axes...] is expected", x)
 	}
 	if n, err := onnx.Elements(win.size); err != nil || n > maxWindow {
-		return win, nil, fmt.Errorf("kernel_shape %v has more than %d elements", win.size, maxWindow)
+		return win, nil, fmt.Errorf("kernel_shape %v has more than %d elements",
+			win.size, maxWindow)
 	}
 	return win.fit(x[2:])
 }

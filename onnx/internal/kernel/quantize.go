@@ -326,7 +326,8 @@ func newQLinearConv(s *Spec) (Kernel, error) {
 	return func(c *Call) error {
 		for _, i := range []int{1, 2, 6, 7} {
 			if c.In[i].Len() != 1 {
-				return fmt.Errorf("input %d has shape %v where a scalar is expected", i, c.In[i].Shape)
+				return fmt.Errorf("input %d has shape %v where a scalar is expected", i,
+					c.In[i].Shape)
 			}
 		}
 		x, err := above(c.In[0], c.In[2], 0)
@@ -365,8 +366,8 @@ func newQLinearConv(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-// QLinearMatMul: y = saturate(round(a b · scale_a scale_b / scale_y) + zero_y), where scale_a and its zero
-// point are scalars or one a row of a, scale_b and its one a column of b.
+// QLinearMatMul: y = saturate(round(a b · scale_a scale_b / scale_y) + zero_y), where scale_a and
+// its zero point are scalars or one a row of a, scale_b and its one a column of b.
 func newQLinearMatMul(s *Spec) (Kernel, error) {
 	d := s.Out[0]
 	if !bytes.Has(d) {

@@ -19,13 +19,13 @@ const MaxOpset = onnx.MaxOpset
 type Def struct {
 	Op           string
 	Since, Until int // first and last opset of this meaning; Until 0 means MaxOpset
-	// Half says that the kernel computes in float32 for float16 and bfloat16; else they are elements
-	// like others.
+	// Half says that the kernel computes in float32 for float16 and bfloat16; else they are
+	// elements like others.
 	Half bool
 	// OutType gives the types of outputs that do not follow from those of the inputs.
 	OutType func(s *Spec) (onnx.DType, error)
-	// New parses attributes, with defaults, and returns the kernel; an error names the meaning that it
-	// does not compute.
+	// New parses attributes, with defaults, and returns the kernel; an error names the meaning that
+	// it does not compute.
 	New func(s *Spec) (Kernel, error)
 }
 

@@ -37,7 +37,8 @@ type resizing struct {
 // newUpsample: mode = nearest or linear, positions asymmetric; nearest rounds down along axes that
 // grow and up along those that shrink.
 func newUpsample(s *Spec) (Kernel, error) {
-	r := resizing{mode: s.str("mode"), transform: "asymmetric", nearest: "simple", policy: "stretch"}
+	r := resizing{mode: s.str("mode"), transform: "asymmetric", nearest: "simple",
+		policy: "stretch"}
 	if r.mode == "bilinear" {
 		r.mode = "linear"
 	}
@@ -266,7 +267,8 @@ func (r resizing) taps(in, out int, scale float64, roi [2]float64) []tap {
 				x = float64(float32(i) / float32(scale)) // the ONNX Runtime's: 7 / 0.7 is to be 10
 			}
 		case "align_corners":
-			// length, not out: where they differ the standard's tests have it so (the ONNX Runtime has not).
+			// length, not out: where they differ the standard's tests have it so (the ONNX Runtime
+			// has not).
 			if out > 1 {
 				x = float64(i) * float64(in-1) / (length - 1)
 			}

@@ -74,7 +74,8 @@ func (d dft) run(c *Call) error {
 		return err
 	}
 	shape := append([]int{}, c.In[0].Shape...)
-	have, outer, inner := shape[d.axis], product(shape[:d.axis]), product(shape[d.axis+1:len(shape)-1])
+	have, outer, inner := shape[d.axis], product(shape[:d.axis]),
+		product(shape[d.axis+1:len(shape)-1])
 	shape[d.axis], shape[len(shape)-1] = d.bins, d.parts
 	out, err := c.New(0, c.In[0].DType, shape)
 	if err != nil {
@@ -172,7 +173,8 @@ func newSTFT(s *Spec) (Kernel, error) {
 			return err
 		}
 		if len(c.In[0].Shape) != 3 {
-			return fmt.Errorf("the signal has shape %v; [batch, length, 1 or 2] is expected", c.In[0].Shape)
+			return fmt.Errorf("the signal has shape %v; [batch, length, 1 or 2] is expected",
+				c.In[0].Shape)
 		}
 		step, err := whole(c.In[1], "frame_step")
 		if err != nil {

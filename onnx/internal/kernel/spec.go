@@ -19,19 +19,19 @@ type Spec struct {
 	Out []onnx.DType
 	// Const is the inputs' values where they are known before the model runs, else nil.
 	Const []*onnx.Tensor
-	// Body readies a graph of the node's for inputs of the given types; nil where there is no engine
-	// to run it.
+	// Body readies a graph of the node's for inputs of the given types; nil where there is no
+	// engine to run it.
 	Body func(g *onnx.Graph, in []onnx.DType) (*Body, error)
 
-	// Keep reports whether a number of bytes may be kept for the node beside the model: constants laid
-	// out as its kernel reads them. nil is any number.
+	// Keep reports whether a number of bytes may be kept for the node beside the model: constants
+	// laid out as its kernel reads them. nil is any number.
 	Keep func(bytes float64) bool
 	// Reproducible rounds every product before it is added, to sums that run over the inner axis in
-	// its order, and leaves out ways that not every processor has: products, convolutions and all that
-	// is made of single operations then have the same bits everywhere.
+	// its order, and leaves out ways that not every processor has: products, convolutions and all
+	// that is made of single operations then have the same bits everywhere.
 	Reproducible bool
-	// After are the nodes, prepared, whose work a Conv does as well ([CanFollow]); its output is the
-	// last one's.
+	// After are the nodes, prepared, whose work a Conv does as well ([CanFollow]); its output is
+	// the last one's.
 	After []*Spec
 
 	rounded onnx.DType // the half-precision type that In[0] was before Def.Half, if any
@@ -64,7 +64,8 @@ func (s *Spec) constant(i int) *onnx.Tensor {
 func (s *Spec) attr(name string, kind onnx.AttrKind) op.Values {
 	s.used[name] = true
 	if a, ok := s.Node.Attr(name); ok && a.Kind != kind && s.err == nil {
-		s.err = fmt.Errorf("attribute %q is of kind %d where kind %d is expected", name, a.Kind, kind)
+		s.err = fmt.Errorf("attribute %q is of kind %d where kind %d is expected", name,
+			a.Kind, kind)
 	}
 	return s.attrs
 }

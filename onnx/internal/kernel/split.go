@@ -45,7 +45,8 @@ func split(c *Call, axis int, sizes []int, uneven bool) error {
 	n := len(c.Out)
 	if sizes == nil {
 		if in[ax]%n != 0 && !uneven {
-			return fmt.Errorf("axis %d of size %d cannot be split into %d equal parts", ax, in[ax], n)
+			return fmt.Errorf("axis %d of size %d cannot be split into %d equal parts",
+				ax, in[ax], n)
 		}
 		part := (in[ax] + n - 1) / n
 		for i, left := 0, in[ax]; i < n; i++ {

@@ -63,8 +63,8 @@ func newSweeps(w window, in, out []int) *sweeps {
 	if s.size != 3 && s.size != 5 || s.stride > 2 || w.begin[0] >= s.size || w.begin[1] >= s.size {
 		return nil
 	}
-	// Output y reads lines y stride - begin to y stride - begin + size - 1, and ends with the last of
-	// them.
+	// Output y reads lines y stride - begin to y stride - begin + size - 1, and ends with the last
+	// of them.
 	s.lead = (s.size - 1 - w.begin[0]) / s.stride
 	ends := (in[0]+w.begin[0]-s.size)/s.stride + 1
 	if s.tail = out[0] - ends; in[0]+w.begin[0] < s.size || s.tail < 0 {
@@ -136,12 +136,14 @@ func (s *sweeps) run(v *convolution[float32]) {
 		most = max(1, sweepBytes/4/v.in/group)
 	}
 	v.Parallel(v.xs[0]*channels/group, work(group, v.pos, v.taps)/16, func(lo, hi int) {
-		ends, room := make([]finishing, min(channels, most*group)), Scratch[float32](v.Call, 16*v.taps)
+		ends, room := make([]finishing, min(channels, most*group)),
+			Scratch[float32](v.Call, 16*v.taps)
 		for n := 0; lo < hi; lo += n {
 			plane, channel := lo*group, lo*group%channels
 			n = min(hi-lo, most, (channels-channel)/group)
 			v.then.all(ends[:n*group], v.bias, channel)
-			src, dst := v.x[plane*v.in:(plane+n*group)*v.in], v.out[plane*v.pos:(plane+n*group)*v.pos]
+			src, dst := v.x[plane*v.in:(plane+n*group)*v.in],
+				v.out[plane*v.pos:(plane+n*group)*v.pos]
 			weights := v.weights[channel*v.taps:][:n*group*v.taps]
 			a := sweep{src: &src[0], step: 4 * s.in[1], dst: &dst[0], dstStep: 4 * s.out[1], lead: s.lead,
 				lines: s.in[0], tail: s.tail,
@@ -151,7 +153,8 @@ func (s *sweeps) run(v *convolution[float32]) {
 				endStep: group * int(unsafe.Sizeof(ends[0])),
 				plain:   v.then == nil || v.then.scale == nil}
 			if group == 2 {
-				a.src2, a.dst2, a.weights2, a.end2 = &src[v.in], &dst[v.pos], &weights[v.taps], &ends[1]
+				a.src2, a.dst2, a.weights2, a.end2 = &src[v.in], &dst[v.pos],
+					&weights[v.taps], &ends[1]
 				a.index, a.masks = &s.twoIndex, s.two.masks
 				a.run(s.size, s.stride, true)
 			} else {

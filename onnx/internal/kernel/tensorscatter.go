@@ -50,7 +50,8 @@ func newTensorScatter(s *Spec) (Kernel, error) {
 		for b, f := range first {
 			for r := b * rows; r < (b+1)*rows; r++ {
 				for k := range n {
-					copyRange(out.Data, (r*size+(f%size+k)%size)*inner, update.Data, (r*n+k)*inner, inner)
+					copyRange(out.Data, (r*size+(f%size+k)%size)*inner, update.Data,
+						(r*n+k)*inner, inner)
 				}
 			}
 		}

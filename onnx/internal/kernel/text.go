@@ -39,7 +39,8 @@ func newStringConcat(*Spec) (Kernel, error) {
 		}
 		a, b, o := data[string](c.In[0]), data[string](c.In[1]), data[string](out)
 		pair := newOdometer(shape,
-			[][]int{broadcastStrides(c.In[0].Shape, shape), broadcastStrides(c.In[1].Shape, shape)}, 0)
+			[][]int{broadcastStrides(c.In[0].Shape, shape), broadcastStrides(c.In[1].Shape, shape)},
+			0)
 		var total int64
 		for i := range o {
 			x, y := a[pair.off[0]], b[pair.off[1]]

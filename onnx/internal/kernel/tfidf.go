@@ -87,7 +87,8 @@ func (t tfIdf) grams(size int, starts []int) (lengths []int, err error) {
 		lengths = append(lengths, slices.Repeat([]int{n}, (to-from)/n)...)
 	}
 	if len(lengths) != len(t.column) || len(starts) > 0 && starts[0] != 0 {
-		return nil, fmt.Errorf("a pool of %d n-grams for %d ngram_indexes", len(lengths), len(t.column))
+		return nil, fmt.Errorf("a pool of %d n-grams for %d ngram_indexes", len(lengths),
+			len(t.column))
 	}
 	return lengths, nil
 }

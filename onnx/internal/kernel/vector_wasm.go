@@ -67,7 +67,8 @@ func finishRows(a *after, rows matrix[float32], channel int) bool {
 		Stride: rows.stride, Lo: a.lo, Hi: a.hi}
 	if a.scale != nil {
 		_, _ = a.scale[channel+rows.rows-1], a.shift[channel+rows.rows-1]
-		finishArgs.Scale, finishArgs.Shift, finishArgs.Step = &a.scale[channel], &a.shift[channel], 1
+		finishArgs.Scale, finishArgs.Shift, finishArgs.Step = &a.scale[channel],
+			&a.shift[channel], 1
 	}
 	lent.Finish(&finishArgs)
 	return true

@@ -28,8 +28,8 @@ const (
 	winogradTiles = 32
 	winogradLarge = 1 << 16 // weights of nine positions
 	// winogradWork is how many numbers the tiles in work may have, so that they stay in the
-	// second-level cache, and winogradRows how many output channels are computed of them at a time, so
-	// that their sums stay there as well.
+	// second-level cache, and winogradRows how many output channels are computed of them at a time,
+	// so that their sums stay there as well.
 	winogradWork = 1 << 18
 	winogradRows = 4 * panelRows
 )
@@ -130,10 +130,11 @@ func (g *winograd) run(v *convolution[float32]) error {
 	g.once.Do(g.pack)
 	r := &winogradRun{winograd: g, v: v, high: (v.sp[0] + 1) / 2, wide: (v.sp[1] + 1) / 2,
 		packedRows: padRows(g.rows)}
-	// Even and odd columns apart, the columns of neighbouring tiles are side by side: for processors
-	// that have no lanes for tiles.
+	// Even and odd columns apart, the columns of neighbouring tiles are side by side: for
+	// processors that have no lanes for tiles.
 	var err error
-	w := window{size: []int{4, 4}, dilation: []int{1, 1}, stride: []int{1, 2}, begin: v.window.begin}
+	w := window{size: []int{4, 4}, dilation: []int{1, 1}, stride: []int{1, 2},
+		begin: v.window.begin}
 	if r.phases, err = newPhases(w, v.xs[2:], []int{2*r.high - 1, r.wide}); err != nil {
 		return err
 	}

@@ -126,7 +126,8 @@ func Control() map[string]Case {
 				append(attrs, onnx.IntAttr("num_scan_inputs", 1),
 					Body("body", Graph("h:float32[2] xt:float32[3]", "h2:float32[2] yt:float32[2]", nil,
 						Node("Mul", "xt w", "p"), Node("ReduceSum", "p", "s", onnx.IntAttr("keepdims", 0)),
-						Node("Add", "s h", "q"), Node("Tanh", "q", "h2"), Node("Mul", "h2 h", "yt"))))...))
+						Node("Add", "s h", "q"), Node("Tanh", "q", "h2"),
+						Node("Mul", "h2 h", "yt"))))...))
 	}
 	lengths, states := onnx.Vector[int64](3, 1), f([]int{2, 2}, .1, -.3, .2, .7)
 	yes, no, n := onnx.Scalar(true), onnx.Scalar(false), onnx.Scalar[int64]
@@ -187,14 +188,16 @@ func Recurrent() map[string]Case {
 			if op == "LSTM" {
 				feeds["c"], feeds["p"] = draw(dirs, batch, hidden), draw(dirs, 3*hidden)
 				names += " c p"
-				in += fmt.Sprintf(" c:float32[%d,%d,%d] p:float32[%d,%d]", dirs, batch, hidden, dirs, 3*hidden)
+				in += fmt.Sprintf(" c:float32[%d,%d,%d] p:float32[%d,%d]", dirs, batch, hidden,
+					dirs, 3*hidden)
 			}
 		}
 		out, outs := "y:float32 yh:float32", "y yh"
 		if op == "LSTM" {
 			out, outs = out+" yc:float32", outs+" yc"
 		}
-		attrs = append(attrs, onnx.StrAttr("direction", direction), onnx.IntAttr("hidden_size", hidden))
+		attrs = append(attrs, onnx.StrAttr("direction", direction),
+			onnx.IntAttr("hidden_size", hidden))
 		cases[strings.TrimSpace(op+" "+direction+" "+name)] = Case{Graph(in, out, nil,
 			Node(op, names, outs, attrs...)), feeds, 0}
 	}

@@ -124,7 +124,8 @@ func (a *attention) bias() (bias string, mayBeEmpty bool) {
 		before := a.op("ConstantOfShape",
 			[]string{a.vector(a.bi("Sub", a.add(rank, rank), a.whole(1)))},
 			onnx.TensorAttr("value", onnx.Vector[int64](0)))
-		missing := a.bi("Sub", a.bi("Reshape", a.sizeK, a.ints(1)), a.bi("Gather", a.un("Shape", mask), a.ints(-1)))
+		missing := a.bi("Sub", a.bi("Reshape", a.sizeK, a.ints(1)),
+			a.bi("Gather", a.un("Shape", mask), a.ints(-1)))
 		if !a.covers(mask) {
 			mask = a.op("Pad", []string{mask,
 				a.op("Concat", []string{before, missing}, onnx.IntAttr("axis", 0)), never})

@@ -245,7 +245,8 @@ func spellImputer(s *speller) ([]string, error) {
 	x := s.node.Input(0)
 	if ints := s.attrs.Ints("imputed_value_int64s"); len(ints) > 0 && !s.d.IsFloat() {
 		missing := s.bi("Equal", x, s.cast(s.ints(int64(s.attrs.Int("replaced_value_int64"))), s.d))
-		return []string{s.op("Where", []string{missing, s.cast(s.ints(int64s(ints)...), s.d), x})}, nil
+		return []string{s.op("Where", []string{missing, s.cast(s.ints(int64s(ints)...), s.d), x})},
+			nil
 	}
 	floats := s.numbers("imputed_value_floats")
 	if len(floats) == 0 || !s.d.IsFloat() {

@@ -20,7 +20,8 @@ import (
 func spellLinearAttention(s *speller) ([]string, error) {
 	rule, qHeads, heads := s.attrs.Str("update_rule"), s.attrs.Int("q_num_heads"),
 		s.attrs.Int("kv_num_heads")
-	gated, delta := rule == "gated" || rule == "gated_delta", rule == "delta" || rule == "gated_delta"
+	gated, delta := rule == "gated" || rule == "gated_delta", rule == "delta" ||
+		rule == "gated_delta"
 	decay, beta := s.node.Input(4), s.node.Input(5)
 	switch {
 	case !gated && !delta && rule != "linear":

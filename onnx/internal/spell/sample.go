@@ -54,7 +54,8 @@ func (s sampler) taps(at, size string) (pixel, weight string) {
 	last := s.sub(size, s.num(1))
 	switch s.padding {
 	case "zeros":
-		inside := s.bi("And", s.bi("GreaterOrEqual", pixel, s.num(0)), s.bi("LessOrEqual", pixel, last))
+		inside := s.bi("And", s.bi("GreaterOrEqual", pixel, s.num(0)),
+			s.bi("LessOrEqual", pixel, last))
 		weight = s.mul(weight, s.real(inside))
 	case "reflection":
 		low, span := s.num(-0.5), size
@@ -179,7 +180,8 @@ func spellRoiAlign(s *speller) ([]string, error) {
 	}
 	height, width := s.attrs.Int("output_height"), s.attrs.Int("output_width")
 	if height < 1 || width < 1 {
-		return nil, fmt.Errorf("output_height is %d and output_width %d; each is at least 1", height, width)
+		return nil, fmt.Errorf("output_height is %d and output_width %d; each is at least 1",
+			height, width)
 	}
 	size := s.real(s.dims(x, 2, 4))
 	images, of := x, s.node.Input(2)
@@ -190,7 +192,8 @@ func spellRoiAlign(s *speller) ([]string, error) {
 	} else {
 		images = s.bi("Gather", x, of)
 	}
-	rows, columns := s.cells(rois, 1, height, s.pick(size, 0)), s.cells(rois, 0, width, s.pick(size, 1))
+	rows, columns := s.cells(rois, 1, height, s.pick(size, 0)), s.cells(rois, 0, width,
+		s.pick(size, 1))
 	if mode == "max" {
 		return []string{s.highest(images, rows, columns)}, nil
 	}
@@ -233,7 +236,8 @@ func (s *speller) cells(rois string, k, cellCount int, size string) points {
 	zero, one := s.num(0), s.num(1)
 	most := s.op("ReduceMax", []string{n}, onnx.IntAttr("keepdims", 0))
 	i := s.op("Range", []string{zero, most, one})
-	cell := s.bi("Reshape", s.op("Range", []string{zero, s.num(float64(cellCount)), one}), s.ints(1, -1, 1))
+	cell := s.bi("Reshape", s.op("Range", []string{zero, s.num(float64(cellCount)), one}),
+		s.ints(1, -1, 1))
 	inCell := s.div(s.add(i, s.num(0.5)), n)
 	at := s.add(from, s.mul(width, s.add(cell, inCell))) // [regions, cells, points]
 	kept := s.bi("And", s.bi("GreaterOrEqual", at, s.num(-1)), s.bi("LessOrEqual", at, size))
@@ -294,5 +298,6 @@ func (s *speller) maxOver(v string, axes ...int) string {
 	if s.Opset >= 18 {
 		return s.op("ReduceMax", []string{v, s.ints(int64s(axes)...)}, onnx.IntAttr("keepdims", 0))
 	}
-	return s.op("ReduceMax", []string{v}, onnx.IntAttr("keepdims", 0), onnx.IntsAttr("axes", axes...))
+	return s.op("ReduceMax", []string{v}, onnx.IntAttr("keepdims", 0),
+		onnx.IntsAttr("axes", axes...))
 }

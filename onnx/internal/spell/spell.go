@@ -306,7 +306,8 @@ func spellRotaryEmbedding(s *speller) ([]string, error) {
 	}
 	apart := s.bi("Reshape", x, s.ints(pairs...))
 	part := func(i int64) string {
-		return s.op("Gather", []string{apart, s.constant(onnx.Scalar(i))}, onnx.IntAttr("axis", axis))
+		return s.op("Gather", []string{apart, s.constant(onnx.Scalar(i))},
+			onnx.IntAttr("axis", axis))
 	}
 	re, im := part(0), part(1)
 	turned := []string{
@@ -334,7 +335,8 @@ func (s *speller) splitHeads(x string, heads int) string {
 
 // joinHeads undoes splitHeads.
 func (s *speller) joinHeads(x string) string {
-	return s.bi("Reshape", s.op("Transpose", []string{x}, onnx.IntsAttr("perm", 0, 2, 1, 3)), s.ints(0, 0, -1))
+	return s.bi("Reshape", s.op("Transpose", []string{x}, onnx.IntsAttr("perm", 0, 2, 1, 3)),
+		s.ints(0, 0, -1))
 }
 
 // spellGelu: x Φ(x), or by tanh for FastGelu; a second input is a bias.

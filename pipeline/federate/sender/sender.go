@@ -217,7 +217,8 @@ func (c *Client) refusal(resp *http.Response, data []byte) error {
 	var err error
 	p := &wire.Problem{}
 	if e := wire.Unmarshal(data, p); e != nil || p.Code == "" {
-		err = fmt.Errorf("%s answered %d %s", c.base, resp.StatusCode, http.StatusText(resp.StatusCode))
+		err = fmt.Errorf("%s answered %d %s", c.base, resp.StatusCode,
+			http.StatusText(resp.StatusCode))
 		if to := resp.Header.Get("Location"); to != "" && resp.StatusCode < 400 {
 			err = fmt.Errorf("%w to %q: redirects are not followed; check the address", err, to)
 		}
@@ -426,10 +427,12 @@ func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Ke
 	}
 	headers, digest := d.Headers(key, data)
 	r := &wire.Receipt{}
-	put := request{"sending the upload", http.MethodPut, wire.UploadPath(d.Round, key.Name), headers, data}
+	put := request{"sending the upload", http.MethodPut, wire.UploadPath(d.Round, key.Name),
+		headers, data}
 	err := c.send(ctx, put, func(reply []byte) error {
 		if err := wire.Unmarshal(reply, r); err != nil {
-			return fmt.Errorf("the receipt of %s: %w; the same command asks for it again", c.base, err)
+			return fmt.Errorf("the receipt of %s: %w; the same command asks for it again",
+				c.base, err)
 		}
 		return nil
 	})
@@ -452,7 +455,8 @@ func (c *Client) send(ctx context.Context, r request, read func(reply []byte) er
 		ctx, cancel := context.WithTimeout(ctx,
 			requestTime+time.Duration(len(r.body)/slowest)*time.Second)
 		defer cancel()
-		req, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, bytes.NewReader(r.body))
+		req, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path,
+			bytes.NewReader(r.body))
 		if err != nil {
 			return err
 		}

@@ -22,8 +22,9 @@ import (
 var grpcStatuses = map[codes.Code]int{codes.OK: http.StatusOK, codes.Canceled: 499,
 	codes.InvalidArgument: http.StatusBadRequest, codes.DeadlineExceeded: http.StatusGatewayTimeout,
 	codes.NotFound: http.StatusNotFound, codes.ResourceExhausted: http.StatusRequestEntityTooLarge,
-	codes.Unimplemented: http.StatusNotImplemented,
-	codes.Unavailable:   http.StatusServiceUnavailable, codes.Unauthenticated: http.StatusUnauthorized}
+	codes.Unimplemented:   http.StatusNotImplemented,
+	codes.Unavailable:     http.StatusServiceUnavailable,
+	codes.Unauthenticated: http.StatusUnauthorized}
 
 // grpcPath begins the path of each method of the service. maxGRPCQuestion is the maximum size of a
 // request without tensors, grpcHead the size of the prefix of a message.

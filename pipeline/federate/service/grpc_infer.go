@@ -150,7 +150,8 @@ func (s grpcService) ServerReady(context.Context,
 func (s grpcService) ModelReady(_ context.Context,
 	q *pb.ModelReadyRequest) (*pb.ModelReadyResponse, error) {
 	v := s.p.version()
-	return &pb.ModelReadyResponse{Ready: v != nil && isModel(v.version, q.Name, q.Version) == nil}, nil
+	return &pb.ModelReadyResponse{Ready: v != nil && isModel(v.version, q.Name, q.Version) == nil},
+		nil
 }
 
 func (grpcService) ServerMetadata(context.Context,

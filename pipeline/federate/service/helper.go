@@ -77,7 +77,8 @@ func (h *Helper) Describe(ctx context.Context, round uint64) (*wire.Description,
 func (h *Helper) check(ctx context.Context, round uint64, client string,
 	c proofCheck) ([]byte, error) {
 	var answer proofCheck
-	err := h.call(ctx, http.MethodPost, wire.UploadPath(round, client)+"/proof", c, &answer, maxProof)
+	err := h.call(ctx, http.MethodPost, wire.UploadPath(round, client)+"/proof", c,
+		&answer, maxProof)
 	return answer.Message, err
 }
 

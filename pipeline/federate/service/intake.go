@@ -80,8 +80,8 @@ func (l *lease) release() {
 	l.held = 0
 }
 
-// answering holds the memory of an answer's bytes alone, until a reader has them or the time for that
-// has passed.
+// answering holds the memory of an answer's bytes alone, until a reader has them or the time for
+// that has passed.
 func (l *lease) answering(w http.ResponseWriter, bytes int) {
 	if back := l.held - int64(bytes); back > 0 {
 		l.in.memory.Release(back)
@@ -92,8 +92,8 @@ func (l *lease) answering(w http.ResponseWriter, bytes int) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(l.in.taking))
 }
 
-// send writes an answer. Its limit is left to net/http, which ends it once the rest in its buffer is
-// written: it holds for that too, and not for later answers on the connection.
+// send writes an answer. Its limit is left to net/http, which ends it once the rest in its buffer
+// is written: it holds for that too, and not for later answers on the connection.
 func (l *lease) send(w http.ResponseWriter, answer []byte) {
 	l.answering(w, len(answer))
 	_, _ = w.Write(answer) // it fails if the client has gone

@@ -43,11 +43,12 @@ func newMetrics(s *Server) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 12)}, []string{"route", "status"}),
 	}
 	count := func(name, help string, of func() int) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			return float64(of())
-		})
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return float64(of())
+			})
 	}
 	r.MustRegister(m.taken, m.refused, m.failed, m.pooled, m.requests,
 		count("fmp_uploads_in", "Uploads that are in.", func() int { return len(s.in) }),

@@ -64,9 +64,10 @@ func (st *Status) html(joins bool) g.Node {
 				h.P(g.Text("Nobody's honesty is judged in this round."))),
 			g.If(st.Failure != "", h.P(h.Class("bad"), g.Text("The last pooling failed: "+st.Failure))),
 			section("Classifier", "None yet.", st.classifier(round)),
-			section(fmt.Sprintf("Refused (%d)", len(st.Refused)), "Nothing.", list(st.Refused, []g.Node{
-				h.Th(g.Text("client")), h.Th(g.Text("why")), number(h.Th, "times"),
-				h.Th(g.Text("last"))}, refusedRow)),
+			section(fmt.Sprintf("Refused (%d)", len(st.Refused)), "Nothing.",
+				list(st.Refused, []g.Node{
+					h.Th(g.Text("client")), h.Th(g.Text("why")), number(h.Th, "times"),
+					h.Th(g.Text("last"))}, refusedRow)),
 			section(fmt.Sprintf("In (%d)", st.In), "Nobody yet.", list(st.Members, []g.Node{
 				h.Th(g.Text("client")), number(h.Th, "images"), number(h.Th, "counted"),
 				number(h.Th, "P(honest)"),

@@ -166,7 +166,8 @@ func (s *Server) Pool(ctx context.Context) (err error) {
 	return nil
 }
 
-// found reports whether the state has a version of which the server did not know, which is now served.
+// found reports whether the state has a version of which the server did not know, which is now
+// served.
 func (s *Server) found(ctx context.Context) (bool, error) {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
@@ -177,8 +178,8 @@ func (s *Server) found(ctx context.Context) (bool, error) {
 	return len(s.versions) > known, nil
 }
 
-// reopen lets a private round of one server take uploads again whose classifier could not be made. It
-// stays closed where the state may have one all the same: a further upload would be in none.
+// reopen lets a private round of one server take uploads again whose classifier could not be made.
+// It stays closed where the state may have one all the same: a further upload would be in none.
 func (s *Server) reopen() {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
@@ -187,10 +188,10 @@ func (s *Server) reopen() {
 	s.settled = len(s.versions) > 0 || s.unsure
 }
 
-// merge merges uploads where they are stored. Where that fails, the index may have an upload that the
-// state has no longer, or of which it has another: the next attempt would fail alike, so that the index
-// is brought to the state. It is not read before each merge, as workers are there to spare the server
-// the reading of all uploads.
+// merge merges uploads where they are stored. Where that fails, the index may have an upload that
+// the state has no longer, or of which it has another: the next attempt would fail alike, so that
+// the index is brought to the state. It is not read before each merge, as workers are there to
+// spare the server the reading of all uploads.
 func (s *Server) merge(ctx context.Context, members []store.Member) (*Pooled, error) {
 	made, err := s.Merge(ctx, members)
 	if err == nil {

@@ -339,13 +339,14 @@ func (p *predictor) run(ctx context.Context, held *lease, rows bool,
 	return use(v.version, c, all)
 }
 
-// predict answers with the classes of images (of any format that is read, one as the body or several as
-// multipart/form-data), or of feature rows (JSON), in the format of fmp predict --json.
+// predict answers with the classes of images (of any format that is read, one as the body or
+// several as multipart/form-data), or of feature rows (JSON), in the format of fmp predict --json.
 func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
 		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg or another "+
-			"image format that is read, multipart/form-data or application/json", r.Header.Get("Content-Type"))
+			"image format that is read, multipart/form-data or application/json",
+			r.Header.Get("Content-Type"))
 		return
 	}
 	refuse := func(code, detail string, args ...any) { p.refuse(w, code, detail, args...) }
@@ -537,7 +538,8 @@ func (p *predictor) badPrediction(refuse refuses, r *http.Request, err error) {
 		badBody(refuse, err)
 	case r.Context().Err() != nil: // the client has gone
 	case errors.Is(err, context.DeadlineExceeded):
-		refuse(wire.Unavailable, "the answer took more than %v; ask for fewer at a time", predictTime)
+		refuse(wire.Unavailable, "the answer took more than %v; ask for fewer at a time",
+			predictTime)
 	default:
 		p.log.Error("prediction failed", "path", r.URL.Path, "error", err)
 		refuse(wire.ServerFailed, "the classifier failed; the server's log says why")

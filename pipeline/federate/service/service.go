@@ -114,8 +114,8 @@ type Server struct {
 	// publishing is held while a version is stored, and while an upload is withdrawn: no version
 	// that holds it is stored afterwards.
 	publishing sync.Mutex
-	// unsure is whether the state may have versions that are not in versions, and parts of some that
-	// are not listed; publishing guards it.
+	// unsure is whether the state may have versions that are not in versions, and parts of some
+	// that are not listed; publishing guards it.
 	unsure bool
 	stop   context.CancelCauseFunc // ends the pooling that is under way; nil: none is
 
@@ -191,8 +191,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 }
 
 // adopt takes versions from the state that the server does not know of, where that may be: at the
-// start, and where the answer to the record of a version was lost. The caller holds publishing or has
-// exclusive access.
+// start, and where the answer to the record of a version was lost. The caller holds publishing or
+// has exclusive access.
 func (s *Server) adopt(ctx context.Context) error {
 	if !s.unsure {
 		return nil
@@ -248,8 +248,8 @@ func (s *Server) admit(versions []store.Version, members []store.Member) (void b
 	return void
 }
 
-// ofBudget returns an error if an upload was taken under another budget than the round file states by
-// now: a sum of two budgets would have too little noise for one of them.
+// ofBudget returns an error if an upload was taken under another budget than the round file states
+// by now: a sum of two budgets would have too little noise for one of them.
 func (s *Server) ofBudget(r *store.Record) error {
 	was, now := r.Receipt.Spent, s.Round.Privacy
 	if (was == nil) == (now == nil) && (was == nil || *was == *now) {
@@ -266,8 +266,8 @@ func (s *Server) ofBudget(r *store.Record) error {
 		r.Receipt.Client, say(was))
 }
 
-// unlessFull leaves a deletion for which the disk has no room to the next start: a full disk does not
-// keep a server from starting.
+// unlessFull leaves a deletion for which the disk has no room to the next start: a full disk does
+// not keep a server from starting.
 func (s *Server) unlessFull(err error) error {
 	if errors.Is(err, store.ErrFull) {
 		s.Log.Error("what was withdrawn could not be erased from the state yet", "error", err)
@@ -287,13 +287,14 @@ func (s *Server) Admit(clients *identity.Roster) error {
 	s.Log.Info("roster read again", "clients", clients.Len(), "quorum", s.quorum)
 	if out := s.outside(clients); len(out) > 0 {
 		s.Log.Warn("clients whose uploads are in are no longer on the roster: their uploads stay in; "+
-			"fmp withdraw takes them out", "clients", len(out), "names", out[:min(len(out), maxNamed)])
+			"fmp withdraw takes them out", "clients", len(out), "names",
+			out[:min(len(out), maxNamed)])
 	}
 	return nil
 }
 
-// remember adds a record to the index, unless a newer one of its client is known. The caller holds mu
-// or has exclusive access.
+// remember adds a record to the index, unless a newer one of its client is known. The caller holds
+// mu or has exclusive access.
 func (s *Server) remember(r *store.Record) {
 	if s.gone[r.Receipt.Client] != nil || r.Revision < s.in[r.Receipt.Client].revision {
 		return
@@ -312,8 +313,8 @@ func (s *Server) forget(r *store.Record) {
 	}
 }
 
-// supersede notes since when a version holds an upload that was withdrawn. The caller holds mu or has
-// exclusive access.
+// supersede notes since when a version holds an upload that was withdrawn. The caller holds mu or
+// has exclusive access.
 func (s *Server) supersede(version int, at time.Time) {
 	if since, known := s.void[version]; !known || at.Before(since) {
 		s.void[version] = at

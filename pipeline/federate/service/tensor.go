@@ -318,7 +318,8 @@ func (t *tensor) check(want []int64, kind string) (int, error) {
 	}
 	ok := len(t.Shape) == len(want) && t.Shape[0] >= 1 && t.Shape[0] <= maxPredictItems
 	for i := 1; ok && i < len(want); i++ {
-		ok = t.Shape[i] == want[i] || want[i] < 0 && t.Shape[i] >= 1 && t.Shape[i] <= maxPredictPixels
+		ok = t.Shape[i] == want[i] || want[i] < 0 && t.Shape[i] >= 1 &&
+			t.Shape[i] <= maxPredictPixels
 	}
 	if !ok {
 		shape := t.Shape

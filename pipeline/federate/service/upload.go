@@ -138,8 +138,9 @@ func (a *arrival) refusal(err error) store.Refusal {
 	return store.Refusal{Client: a.client, Time: a.time, Upload: a.digest, Reason: err.Error()}
 }
 
-// carried returns a request that the end of its connection does not stop: after one of which a part was
-// done, the state and the server's index would differ. Calls of the store have time limits of their own.
+// carried returns a request that the end of its connection does not stop: after one of which a part
+// was done, the state and the server's index would differ. Calls of the store have time limits of
+// their own.
 func carried(r *http.Request) *http.Request {
 	return r.WithContext(context.WithoutCancel(r.Context()))
 }
@@ -234,8 +235,8 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 	s.keep(w, r, record, old)
 }
 
-// keep stores the record of an upload in place of the old one, nil if there is none, and answers with
-// its receipt.
+// keep stores the record of an upload in place of the old one, nil if there is none, and answers
+// with its receipt.
 func (s *Server) keep(w http.ResponseWriter, r *http.Request, record, old *store.Record) {
 	var revision uint64
 	if old != nil {
@@ -275,9 +276,9 @@ func (s *Server) refuseClosed(w http.ResponseWriter, now time.Time) {
 }
 
 // proven verifies, at the leader of two servers, the proof that an upload's numbers are in range,
-// and returns the helper's part of the record. ok is false where the request is answered. The helper is
-// waited for while ctx lasts, that of the request's connection: a client that comes again is not kept
-// out by a request that it gave up.
+// and returns the helper's part of the record. ok is false where the request is answered. The
+// helper is waited for while ctx lasts, that of the request's connection: a client that comes again
+// is not kept out by a request that it gave up.
 func (s *Server) proven(ctx context.Context, w http.ResponseWriter, r *http.Request,
 	a arrival) (peer []byte, ok bool) {
 	if s.role() != wire.Leader {
@@ -363,7 +364,8 @@ func (s *Server) believe(client string, data []byte) (*federate.Upload, error) {
 	case u.Client != client:
 		return nil, fmt.Errorf("upload: client is %q; it was sent as %q", u.Client, client)
 	case u.N > b.Points:
-		return nil, fmt.Errorf("upload: n is %d; bounds.points of the round allows %d", u.N, b.Points)
+		return nil, fmt.Errorf("upload: n is %d; bounds.points of the round allows %d",
+			u.N, b.Points)
 	case !slices.Contains(s.Round.Precisions, u.Precision):
 		return nil, fmt.Errorf("upload: precision is %s; the round allows %v", u.Precision,
 			s.Round.Precisions)

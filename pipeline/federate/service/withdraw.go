@@ -68,10 +68,10 @@ func (s *Server) outside(clients *identity.Roster) (out []string) {
 	return out
 }
 
-// withdraw deletes a client's upload, or the refused one if none is in, for good: nothing of the client
-// is taken in this round again, not even the same upload, which somebody else may have kept. The
-// request is signed by the client or by the server's operator, for the upload's digest (If-Match) or
-// for any.
+// withdraw deletes a client's upload, or the refused one if none is in, for good: nothing of the
+// client is taken in this round again, not even the same upload, which somebody else may have kept.
+// The request is signed by the client or by the server's operator, for the upload's digest
+// (If-Match) or for any.
 func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) {
 	client, by, signature, ok := s.withdrawer(w, r)
 	if !ok {
@@ -165,8 +165,8 @@ func (s *Server) withdrawer(w http.ResponseWriter,
 }
 
 // quarantined returns the record by which a client's refused upload is withdrawn; nil if none was
-// refused. Without a note of the withdrawal in its place, a copy that somebody else has could be sent
-// again, and be kept again.
+// refused. Without a note of the withdrawal in its place, a copy that somebody else has could be
+// sent again, and be kept again.
 func (s *Server) quarantined(client string) *store.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,8 @@ func (s *Server) quarantined(client string) *store.Record {
 }
 
 // note puts the note of a withdrawal in place of an upload. The caller holds publishing.
-func (s *Server) note(ctx context.Context, stored *store.Record, by string, signature []byte) error {
+func (s *Server) note(ctx context.Context, stored *store.Record, by string,
+	signature []byte) error {
 	held, err := s.holding(ctx, stored.Receipt.Client)
 	if err != nil {
 		return err
@@ -209,8 +210,8 @@ func (s *Server) halt() {
 	}
 }
 
-// takeOut stops the use of versions that hold an upload whose withdrawal is noted, and deletes all that
-// the state holds of its client: a receipt is given only where that is done. It also ends a
+// takeOut stops the use of versions that hold an upload whose withdrawal is noted, and deletes all
+// that the state holds of its client: a receipt is given only where that is done. It also ends a
 // withdrawal that an earlier request left midway. The caller holds publishing.
 func (s *Server) takeOut(ctx context.Context, noted *store.Record) error {
 	client := noted.Receipt.Client
@@ -230,8 +231,8 @@ func (s *Server) takeOut(ctx context.Context, noted *store.Record) error {
 	if short { // no version can take the place of the last
 		s.predictions.replace(nil)
 	}
-	// the withdrawal stands; the same request, the next start of the server or the next version tries
-	// again
+	// the withdrawal stands; the same request, the next start of the server or the next version
+	// tries again
 	if err := errors.Join(s.dropEvaluations(ctx), s.dropVoid(ctx)); err != nil {
 		s.Log.Error("not all that a withdrawn upload was in could be deleted yet", "client", client,
 			"error", err)

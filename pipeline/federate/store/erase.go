@@ -12,11 +12,12 @@ import (
 )
 
 const (
-	// history is how many values of a key a bucket holds: the newest, and those that it replaced until
-	// they are erased. NATS drops one beyond that number by itself, and leaves its bytes in the file.
+	// history is how many values of a key a bucket holds: the newest, and those that it replaced
+	// until they are erased. NATS drops one beyond that number by itself, and leaves its bytes in
+	// the file.
 	history = jetstream.KeyValueMaxHistory
-	// attempts is how often the messages of a subject are erased until none is counted: a server of a
-	// cluster that lags behind does not tell of all.
+	// attempts is how often the messages of a subject are erased until none is counted: a server of
+	// a cluster that lags behind does not tell of all.
 	attempts = 10
 	// block is the maximum size of a file of messages. To erase one, NATS writes its file again.
 	block = 8 << 20
@@ -25,7 +26,8 @@ const (
 )
 
 // bucket is a bucket of values whose deleted ones are erased: their bytes are overwritten in the
-// files of the servers. A value that NATS itself deletes stays in a file until a block is written again.
+// files of the servers. A value that NATS itself deletes stays in a file until a block is written
+// again.
 type bucket struct {
 	jetstream.KeyValue
 	store  *Store
@@ -43,7 +45,8 @@ func (b bucket) clean(ctx context.Context, key string) error {
 // cleanAll erases all values that newer ones replaced: those that were left when the program was
 // killed.
 func (b bucket) cleanAll(ctx context.Context) error {
-	// every page of the answer has some 100,000 subjects, which only a bucket with work to do is asked for
+	// every page of the answer has some 100,000 subjects, which only a bucket with work to do is
+	// asked for
 	info, err := b.stream.Info(ctx)
 	if err != nil || info.State.Msgs <= info.State.NumSubjects {
 		return err
@@ -92,7 +95,8 @@ func (s *Store) erase(ctx context.Context, st jetstream.Stream, subject string, 
 }
 
 // eraseBefore overwrites the messages of a subject before a sequence number.
-func eraseBefore(ctx context.Context, st jetstream.Stream, subject string, end uint64) (failed error) {
+func eraseBefore(ctx context.Context, st jetstream.Stream, subject string,
+	end uint64) (failed error) {
 	for seq := uint64(1); seq < end; seq++ {
 		m, err := st.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(subject))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -112,7 +116,8 @@ func eraseBefore(ctx context.Context, st jetstream.Stream, subject string, end u
 	return failed
 }
 
-// openBucket opens a bucket, creates it if it does not exist, and erases the old values that were left there.
+// openBucket opens a bucket, creates it if it does not exist, and erases the old values that were
+// left there.
 func (s *Store) openBucket(ctx context.Context, name string) (b bucket, err error) {
 	if b, err = s.makeBucket(ctx, name); err != nil {
 		return b, err
@@ -120,8 +125,8 @@ func (s *Store) openBucket(ctx context.Context, name string) (b bucket, err erro
 	return b, unlessFull(b.cleanAll(ctx))
 }
 
-// unlessFull leaves out that the disk has no room to erase the values that a killed program left: the next
-// start does, and before the receipt of a withdrawal is given, [Store.Erase].
+// unlessFull leaves out that the disk has no room to erase the values that a killed program left:
+// the next start does, and before the receipt of a withdrawal is given, [Store.Erase].
 func unlessFull(err error) error {
 	if errors.Is(err, ErrFull) {
 		return nil
@@ -130,8 +135,8 @@ func unlessFull(err error) error {
 }
 
 // makeBucket creates a bucket if it does not exist. It is as NATS makes them, but that single
-// messages can be erased, and that replaced ones stay until they are. One that NATS made itself keeps
-// deleted values, which cannot be changed, and is refused.
+// messages can be erased, and that replaced ones stay until they are. One that NATS made itself
+// keeps deleted values, which cannot be changed, and is refused.
 func (s *Store) makeBucket(ctx context.Context, name string) (b bucket, err error) {
 	b.store = s
 	if st, err := s.js.Stream(ctx, "KV_"+name); err == nil && st.CachedInfo().Config.DenyDelete {

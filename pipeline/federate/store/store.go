@@ -108,8 +108,8 @@ func Open(ctx context.Context, name string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Attach uses the buckets of a round, which [Open] made, on an existing connection, which Close then
-// closes.
+// Attach uses the buckets of a round, which [Open] made, on an existing connection, which Close
+// then closes.
 func Attach(ctx context.Context, conn *nats.Conn, name string, replicas int) (*Store, error) {
 	s := &Store{conn: conn, name: name, replicas: replicas}
 	err := s.dial()
@@ -153,7 +153,8 @@ func (s *Store) create(ctx context.Context) (err error) {
 		}
 	}
 	s.versions, err = s.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket: s.name + "-versions", History: 1, Storage: jetstream.FileStorage, Replicas: s.replicas})
+		Bucket: s.name + "-versions", History: 1, Storage: jetstream.FileStorage,
+		Replicas: s.replicas})
 	if err != nil {
 		return fmt.Errorf("store: bucket %s-versions: %w", s.name, err)
 	}
@@ -489,8 +490,8 @@ func watch(ctx context.Context, kv jetstream.KeyValue, last *uint64,
 	}
 }
 
-// PutObject stores bytes under a name and replaces any others there. Bytes that are there already are
-// not written again: NATS would leave the first ones in its files.
+// PutObject stores bytes under a name and replaces any others there. Bytes that are there already
+// are not written again: NATS would leave the first ones in its files.
 func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
 	if is, err := s.objects.GetInfo(ctx, name); err == nil && is.Size == uint64(len(data)) &&
 		is.Digest == digest(data) {
@@ -673,8 +674,8 @@ func (s *Store) DropClassifier(ctx context.Context, version int) error {
 		s.DeleteObject(ctx, rowsName(version)))
 }
 
-// DropUnlisted deletes the parts of versions after the last that is listed: a Publish that did not get
-// to its end leaves them.
+// DropUnlisted deletes the parts of versions after the last that is listed: a Publish that did not
+// get to its end leaves them.
 func (s *Store) DropUnlisted(ctx context.Context, listed int) error {
 	names, err := s.Objects(ctx)
 	for _, name := range names {

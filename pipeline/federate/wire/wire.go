@@ -192,9 +192,9 @@ func (r *Receipt) Verify(server string) error {
 	return nil
 }
 
-// ReadReceipt parses a receipt as a server wrote it, without other fields, and verifies its signature
-// by the server's given key (base64). Its time is in UTC: the signature covers no time zone. Nor does
-// it cover Bytes.
+// ReadReceipt parses a receipt as a server wrote it, without other fields, and verifies its
+// signature by the server's given key (base64). Its time is in UTC: the signature covers no time
+// zone. Nor does it cover Bytes.
 func ReadReceipt(data []byte, server string) (*Receipt, error) {
 	r := &Receipt{}
 	if err := readOnly(data, r); err != nil {
@@ -265,7 +265,8 @@ func (d *Description) Accept(r *Receipt, client, digest string) error {
 			r.Graph, digest, client, d.Round, d.Graph)
 	}
 	if (r.Spent == nil) != (d.Privacy == nil) || r.Spent != nil && *r.Spent != *d.Privacy {
-		return fmt.Errorf("the receipt says that %v was spent; the round states %v", r.Spent, d.Privacy)
+		return fmt.Errorf("the receipt says that %v was spent; the round states %v",
+			r.Spent, d.Privacy)
 	}
 	return r.Verify(d.ServerKey)
 }

@@ -122,7 +122,8 @@ func (w *Withdrawal) Verify(server string) error {
 // IsWithdrawal reports whether JSON is meant as the receipt of a withdrawal, and not of an upload.
 func IsWithdrawal(data []byte) bool {
 	var some struct{ By, Held, Remains json.RawMessage }
-	return json.Unmarshal(data, &some) == nil && (some.By != nil || some.Held != nil || some.Remains != nil)
+	return json.Unmarshal(data, &some) == nil && (some.By != nil || some.Held != nil ||
+		some.Remains != nil)
 }
 
 // ReadWithdrawal parses the receipt of a withdrawal as a server wrote it, without other fields, and

@@ -137,7 +137,8 @@ func (q *Queue) add(m *merge.Merger, of merging,
 		}
 	}
 	if len(left) != p.LeftOut {
-		return nil, fmt.Errorf("%s: %d clients, and %d by the part", leftOutFile, len(left), p.LeftOut)
+		return nil, fmt.Errorf("%s: %d clients, and %d by the part", leftOutFile,
+			len(left), p.LeftOut)
 	}
 	return left, m.AddPart(p)
 }

@@ -74,7 +74,8 @@ func makeStream(ctx context.Context, js jetstream.JetStream,
 	replicas int) (jetstream.Stream, error) {
 	s, err := js.CreateOrUpdateStream(ctx,
 		jetstream.StreamConfig{Name: stream, Subjects: []string{subject, mergeSubject},
-			Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage, Replicas: replicas})
+			Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
+			Replicas: replicas})
 	if err != nil {
 		return nil, fmt.Errorf("job queue: %w", err)
 	}

@@ -111,7 +111,8 @@ func Eigen(s *mat.SymDense) ([]float64, *mat.Dense, bool) {
 	return values, out, true
 }
 
-// WithoutNegative returns the covariance nearest to s: its negative eigenvalues are 0 (Higham 1988).
+// WithoutNegative returns the covariance nearest to s: its negative eigenvalues are 0 (Higham
+// 1988).
 func WithoutNegative(s *mat.SymDense) *mat.SymDense {
 	values, vectors, ok := Eigen(s)
 	if !ok {

@@ -77,10 +77,11 @@ var Attacks = []Attack{
 	{"flip", "names each class by the next one's name", func(a *attacker, m int) {
 		a.rename(m, func(c int) int { return (c + 1) % a.u.Classes })
 	}},
-	{"shuffle", "names classes at random, each bad client in its own way", func(a *attacker, m int) {
-		p := a.r.Perm(a.u.Classes)
-		a.rename(m, func(c int) int { return p[c] })
-	}},
+	{"shuffle", "names classes at random, each bad client in its own way",
+		func(a *attacker, m int) {
+			p := a.r.Perm(a.u.Classes)
+			a.rename(m, func(c int) int { return p[c] })
+		}},
 	{"swap", "exchanges the names of two classes", func(a *attacker, m int) {
 		one, other := a.shift%a.u.Classes, (a.shift+1)%a.u.Classes
 		a.rename(m, func(c int) int {

@@ -189,7 +189,8 @@ func (b *bench) shipped() (*point.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.ClassMeans, f.Classes, f.Extractor = true, b.p.Manifest.Classes, b.p.Manifest.Models["extractor"]
+	f.ClassMeans, f.Classes, f.Extractor = true, b.p.Manifest.Classes,
+		b.p.Manifest.Models["extractor"]
 	u, err := shipped.Anchor(f, b.p.Conjugate)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -220,7 +220,8 @@ var crafts = []craft{
 }
 
 func node(op string, in []string, out string, attrs ...onnx.Attr) *onnx.Node {
-	return &onnx.Node{Name: "audit/" + out, Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs}
+	return &onnx.Node{Name: "audit/" + out, Op: op, Inputs: in, Outputs: []string{out},
+		Attrs: attrs}
 }
 
 // behind is nodes behind an extractor's features "honest" [n, dx], with "white" [n, 1], 1 for a

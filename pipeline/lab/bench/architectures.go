@@ -241,15 +241,17 @@ func (l *layers) efficient(x build.Ref, act func(build.Ref) build.Ref,
 	return l.done(act(l.conv(x, in, 1280, 1, 1, 1)), 1280)
 }
 
-// convNeXt builds the network of Liu et al. 2022, "A ConvNet for the 2020s", in the smallest size of
-// timm (Atto), as PyTorch exports it: norms and products see channels last, between transpositions.
+// convNeXt builds the network of Liu et al. 2022, "A ConvNet for the 2020s", in the smallest size
+// of timm (Atto), as PyTorch exports it: norms and products see channels last, between
+// transpositions.
 func convNeXt() (*onnx.Model, error) {
 	l, x := newLayers("convnext")
 	widths := []int{40, 80, 160, 320}
 	patches := func(x build.Ref, in, out, size int) build.Ref { // of size x size, without overlap
 		l.n++
 		return l.Op("Conv", []build.Ref{x, l.weight(1, out, in, size, size),
-			l.Param(fmt.Sprint("b", l.n), onnx.ZerosF32(out))}, onnx.IntsAttr("strides", size, size))
+			l.Param(fmt.Sprint("b", l.n), onnx.ZerosF32(out))}, onnx.IntsAttr("strides",
+			size, size))
 	}
 	last := func(x build.Ref) build.Ref { return l.Transpose(x, 0, 2, 3, 1) }
 	first := func(x build.Ref) build.Ref { return l.Transpose(x, 0, 3, 1, 2) }

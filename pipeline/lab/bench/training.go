@@ -126,7 +126,8 @@ func trainingStep(ctx context.Context, b *Bench) ([]Contender, error) {
 	}
 	return b.with(ctx, []Contender{ours},
 		map[string]*onnx.Tensor{"x": fed, "y": onnx.NewTensor(labels, trainBatch)},
-		peer{"extractor", "PyTorch, NCHW"}, peer{"extractor:channels_last", "PyTorch, channels last"})
+		peer{"extractor", "PyTorch, NCHW"}, peer{"extractor:channels_last",
+			"PyTorch, channels last"})
 }
 
 // taskBatch is the number of tasks of a step of meta-training.

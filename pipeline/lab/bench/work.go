@@ -184,7 +184,8 @@ func fits(ctx context.Context, b *Bench, kind string, d, shared, own,
 		files[fmt.Sprint("w", i)] = onnx.NewTensor(p.W, p.N)
 	}
 	return b.with(ctx, out, files, peer{kind + ":lbfgs", "scikit-learn, lbfgs"},
-		peer{kind + ":newton-cg", "scikit-learn, newton-cg"}, peer{kind + ":scipy", "scipy, L-BFGS-B"})
+		peer{kind + ":newton-cg", "scikit-learn, newton-cg"},
+		peer{kind + ":scipy", "scipy, L-BFGS-B"})
 }
 
 // drawn returns count sets of fresh points given seen, from CIFAR-10's predictor.

@@ -177,7 +177,8 @@ func (c *Config) Validate() error {
 		again := func(s string) bool { return label(s) == label(name) || dataset.Same(s, name, c.Dataset.Dir) }
 		if name == "" || c.sameSet(name) || slices.ContainsFunc(c.Scores.Other[:i], again) {
 			fail("scores.other", c.Scores.Other,
-				"other data sets of different names, inverted and noise, each once", "give others, or none")
+				"other data sets of different names, inverted and noise, each once",
+				"give others, or none")
 		}
 	}
 	return errors.Join(errs...)

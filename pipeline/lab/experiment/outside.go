@@ -284,7 +284,8 @@ func (o *Outside) keep(d *Directory, rs []Record) error {
 	if i := slices.IndexFunc(all, same); i >= 0 && !o.Replace && (all[i].Origin != rs[0].Origin ||
 		all[i].Group != rs[0].Group || all[i].UploadBytes != rs[0].UploadBytes) {
 		return fmt.Errorf("run directory %s: it has figures under the name %s, from %s (%s, uploads of %v bytes); "+
-			"give another name, or --replace", d.Path, o.Name, all[i].Origin, all[i].Group, all[i].UploadBytes)
+			"give another name, or --replace", d.Path, o.Name, all[i].Origin, all[i].Group,
+			all[i].UploadBytes)
 	}
 	all = append(slices.DeleteFunc(all, same), rs...)
 	sorting.Stably(all, func(a, b Record) int { return cmp.Compare(a.Method, b.Method) })

@@ -10,8 +10,8 @@ import (
 // Portable returns the settings without paths of this machine, as a run directory keeps them: it
 // may be committed or shared. A path inside the working folder is kept. Other paths of models are
 // reduced to the file's name (run.json has its digest, and --extractor, --predictor or --embedding
-// give its path), those of data sets' folders to "./" and their names; the folders of data and results
-// and the library's path are left out, as the defaults find them.
+// give its path), those of data sets' folders to "./" and their names; the folders of data and
+// results and the library's path are left out, as the defaults find them.
 func (c Config) Portable() Config {
 	for _, p := range []*string{&c.Extractor.Model, &c.Conjugate.Model, &c.Predictor.Model,
 		&c.Embedding.Model, &c.Open.Model, &c.Privacy.Model} {

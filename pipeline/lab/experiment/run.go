@@ -363,7 +363,8 @@ func (d *Data) known(c Config, moments bool) (*rival.Corpus, error) {
 // Task returns the task of clients who hold the given rows of the clients' part, with everything
 // that the methods of a run read.
 func (p *Prepared) Task(ctx context.Context, rows [][]int, stream string) (*rival.Task, error) {
-	return p.Tools.task(ctx, p.Config, p.Data.Clients.Clients(rows), stream, p.Config.threads(), nil)
+	return p.Tools.task(ctx, p.Config, p.Data.Clients.Clients(rows), stream,
+		p.Config.threads(), nil)
 }
 
 // draw returns the task of a partition and a repeat: the rows of the clients' part that each client
@@ -525,7 +526,8 @@ func (r *running) score(ctx context.Context, t *rival.Task, test *score.Test, ce
 	p Partition, a applied) (*Record, error) {
 	m, s, choice := a.Method, a.settings, a.choice
 	info := m.Info()
-	out := &Record{Cell: cell, Dataset: r.Dataset.Label(), Alpha: p.Alpha, Group: string(info.Group)}
+	out := &Record{Cell: cell, Dataset: r.Dataset.Label(), Alpha: p.Alpha,
+		Group: string(info.Group)}
 	if choice != nil {
 		out.Temperature, out.More = choice.Temperature, choice.More
 	}
@@ -548,7 +550,8 @@ func (r *running) score(ctx context.Context, t *rival.Task, test *score.Test, ce
 		(choice != nil || cell.Protocol == protocolCalibrated || info.Calibrated) &&
 		info.Follows == "" {
 		best, _, err := rival.Tune(ctx, m,
-			[]rival.Held{{Task: t, Features: test.Features, Labels: test.Labels}}, r.settings(), nil)
+			[]rival.Held{{Task: t, Features: test.Features, Labels: test.Labels}},
+			r.settings(), nil)
 		if err != nil {
 			return nil, fmt.Errorf("in hindsight: %w", err)
 		}

@@ -45,7 +45,8 @@ func ReadTuned(dir string) (*Tuned, error) {
 		return nil, fmt.Errorf("tuning: %w", err)
 	}
 	if err := json.Unmarshal(b, out); err != nil {
-		return nil, fmt.Errorf("%s: %w; remove it and run again", filepath.Join(dir, TuningFile), err)
+		return nil, fmt.Errorf("%s: %w; remove it and run again",
+			filepath.Join(dir, TuningFile), err)
 	}
 	return out, nil
 }

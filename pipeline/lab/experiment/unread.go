@@ -8,8 +8,8 @@ import (
 	"fmp/pipeline/option"
 )
 
-// checkUnread fails for settings of uploads of moments where no client sends any, and notes those of a
-// mode that the run is not in.
+// checkUnread fails for settings of uploads of moments where no client sends any, and notes those
+// of a mode that the run is not in.
 func (p *Prepared) checkUnread() error {
 	if n := p.Config.unread(); n != "" {
 		p.Manifest.Notes = append(p.Manifest.Notes, n)
@@ -36,8 +36,8 @@ func (p *Prepared) checkMoments() error {
 	return nil
 }
 
-// unread returns a note of settings that are not their defaults and belong to a mode that the run is
-// not in; "" where there are none.
+// unread returns a note of settings that are not their defaults and belong to a mode that the run
+// is not in; "" where there are none.
 func (c *Config) unread() string {
 	d, s := Default(), c.Scores
 	var out []string

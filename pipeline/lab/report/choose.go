@@ -68,7 +68,8 @@ func Choose(ts []Table, columnNames, rowNames []string) ([]Table, error) {
 					have = append(have, r.Method)
 				}
 			}
-			return nil, fmt.Errorf("no row %q in the tables%s", name, suggest.DidYouMean(name, have))
+			return nil, fmt.Errorf("no row %q in the tables%s", name,
+				suggest.DidYouMean(name, have))
 		}
 	}
 	return out, nil

@@ -392,7 +392,8 @@ func cardScaling(b *strings.Builder, r *evaluate.Result) {
 func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\nAn image classifier of %d classes: %s.\n\n",
-		printable.Markdown(title), len(r.Classes), printable.Markdown(strings.Join(r.Classes, ", ")))
+		printable.Markdown(title), len(r.Classes),
+		printable.Markdown(strings.Join(r.Classes, ", ")))
 	fmt.Fprintf(&b, "It was made by federated martingale posterior sampling: each client sent one "+
 		"small upload made from its images and no image left it. The classifier's probabilities are "+
 		"the mean of %d samples of the posterior.\n\n", r.Manifest.S)
@@ -438,7 +439,8 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 	if rows := setRows(r); rows != nil {
 		fmt.Fprintf(&b, "\n| %s |\n| --- | ---: | ---: | --- |\n", strings.Join(setColumns, " | "))
 		for _, row := range rows {
-			fmt.Fprintf(&b, "| %s | %s |\n", printable.Markdown(row[0]), strings.Join(row[1:], " | "))
+			fmt.Fprintf(&b, "| %s | %s |\n", printable.Markdown(row[0]),
+				strings.Join(row[1:], " | "))
 		}
 	}
 	_, err := io.WriteString(w, b.String())

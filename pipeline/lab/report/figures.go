@@ -309,7 +309,8 @@ func columnHeight(names int) vg.Length { return max(2.4, 0.7+0.135*vg.Length(nam
 // narrowed gives a plot axes that meet, and letters for a figure as wide as a column.
 func narrowed(p *plot.Plot) {
 	for _, a := range []*plot.Axis{&p.X, &p.Y} {
-		a.Padding, a.Label.TextStyle.Font.Size, a.Tick.Label.Font.Size = 0, vg.Points(8), vg.Points(7)
+		a.Padding, a.Label.TextStyle.Font.Size, a.Tick.Label.Font.Size = 0, vg.Points(8),
+			vg.Points(7)
 	}
 	p.Title.TextStyle.Font.Size = vg.Points(8)
 }

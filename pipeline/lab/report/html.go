@@ -73,7 +73,8 @@ func table(class string, headings []string, body ...g.Node) g.Node {
 	name := strings.Join(slices.DeleteFunc(slices.Clone(headings), func(s string) bool { return s == "" }), ", ")
 	return h.Div(h.Class("scroll"), h.TabIndex("0"), h.Role("group"),
 		h.Aria("label", "Table of "+name), g.Text("\n"),
-		h.Table(g.If(class != "", h.Class(class)), h.THead(h.Tr(g.Map(headings, th))), g.Group(body)))
+		h.Table(g.If(class != "", h.Class(class)), h.THead(h.Tr(g.Map(headings, th))),
+			g.Group(body)))
 }
 
 // rows returns a table's body of plain text cells.

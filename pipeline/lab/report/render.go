@@ -34,7 +34,8 @@ func (f *Figure) draw(c vg.CanvasSizer) {
 		f.Plots[0][0].Draw(dc)
 		return
 	}
-	t := draw.Tiles{Rows: len(f.Plots), Cols: len(f.Plots[0]), PadX: vg.Points(8), PadY: vg.Points(8)}
+	t := draw.Tiles{Rows: len(f.Plots), Cols: len(f.Plots[0]), PadX: vg.Points(8),
+		PadY: vg.Points(8)}
 	for i, row := range plot.Align(f.Plots, t, dc) {
 		for j, sub := range row {
 			if p := f.Plots[i][j]; p != nil {

@@ -170,7 +170,8 @@ func origins(ts []Table) []string {
 	var out []string
 	for _, t := range ts {
 		for _, r := range t.Rows {
-			s := fmt.Sprintf("%s is a method from outside, by its predictions: %s.", r.Method, r.Origin)
+			s := fmt.Sprintf("%s is a method from outside, by its predictions: %s.",
+				r.Method, r.Origin)
 			if r.Origin != "" && !slices.Contains(out, s) {
 				out = append(out, s)
 			}

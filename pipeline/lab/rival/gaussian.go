@@ -38,7 +38,8 @@ func (t *Task) localGaussianPosteriors(ctx context.Context, precision float64, s
 	err = parallel(ctx, len(fits), t.in.Threads, func(ctx context.Context, m int) error {
 		var err error
 		out[m], diagnostics[m], err = t.gaussianPosterior(ctx,
-			gaussianFit{fmt.Sprint("client/", m), t.in.Clients[m], fits[m], precision}, samples, s, 1)
+			gaussianFit{fmt.Sprint("client/", m), t.in.Clients[m], fits[m], precision},
+			samples, s, 1)
 		if err != nil {
 			return fmt.Errorf("client %d: %w", m, err)
 		}
@@ -274,7 +275,8 @@ func (t *target) whiten(v []float64) {
 // factor returns block b of U^-1.
 func (t *target) factor(b int) blas64.Triangular {
 	n := len(t.mode) / len(t.inverse)
-	return blas64.Triangular{N: n, Stride: n, Data: t.inverse[b], Uplo: blas.Upper, Diag: blas.NonUnit}
+	return blas64.Triangular{N: n, Stride: n, Data: t.inverse[b], Uplo: blas.Upper,
+		Diag: blas.NonUnit}
 }
 
 // accelerate sets out = (U'U)^-1 g.

@@ -79,7 +79,8 @@ var ghqda = method{
 			var chol mat.Cholesky
 			if !chol.Factorize(shrunk(cov, s.Shrinkage)) {
 				return nil, fmt.Errorf("covariance of class %d, of %v points with %d features, "+
-					"is singular at shrinkage %v; raise the shrinkage", c, all.count[c], d, s.Shrinkage)
+					"is singular at shrinkage %v; raise the shrinkage", c, all.count[c], d,
+					s.Shrinkage)
 			}
 			var p mat.SymDense
 			if err := chol.InverseTo(&p); err != nil {

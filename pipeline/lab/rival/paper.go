@@ -131,7 +131,8 @@ var (
 		Cite: citeNeal, Param: ParamL2, Grid: gridL2}, gaussian.alone}
 	lmp = method{Info{Name: "LMP", Family: Martingales, Cost: 80,
 		Title: "martingale posterior of each client's points; mean over clients", Group: Local,
-		Cite: citeFong + "; " + citeFMP, Param: ParamL2, Grid: gridL2, Draws: true}, martingale.alone}
+		Cite: citeFong + "; " + citeFMP, Param: ParamL2, Grid: gridL2, Draws: true},
+		martingale.alone}
 	ann = method{Info{Name: "ANN", Family: Fits, Cost: 1, Title: "one fit to all clients' points",
 		Group: Centralised, Cite: citeFMP, Param: ParamL2, Grid: gridL2}, fits.centralised}
 	bnn = method{Info{Name: "BNN", Family: GaussianPriors, Cost: 45,

@@ -155,7 +155,8 @@ func (s Settings) Check() error {
 func (s Settings) checkChains() error {
 	switch {
 	case s.Sampler != HMC && s.Sampler != Laplace:
-		return fmt.Errorf("posterior: sampler is %q; allowed are %q and %q", s.Sampler, HMC, Laplace)
+		return fmt.Errorf("posterior: sampler is %q; allowed are %q and %q", s.Sampler,
+			HMC, Laplace)
 	case s.Covariance != Diagonal && s.Covariance != Full:
 		return fmt.Errorf("posterior: covariance is %q; allowed are %q and %q",
 			s.Covariance, Diagonal, Full)

@@ -64,7 +64,8 @@ func (a *Attacker) white(rest *mat.Dense) (*mat.Dense, error) {
 func (a *Attacker) AUC(rows []float32, labels []int) (auc float64, members int, err error) {
 	k := len(a.known.Centre)
 	if len(rows) != len(labels)*k {
-		return 0, 0, fmt.Errorf("membership: %d numbers for %d rows of %d", len(rows), len(labels), k)
+		return 0, 0, fmt.Errorf("membership: %d numbers for %d rows of %d", len(rows),
+			len(labels), k)
 	}
 	own := moment.Rows(rows, k)
 	for i, y := range labels {

@@ -191,8 +191,8 @@ func (g *goal) share(class []int, of func(v float64, at int) (counts, is bool)) 
 }
 
 // coverage returns the mean coverage over a result's ensembles; nil for single heads, whose
-// intervals are points, for quantiles of fewer heads than [leastHeads], and where no limit is known.
-// rows are the test features on the heads' coordinates.
+// intervals are points, for quantiles of fewer heads than [leastHeads], and where no limit is
+// known. rows are the test features on the heads' coordinates.
 func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32,
 	threads int) (*Coverage, error) {
 	limit, by := r.Limit, rows

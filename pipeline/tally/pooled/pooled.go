@@ -104,8 +104,9 @@ func logit(k, n float64) (theta, variance float64) {
 func (s share) with(n, k float64) share { return share{s.n + n, s.low + k, s.high + k, 0} }
 
 // logits returns the log-odds of sites' shares and their variances. A hidden count is taken where
-// its share is nearest the pooled one of the sites that tell theirs. A noisy one is taken nearest that
-// of the sites without noise, within a standard deviation. Neither tells sites apart that may be alike.
+// its share is nearest the pooled one of the sites that tell theirs. A noisy one is taken nearest
+// that of the sites without noise, within a standard deviation. Neither tells sites apart that may
+// be alike.
 func logits(of []share) (theta, variance []float64) {
 	var told, noisy, plain share
 	for _, s := range of {
@@ -143,10 +144,10 @@ func logits(of []share) (theta, variance []float64) {
 	return theta, variance
 }
 
-// noisy returns the log-odds, and their variance, of a noisy count that is taken at k, beside others of
-// share p. Where it may be theirs, they are linear around p: its own share is mostly noise. Where it is
-// not, they are those at k, as a line from p would lead to shares that nobody has. The noise of right
-// images and that of wrong ones are independent.
+// noisy returns the log-odds, and their variance, of a noisy count that is taken at k, beside
+// others of share p. Where it may be theirs, they are linear around p: its own share is mostly
+// noise. Where it is not, they are those at k, as a line from p would lead to shares that nobody
+// has. The noise of right images and that of wrong ones are independent.
 func (s share) noisy(k, p float64) (theta, variance float64) {
 	if k == p*s.n {
 		d := max(s.n, 1) * p * (1 - p)
@@ -228,7 +229,8 @@ func weighted(theta, variance []float64, tau2 float64) (mean, se, w, w2 float64)
 // Pool pools reports of one classifier, each of another site.
 func Pool(reports []*tally.Report) (*Result, error) {
 	if len(reports) == 0 || len(reports) > MaxSites {
-		return nil, fmt.Errorf("pooling evaluations: %d reports; want 1 to %d", len(reports), MaxSites)
+		return nil, fmt.Errorf("pooling evaluations: %d reports; want 1 to %d",
+			len(reports), MaxSites)
 	}
 	reports = slices.Clone(reports)
 	sorting.By(reports, func(a, b *tally.Report) int { return cmp.Compare(a.Site, b.Site) })
@@ -247,7 +249,8 @@ func Pool(reports []*tally.Report) (*Result, error) {
 		case r.Classifier != first.Classifier || r.Classes != first.Classes || r.Level != first.Level:
 			return nil, fmt.Errorf("pooling evaluations: %q scored classifier %s with %d classes and sets "+
 				"of level %v, and %q %s with %d and %v: want one classifier", first.Site,
-				first.Classifier, first.Classes, first.Level, r.Site, r.Classifier, r.Classes, r.Level)
+				first.Classifier, first.Classes, first.Level, r.Site, r.Classifier,
+				r.Classes, r.Level)
 		}
 		s, accuracy, coverage := site(r)
 		out.Sites, out.Images = append(out.Sites, s), out.Images+s.Images
@@ -274,7 +277,8 @@ func (out *Result) Check(classes int) error {
 			out.Images, len(out.Sites), MaxSites)
 	}
 	shares := []*Share{&out.Accuracy.Pooled, &out.Accuracy.Typical, out.Accuracy.New}
-	numbers := []*float64{&out.Level, &out.Accuracy.Median, &out.Accuracy.P, &out.Accuracy.I2, out.ECE}
+	numbers := []*float64{&out.Level, &out.Accuracy.Median, &out.Accuracy.P,
+		&out.Accuracy.I2, out.ECE}
 	if o := out.Coverage; o != nil {
 		shares = append(shares, &o.Pooled, &o.Typical, o.New)
 		numbers = append(numbers, &o.Median, &o.P, &o.I2)
@@ -403,7 +407,8 @@ func (out *Result) curve(reports []*tally.Report) {
 		total += c.N
 		ece += math.Abs(float64(c.Right) - sums[i])
 		if c.N > 0 {
-			mean := min(max(sums[i]/float64(c.N), float64(c.From)/tally.Bins), float64(c.To)/tally.Bins)
+			mean := min(max(sums[i]/float64(c.N), float64(c.From)/tally.Bins),
+				float64(c.To)/tally.Bins)
 			c.Confidence = &mean
 		}
 	}

@@ -99,7 +99,8 @@ func check(families []string, seed uint64, first, count, show int) error {
 			func(c *differential.Case, d differential.Disagreement) {
 				if d.Known == "" && shown < show {
 					shown++
-					fmt.Fprintf(os.Stderr, "%s: %s of %s: %s\n%s\n", c, d.Check, d.Op, d.Detail, describe(c))
+					fmt.Fprintf(os.Stderr, "%s: %s of %s: %s\n%s\n", c, d.Check, d.Op, d.Detail,
+						describe(c))
 				}
 			})
 		if err != nil {
@@ -114,7 +115,8 @@ func check(families []string, seed uint64, first, count, show int) error {
 			reasons[why] += n
 		}
 		fmt.Printf("| %s | %d | %d | %d | %d | %d | %d | %d | %d |\n", f, t.Cases, t.Compared["engine"],
-			t.Compared["fold"], t.Compared["upgrade"], t.Compared["gradient"], declined, known, t.Unknown)
+			t.Compared["fold"], t.Compared["upgrade"], t.Compared["gradient"], declined,
+			known, t.Unknown)
 		unknown += t.Unknown
 	}
 	if len(reasons) > 0 {
@@ -137,7 +139,8 @@ func describe(c *differential.Case) string {
 		fmt.Fprintf(&b, "  %s(%s) -> %s", n.Op, strings.Join(n.Inputs, ", "),
 			strings.Join(n.Outputs, ", "))
 		for _, a := range n.Attrs {
-			fmt.Fprintf(&b, " %s=%v%v%v%v%v%v", a.Name, a.Int, a.Float, a.Str, a.Ints, a.Floats, a.Strs)
+			fmt.Fprintf(&b, " %s=%v%v%v%v%v%v", a.Name, a.Int, a.Float, a.Str, a.Ints,
+				a.Floats, a.Strs)
 		}
 		fmt.Fprintln(&b)
 	}
