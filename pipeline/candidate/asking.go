@@ -33,7 +33,7 @@ func (of *named) scores(r *Round, s *sums, o *Options) ([]float64, error) {
 // clients out at a time: draws of W about its class means, under the discriminant of the corpus and
 // the others.
 func (of *named) byClients(r *Round, s *sums, o *Options) ([]float64, error) {
-	drawn := of.drawn(r)
+	drawn := of.withCorpusScatter(r)
 	per := make([][]moments.Curve, len(s.folds))
 	err := each(len(s.folds), o.Threads, func(g int) error {
 		per[g] = make([]moments.Curve, len(shifts))
@@ -64,8 +64,8 @@ func (of *named) byClients(r *Round, s *sums, o *Options) ([]float64, error) {
 	return out, err
 }
 
-// drawn returns the round with the corpus's W as every client's scatter.
-func (of *named) drawn(r *Round) *Round {
+// withCorpusScatter returns the round with the corpus's W as every client's scatter.
+func (of *named) withCorpusScatter(r *Round) *Round {
 	w := &moments.Within{K: r.K, Dof: 1}
 	for i := range r.K {
 		w.Data = append(w.Data, dense.As[float32](of.Within[i*r.K+i:(i+1)*r.K])...)

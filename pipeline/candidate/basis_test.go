@@ -49,8 +49,8 @@ func (t *target) distance(sd []float64) (d float64) {
 	return d - logDet/2
 }
 
-// TestTarget: a covariance of fewer rows than features, whose numbers are rounded as an upload in int8
-// rounds them, has negative directions, and the target of the covariance that is nearest.
+// TestTarget: a covariance of fewer rows than features, whose numbers are rounded as an upload in
+// int8 rounds them, has negative directions, and the target of the covariance that is nearest.
 func TestTarget(t *testing.T) {
 	const k, rows, step = 40, 20, 1.0 / 127
 	sd := make([]float64, k)
@@ -72,8 +72,9 @@ func TestTarget(t *testing.T) {
 
 }
 
-// TestTargetOfFewImages: the prior about a multiple of the identity is as strong as the images are few and the
-// variances alike, so that the target is nearer to the truth than any share of one size for all is.
+// TestTargetOfFewImages: the prior about a multiple of the identity is as strong as the images are
+// few and the variances alike, so that the target is nearer to the truth than any share of one size
+// for all is.
 func TestTargetOfFewImages(t *testing.T) {
 	const k = 60
 	alike, uneven := make([]float64, k), make([]float64, k)

@@ -8,8 +8,8 @@ import (
 	"fmp/onnx/dense"
 )
 
-// maxBetween bounds the directions along which a corpus's classes lie apart that a prior of class
-// means keeps; the rest is spread evenly.
+// maxBetween bounds the number of directions along which a corpus's classes lie apart that a
+// prior of class means keeps; the rest is spread evenly.
 const maxBetween = 64
 
 // maxClasses bounds the class means of a corpus that the covariance between classes is computed of,
@@ -50,9 +50,10 @@ func centred(means []float32, k int) []float64 {
 	return a
 }
 
-// newBetween returns the covariance between classes of a corpus with class means, [N, K], in the
-// form of few rows, and the share of it that they leave out, both in coordinates in which the
-// target is the identity; nil for less than two classes.
+// newBetween returns rows A, [rank, K], on features, and the share of the trace that they leave
+// out. A'A is the covariance between classes of a corpus with class means, [N, K], along its widest
+// directions. These and the share are of coordinates in which the target is the identity. It
+// returns nil for less than two classes.
 func newBetween(means []float32, t *target) (rows []float64, left float64) {
 	k := t.k
 	a := centred(means, k)
@@ -83,12 +84,14 @@ func newBetween(means []float32, t *target) (rows []float64, left float64) {
 	return rows, 1 - kept/all
 }
 
-// drawn returns class means, [C, K], about the grand mean as a prior draws them, with n0 images of
+// shrunk returns class means, [C, K], about the grand mean as a prior draws them, with n0 images of
 // the strength that a prior of the shape of W would have. solve applies the inverse of W to rows in
-// the basis; a are the rows of A there. With s = b + 1/n
+// the basis; a are the rows of A there. A is scaled so that tr(W^-1 B)/K = 1/n0, of which
+// b = even/n0 has the shape of W. With s = b + 1/n the posterior mean of a class mean m of n images
+// is, by Woodbury's identity,
 //
 //	B (B + W/n)^-1 m = m (1 - 1/(n s)) + A'(I + A W^-1 A'/s)^-1 A W^-1 m / (n s^2)
-func (p *pool) drawn(prior *between, n0 float64, means, a []float64,
+func (p *pool) shrunk(prior *between, n0 float64, means, a []float64,
 	solve func(rows []float64) []float64) []float64 {
 	k, c := p.k, p.c
 	r := len(a) / k

@@ -132,8 +132,8 @@ func nll(logp []float64, y []int, c int) (sum float64) {
 }
 
 // A corpus whose covariance is the clients' is believed, and one that is unlike is not; the
-// posterior is about as good as the best candidate at its best temperature in hindsight. Images have
-// tails, or none.
+// posterior is about as good as the best candidate at its best temperature in hindsight. Images
+// have tails, or none.
 func TestLikeCorpusIsBelieved(t *testing.T) {
 	for _, far := range []bool{true, false} {
 		if over := overHindsight(t, far); !(over < .035) {
@@ -142,8 +142,8 @@ func TestLikeCorpusIsBelieved(t *testing.T) {
 	}
 }
 
-// overHindsight returns by how much the posterior's NLL is above that of the best candidate at its best
-// temperature, on average over rounds.
+// overHindsight returns by how much the posterior's NLL is above that of the best candidate at its
+// best temperature, on average over rounds.
 func overHindsight(t *testing.T, far bool) (over float64) {
 	const seeds = 8
 	believed := 0
@@ -168,7 +168,7 @@ func overHindsight(t *testing.T, far bool) (over float64) {
 		s := must.Get(r.sum(1))(t)
 		for _, c := range cands {
 			h := s.all.in(*c.target).at(c.strength, c.prior)
-			for _, by := range temperatures {
+			for _, by := range inverseTemperatures {
 				hot := Mixture{Components: []Component{{Weight: 1, Head: h.head(h.linear())}}}
 				scale(by, hot.Components[0].Head.W)
 				best = min(best, nll(hot.LogProbabilities(x), y, w.c))
@@ -182,8 +182,8 @@ func overHindsight(t *testing.T, far bool) (over float64) {
 	return over
 }
 
-// A corpus of images of the round's kind never costs more than .005 nats an image, also under wrong names of some
-// classes, whose images do not count then.
+// A corpus of images of the round's kind never costs more than .005 nats an image, also under wrong
+// names of some classes, whose images do not count then.
 func TestNames(t *testing.T) {
 	for seed := range uint64(3) {
 		w := newWorld(seed)

@@ -5,22 +5,24 @@ import (
 	"slices"
 )
 
-// strengths are those of the prior on the covariance within classes, in units of the number of
-// features.
+// strengths are those of the prior on the covariance within classes, in degrees of freedom a
+// feature. At 0.02 images tell W nearly alone, at 50 the target does. Clients' evidence chooses
+// among them, as one strength does not serve all extractors.
 var strengths = []float64{0.02, 0.1, 0.5, 2, 10, 50}
 
 const (
-	// corpusOdds is the log prior odds of images of one kind against any shift; in the reference of
-	// a corpus's covariance against the identity's, too.
+	// corpusOdds is the log prior odds, in nats, of images of one kind against any shift. In the
+	// reference it is that of a corpus's covariance against the identity's, too. The product has
+	// even odds there (docs/notes/moments.md, A corpus of few images).
 	corpusOdds = 6
 	// betweenStrengths is the first strength at which a corpus's covariance between classes is
 	// tried.
 	betweenStrengths = 3
 )
 
-// evens are the shares of a prior of class means that have the shape of the covariance within
-// classes. The larger is from training on left-out classes (gamma of CIFAR-100's closed form,
-// docs/notes/moments.md).
+// evens are the shares, of the trace, of a prior of class means that have the shape of the
+// covariance within classes. The larger is from training on left-out classes (gamma of CIFAR-100's
+// closed form, docs/notes/moments.md).
 var evens = []float64{0.1, 0.4}
 
 // candidate is a prior.

@@ -25,7 +25,10 @@ import (
 //
 //	sum_i m_i E|y - p_i|² = sum_i m_i (1 - 2 p_i q_i + |p_i|²) = r g
 //
-// and the covariance of the weights is r times the inverse (White 1982, in its trace).
+// and the covariance of the weights is r times the inverse (White 1982, in its trace). With a_j and
+// b_y the eigenvalues of A and B, the deviation along a pair of eigenvectors is
+//
+//	sqrt(r / (a_j b_y / g + tie))
 type curvature struct {
 	*discriminant
 	rows, classes []float64 // eigenvectors of A, [K+1, K+1], and of B, [C, C], a vector a column
@@ -90,7 +93,9 @@ const (
 	// matchDraws is the number of samples whose mean is told, at matchRows rows at least and
 	// matchNumbers probabilities: few rows are unsure where classes are far apart.
 	matchRows, matchNumbers, matchDraws = 200, 40_000, 10
-	sharpest, sharperStep               = 2, 1.03 // of samples
+	// sharpest is the largest factor on the logits of samples that is tried, and sharperStep the
+	// ratio of one to the next.
+	sharpest, sharperStep = 2, 1.03
 )
 
 // match sets sharper so that the mean prediction of samples is the head's: it has the largest mean

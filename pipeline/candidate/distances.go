@@ -11,9 +11,9 @@ import (
 // much where only the names agree.
 var shifts = []float64{0, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10}
 
-// priorUnlike is the probability that a class mean lies anywhere for a reason of its own: another
-// name, or a few wrong images of few. A shift moves all classes, so that a single one tells little
-// of it.
+// priorUnlike is the prior probability that a class mean lies anywhere for a reason of its own:
+// another name, or a few wrong images of few. A shift moves all classes, so that a single one tells
+// little of it.
 const priorUnlike = 0.01
 
 // plainMass returns the mass of an image of n of the corpus's class at a shift, the place of one in
@@ -37,7 +37,10 @@ type distance struct {
 }
 
 // newDistance returns that of a squared distance, per coordinate, of variance v without a shift, in
-// free coordinates.
+// free coordinates. free square/(v + shift) is of chi squared with free degrees of freedom. Its log
+// density, but for terms that all shifts share, is
+//
+//	-free/2 (log(v + shift) + square/(v + shift))
 func newDistance(square, v, free float64) distance {
 	log := make([]float64, len(shifts))
 	for i, shift := range shifts {

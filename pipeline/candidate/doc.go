@@ -6,11 +6,31 @@
 // strongly. A corpus whose classes have the round's names is one more client that sends its images;
 // how far these lie from the clients' is the candidate then.
 //
-//	evidence     the head of all clients but some is asked about these clients' class means and draws of their scatter, with tails;
-//	             about as many images of each as the others have, at most
-//	temperature  the evidence's own, times kappa, by which images lie further along a head than draws, at all images
-//	refit        a softmax regression on class means and draws about them, tied to the candidate's discriminant
-//	mixture      the candidates of most evidence, each over the temperatures that the evidence leaves open
+//	evidence     the head of all clients but some is asked about these clients' class means and
+//	             draws of their scatter, with tails; about as many images of each as the others
+//	             have, at most
+//	temperature  the evidence's own, times kappa, by which images lie further along a head than
+//	             draws, at all images
+//	refit        a softmax regression on class means and draws about them, tied to the candidate's
+//	             discriminant
+//	mixture      the candidates of most evidence, each over the temperatures that the evidence
+//	             leaves open
+//
+// A round has M clients and C classes, and features x of K numbers. Symbols of the equations:
+//
+//	n_c, m_c   images of class c, and their mean [K]; at client m n_mc and m_mc
+//	m0         the mean of all images, sum_c n_c m_c / sum_c n_c [K]
+//	S, dof     scatter within classes [K, K], and its degrees of freedom
+//	T, s       a candidate's target [K, K], and its strength in units of K
+//	W          covariance within classes (nu t T + S)/(nu + dof): nu = s K, t = tr(T^-1 S)/(K dof)
+//	n0         images whose noise is as much as the spread of class means (pool.pseudo)
+//
+// A head's logit of class c, at a temperature tau, is (a_c'(x - m0) + b_c)/tau, where
+//
+//	a_c = W^-1 n_c/(n_c + n0) (m_c - m0),   b_c = -a_c'W a_c / 2
+//
+// docs/results/one.md has its scores, docs/notes/moments.md how constants were chosen, and
+// docs/concepts.md the case of a corpus of the round's names.
 //
 // Beside a corpus a round of more than 128 features is computed in the 128 coordinates in which the
 // corpus's images vary most too. These two, and candidates with and without a corpus's covariance,

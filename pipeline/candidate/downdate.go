@@ -58,8 +58,12 @@ func (b *basis) downdate(p *rest) *downdate {
 //
 //	(nu + dof) (D - R'R)^-1 = (nu + dof) (D^-1 + Y'Y),   Y = L^-1 R D^-1,   LL' = I - R D^-1 R'
 //
-// by Woodbury's identity. It reports false where LL' is not positive definite, which only rounding
-// makes it.
+// by Woodbury's identity, and the mean variance of an image in units of W (pool.pseudo) is
+//
+//	noise = tr(W^-1 S)/(K dof) = (nu + dof)(K - nu size tr (D - R'R)^-1)/(K dof)
+//
+// as S = D - R'R - nu size I. It reports false where LL' is not positive definite, which only
+// rounding makes it.
 func (d *downdate) at(strength float64, prior *between) (linear, bool) {
 	k, c, r := d.k, d.c, len(d.lost)/d.k
 	nu, size := strength*float64(k), d.left/float64(k)/d.dof
@@ -94,7 +98,7 @@ func (d *downdate) at(strength float64, prior *between) (linear, bool) {
 		return out
 	}
 	if prior != nil {
-		m := d.drawn(prior, n0, d.means, d.whole.turned(prior.rows), solve)
+		m := d.shrunk(prior, n0, d.means, d.whole.turned(prior.rows), solve)
 		out := linear{solve(m), make([]float64, c)}
 		for class := range c {
 			w := out.w[class*k:][:k]

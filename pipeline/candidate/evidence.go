@@ -18,7 +18,8 @@ import (
 
 const (
 	// surprises is the number of images of a random class that every round is taken to hold: where
-	// no image errs, the temperature is not 0.
+	// no image errs, the temperature is not 0. A larger number makes probabilities more cautious in
+	// rounds where few images err.
 	surprises = 1
 	// drawsPerImage, minDraws and maxDraws give the number of residuals drawn about a class mean of
 	// n images, half of them the others' opposites. The error of the evidence grows with n over the
@@ -26,13 +27,14 @@ const (
 	drawsPerImage = 16
 	minDraws      = 48
 	maxDraws      = 512
-	// freedom is the degrees of freedom of residuals, of Gaussian draws, 8, 5 and 4 the best on
-	// CIFAR-100's classes 20 to 39 (docs/notes/moments.md).
-	freedom = 8
+	// tailFreedom is the degrees of freedom of residuals. Of Gaussian draws, 8, 5 and 4 it is the
+	// on CIFAR-100's classes 20 to 39, with an NLL lower by .0001 to .003 (docs/notes/moments.md).
+	// On Gaussian images it costs .004 nats.
+	tailFreedom = 8
 )
 
-// residuals are draws of a client's residuals, z root: root is rows F, [rank, K], with F'F the
-// covariance of its scatter.
+// residuals are draws of a client's residuals, z F [draws, K]: root is rows F, [rank, K], with F'F
+// = S_m/dof_m, the covariance of its scatter, and z has covariance I.
 type residuals struct {
 	root []float64
 	rank int                    // 0 where the client sent no scatter
@@ -83,16 +85,21 @@ func (o *Options) residuals(r *Round, group []int, limit int) []residuals {
 	return out
 }
 
-// residual draws an image less its class mean: Student's t of covariance I. Beside Gaussian draws
+// residual draws an image less its class mean: Student's t of covariance I, one for all
+// coordinates. With z of N(0, I) and chi of chi squared with tailFreedom degrees of freedom it is
+//
+//	sqrt((tailFreedom - 2)/chi) z
+//
+// Beside Gaussian draws
 // kappa would grow with the images that a head was fitted to, and clients measure it with heads of
 // few.
 func residual(z []float64, at *rand.Rand) {
 	var chi float64
-	for range freedom {
+	for range tailFreedom {
 		v := at.NormFloat64()
 		chi += v * v
 	}
-	size := math.Sqrt((freedom - 2) / chi)
+	size := math.Sqrt((tailFreedom - 2) / chi)
 	for i := range z {
 		z[i] = size * at.NormFloat64()
 	}
@@ -142,7 +149,11 @@ func rootOf(s []float64, k int, dof float64) []float64 {
 }
 
 // asked is one client's question to the head of the others: class means of classes that they hold
-// too, and draws about them.
+// too, and draws about them. About a mean m_mc of n images these are
+//
+//	x = m_mc + sqrt(1 - 1/n) z F
+//
+// as an image lies so far from a mean that it is part of; a mean of one image is that image.
 type asked struct {
 	cells []cell
 	draws []int // about each cell
@@ -186,8 +197,8 @@ const maxFoldNumbers = 64 << 20
 func room(k, classes int) int { return max(min(maxLogits/classes, maxFoldNumbers/k), 2) }
 
 // asks returns for each client the share of its images that it is asked about, and their number: it
-// is asked about as many as the others have at most. A client of more answers for a head of few,
-// which is not the round's.
+// is asked about as many as the others have at most, and Round.Most. A client of more answers for a
+// head of few, which is not the round's.
 func (r *Round) asks() (shares, images []float64) {
 	shares, images = make([]float64, len(r.Clients)), make([]float64, len(r.Clients))
 	for m := range r.Clients {
@@ -315,8 +326,15 @@ func (b *basis) asked(all []*asked) []*asked {
 // once for all of them.
 const perProduct = 16
 
-// evidence returns the log-likelihood [folds, candidates] at each temperature by leaving each of
-// the first folds of clients out at a time.
+// evidence returns the log-likelihood [folds, candidates], in nats, at each temperature by leaving
+// each of the first folds of clients out at a time. It is the sum over the group's cells of
+//
+//	share_mc mean_x (log p(c|x) + surprises/N mean_y log p(y|x) + unheld log p0(c|x))
+//
+// where p is of the head of all but the group, x are the draws about the class mean m_mc. N are the
+// images that clients are asked about. share_mc is the number of images that the mean stands
+// for (cell.share), unheld that of classes that nobody holds for one that somebody does. p0 is of
+// the same head with a logit of 0 for c.
 func (r *Round) evidence(s *sums, folds int, cands []candidate, draw func(group []int, limit int) []residuals,
 	o *Options) ([][]moments.Curve, error) {
 	out := make([][]moments.Curve, folds)
@@ -395,8 +413,8 @@ func (a *asked) each(h linear, do func(v cell, rows []float64)) {
 	}
 }
 
-// temperatures are the inverses of those of curves.
-var temperatures = func() (by [moments.Temperatures]float64) {
+// inverseTemperatures are the inverses of those of curves.
+var inverseTemperatures = func() (by [moments.Temperatures]float64) {
 	for t := range by {
 		by[t] = 1 / moments.Temperature(t)
 	}
@@ -404,7 +422,11 @@ var temperatures = func() (by [moments.Temperatures]float64) {
 }()
 
 // addRows adds the mean log-likelihood of rows of c logits, times the images of their cell, at
-// every temperature, and a share of that of a random class.
+// every temperature, and a share of that of a random class. Of a row of logits l less their
+// largest,
+//
+//	log p(y) + random mean_c log p(c)
+//	    = (l_y + random mean_c l_c)/T - (1 + random) log sum_c exp(l_c/T)
 func addRows(to *moments.Curve, logits []float64, c int, v cell, random float64) {
 	n := len(logits) / c
 	weight, padded := v.share/float64(n), dense.Padded(n)
@@ -420,7 +442,7 @@ func addRows(to *moments.Curve, logits []float64, c int, v cell, random float64)
 		}
 		linear += row[v.class] - top + random*mean
 	}
-	for t, by := range temperatures {
+	for t, by := range inverseTemperatures {
 		dense.ExpSum(c, padded, below, by, sum)
 		var logs float64
 		for _, x := range sum[:n] {

@@ -27,7 +27,7 @@ func (c *Component) Forward(batches, images int, r *rand.Rand) ([]erm.Theta, err
 	p := c.resample.pool
 	out := []erm.Theta{c.resample.head(p)}
 	for range batches {
-		next, err := c.resample.of(p).drawn(images, r)
+		next, err := c.resample.of(p).resampled(images, r)
 		if err != nil {
 			return nil, err
 		}
@@ -51,8 +51,8 @@ func (a *resample) head(p *pool) erm.Theta {
 	return h.head(*h.linear().over(a.temperature))
 }
 
-// drawn returns the discriminant's pool with images drawn from its prediction.
-func (h *discriminant) drawn(images int, r *rand.Rand) (*pool, error) {
+// resampled returns the discriminant's pool with images drawn from its prediction.
+func (h *discriminant) resampled(images int, r *rand.Rand) (*pool, error) {
 	var back mat.Dense // u = V'(x - m0)
 	if err := back.Inverse(mat.NewDense(h.k, h.k, h.v)); err != nil {
 		return nil, fmt.Errorf("candidate: resampling: %w", err)
@@ -82,7 +82,10 @@ func (h *discriminant) drawn(images int, r *rand.Rand) (*pool, error) {
 	return out, nil
 }
 
-// see adds one image: its class's mean, and the scatter about it, upper triangle.
+// see adds one image of class y: its class's mean, and the scatter about it, upper triangle. With n
+// images of the class seen (Welford's update)
+//
+//	S += n/(n + 1) (x - mean)(x - mean)',   mean += (x - mean)/(n + 1)
 func (p *pool) see(row []float64, y int) {
 	mean := p.mean[y*p.k:][:p.k]
 	n := p.n[y]

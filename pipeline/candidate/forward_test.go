@@ -24,7 +24,7 @@ func TestForward(t *testing.T) {
 	mean, square, left := make([]float64, len(h.m)), make([]float64, len(h.m)), make([]float64, h.c)
 	rnd := rand.New(rand.NewPCG(1, 1))
 	for range paths {
-		p := must.Get(h.drawn(images, rnd))(t)
+		p := must.Get(h.resampled(images, rnd))(t)
 		var n float64
 		for _, v := range p.n {
 			n += v

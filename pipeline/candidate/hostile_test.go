@@ -24,7 +24,8 @@ func wide(seed uint64, k int) *world {
 	return w
 }
 
-// TestUnit: of more features than a leaf of the eigenvalues' division, no figure depends on the unit.
+// TestUnit: of more features than a leaf of the eigenvalues' division, no figure depends on the
+// unit.
 func TestUnit(t *testing.T) {
 	w := wide(5, 60)
 	x, y := w.rows(180)
@@ -78,8 +79,8 @@ func TestOrderOfClassMeans(t *testing.T) {
 	}
 }
 
-// TestSpaceOfHostileCorpora: a client of single images has no scatter in a space either, and a corpus whose images
-// do not vary there has none.
+// TestSpaceOfHostileCorpora: a client of single images has no scatter in a space either, and a
+// corpus whose images do not vary there has none.
 func TestSpaceOfHostileCorpora(t *testing.T) {
 	w := wide(1, spaceWidth+2)
 	r := w.round(t, 4, 30)

@@ -16,11 +16,12 @@ const (
 	// verdict.
 	judgeBlocks = 10
 	// maxJudged bounds the candidates that judges are asked about, and minJudged how far below the
-	// best their evidence may lie, in nats.
+	// best their evidence may lie, in nats: a candidate of e^-7 of the best's weight is not asked.
 	maxJudged, minJudged = 8, 14
 )
 
-// FewestPoints is how many calibration points a round must have for them to judge its candidates.
+// FewestPoints is how many calibration points a round must have for them to judge its candidates:
+// two for each block that the jackknife leaves out.
 const FewestPoints = 2 * judgeBlocks
 
 // judge is real images with labels that took no part in the round's statistics: calibration points.
@@ -71,7 +72,7 @@ func (g *judge) ask(b *basis, l linear) [judgeBlocks]moments.Curve {
 		axpy(1, l.bias, own)
 		block := i % judgeBlocks
 		share := 1 / float64((n-block+judgeBlocks-1)/judgeBlocks)
-		for t, by := range temperatures {
+		for t, by := range inverseTemperatures {
 			for c, v := range own {
 				row[c] = v * by
 			}
@@ -88,7 +89,7 @@ func verdict(blocks [judgeBlocks]moments.Curve) (at, e float64, likelihood []flo
 	best := highest(all)
 	left := make([]float64, judgeBlocks)
 	for i := range blocks {
-		left[i] = peak(less(all, &blocks[i]))
+		left[i] = peak(minus(all, &blocks[i]))
 		likelihood = append(likelihood, blocks[i][best])
 	}
 	return peak(all), jackknife(left), likelihood

@@ -1,9 +1,17 @@
 package candidate
 
 // logKappa returns the posterior of log kappa, the factor on the temperature where draws stood for
-// images: the distance of the peaks of two curves, of clients' images and of their twins. Draws
-// have tails: Gaussian images lie a little nearer. Images that stand for themselves count
-// singleKappa.
+// images. It is measured as the distance of the peaks of two curves, summed over clients:
+//
+//	log kappa = peak(sum_m own_m) - peak(sum_m twin_m), from leastKappa to 1
+//
+// own_m is of client m's images, twin_m of draws in their place (curves). Its error is the
+// jackknife's over clients. Of the images a share stand for themselves, in cells of one image;
+// kappa of all has the mean
+//
+//	(1 - share) log kappa + share singleKappa
+//
+// and the deviation of the first term alone.
 func (r *Round) logKappa(all *pool, o *Options) (normal, error) {
 	var single, images float64
 	for i := range r.Clients {
@@ -24,7 +32,7 @@ func (r *Round) logKappa(all *pool, o *Options) (normal, error) {
 		a, b := sumOf(own), sumOf(twin)
 		left := make([]float64, len(own))
 		for i := range own {
-			left[i] = peak(less(a, &own[i])) - peak(less(b, &twin[i]))
+			left[i] = peak(minus(a, &own[i])) - peak(minus(b, &twin[i]))
 		}
 		kappa = kappa.given(min(max(peak(a)-peak(b), least), 1), jackknife(left)+errorKappa)
 	}

@@ -78,7 +78,10 @@ func (c *Component) cooled(f float64) erm.Theta {
 }
 
 // Heads returns the components at every node of their temperature, with weights that sum to 1. The
-// posterior's probabilities are the weighted mean of these heads' softmaxes.
+// posterior's probabilities are the weighted mean of these heads' softmaxes: with weights w_k of
+// components, heads H_k and nodes (q, z) of N(0, 1)
+//
+//	p(y|x) = sum_k w_k sum_q q softmax(exp(-z Deviation_k) H_k'[x, 1])_y
 func (m *Mixture) Heads() (heads []erm.Theta, weights []float64) {
 	for i := range m.Components {
 		c := &m.Components[i]

@@ -111,7 +111,8 @@ func (r *Round) corpusNames(at int, all *pool, o *Options) (*named, error) {
 	return of, nil
 }
 
-// worth returns the images that the clients' mean of a class is worth.
+// worth returns the images that the clients' mean of a class is worth, n/(1 + n apart): its
+// variance is 1/n + apart in units of W.
 func (of *named) worth(y int) float64 { return of.n[y] / (1 + of.n[y]*of.apart[y]) }
 
 // among returns the variance v of clients' class means about the pooled ones, in units of W, one
@@ -120,6 +121,10 @@ func (of *named) worth(y int) float64 { return of.n[y] / (1 + of.n[y]*of.apart[y
 // by
 //
 //	d ~ N(0, (1 - n/N) (V/n + v)),   in 1 - n/N of the coordinates in which it varies
+//
+// so that, with |d|^2 and size = tr V per coordinate, the estimate is
+//
+//	v = sum n (|d|^2 - (1 - n/N) size/n) / sum n (1 - n/N), 0 at least
 func (of *named) among(r *Round) float64 {
 	var away, free float64
 	apart := newDistances()
@@ -202,7 +207,7 @@ func (m *Mixture) likely(corpus int, scores []float64) []int {
 		m.Evidence = append(m.Evidence, Evidence{LogLikelihood: v,
 			Name: fmt.Sprintf("named %d shift %g", corpus, shifts[i])})
 	}
-	order := heaviest(weight, most, minWeight)
+	order := heaviest(weight, maxComponents, minWeight)
 	for _, i := range order {
 		total += weight[i]
 	}
@@ -244,7 +249,10 @@ func (of *named) fit(to *Component, shift int, js []judge, o *Options) (normal, 
 }
 
 // predictive returns the means, [C, K], and deviations, [C], of the images of each class given the
-// class means of both and a shift; 0 of a class that nobody has.
+// class means of both and a shift; 0 of a class that nobody has. Where W is I, with n and a the
+// images that the clients' mean x and the corpus's mean z are worth (worth, mass),
+//
+//	N((n x + a z)/(n + a), (1 + 1/(n + a)) I)
 func (of *named) predictive(shift int) (centre, size []float64) {
 	k := of.k
 	centre, size = make([]float64, of.c*k), make([]float64, of.c)

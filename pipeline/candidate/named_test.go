@@ -14,8 +14,8 @@ import (
 )
 
 // moved returns a round whose clients' images lie away from a corpus's by a variance in the
-// coordinates from one on, each class in a direction of its own, with the corpus's images and images
-// of theirs.
+// coordinates from one on, each class in a direction of its own, with the corpus's images and
+// images of theirs.
 func (w *world) moved(t *testing.T, shift float64, from, clients, n int) (r *Round, x []float32, y []int) {
 	t.Helper()
 	there := *w
@@ -81,8 +81,8 @@ func TestIdleShift(t *testing.T) {
 	}
 }
 
-// TestTied: many images whose covariance is far from W are best told by a regression that is tied to
-// zero, and few of them by one that is tied to the discriminant.
+// TestTied: many images whose covariance is far from W are best told by a regression that is tied
+// to zero, and few of them by one that is tied to the discriminant.
 func TestTied(t *testing.T) {
 	w := newWorld(3)
 	r := w.round(t, 4, 20)
@@ -172,8 +172,8 @@ func TestAmong(t *testing.T) {
 	}
 }
 
-// TestApart: images of clients that lie apart from one another are predicted at the temperature that
-// suits them, although the corpus's lie closer together.
+// TestApart: images of clients that lie apart from one another are predicted at the temperature
+// that suits them, although the corpus's lie closer together.
 func TestApart(t *testing.T) {
 	for seed := range uint64(3) {
 		w := newWorld(seed)
@@ -213,8 +213,8 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// TestOrderOfCorpus: the order of classes in a corpus does not matter, sorted or in turn, whose step
-// is that of the parts that are left out.
+// TestOrderOfCorpus: the order of classes in a corpus does not matter, sorted or in turn, whose
+// step is that of the parts that are left out.
 func TestOrderOfCorpus(t *testing.T) {
 	w := newWorld(2)
 	r, x, _ := w.moved(t, 0.1, 0, 6, 40)

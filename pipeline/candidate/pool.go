@@ -11,16 +11,23 @@ import (
 )
 
 // maxFolds bounds the groups of clients that are left out in turn: of more clients, several are
-// left out together.
+// left out together. Time grows with the groups, the error of a temperature falls with them
+// (jackknife).
 const maxFolds = 10
 
-// pool is the sum of some clients' statistics. The scatter includes that of clients' class means
-// about the pooled ones; its upper triangle is kept. Its degrees of freedom are at least 1.
+// pool is the sum of some clients' statistics. Client m has n_mc images of class c with mean m_mc,
+// and the scatter S_m of dof_m degrees of freedom:
+//
+//	n_c = sum_m n_mc,   m_c = sum_m n_mc m_mc / n_c
+//	S   = sum_m S_m + sum_mc n_mc (m_mc - m_c)(m_mc - m_c)'
+//	dof = sum_m dof_m + cells - held classes, 1 at least
+//
+// A cell is one client's mean of one class.
 type pool struct {
 	k, c    int
-	n       []float64 // [C]
-	mean    []float64 // [C, K]
-	scatter []float64 // [K, K], the upper triangle
+	n       []float64 // n_c, [C]
+	mean    []float64 // m_c, [C, K]; zeros of a class that nobody holds
+	scatter []float64 // S, [K, K], the upper triangle
 	dof     float64
 	m0      []float64 // the mean of all images
 	clients []int
@@ -191,8 +198,12 @@ func (p *part) addTo(sum []float64) {
 	f.Flush()
 }
 
-// rest is the pool of all groups but one, whose scatter is that of all less that of lost rows,
-// [rank, K].
+// rest is the pool of all groups but one, of scatter S - R'R with the lost rows R, [rank, K]. Where
+// S_g is the group's part and n'_c, m'_c are the rest's, these rows are those of
+//
+//	R'R = S_g + sum_c n'_c (m'_c - m_c)(m'_c - m_c)',   m'_c - m_c = -away_c / n'_c
+//
+// where away_c is the group's sum of n (mean - m_c), and the sum is over classes that both hold.
 type rest struct {
 	pool
 	lost []float64 // nil where they are many

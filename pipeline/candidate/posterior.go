@@ -11,9 +11,12 @@ import (
 )
 
 const (
-	power     = 0.5  // of the evidence: images of one client are alike
-	most      = 4    // candidates of a mixture
-	minWeight = 0.03 // of a candidate, beside that of the best
+	// power is that of the evidence: images of one client are alike. At 1 a nat would count
+	// whole, at 0 all candidates would weigh alike.
+	power = 0.5
+	// maxComponents is the number of candidates of a mixture, and minWeight the least weight of one
+	// beside that of the best: 7 nats of evidence less.
+	maxComponents, minWeight = 4, 0.03
 )
 
 // Options of a posterior.
@@ -83,7 +86,8 @@ func (r *Round) weighed(o *Options, kappa *normal) (*Mixture, error) {
 	return r.mixture(s, cands, per, *kappa, o)
 }
 
-// weigh returns the weights of candidates of some scores, beside the best's.
+// weigh returns the weights of candidates of some scores, in nats, beside the best's:
+// exp(power (score - best)).
 func weigh(scores []float64) []float64 {
 	best := slices.Max(scores)
 	out := make([]float64, len(scores))
@@ -112,7 +116,7 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	rates, peaks := m.rate(cands, per, o)
 	weight := weights(rates, o)
 	js := r.judges()
-	asked := heaviest(weight, most, minWeight)
+	asked := heaviest(weight, maxComponents, minWeight)
 	if len(js) > 0 {
 		asked = heaviest(weight, maxJudged, math.Exp(-power*minJudged))
 	}
@@ -120,11 +124,11 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	if err != nil {
 		return nil, err
 	}
-	some, warm := make([]*candidate, len(asked)), make([]float64, len(asked))
+	some, tau := make([]*candidate, len(asked)), make([]float64, len(asked))
 	for i, j := range asked { // as draws have it; kappa comes last
-		some[i], warm[i] = &cands[j], math.Exp(m.Evidence[j].LogTemperature)
+		some[i], tau[i] = &cands[j], math.Exp(m.Evidence[j].LogTemperature)
 	}
-	sharper, err := sharpen(some, warm, halves, o)
+	sharper, err := sharpen(some, tau, halves, o)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +138,7 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 		c, e := &cands[asked[i]], m.Evidence[asked[i]]
 		h := s.in(c.target).at(c.strength, c.prior)
 		heads[i] = h
-		l, err := r.refit(h, warm[i], o)
+		l, err := r.refit(h, tau[i], o)
 		if err != nil {
 			return err
 		}
@@ -161,7 +165,7 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 		c, e, h, l := &cands[asked[at]], m.Evidence[asked[at]], heads[at], found[at].head
 		if all != r {
 			h = sums.in(c.target).at(c.strength, c.prior)
-			if l, err = all.refit(h, warm[at], o); err != nil {
+			if l, err = all.refit(h, tau[at], o); err != nil {
 				return err
 			}
 			l = *l.over(math.Exp(found[at].log.mean))
@@ -211,7 +215,7 @@ func (m *Mixture) keep(cands []candidate, asked []int, found []judged, rates []r
 		again[i] = rated{rates[j].score + found[i].score, slices.Concat(rates[j].left, found[i].left), rates[j].corpus}
 	}
 	weight := weights(again, o)
-	order := heaviest(weight, most, minWeight)
+	order := heaviest(weight, maxComponents, minWeight)
 	var total float64
 	for _, i := range order {
 		total += weight[i]

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// tie is the weight, in images, that ties a regression to where it starts.
+	// tie is the weight, beside images, that ties a regression to where it starts: on half the
+	// squared distance, in coordinates where W is I. A larger one leaves the head nearer there.
 	tie = 60
 	// refitDraws is the number of draws of W about a class mean, half of them the others'
 	// opposites.
@@ -170,7 +171,11 @@ func (h *discriminant) problem(on *images, prior []float64, start *linear) *erm.
 }
 
 // fitted returns the softmax regression on images, in the basis, whose logits have prior [C] added,
-// tied to a head as if by tie images; to zero where start is nil.
+// tied to a head as if by tie images; to zero where start is nil. In coordinates where W is I rows
+// x_i [K+1] end in a 1, masses are w_i, and H is the head of start. It is theta [K+1, C] of the
+// least
+//
+//	-sum_i w_i log softmax(theta'x_i + prior)_(y_i) + tie/2 |theta - H|^2
 func (h *discriminant) fitted(on *images, prior []float64, start *linear) (linear, error) {
 	k, c, n := h.k, h.c, len(on.label)
 	p, root := h.problem(on, prior, start), h.roots()
@@ -206,7 +211,7 @@ func (h *discriminant) again(on *images, t float64) (linear, error) {
 	return h.fitted(on, prior(h.n), h.linear().over(t))
 }
 
-// prior returns the logs of the numbers of images of classes over their mean.
+// prior returns the logs of the numbers of images of classes over their mean, [C], in nats.
 func prior(n []float64) []float64 {
 	mean, out := floats.Sum(n)/float64(len(n)), make([]float64, len(n))
 	for y, v := range n {

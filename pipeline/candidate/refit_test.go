@@ -12,8 +12,9 @@ import (
 	"fmp/pipeline/point"
 )
 
-// TestFitEnds: a regression on rows that no images make, ten million each and told apart by a direction
-// in which they hardly vary, ends at the bound of products, nearer to the minimum than its start.
+// TestFitEnds: a regression on rows that no images make, ten million each and told apart by a
+// direction in which they hardly vary, ends at the bound of products, nearer to the minimum than
+// its start.
 func TestFitEnds(t *testing.T) {
 	const n, k, c, small = 100, 60, 3, 40
 	h := &discriminant{basis: &basis{pool: &pool{k: k, c: c}}, precision: make([]float64, k)}
@@ -63,8 +64,8 @@ func TestNobodyIsAsked(t *testing.T) {
 	}
 }
 
-// TestTogether: rows that stand for images are those of each client where they fit, and else those of
-// all clients together, as many as fit.
+// TestTogether: rows that stand for images are those of each client where they fit, and else those
+// of all clients together, as many as fit.
 func TestTogether(t *testing.T) {
 	const k, clients, classes, draws = maxNumbers / 24, 4, 2, 8
 	r := &Round{K: k, C: classes}

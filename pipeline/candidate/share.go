@@ -8,14 +8,18 @@ import (
 	"fmp/models/rng"
 )
 
-// bootstraps is the number of draws that shares are the mean of: their error is 1/40 at most.
+// bootstraps is the number of draws that shares are the mean of: their error is 1/40 at most, half
+// over the root of 400.
 const bootstraps = 400
 
 // shares returns how sure it is that each of some predictors is the best for clients to come, by
 // the log-likelihoods of the groups that were left out, [predictors, groups]: the mean of its
 // weight over groups that count at random (Rubin, The Bayesian bootstrap, Annals of Statistics 9,
 // 1981; pseudo-BMA+ of Yao, Vehtari, Simpson and Gelman, Bayesian Analysis 13, 2018). Their sum
-// alone takes a difference of few images for certain.
+// alone takes a difference of few images for certain. With l_ig the log-likelihood of predictor i
+// on group g of G,
+//
+//	share_i = E softmax_i(sum_g G w_g l_ig),   w of Dirichlet(1, ..., 1)
 func shares(left [][]float64, r *rand.Rand) []float64 {
 	out, of := make([]float64, len(left)), make([]float64, len(left))
 	weight := make([]float64, len(left[0]))

@@ -8,8 +8,8 @@ import (
 	"fmp/models/rng"
 )
 
-// TestShares: evidence that all groups agree on is certain; the same sum of groups that disagree is not, and none is
-// even.
+// TestShares: evidence that all groups agree on is certain; the same sum of groups that disagree is
+// not, and none is even.
 func TestShares(t *testing.T) {
 	none := []float64{0, 0, 0, 0}
 	for _, c := range []struct {
@@ -26,7 +26,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestWeights: a corpus has its share whatever the number of its candidates, and candidates share it by evidence.
+// TestWeights: a corpus has its share whatever the number of its candidates, and candidates share
+// it by evidence.
 func TestWeights(t *testing.T) {
 	of := func(score float64, corpus bool) rated { return rated{score, []float64{score / 2, score / 2}, corpus} }
 	alone := weights([]rated{of(-9, false), of(-8, true)}, &Options{})
@@ -37,7 +38,8 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestCorporaInTheirCoordinates: a candidate of any target reads the corpus in the coordinates in which it varies.
+// TestCorporaInTheirCoordinates: a candidate of any target reads the corpus in the coordinates in
+// which it varies.
 func TestCorporaInTheirCoordinates(t *testing.T) {
 	of := func(name string, likelihood float64) *Mixture {
 		return &Mixture{Evidence: []Evidence{{Name: name, LogLikelihood: likelihood, Weight: 1, left: []float64{likelihood}}}}

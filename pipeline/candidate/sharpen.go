@@ -12,8 +12,8 @@ const (
 	// minHalves is the number of clients from which on halves of them tell how the temperature
 	// falls with more images, and minRefitted that from which on they judge a refit.
 	minHalves, minRefitted = 3, 4
-	// maxSharper bounds the log of the factor by which a refit is taken to sharpen: halves of few
-	// images tell it badly.
+	// maxSharper bounds the log of the factor by which a refit is taken to sharpen, and of that of
+	// a head of all images (more). Halves of few images tell both badly.
 	maxSharper = 0.3
 )
 
@@ -71,6 +71,10 @@ func (p *pool) excess(own [][]float64) (mean, asked float64) {
 // class, and was told by heads of half of them too. It is from 0 to maxSharper; it is 0 where
 // halves are not asked about all the images that the others of a client are, as where classes are
 // held by few clients, or are no further from all images than these are.
+// Let e be the excess of 1/n, of the groups left out and of the halves. Then log T is linear in e,
+// and that at 0 is wanted:
+//
+//	log factor = (log T(e_halves) - log T(e_left)) e_left / (e_halves - e_left)
 func (s *sums) more(left, halved float64, halves []half) float64 {
 	var folds, others [][]float64
 	for _, p := range s.parts {

@@ -17,10 +17,11 @@ import (
 // (open.MaxCoordinates).
 const spaceWidth = 128
 
-// space holds the coordinates in which a corpus's images vary most: q, [K, spaceWidth], of
-// orthonormal columns. Few images of a client tell little of the other features, where the corpus
-// hardly varies, and their noise counts there as much as elsewhere; many images tell more by all.
-// Clients' evidence says which, as they are asked about the same images.
+// space holds the coordinates Q'x in which a corpus's images vary most. Columns of q, [K,
+// spaceWidth], are the leading eigenvectors of W + B, its covariances within and between classes.
+// Few images of a client tell little of the other features, where the corpus hardly varies, and
+// their noise counts there as much as elsewhere; many images tell more by all. Clients' evidence
+// says which, as they are asked about the same images.
 type space struct {
 	k int
 	q []float64

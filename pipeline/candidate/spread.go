@@ -13,11 +13,11 @@ import (
 // logits over sqrt(1 + pi s²/8) (MacKay 1992, equation 10). Two classes' logits differ by twice the
 // variance, so that
 //
-//	T² = T'² + pi/4 tempering s²,   s² = mean_c v_c tr(W^-1 S)/nu
+//	T² = T'² + pi/4 tempering s²,   s² = mean_c v_c tr(W^-1 S)/dof
 //
-// where v_c = 1/(n_c + n0) is the posterior variance of a class mean in units of W. Samples have
-// logits over T' and means of variance tempering v_c; tempering is 1, or less where the spread
-// would be more than half of T².
+// where S/dof is the covariance of images about their class mean, and v_c = 1/(n_c + n0) is the
+// posterior variance of a class mean in units of W. Samples have logits over T' and means of
+// variance tempering v_c; tempering is 1, or less where the spread would be more than half of T².
 type spread struct {
 	*discriminant
 	variance []float64 // v_c, [C]
@@ -25,7 +25,8 @@ type spread struct {
 	size     float64   // of the drawn logits: sqrt(tempering)/T'
 }
 
-// maxSpread is the largest share of the squared temperature that is spread.
+// maxSpread is the largest share of the squared temperature that is spread: T' is T/sqrt(2) at
+// least.
 const maxSpread = 0.5
 
 // spread returns that of a discriminant whose head has a temperature.
@@ -51,7 +52,9 @@ func (h *discriminant) spread(temperature float64) *spread {
 	return out
 }
 
-// draw returns a head with class means drawn about its own.
+// draw returns a head with class means drawn about its own. In the basis the draw of class c is
+// e_c = sqrt(v_c) W^(1/2) z, with z of N(0, I); logits grow by size e_c'W^-1 (u - m_c), the change
+// of m_c'W^-1 u - m_c'W^-1 m_c / 2 to first order.
 func (s *spread) draw(t erm.Theta, r *rand.Rand) erm.Theta {
 	k, c := s.k, s.c
 	away := linear{make([]float64, c*k), make([]float64, c)}

@@ -16,7 +16,8 @@ const (
 	// maxTwins is the number of clients whose twins are drawn: of more some are taken, at even
 	// steps. It bounds the draws of one client too.
 	maxTwins = 16
-	// twinImages is about the number of images that are drawn in all.
+	// twinImages is about the number of images that are drawn in all: the error of a peak falls
+	// with its root.
 	twinImages = 4096
 )
 
@@ -29,7 +30,12 @@ type likeness struct {
 	root []float64 // [K, K], with root'root the covariance
 }
 
-// likeness returns that of a pool.
+// likeness returns that of a pool. With d_c = m_c - m0 and the variance of an image tr S/dof, its
+// class means are m0 + share d_c, so that they lie as far apart as the true ones do on average:
+//
+//	share^2 = (sum_c |d_c|^2 - sum_c tr S/(dof n_c)) / sum_c |d_c|^2
+//
+// Numerator and denominator are at least minSpread tr S/dof for each class that is held.
 func (p *pool) likeness() likeness {
 	k := p.k
 	g := likeness{k: k, mean: make([]float64, p.c*k), root: rootOf(p.scatter, k, p.dof)}
@@ -88,10 +94,10 @@ func (c *Client) labels(at *rand.Rand) (out []int) {
 	return out
 }
 
-// curves returns the curves that clients measured of their images, and those of twins: as
-// many images of each class, drawn from the pooled statistic, each left out of the discriminant of
-// the client's others. Class means and scatter of a client alone would not do: a few images span
-// few directions, and the noise of their class means lies in them.
+// curves returns the curves (moments.Curve, in nats) that clients measured of their images, and
+// those of twins: as many images of each class, drawn from the pooled statistic, each left out of
+// the discriminant of the client's others. Class means and scatter of a client alone would not do:
+// a few images span few directions, and the noise of their class means lies in them.
 //
 // Both curves hold a share of images of a random class, as the evidence does: where few images err,
 // these set the temperature, and the tails of images add little. A curve of images that the counts

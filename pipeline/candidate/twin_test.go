@@ -95,8 +95,8 @@ func TestSurprises(t *testing.T) {
 	near(t, "the curve without", without[1][:], r.Clients[1].Curve.Curve[:], 1e-6)
 }
 
-// TestMislabelled: where some images are of another class than their label, they lie further than their
-// twins.
+// TestMislabelled: where some images are of another class than their label, they lie further than
+// their twins.
 func TestMislabelled(t *testing.T) {
 	if got := apart(t, 12, 8); !(got > 0.3) {
 		t.Errorf("images of which 8%% are of other classes lie %.3f from their twins; want .3 at least", got)
@@ -134,8 +134,8 @@ func TestLikeness(t *testing.T) {
 		at += d * d / float64(len(labels))
 		fourth += d * d * d * d / float64(len(labels))
 	}
-	if v := fourth / at / at; math.Abs(v-3-6/(freedom-4.)) > .8 { // of a t: 3 + 6 / (freedom - 4)
-		t.Errorf("the first number of rows has kurtosis %.2f; want %.2f", v, 3+6/(freedom-4.))
+	if v := fourth / at / at; math.Abs(v-3-6/(tailFreedom-4.)) > .8 { // of a t: 3 + 6 / (tailFreedom - 4)
+		t.Errorf("the first number of rows has kurtosis %.2f; want %.2f", v, 3+6/(tailFreedom-4.))
 	}
 	if v := p.scatter[0] / p.dof; math.Abs(at/v-1) > 0.1 {
 		t.Errorf("the first number of rows has variance %.3f; want %.3f", at, v)
@@ -191,8 +191,8 @@ func merged(t *testing.T, r *Round, each int) *Round {
 	return out
 }
 
-// TestMergedTwins: sums of clients have the curves of the clients themselves, whether these hold all
-// classes or a few each.
+// TestMergedTwins: sums of clients have the curves of the clients themselves, whether these hold
+// all classes or a few each.
 func TestMergedTwins(t *testing.T) {
 	for what, held := range map[string]int{"all classes": 8, "three classes each": 3} {
 		var alone, sums float64
@@ -215,8 +215,8 @@ func TestMergedTwins(t *testing.T) {
 	}
 }
 
-// TestClaimedCounts: counts that no curve has behind it take no memory, and a curve of too few images
-// is left out.
+// TestClaimedCounts: counts that no curve has behind it take no memory, and a curve of too few
+// images is left out.
 func TestClaimedCounts(t *testing.T) {
 	r := steep(t, 1, 4, 3, 0)
 	for i := range r.Clients[0].Means.W {
@@ -266,8 +266,8 @@ func TestClaimedCurves(t *testing.T) {
 	}
 }
 
-// TestResiduals: draws about a class mean have variance 1 and sizes of their own, and every second half
-// is the first's opposite.
+// TestResiduals: draws about a class mean have variance 1 and sizes of their own, and every second
+// half is the first's opposite.
 func TestResiduals(t *testing.T) {
 	r := steep(t, 1, 4, 3, 0)
 	d := (&Options{}).residuals(r, []int{0}, 400)[0]
@@ -291,6 +291,6 @@ func TestResiduals(t *testing.T) {
 		t.Errorf("the variance is %.3f, want 1", v)
 	}
 	if sd := math.Sqrt(variance); !(sd > .2 && sd < .6) { // of Gaussian draws .06
-		t.Errorf("sizes of draws have a deviation of %.3f, want that of a t of %d", sd, freedom)
+		t.Errorf("sizes of draws have a deviation of %.3f, want that of a t of %d", sd, tailFreedom)
 	}
 }
