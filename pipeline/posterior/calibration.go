@@ -41,8 +41,8 @@ const (
 	// maxChoosing bounds the points that a choice is made by, fewSamples the samples that a penalty
 	// is judged by.
 	maxChoosing, fewSamples = 1000, 20
-	// penaltySteps is the number of penalties that are tried, each a factor of penaltyStep of the
-	// one before.
+	// penaltySteps is the number of penalties that are tried, the corpus's own times penaltyStep to
+	// the power 0 to 3: down to 10^(-3/2) of it.
 	penaltySteps = 4
 )
 

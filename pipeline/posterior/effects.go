@@ -26,14 +26,14 @@ type subtracted struct {
 	judged []*point.Set
 }
 
-// subtract estimates client effects (package effect), which takes class means of softened features
-// and the open predictor's covariance within classes. Without them nothing changes. With them,
-// class means are read less the effects, and images of a client to come as if their effect had the
-// covariance of those found: the open predictor's covariance within classes is wider by it, and the
-// closed form's coordinates leave out an image's own estimate of its effect
+// withoutEffects estimates client effects (package effect), which takes class means of softened
+// features and the open predictor's covariance within classes. Without them nothing changes. With
+// them, class means are read less the effects, and images of a client to come as if their effect
+// had the covariance of those found: the open predictor's covariance within classes is wider by it,
+// and the closed form's coordinates leave out an image's own estimate of its effect
 // (open.Predictor.Unshift). Of a client that took part (Input.For) the effect is known: coordinates
 // start from it, and leave out how single images differ along effects.
-func (t *FMP) subtract() (*subtracted, error) {
+func (t *FMP) withoutEffects() (*subtracted, error) {
 	return memo.Once(t.memo, "apart", func() (*subtracted, error) {
 		a := &subtracted{conjugate: t.in.Conjugate, open: t.in.Open, means: t.in.ClassMeans,
 			soft: t.in.Soft}

@@ -60,7 +60,8 @@ type Input struct {
 
 // FMP is the federated martingale posterior of a round of class means: sample s is the limit of the
 // head fitted to infinitely many points drawn given the pooled class means, all from one latent
-// (models.NewConjugate). For classes that the corpus lacks it uses its open form, whose heads are
+// (models.NewConjugate; the table of docs/concepts.md, The conjugate predictor, has the equations).
+// For classes that the corpus lacks it uses its open form, whose heads are
 // fitted to the uploads. It is safe for concurrent use.
 type FMP struct {
 	in   Input
@@ -156,7 +157,7 @@ func (t *FMP) Sample(ctx context.Context) (*Result, error) {
 	f = by.form
 	r := &Result{Ensembles: []Ensemble{e}, Judgement: judged, Coordinates: f.Conjugate,
 		UploadBytes: f.Bytes(), Diagnostics: by.diagnostics(temperature)}
-	a, err := t.subtract()
+	a, err := t.withoutEffects()
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type Form struct {
 // Form picks a form: by Input.Scope or, where both are available, by the novelty of the uploads.
 // Bad clients can make classes look new; both forms judge them.
 func (t *FMP) Form() (*Form, error) {
-	a, err := t.subtract()
+	a, err := t.withoutEffects()
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (t *FMP) Form() (*Form, error) {
 
 // openForm returns the open form of a round of the given uploads.
 func (t *FMP) openForm(s *open.Stats, novelty float64) (*Form, error) {
-	a, err := t.subtract()
+	a, err := t.withoutEffects()
 	if err != nil {
 		return nil, err
 	}
@@ -165,8 +165,8 @@ func reweighted(set *point.Set, share func(class int) float64) *point.Set {
 	return &out
 }
 
-// maxMeans bounds the class means that are kept apart, so that the later cost does not grow with
-// the number of clients.
+// maxMeans bounds the number of class means that are kept apart, so that the later cost does not
+// grow with the number of clients.
 const maxMeans = 8192
 
 // Pooled returns the union of the clients' class means, for methods that may read it point by

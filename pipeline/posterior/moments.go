@@ -76,7 +76,7 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	}
 	o.report(readingMoments, 1, steps)
 	if effects.Any() {
-		clients = less(clients, effects, o.For)
+		clients = withShifts(clients, effects, o.For)
 		if o.For == 0 {
 			o.Effects = effects.ToCome().Covariance()
 		}
@@ -206,9 +206,9 @@ func momentsEffects(clients []discriminant.Client, o MomentsOptions) (*effect.Ef
 	return effect.Estimate(sets, white, back)
 }
 
-// less returns the clients with their effects as shifts, less that of the client with a number from
-// 1.
-func less(clients []discriminant.Client, effects *effect.Effects,
+// withShifts returns the clients with their effects as shifts, less that of the client with a
+// number from 1.
+func withShifts(clients []discriminant.Client, effects *effect.Effects,
 	number int) []discriminant.Client {
 	out := slices.Clone(clients)
 	for m := range out {
@@ -283,14 +283,18 @@ func (c *Embedded) Map(ctx context.Context, features []float32) ([]float32, erro
 	return out[models.ConjCoordinates].F32(), nil
 }
 
-// headIntervals are intervals from the heads: the mean and standard deviation of a probability's
-// log-odds over them, the second without the tempering of their draws.
+// headIntervals are intervals from the heads. With mean and sd of a probability's log-odds over the
+// S heads, an interval of a level is
+//
+//	logistic(mean -+ widening q sd),   q the normal's quantile of 1/2 + level/2
+//
+// where widening is sqrt((1 + 1/S)/tempering): 1/S is the error of the mean, and heads are drawn
+// with the factor tempering on their variance. Log-odds are at most those that a classifier in
+// float32 tells from certainty (models.MinOther).
 type headIntervals struct {
-	at    Coordinates
-	heads Ensemble
-	// widening is the factor of the standard deviation: for the tempering of draws, and for their
-	// being few.
-	widening float64
+	at       Coordinates
+	heads    Ensemble
+	widening float64 // of the standard deviation
 }
 
 // Widening returns the factor of the standard deviation.

@@ -25,7 +25,8 @@ type momentsState struct {
 }
 
 // minShare is the share of the samples below which a state of a round of moments counts as the
-// likeliest one: each state costs a factorization of its covariance.
+// likeliest one: each state costs a factorization of its covariance, [k, k]. At most 20 states are
+// computed so.
 const minShare = 0.05
 
 // judgeMoments returns the clients with the shares of their images that count, the states of who is

@@ -73,7 +73,7 @@ func (t *FMP) one(ctx context.Context, f *Form, c *candidate.Corpus) (*Result, e
 	} else {
 		e = m.Ensemble(min(t.in.Samples, discriminant.MaxSamples(r.K, r.C)), o)
 	}
-	a, err := t.subtract()
+	a, err := t.withoutEffects()
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +87,7 @@ func (t *FMP) one(ctx context.Context, f *Form, c *candidate.Corpus) (*Result, e
 		return nil, err
 	}
 	if len(e) > 1 {
+		// the regression's draws are not tempered
 		out.Intervals = &headIntervals{at: f.Conjugate, heads: e,
 			widening: math.Sqrt(1 + 1/float64(len(e)))}
 	}

@@ -53,7 +53,8 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 }
 
 // statisticsOf returns a client's statistics less its shift, with the share of its images that
-// counts: a client counts for one image a class at least.
+// counts: a client counts for one image a class at least. A scatter S of dof degrees of freedom
+// becomes S dof'/dof with dof' = round(share dof), 1 at least, so that the covariance S/dof stays.
 func statisticsOf(c discriminant.Client) candidate.Client {
 	out := candidate.Client{Means: c.Means, Within: c.Within, Curve: c.Curve}
 	share := c.Share

@@ -73,7 +73,7 @@ func (t *FMP) claims() (claims, error) {
 		}
 		means := f.means
 		if f.Open {
-			a, err := t.subtract()
+			a, err := t.withoutEffects()
 			if err != nil {
 				return c, err
 			}
@@ -124,7 +124,7 @@ func (t *FMP) claimsOf(f *Form,
 	if !f.Open {
 		return f.Claims(means)
 	}
-	a, err := t.subtract()
+	a, err := t.withoutEffects()
 	if err != nil {
 		return u, nil, err
 	}

@@ -38,7 +38,8 @@ func (r *PrivateRound) NoiseAware(ctx context.Context, p Private, samples int) (
 	return r.Heads(ctx, p, r.Totals.DrawCounts(p.Prior(), samples, rng.New(r.Seed, r.Stream, "counts")))
 }
 
-// Heads returns the heads of class means given the totals and the counts of each sample.
+// Heads returns the heads of class means given the totals and the counts of each sample,
+// [samples, classes] (privacy.Totals.Moments has their posterior).
 func (r *PrivateRound) Heads(ctx context.Context, p Private, counts []float64) (*Result, error) {
 	mean, variance := r.Totals.Moments(p.Prior(), counts)
 	latent := make([]float32, len(mean))

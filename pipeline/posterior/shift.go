@@ -19,7 +19,7 @@ import (
 // client has an effect. Class means are the posterior's, and the head is the mean of the
 // ensemble's.
 func (t *FMP) shiftParts(f *Form, e Ensemble, j *Judgement) (*models.ShiftParts, error) {
-	a, err := t.subtract()
+	a, err := t.withoutEffects()
 	if err != nil || !a.effects.Any() || len(e) == 0 || isWide(f, t.in.Samples) {
 		return nil, err
 	}
@@ -87,10 +87,14 @@ const (
 	maxConcentration = 1e4
 )
 
-// shares returns the parameters of the Dirichlet distribution of clients' shares of the classes:
-// its mean is that of all images and one more of each class, its concentration that of greatest
-// likelihood given each client's images of each class (Minka 2000, Estimating a Dirichlet
-// distribution).
+// shares returns the parameters a p, [C], of the Dirichlet distribution of clients' shares of the
+// classes. The mean p is that of all images and one more of each class. The concentration a is that
+// of greatest likelihood given each client's images n_my of each class (Minka 2000, Estimating a
+// Dirichlet distribution):
+//
+//	sum_m (lnG(a) - lnG(a + n_m) + sum_y (lnG(n_my + a p_y) - lnG(a p_y))),   n_m = sum_y n_my
+//
+// with G the gamma function.
 func shares(sets []*point.Set) []float64 {
 	counts := make([][]float64, len(sets))
 	mean := make([]float64, sets[0].C)
