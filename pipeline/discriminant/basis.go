@@ -8,8 +8,8 @@ import (
 	"fmp/onnx"
 )
 
-// turns is the number of times that HeadBasis multiplies; each makes the directions that are left
-// out weaker.
+// turns is the number of times that HeadBasis multiplies. Each weakens a direction that is left
+// out, beside one that is kept, by the square of the ratio of their singular values.
 const turns = 4
 
 // HeadBasis returns k orthonormal directions of features, [dx, k], in which the classes of a

@@ -10,8 +10,10 @@ import (
 
 // Constants of a corpus, chosen on ten classes of CIFAR-100 (docs/notes/moments.md).
 const (
-	corpusShare = 0.3 // of its covariance within classes in the target of W
-	corpusOdds  = 2.0 // log prior odds against a corpus
+	corpusShare = 0.3 // s: of its covariance within classes in the target of W
+	// corpusOdds is the log prior odds against a corpus, in nats. As a calibration point counts
+	// pointWeight, the points must tell 4 nats more with it than without.
+	corpusOdds = 2.0
 )
 
 // outside are shares of the variance of class means that a corpus leaves to directions beyond those
@@ -22,10 +24,12 @@ var outside = []float64{0.5, 0.2}
 // corpus is a prior of class means and covariance from the moments of a server's own images, of any
 // classes:
 //
-//	W     = (nu0 ((1 - s) t I + s t W0) + S) / (nu0 + nu)     s = 0.3, W0 the corpus's covariance within classes, with tr W0 = k
-//	mu_c ~ N(m0, b ((1 - g) F F' / tr(W^-1 F F') + g W / k))  F F' the covariance of the corpus's class means
+//	W = (nu0 ((1 - s) t I + s t W0) + S) / (nu0 + nu)
+//	mu_c ~ N(m0, B),   B = b ((1 - g) F F' / tr(W^-1 F F') + g W / k)
 //
-// b is estimated from the clients' class means, so that only shape is the corpus's. Without a
+// W0 is the corpus's covariance within classes, at the size tr W0 = k, and F F' the covariance of
+// its class means, F [k, classes]. b = tr(W^-1 B) = k tau is estimated from the clients' class
+// means, so that only shape is the corpus's. Without a
 // corpus s = 0 and g = 1. The candidates, and none at all, are compared by the probability of the
 // classes of the calibration points, over the prior of kappa.
 type corpus struct {
@@ -89,9 +93,15 @@ func (c *corpus) add(w *mat.SymDense, weight float64) {
 	}
 }
 
-// shrink replaces differences of class means from m0, rows of shift, by their posterior means, (I -
+// shrink replaces differences of class means from m0, rows of away, by their posterior means, (I -
 // noise W (n B + noise W)^-1) d, where noise is the variance of an image in units of W and b the
-// scale of B. half is W^-1 d, [k, C].
+// scale of B. half is W^-1 d, [k, C]. n counts n_c/caution images. With a = noise + n b g/k and
+// e = n b (1 - g)/tr(W^-1 F F')
+//
+//	n B + noise W = a W + e F F'
+//	W (a W + e F F')^-1 d = (d - F (a/e I + F'W^-1 F)^-1 F'W^-1 d) / a
+//
+// the second by Woodbury's identity.
 func (c *corpus) shrink(h *head, half *mat.Dense, n []float64, noise, b float64) error {
 	k, r := c.between.Dims()
 	var solved, gram mat.Dense
@@ -104,8 +114,6 @@ func (c *corpus) shrink(h *head, half *mat.Dense, n []float64, noise, b float64)
 		if n == 0 {
 			continue
 		}
-		// n B + noise W = a W + e F F'; by Woodbury W (a W + e F F')^-1 d = (d - F (a/e I + F'W^-1
-		// F)^-1 F'W^-1 d) / a
 		images := n / caution
 		a, e := noise+images*b*c.outside/float64(k), images*b*(1-c.outside)/trace
 		inner := symmetric(&gram)
@@ -123,7 +131,7 @@ func (c *corpus) shrink(h *head, half *mat.Dense, n []float64, noise, b float64)
 			return fmt.Errorf("discriminant: the corpus's class means: %w", err)
 		}
 		in.MulVec(c.between, along)
-		row := h.shift.RawRowView(y)
+		row := h.away.RawRowView(y)
 		floats.Scale(1-noise/a, row)
 		floats.AddScaled(row, noise/a, in.RawVector().Data)
 	}

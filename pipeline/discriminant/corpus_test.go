@@ -30,15 +30,15 @@ func TestCorpusMeans(t *testing.T) {
 	known := must.Get(newCorpus(corpusOf(t, w, 200), k))(t)
 	const noise, b = 0.8, 3.0
 	for _, g := range []float64{0.05, 0.5} {
-		h := &head{chol: without.chol, shift: mat.NewDense(c, k, nil)}
+		h := &head{chol: without.chol, away: mat.NewDense(c, k, nil)}
 		half := mat.NewDense(k, c, nil)
 		for y := range c {
 			for j := range k {
-				h.shift.Set(y, j, p.mean.At(y, j)-without.origin[j])
+				h.away.Set(y, j, p.mean.At(y, j)-without.origin[j])
 			}
 		}
-		must.Do(t, h.chol.SolveTo(half, h.shift.T()))
-		d := mat.DenseCopyOf(h.shift)
+		must.Do(t, h.chol.SolveTo(half, h.away.T()))
+		d := mat.DenseCopyOf(h.away)
 		of := *known
 		of.outside = g
 		must.Do(t, of.shrink(h, half, p.n, noise, b))
@@ -58,7 +58,7 @@ func TestCorpusMeans(t *testing.T) {
 			must.Do(t, inner.SolveVec(sum, d.RowView(y)))
 			want.MulVec(prior, &inner)
 			want.ScaleVec(n, &want)
-			if got := h.shift.RowView(y); !mat.EqualApprox(got, &want, 1e-9) {
+			if got := h.away.RowView(y); !mat.EqualApprox(got, &want, 1e-9) {
 				t.Errorf("g %v, class %d: %v, want %v", g, y, mat.Formatted(got.T()),
 					mat.Formatted(want.T()))
 			}

@@ -291,7 +291,7 @@ func TestSureAtTheMean(t *testing.T) {
 	a, b := p.at(h, e, 1, 1), p.at(h, e, -1, 1)
 	for y := range c {
 		x := make([]float64, k)
-		floats.AddTo(x, h.origin, h.shift.RawRowView(y))
+		floats.AddTo(x, h.origin, h.away.RawRowView(y))
 		var up, down float64
 		for j, v := range x {
 			up, down = up+v*a.Row(j)[y], down+v*b.Row(j)[y]

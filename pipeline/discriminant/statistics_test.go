@@ -30,7 +30,7 @@ func TestStatistics(t *testing.T) {
 	a := mat.NewDense(k, c, nil)
 	for y := range c {
 		var col mat.VecDense
-		col.MulVec(&inverse, h.shift.RowView(y))
+		col.MulVec(&inverse, h.away.RowView(y))
 		a.SetCol(y, col.RawVector().Data)
 	}
 	for j := range k {
@@ -131,7 +131,8 @@ func TestScatterOdds(t *testing.T) {
 		{[]float64{0.5, 20}, 50, math.Log(5)}, {[]float64{1, 1e-30}, 50, math.Log(1e-6)}} {
 		honest := logSpread*logSpread + 2/float64(v.dof)
 		a := normal(v.furthest, honest)
-		want := math.Log(a / (falseOdds*a + falseOdds*normal(v.furthest, honest+logFalse*logFalse)))
+		far := normal(v.furthest, honest+logFalse*logFalse)
+		want := math.Log(a / (falseShare*a + falseShare*far))
 		if got := scatterOdds(v.variances, []float64{1, 2}, v.dof); math.Abs(got-want) > 1e-9*(1+math.Abs(want)) {
 			t.Errorf("%v of %d degrees of freedom: %v, want %v", v.variances, v.dof, got, want)
 		}
@@ -169,7 +170,7 @@ func TestAlike(t *testing.T) {
 		v.Set(j+1, j, 1)
 	}
 	plain := variances(cs[0], v)
-	deviations, _ := within(cs, v, 1)
+	deviations, _ := scatters(cs, v, 1)
 	alike := math.Sqrt((plain[1]+plain[2])/2) / tightness
 	for j, want := range []float64{math.Sqrt(plain[0]), alike, alike} {
 		if !within1e9(deviations[j], want) {
