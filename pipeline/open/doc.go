@@ -6,17 +6,30 @@
 // c|^2/r^2). With the pooled n_c, class means f_c, and S the scatter of the clients' class means
 // about them (nu degrees of freedom):
 //
-//	s     = (kappa + tr(S)/tr(W0))/(kappa + nu)              how much wider the task's classes are than the corpus's
-//	W     = (nu0 s W0 + S)/(nu0 + nu)                        within-class covariance: inverse-Wishart mean, prior from the corpus
-//	G     = ((1-delta) W + delta tr(W)/k I)^-1               metric of the heads
-//	mt    = (eta m0 + sum_c w_c f_c)/(eta + sum_c w_c)       centre of the task's classes, w_c = n_c/(n_c + 2)
-//	q     = sum_c |f_c - mt|_G^2/(P-1) - tr(GW) mean 1/n_c   spread of the P classes that are present
-//	b     = exp(log b) (k0 tr(G B0) + (P-1) q)/(k0 + P-1)    size of the prior, the corpus's and the uploads' own
-//	B     = b ((1-gamma) B0/tr(G B0) + gamma G^-1/k)         prior covariance of class means about mt
+//	s     = (kappa + tr(S)/tr(W0))/(kappa + nu)
+//	W     = (nu0 s W0 + S)/(nu0 + nu)
+//	G     = ((1-delta) W + delta tr(W)/k I)^-1
+//	mt    = (eta m0 + sum_c w_c f_c)/(eta + sum_c w_c),  w_c = n_c/(n_c + 2)
+//	q     = sum_c |f_c - mt|_G^2/(P-1) - tr(GW) mean 1/n_c,  0.02 tr(G B0) at least
+//	b     = exp(log b) (k0 tr(G B0) + (P-1) q)/(k0 + P-1)
+//	B     = b ((1-gamma) B0/tr(G B0) + gamma G^-1/k)
 //	mu_c ~ N(mt + K_c (f_c - mt), tau (B - K_c B)),  K_c = n_c B (n_c B + W)^-1
-//	Q     = mean_c |m_c|_G^2 + z tr(G V_c)                   separation of the task, V_c = B - K_c B
-//	rho   = exp(r0 + r1 log Q + r2 log(C/10) + r3 log(n/20C))
-//	logit_c = rho ((phi - mt)'G(mu_c - mt) - |mu_c - mt|_G^2/2 + o1 tau tr(G V_c)/2) + o2 log(1 + tr(G V_c)/k)
+//	Q     = mean_c (|m_c|_G^2 + z tr(G V_c)),  m_c = K_c (f_c - mt),  V_c = B - K_c B
+//	rho   = exp(r0 + r1 log(Q + 0.001) + r2 log(C/10) + r3 log(n/20C) + r4 log s)
+//	logit_c = rho ((phi - mt)'G(mu_c - mt) - |mu_c - mt|_G^2/2 + o1 tau tr(G V_c)/2)
+//	          + o2 sum_j log(1 + v_cj)/k
+//
+// Here |x|_G^2 is x'Gx, P the number of classes that are present, n the images of all, and v_cj the
+// eigenvalues of W^-1 V_c. The symbols are
+//
+//	s      how much wider the task's classes scatter than the corpus's
+//	W      covariance within classes: inverse-Wishart mean, prior from the corpus's W0
+//	G      metric of the heads
+//	mt     centre of the task's classes
+//	q, b   spread of the classes present, and size of the prior: the corpus's and the uploads' own
+//	B      prior covariance of class means about mt, from the corpus's B0
+//	Q      separation of the task
+//	rho    inverse temperature
 //
 // A posterior sample draws all mu_c jointly; its head is the limit of a fit to infinitely many
 // points drawn from them. The scalars (nu0, delta, ..., o2) are trained by leaving classes of the

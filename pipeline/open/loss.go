@@ -26,7 +26,13 @@ const step = 1e-7
 
 // Loss returns the negative log score of the ensemble on the held-out points, single and in batches
 // (nats per point), and the gradient of their sum with respect to the scalars if asked for, 0
-// otherwise. The gradient of the score with respect to the heads is exact; that of the heads,
+// otherwise. With p_s(i) the probability that sample s of S gives to the label of point i, N points
+// and batches b
+//
+//	nll   = -mean_i log(mean_s p_s(i))
+//	joint = -mean_b log(mean_s prod_(i in b) p_s(i))/|b|
+//
+// The gradient of the score with respect to the heads is exact; that of the heads,
 // through eigenvectors and solves, is by finite differences, for which only the scalars that decide
 // the metric need another decomposition.
 func (e *Episode) Loss(t *Scalars,

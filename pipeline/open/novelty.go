@@ -22,8 +22,16 @@ const drift = 1. / 400
 // means, about their mean, relative to the energy of noise alone there: about 1 if the task's
 // classes are the corpus's, 1.5 to 8 if they are not. A shift common to all classes is another
 // camera, and does not count; nor does a difference as small as drift. It is 0 if the corpus's
-// class means span all coordinates, or if there is one class alone. Classes count as new above
-// limit: 1.3 plus two standard deviations of a mean of squares of as many normal variates.
+// class means span all coordinates, or if there is one class alone. The coordinates are those in
+// which W is I. With d_c the part of class mean c outside the span, of rank r, and P classes
+// present
+//
+//	w_c     = n_c/(1 + n_c drift),   d = sum_c w_c d_c / sum_c w_c
+//	novelty = sum_c w_c |d_c - d|^2 / free,   free = (k - r)(P - 1)
+//	limit   = threshold + 2 sqrt(2/free)
+//
+// Classes count as new above limit: two standard deviations of a mean of squares of free normal
+// variates beyond the threshold.
 func (p *Predictor) Novelty(s *Stats) (novelty, limit float64, err error) {
 	at, err := p.frame()
 	if err != nil {

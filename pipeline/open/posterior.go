@@ -122,7 +122,8 @@ type Posterior struct {
 	g *geometry
 	// Centre is mt [k].
 	Centre []float64
-	// Mean and Variance [C, k] are the posterior mean and variance of u_c, before the factor tau.
+	// Mean and Variance [C, k] are the posterior mean and variance of u_c, without the factor tau:
+	// with l_j = b lambda_j, n_c l_j/(n_c l_j + 1) times u of f_c, and l_j/(n_c l_j + 1).
 	Mean, Variance *mat.Dense
 	// Spread is tr(G V_c) [C].
 	Spread []float64
@@ -147,9 +148,9 @@ func (q *Posterior) Means() *mat.Dense {
 	return out
 }
 
-// penalty is the precision of a head's weights about the Gaussian form's. Heads of classes that
-// scatter more widely than the corpus's (s >
-// 1) are less like it: the variance of their weights grows with s, and with s^2 for intervals.
+// penalty is the precision of a head's weights about the Gaussian form's, beside images that count
+// 1, where W is I. Heads of classes that scatter more widely than the corpus's, with s above 1, are
+// less like it. Their weights have the variance s/penalty about it, and s^2/penalty for intervals.
 const penalty = 60
 
 // Posterior returns the posterior of the class means given the pooled statistics of the uploads.
@@ -261,8 +262,8 @@ func (g *geometry) turned(noise []float64) []float64 {
 	return out.Data
 }
 
-// draw returns class means drawn from the posterior, one per row [samples C, k], given noise that
-// is already turned.
+// draw returns class means drawn from the posterior, one per row [samples C, k], given noise e that
+// is already turned: u_cj = Mean_cj + sqrt(Tau Variance_cj) e_cj.
 func (q *Posterior) draw(noise []float64) *mat.Dense {
 	c, k := q.Mean.Dims()
 	u := mat.NewDense(len(noise)/k, k, nil)
@@ -277,7 +278,10 @@ func (q *Posterior) draw(noise []float64) *mat.Dense {
 	return u
 }
 
-// rows returns the heads for class means u, one class per row [samples C, k], and their biases.
+// rows returns the heads for class means u, one class per row [samples C, k], and their biases:
+// with mu - mt = E u the weights are rho G E u, and the bias is
+//
+//	offset_c - rho u'Au/2 - mt'rho G E u
 func (q *Posterior) rows(u *mat.Dense) (*mat.Dense, []float64) {
 	c, k := q.Mean.Dims()
 	n, _ := u.Dims()

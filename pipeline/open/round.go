@@ -15,9 +15,9 @@ import (
 const least = 1e-6
 
 // Round returns the conjugate predictor (models.NewConjugate) that the open form becomes once the
-// uploads are in, and the posterior. Its coordinates are those in which W is I and the prior is
-// diagonal; its metric, prior and temperature are estimated from the uploads. It reads class means
-// of softened features.
+// uploads are in, and the posterior. Its coordinates are u = E^-1 (phi - mt), in which W is I and
+// the prior is diagonal; its metric A = E'GE = LL', prior b lambda and temperature are estimated
+// from the uploads. It reads class means of softened features.
 func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 	q, err := p.Posterior(s)
 	if err != nil {

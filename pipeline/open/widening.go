@@ -19,15 +19,20 @@ import (
 const (
 	// excess is a further factor that intervals of classes left out of a corpus need for their
 	// stated coverage: W, B and the metric are estimates, and the classes' own covariances differ
-	// from each other.
+	// from each other. A larger one widens all intervals.
 	excess = 1.35
 	// corpusWeight is the number of pairs of class means that the corpus's h counts for, beside the
 	// uploads' own.
 	corpusWeight = 20
 )
 
-// widening estimates h from the scatters of classes, and returns the number of pairs behind the
-// estimate; 0 if no class has three points or more.
+// widening estimates h from the scatters S_c of classes, of nu_c degrees of freedom, and returns
+// the number of pairs behind the estimate; 0 if no class has three points or more. With
+// p_c = (nu_c - 1)(nu_c + 2)/2 pairs
+//
+//	h = excess sum_c (tr(G S_c G S_c) - tr(G S_c)^2/nu_c)/2 / sum_c p_c tr(G W G S_c)/nu_c
+//
+// and minWidening times excess at least.
 func (g *geometry) widening(own []Scatter) (h, pairs float64) {
 	var gw mat.Dense
 	gw.Mul(g.metric, g.within)
@@ -55,8 +60,8 @@ func (g *geometry) widening(own []Scatter) (h, pairs float64) {
 // minWidening bounds h from below for few class means: the unbiased estimate may be negative.
 const minWidening = 0.5
 
-// widening returns h of a round: the corpus's h, combined with that of the uploads in proportion to
-// their pairs.
+// widening returns h of a round: the corpus's h, which counts for corpusWeight pairs, and that of
+// the uploads in proportion to theirs.
 func (p *Predictor) widening(g *geometry, s *Stats) float64 {
 	h, pairs := g.widening(s.Own)
 	return (corpusWeight*p.Widening + pairs*h) / (corpusWeight + pairs)
