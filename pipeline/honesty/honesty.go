@@ -54,14 +54,24 @@ const Prior = 0.95
 
 // Constants of the model.
 const (
-	pointVariance = 2.5 // s2: variance of a mean of one point, within a client
-	cellVariance  = 0.3 // t2: variance of a mean of any number of points
-	power         = 0.5
-	rubbish       = 30.0
-	maxOdds       = 200.0
-	shared        = 0.3 // concentration of the Dirichlet
+	// pointVariance is the variance of a mean of one image about its class at a client, in units of
+	// W. cellVariance is that of a mean of any number of images.
+	pointVariance = 2.5
+	cellVariance  = 0.3
+	// power is that of the likelihood of class means, and of other odds: at 0 all clients would
+	// keep the prior.
+	power = 0.5
+	// rubbish is the factor on the variance of garbage, beside that of a class that nobody holds.
+	rubbish = 30.0
+	// maxOdds bounds the log odds of honesty that others tell, in nats.
+	maxOdds = 200.0
+	// concentration is the sum of the parameters of the Dirichlet of T_c: the smaller, the rather
+	// bad clients share one target.
+	concentration = 0.3
 )
 
+// mix are the weights of the kinds of a bad client's cell: its own class, another's, one that
+// nobody holds, and garbage.
 var mix = [4]float64{0.6, 0.3, 0.05, 0.05}
 
 // logMix are the logarithms of mix.
@@ -76,8 +86,10 @@ const Exact = 10
 const (
 	maxChains = 24
 	minChains = 4
-	sweeps    = 20
-	greedy    = 2 // sweeps from the end of a chain to the nearby mode
+	// sweeps over the clients of a chain. The power of the likelihood rises from 0.03 of its own in
+	// the first to all of it in three fifths of them, by equal factors.
+	sweeps = 20
+	greedy = 2 // sweeps from the end of a chain to the nearby mode
 )
 
 // Chains returns the number of chains that propose states for a round; 0 if all states are
@@ -589,7 +601,12 @@ func (st *state) moments(c int) {
 	}
 }
 
-// honest returns log p(honest uploads | state), class means integrated out.
+// honest returns log p(honest uploads | state), class means integrated out: with n_c the sum of the
+// precisions a of the honest cells of a class and s_c = sum a x
+//
+//	e + sum_cj (λ_j s_cj²/(1 + n_c λ_j) - log(1 + n_c λ_j))/2
+//
+// where e holds the terms of each cell, k (log a - log 2π)/2 - a |x|²/2.
 func (st *state) honest() float64 {
 	k, out := st.h.k, st.e
 	for c := range st.h.classes {
@@ -649,7 +666,14 @@ func (h *model) kind(c, j int) float64 {
 
 // contamination returns the log weights of the mixture of bad cells, for each class those of
 // model.among, and a lower bound on log p(bad uploads | honest ones), after the given number of
-// rounds of coordinate ascent.
+// rounds of coordinate ascent. With d_ij the log density of bad cell i under kind j, and w_j the
+// log of the kind's part of mix, a round sets
+//
+//	p_ij ∝ exp(d_ij + weight_ij),   target_cj = concentration/(C - 1) + sum_(i of c) p_ij
+//	weight_ij = w_j, and of another class log(target_cj / sum_j target_cj) more
+//	bound = sum_ij p_ij (d_ij + w_j - log p_ij) + sum_c (ln B(target_c) - ln B(prior))
+//
+// with B the normaliser of a Dirichlet, and c the class that a cell names.
 func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound float64) {
 	h := st.h
 	C := h.classes
@@ -679,7 +703,7 @@ func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound
 	for i, b := range bad {
 		st.components(b, density[i*width:][:width])
 	}
-	alpha := shared / float64(C-1)
+	alpha := concentration / float64(C-1)
 	target := h.tables() // parameters of the Dirichlet of T_c
 	for range rounds {
 		bound = h.expected(bad, density, weights, target)
@@ -718,7 +742,7 @@ func (h *model) expected(bad []*cell, density []float64, weights,
 	target [][]float64) (bound float64) {
 	for _, own := range target {
 		for at := range own {
-			own[at] = shared / float64(h.classes-1)
+			own[at] = concentration / float64(h.classes-1)
 		}
 	}
 	width := len(density) / len(bad)
@@ -746,7 +770,7 @@ func (h *model) expected(bad []*cell, density []float64, weights,
 // in among[c] as given, of the rest as before any cell. Sums run in the order of the classes,
 // whichever are given.
 func (h *model) total(c int, given []float64, gammas bool) (sum, logs float64) {
-	alpha := shared / float64(h.classes-1)
+	alpha := concentration / float64(h.classes-1)
 	first, _ := math.Lgamma(alpha)
 	next := 0
 	rest := func(to int) {
@@ -794,7 +818,8 @@ func logSum(x []float64) float64 {
 	return top + math.Log(sum)
 }
 
-// logPosterior returns power log p(uploads | z) + log p(z), up to a constant.
+// logPosterior returns power log p(uploads | z) + log p(z), in nats, up to a constant of the round.
+// Copies count once in log p(z).
 func (h *model) logPosterior(z []bool) float64 {
 	st := h.start(z)
 	_, bad := st.contamination(z, 2)
@@ -893,7 +918,11 @@ func (h *model) distinct(proposed [][]bool) ([][]bool, error) {
 }
 
 // sweep resamples each client given the others, with the likelihood to the power eta; if r is nil,
-// it takes the likelier state.
+// it takes the likelier state. The log odds of honesty of client m are
+//
+//	eta sum_c (log N(x_mc; m_c, v_c + 1/a) - log sum_j exp(weight_j + log density_j)) + odds_m
+//
+// with moments of the other honest clients, and are within 50 nats.
 func (h *model) sweep(z []bool, eta float64, r *rand.Rand) {
 	st := h.start(z)
 	weights, _ := st.contamination(z, 1)

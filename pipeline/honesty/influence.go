@@ -33,11 +33,11 @@ func Cap(totals []float64) float64 {
 	return slices.Sorted(slices.Values(totals))[at]
 }
 
-// near is the distance below which two uploads are copies of each other: in each coordinate of each
-// class mean, this many standard deviations of the difference of two independent means of the
-// claimed images. In nine coordinates, for one class, two honest uploads are that near with a
+// copyDistance is the distance below which two uploads are copies of each other: in each coordinate
+// of each class mean, this many standard deviations of the difference of two independent means of
+// the claimed images. In nine coordinates, for one class, two honest uploads are that near with a
 // probability of 1e-10.
-const near = 0.1
+const copyDistance = 0.1
 
 // box is where uploads are looked for that may be copies of a client's: the first class held, and
 // the box of its mean's first coordinates, as wide as two means of 4^level images or more can be
@@ -50,7 +50,7 @@ type box struct {
 // box returns the box of a client at a level.
 func (u *Uploads) box(m, class, level int) box {
 	b := box{class: class, level: level}
-	width := near * math.Sqrt2 / math.Pow(2, float64(level))
+	width := copyDistance * math.Sqrt2 / math.Pow(2, float64(level))
 	for j := range min(len(b.at), u.K) {
 		b.at[j] = int(math.Floor(max(-1e9, min(u.mean(m, class)[j], 1e9)) / width))
 	}
@@ -123,7 +123,8 @@ func (u *Uploads) copies(a, b int) bool {
 		if n == 0 {
 			continue
 		}
-		within := near * math.Sqrt(1/max(n, 1)+1/max(other, 1)) // no mean is of less than an image
+		// no mean is of less than an image
+		within := copyDistance * math.Sqrt(1/max(n, 1)+1/max(other, 1))
 		x, y := u.mean(a, c), u.mean(b, c)
 		for j, v := range x {
 			if !(math.Abs(v-y[j]) <= within) {
@@ -239,8 +240,11 @@ func (u *Uploads) weighted(honest []float64) totals {
 	return t
 }
 
-// agreement returns the log density of client m's class means as means of n images, given the
-// others' uploads.
+// agreement returns the log density, in nats and up to a constant, of client m's class means as
+// means of n images, given the others' uploads, of N_c images and mean x̄_c: with v_cj = λ_j/(1 +
+// N_c λ_j)
+//
+//	-sum_cj ((x_cj - N_c v_cj x̄_cj)²/(v_cj + 1/n_c) + log(v_cj + 1/n_c))/2
 func (t *totals) agreement(u *Uploads, m int, honest float64, n, lambda []float64) float64 {
 	var out float64
 	for c, own := range u.masses(m) {

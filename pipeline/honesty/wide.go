@@ -22,8 +22,10 @@ import (
 //     differ most.
 const (
 	// Leading is the number of coordinates that the uploads of a wide round hold.
-	Leading     = 64
-	candidates  = 16
+	Leading = 64
+	// candidates is the number of classes that a cell may be of beside its own.
+	candidates = 16
+	// narrowExact is the largest number of clients of which all states, 32, are enumerated.
 	narrowExact = 5
 )
 
@@ -161,7 +163,8 @@ func (st *state) few(l *cell, out []float64) {
 		mean, v := st.mean[c*k:][:k], st.v[c*k:][:k]
 		q, logs, product := 0.0, 0.0, 1.0
 		j := 0
-		for ; j+4 <= k; j += 4 { // d1²/s1 + d2²/s2 = (d1² s2 + d2² s1) / (s1 s2): one division for four
+		// d1²/s1 + d2²/s2 = (d1² s2 + d2² s1) / (s1 s2): one division for four
+		for ; j+4 <= k; j += 4 {
 			x, mean, v := (*[4]float64)(x[j:]), (*[4]float64)(mean[j:]), (*[4]float64)(v[j:])
 			d0, d1, d2, d3 := x[0]-mean[0], x[1]-mean[1], x[2]-mean[2], x[3]-mean[3]
 			s0, s1, s2, s3 := v[0]+l.iv, v[1]+l.iv, v[2]+l.iv, v[3]+l.iv
