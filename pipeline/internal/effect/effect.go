@@ -1,8 +1,10 @@
 // Package effect estimates client effects: a shift that all class means of a client have in common,
 // as another camera, other light or another scanner makes it. A client's class means are
 //
-//	x_mc = mu_c + b_m + e_mc,  e_mc ~ N(0, s_m^2 W / a_mc),  a = 1/(2.5/n + 0.3)   precision of n images, as package honesty's
-//	b_m  = 0, or N(0, t_m^2 W)                                                      spike and slab
+//	x_mc = mu_c + b_m + e_mc,  e_mc ~ N(0, s_m^2 W / a_mc)
+//	b_m  = 0, or N(0, t_m^2 W)                             spike and slab
+//
+// where a = 1/(2.5/n + 0.3) is the precision of a mean of n images, as package honesty's.
 //
 // W is the covariance within classes. With r_mc the difference of x_mc from the coordinatewise
 // median of the other clients' means of the class, in coordinates in which W is I, over the N_m =
@@ -48,6 +50,8 @@ import (
 )
 
 const (
+	// prior is the probability that a client has an effect, or a round has one: the less, the more
+	// evidence is wanted.
 	prior = 0.05
 	// turns is how often effects and medians are computed from each other.
 	turns = 3
@@ -89,8 +93,9 @@ func (e *Effects) Any() bool {
 // its covariance is the mean of b_m b_m' over all.
 func (e *Effects) ToCome() Law { return e.law }
 
-// Left returns the distribution of the effect of client m less its estimate. Where few clients have
-// effects it is that of the mean of its class means.
+// Left returns the distribution of the effect of client m less its estimate. Its variance is
+// 1/(p + 1/v) along a direction of variance v, with p the precision of its class means. Where few
+// clients have effects it is that of the mean of its class means, 1/p.
 func (e *Effects) Left(m int) Law {
 	p, l := max(e.precision[m], least), e.law
 	if l.rest == 0 { // no distribution over all clients
@@ -396,9 +401,9 @@ func (r *reference) spread(own float64) float64 {
 type difference struct {
 	mean          []float64 // b
 	r0, r1, noise float64
-	cells, free   float64 // N and (N-1) k
+	shared, free  float64 // N and (N-1) k
 	effective     float64 // q
-	statistic     float64 // F
+	statistic     float64 // F = ((R0 - R1)/k) / (R1/free)
 	tail          float64 // probability of F or more without an effect
 	slope         float64
 	// with is the sum over classes of a times the product of the client's means and the others',
@@ -472,7 +477,7 @@ func compare(m int, own []float64, cells []cell, ref []reference) *difference {
 	}
 	k, total := float64(len(rows[0])), floats.Sum(weights)
 	d := &difference{mean: make([]float64, len(rows[0])),
-		cells: total * total / floats.Dot(weights, weights)}
+		shared: total * total / floats.Dot(weights, weights)}
 	for i, a := range weights {
 		floats.AddScaled(d.mean, a/total, rows[i])
 		d.r0 += a * floats.Dot(rows[i], rows[i])
@@ -482,7 +487,7 @@ func compare(m int, own []float64, cells []cell, ref []reference) *difference {
 		v := floats.Dot(rows[i], rows[i])
 		d.r1, d.noise = d.r1+a*v, d.noise+images[i]*v
 	}
-	d.free = (d.cells - 1) * k
+	d.free = (d.shared - 1) * k
 	d.statistic = (d.r0 - d.r1) / k / (d.r1 / d.free)
 	d.separate(rows, refs, weights, spread)
 	d.rows, d.weights = rows, weights
@@ -494,7 +499,7 @@ func compare(m int, own []float64, cells []cell, ref []reference) *difference {
 func (d *difference) test(effective float64) {
 	d.effective, d.tail = effective, 1
 	if d.r1 > 0 {
-		d.tail = distuv.F{D1: effective, D2: (d.cells - 1) * effective}.Survival(d.statistic)
+		d.tail = distuv.F{D1: effective, D2: (d.shared - 1) * effective}.Survival(d.statistic)
 	}
 }
 
@@ -505,9 +510,8 @@ func (d *difference) effect(tail float64) (b []float64, share float64) {
 		return nil, 1
 	}
 	k := d.effective
-	if !(d.r1 > 0) || d.cells*k*math.Log(d.r0/d.r1)-k*math.Log(d.cells*k) <= 2*math.Log(1/prior-1) ||
-		!(d.tail < tail) ||
-		d.slope < minSlope {
+	gain := d.shared*k*math.Log(d.r0/d.r1) - k*math.Log(d.shared*k)
+	if !(d.r1 > 0) || gain <= 2*math.Log(1/prior-1) || !(d.tail < tail) || d.slope < minSlope {
 		return nil, 1
 	}
 	floats.Scale(1-1/d.statistic, d.mean)
@@ -515,7 +519,13 @@ func (d *difference) effect(tail float64) (b []float64, share float64) {
 }
 
 // separate sets the sums that tell how far apart the client's classes lie, given their differences
-// about their mean, the others' means and the variances of these.
+// d_c about their mean, the others' means f_c, and the variances v_c of these at precision 1. With
+// f_c about their mean and a = sum a_c
+//
+//	of   = sum a_c |f_c|^2,   with = sum a_c f_c'(f_c + d_c)
+//	blur = k sum a_c (1 - a_c/a) v_c,   scale = R1 / (k sum (1 - a_c/a)(1 + a_c v_c))
+//
+// so that with/(of - scale blur) is the slope of the client's means on the others' without noise.
 func (d *difference) separate(off, refs [][]float64, weights, spread []float64) {
 	k, total := float64(len(refs[0])), floats.Sum(weights)
 	centre := make([]float64, len(refs[0]))

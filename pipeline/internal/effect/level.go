@@ -18,7 +18,8 @@ type residual struct {
 
 // effectiveNumber returns q = tr(V)^2/tr(V^2), 1 to k, of the covariance V of the residuals: tr(V)
 // is their mean square, and tr(V^2) the variance of products of two of other clients and classes,
-// which are independent but for the means that are taken off them.
+// which are independent but for the means that are taken off them. It is k where V is a multiple of
+// I, and where too few residuals tell.
 func effectiveNumber(all []*difference, k int) float64 {
 	var residuals []residual
 	var square, freedom float64
@@ -26,7 +27,7 @@ func effectiveNumber(all []*difference, k int) float64 {
 		if d == nil {
 			continue
 		}
-		square, freedom = square+d.r1, freedom+d.cells-1
+		square, freedom = square+d.r1, freedom+d.shared-1
 		for i, row := range d.rows {
 			residuals = append(residuals, residual{m, i, row})
 		}

@@ -94,7 +94,10 @@ func fitted(cells [][]cell, classes, k int, of form) (*shrinkage, error) {
 	return s, nil
 }
 
-// classes updates q(mu) and t.
+// classes updates q(mu) and t. With m the mean of all and p_c = sum_m a_mc/s_m^2
+//
+//	v_c = 1/(p_c + 1/t),   mu_c - m = v_c sum_m a_mc/s_m^2 (x_mc - b_m - m)
+//	t   = mean_c (|mu_c - m|^2/k + v_c)
 func (s *shrinkage) classes(centre []float64) {
 	precision, held := make([]float64, len(s.mean)), 0
 	for y := range s.mean {
@@ -124,7 +127,12 @@ func (s *shrinkage) classes(centre []float64) {
 	s.between = sum / float64(held)
 }
 
-// clients updates q(b), T and the noise of clients.
+// clients updates q(b), T and the noise of clients. With p_m = sum_c a_mc/s_m^2, N_m cells of
+// client m, and s^2 that of all clients together
+//
+//	Cov b_m = (p_m I + T^-1)^-1,   b_m = Cov b_m sum_c a_mc/s_m^2 (x_mc - mu_c)
+//	r_m     = sum_c a_mc (|x_mc - mu_c - b_m|^2 + k v_c + tr Cov b_m)
+//	s_m^2   = (r_m + pseudo k s^2) / (k (N_m + pseudo))
 func (s *shrinkage) clients() error {
 	clients := len(s.cells)
 	spread := make([]float64, clients) // tr Cov(b_m)
@@ -235,7 +243,8 @@ func (s *shrinkage) centred() {
 }
 
 // covariance updates T, given the sums over clients of the posterior variances of effects along U,
-// and outside it.
+// and outside it. Of M clients it is the mean of b_m b_m' + Cov b_m, of low rank plus a multiple of
+// I. Each of its variances l is drawn to their mean v, as (M l + pseudo v)/(M + pseudo).
 func (s *shrinkage) covariance(along []float64, outside float64) error {
 	var held []float64
 	clients := 0

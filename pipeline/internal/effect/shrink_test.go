@@ -160,7 +160,8 @@ func TestCompare(t *testing.T) {
 	d := compare(3, nil, cells[3], references(cells, make([][]float64, 4), 2, 2))
 	d.test(2)
 	// R0 = 9 + 25, b = 4, R1 = 1 + 1, of k = 2 and (N-1) k = 2 degrees of freedom.
-	if d.r0 != 34 || d.r1 != 2 || d.cells != 2 || d.free != 2 || d.statistic != 16 || d.mean[0] != 4 ||
+	if d.r0 != 34 || d.r1 != 2 || d.shared != 2 || d.free != 2 || d.statistic != 16 ||
+		d.mean[0] != 4 ||
 		d.mean[1] != 0 || d.noise != 2 {
 		t.Errorf("difference %+v", d)
 	}
