@@ -30,8 +30,9 @@ const (
 )
 
 // Conjugate runs a conjugate predictor: uploads of class means, posterior samples in closed form,
-// and the drawn points whose limit these are. It is safe for concurrent use if its engine's
-// sessions are; see [Predictor] on threads.
+// and the drawn points whose limit these are. Its graph is that of models.NewConjugate, and its
+// equations are those of docs/concepts.md (The conjugate predictor). It is safe for concurrent use
+// if its engine's sessions are; see [Predictor] on threads.
 type Conjugate struct {
 	// Threads is the number of chunks of feature rows processed at once; 0 means 1. Figures do not
 	// depend on it.
@@ -321,8 +322,9 @@ func (c *Conjugate) intervalInputs(seen *point.Set, latent, uniform []float32,
 	return in, nil
 }
 
-// studentWidth returns how many standard deviations of the given number of samples an interval
-// extends to either side of their mean.
+// studentWidth returns how many standard deviations of S samples an interval extends to either side
+// of their mean: t sqrt(1 + 1/S). t is the quantile of 1/2 + level/2 of Student's distribution of
+// S - 1 degrees of freedom. It is the interval of one draw more.
 func studentWidth(samples int, level float64) (float32, error) {
 	if samples < 2 || !(level > 0 && level < 1) {
 		return 0, fmt.Errorf("conjugate predictor: intervals of level %v from %d samples; allowed are "+

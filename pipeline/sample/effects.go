@@ -12,7 +12,9 @@ import (
 
 // Shifted returns the predictor that reads phi - b - ((phi - b) A - c) in place of softened
 // features phi, for A [dx, dx] and c and b [dx], each of which may be nil for zero. Class means are
-// read alike.
+// read alike. As w = phi V - m0, the map V becomes V - A V, and m0
+//
+//	m0 - V'c + (V - A V)'b
 func (c *Conjugate) Shifted(e engine.Engine, a *mat.Dense, centre,
 	b []float64) (*Conjugate, error) {
 	dx, k := c.config.Dx, c.config.K

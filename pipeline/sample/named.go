@@ -34,7 +34,9 @@ func (c *Conjugate) Corpus() (*candidate.Corpus, error) {
 	return c.known, c.corpusErr
 }
 
-// maxProducts bounds the products of one pass of a regression over the images.
+// maxProducts bounds the products of one pass of a regression over the images: images x coordinates
+// x classes, as of 108,000 images of 100 classes in 99 coordinates. Beyond it each class is
+// thinned.
 const maxProducts = 1 << 30
 
 // ImagesFit returns an error for a corpus of which a round's regression reads too few images of

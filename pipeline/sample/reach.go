@@ -12,7 +12,8 @@ import (
 )
 
 // Reach measures the norm of uploaded class means relative to the bound on softened features of
-// images: |phi(h)| < r for every image (models.NewConjugate), and so for every mean of images.
+// images: |phi(h)| = |h - c|/sqrt(1 + |h - c|²/r²) < r for every image (models.NewConjugate), and
+// so for every mean of images.
 type Reach struct {
 	dx, k  int
 	radius float64
@@ -89,7 +90,7 @@ func (r *Reach) Compute(u *point.Set) ([]float64, error) {
 	return out, nil
 }
 
-// rounding is how much the narrow element types of an upload may add to a reach.
+// rounding is how much the narrow element types of an upload may add to a reach, as a share of r.
 const rounding = 1e-2
 
 // Check returns an error for an upload with a mean that no images can have.

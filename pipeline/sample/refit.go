@@ -42,7 +42,8 @@ import (
 // (F + Penalty I)), which moves T_s by about N(0, Scale (F + Penalty I)^-1) (Bardsley et al. 2014).
 type Refit struct {
 	*Conjugate
-	// Penalty is the precision of H_s as a prior of T_s.
+	// Penalty is the precision of H_s as a prior of T_s, beside images that count 1. It is 60/s
+	// where a task's classes scatter s times as widely as the corpus's (package open).
 	Penalty float64
 	// Doubt is the variance that intervals give to T_s about H_s, in units of 1/Penalty.
 	Doubt float64
@@ -63,7 +64,7 @@ type spreadKey struct {
 const (
 	// maxImages bounds the points of a fit: beyond it, a drawn image counts for several. A mean
 	// counts for maxOfOne images at most: one of very many repeats the closed form, and nothing of
-	// how a class scatters.
+	// how a class scatters. With more, heads lie nearer to the closed form.
 	maxImages, maxOfOne = 8192, 32
 	// refitTolerance is the gradient, relative to its bound, at which fits stop: at 1e-11 no score
 	// moves by more than 2e-7.
@@ -139,9 +140,14 @@ func (f *Refit) images(seen *point.Set) (*images, error) {
 	return out, nil
 }
 
-// draw returns the points of one fit: the images of every row, or as many as stand for them. With
-// bootstrap the rows of a class have the random weights of the Bayesian bootstrap (Rubin 1981). The
-// second result is log n_c, less its value for equal classes, of these weights.
+// draw returns the points of one fit: the images of every row, or as many as stand for them. For a
+// mean w̄ of m images there are n rows, with e_i of N(0, I) and ē their mean,
+//
+//	x_i = w̄ + sqrt(1 - 1/m) (e_i - ē)/sqrt(1 - 1/n)
+//
+// so that their mean is w̄ and each lies as far from it as an image of m does. Of one row ē is 0.
+// With bootstrap the rows of a class have the random weights of the Bayesian bootstrap (Rubin
+// 1981). The second result is log n_c, less its value for equal classes, of these weights.
 func (u *images) draw(k, classes int, r *rand.Rand, bootstrap bool) (*erm.Problem, []float64) {
 	p := &erm.Problem{Dx: k, C: classes}
 	share := min(1, maxImages/u.total)
@@ -286,8 +292,12 @@ func (q *Fit) Head(solution erm.Theta) (erm.Theta, error) {
 }
 
 // perturb moves the centre by Penalty^-1 times a draw from N(0, scale (F + Penalty I)), where F is
-// the Fisher information of the images at the given head: labels drawn from its probabilities, less
-// these.
+// the Fisher information of the images at the given head. With labels y_i drawn from its
+// probabilities p_i, [C], weights w_i of the rows x_i and z of N(0, I) the move is
+//
+//	sqrt(scale) (sum_i sqrt(w_i) x_i (y_i - p_i)'/Penalty + z/sqrt(Penalty))
+//
+// as sum_i w_i (diag p_i - p_i p_i') x x_i x_i' is F.
 func (q *Fit) perturb(r *rand.Rand, at erm.Theta, scale float64) {
 	d, c := at.D, at.C
 	shift := make([]float64, d*c)
@@ -364,7 +374,13 @@ func digest(latent []float32) uint64 {
 // Spread returns a head for each latent. Their disagreement stands in intervals for the heads'
 // distance from the limit of infinite data: they are the closed form's with the variance of class
 // means widened by h (see [models.NewConjugate]) and noise of variance Doubt/Penalty on their
-// weights, each fitted to uploads weighted at random. It remembers them.
+// weights, each fitted to uploads weighted at random. Where β is a coordinate's prior variance and
+// n the images of a class, the variances are
+//
+//	widened: β/(1 + n β/h),   samples': τ β/(1 + n β)
+//
+// The root of their ratio scales the latent. Their difference, along the metric R and times ρ/2, is
+// added to the logit of the class. It remembers the heads.
 func (f *Refit) Spread(ctx context.Context, seen *point.Set,
 	latent []float32) ([]erm.Theta, error) {
 	f.mu.Lock()

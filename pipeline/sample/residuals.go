@@ -14,7 +14,10 @@ const minHalf = 1e-9
 
 // Residuals returns how far the log odds of a limit of infinite data lie from the middle of
 // intervals of the given level, in units of their half width without [Refit.Ends]: for each feature
-// row at the class that the limit finds most probable, and at the one whose interval lies highest.
+// row at the class that the limit finds most probable, and at the one whose interval lies highest:
+//
+//	(log odds of the limit - (low + high)/2) / ((high - low)/2)
+//
 // They are counted upwards at the latter and downwards at others, as the ends are ([models.Ends]).
 func (f *Refit) Residuals(ctx context.Context, d Drawn, limit erm.Theta, features []float32,
 	level float64) ([]float64, error) {

@@ -25,12 +25,12 @@ import (
 // number of threads or of draws.
 const chunk = 5
 
-// Every point of a draw attends to all others of the draw. Draws of more than wide points are
-// computed in parts of at most wide points and about maxLogits logits (64 MB): memory is bounded,
-// time stays quadratic.
+// Every point of a draw attends to all others of the draw. Draws of more than partPoints points are
+// computed in parts of at most as many, and about maxLogits logits (64 MB): memory is bounded. Time
+// stays quadratic.
 const (
-	wide      = 1024
-	maxLogits = 1 << 24
+	partPoints = 1024
+	maxLogits  = 1 << 24
 )
 
 // Predictor runs a predictor model. It is safe for concurrent use if its engine's sessions are.
@@ -140,7 +140,7 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32,
 	g.SetLimit(max(p.Threads, 1))
 	each := chunk
 	var by *parts
-	if fresh > wide {
+	if fresh > partPoints {
 		each = 1
 		var err error
 		if by, err = p.parts(); err != nil {
@@ -196,7 +196,7 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32,
 func (p *parts) draw(ctx context.Context, points, weights *onnx.Tensor, noise []float32, fresh,
 	dz int) ([]float32, error) {
 	d := len(noise) / fresh
-	rows := max(1, min(wide, maxLogits/max(fresh, weights.Shape[1])))
+	rows := max(1, min(partPoints, maxLogits/max(fresh, weights.Shape[1])))
 	keys, values, z := make([]float32, fresh*d), make([]float32, fresh*d), make([]float32, fresh*dz)
 	// run evaluates s on the rows from at on, and writes its outputs to the same rows of to.
 	run := func(s engine.Session, at int, in map[string]*onnx.Tensor,

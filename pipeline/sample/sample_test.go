@@ -103,7 +103,7 @@ func TestDrawErrors(t *testing.T) {
 // TestDrawInParts: a draw by parts is the draw of the whole graph, and no part has more rows than
 // allowed.
 func TestDrawInParts(t *testing.T) {
-	const dx, c, fresh, samples = 6, 3, 2*wide + 77, 2
+	const dx, c, fresh, samples = 6, 3, 2*partPoints + 77, 2
 	s := seen(40, dx, c)
 	for _, cfg := range []models.PredictorConfig{{Dx: dx, C: c}, {Dx: dx, C: c, Published: true, Heads: 2},
 		{Dx: dx, C: c, IgnoreMasses: true}} {

@@ -23,11 +23,14 @@ const nllFloor = 1e-12
 // over e^±bend.
 const logReach, minStep, bend = 3.0, 0.01, 0.1
 
-// Temperature returns the temperature, by which heads are divided, of the largest log-likelihood of
-// labelled rows plus -log(1 + (log T / apart)²): a Cauchy prior about 1. Where apart is +Inf the
-// prior is flat. Of equal temperatures it is the one nearest to
-// 1. The NLL may have several minima in T, so that a grid comes before the search.
-func Temperature(heads []erm.Theta, rows []float32, labels []int, spread float64) Cooled {
+// Temperature returns the temperature T, by which heads are divided, of the largest
+//
+//	sum_i log mean_s softmax(head_s(x_i)/T)_(y_i) - log(1 + (log T / scale)²)
+//
+// over labelled rows x_i [k] and S heads. The second term is a Cauchy prior of log T about 0; it is
+// flat where scale is +Inf. Of equal temperatures T is the one nearest to 1. The first may have
+// several maxima, so that a grid comes before the search.
+func Temperature(heads []erm.Theta, rows []float32, labels []int, scale float64) Cooled {
 	n, classes := len(labels), heads[0].C
 	k := len(rows) / n
 	logits := make([]float32, len(heads)*n*classes) // less that of the label
@@ -46,12 +49,12 @@ func Temperature(heads []erm.Theta, rows []float32, labels []int, spread float64
 	p := make([]float64, n)
 	likelihood := func(u float64) (sum float64) {
 		clear(p)
-		scale := float32(math.Exp(-u))
+		inverse := float32(math.Exp(-u))
 		for s := range heads {
 			for i := range p {
 				var odds float64
 				for _, v := range logits[(s*n+i)*classes : (s*n+i+1)*classes] {
-					odds += math.Exp(float64(v * scale))
+					odds += math.Exp(float64(v * inverse))
 				}
 				p[i] += 1 / odds
 			}
@@ -61,7 +64,7 @@ func Temperature(heads []erm.Theta, rows []float32, labels []int, spread float64
 		}
 		return sum
 	}
-	at := func(u float64) float64 { return likelihood(u) - math.Log1p(u/spread*(u/spread)) }
+	at := func(u float64) float64 { return likelihood(u) - math.Log1p(u/scale*(u/scale)) }
 	out := Cooled{Value: at(0)}
 	for step := logReach / 12; step >= minStep; step /= 5 {
 		from, to := -logReach, logReach
