@@ -8,12 +8,19 @@
 // simplex the bracket is the cross-entropy -<y_i, log softmax(x_i T)>, and J is strictly convex, so
 // the minimiser is unique.
 //
-// It is found by Newton's method; each step solves H d = grad J by conjugate gradient,
-// preconditioned by Boehning's bound. Boehning 1992, "Multinomial logistic regression algorithm",
-// shows diag p - p p' <= 1/2 (I - 11'/C), hence H <= 1/2 (I - 11'/C) kron X'WX + l2 I. The
-// preconditioner is 1/4 (1 - 1/C) X'WX + l2 I: one D x D matrix, shared by all classes, of the same
-// shape as the bound at half its height. A backtracking line search makes the method converge from
-// anywhere (Nocedal and Wright 2006, section 3.1).
+// It is found by Newton's method. With P the softmaxes, N x C, and p_i their rows,
+//
+//	grad J = X'W(P - Y) + l2 (T - T0)
+//	H V    = sum_i w_i x_i'(p_i * a_i - <p_i, a_i> p_i) + l2 V,   a_i = x_i V
+//
+// Each step solves H S = grad J by conjugate gradient, preconditioned by one D x D matrix that all
+// classes share,
+//
+//	M = sum_i w_i v_i x_i'x_i + l2 I,   v_i = (1 - |p_i|^2)/(C - 1)
+//
+// where v_i is the mean eigenvalue of diag p_i - p_i'p_i on vectors that sum to 0, as gradients of
+// the data do over the classes. A backtracking line search makes the method converge from anywhere
+// (Nocedal and Wright 2006, section 3.1).
 //
 // Where the tolerance is within reach of float32, L-BFGS in float32 comes first, preconditioned by
 // a diagonal, and float64 checks where it ends (Nocedal and Wright 2006, section 7.2). Newton's

@@ -428,7 +428,8 @@ func (w *workspace) residuals(out []float64) {
 	})
 }
 
-// hessian sets out = H v at the current probabilities.
+// hessian sets out = H v at the current probabilities: with a = v X', [C, n], column i of it
+// becomes w_i (p_i * a_i - <p_i, a_i> p_i), and out = a X + l2 v.
 func (w *workspace) hessian(v, out []float64) {
 	w.products++
 	w.forward(v, w.a)
@@ -486,8 +487,8 @@ func generalSingle(rows, cols, stride int, data []float32) blas32.General {
 }
 
 // precondition computes the inverse of X' diag(w v) X + l2 I with v_i = (1 - |p_i|^2) / (C - 1):
-// one block for all classes, the mean of the Hessian's diagonal blocks if the classes are equally
-// likely. At zero, v is 1/C.
+// one block for all classes. v_i is the mean eigenvalue of diag p_i - p_i p_i' on vectors that sum
+// to 0. At zero it is 1/C, and the block is the Hessian itself on such heads.
 func (w *workspace) precondition() error {
 	v := w.top
 	for i := range v {
@@ -547,7 +548,9 @@ type guide struct {
 // fit's.
 const blend = 0.05
 
-// guide returns the guide at the current solution.
+// guide returns the guide at the current solution. The block of class c is the inverse of
+//
+//	sum_i w_i ((1 - blend) p_ic (1 - p_ic) + blend (1 - 1/C)/C) x_i'x_i + l2 I
 func (w *workspace) guide() (*guide, error) {
 	g := &guide{theta: slices.Clone(w.theta), blocks: make([]dense.Single, w.c)}
 	v := w.top
@@ -822,8 +825,11 @@ func (w *workspace) newton(forcing float64, opt *Options) error {
 	return nil
 }
 
-// search goes back along the step by halves until the objective, f before it, has decreased enough
-// (Armijo), goes there, and returns the objective. It reports false if 40 halves do not suffice.
+// search goes back along the step S by halves t until the objective has decreased enough (Armijo),
+// goes there, and returns the objective. It reports false if 40 halves do not suffice. With f the
+// objective without the step, g its gradient and D its data part
+//
+//	D(T - t S) + l2/2 |T - T0 - t S|^2 <= f - 1e-4 t <g, S>
 func (w *workspace) search(f float64) (float64, bool) {
 	slope := dot(w.grad, w.step)
 	w.forward(w.step, w.dlogits)
