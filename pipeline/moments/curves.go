@@ -32,7 +32,9 @@ const (
 )
 
 const (
-	minCell   = 3 // images of a class: one is left out, and two have a scatter
+	// minCell is the number of images of a class below which it is not measured: one is left out,
+	// and two have a scatter.
+	minCell   = 3
 	minImages = 2 * minCell
 	// fewest images a class are kept where a client has too many: rather fewer classes than none
 	// with a scatter.
@@ -71,7 +73,7 @@ func CurveOf(rows []float32, k int, labels []int, c int, key string) (*ClientCur
 		return nil, nil
 	}
 	rows, labels = chosenOf(rows, k, labels, kept)
-	s := newSpread(rows, k, labels)
+	s := newParted(rows, k, labels)
 	if s == nil {
 		return nil, nil
 	}
@@ -123,7 +125,7 @@ func seedOf(rows []float32, key string) uint64 {
 // log-likelihood of each row, left out of the discriminant of the others. Random is the curve of
 // the same rows where each is of a class at random. Both are nil where no class spreads.
 func LeftOut(rows []float32, k int, labels []int) (own, random *Curve) {
-	s := newSpread(rows, k, labels)
+	s := newParted(rows, k, labels)
 	if s == nil {
 		return nil, nil
 	}

@@ -45,7 +45,7 @@ func TestCurvesMatchTheReference(t *testing.T) {
 	grid := temperatures()
 	for i, c := range cases {
 		rows, labels := chosenOf(c.Rows, c.K, c.Labels, Measured(c.Labels, c.C, nil))
-		s := newSpread(rows, c.K, labels)
+		s := newParted(rows, c.K, labels)
 		near(t, fmt.Sprintf("curve %d", i), s.leftOut(&grid, nil), c.Own)
 	}
 }
@@ -73,7 +73,7 @@ func TestCurvesAreThoseOfLeavingOut(t *testing.T) {
 			continue
 		}
 		near(t, fmt.Sprintf("curve of %d rows of %d numbers in %d classes", n, k, c),
-			newSpread(rows, k, labels).leftOut(&grid, nil), leavingOut(rows, k, labels, c))
+			newParted(rows, k, labels).leftOut(&grid, nil), leavingOut(rows, k, labels, c))
 	}
 }
 
@@ -363,7 +363,7 @@ func TestLeftOutOfRandom(t *testing.T) {
 	rows, labels := someRows(r, 30, 6, 3)
 	rows, labels = chosenOf(rows, 6, labels, Measured(labels, 3, nil))
 	own, random := LeftOut(rows, 6, labels)
-	s := newSpread(rows, 6, labels)
+	s := newParted(rows, 6, labels)
 	if want := s.leftOut(&grid, nil); *own != want {
 		t.Error("the first curve is not that of the rows")
 	}

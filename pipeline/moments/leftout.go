@@ -7,19 +7,24 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// Constants of the discriminant: the prior on the covariance in units of the width, and how much
-// more class means err along the head's directions than on average.
+// Constants of the discriminant, whose other forms are in packages candidate and discriminant.
 const (
+	// priorStrength is that of the prior on the covariance, in degrees of freedom a feature: a
+	// client's few images hardly move it.
 	priorStrength = 10
-	caution       = 1.5
-	minSpread     = 1e-3
+	// caution is how much more class means err along the head's directions than on average
+	// (docs/notes/moments.md).
+	caution = 1.5
+	// minSpread is the least spread of class means beyond noise, in units of the variance within
+	// classes.
+	minSpread = 1e-3
 )
 
-// spread is rows as products of their parts, which is all that a discriminant of them takes: cost
+// parted is rows as products of their parts, which is all that a discriminant of them takes: cost
 // is by rows, not by features. Row i is m0 + dm[label[i]] + r[i], where m0 is the mean, m0 + dm[c]
 // the mean of class c and r the residual. Products are rounded before they are added
 // (float64(a*b)), so that every machine has the same numbers.
-type spread struct {
+type parted struct {
 	n, c, k, dof int
 	label        []int     // of n rows, among the c classes that are held
 	count        []float64 // [c]
@@ -28,12 +33,12 @@ type spread struct {
 	mm           []float64 // [c, c], of means
 }
 
-// newSpread returns the products of rows; nil where no class spreads.
-func newSpread(rows []float32, k int, labels []int) *spread {
+// newParted returns the products of rows; nil where no class spreads.
+func newParted(rows []float32, k int, labels []int) *parted {
 	held := slices.Clone(labels)
 	slices.Sort(held)
 	held = slices.Compact(held)
-	s := &spread{n: len(labels), c: len(held), k: k, dof: len(labels) - len(held),
+	s := &parted{n: len(labels), c: len(held), k: k, dof: len(labels) - len(held),
 		count: make([]float64, len(held))}
 	means, grand := make([]float64, s.c*k), make([]float64, k)
 	for i, y := range labels {
@@ -68,8 +73,16 @@ func newSpread(rows []float32, k int, labels []int) *spread {
 // without it. The covariance is the scatter drawn towards the identity, W = (nu size I + R'R)/(nu +
 // dof); with Q = I + RR'/(nu size), Woodbury's identity makes of products of a and b through W's
 // inverse those of the parts: (R, R) is scale Q^-1 RR', (R, M) is scale Q^-1 RM'. The curve of the
-// same rows with classes at random is added to random, which may be nil.
-func (s *spread) leftOut(grid *[Temperatures]float64, random *Curve) (out Curve) {
+// same rows with classes at random is added to random, which may be nil. With products <., .>
+// through W's inverse, n_c rows of class c, d = k features and m_c the mean of class c less m0,
+//
+//	noise   = sum_i <r_i, r_i>/(d dof)
+//	n0      = caution noise / max(mean_c (<m_c, m_c>/d - noise/n_c), minSpread)
+//	logit_c = s_c <x_i, m_c> - s_c^2 <m_c, m_c>/2,   s_c = n_c/(n_c + n0)
+//
+// where x_i is a row less m0. Of the row's own class the mean without it is n_c/(n_c - 1) m_c -
+// x_i/(n_c - 1), of n_c - 1 rows.
+func (s *parted) leftOut(grid *[Temperatures]float64, random *Curve) (out Curve) {
 	n, c := s.n, s.c
 	d, dof := float64(s.k), float64(s.dof)
 	tau := priorStrength * trace(s.rr, n) / dof // nu size
@@ -126,8 +139,8 @@ func (s *spread) leftOut(grid *[Temperatures]float64, random *Curve) (out Curve)
 	return out
 }
 
-// addLikelihood adds the log-likelihood of one row's class, whose logit is own, at each
-// temperature.
+// addLikelihood adds the log-likelihood of one row's class, whose logit is own, at each temperature
+// T, in nats: own/T - log sum_c exp(logit_c/T), MinLikelihood at least.
 func addLikelihood(to *Curve, grid *[Temperatures]float64, logits []float64, own float64) {
 	top := slices.Max(logits)
 	for i, t := range grid {

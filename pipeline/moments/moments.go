@@ -160,9 +160,10 @@ func Lowest(sums [][sha256.Size]byte, most int) []bool {
 	return out
 }
 
-// scatter sets the scatter of centred rows, [n, K], in the form of fewer numbers. The factor is
-// that of Cholesky with pivots, which the scatter alone determines: a factor of the rows themselves
-// would give single images away.
+// scatter sets the scatter of centred rows, [n, K], in the form of fewer numbers. It is a factor of
+// Dof K where these are less than the K (K+1)/2 of a triangle. The factor is that of Cholesky with
+// pivots, which the scatter alone determines: a factor of the rows themselves would give single
+// images away.
 func (w *Within) scatter(rest []float64) {
 	k := w.K
 	if w.Dof <= 0 {
@@ -196,7 +197,10 @@ func (w *Within) scatter(rest []float64) {
 const negligible = 1e-9
 
 // factor returns rows F, at most rank of them, with F'F = A'A for rows A, [n, k]: Cholesky
-// decomposition with pivots (Higham 2002, section 10.3), without forming A'A.
+// decomposition with pivots (Higham 2002, section 10.3), without forming A'A. With j the coordinate
+// of the largest variance v_j that is left, and F the rows so far, the next row is
+//
+//	(a_j'A - f_j'F)/sqrt(v_j),   a_j, f_j: column j of A and of F
 func factor(rows []float64, k, rank int) []float32 {
 	left, total := make([]float64, k), 0.0
 	for i, v := range rows {
