@@ -13,7 +13,7 @@ import (
 // in float16 sum to n within a hundredth.
 const slack = 1.02
 
-// maxCurve is the size of a client's curve in steps.
+// maxCurve is the size of a client's curve in steps: 400 images of 32 nats, below 2^24.
 const maxCurve = moments.MaxCurveImages * -moments.MinLikelihood / moments.CurveStep
 
 // check returns an error unless the sum is one that uploads can have: no count below 0, no mass
@@ -36,6 +36,7 @@ func (s *Sum) check() error {
 		return fmt.Errorf("stats: %d classes and %d second moments of %d clients", len(s.classes),
 			len(s.second), s.Clients)
 	}
+	// By Cauchy and Schwarz the squares of M clients' masses n_m, of sum n, add up to n^2/M to n^2.
 	total, tiny := 0.0, float64(clients)*0x1p-40 // by rounding
 	for y, row := range s.classes {
 		if row[0].High < 0 || row[0] == (whole.Number{}) {

@@ -10,7 +10,8 @@ import (
 	"fmp/pipeline/federate"
 )
 
-// Folds is the number of sums of a round: evidence leaves out one fold of its clients at a time.
+// Folds is the number of sums of a round: evidence leaves out one fold of its clients at a time. It
+// is the number of groups that package candidate leaves out of single uploads.
 const Folds = 10
 
 // maxNumbers bounds the whole numbers of a state: 512 MiB.

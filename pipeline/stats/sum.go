@@ -47,10 +47,11 @@ type Sum struct {
 	curve  steps
 }
 
-// first is the place of the sum of the first coordinate of a class.
+// first is the place of the sum of the first coordinate of a class, after the mass and the squares
+// of clients' masses.
 const first = 2
 
-// steps are a curve in steps below 0.
+// steps are a curve in steps of moments.CurveStep nats below 0.
 type steps [moments.Temperatures]uint64
 
 // Compute returns the sum of one upload, of class means or moments. Calibration points count as
@@ -142,8 +143,9 @@ func rowsOf(u *federate.Upload, labels []int32) *rows {
 	return r
 }
 
-// second returns the second moments of the images about 0: those of the rows, and the scatter about
-// them. Products are rounded before they are added, so that every machine has the same ones.
+// second returns the second moments of the images about 0, S + sum_i n_i x_i x_i'. Rows x_i are of
+// mass n_i, and S is the scatter about them. Products are rounded and added then, so that every
+// machine has the same ones.
 func (r *rows) second(w *moments.Within) []whole.Number {
 	k, n := r.k, len(r.label)
 	scatter := make([]float64, k*k)
@@ -258,7 +260,11 @@ func zero(v []whole.Number) bool {
 
 // Client returns the sum as if one client had sent it: class means with their masses, the scatter
 // of the images about these, and the curve; no scatter where rows are too wide, and no curve where
-// no client sent any. It returns nil for no clients.
+// no client sent any. It returns nil for no clients. With M the second moments about 0, n_c and s_c
+// the masses and sums of a class, and n_mc client m's mass of it
+//
+//	scatter = M - sum_c s_c s_c'/n_c,   dof = rows - classes
+//	holders = n_c^2 / sum_m n_mc^2, from 1 to the number of clients
 func (s *Sum) Client() (*point.Set, *moments.Within, *moments.ClientCurve) {
 	if s.Clients == 0 {
 		return nil, nil, nil
