@@ -102,7 +102,8 @@ func CheckLevel(level float64) error {
 	return nil
 }
 
-// Images returns the least number of calibration images of a level.
+// Images returns the least number n of calibration images of a level: the least with n/(n + 1) of
+// the level or more. The lowest score of all is the threshold then.
 func Images(level float64) int { return int(math.Ceil(1/(1-level)-1e-9)) - 1 }
 
 // ClopperPearson returns the exact interval (Clopper and Pearson 1934) of a probability, given hits
@@ -120,6 +121,8 @@ func ClopperPearson(hits, n int, level float64) (low, high float64) {
 }
 
 // starts are the probabilities at which Answerable begins to test, step the distance to the next.
+// Each start has its share of delta (Bonferroni). Steps along a sequence cost nothing, as it ends
+// at the first threshold that is not proved.
 var starts = []float64{0.99, 0.95, 0.9, 0.8}
 
 const step = 0.005
@@ -131,7 +134,10 @@ const step = 0.005
 // For q < risk, L(q) = (q/risk)^wrong ((1-q)/(1-risk))^(n-wrong) has a mean of at most 1: the
 // factor of one point has, over points drawn from the clients' mixture, and by the inequality of
 // arithmetic and geometric means the product over clients is largest where they are alike. The
-// e-value is the mean of L over q of the density 1/(2 sqrt(q risk)).
+// e-value is the mean of L over q of the density 1/(2 sqrt(q risk)). With a = wrong + 1/2,
+// b = n - wrong + 1, B the beta function and I the regularised incomplete one it is
+//
+//	B(a, b) I_risk(a, b) / (2 sqrt(risk) risk^wrong (1-risk)^(n-wrong))
 func evidence(n, wrong int, risk float64) float64 {
 	a, b := float64(wrong)+0.5, float64(n-wrong)+1
 	logL := math.Log(mathext.RegIncBeta(a, b, risk)) + mathext.Lbeta(a,

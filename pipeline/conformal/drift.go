@@ -13,13 +13,14 @@ import (
 // so far, ties by lot. While reference and stream are drawn alike these are independent and uniform
 // on [0, 1], whatever the size of the reference. A gambler starts with 1 and bets on each,
 //
-//	f(p) = 1 + e (p - 1/2),  e in {-1, 0, 1}, a third of the wealth on each, of which a share J moves anew before each bet
+//	f(p) = 1 + e (p - 1/2),  e in {-1, 0, 1}
 //
-// the Simple Jumper (Vovk, Petej, Nouretdinov, Ahlberg, Carlsson and Gammerman 2021, Retrain or not
-// retrain). Wealth ever reaches 1/a with a probability of at most a, however often one looks (Ville
-// 1939). Without a reference the stream is tested against its own beginning: a shift that was there
-// from the first image is not found. Images that depend on those before them, such as frames of a
-// film, are not drawn alike, and are found as well. A Drift is for one goroutine.
+// with a third of the wealth on each e. A share J of the wealth is dealt anew ahead of each bet. It
+// is the Simple Jumper (Vovk, Petej, Nouretdinov, Ahlberg, Carlsson and Gammerman 2021, Retrain or
+// not retrain). Wealth ever reaches 1/a with a probability of at most a, however often one looks
+// (Ville 1939). Without a reference the stream is tested against its own beginning: a shift that
+// was there from the first image is not found. Images that depend on those before them, such as
+// frames of a film, are not drawn alike, and are found as well. A Drift is for one goroutine.
 type Drift struct {
 	counts  [levels + 1]int // of scores, as sums over levels (Fenwick 1994)
 	n       int             // scores, those of the reference included
@@ -36,7 +37,8 @@ const (
 	// float32 must not tell the two apart.
 	levels = 1 << 16
 	odds   = 9.
-	// jump is J.
+	// jump is J: the more, the sooner bets follow a drift that turns, and the less they win by one
+	// that stays.
 	jump = 0.01
 )
 
@@ -67,7 +69,8 @@ func (d *Drift) Add(confidence float64) {
 	d.bet(d.rank(confidence))
 }
 
-// rank returns the p-value of a confidence among all so far, itself included.
+// rank returns the p-value of a confidence among all n so far, itself included: (b + u e)/n, where
+// b are below it, e equal to it, and u is of the lot.
 func (d *Drift) rank(confidence float64) float64 {
 	at := d.insert(confidence)
 	below, upTo := d.sum(at-1), d.sum(at)
@@ -96,7 +99,8 @@ func (d *Drift) sum(level int) (n int) {
 	return n
 }
 
-// bet plays one p-value.
+// bet plays one p-value. A share s_e of the wealth becomes ((1 - J) s_e + J/3)(1 + e (p - 1/2)),
+// and the wealth is times their sum.
 func (d *Drift) bet(p float64) {
 	var total float64
 	for i := range d.shares {

@@ -20,14 +20,18 @@ import (
 // too easy take nothing from the sum, so that r is that of the honest clients alone, of whom there
 // are all but f, in the worst case those of the fewest points:
 //
-//	honest clients that differ in any way, none of them above its bound: level heldByClients(N, N-r), N their points
-//	honest clients drawn alike:                                          level 1 - int_0^1 P(sum_m min(Bin(n_m, u), b_m) <= r) du
+//	honest clients that differ in any way, none of them above its bound:
+//		level heldByClients(N, N-r), N their points
+//	honest clients drawn alike:
+//		level 1 - int_0^1 P(sum_m min(Bin(n_m, u), b_m) <= r) du
 //
 // The level of r is the lower of the two. Both hold for any false points, as these add to the sum
 // and never take from it. Points that are all too hard add b_m to it, which makes sets larger; a
 // client that contradicts the others is left out ([Points.Without]), and adds nothing.
 
 const (
+	// aboveBound is the probability with which an honest client may exceed its bound. The less it
+	// is, the larger bounds are, and sets become by false points that are too hard.
 	aboveBound = 0.1
 	// A client is left out where a client that misses hardness times as often as stated has as many
 	// points below the threshold with a probability of at most implausible.
@@ -85,11 +89,17 @@ func total(n []int) (sum int) {
 	return sum
 }
 
-// nodes is the number of values of u at which the distribution of the sum is computed.
+// nodes is the number of values of u at which the distribution of the sum is computed, midpoints of
+// as many equal parts.
 const nodes = 100
 
 // heldAlike returns, for every r, the level for honest clients of n points each that are drawn
-// alike, with bounds b, where the level is about a given one.
+// alike, with bounds b, where the level is about a given one:
+//
+//	1 - int_0^1 P(sum_m min(Bin(n_m, u), b_m) <= r) du
+//
+// The distribution of the sum is the product of the clients' Fourier transforms. Beyond top the
+// integrand counts as there, where it is larger than further on.
 func heldAlike(n, b []int, level float64) []float64 {
 	size := 1
 	for _, v := range b {

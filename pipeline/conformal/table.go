@@ -80,7 +80,8 @@ func (d Design) Counts(of []int, classes int) [][]int {
 	return out
 }
 
-// held returns the level of a threshold that is the j-th largest of n scores.
+// held returns the level of a threshold that is the j-th largest of n scores: j/(n + 1) of points
+// that all are drawn alike.
 func (d Design) held(n, j int) float64 {
 	if d.Clients {
 		return heldByClients(n, j)
