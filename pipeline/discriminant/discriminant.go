@@ -448,7 +448,7 @@ type head struct {
 	bias           []float64  // [C]: -(m_c - m0)'a_c/2
 	pseudo, spread float64    // n0, in images, and b
 	separation     float64    // Q/b
-	wide           float64    // as spread, along the directions of single rows
+	rowSpread      float64    // as spread, along the directions of single rows
 }
 
 // temperature returns T = max(kappa sqrt(Q b), b).
@@ -485,7 +485,7 @@ func (p *pooled) head(rows *mat.Dense) (*head, error) {
 	}
 	h.spread = p.spread(h, centred)
 	h.separation = separation / h.spread
-	h.wide = h.spread
+	h.rowSpread = h.spread
 	if rows != nil {
 		const most = 40 // rows are enough for a mean over them
 		r, _ := rows.Dims()
@@ -498,7 +498,7 @@ func (p *pooled) head(rows *mat.Dense) (*head, error) {
 		if err := chol.SolveTo(along, d.T()); err != nil {
 			return nil, fmt.Errorf("discriminant: %w", err)
 		}
-		h.wide = p.spread(h, along)
+		h.rowSpread = p.spread(h, along)
 	}
 	return h, nil
 }
@@ -643,7 +643,7 @@ func deviations(g int) float64 { return 3 * (2*float64(g)/(grid-1) - 1) }
 // logLikelihood returns the log-likelihood of labelled rows at each value of kappa, over draws of
 // the class means. The logit of a row x has the variance, over draws,
 //
-//	Tempering wide (x - m0)'W^-1 (x - m0) / (n_c + n0)
+//	Tempering rowSpread (x - m0)'W^-1 (x - m0) / (n_c + n0)
 //
 // and the draws of classes are independent.
 func (p *pooled) logLikelihood(h *head, rows *mat.Dense, labels []int, kappas []float64,
@@ -665,7 +665,7 @@ func (p *pooled) logLikelihood(h *head, rows *mat.Dense, labels []int, kappas []
 		z := scores.RawRowView(i)
 		for y := range z {
 			z[y] += h.bias[y]
-			sd[i*p.c+y] = math.Sqrt(Tempering * h.wide * far / (p.n[y] + h.pseudo))
+			sd[i*p.c+y] = math.Sqrt(Tempering * h.rowSpread * far / (p.n[y] + h.pseudo))
 		}
 	}
 	eps := make([]float32, draws*p.c)
@@ -706,7 +706,7 @@ func quantiles(kappas, weights []float64, o Options) []float64 {
 }
 
 // draw returns one head for each kappa: class means are drawn in antithetic pairs, as
-// N(m_c, Tempering wide/(n_c + n0) W).
+// N(m_c, Tempering rowSpread/(n_c + n0) W).
 func (p *pooled) draw(ctx context.Context, h *head, kappas []float64,
 	o Options) ([]erm.Theta, error) {
 	heads := make([]erm.Theta, len(kappas))
@@ -723,7 +723,8 @@ func (p *pooled) draw(ctx context.Context, h *head, kappas []float64,
 		if s%2 == 0 { // W^-1 eps of eps ~ N(0, W) is U^-1 z with W = U'U
 			rng.Normal(r, noise)
 			for i, v := range noise {
-				e.Set(i/p.c, i%p.c, float64(v)*math.Sqrt(Tempering*h.wide/(p.n[i%p.c]+h.pseudo)))
+				variance := Tempering * h.rowSpread / (p.n[i%p.c] + h.pseudo)
+				e.Set(i/p.c, i%p.c, float64(v)*math.Sqrt(variance))
 			}
 			blas64.Trsm(blas.Left, blas.NoTrans, 1, upper.RawTriangular(), e.RawMatrix())
 		} else {

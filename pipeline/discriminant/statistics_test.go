@@ -113,7 +113,7 @@ func TestDrawn(t *testing.T) {
 			d.MulVec(&upper, d)
 			square += mat.Dot(d, d) / k / (samples / 2)
 		}
-		if want := Tempering * h.wide / (p.n[y] + h.pseudo); math.Abs(square/want-1) > 0.05 {
+		if want := Tempering * h.rowSpread / (p.n[y] + h.pseudo); math.Abs(square/want-1) > 0.05 {
 			t.Errorf("class %d: variance %v, want %v", y, square, want)
 		}
 	}
