@@ -58,7 +58,7 @@ func (of *named) others(r *Round, but, class, shift int) []float64 {
 			}
 		}
 	}
-	uneven := max(squares/(n*n)-1/float64(len(r.Clients)-1), 0) * of.between
+	uneven := max(squares/(n*n)-1/float64(len(r.Clients)-1), 0) * of.clientVariance
 	floats.Scale(1/(1+n*uneven), mean)
 	a := of.count[class] * of.mass(class, shift)
 	floats.AddScaled(mean, a, of.centre[class*of.k:][:of.k])

@@ -623,11 +623,11 @@ func TestAsks(t *testing.T) {
 				W: []float32{float32(n / 4), float32(3 * n / 4)}}
 			r.Clients = append(r.Clients, Client{Means: means})
 		}
-		shares, images := r.asks()
+		shares, images := r.askedShares()
 		if !slices.Equal(shares, c.want) || !slices.Equal(images, c.images) {
 			t.Errorf("of %v images %v are asked about, want %v", images, shares, c.want)
 		}
-		if got, want := r.asking([]int{0}), c.want[0]*c.images[0]; math.Abs(got-want) > 1e-9 {
+		if got, want := r.askedImages([]int{0}), c.want[0]*c.images[0]; math.Abs(got-want) > 1e-9 {
 			t.Errorf("of %v images the first client is asked about %v, want %v", images, got, want)
 		}
 		all := must.Get(r.sum(1))(t)

@@ -41,7 +41,7 @@ type curvature struct {
 func (h *discriminant) curvature(on *images, l linear, temperature float64) *curvature {
 	n, c, d := len(on.label), h.c, h.k+1
 	x := on.withOnes(h.k)
-	logits := timesT(x, h.whole(l), n, d, c)
+	logits := timesT(x, h.withBias(l), n, d, c)
 	out := &curvature{discriminant: h, deviation: make([]float64, d*c)}
 	out.match(x, logits, func() { out.curve(x, logits, on.mass, temperature) }, temperature)
 	return out
@@ -180,9 +180,9 @@ func (u *curvature) draw(t erm.Theta, r *rand.Rand) erm.Theta {
 	return out
 }
 
-// whole returns a head's weights and bias, [C, K+1], in coordinates in which the covariance within
-// classes is I.
-func (h *discriminant) whole(l linear) []float64 {
+// withBias returns a head's weights and bias, [C, K+1], in coordinates in which the covariance
+// within classes is I.
+func (h *discriminant) withBias(l linear) []float64 {
 	out := make([]float64, 0, h.c*(h.k+1))
 	root := h.roots()
 	for y, b := range l.bias {

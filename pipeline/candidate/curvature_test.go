@@ -39,7 +39,7 @@ func TestSure(t *testing.T) {
 	const n, k, c = 200, 3, 3
 	h, on := unit(n, k, c)
 	l := linear{[]float64{1, 0, 0, 0, 1, 0, 0, 0, 1}, []float64{0, .5, 1}}
-	logits := timesT(on.withOnes(k), h.whole(l), n, k+1, c)
+	logits := timesT(on.withOnes(k), h.withBias(l), n, k+1, c)
 	var varied, said float64
 	for i, m := range on.mass {
 		p := logits[i*c : (i+1)*c]

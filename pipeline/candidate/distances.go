@@ -56,13 +56,16 @@ func (d distances) add(of distance) {
 	}
 }
 
-// either returns the log-likelihood of a class where the others have a shift.
+// either returns the log-likelihood of a class where the others have a shift s, with L the class's
+// own: log(priorUnlike mean_s L(s) + (1 - priorUnlike) L(s)).
 func (of distance) either(shift int) float64 {
 	return floats.LogSumExp([]float64{math.Log(priorUnlike) + of.mean, math.Log1p(-priorUnlike) + of.log[shift]})
 }
 
 // mass returns that of an image of n of the corpus's class where the others have no shift: less
-// than 1 as the class is likely to have one of its own.
+// than 1 as the class is likely to have one of its own. With q the probability of that,
+//
+//	1 - q + q sum_s p(s) plainMass(n, s),   p(s) the class's own L(s) over their sum
 func (of distance) mass(n float64) float64 {
 	alone := math.Exp(math.Log(priorUnlike) + of.mean - of.either(0))
 	out := 1 - alone

@@ -110,8 +110,8 @@ func TestTails(t *testing.T) {
 		r := w.tailedRound(t, 8, 12)
 		s := must.Get(r.sum(1))(t)
 		of := must.Get(r.corpusNames(0, s.all, &Options{}))(t)
-		if of.between > 0.05 {
-			t.Errorf("seed %d: clients of one kind lie apart by %.3f", seed, of.between)
+		if of.clientVariance > 0.05 {
+			t.Errorf("seed %d: clients of one kind lie apart by %.3f", seed, of.clientVariance)
 		}
 		if m := posterior(t, r, Options{Seed: seed}); m.Counted < 0.8 {
 			t.Errorf("seed %d: %.2f of the images of the clients' own kind count", seed, m.Counted)

@@ -196,10 +196,10 @@ const maxFoldNumbers = 64 << 20
 // room returns how many rows, class means and draws, one fold has room for.
 func room(k, classes int) int { return max(min(maxLogits/classes, maxFoldNumbers/k), 2) }
 
-// asks returns for each client the share of its images that it is asked about, and their number: it
-// is asked about as many as the others have at most, and Round.Most. A client of more answers for a
-// head of few, which is not the round's.
-func (r *Round) asks() (shares, images []float64) {
+// askedShares returns for each client the share of its images that it is asked about, and their
+// number. It is asked about as many as the others have at most, and Round.Most. A client of more
+// answers for a head of few, which is not the round's.
+func (r *Round) askedShares() (shares, images []float64) {
 	shares, images = make([]float64, len(r.Clients)), make([]float64, len(r.Clients))
 	for m := range r.Clients {
 		images[m] = r.Clients[m].Means.Mass()
@@ -214,9 +214,9 @@ func (r *Round) asks() (shares, images []float64) {
 	return shares, images
 }
 
-// asking returns the number of images that some clients are asked about.
-func (r *Round) asking(of []int) (sum float64) {
-	shares, images := r.asks()
+// askedImages returns the number of images that some clients are asked about.
+func (r *Round) askedImages(of []int) (sum float64) {
+	shares, images := r.askedShares()
 	for _, m := range of {
 		sum += shares[m] * images[m]
 	}
@@ -259,7 +259,7 @@ func (r *Round) ask(group []int, rest *pool,
 	if total == 0 {
 		return nil
 	}
-	shares, _ := r.asks()
+	shares, _ := r.askedShares()
 	for i, client := range group {
 		for j := range cells[i] {
 			cells[i][j].share *= shares[client]

@@ -103,8 +103,8 @@ type judged struct {
 	left  []float64 // the score's parts, of the judges' blocks
 }
 
-// hear asks the judges about a head, the log of the factor on whose temperature has a prior.
-func hear(js []judge, h *discriminant, l linear, prior normal) judged {
+// askJudges asks the judges about a head, the log of the factor on whose temperature has a prior.
+func askJudges(js []judge, h *discriminant, l linear, prior normal) judged {
 	out := judged{log: prior}
 	for i := range js {
 		at, e, likelihood := verdict(js[i].ask(h.basis, l))

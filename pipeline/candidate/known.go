@@ -29,11 +29,11 @@ type known struct {
 	// alike is the mass of an image of each class without a shift, less than 1 where the class is
 	// unlike the others, [C]; nil: 1. At a shift all classes lie elsewhere, and clients judge them.
 	alike []float64
-	start float64 // log temperature of the discriminant of its class means
+	start float64 // log temperature, in nats, of the discriminant of its class means
 	// tied says that its regression is tied to the discriminant of its class means, not to zero.
 	tied bool
 	// kappa is the log of the factor between the temperature of its images, each left out, and that
-	// of Gaussian draws in their place.
+	// of Gaussian draws in their place. It is priorKappa where the corpus is too small.
 	kappa normal
 }
 
@@ -55,7 +55,7 @@ func (h *discriminant) knows(c *Corpus) (*known, error) {
 	for y, rows := range of {
 		k.within = append(k.within, k.measure(y, rows, h.k))
 	}
-	if !k.tells() {
+	if !k.largeEnough() {
 		return k, nil
 	}
 	start, err := h.leftOut(k, 0, func(in *images) (linear, error) { return h.byMeans(in.means(h)), nil })
@@ -63,19 +63,24 @@ func (h *discriminant) knows(c *Corpus) (*known, error) {
 	return k, err
 }
 
-// bound is a corpus whose regression is tied to zero or to the discriminant of its class means.
-type bound struct {
+// tiedCorpus is a corpus whose regression is tied to zero or to the discriminant of its class
+// means.
+type tiedCorpus struct {
 	*known
 	weight float64 // of those of one shift, which sum to 1
 }
 
 // at returns the corpus with its regression tied in each way, weighed by its images, each left out,
 // at the masses that a shift leaves: the fewer count, the more a discriminant is worth beside a
-// regression. A corpus that is too small to tell is tied to the discriminant.
-func (k *known) at(h *discriminant, shift int, o *Options) ([]bound, error) {
-	if !k.tells() {
+// regression. A corpus that is too small to tell is tied to the discriminant. Of each way kappa is
+//
+//	log T(images, each left out) - log T(draws of N(centre_y, (1 + 1/n_y) I))
+//
+// as a new image lies so far from the mean of n_y others.
+func (k *known) at(h *discriminant, shift int, o *Options) ([]tiedCorpus, error) {
+	if !k.largeEnough() {
 		of := *k
-		return []bound{{&of, 1}}, nil
+		return []tiedCorpus{{&of, 1}}, nil
 	}
 	size := make([]float64, h.c)
 	for y, n := range k.count {
@@ -83,7 +88,7 @@ func (k *known) at(h *discriminant, shift int, o *Options) ([]bound, error) {
 			size[y] = math.Sqrt(1 + 1/n)
 		}
 	}
-	var out []bound
+	var out []tiedCorpus
 	var scores []float64
 	for _, tied := range []bool{false, true} {
 		of := *k
@@ -98,16 +103,16 @@ func (k *known) at(h *discriminant, shift int, o *Options) ([]bound, error) {
 		}
 		of.kappa = normal{told.log.mean - h.twin(alone, &of, of.centre, size, o).mean,
 			told.log.deviation}
-		out, scores = append(out, bound{known: &of}), append(scores, told.score)
+		out, scores = append(out, tiedCorpus{known: &of}), append(scores, told.score)
 	}
 	weight := weigh(scores)
 	order, total := heaviest(weight, len(weight), minWeight), 0.0
 	for _, i := range order {
 		total += weight[i]
 	}
-	likely := make([]bound, len(order))
+	likely := make([]tiedCorpus, len(order))
 	for at, i := range order {
-		likely[at] = bound{out[i].known, weight[i] / total}
+		likely[at] = tiedCorpus{out[i].known, weight[i] / total}
 	}
 	return likely, nil
 }
@@ -129,18 +134,21 @@ func (k *known) images(shift int) *images {
 	return on
 }
 
-// raise changes kappa for images of clients whose class means have the variance v about the pooled
-// ones, in units of W. A temperature is the variance of images about their class mean in units of
-// that which the head assumes: e^kappa of the corpus's, and v more of the clients'. Where no image
-// comes near another class v changes nothing, and class means do not tell: the rise is a further
-// deviation too.
-func (k *known) raise(v float64) {
+// addVariance changes kappa for images of clients whose class means have the variance v about the
+// pooled ones, in units of W. A temperature is the variance of images about their class mean in
+// units of that which the head assumes. It is e^kappa of the corpus's, and v more of the clients':
+//
+//	log kappa' = log(e^kappa + v),   deviation'^2 = deviation^2 + (log kappa' - kappa)^2
+//
+// Where no image comes near another class v changes nothing, and class means do not tell: hence
+// the further deviation.
+func (k *known) addVariance(v float64) {
 	added := math.Log(math.Exp(k.kappa.mean)+v) - k.kappa.mean
 	k.kappa = normal{k.kappa.mean + added, math.Hypot(k.kappa.deviation, added)}
 }
 
-// tells reports whether a corpus has enough images to measure a temperature.
-func (k *known) tells() bool {
+// largeEnough reports whether a corpus has enough images to measure a temperature.
+func (k *known) largeEnough() bool {
 	return len(k.Labels) >= 10*judgeBlocks && slices.Max(k.count) >= regressionFolds
 }
 
@@ -172,7 +180,8 @@ func (m *images) means(h *discriminant) []float64 {
 	return out
 }
 
-// byMeans returns the discriminant of class means where W is I.
+// byMeans returns the discriminant of class means x_y, [C, K], where W is I: logits x_y'u -
+// |x_y|^2/2.
 func (h *discriminant) byMeans(means []float64) linear {
 	root, l := h.roots(), linear{slices.Clone(means), make([]float64, h.c)}
 	for y := range h.c {
@@ -267,8 +276,8 @@ func (h *discriminant) twin(l linear, k *known, centre, size []float64, o *Optio
 	return normal{peak(all), jackknife(left)}
 }
 
-// likelihood adds the log-likelihood of images where W is I under a head in the basis, and of a
-// share of images of a random class.
+// likelihood adds the log-likelihood of images where W is I, under a head in the basis, and a share
+// of that of a random class. Each image counts by its mass.
 func (h *discriminant) likelihood(to *moments.Curve, l linear, on *images, random float64) {
 	n, root, w := len(on.label), h.roots(), slices.Clone(l.w)
 	for i := range w {

@@ -35,7 +35,7 @@ func (r *Round) LogLikelihood(of []int, o Options) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	s.images = r.asking(of) // whatever the others claim
+	s.images = r.askedImages(of) // whatever the others claim
 	cands, err := r.candidates()
 	if err != nil {
 		return 0, err

@@ -20,12 +20,12 @@ type named struct {
 	*discriminant
 	*known
 	mean, n []float64 // of all clients' classes, [C, K] and [C]
-	// between is the variance of clients' class means about the pooled ones, in units of W: camera,
-	// place, hand.
-	between float64
-	apart   []float64 // the variance of a pooled class mean by uneven shares (uneven), [C]
-	away    distances // of clients' class means and the corpus's
-	theirs  *images   // that stand for the clients'
+	// clientVariance is the variance of clients' class means about the pooled ones, in units of W:
+	// camera, place, hand.
+	clientVariance float64
+	apart          []float64 // the variance of a pooled class mean (shareVariance), [C]
+	away           distances // of clients' class means and the corpus's
+	theirs         *images   // that stand for the clients'
 }
 
 // named returns the posterior of a round whose classes corpus number at has. Only the clients'
@@ -69,7 +69,7 @@ func (of *named) components(whole *Component, e *Evidence, shift int, js []judge
 	}
 	out := make([]Component, len(ks))
 	for i, k := range ks {
-		k.raise(of.between)
+		k.addVariance(of.clientVariance)
 		if shift > 0 { // kappa of images of another kind varies as its prior has it
 			k.kappa.deviation = math.Hypot(k.kappa.deviation, priorKappa.deviation)
 		}
@@ -100,32 +100,32 @@ func (r *Round) corpusNames(at int, all *pool, o *Options) (*named, error) {
 	if err != nil {
 		return nil, err
 	}
-	of := &named{discriminant: h, known: k, n: all.n, theirs: h.sum(&means, o),
+	of := &named{discriminant: h, known: k, n: all.n, theirs: h.pooledStandIns(&means, o),
 		mean: h.white(h.of(slices.Clone(all.mean), h.c))}
-	of.between = of.among(r)
-	of.apart = of.uneven(r, all)
+	of.clientVariance = of.varianceOfClients(r)
+	of.apart = of.shareVariance(r, all)
 	of.away, of.alike = of.byDistance()
 	for i, y := range of.theirs.label {
-		of.theirs.mass[i] *= of.worth(y) / of.n[y]
+		of.theirs.mass[i] *= of.effectiveImages(y) / of.n[y]
 	}
 	return of, nil
 }
 
-// worth returns the images that the clients' mean of a class is worth, n/(1 + n apart): its
-// variance is 1/n + apart in units of W.
-func (of *named) worth(y int) float64 { return of.n[y] / (1 + of.n[y]*of.apart[y]) }
+// effectiveImages returns the images that the clients' mean of a class is worth, n/(1 + n apart):
+// its variance is 1/n + apart in units of W.
+func (of *named) effectiveImages(y int) float64 { return of.n[y] / (1 + of.n[y]*of.apart[y]) }
 
-// among returns the variance v of clients' class means about the pooled ones, in units of W, one
-// for all classes and coordinates: by moments (DerSimonian and Laird 1986), times the probability
-// that there is any. A client's mean of n of all N images of a class lies away from the pooled one
-// by
+// varianceOfClients returns the variance v of clients' class means about the pooled ones, in units
+// of W, one for all classes and coordinates. It is by moments (DerSimonian and Laird 1986), times
+// the probability that there is any. A client's mean of n of all N images of a class lies away from
+// the pooled one by
 //
 //	d ~ N(0, (1 - n/N) (V/n + v)),   in 1 - n/N of the coordinates in which it varies
 //
 // so that, with |d|^2 and size = tr V per coordinate, the estimate is
 //
 //	v = sum n (|d|^2 - (1 - n/N) size/n) / sum n (1 - n/N), 0 at least
-func (of *named) among(r *Round) float64 {
+func (of *named) varianceOfClients(r *Round) float64 {
 	var away, free float64
 	apart := newDistances()
 	for i := range r.Clients {
@@ -152,11 +152,11 @@ func (of *named) coordinates(v cell) []float64 {
 	return of.white(of.of(x, 1))
 }
 
-// uneven returns for each class the variance of the mean of a pool about that of clients with equal
-// shares of the class: of shares s_i of M clients
+// shareVariance returns for each class the variance of the mean of a pool about that of clients
+// with equal shares of the class. Of shares s_i of M clients it is
 //
 //	v sum_i (s_i - 1/M)^2
-func (of *named) uneven(r *Round, p *pool) []float64 {
+func (of *named) shareVariance(r *Round, p *pool) []float64 {
 	out := make([]float64, of.c)
 	for _, i := range p.clients {
 		for _, v := range r.Clients[i].cells() {
@@ -164,7 +164,7 @@ func (of *named) uneven(r *Round, p *pool) []float64 {
 		}
 	}
 	for y, v := range out {
-		out[y] = max(v-1/float64(len(p.clients)), 0) * of.between
+		out[y] = max(v-1/float64(len(p.clients)), 0) * of.clientVariance
 	}
 	return out
 }
@@ -241,7 +241,7 @@ func (of *named) fit(to *Component, shift int, js []judge, o *Options) (normal, 
 	told := of.twin(l, of.known, centre, size, o)
 	log := normal{0, priorT.deviation}.given(told.mean+of.kappa.mean,
 		math.Hypot(told.deviation, of.kappa.deviation))
-	found := hear(js, of.discriminant, l, log)
+	found := askJudges(js, of.discriminant, l, log)
 	t := math.Exp(found.log.mean)
 	to.Deviation, to.Head, to.spread = found.log.deviation, of.head(found.head),
 		of.curvature(on, l, t)
@@ -250,14 +250,14 @@ func (of *named) fit(to *Component, shift int, js []judge, o *Options) (normal, 
 
 // predictive returns the means, [C, K], and deviations, [C], of the images of each class given the
 // class means of both and a shift; 0 of a class that nobody has. Where W is I, with n and a the
-// images that the clients' mean x and the corpus's mean z are worth (worth, mass),
+// images that the clients' mean x and the corpus's mean z are worth (effectiveImages, mass),
 //
 //	N((n x + a z)/(n + a), (1 + 1/(n + a)) I)
 func (of *named) predictive(shift int) (centre, size []float64) {
 	k := of.k
 	centre, size = make([]float64, of.c*k), make([]float64, of.c)
 	for y := range of.c {
-		n, a := of.worth(y), of.count[y]*of.mass(y, shift)
+		n, a := of.effectiveImages(y), of.count[y]*of.mass(y, shift)
 		if n+a > 0 {
 			axpy(n/(n+a), of.mean[y*k:][:k], centre[y*k:][:k])
 			axpy(a/(n+a), of.centre[y*k:][:k], centre[y*k:][:k])

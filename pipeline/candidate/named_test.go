@@ -164,10 +164,10 @@ func TestAmong(t *testing.T) {
 	r.Corpora = []Corpus{{Within: w.covariance(false), Rows: rows, Labels: labels}}
 	s := must.Get(r.sum(1))(t)
 	of := must.Get(r.corpusNames(0, s.all, &Options{}))(t)
-	if got := of.worth(0); got > 3 {
+	if got := of.effectiveImages(0); got > 3 {
 		t.Errorf("a class mean of one client among eight that lie apart is worth %.1f images of 17", got)
 	}
-	if got := of.worth(1); !(got > 79) {
+	if got := of.effectiveImages(1); !(got > 79) {
 		t.Errorf("a class mean that clients share evenly is worth %.1f images of 80", got)
 	}
 }

@@ -174,7 +174,7 @@ func TestParity(t *testing.T) {
 				if want.Name == p.Refit.Of {
 					on := &images{h.white(h.of(p.Refit.Rows, len(p.Refit.Label))),
 						p.Refit.Mass, p.Refit.Label}
-					l := must.Get(h.again(on, math.Exp(want.Temperature[0])))(t)
+					l := must.Get(h.refitted(on, math.Exp(want.Temperature[0])))(t)
 					// where two minimisers stop
 					near(t, "refit", onFeatures(b, l.w), p.Refit.Head, 1e-6)
 					near(t, "refit: bias", l.bias, p.Refit.Bias, 1e-6)

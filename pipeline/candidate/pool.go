@@ -140,7 +140,7 @@ func (r *Round) sumOf(folds [][]int, threads int) (*sums, error) {
 			all.dof--
 		}
 	}
-	s.images = r.asking(all.clients)
+	s.images = r.askedImages(all.clients)
 	all.finish()
 	return s, err
 }

@@ -109,7 +109,13 @@ func heaviest(weight []float64, n int, least float64) []int {
 }
 
 // mixture fits the candidates of most evidence, and has the judges, where there are any, weigh them
-// again and tell their temperatures.
+// again and tell their temperatures. A candidate's head is refitted at its own temperature tau, and
+// its logits are divided then by a factor whose logarithm is
+//
+//	N(log kappa + sharper - more, e_tau^2 + e_kappa^2)
+//
+// without judges. sharper is by how much the refit sharpens it (sharpen), and more by how much
+// images that were left out do (toAllImages). e are the errors of log tau and log kappa.
 func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	kappa normal, o *Options) (*Mixture, error) {
 	m := &Mixture{LogKappa: kappa.mean, LogKappaError: kappa.deviation}
@@ -144,9 +150,9 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 		}
 		var more float64
 		if o.reference == nil {
-			more = s.more(peaks[asked[i]], sharper[i].halved+e.LogTemperature, halves)
+			more = s.toAllImages(peaks[asked[i]], sharper[i].halved+e.LogTemperature, halves)
 		}
-		found[i] = hear(js, h, l, normal{kappa.mean + sharper[i].log - more,
+		found[i] = askJudges(js, h, l, normal{kappa.mean + sharper[i].log - more,
 			math.Hypot(e.LogTemperatureError, kappa.deviation)})
 		return nil
 	})
@@ -170,6 +176,7 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 			}
 			l = *l.over(math.Exp(found[at].log.mean))
 		}
+		// class means are drawn about the discriminant's, which the refit did not sharpen
 		t := math.Exp(found[at].log.mean + e.LogTemperature - sharper[at].log)
 		to := &m.Components[i]
 		to.Head, to.resample = h.head(l), &resample{c, h.pool, t}

@@ -22,7 +22,7 @@ const (
 	// opposites.
 	refitDraws = 8
 	// imagesPerDraw is how many images of a class a row of a named corpus's regression stands for,
-	// and maxNamedDraws bounds the rows of a class.
+	// and maxNamedDraws bounds the rows of a class: beyond 1,280 images a row stands for more.
 	imagesPerDraw, maxNamedDraws = 5, 256
 	// fitProducts bounds the products of a regression with its curvature. A fit that wants more
 	// ends there, nearer to the minimum than the discriminant. Those to images take 4 to 90.
@@ -75,8 +75,8 @@ func (r *Round) together(p *pool, draws int) ([]cell, int) {
 	return cells, max(min(total*draws, maxNumbers/r.K)/len(cells), 2)
 }
 
-// stands returns the number of rows that stand returns.
-func (r *Round) stands(p *pool, draws int) (n int) {
+// standInRows returns the number of rows of standIns.
+func (r *Round) standInRows(p *pool, draws int) (n int) {
 	cells, draws := r.together(p, draws)
 	if cells != nil {
 		return rowsOf(cells, draws)
@@ -87,9 +87,10 @@ func (r *Round) stands(p *pool, draws int) (n int) {
 	return n
 }
 
-// stand returns rows that stand for the images of a pool's clients: class means and antithetic
-// draws of the covariance within classes about them.
-func (r *Round) stand(h *discriminant, p *pool, draws int, o *Options) *images {
+// standIns returns rows that stand for the images of a pool's clients, in coordinates where W is I:
+// class means and antithetic draws about them. About a mean of n images these are
+// mean ± sqrt(1 - 1/n) z, with z of N(0, I). Each stands for n over their number.
+func (r *Round) standIns(h *discriminant, p *pool, draws int, o *Options) *images {
 	out := &images{}
 	cells, draws := r.together(p, draws)
 	if cells != nil {
@@ -196,18 +197,18 @@ func (h *discriminant) fitted(on *images, prior []float64, start *linear) (linea
 // refit returns the head at temperature t, fitted once more to the clients' images and tied to the
 // discriminant. The prior of classes is the pool's in the fit and even in the answer.
 func (r *Round) refit(h *discriminant, t float64, o *Options) (linear, error) {
-	if r.stands(h.pool, refitDraws)*r.K > maxProducts/r.C {
+	if r.standInRows(h.pool, refitDraws)*r.K > maxProducts/r.C {
 		return *h.linear().over(t), nil
 	}
-	return h.again(r.stand(h, h.pool, refitDraws, o), t)
+	return h.refitted(r.standIns(h, h.pool, refitDraws, o), t)
 }
 
 // maxProducts bounds the products of one pass over a regression's rows; beyond, the discriminant
 // stands as it is.
 const maxProducts = 1 << 30
 
-// again fits the head at temperature t once more.
-func (h *discriminant) again(on *images, t float64) (linear, error) {
+// refitted fits the head at temperature t once more.
+func (h *discriminant) refitted(on *images, t float64) (linear, error) {
 	return h.fitted(on, prior(h.n), h.linear().over(t))
 }
 
@@ -228,9 +229,9 @@ func (l linear) over(t float64) *linear {
 	return &out
 }
 
-// sum returns rows that stand for the images of a pool: class means of all clients and draws of W
-// about them. Rows depend on the sum alone.
-func (h *discriminant) sum(p *pool, o *Options) *images {
+// pooledStandIns returns rows that stand for the images of a pool: class means of all clients and
+// draws of W about them. Rows depend on the sum alone.
+func (h *discriminant) pooledStandIns(p *pool, o *Options) *images {
 	out := &images{}
 	for y, n := range p.n {
 		if n > 0 {

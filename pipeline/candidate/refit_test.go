@@ -80,12 +80,14 @@ func TestTogether(t *testing.T) {
 	p := &pool{k: k, c: classes, n: []float64{12, 20}, mean: make([]float64, classes*k),
 		clients: []int{0, 1, 2, 3}}
 	cells, n := r.together(p, draws) // 64 rows, and 24 fit
-	if len(cells) != classes || n != 12 || r.stands(p, draws) != 24 {
-		t.Errorf("%d cells of %d draws, %d rows", len(cells), n, r.stands(p, draws))
+	if len(cells) != classes || n != 12 || r.standInRows(p, draws) != 24 {
+		t.Errorf("%d cells of %d draws, %d rows", len(cells), n, r.standInRows(p, draws))
 	}
 	p.clients = p.clients[:1] // 16 rows
-	if cells, n := r.together(p, draws); cells != nil || n != draws || r.stands(p, draws) != 16 {
-		t.Errorf("one client: %d cells of %d draws, %d rows", len(cells), n, r.stands(p, draws))
+	if cells, n := r.together(p, draws); cells != nil || n != draws ||
+		r.standInRows(p, draws) != 16 {
+		t.Errorf("one client: %d cells of %d draws, %d rows", len(cells), n,
+			r.standInRows(p, draws))
 	}
 	must.Do(t, r.Clients[0].check(k, classes))
 }

@@ -13,7 +13,7 @@ const (
 	// falls with more images, and minRefitted that from which on they judge a refit.
 	minHalves, minRefitted = 3, 4
 	// maxSharper bounds the log of the factor by which a refit is taken to sharpen, and of that of
-	// a head of all images (more). Halves of few images tell both badly.
+	// a head of all images (toAllImages). Halves of few images tell both badly.
 	maxSharper = 0.3
 )
 
@@ -66,16 +66,17 @@ func (p *pool) excess(own [][]float64) (mean, asked float64) {
 	return mean / asked, asked
 }
 
-// more returns the log of the factor by which the temperature of a head of all images lies below
-// that where some were left out: the log temperature is taken as linear in 1/n of the images of a
-// class, and was told by heads of half of them too. It is from 0 to maxSharper; it is 0 where
-// halves are not asked about all the images that the others of a client are, as where classes are
-// held by few clients, or are no further from all images than these are.
-// Let e be the excess of 1/n, of the groups left out and of the halves. Then log T is linear in e,
-// and that at 0 is wanted:
+// toAllImages returns the log of the factor by which the temperature of a head of all images lies
+// below that where some are left out. Let e be the excess of 1/n (pool.excess) of the groups that
+// are left out in turn, and of the halves. log T is taken as linear in e, and told at both; that at
+// 0 is wanted:
 //
 //	log factor = (log T(e_halves) - log T(e_left)) e_left / (e_halves - e_left)
-func (s *sums) more(left, halved float64, halves []half) float64 {
+//
+// It is from 0 to maxSharper. It is 0 where halves are not asked about all the images that the
+// others of a client are, as where classes are held by few clients. It is 0 too where halves are no
+// further from all images than these.
+func (s *sums) toAllImages(left, halved float64, halves []half) float64 {
 	var folds, others [][]float64
 	for _, p := range s.parts {
 		folds = append(folds, p.n)

@@ -93,6 +93,6 @@ func TestMore(t *testing.T) {
 		}
 		s := must.Get(r.sum(1))(t)
 		halves := must.Get(r.halves(&Options{Threads: 1}))(t)
-		near(t, c.name, []float64{s.more(c.left, c.half, halves)}, []float64{c.log}, 1e-9)
+		near(t, c.name, []float64{s.toAllImages(c.left, c.half, halves)}, []float64{c.log}, 1e-9)
 	}
 }

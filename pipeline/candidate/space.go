@@ -145,7 +145,7 @@ func (l *lifted) draw(t erm.Theta, r *rand.Rand) erm.Theta {
 }
 
 // beside returns the mixture of a round and of the same round in a space, by shares between the
-// best component of each.
+// best component of each. A share below minWeight is none, so that its components cost nothing.
 func (m *Mixture) beside(in *Mixture, s *space, o *Options) *Mixture {
 	out := *m
 	out.Components, out.Evidence = nil, nil

@@ -26,7 +26,10 @@ func (w *within) freedom(n, m float64) float64 {
 }
 
 // measure returns how the images of some rows vary about their class mean; as W, Gaussian, of fewer
-// than two rows.
+// than two rows. With S their scatter, x_i one about its mean and n of them
+//
+//	size = tr S/(d (n - 1)),   free = tr(S)^2/tr(S^2)
+//	tails = n sum_i |x_i|^4/tr(S)^2 - 1 - 2 tr(S^2)/tr(S)^2, 0 at least
 func (k *known) measure(y int, rows []int, d int) within {
 	v := make([]float64, d*d)
 	f := moment.Factor{K: d, To: v}
