@@ -11,16 +11,16 @@ import (
 	"fmp/onnx/dense"
 )
 
-// target is a matrix T that covariances are drawn towards, as rows R with T = (R'R)^-1; nil for the
-// identity.
+// target is a matrix W0 that covariances are drawn towards, as rows R with W0 = (R'R)^-1; nil for
+// the identity.
 type target struct {
 	name    string // of its own
 	k       int
 	inverse []float64 // R, [K, K]
 }
 
-// singular is the least variance of a target as a share of the mean variance.
 const (
+	// singular is the least variance of a target as a share of the mean variance.
 	singular = 1e-7
 	// leastStrength and mostStrength bound that of a prior of a corpus.
 	leastStrength, mostStrength = 1.0 / 4096, 64.0
@@ -28,8 +28,12 @@ const (
 
 // newTarget returns the target of a covariance w, [K, K], of dof degrees of freedom: the posterior
 // mean of a covariance whose prior is inverse Wishart about a multiple of the identity. w alone
-// would be noise in most directions where images are few. Variances below 0, which rounding makes,
-// count as 0.
+// would be noise in most directions where images are few. With s of ownStrength and t the mean of
+// the eigenvalues v, one becomes
+//
+//	(dof v + s K t)/(dof + s K), singular t at least
+//
+// Variances below 0, which rounding makes, count as 0.
 func newTarget(name string, w []float64, dof float64, k int) (target, error) {
 	values, q := dense.Eigen(general(k, k, slices.Clone(w)))
 	var mean float64
@@ -58,9 +62,13 @@ func newTarget(name string, w []float64, dof float64, k int) (target, error) {
 
 // ownStrength returns the strength, in units of K, of the prior of most evidence, of eigenvalues of
 // a covariance of dof degrees of freedom whose mean is given: W is inverse Wishart of mean t I and
-// m = sK + K + 1 degrees of freedom, so that ln p = m/2 K ln(sKt) - (m + dof)/2 sum ln(sKt + dof v)
-// + ln G((m + dof)/2) - ln G(m/2), G the gamma function of K dimensions (Gelman et al., Bayesian
-// Data Analysis, section 3.6).
+// m = sK + K + 1 degrees of freedom. With G the gamma function of K dimensions (Gelman et al.,
+// Bayesian Data Analysis, section 3.6), and terms left out that s does not move,
+//
+//	ln p = m/2 K ln(sKt) - (m + dof)/2 sum_j ln(sKt + dof v_j) + ln G((m + dof)/2) - ln G(m/2)
+//
+// Beside the strength of least divergence from the covariance of 6,000 images it loses 47 nats at
+// 50 images and 18 at 150 (docs/notes/moments.md).
 func ownStrength(values []float64, mean, dof float64) float64 {
 	best, at, k := math.Inf(-1), 0.0, float64(len(values))
 	for s := leastStrength; s <= mostStrength; s *= math.Sqrt2 {
@@ -79,7 +87,8 @@ func ownStrength(values []float64, mean, dof float64) float64 {
 }
 
 // basis is the coordinates u = V'(x - m0) in which the target is the identity and a pool's scatter
-// diag(lambda): all strengths of the target are diagonal there.
+// diag(lambda): all strengths of the target are diagonal there. With R of the target and
+// R S R' = Q diag(lambda) Q' it is V = R'Q.
 type basis struct {
 	*pool
 	v      []float64 // [K, K], a coordinate a column

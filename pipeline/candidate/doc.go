@@ -21,11 +21,13 @@
 //	n_c, m_c   images of class c, and their mean [K]; at client m n_mc and m_mc
 //	m0         the mean of all images, sum_c n_c m_c / sum_c n_c [K]
 //	S, dof     scatter within classes [K, K], and its degrees of freedom
-//	T, s       a candidate's target [K, K], and its strength in units of K
-//	W          covariance within classes (nu t T + S)/(nu + dof): nu = s K, t = tr(T^-1 S)/(K dof)
+//	W0, s      a candidate's target [K, K], and its strength in units of K
+//	W          covariance within classes (nu0 t W0 + S)/(nu0 + dof),
+//	           with nu0 = s K and t = tr(W0^-1 S)/(K dof)
 //	n0         images whose noise is as much as the spread of class means (pool.pseudo)
+//	kappa      the factor on the temperature where draws stand for images
 //
-// A head's logit of class c, at a temperature tau, is (a_c'(x - m0) + b_c)/tau, where
+// A head's logit of class c, at a temperature T, is (a_c'(x - m0) + b_c)/T, where
 //
 //	a_c = W^-1 n_c/(n_c + n0) (m_c - m0),   b_c = -a_c'W a_c / 2
 //

@@ -53,24 +53,24 @@ func (b *basis) downdate(p *rest) *downdate {
 	return d
 }
 
-// at returns the head of a strength in the whole pool's basis. With D = nu size + lambda the
+// at returns the head of a strength in the whole pool's basis. With D = nu0 size + lambda the
 // inverse of the covariance is
 //
-//	(nu + dof) (D - R'R)^-1 = (nu + dof) (D^-1 + Y'Y),   Y = L^-1 R D^-1,   LL' = I - R D^-1 R'
+//	(nu0 + dof) (D - R'R)^-1 = (nu0 + dof) (D^-1 + Y'Y),   Y = L^-1 R D^-1,   LL' = I - R D^-1 R'
 //
 // by Woodbury's identity, and the mean variance of an image in units of W (pool.pseudo) is
 //
-//	noise = tr(W^-1 S)/(K dof) = (nu + dof)(K - nu size tr (D - R'R)^-1)/(K dof)
+//	noise = tr(W^-1 S)/(K dof) = (nu0 + dof)(K - nu0 size tr (D - R'R)^-1)/(K dof)
 //
-// as S = D - R'R - nu size I. It reports false where LL' is not positive definite, which only
+// as S = D - R'R - nu0 size I. It reports false where LL' is not positive definite, which only
 // rounding makes it.
 func (d *downdate) at(strength float64, prior *between) (linear, bool) {
 	k, c, r := d.k, d.c, len(d.lost)/d.k
-	nu, size := strength*float64(k), d.left/float64(k)/d.dof
+	nu0, size := strength*float64(k), d.left/float64(k)/d.dof
 	inverse := make([]float64, k)
 	var trace float64
 	for j, v := range d.lambda {
-		inverse[j] = 1 / (nu*size + v)
+		inverse[j] = 1 / (nu0*size + v)
 		trace += inverse[j]
 	}
 	y, ok := d.root(inverse)
@@ -78,8 +78,8 @@ func (d *downdate) at(strength float64, prior *between) (linear, bool) {
 		return linear{}, false
 	}
 	trace += dot(y, y)
-	f := nu + d.dof
-	noise := (float64(k) - nu*size*trace) * f / float64(k) / d.dof
+	f := nu0 + d.dof
+	noise := (float64(k) - nu0*size*trace) * f / float64(k) / d.dof
 	through := timesT(d.means, y, c, k, r) // means Y'
 	norms := make([]float64, c)
 	for class := range norms {

@@ -9,7 +9,7 @@ import (
 // Constants of discriminants.
 const (
 	// caution is a factor on n0: class means err more along the head's directions than on average.
-	// It lowered NLL by .002 to .010 on four tasks of CIFAR-100 (docs/notes/moments.md). With more,
+	// It lowers NLL by .002 to .010 on four tasks of CIFAR-100 (docs/notes/moments.md). With more,
 	// classes of few images lie nearer to the grand mean.
 	caution = 1.5
 	// minSpread is the least spread of class means beyond noise, in units of the variance within
@@ -19,12 +19,12 @@ const (
 
 // discriminant is the linear discriminant of a pool whose covariance within classes is
 //
-//	W = (nu size T + S)/(nu + dof),   nu = strength K,   size = tr(T^-1 S)/(K dof)
+//	W = (nu0 size W0 + S)/(nu0 + dof),   nu0 = strength K,   size = tr(W0^-1 S)/(K dof)
 //
-// which is the mean of S/dof and of the target at the scatter's size. In the basis T = I and
+// which is the mean of S/dof and of the target W0 at the scatter's size. In the basis W0 = I and
 // S = diag(lambda), so that W^-1 = diag(precision):
 //
-//	precision_j = (nu + dof)/(nu size + lambda_j)
+//	precision_j = (nu0 + dof)/(nu0 size + lambda_j)
 //	logit_c     = sum_j precision_j m_cj u_j + bias_c,   bias_c = -sum_j precision_j m_cj^2 / 2
 //
 // A strength of 0 is the scatter alone, a large one the target alone.
@@ -42,9 +42,9 @@ func (b *basis) at(strength float64, prior *between) *discriminant {
 	k, d := b.k, float64(b.k)
 	h := &discriminant{basis: b, precision: make([]float64, k), m: make([]float64, b.c*k),
 		bias: make([]float64, b.c)}
-	nu, size, noise := strength*d, b.size(), 0.0
+	nu0, size, noise := strength*d, b.size(), 0.0
 	for j, v := range b.lambda {
-		h.precision[j] = (nu + b.dof) / (nu*size + v)
+		h.precision[j] = (nu0 + b.dof) / (nu0*size + v)
 		noise += h.precision[j] * v / d / b.dof
 	}
 	if !(noise > 0) { // no image is told from its class mean: W itself

@@ -109,13 +109,13 @@ func heaviest(weight []float64, n int, least float64) []int {
 }
 
 // mixture fits the candidates of most evidence, and has the judges, where there are any, weigh them
-// again and tell their temperatures. A candidate's head is refitted at its own temperature tau, and
+// again and tell their temperatures. A candidate's head is refitted at its own temperature T, and
 // its logits are divided then by a factor whose logarithm is
 //
-//	N(log kappa + sharper - more, e_tau^2 + e_kappa^2)
+//	N(log kappa + sharper - more, e_T^2 + e_kappa^2)
 //
 // without judges. sharper is by how much the refit sharpens it (sharpen), and more by how much
-// images that were left out do (toAllImages). e are the errors of log tau and log kappa.
+// images that were left out do (toAllImages). e are the errors of log T and log kappa.
 func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	kappa normal, o *Options) (*Mixture, error) {
 	m := &Mixture{LogKappa: kappa.mean, LogKappaError: kappa.deviation}
@@ -130,11 +130,11 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	if err != nil {
 		return nil, err
 	}
-	some, tau := make([]*candidate, len(asked)), make([]float64, len(asked))
+	some, startT := make([]*candidate, len(asked)), make([]float64, len(asked))
 	for i, j := range asked { // as draws have it; kappa comes last
-		some[i], tau[i] = &cands[j], math.Exp(m.Evidence[j].LogTemperature)
+		some[i], startT[i] = &cands[j], math.Exp(m.Evidence[j].LogTemperature)
 	}
-	sharper, err := sharpen(some, tau, halves, o)
+	sharper, err := sharpen(some, startT, halves, o)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 		c, e := &cands[asked[i]], m.Evidence[asked[i]]
 		h := s.in(c.target).at(c.strength, c.prior)
 		heads[i] = h
-		l, err := r.refit(h, tau[i], o)
+		l, err := r.refit(h, startT[i], o)
 		if err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 		c, e, h, l := &cands[asked[at]], m.Evidence[asked[at]], heads[at], found[at].head
 		if all != r {
 			h = sums.in(c.target).at(c.strength, c.prior)
-			if l, err = all.refit(h, tau[at], o); err != nil {
+			if l, err = all.refit(h, startT[at], o); err != nil {
 				return err
 			}
 			l = *l.over(math.Exp(found[at].log.mean))
