@@ -70,8 +70,8 @@ func newParted(rows []float32, k int, labels []int) *parted {
 }
 
 // leftOut returns the curve of the rows, each judged by the discriminant whose mean of its class is
-// without it. The covariance is the scatter drawn towards the identity, W = (nu size I + R'R)/(nu +
-// dof); with Q = I + RR'/(nu size), Woodbury's identity makes of products of a and b through W's
+// without it. The covariance is the scatter drawn towards the identity, W = (nu0 size I + R'R)/(nu0
+// + dof); with Q = I + RR'/(nu0 size), Woodbury's identity makes of products of a and b through W's
 // inverse those of the parts: (R, R) is scale Q^-1 RR', (R, M) is scale Q^-1 RM'. The curve of the
 // same rows with classes at random is added to random, which may be nil. With products <., .>
 // through W's inverse, n_c rows of class c, d = k features and m_c the mean of class c less m0,
@@ -85,11 +85,11 @@ func newParted(rows []float32, k int, labels []int) *parted {
 func (s *parted) leftOut(grid *[Temperatures]float64, random *Curve) (out Curve) {
 	n, c := s.n, s.c
 	d, dof := float64(s.k), float64(s.dof)
-	tau := priorStrength * trace(s.rr, n) / dof // nu size
-	scale := (float64(priorStrength*d) + dof) / tau
+	ridge := priorStrength * trace(s.rr, n) / dof // nu0 size
+	scale := (float64(priorStrength*d) + dof) / ridge
 	q := make([]float64, n*n)
 	for i, v := range s.rr {
-		q[i] = v / tau
+		q[i] = v / ridge
 	}
 	for i := range n {
 		q[i*n+i]++
@@ -100,7 +100,7 @@ func (s *parted) leftOut(grid *[Temperatures]float64, random *Curve) (out Curve)
 	rm := products(transposed(root, n, n), halfT, n)         // [n, c], over scale
 	mm, low := slices.Clone(s.mm), products(halfT, halfT, n) // [c, c]
 	for i, v := range low {
-		mm[i] = scale * (mm[i] - v/tau)
+		mm[i] = scale * (mm[i] - v/ridge)
 	}
 	rr := make([]float64, n) // the diagonal alone
 	var noise float64
@@ -109,7 +109,7 @@ func (s *parted) leftOut(grid *[Temperatures]float64, random *Curve) (out Curve)
 		for j := i; j < n; j++ {
 			inner += float64(root[j*n+i] * root[j*n+i])
 		}
-		rr[i] = scale * tau * (1 - inner)
+		rr[i] = scale * ridge * (1 - inner)
 		noise += rr[i] / d / dof
 	}
 	var between float64

@@ -30,6 +30,8 @@
 //	B      prior covariance of class means about mt, from the corpus's B0
 //	Q      separation of the task
 //	rho    inverse temperature
+//	kappa  degrees of freedom of the prior of s (in packages discriminant and candidate kappa is a
+//	       factor on the temperature)
 //
 // A posterior sample draws all mu_c jointly; its head is the limit of a fit to infinitely many
 // points drawn from them. The scalars (nu0, delta, ..., o2) are trained by leaving classes of the
