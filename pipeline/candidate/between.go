@@ -101,7 +101,8 @@ func (p *pool) shrunk(prior *between, n0 float64, means, a []float64,
 	for i := range r {
 		trace += g[i*r+i]
 	}
-	size := (1 - prior.even) / n0 * float64(k) / trace // of A'A: the mean of B in units of W is 1/n0
+	// of A'A: the mean of B in units of W is 1/n0
+	size := (1 - prior.even) / n0 * float64(k) / trace
 	values, q := dense.Eigen(general(r, r, g))
 	along := make([]float64, c*r) // coordinates of the means on the eigenvectors
 	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(c, r, timesT(means, through, c, k, r)), q, 0,

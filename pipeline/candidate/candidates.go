@@ -35,7 +35,9 @@ type candidate struct {
 
 // ofReference returns those of the candidates that the reference has.
 func ofReference(all []candidate) []candidate {
-	return slices.DeleteFunc(all, func(c candidate) bool { return c.target.inverse != nil && c.strength < strengths[2] })
+	return slices.DeleteFunc(all, func(c candidate) bool {
+		return c.target.inverse != nil && c.strength < strengths[2]
+	})
 }
 
 // candidates returns the priors that a round's clients choose among, those of one target together.
@@ -43,7 +45,8 @@ func (r *Round) candidates() ([]candidate, error) {
 	identity := &target{name: "identity", k: r.K}
 	var out []candidate
 	for _, s := range strengths {
-		out = append(out, candidate{name: fmt.Sprintf("identity %g", s), target: identity, strength: s})
+		out = append(out,
+			candidate{name: fmt.Sprintf("identity %g", s), target: identity, strength: s})
 	}
 	for i := range r.Corpora {
 		c := &r.Corpora[i]
@@ -59,8 +62,8 @@ func (r *Round) candidates() ([]candidate, error) {
 			for _, even := range evens {
 				prior := &between{rows, even + (1-even)*left}
 				for _, s := range strengths[betweenStrengths:] {
-					out = append(out, candidate{name: fmt.Sprintf("corpus %d %g between %g", i, s, even),
-						target: &t, strength: s, prior: prior})
+					name := fmt.Sprintf("corpus %d %g between %g", i, s, even)
+					out = append(out, candidate{name: name, target: &t, strength: s, prior: prior})
 				}
 			}
 		}

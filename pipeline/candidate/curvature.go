@@ -16,7 +16,8 @@ import (
 // of a product (Martens and Grosse 2015, K-FAC). Rows x of mass m whose probabilities are p have
 // the Hessian
 //
-//	sum_i m_i (diag p_i - p_i p_i') x x_i x_i' + tie I  ~  A x B / g + tie I,  g = sum_i m_i (1 - |p_i|²)
+//	sum_i m_i (diag p_i - p_i p_i') x x_i x_i' + tie I  ~  A x B / g + tie I
+//	g = sum_i m_i (1 - |p_i|²)
 //	A = sum_i m_i (1 - |p_i|²) x_i x_i',  B = sum_i m_i (diag p_i - p_i p_i')
 //
 // which has the trace of the sum in A and in B alike. Labels y are drawn from q_i, the

@@ -59,7 +59,8 @@ func (d distances) add(of distance) {
 // either returns the log-likelihood of a class where the others have a shift s, with L the class's
 // own: log(priorUnlike mean_s L(s) + (1 - priorUnlike) L(s)).
 func (of distance) either(shift int) float64 {
-	return floats.LogSumExp([]float64{math.Log(priorUnlike) + of.mean, math.Log1p(-priorUnlike) + of.log[shift]})
+	return floats.LogSumExp([]float64{math.Log(priorUnlike) + of.mean,
+		math.Log1p(-priorUnlike) + of.log[shift]})
 }
 
 // mass returns that of an image of n of the corpus's class where the others have no shift: less

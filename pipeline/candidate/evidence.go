@@ -160,7 +160,8 @@ type asked struct {
 	// of all draws, [sum of draws, rank]; nil where the rows beside the class means are the draws
 	z    []float64
 	rank int
-	rows []float64 // class means, then the root or the draws: [cells + rank, K], in the basis in hand
+	// class means, then the root or the draws: [cells + rank, K], in the basis in hand
+	rows []float64
 }
 
 // asked returns a client's question on cells, its rows on features.
@@ -335,8 +336,8 @@ const perProduct = 16
 // images that clients are asked about. share_mc is the number of images that the mean stands
 // for (cell.share), unheld that of classes that nobody holds for one that somebody does. p0 is of
 // the same head with a logit of 0 for c.
-func (r *Round) evidence(s *sums, folds int, cands []candidate, draw func(group []int, limit int) []residuals,
-	o *Options) ([][]moments.Curve, error) {
+func (r *Round) evidence(s *sums, folds int, cands []candidate,
+	draw func(group []int, limit int) []residuals, o *Options) ([][]moments.Curve, error) {
 	out := make([][]moments.Curve, folds)
 	err := each(folds, o.Threads, func(g int) error {
 		if o.Stop != nil && o.Stop() != nil {

@@ -58,7 +58,9 @@ func (h *discriminant) knows(c *Corpus) (*known, error) {
 	if !k.largeEnough() {
 		return k, nil
 	}
-	start, err := h.leftOut(k, 0, func(in *images) (linear, error) { return h.byMeans(in.means(h)), nil })
+	start, err := h.leftOut(k, 0, func(in *images) (linear, error) {
+		return h.byMeans(in.means(h)), nil
+	})
 	k.start = start.log.mean
 	return k, err
 }
@@ -241,7 +243,8 @@ func (h *discriminant) leftOut(k *known, shift int,
 		}
 	}
 	at, e, likelihood := verdict(blocks)
-	return judged{log: normal{at, math.Hypot(e, errorT)}, score: floats.Sum(likelihood) / judgeBlocks}, nil
+	return judged{log: normal{at, math.Hypot(e, errorT)},
+		score: floats.Sum(likelihood) / judgeBlocks}, nil
 }
 
 // twin returns the log temperature of draws of the images of each class, of means [C, K] and

@@ -219,7 +219,8 @@ func (m *Mixture) keep(cands []candidate, asked []int, found []judged, rates []r
 	o *Options) []int {
 	again := make([]rated, len(asked))
 	for i, j := range asked {
-		again[i] = rated{rates[j].score + found[i].score, slices.Concat(rates[j].left, found[i].left), rates[j].corpus}
+		again[i] = rated{rates[j].score + found[i].score,
+			slices.Concat(rates[j].left, found[i].left), rates[j].corpus}
 	}
 	weight := weights(again, o)
 	order := heaviest(weight, maxComponents, minWeight)

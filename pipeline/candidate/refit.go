@@ -69,7 +69,8 @@ func (r *Round) together(p *pool, draws int) ([]cell, int) {
 	var cells []cell
 	for y, n := range p.n {
 		if n > 0 {
-			cells = append(cells, cell{class: y, n: n, mean: dense.As[float32](p.mean[y*r.K:][:r.K])})
+			mean := dense.As[float32](p.mean[y*r.K:][:r.K])
+			cells = append(cells, cell{class: y, n: n, mean: mean})
 		}
 	}
 	return cells, max(min(total*draws, maxNumbers/r.K)/len(cells), 2)
@@ -98,7 +99,8 @@ func (r *Round) standIns(h *discriminant, p *pool, draws int, o *Options) *image
 		return out
 	}
 	for _, i := range p.clients {
-		out.about(h, r.Clients[i].cells(), draws, rng.New(o.Seed, "candidate", o.Stream, "images", i))
+		at := rng.New(o.Seed, "candidate", o.Stream, "images", i)
+		out.about(h, r.Clients[i].cells(), draws, at)
 	}
 	return out
 }

@@ -31,7 +31,8 @@ type space struct {
 // features are few, or a corpus has the round's names.
 func (r *Round) space() *space {
 	at := slices.IndexFunc(r.Corpora, func(c Corpus) bool { return len(c.Means) > r.K })
-	if r.K <= spaceWidth || at < 0 || slices.ContainsFunc(r.Corpora, func(c Corpus) bool { return c.Named() }) {
+	if r.K <= spaceWidth || at < 0 ||
+		slices.ContainsFunc(r.Corpora, func(c Corpus) bool { return c.Named() }) {
 		return nil
 	}
 	of, k := &r.Corpora[at], r.K
@@ -74,10 +75,12 @@ func (s *space) round(r *Round) *Round {
 		for j := range c.Means.N {
 			means.Z = append(means.Z, s.project(c.Means.Features(j))...)
 		}
-		out.Clients = append(out.Clients, Client{Means: means, Within: s.within(c.Within), Curve: c.Curve})
+		out.Clients = append(out.Clients,
+			Client{Means: means, Within: s.within(c.Within), Curve: c.Curve})
 	}
 	for _, c := range r.Corpora {
-		out.Corpora = append(out.Corpora, Corpus{Within: s.inner(c.Within), Dof: c.Dof, Means: s.project(c.Means)})
+		out.Corpora = append(out.Corpora,
+			Corpus{Within: s.inner(c.Within), Dof: c.Dof, Means: s.project(c.Means)})
 	}
 	return out
 }

@@ -126,7 +126,8 @@ func (r *Round) curves(all *pool, o *Options) (own, twin []moments.Curve, err er
 	for i, t := range found {
 		c := r.Clients[drawn[i]].Curve
 		as := 1.0
-		if t != nil && c.Clients > 1 { // as many images: at the highest temperature all have one loss
+		// as many images: at the highest temperature all have one loss
+		if t != nil && c.Clients > 1 {
 			const last = moments.Temperatures - 1
 			as = c.Curve[last] / t.own[last]
 		}

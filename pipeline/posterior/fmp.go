@@ -147,7 +147,8 @@ func (t *FMP) Sample(ctx context.Context) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if judged != nil { // intervals condition on one set of clients: those more likely honest than not
+	// intervals condition on one set of clients: those more likely honest than not
+	if judged != nil {
 		seen = judged.trusted
 	}
 	temperature := 1.0

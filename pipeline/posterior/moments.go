@@ -135,9 +135,10 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded,
 
 // statePosterior is the posterior of one state of who is honest.
 type statePosterior struct {
-	heads       Ensemble
-	means       *mat.Dense // of classes, [C, k]; nil where the temperature is that of clients left out
-	tempering   float64    // factor of the variance that heads are drawn with
+	heads Ensemble
+	// means of classes, [C, k]; nil where the temperature is that of clients left out
+	means       *mat.Dense
+	tempering   float64 // factor of the variance that heads are drawn with
 	diagnostics map[string]float64
 }
 
