@@ -31,7 +31,7 @@ import (
 
 const (
 	// aboveBound is the probability with which an honest client may exceed its bound. The less it
-	// is, the larger bounds are, and sets become by false points that are too hard.
+	// is, the larger bounds are, and the larger sets by false points that are too hard.
 	aboveBound = 0.1
 	// A client is left out where a client that misses hardness times as often as stated has as many
 	// points below the threshold with a probability of at most implausible.

@@ -65,8 +65,8 @@ const (
 	rubbish = 30.0
 	// maxOdds bounds the log odds of honesty that others tell, in nats.
 	maxOdds = 200.0
-	// concentration is the sum of the parameters of the Dirichlet of T_c: the smaller, the rather
-	// bad clients share one target.
+	// concentration is the sum of the parameters of the Dirichlet of T_c. The smaller it is, the
+	// more T_c lies on one target.
 	concentration = 0.3
 )
 

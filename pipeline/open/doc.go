@@ -34,7 +34,7 @@
 //	       factor on the temperature)
 //
 // A posterior sample draws all mu_c jointly; its head is the limit of a fit to infinitely many
-// points drawn from them. The scalars (nu0, delta, ..., o2) are trained by leaving classes of the
+// points drawn from them. The scalars (nu0, delta, ..., r4) are trained by leaving classes of the
 // corpus out (package meta).
 //
 // Heads are fitted to the uploads once more, and intervals come from such fits as well (package
