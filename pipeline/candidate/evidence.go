@@ -28,8 +28,8 @@ const (
 	minDraws      = 48
 	maxDraws      = 512
 	// tailFreedom is the degrees of freedom of residuals. Of Gaussian draws, 8, 5 and 4 it is the
-	// on CIFAR-100's classes 20 to 39, with an NLL lower by .0001 to .003 (docs/notes/moments.md).
-	// On Gaussian images it costs .004 nats.
+	// best on CIFAR-100's classes 20 to 39, with an NLL lower by .0001 to .003
+	// (docs/notes/moments.md). On Gaussian images it costs .004 nats.
 	tailFreedom = 8
 )
 
@@ -90,9 +90,8 @@ func (o *Options) residuals(r *Round, group []int, limit int) []residuals {
 //
 //	sqrt((tailFreedom - 2)/chi) z
 //
-// Beside Gaussian draws
-// kappa would grow with the images that a head was fitted to, and clients measure it with heads of
-// few.
+// Beside Gaussian draws kappa would grow with the images that a head was fitted to, and clients
+// measure it with heads of few.
 func residual(z []float64, at *rand.Rand) {
 	var chi float64
 	for range tailFreedom {
@@ -332,10 +331,10 @@ const perProduct = 16
 //
 //	share_mc mean_x (log p(c|x) + surprises/N mean_y log p(y|x) + unheld log p0(c|x))
 //
-// where p is of the head of all but the group, x are the draws about the class mean m_mc. N are the
-// images that clients are asked about. share_mc is the number of images that the mean stands
-// for (cell.share), unheld that of classes that nobody holds for one that somebody does. p0 is of
-// the same head with a logit of 0 for c.
+// where p is of the head of all but the group, and x are the draws about the class mean m_mc. N are
+// the images that clients are asked about, and share_mc those that the mean stands for
+// (cell.share). unheld is the number of classes that nobody holds for one that somebody does. p0 is
+// of the same head with a logit of 0 for c.
 func (r *Round) evidence(s *sums, folds int, cands []candidate,
 	draw func(group []int, limit int) []residuals, o *Options) ([][]moments.Curve, error) {
 	out := make([][]moments.Curve, folds)

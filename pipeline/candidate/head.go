@@ -21,8 +21,8 @@ const (
 //
 //	W = (nu0 size W0 + S)/(nu0 + dof),   nu0 = strength K,   size = tr(W0^-1 S)/(K dof)
 //
-// which is the mean of S/dof and of the target W0 at the scatter's size. In the basis W0 = I and
-// S = diag(lambda), so that W^-1 = diag(precision):
+// which is the mean of S/dof and of the target W0 at the scatter's size, weighed by their degrees
+// of freedom. In the basis W0 = I and S = diag(lambda), so that W^-1 = diag(precision):
 //
 //	precision_j = (nu0 + dof)/(nu0 size + lambda_j)
 //	logit_c     = sum_j precision_j m_cj u_j + bias_c,   bias_c = -sum_j precision_j m_cj^2 / 2

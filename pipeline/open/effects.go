@@ -75,8 +75,8 @@ func (p *Predictor) Wider(effects *mat.SymDense) *Predictor {
 //
 //	E[b | phi] = Cov(b, o) (I + Cov(o_b))^-1 o,  o_b = the part of b there
 //
-// as an image's own noise is I there, beside its client's o_b. No class moves o, so that it tells
-// of the effect alone.
+// as an image's own noise is I there, beside its client's o_b. The corpus's classes do
+// not move o, so that it tells of the effect alone.
 // A is nil where the corpus's class means differ in all coordinates.
 func (p *Predictor) Unshift(effects *mat.SymDense) (a *mat.Dense, c []float64, err error) {
 	at, err := p.frame()
