@@ -7,6 +7,7 @@
 package conformal
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -157,7 +158,7 @@ func (x *Points) Answerable(risk, delta float64,
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int { return int(math.Copysign(1, float64(x.Top[b]-x.Top[a]))) })
+	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(x.Top[b], x.Top[a]) })
 	count := func(at float64) (n, wrong int) {
 		for _, i := range order {
 			if float64(x.Top[i]) < at {

@@ -389,8 +389,11 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 	var chol mat.Cholesky
 	w := p.smoothed(s, dof)
 	if !chol.Factorize(w) {
-		p.scatter = moment.WithoutNegative(s)
-		if s, w = p.scatter, p.smoothed(p.scatter, dof); !chol.Factorize(w) {
+		s = moment.WithoutNegative(s)
+		if p.dof > 0 { // the heads read it too
+			p.scatter = s
+		}
+		if w = p.smoothed(s, dof); !chol.Factorize(w) {
 			return nil, nil, 0, errors.New("discriminant: the covariance within classes is not positive definite")
 		}
 	}
