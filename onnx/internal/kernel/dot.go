@@ -11,6 +11,23 @@ import (
 // sums.
 const dotFilters, dotColumns = 8, 32
 
+// longerTiles returns how many tiles of 49 columns, in place of 48, take the last columns of a number
+// of them: such a column costs an eighth of the vector that the last ones would take.
+func longerTiles(cols int) int {
+	if rest := cols % 48; rest < 8 && rest <= cols/48 {
+		return rest
+	}
+	return 0
+}
+
+// dotCost is how many columns a product of that many takes as long as.
+func dotCost(cols int) int {
+	if n := longerTiles(cols); n > 0 {
+		return cols/48*48 + 2*n
+	}
+	return (cols + 15) / 16 * 16
+}
+
 // saturation bounds sums, in quanta, before the zero point is added: NaN becomes lo.
 type saturation struct {
 	lo, hi float32

@@ -47,13 +47,14 @@ type dotTile struct {
 	scale   *float32 // nil: sums are not quantised
 	c       *uint8
 	stride  int    // bytes
-	filters int    // to write, 1 to 8
+	filters int    // to write; of dotTileY: 1 to 8
 	cols    uint32 // columns; of dotTileY: 1 to 8
 	saturation
+	longer uint32 // of dotTileZ: tiles of 49 columns, not 48, before the others
 }
 
-// dots is dotsGo, with VNNI of any number of columns. Of each step it reads 32 of them, or 16 where
-// no more are wanted.
+// dots is dotsGo, with VNNI of any number of filters, in panels one after the other, and columns. Of
+// each step it reads the columns in whole sixteens.
 func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols int,
 	c []uint8, stride int) {
 	if !haveDots && !haveWords {
@@ -63,8 +64,8 @@ func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols
 	t := dotTile{steps: len(offsets), a: &a[0], b: &b[0], offsets: &offsets[0],
 		start: &d.start[channel], scale: &d.scale[channel],
 		c: &c[0], stride: stride, filters: filters, cols: uint32(cols), saturation: d.saturation}
-	_, _, _ = a[len(offsets)*4*dotFilters*dotBytes()-1], d.start[channel+dotFilters-1],
-		d.scale[channel+dotFilters-1]
+	high := (filters + dotFilters - 1) / dotFilters * dotFilters
+	_, _, _ = a[len(offsets)*4*high*dotBytes()-1], d.start[channel+high-1], d.scale[channel+high-1]
 	_ = b[d.furthest+4*((cols+15)&^15)-1]
 	last := (filters-1)*stride + cols
 	if d.whole {
@@ -72,6 +73,9 @@ func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols
 	}
 	_ = c[last-1]
 	if haveDots {
+		if !d.whole {
+			t.longer = uint32(longerTiles(cols))
+		}
 		dotTileZ(&t)
 		return
 	}

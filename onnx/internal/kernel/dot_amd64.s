@@ -1,164 +1,259 @@
 #include "textflag.h"
 
-// DOTS16 and DOTS32 add four terms to the sums of eight filters, in 16 columns or 32: the bytes of b at Z16 and Z17, unsigned, times
-// those of a at SI, signed. Z18 and Z19 are of their own.
-#define DOTS16(at, even, odd) \
-	VPBROADCASTD at(SI), Z18 \
-	VPBROADCASTD at+4(SI), Z19 \
-	VPDPBUSD     Z18, Z16, even \
-	VPDPBUSD     Z19, Z16, odd
+// DOTS1, DOTS2 and DOTS3 add four terms to the sums of a filter, in 16, 32 or 48 columns: the bytes of b at Z24 to Z26, unsigned, times
+// those of a at SI, signed. Z27 is of their own.
+#define DOTS1(at, low) \
+	VPBROADCASTD at(SI), Z27 \
+	VPDPBUSD     Z27, Z24, low
 
-#define DOTS32(at, even, evenHigh, odd, oddHigh) \
-	DOTS16(at, even, odd) \
-	VPDPBUSD Z18, Z17, evenHigh \
-	VPDPBUSD Z19, Z17, oddHigh
+#define DOTS2(at, low, middle) \
+	DOTS1(at, low) \
+	VPDPBUSD Z27, Z25, middle
 
-// ASBYTES writes 32 sums as bytes at DX: times their scales, from Z20 to Z21, and with the zero
-// point Z22 added. Masks K1 and K2 leave columns out.
-#define ASBYTES(low, high, lowScale, highScale) \
-	VCVTDQ2PS    low, low \
-	VCVTDQ2PS    high, high \
-	VMULPS       lowScale, low, low \
-	VMULPS       highScale, high, high \
-	VMAXPS       Z20, low, low \
-	VMAXPS       Z20, high, high \
-	VMINPS       Z21, low, low \
-	VMINPS       Z21, high, high \
-	VCVTPS2DQ    low, low \
-	VCVTPS2DQ    high, high \
-	VPADDD       Z22, low, low \
-	VPADDD       Z22, high, high \
-	VPMOVDB      low, K1, (DX) \
-	VPMOVDB      high, K2, 16(DX)
+#define DOTS3(at, low, middle, high) \
+	DOTS2(at, low, middle) \
+	VPDPBUSD Z27, Z26, high
 
-// QUANTIZED writes a filter's 32 sums as bytes at DX, and goes on to the next unless it was the last of R12.
-#define QUANTIZED(low, high, at) \
-	VBROADCASTSS at(R13), Z18 \
-	ASBYTES(low, high, Z18, Z18) \
-	ADDQ         R8, DX \
-	DECQ         R12 \
-	JZ           end
+// DOTS48 adds four terms to all sums of eight filters in 48 columns.
+#define DOTS48 \
+	VMOVDQU32  (DI)(R10*1), Z24 \
+	VMOVDQU32  64(DI)(R10*1), Z25 \
+	VMOVDQU32  128(DI)(R10*1), Z26 \
+	PREFETCHT0 4096(SI) \
+	DOTS3(0, Z0, Z1, Z2) \
+	DOTS3(4, Z3, Z4, Z5) \
+	DOTS3(8, Z6, Z7, Z8) \
+	DOTS3(12, Z9, Z10, Z11) \
+	DOTS3(16, Z12, Z13, Z14) \
+	DOTS3(20, Z15, Z16, Z17) \
+	DOTS3(24, Z18, Z19, Z20) \
+	DOTS3(28, Z21, Z22, Z23) \
+	ADDQ       $32, SI \
+	ADDQ       $8, BX \
+	DECQ       CX
 
-// WHOLE writes them as they are.
-#define WHOLE(low, high) \
+// ASBYTES writes 16 sums as bytes at the address: times their scales, from Z29 to Z30, and with the zero point Z31 added. Columns that the
+// mask lacks are left out.
+#define ASBYTES(sums, scales, mask, address) \
+	VCVTDQ2PS sums, sums \
+	VMULPS    scales, sums, sums \
+	VMAXPS    Z29, sums, sums \
+	VMINPS    Z30, sums, sums \
+	VCVTPS2DQ sums, sums \
+	VPADDD    Z31, sums, sums \
+	VPMOVDB   sums, mask, address
+
+// NEXTFILTER goes on to the next filter unless it was the last of R12.
+#define NEXTFILTER \
+	ADDQ R8, DX \
+	DECQ R12 \
+	JZ   end
+
+// QUANTIZED2 and QUANTIZED3 write a filter's sums as bytes, WHOLE2 and WHOLE3 as they are.
+#define QUANTIZED2(low, high, at) \
+	VBROADCASTSS at(R13), Z27 \
+	ASBYTES(low, Z27, K1, (DX)) \
+	ASBYTES(high, Z27, K2, 16(DX)) \
+	NEXTFILTER
+
+#define QUANTIZED3(low, middle, high, at) \
+	VBROADCASTSS at(R13), Z27 \
+	ASBYTES(low, Z27, K1, (DX)) \
+	ASBYTES(middle, Z27, K2, 16(DX)) \
+	ASBYTES(high, Z27, K3, 32(DX)) \
+	NEXTFILTER
+
+#define WHOLE3(low, middle, high) \
 	VMOVDQU32 low, K1, (DX) \
-	VMOVDQU32 high, K2, 64(DX) \
-	ADDQ      R8, DX \
-	DECQ      R12 \
-	JZ        end
+	VMOVDQU32 middle, K2, 64(DX) \
+	VMOVDQU32 high, K3, 128(DX) \
+	NEXTFILTER
+
+// FILTER is where a filter's sums start from.
+#define FILTER(at, low, middle, high) \
+	VPBROADCASTD at(R11), low \
+	VMOVDQA32    low, middle \
+	VMOVDQA32    low, high
 
 // func dotTileZ(t *dotTile)
 //
-// All columns, 32 at once. AX the tile, where b, c and columns are counted on; CX steps left, SI at a, DI b, BX at the offsets, R10 the offset,
-// DX at c, R8 its stride, R11 the starts, R12 filters left, R13 the scales; K1 and K2 the wanted columns; Z0 to Z15 the sums, two for each filter, Z16 and Z17 four bytes of 32 columns, Z18 and
-// Z19 of two filters; in the end Z18 is the scale, Z20 and Z21 the bounds, Z22 the zero point.
+// All columns, 48 or 49 at once, and of these all filters, a panel at once. AX the tile, where b, c, columns and tiles of 49 are counted on; CX
+// steps left, SI at a, DI b, BX at the offsets, R10 the offset, R9 the columns left, DX at c, R8 its stride, R11 the starts, R12 filters
+// left, R13 the scales; K1 to K3 the wanted columns; Z0 to Z23 the sums, three for each filter, Z24 to Z26 four bytes of 48 columns, Z27 of a filter,
+// Y28 the last column's sums of eight filters; in the end Z27 is the scale, Z29 and Z30 the bounds, Z31 the zero point.
 TEXT ·dotTileZ(SB), NOSPLIT, $0-8
 	MOVQ         t+0(FP), AX
-	MOVQ         40(AX), R13
 	MOVQ         56(AX), R8
-	VBROADCASTSS 76(AX), Z20
-	VBROADCASTSS 80(AX), Z21
-	VPBROADCASTD 84(AX), Z22
+	VBROADCASTSS 76(AX), Z29
+	VBROADCASTSS 80(AX), Z30
+	VPBROADCASTD 84(AX), Z31
 
 columns:
-	MOVL $-1, R9
-	MOVL 72(AX), CX
-	CMPL CX, $32
+	MOVQ $-1, R10
+	MOVL 72(AX), R9
+	MOVL R9, CX
+	CMPL CX, $48
 	JGE  every
-	MOVL $1, R9
-	SHLL CX, R9
-	DECL R9
+	MOVQ $1, R10
+	SHLQ CX, R10
+	DECQ R10
 
 every:
-	KMOVW        R9, K1
-	SHRL         $16, R9
-	KMOVW        R9, K2
-	MOVQ         0(AX), CX
-	MOVQ         8(AX), SI
-	MOVQ         16(AX), DI
-	MOVQ         24(AX), BX
-	MOVQ         32(AX), R11
-	MOVQ         48(AX), DX
-	MOVQ         64(AX), R12
-	VPBROADCASTD 0(R11), Z0
-	VPBROADCASTD 4(R11), Z2
-	VPBROADCASTD 8(R11), Z4
-	VPBROADCASTD 12(R11), Z6
-	VPBROADCASTD 16(R11), Z8
-	VPBROADCASTD 20(R11), Z10
-	VPBROADCASTD 24(R11), Z12
-	VPBROADCASTD 28(R11), Z14
-	VMOVDQA32    Z0, Z1
-	VMOVDQA32    Z2, Z3
-	VMOVDQA32    Z4, Z5
-	VMOVDQA32    Z6, Z7
-	VMOVDQA32    Z8, Z9
-	VMOVDQA32    Z10, Z11
-	VMOVDQA32    Z12, Z13
-	VMOVDQA32    Z14, Z15
-	TESTL        R9, R9
-	JZ           narrow
+	KMOVW R10, K1
+	SHRQ  $16, R10
+	KMOVW R10, K2
+	SHRQ  $16, R10
+	KMOVW R10, K3
+	MOVQ  8(AX), SI
+	MOVQ  16(AX), DI
+	MOVQ  32(AX), R11
+	MOVQ  40(AX), R13
+	MOVQ  48(AX), DX
+	MOVQ  64(AX), R12
 
-wide:
-	MOVQ      (BX), R10
-	VMOVDQU32 (DI)(R10*1), Z16
-	VMOVDQU32 64(DI)(R10*1), Z17
+panel:
+	MOVQ      0(AX), CX
+	MOVQ      24(AX), BX
+	FILTER(0, Z0, Z1, Z2)
+	FILTER(4, Z3, Z4, Z5)
+	FILTER(8, Z6, Z7, Z8)
+	FILTER(12, Z9, Z10, Z11)
+	FILTER(16, Z12, Z13, Z14)
+	FILTER(20, Z15, Z16, Z17)
+	FILTER(24, Z18, Z19, Z20)
+	FILTER(28, Z21, Z22, Z23)
+	VMOVDQU32 (R11), Y28
+	ADDQ      $32, R11
+	CMPL      88(AX), $0
+	JNE       longer
+	CMPL      R9, $16
+	JLE       one
+	CMPL      R9, $32
+	JLE       two
+	PCALIGN   $64
+
+three:
+	MOVQ  (BX), R10
+	DOTS48
+	JNZ   three
+	TESTQ R13, R13
+	JZ    whole
+
+bytes3:
+	QUANTIZED3(Z0, Z1, Z2, 0)
+	QUANTIZED3(Z3, Z4, Z5, 4)
+	QUANTIZED3(Z6, Z7, Z8, 8)
+	QUANTIZED3(Z9, Z10, Z11, 12)
+	QUANTIZED3(Z12, Z13, Z14, 16)
+	QUANTIZED3(Z15, Z16, Z17, 20)
+	QUANTIZED3(Z18, Z19, Z20, 24)
+	QUANTIZED3(Z21, Z22, Z23, 28)
+	ADDQ $32, R13
+	JMP  panel
+
+longer:
+	MOVQ         (BX), R10
+	VPBROADCASTD 192(DI)(R10*1), Y27
+	VPDPBUSD     (SI), Y27, Y28
+	DOTS48
+	JNZ          longer
+	VCVTDQ2PS    Y28, Y28
+	VMULPS       (R13), Y28, Y28
+	VMAXPS       Y29, Y28, Y28
+	VMINPS       Y30, Y28, Y28
+	VCVTPS2DQ    Y28, Y28
+	VPADDD       Y31, Y28, Y28
+	VPMOVDB      Y28, X28
+	VMOVQ        X28, R10
+	LEAQ         48(DX), BX
+	MOVL         $8, CX
+	CMPQ         R12, CX
+	CMOVQLT      R12, CX
+
+last:
+	MOVB R10, (BX)
+	SHRQ $8, R10
+	ADDQ R8, BX
+	DECQ CX
+	JNZ  last
+	JMP  bytes3
+
+two:
+	MOVQ       (BX), R10
+	VMOVDQU32  (DI)(R10*1), Z24
+	VMOVDQU32  64(DI)(R10*1), Z25
 	PREFETCHT0 4096(SI)
-	DOTS32(0, Z0, Z1, Z2, Z3)
-	DOTS32(8, Z4, Z5, Z6, Z7)
-	DOTS32(16, Z8, Z9, Z10, Z11)
-	DOTS32(24, Z12, Z13, Z14, Z15)
-	ADDQ      $32, SI
-	ADDQ      $8, BX
-	DECQ      CX
-	JNZ       wide
-	JMP       ready
+	DOTS2(0, Z0, Z1)
+	DOTS2(4, Z3, Z4)
+	DOTS2(8, Z6, Z7)
+	DOTS2(12, Z9, Z10)
+	DOTS2(16, Z12, Z13)
+	DOTS2(20, Z15, Z16)
+	DOTS2(24, Z18, Z19)
+	DOTS2(28, Z21, Z22)
+	ADDQ       $32, SI
+	ADDQ       $8, BX
+	DECQ       CX
+	JNZ        two
+	JMP        ready
 
-narrow:
+one:
 	MOVQ      (BX), R10
-	VMOVDQU32 (DI)(R10*1), Z16
-	DOTS16(0, Z0, Z2)
-	DOTS16(8, Z4, Z6)
-	DOTS16(16, Z8, Z10)
-	DOTS16(24, Z12, Z14)
+	VMOVDQU32 (DI)(R10*1), Z24
+	DOTS1(0, Z0)
+	DOTS1(4, Z3)
+	DOTS1(8, Z6)
+	DOTS1(12, Z9)
+	DOTS1(16, Z12)
+	DOTS1(20, Z15)
+	DOTS1(24, Z18)
+	DOTS1(28, Z21)
 	ADDQ      $32, SI
 	ADDQ      $8, BX
 	DECQ      CX
-	JNZ       narrow
+	JNZ       one
 
 ready:
 	TESTQ R13, R13
 	JZ    whole
-	QUANTIZED(Z0, Z1, 0)
-	QUANTIZED(Z2, Z3, 4)
-	QUANTIZED(Z4, Z5, 8)
-	QUANTIZED(Z6, Z7, 12)
-	QUANTIZED(Z8, Z9, 16)
-	QUANTIZED(Z10, Z11, 20)
-	QUANTIZED(Z12, Z13, 24)
-	QUANTIZED(Z14, Z15, 28)
+	QUANTIZED2(Z0, Z1, 0)
+	QUANTIZED2(Z3, Z4, 4)
+	QUANTIZED2(Z6, Z7, 8)
+	QUANTIZED2(Z9, Z10, 12)
+	QUANTIZED2(Z12, Z13, 16)
+	QUANTIZED2(Z15, Z16, 20)
+	QUANTIZED2(Z18, Z19, 24)
+	QUANTIZED2(Z21, Z22, 28)
+	ADDQ  $32, R13
+	JMP   panel
 
 whole:
-	WHOLE(Z0, Z1)
-	WHOLE(Z2, Z3)
-	WHOLE(Z4, Z5)
-	WHOLE(Z6, Z7)
-	WHOLE(Z8, Z9)
-	WHOLE(Z10, Z11)
-	WHOLE(Z12, Z13)
-	WHOLE(Z14, Z15)
+	WHOLE3(Z0, Z1, Z2)
+	WHOLE3(Z3, Z4, Z5)
+	WHOLE3(Z6, Z7, Z8)
+	WHOLE3(Z9, Z10, Z11)
+	WHOLE3(Z12, Z13, Z14)
+	WHOLE3(Z15, Z16, Z17)
+	WHOLE3(Z18, Z19, Z20)
+	WHOLE3(Z21, Z22, Z23)
+	JMP   panel
 
 end:
-	MOVL  $32, R9
-	TESTQ R13, R13
-	JNZ   bytes
-	SHLL  $2, R9
+	MOVL  $48, R9
+	CMPL  88(AX), $0
+	JEQ   next
+	MOVL  $49, R9
+	DECL  88(AX)
 
-bytes:
-	ADDQ $128, 16(AX)
-	ADDQ R9, 48(AX)
-	SUBL $32, 72(AX)
-	JG   columns
+next:
+	SUBL  R9, 72(AX)
+	LEAQ  (R9*4), R10
+	ADDQ  R10, 16(AX)
+	TESTQ R13, R13
+	CMOVQEQ R10, R9
+	ADDQ  R9, 48(AX)
+	CMPL  72(AX), $0
+	JG    columns
 	VZEROUPPER
 	RET
 
@@ -170,7 +265,8 @@ bytes:
 
 // ROWQUANTIZED writes a row's sums as bytes at DX, and goes on to the next unless it was the last of R9.
 #define ROWQUANTIZED(low, high) \
-	ASBYTES(low, high, Z23, Z24) \
+	ASBYTES(low, Z23, K1, (DX)) \
+	ASBYTES(high, Z24, K2, 16(DX)) \
 	ADDQ R8, DX \
 	DECQ      R9 \
 	JZ        grouped
@@ -186,7 +282,7 @@ bytes:
 //
 // AX the tile, R12 groups of eight rows left, R14 at the first of them, R10 bytes from row to row, R13 of three rows; CX steps left, SI
 // at a, DI, R11 and BX at rows 0, 3 and 6; DX at c, R8 its stride, R9 rows left to write; K1 and K2 the wanted columns; Z0 to Z15 the sums,
-// two for each row, Z16 and Z17 weights of 32 columns, Z18 bytes of a row; Z20 and Z21 the bounds, Z22 the zero point, Z23 and Z24 the
+// two for each row, Z16 and Z17 weights of 32 columns, Z18 bytes of a row; Z29 and Z30 the bounds, Z31 the zero point, Z23 and Z24 the
 // scales, Z25 and Z26 the starts.
 TEXT ·dotRowsZ(SB), NOSPLIT, $0-8
 	MOVQ         t+0(FP), AX
@@ -201,9 +297,9 @@ TEXT ·dotRowsZ(SB), NOSPLIT, $0-8
 	KMOVW        R9, K1
 	SHRL         $16, R9
 	KMOVW        R9, K2
-	VBROADCASTSS 84(AX), Z20
-	VBROADCASTSS 88(AX), Z21
-	VPBROADCASTD 92(AX), Z22
+	VBROADCASTSS 84(AX), Z29
+	VBROADCASTSS 88(AX), Z30
+	VPBROADCASTD 92(AX), Z31
 	VMOVDQU32    (SI), Z25
 	VMOVDQU32    64(SI), Z26
 	MOVQ         48(AX), SI

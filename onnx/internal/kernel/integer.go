@@ -336,12 +336,12 @@ func (v *integerConv) arrange(r *integerRun, win window) (err error) {
 		// A tile reads up to fifteen columns after the last.
 		r.wide, taps, r.plane = p.wide, p.offsets, (p.len()-2*tapRun+30)&^15
 		r.across = (p.out[0]-1)*p.wide + p.out[1]
-		vectors := func(columns int) int { return (columns + 15) / 16 }
-		if r.gathered = 5*vectors(r.across) > 6*vectors(r.pos); r.gathered {
+		// To gather a column takes as long as its products with some filters.
+		if r.gathered = dotCost(r.across)*r.filters > dotCost(r.pos)*(r.filters+16); r.gathered {
 			r.across, r.wide, r.plane = r.pos, r.pos, 0
 			taps = slices.Clone(taps)
 			for t := range taps {
-				taps[t], r.plane = r.plane, r.plane+16*vectors(r.pos)
+				taps[t], r.plane = r.plane, r.plane+(r.pos+15)/16*16
 			}
 		}
 	}
@@ -416,16 +416,20 @@ func (r *integerRun) gather(to, from []uint8) {
 	}
 }
 
-// chunkBytes bounds the interleaved bytes that panels of weights go over in turn, so that they stay
-// in the cache.
-const chunkBytes = 192 << 10
+// chunkBytes bounds the interleaved bytes that panels of weights go over in turn, and the weights
+// that columns go over, so that they stay in the cache.
+const chunkBytes = 256 << 10
 
 // tiles computes the outputs tile by tile.
 func (r *integerRun) tiles() {
 	quads, panels := (r.channels+3)/4, r.high/dotFilters
 	from := Scratch[uint8](r.Call, r.group, quads, r.plane, 4)
-	chunk := max(1, chunkBytes/(4*quads*dotColumns)) * dotColumns
-	if r.phases != nil && !r.gathered { // whole lines
+	chunk, most := max(1, chunkBytes/(4*quads*dotColumns))*dotColumns, 1
+	if haveDots {
+		most = min(panels, max(1, chunkBytes/(4*dotFilters*len(r.offsets))))
+	}
+	if r.phases != nil && !r.gathered { // whole lines, in a tile that stays in the cache
+		chunk = min(chunk, chunkBytes/2/(most*dotFilters*r.elem))
 		chunk = max(1, chunk/r.wide) * r.wide
 	}
 	chunks := (r.across + chunk - 1) / chunk
@@ -435,11 +439,13 @@ func (r *integerRun) tiles() {
 			func(lo, hi int) {
 				var tile []uint8
 				if r.wide != r.pos || r.across != r.pos || r.last && r.pos > 1 {
-					tile = Scratch[uint8](r.Call, dotFilters, min(chunk, r.across), r.elem)
+					tile = Scratch[uint8](r.Call, most*dotFilters, min(chunk, r.across), r.elem)
 				}
-				for item := lo; item < hi; item++ {
+				for item := lo; item < hi; {
 					g, t, panel := item/panels/chunks, item/panels%chunks, item%panels
-					rows, p0, p1 := min(dotFilters, r.filters-panel*dotFilters), t*chunk,
+					some := min(most, hi-item, panels-panel)
+					item += some
+					rows, p0, p1 := min(some*dotFilters, r.filters-panel*dotFilters), t*chunk,
 						min(r.across, (t+1)*chunk)
 					a := r.f.panels[(g*r.high+panel*dotFilters)*len(r.offsets)*4*dotBytes():]
 					b := from[g*quads*r.plane*4:]
