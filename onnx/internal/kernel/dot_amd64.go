@@ -290,7 +290,7 @@ type pairTile struct {
 // paired is pairedGo.
 func paired(dst, a, b []uint8, p *pairing) {
 	done := inVectors(len(dst), 8)
-	if done == 0 || p.a.flip != p.b.flip {
+	if done == 0 || haveDots && done < 16 || p.a.flip != p.b.flip {
 		pairedGo(dst, a, b, p)
 		return
 	}

@@ -693,18 +693,27 @@ group:
 	VZEROUPPER
 	RET
 
+// UNSIGNED sets to to the float32 of sixteen bytes less the zero point, as LOADED does.
+#define UNSIGNED(from, flip, zero, scale, to) \
+	VPMOVZXBD (from), to \
+	VPXORD    flip, to, to \
+	VPSUBD    zero, to, to \
+	VCVTDQ2PS to, to \
+	VMULPS    scale, to, to
+
 // func pairedZ(t *pairTile)
 //
-// AX the tile, CX elements left, DI at the outputs, SI and R8 at the two sides, K1 the elements of a vector; Z0 and Z1 sixteen of either,
-// X8 their bytes; X4 what flips them; Z9 and Z10 the zero points of flipped bytes, Z11 and Z12 the scales, Z13 that of the result, Z14 and
-// Z15 its bounds, Z16 its zero point.
+// AX the tile, CX elements left, 16 at least at first, DI at the outputs, SI and R8 at the two sides, R9 whether they are multiplied; Z0 and
+// Z1 sixteen of either; Z4 what flips them; Z9 and Z10 the zero points of flipped bytes, Z11 and Z12 the scales, Z13 that of the result,
+// Z14 and Z15 its bounds, Z16 its zero point.
 TEXT ·pairedZ(SB), NOSPLIT, $0-8
 	MOVQ         t+0(FP), AX
 	MOVQ         0(AX), CX
 	MOVQ         8(AX), DI
 	MOVQ         16(AX), SI
 	MOVQ         24(AX), R8
-	VPBROADCASTD 32(AX), X4
+	VPBROADCASTD 32(AX), Z4
+	VPSRLD       $24, Z4, Z4
 	VPBROADCASTD 36(AX), Z9
 	VPBROADCASTD 40(AX), Z10
 	VBROADCASTSS 44(AX), Z11
@@ -714,27 +723,17 @@ TEXT ·pairedZ(SB), NOSPLIT, $0-8
 	VBROADCASTSS 60(AX), Z15
 	VPBROADCASTD 64(AX), Z16
 	MOVL         68(AX), R9
-	MOVL         $0xffff, BX
-	KMOVW        BX, K1
 
 loop:
-	CMPQ  CX, $16
-	JGE   some
-	MOVL  $1, BX
-	SHLL  CX, BX
-	DECL  BX
-	KMOVW BX, K1
-
-some:
-	LOADED(SI, X4, Z9, Z11, Z0)
-	LOADED(R8, X4, Z10, Z12, Z1)
-	TESTL     R9, R9
-	JNZ       product
-	VADDPS    Z1, Z0, Z0
-	JMP       result
+	UNSIGNED(SI, Z4, Z9, Z11, Z0)
+	UNSIGNED(R8, Z4, Z10, Z12, Z1)
+	TESTL  R9, R9
+	JNZ    product
+	VADDPS Z1, Z0, Z0
+	JMP    result
 
 product:
-	VMULPS    Z1, Z0, Z0
+	VMULPS Z1, Z0, Z0
 
 result:
 	VDIVPS    Z13, Z0, Z0
@@ -742,12 +741,24 @@ result:
 	VMINPS    Z15, Z0, Z0
 	VCVTPS2DQ Z0, Z0
 	VPADDD    Z16, Z0, Z0
-	VPMOVDB   Z0, K1, (DI)
+	VPMOVDB   Z0, X0
+	VMOVDQU   X0, (DI)
 	ADDQ      $16, SI
 	ADDQ      $16, R8
 	ADDQ      $16, DI
 	SUBQ      $16, CX
-	JG        loop
+	CMPQ      CX, $16
+	JGE       loop
+	TESTQ     CX, CX
+	JZ        end
+	LEAQ      -16(CX), BX // the last sixteen, some of them again
+	ADDQ      BX, SI
+	ADDQ      BX, R8
+	ADDQ      BX, DI
+	MOVQ      $16, CX
+	JMP       loop
+
+end:
 	VZEROUPPER
 	RET
 
