@@ -129,8 +129,21 @@ func copyLinesGo(dst, src []uint8, lines, n, to, from int) {
 	}
 }
 
-// byTurns are lines whose bytes go to two others by turns: how many to either, and bytes from line
-// to line of these and of the source.
+// gathering is where the bytes of a window's taps lie in a plane: lines of n bytes, from bytes apart, from
+// each offset on. They go to places step bytes apart, line after line.
+type gathering struct {
+	lines, n, from, step int
+	offsets              []int
+}
+
+func (g *gathering) gatherGo(dst, src []uint8) {
+	for t, off := range g.offsets {
+		copyLinesGo(dst[t*g.step:], src[off:], g.lines, g.n, g.n, g.from)
+	}
+}
+
+// byTurns are lines whose bytes go to two others by turns: how many to either, and bytes from line to
+// line of these and of the source.
 type byTurns struct{ lines, evens, odds, to, from int }
 
 // copyGo copies from a source that begins with an even byte.

@@ -168,11 +168,22 @@ func copyLines(dst, src []uint8, lines, n, to, from int) {
 		return
 	}
 	_, _ = dst[(lines-1)*to+n-1], src[(lines-1)*from+n-1]
-	linesZ(lines, n, &dst[0], &src[0], to, from)
+	linesZ(lines, n, &dst[0], &src[0], to, from, 1, new(int), 0)
+}
+
+// gather is gatherGo, without a call for each tap.
+func (g *gathering) gather(dst, src []uint8) {
+	if !haveDots || g.n < 1 || g.lines < 1 {
+		g.gatherGo(dst, src)
+		return
+	}
+	_ = dst[(len(g.offsets)-1)*g.step+g.lines*g.n-1]
+	_ = src[slices.Max(g.offsets)+(g.lines-1)*g.from+g.n-1]
+	linesZ(g.lines, g.n, &dst[0], &src[0], g.n, g.from, len(g.offsets), &g.offsets[0], g.step)
 }
 
 //go:noescape
-func linesZ(lines, n int, dst, src *uint8, to, from int)
+func linesZ(lines, n int, dst, src *uint8, to, from, taps int, offsets *int, step int)
 
 // copy is copyGo.
 func (h *byTurns) copy(even, odd, src []uint8) {

@@ -416,17 +416,22 @@ loop:
 	JNZ        loop
 	RET
 
-// func linesZ(lines, n int, dst, src *byte, to, from int)
+// func linesZ(lines, n int, dst, src *byte, to, from, taps int, offsets *int, step int)
 //
-// DX lines left, R8 bytes of a line, DI and SI at the lines, R9 and R10 from line to line; CX bytes left, BX those before, K1 which of a
-// vector's there are.
-TEXT ·linesZ(SB), NOSPLIT, $0-48
+// R11 taps left, R12 at their offsets; DX lines left, R8 bytes of a line, DI and SI at the lines, R9 and R10 from line to line; CX bytes left,
+// BX those before, K1 which of a vector's there are.
+TEXT ·linesZ(SB), NOSPLIT, $0-72
+	MOVQ taps+48(FP), R11
+	MOVQ offsets+56(FP), R12
+
+tap:
 	MOVQ lines+0(FP), DX
 	MOVQ n+8(FP), R8
 	MOVQ dst+16(FP), DI
 	MOVQ src+24(FP), SI
 	MOVQ to+32(FP), R9
 	MOVQ from+40(FP), R10
+	ADDQ (R12), SI
 
 line:
 	XORQ BX, BX
@@ -451,6 +456,11 @@ some:
 	ADDQ       R10, SI
 	DECQ       DX
 	JNZ        line
+	MOVQ       step+64(FP), AX
+	ADDQ       AX, dst+16(FP)
+	ADDQ       $8, R12
+	DECQ       R11
+	JNZ        tap
 	VZEROUPPER
 	RET
 

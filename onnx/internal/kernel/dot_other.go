@@ -21,6 +21,8 @@ func interleave([]uint8, *[4][]uint8, uint8) int { return 0 }
 
 func copyLines(dst, src []uint8, lines, n, to, from int) { copyLinesGo(dst, src, lines, n, to, from) }
 
+func (g *gathering) gather(dst, src []uint8) { g.gatherGo(dst, src) }
+
 func (h *byTurns) copy(even, odd, src []uint8) { h.copyGo(even, odd, src) }
 
 func quantizeRow(dst []uint8, src []float32, scale float32, s saturation) {

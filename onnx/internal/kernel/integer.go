@@ -246,8 +246,7 @@ func (v *integerConv) product(c *Call, x, w, wz *onnx.Tensor, zero int32, q *req
 	r.starts(q, zero+int32(flip))
 	if r.elem = 1; out.DType == onnx.Int32 {
 		r.elem = 4
-		whole := data[int32](out)
-		r.out = unsafe.Slice((*uint8)(unsafe.Pointer(&whole[0])), 4*len(whole))
+		r.out = bytesOfWords(data[int32](out))
 	} else {
 		r.out, _ = bytesOf(out)
 	}
@@ -312,7 +311,7 @@ type arrangement struct {
 	x, out []int   // the shapes that it is of
 	phases *phases // nil where a plane is read as it lies
 	// columns of every tap lie side by side: lines are so short that others would be mostly padding
-	gathered     bool
+	gathered     *gathering
 	plane        int // elements of an interleaved plane
 	across, wide int // outputs from first to last, and from line to line
 	offsets      []int
@@ -337,12 +336,13 @@ func (v *integerConv) arrange(r *integerRun, win window) (err error) {
 		r.wide, taps, r.plane = p.wide, p.offsets, (p.len()-2*tapRun+30)&^15
 		r.across = (p.out[0]-1)*p.wide + p.out[1]
 		// To gather a column takes as long as its products with some filters.
-		if r.gathered = dotCost(r.across)*r.filters > dotCost(r.pos)*(r.filters+16); r.gathered {
-			r.across, r.wide, r.plane = r.pos, r.pos, 0
-			taps = slices.Clone(taps)
-			for t := range taps {
-				taps[t], r.plane = r.plane, r.plane+(r.pos+15)/16*16
+		if dotCost(r.across)*r.filters > dotCost(r.pos)*(r.filters+16) {
+			g := &gathering{lines: p.out[0], n: 4 * p.out[1], from: 4 * p.wide, step: (r.pos + 15) / 16 * 64}
+			r.gathered, r.across, r.wide, taps = g, r.pos, r.pos, make([]int, len(taps))
+			for t, off := range p.offsets {
+				taps[t], g.offsets = t*g.step/4, append(g.offsets, 4*off)
 			}
+			r.plane = len(taps) * g.step / 4
 		}
 	}
 	quads := (r.channels + 3) / 4
@@ -375,15 +375,14 @@ func (r *integerRun) interleaved(to []uint8, n int) {
 		return
 	}
 	r.Parallel(r.group*quads, work(4*r.plane), func(lo, hi int) {
-		var split, four []uint8
-		length := r.plane
-		if p := r.phases; p != nil {
-			length = (p.len() - 2*tapRun + 30) &^ 15
-			split = Scratch[uint8](r.Call, 4, length)
+		var split []uint8
+		var flat, padded []int32
+		if p := r.phases; r.gathered != nil {
+			flat, padded = Scratch[int32](r.Call, r.in), Scratch[int32](r.Call, p.len())
+			fillRange(padded, int32(r.pad^r.flip)*0x01010101)
+		} else if p != nil {
+			split = Scratch[uint8](r.Call, 4, r.plane)
 			fillRange(split, r.pad)
-			if r.gathered {
-				four = Scratch[uint8](r.Call, 4, length)
-			}
 		}
 		for item := lo; item < hi; item++ {
 			var rows [4][]uint8
@@ -391,29 +390,28 @@ func (r *integerRun) interleaved(to []uint8, n int) {
 				// Channels that are not there have weights of zeros.
 				c := item/quads*r.channels + min(item%quads*4+i, r.channels-1)
 				rows[i] = r.x[(n*r.group*r.channels+c)*r.in:][:r.in]
-				if r.phases != nil {
-					part := split[i*length:][:length]
+				if split != nil {
+					part := split[i*r.plane:][:r.plane]
 					splitInto(r.phases, part, rows[i], 0, r.phases.high)
 					rows[i] = part
 				}
 			}
 			dst := to[item*r.plane*4:][:r.plane*4]
-			if !r.gathered {
-				interleaveGo(dst, &rows, r.flip, interleave(dst, &rows, r.flip))
+			if r.gathered != nil {
+				four := bytesOfWords(flat)
+				interleaveGo(four, &rows, r.flip, interleave(four, &rows, r.flip))
+				splitInto(r.phases, padded, flat, 0, r.phases.high)
+				r.gathered.gather(dst, bytesOfWords(padded))
 				continue
 			}
-			interleaveGo(four, &rows, r.flip, interleave(four, &rows, r.flip))
-			r.gather(dst, four)
+			interleaveGo(dst, &rows, r.flip, interleave(dst, &rows, r.flip))
 		}
 	})
 }
 
-// gather copies the columns of every tap of interleaved planes to where the tap's offset has them.
-func (r *integerRun) gather(to, from []uint8) {
-	p := r.phases
-	for t, off := range p.offsets {
-		copyLines(to[r.offsets[t]:], from[4*off:], p.out[0], 4*p.out[1], 4*p.out[1], 4*p.wide)
-	}
+// bytesOfWords is the memory of w.
+func bytesOfWords(w []int32) []uint8 {
+	return unsafe.Slice((*uint8)(unsafe.Pointer(&w[0])), 4*len(w))
 }
 
 // chunkBytes bounds the interleaved bytes that panels of weights go over in turn, and the weights
@@ -428,7 +426,7 @@ func (r *integerRun) tiles() {
 	if haveDots {
 		most = min(panels, max(1, chunkBytes/(4*dotFilters*len(r.offsets))))
 	}
-	if r.phases != nil && !r.gathered { // whole lines, in a tile that stays in the cache
+	if r.phases != nil && r.gathered == nil { // whole lines, in a tile that stays in the cache
 		chunk = min(chunk, chunkBytes/2/(most*dotFilters*r.elem))
 		chunk = max(1, chunk/r.wide) * r.wide
 	}
