@@ -3,6 +3,7 @@ package kernel
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/cpu"
@@ -120,4 +121,62 @@ func TestColumnsOfBytes(t *testing.T) {
 		t.Skip("the processor does not multiply bytes in vectors of 64")
 	}
 	testIntegerConv(t, 40)
+}
+
+// TestTilesOfBytes: tiles of 48 and 49 columns, and those of the columns that are left, give for any
+// number of filters what portable ones give, and write nothing else.
+func TestTilesOfBytes(t *testing.T) {
+	if !haveDots {
+		t.Skip("the processor does not multiply bytes in vectors of 64")
+	}
+	r := rand.New(rand.NewPCG(12, 1))
+	const steps = 3
+	for cols := 1; cols <= 250; cols++ {
+		filters, at, across := 1+r.IntN(20), r.IntN(40), (cols+15)/16*16
+		high := (filters + 7) / 8 * 8
+		a, b := make([]int8, steps*4*high), make([]uint8, 4*(at+steps*across))
+		for i := range a {
+			a[i] = int8(r.Uint32())
+		}
+		for i := range b {
+			b[i] = uint8(r.Uint32())
+		}
+		d := &dotSums{start: make([]int32, high), scale: make([]float32, high), saturation: saturation{-9, 200, 20},
+			whole: cols%3 == 0}
+		for i := range d.start {
+			d.start[i], d.scale[i] = int32(r.IntN(20000)-9000), r.Float32()*.01
+		}
+		var offsets []int
+		for i := range steps {
+			offsets = append(offsets, 4*(at+(steps-1-i)*across))
+		}
+		d.furthest = offsets[0]
+		size := 1
+		if d.whole {
+			size = 4
+		}
+		stride := size * (cols + r.IntN(3))
+		got, want := make([]uint8, (filters+8)*stride), make([]uint8, (filters+8)*stride)
+		dots(d, a, b, offsets, 0, filters, cols, got, stride)
+		for f := 0; f < filters; f += 8 {
+			for p := 0; p < cols; p += dotColumns {
+				dotsGo(d, a[f*steps*4:], b[4*p:], offsets, f, min(8, filters-f), min(dotColumns, cols-p),
+					want[f*stride+p*size:], stride)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%d columns of %d filters differ", cols, filters)
+		}
+	}
+}
+
+// TestTilesOfOneColumnMore: columns cost what their tiles do, and a few after whole tiles cost little.
+func TestTilesOfOneColumnMore(t *testing.T) {
+	for _, c := range [][3]int{{48, 0, 48}, {49, 1, 50}, {50, 0, 64}, {98, 2, 100}, {196, 4, 200}, {7 * 49, 7, 350},
+		{8*48 + 8, 0, 400}, {3, 0, 16}} {
+		if longerTiles(c[0]) != c[1] || dotCost(c[0]) != c[2] {
+			t.Errorf("%d columns: %d longer tiles and a cost of %d, want %d and %d", c[0], longerTiles(c[0]), dotCost(c[0]),
+				c[1], c[2])
+		}
+	}
 }

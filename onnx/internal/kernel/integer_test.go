@@ -339,3 +339,26 @@ func TestSizesInTurn(t *testing.T) {
 		}
 	}
 }
+
+// TestGatheredColumns: planes of short lines, whose taps are gathered for many filters, give the
+// convolution of the definition, with signed and unsigned bytes around them.
+func TestGatheredColumns(t *testing.T) {
+	byteKernels(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(13, 1))
+		for _, side := range []int{3, 4, 7, 8, 14} {
+			for stride := 1; stride < 3; stride++ {
+				d := []onnx.DType{onnx.Int8, onnx.Uint8}[r.IntN(2)]
+				x, w := drawnBytes(r, d, 1, 6, side, side), drawnBytes(r, onnx.Int8, 90, 6, 3, 3)
+				zx, zw := drawnBytes(r, d, 1), onnx.NewTensor(make([]int8, 90), 90)
+				zx.Shape = nil
+				n := &onnx.Node{Op: "ConvInteger", Attrs: []onnx.Attr{onnx.IntsAttr("pads", 1, 1, 1, 1),
+					onnx.IntsAttr("strides", stride, stride)}}
+				got := evaluated(t, 2, n, map[int]bool{1: true, 3: true}, x, w, zx, zw)
+				want := byDefinition(x, w, zx, zw, got.Shape, 1, []int{stride, stride}, []int{1, 1}, []int{1, 1, 1, 1})
+				if !slices.Equal(data[int32](got), want) {
+					t.Fatalf("sums of planes of %d at a stride of %d differ", side, stride)
+				}
+			}
+		}
+	})
+}
