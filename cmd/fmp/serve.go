@@ -286,6 +286,7 @@ type server struct {
 	eng     engine.Engine
 	log     *slog.Logger
 	store   *store.Store
+	lost    <-chan error // the state went to another server
 	pooling *pooling
 	helper  *service.Helper // nil: this server is no leader
 }
@@ -338,6 +339,9 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 		return err
 	}
 	defer s.store.Close()
+	if s.lost, err = s.store.Hold(ctx, s.signer.PublicText(), s.log); err != nil {
+		return err
+	}
 	if err := s.openQueue(ctx); err != nil {
 		return err
 	}
@@ -479,6 +483,8 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 		_ = srv.Shutdown(end) // exit code 0: stopping is how a server ends
 		return nil
 	case err := <-failed:
+		return err
+	case err := <-s.lost:
 		return err
 	}
 }

@@ -228,7 +228,7 @@ func (s *Server) adopt(ctx context.Context) error {
 			}
 		}
 	}
-	err = s.Store.DropUnlisted(ctx, len(s.versions))
+	err = s.Store.DropUnlisted(ctx)
 	s.unsure = err != nil
 	return s.unlessFull(errors.Join(err, s.dropVoid(ctx)))
 }

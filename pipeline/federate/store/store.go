@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,7 +19,6 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -76,10 +76,11 @@ type Store struct {
 	parts    jetstream.Stream // the messages of objects
 	replicas int
 	largest  int64 // bytes of an upload
+	hold     *hold // nil: this process has no hold on the state, or the folder's lock is enough
 }
 
-// ErrBusy means that the embedded server's folder is in use by another process.
-var ErrBusy = errors.New("another fmp serve is at work in this folder")
+// ErrBusy means that another process works on the state.
+var ErrBusy = errors.New("another fmp serve is at work on this state")
 
 // Name returns the name of a round's state: rounds of the same number with different client graphs
 // have different states.
@@ -306,8 +307,11 @@ func splitHostPort(address string) (string, int, error) {
 	return strings.Trim(address[:i], "[]"), port, nil
 }
 
-// Close closes the connection, and stops the embedded server if there is one.
+// Close gives up the hold on the state, closes the connection, and stops the embedded server if there is one.
 func (s *Store) Close() error {
+	if s.hold != nil {
+		s.hold.release()
+	}
 	if s.conn != nil {
 		s.conn.Close()
 	}
@@ -603,9 +607,40 @@ type Member struct {
 	Counted *float64 `json:"counted,omitempty"`
 }
 
-func classifierName(n int) string { return fmt.Sprintf("classifier-%d.onnx", n) }
-func rowsName(n int) string       { return fmt.Sprintf("classifier-%d-rows.onnx", n) }
-func membersName(n int) string    { return fmt.Sprintf("members-%d.json", n) }
+// listed is the record of a version.
+type listed struct {
+	Version
+	// Parts is the digest of the parts, which is in their names: a server that comes second with a
+	// version of the same number overwrites none of them. States of version 0.1.0 have none.
+	Parts string `json:"parts,omitempty"`
+}
+
+// parts are the names of a version's objects.
+type parts struct{ classifier, rows, members string }
+
+func (l *listed) names() parts {
+	of := strconv.Itoa(l.Number)
+	if l.Parts != "" {
+		of += "-" + l.Parts
+	}
+	return parts{"classifier-" + of + ".onnx", "classifier-" + of + "-rows.onnx", "members-" + of + ".json"}
+}
+
+// names returns the names of a version's objects, by its record.
+func (s *Store) names(ctx context.Context, version int) (parts, error) {
+	var l listed
+	e, err := s.versions.Get(ctx, strconv.Itoa(version))
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		err = ErrNone
+	}
+	if err == nil {
+		err = json.Unmarshal(e.Value(), &l)
+	}
+	if err != nil {
+		return parts{}, fmt.Errorf("store: version %d: %w", version, err)
+	}
+	return l.names(), nil
+}
 
 // Publish stores a version. Its parts are written first, so that a listed version is complete.
 func (s *Store) Publish(ctx context.Context, v Version, classifier, rows []byte,
@@ -614,18 +649,25 @@ func (s *Store) Publish(ctx context.Context, v Version, classifier, rows []byte,
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	if err := s.PutObject(ctx, classifierName(v.Number), classifier); err != nil {
+	sum := sha256.New()
+	for _, part := range [][]byte{classifier, rows, list} {
+		one := sha256.Sum256(part)
+		sum.Write(one[:])
+	}
+	l := listed{v, hex.EncodeToString(sum.Sum(nil))}
+	names := l.names()
+	if err := s.PutObject(ctx, names.classifier, classifier); err != nil {
 		return err
 	}
 	if rows != nil {
-		if err := s.PutObject(ctx, rowsName(v.Number), rows); err != nil {
+		if err := s.PutObject(ctx, names.rows, rows); err != nil {
 			return err
 		}
 	}
-	if err := s.PutObject(ctx, membersName(v.Number), list); err != nil {
+	if err := s.PutObject(ctx, names.members, list); err != nil {
 		return err
 	}
-	text, err := json.Marshal(v)
+	text, err := json.Marshal(l)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
@@ -641,28 +683,42 @@ func (s *Store) Publish(ctx context.Context, v Version, classifier, rows []byte,
 
 // Versions returns the published versions, in order.
 func (s *Store) Versions(ctx context.Context) ([]Version, error) {
+	all, err := s.listed(ctx)
 	var out []Version
+	for _, l := range all {
+		out = append(out, l.Version)
+	}
+	return out, err
+}
+
+// listed returns the records of all versions, in order.
+func (s *Store) listed(ctx context.Context) ([]listed, error) {
+	var out []listed
 	for e, err := range each(ctx, s.versions) {
 		if err != nil {
 			return nil, err
 		}
-		var v Version
-		if err := json.Unmarshal(e.Value(), &v); err != nil {
+		var l listed
+		if err := json.Unmarshal(e.Value(), &l); err != nil {
 			return nil, fmt.Errorf("store: version %s: %w", e.Key(), err)
 		}
-		out = append(out, v)
+		out = append(out, l)
 	}
-	sorting.By(out, func(a, b Version) int { return a.Number - b.Number })
+	sorting.By(out, func(a, b listed) int { return a.Number - b.Number })
 	return out, nil
 }
 
 // Classifier returns a version's classifier file, and the one that takes feature rows, nil if there
 // is none.
 func (s *Store) Classifier(ctx context.Context, version int) (classifier, rows []byte, err error) {
-	if classifier, err = s.Object(ctx, classifierName(version), maxClassifier); err != nil {
+	names, err := s.names(ctx, version)
+	if err != nil {
 		return nil, nil, err
 	}
-	if rows, err = s.Object(ctx, rowsName(version), maxClassifier); errors.Is(err, ErrNone) {
+	if classifier, err = s.Object(ctx, names.classifier, maxClassifier); err != nil {
+		return nil, nil, err
+	}
+	if rows, err = s.Object(ctx, names.rows, maxClassifier); errors.Is(err, ErrNone) {
 		err = nil
 	}
 	return classifier, rows, err
@@ -670,20 +726,32 @@ func (s *Store) Classifier(ctx context.Context, version int) (classifier, rows [
 
 // DropClassifier deletes the files of a version, whose record and members stay.
 func (s *Store) DropClassifier(ctx context.Context, version int) error {
-	return errors.Join(s.DeleteObject(ctx, classifierName(version)),
-		s.DeleteObject(ctx, rowsName(version)))
+	names, err := s.names(ctx, version)
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.DeleteObject(ctx, names.classifier), s.DeleteObject(ctx, names.rows))
 }
 
-// DropUnlisted deletes the parts of versions after the last that is listed: a Publish that did not
-// get to its end leaves them.
-func (s *Store) DropUnlisted(ctx context.Context, listed int) error {
+// DropUnlisted deletes the parts that are of no listed version: a Publish that did not get to its end
+// leaves them.
+func (s *Store) DropUnlisted(ctx context.Context) error {
 	names, err := s.Objects(ctx)
+	if err != nil {
+		return err
+	}
+	versions, err := s.listed(ctx)
+	if err != nil {
+		return err
+	}
+	keep := map[string]bool{}
+	for _, l := range versions {
+		of := l.names()
+		keep[of.classifier], keep[of.rows], keep[of.members] = true, true, true
+	}
 	for _, name := range names {
-		n := 0
-		if _, e := fmt.Sscanf(name, "classifier-%d", &n); e != nil {
-			_, _ = fmt.Sscanf(name, "members-%d", &n)
-		}
-		if n > listed && slices.Contains([]string{classifierName(n), rowsName(n), membersName(n)}, name) {
+		part := strings.HasPrefix(name, "classifier-") || strings.HasPrefix(name, "members-")
+		if part && !keep[name] {
 			err = errors.Join(err, s.DeleteObject(ctx, name))
 		}
 	}
@@ -692,7 +760,11 @@ func (s *Store) DropUnlisted(ctx context.Context, listed int) error {
 
 // Members returns the uploads in a version, sorted by client name.
 func (s *Store) Members(ctx context.Context, version int) ([]Member, error) {
-	data, err := s.Object(ctx, membersName(version), maxMembers)
+	names, err := s.names(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	data, err := s.Object(ctx, names.members, maxMembers)
 	if err != nil {
 		return nil, err
 	}

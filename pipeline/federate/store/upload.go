@@ -94,9 +94,7 @@ func (s *Store) Put(ctx context.Context, r *Record, revision uint64) error {
 		}
 		return err
 	})
-	var api *jetstream.APIError
-	taken := errors.Is(err, jetstream.ErrKeyExists) ||
-		(errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence)
+	taken := conflict(err)
 	if err != nil && !taken {
 		return fmt.Errorf("store: keeping the upload of %q: %w", r.Receipt.Client, err)
 	}
@@ -112,8 +110,15 @@ func (s *Store) Put(ctx context.Context, r *Record, revision uint64) error {
 	return nil
 }
 
-// Erase erases the uploads of a client that were replaced or withdrawn from the servers' files. Put
-// and Withdraw do so; Erase is for the attempt after one that failed.
+// conflict reports whether another write to a key came first.
+func conflict(err error) bool {
+	var api *jetstream.APIError
+	return errors.Is(err, jetstream.ErrKeyExists) ||
+		(errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence)
+}
+
+// Erase erases the uploads of a client that were replaced or withdrawn from the servers' files. Put and
+// Withdraw do so; Erase is for the attempt after one that failed.
 func (s *Store) Erase(ctx context.Context, client string) error {
 	if err := s.uploads.clean(ctx, key(client)); err != nil {
 		return fmt.Errorf("store: erasing the former upload of %q: %w", client, err)

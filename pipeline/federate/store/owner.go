@@ -1,0 +1,202 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// owner says whose state it is: uploads of one server's clients are never another server's.
+type owner struct {
+	Server string `json:"server"` // public key, for good
+	// Holder is the process that works on the state; empty: none does, or the state is in a folder,
+	// which is locked.
+	Holder string `json:"holder,omitempty"`
+}
+
+const ownerKey = "owner"
+
+// renewEvery is the interval at which a hold is renewed, holdFor the time without a renewal after which
+// another process may take it. Clocks of two machines are never compared.
+var renewEvery, holdFor = 2 * time.Second, 12 * time.Second
+
+// hold is a process's hold on a state of external servers.
+type hold struct {
+	kv       jetstream.KeyValue
+	mine     owner
+	revision uint64
+	every    time.Duration // renewals
+	end      context.CancelFunc
+	ended    chan struct{}
+}
+
+// Hold claims the state for the server of a public key, for good, and for this process until Close. A
+// state of another server is refused, and one on which another process works is ErrBusy. The channel
+// tells that another process took the state, as it may while this one cannot renew its hold.
+func (s *Store) Hold(ctx context.Context, server string, log *slog.Logger) (<-chan error, error) {
+	lost := make(chan error, 1)
+	h := &hold{mine: owner{Server: server}, every: renewEvery, ended: make(chan struct{})}
+	if s.inside == nil {
+		h.mine.Holder = rand.Text()
+	}
+	if err := s.claim(ctx, h, log); err != nil {
+		return nil, fmt.Errorf("store: state %s: %w", s.name, err)
+	}
+	if s.inside != nil {
+		return lost, nil
+	}
+	var within context.Context
+	within, h.end = context.WithCancel(context.WithoutCancel(ctx))
+	s.hold = h
+	go h.renew(within, func(err error) { lost <- fmt.Errorf("store: state %s: %w", s.name, err) })
+	return lost, nil
+}
+
+// claim writes the owner where none is recorded, and takes the hold.
+func (s *Store) claim(ctx context.Context, h *hold, log *slog.Logger) (err error) {
+	bucket := s.name + "-owner"
+	h.kv, err = s.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket, History: 1,
+		Storage: jetstream.FileStorage, Replicas: s.replicas})
+	full := s.Room() != nil // which keeps no server from starting
+	if err != nil && full {
+		h.kv, err = s.js.KeyValue(ctx, bucket)
+	}
+	var was owner
+	if err == nil {
+		was, err = h.read(ctx)
+	}
+	if errors.Is(err, jetstream.ErrKeyNotFound) || full && errors.Is(err, jetstream.ErrBucketNotFound) {
+		if err = s.unclaimed(ctx, h.mine.Server); err == nil && !full {
+			err = h.write(ctx, h.mine)
+		}
+		return err
+	}
+	if err != nil {
+		return err
+	}
+	if was.Server != h.mine.Server {
+		return otherServer(was.Server, h.mine.Server)
+	}
+	if s.inside != nil {
+		return nil
+	}
+	if err := h.wait(ctx, was, log); err != nil {
+		return err
+	}
+	return h.write(ctx, h.mine)
+}
+
+// unclaimed returns an error if receipts of a state without a record of its owner are another server's:
+// version 0.1.0 recorded none.
+func (s *Store) unclaimed(ctx context.Context, server string) error {
+	for r, err := range s.All(ctx) {
+		if err != nil {
+			return err
+		}
+		if r.Receipt.Server != server {
+			return otherServer(r.Receipt.Server, server)
+		}
+	}
+	return nil
+}
+
+func otherServer(was, is string) error {
+	return fmt.Errorf("it is of the server with the key %s, and this one's is %s: bring back that one's "+
+		"server.key, or give the round another number", was, is)
+}
+
+// wait returns once no process has the hold: it was given up, or was not renewed for a while.
+func (h *hold) wait(ctx context.Context, was owner, log *slog.Logger) (err error) {
+	since, first := time.Now(), h.revision
+	if was.Holder != "" {
+		log.Info("the state's last server did not end by itself, or is at work: waiting", "seconds",
+			holdFor.Seconds())
+	}
+	for was.Holder != "" && time.Since(since) < holdFor {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(h.every / 2):
+		}
+		if was, err = h.read(ctx); err != nil {
+			return err
+		}
+		if was.Holder != "" && h.revision > first {
+			return ErrBusy
+		}
+	}
+	return nil
+}
+
+// read reads the owner, and its revision.
+func (h *hold) read(ctx context.Context) (o owner, err error) {
+	e, err := h.kv.Get(ctx, ownerKey)
+	if err != nil {
+		return o, err
+	}
+	h.revision = e.Revision()
+	return o, json.Unmarshal(e.Value(), &o)
+}
+
+// write writes the owner in place of the revision that was read or written last. A second attempt is
+// for a write of this process whose answer was lost.
+func (h *hold) write(ctx context.Context, o owner) error {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	for range 2 {
+		var revision uint64
+		if revision, err = h.kv.Update(ctx, ownerKey, text, h.revision); err == nil {
+			h.revision = revision
+			return nil
+		}
+		if !conflict(err) {
+			return err
+		}
+		before := h.revision
+		now, failed := h.read(ctx)
+		if failed != nil {
+			return failed
+		}
+		if now.Holder != h.mine.Holder || now.Server != h.mine.Server {
+			h.revision = before // a later write of this process is no better
+			return ErrBusy
+		}
+	}
+	return err
+}
+
+// renew renews the hold until the context ends, or another process has it.
+func (h *hold) renew(ctx context.Context, lost func(error)) {
+	defer close(h.ended)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(h.every):
+		}
+		within, cancel := context.WithTimeout(ctx, 2*h.every)
+		err := h.write(within, h.mine)
+		cancel()
+		if errors.Is(err, ErrBusy) {
+			lost(err)
+			return
+		}
+	}
+}
+
+// release gives up the hold, so that the next server need not wait.
+func (h *hold) release() {
+	h.end()
+	<-h.ended
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	_ = h.write(ctx, owner{Server: h.mine.Server}) // otherwise the next one waits
+}

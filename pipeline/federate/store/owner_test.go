@@ -1,0 +1,162 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+
+	"fmp/onnx/must"
+)
+
+// held opens a state and holds it for a server.
+func held(t *testing.T, o Options, server string) (*Store, <-chan error, error) {
+	t.Helper()
+	s := must.Get(Open(t.Context(), "fmp-1", o))(t)
+	lost, err := s.Hold(t.Context(), server, slog.New(slog.DiscardHandler))
+	if err != nil {
+		s.Close()
+	}
+	return s, lost, err
+}
+
+// TestHold: a state is one server's for good, and one process's at a time: one that stops gives it up at
+// once, one that falls silent after a while, and one from which it was taken is told.
+func TestHold(t *testing.T) {
+	defer func(a, b time.Duration) { renewEvery, holdFor = a, b }(renewEvery, holdFor)
+	renewEvery, holdFor = 100*time.Millisecond, 2*time.Second
+	o := Options{URL: fmt.Sprintf("nats://127.0.0.1:%d",
+		natsOn(t, natsserver.Options{JetStream: true, StoreDir: t.TempDir()}))}
+	refused := func(when, server, says string) {
+		t.Helper()
+		_, _, err := held(t, o, server)
+		must.Fail(0, err)(t, says, when)
+	}
+	first, _, err := held(t, o, "key a")
+	must.Do(t, err)
+	refused("another server", "key b", "the server with the key key a, and this one's is key b")
+	start := time.Now()
+	refused("the same server twice", "key a", ErrBusy.Error())
+	if d := time.Since(start); d > holdFor/2 {
+		t.Errorf("refused after %v", d)
+	}
+	first.Close()
+	refused("another server, the first one gone", "key b", "bring back that one's server.key")
+	start = time.Now()
+	killed, _, err := held(t, o, "key a")
+	must.Do(t, err)
+	if d := time.Since(start); d > holdFor/2 {
+		t.Errorf("after a stop: %v", d)
+	}
+	killed.conn.Close()
+	renewEvery = 3 * time.Second // this one falls silent
+	start = time.Now()
+	slow, lost, err := held(t, o, "key a")
+	must.Do(t, err)
+	if d := time.Since(start); d < holdFor {
+		t.Errorf("taken from a killed one after %v", d)
+	}
+	defer slow.Close()
+	renewEvery, holdFor = 100*time.Millisecond, 500*time.Millisecond
+	last, kept, err := held(t, o, "key a")
+	must.Do(t, err)
+	if err := <-lost; !errors.Is(err, ErrBusy) {
+		t.Errorf("of which it was taken: %v", err)
+	}
+	slow.Close() // takes nothing away
+	time.Sleep(3 * renewEvery)
+	select {
+	case err := <-kept:
+		t.Error(err)
+	default:
+	}
+	last.Close()
+}
+
+// TestLostAnswer: a renewal whose answer was lost takes the hold from nobody.
+func TestLostAnswer(t *testing.T) {
+	o := Options{URL: fmt.Sprintf("nats://127.0.0.1:%d",
+		natsOn(t, natsserver.Options{JetStream: true, StoreDir: t.TempDir()}))}
+	s, _, err := held(t, o, "key")
+	must.Do(t, err)
+	defer s.Close()
+	h := &hold{kv: s.hold.kv, mine: s.hold.mine}
+	must.Do(t, h.write(t.Context(), h.mine))
+	h.mine.Holder, h.revision = "another", 1
+	for range 2 {
+		if err := h.write(t.Context(), h.mine); !errors.Is(err, ErrBusy) {
+			t.Errorf("over another's: %v", err)
+		}
+	}
+}
+
+// TestUnclaimed: a state in a folder is one server's too, and one of version 0.1.0, which has no owner,
+// is of the server that gave its receipts.
+func TestUnclaimed(t *testing.T) {
+	for _, c := range []struct {
+		claimed, receipt, server, says string
+	}{
+		{"", "", "a", ""},
+		{"", "a", "a", ""},
+		{"", "b", "a", "the server with the key b"},
+		{"a", "", "a", ""},
+		{"a", "a", "a", ""},
+		{"b", "", "a", "the server with the key b"},
+	} {
+		o := Options{Dir: t.TempDir()}
+		s := must.Get(Open(t.Context(), "fmp-1", o))(t)
+		if c.receipt != "" {
+			r := record("x", "1")
+			r.Receipt.Server = c.receipt
+			must.Do(t, s.Put(t.Context(), r, 0))
+		}
+		if c.claimed != "" {
+			must.Get(s.Hold(t.Context(), c.claimed, nil))(t)
+		}
+		s.Close()
+		for range 2 { // the first one records nothing where it is refused
+			s, _, err := held(t, o, c.server)
+			if c.says == "" {
+				must.Do(t, err)
+				s.Close()
+				continue
+			}
+			must.Fail(0, err)(t, c.says, fmt.Sprint(c))
+		}
+	}
+}
+
+// TestPublishTwice: of two versions of one number the first one stays whole, and nothing is left of the
+// other; parts of version 0.1.0, which have no digest in their names, are read and kept.
+func TestPublishTwice(t *testing.T) {
+	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: t.TempDir()}))(t)
+	defer s.Close()
+	ctx := context.WithoutCancel(t.Context())
+	for name, data := range map[string]string{"classifier-1.onnx": "old", "classifier-1-rows.onnx": "rows",
+		"members-1.json": `[{"client":"o"}]`} {
+		must.Do(t, s.PutObject(ctx, name, []byte(data)))
+	}
+	must.Get(s.versions.Create(ctx, "1", []byte(`{"version":1}`)))(t)
+	must.Do(t, s.Publish(ctx, Version{Number: 2}, []byte("first"), []byte("r"), []Member{{Client: "a"}}))
+	names := must.Get(s.Objects(ctx))(t)
+	must.Fail(0, s.Publish(ctx, Version{Number: 2}, []byte("second"), []byte("s"),
+		[]Member{{Client: "b"}}))(t, "version 2")
+	must.Do(t, s.DropUnlisted(ctx))
+	if now := must.Get(s.Objects(ctx))(t); !slices.Equal(now, names) || len(names) != 6 {
+		t.Errorf("objects %v; want %v", now, names)
+	}
+	for i, want := range []string{"old rows o", "first r a"} {
+		c, rows, err := s.Classifier(ctx, i+1)
+		must.Do(t, err)
+		m := must.Get(s.Members(ctx, i+1))(t)
+		if got := fmt.Sprint(string(c), " ", string(rows), " ", m[0].Client); got != want {
+			t.Errorf("version %s: %s; want %s", strconv.Itoa(i+1), got, want)
+		}
+	}
+}
