@@ -463,7 +463,7 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() { failed <- svc.Run(work) }()
-	go watchRoster(work, s.round.Roster, svc, s.log)
+	go watchRoster(work, rosterEvery, s.round, svc.Admit, s.log)
 	scheme := "http"
 	if s.cert != "" {
 		scheme = "https"
@@ -515,7 +515,7 @@ const rosterEvery = 2 * time.Second
 // rosterFile is a roster's file as it is watched.
 type rosterFile struct {
 	path        string
-	taken, last string // stamps: of the roster that holds, and of the last look
+	taken, last string // stamps: of the file as it was read last, and of the last look
 }
 
 // stamp tells the file's contents by its time and size.
@@ -541,28 +541,33 @@ func (f *rosterFile) settled() bool {
 	return true
 }
 
-// watchRoster reads the roster again when its file has changed. One that cannot be read leaves the
-// last in place.
-func watchRoster(ctx context.Context, path string, svc *service.Server, log *slog.Logger) {
-	f := rosterFile{path: path}
+// watchRoster reads the roster again when its file has changed, and at the start, as it may have
+// changed since the round was loaded. One that cannot be read leaves the last in place.
+func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
+	admit func(*identity.Roster) error, log *slog.Logger) {
+	f, holds := rosterFile{path: r.Roster}, r.Clients
 	f.last = f.stamp()
-	f.taken = f.last
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(rosterEvery):
+		case <-time.After(every):
 		}
 		if !f.settled() {
 			continue
 		}
-		clients, err := identity.LoadRoster(path)
+		clients, err := identity.LoadRoster(f.path)
+		if err == nil && clients.Equal(holds) {
+			continue
+		}
 		if err == nil {
-			err = svc.Admit(clients)
+			err = admit(clients)
 		}
 		if err != nil {
 			log.Error("the roster changed and is not taken; the one before it holds", "error", err)
+			continue
 		}
+		holds = clients
 	}
 }
 

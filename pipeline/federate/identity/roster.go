@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -34,6 +35,12 @@ func (r *Roster) Len() int { return len(r.names) }
 
 // Names returns the clients' names, sorted. The slice shares memory with the roster.
 func (r *Roster) Names() []string { return r.names }
+
+// Equal reports whether two rosters have the same clients with the same keys.
+func (r *Roster) Equal(other *Roster) bool {
+	return maps.EqualFunc(r.keys, other.keys,
+		func(a, b ed25519.PublicKey) bool { return bytes.Equal(a, b) })
+}
 
 // Verify reports whether signature is a signature of the statement by the client that the statement
 // names. For a name that the roster lacks it does the same work, with a key that belongs to nobody:
