@@ -51,7 +51,7 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 			s.Log.Error("pooling failed", "error", err, "again_in", wait)
 		}
-		timer := time.NewTimer(wait)
+		timer := time.NewTimer(min(wait, look))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -63,8 +63,11 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// long is how long Run waits if only an upload can make a difference.
+// long is how long Run waits if only an upload can make a difference. It looks at the clock before
+// that: a timer stands still while the machine sleeps, and a clock that is put right moves the deadline.
 const long = time.Hour
+
+var look = 15 * time.Second
 
 // due returns the time until the round is to be pooled; 0 or less means now.
 func (s *Server) due() time.Duration {
