@@ -300,7 +300,7 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 		handler = slog.NewJSONHandler(cmd.ErrOrStderr(), nil)
 	}
 	s.log = slog.New(handler)
-	if d := s.round.Deadline; time.Now().After(d) {
+	if d := s.round.Deadline.Time; time.Now().After(d) {
 		what := "uploads are refused, and the classifier is of those that are in; accept_late: " +
 			"true takes more"
 		if s.round.AcceptLate {

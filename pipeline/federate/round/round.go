@@ -48,7 +48,7 @@ type File struct {
 	// Roster is the path of the file of clients that may send.
 	Roster string `yaml:"roster"`
 	// Deadline is the deadline for uploads.
-	Deadline time.Time `yaml:"deadline"`
+	Deadline Time `yaml:"deadline"`
 	// Quorum is the number of uploads at which the first classifier is made before the deadline.
 	// Default: the size of the roster.
 	Quorum int `yaml:"quorum"`
@@ -107,6 +107,18 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 		return fmt.Errorf("line %d: %q is no duration; write 90s, 10m or 2h", n.Line, n.Value)
 	}
 	*d = Duration(v)
+	return nil
+}
+
+// Time is a time.Time written with its zone: YAML would take a day for its first moment, in UTC.
+type Time struct{ time.Time }
+
+// UnmarshalYAML parses a time of RFC 3339.
+func (t *Time) UnmarshalYAML(n *yaml.Node) (err error) {
+	if t.Time, err = time.Parse(time.RFC3339, n.Value); err != nil {
+		return fmt.Errorf("line %d: %q; want a time, such as 2030-01-31T18:00:00Z or "+
+			"2030-01-31T18:00:00+01:00", n.Line, n.Value)
+	}
 	return nil
 }
 
@@ -326,8 +338,8 @@ func (f *File) fill() error {
 		want(len(s.Check()) == 0, s.Name, reflect.Indirect(s.Value), s.Allowed())
 	}
 	want(f.Roster != "", "roster", "missing", "the roster that fmp keys wrote")
-	want(!f.Deadline.IsZero() && f.Deadline.Year() < 2200, "deadline", f.Deadline,
-		"a time, such as 2030-01-31T18:00:00Z")
+	want(!f.Deadline.IsZero() && f.Deadline.Year() < 2200, "deadline",
+		f.Deadline.Format(time.RFC3339), "times before the year 2200, such as 2030-01-31T18:00:00Z")
 	want(f.Quorum >= 0 && f.Quorum <= identity.MaxClients, "quorum", f.Quorum,
 		fmt.Sprintf("0 (all of the roster) to %d", identity.MaxClients))
 	want(f.MinUploads >= 1 && f.MinUploads <= identity.MaxClients, "min_uploads", f.MinUploads,
@@ -384,7 +396,7 @@ func (f *File) fillPrivacy() error {
 // Now returns the state of the round at a time: a state of package wire.
 func (r *File) Now(t time.Time) string {
 	switch {
-	case t.Before(r.Deadline):
+	case t.Before(r.Deadline.Time):
 		return "open"
 	case r.AcceptLate:
 		return "late"

@@ -83,6 +83,37 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// TestDeadline: a deadline has a zone; forms that YAML would take for another moment are refused.
+func TestDeadline(t *testing.T) {
+	t.Parallel()
+	const of, wrong = "round: 1\nclient_graph: c.onnx\nroster: r.txt\ndeadline: ", "want a time, such as"
+	for text, want := range map[string]string{ // an instant, or a fault
+		"2100-03-31T18:00:00Z":       "2100-03-31T18:00:00Z",
+		"'2100-03-31T18:00:00Z'":     "2100-03-31T18:00:00Z",
+		"2100-03-31T18:00:00+02:00":  "2100-03-31T16:00:00Z",
+		"&d 2100-03-31T18:00:00.5Z":  "2100-03-31T18:00:00.5Z",
+		"2199-12-31T23:59:59Z":       "2199-12-31T23:59:59Z",
+		"2200-01-01T00:00:00Z":       "times before the year 2200",
+		"9999-12-31T23:59:59Z":       "times before the year 2200",
+		"2100-03-31":                 wrong,
+		"2100-03-31 18:00:00":        wrong,
+		"2100-03-31T18:00:00":        wrong,
+		"2100-03-31 18:00:00 +02:00": wrong,
+		"2100-03-31t18:00:00z":       wrong,
+		"soon":                       wrong,
+		"[2100-03-31T18:00:00Z]":     wrong,
+		"{at: 2100-03-31T18:00:00Z}": wrong,
+		"":                           "deadline is 0001-01-01T00:00:00Z",
+	} {
+		f, err := Parse([]byte(of + text + "\n"))
+		if err != nil {
+			must.Fail(0, err)(t, want, text)
+		} else if got := f.Deadline.UTC().Format(time.RFC3339Nano); got != want {
+			t.Errorf("%s: %s; want %s", text, got, want)
+		}
+	}
+}
+
 // FuzzRound: what is read is within its bounds.
 func FuzzRound(f *testing.F) {
 	f.Add([]byte(good))

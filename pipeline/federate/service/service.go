@@ -186,7 +186,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	c.Log.Info("round ready", "round", c.Round.Round, "graph", c.Round.Client.Digest, "clients",
 		c.Round.Clients.Len(), "honesty", c.Round.Privacy == nil && !c.Round.Trust, "private",
 		c.Round.Privacy != nil, "in", len(s.in), "versions", len(s.versions), "deadline",
-		c.Round.Deadline)
+		c.Round.Deadline.Time)
 	return s, nil
 }
 
