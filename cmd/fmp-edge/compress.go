@@ -314,10 +314,11 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := put("compress", *c.output, data); err != nil {
+	files, err := withTable(*c.output, c.mapped, content{*c.output, data, anUpload})
+	if err != nil {
 		return err
 	}
-	if err := writeFolders(*c.output, c.mapped); err != nil {
+	if err := put("compress", files); err != nil {
 		return err
 	}
 	w := written{

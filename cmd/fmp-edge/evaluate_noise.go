@@ -53,7 +53,7 @@ func (s *scored) report(ctx context.Context, f *pflag.FlagSet, path string) ([]b
 	}
 	data, err := s.made.Sign(s.key)
 	if err == nil && s.output != "" {
-		err = put("evaluate", s.output, data)
+		err = put("evaluate", []content{{s.output, data, aReport}})
 	}
 	return data, err
 }
@@ -88,20 +88,12 @@ func (s *scored) spent() ([]byte, error) {
 		return nil, err
 	}
 	spending.Files = []privacy.Written{{Path: output, Sha256: models.DigestBytes(data)}}
-	files, err := hold("evaluate", []content{{output, data}}, digests(kept)...)
+	p := payment{ledger, spending, s.maxEpsilon, s.redraw, s.log}
+	files, err := p.pay("evaluate", []content{{output, data, aReport}}, kept)
 	if err != nil {
 		return nil, err
 	}
-	total, earlier, err := files.spend(ledger, spending, s.maxEpsilon, s.redraw)
-	if err != nil {
-		return nil, refused("evaluate", err)
-	}
-	if earlier > 0 {
-		fmt.Fprintf(s.log,
-			"fmp-edge: with %d earlier releases epsilon %.4g has been spent on the same images (%s)\n",
-			earlier, total, ledger.Path)
-	}
-	return data, files.place()
+	return data, files.paid(files.place())
 }
 
 // again gives the counts of before, for the server of now.
@@ -139,7 +131,7 @@ func (s *scored) again(kept *privacy.Spending) ([]byte, error) {
 	if output == kept.Files[0].Path {
 		out = paid // the ledger's own stays as the ledger knows it
 	}
-	return data, put("evaluate", output, out, models.DigestBytes(paid), s.copied(data))
+	return data, put("evaluate", []content{{output, out, aReport}}, models.DigestBytes(paid), s.copied(data))
 }
 
 // copied is the digest of the file in the report's place where it has the report's counts, for any

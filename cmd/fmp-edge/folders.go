@@ -6,12 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 
 	"fmp/featurize/imagefile"
-	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
 )
 
@@ -46,16 +44,13 @@ func enough(list []imagefile.Mapped, atLeast int) []imagefile.Mapped {
 	return slices.DeleteFunc(list, func(m imagefile.Mapped) bool { return images[m.Label] < atLeast })
 }
 
-// writeFolders writes the table of an upload that is there, and removes that of an earlier one.
-func writeFolders(upload string, list []imagefile.Mapped) error {
-	if err := os.Remove(foldersFile(upload)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
+// aTable reports whether a file is the table of an upload.
+func aTable(was []byte) bool { return bytes.HasPrefix(was, []byte("folder,class,number,images\n")) }
+
+// withTable is files of an upload after their table. Without classes that of an earlier upload goes.
+func withTable(upload string, list []imagefile.Mapped, files ...content) ([]content, error) {
 	table, err := foldersTable(list)
-	if err != nil || table == nil {
-		return err
-	}
-	return atomicfile.WritePrivate(foldersFile(upload), table)
+	return append([]content{{foldersFile(upload), table, aTable}}, files...), err
 }
 
 // explainFolders says in words which folders or labels an upload's classes come from; nothing where

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,128 +15,267 @@ import (
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/tally"
 )
 
-// content is a file that is to be written.
+// content is a file that is to be written; without data none is to be there.
 type content struct {
 	path string
 	data []byte
+	own  func(was []byte) bool // whether a file in its place is an earlier one of the same purpose
 }
 
-// held is a file that is whole on the disk beside its place before the budget is spent, so that
-// none is spent where there is no space for it, and is moved there afterwards. Its name follows
-// from its content: where a program is stopped between the two, the ledger's digest finds it.
-type held struct{ path, aside string }
+// anUpload reports whether a file is an upload that nothing was spent on.
+func anUpload(was []byte) bool {
+	_, err := federate.Decode(was, federate.Expect{})
+	return err == nil
+}
 
-// heldAt is the file of this sha256 for a path.
-func heldAt(path, digest string) held {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		path = target // a link stays where it is
+// aReport reports whether a file is a report without noise.
+func aReport(was []byte) bool {
+	var r tally.Report
+	return json.Unmarshal(was, &r) == nil && r.Classifier != "" && r.Sigma == 0
+}
+
+// receiptOf reports whether a file is this server's receipt of the client's upload or withdrawal.
+func receiptOf(d *wire.Description, client string, withdrawal bool) func([]byte) bool {
+	return func(was []byte) bool {
+		var r wire.Withdrawal // which has all fields of both that are read here
+		return json.Unmarshal(was, &r) == nil && r.Server == d.ServerKey && r.Round == d.Round &&
+			r.Client == client && (r.By != "") == withdrawal
 	}
-	return held{path, filepath.Join(filepath.Dir(path), "."+digest[:min(16, len(digest))]+".held")}
 }
 
-// free returns an error where a private upload or a report with noise stands at a path, and its
-// sha256 is none of these: it may be the only copy of one that was paid for.
-func free(command, path string, mine ...string) error {
-	data, err := regularfile.ReadOutput(path, federate.MaxBytes)
-	if err != nil || slices.Contains(mine, models.DigestBytes(data)) {
-		return nil
+// free returns the file in the place of another, and an error where that may not replace it: its
+// sha256 is none of these, and it is not its own.
+func free(command string, f content, mine ...string) (was []byte, err error) {
+	if _, err := os.Lstat(f.path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	was, err = regularfile.ReadOutput(f.path, federate.MaxBytes)
+	if err != nil {
+		return nil, usagef("%s: %w", command, err)
+	}
+	if len(was) == 0 || slices.Contains(mine, models.DigestBytes(was)) || f.own(was) {
+		return was, nil
 	}
 	var r tally.Report
-	kind := "a report with noise"
-	if federate.IsRelease(data) {
+	kind := "there"
+	if federate.IsRelease(was) {
 		kind = "an upload of a private round"
-	} else if json.Unmarshal(data, &r) != nil || r.Sigma == 0 {
-		return nil
+	} else if json.Unmarshal(was, &r) == nil && r.Sigma > 0 {
+		kind = "a report with noise"
 	}
-	return usagef("%s: %s is %s already, another one than this or one that was changed: give "+
-		"another output, or move it away", command, path, kind)
+	return nil, usagef("%s: %s is %s already, another one than this or one that was changed: give "+
+		"another output, or move it away", command, f.path, kind)
 }
 
-// put writes a file, unless it is to take the place of another one that was paid for.
-func put(command, path string, data []byte, mine ...string) error {
-	if err := free(command, path, mine...); err != nil {
-		return err
-	}
-	return atomicfile.WritePrivate(path, data)
+// aside is where a file with this sha256 is, whole on the disk, before it moves to its place: budget is
+// spent between the two, so that none is where there is no space. The name follows from place and
+// content: where a program is stopped, the ledger's digest finds it.
+func aside(path, digest string) string { return beside(path, digest, ".held") }
+
+func beside(path, digest, kind string) string {
+	name := models.DigestBytes([]byte(filepath.Base(path) + "/" + digest))
+	return filepath.Join(filepath.Dir(path), "."+name[:16]+kind)
 }
 
-// digests are those of the files of a release; none where there is no release.
-func digests(s *privacy.Spending) (all []string) {
-	if s != nil {
-		for _, f := range s.Files {
-			all = append(all, f.Sha256)
-		}
+// resolved is the file that a link stands for; a link stays where it is.
+func resolved(path string) string {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
 	}
-	return all
+	return path
 }
 
-// hold writes files aside: all of them, or none. They may take the place of those with digests of
-// mine.
-func hold(command string, files []content, mine ...string) (all heldFiles, err error) {
-	for _, f := range files {
-		if err := free(command, f.path, mine...); err != nil {
-			all.drop()
+// claim takes an output for this process, until it is given back.
+func claim(path string) (release func(), err error) {
+	name := beside(path, "", ".lock")
+	for {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
 			return nil, err
 		}
-		h := heldAt(f.path, models.DigestBytes(f.data))
-		if err := atomicfile.WritePrivate(h.aside, f.data); err != nil {
-			all.drop()
-			return nil, fmt.Errorf("%s: it cannot be kept, and nothing was spent: %w", f.path, err)
+		was, _ := f.Stat()
+		f.Close()
+		lock, err := atomicfile.Take(name)
+		if err == nil {
+			if now, _ := os.Stat(name); os.SameFile(was, now) {
+				return func() { os.Remove(name); lock.Close() }, nil
+			}
+			lock.Close() // the one who had it before has removed the name
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
 		}
-		all = append(all, h)
 	}
-	return all, nil
 }
 
-// heldFiles are the files of one release.
-type heldFiles []held
+// holding is files on their way to their places, of which the last is claimed.
+type holding struct {
+	command string
+	files   []content
+	mine    []string
+	made    []string // files aside that were not there before
+	release func()
+}
 
-// spend spends the release's budget; where that fails the files go, unless the ledger counts them.
-func (all heldFiles) spend(l privacy.Ledger, s privacy.Spending, limit float64,
-	again bool) (total float64, earlier int, err error) {
-	total, earlier, err = l.Spend(s, limit, again)
-	if err == nil {
-		return total, earlier, nil
+// hold writes files aside: all of them, or none. They may take the place of those with digests of mine.
+func hold(command string, files []content, mine ...string) (*holding, error) {
+	h := &holding{command: command, mine: mine}
+	for _, f := range files {
+		f.path = resolved(f.path)
+		h.files, h.mine = append(h.files, f), append(h.mine, models.DigestBytes(f.data))
 	}
-	if was, failed := l.Find(s); failed == nil && (was == nil || !slices.Equal(was.Files, s.Files)) {
-		all.drop()
+	var err error
+	last := h.files[len(files)-1].path
+	if h.release, err = claim(last); err != nil {
+		return nil, fmt.Errorf("%s: %s: it cannot be kept: %w", command, last, err)
 	}
-	return total, earlier, err
+	if err := h.write(); err != nil {
+		h.drop()
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *holding) write() error {
+	for _, f := range h.files {
+		if _, err := free(h.command, f, h.mine...); err != nil {
+			return err
+		}
+	}
+	for _, f := range h.files {
+		if f.data == nil {
+			continue
+		}
+		name := aside(f.path, models.DigestBytes(f.data))
+		if _, err := os.Lstat(name); err != nil { // else it is of a program that was stopped
+			h.made = append(h.made, name)
+		}
+		if err := atomicfile.WritePrivate(name, f.data); err != nil {
+			return fmt.Errorf("%s: %s: it cannot be kept: %w", h.command, f.path, err)
+		}
+	}
+	return nil
+}
+
+// payment is the budget of a release.
+type payment struct {
+	ledger   privacy.Ledger
+	spending privacy.Spending
+	limit    float64
+	again    bool
+	log      io.Writer
+}
+
+// pay holds the files of a release and spends its budget; where that fails the files go, unless the ledger
+// counts them.
+func (p *payment) pay(command string, files []content, replaced *privacy.Spending) (*holding, error) {
+	var mine []string
+	if replaced != nil {
+		for _, f := range replaced.Files {
+			mine = append(mine, f.Sha256)
+		}
+	}
+	h, err := hold(command, files, mine...)
+	if err != nil {
+		return nil, fmt.Errorf("%w; nothing was spent", err)
+	}
+	total, earlier, err := p.ledger.Spend(p.spending, p.limit, p.again)
+	if err != nil {
+		was, failed := p.ledger.Find(p.spending)
+		if failed != nil || was != nil && slices.Equal(was.Files, p.spending.Files) {
+			h.made = nil
+		}
+		h.drop()
+		return nil, refused(command, err)
+	}
+	if earlier > 0 {
+		fmt.Fprintf(p.log,
+			"fmp-edge: with %d earlier releases epsilon %.4g has been spent on the same images (%s)\n",
+			earlier, total, p.ledger.Path)
+	}
+	return h, nil
 }
 
 // place moves the files to their places, one after the other.
-func (all heldFiles) place() error {
-	for _, h := range all {
-		if err := os.Rename(h.aside, h.path); err != nil {
+func (h *holding) place() error {
+	defer h.release()
+	for _, f := range h.files {
+		was, err := free(h.command, f, h.mine...)
+		name := aside(f.path, models.DigestBytes(f.data))
+		switch {
+		case err != nil:
+		case f.data == nil && was != nil:
+			err = os.Remove(f.path)
+		case f.data == nil:
+		case was == nil:
+			err = move(name, f.path)
+		default:
+			err = os.Rename(name, f.path)
+		}
+		// the same command in another process may have put it there meanwhile
+		if err != nil && (f.data == nil || !bytes.Equal(was, f.data)) {
 			return err
 		}
 	}
 	return nil
 }
 
-func (all heldFiles) drop() {
-	for _, h := range all {
-		os.Remove(h.aside)
+// paid is an error of place after a budget was spent.
+func (h *holding) paid(err error) error {
+	if err == nil {
+		return nil
 	}
+	return fmt.Errorf("%s: the budget is spent, and what it paid for is kept beside its place, where the "+
+		"same command puts it: %v", h.command, err)
+}
+
+func (h *holding) drop() {
+	for _, name := range h.made {
+		os.Remove(name)
+	}
+	h.release()
+}
+
+// put writes files, unless one is to take the place of another that is not its own.
+func put(command string, files []content, mine ...string) error {
+	h, err := hold(command, files, mine...)
+	if err != nil {
+		return err
+	}
+	return h.place()
+}
+
+// move gives a file its place, and replaces nothing there: by a link, where the file system has them.
+func move(from, to string) error {
+	err := os.Link(from, to)
+	if err == nil {
+		os.Remove(from)
+		return nil
+	}
+	if _, there := os.Lstat(to); errors.Is(there, fs.ErrNotExist) {
+		return os.Rename(from, to)
+	}
+	return err
 }
 
 // paidFor returns a file of the ledger as it was written; nil where it is nowhere. One that a
 // stopped program did not move to its place is moved now, unless another file is there.
 func paidFor(f privacy.Written, most int64) []byte {
-	h := heldAt(f.Path, f.Sha256)
-	for _, path := range []string{f.Path, h.aside} {
+	place := resolved(f.Path)
+	name := aside(place, f.Sha256)
+	for _, path := range []string{place, name} {
 		data, err := regularfile.ReadOutput(path, most)
 		if err != nil || models.DigestBytes(data) != f.Sha256 {
 			continue
 		}
-		if path == f.Path {
-			heldFiles{h}.drop() // it was written to its place from there
-		} else if _, err := os.Lstat(h.path); errors.Is(err, fs.ErrNotExist) {
-			heldFiles{h}.place() //nolint:errcheck // it can be read where it is
+		if path == place {
+			os.Remove(name) // it was written to its place from there
+		} else {
+			move(name, place) //nolint:errcheck // it can be read where it is
 		}
 		return data
 	}

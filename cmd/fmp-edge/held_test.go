@@ -31,7 +31,7 @@ func TestNothingMadeNothingSpent(t *testing.T) {
 			messages: [][]byte{[]byte("message")}, released: released{Upload: filepath.Join(dir, out)}, log: io.Discard}
 		err := a.Record()
 		if err == nil {
-			err = a.place()
+			err = a.files.place()
 		}
 		return err
 	}
@@ -98,9 +98,15 @@ func TestStoppedBeforePlaced(t *testing.T) {
 			before := map[string][]byte{}
 			for _, f := range c.files {
 				before[f] = must.Get(os.ReadFile(path(f)))(t)
-				must.Do(t, os.Rename(path(f), heldAt(path(f), models.DigestBytes(before[f])).aside))
+				must.Do(t, os.Rename(path(f), aside(path(f), models.DigestBytes(before[f]))))
 				if other {
 					write(t, path(f), []byte("another"))
+				}
+			}
+			for f := range before {
+				if other {
+					refuses(t, exitUsage, "is there already, another one", c.args...)
+					must.Do(t, os.Remove(path(f)))
 				}
 			}
 			run(t, c.args...)

@@ -27,9 +27,6 @@ import (
 	"fmp/pipeline/privacy/prio"
 )
 
-// maxReceipt bounds a receipt that is there.
-const maxReceipt = 1 << 20
-
 // sent is the output of join and send.
 type sent struct {
 	Upload      string        `json:"upload"`       // its file
@@ -195,7 +192,7 @@ func (c *connection) openHelper(ctx context.Context, command string, leader, hel
 
 // sendHelper sends the helper's share of an upload, which the leader asks the helper about, and
 // keeps its receipt.
-func (c *connection) sendHelper(ctx context.Context, key *identity.Key, upload string) error {
+func (c *connection) sendHelper(ctx context.Context, command string, key *identity.Key, upload string) error {
 	if c.second == nil {
 		return nil
 	}
@@ -207,7 +204,8 @@ func (c *connection) sendHelper(ctx context.Context, key *identity.Key, upload s
 	if err != nil {
 		return fmt.Errorf("the helper: %w", err)
 	}
-	return sender.SaveReceipt(c.beside(c.second.round.Round, "helper.receipt.json"), r)
+	return saveReceipt(command, c.beside(c.second.round.Round, "helper.receipt.json"), r,
+		receiptOf(c.second.round, key.Name, false))
 }
 
 // readShares reads the two shares of a round with two servers, and returns the helper's.
@@ -233,30 +231,33 @@ func readShares(upload string, d *wire.Description, key *identity.Key) (*message
 	return helper, data, nil
 }
 
-// receiptsFree returns an error where a receipt that is there is of another server, and would be
-// overwritten.
-func (c *connection) receiptsFree() error {
-	at := map[string]*wire.Description{
-		cmp.Or(*c.receipt, c.beside(c.first.round.Round, "receipt.json")): c.first.round}
-	if c.second != nil {
-		at[c.beside(c.second.round.Round, "helper.receipt.json")] = c.second.round
+// receiptsFree returns an error where a receipt would take the place of anything but an earlier one of the
+// same server and client.
+func (c *connection) receiptsFree(command, client string) error {
+	_, err := free(command, content{path: cmp.Or(*c.receipt, c.beside(c.first.round.Round, "receipt.json")),
+		own: receiptOf(c.first.round, client, false)})
+	if err == nil && c.second != nil {
+		_, err = free(command, content{path: c.beside(c.second.round.Round, "helper.receipt.json"),
+			own: receiptOf(c.second.round, client, false)})
 	}
-	for path, d := range at {
-		var r wire.Receipt
-		data, err := regularfile.ReadFile(path, maxReceipt)
-		if err != nil || json.Unmarshal(data, &r) != nil || r.Server == "" || r.Server == d.ServerKey {
-			continue
-		}
-		return usagef("%s is another server's receipt of round %d: nothing was sent. Move it away if this server is to "+
-			"have an upload too", path, d.Round)
+	if err != nil {
+		return fmt.Errorf("%w; nothing was sent", err)
 	}
 	return nil
 }
 
-// ofServer returns an error unless the extractor behind an upload that is there is approved for the
-// server: it was made for another one, perhaps.
-func ofServer(ctx context.Context, d *wire.Description, making *pflag.FlagSet, graph string,
-	log io.Writer) error {
+// saveReceipt writes a receipt, of an upload or of a withdrawal, as JSON.
+func saveReceipt(command, path string, r any, own func(was []byte) bool) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return put(command, []content{{path, append(data, '\n'), own}})
+}
+
+// ofServer returns an error unless the extractor behind an upload that is there is approved for the server:
+// it was made for another one, perhaps.
+func ofServer(ctx context.Context, d *wire.Description, making *pflag.FlagSet, graph string, log io.Writer) error {
 	cl, err := openClient(graph, 1)
 	if err != nil {
 		return refused("join", err)
@@ -266,12 +267,12 @@ func ofServer(ctx context.Context, d *wire.Description, making *pflag.FlagSet, g
 }
 
 // deliver sends an upload, keeps the receipt, and says so.
-func (c *connection) deliver(ctx context.Context, key *identity.Key, path string, data []byte,
+func (c *connection) deliver(ctx context.Context, command string, key *identity.Key, path string, data []byte,
 	out io.Writer) error {
-	if err := c.receiptsFree(); err != nil {
+	if err := c.receiptsFree(command, key.Name); err != nil {
 		return err
 	}
-	if err := c.sendHelper(ctx, key, path); err != nil {
+	if err := c.sendHelper(ctx, command, key, path); err != nil {
 		return err
 	}
 	r, err := c.first.Send(ctx, c.first.round, key, data)
@@ -281,7 +282,7 @@ func (c *connection) deliver(ctx context.Context, key *identity.Key, path string
 	if *c.receipt == "" {
 		*c.receipt = c.beside(c.first.round.Round, "receipt.json")
 	}
-	if err := sender.SaveReceipt(*c.receipt, r); err != nil {
+	if err := saveReceipt(command, *c.receipt, r, receiptOf(c.first.round, key.Name, false)); err != nil {
 		return fmt.Errorf("the server has the upload: %w", err)
 	}
 	if *c.asJSON {
@@ -316,7 +317,7 @@ passed (exit code 4). The same upload may be sent again at any time: the receipt
 			if err := belongs(u, d, key); err != nil {
 				return usagef("%s: %w", args[1], err)
 			}
-			return c.deliver(ctx, key, args[1], data, out)
+			return c.deliver(ctx, "send", key, args[1], data, out)
 		}
 	},
 }
@@ -431,7 +432,7 @@ sums, which says nothing without the other's: give the address of the second wit
 				}
 				*cache = filepath.Join(base, "fmp", "graphs")
 			}
-			if err := c.receiptsFree(); err != nil {
+			if err := c.receiptsFree("join", key.Name); err != nil {
 				return err
 			}
 			if made {
@@ -457,7 +458,7 @@ sums, which says nothing without the other's: give the address of the second wit
 			if d.State == wire.Closed {
 				if made {
 					// it may be in, with a reply that was lost
-					return c.deliver(ctx, key, path, data, out)
+					return c.deliver(ctx, "join", key, path, data, out)
 				}
 				if d.Now.Before(d.Deadline) {
 					return fmt.Errorf("%w: its classifier is made, and a private round makes one",
@@ -468,7 +469,7 @@ sums, which says nothing without the other's: give the address of the second wit
 			if made && !*fresh {
 				fmt.Fprintf(log, "fmp-edge: sending %s as it was made earlier, of the images and by the flags that "+
 					"were given then; --fresh makes it anew\n", path)
-				return c.deliver(ctx, key, path, data, out)
+				return c.deliver(ctx, "join", key, path, data, out)
 			}
 			if after, _ := making.GetDuration("reply-after"); d.Privacy != nil &&
 				d.Now.Add(after).After(d.Deadline) {
@@ -515,7 +516,7 @@ sums, which says nothing without the other's: give the address of the second wit
 				return errors.Join(usagef("join: %d images; the round allows %d: give fewer",
 					u.N, d.MaxPoints), os.Remove(path))
 			}
-			return c.deliver(ctx, key, path, data, out)
+			return c.deliver(ctx, "join", key, path, data, out)
 		}
 	},
 }

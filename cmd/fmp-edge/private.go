@@ -186,9 +186,9 @@ type answer struct {
 	spending privacy.Spending
 	ledger   privacy.Ledger
 	messages [][]byte
-	files    heldFiles // the messages, the leader's last, before they are in their places
-	made     bool      // before, and spent
-	replaced []string  // digests of the messages that are drawn again
+	files    *holding          // the messages, the leader's last, before they are in their places
+	made     bool              // before, and spent
+	replaced *privacy.Spending // whose messages are drawn again
 	released
 	stdout, log io.Writer
 }
@@ -234,7 +234,7 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 	if kept != nil && !*c.private.redraw {
 		return a, a.keep(kept)
 	}
-	a.replaced = digests(kept)
+	a.replaced = kept
 	if a.messages, err = messages(cl, im, a.released); err != nil {
 		return nil, err
 	}
@@ -244,38 +244,21 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 
 // Record is [client.Answer]. All that Give needs space for is on the disk before.
 func (a *answer) Record() error {
-	if a.made {
-		for i, data := range a.messages {
-			if err := free("compress", fileOf(a.Upload, i), models.DigestBytes(data)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 	var files []content
-	if table, err := foldersTable(a.mapped); err != nil {
-		return err
-	} else if table != nil {
-		files = append(files, content{foldersFile(a.Upload), table})
-	}
 	for i, data := range slices.Backward(a.messages) {
-		files = append(files, content{fileOf(a.Upload, i), data})
+		files = append(files, content{fileOf(a.Upload, i), data, anUpload})
 	}
-	var err error
-	if a.files, err = hold("compress", files, a.replaced...); err != nil {
+	files, err := withTable(a.Upload, a.mapped, files...)
+	if err != nil {
 		return err
 	}
-	total, earlier, err := a.files.spend(a.ledger, a.spending, *a.private.maxEpsilon,
-		*a.private.redraw)
-	if err != nil {
-		return refused("compress", err)
+	if a.made {
+		a.files, err = hold("compress", files)
+		return err
 	}
-	if earlier > 0 {
-		fmt.Fprintf(a.log,
-			"fmp-edge: with %d earlier releases epsilon %.4g has been spent on the same images (%s)\n",
-			earlier, total, a.ledger.Path)
-	}
-	return nil
+	p := payment{a.ledger, a.spending, *a.private.maxEpsilon, *a.private.redraw, a.log}
+	a.files, err = p.pay("compress", files, a.replaced)
+	return err
 }
 
 // messages makes the messages of a private upload: one, or a share for each of two servers.
@@ -334,7 +317,7 @@ func (a *answer) keep(s *privacy.Spending) error {
 // share is there last, so that where it is both are.
 func (a *answer) Give() error {
 	w := a.released
-	if err := a.place(); err != nil {
+	if err := a.files.paid(a.files.place()); err != nil {
 		return err
 	}
 	w.Bytes = len(a.messages[0])
@@ -354,25 +337,6 @@ func (a *answer) Give() error {
 		"private upload: %s (%d bytes; %d classes of %d coordinates)\nspent:          %v\n", w.Upload,
 		w.Bytes, w.Classes, w.Coordinates, w.Budget)
 	return err
-}
-
-// place puts the messages and their table in their places; of a release that was made before, also
-// those that are there already.
-func (a *answer) place() error {
-	if !a.made {
-		if len(a.mapped) == 0 {
-			if err := writeFolders(a.Upload, nil); err != nil {
-				return err
-			}
-		}
-		return a.files.place()
-	}
-	for i, data := range slices.Backward(a.messages) {
-		if err := put("compress", fileOf(a.Upload, i), data, models.DigestBytes(data)); err != nil {
-			return err
-		}
-	}
-	return writeFolders(a.Upload, a.mapped)
 }
 
 // fileOf is where the message for a server, 0 the first or only one, stands.

@@ -67,13 +67,17 @@ noise take nothing out, as one noisy sum hides the uploads; join says so before 
 				return fmt.Errorf("withdraw: the server's key is %s; --server-key is %s",
 					d.ServerKey, *server)
 			}
+			file := cmp.Or(*receipt,
+				fmt.Sprintf("%s.%d.withdrawal.json", strings.TrimSuffix(*path, ".key"), d.Round))
+			own := receiptOf(d, key.Name, true)
+			if _, err := free("withdraw", content{path: file, own: own}); err != nil {
+				return fmt.Errorf("%w; nothing was withdrawn", err)
+			}
 			w, err := s.Withdraw(ctx, d, key)
 			if err != nil {
 				return err
 			}
-			file := cmp.Or(*receipt,
-				fmt.Sprintf("%s.%d.withdrawal.json", strings.TrimSuffix(*path, ".key"), d.Round))
-			if err := sender.SaveReceipt(file, w); err != nil {
+			if err := saveReceipt("withdraw", file, w, own); err != nil {
 				return fmt.Errorf("the upload is withdrawn: %w", err)
 			}
 			if *asJSON {

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fmp/models"
+	"fmp/onnx/must"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/privacy"
+)
+
+// TestPlacedOnce: of two outputs of one name one is placed, and the other is refused before it is
+// held; those of other names wait for nothing, also where a table is the same. A file of others that
+// came meanwhile stays, and so does what is to take its place.
+func TestPlacedOnce(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	of := func(name string) []content {
+		return []content{{path(name + ".csv"), []byte("folder,class,number,images\n"), aTable},
+			{path(name), []byte("the upload " + name), anUpload}}
+	}
+	first := must.Get(hold("compress", of("one")))(t)
+	refused := make(chan error, 1)
+	go func() {
+		_, err := hold("compress", []content{{path("one"), []byte("another"), anUpload}})
+		refused <- err
+	}()
+	other := must.Get(hold("compress", of("two")))(t)
+	foreign := must.Get(hold("compress", of("three")))(t)
+	other.drop()
+	select {
+	case err := <-refused:
+		t.Fatalf("a second output of the name was not waited with: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	must.Do(t, first.place())
+	must.Fail(0, <-refused)(t, "is there already, another one")
+	write(t, path("three"), []byte("of another program"))
+	must.Fail(0, foreign.paid(foreign.place()))(t, "the budget is spent")
+	for name, want := range map[string]string{"one": "the upload one", "one.csv": "folder,class,number,images\n",
+		"three": "of another program",
+		filepath.Base(aside(path("three"), models.DigestBytes([]byte("the upload three")))): "the upload three"} {
+		if got, err := os.ReadFile(path(name)); err != nil || string(got) != want {
+			t.Errorf("%s has %q, %v; want %q", name, got, err, want)
+		}
+	}
+	must.Do(t, os.Remove(path("three")))
+	must.Do(t, put("compress", of("three")))
+	if left, err := filepath.Glob(path(".*")); err != nil || len(left) > 0 {
+		t.Errorf("%q is left, %v", left, err)
+	}
+	must.Fail(0, move(path("one"), path("three")))(t, "exist")
+}
+
+// TestPaidCopyStays: what a stopped program paid for and held stays where another cannot hold its files.
+func TestPaidCopyStays(t *testing.T) {
+	dir := t.TempDir()
+	path, data := filepath.Join(dir, "upload"), []byte("paid")
+	kept := aside(path, models.DigestBytes(data))
+	write(t, kept, data)
+	ledger := privacy.Ledger{Path: filepath.Join(dir, "spent")}
+	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Local}
+	p := payment{ledger, privacy.NewSpending(b, 10, 9, [][32]byte{{1}}, []int{1}), .5, false, &bytes.Buffer{}}
+	_, err := p.pay("compress", []content{{path, data, anUpload}}, nil)
+	must.Fail(0, err)(t, "--max-epsilon allows 0.5")
+	if got, err := os.ReadFile(kept); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("the copy has %q, %v", got, err)
+	}
+}
+
+// stub is a server of one round, which takes nothing; asked counts requests that would change it.
+func stub(t *testing.T, d wire.Description, graph string) (url string, asked *int) {
+	t.Helper()
+	data := must.Get(os.ReadFile(graph))(t)
+	d.Round, d.Graph, d.GraphBytes, d.State = 1, models.DigestBytes(data), int64(len(data)), wire.Open
+	d.Now, d.Deadline = time.Now(), time.Now().Add(time.Hour)
+	if d.ServerKey == "" {
+		d.ServerKey = serverKey("s")
+	}
+	asked = new(int)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method != http.MethodGet:
+			*asked++
+			w.WriteHeader(http.StatusForbidden)
+		case r.URL.Path == "/v1/rounds":
+			_ = json.NewEncoder(w).Encode(map[string]any{"rounds": []wire.Description{d}})
+		default:
+			_, _ = w.Write(data)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL, asked
+}
+
+func serverKey(of string) string {
+	return base64.StdEncoding.EncodeToString([]byte(strings.Repeat(of, 32)))
+}
+
+// TestBeforeAnythingIsSpent: what a round or the owner's files do not allow is refused before anything
+// is made, spent, sent or withdrawn, and every file stays as it is.
+func TestBeforeAnythingIsSpent(t *testing.T) {
+	private, plain := privateGraph(t), model(t, models.KindClient)
+	im, labels := blobs(12)
+	photos, _ := folder(t, im, labels)
+	budget := &privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove,
+		Noise: privacy.Local}
+	secret := wire.Description{MaxPoints: 100, MaxBytes: federate.MaxBytes, Privacy: budget, Withdrawal: true}
+	public := wire.Description{MaxPoints: 100, MaxBytes: federate.MaxBytes, Withdrawal: true,
+		Precisions: []string{"float32"}}
+	receipt := func(server, client, by string) string {
+		return fmt.Sprintf(`{"server": %q, "client": %q, "round": 1, "by": %q}`, serverKey(server), client, by)
+	}
+	gone := receipt("s", "a", "client")
+	const made = "made" // by compress, for the round
+	for name, c := range map[string]struct {
+		round wire.Description
+		args  []string
+		file  string // that is there
+		holds string
+		says  string
+		asked int
+	}{
+		"a receipt over a key":  {public, []string{"join", "--receipt", "b.key"}, "b.key", "a key", "nothing was sent", 0},
+		"over a private upload": {secret, []string{"join", "--receipt", "b"}, "b", made, "is an upload of a private", 0},
+		"over another client's": {public, []string{"join", "--receipt", "b"}, "b", receipt("s", "b", ""), "nothing was", 0},
+		"over a withdrawal's":   {public, []string{"join", "--receipt", "b"}, "b", gone, "nothing was", 0},
+		"its own receipt":       {public, []string{"join", "--receipt", "b"}, "b", receipt("s", "a", ""), "403", 1},
+		"an upload over a key":  {public, []string{"join"}, "a.1.upload", "a key", "is there already", 0},
+		"a table over a list":   {public, []string{"join"}, "a.1.upload.classes.csv", "mine", "is there already", 0},
+		"withdrawn":             {public, []string{"withdraw"}, "a.1.withdrawal.json", gone, "403", 1},
+		"another's withdrawal": {public, []string{"withdraw"}, "a.1.withdrawal.json", receipt("o", "a", "client"),
+			"nothing was withdrawn", 0},
+		"a withdrawal over a key": {public, []string{"withdraw", "--receipt", "b"}, "b", "a key", "nothing was withdrawn", 0},
+	} {
+		t.Chdir(t.TempDir())
+		must.Do(t, must.Get(identity.New("a"))(t).Save("a.key"))
+		graph := plain
+		if c.round.Privacy != nil {
+			graph = private
+		}
+		if c.holds == made {
+			run(t, "compress", "--model", private, "--client", "a", "--round", "1", "--epsilon", "1", "--ledger", "other",
+				"-o", c.file, photos)
+		} else if c.file != "" {
+			write(t, c.file, []byte(c.holds))
+		}
+		before, _ := os.ReadFile(c.file)
+		url, asked := stub(t, c.round, graph)
+		args := slices.Insert(slices.Clone(c.args), 1, url, "--key", "a.key", "--wait", "1s")
+		if args[0] == "join" {
+			args = append(args, "--cache", "graphs", photos)
+			if c.round.Privacy != nil {
+				args = append(args, "--ledger", "spent")
+			}
+		}
+		code, log := said(t, args...)
+		if code == exitOK || !strings.Contains(log, c.says) || *asked != c.asked {
+			t.Errorf("%s: exit code %d, %d requests, %s; want %d and %q", name, code, *asked, log, c.asked, c.says)
+		}
+		if after, _ := os.ReadFile(c.file); !bytes.Equal(before, after) {
+			t.Errorf("%s: %s is changed", name, c.file)
+		}
+		left, err := filepath.Glob("[!.]*")
+		left = slices.DeleteFunc(left, func(f string) bool {
+			return f == c.file || slices.Contains([]string{"a.key", "graphs", "other", "other.seal"}, f) ||
+				strings.HasPrefix(f, c.file+".") && c.holds == made
+		})
+		if err != nil || c.asked == 0 && len(left) > 0 {
+			t.Errorf("%s: %q is left, %v", name, left, err)
+		}
+	}
+}
