@@ -85,6 +85,8 @@ type compressing struct {
 
 	byNumber *bool
 
+	mostBytes int // that the round takes; 0 where that is not known
+
 	bytes  int // of an upload of moments at most; 0 for other uploads
 	mapped []imagefile.Mapped
 }

@@ -402,7 +402,7 @@ sums, which says nothing without the other's: give the address of the second wit
 			"folder for client graphs (default: fmp/graphs in the user's folder for caches)")
 		fresh := f.Bool("fresh", false, "make the upload anew even if it is there")
 		making := pflag.NewFlagSet("compress", pflag.ContinueOnError)
-		compress := compressCommand.flags(making)
+		compress := compressFlags(making)
 		making.VisitAll(func(flag *pflag.Flag) {
 			if !slices.Contains(decided, flag.Name) {
 				f.AddFlag(flag)
@@ -503,7 +503,10 @@ sums, which says nothing without the other's: give the address of the second wit
 					return fmt.Errorf("join: --%s %s: %w", name, value, err)
 				}
 			}
-			if err := compress(ctx, args[1:], io.Discard, log); err != nil {
+			if compress.mostBytes = d.MaxBytes; c.second != nil {
+				compress.mostBytes = min(d.MaxBytes, c.second.round.MaxBytes)
+			}
+			if err := compress.run(ctx, args[1:], io.Discard, log); err != nil {
 				return err
 			}
 			if u, data, err = readUpload(path); err != nil {

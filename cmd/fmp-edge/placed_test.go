@@ -121,6 +121,8 @@ func TestBeforeAnythingIsSpent(t *testing.T) {
 	secret := wire.Description{MaxPoints: 100, MaxBytes: federate.MaxBytes, Privacy: budget, Withdrawal: true}
 	public := wire.Description{MaxPoints: 100, MaxBytes: federate.MaxBytes, Withdrawal: true,
 		Precisions: []string{"float32"}}
+	narrow := secret
+	narrow.MaxBytes = 100
 	receipt := func(server, client, by string) string {
 		return fmt.Sprintf(`{"server": %q, "client": %q, "round": 1, "by": %q}`, serverKey(server), client, by)
 	}
@@ -134,14 +136,15 @@ func TestBeforeAnythingIsSpent(t *testing.T) {
 		says  string
 		asked int
 	}{
-		"a receipt over a key":  {public, []string{"join", "--receipt", "b.key"}, "b.key", "a key", "nothing was sent", 0},
-		"over a private upload": {secret, []string{"join", "--receipt", "b"}, "b", made, "is an upload of a private", 0},
-		"over another client's": {public, []string{"join", "--receipt", "b"}, "b", receipt("s", "b", ""), "nothing was", 0},
-		"over a withdrawal's":   {public, []string{"join", "--receipt", "b"}, "b", gone, "nothing was", 0},
-		"its own receipt":       {public, []string{"join", "--receipt", "b"}, "b", receipt("s", "a", ""), "403", 1},
-		"an upload over a key":  {public, []string{"join"}, "a.1.upload", "a key", "is there already", 0},
-		"a table over a list":   {public, []string{"join"}, "a.1.upload.classes.csv", "mine", "is there already", 0},
-		"withdrawn":             {public, []string{"withdraw"}, "a.1.withdrawal.json", gone, "403", 1},
+		"an upload beyond bytes": {narrow, []string{"join"}, "", "", "nothing was made and nothing spent", 0},
+		"a receipt over a key":   {public, []string{"join", "--receipt", "b.key"}, "b.key", "a key", "nothing was sent", 0},
+		"over a private upload":  {secret, []string{"join", "--receipt", "b"}, "b", made, "is an upload of a private", 0},
+		"over another client's":  {public, []string{"join", "--receipt", "b"}, "b", receipt("s", "b", ""), "nothing was", 0},
+		"over a withdrawal's":    {public, []string{"join", "--receipt", "b"}, "b", gone, "nothing was", 0},
+		"its own receipt":        {public, []string{"join", "--receipt", "b"}, "b", receipt("s", "a", ""), "403", 1},
+		"an upload over a key":   {public, []string{"join"}, "a.1.upload", "a key", "is there already", 0},
+		"a table over a list":    {public, []string{"join"}, "a.1.upload.classes.csv", "mine", "is there already", 0},
+		"withdrawn":              {public, []string{"withdraw"}, "a.1.withdrawal.json", gone, "403", 1},
 		"another's withdrawal": {public, []string{"withdraw"}, "a.1.withdrawal.json", receipt("o", "a", "client"),
 			"nothing was withdrawn", 0},
 		"a withdrawal over a key": {public, []string{"withdraw", "--receipt", "b"}, "b", "a key", "nothing was withdrawn", 0},

@@ -235,7 +235,7 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 		return a, a.keep(kept)
 	}
 	a.replaced = kept
-	if a.messages, err = messages(cl, im, a.released); err != nil {
+	if a.messages, err = messages(cl, im, a.released, c.mostBytes); err != nil {
 		return nil, err
 	}
 	a.spending.Files, err = absolute(a.Upload, a.messages)
@@ -262,7 +262,7 @@ func (a *answer) Record() error {
 }
 
 // messages makes the messages of a private upload: one, or a share for each of two servers.
-func messages(cl *client.Client, im *client.Labelled, w released) ([][]byte, error) {
+func messages(cl *client.Client, im *client.Labelled, w released, most int) ([][]byte, error) {
 	whole, err := cl.Release(im, w.Budget, w.Client, w.Round)
 	if err != nil {
 		return nil, refused("compress", err)
@@ -277,6 +277,10 @@ func messages(cl *client.Client, im *client.Labelled, w released) ([][]byte, err
 	for i, r := range out {
 		if messages[i], err = r.Encode(); err != nil {
 			return nil, err
+		}
+		if n := len(messages[i]); most > 0 && n > most {
+			return nil, usagef("compress: the upload has %d bytes; the round allows %d (bounds.bytes of the "+
+				"server's round file): nothing was made and nothing spent", n, most)
 		}
 	}
 	return messages, nil

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -200,16 +201,8 @@ func Load(path string) (*Round, error) {
 		return nil, err
 	}
 	r.fit(r.Client.Bytes)
-	if b := r.Privacy; b != nil && b.Noise == privacy.TwoServers {
-		s, err := prio.New(*b, r.Client.C, r.Client.K, "")
-		if err != nil {
-			return nil, fmt.Errorf("round %s: %w", path, err)
-		}
-		if n := s.LeaderBytes() + headBytes; n > r.Bounds.Bytes {
-			return nil, fmt.Errorf("round %s: a share of %d classes and %d coordinates with up to %d "+
-				"images a client has %d bytes, and bounds.bytes allows %d: raise it to %d, or lower "+
-				"privacy.points", path, r.Client.C, r.Client.K, b.Points, n, r.Bounds.Bytes, n)
-		}
+	if err := r.takesPrivate(); err != nil {
+		return nil, fmt.Errorf("round %s: %w", path, err)
 	}
 	if r.GraphData, err = regularfile.ReadFile(r.Graph, wire.MaxGraph); err != nil {
 		return nil, fmt.Errorf("round %s: %w", path, err)
@@ -232,6 +225,36 @@ func Load(path string) (*Round, error) {
 		}
 	}
 	return r, nil
+}
+
+// takesPrivate returns an error if a private round's own bound is below the messages of its clients, whose
+// size is known: a client would spend its budget on one that is refused.
+func (r *Round) takesPrivate() error {
+	b, c, k := r.Privacy, r.Client.C, r.Client.K
+	if b == nil {
+		return nil
+	}
+	var n int
+	if b.Noise == privacy.TwoServers {
+		s, err := prio.New(*b, c, k, "")
+		if err != nil {
+			return err
+		}
+		n = s.LeaderBytes() + headBytes
+	} else {
+		largest := federate.Release{Round: r.Round, Client: strings.Repeat("n", identity.MaxName),
+			Model: r.Client.Digest, Budget: *b, Sums: privacy.NewRelease(c, k)}
+		data, err := largest.Encode()
+		if err != nil {
+			return err
+		}
+		n = len(data)
+	}
+	if r.fit(n); n > r.Bounds.Bytes {
+		return fmt.Errorf("an upload of %d classes and %d coordinates has up to %d bytes, and bounds.bytes "+
+			"allows %d: raise it to %d, or with two servers lower privacy.points", c, k, n, r.Bounds.Bytes, n)
+	}
+	return nil
 }
 
 // suitsGraph returns an error if the file's settings are of another kind of uploads than the client

@@ -5,9 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"fmp/models"
 	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/pool"
+	"fmp/pipeline/privacy"
 )
 
 const good = "round: 1\nclient_graph: c.onnx\nroster: r.txt\ndeadline: 2030-01-01T00:00:00Z\n"
@@ -134,7 +136,6 @@ func FuzzRound(f *testing.F) {
 	})
 }
 
-// TestGroups: groups of clients are read, and their clients must be on the roster.
 // TestBytesOfGraph: where the file does not say otherwise, what a client graph makes is allowed.
 func TestBytesOfGraph(t *testing.T) {
 	for _, c := range [][3]int{{0, 2 << 20, 2<<20 + headBytes}, {0, 1 << 10, defaultBytes}, {0, 1 << 30, topBytes},
@@ -147,6 +148,34 @@ func TestBytesOfGraph(t *testing.T) {
 	}
 }
 
+// TestTakesPrivate: a private round allows what its clients make, whatever their names and its noise; its own
+// bound below that is refused.
+func TestTakesPrivate(t *testing.T) {
+	of := func(noise string, bytes, classes int) (*Round, error) {
+		f := File{Bounds: Bounds{Bytes: bytes}, Privacy: &privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example,
+			Relation: privacy.AddRemove, Noise: noise, Points: 10}}
+		_ = f.fill() // it lacks what has no default
+		r := &Round{File: f, Client: models.Manifest{C: classes, K: 9, Digest: strings.Repeat("0a", 32)}}
+		return r, r.takesPrivate()
+	}
+	for _, c := range []struct {
+		noise          string
+		bytes, classes int
+		allowed        int // 0: refused
+	}{{privacy.Local, 0, 10, defaultBytes}, {privacy.Local, 0, 10_000, 10_000*80 + 2*headBytes},
+		{privacy.Local, 1024, 10, 0}, {privacy.Local, 1056, 10, 1056}, {privacy.Trusted, 1024, 10, 0},
+		{privacy.TwoServers, 4096, 10, 0}, {privacy.TwoServers, 1 << 20, 10, 1 << 20}} {
+		r, err := of(c.noise, c.bytes, c.classes)
+		if (err == nil) != (c.allowed > 0) || err != nil && !strings.Contains(err.Error(), "raise it to ") {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if got := r.Bounds.Bytes; err == nil && (got < c.allowed-headBytes || got > c.allowed) {
+			t.Errorf("%+v: %d bytes are allowed", c, got)
+		}
+	}
+}
+
+// TestGroups: groups of clients are read, and their clients must be on the roster.
 func TestGroups(t *testing.T) {
 	for groups, want := range map[string]string{"north=a": `"a" is not on the roster`,
 		"north": "NAME=CLIENT", "": ""} {

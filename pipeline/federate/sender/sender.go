@@ -421,9 +421,12 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Key,
 	data []byte) (*wire.Receipt, error) {
 	if len(data) > d.MaxBytes {
-		return nil, fmt.Errorf("the upload has %d bytes; the round allows %d: made anew with --precision float16 or "+
-			"int8 (join: with --fresh too) it is smaller, and bounds.bytes of the server's round file is what it allows",
+		err := fmt.Errorf("the upload has %d bytes; the round allows %d (bounds.bytes of the server's round file)",
 			len(data), d.MaxBytes)
+		if d.Privacy == nil {
+			err = fmt.Errorf("%w: made anew with --precision float16 or int8 (join: with --fresh too) it is smaller", err)
+		}
+		return nil, err
 	}
 	headers, digest := d.Headers(key, data)
 	r := &wire.Receipt{}

@@ -25,6 +25,7 @@ import (
 	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/privacy"
 )
 
 // fake is a server that fails as it is told.
@@ -235,6 +236,18 @@ func TestPlainHTTP(t *testing.T) {
 		if conn, err := dial(t.Context(), "tcp", "192.0.2.1:9"); err == nil ||
 			!strings.Contains(err.Error(), "not loopback") {
 			t.Errorf("%s would connect to %v, %v", address, conn, err)
+		}
+	}
+}
+
+// TestTooLarge: an upload beyond the round's bytes is not sent, and the advice can be followed: messages of
+// private rounds have one size.
+func TestTooLarge(t *testing.T) {
+	for budget, precision := range map[*privacy.Budget]bool{nil: true, {}: false} {
+		_, err := new(Client).Send(t.Context(), &wire.Description{MaxBytes: 1, Privacy: budget}, nil, []byte("two"))
+		if err == nil || !strings.Contains(err.Error(), "the round allows 1 (") ||
+			strings.Contains(err.Error(), "--precision") != precision {
+			t.Errorf("privacy %v: %v", budget, err)
 		}
 	}
 }
