@@ -85,7 +85,7 @@ type compressing struct {
 
 	byNumber *bool
 
-	mostBytes int // that the round takes; 0 where that is not known
+	mostImages, mostBytes int // that the round takes; 0 where that is not known
 
 	bytes  int // of an upload of moments at most; 0 for other uploads
 	mapped []imagefile.Mapped
@@ -308,6 +308,9 @@ func rowsTake(command string, rows bool, f *pflag.FlagSet, others ...string) err
 // write writes an upload and says so.
 func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.Upload, skipped,
 	bad int) error {
+	if c.mostImages > 0 && u.N > c.mostImages {
+		return usagef("compress: %d images; the round allows %d: give fewer", u.N, c.mostImages)
+	}
 	u.Round, u.Client, u.Precision = *c.round, *c.client, federate.Precision(*c.precision)
 	data, err := u.EncodeWithin(c.bytes)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -449,7 +448,7 @@ sums, which says nothing without the other's: give the address of the second wit
 				made = e == nil
 			}
 			if d.Privacy != nil && err == nil && u.Budget != nil &&
-				(*fresh || !made && d.State != wire.Closed) {
+				(*fresh || *compress.private.redraw || !made && d.State != wire.Closed) {
 				return usagef("%s is an upload of a private round already (round %d, %v), which may have "+
 					"been sent: another of the same images spends a budget a second time; if "+
 					"that is meant, or it never left this machine, move the file away", path,
@@ -467,8 +466,12 @@ sums, which says nothing without the other's: give the address of the second wit
 				return fmt.Errorf("%w since %s", sender.ErrClosed, d.Deadline.Format(time.RFC3339))
 			}
 			if made && !*fresh {
+				anew := "; --fresh makes it anew"
+				if d.Privacy != nil {
+					anew = ""
+				}
 				fmt.Fprintf(log, "fmp-edge: sending %s as it was made earlier, of the images and by the flags that "+
-					"were given then; --fresh makes it anew\n", path)
+					"were given then%s\n", path, anew)
 				return c.deliver(ctx, "join", key, path, data, out)
 			}
 			if after, _ := making.GetDuration("reply-after"); d.Privacy != nil &&
@@ -503,6 +506,7 @@ sums, which says nothing without the other's: give the address of the second wit
 					return fmt.Errorf("join: --%s %s: %w", name, value, err)
 				}
 			}
+			compress.mostImages = d.MaxPoints
 			if compress.mostBytes = d.MaxBytes; c.second != nil {
 				compress.mostBytes = min(d.MaxBytes, c.second.round.MaxBytes)
 			}
@@ -513,11 +517,7 @@ sums, which says nothing without the other's: give the address of the second wit
 				return err
 			}
 			if err := belongs(u, d, key); err != nil {
-				return errors.Join(err, os.Remove(path))
-			}
-			if u.N > d.MaxPoints {
-				return errors.Join(usagef("join: %d images; the round allows %d: give fewer",
-					u.N, d.MaxPoints), os.Remove(path))
+				return err
 			}
 			return c.deliver(ctx, "join", key, path, data, out)
 		}

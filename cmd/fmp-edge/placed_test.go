@@ -121,8 +121,8 @@ func TestBeforeAnythingIsSpent(t *testing.T) {
 	secret := wire.Description{MaxPoints: 100, MaxBytes: federate.MaxBytes, Privacy: budget, Withdrawal: true}
 	public := wire.Description{MaxPoints: 100, MaxBytes: federate.MaxBytes, Withdrawal: true,
 		Precisions: []string{"float32"}}
-	narrow := secret
-	narrow.MaxBytes = 100
+	narrow, few := secret, public
+	narrow.MaxBytes, few.MaxPoints = 100, 10
 	receipt := func(server, client, by string) string {
 		return fmt.Sprintf(`{"server": %q, "client": %q, "round": 1, "by": %q}`, serverKey(server), client, by)
 	}
@@ -137,6 +137,9 @@ func TestBeforeAnythingIsSpent(t *testing.T) {
 		asked int
 	}{
 		"an upload beyond bytes": {narrow, []string{"join"}, "", "", "nothing was made and nothing spent", 0},
+		"images beyond points":   {few, []string{"join"}, "", "", "12 images; the round allows 10", 0},
+		"drawn again, made":      {secret, []string{"join", "--redraw"}, "a.1.upload", made, "move the file away", 0},
+		"made":                   {secret, []string{"join"}, "a.1.upload", made, "were given then\n", 1},
 		"a receipt over a key":   {public, []string{"join", "--receipt", "b.key"}, "b.key", "a key", "nothing was sent", 0},
 		"over a private upload":  {secret, []string{"join", "--receipt", "b"}, "b", made, "is an upload of a private", 0},
 		"over another client's":  {public, []string{"join", "--receipt", "b"}, "b", receipt("s", "b", ""), "nothing was", 0},
