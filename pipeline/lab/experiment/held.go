@@ -1,18 +1,20 @@
 package experiment
 
 import (
+	"bytes"
 	"context"
-	crand "crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 
 	"fmp/featurize/dataset"
 	"fmp/onnx"
 	"fmp/onnx/npy"
+	"fmp/onnx/sorting"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/posterior"
 )
@@ -30,9 +32,7 @@ type held struct {
 	order []int
 }
 
-// hold writes [HeldFile], unless it is there, and returns the order of the splits' test rows. The
-// order is drawn without the run's seed: a data set's images may come class by class, and the seed
-// would tell their labels.
+// hold writes [HeldFile], unless it is there, and returns the order of the splits' test rows.
 func (p *Prepared) hold(ctx context.Context, dir *Directory) ([]int, error) {
 	if _, err := os.Stat(dir.file(HeldFile)); err == nil {
 		h, err := readHeld(dir.Path)
@@ -51,12 +51,8 @@ func (p *Prepared) hold(ctx context.Context, dir *Directory) ([]int, error) {
 			return nil, fmt.Errorf("limit of infinite data: %w", err)
 		}
 	}
-	var seed [32]byte
-	if _, err := crand.Read(seed[:]); err != nil {
-		return nil, fmt.Errorf("splits: %w", err)
-	}
-	order := rand.New(rand.NewChaCha8(seed)).Perm(len(test.Labels))
 	dx := p.Data.Clients.Dx
+	order := rowOrder(test.Features, dx)
 	arrays := map[string]*onnx.Tensor{"features": onnx.NewTensor(test.Features, len(test.Labels), dx),
 		"labels": indices(test.Labels), "order": indices(order),
 		"classes": onnx.Vector(int64(p.Data.Clients.C))}
@@ -66,6 +62,21 @@ func (p *Prepared) hold(ctx context.Context, dir *Directory) ([]int, error) {
 		}
 	}
 	return order, npy.SaveArchive(dir.file(HeldFile), arrays)
+}
+
+// rowOrder returns the indices of rows in the order of their digests. It depends on the rows alone:
+// equal runs have equal splits, and images that come class by class do not tell their labels.
+func rowOrder(rows []float32, dx int) []int {
+	digests, order := make([][sha256.Size]byte, len(rows)/dx), make([]int, len(rows)/dx)
+	h := sha256.New()
+	for i := range order {
+		h.Reset()
+		_ = binary.Write(h, binary.LittleEndian, rows[i*dx:(i+1)*dx]) // a hash takes every byte
+		order[i] = i
+		h.Sum(digests[i][:0])
+	}
+	sorting.Stably(order, func(a, b int) int { return bytes.Compare(digests[a][:], digests[b][:]) })
+	return order
 }
 
 // readHeld reads and checks [HeldFile] of a run directory.

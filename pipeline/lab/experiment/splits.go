@@ -79,9 +79,10 @@ func (c *Config) splitTasks() []SplitTask {
 // ExportSplits writes every task of a run to the new or empty folder path: task-NAME.npz (rows of
 // all clients: features, labels, client; calibration points likewise), corpus.npz (features,
 // labels), test.npz (features alone) and, last, the manifest. It writes [HeldFile] to the run
-// directory. A folder with the run's own splits is left as it is.
+// directory. Of a folder with the run's own splits, files that are gone or changed are made again.
 func ExportSplits(ctx context.Context, p *Prepared, dir *Directory, path string) error {
-	if whole, err := splitsThere(path, p, dir); err != nil || whole {
+	there, err := splitsThere(path, p)
+	if err != nil {
 		return err
 	}
 	order, err := p.hold(ctx, dir)
@@ -89,6 +90,16 @@ func ExportSplits(ctx context.Context, p *Prepared, dir *Directory, path string)
 		return err
 	}
 	c, bank := &p.Config, p.Data.Clients
+	test := make([]float32, 0, len(p.Data.Test))
+	for _, i := range order {
+		test = append(test, p.Data.Test[i*bank.Dx:(i+1)*bank.Dx]...)
+	}
+	tests := map[string]*onnx.Tensor{"features": onnx.NewTensor(test, len(order), bank.Dx)}
+	if there != nil {
+		if whole, err := there.whole(path, tests); err != nil || whole {
+			return err
+		}
+	}
 	m := &Splits{Format: splitsFormat, Identity: p.Manifest.Identity, Dataset: c.Dataset.Label(),
 		Classes:  p.Manifest.Classes,
 		Features: bank.Dx, Test: len(p.Data.TestLabels), Clients: c.Federation.Clients,
@@ -131,33 +142,26 @@ func ExportSplits(ctx context.Context, p *Prepared, dir *Directory, path string)
 			return err
 		}
 	}
-	test := make([]float32, 0, len(p.Data.Test))
-	for _, i := range order {
-		test = append(test, p.Data.Test[i*bank.Dx:(i+1)*bank.Dx]...)
-	}
-	if err := save(testSplit,
-		map[string]*onnx.Tensor{"features": onnx.NewTensor(test, len(order), bank.Dx)}); err != nil {
+	if err := save(testSplit, tests); err != nil {
 		return err
 	}
 	return writeJSON(filepath.Join(path, SplitsFile), m)
 }
 
-// splitsThere reports whether the folder holds the splits of the run already. A folder with other
-// files is an error; parts of splits that were stopped are written again.
-func splitsThere(path string, p *Prepared, dir *Directory) (bool, error) {
+// splitsThere returns the manifest in the folder, where it is of a run of this identity. A folder
+// with other files is an error; parts of splits that were stopped are written again.
+func splitsThere(path string, p *Prepared) (*Splits, error) {
 	entries, err := os.ReadDir(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("splits: %w", err)
+		return nil, fmt.Errorf("splits: %w", err)
 	}
 	if data, err := regularfile.ReadFile(filepath.Join(path, SplitsFile), maxFile); err == nil {
 		var m Splits
 		if json.Unmarshal(data, &m) == nil && m.Identity == p.Manifest.Identity {
-			if _, err := os.Stat(dir.file(HeldFile)); err == nil {
-				return true, nil
-			}
+			return &m, nil
 		}
 	}
 	known := []string{corpusSplit, tuningSplit, testSplit}
@@ -167,12 +171,31 @@ func splitsThere(path string, p *Prepared, dir *Directory) (bool, error) {
 	for _, e := range entries {
 		if !slices.Contains(known, e.Name()) &&
 			!slices.ContainsFunc(known, func(of string) bool { return unfinished(e.Name(), of) }) {
-			return false, fmt.Errorf(
+			return nil, fmt.Errorf(
 				"splits: folder %s holds %s, which is not of this run's splits: give a new or empty folder",
 				path, e.Name())
 		}
 	}
-	return false, nil
+	return nil, nil
+}
+
+// whole reports whether the folder has all files of the splits unchanged. Splits whose test rows are
+// not the given ones are an error: their predictions would be scored against other images.
+func (m *Splits) whole(path string, tests map[string]*onnx.Tensor) (bool, error) {
+	h := sha256.New()
+	if err := npy.WriteArchive(h, tests); err != nil {
+		return false, err
+	}
+	if m.Digests[testSplit] != hex.EncodeToString(h.Sum(nil)) {
+		return false, fmt.Errorf("splits: folder %s holds those of another run directory, with other test "+
+			"rows or another order of them: give a new or empty folder", path)
+	}
+	for name, want := range m.Digests {
+		if got, err := fileDigest(filepath.Join(path, name)); err != nil || got != want {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // rowArrays returns the rows of the given clients: features, labels and client; none where there
