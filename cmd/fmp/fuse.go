@@ -29,8 +29,13 @@ type fused struct {
 	Bytes  int    `json:"bytes"`
 	Image  []int  `json:"image"`  // height, width, channels
 	Resize string `json:"resize"` // how images of another shape are brought there: stretch, crop, crop:SHARE or pad
-	Size   int    `json:"size"`   // points of an upload, at most
-	Upload string `json:"upload"`
+	// Mean and Std of pixels of 0 to 1, in the extractor's order of channels; none where it is fed
+	// 0 to 255. BGR says that it takes blue first.
+	Mean   []float32 `json:"mean,omitempty"`
+	Std    []float32 `json:"std,omitempty"`
+	BGR    bool      `json:"bgr,omitempty"`
+	Size   int       `json:"size"` // points of an upload, at most
+	Upload string    `json:"upload"`
 	// Kappa of uploads of moments and the standard deviation of its logarithm; none where nothing
 	// is known of it.
 	Kappa []float64 `json:"kappa,omitempty"`
@@ -226,7 +231,10 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	}
 	res := fused{Model: o.out, Digest: models.DigestBytes(data), Bytes: len(data),
 		Image: []int{pre.Height, pre.Width, pre.Channels}, Resize: cmp.Or(pre.Resize, string(imagefile.Stretch)),
-		Size: f.S, Upload: o.upload, Features: pre.layer}
+		Size: f.S, Upload: o.upload, Features: pre.layer, BGR: pre.BGR}
+	if !pre.Raw {
+		res.Mean, res.Std = pre.Mean, pre.Std
+	}
 	known := ""
 	if f.Kappa > 0 {
 		res.Kappa = []float64{f.Kappa, f.KappaDeviation}

@@ -192,3 +192,27 @@ func TestKappaText(t *testing.T) {
 		}
 	}
 }
+
+// TestFuseTellsPreprocessing: the output as JSON has the figures that pixels are fed by.
+func TestFuseTellsPreprocessing(t *testing.T) {
+	dir := t.TempDir()
+	net := filepath.Join(dir, "net.onnx")
+	saveNet(t, net, onnx.ZerosF32(192, 4))
+	for _, x := range []struct {
+		args []string
+		want fused
+	}{
+		{[]string{"--preset", "imagenet"}, fused{Mean: []float32{0.485, 0.456, 0.406},
+			Std: []float32{0.229, 0.224, 0.225}}},
+		{[]string{"--preset", "-1-1", "--set", "extractor.scale=0-1", "--set", "extractor.channels=bgr"},
+			fused{Mean: []float32{0.5, 0.5, 0.5}, Std: []float32{0.5, 0.5, 0.5}, BGR: true}},
+	} {
+		out, _ := ran(t, append([]string{"fuse", "--extractor", net, "--class-names", "a,b", "--engine", "pure",
+			"--json", "-o", filepath.Join(dir, "client.onnx")}, x.args...)...)
+		var got fused
+		must.Do(t, json.Unmarshal([]byte(out), &got))
+		if !slices.Equal(got.Mean, x.want.Mean) || !slices.Equal(got.Std, x.want.Std) || got.BGR != x.want.BGR {
+			t.Errorf("%v: %s", x.args, out)
+		}
+	}
+}

@@ -63,7 +63,10 @@ func Open(eng engine.Engine, path string, o Options, images dataset.Images) (*Ex
 	if err != nil {
 		return nil, err
 	}
-	x, err := New(eng, m, manifest, o.over(side), images)
+	var x *Extractor
+	if o, err = o.over(side); err == nil {
+		x, err = New(eng, m, manifest, o, images)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("extractor %s: %w", path, err)
 	}
@@ -81,11 +84,7 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options,
 	default:
 		return nil, fmt.Errorf("the model is a %s, not an extractor", manifest.Kind)
 	}
-	o = o.over(fromManifest(manifest))
-	if err := o.check(); err != nil {
-		return nil, err
-	}
-	o, err := o.settle()
+	o, err := o.settle(fromManifest(manifest))
 	if err != nil {
 		return nil, err
 	}
@@ -146,10 +145,7 @@ func Feeder(
 	if err != nil {
 		return nil, nil, err
 	}
-	if o, err = o.over(side).over(fromManifest(manifest)).settle(); err != nil {
-		return nil, nil, err
-	}
-	if err := o.check(); err != nil {
+	if o, err = o.settle(side, fromManifest(manifest)); err != nil {
 		return nil, nil, err
 	}
 	sig, err := read(m, o, images.Ch)
@@ -346,7 +342,7 @@ func Fit(path string, o Options) (imagefile.Fit, error) {
 	if err != nil {
 		return imagefile.Fit{}, err
 	}
-	if o, err = o.over(side).over(fromManifest(manifest)).settle(); err != nil {
+	if o, err = o.settle(side, fromManifest(manifest)); err != nil {
 		return imagefile.Fit{}, fmt.Errorf("extractor %s: %w", path, err)
 	}
 	sig, err := read(m, o, 3)

@@ -285,8 +285,8 @@ func TestSidecar(t *testing.T) {
 		o.Side != 64 || o.Batch != 8 {
 		t.Errorf("%+v %v", o, err)
 	}
-	if got := (Options{Mean: []float64{0.1}}).over(o); got.Mean[0] != 0.1 || got.Std[0] != 0.25 {
-		t.Errorf("options over the side-car: %+v", got)
+	if got, err := (Options{Mean: []float64{0.1}}).over(o); err != nil || got.Mean[0] != 0.1 || got.Std[0] != 0.25 {
+		t.Errorf("options over the side-car: %+v, %v", got, err)
 	}
 	for _, bad := range []string{"menn: [1]", "mean: abc", "std: [-1]", "layout: QQ", "a: &a [*a]",
 		"mean: [.nan]", "- 1",

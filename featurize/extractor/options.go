@@ -54,7 +54,7 @@ type Options struct {
 	// "crop", a share of it ("crop:0.875") or "pad".
 	Resize string `yaml:"resize"`
 	// Preset names the preprocessing of a family of models ([Presets]); it supplies those of Mean,
-	// Std, Scale, Channels and Resize that are not set.
+	// Std, Scale, Channels and Resize that are not set. A Scale without Mean and Std must be its own.
 	Preset string `yaml:"preset"`
 	// Layout is "NCHW", "NHWC", or "" or "auto" to read it from the input's shape. Case does not
 	// matter.
@@ -129,12 +129,28 @@ const (
 	BGR      = "bgr"
 )
 
-// settle applies the preset and converts Mean and Std to pixels of 0 to 1.
-func (o Options) settle() (Options, error) {
+// settle returns o over the given options, of which the first wins, and over its preset. Mean and Std
+// are converted to pixels of 0 to 1. Those of a preset are in its own order of channels.
+func (o Options) settle(under ...Options) (Options, error) {
+	for _, b := range under {
+		var err error
+		if o, err = o.over(b); err != nil {
+			return o, err
+		}
+	}
+	if err := o.check(); err != nil {
+		return o, err
+	}
 	if o.Preset != "" {
 		p := Presets[o.Preset]
-		if o.Mean == nil && o.Std == nil && o.Scale == "" {
-			o.Mean, o.Std, o.Scale = p.Mean, p.Std, p.Scale
+		if order := cmp.Or(p.Channels, RGB); cmp.Or(o.Channels, order) != order {
+			p.Mean, p.Std = slices.Clone(p.Mean), slices.Clone(p.Std)
+			slices.Reverse(p.Mean)
+			slices.Reverse(p.Std)
+		}
+		var err error
+		if o, err = o.figures(p); err != nil {
+			return o, fmt.Errorf("extractor.preset %s: %w", o.Preset, err)
 		}
 		o.Channels = cmp.Or(o.Channels, p.Channels)
 		o.Resize = cmp.Or(o.Resize, p.Resize)
@@ -198,7 +214,7 @@ func NewSidecar(path string, f models.Manifest, o Options) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o, err = o.over(side).over(fromManifest(f)).settle(); err != nil {
+	if o, err = o.settle(side, fromManifest(f)); err != nil {
 		return nil, err
 	}
 	keys := map[string]any{}
@@ -232,18 +248,15 @@ func parseSidecar(data []byte) (Options, error) {
 }
 
 // over returns o with the fields that it leaves open taken from b.
-func (o Options) over(b Options) Options {
+func (o Options) over(b Options) (Options, error) {
 	o.Batch = cmp.Or(o.Batch, b.Batch)
-	// Mean and std belong to their scale: those of b do not go with a scale or a preset of o's.
-	if o.Scale == "" && o.Preset == "" {
-		if o.Mean == nil && o.Std == nil {
-			o.Scale, o.Preset = b.Scale, b.Preset
+	if o.Preset == "" { // which supplies mean and std before b does
+		var err error
+		if o, err = o.figures(b); err != nil {
+			return o, err
 		}
-		if o.Mean == nil {
-			o.Mean = b.Mean
-		}
-		if o.Std == nil {
-			o.Std = b.Std
+		if o.Mean == nil || o.Std == nil {
+			o.Preset = b.Preset
 		}
 	}
 	o.Channels = cmp.Or(o.Channels, b.Channels)
@@ -254,7 +267,43 @@ func (o Options) over(b Options) Options {
 	o.Input = cmp.Or(o.Input, b.Input)
 	o.Output = cmp.Or(o.Output, b.Output)
 	o.Side = cmp.Or(o.Side, b.Side)
-	return o
+	return o, nil
+}
+
+// figures returns o with mean and std, where it leaves them open, taken from b in o's scale. A scale
+// alone that is not b's is an error: it would feed b's model otherwise than it was trained.
+func (o Options) figures(b Options) (Options, error) {
+	scale := cmp.Or(b.Scale, Scale1)
+	switch own := cmp.Or(o.Scale, Scale1); {
+	case o.Mean == nil && o.Std == nil:
+		if o.Scale != "" && o.Scale != scale && (b.Mean != nil || b.Std != nil) {
+			return o, fmt.Errorf("extractor.scale is %s, beside mean %v and std %v of scale %s: leave it "+
+				"out, or give extractor.mean and extractor.std with it", o.Scale, b.Mean, b.Std, scale)
+		}
+		o.Scale = cmp.Or(o.Scale, b.Scale)
+	case own != scale:
+		by := 255.
+		if own == Scale1 {
+			by = 1. / 255
+		}
+		b.Mean, b.Std = scaled(b.Mean, by), scaled(b.Std, by)
+	}
+	if o.Mean == nil {
+		o.Mean = b.Mean
+	}
+	if o.Std == nil {
+		o.Std = b.Std
+	}
+	return o, nil
+}
+
+// scaled returns v times by; nil where v is.
+func scaled(v []float64, by float64) []float64 {
+	v = slices.Clone(v)
+	for i := range v {
+		v[i] *= by
+	}
+	return v
 }
 
 func fromManifest(f models.Manifest) Options {

@@ -68,6 +68,19 @@ func TestScalesAndOrders(t *testing.T) {
 		}},
 		"own over preset": {Options{Preset: "imagenet", Mean: []float64{0.5}, Std: []float64{0.5}},
 			func(i, c int) float64 { return mean(i, c)/127.5 - 1 }},
+		"own scale, the preset's": {Options{Preset: "efficientnet-lite", Scale: Scale255},
+			func(i, c int) float64 { return (mean(i, c) - 127) / 128 }},
+		"own scale, the preset's default": {Options{Preset: "imagenet", Scale: Scale1},
+			func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
+		"own mean, the preset's std": {Options{Preset: "imagenet", Mean: []float64{0.5}},
+			func(i, c int) float64 { return (mean(i, c)/255 - 0.5) / dev[c] }},
+		"own std, mean of 0-255": {Options{Preset: "efficientnet-lite", Std: []float64{1. / 255}},
+			func(i, c int) float64 { return mean(i, c) - 127 }},
+		"own channels": {Options{Preset: "caffe", Channels: RGB}, func(i, c int) float64 {
+			return mean(i, c) - []float64{123.68, 116.779, 103.939}[c]
+		}},
+		"own bgr": {Options{Preset: "imagenet", Channels: BGR},
+			func(i, c int) float64 { return (mean(i, 2-c)/255 - net[2-c]) / dev[2-c] }},
 	} {
 		x, err := New(eng, identity(t, onnx.Float32, "n", 3, 6, 4), models.Manifest{}, c.opt, *im)
 		if err != nil {
@@ -99,12 +112,14 @@ func TestScalesAndOrders(t *testing.T) {
 		x.Close()
 	}
 	for want, o := range map[string]Options{
-		"extractor.scale 0-255":     {Mean: []float64{123.7, 116.8, 103.9}, Std: []float64{58}},
-		"allowed are 0-1":           {Scale: "256"},
-		"allowed are -1-1":          {Preset: "resnet"},
-		"allowed are rgb":           {Channels: "grb"},
-		"allowed are stretch, crop": {Resize: "squash"},
-		"a share of it":             {Resize: "crop:1.5"},
+		"extractor.scale 0-255":                     {Mean: []float64{123.7, 116.8, 103.9}, Std: []float64{58}},
+		"allowed are 0-1":                           {Scale: "256"},
+		"allowed are -1-1":                          {Preset: "resnet"},
+		"allowed are rgb":                           {Channels: "grb"},
+		"allowed are stretch, crop":                 {Resize: "squash"},
+		"a share of it":                             {Resize: "crop:1.5"},
+		"preset imagenet: extractor.scale is 0-255": {Preset: "imagenet", Scale: Scale255},
+		"of scale 0-255: leave it out":              {Preset: "caffe", Scale: Scale1},
 	} {
 		must.Fail(New(eng, identity(t, onnx.Float32, "n", 3, 6, 4), models.Manifest{}, o, *im))(t, want)
 	}
@@ -140,5 +155,36 @@ func TestResizeIsInTheClientGraph(t *testing.T) {
 	defer x.Close()
 	if _, pre := x.Client(nil, nil); pre.Resize != string(imagefile.Crop) {
 		t.Errorf("preprocessing %+v", pre)
+	}
+}
+
+// TestOptionsOverSidecar: mean and std of the file beside a model keep their scale under options, and
+// a scale of another range is refused.
+func TestOptionsOverSidecar(t *testing.T) {
+	bytes := Options{Mean: []float64{51}, Std: []float64{102}, Scale: Scale255}
+	for name, x := range map[string]struct {
+		o, side   Options
+		mean, std float64 // of pixels of 0 to 1; without std an error
+	}{
+		"none":                {Options{}, bytes, 0.2, 0.4},
+		"mean":                {Options{Mean: []float64{0.5}}, bytes, 0.5, 0.4},
+		"mean of 0-255":       {Options{Mean: []float64{102}, Scale: Scale255}, Options{Std: []float64{0.1}}, 0.4, 0.1},
+		"same scale":          {Options{Scale: Scale255}, bytes, 0.2, 0.4},
+		"another scale":       {Options{Scale: Scale1}, bytes, 0, 0},
+		"preset":              {Options{Preset: "-1-1"}, bytes, 0.5, 0.5},
+		"scale of its preset": {Options{Scale: Scale1}, Options{Preset: "-1-1"}, 0.5, 0.5},
+		"another of a preset": {Options{Scale: Scale255}, Options{Preset: "-1-1"}, 0, 0},
+		"mean over a preset":  {Options{Mean: []float64{0.1}}, Options{Preset: "-1-1"}, 0.1, 0.5},
+	} {
+		got, err := x.o.settle(x.side)
+		if x.std == 0 {
+			if err == nil {
+				t.Errorf("%s: %+v; want an error", name, got)
+			}
+			continue
+		}
+		if err != nil || math.Abs(got.Mean[0]-x.mean) > 1e-12 || math.Abs(got.Std[0]-x.std) > 1e-12 {
+			t.Errorf("%s: mean %v, std %v, %v; want %v and %v", name, got.Mean, got.Std, err, x.mean, x.std)
+		}
 	}
 }
