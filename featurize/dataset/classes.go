@@ -17,16 +17,28 @@ func countClasses(choice string) (int, bool) {
 	return n, err == nil
 }
 
-// parseClasses reads a choice among the classes called names: their names, numbers from 0 and
-// ranges of numbers (20-39), separated by commas. A name takes precedence over a number, as for a
-// folder called 7. It returns their numbers in ascending order.
+// numbersOf returns the number that each class is chosen by, and what these are: the order from 0 or,
+// where a class is called by another number, as a folder 7 is, the names (-1: none).
+func numbersOf(names []string) (numbers []int, are string) {
+	order, named, others := make([]int, len(names)), make([]int, len(names)), false
+	for c, name := range names {
+		order[c], named[c] = c, -1
+		if n, err := strconv.Atoi(name); err == nil {
+			named[c], others = n, others || n != c
+		}
+	}
+	if others {
+		return named, "numbers are the classes' names"
+	}
+	return order, fmt.Sprintf("numbers go from 0 to %d", len(names)-1)
+}
+
+// parseClasses reads a choice among the classes called names: their names, numbers ([numbersOf]) and
+// ranges of numbers (20-39), separated by commas. It returns their indices in ascending order.
 func parseClasses(choice string, names []string) ([]int, error) {
 	var out []int
-	last := len(names) - 1
-	add := func(entry string, c int) error {
-		if c < 0 || c > last {
-			return fmt.Errorf("%q is no class; numbers go from 0 to %d", entry, last)
-		}
+	numbers, are := numbersOf(names)
+	add := func(c int) error {
 		if slices.Contains(out, c) {
 			return fmt.Errorf("class %d (%s) is given twice", c, names[c])
 		}
@@ -36,7 +48,7 @@ func parseClasses(choice string, names []string) ([]int, error) {
 	for _, entry := range strings.Split(choice, ",") {
 		entry = strings.TrimSpace(entry)
 		if c := slices.Index(names, entry); c >= 0 {
-			if err := add(entry, c); err != nil {
+			if err := add(c); err != nil {
 				return nil, err
 			}
 			continue
@@ -48,16 +60,17 @@ func parseClasses(choice string, names []string) ([]int, error) {
 		from, errFrom := strconv.Atoi(strings.TrimSpace(lo))
 		to, errTo := strconv.Atoi(strings.TrimSpace(hi))
 		if errFrom != nil || errTo != nil {
-			return nil,
-				fmt.Errorf("%q is no class; give names, numbers from 0 to %d, or a range such "+
-					"as 0-%d%s", entry, last, last, suggest.DidYouMean(entry, names))
+			return nil, fmt.Errorf("%q is no class; give names, numbers (%s), or a range of numbers%s",
+				entry, are, suggest.DidYouMean(entry, names))
 		}
-		if from > to || to > last {
-			return nil, fmt.Errorf("%q is no range of classes; numbers go from 0 to %d",
-				entry, last)
+		if from > to || !slices.Contains(numbers, from) || !slices.Contains(numbers, to) {
+			return nil, fmt.Errorf("%q is no class or range of classes; %s", entry, are)
 		}
-		for c := from; c <= to; c++ {
-			if err := add(entry, c); err != nil {
+		for c, n := range numbers {
+			if n < from || n > to {
+				continue
+			}
+			if err := add(c); err != nil {
 				return nil, err
 			}
 		}

@@ -244,13 +244,41 @@ func TestClassChoice(t *testing.T) {
 		{"11", "", "allowed are 2 to 10"},
 		{"cat,dof", "", `"dof" is no class`}, {"dof,cat", "", "did you mean dog?"},
 		{"3-10", "", "numbers go from 0 to 9"},
-		{"5-3", "", "no range"}, {"2-4,3", "", "given twice"}, {"cat,3", "", "given twice"},
+		{"5-3", "", "or range"}, {"2-4,3", "", "given twice"}, {"cat,3", "", "given twice"},
 		{"3-3", "", "leaves 1 classes"},
 		{"cat,dog", "dog", "chosen and excluded"}, {"2-9999999999", "", "numbers go from 0 to 9"},
 		{"3,,4", "", "is no class"},
 	} {
 		must.Fail(Load(context.Background(),
 			Options{Name: dir, Classes: c.classes, Exclude: c.exclude}))(t, c.want, c.classes, c.exclude)
+	}
+}
+
+// TestNumberedClasses: where classes are called by numbers other than their order, numbers and both
+// ends of ranges are names.
+func TestNumberedClasses(t *testing.T) {
+	for _, x := range []struct{ choice, names, want string }{
+		{"1-5", "1 2 3 4 5 6 7 8 9", "1 2 3 4 5"},
+		{"1,2,3,4,5", "1 2 3 4 5 6 7 8 9", "1 2 3 4 5"},
+		{"1,2-3", "1 2 3 4", "1 2 3"},
+		{"9-11", "1 10 11 2 9", "10 11 9"},
+		{"1-3,10", "01 02 03 10", "01 02 03 10"},
+		{"5-7,larch", "5 6 7 8 larch", "5 6 7 larch"},
+		{"10-11", "0 1 2 3 4 5 6 7 8 9 A B", "A B"}, // digits in their own places
+		{"0,1", "1 2 3 4", ""},
+		{"4,0", "1 2 3 4", ""},
+		{"3-5", "1 2 3 4", ""},
+		{"2-3", "1 larch 3", ""},
+	} {
+		names := strings.Fields(x.names)
+		got, err := parseClasses(x.choice, names)
+		var chosen []string
+		for _, c := range got {
+			chosen = append(chosen, names[c])
+		}
+		if strings.Join(chosen, " ") != x.want || (err != nil) != (x.want == "") {
+			t.Errorf("%s of %s: %v, %v; want %s", x.choice, x.names, chosen, err, x.want)
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 type Dataset struct {
 	Name    string `yaml:"name" json:"name" default:"digits" allowed:"@datasets|FOLDER" doc:"images: a data set, the name of a folder in the data folder, or the path of a folder of images by class"`
 	Dir     string `yaml:"dir" json:"dir" default:"" doc:"data folder; empty means $FMP_DATA, then the cache"`
-	Classes string `yaml:"classes" json:"classes" default:"" doc:"classes to keep: how many, or names, numbers from 0 and ranges (0,3,7-9); empty means {classes}"`
+	Classes string `yaml:"classes" json:"classes" default:"" doc:"classes to keep: how many, or names, numbers and ranges (0,3,7-9), from 0 or those that folders are called by; empty means {classes}"`
 	Bad     string `yaml:"bad" json:"bad,omitempty" default:"fail" allowed:"fail|skip" doc:"what to do about images of a folder that cannot be read; all are named"`
 	// Splits cuts the training images into disjoint parts.
 	Splits Splits `yaml:"splits" json:"splits"`
