@@ -177,19 +177,20 @@ func evaluatePath(cmd *cobra.Command, c *classify.Classifier, e *evaluate.Evalua
 	error) {
 	clients := []string{""}
 	if byClient {
-		entries, err := os.ReadDir(path)
+		o, err := models.ReadOrigin(c.Manifest)
 		if err != nil {
-			return 0, usageError(fmt.Errorf("--by-client: %w", err))
+			return 0, usageError(err)
 		}
-		clients = nil
-		for _, e := range entries {
-			if e.IsDir() {
-				clients = append(clients, e.Name())
-			}
+		if o.Sets == nil {
+			return 0, usageErrorf("--by-client scores prediction sets, and the classifier has none: " +
+				"leave it out, or add sets (fmp calibrate)")
 		}
-		if len(clients) == 0 {
-			return 0, usageErrorf("--by-client: %s has no folders: want one a client, each with "+
-				"one a class", path)
+		var others imagefile.LeftOut
+		if clients, others, err = clientFolders(path); err != nil {
+			return 0, err
+		}
+		if others.N > 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: under %s %v\n", cmd.CommandPath(), path, others)
 		}
 	}
 	total := 0
@@ -201,4 +202,25 @@ func evaluatePath(cmd *cobra.Command, c *classify.Classifier, e *evaluate.Evalua
 		total += len(bad)
 	}
 	return total, nil
+}
+
+// clientFolders returns the names of the clients' folders in a folder, and the files beside them. A
+// link is an error, as of folders of classes: a client could count twice, or be missed.
+func clientFolders(path string) ([]string, imagefile.LeftOut, error) {
+	var others imagefile.LeftOut
+	names, err := imagefile.ClassFolders(path, &others)
+	if err != nil {
+		return nil, others, usageError(fmt.Errorf("--by-client: %w", err))
+	}
+	for _, name := range names {
+		at := filepath.Join(path, name)
+		if st, err := os.Lstat(at); err != nil || st.Mode()&os.ModeSymlink != 0 {
+			return nil, others, usageErrorf("--by-client: %s is a link: copy the folder that it leads to", at)
+		}
+	}
+	if len(names) == 0 {
+		return nil, others, usageErrorf("--by-client: %s has no folders: want one a client, each with "+
+			"one a class", path)
+	}
+	return names, others, nil
 }

@@ -30,8 +30,8 @@ type Summary struct {
 // maxListDepth bounds the depth of the search for runs.
 const maxListDepth = 4
 
-// List returns the run directories in and below root, in the order of their paths. It does not
-// search inside a run directory.
+// List returns the run directories in and below root, in the order of their paths, those that links
+// lead to among them. It does not search inside a run directory, nor further behind a link.
 func List(root string) ([]Summary, error) {
 	var out []Summary
 	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
@@ -39,7 +39,9 @@ func List(root string) ([]Summary, error) {
 			return err
 		}
 		if !e.IsDir() {
-			return nil
+			if st, err := os.Stat(path); err != nil || !st.IsDir() {
+				return nil
+			}
 		}
 		rel, err := filepath.Rel(root, path)
 		if err != nil {
@@ -55,8 +57,10 @@ func List(root string) ([]Summary, error) {
 		if s == nil {
 			return nil
 		}
-		out = append(out, *s)
-		return fs.SkipDir
+		if out = append(out, *s); e.IsDir() {
+			return fs.SkipDir
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("looking for runs in %s: %w", root, err)
