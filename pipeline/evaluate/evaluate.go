@@ -61,12 +61,12 @@ type Result struct {
 
 // Class holds the scores of one class.
 type Class struct {
-	Name   string  `json:"name"`
-	Images int     `json:"images"`
-	Recall float64 `json:"recall"` // share of its images that are classified as it; 0 where it has none
-	// Precision is the share of the images classified as the class that belong to it; 0 where there
-	// are none.
-	Precision float64 `json:"precision"`
+	Name   string `json:"name"`
+	Images int    `json:"images"`
+	// Recall is the share of its images that are classified as it, Precision that of the images
+	// classified as the class that belong to it; nil where there are none.
+	Recall    *float64 `json:"recall"`
+	Precision *float64 `json:"precision"`
 	// Held is the number of its images whose prediction set holds it.
 	Held int `json:"held,omitempty"`
 	// HeldLow and HeldHigh are the ends of the 95% interval of the share held (Clopper and Pearson
@@ -268,13 +268,8 @@ func (e *Evaluation) Result(bad int) (*Result, error) {
 			images += row[k]
 			called += r.Confusion[k][c]
 		}
-		k := Class{Name: e.c.Class(c), Images: images, Held: e.held[c]}
-		if images > 0 {
-			k.Recall = float64(row[c]) / float64(images)
-		}
-		if called > 0 {
-			k.Precision = float64(row[c]) / float64(called)
-		}
+		k := Class{Name: e.c.Class(c), Images: images, Held: e.held[c], Recall: share(row[c], images),
+			Precision: share(row[c], called)}
 		right += row[c]
 		r.ByClass, r.Classes = append(r.ByClass, k), append(r.Classes, k.Name)
 	}
@@ -283,6 +278,15 @@ func (e *Evaluation) Result(bad int) (*Result, error) {
 	}
 	r.ACCLow, r.ACCHigh = metric.Wilson(right, r.Images, 0.95)
 	return r, nil
+}
+
+// share returns some of all; nil where all are none.
+func share(some, all int) *float64 {
+	if all == 0 {
+		return nil
+	}
+	v := float64(some) / float64(all)
+	return &v
 }
 
 // RiskAt returns the error rate when the given share of the images is answered, most confident

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/plot"
@@ -85,6 +86,22 @@ func evaluationScores(r *evaluate.Result) []evaluationScore {
 	return scores
 }
 
+// answering returns the error rates at the coverages; of few images several are one.
+func answering(r *evaluate.Result) (out []metric.Risk) {
+	for _, c := range coverages {
+		out = append(out, r.RiskAt(c))
+	}
+	return slices.Compact(out)
+}
+
+// ratio prints a share; - where it is of nothing.
+func ratio(v *float64) string {
+	if v == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.3f", *v)
+}
+
 // EvaluationText writes an evaluation for a terminal.
 func EvaluationText(w io.Writer, r *evaluate.Result) error {
 	var b strings.Builder
@@ -93,8 +110,7 @@ func EvaluationText(w io.Writer, r *evaluate.Result) error {
 		fmt.Fprintf(&b, "  %-14s  %s  %s\n", s.Name, s.Value, s.Meaning)
 	}
 	b.WriteString("\nanswering only the surest\n")
-	for _, c := range coverages {
-		p := r.RiskAt(c)
+	for _, p := range answering(r) {
 		fmt.Fprintf(&b, "  %3.0f%%  (probability from %.3f)  is wrong on %.2f%%\n", 100*p.Coverage,
 			p.Confidence, 100*p.Risk)
 	}
@@ -104,8 +120,8 @@ func EvaluationText(w io.Writer, r *evaluate.Result) error {
 	}
 	fmt.Fprintf(&b, "\n  %-*s  %7s  %7s  %9s\n", width, "class", "images", "recall", "precision")
 	for _, c := range r.ByClass {
-		fmt.Fprintf(&b, "  %-*s  %7d  %7.3f  %9.3f\n", width, short(c.Name), c.Images,
-			c.Recall, c.Precision)
+		fmt.Fprintf(&b, "  %-*s  %7d  %7s  %9s\n", width, short(c.Name), c.Images,
+			ratio(c.Recall), ratio(c.Precision))
 	}
 	if rows := setRows(r); rows != nil {
 		fmt.Fprintf(&b, "\n  %-*s  %7s  %7s  %s\n", width+7, setColumns[0], setColumns[1],
@@ -200,8 +216,7 @@ func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 		figure,
 		h.H2(g.Text("By class")),
 		table("", classColumns(r), rows(r.ByClass, func(c evaluate.Class) []string {
-			out := []string{c.Name, fmt.Sprint(c.Images), fmt.Sprintf("%.3f", c.Recall),
-				fmt.Sprintf("%.3f", c.Precision)}
+			out := []string{c.Name, fmt.Sprint(c.Images), ratio(c.Recall), ratio(c.Precision)}
 			if r.Sets != nil && c.Images > 0 {
 				out = append(out, setShare(c.Images, c.Held, *c.HeldLow, *c.HeldHigh)...)
 			}
@@ -351,14 +366,13 @@ func cardScores(b *strings.Builder, on string, r *evaluate.Result) {
 		fmt.Fprintf(b, "| %s | %s | %s |\n", s.Name, s.Value, s.Meaning)
 	}
 	b.WriteString("\n| answered, the surest first | from probability | wrong |\n| ---: | ---: | ---: |\n")
-	for _, c := range coverages {
-		p := r.RiskAt(c)
+	for _, p := range answering(r) {
 		fmt.Fprintf(b, "| %.0f%% | %.3f | %.2f%% |\n", 100*p.Coverage, p.Confidence, 100*p.Risk)
 	}
 	b.WriteString("\n| class | images | recall | precision |\n| --- | ---: | ---: | ---: |\n")
 	for _, c := range r.ByClass {
-		fmt.Fprintf(b, "| %s | %d | %.3f | %.3f |\n", printable.Markdown(c.Name), c.Images,
-			c.Recall, c.Precision)
+		fmt.Fprintf(b, "| %s | %d | %s | %s |\n", printable.Markdown(c.Name), c.Images,
+			ratio(c.Recall), ratio(c.Precision))
 	}
 }
 
