@@ -196,8 +196,8 @@ func (f *folder) size(fit *imagefile.Fit) {
 	if fit.H > 0 {
 		h, w = fit.H, fit.W
 	} else if !same {
-		f.note("images under %s differ in size and were resized to the median, %dx%d",
-			filepath.Base(f.dir), h, w)
+		f.note("images under %s differ in size and were resized to %dx%d (the median, at most %d "+
+			"on the longer side)", filepath.Base(f.dir), h, w, medianSide)
 	}
 	fit.H, fit.W, fit.Ch = h, w, ch
 }
@@ -365,6 +365,9 @@ func readHeaders(ctx context.Context, files []imageFile) error {
 	})
 }
 
+// medianSide bounds the longer side of images that are brought to the median size.
+const medianSide = 256
+
 // commonSize returns the size and channels that all readable images are brought to; 1x1 where there
 // are none.
 func commonSize(files []imageFile) (h, w, ch int, same bool) {
@@ -388,5 +391,9 @@ func commonSize(files []imageFile) (h, w, ch int, same bool) {
 	}
 	slices.Sort(hs)
 	slices.Sort(ws)
-	return min(hs[len(hs)/2], 256), min(ws[len(ws)/2], 256), ch, false
+	h, w = hs[len(hs)/2], ws[len(ws)/2]
+	if longer := max(h, w); longer > medianSide {
+		h, w = max(h*medianSide/longer, 1), max(w*medianSide/longer, 1)
+	}
+	return h, w, ch, false
 }
