@@ -6,6 +6,7 @@ import (
 
 	"fmp/onnx/must"
 	"fmp/pipeline/evaluate"
+	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 )
 
@@ -28,5 +29,16 @@ func TestSharesOfNothing(t *testing.T) {
 		if strings.Count(x.of, x.want) != 1 {
 			t.Errorf("want %q once:\n%s", x.want, x.of)
 		}
+	}
+}
+
+// TestHostileDataset: a data set's name means nothing in Markdown but itself.
+func TestHostileDataset(t *testing.T) {
+	rs := records("we_i<r>d")
+	ts := must.Get(Tables(rs, &experiment.Manifest{Sizes: map[string]int{"classes": 10}}))(t)
+	var md strings.Builder
+	must.Do(t, Markdown(&md, ts))
+	if !strings.HasPrefix(md.String(), `### we\_i\<r\>d, `) || strings.Contains(md.String(), "<r>") {
+		t.Errorf("Markdown:\n%.300s", md.String())
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"fmp/onnx/printable"
 )
 
 // Markdown writes tables in GitHub's Markdown. The best method of each group, and those not
@@ -14,6 +16,7 @@ func Markdown(w io.Writer, ts []Table) error {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
+		t.Dataset = printable.Markdown(t.Dataset)
 		fmt.Fprintf(&b, "### %s\n\n", t.title())
 		b.WriteString("| group | method |")
 		shown := t.columns()
