@@ -110,6 +110,9 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string,
 		return nil, usageErrorf("--skip is %d and --count %d; allowed are numbers of at least 0",
 			f.skip, f.count)
 	}
+	if f.limit < 1 {
+		return nil, usageErrorf("--max-pixels is %d; allowed are numbers of at least 1", f.limit)
+	}
 	if strings.HasSuffix(strings.ToLower(path), ".npy") {
 		if f.skip > 0 || f.count > 0 || f.byNumber {
 			return nil, usageErrorf("--skip, --count and --%s do not go with feature rows (%s)",

@@ -18,6 +18,11 @@ func FeatureRows(t *onnx.Tensor) (*onnx.Tensor, error) {
 	if t.DType != onnx.Float32 || len(t.Shape) != 2 {
 		return nil, fmt.Errorf("it holds %v; feature rows are float32 or float64, [n, dx]", t)
 	}
+	for i, v := range t.F32() {
+		if v-v != 0 { // NaN or infinite
+			return nil, fmt.Errorf("row %d has a number that is not finite", i/t.Shape[1])
+		}
+	}
 	return t, nil
 }
 

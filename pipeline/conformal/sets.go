@@ -154,6 +154,9 @@ func Shares(text string, names []string, classes int) ([]float64, error) {
 		}
 		out[c], sum = share, sum+share
 	}
+	if math.IsInf(sum, 0) {
+		return nil, fmt.Errorf("conformal: shares of classes: the sum of %s is infinite", text)
+	}
 	for c := range out {
 		out[c] /= sum
 	}
