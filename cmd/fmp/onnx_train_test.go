@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/must"
 	"fmp/onnx/npy"
+	"fmp/onnx/pass"
 	"fmp/onnx/serde"
 	"fmp/onnx/train"
 )
@@ -51,13 +53,17 @@ func trainingFiles(t *testing.T) (model, data string) {
 	return model, data
 }
 
-// archive writes rows and their targets.
-func archive(t *testing.T, path string, x, target *onnx.Tensor) {
+// archive writes rows and their targets, and the targets under further names.
+func archive(t *testing.T, path string, x, target *onnx.Tensor, more ...string) {
 	t.Helper()
 	f := must.Get(os.Create(path))(t)
 	defer f.Close()
 	z := zip.NewWriter(f)
-	for name, a := range map[string]*onnx.Tensor{"x.npy": x, "target.npy": target} {
+	arrays := map[string]*onnx.Tensor{"x.npy": x, "target.npy": target}
+	for _, name := range more {
+		arrays[name+".npy"] = target
+	}
+	for name, a := range arrays {
 		w := must.Get(z.Create(name))(t)
 		must.Do(t, npy.Write(w, a))
 	}
@@ -90,6 +96,56 @@ func TestONNXTrain(t *testing.T) {
 	for file, want := range map[string]bool{out + ".jsonl": true, out + ".svg": true, out + ".checkpoint": false} {
 		if _, err := os.Stat(file); (err == nil) != want {
 			t.Errorf("%s is there: %v, want %v", file, err == nil, want)
+		}
+	}
+}
+
+// TestONNXTrainable: weights are trained however the file states them: in half precision, by nodes,
+// or within a branch.
+func TestONNXTrainable(t *testing.T) {
+	t.Parallel()
+	model, data := trainingFiles(t)
+	constant := func(m *onnx.Model, name string) *onnx.Node {
+		w := m.Graph.Initializers[name]
+		delete(m.Graph.Initializers, name)
+		return &onnx.Node{Name: name, Op: "Constant", Outputs: []string{name},
+			Attrs: []onnx.Attr{{Name: "value", Kind: onnx.AttrTensor, Tensor: w}}}
+	}
+	branch := func(name string, g *onnx.Graph) onnx.Attr {
+		g.Name, g.Outputs = name, []onnx.ValueInfo{{Name: "scores", DType: onnx.Float32}}
+		return onnx.Attr{Name: name, Kind: onnx.AttrGraph, Graph: g}
+	}
+	for name, change := range map[string]func(m *onnx.Model){
+		"as it is": func(*onnx.Model) {},
+		"halved":   func(m *onnx.Model) { pass.StoreHalf(m, 1) },
+		"constants": func(m *onnx.Model) {
+			m.Graph.Nodes = slices.Insert(m.Graph.Nodes, 0, constant(m, "layer1.weight"), constant(m, "fc.bias"))
+		},
+		"within": func(m *onnx.Model) {
+			g := m.Graph
+			within := &onnx.Graph{Nodes: append([]*onnx.Node{constant(m, "fc.weight")}, g.Nodes[2:]...),
+				Initializers: map[string]*onnx.Tensor{"fc.bias": g.Initializers["fc.bias"]}}
+			delete(g.Initializers, "fc.bias")
+			pass.Rename(within, map[string]string{"y": "scores"})
+			other := onnx.CloneGraph(within)
+			other.Nodes, other.Initializers["fc.weight"] = other.Nodes[1:], onnx.ZerosF32(16, 7)
+			g.Initializers["yes"] = onnx.Scalar(true)
+			g.Nodes = append(g.Nodes[:2], &onnx.Node{Name: "choice", Op: "If", Inputs: []string{"yes"},
+				Outputs: []string{"y"},
+				Attrs:   []onnx.Attr{branch("then_branch", within), branch("else_branch", other)}})
+		},
+	} {
+		m := must.Get(serde.Load(model))(t)
+		change(m)
+		path, want := filepath.Join(t.TempDir(), "m.onnx"), 3*16+16+16*7+7
+		if name == "within" {
+			want += 16*7 + 7
+		}
+		must.Do(t, serde.Save(path, m))
+		r := answer[tuningReport](t, "onnx", "train", path, "--data", data, "-o", path+".out", "--engine",
+			"pure", "--epochs", "1", "--head", "keep", "--classes", "7", "--json")
+		if r.Trained != want {
+			t.Errorf("%s: %d numbers are trained, want %d", name, r.Trained, want)
 		}
 	}
 }
@@ -165,5 +221,10 @@ func TestExamplesDigest(t *testing.T) {
 	second, err := o.arrays(m)
 	if err != nil || first.digest == second.digest {
 		t.Errorf("digests %q and %q, %v", first.digest, second.digest, err)
+	}
+	archive(t, data, onnx.ZerosF32(20, 3), onnx.Vector(make([]int64, 20)...), "ids")
+	if third := must.Get(o.arrays(m))(t); len(second.notes) != 0 || len(third.notes) != 1 ||
+		!strings.Contains(third.notes[0], `"ids" is of no input`) {
+		t.Errorf("notes are %q and %q", second.notes, third.notes)
 	}
 }

@@ -30,6 +30,9 @@ func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 		return usageError(err)
 	}
 	m, manifest, err := models.Load(path)
+	if err == nil {
+		err = trainable(m)
+	}
 	if err != nil {
 		return usageError(err)
 	}

@@ -56,13 +56,7 @@ func AddLoRA(m *onnx.Model, weights []string, rank int,
 			dims[i] = int64(n)
 		}
 		g.Initializers[shapeOf] = onnx.Vector(dims...)
-		for _, n := range g.Nodes {
-			for i, in := range n.Inputs {
-				if in == name {
-					n.Inputs[i] = adapted
-				}
-			}
-		}
+		readInstead(g.Nodes, name, adapted)
 		front = append(front, &onnx.Node{Name: product, Op: "MatMul", Inputs: []string{a, b},
 			Outputs: []string{product}},
 			&onnx.Node{Name: sized, Op: "Reshape", Inputs: []string{product, shapeOf},
@@ -81,6 +75,25 @@ func AddLoRA(m *onnx.Model, weights []string, rank int,
 		return nil, nil, fmt.Errorf("low-rank adaptation: %w", err)
 	}
 	return m, factors, check.Model(m)
+}
+
+// readInstead makes nodes, and the graphs within them, read another value.
+func readInstead(nodes []*onnx.Node, name, other string) {
+	for _, n := range nodes {
+		for i, in := range n.Inputs {
+			if in == name {
+				n.Inputs[i] = other
+			}
+		}
+		for _, b := range n.Subgraphs() {
+			readInstead(b.Nodes, name, other)
+			for i, o := range b.Outputs {
+				if o.Name == name {
+					b.Outputs[i].Name = other
+				}
+			}
+		}
+	}
 }
 
 // MergeLoRA adds A B of the factors in values to each weight of the model from before [AddLoRA].

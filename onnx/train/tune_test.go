@@ -110,6 +110,58 @@ func TestWeights(t *testing.T) {
 	}
 }
 
+// TestWeightsWithin: weights are those that graphs within nodes read, or what is before these, too;
+// training moves each, also by low-rank factors.
+func TestWeightsWithin(t *testing.T) {
+	t.Parallel()
+	node, body, graph := modeltest.Node, modeltest.Body, modeltest.Graph
+	turns, yes := onnx.Scalar(int64(2)), onnx.Scalar(true)
+	for name, c := range map[string]struct {
+		nodes []*onnx.Node
+		read  string // by the graphs within
+	}{
+		"If": {[]*onnx.Node{node("If", "yes", "k",
+			body("then_branch", graph("", "t:float32[n,6]", nil, node("MatMul", "h inner", "m"),
+				node("Add", "m shift", "t"))),
+			body("else_branch", graph("", "e:float32[n,6]", nil, node("Neg", "h", "e"))))},
+			"inner shift"},
+		"a weight chosen": {[]*onnx.Node{node("If", "yes", "chosen",
+			body("then_branch", graph("", "inner:float32[6,6]", nil)),
+			body("else_branch", graph("", "e:float32[6,6]", nil, node("Neg", "inner", "e")))),
+			node("MatMul", "h chosen", "k")}, "inner"},
+		"Loop": {[]*onnx.Node{node("Loop", "turns yes h", "k", body("body",
+			graph("i:int64[] on:bool[] s:float32[n,6]", "on2:bool[] s2:float32[n,6]", nil,
+				node("Identity", "on", "on2"), node("Add", "s shift", "a"),
+				node("MatMul", "a inner", "s2"))))}, "shift inner"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inits := map[string]*onnx.Tensor{"w": random("w", 6, 6), "inner": random("inner", 6, 6),
+				"shift": random("shift", 6), "v": random("v", 6, 3), "turns": turns, "yes": yes}
+			if !strings.Contains(c.read, "shift") {
+				delete(inits, "shift")
+			}
+			nodes := append(append([]*onnx.Node{node("MatMul", "x w", "h")}, c.nodes...),
+				node("MatMul", "k v", "y"))
+			m := onnx.NewModel(graph("x:float32[n,6]", "y:float32[n,3]", inits, nodes...))
+			tn := tuningOf(m)
+			if want := strings.Fields("w " + c.read + " v"); !slices.Equal(tn.Weights, want) {
+				t.Fatalf("weights are %q, want %q", tn.Weights, want)
+			}
+			for _, rank := range []int{0, 2} {
+				if tn.LoRA, tn.Epochs = rank, 1; rank > 0 {
+					tn.Weights, tn.Adapted = nil, []string{"w", "inner", "v"}
+				}
+				res := must.Get(tn.Train(t.Context(), pureEngine(t), m, clusters(t, 24, 3), Data{}))(t)
+				for _, w := range append(tn.Weights, tn.Adapted...) {
+					if slices.Equal(res.Model.Graph.Initializers[w].F32(), inits[w].F32()) {
+						t.Errorf("rank %d: %s has not moved", rank, w)
+					}
+				}
+			}
+		})
+	}
+}
+
 // TestTune: a model with a new head of four classes learns them, keeps its softmax, and what is not
 // trained stays to the bit.
 func TestTune(t *testing.T) {

@@ -20,44 +20,84 @@ var settings = []string{"Clip", "Dropout", "Pad", "Resize", "Upsample", "TopK", 
 	"QuantizeLinear", "DequantizeLinear"}
 
 // Weights returns the initializers that a value of the graph depends on and that training can
-// change, in the order of the nodes: those of float32 with more than one element. Left out are the
-// running statistics of batch normalisations, bounds and scales of operators, and numbers that
-// shift and scale images before the first weight. Nodes must be in topological order, as ONNX asks
-// for.
+// change, in the order of the nodes: those of float32 with more than one element, also where only a
+// graph within a node reads them. Left out are the running statistics of batch normalisations,
+// bounds and scales of operators, and numbers that shift and scale images before the first weight.
+// Nodes must be in topological order, as ONNX asks for.
 func Weights(g *onnx.Graph, output string) []Weight {
-	used := map[string]bool{output: true}
-	for _, n := range slices.Backward(g.Nodes) {
+	c := collector{of: g.Initializers, at: map[string]int{}, weighted: map[string]bool{}}
+	c.walk(g.Nodes, reached(g.Nodes, output))
+	return c.out
+}
+
+// reached returns the values that some values depend on, and these.
+func reached(nodes []*onnx.Node, values ...string) map[string]bool {
+	used := map[string]bool{}
+	for _, v := range values {
+		used[v] = true
+	}
+	for _, n := range slices.Backward(nodes) {
 		if slices.ContainsFunc(n.Outputs, func(o string) bool { return used[o] }) {
-			for _, in := range n.Inputs {
+			for _, in := range n.Reads() {
 				used[in] = true
 			}
 		}
 	}
-	var out []Weight
-	at, weighted := map[string]int{}, map[string]bool{}
-	for _, n := range g.Nodes {
+	return used
+}
+
+// collector finds weights.
+type collector struct {
+	of       map[string]*onnx.Tensor
+	out      []Weight
+	at       map[string]int
+	weighted map[string]bool // values that depend on a weight
+}
+
+func (c *collector) walk(nodes []*onnx.Node, used map[string]bool) {
+	for _, n := range nodes {
 		if !slices.ContainsFunc(n.Outputs, func(o string) bool { return used[o] }) {
 			continue
 		}
 		depends := false
 		for i, in := range n.Inputs {
-			depends = depends || weighted[in]
-			if t := g.Initializers[in]; t == nil || t.DType != onnx.Float32 || t.Len() < 2 ||
-				!learnt(n, i, weighted) {
-				continue
+			if learnt(n, i, c.weighted) {
+				c.read(n, in)
 			}
-			depends = true
-			if _, have := at[in]; !have {
-				at[in] = len(out)
-				out = append(out, Weight{Name: in, Shape: g.Initializers[in].Shape})
+			depends = depends || c.weighted[in]
+		}
+		for _, b := range n.Subgraphs() {
+			for _, v := range b.Inputs { // a turn may follow one that has weights
+				c.weighted[v.Name] = true
 			}
-			out[at[in]].Nodes = append(out[at[in]].Nodes, n.Name)
+			outputs := make([]string, len(b.Outputs))
+			for i, o := range b.Outputs {
+				outputs[i] = o.Name
+			}
+			c.walk(b.Nodes, reached(b.Nodes, outputs...))
+			for _, o := range outputs {
+				c.read(n, o)
+				depends = depends || c.weighted[o]
+			}
 		}
 		for _, o := range n.Outputs {
-			weighted[o] = depends
+			c.weighted[o] = depends
 		}
 	}
-	return out
+}
+
+// read takes a value that a node reads as a weight where it can be one.
+func (c *collector) read(n *onnx.Node, name string) {
+	t := c.of[name]
+	if t == nil || t.DType != onnx.Float32 || t.Len() < 2 {
+		return
+	}
+	if _, have := c.at[name]; !have {
+		c.at[name] = len(c.out)
+		c.out = append(c.out, Weight{Name: name, Shape: t.Shape})
+	}
+	w := &c.out[c.at[name]]
+	w.Nodes, c.weighted[name] = append(w.Nodes, n.Name), true
 }
 
 // learnt reports whether input i of a node, an initializer, is a weight.
