@@ -393,7 +393,10 @@ func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
 		case !isHead && frozen != nil && fitsAny(frozen, w):
 			kept++
 		case o.t.LoRA > 0 && !isHead:
-			o.t.Adapted = append(o.t.Adapted, w.Name)
+			n := m.Graph.Initializers[w.Name].Len()
+			if len(w.Shape) > 1 && min(w.Shape[0], n/w.Shape[0]) > o.t.LoRA { // as AddLoRA chooses
+				o.t.Adapted = append(o.t.Adapted, w.Name)
+			}
 		default:
 			o.t.Weights = append(o.t.Weights, w.Name)
 		}
@@ -490,6 +493,9 @@ type tuningReport struct {
 // train trains the model and writes it.
 func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg settings.Engine) error {
 	ctx := cmd.Context()
+	if len(o.t.Weights) == 0 && o.t.LoRA == 0 {
+		return usageErrorf("no weights are trained; freeze fewer, or give a model with weights of float32")
+	}
 	o.t.Batch = min(o.t.Batch, ex.train.N)
 	for o.t.Parts > 1 && o.t.Batch%o.t.Parts != 0 {
 		o.t.Parts--

@@ -150,6 +150,22 @@ func TestONNXTrainable(t *testing.T) {
 	}
 }
 
+// TestONNXTrainLowRank: factors are trained with the head kept; vectors are not listed as trained.
+func TestONNXTrainLowRank(t *testing.T) {
+	t.Parallel()
+	model, data := trainingFiles(t)
+	args := []string{"onnx", "train", model, "--data", data, "--engine", "pure", "--epochs", "1",
+		"--head", "keep", "--classes", "7", "--lora", "2"}
+	r := answer[tuningReport](t, append(args, "--json", "-o", filepath.Join(t.TempDir(), "out.onnx"))...)
+	if want := 3*2 + 2*16 + 16*2 + 2*7; r.Trained != want || r.Before["loss"] == 0 {
+		t.Errorf("%d numbers are trained, want %d; before %v", r.Trained, want, r.Before)
+	}
+	list, _ := ran(t, append(args, "--list")...)
+	if strings.Count(list, "low rank") != 2 || strings.Count(list, " no ") != 2 {
+		t.Errorf("listed are\n%s", list)
+	}
+}
+
 // TestONNXTrainErrors: each wrong use is one error that says what to do, and nothing is written.
 func TestONNXTrainErrors(t *testing.T) {
 	t.Parallel()

@@ -212,6 +212,7 @@ func (t *tuner) weights() map[string]*onnx.Tensor {
 type tuned struct {
 	loss, eval *onnx.Model
 	scores     string
+	classes    bool     // the target is their probabilities
 	names      []string // trained
 	statistics []string // of batch normalisations in training form
 	fixed      int      // batch of the model; 0 where it is open
@@ -241,6 +242,9 @@ func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 	p, err := t.prepare(base)
 	if err != nil {
 		return nil, err
+	}
+	if len(p.names) == 0 {
+		return nil, errors.New("no weights are trained; freeze fewer, or give a model with weights of float32")
 	}
 	if t.Parts = max(1, t.Parts); p.fixed > 0 {
 		t.Parts = max(1, t.Batch/p.fixed)
@@ -305,7 +309,8 @@ func (t Tuning) prepare(m *onnx.Model) (*tuned, error) {
 	if !ok {
 		return nil, fmt.Errorf("the model has no output %q", t.Output)
 	}
-	p := &tuned{names: slices.Clone(t.Weights), init: map[string]*onnx.Tensor{}}
+	p := &tuned{names: slices.Clone(t.Weights), classes: t.Loss.Name == CrossEntropy,
+		init: map[string]*onnx.Tensor{}}
 	adapted := m
 	if t.LoRA > 0 {
 		var err error
@@ -314,9 +319,6 @@ func (t Tuning) prepare(m *onnx.Model) (*tuned, error) {
 			return nil, err
 		}
 		p.names = append(p.names, factors...)
-	}
-	if len(p.names) == 0 {
-		return nil, fmt.Errorf("no weights are trained; freeze fewer")
 	}
 	p.scores, out.Name = out.Name, Logits(m.Graph, t.Output)
 	if t.Loss.Name == MSE {
@@ -509,12 +511,11 @@ func (t Tuning) batches(data Data) func(step int) ([]map[string]*onnx.Tensor, er
 	}
 }
 
-// scored returns the loss and, where the target is the probabilities of classes, the accuracy of
-// one part.
+// scored returns the loss of one part, and the accuracy where the loss is that of classes.
 func (p *tuned) scored(out, feeds map[string]*onnx.Tensor) Metrics {
 	m := Metrics{LossOutput: float64(out[LossOutput].F32()[0])}
 	scores, target := out[p.scores], feeds[TargetInput]
-	if len(scores.Shape) != 2 || !slices.Equal(scores.Shape, target.Shape) || scores.Shape[1] < 2 {
+	if !p.classes || len(scores.Shape) != 2 || !slices.Equal(scores.Shape, target.Shape) || scores.Shape[1] < 2 {
 		return m
 	}
 	n, classes, right := scores.Shape[0], scores.Shape[1], 0
@@ -568,8 +569,8 @@ func measure(ctx context.Context, s engine.Session, p *tuned, values map[string]
 	return total, nil
 }
 
-// Measure returns the loss ("loss"), without smoothing, and where the target is the probabilities
-// of classes the accuracy ("acc") of a model.
+// Measure returns the loss of a model ("loss"), without smoothing, and with cross-entropy the
+// accuracy ("acc").
 func (t Tuning) Measure(ctx context.Context, eng engine.Engine, m *onnx.Model,
 	data Data) (Metrics, error) {
 	base := onnx.Clone(m)

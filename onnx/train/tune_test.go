@@ -215,6 +215,30 @@ func TestTune(t *testing.T) {
 	}
 }
 
+// TestMeasure: a model is measured whichever weights are trained, and has an accuracy where the loss
+// is that of classes.
+func TestMeasure(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		loss string
+		lora int
+		acc  bool
+	}{{CrossEntropy, 0, true}, {CrossEntropy, 2, true}, {Binary, 0, false}, {MSE, 0, false}} {
+		m := small(t, false)
+		tn := tuningOf(m)
+		if tn.Loss.Name, tn.LoRA = c.loss, c.lora; c.lora > 0 {
+			tn.Weights, tn.Adapted = nil, []string{"head"}
+		}
+		got := must.Get(tn.Measure(t.Context(), pureEngine(t), m, clusters(t, 24, 3)))(t)
+		if _, acc := got["acc"]; acc != c.acc || !(got["loss"] > 0) {
+			t.Errorf("%+v: %v", c, got)
+		}
+		tn.LoRA, tn.Weights = 0, nil
+		must.Fail(tn.Train(t.Context(), pureEngine(t), m, clusters(t, 24, 3), Data{}))(t,
+			"no weights are trained", "a training of nothing")
+	}
+}
+
 // TestLoRABegins: at first the adapted model computes what the model did, and factors that are
 // merged give the adapted one.
 func TestLoRABegins(t *testing.T) {
