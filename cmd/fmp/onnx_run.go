@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"fmp/onnx/conformance"
 	"fmp/onnx/engine"
 	"fmp/onnx/npy"
+	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 	"fmp/pipeline/option"
 )
@@ -65,6 +67,11 @@ func newONNXRunCommand() *cobra.Command {
 		if err != nil {
 			return usageError(err)
 		}
+		files, release, err := claimOutputs(m, wanted, dir, format, args[0])
+		if err != nil {
+			return usageError(err)
+		}
+		defer release()
 		feeds, err := readAdapter(m, adapter)
 		if err == nil {
 			err = readFeeds(m, inputs, feeds)
@@ -72,21 +79,13 @@ func newONNXRunCommand() *cobra.Command {
 		if err != nil {
 			return usageError(err)
 		}
-		for _, name := range wanted {
-			if _, ok := m.Graph.Output(name); !ok {
-				return usageErrorf("--output %s: the model's outputs are %s", name,
-					describeValues(m.Graph.Outputs))
-			}
-		}
 		ctx := cmd.Context()
 		if limit < 0 {
 			return usageErrorf("--time-limit is %v; allowed are 0 (none) and up", limit)
 		}
 		if limit > 0 {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, limit,
-				fmt.Errorf("it did not end within --time-limit %v; allow more, or see whether the model has "+
-					"a loop that never ends", limit))
+			ctx, cancel = context.WithTimeoutCause(ctx, limit, overLimit(limit))
 			defer cancel()
 		}
 		e, err := openEngine(ctx, cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
@@ -100,7 +99,7 @@ func newONNXRunCommand() *cobra.Command {
 			}
 			return usageError(err)
 		}
-		written, err := writeTensors(dir, format, outputOrder(m, results), results)
+		written, err := writeTensors(dir, files, results)
 		if err != nil {
 			return err
 		}
@@ -113,14 +112,55 @@ func newONNXRunCommand() *cobra.Command {
 	return cmd
 }
 
-// outputOrder returns the names of the results in the order of the model's outputs.
-func outputOrder(m *onnx.Model, results map[string]*onnx.Tensor) (names []string) {
-	for _, o := range m.Graph.Outputs {
-		if _, ok := results[o.Name]; ok {
-			names = append(names, o.Name)
+func overLimit(limit time.Duration) error {
+	return fmt.Errorf("it did not end within --time-limit %v; allow more, or see whether the model has "+
+		"a loop that never ends", limit)
+}
+
+// outputFile is where an output goes.
+type outputFile struct{ name, path string }
+
+// outputFiles returns the files of the wanted outputs, or of all, in the order of the model's.
+func outputFiles(m *onnx.Model, wanted []string, dir, format string) (files []outputFile, err error) {
+	for _, name := range wanted {
+		if _, ok := m.Graph.Output(name); !ok {
+			return nil, fmt.Errorf("--output %s: the model's outputs are %s", name,
+				describeValues(m.Graph.Outputs))
 		}
 	}
-	return names
+	taken := map[string]bool{}
+	for _, o := range m.Graph.Outputs {
+		if len(wanted) == 0 || slices.Contains(wanted, o.Name) {
+			files = append(files,
+				outputFile{o.Name, filepath.Join(dir, fileName(o.Name, "."+format, taken))})
+		}
+	}
+	return files, nil
+}
+
+// claimOutputs returns the files of the outputs, and makes it an error to read one of them until
+// release is called. It is one where that is the model, which has been read.
+func claimOutputs(m *onnx.Model, wanted []string, dir, format, model string) (files []outputFile,
+	release func(), err error) {
+	if files, err = outputFiles(m, wanted, dir, format); err != nil {
+		return nil, nil, err
+	}
+	read, err := os.Stat(model)
+	if err != nil {
+		return nil, nil, err
+	}
+	var there []fs.FileInfo
+	for _, f := range files {
+		info, err := os.Stat(f.path)
+		if err != nil {
+			continue // not there yet, or the writing will complain of it
+		}
+		if os.SameFile(info, read) {
+			return nil, nil, fmt.Errorf("%s: %w", model, regularfile.ErrOutput)
+		}
+		there = append(there, info)
+	}
+	return files, regularfile.Guard(there), nil
 }
 
 // evalWithin loads and runs a model once. Where ctx is done and the engine does not stop within a
@@ -251,9 +291,9 @@ type writtenTensor struct {
 	File  string `json:"file"`
 }
 
-// writeTensors writes the named tensors to files in dir: all of them, or, where anything fails,
+// writeTensors writes tensors to their files in dir: all of them, or, where anything fails,
 // none.
-func writeTensors(dir, format string, names []string,
+func writeTensors(dir string, files []outputFile,
 	tensors map[string]*onnx.Tensor) (written []writtenTensor, err error) {
 	made := false
 	if _, serr := os.Stat(dir); os.IsNotExist(serr) {
@@ -277,20 +317,17 @@ func writeTensors(dir, format string, names []string,
 			os.Remove(dir)
 		}
 	}()
-	taken := map[string]bool{}
-	for _, name := range names {
-		t := tensors[name]
-		file := fileName(name, "."+format, taken)
-		if format == "pb" {
-			err = savePB(filepath.Join(tmp, file), name, t)
+	for _, f := range files {
+		t, to := tensors[f.name], filepath.Join(tmp, filepath.Base(f.path))
+		if filepath.Ext(to) == ".pb" {
+			err = savePB(to, f.name, t)
 		} else {
-			err = npy.Save(filepath.Join(tmp, file), t)
+			err = npy.Save(to, t)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("writing output %q: %w", name, err)
+			return nil, fmt.Errorf("writing output %q: %w", f.name, err)
 		}
-		written = append(written,
-			writtenTensor{name, t.DType.String(), t.Shape, filepath.Join(dir, file)})
+		written = append(written, writtenTensor{f.name, t.DType.String(), t.Shape, f.path})
 	}
 	for _, w := range written {
 		if err := os.Rename(filepath.Join(tmp, filepath.Base(w.File)), w.File); err != nil {

@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -148,6 +150,40 @@ func TestONNXRunErrors(t *testing.T) {
 				t.Errorf("something was written: %v", es)
 			}
 		})
+	}
+}
+
+// TestONNXRunOverItsInput: no output takes the place of a file that is read.
+func TestONNXRunOverItsInput(t *testing.T) {
+	lora := filepath.Join("..", "..", "onnx", "serde", "testdata", "lora.onnx")
+	for _, c := range []struct{ name, file, from string }{
+		{"--input", "y.npy", ""}, {"--input", "y.pb", ""}, {"--adapter", "y.npy", lora + "_adapter"},
+		{"MODEL", "y.npy", lora},
+	} {
+		dir := t.TempDir()
+		path, x := filepath.Join(dir, c.file), onnx.NewTensor([]float32{0, 1, 2, 3}, 1, 4)
+		input, model, more := "x="+saveTensor(t, "x.npy", x), lora, []string(nil)
+		if c.from != "" {
+			must.Do(t, os.WriteFile(path, must.Get(os.ReadFile(c.from))(t), 0o600))
+		} else {
+			must.Do(t, os.Link(saveTensor(t, c.file, x), path))
+		}
+		switch c.name {
+		case "--input":
+			input = "x=" + path
+		case "MODEL":
+			model = path
+		default:
+			more = []string{c.name, path}
+		}
+		before := must.Get(os.ReadFile(path))(t)
+		args := append([]string{"onnx", "run", model, "--input", input, "--engine", "pure", "--format",
+			filepath.Ext(c.file)[1:]}, more...)
+		refused(t, exitUsage, "an output of the same command would overwrite it", append(args, "--out", dir)...)
+		if !slices.Equal(must.Get(os.ReadFile(path))(t), before) {
+			t.Errorf("%s: the file has changed", c.name)
+		}
+		ran(t, append(args, "--out", t.TempDir())...)
 	}
 }
 
