@@ -31,14 +31,14 @@ type benchResult struct {
 	Median     float64 `json:"median_ms"`
 	P90        float64 `json:"p90_ms"`
 	Mean       float64 `json:"mean_ms"`
-	Throughput float64 `json:"items_per_second"` // batch / mean
+	Throughput float64 `json:"items_per_second"` // of the batch in the mean time
 	Error      string  `json:"error,omitempty"`  // why this engine did not run it
 }
 
 // benchReport compares engines on one model.
 type benchReport struct {
 	Model   string            `json:"model"`
-	Batch   int               `json:"batch"`
+	Batch   int               `json:"batch"`   // items of one call
 	Threads int               `json:"threads"` // 0: one a core
 	Inputs  map[string]string `json:"inputs"`
 	Results []benchResult     `json:"results"`
@@ -106,31 +106,72 @@ what --dim says. With --engine both, both engines are measured and compared.`,
 		if err != nil {
 			return usageError(err)
 		}
-		report := benchReport{Model: args[0], Batch: batch, Threads: cfg.Engine.Threads,
+		if cmd.Flags().Changed("batch") && !takesBatch(m, inputs, dims) {
+			return usageErrorf("--batch is %d, and no input that is drawn leaves its first axis open: leave it out",
+				batch)
+		}
+		report := benchReport{Model: args[0], Batch: itemsOf(m, feeds), Threads: cfg.Engine.Threads,
 			Inputs: map[string]string{}}
 		for name, t := range feeds {
 			report.Inputs[name] = t.String()
 		}
-		names := []string{cfg.Engine.Name}
-		if both {
-			names = []string{"ort", "pure"}
+		if err := report.measure(cmd, cfg.Engine, m, feeds, both, seconds); err != nil {
+			return err
 		}
-		for _, name := range names {
-			ec := cfg.Engine
-			ec.Name = name
-			r, err := benchEngine(cmd, ec, m, feeds, batch, time.Duration(seconds*float64(time.Second)))
-			if err != nil {
-				if !both || cmd.Context().Err() != nil {
-					return err
-				}
-				r = benchResult{Engine: name, Error: err.Error()}
-			}
-			report.Results = append(report.Results, r)
-		}
-		report.compare()
 		return show(cmd, report, report.print)
 	}
 	return cmd
+}
+
+// measure measures the engine, or both, for some seconds each.
+func (b *benchReport) measure(cmd *cobra.Command, cfg settings.Engine, m *onnx.Model,
+	feeds map[string]*onnx.Tensor, both bool, seconds float64) error {
+	names := []string{cfg.Name}
+	if both {
+		names = []string{"ort", "pure"}
+	}
+	for _, name := range names {
+		cfg.Name = name
+		r, err := benchEngine(cmd, cfg, m, feeds, b.Batch, time.Duration(seconds*float64(time.Second)))
+		if err != nil {
+			if !both || cmd.Context().Err() != nil {
+				return err
+			}
+			r = benchResult{Engine: name, Error: err.Error()}
+		}
+		b.Results = append(b.Results, r)
+	}
+	b.compare()
+	return nil
+}
+
+// gives reports whether one of the NAME=VALUE is of that name.
+func gives(pairs []string, name string) bool {
+	return slices.ContainsFunc(pairs, func(p string) bool { return strings.HasPrefix(p, name+"=") })
+}
+
+// opens reports whether an input leaves its first axis open.
+func opens(in onnx.ValueInfo) bool { return len(in.Shape) > 0 && !in.Shape[0].IsKnown() }
+
+// takesBatch reports whether an input that is drawn has the size of the batch.
+func takesBatch(m *onnx.Model, pairs, dims []string) bool {
+	return slices.ContainsFunc(m.Graph.Inputs, func(in onnx.ValueInfo) bool {
+		return opens(in) && !gives(pairs, in.Name) && !gives(dims, in.Shape[0].Symbol)
+	})
+}
+
+// itemsOf returns the size of the first axis, of an input that leaves it open where there is one.
+func itemsOf(m *onnx.Model, feeds map[string]*onnx.Tensor) int {
+	items := 0
+	for _, in := range m.Graph.Inputs {
+		if t := feeds[in.Name]; t != nil && len(t.Shape) > 0 {
+			if opens(in) {
+				return t.Shape[0]
+			}
+			items = cmp.Or(items, t.Shape[0])
+		}
+	}
+	return cmp.Or(items, 1)
 }
 
 // benchFeeds reads the given inputs and draws the others.
@@ -144,7 +185,7 @@ func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onn
 	g.Inputs = nil
 	var drawn []onnx.ValueInfo
 	for _, in := range m.Graph.Inputs {
-		if slices.ContainsFunc(pairs, func(p string) bool { return strings.HasPrefix(p, in.Name+"=") }) {
+		if gives(pairs, in.Name) {
 			g.Inputs = append(g.Inputs, in)
 		} else {
 			drawn = append(drawn, in)

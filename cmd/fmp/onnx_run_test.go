@@ -246,6 +246,42 @@ func TestONNXBench(t *testing.T) {
 	}
 }
 
+// TestONNXBenchItems: items are those that one call has, and a --batch that no input takes is refused.
+func TestONNXBenchItems(t *testing.T) {
+	b := build.New("fixed")
+	b.Output("y", b.Relu(b.Input("x", onnx.Float32, 32, 3)))
+	fixed, open := filepath.Join(t.TempDir(), "fixed.onnx"), addModel(t)
+	must.Do(t, serde.Save(fixed, must.Get(b.Model())(t)))
+	two := saveTensor(t, "two.npy", onnx.ZerosF32(2, 2))
+	given := []string{"--input", "a=" + two, "--input", "b=" + two}
+	for _, c := range []struct {
+		model string
+		args  []string
+		want  int // 0: refused
+	}{
+		{fixed, nil, 32},
+		{fixed, []string{"--batch", "64"}, 0},
+		{open, []string{"--batch", "4"}, 4},
+		{open, nil, 1},
+		{open, []string{"--dim", "n=5"}, 5},
+		{open, []string{"--dim", "n=5", "--batch", "4"}, 0},
+		{open, given, 2},
+		{open, append(given, "--batch", "4"), 0},
+	} {
+		args := append([]string{"onnx", "bench", c.model, "--engine", "pure", "--seconds", ".01", "--json"},
+			c.args...)
+		if c.want == 0 {
+			refused(t, exitUsage, "no input that is drawn leaves its first axis open", args...)
+			continue
+		}
+		r := answer[benchReport](t, args...)
+		if rate := float64(c.want) / r.Results[0].Mean * 1000; r.Batch != c.want ||
+			math.Abs(r.Results[0].Throughput/rate-1) > 1e-9 {
+			t.Errorf("%v: %+v, want %d items", c.args, r, c.want)
+		}
+	}
+}
+
 func TestInterruptedCommand(t *testing.T) {
 	needRuntime(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
