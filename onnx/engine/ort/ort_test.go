@@ -1,6 +1,7 @@
 package ort
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -211,6 +212,21 @@ func TestNoInputs(t *testing.T) {
 	out := must.Get(engine.Eval(s, nil))(t)
 	if d := cmp.Diff(onnx.Scalar[float32](3), out["y"]); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// TestDone: a run gives no results where its context is done, however short it is.
+func TestDone(t *testing.T) {
+	s := open(t, newEngine(t, Options{Threads: 1}), linear(t))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("enough")
+	cancel(cause)
+	for range 20 {
+		fetch := map[string]*onnx.Tensor{"y": nil}
+		err := s.Run(ctx, map[string]*onnx.Tensor{"x": onnx.ZerosF32(3, 2)}, fetch)
+		if !errors.Is(err, cause) || fetch["y"] != nil {
+			t.Fatalf("%v, and results %v", err, fetch["y"])
+		}
 	}
 }
 

@@ -196,6 +196,9 @@ func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor)
 }
 
 func (s *session) run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor) error {
+	if err := engine.Stopped(ctx); err != nil { // a short run would end before it is terminated
+		return err
+	}
 	if err := s.check(feeds, fetch); err != nil {
 		return err
 	}
