@@ -50,11 +50,11 @@ type quantisedReport struct {
 
 // quantisedTest compares the models on images that chose no range.
 type quantisedTest struct {
-	Images    int     `json:"images"`
-	Agree     float64 `json:"agreement"`                 // share of images of the same likeliest class, or largest output
-	Loss      float64 `json:"loss"`                      // squared error of the first output as a share of its variance
-	Accuracy  float64 `json:"accuracy,omitempty"`        // of the quantised model, where its outputs are the folder's classes
-	AccBefore float64 `json:"accuracy_before,omitempty"` // of the model
+	Images    int      `json:"images"`
+	Agree     float64  `json:"agreement"`                 // share of images of the same likeliest class, or largest output
+	Loss      float64  `json:"loss"`                      // squared error of the first output as a share of its variance
+	Accuracy  *float64 `json:"accuracy,omitempty"`        // of the quantised model, where its outputs are the folder's classes
+	AccBefore *float64 `json:"accuracy_before,omitempty"` // of the model
 }
 
 // quantisedSpeed is the time of one image on one thread, in ms.
@@ -317,7 +317,7 @@ func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Mod
 		sessions[i] = s
 	}
 	r := &quantisedTest{Images: len(tests)}
-	var n, x, xx, off float64
+	var n, x, xx, off, accuracy, accBefore float64
 	width := 0
 	for k, b := range tests {
 		var out [2][]float32
@@ -327,7 +327,12 @@ func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Mod
 			if err := s.Run(ctx, b, got); err != nil {
 				return nil, err
 			}
-			out[i] = got[name].F32()
+			t := got[name]
+			out[i] = t.F32()
+			// In a fixed batch the others are copies of the image.
+			if items := itemsOf(before, b); len(t.Shape) > 0 && t.Shape[0] == items {
+				out[i] = out[i][:len(out[i])/items]
+			}
 		}
 		if len(out[0]) == 0 || len(out[0]) != len(out[1]) {
 			return nil,
@@ -342,13 +347,12 @@ func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Mod
 		label := ds.Test.Labels[k*ds.Test.N/len(tests)]
 		was, is := largest(out[0]), largest(out[1])
 		r.Agree += indicator(was == is)
-		r.AccBefore += indicator(was == label)
-		r.Accuracy += indicator(is == label)
+		accBefore += indicator(was == label) / float64(len(tests))
+		accuracy += indicator(is == label) / float64(len(tests))
 	}
-	r.Agree, r.Accuracy, r.AccBefore = r.Agree/float64(len(tests)), r.Accuracy/float64(len(tests)),
-		r.AccBefore/float64(len(tests))
-	if width != len(ds.Classes) {
-		r.Accuracy, r.AccBefore = 0, 0
+	r.Agree /= float64(len(tests))
+	if width == len(ds.Classes) {
+		r.Accuracy, r.AccBefore = &accuracy, &accBefore
 	}
 	if variance := xx - x*x/n; variance > 0 {
 		r.Loss = off / variance
@@ -389,7 +393,7 @@ func (q *quantising) time(
 			model *onnx.Model
 			to    *float64
 		}{{before, &line.Before}, {after, &line.After}} {
-			b, err := benchEngine(cmd, c, m.model, one, 1,
+			b, err := benchEngine(cmd, c, m.model, one, itemsOf(m.model, one),
 				time.Duration(q.seconds*float64(time.Second)))
 			if err != nil {
 				if cmd.Context().Err() != nil {
@@ -398,7 +402,7 @@ func (q *quantising) time(
 				line.Error = cmp.Or(line.Error, err.Error())
 				continue
 			}
-			*m.to = b.Median
+			*m.to = b.Median / float64(itemsOf(m.model, one))
 		}
 		r.Speed = append(r.Speed, line)
 	}
@@ -418,8 +422,8 @@ func (r *quantisedReport) print(w io.Writer) error {
 	}
 	t := r.Test
 	fmt.Fprintf(w, "%d test images: agreement %.3f, loss %.4f", t.Images, t.Agree, t.Loss)
-	if t.AccBefore > 0 {
-		fmt.Fprintf(w, ", accuracy %.3f (%.3f before)", t.Accuracy, t.AccBefore)
+	if t.AccBefore != nil {
+		fmt.Fprintf(w, ", accuracy %.3f (%.3f before)", *t.Accuracy, *t.AccBefore)
 	}
 	fmt.Fprintln(w)
 	tab := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

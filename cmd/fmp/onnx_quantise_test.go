@@ -7,6 +7,9 @@ import (
 	"testing"
 
 	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/build"
+	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
 
@@ -66,6 +69,33 @@ func TestONNXQuantise(t *testing.T) {
 		}
 	}
 	absent(t, filepath.Join(dir, "no.onnx"))
+}
+
+// TestONNXQuantiseBatch: a model of a fixed batch is told its accuracy, and so is one of none.
+func TestONNXQuantiseBatch(t *testing.T) {
+	t.Parallel()
+	for _, batch := range []any{"n", 4} {
+		none := 0
+		for class := range 10 {
+			b := build.New("says one class")
+			bias := onnx.ZerosF32(10)
+			bias.F32()[class] = 1
+			x := b.Op("Flatten", []build.Ref{b.Input("x", onnx.Float32, batch, 1, 8, 8)})
+			b.Output("y", b.Op("Gemm", []build.Ref{x, b.Param("w", onnx.ZerosF32(64, 10)), b.Param("b", bias)}))
+			model := filepath.Join(t.TempDir(), "m.onnx")
+			must.Do(t, serde.Save(model, must.Get(b.Model())(t)))
+			r := answer[quantisedReport](t, "onnx", "quantise", model, "--images", "digits", "-o", model+".out",
+				"--preset", "0-1", "--seconds", "0.01", "--calibrate", "2", "--test", "1", "--weights-only",
+				"8", "--least", "1", "--json")
+			if r.Test.Accuracy == nil || r.Test.AccBefore == nil || *r.Test.Accuracy != *r.Test.AccBefore {
+				t.Fatalf("batch %v: %+v", batch, r.Test)
+			}
+			none += int(indicator(*r.Test.AccBefore == 0))
+		}
+		if none != 9 {
+			t.Errorf("batch %v: %d of 10 classes are wrong, want 9", batch, none)
+		}
+	}
 }
 
 // TestONNXQuantiseKinds: a model of fmp that is no extractor is refused before an image is read.
