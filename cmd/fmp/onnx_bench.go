@@ -235,6 +235,9 @@ func dimSizes(dims []string) (map[string]int, error) {
 		if err != nil || n < 0 || name == "" {
 			return nil, fmt.Errorf("--dim %s: want NAME=N with N a whole number", d)
 		}
+		if _, twice := sizes[name]; twice {
+			return nil, fmt.Errorf("--dim %s: %q is given twice", d, name)
+		}
 		sizes[name] = n
 	}
 	return sizes, nil

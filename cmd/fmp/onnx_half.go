@@ -30,6 +30,9 @@ sixteenth of its rows along the first axis. A manifest of ours is kept, its comm
 			if out == "" {
 				return usageErrorf("-o is not given; name the file to write")
 			}
+			if least < 0 {
+				return usageErrorf("--least is %d; allowed are 0 and up", least)
+			}
 			m, err := serde.Load(args[0])
 			if err != nil {
 				return usageError(err)

@@ -239,6 +239,7 @@ func TestONNXBench(t *testing.T) {
 		{[]string{"--dim", "n=2000000000"}, "more than"},
 		{[]string{"--seconds", "0"}, "--seconds is 0"},
 		{[]string{"--dim", "n"}, "want NAME=N"},
+		{[]string{"--dim", "n=3", "--dim", "n=4"}, "given twice"},
 		{[]string{"--dim", "rows=3"}, "no input has a size called"},
 		{[]string{"--engine", "fast"}, "auto, ort, pure and both"},
 	} {

@@ -333,6 +333,11 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 	for _, in := range m.Graph.Inputs {
 		given[in.Name] = t[in.Name]
 	}
+	for _, name := range slices.Sorted(maps.Keys(t)) {
+		if given[name] == nil {
+			ex.notes = append(ex.notes, fmt.Sprintf("the array %q is of no input, and is left out", name))
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
 		if err := o.checkRows(name, given[name]); err != nil {
 			return nil, usageError(err)
