@@ -145,6 +145,16 @@ type picture struct {
 	image.Image
 	*reduced
 	by orientation
+	// size is that of a picture of which a part alone is decoded, and 0 otherwise.
+	size image.Point
+}
+
+// whole returns the bounds of the picture, of which a part may be decoded.
+func (p picture) whole() image.Rectangle {
+	if p.size != (image.Point{}) {
+		return image.Rectangle{Max: p.size}
+	}
+	return p.Bounds()
 }
 
 // DecodeFile reads an image after checking its size, and writes its pixels as [Fit.Pixels] does,
@@ -255,7 +265,8 @@ func decode(ctx context.Context, data []byte, limit, pixels int, f Fit) (picture
 	}
 	p := picture{by: h.by}
 	if h.jpeg != nil {
-		p.Image, p.reduced, err = decodeJPEG(ctx, data, f.points(h.jpeg, h.by))
+		p.size = image.Pt(h.Width, h.Height)
+		p.Image, p.reduced, err = decodeJPEG(ctx, data, f.points(h.jpeg, h.by), f.part(p))
 	} else {
 		p.Image, err = decodeOther(ctx, data)
 	}
@@ -271,14 +282,14 @@ func decode(ctx context.Context, data []byte, limit, pixels int, f Fit) (picture
 	return p, nil
 }
 
-// decodeJPEG decodes a JPEG, whole where points is nil.
-func decodeJPEG(ctx context.Context, data []byte,
-	points []jpeg.Points) (image.Image, *reduced, error) {
+// decodeJPEG decodes a part of a JPEG, at whole resolution where points is nil.
+func decodeJPEG(ctx context.Context, data []byte, points []jpeg.Points,
+	part image.Rectangle) (image.Image, *reduced, error) {
 	if points == nil {
-		im, err := jpeg.Decode(ctx, data)
+		im, err := jpeg.Part(ctx, data, part)
 		return im, nil, err
 	}
-	h, planes, err := jpeg.Reduce(ctx, data, points)
+	h, planes, err := jpeg.Reduce(ctx, data, points, part)
 	return nil, &reduced{h, planes}, err
 }
 

@@ -1,6 +1,7 @@
 package imagefile
 
 import (
+	"image"
 	"math"
 
 	"fmp/featurize/imagefile/jpeg"
@@ -47,6 +48,19 @@ func (f Fit) points(h *jpeg.Header, o orientation) []jpeg.Points {
 		return nil
 	}
 	return points
+}
+
+// part returns the pixels of a picture that a fit wants, of those as they are stored, and a few
+// around them, of whose colours they have a share where these are enlarged; nothing for all.
+func (f Fit) part(p picture) image.Rectangle {
+	if f.H == 0 {
+		return image.Rectangle{}
+	}
+	across, down := f.stored(p.size.X, p.size.Y, p.by)
+	flipX, flipY := p.by.mirrors()
+	x := mirroredStart(across.start, across.from, p.size.X, flipX)
+	y := mirroredStart(down.start, down.from, p.size.Y, flipY)
+	return image.Rect(x, y, x+across.from, y+down.from).Inset(-4)
 }
 
 // stored returns the parts along the lines and the columns of a picture as it is stored, with w
@@ -146,14 +160,14 @@ func levelOf(v int32) uint8 { return uint8(min(255, max(0, (v+1<<(levelBits-1))>
 
 // resizePlane resizes a component, whose result has levelBits.
 func resizePlane(p *jpeg.Plane, across, down part, flipX, flipY bool) []int32 {
-	window := func(w part, cover float64, size, to int, flipped bool) (int, *axis) {
+	window := func(w part, cover float64, before, size int, flipped bool) (int, *axis) {
 		begin, end := float64(w.start)/cover, float64(w.start+w.from)/cover
-		first, last := int(begin), min(size, int(math.Ceil(end)))
-		return first, newAxisWithin(last-first, begin-float64(first), end-float64(first),
-			to, flipped)
+		first, last := int(begin), min(before+size, int(math.Ceil(end)))
+		return first - before, newAxisWithin(last-first, begin-float64(first), end-float64(first),
+			w.to, flipped)
 	}
-	x, columns := window(across, p.Across, p.W, across.to, flipX)
-	y, rows := window(down, p.Down, p.H, down.to, flipY)
+	x, columns := window(across, p.Across, p.X, p.W, flipX)
+	y, rows := window(down, p.Down, p.Y, p.H, flipY)
 	middle := make([]int16, columns.from+columns.taps)
 	sums := make([]int32, columns.from)
 	out := make([]int32, across.to*down.to)

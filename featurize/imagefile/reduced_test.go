@@ -148,3 +148,35 @@ func TestReducedIsWhole(t *testing.T) {
 		t.Errorf("reductions are %v", reductions)
 	}
 }
+
+// TestPartIsEnough: a JPEG of which the fit's part alone is decoded has the pixels of the whole one,
+// where colours are enlarged, too.
+func TestPartIsEnough(t *testing.T) {
+	for _, size := range [][2]int{{672, 448}, {448, 672}, {637, 421}} {
+		var b bytes.Buffer
+		must.Do(t, encoder.Encode(&b, scene(scenes["noise"], size[0], size[1], true), nil))
+		for _, fit := range []Fit{{H: 400, W: 400, Ch: 3, Resize: Crop}, {H: 64, W: 64, Ch: 3, Resize: Crop},
+			{H: 300, W: 200, Ch: 3, Resize: "crop:0.875"}, {H: 12, W: 16, Ch: 1, Resize: "crop:0.5"}} {
+			for o := orientation(1); o <= 8; o++ {
+				data := withEXIF(b.Bytes(), exif(o, binary.BigEndian))
+				part := must.Get(decode(t.Context(), data, MaxBytes, MaxPixels, fit))(t)
+				h := must.Get(jpeg.ReadHeader(bytes.NewReader(data)))(t)
+				whole := picture{by: part.by}
+				whole.Image, whole.reduced = must.Get2(decodeJPEG(t.Context(), data, fit.points(h, o),
+					image.Rectangle{}))(t)
+				if im, ok := whole.Image.(*image.YCbCr); ok && fit.nearWhole(size[0], size[1], o) {
+					enlarge(im)
+				}
+				got, want := make([]uint8, fit.Size()), make([]uint8, fit.Size())
+				fit.pixels(part, got)
+				fit.pixels(whole, want)
+				if !bytes.Equal(got, want) {
+					t.Errorf("%v, %+v, orientation %d: pixels differ", size, fit, o)
+				}
+				if part.reduced == nil && part.Image.Bounds() == whole.Image.Bounds() {
+					t.Errorf("%v, %+v, orientation %d: all of it is decoded", size, fit, o)
+				}
+			}
+		}
+	}
+}

@@ -45,8 +45,8 @@ func (f Fit) pixels(src picture, dst []uint8) {
 		return
 	}
 	o := src.by
-	w, h := src.Bounds().Dx(), src.Bounds().Dy()
-	across, down := f.stored(w, h, o)
+	whole := src.whole()
+	across, down := f.stored(whole.Dx(), whole.Dy(), o)
 	if f.Resize == Pad {
 		clear(dst[:f.Size()])
 	}
@@ -57,8 +57,8 @@ func (f Fit) pixels(src picture, dst []uint8) {
 		s.right, s.below = s.below, s.right
 	}
 	s.out = dst[across.at*s.right+down.at*s.below:]
-	s.window(mirroredStart(across.start, across.from, w, flipX),
-		mirroredStart(down.start, down.from, h, flipY))
+	s.x = whole.Min.X + mirroredStart(across.start, across.from, whole.Dx(), flipX)
+	s.y = whole.Min.Y + mirroredStart(down.start, down.from, whole.Dy(), flipY)
 	if o.swaps() {
 		s.acrossFirst()
 	} else {
@@ -82,11 +82,6 @@ type resampler struct {
 	x, y         int // of the picture: where the resized part begins
 	out          []uint8
 	right, below int
-}
-
-func (s *resampler) window(x, y int) {
-	b := s.src.Bounds()
-	s.x, s.y = b.Min.X+x, b.Min.Y+y
 }
 
 // ring keeps the rows that an axis's next outputs want, of each channel.

@@ -15,6 +15,7 @@ var all = Points{8, 8}
 
 // Plane holds a component's samples.
 type Plane struct {
+	X, Y         int // the component's samples before those of the plane, across and down
 	W, H, Stride int // samples that show pixels, across and down, and from a row to the next
 	// Whole are samples of 0 to 255, of a component that was decoded whole.
 	Whole []uint8
@@ -30,6 +31,7 @@ type decoder struct {
 	*Header
 	bits
 	ctx       context.Context
+	shown     image.Rectangle // pixels that are decoded, whole MCUs
 	parts     []part
 	quantizer [4]*[64]int32  // in the order of rows
 	codes     [2][4]*huffman // kept when they are read anew
@@ -43,9 +45,10 @@ type decoder struct {
 type part struct {
 	Component
 	points       Points
-	last         int // the last coefficient, in zigzag order, that the points want
-	across, down int // blocks that are stored
-	wide, high   int // blocks that show pixels
+	last         int             // the last coefficient, in zigzag order, that the points want
+	across, down int             // blocks that are stored
+	wide, high   int             // blocks that show pixels
+	shown        image.Rectangle // blocks of those that are decoded
 	quantizer    *[64]int32
 	plane        Plane
 	seen         bool
@@ -57,7 +60,13 @@ type part struct {
 // Decode decodes a picture: an *image.Gray, *image.YCbCr, *image.RGBA or *image.CMYK, as package
 // image/jpeg has them. It stops soon after ctx has ended.
 func Decode(ctx context.Context, data []byte) (image.Image, error) {
-	d, err := newDecoder(ctx, data)
+	return Part(ctx, data, image.Rectangle{})
+}
+
+// Part is Decode for the pixels of a part, and some around it: the bounds say which. An empty part
+// is the whole picture. Blocks outside are read, so that a corrupt file is an error, and not decoded.
+func Part(ctx context.Context, data []byte, part image.Rectangle) (image.Image, error) {
+	d, err := newDecoder(ctx, data, part)
 	if err != nil {
 		return nil, err
 	}
@@ -67,10 +76,11 @@ func Decode(ctx context.Context, data []byte) (image.Image, error) {
 	return d.picture()
 }
 
-// Reduce is Decode for a smaller picture: a plane for each component, of the given points in each
+// Reduce is Part for a smaller picture: a plane for each component, of the given points in each
 // block.
-func Reduce(ctx context.Context, data []byte, points []Points) (*Header, []Plane, error) {
-	d, err := newDecoder(ctx, data)
+func Reduce(ctx context.Context, data []byte, points []Points, part image.Rectangle) (*Header, []Plane,
+	error) {
+	d, err := newDecoder(ctx, data, part)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -84,14 +94,32 @@ func Reduce(ctx context.Context, data []byte, points []Points) (*Header, []Plane
 	return d.Header, planes, nil
 }
 
-func newDecoder(ctx context.Context, data []byte) (*decoder, error) {
+func newDecoder(ctx context.Context, data []byte, part image.Rectangle) (*decoder, error) {
 	h, err := ReadHeader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
 	}
-	d := &decoder{Header: h, ctx: ctx}
+	d := &decoder{Header: h, ctx: ctx, shown: image.Rect(0, 0, h.Width, h.Height)}
 	d.data = data
+	d.show(part, fewBlocks)
 	return d, nil
+}
+
+// fewBlocks are not worth the tables by which they are passed over.
+const fewBlocks = 512
+
+// show leaves out the blocks outside a part of the picture, where they are more than few.
+func (d *decoder) show(part image.Rectangle, few int) {
+	part = part.Intersect(d.shown)
+	if part.Empty() {
+		return
+	}
+	across, down := d.most()
+	x, y := 8*across, 8*down
+	part = image.Rect(part.Min.X/x*x, part.Min.Y/y*y, ceil(part.Max.X, x)*x, ceil(part.Max.Y, y)*y)
+	if ceil(d.Width, 8)*ceil(d.Height, 8)-part.Dx()/8*(part.Dy()/8) > few {
+		d.shown = d.shown.Intersect(part)
+	}
 }
 
 // decode decodes all scans.
@@ -143,13 +171,17 @@ func (d *decoder) arrange(points []Points) {
 			}
 		}
 		p.across, p.down = ceil(d.Width, 8*across)*c.H, ceil(d.Height, 8*down)*c.V
-		wide, high := ceil(d.Width*c.H, across), ceil(d.Height*c.V, down)
-		p.wide, p.high = ceil(wide, 8), ceil(high, 8)
-		p.plane = Plane{W: ceil(wide*p.points.X, 8), H: ceil(high*p.points.Y, 8),
-			Stride: p.across * p.points.X,
+		p.wide, p.high = ceil(ceil(d.Width*c.H, across), 8), ceil(ceil(d.Height*c.V, down), 8)
+		p.shown = image.Rect(d.shown.Min.X/(8*across)*c.H, d.shown.Min.Y/(8*down)*c.V,
+			ceil(d.shown.Max.X, 8*across)*c.H, ceil(d.shown.Max.Y, 8*down)*c.V)
+		x, y := p.shown.Min.X*p.points.X, p.shown.Min.Y*p.points.Y
+		p.plane = Plane{X: x, Y: y,
+			W:      ceil(ceil(d.shown.Max.X*c.H, across)*p.points.X, 8) - x,
+			H:      ceil(ceil(d.shown.Max.Y*c.V, down)*p.points.Y, 8) - y,
+			Stride: p.shown.Dx() * p.points.X,
 			Across: float64(8*across) / float64(c.H*p.points.X),
 			Down:   float64(8*down) / float64(c.V*p.points.Y)}
-		n := p.plane.Stride * p.down * p.points.Y
+		n := p.plane.Stride * p.shown.Dy() * p.points.Y
 		if points == nil {
 			p.plane.Whole = make([]uint8, n)
 		} else {

@@ -175,7 +175,7 @@ func reduces(t *testing.T, data []byte) {
 		return c / 2
 	}
 	for _, p := range []Points{{1, 1}, {2, 2}, {4, 4}, {8, 8}, {8, 2}, {1, 4}, {4, 8}} {
-		_, planes := must.Get2(Reduce(t.Context(), data, []Points{p, p, p}))(t)
+		_, planes := must.Get2(Reduce(t.Context(), data, []Points{p, p, p}, image.Rectangle{}))(t)
 		for i, pix := range [][]uint8{im.Y, im.Cb, im.Cr} {
 			if i > 0 && im.SubsampleRatio != image.YCbCrSubsampleRatio444 {
 				break
@@ -217,7 +217,7 @@ func TestReducedAlike(t *testing.T) {
 	for _, p := range []Points{{1, 1}, {2, 2}, {4, 4}, {2, 4}} {
 		luma := func(name string, of []byte) []int16 {
 			points := []Points{p, p, p}
-			h, planes, err := Reduce(t.Context(), of, points)
+			h, planes, err := Reduce(t.Context(), of, points, image.Rectangle{})
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -253,7 +253,7 @@ func TestCut(t *testing.T) {
 			if n%7 > 0 || name == "cmyk" || name == "ycck" {
 				continue
 			}
-			if _, _, err := Reduce(t.Context(), cut, []Points{{2, 2}, {2, 2}, {2, 2}}); err == nil {
+			if _, _, err := Reduce(t.Context(), cut, []Points{{2, 2}, {2, 2}, {2, 2}}, image.Rectangle{}); err == nil {
 				t.Fatalf("%s: %d of %d bytes are a reduced picture", name, n, len(data))
 			}
 		}
@@ -356,7 +356,7 @@ func FuzzDecode(f *testing.F) {
 		alloctest.AtMost(t, int(h.Memory())+1<<14+8*len(data),
 			func() { got, err = Decode(t.Context(), data) })
 		if len(h.Components) < 4 {
-			_, planes, e := Reduce(t.Context(), data, []Points{{2, 4}, {8, 1}, {4, 4}})
+			_, planes, e := Reduce(t.Context(), data, []Points{{2, 4}, {8, 1}, {4, 4}}, image.Rectangle{})
 			if (got != nil) != (e == nil) {
 				t.Errorf("whole: %v; reduced, %d planes: %v", err, len(planes), e)
 			}
@@ -397,4 +397,62 @@ func FuzzPixels(f *testing.F) {
 			t.Errorf("%d levels from image/jpeg", d)
 		}
 	})
+}
+
+// TestPart: a part of a picture has the samples of the whole one, whatever its coding, and what lies
+// outside is passed over without another error.
+func TestPart(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 5))
+	for name, data := range pictures(t) {
+		whole, err := Decode(t.Context(), data)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for range 40 {
+			w, h := whole.Bounds().Dx(), whole.Bounds().Dy()
+			r := image.Rect(random.IntN(w), random.IntN(h), random.IntN(w), random.IntN(h))
+			d := must.Get(newDecoder(t.Context(), data, r))(t)
+			d.show(r, 0)
+			must.Do(t, d.decode(nil))
+			im := must.Get(d.picture())(t)
+			b := im.Bounds()
+			if !r.In(b) || !b.In(whole.Bounds()) {
+				t.Fatalf("%s: %v holds %v", name, r, b)
+			}
+			for y := b.Min.Y; y < b.Max.Y; y++ {
+				for x := b.Min.X; x < b.Max.X; x++ {
+					if im.At(x, y) != whole.At(x, y) {
+						t.Fatalf("%s, %v: pixel %d, %d is %v; want %v", name, b, x, y, im.At(x, y),
+							whole.At(x, y))
+					}
+				}
+			}
+			if len(d.Components) == 3 {
+				reducesPart(t, name, data, r)
+			}
+		}
+	}
+}
+
+func reducesPart(t *testing.T, name string, data []byte, r image.Rectangle) {
+	points := []Points{{2, 4}, {8, 1}, {4, 4}}
+	_, want, err := Reduce(t.Context(), data, points, image.Rectangle{})
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	d := must.Get(newDecoder(t.Context(), data, r))(t)
+	d.show(r, 0)
+	must.Do(t, d.decode(points))
+	for i := range want {
+		p := d.parts[i].plane
+		for y := range p.H {
+			for x := range p.W {
+				got := p.Reduced[y*p.Stride+x]
+				if want := want[i].Reduced[(p.Y+y)*want[i].Stride+p.X+x]; got != want {
+					t.Fatalf("%s, %v, plane %d: sample %d, %d is %d; want %d", name, r, i, p.X+x, p.Y+y,
+						got, want)
+				}
+			}
+		}
+	}
 }

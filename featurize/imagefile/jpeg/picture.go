@@ -8,7 +8,7 @@ import (
 
 // picture returns the planes as an image.
 func (d *decoder) picture() (image.Image, error) {
-	r := image.Rect(0, 0, d.Width, d.Height)
+	r := d.shown
 	switch {
 	case len(d.parts) == 1:
 		p := &d.parts[0].plane
@@ -72,9 +72,9 @@ func (h *Header) ratio() (image.YCbCrSubsampleRatio, bool) {
 func (d *decoder) spread(i int, to []uint8, stride, step int) {
 	p := &d.parts[i].plane
 	cx, cy := d.Cover(i)
-	for y := range d.Height {
+	for y := range d.shown.Dy() {
 		row, out := p.Whole[y/cy*p.Stride:], to[y*stride:]
-		for x := range d.Width {
+		for x := range d.shown.Dx() {
 			out[step*x] = row[x/cx]
 		}
 	}

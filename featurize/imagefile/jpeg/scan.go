@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"image"
 	mathbits "math/bits"
 )
 
@@ -145,7 +146,7 @@ func (d *decoder) tables(s *scan, p *part, which byte) error {
 	if s.start == 0 && s.high == 0 && s.dc[i] == nil || s.end > 0 && s.ac[i] == nil {
 		return fmt.Errorf("component %d has no table of codes", p.ID)
 	}
-	if p.last < 63 && s.end > 0 {
+	if !d.Progressive && (p.last < 63 || d.shown.Dx() < d.Width || d.shown.Dy() < d.Height) {
 		s.ac[i].skipping()
 	}
 	return nil
@@ -209,23 +210,29 @@ func (d *decoder) one(s *scan, i, x, y int) error {
 
 // sequential decodes a block (T.81, F.2.2).
 func (d *decoder) sequential(p *part, dc, ac *huffman, x, y int) error {
-	top, k, err := d.kept(p, dc, ac)
+	shown, last := image.Pt(x, y).In(p.shown), p.last
+	if !shown {
+		last = 0
+	}
+	top, k, err := d.kept(p, last, dc, ac)
 	if err == nil && k < 64 {
 		err = d.passOver(ac, k)
 	}
 	if err != nil {
 		return err
 	}
-	d.transform(p, top, x, y)
+	if shown {
+		d.transform(p, top, x, y)
+	}
 	return nil
 }
 
 var errMany = errors.New("its pixels are corrupt: a block has more than 64 coefficients")
 
-// kept decodes the first coefficient of a block and those up to the last that is kept. It returns
+// kept decodes the first coefficient of a block and those up to the last that is wanted. It returns
 // the number of the last that is not zero, and that of the first which is still to be passed over,
 // 64 where the block has ended.
-func (d *decoder) kept(p *part, dc, ac *huffman) (top, k int, err error) {
+func (d *decoder) kept(p *part, last int, dc, ac *huffman) (top, k int, err error) {
 	acc, n, at := d.acc, d.n, d.at // in registers
 	if n < 32 {
 		acc |= binary.BigEndian.Uint64(d.buf[at:]) >> (n & 63)
@@ -236,7 +243,7 @@ func (d *decoder) kept(p *part, dc, ac *huffman) (top, k int, err error) {
 	if e == 0 {
 		e, err = dc.long(acc, 0)
 	}
-	quantizer, last := p.quantizer, p.last
+	quantizer := p.quantizer
 	for ; err == nil; k++ {
 		acc <<= e.length() & 63
 		n -= e.length()
@@ -435,8 +442,8 @@ func (d *decoder) pass(s *scan, p *part, stored []int16, block, k, zeros int) in
 
 // restore turns the coefficients of a progressive file into samples.
 func (d *decoder) restore(p *part) error {
-	for y := range p.high {
-		for x := range p.wide {
+	for y := p.shown.Min.Y; y < p.shown.Max.Y; y++ {
+		for x := p.shown.Min.X; x < p.shown.Max.X; x++ {
 			stored := p.coefficients[(y*p.across+x)*(p.last+1):][:p.last+1]
 			top := 0
 			for k, v := range stored {

@@ -77,7 +77,7 @@ func (l *line) points(n int) {
 // and clears it.
 func (d *decoder) transform(p *part, top, x, y int) {
 	px, py := p.points.X, p.points.Y
-	at := y*py*p.plane.Stride + x*px
+	at := (y*py-p.plane.Y)*p.plane.Stride + x*px - p.plane.X
 	b := &d.block
 	if top == 0 {
 		// All samples are one: both passes are exact.
