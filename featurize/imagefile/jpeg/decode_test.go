@@ -14,6 +14,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -452,6 +453,41 @@ func reducesPart(t *testing.T, name string, data []byte, r image.Rectangle) {
 					t.Fatalf("%s, %v, plane %d: sample %d, %d is %d; want %d", name, r, i, p.X+x, p.Y+y,
 						got, want)
 				}
+			}
+		}
+	}
+}
+
+// TestEightByEight: lanes have the samples of the plain passes, of blocks of any numbers.
+func TestEightByEight(t *testing.T) {
+	random := rand.New(rand.NewPCG(8, 8))
+	for n := range 4000 {
+		var d decoder
+		bound := int64(1) << (n % 32)
+		for i := range 1 + random.IntN(64) {
+			d.block[zigzag[i]] = int32(random.Int64N(2*bound) - bound)
+		}
+		for _, whole := range []bool{false, true} {
+			plane := func() *Plane {
+				p := &Plane{Stride: 11}
+				if whole {
+					p.Whole = make([]uint8, 100)
+				} else {
+					p.Reduced = make([]int16, 100)
+				}
+				return p
+			}
+			got, want := plane(), plane()
+			if !d.eightByEight(got, 3) {
+				t.Skip("there are no lanes")
+			}
+			d.passes(8, 8)
+			for v := range 8 {
+				want.put(3+11*v, d.rows[v][:], eighth+fraction+between)
+			}
+			if !slices.Equal(got.Whole, want.Whole) || !slices.Equal(got.Reduced, want.Reduced) {
+				t.Fatalf("block %v: samples are %v %v; want %v %v", d.block, got.Whole, got.Reduced,
+					want.Whole, want.Reduced)
 			}
 		}
 	}

@@ -94,6 +94,7 @@ func (d *decoder) transform(p *part, top, x, y int) {
 		lower[0], lower[1] = within((u+v)>>eighth), within((u-v)>>eighth)
 	case px == 4 && py == 4 && p.plane.Whole == nil:
 		d.fourByFour(p.plane.Reduced[at:], p.plane.Stride)
+	case px == 8 && py == 8 && d.eightByEight(&p.plane, at):
 	default:
 		d.passes(px, py)
 		for v := range py {
@@ -140,7 +141,7 @@ func (d *decoder) passes(px, py int) {
 		column := d.block[u:]
 		if column[8]|column[16]|column[24]|column[32]|column[40]|column[48]|column[56] == 0 {
 			for v := range py {
-				d.rows[v][u] = column[0] << between
+				d.rows[v][u] = (column[0]<<fraction + 1<<(shift-1)) >> shift
 			}
 			continue
 		}

@@ -1,0 +1,194 @@
+#include "textflag.h"
+
+// EIGHT takes eight coefficients of eight lines each, Y0 to Y7, to their samples, Y8 to Y15: line.eight. R8 is at the factors.
+#define EIGHT \
+	VPADDD  Y6, Y2, Y8 \
+	VPMULLD (R8), Y8, Y8 \
+	VPMULLD 32(R8), Y6, Y9 \
+	VPSUBD  Y9, Y8, Y9 \
+	VPMULLD 64(R8), Y2, Y2 \
+	VPADDD  Y2, Y8, Y8 \
+	VPSUBD  Y4, Y0, Y6 \
+	VPADDD  Y4, Y0, Y0 \
+	VPSLLD  $13, Y6, Y6 \
+	VPSLLD  $13, Y0, Y0 \
+	VPADDD  Y8, Y0, Y2 \
+	VPSUBD  Y8, Y0, Y4 \
+	VPADDD  Y9, Y6, Y0 \
+	VPSUBD  Y9, Y6, Y6 \
+	VPADDD  Y1, Y7, Y8 \
+	VPADDD  Y3, Y5, Y9 \
+	VPADDD  Y3, Y7, Y10 \
+	VPADDD  Y1, Y5, Y11 \
+	VPADDD  Y11, Y10, Y12 \
+	VPMULLD 96(R8), Y12, Y12 \
+	VPMULLD 128(R8), Y8, Y8 \
+	VPMULLD 160(R8), Y9, Y9 \
+	VPMULLD 192(R8), Y10, Y10 \
+	VPMULLD 224(R8), Y11, Y11 \
+	VPADDD  Y12, Y10, Y10 \
+	VPADDD  Y12, Y11, Y11 \
+	VPMULLD 256(R8), Y7, Y7 \
+	VPMULLD 288(R8), Y5, Y5 \
+	VPMULLD 320(R8), Y3, Y3 \
+	VPMULLD 352(R8), Y1, Y1 \
+	VPADDD  Y8, Y7, Y7 \
+	VPADDD  Y10, Y7, Y7 \
+	VPADDD  Y9, Y5, Y5 \
+	VPADDD  Y11, Y5, Y5 \
+	VPADDD  Y9, Y3, Y3 \
+	VPADDD  Y10, Y3, Y3 \
+	VPADDD  Y8, Y1, Y1 \
+	VPADDD  Y11, Y1, Y1 \
+	VPADDD  Y1, Y2, Y8 \
+	VPSUBD  Y1, Y2, Y15 \
+	VPADDD  Y3, Y0, Y9 \
+	VPSUBD  Y3, Y0, Y14 \
+	VPADDD  Y5, Y6, Y10 \
+	VPSUBD  Y5, Y6, Y13 \
+	VPADDD  Y7, Y4, Y11 \
+	VPSUBD  Y7, Y4, Y12
+
+// ROUND rounds Y8 to Y15, adding half and leaving out bits.
+#define ROUND(half, bits) \
+	VMOVDQU half(R8), Y0 \
+	VPADDD  Y0, Y8, Y8 \
+	VPADDD  Y0, Y9, Y9 \
+	VPADDD  Y0, Y10, Y10 \
+	VPADDD  Y0, Y11, Y11 \
+	VPADDD  Y0, Y12, Y12 \
+	VPADDD  Y0, Y13, Y13 \
+	VPADDD  Y0, Y14, Y14 \
+	VPADDD  Y0, Y15, Y15 \
+	VPSRAD  bits, Y8, Y8 \
+	VPSRAD  bits, Y9, Y9 \
+	VPSRAD  bits, Y10, Y10 \
+	VPSRAD  bits, Y11, Y11 \
+	VPSRAD  bits, Y12, Y12 \
+	VPSRAD  bits, Y13, Y13 \
+	VPSRAD  bits, Y14, Y14 \
+	VPSRAD  bits, Y15, Y15
+
+// TURN turns Y8 to Y15 into columns, Y0 to Y7.
+#define TURN \
+	VPUNPCKLDQ  Y9, Y8, Y0 \
+	VPUNPCKHDQ  Y9, Y8, Y1 \
+	VPUNPCKLDQ  Y11, Y10, Y2 \
+	VPUNPCKHDQ  Y11, Y10, Y3 \
+	VPUNPCKLDQ  Y13, Y12, Y4 \
+	VPUNPCKHDQ  Y13, Y12, Y5 \
+	VPUNPCKLDQ  Y15, Y14, Y6 \
+	VPUNPCKHDQ  Y15, Y14, Y7 \
+	VPUNPCKLQDQ Y2, Y0, Y8 \
+	VPUNPCKHQDQ Y2, Y0, Y9 \
+	VPUNPCKLQDQ Y3, Y1, Y10 \
+	VPUNPCKHQDQ Y3, Y1, Y11 \
+	VPUNPCKLQDQ Y6, Y4, Y12 \
+	VPUNPCKHQDQ Y6, Y4, Y13 \
+	VPUNPCKLQDQ Y7, Y5, Y14 \
+	VPUNPCKHQDQ Y7, Y5, Y15 \
+	VPERM2I128  $0x20, Y12, Y8, Y0 \
+	VPERM2I128  $0x20, Y13, Y9, Y1 \
+	VPERM2I128  $0x20, Y14, Y10, Y2 \
+	VPERM2I128  $0x20, Y15, Y11, Y3 \
+	VPERM2I128  $0x31, Y12, Y8, Y4 \
+	VPERM2I128  $0x31, Y13, Y9, Y5 \
+	VPERM2I128  $0x31, Y14, Y10, Y6 \
+	VPERM2I128  $0x31, Y15, Y11, Y7
+
+// SAMPLES takes the block in SI to rows of words: 0 and 4 in Y8, 1 and 5 in Y9, 2 and 6 in Y10, 3 and 7 in Y11.
+#define SAMPLES \
+	LEAQ    ·factors(SB), R8 \
+	VMOVDQU (SI), Y0 \
+	VMOVDQU 32(SI), Y1 \
+	VMOVDQU 64(SI), Y2 \
+	VMOVDQU 96(SI), Y3 \
+	VMOVDQU 128(SI), Y4 \
+	VMOVDQU 160(SI), Y5 \
+	VMOVDQU 192(SI), Y6 \
+	VMOVDQU 224(SI), Y7 \
+	EIGHT   \
+	ROUND(384, $11) \
+	TURN  \
+	EIGHT \
+	ROUND(416, $18) \
+	VPACKSSDW   Y9, Y8, Y0 \
+	VPACKSSDW   Y11, Y10, Y1 \
+	VPACKSSDW   Y13, Y12, Y2 \
+	VPACKSSDW   Y15, Y14, Y3 \
+	VPUNPCKLWD  Y1, Y0, Y4 \
+	VPUNPCKHWD  Y1, Y0, Y5 \
+	VPUNPCKLWD  Y3, Y2, Y6 \
+	VPUNPCKHWD  Y3, Y2, Y7 \
+	VPUNPCKLWD  Y5, Y4, Y0 \
+	VPUNPCKHWD  Y5, Y4, Y1 \
+	VPUNPCKLWD  Y7, Y6, Y2 \
+	VPUNPCKHWD  Y7, Y6, Y3 \
+	VPUNPCKLQDQ Y2, Y0, Y8 \
+	VPUNPCKHQDQ Y2, Y0, Y9 \
+	VPUNPCKLQDQ Y3, Y1, Y10 \
+	VPUNPCKHQDQ Y3, Y1, Y11
+
+// func wholeY(block *int32, to *uint8, stride int)
+//
+// SI the block, DI at a row of to, DX its stride.
+TEXT ·wholeY(SB), NOSPLIT, $0-24
+	MOVQ block+0(FP), SI
+	MOVQ to+8(FP), DI
+	MOVQ stride+16(FP), DX
+	SAMPLES
+	VMOVDQU      448(R8), Y0
+	VPADDW       Y0, Y8, Y8
+	VPADDW       Y0, Y9, Y9
+	VPADDW       Y0, Y10, Y10
+	VPADDW       Y0, Y11, Y11
+	VPACKUSWB    Y9, Y8, Y8
+	VPACKUSWB    Y11, Y10, Y10
+	VEXTRACTI128 $1, Y8, X9
+	VEXTRACTI128 $1, Y10, X11
+	VMOVQ        X8, (DI)
+	VPEXTRQ      $1, X8, (DI)(DX*1)
+	LEAQ         (DI)(DX*2), DI
+	VMOVQ        X10, (DI)
+	VPEXTRQ      $1, X10, (DI)(DX*1)
+	LEAQ         (DI)(DX*2), DI
+	VMOVQ        X9, (DI)
+	VPEXTRQ      $1, X9, (DI)(DX*1)
+	LEAQ         (DI)(DX*2), DI
+	VMOVQ        X11, (DI)
+	VPEXTRQ      $1, X11, (DI)(DX*1)
+	VZEROUPPER
+	RET
+
+// func reducedY(block *int32, to *int16, stride int)
+//
+// SI the block, DI at a row of to, DX the bytes of its stride.
+TEXT ·reducedY(SB), NOSPLIT, $0-24
+	MOVQ block+0(FP), SI
+	MOVQ to+8(FP), DI
+	MOVQ stride+16(FP), DX
+	SHLQ $1, DX
+	SAMPLES
+	VMOVDQU      480(R8), Y0
+	VMOVDQU      512(R8), Y1
+	VPMINSW      Y0, Y8, Y8
+	VPMINSW      Y0, Y9, Y9
+	VPMINSW      Y0, Y10, Y10
+	VPMINSW      Y0, Y11, Y11
+	VPMAXSW      Y1, Y8, Y8
+	VPMAXSW      Y1, Y9, Y9
+	VPMAXSW      Y1, Y10, Y10
+	VPMAXSW      Y1, Y11, Y11
+	VMOVDQU      X8, (DI)
+	VMOVDQU      X9, (DI)(DX*1)
+	LEAQ         (DI)(DX*2), DI
+	VMOVDQU      X10, (DI)
+	VMOVDQU      X11, (DI)(DX*1)
+	LEAQ         (DI)(DX*2), DI
+	VEXTRACTI128 $1, Y8, (DI)
+	VEXTRACTI128 $1, Y9, (DI)(DX*1)
+	LEAQ         (DI)(DX*2), DI
+	VEXTRACTI128 $1, Y10, (DI)
+	VEXTRACTI128 $1, Y11, (DI)(DX*1)
+	VZEROUPPER
+	RET

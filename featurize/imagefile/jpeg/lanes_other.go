@@ -1,0 +1,6 @@
+//go:build !amd64
+
+package jpeg
+
+// eightByEight reports that there are no lanes.
+func (*decoder) eightByEight(*Plane, int) bool { return false }
