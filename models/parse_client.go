@@ -418,8 +418,9 @@ func (t *taker) part(name string, in, out []onnx.ValueInfo) (*onnx.Model, string
 	if err != nil {
 		return nil, "", fmt.Errorf("client graph, %s: %w", name, err)
 	}
-	m, err := serde.Closed(data)
-	return m, DigestBytes(data), err
+	digest := DigestBytes(data) // the model takes the bytes over
+	m, err := serde.ClosedOwn(data)
+	return m, digest, err
 }
 
 // parts cuts the graph. Its results are decoded from canonical forms, that of the extractor from

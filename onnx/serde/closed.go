@@ -17,6 +17,9 @@ import (
 // Functions of the model's own and graphs within nodes are refused.
 func Closed(data []byte) (*onnx.Model, error) { return closed(data, decode) }
 
+// ClosedOwn is [Closed] of data that the model takes over, as [LoadOwn] does.
+func ClosedOwn(data []byte) (*onnx.Model, error) { return closed(data, decodeOwn) }
+
 func closed(data []byte, decode func(data []byte, parts int) (*onnxpb.ModelProto, error)) (*onnx.Model,
 	error) {
 	p, err := decode(data, maxClosedParts)
