@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime/debug"
 
 	"fmp/models"
 	"fmp/onnx"
@@ -31,6 +32,9 @@ func boundedModel(path string) error {
 	}
 	if st.Size() > maxModel {
 		return fmt.Errorf("model %s has %d bytes; allowed are %d", path, st.Size(), maxModel)
+	}
+	if limited {
+		debug.SetMemoryLimit(memoryLimit + st.Size())
 	}
 	return nil
 }

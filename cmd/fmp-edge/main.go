@@ -39,11 +39,15 @@ const (
 )
 
 // The garbage collector works harder than it does by default, for the sake of memory; GOGC and
-// GOMEMLIMIT overrule it.
+// GOMEMLIMIT overrule it. The bytes of a model come on top of the limit: else the collector works all
+// the time for what weights and values take in any case.
 const (
 	gcPercent   = 25
 	memoryLimit = 48 << 20
 )
+
+// limited says that the program chose its limit of memory itself.
+var limited bool
 
 // usageError is a fault of the command line or of the files that it names.
 type usageError struct{ err error }
@@ -88,7 +92,7 @@ func main() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
-	if os.Getenv("GOMEMLIMIT") == "" {
+	if limited = os.Getenv("GOMEMLIMIT") == ""; limited {
 		debug.SetMemoryLimit(memoryLimit)
 	}
 	ctx := interrupt.Context("fmp-edge", exitInterrupted)

@@ -19,6 +19,7 @@ const maxAhead = 8
 type ahead struct {
 	*pictures
 	taken  chan chan decodedImage
+	kept   chan *memories
 	cancel context.CancelFunc
 	all    sync.WaitGroup
 }
@@ -37,7 +38,8 @@ func (p *pictures) ahead(ctx context.Context) *ahead {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	// One more is taken than the channel holds.
-	a := &ahead{pictures: p, taken: make(chan chan decodedImage, min(n, maxAhead)-1),
+	n = min(n, maxAhead)
+	a := &ahead{pictures: p, taken: make(chan chan decodedImage, n-1), kept: make(chan *memories, n),
 		cancel: cancel}
 	memory, files := semaphore.NewWeighted(MaxMemory), p.files[p.at:]
 	a.all.Go(func() {
@@ -48,22 +50,33 @@ func (p *pictures) ahead(ctx context.Context) *ahead {
 			case <-ctx.Done():
 				return
 			}
-			a.all.Go(func() { c <- p.decodeWithin(ctx, memory, f) })
+			a.all.Go(func() { c <- a.decodeWithin(ctx, memory, f) })
 		}
 	})
 	return a
 }
 
 // decodeWithin decodes an image once there is memory for it.
-func (p *pictures) decodeWithin(ctx context.Context, memory *semaphore.Weighted,
+func (a *ahead) decodeWithin(ctx context.Context, memory *semaphore.Weighted,
 	f Item) (d decodedImage) {
 	bytes := weigh(f.Name)
 	if d.err = memory.Acquire(ctx, bytes); d.err != nil {
 		return d
 	}
 	defer memory.Release(bytes)
-	d.pixels = make([]uint8, p.Fit.Size())
-	d.item, d.err = p.image(ctx, f, d.pixels)
+	d.pixels = make([]uint8, a.Fit.Size())
+	var m *memories
+	select {
+	case m = <-a.kept:
+	default:
+		m = &memories{}
+	}
+	if d.item, d.err = a.image(ctx, f, d.pixels, m); m.size() <= maxKept {
+		select {
+		case a.kept <- m:
+		default:
+		}
+	}
 	return d
 }
 

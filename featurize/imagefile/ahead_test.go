@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	encoder "image/jpeg"
 	"image/png"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"golang.org/x/sync/semaphore"
 
 	"fmp/onnx/must"
 )
@@ -80,5 +83,48 @@ func TestAhead(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, _, _, err := read(ctx, 3, func() error { cancel(); return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("a context that ends: %v", err)
+	}
+}
+
+// TestMemories: a picture in the memory of others has the pixels of one in its own, and the reader
+// hands memory on, of pictures that are not too large.
+func TestMemories(t *testing.T) {
+	dir, fit := t.TempDir(), Fit{H: 40, W: 40, Ch: 3, Resize: "crop:0.875"}
+	for i, size := range [][2]int{{640, 480}, {90, 70}, {501, 333}, {300, 300}, {640, 480}, {64, 900}} {
+		var b bytes.Buffer
+		must.Do(t, encoder.Encode(&b, scene(scenes["noise"], size[0], size[1], i%3 > 0), nil))
+		must.Do(t, os.MkdirAll(filepath.Join(dir, "0"), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(dir, "0", fmt.Sprint(i, ".jpg")), b.Bytes(), 0o644))
+	}
+	src, _, err := Open(dir, Options{Fit: fit, Classes: Classes{N: 2}, MaxItems: 100, Threads: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := src.(*pictures)
+	a := p.ahead(t.Context())
+	for range p.files {
+		got, want := make([]uint8, fit.Size()), make([]uint8, fit.Size())
+		item := must.Get(a.Next(t.Context(), got))(t)
+		must.Do(t, fit.DecodeFile(t.Context(), item.Name, want))
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s: pixels are those of another memory", item.Name)
+		}
+	}
+	a.stop()
+	if len(a.kept) != 1 {
+		t.Fatalf("%d memories are kept; want that of the one thread", len(a.kept))
+	}
+	m, file := <-a.kept, p.files[0].Name
+	size := m.size()
+	must.Get(fit.decodeFile(t.Context(), file, MaxPixels, make([]uint8, fit.Size()), m))(t)
+	if m.size() != size {
+		t.Errorf("memories of %d bytes have become %d by a picture that they held before", size, m.size())
+	}
+	m.file.Grow(maxKept)
+	a = &ahead{pictures: p, kept: make(chan *memories, 1)}
+	a.kept <- m
+	if d := a.decodeWithin(t.Context(), semaphore.NewWeighted(MaxMemory), p.files[1]); d.err != nil ||
+		len(a.kept) > 0 {
+		t.Errorf("%d bytes are kept, error %v; want %d at most", m.size(), d.err, maxKept)
 	}
 }

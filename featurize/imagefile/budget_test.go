@@ -24,7 +24,7 @@ import (
 var small = Fit{H: 2, W: 2, Ch: 3}
 
 func decodeWhole(ctx context.Context, data []byte) (picture, error) {
-	return decode(ctx, data, MaxBytes, MaxPixels, Fit{})
+	return decode(ctx, data, MaxBytes, MaxPixels, Fit{}, &codec.Memory{})
 }
 
 // TestManyScans: a JPEG of a million scans is refused after the first few, and one of as many scans

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"fmp/featurize/imagefile/jpeg"
 	"fmp/onnx/regularfile"
 )
 
@@ -149,7 +150,7 @@ func (d decoder) run(ctx context.Context, path string, data []byte,
 	if !bytes.HasPrefix(png, []byte("\x89PNG")) {
 		return nil, fmt.Errorf("it wrote no PNG%s", said)
 	}
-	p, err := decode(ctx, png, longest(pixels), pixels, Fit{})
+	p, err := decode(ctx, png, longest(pixels), pixels, Fit{}, &jpeg.Memory{})
 	if err != nil {
 		return nil, fmt.Errorf("its PNG: %w", err)
 	}

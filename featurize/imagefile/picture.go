@@ -161,20 +161,33 @@ func (p picture) whole() image.Rectangle {
 // upright (EXIF). HEIC and AVIF are decoded by a program of the machine ([HEIFDecoder]), which is
 // killed where ctx is cancelled.
 func (f Fit) DecodeFile(ctx context.Context, path string, dst []uint8) error {
-	_, err := f.decodeFile(ctx, path, MaxPixels, dst)
+	_, err := f.decodeFile(ctx, path, MaxPixels, dst, &memories{})
 	return err
 }
 
+// memories are those that a picture takes over from the one before: fresh ones take the time of their
+// pages, and of the collector.
+type memories struct {
+	file    bytes.Buffer
+	samples jpeg.Memory
+}
+
+// maxKept bounds the bytes of memories that are kept for another picture.
+const maxKept = 32 << 20
+
+func (m *memories) size() int { return m.file.Cap() + m.samples.Size() }
+
 // decodeFile is DecodeFile with the given bound on the number of pixels, for devices with little
 // memory; it returns the sha256 of the file as well.
-func (f Fit) decodeFile(ctx context.Context, path string, pixels int,
-	dst []uint8) (digest [sha256.Size]byte, err error) {
+func (f Fit) decodeFile(ctx context.Context, path string, pixels int, dst []uint8,
+	m *memories) (digest [sha256.Size]byte, err error) {
 	file, err := regularfile.Open(path)
 	if err != nil {
 		return digest, err
 	}
 	defer file.Close()
-	var b bytes.Buffer
+	b := &m.file
+	b.Reset()
 	limit := int64(longest(pixels))
 	if st, err := file.Stat(); err == nil {
 		b.Grow(int(min(limit, st.Size())) + bytes.MinRead)
@@ -184,6 +197,7 @@ func (f Fit) decodeFile(ctx context.Context, path string, pixels int,
 	}
 	data := b.Bytes()
 	if len(data) >= 12 && slices.Contains(heif, formatOf(data[:12])) {
+		*b = bytes.Buffer{} // a program that is killed may leave its reader behind
 		im, err := decodeHEIF(ctx, data, pixels)
 		if err != nil {
 			return digest, fmt.Errorf("%s: %w", path, err)
@@ -191,23 +205,23 @@ func (f Fit) decodeFile(ctx context.Context, path string, pixels int,
 		f.Pixels(im, dst)
 		return sha256.Sum256(data), nil
 	}
-	return f.decodeBytes(ctx, path, data, pixels, dst)
+	return f.decodeBytes(ctx, path, data, pixels, dst, &m.samples)
 }
 
 // decodeBytes is decodeFile for the contents of a file.
-func (f Fit) decodeBytes(ctx context.Context, path string, data []byte, pixels int,
-	dst []uint8) (digest [sha256.Size]byte, err error) {
-	if err := f.decodeInto(ctx, data, longest(pixels), pixels, dst); err != nil {
+func (f Fit) decodeBytes(ctx context.Context, path string, data []byte, pixels int, dst []uint8,
+	m *jpeg.Memory) (digest [sha256.Size]byte, err error) {
+	if err := f.decodeInto(ctx, data, longest(pixels), pixels, dst, m); err != nil {
 		return digest, fmt.Errorf("%s: %w", path, err)
 	}
 	return sha256.Sum256(data), nil
 }
 
 // decodeInto decodes an image of at most the given bytes and pixels, and writes its pixels.
-func (f Fit) decodeInto(ctx context.Context, data []byte, limit, pixels int,
-	dst []uint8) (err error) {
+func (f Fit) decodeInto(ctx context.Context, data []byte, limit, pixels int, dst []uint8,
+	m *jpeg.Memory) (err error) {
 	defer recovered(&err)
-	p, err := decode(ctx, data, limit, pixels, f)
+	p, err := decode(ctx, data, limit, pixels, f, m)
 	if err == nil {
 		f.pixels(p, dst)
 	}
@@ -222,7 +236,7 @@ func longest(pixels int) int { return min(MaxBytes, 8*pixels+1<<20) }
 // upright (EXIF). It stops soon after ctx has ended. HEIC and AVIF are refused: they are decoded
 // from files.
 func (f Fit) Decode(ctx context.Context, data []byte, dst []uint8) error {
-	return f.decodeInto(ctx, data, MaxBytes, MaxPixels, dst)
+	return f.decodeInto(ctx, data, MaxBytes, MaxPixels, dst, &jpeg.Memory{})
 }
 
 // Decoded is an image that is decoded as far as a fit wants it, and not yet resized.
@@ -233,7 +247,7 @@ type Decoded struct {
 
 // Read is the first half of [Fit.Decode].
 func (f Fit) Read(ctx context.Context, data []byte) (*Decoded, error) {
-	p, err := decode(ctx, data, MaxBytes, MaxPixels, f)
+	p, err := decode(ctx, data, MaxBytes, MaxPixels, f, &jpeg.Memory{})
 	return &Decoded{p, f}, err
 }
 
@@ -250,7 +264,7 @@ func (d *Decoded) Covers() (across, down float64) {
 
 // decode decodes an image of at most the given bytes and pixels, no further than a fit wants it;
 // the zero fit wants it whole.
-func decode(ctx context.Context, data []byte, limit, pixels int, f Fit) (picture, error) {
+func decode(ctx context.Context, data []byte, limit, pixels int, f Fit, m *jpeg.Memory) (picture, error) {
 	if len(data) > limit {
 		return picture{}, fmt.Errorf("an image file of more than %d bytes", limit)
 	}
@@ -266,7 +280,7 @@ func decode(ctx context.Context, data []byte, limit, pixels int, f Fit) (picture
 	p := picture{by: h.by}
 	if h.jpeg != nil {
 		p.size = image.Pt(h.Width, h.Height)
-		p.Image, p.reduced, err = decodeJPEG(ctx, data, f.points(h.jpeg, h.by), f.part(p))
+		p.Image, p.reduced, err = decodeJPEG(ctx, data, f.points(h.jpeg, h.by), f.part(p), m)
 	} else {
 		p.Image, err = decodeOther(ctx, data)
 	}
@@ -284,12 +298,12 @@ func decode(ctx context.Context, data []byte, limit, pixels int, f Fit) (picture
 
 // decodeJPEG decodes a part of a JPEG, at whole resolution where points is nil.
 func decodeJPEG(ctx context.Context, data []byte, points []jpeg.Points,
-	part image.Rectangle) (image.Image, *reduced, error) {
+	part image.Rectangle, m *jpeg.Memory) (image.Image, *reduced, error) {
 	if points == nil {
-		im, err := jpeg.Part(ctx, data, part)
+		im, err := jpeg.Part(ctx, data, part, m)
 		return im, nil, err
 	}
-	h, planes, err := jpeg.Reduce(ctx, data, points, part)
+	h, planes, err := jpeg.Reduce(ctx, data, points, part, m)
 	return nil, &reduced{h, planes}, err
 }
 

@@ -13,6 +13,7 @@ import (
 	"os"
 	"testing"
 
+	ours "fmp/featurize/imagefile/jpeg"
 	"fmp/onnx/alloctest"
 	"fmp/onnx/must"
 )
@@ -58,7 +59,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		var im picture
 		alloctest.AtMost(t, promised+64*len(data),
-			func() { im, err = decode(t.Context(), data, MaxBytes, pixels, Fit{}) })
+			func() { im, err = decode(t.Context(), data, MaxBytes, pixels, Fit{}, &ours.Memory{}) })
 		if err != nil {
 			return
 		}

@@ -114,7 +114,7 @@ func TestReducedIsWhole(t *testing.T) {
 					{H: 40, W: 40, Ch: 3, Resize: Pad}, {H: 18, W: 17, Ch: 1}, {H: 12, W: 16, Ch: 3}} {
 					for _, o := range []orientation{1, 4, 6, 7} {
 						data := withEXIF(b.Bytes(), exif(o, binary.BigEndian))
-						small := must.Get(decode(t.Context(), data, MaxBytes, MaxPixels, fit))(t)
+						small := must.Get(decode(t.Context(), data, MaxBytes, MaxPixels, fit, &jpeg.Memory{}))(t)
 						if small.reduced == nil {
 							reductions["none"]++
 							continue
@@ -159,11 +159,11 @@ func TestPartIsEnough(t *testing.T) {
 			{H: 300, W: 200, Ch: 3, Resize: "crop:0.875"}, {H: 12, W: 16, Ch: 1, Resize: "crop:0.5"}} {
 			for o := orientation(1); o <= 8; o++ {
 				data := withEXIF(b.Bytes(), exif(o, binary.BigEndian))
-				part := must.Get(decode(t.Context(), data, MaxBytes, MaxPixels, fit))(t)
+				part := must.Get(decode(t.Context(), data, MaxBytes, MaxPixels, fit, &jpeg.Memory{}))(t)
 				h := must.Get(jpeg.ReadHeader(bytes.NewReader(data)))(t)
 				whole := picture{by: part.by}
 				whole.Image, whole.reduced = must.Get2(decodeJPEG(t.Context(), data, fit.points(h, o),
-					image.Rectangle{}))(t)
+					image.Rectangle{}, &jpeg.Memory{}))(t)
 				if im, ok := whole.Image.(*image.YCbCr); ok && fit.nearWhole(size[0], size[1], o) {
 					enlarge(im)
 				}

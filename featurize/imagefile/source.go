@@ -227,11 +227,11 @@ func (p *pictures) Close() error { return nil }
 func (p *pictures) Next(ctx context.Context, dst []uint8) (Item, error) {
 	f := p.files[p.at]
 	p.at++
-	return p.image(ctx, f, dst)
+	return p.image(ctx, f, dst, &memories{})
 }
 
 // image writes the pixels of a file.
-func (p *pictures) image(ctx context.Context, f Item, dst []uint8) (Item, error) {
+func (p *pictures) image(ctx context.Context, f Item, dst []uint8, m *memories) (Item, error) {
 	if f.bad != nil {
 		return f, &BadImage{f.bad}
 	}
@@ -244,13 +244,13 @@ func (p *pictures) image(ctx context.Context, f Item, dst []uint8) (Item, error)
 	}
 	var err error
 	if p.read == nil {
-		f.Digest, err = p.Fit.decodeFile(ctx, f.Name, p.MaxPixels, dst)
+		f.Digest, err = p.Fit.decodeFile(ctx, f.Name, p.MaxPixels, dst, m)
 	} else {
 		var data []byte
 		if data, err = p.read(f.Name); err != nil {
 			err = fmt.Errorf("%s: %w", f.Name, err)
 		} else {
-			f.Digest, err = p.Fit.decodeBytes(ctx, f.Name, data, p.MaxPixels, dst)
+			f.Digest, err = p.Fit.decodeBytes(ctx, f.Name, data, p.MaxPixels, dst, &m.samples)
 		}
 	}
 	if errors.Is(err, ErrSize) {

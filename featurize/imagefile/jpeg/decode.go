@@ -26,11 +26,29 @@ type Plane struct {
 	Across, Down float64
 }
 
+// Memory is that of a picture's samples, which the next picture takes over.
+type Memory struct {
+	whole   []uint8
+	reduced []int16
+}
+
+// Size returns the bytes that are held.
+func (m *Memory) Size() int { return cap(m.whole) + 2*cap(m.reduced) }
+
+// room returns n values of a memory, that of kept where it has them. They may be those of the picture before.
+func room[T any](kept *[]T, n int) []T {
+	if cap(*kept) < n {
+		*kept = make([]T, n)
+	}
+	return (*kept)[:n]
+}
+
 // decoder decodes a file.
 type decoder struct {
 	*Header
 	bits
 	ctx       context.Context
+	memory    *Memory
 	shown     image.Rectangle // pixels that are decoded, whole MCUs
 	parts     []part
 	quantizer [4]*[64]int32  // in the order of rows
@@ -60,13 +78,14 @@ type part struct {
 // Decode decodes a picture: an *image.Gray, *image.YCbCr, *image.RGBA or *image.CMYK, as package
 // image/jpeg has them. It stops soon after ctx has ended.
 func Decode(ctx context.Context, data []byte) (image.Image, error) {
-	return Part(ctx, data, image.Rectangle{})
+	return Part(ctx, data, image.Rectangle{}, &Memory{})
 }
 
 // Part is Decode for the pixels of a part, and some around it: the bounds say which. An empty part
 // is the whole picture. Blocks outside are read, so that a corrupt file is an error, and not decoded.
-func Part(ctx context.Context, data []byte, part image.Rectangle) (image.Image, error) {
-	d, err := newDecoder(ctx, data, part)
+// The picture lies in m until that is given to another one.
+func Part(ctx context.Context, data []byte, part image.Rectangle, m *Memory) (image.Image, error) {
+	d, err := newDecoder(ctx, data, part, m)
 	if err != nil {
 		return nil, err
 	}
@@ -78,9 +97,9 @@ func Part(ctx context.Context, data []byte, part image.Rectangle) (image.Image, 
 
 // Reduce is Part for a smaller picture: a plane for each component, of the given points in each
 // block.
-func Reduce(ctx context.Context, data []byte, points []Points, part image.Rectangle) (*Header, []Plane,
-	error) {
-	d, err := newDecoder(ctx, data, part)
+func Reduce(ctx context.Context, data []byte, points []Points, part image.Rectangle,
+	m *Memory) (*Header, []Plane, error) {
+	d, err := newDecoder(ctx, data, part, m)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -94,12 +113,12 @@ func Reduce(ctx context.Context, data []byte, points []Points, part image.Rectan
 	return d.Header, planes, nil
 }
 
-func newDecoder(ctx context.Context, data []byte, part image.Rectangle) (*decoder, error) {
+func newDecoder(ctx context.Context, data []byte, part image.Rectangle, m *Memory) (*decoder, error) {
 	h, err := ReadHeader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
 	}
-	d := &decoder{Header: h, ctx: ctx, shown: image.Rect(0, 0, h.Width, h.Height)}
+	d := &decoder{Header: h, ctx: ctx, memory: m, shown: image.Rect(0, 0, h.Width, h.Height)}
 	d.data = data
 	d.show(part, fewBlocks)
 	return d, nil
@@ -159,6 +178,7 @@ func (d *decoder) decode(points []Points) error {
 
 // arrange takes memory for the planes, which [Header.Memory] bounds.
 func (d *decoder) arrange(points []Points) {
+	total := 0
 	across, down := d.most()
 	for i, c := range d.Components {
 		p := part{Component: c, points: all}
@@ -181,17 +201,30 @@ func (d *decoder) arrange(points []Points) {
 			Stride: p.shown.Dx() * p.points.X,
 			Across: float64(8*across) / float64(c.H*p.points.X),
 			Down:   float64(8*down) / float64(c.V*p.points.Y)}
-		n := p.plane.Stride * p.shown.Dy() * p.points.Y
-		if points == nil {
-			p.plane.Whole = make([]uint8, n)
-		} else {
-			p.plane.Reduced = make([]int16, n+p.plane.Stride+64)
-		}
+		total += p.values()
 		if blocks := p.across * p.down; d.Progressive {
 			p.coefficients, p.present = make([]int16, blocks*(p.last+1)), make([]uint64, blocks)
 		}
 		d.parts = append(d.parts, p)
 	}
+	if points == nil {
+		whole := room(&d.memory.whole, total)
+		for i := range d.parts {
+			p := &d.parts[i]
+			p.plane.Whole, whole = whole[:p.values()], whole[p.values():]
+		}
+		return
+	}
+	reduced := room(&d.memory.reduced, total)
+	for i := range d.parts {
+		p := &d.parts[i]
+		p.plane.Reduced, reduced = reduced[:p.values()], reduced[p.values():]
+	}
+}
+
+// values returns how many values a plane has, with those behind its end that lanes read.
+func (p *part) values() int {
+	return p.plane.Stride*(p.shown.Dy()*p.points.Y+1) + 64
 }
 
 // segment reads a segment behind the header.

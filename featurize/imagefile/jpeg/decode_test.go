@@ -176,7 +176,7 @@ func reduces(t *testing.T, data []byte) {
 		return c / 2
 	}
 	for _, p := range []Points{{1, 1}, {2, 2}, {4, 4}, {8, 8}, {8, 2}, {1, 4}, {4, 8}} {
-		_, planes := must.Get2(Reduce(t.Context(), data, []Points{p, p, p}, image.Rectangle{}))(t)
+		_, planes := must.Get2(Reduce(t.Context(), data, []Points{p, p, p}, image.Rectangle{}, &Memory{}))(t)
 		for i, pix := range [][]uint8{im.Y, im.Cb, im.Cr} {
 			if i > 0 && im.SubsampleRatio != image.YCbCrSubsampleRatio444 {
 				break
@@ -218,7 +218,7 @@ func TestReducedAlike(t *testing.T) {
 	for _, p := range []Points{{1, 1}, {2, 2}, {4, 4}, {2, 4}} {
 		luma := func(name string, of []byte) []int16 {
 			points := []Points{p, p, p}
-			h, planes, err := Reduce(t.Context(), of, points, image.Rectangle{})
+			h, planes, err := Reduce(t.Context(), of, points, image.Rectangle{}, &Memory{})
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -254,7 +254,7 @@ func TestCut(t *testing.T) {
 			if n%7 > 0 || name == "cmyk" || name == "ycck" {
 				continue
 			}
-			if _, _, err := Reduce(t.Context(), cut, []Points{{2, 2}, {2, 2}, {2, 2}}, image.Rectangle{}); err == nil {
+			if _, _, err := Reduce(t.Context(), cut, []Points{{2, 2}, {2, 2}, {2, 2}}, image.Rectangle{}, &Memory{}); err == nil {
 				t.Fatalf("%s: %d of %d bytes are a reduced picture", name, n, len(data))
 			}
 		}
@@ -357,7 +357,7 @@ func FuzzDecode(f *testing.F) {
 		alloctest.AtMost(t, int(h.Memory())+1<<14+8*len(data),
 			func() { got, err = Decode(t.Context(), data) })
 		if len(h.Components) < 4 {
-			_, planes, e := Reduce(t.Context(), data, []Points{{2, 4}, {8, 1}, {4, 4}}, image.Rectangle{})
+			_, planes, e := Reduce(t.Context(), data, []Points{{2, 4}, {8, 1}, {4, 4}}, image.Rectangle{}, &Memory{})
 			if (got != nil) != (e == nil) {
 				t.Errorf("whole: %v; reduced, %d planes: %v", err, len(planes), e)
 			}
@@ -412,7 +412,7 @@ func TestPart(t *testing.T) {
 		for range 40 {
 			w, h := whole.Bounds().Dx(), whole.Bounds().Dy()
 			r := image.Rect(random.IntN(w), random.IntN(h), random.IntN(w), random.IntN(h))
-			d := must.Get(newDecoder(t.Context(), data, r))(t)
+			d := must.Get(newDecoder(t.Context(), data, r, &Memory{}))(t)
 			d.show(r, 0)
 			must.Do(t, d.decode(nil))
 			im := must.Get(d.picture())(t)
@@ -437,11 +437,11 @@ func TestPart(t *testing.T) {
 
 func reducesPart(t *testing.T, name string, data []byte, r image.Rectangle) {
 	points := []Points{{2, 4}, {8, 1}, {4, 4}}
-	_, want, err := Reduce(t.Context(), data, points, image.Rectangle{})
+	_, want, err := Reduce(t.Context(), data, points, image.Rectangle{}, &Memory{})
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
-	d := must.Get(newDecoder(t.Context(), data, r))(t)
+	d := must.Get(newDecoder(t.Context(), data, r, &Memory{}))(t)
 	d.show(r, 0)
 	must.Do(t, d.decode(points))
 	for i := range want {
