@@ -41,8 +41,9 @@ func enlarged(plane []uint8, stride int, size, half image.Point) []uint8 {
 		if next := y/2 - 1 + 2*(y&1); half.Y == 1 && next >= 0 && next < (size.Y+1)/2 {
 			other = plane[next*stride:][:n]
 		}
-		for x, v := range line {
-			blended[x+1] = 3*uint16(v) + uint16(other[x])
+		within := blended[1:][:n]
+		for x, v := range other[:n] {
+			within[x] = 3*uint16(line[x]) + uint16(v)
 		}
 		blended[0], blended[n+1] = blended[1], blended[n]
 		to := out[y*size.X:][:size.X]
@@ -52,9 +53,11 @@ func enlarged(plane []uint8, stride int, size, half image.Point) []uint8 {
 			}
 			continue
 		}
-		for x := 0; x+1 < len(to); x += 2 {
-			at := 3*blended[x/2+1] + 8
-			to[x], to[x+1] = uint8((at+blended[x/2])>>4), uint8((at+blended[x/2+2])>>4)
+		before, here := blended[0], blended[1]
+		for k, next := range blended[2:][:len(to)/2] {
+			at, pair := 3*here+8, to[2*k:][:2]
+			pair[0], pair[1] = uint8((at+before)>>4), uint8((at+next)>>4)
+			before, here = here, next
 		}
 		if x := len(to) - 1; x&1 == 0 {
 			to[x] = uint8((3*blended[x/2+1] + blended[x/2] + 8) >> 4)

@@ -81,6 +81,23 @@ func readPairs(luma, cb, cr, red, green, blue []uint8) {
 //go:noescape
 func pairsY(n int, luma, cb, cr, red, green, blue *uint8)
 
+// readEach is readEachGo.
+func readEach(luma, cb, cr, red, green, blue []uint8) {
+	n := len(luma) &^ 7
+	if !haveLanes || n == 0 {
+		readEachGo(luma, cb, cr, red, green, blue)
+		return
+	}
+	_, _, _, _, _ = cb[n-1], cr[n-1], red[n-1], green[n-1], blue[n-1]
+	eachY(n, &luma[0], &cb[0], &cr[0], &red[0], &green[0], &blue[0])
+	readEachGo(luma[n:], cb[n:], cr[n:], red[n:], green[n:], blue[n:])
+}
+
+// eachY is readEachGo for a multiple of 8 pixels.
+//
+//go:noescape
+func eachY(n int, luma, cb, cr, red, green, blue *uint8)
+
 // mix is mixGo.
 func mix(red, green, blue []int16) {
 	n := len(red) &^ 7

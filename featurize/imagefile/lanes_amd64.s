@@ -202,6 +202,57 @@ pixels:
 	VZEROUPPER
 	RET
 
+// EACH writes eight bytes of a colour, whose sums with luma in Y5 are in units of 2^-16.
+#define EACH(colour, to) \
+	VPADDD       colour, Y5, Y7 \
+	VPSRAD       $16, Y7, Y7 \
+	VEXTRACTI128 $1, Y7, X0 \
+	VPACKSSDW    X0, X7, X7 \
+	VPACKUSWB    X7, X7, X7 \
+	VMOVQ        X7, (to) \
+	ADDQ         $8, to
+
+// func eachY(n int, luma, cb, cr, red, green, blue *uint8)
+//
+// Registers are those of pairsY, with eight pixels' luma in Y5.
+TEXT ·eachY(SB), NOSPLIT, $0-56
+	MOVQ n+0(FP), CX
+	MOVQ luma+8(FP), SI
+	MOVQ cb+16(FP), R8
+	MOVQ cr+24(FP), R9
+	MOVQ red+32(FP), R10
+	MOVQ green+40(FP), R11
+	MOVQ blue+48(FP), R12
+	FACTOR(0x10101, X10, Y10)
+	FACTOR(116130, X11, Y11)
+	FACTOR(-46802, X12, Y12)
+	FACTOR(-22554, X13, Y13)
+	FACTOR(91881, X14, Y14)
+	FACTOR(128, X15, Y15)
+
+each:
+	VPMOVZXBD (R8), Y0
+	VPMOVZXBD (R9), Y1
+	VPSUBD    Y15, Y0, Y0
+	VPSUBD    Y15, Y1, Y1
+	VPMULLD   Y14, Y1, Y2
+	VPMULLD   Y13, Y0, Y3
+	VPMULLD   Y12, Y1, Y4
+	VPADDD    Y4, Y3, Y3
+	VPMULLD   Y11, Y0, Y4
+	VPMOVZXBD (SI), Y5
+	VPMULLD   Y10, Y5, Y5
+	EACH(Y2, R10)
+	EACH(Y3, R11)
+	EACH(Y4, R12)
+	ADDQ      $8, SI
+	ADDQ      $8, R8
+	ADDQ      $8, R9
+	SUBQ      $8, CX
+	JNZ       each
+	VZEROUPPER
+	RET
+
 // MIX writes eight samples of a colour, in place: colour is rounded, luma within black and white in Y5 added, that cut off at these, and
 // what luma has beyond in Y6 added.
 #define MIX(colour, low, to) \

@@ -16,4 +16,8 @@ func readPairs(luma, cb, cr, red, green, blue []uint8) {
 	readPairsGo(luma, cb, cr, red, green, blue)
 }
 
+func readEach(luma, cb, cr, red, green, blue []uint8) {
+	readEachGo(luma, cb, cr, red, green, blue)
+}
+
 func mix(red, green, blue []int16) { mixGo(red, green, blue) }

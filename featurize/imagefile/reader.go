@@ -127,10 +127,21 @@ func readYCbCr(p *image.YCbCr, x, y int, to [3][]uint8) {
 		readPairs(luma, cb, cr, red, green, blue)
 		return
 	}
+	if shift == 0 {
+		readEach(luma, cb, cr, red, green, blue)
+		return
+	}
 	odd := x & (1<<shift - 1)
 	for i, l := range luma {
 		k := (i + odd) >> shift
 		red[i], green[i], blue[i] = chromaOfBytes(cb[k], cr[k]).with(l)
+	}
+}
+
+// readEachGo is readYCbCr for pixels that have a colour each.
+func readEachGo(luma, cb, cr, red, green, blue []uint8) {
+	for i, l := range luma {
+		red[i], green[i], blue[i] = chromaOfBytes(cb[i], cr[i]).with(l)
 	}
 }
 

@@ -180,3 +180,26 @@ func TestPartIsEnough(t *testing.T) {
 		}
 	}
 }
+
+// TestReadEach: lanes have the colours of the plain road, of all chroma and of lines of any length.
+func TestReadEach(t *testing.T) {
+	var luma, cb, cr []uint8
+	for _, l := range []uint8{0, 1, 127, 200, 255} {
+		for i := range 1 << 16 {
+			luma, cb, cr = append(luma, l), append(cb, uint8(i>>8)), append(cr, uint8(i))
+		}
+	}
+	for from, n := range map[int]int{0: len(luma), 5: 1, 77: 7, 300: 8, 4001: 9, 70_003: 31} {
+		var got, want [3][]uint8
+		for c := range got {
+			got[c], want[c] = make([]uint8, n), make([]uint8, n)
+		}
+		readEach(luma[from:][:n], cb[from:][:n], cr[from:][:n], got[0], got[1], got[2])
+		readEachGo(luma[from:][:n], cb[from:][:n], cr[from:][:n], want[0], want[1], want[2])
+		for c := range got {
+			if !bytes.Equal(got[c], want[c]) {
+				t.Errorf("%d pixels from %d on, colour %d: %v; want %v", n, from, c, got[c], want[c])
+			}
+		}
+	}
+}
