@@ -50,8 +50,8 @@ func (f Fit) points(h *jpeg.Header, o orientation) []jpeg.Points {
 	return points
 }
 
-// part returns the pixels of a picture that a fit wants, of those as they are stored, and a few
-// around them, of whose colours they have a share where these are enlarged; nothing for all.
+// part returns the pixels of a picture, as it is stored, that a fit wants, and a few around them:
+// enlarged colours have a share of their neighbours. Nothing is all of them.
 func (f Fit) part(p picture) image.Rectangle {
 	if f.H == 0 {
 		return image.Rectangle{}
