@@ -59,7 +59,7 @@ OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces, as fo
 	bindSettings(cmd, &cfg, engineAliases)
 	bindStore(cmd, &o, &tokenFile)
 	cmd.Flags().IntVar(&o.Replicas, "nats-replicas", 1,
-		"on how many of the servers the queue is kept, as fmp serve has it")
+		"on how many of the servers a queue is made where there is none, as fmp serve has it")
 	cmd.Flags().BoolVar(&merges, "merge", false, "merge uploads, for fmp serve --merge")
 	cmd.Flags().StringVar(&keyFile, "key", "", "`FILE` with the worker's key (fmp keys), which signs the parts of --merge")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

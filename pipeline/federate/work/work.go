@@ -70,8 +70,13 @@ func newQueue(ctx context.Context, st *store.Store) (q queue, err error) {
 	return q, err
 }
 
+// makeStream makes the queue, or one of fewer replicas or an earlier release what this one needs.
+// It has several users: none takes replicas from it.
 func makeStream(ctx context.Context, js jetstream.JetStream,
 	replicas int) (jetstream.Stream, error) {
+	if s, err := js.Stream(ctx, stream); err == nil {
+		replicas = max(replicas, s.CachedInfo().Config.Replicas)
+	}
 	s, err := js.CreateOrUpdateStream(ctx,
 		jetstream.StreamConfig{Name: stream, Subjects: []string{subject, mergeSubject},
 			Retention: jetstream.WorkQueuePolicy, Storage: jetstream.FileStorage,
@@ -280,46 +285,62 @@ type Sampler interface {
 }
 
 // Run does jobs until the context ends. It waits for servers that are unreachable or have no queue
-// yet.
+// yet, or have it no more.
 func (w *Worker) Run(ctx context.Context, replicas int) error {
 	js, err := jetstream.New(w.Conn)
 	if err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
-	var c jetstream.Consumer
+	for ctx.Err() == nil {
+		c, err := w.attach(ctx, js, replicas)
+		if err == nil {
+			w.Log.Info("worker ready")
+			err = w.take(ctx, c)
+		}
+		if err == nil {
+			break
+		}
+		w.Log.Warn("no queue", "error", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
+	return nil
+}
+
+// attach returns the consumer of the worker's jobs. The queue is its servers' own: it is made only
+// where there is none.
+func (w *Worker) attach(ctx context.Context, js jetstream.JetStream,
+	replicas int) (jetstream.Consumer, error) {
 	of := jetstream.ConsumerConfig{Durable: consumer, FilterSubject: subject,
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: Silence}
 	if w.Judge != nil {
 		of.Durable, of.FilterSubject = mergeConsumer, mergeSubject
 	}
-	for {
-		s, err := makeStream(ctx, js, replicas)
-		if err == nil {
-			c, err = s.CreateOrUpdateConsumer(ctx, of)
-		}
-		if err == nil {
-			break
-		}
-		w.Log.Warn("no queue yet", "error", err)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(time.Second):
-		}
+	s, err := js.Stream(ctx, stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		s, err = makeStream(ctx, js, replicas)
 	}
-	w.Log.Info("worker ready")
+	if err != nil {
+		return nil, err
+	}
+	return s.CreateOrUpdateConsumer(ctx, of)
+}
+
+// take does jobs until the context ends, or until the queue does not answer as one: it may have
+// been lost or made anew.
+func (w *Worker) take(ctx context.Context, c jetstream.Consumer) error {
 	for ctx.Err() == nil {
 		batch, err := c.Fetch(1, jetstream.FetchMaxWait(5*time.Second))
 		if err != nil {
-			w.Log.Warn("no answer from the queue", "error", err)
-			select {
-			case <-ctx.Done():
-			case <-time.After(time.Second):
-			}
-			continue
+			return err
 		}
 		for m := range batch.Messages() {
 			w.handle(ctx, m)
+		}
+		if err := batch.Error(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"fmp/models"
 	"fmp/onnx/must"
 	"fmp/pipeline/federate"
@@ -23,15 +25,26 @@ import (
 
 const token = "a token of the test's own"
 
-// open starts a server that lets workers in, with two uploads.
-func open(t *testing.T, graph []byte) (*store.Store, string, []pool.Upload) {
+func freeAddress(t *testing.T) string {
 	t.Helper()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	address := l.Addr().String()
-	l.Close()
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func openAt(t *testing.T, address string) *store.Store {
+	t.Helper()
 	st := must.Get(store.Open(t.Context(), "fmp-test",
 		store.Options{Dir: t.TempDir(), Listen: address, Token: token}))(t)
 	t.Cleanup(func() { st.Close() })
+	return st
+}
+
+// open starts a server that lets workers in, with two uploads.
+func open(t *testing.T, graph []byte) (*store.Store, string, []pool.Upload) {
+	t.Helper()
+	address := freeAddress(t)
+	st := openAt(t, address)
 	var uploads []pool.Upload
 	for _, name := range []string{"a", "b"} {
 		s := point.New(1, 2, 2)
@@ -187,5 +200,101 @@ func TestUnreadable(t *testing.T) {
 	must.Do(t, w.do(t.Context(), job))
 	if files, err := g.Wait(t.Context(), job); err != nil || string(files["run.json"]) != "settings" {
 		t.Errorf("files %v, %v", files, err)
+	}
+}
+
+// TestQueueLost: a worker outlives its queue, and takes jobs of the one that is made anew.
+func TestQueueLost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits until workers have looked for a queue again: seconds")
+	}
+	for name, lose := range map[string]func(t *testing.T, g *Grid, address string) *Grid{
+		"another server at its address": func(t *testing.T, g *Grid, address string) *Grid {
+			must.Do(t, g.store.Close())
+			return must.Get(NewGrid(t.Context(), openAt(t, address)))(t)
+		},
+		"the stream": func(t *testing.T, g *Grid, _ string) *Grid {
+			must.Do(t, g.js.DeleteStream(t.Context(), stream))
+			return must.Get(NewGrid(t.Context(), g.store))(t)
+		},
+		"the consumer": func(t *testing.T, g *Grid, _ string) *Grid {
+			must.Do(t, g.js.DeleteConsumer(t.Context(), stream, consumer))
+			return g
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := freeAddress(t)
+			g := must.Get(NewGrid(t.Context(), openAt(t, address)))(t)
+			w := connect(t, "nats://"+address)
+			w.Experiment = func(_ context.Context, settings []byte) (map[string][]byte, error) {
+				return map[string][]byte{"run.json": settings}, nil
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			go func() { _ = w.Run(ctx, 1) }()
+			for _, settings := range []string{"before", "after"} {
+				if settings == "after" {
+					g = lose(t, g, address)
+				}
+				job := must.Get(g.Ask(ctx, []byte(settings)))(t)
+				if files, err := g.Wait(ctx, job); err != nil || string(files["run.json"]) != settings {
+					t.Fatalf("%s: files %q, %v", settings, files, err)
+				}
+			}
+		})
+	}
+}
+
+// servers stand in for a cluster with a queue of some replicas (0: none), and note those asked for.
+type servers struct {
+	jetstream.JetStream
+	have, asked int
+}
+
+func (s *servers) Stream(context.Context, string) (jetstream.Stream, error) {
+	if s.have == 0 {
+		return nil, jetstream.ErrStreamNotFound
+	}
+	return queueOf{replicas: s.have}, nil
+}
+
+func (s *servers) CreateOrUpdateStream(_ context.Context,
+	c jetstream.StreamConfig) (jetstream.Stream, error) {
+	s.asked = c.Replicas
+	return queueOf{replicas: c.Replicas}, nil
+}
+
+type queueOf struct {
+	jetstream.Stream
+	replicas int
+}
+
+func (q queueOf) CachedInfo() *jetstream.StreamInfo {
+	return &jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: q.replicas}}
+}
+
+func (queueOf) CreateOrUpdateConsumer(context.Context,
+	jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	return nil, nil
+}
+
+// TestReplicas: a worker makes a queue where there is none and changes no other; a server or a grid
+// takes no replicas from one.
+func TestReplicas(t *testing.T) {
+	for _, c := range []struct {
+		worker               bool
+		have, replicas, want int // 0: nothing is asked for
+	}{{true, 0, 3, 3}, {true, 3, 1, 0}, {true, 1, 3, 0}, {false, 0, 3, 3}, {false, 3, 1, 3}, {false, 1, 3, 3}} {
+		s := &servers{have: c.have}
+		var err error
+		if c.worker {
+			_, err = (&Worker{}).attach(t.Context(), s, c.replicas)
+		} else {
+			_, err = makeStream(t.Context(), s, c.replicas)
+		}
+		if err != nil || s.asked != c.want {
+			t.Errorf("%+v: %d replicas are asked for, %v", c, s.asked, err)
+		}
 	}
 }
