@@ -3,10 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -18,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fmp/cmd/internal/outputs"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/work"
@@ -118,16 +121,23 @@ func (o *gridOptions) run(cmd *cobra.Command, file string) error {
 		if err := checkStore(&o.store, o.tokenFile, true); err != nil {
 			return usageError(fmt.Errorf("grid: %w", err))
 		}
+	} else if o.store.URL != "" || o.store.Listen != "" {
+		return usageErrorf("grid: --nats and --nats-listen are where workers come in; add --workers")
+	}
+	// before runs are given away: without an engine nobody would take them back
+	defer todo.close()
+	if err := todo.open(cmd); err != nil {
+		return err
+	}
+	if o.workers {
 		st, err := store.Open(cmd.Context(), "fmp-grid", o.store)
 		if err != nil {
 			return err
 		}
 		defer st.Close()
-		if err := todo.give(cmd.Context(), st); err != nil {
+		if err := todo.give(cmd.Context(), st, o.store.Dir); err != nil {
 			return err
 		}
-	} else if o.store.URL != "" || o.store.Listen != "" {
-		return usageErrorf("grid: --nats and --nats-listen are where workers come in; add --workers")
 	}
 	done, failed := todo.do(cmd)
 	if wantsJSON(cmd) {
@@ -142,21 +152,43 @@ func (o *gridOptions) run(cmd *cobra.Command, file string) error {
 // maxGridThreads bounds --threads as engine.threads is.
 const maxGridThreads = 1024
 
-// queueFolder is the state of the queue of --nats-listen, in the folder of the run directories.
-const queueFolder = ".queue"
+// queueFolder is the state of the queue of --nats-listen, and the grid's name on any queue, in the
+// folder of the run directories.
+const queueFolder, gridFile = ".queue", "grid"
 
 // gridWork is the runs of a grid, ready to be done.
 type gridWork struct {
 	runs    []experiment.GridRun
 	states  []gridRun
 	threads int
+	shared  *experiment.Shared
+	runners map[settings.Engine]*runner
 	// queue holds the jobs of runs that workers make, by index; nil: none.
 	queue *work.Grid
 	jobs  map[int]work.Job
 }
 
-// give puts the runs that nobody has begun into the queue.
-func (w *gridWork) give(ctx context.Context, st *store.Store) (err error) {
+// gridName returns the name of a grid, which it makes at first: its jobs are its own, and are found
+// again when it goes on.
+func gridName(dir string) (string, error) {
+	file := filepath.Join(dir, gridFile)
+	data, err := regularfile.ReadFile(file, 1<<10)
+	if errors.Is(err, fs.ErrNotExist) {
+		data = []byte(rand.Text())
+		if err = os.MkdirAll(dir, 0o700); err == nil {
+			err = atomicfile.WriteBytes(file, data)
+		}
+	}
+	return string(data), err
+}
+
+// give puts the runs that nobody has begun into the queue. A comment in the settings makes each a
+// job of its own, as who has the result of a job removes it.
+func (w *gridWork) give(ctx context.Context, st *store.Store, dir string) error {
+	grid, err := gridName(dir)
+	if err != nil {
+		return err
+	}
 	if w.queue, err = work.NewGrid(ctx, st); err != nil {
 		return err
 	}
@@ -171,6 +203,7 @@ func (w *gridWork) give(ctx context.Context, st *store.Store) (err error) {
 		if err != nil {
 			return fmt.Errorf("run %s: %w", r.Name, err)
 		}
+		settings = fmt.Appendf(nil, "# run %q of grid %q\n%s", r.Name, grid, settings)
 		if w.jobs[i], err = w.queue.Ask(ctx, settings); err != nil {
 			return fmt.Errorf("run %s: %w", r.Name, err)
 		}
@@ -241,36 +274,48 @@ func (w *gridWork) list(to io.Writer) error {
 	return t.Flush()
 }
 
-// do makes the runs, and returns those that ended well, in the order of the grid, and the errors of
-// others.
-func (w *gridWork) do(cmd *cobra.Command) ([]*runOutput, error) {
-	stderr := cmd.ErrOrStderr()
+// open opens the engines of the runs.
+func (w *gridWork) open(cmd *cobra.Command) (err error) {
 	var configs []experiment.Config
 	for _, r := range w.runs {
 		configs = append(configs, r.Config)
 	}
-	atOnce := min(w.threads, len(w.runs))
-	shared, err := experiment.NewShared(w.threads, atOnce, configs)
+	w.shared, err = experiment.NewShared(w.threads, w.atOnce(), configs)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	runners := map[settings.Engine]*runner{}
-	for _, r := range w.runs {
-		if runners[r.Config.Engine] != nil {
+	w.runners = map[settings.Engine]*runner{}
+	for _, c := range configs {
+		if w.runners[c.Engine] != nil {
 			continue
 		}
-		one, err := newRunner(cmd.Context(), r.Config.Engine, stderr)
+		one, err := newRunner(cmd.Context(), c.Engine, cmd.ErrOrStderr())
 		if err != nil {
-			return nil, err
+			return err
 		}
-		defer one.eng.Close()
-		one.shared = shared
-		runners[r.Config.Engine] = one
+		one.shared = w.shared
+		w.runners[c.Engine] = one
 	}
+	return nil
+}
+
+func (w *gridWork) close() {
+	for _, r := range w.runners {
+		r.eng.Close()
+	}
+}
+
+// atOnce is the number of runs that go on at the same time.
+func (w *gridWork) atOnce() int { return min(w.threads, len(w.runs)) }
+
+// do makes the runs, and returns those that ended well, in the order of the grid, and the errors of
+// others.
+func (w *gridWork) do(cmd *cobra.Command) ([]*runOutput, error) {
+	stderr := cmd.ErrOrStderr()
 	p := newGridProgress(stderr, w.states)
 	outputs, errs := make([]*runOutput, len(w.runs)), make([]error, len(w.runs))
 	var g errgroup.Group
-	g.SetLimit(atOnce)
+	g.SetLimit(w.atOnce())
 	for i, r := range w.runs {
 		g.Go(func() error {
 			ctx := cmd.Context()
@@ -281,9 +326,9 @@ func (w *gridWork) do(cmd *cobra.Command) ([]*runOutput, error) {
 			err := w.take(ctx, i)
 			var o *runOutput
 			if err == nil {
-				o, err = runners[r.Config.Engine].run(ctx, r.Config, progress)
+				o, err = w.runners[r.Config.Engine].run(ctx, r.Config, progress)
 			}
-			err = errors.Join(err, shared.Done(r.Config))
+			err = errors.Join(err, w.shared.Done(r.Config))
 			if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 				return nil // stopped, which is no failure of the run
 			}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"fmp/onnx/must"
+	"fmp/pipeline/federate/store"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
 )
@@ -330,4 +331,40 @@ func TestGridWorkers(t *testing.T) {
 		sameFigures(t, filepath.Join(here, name), filepath.Join(there, name))
 	}
 	refused(t, exitUsage, "--nats-listen", "grid", file, "--workers")
+}
+
+// TestGridJobs: a grid's jobs are its own, one for each of its runs, and are found again when it
+// goes on; none is given where there is no engine to take it back.
+func TestGridJobs(t *testing.T) {
+	g := must.Get(experiment.ParseGrid([]byte("settings: {dataset: {name: digits}}\n" +
+		"vary: {engine.threads: [1, 2]}\n")))(t)
+	w := gridWork{runs: must.Get(g.Runs())(t)}
+	for i := range w.runs {
+		w.runs[i].Config.Output.Dir = filepath.Join(t.TempDir(), "no run")
+	}
+	st := must.Get(store.Open(t.Context(), "fmp-grid", store.Options{Dir: t.TempDir()}))(t)
+	t.Cleanup(func() { st.Close() })
+	jobs := map[string]int{}
+	one, other := t.TempDir(), t.TempDir()
+	for _, place := range []string{one, other, one} {
+		must.Do(t, w.give(t.Context(), st, filepath.Join(place, queueFolder)))
+		for _, j := range w.jobs {
+			jobs[j.ID]++
+		}
+	}
+	if len(jobs) != 4 {
+		t.Errorf("two grids of two runs have the jobs %v", jobs)
+	}
+
+	place := t.TempDir()
+	file, token := filepath.Join(place, "grid.yaml"), filepath.Join(place, "token")
+	must.Do(t, os.WriteFile(token, []byte("a token of the test's own\n"), 0o600))
+	must.Do(t, os.WriteFile(file, []byte("settings: {dataset: {name: digits}, engine: {name: ort, "+
+		"library: /nowhere}}\nvary: {seed: [1]}\n"), 0o600))
+	out := filepath.Join(place, "out")
+	refused(t, exitMissing, "/nowhere", "grid", file, "--out", out, "--workers", "--nats-listen",
+		freeAddress(t), "--nats-token-file", token)
+	if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("runs were given away without an engine: %v", err)
+	}
 }

@@ -220,10 +220,14 @@ func (q *queue) wait(ctx context.Context, j Job) (answer, error) {
 		switch {
 		case err == nil && r.Error != "":
 			// The next attempt must ask again.
-			return r, errors.Join(fmt.Errorf("job %.12s: worker: %s", j.ID, r.Error),
-				q.store.DeleteObject(ctx, resultName(j.ID)))
+			return r, errors.Join(fmt.Errorf("job %.12s: worker: %s", j.ID, r.Error), q.forget(ctx, j))
 		case !errors.Is(err, store.ErrNone):
 			return r, err
+		}
+		// read for whether it is there alone: 0 bytes of it
+		if _, err := q.store.Object(ctx, j.Input, 0); errors.Is(err, store.ErrNone) {
+			return r, fmt.Errorf("job %.12s: its input is there no more, as another program took the "+
+				"result: give the same command again", j.ID)
 		}
 		select {
 		case <-ctx.Done():
@@ -233,9 +237,10 @@ func (q *queue) wait(ctx context.Context, j Job) (answer, error) {
 	}
 }
 
-// forget deletes the remains of a finished job in the store.
+// forget deletes the remains of a finished job in the store. The input goes first: without a result
+// it says that there will be one.
 func (q *queue) forget(ctx context.Context, j Job) error {
-	for _, name := range []string{resultName(j.ID), j.Input} {
+	for _, name := range []string{j.Input, resultName(j.ID)} {
 		if err := q.store.DeleteObject(ctx, name); err != nil {
 			return err
 		}

@@ -203,6 +203,28 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
+// TestForgotten: of two programs that wait for one job both get its result, or one is told that it
+// was taken; neither waits for ever.
+func TestForgotten(t *testing.T) {
+	st, url, _ := open(t, []byte("graph"))
+	for name, fail := range map[string]error{"done": nil, "failed": errors.New("cannot be done")} {
+		g := must.Get(NewGrid(t.Context(), st))(t)
+		job := must.Get(g.Ask(t.Context(), []byte(name)))(t)
+		must.Get(g.Ask(t.Context(), []byte(name)))(t)
+		w := connect(t, url)
+		w.Experiment = func(context.Context, []byte) (map[string][]byte, error) {
+			return map[string][]byte{"run.json": nil}, fail
+		}
+		must.Do(t, w.do(t.Context(), job))
+		if _, err := g.Wait(t.Context(), job); (err == nil) != (fail == nil) {
+			t.Errorf("%s: %v", name, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		must.Fail(g.Wait(ctx, job))(t, "took the result", name)
+	}
+}
+
 // TestQueueLost: a worker outlives its queue, and takes jobs of the one that is made anew.
 func TestQueueLost(t *testing.T) {
 	if testing.Short() {
