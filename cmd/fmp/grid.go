@@ -211,17 +211,13 @@ func (w *gridWork) give(ctx context.Context, st *store.Store, dir string) error 
 	return nil
 }
 
-// take waits for the run that a worker makes, where one does.
-func (w *gridWork) take(ctx context.Context, i int) error {
+// take waits for the run that a worker makes, and returns its files; nil where none makes it.
+func (w *gridWork) take(ctx context.Context, i int) (map[string][]byte, error) {
 	job, ok := w.jobs[i]
 	if !ok {
-		return nil
+		return nil, nil
 	}
-	files, err := w.queue.Wait(ctx, job)
-	if err != nil {
-		return err
-	}
-	return experiment.Deliver(w.runs[i].Config.Output.Dir, files)
+	return w.queue.Wait(ctx, job)
 }
 
 // planned is a run that a dry run of the grid tells of.
@@ -323,10 +319,10 @@ func (w *gridWork) do(cmd *cobra.Command) ([]*runOutput, error) {
 				return nil
 			}
 			progress := p.begin(i)
-			err := w.take(ctx, i)
+			made, err := w.take(ctx, i)
 			var o *runOutput
 			if err == nil {
-				o, err = w.runners[r.Config.Engine].run(ctx, r.Config, progress)
+				o, err = w.runners[r.Config.Engine].run(ctx, r.Config, made, progress)
 			}
 			err = errors.Join(err, w.shared.Done(r.Config))
 			if ctx.Err() != nil && errors.Is(err, context.Canceled) {

@@ -130,7 +130,7 @@ func runExperiment(cmd *cobra.Command, cfg experiment.Config, keep bool,
 	bar := newProgress(cmd.ErrOrStderr())
 	defer bar.close()
 	r.keep, r.splits = keep, splits
-	return r.run(cmd.Context(), cfg, bar.step)
+	return r.run(cmd.Context(), cfg, nil, bar.step)
 }
 
 // runner makes runs with one engine.
@@ -161,7 +161,8 @@ func newRunner(ctx context.Context, cfg settings.Engine, stderr io.Writer) (*run
 	return r, nil
 }
 
-func (r *runner) run(ctx context.Context, cfg experiment.Config,
+// run makes a run, or takes over the files that a worker made of it, if there are any.
+func (r *runner) run(ctx context.Context, cfg experiment.Config, made map[string][]byte,
 	progress experiment.Progress) (*runOutput, error) {
 	p, err := r.shared.Prepare(ctx, cfg, r.eng, r.versions, progress)
 	if err != nil {
@@ -173,6 +174,11 @@ func (r *runner) run(ctx context.Context, cfg experiment.Config,
 		path = filepath.Join("runs",
 			fmt.Sprintf("%s-%.8s", strings.Map(fileRune, p.Config.Dataset.Label()),
 				p.Manifest.Identity))
+	}
+	if made != nil {
+		if err := experiment.Deliver(path, made, p.Config, p.Manifest); err != nil {
+			return nil, usageError(err)
+		}
 	}
 	dir, err := experiment.Open(path, p.Config, p.Manifest)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -316,6 +318,35 @@ func TestOpenRefusesAnotherRun(t *testing.T) {
 	must.Fail(execute(t, t.Context(), c, d, foreign, nil))(
 		t, "holds files and no run", "a folder with other files")
 
+}
+
+// TestDeliver: files of a run made elsewhere are taken if it is the same run; nothing is left of
+// another, so that it can be made again.
+func TestDeliver(t *testing.T) {
+	c := Default()
+	data := map[string]string{"images": "abc"}
+	m := Manifest{Identity: must.Get(Identity(c, nil, data))(t), Data: data}
+	for name, made := range map[string]struct{ run, want string }{
+		"the same run":       {fmt.Sprintf(`{"identity":%q}`, m.Identity), ""},
+		"other data":         {`{"identity":"0","data":{"images":"xyz"}}`, "images are xyz there and abc here"},
+		"no run":             {"", "run.json of a worker"},
+		"a run of no digest": {"{}", "another run"},
+	} {
+		path := filepath.Join(t.TempDir(), "run")
+		files := map[string][]byte{RunFile: []byte(made.run), CSVFile: []byte("figures")}
+		err := Deliver(path, files, c, m)
+		if made.want != "" {
+			must.Fail(err)(t, made.want, name)
+			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%s: something is left of it: %v", name, err)
+			}
+			continue
+		}
+		must.Do(t, err)
+		if got, err := os.ReadFile(filepath.Join(path, CSVFile)); err != nil || string(got) != "figures" {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
 }
 
 func TestMalformedJournalIsNamed(t *testing.T) {
