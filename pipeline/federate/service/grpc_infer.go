@@ -29,6 +29,8 @@ const (
 // beyond those of the body: numbers of four bytes may have come as two.
 const ofUint, ofFloat = 6, 3
 
+const wantContents = "want uint_contents for UINT8, fp32_contents for FP32"
+
 // weigh bounds the memory of a ModelInferRequest before it is decoded, and takes that of its
 // contents.
 func (c *grpcCall) weigh(message []byte) error {
@@ -68,7 +70,7 @@ func (w *weight) add(message []byte, level int) error {
 			continue
 		case level == 2:
 			return status.Errorf(codes.InvalidArgument,
-				"contents in field %d; want uint_contents for UINT8, fp32_contents for FP32", number)
+				"contents in field %d; %s", number, wantContents)
 		case level == 1 && number == 3 && len(value) > maxAxes*binary.MaxVarintLen64:
 			return status.Errorf(codes.InvalidArgument, "a shape of more than %d axes", maxAxes)
 		case number <= 7 && !packed && (level != 1 || number != 3):
@@ -111,13 +113,18 @@ func inferOf(q *pb.ModelInferRequest) (r *inferRequest, raw bool, err error) {
 		if len(in.Shape) > maxAxes {
 			return nil, false, invalid("a shape of more than %d axes", maxAxes)
 		}
-		for _, v := range in.GetContents().GetUintContents() {
+		integers, floats := in.GetContents().GetUintContents(), in.GetContents().GetFp32Contents()
+		if len(integers) > 0 && in.Datatype != "UINT8" || len(floats) > 0 && in.Datatype != "FP32" {
+			return nil, false, invalid("contents of another type than datatype, %.20q; %s", in.Datatype,
+				wantContents)
+		}
+		for _, v := range integers {
 			if v > math.MaxUint8 {
 				return nil, false, invalid("contents: %d; allowed are 0 to 255", v)
 			}
 			t.Binary = append(t.Binary, uint8(v))
 		}
-		for _, v := range in.GetContents().GetFp32Contents() {
+		for _, v := range floats {
 			t.Binary = binary.LittleEndian.AppendUint32(t.Binary, math.Float32bits(v))
 		}
 		r.Inputs = append(r.Inputs, t)
