@@ -105,6 +105,9 @@ func inferOf(q *pb.ModelInferRequest) (r *inferRequest, raw bool, err error) {
 	r = &inferRequest{ID: q.Id}
 	r.Parameters.Binary = true
 	for _, o := range q.Outputs {
+		if len(o.ProtoReflect().GetUnknown()) > 0 { // of the protocol's fields that is parameters
+			return nil, false, invalid("output %.40q has parameters; none are known", o.Name)
+		}
 		r.Outputs = append(r.Outputs, requestedOutput{Name: o.Name})
 	}
 	for _, in := range q.Inputs {

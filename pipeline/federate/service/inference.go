@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"net/http"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"fmp/pipeline/classify"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
@@ -19,6 +22,7 @@ const (
 	protocolVersion = "2"
 	modelName       = "classifier"
 	modelPlatform   = "onnx_onnxv1"
+	elsewhere       = "/v2/{path...}" // paths that are none of its
 )
 
 // inferOutputs are the names of the outputs, in their order.
@@ -27,6 +31,25 @@ var inferOutputs = []string{"probabilities", "entropy", "mutual_information"}
 // inferError writes an error as the protocol defines it.
 func inferError(w http.ResponseWriter, status int, format string, args ...any) {
 	reply(w, status, map[string]string{"error": fmt.Sprintf(format, args...)})
+}
+
+// inferNowhere answers as clients of the protocol read it where there is nothing.
+func inferNowhere(w http.ResponseWriter, r *http.Request) {
+	inferError(w, http.StatusNotFound, "%s %.80s is not answered here; there is the model %s", r.Method,
+		r.URL.Path, modelName)
+}
+
+// ofVersion refuses requests for another version than the one that makes predictions.
+func (p *predictor) ofVersion(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if v := p.version(); v != nil {
+			if err := isModel(v.version, modelName, r.PathValue("version")); err != nil {
+				p.inferFailed(w, r, err)
+				return
+			}
+		}
+		next(w, r)
+	}
 }
 
 func (p *predictor) inferServer(w http.ResponseWriter, _ *http.Request) {
@@ -145,8 +168,11 @@ func (p *predictor) infer(w http.ResponseWriter, r *http.Request) {
 	var answer *inferAnswer
 	err = p.run(r.Context(), &held, req.rows(), req.build,
 		func(v store.Version, c *classify.Classifier, ps []classify.Prediction) (err error) {
-			p.sayVoid(v, w.Header().Set)
-			answer, err = req.answer(v, c, ps)
+			// a newer one may have come since
+			if err = isModel(v, modelName, r.PathValue("version")); err == nil {
+				p.sayVoid(v, w.Header().Set)
+				answer, err = req.answer(v, c, ps)
+			}
 			return err
 		})
 	if err != nil {
@@ -158,6 +184,10 @@ func (p *predictor) infer(w http.ResponseWriter, r *http.Request) {
 
 // inferFailed answers with the error of a request.
 func (p *predictor) inferFailed(w http.ResponseWriter, r *http.Request, err error) {
+	if s := status.Convert(err); s.Code() == codes.NotFound {
+		inferError(w, http.StatusNotFound, "%s", s.Message())
+		return
+	}
 	p.badPrediction(func(code, detail string, args ...any) {
 		if errors.Is(err, errBusy) {
 			w.Header().Set("Retry-After", "2")

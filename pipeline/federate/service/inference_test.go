@@ -115,6 +115,9 @@ func TestBinaryTensors(t *testing.T) {
 		"data beside it": {strings.Replace(input, `"datatype"`, `"data":[1],"datatype"`, 1) + "}",
 			"beside", data},
 		"an unknown output": {input + `,"outputs":[{"name":"x"}]}`, "not known", data},
+		"an output's parameters": {input +
+			`,"outputs":[{"name":"probabilities","parameters":{"binary_data":true,"classification":2}}]}`,
+			`\"classification\"; there is binary_data`, data},
 		"images of few": {strings.Replace(images, fmt.Sprint(size), "3", 1), "for its shape",
 			[]byte{1, 2, 3}},
 		"rows in float64": {strings.Replace(input, "FP32", "FP64", 1) + "}", "want FP32", data},
@@ -184,6 +187,45 @@ func TestInferMetadata(t *testing.T) {
 			i.Success.NS < i.Queue.NS+i.ComputeInput.NS+i.ComputeInfer.NS+i.ComputeOutput.NS {
 			t.Errorf("%+v", s)
 		}
+	}
+}
+
+// TestInferVersions: the model answers under the version that makes predictions too, and every
+// refusal is the protocol's JSON.
+func TestInferVersions(t *testing.T) {
+	f, dx := serving(t)
+	body := []byte(`{"inputs":[{"name":"features","datatype":"FP32","shape":[1,` + strconv.Itoa(dx) +
+		`],"data":` + rows(1, dx) + `}]}`)
+	for path, want := range map[string]struct {
+		method string
+		status int
+	}{
+		"/v2/models/classifier/versions/1":        {"GET", 200},
+		"/v2/models/classifier/versions/1/ready":  {"GET", 200},
+		"/v2/models/classifier/versions/1/config": {"GET", 200},
+		"/v2/models/classifier/versions/1/stats":  {"GET", 200},
+		"/v2/models/classifier/versions/1/infer":  {"POST", 200},
+		"/v2/models/classifier/versions/2":        {"GET", 404},
+		"/v2/models/classifier/versions/2/ready":  {"GET", 404},
+		"/v2/models/classifier/versions/01/infer": {"POST", 404},
+		"/v2/models/other/infer":                  {"POST", 404},
+		"/v2/repository/index":                    {"POST", 404},
+		"/v2/models/other":                        {"GET", 404},
+	} {
+		status, data := f.request(want.method, path, body, reader)
+		var answer struct{ Error string }
+		if err := json.Unmarshal(data, &answer); err != nil || status != want.status ||
+			(answer.Error == "") != (status == 200) {
+			t.Errorf("%s %s: %d %s", want.method, path, status, data)
+		}
+	}
+	// a newer version that came while the last one's path was checked
+	r := httptest.NewRequest("POST", inferPath, bytes.NewReader(body))
+	r.SetPathValue("version", "2")
+	w := httptest.NewRecorder()
+	f.srv.predictions.infer(w, r)
+	if w.Code != 404 || !strings.Contains(w.Body.String(), "version 1") {
+		t.Errorf("a version that is not asked for answers: %d %s", w.Code, w.Body)
 	}
 }
 

@@ -132,19 +132,28 @@ func (p *predictor) receive(held *lease, w http.ResponseWriter, r *http.Request,
 
 // routes returns the paths under which predictions are made.
 func (p *predictor) routes() []route {
-	return []route{
+	out := []route{
 		{"POST /v1/predict", true, p.predict},
 		{"GET /v2", true, p.inferServer},
 		{"GET /v2/health/live", false, p.inferLive},
 		{"GET /v2/health/ready", false, p.inferReady},
-		{"GET /v2/models/classifier", true, p.inferModel},
-		{"GET /v2/models/classifier/ready", false, p.inferReady},
-		{"GET /v2/models/classifier/config", true, p.inferConfig},
-		{"GET /v2/models/classifier/stats", true, p.inferStatistics},
 		{"GET /v2/models/stats", true, p.inferStatistics},
-		{"POST /v2/models/classifier/infer", true, p.infer},
+		{"GET " + elsewhere, false, inferNowhere},
+		{"POST " + elsewhere, false, inferNowhere},
 		{"POST " + grpcPath + "{method}", false, p.grpc},
 	}
+	for _, r := range []route{
+		{"GET %s", true, p.inferModel},
+		{"GET %s/ready", false, p.inferReady},
+		{"GET %s/config", true, p.inferConfig},
+		{"GET %s/stats", true, p.inferStatistics},
+		{"POST %s/infer", true, p.infer},
+	} {
+		for _, model := range []string{"/v2/models/classifier", "/v2/models/classifier/versions/{version}"} {
+			out = append(out, route{fmt.Sprintf(r.pattern, model), r.readers, p.ofVersion(r.handle)})
+		}
+	}
+	return out
 }
 
 // close closes the classifier, and ends calls of gRPC.

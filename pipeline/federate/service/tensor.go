@@ -76,10 +76,24 @@ func (l *bounded[T]) UnmarshalJSON(text []byte) error {
 }
 
 type requestedOutput struct {
-	Name       string `json:"name"`
-	Parameters struct {
-		Binary *bool `json:"binary_data"`
-	} `json:"parameters"`
+	Name       string           `json:"name"`
+	Parameters outputParameters `json:"parameters"`
+}
+
+type outputParameters struct {
+	Binary *bool `json:"binary_data"`
+}
+
+// UnmarshalJSON refuses parameters that are not heeded, such as Triton's classification: the answer
+// would not be the one that was asked for.
+func (p *outputParameters) UnmarshalJSON(text []byte) error {
+	type plain outputParameters
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode((*plain)(p)); err != nil {
+		return fmt.Errorf("parameters of an output: %w; there is binary_data", err)
+	}
+	return nil
 }
 
 // parseInfer parses a request: JSON, then the binary data of the inputs that state a size, in their
