@@ -70,8 +70,8 @@ func newQueue(ctx context.Context, st *store.Store) (q queue, err error) {
 	return q, err
 }
 
-// makeStream makes the queue, or one of fewer replicas or an earlier release what this one needs.
-// It has several users: none takes replicas from it.
+// makeStream makes the queue, and gives one of fewer replicas those that are asked for. A queue has
+// several users: none takes replicas from it.
 func makeStream(ctx context.Context, js jetstream.JetStream,
 	replicas int) (jetstream.Stream, error) {
 	if s, err := js.Stream(ctx, stream); err == nil {
