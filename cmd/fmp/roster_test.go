@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"fmp/onnx/must"
@@ -71,40 +72,44 @@ func TestRosterAtStart(t *testing.T) {
 		"refused, then on": {a, []string{"none\n", a + b}, []string{"[a b]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			path := filepath.Join(t.TempDir(), "roster.txt")
-			r := &round.Round{Clients: must.Get(identity.ParseRoster([]byte(c.loaded)))(t)}
-			r.Roster = path
-			at := time.Unix(1e9, 0)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			got, ended := make(chan string, 9), make(chan struct{})
-			for i, text := range c.found {
-				at = at.Add(time.Second)
-				must.Do(t, os.WriteFile(path+".new", []byte(text), 0o600))
-				must.Do(t, os.Chtimes(path+".new", at, at))
-				must.Do(t, os.Rename(path+".new", path))
-				if i == 0 {
-					go func() {
-						defer close(ended)
-						watchRoster(ctx, 50*time.Millisecond, r, func(clients *identity.Roster) error {
-							got <- fmt.Sprint(clients.Names())
-							return nil
-						}, slog.New(slog.DiscardHandler))
-					}()
-				}
-				time.Sleep(500 * time.Millisecond)
-			}
-			cancel()
-			<-ended
-			close(got)
-			var taken []string
-			for one := range got {
-				taken = append(taken, one)
-			}
-			if !slices.Equal(taken, c.want) {
-				t.Errorf("taken: %v; want %v", taken, c.want)
-			}
+			synctest.Test(t, func(t *testing.T) { atStart(t, c.loaded, c.found, c.want) })
 		})
+	}
+}
+
+// atStart is a case of TestRosterAtStart, in time of its own.
+func atStart(t *testing.T, loaded string, found, want []string) {
+	path := filepath.Join(t.TempDir(), "roster.txt")
+	r := &round.Round{Clients: must.Get(identity.ParseRoster([]byte(loaded)))(t)}
+	r.Roster = path
+	at := time.Unix(1e9, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	got, ended := make(chan string, 9), make(chan struct{})
+	for i, text := range found {
+		at = at.Add(time.Second)
+		must.Do(t, os.WriteFile(path+".new", []byte(text), 0o600))
+		must.Do(t, os.Chtimes(path+".new", at, at))
+		must.Do(t, os.Rename(path+".new", path))
+		if i == 0 {
+			go func() {
+				defer close(ended)
+				watchRoster(ctx, 50*time.Millisecond, r, func(clients *identity.Roster) error {
+					got <- fmt.Sprint(clients.Names())
+					return nil
+				}, slog.New(slog.DiscardHandler))
+			}()
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	cancel()
+	<-ended
+	close(got)
+	var taken []string
+	for one := range got {
+		taken = append(taken, one)
+	}
+	if !slices.Equal(taken, want) {
+		t.Errorf("taken: %v; want %v", taken, want)
 	}
 }

@@ -17,7 +17,7 @@ func countClasses(choice string) (int, bool) {
 	return n, err == nil
 }
 
-// numbersOf returns the number that each class is chosen by, and what these are: the order from 0 or,
+// numbersOf returns the number that each class is chosen by, and says if these are the order from 0 or,
 // where a class is called by another number, as a folder 7 is, the names (-1: none).
 func numbersOf(names []string) (numbers []int, are string) {
 	order, named, others := make([]int, len(names)), make([]int, len(names)), false

@@ -39,7 +39,11 @@ func TestClockMoves(t *testing.T) {
 		go func() { ended <- f.srv.Run(ctx) }()
 		versions(c.before, "before")
 		f.put("b", f.made("b", 1, nil))
-		time.Sleep(10 * look)
+		select {
+		case err := <-ended:
+			t.Fatal(err)
+		case <-time.After(10 * look):
+		}
 		versions(c.before, "waiting")
 		f.pass(c.pass)
 		versions(c.all, "after")

@@ -70,11 +70,10 @@ func TestHold(t *testing.T) {
 		t.Errorf("of which it was taken: %v", err)
 	}
 	slow.Close() // takes nothing away
-	time.Sleep(3 * renewEvery)
 	select {
 	case err := <-kept:
 		t.Error(err)
-	default:
+	case <-time.After(3 * renewEvery):
 	}
 	last.Close()
 }

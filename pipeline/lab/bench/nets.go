@@ -3,6 +3,7 @@ package bench
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -114,8 +115,9 @@ func quantised(n net) func(ctx context.Context, b *Bench) ([]Contender, error) {
 		}
 		script := filepath.Join(string(b.Peers), "quantise.py")
 		if said, err := exec.CommandContext(ctx, b.Peers.python(), script, from, to).CombinedOutput(); err != nil {
-			return []Contender{{Name: "fmp, in bytes"}, {Name: "onnxruntime's quantisation (" +
-				cmp.Or(lastLine(string(said)), err.Error()) + ")"}}, ctx.Err()
+			c, e := n.ours("fmp, pure engine, float32", m)
+			return []Contender{c, {Name: "onnxruntime's quantisation (" +
+				cmp.Or(lastLine(string(said)), err.Error()) + ")"}}, errors.Join(e, ctx.Err())
 		}
 		q, err := serde.Load(to)
 		if err != nil {
