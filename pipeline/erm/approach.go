@@ -253,9 +253,9 @@ func (a *approach) precondition() {
 }
 
 // renew sets the diagonal to the Hessian's own at theta, sum_i w_i p_ic (1 - p_ic) x_ij^2 + l2 for
-// class c and feature j, and forgets the steps. Heads that can fit every point leave little of the
-// curvature that there was at zero, and not alike in all classes: a third fewer products of networks'
-// 1,280 features, and half of those where some directions are ten times as long.
+// class c and feature j. Heads that can fit every point leave little of the curvature that there was
+// at zero, and not alike in all classes. Networks' 1,280 features need a third fewer products, and
+// simulated ones of up to 31 times the length .81 to 1.08 of them; few points need more.
 func (a *approach) renew() {
 	curve := a.inverse
 	clear(curve)
@@ -276,7 +276,6 @@ func (a *approach) renew() {
 	for j, v := range curve {
 		curve[j] = 1 / (v + a.p.L2)
 	}
-	a.s, a.y, a.rho = a.s[:0], a.y[:0], a.rho[:0]
 }
 
 // direct sets dir to minus the L-BFGS matrix times the gradient (Nocedal and Wright 2006, algorithm
@@ -383,7 +382,7 @@ func (a *approach) run(ctx context.Context, limit float64, most int) (bool, erro
 				return false, nil
 			}
 		}
-		if step == renewed && a.n < a.d && !a.p.two {
+		if step == renewed && checkPoints < a.n && a.n < a.d && !a.p.two {
 			a.renew()
 		}
 		a.direct()
