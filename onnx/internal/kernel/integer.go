@@ -409,9 +409,9 @@ func (r *integerRun) interleaved(to []uint8, n int) {
 	})
 }
 
-// bytesOfWords is the memory of w.
+// bytesOfWords is the memory of w, which may be empty.
 func bytesOfWords(w []int32) []uint8 {
-	return unsafe.Slice((*uint8)(unsafe.Pointer(&w[0])), 4*len(w))
+	return unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(w))), 4*len(w))
 }
 
 // chunkBytes bounds the interleaved bytes that panels of weights go over in turn, and the weights
@@ -429,6 +429,8 @@ func (r *integerRun) tiles() {
 	if r.phases != nil && r.gathered == nil { // whole lines, in a tile that stays in the cache
 		chunk = min(chunk, chunkBytes/2/(most*dotFilters*r.elem))
 		chunk = max(1, chunk/r.wide) * r.wide
+		// A line that is longer than the tile may be is for fewer filters at a time.
+		most = max(1, min(most, chunkBytes/2/(dotFilters*min(chunk, r.across)*r.elem)))
 	}
 	chunks := (r.across + chunk - 1) / chunk
 	for n := range r.xs[0] {

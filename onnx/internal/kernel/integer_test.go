@@ -362,3 +362,32 @@ func TestGatheredColumns(t *testing.T) {
 		}
 	})
 }
+
+// sumsOf are those of x, padded, with w in memory of at most the given bytes, which must be the
+// definition's.
+func sumsOf(t *testing.T, most int64, x, w *onnx.Tensor, pads ...int) *onnx.Tensor {
+	t.Helper()
+	one, zx := []int{1, 1}, onnx.Scalar(uint8(7))
+	zw := onnx.NewTensor(make([]int8, w.Shape[0]), w.Shape[0])
+	n := &onnx.Node{Op: "ConvInteger", Attrs: []onnx.Attr{onnx.IntsAttr("pads", pads...)}}
+	got := evaluatedIn(t, &Env{Pool: &Pool{Most: most}, Threads: 1}, n, map[int]bool{1: true, 3: true}, x, w,
+		zx, zw)
+	if !slices.Equal(data[int32](got), byDefinition(x, w, zx, zw, got.Shape, 1, one, one, pads)) {
+		t.Fatalf("sums of %v and %v differ", x, w)
+	}
+	return got
+}
+
+// TestLongLines: many filters over a long line take little memory beside their sums.
+func TestLongLines(t *testing.T) {
+	r := rand.New(rand.NewPCG(14, 1))
+	x, w := drawnBytes(r, onnx.Uint8, 1, 1, 1, 5000), drawnBytes(r, onnx.Int8, 200, 1, 1, 3)
+	byteKernels(t, func(t *testing.T) { sumsOf(t, 4*200*5000+1<<19, x, w, 0, 1, 0, 1) })
+}
+
+// TestNoColumns: a plane without columns, whose windows lie in the padding, has sums too.
+func TestNoColumns(t *testing.T) {
+	r := rand.New(rand.NewPCG(15, 1))
+	x, w := drawnBytes(r, onnx.Uint8, 1, 4, 30, 0), drawnBytes(r, onnx.Int8, 64, 4, 3, 3)
+	byteKernels(t, func(t *testing.T) { sumsOf(t, 0, x, w, 1, 2, 1, 2) })
+}
