@@ -22,6 +22,9 @@ func longerTiles(cols int) int {
 
 // dotCost is how many columns a product of that many takes as long as.
 func dotCost(cols int) int {
+	if !haveDots {
+		return (cols + 7) / 8 * 8
+	}
 	if n := longerTiles(cols); n > 0 {
 		return cols/48*48 + 2*n
 	}

@@ -317,6 +317,10 @@ type arrangement struct {
 	offsets      []int
 }
 
+// gatheredBytes bounds the columns of all taps that are gathered: they are a plane for every tap, and
+// those that no cache holds are no faster to go over.
+const gatheredBytes = 4 << 20
+
 // arrange makes the run's arrangement, or takes that of the run before.
 func (v *integerConv) arrange(r *integerRun, win window) (err error) {
 	a := v.arranged.Load()
@@ -336,8 +340,9 @@ func (v *integerConv) arrange(r *integerRun, win window) (err error) {
 		r.wide, taps, r.plane = p.wide, p.offsets, (p.len()-2*tapRun+30)&^15
 		r.across = (p.out[0]-1)*p.wide + p.out[1]
 		// To gather a column takes as long as its products with some filters.
-		if dotCost(r.across)*r.filters > dotCost(r.pos)*(r.filters+16) {
-			g := &gathering{lines: p.out[0], n: 4 * p.out[1], from: 4 * p.wide, step: (r.pos + 15) / 16 * 64}
+		step, planes := (r.pos+15)/16*64, len(p.offsets)*r.group*((r.channels+3)/4)
+		if step <= gatheredBytes/planes && dotCost(r.across)*r.filters > dotCost(r.pos)*(r.filters+16) {
+			g := &gathering{lines: p.out[0], n: 4 * p.out[1], from: 4 * p.wide, step: step}
 			r.gathered, r.across, r.wide, taps = g, r.pos, r.pos, make([]int, len(taps))
 			for t, off := range p.offsets {
 				taps[t], g.offsets = t*g.step/4, append(g.offsets, 4*off)

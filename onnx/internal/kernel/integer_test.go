@@ -9,6 +9,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/must"
+	"fmp/onnx/op"
 )
 
 func init() { EnableIntegers() }
@@ -390,4 +391,25 @@ func TestNoColumns(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 1))
 	x, w := drawnBytes(r, onnx.Uint8, 1, 4, 30, 0), drawnBytes(r, onnx.Int8, 64, 4, 3, 3)
 	byteKernels(t, func(t *testing.T) { sumsOf(t, 0, x, w, 1, 2, 1, 2) })
+}
+
+// TestLargePlanes: the columns of planes are gathered only where they take little memory, which is a
+// plane's for every tap.
+func TestLargePlanes(t *testing.T) {
+	node := &onnx.Node{Op: "Conv", Attrs: []onnx.Attr{onnx.IntsAttr("pads", 1, 1, 1, 1)}}
+	win := must.Get(newWindow(&Spec{Node: node, attrs: op.Attrs(node, 21), used: map[string]bool{}}))(t)
+	for _, c := range []struct {
+		lines, channels, group int
+		gathered               bool
+	}{{14, 256, 1, true}, {14, 1024, 1, true}, {20000, 64, 1, false}, {8000, 1, 1, true}, {9000, 1, 1, false},
+		{14, 64, 64, false}} {
+		v, x := &integerConv{group: c.group}, []int{1, c.group * c.channels, c.lines, 14}
+		fitted, sp, err := convShape(win, c.group, x, []int{256 * c.group, c.channels, 3, 3})
+		must.Do(t, err)
+		r := &integerRun{xs: x, sp: sp, group: c.group, channels: c.channels, filters: 256, in: product(x[2:]),
+			pos: product(sp)}
+		if must.Do(t, v.arrange(r, fitted)); (r.gathered != nil) != c.gathered {
+			t.Errorf("%+v: gathered %v, in %d bytes", c, r.gathered != nil, 4*r.plane*c.group*((c.channels+3)/4))
+		}
+	}
 }
