@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
 
@@ -15,11 +16,12 @@ const maxAhead = 8
 
 // ahead decodes the images of files before they are asked for, several at once, and hands them out
 // in their order. Those that are being decoded take [MaxMemory] in all, so that a folder takes no
-// more than its largest image may.
+// more than its largest image may, and [maxKept] for those that come.
 type ahead struct {
 	*pictures
 	taken  chan chan decodedImage
 	kept   chan *memories
+	held   atomic.Int64 // bytes of memories that are kept, or were before an image took them
 	cancel context.CancelFunc
 	all    sync.WaitGroup
 }
@@ -71,13 +73,23 @@ func (a *ahead) decodeWithin(ctx context.Context, memory *semaphore.Weighted,
 	default:
 		m = &memories{}
 	}
-	if d.item, d.err = a.image(ctx, f, d.pixels, m); m.size() <= maxKept {
+	d.item, d.err = a.image(ctx, f, d.pixels, m)
+	a.keep(m)
+	return d
+}
+
+// keep keeps memories for another image where all that are kept are within their bound.
+func (a *ahead) keep(m *memories) {
+	size := int64(m.size())
+	if a.held.Add(size-m.counted) <= maxKept {
+		m.counted = size
 		select {
 		case a.kept <- m:
+			return
 		default:
 		}
 	}
-	return d
+	a.held.Add(-size)
 }
 
 // weigh returns the bytes that an image of a file takes while it is decoded: of one that cannot be

@@ -121,10 +121,57 @@ func TestMemories(t *testing.T) {
 		t.Errorf("memories of %d bytes have become %d by a picture that they held before", size, m.size())
 	}
 	m.file.Grow(maxKept)
+	m.counted = 0 // by another reader
 	a = &ahead{pictures: p, kept: make(chan *memories, 1)}
 	a.kept <- m
 	if d := a.decodeWithin(t.Context(), semaphore.NewWeighted(MaxMemory), p.files[1]); d.err != nil ||
 		len(a.kept) > 0 {
 		t.Errorf("%d bytes are kept, error %v; want %d at most", m.size(), d.err, maxKept)
+	}
+}
+
+// TestKeptInAll: all memories that a reader keeps are within one bound, whatever their number, and one
+// that has become too large makes room for others.
+func TestKeptInAll(t *testing.T) {
+	a := &ahead{kept: make(chan *memories, maxAhead)}
+	of := func(size int) *memories {
+		m := &memories{}
+		m.file.Grow(size)
+		return m
+	}
+	for range maxAhead {
+		a.keep(of(maxKept / 4))
+	}
+	if len(a.kept) < 2 || len(a.kept) > 4 {
+		t.Fatalf("%d memories of a quarter of the bound are kept", len(a.kept))
+	}
+	all := len(a.kept)
+	for range 5 { // one that is handed on counts once
+		a.keep(<-a.kept)
+	}
+	if len(a.kept) != all {
+		t.Fatalf("%d memories are kept of %d that were handed on", len(a.kept), all)
+	}
+	m := <-a.kept
+	m.file.Grow(maxKept)
+	if a.keep(m); len(a.kept) != all-1 {
+		t.Errorf("%d memories are kept; want one fewer than %d", len(a.kept), all)
+	}
+	if a.keep(of(maxKept / 4)); len(a.kept) != all {
+		t.Errorf("%d memories are kept; want %d again", len(a.kept), all)
+	}
+}
+
+// TestBufferOfFile: a file that is a little larger than the one before takes a buffer of its size.
+func TestBufferOfFile(t *testing.T) {
+	path, fit, m := filepath.Join(t.TempDir(), "0.jpg"), Fit{H: 8, W: 8, Ch: 3}, &memories{}
+	var b bytes.Buffer
+	must.Do(t, encoder.Encode(&b, image.NewGray(image.Rect(0, 0, 400, 300)), nil))
+	for _, size := range []int{1 << 20, 1<<20 + 50000} {
+		must.Do(t, os.WriteFile(path, append(b.Bytes(), make([]byte, size-b.Len())...), 0o644))
+		must.Get(fit.decodeFile(t.Context(), path, MaxPixels, make([]uint8, fit.Size()), m))(t)
+		if got := m.file.Cap(); got > size+size/8 {
+			t.Errorf("a file of %d bytes has a buffer of %d", size, got)
+		}
 	}
 }

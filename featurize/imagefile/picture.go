@@ -170,9 +170,10 @@ func (f Fit) DecodeFile(ctx context.Context, path string, dst []uint8) error {
 type memories struct {
 	file    bytes.Buffer
 	samples jpeg.Memory
+	counted int64 // bytes of them among those that are held
 }
 
-// maxKept bounds the bytes of memories that are kept for another picture.
+// maxKept bounds the bytes of all memories that a reader keeps for other pictures.
 const maxKept = 32 << 20
 
 func (m *memories) size() int { return m.file.Cap() + m.samples.Size() }
@@ -190,7 +191,11 @@ func (f Fit) decodeFile(ctx context.Context, path string, pixels int, dst []uint
 	b.Reset()
 	limit := int64(longest(pixels))
 	if st, err := file.Stat(); err == nil {
-		b.Grow(int(min(limit, st.Size())) + bytes.MinRead)
+		want := int(min(limit, st.Size())) + bytes.MinRead
+		if b.Cap() < want { // a buffer that grows doubles, beside the memory that it had
+			*b = bytes.Buffer{}
+		}
+		b.Grow(want)
 	}
 	if _, err := b.ReadFrom(io.LimitReader(file, limit+1)); err != nil {
 		return digest, fmt.Errorf("%s: %w", path, err)

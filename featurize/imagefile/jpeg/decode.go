@@ -38,6 +38,7 @@ func (m *Memory) Size() int { return cap(m.whole) + 2*cap(m.reduced) }
 // room returns n values of a memory, that of kept where it has them. They may be those of the picture before.
 func room[T any](kept *[]T, n int) []T {
 	if cap(*kept) < n {
+		*kept = nil // the collector may have it before there is more
 		*kept = make([]T, n)
 	}
 	return (*kept)[:n]
@@ -211,16 +212,19 @@ func (d *decoder) arrange(points []Points) {
 		whole := room(&d.memory.whole, total)
 		for i := range d.parts {
 			p := &d.parts[i]
-			p.plane.Whole, whole = whole[:p.values()], whole[p.values():]
+			p.plane.Whole, whole = cut(whole, p.values())
 		}
 		return
 	}
 	reduced := room(&d.memory.reduced, total)
 	for i := range d.parts {
 		p := &d.parts[i]
-		p.plane.Reduced, reduced = reduced[:p.values()], reduced[p.values():]
+		p.plane.Reduced, reduced = cut(reduced, p.values())
 	}
 }
+
+// cut cuts n values off: one that appends to them writes no other's.
+func cut[T any](of []T, n int) (first, rest []T) { return of[:n:n], of[n:] }
 
 // values returns how many values a plane has, with those behind its end that lanes read.
 func (p *part) values() int {

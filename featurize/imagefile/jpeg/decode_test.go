@@ -182,6 +182,9 @@ func reduces(t *testing.T, data []byte) {
 				break
 			}
 			got := planes[i]
+			if cap(got.Reduced) != len(got.Reduced) {
+				t.Fatalf("%v: plane %d reaches into the next one", p, i)
+			}
 			if got.W != (53*p.X+7)/8 || got.H != (37*p.Y+7)/8 || got.Across != 8/float64(p.X) ||
 				got.Down != 8/float64(p.Y) {
 				t.Fatalf("%v: %d x %d of %v x %v", p, got.W, got.H, got.Across, got.Down)
