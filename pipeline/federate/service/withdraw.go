@@ -174,8 +174,8 @@ func (s *Server) quarantined(client string) *store.Record {
 	if !ok {
 		return nil
 	}
-	return &store.Record{Receipt: wire.Receipt{Round: s.Round.Round, Client: client,
-		Graph: s.Round.Client.Digest, Upload: refused.Upload, Time: refused.Time.UTC()}}
+	return &store.Record{Receipt: wire.Receipt{Server: s.Key.PublicText(), Round: s.Round.Round,
+		Client: client, Graph: s.Round.Client.Digest, Upload: refused.Upload, Time: refused.Time.UTC()}}
 }
 
 // note puts the note of a withdrawal in place of an upload. The caller holds publishing.

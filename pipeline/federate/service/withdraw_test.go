@@ -313,6 +313,9 @@ func TestWithdrawQuarantined(t *testing.T) {
 				f.delete("a", digestOf(nil), f.keys["a"], nil))
 			c.before(t, f)
 			d := f.srv.description()
+			if r := f.srv.quarantined("a"); r != nil && r.Receipt.Server != f.key.PublicText() {
+				t.Errorf("of the server %q", r.Receipt.Server)
+			}
 			var receipts []string
 			for range 2 {
 				headers := d.Withdraw(f.keys["a"])

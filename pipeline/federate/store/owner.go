@@ -99,7 +99,8 @@ func (s *Store) unclaimed(ctx context.Context, server string) error {
 		if err != nil {
 			return err
 		}
-		if r.Receipt.Server != server {
+		// the note of a withdrawn refusal had no server in 0.1.0
+		if r.Receipt.Server != "" && r.Receipt.Server != server {
 			return otherServer(r.Receipt.Server, server)
 		}
 	}

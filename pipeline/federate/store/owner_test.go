@@ -107,12 +107,15 @@ func TestUnclaimed(t *testing.T) {
 		{"a", "", "a", ""},
 		{"a", "a", "a", ""},
 		{"b", "", "a", "the server with the key b"},
+		{"", "none", "a", ""},
 	} {
 		o := Options{Dir: t.TempDir()}
 		s := must.Get(Open(t.Context(), "fmp-1", o))(t)
 		if c.receipt != "" {
 			r := record("x", "1")
-			r.Receipt.Server = c.receipt
+			if r.Receipt.Server = c.receipt; c.receipt == "none" { // of a refused upload that was withdrawn
+				r.Receipt.Server = ""
+			}
 			must.Do(t, s.Put(t.Context(), r, 0))
 		}
 		if c.claimed != "" {
