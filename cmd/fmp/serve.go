@@ -580,7 +580,10 @@ func serverKey(path string) (*identity.Key, error) {
 	if k, err = identity.New("server"); err != nil {
 		return nil, err
 	}
-	return k, k.Save(path)
+	if err = k.Save(path); errors.Is(err, fs.ErrExist) { // another process made one meanwhile
+		return identity.Load(path)
+	}
+	return k, err
 }
 
 // pooling makes classifiers of a round's uploads, as fmp pool does.

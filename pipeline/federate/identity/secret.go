@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
@@ -40,7 +41,7 @@ func CheckSecret(path string) error {
 
 // SaveSecret writes a new file, readable by its owner alone, atomically. If the file exists, it is
 // left unchanged and SaveSecret returns an error.
-func SaveSecret(path string, data []byte) (err error) {
+func SaveSecret(path string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
 	}
@@ -49,16 +50,48 @@ func SaveSecret(path string, data []byte) (err error) {
 	if _, err := os.Lstat(path); err == nil {
 		return there
 	}
-	// A name of its own until it is whole: another process takes none that is half written.
-	whole := fmt.Sprintf("%s.%s.tmp", path, rand.Text())
-	if err := atomicfile.WritePrivate(whole, data); err != nil {
-		return err
+	dir := filepath.Dir(path)
+	if err := atomicfile.RemoveStale(dir, unfinished, time.Hour); err != nil {
+		return fmt.Errorf("writing %s: %w", path, err)
+	}
+	// A name of its own until it is whole: another process takes none that is half written. The name is
+	// short, as path's may be as long as the file system allows.
+	whole := filepath.Join(dir, unfinished+rand.Text()+".tmp")
+	if err := writeNew(whole, data); err != nil {
+		var at *fs.PathError
+		if errors.As(err, &at) { // that name says nothing to anybody
+			err = fmt.Errorf("the folder %s cannot be written to: %w", dir, at.Err)
+		}
+		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	defer os.Remove(whole)
-	if err := os.Link(whole, path); errors.Is(err, fs.ErrExist) {
-		return there
-	} else if err == nil {
+	if err := link(whole, path); err == nil {
 		return nil
+	} else if !errors.Is(err, fs.ErrExist) { // a file system without links
+		err = writeNew(path, data)
+		if !errors.Is(err, fs.ErrExist) {
+			return err
+		}
 	}
-	return os.Rename(whole, path) // a file system without links
+	return there
+}
+
+// unfinished begins the names of files that SaveSecret has not finished.
+const unfinished = ".secret."
+
+var link = os.Link
+
+// writeNew writes a file that its owner alone can read, unless one is there, and removes it if that fails.
+func writeNew(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	if _, err = f.Write(data); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		os.Remove(path)
+	}
+	return err
 }
