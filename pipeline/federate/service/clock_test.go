@@ -2,8 +2,11 @@ package service
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
+
+	"fmp/pipeline/pool"
 )
 
 // TestClockMoves: the round is pooled at the time that the clock tells, where no timer saw it pass: the
@@ -51,5 +54,34 @@ func TestClockMoves(t *testing.T) {
 		if err := <-ended; err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+// TestFailedPooling: a pooling that failed is tried again as late as the log says.
+func TestFailedPooling(t *testing.T) {
+	defer func(d time.Duration) { look = d }(look)
+	look = 5 * time.Millisecond
+	f := newFixture(t, "quorum: 1\n")
+	f.put("a", f.made("a", 1, nil))
+	f.stop()
+	f.start() // nothing wakes it
+	tried, ended := make(chan int, 100), make(chan error, 1)
+	f.srv.Config.Pool = func(context.Context, []pool.Upload) (*Pooled, error) {
+		tried <- 1
+		return nil, errors.New("no")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { ended <- f.srv.Run(ctx) }()
+	<-tried
+	select {
+	case <-tried:
+		t.Error("tried again at once")
+	case err := <-ended:
+		t.Fatal(err)
+	case <-time.After(40 * look):
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

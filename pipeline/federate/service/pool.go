@@ -32,7 +32,7 @@ const retry, retryFull = 30 * time.Second, 2 * time.Second
 // context ends.
 func (s *Server) Run(ctx context.Context) error {
 	for {
-		wait := s.due()
+		wait := min(s.due(), look)
 		if wait <= 0 {
 			err := s.Pool(ctx)
 			if ctx.Err() != nil {
@@ -51,7 +51,7 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 			s.Log.Error("pooling failed", "error", err, "again_in", wait)
 		}
-		timer := time.NewTimer(min(wait, look))
+		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
