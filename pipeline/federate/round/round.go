@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -117,8 +118,12 @@ type Time struct{ time.Time }
 // UnmarshalYAML parses a time of RFC 3339.
 func (t *Time) UnmarshalYAML(n *yaml.Node) (err error) {
 	if t.Time, err = time.Parse(time.RFC3339, n.Value); err != nil {
-		return fmt.Errorf("line %d: %q; want a time, such as 2030-01-31T18:00:00Z or "+
-			"2030-01-31T18:00:00+01:00", n.Line, n.Value)
+		var is string
+		if n.Kind == yaml.ScalarNode { // others have no text of their own
+			is = strconv.Quote(n.Value) + "; "
+		}
+		return fmt.Errorf("line %d: %swant a time, such as 2030-01-31T18:00:00Z or "+
+			"2030-01-31T18:00:00+01:00", n.Line, is)
 	}
 	return nil
 }
@@ -361,8 +366,12 @@ func (f *File) fill() error {
 		want(len(s.Check()) == 0, s.Name, reflect.Indirect(s.Value), s.Allowed())
 	}
 	want(f.Roster != "", "roster", "missing", "the roster that fmp keys wrote")
-	want(!f.Deadline.IsZero() && f.Deadline.Year() < 2200, "deadline",
-		f.Deadline.Format(time.RFC3339), "times before the year 2200, such as 2030-01-31T18:00:00Z")
+	deadline := "missing"
+	if !f.Deadline.IsZero() {
+		deadline = f.Deadline.Format(time.RFC3339)
+	}
+	want(!f.Deadline.IsZero() && f.Deadline.Year() < 2200, "deadline", deadline,
+		"times before the year 2200, such as 2030-01-31T18:00:00Z")
 	want(f.Quorum >= 0 && f.Quorum <= identity.MaxClients, "quorum", f.Quorum,
 		fmt.Sprintf("0 (all of the roster) to %d", identity.MaxClients))
 	want(f.MinUploads >= 1 && f.MinUploads <= identity.MaxClients, "min_uploads", f.MinUploads,

@@ -103,9 +103,9 @@ func TestDeadline(t *testing.T) {
 		"2100-03-31 18:00:00 +02:00": wrong,
 		"2100-03-31t18:00:00z":       wrong,
 		"soon":                       wrong,
-		"[2100-03-31T18:00:00Z]":     wrong,
-		"{at: 2100-03-31T18:00:00Z}": wrong,
-		"":                           "deadline is 0001-01-01T00:00:00Z",
+		"[2100-03-31T18:00:00Z]":     "line 4: want a time",
+		"{at: 2100-03-31T18:00:00Z}": "line 4: want a time",
+		"":                           "deadline is missing",
 	} {
 		f, err := Parse([]byte(of + text + "\n"))
 		if err != nil {
