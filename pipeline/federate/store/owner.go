@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -30,8 +32,10 @@ var renewEvery, holdFor = 2 * time.Second, 12 * time.Second
 type hold struct {
 	kv       jetstream.KeyValue
 	mine     owner
+	mu       sync.Mutex // held by writes
 	revision uint64
-	every    time.Duration // renewals
+	renewed  atomic.Pointer[time.Time] // before the last write that succeeded
+	every    time.Duration             // renewals
 	end      context.CancelFunc
 	ended    chan struct{}
 }
@@ -152,10 +156,19 @@ func (h *hold) write(ctx context.Context, o owner) error {
 	if err != nil {
 		return err
 	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for range 2 {
+		start := time.Now()
 		var revision uint64
-		if revision, err = h.kv.Update(ctx, ownerKey, text, h.revision); err == nil {
+		if h.revision == 0 { // also in place of one that was removed
+			revision, err = h.kv.Create(ctx, ownerKey, text)
+		} else {
+			revision, err = h.kv.Update(ctx, ownerKey, text, h.revision)
+		}
+		if err == nil {
 			h.revision = revision
+			h.renewed.Store(&start)
 			return nil
 		}
 		if !conflict(err) {
@@ -163,6 +176,9 @@ func (h *hold) write(ctx context.Context, o owner) error {
 		}
 		before := h.revision
 		now, failed := h.read(ctx)
+		if errors.Is(failed, jetstream.ErrKeyNotFound) {
+			return errRemoved
+		}
 		if failed != nil {
 			return failed
 		}
@@ -172,6 +188,25 @@ func (h *hold) write(ctx context.Context, o owner) error {
 		}
 	}
 	return err
+}
+
+// errRemoved means that somebody removed the record of the owner from the NATS servers.
+var errRemoved = errors.New("the record of its owner was removed: start fmp serve again")
+
+// check returns an error unless this process has the hold. A process that stood still has it renewed
+// first: another one may have taken it.
+func (h *hold) check(ctx context.Context) error {
+	if h == nil || !h.late() {
+		return nil
+	}
+	return h.write(ctx, h.mine)
+}
+
+// late reports whether the hold was not renewed for so long that it may soon be another's. The monotonic
+// clock stands still while the machine sleeps, and the other one may be put back.
+func (h *hold) late() bool {
+	then, now := *h.renewed.Load(), time.Now()
+	return max(now.Sub(then), now.Round(0).Sub(then.Round(0))) > holdFor/2
 }
 
 // renew renews the hold until the context ends, or another process has it.
@@ -186,7 +221,7 @@ func (h *hold) renew(ctx context.Context, lost func(error)) {
 		within, cancel := context.WithTimeout(ctx, 2*h.every)
 		err := h.write(within, h.mine)
 		cancel()
-		if errors.Is(err, ErrBusy) {
+		if errors.Is(err, ErrBusy) || errors.Is(err, errRemoved) {
 			lost(err)
 			return
 		}

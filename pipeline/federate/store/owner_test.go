@@ -95,6 +95,67 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
+// TestStoodStill: a server that stood still until another one took the state stores nothing; where none
+// did it goes on.
+func TestStoodStill(t *testing.T) {
+	defer func(a, b time.Duration) { renewEvery, holdFor = a, b }(renewEvery, holdFor)
+	o := Options{URL: fmt.Sprintf("nats://127.0.0.1:%d",
+		natsOn(t, natsserver.Options{JetStream: true, StoreDir: t.TempDir()}))}
+	renewEvery, holdFor = time.Hour, 400*time.Millisecond
+	still, _, err := held(t, o, "key")
+	must.Do(t, err)
+	defer still.Close()
+	for !still.hold.late() {
+		time.Sleep(time.Millisecond)
+	}
+	ctx := t.Context()
+	must.Do(t, still.Put(ctx, record("kept", "1"), 0))
+	kept := must.Get(still.Get(ctx, "kept"))(t)
+	var last *Store
+	must.Fail(0, still.write(ctx, 1, func(context.Context) error {
+		renewEvery = 20 * time.Millisecond
+		last, _, err = held(t, o, "key")
+		return err
+	}))(t, ErrBusy.Error(), "taken meanwhile")
+	defer last.Close()
+	for name, err := range map[string]error{
+		"put":      still.Put(ctx, record("late", "1"), 0),
+		"withdraw": still.Withdraw(ctx, kept, Gone{}, nil),
+		"refuse":   still.Refuse(ctx, Refusal{Client: "late"}, nil),
+		"publish":  still.Publish(ctx, Version{Number: 1}, nil, nil, nil),
+	} {
+		if !errors.Is(err, ErrBusy) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	must.Get(last.Get(ctx, "kept"))(t)
+	if _, err := last.Get(ctx, "late"); !errors.Is(err, ErrNone) {
+		t.Errorf("stored late: %v", err)
+	}
+	must.Do(t, last.Put(ctx, record("late", "2"), 0))
+}
+
+// TestOwnerRemoved: a server is told that the record of its hold was removed, and the next one makes it anew.
+func TestOwnerRemoved(t *testing.T) {
+	defer func(d time.Duration) { renewEvery = d }(renewEvery)
+	renewEvery = 50 * time.Millisecond
+	o := Options{URL: fmt.Sprintf("nats://127.0.0.1:%d",
+		natsOn(t, natsserver.Options{JetStream: true, StoreDir: t.TempDir()}))}
+	s, lost, err := held(t, o, "key")
+	must.Do(t, err)
+	must.Do(t, s.hold.kv.Purge(t.Context(), ownerKey))
+	select {
+	case err := <-lost:
+		must.Fail(0, err)(t, errRemoved.Error(), "removed")
+	case <-time.After(20 * time.Second):
+		t.Error("the holder is not told")
+	}
+	s.Close()
+	next, _, err := held(t, o, "key")
+	must.Do(t, err)
+	next.Close()
+}
+
 // TestUnclaimed: a state in a folder is one server's too, and one of version 0.1.0, which has no owner,
 // is of the server that gave its receipts.
 func TestUnclaimed(t *testing.T) {

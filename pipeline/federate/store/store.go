@@ -355,10 +355,16 @@ func (s *Store) Room() error {
 
 // write calls a function that stores that number of bytes. It returns at once if there is no room,
 // and if the embedded server stops writing meanwhile; in that case it is not known whether the
-// bytes were stored.
+// bytes were stored. With external servers it fails where another process has the state.
 func (s *Store) write(ctx context.Context, bytes int64, do func(ctx context.Context) error) error {
 	if s.inside == nil {
-		return full(do(ctx))
+		if err := s.hold.check(ctx); err != nil {
+			return err
+		}
+		if err := full(do(ctx)); err != nil {
+			return err
+		}
+		return s.hold.check(ctx) // it may have stood still meanwhile
 	}
 	if err := s.inside.room(bytes); err != nil {
 		return err
