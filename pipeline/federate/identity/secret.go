@@ -42,38 +42,27 @@ func CheckSecret(path string) error {
 // SaveSecret writes a new file, readable by its owner alone, atomically. If the file exists, it is
 // left unchanged and SaveSecret returns an error.
 func SaveSecret(path string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	there := fmt.Errorf("%s is there already and is not overwritten; give another name, or remove it: %w",
-		path, fs.ErrExist)
-	if _, err := os.Lstat(path); err == nil {
-		return there
-	}
-	dir := filepath.Dir(path)
-	if err := atomicfile.RemoveStale(dir, unfinished, time.Hour); err != nil {
-		return fmt.Errorf("writing %s: %w", path, err)
-	}
+	_ = atomicfile.RemoveStale(dir, unfinished, time.Hour) // a folder may be written to and not read
 	// A name of its own until it is whole: another process takes none that is half written. The name is
 	// short, as path's may be as long as the file system allows.
-	whole := filepath.Join(dir, unfinished+rand.Text()+".tmp")
-	if err := writeNew(whole, data); err != nil {
-		var at *fs.PathError
-		if errors.As(err, &at) { // that name says nothing to anybody
-			err = fmt.Errorf("the folder %s cannot be written to: %w", dir, at.Err)
-		}
-		return fmt.Errorf("writing %s: %w", path, err)
+	whole := dir + "/" + unfinished + rand.Text() + ".tmp"
+	err := writeNew(whole, data)
+	if err == nil {
+		err = link(whole, path)
 	}
-	defer os.Remove(whole)
-	if err := link(whole, path); err == nil {
-		return nil
-	} else if !errors.Is(err, fs.ErrExist) { // a file system without links
+	if err != nil && !errors.Is(err, fs.ErrExist) { // no links here, or an error that is to name path
 		err = writeNew(path, data)
-		if !errors.Is(err, fs.ErrExist) {
-			return err
-		}
 	}
-	return there
+	os.Remove(whole)
+	if errors.Is(err, fs.ErrExist) {
+		err = fmt.Errorf("%s is there already and is not overwritten; give another name, or remove it: %w",
+			path, fs.ErrExist)
+	}
+	return err
 }
 
 // unfinished begins the names of files that SaveSecret has not finished.
@@ -90,7 +79,7 @@ func writeNew(path string, data []byte) error {
 	if _, err = f.Write(data); err == nil {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if f.Close(); err != nil {
 		os.Remove(path)
 	}
 	return err

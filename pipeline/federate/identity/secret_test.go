@@ -21,13 +21,17 @@ func TestSaveSecret(t *testing.T) {
 		link func(string, string) error
 		file string
 	}{"links": {os.Link, "a.key"}, "none": {none, "a.key"}, "a long name": {os.Link, strings.Repeat("a", 255)}} {
-		link = c.link
+		linked := false
+		link = func(from, to string) error { linked = true; return c.link(from, to) }
 		dir := t.TempDir()
 		path, left := filepath.Join(dir, c.file), filepath.Join(dir, unfinished+"X.tmp")
 		must.Do(t, os.WriteFile(left, nil, 0o600))
 		old := time.Now().Add(-2 * time.Hour)
 		must.Do(t, os.Chtimes(left, old, old))
 		must.Do(t, SaveSecret(path, []byte("first")))
+		if !linked { // it was written in its place
+			t.Errorf("%s: half of it could be read", name)
+		}
 		must.Fail(SaveSecret(path, []byte("second")))(t, "there already", name)
 		if got := must.Get(ReadSecret(path, 10))(t); string(got) != "first" {
 			t.Errorf("%s: %q", name, got)
