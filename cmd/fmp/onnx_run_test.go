@@ -18,6 +18,7 @@ import (
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/must"
 	"fmp/onnx/npy"
+	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 )
 
@@ -179,7 +180,7 @@ func TestONNXRunOverItsInput(t *testing.T) {
 		before := must.Get(os.ReadFile(path))(t)
 		args := append([]string{"onnx", "run", model, "--input", input, "--engine", "pure", "--format",
 			filepath.Ext(c.file)[1:]}, more...)
-		refused(t, exitUsage, "an output of the same command would overwrite it", append(args, "--out", dir)...)
+		refused(t, exitUsage, regularfile.ErrOutput.Error()+"\n", append(args, "--out", dir)...)
 		if !slices.Equal(must.Get(os.ReadFile(path))(t), before) {
 			t.Errorf("%s: the file has changed", c.name)
 		}

@@ -141,13 +141,14 @@ func (f *Refit) images(seen *point.Set) (*images, error) {
 }
 
 // draw returns the points of one fit: the images of every row, or as many as stand for them. For a
-// mean w̄ of m images there are n rows, with e_i of N(0, I) and ē their mean,
+// mean w̄ of m images there are n rows, with e_i of N(0, I) and ē their mean. For n > 1
 //
 //	x_i = w̄ + sqrt(1 - 1/m) (e_i - ē)/sqrt(1 - 1/n)
 //
-// so that their mean is w̄ and each lies as far from it as an image of m does. Of one row ē is 0.
-// With bootstrap the rows of a class have the random weights of the Bayesian bootstrap (Rubin
-// 1981). The second result is log n_c, less its value for equal classes, of these weights.
+// so that their mean is w̄ and each lies as far from it as an image of m does. For n = 1 the row
+// is w̄ + sqrt(1 - 1/m) e_1. With bootstrap the rows of a class have the random weights of
+// the Bayesian bootstrap (Rubin 1981). The second result is log n_c, less its value for equal
+// classes, of these weights.
 func (u *images) draw(k, classes int, r *rand.Rand, bootstrap bool) (*erm.Problem, []float64) {
 	p := &erm.Problem{Dx: k, C: classes}
 	share := min(1, maxImages/u.total)

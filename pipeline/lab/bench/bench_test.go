@@ -12,7 +12,9 @@ import (
 	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
 )
 
@@ -55,6 +57,20 @@ func TestMeasure(t *testing.T) {
 		err.Error() != "c: no luck" {
 		t.Errorf("a contender that fails: %v", err)
 	}
+}
+
+// TestNetPeers: without other programs the engine of this process runs a net, and each of them is
+// not at hand.
+func TestNetPeers(t *testing.T) {
+	b := &Bench{Peers: Peers(t.TempDir()), Engine: must.Get(pure.New(engine.Options{Threads: 1}))(t)}
+	n := nets()[2]
+	all := must.Get(n.others(t.Context(), b, must.Get(n.model())(t), peer{"net:tract", "tract"},
+		peer{"net:openvino", "OpenVINO"}))(t)
+	if len(all) != 3 || all[0].Once == nil || all[1].Once != nil || all[1].Name != "tract" ||
+		all[2].Name != "OpenVINO" {
+		t.Errorf("contenders are %+v", all)
+	}
+	must.Do(t, all[0].Close())
 }
 
 // Every work is done once, with nobody beside it; what is not at hand says so. Sizes that take

@@ -162,11 +162,15 @@ func engines(n net) func(ctx context.Context, b *Bench) ([]Contender, error) {
 }
 
 // others are peers with the model, in processes of their own, as their users run them. Where there
-// are none, it is the ONNX Runtime in this one.
+// are none, it is the ONNX Runtime in this one, and each of them is not at hand.
 func (n net) others(ctx context.Context, b *Bench, m *onnx.Model, peers ...peer) ([]Contender, error) {
 	if !b.Peers.Ready() {
 		c, err := n.on(b.Engine, b.Engine.Name(), m)
-		return []Contender{c}, err
+		all := []Contender{c}
+		for _, p := range peers {
+			all = append(all, Contender{Name: p.name})
+		}
+		return all, err
 	}
 	files, fixed := map[string]*onnx.Tensor{}, onnx.Clone(m)
 	for i, v := range fixed.Graph.Inputs { // tract wants sizes
