@@ -26,9 +26,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/npy"
-	"fmp/onnx/op"
 	"fmp/onnx/optim"
-	"fmp/onnx/pass"
 	"fmp/onnx/serde"
 	"fmp/onnx/train"
 	"fmp/pipeline/meta"
@@ -199,52 +197,6 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 		fmt.Fprintln(cmd.ErrOrStderr(), "fmp onnx train: "+n)
 	}
 	return o.train(cmd, m, ex, cfg)
-}
-
-// trainable makes every weight an initializer of the graph, in float32: also those that fmp onnx half
-// halved, and those that nodes, functions and graphs within nodes state.
-func trainable(m *onnx.Model) error {
-	pass.RestoreHalf(m)
-	if err := pass.Inline(m); err != nil {
-		return err
-	}
-	taken := map[string]bool{}
-	m.Graph.AddNames(taken)
-	hoist(m.Graph, m.Graph, taken)
-	return nil
-}
-
-// hoist moves the float32 constants of a graph within another, and of those within it, outward.
-func hoist(from, to *onnx.Graph, taken map[string]bool) {
-	names := map[string]string{}
-	move := func(name string, t *onnx.Tensor) bool {
-		_, output := from.Output(name)
-		if output || t == nil || t.DType != onnx.Float32 || t.Len() < 2 {
-			return false
-		}
-		moved := name
-		if from != to {
-			moved = pass.Unique(taken, name)
-			names[name] = moved
-		}
-		to.Initializers[moved] = t
-		return true
-	}
-	from.Nodes = slices.DeleteFunc(from.Nodes, func(n *onnx.Node) bool {
-		for _, b := range n.Subgraphs() {
-			hoist(b, to, taken)
-		}
-		return n.Op == "Constant" && n.Domain == "" && move(n.Outputs[0], op.Constant(n))
-	})
-	if from == to {
-		return
-	}
-	for _, name := range from.InitializerNames() {
-		if move(name, from.Initializers[name]) {
-			delete(from.Initializers, name)
-		}
-	}
-	pass.Rename(from, names)
 }
 
 // photos reads a data set of images. An extractor sees the part and the classes of it that are an

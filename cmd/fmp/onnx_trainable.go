@@ -1,0 +1,212 @@
+package main
+
+import (
+	"slices"
+
+	"fmp/onnx"
+	"fmp/onnx/op"
+	"fmp/onnx/pass"
+)
+
+// trainable makes every weight an initializer of the graph, in float32: also those that fmp onnx half
+// halved, and those that nodes, functions and graphs within nodes state.
+func trainable(m *onnx.Model) error {
+	pass.RestoreHalf(m)
+	if err := pass.Inline(m); err != nil {
+		return err
+	}
+	taken := map[string]bool{}
+	m.Graph.AddNames(taken)
+	s := &scope{g: m.Graph, values: map[string]origin{}, weights: map[place]bool{}}
+	s.walk()
+	hoist(m.Graph, m.Graph, taken, s.weights)
+	return nil
+}
+
+// hoist moves the float32 initializers of a graph within another, and of those within it, outward,
+// and those constants that are weights. A branch's output keeps its name.
+func hoist(from, to *onnx.Graph, taken map[string]bool, weights map[place]bool) {
+	names := map[string]string{}
+	var outputs []*onnx.Node
+	move := func(name string, t *onnx.Tensor, constant bool) bool {
+		_, output := from.Output(name)
+		if t == nil || t.DType != onnx.Float32 || t.Len() < 2 || output && from == to ||
+			(constant || output) && !weights[place{from, name}] {
+			return false
+		}
+		moved := name
+		if from != to {
+			moved = pass.Unique(taken, name)
+			if output {
+				outputs = append(outputs, &onnx.Node{Name: moved, Op: "Identity", Inputs: []string{moved},
+					Outputs: []string{name}})
+			} else {
+				names[name] = moved
+			}
+		}
+		to.Initializers[moved] = t
+		return true
+	}
+	from.Nodes = slices.DeleteFunc(from.Nodes, func(n *onnx.Node) bool {
+		for _, b := range n.Subgraphs() {
+			hoist(b, to, taken, weights)
+		}
+		return n.Op == "Constant" && n.Domain == "" && move(n.Outputs[0], op.Constant(n), true)
+	})
+	if from == to {
+		return
+	}
+	for _, name := range from.InitializerNames() {
+		if move(name, from.Initializers[name], false) {
+			delete(from.Initializers, name)
+		}
+	}
+	from.Nodes = append(outputs, from.Nodes...)
+	pass.Rename(from, names)
+}
+
+// place is a value of a graph.
+type place struct {
+	g    *onnx.Graph
+	name string
+}
+
+// constant is a number that a graph states.
+type constant struct {
+	place
+	t *onnx.Tensor
+}
+
+// origin says where a value comes from.
+type origin struct {
+	constants []constant // that it is, or is chosen from
+	op        string     // of the node that gives it
+	behind    bool       // it is of an operator with weights, so that a vector on it is a weight
+}
+
+// maxChosen bounds the constants that branches choose a value from.
+const maxChosen = 64
+
+// scope finds the constants that are read as weights are. Exporters write weights, bounds, masks and
+// tables alike as Constant nodes, so that only their readers tell them apart.
+type scope struct {
+	outer   *scope
+	g       *onnx.Graph
+	values  map[string]origin
+	weights map[place]bool // of all graphs
+}
+
+func (s *scope) value(name string) origin {
+	for ; s != nil; s = s.outer {
+		if v, ok := s.values[name]; ok {
+			return v
+		}
+	}
+	return origin{}
+}
+
+func (s *scope) walk() {
+	state := func(name string, t *onnx.Tensor) {
+		s.values[name] = origin{constants: []constant{{place{s.g, name}, t}}}
+	}
+	for name, t := range s.g.Initializers {
+		state(name, t)
+	}
+	for _, n := range s.g.Nodes {
+		if t := op.Constant(n); n.Op == "Constant" && t != nil {
+			state(n.Outputs[0], t)
+			continue
+		}
+		var within []*scope
+		for _, b := range n.Subgraphs() {
+			w := &scope{outer: s, g: b, values: map[string]origin{}, weights: s.weights}
+			w.walk()
+			within = append(within, w)
+		}
+		reads := false
+		for i, in := range n.Inputs {
+			for _, c := range s.value(in).constants {
+				if s.reads(n, i, c.t) {
+					s.weights[c.place], reads = true, true
+				}
+			}
+		}
+		for i, out := range n.Outputs {
+			s.values[out] = s.gives(n, i, reads, within)
+		}
+	}
+}
+
+// reads reports whether input i of a node is a weight where it is the constant t.
+func (s *scope) reads(n *onnx.Node, i int, t *onnx.Tensor) bool {
+	switch n.Op {
+	case "Conv", "ConvTranspose", "Gemm":
+		return i == 1 || i == 2
+	case "MatMul":
+		return i == 1 && len(t.Shape) > 1
+	case "BatchNormalization", "InstanceNormalization", "LayerNormalization", "GroupNormalization",
+		"RMSNormalization":
+		return i > 0
+	case "PRelu":
+		return i == 1
+	case "Gather":
+		return i == 0 && len(t.Shape) > 1
+	case "Add", "Mul":
+		return s.value(n.Input(1-i)).behind && perChannel(t) && !mask(n.Op, t)
+	}
+	return false
+}
+
+// gives returns the origin of output i of a node, which reads weights or not.
+func (s *scope) gives(n *onnx.Node, i int, weighted bool, within []*scope) origin {
+	switch n.Op {
+	case "Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten":
+		return s.value(n.Input(0))
+	case "If":
+		var out origin
+		for _, b := range within {
+			if i >= len(b.g.Outputs) {
+				continue
+			}
+			v := b.value(b.g.Outputs[i].Name)
+			out.behind = out.behind || v.behind
+			for _, c := range v.constants {
+				if len(out.constants) < maxChosen && !slices.Contains(out.constants, c) {
+					out.constants = append(out.constants, c)
+				}
+			}
+		}
+		return out
+	case "Gather": // rows of a table, to which no bias belongs
+		return origin{op: n.Op}
+	case "Div": // a normalisation in single steps, whose scale and bias follow
+		return origin{op: n.Op, behind: s.value(n.Input(0)).op == "Sub" &&
+			s.value(n.Input(1)).op == "Sqrt"}
+	}
+	return origin{op: n.Op, behind: weighted}
+}
+
+// perChannel reports whether a constant is a vector, along whichever axis.
+func perChannel(t *onnx.Tensor) bool {
+	long := 0
+	for _, size := range t.Shape {
+		if size > 1 {
+			long++
+		}
+	}
+	return long == 1
+}
+
+// mask reports whether a vector that is added or multiplied closes some places: by a number that a
+// softmax makes 0 of, or by 0 beside 1. No bias and no scale looks like this.
+func mask(op string, t *onnx.Tensor) bool {
+	if t.DType != onnx.Float32 {
+		return false
+	}
+	const closed = -1e4 // the weakest that exporters write
+	if op == "Add" {
+		return slices.Min(t.F32()) <= closed
+	}
+	return slices.Contains(t.F32(), 0) && slices.Contains(t.F32(), 1) &&
+		!slices.ContainsFunc(t.F32(), func(v float32) bool { return v != 0 && v != 1 })
+}
