@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -275,7 +276,11 @@ func describeValues(vs []onnx.ValueInfo) string {
 func loadTensor(path string) (*onnx.Tensor, error) {
 	switch ext := strings.ToLower(filepath.Ext(path)); ext {
 	case ".npy":
-		return npy.Load(path)
+		t, err := npy.Load(path)
+		if errors.Is(err, regularfile.ErrOutput) { // another format would not help
+			return nil, fmt.Errorf("%s: %w", path, regularfile.ErrOutput)
+		}
+		return t, err
 	case ".pb":
 		return conformance.ReadTensor(path)
 	default:

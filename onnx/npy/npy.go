@@ -9,7 +9,6 @@ package npy
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -40,9 +39,6 @@ var types = map[string]onnx.DType{
 // Load reads the file at path, as [Read] does.
 func Load(path string) (*onnx.Tensor, error) {
 	f, err := regularfile.Open(path)
-	if errors.Is(err, regularfile.ErrOutput) {
-		return nil, fmt.Errorf("reading tensor: %w", err)
-	}
 	if err != nil {
 		return nil, fmt.Errorf("reading tensor: %w; want a .npy file", err)
 	}
