@@ -256,9 +256,9 @@ func TestManifestIsHeeded(t *testing.T) {
 		"a predictor as extractor")
 	must.Fail(New(eng, m, models.Manifest{Kind: models.KindExtractor, Dx: 7}, Options{}, *im))(t,
 		"dx 7", "another dx")
-	a := must.Get(New(eng, m, models.Manifest{Mean: []float32{.5}, Std: []float32{2}}, Options{}, *im))(t)
+	a := must.Get(New(eng, m, models.Manifest{Mean: []float32{.5}, Std: []float32{.25}}, Options{}, *im))(t)
 	defer a.Close()
-	b := must.Get(New(eng, m, models.Manifest{}, Options{Mean: []float64{.5}, Std: []float64{2}}, *im))(t)
+	b := must.Get(New(eng, m, models.Manifest{}, Options{Mean: []float64{.5}, Std: []float64{.25}}, *im))(t)
 	defer b.Close()
 	fa, _ := a.Features(context.Background(), im, nil)
 	fb, _ := b.Features(context.Background(), im, nil)

@@ -160,14 +160,7 @@ func (o Options) settle(under ...Options) (Options, error) {
 			"model otherwise than it was trained; give both", o.Mean, o.Std)
 	}
 	if o.Scale != Scale255 {
-		for _, v := range o.Mean {
-			if v > 1 {
-				return o, fmt.Errorf("extractor.mean holds %v, and pixels are scaled to 0 to 1: "+
-					"for a mean of pixels of 0 to 255 add extractor.scale 0-255, or divide mean "+
-					"and std by 255", v)
-			}
-		}
-		return o, nil
+		return o, o.ofUnit()
 	}
 	over := func(v []float64, def float64) []float64 {
 		if v == nil {
@@ -181,6 +174,17 @@ func (o Options) settle(under ...Options) (Options, error) {
 	}
 	o.Mean, o.Std, o.Scale = over(o.Mean, 0), over(o.Std, 1), Scale1
 	return o, nil
+}
+
+// ofUnit returns an error for a mean or std that is not of pixels of 0 to 1.
+func (o Options) ofUnit() error {
+	for name, of := range map[string][]float64{"mean": o.Mean, "std": o.Std} {
+		if v := slices.Max(append(of[:len(of):len(of)], 0)); v > 1 {
+			return fmt.Errorf("extractor.%s holds %v, and pixels are scaled to 0 to 1: for a %s of pixels of "+
+				"0 to 255 add extractor.scale 0-255, or divide mean and std by 255", name, v, name)
+		}
+	}
+	return nil
 }
 
 // maxSidecar bounds a side-car file: 64 KiB.
@@ -271,7 +275,8 @@ func (o Options) over(b Options) (Options, error) {
 }
 
 // figures returns o with mean and std, where it leaves them open, taken from b in o's scale. A scale
-// alone that is not b's is an error: it would feed b's model otherwise than it was trained.
+// alone that is not b's is an error: it would feed b's model otherwise than it was trained. So is a
+// mean or std alone without a scale beside b's of 0 to 255: the number does not tell its own scale.
 func (o Options) figures(b Options) (Options, error) {
 	scale := cmp.Or(b.Scale, Scale1)
 	switch own := cmp.Or(o.Scale, Scale1); {
@@ -281,6 +286,10 @@ func (o Options) figures(b Options) (Options, error) {
 				"out, or give extractor.mean and extractor.std with it", o.Scale, b.Mean, b.Std, scale)
 		}
 		o.Scale = cmp.Or(o.Scale, b.Scale)
+	case own != scale && o.Scale == "" && (o.Mean == nil && b.Mean != nil || o.Std == nil && b.Std != nil):
+		return o, fmt.Errorf("extractor.mean is %v and extractor.std %v, beside mean %v and std %v of scale %s: "+
+			"add extractor.scale, %s or %s, of the one that is given", o.Mean, o.Std, b.Mean, b.Std, scale,
+			Scale1, Scale255)
 	case own != scale:
 		by := 255.
 		if own == Scale1 {

@@ -74,7 +74,7 @@ func TestScalesAndOrders(t *testing.T) {
 			func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
 		"own mean, the preset's std": {Options{Preset: "imagenet", Mean: []float64{0.5}},
 			func(i, c int) float64 { return (mean(i, c)/255 - 0.5) / dev[c] }},
-		"own std, mean of 0-255": {Options{Preset: "efficientnet-lite", Std: []float64{1. / 255}},
+		"own std, mean of 0-255": {Options{Preset: "efficientnet-lite", Std: []float64{1. / 255}, Scale: Scale1},
 			func(i, c int) float64 { return mean(i, c) - 127 }},
 		"own channels": {Options{Preset: "caffe", Channels: RGB}, func(i, c int) float64 {
 			return mean(i, c) - []float64{123.68, 116.779, 103.939}[c]
@@ -113,6 +113,8 @@ func TestScalesAndOrders(t *testing.T) {
 	}
 	for want, o := range map[string]Options{
 		"extractor.scale 0-255":                     {Mean: []float64{123.7, 116.8, 103.9}, Std: []float64{58}},
+		"extractor.std holds 58":                    {Preset: "imagenet", Std: []float64{58}},
+		"add extractor.scale, 0-1 or 0-255":         {Preset: "efficientnet-lite", Std: []float64{128}},
 		"allowed are 0-1":                           {Scale: "256"},
 		"allowed are -1-1":                          {Preset: "resnet"},
 		"allowed are rgb":                           {Channels: "grb"},
@@ -167,7 +169,10 @@ func TestOptionsOverSidecar(t *testing.T) {
 		mean, std float64 // of pixels of 0 to 1; without std an error
 	}{
 		"none":                {Options{}, bytes, 0.2, 0.4},
-		"mean":                {Options{Mean: []float64{0.5}}, bytes, 0.5, 0.4},
+		"mean":                {Options{Mean: []float64{0.5}, Scale: Scale1}, bytes, 0.5, 0.4},
+		"mean without scale":  {Options{Mean: []float64{0.5}}, bytes, 0, 0},
+		"std without scale":   {Options{Std: []float64{0.5}}, bytes, 0, 0},
+		"std of bytes":        {Options{Std: []float64{51}, Scale: Scale255}, bytes, 0.2, 0.2},
 		"mean of 0-255":       {Options{Mean: []float64{102}, Scale: Scale255}, Options{Std: []float64{0.1}}, 0.4, 0.1},
 		"same scale":          {Options{Scale: Scale255}, bytes, 0.2, 0.4},
 		"another scale":       {Options{Scale: Scale1}, bytes, 0, 0},
