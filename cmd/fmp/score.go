@@ -30,8 +30,9 @@ more row then, whose origin they state.
 PREDICTIONS.npz has one array for each task, under the task's name in the splits' manifest.json. It
 holds probabilities of the N rows of test.npz: N x C, or S x N x C of S posterior samples, whose
 mean is the prediction and which joint NLL needs. Or an array NAME-heads holds heads on the
-features, S x (dx+1) x C with the bias last, from which intervals are scored as well. The labels of
-the test images are in the run directory alone. The same row stands under each protocol of the run,
+features, S x (dx+1) x C with the bias last, from which intervals are scored as well. An array
+test_sha256 (32 bytes, uint8) holds the digest of test.npz, without which nothing ties the rows'
+order to the run. The labels of the test images are in the run directory alone. The same row stands under each protocol of the run,
 as its settings are its author's own.`,
 		Example: `  fmp run --methods FMP,NCM,FedCGS --out runs/mine --export-splits splits
   fmp score mine.npz --run runs/mine --name MINE
@@ -69,14 +70,15 @@ as its settings are its author's own.`,
 			return runError(run, err)
 		}
 		o.Path = args[0]
-		if _, err := experiment.ScoreOutside(cmd.Context(), run, o); err != nil {
+		notes, err := experiment.ScoreOutside(cmd.Context(), run, o)
+		if err != nil {
 			return usageError(err)
 		}
 		ts, err := report.Write(run)
 		if err != nil {
 			return err
 		}
-		out := &runOutput{Directory: run, Identity: m.Identity, Notes: m.Notes,
+		out := &runOutput{Directory: run, Identity: m.Identity, Notes: slices.Concat(m.Notes, notes),
 			Tables: ts, wide: wide}
 		return show(cmd, out, out.print)
 	}

@@ -250,6 +250,9 @@ func TestScoreRefuses(t *testing.T) {
 			a map[string]*onnx.Tensor) {
 			a[second] = onnx.NewTensor(make([]int64, n*c), n, c)
 		},
+		"another run directory": func(_ []float64, a map[string]*onnx.Tensor) {
+			a["test_sha256"] = onnx.Vector(make([]uint8, 32)...)
+		},
 		"the bias last": func(p []float64, a map[string]*onnx.Tensor) {
 			delete(a, second)
 			a[second+"-heads"] = onnx.NewTensor(p, n, c)
@@ -270,7 +273,9 @@ func TestScoreRefuses(t *testing.T) {
 		refused(t, exitUsage, want, append([]string{"score"}, args...)...)
 	}
 	absent(t, filepath.Join(run, experiment.OutsideFile))
-	ran(t, "score", good, "--run", run, "--name", "x")
+	if out, _ := ran(t, "score", good, "--run", run, "--name", "x"); !strings.Contains(out, "nothing ties the order") {
+		t.Errorf("no note on rows that nothing ties: %s", out)
+	}
 	for want, args := range map[string][]string{"--replace": {"--name", "x", "--group", "local"},
 		"--replace)": {"--name", "x", "--upload-bytes", "7"}, "in its case": {"--name", "X"}} {
 		want = strings.TrimSuffix(want, ")")

@@ -25,4 +25,6 @@ for task in manifest["tasks"]:
         # One head: a weight for every feature and class, then the biases.
         heads.append(np.vstack([head.weight.detach().T, head.bias.detach()]))
     predictions[task["name"] + "-heads"] = np.stack(heads)
+# fmp score checks that the rows are those of its own test.npz.
+predictions["test_sha256"] = np.frombuffer(bytes.fromhex(manifest["digests"]["test.npz"]), np.uint8)
 np.savez(out, **predictions)

@@ -15,4 +15,6 @@ for task in manifest["tasks"]:
     p = np.zeros((len(test), len(manifest["classes"])))  # a class that no client holds has probability 0
     p[:, fit.classes_] = fit.predict_proba(test)
     predictions[task["name"]] = p
+# fmp score checks that the rows are those of its own test.npz.
+predictions["test_sha256"] = np.frombuffer(bytes.fromhex(manifest["digests"]["test.npz"]), np.uint8)
 np.savez(out, **predictions)

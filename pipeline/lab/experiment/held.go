@@ -1,10 +1,8 @@
 package experiment
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,9 +10,9 @@ import (
 	"path/filepath"
 
 	"fmp/featurize/dataset"
+	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/npy"
-	"fmp/onnx/sorting"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/posterior"
 )
@@ -28,18 +26,16 @@ const HeldFile = "held.npz"
 type held struct {
 	score.Test
 	dx, classes int
-	// order holds, for every row of the splits' test features, its index among the test images.
+	// order holds, for every row of the splits' test features, its index among the test images. It is
+	// drawn from the run's seed: equal runs have equal ones on every processor, and images that come
+	// class by class do not tell their labels.
 	order []int
 }
 
-// hold writes [HeldFile], unless it is there, and returns the order of the splits' test rows.
-func (p *Prepared) hold(ctx context.Context, dir *Directory) ([]int, error) {
+// hold writes [HeldFile], unless it is there, and returns its content.
+func (p *Prepared) hold(ctx context.Context, dir *Directory) (*held, error) {
 	if _, err := os.Stat(dir.file(HeldFile)); err == nil {
-		h, err := readHeld(dir.Path)
-		if err != nil {
-			return nil, err
-		}
-		return h.order, nil
+		return readHeld(dir.Path)
 	}
 	test, err := p.Data.test(p.Config)
 	if err != nil {
@@ -52,7 +48,7 @@ func (p *Prepared) hold(ctx context.Context, dir *Directory) ([]int, error) {
 		}
 	}
 	dx := p.Data.Clients.Dx
-	order := rowOrder(test.Features, dx)
+	order := rng.New(p.Config.Seed, "splits").Perm(len(test.Labels))
 	arrays := map[string]*onnx.Tensor{"features": onnx.NewTensor(test.Features, len(test.Labels), dx),
 		"labels": indices(test.Labels), "order": indices(order),
 		"classes": onnx.Vector(int64(p.Data.Clients.C))}
@@ -61,22 +57,25 @@ func (p *Prepared) hold(ctx context.Context, dir *Directory) ([]int, error) {
 			arrays[name] = onnx.NewTensor(head.W, head.D, head.C)
 		}
 	}
-	return order, npy.SaveArchive(dir.file(HeldFile), arrays)
+	h := &held{Test: *test, dx: dx, classes: p.Data.Clients.C, order: order}
+	return h, npy.SaveArchive(dir.file(HeldFile), arrays)
 }
 
-// rowOrder returns the indices of rows in the order of their digests. It depends on the rows alone:
-// equal runs have equal splits, and images that come class by class do not tell their labels.
-func rowOrder(rows []float32, dx int) []int {
-	digests, order := make([][sha256.Size]byte, len(rows)/dx), make([]int, len(rows)/dx)
-	h := sha256.New()
-	for i := range order {
-		h.Reset()
-		_ = binary.Write(h, binary.LittleEndian, rows[i*dx:(i+1)*dx]) // a hash takes every byte
-		order[i] = i
-		h.Sum(digests[i][:0])
+// tests returns the arrays of the splits' test rows. The features are those that are held, as another
+// processor may compute them with other bits.
+func (h *held) tests() map[string]*onnx.Tensor {
+	rows := make([]float32, 0, len(h.Features))
+	for _, i := range h.order {
+		rows = append(rows, h.Features[i*h.dx:(i+1)*h.dx]...)
 	}
-	sorting.Stably(order, func(a, b int) int { return bytes.Compare(digests[a][:], digests[b][:]) })
-	return order
+	return map[string]*onnx.Tensor{"features": onnx.NewTensor(rows, len(h.order), h.dx)}
+}
+
+// digest returns the sha256 digest of the splits' file of test rows.
+func (h *held) digest() ([]byte, error) {
+	sum := sha256.New()
+	err := npy.WriteArchive(sum, h.tests())
+	return sum.Sum(nil), err
 }
 
 // readHeld reads and checks [HeldFile] of a run directory.

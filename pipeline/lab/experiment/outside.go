@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -30,7 +31,8 @@ const OutsideFile = "outside.jsonl"
 type Outside struct {
 	// Path is a .npz file with an array for every task of the run, of its name: probabilities (N x
 	// C, or S x N x C for S posterior samples) of the N rows of test.npz, or, as NAME-heads, heads
-	// on the features (S x (dx+1) x C, the bias last).
+	// on the features (S x (dx+1) x C, the bias last). An array test_sha256, where there is one, holds
+	// the digest of test.npz (32 bytes, uint8), which must be that of the run.
 	Path string
 	// Name is the method's name in tables, Group its group; default one-shot federated.
 	Name  string
@@ -68,8 +70,8 @@ func (o *Outside) check() error {
 }
 
 // ScoreOutside scores predictions of a method from outside on the tasks of a finished run, and
-// keeps the records in [OutsideFile], under each protocol of the run. It returns them.
-func ScoreOutside(ctx context.Context, dir string, o Outside) (rs []Record, err error) {
+// keeps the records in [OutsideFile], under each protocol of the run. It returns notes for readers.
+func ScoreOutside(ctx context.Context, dir string, o Outside) (notes []string, err error) {
 	o.Group = cmp.Or(o.Group, rival.OneShot)
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("predictions %s: %w", o.Path, err)
@@ -100,6 +102,15 @@ func ScoreOutside(ctx context.Context, dir string, o Outside) (rs []Record, err 
 	if err != nil {
 		return nil, err
 	}
+	tied, err := h.ties(arrays)
+	if err != nil {
+		return nil, fmt.Errorf("predictions %s: %w", o.Path, err)
+	}
+	if !tied {
+		notes = append(notes, fmt.Sprintf("nothing ties the order of the rows of %s to this run's test.npz: an array %q "+
+			"with that file's sha256 in it would", filepath.Base(o.Path), tieArray))
+	}
+	var rs []Record
 	for _, t := range tasks {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -115,7 +126,34 @@ func ScoreOutside(ctx context.Context, dir string, o Outside) (rs []Record, err 
 			rs = append(rs, *r)
 		}
 	}
-	return rs, o.keep(d, rs)
+	return notes, o.keep(d, rs)
+}
+
+// ties reports whether predictions carry the digest of the splits' test rows; another one is an error.
+// Heads alone have no rows to be tied.
+func (h *held) ties(arrays map[string]*onnx.Tensor) (bool, error) {
+	if arrays[tieArray] == nil {
+		for name := range arrays {
+			if !strings.HasSuffix(name, headsSuffix) {
+				return false, nil
+			}
+		}
+		return true, nil
+	}
+	got, err := array[uint8](arrays, tieArray, 1)
+	if err != nil {
+		return false, err
+	}
+	want, err := h.digest()
+	if err != nil {
+		return false, err
+	}
+	if !bytes.Equal(got, want) {
+		return false, fmt.Errorf("array %q is %x and the run's test.npz has %x: they were made from the splits of "+
+			"another run directory, whose rows may be other images; predict from this one's (--export-splits)",
+			tieArray, got, want)
+	}
+	return true, nil
 }
 
 // read reads the arrays of predictions, one for each task, and the digest of their file.
@@ -129,7 +167,7 @@ func (o *Outside) read(h *held, tasks []SplitTask) (map[string]*onnx.Tensor, str
 	if err != nil {
 		return nil, "", err
 	}
-	var known []string
+	known := []string{tieArray}
 	for _, t := range tasks {
 		_, p := arrays[t.Name]
 		_, heads := arrays[t.Name+headsSuffix]
@@ -154,6 +192,8 @@ func (o *Outside) read(h *held, tasks []SplitTask) (map[string]*onnx.Tensor, str
 const (
 	// headsSuffix ends the name of an array of heads.
 	headsSuffix = "-heads"
+	// tieArray is the array of predictions with the digest of test.npz.
+	tieArray = "test_sha256"
 	// maxPredictions bounds the arrays of predictions, in bytes.
 	maxPredictions = 8 << 30
 	// sumTolerance is how far the sum of a row of probabilities may lie from 1.

@@ -2,9 +2,11 @@ package experiment
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"fmp/onnx"
@@ -83,6 +85,38 @@ func TestOutsideOrder(t *testing.T) {
 		SplitTask{Name: "a"})
 	if err != nil || r.ACC != 1 {
 		t.Errorf("accuracy %v (%v), want 1", r.ACC, err)
+	}
+}
+
+// TestTies: predictions with the digest of the run's test.npz are tied, those with another are refused,
+// and heads alone have no rows to tie.
+func TestTies(t *testing.T) {
+	h := &held{Test: score.Test{Features: []float32{1, 2, -1}, Labels: []int{0, 1, 1}}, dx: 1,
+		classes: 2, order: []int{2, 0, 1}}
+	sum := sha256.Sum256(saved(t, map[string]*onnx.Tensor{"features": onnx.NewTensor([]float32{-1, 1, 2}, 3, 1)}))
+	p := onnx.NewTensor([]float64{.5, .5, 1, 0, .25, .75}, 3, 2)
+	for name, x := range map[string]struct {
+		with string
+		tie  *onnx.Tensor
+		tied bool
+		want string
+	}{
+		"of this run":  {"a", onnx.Vector(sum[:]...), true, ""},
+		"of another":   {"a", onnx.Vector(append([]uint8{^sum[0]}, sum[1:]...)...), false, "another run directory"},
+		"part of it":   {"a", onnx.Vector(sum[:31]...), false, "another run directory"},
+		"another type": {"a", onnx.Vector[int64](1), false, tieArray},
+		"none":         {"a", nil, false, ""},
+		"heads":        {"a-heads", nil, true, ""},
+		"other heads":  {"a-heads", onnx.Vector(sum[1:]...), false, "another run directory"},
+	} {
+		arrays := map[string]*onnx.Tensor{x.with: p}
+		if x.tie != nil {
+			arrays[tieArray] = x.tie
+		}
+		tied, err := h.ties(arrays)
+		if tied != x.tied || (err == nil) != (x.want == "") || err != nil && !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s: tied %v, %v; want %v and %q", name, tied, err, x.tied, x.want)
+		}
 	}
 }
 

@@ -85,18 +85,13 @@ func ExportSplits(ctx context.Context, p *Prepared, dir *Directory, path string)
 	if err != nil {
 		return err
 	}
-	order, err := p.hold(ctx, dir)
+	h, err := p.hold(ctx, dir)
 	if err != nil {
 		return err
 	}
 	c, bank := &p.Config, p.Data.Clients
-	test := make([]float32, 0, len(p.Data.Test))
-	for _, i := range order {
-		test = append(test, p.Data.Test[i*bank.Dx:(i+1)*bank.Dx]...)
-	}
-	tests := map[string]*onnx.Tensor{"features": onnx.NewTensor(test, len(order), bank.Dx)}
 	if there != nil {
-		if whole, err := there.whole(path, tests); err != nil || whole {
+		if whole, err := there.whole(path, h); err != nil || whole {
 			return err
 		}
 	}
@@ -142,7 +137,7 @@ func ExportSplits(ctx context.Context, p *Prepared, dir *Directory, path string)
 			return err
 		}
 	}
-	if err := save(testSplit, tests); err != nil {
+	if err := save(testSplit, h.tests()); err != nil {
 		return err
 	}
 	return writeJSON(filepath.Join(path, SplitsFile), m)
@@ -181,12 +176,12 @@ func splitsThere(path string, p *Prepared) (*Splits, error) {
 
 // whole reports whether the folder has all files of the splits unchanged. Splits whose test rows are
 // not the given ones are an error: their predictions would be scored against other images.
-func (m *Splits) whole(path string, tests map[string]*onnx.Tensor) (bool, error) {
-	h := sha256.New()
-	if err := npy.WriteArchive(h, tests); err != nil {
+func (m *Splits) whole(path string, h *held) (bool, error) {
+	sum, err := h.digest()
+	if err != nil {
 		return false, err
 	}
-	if m.Digests[testSplit] != hex.EncodeToString(h.Sum(nil)) {
+	if m.Digests[testSplit] != hex.EncodeToString(sum) {
 		return false, fmt.Errorf("splits: folder %s holds those of another run directory, with other test "+
 			"rows or another order of them: give a new or empty folder", path)
 	}

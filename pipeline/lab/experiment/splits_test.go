@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,16 +84,32 @@ func TestSplitsAgain(t *testing.T) {
 	}
 }
 
+// TestRowOrder: features with other bits, as another processor has, are in the same order, and a folder
+// keeps the test rows that its run directory holds.
 func TestRowOrder(t *testing.T) {
-	rows := []float32{1, 2, 3, 4, 5, 6, 7, 8}
-	order := rowOrder(rows, 2)
-	var moved []float32 // the rows, last first
-	for i := 3; i >= 0; i-- {
-		moved = append(moved, rows[2*i:2*i+2]...)
+	at := t.TempDir()
+	c := small()
+	c.FillDefaults()
+	c.Scores.Coverage = false
+	p := &Prepared{Config: c, Data: clusters(t, 4, 6, 300, 60), Manifest: Manifest{Identity: "x"}}
+	export := func(run, splits string) {
+		t.Helper()
+		d := must.Get(Open(filepath.Join(at, run), c, p.Manifest))(t)
+		defer d.Close()
+		must.Do(t, ExportSplits(t.Context(), p, d, filepath.Join(at, splits)))
 	}
-	for i, o := range rowOrder(moved, 2) {
-		if 3-o != order[i] {
-			t.Errorf("place %d has row %d, of moved rows row %d", i, order[i], 3-o)
-		}
+	export("r1", "s1")
+	for i, v := range p.Data.Test {
+		p.Data.Test[i] = math.Nextafter32(v, 1000)
+	}
+	export("r2", "s2")
+	export("r1", "s1")
+	export("r1", "s3")
+	one, two := must.Get(readHeld(filepath.Join(at, "r1")))(t), must.Get(readHeld(filepath.Join(at, "r2")))(t)
+	if !slices.Equal(one.order, two.order) || slices.IsSorted(one.order) || slices.Equal(one.Features, two.Features) {
+		t.Errorf("orders %v and %v", one.order, two.order)
+	}
+	if !bytes.Equal(read(t, filepath.Join(at, "s1"), testSplit), read(t, filepath.Join(at, "s3"), testSplit)) {
+		t.Error("splits of a run directory have other test rows than it holds")
 	}
 }
