@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"fmp/featurize/dataset"
+	"fmp/models"
 	"fmp/onnx/must"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/lab/score"
+	"fmp/pipeline/meta"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/open"
 	"fmp/pipeline/posterior"
@@ -93,6 +95,42 @@ func TestWithoutAConjugatePredictor(t *testing.T) {
 		if got, want := strings.Contains(notes, "open.model"), setting == "none"; got != want {
 			t.Errorf("conjugate.model %s: notes are %q; want the open predictor named: %v",
 				setting, notes, want)
+		}
+	}
+}
+
+// TestFewImagesOfTheCorpus: behind a corpus of too few images of each class FMP-one is left out and
+// named, and refused where it was asked for.
+func TestFewImagesOfTheCorpus(t *testing.T) {
+	for name, x := range map[string]struct {
+		images  int
+		methods []string
+		one     bool // is run
+	}{
+		"few":          {19 * 3, nil, false},
+		"enough":       {20 * 3, nil, true},
+		"enough asked": {20 * 3, []string{"FMP-one"}, true},
+		"not asked":    {19 * 3, []string{"FMP", "NCM"}, false},
+	} {
+		d := clusters(t, 3, 12, x.images, 40)
+		p, c := &Prepared{Data: d}, small()
+		c.Methods = x.methods
+		c.FillDefaults()
+		was := must.Get(c.methods())(t)
+		k := must.Get(meta.UntrainedConjugate(d.Corpus))(t)
+		m := must.Get(p.withImages(&c, k, d.Corpus))(t)
+		rows, _ := must.Get2(models.Images(m))(t)
+		now := must.Get(c.methods())(t)
+		one := slices.ContainsFunc(now, func(m rival.Method) bool { return m.Info().Name == "FMP-one" })
+		left := x.methods == nil && !x.one
+		if one != x.one || (len(rows) > 0) != (d.Corpus.Len() >= 60) || (len(p.Manifest.Notes) == 1) != left ||
+			(len(was) == len(now)+1) != left {
+			t.Errorf("%s: %d of %d methods, FMP-one %v, %d numbers, notes %v", name, len(now), len(was), one, len(rows),
+				p.Manifest.Notes)
+		}
+		if name == "few" {
+			c.Methods = []string{"fmp-one"}
+			must.Fail(p.withImages(&c, k, d.Corpus))(t, "leave the method out", "FMP-one asked for")
 		}
 	}
 }

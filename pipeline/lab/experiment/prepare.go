@@ -394,7 +394,7 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine,
 		}
 		p.Conjugate = m
 		if b := p.Data.Corpus; b != nil && b.C == f.C && b.Dx == f.Dx { // of the tasks' classes
-			if m, err = models.WithImages(m, b.Features, b.Labels); err != nil {
+			if m, err = p.withImages(c, m, b); err != nil {
 				return f, err
 			}
 		}
@@ -408,6 +408,36 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine,
 		return f, nil
 	}
 	return models.Manifest{}, p.withoutPredictor(c, note)
+}
+
+// withImages returns a predictor with the corpus's images. Of fewer than a round wants FMP-one, which
+// alone reads them, is left out: an error where it was asked for, and a note otherwise.
+func (p *Prepared) withImages(c *Config, m *onnx.Model, b *task.Bank) (*onnx.Model, error) {
+	v, _, err := models.ConjugateValues(m)
+	if err != nil {
+		return nil, err
+	}
+	if sample.ImagesFit(b.Len(), v.K, v.C) == nil {
+		return models.WithImages(m, b.Features, b.Labels)
+	}
+	all, err := c.methods()
+	if err != nil {
+		return nil, err
+	}
+	is := func(m rival.Method) bool { return m.Info().Name == "FMP-one" }
+	if !slices.ContainsFunc(all, is) {
+		return m, nil
+	}
+	why := fmt.Sprintf("of the corpus's %d images in %d classes and %d coordinates it reads fewer than %d of each class",
+		b.Len(), v.C, v.K, models.LeastImages)
+	if len(c.Methods) > 0 {
+		return nil, fmt.Errorf("setting methods: FMP-one: %s: enlarge dataset.splits.corpus, or leave the method out", why)
+	}
+	for _, m := range slices.DeleteFunc(all, is) {
+		c.Methods = append(c.Methods, m.Info().Name)
+	}
+	p.Manifest.Notes = append(p.Manifest.Notes, "left out is FMP-one: "+why)
+	return m, nil
 }
 
 var errNoCorpus = errors.New("there is no corpus to take its moments from (dataset.splits.corpus)")
