@@ -33,6 +33,17 @@ func numbersOf(names []string) (numbers []int, are string) {
 	return order, fmt.Sprintf("numbers go from 0 to %d", len(names)-1)
 }
 
+// listOf returns a list of classes by their numbers, as an example.
+func listOf(names []string) string {
+	numbers, _ := numbersOf(names)
+	numbers = slices.DeleteFunc(numbers, func(n int) bool { return n < 0 })
+	slices.Sort(numbers)
+	if len(numbers) < 2 {
+		return names[0] + "," + names[len(names)-1]
+	}
+	return fmt.Sprintf("%d,%d", numbers[0], numbers[len(numbers)-1])
+}
+
 // parseClasses reads a choice among the classes called names: their names, numbers ([numbersOf]) and
 // ranges of numbers (20-39), separated by commas. It returns their indices in ascending order.
 func parseClasses(choice string, names []string) ([]int, error) {
@@ -60,7 +71,7 @@ func parseClasses(choice string, names []string) ([]int, error) {
 		from, errFrom := strconv.Atoi(strings.TrimSpace(lo))
 		to, errTo := strconv.Atoi(strings.TrimSpace(hi))
 		if errFrom != nil || errTo != nil {
-			return nil, fmt.Errorf("%q is no class; give names, numbers (%s), or a range of numbers%s",
+			return nil, fmt.Errorf("%q is no class; give names, numbers or ranges (%s)%s",
 				entry, are, suggest.DidYouMean(entry, names))
 		}
 		if from > to || !slices.Contains(numbers, from) || !slices.Contains(numbers, to) {
@@ -89,8 +100,9 @@ func (ds *Dataset) choose(choice, exclude string) error {
 	if count, ok := countClasses(choice); ok || strings.TrimSpace(choice) == "" {
 		count = cmp.Or(count, all)
 		if count < 2 || count > all {
-			return fmt.Errorf("dataset.classes is %d; allowed are 2 to %d, 0 for all, or a list such "+
-				"as 0,3,7-9", count, all)
+			_, are := numbersOf(ds.Classes)
+			return fmt.Errorf("dataset.classes is %d; allowed are 2 to %d, 0 for all, or a list such as %s (%s)",
+				count, all, listOf(ds.Classes), are)
 		}
 		for c := range count {
 			keep[c] = true

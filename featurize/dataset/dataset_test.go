@@ -241,7 +241,8 @@ func TestClassChoice(t *testing.T) {
 	}
 	for _, c := range []struct{ classes, exclude, want string }{
 		{"-1", "", "allowed are 2 to 10"}, {"1", "", "allowed are 2 to 10"},
-		{"11", "", "allowed are 2 to 10"},
+		{"11", "", "such as 0,9 (numbers go from 0 to 9)"},
+		{"cat,cow", "", "numbers or ranges (numbers go from 0 to 9)"},
 		{"cat,dof", "", `"dof" is no class`}, {"dof,cat", "", "did you mean dog?"},
 		{"3-10", "", "numbers go from 0 to 9"},
 		{"5-3", "", "or range"}, {"2-4,3", "", "given twice"}, {"cat,3", "", "given twice"},
@@ -279,6 +280,17 @@ func TestNumberedClasses(t *testing.T) {
 		if strings.Join(chosen, " ") != x.want || (err != nil) != (x.want == "") {
 			t.Errorf("%s of %s: %v, %v; want %s", x.choice, x.names, chosen, err, x.want)
 		}
+	}
+}
+
+// TestAdviceOnClasses: a refused count is followed by a list that is there.
+func TestAdviceOnClasses(t *testing.T) {
+	for names, want := range map[string]string{
+		"1 2 3 4 5 6 7 8 9": "such as 1,9 (numbers are the classes' names)",
+		"7 larch oak":       "such as 7,oak (numbers are the classes' names)",
+		"cat dog ox":        "such as 0,2 (numbers go from 0 to 2)",
+	} {
+		must.Fail(nil, (&Dataset{Classes: strings.Fields(names)}).choose("1", ""))(t, want, names)
 	}
 }
 
