@@ -132,7 +132,7 @@ func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 	switch {
 	case err == nil && old.Identity != m.Identity:
 		return nil, fmt.Errorf("run directory %s holds another run (%s): give --out another folder, or "+
-			"the same settings to resume it", path, differences(path, old, c, m))
+			"the same settings to resume it%s", path, differences(path, old, c, m), modelsOf(old, m))
 	case errors.Is(err, fs.ErrNotExist):
 		if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !unfinished(e.Name(), RunFile) }) {
 			return nil,
@@ -542,6 +542,17 @@ func writeJSON(path string, v any) error {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return atomicfile.WriteBytes(path, append(b, '\n'))
+}
+
+// modelsOf says that a run needs its own models, where the requested one has others; "" otherwise.
+func modelsOf(old *Manifest, m Manifest) string {
+	for k, is := range m.Models {
+		if old.Models[k] != is {
+			return fmt.Sprintf(" and its own models: those of fmp %s, or the files that its settings name",
+				cmp.Or(old.Versions["fmp"], "of its day"))
+		}
+	}
+	return ""
 }
 
 // differences describes briefly how the run in a directory differs from the requested one.

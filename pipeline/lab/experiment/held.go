@@ -84,7 +84,8 @@ func readHeld(dir string) (*held, error) {
 	arrays, err := npy.LoadArchive(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("run directory %s has no %s: give its `fmp run` once more with "+
-			"--export-splits, which writes it: %w", dir, HeldFile, err)
+			"--export-splits, which writes it, by the program and the models that made the run, as others "+
+			"make another run: %w", dir, HeldFile, err)
 	}
 	if err != nil {
 		return nil, err

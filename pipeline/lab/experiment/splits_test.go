@@ -113,3 +113,20 @@ func TestRowOrder(t *testing.T) {
 		t.Error("splits of a run directory have other test rows than it holds")
 	}
 }
+
+// TestModelsOfAKeptRun: a run that cannot be gone on with by other models says whose models it needs.
+func TestModelsOfAKeptRun(t *testing.T) {
+	dir, c := t.TempDir(), small()
+	c.FillDefaults()
+	was := Manifest{Identity: "x", Versions: map[string]string{"fmp": "0.1.0"},
+		Models: map[string]string{"conjugate": "aa"}}
+	must.Do(t, must.Get(Open(dir, c, was))(t).Close())
+	is := was
+	is.Identity, is.Models = "y", map[string]string{"conjugate": "bb"}
+	must.Fail(Open(dir, c, is))(t, "its own models: those of fmp 0.1.0", "other models")
+	is.Models = was.Models
+	if _, err := Open(dir, c, is); err == nil || strings.Contains(err.Error(), "models") {
+		t.Errorf("equal models: %v", err)
+	}
+	must.Fail(readHeld(dir))(t, "the program and the models that made the run", "without splits")
+}
