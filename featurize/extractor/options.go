@@ -178,7 +178,8 @@ func (o Options) settle(under ...Options) (Options, error) {
 
 // ofUnit returns an error for a mean or std that is not of pixels of 0 to 1.
 func (o Options) ofUnit() error {
-	for name, of := range map[string][]float64{"mean": o.Mean, "std": o.Std} {
+	for i, of := range [][]float64{o.Mean, o.Std} {
+		name := []string{"mean", "std"}[i]
 		if v := slices.Max(append(of[:len(of):len(of)], 0)); v > 1 {
 			return fmt.Errorf("extractor.%s holds %v, and pixels are scaled to 0 to 1: for a %s of pixels of "+
 				"0 to 255 add extractor.scale 0-255, or divide mean and std by 255", name, v, name)
