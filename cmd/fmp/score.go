@@ -32,8 +32,8 @@ holds probabilities of the N rows of test.npz: N x C, or S x N x C of S posterio
 mean is the prediction and which joint NLL needs. Or an array NAME-heads holds heads on the
 features, S x (dx+1) x C with the bias last, from which intervals are scored as well. An array
 test_sha256 (32 bytes, uint8) holds the digest of test.npz, without which nothing ties the rows'
-order to the run. The labels of the test images are in the run directory alone. The same row stands under each protocol of the run,
-as its settings are its author's own.`,
+order to the run. The labels of the test images are in the run directory alone. The same row
+stands under each protocol of the run, as its settings are its author's own.`,
 		Example: `  fmp run --methods FMP,NCM,FedCGS --out runs/mine --export-splits splits
   fmp score mine.npz --run runs/mine --name MINE
   fmp score heads.npz --run runs/mine --name HEADS --upload-bytes 2560

@@ -107,8 +107,8 @@ func ScoreOutside(ctx context.Context, dir string, o Outside) (notes []string, e
 		return nil, fmt.Errorf("predictions %s: %w", o.Path, err)
 	}
 	if !tied {
-		notes = append(notes, fmt.Sprintf("nothing ties the order of the rows of %s to this run's test.npz: an array %q "+
-			"with that file's sha256 in it would", filepath.Base(o.Path), tieArray))
+		notes = append(notes, fmt.Sprintf("nothing ties the order of the rows of %s to this run's test.npz: an "+
+			"array %q with that file's sha256 in it would", filepath.Base(o.Path), tieArray))
 	}
 	var rs []Record
 	for _, t := range tasks {

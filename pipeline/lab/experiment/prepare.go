@@ -428,10 +428,11 @@ func (p *Prepared) withImages(c *Config, m *onnx.Model, b *task.Bank) (*onnx.Mod
 	if !slices.ContainsFunc(all, is) {
 		return m, nil
 	}
-	why := fmt.Sprintf("of the corpus's %d images in %d classes and %d coordinates it reads fewer than %d of each class",
-		b.Len(), v.C, v.K, models.LeastImages)
+	why := fmt.Sprintf("of the corpus's %d images in %d classes and %d coordinates it reads fewer than %d of "+
+		"each class", b.Len(), v.C, v.K, models.LeastImages)
 	if len(c.Methods) > 0 {
-		return nil, fmt.Errorf("setting methods: FMP-one: %s: enlarge dataset.splits.corpus, or leave the method out", why)
+		return nil, fmt.Errorf("setting methods: FMP-one: %s: enlarge dataset.splits.corpus, or leave the "+
+			"method out", why)
 	}
 	for _, m := range slices.DeleteFunc(all, is) {
 		c.Methods = append(c.Methods, m.Info().Name)
