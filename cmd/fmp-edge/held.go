@@ -90,6 +90,29 @@ func resolved(path string) string {
 	return path
 }
 
+// real is the place that a path means, through the links of its folders, also where nothing is there yet.
+func real(path string) string {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
+	}
+	if dir := filepath.Dir(path); dir != path {
+		return filepath.Join(real(dir), filepath.Base(path))
+	}
+	return path
+}
+
+// onePlace reports whether two paths are of one file, by whichever names.
+func onePlace(a, b string) bool {
+	if x, err := os.Stat(a); err == nil {
+		if y, err := os.Stat(b); err == nil && os.SameFile(x, y) {
+			return true
+		}
+	}
+	x, errX := filepath.Abs(a)
+	y, errY := filepath.Abs(b)
+	return errX == nil && errY == nil && real(x) == real(y)
+}
+
 // claim takes an output for this process, until it is given back.
 func claim(path string) (release func(), err error) {
 	name := beside(path, "", ".lock")
@@ -173,6 +196,15 @@ type payment struct {
 // pay holds the files of a release and spends its budget; where that fails the files go, unless the ledger
 // counts them.
 func (p *payment) pay(command string, files []content, replaced *privacy.Spending) (*holding, error) {
+	// The ledger would come between the holding and the placing, in the place of what it pays for.
+	for _, f := range files {
+		for _, taken := range []string{p.ledger.Path, p.ledger.Path + privacy.SealSuffix} {
+			if onePlace(f.path, taken) {
+				return nil, usagef("%s: %s is to be written, and it is the ledger or its seal (--ledger %s): give "+
+					"another output, or another ledger; nothing was spent", command, f.path, p.ledger.Path)
+			}
+		}
+	}
 	var mine []string
 	if replaced != nil {
 		for _, f := range replaced.Files {

@@ -81,6 +81,37 @@ func TestPaidCopyStays(t *testing.T) {
 	}
 }
 
+// TestLedgerInThePlace: what would stand in the place of the ledger that is to pay for it, or of its
+// seal, by any name, is refused before anything is spent or made.
+func TestLedgerInThePlace(t *testing.T) {
+	graph, c := privateGraph(t), classifier(t)
+	im, labels := blobs(6)
+	photos, _ := folder(t, im, labels)
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	must.Do(t, os.Mkdir(path("j"), 0o700))
+	must.Do(t, os.Symlink("j", path("jj")))
+	must.Do(t, must.Get(identity.New("a"))(t).Save(path("a.key")))
+	compress := []string{"compress", "--model", graph, "--client", "a", "--epsilon", "1", "-o"}
+	for _, r := range []struct {
+		out, ledger string
+		more        []string
+	}{{"j/l", "j/l.classes.csv", nil}, {"jj/l", "j/l", nil}, {"j/l.seal", "jj/l", nil},
+		{"jj/x", "j/x.helper", []string{"--noise", "two-servers", "--points", "40"}}} {
+		refuses(t, exitUsage, "nothing was spent", slices.Concat(compress,
+			[]string{path(r.out), "--ledger", path(r.ledger), photos}, r.more)...)
+	}
+	refuses(t, exitUsage, "nothing was spent", "evaluate", "--model", c, "--key", path("a.key"), "--epsilon", "1",
+		"--ledger", path("jj/l"), "--output", path("j/l"), photos)
+	if left := must.Get(os.ReadDir(path("j")))(t); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+	write(t, path("j/one"), nil)
+	must.Do(t, os.Link(path("j/one"), path("j/two.helper")))
+	refuses(t, exitUsage, "it is the ledger", slices.Concat(compress, []string{path("j/two"), "--ledger", path("j/one"),
+		"--noise", "two-servers", "--points", "40", photos})...)
+}
+
 // stub is a server of one round, which takes nothing; asked counts requests that would change it.
 func stub(t *testing.T, d wire.Description, graph string) (url string, asked *int) {
 	t.Helper()
