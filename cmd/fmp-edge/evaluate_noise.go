@@ -72,12 +72,12 @@ func (s *scored) spent() ([]byte, error) {
 	}
 	spending.Time, spending.Client, spending.Round, spending.Graph = time.Now().UTC(), s.key.Name,
 		s.round, s.made.Classifier
-	kept, err := ledger.Find(spending)
+	earlier, err := ledger.FindAll(spending)
 	if err != nil {
 		return nil, refused("evaluate", err)
 	}
-	if kept != nil && !s.redraw {
-		return s.again(kept)
+	if kept := keeps(earlier, s.redraw, s.output, tally.MaxBytes); kept != nil {
+		return s.again(kept, digestsOf(earlier))
 	}
 	data, err := s.made.Sign(s.key)
 	if err != nil {
@@ -89,15 +89,15 @@ func (s *scored) spent() ([]byte, error) {
 	}
 	spending.Files = []privacy.Written{{Path: output, Sha256: models.DigestBytes(data)}}
 	p := payment{ledger, spending, s.maxEpsilon, s.redraw, s.log}
-	files, err := p.pay("evaluate", []content{{output, data, aReport}}, kept)
+	files, err := p.pay("evaluate", []content{{output, data, aReport}}, earlier)
 	if err != nil {
 		return nil, err
 	}
 	return data, files.paid(files.place())
 }
 
-// again gives the counts of before, for the server of now.
-func (s *scored) again(kept *privacy.Spending) ([]byte, error) {
+// again gives the counts of before, for the server of now. They may replace files with digests of mine.
+func (s *scored) again(kept *privacy.Spending, mine []string) ([]byte, error) {
 	gone := func() ([]byte, error) {
 		return nil, usagef("evaluate: the report with noise about these images was made on %s, and it "+
 			"is not there any more as it was (%v): noise that is drawn again spends epsilon %g again; "+
@@ -131,7 +131,7 @@ func (s *scored) again(kept *privacy.Spending) ([]byte, error) {
 	if output == kept.Files[0].Path {
 		out = paid // the ledger's own stays as the ledger knows it
 	}
-	return data, put("evaluate", []content{{output, out, aReport}}, models.DigestBytes(paid), s.copied(data))
+	return data, put("evaluate", []content{{output, out, aReport}}, append(mine, s.copied(data))...)
 }
 
 // copied is the digest of the file in the report's place where it has the report's counts, for any

@@ -193,9 +193,57 @@ type payment struct {
 	log      io.Writer
 }
 
+// digestsOf are those of all files of releases.
+func digestsOf(releases []privacy.Spending) (out []string) {
+	for _, r := range releases {
+		for _, f := range r.Files {
+			out = append(out, f.Sha256)
+		}
+	}
+	return out
+}
+
+// keeps returns the last of the same releases where it is to be given again: unless a redraw is asked for,
+// or where its program was stopped before it stood in this place. Nobody has had that one yet, and to draw
+// it again would spend a budget for nothing.
+func keeps(all []privacy.Spending, redraw bool, output string, most int64) *privacy.Spending {
+	if len(all) == 0 {
+		return nil
+	}
+	last := &all[len(all)-1]
+	if !redraw || len(last.Files) > 0 && onePlace(last.Files[0].Path, output) && unplaced(last, most) {
+		return last
+	}
+	return nil
+}
+
+// unplaced reports whether a release is whole, and a file of it not in its place yet.
+func unplaced(last *privacy.Spending, most int64) (stopped bool) {
+	for _, f := range last.Files {
+		place := resolved(f.Path)
+		if holds(place, f.Sha256, most) != nil {
+			continue
+		}
+		if holds(aside(place, f.Sha256), f.Sha256, most) == nil {
+			return false
+		}
+		stopped = true
+	}
+	return stopped
+}
+
+// holds returns a file's data where they have the digest, else nil.
+func holds(path, digest string, most int64) []byte {
+	data, err := regularfile.ReadOutput(path, most)
+	if err != nil || models.DigestBytes(data) != digest {
+		return nil
+	}
+	return data
+}
+
 // pay holds the files of a release and spends its budget; where that fails the files go, unless the ledger
 // counts them.
-func (p *payment) pay(command string, files []content, replaced *privacy.Spending) (*holding, error) {
+func (p *payment) pay(command string, files []content, replaced []privacy.Spending) (*holding, error) {
 	// The ledger would come between the holding and the placing, in the place of what it pays for.
 	for _, f := range files {
 		for _, taken := range []string{p.ledger.Path, p.ledger.Path + privacy.SealSuffix} {
@@ -205,13 +253,7 @@ func (p *payment) pay(command string, files []content, replaced *privacy.Spendin
 			}
 		}
 	}
-	var mine []string
-	if replaced != nil {
-		for _, f := range replaced.Files {
-			mine = append(mine, f.Sha256)
-		}
-	}
-	h, err := hold(command, files, mine...)
+	h, err := hold(command, files, digestsOf(replaced)...)
 	if err != nil {
 		return nil, fmt.Errorf("%w; nothing was spent", err)
 	}
@@ -300,8 +342,8 @@ func paidFor(f privacy.Written, most int64) []byte {
 	place := resolved(f.Path)
 	name := aside(place, f.Sha256)
 	for _, path := range []string{place, name} {
-		data, err := regularfile.ReadOutput(path, most)
-		if err != nil || models.DigestBytes(data) != f.Sha256 {
+		data := holds(path, f.Sha256, most)
+		if data == nil {
 			continue
 		}
 		if path == place {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -123,6 +124,69 @@ func TestStoppedBeforePlaced(t *testing.T) {
 		if after := must.Get(os.ReadFile(path("spent")))(t); !bytes.Equal(after, spent) {
 			t.Errorf("%s: it was spent again", name)
 		}
+	}
+}
+
+// TestRedrawStopped: a release that was drawn again, and whose program was stopped after it spent the budget,
+// is put where the earlier one stands, by the same command and by the one without --redraw; nothing is spent.
+func TestRedrawStopped(t *testing.T) {
+	graph, c, dir := privateGraph(t), classifier(t), t.TempDir()
+	im, labels := blobs(6)
+	photos, _ := folder(t, im, labels)
+	path := func(name string) string { return filepath.Join(dir, name) }
+	must.Do(t, must.Get(identity.New("a"))(t).Save(path("a.key")))
+	compress := []string{"compress", "--model", graph, "--client", "a", "--ledger", path("spent"), "--epsilon", "1",
+		photos}
+	for name, c := range map[string]struct {
+		args  []string
+		files []string // the first in its place last
+	}{
+		"upload": {append(compress, "-o", path("one")), []string{"one"}},
+		"shares": {append(compress, "--noise", "two-servers", "--points", "10", "-o", path("two")),
+			[]string{"two", "two.helper"}},
+		"report": {[]string{"evaluate", "--model", c, "--key", path("a.key"), "--ledger", path("spent"),
+			"--epsilon", "1", "--output", path("report"), photos}, []string{"report"}},
+	} {
+		all := func() (out [][]byte) {
+			for _, f := range c.files {
+				out = append(out, must.Get(os.ReadFile(path(f)))(t))
+			}
+			return out
+		}
+		again := append(slices.Clone(c.args), "--redraw")
+		run(t, c.args...)
+		first := all()
+		run(t, again...)
+		second := all()
+		spent := must.Get(os.ReadFile(path("spent")))(t)
+		for _, left := range []int{len(c.files), 1} { // that are not in their places yet
+			for _, there := range []bool{true, false} { // the earlier release
+				for _, args := range [][]string{again, c.args} {
+					for i, f := range c.files[:left] {
+						must.Do(t, os.Rename(path(f), aside(path(f), models.DigestBytes(second[i]))))
+						if there {
+							write(t, path(f), first[i])
+						}
+					}
+					run(t, args...)
+					if got := all(); !slices.EqualFunc(got, second, bytes.Equal) {
+						t.Errorf("%s, %d left, %v: another release than the one that was paid for", name, left, there)
+					}
+				}
+			}
+		}
+		if left, _ := filepath.Glob(path(".*")); len(left) > 0 {
+			t.Errorf("%s: %q is left", name, left)
+		}
+		if after := must.Get(os.ReadFile(path("spent")))(t); !bytes.Equal(after, spent) {
+			t.Fatalf("%s: it was spent again", name)
+		}
+		run(t, again...)
+		if got := all(); slices.EqualFunc(got, second, bytes.Equal) {
+			t.Errorf("%s: it was not drawn again", name)
+		}
+		must.Do(t, os.Remove(path(c.files[0])))
+		run(t, again...) // one that is nowhere any more, too
 	}
 }
 

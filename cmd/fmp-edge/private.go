@@ -186,9 +186,9 @@ type answer struct {
 	spending privacy.Spending
 	ledger   privacy.Ledger
 	messages [][]byte
-	files    *holding          // the messages, the leader's last, before they are in their places
-	made     bool              // before, and spent
-	replaced *privacy.Spending // whose messages are drawn again
+	files    *holding           // the messages, the leader's last, before they are in their places
+	made     bool               // before, and spent
+	earlier  []privacy.Spending // the same releases, whose messages this one's may replace
 	released
 	stdout, log io.Writer
 }
@@ -227,14 +227,12 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 	s := privacy.NewSpending(b, f.C, f.K, im.Digests, im.Labels)
 	s.Time, s.Client, s.Round, s.Graph = time.Now().UTC(), a.Client, a.Round, a.Model
 	a.spending = s
-	kept, err := a.ledger.Find(s)
-	if err != nil {
+	if a.earlier, err = a.ledger.FindAll(s); err != nil {
 		return nil, err
 	}
-	if kept != nil && !*c.private.redraw {
+	if kept := keeps(a.earlier, *c.private.redraw, a.Upload, federate.MaxBytes); kept != nil {
 		return a, a.keep(kept)
 	}
-	a.replaced = kept
 	if a.messages, err = messages(cl, im, a.released, c.mostBytes); err != nil {
 		return nil, err
 	}
@@ -253,11 +251,11 @@ func (a *answer) Record() error {
 		return err
 	}
 	if a.made {
-		a.files, err = hold("compress", files)
+		a.files, err = hold("compress", files, digestsOf(a.earlier)...)
 		return err
 	}
 	p := payment{a.ledger, a.spending, *a.private.maxEpsilon, *a.private.redraw, a.log}
-	a.files, err = p.pay("compress", files, a.replaced)
+	a.files, err = p.pay("compress", files, a.earlier)
 	return err
 }
 

@@ -168,12 +168,21 @@ func (e *SpentError) Error() string {
 // Find returns the last release that answered the same question about the same images, nil where
 // there is none.
 func (l Ledger) Find(s Spending) (*Spending, error) {
-	var found *Spending
+	all, err := l.FindAll(s)
+	if len(all) == 0 {
+		return nil, err
+	}
+	return &all[len(all)-1], err
+}
+
+// FindAll returns all releases that answered the same question about the same images, the last one last.
+func (l Ledger) FindAll(s Spending) (found []Spending, err error) {
 	if !l.begun() {
 		return nil, nil
 	}
-	err := l.read(func(lines []byte, _ *chain) (_ []byte, err error) {
-		found, err = Find(lines, s)
+	err = l.read(func(lines []byte, _ *chain) ([]byte, error) {
+		past, err := parseLedger(lines)
+		found = slices.DeleteFunc(past, func(o Spending) bool { return !o.same(s) })
 		return nil, err
 	})
 	return found, err

@@ -233,6 +233,24 @@ func FuzzLedger(f *testing.F) {
 	})
 }
 
+// TestFindLast: of releases that were drawn again the last one is found, and all of them in order.
+func TestFindLast(t *testing.T) {
+	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
+	l := Ledger{Path: filepath.Join(t.TempDir(), "spent")}
+	for i, path := range []string{"first", "other", "last"} {
+		s := spending(b, 1+uint64(i%2), 1)
+		s.Files = []Written{{Path: path}}
+		must.Get2(l.Spend(s, 0, true))(t)
+	}
+	if found := must.Get(l.Find(spending(b, 1, 1)))(t); found == nil || found.Files[0].Path != "last" {
+		t.Errorf("found %v; want the last", found)
+	}
+	all := must.Get(l.FindAll(spending(b, 1, 1)))(t)
+	if len(all) != 2 || all[0].Files[0].Path != "first" || all[1].Files[0].Path != "last" {
+		t.Errorf("found %v; want the first and the last", all)
+	}
+}
+
 // TestTornLedger: a ledger whose last release is cut off anywhere forgets none: it is whole with
 // its end added, or nothing is spent.
 func TestTornLedger(t *testing.T) {
