@@ -32,6 +32,24 @@ func TestKeysTwice(t *testing.T) {
 	}
 }
 
+// TestRosterOverKey: a roster in the place of one of the new keys is refused before any is saved.
+func TestRosterOverKey(t *testing.T) {
+	dir := t.TempDir()
+	must.Do(t, os.Mkdir(filepath.Join(dir, "keys"), 0o700))
+	must.Do(t, os.Symlink("keys", filepath.Join(dir, "link")))
+	for _, c := range []struct{ keys, roster string }{{"keys", "keys/b.key"}, {"keys", "link/b.key"},
+		{"link", "keys/b.key"}, {"new", "new/b.key"}, {"new/keys", "new/keys/b.key"}} {
+		code, _, stderr := runFMP(t, "keys", "a", "b", "--dir", filepath.Join(dir, c.keys), "--roster",
+			filepath.Join(dir, c.roster))
+		if code != exitUsage || !strings.Contains(stderr, "is the key file of b too") {
+			t.Errorf("%v: exit code %d: %s", c, code, stderr)
+		}
+		if made, err := filepath.Glob(filepath.Join(dir, c.keys, "*")); err != nil || len(made) > 0 {
+			t.Errorf("%v: %v is made, %v", c, made, err)
+		}
+	}
+}
+
 // TestKeysAtOnce: of processes that make keys at once each finds its clients in the roster.
 func TestKeysAtOnce(t *testing.T) {
 	dir := t.TempDir()
