@@ -31,26 +31,28 @@ type Summary struct {
 const maxListDepth = 4
 
 // List returns the run directories in and below root, in the order of their paths, those that links
-// lead to among them. It does not search inside a run directory, nor further behind a link.
+// lead to from elsewhere among them. It does not search inside a run directory, nor further behind a link.
 func List(root string) ([]Summary, error) {
 	var out []Summary
-	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+	real, err := resolved(root) // a walk does not follow its root where that is a link
+	if err != nil {
+		return nil, fmt.Errorf("looking for runs in %s: %w", root, err)
+	}
+	err = filepath.WalkDir(real, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if !e.IsDir() {
-			if st, err := os.Stat(path); err != nil || !st.IsDir() {
-				return nil
-			}
+		if !e.IsDir() && !leadsOut(path, real) {
+			return nil
 		}
-		rel, err := filepath.Rel(root, path)
+		rel, err := filepath.Rel(real, path)
 		if err != nil {
 			return err
 		}
 		if depth(rel) > maxListDepth {
 			return fs.SkipDir
 		}
-		s, err := Summarise(path)
+		s, err := Summarise(filepath.Join(root, rel))
 		if err != nil {
 			return err
 		}
@@ -66,6 +68,30 @@ func List(root string) ([]Summary, error) {
 		return nil, fmt.Errorf("looking for runs in %s: %w", root, err)
 	}
 	return out, nil
+}
+
+// resolved is the whole path of a folder, without links.
+func resolved(path string) (string, error) {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Abs(path)
+}
+
+// leadsOut reports whether a path is a link to a folder that is not below root, where it would be
+// found twice.
+func leadsOut(path, root string) bool {
+	target, err := resolved(path)
+	if err != nil {
+		return false
+	}
+	st, err := os.Stat(target)
+	if err != nil || !st.IsDir() {
+		return false
+	}
+	rel, err := filepath.Rel(root, target)
+	return err != nil || !filepath.IsLocal(rel)
 }
 
 // Summarise reads the results in a run directory so far; nil if it is not a run.

@@ -19,14 +19,24 @@ func TestListFollowsLinks(t *testing.T) {
 	started(filepath.Join(far, "run"))
 	started(filepath.Join(root, "c"))
 	for name, to := range map[string]string{"a": filepath.Join(far, "run"), "b": far,
-		"d": filepath.Join(far, "run", RunFile), "e": filepath.Join(far, "gone")} {
+		"d": filepath.Join(far, "run", RunFile), "e": filepath.Join(far, "gone"),
+		"f": "c", "0": "."} {
 		must.Do(t, os.Symlink(to, filepath.Join(root, name)))
 	}
-	var got []string
-	for _, s := range must.Get(List(root))(t) {
-		got = append(got, filepath.Base(s.Path))
+	link := filepath.Join(t.TempDir(), "link")
+	must.Do(t, os.Symlink(root, link))
+	t.Chdir(filepath.Dir(root))
+	for _, from := range []string{root, link, filepath.Base(root)} {
+		var got []string
+		for _, s := range must.Get(List(from))(t) {
+			got = append(got, s.Path)
+		}
+		if want := []string{filepath.Join(from, "a"), filepath.Join(from, "c")}; !slices.Equal(got, want) {
+			t.Errorf("%s: runs %v; want %v", from, got, want)
+		}
 	}
-	if want := []string{"a", "c"}; !slices.Equal(got, want) {
-		t.Errorf("runs %v; want %v", got, want)
+	t.Chdir(root)
+	if got := must.Get(List("c"))(t); len(got) != 1 || got[0].Path != "c" {
+		t.Errorf("the run itself: %v", got)
 	}
 }
