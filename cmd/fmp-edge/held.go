@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"fmp/models"
 	"fmp/onnx/atomicfile"
@@ -75,7 +76,9 @@ func free(command string, f content, mine ...string) (was []byte, err error) {
 // aside is where a file with this sha256 is, whole on the disk, before it moves to its place: budget is
 // spent between the two, so that none is where there is no space. The name follows from place and
 // content: where a program is stopped, the ledger's digest finds it.
-func aside(path, digest string) string { return beside(path, digest, ".held") }
+func aside(path, digest string) string { return beside(path, digest, heldExt) }
+
+const heldExt = ".held"
 
 func beside(path, digest, kind string) string {
 	name := models.DigestBytes([]byte(filepath.Base(path) + "/" + digest))
@@ -126,7 +129,11 @@ func claim(path string) (release func(), err error) {
 		lock, err := atomicfile.Take(name)
 		if err == nil {
 			if now, _ := os.Stat(name); os.SameFile(was, now) {
-				return func() { os.Remove(name); lock.Close() }, nil
+				return func() {
+					os.Remove(name)
+					lock.Close()
+					os.Remove(name + atomicfile.LockFile) // which Windows locks in its place
+				}, nil
 			}
 			lock.Close() // the one who had it before has removed the name
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -266,12 +273,42 @@ func (p *payment) pay(command string, files []content, replaced []privacy.Spendi
 		h.drop()
 		return nil, refused(command, err)
 	}
+	h.sweep(p.ledger)
 	if earlier > 0 {
 		fmt.Fprintf(p.log,
 			"fmp-edge: with %d earlier releases epsilon %.4g has been spent on the same images (%s)\n",
 			earlier, total, p.ledger.Path)
 	}
 	return h, nil
+}
+
+// leftFor is how old files aside of places that are not claimed are before they are taken for those of a
+// stopped program.
+const leftFor = time.Hour
+
+// sweep removes what stopped programs left aside of these places and paid for nothing: releases with noise
+// that the ledger does not count. What cannot be read or removed is left to the next.
+func (h *holding) sweep(ledger privacy.Ledger) {
+	paid, err := ledger.Written()
+	if err != nil {
+		return
+	}
+	for i, f := range h.files {
+		entries, _ := os.ReadDir(filepath.Dir(f.path))
+		for _, e := range entries {
+			st, err := e.Info()
+			if filepath.Ext(e.Name()) != heldExt || err != nil ||
+				i < len(h.files)-1 && time.Since(st.ModTime()) < leftFor {
+				continue
+			}
+			path := filepath.Join(filepath.Dir(f.path), e.Name())
+			data, err := regularfile.ReadOutput(path, federate.MaxBytes)
+			if digest := models.DigestBytes(data); err == nil && path == aside(f.path, digest) &&
+				!paid[digest] && !slices.Contains(h.mine, digest) {
+				os.Remove(path)
+			}
+		}
+	}
 }
 
 // place moves the files to their places, one after the other.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fmp/models"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
@@ -78,6 +79,48 @@ func TestPaidCopyStays(t *testing.T) {
 	must.Fail(0, err)(t, "--max-epsilon allows 0.5")
 	if got, err := os.ReadFile(kept); err != nil || !bytes.Equal(got, data) {
 		t.Errorf("the copy has %q, %v", got, err)
+	}
+}
+
+// TestLeftAside: what programs left aside that were stopped before they spent anything goes with the next
+// release of the place; what was paid for, another place's and another process's stay.
+func TestLeftAside(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	ledger := privacy.Ledger{Path: path("spent")}
+	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Local}
+	of := func(round uint64, data string) privacy.Spending {
+		s := privacy.NewSpending(b, 10, 9, [][32]byte{{1}}, []int{1})
+		s.Round, s.Files = round, []privacy.Written{{Path: path("up"), Sha256: models.DigestBytes([]byte(data))}}
+		return s
+	}
+	must.Get2(ledger.Spend(of(1, "paid"), 0, false))(t)
+	stays := map[string]bool{}
+	for _, l := range []struct {
+		place, data string
+		age         time.Duration
+		stays       bool
+	}{{"up", "unpaid", 0, false}, {"up", "paid", 0, true}, {"other", "unpaid", 2 * leftFor, true},
+		{"up.helper", "old", 2 * leftFor, false}, {"up.helper", "at work", 0, true}} {
+		name := aside(path(l.place), models.DigestBytes([]byte(l.data)))
+		write(t, name, []byte(l.data))
+		at := time.Now().Add(-l.age)
+		must.Do(t, os.Chtimes(name, at, at))
+		stays[name] = l.stays
+	}
+	write(t, path(".own.held"), []byte("of somebody else"))
+	stays[path(".own.held")] = true
+	locked := beside(path("up"), "", ".lock") + atomicfile.LockFile
+	write(t, locked, nil) // as on Windows
+	stays[locked] = false
+	p := payment{ledger, of(2, "made"), 0, false, &bytes.Buffer{}}
+	h := must.Get(p.pay("compress", []content{{path("up.helper"), []byte("helper"), anUpload},
+		{path("up"), []byte("made"), anUpload}}, nil))(t)
+	must.Do(t, h.place())
+	for name, want := range stays {
+		if _, err := os.Lstat(name); (err == nil) != want {
+			t.Errorf("%s: %v; want it there: %v", name, err, want)
+		}
 	}
 }
 

@@ -188,6 +188,24 @@ func (l Ledger) FindAll(s Spending) (found []Spending, err error) {
 	return found, err
 }
 
+// Written returns the sha256 of every file that the ledger counts.
+func (l Ledger) Written() (map[string]bool, error) {
+	all := map[string]bool{}
+	if !l.begun() {
+		return all, nil
+	}
+	err := l.read(func(lines []byte, _ *chain) ([]byte, error) {
+		past, err := parseLedger(lines)
+		for _, s := range past {
+			for _, f := range s.Files {
+				all[f.Sha256] = true
+			}
+		}
+		return nil, err
+	})
+	return all, err
+}
+
 // Find is [Ledger.Find] in a ledger's lines.
 func Find(lines []byte, s Spending) (found *Spending, err error) {
 	past, err := parseLedger(lines)
