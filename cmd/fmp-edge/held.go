@@ -251,7 +251,7 @@ func holds(path, digest string, most int64) []byte {
 // pay holds the files of a release and spends its budget; where that fails the files go, unless the ledger
 // counts them.
 func (p *payment) pay(command string, files []content, replaced []privacy.Spending) (*holding, error) {
-	// The ledger would come between the holding and the placing, in the place of what it pays for.
+	// The ledger would come between the holding and the placing, in the place of the release that it pays for.
 	for _, f := range files {
 		for _, taken := range []string{p.ledger.Path, p.ledger.Path + privacy.SealSuffix} {
 			if onePlace(f.path, taken) {
@@ -286,8 +286,8 @@ func (p *payment) pay(command string, files []content, replaced []privacy.Spendi
 // stopped program.
 const leftFor = time.Hour
 
-// sweep removes what stopped programs left aside of these places and paid for nothing: releases with noise
-// that the ledger does not count. What cannot be read or removed is left to the next.
+// sweep removes releases with noise that stopped programs left aside of these places, and that the ledger
+// does not count. A file that cannot be read or removed is left to the next.
 func (h *holding) sweep(ledger privacy.Ledger) {
 	paid, err := ledger.Written()
 	if err != nil {

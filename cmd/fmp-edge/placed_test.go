@@ -82,8 +82,8 @@ func TestPaidCopyStays(t *testing.T) {
 	}
 }
 
-// TestLeftAside: what programs left aside that were stopped before they spent anything goes with the next
-// release of the place; what was paid for, another place's and another process's stay.
+// TestLeftAside: files that programs left aside, stopped before they spent anything, go with the next release
+// of the place; those that were paid for, another place's and another process's stay.
 func TestLeftAside(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
@@ -124,7 +124,7 @@ func TestLeftAside(t *testing.T) {
 	}
 }
 
-// TestLedgerInThePlace: what would stand in the place of the ledger that is to pay for it, or of its
+// TestLedgerInThePlace: a file that would stand in the place of the ledger that is to pay for it, or of its
 // seal, by any name, is refused before anything is spent or made.
 func TestLedgerInThePlace(t *testing.T) {
 	graph, c := privateGraph(t), classifier(t)
