@@ -170,8 +170,8 @@ vuln: ## known vulnerabilities of what is linked (govulncheck), where their data
 	  $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.9.0 -db $(VULNDB) ./...; \
 	else echo 'make vuln: the database of vulnerabilities at $(VULNDB) cannot be reached from here: nothing was checked'; fi
 
-mutate: ## changes of single lines that a test must notice (docs/mutate/mutations.txt)
-	$(GO) run ./docs/mutate docs/mutate/mutations.txt
+mutate: ## changes of single lines that a test must notice (docs/mutate/mutations.txt); PART=1/3 takes every third
+	$(GO) run ./docs/mutate -part $(or $(PART),1/1) docs/mutate/mutations.txt
 
 FUZZ ?= -time 3s -jobs 2
 fuzz: ## every fuzz target for a few seconds

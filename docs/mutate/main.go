@@ -2,6 +2,9 @@
 // notice:
 //
 //	go run ./docs/mutate docs/mutate/mutations.txt
+//	go run ./docs/mutate -part 1/3 docs/mutate/mutations.txt
+//
+// With -part K/N it takes the K-th of every N mutations of the list, K from 1 to N.
 //
 // The list holds, of each mutation, a line "== FILE PACKAGE TEST" and the lines that are taken out
 // (-) and put in their place (+); the first must stand in the file once. The files themselves are
@@ -13,6 +16,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -32,17 +36,21 @@ var errSkipped = errors.New("SKIPPED: the test is not for this machine")
 type mutation struct{ file, pkg, test, old, new string }
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: mutate LIST")
+	part := flag.String("part", "1/1", "take the K-th of every N mutations: `K/N`")
+	flag.Parse()
+	var k, n int
+	if got, err := fmt.Sscanf(*part, "%d/%d", &k, &n); flag.NArg() != 1 || got != 2 || err != nil || k < 1 || k > n {
+		fmt.Fprintln(os.Stderr, "usage: mutate [-part K/N] LIST, K from 1 to N")
 		os.Exit(2)
 	}
-	if err := run(os.Args[1]); err != nil {
+	if err := run(flag.Arg(0), k, n); err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(list string) error {
+// run tries the k-th of every n mutations of a list.
+func run(list string, k, n int) error {
 	text, err := os.ReadFile(list)
 	if err != nil {
 		return err
@@ -51,6 +59,11 @@ func run(list string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", list, err)
 	}
+	var some []mutation
+	for i := k - 1; i < len(all); i += n {
+		some = append(some, all[i])
+	}
+	all = some
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return err
