@@ -7,8 +7,8 @@
 // With -part K/N it takes the K-th of every N mutations of the list, K from 1 to N.
 //
 // The list holds, of each mutation, a line "== FILE PACKAGE TEST" and the lines that are taken out
-// (-) and put in their place (+); the first must stand in the file once. The files themselves are
-// left alone: go test -overlay reads the changed copies. A mutation that no test notices, that does
+// (-) and put in their place (+); the first must stand in the file once. A file without a folder is
+// the package's. The files themselves are left alone: go test -overlay reads the changed copies. A mutation that no test notices, that does
 // not compile, or whose lines are no longer there ends the command with exit code 1. One whose test
 // skips, as on a processor without the kernel's instructions, is counted apart.
 package main
@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -111,7 +112,11 @@ func parse(text string) ([]mutation, error) {
 		switch {
 		case len(fields) == 0 || strings.HasPrefix(line, "#"):
 		case fields[0] == "==" && len(fields) == 4:
-			all = append(all, mutation{file: fields[1], pkg: fields[2], test: fields[3]})
+			m := mutation{file: fields[1], pkg: fields[2], test: fields[3]}
+			if !strings.Contains(m.file, "/") {
+				m.file = path.Join(m.pkg, m.file)
+			}
+			all = append(all, m)
 		case line[0] == '-' && len(all) > 0:
 			all[len(all)-1].old += line[1:] + "\n"
 		case line[0] == '+' && len(all) > 0:
