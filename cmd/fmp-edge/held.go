@@ -252,11 +252,16 @@ func holds(path, digest string, most int64) []byte {
 // counts them.
 func (p *payment) pay(command string, files []content, replaced []privacy.Spending) (*holding, error) {
 	// The ledger would come between the holding and the placing, in the place of the release that it pays for.
+	names := []string{p.ledger.Path, p.ledger.Path + privacy.SealSuffix}
+	for dir := filepath.Dir(p.ledger.Path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		names = append(names, dir) // made for the ledger, where it is not there
+	}
 	for _, f := range files {
-		for _, taken := range []string{p.ledger.Path, p.ledger.Path + privacy.SealSuffix} {
+		for _, taken := range names {
 			if onePlace(f.path, taken) {
-				return nil, usagef("%s: %s is to be written, and it is the ledger or its seal (--ledger %s): give "+
-					"another output, or another ledger; nothing was spent", command, f.path, p.ledger.Path)
+				return nil, usagef("%s: %s is to be written, and it is the ledger, its seal or a folder of it "+
+					"(--ledger %s): give another output, or another ledger; nothing was spent", command, f.path,
+					p.ledger.Path)
 			}
 		}
 	}

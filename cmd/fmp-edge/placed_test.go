@@ -124,8 +124,8 @@ func TestLeftAside(t *testing.T) {
 	}
 }
 
-// TestLedgerInThePlace: a file that would stand in the place of the ledger that is to pay for it, or of its
-// seal, by any name, is refused before anything is spent or made.
+// TestLedgerInThePlace: a file that would stand in the place of the ledger that is to pay for it, of its
+// seal or of a folder that is made for it, by any name, is refused before anything is spent or made.
 func TestLedgerInThePlace(t *testing.T) {
 	graph, c := privateGraph(t), classifier(t)
 	im, labels := blobs(6)
@@ -140,6 +140,7 @@ func TestLedgerInThePlace(t *testing.T) {
 		out, ledger string
 		more        []string
 	}{{"j/l", "j/l.classes.csv", nil}, {"jj/l", "j/l", nil}, {"j/l.seal", "jj/l", nil},
+		{"j/new", "jj/new/l", nil}, {"j/new", "j/new/deep/l", nil},
 		{"jj/x", "j/x.helper", []string{"--noise", "two-servers", "--points", "40"}}} {
 		refuses(t, exitUsage, "nothing was spent", slices.Concat(compress,
 			[]string{path(r.out), "--ledger", path(r.ledger), photos}, r.more)...)
