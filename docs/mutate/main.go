@@ -8,9 +8,10 @@
 //
 // The list holds, of each mutation, a line "== FILE PACKAGE TEST" and the lines that are taken out
 // (-) and put in their place (+); the first must stand in the file once. A file without a folder is
-// the package's. The files themselves are left alone: go test -overlay reads the changed copies. A mutation that no test notices, that does
-// not compile, or whose lines are no longer there ends the command with exit code 1. One whose test
-// skips, as on a processor without the kernel's instructions, is counted apart.
+// the package's. The files themselves are left alone: go test -overlay reads the changed copies. A
+// mutation that no test notices, that does not compile, or whose lines are no longer there ends the
+// command with exit code 1. One whose test skips, as on a processor without the kernel's
+// instructions, is counted apart.
 package main
 
 import (
