@@ -1,19 +1,29 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"image"
+	"image/png"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"fmp/models"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/round"
+	"fmp/pipeline/federate/service"
 )
 
 // TestRosterBeingWritten: a roster that changes from look to look is not read; one that two looks
@@ -111,5 +121,105 @@ func atStart(t *testing.T, loaded string, found, want []string) {
 	}
 	if !slices.Equal(taken, want) {
 		t.Errorf("taken: %v; want %v", taken, want)
+	}
+}
+
+// TestRosterReadAgain: a roster that cannot be taken at one moment is taken at a later one, and the
+// fault is said once.
+func TestRosterReadAgain(t *testing.T) {
+	t.Parallel()
+	line := must.Get(identity.New("a"))(t).Line() + "\n"
+	path := filepath.Join(t.TempDir(), "roster.txt")
+	must.Do(t, os.WriteFile(path, []byte(line), 0o600))
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r := &round.Round{Clients: must.Get(identity.ParseRoster([]byte(
+			line + must.Get(identity.New("b"))(t).Line())))(t)}
+		r.Roster = path
+		var log bytes.Buffer
+		var tried int
+		taken := make(chan string)
+		go watchRoster(ctx, time.Second, r, func(clients *identity.Roster) error {
+			if tried++; tried < 4 {
+				return errors.New("too many open files")
+			}
+			taken <- fmt.Sprint(clients.Names())
+			return nil
+		}, slog.New(slog.NewTextHandler(&log, nil)))
+		if got := <-taken; got != "[a]" {
+			t.Errorf("taken: %s", got)
+		}
+		time.Sleep(time.Minute)
+		if tried != 4 || strings.Count(log.String(), "too many open files") != 1 {
+			t.Errorf("%d tries, and in the log:\n%s", tried, &log)
+		}
+	})
+}
+
+// TestAcceptor: that no connection can be taken is said once a minute.
+func TestAcceptor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		a := &acceptor{Listener: refusing{errors.New("too many open files")},
+			log: slog.New(slog.NewTextHandler(&log, nil))}
+		for range 90 {
+			_, err := a.Accept()
+			if err == nil {
+				t.Fatal("a connection")
+			}
+			time.Sleep(time.Second)
+		}
+		a.Listener = refusing{net.ErrClosed}
+		time.Sleep(time.Minute)
+		if _, err := a.Accept(); !errors.Is(err, net.ErrClosed) {
+			t.Error(err)
+		}
+		if n := strings.Count(log.String(), "no connection can be taken"); n != 2 {
+			t.Errorf("said %d times in 90 seconds:\n%s", n, &log)
+		}
+	})
+}
+
+// refusing is a listener that takes no connection.
+type refusing struct{ err error }
+
+func (r refusing) Accept() (net.Conn, error) { return nil, r.err }
+func (r refusing) Close() error              { return nil }
+func (r refusing) Addr() net.Addr            { return &net.TCPAddr{} }
+
+// TestLabelledImages: the folder of the server's own images is checked before a client comes, and a
+// fault of it later leaves the scores out, not the classifier.
+func TestLabelledImages(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	r := &round.Round{Client: models.Manifest{C: 2, Classes: []string{"cat", "dog"}}}
+	for name, c := range map[string]struct{ path, class, want string }{
+		"none":    {},
+		"missing": {path: folder + "/nowhere", want: "nowhere"},
+		"good":    {path: folder + "/good", class: "cat"},
+		"zebra":   {path: folder + "/other", class: "zebra", want: "zebra"},
+	} {
+		if c.class != "" {
+			must.Do(t, os.MkdirAll(filepath.Join(c.path, c.class), 0o700))
+			file := must.Get(os.Create(filepath.Join(c.path, c.class, "1.png")))(t)
+			must.Do(t, png.Encode(file, image.NewGray(image.Rect(0, 0, 8, 8))))
+			must.Do(t, file.Close())
+		}
+		r.Labelled = c.path
+		if err := checkLabelled(r); (err != nil) != (c.want != "") ||
+			err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+	}
+	var log bytes.Buffer
+	s := &server{round: r, eng: must.Get(pure.New(engine.Options{}))(t), log: slog.New(slog.NewTextHandler(&log, nil))}
+	r.Labelled = folder + "/nowhere"
+	made := must.Get(measured(s, func(context.Context, []int) (*service.Pooled, error) {
+		return &service.Pooled{Classifier: []byte("x"), Summary: "kept"}, nil
+	})(t.Context(), nil))(t)
+	if made.Summary != "kept" || !strings.Contains(log.String(), "not scored") {
+		t.Errorf("summary %v; log %s", made.Summary, &log)
 	}
 }

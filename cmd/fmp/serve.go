@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"log"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -331,7 +332,10 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 	if s.helper, secret, err = o.twoServers(s.round.Privacy); err != nil {
 		return usageError(err)
 	}
-	if s.pooling, err = newPooling(s.round, s.eng); err != nil {
+	if s.pooling, err = newPooling(s.round, s.eng); err == nil {
+		err = checkLabelled(s.round)
+	}
+	if err != nil {
 		return usageError(err)
 	}
 	o.nats.Dir, o.nats.Largest, o.nats.Log = o.state, int64(s.round.Bounds.Bytes), s.log
@@ -360,8 +364,8 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 	svc, err := service.New(ctx,
 		service.Config{Tracer: tracer, Page: join, Round: s.round, Key: s.signer, Store: s.store,
 			Token: o.readers,
-			Log:   s.log,
-			Pool:  measured(s.eng, s.round.Labelled, s.pooling.pool), Merge: s.merging(), Private: s.private(),
+			Log:   s.log, Options: s.pooling.digest,
+			Pool: measured(s, s.pooling.pool), Merge: s.merging(), Private: s.private(),
 			Secret: secret, Helper: s.helper, Check: s.pooling.check, Engine: s.eng, Reject: o.reject})
 	if err != nil {
 		return err
@@ -430,7 +434,7 @@ func (s *server) merging() func(context.Context, []store.Member) (*service.Poole
 	if !s.merge {
 		return nil
 	}
-	return measured(s.eng, s.round.Labelled, s.pooling.merged)
+	return measured(s, s.pooling.merged)
 }
 
 // private returns the sampling of a private round, measured where the round has labelled images.
@@ -438,9 +442,9 @@ func (s *server) private() func(context.Context, []pool.Release,
 	func() (*privacy.Release, error)) (*service.Pooled, error) {
 	return func(ctx context.Context, releases []pool.Release,
 		open func() (*privacy.Release, error)) (*service.Pooled, error) {
-		return measured(s.eng, s.round.Labelled,
+		return measured(s,
 			func(ctx context.Context, releases []pool.Release) (*service.Pooled, error) {
-				return s.pooling.private(ctx, releases, open, sums{ctx, s.store})
+				return s.pooling.private(ctx, releases, open, service.Sums{Ctx: ctx, Store: s.store})
 			})(ctx, releases)
 	}
 }
@@ -458,6 +462,7 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 			return err
 		}
 	}
+	l = &acceptor{Listener: l, log: s.log}
 	srv := service.HTTPServer(svc.Handler(), complaints, s.hosts...)
 	failed := make(chan error, 2)
 	work, stop := context.WithCancel(ctx)
@@ -487,6 +492,23 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 	case err := <-s.lost:
 		return err
 	}
+}
+
+// acceptor says in the log, once a minute at most, that connections cannot be taken.
+type acceptor struct {
+	net.Listener
+	log  *slog.Logger
+	said time.Time
+}
+
+// Accept implements [net.Listener], for one caller at a time.
+func (a *acceptor) Accept() (net.Conn, error) {
+	c, err := a.Listener.Accept()
+	if err != nil && !errors.Is(err, net.ErrClosed) && time.Since(a.said) >= time.Minute {
+		a.said = time.Now()
+		a.log.Error("no connection can be taken", "error", err)
+	}
+	return c, err
 }
 
 // warnExpired says in the log that the certificate has ended, which clients tell as a fault of theirs.
@@ -542,10 +564,10 @@ func (f *rosterFile) settled() bool {
 }
 
 // watchRoster reads the roster again when its file has changed, and at the start, as it may have
-// changed since the round was loaded. One that cannot be read leaves the last in place.
+// changed since the round was loaded. One that cannot be read leaves the last in place, until it can.
 func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
 	admit func(*identity.Roster) error, log *slog.Logger) {
-	f, holds := rosterFile{path: r.Roster}, r.Clients
+	f, holds, said := rosterFile{path: r.Roster}, r.Clients, ""
 	f.last = f.stamp()
 	for {
 		select {
@@ -557,17 +579,20 @@ func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
 			continue
 		}
 		clients, err := identity.LoadRoster(f.path)
-		if err == nil && clients.Equal(holds) {
-			continue
+		if err == nil && !clients.Equal(holds) {
+			if err = admit(clients); err == nil {
+				holds = clients
+			}
 		}
 		if err == nil {
-			err = admit(clients)
-		}
-		if err != nil {
-			log.Error("the roster changed and is not taken; the one before it holds", "error", err)
+			said = ""
 			continue
 		}
-		holds = clients
+		f.taken = "" // the fault may be a moment's, such as too many open files: look again
+		if text := f.last + err.Error(); text != said {
+			log.Error("the roster changed and is not taken; the one before it holds", "error", err)
+			said = text
+		}
 	}
 }
 
@@ -591,6 +616,7 @@ type pooling struct {
 	graph   *onnx.Model
 	client  models.Manifest
 	options pool.Options
+	digest  string // of the options
 	eng     engine.Engine
 	example *pool.Round // of one upload without points; nil in a private round
 	queue   *work.Queue // to workers; nil: sampling is done here
@@ -604,6 +630,9 @@ func newPooling(r *round.Round, eng engine.Engine) (*pooling, error) {
 		return nil, err
 	}
 	if err := p.options.ReadFiles(); err != nil {
+		return nil, err
+	}
+	if p.digest, err = p.options.Digest(); err != nil {
 		return nil, err
 	}
 	p.options.Lenient = true // uploads may still come
@@ -758,12 +787,26 @@ func bothForms(ctx context.Context, r sampledRound,
 	return made, nil
 }
 
-// measured adds the classifier's scores to the summary, on a folder of the server's own images; "" adds
-// none.
-func measured[U any](eng engine.Engine, folder string,
+// checkLabelled returns a fault of the folder of the server's own images.
+func checkLabelled(r *round.Round) error {
+	if r.Labelled == "" {
+		return nil
+	}
+	o := imagefile.Options{MaxItems: math.MaxInt}
+	o.Classes.Names, o.Classes.N = r.Client.Classes, r.Client.C
+	src, _, err := imagefile.Open(r.Labelled, o)
+	if err != nil {
+		return fmt.Errorf("serve: labelled: %w", err)
+	}
+	return src.Close()
+}
+
+// measured adds the classifier's scores to the summary, on a folder of the server's own images where
+// the round has one. A classifier that cannot be scored is served without.
+func measured[U any](s *server,
 	sampling func(context.Context, []U) (*service.Pooled, error)) func(context.Context,
 	[]U) (*service.Pooled, error) {
-	if folder == "" {
+	if s.round.Labelled == "" {
 		return sampling
 	}
 	return func(ctx context.Context, uploads []U) (*service.Pooled, error) {
@@ -771,11 +814,16 @@ func measured[U any](eng engine.Engine, folder string,
 		if err != nil {
 			return nil, err
 		}
-		s, err := measure(ctx, eng, made.Classifier, folder)
-		if err != nil {
-			return nil, fmt.Errorf("labelled: %w", err)
+		score, err := measure(ctx, s.eng, made.Classifier, s.round.Labelled)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
-		all := map[string]any{"labelled": s.N, "accuracy": s.ACC, "nll": s.NLL}
+		if err != nil {
+			s.log.Error("the classifier is not scored on the server's own images", "labelled",
+				s.round.Labelled, "error", err)
+			return made, nil
+		}
+		all := map[string]any{"labelled": score.N, "accuracy": score.ACC, "nll": score.NLL}
 		text, err := json.Marshal(made.Summary)
 		if err == nil {
 			err = json.Unmarshal(text, &all)

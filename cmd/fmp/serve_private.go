@@ -10,33 +10,11 @@ import (
 
 	"fmp/pipeline/federate/round"
 	"fmp/pipeline/federate/service"
-	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/privacy/prio"
 )
-
-// sums keeps the noisy sums of a private round in its state, one for each set of uploads.
-type sums struct {
-	ctx   context.Context
-	store *store.Store
-}
-
-func (s sums) String() string { return "the state of the round" }
-
-// Keep implements [pool.Keeper]. Who is in a private round is settled once, so that no message is
-// in two sums.
-func (s sums) Keep(inputs string, _ []string, draw func(before int) ([]byte, error)) ([]byte, error) {
-	data, err := s.store.Object(s.ctx, "sum-"+inputs, pool.MaxPublished)
-	if !errors.Is(err, store.ErrNone) {
-		return data, err
-	}
-	if data, err = draw(0); err != nil {
-		return nil, err
-	}
-	return data, s.store.PutObject(s.ctx, "sum-"+inputs, data)
-}
 
 // twoServers is the helper, where the round has two servers and this is the leader, and the secret
 // that they have in common.

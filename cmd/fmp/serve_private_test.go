@@ -15,6 +15,7 @@ import (
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/round"
+	"fmp/pipeline/federate/service"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/pool"
@@ -211,7 +212,7 @@ func TestPrivateSums(t *testing.T) {
 					Sums: privacy.NewRelease(f.C, f.K)}})
 		}
 		r := must.Get(pool.NewPrivate(releases, m, f, p.options))(t)
-		s := must.Get(r.Totals(sums{t.Context(), st}, nil))(t)
+		s := must.Get(r.Totals(service.Sums{Ctx: t.Context(), Store: st}, nil))(t)
 		return append(s.Sums, s.Counts...)
 	}
 	first, again, other := totals("a", "b"), totals("b", "a"), totals("a", "b", "c")

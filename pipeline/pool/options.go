@@ -1,11 +1,16 @@
 package pool
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
+	"fmp/models"
 	"fmp/onnx/regularfile"
+	"fmp/onnx/serde"
 	"fmp/onnx/suggest"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/discriminant"
@@ -109,4 +114,27 @@ func (o *Options) ReadFiles() (err error) {
 		return fmt.Errorf("anchor %s: %w", o.Anchor, err)
 	}
 	return nil
+}
+
+// Digest returns the SHA-256 of the options that are not their defaults, in hex. Files count by their
+// contents.
+func (o *Options) Digest() (string, error) {
+	unset := option.Default[Options]()
+	defaults, hash := option.List(&unset), sha256.New()
+	for i, s := range option.List(o) {
+		v := reflect.Indirect(s.Value)
+		if !v.IsValid() || reflect.DeepEqual(s.Value.Interface(), defaults[i].Value.Interface()) {
+			continue
+		}
+		text := fmt.Sprint(v.Interface())
+		if s.NamesFile() {
+			data, err := regularfile.ReadFile(text, serde.MaxFileBytes)
+			if err != nil {
+				return "", fmt.Errorf("setting %s: %w", s.Key, err)
+			}
+			text = models.DigestBytes(data)
+		}
+		fmt.Fprintf(hash, "%s=%q\n", s.Key, text)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
 }

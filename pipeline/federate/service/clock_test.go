@@ -6,7 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"fmp/onnx/must"
+	"fmp/pipeline/federate"
 	"fmp/pipeline/pool"
+	"fmp/pipeline/privacy"
 )
 
 // TestClockMoves: the round is pooled at the time that the clock tells, where no timer saw it pass: the
@@ -21,6 +24,7 @@ func TestClockMoves(t *testing.T) {
 	}{
 		"deadline":         {"quorum: 4\n", 0, 1, 2*time.Hour + time.Minute},
 		"rebuild interval": {"quorum: 1\nrebuild_interval: 1h\n", 1, 2, time.Hour},
+		"a clock put back": {"quorum: 1\nrebuild_interval: 3s\n", 1, 2, -30 * time.Minute},
 	} {
 		f := newFixture(t, c.file)
 		versions := func(want int, when string) {
@@ -83,5 +87,39 @@ func TestFailedPooling(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestOtherOptions: a version of other options of pooling is replaced once. One whose options are not
+// known stays, as does the one that a budget pays for.
+func TestOtherOptions(t *testing.T) {
+	for name, c := range map[string]struct {
+		file, made, now string
+		another         bool
+	}{
+		"others":        {"quorum: 1\n", "one", "two", true},
+		"the same":      {"quorum: 1\n", "one", "one", false},
+		"not known":     {"quorum: 1\n", "", "two", false},
+		"not known now": {"quorum: 1\n", "one", "", false},
+		"one budget":    {"quorum: 1\nprivacy: {epsilon: 1, noise: trusted}\n", "one", "two", false},
+	} {
+		f := newFixture(t, c.file)
+		if f.srv.once() {
+			f.put("a", f.released("a", func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }))
+		} else {
+			f.put("a", f.made("a", 1, nil))
+		}
+		f.srv.Options = c.made
+		must.Do(t, f.srv.Pool(t.Context()))
+		f.srv.Options = c.now
+		if got := f.srv.due() < long; got != c.another {
+			t.Errorf("%s: due in %v; want another version: %v", name, f.srv.due(), c.another)
+		}
+		if c.another {
+			must.Do(t, f.srv.Pool(t.Context()))
+			if n := len(f.srv.Status().Versions); n != 2 || f.srv.due() < long {
+				t.Errorf("%s: %d versions, due in %v", name, n, f.srv.due())
+			}
+		}
 	}
 }

@@ -98,7 +98,8 @@ func (s *Server) due() time.Duration {
 		}
 		return long
 	}
-	changed := n != len(s.weighed)
+	last := s.versions[len(s.versions)-1]
+	changed := n != len(s.weighed) || s.otherOptions(last)
 	for client, h := range s.in {
 		if changed {
 			break
@@ -109,7 +110,12 @@ func (s *Server) due() time.Duration {
 		return long
 	}
 	// A clock that was put back delays nothing: the interval is the longest wait.
-	return time.Duration(s.Round.RebuildInterval) - max(0, now.Sub(s.versions[len(s.versions)-1].Time))
+	return time.Duration(s.Round.RebuildInterval) - max(time.Since(s.made), now.Sub(last.Time))
+}
+
+// otherOptions reports whether a version was made with other options of pooling than the server has.
+func (s *Server) otherOptions(v store.Version) bool {
+	return s.Options != "" && v.Options != "" && v.Options != s.Options
 }
 
 // Pool makes the next version of the classifier from the uploads that are in.
@@ -139,7 +145,7 @@ func (s *Server) Pool(ctx context.Context) (err error) {
 	defer debug.SetGCPercent(debug.SetGCPercent(poolGC))
 	if s.once() && !s.twoServers() {
 		s.close()
-		defer s.reopen()
+		defer s.reopen(context.WithoutCancel(ctx))
 	}
 	in, err := s.inputs(ctx)
 	if err != nil {
@@ -182,13 +188,16 @@ func (s *Server) found(ctx context.Context) (bool, error) {
 }
 
 // reopen lets a private round of one server take uploads again whose classifier could not be made.
-// It stays closed where the state may have one all the same: a further upload would be in none.
-func (s *Server) reopen() {
+// It stays closed where its noisy sum is kept, or may be: with a further upload it would be another,
+// which spends the budget again. It stays so where the state may have a classifier: a further upload
+// would be in none.
+func (s *Server) reopen(ctx context.Context) {
+	summed, err := s.summed(ctx)
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.settled = len(s.versions) > 0 || s.unsure
+	s.settled = summed || err != nil || len(s.versions) > 0 || s.unsure
 }
 
 // merge merges uploads where they are stored. Where that fails, the index may have an upload that
@@ -274,7 +283,7 @@ func (s *Server) publish(ctx context.Context, in inputs,
 	s.mu.Lock()
 	v = store.Version{Number: len(s.versions) + 1, Time: s.Now().UTC(),
 		Digest: models.DigestBytes(made.Classifier),
-		Bytes:  len(made.Classifier), Clients: in.clients(), Summary: summary}
+		Bytes:  len(made.Classifier), Clients: in.clients(), Summary: summary, Options: s.Options}
 	s.mu.Unlock()
 	members := made.Members
 	if in.merged == nil {
@@ -305,7 +314,7 @@ func (s *Server) publish(ctx context.Context, in inputs,
 	}
 	s.unsure = false
 	s.mu.Lock()
-	s.versions = append(s.versions, v)
+	s.versions, s.made = append(s.versions, v), time.Now()
 	s.recall(members)
 	s.failure = ""
 	s.mu.Unlock()

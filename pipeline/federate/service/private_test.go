@@ -1,8 +1,10 @@
 package service
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/pool"
 	"fmp/pipeline/privacy"
 )
 
@@ -108,6 +111,39 @@ func TestTrusted(t *testing.T) {
 		}
 		f.stop()
 		f.start()
+	}
+}
+
+// TestSettledBySum: once a noisy sum is kept, no upload is taken, also where its classifier could not
+// be made, and after a restart: another sum would spend the budget again.
+func TestSettledBySum(t *testing.T) {
+	f := newFixture(t, "quorum: 2\naccept_late: true\nprivacy: {epsilon: 1, noise: trusted}\n")
+	send := func(client string) int {
+		status, _ := f.put(client, f.released(client,
+			func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }))
+		return status
+	}
+	send("a")
+	send("b")
+	f.srv.Private = func(ctx context.Context, _ []pool.Release,
+		_ func() (*privacy.Release, error)) (*Pooled, error) {
+		_, err := Sums{ctx, f.srv.Store}.Keep("a-b", nil,
+			func(int) ([]byte, error) { return []byte("sum"), nil })
+		return nil, errors.Join(err, errors.New("no classifier"))
+	}
+	if err := f.srv.Pool(t.Context()); err == nil || !strings.Contains(err.Error(), "no classifier") {
+		t.Fatalf("pooling: %v", err)
+	}
+	for range 2 {
+		if status := send("c"); status != http.StatusGone {
+			t.Errorf("after the sum: status %d", status)
+		}
+		f.stop()
+		f.start()
+	}
+	must.Do(t, f.srv.Pool(t.Context()))
+	if v := f.srv.Status().Versions; len(v) != 1 || v[0].Clients != 2 {
+		t.Errorf("versions %+v", v)
 	}
 }
 

@@ -63,6 +63,9 @@ type Config struct {
 	// returns the noisy sum; otherwise open is nil.
 	Private func(ctx context.Context, releases []pool.Release,
 		open func() (*privacy.Release, error)) (*Pooled, error)
+	// Options is a digest of the options of pooling: a version of others is replaced. "" stands for
+	// options that are not known.
+	Options string
 	// Secret is the secret that the two servers of a private round share and clients do not know.
 	// Helper is, at the leader, the client of the helper; nil at the helper.
 	Secret string
@@ -105,6 +108,7 @@ type Server struct {
 	refused  map[string]store.Refusal
 	faults   map[string]*rate.Limiter // of refused uploads, by client
 	versions []store.Version
+	made     time.Time               // when the latest was stored or found, of a clock that nobody sets
 	weighed  map[string]store.Member // in the latest version, by client
 	failure  string                  // why the last pooling failed; empty if it did not
 	cause    string                  // traceparent of the last request that brought an upload
@@ -183,6 +187,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := s.adopt(ctx); err != nil {
 		return nil, fmt.Errorf("reading the round's state: %w", err)
 	}
+	if n := len(s.versions); n > 0 && s.otherOptions(s.versions[n-1]) {
+		s.warnOptions(s.versions[n-1].Number)
+	}
 	c.Log.Info("round ready", "round", c.Round.Round, "graph", c.Round.Client.Digest, "clients",
 		c.Round.Clients.Len(), "honesty", c.Round.Privacy == nil && !c.Round.Trust, "private",
 		c.Round.Privacy != nil, "in", len(s.in), "versions", len(s.versions), "deadline",
@@ -233,10 +240,19 @@ func (s *Server) adopt(ctx context.Context) error {
 	return s.unlessFull(errors.Join(err, s.dropVoid(ctx)))
 }
 
+// warnOptions says that the latest version was made with other options.
+func (s *Server) warnOptions(version int) {
+	next := "another one is made"
+	if s.once() {
+		next = "the budget pays for one classifier, so that it stays as it is"
+	}
+	s.Log.Warn("the options of pooling are not those of the latest version: "+next, "version", version)
+}
+
 // admit adds versions of the state to those that are known, of which members are in the last, and
 // reports whether it holds an upload that was withdrawn. The caller holds mu.
 func (s *Server) admit(versions []store.Version, members []store.Member) (void bool) {
-	s.versions, s.failure = versions, ""
+	s.versions, s.made, s.failure = versions, time.Now(), ""
 	s.recall(members)
 	last := versions[len(versions)-1].Number
 	for _, m := range members {

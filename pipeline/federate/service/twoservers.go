@@ -75,17 +75,20 @@ const (
 	maxOpened    = 512 << 20 // a million clients and the largest share
 )
 
-// recallSum reads from the store whether the set of clients in the sum is fixed: at the leader, or
-// at the helper by the leader.
-func (s *Server) recallSum(ctx context.Context) error {
+// recallSum reads from the store whether the set of clients in the sum is fixed: with two servers at
+// the leader, or at the helper by the leader; with one by the sum that is kept.
+func (s *Server) recallSum(ctx context.Context) (err error) {
 	if !s.twoServers() {
-		return nil
+		if s.once() {
+			s.settled, err = s.summed(ctx)
+		}
+		return err
 	}
 	name := batchObject
 	if s.role() == wire.Helper {
 		name = openedObject
 	}
-	_, err := s.Store.Object(ctx, name, maxOpened)
+	_, err = s.Store.Object(ctx, name, maxOpened)
 	if err != nil && !errors.Is(err, store.ErrNone) {
 		return err
 	}

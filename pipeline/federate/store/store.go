@@ -600,6 +600,8 @@ type Version struct {
 	Points int64 `json:"points"`
 	// Summary is the summary that pooling returned.
 	Summary json.RawMessage `json:"summary,omitempty"`
+	// Options is a digest of the options of pooling; "" where they are not known.
+	Options string `json:"options,omitempty"`
 }
 
 // Member is an upload in a version: the client and the digest of its message.
