@@ -237,8 +237,8 @@ func TestUncertaintyByHand(t *testing.T) {
 	}
 	// Right, right, then one right and one wrong of equal confidence, right, wrong.
 	near("AURC", aurc(byConfidence(p, labels)), (0+0+0.5/3+1./4+1./5+2./6)/6)
-	// Every point by itself, or (15 bins of 6 points) none.
-	near("adaptive ECE", adaptiveECE(byConfidence(p, labels)), (0.1+0.2+0.7+0.3+0.4+0.55)/6)
+	// Every point by itself, or (15 bins of 6 points) none; the two of 0.7 have half an error each.
+	near("adaptive ECE", adaptiveECE(byConfidence(p, labels)), (0.1+0.2+0.2+0.2+0.4+0.55)/6)
 	// Class 0: only the two of 0.7 share a bin. Class 1: they do (0.3), and so do 0.6, which ends
 	// the bin, and 0.55.
 	near("class-wise ECE", classECE(p, labels),
@@ -418,6 +418,32 @@ func TestWilson(t *testing.T) {
 		lo, hi := Wilson(c.hits, c.n, .95)
 		if math.Abs(lo-c.lo) > 1e-5 || math.Abs(hi-c.hi) > 1e-5 {
 			t.Errorf("%d of %d: %.6f to %.6f, want %.6f to %.6f", c.hits, c.n, lo, hi, c.lo, c.hi)
+		}
+	}
+}
+
+// TestEqualConfidence: figures over points sorted by confidence do not depend on the order of equal
+// ones.
+func TestEqualConfidence(t *testing.T) {
+	t.Parallel()
+	figures := func(wrong func(i int) bool) string {
+		p := &Probabilities{N: 100, C: 2}
+		labels := make([]int, p.N)
+		for i := range labels {
+			p.P = append(p.P, 0.9, 0.1)
+			if wrong(i) {
+				labels[i] = 1
+			}
+		}
+		curve := must.Get(RiskCoverage(p, labels, 4))(t)
+		return fmt.Sprintf("%.6f %.6f", curve[0].Risk, adaptiveECE(byConfidence(p, labels)))
+	}
+	first := figures(func(i int) bool { return i < 30 })
+	for name, wrong := range map[string]func(int) bool{
+		"last": func(i int) bool { return i >= 70 }, "mixed": func(i int) bool { return i*3%10 < 3 },
+	} {
+		if got := figures(wrong); got != first || first != "0.300000 0.200000" {
+			t.Errorf("%s: %s; with the wrong ones first %s", name, got, first)
 		}
 	}
 }

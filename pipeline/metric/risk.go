@@ -18,6 +18,7 @@ type Risk struct {
 }
 
 // RiskCoverage returns the curve at min(points, N) evenly spaced coverages, the last of them 1.
+// Points of equal confidence have their error rate in common.
 func RiskCoverage(p *Probabilities, labels []int, points int) ([]Risk, error) {
 	if len(labels) != p.N || p.N == 0 || points < 1 {
 		return nil, fmt.Errorf("risk and coverage: %d labels of %d points at %d places; want one label "+
@@ -26,12 +27,11 @@ func RiskCoverage(p *Probabilities, labels []int, points int) ([]Risk, error) {
 	confidence, right := byConfidence(p, labels)
 	points = min(points, p.N)
 	out := make([]Risk, points)
+	errors := errorRates(confidence, right)
 	wrong, n := 0.0, 0
 	for i := range out {
 		for to := (i + 1) * p.N / points; n < to; n++ {
-			if !right[n] {
-				wrong++
-			}
+			wrong += errors[n]
 		}
 		out[i] = Risk{float64(n) / float64(p.N), wrong / float64(n), confidence[n-1]}
 	}

@@ -116,6 +116,17 @@ func byConfidence(p *Probabilities, labels []int) (confidence []float64, right [
 // order does not matter.
 func aurc(confidence []float64, right []bool) float64 {
 	var area, errors float64
+	for i, rate := range errorRates(confidence, right) {
+		errors += rate
+		area += errors / float64(i+1)
+	}
+	return area / float64(len(confidence))
+}
+
+// errorRates returns, of points by descending confidence, the error rate of all that have a point's
+// confidence: figures do not depend on the order of those.
+func errorRates(confidence []float64, right []bool) []float64 {
+	out := make([]float64, len(confidence))
 	for from := 0; from < len(confidence); {
 		to, wrong := from, 0.0
 		for ; to < len(confidence) && confidence[to] == confidence[from]; to++ {
@@ -123,13 +134,11 @@ func aurc(confidence []float64, right []bool) float64 {
 				wrong++
 			}
 		}
-		rate := wrong / float64(to-from)
-		for ; from < to; from++ {
-			errors += rate
-			area += errors / float64(from+1)
+		for rate := wrong / float64(to-from); from < to; from++ {
+			out[from] = rate
 		}
 	}
-	return area / float64(len(confidence))
+	return out
 }
 
 func classECE(p *Probabilities, labels []int) float64 {
@@ -152,13 +161,12 @@ func classECE(p *Probabilities, labels []int) float64 {
 
 func adaptiveECE(confidence []float64, right []bool) float64 {
 	n, sum := len(confidence), 0.0
+	errors := errorRates(confidence, right)
 	for b := range Bins {
 		var gap float64
 		for i := b * n / Bins; i < (b+1)*n/Bins; i++ {
 			gap += confidence[i]
-			if right[i] {
-				gap--
-			}
+			gap -= 1 - errors[i]
 		}
 		sum += math.Abs(gap)
 	}

@@ -153,7 +153,14 @@ func Sigma(epsilon, delta float64) float64 {
 // Delta returns the smallest delta for which Gaussian noise of standard deviation sigma, at
 // sensitivity 1, is (epsilon, delta)-differentially private.
 func Delta(epsilon, sigma float64) float64 {
-	return phi(0.5/sigma-epsilon*sigma) - math.Exp(epsilon)*phi(-0.5/sigma-epsilon*sigma)
+	a, b := 0.5/sigma-epsilon*sigma, 0.5/sigma+epsilon*sigma
+	if epsilon <= 500 {
+		return phi(a) - math.Exp(epsilon)*phi(-b)
+	}
+	// e^eps overflows and Phi(-b) vanishes. As b^2 - a^2 = 2 eps their product is e^(-a^2/2) times
+	// Mills' ratio of b over sqrt(2 pi), whose series in 1/b^2 is exact to 1e-9: b >= sqrt(2 eps).
+	q := 1 / (b * b)
+	return phi(a) - math.Exp(-a*a/2)/(b*math.Sqrt(2*math.Pi))*(1-q*(1-3*q*(1-5*q)))
 }
 
 // Epsilon returns the smallest epsilon, at a given delta, of Gaussian noise of standard deviation
@@ -164,7 +171,7 @@ func Epsilon(sigma, delta float64) float64 {
 		return 0
 	}
 	low, high := 0.0, 1.0
-	for Delta(high, sigma) > delta && high < 500 {
+	for Delta(high, sigma) > delta {
 		high *= 2
 	}
 	for range 100 {

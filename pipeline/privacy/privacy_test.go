@@ -41,6 +41,13 @@ func TestSigma(t *testing.T) {
 			}
 		}
 	}
+	// Beyond the range of e^eps; by 60 digits in Python's mpmath.
+	for mu, want := range map[float64]float64{30: 577.011973688017, 32: 647.537991670471,
+		100: 5425.50984614743, 268: 37053.9986106882} {
+		if e := Epsilon(1/mu, 1e-5); math.Abs(e-want) > 1e-6*want {
+			t.Errorf("epsilon of noise of 1/%v is %.9f; want %.9f", mu, e, want)
+		}
+	}
 	// Two releases of epsilon 1 are one of more than 1 and less than 2.
 	s := Sigma(1, 1e-5) / math.Sqrt2
 	if e := Epsilon(s, 1e-5); !(e > 1 && e < 2) {

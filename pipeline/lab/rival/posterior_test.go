@@ -415,6 +415,14 @@ func TestTuneFindsTheMinimumBetweenGridPoints(t *testing.T) {
 		t.Errorf("beyond its grid: chose %g of %v; a fine search finds %g", got.Value,
 			got.Grid, want.Value)
 	}
+	// So it does where the setting is a further one.
+	m.info.Param, m.info.Grid = "", nil
+	m.info.More = []Param{{ParamL2, []float64{want.Value / 30, want.Value / 10}}}
+	got, _ = must.Get2(Tune(context.Background(), m, []Held{h}, DefaultSettings(), nil))(t)
+	if r := got.More[ParamL2] / want.Value; r < 1/1.8 || r > 1.8 || got.AtEnd() {
+		t.Errorf("beyond the grid of a further setting: chose %v of %v; a fine search finds %g", got.More,
+			got.MoreTried, want.Value)
+	}
 	if len(want.Grid) != len(fine) {
 		t.Errorf("%d values tried of %d given", len(want.Grid), len(fine))
 	}

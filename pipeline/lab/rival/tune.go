@@ -32,27 +32,56 @@ type Choice struct {
 	// value. Choices written by earlier versions have none: their methods ran at temperature 1.
 	Temperatures []float64 `json:"temperatures,omitempty"`
 	Temperature  float64   `json:"temperature,omitempty"`
-	// More are the choices of further settings, by name.
-	More map[string]float64 `json:"more,omitempty"`
+	// More are the choices of further settings, by name, and MoreTried the values tried. Choices
+	// written by earlier versions have none of these: they tried the grid of the method alone.
+	More      map[string]float64 `json:"more,omitempty"`
+	MoreTried map[string]Tried   `json:"more_tried,omitempty"`
+}
+
+// Tried are the values of a setting that were tried, ascending, and the NLL at each.
+type Tried struct {
+	Grid []float64 `json:"grid"`
+	NLL  []float64 `json:"nll"`
 }
 
 // flat is a difference in NLL that a tuning task's hundreds of images do not resolve.
 const flat = 1e-4
 
-// AtEnd reports whether a value beyond those tried might be better: the chosen one is the first or
-// the last, no bound of the setting, and more than flat below its neighbour.
+// AtEnd reports whether a value of a setting beyond those tried might be better: the chosen one is
+// the first or the last, no bound of the setting, and more than flat below its neighbour.
 func (c *Choice) AtEnd() bool {
-	k, step := slices.Index(c.Grid, c.Value), 1
+	if c.atEnd(c.Param, c.Value, Tried{c.Grid, c.NLL}) {
+		return true
+	}
+	for name, v := range c.More {
+		tried, ok := c.MoreTried[name]
+		if m, err := Lookup(c.Method); err == nil && !ok {
+			i := slices.IndexFunc(m.Info().More, func(p Param) bool { return p.Name == name })
+			if i < 0 {
+				continue
+			}
+			tried.Grid = m.Info().More[i].Grid
+		}
+		if c.atEnd(name, v, tried) {
+			return true
+		}
+	}
+	return false
+}
+
+// atEnd is AtEnd of one setting; where no NLL is known the neighbour is taken for worse.
+func (c *Choice) atEnd(param string, v float64, tried Tried) bool {
+	k, step := slices.Index(tried.Grid, v), 1
 	switch {
-	case len(c.Grid) < 2 || k < 0 || k > 0 && k < len(c.Grid)-1:
+	case len(tried.Grid) < 2 || k < 0 || k > 0 && k < len(tried.Grid)-1:
 		return false
 	case k == 0:
 		step = -1
 	}
-	if _, err := DefaultSettings().With(c.Param, c.Value+float64(step)*math.Max(1, c.Value)*1e-9); err != nil {
+	if _, err := DefaultSettings().With(param, v+float64(step)*math.Max(1, v)*1e-9); err != nil {
 		return false
 	}
-	return c.NLL[k-step]-c.NLL[k] > flat
+	return tried.NLL == nil || tried.NLL[k-step]-tried.NLL[k] > flat
 }
 
 // Apply returns base with the chosen settings.
@@ -91,9 +120,10 @@ const refinements = 2
 // Tune is the tuned protocol: it chooses the value of m's own setting, and the temperature, of
 // least mean NLL over held; the smallest value at ties. It tries the values of m's grid, a few more
 // beyond its end while the best one lies there, and then, twice, the geometric means of the best so
-// far and its neighbours; if grid is given, only the values of grid. At each value it uses the best
-// temperature, which needs no fit. All combinations of further settings (Info.More) are tried, with
-// a search for each. Every method is tuned in the same way. The settings returned are base with the
+// far and its neighbours (the arithmetic ones beside 0); if grid is given, only the values of grid.
+// At each value it uses the best temperature, which needs no fit. All combinations of further
+// settings (Info.More) are tried, with a search for each, and values beyond an end of theirs too.
+// Every method is tuned in the same way. The settings returned are base with the
 // chosen values. A method that follows another (Info.Follows) gets the other's choice. held must
 // come from the meta-training corpus: points of the test set would be a leak.
 func Tune(ctx context.Context, m Method, held []Held, base Settings,
@@ -142,24 +172,43 @@ func (t *tuner) best(ctx context.Context, s Settings, more []Param, p Param,
 		return t.search(ctx, s, p, values)
 	}
 	var best Choice
-	for _, v := range more[0].Grid {
+	var tried Tried
+	try := func(v float64) error {
 		at, err := s.With(more[0].Name, v)
 		if err != nil {
-			return best, fmt.Errorf("tuning %s: %w", t.m.Info().Name, err)
+			return fmt.Errorf("tuning %s: %w", t.m.Info().Name, err)
 		}
 		c, err := t.best(ctx, at, more[1:], p, values)
 		if err != nil {
-			return c, err
+			return err
 		}
+		i, _ := slices.BinarySearch(tried.Grid, v)
+		tried.Grid = slices.Insert(tried.Grid, i, v)
+		tried.NLL = slices.Insert(tried.NLL, i, slices.Min(c.NLL))
 		if best.More != nil && !(slices.Min(c.NLL) < slices.Min(best.NLL)) {
-			continue
+			return nil
 		}
-		best = c
-		if best.More == nil {
-			best.More = map[string]float64{}
+		if best = c; best.More == nil {
+			best.More, best.MoreTried = map[string]float64{}, map[string]Tried{}
 		}
 		best.More[more[0].Name] = v
+		return nil
 	}
+	for _, v := range more[0].Grid {
+		if err := try(v); err != nil {
+			return best, err
+		}
+	}
+	for range extensions {
+		v, ok := next(tried.Grid, least(tried.NLL))
+		if _, err := s.With(more[0].Name, v); !ok || err != nil || slices.Contains(tried.Grid, v) {
+			break
+		}
+		if err := try(v); err != nil {
+			return best, err
+		}
+	}
+	best.MoreTried[more[0].Name] = tried
 	return best, nil
 }
 
@@ -210,7 +259,8 @@ func (t *tuner) search(ctx context.Context, s Settings, p Param, values []float6
 		var finer []float64
 		for _, j := range []int{k - 1, k + 1} {
 			if j >= 0 && j < len(c.Grid) {
-				finer = append(finer, digits(math.Sqrt(c.Grid[k]*c.Grid[j])))
+				v := cmp.Or(math.Sqrt(c.Grid[k]*c.Grid[j]), (c.Grid[k]+c.Grid[j])/2)
+				finer = append(finer, digits(v))
 			}
 		}
 		for _, v := range finer {
