@@ -22,6 +22,9 @@ func (r *Report) Print(out io.Writer) error {
 	if r.Few != "" {
 		fmt.Fprintf(w, "hidden:      fewer than %d images are %s\n", r.Least, r.Few)
 	}
+	if r.FewSets != "" {
+		fmt.Fprintf(w, "hidden:      fewer than %d images are %s, by their sets\n", r.Least, r.FewSets)
+	}
 	fmt.Fprintln(w, "classes\timages\tright\tin the set\tmean size")
 	number := func(n *int) string {
 		if n == nil {

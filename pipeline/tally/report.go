@@ -44,9 +44,12 @@ type Report struct {
 	Sigma   uint64  `json:"sigma,omitempty"`
 	// Few says which images are fewer than Least, so that only numbers of images are told: "wrong"
 	// or "right".
-	Few    string  `json:"few,omitempty"`
-	Groups []Group `json:"groups"`
-	Bins   []Bin   `json:"bins,omitempty"`
+	Few string `json:"few,omitempty"`
+	// FewSets says for which of these the prediction sets are fewer than Least, so that no number of
+	// sets is told: "missed", "held", or "wrong and held". Reports of 0.1.0 do not say it.
+	FewSets string  `json:"few_sets,omitempty"`
+	Groups  []Group `json:"groups"`
+	Bins    []Bin   `json:"bins,omitempty"`
 	// Server is the public key (base64) of the server that the report is for; empty in a file.
 	Server    string `json:"server,omitempty"`
 	Signature []byte `json:"signature"`
@@ -120,6 +123,10 @@ func (r *Report) check() error {
 	case len(r.Groups) == 0 || len(r.Groups) > r.Classes || len(r.Bins) > Bins:
 		return fmt.Errorf("%d groups and %d bins; want 1 to %d and up to %d",
 			len(r.Groups), len(r.Bins), r.Classes, Bins)
+	case r.FewSets != "" && (r.FewSets != "missed" && r.FewSets != "held" && r.FewSets != "wrong and held" ||
+		r.Level == 0 || r.Sigma > 0 || r.Groups[0].Held != nil):
+		return fmt.Errorf("few sets are %.20q; want missed, held, wrong and held, or nothing, and "+
+			"nothing where sets are told of", r.FewSets)
 	}
 	if err := r.checkBound(); err != nil {
 		return err
@@ -183,9 +190,8 @@ func (r *Report) checkGroups() (n, right int, err error) {
 		case len(g.Classes) == 0 || (g.Right == nil) != (r.Few != ""):
 			return 0, 0, fmt.Errorf("groups[%d] has %d classes, or tells what few says is hidden",
 				i, len(g.Classes))
-		case g.Held != nil && (r.Level == 0 || g.Right == nil), g.Held != nil && r.Sigma == 0 &&
-			g.Size == nil, g.Size != nil &&
-			(g.Held == nil || !(*g.Size >= 0 && *g.Size <= float64(r.Classes))):
+		case g.Held != nil && (r.Level == 0 || g.Right == nil || r.Sigma == 0 && g.Size == nil),
+			g.Size != nil && (g.Held == nil || r.Sigma > 0 || !(*g.Size >= 0 && *g.Size <= float64(r.Classes))):
 			return 0, 0, fmt.Errorf("groups[%d] tells of sets that it cannot have", i)
 		case (g.Held == nil) != (r.Groups[0].Held == nil):
 			return 0, 0, fmt.Errorf("groups[%d] tells other things than the first", i)

@@ -83,7 +83,7 @@ type Group struct {
 	// whose prediction set holds it; absent where they are hidden.
 	Right *int `json:"right,omitempty"`
 	Held  *int `json:"held,omitempty"`
-	// Size is the mean size of the sets, rounded to hundredths; absent where Held is.
+	// Size is the mean size of the sets, to steps of the bound over N; absent where Held is.
 	Size *float64 `json:"mean_set_size,omitempty"`
 }
 
@@ -131,6 +131,29 @@ func (a count) fits(tells, least int) bool {
 	return ok
 }
 
+// few says which number of sets is below the bound; empty if none is.
+func (a count) few(least int) string {
+	switch {
+	case a.n-a.held < least:
+		return "missed"
+	case a.held < least:
+		return "held"
+	case max(a.held-a.right, a.right-a.held) < least:
+		return "wrong and held"
+	}
+	return ""
+}
+
+// meanSize returns the mean size of sets, with their sum to steps of the bound: the exact sum would tell
+// how many sets are not the smallest. Steps begin at the least sum that the told numbers give, and
+// the last ends at the most, so that none is narrower.
+func (a count) meanSize(classes, least int) float64 {
+	lowest := a.n + a.held - a.right
+	steps := (a.n*(classes-2) + a.right) / least
+	at := min(max(a.size-lowest, 0)/least, steps-1)
+	return math.Round(100*(float64(lowest)+(float64(at)+0.5)*float64(least))/float64(a.n)) / 100
+}
+
 // ErrFew means that there are too few images for any count.
 var ErrFew = errors.New("too few images")
 
@@ -156,6 +179,9 @@ func (m *Images) Report(least int) (*Report, error) {
 			r.Few = "wrong"
 		}
 	}
+	if tells < andHeld && m.Level > 0 {
+		r.FewSets = all.few(least)
+	}
 	r.Groups = m.groups(tells, least)
 	if tells > onlyN {
 		r.Bins = m.merged(least)
@@ -163,17 +189,15 @@ func (m *Images) Report(least int) (*Report, error) {
 	return r, nil
 }
 
-// groups merges the classes that do not fit alone, with the smallest of the others until they fit
-// together.
+// groups merges the classes that do not fit alone, also those without images, with the smallest of
+// the others until they fit together.
 func (m *Images) groups(tells, least int) (out []Group) {
 	var alone, rest []int
 	var sum count
 	for c := range m.cells {
-		of := m.of(c)
-		switch {
-		case of.fits(tells, least):
+		if of := m.of(c); of.fits(tells, least) {
 			alone = append(alone, c)
-		case of.n > 0:
+		} else {
 			rest, sum = append(rest, c), sum.plus(of)
 		}
 	}
@@ -189,7 +213,7 @@ func (m *Images) groups(tells, least int) (out []Group) {
 			g.Right = &of.right
 		}
 		if tells >= andHeld {
-			size := math.Round(100*float64(of.size)/float64(of.n)) / 100
+			size := of.meanSize(m.C, least)
 			g.Held, g.Size = &of.held, &size
 		}
 		out = append(out, g)

@@ -96,7 +96,7 @@ func TestNothingBelowTheBound(t *testing.T) {
 			}
 		}
 		for c, in := range seen {
-			if !in && m.of(c).n > 0 {
+			if !in {
 				t.Fatalf("seed %d: class %d is in no group", seed, c)
 			}
 		}
@@ -110,6 +110,78 @@ func TestNothingBelowTheBound(t *testing.T) {
 	if slices.Min(told[:]) < 100 {
 		t.Errorf("groups that tell of images, right ones, and sets: %v; too few for a test", told)
 	}
+}
+
+// TestNoneOrFew: a report with a bound says the same where there are fewer than that and where there
+// are none: images of a class, and right images whose set is of two classes.
+func TestNoneOrFew(t *testing.T) {
+	const least, right = 10, 30
+	groups := func(rare int) (classes string) {
+		m := &Images{C: 3}
+		for i := range 60 {
+			must.Do(t, m.Add(i%2, i/2%2, 0.8, nil))
+		}
+		for i := range rare {
+			must.Do(t, m.Add(2, 2*(i%2), 0.8, nil))
+		}
+		for _, g := range must.Get(m.Report(least))(t).Groups {
+			classes += fmt.Sprint(g.Classes)
+		}
+		return classes
+	}
+	for rare, want := range map[int]string{0: "[0 2][1]", 1: "[0 2][1]", 9: "[0 2][1]", 40: "[0][1][2]"} {
+		if got := groups(rare); got != want {
+			t.Errorf("%d images of a class: groups %s; want %s", rare, got, want)
+		}
+	}
+	size := func(both int) float64 {
+		m := &Images{C: 2, Level: 0.9}
+		for i := range 25 { // wrong, of which 15 are held
+			must.Do(t, m.Add(i%2, 1-i%2, 0.6, []bool{i < 15 || i%2 == 1, i < 15 || i%2 == 0}))
+		}
+		for i := range right {
+			must.Do(t, m.Add(i%2, i%2, 0.8, []bool{i < both || i%2 == 0, i < both || i%2 == 1}))
+		}
+		r := must.Get(m.Report(least))(t)
+		if g := r.Groups[0]; len(r.Groups) != 1 || *g.Right != right || *g.Held != right+15 {
+			t.Fatalf("%+v", g)
+		}
+		return *r.Groups[0].Size
+	}
+	for both := range right + 1 {
+		if as := min(both/least*least, right-least); size(both) != size(as) {
+			t.Errorf("%d right images with a set of both: mean size %v; of %d it is %v", both, size(both), as,
+				size(as))
+		}
+	}
+	if size(0) == size(least) {
+		t.Error("the mean size says nothing")
+	}
+}
+
+// TestFewSets: a report that does not tell of sets says why.
+func TestFewSets(t *testing.T) {
+	for name, c := range map[string]struct {
+		of   count
+		want string
+	}{
+		"missed":         {count{n: 100, right: 80, held: 95}, "missed"},
+		"held":           {count{n: 100, right: 20, held: 5}, "held"},
+		"wrong and held": {count{n: 100, right: 80, held: 85}, "wrong and held"},
+		"none":           {count{n: 100, right: 70, held: 85}, ""},
+	} {
+		if got := c.of.few(10); got != c.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	m := drawn(6, 200, 3, true)
+	r := must.Get(m.Report(100))(t)
+	r.Classifier = strings.Repeat("a", 64)
+	if r.Groups[0].Held != nil || r.FewSets == "" || r.check() != nil {
+		t.Errorf("%+v: %v", r, r.check())
+	}
+	r.FewSets = "none"
+	must.Fail(0, r.check())(t, "few sets", "few of something")
 }
 
 // TestFew: where fewer wrong images than the bound are among them, it says so and no number that
@@ -214,6 +286,15 @@ func TestHostileReports(t *testing.T) {
 			"noise of less":        func(r *Report) { r.Sigma++ },
 			"bound of one":         func(r *Report) { r.Least = 1 },
 			"sets without a level": func(r *Report) { r.Level = 0 },
+			"a size behind noise": func(r *Report) {
+				for i := range r.Groups {
+					v := 1.5
+					if r.Groups[i].Size = &v; !noise {
+						r.Groups[i].Size = nil
+					}
+				}
+			},
+			"few and told sets": func(r *Report) { r.FewSets = "missed" },
 		} {
 			var r Report
 			must.Do(t, json.Unmarshal(data, &r))
