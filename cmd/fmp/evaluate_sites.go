@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/models"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/evaluate"
 	"fmp/pipeline/federate/identity"
@@ -65,7 +66,15 @@ func (f *siteFlags) pool(of *evaluate.Result) (*sites.Result, error) {
 		}
 		reports = append(reports, r)
 	}
-	r, err := sites.Pool(reports)
+	origin, err := models.ReadOrigin(of.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	about := sites.Of{Classifier: of.Model, Classes: of.Manifest.C}
+	if origin.Sets != nil {
+		about.Level = origin.Sets.Level
+	}
+	r, err := sites.Pool(about, reports)
 	if err != nil {
 		return nil, err
 	}

@@ -184,6 +184,26 @@ func TestFewSets(t *testing.T) {
 	must.Fail(0, r.check())(t, "few sets", "few of something")
 }
 
+// TestOlderReport: a report of 0.1.0 is read: a class without images is in no group, sizes are to
+// hundredths, and none says why it does not tell of sets.
+func TestOlderReport(t *testing.T) {
+	k := must.Get(identity.New("site 1"))(t)
+	sites := must.Get(identity.ParseRoster([]byte(k.Line() + "\n")))(t)
+	size, held := 1.37, 60
+	for name, r := range map[string]*Report{
+		"with sets":    {Level: 0.9, Groups: []Group{{Classes: []int{0, 1}, N: 100, Held: &held, Size: &size}}},
+		"without sets": {Level: 0.9, Groups: []Group{{Classes: []int{1}, N: 100}}},
+	} {
+		right, mean := 40, 0.5
+		r.Format, r.Classifier, r.Classes, r.Least = 1, strings.Repeat("a", 64), 3, 10
+		r.Groups[0].Right = &right
+		r.Bins = []Bin{{0, Bins, 100, right, &mean}}
+		if _, err := Read(must.Get(r.Sign(k))(t), sites); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestFew: where fewer wrong images than the bound are among them, it says so and no number that
 // leads to them.
 func TestFew(t *testing.T) {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"fmp/models"
+	"fmp/onnx/serde"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
@@ -74,6 +76,15 @@ func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) {
 			report.Classifier)
 		return
 	}
+	of, err := s.about(r.Context(), version, report.Classifier)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	if err := of.Refuse(report); err != nil {
+		s.refuse(w, wire.BadUpload, "report of %q: %v", client, err)
+		return
+	}
 	r = carried(r)
 	name := evaluationName(client, version)
 	was, err := s.Store.Object(r.Context(), name, tally.MaxBytes)
@@ -101,6 +112,41 @@ func (s *Server) goneOf(client string) *store.Record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.gone[client]
+}
+
+// about returns the classifier that reports of a version are about.
+func (s *Server) about(ctx context.Context, version int, digest string) (pooled.Of, error) {
+	of := pooled.Of{Classifier: digest, Classes: s.Round.Client.C}
+	if level, ok := s.levels.Load(digest); ok {
+		of.Level = level.(float64)
+		return of, nil
+	}
+	data, _, err := s.Store.Classifier(ctx, version)
+	if err == nil {
+		of.Level, err = s.sets(data)
+	}
+	if err != nil {
+		return of, fmt.Errorf("version %d: %w", version, err)
+	}
+	s.levels.Store(digest, of.Level)
+	return of, nil
+}
+
+// setsOf returns the level of the prediction sets of a classifier's file; 0 if it makes none.
+func setsOf(classifier []byte) (float64, error) {
+	m, err := serde.Closed(classifier)
+	if err != nil {
+		return 0, err
+	}
+	f, err := models.ReadManifest(m)
+	if err != nil {
+		return 0, err
+	}
+	o, err := models.ReadOrigin(f)
+	if err != nil || o.Sets == nil {
+		return 0, err
+	}
+	return o.Sets.Level, nil
 }
 
 // versionOf returns the number of the version of a SHA-256 that holds no withdrawn upload; 0 if
@@ -133,11 +179,19 @@ func (s *Server) evaluations(w http.ResponseWriter, r *http.Request) {
 			"no client has evaluated version %d yet (fmp-edge evaluate --report-to)", v.Number)
 		return
 	}
-	all, err := pooled.Pool(reports)
+	of, err := s.about(r.Context(), v.Number, v.Digest)
+	if err != nil {
+		s.fail(w, r, err)
+		return
+	}
+	all, err := pooled.Pool(of, reports)
 	if err != nil {
 		s.Log.Error("evaluations", "version", v.Number, "error", err)
 		s.refuse(w, wire.ServerFailed, "the reports cannot be pooled; the server's log says why")
 		return
+	}
+	for _, l := range all.LeftOut {
+		s.Log.Warn("an evaluation is left out", "client", l.Site, "version", v.Number, "of", l.Why)
 	}
 	reply(w, http.StatusOK, all)
 }

@@ -2,7 +2,9 @@ package service
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -97,7 +99,7 @@ func TestEvaluations(t *testing.T) {
 		status, data := f.request("GET", path, nil, reader)
 		if err := json.Unmarshal(data, &r); err != nil || status != 200 || len(r.Sites) != sites ||
 			r.Images != 200*sites ||
-			r.Sites[0].Name != "a" || r.Sites[0].Accuracy.Value != 0.9 {
+			r.Sites[0].Name != "a" || r.Sites[0].Accuracy.Value == nil || *r.Sites[0].Accuracy.Value != 0.9 {
 			t.Fatalf("pooled: %d %s", status, data)
 		}
 	}
@@ -165,4 +167,44 @@ func TestEvaluationsOfTheGone(t *testing.T) {
 		t.Errorf("after a start there are %q, %v", names, err)
 	}
 	alone("after a start")
+}
+
+// TestEvaluationCannotBePooled: no report ends the pooling of others: what cannot be pooled with them is
+// refused, and where it was taken by an earlier version of the program it is left out and named.
+func TestEvaluationCannotBePooled(t *testing.T) {
+	f := newFixture(t, "quorum: 2\n")
+	for _, c := range []string{"a", "b", "c"} {
+		f.put(c, f.made(c, 1, nil))
+	}
+	f.pool()
+	f.wants("a's", http.StatusNoContent, "")(f.report("a", f.counted("a", 20, nil)))
+	bad := f.counted("c", 20, func(r *tally.Report) { r.Level = 0.5 })
+	f.wants("sets of a level", http.StatusUnprocessableEntity, wire.BadUpload)(f.report("c", bad))
+	must.Do(t, f.store.PutObject(t.Context(), evaluationName("c", 1), bad))
+	var r pooled.Result
+	status, data := f.request("GET", wire.RoundPath(3)+"/evaluation", nil, reader)
+	if err := json.Unmarshal(data, &r); err != nil || status != 200 || len(r.Sites) != 1 || len(r.LeftOut) != 1 ||
+		r.LeftOut[0].Site != "c" {
+		t.Errorf("%d %s", status, data)
+	}
+	f.wants("the last", http.StatusNoContent, "")(f.report("b", f.counted("b", 20, nil)))
+	w := httptest.NewRecorder()
+	if reply(w, http.StatusOK, math.NaN()); w.Code != http.StatusInternalServerError {
+		t.Errorf("a reply that is no JSON: %d", w.Code)
+	}
+}
+
+// TestSetsOf: the level of prediction sets is read from the classifier's file.
+func TestSetsOf(t *testing.T) {
+	f, _ := serving(t)
+	data := f.srv.predictions.serving.data
+	for _, c := range []struct {
+		classifier []byte
+		level      float64
+	}{{data, 0}, {calibrated(t, data), 0.9}} {
+		if level := must.Get(setsOf(c.classifier))(t); level != c.level {
+			t.Errorf("sets of level %v; want %v", level, c.level)
+		}
+	}
+	must.Fail(setsOf([]byte("text")))(t, "", "no classifier")
 }

@@ -4,6 +4,7 @@
 package service
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -124,6 +125,10 @@ type Server struct {
 	stop   context.CancelCauseFunc // ends the pooling that is under way; nil: none is
 
 	predictions *predictor
+	// sets returns the level of the prediction sets of a classifier's file, and levels has those
+	// that were read, by sha256.
+	sets   func(classifier []byte) (float64, error)
+	levels sync.Map
 }
 
 // held is the part of an accepted upload that is kept in memory.
@@ -144,7 +149,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s := &Server{Config: c, intake: uploads, wake: make(chan struct{}, 1), in: map[string]held{},
 		gone: map[string]*store.Record{}, void: map[int]time.Time{}, dropped: map[int]bool{},
 		busy: map[string]bool{}, refused: map[string]store.Refusal{},
-		faults: map[string]*rate.Limiter{}}
+		faults: map[string]*rate.Limiter{}, sets: setsOf}
 	s.clients.Store(c.Round.Clients)
 	s.predictions = newPredictor(c.Engine, c.Log, c.Tracer)
 	s.predictions.watch.reject = c.Reject
@@ -440,11 +445,16 @@ func headers(next http.Handler) http.Handler {
 
 // reply writes a JSON reply.
 func reply(w http.ResponseWriter, status int, v any) {
+	var body bytes.Buffer
+	e := json.NewEncoder(&body)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		refuse(w, wire.ServerFailed, "the reply is no JSON: %v", err)
+		return
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // it fails if the client has gone
+	_, _ = body.WriteTo(w) // it fails if the client has gone
 }
 
 // refusals are the titles and statuses of refusals, by code.

@@ -43,7 +43,8 @@ type fixture struct {
 	srv   *Server
 	http  *httptest.Server
 	store *store.Store
-	pools int // calls of the pooling
+	level float64 // of the prediction sets of all classifiers
+	pools int     // calls of the pooling
 	// of two servers: the leader's helper, and the sums that were opened
 	helper *Helper
 	opened []*privacy.Release
@@ -124,6 +125,7 @@ func (f *fixture) start() {
 				return &Pooled{Classifier: []byte(text.String()), Honest: honest, Counted: counted,
 					Summary: map[string]any{"accuracy": 0.75}}, nil
 			}}))(f.t)
+	f.srv.sets = func([]byte) (float64, error) { return f.level, nil }
 	f.http = httptest.NewServer(f.srv.Handler())
 }
 

@@ -180,3 +180,36 @@ func TestHostileCard(t *testing.T) {
 		t.Error("the page has an element of a class's name")
 	}
 }
+
+// TestSitesHidden: what sites hide is a range without a figure, heterogeneity a bound, and who is left
+// out is named.
+func TestSitesHidden(t *testing.T) {
+	figure := func(v float64) *float64 { return &v }
+	open := pooled.Share{Low: 0.9, High: 1}
+	told := pooled.Overall{Sites: 2, Hidden: 1, Pooled: open, Typical: open, MedianBounds: &[2]float64{0.91, 0.99},
+		DF: 1, Q: figure(3), P: figure(0.083), I2: figure(0.67), Tau2: figure(1)}
+	none := pooled.Overall{Sites: 2, Hidden: 2, Pooled: open, Typical: open, DF: 1}
+	for name, c := range map[string]struct {
+		r           pooled.Result
+		says, lacks string
+	}{
+		"share":     {pooled.Result{Accuracy: told}, "0.900–1.000 of all images", "0.950"},
+		"median":    {pooled.Result{Accuracy: told}, "median site 0.910–0.990\n", "0.950"},
+		"hides":     {pooled.Result{Accuracy: told}, "1 of 2 sites hide their count", "NaN"},
+		"at least":  {pooled.Result{Accuracy: told}, "I² at least 67%, Cochran's Q at least 3.0", "= 0.083"},
+		"at most":   {pooled.Result{Accuracy: told}, "(p at most 0.083)", "= 0.083"},
+		"none told": {pooled.Result{Accuracy: none}, "2 of 2 sites hide", "Cochran"},
+		"left out": {pooled.Result{LeftOut: []pooled.LeftOut{{Site: "ward|2", Why: "others"}}},
+			"report is of others", "ward|2"},
+		"few": {pooled.Result{Sites: []pooled.Site{{Few: "wrong", FewSets: "missed", Least: 7}}},
+			"fewer than 7 wrong, fewer than 7 missed", "counts below"},
+		"few missed": {pooled.Result{Sites: []pooled.Site{{FewSets: "missed", Least: 7}}},
+			"| fewer than 7 missed |", "counts below"},
+	} {
+		var b strings.Builder
+		must.Do(t, Sites(&b, &c.r, nil))
+		if got := b.String(); !strings.Contains(got, c.says) || strings.Contains(got, c.lacks) {
+			t.Errorf("%s:\n%s", name, got)
+		}
+	}
+}

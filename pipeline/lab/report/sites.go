@@ -33,13 +33,18 @@ func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 			shareText(s.Accuracy), coverage, number(s.SetSize, "%.2f"),
 			number(s.ECE, "%.3f"), hidden(s))
 	}
+	for _, l := range r.LeftOut {
+		fmt.Fprintf(&b, "\n**Left out** is %s, whose report is of %s.\n", printable.Markdown(l.Site),
+			printable.Markdown(l.Why))
+	}
 	b.WriteString("\n")
 	overall(&b, "accuracy", r.Accuracy)
 	if r.Coverage != nil {
 		overall(&b, fmt.Sprintf("coverage of sets, stated %v", r.Level), *r.Coverage)
 	}
 	if r.ECE != nil {
-		fmt.Fprintf(&b, "- **ECE** over the bins that the sites have in common: %.3f\n", *r.ECE)
+		fmt.Fprintf(&b, "- **ECE** over the bins that the %d sites with means of bins have in common: %.3f\n",
+			withECE(r), *r.ECE)
 	}
 	if len(r.Curve) > 0 {
 		b.WriteString("\n| confidence | images | mean | right |\n| --- | ---: | ---: | ---: |\n")
@@ -67,7 +72,20 @@ func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 }
 
 func shareText(s pooled.Share) string {
-	return fmt.Sprintf("%.3f (%.3f–%.3f)", s.Value, s.Low, s.High)
+	if s.Value == nil {
+		return fmt.Sprintf("%.3f–%.3f", s.Low, s.High)
+	}
+	return fmt.Sprintf("%.3f (%.3f–%.3f)", *s.Value, s.Low, s.High)
+}
+
+// withECE returns the number of sites that tell of calibration.
+func withECE(r *pooled.Result) (n int) {
+	for _, s := range r.Sites {
+		if s.ECE != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // hidden says which counts of a site are not told, or have noise.
@@ -75,22 +93,38 @@ func hidden(s pooled.Site) string {
 	switch {
 	case s.Sigma > 0:
 		return fmt.Sprintf("noise of standard deviation %d", s.Sigma)
-	case s.Few != "":
-		return fmt.Sprintf("fewer than %d %s", s.Least, s.Few)
+	case s.Few != "" && s.FewSets != "":
+		return fmt.Sprintf("fewer than %d %s, fewer than %d %s", s.Least, s.Few, s.Least, s.FewSets)
+	case s.Few != "" || s.FewSets != "":
+		return fmt.Sprintf("fewer than %d %s", s.Least, s.Few+s.FewSets)
 	}
 	return fmt.Sprintf("counts below %d", s.Least)
 }
 
 // overall writes a share over sites and how much they differ.
 func overall(b *strings.Builder, what string, o pooled.Overall) {
-	fmt.Fprintf(b, "- **%s**: %s of all images; typical site %s; median site %.3f", what,
-		shareText(o.Pooled), shareText(o.Typical), o.Median)
+	median := "–"
+	if o.Median != nil {
+		median = fmt.Sprintf("%.3f", *o.Median)
+	} else if m := o.MedianBounds; m != nil {
+		median = fmt.Sprintf("%.3f–%.3f", m[0], m[1])
+	}
+	fmt.Fprintf(b, "- **%s**: %s of all images; typical site %s; median site %s", what,
+		shareText(o.Pooled), shareText(o.Typical), median)
 	if o.New != nil {
 		fmt.Fprintf(b, "; a further site %.3f–%.3f", o.New.Low, o.New.High)
 	}
 	b.WriteString("\n")
-	if o.DF > 0 {
-		fmt.Fprintf(b, "- **do sites differ in %s?** I² %.0f%%, Cochran's Q %.1f with %d degrees of "+
-			"freedom (p = %.2g)\n", what, 100*o.I2, o.Q, o.DF, o.P)
+	if o.Hidden > 0 {
+		fmt.Fprintf(b, "- %d of %d sites hide their count: a range without a figure before it holds all that "+
+			"these may be\n", o.Hidden, o.Sites)
+	}
+	least, most := "", "="
+	if o.Hidden > 0 {
+		least, most = "at least ", "at most"
+	}
+	if o.DF > 0 && o.Q != nil && o.I2 != nil && o.P != nil {
+		fmt.Fprintf(b, "- **do sites differ in %s?** I² %s%.0f%%, Cochran's Q %s%.1f with %d degrees of "+
+			"freedom (p %s %.2g)\n", what, least, 100**o.I2, least, *o.Q, o.DF, most, *o.P)
 	}
 }

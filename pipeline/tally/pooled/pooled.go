@@ -1,6 +1,6 @@
 // Package pooled pools the reports of sites about one classifier: accuracy and coverage at each
 // site, over all, for a further site, and by class; how much sites differ; and the calibration
-// curve.
+// curve. Counts that sites hide are pooled at both of their bounds.
 package pooled
 
 import (
@@ -27,8 +27,10 @@ type Result struct {
 	Images     int     `json:"images"`
 	Level      float64 `json:"level,omitempty"` // of prediction sets, as stated
 	Sites      []Site  `json:"sites"`           // sorted by name
-	Accuracy   Overall `json:"accuracy"`
-	// Coverage is of the sites that tell of their sets; nil if none does.
+	// LeftOut are the sites whose reports cannot be pooled.
+	LeftOut  []LeftOut `json:"left_out,omitempty"`
+	Accuracy Overall   `json:"accuracy"`
+	// Coverage is nil if no site tells of its sets.
 	Coverage *Overall `json:"coverage,omitempty"`
 	// Curve is the calibration curve over the bins that sites with bins have in common, and ECE its
 	// expected calibration error; nil where no site has any. Sites with noise, which hides mean
@@ -38,20 +40,28 @@ type Result struct {
 	ByClass []Class     `json:"by_class"`
 }
 
-// Share is a share of images with its 95% interval.
+// LeftOut is a site whose report cannot be pooled, and why.
+type LeftOut struct {
+	Site string `json:"site"`
+	Why  string `json:"why"`
+}
+
+// Share is a share of images with its 95% interval. Where counts are hidden, this ends at the low end of
+// that of the lower bounds, and at the high end of that of the upper ones. Value is then nil.
 type Share struct {
-	Value float64 `json:"value"`
-	Low   float64 `json:"low"`
-	High  float64 `json:"high"`
+	Value *float64 `json:"value,omitempty"`
+	Low   float64  `json:"low"`
+	High  float64  `json:"high"`
 }
 
 // Site holds the figures of one site.
 type Site struct {
 	Name   string `json:"name"`
 	Images int    `json:"images"`
-	// Few says which images are fewer than Least, so that Accuracy is between its bounds; Sigma is
-	// that of the noise.
+	// Few says which images are fewer than Least, and FewSets for which the sets are, so that
+	// Accuracy or Coverage is between its bounds; Sigma is that of the noise.
 	Few      string   `json:"few,omitempty"`
+	FewSets  string   `json:"few_sets,omitempty"`
 	Least    int      `json:"least,omitempty"`
 	Sigma    uint64   `json:"sigma,omitempty"`
 	Accuracy Share    `json:"accuracy"`
@@ -60,7 +70,8 @@ type Site struct {
 	ECE      *float64 `json:"ece,omitempty"`
 }
 
-// Class is the accuracy in one class, from the sites that tell of it alone.
+// Class is the accuracy in one class. Sites and Images are of the reports that tell of it alone; what
+// is merged with other classes widens the interval.
 type Class struct {
 	Class  int   `json:"class"`
 	Sites  int   `json:"sites"`
@@ -71,22 +82,27 @@ type Class struct {
 // Overall is a share over sites, and how much they differ.
 type Overall struct {
 	Sites int `json:"sites"`
+	// Hidden is the number of sites that hide the count.
+	Hidden int `json:"hidden_sites,omitempty"`
 	// Pooled is the share of all images together.
 	Pooled Share `json:"pooled"`
 	// Typical is the mean over sites by random effects on the log-odds scale (DerSimonian and Laird
 	// 1986), and New the 95% prediction interval of the true share at a further site (Higgins,
 	// Thompson and Spiegelhalter 2009); nil with fewer than three sites.
-	Typical Share   `json:"typical"`
-	New     *Share  `json:"new_site,omitempty"`
-	Median  float64 `json:"median"` // of the sites' shares
+	Typical Share  `json:"typical"`
+	New     *Share `json:"new_site,omitempty"`
+	// Median is that of the sites' shares, or MedianBounds where it depends on hidden counts.
+	Median       *float64    `json:"median,omitempty"`
+	MedianBounds *[2]float64 `json:"median_bounds,omitempty"`
 	// Q is Cochran's (1954), with its degrees of freedom and p-value; I2 is the share of the
 	// variance of sites' log-odds that is beyond chance (Higgins and Thompson 2002), Tau2 their
-	// variance beyond chance.
-	Q    float64 `json:"q"`
-	DF   int     `json:"df"`
-	P    float64 `json:"p"`
-	I2   float64 `json:"i2"`
-	Tau2 float64 `json:"tau2"`
+	// variance beyond chance. Hidden counts are taken where they differ least from those that are
+	// told, so that P is at most this. All four are nil where no count is told.
+	Q    *float64 `json:"q,omitempty"`
+	DF   int      `json:"df"`
+	P    *float64 `json:"p,omitempty"`
+	I2   *float64 `json:"i2,omitempty"`
+	Tau2 *float64 `json:"tau2,omitempty"`
 }
 
 // share is a count as it is pooled: low and high are the bounds of the hidden count, which are
@@ -160,60 +176,113 @@ func (s share) noisy(k, p float64) (theta, variance float64) {
 
 func expit(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// interval returns a share with its 95% interval: from the lower end of the lower bound to the
-// upper end of the upper one, on the scale of log-odds, and on that of the share where there is
-// noise.
+// interval returns a share with its 95% interval: from the lower end of the lower bound to the upper
+// end of the upper one.
 func (s share) interval() Share {
-	value := 0.0
-	if s.n > 0 {
-		value = min(max((s.low+s.high)/2/s.n, 0), 1)
+	out := Share{Low: s.end(s.low, -1), High: s.end(s.high, 1)}
+	if s.low == s.high && s.n > 0 {
+		value := min(max(s.low/s.n, 0), 1)
+		out.Value = &value
 	}
-	if s.noise > 0 {
-		n := max(s.n, 1)
-		d := z * math.Sqrt(value*(1-value)/n+s.noise*s.noise/(n*n))
-		return Share{value, max(value-d, 0), min(value+d, 1)}
+	return out
+}
+
+// end returns the end of the interval of k images on one side, by log-odds. What noise adds to it is on
+// the scale of shares, and adds up by squares (Zou and Donner 2008).
+func (s share) end(k, side float64) float64 {
+	theta, variance := logit(k, s.n)
+	at := expit(theta)
+	d := math.Hypot(expit(theta+side*z*math.Sqrt(variance))-at, z*s.noise/max(s.n, 1))
+	return min(max(at+side*d, 0), 1)
+}
+
+// fit is the model of random effects, on the scale of log-odds.
+type fit struct{ mean, se, q, i2, tau2 float64 }
+
+// fitted returns the model of shares, whose variance beyond chance is tau2 or more.
+func fitted(of []share, tau2 float64) (f fit) {
+	theta, variance := logits(of)
+	mean, _, w, w2 := weighted(theta, variance, 0)
+	for i, t := range theta {
+		f.q += (t - mean) * (t - mean) / variance[i]
 	}
-	lo, vl := logit(s.low, s.n)
-	hi, vh := logit(s.high, s.n)
-	return Share{value, expit(lo - z*math.Sqrt(vl)), expit(hi + z*math.Sqrt(vh))}
+	if excess := f.q - float64(len(of)-1); len(of) > 1 && excess > 0 {
+		f.i2, f.tau2 = excess/f.q, excess/(w-w2/w)
+	}
+	f.tau2 = max(f.tau2, tau2)
+	f.mean, f.se, _, _ = weighted(theta, variance, f.tau2)
+	return f
 }
 
 // overall pools the shares of sites.
 func overall(of []share) Overall {
-	o := Overall{Sites: len(of), DF: len(of) - 1, P: 1}
-	var all share
-	var values []float64
-	theta, variance := logits(of)
-	for _, s := range of {
+	o := Overall{Sites: len(of), DF: len(of) - 1}
+	var all, told share
+	lows, highs := slices.Clone(of), slices.Clone(of) // all hidden counts at a bound
+	for i, s := range of {
 		all.n, all.low, all.high = all.n+s.n, all.low+s.low, all.high+s.high
 		all.noise = math.Hypot(all.noise, s.noise)
-		values = append(values, s.interval().Value)
-	}
-	o.Pooled = all.interval()
-	sorting.By(values, cmp.Compare[float64])
-	if m := len(values); m%2 == 1 {
-		o.Median = values[m/2]
-	} else {
-		o.Median = (values[m/2-1] + values[m/2]) / 2
-	}
-	mean, _, w, w2 := weighted(theta, variance, 0)
-	for i, t := range theta {
-		o.Q += (t - mean) * (t - mean) / variance[i]
-	}
-	if o.DF > 0 {
-		o.P = distuv.ChiSquared{K: float64(o.DF)}.Survival(o.Q)
-		if excess := o.Q - float64(o.DF); excess > 0 {
-			o.I2, o.Tau2 = excess/o.Q, excess/(w-w2/w)
+		lows[i].high, highs[i].low = s.low, s.high
+		if s.low < s.high {
+			o.Hidden++
+		} else {
+			told = told.with(s.n, s.low)
 		}
 	}
-	mean, se, _, _ := weighted(theta, variance, o.Tau2)
-	o.Typical = Share{expit(mean), expit(mean - z*se), expit(mean + z*se)}
+	o.Pooled = all.interval()
+	low, high := median(lows, 0), median(highs, 1)
+	if o.MedianBounds = &[2]float64{low, high}; low == high {
+		o.Median, o.MedianBounds = &low, nil
+	}
+	ends := []fit{fitted(lows, 0)}
+	if o.Hidden > 0 {
+		at := fitted(highs, ends[0].tau2)
+		ends = []fit{fitted(lows, at.tau2), at} // both as far apart as sites may be at one of them
+	}
+	o.Typical = span(ends, func(f fit) float64 { return z * f.se })
 	if o.Sites >= 3 {
 		t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(o.Sites - 2)}.Quantile(0.975)
-		d := t * math.Sqrt(o.Tau2+se*se)
-		o.New = &Share{expit(mean), expit(mean - d), expit(mean + d)}
+		further := span(ends, func(f fit) float64 { return t * math.Sqrt(f.tau2+f.se*f.se) })
+		o.New = &further
+	}
+	if o.Hidden == 0 || told.n > 0 {
+		f, p := fitted(of, 0), 1.0
+		if o.DF > 0 {
+			p = distuv.ChiSquared{K: float64(o.DF)}.Survival(f.q)
+		}
+		o.Q, o.P, o.I2, o.Tau2 = &f.q, &p, &f.i2, &f.tau2
 	}
 	return o
+}
+
+// span returns the interval that holds those of all fits, and the mean of one.
+func span(of []fit, width func(fit) float64) Share {
+	out := Share{Low: 1, High: 0}
+	for _, f := range of {
+		out.Low = min(out.Low, expit(f.mean-width(f)))
+		out.High = max(out.High, expit(f.mean+width(f)))
+	}
+	if len(of) == 1 {
+		value := expit(of[0].mean)
+		out.Value = &value
+	}
+	return out
+}
+
+// median returns the median of the sites' shares, of which none is hidden. A site that noise leaves
+// without images has the share empty.
+func median(of []share, empty float64) float64 {
+	var values []float64
+	for _, s := range of {
+		value := empty
+		if s.n > 0 {
+			value = min(max(s.low/s.n, 0), 1)
+		}
+		values = append(values, value)
+	}
+	sorting.By(values, cmp.Compare[float64])
+	m := len(values)
+	return (values[(m-1)/2] + values[m/2]) / 2
 }
 
 // weighted returns the mean by inverse variances, to each of which tau2 is added, its standard
@@ -226,41 +295,82 @@ func weighted(theta, variance []float64, tau2 float64) (mean, se, w, w2 float64)
 	return mean / w, math.Sqrt(1 / w), w, w2
 }
 
-// Pool pools reports of one classifier, each of another site.
-func Pool(reports []*tally.Report) (*Result, error) {
+// Of is the classifier that reports are about: its SHA-256, its number of classes, and the level of its
+// prediction sets, 0 without any.
+type Of struct {
+	Classifier string
+	Classes    int
+	Level      float64
+}
+
+// Refuse returns an error for a report that is about another classifier.
+func (of Of) Refuse(r *tally.Report) error {
+	if r.Classifier != of.Classifier || r.Classes != of.Classes || r.Level != of.Level {
+		return fmt.Errorf("classifier %.64s of %d classes with sets of level %v; want %s of %d with %v",
+			r.Classifier, r.Classes, r.Level, of.Classifier, of.Classes, of.Level)
+	}
+	return nil
+}
+
+// choose returns the reports that can be pooled. While they claim more images than sums hold, the
+// largest is left out.
+func (out *Result) choose(of Of, reports []*tally.Report) (kept []*tally.Report) {
+	leave := func(r *tally.Report, why string) {
+		out.LeftOut = append(out.LeftOut, LeftOut{r.Site, why})
+	}
+	var size int64
+	for _, r := range reports {
+		if err := of.Refuse(r); err != nil {
+			leave(r, err.Error())
+			continue
+		}
+		kept, size = append(kept, r), size+r.Size()
+	}
+	if size <= tally.MaxSize {
+		return kept
+	}
+	largest := slices.Clone(kept)
+	sorting.By(largest, func(a, b *tally.Report) int { return cmp.Compare(b.Size(), a.Size()) })
+	for _, r := range largest {
+		if size > tally.MaxSize {
+			leave(r, fmt.Sprintf("%d images, and all sites together may have %d", r.Size(), tally.MaxSize))
+			size -= r.Size()
+		}
+	}
+	return slices.DeleteFunc(kept, func(r *tally.Report) bool {
+		return slices.ContainsFunc(out.LeftOut, func(l LeftOut) bool { return l.Site == r.Site })
+	})
+}
+
+// Pool pools reports of a classifier, each of another site. Those that cannot be pooled are left out,
+// and named.
+func Pool(of Of, reports []*tally.Report) (*Result, error) {
 	if len(reports) == 0 || len(reports) > MaxSites {
 		return nil, fmt.Errorf("pooling evaluations: %d reports; want 1 to %d",
 			len(reports), MaxSites)
 	}
 	reports = slices.Clone(reports)
 	sorting.By(reports, func(a, b *tally.Report) int { return cmp.Compare(a.Site, b.Site) })
-	first := reports[0]
-	out := &Result{Classifier: first.Classifier, Level: first.Level}
-	var right, held []share
-	var size int64
-	for i, r := range reports {
-		size += r.Size()
-		switch {
-		case size > tally.MaxSize:
-			return nil, fmt.Errorf("pooling evaluations: counts of more than %d in all: one of the sites "+
-				"claims images that it has not", tally.MaxSize)
-		case i > 0 && r.Site == reports[i-1].Site:
+	for i, r := range reports[1:] {
+		if r.Site == reports[i].Site {
 			return nil, fmt.Errorf("pooling evaluations: two reports of %q; give one", r.Site)
-		case r.Classifier != first.Classifier || r.Classes != first.Classes || r.Level != first.Level:
-			return nil, fmt.Errorf("pooling evaluations: %q scored classifier %s with %d classes and sets "+
-				"of level %v, and %q %s with %d and %v: want one classifier", first.Site,
-				first.Classifier, first.Classes, first.Level, r.Site, r.Classifier,
-				r.Classes, r.Level)
-		}
-		s, accuracy, coverage := site(r)
-		out.Sites, out.Images = append(out.Sites, s), out.Images+s.Images
-		right = append(right, accuracy)
-		if coverage != nil {
-			held = append(held, *coverage)
 		}
 	}
+	out := &Result{Classifier: of.Classifier, Level: of.Level}
+	if reports = out.choose(of, reports); len(reports) == 0 {
+		return nil, fmt.Errorf("pooling evaluations: no report can be pooled: that of %q is about %s",
+			out.LeftOut[0].Site, out.LeftOut[0].Why)
+	}
+	var right, held []share
+	tells := false
+	for _, r := range reports {
+		s, accuracy, coverage := site(r)
+		out.Sites, out.Images = append(out.Sites, s), out.Images+s.Images
+		right, held = append(right, accuracy), append(held, coverage)
+		tells = tells || s.Coverage != nil
+	}
 	out.Accuracy = overall(right)
-	if len(held) > 0 {
+	if tells {
 		o := overall(held)
 		out.Coverage = &o
 	}
@@ -276,12 +386,17 @@ func (out *Result) Check(classes int) error {
 		return fmt.Errorf("pooled report: %d images of %d sites; want 0 or more of 1 to %d sites",
 			out.Images, len(out.Sites), MaxSites)
 	}
-	shares := []*Share{&out.Accuracy.Pooled, &out.Accuracy.Typical, out.Accuracy.New}
-	numbers := []*float64{&out.Level, &out.Accuracy.Median, &out.Accuracy.P,
-		&out.Accuracy.I2, out.ECE}
-	if o := out.Coverage; o != nil {
+	var shares []*Share
+	numbers := []*float64{&out.Level, out.ECE}
+	for _, o := range []*Overall{&out.Accuracy, out.Coverage} {
+		if o == nil {
+			continue
+		}
 		shares = append(shares, &o.Pooled, &o.Typical, o.New)
-		numbers = append(numbers, &o.Median, &o.P, &o.I2)
+		numbers = append(numbers, o.Median, o.P, o.I2)
+		if b := o.MedianBounds; b != nil {
+			numbers = append(numbers, &b[0], &b[1])
+		}
 	}
 	for _, s := range out.Sites {
 		if s.Images < 0 || s.SetSize != nil && !(*s.SetSize >= 0 && *s.SetSize <= float64(classes)) {
@@ -306,7 +421,7 @@ func (out *Result) Check(classes int) error {
 	}
 	for _, s := range shares {
 		if s != nil {
-			numbers = append(numbers, &s.Value, &s.Low, &s.High)
+			numbers = append(numbers, s.Value, &s.Low, &s.High)
 		}
 	}
 	for _, v := range numbers {
@@ -326,25 +441,60 @@ func noiseOf(r *tally.Report) float64 {
 	return float64(r.Sigma)
 }
 
-// site returns the figures of one site, and the shares that are pooled.
-func site(r *tally.Report) (s Site, accuracy share, coverage *share) {
-	n, right, held := r.Total()
-	s = Site{Name: r.Site, Images: max(n, 0), Few: r.Few, Least: r.Least, Sigma: r.Sigma}
-	noise := noiseOf(r) * math.Sqrt(float64(len(r.Groups)))
-	accuracy = share{float64(n), float64(right), float64(right), noise}
-	switch r.Few {
-	case "wrong":
-		accuracy.low, accuracy.high = float64(n-r.Least+1), float64(n)
-	case "right":
-		accuracy.low, accuracy.high = 0, float64(r.Least-1)
+// right returns the bounds of the right images among n of a report.
+func right(r *tally.Report, n int, told *int) share {
+	s := share{float64(n), 0, float64(n), noiseOf(r)}
+	switch {
+	case told != nil:
+		s.low, s.high = float64(*told), float64(*told)
+	case r.Few == "wrong":
+		s.low = float64(max(n-r.Least+1, 0))
+	case r.Few == "right":
+		s.high = float64(min(n, r.Least-1))
 	}
+	return s
+}
+
+// coverage returns the bounds of the images whose set holds their class, beside those of the right
+// ones, and whether the report tells any.
+func coverage(r *tally.Report, held int, right share) (s share, tells bool) {
+	s = share{right.n, 0, max(right.n, 0), right.noise}
+	few := float64(r.Least - 1)
+	switch {
+	case r.Level == 0:
+		return s, false
+	case r.Groups[0].Held != nil:
+		s.low, s.high = float64(held), float64(held)
+	case r.FewSets == "missed":
+		s.low = s.n - few
+	case r.FewSets == "held":
+		s.high = few
+	case r.FewSets == "wrong and held":
+		s.low, s.high = max(right.low-few, 0), min(right.high+few, s.n)
+	default:
+		return s, false
+	}
+	return s, true
+}
+
+// site returns the figures of one site, and the shares that are pooled.
+func site(r *tally.Report) (s Site, accuracy, sets share) {
+	n, correct, held := r.Total()
+	s = Site{Name: r.Site, Images: max(n, 0), Few: r.Few, FewSets: r.FewSets, Least: r.Least,
+		Sigma: r.Sigma}
+	told := &correct
+	if r.Few != "" {
+		told = nil
+	}
+	accuracy = right(r, n, told)
+	accuracy.noise *= math.Sqrt(float64(len(r.Groups)))
 	s.Accuracy = accuracy.interval()
-	if r.Groups[0].Held != nil {
-		coverage = &share{float64(n), float64(held), float64(held), noise}
-		c := coverage.interval()
+	sets, tells := coverage(r, held, accuracy)
+	if tells {
+		c := sets.interval()
 		s.Coverage = &c
 	}
-	if r.Groups[0].Size != nil {
+	if r.Groups[0].Size != nil && n > 0 {
 		sum := 0.0
 		for _, g := range r.Groups {
 			sum += *g.Size * float64(g.N)
@@ -355,7 +505,7 @@ func site(r *tally.Report) (s Site, accuracy share, coverage *share) {
 	if e := r.ECE(); !math.IsNaN(e) {
 		s.ECE = &e
 	}
-	return s, accuracy, coverage
+	return s, accuracy, sets
 }
 
 // curve pools the bins over the edges that all sites with bins have. A bin's middle does not stand
@@ -418,25 +568,39 @@ func (out *Result) curve(reports []*tally.Report) {
 	}
 }
 
-// byClass adds up the counts of classes that sites tell of alone.
+// byClass adds up the counts of classes that sites tell of alone. Of the images that are merged with those
+// of other classes, any may be theirs: the interval is wide enough for all of the wrong ones alone, and
+// for all of the right ones.
 func (out *Result) byClass(reports []*tally.Report) {
-	of := make([]share, reports[0].Classes)
-	sites := make([]int, len(of))
+	classes := reports[0].Classes
+	alone, most := make([]share, classes), make([]share, classes)
+	sites := make([]int, classes)
 	for _, r := range reports {
 		for _, g := range r.Groups {
-			if len(g.Classes) != 1 || g.Right == nil {
-				continue
+			of := right(r, g.N, g.Right)
+			for _, c := range g.Classes {
+				if len(g.Classes) > 1 {
+					most[c].low, most[c].high = most[c].low+of.n-of.low, most[c].high+of.high
+					continue
+				}
+				s := &alone[c]
+				s.n, s.low, s.high = s.n+of.n, s.low+of.low, s.high+of.high
+				s.noise = math.Hypot(s.noise, of.noise)
+				sites[c]++
 			}
-			s := &of[g.Classes[0]]
-			s.n, s.low, s.high = s.n+float64(g.N), s.low+float64(*g.Right), s.high+float64(*g.Right)
-			s.noise = math.Hypot(s.noise, noiseOf(r))
-			sites[g.Classes[0]]++
 		}
 	}
 	out.ByClass = []Class{}
-	for c, s := range of {
-		if s.n >= tally.MinLeast { // noise alone may make fewer
-			out.ByClass = append(out.ByClass, Class{c, sites[c], int(s.n), s.interval()})
+	for c, s := range alone {
+		if s.n < tally.MinLeast { // noise alone may make fewer
+			continue
 		}
+		low, high := s, s
+		low.n, high.n, high.high = s.n+most[c].low, s.n+most[c].high, s.high+most[c].high
+		all := Share{s.interval().Value, low.interval().Low, high.interval().High}
+		if most[c] != (share{}) {
+			all.Value = nil
+		}
+		out.ByClass = append(out.ByClass, Class{c, sites[c], int(s.n), all})
 	}
 }

@@ -1,6 +1,9 @@
 package pooled
 
 import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
 	"math"
 	mrand "math/rand/v2"
 	"strings"
@@ -22,16 +25,16 @@ func TestTwoSites(t *testing.T) {
 	q := (ta - tb) * (ta - tb) / (va + vb)
 	w, w2 := 1/va+1/vb, 1/(va*va)+1/(vb*vb)
 	tau2 := (q - 1) / (w - w2/w)
-	if !near(o.Q, q) || o.DF != 1 || !near(o.I2, (q-1)/q) || !near(o.Tau2, tau2) ||
-		!near(o.P, math.Erfc(math.Sqrt(q/2))) || o.New != nil {
+	if !near(*o.Q, q) || o.DF != 1 || !near(*o.I2, (q-1)/q) || !near(*o.Tau2, tau2) ||
+		!near(*o.P, math.Erfc(math.Sqrt(q/2))) || o.New != nil {
 		t.Errorf("%+v; want Q %v, tau² %v", o, q, tau2)
 	}
 	mean := (ta/(va+tau2) + tb/(vb+tau2)) / (1/(va+tau2) + 1/(vb+tau2))
-	if !near(o.Typical.Value, 1/(1+math.Exp(-mean))) || !near(o.Median, 0.75) ||
-		!near(o.Pooled.Value, 0.75) {
+	if !near(*o.Typical.Value, 1/(1+math.Exp(-mean))) || !near(*o.Median, 0.75) ||
+		!near(*o.Pooled.Value, 0.75) {
 		t.Errorf("typical %v, median %v, pooled %v", o.Typical, o.Median, o.Pooled)
 	}
-	if o := overall([]share{a, a, a}); o.I2 != 0 || o.Tau2 != 0 || o.P < 0.99 || !near(o.Median, 0.9) {
+	if o := overall([]share{a, a, a}); *o.I2 != 0 || *o.Tau2 != 0 || *o.P < 0.99 || !near(*o.Median, 0.9) {
 		t.Errorf("of equal sites: %+v", o)
 	}
 }
@@ -64,7 +67,7 @@ func TestHeld(t *testing.T) {
 			if p := truth(); o.New.Low <= p && p <= o.New.High {
 				further++
 			}
-			if o.P < 0.05 {
+			if *o.P < 0.05 {
 				differ++
 			}
 		}
@@ -99,6 +102,46 @@ func TestNoise(t *testing.T) {
 	}
 }
 
+// differ reports whether sites differ at the level .05.
+func differ(o Overall) bool { return o.P != nil && *o.P < 0.05 }
+
+// pool pools reports about the classifier of the first.
+func pool(reports []*tally.Report) (*Result, error) {
+	about := Of{Classes: 3}
+	if len(reports) > 0 {
+		about = Of{reports[0].Classifier, reports[0].Classes, reports[0].Level}
+	}
+	return Pool(about, reports)
+}
+
+// TestNoiseWidens: an interval with noise holds that without, also of hidden counts, and so does that of
+// all images beside a site with noise.
+func TestNoiseWidens(t *testing.T) {
+	holds := func(name string, wide, narrow Share) {
+		t.Helper()
+		if wide.Low > narrow.Low || wide.High < narrow.High {
+			t.Errorf("%s: %v is no part of %v", name, narrow, wide)
+		}
+	}
+	for _, s := range []share{{100, 0, 0, 0}, {100, 91, 100, 0}, {1000, 995, 995, 0}, {300, 150, 150, 0}, {50, 0, 9, 0}} {
+		low, vl := logit(s.low, s.n)
+		high, vh := logit(s.high, s.n)
+		last := Share{nil, expit(low - z*math.Sqrt(vl)), expit(high + z*math.Sqrt(vh))}
+		for _, noise := range []float64{0.5, 4, 30} {
+			s.noise = noise
+			wide := s.interval()
+			if holds("noise", wide, last); wide.Low == last.Low && last.Low > 0 {
+				t.Errorf("noise of %v: %v as %v", noise, wide, last)
+			}
+			last = wide
+		}
+	}
+	hidden := []share{{100, 91, 100, 0}, {100, 91, 100, 0}, {100, 91, 100, 0}}
+	beside := overall(append(hidden, share{100, 99, 99, 4})).Pooled
+	holds("beside a site with noise", beside, Share{nil, 0.93, 0.998})
+	holds("a site whose noise leaves no images", share{-5, -3, -3, 9}.interval(), Share{nil, 0.1, 0.9})
+}
+
 // of is a report of some counts.
 func of(site string, n, right, least int, bins ...tally.Bin) *tally.Report {
 	r := &tally.Report{Site: site, Classifier: strings.Repeat("a", 64), Classes: 3,
@@ -115,7 +158,7 @@ func bin(from, to, n, right int, mean float64) tally.Bin {
 func TestPool(t *testing.T) {
 	few := &tally.Report{Site: "c", Classifier: strings.Repeat("a", 64), Classes: 3,
 		Least: 10, Few: "wrong", Groups: []tally.Group{{Classes: []int{0, 1}, N: 100}}}
-	r := must.Get(Pool([]*tally.Report{few, of("b", 100, 60, 10, bin(0, 6, 40, 15, 0.3), bin(6, 15, 60, 45, 0.8)),
+	r := must.Get(pool([]*tally.Report{few, of("b", 100, 60, 10, bin(0, 6, 40, 15, 0.3), bin(6, 15, 60, 45, 0.8)),
 		of("a", 100, 80, 10, bin(0, 3, 30, 12, 0.1), bin(3, 6, 20, 18, 0.35), bin(6, 15, 50, 50, 0.9))}))(t)
 	if len(r.Sites) != 3 || r.Sites[0].Name != "a" || r.Images != 300 || len(r.Curve) != 2 ||
 		r.Curve[0].N != 90 || r.Curve[0].Right != 45 {
@@ -127,19 +170,151 @@ func TestPool(t *testing.T) {
 	}
 	c := r.Sites[2].Accuracy
 	if c.Low > expit(math.Log(91.5/9.5)) || c.High < expit(math.Log(100.5/0.5)) ||
-		!near(c.Value, 0.955) {
+		c.Value != nil {
 		t.Errorf("a site that hides its wrong images: %+v", c)
 	}
 	if len(r.ByClass) != 1 || r.ByClass[0].Sites != 2 || r.ByClass[0].Images != 200 ||
-		!near(r.ByClass[0].Share.Value, 0.7) {
+		r.ByClass[0].Share.Value != nil || r.ByClass[0].Share.Low > 140/209. || r.ByClass[0].Share.High < 0.8 {
 		t.Errorf("by class %+v", r.ByClass)
 	}
-	other := of("d", 100, 60, 10)
-	other.Classifier = strings.Repeat("b", 64)
-	for name, reports := range map[string][]*tally.Report{"none": nil, "one site twice": {few, few},
-		"another classifier": {few, other}} {
-		must.Fail(Pool(reports))(t, "", name)
+	for name, reports := range map[string][]*tally.Report{"none": nil, "one site twice": {few, few}} {
+		must.Fail(pool(reports))(t, "", name)
 	}
+}
+
+// TestLeftOut: a report that cannot be pooled with the others is left out and named, and the others are
+// pooled as without it.
+func TestLeftOut(t *testing.T) {
+	alone := must.Get(pool([]*tally.Report{of("b", 100, 60, 10)}))(t)
+	for name, change := range map[string]func(*tally.Report){
+		"another classifier": func(r *tally.Report) { r.Classifier = strings.Repeat("b", 64) },
+		"sets of a level":    func(r *tally.Report) { r.Level = 0.5 },
+		"too few classes":    func(r *tally.Report) { r.Classes = 2 },
+		"billions":           func(r *tally.Report) { r.Groups[0].N, *r.Groups[0].Right = tally.MaxSize, 5 },
+	} {
+		for _, site := range []string{"a", "c"} { // before and behind the other
+			other := of(site, 100, 60, 10)
+			change(other)
+			r := must.Get(Pool(Of{alone.Classifier, 3, 0}, []*tally.Report{of("b", 100, 60, 10), other}))(t)
+			if len(r.LeftOut) != 1 || r.LeftOut[0].Site != site || r.LeftOut[0].Why == "" {
+				t.Errorf("%s: left out is %+v", name, r.LeftOut)
+			}
+			r.LeftOut = nil
+			if got, want := must.Get(json.Marshal(r))(t), must.Get(json.Marshal(alone))(t); !bytes.Equal(got, want) {
+				t.Errorf("%s: %s; want %s", name, got, want)
+			}
+		}
+	}
+}
+
+// made is a report of images of four classes, of which each is right with one probability, and its set,
+// of a level of 0.9, holds its class with another.
+func made(r *mrand.Rand, site string, n int, accuracy, coverage, noise float64) *tally.Report {
+	m := &tally.Images{C: 4, Level: 0.9}
+	for i := range n {
+		class, other, u := i%4, (i+1)%4, r.Float64()
+		set := make([]bool, 4)
+		set[class], set[other] = u < coverage, u > accuracy || r.Float64() < 0.3
+		top := class
+		if u > min(accuracy, coverage) {
+			top = other
+		}
+		if err := m.Add(class, top, 0.5+0.5*r.Float64(), set); err != nil {
+			panic(err)
+		}
+	}
+	out, err := m.Report(10)
+	if noise > 0 {
+		out, err = m.Noisy(noise, 1e-5, rand.Reader)
+	}
+	if err != nil {
+		panic(err)
+	}
+	out.Site, out.Classifier = site, strings.Repeat("a", 64)
+	return out
+}
+
+// TestHiddenHeld: where sites hide counts, all intervals hold the truth at least as often as stated,
+// and no figure is between them. A site with noise changes neither.
+func TestHiddenHeld(t *testing.T) {
+	const rounds, sites = 100, 8
+	random := mrand.New(mrand.NewPCG(7, 8))
+	for _, c := range []struct {
+		n                    int
+		accuracy, tau, noise float64
+	}{{100, 0.97, 0, 0}, {100, 0.99, 0, 0}, {300, 0.97, 0, 0}, {300, 0.995, 0, 0}, {100, 0.99, 0, 1}, {300, 0.97, 0, 5},
+		{100, 0.9, 0, 0}, {100, 0.97, 0.5, 0}, {300, 0.95, 0.5, 0}, {300, 0.98, 0.5, 0}, {400, 0.93, 0, 0}} {
+		missed, intervals := map[string]int{}, map[string]int{}
+		check := func(name string, s *Share, truth float64, hidden bool) {
+			intervals[name]++
+			if s.Low > truth || truth > s.High {
+				missed[name]++
+			}
+			if hidden && s.Value != nil {
+				t.Fatalf("%+v: %s has the figure %v of hidden counts", c, name, *s.Value)
+			}
+		}
+		for range rounds {
+			draw := func() float64 { return expit(math.Log(c.accuracy/(1-c.accuracy)) + c.tau*random.NormFloat64()) }
+			var reports []*tally.Report
+			for i := range sites {
+				p, noise := draw(), 0.0
+				if i == 0 {
+					noise = c.noise
+				}
+				reports = append(reports, made(random, string(rune('a'+i)), c.n, p, (1+p)/2, noise))
+			}
+			o := must.Get(pool(reports))(t)
+			held := o.Coverage
+			if c.tau == 0 {
+				check("pooled", &o.Accuracy.Pooled, c.accuracy, o.Accuracy.Hidden > 0)
+				check("pooled coverage", &held.Pooled, (1+c.accuracy)/2, held.Hidden > 0)
+				check("typical coverage", &held.Typical, (1+c.accuracy)/2, held.Hidden > 0)
+				for _, class := range o.ByClass {
+					check("by class", &class.Share, c.accuracy, false)
+				}
+			}
+			check("typical", &o.Accuracy.Typical, c.accuracy, o.Accuracy.Hidden > 0)
+			check("further", o.Accuracy.New, draw(), o.Accuracy.Hidden > 0)
+			if o.Accuracy.Hidden == sites && (o.Accuracy.Q != nil || o.Accuracy.P != nil || o.Accuracy.I2 != nil) {
+				t.Fatalf("%+v: sites differ by counts that nobody told", c)
+			}
+			if m := o.Accuracy; m.Hidden == sites && m.Median != nil {
+				t.Fatalf("%+v: a median %v of hidden counts", c, *m.Median)
+			}
+		}
+		t.Logf("%+v: missed %v of %v", c, missed, intervals)
+		for name, n := range missed {
+			if 100*n > 12*intervals[name] {
+				t.Errorf("%+v: %d of %d intervals (%s) lack the truth", c, n, intervals[name], name)
+			}
+		}
+	}
+}
+
+// TestOlder: reports of 0.1.0, which do not say why they do not tell of sets, are pooled with any coverage
+// between none and all, and a pooled report of 0.1.0 is read.
+func TestOlder(t *testing.T) {
+	older := of("a", 100, 80, 10)
+	older.Level = 0.9
+	newer := of("b", 900, 80, 10)
+	newer.Level, newer.FewSets = 0.9, "missed"
+	if r := must.Get(pool([]*tally.Report{older}))(t); r.Coverage != nil {
+		t.Errorf("coverage of what nobody tells: %+v", r.Coverage)
+	}
+	r := must.Get(pool([]*tally.Report{older, newer}))(t)
+	if r.Coverage == nil || r.Sites[0].Coverage != nil || r.Sites[1].Coverage == nil ||
+		r.Coverage.Pooled.Low > 0.891 || r.Coverage.Pooled.Low < 0.85 || r.Coverage.Pooled.High < 0.99 {
+		t.Errorf("%+v of %+v", r.Coverage, r.Sites)
+	}
+	d := json.NewDecoder(strings.NewReader(`{"classifier": "a", "images": 100, "sites": [{"name": "a", "images": 100,
+		"few": "wrong", "least": 10, "accuracy": {"value": 0.955, "low": 0.8, "high": 1}}], "accuracy": {"sites": 1,
+		"pooled": {"value": 0.955, "low": 0.8, "high": 1}, "typical": {"value": 0.955, "low": 0.8, "high": 1},
+		"median": 0.955, "q": 0, "df": 0, "p": 1, "i2": 0, "tau2": 0}, "by_class": []}`))
+	d.DisallowUnknownFields()
+	var was Result
+	must.Do(t, d.Decode(&was))
+	must.Do(t, was.Check(3))
 }
 
 // TestCurveOfNoise: a mean confidence that noise hides is in no curve and no ECE, also beside sites
@@ -163,7 +338,7 @@ func TestCurveOfNoise(t *testing.T) {
 		"noise beside no bins":  {[]*tally.Report{noisy, of("q", 100, 60, 10)}, tally.Bins, 228, math.NaN()},
 		"neither means nor any": {[]*tally.Report{of("q", 100, 60, 10)}, 0, 0, math.NaN()},
 	} {
-		r := must.Get(Pool(c.reports))(t)
+		r := must.Get(pool(c.reports))(t)
 		n := 0
 		for _, b := range r.Curve {
 			n += b.N
@@ -194,7 +369,7 @@ func TestHostilePool(t *testing.T) {
 		noisy.Level, noisy.Sigma, noisy.Groups[0].Held = 0.9, 4, &held
 		few := of("f", 40, 0, 10)
 		few.Level, few.Few, few.Groups[0].Right = 0.9, "wrong", nil
-		return must.Get(Pool([]*tally.Report{plain, noisy, few}))(t)
+		return must.Get(pool([]*tally.Report{plain, noisy, few}))(t)
 	}
 	must.Do(t, fine().Check(3))
 	high, low := 1.5, -0.5
@@ -203,7 +378,7 @@ func TestHostilePool(t *testing.T) {
 		"images below 0":       func(r *Result) { r.Images = -1 },
 		"a site's images":      func(r *Result) { r.Sites[0].Images = -1 },
 		"size of sets":         func(r *Result) { v := 3.5; r.Sites[0].SetSize = &v },
-		"a site's accuracy":    func(r *Result) { r.Sites[1].Accuracy.Value = high },
+		"a site's accuracy":    func(r *Result) { r.Sites[1].Accuracy.Value = &high },
 		"a site's coverage":    func(r *Result) { r.Sites[0].Coverage.Low = low },
 		"a site's ECE":         func(r *Result) { r.Sites[0].ECE = &high },
 		"class -1":             func(r *Result) { r.ByClass[0].Class = -1 },
@@ -213,12 +388,12 @@ func TestHostilePool(t *testing.T) {
 		"a class's share":      func(r *Result) { r.ByClass[0].Share.High = high },
 		"level":                func(r *Result) { r.Level = high },
 		"ECE":                  func(r *Result) { r.ECE = &low },
-		"pooled accuracy":      func(r *Result) { r.Accuracy.Pooled.Value = high },
-		"accuracy, new site":   func(r *Result) { r.Accuracy.New = &Share{0.5, low, 1} },
-		"p-value":              func(r *Result) { r.Accuracy.P = low },
-		"I2":                   func(r *Result) { r.Accuracy.I2 = high },
+		"pooled accuracy":      func(r *Result) { r.Accuracy.Pooled.Value = &high },
+		"accuracy, new site":   func(r *Result) { r.Accuracy.New = &Share{nil, low, 1} },
+		"p-value":              func(r *Result) { r.Accuracy.P = &low },
+		"I2":                   func(r *Result) { r.Accuracy.I2 = &high },
 		"typical coverage":     func(r *Result) { r.Coverage.Typical.High = high },
-		"median of coverage":   func(r *Result) { r.Coverage.Median = math.Inf(1) },
+		"median of coverage":   func(r *Result) { v := math.Inf(1); r.Coverage.Median = &v },
 		"a bin below 0":        func(r *Result) { r.Curve[0].From = -1 },
 		"a bin beyond the end": func(r *Result) { r.Curve[1].To = tally.Bins + 1 },
 		"a bin of no width":    func(r *Result) { r.Curve[0].To = 0 },
@@ -230,18 +405,22 @@ func TestHostilePool(t *testing.T) {
 	}
 }
 
-// TestPoolSize: sites that together claim more images than 32 bits count are refused, also where
+// TestPoolSize: sites that together claim more images than 32 bits count lose the largest, also where
 // what they claim cancels.
 func TestPoolSize(t *testing.T) {
 	var reports []*tally.Report
-	for i, n := range []int{900_000_000, -900_000_000, 900_000_000} {
+	for i, n := range []int{900_000_000, -900_000_001, 900_000_000} {
 		right := n
 		reports = append(reports,
 			&tally.Report{Format: tally.Format, Site: strings.Repeat("x", i+1), Classes: 2,
 				Groups: []tally.Group{{Classes: []int{0}, N: n, Right: &right}}})
 	}
-	must.Get(Pool(reports[:2]))(t)
-	must.Fail(Pool(reports))(t, "that it has not", "2.7 billion images")
+	if r := must.Get(pool(reports[:2]))(t); len(r.LeftOut) != 0 {
+		t.Errorf("1.8 billion images: left out %v", r.LeftOut)
+	}
+	if r := must.Get(pool(reports))(t); len(r.LeftOut) != 1 || r.LeftOut[0].Site != "xx" || len(r.Sites) != 2 {
+		t.Errorf("2.7 billion images: left out %v", r.LeftOut)
+	}
 }
 
 // TestHiddenCountsAlarmNobody: sites that draw alike are told apart no more often than the level of
@@ -266,8 +445,8 @@ func TestHiddenCountsAlarmNobody(t *testing.T) {
 				}
 				reports = append(reports, own)
 			}
-			pooled := must.Get(Pool(reports))(t)
-			if pooled.Accuracy.P < 0.05 {
+			pooled := must.Get(pool(reports))(t)
+			if differ(pooled.Accuracy) {
 				apart++
 			}
 		}
@@ -314,7 +493,7 @@ func TestNoiseAlarmsNobody(t *testing.T) {
 					}
 					of = append(of, s)
 				}
-				if overall(of).P < 0.05 {
+				if differ(overall(of)) {
 					apart++
 				}
 			}
@@ -353,10 +532,10 @@ func TestNoiseBeside(t *testing.T) {
 			s.noise = 0
 			told = append(told, s)
 		}
-		if with, without := overall(c.of), overall(told); math.Abs(with.Typical.Value-without.Typical.Value) > 0.01 ||
-			(with.P < 0.05) != (without.P < 0.05) {
-			t.Errorf("%s: typical %.3f, P %.3g; without noise %.3f, %.3g", name, with.Typical.Value, with.P,
-				without.Typical.Value, without.P)
+		if with, without := overall(c.of), overall(told); math.Abs(*with.Typical.Value-*without.Typical.Value) > 0.01 ||
+			(*with.P < 0.05) != (*without.P < 0.05) {
+			t.Errorf("%s: typical %.3f, P %.3g; without noise %.3f, %.3g", name, *with.Typical.Value, *with.P,
+				*without.Typical.Value, *without.P)
 		}
 	}
 	if theta, _ := logits([]share{{-50, -20, -20, 30}, {100, 90, 90, 0}}); theta[0] != 0 {
