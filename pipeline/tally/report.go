@@ -123,10 +123,6 @@ func (r *Report) check() error {
 	case len(r.Groups) == 0 || len(r.Groups) > r.Classes || len(r.Bins) > Bins:
 		return fmt.Errorf("%d groups and %d bins; want 1 to %d and up to %d",
 			len(r.Groups), len(r.Bins), r.Classes, Bins)
-	case r.FewSets != "" && (r.FewSets != "missed" && r.FewSets != "held" && r.FewSets != "wrong and held" ||
-		r.Level == 0 || r.Sigma > 0 || r.Groups[0].Held != nil):
-		return fmt.Errorf("few sets are %.20q; want missed, held, wrong and held, or nothing, and "+
-			"nothing where sets are told of", r.FewSets)
 	}
 	if err := r.checkBound(); err != nil {
 		return err
@@ -141,8 +137,13 @@ func (r *Report) check() error {
 	return r.checkBins(n, right)
 }
 
-// checkBound checks the bound on counts, or the noise.
+// checkBound checks the bound on counts and on those of sets, or the noise.
 func (r *Report) checkBound() error {
+	if r.FewSets != "" && (r.FewSets != "missed" && r.FewSets != "held" && r.FewSets != "wrong and held" ||
+		r.Level == 0 || r.Sigma > 0 || r.Groups[0].Held != nil) {
+		return fmt.Errorf("few sets are %.20q; want missed, held, wrong and held, or nothing, and "+
+			"nothing where sets are told of", r.FewSets)
+	}
 	if r.Sigma > 0 {
 		if want, err := privacy.CountsNoise(r.Epsilon, r.Delta); err != nil || want != r.Sigma ||
 			r.Least != 0 || len(r.Groups) != r.Classes {

@@ -70,8 +70,8 @@ type Site struct {
 	ECE      *float64 `json:"ece,omitempty"`
 }
 
-// Class is the accuracy in one class. Sites and Images are of the reports that tell of it alone; what
-// is merged with other classes widens the interval.
+// Class is the accuracy in one class. Sites and Images are of the reports that tell of it alone; images
+// that are merged with others' widen the interval.
 type Class struct {
 	Class  int   `json:"class"`
 	Sites  int   `json:"sites"`
@@ -187,8 +187,8 @@ func (s share) interval() Share {
 	return out
 }
 
-// end returns the end of the interval of k images on one side, by log-odds. What noise adds to it is on
-// the scale of shares, and adds up by squares (Zou and Donner 2008).
+// end returns the end of the interval of k images on one side, by log-odds. Noise
+// adds to its width by squares, on the scale of shares (Zou and Donner 2008).
 func (s share) end(k, side float64) float64 {
 	theta, variance := logit(k, s.n)
 	at := expit(theta)
@@ -379,6 +379,18 @@ func Pool(of Of, reports []*tally.Report) (*Result, error) {
 	return out, nil
 }
 
+// figures returns the shares, and other figures that are from 0 to 1; nil where one is absent.
+func (o *Overall) figures() (shares []*Share, numbers []*float64) {
+	if o == nil {
+		return nil, nil
+	}
+	numbers = []*float64{o.Median, o.P, o.I2}
+	if b := o.MedianBounds; b != nil {
+		numbers = append(numbers, &b[0], &b[1])
+	}
+	return []*Share{&o.Pooled, &o.Typical, o.New}, numbers
+}
+
 // Check returns an error for a pooled report that no reports about a classifier of that number of
 // classes give.
 func (out *Result) Check(classes int) error {
@@ -389,14 +401,8 @@ func (out *Result) Check(classes int) error {
 	var shares []*Share
 	numbers := []*float64{&out.Level, out.ECE}
 	for _, o := range []*Overall{&out.Accuracy, out.Coverage} {
-		if o == nil {
-			continue
-		}
-		shares = append(shares, &o.Pooled, &o.Typical, o.New)
-		numbers = append(numbers, o.Median, o.P, o.I2)
-		if b := o.MedianBounds; b != nil {
-			numbers = append(numbers, &b[0], &b[1])
-		}
+		ofShares, others := o.figures()
+		shares, numbers = append(shares, ofShares...), append(numbers, others...)
 	}
 	for _, s := range out.Sites {
 		if s.Images < 0 || s.SetSize != nil && !(*s.SetSize >= 0 && *s.SetSize <= float64(classes)) {

@@ -391,6 +391,7 @@ func TestHostilePool(t *testing.T) {
 		"pooled accuracy":      func(r *Result) { r.Accuracy.Pooled.Value = &high },
 		"accuracy, new site":   func(r *Result) { r.Accuracy.New = &Share{nil, low, 1} },
 		"p-value":              func(r *Result) { r.Accuracy.P = &low },
+		"bounds of a median":   func(r *Result) { r.Accuracy.MedianBounds = &[2]float64{0, high} },
 		"I2":                   func(r *Result) { r.Accuracy.I2 = &high },
 		"typical coverage":     func(r *Result) { r.Coverage.Typical.High = high },
 		"median of coverage":   func(r *Result) { v := math.Inf(1); r.Coverage.Median = &v },
