@@ -197,6 +197,8 @@ people to look at.
 
 One image runs on the pure engine unless --engine, --library or --provider is given: the ONNX
 Runtime takes longer to start. Probabilities of the two differ by the rounding of float32, some 1e-6.
+A quantised network runs on the ONNX Runtime even then: of its numbers engines round some to
+neighbouring steps, which moves single probabilities by some hundredths.
 
 A classifier that fmp calibrate wrote prints each image's prediction set; with --csv its classes are
 separated by |, and a | or \ in a name has a \ before it. --error 0.05 then takes

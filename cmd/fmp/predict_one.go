@@ -1,14 +1,17 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/cpu"
 
 	"fmp/featurize/imagefile"
+	"fmp/onnx"
 	"fmp/onnx/cost"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
@@ -33,7 +36,8 @@ func openFor(cmd *cobra.Command, cfg engineSettings, args []string, level float6
 
 // openForOne opens a classifier for one image. The ONNX Runtime takes longer to start, and to lay
 // out its weights, than the pure engine takes for all of it. A model that is too much work in Go,
-// or has an operator that the pure engine lacks, still runs on the runtime.
+// or has an operator that the pure engine lacks, still runs on the runtime, and so does one that
+// rounds to bytes.
 func openForOne(cmd *cobra.Command, cfg engineSettings, path string,
 	level float64) (*classify.Classifier, func(), error) {
 	if err := checkLevel(level); err != nil {
@@ -47,7 +51,7 @@ func openForOne(cmd *cobra.Command, cfg engineSettings, path string,
 	if err != nil {
 		return nil, nil, usageError(err)
 	}
-	eng = cost.Bounded(engine.Under(cmd.Context(), eng), oneImage)
+	eng = cost.Bounded(smooth{engine.Under(cmd.Context(), eng)}, oneImage)
 	c, err := open(eng)
 	if err != nil { // the runtime's own words are the better ones
 		if err := eng.Close(); err != nil {
@@ -56,6 +60,22 @@ func openForOne(cmd *cobra.Command, cfg engineSettings, path string,
 		return openedBy(cmd, cfg, func() (classify.Opener, error) { return open, nil })
 	}
 	return c, func() { c.Close(); eng.Close() }, nil
+}
+
+// smooth is an engine without models that round to bytes as they run. There engines differ by
+// steps, so that an image alone would have another answer than in its folder.
+type smooth struct{ engine.Engine }
+
+// Load prepares a model. A classifier's file has neither functions nor graphs within its nodes, and
+// weights that are stored as bytes round nothing.
+func (e smooth) Load(m *onnx.Model) (engine.Session, error) {
+	if slices.ContainsFunc(m.Graph.Nodes, func(n *onnx.Node) bool {
+		return strings.HasPrefix(strings.TrimPrefix(n.Op, "Dynamic"), "Quantize") ||
+			strings.HasPrefix(n.Op, "QLinear")
+	}) {
+		return nil, errors.New("the model rounds to bytes, to which each engine comes by its own sums")
+	}
+	return e.Engine.Load(m)
 }
 
 // runsAlone reports whether a path is one image, or one row of features, that runs on the pure
