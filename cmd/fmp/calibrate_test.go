@@ -13,7 +13,9 @@ import (
 
 	"fmp/featurize/imagefile"
 	"fmp/models"
+	"fmp/onnx"
 	"fmp/onnx/must"
+	"fmp/onnx/serde"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/evaluate"
@@ -199,5 +201,63 @@ func TestCalibrateMissing(t *testing.T) {
 	if r.print(&b); err != nil || !slices.Equal(r.Missing, []string{"dog"}) ||
 		!strings.Contains(b.String(), "No image is of dog:") {
 		t.Errorf("%v, %v:\n%s", r.Missing, err, &b)
+	}
+}
+
+// TestErrorOfCalibrated: a row of predict --error is of one classifier, that of the proof. Beside
+// the probabilities before a calibration stands no interval and no entropy of those after it.
+func TestErrorOfCalibrated(t *testing.T) {
+	from := filepath.Join("testdata", "releases", "0.1.0")
+	plain := must.Get(serde.Load(filepath.Join(from, "classifier.onnx")))(t)
+	scaled := must.Get(models.WithScaling(plain, models.OriginScaling{Images: 200,
+		Scaling: models.Scaling{Kind: models.Temperature, Factor: []float32{0.25}}}))(t)
+	sets := models.OriginSets{Level: 0.9, Images: 200, Thresholds: []float32{0.3},
+		Table: &models.SetTable{Columns: 1, Levels: []float32{0.92}, Thresholds: []float32{0.3}}}
+	for i := range sets.Images {
+		sets.Top, sets.Right = append(sets.Top, float32(i)/200), append(sets.Right, true)
+	}
+	for _, c := range []struct {
+		name   string
+		m      *onnx.Model
+		fields bool
+	}{{"calibrated", scaled, false}, {"as pooled", plain, true}} {
+		t.Run(c.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "classifier.onnx")
+			must.Do(t, serde.Save(path, must.Get(models.WithSets(c.m, sets, false))(t)))
+			row := func(args ...string) (fields map[string]any, probabilities []float64) {
+				out, _ := ran(t, append(append([]string{"predict"}, args...),
+					filepath.Join(from, "image.jpg"), "--json", "--engine", "pure")...)
+				var all struct{ Predictions []map[string]any }
+				must.Do(t, json.Unmarshal([]byte(out), &all))
+				for _, v := range all.Predictions[0]["probabilities"].([]any) {
+					probabilities = append(probabilities, v.(float64))
+				}
+				return all.Predictions[0], probabilities
+			}
+			got, p := row(path, "--error", "0.3")
+			was, want := row(filepath.Join(from, "classifier.onnx"))
+			for class, v := range want {
+				if math.Abs(p[class]-v) > 1e-6 {
+					t.Errorf("class %d has %v, and %v before the calibration", class, p[class], v)
+				}
+			}
+			for _, name := range []string{"low", "high", "entropy", "mutual_information"} {
+				if _, ok := was[name]; !ok {
+					t.Fatalf("the classifier has no %s", name)
+				}
+				if _, ok := got[name]; ok != c.fields {
+					t.Errorf("%s beside the probabilities: %v", name, ok)
+				}
+			}
+			if got["class"] != was["class"] || len(got["set"].([]any)) == 0 {
+				t.Errorf("class %v and set %v; class %v before", got["class"], got["set"], was["class"])
+			}
+			out, _ := ran(t, "predict", path, filepath.Join(from, "image.jpg"), "--csv", "--error", "0.3")
+			rows := must.Get(csv.NewReader(strings.NewReader(out)).ReadAll())(t)
+			if (rows[1][slices.Index(rows[0], "entropy")] != "") != c.fields ||
+				slices.Contains(rows[0], "low") != c.fields {
+				t.Errorf("CSV is %q", rows)
+			}
+		})
 	}
 }

@@ -285,28 +285,15 @@ func newPredictCommand() *cobra.Command {
 			if reject, err = answerable(cmd, c, reject, risk); err != nil {
 				return usageError(err)
 			}
+			c = c.BeforeCalibration()
 		}
 		return printPredictions(cmd.OutOrStdout(), c, format, reject,
 			func(do func([]classify.Prediction) error) error {
-				_, err := classifyPath(cmd, c, args[1], images, true, provable(cmd, do))
+				_, err := classifyPath(cmd, c, args[1], images, true, do)
 				return err
 			})
 	}
 	return cmd
-}
-
-// provable hands on predictions, with --error those of the probabilities that its proof is of.
-func provable(cmd *cobra.Command, do func([]classify.Prediction) error) func(
-	[]classify.Prediction) error {
-	if !cmd.Flags().Changed("error") {
-		return do
-	}
-	return func(ps []classify.Prediction) error {
-		for i := range ps {
-			ps[i].Probabilities = ps[i].Scored
-		}
-		return do(ps)
-	}
 }
 
 // adapt makes a classifier that of the camera that took the images (or the feature rows, .npy) of a
@@ -373,7 +360,8 @@ func answerable(cmd *cobra.Command, c *classify.Classifier, reject, risk float64
 	}
 	before := ""
 	if o.Scaling != nil {
-		before = "; probabilities are those before their calibration, of which the proof is"
+		before = "; probabilities are those before their calibration, of which the proof is, " +
+			"without intervals and disagreement"
 	}
 	_, err = fmt.Fprintf(cmd.ErrOrStderr(),
 		"%s: images below %.3f are left to people; %d of %d calibration images are answered%s\n",

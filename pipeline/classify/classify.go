@@ -170,6 +170,18 @@ func (c *Classifier) Through(wrap func(engine.Session) engine.Session) *Classifi
 	return &through
 }
 
+// BeforeCalibration returns the classifier as it was before a calibration, or as it is where it
+// had none. Intervals and entropies are those of the calibrated one, and left out.
+func (c *Classifier) BeforeCalibration() *Classifier {
+	if !slices.Contains(c.outputs, uncalibrated) {
+		return c
+	}
+	before := *c
+	before.outputs = slices.DeleteFunc(slices.Clone(c.outputs),
+		func(name string) bool { return name != uncalibrated && name != set })
+	return &before
+}
+
 // load returns a session for some outputs of a model: others need not be computed.
 func (c *Classifier) load(m *onnx.Model, outputs ...string) (engine.Session, error) {
 	m = onnx.Clone(m)
@@ -348,6 +360,8 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item,
 		p.Probabilities, p.Low, p.High = row(probabilities), row(low), row(high)
 		if p.Scored = row(uncalibrated); p.Scored == nil {
 			p.Scored = p.Probabilities
+		} else if p.Probabilities == nil {
+			p.Probabilities = p.Scored
 		}
 		if t := out[samples]; t != nil {
 			size := t.Len() / n

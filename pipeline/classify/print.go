@@ -35,6 +35,7 @@ type Printer struct {
 	class        int // width of its column
 	n, unsure    int
 	intervals    bool
+	entropy      bool
 	disagreement bool
 	sets         bool
 }
@@ -85,6 +86,7 @@ func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Pri
 	}
 	for _, o := range c.outputs {
 		p.intervals = p.intervals || o == low
+		p.entropy = p.entropy || o == entropy
 		p.disagreement = p.disagreement || o == mutualInformation
 		p.sets = p.sets || o == set
 	}
@@ -138,8 +140,8 @@ type printed struct {
 	Probability       float64   `json:"probability"`
 	Second            string    `json:"second"`
 	SecondProbability float64   `json:"second_probability"`
-	Entropy           float64   `json:"entropy"`            // nats
-	MutualInformation float64   `json:"mutual_information"` // nats
+	Entropy           *float64  `json:"entropy,omitempty"`            // nats
+	MutualInformation *float64  `json:"mutual_information,omitempty"` // nats
 	Unsure            bool      `json:"unsure,omitempty"`
 	Probabilities     []float32 `json:"probabilities"`
 	Low               []float32 `json:"low,omitempty"`
@@ -180,10 +182,11 @@ func (p *Printer) Print(ps []Prediction) error {
 			p.unsure++
 		}
 		p.n++
+		entropy, disagreement := given(q.Entropy, p.entropy), given(q.MutualInformation, p.disagreement)
 		switch p.format {
 		case JSON:
 			text, err := json.Marshal(printed{q.Name, p.c.Class(first), one, p.c.Class(second), two,
-				float64(q.Entropy), float64(q.MutualInformation), unsure, q.Probabilities, q.Low,
+				entropy, disagreement, unsure, q.Probabilities, q.Low,
 				q.High, p.set(q)})
 			if err != nil {
 				return err
@@ -195,8 +198,7 @@ func (p *Printer) Print(ps []Prediction) error {
 			p.w.Write(printable.JSON(text))
 		case CSV:
 			record := []string{q.Name, p.c.Class(first), number(one), p.c.Class(second), number(two),
-				number(float64(q.Entropy)), number(float64(q.MutualInformation)),
-				strconv.FormatBool(unsure)}
+				figure(entropy), figure(disagreement), strconv.FormatBool(unsure)}
 			if p.intervals {
 				record = append(record, number(float64(q.Low[first])),
 					number(float64(q.High[first])))
@@ -216,13 +218,13 @@ func (p *Printer) Print(ps []Prediction) error {
 			if p.intervals {
 				probability = fmt.Sprintf("%.2f %.2f-%.2f", one, q.Low[first], q.High[first])
 			}
-			disagreement := "-"
-			if p.disagreement {
-				disagreement = fmt.Sprintf("%.4f", q.MutualInformation)
+			shown := "-"
+			if disagreement != nil {
+				shown = fmt.Sprintf("%.4f", *disagreement)
 			}
 			fmt.Fprintf(p.w, "%-36s  %-*s  %11s  %-*s  %6.3f  %12s", tail(q.Name, 36), p.class,
 				head(class, p.class), probability, p.class, head(p.c.Class(second), p.class),
-				two, disagreement)
+				two, shown)
 			if p.sets {
 				fmt.Fprintf(p.w, "  {%s}", head(strings.Join(p.set(q), ", "), 60))
 			}
@@ -251,6 +253,23 @@ func (p *Printer) Close() error {
 		return err
 	}
 	return p.whole.release()
+}
+
+// given is a number of the classifier's, nil where it has no such output.
+func given(v float32, has bool) *float64 {
+	if !has {
+		return nil
+	}
+	f := float64(v)
+	return &f
+}
+
+// figure is a number of [given] as CSV has it.
+func figure(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return number(*v)
 }
 
 func number(v float64) string { return strconv.FormatFloat(v, 'g', 6, 32) }
