@@ -98,13 +98,12 @@ func tiffOrientation(d []byte) orientation {
 // are 0 there too (TIFF 6.0, section 11). In faxes alone it knows bytes whose first bit is the
 // lowest.
 func tiffBits(im image.Image, data []byte) error {
-	const compression, photometric, blackIsZero, fillOrder, lowestFirst = 0x0103, 0x0106,
-		1, 0x010a, 2
+	const photometric, blackIsZero, fillOrder, lowestFirst = 0x0106, 1, 0x010a, 2
 	d := directory(bytes.NewReader(data))
-	c, _ := tiffNumber(d, compression)
+	c, _ := tiffNumber(d, tiffCompression)
 	zero, _ := tiffNumber(d, photometric)
 	order, _ := tiffNumber(d, fillOrder)
-	if fax := c == 3 || c == 4; !fax && order == lowestFirst {
+	if fax := isFax(c); !fax && order == lowestFirst {
 		return errors.New("the bits of its bytes are in reverse (FillOrder 2): save it anew")
 	} else if of, ok := im.(*image.Gray); ok && fax && zero == blackIsZero {
 		for i, v := range of.Pix {
@@ -114,11 +113,16 @@ func tiffBits(im image.Image, data []byte) error {
 	return nil
 }
 
+const tiffCompression = 0x0103
+
+func isFax(compression uint32) bool { return compression == 3 || compression == 4 }
+
 // Types of a TIFF's numbers, of 16 and of 32 bits (TIFF 6.0, section 2).
 const tiffShort, tiffLong = 3, 4
 
 // tiffNumber returns the last number with a tag in the first directory of a TIFF header, as
-// decoders take it, and its type; 0 where it has none.
+// decoders take it, and its type, 0 where it has none. The number is 0 where it is no single one of
+// 16 or 32 bits.
 func tiffNumber(d []byte, tag uint16) (n uint32, kind uint16) {
 	if len(d) < 8 {
 		return 0, 0
@@ -140,12 +144,15 @@ func tiffNumber(d []byte, tag uint16) (n uint32, kind uint16) {
 	d = d[at:]
 	entries := int(order.Uint16(d))
 	for d = d[2:]; entries > 0 && len(d) >= entry; entries, d = entries-1, d[entry:] {
-		switch of := order.Uint16(d[2:]); {
-		case order.Uint16(d) != tag:
-		case of == tiffShort:
-			n, kind = uint32(order.Uint16(d[8:])), of
-		case of == tiffLong:
-			n, kind = order.Uint32(d[8:]), of
+		if order.Uint16(d) != tag {
+			continue
+		}
+		n, kind = 0, order.Uint16(d[2:])
+		switch one := order.Uint32(d[4:]) == 1; {
+		case one && kind == tiffShort:
+			n = uint32(order.Uint16(d[8:]))
+		case one && kind == tiffLong:
+			n = order.Uint32(d[8:])
 		}
 	}
 	return n, kind

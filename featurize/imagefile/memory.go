@@ -26,9 +26,34 @@ func memory(r io.ReaderAt, format string, c image.Config) int64 {
 	case "dicom":
 		return 12 * pixels // the pixels as stored, twice while they are read, and the image
 	case "tiff":
-		return pixels * 2 * max(4, bytesOf(c.ColorModel)) // a strip may be the whole image
+		return pixels*bytesOf(c.ColorModel) + tiffBlock(directory(r), c)
 	}
 	return pixels * bytesOf(c.ColorModel)
+}
+
+// tiffBlock bounds the bytes that the largest strip or tile of a TIFF takes beside the image, by its
+// first directory. Its decoder lets a compressed one have 8 bytes a pixel, in a buffer that doubles
+// beside the one before. Faxes have a bit a pixel, and uncompressed ones are parts of the file.
+func tiffBlock(d []byte, c image.Config) int64 {
+	const rows, across, down = 0x0116, 0x0142, 0x0143
+	side := func(tag uint16) int64 {
+		n, _ := tiffNumber(d, tag)
+		if n-1 >= 2*MaxSide { // a side that is not told is the longest
+			n = 2 * MaxSide
+		}
+		return int64(n)
+	}
+	block := int64(c.Width) * min(side(rows), int64(c.Height))
+	if _, tiled := tiffNumber(d, across); tiled != 0 {
+		block = side(across) * side(down)
+	}
+	switch how, _ := tiffNumber(d, tiffCompression); {
+	case how == 1:
+		return min(8*block, MaxBytes) * 9 / 4 // a slice that grows by a quarter beside the one before
+	case isFax(how):
+		return 3 * block
+	}
+	return 3 * 8 * block
 }
 
 // bytesOf returns the bytes of a pixel of a colour model, 8 of those not named here.
