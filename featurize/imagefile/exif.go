@@ -113,6 +113,15 @@ func tiffBits(im image.Image, data []byte) error {
 	return nil
 }
 
+// beginsWithPreview reports whether the first directory of a TIFF is that of a smaller image than
+// the file's (NewSubfileType), as in camera raw files, or of a DNG (DNGVersion).
+func beginsWithPreview(d []byte) bool {
+	const subfile, smaller, dng = 0x00fe, 1, 0xc612
+	of, _ := tiffNumber(d, subfile)
+	_, raw := tiffNumber(d, dng)
+	return of&smaller != 0 || raw != 0
+}
+
 const tiffCompression = 0x0103
 
 func isFax(compression uint32) bool { return compression == 3 || compression == 4 }

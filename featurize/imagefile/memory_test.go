@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -70,6 +71,26 @@ func TestMemoryOfTIFF(t *testing.T) {
 		if refused := errors.Is(err, ErrSize); refused != (c.want == 0) || err != nil && !refused ||
 			!refused && h.Memory != c.want {
 			t.Errorf("%s: %d bytes, %v; want %d", c.name, h.Memory, err, c.want)
+		}
+	}
+}
+
+// TestRawFile: a TIFF whose first image is a preview, or which says that it is a DNG, is no image.
+func TestRawFile(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		further []entry
+		raw     bool
+	}{
+		{"an image", nil, false},
+		{"a page of several", []entry{{0xfe, tiffLong, 1, 2}}, false},
+		{"a preview", []entry{{0xfe, tiffLong, 1, 1}}, true},
+		{"a preview of a page", []entry{{0xfe, tiffLong, 1, 3}}, true},
+		{"a DNG", []entry{{0xfe, tiffLong, 1, 0}, {0xc612, 1, 4, 0x401}}, true},
+	} {
+		_, err := header(bytes.NewReader(greyTIFF(2, c.further...)), MaxPixels)
+		if raw := err != nil && strings.Contains(err.Error(), "camera raw"); raw != c.raw || !raw && err != nil {
+			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 }

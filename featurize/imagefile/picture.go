@@ -88,6 +88,10 @@ func header(r io.ReaderAt, pixels int) (h Info, err error) {
 	} else if err := h.read(r, &format); err != nil {
 		return h, unread(at(r, 0, headBytes), err)
 	}
+	if format == "tiff" && beginsWithPreview(directory(r)) {
+		return h, errors.New("a camera raw file, or a TIFF that begins with a preview, which is not read: " +
+			"save it as JPEG or PNG")
+	}
 	c := h.Config
 	if c.Width < 1 || c.Height < 1 || c.Width > MaxSide || c.Height > MaxSide ||
 		c.Width*c.Height > pixels {
