@@ -2,11 +2,19 @@
 # python adapt.py classifier.onnx folder photo.png ...   folder: photographs of that camera, of one size, without labels
 import json, pathlib, sys
 import numpy, onnxruntime
-from PIL import Image
+from PIL import Image, ImageOps
 
 session = onnxruntime.InferenceSession(sys.argv[1])
 mode = "L" if session.get_inputs()[0].shape[3] == 1 else "RGB"
-read = lambda name: numpy.atleast_3d(numpy.asarray(Image.open(name).convert(mode)))[None]
+
+def read(name):
+    photo = ImageOps.exif_transpose(Image.open(name))
+    if photo.mode.startswith("I"):  # grey of 16 bits, of which Pillow makes white
+        photo = Image.fromarray((numpy.asarray(photo) >> 8).astype("uint8"))
+    photo = photo.convert("RGBA")
+    photo = Image.alpha_composite(Image.new("RGBA", photo.size, "white"), photo).convert(mode)
+    return numpy.atleast_3d(numpy.asarray(photo))[None]
+
 camera = numpy.concatenate([read(name) for name in sorted(pathlib.Path(sys.argv[2]).iterdir())])
 (shift,) = session.run(["estimated_shift"], {"images": camera})
 for name in sys.argv[3:]:
