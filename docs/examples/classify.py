@@ -7,7 +7,10 @@ from PIL import Image, ImageOps
 session = onnxruntime.InferenceSession(sys.argv[1])
 grey = session.get_inputs()[0].shape[3] == 1
 for name in sys.argv[2:]:
-    photo = ImageOps.exif_transpose(Image.open(name)).convert("RGBA")
+    photo = ImageOps.exif_transpose(Image.open(name))
+    if photo.mode.startswith("I"):  # grey of 16 bits, of which Pillow makes white
+        photo = Image.fromarray((numpy.asarray(photo) >> 8).astype("uint8"))
+    photo = photo.convert("RGBA")
     photo = Image.alpha_composite(Image.new("RGBA", photo.size, "white"), photo).convert("L" if grey else "RGB")
     pixels = numpy.asarray(photo).reshape(1, photo.height, photo.width, -1)
     (probabilities,) = session.run(["probabilities"], {"images": pixels})
