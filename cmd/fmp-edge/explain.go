@@ -19,14 +19,14 @@ const fewImages = 5
 // explainUpload describes in words the content of a plain upload.
 func explainUpload(i uploadInfo, u *federate.Upload) string {
 	var few []string
-	for c, mass := range i.ClassMass {
+	means := slices.Clone(i.ClassMass)
+	for _, y := range singles(u) {
+		means[y]--
+	}
+	for c, mass := range means {
 		if mass > 0 && mass < fewImages-0.5 {
 			few = append(few, fmt.Sprintf("number %d (%.3g)", c, mass))
 		}
-	}
-	images := slices.Clone(i.ClassMass)
-	for _, y := range singles(u) {
-		images[y]++
 	}
 	about, numbers, averages := "", i.Dx, "of images of a class, with the class and their number"
 	if u.Points.Indices() == nil { // a point is of several classes
@@ -38,7 +38,7 @@ func explainUpload(i uploadInfo, u *federate.Upload) string {
 - %d points of %d numbers each (%s), averages over the features %s
 %sIt holds no image and no file name. It is not private: who has an image can test whether it is behind the averages,
 and the fewer images are behind one the better.
-`, i.Bytes, i.Client, i.Round, i.Model, i.N, about, i.C, images, i.Size, numbers, i.Precision, averages,
+`, i.Bytes, i.Client, i.Round, i.Model, i.N, about, i.C, i.ClassMass, i.Size, numbers, i.Precision, averages,
 		explainWithin(u.Within)+explainCalibration(u.Calibration)+explainCurve(u.Curve))
 	if len(few) > 0 {
 		text += fmt.Sprintf("Classes of fewer than %d images (the average of one image is that image's "+
@@ -66,12 +66,8 @@ func explainWithin(w *moments.Within) string {
 	if w == nil {
 		return ""
 	}
-	text := fmt.Sprintf("- the scatter of the features within classes, %d numbers\n", len(w.Data))
-	if len(w.Labels) > 0 {
-		text += fmt.Sprintf("- the features of %d single images, %d numbers each, with their classes, "+
-			"by which the server sets its temperature\n", len(w.Labels), w.K)
-	}
-	return text
+	return fmt.Sprintf("- the scatter of the features within classes, %d numbers\n", len(w.Data)) +
+		explainSingles(len(w.Labels), w.K)
 }
 
 // explainCalibration describes in words the calibration points beside class means.
@@ -79,8 +75,17 @@ func explainCalibration(s *point.Set) string {
 	if s == nil {
 		return ""
 	}
+	return explainSingles(s.N, s.Dx)
+}
+
+// explainSingles describes in words calibration points, which both forms of uploads have.
+func explainSingles(n, numbers int) string {
+	if n == 0 {
+		return ""
+	}
 	return fmt.Sprintf("- the features of %d single images, %d numbers each, with their classes, by "+
-		"which the server makes prediction sets; it can tell that these images took part\n", s.N, s.Dx)
+		"which the server makes prediction sets and may set its temperature; it can tell that these "+
+		"images took part\n", n, numbers)
 }
 
 // explainCurve describes in words the curve that a client measures of its images.

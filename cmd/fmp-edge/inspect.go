@@ -32,7 +32,7 @@ type uploadInfo struct {
 	C         int                `json:"classes"`
 	Precision federate.Precision `json:"precision"`
 	Masses    []float32          `json:"masses"`
-	ClassMass []float64          `json:"class_mass"` // masses by class: what an upload tells of a client's labels
+	ClassMass []float64          `json:"class_mass"` // images by class: what an upload tells of a client's labels
 	// Calibration counts the images of n that are single ones, Scatter and Curve the numbers of
 	// each.
 	Calibration int `json:"calibration,omitempty"`
@@ -145,6 +145,9 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 	for k := range s.N {
 		s.Shares(k, func(c int, p float32) { i.ClassMass[c] += float64(p) * float64(s.W[k]) })
 	}
+	for _, y := range singles(u) {
+		i.ClassMass[y]++
+	}
 	i.Calibration = i.N - u.N
 	if u.Within != nil {
 		i.Scatter = len(u.Within.Data)
@@ -162,10 +165,14 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 	if i.Calibration > 0 {
 		calibration = fmt.Sprintf(", %d of them calibration points", i.Calibration)
 	}
+	beside := ""
+	if i.Scatter+i.Curve > 0 {
+		beside = fmt.Sprintf("beside:    scatter of %d numbers, curve of %d\n", i.Scatter, i.Curve)
+	}
 	_, err = fmt.Fprintf(out, "upload:    %d bytes, valid\nclient:    %s, round %d\nmodel:     "+
 		"sha256 %s\npoints:    %d of dx %d and %d classes, %s, from n = %d%s\nmasses:    "+
-		"%.4g\nby class:  %.4g\n", i.Bytes, i.Client, i.Round, i.Model, i.Size, i.Dx, i.C,
-		i.Precision, i.N, calibration, i.Masses, i.ClassMass)
+		"%.4g\nby class:  %.4g\n%s", i.Bytes, i.Client, i.Round, i.Model, i.Size, i.Dx, i.C,
+		i.Precision, i.N, calibration, i.Masses, i.ClassMass, beside)
 	return err
 }
 

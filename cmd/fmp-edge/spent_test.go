@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,9 @@ import (
 
 	"fmp/models"
 	"fmp/onnx/must"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
 )
 
 // TestNothingBegun: a private upload that is refused begins no ledger, nor a seal or a folder for
@@ -222,6 +226,49 @@ func TestExplainCounts(t *testing.T) {
 		}
 		if left := slices.Contains(c.flags, "--at-least"); left == strings.Contains(log, `"from": "5"`) {
 			t.Errorf("%v: folders of the upload: %s", c.flags, log)
+		}
+	}
+}
+
+// TestExplainSingles: of single images uploads of both forms say the same, and their classes count
+// among those that inspect prints.
+func TestExplainSingles(t *testing.T) {
+	plain, dir := model(t, models.KindClient), t.TempDir()
+	im, labels := blobs(25)
+	photos, _ := folder(t, im, labels)
+	out := filepath.Join(dir, "upload")
+	run(t, "compress", "--model", plain, "--client", "a", "-o", out, "--calibrate", "5", "--secret",
+		filepath.Join(dir, "secret"), photos)
+	var i uploadInfo
+	must.Do(t, json.Unmarshal([]byte(run(t, "inspect", "--json", out)), &i))
+	sum := 0.0
+	for _, mass := range i.ClassMass {
+		sum += mass
+	}
+	if sum != 25 || i.N != 25 {
+		t.Errorf("%d images, by class %v", i.N, i.ClassMass)
+	}
+	u := must.Get(federate.Decode(must.Get(os.ReadFile(out))(t), federate.Expect{}))(t)
+	labelsOf := singles(u)
+	y := labelsOf[0]
+	few := i.ClassMass[y]
+	for _, of := range labelsOf {
+		if of == y {
+			few--
+		}
+	}
+	for name, c := range map[string]struct {
+		within      *moments.Within
+		calibration *point.Set
+	}{
+		"moments":     {&moments.Within{K: 32, Labels: labelsOf}, nil},
+		"class means": {nil, u.Calibration},
+	} {
+		u.Within, u.Calibration = c.within, c.calibration
+		if s := explainUpload(i, u); !strings.Contains(s, "- the features of 5 single images, 32 numbers each, with "+
+			"their classes, by which the server makes prediction sets and may set its temperature; it can "+
+			"tell that these images took part\n") || !strings.Contains(s, fmt.Sprintf("number %d (%g)", y, few)) {
+			t.Errorf("%s: %s", name, s)
 		}
 	}
 }
