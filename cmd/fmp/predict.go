@@ -207,7 +207,8 @@ calibration images, at most 5% of answers are.
 
 Where fmp pool found clients whose cameras differ, --adapt takes a folder of images of one further
 camera, some dozen without labels, and leaves out of IMAGES what sets that camera apart (fmp pool
---for CLIENT is for a client of the round).
+--for CLIENT is for a client of the round). Sets are then of the same scores, and no longer promise
+their level: calibration images were of the clients' cameras.
 
 --listen answers requests on this machine in place of IMAGES: the Open Inference Protocol (/v2),
 images as they are (/v1/predict), and a page to drop photographs on, at /. Its /metrics count as
@@ -297,8 +298,24 @@ func newPredictCommand() *cobra.Command {
 }
 
 // adapt makes a classifier that of the camera that took the images (or the feature rows, .npy) of a
-// path.
+// path, and says where its sets no longer hold their promise.
 func adapt(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags) error {
+	err := adaptTo(cmd, c, path, f)
+	if err == nil && hasSets(c.Manifest) {
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: sets do not promise their level for this camera: "+
+			"calibration images were of others\n", cmd.CommandPath())
+	}
+	return err
+}
+
+// hasSets reports whether a classifier has prediction sets.
+func hasSets(f models.Manifest) bool {
+	o, err := models.ReadOrigin(f)
+	return err == nil && o.Sets != nil
+}
+
+// adaptTo is adapt without a word on sets.
+func adaptTo(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags) error {
 	if strings.HasSuffix(strings.ToLower(path), ".npy") {
 		rows, err := npy.Load(path)
 		if err == nil {

@@ -134,6 +134,10 @@ func TestAdapt(t *testing.T) {
 	}
 	near(t, "fmp-edge", want,
 		predictions(t, run("fmp-edge predict --model classifier.onnx --adapt theirs --json new")), 1e-4)
+	said := run("fmp calibrate classifier.onnx new -o sets.onnx && fmp predict sets.onnx new --adapt theirs 2>&1")
+	if !bytes.Contains(said, []byte("sets do not promise their level")) {
+		t.Errorf("of sets of another camera fmp predict says: %s", said)
+	}
 	if python.missing != "" {
 		t.Skip(python.missing)
 	}
