@@ -17,7 +17,8 @@ type entry struct {
 // greyTIFF returns the header and the directory of a grey TIFF with further entries, in the order of
 // their tags.
 func greyTIFF(side uint32, further ...entry) []byte {
-	all := []entry{{0x100, tiffLong, 1, side}, {0x101, tiffLong, 1, side}, {0x102, tiffShort, 1, 8}, {0x106, tiffShort, 1, 1}}
+	all := []entry{{0x100, tiffLong, 1, side}, {0x101, tiffLong, 1, side}, {0x102, tiffShort, 1, 8},
+		{0x106, tiffShort, 1, 1}}
 	for _, e := range further {
 		i := 0
 		for i < len(all) && all[i].tag < e.tag {
