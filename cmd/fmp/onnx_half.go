@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -75,17 +76,33 @@ sixteenth of its rows along the first axis. A manifest of ours is kept, its comm
 	return cmd
 }
 
-// sizes returns the bytes of a model's file, and of the one that was made of it.
+// sizes returns the bytes of a model, and of the one that was made of it.
 func sizes(model, made string) (before, after int64, err error) {
-	was, err := os.Stat(model)
-	if err != nil {
-		return 0, 0, fmt.Errorf("measuring the model: %w", err)
+	if before, err = bytesOf(model); err == nil {
+		after, err = bytesOf(made)
 	}
-	is, err := os.Stat(made)
+	return before, after, err
+}
+
+// bytesOf returns the bytes of a model's file and of those that hold its external data.
+func bytesOf(model string) (int64, error) {
+	data, err := serde.ReadFile(model)
 	if err != nil {
-		return 0, 0, fmt.Errorf("measuring what was written: %w", err)
+		return 0, fmt.Errorf("measuring the model: %w", err)
 	}
-	return was.Size(), is.Size(), nil
+	names, err := serde.Externals(data)
+	if err != nil {
+		return 0, fmt.Errorf("measuring the model: %s: %w", model, err)
+	}
+	n := int64(len(data))
+	for _, name := range names {
+		st, err := os.Stat(filepath.Join(filepath.Dir(model), name))
+		if err != nil {
+			return 0, fmt.Errorf("measuring the model: %w", err)
+		}
+		n += st.Size()
+	}
+	return n, nil
 }
 
 // descends records in a model of the program's that the file at path was made into it by a command;
