@@ -106,14 +106,7 @@ func momentsClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, nam
 	if err != nil {
 		return nil, none, usageError(err)
 	}
-	if fit.H == 0 { // perhaps as the model cannot be read
-		x, err := extractor.Open(eng, cfg.Extractor.Model, o, dataset.Images{H: 32, W: 32, Ch: 3})
-		if err != nil {
-			return nil, none, usageError(err)
-		}
-		if err := x.Close(); err != nil {
-			return nil, none, err
-		}
+	if fit.H == 0 {
 		return nil, none, usageErrorf("extractor %s: it leaves height and width of its images open: "+
 			"state side in a side-car file (%[1]s.yaml)", cfg.Extractor.Model)
 	}

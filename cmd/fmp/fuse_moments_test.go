@@ -183,6 +183,30 @@ func TestFuseSaysWhatIsCut(t *testing.T) {
 	}
 }
 
+// TestFuseHalfPrecision: half precision at the input or inside is fused as float32, and the errors
+// of a model's input are its own.
+func TestFuseHalfPrecision(t *testing.T) {
+	for name, c := range map[string]struct {
+		in   onnx.DType
+		want string
+	}{"half": {onnx.Float16, ""}, "half inside": {onnx.Float32, ""}, "integers": {onnx.Int64, "takes int64"}} {
+		t.Run(name, func(t *testing.T) {
+			b := build.New("net")
+			x := b.Reshape(b.Cast(b.Input("image", c.in, "n", 3, 8, 8), onnx.Float16), -1, 192)
+			b.Output("h", b.MatMul(x, b.Const(must.Get(onnx.Zeros(onnx.Float16, 192, 4))(t))))
+			net := filepath.Join(t.TempDir(), "net.onnx")
+			must.Do(t, serde.Save(net, must.Get(b.Model())(t)))
+			args := []string{"fuse", "--extractor", net, "--class-names", "a,b", "--engine", "pure", "--layer", "h",
+				"-o", filepath.Join(t.TempDir(), "client.onnx")}
+			if c.want != "" {
+				refused(t, exitUsage, c.want, args...)
+				return
+			}
+			ran(t, args...)
+		})
+	}
+}
+
 // A small deviation of kappa is not told as none.
 func TestKappaText(t *testing.T) {
 	for want, kappa := range map[string][2]float64{"0.85": {.85, 0}, "0.85 ± 0.3%": {.85, .0031},

@@ -24,7 +24,6 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/check"
 	"fmp/onnx/engine"
-	"fmp/onnx/pass"
 	"fmp/onnx/shape"
 )
 
@@ -79,22 +78,15 @@ func Open(eng engine.Engine, path string, o Options, images dataset.Images) (*Ex
 // New is Open for a model in memory. Of images only the size and channels are used.
 func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options,
 	images dataset.Images) (*Extractor, error) {
-	switch manifest.Kind {
-	case "", models.KindExtractor:
-	default:
-		return nil, fmt.Errorf("the model is a %s, not an extractor", manifest.Kind)
-	}
-	o, err := o.settle(fromManifest(manifest))
+	err := isExtractor(manifest)
 	if err != nil {
 		return nil, err
 	}
-	if in, err := imageInput(m, o.Input); err == nil &&
-		(in.DType == onnx.Float16 || in.DType == onnx.BFloat16) {
-		// Images come as float32, and in float32 the same weights run on every engine.
-		m = onnx.Clone(m)
-		if err := pass.ToFloat32(m); err != nil {
-			return nil, err
-		}
+	if o, err = o.settle(fromManifest(manifest)); err != nil {
+		return nil, err
+	}
+	if m, err = plain(m); err != nil {
+		return nil, err
 	}
 	sig, err := read(m, o, images.Ch)
 	if err != nil {
@@ -121,7 +113,17 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options,
 	if err := x.try(images); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
+	if err := x.beside(images); err != nil {
+		return nil, errors.Join(err, x.Close())
+	}
 	return x, nil
+}
+
+func isExtractor(f models.Manifest) error {
+	if f.Kind != "" && f.Kind != models.KindExtractor {
+		return fmt.Errorf("the model is a %s, not an extractor", f.Kind)
+	}
+	return nil
 }
 
 // Body returns the model without the layers behind its features, and the name of these. Of o the
@@ -137,7 +139,8 @@ func Body(m *onnx.Model, o Options) (*onnx.Model, string, error) {
 
 // Feeder returns a function that makes the input of the model at path of images, as [Extractor]
 // does: for a model that is trained. All images are of one size; where the model's batch is fixed,
-// images must fill it.
+// images must fill it. The model becomes the one that an [Extractor] runs: in float32, with weights
+// that are standardised beforehand.
 func Feeder(
 	path string, m *onnx.Model, manifest models.Manifest, o Options, images dataset.Images,
 ) (func(*dataset.Images) (map[string]*onnx.Tensor, error), []string, error) {
@@ -148,7 +151,12 @@ func Feeder(
 	if o, err = o.settle(side, fromManifest(manifest)); err != nil {
 		return nil, nil, err
 	}
-	sig, err := read(m, o, images.Ch)
+	simple, err := plain(m)
+	if err != nil {
+		return nil, nil, err
+	}
+	*m = *simple
+	sig, err := readInput(m, o, images.Ch)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -327,8 +335,7 @@ func (x *Extractor) manifestResize() string {
 }
 
 // Fit returns the shape of the images that the model at path takes, with its side-car file applied;
-// height and width are 0 where one of them is open. It returns an error only where the file cannot
-// be read: [Open] reports other faults.
+// height and width are 0 where one of them is open.
 func Fit(path string, o Options) (imagefile.Fit, error) {
 	path, err := published.Find(path)
 	if err != nil {
@@ -342,12 +349,28 @@ func Fit(path string, o Options) (imagefile.Fit, error) {
 	if err != nil {
 		return imagefile.Fit{}, err
 	}
-	if o, err = o.settle(side, fromManifest(manifest)); err != nil {
+	fit, err := fit(m, manifest, side, o)
+	if err != nil {
 		return imagefile.Fit{}, fmt.Errorf("extractor %s: %w", path, err)
 	}
-	sig, err := read(m, o, 3)
+	return fit, nil
+}
+
+func fit(m *onnx.Model, manifest models.Manifest, side, o Options) (imagefile.Fit, error) {
+	none := imagefile.Fit{}
+	err := isExtractor(manifest)
+	if err != nil {
+		return none, err
+	}
+	if o, err = o.settle(side, fromManifest(manifest)); err != nil {
+		return none, err
+	}
+	if m, err = plain(m); err != nil {
+		return none, err
+	}
+	sig, err := readInput(m, o, 3)
 	if err != nil || sig.h == 0 || sig.w == 0 {
-		return imagefile.Fit{}, nil
+		return none, err
 	}
 	return imagefile.Fit{H: sig.h, W: sig.w, Ch: sig.ch, Resize: imagefile.Resize(o.Resize)}, nil
 }
@@ -550,33 +573,16 @@ func float32s(t *onnx.Tensor) ([]float32, error) {
 		}
 		return out, nil
 	case []uint16:
-		if t.DType != onnx.Float16 {
+		if t.DType != onnx.Float16 && t.DType != onnx.BFloat16 {
 			break
 		}
 		out := make([]float32, len(v))
 		for i, h := range v {
-			out[i] = half(h)
+			out[i] = onnx.HalfToFloat32(t.DType, h)
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("elements are %v; features are float32, float64 or float16", t.DType)
-}
-
-// half decodes an IEEE 754 binary16 number.
-func half(h uint16) float32 {
-	sign := uint32(h>>15) << 31
-	exp, frac := uint32(h>>10)&31, uint32(h)&1023
-	switch {
-	case exp == 31:
-		return math.Float32frombits(sign | 0x7f800000 | frac<<13)
-	case exp == 0:
-		f := float32(frac) / (1 << 24)
-		if sign != 0 {
-			f = -f
-		}
-		return f
-	}
-	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
+	return nil, fmt.Errorf("elements are %v; features are float32, float64, float16 or bfloat16", t.DType)
 }
 
 // Client returns the model, pruned to its features, and the preprocessing that a fused client graph

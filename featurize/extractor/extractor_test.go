@@ -298,19 +298,6 @@ func TestSidecar(t *testing.T) {
 	}
 }
 
-func TestHalf(t *testing.T) {
-	for bits, want := range map[uint16]float32{0: 0, 0x3c00: 1, 0xc000: -2, 0x7bff: 65504,
-		1: 1.0 / (1 << 24), 0x0400: 1.0 / (1 << 14),
-		0x3555: 0.33325195} {
-		if got := half(bits); got != want {
-			t.Errorf("half %#x is %v; want %v", bits, got, want)
-		}
-	}
-	if !math.IsInf(float64(half(0x7c00)), 1) || !math.IsNaN(float64(half(0x7e00))) {
-		t.Error("infinity or NaN is lost")
-	}
-}
-
 // A model that still trains has features that depend on the batch or on chance: refused, not run.
 func TestTrainingFormIsRefused(t *testing.T) {
 	eng := orttest.New(t)

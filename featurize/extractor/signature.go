@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"fmp/onnx"
-	"fmp/onnx/op"
 )
 
 // maxInputSide bounds the height and width that a model may ask for.
@@ -26,6 +25,15 @@ type signature struct {
 
 // read determines a model's signature for images of dataCh channels.
 func read(m *onnx.Model, o Options, dataCh int) (signature, error) {
+	s, err := readInput(m, o, dataCh)
+	if err == nil {
+		s.output, s.why, err = featureValue(m.Graph, o.Output)
+	}
+	return s, err
+}
+
+// readInput is read without the choice of the features.
+func readInput(m *onnx.Model, o Options, dataCh int) (signature, error) {
 	var s signature
 	in, err := imageInput(m, o.Input)
 	if err != nil {
@@ -94,8 +102,7 @@ func read(m *onnx.Model, o Options, dataCh int) (signature, error) {
 		}
 		s.batch = b.Size
 	}
-	s.output, s.why, err = featureValue(m.Graph, o.Output)
-	return s, err
+	return s, nil
 }
 
 func imageInput(m *onnx.Model, name string) (onnx.ValueInfo, error) {
@@ -234,40 +241,6 @@ func isConstant(g *onnx.Graph, maker map[string]*onnx.Node, v string) bool {
 		}
 	}
 	return false
-}
-
-// evaluates refuses a model that was exported in training form: its features would depend on which
-// images share a batch (BatchNormalization by the batch's own statistics) or on chance (Dropout).
-func evaluates(m *onnx.Model) error {
-	opset := m.Opset()
-	for _, n := range m.Graph.Nodes {
-		training := false
-		switch {
-		case n.Domain != "":
-		case n.Op == "BatchNormalization" && opset >= 14:
-			training = op.Attrs(n, int(opset)).Bool("training_mode")
-		case n.Op == "BatchNormalization" && opset >= 7:
-			training = len(n.Outputs) > 1
-		case n.Op == "Dropout" && opset >= 12:
-			t := m.Graph.Initializers[n.Input(2)]
-			for _, c := range m.Graph.Nodes {
-				if a, ok := c.Attr("value"); ok && c.Op == "Constant" && n.Input(2) != "" &&
-					c.Outputs[0] == n.Input(2) {
-					t = a.Tensor
-				}
-			}
-			if t != nil {
-				v, ok := t.Data.([]bool)
-				training = ok && len(v) == 1 && v[0]
-			}
-		}
-		if training {
-			return fmt.Errorf("node %q is %s in training form, so that the features of an image would "+
-				"depend on the others of its batch or on chance; export the model in evaluation form "+
-				"(PyTorch: net.eval() before torch.onnx.export)", n.Name, n.Op)
-		}
-	}
-	return nil
 }
 
 // prune returns the model with value as its only output, without the nodes and weights that value

@@ -1,0 +1,211 @@
+package extractor
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"fmp/featurize/dataset"
+	"fmp/onnx"
+	"fmp/onnx/op"
+	"fmp/onnx/pass"
+	"fmp/onnx/shape"
+)
+
+// maxApart is how far an image's features beside another image may be from those of it alone, as a
+// share of their norm: rounding stays below, ranges that a model chooses by the batch do not.
+const maxApart = 0.003
+
+// beside refuses a model that gives a drawn image other features beside a dark one than alone:
+// whatever its operators, the batch or chance then has a part in them.
+func (x *Extractor) beside(images dataset.Images) error {
+	if x.sig.batch == 1 {
+		return nil
+	}
+	size := images.H * images.W * images.Ch
+	two := &dataset.Images{N: 2, H: images.H, W: images.W, Ch: images.Ch, Pix: make([]uint8, 2*size)}
+	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // images of a test, not secrets
+	for i := range size {
+		two.Pix[i], two.Pix[size+i] = uint8(r.IntN(32)), uint8(r.IntN(256))
+	}
+	alone, _, err := x.batch(x.sessions[0], two, 1, 2, x.buffer())
+	if err != nil {
+		return fmt.Errorf("trying the model on a drawn image: %w", err)
+	}
+	rows, _, err := x.batch(x.sessions[0], two, 0, 2, x.buffer())
+	if err != nil && x.opt.Batch == 1 {
+		return nil // it may be a model for one image that does not say so
+	}
+	if err != nil {
+		return fmt.Errorf("trying the model on two images: %w", err)
+	}
+	var apart, norm float64
+	for k, v := range alone {
+		d := float64(v) - float64(rows[len(alone)+k])
+		apart, norm = apart+d*d, norm+float64(v)*float64(v)
+	}
+	if apart > maxApart*maxApart*norm {
+		return fmt.Errorf("the features of an image change by %.2g of their norm beside another image: "+
+			"they depend on its batch or on chance; export a model that computes each image by itself "+
+			"(PyTorch: net.eval(), running statistics in batch normalisation, attention with "+
+			"batch_first; static quantisation)", math.Sqrt(apart/norm))
+	}
+	return nil
+}
+
+// plain returns a model that runs alike on every engine: one that computes in half precision becomes
+// one of float32, and weights are standardised. Weights that are only stored in half precision stay
+// so.
+func plain(m *onnx.Model) (*onnx.Model, error) {
+	isHalf := func(d onnx.DType) bool { return d == onnx.Float16 || d == onnx.BFloat16 }
+	types, _ := shape.Types(m) // a contradiction is an engine's to tell
+	computes := slices.ContainsFunc(m.Graph.Inputs,
+		func(v onnx.ValueInfo) bool { return isHalf(v.DType) })
+	for _, n := range m.Graph.Nodes {
+		computes = computes || n.Op != "Constant" && slices.ContainsFunc(n.Outputs,
+			func(o string) bool { return isHalf(types[o].DType) })
+	}
+	if !computes {
+		return folded(m)
+	}
+	c := *m
+	if err := pass.ToFloat32(&c); err != nil {
+		return nil, err
+	}
+	return folded(&c)
+}
+
+// folded returns a model whose batch normalisations of weights in training form are worked out:
+// weight standardisation is exported so.
+func folded(m *onnx.Model) (*onnx.Model, error) {
+	training := func(n *onnx.Node) bool { return n.Op == "BatchNormalization" && trains(m, n) }
+	if !slices.ContainsFunc(m.Graph.Nodes, training) {
+		return m, nil
+	}
+	known, err := shape.Follow(m, onnx.MaxElements, onnx.NewBudget(m))
+	if err != nil {
+		return nil, err
+	}
+	c := onnx.Clone(m)
+	g := c.Graph
+	g.Nodes = slices.DeleteFunc(g.Nodes, func(n *onnx.Node) bool {
+		if !training(n) {
+			return false
+		}
+		y := standardised(n, m.Opset(), known)
+		if y != nil {
+			g.Initializers[n.Outputs[0]] = y
+		}
+		return y != nil
+	})
+	pass.RemoveUnused(g)
+	return c, nil
+}
+
+// evaluates refuses a model that was exported in training form: its features would depend on which
+// images share a batch (BatchNormalization by the batch's own statistics) or on chance (Dropout).
+func evaluates(m *onnx.Model) error {
+	if !slices.ContainsFunc(m.Graph.Nodes,
+		func(n *onnx.Node) bool { return trains(m, n) || ownStatistics(m, n) }) {
+		return nil
+	}
+	known, err := shape.Follow(m, onnx.MaxElements, onnx.NewBudget(m))
+	if err != nil {
+		return err
+	}
+	types, err := shape.Types(m)
+	if err != nil {
+		return err
+	}
+	varies := map[string]bool{} // values that depend on the images
+	for _, v := range m.Graph.Inputs {
+		varies[v.Name] = true
+	}
+	for _, n := range m.Graph.Nodes {
+		depends := slices.ContainsFunc(n.Reads(), func(r string) bool { return varies[r] })
+		for _, o := range n.Outputs {
+			varies[o] = depends && known.Constant(o) == nil
+		}
+		batch := types[n.Input(0)].Shape
+		shared := len(batch) == 0 || batch[0].Size != 1
+		switch training := trains(m, n); {
+		case training && (n.Op == "Dropout" || depends && shared):
+			return fmt.Errorf("node %q is %s in training form, so that the features of an image would "+
+				"depend on the others of its batch or on chance; export the model in evaluation form "+
+				"(PyTorch: net.eval() before torch.onnx.export)", n.Name, n.Op)
+		case ownStatistics(m, n) && shared && (varies[n.Input(3)] || varies[n.Input(4)]):
+			return fmt.Errorf("node %q is BatchNormalization by the statistics of its batch, so that "+
+				"the features of an image would depend on the others; export a network that keeps running "+
+				"statistics (PyTorch: track_running_stats=True)", n.Called())
+		}
+	}
+	return nil
+}
+
+// trains reports whether a node is BatchNormalization or Dropout in training form.
+func trains(m *onnx.Model, n *onnx.Node) bool {
+	opset := m.Opset()
+	switch {
+	case n.Domain != "":
+	case n.Op == "BatchNormalization" && opset >= 14:
+		return op.Attrs(n, int(opset)).Bool("training_mode")
+	case n.Op == "BatchNormalization" && opset >= 7:
+		return len(n.Outputs) > 1
+	case n.Op == "Dropout" && opset >= 12:
+		t := m.Graph.Initializers[n.Input(2)]
+		for _, c := range m.Graph.Nodes {
+			if a, ok := c.Attr("value"); ok && c.Op == "Constant" && n.Input(2) != "" &&
+				c.Outputs[0] == n.Input(2) {
+				t = a.Tensor
+			}
+		}
+		if t != nil {
+			v, ok := t.Data.([]bool)
+			return ok && len(v) == 1 && v[0]
+		}
+	}
+	return false
+}
+
+// ownStatistics reports whether the graph works out the statistics of a batch normalisation.
+func ownStatistics(m *onnx.Model, n *onnx.Node) bool {
+	return n.Op == "BatchNormalization" && n.Domain == "" &&
+		(m.Graph.Initializers[n.Input(3)] == nil || m.Graph.Initializers[n.Input(4)] == nil)
+}
+
+// standardised is what a batch normalisation in training form gives of constants, each channel by
+// its own mean and variance; nil where its operands are not known.
+func standardised(n *onnx.Node, opset int64, known *shape.Facts) *onnx.Tensor {
+	var in [3]*onnx.Tensor // x, scale and shift
+	for i := range in {
+		if in[i] = known.Constant(n.Input(i)); in[i] == nil || in[i].DType != onnx.Float32 {
+			return nil
+		}
+	}
+	x, y, channels := in[0].F32(), onnx.ZerosF32(in[0].Shape...), in[1].Len()
+	if len(x) == 0 || len(y.Shape) < 2 || y.Shape[1] != channels || in[2].Len() != channels {
+		return nil
+	}
+	rows := y.Shape[0]
+	inner := len(x) / rows / channels
+	epsilon := float64(op.Attrs(n, int(opset)).Float("epsilon"))
+	for c := range channels {
+		var sum, squares float64
+		each := func(do func(at int)) {
+			for r := range rows {
+				for k := range inner {
+					do((r*channels+c)*inner + k)
+				}
+			}
+		}
+		each(func(at int) { sum += float64(x[at]) })
+		mean := sum / float64(rows*inner)
+		each(func(at int) { squares += (float64(x[at]) - mean) * (float64(x[at]) - mean) })
+		scale := float64(in[1].F32()[c]) / math.Sqrt(squares/float64(rows*inner)+epsilon)
+		each(func(at int) {
+			y.F32()[at] = float32((float64(x[at])-mean)*scale + float64(in[2].F32()[c]))
+		})
+	}
+	return y
+}
