@@ -114,3 +114,51 @@ func TestONNXQuantiseKinds(t *testing.T) {
 		}
 	}
 }
+
+// TestONNXQuantiseOutputs: none of several outputs has to be the features, and half precision is
+// quantised as float32.
+func TestONNXQuantiseOutputs(t *testing.T) {
+	t.Parallel()
+	for name, d := range map[string]onnx.DType{"float32": onnx.Float32, "half": onnx.Float16} {
+		b := build.New("two")
+		v := b.Input("x", d, "n", 1, 8, 8)
+		w := must.Get(onnx.Zeros(d, 2, 1, 3, 3))(t)
+		for i := range w.Len() {
+			switch bits := w.Data.(type) {
+			case []float32:
+				bits[i] = float32(i) / 8
+			case []uint16:
+				bits[i] = onnx.Float32ToFloat16(float32(i) / 8)
+			}
+		}
+		v = b.Op("Conv", []build.Ref{v, b.Param("w", w)})
+		b.Output("a", v)
+		b.Output("b", b.Relu(v))
+		model := filepath.Join(t.TempDir(), "m.onnx")
+		must.Do(t, serde.Save(model, must.Get(b.Model())(t)))
+		r := answer[quantisedReport](t, "onnx", "quantise", model, "--images", "digits", "-o", model+".out",
+			"--preset", "0-1", "--seconds", "0.01", "--calibrate", "4", "--test", "1", "--json")
+		if r.Static == nil || r.Static.Layers != 1 {
+			t.Errorf("%s: %+v", name, r.Static)
+		}
+	}
+}
+
+// TestSizes: the files of external data count.
+func TestSizes(t *testing.T) {
+	dir := t.TempDir()
+	w := onnx.ZerosF32(1 << 14)
+	w.External = &onnx.External{Location: "m.data", Folder: dir}
+	b := build.New("m")
+	b.Output("y", b.Add(b.Input("x", onnx.Float32, 1<<14), b.Param("w", w)))
+	data, _ := must.Get2(serde.Refer(must.Get(b.Model())(t)))(t)
+	model, made := filepath.Join(dir, "m.onnx"), filepath.Join(dir, "made.onnx")
+	for name, bytes := range map[string][]byte{model: data, made: nil,
+		filepath.Join(dir, "m.data"): make([]byte, 64)} {
+		must.Do(t, os.WriteFile(name, bytes, 0o600))
+	}
+	before, after := must.Get2(sizes(model, made))(t)
+	if before != int64(len(data))+64 || after != 0 {
+		t.Errorf("%d and %d bytes; want %d and 0", before, after, len(data)+64)
+	}
+}
