@@ -179,6 +179,8 @@ func TestONNXTrainErrors(t *testing.T) {
 	odd.F32()[5] = float32(math.Inf(1))
 	archive(t, sums, onnx.ZerosF32(20, 3), twos)
 	archive(t, endless, odd, twos)
+	photos := filepath.Join(dir, "photos.onnx")
+	saveNet(t, photos, onnx.ZerosF32(192, 7))
 	folder := must.Get(os.MkdirTemp(".", "photos"))(t)
 	defer os.RemoveAll(folder)
 	others := map[string]int{"known names are": exitMissing, "holds neither": exitMissing,
@@ -216,8 +218,12 @@ func TestONNXTrainErrors(t *testing.T) {
 		"want numbers from 0":      {"--data", sums, "--loss", "binary"},
 		"want finite":              {"--data", endless, "--loss", "mse"},
 	} {
-		refused(t, cmp.Or(others[want], exitUsage), want, append([]string{"onnx", "train", model,
-			"-o", out, "--engine", "pure"}, args...)...)
+		of := model
+		if slices.Contains(args, "--images") {
+			of = photos
+		}
+		refused(t, cmp.Or(others[want], exitUsage), want, append([]string{"onnx", "train", of, "-o", out,
+			"--engine", "pure"}, args...)...)
 	}
 	absent(t, out)
 }
