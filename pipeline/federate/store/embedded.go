@@ -123,8 +123,11 @@ func newEmbedded(o Options) (*embedded, error) {
 	return e, nil
 }
 
-// start starts the server.
+// start erases the deleted messages that a killed server left, and starts the server.
 func (e *embedded) start() error {
+	if err := scrub(e.options.StoreDir, e.log); err != nil {
+		return err
+	}
 	o := e.options // the server fills in what is not set
 	s, err := natsserver.NewServer(&o)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -195,24 +196,41 @@ func (s *Store) discard(ctx context.Context, name string) error {
 	return s.erase(ctx, s.parts, s.chunks(o), false)
 }
 
-// discardRest erases the parts of deleted objects that were left when the program was killed.
-func (s *Store) discardRest(ctx context.Context) error {
+// unfinished is the age at which parts without an object are left from a server that was killed: on
+// external servers, another process may be storing an object.
+const unfinished = time.Hour
+
+// discardRest erases the parts of deleted objects, and those of objects that were not stored to their
+// end, that were left when the program was killed. A worker may be storing one since this start.
+func (s *Store) discardRest(ctx context.Context, start time.Time) error {
 	all, err := s.objects.List(ctx, jetstream.ListObjectsShowDeleted())
-	if errors.Is(err, jetstream.ErrNoObjectsFound) {
-		return nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
 		return err
 	}
 	info, err := s.parts.Info(ctx, jetstream.WithSubjectFilter("$O."+s.name+"-objects.C.>"))
 	if err != nil {
 		return err
 	}
+	if s.inside == nil {
+		start = start.Add(-unfinished)
+	}
+	deleted := map[string]bool{} // false: the object is there
 	for _, o := range all {
-		if !o.Deleted || info.State.Subjects[s.chunks(o)] == 0 {
+		deleted[s.chunks(o)] = o.Deleted
+	}
+	for subject := range info.State.Subjects {
+		gone, named := deleted[subject]
+		if !named {
+			m, err := s.parts.GetLastMsgForSubject(ctx, subject)
+			if err != nil {
+				return err
+			}
+			gone = m.Time.Before(start)
+		}
+		if !gone {
 			continue
 		}
-		if err := s.erase(ctx, s.parts, s.chunks(o), false); err != nil {
+		if err := s.erase(ctx, s.parts, subject, false); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -152,6 +153,8 @@ func TestErasedLater(t *testing.T) {
 	must.Do(t, err)
 	must.Do(t, s.DeleteObject(t.Context(), "o"))
 	must.Get(s.js.Publish(t.Context(), m.Subject, m.Data))(t)
+	// of an object that was not stored to its end
+	must.Get(s.js.Publish(t.Context(), "$O.fmp-1-objects.C.none", text))(t)
 	var got []string
 	_, err = watch(t.Context(), s.uploads, &first, func(e jetstream.KeyValueEntry, err error) bool {
 		got = append(got, must.Get(decodeRecord(e.Value()))(t).Receipt.Upload)
@@ -167,6 +170,12 @@ func TestErasedLater(t *testing.T) {
 	s = must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
 	if n := pieces(t, dir, text); n > 0 {
 		t.Errorf("%d pieces are still in the files", n)
+	}
+	// a worker is storing one
+	must.Get(s.js.Publish(t.Context(), "$O.fmp-1-objects.C.new", text))(t)
+	must.Do(t, s.discardRest(t.Context(), time.Now().Add(-time.Minute)))
+	if n := pieces(t, dir, text); n == 0 {
+		t.Error("the parts of an object that is being stored were erased")
 	}
 }
 

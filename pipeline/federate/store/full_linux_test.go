@@ -1,15 +1,12 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -42,34 +39,6 @@ func fill(t *testing.T, dir string, but int) string {
 		}
 	}
 	return path
-}
-
-// lines is a log that may be written and read at once.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lines) has(t *testing.T, want string) {
-	t.Helper()
-	for range 100 {
-		l.mu.Lock()
-		text := l.b.String()
-		l.mu.Unlock()
-		if strings.Contains(text, want) {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t.Errorf("the log lacks %q:\n%s", want, l.b.String())
 }
 
 // TestFullDisk: a full disk is reported at once, and before it is full; a failed write inside NATS

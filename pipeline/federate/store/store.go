@@ -92,6 +92,7 @@ func Name(round uint64, graph string) string {
 func Open(ctx context.Context, name string, o Options) (*Store, error) {
 	o.Replicas = cmp.Or(o.Replicas, 1)
 	s := &Store{name: name, replicas: o.Replicas, largest: o.Largest}
+	start := time.Now()
 	var err error
 	if o.URL == "" {
 		err = s.start(o)
@@ -101,7 +102,7 @@ func Open(ctx context.Context, name string, o Options) (*Store, error) {
 	if err != nil {
 		err = fmt.Errorf("store: %w", err)
 	} else {
-		err = s.open(ctx)
+		err = s.open(ctx, start)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -128,11 +129,11 @@ func (s *Store) dial() (err error) {
 }
 
 // open creates the buckets if they do not exist, and ends the deletions that were left midway.
-func (s *Store) open(ctx context.Context) error {
+func (s *Store) open(ctx context.Context, start time.Time) error {
 	if err := s.dial(); err != nil {
 		return err
 	}
-	err := s.create(ctx)
+	err := s.create(ctx, start)
 	// on a full disk the buckets that are there serve their values
 	if full := s.Room(); err != nil && full != nil {
 		if s.bind(ctx) == nil {
@@ -144,7 +145,7 @@ func (s *Store) open(ctx context.Context) error {
 }
 
 // create creates the buckets if they do not exist.
-func (s *Store) create(ctx context.Context) (err error) {
+func (s *Store) create(ctx context.Context, start time.Time) (err error) {
 	for _, b := range []struct {
 		to   *bucket
 		name string
@@ -164,7 +165,7 @@ func (s *Store) create(ctx context.Context) (err error) {
 			Storage: jetstream.FileStorage, Replicas: s.replicas})
 	if err == nil {
 		if s.parts, err = s.js.Stream(ctx, "OBJ_"+s.name+"-objects"); err == nil {
-			err = unlessFull(s.discardRest(ctx))
+			err = unlessFull(s.discardRest(ctx, start))
 		}
 	}
 	if err != nil {
