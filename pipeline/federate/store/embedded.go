@@ -133,16 +133,43 @@ func (e *embedded) start() error {
 	if err != nil {
 		return fmt.Errorf("NATS: %w", err)
 	}
+	gaveUp := make(fatal, 1)
+	s.SetLogger(gaveUp, false, false)
 	s.Start()
-	if !s.ReadyForConnections(startTime) {
+	for end := time.Now().Add(startTime); !s.ReadyForConnections(watchEvery); {
+		err := fmt.Errorf("it did not start within %v", startTime)
+		select {
+		case err = <-gaveUp:
+		default:
+			if time.Now().Before(end) {
+				continue
+			}
+		}
 		s.Shutdown()
-		return fmt.Errorf("NATS did not start within %v in %s", startTime, e.dir)
+		return fmt.Errorf("NATS in %s: %w", e.dir, err)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.server = s
 	return nil
 }
+
+// fatal is the log of a NATS server that tells alone with which error it gave up: its start returns
+// without one.
+type fatal chan error
+
+func (f fatal) Fatalf(format string, v ...any) {
+	select {
+	case f <- fmt.Errorf(format, v...):
+	default:
+	}
+}
+
+func (fatal) Noticef(string, ...any) {}
+func (fatal) Warnf(string, ...any)   {}
+func (fatal) Errorf(string, ...any)  {}
+func (fatal) Debugf(string, ...any)  {}
+func (fatal) Tracef(string, ...any)  {}
 
 // InProcessConn connects to the server that runs now.
 func (e *embedded) InProcessConn() (net.Conn, error) {
