@@ -156,6 +156,30 @@ func TestOwnerRemoved(t *testing.T) {
 	next.Close()
 }
 
+// TestReadyStored: a state is ready only while its hold is renewed: a NATS server without the others of
+// its cluster answers, and stores nothing.
+func TestReadyStored(t *testing.T) {
+	defer func(a time.Duration) { renewEvery = a }(renewEvery)
+	renewEvery = time.Hour
+	s, _, err := held(t, Options{URL: fmt.Sprintf("nats://127.0.0.1:%d",
+		natsOn(t, natsserver.Options{JetStream: true, StoreDir: t.TempDir()}))}, "key")
+	must.Do(t, err)
+	defer s.Close()
+	for _, c := range []struct {
+		ago  time.Duration
+		says string
+	}{{0, ""}, {holdFor / 4, ""}, {holdFor, "stored nothing for"}, {0, ""}} {
+		then := time.Now().Add(-c.ago)
+		s.hold.renewed.Store(&then)
+		err := s.Ready(t.Context())
+		if c.says != "" {
+			must.Fail(0, err)(t, c.says, c.ago.String())
+			continue
+		}
+		must.Do(t, err)
+	}
+}
+
 // TestUnclaimed: a state in a folder is one server's too, and one of version 0.1.0, which has no owner,
 // is of the server that gave its receipts.
 func TestUnclaimed(t *testing.T) {

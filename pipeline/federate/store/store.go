@@ -389,14 +389,18 @@ func full(err error) error {
 	return err
 }
 
-// Ready returns an error if uploads cannot be stored: the servers do not answer, or the disk is
-// full.
+// Ready returns an error if uploads cannot be stored: the servers do not answer or do not store, or
+// the disk is full.
 func (s *Store) Ready(ctx context.Context) error {
 	if err := s.Room(); err != nil {
 		return err
 	}
 	if !s.conn.IsConnected() {
 		return fmt.Errorf("store: NATS is %v", s.conn.Status())
+	}
+	// a server that has lost the others of its cluster still answers
+	if s.hold != nil && s.hold.late() {
+		return fmt.Errorf("store: the NATS servers have stored nothing for %v", holdFor/2)
 	}
 	_, err := s.uploads.Status(ctx)
 	if err != nil {
