@@ -47,6 +47,11 @@ var ErrFull = errors.New("the disk of the server's state is full")
 var errStopped = errors.New("the store stopped writing after an error of the disk, and is being " +
 	"opened again")
 
+// errRemovedFolder means that the embedded server's files are no longer where they were: it would
+// write on to files that nothing finds again.
+var errRemovedFolder = errors.New("the folder of the server's state was removed or replaced: nothing " +
+	"is stored until it is back")
+
 // embedded is the NATS server inside the program. A write that fails, for want of space or
 // otherwise, makes NATS refuse every later write of the stream until it is started again: embedded
 // looks for such failures, and starts the server again once there is space.
@@ -57,6 +62,7 @@ type embedded struct {
 	low     int64
 	log     *slog.Logger
 	lock    io.Closer
+	home    *os.File // the folder that the server opened
 	end     context.CancelFunc
 	ended   chan struct{}
 
@@ -114,6 +120,11 @@ func newEmbedded(o Options) (*embedded, error) {
 	}
 	e.look()
 	if err := e.start(); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	e.home, err = os.Open(filepath.Join(e.options.StoreDir, natsserver.JetStreamStoreDir))
+	if err != nil {
+		e.stop()
 		return nil, errors.Join(err, lock.Close())
 	}
 	e.well = time.Now()
@@ -188,6 +199,7 @@ func (e *embedded) watch(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	var tried time.Time
+	var removed bool
 	for {
 		select {
 		case <-ctx.Done():
@@ -195,7 +207,14 @@ func (e *embedded) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		full := e.look().Full
-		if !e.fails() || full || time.Since(tried) < reopenAfter {
+		err := e.kept()
+		if err != nil && !removed {
+			e.log.Error("uploads are refused", "error", err)
+		} else if err == nil && removed {
+			e.log.Info("the folder of the state is back, and uploads are taken", "folder", e.dir)
+		}
+		removed = err != nil
+		if removed || !e.fails() || full || time.Since(tried) < reopenAfter {
 			continue
 		}
 		tried = time.Now()
@@ -207,6 +226,16 @@ func (e *embedded) watch(ctx context.Context) {
 		e.log.Info("the store is open again, and uploads are taken", "folder", e.dir, "seconds",
 			time.Since(tried).Seconds())
 	}
+}
+
+// kept returns an error unless the folder is still the one that the server opened.
+func (e *embedded) kept() error {
+	was, err := e.home.Stat()
+	is, gone := os.Stat(e.home.Name())
+	if err != nil || gone != nil || !os.SameFile(was, is) {
+		return fmt.Errorf("%w: %s", errRemovedFolder, e.home.Name())
+	}
+	return nil
 }
 
 // look reads the free space and reports changes.
@@ -267,14 +296,7 @@ func lasting(fault string, since time.Duration) bool {
 
 // reopen starts the server again. Connections to it come back by themselves.
 func (e *embedded) reopen() error {
-	e.mu.Lock()
-	s := e.server
-	e.server = nil
-	e.mu.Unlock()
-	if s != nil {
-		s.Shutdown()
-		s.WaitForShutdown()
-	}
+	e.stop()
 	if err := e.start(); err != nil {
 		return err
 	}
@@ -286,8 +308,11 @@ func (e *embedded) reopen() error {
 }
 
 // room returns ErrFull if the disk has no room for that number of bytes, and an error if the server
-// does not write.
+// does not write, or writes to a folder that was removed.
 func (e *embedded) room(bytes int64) error {
+	if err := e.kept(); err != nil {
+		return err
+	}
 	e.mu.Lock()
 	stopped := e.stopped
 	e.mu.Unlock()
@@ -324,6 +349,13 @@ func (e *embedded) during(ctx context.Context) (context.Context, context.CancelF
 func (e *embedded) close() {
 	e.end()
 	<-e.ended
+	e.stop()
+	e.home.Close()
+	e.lock.Close()
+}
+
+// stop stops the server, and waits until it has.
+func (e *embedded) stop() {
 	e.mu.Lock()
 	s := e.server
 	e.server = nil
@@ -332,5 +364,4 @@ func (e *embedded) close() {
 		s.Shutdown()
 		s.WaitForShutdown()
 	}
-	e.lock.Close()
 }

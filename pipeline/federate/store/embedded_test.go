@@ -1,10 +1,14 @@
 package store
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,4 +42,56 @@ func TestStartGivenUp(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFolderRemoved: where the folder of the state is no longer the one that the server opened, nothing
+// is taken, and the log says so once; once it is back, uploads are taken.
+func TestFolderRemoved(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows keeps files that are open")
+	}
+	for _, c := range []struct {
+		name   string
+		remove func(t *testing.T, dir string)
+		back   bool
+	}{
+		{"moved", func(t *testing.T, dir string) { must.Do(t, os.Rename(dir, dir+".aside")) }, true},
+		{"removed", func(t *testing.T, dir string) { must.Do(t, os.RemoveAll(dir)) }, false},
+		{"its files removed", func(t *testing.T, dir string) {
+			must.Do(t, os.RemoveAll(filepath.Join(dir, "nats", "jetstream")))
+		}, false},
+		{"replaced", func(t *testing.T, dir string) {
+			must.Do(t, os.RemoveAll(dir))
+			must.Do(t, os.MkdirAll(filepath.Join(dir, "nats", "jetstream"), 0o700))
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir, log := filepath.Join(t.TempDir(), "state"), &lines{}
+			s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir, Log: slog.New(slog.NewTextHandler(log, nil))}))(t)
+			defer s.Close()
+			must.Do(t, s.Put(t.Context(), record("a", "1"), 0))
+			must.Do(t, s.Ready(t.Context()))
+			c.remove(t, dir)
+			must.Fail(0, s.Put(t.Context(), record("b", "1"), 0))(t, "removed or replaced", "an upload")
+			must.Fail(0, s.Ready(t.Context()))(t, "removed or replaced", "ready")
+			log.has(t, "uploads are refused")
+			time.Sleep(3 * watchEvery)
+			if n := strings.Count(log.text(), "uploads are refused"); n != 1 {
+				t.Errorf("the log says so %d times", n)
+			}
+			if !c.back {
+				return
+			}
+			must.Do(t, os.Rename(dir+".aside", dir))
+			log.has(t, "is back")
+			must.Do(t, s.Put(t.Context(), record("b", "1"), 0))
+			must.Do(t, s.Ready(t.Context()))
+		})
+	}
+	// removed while a write is under way
+	dir := filepath.Join(t.TempDir(), "state")
+	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
+	defer s.Close()
+	must.Fail(0, s.write(t.Context(), 0, func(context.Context) error { return os.RemoveAll(dir) }))(
+		t, "removed or replaced", "a write under way")
 }

@@ -183,18 +183,19 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
+func (l *lines) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 func (l *lines) has(t *testing.T, want string) {
 	t.Helper()
 	for range 100 {
-		l.mu.Lock()
-		text := l.b.String()
-		l.mu.Unlock()
-		if strings.Contains(text, want) {
+		if strings.Contains(l.text(), want) {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	t.Errorf("the log lacks %q:\n%s", want, l.b.String())
+	t.Errorf("the log lacks %q:\n%s", want, l.text())
 }

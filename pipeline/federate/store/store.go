@@ -373,7 +373,10 @@ func (s *Store) write(ctx context.Context, bytes int64, do func(ctx context.Cont
 	ctx, cancel := s.inside.during(ctx)
 	defer cancel()
 	err := do(ctx)
-	if err != nil && errors.Is(context.Cause(ctx), errStopped) {
+	if err == nil {
+		return s.inside.kept() // it may have been removed meanwhile
+	}
+	if errors.Is(context.Cause(ctx), errStopped) {
 		err = errStopped
 	}
 	return full(err)
