@@ -113,7 +113,7 @@ func newPlace(t *testing.T) *place {
 	p.write("page/"+Program, packed.Bytes())
 	start := must.Get(os.ReadFile(filepath.Join(goroot(t), "lib/wasm", loader)))(t)
 	p.write("page/"+loader, start)
-	pages := must.Get(load(""))(t)
+	pages := must.Get(embedded())(t)
 	for name, data := range pages {
 		p.write("page/"+name, data)
 	}
@@ -165,7 +165,7 @@ func (p *place) serve(args ...string) string {
 	return strings.TrimSpace(line[strings.LastIndex(line, "http"):])
 }
 
-// kept returns what a page has kept in the browser whose name ends so.
+// kept returns the last value that a page has kept in the browser under a name that ends so.
 func kept(b *browser.Browser, end string) []byte {
 	b.T.Helper()
 	var text string
@@ -175,7 +175,7 @@ func kept(b *browser.Browser, end string) []byte {
 		open.onsuccess = () => {
 			const store = open.result.transaction('kept').objectStore('kept'), keys = store.getAllKeys();
 			keys.onsuccess = () => {
-				const key = keys.result.find(k => k.endsWith(%q));
+				const key = keys.result.findLast(k => k.endsWith(%q));
 				if (!key) { ok(''); return; }
 				const get = store.get(key);
 				get.onsuccess = () => {

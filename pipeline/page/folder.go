@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 
@@ -34,8 +35,7 @@ func WriteFolder(out, program string, graph []byte, round uint64) (files, size i
 	if all[roundFile], err = json.Marshal(Round{round, models.DigestBytes(graph)}); err != nil {
 		return 0, 0, err
 	}
-	list := names(all)
-	slices.Sort(list)
+	list := slices.Sorted(maps.Keys(all))
 	var sums bytes.Buffer
 	for _, name := range list {
 		fmt.Fprintf(&sums, "%x  %s\n", sha256.Sum256(all[name]), name)

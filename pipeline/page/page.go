@@ -40,7 +40,10 @@ var types = map[string]string{".html": "text/html; charset=utf-8",
 // Handler serves the files under their names. folder, as make page writes it, may be empty: the
 // pages are then without the program, and say so.
 func Handler(folder string) (http.Handler, error) {
-	files, err := load(folder)
+	files, err := embedded()
+	if folder != "" {
+		files, err = load(folder)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -64,8 +67,14 @@ func Handler(folder string) (http.Handler, error) {
 	}), nil
 }
 
-// load returns the pages, of the folder where there is one.
-func load(folder string) (map[string][]byte, error) {
+// pages are the names of the files that are part of this package, sorted. A program that only copies
+// a folder does not hold the files themselves: fmp-edge is kept small.
+var pages = []string{"common.js", "design.css", "fixed.js", "icon.svg", "index.html", "join.js",
+	"page.css", "photos.js", "predict.html", "predict.js", "vector.js", "words.de.json",
+	"words.en.json", "words.es.json", "words.fr.json", "words.js", "words.zh.json", "worker.js"}
+
+// embedded returns the pages of this package.
+func embedded() (map[string][]byte, error) {
 	entries, err := static.ReadDir("static")
 	if err != nil {
 		return nil, err
@@ -76,20 +85,18 @@ func load(folder string) (map[string][]byte, error) {
 			return nil, err
 		}
 	}
-	if folder == "" {
-		return files, nil
-	}
-	for _, name := range append([]string{Program, loader}, names(files)...) {
-		if files[name], err = regularfile.ReadFile(path.Join(folder, name), maxFile); err != nil {
-			return nil, fmt.Errorf("page %s: %w; make page writes such a folder", folder, err)
-		}
-	}
 	return files, nil
 }
 
-func names(files map[string][]byte) (out []string) {
-	for n := range files {
-		out = append(out, n)
+// load returns the pages and the program of a folder.
+func load(folder string) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for _, name := range append([]string{Program, loader}, pages...) {
+		data, err := regularfile.ReadFile(path.Join(folder, name), maxFile)
+		if err != nil {
+			return nil, fmt.Errorf("page %s: %w; make page writes such a folder", folder, err)
+		}
+		files[name] = data
 	}
-	return out
+	return files, nil
 }

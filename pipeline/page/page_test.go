@@ -2,6 +2,7 @@ package page
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	"fmp/models"
 	"fmp/onnx/must"
@@ -26,7 +29,10 @@ func get(h http.Handler, path string) *httptest.ResponseRecorder {
 // one is refused.
 func TestHandler(t *testing.T) {
 	h := must.Get(Handler(""))(t)
-	files := must.Get(load(""))(t)
+	files := must.Get(embedded())(t)
+	if d := cmp.Diff(pages, slices.Sorted(maps.Keys(files))); d != "" {
+		t.Errorf("the names of the pages: want - and got +\n%s", d)
+	}
 	folder := t.TempDir()
 	for name, data := range files {
 		w := get(h, "/join/"+name)
@@ -82,7 +88,7 @@ func TestWriteFolder(t *testing.T) {
 	if _, err := os.Stat(out); !os.IsNotExist(err) {
 		t.Errorf("a folder without its program: %v", err)
 	}
-	all := must.Get(load(""))(t)
+	all := must.Get(embedded())(t)
 	all[Program], all[loader] = []byte("program"), []byte("loader")
 	for name, data := range all {
 		must.Do(t, os.WriteFile(filepath.Join(program, name), data, 0o644))
@@ -165,7 +171,7 @@ func placeholders(text string) []string {
 // TestWords: every word that a page asks for is in every language, none is there that no page asks
 // for, all languages have the same placeholders, plurals have the forms of their language.
 func TestWords(t *testing.T) {
-	files := must.Get(load(""))(t)
+	files := must.Get(embedded())(t)
 	catalogues := map[string]map[string]map[string]string{} // language, key, form
 	for _, l := range languages {
 		var words map[string]json.RawMessage
