@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -11,6 +13,7 @@ import (
 	"fmp/models"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/privacy"
 )
 
@@ -37,7 +40,7 @@ func (s *session) admit(c *client.Client) error {
 type spending struct {
 	Ledger     string  // its lines
 	MaxEpsilon float64 // which rounds may spend on any image, or client, in all
-	Made       bool    // an upload of this name for this round is in the browser
+	Taken      bool    // an upload of this name is at the server
 	Kept       string  // where the upload will be
 }
 
@@ -57,6 +60,9 @@ func (s *session) release(src imagefile.Source, skip bool, name string,
 	p spending) (any, []byte, error) {
 	d, f := s.round, s.client.Manifest
 	b := *d.Privacy
+	if d.State == wire.Closed {
+		return nil, nil, fmt.Errorf("round %d is closed and takes no upload: nothing was read", d.Round)
+	}
 	if !(p.MaxEpsilon > 0) || math.IsInf(p.MaxEpsilon, 0) {
 		return nil, nil, fmt.Errorf(
 			"round %d is private: say how much epsilon rounds may spend in all, a number above 0",
@@ -88,10 +94,13 @@ func (s *session) release(src imagefile.Source, skip bool, name string,
 		return nil, nil, fmt.Errorf("ledger: %w", err)
 	case kept != nil && len(kept.Files) == 1:
 		return map[string]any{"spent": spent{Again: &kept.Files[0]}}, nil, nil
-	case p.Made:
+	case made([]byte(p.Ledger), record):
 		return nil, nil, fmt.Errorf("an upload for round %d was made in this browser, of other "+
 			"photographs or another budget: a second one would spend a second budget on those in both; "+
 			"nothing is made", d.Round)
+	case p.Taken:
+		return nil, nil, fmt.Errorf("the server has an upload of %q for round %d, made elsewhere, and "+
+			"takes no other: nothing is made", name, d.Round)
 	}
 	u, err := s.client.Release(im, b, name, d.Round)
 	if err != nil {
@@ -121,6 +130,19 @@ func (s *session) release(src imagefile.Source, skip bool, name string,
 	l.add(left, s.client.Zeros)
 	l.Spent = &spent{Line: string(line), Epsilon: total, Earlier: earlier}
 	return l, data, nil
+}
+
+// made reports whether a ledger, which is read before, has a release of the same client and round,
+// of any photographs.
+func made(ledger []byte, next privacy.Spending) bool {
+	for line := range bytes.Lines(ledger) {
+		var s privacy.Spending
+		if json.Unmarshal(line, &s) == nil && s.Client == next.Client && s.Round == next.Round &&
+			s.Graph == next.Graph && !s.Counts {
+			return true
+		}
+	}
+	return false
 }
 
 // releasing is the content of a private upload that leaves a page.

@@ -138,8 +138,9 @@ func (s *session) describe(q *request) (any, []byte, error) {
 	s.round = d
 	return struct {
 		*wire.Description
+		Round     uint64 `json:"round,string"` // JavaScript's numbers round it
 		GraphPath string `json:"graph_path"`
-	}{d, wire.GraphPath(d.Round)}, nil, nil
+	}{d, d.Round, wire.GraphPath(d.Round)}, nil, nil
 }
 
 // graphInfo is a page's description of a client graph that it took apart.
@@ -289,7 +290,7 @@ func (s *session) compress(q *request) (any, []byte, error) {
 	var p struct {
 		Paths     []string
 		Name      string
-		Round     uint64
+		Round     uint64 `json:",string"`
 		Precision federate.Precision
 		AtLeast   int
 		Skip      bool
@@ -373,7 +374,7 @@ type leaving struct {
 	Bytes     int                `json:"bytes"`
 	Digest    string             `json:"digest"`
 	Client    string             `json:"client"`
-	Round     uint64             `json:"round"`
+	Round     uint64             `json:"round,string"`
 	Model     string             `json:"model"`
 	Precision federate.Precision `json:"precision"`
 	Images    int                `json:"images"`

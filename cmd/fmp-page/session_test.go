@@ -106,9 +106,9 @@ func TestUpload(t *testing.T) {
 	if info["shipped"] != "digits" || info["digest"] != models.DigestBytes(data) {
 		t.Errorf("the graph is shown as %v", info)
 	}
-	seen := 0
+	seen, round := 0, uint64(1<<53+1) // JavaScript's numbers have none of it
 	shown, got := ask(t, s, "compress",
-		map[string]any{"name": "a", "round": 3, "paths": paths, "precision": "float16"},
+		map[string]any{"name": "a", "round": fmt.Sprint(round), "paths": paths, "precision": "float16"},
 		&request{read: read, progress: func(done, all int) { seen += all + done }}, "")
 	if want := 30*30 + 30*31/2; seen != want {
 		t.Errorf("progress adds up to %d; want %d", seen, want)
@@ -117,7 +117,7 @@ func TestUpload(t *testing.T) {
 	src, _ := must.Get2(imagefile.Open(dir,
 		imagefile.Options{Fit: c.Fit, Classes: c.Classes(), MaxItems: client.MaxItems}))(t)
 	u, _ := must.Get2(c.Upload(context.Background(), src, client.Options{}, "a"))(t)
-	u.Round, u.Precision = 3, federate.Half
+	u.Round, u.Precision = round, federate.Half
 	want := must.Get(u.Encode())(t)
 	if !bytes.Equal(got, want) {
 		t.Errorf("the page's upload has sha256 %s; the client's %s", models.DigestBytes(got),
@@ -125,6 +125,7 @@ func TestUpload(t *testing.T) {
 	}
 	rows := shown["points"].([]any)
 	if shown["images"] != 30. || len(rows) != 10 || shown["bytes"] != float64(len(got)) ||
+		shown["round"] != fmt.Sprint(round) ||
 		rows[4].(map[string]any)["images"] != 3. ||
 		rows[4].(map[string]any)["class"] != 4. {
 		t.Errorf("the upload is shown as %v", shown)
@@ -204,11 +205,11 @@ func TestExtractorOfAnother(t *testing.T) {
 func TestPrivate(t *testing.T) {
 	_, paths, read := photographs(t)
 	graphs := map[bool][]byte{false: graph(t), true: assetstest.PrivateClient(t)}
-	delta := 1e-5
+	delta, state := 1e-5, wire.Open
 	round := func(s *session, number uint64, noise string, epsilon float64, private bool,
 		refused string) {
 		t.Helper()
-		d := wire.Description{Round: number, State: wire.Open, Now: time.Now(),
+		d := wire.Description{Round: number, State: state, Now: time.Now(),
 			Deadline: time.Now().Add(time.Hour),
 			Graph:    models.DigestBytes(graphs[private]), GraphBytes: 1, MaxPoints: 100,
 			MaxBytes:  1 << 20,
@@ -233,18 +234,24 @@ func TestPrivate(t *testing.T) {
 	round(s, 1, privacy.Local, 1, true, "")
 	ask(t, s, "open", nil, &request{data: graphs[true]}, "")
 	ledger := ""
-	compress := func(limit float64, made bool, refused string,
+	compress := func(limit float64, taken bool, refused string,
 		paths ...string) (map[string]any, []byte) {
 		t.Helper()
 		return ask(t, s, "compress",
 			map[string]any{"name": "a", "paths": paths, "ledger": ledger,
-				"maxEpsilon": limit, "made": made, "kept": "here"}, &request{read: read}, refused)
+				"maxEpsilon": limit, "taken": taken, "kept": "here"}, &request{read: read}, refused)
 	}
 	unread := func(string) ([]byte, error) { t.Error("a photograph was read"); return nil, nil }
 	for limit, refused := range map[float64]string{0: "a number above 0", .5: "you allow 0.5"} {
 		ask(t, s, "compress", map[string]any{"name": "a", "paths": paths, "maxEpsilon": limit},
 			&request{read: unread}, refused)
 	}
+	state = wire.Closed
+	round(s, 1, privacy.Local, 1, true, "")
+	ask(t, s, "compress", map[string]any{"name": "a", "paths": paths, "maxEpsilon": 2.},
+		&request{read: unread}, "is closed")
+	state = wire.Open
+	round(s, 1, privacy.Local, 1, true, "")
 	loose := &session{}
 	delta = .01
 	round(loose, 1, privacy.Local, .1, true, "")
@@ -252,6 +259,7 @@ func TestPrivate(t *testing.T) {
 	ask(t, loose, "open", nil, &request{data: graphs[true]}, "")
 	ask(t, loose, "compress", map[string]any{"name": "a", "paths": paths, "maxEpsilon": 2.},
 		&request{read: unread}, "the page allows 1e-05")
+	compress(1.2, true, "made elsewhere", paths...)
 	shown, first := compress(1.2, false, "", paths...)
 	_, other := compress(1.2, false, "", paths...)
 	r, err := federate.DecodeRelease(first, federate.Expect{})
@@ -276,7 +284,7 @@ func TestPrivate(t *testing.T) {
 			first) {
 		t.Errorf("the same photographs: %v", again)
 	}
-	compress(9, true, "of other photographs", paths[1:]...)
+	compress(9, false, "of other photographs", paths[1:]...)
 	if e, _ := ask(t, s, "explain", nil, &request{data: first}, ""); e["digest"] != shown["digest"] ||
 		e["spent"] != nil {
 		t.Errorf("explained: %v", e)
@@ -313,7 +321,7 @@ func TestReceipt(t *testing.T) {
 	}
 	s := &session{}
 	about, _ := ask(t, s, "round", nil, &request{data: list(d)}, "")
-	if about["graph_path"] != "/v1/rounds/7/graph" {
+	if about["graph_path"] != "/v1/rounds/7/graph" || about["round"] != "7" {
 		t.Errorf("the round is shown as %v", about)
 	}
 	ask(t, s, "open", map[string]string{"digest": d.Graph}, &request{data: data}, "")
@@ -321,7 +329,7 @@ func TestReceipt(t *testing.T) {
 	if got, _ := ask(t, &session{}, "readKey", nil, &request{data: secret}, ""); got["line"] != info["line"] {
 		t.Errorf("a kept key has line %v; want %v", got["line"], info["line"])
 	}
-	_, upload := ask(t, s, "compress", map[string]any{"name": "shop 1", "round": 7, "paths": paths},
+	_, upload := ask(t, s, "compress", map[string]any{"name": "shop 1", "round": "7", "paths": paths},
 		&request{read: read}, "")
 	signed, _ := ask(t, s, "sign", nil, &request{data: upload}, "")
 	headers := signed["headers"].(map[string]any)
@@ -369,6 +377,6 @@ func TestReceipt(t *testing.T) {
 	few := d
 	few.MaxPoints = 5
 	ask(t, s, "round", nil, &request{data: list(few)}, "")
-	ask(t, s, "compress", map[string]any{"name": "shop 1", "round": 7, "paths": paths},
+	ask(t, s, "compress", map[string]any{"name": "shop 1", "round": "7", "paths": paths},
 		&request{read: read}, "give fewer")
 }

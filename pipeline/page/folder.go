@@ -19,8 +19,8 @@ const graphFile, roundFile, sumsFile = "client.onnx", "round.json", "SHA256SUMS"
 
 // Round says of which round the uploads of a folder are.
 type Round struct {
-	Round uint64 `json:"round"`
-	Graph string `json:"graph"` // sha256 of the client graph
+	Round uint64 `json:"round,string"` // JavaScript has no such number
+	Graph string `json:"graph"`        // sha256 of the client graph
 }
 
 // WriteFolder writes the pages, the program and a client graph into a folder that any web server

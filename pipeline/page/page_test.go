@@ -99,7 +99,7 @@ func TestWriteFolder(t *testing.T) {
 	}
 	all[graphFile] = []byte("graph")
 	all[roundFile] = []byte(
-		`{"round":7,"graph":"eef93e1d14482804277fca0172464032d1a4fdbcc338524059fa1e861454ad4d"}`)
+		`{"round":"7","graph":"eef93e1d14482804277fca0172464032d1a4fdbcc338524059fa1e861454ad4d"}`)
 	sums := must.Get(os.ReadFile(filepath.Join(out, sumsFile)))(t)
 	total := len(sums)
 	for name, want := range all {

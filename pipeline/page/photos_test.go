@@ -30,39 +30,89 @@ func script(t *testing.T, module, more string) string {
 }
 
 // stubs stand in for a browser and for the modules of a page that need one. A page's places for
-// files are in takes, its calls of the program in calls, the words that it says in said.
+// files are in takes, its calls of the program in calls and its errors in faults. The words that it
+// says are in said, their values in values, and those of each panel in panels. Its listeners are in
+// presses, and its kept values in store. answers are the program's, or make them; full storage
+// keeps nothing.
 const stubs = `
-globalThis.takes = {}, globalThis.calls = [], globalThis.said = [];
+Object.assign(globalThis, { takes: {}, calls: [], said: [], values: {}, panels: {}, faults: [],
+  presses: {}, full: false, list: undefined, here: '{"round": 7}' });
 globalThis.any = new Proxy(() => {}, {
   get: (_, k) => typeof k === 'symbol' ? undefined : any, apply: () => any, set: () => true });
 globalThis.document = any, globalThis.location = { host: '' }, globalThis.navigator ??= {};
-globalThis.addEventListener = () => {};
-const bytes = text => new TextEncoder().encode(text);
-const replies = { classifier: { classes: ['cat', 'dog'] },
-  open: { classes: ['cat', 'dog'] }, readKey: { name: 'me', line: '' },
+globalThis.addEventListener = (name, act) => { presses[name] = act; };
+const bytes = of => new TextEncoder().encode(of), text = of => new TextDecoder().decode(of);
+globalThis.store = new Map([['key', bytes('key')]]);
+const answers = { classifier: { classes: ['cat', 'dog'] },
+  open: { classes: ['cat', 'dog'] }, readKey: { name: 'me', line: 'ed25519 old me' },
   list: { items: [], others: { n: 0 } } };
+const elements = {};
 const common = {
-  el: () => any, byId: () => any, show: () => {}, fill: () => {}, failed: () => any,
-  keep: async () => {}, bytes: () => '',
-  recall: async name => name === 'key' ? bytes('key') : undefined,
-  foot: async () => {},
-  fetched: async path => { if (/rounds/.test(path)) throw new Error('no server'); return bytes('{"round": 7}'); },
+  el: (tag, props = {}) => {
+    if (props.onclick ?? props.onsubmit) presses[props.id ?? (props.class === 'tile' ? 'tile' : tag)] = props.onclick ?? props.onsubmit;
+    return any;
+  },
+  byId: id => elements[id] ??= new Proxy({}, { get: (o, k) => k in o ? o[k] : any }),
+  show: (id, ...children) => {
+    panels[id] = children.length > 0 ? said.slice(common.mark) : [];
+    common.mark = said.length;
+  },
+  mark: 0, fill: () => {}, failed: e => { faults.push(e.message); return any; }, bytes: () => '',
+  keep: async (name, value) => { if (!full) store.set(name, value); return !full; },
+  recall: async name => store.get(name),
+  keptKeys: async () => [...store].filter(([k]) => k.startsWith('key ')).map(([k, v]) => [k.slice(4), v]),
+  spend: async (ledger, line, name, data) => { store.set('ledger', ledger + line); store.set(name, data); },
+  foot: async () => {}, problem: async () => 'refused',
+  fetched: async path => {
+    if (/rounds/.test(path) && list === undefined) throw new Error('no server');
+    return bytes(/rounds/.test(path) ? list : here);
+  },
   chooser: (_, inputs, take) => { for (const i of inputs) takes[i.id] = take; return any; },
   Program: class {
-    async call(method, params, { files } = {}) {
+    async call(method, params, { files, data } = {}) {
       calls.push({ method, ...params, files });
-      return replies[method] ?? {};
+      const a = answers[method];
+      return typeof a === 'function' ? a(params, data) : a ?? {};
     }
   },
 };
 globalThis.common = new Proxy(common, { get: (o, k) => o[k] ?? (() => any) });
-globalThis.t = (key, values) => { said.push(values?.n === undefined ? key : key + ' ' + values.n); return key; };
+globalThis.t = (key, of) => { said.push(of?.n === undefined ? key : key + ' ' + of.n); values[key] = of; return key; };
 const file = (path, text) => ({ path, file: new File([text], path.split('/').at(-1)) });
-const until = async done => { for (let i = 0; i < 1000 && !done(); i++) await new Promise(ok => setTimeout(ok, 1)); };
+const until = async done => { for (let i = 0; i < 3000 && !done(); i++) await new Promise(ok => setTimeout(ok, 1)); };
+const rest = () => new Promise(ok => setTimeout(ok, 20));
 `
 
-// stubbed runs a page's module among stubs, with more behind it.
-func stubbed(t *testing.T, module, more string) string {
+// served stubs a server with a round. Its answers to uploads are in served, those to questions for
+// a receipt in asked; the uploads that came are in requests. Uploads are their own digests.
+const served = `
+list = '{"rounds": []}';
+globalThis.document = { baseURI: 'http://here/join/' }, globalThis.getComputedStyle = () => any;
+globalThis.round = { round: '7', graph: 'g', server_key: 'k', state: 'open', graph_path: '/g', withdrawal: true };
+globalThis.requests = [], globalThis.served = [200], globalThis.asked = ['no-receipt'];
+globalThis.fetch = async (url, { method = 'GET', body } = {}) => {
+  const next = method === 'PUT' ? served : asked, answer = next.length > 1 ? next.shift() : next[0];
+  if (method === 'PUT') requests.push(method + ' ' + text(body));
+  const held = async () => receipt(globalThis.theirs ?? text(body));
+  if (answer === 200) return { ok: true, status: 200, arrayBuffer: held };
+  const status = answer === 'withdrawn' ? 410 : Number(answer) || 404;
+  return { ok: false, status, json: async () => ({ code: answer }) };
+};
+let made = 0;
+const receipt = upload => bytes(JSON.stringify({ upload }));
+const told = data => ({ digest: text(data), points: [], images: 1 });
+Object.assign(answers, { round: () => round, open: { digest: 'g', classes: ['cat', 'dog'] }, ask: { path: '/ask' },
+  compress: () => { const data = bytes('upload ' + ++made); return { ...told(data), data }; },
+  explain: (_, data) => told(data), sign: (_, data) => ({ path: '/put', digest: told(data).digest }),
+  receipt: ({ digest }, data) => {
+    if (JSON.parse(told(data).digest).upload !== digest) throw new Error('not of this');
+    return { data };
+  },
+  withdraw: { path: '/put' }, withdrawn: { text: '', data: bytes('gone') } });
+`
+
+// stubbed runs a page's module among stubs, with more before it and behind it.
+func stubbed(t *testing.T, module, before, more string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{module, "photos.js", "fixed.js"} {
@@ -72,9 +122,9 @@ func stubbed(t *testing.T, module, more string) string {
 	for name, code := range map[string]string{
 		"package.json": `{"type": "module"}`,
 		"words.js":     "export const t = globalThis.t, language = 'en', translate = () => {};",
-		"common.js": "export const { el, byId, show, fill, bytes, duration, Program, recall, keep, spend, save, fetched, " +
-			"problem, chooser, picture, failed, foot } = globalThis.common;",
-		"main.js": stubs + "await import('./" + module + "');\n" + more,
+		"common.js": "export const { el, byId, show, fill, bytes, duration, Program, recall, keep, keptKeys, spend, save, " +
+			"fetched, problem, chooser, picture, failed, foot } = globalThis.common;",
+		"main.js": stubs + before + "await import('./" + module + "');\n" + more + "\nprocess.exit();\n",
 	} {
 		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(code), 0o600))
 	}
@@ -137,7 +187,7 @@ dog/raw (3) gone
 // TestScored: every chosen photograph is scored once, under a path of its own; a folder that is no
 // class is the program's to refuse, as in fmp-edge.
 func TestScored(t *testing.T) {
-	got := stubbed(t, "predict.js", `
+	got := stubbed(t, "predict.js", "", `
 await until(() => takes['score-folder']);
 await takes['score-folder']([file('a/cat/0.png', 'one'), file('b/cat/0.png', 'two'),
   file('shop/train/dog/1.png', 'three'),
@@ -154,7 +204,7 @@ for (const [i, p] of paths.entries()) console.log(p, files[i].path === p, await 
 // TestTakesPart: the page takes part with the photographs of fmp-edge's folder, each once, and says
 // which were there before; others are to be sorted.
 func TestTakesPart(t *testing.T) {
-	got := stubbed(t, "join.js", `
+	got := stubbed(t, "join.js", "", `
 await until(() => takes.folder);
 const drop = [['shop/cat/0.png', 'one'], ['shop/.cache/cat/9.png', 'two'], ['shop/cat/.1.png', 'three'],
   ['shop/test/cat/0.png', 'four'], ['shop/dog/notes.txt', 'five']];

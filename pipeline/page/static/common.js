@@ -77,6 +77,8 @@ const base = new Promise((resolve, reject) => {
   open.onsuccess = () => resolve(open.result);
   open.onerror = () => reject(open.error);
 });
+// Storage may be refused: nothing is kept then.
+const stored = base.then(() => true, () => false);
 async function kept(mode, act) {
   const t = (await base).transaction('kept', mode, { durability: 'strict' });
   return new Promise((resolve, reject) => {
@@ -85,8 +87,16 @@ async function kept(mode, act) {
     t.onerror = t.onabort = () => reject(t.error);
   });
 }
-export const recall = name => kept('readonly', s => s.get(name));
-export const keep = (name, value) => kept('readwrite', s => s.put(value, name));
+export const recall = async name => await stored ? kept('readonly', s => s.get(name)) : undefined;
+
+// keep keeps a value, and says whether it did.
+export const keep = (name, value) => kept('readwrite', s => s.put(value, name)).then(() => true, () => false);
+
+// keptKeys returns the lines of the keys that were kept, with their files.
+export async function keptKeys() {
+  const names = await kept('readonly', s => s.getAllKeys(IDBKeyRange.bound('key ', 'key \uffff')));
+  return Promise.all(names.map(async name => [name.slice('key '.length), await recall(name)]));
+}
 
 // spend keeps a release with its line of the ledger, both or none: unless the ledger is as it was when the line was made, nothing is kept.
 export const spend = (ledger, line, name, data) => kept('readwrite', s => {

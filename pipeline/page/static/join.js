@@ -1,5 +1,5 @@
 // A client in the browser: round, name, photographs, what leaves, and the sending of it.
-import { el, byId, show, bytes, duration, Program, recall, keep, spend, save, fetched, problem, chooser, picture, failed, foot } from './common.js';
+import { el, byId, show, bytes, duration, Program, recall, keep, keptKeys, spend, save, fetched, problem, chooser, picture, failed, foot } from './common.js';
 import { fixed } from './fixed.js';
 import { placed, add } from './photos.js';
 import { t, language, translate } from './words.js';
@@ -12,29 +12,42 @@ const mostLoose = 400;  // that are shown to be sorted
 const mostRows = 60;    // of the picture
 const mostSeconds = 86400; // to a private upload
 
-const state = { round: null, rounds: null, graph: null, graphData: null, key: null, secret: null, name: '', photos: new Map(), loose: [], again: 0, upload: null, summary: null, receipt: null, busy: false, reply: 60 };
-const program = new Program(why => { if (state.graph) reopen(why); });
+const state = { round: null, rounds: null, graph: null, graphData: null, key: null, secret: null, name: '', photos: new Map(), loose: [], again: 0, upload: null, summary: null, receipt: null, busy: '', turn: Promise.resolve(), reply: 60 };
+const program = new Program(() => { if (state.graph) alone(reopen); });
 const at = path => '..' + path; // the page lies in a folder of the server's
 
 const active = (id, on) => { byId(id).inert = !on; byId(id).classList.toggle('off', !on); };
 
 function refresh() {
-  const ready = state.graph && !state.graph.refused;
-  active('step-name', ready);
-  active('step-photos', ready && state.name);
-  active('step-leaves', ready && state.name && (state.photos.size > 0 || state.upload));
-  active('step-send', ready && (state.upload || state.gone));
+  const ready = state.graph && !state.graph.refused, free = ready && !state.busy;
+  active('step-name', free);
+  active('step-photos', free && state.name);
+  active('step-leaves', ready && state.busy !== 'send' && state.name && (state.photos.size > 0 || state.upload));
+  active('step-send', ready && state.busy !== 'leaves' && (state.upload || state.gone));
+}
+
+// alone runs work on the key, the photographs or the upload, one after another.
+function alone(work) {
+  const done = state.turn.then(work);
+  state.turn = done.catch(() => {});
+  return done;
+}
+
+// working runs the work of a step that was pressed; till its end the other steps are inert.
+async function working(step, work) {
+  if (state.busy) return;
+  state.busy = step;
+  refresh();
+  await alone(work).finally(() => { state.busy = ''; refresh(); });
 }
 
 // reopen starts the program again after it failed, with what it had open.
-async function reopen(why) {
+async function reopen() {
   try {
     if (state.rounds) await program.call('round', {}, { data: state.rounds });
     await openGraph(state.graphData, true);
     if (state.secret) await program.call('readKey', {}, { data: state.secret });
   } catch (e) { show('round', failed(e)); }
-  if (state.busy) show('leaves', failed(new Error(why)), computeButton());
-  state.busy = false;
 }
 
 // --- the round ---
@@ -43,6 +56,7 @@ async function reopen(why) {
 async function findHere() {
   try {
     state.here = JSON.parse(new TextDecoder().decode(await fetched('round.json')));
+    state.here.round = String(state.here.round); // a name, which may have more digits than numbers here
   } catch { return false; }
   byId('server').textContent = t('roundSaved', { round: state.here.round });
   byId('server').classList.add('on');
@@ -57,6 +71,7 @@ async function findRound() {
   let list;
   try {
     list = await fetched(at('/v1/rounds'));
+    JSON.parse(new TextDecoder().decode(list)); // some hosts answer every path with a page
   } catch {
     if (await findHere()) return;
     byId('server').textContent = t('noServer');
@@ -72,7 +87,7 @@ async function findRound() {
     const bar = el('progress', { max: 1, value: 0, 'aria-label': t('fetchingGraph') });
     show('round', el('p', {}, t('fetchingGraphOf', { bytes: bytes(d.graph_bytes) })), bar);
     const data = await fetched(at(d.graph_path), n => { bar.value = n / d.graph_bytes; });
-    if (d.privacy) { state.limit = await recall('limit'); state.reply = await recall('reply') ?? state.reply; }
+    if (d.privacy) { state.limit = await recall('limit'); state.reply = await recall('reply') ?? state.reply; state.unsafe = !await navigator.storage?.persisted?.(); }
     await openGraph(data);
   } catch (e) { show('round', failed(e)); }
 }
@@ -88,7 +103,7 @@ async function takeGraph(files) {
   }
 }
 
-const numberOf = () => (state.round ?? state.here)?.round ?? 0;
+const numberOf = () => (state.round ?? state.here)?.round ?? '0';
 
 async function openGraph(data, again) {
   state.graphData = data;
@@ -140,65 +155,99 @@ async function showName() {
     const line = el('code', { id: 'line' }, state.key.line);
     show('name',
       el('p', { class: 'big' }, state.key.name),
-      el('p', {}, t('yourKey')),
+      state.keyUnkept ? el('p', { class: 'note bad' }, t('unkeptKey')) : el('p', {}, t('yourKey')),
+      el('p', {}, t('yourLine')),
       el('div', { class: 'copy' }, line, el('button', { type: 'button', class: 'quiet', onclick: async e => {
         try { await navigator.clipboard.writeText(state.key.line); e.target.textContent = t('copied'); } catch { getSelection().selectAllChildren(line); }
       } }, t('copy'))),
       el('div', { class: 'buttons' },
         el('button', { type: 'button', class: 'quiet', onclick: () => save(`${state.key.name.replace(/[^\w.-]/g, '_')}.key`, state.secret) }, t('saveKey')),
-        el('button', { type: 'button', class: 'quiet', onclick: () => { nameForm(); } }, t('otherKey'))));
+        el('button', { type: 'button', class: 'quiet', id: 'other-key', onclick: () => nameForm() }, t('otherKey'))));
+    state.known = undefined; // of this key
+    state.gone = false;
     await recallUpload();
-    if (state.round) { state.known = undefined; state.gone = false; enrolled(); }
-  } else nameForm();
+    if (state.round) enrolled();
+  } else await nameForm();
   refresh();
 }
 
-function nameForm() {
+async function nameForm() {
   const input = el('input', { id: 'client', type: 'text', maxlength: 128, autocomplete: 'organization', spellcheck: 'false', placeholder: 'shop-17', required: true });
   const fault = el('div', {});
-  const use = async got => {
+  // use makes a key the page's. The key before it stays under its line: it alone withdraws what it signed.
+  const use = got => alone(async () => {
     try {
       const { data, ...k } = await got();
-      state.secret = data ?? state.secret;
+      const held = (!state.key || await keep(`key ${state.key.line}`, state.secret)) && await keep(`key ${k.line}`, data);
+      state.keyUnkept = !(held && await keep('key', data));
+      state.secret = data;
       state.key = k;
-      await keep('key', state.secret);
+      state.gone = false;
       dropUpload();
       await showName();
     } catch (e) { fault.replaceChildren(failed(e)); }
-  };
+  });
+  const useFile = data => use(async () => ({ ...await program.call('readKey', {}, { data: data.slice() }), data }));
+  const old = await keptKeys().catch(() => []);
   show('name', el('form', { class: 'line', onsubmit: e => { e.preventDefault(); use(() => program.call('newKey', { name: input.value })); } },
     el('label', { for: 'client' }, t('nameLabel')), input,
     el('button', { type: 'submit' }, t('makeKey'))), fault,
-  chooser(t('bringKey'), [{ id: 'key-file', label: t('useKey') }], files => files.length && use(async () => {
-    const data = new Uint8Array(await files[0].file.arrayBuffer());
-    return { ...await program.call('readKey', {}, { data: data.slice() }), data };
-  })));
+  chooser(t('bringKey'), [{ id: 'key-file', label: t('useKey') }], async files => files.length && useFile(new Uint8Array(await files[0].file.arrayBuffer()))),
+  old.length > 0 && el('div', { class: 'buttons', id: 'kept-keys' }, el('span', {}, t('keptKeys')),
+    old.map(([line, data]) => {
+      const [, half, ...name] = line.split(' ');
+      return el('button', { type: 'button', class: 'quiet', title: line, onclick: () => useFile(data) }, `${name.join(' ')} (${half.slice(0, 8)}…)`);
+    })));
 }
 
-// enrolled asks the server whether it knows the key, before anything is computed for it, and asks again until it does.
-async function enrolled() {
-  const name = state.name, soon = () => { clearTimeout(state.asking); state.asking = setTimeout(enrolled, 2000); };
-  let known = false;
+// ask asks the server whether it knows the key, and for the receipt of the upload that is in: null where it says that none is.
+async function ask() {
   try {
     const { path, headers } = await program.call('ask', {});
     const reply = await fetch(new URL(at(path), document.baseURI), { headers });
-    const code = reply.ok ? '' : (await reply.json()).code;
-    state.gone = reply.status === 410;
-    known = reply.ok || code === 'no-receipt';
-  } catch { /* it cannot be reached now */ }
-  if (name !== state.name) return;
-  if (!known && !state.gone) soon();
-  if (known === state.known && !state.gone) return;
+    if (reply.ok) return { known: true, gone: false, receipt: new Uint8Array(await reply.arrayBuffer()) };
+    return { known: (await reply.json()).code === 'no-receipt', gone: reply.status === 410, receipt: null };
+  } catch { return { known: false, gone: false }; } // it cannot be reached now
+}
+
+// verified returns a receipt where it is of the shown upload and of this server's key, null otherwise.
+async function verified(receipt) {
+  if (!receipt || !state.round) return null;
+  try { return (await program.call('receipt', { digest: state.summary.digest }, { data: receipt.slice() })).data; } catch { return null; }
+}
+
+// enrolled asks the server whether it knows the key, before anything is computed for it, and asks again until it does. A receipt that the
+// server does not confirm is not shown.
+async function enrolled() {
+  const { key, summary, receipt } = state;
+  const { known, gone, receipt: got } = await ask();
+  if (key !== state.key) return;
+  if (!known && !gone) {
+    clearTimeout(state.asking);
+    state.asking = setTimeout(enrolled, 2000);
+  }
+  if (known && summary) {
+    alone(async () => {
+      if (summary !== state.summary || receipt !== state.receipt) return;
+      const confirmed = await verified(got);
+      if (Boolean(confirmed) === Boolean(receipt)) return;
+      state.receipt = confirmed;
+      if (confirmed) await keep(uploadName() + ' receipt', confirmed);
+      showSend();
+    });
+  }
+  if (known === state.known && !gone) return;
   state.known = known;
+  state.gone = gone;
   byId('unknown')?.replaceWith(computeButton()); // what its owner is writing beside it stays
-  if (state.gone) showSend();
+  if (gone) showSend();
   refresh();
 }
 
 // --- photographs ---
 
 // place puts photographs under their class's folder, or beside, to be sorted.
-async function place(files) {
+const place = files => alone(async () => {
   for (const { path, file } of files) {
     const to = placed(path, state.graph.classes);
     if (to) await put(to, file);
@@ -206,12 +255,14 @@ async function place(files) {
   }
   dropUpload();
   await listed();
-}
+});
 
 async function put(path, file) { if (!await add(state.photos, path, file)) state.again++; }
 
 // listed asks the program which files are images, by its rules, and shows them.
 async function listed() {
+  clearTimeout(state.later);
+  state.later = 0;
   let items = [], others = { n: 0 }, fault;
   const again = state.again;
   state.again = 0;
@@ -229,11 +280,11 @@ async function listed() {
     el('div', {}, el('strong', {}, state.graph.classes[c]), el('span', {}, ' ' + t('photographs', { n: paths.length })),
       paths.length < few && el('span', { class: 'warn' }, ' ' + (paths.length === 1 ? t('oneAlone') : t('fewOf')))),
     el('div', { class: 'thumbs' }, paths.slice(0, mostThumbs).map(p => picture(state.photos.get(p), '')), paths.length > mostThumbs && el('span', { class: 'more' }, `+${(paths.length - mostThumbs).toLocaleString(language)}`)),
-    el('button', { type: 'button', class: 'quiet', 'aria-label': t('takeOutOf', { class: state.graph.classes[c] }), onclick: () => { for (const p of paths) state.photos.delete(p); dropUpload(); listed(); } }, t('takeOut'))));
+    el('button', { type: 'button', class: 'quiet', 'aria-label': t('takeOutOf', { class: state.graph.classes[c] }), onclick: () => alone(() => { for (const p of paths) state.photos.delete(p); dropUpload(); return listed(); }) }, t('takeOut'))));
   show('photos',
     chooser(t('dropFolders'), [
       { id: 'folder', label: t('chooseFolder'), webkitdirectory: true },
-      { id: 'files', label: t('chooseLoose'), multiple: true, accept: 'image/*,.heic,.heif,.avif,.tif,.tiff,.bmp,.webp' }], place),
+      { id: 'files', label: t('chooseLoose'), multiple: true, accept: 'image/*,.heic,.heif,.avif,.tif,.tiff,.bmp,.webp,.dcm,.dicom' }], place),
     fault && failed(fault),
     again > 0 && el('p', { class: 'note', id: 'again' }, t('thereBefore', { n: again })),
     items.length > 0 && el('p', { id: 'counted' }, t('counted', { photographs: t('photographs', { n: items.length }), bytes: bytes(total), classes: t('classes', { n: state.counts.filter(n => n > 0).length }) }), others.n > 0 && ` ${t('othersLeft', { n: others.n, names: others.names.join(', ') + (others.n > others.names.length ? ' …' : '') })}.`),
@@ -253,20 +304,22 @@ function sorter() {
   const tiles = state.loose.slice(0, mostLoose).map(l => {
     const b = el('button', { type: 'button', class: 'tile', 'aria-label': l.note ? t('ofFolder', { file: l.file.name, folder: l.note }) : l.file.name, title: l.path, onclick: async () => {
       state.loose.splice(state.loose.indexOf(l), 1);
-      const putting = put(`${state.graph.classes[state.into]}/${l.file.name}`, l.file);
+      const to = `${state.graph.classes[state.into]}/${l.file.name}`;
       (b.nextElementSibling ?? b.previousElementSibling)?.focus();
       b.remove();
       say();
-      await putting;
-      dropUpload();
-      clearTimeout(state.later);
-      state.later = setTimeout(listed, 400);
+      await alone(async () => {
+        await put(to, l.file);
+        dropUpload();
+        clearTimeout(state.later);
+        state.later = setTimeout(() => alone(() => state.later && listed()), 400);
+      });
     } }, picture(l.file, ''));
     return b;
   });
   return el('div', { class: 'sorter' }, heading, el('fieldset', { class: 'into' }, el('legend', {}, t('clickClass')), radios), el('div', { class: 'tiles' }, tiles),
     state.loose.length > mostLoose && el('p', {}, t('moreLoose', { n: state.loose.length - mostLoose })),
-    el('button', { type: 'button', class: 'quiet', onclick: () => { state.loose = []; listed(); } }, t('leaveOut')));
+    el('button', { type: 'button', class: 'quiet', onclick: () => alone(() => { state.loose = []; return listed(); }) }, t('leaveOut')));
 }
 
 // --- what leaves ---
@@ -275,7 +328,7 @@ const uploadName = () => `upload ${state.graph.digest} ${numberOf()} ${state.nam
 
 const budget = () => state.round?.privacy;
 
-function dropUpload() { state.upload = state.summary = state.receipt = null; show('send'); }
+function dropUpload() { state.upload = state.summary = state.receipt = null; state.unkept = false; if (!state.gone) show('send'); }
 
 // recallUpload shows the upload that was made before for this round and name: another would be refused where the first is in.
 async function recallUpload() {
@@ -284,13 +337,20 @@ async function recallUpload() {
     try {
       state.summary = await program.call('explain', {}, { data: data.slice() });
       state.upload = data;
-      state.receipt = await recall(uploadName() + ' receipt');
+      state.receipt = await verified(await recall(uploadName() + ' receipt'));
     } catch { /* it was of another round */ }
   }
   await listed();
 }
 
-const computeButton = () => state.round && !state.known ? el('p', { class: 'note', id: 'unknown' }, state.gone ? t('goneHere') : t('notEnrolled')) : el('div', { class: 'buttons' }, el('button', { type: 'button', id: 'compute', onclick: compute }, state.upload ? t('computeAnew') : t('compute')), el('span', { class: 'hint' }, t('nothingSent')));
+// idle says why nothing is computed now: for an upload that nobody takes no budget is spent.
+const idle = () => state.gone ? t('goneHere') : budget() && state.round.state === 'closed' ? t('closed') : state.round && !state.known && t('notEnrolled');
+
+function computeButton() {
+  const why = idle();
+  if (why) return el('p', { class: 'note', id: 'unknown' }, why);
+  return el('div', { class: 'buttons' }, el('button', { type: 'button', id: 'compute', onclick: () => working('leaves', compute) }, state.upload ? t('computeAnew') : t('compute')), el('span', { class: 'hint' }, t('nothingSent')));
+}
 
 // limits asks how much private rounds may spend in all, and says where it is counted.
 function limits() {
@@ -298,7 +358,7 @@ function limits() {
   const input = el('input', { id: 'limit', type: 'number', min: 0, step: 'any', required: true, ...(state.limit && { value: state.limit }), oninput: () => { state.limit = input.value; } });
   const reply = el('input', { id: 'reply', type: 'number', min: 2, max: mostSeconds, step: 'any', required: true, value: state.reply, oninput: () => { state.reply = reply.value; } });
   return el('div', { class: 'note', id: 'private' },
-    el('p', {}, t(b.unit === 'client' ? 'privateAll' : 'privateEach', { epsilon: b.epsilon, delta: b.delta }) + ' ',
+    el('p', {}, t(b.unit === 'client' ? 'privateAll' : 'privateEach', { epsilon: String(b.epsilon), delta: String(b.delta) }) + ' ',
       b.noise === 'local' ? t('noiseHere') : t('noiseThere')),
     el('div', { class: 'line' }, el('label', { for: 'limit' }, b.unit === 'client' ? t('limitYou') : t('limitEach')), input),
     el('div', { class: 'line' }, el('label', { for: 'reply' }, t('replyAfter')), reply),
@@ -308,7 +368,7 @@ function limits() {
 }
 
 function showLeaves() {
-  if (state.busy) return;
+  if (state.busy === 'leaves') return;
   if (state.upload) { showSummary(); return; }
   const ask = budget() && state.photos.size > 0 && limits();
   show('leaves', el('p', {}, state.photos.size > 0 ? t('willRun') : t('chooseFirst')), ask, state.photos.size > 0 && computeButton());
@@ -316,63 +376,71 @@ function showLeaves() {
 
 // made takes an upload that was just made. A private one is kept together with its line of the ledger, before it is shown or can be sent; of
 // one that was made before of the same photographs the kept bytes are taken.
-async function made({ data, ...summary }, ledger) {
-  const name = uploadName();
-  if (!budget()) {
-    await keep(name, data.slice());
-    await keep(name + ' receipt', undefined);
-  } else if (summary.spent.again) {
+async function made({ data, ...summary }, place, ledger) {
+  if (!budget()) state.unkept = !await keep(place, data.slice());
+  else if (summary.spent.again) {
     const { path, sha256 } = summary.spent.again;
     data = await recall(path);
     summary = data && await program.call('explain', {}, { data: data.slice() });
     if (summary?.digest !== sha256) throw new Error(t('goneUpload'));
-    state.receipt = await recall(path + ' receipt');
   } else {
     try {
-      await spend(ledger, summary.spent.line, name, data.slice());
+      await spend(ledger, summary.spent.line, place, data.slice());
     } catch { throw new Error(t('spentMeanwhile')); }
   }
   state.upload = data;
   state.summary = summary;
+  state.receipt = await verified(await recall(place + ' receipt'));
+}
+
+// asked asks whether the round would take a private upload, and returns the program's parameters for it: the round may have changed or
+// ended, and its upload have come or gone, since the page was opened.
+async function asked(place) {
+  if (!(Number(state.reply) >= 2 && Number(state.reply) <= mostSeconds)) throw new Error(t('badReply', { seconds: state.reply, most: mostSeconds }));
+  if (!await keep('limit', state.limit) || !await keep('reply', state.reply)) throw new Error(t('spentMeanwhile'));
+  state.unsafe = !await navigator.storage?.persist?.();
+  const list = await fetched(at('/v1/rounds')), now = await program.call('round', {}, { data: list });
+  if (['round', 'graph', 'server_key', 'privacy'].some(k => JSON.stringify(now[k]) !== JSON.stringify(state.round[k]))) {
+    await program.call('round', {}, { data: state.rounds });
+    throw new Error(t('roundChanged'));
+  }
+  state.rounds = list;
+  state.round = now;
+  const { known, gone, receipt } = await ask();
+  state.gone = gone;
+  state.known = known;
+  if (!known && !gone) enrolled();
+  if (idle()) throw new Error(idle());
+  return { ledger: await recall('ledger') ?? '', maxEpsilon: Number(state.limit), kept: place, taken: Boolean(receipt) };
 }
 
 async function compute() {
-  let ledger;
-  if (budget()) {
-    state.limit = byId('limit').value;
-    state.reply = byId('reply').value;
-    await keep('limit', state.limit);
-    await keep('reply', state.reply);
-    ledger = await recall('ledger') ?? '';
-    state.unsafe = !await navigator.storage?.persist?.();
-  }
-  const paths = [...state.photos.keys()], start = performance.now(), skip = byId('skip')?.checked ?? false;
+  if (state.later) await listed(); // which would take the place of an error
+  const start = performance.now(), skip = byId('skip')?.checked ?? false, place = uploadName();
+  const files = [...state.photos].map(([path, file]) => ({ path, file }));
   const bar = el('progress', { max: 1, value: 0, 'aria-label': t('progress') }), text = el('p', { 'aria-live': 'off' }, t('reading'));
-  state.busy = true;
+  if (budget()) { state.limit = byId('limit').value; state.reply = byId('reply').value; }
+  dropUpload();
   const stopped = t('stopped');
   let halt;
   const halted = new Promise((_, reject) => { halt = () => { program.stop(stopped); reject(new Error(stopped)); }; });
   halted.catch(() => {});
   show('leaves', text, bar, el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', onclick: halt }, t('stop'))));
-  const call = async () => program.call('compress', { paths, name: state.name, round: numberOf(), skip,
-    ...(budget() && { ledger, maxEpsilon: Number(state.limit), kept: uploadName(), made: await recall(uploadName()) !== undefined }) },
-    { files: paths.map(path => ({ path, file: state.photos.get(path) })), progress: (done, all) => {
-      const rate = done / ((performance.now() - start) / 1000);
-      bar.max = all; bar.value = done;
-      text.textContent = t('rate', { done, photographs: t('photographs', { n: all }), rate: rate.toPrecision(2) }) + ' ' + (done < all ? t('timeLeft', { time: duration((all - done) / rate) }) : budget() ? t('thereAfter', { time: t('seconds', { n: Number(state.reply) }) }) : t('lastSums'));
-    } });
+  const progress = (done, all) => {
+    const rate = done / ((performance.now() - start) / 1000);
+    bar.max = all; bar.value = done;
+    text.textContent = t('rate', { done, photographs: t('photographs', { n: all }), rate: rate.toPrecision(2) }) + ' ' + (done < all ? t('timeLeft', { time: duration((all - done) / rate) }) : budget() ? t('thereAfter', { time: t('seconds', { n: Number(state.reply) }) }) : t('lastSums'));
+  };
   try {
-    if (budget() && !(Number(state.reply) >= 2 && Number(state.reply) <= mostSeconds)) throw new Error(t('badReply', { seconds: state.reply, most: mostSeconds }));
+    const spending = budget() && await Promise.race([halted, asked(place)]);
+    const call = () => program.call('compress', { paths: files.map(f => f.path), name: state.name, round: numberOf(), skip, ...spending }, { files, progress });
     const late = () => program.stop(t('tooLong', { seconds: state.reply }));
-    await made(await Promise.race([halted, budget() ? fixed(Number(state.reply), call, late) : call()]), ledger);
+    await made(await Promise.race([halted, spending ? fixed(Number(state.reply), call, late) : call()]), place, spending?.ledger);
     state.seconds = (performance.now() - start) / 1000;
-    state.busy = false;
     showSummary();
   } catch (e) {
-    state.busy = false;
     show('leaves', failed(e), budget() && limits(), el('label', { class: 'check' }, el('input', { type: 'checkbox', id: 'skip' }), ' ' + t('skipBad')), computeButton());
   }
-  refresh();
 }
 
 // showRelease shows a private upload. It is made once: there is no button to make another.
@@ -385,9 +453,10 @@ async function showRelease() {
     el('ul', { class: 'facts' },
       el('li', {}, t('takePart', { name: s.client, round: s.round })),
       el('li', {}, t('sumsOf', { sums: t('sums', { n: s.points.length }), numbers: t('numbers', { n: s.features }) })),
-      el('li', {}, t('noneOfAll'))),
+      el('li', {}, t(local ? 'noneOfAll' : 'noneOfTrusted'))),
     el('p', { id: 'promise' }, s.promise),
     s.spent && el('p', { id: 'spent' }, t('spentAll', { releases: t('releases', { n: s.spent.earlier }), epsilon: s.spent.epsilon.toPrecision(3), limit: state.limit })),
+    state.unsafe && el('p', { class: 'note' }, t('ledger') + ' ' + t('ledgerUnsafe')),
     s.zeros > 0 && el('p', { class: 'note' }, t('zeros', { photographs: t('photographs', { n: s.zeros }) })),
     s.left?.length > 0 && el('details', {}, el('summary', {}, t('leftOut', { n: s.left.length })), el('ul', {}, s.left.map(l => el('li', {}, l)))),
     el('p', { class: 'digest' }, 'SHA-256 ', el('code', { id: 'digest' }, s.digest), ', ' + t('madeOnce')),
@@ -419,6 +488,7 @@ function showSummary() {
       s.singles?.length > 0 && el('li', { class: 'warn' }, t('singlesOf', { singles: t('singles', { n: s.singles.length }) })),
       el('li', {}, t('noneOf'))),
     el('p', {}, t('notPrivate')),
+    state.unkept && el('p', { class: 'note bad', id: 'unkept' }, t('unkept')),
     alone.length > 0 && el('p', { class: 'note' }, t('fewBehind', { classes: alone.map(p => `${g.classes[p.class]} (${Math.round(p.images)})`).join(', ') })),
     s.zeros > 0 && el('p', { class: 'note' }, t('zeros', { photographs: t('photographs', { n: s.zeros }) })),
     s.left?.length > 0 && el('details', {}, el('summary', {}, t('leftOut', { n: s.left.length })), el('ul', {}, s.left.map(l => el('li', {}, l)))),
@@ -455,9 +525,10 @@ const saveButton = () => el('button', { type: 'button', id: 'save', class: state
 
 // withdrawing asks once more, then withdraws the upload and shows the server's receipt.
 const withdrawing = () => state.round?.withdrawal && el('button', { type: 'button', class: 'quiet', id: 'withdraw', onclick: e => e.target.replaceWith(
-  el('button', { type: 'button', id: 'withdraw-sure', onclick: withdraw }, t('withdrawSure'))) }, t('withdraw'));
+  el('button', { type: 'button', id: 'withdraw-sure', onclick: () => working('send', withdraw) }, t('withdrawSure'))) }, t('withdraw'));
 
 async function withdraw() {
+  if (!state.receipt) return;
   try {
     const { path, headers } = await program.call('withdraw', {});
     const reply = await fetch(new URL(at(path), document.baseURI), { method: 'DELETE', headers });
@@ -466,6 +537,8 @@ async function withdraw() {
     await keep(uploadName(), undefined);
     await keep(uploadName() + ' receipt', undefined);
     state.gone = true;
+    dropUpload();
+    showLeaves();
     show('send', el('div', { class: 'receipt', id: 'withdrawn' }, el('p', { class: 'big' }, t('withdrawn')), el('p', {}, t('withdrawnHow')), el('details', {}, el('summary', {}, t('cannotUndo')), el('pre', { tabindex: '0', lang: 'en' }, text)),
       el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', onclick: () => save(fileName('withdrawal.json'), data, 'application/json') }, t('saveReceipt')))));
   } catch (e) { showReceipt(failed(e)); }
@@ -478,24 +551,25 @@ function showSend(fault) {
   show('send', fault,
     state.round ? el('p', {}, [t('goesTo', { host: location.host }), state.round.replace ? t('replaceable') : t('notReplaceable'), state.round.withdrawal ? t('withdrawable') : t('notWithdrawable')].join(' '))
       : el('p', {}, t('bringIt')),
-    el('div', { class: 'buttons' }, state.round && !closed && el('button', { type: 'button', id: 'send-upload', onclick: send }, t('send', { bytes: bytes(state.upload.length) })), saveButton()));
+    el('div', { class: 'buttons' }, state.round && !closed && el('button', { type: 'button', id: 'send-upload', onclick: () => working('send', send) }, t('send', { bytes: bytes(state.upload.length) })), saveButton()));
 }
 
 const pause = (ms, signal) => new Promise((ok, no) => { const t = setTimeout(ok, ms); signal.addEventListener('abort', () => { clearTimeout(t); no(new Error(t('stoppedSending'))); }); });
 
 async function send() {
-  const stop = new AbortController(), say = el('p', {}, t('sending'));
+  const { upload } = state, place = uploadName(), stop = new AbortController(), say = el('p', {}, t('sending'));
+  if (!upload) return; // photographs came first
   show('send', say, el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', onclick: () => stop.abort() }, t('stop')), saveButton()));
   try {
-    const { path, headers, digest } = await program.call('sign', {}, { data: state.upload.slice() });
+    const { path, headers, digest } = await program.call('sign', {}, { data: upload.slice() });
     for (let wait = 500; ; wait = Math.min(2 * wait, 60000)) {
       let why;
       try {
-        const reply = await fetch(new URL(at(path), document.baseURI), { method: 'PUT', headers, body: state.upload, signal: stop.signal });
+        const reply = await fetch(new URL(at(path), document.baseURI), { method: 'PUT', headers, body: upload, signal: stop.signal });
         if (reply.ok) {
           const { data } = await program.call('receipt', { digest }, { data: new Uint8Array(await reply.arrayBuffer()) });
           state.receipt = data;
-          await keep(uploadName() + ' receipt', data);
+          await keep(place + ' receipt', data);
           showReceipt();
           return;
         }
@@ -525,5 +599,7 @@ function showReceipt(fault) {
 
 // Files that miss the place for them are not opened in place of the page.
 for (const name of ['dragover', 'drop']) addEventListener(name, e => e.preventDefault());
+// Work that this browser does not keep is not left without a question: to another page, or for another language.
+addEventListener('beforeunload', e => { if (state.busy || state.unkept || state.keyUnkept || !state.upload && (state.photos.size > 0 || state.loose.length > 0)) e.preventDefault(); });
 refresh();
 foot(program).then(findRound, e => { byId('server').textContent = t('noProgram'); show('round', failed(e)); });

@@ -13,8 +13,8 @@ const at = path => '..' + path;
 async function find() {
   let from;
   try {
-    const { rounds } = JSON.parse(new TextDecoder().decode(await fetched(at('/v1/rounds'))));
-    from = [at(`/v1/rounds/${rounds[0].round}/classifier.onnx`), t('roundOn', { round: rounds[0].round, host: location.host })];
+    const [, round] = /"round":\s*(\d+)/.exec(new TextDecoder().decode(await fetched(at('/v1/rounds')))); // it may have more digits than numbers here
+    from = [at(`/v1/rounds/${round}/classifier.onnx`), t('roundOn', { round, host: location.host })];
   } catch { from = [at('/classifier.onnx'), location.host || t('thisComputer')]; }
   try {
     const bar = el('progress', { max: 1, 'aria-label': t('fetchingClassifier') });
@@ -52,7 +52,7 @@ function showModel(why) {
     el('p', { class: 'hint' }, rule),
     m.digest && el('p', { class: 'digest' }, t('classifierDigest') + ' ', el('code', {}, m.digest)));
   show('photos', chooser(t('dropPhotographs'), [
-    { id: 'files', label: t('choosePhotographs'), multiple: true, accept: 'image/*,.tif,.tiff,.bmp,.webp' },
+    { id: 'files', label: t('choosePhotographs'), multiple: true, accept: 'image/*,.heic,.heif,.avif,.tif,.tiff,.bmp,.webp,.dcm,.dicom' },
     { id: 'camera', label: t('camera'), accept: 'image/*', capture: 'environment' }], take));
 }
 

@@ -2,18 +2,20 @@
 const languages = { en: 'English', de: 'Deutsch', fr: 'Français', es: 'Español', zh: '中文' };
 
 // The language of the address (?lang=de), else the one that was chosen before, else the first of the browser's that there is.
-const asked = [new URLSearchParams(location.search).get('lang'), localStorage.getItem('lang'), ...navigator.languages];
+let chosen;
+try { chosen = localStorage.getItem('lang'); } catch { /* storage is refused */ }
+const asked = [new URLSearchParams(location.search).get('lang'), chosen, ...navigator.languages];
 export const language = asked.map(l => l?.slice(0, 2).toLowerCase()).find(l => Object.hasOwn(languages, l)) ?? 'en';
 
 const words = await (await fetch(new URL(`words.${language}.json`, import.meta.url))).json();
 const plurals = new Intl.PluralRules(language);
 
-// t returns a text with its {values}; numbers are written as the language writes them, and n chooses the form.
+// t returns a text with its {values}; numbers are written as the language writes them, in full, and n chooses the form.
 export function t(key, values = {}) {
   const text = words[key] ?? key, form = typeof text === 'string' ? text : text[plurals.select(values.n)] ?? text.other;
   return form.replace(/\{(\w+)\}/g, (all, name) => {
     const v = values[name];
-    return v === undefined ? all : typeof v === 'number' ? v.toLocaleString(language) : v;
+    return v === undefined ? all : typeof v === 'number' ? v.toLocaleString(language, { maximumSignificantDigits: 15 }) : v;
   });
 }
 
@@ -27,9 +29,10 @@ export function translate() {
   for (const [l, name] of Object.entries(languages)) choice.add(new Option(name, l, false, l === language));
   for (const o of choice.options) o.lang = o.value;
   choice.addEventListener('change', () => {
-    localStorage.setItem('lang', choice.value);
     const to = new URL(location.href);
     to.searchParams.delete('lang');
+    try { localStorage.setItem('lang', choice.value); } catch { to.searchParams.set('lang', choice.value); }
+    choice.value = language; // where its reader stays
     location.replace(to);
     if (to.href === location.href) location.reload();
   });

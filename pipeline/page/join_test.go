@@ -1,0 +1,313 @@
+package page
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"fmp/onnx/must"
+)
+
+// chosen opens the page with a photograph, in a round that knows the key, and lets it make uploads.
+const chosen = `
+const compute = async () => { delete presses.compute; await presses.again(); };
+const photograph = name => takes.folder([file('shop/cat/' + name, name)]);
+await until(() => takes.folder && calls.some(c => c.method === 'ask'));
+await rest();
+await photograph('a.png');
+presses.again = presses.compute;
+const inert = () => ['name', 'photos', 'leaves', 'send'].map(s => elements['step-' + s].inert ? '-' : s).join(' ');
+const sending = () => panels.send.includes('has') ? 'receipt' :
+  panels.send.includes('send') ? 'send' : panels.send.join(' ');
+`
+
+// TestShownIsSent: the upload that is shown is of the photographs that are shown, the one that is
+// sent is the one that was shown when its owner sent it, and a receipt is of it and of the server
+// as it is.
+func TestShownIsSent(t *testing.T) {
+	const kept = "store.set('upload g 7 me', bytes('upload 0')); " +
+		"store.set('upload g 7 me receipt', receipt('upload 0'));"
+	for name, c := range map[string]struct{ before, more, want string }{
+		"photographs while it computes": {more: `
+let done;
+answers.compress = () => new Promise(ok => { done = ok; });
+const computed = compute();
+const late = photograph('b.png');
+await until(() => done);
+console.log(inert(), calls.filter(c => c.method === 'list').length);
+done({ digest: 'one', points: [], data: bytes('one') });
+await computed;
+await late;
+console.log(calls.find(c => c.method === 'compress').paths.join(), sending(), '.', panels.leaves.join(' '), inert());
+`, want: "- - leaves - 1\ncat/a.png  . willRun compute nothingSent name photos leaves -\n"},
+		"an error just after sorting": {more: `
+await takes.files([file('c.png', 'c')]);
+answers.compress = () => new Promise((_, fail) => setTimeout(fail, 600, new Error('unread')));
+presses.tile();
+await compute();
+await rest();
+console.log(panels.leaves.includes('skipBad'));
+`, want: "true\n"},
+		"another name while it computes": {more: `
+answers.newKey = { name: 'other', line: 'ed25519 new other', data: bytes('new') };
+let done;
+answers.compress = () => new Promise(ok => { done = ok; });
+presses['other-key']();
+await rest();
+const computed = compute();
+presses.form({ preventDefault() {} });
+await until(() => done);
+done({ digest: 'one', points: [], data: bytes('one') });
+await computed;
+await rest();
+const uploads = [...store.keys()].filter(k => k.startsWith('upload'));
+console.log(uploads.join(), calls.find(c => c.method === 'compress').name);
+`, want: "upload g 7 me me\n"},
+		"photographs while it is sent": {before: "served.splice(0, 1, 503, 200);", more: `
+await compute();
+const sent = presses['send-upload']();
+await until(() => requests.length === 1);
+const late = photograph('b.png');
+await rest();
+console.log(inert(), requests.length);
+await sent;
+await late;
+console.log(requests.join(), sending(), JSON.parse(text(store.get('upload g 7 me receipt'))).upload);
+await compute();
+console.log(sending());
+`, want: "- - - send 1\nPUT upload 1,PUT upload 1  upload 1\nsend\n"},
+		"a receipt of another upload": {
+			before: strings.Replace(kept, "receipt('upload 0", "receipt('upload 9", 1),
+			more:   `await compute(); console.log(sending());`, want: "send\n"},
+		"a server that has it": {before: kept + "asked[0] = 200; globalThis.theirs = 'upload 0';",
+			more: "", want: "shown receipt\n"},
+		"a server begun anew":             {before: kept, more: "", want: "shown send\n"},
+		"a server that cannot be reached": {before: kept + "asked[0] = '500';", more: "", want: "shown receipt\n"},
+		"a server that has another's": {
+			before: kept + "asked[0] = 200; globalThis.theirs = 'upload 8';", want: "shown send\n"},
+		"a server that has it, unknown yet": {before: kept[:strings.Index(kept, ";")+1] +
+			"asked[0] = 200; globalThis.theirs = 'upload 0';", want: "shown receipt\n"},
+		"after a withdrawal": {before: "served.push(200);", more: `
+await compute();
+await presses['send-upload']();
+globalThis.fetch = async () => ({ ok: true, arrayBuffer: async () => bytes('gone') });
+await presses.withdraw({ target: { replaceWith() {} } });
+await presses['withdraw-sure']();
+await photograph('b.png');
+console.log(panels.send.join(' '), '.', panels.leaves.join(' '), inert());
+`, want: "withdrawn withdrawnHow cannotUndo saveReceipt . willRun goneHere name photos leaves send\n"},
+		"a page that is left": {more: `
+const leave = () => { let asks = false; presses.beforeunload({ preventDefault() { asks = true; } }); return asks; };
+const sorted = leave();
+let done;
+answers.compress = () => new Promise(ok => { done = ok; });
+const computed = compute();
+await until(() => done);
+const busy = leave();
+done({ digest: 'one', points: [], data: bytes('one') });
+await computed;
+const then = leave(), sent = presses['send-upload'](), halfway = leave();
+await sent;
+console.log(sorted, busy, then, halfway, leave());
+`, want: "true true false true false\n"},
+		"full storage": {before: "full = true;", more: `
+await compute();
+console.log(sending(), panels.leaves.includes('unkept'), store.size);
+`, want: "send true 1\n"},
+	} {
+		more := chosen + c.more
+		if strings.HasPrefix(c.want, "shown ") { // as it is opened, without photographs
+			more = strings.Replace(chosen, "await photograph('a.png');", "", 1) +
+				"await rest(); console.log('shown', sending());"
+		}
+		if got := stubbed(t, "join.js", served+c.before, more); got != c.want {
+			t.Errorf("%s: %q; want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestSpendsNothingInVain: a page states what a private round spends in full, and makes no upload
+// that the round would not take.
+func TestSpendsNothingInVain(t *testing.T) {
+	const private = `
+round.privacy = { epsilon: .0123456, delta: 1e-7, unit: 'example', noise: 'trusted' };
+elements.limit = { value: '9' }, elements.reply = { value: '2' };
+answers.compress = p => { throw new Error('computed, taken ' + p.taken); };
+`
+	later := func(change string) string {
+		return "answers.round = () => ({ ...round, " + change + " });"
+	}
+	for name, c := range map[string]struct{ then, want string }{
+		"open":               {"", "computed, taken false"},
+		"at the server":      {"asked[0] = 200; globalThis.theirs = 'upload 8';", "computed, taken true"},
+		"closed meanwhile":   {later("state: 'closed'"), "closed"},
+		"withdrawn":          {"asked[0] = 'withdrawn';", "goneHere"},
+		"taken off the list": {"asked[0] = 'no-key';", "notEnrolled"},
+		"another round":      {later("round: '8'"), "roundChanged"},
+		"another budget":     {later("privacy: { ...round.privacy, epsilon: 8 }"), "roundChanged"},
+		"another server":     {later("server_key: 'l'"), "roundChanged"},
+		"no server":          {"list = undefined;", "no server"},
+		"full storage":       {"full = true;", "spentMeanwhile"},
+		"a bad time":         {"elements.reply.value = '1';", "badReply"},
+	} {
+		got := stubbed(t, "join.js", served+private, chosen+c.then+`
+await compute();
+await rest();
+const { epsilon, delta } = values.privateEach;
+console.log(faults.join(), epsilon, delta, calls.filter(c => c.method === 'ask').length > 2);
+`)
+		// a key that is unknown now is asked for again
+		if want := fmt.Sprintln(c.want, "0.0123456 1e-7", c.want == "notEnrolled"); got != want {
+			t.Errorf("%s: %q; want %q", name, got, want)
+		}
+	}
+	// In a round that was closed before no upload is offered.
+	got := stubbed(t, "join.js", served+private+"round.state = 'closed';",
+		chosen+"console.log(presses.again, panels.leaves.includes('closed'));")
+	if want := "undefined true\n"; got != want {
+		t.Errorf("a closed round: %q; want %q", got, want)
+	}
+}
+
+// TestTrusted: of a private upload the page says who reads the exact counts, and where the browser
+// may clear the ledger.
+func TestTrusted(t *testing.T) {
+	for noise, want := range map[string]string{"local": "noneOfAll\n", "trusted": "noneOfTrusted\n"} {
+		got := stubbed(t, "join.js", served+"round.privacy = { epsilon: 1, delta: 1e-5, noise: '"+noise+"' };\n"+
+			"store.set('upload g 7 me', bytes('upload 0'));\n"+
+			"answers.explain = () => ({ digest: 'upload 0', points: [], budget: round.privacy });", `
+await until(() => panels.leaves?.includes('madeOnce'));
+console.log([...new Set(said)].filter(s => /^noneOf/.test(s)).join(), panels.leaves.includes('ledgerUnsafe'));
+`)
+		if want = strings.TrimSpace(want) + " true\n"; got != want {
+			t.Errorf("%s: %q; want %q", noise, got, want)
+		}
+	}
+}
+
+// TestKeysAreKept: another key, of the same name or not, leaves those before it in the browser, to
+// be chosen again; where it cannot be kept the page says so, and overwrites none.
+func TestKeysAreKept(t *testing.T) {
+	got := stubbed(t, "join.js", served+`
+let n = 0;
+answers.newKey = () => ({ name: 'me', line: 'ed25519 ' + ++n + ' me', data: bytes('secret ' + n) });
+answers.readKey = (_, data) => ({ name: 'me', line: 'ed25519 ' + (text(data).slice(7) || 'old') + ' me' });
+`, `
+const keys = () => [...store].filter(([k]) => k.startsWith('key')).map(([k, v]) => k + '=' + text(v)).join();
+const print = () => console.log(keys(), panels.name.includes('unkeptKey'));
+await until(() => presses['other-key']);
+for (full of [false, false, true]) {
+  presses['other-key']();
+  await rest();
+  presses.form({ preventDefault() {} });
+  await rest();
+  print();
+}
+full = false;
+presses.button = undefined;
+presses['other-key']();
+await rest();
+await presses.button();
+print();
+`)
+	if d := cmp.Diff(`key=secret 1,key ed25519 old me=key,key ed25519 1 me=secret 1 false
+key=secret 2,key ed25519 old me=key,key ed25519 1 me=secret 1,key ed25519 2 me=secret 2 false
+key=secret 2,key ed25519 old me=key,key ed25519 1 me=secret 1,key ed25519 2 me=secret 2 true
+key=secret 2,key ed25519 old me=key,key ed25519 1 me=secret 1,key ed25519 2 me=secret 2,key ed25519 3 me=secret 3 false
+`, got); d != "" {
+		t.Errorf("want - and got +\n%s", d)
+	}
+}
+
+// TestRounds: rounds are told by all their digits, and a host that answers every path with a page
+// is no server.
+func TestRounds(t *testing.T) {
+	const big = "9007199254740993"
+	for name, c := range map[string]struct{ module, before, more, want string }{
+		"a folder": {"join.js", "list = '<!doctype html>'; here = '{\"round\": \"" + big + "\"}';", `
+await until(() => takes.folder);
+await takes.folder([file('cat/a.png', 'a')]);
+await presses.compute();
+console.log(calls.find(c => c.method === 'compress').round, values.round.round);
+`, big + " " + big},
+		"a folder of before": {"join.js", "list = '<!doctype html>';", `
+await until(() => takes.folder);
+console.log(values.roundSaved.round === '7');
+`, "true"},
+		"a classifier": {"predict.js", "list = '{\"rounds\": [{\"round\": " + big + "}]}';", `
+await until(() => values.roundOn);
+console.log(values.roundOn.round);
+`, big},
+	} {
+		if got := stubbed(t, c.module, c.before, c.more); got != c.want+"\n" {
+			t.Errorf("%s: %q; want %q", name, got, c.want)
+		}
+	}
+}
+
+// modules runs modules of the pages that stand without others, with the browser's parts that more
+// stubs.
+func modules(t *testing.T, more string) string {
+	t.Helper()
+	dir := t.TempDir()
+	files := must.Get(embedded())(t)
+	files["package.json"], files["main.js"] = []byte(`{"type": "module"}`), []byte(`
+import { readFileSync } from 'node:fs';
+globalThis.location = { search: '?lang=de' };
+Object.defineProperty(globalThis, 'navigator', { value: { languages: [] } });
+globalThis.fetch = async url => ({ json: async () => JSON.parse(readFileSync(url)) });
+`+more)
+	for name, data := range files {
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+	return node(t, filepath.Join(dir, "main.js"))
+}
+
+// TestStorageRefused: a page loads where the browser refuses its storage, and says of each value
+// whether it is kept; a release is not made.
+func TestStorageRefused(t *testing.T) {
+	for name, c := range map[string]struct{ base, want string }{
+		"no base": {"open() { throw new Error('refused'); }", "undefined false false\n"},
+		"its error": {"open() { const r = { error: 'refused' }; setTimeout(() => r.onerror(), 1); return r; }",
+			"undefined false false\n"},
+		"full": {`open() {
+    const base = { transaction() {
+      const t = { objectStore: () => ({ transaction: t, get: () => {
+        const r = { result: 'there' };
+        setTimeout(() => { try { r.onsuccess?.(); t.oncomplete(); } catch { t.onabort(); } }, 1);
+        return r;
+      }, put() { throw new Error('full'); } }) };
+      return t;
+    } }, r = { result: base };
+    setTimeout(() => r.onsuccess(), 1);
+    return r;
+  }`, "there false false\n"},
+	} {
+		got := modules(t, `
+Object.defineProperty(globalThis, 'localStorage', { get() { throw new Error('refused'); } });
+globalThis.indexedDB = { `+c.base+` };
+const { recall, keep, spend } = await import('./common.js');
+console.log(await recall('a'), await keep('a', 1), await spend('there', 'line', 'a', 1).then(() => true, () => false));
+`)
+		if got != c.want {
+			t.Errorf("%s: %q; want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestFigures: figures are written as the language writes them, with all their digits.
+func TestFigures(t *testing.T) {
+	got := modules(t, `
+globalThis.localStorage = { getItem: () => null };
+const { t } = await import('./words.js');
+for (const n of [.0123456, 1e-7, 1234567]) console.log(t('count', { n }));
+console.log(t('round', { round: '9007199254740993' }));
+`)
+	if want := "Anzahl 0,0123456\nAnzahl 0,0000001\nAnzahl 1.234.567\nRunde 9007199254740993\n"; got != want {
+		t.Errorf("%q; want %q", got, want)
+	}
+}
