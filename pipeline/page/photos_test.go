@@ -49,7 +49,8 @@ const answers = { classifier: { classes: ['cat', 'dog'] },
 const elements = {};
 const common = {
   el: (tag, props = {}) => {
-    if (props.onclick ?? props.onsubmit) presses[props.id ?? (props.class === 'tile' ? 'tile' : tag)] = props.onclick ?? props.onsubmit;
+    const press = props.onclick ?? props.onsubmit, name = props.id ?? (props.class === 'tile' ? 'tile' : tag);
+    if (press) presses[name] = press;
     return any;
   },
   byId: id => elements[id] ??= new Proxy({}, { get: (o, k) => k in o ? o[k] : any }),
