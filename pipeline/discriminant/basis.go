@@ -6,6 +6,8 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/dense"
+	"fmp/pipeline/internal/moment"
 )
 
 // turns is the number of times that HeadBasis multiplies. Each weakens a direction that is left
@@ -47,11 +49,7 @@ func RandomBasis(dx, k int, seed uint64) *onnx.Tensor {
 func gaussian(dx, k int, seed uint64) *mat.Dense {
 	noise := make([]float32, dx*k)
 	rng.Normal(rng.New(seed, "moments", "basis"), noise)
-	a := mat.NewDense(dx, k, nil)
-	for i, v := range noise {
-		a.RawMatrix().Data[i] = float64(v)
-	}
-	return a
+	return moment.Rows(noise, k)
 }
 
 // orthonormal returns Q of the decomposition a = QR.
@@ -66,11 +64,5 @@ func orthonormal(a *mat.Dense) *mat.Dense {
 
 func tensor(q *mat.Dense) *onnx.Tensor {
 	dx, k := q.Dims()
-	out := onnx.ZerosF32(dx, k)
-	for i := range dx {
-		for j := range k {
-			out.F32()[i*k+j] = float32(q.At(i, j))
-		}
-	}
-	return out
+	return onnx.NewTensor(dense.As[float32](q.RawMatrix().Data), dx, k)
 }

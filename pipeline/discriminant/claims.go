@@ -1,6 +1,7 @@
 package discriminant
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -69,10 +70,10 @@ func NewJudges(clients []Client) (by *Judges, u honesty.Uploads, lambda []float6
 	u.Odds = odds
 	by.all = newTally(p.c, r-first)
 	for m, client := range clients {
-		by.all.add(&u, m, first, share(client))
+		by.all.add(&u, m, first, cmp.Or(client.Share, 1))
 	}
 	for m, client := range clients {
-		by.all.centre(&u, m, first, share(client))
+		by.all.centre(&u, m, first, cmp.Or(client.Share, 1))
 	}
 	if r > first {
 		values = append(values, slices.Repeat([]float64{squares(h, along, first)}, r-first)...)
@@ -95,7 +96,7 @@ func (by *Judges) claims(p *pooled, clients []Client) honesty.Uploads {
 		floats.SubTo(d, e.mean, by.h.origin)
 		at.MulVec(by.along.T(), mat.NewVecDense(p.k, d))
 		i := e.client*p.c + e.class
-		u.Masses[i] = e.n / share(clients[e.client])
+		u.Masses[i] = e.n / cmp.Or(clients[e.client].Share, 1)
 		floats.DivTo(u.Means[i*r:(i+1)*r], at.RawVector().Data, by.deviations)
 	}
 	return u
@@ -138,8 +139,8 @@ func (by *Judges) Claims(client Client) (honesty.Uploads, error) {
 	u := by.claims(p, clients)
 	u.Odds = odds
 	all := by.all.clone()
-	all.add(&u, 0, by.first, share(client))
-	all.centre(&u, 0, by.first, share(client))
+	all.add(&u, 0, by.first, cmp.Or(client.Share, 1))
+	all.centre(&u, 0, by.first, cmp.Or(client.Share, 1))
 	return u, nil
 }
 
@@ -263,44 +264,27 @@ func properPool(clients []Client) (p *pooled, kept []Client, improper []bool, er
 	improper = make([]bool, len(clients))
 	// each client's part of nu0 t
 	prior := strength * mat.Trace(p.scatter) / p.dof / float64(len(clients))
+	kept = slices.Clone(clients)
 	for m, u := range clients {
 		raw := make([]float64, p.k*p.k)
 		u.Within.AddTo(raw)
-		floats.Scale(share(u), raw)
+		floats.Scale(cmp.Or(u.Share, 1), raw)
 		for i := range p.k {
 			raw[i*p.k+i] += prior
 		}
-		improper[m] = !chol.Factorize(mat.NewSymDense(p.k, raw))
-	}
-	kept = proper(clients, improper)
-	p, err = pool(kept)
-	return p, kept, improper, err
-}
-
-// proper returns the clients without the scatter of those whose scatter is no covariance.
-func proper(clients []Client, improper []bool) []Client {
-	clients = slices.Clone(clients)
-	for m, bad := range improper {
-		if bad {
-			own := *clients[m].Within
+		if improper[m] = !chol.Factorize(mat.NewSymDense(p.k, raw)); improper[m] {
+			own := *u.Within
 			own.Rank, own.Dof, own.Data = 0, 0, nil
-			clients[m].Within = &own
+			kept[m].Within = &own
 		}
 	}
-	return clients
+	p, err = pool(kept)
+	return p, kept, improper, err
 }
 
 // minVariance is the lower bound of the variances of class means, for directions in which they
 // hardly differ.
 const minVariance = 1e-3
-
-// share returns the share of a client's images that count.
-func share(c Client) float64 {
-	if c.Share == 0 {
-		return 1
-	}
-	return c.Share
-}
 
 // directions returns directions, [k, r], in which W is I and the class means are uncorrelated, and
 // the sums of squares of the means along them, in descending order. They are of the span of W's
@@ -315,7 +299,7 @@ func directions(h *head) (*mat.Dense, []float64, error) {
 	inner.Mul(q.T(), &on)
 	means.Mul(h.away, q)
 	var chol mat.Cholesky
-	if !chol.Factorize(symmetric(&inner)) {
+	if !chol.Factorize(moment.Symmetric(&inner)) {
 		return nil, nil, fmt.Errorf("discriminant: the principal directions of the covariance are " +
 			"dependent; check the uploads for numbers out of range")
 	}
@@ -324,7 +308,7 @@ func directions(h *head) (*mat.Dense, []float64, error) {
 		return nil, nil, fmt.Errorf("discriminant: %w", err)
 	}
 	product.Mul(&means, &a)
-	gram := symmetric(&product)
+	gram := moment.Symmetric(&product)
 	values, vectors, ok := moment.Eigen(gram)
 	if !ok {
 		return nil, nil, fmt.Errorf("discriminant: the eigenvalues of the class means did not " +
@@ -369,18 +353,6 @@ func principal(w *mat.SymDense, r int) *mat.Dense {
 	return q
 }
 
-// symmetric returns the symmetric part of a square matrix.
-func symmetric(m *mat.Dense) *mat.SymDense {
-	n, _ := m.Dims()
-	out := mat.NewSymDense(n, nil)
-	for i := range n {
-		for j := i; j < n; j++ {
-			out.SetSym(i, j, (m.At(i, j)+m.At(j, i))/2)
-		}
-	}
-	return out
-}
-
 // scatters returns the standard deviation within classes along each direction, that of the median
 // client by degrees of freedom (1 where no client has any), and each client's [scatterOdds] along
 // the first directions, in which the classes lie apart. Those that follow are alike: they share one
@@ -400,7 +372,7 @@ func scatters(clients []Client, v *mat.Dense, apart int) (deviations, odds []flo
 				alike[j] = mean / (tightness * tightness)
 			}
 		}
-		weights[m] = share(u) * float64(u.Within.Dof)
+		weights[m] = cmp.Or(u.Share, 1) * float64(u.Within.Dof)
 	}
 	deviations, odds = make([]float64, r), make([]float64, len(clients))
 	of := make([]float64, len(clients))
@@ -428,12 +400,8 @@ func variances(u Client, v *mat.Dense) []float64 {
 	k, r := v.Dims()
 	out := make([]float64, r)
 	if n := u.Within.Rank; n > 0 {
-		factor := mat.NewDense(n, k, nil)
-		for i, f := range u.Within.Data {
-			factor.RawMatrix().Data[i] = float64(f)
-		}
 		var on mat.Dense
-		on.Mul(factor, v)
+		on.Mul(moment.Rows(u.Within.Data, k), v)
 		for i := range n {
 			for j, f := range on.RawRowView(i) {
 				out[j] += f * f
@@ -523,14 +491,7 @@ func median(x, weights []float64) float64 {
 			order, total = append(order, i), total+w
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		if x[a] < x[b] {
-			return -1
-		} else if x[a] > x[b] {
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(x[a], x[b]) })
 	var below float64
 	for _, i := range order {
 		if below += weights[i]; 2*below >= total {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 
+	"fmp/pipeline/internal/moment"
+
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
@@ -116,7 +118,7 @@ func (c *corpus) shrink(h *head, half *mat.Dense, n []float64, noise, b float64)
 		}
 		images := n / caution
 		a, e := noise+images*b*c.outside/float64(k), images*b*(1-c.outside)/trace
-		inner := symmetric(&gram)
+		inner := moment.Symmetric(&gram)
 		for i := range r {
 			inner.SetSym(i, i, inner.At(i, i)+a/e)
 		}

@@ -38,6 +38,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
+	"fmp/onnx/dense"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/moments"
@@ -186,10 +187,7 @@ func LogLikelihood(clients []Client, rows []float32, labels []int, kappas []floa
 			len(labels), p.k)
 	}
 	p.addCalibration()
-	x := mat.NewDense(len(labels), p.k, nil)
-	for i, v := range rows {
-		x.RawMatrix().Data[i] = float64(v)
-	}
+	x := moment.Rows(rows, p.k)
 	h, err := p.head(x)
 	if err != nil {
 		return nil, err
@@ -277,12 +275,9 @@ func pool(clients []Client) (*pooled, error) {
 		p.dof += share * float64(u.Within.Dof)
 		rows, labels := u.Means.Labelled()
 		for i, y := range labels {
-			e := cell{m, y, share * float64(u.Means.W[i]), make([]float64, p.k)}
+			e := cell{m, y, share * float64(u.Means.W[i]), dense.As[float64](rows[i*p.k : (i+1)*p.k])}
 			if e.n == 0 {
 				continue
-			}
-			for j := range e.mean {
-				e.mean[j] = float64(rows[i*p.k+j])
 			}
 			if u.Shift != nil {
 				floats.Sub(e.mean, u.Shift)

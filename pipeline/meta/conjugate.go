@@ -12,11 +12,13 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/dense"
 	"fmp/onnx/engine"
 	"fmp/onnx/optim"
 	"fmp/onnx/train"
 	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/metric"
+	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 	"fmp/pipeline/task"
 )
@@ -432,25 +434,12 @@ func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*on
 			fmt.Errorf("moments of the corpus: %d coordinates of %d features; allowed are 1 to one less "+
 				"than these", k, dx)
 	}
-	centre := make([]float64, dx)
-	for i := range n {
-		for j, v := range corpus.Row(i) {
-			centre[j] += float64(v) / float64(n)
-		}
-	}
-	var radius float64
-	for i := range n {
-		var d float64
-		for j, v := range corpus.Row(i) {
-			d += (float64(v) - centre[j]) * (float64(v) - centre[j])
-		}
-		radius += math.Sqrt(d) / float64(n)
-	}
-	if !(radius > 0) {
+	at, err := open.NewCoordinates(corpus.Features, dx, dx)
+	if err != nil {
 		return nil, fmt.Errorf("moments of the corpus: all %d rows of features are the same", n)
 	}
 	values := map[string]*onnx.Tensor{
-		models.ConjCentre: narrow(centre, 1, dx), models.ConjRadius: onnx.Scalar(float32(radius)),
+		models.ConjCentre: narrow(at.Centre, 1, dx), models.ConjRadius: onnx.Scalar(float32(at.Radius)),
 		models.ConjMap: narrow(identity(dx), 1, dx, dx), models.ConjOrigin: onnx.ZerosF32(dx),
 		models.ConjMetric:   narrow(identity(dx), 1, dx, dx),
 		models.ConjWidening: onnx.Scalar[float32](1),
@@ -517,55 +506,19 @@ func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float6
 	within, mean := m.Within, mat.NewVecDense(len(m.Centre), m.Centre)
 	between := m.Between(within)
 	share += (1 - share) * float64(corpus.Dx) / (float64(corpus.Dx) + 10*n)
-	spread := mat.Trace(within) / float64(k)
-	for i := range k {
-		for j := i; j < k; j++ {
-			v := (1 - share) * within.At(i, j)
-			if i == j {
-				v += share * spread
-			}
-			within.SetSym(i, j, v)
-		}
+	if t := mat.Trace(within); !(t > 0) {
+		return fmt.Errorf("moments of the corpus: within-class covariance has eigenvalue %v; want more "+
+			"varied features", t)
 	}
-	variances, u, ok := moment.Eigen(within)
-	if !ok {
-		return fmt.Errorf("moments of the corpus: the eigenvalues of the within-class covariance did " +
-			"not converge")
+	v2, lambda, err := moment.Diagonalise(moment.Shrunk(within, share), between)
+	if err != nil {
+		return fmt.Errorf("moments of the corpus: %w", err)
 	}
-	for j, v := range variances {
-		if !(v > 0) {
-			return fmt.Errorf(
-				"moments of the corpus: within-class covariance has eigenvalue %v; want more "+
-					"varied features",
-				v)
-		}
-		for i := range k {
-			u.Set(i, j, u.At(i, j)/math.Sqrt(v))
-		}
-	}
-	rotated := moment.Product(mat.DenseCopyOf(u.T()),
-		moment.Product(mat.DenseCopyOf(between), u, false), false)
-	sym := mat.NewSymDense(k, nil)
-	for i := range k {
-		for j := i; j < k; j++ {
-			sym.SetSym(i, j, (rotated.At(i, j)+rotated.At(j, i))/2)
-		}
-	}
-	lambda, q, ok := moment.Eigen(sym)
-	if !ok {
-		return fmt.Errorf("moments of the corpus: the eigenvalues of the between-class covariance did " +
-			"not converge")
-	}
-	descending, log := mat.NewDense(k, k, nil), make([]float64, k)
-	for j := range k {
-		from := k - 1 - j
-		log[j] = math.Log(math.Max(lambda[from], smallestLambda))
-		for i := range k {
-			descending.Set(i, j, q.At(i, from))
-		}
+	log := make([]float64, k)
+	for j, v := range lambda {
+		log[j] = math.Log(math.Max(v, smallestLambda))
 	}
 	var inverse mat.Dense
-	v2 := moment.Product(u, descending, false)
 	v := moment.Product(matrix(values[models.ConjMap]), v2, false)
 	for j, m := range values[models.ConjOrigin].F32() {
 		mean.SetVec(j, mean.AtVec(j)+float64(m))
@@ -585,19 +538,10 @@ func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float6
 // coordinates returns w of the corpus's rows.
 func coordinates(values map[string]*onnx.Tensor, corpus *task.Bank) *mat.Dense {
 	n, dx := corpus.Len(), corpus.Dx
-	centre, r := values[models.ConjCentre].F32(), float64(values[models.ConjRadius].F32()[0])
-	phi := mat.NewDense(n, dx, nil)
-	for i := range n {
-		row, square := phi.RawRowView(i), 0.0
-		for j, v := range corpus.Row(i) {
-			row[j] = float64(v) - float64(centre[j])
-			square += row[j] * row[j]
-		}
-		by := 1 / math.Sqrt(1+square/(r*r))
-		for j := range row {
-			row[j] *= by
-		}
-	}
+	c := open.Coordinates{Centre: dense.As[float64](values[models.ConjCentre].F32()),
+		Radius: float64(values[models.ConjRadius].F32()[0])}
+	rows, _ := c.Rows(corpus.Features[:n*dx]) // whole rows are no error
+	phi := mat.NewDense(n, dx, rows)
 	w := phi
 	if v := matrix(values[models.ConjMap]); !isIdentity(v) {
 		w = moment.Product(phi, v, false)
@@ -641,21 +585,9 @@ func identity(n int) []float64 {
 }
 
 // matrix returns the matrix of a tensor of rank 2; tensor is the reverse.
-func matrix(t *onnx.Tensor) *mat.Dense {
-	m := mat.NewDense(t.Shape[0], t.Shape[1], nil)
-	for i, v := range t.F32() {
-		m.RawMatrix().Data[i] = float64(v)
-	}
-	return m
-}
+func matrix(t *onnx.Tensor) *mat.Dense { return moment.Rows(t.F32(), t.Shape[1]) }
 
 func tensor(m *mat.Dense) *onnx.Tensor {
 	r, c := m.Dims()
-	t := onnx.ZerosF32(r, c)
-	for i := range r {
-		for j, v := range m.RawRowView(i) {
-			t.F32()[i*c+j] = float32(v)
-		}
-	}
-	return t
+	return onnx.NewTensor(dense.As[float32](m.RawMatrix().Data), r, c)
 }

@@ -15,8 +15,8 @@ import (
 // the sum of squares of their Gram matrix of x R, a matrix of the class's size, over (n_c - 1)^2;
 // the second is the sum of squares of x R R' over n_c - 1.
 func (t *conjugateTrainee) widening() (float64, error) {
-	w := coordinates(t.values, t.Corpus)
-	if err := moment.Centre(w, t.Corpus.Labels, t.Corpus.C); err != nil {
+	m, err := moment.Compute(coordinates(t.values, t.Corpus), t.Corpus.Labels, t.Corpus.C, 1)
+	if err != nil {
 		return 0, fmt.Errorf("corpus: %w", err)
 	}
 	r := matrix(t.values[models.ConjMetric])
@@ -33,7 +33,7 @@ func (t *conjugateTrainee) widening() (float64, error) {
 		}
 		x := mat.NewDense(len(of), k, nil)
 		for i, row := range of {
-			copy(x.RawRowView(i), w.RawRowView(row))
+			copy(x.RawRowView(i), m.Rest.RawRowView(row))
 		}
 		xr := moment.Product(x, r, false)
 		gram := moment.Product(xr, xr, true)

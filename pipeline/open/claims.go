@@ -32,52 +32,25 @@ func (p *Predictor) Whitening() (*Whitening, error) {
 	k := len(p.M0)
 	// The within-class covariance as the metric takes it: shrunk toward its mean variance, as
 	// directions in which corpus classes hardly vary may vary in others.
-	delta, mean := logistic(p.Scalars[LogitDelta]), mat.Trace(p.W)/float64(k)
-	within := mat.NewSymDense(k, nil)
-	within.ScaleSym(1-delta, p.W)
-	for i := range k {
-		within.SetSym(i, i, within.At(i, i)+delta*mean)
-	}
-	chol, ok := factor(within)
+	chol, ok := factor(moment.Shrunk(p.W, logistic(p.Scalars[LogitDelta])))
 	if !ok {
 		return nil, fmt.Errorf("open predictor: its covariance within classes is singular; make the " +
 			"model anew with fmp train open")
 	}
-	var l mat.TriDense
-	chol.LTo(&l)
-	half, whole := mat.NewDense(k, k, nil), mat.NewDense(k, k, nil)
-	if err := half.Solve(&l, p.B); err != nil {
-		return nil, fmt.Errorf("class means in the coordinates of the covariance within classes: %w", err)
-	}
-	if err := whole.Solve(&l, half.T()); err != nil {
-		return nil, fmt.Errorf("class means in the coordinates of the covariance within classes: %w", err)
-	}
-	between := mat.NewSymDense(k, nil)
-	for i := range k {
-		for j := i; j < k; j++ {
-			between.SetSym(i, j, (whole.At(i, j)+whole.At(j, i))/2)
-		}
-	}
-	values, q, ok := moment.Eigen(between)
-	if !ok {
-		return nil, fmt.Errorf("eigenvalues of the class means' covariance did not converge; check the " +
-			"model's moments")
+	l, values, q, err := white(chol, p.B, "class means")
+	if err != nil {
+		return nil, err
 	}
 	turn := mat.DenseCopyOf(q)
-	w := &Whitening{Lambda: make([]float64, k), centre: p.M0, basis: new(mat.Dense),
-		inv: mat.NewDense(k, k, nil)}
+	w := &Whitening{Lambda: make([]float64, k), centre: p.M0}
 	for j, v := range values { // in ascending order
 		w.Lambda[k-1-j] = max(v, minVariance)
 		for i := range k {
 			turn.Set(i, k-1-j, q.At(i, j))
 		}
 	}
-	w.basis.Mul(&l, turn)
-	if err := half.Solve(l.T(), turn); err != nil { // the inverse is Q'L^-1 = (L^-T Q)'
-		return nil, fmt.Errorf("inverse of the coordinates: %w", err)
-	}
-	w.inv.CloneFrom(half.T())
-	return w, nil
+	w.basis, w.inv, err = turned(l, turn)
+	return w, err
 }
 
 // Claims returns the clients' class means, given in the predictor's coordinates, as package honesty

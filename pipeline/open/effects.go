@@ -2,6 +2,9 @@ package open
 
 import (
 	"fmt"
+	"slices"
+
+	"fmp/pipeline/internal/moment"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
@@ -16,10 +19,8 @@ func (p *Predictor) White() (to, back *mat.Dense, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open predictor: %w", err)
 	}
-	ones := make([]float64, k)
-	floats.AddConst(1, ones)
 	var inv mat.Dense
-	if err := inv.Solve(&at.l, mat.NewDiagDense(k, ones)); err != nil {
+	if err := inv.Solve(&at.l, mat.NewDiagDense(k, slices.Repeat([]float64{1}, k))); err != nil {
 		return nil, nil, fmt.Errorf("open predictor: covariance within classes: %w", err)
 	}
 	to, back = mat.DenseCopyOf(inv.T()), mat.DenseCopyOf(at.l.T())
@@ -50,21 +51,14 @@ func (p *Predictor) Moved(b []float64) *Predictor {
 // adds to that within classes.
 func (p *Predictor) Wider(effects *mat.SymDense) *Predictor {
 	out := *p
-	k := len(p.M0)
-	var of mat.Dense
-	of.CloneFrom(effects)
 	if p.Projection != nil {
-		var half mat.Dense
+		var half, of mat.Dense
 		half.Mul(p.Projection.T(), effects)
-		of.Reset()
 		of.Mul(&half, p.Projection)
+		effects = moment.Symmetric(&of)
 	}
-	out.W = mat.NewSymDense(k, nil)
-	for i := range k {
-		for j := i; j < k; j++ {
-			out.W.SetSym(i, j, p.W.At(i, j)+(of.At(i, j)+of.At(j, i))/2)
-		}
-	}
+	out.W = new(mat.SymDense)
+	out.W.AddSym(p.W, effects)
 	return &out
 }
 

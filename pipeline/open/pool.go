@@ -3,6 +3,7 @@ package open
 import (
 	"fmt"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/onnx/dense"
@@ -81,22 +82,11 @@ func pool(uploads int, upload func(m int) (*point.Set, error)) (*Stats, error) {
 			x := own.Mean.RawRowView(y)
 			cells++
 			s.Mass[y] += own.Mass[y]
-			mean := s.Mean.RawRowView(y)
-			for j, v := range x {
-				mean[j] += own.Mass[y] * v
-			}
+			floats.AddScaled(s.Mean.RawRowView(y), own.Mass[y], x)
 		}
 	}
-	present := 0
-	for y, n := range s.Mass {
-		if n > 0 {
-			present++
-			mean := s.Mean.RawRowView(y)
-			for j := range mean {
-				mean[j] /= n
-			}
-		}
-	}
+	s.divide()
+	present, _ := s.present()
 	if present == 0 {
 		return nil, fmt.Errorf("the uploads have no mass; give some points a weight above 0")
 	}
@@ -126,8 +116,20 @@ func pool(uploads int, upload func(m int) (*point.Set, error)) (*Stats, error) {
 	for _, o := range s.Own {
 		s.Scatter.AddSym(s.Scatter, o.Of)
 	}
-	s.DF = float64(cells - present)
+	s.DF = float64(cells) - present
 	return s, nil
+}
+
+// divide turns sums of classes into their means.
+func (s *Stats) divide() {
+	for y, n := range s.Mass {
+		if n > 0 {
+			mean := s.Mean.RawRowView(y)
+			for j := range mean {
+				mean[j] /= n
+			}
+		}
+	}
 }
 
 // Means returns the masses and class means of the union of sets of one kind; for one set, a
@@ -150,14 +152,7 @@ func Means(sets ...*point.Set) *Stats {
 			})
 		}
 	}
-	for y, n := range s.Mass {
-		if n > 0 {
-			mean := s.Mean.RawRowView(y)
-			for j := range mean {
-				mean[j] /= n
-			}
-		}
-	}
+	s.divide()
 	return s
 }
 

@@ -42,13 +42,7 @@ func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 	g.within.AddSym(g.within, s.Scatter)
 	g.within.ScaleSym(1/(nu0+s.DF), g.within)
 
-	delta := logistic(t[LogitDelta])
-	mean := mat.Trace(g.within) / float64(k)
-	inverse := mat.NewSymDense(k, nil) // G^-1
-	inverse.ScaleSym(1-delta, g.within)
-	for i := range k {
-		inverse.SetSym(i, i, inverse.At(i, i)+delta*mean)
-	}
+	inverse := moment.Shrunk(g.within, logistic(t[LogitDelta])) // G^-1
 	chol, ok := factor(inverse)
 	if !ok {
 		return nil, fmt.Errorf("the within-class covariance of corpus and uploads is singular; use " +
@@ -70,38 +64,55 @@ func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 		return nil, fmt.Errorf("the within-class covariance of corpus and uploads is singular; use " +
 			"more images for the corpus (dataset.splits.corpus)")
 	}
-	var l mat.TriDense
-	chol.LTo(&l)
-	half, whole := mat.NewDense(k, k, nil), mat.NewDense(k, k, nil)
-	if err := half.Solve(&l, prior); err != nil {
-		return nil, fmt.Errorf("prior in the coordinates of the within-class covariance: %w", err)
+	l, lambda, turn, err := white(chol, prior, "prior")
+	if err != nil {
+		return nil, err
 	}
-	if err := whole.Solve(&l, half.T()); err != nil {
-		return nil, fmt.Errorf("prior in the coordinates of the within-class covariance: %w", err)
-	}
-	for i := range k {
-		for j := i; j < k; j++ {
-			prior.SetSym(i, j, (whole.At(i, j)+whole.At(j, i))/2)
-		}
-	}
-	lambda, turn, ok := moment.Eigen(prior)
-	if !ok {
-		return nil, fmt.Errorf("eigenvalues of the prior did not converge; check the model's moments")
-	}
-	g.lambda, g.turn = lambda, turn
+	g.lambda, g.turn, g.heads, g.inner = lambda, turn, new(mat.Dense), new(mat.Dense)
 	for j, v := range g.lambda {
 		g.lambda[j] = math.Max(v, 0)
 	}
-	g.basis, g.inv, g.heads, g.inner = new(mat.Dense), new(mat.Dense), new(mat.Dense),
-		new(mat.Dense)
-	g.basis.Mul(&l, g.turn)
-	if err := half.Solve(l.T(), g.turn); err != nil { // E^-1 = Q'L^-1 = (L^-T Q)'
-		return nil, fmt.Errorf("inverse of the coordinates: %w", err)
+	if g.basis, g.inv, err = turned(l, turn); err != nil {
+		return nil, err
 	}
-	g.inv.CloneFrom(half.T())
 	g.heads.Mul(g.metric, g.basis)
 	g.inner.Mul(g.basis.T(), g.heads)
 	return g, nil
+}
+
+// white returns L of the covariance within classes W = LL', and the eigenvalues, ascending, and the
+// eigenvectors of L^-1 B L^-T for the covariance B of something.
+func white(within *mat.Cholesky, b *mat.SymDense, of string) (l *mat.TriDense, values []float64,
+	q *mat.Dense, err error) {
+	l = new(mat.TriDense)
+	within.LTo(l)
+	var half, whole mat.Dense
+	if err := half.Solve(l, b); err != nil {
+		return nil, nil, nil, fmt.Errorf("%s in the coordinates of the covariance within classes: %w",
+			of, err)
+	}
+	if err := whole.Solve(l, half.T()); err != nil {
+		return nil, nil, nil, fmt.Errorf("%s in the coordinates of the covariance within classes: %w",
+			of, err)
+	}
+	values, q, ok := moment.Eigen(moment.Symmetric(&whole))
+	if !ok {
+		return nil, nil, nil, fmt.Errorf(
+			"eigenvalues of the covariance of the %s did not converge; check the model's moments", of)
+	}
+	return l, values, q, nil
+}
+
+// turned returns E = LQ and its inverse, Q'L^-1 = (L^-T Q)'.
+func turned(l *mat.TriDense, q *mat.Dense) (basis, inv *mat.Dense, err error) {
+	basis, inv = new(mat.Dense), new(mat.Dense)
+	basis.Mul(l, q)
+	var half mat.Dense
+	if err := half.Solve(l.T(), q); err != nil {
+		return nil, nil, fmt.Errorf("inverse of the coordinates: %w", err)
+	}
+	inv.CloneFrom(half.T())
+	return basis, inv, nil
 }
 
 // inner returns tr(ab).

@@ -133,11 +133,7 @@ func NewMoments(rows []float64, k int, labels []int,
 	m.M0, m.W = of.Centre, of.Within
 	// too few rows for the covariance to have full rank, or to derive a metric from it
 	if len(labels)-c < 2*k {
-		mean := mat.Trace(m.W) / float64(k)
-		m.W.ScaleSym(1-fewRows, m.W)
-		for j := range k {
-			m.W.SetSym(j, j, m.W.At(j, j)+fewRows*mean)
-		}
+		m.W = moment.Shrunk(m.W, fewRows)
 	}
 	// A feature that is the same in all images, as a dead unit's, has no variance; float32 keeps no
 	// covariance that is singular.
@@ -184,8 +180,8 @@ func FromModel(m *onnx.Model) (*Predictor, error) {
 	k := len(v.Origin)
 	p := &Predictor{
 		Coordinates: Coordinates{Centre: dense.As[float64](v.Centre), Radius: float64(v.Radius)},
-		Moments: Moments{M0: dense.As[float64](v.Origin), W: symmetric(v.Within, k),
-			B: symmetric(v.Between, k)},
+		Moments: Moments{M0: dense.As[float64](v.Origin), W: moment.Symmetric(moment.Rows(v.Within, k)),
+			B: moment.Symmetric(moment.Rows(v.Between, k))},
 		Known: mat.NewDense(len(v.Known)/k, k, dense.As[float64](v.Known)),
 	}
 	if v.Projection != nil {
@@ -217,17 +213,6 @@ func (p *Predictor) Model() (*onnx.Model, error) {
 	v.Widening, v.Scale, v.Deviation, v.Ends = float32(p.Widening), float32(p.Scale),
 		float32(p.Deviation), p.Ends
 	return models.NewOpen(v)
-}
-
-// symmetric returns the symmetric part of a [k, k].
-func symmetric(a []float32, k int) *mat.SymDense {
-	out := mat.NewSymDense(k, nil)
-	for i := range k {
-		for j := i; j < k; j++ {
-			out.SetSym(i, j, (float64(a[i*k+j])+float64(a[j*k+i]))/2)
-		}
-	}
-	return out
 }
 
 func full(a *mat.SymDense) []float64 { return mat.DenseCopyOf(a).RawMatrix().Data }

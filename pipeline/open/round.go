@@ -9,6 +9,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/dense"
+	"fmp/pipeline/internal/moment"
 )
 
 // least is the smallest prior variance of a coordinate, in units of the within-class variance.
@@ -31,13 +32,7 @@ func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 		turn = new(mat.Dense)
 		turn.Mul(p.Projection, q.g.inv.T())
 	}
-	inner := mat.NewSymDense(k, nil)
-	for i := range k {
-		for j := i; j < k; j++ {
-			inner.SetSym(i, j, (q.g.inner.At(i, j)+q.g.inner.At(j, i))/2)
-		}
-	}
-	chol, ok := factor(inner) // A = LL'
+	chol, ok := factor(moment.Symmetric(q.g.inner)) // A = LL'
 	if !ok {
 		return nil, nil, fmt.Errorf("the metric of the round is singular; check the uploads for " +
 			"numbers out of range")

@@ -22,13 +22,7 @@ func Diagonalise(within, between *mat.SymDense) (v *mat.Dense, values []float64,
 	}
 	root.Apply(func(_, j int, v float64) float64 { return v / math.Sqrt(scales[j]) }, root)
 	whole := Product(mat.DenseCopyOf(root.T()), Product(mat.DenseCopyOf(between), root, false), false)
-	b := mat.NewSymDense(d, nil)
-	for i := range d {
-		for j := i; j < d; j++ {
-			b.SetSym(i, j, (whole.At(i, j)+whole.At(j, i))/2)
-		}
-	}
-	values, q, ok := Eigen(b)
+	values, q, ok := Eigen(Symmetric(whole))
 	if !ok {
 		return nil, nil, errors.New("the covariance between classes: its eigenvalues did not converge")
 	}

@@ -5,6 +5,8 @@ package moment
 import (
 	"fmt"
 
+	"fmp/onnx/dense"
+
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -74,21 +76,6 @@ func means(rows *mat.Dense, labels []int, c, least int) ([]float64, *mat.Dense, 
 	return count, sum, nil
 }
 
-// Centre subtracts from each row the mean of its class.
-func Centre(rows *mat.Dense, labels []int, c int) error {
-	_, mean, err := means(rows, labels, c, 1)
-	if err != nil {
-		return err
-	}
-	for i, y := range labels {
-		row := rows.RawRowView(i)
-		for j, v := range mean.RawRowView(y) {
-			row[j] -= v
-		}
-	}
-	return nil
-}
-
 // Between returns the covariance of the class means, denominator C - 1, less the part due to
 // sampling: the given covariance within classes times the mean of 1/n_c. It may have negative
 // eigenvalues.
@@ -111,10 +98,6 @@ func (m *Classes) Between(within mat.Symmetric) *mat.SymDense {
 
 // Rows returns float32 values as a float64 matrix with rows of k numbers.
 func Rows(values []float32, k int) *mat.Dense {
-	out := mat.NewDense(len(values)/k, k, nil)
-	data := out.RawMatrix().Data
-	for i, v := range values[:len(data)] {
-		data[i] = float64(v)
-	}
-	return out
+	n := len(values) / k
+	return mat.NewDense(n, k, dense.As[float64](values[:n*k]))
 }

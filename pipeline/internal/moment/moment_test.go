@@ -112,10 +112,10 @@ func TestProduct(t *testing.T) {
 	}
 }
 
-// TestEigen: on either side of Small, vectors times values give the matrix back.
+// TestEigen: on either side of small, vectors times values give the matrix back.
 func TestEigen(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for _, n := range []int{40, Small + 4} {
+	for _, n := range []int{40, small + 4} {
 		s := Gram(1, normal(r, n-7, n))
 		values, v, ok := Eigen(s)
 		if !ok {
@@ -132,7 +132,7 @@ func TestEigen(t *testing.T) {
 
 func TestDiagonalise(t *testing.T) {
 	t.Parallel()
-	for _, d := range []int{1, 7, Small + 10} {
+	for _, d := range []int{1, 7, small + 10} {
 		r := rng.New(uint64(d), "diagonalise")
 		x, y := mat.NewDense(2*d+3, d, nil), mat.NewDense(d/2+1, d, nil)
 		for _, m := range []*mat.Dense{x, y} {

@@ -83,15 +83,15 @@ func slice(a blas64.General, from, to int) blas64.General {
 		Data: a.Data[from*a.Stride:]}
 }
 
-// Small is the size up to which Eigen is gonum's, whose eigenvectors have the signs that trained
+// small is the size up to which Eigen is gonum's, whose eigenvectors have the signs that trained
 // predictors began with.
-const Small = 256
+const small = 256
 
 // Eigen returns the eigenvalues of a symmetric matrix, ascending, and its eigenvectors as columns;
 // false where they did not converge.
 func Eigen(s *mat.SymDense) ([]float64, *mat.Dense, bool) {
 	n := s.SymmetricDim()
-	if n <= Small {
+	if n <= small {
 		var e mat.EigenSym
 		if !e.Factorize(s, true) {
 			return nil, nil, false
@@ -109,6 +109,39 @@ func Eigen(s *mat.SymDense) ([]float64, *mat.Dense, bool) {
 	out := mat.NewDense(n, n, nil)
 	copy(out.RawMatrix().Data, v.Data)
 	return values, out, true
+}
+
+// Symmetric returns the symmetric part of a square matrix.
+func Symmetric(a mat.Matrix) *mat.SymDense {
+	n, _ := a.Dims()
+	out := mat.NewSymDense(n, nil)
+	for i := range n {
+		for j := i; j < n; j++ {
+			out.SetSym(i, j, (a.At(i, j)+a.At(j, i))/2)
+		}
+	}
+	return out
+}
+
+// Shrunk returns a covariance shrunk toward its mean variance, (1 - share) S + share tr(S)/k I.
+func Shrunk(s mat.Symmetric, share float64) *mat.SymDense {
+	k := s.SymmetricDim()
+	out := mat.NewSymDense(k, nil)
+	out.ScaleSym(1-share, s)
+	mean := mat.Trace(s) / float64(k)
+	for j := range k {
+		out.SetSym(j, j, out.At(j, j)+share*mean)
+	}
+	return out
+}
+
+// Triangle returns the upper triangle of a matrix, [k, k], row by row.
+func Triangle(a []float64, k int) []float32 {
+	out := make([]float32, 0, k*(k+1)/2)
+	for i := range k {
+		out = append(out, dense.As[float32](a[i*k+i:(i+1)*k])...)
+	}
+	return out
 }
 
 // WithoutNegative returns the covariance nearest to s: its negative eigenvalues are 0 (Higham

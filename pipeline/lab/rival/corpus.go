@@ -53,18 +53,6 @@ func NewCorpus(features []float32, dx int, labels []int, c int) (*Corpus, error)
 		Within: m.Within, Between: m.Between(m.Within)}, nil
 }
 
-// shrunk returns (1 - g) S + g tr(S)/d I.
-func shrunk(s mat.Symmetric, g float64) *mat.SymDense {
-	d := s.SymmetricDim()
-	out := mat.NewSymDense(d, nil)
-	out.ScaleSym(1-g, s)
-	mean := mat.Trace(s) / float64(d)
-	for j := range d {
-		out.SetSym(j, j, out.At(j, j)+g*mean)
-	}
-	return out
-}
-
 // spreads are the values that the tuned protocol tries.
 var spreads = []Param{{ParamSpread, []float64{0, 0.01, 0.03, 0.1, 0.3, 1}}}
 
@@ -80,7 +68,7 @@ type latent struct {
 // latent shrinks W by the given share towards a multiple of the identity and diagonalises both
 // covariances.
 func (k *Corpus) latent(shrinkage float64) (*latent, error) {
-	v, beta, err := moment.Diagonalise(shrunk(k.Within, shrinkage), k.Between)
+	v, beta, err := moment.Diagonalise(moment.Shrunk(k.Within, shrinkage), k.Between)
 	if err != nil {
 		return nil, fmt.Errorf("the corpus at shrinkage %v: %w", shrinkage, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 )
@@ -54,7 +55,7 @@ var fedcgsCorpus = method{
 		if err != nil {
 			return nil, err
 		}
-		prior := shrunk(k.Within, s.Spread)
+		prior := moment.Shrunk(k.Within, s.Spread)
 		size := mat.Trace(prior)
 		if own := mat.Trace(within); own > 0 { // none where every class has one point
 			size = own
@@ -173,7 +174,7 @@ func (a *statistics) discriminant(shrinkage float64) (posterior.Theta, error) {
 	if err != nil {
 		return posterior.Theta{}, err
 	}
-	theta, err := a.head(shrunk(within, shrinkage))
+	theta, err := a.head(moment.Shrunk(within, shrinkage))
 	if err != nil {
 		return theta, fmt.Errorf("at shrinkage %v: %w", shrinkage, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"fmp/models/rng"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/internal/memo"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 )
@@ -77,7 +78,7 @@ var ghqda = method{
 				cov = pooled
 			}
 			var chol mat.Cholesky
-			if !chol.Factorize(shrunk(cov, s.Shrinkage)) {
+			if !chol.Factorize(moment.Shrunk(cov, s.Shrinkage)) {
 				return nil, fmt.Errorf("covariance of class %d, of %v points with %d features, "+
 					"is singular at shrinkage %v; raise the shrinkage", c, all.count[c], d,
 					s.Shrinkage)

@@ -63,7 +63,7 @@ func (t *Task) fisher(shrinkage float64) (*fisher, error) {
 	if err != nil {
 		return nil, err
 	}
-	pooled = shrunk(pooled, shrinkage)
+	pooled = moment.Shrunk(pooled, shrinkage)
 	f := &fisher{dx: t.dx, c: t.c, bytes: float32Bytes(t.c * (1 + t.dx + t.dx*(t.dx+1)/2))}
 	means, n := all.means(), floats.Sum(all.count)
 	centre := make([]float64, t.dx)
@@ -91,7 +91,7 @@ func (t *Task) fisher(shrinkage float64) (*fisher, error) {
 				return nil, err
 			}
 			if scatter.ScaleSym(1/(all.count[c]-1), scatter); mat.Trace(scatter) > 0 {
-				cov = f.project(shrunk(scatter, shrinkage))
+				cov = f.project(moment.Shrunk(scatter, shrinkage))
 			}
 		}
 		f.within = append(f.within, cov)

@@ -11,6 +11,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx/must"
 	"fmp/pipeline/erm"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/posterior"
@@ -85,7 +86,7 @@ func TestDiscriminants(t *testing.T) {
 		return must.Get(m.Run(context.Background(), task, s))(t)
 	}
 	k := in.Corpus
-	within := shrunk(k.Within, s.Shrinkage)
+	within := moment.Shrunk(k.Within, s.Shrinkage)
 	// B as the model has it: without directions of negative variance.
 	l := must.Get(k.latent(s.Shrinkage))(t)
 	var inverse mat.Dense
@@ -133,7 +134,7 @@ func TestDiscriminants(t *testing.T) {
 		}
 		return log
 	})
-	isotropic := shrunk(k.Within, 1)
+	isotropic := moment.Shrunk(k.Within, 1)
 	near(t, "NCM", probabilities(t, run(ncm), x), x, func(x []float64) (log []float64) {
 		for y := range c {
 			log = append(log, logNormal(t, x, means.RawRowView(y), isotropic))
@@ -162,7 +163,7 @@ func TestDiscriminants(t *testing.T) {
 				}
 			}
 			cov.SymOuterK(1/float64(n), centred.T())
-			log = append(log, logNormal(t, x, means.RawRowView(y), shrunk(cov, s.Shrinkage))+
+			log = append(log, logNormal(t, x, means.RawRowView(y), moment.Shrunk(cov, s.Shrinkage))+
 				math.Log(stats.count[y]+0.5))
 		}
 		return log
@@ -175,7 +176,7 @@ func TestLatent(t *testing.T) {
 	x, y := w.draw(rng.New(3, "corpus"), 400)
 	k := must.Get(NewCorpus(x, 6, y, 5))(t)
 	l := must.Get(k.latent(0.1))(t)
-	for name, s := range map[string]mat.Symmetric{"within": shrunk(k.Within, 0.1), "between": k.Between} {
+	for name, s := range map[string]mat.Symmetric{"within": moment.Shrunk(k.Within, 0.1), "between": k.Between} {
 		var half, whole mat.Dense
 		half.Mul(s, l.v)
 		whole.Mul(l.v.T(), &half)
