@@ -11,11 +11,6 @@ import (
 func axpy(a float64, x, y []float64) { floats.AddScaled(y, a, x) }
 func scale(a float64, x []float64)   { floats.Scale(a, x) }
 func dot(a, b []float64) float64     { return floats.Dot(a, b) }
-func widen(dst []float64, src []float32) { // dst = src
-	for i, v := range src {
-		dst[i] = float64(v)
-	}
-}
 
 // times returns a b, [n, m], of a, [n, k], and b, [k, m].
 func times(a, b []float64, n, k, m int) []float64 {

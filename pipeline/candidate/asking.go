@@ -6,7 +6,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
-	"fmp/onnx/dense"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/moments"
 )
 
@@ -66,10 +66,7 @@ func (of *named) byClients(r *Round, s *sums, o *Options) ([]float64, error) {
 
 // withCorpusScatter returns the round with the corpus's W as every client's scatter.
 func (of *named) withCorpusScatter(r *Round) *Round {
-	w := &moments.Within{K: r.K, Dof: 1}
-	for i := range r.K {
-		w.Data = append(w.Data, dense.As[float32](of.Within[i*r.K+i:(i+1)*r.K])...)
-	}
+	w := &moments.Within{K: r.K, Dof: 1, Data: moment.Triangle(of.Within, r.K)}
 	out := *r
 	out.Clients = slices.Clone(r.Clients)
 	for i := range out.Clients {

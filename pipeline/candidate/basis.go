@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
 
 	"fmp/onnx/dense"
 )
@@ -108,17 +107,13 @@ func (p *pool) in(t target) *basis {
 		mirror(a, k) // which rounding parted
 	}
 	b := &basis{pool: p, measured: t.inverse != nil}
-	var q blas64.General
-	b.lambda, q = dense.Eigen(general(k, k, a))
+	b.lambda, b.v = eigen(a, k)
 	for i, v := range b.lambda {
 		b.lambda[i] = max(v, 0)
 	}
-	b.v = make([]float64, k*k)
-	if t.inverse == nil {
-		for i := range k {
-			copy(b.v[i*k:(i+1)*k], q.Data[i*q.Stride:])
-		}
-	} else {
+	if t.inverse != nil {
+		q := general(k, k, b.v)
+		b.v = make([]float64, k*k)
 		dense.Gemm(blas.Trans, blas.NoTrans, 1, general(k, k, t.inverse), q, 0, general(k, k, b.v))
 	}
 	b.means = b.of(p.mean, p.c)

@@ -38,8 +38,7 @@ func centred(means []float32, k int) []float64 {
 	if n < 2 {
 		return nil
 	}
-	a, centre := make([]float64, n*k), make([]float64, k)
-	widen(a, means)
+	a, centre := dense.As[float64](means[:n*k]), make([]float64, k)
 	for i := range n {
 		axpy(1/float64(n), a[i*k:(i+1)*k], centre)
 	}
@@ -97,12 +96,8 @@ func (p *pool) shrunk(prior *between, n0 float64, means, a []float64,
 	r := len(a) / k
 	through := solve(a) // A W^-1
 	g := timesT(through, a, r, k, r)
-	var trace float64
-	for i := range r {
-		trace += g[i*r+i]
-	}
 	// of A'A: the mean of B in units of W is 1/n0
-	size := (1 - prior.even) / n0 * float64(k) / trace
+	size := (1 - prior.even) / n0 * float64(k) / trace(g, r)
 	values, q := dense.Eigen(general(r, r, g))
 	along := make([]float64, c*r) // coordinates of the means on the eigenvectors
 	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(c, r, timesT(means, through, c, k, r)), q, 0,

@@ -73,7 +73,7 @@ func upload(t *testing.T, x []float32, k int, y []int, c int) Client {
 	f := moment.Factor{K: k, To: scatter}
 	for i, at := range y {
 		row := f.Row()
-		widen(row, x[i*k:(i+1)*k])
+		copy(row, dense.As[float64](x[i*k:(i+1)*k]))
 		axpy(-1, mean[at*k:][:k], row)
 	}
 	f.Flush()

@@ -106,8 +106,7 @@ func residual(z []float64, at *rand.Rand) {
 
 // lowRoot returns the root of a scatter of low rank.
 func lowRoot(w *moments.Within) residuals {
-	out := residuals{root: make([]float64, len(w.Data)), rank: w.Rank}
-	widen(out.root, w.Data)
+	out := residuals{root: dense.As[float64](w.Data), rank: w.Rank}
 	scale(1/math.Sqrt(float64(w.Dof)), out.root)
 	return out
 }
@@ -168,9 +167,7 @@ func (r *Round) asked(cells []cell, d residuals) *asked {
 	a := &asked{cells: cells, draws: make([]int, len(cells)), rank: d.rank}
 	var z []float64
 	for i, v := range cells {
-		row := make([]float64, r.K)
-		widen(row, v.mean)
-		a.rows = append(a.rows, row...)
+		a.rows = append(a.rows, dense.As[float64](v.mean)...)
 		if size := math.Sqrt(1 - 1/v.n); d.rank > 0 && size > 0 {
 			from := len(z)
 			z = append(z, d.z(v)...)

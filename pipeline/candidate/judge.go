@@ -5,6 +5,7 @@ import (
 
 	"gonum.org/v1/gonum/floats"
 
+	"fmp/onnx/dense"
 	"fmp/pipeline/moments"
 )
 
@@ -62,9 +63,7 @@ func (g *judge) thin(most, k int) {
 // ask returns the mean log-likelihood of each block of the judge's images under a head in a basis.
 func (g *judge) ask(b *basis, l linear) [judgeBlocks]moments.Curve {
 	n := len(g.labels)
-	rows := make([]float64, len(g.rows))
-	widen(rows, g.rows)
-	logits := timesT(b.of(rows, n), l.w, n, b.k, b.c)
+	logits := timesT(b.of(dense.As[float64](g.rows), n), l.w, n, b.k, b.c)
 	var out [judgeBlocks]moments.Curve
 	row := make([]float64, b.c)
 	for i, y := range g.labels {
@@ -85,14 +84,12 @@ func (g *judge) ask(b *basis, l linear) [judgeBlocks]moments.Curve {
 // verdict is the judge's of a head: the log of the factor on its temperature, with its error, and
 // the blocks' mean log-likelihoods there.
 func verdict(blocks [judgeBlocks]moments.Curve) (at, e float64, likelihood []float64) {
-	all := sumOf(blocks[:])
-	best := highest(all)
-	left := make([]float64, judgeBlocks)
+	best := highest(sumOf(blocks[:]))
 	for i := range blocks {
-		left[i] = peak(minus(all, &blocks[i]))
 		likelihood = append(likelihood, blocks[i][best])
 	}
-	return peak(all), jackknife(left), likelihood
+	at, e = peakOf(blocks[:])
+	return at, e, likelihood
 }
 
 // judged is a candidate's head after the judges were asked.

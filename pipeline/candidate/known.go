@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"fmp/models/rng"
+	"fmp/onnx/dense"
 	"fmp/pipeline/moments"
 )
 
@@ -40,9 +41,7 @@ type known struct {
 // knows measures a corpus: its classes, and the temperature of the discriminant of their means.
 func (h *discriminant) knows(c *Corpus) (*known, error) {
 	k := &known{Corpus: c, count: make([]float64, h.c), centre: make([]float64, h.c*h.k),
-		rows: make([]float64, len(c.Rows)), tied: true, kappa: priorKappa}
-	widen(k.rows, c.Rows)
-	k.rows = h.white(h.of(k.rows, len(c.Labels)))
+		rows: h.white(h.of(dense.As[float64](c.Rows), len(c.Labels))), tied: true, kappa: priorKappa}
 	of := make([][]int, h.c)
 	for i, y := range c.Labels {
 		k.count[y]++
@@ -107,14 +106,10 @@ func (k *known) at(h *discriminant, shift int, o *Options) ([]tiedCorpus, error)
 			told.log.deviation}
 		out, scores = append(out, tiedCorpus{known: &of}), append(scores, told.score)
 	}
-	weight := weigh(scores)
-	order, total := heaviest(weight, len(weight), minWeight), 0.0
-	for _, i := range order {
-		total += weight[i]
-	}
+	order, weight := heaviest(weigh(scores), len(scores), minWeight)
 	likely := make([]tiedCorpus, len(order))
 	for at, i := range order {
-		likely[at] = tiedCorpus{out[i].known, weight[i] / total}
+		likely[at] = tiedCorpus{out[i].known, weight[at]}
 	}
 	return likely, nil
 }
@@ -272,11 +267,8 @@ func (h *discriminant) twin(l linear, k *known, centre, size []float64, o *Optio
 		h.likelihood(&curve, l, on, random)
 		curves = append(curves, curve)
 	}
-	all, left := sumOf(curves), make([]float64, len(curves))
-	for i := range curves {
-		left[i] = peak(minus(all, &curves[i]))
-	}
-	return normal{peak(all), jackknife(left)}
+	peak, e := peakOf(curves)
+	return normal{peak, e}
 }
 
 // likelihood adds the log-likelihood of images where W is I, under a head in the basis, and a share

@@ -4,8 +4,6 @@ import (
 	"math"
 	"runtime"
 	"slices"
-
-	"fmp/pipeline/moments"
 )
 
 // LogLikelihood returns that of the images of some clients under heads of all clients but a few of
@@ -47,11 +45,7 @@ func (r *Round) LogLikelihood(of []int, o Options) (float64, error) {
 	}
 	best := math.Inf(-1)
 	for j := range cands {
-		of := make([]moments.Curve, len(folds))
-		for g := range of {
-			of[g] = per[g][j]
-		}
-		best = max(best, slices.Max(sumOf(of)[:]))
+		best = max(best, slices.Max(sumOf(columnOf(per, j))[:]))
 	}
 	return power * best, nil
 }

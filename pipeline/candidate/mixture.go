@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"fmp/models/rng"
+	"fmp/onnx/dense"
 	"fmp/pipeline/erm"
 )
 
@@ -70,56 +71,60 @@ func (m *Mixture) Corpora() (evidence float64, ok bool) {
 	return with - without, !math.IsInf(with, -1) && !math.IsInf(without, -1)
 }
 
-// cooled returns the head with logits times f.
-func (c *Component) cooled(f float64) erm.Theta {
-	t := erm.NewTheta(c.Head.D, c.Head.C)
-	axpy(f, c.Head.W, t.W)
-	return t
-}
-
 // Heads returns the components at every node of their temperature, with weights that sum to 1. The
 // posterior's probabilities are the weighted mean of these heads' softmaxes: with weights w_k of
 // components, heads H_k and nodes (q, z) of N(0, 1)
 //
 //	p(y|x) = sum_k w_k sum_q q softmax(exp(-z Deviation_k) H_k'[x, 1])_y
 func (m *Mixture) Heads() (heads []erm.Theta, weights []float64) {
+	for _, p := range m.places() {
+		heads, weights = append(heads, p.head()), append(weights, p.weight)
+	}
+	return heads, weights
+}
+
+// place is a component at a node of its temperature.
+type place struct {
+	*Component
+	at     float64 // 0 where the temperature is known
+	weight float64
+}
+
+func (m *Mixture) places() (out []place) {
 	for i := range m.Components {
 		c := &m.Components[i]
 		if c.Deviation == 0 {
-			heads, weights = append(heads, c.Head), append(weights, c.Weight)
+			out = append(out, place{c, 0, c.Weight})
 			continue
 		}
 		for _, n := range nodes {
-			heads, weights = append(heads, c.cooled(math.Exp(-n.at*c.Deviation))),
-				append(weights, c.Weight*n.weight)
+			out = append(out, place{c, n.at, c.Weight * n.weight})
 		}
 	}
-	return heads, weights
+	return out
+}
+
+// head returns the component's head there.
+func (p *place) head() erm.Theta {
+	if p.Deviation == 0 {
+		return p.Head
+	}
+	t := erm.NewTheta(p.Head.D, p.Head.C)
+	axpy(math.Exp(-p.at*p.Deviation), p.Head.W, t.W)
+	return t
 }
 
 // Ensemble returns s equally likely heads: those of Heads by systematic resampling, whose counts
 // differ from s times the weight by less than one, in random order, each with class means of its
 // own (spread). Heads without spread that appear more than once share memory.
 func (m *Mixture) Ensemble(s int, o Options) []erm.Theta {
-	type place struct{ component, node int }
-	var places []place
-	var weights []float64
-	for i := range m.Components {
-		c := &m.Components[i]
-		if c.Deviation == 0 {
-			places, weights = append(places, place{i, -1}), append(weights, c.Weight)
-			continue
-		}
-		for k, n := range nodes {
-			places, weights = append(places, place{i, k}), append(weights, c.Weight*n.weight)
-		}
-	}
+	places := m.places()
 	r := rng.New(o.Seed, "candidate", o.Stream, "ensemble")
 	u, sum, at := r.Float64(), 0.0, 0
 	drawn := make([]int, s)
 	for i := range drawn {
-		for at < len(places)-1 && sum+weights[at] < (float64(i)+u)/float64(s) {
-			sum += weights[at]
+		for at < len(places)-1 && sum+places[at].weight < (float64(i)+u)/float64(s) {
+			sum += places[at].weight
 			at++
 		}
 		drawn[i] = at
@@ -128,16 +133,13 @@ func (m *Mixture) Ensemble(s int, o Options) []erm.Theta {
 	out := make([]erm.Theta, s)
 	same := map[int]erm.Theta{}
 	for i, at := range drawn {
-		c := &m.Components[places[at].component]
 		t, ok := same[at]
 		if !ok {
-			if t = c.Head; places[at].node >= 0 {
-				t = c.cooled(math.Exp(-nodes[places[at].node].at * c.Deviation))
-			}
+			t = places[at].head()
 			same[at] = t
 		}
-		if c.spread != nil {
-			t = c.spread.draw(t, rng.New(o.Seed, "candidate", o.Stream, "latent", i))
+		if spread := places[at].spread; spread != nil {
+			t = spread.draw(t, rng.New(o.Seed, "candidate", o.Stream, "latent", i))
 		}
 		out[i] = t
 	}
@@ -153,9 +155,7 @@ func (m *Mixture) LogProbabilities(rows []float32) []float64 {
 	heads, weights := m.Heads()
 	k, c := heads[0].D-1, heads[0].C
 	n := len(rows) / k
-	x := make([]float64, len(rows))
-	widen(x, rows)
-	out := make([]float64, n*c)
+	x, out := dense.As[float64](rows), make([]float64, n*c)
 	for i, h := range heads {
 		l := times(x, h.W[:k*c], n, k, c)
 		for at := 0; at < len(l); at += c {

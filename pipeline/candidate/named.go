@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 
+	"fmp/onnx/dense"
+
 	"gonum.org/v1/gonum/floats"
 )
 
@@ -147,9 +149,7 @@ func (of *named) varianceOfClients(r *Round) float64 {
 
 // coordinates returns a class mean where W is I.
 func (of *named) coordinates(v cell) []float64 {
-	x := make([]float64, of.k)
-	widen(x, v.mean)
-	return of.white(of.of(x, 1))
+	return of.white(of.of(dense.As[float64](v.mean), 1))
 }
 
 // shareVariance returns for each class the variance of the mean of a pool about that of clients
@@ -201,19 +201,16 @@ func (of *named) unlikeClasses() (out []int) {
 
 // likely names the shifts of most evidence as components, and returns their places in shifts.
 func (m *Mixture) likely(corpus int, scores []float64) []int {
-	best, weight, total := slices.Max(scores), make([]float64, len(scores)), 0.0
+	best, weight := slices.Max(scores), make([]float64, len(scores))
 	for i, v := range scores {
 		weight[i] = math.Exp(v - best)
 		m.Evidence = append(m.Evidence, Evidence{LogLikelihood: v,
 			Name: fmt.Sprintf("named %d shift %g", corpus, shifts[i])})
 	}
-	order := heaviest(weight, maxComponents, minWeight)
-	for _, i := range order {
-		total += weight[i]
-	}
-	for _, i := range order {
+	order, share := heaviest(weight, maxComponents, minWeight)
+	for at, i := range order {
 		e := &m.Evidence[i]
-		e.Weight = weight[i] / total
+		e.Weight = share[at]
 		m.Components = append(m.Components, Component{Name: e.Name, Weight: e.Weight})
 	}
 	return order

@@ -203,7 +203,9 @@ func TestApart(t *testing.T) {
 		for f := -2.; f <= 2; f += 0.1 {
 			of := Mixture{Components: slices.Clone(m.Components)}
 			for i := range of.Components {
-				of.Components[i].Head = of.Components[i].cooled(math.Exp(f))
+				head := &of.Components[i].Head
+				head.W = slices.Clone(head.W)
+				scale(math.Exp(f), head.W)
 			}
 			best = min(best, nll(of.LogProbabilities(x), y, w.c))
 		}

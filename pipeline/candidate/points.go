@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"fmp/onnx/dense"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
@@ -81,9 +81,6 @@ func widened(w *moments.Within, rows []float32) *moments.Within {
 	sum := make([]float64, k*k)
 	w.AddTo(sum)
 	(&moments.Within{K: k, Dof: n, Rank: n, Data: rows}).AddTo(sum)
-	out.Rank, out.Data = 0, nil
-	for i := range k {
-		out.Data = append(out.Data, dense.As[float32](sum[i*k+i:(i+1)*k])...)
-	}
+	out.Rank, out.Data = 0, moment.Triangle(sum, k)
 	return out
 }

@@ -97,15 +97,23 @@ func weigh(scores []float64) []float64 {
 	return out
 }
 
-// heaviest returns the candidates of most weight, at most n of at least a weight.
-func heaviest(weight []float64, n int, least float64) []int {
-	order := make([]int, len(weight))
-	for j := range order {
-		order[j] = j
+// heaviest returns the candidates of most weight, at most n of at least a weight, and their weights
+// over the sum of these.
+func heaviest(weight []float64, n int, least float64) (order []int, share []float64) {
+	for j := range weight {
+		order = append(order, j)
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(weight[b], weight[a]) })
-	return slices.DeleteFunc(order[:min(n, len(order))],
+	order = slices.DeleteFunc(order[:min(n, len(order))],
 		func(j int) bool { return !(weight[j] > least) })
+	var total float64
+	for _, j := range order {
+		total += weight[j]
+	}
+	for _, j := range order {
+		share = append(share, weight[j]/total)
+	}
+	return order, share
 }
 
 // mixture fits the candidates of most evidence, and has the judges, where there are any, weigh them
@@ -122,9 +130,9 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	rates, peaks := m.rate(cands, per, o)
 	weight := weights(rates, o)
 	js := r.judges()
-	asked := heaviest(weight, maxComponents, minWeight)
+	asked, _ := heaviest(weight, maxComponents, minWeight)
 	if len(js) > 0 {
-		asked = heaviest(weight, maxJudged, math.Exp(-power*minJudged))
+		asked, _ = heaviest(weight, maxJudged, math.Exp(-power*minJudged))
 	}
 	halves, err := r.halves(o)
 	if err != nil {
@@ -192,10 +200,7 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 func (m *Mixture) rate(cands []candidate, per [][]moments.Curve, o *Options) ([]rated, []float64) {
 	rates, peaks := make([]rated, len(cands)), make([]float64, len(cands))
 	for j := range cands {
-		of := make([]moments.Curve, len(per))
-		for g := range per {
-			of[g] = per[g][j]
-		}
+		of := columnOf(per, j)
 		t, all := temperature(of), sumOf(of)
 		peaks[j] = peak(all)
 		best := highest(all)
@@ -222,15 +227,10 @@ func (m *Mixture) keep(cands []candidate, asked []int, found []judged, rates []r
 		again[i] = rated{rates[j].score + found[i].score,
 			slices.Concat(rates[j].left, found[i].left), rates[j].corpus}
 	}
-	weight := weights(again, o)
-	order := heaviest(weight, maxComponents, minWeight)
-	var total float64
-	for _, i := range order {
-		total += weight[i]
-	}
-	for _, i := range order {
+	order, weight := heaviest(weights(again, o), maxComponents, minWeight)
+	for at, i := range order {
 		j := asked[i]
-		m.Evidence[j].Weight = weight[i] / total
+		m.Evidence[j].Weight = weight[at]
 		m.Components = append(m.Components,
 			Component{Name: cands[j].name, Weight: m.Evidence[j].Weight,
 				Deviation: found[i].log.deviation})

@@ -121,9 +121,9 @@ func rowsOf(cells []cell, draws int) (n int) {
 func (m *images) about(h *discriminant, cells []cell, draws int, at *rand.Rand) {
 	k := h.k
 	m.rows = slices.Grow(m.rows, rowsOf(cells, draws)*k)
-	means := make([]float64, len(cells)*k)
-	for j, v := range cells {
-		widen(means[j*k:(j+1)*k], v.mean)
+	var means []float64
+	for _, v := range cells {
+		means = append(means, dense.As[float64](v.mean)...)
 	}
 	means = h.white(h.of(means, len(cells)))
 	row := make([]float64, k)

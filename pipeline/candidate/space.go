@@ -9,6 +9,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx/dense"
 	"fmp/pipeline/erm"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
@@ -58,9 +59,7 @@ func (r *Round) space() *space {
 
 // project returns rows, [N, K], in the space.
 func (s *space) project(rows []float32) []float32 {
-	x := make([]float64, len(rows))
-	widen(x, rows)
-	return dense.As[float32](times(x, s.q, len(rows)/s.k, s.k, spaceWidth))
+	return dense.As[float32](times(dense.As[float64](rows), s.q, len(rows)/s.k, s.k, spaceWidth))
 }
 
 // round returns a round in the space. Curves stay those of all features: kappa is a ratio of
@@ -114,12 +113,8 @@ func (s *space) within(w *moments.Within) *moments.Within {
 	whole := make([]float64, s.k*s.k)
 	w.AddTo(whole)
 	mirror(whole, s.k)
-	out := &moments.Within{K: spaceWidth, Dof: w.Dof}
-	in := s.inner(whole)
-	for i := range spaceWidth {
-		out.Data = append(out.Data, dense.As[float32](in[i*spaceWidth+i:(i+1)*spaceWidth])...)
-	}
-	return out
+	return &moments.Within{K: spaceWidth, Dof: w.Dof,
+		Data: moment.Triangle(s.inner(whole), spaceWidth)}
 }
 
 // lift returns a head of the space as one of all features, and lower the reverse.

@@ -3,6 +3,7 @@ package candidate
 import (
 	"math"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 
 	"fmp/pipeline/moments"
@@ -80,20 +81,33 @@ func jackknife(left []float64) float64 {
 	return math.Sqrt(float64(len(left)-1) * stat.PopVariance(left, nil))
 }
 
+// peakOf returns the peak of the sum of curves, and its error by leaving each of them out.
+func peakOf(curves []moments.Curve) (at, e float64) {
+	all, left := sumOf(curves), make([]float64, len(curves))
+	for i := range curves {
+		left[i] = peak(minus(all, &curves[i]))
+	}
+	return peak(all), jackknife(left)
+}
+
+// columnOf returns the curves of candidate j, one a fold.
+func columnOf(per [][]moments.Curve, j int) (of []moments.Curve) {
+	for _, fold := range per {
+		of = append(of, fold[j])
+	}
+	return of
+}
+
 func minus(a, b *moments.Curve) *moments.Curve {
 	out := *a
-	for i, v := range b {
-		out[i] -= v
-	}
+	floats.Sub(out[:], b[:])
 	return &out
 }
 
 func sumOf(curves []moments.Curve) *moments.Curve {
 	var out moments.Curve
 	for i := range curves {
-		for j, v := range curves[i] {
-			out[j] += v
-		}
+		floats.Add(out[:], curves[i][:])
 	}
 	return &out
 }
@@ -102,13 +116,9 @@ func sumOf(curves []moments.Curve) *moments.Curve {
 // there is one fold alone, nothing was left out; where no class is held by two folds, nobody could
 // be asked. The prior stands then.
 func temperature(folds []moments.Curve) normal {
-	all := sumOf(folds)
-	if len(folds) < 2 || *all == (moments.Curve{}) {
+	if len(folds) < 2 || *sumOf(folds) == (moments.Curve{}) {
 		return priorT
 	}
-	left := make([]float64, len(folds))
-	for g := range folds {
-		left[g] = peak(minus(all, &folds[g]))
-	}
-	return priorT.given(peak(all), jackknife(left)+errorT)
+	at, e := peakOf(folds)
+	return priorT.given(at, e+errorT)
 }
