@@ -37,11 +37,10 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *e
 	var u honesty.Uploads
 	var lambda []float64
 	var err error
-	if o.Known != nil {
-		clients = capped(clients)
+	if clients = capped(clients); o.Known != nil {
 		_, u, lambda, err = anchored(clients, *o.Known)
 	} else {
-		clients, _, u, lambda, err = momentsJudges(clients)
+		_, u, lambda, err = discriminant.NewJudges(clients)
 	}
 	if err != nil {
 		return nil, nil, nil, err
@@ -161,15 +160,6 @@ func capped(clients []discriminant.Client) []discriminant.Client {
 	return out
 }
 
-// momentsJudges returns the clients with the shares of their images that count, as judges of
-// others, and their claims.
-func momentsJudges(clients []discriminant.Client) (counted []discriminant.Client,
-	by *discriminant.Judges, u honesty.Uploads, lambda []float64, err error) {
-	counted = capped(clients)
-	by, u, lambda, err = discriminant.NewJudges(counted)
-	return counted, by, u, lambda, err
-}
-
 // images returns the number of images that a client claims.
 func images(c discriminant.Client) float64 { return c.Means.Mass() + float64(len(c.Within.Labels)) }
 
@@ -188,10 +178,10 @@ func NewMomentsAgainst(ctx context.Context, clients []discriminant.Client,
 	var u honesty.Uploads
 	var lambda []float64
 	var err error
-	if known != nil {
-		a, u, lambda, err = anchored(capped(clients), *known)
+	if clients = capped(clients); known != nil {
+		a, u, lambda, err = anchored(clients, *known)
 	} else {
-		_, a.judges, u, lambda, err = momentsJudges(clients)
+		a.judges, u, lambda, err = discriminant.NewJudges(clients)
 	}
 	if err != nil {
 		return nil, err

@@ -3,7 +3,9 @@ package posterior
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 
 	"fmp/pipeline/candidate"
 	"fmp/pipeline/discriminant"
@@ -80,9 +82,7 @@ func (t *FMP) one(ctx context.Context, f *Form, c *candidate.Corpus) (*Result, e
 	out := &Result{Ensembles: []Ensemble{e}, Judgement: j, Coordinates: f.Conjugate,
 		UploadBytes: f.Bytes(), Regression: true, Effects: a.effects, Unlike: m.Unlike,
 		Diagnostics: map[string]float64{DiagnosticNamed: m.Counted}}
-	for name, v := range f.diagnostics {
-		out.Diagnostics[name] = v
-	}
+	maps.Copy(out.Diagnostics, f.diagnostics)
 	if out.Shift, err = t.shiftParts(f, e, j); err != nil {
 		return nil, err
 	}
@@ -122,11 +122,10 @@ func (t *FMP) namedRound(f *Form, c *candidate.Corpus, j *Judgement) (*candidate
 // atLeastOne returns the class means of a set that have mass, which counts for one image at least.
 func atLeastOne(set *point.Set) *point.Set {
 	out := set.Held()
-	w := make([]float32, out.N)
-	for i, v := range out.W {
-		w[i] = max(v, 1)
-	}
 	counted := *out
-	counted.W = w
+	counted.W = slices.Clone(out.W)
+	for i, v := range counted.W {
+		counted.W[i] = max(v, 1)
+	}
 	return &counted
 }

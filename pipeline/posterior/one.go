@@ -1,6 +1,7 @@
 package posterior
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -9,7 +10,7 @@ import (
 
 	"fmp/pipeline/candidate"
 	"fmp/pipeline/discriminant"
-	"fmp/pipeline/moments"
+	"fmp/pipeline/internal/moment"
 )
 
 // DiagnosticLeftOut is 1 where the temperature of moments is that of clients left out.
@@ -57,10 +58,7 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 // becomes S dof'/dof with dof' = round(share dof), 1 at least, so that the covariance S/dof stays.
 func statisticsOf(c discriminant.Client) candidate.Client {
 	out := candidate.Client{Means: c.Means, Within: c.Within, Curve: c.Curve}
-	share := c.Share
-	if share == 0 {
-		share = 1
-	}
+	share := cmp.Or(c.Share, 1)
 	if c.Shift == nil && share == 1 {
 		return out
 	}
@@ -85,25 +83,13 @@ func statisticsOf(c discriminant.Client) candidate.Client {
 			w.Data[i] *= float32(f)
 		}
 		if w.Rank > w.Dof {
-			w = *triangle(&w)
+			sum := make([]float64, w.K*w.K)
+			w.AddTo(sum)
+			w.Rank, w.Data = 0, moment.Triangle(sum, w.K)
 		}
 		out.Within = &w
 	}
 	return out
-}
-
-// triangle returns a scatter as its upper triangle.
-func triangle(w *moments.Within) *moments.Within {
-	out := *w
-	sum := make([]float64, w.K*w.K)
-	w.AddTo(sum)
-	out.Rank, out.Data = 0, make([]float32, 0, w.K*(w.K+1)/2)
-	for i := range w.K {
-		for _, v := range sum[i*w.K+i : (i+1)*w.K] {
-			out.Data = append(out.Data, float32(v))
-		}
-	}
-	return &out
 }
 
 // subtract subtracts a shift, which may be nil, from a row.

@@ -103,12 +103,7 @@ func (t *FMP) anchor(f *Form, u *honesty.Uploads, lambda []float64) (yielded boo
 	}
 	u.Known = &honesty.Known{}
 	u.Known.Masses, u.Known.Means = known.Client(0)
-	return yields(u, lambda, t.in.Yields)
-}
-
-// yields leaves known class means out that may yield and contradict too many clients.
-func yields(u *honesty.Uploads, lambda []float64, may bool) (yielded bool, err error) {
-	if !may {
+	if !t.in.Yields {
 		return false, nil
 	}
 	if yielded, err = u.Contradicted(lambda); yielded {

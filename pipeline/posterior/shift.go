@@ -9,6 +9,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/dense"
 	"fmp/onnx/engine"
 	"fmp/pipeline/internal/effect"
 	"fmp/pipeline/point"
@@ -67,18 +68,18 @@ func newShift(effects *effect.Effects, client int, means *mat.Dense, e Ensemble,
 	}
 	d := law.Directions()
 	out := &models.ShiftParts{Means: matrix(means), Rest: float32(d.Rest), Trace: float32(d.Trace),
-		Shares: onnx.Vector(narrow(shares(sets))...), Head: onnx.NewTensor(narrow(head[:k*c]), k, c),
-		Bias: onnx.NewTensor(narrow(head[k*c:]), c)}
+		Shares: onnx.Vector(dense.As[float32](shares(sets))...), Head: onnx.NewTensor(dense.As[float32](head[:k*c]), k, c),
+		Bias: onnx.NewTensor(dense.As[float32](head[k*c:]), c)}
 	if d.To != nil {
 		out.To, out.Back, out.Variance = matrix(d.To), matrix(d.Back),
-			onnx.Vector(narrow(d.Variance)...)
+			onnx.Vector(dense.As[float32](d.Variance)...)
 	}
 	return out
 }
 
 func matrix(m *mat.Dense) *onnx.Tensor {
 	r, c := m.Dims()
-	return onnx.NewTensor(narrow(mat.DenseCopyOf(m).RawMatrix().Data), r, c)
+	return onnx.NewTensor(dense.As[float32](mat.DenseCopyOf(m).RawMatrix().Data), r, c)
 }
 
 // Concentrations that shares weighs, from few classes at each client to the same shares at all.
@@ -126,14 +127,6 @@ func shares(sets []*point.Set) []float64 {
 	}
 	floats.Scale(best, mean)
 	return mean
-}
-
-func narrow(x []float64) []float32 {
-	out := make([]float32, len(x))
-	for i, v := range x {
-		out[i] = float32(v)
-	}
-	return out
 }
 
 // Adapt returns the result for an owner who took no part, given feature rows of images without

@@ -2,6 +2,7 @@ package posterior
 
 import (
 	"context"
+	"slices"
 
 	"fmp/models"
 	"fmp/pipeline/open"
@@ -31,11 +32,7 @@ func likely(j *Judgement, samples int) [][]bool {
 	for m, p := range j.Honest {
 		z[m] = p >= 0.5
 	}
-	out := make([][]bool, samples)
-	for s := range out {
-		out[s] = z
-	}
-	return out
+	return slices.Repeat([][]bool{z}, samples)
 }
 
 // Wide returns the parts of a wide classifier; nil where the round is not wide.

@@ -158,26 +158,31 @@ func (c *Conjugate) Compress(ctx context.Context, clients []*point.Set) ([]*poin
 
 // Map returns the coordinates w R of feature rows, the inputs of the heads.
 func (c *Conjugate) Map(ctx context.Context, features []float32) ([]float32, error) {
-	dx, k := c.config.Dx, c.config.K
+	return mapped(ctx, features, c.config.Dx, c.config.K, c.Threads,
+		func(in map[string]*onnx.Tensor) (*onnx.Tensor, error) {
+			out, err := c.parts[models.ConjCoordinates].eval(in)
+			return out[models.ConjCoordinates], err
+		})
+}
+
+// mapped returns k coordinates for each of feature rows of dx numbers.
+func mapped(ctx context.Context, features []float32, dx, k, threads int,
+	eval func(in map[string]*onnx.Tensor) (*onnx.Tensor, error)) ([]float32, error) {
 	if len(features)%dx != 0 {
 		return nil, fmt.Errorf("%d feature values do not divide into rows of dx %d",
 			len(features), dx)
 	}
 	n := len(features) / dx
 	out := make([]float32, n*k)
-	return out, c.chunks(ctx, n, rowChunk, func(from, to int) error {
-		rows, err := c.parts[models.ConjCoordinates].eval(
+	return out, chunks(ctx, threads, n, rowChunk, func(from, to int) error {
+		rows, err := eval(
 			map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx], to-from, dx)})
 		if err != nil {
 			return err
 		}
-		copy(out[from*k:], rows[models.ConjCoordinates].F32())
+		copy(out[from*k:], rows.F32())
 		return nil
 	})
-}
-
-func (c *Conjugate) chunks(ctx context.Context, n, size int, do func(from, to int) error) error {
-	return chunks(ctx, c.Threads, n, size, do)
 }
 
 // chunks processes n rows, size at a time, on the given number of threads.
@@ -281,25 +286,22 @@ func (c *Conjugate) limit(ctx context.Context, seen *point.Set, latent []float32
 
 // Mean returns the head of the posterior means given the pooled uploads.
 func (c *Conjugate) Mean(ctx context.Context, seen *point.Set) (erm.Theta, error) {
-	in, err := c.context(seen)
-	if err != nil {
-		return erm.Theta{}, err
-	}
-	out, err := c.thetas(ctx, models.ConjMeanHead, in, 1)
-	if err != nil {
-		return erm.Theta{}, err
-	}
-	return out[0], nil
+	return c.point(ctx, models.ConjMeanHead, seen)
 }
 
 // IntervalLimit returns the head, given class means of very many points, whose probabilities the
 // intervals of [Conjugate.Intervals] should cover.
 func (c *Conjugate) IntervalLimit(ctx context.Context, all *point.Set) (erm.Theta, error) {
-	in, err := c.context(all)
+	return c.point(ctx, models.ConjIntervalHead, all)
+}
+
+// point returns the single head of a part.
+func (c *Conjugate) point(ctx context.Context, part string, seen *point.Set) (erm.Theta, error) {
+	in, err := c.context(seen)
 	if err != nil {
 		return erm.Theta{}, err
 	}
-	out, err := c.thetas(ctx, models.ConjIntervalHead, in, 1)
+	out, err := c.thetas(ctx, part, in, 1)
 	if err != nil {
 		return erm.Theta{}, err
 	}
@@ -375,7 +377,7 @@ func (c *Conjugate) oddsEnds(ctx context.Context, part *lazy, in map[string]*onn
 	dx, classes := c.config.Dx, c.config.C
 	n := len(features) / dx
 	low, high = make([]float64, n*classes), make([]float64, n*classes)
-	err = c.chunks(ctx, n, intervalChunk, func(from, to int) error {
+	err = chunks(ctx, c.Threads, n, intervalChunk, func(from, to int) error {
 		feeds := map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx], to-from, dx)}
 		maps.Copy(feeds, in)
 		out, err := part.eval(feeds)

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"fmp/models"
+	"fmp/onnx/dense"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/point"
 )
@@ -12,36 +13,48 @@ import (
 // Claims returns clients' uploads as package honesty weighs them, and the variances of class means
 // between the corpus's classes.
 func (c *Conjugate) Claims(clients []*point.Set) (u honesty.Uploads, lambda []float64, err error) {
-	k, classes := c.config.K, c.config.C
-	if honesty.IsWide(classes, k) {
-		if u, err = c.wideClaims(clients); err != nil {
-			return u, nil, err
-		}
-		return u, c.lambda()[:u.K], nil
+	if u, err = c.claims(clients, honesty.IsWide(c.config.C, c.config.K)); err != nil {
+		return u, nil, err
 	}
-	u = honesty.NewUploads(len(clients), classes, k)
+	return u, c.lambda()[:u.K], nil
+}
+
+// claims returns those of a round; of a wide one in the leading coordinates.
+func (c *Conjugate) claims(clients []*point.Set, wide bool) (honesty.Uploads, error) {
+	k := c.config.K
+	if wide {
+		k = min(honesty.Leading, k)
+	}
+	u := honesty.NewUploads(len(clients), c.config.C, k)
+	u.Wide = wide
 	for m, set := range clients {
-		in, err := c.context(set)
-		if err != nil {
-			return u, nil, fmt.Errorf("client %d: %w", m, err)
+		if err := c.fits(set); err != nil {
+			return u, fmt.Errorf("client %d: %w", m, err)
 		}
-		z := in["points"].F32()
+		var rows []float64
+		if wide || set.Dx != c.config.Dx {
+			rows = c.leading(set, k)
+		} else {
+			set = c.project(set.Dense())
+			for i := range set.N {
+				rows = append(rows, dense.As[float64](set.Features(i))...)
+			}
+		}
 		for i := range set.N {
-			row := z[i*(k+classes):][:k+classes]
-			for y, p := range row[k:] {
+			set.Shares(i, func(y int, p float32) {
 				n := float64(p) * float64(set.W[i])
 				if n == 0 {
-					continue
+					return
 				}
 				mean := u.Add(m, y, n)
-				for j, v := range row[:k] {
-					mean[j] += n * float64(v)
+				for j, v := range rows[i*k : (i+1)*k] {
+					mean[j] += n * v
 				}
-			}
+			})
 		}
 		u.Divide(m)
 	}
-	return u, c.lambda(), nil
+	return u, nil
 }
 
 // lambda returns the variances of class means between the corpus's classes.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
 
 	"fmp/models"
 	"fmp/onnx/dense"
@@ -87,9 +86,7 @@ func (c *Conjugate) AtHeads(means *point.Set) (*point.Set, error) {
 func (c *Conjugate) heads(set *point.Set) []float32 {
 	k := c.config.K
 	r, metric := make([]float64, set.N*k), c.values[models.ConjMetric].F32()
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1,
-		blas64.General{Rows: set.N, Cols: k, Stride: k, Data: c.leading(set, k)},
-		blas64.General{Rows: k, Cols: k, Stride: k, Data: dense.As[float64](metric)}, 0,
-		blas64.General{Rows: set.N, Cols: k, Stride: k, Data: r})
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(set.N, k, c.leading(set, k)),
+		general(k, k, dense.As[float64](metric)), 0, general(set.N, k, r))
 	return dense.As[float32](r)
 }

@@ -7,6 +7,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/dense"
 	"fmp/onnx/engine"
 	"fmp/pipeline/erm"
 )
@@ -91,22 +92,14 @@ func (p *Private) Rows(ctx context.Context, features []float32) ([]float32, erro
 }
 
 func (p *Private) rows(ctx context.Context, part string, features []float32) ([]float32, error) {
-	dx, k := p.config.Dx, p.config.K
-	if len(features)%dx != 0 {
-		return nil, fmt.Errorf("%d feature values do not divide into rows of dx %d",
-			len(features), dx)
-	}
-	n := len(features) / dx
-	out := make([]float32, n*k)
-	return out, chunks(ctx, p.Threads, n, rowChunk, func(from, to int) error {
-		rows, err := engine.Eval(p.parts[part],
-			map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx], to-from, dx)})
-		if err != nil {
-			return fmt.Errorf("private predictor: %w", err)
-		}
-		copy(out[from*k:], rows[part].F32())
-		return nil
-	})
+	return mapped(ctx, features, p.config.Dx, p.config.K, p.Threads,
+		func(in map[string]*onnx.Tensor) (*onnx.Tensor, error) {
+			out, err := engine.Eval(p.parts[part], in)
+			if err != nil {
+				return nil, fmt.Errorf("private predictor: %w", err)
+			}
+			return out[part], nil
+		})
 }
 
 // Heads returns posterior samples, on the coordinates of [Private.Map], given the mean and variance
@@ -124,11 +117,7 @@ func (p *Private) Heads(ctx context.Context, mean, variance []float64, latent []
 	}
 	in := map[string]*onnx.Tensor{"latent": onnx.NewTensor(latent, samples, classes, k)}
 	for name, v := range map[string][]float64{"mean": mean, "variance": variance} {
-		t := onnx.ZerosF32(samples, classes, k)
-		for i, x := range v {
-			t.F32()[i] = float32(x)
-		}
-		in[name] = t
+		in[name] = onnx.NewTensor(dense.As[float32](v), samples, classes, k)
 	}
 	out, err := engine.Eval(p.parts[models.PrivateHeads], in)
 	if err != nil {

@@ -124,9 +124,7 @@ func (f *Refit) images(seen *point.Set) (*images, error) {
 			if m == 0 {
 				continue
 			}
-			for _, v := range row[:k] {
-				out.rows = append(out.rows, float64(v))
-			}
+			out.rows = append(out.rows, dense.As[float64](row[:k])...)
 			out.class, out.mass, out.count = append(out.class, y), append(out.mass, m),
 				append(out.count, min(m, maxOfOne))
 			out.of[y] += m
@@ -261,10 +259,7 @@ type Fit struct {
 // problem returns the fit of a head to images drawn from r.
 func (f *Refit) problem(u *images, head erm.Theta, r *rand.Rand, e noise) *Fit {
 	k, classes := f.config.K, f.config.C
-	q := &Fit{metric: mat.NewDense(k, k, nil)}
-	q.metric.Apply(func(i, j int, _ float64) float64 {
-		return float64(f.values[models.ConjMetric].F32()[i*k+j])
-	}, q.metric)
+	q := &Fit{metric: mat.NewDense(k, k, dense.As[float64](f.values[models.ConjMetric].F32()))}
 	q.Problem, q.offset = u.draw(k, classes, r, e.weights)
 	// Features times weights do not change where the head's w R becomes w, and its weights R times
 	// as much.
@@ -476,11 +471,9 @@ func (f *Refit) IntervalGraph(ctx context.Context, d Drawn, level float64) (*onn
 
 // tensor returns heads as [S, k+1, C] in float32.
 func tensor(heads []erm.Theta) *onnx.Tensor {
-	out := onnx.ZerosF32(len(heads), heads[0].D, heads[0].C)
-	for s, h := range heads {
-		for i, v := range h.W {
-			out.F32()[s*len(h.W)+i] = float32(v)
-		}
+	var all []float32
+	for _, h := range heads {
+		all = append(all, dense.As[float32](h.W)...)
 	}
-	return out
+	return onnx.NewTensor(all, len(heads), heads[0].D, heads[0].C)
 }

@@ -5,13 +5,11 @@ import (
 	"fmt"
 
 	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
 
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/dense"
 	"fmp/pipeline/erm"
-	"fmp/pipeline/honesty"
 	"fmp/pipeline/point"
 )
 
@@ -109,11 +107,7 @@ func (c *Conjugate) pooled(seen *point.Set) (masses, means *onnx.Tensor, err err
 	k := c.config.K
 	row := seen.Features
 	if seen.Dx == c.config.Dx {
-		w := c.leading(seen, k)
-		at := make([]float32, len(w))
-		for i, v := range w {
-			at[i] = float32(v)
-		}
+		at := dense.As[float32](c.leading(seen, k))
 		row = func(i int) []float32 { return at[i*k : (i+1)*k] }
 	}
 	masses, means = onnx.ZerosF32(c.config.C), onnx.ZerosF32(c.config.C, k)
@@ -140,62 +134,28 @@ func (c *Conjugate) pooled(seen *point.Set) (masses, means *onnx.Tensor, err err
 // minMass is the mass by which the graph divides the mean of a class that nobody holds.
 const minMass = 1e-9
 
-// wideClaims is Claims of a wide round: in the leading coordinates.
-func (c *Conjugate) wideClaims(clients []*point.Set) (u honesty.Uploads, err error) {
-	k, classes := min(honesty.Leading, c.config.K), c.config.C
-	u = honesty.NewUploads(len(clients), classes, k)
-	u.Wide = true
-	for m, set := range clients {
-		if err := c.fits(set); err != nil {
-			return u, fmt.Errorf("client %d: %w", m, err)
-		}
-		rows, w := c.leading(set, k), set.W
-		for i := range set.N {
-			set.Shares(i, func(y int, p float32) {
-				n := float64(p) * float64(w[i])
-				if n == 0 {
-					return
-				}
-				mean := u.Add(m, y, n)
-				for j, v := range rows[i*k : (i+1)*k] {
-					mean[j] += n * v
-				}
-			})
-		}
-		u.Divide(m)
-	}
-	return u, nil
-}
-
 // leading returns the first k coordinates w of class means, of phi or of w.
 func (c *Conjugate) leading(set *point.Set, k int) []float64 {
-	out := make([]float64, set.N*k)
+	out := make([]float64, 0, set.N*k)
 	if set.Dx != c.config.Dx {
 		for i := range set.N {
-			for j, v := range set.Features(i)[:k] {
-				out[i*k+j] = float64(v)
-			}
+			out = append(out, dense.As[float64](set.Features(i)[:k])...)
 		}
 		return out
 	}
 	dx, all := c.config.Dx, c.config.K
 	v, origin := c.values[models.ConjMap].F32(), c.values[models.ConjOrigin].F32()
-	b := blas64.General{Rows: dx, Cols: k, Stride: k, Data: make([]float64, dx*k)}
+	b := general(dx, k, nil)
 	for d := range dx {
-		for j := range k {
-			b.Data[d*k+j] = float64(v[d*all+j])
-		}
+		b.Data = append(b.Data, dense.As[float64](v[d*all:][:k])...)
 	}
-	a := blas64.General{Rows: set.N, Cols: dx, Stride: dx, Data: make([]float64, set.N*dx)}
+	a := general(set.N, dx, nil)
 	for i := range set.N {
-		for j, x := range set.Features(i) {
-			a.Data[i*dx+j] = float64(x)
-		}
-		for j := range k {
-			out[i*k+j] = -float64(origin[j])
+		a.Data = append(a.Data, dense.As[float64](set.Features(i))...)
+		for _, v := range origin[:k] {
+			out = append(out, -float64(v))
 		}
 	}
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, a, b, 1,
-		blas64.General{Rows: set.N, Cols: k, Stride: k, Data: out})
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, a, b, 1, general(set.N, k, out))
 	return out
 }

@@ -106,7 +106,7 @@ func TestWideClaims(t *testing.T) {
 	k, seen, _ := manyClasses(t)
 	means := ofPhi(t, k)
 	full, _ := must.Get2(k.Claims([]*point.Set{seen, means}))(t)
-	wide := must.Get(k.wideClaims([]*point.Set{seen, means}))(t)
+	wide := must.Get(k.claims([]*point.Set{seen, means}, true))(t)
 	if full, wide = full.Dense(), wide.Dense(); wide.K != min(64, full.K) || !wide.Wide {
 		t.Fatalf("%d coordinates", wide.K)
 	}
