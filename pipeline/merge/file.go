@@ -3,10 +3,8 @@ package merge
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"hash"
 	"math"
 	"slices"
 
@@ -80,19 +78,12 @@ func checksum(m *partpb.Part) []byte {
 	if m.Moments {
 		moments = 1
 	}
-	numbers(h, uint64(m.Format), m.Round, uint64(m.Dx), uint64(m.Classes), moments, m.Summed,
+	whole.Hash(h, uint64(m.Format), m.Round, uint64(m.Dx), uint64(m.Classes), moments, m.Summed,
 		m.LeftOut, m.N, uint64(len(m.Kept)))
 	for _, b := range append(slices.Clone(m.Kept), m.Model, m.Limit, m.Clients, m.Sums, m.Dof, m.Against) {
-		numbers(h, uint64(len(b)))
-		h.Write(b)
+		whole.HashText(h, b)
 	}
 	return h.Sum(nil)
-}
-
-func numbers(h hash.Hash, values ...uint64) {
-	for _, v := range values {
-		h.Write(binary.LittleEndian.AppendUint64(nil, v))
-	}
 }
 
 // Decode decodes a part and checks it: every number against its bounds, kept uploads as ordinary

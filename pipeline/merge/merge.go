@@ -19,6 +19,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -197,9 +198,11 @@ func (m *Merger) addUpload(u *federate.Upload, data []byte) error {
 		return errTwice(fmt.Sprintf("client %q", u.Client))
 	}
 	if m.part.limit != nil && bytes.Compare(k.key[:], m.part.limit) >= 0 {
-		if err := m.sum(&k); err != nil {
+		share, err := m.share(&k)
+		if err != nil {
 			return err
 		}
+		m.count(&k, share)
 	} else {
 		k.Data = bytes.Clone(data)
 		at, _ := slices.BinarySearchFunc(m.part.Kept, k, compare)
@@ -286,14 +289,6 @@ func (m *Merger) share(k *Kept) (float64, error) {
 		return 0, fmt.Errorf("client %q: %w", k.Client, err)
 	}
 	return min(max(share, 0), 1), nil
-}
-
-func (m *Merger) sum(k *Kept) error {
-	share, err := m.share(k)
-	if err == nil {
-		m.count(k, share)
-	}
-	return err
 }
 
 // count adds an upload to the sums.
@@ -409,15 +404,15 @@ func (m *Merger) AddPart(p *Part) error {
 	if twice != nil {
 		return errTwice(m.name(twice, p))
 	}
-	had, hadLimit, hadAgainst := m.part.Kept, m.part.limit, m.part.Against
+	had := *m.part
 	m.part.Against = against
-	m.part.Kept = slices.Concat(had, p.Kept)
+	m.part.Kept = slices.Concat(had.Kept, p.Kept)
 	sorting.By(m.part.Kept, compare)
 	if m.part.limit == nil || p.limit != nil && bytes.Compare(p.limit, m.part.limit) < 0 {
 		m.part.limit = p.limit
 	}
 	if err := m.below(); err != nil {
-		m.part.Kept, m.part.limit, m.part.Against = had, hadLimit, hadAgainst
+		*m.part = had
 		return err
 	}
 	m.part.clients = clients
@@ -480,11 +475,7 @@ func (m *Merger) name(twice *entry, p *Part) string {
 
 // settle moves the clients that came one by one among the sorted ones.
 func (m *Merger) settle() {
-	fresh := make([]entry, 0, len(m.fresh))
-	for _, e := range m.fresh {
-		fresh = append(fresh, e)
-	}
-	slices.SortFunc(fresh, byKey)
+	fresh := slices.SortedFunc(maps.Values(m.fresh), byKey)
 	m.part.clients, _ = union(m.part.clients, fresh)
 	clear(m.fresh)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"strings"
 
@@ -128,16 +129,10 @@ func TrainConjugate(ctx context.Context, c ConjugateConfig) (*onnx.Model, error)
 	if err != nil {
 		return nil, err
 	}
-	l := train.Loop{
-		Rate: t.rate, Model: t, Step: t.step, Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint,
-		Interval: c.Interval, Progress: c.Progress, Run: run,
-		ValidateEvery: c.ValidateEvery,
-	}
+	l := c.newLoop(run, t.validate)
+	l.Rate, l.Model, l.Step, l.Steps = t.rate, t, t.step, 0
 	for _, p := range c.phases() {
 		l.Steps += p.steps
-	}
-	if c.Validation != nil {
-		l.Validate = t.validate
 	}
 	if err := l.Train(ctx); err != nil {
 		return nil, fmt.Errorf("training conjugate predictor: %w", err)
@@ -203,23 +198,26 @@ func (t *conjugateTrainee) enter(phase int) error {
 	if err != nil {
 		return err
 	}
+	t.close()
+	t.phase = phase
+	t.run, err = t.newStep(loss, params)
+	return err
+}
+
+// newStep prepares the steps of Adam on a loss.
+func (c *Config) newStep(loss *onnx.Model, params []string) (*train.Step, error) {
 	adam := optim.AdamW{Beta2: 0.99}
 	init := train.Params(loss, nil)
 	m, err := train.StepModel(loss, "loss", params, adam, optim.Options{})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	t.close()
-	t.phase = phase
-	t.run, err = train.NewStep(t.Engine, m, adam, init)
-	return err
+	return train.NewStep(c.Engine, m, adam, init)
 }
 
 // take copies the values that the phase has learned so far into the parameters.
 func (t *conjugateTrainee) take() {
-	for name, v := range t.now() {
-		t.values[name] = v
-	}
+	maps.Copy(t.values, t.now())
 }
 
 // now returns the current values of the parameters that the phase learns.
@@ -320,13 +318,8 @@ func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, ta
 // validate scores the current parameters on fixed validation tasks.
 func (t *conjugateTrainee) validate(ctx context.Context, _ int) (train.Metrics, error) {
 	p := t.phases()[t.phase]
-	values := map[string]*onnx.Tensor{}
-	for name, v := range t.values {
-		values[name] = v
-	}
-	for name, v := range t.now() {
-		values[name] = v
-	}
+	values := maps.Clone(t.values)
+	maps.Copy(values, t.now())
 	samples := t.Samples
 	if p.mean {
 		samples = 1

@@ -98,14 +98,7 @@ type embedder struct {
 
 // draw returns the points that the predictor draws, one set a sample.
 func (e *embedder) draw(in map[string]*onnx.Tensor) ([]*point.Set, error) {
-	out, err := e.predictor.run(in)
-	if err != nil {
-		return nil, err
-	}
-	if err := finite("drawn", out["drawn"]); err != nil {
-		return nil, err
-	}
-	return sets(out["drawn"], e.f.Dx, e.f.C), nil
+	return drawn(e.predictor.run, in, e.f)
 }
 
 // step draws a task and returns the gradient of its loss with respect to the embedding.

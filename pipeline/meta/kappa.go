@@ -7,6 +7,8 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"fmp/models/rng"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/moments"
@@ -67,12 +69,7 @@ func Kappa(ctx context.Context, bank *task.Bank, seed uint64,
 		if err != nil {
 			return discriminant.Kappa{}, err
 		}
-		best := 0
-		for g, v := range l {
-			if v > l[best] {
-				best = g
-			}
-		}
+		best := floats.MaxIdx(l)
 		// the temperature of Gaussian rows, which no smaller kappa lowers
 		for best < len(l)-1 && l[best+1] == l[best] {
 			best++

@@ -205,14 +205,8 @@ func (c *Config) identity(kind string, reads []*onnx.Model, more ...any) (string
 func (c *Config) loop(ctx context.Context, t *trainee, what, run string,
 	step func(ctx context.Context, r *rand.Rand) ([]map[string]*onnx.Tensor, train.Metrics, error),
 	validate func(ctx context.Context, t int) (train.Metrics, error)) error {
-	l := train.Loop{
-		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, max(0, min(c.Warmup, c.Steps))), Model: t,
-		Run: run, Checkpoint: c.Checkpoint, Interval: c.Interval, Log: c.Log, LogEvery: 10, Progress: c.Progress,
-		ValidateEvery: c.ValidateEvery,
-	}
-	if c.Validation != nil {
-		l.Validate = validate
-	}
+	l := c.newLoop(run, validate)
+	l.Rate, l.Model = optim.WarmupCosine(c.Rate, 0, max(0, min(c.Warmup, c.Steps))), t
 	l.Step = func(ctx context.Context, at int, rate float64) (train.Metrics, error) {
 		gradients := make([][]map[string]*onnx.Tensor, c.Batch)
 		metrics := make([]train.Metrics, c.Batch)
@@ -241,6 +235,18 @@ func (c *Config) loop(ctx context.Context, t *trainee, what, run string,
 		return sums, nil
 	}
 	return l.Train(ctx)
+}
+
+// newLoop returns the loop of a run of an identity, without rate, model and step. It validates where
+// there is data to validate by.
+func (c *Config) newLoop(run string,
+	validate func(ctx context.Context, t int) (train.Metrics, error)) train.Loop {
+	l := train.Loop{Steps: c.Steps, Run: run, Checkpoint: c.Checkpoint, Interval: c.Interval,
+		Log: c.Log, LogEvery: 10, Progress: c.Progress, ValidateEvery: c.ValidateEvery}
+	if c.Validation != nil {
+		l.Validate = validate
+	}
+	return l
 }
 
 // parallel calls do for 0 to n-1, up to threads at a time.
@@ -295,12 +301,7 @@ func (c crew) all(n int, do func(i int) error) error {
 		}
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return cmp.Or(errs...)
 }
 
 // fits solves the problem of seen together with each set of fresh points; if seen is nil, of the

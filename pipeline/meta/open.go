@@ -11,6 +11,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/dense"
 	"fmp/onnx/optim"
 	"fmp/onnx/train"
 	"fmp/pipeline/metric"
@@ -89,12 +90,8 @@ func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := train.Loop{
-		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, 0), Model: t, Step: t.step,
-		Validate: t.validate, ValidateEvery: c.ValidateEvery,
-		Log: c.Log, LogEvery: 10, Checkpoint: c.Checkpoint, Interval: c.Interval, Progress: c.Progress,
-		Run: run,
-	}
+	l := c.newLoop(run, nil)
+	l.Rate, l.Model, l.Step, l.Validate = optim.WarmupCosine(c.Rate, 0, 0), t, t.step, t.validate
 	if err := l.Train(ctx); err != nil {
 		return nil, fmt.Errorf("training open predictor: %w", err)
 	}
@@ -203,15 +200,7 @@ func (s *openSplit) choose(r *rand.Rand) []int {
 		for i := range near {
 			near[i] += 0.1 * mean * r.Float64()
 		}
-		slices.SortStableFunc(order, func(a, b int) int {
-			switch {
-			case near[a] < near[b]:
-				return -1
-			case near[a] > near[b]:
-				return 1
-			}
-			return 0
-		})
+		slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(near[a], near[b]) })
 	}
 	return order[:n]
 }
@@ -261,10 +250,7 @@ func (t *openTrainee) episode(r *rand.Rand) (*open.Episode, error) {
 		return nil, err
 	}
 	rows, labels := drawn.Target.Labelled()
-	e.Labels = labels
-	for _, v := range rows {
-		e.Rows = append(e.Rows, float64(v))
-	}
+	e.Labels, e.Rows = labels, dense.As[float64](rows)
 	batches, err := metric.NewBatches(r, rows, bank.Dx, openBatches)
 	if err != nil {
 		return nil, err

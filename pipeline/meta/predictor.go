@@ -151,7 +151,13 @@ const jointBatches = 40
 
 // draw runs the predictor being trained and checks its draws.
 func (t *trainee) draw(in map[string]*onnx.Tensor, f models.Manifest) ([]*point.Set, error) {
-	out, err := t.run(in)
+	return drawn(t.run, in, f)
+}
+
+// drawn returns the points that a predictor draws, one set a sample.
+func drawn(run func(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error),
+	in map[string]*onnx.Tensor, f models.Manifest) ([]*point.Set, error) {
+	out, err := run(in)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/dense"
 	"fmp/onnx/engine"
 	"fmp/onnx/optim"
 	"fmp/onnx/train"
@@ -75,8 +77,7 @@ func StartPrivate(corpus *task.Bank,
 		models.ConjOrigin, models.ConjLogLambda, models.ConjMetric} {
 		values[name] = from[name].Clone()
 	}
-	for _, name := range []string{models.ConjLogRho, models.ConjLogTau, models.ConjLogB,
-		models.ConjLogitGamma, models.ConjO1, models.ConjO2} {
+	for _, name := range allScalars {
 		values[models.PrivateSet+name] = from[models.ConjSample+name].Clone()
 	}
 	values[models.PrivateC1], values[models.PrivateC2] = onnx.Scalar[float32](0),
@@ -151,13 +152,7 @@ func TrainPrivate(ctx context.Context, c PrivateConfig) (*onnx.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	adam := optim.AdamW{Beta2: 0.99}
-	init := train.Params(loss, nil)
-	m, err := train.StepModel(loss, "loss", params, adam, optim.Options{})
-	if err != nil {
-		return nil, err
-	}
-	if t.run, err = train.NewStep(c.Engine, m, adam, init); err != nil {
+	if t.run, err = c.newStep(loss, params); err != nil {
 		return nil, err
 	}
 	defer t.run.Close()
@@ -165,15 +160,8 @@ func TrainPrivate(ctx context.Context, c PrivateConfig) (*onnx.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := train.Loop{
-		Steps: c.Steps, Rate: optim.WarmupCosine(c.Rate, 0, 0), Model: t.run, Step: t.step, Log: c.Log,
-		LogEvery: 10, Checkpoint: c.Checkpoint,
-		Interval: c.Interval, Progress: c.Progress, Run: run,
-		ValidateEvery: c.ValidateEvery,
-	}
-	if c.Validation != nil {
-		l.Validate = t.validate
-	}
+	l := c.newLoop(run, t.validate)
+	l.Rate, l.Model, l.Step = optim.WarmupCosine(c.Rate, 0, 0), t.run, t.step
 	if err := l.Train(ctx); err != nil {
 		return nil, fmt.Errorf("training private predictor: %w", err)
 	}
@@ -259,10 +247,7 @@ func (t *privateTrainee) loss() (*onnx.Model, []string, error) {
 
 // now returns the current parameters.
 func (t *privateTrainee) now() map[string]*onnx.Tensor {
-	out := map[string]*onnx.Tensor{}
-	for name, v := range t.values {
-		out[name] = v
-	}
+	out := maps.Clone(t.values)
 	if t.run != nil {
 		state := t.run.State()
 		for _, name := range models.PrivateScalars(t.Coordinates > 0) {
@@ -308,13 +293,10 @@ func (t *privateTrainee) draw(ctx context.Context, bank *task.Bank, tasks int,
 		if err != nil {
 			return err
 		}
-		for j, v := range totals.Sums {
-			in["sums"].F32()[i*c*k+j] = float32(v)
-		}
+		copy(in["sums"].F32()[i*c*k:], dense.As[float32](totals.Sums))
 		in["noise"].F32()[i] = float32(totals.SumVariance)
-		for j, n := range totals.DrawCounts(prior, t.Samples, r) {
-			in["counts"].F32()[i*t.Samples*c+j] = float32(n)
-		}
+		copy(in["counts"].F32()[i*t.Samples*c:],
+			dense.As[float32](totals.DrawCounts(prior, t.Samples, r)))
 		rows := in["targets"].F32()[i*target*k : (i+1)*target*k]
 		for j := range target {
 			z := held.Target.Row(j)

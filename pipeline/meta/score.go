@@ -26,9 +26,7 @@ func score(heads []erm.Theta, target *point.Set, batches [][]int,
 	x := general(n, d)
 	for i := range n {
 		row := x.Data[i*d : (i+1)*d]
-		for j, v := range features[i*target.Dx : (i+1)*target.Dx] {
-			row[j] = float64(v)
-		}
+		copy(row, dense.As[float64](features[i*target.Dx:(i+1)*target.Dx]))
 		row[target.Dx] = 1
 	}
 	probabilities, logs := make([]blas64.General, len(heads)), make([][]float64, len(heads))
@@ -125,9 +123,7 @@ func distance(a, b erm.Theta) (gap, norm float64, cot erm.Theta) {
 // scaled multiplies heads by v in place and returns them.
 func scaled(v float64, heads ...erm.Theta) []erm.Theta {
 	for _, h := range heads {
-		for i := range h.W {
-			h.W[i] *= v
-		}
+		floats.Scale(v, h.W)
 	}
 	return heads
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"fmp/models"
@@ -73,12 +74,7 @@ func ReadMerged(paths []string, m *merge.Merger, workers *identity.Roster,
 
 // AnyPart reports whether one of some files is a part.
 func AnyPart(paths []string) bool {
-	for _, path := range paths {
-		if merge.IsPart(head(path)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(paths, func(path string) bool { return merge.IsPart(head(path)) })
 }
 
 // Merged returns the uploads that a part keeps whole, in the order of their clients' names, and its

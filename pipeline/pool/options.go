@@ -106,14 +106,8 @@ func (o *Options) ReadFiles() (err error) {
 	if o.AnchorUpload != nil || slices.Contains([]string{"", ShippedAnchor, LeftOut}, o.Anchor) {
 		return nil
 	}
-	data, err := regularfile.ReadFile(o.Anchor, federate.MaxBytes)
-	if err != nil {
-		return fmt.Errorf("reading anchor: %w", err)
-	}
-	if o.AnchorUpload, err = federate.Decode(data, federate.Expect{}); err != nil {
-		return fmt.Errorf("anchor %s: %w", o.Anchor, err)
-	}
-	return nil
+	o.AnchorUpload, err = readUpload("anchor", o.Anchor)
+	return err
 }
 
 // Digest returns the SHA-256 of the options that are not their defaults, in hex. Files count by their

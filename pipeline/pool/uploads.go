@@ -52,13 +52,9 @@ func ReadUploads(paths []string, want federate.Expect,
 // ReadCorpus reads moments of a server's own images: an upload that a client graph of their classes
 // made.
 func ReadCorpus(path string) (*discriminant.Client, error) {
-	data, err := regularfile.ReadFile(path, federate.MaxBytes)
+	u, err := readUpload("corpus", path)
 	if err != nil {
-		return nil, fmt.Errorf("reading corpus: %w", err)
-	}
-	u, err := federate.Decode(data, federate.Expect{})
-	if err != nil {
-		return nil, fmt.Errorf("corpus %s: %w", path, err)
+		return nil, err
 	}
 	if u.Within == nil || u.Within.Dof == 0 {
 		return nil, fmt.Errorf("corpus %s: it holds no moments; make it behind a client graph of fmp "+
@@ -71,6 +67,19 @@ func ReadCorpus(path string) (*discriminant.Client, error) {
 		return nil, fmt.Errorf("corpus %s: %w", path, err)
 	}
 	return &discriminant.Client{Means: u.Points, Within: u.Within}, nil
+}
+
+// readUpload reads an upload that is something to the server.
+func readUpload(as, path string) (*federate.Upload, error) {
+	data, err := regularfile.ReadFile(path, federate.MaxBytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", as, err)
+	}
+	u, err := federate.Decode(data, federate.Expect{})
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", as, path, err)
+	}
+	return u, nil
 }
 
 // DecodeUploads is [ReadUploads] for messages in memory, which are called by their numbers from 0.

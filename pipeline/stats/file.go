@@ -3,10 +3,8 @@ package stats
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"hash"
 
 	"google.golang.org/protobuf/proto"
 
@@ -78,37 +76,26 @@ func (s *Sum) message() *statspb.Sum {
 func checksum(m *statspb.State) []byte {
 	h := sha256.New()
 	h.Write([]byte("fmp.stats.State\n"))
-	number(h, uint64(m.Format), m.Round)
-	text(h, m.Model)
-	number(h, uint64(m.Dx), uint64(m.Classes), uint64(len(m.Clients)))
+	whole.Hash(h, uint64(m.Format), m.Round)
+	whole.HashText(h, m.Model)
+	whole.Hash(h, uint64(m.Dx), uint64(m.Classes), uint64(len(m.Clients)))
 	for _, c := range m.Clients {
-		text(h, []byte(c.GetName()))
-		text(h, c.GetUpload())
-		number(h, c.GetN())
+		whole.HashText(h, []byte(c.GetName()))
+		whole.HashText(h, c.GetUpload())
+		whole.Hash(h, c.GetN())
 	}
-	number(h, uint64(len(m.Folds)))
+	whole.Hash(h, uint64(len(m.Folds)))
 	for _, f := range m.Folds {
-		number(h, f.GetCurved(), f.GetRows(), uint64(len(f.GetHeld())))
+		whole.Hash(h, f.GetCurved(), f.GetRows(), uint64(len(f.GetHeld())))
 		for _, y := range f.GetHeld() {
-			number(h, uint64(y))
+			whole.Hash(h, uint64(y))
 		}
-		text(h, f.GetSums())
-		text(h, f.GetSecond())
-		number(h, uint64(len(f.GetCurve())))
-		number(h, f.GetCurve()...)
+		whole.HashText(h, f.GetSums())
+		whole.HashText(h, f.GetSecond())
+		whole.Hash(h, uint64(len(f.GetCurve())))
+		whole.Hash(h, f.GetCurve()...)
 	}
 	return h.Sum(nil)
-}
-
-func number(h hash.Hash, values ...uint64) {
-	for _, v := range values {
-		h.Write(binary.LittleEndian.AppendUint64(nil, v))
-	}
-}
-
-func text(h hash.Hash, b []byte) {
-	number(h, uint64(len(b)))
-	h.Write(b)
 }
 
 // Decode decodes a state and checks it: every number against its bounds, clients in order and each

@@ -9,11 +9,13 @@ package stats
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"runtime"
 	"slices"
 	"sync"
 
+	"fmp/onnx/dense"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/internal/whole"
 	"fmp/pipeline/moments"
@@ -122,9 +124,7 @@ type rows struct {
 func rowsOf(u *federate.Upload, labels []int32) *rows {
 	r := &rows{k: u.Points.Dx}
 	add := func(row []float32, y int, mass float64) {
-		for _, v := range row {
-			r.x = append(r.x, float64(v))
-		}
+		r.x = append(r.x, dense.As[float64](row)...)
 		r.label, r.mass = append(r.label, y), append(r.mass, mass)
 	}
 	for i, y := range labels {
@@ -312,11 +312,4 @@ func (s *Sum) Client() (*point.Set, *moments.Within, *moments.ClientCurve) {
 }
 
 // held returns the classes that any client holds, ascending.
-func (s *Sum) held() []int {
-	out := make([]int, 0, len(s.classes))
-	for y := range s.classes {
-		out = append(out, y)
-	}
-	slices.Sort(out)
-	return out
-}
+func (s *Sum) held() []int { return slices.Sorted(maps.Keys(s.classes)) }

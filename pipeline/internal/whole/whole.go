@@ -4,6 +4,7 @@ package whole
 
 import (
 	"encoding/binary"
+	"hash"
 	"math"
 	"math/bits"
 )
@@ -76,4 +77,17 @@ func Read(from []byte) []Number {
 		out[i] = Number{int64(binary.LittleEndian.Uint64(b[8:])), binary.LittleEndian.Uint64(b)}
 	}
 	return out
+}
+
+// Hash hashes numbers as little-endian uint64, as checksums of messages do.
+func Hash(h hash.Hash, values ...uint64) {
+	for _, v := range values {
+		h.Write(binary.LittleEndian.AppendUint64(nil, v))
+	}
+}
+
+// HashText hashes bytes after their length.
+func HashText(h hash.Hash, b []byte) {
+	Hash(h, uint64(len(b)))
+	h.Write(b)
 }
