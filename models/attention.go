@@ -55,7 +55,7 @@ type Block struct {
 	Hidden int `json:"hidden"`
 
 	// Initialisers that replace the defaults; nil keeps the default.
-	query, key, keyBias, feed, project Init
+	query, key, keyBias, feed, project initial
 }
 
 // Published returns the block of Lee et al. 2019 of width d.
@@ -91,7 +91,7 @@ func (c Block) check(b *build.Builder) bool {
 	return false
 }
 
-func orElse(init, otherwise Init) Init {
+func orElse(init, otherwise initial) initial {
 	if init != nil {
 		return init
 	}
@@ -102,23 +102,23 @@ func orElse(init, otherwise Init) Init {
 // [batch, nq, d]. logWeight, where given, is [batch or 1, 1, nk] and is added to the logits of
 // every query, so that a point of weight w counts as w points. The returned logits, [batch, heads,
 // nq, nk] or, with one head, [batch, nq, nk], exclude logWeight.
-func (c Block) MAB(w Weights, q, k, logWeight build.Ref) (out, logits build.Ref) {
+func (c Block) MAB(w layers, q, k, logWeight build.Ref) (out, logits build.Ref) {
 	b, d := w.b, c.Dim
 	if !c.check(b) {
 		return q, q
 	}
-	value, valueBias := FanIn(d), FanIn(d)
+	value, valueBias := fanIn(d), fanIn(d)
 	if c.IdentityValue {
-		value, valueBias = Eye(func(int) float32 { return 1 }), Constant(0)
+		value, valueBias = eye(func(int) float32 { return 1 }), constant(0)
 	}
-	qs := w.Linear("q", q, d, d, orElse(c.query, FanIn(d)), nil)
-	ks := w.Linear("k", k, d, d, orElse(c.key, FanIn(d)), orElse(c.keyBias, FanIn(d)))
+	qs := w.Linear("q", q, d, d, orElse(c.query, fanIn(d)), nil)
+	ks := w.Linear("k", k, d, d, orElse(c.key, fanIn(d)), orElse(c.keyBias, fanIn(d)))
 	vs := w.Linear("v", k, d, d, value, valueBias)
 
 	// The logits' scale is applied to the queries, the smallest of the operands.
 	scale := b.F32(float32(1 / math.Sqrt(float64(d))))
 	if c.Beta != 0 {
-		scale = b.Mul(w.Param("beta", Constant(c.Beta)), scale)
+		scale = b.Mul(w.Param("beta", constant(c.Beta)), scale)
 	}
 	qs = b.Mul(qs, scale)
 
@@ -145,13 +145,13 @@ func (c Block) MAB(w Weights, q, k, logWeight build.Ref) (out, logits build.Ref)
 		h = b.Reshape(b.Transpose(h, 0, 2, 1, 3), 0, 0, d)
 	}
 	if c.Project {
-		h = w.Linear("project", h, d, d, orElse(c.project, FanIn(d)), nil)
+		h = w.Linear("project", h, d, d, orElse(c.project, fanIn(d)), nil)
 	}
 	switch c.Residual {
 	case ResidualQuery:
 		h = b.Add(q, h)
 	case ResidualProjected:
-		h = b.Add(w.Linear("r", q, d, d, zeroColumns(Scaled(FanIn(d), 0.1), c.Keep), nil), h)
+		h = b.Add(w.Linear("r", q, d, d, zeroColumns(multiplied(fanIn(d), 0.1), c.Keep), nil), h)
 	}
 	if c.LayerNorm {
 		h = w.LayerNorm("norm0", h, d)
@@ -164,20 +164,20 @@ func (c Block) MAB(w Weights, q, k, logWeight build.Ref) (out, logits build.Ref)
 }
 
 // rowFeedForward is the rFF of the block: the same small network on every row.
-func (c Block) rowFeedForward(w Weights, h build.Ref) build.Ref {
-	weight, bias := orElse(c.feed, FanIn(c.Dim)), FanIn(c.Dim)
+func (c Block) rowFeedForward(w layers, h build.Ref) build.Ref {
+	weight, bias := orElse(c.feed, fanIn(c.Dim)), fanIn(c.Dim)
 	if c.IdentityValue {
-		weight, bias = orElse(c.feed, Scaled(FanIn(c.Dim), 0.1)), Constant(0)
+		weight, bias = orElse(c.feed, multiplied(fanIn(c.Dim), 0.1)), constant(0)
 	}
 	if c.Hidden == 0 {
 		return w.b.Relu(w.Linear("o", h, c.Dim, c.Dim, weight, bias))
 	}
-	h = w.b.Relu(w.Linear("o0", h, c.Dim, c.Hidden, FanIn(c.Dim), FanIn(c.Dim)))
-	return w.Linear("o1", h, c.Hidden, c.Dim, Constant(0), Constant(0))
+	h = w.b.Relu(w.Linear("o0", h, c.Dim, c.Hidden, fanIn(c.Dim), fanIn(c.Dim)))
+	return w.Linear("o1", h, c.Hidden, c.Dim, constant(0), constant(0))
 }
 
 // zeroColumns returns init with the first n output coordinates set to zero.
-func zeroColumns(init Init, n int) Init {
+func zeroColumns(init initial, n int) initial {
 	return func(r *rand.Rand, t []float32, shape []int) {
 		init(r, t, shape)
 		for i := range shape[0] {
@@ -189,7 +189,7 @@ func zeroColumns(init Init, n int) Init {
 }
 
 // SAB returns the set attention block MAB(X, X) (equation 8).
-func SAB(w Weights, c Block, x, logWeight build.Ref) build.Ref {
+func SAB(w layers, c Block, x, logWeight build.Ref) build.Ref {
 	out, _ := c.MAB(w, x, x, logWeight)
 	return out
 }
@@ -197,7 +197,7 @@ func SAB(w Weights, c Block, x, logWeight build.Ref) build.Ref {
 // ISAB returns the induced set attention block MAB(Q, MAB(Q, X)) of one block's shape (equations 9
 // and 10, with the inducing points as the query). The inner block's parameters are named inner/...,
 // the outer's outer/....
-func ISAB(w Weights, c Block, query, x, logWeight build.Ref) build.Ref {
+func ISAB(w layers, c Block, query, x, logWeight build.Ref) build.Ref {
 	h, _ := c.MAB(w.Scope("inner"), query, x, logWeight)
 	out, _ := c.MAB(w.Scope("outer"), query, h, "")
 	return out
@@ -205,7 +205,7 @@ func ISAB(w Weights, c Block, query, x, logWeight build.Ref) build.Ref {
 
 // PMA returns pooling by multihead attention MAB(S, X) over k learned seeds S (equation 11), with
 // the parameter seeds [k, d]. Logits are those of [Block.MAB].
-func PMA(w Weights, c Block, k int, seeds Init, x, logWeight build.Ref) (out, logits build.Ref) {
+func PMA(w layers, c Block, k int, seeds initial, x, logWeight build.Ref) (out, logits build.Ref) {
 	s := w.b.Unsqueeze(w.Param("seeds", seeds, k, c.Dim), 0)
 	return c.MAB(w, s, x, logWeight)
 }

@@ -86,7 +86,7 @@ func NewEmbedding(c EmbeddingConfig, seed uint64) (*onnx.Model, error) {
 	weights := b.Input("weights", onnx.Float32, "batch", "n")
 	lw := logWeights(b, weights)
 
-	w := NewWeights(b, seed)
+	w := newWeights(b, seed)
 	x := lift(w.Scope("lift"), points, dz, d, !c.Published)
 	for i := range c.Blocks {
 		block := Published(d, c.Heads)
@@ -95,7 +95,7 @@ func NewEmbedding(c EmbeddingConfig, seed uint64) (*onnx.Model, error) {
 		}
 		x = SAB(w.Scope(fmt.Sprintf("block%d", i)), block, x, lw)
 	}
-	pool, seeds := Published(d, c.Heads), Init(Gaussian(1))
+	pool, seeds := Published(d, c.Heads), initial(gaussian(1))
 	if !c.Published {
 		pool = labelPooling(d, c.Dx, c.C)
 		seeds = labelSeeds(c.Dx, c.C)
@@ -126,13 +126,13 @@ func NewEmbedding(c EmbeddingConfig, seed uint64) (*onnx.Model, error) {
 func labelMates(d, dx, c, hidden int) Block {
 	dz := dx + c
 	half := (d - dz) / 2
-	onLabels := Eye(func(i int) float32 {
+	onLabels := eye(func(i int) float32 {
 		if i < dx || i >= dz {
 			return 0
 		}
 		return float32(2 * math.Pow(float64(d), 0.25)) // a logit of 4 for the same label
 	})
-	some := Scaled(FanIn(d), 0.05)
+	some := multiplied(fanIn(d), 0.05)
 	match := func(r *rand.Rand, t []float32, shape []int) {
 		eye := make([]float32, len(t))
 		onLabels(r, eye, shape)
@@ -143,7 +143,7 @@ func labelMates(d, dx, c, hidden int) Block {
 	}
 	return Block{
 		Dim: d, Heads: 1, Residual: ResidualQuery, Project: true, IdentityValue: true, Hidden: hidden,
-		query: match, key: match, keyBias: Constant(0),
+		query: match, key: match, keyBias: constant(0),
 		project: func(_ *rand.Rand, t []float32, _ []int) {
 			for i := range half {
 				t[(dz+i)*d+dz+half+i], t[(dz+half+i)*d+dz+i] = 1, 1
@@ -157,8 +157,8 @@ func labelMates(d, dx, c, hidden int) Block {
 func labelPooling(d, dx, c int) Block {
 	p := Identity(d, dx+c, 1)
 	p.Residual = ResidualNone
-	p.query = Eye(func(int) float32 { return 1 })
-	p.key = Eye(func(i int) float32 {
+	p.query = eye(func(int) float32 { return 1 })
+	p.key = eye(func(i int) float32 {
 		switch {
 		case i < dx:
 			return 0
@@ -167,14 +167,14 @@ func labelPooling(d, dx, c int) Block {
 		}
 		return 0.3
 	})
-	p.keyBias, p.feed = Constant(0), Constant(0)
+	p.keyBias, p.feed = constant(0), constant(0)
 	return p
 }
 
 // labelSeeds starts seed i near 6 sqrt(d) times the unit vector of label i mod C, so that its logit
 // is about 6 for points of that label and 0 for others.
-func labelSeeds(dx, c int) Init {
-	noise := Gaussian(0.1)
+func labelSeeds(dx, c int) initial {
+	noise := gaussian(0.1)
 	return func(r *rand.Rand, t []float32, shape []int) {
 		noise(r, t, shape)
 		for i := range shape[0] {

@@ -100,7 +100,7 @@ func (e Extractor) Loss(classes int, seed uint64) (*onnx.Model, error) {
 		return nil, fmt.Errorf("extractor: %d classes; want at least 2", classes)
 	}
 	b := build.New("extractor training")
-	n := network{Extractor: e, b: b, w: NewWeights(b, seed), training: true}
+	n := network{Extractor: e, b: b, w: newWeights(b, seed), training: true}
 	x := n.image()
 	target := b.Input(TargetInput, onnx.Float32, "batch", classes)
 	allowed := b.Input(AllowedInput, onnx.Float32, "batch", classes)
@@ -163,7 +163,7 @@ func (e Extractor) Model(values map[string]*onnx.Tensor, classes int) (*onnx.Mod
 		return nil, err
 	}
 	b := build.New("extractor")
-	n := network{Extractor: e, b: b, w: NewWeights(b, 0), stored: values}
+	n := network{Extractor: e, b: b, w: newWeights(b, 0), stored: values}
 	f := n.features(n.image())
 	b.Output(FeaturesOutput, f)
 	if classes > 0 {
@@ -231,7 +231,7 @@ func (e Extractor) norms() []normSize {
 type network struct {
 	Extractor
 	b        *build.Builder
-	w        Weights
+	w        layers
 	training bool
 	stored   map[string]*onnx.Tensor // statistics of the inference graph
 }
@@ -266,7 +266,7 @@ func (n network) features(x build.Ref) build.Ref {
 	if mirror {
 		pooled = n.b.ReduceMean(n.b.Reshape(pooled, 2, -1, last), false, 0)
 	}
-	h := n.w.Linear("project", pooled, last, n.Dx, Gaussian(math.Sqrt(1/float64(last))), nil)
+	h := n.w.Linear("project", pooled, last, n.Dx, gaussian(math.Sqrt(1/float64(last))), nil)
 	one := onnx.ZerosF32(n.Dx)
 	for i := range one.F32() {
 		one.F32()[i] = 1
@@ -278,12 +278,12 @@ func (n network) features(x build.Ref) build.Ref {
 func (n network) unit(scope, suffix string, x build.Ref, in, out int) build.Ref {
 	w := n.w.Scope(scope)
 	conv := w.b.Op("Conv", []build.Ref{x,
-		w.Scope("conv"+suffix).Param("weight", Gaussian(math.Sqrt(2/float64(9*in))), out, in, 3, 3)},
+		w.Scope("conv"+suffix).Param("weight", gaussian(math.Sqrt(2/float64(9*in))), out, in, 3, 3)},
 		onnx.IntsAttr("kernel_shape", 3, 3), onnx.IntsAttr("pads", 1, 1, 1, 1))
 	name := "norm" + suffix
 	l := w.Scope(name)
-	return w.b.Relu(n.norm(scope+"/"+name, conv, out, l.Param("scale", Constant(1), out),
-		l.Param("shift", Constant(0), out)))
+	return w.b.Relu(n.norm(scope+"/"+name, conv, out, l.Param("scale", constant(1), out),
+		l.Param("shift", constant(0), out)))
 }
 
 // norm is batch normalisation; name is that of its statistics.
@@ -314,6 +314,6 @@ func (n network) norm(name string, x build.Ref, size int, scale, shift build.Ref
 // features of unit variance would make it learn so much faster than the layers below that high
 // rates diverge.
 func (n network) head(features build.Ref, classes int) build.Ref {
-	logits := n.w.Linear("head", features, n.Dx, classes, Gaussian(0.5), Constant(0))
+	logits := n.w.Linear("head", features, n.Dx, classes, gaussian(0.5), constant(0))
 	return n.b.Mul(logits, n.b.F32(float32(1/math.Sqrt(float64(n.Dx)))))
 }

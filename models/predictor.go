@@ -112,14 +112,14 @@ func NewPredictor(c PredictorConfig, seed uint64) (*onnx.Model, error) {
 		block = Identity(d, dz, c.Beta)
 		block.Heads = c.Heads
 		// Queries of this scale, with beta, make a random query attend to few points.
-		block.query = Gaussian(1.7 / math.Sqrt(float64(d)))
+		block.query = gaussian(1.7 / math.Sqrt(float64(d)))
 	}
 	block.Hidden = c.Hidden
 	var lw build.Ref
 	if !c.IgnoreMasses {
 		lw = logWeights(b, weights)
 	}
-	w := NewWeights(b, seed)
+	w := newWeights(b, seed)
 	o := ISAB(w, block, noise, lift(w.Scope("lift"), points, dz, d, !c.Published), lw)
 	b.Output("drawn", decode(w.Scope("decode"), o, d, c.Dx, c.C, !c.Published))
 	m, err := b.Model()

@@ -10,29 +10,29 @@ import (
 	"fmp/onnx/build"
 )
 
-// Weights adds named, seeded parameters to a graph. Each parameter draws its initial value from a
+// layers adds named, seeded parameters to a graph. Each parameter draws its initial value from a
 // stream of the seed that is named after it, so that adding a layer leaves the others' values as
 // they were.
-type Weights struct {
+type layers struct {
 	b    *build.Builder
 	seed uint64
 	path string
 }
 
-// NewWeights returns Weights that add parameters, initialised from seed, to the graph that b
+// newWeights returns layers that add parameters, initialised from seed, to the graph that b
 // builds.
-func NewWeights(b *build.Builder, seed uint64) Weights { return Weights{b: b, seed: seed} }
+func newWeights(b *build.Builder, seed uint64) layers { return layers{b: b, seed: seed} }
 
 // Scope returns w with name and "/" put before the names of parameters and nodes.
-func (w Weights) Scope(name string) Weights {
-	return Weights{b: w.b.Scope(name), seed: w.seed, path: w.path + name + "/"}
+func (w layers) Scope(name string) layers {
+	return layers{b: w.b.Scope(name), seed: w.seed, path: w.path + name + "/"}
 }
 
-// Init fills a new parameter t of the given shape with its initial value.
-type Init func(r *rand.Rand, t []float32, shape []int)
+// initial fills a new parameter t of the given shape with its initial value.
+type initial func(r *rand.Rand, t []float32, shape []int)
 
 // Param adds a parameter of the given shape.
-func (w Weights) Param(name string, init Init, shape ...int) build.Ref {
+func (w layers) Param(name string, init initial, shape ...int) build.Ref {
 	n, err := onnx.Elements(shape)
 	if err != nil {
 		w.b.Fail("parameter %q: %w", w.path+name, err)
@@ -45,7 +45,7 @@ func (w Weights) Param(name string, init Init, shape ...int) build.Ref {
 
 // Linear returns x W + b for W of shape [in, out] and b of shape [out], named name/weight and
 // name/bias. A nil bias leaves b out.
-func (w Weights) Linear(name string, x build.Ref, in, out int, weight, bias Init) build.Ref {
+func (w layers) Linear(name string, x build.Ref, in, out int, weight, bias initial) build.Ref {
 	l := w.Scope(name)
 	y := l.b.MatMul(x, l.Param("weight", weight, in, out))
 	if bias == nil {
@@ -56,15 +56,15 @@ func (w Weights) Linear(name string, x build.Ref, in, out int, weight, bias Init
 
 // LayerNorm normalises the last axis, of size d, with a learned scale and shift (Ba et al. 2016,
 // arXiv:1607.06450).
-func (w Weights) LayerNorm(name string, x build.Ref, d int) build.Ref {
+func (w layers) LayerNorm(name string, x build.Ref, d int) build.Ref {
 	l := w.Scope(name)
 	return l.b.Op("LayerNormalization",
-		[]build.Ref{x, l.Param("scale", Constant(1), d), l.Param("shift", Constant(0), d)},
+		[]build.Ref{x, l.Param("scale", constant(1), d), l.Param("shift", constant(0), d)},
 		onnx.IntAttr("axis", -1), onnx.FloatAttr("epsilon", 1e-5))
 }
 
-// Constant is an Init: every element is v.
-func Constant(v float32) Init {
+// constant is an initial value: every element is v.
+func constant(v float32) initial {
 	return func(_ *rand.Rand, t []float32, _ []int) {
 		for i := range t {
 			t[i] = v
@@ -72,8 +72,8 @@ func Constant(v float32) Init {
 	}
 }
 
-// Uniform is an Init: U(-a, a).
-func Uniform(a float64) Init {
+// uniform is an initial value: U(-a, a).
+func uniform(a float64) initial {
 	return func(r *rand.Rand, t []float32, _ []int) {
 		for i := range t {
 			t[i] = float32(a * (2*r.Float64() - 1))
@@ -81,8 +81,8 @@ func Uniform(a float64) Init {
 	}
 }
 
-// Gaussian is an Init: N(0, std^2).
-func Gaussian(std float64) Init {
+// gaussian is an initial value: N(0, std^2).
+func gaussian(std float64) initial {
 	return func(r *rand.Rand, t []float32, _ []int) {
 		for i := range t {
 			t[i] = float32(std * r.NormFloat64())
@@ -90,11 +90,11 @@ func Gaussian(std float64) Init {
 	}
 }
 
-// FanIn is an Init: U(-1/sqrt(in), 1/sqrt(in)), the usual one for a linear layer with in inputs.
-func FanIn(in int) Init { return Uniform(1 / math.Sqrt(float64(in))) }
+// fanIn is an initial value: U(-1/sqrt(in), 1/sqrt(in)), the usual one for a linear layer with in inputs.
+func fanIn(in int) initial { return uniform(1 / math.Sqrt(float64(in))) }
 
-// Eye is an Init for a square matrix: scale[i] at [i, i], zero elsewhere.
-func Eye(scale func(i int) float32) Init {
+// Eye is an initial for a square matrix: scale[i] at [i, i], zero elsewhere.
+func eye(scale func(i int) float32) initial {
 	return func(_ *rand.Rand, t []float32, shape []int) {
 		for i := range min(shape[0], shape[1]) {
 			t[i*shape[1]+i] = scale(i)
@@ -102,8 +102,8 @@ func Eye(scale func(i int) float32) Init {
 	}
 }
 
-// Scaled returns init times v.
-func Scaled(init Init, v float32) Init {
+// multiplied returns init times v.
+func multiplied(init initial, v float32) initial {
 	return func(r *rand.Rand, t []float32, shape []int) {
 		init(r, t, shape)
 		for i := range t {
@@ -113,7 +113,7 @@ func Scaled(init Init, v float32) Init {
 }
 
 // Parameters lists a model's trainable initializers in alphabetical order: those of float32 that
-// were named by [Weights] or [build.Builder.Param], as opposed to the builder's constants.
+// were named by layers or [build.Builder.Param], as opposed to the builder's constants.
 func Parameters(m *onnx.Model) []string {
 	var names []string
 	for _, n := range m.Graph.InitializerNames() {
