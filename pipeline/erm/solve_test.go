@@ -53,6 +53,13 @@ func random(seed uint64, n, dx, c int, l2 float64) *Problem {
 	return p
 }
 
+// part is the problem of n points, from from on.
+func (p *Problem) part(from, n int) *Problem {
+	out, to := *p, from+n
+	out.N, out.X, out.Y, out.W = n, p.X[from*p.D():to*p.D()], p.Y[from*p.C:to*p.C], p.W[from:to]
+	return &out
+}
+
 // TestGradientVanishes recomputes the gradient from its definition, without the solver's code.
 func TestGradientVanishes(t *testing.T) {
 	for _, k := range []struct {
@@ -163,12 +170,7 @@ func TestFits(t *testing.T) {
 	const shared, own, count = 40, 30, 5
 	for _, dx := range []int{9, 100} {
 		all := random(uint64(dx), shared+2*count*own, dx, 4, 0.5)
-		part := func(from, n int) *Problem {
-			p := *all
-			p.N, p.X, p.Y, p.W = n, all.X[from*p.D():(from+n)*p.D()], all.Y[from*p.C:(from+n)*p.C],
-				all.W[from:from+n]
-			return &p
-		}
+		part := all.part
 		common := part(0, shared)
 		var mine [2][]*Problem
 		for i := range 2 * count {
@@ -230,15 +232,23 @@ func TestFits(t *testing.T) {
 	}
 }
 
+// TestWarmStart: a fit that starts at the minimum stays there, also where points are fewer than
+// features, two of them alike or not; one that starts far away gets there.
 func TestWarmStart(t *testing.T) {
-	p := random(3, 60, 12, 5, 1)
-	cold := must.Get(Solve(context.Background(), p, Options{}))(t)
-	p.Start = &cold.Theta
-	warm := must.Get(Solve(context.Background(), p, Options{}))(t)
-	if warm.Steps != 0 || furthest(warm.Theta.W, cold.Theta.W) > 0 {
-		t.Errorf("started at the minimum, %d steps moved the head by %v; want none", warm.Steps,
-			furthest(warm.Theta.W, cold.Theta.W))
+	few, alike := random(3, 12, 40, 5, 1), random(3, 12, 40, 5, 1)
+	copy(alike.X[3*alike.D():4*alike.D()], alike.X[:alike.D()])
+	many := random(3, 60, 12, 5, 1)
+	var cold *Solution
+	for i, p := range []*Problem{few, alike, many} {
+		cold = must.Get(Solve(context.Background(), p, Options{}))(t)
+		p.Start = &cold.Theta
+		warm := must.Get(Solve(context.Background(), p, Options{Tolerance: 2e-9}))(t)
+		if d := furthest(warm.Theta.W, cold.Theta.W); warm.Steps != 0 || d > 1e-9 {
+			t.Errorf("case %d: started at the minimum, %d steps moved the head by %v; want none", i,
+				warm.Steps, d)
+		}
 	}
+	p := many
 	far := NewTheta(p.D(), p.C)
 	for i := range far.W {
 		far.W[i] = 40 * math.Sin(float64(i))
@@ -247,42 +257,6 @@ func TestWarmStart(t *testing.T) {
 	back := must.Get(Solve(context.Background(), p, Options{}))(t)
 	if d := furthest(back.Theta.W, cold.Theta.W); d > 1e-6 {
 		t.Errorf("from far away the minimiser differs by %v", d)
-	}
-}
-
-// TestWarmStartInSpan is the same where points are fewer than features, whether two of them are
-// alike or not.
-func TestWarmStartInSpan(t *testing.T) {
-	for _, alike := range []bool{false, true} {
-		p := random(3, 12, 40, 5, 1)
-		if alike {
-			copy(p.X[3*p.D():4*p.D()], p.X[:p.D()])
-		}
-		cold := must.Get(Solve(context.Background(), p, Options{}))(t)
-		p.Start = &cold.Theta
-		warm := must.Get(Solve(context.Background(), p, Options{Tolerance: 2e-9}))(t)
-		if d := furthest(warm.Theta.W, cold.Theta.W); warm.Steps != 0 || d > 1e-9 {
-			t.Errorf("alike %v: started at the minimum, %d steps moved the head by %v; want none",
-				alike, warm.Steps, d)
-		}
-	}
-}
-
-// TestWeightCountsAsCopies: a point of weight 2 is two points, and a point of weight 0 none.
-func TestWeightCountsAsCopies(t *testing.T) {
-	s := point.New(4, 2, 2)
-	copy(s.Z, []float32{1, 2, 1, 0, -1, 0.5, 0, 1, 0.3, -2, 0.25, 0.75, 9, 9, 1, 0})
-	copy(s.W, []float32{2, 1, 1, 0})
-	copies := point.New(4, 2, 2)
-	copy(copies.Z, []float32{1, 2, 1, 0, 1, 2, 1, 0, -1, 0.5, 0, 1, 0.3, -2, 0.25, 0.75})
-	var heads []Theta
-	for _, set := range []*point.Set{s, copies} {
-		p := must.Get(FromSets(0.7, set))(t)
-		r := must.Get(Solve(context.Background(), p, Options{Tolerance: 1e-12}))(t)
-		heads = append(heads, r.Theta)
-	}
-	if d := furthest(heads[0].W, heads[1].W); d > 1e-9 {
-		t.Errorf("weights and copies give heads that differ by %v", d)
 	}
 }
 
@@ -543,11 +517,7 @@ func TestSolveShared(t *testing.T) {
 		for j := range all.Y {
 			all.Y[j] *= 1 + 1e-4*math.Sin(float64(j))
 		}
-		part := func(from, n int) *Problem {
-			d := all.D()
-			return &Problem{N: n, Dx: all.Dx, C: all.C, L2: all.L2, X: all.X[from*d : (from+n)*d],
-				Y: all.Y[from*all.C : (from+n)*all.C], W: all.W[from : from+n]}
-		}
+		part := all.part
 		shared := part(0, k.shared)
 		var own, whole []*Problem
 		for i := range 10 {
@@ -719,11 +689,7 @@ func TestSharedPointsAreHeldOnce(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const dx, c, own, most, problems = 8, 4, 20, 4000, 40
 	all := random(1, most+problems*own, dx, c, 1)
-	part := func(from, n int) *Problem {
-		d := all.D()
-		return &Problem{N: n, Dx: dx, C: c, L2: all.L2, X: all.X[from*d : (from+n)*d],
-			Y: all.Y[from*c : (from+n)*c], W: all.W[from : from+n]}
-	}
+	part := all.part
 	allocated := func(s, n int) int64 {
 		shared, ps := part(0, n), make([]*Problem, s)
 		for i := range ps {

@@ -131,27 +131,6 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestCap: whatever fewer than half of the clients claim, the cap is at most the largest honest
-// claim and at least the smallest.
-func TestCap(t *testing.T) {
-	for clients := 1; clients <= 12; clients++ {
-		for bad := 0; 2*bad < clients; bad++ {
-			for _, claim := range []float64{1e-9, 15, 1e9} {
-				totals := repeated(clients, 10)
-				for m := bad; m < clients; m++ {
-					totals[m] += float64(m)
-				}
-				least, most := totals[bad], totals[clients-1]
-				copy(totals, repeated(bad, claim))
-				if got := Cap(totals); got < least || got > most {
-					t.Errorf("%d of %d clients claim %v: the cap is %v; honest clients hold %v to %v", bad,
-						clients, claim, got, least, most)
-				}
-			}
-		}
-	}
-}
-
 // TestInvariance: the order of clients does not matter, and in units of other images the bounded
 // masses are the same.
 func TestInvariance(t *testing.T) {
