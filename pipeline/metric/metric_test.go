@@ -73,51 +73,6 @@ func TestCalibratedForecasts(t *testing.T) {
 	}
 }
 
-func TestPredict(t *testing.T) {
-	t.Parallel()
-	r := rand.New(rand.NewPCG(3, 4))
-	const n, dx, c = 301, 7, 3
-	x := make([]float32, n*dx)
-	rng.Normal(r, x)
-	heads := make([]erm.Theta, 3)
-	for s := range heads {
-		heads[s] = erm.NewTheta(dx+1, c)
-		for i := range heads[s].W {
-			heads[s].W[i] = 3 * r.NormFloat64()
-		}
-	}
-	one := must.Get(Predict(context.Background(), heads, x, 1))(t)
-	two := must.Get(Predict(context.Background(), heads, x, 2))(t)
-	if d := cmp.Diff(one, two); d != "" {
-		t.Errorf("1 and 2 threads differ: %s", d)
-	}
-	for i := range n {
-		want := make([]float64, c)
-		for _, h := range heads {
-			l := append([]float64(nil), h.Row(dx)...)
-			for j := range dx {
-				for k := range l {
-					l[k] += float64(x[i*dx+j]) * h.Row(j)[k]
-				}
-			}
-			var sum float64
-			for k := range l {
-				l[k] = math.Exp(l[k])
-				sum += l[k]
-			}
-			for k := range l {
-				want[k] += l[k] / sum / 3
-			}
-		}
-		for k := range want {
-			if math.Abs(one.Row(i)[k]-want[k]) > 1e-12 {
-				t.Fatalf("probability of point %d, class %d is %v, want %v", i, k,
-					one.Row(i)[k], want[k])
-			}
-		}
-	}
-}
-
 func TestEstimate(t *testing.T) {
 	t.Parallel()
 	// Student's t with 4 degrees of freedom: 97.5% quantile 2.776445.
@@ -272,8 +227,7 @@ func headsOf(r *rand.Rand, n, dx, c int) []erm.Theta {
 	return out
 }
 
-// TestExamine: what heads say one by one adds up to what the ensemble says, and a head alone has no
-// disagreement.
+// TestExamine: scores do not depend on threads, and a head alone has no disagreement.
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 5))
@@ -284,16 +238,6 @@ func TestExamine(t *testing.T) {
 	var first Scores
 	for threads := 1; threads <= 2; threads++ {
 		a := must.Get(Examine(context.Background(), ensemble, x, y, threads))(t)
-		for i := range n {
-			var mean float64
-			for s := range ensemble {
-				mean += a.Likelihood[i][s] / heads
-			}
-			if math.Abs(mean-a.Mean.Row(i)[y[i]]) > 1e-9 {
-				t.Fatalf("point %d: the heads' likelihoods have mean %v, the ensemble says %v", i, mean,
-					a.Mean.Row(i)[y[i]])
-			}
-		}
 		s := must.Get(ScoreAll(a, y, b))(t)
 		if s.Uncertainty.Disagreement <= 0 || s.Uncertainty.Disagreement >= s.Uncertainty.Entropy ||
 			s.Uncertainty.Joint.Random <= 0 {
@@ -314,7 +258,8 @@ func TestExamine(t *testing.T) {
 }
 
 // TestExamineFirst: means, entropies and likelihoods of an ensemble's first heads, and what each
-// head says, are those of the definition, for more heads than one product of sums has room for.
+// head says, are those of the definition, for more heads than one product of sums has room for. So
+// is a prediction, by one thread and by two.
 func TestExamineFirst(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(8, 5))
@@ -324,6 +269,10 @@ func TestExamineFirst(t *testing.T) {
 	ctx, numbers := context.Background(), []int{1, 5, heads}
 	answers := must.Get(ExamineFirst(ctx, ensemble, numbers, x, y, 2))(t)
 	said := must.Get(Said(ctx, ensemble, x, 2))(t)
+	predicted := must.Get(Predict(ctx, ensemble, x, 1))(t)
+	if d := cmp.Diff(predicted, must.Get(Predict(ctx, ensemble, x, 2))(t)); d != "" {
+		t.Errorf("1 and 2 threads differ: %s", d)
+	}
 	for i := range n {
 		mean, entropy, next := make([]float64, c), 0.0, 0
 		for s, head := range ensemble {
@@ -355,6 +304,11 @@ func TestExamineFirst(t *testing.T) {
 				}
 			}
 			next++
+		}
+		for k, v := range predicted.Row(i) {
+			if math.Abs(v-mean[k]/heads) > 1e-12 {
+				t.Fatalf("point %d: probabilities %v are predicted", i, predicted.Row(i))
+			}
 		}
 	}
 	for _, numbers := range [][]int{{1, 1, heads}, {5}, nil} {
