@@ -188,11 +188,7 @@ func NewConjugate(c ConjugateConfig, values map[string]*onnx.Tensor) (*onnx.Mode
 	at := g.coordinates(g.phi(b.Input("features", onnx.Float32, "n", c.Dx)))
 	b.Output(ConjCoordinates, b.MatMul(at, g.refs[ConjMetric]))
 	g.intervals(at, mass, mean, latent)
-	m, err := b.Model()
-	if err != nil {
-		return nil, err
-	}
-	return m, Manifest{Kind: KindConjugate, Dx: c.Dx, C: c.C, K: c.K}.Write(m)
+	return Manifest{Kind: KindConjugate, Dx: c.Dx, C: c.C, K: c.K}.of(b)
 }
 
 // ConjugateValues returns the sizes and the parameters of a conjugate predictor. The tensors are

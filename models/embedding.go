@@ -104,16 +104,12 @@ func NewEmbedding(c EmbeddingConfig, seed uint64) (*onnx.Model, error) {
 	o, logits := PMA(w.Scope("pool"), pool, c.Size, seeds, x, lw)
 	b.Output("compressed", decode(w.Scope("decode"), o, d, c.Dx, c.C, !c.Published))
 	b.Output("masses", masses(b, logits, weights, c))
-	m, err := b.Model()
-	if err != nil {
-		return nil, err
-	}
 	cfg, err := json.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("embedding: encoding the configuration: %w", err)
 	}
-	return m, Manifest{Kind: KindEmbedding, Dx: c.Dx, C: c.C, D: d, S: c.Size, Seed: seed,
-		Config: string(cfg)}.Write(m)
+	return Manifest{Kind: KindEmbedding, Dx: c.Dx, C: c.C, D: d, S: c.Size, Seed: seed,
+		Config: string(cfg)}.of(b)
 }
 
 // labelMates is a set attention block in which a point starts out attending to the points of its

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/build"
 	"fmp/onnx/printable"
 	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
@@ -90,6 +91,25 @@ type Manifest struct {
 }
 
 const keyPrefix = "fmp."
+
+// of returns the graph that b builds as a model with the manifest.
+func (f Manifest) of(b *build.Builder) (*onnx.Model, error) {
+	m, err := b.Model()
+	if err != nil {
+		return nil, err
+	}
+	return m, f.Write(m)
+}
+
+// writeOrigin writes the manifest with a provenance.
+func (f Manifest) writeOrigin(m *onnx.Model, o Origin) error {
+	text, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	f.Config = string(text)
+	return f.Write(m)
+}
 
 // Write replaces the manifest in a model's metadata; other properties are kept.
 func (f Manifest) Write(m *onnx.Model) error {

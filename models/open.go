@@ -156,11 +156,7 @@ func NewOpen(p OpenParameters) (*onnx.Model, error) {
 		phi = b.MatMul(phi, refs[OpenProjection])
 	}
 	b.Output("coordinates", phi)
-	m, err := b.Model()
-	if err != nil {
-		return nil, err
-	}
-	return m, Manifest{Kind: KindOpen, Dx: len(p.Centre), C: len(p.Known) / len(p.Origin)}.Write(m)
+	return Manifest{Kind: KindOpen, Dx: len(p.Centre), C: len(p.Known) / len(p.Origin)}.of(b)
 }
 
 // OpenEmbedding returns the client's part of an open predictor as an embedding, which [ClientGraph]
@@ -186,12 +182,8 @@ func OpenEmbedding(m *onnx.Model, classes int) (*onnx.Model, error) {
 		ConjRadius: b.Param(ConjRadius, onnx.NewTensor([]float32{p.Radius})),
 	}}
 	g.upload(false)
-	e, err := b.Model()
-	if err != nil {
-		return nil, err
-	}
 	f.Kind, f.C, f.S, f.K, f.ClassMeans, f.Classes = KindEmbedding, classes, classes, 0, true, nil
-	return e, f.Write(e)
+	return f.of(b)
 }
 
 // SameSoftening reports whether two models soften features with the same centre and radius

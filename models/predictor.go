@@ -122,16 +122,12 @@ func NewPredictor(c PredictorConfig, seed uint64) (*onnx.Model, error) {
 	w := newWeights(b, seed)
 	o := ISAB(w, block, noise, lift(w.Scope("lift"), points, dz, d, !c.Published), lw)
 	b.Output("drawn", decode(w.Scope("decode"), o, d, c.Dx, c.C, !c.Published))
-	m, err := b.Model()
-	if err != nil {
-		return nil, err
-	}
 	cfg, err := json.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("predictor: encoding the configuration: %w", err)
 	}
-	return m, Manifest{Kind: KindPredictor, Dx: c.Dx, C: c.C, D: d, Fresh: c.Fresh, Latent: c.Latent,
-		Seed: seed, Config: string(cfg)}.Write(m)
+	return Manifest{Kind: KindPredictor, Dx: c.Dx, C: c.C, D: d, Fresh: c.Fresh, Latent: c.Latent,
+		Seed: seed, Config: string(cfg)}.of(b)
 }
 
 // Noise returns samples x fresh x d numbers from N(0, 1), row-major, for the noise input of the

@@ -1,7 +1,6 @@
 package models
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -233,12 +232,7 @@ func withScaling(classifier *onnx.Model, s OriginScaling) (*onnx.Model, error) {
 		return nil, err
 	}
 	origin.Scaling, origin.Sets = &s, nil
-	text, err := json.Marshal(origin)
-	if err != nil {
-		return nil, err
-	}
-	f.Config = string(text)
-	return m, f.Write(m)
+	return m, f.writeOrigin(m, origin)
 }
 
 // Descends records in a classifier's provenance the digest of the classifier that it was made from.
@@ -252,12 +246,7 @@ func Descends(m *onnx.Model, digest string) error {
 		return err
 	}
 	o.Of = append(o.Of, digest)
-	text, err := json.Marshal(o)
-	if err != nil {
-		return err
-	}
-	f.Config = string(text)
-	return f.Write(m)
+	return f.writeOrigin(m, o)
 }
 
 // unscale takes an earlier scaling and prediction sets out of a classifier's graph.

@@ -213,10 +213,5 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Mod
 	m.Graph.Name, m.Producer, m.Metadata = classifier.Graph.Name, classifier.Producer,
 		classifier.Metadata
 	origin.Sets = &sets
-	text, err := json.Marshal(origin)
-	if err != nil {
-		return nil, fmt.Errorf("adding prediction sets: %w", err)
-	}
-	f.Config = string(text)
-	return m, f.Write(m)
+	return m, f.writeOrigin(m, origin)
 }

@@ -102,20 +102,28 @@ func CheckSet(s *point.Set) error {
 			}
 			sum = 1
 		}
-		for j, v := range s.Z[i*d+s.Dx : (i+1)*d] {
-			if !finite(float64(v)) || v < -simplexSlack || v > 1+simplexSlack {
-				return fmt.Errorf("label of point %d has probability %v for class %d; allowed "+
-					"are 0 to 1", i, v, j)
-			}
-			sum += float64(v)
+		if err := checkPoint(i, s.Z[i*d+s.Dx:(i+1)*d], sum, s.W[i]); err != nil {
+			return err
 		}
-		if math.Abs(sum-1) > simplexSlack {
-			return fmt.Errorf("label of point %d sums to %v; the probabilities of a label sum to 1",
-				i, sum)
+	}
+	return nil
+}
+
+// checkPoint returns an error unless a point has a label on the simplex, of whose probabilities a
+// sum is known beside those given, and a weight.
+func checkPoint[T float32 | float64](i int, label []T, sum float64, weight T) error {
+	for j, v := range label {
+		if !finite(float64(v)) || v < -simplexSlack || v > 1+simplexSlack {
+			return fmt.Errorf("label of point %d has probability %v for class %d; allowed "+
+				"are 0 to 1", i, v, j)
 		}
-		if w := float64(s.W[i]); !finite(w) || w < 0 {
-			return fmt.Errorf("weight of point %d is %v; allowed are finite numbers from 0", i, w)
-		}
+		sum += float64(v)
+	}
+	if math.Abs(sum-1) > simplexSlack {
+		return fmt.Errorf("label of point %d sums to %v; the probabilities of a label sum to 1", i, sum)
+	}
+	if w := float64(weight); !finite(w) || w < 0 {
+		return fmt.Errorf("weight of point %d is %v; allowed are finite numbers from 0", i, w)
 	}
 	return nil
 }
@@ -164,20 +172,8 @@ func (p *Problem) Check() error {
 		if v := p.X[i*d+p.Dx]; v != 1 {
 			return fmt.Errorf("erm: the last column of X is %v at point %d; it holds 1, for the bias", v, i)
 		}
-		var sum float64
-		for j, v := range p.Y[i*p.C : (i+1)*p.C] {
-			if !finite(v) || v < -simplexSlack || v > 1+simplexSlack {
-				return fmt.Errorf("erm: label of point %d has probability %v for class %d; "+
-					"allowed are 0 to 1", i, v, j)
-			}
-			sum += v
-		}
-		if math.Abs(sum-1) > simplexSlack {
-			return fmt.Errorf("erm: label of point %d sums to %v; the probabilities of a label sum to 1", i,
-				sum)
-		}
-		if w := p.W[i]; !finite(w) || w < 0 {
-			return fmt.Errorf("erm: weight of point %d is %v; allowed are finite numbers from 0", i, w)
+		if err := checkPoint(i, p.Y[i*p.C:(i+1)*p.C], 0, p.W[i]); err != nil {
+			return fmt.Errorf("erm: %w", err)
 		}
 	}
 	for name, t := range map[string]*Theta{"warm start": p.Start, "centre": p.Centre} {

@@ -60,9 +60,7 @@ func (o Options) left(spent, most int) int {
 }
 
 func (o Options) withDefaults() (Options, error) {
-	if o.Tolerance == 0 {
-		o.Tolerance = DefaultTolerance
-	}
+	o.Tolerance = cmp.Or(o.Tolerance, DefaultTolerance)
 	o.Residual = cmp.Or(o.Residual, BackwardTolerance)
 	o.MaxSteps = cmp.Or(o.MaxSteps, DefaultMaxSteps)
 	if o.Threads <= 0 {

@@ -165,30 +165,21 @@ func (u *Uploads) anchored() bool {
 // Pool returns the pooled class means of the selected clients, one point per class that they hold,
 // so that later stages read no more than that however many clients there are.
 func (u *Uploads) Pool(of func(client int) bool) *point.Set {
-	mass, sum := make([]float64, u.Classes), make([]float64, u.Classes*u.K)
-	for m := range u.Clients {
-		if !of(m) {
-			continue
-		}
-		for c := range u.Classes {
-			n := u.Masses[m*u.Classes+c]
-			if n == 0 {
-				continue
-			}
-			mass[c] += n
-			for j, v := range u.mean(m, c) {
-				sum[c*u.K+j] += n * v
-			}
+	counts := make([]float64, u.Clients)
+	for m := range counts {
+		if of(m) {
+			counts[m] = 1
 		}
 	}
+	pooled := u.weighted(counts)
 	all := point.New(u.Classes, u.K, u.Classes)
-	for c, n := range mass {
+	for c, n := range pooled.mass {
 		all.W[c] = float32(n)
 		row := all.Row(c)
 		row[u.K+c] = 1
 		for j := range u.K {
 			if n > 0 {
-				row[j] = float32(sum[c*u.K+j] / n)
+				row[j] = float32(pooled.sum[c*u.K+j] / n)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
@@ -45,13 +46,7 @@ func Confusion(p *Probabilities, labels []int) [][]int {
 		out[c] = make([]int, p.C)
 	}
 	for i, y := range labels {
-		row, best := p.Row(i), 0
-		for j, v := range row {
-			if v > row[best] {
-				best = j
-			}
-		}
-		out[y][best]++
+		out[y][floats.MaxIdx(p.Row(i))]++
 	}
 	return out
 }

@@ -249,7 +249,7 @@ func common(cells [][]cell, found [][]float64, classes int, l Law) (*Effects, er
 			return nil, err
 		}
 	}
-	s, err := shrink(in, classes, k)
+	s, err := fitted(in, classes, k, lowRank)
 	if err != nil {
 		return nil, err
 	}

@@ -50,11 +50,7 @@ const (
 	none                  // 0
 )
 
-// shrink fits the model to the cells of clients that are in.
-func shrink(cells [][]cell, classes, k int) (*shrinkage, error) {
-	return fitted(cells, classes, k, lowRank)
-}
-
+// fitted fits the model to the cells of clients that are in.
 func fitted(cells [][]cell, classes, k int, of form) (*shrinkage, error) {
 	s := &shrinkage{form: of, cells: cells, k: k, shift: make([][]float64, len(cells)),
 		noise: make([]float64, len(cells)),

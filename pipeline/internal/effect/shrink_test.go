@@ -38,7 +38,7 @@ func TestShrinkLiar(t *testing.T) {
 			cells[m] = append(cells[m], cell{y, 10, 1, x})
 		}
 	}
-	s := must.Get(shrink(cells, classes, k))(t)
+	s := must.Get(fitted(cells, classes, k, lowRank))(t)
 	for m := 1; m < clients; m++ {
 		if s.noise[0] < 10*s.noise[m] {
 			t.Errorf("noise of the liar is %.2f, of client %d %.2f", s.noise[0], m, s.noise[m])
@@ -112,7 +112,7 @@ func TestShrinkNoise(t *testing.T) {
 			cells[m] = append(cells[m], cell{y, 10, 1, x})
 		}
 	}
-	s := must.Get(shrink(cells, classes, k))(t)
+	s := must.Get(fitted(cells, classes, k, lowRank))(t)
 	if got := floats.Sum(s.noise) / of; got < 0.9 || got > 1.1 {
 		t.Errorf("noise %.3f, want 1", got)
 	}
