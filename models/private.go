@@ -56,14 +56,9 @@ func PrivateScalars(all bool) []string {
 	own := []string{PrivateSet + ConjLogTau, PrivateSet + ConjO1, PrivateSet + ConjO2,
 		PrivateC1, PrivateC2}
 	if all {
-		return append(own, privateKept()...)
+		return append(own, PrivateSet+ConjLogRho, PrivateSet+ConjLogB, PrivateSet+ConjLogitGamma)
 	}
 	return own
-}
-
-// privateKept returns the names of the scalars taken from the conjugate predictor.
-func privateKept() []string {
-	return []string{PrivateSet + ConjLogRho, PrivateSet + ConjLogB, PrivateSet + ConjLogitGamma}
 }
 
 func (c PrivateConfig) shapes() map[string][]int {

@@ -118,6 +118,30 @@ func (w *world) covariance(reverse bool) []float64 {
 	return out
 }
 
+// logProbabilities returns the logarithms of the posterior's class probabilities, [N, C], of
+// feature rows, [N, K].
+func (m *Mixture) logProbabilities(rows []float32) []float64 {
+	heads, weights := m.Heads()
+	k, c := heads[0].D-1, heads[0].C
+	n := len(rows) / k
+	x, out := dense.As[float64](rows), make([]float64, n*c)
+	for i, h := range heads {
+		l := times(x, h.W[:k*c], n, k, c)
+		for at := 0; at < len(l); at += c {
+			row := l[at : at+c]
+			axpy(1, h.Row(k), row)
+			lse := floats.LogSumExp(row)
+			for y, v := range row {
+				out[at+y] += weights[i] * math.Exp(v-lse)
+			}
+		}
+	}
+	for i, v := range out {
+		out[i] = math.Log(max(v, minProbability))
+	}
+	return out
+}
+
 func posterior(t *testing.T, r *Round, o Options) *Mixture {
 	t.Helper()
 	return must.Get(r.Posterior(o))(t)
@@ -171,10 +195,10 @@ func overHindsight(t *testing.T, far bool) (over float64) {
 			for _, by := range inverseTemperatures {
 				hot := Mixture{Components: []Component{{Weight: 1, Head: h.head(h.linear())}}}
 				scale(by, hot.Components[0].Head.W)
-				best = min(best, nll(hot.LogProbabilities(x), y, w.c))
+				best = min(best, nll(hot.logProbabilities(x), y, w.c))
 			}
 		}
-		over += (nll(m.LogProbabilities(x), y, w.c) - best) / seeds
+		over += (nll(m.logProbabilities(x), y, w.c) - best) / seeds
 	}
 	if believed < seeds-1 { // 150 images may tell nothing by chance, and the odds are even
 		t.Errorf("tails %v: the like corpus is the first candidate, with evidence, in %d rounds of %d", far, believed, seeds)
@@ -191,7 +215,7 @@ func TestNames(t *testing.T) {
 		x, y := w.rows(400)
 		fresh, labels := w.rows(2000)
 		loss := func(m *Mixture) (sum float64) {
-			for i, v := range m.LogProbabilities(fresh) {
+			for i, v := range m.logProbabilities(fresh) {
 				if i%w.c == labels[i/w.c] {
 					sum -= v / float64(len(labels))
 				}
@@ -284,8 +308,8 @@ func TestInvariance(t *testing.T) {
 	r := w.round(t, 12, 15)
 	r.Corpora = []Corpus{{Within: w.covariance(false)}}
 	x, _ := w.rows(50)
-	want := posterior(t, r, Options{Seed: 3, Threads: 1}).LogProbabilities(x)
-	if got := posterior(t, r, Options{Seed: 3, Threads: 7}).LogProbabilities(x); !slices.Equal(got, want) {
+	want := posterior(t, r, Options{Seed: 3, Threads: 1}).logProbabilities(x)
+	if got := posterior(t, r, Options{Seed: 3, Threads: 7}).logProbabilities(x); !slices.Equal(got, want) {
 		t.Error("figures depend on threads")
 	}
 	const unit = 1024 // exact
@@ -307,7 +331,7 @@ func TestInvariance(t *testing.T) {
 		}
 		scaled.Clients[i] = Client{Means: &means, Within: &within, Curve: u.Curve}
 	}
-	for i, v := range posterior(t, &scaled, Options{Seed: 3}).LogProbabilities(rows) {
+	for i, v := range posterior(t, &scaled, Options{Seed: 3}).logProbabilities(rows) {
 		if math.Abs(v-want[i]) > 1e-5 {
 			t.Fatalf("log probability %d is %v in another unit, and was %v", i, v, want[i])
 		}
@@ -330,8 +354,8 @@ func TestEnsemble(t *testing.T) {
 		spread.Components = append(spread.Components, Component{Weight: 1. / s, Head: h})
 	}
 	fresh, _ := w.rows(300)
-	own := spread.LogProbabilities(fresh)
-	for i, v := range m.LogProbabilities(fresh) {
+	own := spread.logProbabilities(fresh)
+	for i, v := range m.logProbabilities(fresh) {
 		far += math.Abs(math.Exp(v)-math.Exp(own[i])) / float64(len(own))
 	}
 	if far > 0.02 || slices.Equal(spread.Components[0].Head.W, spread.Components[1].Head.W) {
@@ -386,7 +410,7 @@ func TestEdges(t *testing.T) {
 		m := posterior(t, r, Options{})
 		for i := range 3 {
 			var sum float64
-			for _, v := range m.LogProbabilities(x)[i*w.c : (i+1)*w.c] {
+			for _, v := range m.logProbabilities(x)[i*w.c : (i+1)*w.c] {
 				sum += math.Exp(v)
 			}
 			if !(math.Abs(sum-1) < 1e-9) {
@@ -560,7 +584,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	p := m.LogProbabilities([]float32{0, 0, 3, 2})
+	p := m.logProbabilities([]float32{0, 0, 3, 2})
 	fmt.Println(p[0] > p[1], p[2] < p[3])
 	// Output: true true
 }
@@ -598,7 +622,7 @@ func TestNoScatter(t *testing.T) {
 			t.Errorf("class means are drawn as if by %g images", n0)
 		}
 		x, _ := w.rows(10)
-		for i, v := range posterior(t, r, Options{}).LogProbabilities(x) {
+		for i, v := range posterior(t, r, Options{}).logProbabilities(x) {
 			if math.IsNaN(v) || math.IsInf(v, 0) {
 				t.Fatalf("%d corpora: log probability %d is %v", len(corpora), i, v)
 			}

@@ -139,7 +139,7 @@ func TestEvenPrior(t *testing.T) {
 			}
 			m := Mixture{Components: []Component{{Weight: 1,
 				Head: of.head(must.Get(of.regression(on, of.centre, of.known))(t))}}}
-			return nll(m.LogProbabilities(x), y, w.c)
+			return nll(m.logProbabilities(x), y, w.c)
 		}
 		if even, few := loss(1), loss(0.03); few > even+0.03 {
 			t.Errorf("tied %v: NLL %.3f of a class with few images, %.3f of as many as the others", tied,

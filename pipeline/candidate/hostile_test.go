@@ -43,7 +43,7 @@ func TestUnit(t *testing.T) {
 		for m := range 6 {
 			r.Clients = append(r.Clients, upload(t, turn(x[m*30*w.k:][:30*w.k]), w.k, y[m*30:][:30], w.c))
 		}
-		got := posterior(t, r, Options{Seed: 1}).LogProbabilities(turn(fresh))
+		got := posterior(t, r, Options{Seed: 1}).logProbabilities(turn(fresh))
 		if want == nil {
 			want = got
 		}
@@ -73,8 +73,8 @@ func TestOrderOfClassMeans(t *testing.T) {
 		turned.Clients = append(turned.Clients, Client{Means: m, Within: c.Within, Curve: curve})
 	}
 	x, _ := w.rows(50)
-	want := posterior(t, r, Options{Seed: 3}).LogProbabilities(x)
-	if got := posterior(t, turned, Options{Seed: 3}).LogProbabilities(x); !slices.Equal(got, want) {
+	want := posterior(t, r, Options{Seed: 3}).logProbabilities(x)
+	if got := posterior(t, turned, Options{Seed: 3}).logProbabilities(x); !slices.Equal(got, want) {
 		t.Error("figures depend on the order of class means")
 	}
 }

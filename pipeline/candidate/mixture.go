@@ -4,10 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"gonum.org/v1/gonum/floats"
-
 	"fmp/models/rng"
-	"fmp/onnx/dense"
 	"fmp/pipeline/erm"
 )
 
@@ -148,27 +145,3 @@ func (m *Mixture) Ensemble(s int, o Options) []erm.Theta {
 
 // minProbability is the least probability whose logarithm is told.
 const minProbability = 1e-12
-
-// LogProbabilities returns the logarithms of the posterior's class probabilities, [N, C], of
-// feature rows, [N, K].
-func (m *Mixture) LogProbabilities(rows []float32) []float64 {
-	heads, weights := m.Heads()
-	k, c := heads[0].D-1, heads[0].C
-	n := len(rows) / k
-	x, out := dense.As[float64](rows), make([]float64, n*c)
-	for i, h := range heads {
-		l := times(x, h.W[:k*c], n, k, c)
-		for at := 0; at < len(l); at += c {
-			row := l[at : at+c]
-			axpy(1, h.Row(k), row)
-			lse := floats.LogSumExp(row)
-			for y, v := range row {
-				out[at+y] += weights[i] * math.Exp(v-lse)
-			}
-		}
-	}
-	for i, v := range out {
-		out[i] = math.Log(max(v, minProbability))
-	}
-	return out
-}

@@ -48,9 +48,9 @@ func TestShifts(t *testing.T) {
 			if d := m.Components[0].Deviation; (d > 0.2) != (shift > 0) {
 				t.Errorf("seed %d: the log temperature at shift %g has a deviation of %.2f", seed, shift, d)
 			}
-			with := nll(m.LogProbabilities(x), y, w.c)
+			with := nll(m.logProbabilities(x), y, w.c)
 			r.Corpora[0].Rows, r.Corpora[0].Labels = nil, nil
-			without := nll(posterior(t, r, Options{Seed: seed}).LogProbabilities(x), y, w.c)
+			without := nll(posterior(t, r, Options{Seed: seed}).logProbabilities(x), y, w.c)
 			if with > without+.005 {
 				t.Errorf("seed %d, shift %g: NLL %.4f, without the images %.4f", seed, shift, with, without)
 			}
@@ -138,9 +138,9 @@ func TestNamedSum(t *testing.T) {
 			}
 		}
 	}
-	apart := posterior(t, r, Options{}).LogProbabilities(x)
+	apart := posterior(t, r, Options{}).logProbabilities(x)
 	r.Clients = []Client{{Means: one}}
-	near(t, "log probabilities", posterior(t, r, Options{}).LogProbabilities(x), apart, 1e-4)
+	near(t, "log probabilities", posterior(t, r, Options{}).logProbabilities(x), apart, 1e-4)
 }
 
 // TestAmong: where clients differ, the mean of a class that one of them holds nearly alone is worth
@@ -199,7 +199,7 @@ func TestApart(t *testing.T) {
 		rows, labels := w.rows(600)
 		r.Corpora = []Corpus{{Within: w.covariance(false), Rows: rows, Labels: labels}}
 		m := posterior(t, r, Options{Seed: seed})
-		got, best := nll(m.LogProbabilities(x), y, w.c), math.Inf(1)
+		got, best := nll(m.logProbabilities(x), y, w.c), math.Inf(1)
 		for f := -2.; f <= 2; f += 0.1 {
 			of := Mixture{Components: slices.Clone(m.Components)}
 			for i := range of.Components {
@@ -207,7 +207,7 @@ func TestApart(t *testing.T) {
 				head.W = slices.Clone(head.W)
 				scale(math.Exp(f), head.W)
 			}
-			best = min(best, nll(of.LogProbabilities(x), y, w.c))
+			best = min(best, nll(of.logProbabilities(x), y, w.c))
 		}
 		if got > best+0.05 {
 			t.Errorf("seed %d: NLL %.3f, at the best temperature %.3f", seed, got, best)
@@ -244,7 +244,7 @@ func TestOrderOfCorpus(t *testing.T) {
 		}
 		r.Corpora = []Corpus{{Within: c.Within, Rows: rows, Labels: labels}}
 		m := posterior(t, r, Options{})
-		log[name] = append(m.LogProbabilities(x), m.LogKappa, m.LogKappaError)
+		log[name] = append(m.logProbabilities(x), m.LogKappa, m.LogKappaError)
 	}
 	for i, v := range log["sorted"] {
 		if !(math.Abs(log["in turn"][i]-v) < 1e-5) {

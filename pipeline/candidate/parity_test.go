@@ -207,7 +207,7 @@ func TestPosteriorLikeTheReference(t *testing.T) {
 			mean := make([]float64, len(p.Posterior.P))
 			for s := range seeds {
 				m := must.Get(p.round().Posterior(Options{Seed: uint64(s), reference: p.curves()}))(t)
-				for i, v := range m.LogProbabilities(p.Posterior.Test) {
+				for i, v := range m.logProbabilities(p.Posterior.Test) {
 					mean[i] += math.Exp(v) / seeds
 				}
 			}

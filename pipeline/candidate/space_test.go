@@ -76,7 +76,7 @@ func (s *spacious) round(t *testing.T, m, n int) *Round {
 // nll is that of new images of the clients' kind.
 func (s *spacious) nll(m *Mixture) (sum float64) {
 	rows, labels := s.images(100, "test", s.noise)
-	p := m.LogProbabilities(rows)
+	p := m.logProbabilities(rows)
 	for i, y := range labels {
 		sum -= p[i*s.c+y] / float64(len(labels))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"strings"
 
 	"gonum.org/v1/gonum/mat"
@@ -284,13 +285,6 @@ func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, ta
 		"batches": onnx.ZerosF32(tasks, target, conjugateBatches),
 		"latent":  onnx.ZerosF32(tasks, t.Samples, c, t.sizes.K),
 	}
-	spread := func(set *point.Set, k int, rows, labels *onnx.Tensor) {
-		for i := range set.N {
-			z := set.Row(i)
-			copy(rows.F32()[(k+i)*dx:], z[:dx])
-			copy(labels.F32()[(k+i)*c:], z[dx:])
-		}
-	}
 	return in, parallel(ctx, t.Threads, tasks, func(_ context.Context, k int) error {
 		r := rng.New(t.Seed, append(append([]any{}, stream...), k)...)
 		tk, err := t.sampler(some(r, bank, c), target).Draw(r, t.Clients)
@@ -302,17 +296,31 @@ func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, ta
 			return err
 		}
 		spread(seen, k*n, in["rows"], in["labels"])
-		spread(tk.Target, k*target, in["targets"], in["target_labels"])
-		rows := in["targets"].F32()[k*target*dx : (k+1)*target*dx]
-		for b, batch := range metric.NearBatches(r, rows, dx, conjugateBatches) {
-			for _, i := range batch {
-				in["batches"].F32()[(k*target+i)*conjugateBatches+b]++
-			}
-		}
+		addTargets(in, k, r, tk.Target)
 		size := t.Samples * c * t.sizes.K
 		rng.Normal(r, in["latent"].F32()[k*size:(k+1)*size])
 		return nil
 	})
+}
+
+// spread writes points to rows and labels of a batch, from one on.
+func spread(set *point.Set, from int, rows, labels *onnx.Tensor) {
+	for i := range set.N {
+		z := set.Row(i)
+		copy(rows.F32()[(from+i)*set.Dx:], z[:set.Dx])
+		copy(labels.F32()[(from+i)*set.C:], z[set.Dx:])
+	}
+}
+
+// addTargets writes the points that task i is scored on, and batches of them for the joint score.
+func addTargets(in map[string]*onnx.Tensor, i int, r *rand.Rand, set *point.Set) {
+	spread(set, i*set.N, in["targets"], in["target_labels"])
+	rows := in["targets"].F32()[i*set.N*set.Dx : (i+1)*set.N*set.Dx]
+	for b, batch := range metric.NearBatches(r, rows, set.Dx, conjugateBatches) {
+		for _, j := range batch {
+			in["batches"].F32()[(i*set.N+j)*conjugateBatches+b]++
+		}
+	}
 }
 
 // validate scores the current parameters on fixed validation tasks.

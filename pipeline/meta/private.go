@@ -86,15 +86,6 @@ func StartPrivate(corpus *task.Bank,
 	return models.PrivateConfig{Dx: c.Dx, K: c.K}, values, nil
 }
 
-// UntrainedPrivate returns the private predictor with the parameters of [StartPrivate].
-func UntrainedPrivate(corpus *task.Bank, conjugate *onnx.Model) (*onnx.Model, error) {
-	c, values, err := StartPrivate(corpus, conjugate)
-	if err != nil {
-		return nil, err
-	}
-	return models.NewPrivate(c, values)
-}
-
 // clipNorm returns the quantile of |w| to which points are clipped.
 func clipNorm(values map[string]*onnx.Tensor, corpus *task.Bank) float64 {
 	w := coordinates(values, corpus)
@@ -297,17 +288,7 @@ func (t *privateTrainee) draw(ctx context.Context, bank *task.Bank, tasks int,
 		in["noise"].F32()[i] = float32(totals.SumVariance)
 		copy(in["counts"].F32()[i*t.Samples*c:],
 			dense.As[float32](totals.DrawCounts(prior, t.Samples, r)))
-		rows := in["targets"].F32()[i*target*k : (i+1)*target*k]
-		for j := range target {
-			z := held.Target.Row(j)
-			copy(rows[j*k:], z[:k])
-			copy(in["target_labels"].F32()[(i*target+j)*c:], z[k:])
-		}
-		for b, batch := range metric.NearBatches(r, rows, k, conjugateBatches) {
-			for _, j := range batch {
-				in["batches"].F32()[(i*target+j)*conjugateBatches+b]++
-			}
-		}
+		addTargets(in, i, r, held.Target)
 		rng.Normal(r, in["latent"].F32()[i*t.Samples*c*k:(i+1)*t.Samples*c*k])
 		return nil
 	})

@@ -29,7 +29,8 @@ func (w *world) private(t *testing.T) (string, *sample.Private, *onnx.Model, mod
 	conjugate, _ := must.Get2(models.Load(w.predictor))(t)
 	pix, labels := pixels(rng.New(1, "corpus"), 600, classes)
 	bank := must.Get(task.NewBank(featuresOf(pix), dx, labels, classes))(t)
-	m := must.Get(meta.UntrainedPrivate(bank, conjugate))(t)
+	c, values := must.Get2(meta.StartPrivate(bank, conjugate))(t)
+	m := must.Get(models.NewPrivate(c, values))(t)
 	f := must.Get(models.ReadManifest(m))(t)
 	f.Extractor = "x"
 	must.Do(t, f.Write(m))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
@@ -133,7 +134,8 @@ func (w world) input(t testing.TB, seed uint64, m, n int) Input {
 	k := must.Get(sample.NewConjugate(eng, model))(t)
 	t.Cleanup(func() { k.Close() })
 	in.Conjugate = k
-	model = must.Get(meta.UntrainedPrivate(corpus, model))(t)
+	c, values := must.Get2(meta.StartPrivate(corpus, model))(t)
+	model = must.Get(models.NewPrivate(c, values))(t)
 	private := must.Get(sample.NewPrivate(eng, model))(t)
 	t.Cleanup(func() { private.Close() })
 	in.Private = private
