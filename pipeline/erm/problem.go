@@ -109,8 +109,8 @@ func CheckSet(s *point.Set) error {
 	return nil
 }
 
-// checkPoint returns an error unless a point has a label on the simplex, of whose probabilities a
-// sum is known beside those given, and a weight.
+// checkPoint returns an error unless label, with the probabilities that add up to sum beside it,
+// lies on the simplex and weight is allowed.
 func checkPoint[T float32 | float64](i int, label []T, sum float64, weight T) error {
 	for j, v := range label {
 		if !finite(float64(v)) || v < -simplexSlack || v > 1+simplexSlack {
