@@ -529,8 +529,7 @@ func (s *Server) unavailable(w http.ResponseWriter, err error) {
 			"the disk of the server's state is full; nothing that has a receipt is lost: send again")
 		return
 	}
-	s.refuse(w, wire.Unavailable,
-		"the store did not answer; nothing that has a receipt is lost: send again")
+	s.refuse(w, wire.Unavailable, "the store did not answer: send again")
 }
 
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
