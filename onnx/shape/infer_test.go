@@ -91,6 +91,10 @@ func TestInferKeepsSymbols(t *testing.T) {
 			return b.Op("Einsum", []build.Ref{b.Input("q", onnx.Float32, "b", "n", 4, 8),
 				b.Input("k", onnx.Float32, "b", "m", 4, 8)}, onnx.StrAttr("equation", "bnhd,bmhd->bhnm"))
 		}, "float32[b,4,n,m]"},
+		{"scales round in float32", func(b *build.Builder) build.Ref {
+			x := b.Input("x", onnx.Float32, "n", 10, 3, 1<<24+1)
+			return b.Op("Resize", []build.Ref{x, "", b.Const(onnx.Vector[float32](2, .7, .6, 1))})
+		}, "float32[2*n,7,1,16777217]"},
 		{"a symbol that is no expression",
 			func(b *build.Builder) build.Ref { return b.Relu(b.Input("x", onnx.Float32, "batch size!", 2)) },
 			"float32[batch size!,2]"},

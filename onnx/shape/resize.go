@@ -2,7 +2,6 @@ package shape
 
 import (
 	"fmt"
-	"math"
 
 	"fmp/onnx"
 )
@@ -32,7 +31,7 @@ func inferResize(c *call, x *fact) ([]expr, error) {
 		case sizes != nil && stretch:
 			out[a] = sizes[i]
 		case scales != nil:
-			if out[a], err = c.scaled(out[a], float64(scales[i]), a); err != nil {
+			if out[a], err = c.scaled(out[a], scales[i], a); err != nil {
 				return nil, err
 			}
 		default:
@@ -72,20 +71,21 @@ func (c *call) resizing(n int) (sizes []expr, scales []float32, err error) {
 	return nil, scales, nil
 }
 
-// scaled returns floor(size x scale) of an axis.
-func (c *call) scaled(size expr, scale float64, axis int) (expr, error) {
+// scaled returns floor(size x scale) of an axis, in float32 as the engines.
+func (c *call) scaled(size expr, scale float32, axis int) (expr, error) {
 	if !(scale > 0) || scale > onnx.MaxElements {
 		return nil, fmt.Errorf("the scale of axis %d is %v", axis, scale)
 	}
-	if v, ok := size.value(); ok {
-		if float64(v)*scale > onnx.MaxElements {
-			return nil, fmt.Errorf("scale %v makes axis %d of size %d larger than %d", scale, axis, v,
-				onnx.MaxElements)
-		}
-		return constant(int(float64(v) * scale)), nil
+	v, known := size.value()
+	if known && float64(v)*float64(scale) > onnx.MaxElements {
+		return nil, fmt.Errorf("scale %v makes axis %d of size %d larger than %d", scale, axis, v,
+			onnx.MaxElements)
 	}
-	if scale == math.Trunc(scale) {
-		return size.times(constant(int(scale))), nil
+	switch whole := int(scale); {
+	case float32(whole) == scale:
+		return size.times(constant(whole)), nil
+	case known:
+		return constant(int(float32(v) * scale)), nil
 	}
 	return c.inf.unknownSize(), nil
 }

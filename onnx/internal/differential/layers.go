@@ -265,7 +265,11 @@ var quantized = map[string]recipe{
 }
 
 func resize(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
-	x := g.tensor(d, 1+g.IntN(2), 1+g.IntN(2), 1+g.IntN(5), 1+g.IntN(5))
+	side := 1 + g.IntN(5)
+	if !g.double { // a side that a tenth makes whole: the last bit tells the size and the nearest pixel
+		side = pick(g, side, 1+g.IntN(64))
+	}
+	x := g.tensor(d, 1+g.IntN(2), 1+g.IntN(2), side, 1+g.IntN(5))
 	mode := pick(g, "nearest", "linear", "cubic")
 	attrs := []onnx.Attr{onnx.StrAttr("mode", mode)}
 	if g.opset < 11 {
@@ -285,8 +289,10 @@ func resize(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		roi = nil
 	}
 	if g.IntN(2) == 0 {
-		return tensors{x, roi, onnx.Vector(1, 1, pick(g, .5, 1, 1.5, 2, float32(.3+2*g.Float32())),
-			pick(g, .5, 1, 1.5, 2, float32(.3+2*g.Float32())))}, attrs, 0
+		scale := func() float32 {
+			return pick(g, .5, 1, 1.5, 2, .3+2*g.Float32(), float32(1+g.IntN(20))/10)
+		}
+		return tensors{x, roi, onnx.Vector(1, 1, scale(), scale())}, attrs, 0
 	}
 	return tensors{x, roi, roi, vector([]int{x.Shape[0], x.Shape[1], 1 + g.IntN(8), 1 + g.IntN(8)})},
 		attrs, 0

@@ -16,7 +16,8 @@ import (
 //	align_corners         i (in - 1) / (in scale - 1)
 //	tf_crop_and_resize    start (in - 1) + i (end - start) (in - 1) / (out - 1)
 //
-// mode nearest, linear or cubic; axes are treated one after another.
+// mode nearest, linear or cubic; axes are treated one after another. Sizes and positions are the ONNX
+// Runtime's and PyTorch's, of float32: 10 times .7 is 7 there, and 6.9999999 in float64.
 func init() {
 	register(
 		Def{Op: "Upsample", Since: 9, Until: 9, Half: true, New: newUpsample},
@@ -30,6 +31,7 @@ type resizing struct {
 	mode, transform, nearest, policy string
 	cubic                            float64
 	excludeOutside, antialias        bool
+	byScale                          bool // scales are given, not sizes
 	extrapolation                    float64
 	axes                             []int
 }
@@ -120,6 +122,8 @@ func (r resizing) kernel(s *Spec,
 		if err != nil {
 			return err
 		}
+		r := r
+		r.byScale = sizes == nil
 		ax := r.axes
 		if ax == nil {
 			ax = make([]int, len(in))
@@ -148,7 +152,10 @@ func (r resizing) kernel(s *Spec,
 				if !(v > 0) || v*float64(in[a]) > onnx.MaxElements {
 					return fmt.Errorf("scales %v are out of range", scales)
 				}
-				shape[a], scale[a] = int(math.Floor(float64(in[a])*v)), v
+				shape[a], scale[a] = in[a]*int(v), v
+				if v != math.Trunc(v) {
+					shape[a] = int(float32(in[a]) * float32(v))
+				}
 			}
 		}
 		roi, err := r.region(c, ax, len(in))
@@ -201,7 +208,7 @@ func (r resizing) fromSizes(in, ax, sizes, shape []int, scale []float64) error {
 	}
 	if r.policy != "stretch" {
 		for _, a := range ax {
-			shape[a], scale[a] = int(math.Floor(common*float64(in[a])+0.5)), common
+			shape[a], scale[a] = int(math.Floor(float64(float32(common)*float32(in[a]))+0.5)), common
 		}
 	}
 	return nil
@@ -247,45 +254,48 @@ func (r resizing) taps(in, out int, scale float64, roi [2]float64) []tap {
 			r.nearest = "ceil"
 		}
 	}
-	length := float64(in) * scale // of the output, before it was cut to a whole number
+	// The nearest pixel and the end of a crop are a matter of the last bit. Between pixels fixed sizes
+	// are smooth, and float64 is nearer to the truth.
+	at := position[float64]
+	if r.byScale || r.mode == "nearest" || r.transform == "tf_crop_and_resize" {
+		at = position[float32]
+	}
 	for i := range ts {
-		x := 0.0
-		switch r.transform {
-		case "half_pixel":
-			x = (float64(i)+0.5)/scale - 0.5
-		case "pytorch_half_pixel":
-			if out > 1 {
-				x = (float64(i)+0.5)/scale - 0.5
-			}
-		case "half_pixel_symmetric":
-			adjust := float64(out) / length
-			center := float64(in) / 2
-			x = center*(1-adjust) + (float64(i)+0.5)/scale - 0.5
-		case "asymmetric":
-			x = float64(i) / scale
-			if simple {
-				x = float64(float32(i) / float32(scale)) // the ONNX Runtime's: 7 / 0.7 is to be 10
-			}
-		case "align_corners":
-			// length, not out: where they differ the standard's tests have it so (the ONNX Runtime
-			// has not).
-			if out > 1 {
-				x = float64(i) * float64(in-1) / (length - 1)
-			}
-		case "tf_crop_and_resize":
-			if out > 1 {
-				x = roi[0]*float64(in-1) + float64(i)*(roi[1]-roi[0])*float64(in-1)/float64(out-1)
-			} else {
-				x = 0.5 * (roi[0] + roi[1]) * float64(in-1)
-			}
-			if x < 0 || x > float64(in-1) {
-				ts[i] = tap{[]int{-1}, []float64{1}}
-				continue
-			}
+		x := at(r.transform, i, in, out, scale, roi)
+		if r.transform == "tf_crop_and_resize" && (x < 0 || x > float64(in-1)) {
+			ts[i] = tap{[]int{-1}, []float64{1}}
+			continue
 		}
 		ts[i] = r.tapsAt(x, in, scale)
 	}
 	return ts
+}
+
+// position is that in the input of output position i.
+func position[T floating](transform string, i, in, out int, scale float64, roi [2]float64) float64 {
+	at, s, last := T(i), T(scale), T(in-1)
+	half := T(T(at+0.5)/s) - 0.5
+	length := T(T(in) * s) // of the output, before it was cut to a whole number
+	switch {
+	case transform == "half_pixel":
+		return float64(half)
+	case transform == "half_pixel_symmetric":
+		offset := T(T(in) / 2 * (1 - T(out)/length))
+		return float64(offset + T(at+0.5)/s - 0.5)
+	case transform == "asymmetric":
+		return float64(at / s)
+	case transform == "tf_crop_and_resize" && out == 1:
+		return 0.5 * (roi[0] + roi[1]) * float64(in-1)
+	case transform == "tf_crop_and_resize":
+		start, end := T(roi[0]), T(roi[1])
+		return float64(T(start*last) + at*(end-start)*last/T(out-1))
+	case out == 1:
+		return 0
+	case transform == "align_corners":
+		// length, not out: where they differ the standard's tests have it so (the ONNX Runtime has not).
+		return float64(at * last / (length - 1))
+	}
+	return float64(half) // pytorch_half_pixel
 }
 
 func (r resizing) tapsAt(x float64, in int, scale float64) tap {

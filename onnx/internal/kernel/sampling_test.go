@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"fmp/onnx"
 )
 
 // A position beyond the borders is folded back between them, as often as it takes: about half a
@@ -62,5 +64,57 @@ func TestSimpleNearest(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%d to %d: positions %v, want %v", c.in, c.out, got, c.want)
 		}
+	}
+}
+
+// Sizes and positions are those of float32, as in the ONNX Runtime, which gave these numbers.
+func TestResizeInFloat32(t *testing.T) {
+	for _, c := range []struct {
+		in                 int
+		scale              float32
+		size               int64
+		transform, nearest string
+		want               []float32
+	}{
+		{10, .7, 0, "asymmetric", "floor", []float32{0, 1, 2, 4, 5, 7, 8}},
+		{3, .6, 0, "half_pixel", "floor", []float32{0}},
+		{11, .6, 0, "half_pixel", "ceil", []float32{1, 2, 4, 6, 7, 9}},
+		{24, .8, 0, "asymmetric", "floor",
+			[]float32{0, 1, 2, 3, 5, 6, 7, 8, 10, 11, 12, 13, 15, 16, 17, 18, 20, 21, 22}},
+		{7, 1.4, 0, "asymmetric", "floor", []float32{0, 0, 1, 2, 2, 3, 4, 5, 5}},
+		{14, 0, 4, "asymmetric", "floor", []float32{0, 3, 6, 10}},
+		{7, 0, 9, "half_pixel", "floor", []float32{0, 0, 1, 2, 3, 3, 4, 5, 6}},
+	} {
+		x := onnx.ZerosF32(c.in)
+		for i := range x.F32() {
+			x.F32()[i] = float32(i)
+		}
+		in := []*onnx.Tensor{x, nil, onnx.Vector(c.scale)}
+		if c.size > 0 {
+			in = []*onnx.Tensor{x, nil, nil, onnx.Vector(c.size)}
+		}
+		n := &onnx.Node{Op: "Resize", Attrs: []onnx.Attr{onnx.StrAttr("nearest_mode", c.nearest),
+			onnx.StrAttr("coordinate_transformation_mode", c.transform)}}
+		for i, name := range []string{"x", "", "scales", "sizes"}[:len(in)] {
+			if in[i] == nil {
+				name = ""
+			}
+			n.Inputs = append(n.Inputs, name)
+		}
+		n.Outputs = []string{"y"}
+		out, err := Evaluate(n, 18, in)
+		if err != nil || !slices.Equal(out[0].F32(), c.want) {
+			t.Errorf("%+v: got %v, %v", c, out, err)
+		}
+	}
+}
+
+// A whole scale is exact beyond the whole numbers of float32.
+func TestResizeKeepsLargeAxes(t *testing.T) {
+	n := &onnx.Node{Op: "Resize", Inputs: []string{"x", "", "scales"}, Outputs: []string{"y"}}
+	const size = 1<<24 + 1
+	out, err := Evaluate(n, 18, []*onnx.Tensor{onnx.ZerosF32(size, 0), nil, onnx.Vector[float32](1, 1)})
+	if err != nil || out[0].Shape[0] != size {
+		t.Errorf("got %v, %v; want %d rows", out, err, size)
 	}
 }
