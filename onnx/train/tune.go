@@ -300,8 +300,13 @@ func (t Tuning) result(base *onnx.Model, p *tuned, values map[string]*onnx.Tenso
 	return out, check.Model(base)
 }
 
-// prepare builds the models of the loss, for training and for measuring.
+// prepare builds the models of the loss, for training and for measuring. m's batch normalisations get
+// statistics of their own.
 func (t Tuning) prepare(m *onnx.Model) (*tuned, error) {
+	if own := ownStatistics(m.Graph); own != m.Graph {
+		m.Graph = own
+		pass.RemoveUnused(own)
+	}
 	if t.Output == "" && len(m.Graph.Outputs) > 0 {
 		t.Output = m.Graph.Outputs[0].Name
 	}

@@ -439,3 +439,50 @@ func TestTuneWithoutOptimizer(t *testing.T) {
 		t.Errorf("not finite: %s; %s", first, later)
 	}
 }
+
+// TestSharedStatistics: running statistics that a file shares with weights, as exporters share equal
+// tensors, do not move with them; in training form they move apart from them.
+func TestSharedStatistics(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name               string
+		training, identity bool
+	}{{"shared", false, false}, {"by an Identity", false, true}, {"in training form", true, false}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m := small(t, c.training)
+			g := m.Graph
+			at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return n.Op == "BatchNormalization" })
+			norm := g.Nodes[at]
+			if norm.Inputs[3], norm.Inputs[4] = "norm.bias", "norm.weight"; c.identity {
+				// mean: of a tensor that nothing else reads
+				norm.Inputs[3], norm.Inputs[4] = "mean", "var"
+				g.Nodes = slices.Insert(g.Nodes, at, modeltest.Node("Identity", "norm.mean", "mean"),
+					modeltest.Node("Identity", "norm.weight", "var"))
+			}
+			want := []string{"body.weight", "body.bias", "norm.weight", "norm.bias", "head", "offset"}
+			if got := names(Weights(g, "probabilities")); !slices.Equal(got, want) {
+				t.Errorf("weights are %q, want %q", got, want)
+			}
+			tn, data := tuningOf(m), clusters(t, 24, 3)
+			res := must.Get(tn.Train(t.Context(), engineFor(t, c.training), m, data, Data{}))(t)
+			for _, n := range res.Model.Graph.Nodes {
+				if n.Op != "BatchNormalization" {
+					continue
+				}
+				for i, before := range []float32{1, 0, 0, 1} {
+					v := res.Model.Graph.Initializers[n.Input(1+i)]
+					moved := slices.ContainsFunc(v.F32(), func(f float32) bool { return f != before })
+					if moved != (i < 2 || c.training) {
+						t.Errorf("input %d has moved: %v", 1+i, moved)
+					}
+				}
+				if c.training && slices.Equal(res.Model.Graph.Initializers[n.Input(1)].F32(),
+					res.Model.Graph.Initializers[n.Input(4)].F32()) {
+					t.Error("the variance is the weight")
+				}
+			}
+			must.Do(t, serde.Save(filepath.Join(t.TempDir(), "m.onnx"), res.Model))
+		})
+	}
+}

@@ -1,9 +1,11 @@
 package train
 
 import (
+	"maps"
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/pass"
 )
 
 // Weight is an initializer that training can change.
@@ -25,9 +27,51 @@ var settings = []string{"Clip", "Dropout", "Pad", "Resize", "Upsample", "TopK", 
 // bounds and scales of operators, and numbers that shift and scale images before the first weight.
 // Nodes must be in topological order, as ONNX asks for.
 func Weights(g *onnx.Graph, output string) []Weight {
+	g = ownStatistics(g)
 	c := collector{of: g.Initializers, at: map[string]int{}, weighted: map[string]bool{}}
 	c.walk(g.Nodes, reached(g.Nodes, output))
 	return c.out
+}
+
+// ownStatistics returns a graph whose batch normalisations share their running statistics with no
+// other reader, else g. Exporters write equal tensors once: in a network that was never trained the
+// variances are the weights, and training would move both.
+func ownStatistics(g *onnx.Graph) *onnx.Graph {
+	readers, taken, maker := map[string]int{}, map[string]bool{}, makers(g)
+	g.AddNames(taken)
+	for _, n := range g.Nodes {
+		for _, in := range n.Reads() {
+			readers[in]++
+		}
+	}
+	for _, o := range g.Outputs {
+		readers[o.Name]++
+	}
+	own := *g
+	own.Nodes, own.Initializers = slices.Clone(g.Nodes), maps.Clone(g.Initializers)
+	changed := false
+	for at, n := range g.Nodes {
+		if n.Op != "BatchNormalization" {
+			continue
+		}
+		c := *n
+		c.Inputs = slices.Clone(n.Inputs)
+		for i := 3; i < len(c.Inputs); i++ {
+			from := c.Inputs[i]
+			for m := maker[from]; m != nil && m.Op == "Identity"; m = maker[from] {
+				from = m.Input(0)
+			}
+			if t := g.Initializers[from]; t != nil && (from != c.Inputs[i] || readers[from] > 1) {
+				c.Inputs[i], changed = pass.Unique(taken, from+"/own"), true
+				own.Initializers[c.Inputs[i]] = t.Clone()
+			}
+		}
+		own.Nodes[at] = &c
+	}
+	if !changed {
+		return g
+	}
+	return &own
 }
 
 // reached returns the values that some values depend on, and these.
