@@ -108,6 +108,7 @@ func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (
 	g.AddNames(taken)
 	names := []string{pass.Unique(taken, "head.weight"), pass.Unique(taken, "head.bias")}
 	out := &g.Outputs[at]
+	axis := max(0, len(out.Shape)-1) // of the classes
 	var in int
 	if add {
 		if len(out.Shape) != 2 || !out.Shape[1].IsKnown() {
@@ -127,9 +128,16 @@ func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (
 			return nil, fmt.Errorf("no linear layer computes it; put a new one behind it (--head add)")
 		}
 		var shape []int
+		old := w.Shape[len(w.Shape)-1]
+		if layer.Op == "Conv" || attr(layer, "transB") {
+			old = w.Shape[0]
+		}
+		resizeTargets(g, layer, output, old, classes, taken)
 		switch {
 		case layer.Op == "Conv":
-			in, shape = w.Shape[1], []int{classes, w.Shape[1], 1, 1}
+			if in, shape = w.Shape[1], []int{classes, w.Shape[1], 1, 1}; len(out.Shape) == 4 {
+				axis = 1
+			}
 			layer.Inputs = []string{layer.Input(0), names[0], names[1]}
 		default:
 			if in = w.Shape[0]; attr(layer, "transB") {
@@ -145,15 +153,36 @@ func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (
 	}
 	g.Initializers[names[1]] = onnx.ZerosF32(classes)
 	uniform(g.Initializers[names[0]], 1/math.Sqrt(float64(in)), seed, names[0])
-	if n := len(out.Shape); n > 0 {
-		g.Outputs[at].Shape = append(slices.Clone(out.Shape[:n-1]), onnx.Known(classes))
+	if axis < len(out.Shape) {
+		out.Shape = slices.Clone(out.Shape)
+		out.Shape[axis] = onnx.Known(classes)
 	}
 	pass.RemoveUnused(g)
 	g.Values = nil
 	if err := shape.Infer(m); err != nil {
 		return nil, err
 	}
+	if d := out.Shape; axis < len(d) && d[axis].IsKnown() && d[axis].Size != classes {
+		return nil, fmt.Errorf("a node behind the last layer makes %v of %d classes; put a new layer "+
+			"behind the output (--head add)", *out, classes)
+	}
 	return names, check.Model(m)
+}
+
+// resizeTargets writes the new number of classes into the Reshapes between a layer and an output
+// whose constant target ends in the old one; others may read the old target.
+func resizeTargets(g *onnx.Graph, layer *onnx.Node, output string, old, classes int, taken map[string]bool) {
+	maker := makers(g)
+	for n := maker[output]; n != layer; n = maker[n.Input(0)] {
+		to := g.Initializers[n.Input(1)]
+		if n.Op != "Reshape" || to == nil || to.Len() == 0 || to.I64()[to.Len()-1] != int64(old) {
+			continue
+		}
+		own := to.Clone()
+		own.I64()[to.Len()-1] = int64(classes)
+		n.Inputs[1] = pass.Unique(taken, n.Inputs[1])
+		g.Initializers[n.Inputs[1]] = own
+	}
 }
 
 // uniform draws a tensor's elements from U(-a, a).

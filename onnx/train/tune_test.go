@@ -486,3 +486,57 @@ func TestSharedStatistics(t *testing.T) {
 		})
 	}
 }
+
+// TestNewHeadReshaped: a Reshape behind the last layer goes with the classes, or is refused.
+func TestNewHeadReshaped(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		then func(b *build.Builder, x, y build.Ref) build.Ref // x [n, 10, 2, 2] after y [n, 10, 2, 2]
+		want string                                           // type of the output, or words of an error
+	}{
+		{"constant", func(b *build.Builder, x, y build.Ref) build.Ref {
+			return b.Op("Reshape", []build.Ref{b.ReduceMean(y, true, 2, 3), b.Axes(-1, 10)})
+		}, "float32[n,3]"},
+		{"shared", func(b *build.Builder, x, y build.Ref) build.Ref {
+			to := b.Axes(-1, 10)
+			b.Output("rows", b.Op("Reshape", []build.Ref{x, to}))
+			return b.Op("Reshape", []build.Ref{b.ReduceMean(y, true, 2, 3), to})
+		}, "float32[n,3]"},
+		{"open", func(b *build.Builder, x, y build.Ref) build.Ref {
+			return b.Op("Reshape", []build.Ref{b.ReduceMean(y, true, 2, 3), b.Axes(0, -1)})
+		}, "float32[n,3]"},
+		{"computed", func(b *build.Builder, x, y build.Ref) build.Ref {
+			n := b.Op("Shape", []build.Ref{x}, onnx.IntAttr("end", 1))
+			to := b.Concat(0, b.Op("Neg", []build.Ref{b.Op("Div", []build.Ref{n, n})}), b.Axes(10))
+			return b.Op("Reshape", []build.Ref{b.ReduceMean(y, true, 2, 3), to})
+		}, "of 3 classes"},
+		{"a map", func(_ *build.Builder, _, y build.Ref) build.Ref { return y }, "float32[n,3,2,2]"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := build.New(c.name)
+			x := b.Input("x", onnx.Float32, "n", 10, 2, 2)
+			y := b.Op("Conv", []build.Ref{x, b.Param("w", random("w", 10, 10, 1, 1))})
+			b.Output("out", c.then(b, x, y))
+			m := must.Get(b.Model())(t)
+			got, _, err := NewHead(m, "out", 3, false, 1)
+			if !strings.HasPrefix(c.want, "float32") {
+				must.Fail(got, err)(t, c.want, "a new head")
+				return
+			}
+			must.Do(t, err)
+			out, _ := got.Graph.Output("out")
+			if out.Type() != c.want {
+				t.Errorf("the output is %v, want %s", out, c.want)
+			}
+			feeds := map[string]*onnx.Tensor{"x": random("x", 6, 10, 2, 2)}
+			ran := modeltest.Eval(t, pureEngine(t), got, feeds)
+			if s := ran["out"].Shape; s[0] != 6 || s[1] != 3 {
+				t.Errorf("6 images give %v", s)
+			}
+			if r := ran["rows"]; r != nil && r.Shape[1] != 10 {
+				t.Errorf("the other Reshape gives %v", r.Shape)
+			}
+		})
+	}
+}
