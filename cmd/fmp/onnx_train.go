@@ -322,10 +322,15 @@ func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
 			describeValues(m.Graph.Outputs))
 	}
 	fits := len(out.Shape) == 2 && out.Shape[1].Size == ex.classes
+	open := out.Shape == nil || len(out.Shape) == 2 && !out.Shape[1].IsKnown()
 	var head []string
 	var err error
 	switch o.head {
 	case "keep":
+		if ex.classes > 0 && o.t.Loss.Name != train.Contrastive && !fits && !open {
+			return nil, fmt.Errorf("output %q is %s and the data has %d classes; --head new gives it a last "+
+				"layer of %d", o.t.Output, out.Type(), ex.classes, ex.classes)
+		}
 	case "auto", "new", "add":
 		if ex.classes == 0 || o.t.Loss.Name == train.Contrastive || (o.head == "auto" && fits) {
 			break
@@ -453,9 +458,15 @@ func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg sett
 	if len(o.t.Weights) == 0 && o.t.LoRA == 0 {
 		return usageErrorf("no weights are trained; freeze fewer, or give a model with weights of float32")
 	}
-	o.t.Batch = min(o.t.Batch, ex.train.N)
+	batch, parts := o.t.Batch, o.t.Parts
+	o.t.Batch = min(batch, ex.train.N)
 	for o.t.Parts > 1 && o.t.Batch%o.t.Parts != 0 {
 		o.t.Parts--
+	}
+	if o.t.Batch < batch || o.t.Parts < parts {
+		fmt.Fprintf(cmd.ErrOrStderr(), "fmp onnx train: a step takes %d examples in %d parts, not %d in %d: "+
+			"there are %d to train on, and the parts must divide a step's\n", o.t.Batch, o.t.Parts, batch,
+			parts, ex.train.N)
 	}
 	steps := o.t.Epochs * max(1, ex.train.N/max(1, o.t.Batch))
 	rate := cmp.Or(o.rate, 1e-4)

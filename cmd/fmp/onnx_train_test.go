@@ -166,6 +166,23 @@ func TestONNXTrainLowRank(t *testing.T) {
 	}
 }
 
+// TestONNXTrainSteps: a step of fewer examples or parts than asked for is said.
+func TestONNXTrainSteps(t *testing.T) {
+	t.Parallel()
+	model, data := trainingFiles(t)
+	for _, c := range []struct{ batch, parts, want string }{
+		{"100", "4", "54 examples in 3 parts, not 100 in 4"}, {"6", "4", "6 examples in 3 parts, not 6 in 4"},
+		{"6", "3", ""},
+	} {
+		_, stderr := ran(t, "onnx", "train", model, "--data", data, "-o", filepath.Join(t.TempDir(), "o.onnx"),
+			"--engine", "pure", "--epochs", "1", "--batch", c.batch, "--parts", c.parts)
+		if said := strings.Contains(stderr, "a step takes"); said != (c.want != "") ||
+			!strings.Contains(stderr, c.want) {
+			t.Errorf("--batch %s --parts %s: %s", c.batch, c.parts, stderr)
+		}
+	}
+}
+
 // TestONNXTrainErrors: each wrong use is one error that says what to do, and nothing is written.
 func TestONNXTrainErrors(t *testing.T) {
 	t.Parallel()
@@ -190,33 +207,34 @@ func TestONNXTrainErrors(t *testing.T) {
 		"allowed are 0 to below 1": {"--data", data, "--held-out", "1"},
 		"no weights are trained": {"--data", data, "--freeze", ".*", "--head", "keep",
 			"--classes", "7"},
-		"allowed are auto":         {"--data", data, "--head", "old"},
-		"want REGEXP=FACTOR":       {"--data", data, "--rate-of", "fc"},
-		"--classes is 2":           {"--data", data, "--classes", "2"},
-		"adamw and sgd":            {"--data", data, "--optimizer", "adam"},
-		"cosine and constant":      {"--data", data, "--schedule", "linear"},
-		"no weight is a matrix":    {"--data", data, "--lora", "64"},
-		"loss \"hinge\"; allowed":  {"--images", "none", "--loss", "hinge"},
-		"--lora -3":                {"--images", "none", "--lora", "-3"},
-		"holds neither":            {"--images", folder},
-		"known names are":          {"--images", "none"},
-		"want an archive":          {"--data", model},
-		"its outputs are y":        {"--data", data, "--output", "z"},
-		"error parsing regexp":     {"--images", "none", "--freeze", "("},
-		"1 epoch and up":           {"--data", data, "--epochs", "0"},
-		"--batch 0":                {"--data", data, "--batch", "0"},
-		"--clip -1":                {"--data", data, "--clip", "-1"},
-		"--momentum 2":             {"--data", data, "--optimizer", "sgd", "--momentum", "2"},
-		"goes with --optimizer":    {"--data", data, "--momentum", "0.5"},
-		"--patience -1":            {"--data", data, "--patience", "-1"},
-		"goes with --images":       {"--data", data, "--preset", "imagenet"},
-		"--side goes with":         {"--data", data, "--side", "9"},
-		"--classes goes with":      {"--images", folder, "--classes", "3"},
-		"--freeze \"zzz\" fits no": {"--data", data, "--freeze", "zzz"},
-		"--rate-of \"q=1\" fits":   {"--data", data, "--rate-of", "q=1"},
-		"of sum 2; want prob":      {"--data", sums},
-		"want numbers from 0":      {"--data", sums, "--loss", "binary"},
-		"want finite":              {"--data", endless, "--loss", "mse"},
+		"allowed are auto":                   {"--data", data, "--head", "old"},
+		"want REGEXP=FACTOR":                 {"--data", data, "--rate-of", "fc"},
+		"--classes is 2":                     {"--data", data, "--classes", "2"},
+		"adamw and sgd":                      {"--data", data, "--optimizer", "adam"},
+		"cosine and constant":                {"--data", data, "--schedule", "linear"},
+		"no weight is a matrix":              {"--data", data, "--lora", "64"},
+		"loss \"hinge\"; allowed":            {"--images", "none", "--loss", "hinge"},
+		"--lora -3":                          {"--images", "none", "--lora", "-3"},
+		"holds neither":                      {"--images", folder},
+		"known names are":                    {"--images", "none"},
+		"want an archive":                    {"--data", model},
+		"its outputs are y":                  {"--data", data, "--output", "z"},
+		"error parsing regexp":               {"--images", "none", "--freeze", "("},
+		"1 epoch and up":                     {"--data", data, "--epochs", "0"},
+		"--batch 0":                          {"--data", data, "--batch", "0"},
+		"--clip -1":                          {"--data", data, "--clip", "-1"},
+		"--momentum 2":                       {"--data", data, "--optimizer", "sgd", "--momentum", "2"},
+		"goes with --optimizer":              {"--data", data, "--momentum", "0.5"},
+		"--patience -1":                      {"--data", data, "--patience", "-1"},
+		"goes with --images":                 {"--data", data, "--preset", "imagenet"},
+		"--side goes with":                   {"--data", data, "--side", "9"},
+		"--classes goes with":                {"--images", folder, "--classes", "3"},
+		"is float32[n,7] and the data has 3": {"--data", data, "--head", "keep"},
+		"--freeze \"zzz\" fits no":           {"--data", data, "--freeze", "zzz"},
+		"--rate-of \"q=1\" fits":             {"--data", data, "--rate-of", "q=1"},
+		"of sum 2; want prob":                {"--data", sums},
+		"want numbers from 0":                {"--data", sums, "--loss", "binary"},
+		"want finite":                        {"--data", endless, "--loss", "mse"},
 	} {
 		of := model
 		if slices.Contains(args, "--images") {
