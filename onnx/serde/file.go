@@ -454,6 +454,9 @@ const referAt = 1 << 16
 // lie in, which are named relative to the folder that is returned; that is "" where all of the
 // model is encoded.
 func Refer(m *onnx.Model) (data []byte, folder string, err error) {
+	if m == nil || m.Graph == nil {
+		return nil, "", errNoGraph
+	}
 	c, g := *m, *m.Graph
 	c.Graph, g.Initializers = &g, maps.Clone(m.Graph.Initializers)
 	var apart []*onnxpb.TensorProto
@@ -494,8 +497,13 @@ func encode(p *onnxpb.ModelProto) ([]byte, error) {
 	return data, nil
 }
 
+var errNoGraph = fmt.Errorf("there is no graph")
+
 // modelToProto returns a message that shares the numbers of the model's tensors.
 func modelToProto(m *onnx.Model) (*onnxpb.ModelProto, error) {
+	if m == nil || m.Graph == nil {
+		return nil, errNoGraph
+	}
 	p := &onnxpb.ModelProto{
 		IrVersion: m.IR, ProducerName: m.Producer, ProducerVersion: m.ProducerVersion, Domain: m.Domain,
 		ModelVersion: m.Version, DocString: m.Doc, OpsetImport: opsetsToProto(m.Opsets),

@@ -88,6 +88,23 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// TestNoGraph: a model without a graph is an error, and no file.
+func TestNoGraph(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "m.onnx")
+	for _, m := range []*onnx.Model{nil, {}} {
+		if err := Save(path, m); err == nil || !strings.Contains(err.Error(), "no graph") {
+			t.Errorf("saving: %v", err)
+		}
+		_, _, err := Refer(m)
+		if err == nil || !strings.Contains(err.Error(), "no graph") {
+			t.Errorf("referring: %v", err)
+		}
+	}
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("a file was written: %v", err)
+	}
+}
+
 func TestLoadRefuses(t *testing.T) {
 	dir := t.TempDir()
 	garbage := filepath.Join(dir, "garbage.onnx")

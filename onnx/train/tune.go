@@ -235,6 +235,10 @@ func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 	if t.Optimizer == nil || t.Rate == nil {
 		return nil, errors.New("an Optimizer and a Rate are wanted, and not both are given")
 	}
+	if min(t.Parts, t.Threads, t.Patience, t.LoRA) < 0 {
+		return nil, fmt.Errorf("%d parts, %d threads, a patience of %d and low-rank factors of rank %d; "+
+			"allowed are 0 and up", t.Parts, t.Threads, t.Patience, t.LoRA)
+	}
 	base := onnx.Clone(m)
 	if err := pass.Inline(base); err != nil {
 		return nil, err

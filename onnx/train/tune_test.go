@@ -540,3 +540,17 @@ func TestNewHeadReshaped(t *testing.T) {
 		})
 	}
 }
+
+// TestTuneBelowZero: counts below 0 are refused.
+func TestTuneBelowZero(t *testing.T) {
+	t.Parallel()
+	m := small(t, false)
+	for name, set := range map[string]func(*Tuning){
+		"parts": func(t *Tuning) { t.Parts = -1 }, "threads": func(t *Tuning) { t.Threads = -1 },
+		"patience": func(t *Tuning) { t.Patience = -1 }, "rank": func(t *Tuning) { t.LoRA = -1 },
+	} {
+		tn := tuningOf(m)
+		set(&tn)
+		must.Fail(tn.Train(t.Context(), pureEngine(t), m, clusters(t, 12, 3), Data{}))(t, "0 and up", name)
+	}
+}
