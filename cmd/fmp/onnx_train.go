@@ -321,28 +321,9 @@ func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
 		return nil, fmt.Errorf("no output %q; its outputs are %s", o.t.Output,
 			describeValues(m.Graph.Outputs))
 	}
-	fits := len(out.Shape) == 2 && out.Shape[1].Size == ex.classes
-	open := out.Shape == nil || len(out.Shape) == 2 && !out.Shape[1].IsKnown()
-	var head []string
-	var err error
-	switch o.head {
-	case "keep":
-		if ex.classes > 0 && o.t.Loss.Name != train.Contrastive && !fits && !open {
-			return nil, fmt.Errorf("output %q is %s and the data has %d classes; --head new gives it a last "+
-				"layer of %d", o.t.Output, out.Type(), ex.classes, ex.classes)
-		}
-	case "auto", "new", "add":
-		if ex.classes == 0 || o.t.Loss.Name == train.Contrastive || (o.head == "auto" && fits) {
-			break
-		}
-		if m, head, err = train.NewHead(m, o.t.Output, ex.classes, o.head == "add", o.t.Seed); err != nil {
-			return nil, err
-		}
-		ex.notes = append(ex.notes,
-			fmt.Sprintf("output %q is given a new last layer of %d classes (--head)",
-				o.t.Output, ex.classes))
-	default:
-		return nil, fmt.Errorf("--head is %q; allowed are auto, keep, new and add", o.head)
+	m, head, err := o.withHead(m, out, ex)
+	if err != nil {
+		return nil, err
 	}
 	frozen, err := whole(o.freeze)
 	if err != nil {
@@ -376,6 +357,30 @@ func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
 		}
 	}
 	return m, nil
+}
+
+// withHead gives the model a last layer of the data's classes where --head asks for it, and returns
+// the layer's weights.
+func (o *tuning) withHead(m *onnx.Model, out onnx.ValueInfo, ex *examples) (*onnx.Model, []string, error) {
+	if !slices.Contains([]string{"auto", "keep", "new", "add"}, o.head) {
+		return nil, nil, fmt.Errorf("--head is %q; allowed are auto, keep, new and add", o.head)
+	}
+	fits := len(out.Shape) == 2 && out.Shape[1].Size == ex.classes
+	if ex.classes == 0 || o.t.Loss.Name == train.Contrastive || o.head == "auto" && fits {
+		return m, nil, nil
+	}
+	if o.head == "keep" {
+		open := out.Shape == nil || len(out.Shape) == 2 && !out.Shape[1].IsKnown()
+		if !fits && !open {
+			return nil, nil, fmt.Errorf("output %q is %s and the data has %d classes; --head new gives it a "+
+				"last layer of %d", o.t.Output, out.Type(), ex.classes, ex.classes)
+		}
+		return m, nil, nil
+	}
+	m, head, err := train.NewHead(m, o.t.Output, ex.classes, o.head == "add", o.t.Seed)
+	ex.notes = append(ex.notes,
+		fmt.Sprintf("output %q is given a new last layer of %d classes (--head)", o.t.Output, ex.classes))
+	return m, head, err
 }
 
 // whole compiles an expression for whole names; nil for "".
