@@ -254,14 +254,8 @@ func (r resizing) taps(in, out int, scale float64, roi [2]float64) []tap {
 			r.nearest = "ceil"
 		}
 	}
-	// The nearest pixel and the end of a crop are a matter of the last bit. Between pixels fixed sizes
-	// are smooth, and float64 is nearer to the truth.
-	at := position[float64]
-	if r.byScale || r.mode == "nearest" || r.transform == "tf_crop_and_resize" {
-		at = position[float32]
-	}
 	for i := range ts {
-		x := at(r.transform, i, in, out, scale, roi)
+		x := r.position(i, in, out, scale, roi)
 		if r.transform == "tf_crop_and_resize" && (x < 0 || x > float64(in-1)) {
 			ts[i] = tap{[]int{-1}, []float64{1}}
 			continue
@@ -272,30 +266,34 @@ func (r resizing) taps(in, out int, scale float64, roi [2]float64) []tap {
 }
 
 // position is that in the input of output position i.
-func position[T floating](transform string, i, in, out int, scale float64, roi [2]float64) float64 {
-	at, s, last := T(i), T(scale), T(in-1)
-	half := T(T(at+0.5)/s) - 0.5
-	length := T(T(in) * s) // of the output, before it was cut to a whole number
-	switch {
-	case transform == "half_pixel":
-		return float64(half)
-	case transform == "half_pixel_symmetric":
-		offset := T(T(in) / 2 * (1 - T(out)/length))
-		return float64(offset + T(at+0.5)/s - 0.5)
-	case transform == "asymmetric":
-		return float64(at / s)
-	case transform == "tf_crop_and_resize" && out == 1:
-		return 0.5 * (roi[0] + roi[1]) * float64(in-1)
-	case transform == "tf_crop_and_resize":
-		start, end := T(roi[0]), T(roi[1])
-		return float64(T(start*last) + at*(end-start)*last/T(out-1))
-	case out == 1:
-		return 0
-	case transform == "align_corners":
-		// length, not out: where they differ the standard's tests have it so (the ONNX Runtime has not).
-		return float64(at * last / (length - 1))
+func (r resizing) position(i, in, out int, scale float64, roi [2]float64) float64 {
+	f := func(v float64) float64 { return v }
+	// The nearest pixel and the end of a crop are a matter of the last bit. Between pixels fixed sizes
+	// are smooth, and float64 is nearer to the truth.
+	if r.byScale || r.mode == "nearest" || r.transform == "tf_crop_and_resize" {
+		f = func(v float64) float64 { return float64(float32(v)) }
 	}
-	return float64(half) // pytorch_half_pixel
+	at, s, last := float64(i), f(scale), float64(in-1)
+	center := f((at + 0.5) / s)
+	length := f(float64(in) * s) // of the output, before it was cut to a whole number
+	switch {
+	case r.transform == "half_pixel_symmetric":
+		offset := f(float64(in) / 2 * f(1-f(float64(out)/length)))
+		return f(f(offset+center) - 0.5)
+	case r.transform == "asymmetric":
+		return f(at / s)
+	case r.transform == "tf_crop_and_resize" && out == 1:
+		return 0.5 * (roi[0] + roi[1]) * last
+	case r.transform == "tf_crop_and_resize":
+		along := f(f(at*f(roi[1]-roi[0]))*last) / float64(out-1)
+		return f(f(roi[0]*last) + f(along))
+	case r.transform != "half_pixel" && out == 1:
+		return 0
+	case r.transform == "align_corners":
+		// length, not out: where they differ the standard's tests have it so (the ONNX Runtime has not).
+		return f(f(at*last) / f(length-1))
+	}
+	return f(center - 0.5) // half_pixel, pytorch_half_pixel
 }
 
 func (r resizing) tapsAt(x float64, in int, scale float64) tap {
