@@ -9,14 +9,14 @@ import (
 
 // Nearest returns the candidate closest to name by edit distance, whatever the case of letters; ""
 // where none is close: more than two edits, or more than a third of the name's length for long
-// names. The name itself is none. Ties go to the first in alphabetical order.
+// names. Ties go to the first in alphabetical order.
 func Nearest(name string, candidates []string) string {
 	best, bestDist := "", max(2, len(name)/3)+1
 	sorted := append([]string{}, candidates...)
 	sort.Strings(sorted)
 	for _, c := range sorted {
 		d := editDistance(strings.ToLower(name), strings.ToLower(c))
-		if d < bestDist && d < len(c) && c != name {
+		if d < bestDist && d < len(c) {
 			best, bestDist = c, d
 		}
 	}

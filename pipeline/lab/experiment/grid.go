@@ -61,12 +61,12 @@ func ParseGrid(data []byte) (*Grid, error) {
 	}
 	total := 1
 	for _, k := range slices.Sorted(maps.Keys(g.Vary)) {
-		if !slices.Contains(known, k) || strings.HasPrefix(k, "output.") {
-			return nil,
-				fmt.Errorf(
-					"grid: vary has no setting %q; `fmp config` lists them (output.dir is the "+
-						"grid's own)%s", k,
-					suggest.DidYouMean(k, known))
+		if strings.HasPrefix(k, "output.") {
+			return nil, fmt.Errorf("grid: vary has %q, and output is the grid's own, given by --out: leave it out", k)
+		}
+		if !slices.Contains(known, k) {
+			return nil, fmt.Errorf("grid: vary has no setting %q; `fmp config` lists them%s", k,
+				suggest.DidYouMean(k, known))
 		}
 		if _, set := valueAt(g.Settings, strings.Split(k, ".")); set {
 			return nil, fmt.Errorf("grid: %s stands under settings and under vary, which would take its place: leave "+

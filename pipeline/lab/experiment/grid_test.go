@@ -39,7 +39,7 @@ func TestGridRefuses(t *testing.T) {
 		{"no values", "vary: {erm.l2: []}\n", "no values"},
 		{"out of range", "vary: {erm.l2: [1, -1]}\n", "erm.l2 is -1"},
 		{"wrong type", "vary: {seeds: [many]}\n", "many"},
-		{"output", "vary: {output.dir: [a]}\n", "output.dir"},
+		{"output", "vary: {output.dir: [a]}\n", `"output.dir", and output is the grid's own`},
 		{"output as a setting", "settings: {output: {dir: a}}\nvary: {seeds: [1]}\n", "the grid's own"},
 		{"a value twice", "vary: {seeds: [1, 2, 1]}\n", "has 1 twice"},
 		{"set and varied", "settings: {erm: {l2: 7}}\nvary: {erm.l2: [1]}\n", "under settings and under vary"},
