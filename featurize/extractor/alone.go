@@ -17,7 +17,8 @@ import (
 // share of their norm: rounding stays below, ranges that a model chooses by the batch do not.
 const maxApart = 0.003
 
-// beside refuses a model that gives a drawn image other features beside a dark one than alone:
+// beside refuses a model that gives a drawn image, bright or dark, other features beside the other
+// one than alone:
 // whatever its operators, the batch or chance then has a part in them.
 func (x *Extractor) beside(images dataset.Images) error {
 	if x.sig.batch == 1 {
@@ -29,9 +30,12 @@ func (x *Extractor) beside(images dataset.Images) error {
 	for i := range size {
 		two.Pix[i], two.Pix[size+i] = uint8(r.IntN(32)), uint8(r.IntN(256))
 	}
-	alone, _, err := x.batch(x.sessions[0], two, 1, 2, x.buffer())
-	if err != nil {
-		return fmt.Errorf("trying the model on a drawn image: %w", err)
+	var alone [2][]float32
+	for i := range alone {
+		var err error
+		if alone[i], _, err = x.batch(x.sessions[0], two, i, i+1, x.buffer()); err != nil {
+			return fmt.Errorf("trying the model on a drawn image: %w", err)
+		}
 	}
 	rows, _, err := x.batch(x.sessions[0], two, 0, 2, x.buffer())
 	if err != nil && x.opt.Batch == 1 {
@@ -40,18 +44,32 @@ func (x *Extractor) beside(images dataset.Images) error {
 	if err != nil {
 		return fmt.Errorf("trying the model on two images: %w", err)
 	}
-	var apart, norm float64
-	for k, v := range alone {
-		d := float64(v) - float64(rows[len(alone)+k])
-		apart, norm = apart+d*d, norm+float64(v)*float64(v)
+	if len(alone[0]) != len(alone[1]) || len(rows) != 2*len(alone[0]) {
+		return fmt.Errorf("an image has %d features and %d beside another; the number of features must not "+
+			"depend on the batch: export a model that computes each image by itself", len(alone[1]), len(rows)/2)
 	}
-	if apart > maxApart*maxApart*norm {
+	// Ranges that the bright image sets cost the dark one more, and sums may run either way.
+	worst := max(apart(alone[0], rows[:len(alone[0])]), apart(alone[1], rows[len(alone[0]):]))
+	if worst > maxApart {
 		return fmt.Errorf("the features of an image change by %.2g of their norm beside another image: "+
 			"they depend on its batch or on chance; export a model that computes each image by itself "+
 			"(PyTorch: net.eval(), running statistics in batch normalisation, attention with "+
-			"batch_first; static quantisation)", math.Sqrt(apart/norm))
+			"batch_first; static quantisation)", worst)
 	}
 	return nil
+}
+
+// apart is how far features are from others, as a share of the norm of these.
+func apart(others, features []float32) float64 {
+	var squares, norm float64
+	for k, v := range others {
+		d := float64(v) - float64(features[k])
+		squares, norm = squares+d*d, norm+float64(v)*float64(v)
+	}
+	if squares == 0 {
+		return 0
+	}
+	return math.Sqrt(squares / norm)
 }
 
 // plain returns a model that runs alike on every engine: one that computes in half precision becomes

@@ -68,6 +68,19 @@ func TestImagesAlone(t *testing.T) {
 		"sum up to the image": {"n", func(b *build.Builder, v build.Ref) build.Ref {
 			return b.Op("CumSum", []build.Ref{v, b.Const(onnx.NewTensor([]int64{0}, 1))})
 		}, "beside another image"},
+		"sum from the image on": {"n", func(b *build.Builder, v build.Ref) build.Ref {
+			return b.Op("CumSum", []build.Ref{v, b.Const(onnx.NewTensor([]int64{0}, 1))},
+				onnx.IntAttr("reverse", 1))
+		}, "beside another image"},
+		"ranges of the batch": {"n", func(b *build.Builder, v build.Ref) build.Ref {
+			q := b.OpN("DynamicQuantizeLinear", []build.Ref{v}, 3)
+			return b.Op("DequantizeLinear", q)
+		}, "beside another image"},
+		"features by the batch": {"n", func(b *build.Builder, v build.Ref) build.Ref {
+			n := b.Slice(b.Op("Shape", []build.Ref{v}), 0, 0, 1)
+			shape := b.Concat(0, n, b.Const(onnx.NewTensor([]int64{-1}, 1)))
+			return b.Op("Reshape", []build.Ref{b.ReduceMean(v, true, 0), shape})
+		}, "must not depend on the batch"},
 		"chance": {"n", func(b *build.Builder, v build.Ref) build.Ref {
 			return b.Add(v, b.Op("RandomUniformLike", []build.Ref{v}))
 		}, "on chance"},
