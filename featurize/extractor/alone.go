@@ -76,15 +76,7 @@ func apart(others, features []float32) float64 {
 // one of float32, and weights are standardised. Weights that are only stored in half precision stay
 // so.
 func plain(m *onnx.Model) (*onnx.Model, error) {
-	isHalf := func(d onnx.DType) bool { return d == onnx.Float16 || d == onnx.BFloat16 }
-	types, _ := shape.Types(m) // a contradiction is an engine's to tell
-	computes := slices.ContainsFunc(m.Graph.Inputs,
-		func(v onnx.ValueInfo) bool { return isHalf(v.DType) })
-	for _, n := range m.Graph.Nodes {
-		computes = computes || n.Op != "Constant" && slices.ContainsFunc(n.Outputs,
-			func(o string) bool { return isHalf(types[o].DType) })
-	}
-	if !computes {
+	if !takesHalf(m) && !halfInside(m) {
 		return folded(m)
 	}
 	c := *m
@@ -92,6 +84,22 @@ func plain(m *onnx.Model) (*onnx.Model, error) {
 		return nil, err
 	}
 	return folded(&c)
+}
+
+func isHalf(d onnx.DType) bool { return d == onnx.Float16 || d == onnx.BFloat16 }
+
+func takesHalf(m *onnx.Model) bool {
+	return slices.ContainsFunc(m.Graph.Inputs, func(v onnx.ValueInfo) bool { return isHalf(v.DType) })
+}
+
+// halfInside reports whether a model computes in half precision behind inputs of another type.
+func halfInside(m *onnx.Model) bool {
+	types, _ := shape.Types(m) // a contradiction is an engine's to tell
+	computes := func(n *onnx.Node) bool {
+		return n.Op != "Constant" && slices.ContainsFunc(n.Outputs,
+			func(o string) bool { return isHalf(types[o].DType) })
+	}
+	return !takesHalf(m) && slices.ContainsFunc(m.Graph.Nodes, computes)
 }
 
 // folded returns a model whose batch normalisations of weights in training form are worked out:

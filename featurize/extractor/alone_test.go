@@ -197,6 +197,26 @@ func TestHalfPrecision(t *testing.T) {
 	}
 }
 
+// TestHalfDigest: a model that computes in half precision behind a float32 input has another digest
+// than by its file alone, as features that are kept of it may be from when it ran so; no other has.
+func TestHalfDigest(t *testing.T) {
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
+	digests := map[string]string{}
+	for name, types := range map[string][2]onnx.DType{"half": {onnx.Float16, onnx.Float16},
+		"inside": {onnx.Float32, onnx.Float16}, "none": {onnx.Float32, onnx.Float32}} {
+		b := build.New("half")
+		v := b.Input("image", types[0], "n", 3, 6, 4)
+		b.Output("a", b.Relu(b.Cast(v, types[1])))
+		x := must.Get(New(eng, must.Get(b.Model())(t), models.Manifest{Digest: "file"}, Options{Output: "a"},
+			*images(1, 6, 4, 3)))(t)
+		digests[name] = x.Digest()
+		must.Do(t, x.Close())
+	}
+	if digests["half"] != digests["none"] || digests["inside"] == digests["none"] {
+		t.Errorf("digests are %v", digests)
+	}
+}
+
 // TestFitErrors: a model whose images cannot be told is an error, and none of an open size.
 func TestFitErrors(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "m.onnx")

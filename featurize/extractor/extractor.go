@@ -35,6 +35,7 @@ type Extractor struct {
 	bgr      bool          // blue first
 	manifest models.Manifest
 	model    *onnx.Model // pruned to the features
+	inside   bool        // the model of the file computes in half precision behind a float32 input
 	sessions []engine.Session
 	shared   bool // all threads use sessions[0]
 	mean     []float32
@@ -85,6 +86,7 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options,
 	if o, err = o.settle(fromManifest(manifest)); err != nil {
 		return nil, err
 	}
+	inside := halfInside(m)
 	if m, err = plain(m); err != nil {
 		return nil, err
 	}
@@ -93,7 +95,7 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options,
 		return nil, err
 	}
 	x := &Extractor{opt: o, sig: sig, manifest: manifest, name: cmp.Or(manifest.Source, m.Graph.Name),
-		model: prune(m, sig.output)}
+		model: prune(m, sig.output), inside: inside}
 	x.layer = Layer{Value: sig.output, Why: sig.why, Without: without(m.Graph, x.model.Graph)}
 	if err := x.shape(images); err != nil {
 		return nil, err
@@ -317,8 +319,10 @@ func (x *Extractor) makeDigest(m *onnx.Model, engineName string) (string, error)
 		Uint8                      bool
 		BGR                        bool   `json:",omitempty"`
 		Resize                     string `json:",omitempty"`
+		// Such models once ran in half precision; features of others that are kept stay good.
+		HalfInside bool `json:",omitempty"`
 	}{1, model, engineName, s.output, x.mean, x.std, s.nhwc, x.opt.Batch, s.h, s.w, s.ch,
-		s.dtype == onnx.Uint8, x.bgr, x.manifestResize()})
+		s.dtype == onnx.Uint8, x.bgr, x.manifestResize(), x.inside})
 	if err != nil {
 		return "", fmt.Errorf("digest of extractor: %w", err)
 	}
