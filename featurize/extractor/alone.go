@@ -105,7 +105,9 @@ func halfInside(m *onnx.Model) bool {
 // folded returns a model whose batch normalisations of weights in training form are worked out:
 // weight standardisation is exported so.
 func folded(m *onnx.Model) (*onnx.Model, error) {
-	training := func(n *onnx.Node) bool { return n.Op == "BatchNormalization" && trains(m, n) }
+	training := func(n *onnx.Node) bool {
+		return n.Op == "BatchNormalization" && len(n.Outputs) > 0 && trains(m, n)
+	}
 	if !slices.ContainsFunc(m.Graph.Nodes, training) {
 		return m, nil
 	}
@@ -115,8 +117,18 @@ func folded(m *onnx.Model) (*onnx.Model, error) {
 	}
 	c := onnx.Clone(m)
 	g := c.Graph
+	read := map[string]bool{}
+	for _, v := range g.Outputs {
+		read[v.Name] = true
+	}
+	for _, n := range g.Nodes {
+		for _, name := range n.Reads() {
+			read[name] = true
+		}
+	}
 	g.Nodes = slices.DeleteFunc(g.Nodes, func(n *onnx.Node) bool {
-		if !training(n) {
+		// The moved statistics are not worked out, so that a node that gives them must stay.
+		if !training(n) || slices.ContainsFunc(n.Outputs[1:], func(o string) bool { return read[o] }) {
 			return false
 		}
 		y := standardised(n, m.Opset(), known)

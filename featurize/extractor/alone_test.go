@@ -84,6 +84,13 @@ func TestImagesAlone(t *testing.T) {
 		"chance": {"n", func(b *build.Builder, v build.Ref) build.Ref {
 			return b.Add(v, b.Op("RandomUniformLike", []build.Ref{v}))
 		}, "on chance"},
+		"weights whose moved mean is read": {"n", func(b *build.Builder, v build.Ref) build.Ref {
+			w := b.Const(onnx.NewTensor([]float32{1, 2, 6, -3, 0, 0}, 2, 3))
+			o := b.OpN("BatchNormalization", []build.Ref{w, b.Const(three(1)), b.Const(three(0)),
+				b.Const(three(0)), b.Const(three(1))}, 3, onnx.IntAttr("training_mode", 1))
+			v = b.Op("Conv", []build.Ref{v, b.Reshape(o[0], 2, 3, 1, 1)})
+			return b.Add(v, b.ReduceMean(o[1], false, 0))
+		}, ""},
 		"training form":                   {"n", inTraining, "evaluation form"},
 		"training form of a batch of one": {1, inTraining, ""},
 	} {
