@@ -17,32 +17,26 @@ import (
 // share of their norm: rounding stays below, ranges that a model chooses by the batch do not.
 const maxApart = 0.003
 
+// trialSide is the height and width of the drawn images where a model takes any: two images at once of
+// a large size take more memory than a batch may.
+const trialSide = 224
+
 // beside refuses a model that gives a drawn image, bright or dark, other features beside the other
-// one than alone:
-// whatever its operators, the batch or chance then has a part in them.
-func (x *Extractor) beside(images dataset.Images) error {
+// one than alone: whatever its operators, the batch or chance then has a part in them.
+func (x *Extractor) beside() error {
 	if x.sig.batch == 1 {
 		return nil
 	}
-	size := images.H * images.W * images.Ch
-	two := &dataset.Images{N: 2, H: images.H, W: images.W, Ch: images.Ch, Pix: make([]uint8, 2*size)}
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // images of a test, not secrets
-	for i := range size {
-		two.Pix[i], two.Pix[size+i] = uint8(r.IntN(32)), uint8(r.IntN(256))
+	small := *x
+	if x.sig.open {
+		small.sig.h, small.sig.w = min(x.sig.h, trialSide), min(x.sig.w, trialSide)
 	}
-	var alone [2][]float32
-	for i := range alone {
-		var err error
-		if alone[i], _, err = x.batch(x.sessions[0], two, i, i+1, x.buffer()); err != nil {
-			return fmt.Errorf("trying the model on a drawn image: %w", err)
-		}
+	alone, rows, err := small.drawn()
+	if err != nil && small.sig != x.sig { // its layers may want the size after all
+		alone, rows, err = x.drawn()
 	}
-	rows, _, err := x.batch(x.sessions[0], two, 0, 2, x.buffer())
-	if err != nil && x.opt.Batch == 1 {
-		return nil // it may be a model for one image that does not say so
-	}
-	if err != nil {
-		return fmt.Errorf("trying the model on two images: %w", err)
+	if err != nil || rows == nil {
+		return err
 	}
 	if len(alone[0]) != len(alone[1]) || len(rows) != 2*len(alone[0]) {
 		return fmt.Errorf("an image has %d features and %d beside another; the number of features must not "+
@@ -57,6 +51,30 @@ func (x *Extractor) beside(images dataset.Images) error {
 			"batch_first; static quantisation)", worst)
 	}
 	return nil
+}
+
+// drawn returns the features of a dark image and of a bright one, each alone and then both at once;
+// these are nil where the model may be one for one image that does not say so.
+func (x *Extractor) drawn() (alone [2][]float32, rows []float32, err error) {
+	size := x.sig.h * x.sig.w * x.sig.ch
+	two := &dataset.Images{N: 2, H: x.sig.h, W: x.sig.w, Ch: x.sig.ch, Pix: make([]uint8, 2*size)}
+	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // images of a test, not secrets
+	for i := range size {
+		two.Pix[i], two.Pix[size+i] = uint8(r.IntN(32)), uint8(r.IntN(256))
+	}
+	for i := range alone {
+		if alone[i], _, err = x.batch(x.sessions[0], two, i, i+1, x.buffer()); err != nil {
+			return alone, nil, fmt.Errorf("trying the model on a drawn image: %w", err)
+		}
+	}
+	rows, _, err = x.batch(x.sessions[0], two, 0, 2, x.buffer())
+	if err != nil && x.opt.Batch == 1 {
+		return alone, nil, nil
+	}
+	if err != nil {
+		return alone, nil, fmt.Errorf("trying the model on two images: %w", err)
+	}
+	return alone, rows, nil
 }
 
 // apart is how far features are from others, as a share of the norm of these.

@@ -2,8 +2,10 @@ package extractor
 
 import (
 	"context"
+	"errors"
 	"math"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -104,6 +106,58 @@ func TestImagesAlone(t *testing.T) {
 			}
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error is %v; want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// watched is an engine whose sessions note the shapes that they are fed, and refuse images below a
+// height.
+type watched struct {
+	engine.Engine
+	least int
+	fed   [][]int
+}
+
+type watchedSession struct {
+	engine.Session
+	w *watched
+}
+
+func (w *watched) Load(m *onnx.Model) (engine.Session, error) {
+	s, err := w.Engine.Load(m)
+	return watchedSession{s, w}, err
+}
+
+func (s watchedSession) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor) error {
+	shape := feeds["image"].Shape
+	if s.w.fed = append(s.w.fed, shape); shape[2] < s.w.least {
+		return errors.New("the image is too small")
+	}
+	return s.Session.Run(ctx, feeds, fetch)
+}
+
+// TestTrialSize: two images at once are small ones where the model takes any size, so that a model
+// for large images has the memory of one image at a time.
+func TestTrialSize(t *testing.T) {
+	for name, c := range map[string]struct {
+		h, w  any
+		least int
+		want  []int
+	}{
+		"any size": {"h", "w", 0, []int{2, 1, 224, 200}}, "one size": {300, 200, 0, []int{2, 1, 300, 200}},
+		"some sizes": {"h", 200, 0, []int{2, 1, 300, 200}}, "one after all": {"h", "w", 300, []int{2, 1, 300, 200}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &watched{Engine: must.Get(pure.New(engine.Options{Threads: 1}))(t), least: c.least}
+			b := build.New("large")
+			b.Output("features", b.Relu(b.Input("image", onnx.Float32, "n", 1, c.h, c.w)))
+			m := must.Get(b.Model())(t)
+			x := must.Get(New(w, m, models.Manifest{}, Options{Layout: "NCHW", Batch: 1}, *images(1, 300, 200, 1)))(t)
+			defer x.Close()
+			twos := slices.DeleteFunc(w.fed, func(shape []int) bool { return shape[0] < 2 })
+			if len(twos) != 1 || !slices.Equal(twos[0], c.want) {
+				t.Errorf("two images at once are %v; want %v", twos, c.want)
 			}
 		})
 	}

@@ -115,7 +115,7 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options,
 	if err := x.try(images); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
-	if err := x.beside(images); err != nil {
+	if err := x.beside(); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
 	return x, nil

@@ -37,7 +37,8 @@ func batchOf(h, w int) int { return max(1, min(DefaultBatch, batchMemory/(pixelM
 // outputs.
 type Options struct {
 	// Batch is the number of images per call, 1 to 65536 (default as many as 512 MB hold,
-	// [DefaultBatch] at most); a model with a fixed batch uses its own.
+	// [DefaultBatch] at most); a model with a fixed batch uses its own. Any other is tried on two
+	// images at once when it is loaded, small ones where it takes any size.
 	Batch int `yaml:"batch"`
 	// Mean and Std, one number per channel of the model's input or one for all, apply to pixels
 	// scaled to 0..1: the model is fed (pixel/255 - mean) / std. Default 0 and 1; for -1 to 1 set

@@ -16,8 +16,9 @@ type signature struct {
 	input  string
 	dtype  onnx.DType // Float32 or Uint8
 	nhwc   bool
-	batch  int // 0 where it is open
-	h, w   int // 0 where they are open
+	batch  int  // 0 where it is open
+	h, w   int  // 0 where they are open
+	open   bool // the model leaves both h and w open
 	ch     int
 	output string
 	why    string // how output was chosen, for the notes
@@ -78,6 +79,7 @@ func readInput(m *onnx.Model, o Options, dataCh int) (signature, error) {
 			fmt.Errorf("input %q is %s with %d channels; 1 and 3 are supported (is "+
 				"extractor.layout right?)", in.Name, showShape(in.Shape), s.ch)
 	}
+	s.open = !h.IsKnown() && !w.IsKnown()
 	for _, d := range []struct {
 		dim onnx.Dim
 		to  *int
