@@ -111,6 +111,13 @@ func TestONNXTrainable(t *testing.T) {
 		return &onnx.Node{Name: name, Op: "Constant", Outputs: []string{name},
 			Attrs: []onnx.Attr{{Name: "value", Kind: onnx.AttrTensor, Tensor: w}}}
 	}
+	half := func(w *onnx.Tensor) *onnx.Tensor {
+		bits := make([]uint16, w.Len())
+		for i, v := range w.F32() {
+			bits[i] = onnx.Float32ToFloat16(v)
+		}
+		return &onnx.Tensor{DType: onnx.Float16, Shape: w.Shape, Data: bits}
+	}
 	branch := func(name string, g *onnx.Graph) onnx.Attr {
 		g.Name, g.Outputs = name, []onnx.ValueInfo{{Name: "scores", DType: onnx.Float32}}
 		return onnx.Attr{Name: name, Kind: onnx.AttrGraph, Graph: g}
@@ -118,8 +125,25 @@ func TestONNXTrainable(t *testing.T) {
 	for name, change := range map[string]func(m *onnx.Model){
 		"as it is": func(*onnx.Model) {},
 		"halved":   func(m *onnx.Model) { pass.StoreHalf(m, 1) },
+		"half constants": func(m *onnx.Model) {
+			m.Graph.Inputs[0].DType, m.Graph.Outputs[0].DType, m.Graph.Values = onnx.Float16, onnx.Float16, nil
+			for name, w := range m.Graph.Initializers {
+				m.Graph.Initializers[name] = half(w)
+			}
+			m.Graph.Nodes = slices.Insert(m.Graph.Nodes, 0, constant(m, "layer1.weight"), constant(m, "fc.bias"))
+		},
 		"constants": func(m *onnx.Model) {
 			m.Graph.Nodes = slices.Insert(m.Graph.Nodes, 0, constant(m, "layer1.weight"), constant(m, "fc.bias"))
+		},
+		"stored by others": func(m *onnx.Model) {
+			g := m.Graph
+			for _, name := range []string{"layer1.weight", "fc.weight", "fc.bias"} {
+				g.Initializers[name+"16"] = half(g.Initializers[name])
+				delete(g.Initializers, name)
+				g.Nodes = slices.Insert(g.Nodes, 0,
+					reader("Cast "+name+"16 > "+name, onnx.IntAttr("to", int(onnx.Float32))))
+			}
+			g.Nodes = slices.Insert(g.Nodes, 0, constant(m, "layer1.weight16"), constant(m, "fc.bias16"))
 		},
 		"within": func(m *onnx.Model) {
 			g := m.Graph
@@ -146,6 +170,10 @@ func TestONNXTrainable(t *testing.T) {
 			"pure", "--epochs", "1", "--head", "keep", "--classes", "7", "--json")
 		if r.Trained != want {
 			t.Errorf("%s: %d numbers are trained, want %d", name, r.Trained, want)
+		}
+		after := must.Get(serde.Load(path + ".out"))(t)
+		if name == "halved" && after.Graph.Initializers["fc.weight"] == nil {
+			t.Errorf("%s: weights have other names", name)
 		}
 	}
 }

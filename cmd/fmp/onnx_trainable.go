@@ -8,10 +8,13 @@ import (
 	"fmp/onnx/pass"
 )
 
-// trainable makes every weight an initializer of the graph, in float32: also those that fmp onnx half
-// halved, and those that nodes, functions and graphs within nodes state.
+// trainable makes every weight an initializer of the graph, in float32: also those of half precision,
+// and those that nodes, functions and graphs within nodes state.
 func trainable(m *onnx.Model) error {
 	pass.RestoreHalf(m)
+	if err := pass.ToFloat32(m); err != nil {
+		return err
+	}
 	if err := pass.Inline(m); err != nil {
 		return err
 	}
@@ -162,6 +165,11 @@ func (s *scope) gives(n *onnx.Node, i int, weighted bool, within []*scope) origi
 	switch n.Op {
 	case "Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten":
 		return s.value(n.Input(0))
+	case "Cast": // weights that were stored in half precision
+		if to, _ := n.Attr("to"); onnx.DTypeOf(to.Int) == onnx.Float32 {
+			return s.value(n.Input(0))
+		}
+		return origin{op: n.Op, behind: weighted}
 	case "If":
 		var out origin
 		for _, b := range within {

@@ -13,13 +13,16 @@ import (
 // subgraphs and functions too. It computes the same function with less rounding. Other models stay
 // as they are, and so does the model where an error is returned.
 func ToFloat32(m *onnx.Model) error {
-	c := onnx.Clone(m)
-	graphToFloat32(c.Graph)
+	c, w := onnx.Clone(m), &widening{}
+	w.graph(c.Graph)
 	for _, f := range c.Functions {
-		nodesToFloat32(f.Nodes)
+		w.nodes(f.Nodes)
 		for i := range f.Defaults {
-			attrToFloat32(&f.Defaults[i], "")
+			w.attr(&f.Defaults[i], "")
 		}
+	}
+	if !w.found {
+		return nil // inference would change types that the file states
 	}
 	if err := shape.Infer(c); err != nil {
 		return fmt.Errorf("converting %q to float32: %w", m.Graph.Name, err)
@@ -42,32 +45,44 @@ func widened(t *onnx.Tensor) *onnx.Tensor {
 	return &onnx.Tensor{DType: onnx.Float32, Shape: t.Shape, Data: out}
 }
 
-func graphToFloat32(g *onnx.Graph) {
+// widening turns parts of a model into float32, and notes whether one was of half precision.
+type widening struct{ found bool }
+
+func (w *widening) half(d onnx.DType) bool {
+	w.found = w.found || isHalf(d)
+	return isHalf(d)
+}
+
+func (w *widening) graph(g *onnx.Graph) {
 	for name, t := range g.Initializers {
-		g.Initializers[name] = widened(t)
+		if t != nil && w.half(t.DType) {
+			g.Initializers[name] = widened(t)
+		}
 	}
 	for _, vs := range [][]onnx.ValueInfo{g.Inputs, g.Outputs, g.Values} {
 		for i := range vs {
-			if isHalf(vs[i].DType) {
+			if w.half(vs[i].DType) {
 				vs[i].DType = onnx.Float32
 			}
 		}
 	}
-	nodesToFloat32(g.Nodes)
+	w.nodes(g.Nodes)
 }
 
-func nodesToFloat32(nodes []*onnx.Node) {
+func (w *widening) nodes(nodes []*onnx.Node) {
 	for _, n := range nodes {
 		for i := range n.Attrs {
-			attrToFloat32(&n.Attrs[i], n.Op)
+			w.attr(&n.Attrs[i], n.Op)
 		}
 	}
 }
 
-func attrToFloat32(a *onnx.Attr, op string) {
-	a.Tensor = widened(a.Tensor)
+func (w *widening) attr(a *onnx.Attr, op string) {
+	if a.Tensor != nil && w.half(a.Tensor.DType) {
+		a.Tensor = widened(a.Tensor)
+	}
 	for i, t := range a.Tensors {
-		if isHalf(t.DType) {
+		if w.half(t.DType) {
 			// The list is shared with the model that this one is a copy of.
 			ts := append([]*onnx.Tensor{}, a.Tensors...)
 			ts[i] = widened(t)
@@ -75,15 +90,15 @@ func attrToFloat32(a *onnx.Attr, op string) {
 		}
 	}
 	if a.Graph != nil {
-		graphToFloat32(a.Graph)
+		w.graph(a.Graph)
 	}
 	for _, g := range a.Graphs {
-		graphToFloat32(g)
+		w.graph(g)
 	}
 	// Attributes that name an element type.
 	typed := a.Name == "to" && op == "Cast" || a.Name == "dtype" || a.Name == "output_datatype" ||
 		a.Name == "stash_type"
-	if typed && a.Kind == onnx.AttrInt && isHalf(onnx.DTypeOf(a.Int)) {
+	if typed && a.Kind == onnx.AttrInt && w.half(onnx.DTypeOf(a.Int)) {
 		a.Int = int64(onnx.Float32)
 	}
 }

@@ -39,6 +39,11 @@ func TestToFloat32(t *testing.T) {
 		t.Errorf("w is %v", got)
 	}
 	must.Do(t, check.Model(c32))
+	c32.Graph.Values = nil
+	must.Do(t, ToFloat32(c32))
+	if c32.Graph.Values != nil {
+		t.Error("a model without half precision has changed")
+	}
 }
 
 func TestStoreHalf(t *testing.T) {
