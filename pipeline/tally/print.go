@@ -22,7 +22,11 @@ func (r *Report) Print(out io.Writer) error {
 	if r.Few != "" {
 		fmt.Fprintf(w, "hidden:      fewer than %d images are %s\n", r.Least, r.Few)
 	}
-	if r.FewSets != "" {
+	switch r.FewSets {
+	case "":
+	case "any":
+		fmt.Fprintf(w, "hidden:      counts of sets, of which one is or may be below %d\n", r.Least)
+	default:
 		fmt.Fprintf(w, "hidden:      fewer than %d images are %s, by their sets\n", r.Least, r.FewSets)
 	}
 	fmt.Fprintln(w, "classes\timages\tright\tin the set\tmean size")

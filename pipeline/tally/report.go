@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/privacy"
@@ -46,7 +47,8 @@ type Report struct {
 	// or "right".
 	Few string `json:"few,omitempty"`
 	// FewSets says for which of these the prediction sets are fewer than Least, so that no number of
-	// sets is told: "missed", "held", or "wrong and held". Reports of 0.1.0 do not say it.
+	// sets is told: "missed", "held", "wrong and held", or "any" where it does not say which. Reports
+	// of 0.1.0 do not say it.
 	FewSets string  `json:"few_sets,omitempty"`
 	Groups  []Group `json:"groups"`
 	Bins    []Bin   `json:"bins,omitempty"`
@@ -139,10 +141,10 @@ func (r *Report) check() error {
 
 // checkBound checks the bound on counts and on those of sets, or the noise.
 func (r *Report) checkBound() error {
-	if r.FewSets != "" && (r.FewSets != "missed" && r.FewSets != "held" && r.FewSets != "wrong and held" ||
+	if r.FewSets != "" && (!slices.Contains([]string{"missed", "held", "wrong and held", "any"}, r.FewSets) ||
 		r.Level == 0 || r.Sigma > 0 || r.Groups[0].Held != nil) {
-		return fmt.Errorf("few sets are %.20q; want missed, held, wrong and held, or nothing, and "+
-			"nothing where sets are told of", r.FewSets)
+		return fmt.Errorf("few sets are %.20q; want missed, held, wrong and held, any, or nothing, "+
+			"and nothing where sets are told of", r.FewSets)
 	}
 	if r.Sigma > 0 {
 		if want, err := privacy.CountsNoise(r.Epsilon, r.Delta); err != nil || want != r.Sigma ||

@@ -7,13 +7,10 @@
 package tally
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
-
-	"fmp/onnx/sorting"
 )
 
 const (
@@ -131,17 +128,21 @@ func (a count) fits(tells, least int) bool {
 	return ok
 }
 
-// few says which number of sets is below the bound; empty if none is.
-func (a count) few(least int) string {
+// few says which number of sets is below the bound, of images whose right ones are told or not. It is "any"
+// where a word would tell more than that. Where as many are wrong as the bound, none that is wrong is held
+// unless few are missed; beside hidden right ones, "wrong and held" bounds these.
+func (a count) few(told bool, least int) string {
 	switch {
+	case told && a.n-a.right <= least:
+		return "any"
 	case a.n-a.held < least:
 		return "missed"
 	case a.held < least:
 		return "held"
-	case max(a.held-a.right, a.right-a.held) < least:
+	case told:
 		return "wrong and held"
 	}
-	return ""
+	return "any"
 }
 
 // meanSize returns the mean size of sets, with their sum to steps of the bound: the exact sum would tell
@@ -164,9 +165,8 @@ func (m *Images) Report(least int) (*Report, error) {
 	for c := range m.cells {
 		all = all.plus(m.of(c))
 	}
-	if !all.fits(onlyN, least) {
-		return nil, fmt.Errorf("%w: %d, and counts below %d are told to nobody", ErrFew,
-			all.n, least)
+	if all.n <= least { // of as many as the bound, that the right ones are few means that there are none
+		return nil, fmt.Errorf("%w: %d; want more than the bound of %d on counts", ErrFew, all.n, least)
 	}
 	r := &Report{Format: Format, Classes: m.C, Level: m.Level, Least: least}
 	tells := andHeld
@@ -180,7 +180,7 @@ func (m *Images) Report(least int) (*Report, error) {
 		}
 	}
 	if tells < andHeld && m.Level > 0 {
-		r.FewSets = all.few(least)
+		r.FewSets = all.few(tells == andRight, least)
 	}
 	r.Groups = m.groups(tells, least)
 	if tells > onlyN {
@@ -189,42 +189,41 @@ func (m *Images) Report(least int) (*Report, error) {
 	return r, nil
 }
 
-// groups merges the classes that do not fit alone, also those without images, with the smallest of
-// the others until they fit together.
+// part is classes that are merged.
+type part struct {
+	classes []int
+	of      count
+}
+
+func (p part) with(q part) part { return part{append(p.classes, q.classes...), p.of.plus(q.of)} }
+
+// groups merges each class that does not fit alone, also one without images, with those that follow until
+// they fit together, and the last with those before. No count chooses which: beside the smallest of the
+// others, say, whose number is below all that are told, the rest of a sum may be known.
 func (m *Images) groups(tells, least int) (out []Group) {
-	var alone, rest []int
-	var sum count
+	var parts []part
+	var open part
 	for c := range m.cells {
-		if of := m.of(c); of.fits(tells, least) {
-			alone = append(alone, c)
-		} else {
-			rest, sum = append(rest, c), sum.plus(of)
+		open = open.with(part{[]int{c}, m.of(c)})
+		if open.of.fits(tells, least) {
+			parts, open = append(parts, open), part{}
 		}
 	}
-	sorting.By(alone, func(a, b int) int { return cmp.Or(cmp.Compare(m.of(a).n, m.of(b).n), cmp.Compare(a, b)) })
-	for len(rest) > 0 && !sum.fits(tells, least) {
-		rest, sum = append(rest, alone[0]), sum.plus(m.of(alone[0]))
-		alone = alone[1:]
+	parts = append(parts, open)
+	for last := len(parts) - 1; last > 0 && !parts[last].of.fits(tells, least); last-- {
+		parts = append(parts[:last-1], parts[last-1].with(parts[last]))
 	}
-	group := func(of count, classes ...int) {
-		slices.Sort(classes)
-		g := Group{Classes: classes, N: of.n}
+	for _, p := range parts {
+		g := Group{Classes: p.classes, N: p.of.n}
 		if tells >= andRight {
-			g.Right = &of.right
+			g.Right = &p.of.right
 		}
 		if tells >= andHeld {
-			size := of.meanSize(m.C, least)
-			g.Held, g.Size = &of.held, &size
+			size := p.of.meanSize(m.C, least)
+			g.Held, g.Size = &p.of.held, &size
 		}
 		out = append(out, g)
 	}
-	for _, c := range alone {
-		group(m.of(c), c)
-	}
-	if len(rest) > 0 {
-		group(sum, rest...)
-	}
-	sorting.By(out, func(a, b Group) int { return cmp.Compare(a.Classes[0], b.Classes[0]) })
 	return out
 }
 

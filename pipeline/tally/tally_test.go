@@ -119,17 +119,17 @@ func TestNoneOrFew(t *testing.T) {
 	groups := func(rare int) (classes string) {
 		m := &Images{C: 3}
 		for i := range 60 {
-			must.Do(t, m.Add(i%2, i/2%2, 0.8, nil))
+			must.Do(t, m.Add(1+i%2, 1+i/2%2, 0.8, nil))
 		}
 		for i := range rare {
-			must.Do(t, m.Add(2, 2*(i%2), 0.8, nil))
+			must.Do(t, m.Add(0, 2*(i%2), 0.8, nil))
 		}
 		for _, g := range must.Get(m.Report(least))(t).Groups {
 			classes += fmt.Sprint(g.Classes)
 		}
 		return classes
 	}
-	for rare, want := range map[int]string{0: "[0 2][1]", 1: "[0 2][1]", 9: "[0 2][1]", 40: "[0][1][2]"} {
+	for rare, want := range map[int]string{0: "[0 1][2]", 1: "[0 1][2]", 9: "[0 1][2]", 40: "[0][1][2]"} {
 		if got := groups(rare); got != want {
 			t.Errorf("%d images of a class: groups %s; want %s", rare, got, want)
 		}
@@ -168,9 +168,13 @@ func TestFewSets(t *testing.T) {
 		"missed":         {count{n: 100, right: 80, held: 95}, "missed"},
 		"held":           {count{n: 100, right: 20, held: 5}, "held"},
 		"wrong and held": {count{n: 100, right: 80, held: 85}, "wrong and held"},
-		"none":           {count{n: 100, right: 70, held: 85}, ""},
+		"ten are wrong":  {count{n: 100, right: 90, held: 95}, "any"},
+		"right, missed":  {count{n: 100, right: 5, held: 95}, "missed"},
+		"right alone":    {count{n: 100, right: 5, held: 50}, "any"},
+		"right and held": {count{n: 100, right: 5, held: 12}, "any"},
+		"wrong alone":    {count{n: 100, right: 95, held: 70}, "any"},
 	} {
-		if got := c.of.few(10); got != c.want {
+		if got := c.of.few(min(c.of.right, c.of.n-c.of.right) >= 10, 10); got != c.want {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -182,6 +186,111 @@ func TestFewSets(t *testing.T) {
 	}
 	r.FewSets = "none"
 	must.Fail(0, r.check())(t, "few sets", "few of something")
+	r.FewSets = "any"
+	must.Do(t, r.check())
+	var out strings.Builder
+	must.Do(t, r.Print(&out))
+	if !strings.Contains(out.String(), "one is or may be below 100") {
+		t.Error(out.String())
+	}
+}
+
+// fixed is the values that the images behind each report have.
+type fixed map[string]map[string]map[int]bool
+
+// add adds images and their values.
+func (f fixed) add(m *Images, least int, values map[string]int) {
+	r, err := m.Report(least)
+	if err != nil {
+		return
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		panic(err)
+	}
+	of := f[string(data)]
+	if of == nil {
+		of = map[string]map[int]bool{}
+		f[string(data)] = of
+	}
+	for name, v := range values {
+		if of[name] == nil {
+			of[name] = map[int]bool{}
+		}
+		of[name][v] = true
+	}
+}
+
+// check fails if a report whose images are all among those that were added leaves one value alone, below the
+// bound.
+func (f fixed) check(t *testing.T, most, least int) {
+	complete := 0
+	for report, of := range f {
+		var r Report
+		must.Do(t, json.Unmarshal([]byte(report), &r))
+		if slices.ContainsFunc(r.Groups, func(g Group) bool { return g.N > most }) {
+			continue
+		}
+		complete++
+		for name, values := range of {
+			for v := range values {
+				if len(values) == 1 && v < least {
+					t.Errorf("%s is of %s %d alone", report, name, v)
+				}
+			}
+		}
+	}
+	if complete < 50 {
+		t.Errorf("%d reports; too few for a test", complete)
+	}
+}
+
+// every calls f with all vectors of values up to a maximum.
+func every(x []int, most int, f func()) {
+	if len(x) == 0 {
+		f()
+		return
+	}
+	for x[0] = range most + 1 {
+		every(x[1:], most, f)
+	}
+}
+
+// TestNoReportFixesACount: of all that a site's images may be, no report leaves one number of them alone that
+// is below the bound.
+func TestNoReportFixesACount(t *testing.T) {
+	const most, least = 5, 2
+	found, sets := fixed{}, fixed{}
+	x := make([]int, 6) // right and wrong ones of three classes
+	every(x, most, func() {
+		m := &Images{C: 3, cells: make([][4]int, 3), sizes: make([]int, 3)}
+		values := map[string]int{}
+		for c := range 3 {
+			right, wrong := x[2*c], x[2*c+1]
+			m.cells[c] = [4]int{wrong, 0, right, 0}
+			m.bins[7][0], m.bins[7][1] = m.bins[7][0]+wrong, m.bins[7][1]+right
+			values[fmt.Sprint("images ", c)] = right + wrong
+			values[fmt.Sprint("right ", c)], values[fmt.Sprint("wrong ", c)] = right, wrong
+		}
+		found.add(m, least, values)
+	})
+	found.check(t, most, least)
+	every(x, most+1, func() { // right, wrong and held, and missed ones of two classes
+		m := &Images{C: 2, Level: 0.9, sizes: make([]int, 2)}
+		values := map[string]int{}
+		for c := range 2 {
+			right, held, missed := x[3*c], x[3*c+1], x[3*c+2]
+			m.cells = append(m.cells, [4]int{missed, held, 0, right})
+			m.bins[7][0], m.bins[7][1] = m.bins[7][0]+held+missed, m.bins[7][1]+right
+			m.sizes[c] = right + 2*held + missed
+			values[fmt.Sprint("images ", c)] = right + held + missed
+			values["right"] += right
+			values["wrong and held"] += held
+			values["missed"] += missed
+		}
+		sets.add(m, least, values)
+	})
+	sets.check(t, most+1, least)
 }
 
 // TestOlderReport: a report of 0.1.0 is read: a class without images is in no group, sizes are to

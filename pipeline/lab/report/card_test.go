@@ -205,6 +205,8 @@ func TestSitesHidden(t *testing.T) {
 			"fewer than 7 wrong, fewer than 7 missed", "counts below"},
 		"few missed": {pooled.Result{Sites: []pooled.Site{{FewSets: "missed", Least: 7}}},
 			"| fewer than 7 missed |", "counts below"},
+		"few of any": {pooled.Result{Sites: []pooled.Site{{FewSets: "any", Least: 7}}},
+			"| fewer than 7 in some count of sets |", "7 any"},
 	} {
 		var b strings.Builder
 		must.Do(t, Sites(&b, &c.r, nil))

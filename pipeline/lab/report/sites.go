@@ -90,13 +90,17 @@ func withECE(r *pooled.Result) (n int) {
 
 // hidden says which counts of a site are not told, or have noise.
 func hidden(s pooled.Site) string {
+	sets := s.FewSets
+	if sets == "any" {
+		sets = "in some count of sets"
+	}
 	switch {
 	case s.Sigma > 0:
 		return fmt.Sprintf("noise of standard deviation %d", s.Sigma)
 	case s.Few != "" && s.FewSets != "":
-		return fmt.Sprintf("fewer than %d %s, fewer than %d %s", s.Least, s.Few, s.Least, s.FewSets)
+		return fmt.Sprintf("fewer than %d %s, fewer than %d %s", s.Least, s.Few, s.Least, sets)
 	case s.Few != "" || s.FewSets != "":
-		return fmt.Sprintf("fewer than %d %s", s.Least, s.Few+s.FewSets)
+		return fmt.Sprintf("fewer than %d %s", s.Least, s.Few+sets)
 	}
 	return fmt.Sprintf("counts below %d", s.Least)
 }
