@@ -195,7 +195,7 @@ func TestSitesHidden(t *testing.T) {
 	}{
 		"share":     {pooled.Result{Accuracy: told}, "0.900–1.000 of all images", "0.950"},
 		"median":    {pooled.Result{Accuracy: told}, "median site 0.910–0.990\n", "0.950"},
-		"hides":     {pooled.Result{Accuracy: told}, "1 of 2 sites hide their count", "NaN"},
+		"hides":     {pooled.Result{Accuracy: told}, "hide their count: a range without a figure before it begins", "NaN"},
 		"at least":  {pooled.Result{Accuracy: told}, "I² at least 67%, Cochran's Q at least 3.0", "= 0.083"},
 		"at most":   {pooled.Result{Accuracy: told}, "(p at most 0.083)", "= 0.083"},
 		"none told": {pooled.Result{Accuracy: none}, "2 of 2 sites hide", "Cochran"},

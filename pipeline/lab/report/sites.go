@@ -120,8 +120,8 @@ func overall(b *strings.Builder, what string, o pooled.Overall) {
 	}
 	b.WriteString("\n")
 	if o.Hidden > 0 {
-		fmt.Fprintf(b, "- %d of %d sites hide their count: a range without a figure before it holds all that "+
-			"these may be\n", o.Hidden, o.Sites)
+		fmt.Fprintf(b, "- %d of %d sites hide their count: a range without a figure before it begins "+
+			"with all of these at their least, and ends with all at their most\n", o.Hidden, o.Sites)
 	}
 	least, most := "", "="
 	if o.Hidden > 0 {

@@ -96,8 +96,9 @@ type Overall struct {
 	MedianBounds *[2]float64 `json:"median_bounds,omitempty"`
 	// Q is Cochran's (1954), with its degrees of freedom and p-value; I2 is the share of the
 	// variance of sites' log-odds that is beyond chance (Higgins and Thompson 2002), Tau2 their
-	// variance beyond chance. Hidden counts are taken where they differ least from those that are
-	// told, so that P is at most this. All four are nil where no count is told.
+	// variance beyond chance. Where counts are hidden, Q is of the sites that tell theirs, as each
+	// further one only adds to it: Q and I2 are at least this, and P at most. Tau2 has no such
+	// bound. All are nil where fewer than two sites tell their count beside hidden ones.
 	Q    *float64 `json:"q,omitempty"`
 	DF   int      `json:"df"`
 	P    *float64 `json:"p,omitempty"`
@@ -119,29 +120,16 @@ func logit(k, n float64) (theta, variance float64) {
 // with adds a told count.
 func (s share) with(n, k float64) share { return share{s.n + n, s.low + k, s.high + k, 0} }
 
-// logits returns the log-odds of sites' shares and their variances. A hidden count is taken where
-// its share is nearest the pooled one of the sites that tell theirs. A noisy one is taken nearest
-// that of the sites without noise, within a standard deviation. Neither tells sites apart that may
-// be alike.
+// logits returns the log-odds of sites' shares and their variances; none is hidden. A noisy count is
+// taken nearest the share of the sites without noise, within a standard deviation, so that it tells no
+// sites apart that may be alike.
 func logits(of []share) (theta, variance []float64) {
-	var told, noisy, plain share
+	var noisy, plain share
 	for _, s := range of {
 		if s.noise > 0 {
 			noisy = noisy.with(s.n, s.low)
-		} else if s.low == s.high {
-			told = told.with(s.n, s.low)
-		}
-	}
-	if told.n <= 0 {
-		told = noisy
-	}
-	at := make([]float64, len(of))
-	for i, s := range of {
-		if at[i] = (s.low + s.high) / 2; told.n > 0 && s.noise == 0 {
-			at[i] = min(max(told.low/told.n*s.n, s.low), s.high)
-		}
-		if s.noise == 0 {
-			plain = plain.with(s.n, at[i])
+		} else {
+			plain = plain.with(s.n, s.low)
 		}
 	}
 	if plain.n <= 0 {
@@ -149,8 +137,8 @@ func logits(of []share) (theta, variance []float64) {
 	}
 	n := max(plain.n, 0)
 	p := (min(max(plain.low, 0), n) + 0.5) / (n + 1)
-	for i, s := range of {
-		t, v := logit(at[i], s.n)
+	for _, s := range of {
+		t, v := logit(s.low, s.n)
 		if s.noise > 0 {
 			k := min(max(p*s.n, s.low-s.noise, 0), s.low+s.noise, s.n)
 			t, v = s.noisy(k, p)
@@ -188,8 +176,14 @@ func (s share) interval() Share {
 }
 
 // end returns the end of the interval of k images on one side, by log-odds. Noise
-// adds to its width by squares, on the scale of shares (Zou and Donner 2008).
+// adds to its width by squares, on the scale of shares (Zou and Donner 2008). Of none, or of all, the end is
+// 0 or 1, which log-odds never reach.
 func (s share) end(k, side float64) float64 {
+	if side < 0 && k <= 0 {
+		return 0
+	} else if side > 0 && k >= s.n {
+		return 1
+	}
 	theta, variance := logit(k, s.n)
 	at := expit(theta)
 	d := math.Hypot(expit(theta+side*z*math.Sqrt(variance))-at, z*s.noise/max(s.n, 1))
@@ -199,14 +193,15 @@ func (s share) end(k, side float64) float64 {
 // fit is the model of random effects, on the scale of log-odds.
 type fit struct{ mean, se, q, i2, tau2 float64 }
 
-// fitted returns the model of shares, whose variance beyond chance is tau2 or more.
-func fitted(of []share, tau2 float64) (f fit) {
+// fitted returns the model of shares, whose variance beyond chance is tau2 or more, with i2 by some
+// degrees of freedom.
+func fitted(of []share, df int, tau2 float64) (f fit) {
 	theta, variance := logits(of)
 	mean, _, w, w2 := weighted(theta, variance, 0)
 	for i, t := range theta {
 		f.q += (t - mean) * (t - mean) / variance[i]
 	}
-	if excess := f.q - float64(len(of)-1); len(of) > 1 && excess > 0 {
+	if excess := f.q - float64(df); len(of) > 1 && excess > 0 {
 		f.i2, f.tau2 = excess/f.q, excess/(w-w2/w)
 	}
 	f.tau2 = max(f.tau2, tau2)
@@ -217,7 +212,8 @@ func fitted(of []share, tau2 float64) (f fit) {
 // overall pools the shares of sites.
 func overall(of []share) Overall {
 	o := Overall{Sites: len(of), DF: len(of) - 1}
-	var all, told share
+	var all share
+	var told []share
 	lows, highs := slices.Clone(of), slices.Clone(of) // all hidden counts at a bound
 	for i, s := range of {
 		all.n, all.low, all.high = all.n+s.n, all.low+s.low, all.high+s.high
@@ -226,7 +222,7 @@ func overall(of []share) Overall {
 		if s.low < s.high {
 			o.Hidden++
 		} else {
-			told = told.with(s.n, s.low)
+			told = append(told, s)
 		}
 	}
 	o.Pooled = all.interval()
@@ -234,10 +230,10 @@ func overall(of []share) Overall {
 	if o.MedianBounds = &[2]float64{low, high}; low == high {
 		o.Median, o.MedianBounds = &low, nil
 	}
-	ends := []fit{fitted(lows, 0)}
+	ends := []fit{fitted(lows, o.DF, 0)}
 	if o.Hidden > 0 {
-		at := fitted(highs, ends[0].tau2)
-		ends = []fit{fitted(lows, at.tau2), at} // both as far apart as sites may be at one of them
+		at := fitted(highs, o.DF, ends[0].tau2)
+		ends = []fit{fitted(lows, o.DF, at.tau2), at} // both as far apart as sites may be at one of them
 	}
 	o.Typical = span(ends, func(f fit) float64 { return z * f.se })
 	if o.Sites >= 3 {
@@ -245,12 +241,15 @@ func overall(of []share) Overall {
 		further := span(ends, func(f fit) float64 { return t * math.Sqrt(f.tau2+f.se*f.se) })
 		o.New = &further
 	}
-	if o.Hidden == 0 || told.n > 0 {
-		f, p := fitted(of, 0), 1.0
+	if o.Hidden == 0 || len(told) > 1 {
+		f, p := fitted(told, o.DF, 0), 1.0
 		if o.DF > 0 {
 			p = distuv.ChiSquared{K: float64(o.DF)}.Survival(f.q)
 		}
-		o.Q, o.P, o.I2, o.Tau2 = &f.q, &p, &f.i2, &f.tau2
+		o.Q, o.P, o.I2 = &f.q, &p, &f.i2
+		if o.Hidden == 0 {
+			o.Tau2 = &f.tau2
+		}
 	}
 	return o
 }

@@ -458,6 +458,63 @@ func TestHiddenCountsAlarmNobody(t *testing.T) {
 	}
 }
 
+// TestHiddenBounds: where sites hide counts, Q and I² are at least the figures and the p-value is at most the
+// one of the true counts. It is not without power.
+func TestHiddenBounds(t *testing.T) {
+	r := mrand.New(mrand.NewPCG(1, 2))
+	const times, least = 500, 10
+	apart, truly := 0, 0
+	for range times {
+		var hidden, told []share
+		for range 3 + r.IntN(6) {
+			n, right := 50+r.IntN(1500), 0.0
+			p := expit(2.5 + 1.5*r.NormFloat64())
+			for range n {
+				if r.Float64() < p {
+					right++
+				}
+			}
+			s := share{float64(n), right, right, 0}
+			told = append(told, s)
+			if s.n-right < least {
+				s.low, s.high = s.n-least+1, s.n
+			}
+			hidden = append(hidden, s)
+		}
+		o, all := overall(hidden), overall(told)
+		if o.Q == nil || o.Hidden == 0 {
+			continue
+		}
+		const rounding = 1e-9
+		if *o.Q > *all.Q+rounding || *o.I2 > *all.I2+rounding || *o.P < *all.P-rounding || o.Tau2 != nil {
+			t.Fatalf("%v: Q %v, I² %v, p %v, tau² %v; of the true counts %v, %v, %v", hidden, *o.Q, *o.I2, *o.P,
+				o.Tau2, *all.Q, *all.I2, *all.P)
+		}
+		if truly++; differ(o) {
+			apart++
+		}
+	}
+	if truly < times/3 || apart < truly/2 {
+		t.Errorf("%d of %d differ", apart, truly)
+	}
+	hides := share{1000, 991, 1000, 0}
+	if o := overall([]share{{200, 180, 180, 0}, hides}); o.Q != nil || o.P != nil || o.I2 != nil {
+		t.Errorf("one site differs from a count that nobody tells: %+v", o)
+	}
+}
+
+// TestEndOfAll: the interval of none, or of all, holds the share of none, or of all.
+func TestEndOfAll(t *testing.T) {
+	for _, noise := range []float64{0, 4} {
+		if s := (share{120, 120, 120, noise}).interval(); s.High != 1 || s.Low < 0.8 || s.Low >= 1 {
+			t.Errorf("all of 120: %+v", s)
+		}
+		if s := (share{120, 0, 0, noise}).interval(); s.Low != 0 || s.High > 0.2 || s.High <= 0 {
+			t.Errorf("none of 120: %+v", s)
+		}
+	}
+}
+
 // TestNoiseAlarmsNobody: sites that are alike are told apart no more often than the level of the test
 // says, also where one has noise; sites that differ by more than the noise are.
 func TestNoiseAlarmsNobody(t *testing.T) {
