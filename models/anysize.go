@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"fmp/onnx"
@@ -59,8 +60,8 @@ func anySize(classifier *onnx.Model) (*onnx.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.Graph.Name, m.Producer, m.Metadata = classifier.Graph.Name, classifier.Producer,
-		classifier.Metadata
+	m.Graph.Name, m.Producer = classifier.Graph.Name, classifier.Producer
+	m.Metadata = maps.Clone(classifier.Metadata) // the manifest that is written changes it
 	for i := range m.Graph.Outputs {
 		if was, ok := classifier.Graph.Output(m.Graph.Outputs[i].Name); ok {
 			m.Graph.Outputs[i].Doc = was.Doc

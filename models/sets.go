@@ -3,6 +3,7 @@ package models
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"fmp/onnx"
@@ -210,8 +211,8 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Mod
 	m.Graph.Optional[len(m.Graph.Optional)-1].Doc = fmt.Sprintf(
 		"Probability, 0.5 to 0.999, with which a set holds the true class; %v where it is left out.",
 		sets.Level)
-	m.Graph.Name, m.Producer, m.Metadata = classifier.Graph.Name, classifier.Producer,
-		classifier.Metadata
+	m.Graph.Name, m.Producer = classifier.Graph.Name, classifier.Producer
+	m.Metadata = maps.Clone(classifier.Metadata) // the manifest that is written changes it
 	origin.Sets = &sets
 	return m, f.writeOrigin(m, origin)
 }

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -11,11 +12,12 @@ import (
 )
 
 // TestSets: the output set is that of the threshold for both scores, probabilities stay as they
-// were, and a second calibration replaces the first.
+// were, and a second calibration replaces the first. The classifier that is given stays as it is.
 func TestSets(t *testing.T) {
 	const n, k, classes = 40, 5, 6
 	heads := someHeads(3, k, classes, 1)
 	plain := must.Get(NewClassifier(ClassifierParts{Heads: heads}, Manifest{Dx: k}))(t)
+	before := maps.Clone(plain.Metadata)
 	rows := onnx.ZerosF32(n, k)
 	for i := range rows.F32() {
 		rows.F32()[i] = float32(2 * math.Sin(float64(i)))
@@ -71,6 +73,9 @@ func TestSets(t *testing.T) {
 		if o, err := ReadOrigin(f); err != nil || o.Sets == nil || o.Sets.Level != 0.9 {
 			t.Errorf("the provenance has %+v, %v; want the level .9", o.Sets, err)
 		}
+	}
+	if !maps.Equal(plain.Metadata, before) {
+		t.Errorf("the classifier without sets has the metadata %v; before %v", plain.Metadata, before)
 	}
 	for _, v := range slices.Concat(m.Graph.Inputs, m.Graph.Optional, m.Graph.Outputs) {
 		if v.Doc == "" {

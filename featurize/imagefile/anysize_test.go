@@ -1,6 +1,7 @@
 package imagefile
 
 import (
+	"maps"
 	"math/rand/v2"
 	"testing"
 
@@ -36,7 +37,12 @@ func TestAnySizeIsFit(t *testing.T) {
 			{24, 61, 24, 24, 1},
 			{1, 90, 16, 16, 3}, {200, 150, 16, 24, 3},
 		} {
-			m := must.Get(models.AnySize(pixelClassifier(t, c.toH, c.toW, c.ch, resize)))(t)
+			fixed := pixelClassifier(t, c.toH, c.toW, c.ch, resize)
+			before := maps.Clone(fixed.Metadata)
+			m := must.Get(models.AnySize(fixed))(t)
+			if !maps.Equal(fixed.Metadata, before) {
+				t.Fatalf("the classifier of one size has the metadata %v; before %v", fixed.Metadata, before)
+			}
 			f := must.Get(models.ReadManifest(m))(t)
 			behind := must.Get(models.FixedSize(m, f))(t)
 			fit, err := FitOf(behind.Graph.Inputs[0], f)
