@@ -195,6 +195,9 @@ func TestLabelledImages(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	r := &round.Round{Client: models.Manifest{C: 2, Classes: []string{"cat", "dog"}}}
+	if n := scoredOn(r).MaxItems; n != 1_000_000 {
+		t.Errorf("%d images are taken at the start; a classifier is scored on 1,000,000 at most", n)
+	}
 	for name, c := range map[string]struct{ path, class, want string }{
 		"none":    {},
 		"missing": {path: folder + "/nowhere", want: "nowhere"},
@@ -208,9 +211,12 @@ func TestLabelledImages(t *testing.T) {
 			must.Do(t, file.Close())
 		}
 		r.Labelled = c.path
-		if err := checkLabelled(r); (err != nil) != (c.want != "") ||
+		if err := new(serveFlags).checkLabelled(r); (err != nil) != (c.want != "") ||
 			err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+		if err := (&serveFlags{asHelper: true}).checkLabelled(r); err != nil {
+			t.Errorf("%s, at the helper: %v", name, err)
 		}
 	}
 	var log bytes.Buffer

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"log"
 	"log/slog"
-	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -333,7 +332,7 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 		return usageError(err)
 	}
 	if s.pooling, err = newPooling(s.round, s.eng); err == nil {
-		err = checkLabelled(s.round)
+		err = o.checkLabelled(s.round)
 	}
 	if err != nil {
 		return usageError(err)
@@ -787,18 +786,22 @@ func bothForms(ctx context.Context, r sampledRound,
 	return made, nil
 }
 
-// checkLabelled returns a fault of the folder of the server's own images.
-func checkLabelled(r *round.Round) error {
-	if r.Labelled == "" {
+// checkLabelled returns a fault of the folder of the server's own images. A helper, whose round file
+// is the leader's, scores no classifier and needs no such folder.
+func (o *serveFlags) checkLabelled(r *round.Round) error {
+	if r.Labelled == "" || o.asHelper {
 		return nil
 	}
-	o := imagefile.Options{MaxItems: math.MaxInt}
-	o.Classes.Names, o.Classes.N = r.Client.Classes, r.Client.C
-	src, _, err := imagefile.Open(r.Labelled, o)
+	src, _, err := imagefile.Open(r.Labelled, scoredOn(r))
 	if err != nil {
 		return fmt.Errorf("serve: labelled: %w", err)
 	}
 	return src.Close()
+}
+
+// scoredOn are the options with which [measure] will open that folder.
+func scoredOn(r *round.Round) imagefile.Options {
+	return classify.Bounded(imagefile.Options{}, r.Client)
 }
 
 // measured adds the classifier's scores to the summary, on a folder of the server's own images where

@@ -390,7 +390,14 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item,
 // Source opens the images at a path for the classifier; labels are optional unless o asks for them.
 func (c *Classifier) Source(path string,
 	o imagefile.Options) (imagefile.Source, imagefile.LeftOut, error) {
-	o.Fit, o.MaxItems = c.Fit, maxItems
-	o.Classes.Names, o.Classes.N = c.Manifest.Classes, c.Manifest.C
-	return imagefile.Open(path, o)
+	o.Fit = c.Fit
+	return imagefile.Open(path, Bounded(o, c.Manifest))
+}
+
+// Bounded adds to options how many images a source may have and which classes, for the classifier
+// of a manifest or of a round. That a source opens can so be told before there is a classifier.
+func Bounded(o imagefile.Options, m models.Manifest) imagefile.Options {
+	o.MaxItems = maxItems
+	o.Classes.Names, o.Classes.N = m.Classes, m.C
+	return o
 }
