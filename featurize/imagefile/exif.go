@@ -114,12 +114,44 @@ func tiffBits(im image.Image, data []byte) error {
 }
 
 // beginsWithPreview reports whether the first directory of a TIFF is that of a smaller image than
-// the file's (NewSubfileType), as in camera raw files, or of a DNG (DNGVersion).
+// the file's (NewSubfileType), as in camera raw files, or of a DNG (DNGVersion). A file without
+// another directory has no larger image, whatever its only one says.
 func beginsWithPreview(d []byte) bool {
-	const subfile, smaller, dng = 0x00fe, 1, 0xc612
+	const subfile, smaller, further, dng = 0x00fe, 1, 0x014a, 0xc612
 	of, _ := tiffNumber(d, subfile)
+	_, within := tiffNumber(d, further)
 	_, raw := tiffNumber(d, dng)
-	return of&smaller != 0 || raw != 0
+	return of&smaller != 0 && (within != 0 || hasSecondDirectory(d)) || raw != 0
+}
+
+// hasSecondDirectory reports whether a TIFF header's first directory is followed by the place of
+// another, or is too long to tell.
+func hasSecondDirectory(d []byte) bool {
+	order := tiffOrder(d)
+	if order == nil {
+		return false
+	}
+	at := uint64(order.Uint32(d[4:]))
+	if at+2 > uint64(len(d)) {
+		return false
+	}
+	at += 2 + tiffEntry*uint64(order.Uint16(d[at:]))
+	return at+4 > uint64(len(d)) || order.Uint32(d[at:]) != 0
+}
+
+// tiffEntry is the length of an entry of a TIFF's directory.
+const tiffEntry = 12
+
+// tiffOrder is the order of bytes that a TIFF header says; nil where it is none.
+func tiffOrder(d []byte) binary.ByteOrder {
+	switch {
+	case len(d) < 8:
+	case string(d[:4]) == "II*\x00":
+		return binary.LittleEndian
+	case string(d[:4]) == "MM\x00*":
+		return binary.BigEndian
+	}
+	return nil
 }
 
 const tiffCompression = 0x0103
@@ -133,26 +165,17 @@ const tiffShort, tiffLong = 3, 4
 // decoders take it, and its type, 0 where it has none. The number is 0 where it is no single one of
 // 16 or 32 bits.
 func tiffNumber(d []byte, tag uint16) (n uint32, kind uint16) {
-	if len(d) < 8 {
-		return 0, 0
-	}
-	var order binary.ByteOrder
-	switch string(d[:4]) {
-	case "II*\x00":
-		order = binary.LittleEndian
-	case "MM\x00*":
-		order = binary.BigEndian
-	default:
+	order := tiffOrder(d)
+	if order == nil {
 		return 0, 0
 	}
 	at := uint64(order.Uint32(d[4:]))
 	if at+2 > uint64(len(d)) {
 		return 0, 0
 	}
-	const entry = 12
 	d = d[at:]
 	entries := int(order.Uint16(d))
-	for d = d[2:]; entries > 0 && len(d) >= entry; entries, d = entries-1, d[entry:] {
+	for d = d[2:]; entries > 0 && len(d) >= tiffEntry; entries, d = entries-1, d[tiffEntry:] {
 		if order.Uint16(d) != tag {
 			continue
 		}

@@ -17,6 +17,11 @@ type entry struct {
 // greyTIFF returns the header and the directory of a grey TIFF with further entries, in the order of
 // their tags.
 func greyTIFF(side uint32, further ...entry) []byte {
+	return greyPages(side, 0, further...)
+}
+
+// greyPages is greyTIFF with the place of a second directory.
+func greyPages(side, second uint32, further ...entry) []byte {
 	all := []entry{{0x100, tiffLong, 1, side}, {0x101, tiffLong, 1, side}, {0x102, tiffShort, 1, 8},
 		{0x106, tiffShort, 1, 1}}
 	for _, e := range further {
@@ -33,7 +38,7 @@ func greyTIFF(side uint32, further ...entry) []byte {
 		d = binary.LittleEndian.AppendUint32(d, e.count)
 		d = binary.LittleEndian.AppendUint32(d, e.value)
 	}
-	return append(d, 0, 0, 0, 0)
+	return binary.LittleEndian.AppendUint32(d, second)
 }
 
 // TestMemoryOfTIFF: what a strip or tile may inflate to counts, wherever its size is told, and where
@@ -80,16 +85,20 @@ func TestMemoryOfTIFF(t *testing.T) {
 func TestRawFile(t *testing.T) {
 	for _, c := range []struct {
 		name    string
+		second  uint32
 		further []entry
 		raw     bool
 	}{
-		{"an image", nil, false},
-		{"a page of several", []entry{{0xfe, tiffLong, 1, 2}}, false},
-		{"a preview", []entry{{0xfe, tiffLong, 1, 1}}, true},
-		{"a preview of a page", []entry{{0xfe, tiffLong, 1, 3}}, true},
-		{"a DNG", []entry{{0xfe, tiffLong, 1, 0}, {0xc612, 1, 4, 0x401}}, true},
+		{"an image", 0, nil, false},
+		{"a page of several", 512, []entry{{0xfe, tiffLong, 1, 2}}, false},
+		{"a preview", 512, []entry{{0xfe, tiffLong, 1, 1}}, true},
+		{"a preview of a page", 512, []entry{{0xfe, tiffLong, 1, 3}}, true},
+		{"a preview of an image within", 0, []entry{{0xfe, tiffLong, 1, 1}, {0x14a, tiffLong, 1, 512}}, true},
+		{"a preview of two within", 0, []entry{{0xfe, tiffLong, 1, 1}, {0x14a, tiffLong, 2, 512}}, true},
+		{"a preview of nothing", 0, []entry{{0xfe, tiffLong, 1, 1}}, false},
+		{"a DNG", 0, []entry{{0xfe, tiffLong, 1, 0}, {0xc612, 1, 4, 0x401}}, true},
 	} {
-		_, err := header(bytes.NewReader(greyTIFF(2, c.further...)), MaxPixels)
+		_, err := header(bytes.NewReader(greyPages(2, c.second, c.further...)), MaxPixels)
 		if raw := err != nil && strings.Contains(err.Error(), "camera raw"); raw != c.raw || !raw && err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
