@@ -8,9 +8,12 @@ session = onnxruntime.InferenceSession(sys.argv[1])
 mode = "L" if session.get_inputs()[0].shape[3] == 1 else "RGB"
 
 def read(name):
-    photo = ImageOps.exif_transpose(Image.open(name))
+    photo = Image.open(name)
+    negative = getattr(photo, "tag_v2", {}).get(262) == 0  # a TIFF whose 0 is white
+    photo = ImageOps.exif_transpose(photo)
     if photo.mode.startswith("I"):  # grey of 16 bits, of which Pillow makes white
-        photo = Image.fromarray((numpy.asarray(photo) >> 8).astype("uint8"))
+        grey16 = numpy.asarray(photo) >> 8
+        photo = Image.fromarray((255 - grey16 if negative else grey16).astype("uint8"))
     photo = photo.convert("RGBA")
     photo = Image.alpha_composite(Image.new("RGBA", photo.size, "white"), photo).convert(mode)
     return numpy.atleast_3d(numpy.asarray(photo))[None]

@@ -9,6 +9,7 @@ import (
 	"image/draw"
 	"image/jpeg"
 	"image/png"
+	"io"
 	"math"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 	"testing"
 
 	scale "golang.org/x/image/draw"
+	"golang.org/x/image/tiff"
 
 	"fmp/onnx/must"
 )
@@ -32,7 +34,7 @@ func TestPagesShowTheSnippets(t *testing.T) {
 	}
 }
 
-// decoded writes photographs of many sizes into photos, as PNG and JPEG, and the pixels that
+// decoded writes photographs of many sizes into photos, as PNG, TIFF and JPEG, and the pixels that
 // package jpeg decodes of the latter into pixels, as PNG.
 func decoded(t *testing.T, from, photos, pixels string) {
 	t.Helper()
@@ -52,11 +54,15 @@ func decoded(t *testing.T, from, photos, pixels string) {
 		im := image.NewRGBA(image.Rectangle{Max: size})
 		scale.BiLinear.Scale(im, im.Rect, src, src.Bounds(), draw.Src, nil)
 		name := strings.TrimSuffix(filepath.Base(file), ".png")
-		if i == 0 { // as X-rays are stored
+		if i < 2 { // as X-rays are stored
 			grey := image.NewGray16(im.Rect)
 			draw.Draw(grey, im.Rect, im, image.Point{}, draw.Src)
 			for _, folder := range []string{photos, pixels} {
-				write(filepath.Join(folder, name+".png"), func(f *os.File) error { return png.Encode(f, grey) })
+				path, encode := filepath.Join(folder, name+".png"), png.Encode
+				if i == 1 {
+					path, encode = filepath.Join(folder, name+".tif"), negative
+				}
+				write(path, func(f *os.File) error { return encode(f, grey) })
 			}
 			continue
 		}
@@ -75,6 +81,22 @@ func decoded(t *testing.T, from, photos, pixels string) {
 			func(f *os.File) error { _, err := f.Write(compressed.Bytes()); return err })
 		write(filepath.Join(pixels, name+".png"), func(f *os.File) error { return png.Encode(f, im) })
 	}
+}
+
+// negative writes a TIFF that says that its 0 is white (WhiteIsZero).
+func negative(w io.Writer, im image.Image) error {
+	var b bytes.Buffer
+	if err := tiff.Encode(&b, im, nil); err != nil {
+		return err
+	}
+	const photometric = "\x06\x01\x03\x00\x01\x00\x00\x00" // the entry's tag, type and count
+	at := bytes.LastIndex(b.Bytes(), []byte(photometric))  // the directory is behind the pixels
+	if at < 0 {
+		return errors.New("the TIFF does not say of which colour its 0 is")
+	}
+	b.Bytes()[at+len(photometric)] = 0
+	_, err := w.Write(b.Bytes())
+	return err
 }
 
 // snippet is one of the files that classify, with the program that runs it, or the reason why none
