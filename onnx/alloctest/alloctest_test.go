@@ -5,13 +5,22 @@ import (
 	"testing"
 )
 
-// failures is a test that counts its errors.
+// failures is a test that counts its errors, and how often it is skipped.
 type failures struct {
 	testing.TB
-	n int
+	n, skipped int
 }
 
 func (f *failures) Errorf(string, ...any) { f.n++ }
+func (f *failures) Skip(...any)           { f.skipped++ }
+
+// TestNoRace: bounds are tested without the race detector, and with it they are not.
+func TestNoRace(t *testing.T) {
+	f := &failures{TB: t}
+	if NoRace(f); (f.skipped == 1) != raced {
+		t.Errorf("skipped %d times; under the race detector: %v", f.skipped, raced)
+	}
+}
 
 var kept [][]byte
 

@@ -16,6 +16,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/optimize"
 
+	"fmp/onnx/alloctest"
 	"fmp/onnx/must"
 	"fmp/pipeline/point"
 )
@@ -681,9 +682,7 @@ func TestSmallObjective(t *testing.T) {
 // TestSharedPointsAreHeldOnce: what fits of S problems that share N points allocate is the sum of
 // what goes with S (heads, the points of their own) and what goes with N: nothing goes with both.
 func TestSharedPointsAreHeldOnce(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the race detector, which goes over the short tests, empties pools at random")
-	}
+	alloctest.NoRace(t)
 	// it empties pools, of which there is one a processor
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

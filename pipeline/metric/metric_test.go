@@ -14,6 +14,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"fmp/models/rng"
+	"fmp/onnx/alloctest"
 	"fmp/onnx/must"
 	"fmp/pipeline/erm"
 )
@@ -335,9 +336,7 @@ func softmax(l []float64) {
 // TestPredictionAllocates: what prediction allocates is the sum of what goes with heads and what
 // goes with points: nothing goes with both.
 func TestPredictionAllocates(t *testing.T) {
-	if testing.Short() {
-		t.Skip("the race detector, which goes over the short tests, empties pools at random")
-	}
+	alloctest.NoRace(t)
 	// it empties pools, of which there is one a processor
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))

@@ -285,6 +285,7 @@ func (f *fixture) askings(n, dx, side int) []asking {
 // TestPredictingMemory: no request allocates more, in all, than the memory that it holds while it
 // is under way.
 func TestPredictingMemory(t *testing.T) {
+	alloctest.NoRace(t)
 	f, dx := serving(t)
 	for _, a := range f.askings(maxPredictItems, dx, 700) {
 		// what is made at the first request is made
