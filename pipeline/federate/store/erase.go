@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -196,36 +197,46 @@ func (s *Store) discard(ctx context.Context, name string) error {
 	return s.erase(ctx, s.parts, s.chunks(o), false)
 }
 
-// unfinished is the age at which parts without an object are left from a server that was killed: on
-// external servers, another process may be storing an object.
+// unfinished is the age before this start at which parts without an object are left from a program that
+// was killed: a worker that sent them before may name them after it.
 const unfinished = time.Hour
 
-// discardRest erases the parts of deleted objects, and those of objects that were not stored to their
-// end, that were left when the program was killed. A worker may be storing one since this start.
+// discardRest erases the parts of deleted objects that were left when the program was killed, and those
+// that no object names once nobody can name them any more. External servers are not asked for these: one
+// of a cluster that lags behind lists few of the objects, without an error.
 func (s *Store) discardRest(ctx context.Context, start time.Time) error {
 	all, err := s.objects.List(ctx, jetstream.ListObjectsShowDeleted())
 	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
 		return err
 	}
-	info, err := s.parts.Info(ctx, jetstream.WithSubjectFilter("$O."+s.name+"-objects.C.>"))
+	prefix := "$O." + s.name + "-objects."
+	info, err := s.parts.Info(ctx, jetstream.WithSubjectFilter(prefix+">"))
 	if err != nil {
 		return err
-	}
-	if s.inside == nil {
-		start = start.Add(-unfinished)
 	}
 	deleted := map[string]bool{} // false: the object is there
 	for _, o := range all {
 		deleted[s.chunks(o)] = o.Deleted
 	}
+	var subjects []string
+	names := 0
 	for subject := range info.State.Subjects {
+		if strings.HasPrefix(subject, prefix+"C.") {
+			subjects = append(subjects, subject)
+		} else {
+			names++
+		}
+	}
+	complete := s.inside != nil && names <= len(all)
+	if complete && !s.inside.options.DontListen { // a worker
+		start = start.Add(-unfinished)
+	}
+	for _, subject := range subjects {
 		gone, named := deleted[subject]
-		if !named {
-			m, err := s.parts.GetLastMsgForSubject(ctx, subject)
-			if err != nil {
+		if !named && complete {
+			if gone, err = s.lastBefore(ctx, subject, start); err != nil {
 				return err
 			}
-			gone = m.Time.Before(start)
 		}
 		if !gone {
 			continue
@@ -235,4 +246,14 @@ func (s *Store) discardRest(ctx context.Context, start time.Time) error {
 		}
 	}
 	return nil
+}
+
+// lastBefore reports whether the last part of a subject is older than a time; none is where somebody else
+// erased them meanwhile.
+func (s *Store) lastBefore(ctx context.Context, subject string, t time.Time) (bool, error) {
+	m, err := s.parts.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return false, nil
+	}
+	return err == nil && m.Time.Before(t), err
 }

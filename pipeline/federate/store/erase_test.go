@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"fmp/onnx/must"
@@ -189,5 +191,84 @@ func TestKeepsDeleted(t *testing.T) {
 	s.Close()
 	must.Fail(Open(t.Context(), "fmp-1", Options{Dir: dir}))(
 		t, "keeps what is deleted", "a bucket that keeps what is deleted")
+}
 
+// told is a stream that tells of further subjects.
+type told struct {
+	jetstream.Stream
+	subjects []string
+}
+
+func (s told) Info(ctx context.Context, o ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
+	info, err := s.Stream.Info(ctx, o...)
+	for _, subject := range s.subjects {
+		if err == nil {
+			info.State.Subjects[subject] = 1
+		}
+	}
+	return info, err
+}
+
+// TestRestLeft: a start erases no parts that somebody may still name: none on external servers, and none
+// where objects are not all listed; with workers, none of the last hour.
+func TestRestLeft(t *testing.T) {
+	const prefix = "$O.fmp-1-objects."
+	external := Options{URL: fmt.Sprintf("nats://127.0.0.1:%d",
+		natsOn(t, natsserver.Options{JetStream: true, StoreDir: t.TempDir()}))}
+	worked := Options{Dir: t.TempDir()}
+	for _, c := range []struct {
+		name  string
+		o     Options
+		told  []string
+		after time.Duration
+		left  uint64
+	}{
+		{"external servers", external, nil, 1000 * time.Hour, 1},
+		{"a worker, within the hour", worked, nil, unfinished / 2, 1},
+		{"a worker, later", worked, nil, 2 * unfinished, 0},
+		{"a short list", Options{Dir: t.TempDir()}, []string{prefix + "M.b", prefix + "M.c"}, unfinished, 1},
+		{"parts that are no longer there", Options{Dir: t.TempDir()}, []string{prefix + "C.away"}, unfinished, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := must.Get(Open(t.Context(), "fmp-1", c.o))(t)
+			defer s.Close()
+			if c.o == worked {
+				s.inside.options.DontListen = false
+			}
+			must.Do(t, s.PutObject(t.Context(), "a", []byte("there")))
+			must.Do(t, s.PutObject(t.Context(), "b", []byte("deleted")))
+			o := must.Get(s.objects.GetInfo(t.Context(), "b"))(t)
+			must.Do(t, s.DeleteObject(t.Context(), "b"))
+			must.Get(s.js.Publish(t.Context(), s.chunks(o), []byte("deleted")))(t)
+			must.Get(s.js.Publish(t.Context(), prefix+"C.none", []byte("unnamed")))(t)
+			is := s.parts
+			s.parts = told{is, c.told}
+			must.Do(t, s.discardRest(t.Context(), time.Now().Add(c.after)))
+			info := must.Get(is.Info(t.Context(), jetstream.WithSubjectFilter(prefix+"C.>")))(t)
+			if n := info.State.Subjects[prefix+"C.none"]; n != c.left {
+				t.Errorf("%d unnamed parts are left, want %d", n, c.left)
+			}
+			if n := info.State.Subjects[s.chunks(o)]; n != 0 {
+				t.Errorf("%d parts of a deleted object are left", n)
+			}
+			if got, err := s.Object(t.Context(), "a", 100); err != nil || string(got) != "there" {
+				t.Errorf("the object that is there: %q, %v", got, err)
+			}
+			must.Do(t, s.erase(t.Context(), is, prefix+"C.none", false))
+		})
+	}
+}
+
+// TestPartsLost: an object whose parts are not there is stored again.
+func TestPartsLost(t *testing.T) {
+	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: t.TempDir()}))(t)
+	defer s.Close()
+	text := secret("object", 10_000)
+	must.Do(t, s.PutObject(t.Context(), "o", text))
+	o := must.Get(s.objects.GetInfo(t.Context(), "o"))(t)
+	must.Do(t, s.erase(t.Context(), s.parts, s.chunks(o), false))
+	must.Do(t, s.PutObject(t.Context(), "o", text))
+	if got, err := s.Object(t.Context(), "o", 1<<20); err != nil || !bytes.Equal(got, text) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
 }

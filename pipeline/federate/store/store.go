@@ -512,7 +512,7 @@ func watch(ctx context.Context, kv jetstream.KeyValue, last *uint64,
 // are not written again: NATS would leave the first ones in its files.
 func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
 	if is, err := s.objects.GetInfo(ctx, name); err == nil && is.Size == uint64(len(data)) &&
-		is.Digest == digest(data) {
+		is.Digest == digest(data) && s.hasParts(ctx, is) {
 		return nil
 	}
 	err := s.write(ctx, int64(len(data)), func(ctx context.Context) error {
@@ -525,6 +525,12 @@ func (s *Store) PutObject(ctx context.Context, name string, data []byte) error {
 		return fmt.Errorf("store: keeping %s: %w", name, err)
 	}
 	return nil
+}
+
+// hasParts reports whether the servers have all parts of an object.
+func (s *Store) hasParts(ctx context.Context, o *jetstream.ObjectInfo) bool {
+	info, err := s.parts.Info(ctx, jetstream.WithSubjectFilter(s.chunks(o)))
+	return err == nil && info.State.Subjects[s.chunks(o)] == uint64(o.Chunks)
 }
 
 // digest is a digest as NATS keeps it with an object.
