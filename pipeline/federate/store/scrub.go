@@ -44,11 +44,28 @@ func scrub(dir string, log *slog.Logger) error {
 	return err
 }
 
-// place is where a record is: the file, the offset, and the record's length.
+// place is where a record is: the number of its block, the offset, and the record's length.
 type place struct {
-	block  string
+	block  int
 	offset int64
 	length int
+}
+
+// remnant is a deleted message that is not overwritten yet, and its sequence number.
+type remnant struct {
+	place
+	sequence uint64
+}
+
+// messages are those of the blocks that were read: the ones that are there by their sequence numbers, and
+// the deleted ones that are not overwritten, by block.
+type messages struct {
+	there map[uint64]place
+	gone  map[int][]remnant
+}
+
+func (m *messages) delete(p place, sequence uint64) {
+	m.gone[p.block] = append(m.gone[p.block], remnant{p, sequence})
 }
 
 // scrubStream overwrites the deleted messages of one stream.
@@ -66,24 +83,32 @@ func scrubStream(dir string, log *slog.Logger) error {
 				return err
 			}
 		}
-		if n, err := strconv.Atoi(strings.TrimSuffix(name, ".blk")); err == nil {
+		number, is := strings.CutSuffix(name, ".blk")
+		if n, err := strconv.Atoi(number); is && err == nil {
 			blocks = append(blocks, n)
 		}
 	}
 	slices.Sort(blocks)
-	there := map[uint64]place{} // by sequence number
+	all := messages{map[uint64]place{}, map[int][]remnant{}}
 	for _, n := range blocks {
-		if err := scrubBlock(dir, n, there, log); err != nil {
+		if err := all.read(dir, n, log); err != nil {
+			return err
+		}
+	}
+	for _, n := range blocks {
+		if err := overwrite(blockFile(dir, n), all.gone[n]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// scrubBlock reads a block, adds its messages to those of the blocks before it, and overwrites
-// those that its tombstones name. One whose overwriting was cut short is overwritten again.
-func scrubBlock(dir string, n int, there map[uint64]place, log *slog.Logger) error {
-	block := filepath.Join(dir, strconv.Itoa(n)+".blk")
+func blockFile(dir string, n int) string { return filepath.Join(dir, strconv.Itoa(n)+".blk") }
+
+// read reads a block, adds its messages to those of the blocks before it, and takes out those that its
+// tombstones name. One whose overwriting was cut short is to be overwritten again.
+func (m *messages) read(dir string, n int, log *slog.Logger) error {
+	block := blockFile(dir, n)
 	data, err := os.ReadFile(block)
 	if err != nil {
 		return err
@@ -94,26 +119,23 @@ func scrubBlock(dir string, n int, there map[uint64]place, log *slog.Logger) err
 	}
 	for at := 0; at < len(data); {
 		length, sequence, whole := readRecord(h, data[at:])
-		here := place{block, int64(at), length}
+		here := place{n, int64(at), length}
 		switch {
 		case !whole && (length == 0 || sequence&overwritten == 0):
 			log.Warn("a file of the state cannot be read to its end: what is deleted there may not be erased",
 				"file", block, "bytes", len(data), "read", at)
 			return nil
 		case !whole:
-			err = overwrite(here, sequence)
+			m.delete(here, sequence)
 		case sequence&overwritten != 0:
 		case sequence&tombstone == 0:
-			there[sequence] = here
+			m.there[sequence] = here
 		default:
 			sequence &^= tombstone
-			if gone, is := there[sequence]; is {
-				delete(there, sequence)
-				err = overwrite(gone, sequence)
+			if gone, is := m.there[sequence]; is {
+				delete(m.there, sequence)
+				m.delete(gone, sequence)
 			}
-		}
-		if err != nil {
-			return err
 		}
 		at += length
 	}
@@ -160,32 +182,50 @@ func checksum(h hash.Hash, parts ...[]byte) []byte {
 	return h.Sum(nil)
 }
 
-// overwrite overwrites a record in place, which a full disk has room for, and leaves it as NATS
-// does. The mark is on the disk first, in one byte: until the rest is, the checksum is wrong.
-// NATS would leave out all that follows, and the next scrub tells by the mark that it is to end it.
-func overwrite(p place, sequence uint64) error {
-	h, err := blockHash(p.block)
+// toDisk waits until a file is on the disk. Tests count it.
+var toDisk = (*os.File).Sync
+
+// overwrite overwrites records of a block in place, which a full disk has room for, and leaves them as
+// NATS does. The marks are on the disk first, in one byte each: until the rest is, the checksums are
+// wrong. NATS would leave out all that follows, and the next scrub tells by the marks that it is to end it.
+// Thousands of records wait for the disk twice, and not twice each.
+func overwrite(block string, all []remnant) error {
+	if len(all) == 0 {
+		return nil
+	}
+	h, err := blockHash(block)
 	if err != nil {
 		return err
 	}
-	blank := make([]byte, p.length)
-	binary.LittleEndian.PutUint32(blank, uint32(p.length))
-	binary.LittleEndian.PutUint64(blank[4:], sequence|overwritten)
-	end := p.length - recordSum
-	copy(blank[end:], checksum(h, blank[4:20], blank[recordHead:end]))
-	f, err := os.OpenFile(p.block, os.O_WRONLY, 0)
+	f, err := os.OpenFile(block, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(blank[11:12], p.offset+11)
-	if err == nil {
-		err = f.Sync()
+	for _, r := range all {
+		if err == nil {
+			_, err = f.WriteAt([]byte{byte((r.sequence | overwritten) >> 56)}, r.offset+11)
+		}
 	}
 	if err == nil {
-		_, err = f.WriteAt(blank, p.offset)
+		err = toDisk(f)
+	}
+	for _, r := range all {
+		if err == nil {
+			_, err = f.WriteAt(r.blank(h), r.offset)
+		}
 	}
 	if err == nil {
-		err = f.Sync()
+		err = toDisk(f)
 	}
 	return errors.Join(err, f.Close())
+}
+
+// blank is the record that takes the place of a deleted one.
+func (r remnant) blank(h hash.Hash) []byte {
+	blank := make([]byte, r.length)
+	binary.LittleEndian.PutUint32(blank, uint32(r.length))
+	binary.LittleEndian.PutUint64(blank[4:], r.sequence|overwritten)
+	end := r.length - recordSum
+	copy(blank[end:], checksum(h, blank[4:20], blank[recordHead:end]))
+	return blank
 }

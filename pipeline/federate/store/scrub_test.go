@@ -164,6 +164,48 @@ func TestScrubUnread(t *testing.T) {
 	}
 }
 
+// TestScrubMany: the deleted messages of a block wait for the disk together, and those whose overwriting a
+// kill ended between the two times are overwritten by the next start. A file that is no block's is left alone.
+func TestScrubMany(t *testing.T) {
+	dir := t.TempDir()
+	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
+	text := secret("gone", 50*step)
+	for i := range 50 {
+		must.Get(s.refused.Put(t.Context(), key(fmt.Sprint(i)), text[i*step:(i+1)*step]))(t)
+	}
+	must.Do(t, s.Put(t.Context(), record("a", "1"), 0))
+	before := blocks(t, dir)
+	for i := range 50 {
+		must.Do(t, s.DropRefusal(t.Context(), fmt.Sprint(i)))
+	}
+	s.Close()
+	dir = killed(t, dir, before)
+	for path := range blocks(t, dir) {
+		must.Do(t, os.WriteFile(filepath.Join(filepath.Dir(path), "7"), nil, 0o600))
+	}
+	waits, marked := 0, ""
+	toDisk = func(f *os.File) error {
+		if waits++; waits == 1 {
+			marked = killed(t, dir, nil)
+		}
+		return f.Sync()
+	}
+	defer func() { toDisk = (*os.File).Sync }()
+	must.Do(t, scrub(filepath.Join(dir, "nats"), slog.Default()))
+	if n := pieces(t, dir, text); waits == 0 || waits > 4 || n > 0 {
+		t.Errorf("%d times it was waited for the disk, %d pieces are left", waits, n)
+	}
+	if n := pieces(t, marked, text); n < 50 {
+		t.Fatalf("%d pieces are there after the kill", n)
+	}
+	s = must.Get(Open(t.Context(), "fmp-1", Options{Dir: marked}))(t)
+	defer s.Close()
+	if n := pieces(t, marked, text); n > 0 {
+		t.Errorf("%d pieces are there after a start", n)
+	}
+	must.Get(s.Get(t.Context(), "a"))(t)
+}
+
 // started is the start of a record that states its length.
 func started(length byte, sequence byte, n int) []byte {
 	b := make([]byte, n)
