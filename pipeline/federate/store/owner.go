@@ -35,6 +35,7 @@ type hold struct {
 	mu       sync.Mutex // held by writes
 	revision uint64
 	renewed  atomic.Pointer[time.Time] // before the last write that succeeded
+	stored   atomic.Pointer[time.Time] // after it
 	every    time.Duration             // renewals
 	end      context.CancelFunc
 	ended    chan struct{}
@@ -168,7 +169,9 @@ func (h *hold) write(ctx context.Context, o owner) error {
 		}
 		if err == nil {
 			h.revision = revision
+			end := time.Now()
 			h.renewed.Store(&start)
+			h.stored.Store(&end)
 			return nil
 		}
 		if !conflict(err) {
@@ -209,6 +212,12 @@ func (h *hold) late() bool {
 	return max(now.Sub(then), now.Round(0).Sub(then.Round(0))) > holdFor/2
 }
 
+// silence is the longest time between two renewals that a slow disk may take.
+func (h *hold) silence() time.Duration { return h.every + holdFor/2 }
+
+// silent reports whether no renewal was stored for longer than that.
+func (h *hold) silent() bool { return time.Since(*h.stored.Load()) > h.silence() }
+
 // renew renews the hold until the context ends, or another process has it.
 func (h *hold) renew(ctx context.Context, lost func(error)) {
 	defer close(h.ended)
@@ -218,7 +227,7 @@ func (h *hold) renew(ctx context.Context, lost func(error)) {
 			return
 		case <-time.After(h.every):
 		}
-		within, cancel := context.WithTimeout(ctx, 2*h.every)
+		within, cancel := context.WithTimeout(ctx, holdFor/2)
 		err := h.write(within, h.mine)
 		cancel()
 		if errors.Is(err, ErrBusy) || errors.Is(err, errRemoved) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"fmp/onnx/must"
 )
@@ -168,15 +169,52 @@ func TestReadyStored(t *testing.T) {
 	for _, c := range []struct {
 		ago  time.Duration
 		says string
-	}{{0, ""}, {holdFor / 4, ""}, {holdFor, "stored nothing for"}, {0, ""}} {
+	}{{0, ""}, {time.Hour, ""}, {time.Hour + holdFor, "stored nothing for"}, {0, ""}} {
 		then := time.Now().Add(-c.ago)
-		s.hold.renewed.Store(&then)
+		s.hold.stored.Store(&then)
 		err := s.Ready(t.Context())
 		if c.says != "" {
 			must.Fail(0, err)(t, c.says, c.ago.String())
 			continue
 		}
 		must.Do(t, err)
+	}
+}
+
+// slow is a bucket that stores at once and answers late.
+type slow struct {
+	jetstream.KeyValue
+	by time.Duration
+}
+
+func (s slow) Update(ctx context.Context, k string, v []byte, revision uint64) (uint64, error) {
+	n, err := s.KeyValue.Update(context.WithoutCancel(ctx), k, v, revision)
+	select {
+	case <-time.After(s.by):
+		return n, err
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+// TestReadySlow: a disk that takes most of the time of a renewal keeps the state ready.
+func TestReadySlow(t *testing.T) {
+	defer func(a, b time.Duration) { renewEvery, holdFor = a, b }(renewEvery, holdFor)
+	renewEvery, holdFor = 400*time.Millisecond, 4*time.Second
+	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: t.TempDir()}))(t)
+	defer s.Close()
+	kv := must.Get(s.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "slow"}))(t)
+	h := &hold{kv: slow{kv, 900 * time.Millisecond}, mine: owner{Server: "x", Holder: "y"}, every: renewEvery,
+		ended: make(chan struct{})}
+	must.Do(t, h.write(t.Context(), h.mine))
+	ctx, end := context.WithCancel(t.Context())
+	go h.renew(ctx, func(err error) { t.Error(err) })
+	defer func() { end(); <-h.ended }()
+	for range 100 {
+		time.Sleep(50 * time.Millisecond)
+		if h.silent() {
+			t.Fatalf("nothing is stored for %v", time.Since(*h.stored.Load()))
+		}
 	}
 }
 

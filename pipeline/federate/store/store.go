@@ -402,8 +402,8 @@ func (s *Store) Ready(ctx context.Context) error {
 		return fmt.Errorf("store: NATS is %v", s.conn.Status())
 	}
 	// a server that has lost the others of its cluster still answers
-	if s.hold != nil && s.hold.late() {
-		return fmt.Errorf("store: the NATS servers have stored nothing for %v", holdFor/2)
+	if s.hold != nil && s.hold.silent() {
+		return fmt.Errorf("store: the NATS servers have stored nothing for %v", s.hold.silence())
 	}
 	_, err := s.uploads.Status(ctx)
 	if err != nil {
