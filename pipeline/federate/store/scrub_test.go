@@ -198,6 +198,13 @@ func TestScrubMany(t *testing.T) {
 	if n := pieces(t, marked, text); n < 50 {
 		t.Fatalf("%d pieces are there after the kill", n)
 	}
+	for i := range 50 {
+		changed(t, marked, text[i*step:i*step+16], func(_ string, data []byte, at int) {
+			if data[bytes.LastIndex(data[:at], []byte("$"))-recordHead+11]&0x80 == 0 {
+				t.Errorf("message %d has no mark at the first wait", i)
+			}
+		})
+	}
 	s = must.Get(Open(t.Context(), "fmp-1", Options{Dir: marked}))(t)
 	defer s.Close()
 	if n := pieces(t, marked, text); n > 0 {
