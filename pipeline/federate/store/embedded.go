@@ -62,7 +62,6 @@ type embedded struct {
 	low     int64
 	log     *slog.Logger
 	lock    io.Closer
-	home    *os.File // the folder that the server opened
 	end     context.CancelFunc
 	ended   chan struct{}
 
@@ -73,6 +72,7 @@ type embedded struct {
 	// closed when the server stops writing; another one after it was started again
 	stopped chan struct{}
 	space   Space
+	homes   []*os.File // the folders that the server opened
 }
 
 // Space is the space on the disk of the state.
@@ -122,8 +122,7 @@ func newEmbedded(o Options) (*embedded, error) {
 	if err := e.start(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	e.home, err = os.Open(filepath.Join(e.options.StoreDir, natsserver.JetStreamStoreDir))
-	if err != nil {
+	if err := e.hold(); err != nil {
 		e.stop()
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -228,12 +227,34 @@ func (e *embedded) watch(ctx context.Context) {
 	}
 }
 
-// kept returns an error unless the folder is still the one that the server opened.
+// hold remembers a folder of the server, by the names below its own.
+func (e *embedded) hold(names ...string) error {
+	path := filepath.Join(e.options.StoreDir, natsserver.JetStreamStoreDir, filepath.Join(names...))
+	f, err := os.Open(path)
+	if err == nil {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.homes = append(e.homes, f)
+	}
+	return err
+}
+
+// holdStream remembers the folder of a stream's messages.
+func (e *embedded) holdStream(name string) error {
+	return e.hold(natsserver.DEFAULT_GLOBAL_ACCOUNT, "streams", name, "msgs")
+}
+
+// kept returns an error unless the folders are still those that the server opened.
 func (e *embedded) kept() error {
-	was, err := e.home.Stat()
-	is, gone := os.Stat(e.home.Name())
-	if err != nil || gone != nil || !os.SameFile(was, is) {
-		return fmt.Errorf("%w: %s", errRemovedFolder, e.home.Name())
+	e.mu.Lock()
+	homes := e.homes
+	e.mu.Unlock()
+	for _, home := range homes {
+		was, err := home.Stat()
+		is, gone := os.Stat(home.Name())
+		if err != nil || gone != nil || !os.SameFile(was, is) {
+			return fmt.Errorf("%w: %s", errRemovedFolder, home.Name())
+		}
 	}
 	return nil
 }
@@ -350,7 +371,9 @@ func (e *embedded) close() {
 	e.end()
 	<-e.ended
 	e.stop()
-	e.home.Close()
+	for _, home := range e.homes {
+		home.Close()
+	}
 	e.lock.Close()
 }
 

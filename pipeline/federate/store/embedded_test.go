@@ -50,6 +50,7 @@ func TestFolderRemoved(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows keeps files that are open")
 	}
+	const uploads = "nats/jetstream/$G/streams/KV_fmp-1-uploads"
 	for _, c := range []struct {
 		name   string
 		remove func(t *testing.T, dir string)
@@ -60,9 +61,17 @@ func TestFolderRemoved(t *testing.T) {
 		{"its files removed", func(t *testing.T, dir string) {
 			must.Do(t, os.RemoveAll(filepath.Join(dir, "nats", "jetstream")))
 		}, false},
+		{"the folders in it removed", func(t *testing.T, dir string) {
+			for _, path := range must.Get(filepath.Glob(filepath.Join(dir, "nats", "jetstream", "*")))(t) {
+				must.Do(t, os.RemoveAll(path))
+			}
+		}, false},
+		{"the uploads' folder removed", func(t *testing.T, dir string) {
+			must.Do(t, os.RemoveAll(filepath.Join(dir, uploads)))
+		}, false},
 		{"replaced", func(t *testing.T, dir string) {
 			must.Do(t, os.RemoveAll(dir))
-			must.Do(t, os.MkdirAll(filepath.Join(dir, "nats", "jetstream"), 0o700))
+			must.Do(t, os.MkdirAll(filepath.Join(dir, uploads, "msgs"), 0o700))
 		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

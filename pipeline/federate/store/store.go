@@ -137,9 +137,13 @@ func (s *Store) open(ctx context.Context, start time.Time) error {
 	// on a full disk the buckets that are there serve their values
 	if full := s.Room(); err != nil && full != nil {
 		if s.bind(ctx) == nil {
-			return nil
+			err = nil
+		} else {
+			err = errors.Join(err, full)
 		}
-		err = errors.Join(err, full)
+	}
+	if err == nil && s.inside != nil {
+		err = s.inside.holdStream("KV_" + s.uploads.Bucket())
 	}
 	return err
 }
