@@ -84,9 +84,10 @@ func TestFolderRemoved(t *testing.T) {
 			must.Fail(0, s.Put(t.Context(), record("b", "1"), 0))(t, "removed or replaced", "an upload")
 			must.Fail(0, s.Ready(t.Context()))(t, "removed or replaced", "ready")
 			log.has(t, "uploads are refused")
-			time.Sleep(3 * watchEvery)
-			if n := strings.Count(log.text(), "uploads are refused"); n != 1 {
-				t.Errorf("the log says so %d times", n)
+			for end := time.Now().Add(3 * watchEvery); time.Now().Before(end); time.Sleep(watchEvery / 10) {
+				if n := strings.Count(log.text(), "uploads are refused"); n != 1 {
+					t.Fatalf("the log says so %d times", n)
+				}
 			}
 			if !c.back {
 				return
