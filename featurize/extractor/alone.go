@@ -230,7 +230,7 @@ func ownStatistics(m *onnx.Model, n *onnx.Node) bool {
 		(m.Graph.Initializers[n.Input(3)] == nil || m.Graph.Initializers[n.Input(4)] == nil)
 }
 
-// standardised is what a batch normalisation in training form gives of constants, each channel by
+// standardised is the value of a batch normalisation in training form of constants, each channel by
 // its own mean and variance; nil where its operands are not known.
 func standardised(n *onnx.Node, opset int64, known *shape.Facts) *onnx.Tensor {
 	var in [3]*onnx.Tensor // x, scale and shift

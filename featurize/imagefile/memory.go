@@ -47,8 +47,8 @@ func tiffBlock(d []byte, c image.Config) int64 {
 	if _, tiled := tiffNumber(d, across); tiled != 0 {
 		block = side(across) * side(down)
 	}
-	switch how, _ := tiffNumber(d, tiffCompression); {
-	case how == 1:
+	switch how, told := tiffNumber(d, tiffCompression); {
+	case how == 1 || told == 0:
 		return min(8*block, MaxBytes) * 9 / 4 // a slice that grows by a quarter beside the one before
 	case isFax(how):
 		return 3 * block

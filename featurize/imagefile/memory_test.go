@@ -71,6 +71,7 @@ func TestMemoryOfTIFF(t *testing.T) {
 		{"a fax in one strip", large, []entry{how(4)}, 4 * pixels},
 		{"as it is, in one strip", large, []entry{how(1)}, pixels + 9*MaxBytes/4},
 		{"as it is, fewer pixels", small, []entry{how(1)}, 19 * 3000 * 3000},
+		{"as it is, by default", small, nil, 19 * 3000 * 3000},
 		{"compressed as a byte says", large, []entry{{tiffCompression, 1, 1, 1}}, 0},
 	} {
 		h, err := header(bytes.NewReader(greyTIFF(c.side, c.further...)), MaxPixels)
