@@ -44,6 +44,15 @@ await computed;
 await late;
 console.log(calls.find(c => c.method === 'compress').paths.join(), sending(), '.', panels.leaves.join(' '), inert());
 `, want: "- - leaves - 1\ncat/a.png  . willRun compute nothingSent name photos leaves -\n"},
+		"a folder that is walked while it computes": {more: `
+let walked;
+const drop = takes.folder(new Promise(ok => { walked = ok; })), computed = compute();
+await rest();
+walked([file('shop/cat/b.png', 'b')]);
+await drop;
+await computed;
+console.log(calls.filter(c => c.method === 'compress').map(c => c.paths.join(' ')).join(), sending());
+`, want: "cat/a.png cat/b.png send\n"},
 		"an error just after sorting": {more: `
 await takes.files([file('c.png', 'c')]);
 answers.compress = () => new Promise((_, fail) => setTimeout(fail, 600, new Error('unread')));
@@ -186,6 +195,53 @@ console.log([...new Set(said)].filter(s => /^noneOf/.test(s)).join(), panels.lea
 		if want = strings.TrimSpace(want) + " true\n"; got != want {
 			t.Errorf("%s: %q; want %q", noise, got, want)
 		}
+	}
+}
+
+// TestWalked: a chooser hands the files on before a folder was walked.
+func TestWalked(t *testing.T) {
+	got := modules(t, `
+globalThis.localStorage = { getItem: () => null }, globalThis.indexedDB = { open: () => ({}) };
+globalThis.FileList = globalThis.File = class {};
+const made = [];
+globalThis.document = { createElement: () => {
+  const on = {};
+  made.push(on);
+  return { addEventListener: (k, f) => { on[k] = f; }, setAttribute() {}, append() {}, classList: { remove() {} } };
+} };
+const { chooser } = await import('./common.js');
+let files;
+chooser('', [], async chosen => { files = chosen; });
+const entry = { isFile: true, fullPath: '/cat/a.png', file: ok => setTimeout(ok, 1, 'a') };
+made.find(on => on.drop).drop({ preventDefault() {}, dataTransfer: { items: [{ webkitGetAsEntry: () => entry }] } });
+console.log(files instanceof Promise, JSON.stringify(await files));
+`)
+	if want := "true [{\"path\":\"cat/a.png\",\"file\":\"a\"}]\n"; got != want {
+		t.Errorf("%q; want %q", got, want)
+	}
+}
+
+// TestReleaseGone: photographs may take the place of a private upload while the page reads the
+// ledger to show it.
+func TestReleaseGone(t *testing.T) {
+	got := stubbed(t, "join.js", served+"round.privacy = { epsilon: 1, delta: 1e-5, noise: 'local' };\n"+
+		"store.set('upload g 7 me', bytes('upload 0'));\n"+
+		"answers.explain = () => ({ digest: 'upload 0', points: [], budget: round.privacy });\n"+`
+let faults = 0;
+process.on('unhandledRejection', () => { faults++; });
+const recall = common.recall;
+let read;
+common.recall = name => name === 'ledger' ? new Promise(ok => { read = ok; }) : recall(name);
+`, `
+await until(() => read);
+const shown = read;
+await takes.folder([file('cat/a.png', 'a')]);
+shown('');
+await rest();
+console.log(faults, panels.leaves.includes('madeOnce'));
+`)
+	if want := "0 false\n"; got != want {
+		t.Errorf("%q; want %q", got, want)
 	}
 }
 

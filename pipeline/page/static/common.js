@@ -162,17 +162,18 @@ export async function filesOf(list) {
   return out;
 }
 
-// chooser is a place where files are dropped, with a button for each input: [{id, label, ...attributes}].
+// chooser is a place where files are dropped, with a button for each input: [{id, label, ...attributes}]. take is given a promise of the
+// files, as a folder takes time to walk: other work can be made to wait for it.
 export function chooser(text, inputs, take) {
   const inputOf = i => {
     const { label, ...props } = i;
-    const input = el('input', { type: 'file', class: 'hidden', tabindex: '-1', 'aria-label': label, ...props, onchange: async () => { await take(await filesOf(input.files)); input.value = ''; } });
+    const input = el('input', { type: 'file', class: 'hidden', tabindex: '-1', 'aria-label': label, ...props, onchange: async () => { await take(filesOf(input.files)); input.value = ''; } });
     return [el('button', { type: 'button', class: 'quiet', onclick: () => input.click() }, label), input];
   };
   const zone = el('div', { class: 'drop', role: 'group', 'aria-label': text,
     ondragover: e => { e.preventDefault(); zone.classList.add('over'); },
     ondragleave: () => zone.classList.remove('over'),
-    ondrop: async e => { e.preventDefault(); zone.classList.remove('over'); await take(await filesOf(e.dataTransfer.items)); },
+    ondrop: async e => { e.preventDefault(); zone.classList.remove('over'); await take(filesOf(e.dataTransfer.items)); },
   }, el('p', {}, text), el('div', { class: 'buttons' }, inputs.map(inputOf)));
   return zone;
 }

@@ -92,7 +92,8 @@ async function findRound() {
   } catch (e) { show('round', failed(e)); }
 }
 
-async function takeGraph(files) {
+async function takeGraph(chosen) {
+  const files = await chosen;
   if (files.length === 0) return;
   show('round', el('p', {}, t('takingApart', { file: files[0].file.name })));
   try {
@@ -192,7 +193,7 @@ async function nameForm() {
   show('name', el('form', { class: 'line', onsubmit: e => { e.preventDefault(); use(() => program.call('newKey', { name: input.value })); } },
     el('label', { for: 'client' }, t('nameLabel')), input,
     el('button', { type: 'submit' }, t('makeKey'))), fault,
-  chooser(t('bringKey'), [{ id: 'key-file', label: t('useKey') }], async files => files.length && useFile(new Uint8Array(await files[0].file.arrayBuffer()))),
+  chooser(t('bringKey'), [{ id: 'key-file', label: t('useKey') }], async chosen => { const files = await chosen; if (files.length > 0) await useFile(new Uint8Array(await files[0].file.arrayBuffer())); }),
   old.length > 0 && el('div', { class: 'buttons', id: 'kept-keys' }, el('span', {}, t('keptKeys')),
     old.map(([line, data]) => {
       const [, half, ...name] = line.split(' ');
@@ -246,9 +247,10 @@ async function enrolled() {
 
 // --- photographs ---
 
-// place puts photographs under their class's folder, or beside, to be sorted.
+// place puts photographs under their class's folder, or beside, to be sorted. Work that is pressed while a folder is walked waits for it:
+// else the photographs would take the place of an upload that was just made.
 const place = files => alone(async () => {
-  for (const { path, file } of files) {
+  for (const { path, file } of await files) {
     const to = placed(path, state.graph.classes);
     if (to) await put(to, file);
     else state.loose.push({ path, file, note: path.split('/').at(-2) });
@@ -445,8 +447,9 @@ async function compute() {
 
 // showRelease shows a private upload. It is made once: there is no button to make another.
 async function showRelease() {
-  const s = state.summary, b = s.budget, local = b.noise === 'local';
-  const ledger = await recall('ledger') ?? '';
+  const ledger = await recall('ledger') ?? '', s = state.summary;
+  if (!s) return; // photographs came meanwhile
+  const b = s.budget, local = b.noise === 'local';
   show('leaves',
     el('figure', {}, el('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': t('allSums') }, heatmap(s)),
       el('figcaption', {}, t(local ? 'everySumNoise' : 'everySum', { numbers: t('numbers', { n: s.features }), bytes: bytes(s.bytes) }))),

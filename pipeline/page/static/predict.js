@@ -26,7 +26,8 @@ async function find() {
   }
 }
 
-const choose = () => chooser(t('drop', { file: 'classifier.onnx' }), [{ id: 'model-file', label: t('choose', { file: 'classifier.onnx' }), accept: '.onnx' }], async files => {
+const choose = () => chooser(t('drop', { file: 'classifier.onnx' }), [{ id: 'model-file', label: t('choose', { file: 'classifier.onnx' }), accept: '.onnx' }], async chosen => {
+  const files = await chosen;
   if (files.length === 0) return;
   try { await open(new Uint8Array(await files[0].file.arrayBuffer()), '', files[0].file.name); } catch (e) { show('model', failed(e), choose()); }
 });
@@ -64,7 +65,8 @@ function showScore(...more) {
 }
 
 // score shows the counts that would leave, and sends or saves them where their owner wants it.
-async function score(files) {
+async function score(chosen) {
+  const files = await chosen;
   if (files.length === 0) return;
   const bar = el('progress', { max: 1, value: 0, 'aria-label': t('progress') });
   showScore(bar);
@@ -94,8 +96,8 @@ async function score(files) {
   } catch (e) { showScore(failed(e)); }
 }
 
-function take(files) {
-  for (const { file } of files) {
+async function take(files) {
+  for (const { file } of await files) {
     const body = el('div', { class: 'said' }, el('p', {}, t('waiting')));
     const card = el('article', { class: 'answer', 'aria-label': file.name }, el('div', { class: 'seen' }, picture(file, '')), body);
     byId('answers').prepend(card);
