@@ -21,8 +21,8 @@ await rest();
 await photograph('a.png');
 presses.again = presses.compute;
 const inert = () => ['name', 'photos', 'leaves', 'send'].map(s => elements['step-' + s].inert ? '-' : s).join(' ');
-const sending = () => panels.send.includes('has') ? 'receipt' :
-  panels.send.includes('send') ? 'send' : panels.send.join(' ');
+const sending = () => (panels.send.includes('hasThis') ? 'other ' : '') + (panels.send.includes('has') ? 'receipt' :
+  panels.send.includes('send') ? 'send' : panels.send.join(' '));
 `
 
 // TestShownIsSent: the upload that is shown is of the photographs that are shown, the one that is
@@ -88,7 +88,7 @@ await late;
 console.log(requests.join(), sending(), JSON.parse(text(store.get('upload g 7 me receipt'))).upload);
 await compute();
 console.log(sending());
-`, want: "- - - send 1\nPUT upload 1,PUT upload 1  upload 1\nsend\n"},
+`, want: "- - - send 1\nPUT upload 1,PUT upload 1 other hasThis saveReceipt withdraw upload 1\nother send\n"},
 		"a receipt of another upload": {
 			before: strings.Replace(kept, "receipt('upload 0", "receipt('upload 9", 1),
 			more:   `await compute(); console.log(sending());`, want: "send\n"},
@@ -97,7 +97,17 @@ console.log(sending());
 		"a server begun anew":             {before: kept, more: "", want: "shown send\n"},
 		"a server that cannot be reached": {before: kept + "asked[0] = '500';", more: "", want: "shown receipt\n"},
 		"a server that has another's": {
-			before: kept + "asked[0] = 200; globalThis.theirs = 'upload 8';", want: "shown send\n"},
+			before: kept + "asked[0] = 200; globalThis.theirs = 'upload 8';", want: "shown other send\n"},
+		"a server that has one, and this browser none": {before: "asked[0] = 200; globalThis.theirs = 'upload 8';",
+			more: `await rest(); console.log(inert()); await compute(); console.log(sending());`,
+			want: "name photos leaves send\nother send\n"},
+		"a failure after a receipt": {before: "served.push(200);", more: `
+await compute();
+await presses['send-upload']();
+answers.compress = () => { throw new Error('unread'); };
+await compute();
+console.log(sending(), panels.leaves.includes('computeAnew'), faults.join());
+`, want: "receipt true unread\n"},
 		"a server that has it, unknown yet": {before: kept[:strings.Index(kept, ";")+1] +
 			"asked[0] = 200; globalThis.theirs = 'upload 0';", want: "shown receipt\n"},
 		"after a withdrawal": {before: "served.push(200);", more: `

@@ -23,7 +23,7 @@ function refresh() {
   active('step-name', free);
   active('step-photos', free && state.name);
   active('step-leaves', ready && state.busy !== 'send' && state.name && (state.photos.size > 0 || state.upload));
-  active('step-send', ready && state.busy !== 'leaves' && (state.upload || state.gone));
+  active('step-send', ready && state.busy !== 'leaves' && (state.upload || state.receipt || state.gone));
 }
 
 // alone runs work on the key, the photographs or the upload, one after another.
@@ -211,30 +211,34 @@ async function ask() {
   } catch { return { known: false, gone: false }; } // it cannot be reached now
 }
 
-// verified returns a receipt where it is of the shown upload and of this server's key, null otherwise.
+const receiptOf = data => JSON.parse(new TextDecoder().decode(data));
+
+// verified returns a receipt where this server's key signed it, null otherwise. It may be of another upload than the shown one: that one is
+// the server's, and can be withdrawn.
 async function verified(receipt) {
   if (!receipt || !state.round) return null;
-  try { return (await program.call('receipt', { digest: state.summary.digest }, { data: receipt.slice() })).data; } catch { return null; }
+  try { return (await program.call('receipt', { digest: receiptOf(receipt).upload }, { data: receipt.slice() })).data; } catch { return null; }
 }
 
 // enrolled asks the server whether it knows the key, before anything is computed for it, and asks again until it does. A receipt that the
 // server does not confirm is not shown.
 async function enrolled() {
-  const { key, summary, receipt } = state;
+  const { key, receipt } = state;
   const { known, gone, receipt: got } = await ask();
   if (key !== state.key) return;
   if (!known && !gone) {
     clearTimeout(state.asking);
     state.asking = setTimeout(enrolled, 2000);
   }
-  if (known && summary) {
+  if (known) {
     alone(async () => {
-      if (summary !== state.summary || receipt !== state.receipt) return;
+      if (key !== state.key || receipt !== state.receipt || state.gone) return;
       const confirmed = await verified(got);
-      if (Boolean(confirmed) === Boolean(receipt)) return;
+      if (confirmed ? receipt && receiptOf(confirmed).upload === receiptOf(receipt).upload : !receipt) return;
       state.receipt = confirmed;
       if (confirmed) await keep(uploadName() + ' receipt', confirmed);
       showSend();
+      refresh();
     });
   }
   if (known === state.known && !gone) return;
@@ -330,7 +334,7 @@ const uploadName = () => `upload ${state.graph.digest} ${numberOf()} ${state.nam
 
 const budget = () => state.round?.privacy;
 
-function dropUpload() { state.upload = state.summary = state.receipt = null; state.unkept = false; if (!state.gone) show('send'); }
+function dropUpload() { state.upload = state.summary = null; state.unkept = false; if (!state.gone) showSend(); }
 
 // recallUpload shows the upload that was made before for this round and name: another would be refused where the first is in.
 async function recallUpload() {
@@ -339,9 +343,9 @@ async function recallUpload() {
     try {
       state.summary = await program.call('explain', {}, { data: data.slice() });
       state.upload = data;
-      state.receipt = await verified(await recall(uploadName() + ' receipt'));
     } catch { /* it was of another round */ }
   }
+  state.receipt = await verified(await recall(uploadName() + ' receipt'));
   await listed();
 }
 
@@ -392,7 +396,6 @@ async function made({ data, ...summary }, place, ledger) {
   }
   state.upload = data;
   state.summary = summary;
-  state.receipt = await verified(await recall(place + ' receipt'));
 }
 
 // asked asks whether the round would take a private upload, and returns the program's parameters for it: the round may have changed or
@@ -411,6 +414,7 @@ async function asked(place) {
   const { known, gone, receipt } = await ask();
   state.gone = gone;
   state.known = known;
+  if (known) state.receipt = await verified(receipt);
   if (!known && !gone) enrolled();
   if (idle()) throw new Error(idle());
   return { ledger: await recall('ledger') ?? '', maxEpsilon: Number(state.limit), kept: place, taken: Boolean(receipt) };
@@ -422,6 +426,7 @@ async function compute() {
   const files = [...state.photos].map(([path, file]) => ({ path, file }));
   const bar = el('progress', { max: 1, value: 0, 'aria-label': t('progress') }), text = el('p', { 'aria-live': 'off' }, t('reading'));
   if (budget()) { state.limit = byId('limit').value; state.reply = byId('reply').value; }
+  const { upload, summary, unkept } = state;
   dropUpload();
   const stopped = t('stopped');
   let halt;
@@ -441,7 +446,15 @@ async function compute() {
     state.seconds = (performance.now() - start) / 1000;
     showSummary();
   } catch (e) {
-    show('leaves', failed(e), budget() && limits(), el('label', { class: 'check' }, el('input', { type: 'checkbox', id: 'skip' }), ' ' + t('skipBad')), computeButton());
+    Object.assign(state, { upload, summary, unkept }); // it is kept as it was
+    const why = failed(e), skipping = el('label', { class: 'check' }, el('input', { type: 'checkbox', id: 'skip' }), ' ' + t('skipBad'));
+    if (upload) {
+      showSummary();
+      byId('leaves').prepend(why, skipping);
+    } else {
+      show('leaves', why, budget() && limits(), skipping, computeButton());
+      showSend();
+    }
   }
 }
 
@@ -540,18 +553,22 @@ async function withdraw() {
     await keep(uploadName(), undefined);
     await keep(uploadName() + ' receipt', undefined);
     state.gone = true;
+    state.receipt = null;
     dropUpload();
     showLeaves();
     show('send', el('div', { class: 'receipt', id: 'withdrawn' }, el('p', { class: 'big' }, t('withdrawn')), el('p', {}, t('withdrawnHow')), el('details', {}, el('summary', {}, t('cannotUndo')), el('pre', { tabindex: '0', lang: 'en' }, text)),
       el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', onclick: () => save(fileName('withdrawal.json'), data, 'application/json') }, t('saveReceipt')))));
-  } catch (e) { showReceipt(failed(e)); }
+  } catch (e) { showSend(failed(e)); }
 }
 
 function showSend(fault) {
   if (state.gone) { show('send', el('p', { class: 'note' }, t('goneHere'))); return; }
-  if (state.receipt) { showReceipt(); return; }
+  const held = state.receipt && receiptOf(state.receipt).upload;
+  if (held && held === state.summary?.digest) { showReceipt(fault); return; }
+  const theirs = held && [el('p', { class: 'note' }, t('hasThis'), ' ', el('code', { id: 'held' }, held)), el('div', { class: 'buttons' }, saveReceipt(), withdrawing())];
+  if (!state.upload) { show('send', fault, theirs); return; }
   const closed = state.round?.state === 'closed';
-  show('send', fault,
+  show('send', fault, theirs,
     state.round ? el('p', {}, [t('goesTo', { host: location.host }), state.round.replace ? t('replaceable') : t('notReplaceable'), state.round.withdrawal ? t('withdrawable') : t('notWithdrawable')].join(' '))
       : el('p', {}, t('bringIt')),
     el('div', { class: 'buttons' }, state.round && !closed && el('button', { type: 'button', id: 'send-upload', onclick: () => working('send', send) }, t('send', { bytes: bytes(state.upload.length) })), saveButton()));
@@ -590,13 +607,15 @@ async function send() {
   } catch (e) { showSend(failed(e.name === 'AbortError' ? new Error(t('stoppedSending')) : e)); }
 }
 
+const saveReceipt = () => el('button', { type: 'button', id: 'save-receipt', class: 'quiet', onclick: () => save(fileName('receipt.json'), state.receipt, 'application/json') }, t('saveReceipt'));
+
 function showReceipt(fault) {
-  const r = JSON.parse(new TextDecoder().decode(state.receipt));
+  const r = receiptOf(state.receipt);
   show('send', fault, el('div', { class: 'receipt' },
     el('p', { class: 'big good' }, el('span', { class: 'tick', 'aria-hidden': 'true' }, '✓'), ' ' + t('has')),
     el('p', {}, t('receiptSigned')),
     el('dl', {}, el('dt', {}, t('since')), el('dd', {}, new Date(r.time).toLocaleString(language)), el('dt', {}, t('upload')), el('dd', {}, el('code', {}, r.upload)), el('dt', {}, t('serverKey')), el('dd', {}, el('code', {}, r.server))),
-    el('div', { class: 'buttons' }, el('button', { type: 'button', id: 'save-receipt', class: 'quiet', onclick: () => save(fileName('receipt.json'), state.receipt, 'application/json') }, t('saveReceipt')), saveButton(), withdrawing(),
+    el('div', { class: 'buttons' }, saveReceipt(), saveButton(), withdrawing(),
       el('a', { href: 'predict.html' }, t('classifyLink')))));
 }
 
