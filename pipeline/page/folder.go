@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"fmp/models"
 	"fmp/onnx/atomicfile"
@@ -19,8 +20,17 @@ const graphFile, roundFile, sumsFile = "client.onnx", "round.json", "SHA256SUMS"
 
 // Round says of which round the uploads of a folder are.
 type Round struct {
-	Round uint64 `json:"round,string"` // JavaScript has no such number
-	Graph string `json:"graph"`        // sha256 of the client graph
+	Round any    `json:"round"` // as pages read it
+	Graph string `json:"graph"` // sha256 of the client graph
+}
+
+// pageRound returns a round as pages read it: pages of earlier builds, which may lie in the
+// program's folder, take numbers alone, and JavaScript has no number for one beyond these.
+func pageRound(round uint64) any {
+	if round > 1<<53-1 {
+		return strconv.FormatUint(round, 10)
+	}
+	return round
 }
 
 // WriteFolder writes the pages, the program and a client graph into a folder that any web server
@@ -32,7 +42,7 @@ func WriteFolder(out, program string, graph []byte, round uint64) (files, size i
 		return 0, 0, err
 	}
 	all[graphFile] = graph
-	if all[roundFile], err = json.Marshal(Round{round, models.DigestBytes(graph)}); err != nil {
+	if all[roundFile], err = json.Marshal(Round{pageRound(round), models.DigestBytes(graph)}); err != nil {
 		return 0, 0, err
 	}
 	list := slices.Sorted(maps.Keys(all))

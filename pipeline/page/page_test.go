@@ -93,13 +93,22 @@ func TestWriteFolder(t *testing.T) {
 	for name, data := range all {
 		must.Do(t, os.WriteFile(filepath.Join(program, name), data, 0o644))
 	}
+	const graph = `,"graph":"eef93e1d14482804277fca0172464032d1a4fdbcc338524059fa1e861454ad4d"}`
+	for round, want := range map[uint64]string{1<<53 - 1: "9007199254740991", 1 << 53: `"9007199254740992"`,
+		1<<64 - 1: `"18446744073709551615"`} {
+		_, _, err := WriteFolder(out, program, []byte("graph"), round)
+		must.Do(t, err)
+		got := must.Get(os.ReadFile(filepath.Join(out, roundFile)))(t)
+		if string(got) != `{"round":`+want+graph {
+			t.Errorf("round %d: %s", round, got)
+		}
+	}
 	n, size, err := WriteFolder(out, program, []byte("graph"), 7)
 	if err != nil || n != len(all)+3 {
 		t.Fatalf("%d files, %v; want %d", n, err, len(all)+3)
 	}
 	all[graphFile] = []byte("graph")
-	all[roundFile] = []byte(
-		`{"round":"7","graph":"eef93e1d14482804277fca0172464032d1a4fdbcc338524059fa1e861454ad4d"}`)
+	all[roundFile] = []byte(`{"round":7` + graph)
 	sums := must.Get(os.ReadFile(filepath.Join(out, sumsFile)))(t)
 	total := len(sums)
 	for name, want := range all {
