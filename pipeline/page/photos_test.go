@@ -200,6 +200,17 @@ for (const [i, p] of paths.entries()) console.log(p, files[i].path === p, await 
 		"notes.txt true four\n"; got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
+	// A host that answers every path with a page is no server.
+	for list, want := range map[string]string{"<!doctype html>": "false true\n", `{"rounds": []}`: "true true\n"} {
+		got := stubbed(t, "predict.js", "list = '"+list+"';", `
+await until(() => takes['score-folder']);
+await takes['score-folder']([file('a/cat/0.png', 'one')]);
+console.log(calls.some(c => c.method === 'round'), calls.some(c => c.method === 'evaluate'));
+`)
+		if got != want {
+			t.Errorf("%s: %q; want %q", list, got, want)
+		}
+	}
 }
 
 // TestTakesPart: the page takes part with the photographs of fmp-edge's folder, each once, and says
