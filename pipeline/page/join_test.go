@@ -266,6 +266,7 @@ answers.readKey = (_, data) => ({ name: 'me', line: 'ed25519 ' + (text(data).sli
 const keys = () => [...store].filter(([k]) => k.startsWith('key')).map(([k, v]) => k + '=' + text(v)).join();
 const print = () => console.log(keys(), panels.name.includes('unkeptKey'));
 await until(() => presses['other-key']);
+print();
 for (full of [false, false, true]) {
   presses['other-key']();
   await rest();
@@ -280,12 +281,46 @@ await rest();
 await presses.button();
 print();
 `)
-	if d := cmp.Diff(`key=secret 1,key ed25519 old me=key,key ed25519 1 me=secret 1 false
+	if d := cmp.Diff(`key=key,key ed25519 old me=key false
+key=secret 1,key ed25519 old me=key,key ed25519 1 me=secret 1 false
 key=secret 2,key ed25519 old me=key,key ed25519 1 me=secret 1,key ed25519 2 me=secret 2 false
 key=secret 2,key ed25519 old me=key,key ed25519 1 me=secret 1,key ed25519 2 me=secret 2 true
 key=secret 2,key ed25519 old me=key,key ed25519 1 me=secret 1,key ed25519 2 me=secret 2,key ed25519 3 me=secret 3 false
 `, got); d != "" {
 		t.Errorf("want - and got +\n%s", d)
+	}
+}
+
+// TestUnreadKey: a kept key that could not be read at once is offered again, and stays where another
+// takes its place; where it cannot be kept it is not overwritten.
+func TestUnreadKey(t *testing.T) {
+	const before = `
+let ended = true;
+answers.newKey = { name: 'new', line: 'ed25519 new new', data: bytes('secret') };
+answers.readKey = (_, data) => {
+  if (ended) throw new Error('ended');
+  return { name: 'me', line: 'ed25519 ' + text(data) + ' me' };
+};
+`
+	const print = `
+await rest();
+const keys = [...store].map(([k, v]) => k.replace(/[? ]+2.*Z/, ' ?') + '=' + text(v)).filter(k => k.startsWith('key'));
+console.log(keys.join(), panels.name.includes('unkeptKey'), faults.join());
+`
+	for name, c := range map[string]struct{ then, want string }{
+		"again": {"ended = false; await presses.button();",
+			"key=key,key ed25519 key me=key false ended\n"},
+		"another": {"ended = false; presses.form({ preventDefault() {} });",
+			"key=secret,key ? ?=key,key ed25519 new new=secret false ended\n"},
+		"full storage": {"full = true; presses.form({ preventDefault() {} });", "key=key true ended\n"},
+		"full storage for a while": {"full = true; presses.form({ preventDefault() {} }); await rest(); full = false; " +
+			"presses['other-key'](); await rest(); presses.form({ preventDefault() {} });",
+			"key=secret,key ? ?=key,key ed25519 new new=secret false ended\n"},
+	} {
+		got := stubbed(t, "join.js", served+before, "await until(() => presses.form); await rest();\n"+c.then+print)
+		if got != c.want {
+			t.Errorf("%s: %q; want %q", name, got, c.want)
+		}
 	}
 }
 

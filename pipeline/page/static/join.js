@@ -12,7 +12,7 @@ const mostLoose = 400;  // that are shown to be sorted
 const mostRows = 60;    // of the picture
 const mostSeconds = 86400; // to a private upload
 
-const state = { round: null, rounds: null, graph: null, graphData: null, key: null, secret: null, name: '', photos: new Map(), loose: [], again: 0, upload: null, summary: null, receipt: null, busy: '', turn: Promise.resolve(), reply: 60 };
+const state = { round: null, rounds: null, graph: null, graphData: null, key: null, secret: null, name: '', photos: new Map(), loose: [], again: 0, before: [], upload: null, summary: null, receipt: null, busy: '', turn: Promise.resolve(), reply: 60 };
 const program = new Program(() => { if (state.graph) alone(reopen); });
 const at = path => '..' + path; // the page lies in a folder of the server's
 
@@ -143,13 +143,27 @@ function showRound() {
 
 // --- the name and key ---
 
+// filed keeps a key under a name of its own, with those before it that are not kept yet, and says whether all are: until then the kept key is
+// not overwritten.
+async function filed(name, data) {
+  state.before = [...state.before.filter(b => b[1] !== data), [name, data]];
+  const all = (await Promise.all(state.before.map(b => keep(...b)))).every(Boolean);
+  if (all) state.before = [];
+  return all;
+}
+
 async function showName() {
   const pem = await recall('key');
+  let fault;
   if (pem && !state.key) {
     try {
       state.key = await program.call('readKey', {}, { data: pem });
       state.secret = pem;
-    } catch (e) { show('name', failed(e)); }
+      await filed(`key ${state.key.line}`, pem);
+    } catch (e) { // the program may have ended: the key may be good
+      fault = failed(e);
+      state.before = [[`key ? ${new Date().toISOString()} ?`, pem]];
+    }
   }
   if (state.key) {
     state.name = state.key.name;
@@ -168,18 +182,18 @@ async function showName() {
     state.gone = false;
     await recallUpload();
     if (state.round) enrolled();
-  } else await nameForm();
+  } else await nameForm(fault);
   refresh();
 }
 
-async function nameForm() {
+async function nameForm(why) {
   const input = el('input', { id: 'client', type: 'text', maxlength: 128, autocomplete: 'organization', spellcheck: 'false', placeholder: 'shop-17', required: true });
-  const fault = el('div', {});
-  // use makes a key the page's. The key before it stays under its line: it alone withdraws what it signed.
+  const fault = el('div', {}, why);
+  // use makes a key the page's. The key before it, read or not, stays under a name of its own: it alone withdraws what it signed.
   const use = got => alone(async () => {
     try {
       const { data, ...k } = await got();
-      const held = (!state.key || await keep(`key ${state.key.line}`, state.secret)) && await keep(`key ${k.line}`, data);
+      const held = await filed(`key ${k.line}`, data);
       state.keyUnkept = !(held && await keep('key', data));
       state.secret = data;
       state.key = k;
@@ -190,6 +204,7 @@ async function nameForm() {
   });
   const useFile = data => use(async () => ({ ...await program.call('readKey', {}, { data: data.slice() }), data }));
   const old = await keptKeys().catch(() => []);
+  if (!state.key) old.push(...state.before.map(([name, data]) => [name.slice('key '.length), data]));
   show('name', el('form', { class: 'line', onsubmit: e => { e.preventDefault(); use(() => program.call('newKey', { name: input.value })); } },
     el('label', { for: 'client' }, t('nameLabel')), input,
     el('button', { type: 'submit' }, t('makeKey'))), fault,
@@ -197,7 +212,7 @@ async function nameForm() {
   old.length > 0 && el('div', { class: 'buttons', id: 'kept-keys' }, el('span', {}, t('keptKeys')),
     old.map(([line, data]) => {
       const [, half, ...name] = line.split(' ');
-      return el('button', { type: 'button', class: 'quiet', title: line, onclick: () => useFile(data) }, `${name.join(' ')} (${half.slice(0, 8)}…)`);
+      return el('button', { type: 'button', class: 'quiet', title: line, onclick: () => useFile(data) }, `${name.join(' ')} (${half.slice(0, 10)}…)`);
     })));
 }
 
