@@ -119,6 +119,18 @@ await presses['withdraw-sure']();
 await photograph('b.png');
 console.log(panels.send.join(' '), '.', panels.leaves.join(' '), inert());
 `, want: "withdrawn withdrawnHow cannotUndo saveReceipt . willRun goneHere name photos leaves send\n"},
+		"a withdrawal that is not answered": {before: "served.push(200);", more: `
+await compute();
+await presses['send-upload']();
+globalThis.fetch = (_, { signal }) => new Promise((_, fail) =>
+  signal.addEventListener('abort', () => fail(signal.reason)));
+await presses.withdraw({ target: { replaceWith() {} } });
+const over = presses['withdraw-sure']();
+await rest();
+presses.stop();
+await over;
+console.log(sending(), inert(), faults.join());
+`, want: "receipt name photos leaves send stoppedWithdrawing\n"},
 		"a page that is left": {more: `
 const leave = () => { let asks = false; presses.beforeunload({ preventDefault() { asks = true; } }); return asks; };
 const sorted = leave();

@@ -558,11 +558,15 @@ const saveButton = () => el('button', { type: 'button', id: 'save', class: state
 const withdrawing = () => state.round?.withdrawal && el('button', { type: 'button', class: 'quiet', id: 'withdraw', onclick: e => e.target.replaceWith(
   el('button', { type: 'button', id: 'withdraw-sure', onclick: () => working('send', withdraw) }, t('withdrawSure'))) }, t('withdraw'));
 
+const stopButton = (stop, ...more) => el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', id: 'stop', onclick: () => stop.abort() }, t('stop')), more);
+
 async function withdraw() {
   if (!state.receipt) return;
+  const stop = new AbortController();
+  show('send', el('progress', { 'aria-label': t('progress') }), stopButton(stop));
   try {
     const { path, headers } = await program.call('withdraw', {});
-    const reply = await fetch(new URL(at(path), document.baseURI), { method: 'DELETE', headers });
+    const reply = await fetch(new URL(at(path), document.baseURI), { method: 'DELETE', headers, signal: stop.signal });
     if (!reply.ok) throw new Error(await problem(reply));
     const { text, data } = await program.call('withdrawn', {}, { data: new Uint8Array(await reply.arrayBuffer()) });
     await keep(uploadName(), undefined);
@@ -573,7 +577,7 @@ async function withdraw() {
     showLeaves();
     show('send', el('div', { class: 'receipt', id: 'withdrawn' }, el('p', { class: 'big' }, t('withdrawn')), el('p', {}, t('withdrawnHow')), el('details', {}, el('summary', {}, t('cannotUndo')), el('pre', { tabindex: '0', lang: 'en' }, text)),
       el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', onclick: () => save(fileName('withdrawal.json'), data, 'application/json') }, t('saveReceipt')))));
-  } catch (e) { showSend(failed(e)); }
+  } catch (e) { showSend(failed(stop.signal.aborted ? new Error(t('stoppedWithdrawing')) : e)); }
 }
 
 function showSend(fault) {
@@ -594,7 +598,7 @@ const pause = (ms, signal) => new Promise((ok, no) => { const t = setTimeout(ok,
 async function send() {
   const { upload } = state, place = uploadName(), stop = new AbortController(), say = el('p', {}, t('sending'));
   if (!upload) return; // photographs came first
-  show('send', say, el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', onclick: () => stop.abort() }, t('stop')), saveButton()));
+  show('send', say, stopButton(stop, saveButton()));
   try {
     const { path, headers, digest } = await program.call('sign', {}, { data: upload.slice() });
     for (let wait = 500; ; wait = Math.min(2 * wait, 60000)) {
