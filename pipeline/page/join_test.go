@@ -189,11 +189,29 @@ answers.compress = p => { throw new Error('computed, taken ' + p.taken); };
 await compute();
 await rest();
 const { epsilon, delta } = values.privateEach;
-console.log(faults.join(), epsilon, delta, calls.filter(c => c.method === 'ask').length > 2);
+console.log(faults.join(), epsilon, delta, typeof epsilon, typeof delta,
+  calls.filter(c => c.method === 'ask').length > 2);
 `)
 		// a key that is unknown now is asked for again
-		if want := fmt.Sprintln(c.want, "0.0123456 1e-7", c.want == "notEnrolled"); got != want {
+		if want := fmt.Sprintln(c.want, "0.0123456 1e-7 number number", c.want == "notEnrolled"); got != want {
 			t.Errorf("%s: %q; want %q", name, got, want)
+		}
+	}
+	// What was stopped while the server was asked changes nothing, and no request goes on.
+	for _, slow := range []string{"slow", "slowAsk"} {
+		got := stubbed(t, "join.js", served+private, chosen+"let signal; globalThis."+slow+` =
+  of => new Promise((_, fail) => { signal = of; of?.addEventListener('abort', () => fail(of.reason)); });
+asked[0] = 'withdrawn';
+const computed = compute();
+await until(() => signal);
+presses.stop();
+await computed;
+await rest();
+await photograph('b.png');
+console.log(faults.join(), signal.aborted, panels.leaves.includes('notEnrolled'), panels.send.join(' '));
+`)
+		if want := "stopped true false \n"; got != want {
+			t.Errorf("stopped, %s: %q; want %q", slow, got, want)
 		}
 	}
 	// In a round that was closed before no upload is offered.

@@ -64,12 +64,14 @@ const common = {
   keptKeys: async () => [...store].filter(([k]) => k.startsWith('key ')).map(([k, v]) => [k.slice(4), v]),
   spend: async (ledger, line, name, data) => { store.set('ledger', ledger + line); store.set(name, data); },
   foot: async () => {}, problem: async () => 'refused',
-  fetched: async path => {
+  fetched: async (path, _, signal) => {
+    await globalThis.slow?.(signal);
     if (/rounds/.test(path) && list === undefined) throw new Error('no server');
     return bytes(/rounds/.test(path) ? list : here);
   },
   chooser: (_, inputs, take) => { for (const i of inputs) takes[i.id] = take; return any; },
   Program: class {
+    stop() {}
     async call(method, params, { files, data } = {}) {
       calls.push({ method, ...params, files });
       const a = answers[method];
@@ -91,7 +93,8 @@ list = '{"rounds": []}';
 globalThis.document = { baseURI: 'http://here/join/' }, globalThis.getComputedStyle = () => any;
 globalThis.round = { round: '7', graph: 'g', server_key: 'k', state: 'open', graph_path: '/g', withdrawal: true };
 globalThis.requests = [], globalThis.served = [200], globalThis.asked = ['no-receipt'];
-globalThis.fetch = async (url, { method = 'GET', body } = {}) => {
+globalThis.fetch = async (url, { method = 'GET', body, signal } = {}) => {
+  if (method === 'GET') await globalThis.slowAsk?.(signal);
   const next = method === 'PUT' ? served : asked, answer = next.length > 1 ? next.shift() : next[0];
   if (method === 'PUT') requests.push(method + ' ' + text(body));
   const held = async () => receipt(globalThis.theirs ?? text(body));

@@ -117,9 +117,9 @@ export function save(name, data, type = 'application/octet-stream') {
   setTimeout(() => URL.revokeObjectURL(a.href), 60000);
 }
 
-// fetched returns the body of a reply, and tells how much of it came.
-export async function fetched(path, progress) {
-  const reply = await fetch(new URL(path, document.baseURI));
+// fetched returns the body of a reply, and tells how much of it came; signal ends it.
+export async function fetched(path, progress, signal) {
+  const reply = await fetch(new URL(path, document.baseURI), { signal });
   if (!reply.ok) throw new Error(await problem(reply));
   const all = Number(reply.headers.get('Content-Length')) || 0;
   const parts = [];

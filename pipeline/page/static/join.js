@@ -217,10 +217,10 @@ async function nameForm(why) {
 }
 
 // ask asks the server whether it knows the key, and for the receipt of the upload that is in: null where it says that none is.
-async function ask() {
+async function ask(signal) {
   try {
     const { path, headers } = await program.call('ask', {});
-    const reply = await fetch(new URL(at(path), document.baseURI), { headers });
+    const reply = await fetch(new URL(at(path), document.baseURI), { headers, signal });
     if (reply.ok) return { known: true, gone: false, receipt: new Uint8Array(await reply.arrayBuffer()) };
     return { known: (await reply.json()).code === 'no-receipt', gone: reply.status === 410, receipt: null };
   } catch { return { known: false, gone: false }; } // it cannot be reached now
@@ -379,7 +379,7 @@ function limits() {
   const input = el('input', { id: 'limit', type: 'number', min: 0, step: 'any', required: true, ...(state.limit && { value: state.limit }), oninput: () => { state.limit = input.value; } });
   const reply = el('input', { id: 'reply', type: 'number', min: 2, max: mostSeconds, step: 'any', required: true, value: state.reply, oninput: () => { state.reply = reply.value; } });
   return el('div', { class: 'note', id: 'private' },
-    el('p', {}, t(b.unit === 'client' ? 'privateAll' : 'privateEach', { epsilon: String(b.epsilon), delta: String(b.delta) }) + ' ',
+    el('p', {}, t(b.unit === 'client' ? 'privateAll' : 'privateEach', { epsilon: b.epsilon, delta: b.delta }) + ' ',
       b.noise === 'local' ? t('noiseHere') : t('noiseThere')),
     el('div', { class: 'line' }, el('label', { for: 'limit' }, b.unit === 'client' ? t('limitYou') : t('limitEach')), input),
     el('div', { class: 'line' }, el('label', { for: 'reply' }, t('replyAfter')), reply),
@@ -414,22 +414,25 @@ async function made({ data, ...summary }, place, ledger) {
 }
 
 // asked asks whether the round would take a private upload, and returns the program's parameters for it: the round may have changed or
-// ended, and its upload have come or gone, since the page was opened.
-async function asked(place) {
+// ended, and its upload have come or gone, since the page was opened. What signal stopped changes nothing, and leaves no request behind, for
+// which the browser would let the next one wait.
+async function asked(place, signal) {
   if (!(Number(state.reply) >= 2 && Number(state.reply) <= mostSeconds)) throw new Error(t('badReply', { seconds: state.reply, most: mostSeconds }));
   if (!await keep('limit', state.limit) || !await keep('reply', state.reply)) throw new Error(t('spentMeanwhile'));
   state.unsafe = !await navigator.storage?.persist?.();
-  const list = await fetched(at('/v1/rounds')), now = await program.call('round', {}, { data: list });
+  const list = await fetched(at('/v1/rounds'), undefined, signal), now = await program.call('round', {}, { data: list });
+  signal.throwIfAborted();
   if (['round', 'graph', 'server_key', 'privacy'].some(k => JSON.stringify(now[k]) !== JSON.stringify(state.round[k]))) {
     await program.call('round', {}, { data: state.rounds });
     throw new Error(t('roundChanged'));
   }
   state.rounds = list;
   state.round = now;
-  const { known, gone, receipt } = await ask();
+  const { known, gone, receipt } = await ask(signal), held = await verified(receipt);
+  signal.throwIfAborted();
   state.gone = gone;
   state.known = known;
-  if (known) state.receipt = await verified(receipt);
+  if (known) state.receipt = held;
   if (!known && !gone) enrolled();
   if (idle()) throw new Error(idle());
   return { ledger: await recall('ledger') ?? '', maxEpsilon: Number(state.limit), kept: place, taken: Boolean(receipt) };
@@ -443,18 +446,18 @@ async function compute() {
   if (budget()) { state.limit = byId('limit').value; state.reply = byId('reply').value; }
   const { upload, summary, unkept } = state;
   dropUpload();
-  const stopped = t('stopped');
+  const stopped = t('stopped'), stop = new AbortController();
   let halt;
-  const halted = new Promise((_, reject) => { halt = () => { program.stop(stopped); reject(new Error(stopped)); }; });
+  const halted = new Promise((_, reject) => { halt = () => { const why = new Error(stopped); reject(why); stop.abort(why); program.stop(stopped); }; });
   halted.catch(() => {});
-  show('leaves', text, bar, el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', onclick: halt }, t('stop'))));
+  show('leaves', text, bar, el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', id: 'stop', onclick: halt }, t('stop'))));
   const progress = (done, all) => {
     const rate = done / ((performance.now() - start) / 1000);
     bar.max = all; bar.value = done;
     text.textContent = t('rate', { done, photographs: t('photographs', { n: all }), rate: rate.toPrecision(2) }) + ' ' + (done < all ? t('timeLeft', { time: duration((all - done) / rate) }) : budget() ? t('thereAfter', { time: t('seconds', { n: Number(state.reply) }) }) : t('lastSums'));
   };
   try {
-    const spending = budget() && await Promise.race([halted, asked(place)]);
+    const spending = budget() && await Promise.race([halted, asked(place, stop.signal)]);
     const call = () => program.call('compress', { paths: files.map(f => f.path), name: state.name, round: numberOf(), skip, ...spending }, { files, progress });
     const late = () => program.stop(t('tooLong', { seconds: state.reply }));
     await made(await Promise.race([halted, spending ? fixed(Number(state.reply), call, late) : call()]), place, spending?.ledger);
