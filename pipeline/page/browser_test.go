@@ -400,6 +400,7 @@ func online(b *browser.Browser, p *place) {
 	// and after a reload that it is so.
 	b.Open(address+"/join/", 1280, false)
 	click(b, "#withdraw")
+	b.Until("document.activeElement.id === 'withdraw-sure'") // the keyboard follows
 	click(b, "#withdraw-sure")
 	b.Until("document.querySelector('#withdrawn') || document.querySelector('#send .bad')")
 	var said string

@@ -285,6 +285,24 @@ console.log(faults, panels.leaves.includes('madeOnce'));
 	}
 }
 
+// TestFocus: where the keyboard was in a panel that is filled anew, it stays in it.
+func TestFocus(t *testing.T) {
+	got := modules(t, `
+globalThis.localStorage = { getItem: () => null }, globalThis.indexedDB = { open: () => ({}) };
+let within = true, focused = 0;
+const panel = { contains: e => e === 'button' && within, replaceChildren() { within = false; }, focus() { focused++; } };
+globalThis.document = { activeElement: 'button', getElementById: () => panel };
+const { show } = await import('./common.js');
+show('leaves');
+console.log(focused, panel.tabIndex);
+show('leaves');
+console.log(focused);
+`)
+	if want := "1 -1\n1\n"; got != want {
+		t.Errorf("%q; want %q", got, want)
+	}
+}
+
 // TestKeysAreKept: another key, of the same name or not, leaves those before it in the browser, to
 // be chosen again; where it cannot be kept the page says so, and overwrites none.
 func TestKeysAreKept(t *testing.T) {

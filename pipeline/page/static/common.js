@@ -16,7 +16,15 @@ export function el(tag, props = {}, ...children) {
 
 export const byId = id => document.getElementById(id);
 export const fill = (e, ...children) => e.replaceChildren(...children.flat(Infinity).filter(Boolean));
-export const show = (id, ...children) => fill(byId(id), ...children);
+
+// show fills a panel. The keyboard stays where it was in it: else it would begin again at the page's top.
+export function show(id, ...children) {
+  const panel = byId(id), held = panel.contains(document.activeElement);
+  fill(panel, ...children);
+  if (!held) return;
+  panel.tabIndex = -1;
+  panel.focus({ preventScroll: true });
+}
 
 export function bytes(n) {
   const units = [t('bytes'), 'kB', 'MB', 'GB'];

@@ -558,8 +558,11 @@ const fileName = kind => `${state.name.replace(/[^\w.-]/g, '_')}${state.round ||
 const saveButton = () => el('button', { type: 'button', id: 'save', class: state.round ? 'quiet' : '', onclick: () => save(fileName('upload'), state.upload, 'application/vnd.fmp.upload') }, t('saveUpload'));
 
 // withdrawing asks once more, then withdraws the upload and shows the server's receipt.
-const withdrawing = () => state.round?.withdrawal && el('button', { type: 'button', class: 'quiet', id: 'withdraw', onclick: e => e.target.replaceWith(
-  el('button', { type: 'button', id: 'withdraw-sure', onclick: () => working('send', withdraw) }, t('withdrawSure'))) }, t('withdraw'));
+const withdrawing = () => state.round?.withdrawal && el('button', { type: 'button', class: 'quiet', id: 'withdraw', onclick: e => {
+  const sure = el('button', { type: 'button', id: 'withdraw-sure', onclick: () => working('send', withdraw) }, t('withdrawSure'));
+  e.target.replaceWith(sure);
+  sure.focus();
+} }, t('withdraw'));
 
 const stopButton = (stop, ...more) => el('div', { class: 'buttons' }, el('button', { type: 'button', class: 'quiet', id: 'stop', onclick: () => stop.abort() }, t('stop')), more);
 
