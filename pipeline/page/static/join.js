@@ -414,8 +414,8 @@ async function made({ data, ...summary }, place, ledger) {
 }
 
 // asked asks whether the round would take a private upload, and returns the program's parameters for it: the round may have changed or
-// ended, and its upload have come or gone, since the page was opened. What signal stopped changes nothing, and leaves no request behind, for
-// which the browser would let the next one wait.
+// ended, and its upload have come or gone, since the page was opened. After signal it changes nothing more, and no request goes on, for which
+// the browser would let the next one wait.
 async function asked(place, signal) {
   if (!(Number(state.reply) >= 2 && Number(state.reply) <= mostSeconds)) throw new Error(t('badReply', { seconds: state.reply, most: mostSeconds }));
   if (!await keep('limit', state.limit) || !await keep('reply', state.reply)) throw new Error(t('spentMeanwhile'));
