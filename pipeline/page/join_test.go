@@ -116,9 +116,10 @@ await presses['send-upload']();
 globalThis.fetch = async () => ({ ok: true, arrayBuffer: async () => bytes('gone') });
 await presses.withdraw({ target: { replaceWith() {} } });
 await presses['withdraw-sure']();
+const after = panels.leaves.join(' ');
 await photograph('b.png');
-console.log(panels.send.join(' '), '.', panels.leaves.join(' '), inert());
-`, want: "withdrawn withdrawnHow cannotUndo saveReceipt . willRun goneHere name photos leaves send\n"},
+console.log(after, '.', panels.send.join(' '), '.', panels.leaves.join(' '), inert());
+`, want: "willRun goneHere . withdrawn withdrawnHow cannotUndo saveReceipt . willRun goneHere name photos leaves send\n"},
 		"a withdrawal that is not answered": {before: "served.push(200);", more: `
 await compute();
 await presses['send-upload']();
