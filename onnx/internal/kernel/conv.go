@@ -149,7 +149,8 @@ func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
 		case err != nil || len(v.out) == 0:
 			return err
 		case v.channels == 1 && v.filters == 1 && len(v.xs) < 5:
-			if s := f.sweeps(v.window, v.xs[2:], v.sp); s != nil {
+			if s := f.sweeps(v.window, v.xs[2:], v.sp); s != nil &&
+				(s.eights != nil || haveMasks() && !v.env.Reproducible) {
 				s.run(any(v).(*convolution[float32]))
 				return nil
 			}

@@ -85,15 +85,15 @@ func axisSoftmax(f32, f64 func([]float64)) func(*Spec) (Kernel, error) {
 		axis := s.int("axis")
 		single := alongAxis[float32](axis, func(_, x []float64) { f32(x) })
 		if s.Node.Op == "Softmax" {
-			single = either(alongRows(axis, softmaxRow, single), single)
+			single = either(softmaxLines(axis, single), single)
 		}
 		return numeric(s, single, alongAxis[float64](axis, func(_, x []float64) { f64(x) }))
 	}
 }
 
-// alongRows has row work on the lines along an axis where they lie in one piece, and else slow on
-// all.
-func alongRows(axis int, row func(dst, x []float32), slow Kernel) Kernel {
+// softmaxLines does the lines along an axis in vectors where each lies in one piece, and else has
+// slow work on all.
+func softmaxLines(axis int, slow Kernel) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
 		ax, err := axisOf(axis, len(xs))
@@ -107,9 +107,7 @@ func alongRows(axis int, row func(dst, x []float32), slow Kernel) Kernel {
 		}
 		o := out.F32()
 		c.Parallel(len(x)/n, n*4, func(lo, hi int) {
-			for i := lo; i < hi; i++ {
-				row(o[i*n:(i+1)*n], x[i*n:(i+1)*n])
-			}
+			softmaxRows(o[lo*n:hi*n], x[lo*n:hi*n], n)
 		})
 		return nil
 	}

@@ -4,7 +4,8 @@ import "unsafe"
 
 // sweeps is how windows of 3x3 and 5x5 go down planes of two axes, with strides of one or two, in
 // vectors of 16 columns: a strip of a plane after the other, or two narrow planes side by side; or
-// in vectors of eight. A line of the input is read once for all lines of the output.
+// in vectors of eight. A line of the input is read once for all lines of the output. Windows of 7x7
+// have strips of 16 columns and a stride of one alone.
 type sweeps struct {
 	in, out         [2]int
 	size, stride    int
@@ -26,7 +27,7 @@ type strip struct {
 // while they are in the cache.
 const sweepBytes = 32 << 10
 
-// sweepLanes is how many taps a line of a window has at most.
+// sweepLanes is how many taps a line of a window has at most that are picked by an index.
 const sweepLanes = 5
 
 // sweep is the arguments of a kernel, by their places in sweep_amd64.s.
@@ -60,7 +61,9 @@ func newSweeps(w window, in, out []int) *sweeps {
 	}
 	s := &sweeps{in: [2]int(in), out: [2]int(out), size: w.size[0], stride: w.stride[0],
 		odd: w.begin[0] % w.stride[0]}
-	if s.size != 3 && s.size != 5 || s.stride > 2 || w.begin[0] >= s.size || w.begin[1] >= s.size {
+	seven := s.size == 7 && s.stride == 1
+	if s.size != 3 && s.size != 5 && !seven || s.stride > 2 || w.begin[0] >= s.size ||
+		w.begin[1] >= s.size {
 		return nil
 	}
 	// Output y reads lines y stride - begin to y stride - begin + size - 1, and ends with the last
@@ -70,9 +73,11 @@ func newSweeps(w window, in, out []int) *sweeps {
 	if s.tail = out[0] - ends; in[0]+w.begin[0] < s.size || s.tail < 0 {
 		return nil
 	}
-	s.eights = s.stripPairs(w.begin[1])
-	if in[1] <= 16 && out[1] <= 8 {
-		s.side(w.begin[1])
+	if !seven {
+		s.eights = s.stripPairs(w.begin[1])
+		if in[1] <= 16 && out[1] <= 8 {
+			s.side(w.begin[1])
+		}
 	}
 	most := min(16, (32-s.size)/s.stride+1)
 	n := (out[1] + most - 1) / most // strips, of about the same width
@@ -90,7 +95,7 @@ func newSweeps(w window, in, out []int) *sweeps {
 		}
 		s.strips, x = append(s.strips, p), next
 	}
-	for t := range s.size {
+	for t := range min(s.size, sweepLanes) {
 		for j := range 16 {
 			s.index[t][j] = uint32(min(31, j*s.stride+t)) // beyond the last output it does not matter
 		}

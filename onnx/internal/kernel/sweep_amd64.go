@@ -3,6 +3,8 @@ package kernel
 // run sweeps the window down one strip of a plane, or down two planes where both is set.
 func (a *sweep) run(size, stride int, both bool) {
 	switch {
+	case size == 7:
+		sweep7(a)
 	case !both && a.plain:
 		a.runPlain(size, stride)
 	case both && size == 3 && stride == 1:
@@ -55,6 +57,9 @@ func sweep3(a *sweep)
 
 //go:noescape
 func sweep5(a *sweep)
+
+//go:noescape
+func sweep7(a *sweep)
 
 //go:noescape
 func sweep3by2(a *sweep)

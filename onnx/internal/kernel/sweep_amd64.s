@@ -223,6 +223,32 @@ plane: \
 	PICK3(pick) \
 	LOADED3(pick, add)
 
+// The sums of 7x7 are Z0 to Z4, Z25 and Z26. Its stride is one, so that a tap's columns are next to each other in both vectors.
+
+#define ADD7(tap, x) \
+	ADD(42+tap, x, Z0)  \
+	ADD(35+tap, x, Z1)  \
+	ADD(28+tap, x, Z2)  \
+	ADD(21+tap, x, Z3)  \
+	ADD(14+tap, x, Z4)  \
+	ADD(7+tap, x, Z25)  \
+	ADD(0+tap, x, Z26)
+
+#define DOWN7(pick, add) \
+	VALIGND $1, Z10, Z11, Z17 \
+	VALIGND $2, Z10, Z11, Z18 \
+	VALIGND $3, Z10, Z11, Z19 \
+	VALIGND $4, Z10, Z11, Z20 \
+	VALIGND $5, Z10, Z11, Z21 \
+	VALIGND $6, Z10, Z11, Z23 \
+	ADD7(0, Z10) \
+	ADD7(1, Z17) \
+	ADD7(2, Z18) \
+	ADD7(3, Z19) \
+	ADD7(4, Z20) \
+	ADD7(5, Z21) \
+	ADD7(6, Z23)
+
 #define EVEN5(pick, add) \
 	pick(Z12, K3, Z17) \
 	add(20, Z17, Z0)   \
@@ -277,7 +303,16 @@ plane: \
 	VFMADD231PS Z29, Z18, Z0 \
 	VFMADD231PS Z30, Z19, Z0
 
-// TURN5 to TURN2 move the sums of that many lines of outputs to the register before, and begin the last.
+// TURN7 to TURN2 move the sums of that many lines of outputs to the register before, and begin the last.
+
+#define TURN7 \
+	VMOVAPS Z1, Z0   \
+	VMOVAPS Z2, Z1   \
+	VMOVAPS Z3, Z2   \
+	VMOVAPS Z4, Z3   \
+	VMOVAPS Z25, Z4  \
+	VMOVAPS Z26, Z25 \
+	VMOVAPS Z5, Z26
 
 #define TURN5 \
 	VMOVAPS Z1, Z0 \
@@ -394,6 +429,13 @@ TEXT ·sweep3(SB), NOSPLIT, $0-8
 TEXT ·sweep5(SB), NOSPLIT, $0-8
 	BEGIN
 	ONEDOWN(DOWN5, PICK, ADD, READ, WRITE, TURN5)
+
+// func sweep7(a *sweep)
+TEXT ·sweep7(SB), NOSPLIT, $0-8
+	BEGIN
+	VMOVAPS Z5, Z25
+	VMOVAPS Z5, Z26
+	ONEDOWN(DOWN7, PICK, ADD, READ, WRITE, TURN7)
 
 // func sweep3by2(a *sweep)
 TEXT ·sweep3by2(SB), NOSPLIT, $0-8

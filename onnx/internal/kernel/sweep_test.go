@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"fmp/onnx"
 	"fmp/onnx/must"
 )
 
@@ -17,7 +18,7 @@ func TestSweeps(t *testing.T) {
 	if !haveMasks() {
 		t.Skip("this processor has no AVX-512")
 	}
-	sweepWindows(t, false, 4*2) // windows, on one plane or two
+	sweepWindows(t, false, 4*2+1) // windows, on one plane or two, and 7x7
 }
 
 // The same in vectors of eight columns, with products that are rounded before they are added or not,
@@ -34,7 +35,7 @@ func sweepWindows(t *testing.T, eights bool, want int) {
 	r := rand.New(rand.NewPCG(27, 28))
 	kinds := map[sweepKind]int{}
 	for range 4000 {
-		in, size, stride := []int{1 + r.IntN(12), 1 + r.IntN(60)}, 3+2*r.IntN(2), 1+r.IntN(2)
+		in, size, stride := []int{1 + r.IntN(12), 1 + r.IntN(60)}, 3+2*r.IntN(3), 1+r.IntN(2)
 		if r.IntN(2) == 0 {
 			in[1] = 1 + r.IntN(16)
 		}
@@ -46,7 +47,7 @@ func sweepWindows(t *testing.T, eights bool, want int) {
 			continue
 		}
 		s := newSweeps(w, in, out)
-		if s == nil {
+		if s == nil || eights && s.eights == nil {
 			continue
 		}
 		channels, pos := 1+r.IntN(4), out[0]*out[1]
@@ -165,4 +166,32 @@ func tame(r *rand.Rand, n int) []float32 {
 		v[i] = float32(r.NormFloat64())
 	}
 	return v
+}
+
+// TestDepthwiseSevens: a window of 7x7 rounds each product before it is added where a client
+// computes, and elsewhere is as near as fused products are.
+func TestDepthwiseSevens(t *testing.T) {
+	const channels, high, wide, size = 3, 9, 23, 7
+	r := rand.New(rand.NewPCG(41, 42))
+	x := onnx.NewTensor(tame(r, channels*high*wide), 1, channels, high, wide)
+	w := onnx.NewTensor(tame(r, channels*size*size), channels, 1, size, size)
+	want := make([]float32, x.Len())
+	for i := range want {
+		for tap := range size * size {
+			y, c := i/wide%high+tap/size-size/2, i%wide+tap%size-size/2
+			if y >= 0 && y < high && c >= 0 && c < wide {
+				want[i] += float32(w.F32()[i/high/wide*size*size+tap] * x.F32()[i/high/wide*high*wide+y*wide+c])
+			}
+		}
+	}
+	for _, steps := range []bool{true, false} {
+		got := evaluatedIn(t, &Env{Pool: &Pool{}, Threads: 1, Reproducible: steps}, &onnx.Node{Op: "Conv",
+			Attrs: []onnx.Attr{onnx.IntAttr("group", channels), onnx.IntsAttr("pads", 3, 3, 3, 3)}},
+			map[int]bool{1: true}, x, w).F32()
+		for i, v := range got {
+			if steps && v != want[i] || math.Abs(float64(v-want[i])) > 1e-5 {
+				t.Fatalf("rounded: %t: output %d is %v, want %v", steps, i, v, want[i])
+			}
+		}
+	}
 }

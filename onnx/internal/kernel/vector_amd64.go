@@ -190,7 +190,20 @@ func pairs(op operation, dst, a, b []float32) int {
 // tanhRow and curveRow.
 func vectorMath() bool { return havePanels }
 
-// softmaxRow sets dst to the softmax of src, in float32.
+// softmaxRows sets lines of n numbers of dst to the softmaxes of those of src, in float32, with the
+// same bits in either instruction set.
+func softmaxRows(dst, src []float32, n int) {
+	_ = dst[len(src)-1]
+	if haveAVX512 {
+		softmaxZ(len(src)/n, n, &dst[0], &src[0])
+		return
+	}
+	for i := 0; i < len(src); i += n {
+		softmaxRow(dst[i:i+n], src[i:i+n])
+	}
+}
+
+// softmaxRow is softmaxRows of one line, in AVX2.
 func softmaxRow(dst, src []float32) {
 	top := src[0]
 	var lanes [8]float32
@@ -264,6 +277,11 @@ func (q *quotient) row(dst, src []float32) {
 // geluRow sets dst to x / 2 (1 + erf(x / sqrt 2)), in float32.
 func geluRow(dst, x []float32) {
 	n := len(x) &^ 7
+	if haveAVX512 && len(x) > 0 {
+		_ = dst[len(x)-1]
+		geluZ(len(x), &dst[0], &x[0], &erfQuotient)
+		return
+	}
 	if n > 0 {
 		_ = dst[n-1]
 		geluY(n, &dst[0], &x[0], &erfQuotient)
@@ -317,6 +335,12 @@ func quotientY(n int, dst, src *float32, of *quotient)
 
 //go:noescape
 func geluY(n int, dst, src *float32, erf *quotient)
+
+//go:noescape
+func geluZ(n int, dst, src *float32, erf *quotient)
+
+//go:noescape
+func softmaxZ(rows, n int, dst, src *float32)
 
 //go:noescape
 func finishZ(e *ending)

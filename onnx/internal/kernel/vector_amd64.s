@@ -527,9 +527,24 @@ DATA ends<>+12(SB)/4, $105.0
 DATA ends<>+16(SB)/4, $-1.44269504088896341
 GLOBL ends<>(SB), RODATA|NOPTR, $20
 
-// LOGISTIC sets one to 1/(1 + e^-x) for one = x, as expY has the exponential; two and three on the way. The remainder has the other sign
-// than there, which costs no operation and no bit: rounding is the same on either side of zero.
-#define LOGISTIC(one, two, three) \
+// EXPCONSTANTS are those of EXPNEGATIVE, of which Z30 is one.
+#define EXPCONSTANTS \
+	VBROADCASTSS ends<>+8(SB), Z19  \
+	VBROADCASTSS ends<>+12(SB), Z20 \
+	VBROADCASTSS ends<>+16(SB), Z21 \
+	VBROADCASTSS exps<>+12(SB), Z22 \
+	VBROADCASTSS exps<>+16(SB), Z23 \
+	VBROADCASTSS exps<>+20(SB), Z24 \
+	VBROADCASTSS exps<>+24(SB), Z25 \
+	VBROADCASTSS exps<>+28(SB), Z26 \
+	VBROADCASTSS exps<>+32(SB), Z27 \
+	VBROADCASTSS exps<>+36(SB), Z28 \
+	VBROADCASTSS exps<>+40(SB), Z29 \
+	VBROADCASTSS exps<>+44(SB), Z30
+
+// EXPNEGATIVE sets two to e^-x for one = x, as expY has the exponential; one and three are other numbers afterwards. The remainder has
+// the other sign than there, which costs no operation and no bit: rounding is the same on either side of zero.
+#define EXPNEGATIVE(one, two, three) \
 	VMAXPS       one, Z19, one    \
 	VMINPS       one, Z20, one    \
 	VMULPS       Z21, one, three  \
@@ -544,9 +559,13 @@ GLOBL ends<>(SB), RODATA|NOPTR, $20
 	VFNMADD213PS Z29, one, two    \
 	VFNMADD213PS Z30, one, two    \
 	VFNMADD213PS Z30, one, two    \
-	VSCALEFPS    three, two, two  \
-	VADDPS       Z30, two, two    \
-	VDIVPS       two, Z30, one
+	VSCALEFPS    three, two, two
+
+// LOGISTIC sets one to 1/(1 + e^-x) for one = x, two and three on the way.
+#define LOGISTIC(one, two, three) \
+	EXPNEGATIVE(one, two, three) \
+	VADDPS Z30, two, two          \
+	VDIVPS two, Z30, one
 
 // func finishZ(e *ending)
 //
@@ -575,18 +594,7 @@ TEXT ·finishZ(SB), NOSPLIT, $0-8
 	KMOVW        R15, K2
 	VBROADCASTSS ends<>+0(SB), Z16
 	VXORPS       Z18, Z18, Z18
-	VBROADCASTSS ends<>+8(SB), Z19
-	VBROADCASTSS ends<>+12(SB), Z20
-	VBROADCASTSS ends<>+16(SB), Z21
-	VBROADCASTSS exps<>+12(SB), Z22
-	VBROADCASTSS exps<>+16(SB), Z23
-	VBROADCASTSS exps<>+20(SB), Z24
-	VBROADCASTSS exps<>+24(SB), Z25
-	VBROADCASTSS exps<>+28(SB), Z26
-	VBROADCASTSS exps<>+32(SB), Z27
-	VBROADCASTSS exps<>+36(SB), Z28
-	VBROADCASTSS exps<>+40(SB), Z29
-	VBROADCASTSS exps<>+44(SB), Z30
+	EXPCONSTANTS
 
 row:
 	VBROADCASTSS (R13), Z4
@@ -677,6 +685,178 @@ both:
 	SUBQ    $32, R15
 	JGT     pair
 	JMP     next
+
+// func softmaxZ(rows, n int, dst, src *float32)
+//
+// R9 rows left, R10 bytes of a row, CX the column, R11 that of a row's last vector, of which K2 names the columns. Z0 the largest number,
+// then the sum's reciprocal; Z1 to Z3 EXPNEGATIVE's, Z4 the largest number, Y5 the sum of exponentials in the lanes of expY, Z18 minus
+// infinity.
+TEXT ·softmaxZ(SB), NOSPLIT, $32-32
+	MOVQ rows+0(FP), R9
+	MOVQ n+8(FP), R10
+	MOVQ dst+16(FP), DI
+	MOVQ src+24(FP), SI
+	EXPCONSTANTS
+	LEAQ -1(R10), R11
+	MOVQ R11, CX
+	ANDQ $15, CX
+	MOVL $2, AX
+	SHLL CX, AX
+	DECL AX
+	KMOVW AX, K2
+	ANDQ $-16, R11
+	SHLQ $2, R10
+	MOVL $0xFF800000, AX
+	VPBROADCASTD AX, Z18
+
+row:
+	VMOVAPS Z18, Z0
+	VMOVUPS (SI)(R11*4), K2, Z0
+	XORQ    CX, CX
+	CMPQ    CX, R11
+	JGE     top
+
+largest:
+	VMAXPS (SI)(CX*4), Z0, Z0
+	ADDQ   $16, CX
+	CMPQ   CX, R11
+	JLT    largest
+
+top:
+	VEXTRACTF64X4 $1, Z0, Y1
+	VMAXPS        Y1, Y0, Y0
+	VEXTRACTF128  $1, Y0, X1
+	VMAXPS        X1, X0, X0
+	VPERMILPD     $1, X0, X1
+	VMAXPS        X1, X0, X0
+	VMOVSHDUP     X0, X1
+	VMAXPS        X1, X0, X0
+	VBROADCASTSS  X0, Z4
+	VXORPS        Y5, Y5, Y5
+	XORQ          CX, CX
+	CMPQ          CX, R11
+	JGE           last
+
+exponential:
+	VSUBPS        (SI)(CX*4), Z4, Z1
+	EXPNEGATIVE(Z1, Z2, Z3)
+	VMOVUPS       Z2, (DI)(CX*4)
+	VADDPS        Y2, Y5, Y5
+	VEXTRACTF64X4 $1, Z2, Y2
+	VADDPS        Y2, Y5, Y5
+	ADDQ          $16, CX
+	CMPQ          CX, R11
+	JLT           exponential
+
+last:
+	VMOVUPS.Z     (SI)(CX*4), K2, Z1
+	VSUBPS        Z1, Z4, Z1
+	EXPNEGATIVE(Z1, Z2, Z3)
+	VMOVAPS.Z     Z2, K2, Z2
+	VADDPS        Y2, Y5, Y5
+	VEXTRACTF64X4 $1, Z2, Y3
+	VADDPS        Y3, Y5, Y5
+	VMOVUPS       Y5, lanes-32(SP)
+	VMOVSS        lanes-32(SP), X0
+	VADDSS        lanes-28(SP), X0, X0
+	VADDSS        lanes-24(SP), X0, X0
+	VADDSS        lanes-20(SP), X0, X0
+	VADDSS        lanes-16(SP), X0, X0
+	VADDSS        lanes-12(SP), X0, X0
+	VADDSS        lanes-8(SP), X0, X0
+	VADDSS        lanes-4(SP), X0, X0
+	VDIVSS        X0, X30, X0
+	VBROADCASTSS  X0, Z0
+	VMULPS        Z0, Z2, Z2
+	VMOVUPS       Z2, K2, (DI)(CX*4)
+
+scale:
+	SUBQ    $16, CX
+	JLT     next
+	VMULPS  (DI)(CX*4), Z0, Z1
+	VMOVUPS Z1, (DI)(CX*4)
+	JMP     scale
+
+next:
+	ADDQ R10, SI
+	ADDQ R10, DI
+	DECQ R9
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// QUOTIENTZ is QUOTIENT, to the bit, with all coefficients in registers, Z16 to Z21 of P and Z22 to Z26 of Q.
+#define QUOTIENTZ(x, square, p, q) \
+	VMINPS      x, Z27, x      \
+	VMAXPS      x, Z28, x      \
+	VMULPS      x, x, square   \
+	VMOVAPS     Z21, p         \
+	VMOVAPS     Z26, q         \
+	VFMADD213PS Z20, square, p \
+	VFMADD213PS Z25, square, q \
+	VFMADD213PS Z19, square, p \
+	VFMADD213PS Z24, square, q \
+	VFMADD213PS Z18, square, p \
+	VFMADD213PS Z23, square, q \
+	VFMADD213PS Z17, square, p \
+	VFMADD213PS Z22, square, q \
+	VFMADD213PS Z16, square, p \
+	VFMADD213PS Z29, square, q \
+	VMULPS      x, p, p        \
+	VDIVPS      q, p, p        \
+	VMINPS      p, Z29, p      \
+	VMAXPS      p, Z30, p
+
+// func geluZ(n int, dst, src *float32, erf *quotient)
+//
+// As geluY, to the bit, of any n above 0: K1 names the numbers of a vector; Z0 is x, Z1 to Z4 QUOTIENTZ's, Z27 and Z28 the bounds of x,
+// Z29 and Z30 are 1 and -1, Z15 and Z31 the constants.
+TEXT ·geluZ(SB), NOSPLIT, $0-32
+	MOVQ         n+0(FP), CX
+	MOVQ         dst+8(FP), DI
+	MOVQ         src+16(FP), SI
+	MOVQ         erf+24(FP), DX
+	VBROADCASTSS halves<>+0(SB), Z31
+	VBROADCASTSS halves<>+4(SB), Z15
+	VBROADCASTSS (DX), Z27
+	VBROADCASTSS 4(DX), Z16
+	VBROADCASTSS 8(DX), Z17
+	VBROADCASTSS 12(DX), Z18
+	VBROADCASTSS 16(DX), Z19
+	VBROADCASTSS 20(DX), Z20
+	VBROADCASTSS 24(DX), Z21
+	VBROADCASTSS 28(DX), Z22
+	VBROADCASTSS 32(DX), Z23
+	VBROADCASTSS 36(DX), Z24
+	VBROADCASTSS 40(DX), Z25
+	VBROADCASTSS 44(DX), Z26
+	VBROADCASTSS exps<>+44(SB), Z29
+	VBROADCASTSS ends<>+4(SB), Z30
+	VMULPS       Z30, Z27, Z28
+	KXNORW       K1, K1, K1
+
+loop:
+	CMPQ  CX, $16
+	JGE   whole
+	MOVL  $1, AX
+	SHLL  CX, AX
+	DECL  AX
+	KMOVW AX, K1
+
+whole:
+	VMOVUPS.Z (SI), K1, Z0
+	VMULPS    Z31, Z0, Z1
+	QUOTIENTZ(Z1, Z2, Z3, Z4)
+	VMULPS    Z15, Z3, Z3
+	VADDPS    Z15, Z3, Z3
+	VMULPS    Z0, Z3, Z3
+	VMOVUPS   Z3, K1, (DI)
+	ADDQ      $64, SI
+	ADDQ      $64, DI
+	SUBQ      $16, CX
+	JGT       loop
+	VZEROUPPER
+	RET
 
 // The lanes that are wanted of a vector, which begins as many before the middle.
 DATA wanted<>+0(SB)/8, $-1

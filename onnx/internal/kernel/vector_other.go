@@ -18,7 +18,7 @@ func tilesOut(dst []float32, line int, m []float32, ms, n int, f *finish) {
 
 func vectorMath() bool { return false }
 
-func softmaxRow(_, _ []float32) {}
+func softmaxRows(_, _ []float32, _ int) {}
 
 func geluRow(_, _ []float32) {}
 

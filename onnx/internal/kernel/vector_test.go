@@ -204,7 +204,7 @@ func TestVectorMath(t *testing.T) {
 			wide[i] = float64(v[i])
 		}
 		got := make([]float32, len(v))
-		softmaxRow(got, v)
+		softmaxRows(got, v, len(v))
 		softmax(wide, exponents)
 		for i, want := range wide {
 			// differences from the largest are rounded
