@@ -44,6 +44,16 @@ func multiply[T floating](a, b, c matrix[T], steps bool) {
 	multiplyAs(a, b, c, panels(a.rows, b.cols, a.cols), steps)
 }
 
+// setProduct is multiply for a c, in one piece, that it sets.
+func setProduct[T floating](a, b, c matrix[T], steps bool) {
+	if a, ok := any(a).(matrix[float32]); ok &&
+		setPanels(a, any(b).(matrix[float32]), any(c).(matrix[float32]), steps) {
+		return
+	}
+	clear(c.data)
+	multiply(a, b, c, steps)
+}
+
 // multiplyAs is multiply of a part of a product, which is done in panels or not as the whole is.
 func multiplyAs[T floating](a, b, c matrix[T], inPanels, steps bool) {
 	if a.rows == 0 || b.cols == 0 || a.cols == 0 {
@@ -179,12 +189,19 @@ func parallelMultiply[T floating](c *Call, a, b, out matrix[T], r *right, l *lin
 	if m == 0 || n == 0 || k == 0 && l == nil {
 		return
 	}
+	own, high := l, lineRows // the lines that kernels start and end by themselves, of any number of rows
+	if r == nil || !haveMasks() {
+		own = nil
+	}
+	if own != nil {
+		l, high = nil, max(m, 1)
+	}
 	part := func(i, rows, j, cols int) {
 		to := out.part(i, j, rows, cols)
 		beginLines(l, to, j)
 		if r != nil {
 			r.multiply(any(a.part(i, 0, rows, k)).(matrix[float32]), j, j+cols,
-				any(to).(matrix[float32]))
+				any(to).(matrix[float32]), own)
 		} else {
 			multiplyAs(a.part(i, 0, rows, k), b.part(0, j, k, cols), to, inPanels,
 				c.env.Reproducible)
@@ -194,8 +211,8 @@ func parallelMultiply[T floating](c *Call, a, b, out matrix[T], r *right, l *lin
 	if m >= n {
 		tiles := (m + tileRows - 1) / tileRows
 		c.Parallel(tiles, work(tileRows, n, k)/4, func(lo, hi int) {
-			for i := lo * tileRows; i < min(hi*tileRows, m); i += lineRows {
-				part(i, min(lineRows, hi*tileRows-i, m-i), 0, n)
+			for i := lo * tileRows; i < min(hi*tileRows, m); i += high {
+				part(i, min(high, hi*tileRows-i, m-i), 0, n)
 			}
 		})
 		return

@@ -86,10 +86,23 @@ func beginLines[T floating](l *lines, part matrix[T], column int) {
 	}
 }
 
+// start returns where the sums of a part of an output start, from a column on; nil where it has set
+// the part to that, as kernels of few columns, or of one line, need it.
+func (l *lines) start(part matrix[float32], column int, single bool) []float32 {
+	switch {
+	case single || part.cols <= fewColumns:
+		beginLines(l, part, column)
+		return nil
+	case l.bias == nil:
+		return noBias[:]
+	}
+	return l.bias[column:]
+}
+
 // endLines does the rest to a part of an output whose sums are done; l may be nil.
 func endLines[T floating](l *lines, part matrix[T], column int) {
 	out, ok := any(part).(matrix[float32])
-	if l == nil || !ok || l.scale == nil && !l.gelu {
+	if l == nil || !ok || l.scale == nil && !l.gelu || endRows(l, out, column) {
 		return
 	}
 	for r := range out.rows {

@@ -79,8 +79,8 @@ func matMul[T floating](c *Call, r *right, l *lines) error {
 			dense(o, product(p.batch)*p.m, p.n), r, l)
 		return nil
 	}
-	clear(o)
 	if work(p.m, p.n, p.k) > pieceWork { // one after the other, each divided
+		clear(o)
 		od := newOdometer(p.batch, [][]int{p.a, p.b}, 0)
 		for i := range product(p.batch) {
 			ao, bo, oo := od.off[0]*p.m*p.k, od.off[1]*p.k*p.n, i*p.m*p.n
@@ -94,7 +94,7 @@ func matMul[T floating](c *Call, r *right, l *lines) error {
 		od := newOdometer(p.batch, [][]int{p.a, p.b}, lo)
 		for i := lo; i < hi; i++ {
 			ao, bo, oo := od.off[0]*p.m*p.k, od.off[1]*p.k*p.n, i*p.m*p.n
-			multiply(dense(a[ao:ao+p.m*p.k], p.m, p.k), dense(b[bo:bo+p.k*p.n], p.k, p.n),
+			setProduct(dense(a[ao:ao+p.m*p.k], p.m, p.k), dense(b[bo:bo+p.k*p.n], p.k, p.n),
 				dense(o[oo:oo+p.m*p.n], p.m, p.n), c.env.Reproducible)
 			od.next()
 		}

@@ -39,17 +39,20 @@ type packs struct {
 	manner
 	bounds  [2]float32 // of the product's elements
 	bounded bool       // whether kernels end with them
+	fresh   bool       // with AVX-512: c is set to the product where there is no from
 }
 
 // manner is how a kernel computes a tile.
 type manner struct {
 	steps  bool
 	limits *[2]float32 // the least and the largest sum, where the kernel ends with bounds; nil: none
+	// where the sums of a column start, with AVX-512 and more than fewColumns of them; nil: in c
+	row []float32
 }
 
 func newPacks(steps bool) *packs {
 	p := packPool.Get().(*packs)
-	p.manner, p.bounded = manner{steps: steps}, false
+	p.manner, p.bounded, p.fresh = manner{steps: steps}, false, false
 	return p
 }
 
@@ -64,6 +67,18 @@ func multiplyPanels(a, b, c matrix[float32], steps bool) {
 	p := newPacks(steps)
 	defer packPool.Put(p)
 	p.multiply(nil, a, b, c, nil, nil)
+}
+
+// setPanels sets c to the product, or returns false.
+func setPanels(a, b, c matrix[float32], steps bool) bool {
+	if !haveMasks() || !panels(a.rows, b.cols, a.cols) {
+		return false
+	}
+	p := newPacks(steps)
+	defer packPool.Put(p)
+	p.fresh = true
+	p.multiply(nil, a, b, c, nil, nil)
+	return true
 }
 
 // packLeft copies a to dst, of packedLen numbers, for every product that a is the left operand of.
@@ -108,8 +123,9 @@ func newRight(s *Spec, i int, trans bool) *right {
 	return r
 }
 
-// multiply adds a times columns from to to of r to c, which has those alone.
-func (r *right) multiply(a matrix[float32], from, to int, c matrix[float32]) {
+// multiply adds a times columns from to to of r to c, which has those alone, or, where by is not
+// nil, sets c to by's lines of it, with AVX-512.
+func (r *right) multiply(a matrix[float32], from, to int, c matrix[float32], by *lines) {
 	wide := padColumns(r.cols)
 	r.once.Do(func() {
 		r.packed = make([]float32, wide*r.rows)
@@ -120,21 +136,30 @@ func (r *right) multiply(a matrix[float32], from, to int, c matrix[float32]) {
 	})
 	p := newPacks(r.steps)
 	defer packPool.Put(p)
-	for l := 0; l < r.rows; l += panelDepth {
-		d := min(panelDepth, r.rows-l)
-		if a.rows == 1 && !a.trans && stridedPanels && !r.steps {
-			for j := from; j < to; j += panelCols {
-				panelRow(d, a.data[l:], r.packed[wide*l+j*d:], c.data[j-from:min(j-from+panelCols, to-from)])
-			}
-			continue
-		}
-		for i := 0; i < a.rows; i += panelHeight {
-			h := min(panelHeight, a.rows-i)
+	single := a.rows == 1 && !a.trans && stridedPanels && !r.steps
+	blocks := (a.rows + panelHeight - 1) / panelHeight
+	high := padRows((a.rows + blocks - 1) / blocks)
+	for i := 0; i < a.rows; i += high {
+		h := min(high, a.rows-i)
+		for l := 0; l < r.rows; l += panelDepth {
+			d := min(panelDepth, r.rows-l)
 			left := p.a[:padRows(h)*d]
-			packLeft(left, a.part(i, l, h, d))
+			if !single {
+				packLeft(left, a.part(i, l, h, d))
+			}
 			for j := from; j < to; j += panelCols {
-				p.panel(left, r.packed[wide*l+j*d:][:panelCols*d], panelCols, d,
-					c.part(i, j-from, h, min(panelCols, to-j)), nil)
+				part, b := c.part(i, j-from, h, min(panelCols, to-j)), r.packed[wide*l+j*d:][:panelCols*d]
+				if p.row = nil; l == 0 && by != nil {
+					p.row = by.start(part, j, single)
+				}
+				if single {
+					panelRow(d, a.data[l:], b, part.data[:part.cols])
+				} else {
+					p.panel(left, b, panelCols, d, part, nil)
+				}
+				if l+d == r.rows {
+					endLines(by, part, j)
+				}
 			}
 		}
 	}
@@ -163,6 +188,7 @@ func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32
 			if from != nil && l == 0 {
 				start = from[i:]
 			}
+			first := p.fresh && l == 0 && from == nil
 			// An operand that is read a few times is read where it lies.
 			inPlace := stridedPanels && (m <= fewRows || n <= fewColumns) && !b.trans
 			for j, w := 0, 0; j < n; j += w {
@@ -170,6 +196,11 @@ func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32
 				part := c.part(i, j, h, w)
 				if p.limits = nil; p.bounded && l+d == k && (w > fewColumns || p.steps) {
 					p.limits = &p.bounds
+				}
+				if p.row = nil; first && w <= fewColumns && !p.steps {
+					start = noBias[:0]
+				} else if first {
+					p.row, start = noBias[:], nil
 				}
 				if inPlace && (w%panelUnit() == 0 || w <= fewColumns && !p.steps) {
 					p.panel(at, b.data[l*b.stride+j:], b.stride, d, part, start)

@@ -56,7 +56,11 @@ func panelStrided(by manner, k, high int, a, b []float32, bs int, c []float32, s
 		case w > 16:
 			tile = panel8x32
 		}
-		tile(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1, high, by.limits)
+		first, down := &c[0], stride
+		if by.row != nil {
+			first, down = &by.row[:w][0], 0
+		}
+		tile(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1, high, by.limits, first, down)
 		return
 	}
 	panelShort(by, k, high*panelRows, a, b, bs, c, stride, w, from)
@@ -139,11 +143,11 @@ func column32(k int, a, b *float32, bs int, sums *float32)
 
 //go:noescape
 func panel8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32,
-	mask uint32, high int, limits *[2]float32)
+	mask uint32, high int, limits *[2]float32, start *float32, down int)
 
 //go:noescape
 func panel8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32,
-	mask uint32, high int, limits *[2]float32)
+	mask uint32, high int, limits *[2]float32, start *float32, down int)
 
 //go:noescape
 func tile6x16(k int, one, two, three, b *float32, bs int, c *float32, stride int, from *float32,
@@ -157,11 +161,11 @@ func panel4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float
 
 //go:noescape
 func panelSteps8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32,
-	mask uint32, high int, limits *[2]float32)
+	mask uint32, high int, limits *[2]float32, start *float32, down int)
 
 //go:noescape
 func panelSteps8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32,
-	mask uint32, high int, limits *[2]float32)
+	mask uint32, high int, limits *[2]float32, start *float32, down int)
 
 //go:noescape
 func tileSteps6x16(k int, one, two, three, b *float32, bs int, c *float32, stride int,

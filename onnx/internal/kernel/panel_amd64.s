@@ -1,7 +1,8 @@
 #include "textflag.h"
 
 // Tiles of c stay in registers while a, [k, 8], and b, whose rows lie bs apart, are read once; k is at least 1. Sums go on from c, or
-// begin anew at the numbers from, one a row, where that is not nil. Where limits is not nil, the sums are bounded by both.
+// begin anew at the numbers from, one a row, where that is not nil. In vectors of sixteen they go on from start, whose rows lie down apart:
+// that is c, or one row for all. Where limits is not nil, the sums are bounded by both.
 
 // FUSED adds a product without rounding it. ZSTEPS and YSTEPS round it, in Z20 and Y12.
 #define FUSED(x, y, to) VFMADD231PS x, y, to
@@ -17,6 +18,9 @@
 // AHEAD is how many bytes before its use a panel of a is fetched: of one image weights are read once, and most of them lie in memory.
 #define AHEAD 2048
 
+// FARTHER is how many bytes before its use a row of b is fetched where rows lie one behind the other, as in known weights.
+#define FARTHER 4096
+
 // COLUMNS is how many bytes behind a row's place the row of the next 32 columns of b and c lies, which is fetched while these are computed:
 // rows are far apart, so that the processor does not see the pattern by itself.
 #define COLUMNS 128
@@ -24,8 +28,8 @@
 // ROWS32 adds the next column of a times the row of b in Z16 and Z17 to c.
 #define ROWS32(add) \
 	PREFETCHT0   AHEAD(SI) \
-	PREFETCHT0   COLUMNS(DI) \
-	PREFETCHT0   (COLUMNS+64)(DI) \
+	PREFETCHT0   (DI)(BX*1) \
+	PREFETCHT0   64(DI)(BX*1) \
 	VBROADCASTSS (SI), Z18 \
 	VBROADCASTSS 4(SI), Z19 \
 	add(Z16, Z18, Z0) \
@@ -85,36 +89,45 @@
 	SHRL  $16, AX \
 	KMOVW AX, K2 \
 	MOVQ  from+48(FP), R11 \
+	MOVQ  start+80(FP), R9 \
+	MOVQ  down+88(FP), R14 \
+	SHLQ  $2, R14 \
 	MOVQ  high+64(FP), R13 \
+	MOVL  $COLUMNS, BX \
+	CMPQ  R10, BX \
+	JNE   panel \
+	MOVL  $FARTHER, BX \
 panel: \
 	MOVQ  k+0(FP), CX \
 	MOVQ  b+16(FP), DI \
 	TESTQ R11, R11 \
 	JNE   biased \
-	MOVQ    DX, R9 \
 	VMOVUPS.Z (R9), K1, Z0 \
 	VMOVUPS.Z 64(R9), K2, Z1 \
-	ADDQ    R8, R9 \
+	ADDQ    R14, R9 \
 	VMOVUPS.Z (R9), K1, Z2 \
 	VMOVUPS.Z 64(R9), K2, Z3 \
-	ADDQ    R8, R9 \
+	ADDQ    R14, R9 \
 	VMOVUPS.Z (R9), K1, Z4 \
 	VMOVUPS.Z 64(R9), K2, Z5 \
-	ADDQ    R8, R9 \
+	ADDQ    R14, R9 \
 	VMOVUPS.Z (R9), K1, Z6 \
 	VMOVUPS.Z 64(R9), K2, Z7 \
-	ADDQ    R8, R9 \
+	ADDQ    R14, R9 \
 	VMOVUPS.Z (R9), K1, Z8 \
 	VMOVUPS.Z 64(R9), K2, Z9 \
-	ADDQ    R8, R9 \
+	ADDQ    R14, R9 \
 	VMOVUPS.Z (R9), K1, Z10 \
 	VMOVUPS.Z 64(R9), K2, Z11 \
-	ADDQ    R8, R9 \
+	ADDQ    R14, R9 \
 	VMOVUPS.Z (R9), K1, Z12 \
 	VMOVUPS.Z 64(R9), K2, Z13 \
-	ADDQ    R8, R9 \
+	ADDQ    R14, R9 \
 	VMOVUPS.Z (R9), K1, Z14 \
 	VMOVUPS.Z 64(R9), K2, Z15 \
+	ADDQ    R14, R9 \
+	TESTQ   R14, R14 \
+	JEQ     ahead \
 	JMP     multiply \
 biased: \
 	VBROADCASTSS 0(R11), Z0 \
@@ -133,15 +146,16 @@ biased: \
 	VMOVAPS      Z12, Z13 \
 	VBROADCASTSS 28(R11), Z14 \
 	VMOVAPS      Z14, Z15 \
-	MOVQ         DX, R9 \
-	NEXT(R9) \
-	NEXT(R9) \
-	NEXT(R9) \
-	NEXT(R9) \
-	NEXT(R9) \
-	NEXT(R9) \
-	NEXT(R9) \
-	NEXT(R9) \
+ahead: \
+	MOVQ         DX, AX \
+	NEXT(AX) \
+	NEXT(AX) \
+	NEXT(AX) \
+	NEXT(AX) \
+	NEXT(AX) \
+	NEXT(AX) \
+	NEXT(AX) \
+	NEXT(AX) \
 multiply: \
 	CMPL R12, $-1 \
 	JNE  partial \
@@ -233,28 +247,31 @@ next: \
 	MOVL  mask+56(FP), R12 \
 	KMOVW R12, K1 \
 	MOVQ  from+48(FP), R11 \
+	MOVQ  start+80(FP), R9 \
+	MOVQ  down+88(FP), R14 \
+	SHLQ  $2, R14 \
 	MOVQ  high+64(FP), R13 \
 panel: \
 	MOVQ  k+0(FP), CX \
 	MOVQ  b+16(FP), DI \
 	TESTQ R11, R11 \
 	JNE   biased \
-	MOVQ    DX, R9 \
 	VMOVUPS.Z (R9), K1, Z0 \
-	ADDQ    R8, R9 \
+	ADDQ    R14, R9 \
 	VMOVUPS.Z (R9), K1, Z1 \
-	ADDQ    R8, R9 \
+	ADDQ    R14, R9 \
 	VMOVUPS.Z (R9), K1, Z2 \
-	ADDQ    R8, R9 \
+	ADDQ    R14, R9 \
 	VMOVUPS.Z (R9), K1, Z3 \
-	ADDQ    R8, R9 \
+	ADDQ    R14, R9 \
 	VMOVUPS.Z (R9), K1, Z4 \
-	ADDQ    R8, R9 \
+	ADDQ    R14, R9 \
 	VMOVUPS.Z (R9), K1, Z5 \
-	ADDQ    R8, R9 \
+	ADDQ    R14, R9 \
 	VMOVUPS.Z (R9), K1, Z6 \
-	ADDQ    R8, R9 \
+	ADDQ    R14, R9 \
 	VMOVUPS.Z (R9), K1, Z7 \
+	ADDQ    R14, R9 \
 	JMP     multiply \
 biased: \
 	VBROADCASTSS 0(R11), Z0 \
@@ -474,26 +491,26 @@ write: \
 	VZEROUPPER \
 	RET
 
-// func panel8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int, limits *[2]float32)
+// func panel8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int, limits *[2]float32, start *float32, down int)
 //
 // AVX-512: Z0 to Z15 hold the eight rows of c, two registers each, whose columns K1 and K2 name; Z16 and Z17 a row of b, Z18 and Z19
 // elements of a. CX counts k, SI is at a, DI at b, DX at c, R8 and R10 are the strides of c and b in bytes, R11 is at from; R13 counts the
 // panels of a, one under the other.
-TEXT ·panel8x32(SB), NOSPLIT, $0-80
+TEXT ·panel8x32(SB), NOSPLIT, $0-96
 	PANEL8X32(FUSED)
 
-// func panelSteps8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int, limits *[2]float32)
-TEXT ·panelSteps8x32(SB), NOSPLIT, $0-80
+// func panelSteps8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int, limits *[2]float32, start *float32, down int)
+TEXT ·panelSteps8x32(SB), NOSPLIT, $0-96
 	PANEL8X32(ZSTEPS)
 
-// func panel8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int, limits *[2]float32)
+// func panel8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int, limits *[2]float32, start *float32, down int)
 //
 // AVX-512, the first 16 columns alone: Z0 to Z7 hold the eight rows of c, whose columns K1 names; the rest is as in panel8x32.
-TEXT ·panel8x16(SB), NOSPLIT, $0-80
+TEXT ·panel8x16(SB), NOSPLIT, $0-96
 	PANEL8X16(FUSED)
 
-// func panelSteps8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int, limits *[2]float32)
-TEXT ·panelSteps8x16(SB), NOSPLIT, $0-80
+// func panelSteps8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int, limits *[2]float32, start *float32, down int)
+TEXT ·panelSteps8x16(SB), NOSPLIT, $0-96
 	PANEL8X16(ZSTEPS)
 
 // func panel4x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32, limits *[2]float32)

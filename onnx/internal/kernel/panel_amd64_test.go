@@ -1,6 +1,11 @@
 package kernel
 
-import "testing"
+import (
+	"math/rand/v2"
+	"testing"
+
+	"fmp/onnx/must"
+)
 
 // narrower turns AVX-512 off for the test; false where the processor has none.
 func narrower(t *testing.T) bool {
@@ -33,4 +38,43 @@ func byteKernels(t *testing.T, f func(t *testing.T)) {
 	}
 	haveWords = false
 	t.Run("go", f)
+}
+
+// TestOwnLines: products whose kernels start and end lines by themselves, or set what they are
+// written to, have the bits of AVX2's, which go over lines before and after.
+func TestOwnLines(t *testing.T) {
+	if !haveAVX512 {
+		t.Skip("this processor has no AVX-512")
+	}
+	r := rand.New(rand.NewPCG(43, 44))
+	for range 120 {
+		m, n, k, steps := 1+r.IntN(60), 8+r.IntN(90), 8+r.IntN(60), r.IntN(3) == 0
+		if r.IntN(8) == 0 {
+			m, k = 240+r.IntN(300), 380+r.IntN(20)
+		}
+		a, b := dense(tame(r, m*k), m, k), dense(tame(r, k*n), k, n)
+		by := &lines{gelu: r.IntN(2) == 0}
+		if r.IntN(2) == 0 {
+			by.bias = tame(r, n)
+		}
+		if r.IntN(2) == 0 {
+			by.scale = tame(r, n)
+		}
+		run := func(wide bool) []float32 {
+			haveAVX512 = wide
+			defer func() { haveAVX512 = true }()
+			out := make([]float32, 2*m*n+40)
+			fillRange(out, 7)
+			c := NewCall(&Env{Pool: &Pool{}, Threads: 1 + m%2, Reproducible: steps}, 1, 1)
+			must.Do(t, c.Do(func(*Call) error {
+				parallelMultiply(c, a, b, dense(out, m, n), &right{matrix: b, steps: steps}, by)
+				return nil
+			}))
+			setProduct(a, b, dense(out[m*n:2*m*n], m, n), steps)
+			return out
+		}
+		if got, want := run(true), run(false); !sameBits(got, want) {
+			t.Fatalf("%d x %d x %d, %+v: not the bits of AVX2", m, k, n, by)
+		}
+	}
 }

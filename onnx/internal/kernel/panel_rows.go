@@ -37,7 +37,7 @@ func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []fl
 		}
 		edge := h < panelRows || v%panelUnit() != 0
 		if edge {
-			for r := 0; r < h && start == nil; r++ {
+			for r := 0; r < h && start == nil && p.row == nil; r++ {
 				copy(p.c[r*panelCols:], to[r*stride:r*stride+v])
 			}
 			to, stride = p.c, panelCols

@@ -475,8 +475,8 @@ func TestRowByRight(t *testing.T) {
 				all, one := laid(r, 3, n, false), laid(r, 1, n, false)
 				was := slices.Clone(one.data)
 				copy(one.data[:n], all.data)
-				b.multiply(a, 0, n, all)
-				b.multiply(a.part(0, 0, 1, k), 0, n, one)
+				b.multiply(a, 0, n, all, nil)
+				b.multiply(a.part(0, 0, 1, k), 0, n, one, nil)
 				if !same(one.data[:n], all.data[:n]) || !same(one.data[n:], was[n:]) {
 					t.Fatalf("%d x %d, AVX-512 %v: %v, want %v", k, n, wide, one.data, all.data[:n])
 				}

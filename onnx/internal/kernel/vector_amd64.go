@@ -274,12 +274,38 @@ func (q *quotient) row(dst, src []float32) {
 	}
 }
 
+// lineEnds is the work of endsZ on rows of n numbers, which lie stride bytes apart: their products
+// with scale, a number for each column, where that is not nil, and then GELU, where erf isn't.
+type lineEnds struct {
+	dst, src        *float32
+	rows, n, stride int
+	scale           *float32
+	erf             *quotient
+}
+
+// endRows does the rest of l to a part of an output, from a column on, or returns false.
+func endRows(l *lines, part matrix[float32], column int) bool {
+	if !haveAVX512 || part.rows == 0 || part.cols == 0 {
+		return false
+	}
+	_ = part.data[(part.rows-1)*part.stride+part.cols-1]
+	e := lineEnds{dst: &part.data[0], src: &part.data[0], rows: part.rows, n: part.cols, stride: 4 * part.stride}
+	if l.scale != nil {
+		e.scale = &l.scale[column:][:part.cols][0]
+	}
+	if l.gelu {
+		e.erf = &erfQuotient
+	}
+	endsZ(&e)
+	return true
+}
+
 // geluRow sets dst to x / 2 (1 + erf(x / sqrt 2)), in float32.
 func geluRow(dst, x []float32) {
 	n := len(x) &^ 7
 	if haveAVX512 && len(x) > 0 {
 		_ = dst[len(x)-1]
-		geluZ(len(x), &dst[0], &x[0], &erfQuotient)
+		endsZ(&lineEnds{dst: &dst[0], src: &x[0], rows: 1, n: len(x), erf: &erfQuotient})
 		return
 	}
 	if n > 0 {
@@ -337,7 +363,7 @@ func quotientY(n int, dst, src *float32, of *quotient)
 func geluY(n int, dst, src *float32, erf *quotient)
 
 //go:noescape
-func geluZ(n int, dst, src *float32, erf *quotient)
+func endsZ(e *lineEnds)
 
 //go:noescape
 func softmaxZ(rows, n int, dst, src *float32)

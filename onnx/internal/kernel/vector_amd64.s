@@ -807,15 +807,22 @@ next:
 	VMINPS      p, Z29, p      \
 	VMAXPS      p, Z30, p
 
-// func geluZ(n int, dst, src *float32, erf *quotient)
+// func endsZ(e *lineEnds)
 //
-// As geluY, to the bit, of any n above 0: K1 names the numbers of a vector; Z0 is x, Z1 to Z4 QUOTIENTZ's, Z27 and Z28 the bounds of x,
-// Z29 and Z30 are 1 and -1, Z15 and Z31 the constants.
-TEXT ·geluZ(SB), NOSPLIT, $0-32
-	MOVQ         n+0(FP), CX
-	MOVQ         dst+8(FP), DI
-	MOVQ         src+16(FP), SI
-	MOVQ         erf+24(FP), DX
+// R9 rows left, R10 numbers of a row, CX those left, R8 bytes from row to row, R11 scales or nil, BX the place of the next one, DX the
+// coefficients of erf for GELU, or nil. GELU is that of geluY, to the bit. K1 names the numbers of a vector; Z0 is x, Z1 to Z4 QUOTIENTZ's,
+// Z27 and Z28 the bounds of x, Z29 and Z30 are 1 and -1, Z15 and Z31 the constants.
+TEXT ·endsZ(SB), NOSPLIT, $0-8
+	MOVQ         e+0(FP), AX
+	MOVQ         0(AX), DI
+	MOVQ         8(AX), SI
+	MOVQ         16(AX), R9
+	MOVQ         24(AX), R10
+	MOVQ         32(AX), R8
+	MOVQ         40(AX), R11
+	MOVQ         48(AX), DX
+	TESTQ        DX, DX
+	JEQ          row
 	VBROADCASTSS halves<>+0(SB), Z31
 	VBROADCASTSS halves<>+4(SB), Z15
 	VBROADCASTSS (DX), Z27
@@ -833,7 +840,11 @@ TEXT ·geluZ(SB), NOSPLIT, $0-32
 	VBROADCASTSS exps<>+44(SB), Z29
 	VBROADCASTSS ends<>+4(SB), Z30
 	VMULPS       Z30, Z27, Z28
-	KXNORW       K1, K1, K1
+
+row:
+	MOVQ   R10, CX
+	XORQ   BX, BX
+	KXNORW K1, K1, K1
 
 loop:
 	CMPQ  CX, $16
@@ -844,17 +855,30 @@ loop:
 	KMOVW AX, K1
 
 whole:
-	VMOVUPS.Z (SI), K1, Z0
-	VMULPS    Z31, Z0, Z1
+	VMOVUPS.Z (SI)(BX*4), K1, Z0
+	TESTQ     R11, R11
+	JEQ       scaled
+	VMOVUPS.Z (R11)(BX*4), K1, Z1
+	VMULPS    Z1, Z0, Z0
+
+scaled:
+	TESTQ   DX, DX
+	JEQ     write
+	VMULPS  Z31, Z0, Z1
 	QUOTIENTZ(Z1, Z2, Z3, Z4)
-	VMULPS    Z15, Z3, Z3
-	VADDPS    Z15, Z3, Z3
-	VMULPS    Z0, Z3, Z3
-	VMOVUPS   Z3, K1, (DI)
-	ADDQ      $64, SI
-	ADDQ      $64, DI
-	SUBQ      $16, CX
-	JGT       loop
+	VMULPS  Z15, Z3, Z3
+	VADDPS  Z15, Z3, Z3
+	VMULPS  Z0, Z3, Z0
+
+write:
+	VMOVUPS Z0, K1, (DI)(BX*4)
+	ADDQ    $16, BX
+	SUBQ    $16, CX
+	JGT     loop
+	ADDQ    R8, DI
+	ADDQ    R8, SI
+	DECQ    R9
+	JNZ     row
 	VZEROUPPER
 	RET
 
