@@ -225,8 +225,10 @@ func (v *convolution[T]) arrange(inPanels bool) (err error) {
 	if _, ok := any(v).(*convolution[float64]); ok {
 		elem = 8
 	}
-	v.tile, v.block = min(v.pos, max(tileCols, columnBytes/elem/max(k, v.filters)/tileCols*tileCols)),
-		1
+	v.tile, v.block = max(tileCols, columnBytes/elem/max(k, v.filters)/tileCols*tileCols), 1
+	// Tiles are of about one size, since each reads all weights.
+	tiles := max(1, (v.pos+v.tile/2)/v.tile)
+	v.tile = min(v.pos, padColumns((v.pos+tiles-1)/tiles))
 	switch {
 	case inPanels:
 		v.block = max(1, min(v.xs[0], tileCols/v.pos))
@@ -374,8 +376,14 @@ func newColumns(in, out []int, w window) (*phases, error) {
 func (v *convolution[T]) columns(col []T, cols int, x, split []T, p0, p1 int) {
 	w, in := v.window, v.xs[2:]
 	tap, base := make([]int, len(in)), make([]int, len(in))
+	patches := p1-p0 == v.pos && v.patches()
 	for c := range v.channels {
 		plane := x[c*v.in : (c+1)*v.in]
+		if patches {
+			patchColumns(v.phases, any(col[c*v.taps*cols:]).([]float32), cols, any(plane).([]float32),
+				any(split).([]float32))
+			continue
+		}
 		if v.phases != nil {
 			tapColumns(v.phases, col[c*v.taps*cols:], cols, plane, split, p0, p1)
 			continue
@@ -391,6 +399,22 @@ func (v *convolution[T]) columns(col []T, cols int, x, split []T, p0, p1 int) {
 			}
 		}
 	}
+}
+
+// patches reports whether the windows of float32 lie side by side, without padding, and their lines
+// have a power of two of columns.
+func (v *convolution[T]) patches() bool {
+	w := v.window
+	if _, ok := any(v.x).([]float32); !ok || v.phases == nil || len(w.size) != 2 {
+		return false
+	}
+	for k, size := range w.size {
+		if size != w.stride[k] || w.dilation[k] != 1 || w.begin[k] != 0 ||
+			v.sp[k]*size > v.xs[2+k] {
+			return false
+		}
+	}
+	return w.size[0] > 1 && w.size[1] > 1 && w.size[1]&(w.size[1]-1) == 0
 }
 
 // lines writes the elements that a tap reads of a plane for the output positions from p0 on: runs

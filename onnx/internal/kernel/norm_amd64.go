@@ -30,6 +30,31 @@ func normalise(dst, src, scale, bias []float32, mean, factor float64) int {
 	return n
 }
 
+// normLines is the arguments of normLinesZ: lines of n numbers, which are normalised with moments of
+// their own.
+type normLines struct {
+	dst, src, scale, bias *float32 // bias may be nil
+	rows, n               int
+	inverse, eps, one     float64 // 1 / n, and 1
+}
+
+// normalisedLines sets dst to lines of src, as long as scale is, less their means, over the roots
+// of their variances plus eps, as normaliseLine has the rest, or returns false.
+func normalisedLines(dst, src, scale, bias []float32, eps float64) bool {
+	n := len(scale)
+	if !haveAVX512 || n == 0 || len(src) < n {
+		return false
+	}
+	_ = dst[len(src)-1]
+	l := normLines{dst: &dst[0], src: &src[0], scale: &scale[0], rows: len(src) / n, n: n,
+		inverse: 1 / float64(n), eps: eps, one: 1}
+	if bias != nil {
+		l.bias = &bias[:n][0]
+	}
+	normLinesZ(&l)
+	return true
+}
+
 // turn writes n columns of eight rows of src, which lie ss apart, to rows of dst, which lie ds
 // apart, or some of them, and returns how many.
 func turn(n int, dst []float32, ds int, src []float32, ss int) int {
@@ -41,6 +66,9 @@ func turn(n int, dst []float32, ds int, src []float32, ss int) int {
 	turnY(n, &dst[0], ds, &src[0], ss)
 	return n
 }
+
+//go:noescape
+func normLinesZ(l *normLines)
 
 //go:noescape
 func deviationsY(n int, src *float32, mean float64) float64

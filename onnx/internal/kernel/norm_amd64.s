@@ -74,6 +74,143 @@ write:
 	VZEROUPPER
 	RET
 
+// EIGHTS reads sixteen numbers of the line, in float64, and takes a register from them.
+#define EIGHTS(from) \
+	VCVTPS2PD (SI)(CX*4), Z7   \
+	VCVTPS2PD 32(SI)(CX*4), Z8 \
+	VSUBPD    from, Z7, Z7     \
+	VSUBPD    from, Z8, Z8
+
+// LASTEIGHTS is EIGHTS of a line's last numbers, with zeros for those that are not there.
+#define LASTEIGHTS(from) \
+	VCVTPS2PD.Z (SI)(CX*4), K1, Z7   \
+	VCVTPS2PD.Z 32(SI)(CX*4), K2, Z8 \
+	VSUBPD.Z    from, Z7, K1, Z7     \
+	VSUBPD.Z    from, Z8, K2, Z8
+
+#define SUMS \
+	VADDPD      Z7, Z0, Z0 \
+	VADDPD      Z8, Z1, Z1 \
+	VFMADD231PD Z7, Z7, Z2 \
+	VFMADD231PD Z8, Z8, Z3
+
+#define ROUNDED \
+	VMULPD       Z5, Z7, Z7     \
+	VMULPD       Z5, Z8, Z8     \
+	VCVTPD2PS    Z7, Y7         \
+	VCVTPD2PS    Z8, Y8         \
+	VINSERTF64X4 $1, Y8, Z7, Z7
+
+// FOLDED sets all, a Z register, to the sum of its lanes in its lowest one; half and quarter are the names of its parts.
+#define FOLDED(all, half, quarter) \
+	VEXTRACTF64X4 $1, all, Y7            \
+	VADDPD        Y7, half, half         \
+	VEXTRACTF128  $1, half, X7           \
+	VADDPD        X7, quarter, quarter   \
+	VPERMILPD     $1, quarter, X7        \
+	VADDSD        X7, quarter, quarter
+
+// func normLinesZ(l *normLines)
+//
+// SI and DI lines, R8 scales and R11 biases, R9 lines left, R10 bytes of a line, CX the column, R12 that of a line's last vector, of which K3
+// names the numbers and K1 and K2 those of its halves; Z0 and Z1 sums less the first number, which is Z6, Z2 and Z3 sums of squares, Z4
+// the mean, Z5 the factor, Z7 and Z8 numbers, X18 to X20 one of n, epsilon and 1. A sum of squares loses no more than a factor of n by
+// the difference of the mean from the first number.
+TEXT ·normLinesZ(SB), NOSPLIT, $0-8
+	MOVQ  l+0(FP), AX
+	MOVQ  0(AX), DI
+	MOVQ  8(AX), SI
+	MOVQ  16(AX), R8
+	MOVQ  24(AX), R11
+	MOVQ  32(AX), R9
+	MOVQ  40(AX), R10
+	VMOVSD 48(AX), X18
+	VMOVSD 56(AX), X19
+	VMOVSD 64(AX), X20
+	LEAQ  -1(R10), R12
+	MOVQ  R12, CX
+	ANDQ  $15, CX
+	MOVL  $2, AX
+	SHLL  CX, AX
+	DECL  AX
+	KMOVW AX, K3
+	KMOVW AX, K1
+	SHRL  $8, AX
+	KMOVW AX, K2
+	ANDQ  $-16, R12
+	SHLQ  $2, R10
+
+line:
+	VBROADCASTSS (SI), Y6
+	VCVTPS2PD    Y6, Z6
+	VXORPD       Z0, Z0, Z0
+	VXORPD       Z1, Z1, Z1
+	VXORPD       Z2, Z2, Z2
+	VXORPD       Z3, Z3, Z3
+	XORQ         CX, CX
+	CMPQ         CX, R12
+	JGE          last
+
+sums:
+	EIGHTS(Z6)
+	SUMS
+	ADDQ $16, CX
+	CMPQ CX, R12
+	JLT  sums
+
+last:
+	LASTEIGHTS(Z6)
+	SUMS
+	VADDPD       Z1, Z0, Z0
+	VADDPD       Z3, Z2, Z2
+	FOLDED(Z0, Y0, X0)
+	FOLDED(Z2, Y2, X2)
+	VMULSD       X18, X0, X0
+	VMULSD       X18, X2, X2
+	VFNMADD231SD X0, X0, X2
+	VADDSD       X19, X2, X2
+	VSQRTSD      X2, X2, X2
+	VDIVSD       X2, X20, X2
+	VADDSD       X6, X0, X0
+	VBROADCASTSD X0, Z4
+	VBROADCASTSD X2, Z5
+	XORQ         CX, CX
+	CMPQ         CX, R12
+	JGE          end
+
+normal:
+	EIGHTS(Z4)
+	ROUNDED
+	VMULPS  (R8)(CX*4), Z7, Z7
+	TESTQ   R11, R11
+	JEQ     write
+	VADDPS  (R11)(CX*4), Z7, Z7
+
+write:
+	VMOVUPS Z7, (DI)(CX*4)
+	ADDQ    $16, CX
+	CMPQ    CX, R12
+	JLT     normal
+
+end:
+	LASTEIGHTS(Z4)
+	ROUNDED
+	VMOVUPS.Z (R8)(CX*4), K3, Z8
+	VMULPS    Z8, Z7, Z7
+	TESTQ     R11, R11
+	JEQ       writelast
+	VMOVUPS.Z (R11)(CX*4), K3, Z8
+	VADDPS    Z8, Z7, Z7
+
+writelast:
+	VMOVUPS Z7, K3, (DI)(CX*4)
+	ADDQ    R10, SI
+	ADDQ    R10, DI
+	DECQ    R9
+	JNZ     line
+	VZEROUPPER
+	RET
+
 // PAIRED loads four numbers of a row at SI into the low half of a register, and those of the fourth row after it into the high one.
 #define PAIRED(row, fourth, x, y) \
 	VMOVUPS     row, x          \

@@ -3,6 +3,7 @@ package kernel
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"fmp/onnx"
@@ -60,6 +61,48 @@ func TestTurned(t *testing.T) {
 				for z := range wide {
 					if got.F32()[(i*wide+z)*high+y] != x.F32()[(i*high+y)*wide+z] {
 						t.Fatalf("%v: element %d, %d of %d is another's", s, y, z, i)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestLinesNormalised: lines that are normalised whole are within a unit of the last place of those
+// by moments of two passes, far from zero and with one number far from the others as well, and
+// nothing is written behind them.
+func TestLinesNormalised(t *testing.T) {
+	one := []float32{1, 1, 1, 1}
+	if !normalisedLines(make([]float32, 4), one, one, one, 1) {
+		t.Skip("this processor has no kernel for them")
+	}
+	for n := 1; n < 80; n++ {
+		for kind := range 3 {
+			const rows, eps = 3, 1e-5
+			src, scale, bias := drawnNumbers(uint64(n), rows*n), drawnNumbers(100, n), drawnNumbers(200, n)
+			switch kind {
+			case 1:
+				src[0], bias = 1e6, nil
+			case 2:
+				for i := range src {
+					src[i] += 4096
+				}
+			}
+			got := drawnNumbers(300, rows*n+16)
+			rest := slices.Clone(got[rows*n:])
+			normalisedLines(got, src, scale, bias, eps)
+			if !sameBits(got[rows*n:], rest) {
+				t.Fatalf("%d lines of %d: something is written behind them", rows, n)
+			}
+			for i := range rows {
+				mean, variance := moments(src[i*n:][:n])
+				for k, v := range src[i*n:][:n] {
+					want := float32((float64(v)-mean)/math.Sqrt(variance+eps)) * scale[k]
+					if bias != nil {
+						want += bias[k]
+					}
+					if d := got[i*n+k] - want; math.Abs(float64(d)) > 2e-7*(8+math.Abs(float64(want))) {
+						t.Fatalf("number %d of %d is %v in place of %v", k, n, got[i*n+k], want)
 					}
 				}
 			}

@@ -250,6 +250,10 @@ func layerNorm[T floating](axis int, eps float64) Kernel {
 		}
 		x, o, n := data[T](c.In[0]), data[T](out), product(norm)
 		c.Parallel(product(xs[:ax]), n*4, func(lo, hi int) {
+			if side[0] == nil && side[1] == nil && !c.env.Reproducible &&
+				normalisedAll(o[lo*n:hi*n], x[lo*n:hi*n], scale, bias, eps) {
+				return
+			}
 			for i := lo; i < hi; i++ {
 				src, dst := x[i*n:(i+1)*n], o[i*n:(i+1)*n]
 				mean, variance := lineMoments(src, c.env.Reproducible)
@@ -265,6 +269,16 @@ func layerNorm[T floating](axis int, eps float64) Kernel {
 		})
 		return nil
 	}
+}
+
+// normalisedAll is normalisedLines for any numbers: of float64 it returns false.
+func normalisedAll[T floating](dst, src, scale, bias []T, eps float64) bool {
+	v, ok := any(src).([]float32)
+	if !ok {
+		return false
+	}
+	more, _ := any(bias).([]float32)
+	return normalisedLines(any(dst).([]float32), v, any(scale).([]float32), more, eps)
 }
 
 // lineMoments is moments, in another order of sums where the processor has lanes and bits may be

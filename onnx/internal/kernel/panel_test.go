@@ -484,3 +484,47 @@ func TestRowByRight(t *testing.T) {
 		}
 	}
 }
+
+// TestPatches: the columns of windows that lie side by side are those of any windows.
+func TestPatches(t *testing.T) {
+	r := rand.New(rand.NewPCG(45, 46))
+	for range 200 {
+		size := []int{2 + r.IntN(4), []int{2, 4, 8, 16}[r.IntN(4)]}
+		in := []int{size[0] * (1 + r.IntN(5)), size[1]*(1+r.IntN(20)) + r.IntN(2)}
+		w, out, err := window{size: size, stride: size, dilation: []int{1, 1}, begin: []int{0, 0},
+			end: []int{0, 0}}.fit(in)
+		must.Do(t, err)
+		v := &convolution[float32]{window: w, xs: []int{1, 1, in[0], in[1]}, sp: out,
+			x:   tame(r, in[0]*in[1]),
+			pos: out[0] * out[1], phases: must.Get(newPhases(w, in, out))(t)}
+		cols := v.pos + r.IntN(3)
+		got, want := make([]float32, size[0]*size[1]*cols), make([]float32, size[0]*size[1]*cols)
+		if !v.patches() {
+			t.Fatalf("%v of %v are no patches", size, in)
+		}
+		patchColumns(v.phases, got, cols, v.x, make([]float32, v.phases.len()))
+		tapColumns(v.phases, want, cols, v.x, make([]float32, v.phases.len()), 0, v.pos)
+		if !sameBits(got, want) {
+			t.Fatalf("%v of %v: %v, want %v", size, in, got, want)
+		}
+	}
+}
+
+// TestColumnMeans: means of columns are those of one number after the other.
+func TestColumnMeans(t *testing.T) {
+	r := rand.New(rand.NewPCG(47, 48))
+	for _, s := range [][]int{{1, 196, 192}, {2, 5, 600}, {3, 1, 7}, {4, 9, 1}} {
+		x := onnx.NewTensor(tame(r, product(s)), s...)
+		got := evaluated(t, 2, &onnx.Node{Op: "ReduceMean", Attrs: []onnx.Attr{onnx.IntAttr("keepdims", 0)}},
+			map[int]bool{1: true}, x, onnx.NewTensor([]int64{1}, 1)).F32()
+		for i, v := range got {
+			sum := 0.0
+			for k := range s[1] {
+				sum += float64(x.F32()[(i/s[2]*s[1]+k)*s[2]+i%s[2]])
+			}
+			if v != float32(sum/float64(s[1])) {
+				t.Fatalf("%v: mean %d is %v, want %v", s, i, v, float32(sum/float64(s[1])))
+			}
+		}
+	}
+}
