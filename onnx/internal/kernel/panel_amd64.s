@@ -18,7 +18,8 @@
 // AHEAD is how many bytes before its use a panel of a is fetched: of one image weights are read once, and most of them lie in memory.
 #define AHEAD 2048
 
-// FARTHER is how many bytes before its use a row of b is fetched where rows lie one behind the other, as in known weights.
+// FARTHER is how many bytes before its use a row of b is fetched where rows lie one behind the other and sums do not begin by row: then b
+// is known weights, as AHEAD has a.
 #define FARTHER 4096
 
 // COLUMNS is how many bytes behind a row's place the row of the next 32 columns of b and c lies, which is fetched while these are computed:
@@ -94,6 +95,8 @@
 	SHLQ  $2, R14 \
 	MOVQ  high+64(FP), R13 \
 	MOVL  $COLUMNS, BX \
+	TESTQ R11, R11 \
+	JNE   panel \
 	CMPQ  R10, BX \
 	JNE   panel \
 	MOVL  $FARTHER, BX \
