@@ -100,7 +100,7 @@ func TestWiderCurves(t *testing.T) {
 			softmaxRows(dst, src, n)
 			geluRow(dst[n*high:], src)
 			softmaxRows(own, own, n)
-			return append(dst, own...)
+			return slices.Concat(dst, own)
 		}
 		if got, want := run(true), run(false); !sameBits(got, want) {
 			t.Fatalf("%d lines of %d, %v: %v, want %v", high, n, src, got, want)

@@ -184,11 +184,6 @@ func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32
 			} else {
 				packLeft(at, a.part(i, l, h, d))
 			}
-			var start []float32
-			if from != nil && l == 0 {
-				start = from[i:]
-			}
-			first := p.fresh && l == 0 && from == nil
 			// An operand that is read a few times is read where it lies.
 			inPlace := stridedPanels && (m <= fewRows || n <= fewColumns) && !b.trans
 			for j, w := 0, 0; j < n; j += w {
@@ -197,11 +192,7 @@ func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32
 				if p.limits = nil; p.bounded && l+d == k && (w > fewColumns || p.steps) {
 					p.limits = &p.bounds
 				}
-				if p.row = nil; first && w <= fewColumns && !p.steps {
-					start = noBias[:0]
-				} else if first {
-					p.row, start = noBias[:], nil
-				}
+				start := p.begin(from, l, i, w)
 				if inPlace && (w%panelUnit() == 0 || w <= fewColumns && !p.steps) {
 					p.panel(at, b.data[l*b.stride+j:], b.stride, d, part, start)
 				} else {
@@ -222,6 +213,24 @@ func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32
 			}
 		}
 	}
+}
+
+// begin sets where the sums of w columns start, from element l of the inner axis on, and returns
+// where those of rows from i on do: nil where each has its row of p.row, or c's number.
+func (p *packs) begin(from []float32, l, i, w int) []float32 {
+	p.row = nil
+	switch {
+	case l > 0:
+		return nil
+	case from != nil:
+		return from[i:]
+	case !p.fresh:
+		return nil
+	case w <= fewColumns && !p.steps:
+		return noBias[:0]
+	}
+	p.row = noBias[:]
+	return nil
 }
 
 // multiplyWhole sets c, m x n, to the product of a, as packLeft has it, and b, where both have room

@@ -1,6 +1,9 @@
 package kernel
 
-import "unsafe"
+import (
+	"slices"
+	"unsafe"
+)
 
 // sweeps is how windows of 3x3 and 5x5 go down planes of two axes, with strides of one or two, in
 // vectors of 16 columns: a strip of a plane after the other, or two narrow planes side by side; or
@@ -62,8 +65,7 @@ func newSweeps(w window, in, out []int) *sweeps {
 	s := &sweeps{in: [2]int(in), out: [2]int(out), size: w.size[0], stride: w.stride[0],
 		odd: w.begin[0] % w.stride[0]}
 	seven := s.size == 7 && s.stride == 1
-	if s.size != 3 && s.size != 5 && !seven || s.stride > 2 || w.begin[0] >= s.size ||
-		w.begin[1] >= s.size {
+	if !seven && (s.size != 3 && s.size != 5 || s.stride > 2) || slices.Max(w.begin) >= s.size {
 		return nil
 	}
 	// Output y reads lines y stride - begin to y stride - begin + size - 1, and ends with the last
@@ -75,9 +77,7 @@ func newSweeps(w window, in, out []int) *sweeps {
 	}
 	if !seven {
 		s.eights = s.stripPairs(w.begin[1])
-		if in[1] <= 16 && out[1] <= 8 {
-			s.side(w.begin[1])
-		}
+		s.side(w.begin[1])
 	}
 	most := min(16, (32-s.size)/s.stride+1)
 	n := (out[1] + most - 1) / most // strips, of about the same width
@@ -114,8 +114,11 @@ func (p *strip) maskTaps(n, width int) {
 	}
 }
 
-// side sets two.
+// side sets two, where planes are narrow.
 func (s *sweeps) side(begin int) {
+	if s.in[1] > 16 || s.out[1] > 8 {
+		return
+	}
 	s.two.masks[0], s.two.masks[1] = 1<<s.in[1]-1, 1<<s.out[1]-1
 	for t := range s.size {
 		for j := range s.out[1] {
