@@ -41,26 +41,17 @@ func (m matrix[T]) part(i, j, r, k int) matrix[T] {
 // multiply adds a b to c on the calling goroutine: c (m x n) += a (m x k) b (k x n). The order of
 // summation depends on the shapes alone.
 func multiply[T floating](a, b, c matrix[T], steps bool) {
-	multiplyAs(a, b, c, panels(a.rows, b.cols, a.cols), steps)
+	multiplyAs(a, b, c, panels(a.rows, b.cols, a.cols), steps, false)
 }
 
-// setProduct is multiply for a c, in one piece, that it sets.
-func setProduct[T floating](a, b, c matrix[T], steps bool) {
-	if a, ok := any(a).(matrix[float32]); ok &&
-		setPanels(a, any(b).(matrix[float32]), any(c).(matrix[float32]), steps) {
-		return
-	}
-	clear(c.data)
-	multiply(a, b, c, steps)
-}
-
-// multiplyAs is multiply of a part of a product, which is done in panels or not as the whole is.
-func multiplyAs[T floating](a, b, c matrix[T], inPanels, steps bool) {
+// multiplyAs is multiply of a part of a product, which is done in panels or not as the whole is, and
+// which panels set c to where fresh is set.
+func multiplyAs[T floating](a, b, c matrix[T], inPanels, steps, fresh bool) {
 	if a.rows == 0 || b.cols == 0 || a.cols == 0 {
 		return
 	}
 	if a, ok := any(a).(matrix[float32]); ok && inPanels {
-		multiplyPanels(a, any(b).(matrix[float32]), any(c).(matrix[float32]), steps)
+		multiplyPanels(a, any(b).(matrix[float32]), any(c).(matrix[float32]), steps, fresh)
 		return
 	}
 	if steps || !finite(b) {
@@ -204,7 +195,7 @@ func parallelMultiply[T floating](c *Call, a, b, out matrix[T], r *right, l *lin
 				any(to).(matrix[float32]), own)
 		} else {
 			multiplyAs(a.part(i, 0, rows, k), b.part(0, j, k, cols), to, inPanels,
-				c.env.Reproducible)
+				c.env.Reproducible, false)
 		}
 		endLines(l, to, j)
 	}

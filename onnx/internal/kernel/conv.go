@@ -376,11 +376,12 @@ func newColumns(in, out []int, w window) (*phases, error) {
 func (v *convolution[T]) columns(col []T, cols int, x, split []T, p0, p1 int) {
 	w, in := v.window, v.xs[2:]
 	tap, base := make([]int, len(in)), make([]int, len(in))
-	patches := p1-p0 == v.pos && v.patches()
+	single, _ := any(x).([]float32)
+	whole := single != nil && v.phases != nil && p1-p0 == v.pos && patches(w, in, v.sp)
 	for c := range v.channels {
 		plane := x[c*v.in : (c+1)*v.in]
-		if patches {
-			patchColumns(v.phases, any(col[c*v.taps*cols:]).([]float32), cols, any(plane).([]float32),
+		if whole {
+			patchColumns(v.phases, any(col).([]float32)[c*v.taps*cols:], cols, single[c*v.in:],
 				any(split).([]float32))
 			continue
 		}
@@ -399,22 +400,6 @@ func (v *convolution[T]) columns(col []T, cols int, x, split []T, p0, p1 int) {
 			}
 		}
 	}
-}
-
-// patches reports whether the windows of float32 lie side by side, without padding, and their lines
-// have a power of two of columns.
-func (v *convolution[T]) patches() bool {
-	w := v.window
-	if _, ok := any(v.x).([]float32); !ok || v.phases == nil || len(w.size) != 2 {
-		return false
-	}
-	for k, size := range w.size {
-		if size != w.stride[k] || w.dilation[k] != 1 || w.begin[k] != 0 ||
-			v.sp[k]*size > v.xs[2+k] {
-			return false
-		}
-	}
-	return w.size[0] > 1 && w.size[1] > 1 && w.size[1]&(w.size[1]-1) == 0
 }
 
 // lines writes the elements that a tap reads of a plane for the output positions from p0 on: runs

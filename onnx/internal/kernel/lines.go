@@ -88,6 +88,8 @@ func beginLines[T floating](l *lines, part matrix[T], column int) {
 
 // start returns where the sums of a part of an output start, from a column on; nil where it has set
 // the part to that, as kernels of few columns, or of one line, need it.
+//
+//go:noinline
 func (l *lines) start(part matrix[float32], column int, single bool) []float32 {
 	switch {
 	case single || part.cols <= fewColumns:

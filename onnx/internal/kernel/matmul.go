@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"fmt"
+
+	"fmp/onnx"
 )
 
 // MatMul: NumPy's matmul, batches broadcast:
@@ -90,12 +92,18 @@ func matMul[T floating](c *Call, r *right, l *lines) error {
 		}
 		return nil
 	}
+	inPanels := panels(p.m, p.n, p.k)
+	fresh := inPanels && c.In[0].DType == onnx.Float32 && haveMasks()
+	if !fresh {
+		clear(o)
+	}
 	c.Parallel(product(p.batch), work(p.m, p.n, p.k)/4, func(lo, hi int) {
 		od := newOdometer(p.batch, [][]int{p.a, p.b}, lo)
 		for i := lo; i < hi; i++ {
 			ao, bo, oo := od.off[0]*p.m*p.k, od.off[1]*p.k*p.n, i*p.m*p.n
-			setProduct(dense(a[ao:ao+p.m*p.k], p.m, p.k), dense(b[bo:bo+p.k*p.n], p.k, p.n),
-				dense(o[oo:oo+p.m*p.n], p.m, p.n), c.env.Reproducible)
+			x, y, z := dense(a[ao:ao+p.m*p.k], p.m, p.k), dense(b[bo:bo+p.k*p.n], p.k, p.n),
+				dense(o[oo:oo+p.m*p.n], p.m, p.n)
+			multiplyAs(x, y, z, inPanels, c.env.Reproducible, fresh)
 			od.next()
 		}
 	})

@@ -272,6 +272,8 @@ func layerNorm[T floating](axis int, eps float64) Kernel {
 }
 
 // normalisedAll is normalisedLines for any numbers: of float64 it returns false.
+//
+//go:noinline
 func normalisedAll[T floating](dst, src, scale, bias []T, eps float64) bool {
 	v, ok := any(src).([]float32)
 	if !ok {

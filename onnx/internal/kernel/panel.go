@@ -62,23 +62,13 @@ var packPool = sync.Pool{New: func() any {
 		c: make([]float32, edgeRoom)}
 }}
 
-// multiplyPanels is multiply in panels, for any numbers: nothing is skipped.
-func multiplyPanels(a, b, c matrix[float32], steps bool) {
+// multiplyPanels is multiply in panels, for any numbers: nothing is skipped. Where fresh is set, with
+// AVX-512, c is set to the product.
+func multiplyPanels(a, b, c matrix[float32], steps, fresh bool) {
 	p := newPacks(steps)
 	defer packPool.Put(p)
+	p.fresh = fresh
 	p.multiply(nil, a, b, c, nil, nil)
-}
-
-// setPanels sets c to the product, or returns false.
-func setPanels(a, b, c matrix[float32], steps bool) bool {
-	if !haveMasks() || !panels(a.rows, b.cols, a.cols) {
-		return false
-	}
-	p := newPacks(steps)
-	defer packPool.Put(p)
-	p.fresh = true
-	p.multiply(nil, a, b, c, nil, nil)
-	return true
 }
 
 // packLeft copies a to dst, of packedLen numbers, for every product that a is the left operand of.

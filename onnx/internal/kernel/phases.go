@@ -171,42 +171,47 @@ func tapColumns[T floating](p *phases, col []T, cols int, plane, split []T, p0, 
 	}
 }
 
-// patchColumns is tapColumns for all outputs of windows that lie side by side, as
-// [convolution.patches] has them: of the lines that a line of taps reads, every other element goes
-// one way, and of either half again.
+// patchColumns is tapColumns for all outputs of windows that lie side by side, as [patches] has
+// them: of the lines that a line of taps reads, every other element goes one way, and of either half
+// again.
+//
+//go:noinline
 func patchColumns(p *phases, col []float32, cols int, plane, room []float32) {
 	high, wide := p.stride[0], p.stride[1]
-	n := p.out[1] * wide / 2
+	n := p.out[1] * wide
 	for y := range high {
-		src, to, apart := plane[y*p.in[1]:], col[y*wide*cols:], cols
-		even, odd, each := to, to[apart:], p.out[1]
-		if wide > 2 {
-			even, odd, each = room[:p.out[0]*n], room[p.out[0]*n:2*p.out[0]*n], n
+		for line := range p.out[0] {
+			copy(room[line*n:][:n], plane[(line*high+y)*p.in[1]:])
 		}
-		evensAndOdds(p.out[0], n, even, odd, each, src, high*p.in[1])
-		if wide > 2 {
-			inTurn(wide/2, to, 2*apart, even, room[2*len(even):])
-			inTurn(wide/2, to[apart:], 2*apart, odd, room[2*len(even):])
-		}
+		inTurn(wide, col[y*wide*cols:], cols, room[:p.out[0]*n], room[p.out[0]*n:])
 	}
 }
 
 // inTurn deals src out to rows of dst, a power of two, which lie apart.
 func inTurn(rows int, dst []float32, apart int, src, room []float32) {
 	n := len(src) / 2
-	if rows == 2 {
-		evensAndOdds(1, n, dst, dst[apart:], n, src, 2*n)
-		return
+	even, odd := dst, dst[apart:]
+	if rows > 2 {
+		even, odd = room, room[n:]
 	}
-	evensAndOdds(1, n, room[:n], room[n:2*n], n, src, 2*n)
-	inTurn(rows/2, dst, 2*apart, room[:n], room[2*n:])
-	inTurn(rows/2, dst[apart:], 2*apart, room[n:2*n], room[2*n:])
+	done := deinterleave(1, n, even, odd, n, src, 2*n)
+	deinterleaveGo(even[done:n], odd[done:n], src[2*done:])
+	if rows > 2 {
+		inTurn(rows/2, dst, 2*apart, even[:n], room[2*n:])
+		inTurn(rows/2, dst[apart:], 2*apart, odd[:n], room[2*n:])
+	}
 }
 
-// evensAndOdds is deinterleave of any number of elements.
-func evensAndOdds(lines, n int, even, odd []float32, apart int, src []float32, from int) {
-	done := deinterleave(lines, n, even, odd, apart, src, from)
-	for y := 0; done < n && y < lines; y++ {
-		deinterleaveGo(even[y*apart:][done:n], odd[y*apart:][done:n], src[y*from+2*done:])
+// patches reports whether windows of planes of two axes lie side by side, without padding, and their
+// lines have a power of two of columns and fit the room of phases.
+//
+//go:noinline
+func patches(w window, in, out []int) bool {
+	for k, size := range w.size {
+		if len(w.size) != 2 || size != w.stride[k] || size < 2 || w.dilation[k] != 1 || w.begin[k] != 0 ||
+			out[k]*size > in[k] {
+			return false
+		}
 	}
+	return w.size[0] >= min(3, w.size[1]) && w.size[1]&(w.size[1]-1) == 0
 }

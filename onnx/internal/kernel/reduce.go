@@ -175,33 +175,6 @@ func (p reducePlan) each(i int, f func(off int)) {
 	}
 }
 
-// columns reports whether neighbouring outputs are made of neighbours, and the inputs of each lie
-// along one axis.
-func (p reducePlan) columns() bool {
-	last := len(p.outSt) - 1
-	return len(p.inner) == 1 && p.count > 0 && last >= 0 && p.outSt[last] == 1 && p.outDims[last] > 1
-}
-
-// columnMeans sets outputs from lo to hi to the means of columns, line by line, as lines lie in
-// memory; each column is summed in its order.
-func columnMeans[T floating](o, x []T, p reducePlan, lo, hi int) {
-	const most = 256
-	var sums [most]float64
-	wide := p.outDims[len(p.outDims)-1]
-	for n := 0; lo < hi; lo += n {
-		n = min(most, hi-lo, wide-lo%wide)
-		clear(sums[:n])
-		for k, at := 0, p.base(lo); k < p.count; k, at = k+1, at+p.innerSt[0] {
-			for j, v := range x[at : at+n] {
-				sums[j] += float64(v)
-			}
-		}
-		for j, v := range sums[:n] {
-			o[lo+j] = T(v / float64(p.count))
-		}
-	}
-}
-
 type planner func(*Call) (reducePlan, []int, error)
 
 func reduceFloat[T floating](r reducer, whole planner) Kernel {
@@ -216,10 +189,6 @@ func reduceFloat[T floating](r reducer, whole planner) Kernel {
 		}
 		x, o := data[T](c.In[0]), data[T](out)
 		c.Parallel(p.outputs, p.count*2, func(lo, hi int) {
-			if r.op == "ReduceMean" && p.columns() {
-				columnMeans(o, x, p, lo, hi)
-				return
-			}
 			for i := lo; i < hi; i++ {
 				switch {
 				case r.logSumExp:
