@@ -377,7 +377,7 @@ func (v *convolution[T]) columns(col []T, cols int, x, split []T, p0, p1 int) {
 	w, in := v.window, v.xs[2:]
 	tap, base := make([]int, len(in)), make([]int, len(in))
 	single, _ := any(x).([]float32)
-	whole := single != nil && v.phases != nil && p1-p0 == v.pos && patches(w, in, v.sp)
+	whole := single != nil && v.phases != nil && p1-p0 == v.pos && v.phases.patches()
 	for c := range v.channels {
 		plane := x[c*v.in : (c+1)*v.in]
 		if whole {

@@ -499,7 +499,7 @@ func TestPatches(t *testing.T) {
 			pos: out[0] * out[1], phases: must.Get(newPhases(w, in, out))(t)}
 		cols := v.pos + r.IntN(3)
 		got, want := make([]float32, size[0]*size[1]*cols), make([]float32, size[0]*size[1]*cols)
-		if !patches(w, in, out) {
+		if !v.phases.patches() {
 			t.Fatalf("%v of %v are no patches", size, in)
 		}
 		patchColumns(v.phases, got, cols, v.x, make([]float32, v.phases.len()))

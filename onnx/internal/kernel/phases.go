@@ -171,7 +171,7 @@ func tapColumns[T floating](p *phases, col []T, cols int, plane, split []T, p0, 
 	}
 }
 
-// patchColumns is tapColumns for all outputs of windows that lie side by side, as [patches] has
+// patchColumns is tapColumns for all outputs of windows that lie side by side, as [phases.patches] has
 // them: of the lines that a line of taps reads, every other element goes one way, and of either half
 // again.
 //
@@ -202,16 +202,12 @@ func inTurn(rows int, dst []float32, apart int, src, room []float32) {
 	}
 }
 
-// patches reports whether windows of planes of two axes lie side by side, without padding, and their
-// lines have a power of two of columns and fit the room of phases.
-//
-//go:noinline
-func patches(w window, in, out []int) bool {
-	for k, size := range w.size {
-		if len(w.size) != 2 || size != w.stride[k] || size < 2 || w.dilation[k] != 1 || w.begin[k] != 0 ||
-			out[k]*size > in[k] {
-			return false
-		}
-	}
-	return w.size[0] >= min(3, w.size[1]) && w.size[1]&(w.size[1]-1) == 0
+// patches reports whether windows lie side by side on two axes, without padding, and their lines have
+// a power of two of columns and fit the room of phases.
+func (p *phases) patches() bool {
+	high, wide := p.stride[0], p.stride[1]
+	return p.begin == [2]int{} && p.high == p.out[0] && p.wide == p.out[1] &&
+		len(p.lines) == high && len(p.columns) == wide && len(p.offsets) == high*wide &&
+		wide > 1 && high >= min(3, wide) && wide&(wide-1) == 0 &&
+		p.out[0]*high <= p.in[0] && p.out[1]*wide <= p.in[1]
 }
