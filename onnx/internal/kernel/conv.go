@@ -135,6 +135,7 @@ type convolution[T floating] struct {
 	// plane is small: independent of all others.
 	tile, block int
 	direct      bool // the columns are the input itself
+	laid        bool // the columns of a tile are laid out as products read them
 	// every group's weights as [packLeft] has them, copied once for all tiles and images; nil:
 	// multiplied by times
 	left  []float32
@@ -220,7 +221,7 @@ func (f *filters) left(c *Call) []float32 {
 }
 
 // arrange divides the work and chooses the product.
-func (v *convolution[T]) arrange(inPanels bool) (err error) {
+func (v *convolution[T]) arrange(inPanels bool) error {
 	k, elem := v.channels*v.taps, 4
 	if _, ok := any(v).(*convolution[float64]); ok {
 		elem = 8
@@ -229,6 +230,21 @@ func (v *convolution[T]) arrange(inPanels bool) (err error) {
 	// Tiles are of about one size, since each reads all weights.
 	tiles := max(1, (v.pos+v.tile/2)/v.tile)
 	v.tile = min(v.pos, padColumns((v.pos+tiles-1)/tiles))
+	v.direct = pointwise(v.window)
+	v.laid = inPanels && !v.direct && haveRuns() && len(v.sp) <= 2
+	if v.laid || !v.direct && !inPlanes(v.xs[2:], v.sp, v.window) {
+		var err error
+		if v.phases, err = newPhases(v.window, v.xs[2:], v.sp); err != nil {
+			return err
+		}
+	}
+	if v.laid && v.tile == v.pos && v.phases.patches() { // which columns deals out faster
+		v.laid = false
+	}
+	if inPanels && (v.direct || v.laid) { // no columns beside a slab's panels
+		share := v.pos * v.xs[0] * v.group / max(1, v.env.Threads)
+		v.tile = min(v.pos, panelWidth, max(tileCols, padColumns(share)))
+	}
 	switch {
 	case inPanels:
 		v.block = max(1, min(v.xs[0], tileCols/v.pos))
@@ -239,10 +255,7 @@ func (v *convolution[T]) arrange(inPanels bool) (err error) {
 	default:
 		v.times = multiplyPlain[T]
 	}
-	if v.direct = pointwise(v.window); !v.direct {
-		v.phases, err = newColumns(v.xs[2:], v.sp, v.window)
-	}
-	return err
+	return nil
 }
 
 // products multiplies tile by tile.
@@ -255,7 +268,7 @@ func (v *convolution[T]) products() {
 			split = Scratch[T](v.Call, v.phases.len())
 			clear(split)
 		}
-		if !v.direct || v.block > 1 {
+		if !v.direct && !v.laid || v.block > 1 {
 			col = Scratch[T](v.Call, k, v.tile, v.block)
 		}
 		if v.block > 1 {
@@ -280,7 +293,7 @@ func (v *convolution[T]) images(n, g int, col, sum, split []T) {
 		v.columns(col[i*v.pos:], cols, v.planes(n+i, g), split, 0, v.pos)
 	}
 	dst := dense(sum[:v.filters*cols], v.filters, cols)
-	v.multiply(dst, dense(col[:k*cols], k, cols), g)
+	v.multiply(dst, dense(col[:k*cols], k, cols), g, nil)
 	for i := range images {
 		to := v.out[((n+i)*v.group+g)*v.filters*v.pos:]
 		for r := range v.filters {
@@ -296,11 +309,16 @@ func (v *convolution[T]) part(n, g, t int, col, split []T) {
 	dst := matrix[T]{data: v.out[(n*v.group+g)*v.filters*v.pos+p0:], rows: v.filters,
 		cols: cols, stride: v.pos}
 	if v.direct {
-		v.multiply(dst, matrix[T]{data: src[p0:], rows: k, cols: cols, stride: v.in}, g)
+		v.multiply(dst, matrix[T]{data: src[p0:], rows: k, cols: cols, stride: v.in}, g, nil)
+		return
+	}
+	if v.laid {
+		f, x := any(split).([]float32), any(src).([]float32)
+		v.multiply(dst, matrix[T]{}, g, func(b []float32, s slab) { layRuns(b, s, v.phases, x, f, p0) })
 		return
 	}
 	v.columns(col, cols, src, split, p0, p1)
-	v.multiply(dst, dense(col[:k*cols], k, cols), g)
+	v.multiply(dst, dense(col[:k*cols], k, cols), g, nil)
 }
 
 // planes returns the planes of x that group g of image n reads.
@@ -309,9 +327,9 @@ func (v *convolution[T]) planes(n, g int) []T {
 	return v.x[(n*v.group+g)*size : (n*v.group+g+1)*size]
 }
 
-// multiply sets dst to the bias plus the weights of group g times the columns, with the operators
-// that follow.
-func (v *convolution[T]) multiply(dst, columns matrix[T], g int) {
+// multiply sets dst to the bias plus the weights of group g times the columns, which lay writes
+// where it is not nil, with the operators that follow.
+func (v *convolution[T]) multiply(dst, columns matrix[T], g int, lay func([]float32, slab)) {
 	k := v.channels * v.taps
 	weights := dense(v.weights[g*v.filters*k:(g+1)*v.filters*k], v.filters, k)
 	if v.left != nil {
@@ -319,6 +337,7 @@ func (v *convolution[T]) multiply(dst, columns matrix[T], g int) {
 		p := newPacks(v.env.Reproducible)
 		defer packPool.Put(p)
 		p.bounds, p.bounded = v.then.bounds()
+		p.lay = lay
 		p.multiply(v.left[g*high*k:(g+1)*high*k], any(weights).(matrix[float32]),
 			any(columns).(matrix[float32]), any(dst).(matrix[float32]),
 			v.from[g*high:(g+1)*high], v.end(g))
@@ -362,12 +381,9 @@ func pointwise(w window) bool {
 	return true
 }
 
-// newColumns returns the phases that columns reads; nil where it reads the planes themselves.
-func newColumns(in, out []int, w window) (*phases, error) {
-	if len(in) > 2 || len(in) == 2 && product(w.stride) == 1 && out[1] == in[1] {
-		return nil, nil
-	}
-	return newPhases(w, in, out)
+// inPlanes says that columns are read from the planes themselves.
+func inPlanes(in, out []int, w window) bool {
+	return len(in) > 2 || len(in) == 2 && product(w.stride) == 1 && out[1] == in[1]
 }
 
 // columns writes im2col for output positions p0 <= p < p1 to rows that lie cols apart: col[c q +

@@ -93,7 +93,7 @@ func matMul[T floating](c *Call, r *right, l *lines) error {
 		return nil
 	}
 	inPanels := panels(p.m, p.n, p.k)
-	fresh := inPanels && c.In[0].DType == onnx.Float32 && haveMasks()
+	fresh := inPanels && c.In[0].DType == onnx.Float32
 	if !fresh {
 		clear(o)
 	}

@@ -39,7 +39,8 @@ type packs struct {
 	manner
 	bounds  [2]float32 // of the product's elements
 	bounded bool       // whether kernels end with them
-	fresh   bool       // with AVX-512: c is set to the product where there is no from
+	// lay writes a slab's panels of the right operand to b; nil: they are copied from it
+	lay func(b []float32, s slab)
 }
 
 // manner is how a kernel computes a tile.
@@ -52,7 +53,7 @@ type manner struct {
 
 func newPacks(steps bool) *packs {
 	p := packPool.Get().(*packs)
-	p.manner, p.bounded, p.fresh = manner{steps: steps}, false, false
+	p.manner, p.bounded, p.lay = manner{steps: steps}, false, nil
 	return p
 }
 
@@ -62,13 +63,16 @@ var packPool = sync.Pool{New: func() any {
 		c: make([]float32, edgeRoom)}
 }}
 
-// multiplyPanels is multiply in panels, for any numbers: nothing is skipped. Where fresh is set, with
-// AVX-512, c is set to the product.
+// multiplyPanels is multiply in panels, for any numbers: nothing is skipped. Where fresh is set, c is
+// set to the product.
 func multiplyPanels(a, b, c matrix[float32], steps, fresh bool) {
 	p := newPacks(steps)
 	defer packPool.Put(p)
-	p.fresh = fresh
-	p.multiply(nil, a, b, c, nil, nil)
+	var from []float32
+	if fresh {
+		from = noBias[:0]
+	}
+	p.multiply(nil, a, b, c, from, nil)
 }
 
 // packLeft copies a to dst, of packedLen numbers, for every product that a is the left operand of.
@@ -157,70 +161,77 @@ func (r *right) multiply(a matrix[float32], from, to int, c matrix[float32], by 
 
 // multiply is multiplyPanels where packLeft has left of a, or, where that is nil, copies a as it
 // goes. Where from is not nil, c is set to the product plus from, of which each row has a number,
-// with room for whole panels. Where end is not nil, it is called with each part of c that is done,
+// with room for whole panels, or zeros where it is empty. Where end is not nil, it is called with each part of c that is done,
 // and with its first row, while that is in the cache; but not where kernels end with p.bounds,
 // which are to be the same work.
 func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32,
 	end func(part matrix[float32], row, col int)) {
-	m, n, k := a.rows, b.cols, a.cols
-	high := padRows(m)
-	for l := 0; l < k; l += panelDepth {
-		d := min(panelDepth, k-l)
-		for i := 0; i < m; i += panelHeight {
-			h := min(panelHeight, m-i)
-			at := p.a[:padRows(h)*d]
-			if left != nil {
-				at = left[high*l+i*d:][:len(at)]
-			} else {
-				packLeft(at, a.part(i, l, h, d))
-			}
+	for l := 0; l < a.cols; l += panelDepth {
+		d := min(panelDepth, a.cols-l)
+		for j := 0; j < c.cols; j += panelWidth {
+			s := slab{l: l, d: d, j: j, cols: min(panelWidth, c.cols-j), last: l+d == a.cols}
+			over := s.cols % panelUnit()
+			switch {
+			case p.lay != nil:
+				p.lay(p.b, s)
 			// An operand that is read a few times is read where it lies.
-			inPlace := stridedPanels && (m <= fewRows || n <= fewColumns) && !b.trans
-			for j, w := 0, 0; j < n; j += w {
-				w = panelPart(j, n)
-				part := c.part(i, j, h, w)
-				if p.limits = nil; p.bounded && l+d == k && (w > fewColumns || p.steps) {
-					p.limits = &p.bounds
-				}
-				start := p.begin(from, l, i, w)
-				if inPlace && (w%panelUnit() == 0 || w <= fewColumns && !p.steps) {
-					p.panel(at, b.data[l*b.stride+j:], b.stride, d, part, start)
-				} else {
-					q := j % panelWidth
-					if inPlace {
-						q = 0
-					}
-					if q == 0 {
-						packColumns(p.b, b.part(l, j, d, min(panelWidth, n-j)))
-					}
-					// a panel of b stays in the first-level cache
-					p.panel(at, p.b[q/panelCols*panelCols*d+q%panelCols:], panelCols, d,
-						part, start)
-				}
-				if end != nil && l+d == k && p.limits == nil {
-					end(part, i, j)
-				}
+			case stridedPanels && (a.rows <= fewRows || c.cols <= fewColumns) && !b.trans &&
+				(over == 0 || over <= fewColumns && !p.steps):
+				s.b, s.stride = b.data[l*b.stride+j:], b.stride
+			default:
+				packColumns(p.b, b.part(l, j, d, s.cols))
 			}
+			p.slab(s, left, a, c, from, end)
 		}
 	}
 }
 
-// begin sets where the sums of w columns start, from element l of the inner axis on, and returns
-// where those of rows from i on do: nil where each has its row of p.row, or c's number.
-func (p *packs) begin(from []float32, l, i, w int) []float32 {
-	p.row = nil
-	switch {
-	case l > 0:
-		return nil
-	case from != nil:
-		return from[i:]
-	case !p.fresh:
-		return nil
-	case w <= fewColumns && !p.steps:
-		return noBias[:0]
+// slab is the part of a product over d elements of the inner axis from l on, and some of its
+// columns from j on.
+type slab struct {
+	l, d, j, cols int
+	b             []float32 // where rows of the right operand lie stride apart; nil: its panels are in packs.b
+	stride        int
+	last          bool // of the inner axis
+}
+
+// slab is multiply of a part, for all rows. They read a panel of b while it is in the first-level
+// cache.
+func (p *packs) slab(s slab, left []float32, a, c matrix[float32], from []float32,
+	end func(part matrix[float32], row, col int)) {
+	high := padRows(a.rows)
+	for i := 0; i < a.rows; i += panelHeight {
+		h := min(panelHeight, a.rows-i)
+		at := p.a[:padRows(h)*s.d]
+		if left != nil {
+			at = left[high*s.l+i*s.d:][:len(at)]
+		} else {
+			packLeft(at, a.part(i, s.l, h, s.d))
+		}
+		var start []float32
+		switch {
+		case from == nil || s.l > 0:
+		case len(from) == 0:
+			start = noBias[:]
+		default:
+			start = from[i:]
+		}
+		for j, w := 0, 0; j < s.cols; j += w {
+			w = panelPart(j, s.cols)
+			part := c.part(i, s.j+j, h, w)
+			if p.limits = nil; p.bounded && s.last && (w > fewColumns || p.steps) {
+				p.limits = &p.bounds
+			}
+			b, stride, first := s.b, s.stride, j
+			if b == nil {
+				b, stride, first = p.b, panelCols, j/panelCols*panelCols*s.d+j%panelCols
+			}
+			p.panel(at, b[first:], stride, s.d, part, start)
+			if end != nil && s.last && p.limits == nil {
+				end(part, i, s.j+j)
+			}
+		}
 	}
-	p.row = noBias[:]
-	return nil
 }
 
 // multiplyWhole sets c, m x n, to the product of a, as packLeft has it, and b, where both have room
@@ -257,7 +268,7 @@ func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 }
 
 // noBias is the start of the sums of rows where there is no bias.
-var noBias [winogradRows]float32
+var noBias [max(winogradRows, panelHeight)]float32
 
 // few is panel for at most fewColumns columns, where vectors hold rows of c in place of columns;
 // its sums run as those of panel do. Where from is empty and not nil, they start from zeros.
@@ -371,6 +382,9 @@ func packEight(dst []float32, a matrix[float32]) {
 // are not there.
 func packColumns(dst []float32, b matrix[float32]) {
 	d := b.rows
+	if packRuns(dst, b) {
+		return
+	}
 	for j := 0; j < b.cols; j += panelCols {
 		w := min(panelCols, b.cols-j)
 		to := dst[j*d : (j+panelCols)*d]

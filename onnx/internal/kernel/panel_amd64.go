@@ -94,6 +94,33 @@ func panelShort(by manner, k, rows int, a, b []float32, bs int, c []float32, str
 	}
 }
 
+// packRuns is packColumns of rows that lie in runs, with AVX-512; false where it is not done.
+func packRuns(dst []float32, b matrix[float32]) bool {
+	if !haveAVX512 || b.trans || b.rows == 0 || b.cols == 0 {
+		return false
+	}
+	_, _ = dst[b.rows*padColumns(b.cols)-1], b.data[(b.rows-1)*b.stride+b.cols-1]
+	packRunsZ(b.rows, b.cols, &dst[0], &b.data[0], b.stride)
+	return true
+}
+
+// haveRuns says that tapRuns is there.
+func haveRuns() bool { return haveAVX512 }
+
+// tapRuns copies the pieces that each tap reads of split to dst, a row of a panel for each tap.
+// Nothing beside them is read or written.
+func tapRuns(dst, split []float32, offsets []int, pieces []tapPiece) {
+	if len(offsets) > 0 && len(pieces) > 0 {
+		tapRunsZ(&dst[0], &split[0], &offsets[0], len(offsets), &pieces[0], len(pieces))
+	}
+}
+
+//go:noescape
+func tapRunsZ(dst, split *float32, offsets *int, taps int, pieces *tapPiece, n int)
+
+//go:noescape
+func packRunsZ(rows, cols int, dst, src *float32, stride int)
+
 // panelColumn adds to sums the product of panels of a, [k, panelRows] each and as many as sums has
 // rows for, one or columnPanels, and of the first column of b, whose rows lie bs apart.
 func panelColumn(k int, a, b []float32, bs int, sums []float32) {

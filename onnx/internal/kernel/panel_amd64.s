@@ -700,3 +700,99 @@ loop:
 	VMOVUPS      Y3, 96(DX)
 	VZEROUPPER
 	RET
+
+// ROWS is how many rows before its use a row's piece is fetched: rows are pages apart, so that the processor does not see the pattern.
+#define ROWS 8
+
+// func packRunsZ(rows, cols int, dst, src *float32, stride int)
+//
+// A row goes to all panels, so that its page is looked up once. R9 is at the row ROWS after it, R10 is a panel's size; K1 and K2 name
+// the last panel's columns.
+TEXT ·packRunsZ(SB), NOSPLIT, $0-40
+	MOVQ  rows+0(FP), R13
+	MOVQ  cols+8(FP), R12
+	MOVQ  dst+16(FP), DX
+	MOVQ  src+24(FP), R11
+	MOVQ  stride+32(FP), R8
+	SHLQ  $2, R8
+	MOVQ  R13, R10
+	SHLQ  $7, R10
+	MOVQ  R12, CX
+	ANDQ  $31, CX
+	MOVQ  $1, AX
+	SHLQ  CX, AX
+	DECQ  AX
+	KMOVW AX, K1
+	SHRQ  $16, AX
+	KMOVW AX, K2
+
+row:
+	MOVQ R11, SI
+	MOVQ DX, DI
+	MOVQ R12, CX
+	LEAQ (R11)(R8*ROWS), R9
+	SUBQ $32, CX
+	JL   last
+
+panel:
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	VMOVUPS    (SI), Z0
+	VMOVUPS    64(SI), Z1
+	VMOVUPS    Z0, (DI)
+	VMOVUPS    Z1, 64(DI)
+	ADDQ       $128, SI
+	ADDQ       $128, R9
+	ADDQ       R10, DI
+	SUBQ       $32, CX
+	JGE        panel
+
+last:
+	CMPQ       CX, $-32
+	JEQ        next
+	PREFETCHT0 (R9)
+	PREFETCHT0 64(R9)
+	VMOVUPS.Z  (SI), K1, Z0
+	VMOVUPS.Z  64(SI), K2, Z1
+	VMOVUPS    Z0, (DI)
+	VMOVUPS    Z1, 64(DI)
+
+next:
+	ADDQ R8, R11
+	ADDQ $128, DX
+	DECQ R13
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func tapRunsZ(dst, split *float32, offsets *int, taps int, pieces *tapPiece, n int)
+//
+// SI and DI are where the piece at R12 begins, K1 its lanes, R9 a tap's place.
+TEXT ·tapRunsZ(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), R10
+	MOVQ split+8(FP), R11
+	MOVQ pieces+32(FP), R12
+	MOVQ n+40(FP), R13
+
+piece:
+	MOVQ  (R12), SI
+	MOVQ  8(R12), DI
+	KMOVW 16(R12), K1
+	LEAQ  (R11)(SI*4), SI
+	LEAQ  (R10)(DI*4), DI
+	MOVQ  offsets+16(FP), DX
+	MOVQ  taps+24(FP), CX
+
+tap:
+	MOVQ      (DX), R9
+	VMOVUPS.Z (SI)(R9*4), K1, Z0
+	VMOVUPS   Z0, K1, (DI)
+	ADDQ      $8, DX
+	ADDQ      $128, DI
+	DECQ      CX
+	JNZ       tap
+	ADDQ      $24, R12
+	DECQ      R13
+	JNZ       piece
+	VZEROUPPER
+	RET

@@ -35,3 +35,12 @@ func begin(c []float32, stride int, from []float32) {
 		}
 	}
 }
+
+// packRuns has no vectors here.
+func packRuns([]float32, matrix[float32]) bool { return false }
+
+func haveRuns() bool { return false }
+
+func tapRuns([]float32, []float32, []int, []tapPiece) {
+	panic("no kernel lays out what taps read")
+}

@@ -1,6 +1,10 @@
 package kernel
 
-import "fmp/onnx"
+import (
+	"slices"
+
+	"fmp/onnx"
+)
 
 // phases are a plane with its padding, split by the remainders of its lines and columns that a
 // strided window begins at or reaches: in each of them, a phase, the elements that a tap reads for
@@ -132,8 +136,20 @@ func splitFast(p *phases, to, of any, at, from, lines int) bool {
 		h := byTurns{lines: lines, evens: a.count, to: p.wide, from: down}
 		h.copy(dst[a.first:], nil, src[a.from:])
 		return true
-	case len(p.columns) != 2 || p.columns[1].count == 0:
+	case p.stride[1] == 1 || len(p.columns) == 2 && p.columns[1].count == 0:
 		return false
+	}
+	wide, ok := to.([]float32)
+	if len(p.columns) == 1 {
+		if !ok {
+			return false
+		}
+		even, line := wide[at+a.first:], of.([]float32)[from+a.from:]
+		n := deinterleave(lines, min(a.count, (p.in[1]-a.from)/2), even, even, p.wide, line, down)
+		for y := 0; n < a.count && y < lines; y++ {
+			deinterleaveGo(even[y*p.wide:][n:a.count], nil, line[y*down+2*n:])
+		}
+		return true
 	}
 	b := p.columns[1]
 	first, second := a.first, p.high*p.wide+b.first
@@ -145,7 +161,6 @@ func splitFast(p *phases, to, of any, at, from, lines int) bool {
 		h.copy(dst[first:], dst[second:], src)
 		return true
 	}
-	wide, ok := to.([]float32)
 	if !ok {
 		return false
 	}
@@ -210,4 +225,38 @@ func (p *phases) patches() bool {
 		len(p.lines) == high && len(p.columns) == wide && len(p.offsets) == high*wide &&
 		wide > 1 && high >= min(3, wide) && wide&(wide-1) == 0 &&
 		p.out[0]*high <= p.in[0] && p.out[1]*wide <= p.in[1]
+}
+
+// tapPiece is a run of outputs of one line, at most a vector of them: the lanes that they have, and
+// where the first lane lies from a tap's place for the first output, and in a slab's panels.
+type tapPiece struct {
+	from, to int
+	lanes    uint64
+}
+
+// layRuns writes a slab of the columns of planes x to b, in panels. Output p0 is the first column's.
+func layRuns(b []float32, s slab, p *phases, x, split []float32, p0 int) {
+	const vector = 16
+	var room [64]tapPiece
+	pieces, reach := room[:0], 0
+	for v := 0; v < s.cols; v += vector {
+		to := v/panelCols*panelCols*s.d + v%panelCols
+		for i, n := 0, 0; i < min(vector, s.cols-v); i += n {
+			at := p0 + s.j + v + i
+			x := at % p.out[1]
+			n = min(p.out[1]-x, vector-i, s.cols-v-i)
+			from := at/p.out[1]*p.wide + x
+			pieces = append(pieces, tapPiece{from: from - i, to: to, lanes: (1<<n - 1) << i})
+			reach = from + n
+		}
+	}
+	_, _ = split[slices.Max(p.offsets)+reach-1], b[s.d*padColumns(s.cols)-1]
+	taps, size := len(p.offsets), p.in[0]*p.in[1]
+	first, last := (p0+s.j)/p.out[1], (p0+s.j+s.cols-1)/p.out[1]
+	for k, n := 0, 0; k < s.d; k += n {
+		c, t := (s.l+k)/taps, (s.l+k)%taps
+		n = min(taps-t, s.d-k)
+		splitInto(p, split, x[c*size:(c+1)*size], first, last+1+p.high-p.out[0])
+		tapRuns(b[k*panelCols:], split, p.offsets[t:t+n], pieces)
+	}
 }

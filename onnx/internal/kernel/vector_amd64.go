@@ -128,7 +128,7 @@ func tapMaxima(dst, src []float32, offsets []int) {
 }
 
 // deinterleave sets n elements of lines of even and odd, that far apart, as deinterleaveGo does, or
-// none: it returns how many.
+// none: it returns how many. Where even and odd are one, they get the even ones.
 func deinterleave(lines, n int, even, odd []float32, apart int, src []float32, from int) int {
 	if !havePanels || n < 4 || lines == 0 {
 		return 0

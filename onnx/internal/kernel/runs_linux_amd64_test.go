@@ -1,0 +1,97 @@
+package kernel
+
+import (
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"unsafe"
+)
+
+// guarded returns n random numbers that end, or begin, at a page that may not be touched.
+func guarded(t *testing.T, r *rand.Rand, n int, begin bool) []float32 {
+	const page = 4096
+	bytes := (4*n + page - 1) / page * page
+	all, err := syscall.Mmap(-1, 0, bytes+2*page, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Munmap(all) })
+	for _, closed := range [][]byte{all[:page], all[page+bytes:]} {
+		if err := syscall.Mprotect(closed, syscall.PROT_NONE); err != nil {
+			t.Fatal(err)
+		}
+	}
+	at := page
+	if !begin {
+		at += bytes - 4*n
+	}
+	v := unsafe.Slice((*float32)(unsafe.Pointer(&all[at])), n)
+	for i := range v {
+		v[i] = float32(r.NormFloat64())
+	}
+	return v
+}
+
+// Rows that lie in runs are packed as they are one by one, and nothing beside them is touched.
+func TestPackedRuns(t *testing.T) {
+	if !narrower(t) {
+		t.Skip("this processor has no AVX-512")
+	}
+	r := rand.New(rand.NewPCG(1, 12))
+	for i := range 60 {
+		rows, cols := 1+r.IntN(20), 1+r.IntN(100)
+		stride := cols + r.IntN(3)
+		b := matrix[float32]{rows: rows, cols: cols, stride: stride,
+			data: guarded(t, r, (rows-1)*stride+cols, i%2 == 0)}
+		want := make([]float32, rows*padColumns(cols))
+		haveAVX512 = false
+		packColumns(want, b)
+		haveAVX512 = true
+		got := guarded(t, r, len(want), i%2 == 0)
+		if packColumns(got, b); !sameBits(got, want) {
+			t.Fatalf("%d x %d, rows %d apart: %v, want %v", rows, cols, stride, got, want)
+		}
+	}
+}
+
+// Columns of windows are laid out in panels as they are copied and packed, whatever part of them a
+// slab holds, and nothing beside them is touched.
+func TestRunsOfTaps(t *testing.T) {
+	if !haveRuns() {
+		t.Skip("this processor has no AVX-512")
+	}
+	r := rand.New(rand.NewPCG(2, 12))
+	for i := range 120 {
+		in := []int{1 + r.IntN(12), 1 + r.IntN([]int{4, 12, 60}[i%3])}
+		pair := func(n int) []int { return []int{1 + r.IntN(n), 1 + r.IntN(n)} }
+		w, sp, err := window{size: pair(4), stride: pair(3), dilation: pair(2), begin: []int{i % 2, 1},
+			end: []int{1, i % 3}}.fit(in)
+		if err != nil {
+			continue
+		}
+		p, err := newPhases(w, in, sp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const channels = 3
+		x := guarded(t, r, channels*in[0]*in[1], i%2 == 0)
+		k, pos := channels*len(p.offsets), sp[0]*sp[1]
+		p0 := r.IntN(pos)
+		s := slab{l: r.IntN(k), j: r.IntN(pos - p0)}
+		s.d, s.cols = 1+r.IntN(k-s.l), 1+r.IntN(min(pos-p0-s.j, panelWidth))
+		split := make([]float32, p.len())
+		all := dense(make([]float32, k*pos), k, pos)
+		for c := range channels {
+			tapColumns(p, all.data[c*len(p.offsets)*pos:], pos, x[c*in[0]*in[1]:][:in[0]*in[1]], split, 0, pos)
+		}
+		want := make([]float32, s.d*padColumns(s.cols))
+		packColumns(want, all.part(s.l, p0+s.j, s.d, s.cols))
+		got, room := guarded(t, r, len(want), i%2 == 0), guarded(t, r, p.len(), i%2 == 0)
+		clear(got)
+		clear(room)
+		if layRuns(got, s, p, x, room, p0); !sameBits(got, want) {
+			t.Fatalf("window %+v on %v, %+v from %d: %v, want %v", w, in, s, p0, got, want)
+		}
+	}
+}
