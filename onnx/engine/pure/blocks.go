@@ -250,6 +250,11 @@ func apart(n *onnx.Node, opset int, c *kernel.Call, varying []bool) bool {
 		}
 		return apartProducts(x, len(c.In[1].Shape), varying)
 	}
+	if n.Op == "Conv" && len(varying) == 4 && varying[3] { // what it adds
+		if varying = varying[:3]; len(c.In[3].Shape) != len(x.Shape) {
+			return false
+		}
+	}
 	if !varying[0] || slices.Contains(varying[1:], true) { // of the others the first is the only one
 		return false
 	}

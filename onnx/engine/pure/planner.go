@@ -243,7 +243,7 @@ func (p *planner) node(n *onnx.Node) error {
 	if p.ready[n].run == nil && len(st.in) > 0 {
 		p.takePadding(&st, s)
 	}
-	last := p.fuse(s)
+	last := p.fuse(&st, s)
 	run := p.ready[n].run
 	if s.Out = []onnx.DType{p.ready[n].out}; run == nil {
 		var err error
@@ -304,7 +304,7 @@ func (p *planner) operands(st *step, s *kernel.Spec) error {
 
 // fuse lets a convolution of constant weights run the nodes after it that it can, and returns the
 // last of them.
-func (p *planner) fuse(s *kernel.Spec) *onnx.Node {
+func (p *planner) fuse(st *step, s *kernel.Spec) *onnx.Node {
 	last := s.Node
 	if last.Op == "MatMul" && p.ready[last].run == nil {
 		return p.fuseLines(s)
@@ -314,7 +314,9 @@ func (p *planner) fuse(s *kernel.Spec) *onnx.Node {
 	}
 	for next := p.soleReader(last.Outputs[0]); next != nil; next = p.soleReader(next.Outputs[0]) {
 		then := p.following(next, last.Outputs[0], p.find)
-		if then == nil || !kernel.CanFollow(s, then, s.Const[1].Shape[0]) {
+		if k := p.addend(next, last.Outputs[0]); k >= 0 && kernel.CanSum(s) {
+			st.in, then = append(append(st.in, -1)[:3], k), &kernel.Spec{Node: next}
+		} else if then == nil || !kernel.CanFollow(s, then, s.Const[1].Shape[0]) {
 			break
 		}
 		s.After, p.fused[next], last = append(s.After, then), true, next
@@ -324,6 +326,22 @@ func (p *planner) fuse(s *kernel.Spec) *onnx.Node {
 		s.After, last = append(s.After, &kernel.Spec{Node: product, Opset: p.opset}), product
 	}
 	return last
+}
+
+// addend returns the slot of what a node adds to a value, where that is known by the time it is
+// made; -1 where the node does something else.
+func (p *planner) addend(n *onnx.Node, value string) int {
+	if n.Op != "Add" || n.Domain != "" || len(n.Inputs) != 2 || len(n.Attrs) > 0 || p.opset < 7 {
+		return -1
+	}
+	other := n.Inputs[0]
+	if other == value {
+		other = n.Inputs[1]
+	}
+	if d, t, ok := p.find(other); !ok || t != nil || d != onnx.Float32 {
+		return -1
+	}
+	return p.plan.slot[other]
 }
 
 // swish returns the sigmoid of a value and the product of both, where nothing else reads either.
@@ -348,11 +366,11 @@ func (p *planner) swish(value string) (curve, product *onnx.Node) {
 	return curve, product
 }
 
-// soleReader returns the node that reads a value as its first input, where no other node and no
-// output of the graph does.
+// soleReader returns the node that reads a value as its first input, or adds it to another, where no
+// other node and no output of the graph does.
 func (p *planner) soleReader(value string) *onnx.Node {
 	all := p.readers[value]
-	if len(all) != 1 || all[0] == nil || all[0].Input(0) != value || len(all[0].Outputs) != 1 {
+	if len(all) != 1 || all[0] == nil || all[0].Input(0) != value && all[0].Op != "Add" || len(all[0].Outputs) != 1 {
 		return nil
 	}
 	return all[0]

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"math"
+	"slices"
 
 	"fmp/onnx"
 )
@@ -14,6 +15,7 @@ type after struct {
 	scale, shift []float32 // by channel; nil: none
 	lo, hi       float32   // infinite: none
 	curve        curve
+	sum          bool // whether a tensor like the output is added, before the bounds
 	ends         bool // whether there are bounds or a curve, behind which nothing more fits
 }
 
@@ -41,6 +43,8 @@ func newAfter(s *Spec) *after {
 
 func (a *after) add(next *Spec) {
 	switch next.Node.Op {
+	case "Add":
+		a.sum = true
 	case "BatchNormalization":
 		a.scale, a.shift = normalizing[float32](next.Const, next.float("epsilon"))
 	case "Relu":
@@ -85,11 +89,11 @@ func CanFollow(s, next *Spec, channels int) bool {
 				return false
 			}
 		}
-		return was.scale == nil
+		return was.scale == nil && !was.sum
 	case "Relu":
 		return true
 	case "HardSwish", "Sigmoid":
-		return vectorMath() && !next.Reproducible
+		return vectorMath() && !next.Reproducible && !was.sum
 	case "Clip": // bounds were attributes once
 		if next.Opset < 11 {
 			return false
@@ -113,7 +117,49 @@ type finishing struct{ start, scale, shift, lo, hi float32 }
 // that's sigmoid as well; the Mul stands for both in s.After.
 func CanSwish(s *Spec) bool {
 	was := newAfter(s)
-	return vectorMath() && !s.Reproducible && (was == nil || !was.ends)
+	return vectorMath() && !s.Reproducible && (was == nil || !was.ends && !was.sum)
+}
+
+// CanSum reports whether a convolution with s.After before it can add another value to its float32
+// output as well: one of constant weights for single positions, the sums of which begin there. That
+// may move their last bit. The Add stands for it in s.After, and its input is the call's last.
+func CanSum(s *Spec) bool {
+	was, w := newAfter(s), s.constant(1)
+	return haveRuns() && !s.Reproducible && w != nil && len(w.Shape) > 2 && product(w.Shape[2:]) == 1 &&
+		(was == nil || was.scale == nil && !was.ends && !was.sum)
+}
+
+// target makes the output of a convolution, in panels or not: where a value is to be added it is
+// that, and nil where sums cannot begin there. a may be nil.
+func (a *after) target(c *Call, shape []int, inPanels bool) (*onnx.Tensor, error) {
+	if a == nil || !a.sum {
+		return c.New(0, c.In[0].DType, shape)
+	}
+	last := len(c.In) - 1
+	if !inPanels || !slices.Equal(c.In[last].Shape, shape) {
+		return nil, nil
+	}
+	out, err := c.Over(0, last, onnx.Float32, shape)
+	if err == nil && c.Alias[0] < 0 {
+		copy(out.F32(), c.In[last].F32())
+	}
+	return out, err
+}
+
+// addLast adds the call's last input to its output, and bounds that.
+func (a *after) addLast(c *Call) error {
+	alone := c.Out[0]
+	c.In[0], c.In[1], c.Out[0] = alone, c.In[len(c.In)-1], nil
+	c.Overwrite[0], c.Overwrite[1] = true, false
+	err := binaryOf(addRow[float32])(c)
+	if c.Alias[0] < 0 {
+		c.env.Pool.Put(alone.Data)
+	}
+	if c.Alias[0] = -1; err == nil {
+		all := c.Out[0].F32()
+		limit(all, all, 1, negativeZero, a.lo, a.hi)
+	}
+	return err
 }
 
 // of returns that of a channel without a bias; a may be nil. A curve comes after it.

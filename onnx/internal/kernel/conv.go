@@ -136,6 +136,7 @@ type convolution[T floating] struct {
 	tile, block int
 	direct      bool // the columns are the input itself
 	laid        bool // the columns of a tile are laid out as products read them
+	sums        bool // the output holds a value that is added
 	// every group's weights as [packLeft] has them, copied once for all tiles and images; nil:
 	// multiplied by times
 	left  []float32
@@ -144,44 +145,51 @@ type convolution[T floating] struct {
 }
 
 func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
-	return func(c *Call) error {
-		v, err := newConvolution[T](c, win, group, then)
-		switch {
-		case err != nil || len(v.out) == 0:
-			return err
-		case v.channels == 1 && v.filters == 1 && len(v.xs) < 5:
-			if s := f.sweeps(v.window, v.xs[2:], v.sp); s != nil &&
-				(s.eights != nil || haveMasks() && !v.env.Reproducible) {
-				s.run(any(v).(*convolution[float32]))
-				return nil
-			}
-			if m := f.maskedTaps(v.window, v.xs[2:], v.sp); m != nil && !v.env.Reproducible {
-				m.run(any(v).(*convolution[float32]))
-				return nil
-			}
-			return v.depthwise()
+	return func(c *Call) error { return runConv[T](c, win, group, then, f) }
+}
+
+func runConv[T floating](c *Call, win window, group int, then *after, f *filters) error {
+	v, err := newConvolution[T](c, win, group, then)
+	switch {
+	case err == nil && v.sums && v.out == nil:
+		if err = runConv[T](c, win, group, nil, f); err == nil {
+			err = then.addLast(c)
 		}
-		// Panels or not is a matter of the weights alone, so that an image's result does not depend
-		// on its batch.
-		single, _ := any(v).(*convolution[float32])
-		inPanels := single != nil && panels(v.filters, panelLeast, v.channels*v.taps)
-		if inPanels && f.tiles.suits(v.sp) {
-			return f.tiles.run(single)
+		return err
+	case err != nil || len(v.out) == 0:
+		return err
+	case v.channels == 1 && v.filters == 1 && len(v.xs) < 5:
+		if s := f.sweeps(v.window, v.xs[2:], v.sp); s != nil &&
+			(s.eights != nil || haveMasks() && !v.env.Reproducible) {
+			s.run(any(v).(*convolution[float32]))
+			return nil
 		}
-		if err := v.arrange(inPanels); err != nil {
-			return err
+		if m := f.maskedTaps(v.window, v.xs[2:], v.sp); m != nil && !v.env.Reproducible {
+			m.run(any(v).(*convolution[float32]))
+			return nil
 		}
-		if inPanels {
-			v.left = f.left(c)
-			v.from = Scratch[float32](c, group*padRows(v.filters))
-			clear(v.from)
-			for g := 0; g < group && v.bias != nil; g++ {
-				copy(v.from[g*padRows(v.filters):], single.bias[g*v.filters:(g+1)*v.filters])
-			}
-		}
-		v.products()
-		return nil
+		return v.depthwise()
 	}
+	// Panels or not is a matter of the weights alone, so that an image's result does not depend
+	// on its batch.
+	single, _ := any(v).(*convolution[float32])
+	inPanels := single != nil && panels(v.filters, panelLeast, v.channels*v.taps)
+	if inPanels && f.tiles.suits(v.sp) {
+		return f.tiles.run(single)
+	}
+	if err := v.arrange(inPanels); err != nil {
+		return err
+	}
+	if inPanels {
+		v.left = f.left(c)
+		v.from = Scratch[float32](c, group*padRows(v.filters))
+		clear(v.from)
+		for g := 0; g < group && v.bias != nil; g++ {
+			copy(v.from[g*padRows(v.filters):], single.bias[g*v.filters:(g+1)*v.filters])
+		}
+	}
+	v.products()
+	return nil
 }
 
 func newConvolution[T floating](c *Call, win window, group int,
@@ -200,9 +208,10 @@ func newConvolution[T floating](c *Call, win window, group int,
 		}
 		v.bias = data[T](b)
 	}
-	out, err := c.New(0, c.In[0].DType, append([]int{xs[0], ws[0]}, sp...))
-	if err != nil {
-		return nil, err
+	v.sums = then != nil && then.sum
+	out, err := then.target(c, append([]int{xs[0], ws[0]}, sp...), panels(v.filters, panelLeast, v.channels*v.taps))
+	if err != nil || out == nil {
+		return v, err
 	}
 	v.x, v.weights, v.out = data[T](c.In[0]), data[T](c.In[1]), data[T](out)
 	return v, nil
@@ -247,10 +256,10 @@ func (v *convolution[T]) arrange(inPanels bool) error {
 	}
 	switch {
 	case inPanels:
-		v.block = max(1, min(v.xs[0], tileCols/v.pos))
-	case v.env.Reproducible:
-		v.times = multiplyPlain[T]
-	case finite(dense(v.x, 1, len(v.x))):
+		if !v.sums { // which begin in the output
+			v.block = max(1, min(v.xs[0], tileCols/v.pos))
+		}
+	case !v.env.Reproducible && finite(dense(v.x, 1, len(v.x))):
 		v.times = multiplyFinite[T] // looked at once, not once a tap
 	default:
 		v.times = multiplyPlain[T]
@@ -337,7 +346,7 @@ func (v *convolution[T]) multiply(dst, columns matrix[T], g int, lay func([]floa
 		p := newPacks(v.env.Reproducible)
 		defer packPool.Put(p)
 		p.bounds, p.bounded = v.then.bounds()
-		p.lay = lay
+		p.lay, p.more = lay, v.sums
 		p.multiply(v.left[g*high*k:(g+1)*high*k], any(weights).(matrix[float32]),
 			any(columns).(matrix[float32]), any(dst).(matrix[float32]),
 			v.from[g*high:(g+1)*high], v.end(g))

@@ -49,6 +49,8 @@ type manner struct {
 	limits *[2]float32 // the least and the largest sum, where the kernel ends with bounds; nil: none
 	// where the sums of a column start, with AVX-512 and more than fewColumns of them; nil: in c
 	row []float32
+	// more has sums begin at what c holds plus a row's number, where there is one, with AVX-512
+	more bool
 }
 
 func newPacks(steps bool) *packs {
@@ -255,7 +257,7 @@ func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 		for j, w := 0, 0; j < n; j += w {
 			if w = panelPart(j, n); w <= fewColumns {
 				few(a[high*l:][:high*d], b[l*stride+j:], stride, d,
-					matrix[float32]{data: c[j:], rows: m, cols: w, stride: stride}, from[:0])
+					matrix[float32]{data: c[j:], rows: m, cols: w, stride: stride}, from[:0], false)
 				continue
 			}
 			for i := 0; i < high; i += winogradRows {
@@ -272,7 +274,16 @@ var noBias [max(winogradRows, panelHeight)]float32
 
 // few is panel for at most fewColumns columns, where vectors hold rows of c in place of columns;
 // its sums run as those of panel do. Where from is empty and not nil, they start from zeros.
-func few(left, b []float32, bs, d int, c matrix[float32], from []float32) {
+func few(left, b []float32, bs, d int, c matrix[float32], from []float32, more bool) {
+	if more && from != nil {
+		for r := range c.rows {
+			row := c.data[r*c.stride:][:c.cols]
+			for j := range row {
+				row[j] += from[r]
+			}
+		}
+		from = nil
+	}
 	if c.cols == fewColumns {
 		fewPanels(left, b, bs, d, c, from)
 		return

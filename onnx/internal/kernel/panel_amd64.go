@@ -28,7 +28,7 @@ func panelUnit() int {
 
 // panelKernel adds a b to c: a [k, panelRows], b [k, panelCols], c panelRows rows of panelCols with
 // a stride, of which the first w are wanted. Where from is not nil, c is set to a b plus from, a
-// number for each row. The sums are the same to the bit with either instruction set.
+// number for each row, and with by.more to c plus that. The sums are the same to the bit with either instruction set.
 func panelKernel(by manner, k int, a, b, c []float32, stride, w int, from []float32) {
 	panelStrided(by, k, 1, a, b, panelCols, c, stride, w, from)
 }
@@ -57,8 +57,11 @@ func panelStrided(by manner, k, high int, a, b []float32, bs int, c []float32, s
 			tile = panel8x32
 		}
 		first, down := &c[0], stride
-		if by.row != nil {
+		switch {
+		case by.row != nil:
 			first, down = &by.row[:w][0], 0
+		case from != nil && !by.more:
+			first = nil
 		}
 		tile(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1, high, by.limits, first, down)
 		return

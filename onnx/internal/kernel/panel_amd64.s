@@ -2,7 +2,8 @@
 
 // Tiles of c stay in registers while a, [k, 8], and b, whose rows lie bs apart, are read once; k is at least 1. Sums go on from c, or
 // begin anew at the numbers from, one a row, where that is not nil. In vectors of sixteen they go on from start, whose rows lie down apart:
-// that is c, or one row for all. Where limits is not nil, the sums are bounded by both.
+// that is c, one row for all, or nil; where from is not nil either, they begin at both. Where limits is not nil, the sums are bounded by
+// both.
 
 // FUSED adds a product without rounding it. ZSTEPS and YSTEPS round it, in Z20 and Y12.
 #define FUSED(x, y, to) VFMADD231PS x, y, to
@@ -77,6 +78,12 @@
 	BOUNDED(lo, hi, c) \
 	BOUNDED(lo, hi, d)
 
+// MORE adds a row of start to a row of sums, and goes to the next.
+#define MORE(one, two) \
+	VADDPS (R9), one, K1, one \
+	VADDPS 64(R9), two, K2, two \
+	ADDQ   R14, R9
+
 #define PANEL8X32(add) \
 	MOVQ a+8(FP), SI \
 	MOVQ bs+24(FP), R10 \
@@ -149,6 +156,8 @@ biased: \
 	VMOVAPS      Z12, Z13 \
 	VBROADCASTSS 28(R11), Z14 \
 	VMOVAPS      Z14, Z15 \
+	TESTQ        R9, R9 \
+	JNE          more \
 ahead: \
 	MOVQ         DX, AX \
 	NEXT(AX) \
@@ -159,6 +168,16 @@ ahead: \
 	NEXT(AX) \
 	NEXT(AX) \
 	NEXT(AX) \
+	JMP          multiply \
+more: \
+	MORE(Z0, Z1) \
+	MORE(Z2, Z3) \
+	MORE(Z4, Z5) \
+	MORE(Z6, Z7) \
+	MORE(Z8, Z9) \
+	MORE(Z10, Z11) \
+	MORE(Z12, Z13) \
+	MORE(Z14, Z15) \
 multiply: \
 	CMPL R12, $-1 \
 	JNE  partial \
@@ -240,6 +259,11 @@ next: \
 	ADDQ         R10, DI \
 	DECQ         CX
 
+// MORE16 is MORE of 16 columns.
+#define MORE16(sum) \
+	VADDPS (R9), sum, K1, sum \
+	ADDQ   R14, R9
+
 #define PANEL8X16(add) \
 	MOVQ a+8(FP), SI \
 	MOVQ bs+24(FP), R10 \
@@ -285,6 +309,16 @@ biased: \
 	VBROADCASTSS 20(R11), Z5 \
 	VBROADCASTSS 24(R11), Z6 \
 	VBROADCASTSS 28(R11), Z7 \
+	TESTQ        R9, R9 \
+	JEQ          multiply \
+	MORE16(Z0) \
+	MORE16(Z1) \
+	MORE16(Z2) \
+	MORE16(Z3) \
+	MORE16(Z4) \
+	MORE16(Z5) \
+	MORE16(Z6) \
+	MORE16(Z7) \
 multiply: \
 	CMPL R12, $0xFFFF \
 	JNE  partial \

@@ -20,7 +20,7 @@ func panelPart(j, n int) int {
 func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []float32) {
 	v := c.cols
 	if v <= fewColumns && stridedPanels && !p.steps {
-		few(left, b, bs, d, c, from)
+		few(left, b, bs, d, c, from, p.more)
 		return
 	}
 	whole := 0 // rows of panels that need no copy
@@ -37,7 +37,7 @@ func (p *packs) panel(left, b []float32, bs, d int, c matrix[float32], from []fl
 		}
 		edge := h < panelRows || v%panelUnit() != 0
 		if edge {
-			for r := 0; r < h && start == nil && p.row == nil; r++ {
+			for r := 0; r < h && (start == nil && p.row == nil || p.more); r++ {
 				copy(p.c[r*panelCols:], to[r*stride:r*stride+v])
 			}
 			to, stride = p.c, panelCols

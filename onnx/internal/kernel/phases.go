@@ -136,22 +136,10 @@ func splitFast(p *phases, to, of any, at, from, lines int) bool {
 		h := byTurns{lines: lines, evens: a.count, to: p.wide, from: down}
 		h.copy(dst[a.first:], nil, src[a.from:])
 		return true
-	case p.stride[1] == 1 || len(p.columns) == 2 && p.columns[1].count == 0:
+	case p.stride[1] == 1 || p.columns[len(p.columns)-1].count == 0:
 		return false
 	}
-	wide, ok := to.([]float32)
-	if len(p.columns) == 1 {
-		if !ok {
-			return false
-		}
-		even, line := wide[at+a.first:], of.([]float32)[from+a.from:]
-		n := deinterleave(lines, min(a.count, (p.in[1]-a.from)/2), even, even, p.wide, line, down)
-		for y := 0; n < a.count && y < lines; y++ {
-			deinterleaveGo(even[y*p.wide:][n:a.count], nil, line[y*down+2*n:])
-		}
-		return true
-	}
-	b := p.columns[1]
+	b := p.columns[len(p.columns)-1]
 	first, second := a.first, p.high*p.wide+b.first
 	if a.from > b.from {
 		first, second, a, b = second, first, b, a
@@ -161,13 +149,19 @@ func splitFast(p *phases, to, of any, at, from, lines int) bool {
 		h.copy(dst[first:], dst[second:], src)
 		return true
 	}
+	wide, ok := to.([]float32)
 	if !ok {
 		return false
 	}
-	even, odd, line := wide[at+first:], wide[at+second:], of.([]float32)[from:]
-	n := deinterleave(lines, min(a.count, b.count), even, odd, p.wide, line, down)
+	n := min(a.count, b.count)
+	if len(p.columns) == 1 { // without odd ones, which even ones are written over
+		n, second = min(n, (p.in[1]-a.from)/2), first
+		b.count = 0
+	}
+	even, odd, line := wide[at+first:], wide[at+second:], of.([]float32)[from+a.from:]
+	n = deinterleave(lines, n, even, odd, p.wide, line, down)
 	for y := 0; n < max(a.count, b.count) && y < lines; y++ {
-		deinterleaveGo(even[y*p.wide:][n:a.count], odd[y*p.wide:][n:b.count], line[y*down+2*n:])
+		deinterleaveGo(even[y*p.wide:][n:a.count], odd[y*p.wide:][n:max(n, b.count)], line[y*down+2*n:])
 	}
 	return true
 }
