@@ -219,7 +219,9 @@ func (p *packs) slab(s slab, left []float32, a, c matrix[float32], from []float3
 			start = from[i:]
 		}
 		for j, w := 0, 0; j < s.cols; j += w {
-			w = panelPart(j, s.cols)
+			if w = panelPart(j, s.cols); widest(s.cols-j) && h%panelRows == 0 && !p.steps {
+				w = s.cols - j
+			}
 			part := c.part(i, s.j+j, h, w)
 			if p.limits = nil; p.bounded && s.last && (w > fewColumns || p.steps) {
 				p.limits = &p.bounds
@@ -255,7 +257,10 @@ func multiplyWhole(a, b, c []float32, m, n, k, stride int) {
 			from = nil
 		}
 		for j, w := 0, 0; j < n; j += w {
-			if w = panelPart(j, n); w <= fewColumns {
+			if w = panelPart(j, n); widest(n - j) {
+				w = n - j
+			}
+			if w <= fewColumns {
 				few(a[high*l:][:high*d], b[l*stride+j:], stride, d,
 					matrix[float32]{data: c[j:], rows: m, cols: w, stride: stride}, from[:0], false)
 				continue

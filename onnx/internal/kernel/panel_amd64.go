@@ -28,7 +28,8 @@ func panelUnit() int {
 
 // panelKernel adds a b to c: a [k, panelRows], b [k, panelCols], c panelRows rows of panelCols with
 // a stride, of which the first w are wanted. Where from is not nil, c is set to a b plus from, a
-// number for each row, and with by.more to c plus that. The sums are the same to the bit with either instruction set.
+// number for each row, and with by.more to c plus that. The sums are the same to the bit with either
+// instruction set.
 func panelKernel(by manner, k int, a, b, c []float32, stride, w int, from []float32) {
 	panelStrided(by, k, 1, a, b, panelCols, c, stride, w, from)
 }
@@ -42,32 +43,45 @@ func panelStrided(by manner, k, high int, a, b []float32, bs int, c []float32, s
 		wide = min(w+15, panelCols) / 16 * 16
 	}
 	_, _, _ = a[high*k*panelRows-1], b[(k-1)*bs+wide-1], c[(high*panelRows-1)*stride+wide-1]
-	var start *float32
-	if from != nil {
-		start = &from[:high*panelRows][0]
-	}
-	if haveAVX512 {
-		tile := panel8x16
-		switch {
-		case w > 16 && by.steps:
-			tile = panelSteps8x32
-		case by.steps:
-			tile = panelSteps8x16
-		case w > 16:
-			tile = panel8x32
-		}
-		first, down := &c[0], stride
-		switch {
-		case by.row != nil:
-			first, down = &by.row[:w][0], 0
-		case from != nil && !by.more:
-			first = nil
-		}
-		tile(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1, high, by.limits, first, down)
+	if !haveAVX512 {
+		panelShort(by, k, high*panelRows, a, b, bs, c, stride, w, from)
 		return
 	}
-	panelShort(by, k, high*panelRows, a, b, bs, c, stride, w, from)
+	first, down, start := &c[0], stride, (*float32)(nil)
+	switch {
+	case by.row != nil:
+		first, down = &by.row[:w][0], 0
+	case from != nil:
+		if start = &from[:high*panelRows][0]; !by.more {
+			first = nil
+		}
+	}
+	if w > panelCols {
+		third := panelCols
+		if bs == panelCols { // that of the next panel
+			third *= k
+		}
+		_ = b[third+(k-1)*bs+w-panelCols-1]
+		panel8x49(k, &a[0], &b[0], &b[third], bs, &c[0], stride, start, high, by.limits, first, w > wideCols)
+		return
+	}
+	tile := panel8x16
+	switch {
+	case w > 16 && by.steps:
+		tile = panelSteps8x32
+	case by.steps:
+		tile = panelSteps8x16
+	case w > 16:
+		tile = panel8x32
+	}
+	tile(k, &a[0], &b[0], bs, &c[0], stride, start, 1<<w-1, high, by.limits, first, down)
 }
+
+// wideCols are the columns of the widest tile, which takes one more as well.
+const wideCols = 48
+
+// widest says that panelStrided computes the last n columns of a product at once.
+func widest(n int) bool { return haveAVX512 && (n == wideCols || n == wideCols+1) }
 
 // panelShort is panelStrided in AVX2. A tile of six rows reads a row of b once for twelve vectors
 // of sums, which hide each other's time. It takes rows of a two by two, as it reaches from one
@@ -174,6 +188,10 @@ func column32(k int, a, b *float32, bs int, sums *float32)
 //go:noescape
 func panel8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32,
 	mask uint32, high int, limits *[2]float32, start *float32, down int)
+
+//go:noescape
+func panel8x49(k int, a, b, third *float32, bs int, c *float32, stride int, from *float32, high int,
+	limits *[2]float32, start *float32, last bool)
 
 //go:noescape
 func panel8x16(k int, a, b *float32, bs int, c *float32, stride int, from *float32,

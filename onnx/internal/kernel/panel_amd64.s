@@ -528,6 +528,353 @@ write: \
 	VZEROUPPER \
 	RET
 
+// ROWS is how many rows before its use a row's piece is fetched: rows are pages apart, so that the processor does not see the pattern.
+#define ROWS 8
+
+// COLUMN49 has the last column of eight rows of c, from R9 on, in Y1.
+#define COLUMN49 \
+	VMOVSS      192(R9), X1 \
+	ADDQ        R8, R9 \
+	VINSERTPS   $0x10, 192(R9), X1, X1 \
+	ADDQ        R8, R9 \
+	VINSERTPS   $0x20, 192(R9), X1, X1 \
+	ADDQ        R8, R9 \
+	VINSERTPS   $0x30, 192(R9), X1, X1 \
+	ADDQ        R8, R9 \
+	VMOVSS      192(R9), X2 \
+	ADDQ        R8, R9 \
+	VINSERTPS   $0x10, 192(R9), X2, X2 \
+	ADDQ        R8, R9 \
+	VINSERTPS   $0x20, 192(R9), X2, X2 \
+	ADDQ        R8, R9 \
+	VINSERTPS   $0x30, 192(R9), X2, X2 \
+	VINSERTF128 $1, X2, Y1, Y1
+
+// FOUR49 writes four numbers of that column.
+#define FOUR49 \
+	VEXTRACTPS $0, X0, 192(R9) \
+	ADDQ       R8, R9 \
+	VEXTRACTPS $1, X0, 192(R9) \
+	ADDQ       R8, R9 \
+	VEXTRACTPS $2, X0, 192(R9) \
+	ADDQ       R8, R9 \
+	VEXTRACTPS $3, X0, 192(R9) \
+	ADDQ       R8, R9
+
+// ROW48 does something with the three vectors of a row of c at R9, and goes to the next row.
+#define ROW48(move, one, two, three) \
+	move(one, (R9)) \
+	move(two, 64(R9)) \
+	move(three, 128(R9)) \
+	ADDQ R8, R9
+
+#define ADDROW(to, at) VADDPS at, to, to
+
+#define ROWS48(move) \
+	MOVQ DX, R9 \
+	ROW48(move, Z8, Z9, Z10) \
+	ROW48(move, Z11, Z12, Z13) \
+	ROW48(move, Z14, Z15, Z16) \
+	ROW48(move, Z17, Z18, Z19) \
+	ROW48(move, Z20, Z21, Z22) \
+	ROW48(move, Z23, Z24, Z25) \
+	ROW48(move, Z26, Z27, Z28) \
+	ROW48(move, Z29, Z30, Z31)
+
+// BIAS48 begins a row of sums at its number.
+#define BIAS48(at, one, two, three) \
+	VBROADCASTSS at(R11), one \
+	VMOVAPS      one, two \
+	VMOVAPS      one, three
+
+// ADD48 adds a row of a times the row of b in Z5 to Z7.
+#define ADD48(at, times, one, two, three) \
+	VBROADCASTSS at(SI), times \
+	VFMADD231PS  Z5, times, one \
+	VFMADD231PS  Z6, times, two \
+	VFMADD231PS  Z7, times, three
+
+// Whole bodies are one line each, so that the program's table of lines stays small.
+#define PANEL8X49 \
+	MOVQ    a+8(FP), SI \
+	MOVQ    bs+32(FP), R10 \
+	MOVQ    c+40(FP), DX \
+	MOVQ    stride+48(FP), R8 \
+	MOVQ    from+56(FP), R11 \
+	MOVQ    high+64(FP), R13 \
+	SHLQ    $2, R8 \
+	SHLQ    $2, R10 \
+	MOVBLZX last+88(FP), R12 \
+	SHLQ    $6, R12 \
+panel: \
+	MOVQ  k+0(FP), CX \
+	MOVQ  b+16(FP), DI \
+	MOVQ  third+24(FP), BX \
+	TESTQ R11, R11 \
+	JNE   biased \
+	ROWS48(LOADROW) \
+	TESTQ R12, R12 \
+	JEQ   loop \
+	MOVQ  DX, R9 \
+	COLUMN49 \
+	VMOVAPS Y1, Y0 \
+	JMP   loop \
+biased: \
+	BIAS48(0, Z8, Z9, Z10) \
+	BIAS48(4, Z11, Z12, Z13) \
+	BIAS48(8, Z14, Z15, Z16) \
+	BIAS48(12, Z17, Z18, Z19) \
+	BIAS48(16, Z20, Z21, Z22) \
+	BIAS48(20, Z23, Z24, Z25) \
+	BIAS48(24, Z26, Z27, Z28) \
+	BIAS48(28, Z29, Z30, Z31) \
+	VMOVUPS (R11), Y0 \
+	CMPQ    start+80(FP), $0 \
+	JEQ     loop \
+	ROWS48(ADDROW) \
+	TESTQ   R12, R12 \
+	JEQ     loop \
+	MOVQ    DX, R9 \
+	COLUMN49 \
+	VADDPS  Y1, Y0, Y0 \
+loop: \
+	PREFETCHT0   AHEAD(SI) \
+	VMOVUPS      (DI), Z5 \
+	VMOVUPS      64(DI), Z6 \
+	VMOVUPS      (BX), Z7 \
+	VBROADCASTSS (BX)(R12*1), Y2 \
+	VFMADD231PS  (SI), Y2, Y0 \
+	ADD48(0, Z3, Z8, Z9, Z10) \
+	ADD48(4, Z4, Z11, Z12, Z13) \
+	ADD48(8, Z3, Z14, Z15, Z16) \
+	ADD48(12, Z4, Z17, Z18, Z19) \
+	ADD48(16, Z3, Z20, Z21, Z22) \
+	ADD48(20, Z4, Z23, Z24, Z25) \
+	ADD48(24, Z3, Z26, Z27, Z28) \
+	ADD48(28, Z4, Z29, Z30, Z31) \
+	ADDQ         $32, SI \
+	ADDQ         R10, DI \
+	ADDQ         R10, BX \
+	DECQ         CX \
+	JNZ          loop \
+	MOVQ         limits+72(FP), AX \
+	TESTQ        AX, AX \
+	JEQ          write \
+	VBROADCASTSS (AX), Z5 \
+	VBROADCASTSS 4(AX), Z6 \
+	BOUNDED(Y5, Y6, Y0) \
+	BOUNDED4(Z5, Z6, Z8, Z9, Z10, Z11) \
+	BOUNDED4(Z5, Z6, Z12, Z13, Z14, Z15) \
+	BOUNDED4(Z5, Z6, Z16, Z17, Z18, Z19) \
+	BOUNDED4(Z5, Z6, Z20, Z21, Z22, Z23) \
+	BOUNDED4(Z5, Z6, Z24, Z25, Z26, Z27) \
+	BOUNDED4(Z5, Z6, Z28, Z29, Z30, Z31) \
+write: \
+	ROWS48(STOREROW) \
+	TESTQ R12, R12 \
+	JEQ   next \
+	MOVQ  DX, R9 \
+	FOUR49 \
+	VEXTRACTF128 $1, Y0, X0 \
+	FOUR49 \
+next: \
+	LEAQ  (DX)(R8*8), DX \
+	TESTQ R11, R11 \
+	JEQ   more \
+	ADDQ  $32, R11 \
+more: \
+	DECQ R13 \
+	JNZ  panel \
+	VZEROUPPER \
+	RET
+
+#define PACKRUNS \
+	MOVQ  rows+0(FP), R13 \
+	MOVQ  cols+8(FP), R12 \
+	MOVQ  dst+16(FP), DX \
+	MOVQ  src+24(FP), R11 \
+	MOVQ  stride+32(FP), R8 \
+	SHLQ  $2, R8 \
+	MOVQ  R13, R10 \
+	SHLQ  $7, R10 \
+	MOVQ  R12, CX \
+	ANDQ  $31, CX \
+	MOVQ  $1, AX \
+	SHLQ  CX, AX \
+	DECQ  AX \
+	KMOVW AX, K1 \
+	SHRQ  $16, AX \
+	KMOVW AX, K2 \
+row: \
+	MOVQ R11, SI \
+	MOVQ DX, DI \
+	MOVQ R12, CX \
+	LEAQ (R11)(R8*ROWS), R9 \
+	SUBQ $32, CX \
+	JL   last \
+panel: \
+	PREFETCHT0 (R9) \
+	PREFETCHT0 64(R9) \
+	VMOVUPS    (SI), Z0 \
+	VMOVUPS    64(SI), Z1 \
+	VMOVUPS    Z0, (DI) \
+	VMOVUPS    Z1, 64(DI) \
+	ADDQ       $128, SI \
+	ADDQ       $128, R9 \
+	ADDQ       R10, DI \
+	SUBQ       $32, CX \
+	JGE        panel \
+last: \
+	CMPQ       CX, $-32 \
+	JEQ        next \
+	PREFETCHT0 (R9) \
+	PREFETCHT0 64(R9) \
+	VMOVUPS.Z  (SI), K1, Z0 \
+	VMOVUPS.Z  64(SI), K2, Z1 \
+	VMOVUPS    Z0, (DI) \
+	VMOVUPS    Z1, 64(DI) \
+next: \
+	ADDQ R8, R11 \
+	ADDQ $128, DX \
+	DECQ R13 \
+	JNZ  row \
+	VZEROUPPER \
+	RET
+
+#define TAPRUNS \
+	MOVQ dst+0(FP), R10 \
+	MOVQ split+8(FP), R11 \
+	MOVQ pieces+32(FP), R12 \
+	MOVQ n+40(FP), R13 \
+piece: \
+	MOVQ  (R12), SI \
+	MOVQ  8(R12), DI \
+	KMOVW 16(R12), K1 \
+	LEAQ  (R11)(SI*4), SI \
+	LEAQ  (R10)(DI*4), DI \
+	MOVQ  offsets+16(FP), DX \
+	MOVQ  taps+24(FP), CX \
+tap: \
+	MOVQ      (DX), R9 \
+	VMOVUPS.Z (SI)(R9*4), K1, Z0 \
+	VMOVUPS   Z0, K1, (DI) \
+	ADDQ      $8, DX \
+	ADDQ      $128, DI \
+	DECQ      CX \
+	JNZ       tap \
+	ADDQ      $24, R12 \
+	DECQ      R13 \
+	JNZ       piece \
+	VZEROUPPER \
+	RET
+
+#define COLUMN32 \
+	MOVQ    k+0(FP), CX \
+	MOVQ    a+8(FP), SI \
+	MOVQ    b+16(FP), DI \
+	MOVQ    bs+24(FP), R10 \
+	MOVQ    sums+32(FP), DX \
+	SHLQ    $2, R10 \
+	MOVQ    CX, R8 \
+	SHLQ    $5, R8 \
+	LEAQ    (R8)(R8*2), R9 \
+	VMOVUPS (DX), Y0 \
+	VMOVUPS 32(DX), Y1 \
+	VMOVUPS 64(DX), Y2 \
+	VMOVUPS 96(DX), Y3 \
+loop: \
+	PREFETCHT0   AHEAD(SI) \
+	PREFETCHT0   AHEAD(SI)(R8*1) \
+	PREFETCHT0   AHEAD(SI)(R8*2) \
+	PREFETCHT0   AHEAD(SI)(R9*1) \
+	VBROADCASTSS (DI), Y4 \
+	VFMADD231PS  (SI), Y4, Y0 \
+	VFMADD231PS  (SI)(R8*1), Y4, Y1 \
+	VFMADD231PS  (SI)(R8*2), Y4, Y2 \
+	VFMADD231PS  (SI)(R9*1), Y4, Y3 \
+	ADDQ         $32, SI \
+	ADDQ         R10, DI \
+	DECQ         CX \
+	JNZ          loop \
+	VMOVUPS      Y0, (DX) \
+	VMOVUPS      Y1, 32(DX) \
+	VMOVUPS      Y2, 64(DX) \
+	VMOVUPS      Y3, 96(DX) \
+	VZEROUPPER \
+	RET
+
+#define FEW16X4 \
+	MOVQ    k+0(FP), CX \
+	MOVQ    one+8(FP), SI \
+	MOVQ    two+16(FP), BX \
+	MOVQ    b+24(FP), DI \
+	MOVQ    bs+32(FP), R10 \
+	MOVQ    start+40(FP), R8 \
+	MOVQ    out+48(FP), DX \
+	SHLQ    $2, R10 \
+	VMOVUPS (R8), Y0 \
+	VMOVUPS 32(R8), Y4 \
+	VMOVUPS 64(R8), Y1 \
+	VMOVUPS 96(R8), Y5 \
+	VMOVUPS 128(R8), Y2 \
+	VMOVUPS 160(R8), Y6 \
+	VMOVUPS 192(R8), Y3 \
+	VMOVUPS 224(R8), Y7 \
+loop: \
+	PREFETCHT0   AHEAD(SI) \
+	PREFETCHT0   AHEAD(BX) \
+	VMOVUPS      (SI), Y8 \
+	VMOVUPS      (BX), Y9 \
+	VBROADCASTSS (DI), Y10 \
+	VBROADCASTSS 4(DI), Y11 \
+	VFMADD231PS  Y8, Y10, Y0 \
+	VFMADD231PS  Y9, Y10, Y4 \
+	VFMADD231PS  Y8, Y11, Y1 \
+	VFMADD231PS  Y9, Y11, Y5 \
+	VBROADCASTSS 8(DI), Y10 \
+	VBROADCASTSS 12(DI), Y11 \
+	VFMADD231PS  Y8, Y10, Y2 \
+	VFMADD231PS  Y9, Y10, Y6 \
+	VFMADD231PS  Y8, Y11, Y3 \
+	VFMADD231PS  Y9, Y11, Y7 \
+	ADDQ         $32, SI \
+	ADDQ         $32, BX \
+	ADDQ         R10, DI \
+	DECQ         CX \
+	JNZ          loop \
+	ROWS4(Y0, Y1, Y2, Y3) \
+	ROWS4(Y4, Y5, Y6, Y7) \
+	VZEROUPPER \
+	RET
+
+#define ROW32 \
+	MOVQ    k+0(FP), CX \
+	MOVQ    a+8(FP), SI \
+	MOVQ    b+16(FP), DI \
+	MOVQ    sums+24(FP), DX \
+	VMOVUPS (DX), Y0 \
+	VMOVUPS 32(DX), Y1 \
+	VMOVUPS 64(DX), Y2 \
+	VMOVUPS 96(DX), Y3 \
+loop: \
+	PREFETCHT0   AHEAD(DI) \
+	PREFETCHT0   (AHEAD+64)(DI) \
+	VBROADCASTSS (SI), Y4 \
+	VFMADD231PS  (DI), Y4, Y0 \
+	VFMADD231PS  32(DI), Y4, Y1 \
+	VFMADD231PS  64(DI), Y4, Y2 \
+	VFMADD231PS  96(DI), Y4, Y3 \
+	ADDQ         $4, SI \
+	ADDQ         $128, DI \
+	DECQ         CX \
+	JNZ          loop \
+	VMOVUPS      Y0, (DX) \
+	VMOVUPS      Y1, 32(DX) \
+	VMOVUPS      Y2, 64(DX) \
+	VMOVUPS      Y3, 96(DX) \
+	VZEROUPPER \
+	RET
+
 // func panel8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int, limits *[2]float32, start *float32, down int)
 //
 // AVX-512: Z0 to Z15 hold the eight rows of c, two registers each, whose columns K1 and K2 name; Z16 and Z17 a row of b, Z18 and Z19
@@ -599,40 +946,7 @@ loop:
 //
 // AVX2: Y0 to Y3 hold the sums of four panels, R8 apart, three times which is R9; the rest is as in column8.
 TEXT ·column32(SB), NOSPLIT, $0-40
-	MOVQ    k+0(FP), CX
-	MOVQ    a+8(FP), SI
-	MOVQ    b+16(FP), DI
-	MOVQ    bs+24(FP), R10
-	MOVQ    sums+32(FP), DX
-	SHLQ    $2, R10
-	MOVQ    CX, R8
-	SHLQ    $5, R8
-	LEAQ    (R8)(R8*2), R9
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	VMOVUPS 64(DX), Y2
-	VMOVUPS 96(DX), Y3
-
-loop:
-	PREFETCHT0   AHEAD(SI)
-	PREFETCHT0   AHEAD(SI)(R8*1)
-	PREFETCHT0   AHEAD(SI)(R8*2)
-	PREFETCHT0   AHEAD(SI)(R9*1)
-	VBROADCASTSS (DI), Y4
-	VFMADD231PS  (SI), Y4, Y0
-	VFMADD231PS  (SI)(R8*1), Y4, Y1
-	VFMADD231PS  (SI)(R8*2), Y4, Y2
-	VFMADD231PS  (SI)(R9*1), Y4, Y3
-	ADDQ         $32, SI
-	ADDQ         R10, DI
-	DECQ         CX
-	JNZ          loop
-	VMOVUPS      Y0, (DX)
-	VMOVUPS      Y1, 32(DX)
-	VMOVUPS      Y2, 64(DX)
-	VMOVUPS      Y3, 96(DX)
-	VZEROUPPER
-	RET
+	COLUMN32
 
 // ROWS4 writes the rows of a panel, whose four columns a, b, c and d hold, at DX; Y8 to Y11 on the way.
 #define ROWS4(a, b, c, d) \
@@ -659,174 +973,30 @@ loop:
 // AVX2: Y0 to Y3 hold the four columns of the first panel's rows, Y4 to Y7 those of the second; Y8 and Y9 a column of either panel, Y10
 // and Y11 elements of b. CX counts k, SI and BX are at the panels, DI at b, R10 is the stride of b in bytes.
 TEXT ·few16x4(SB), NOSPLIT, $0-56
-	MOVQ    k+0(FP), CX
-	MOVQ    one+8(FP), SI
-	MOVQ    two+16(FP), BX
-	MOVQ    b+24(FP), DI
-	MOVQ    bs+32(FP), R10
-	MOVQ    start+40(FP), R8
-	MOVQ    out+48(FP), DX
-	SHLQ    $2, R10
-	VMOVUPS (R8), Y0
-	VMOVUPS 32(R8), Y4
-	VMOVUPS 64(R8), Y1
-	VMOVUPS 96(R8), Y5
-	VMOVUPS 128(R8), Y2
-	VMOVUPS 160(R8), Y6
-	VMOVUPS 192(R8), Y3
-	VMOVUPS 224(R8), Y7
-
-loop:
-	PREFETCHT0   AHEAD(SI)
-	PREFETCHT0   AHEAD(BX)
-	VMOVUPS      (SI), Y8
-	VMOVUPS      (BX), Y9
-	VBROADCASTSS (DI), Y10
-	VBROADCASTSS 4(DI), Y11
-	VFMADD231PS  Y8, Y10, Y0
-	VFMADD231PS  Y9, Y10, Y4
-	VFMADD231PS  Y8, Y11, Y1
-	VFMADD231PS  Y9, Y11, Y5
-	VBROADCASTSS 8(DI), Y10
-	VBROADCASTSS 12(DI), Y11
-	VFMADD231PS  Y8, Y10, Y2
-	VFMADD231PS  Y9, Y10, Y6
-	VFMADD231PS  Y8, Y11, Y3
-	VFMADD231PS  Y9, Y11, Y7
-	ADDQ         $32, SI
-	ADDQ         $32, BX
-	ADDQ         R10, DI
-	DECQ         CX
-	JNZ          loop
-	ROWS4(Y0, Y1, Y2, Y3)
-	ROWS4(Y4, Y5, Y6, Y7)
-	VZEROUPPER
-	RET
+	FEW16X4
 
 // func row32(k int, a, b, sums *float32)
 //
 // AVX2: Y0 to Y3 hold 32 sums, Y4 an element of a. CX counts k, SI is at a, DI at b.
 TEXT ·row32(SB), NOSPLIT, $0-32
-	MOVQ    k+0(FP), CX
-	MOVQ    a+8(FP), SI
-	MOVQ    b+16(FP), DI
-	MOVQ    sums+24(FP), DX
-	VMOVUPS (DX), Y0
-	VMOVUPS 32(DX), Y1
-	VMOVUPS 64(DX), Y2
-	VMOVUPS 96(DX), Y3
-
-loop:
-	PREFETCHT0   AHEAD(DI)
-	PREFETCHT0   (AHEAD+64)(DI)
-	VBROADCASTSS (SI), Y4
-	VFMADD231PS  (DI), Y4, Y0
-	VFMADD231PS  32(DI), Y4, Y1
-	VFMADD231PS  64(DI), Y4, Y2
-	VFMADD231PS  96(DI), Y4, Y3
-	ADDQ         $4, SI
-	ADDQ         $128, DI
-	DECQ         CX
-	JNZ          loop
-	VMOVUPS      Y0, (DX)
-	VMOVUPS      Y1, 32(DX)
-	VMOVUPS      Y2, 64(DX)
-	VMOVUPS      Y3, 96(DX)
-	VZEROUPPER
-	RET
-
-// ROWS is how many rows before its use a row's piece is fetched: rows are pages apart, so that the processor does not see the pattern.
-#define ROWS 8
+	ROW32
 
 // func packRunsZ(rows, cols int, dst, src *float32, stride int)
 //
 // A row goes to all panels, so that its page is looked up once. R9 is at the row ROWS after it, R10 is a panel's size; K1 and K2 name
 // the last panel's columns.
 TEXT ·packRunsZ(SB), NOSPLIT, $0-40
-	MOVQ  rows+0(FP), R13
-	MOVQ  cols+8(FP), R12
-	MOVQ  dst+16(FP), DX
-	MOVQ  src+24(FP), R11
-	MOVQ  stride+32(FP), R8
-	SHLQ  $2, R8
-	MOVQ  R13, R10
-	SHLQ  $7, R10
-	MOVQ  R12, CX
-	ANDQ  $31, CX
-	MOVQ  $1, AX
-	SHLQ  CX, AX
-	DECQ  AX
-	KMOVW AX, K1
-	SHRQ  $16, AX
-	KMOVW AX, K2
-
-row:
-	MOVQ R11, SI
-	MOVQ DX, DI
-	MOVQ R12, CX
-	LEAQ (R11)(R8*ROWS), R9
-	SUBQ $32, CX
-	JL   last
-
-panel:
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	VMOVUPS    (SI), Z0
-	VMOVUPS    64(SI), Z1
-	VMOVUPS    Z0, (DI)
-	VMOVUPS    Z1, 64(DI)
-	ADDQ       $128, SI
-	ADDQ       $128, R9
-	ADDQ       R10, DI
-	SUBQ       $32, CX
-	JGE        panel
-
-last:
-	CMPQ       CX, $-32
-	JEQ        next
-	PREFETCHT0 (R9)
-	PREFETCHT0 64(R9)
-	VMOVUPS.Z  (SI), K1, Z0
-	VMOVUPS.Z  64(SI), K2, Z1
-	VMOVUPS    Z0, (DI)
-	VMOVUPS    Z1, 64(DI)
-
-next:
-	ADDQ R8, R11
-	ADDQ $128, DX
-	DECQ R13
-	JNZ  row
-	VZEROUPPER
-	RET
+	PACKRUNS
 
 // func tapRunsZ(dst, split *float32, offsets *int, taps int, pieces *tapPiece, n int)
 //
 // SI and DI are where the piece at R12 begins, K1 its lanes, R9 a tap's place.
 TEXT ·tapRunsZ(SB), NOSPLIT, $0-48
-	MOVQ dst+0(FP), R10
-	MOVQ split+8(FP), R11
-	MOVQ pieces+32(FP), R12
-	MOVQ n+40(FP), R13
+	TAPRUNS
 
-piece:
-	MOVQ  (R12), SI
-	MOVQ  8(R12), DI
-	KMOVW 16(R12), K1
-	LEAQ  (R11)(SI*4), SI
-	LEAQ  (R10)(DI*4), DI
-	MOVQ  offsets+16(FP), DX
-	MOVQ  taps+24(FP), CX
-
-tap:
-	MOVQ      (DX), R9
-	VMOVUPS.Z (SI)(R9*4), K1, Z0
-	VMOVUPS   Z0, K1, (DI)
-	ADDQ      $8, DX
-	ADDQ      $128, DI
-	DECQ      CX
-	JNZ       tap
-	ADDQ      $24, R12
-	DECQ      R13
-	JNZ       piece
-	VZEROUPPER
-	RET
+// func panel8x49(k int, a, b, third *float32, bs int, c *float32, stride int, from *float32, high int, limits *[2]float32, start *float32, last bool)
+//
+// As panel8x32, for 48 columns, of which the last 16 lie at third, and with last for one more behind them; start is c or nil. Z8 to Z31 are the rows of c,
+// Y0 the last column, of which R12 is the place behind BX; where there is none, it is a sum that nobody reads.
+TEXT ·panel8x49(SB), NOSPLIT, $0-89
+	PANEL8X49

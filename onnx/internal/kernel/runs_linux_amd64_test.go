@@ -95,3 +95,49 @@ func TestRunsOfTaps(t *testing.T) {
 		}
 	}
 }
+
+// A tile of 48 columns, and of one more, has the bits of narrower ones, wherever its sums begin and
+// end, and touches nothing beside its operands.
+func TestWidestTiles(t *testing.T) {
+	if !widest(wideCols) {
+		t.Skip("this processor has no AVX-512")
+	}
+	r := rand.New(rand.NewPCG(3, 12))
+	for i := range 72 {
+		m, k, n := 8*(1+r.IntN(3)), 1+r.IntN(40), []int{48, 49, 80, 81, 305}[i%5]
+		if i%4 == 0 {
+			m, k = 8*(18+r.IntN(20)), panelDepth-3+r.IntN(200) // packed, in several slabs
+		}
+		a := dense(guarded(t, r, m*k, i%2 == 0), m, k)
+		b := dense(guarded(t, r, k*n, i%2 == 0), k, n)
+		left, from := guarded(t, r, m*k, false), guarded(t, r, m, false)
+		packLeft(left, a)
+		got := dense(guarded(t, r, m*n, i%2 == 0), m, n)
+		want := dense(append([]float32{}, got.data...), m, n)
+		p := newPacks(false)
+		p.bounds, p.bounded, p.more = [2]float32{-2, 3}, i%3 > 0, i%2 > 0
+		if i%6 == 5 {
+			from = nil
+		}
+		p.multiply(left, a, b, got, from, nil)
+		for j := 0; j < n; j += 16 {
+			w := min(16, n-j)
+			part := dense(make([]float32, m*16), m, 16) // the last column too is one of many
+			some := dense(make([]float32, k*16), k, 16)
+			for row := range m {
+				copy(part.data[16*row:], want.data[row*n+j:][:w])
+			}
+			for row := range k {
+				copy(some.data[16*row:], b.data[row*n+j:][:w])
+			}
+			p.multiply(left, a, some, part, from, nil)
+			for row := range m {
+				copy(want.data[row*n+j:][:w], part.data[16*row:])
+			}
+		}
+		packPool.Put(p)
+		if !sameBits(got.data, want.data) {
+			t.Fatalf("%d x %d x %d, %+v: other bits than narrow tiles have", m, k, n, p.manner)
+		}
+	}
+}
