@@ -166,17 +166,24 @@ func maxOfRuns[T number](c *Call, o, x []T, xs, sp []int, w window, least T,
 
 // meanOfRuns pools planes of windows that lie in them.
 func meanOfRuns(c *Call, o, x []float32, xs, sp []int, w window) error {
+	// Planes lie under each other as one, as many as the first-level cache holds, where no window
+	// reaches from one to the next.
+	alone := w.size[0] == w.stride[0] && w.dilation[0] == 1 && w.begin[0] == 0 && sp[0]*w.stride[0] == xs[2]
+	xs = append([]int{}, xs...)
+	for size := product(xs[2:]); alone && xs[1]%2 == 0 && size <= 2048; size *= 2 {
+		xs[1], xs[2], sp[0] = xs[1]/2, 2*xs[2], 2*sp[0]
+	}
 	p, err := newPlanes(c, o, x, xs, sp, w)
 	if err != nil {
 		return err
 	}
 	ones := make([]float32, len(p.offsets))
 	fillRange(ones, 1)
+	n := []float32{float32(len(ones))}
 	p.each(0, func(run, split []float32, _ int) { tapSums(run, split, p.offsets, ones, 0, false) },
 		func(dst []float32, _ int) {
-			n := float32(len(ones))
-			for i := range dst {
-				dst[i] /= n
+			for i := pairs(quotients, dst, dst, n); i < len(dst); i++ {
+				dst[i] /= n[0]
 			}
 		})
 	return nil
