@@ -250,12 +250,7 @@ func apart(n *onnx.Node, opset int, c *kernel.Call, varying []bool) bool {
 		}
 		return apartProducts(x, len(c.In[1].Shape), varying)
 	}
-	if n.Op == "Conv" && len(varying) == 4 && varying[3] { // what it adds
-		if varying = varying[:3]; len(c.In[3].Shape) != len(x.Shape) {
-			return false
-		}
-	}
-	if !varying[0] || slices.Contains(varying[1:], true) { // of the others the first is the only one
+	if !firstVaries(n, c, varying) {
 		return false
 	}
 	switch n.Op {
@@ -278,6 +273,15 @@ func apart(n *onnx.Node, opset int, c *kernel.Call, varying []bool) bool {
 	}
 	return slices.Contains(byElement, n.Op) &&
 		!slices.ContainsFunc(c.In[1:], func(t *onnx.Tensor) bool { return t != nil && t.Len() != 1 })
+}
+
+// firstVaries reports whether a node's first input alone holds images, and a value of as many axes
+// that a convolution adds.
+func firstVaries(n *onnx.Node, c *kernel.Call, varying []bool) bool {
+	if n.Op == "Conv" && len(varying) == 4 && varying[3] && len(c.In[3].Shape) == len(c.In[0].Shape) {
+		varying = varying[:3]
+	}
+	return varying[0] && !slices.Contains(varying[1:], true)
 }
 
 // apartProducts is apart of a MatMul of x by an operand with r axes.

@@ -49,59 +49,104 @@
 	VMOVUPS (AX)(R9*2), K3, c       \
 	VMOVUPS (AX)(R10*1), K4, d
 
+#define TILESOUT \
+	MOVQ         groups+0(FP), DX \
+	MOVQ         n+8(FP), CX \
+	MOVQ         dst+16(FP), DI \
+	MOVQ         m+24(FP), SI \
+	MOVQ         apart+32(FP), R8 \
+	MOVQ         f+40(FP), R12 \
+	VBROADCASTSS (R12), Z16 \
+	VBROADCASTSS 32(R12), Z17 \
+	VBROADCASTSS 64(R12), Z18 \
+	VBROADCASTSS 96(R12), Z19 \
+	VMOVUPS      outLanes<>(SB), Z20 \
+	SHLQ         $2, R8 \
+	LEAQ         (R8)(R8*2), R10 \
+group: \
+	MOVQ tileGroup_at(DX), AX \
+	LEAQ (SI)(AX*4), AX \
+	SUMS(Z0, Z4) \
+	SUMS(Z1, Z5) \
+	SUMS(Z2, Z6) \
+	SUMS(Z3, Z7) \
+	ENDS(Z0, Z1, Z2, Z3, Z8, Z9) \
+	ENDS(Z4, Z5, Z6, Z7, Z10, Z11) \
+	MOVQ tileGroup_count(DX), R9 \
+	LEAQ tileGroup_pieces(DX), BX \
+piece: \
+	VPBROADCASTD (BX), Z21 \
+	KMOVW        4(BX), K1 \
+	MOVQ         8(BX), R11 \
+	MOVQ         16(BX), R12 \
+	VPADDD       Z20, Z21, Z21 \
+	VMOVAPS      Z21, Z22 \
+	VPERMI2PS    Z11, Z10, Z22 \
+	VPERMI2PS    Z9, Z8, Z21 \
+	VMOVUPS      Z22, K1, (DI)(R12*4) \
+	VMOVUPS      Z21, K1, (DI)(R11*4) \
+	ADDQ         $tilePiece__size, BX \
+	DECQ         R9 \
+	JNZ          piece \
+	ADDQ         $tileGroup__size, DX \
+	DECQ         CX \
+	JNZ          group \
+	VZEROUPPER \
+	RET
+
+#define TILESIN \
+	MOVQ groups+0(FP), DX \
+	MOVQ n+8(FP), CX \
+	MOVQ v+16(FP), DI \
+	MOVQ apart+24(FP), R8 \
+	MOVQ x+32(FP), SI \
+	MOVQ wide+40(FP), R9 \
+	SHLQ $2, R8 \
+	SHLQ $2, R9 \
+	LEAQ (R8)(R8*2), R13 \
+	LEAQ (R9)(R9*2), R10 \
+group: \
+	LINES(0, Z0, Z1, Z2, Z3) \
+	LINES(2, Z4, Z5, Z6, Z7) \
+	MORE(1, Z0, Z1, Z2, Z3, second) \
+second: \
+	MORE(3, Z4, Z5, Z6, Z7, both) \
+both: \
+	MOVQ      tileGroup_sources(DX), R11 \
+	VMOVUPS   (R11), Z16 \
+	VMOVUPS   64(R11), Z17 \
+	VMOVUPS   128(R11), Z18 \
+	VMOVUPS   192(R11), Z19 \
+	KMOVW     256(R11), K1 \
+	KMOVW     258(R11), K2 \
+	KMOVW     260(R11), K3 \
+	KMOVW     262(R11), K4 \
+	MOVQ      tileGroup_at(DX), R12 \
+	LEAQ      (DI)(R12*4), R12 \
+	VSUBPS    Z2, Z0, Z8 \
+	VADDPS    Z2, Z1, Z9 \
+	VSUBPS    Z1, Z2, Z10 \
+	VSUBPS    Z3, Z1, Z11 \
+	VSUBPS    Z6, Z4, Z12 \
+	VADDPS    Z6, Z5, Z13 \
+	VSUBPS    Z5, Z6, Z14 \
+	VSUBPS    Z7, Z5, Z15 \
+	SPREAD(Z8, Z12) \
+	SPREAD(Z9, Z13) \
+	SPREAD(Z10, Z14) \
+	SPREAD(Z11, Z15) \
+	ADDQ      $tileGroup__size, DX \
+	DECQ      CX \
+	JNZ       group \
+	VZEROUPPER \
+	RET
+
 // func tilesInZ(groups *tileGroup, n int, v *float32, apart int, x *float32, wide int)
 //
 // AVX-512: CX groups left, DX the group; DI where the transform goes, R8 its elements' distance and R13 three times that; SI the plane, AX
 // a piece's lines, R9 a line and R10 three. Z0 to Z7 lines, Z8 to Z15 their differences and sums.
 TEXT ·tilesInZ(SB), NOSPLIT, $0-48
-	MOVQ groups+0(FP), DX
-	MOVQ n+8(FP), CX
-	MOVQ v+16(FP), DI
-	MOVQ apart+24(FP), R8
-	MOVQ x+32(FP), SI
-	MOVQ wide+40(FP), R9
-	SHLQ $2, R8
-	SHLQ $2, R9
-	LEAQ (R8)(R8*2), R13
-	LEAQ (R9)(R9*2), R10
-
-group:
-	LINES(0, Z0, Z1, Z2, Z3)
-	LINES(2, Z4, Z5, Z6, Z7)
-	MORE(1, Z0, Z1, Z2, Z3, second)
-
-second:
-	MORE(3, Z4, Z5, Z6, Z7, both)
-
-both:
-	MOVQ      tileGroup_sources(DX), R11
-	VMOVUPS   (R11), Z16
-	VMOVUPS   64(R11), Z17
-	VMOVUPS   128(R11), Z18
-	VMOVUPS   192(R11), Z19
-	KMOVW     256(R11), K1
-	KMOVW     258(R11), K2
-	KMOVW     260(R11), K3
-	KMOVW     262(R11), K4
-	MOVQ      tileGroup_at(DX), R12
-	LEAQ      (DI)(R12*4), R12
-	VSUBPS    Z2, Z0, Z8
-	VADDPS    Z2, Z1, Z9
-	VSUBPS    Z1, Z2, Z10
-	VSUBPS    Z3, Z1, Z11
-	VSUBPS    Z6, Z4, Z12
-	VADDPS    Z6, Z5, Z13
-	VSUBPS    Z5, Z6, Z14
-	VSUBPS    Z7, Z5, Z15
-	SPREAD(Z8, Z12)
-	SPREAD(Z9, Z13)
-	SPREAD(Z10, Z14)
-	SPREAD(Z11, Z15)
-	ADDQ      $tileGroup__size, DX
-	DECQ      CX
-	JNZ       group
-	VZEROUPPER
-	RET
+	TILESIN
 
 // SUMS sums a column of a tile's product at AX, elements R8 bytes apart, to s and t.
 #define SUMS(s, t) \
@@ -145,48 +190,4 @@ GLOBL outLanes<>(SB), RODATA|NOPTR, $64
 // AX the product's elements, R8 and R10 their distance and three times that. Z0 to Z7 sums of columns, Z8 to Z11 outputs, Z20 outLanes,
 // Z21 and Z22 the lanes of a piece; K1 its outputs.
 TEXT ·tilesOutZ(SB), NOSPLIT, $0-48
-	MOVQ         groups+0(FP), DX
-	MOVQ         n+8(FP), CX
-	MOVQ         dst+16(FP), DI
-	MOVQ         m+24(FP), SI
-	MOVQ         apart+32(FP), R8
-	MOVQ         f+40(FP), R12
-	VBROADCASTSS (R12), Z16
-	VBROADCASTSS 32(R12), Z17
-	VBROADCASTSS 64(R12), Z18
-	VBROADCASTSS 96(R12), Z19
-	VMOVUPS      outLanes<>(SB), Z20
-	SHLQ         $2, R8
-	LEAQ         (R8)(R8*2), R10
-
-group:
-	MOVQ tileGroup_at(DX), AX
-	LEAQ (SI)(AX*4), AX
-	SUMS(Z0, Z4)
-	SUMS(Z1, Z5)
-	SUMS(Z2, Z6)
-	SUMS(Z3, Z7)
-	ENDS(Z0, Z1, Z2, Z3, Z8, Z9)
-	ENDS(Z4, Z5, Z6, Z7, Z10, Z11)
-	MOVQ tileGroup_count(DX), R9
-	LEAQ tileGroup_pieces(DX), BX
-
-piece:
-	VPBROADCASTD (BX), Z21
-	KMOVW        4(BX), K1
-	MOVQ         8(BX), R11
-	MOVQ         16(BX), R12
-	VPADDD       Z20, Z21, Z21
-	VMOVAPS      Z21, Z22
-	VPERMI2PS    Z11, Z10, Z22
-	VPERMI2PS    Z9, Z8, Z21
-	VMOVUPS      Z22, K1, (DI)(R12*4)
-	VMOVUPS      Z21, K1, (DI)(R11*4)
-	ADDQ         $tilePiece__size, BX
-	DECQ         R9
-	JNZ          piece
-	ADDQ         $tileGroup__size, DX
-	DECQ         CX
-	JNZ          group
-	VZEROUPPER
-	RET
+	TILESOUT

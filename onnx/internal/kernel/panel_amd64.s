@@ -875,6 +875,25 @@ loop: \
 	VZEROUPPER \
 	RET
 
+#define COLUMN8 \
+	MOVQ    k+0(FP), CX \
+	MOVQ    a+8(FP), SI \
+	MOVQ    b+16(FP), DI \
+	MOVQ    bs+24(FP), R10 \
+	MOVQ    sums+32(FP), DX \
+	SHLQ    $2, R10 \
+	VMOVUPS (DX), Y0 \
+loop: \
+	VBROADCASTSS (DI), Y4 \
+	VFMADD231PS  (SI), Y4, Y0 \
+	ADDQ         $32, SI \
+	ADDQ         R10, DI \
+	DECQ         CX \
+	JNZ          loop \
+	VMOVUPS      Y0, (DX) \
+	VZEROUPPER \
+	RET
+
 // func panel8x32(k int, a, b *float32, bs int, c *float32, stride int, from *float32, mask uint32, high int, limits *[2]float32, start *float32, down int)
 //
 // AVX-512: Z0 to Z15 hold the eight rows of c, two registers each, whose columns K1 and K2 name; Z16 and Z17 a row of b, Z18 and Z19
@@ -923,24 +942,7 @@ TEXT ·tileSteps6x16(SB), NOSPLIT, $0-80
 //
 // AVX2: Y0 holds the sums of a panel's rows, Y4 an element of b. CX counts k, SI is at a, DI at b, R10 is the stride of b in bytes.
 TEXT ·column8(SB), NOSPLIT, $0-40
-	MOVQ    k+0(FP), CX
-	MOVQ    a+8(FP), SI
-	MOVQ    b+16(FP), DI
-	MOVQ    bs+24(FP), R10
-	MOVQ    sums+32(FP), DX
-	SHLQ    $2, R10
-	VMOVUPS (DX), Y0
-
-loop:
-	VBROADCASTSS (DI), Y4
-	VFMADD231PS  (SI), Y4, Y0
-	ADDQ         $32, SI
-	ADDQ         R10, DI
-	DECQ         CX
-	JNZ          loop
-	VMOVUPS      Y0, (DX)
-	VZEROUPPER
-	RET
+	COLUMN8
 
 // func column32(k int, a, b *float32, bs int, sums *float32)
 //
