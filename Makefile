@@ -30,14 +30,14 @@ WAITS := \
   fmp/pipeline/federate/... fmp/onnx/suggest fmp/onnx/atomicfile fmp/onnx/regularfile fmp/pipeline/page encoding/asn1 text/... fmp/onnx/optim \
   fmp/onnx/npy archive/zip fmp/onnx/cost fmp/pipeline/classify golang.org/x/image/bmp golang.org/x/image/tiff/... golang.org/x/image/webp \
   golang.org/x/image/riff golang.org/x/image/ccitt fmp/pipeline/client fmp/models/signature fmp/pipeline/privacy/prio fmp/onnx/shape fmp/onnx/pass \
-  fmp/onnx/internal/spell fmp/onnx/engine/pure fmp/featurize/imagefile fmp/onnx/check fmp/onnx/op fmp/onnx/build fmp/onnx/serde fmp/onnx/onnxpb fmp/models mime/... encoding/json os/... log/... \
+  fmp/onnx/internal/spell fmp/featurize/imagefile fmp/onnx/check fmp/onnx/op fmp/onnx/build fmp/onnx/serde fmp/onnx/onnxpb fmp/models mime/... encoding/json os/... log/... \
   errors sync fmt strings strconv bytes bufio sort reflect math/big time path/... unicode/... encoding/csv encoding/pem flag io/fs context syscall internal/poll crypto/rsa crypto/ecdsa crypto/ecdh \
-  regexp/... fmp/onnx/printable fmp/onnx/message fmp/pipeline/tally fmp/pipeline/privacy golang.org/x/crypto/... golang.org/x/term fmp/onnx/engine image/gif go/token \
+  regexp/... fmp/onnx/printable fmp/onnx/message fmp/pipeline/tally fmp/pipeline/privacy golang.org/x/crypto/... golang.org/x/term image/gif go/token \
   crypto/hpke crypto/elliptic crypto/ed25519 crypto/x509/pkix crypto/internal/fips140/rsa crypto/internal/fips140/ecdsa crypto/internal/fips140/ecdh \
   crypto/internal/fips140/mlkem crypto/internal/fips140/tls12 crypto/internal/fips140/tls13 crypto/internal/fips140/drbg crypto/internal/fips140/hkdf \
   crypto/internal/fips140/hmac crypto/internal/fips140/edwards25519 crypto/internal/fips140/bigmod crypto/dsa crypto/cipher golang.org/x/sys/unix \
   encoding/base64 encoding/hex container/list crypto/internal/fips140/nistec/... crypto/internal/fips140/sha3 \
-  fmp/featurize/imagefile/dicom golang.org/x/sync/semaphore fmp/onnx
+  fmp/featurize/imagefile/dicom golang.org/x/sync/semaphore
 EDGE := $(VCS) -trimpath -ldflags="-s -w" -tags nethttpomithttp2 $(foreach p,$(WAITS),-gcflags=$(p)=-l) -gcflags=github.com/klauspost/...=
 
 # Compilers for processors with fused operations are told not to use them: uploads have the same bytes everywhere (docs/edge.md).
