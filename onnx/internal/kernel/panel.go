@@ -163,9 +163,9 @@ func (r *right) multiply(a matrix[float32], from, to int, c matrix[float32], by 
 
 // multiply is multiplyPanels where packLeft has left of a, or, where that is nil, copies a as it
 // goes. Where from is not nil, c is set to the product plus from, of which each row has a number,
-// with room for whole panels, or zeros where it is empty. Where end is not nil, it is called with each part of c that is done,
-// and with its first row, while that is in the cache; but not where kernels end with p.bounds,
-// which are to be the same work.
+// with room for whole panels, or zeros where it is empty. Where end is not nil, it is called with
+// each part of c that is done, and with its first row, while that is in the cache; but not where
+// kernels end with p.bounds, which are to be the same work.
 func (p *packs) multiply(left []float32, a, b, c matrix[float32], from []float32,
 	end func(part matrix[float32], row, col int)) {
 	for l := 0; l < a.cols; l += panelDepth {
