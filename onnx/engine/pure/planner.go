@@ -328,8 +328,8 @@ func (p *planner) fuse(st *step, s *kernel.Spec) *onnx.Node {
 	return last
 }
 
-// addend returns the slot of what a node adds to a value, where that is known by the time it is
-// made; -1 where the node does something else.
+// addend returns the slot of the operand that a node adds to a value, where that is known by the time
+// it is made; -1 where the node does something else.
 func (p *planner) addend(n *onnx.Node, value string) int {
 	if n.Op != "Add" || n.Domain != "" || len(n.Inputs) != 2 || len(n.Attrs) > 0 || p.opset < 7 {
 		return -1

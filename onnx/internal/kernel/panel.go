@@ -49,7 +49,7 @@ type manner struct {
 	limits *[2]float32 // the least and the largest sum, where the kernel ends with bounds; nil: none
 	// where the sums of a column start, with AVX-512 and more than fewColumns of them; nil: in c
 	row []float32
-	// more has sums begin at what c holds plus a row's number, where there is one, with AVX-512
+	// more has sums begin at the content of c plus a row's number, where there is one, with AVX-512
 	more bool
 }
 
