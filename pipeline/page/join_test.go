@@ -291,7 +291,8 @@ func TestFocus(t *testing.T) {
 	got := modules(t, `
 globalThis.localStorage = { getItem: () => null }, globalThis.indexedDB = { open: () => ({}) };
 let within = true, focused = 0;
-const panel = { contains: e => e === 'button' && within, replaceChildren() { within = false; }, focus() { focused++; } };
+const panel = { contains: e => e === 'button' && within, replaceChildren() { within = false; },
+  focus() { focused++; } };
 globalThis.document = { activeElement: 'button', getElementById: () => panel };
 const { show } = await import('./common.js');
 show('leaves');
