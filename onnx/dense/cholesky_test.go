@@ -1,6 +1,7 @@
 package dense
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -111,22 +112,33 @@ func TestCholeskyRefuses(t *testing.T) {
 	}
 }
 
+// sizes are those of the table of docs/speed.md.
+var sizes = []int{513, 1281, 2049, 4096}
+
 func BenchmarkCholesky(b *testing.B) {
-	a := covariance(1281, 10)
-	c, work := copyOf(a), make([]float64, FactorWork(1281))
-	for b.Loop() {
-		copy(c.Data, a.Data)
-		Cholesky(c, work)
+	for _, n := range sizes {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			a := covariance(n, 10)
+			c, work := copyOf(a), make([]float64, FactorWork(n))
+			for b.Loop() {
+				copy(c.Data, a.Data)
+				Cholesky(c, work)
+			}
+		})
 	}
 }
 
 func BenchmarkInverse(b *testing.B) {
-	a := covariance(1281, 10)
-	c, work := copyOf(a), make([]float64, FactorWork(1281))
-	for b.Loop() {
-		copy(c.Data, a.Data)
-		f, _ := Cholesky(c, work)
-		f.Inverse()
+	for _, n := range sizes {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			a := covariance(n, 10)
+			c, work := copyOf(a), make([]float64, FactorWork(n))
+			for b.Loop() {
+				copy(c.Data, a.Data)
+				f, _ := Cholesky(c, work)
+				f.Inverse()
+			}
+		})
 	}
 }
 
