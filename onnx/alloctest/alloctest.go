@@ -15,16 +15,21 @@ const slack = 1 << 20
 
 // AtMost runs f and fails the test where f allocates more than slack and limit bytes in all, freed
 // again or not: a bound on the sum is one on the peak. Where the fast count exceeds the bound f
-// runs once more under the exact one, so f must be fit to run twice.
+// runs under the exact one, up to three times and the least counts, as a garbage collection in the
+// middle empties pools: f must be fit to run four times.
 func AtMost(t testing.TB, limit int, f func()) {
 	t.Helper()
 	max := uint64(limit) + slack
 	if counted(f, fast) <= max {
 		return
 	}
-	if got := counted(f, exact); got > max {
-		t.Errorf("%d bytes were allocated; the bound is %d and %d more", got, limit, slack)
+	var got uint64
+	for range 3 {
+		if got = counted(f, exact); got <= max {
+			return
+		}
 	}
+	t.Errorf("%d bytes were allocated; the bound is %d and %d more", got, limit, slack)
 }
 
 // NoRace skips a test under the race detector, which empties pools at random and allocates for its
