@@ -17,7 +17,8 @@ import (
 //	tf_crop_and_resize    start (in - 1) + i (end - start) (in - 1) / (out - 1)
 //
 // mode nearest, linear or cubic; axes are treated one after another. Sizes and positions are the ONNX
-// Runtime's and PyTorch's, of float32: 10 times .7 is 7 there, and 6.9999999 in float64.
+// Runtime's and PyTorch's, of float32: 10 times .7 is 7 there, and 6.9999999 in float64. Positions of
+// half_pixel_symmetric may differ by a last bit, and so the nearest pixel.
 func init() {
 	register(
 		Def{Op: "Upsample", Since: 9, Until: 9, Half: true, New: newUpsample},
@@ -276,6 +277,9 @@ func (r resizing) position(i, in, out int, scale float64, roi [2]float64) float6
 	at, s, last := float64(i), f(scale), float64(in-1)
 	center := f((at + 0.5) / s)
 	length := f(float64(in) * s) // of the output, before it was cut to a whole number
+	if r.mode == "nearest" && !r.byScale {
+		length = float64(out)
+	}
 	switch {
 	case r.transform == "half_pixel_symmetric":
 		offset := f(float64(in) / 2 * f(1-f(float64(out)/length)))
@@ -296,6 +300,9 @@ func (r resizing) position(i, in, out int, scale float64, roi [2]float64) float6
 	return f(center - 0.5) // half_pixel, pytorch_half_pixel
 }
 
+// tie is how near a half a position is taken for one, as by the ONNX Runtime: float32 seldom holds it.
+const tie = 1e-6
+
 func (r resizing) tapsAt(x float64, in int, scale float64) tap {
 	inside := func(i int) int { return min(max(i, 0), in-1) }
 	x = min(max(x, -4), float64(in)+4) // beyond, every tap is the edge
@@ -307,9 +314,9 @@ func (r resizing) tapsAt(x float64, in int, scale float64) tap {
 		var i int
 		switch r.nearest {
 		case "round_prefer_floor":
-			i = int(math.Ceil(x - 0.5))
+			i = int(math.Ceil(x - 0.5 - tie))
 		case "round_prefer_ceil":
-			i = int(math.Floor(x + 0.5))
+			i = int(math.Floor(x + 0.5 + tie))
 		case "floor":
 			i = int(math.Floor(x))
 		case "ceil":

@@ -84,6 +84,8 @@ func TestResizeInFloat32(t *testing.T) {
 		{7, 1.4, 0, "asymmetric", "floor", []float32{0, 0, 1, 2, 2, 3, 4, 5, 5}},
 		{14, 0, 4, "asymmetric", "floor", []float32{0, 3, 6, 10}},
 		{7, 0, 9, "half_pixel", "floor", []float32{0, 0, 1, 2, 3, 3, 4, 5, 6}},
+		{7, 0, 2, "asymmetric", "round_prefer_ceil", []float32{0, 4}},
+		{11, 0, 13, "align_corners", "ceil", []float32{0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10, 10}},
 	} {
 		x := onnx.ZerosF32(c.in)
 		for i := range x.F32() {
