@@ -132,7 +132,6 @@ func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (
 		if layer.Op == "Conv" || attr(layer, "transB") {
 			old = w.Shape[0]
 		}
-		resizeTargets(g, layer, output, old, classes, taken)
 		switch {
 		case layer.Op == "Conv":
 			if in, shape = w.Shape[1], []int{classes, w.Shape[1], 1, 1}; len(out.Shape) == 4 {
@@ -149,6 +148,7 @@ func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (
 				bias.Op, bias.Inputs = "Identity", []string{layer.Outputs[0]}
 			}
 		}
+		resizeTargets(g, layer, output, old, classes, taken)
 		g.Initializers[names[0]] = onnx.ZerosF32(shape...)
 	}
 	g.Initializers[names[1]] = onnx.ZerosF32(classes)

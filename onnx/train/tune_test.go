@@ -541,6 +541,19 @@ func TestNewHeadReshaped(t *testing.T) {
 	}
 }
 
+// TestNewHeadBiasFirst: a bias that is added before the product is the last layer's too.
+func TestNewHeadBiasFirst(t *testing.T) {
+	t.Parallel()
+	b := build.New("bias first")
+	x := b.Input("x", onnx.Float32, "n", 4)
+	b.Output("out", b.Op("Add", []build.Ref{b.Param("b", random("b", 5)),
+		b.Op("MatMul", []build.Ref{x, b.Param("w", random("w", 4, 5))})}))
+	got, _ := must.Get2(NewHead(must.Get(b.Model())(t), "out", 3, false, 1))(t)
+	if out, _ := got.Graph.Output("out"); out.Type() != "float32[n,3]" {
+		t.Errorf("the output is %v", out)
+	}
+}
+
 // TestTuneBelowZero: counts below 0 are refused.
 func TestTuneBelowZero(t *testing.T) {
 	t.Parallel()
