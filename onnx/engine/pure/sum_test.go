@@ -35,7 +35,8 @@ func TestSums(t *testing.T) {
 		fused         bool
 	}{
 		{"alike", 16, 24, 14, 1, []any{24, 14, 14}, true, false, true},
-		{"without a bias", 400, 24, 7, 1, []any{24, 7, 7}, false, false, true},
+		{"without a bias", 384, 24, 7, 1, []any{24, 7, 7}, false, false, true},
+		{"of more products", 385, 24, 7, 1, []any{24, 7, 7}, false, false, false},
 		{"read again", 16, 264, 3, 1, []any{264, 3, 3}, true, true, true},
 		{"in a part of a panel", 16, 24, 5, 1, []any{24, 5, 5}, true, false, true},
 		{"with one column", 16, 24, 1, 1, []any{24, 1, 1}, true, false, true},

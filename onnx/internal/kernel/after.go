@@ -121,12 +121,13 @@ func CanSwish(s *Spec) bool {
 }
 
 // CanSum reports whether a convolution with s.After before it can add another value to its float32
-// output as well: one of constant weights for single positions, the sums of which begin there. That
-// may move their last bit. The Add stands for it in s.After, and its input is the call's last.
+// output as well: one of constant weights for single positions, the sums of which begin there. Each
+// product is then rounded at the size of that value, so that there are at most as many of them as a
+// slab has. The Add stands for it in s.After, and its input is the call's last.
 func CanSum(s *Spec) bool {
 	was, w := newAfter(s), s.constant(1)
-	return haveRuns() && !s.Reproducible && w != nil && len(w.Shape) > 2 && product(w.Shape[2:]) == 1 &&
-		(was == nil || was.scale == nil && !was.ends && !was.sum)
+	return haveRuns() && !s.Reproducible && w != nil && len(w.Shape) > 2 && w.Shape[1] <= panelDepth &&
+		product(w.Shape[2:]) == 1 && (was == nil || was.scale == nil && !was.ends && !was.sum)
 }
 
 // target makes the output of a convolution, in panels or not: where a value is to be added it is
@@ -148,10 +149,11 @@ func (a *after) target(c *Call, shape []int, inPanels bool) (*onnx.Tensor, error
 
 // addLast adds the call's last input to its output, and bounds that.
 func (a *after) addLast(c *Call) error {
-	alone := c.Out[0]
+	alone, in := c.Out[0], [2]*onnx.Tensor{c.In[0], c.In[1]}
 	c.In[0], c.In[1], c.Out[0] = alone, c.In[len(c.In)-1], nil
 	c.Overwrite[0], c.Overwrite[1] = true, false
 	err := binaryOf(addRow[float32])(c)
+	c.In[0], c.In[1] = in[0], in[1] // read again by those that count memory
 	if c.Alias[0] < 0 {
 		c.env.Pool.Put(alone.Data)
 	}
