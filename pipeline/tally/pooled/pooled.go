@@ -96,8 +96,8 @@ type Overall struct {
 	MedianBounds *[2]float64 `json:"median_bounds,omitempty"`
 	// Q is Cochran's (1954), with its degrees of freedom and p-value; I2 is the share of the
 	// variance of sites' log-odds that is beyond chance (Higgins and Thompson 2002), Tau2 their
-	// variance beyond chance. Where counts are hidden, Q is of the sites that tell theirs, as each
-	// further one only adds to it: Q and I2 are at least this, and P at most. Tau2 has no such
+	// variance beyond chance. Where counts are hidden, Q is of the sites that tell theirs without
+	// noise, as each further one only adds to it: Q and I2 are at least this, and P at most. Tau2 has no such
 	// bound. All are nil where fewer than two sites tell their count beside hidden ones.
 	Q    *float64 `json:"q,omitempty"`
 	DF   int      `json:"df"`
@@ -240,6 +240,9 @@ func overall(of []share) Overall {
 		t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(o.Sites - 2)}.Quantile(0.975)
 		further := span(ends, func(f fit) float64 { return t * math.Sqrt(f.tau2+f.se*f.se) })
 		o.New = &further
+	}
+	if o.Hidden > 0 { // a noisy count is read beside the others' share, which hidden counts would move
+		told = slices.DeleteFunc(told, func(s share) bool { return s.noise > 0 })
 	}
 	if o.Hidden == 0 || len(told) > 1 {
 		f, p := fitted(told, o.DF, 0), 1.0

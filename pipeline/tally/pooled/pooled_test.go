@@ -462,7 +462,7 @@ func TestHiddenCountsAlarmNobody(t *testing.T) {
 // one of the true counts. It is not without power.
 func TestHiddenBounds(t *testing.T) {
 	r := mrand.New(mrand.NewPCG(1, 2))
-	const times, least = 500, 10
+	const times, least = 1500, 10
 	apart, truly := 0, 0
 	for range times {
 		var hidden, told []share
@@ -475,8 +475,11 @@ func TestHiddenBounds(t *testing.T) {
 				}
 			}
 			s := share{float64(n), right, right, 0}
+			if r.IntN(4) == 0 {
+				s.noise = float64(1 + r.IntN(20))
+			}
 			told = append(told, s)
-			if s.n-right < least {
+			if s.noise == 0 && s.n-right < least {
 				s.low, s.high = s.n-least+1, s.n
 			}
 			hidden = append(hidden, s)
