@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -164,23 +165,28 @@ func (q *Queue) Do(ctx context.Context, uploads []pool.Upload,
 var aRemainder = regexp.MustCompile(`^((result|input|job-members)-.*|[0-9a-f]{64})$`)
 
 // sweep deletes the objects of finished jobs, and of jobs that a server or a worker left when it
-// was killed. The models of the round stay.
+// was killed. The models of the round stay. It looks again until there are none: a worker may have
+// left its result before the input was deleted, and after the first look.
 func (q *Queue) sweep(ctx context.Context) error {
-	names, err := q.store.Objects(ctx)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if name == q.job.Graph || name == q.job.Predictor || name == q.job.Open ||
-			name == q.job.Anchor ||
-			!aRemainder.MatchString(name) {
-			continue
-		}
-		if err := q.store.DeleteObject(ctx, name); err != nil {
+	of := q.job
+	for {
+		names, err := q.store.Objects(ctx)
+		if err != nil {
 			return err
 		}
+		names = slices.DeleteFunc(names, func(name string) bool {
+			return slices.Contains([]string{of.Graph, of.Predictor, of.Open, of.Anchor}, name) ||
+				!aRemainder.MatchString(name)
+		})
+		if len(names) == 0 {
+			return nil
+		}
+		for _, name := range names {
+			if err := q.store.DeleteObject(ctx, name); err != nil {
+				return err
+			}
+		}
 	}
-	return nil
 }
 
 // ask queues a job, unless a worker finished it before this program was restarted.
@@ -406,15 +412,16 @@ func (w *Worker) do(ctx context.Context, job Job) error {
 	if err != nil {
 		return err
 	}
-	if _, err := st.Object(ctx, resultName(job.ID), maxAnswer); !errors.Is(err, store.ErrNone) {
-		return err // this worker was taken for dead and another did the job
-	}
 	input, err := st.Object(ctx, job.Input, maxInput)
 	if errors.Is(err, store.ErrNone) {
-		return nil // nobody waits for this job any more
+		// nobody waits any more, and a worker that died may have left a result too late
+		return st.DeleteObject(ctx, resultName(job.ID))
 	}
 	if err != nil {
 		return err
+	}
+	if _, err := st.Object(ctx, resultName(job.ID), maxAnswer); !errors.Is(err, store.ErrNone) {
+		return err // this worker was taken for dead and another did the job
 	}
 	var r answer
 	if inputName(input) != job.Input {
@@ -439,7 +446,14 @@ func (w *Worker) do(ctx context.Context, job Job) error {
 	if err != nil {
 		return err
 	}
-	return st.PutObject(ctx, resultName(job.ID), text)
+	if err := st.PutObject(ctx, resultName(job.ID), text); err != nil {
+		return err
+	}
+	// The job may be of an upload that was withdrawn meanwhile: no sweep may come after this one.
+	if _, err = st.Object(ctx, job.Input, maxInput); errors.Is(err, store.ErrNone) {
+		return st.DeleteObject(ctx, resultName(job.ID))
+	}
+	return err
 }
 
 // part does one part; the sampling stays open for the next.

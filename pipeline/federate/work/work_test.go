@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -222,6 +223,44 @@ func TestForgotten(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		must.Fail(g.Wait(ctx, job))(t, "took the result", name)
+	}
+}
+
+// TestNobodyWaits: a worker that is slow leaves no result of a job whose input was swept, as an upload
+// in it may have been withdrawn; nor does a result stay that a worker left before it died.
+func TestNobodyWaits(t *testing.T) {
+	graph := []byte("graph")
+	st, url, _ := open(t, graph)
+	q := must.Get(NewQueue(t.Context(), st, 1, Models{Graph: graph}, pool.Options{}))(t)
+	for name, of := range map[string]struct {
+		before func(result string)
+		while  func()
+		stays  bool
+	}{
+		"waited for":      {stays: true},
+		"swept meanwhile": {while: func() { must.Do(t, q.sweep(t.Context())) }},
+		"left by the dead": {before: func(result string) {
+			must.Do(t, q.sweep(t.Context()))
+			must.Do(t, st.PutObject(t.Context(), result, []byte("left")))
+		}},
+	} {
+		job := must.Get(q.ask(t.Context(), Job{Run: true, Sampling: Sampling{Store: st.Name(),
+			Replicas: st.Replicas()}}, []byte(name)))(t)
+		if of.before != nil {
+			of.before(resultName(job.ID))
+		}
+		w := connect(t, url)
+		w.Experiment = func(context.Context, []byte) (map[string][]byte, error) {
+			if of.while != nil {
+				of.while()
+			}
+			return map[string][]byte{"run.json": nil}, nil
+		}
+		must.Do(t, w.do(t.Context(), job))
+		names := must.Get(st.Objects(t.Context()))(t)
+		if slices.Contains(names, resultName(job.ID)) != of.stays {
+			t.Errorf("%s: the state has %q", name, names)
+		}
 	}
 }
 
