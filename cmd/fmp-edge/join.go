@@ -460,7 +460,7 @@ sums, which says nothing without the other's: give the address of the second wit
 					return c.deliver(ctx, "join", key, path, data, out)
 				}
 				if d.Now.Before(d.Deadline) {
-					return fmt.Errorf("%w: its classifier is made, and a private round makes one",
+					return fmt.Errorf("%w: its one classifier is made, or is being made",
 						sender.ErrClosed)
 				}
 				return fmt.Errorf("%w since %s", sender.ErrClosed, d.Deadline.Format(time.RFC3339))

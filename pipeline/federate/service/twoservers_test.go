@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -36,8 +37,11 @@ type pair struct {
 	lose           bool // whether its answers are lost
 }
 
-func newPair(t testing.TB) *pair {
-	p := &pair{helper: newFixture(t, twoServers), up: true}
+func newPair(t testing.TB) *pair { return newPairOf(t, twoServers) }
+
+// newPairOf makes leader and helper of a round file with these lines.
+func newPairOf(t testing.TB, lines string) *pair {
+	p := &pair{helper: newFixture(t, lines), up: true}
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case !p.up:
@@ -50,7 +54,7 @@ func newPair(t testing.TB) *pair {
 		}
 	}))
 	t.Cleanup(proxy.Close)
-	p.leader = newFixture(t, twoServers)
+	p.leader = newFixture(t, lines)
 	p.leader.stop()
 	p.leader.keys, p.leader.round.Clients = p.helper.keys, p.helper.round.Clients
 	p.leader.helper = must.Get(NewHelper(proxy.URL, "", twoSecret))(t)
@@ -269,6 +273,25 @@ func TestLeaderAsks(t *testing.T) {
 	problem(err, wire.SumOpened)
 	_, err = ask.check(t.Context(), 3, "d/e f", proofCheck{nonce("d/e f"), []byte("x")})
 	problem(err, wire.RoundClosed)
+}
+
+// TestLeastOfSum: the helper gives its share of a sum wherever the round file has the leader make one:
+// at the quorum, or of min_uploads at the deadline, and of no fewer clients.
+func TestLeastOfSum(t *testing.T) {
+	for _, c := range []struct {
+		quorum, least, in int
+		want              string
+	}{{2, 3, 2, ""}, {2, 3, 1, "want 2 or more"}, {3, 2, 2, ""}, {3, 2, 1, "want 2 or more"}, {2, 2, 2, ""}} {
+		p := newPairOf(t, fmt.Sprintf("quorum: %d\nmin_uploads: %d\n"+
+			"privacy: {epsilon: 1, noise: two-servers, points: 10}\n", c.quorum, c.least))
+		for _, client := range []string{"a", "b"}[:c.in] {
+			p.join(client)
+		}
+		if err := p.leader.srv.Pool(t.Context()); (err == nil) != (c.want == "") || err != nil &&
+			!strings.Contains(err.Error(), c.want) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
 }
 
 // TestShareOfAnother: a share is its client's: another that signs it is refused, as is one of
