@@ -267,7 +267,10 @@ type opened struct {
 // only, the same on every request.
 func (s *Server) sum(w http.ResponseWriter, r *http.Request) {
 	var of sumOf
-	if !s.body(w, r, maxMember*(1+int64(s.clients.Load().Len())), &of) {
+	s.mu.Lock() // clients whose lines were taken out of the roster stay in
+	most := max(s.clients.Load().Len(), len(s.in))
+	s.mu.Unlock()
+	if !s.body(w, r, maxMember*(1+int64(most)), &of) {
 		return
 	}
 	r = carried(r)

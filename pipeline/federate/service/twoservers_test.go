@@ -294,6 +294,32 @@ func TestLeastOfSum(t *testing.T) {
 	}
 }
 
+// TestShortRosterOfHelper: a sum is given of clients whose uploads are in, however short a roster of the
+// helper is by then.
+func TestShortRosterOfHelper(t *testing.T) {
+	for _, left := range []int{1, 4} {
+		p := newPairOf(t, "privacy: {epsilon: 1, noise: two-servers, points: 10}\n")
+		var names, lines []string
+		for _, first := range "abcd" {
+			name := string(first) + strings.Repeat("<", identity.MaxName-1) // long in JSON
+			k := must.Get(identity.New(name))(t)
+			p.helper.keys[name], names, lines = k, append(names, name), append(lines, k.Line())
+		}
+		admit := func(f *fixture, n int) {
+			must.Do(t, f.srv.Admit(must.Get(identity.ParseRoster([]byte(strings.Join(lines[:n], "\n"))))(t)))
+		}
+		admit(p.helper, 4)
+		admit(p.leader, 4)
+		for _, name := range names {
+			p.join(name)
+		}
+		admit(p.helper, left)
+		if err := p.leader.srv.Pool(t.Context()); err != nil {
+			t.Errorf("%d lines are left: %v", left, err)
+		}
+	}
+}
+
 // TestShareOfAnother: a share is its client's: another that signs it is refused, as is one of
 // another round.
 func TestShareOfAnother(t *testing.T) {
