@@ -1,6 +1,8 @@
 package sender
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"fmp/onnx/must"
+	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
 )
 
@@ -112,6 +115,43 @@ func (s slow) Read(p []byte) (int, error) {
 }
 
 func (slow) Close() error { return nil }
+
+// TestLateUploads: a sender retries until the deadline, and beyond it where the round takes late
+// uploads, which it does not call closed.
+func TestLateUploads(t *testing.T) {
+	for name, c := range map[string]struct {
+		state      string
+		late       bool
+		left, want time.Duration // to the deadline, and of the retries
+	}{
+		"open":                  {wire.Open, false, time.Hour, time.Hour},
+		"open, then late":       {wire.Open, true, time.Hour, 25 * time.Hour},
+		"open long, then late":  {wire.Open, true, 48 * time.Hour, 72 * time.Hour},
+		"late":                  {wire.Late, true, -48 * time.Hour, 24 * time.Hour},
+		"late, an older server": {wire.Late, false, -time.Hour, 24 * time.Hour},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			now := time.Now()
+			list := must.Get(json.Marshal(map[string]any{"rounds": []wire.Description{{Round: 1,
+				State: c.state, Now: now, Deadline: now.Add(c.left), AcceptLate: c.late, MaxBytes: 9,
+				Graph: strings.Repeat("0", 64), GraphBytes: 1,
+				ServerKey: base64.StdEncoding.EncodeToString(make([]byte, 32))}}}))(t)
+			client := &Client{base: "https://s.example", Wait: 24 * time.Hour,
+				http: &http.Client{Transport: replies(func(r *http.Request) (*http.Response, error) {
+					if r.Method == http.MethodGet {
+						return reply(200, nil, string(list))(r)
+					}
+					return reply(503, nil, "")(r)
+				})}}
+			d := must.Get(client.Describe(t.Context()))(t)
+			_, err := client.Send(t.Context(), d, must.Get(identity.New("a"))(t), []byte("x"))
+			if took := time.Since(now); errors.Is(err, ErrClosed) == (c.late || c.state == wire.Late) ||
+				took > c.want || took < c.want-2*Top {
+				t.Errorf("%s: after %v, want %v: %v", name, took, c.want, err)
+			}
+		})
+	}
+}
 
 // TestSlowGraph: a client graph that comes one byte at a time keeps no client beyond the round's
 // deadline.

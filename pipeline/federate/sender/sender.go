@@ -1,7 +1,7 @@
 // Package sender implements the client's side of a round over HTTP: it asks for the round's
 // description, downloads the client graph once, sends an upload until the server has it, and keeps
 // the receipt. It retries after a failure of the connection, of the server or of itself, until the
-// deadline.
+// deadline, and beyond it where the round takes late uploads.
 //
 // It depends on the standard library alone, as it is part of the program for small devices.
 package sender
@@ -65,8 +65,10 @@ type Client struct {
 	// trace is the identifier of the trace that the server's spans belong to, and its flags, as in
 	// traceparent.
 	trace, flags string
-	// over is the deadline by this machine's clock; zero while it is not known.
+	// over is the last moment to retry by this machine's clock, zero while it is not known: the
+	// deadline, or, where the round takes late uploads, Wait after it.
 	over time.Time
+	late bool
 }
 
 // New returns a client of the server at an address: https://HOST:PORT, or http:// on loopback. ca,
@@ -160,8 +162,8 @@ func (c *Client) try(ctx context.Context, what string, once func(ctx context.Con
 			last = c.over
 		}
 		if time.Now().Add(wait).After(last) {
-			if c.over.IsZero() {
-				return fmt.Errorf("%s: no answer for %v: %w", what, c.Wait, err)
+			if c.late || c.over.IsZero() {
+				return fmt.Errorf("%s: no answer for %v: %w", what, last.Sub(start).Round(time.Second), err)
 			}
 			return fmt.Errorf("%s: %w: its deadline was %s and the last attempt failed: %w",
 				what, ErrClosed, c.over.Format(time.RFC3339), err)
@@ -269,11 +271,11 @@ func (c *Client) Describe(ctx context.Context) (*wire.Description, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.base, err)
 	}
-	if d.State == wire.Late {
-		c.over = time.Now().Add(c.Wait) // late uploads have no deadline
-	} else {
-		c.over = time.Now().Add(d.Deadline.Sub(d.Now))
+	left := d.Deadline.Sub(d.Now)
+	if c.late = d.AcceptLate || d.State == wire.Late; c.late {
+		left = max(left, 0) + c.Wait
 	}
+	c.over = time.Now().Add(left)
 	return d, nil
 }
 

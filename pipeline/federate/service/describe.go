@@ -14,7 +14,7 @@ func (s *Server) description() wire.Description {
 	now := s.Now()
 	d := wire.Description{
 		Round: f.Round, Title: f.Title, State: s.state(now), Now: now.UTC(), Deadline: f.Deadline.UTC(),
-		Graph:      f.Client.Digest,
+		AcceptLate: f.AcceptLate && !s.once(), Graph: f.Client.Digest,
 		GraphBytes: int64(len(f.GraphData)), GraphSignature: f.GraphSignature,
 		Classes: f.Client.Classes, MaxPoints: f.Bounds.Points, MaxBytes: f.Bounds.Bytes,
 		Calibrate: f.Calibrate, Replace: f.Replace,

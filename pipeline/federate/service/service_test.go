@@ -214,6 +214,23 @@ func (f *fixture) wants(name string, status int, refusal string) func(int, []byt
 	}
 }
 
+// TestAcceptLateTold: clients are told whether uploads count after the deadline, which they do not once
+// a round has its one sum.
+func TestAcceptLateTold(t *testing.T) {
+	for lines, want := range map[string]bool{
+		"":                    false,
+		"accept_late: true\n": true,
+		"accept_late: true\nprivacy: {epsilon: 1, noise: local}\n":   true,
+		"accept_late: true\nprivacy: {epsilon: 1, noise: trusted}\n": false,
+	} {
+		f := newFixture(t, lines)
+		_, list := f.request("GET", "/v1/rounds", nil, nil)
+		if d := must.Get(wire.One(list))(t); d.AcceptLate != want {
+			t.Errorf("%q: accept_late is %v", lines, d.AcceptLate)
+		}
+	}
+}
+
 // TestRound: uploads are taken once, their receipts hold, a restart loses nothing, the classifier
 // does not depend on the order of arrival, and each version names what is in it.
 func TestRound(t *testing.T) {
