@@ -63,7 +63,8 @@ func connectionFlags(f *pflag.FlagSet) *connection {
 			"from elsewhere than the first server"),
 		receipt: f.String("receipt", "", "receipt to write (default: KEY.ROUND.receipt.json)"),
 		wait: f.Duration("wait", 24*time.Hour,
-			"how long to wait for a server that does not answer, before the deadline is known"),
+			"how long to wait for a server that does not answer, before the deadline is known "+
+				"or, with late uploads, after it"),
 		private:    f.Bool("private", false, "send to a private round alone (docs/privacy.md)"),
 		maxEpsilon: f.Float64("max-epsilon", 0, maxEpsilonHelp),
 		maxDelta: f.Float64("max-delta", privacy.DefaultDelta,
@@ -297,8 +298,8 @@ var sendCommand = command{
 	short: "Send an upload that compress wrote to the server of its round",
 	example: `  fmp-edge send https://server:8443 --key shop-17.key shop-17.upload
 
-It comes back, at growing intervals, until the server has the upload or the round's deadline has
-passed (exit code 4). The same upload may be sent again at any time: the receipt is the same.`,
+It comes back, at growing intervals, until the server has the upload or the round takes no more
+(exit code 4). The same upload may be sent again at any time: the receipt is the same.`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		c := connectionFlags(f)
 		return func(ctx context.Context, args []string, out, log io.Writer) error {
@@ -389,7 +390,7 @@ var joinCommand = command{
 SOURCE is as for compress. The graph is fetched once and kept; it is used only if its sha256 is the
 round's. The upload is kept beside the key: after a restart it is sent as it is, and --fresh makes
 it anew. The command comes back, at growing intervals, until the server has the upload or the
-round's deadline has passed (exit code 4).
+round takes no more (exit code 4).
 
 In a private round the upload is noisy class sums that keep to the epsilon that the round states,
 and the noise is added here unless the round says that servers do (noise: trusted, two-servers).
@@ -475,7 +476,7 @@ sums, which says nothing without the other's: give the address of the second wit
 				return c.deliver(ctx, "join", key, path, data, out)
 			}
 			if after, _ := making.GetDuration("reply-after"); d.Privacy != nil &&
-				d.Now.Add(after).After(d.Deadline) {
+				!d.AcceptLate && d.State != wire.Late && d.Now.Add(after).After(d.Deadline) {
 				return usagef("join: round %d takes uploads until %s, and the reply would come "+
 					"%v after now: give a shorter --reply-after; nothing was read and nothing sent",
 					d.Round, d.Deadline.Format(time.RFC3339), after)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -160,8 +161,11 @@ func TestLedgerInThePlace(t *testing.T) {
 func stub(t *testing.T, d wire.Description, graph string) (url string, asked *int) {
 	t.Helper()
 	data := must.Get(os.ReadFile(graph))(t)
-	d.Round, d.Graph, d.GraphBytes, d.State = 1, models.DigestBytes(data), int64(len(data)), wire.Open
-	d.Now, d.Deadline = time.Now(), time.Now().Add(time.Hour)
+	d.Round, d.Graph, d.GraphBytes, d.State = 1, models.DigestBytes(data), int64(len(data)),
+		cmp.Or(d.State, wire.Open)
+	if d.Now = time.Now(); d.Deadline.IsZero() {
+		d.Deadline = d.Now.Add(time.Hour)
+	}
 	if d.ServerKey == "" {
 		d.ServerKey = serverKey("s")
 	}
@@ -198,6 +202,10 @@ func TestBeforeAnythingIsSpent(t *testing.T) {
 		Precisions: []string{"float32"}}
 	narrow, few := secret, public
 	narrow.MaxBytes, few.MaxPoints = 100, 10
+	over := secret // once a reply would come
+	over.Deadline = time.Now()
+	taken, late := over, over
+	taken.AcceptLate, late.State = true, wire.Late
 	receipt := func(server, client, by string) string {
 		return fmt.Sprintf(`{"server": %q, "client": %q, "round": 1, "by": %q}`, serverKey(server), client, by)
 	}
@@ -213,6 +221,9 @@ func TestBeforeAnythingIsSpent(t *testing.T) {
 	}{
 		"an upload beyond bytes": {narrow, []string{"join"}, "", "", "nothing was made and nothing spent", 0},
 		"images beyond points":   {few, []string{"join"}, "", "", "12 images; the round allows 10", 0},
+		"a reply too late":       {over, []string{"join", "--reply-after", "0"}, "", "", "give a shorter --reply-after", 0},
+		"a reply that counts":    {taken, []string{"join", "--reply-after", "0"}, "", "", "403", 1},
+		"a late round":           {late, []string{"join", "--reply-after", "0"}, "", "", "403", 1},
 		"drawn again, made":      {secret, []string{"join", "--redraw"}, "a.1.upload", made, "move the file away", 0},
 		"made":                   {secret, []string{"join"}, "a.1.upload", made, "were given then\n", 1},
 		"a receipt over a key":   {public, []string{"join", "--receipt", "b.key"}, "b.key", "a key", "nothing was sent", 0},
