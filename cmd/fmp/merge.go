@@ -46,8 +46,9 @@ func newMergeCommand() *cobra.Command {
 		Short: "Add uploads up: many files become one, which fmp pool reads in their place",
 		Long: `Add the uploads of a round up, class means or moments, and parts that were merged before. Order and
 grouping do not matter: a tree of merges gives the same part, byte for byte. A part keeps a sample
-of its uploads whole, up to ` + fmt.Sprint(merge.MaxPoints) + ` class means, and the sums of the
-others. With fewer it keeps all, and fmp pool reads it as these.
+of its uploads whole, ` + fmt.Sprint(merge.Judges) + ` or up to ` + fmt.Sprint(merge.MaxPoints) +
+			` class means, and the sums of the others. With fewer it
+keeps all, and fmp pool reads it as these.
 
 An upload that is summed is judged beforehand, by those that the part of --against keeps: one that
 is less likely honest than not is left out, and one that claims more images than most counts as

@@ -2,7 +2,7 @@
 // pooled in place of its uploads.
 //
 // A part holds some uploads whole and of the others sums alone. A client's key is a SHA-256 of
-// round, client graph and name; kept are the uploads of the lowest keys, the first in any case and
+// round, client graph and name; kept are the uploads of the lowest keys, [Judges] in any case and
 // further ones while all have at most [MaxPoints] points and [maxKept] bytes together (bottom-k
 // sampling; Cohen and Kaplan 2007). Sums are whole numbers in steps of 2^-40, masses, masses times
 // class means and scatters. Both depend on the set of uploads alone: a tree of merges gives the
@@ -25,6 +25,7 @@ import (
 
 	"fmp/onnx/sorting"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/honesty"
 	"fmp/pipeline/internal/whole"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
@@ -32,13 +33,15 @@ import (
 
 // Bounds on a part.
 const (
-	// MaxPoints is the maximum number of points of the kept uploads, but for a first one that has
-	// more.
+	// Judges is the number of uploads that others are judged by at least: a majority of fewer is
+	// chance. As many are kept, however large they are.
+	Judges = honesty.Exact
+	// MaxPoints is the maximum number of points of more kept uploads.
 	MaxPoints = 8192
 	// MaxClients is the maximum number of clients.
 	MaxClients = 1 << 24
 	// MaxBytes is the maximum size of a part.
-	MaxBytes = maxKept + federate.MaxBytes + MaxClients*entryBytes + maxSums
+	MaxBytes = Judges*federate.MaxBytes + MaxClients*entryBytes + maxSums
 
 	maxKept = 64 << 20
 	maxSums = 256 << 20
@@ -264,7 +267,7 @@ func kept(all []Kept) int {
 	points, size := 0, 0
 	for i := range all {
 		n, b := all[i].size()
-		if points, size = points+n, size+b; i > 0 && (points > MaxPoints || size > maxKept) {
+		if points, size = points+n, size+b; i >= Judges && (points > MaxPoints || size > maxKept) {
 			return i
 		}
 	}
@@ -273,9 +276,9 @@ func kept(all []Kept) int {
 
 // ErrJudge is wrapped by the error for an upload that is to be summed, where nothing is known to
 // judge it by.
-var ErrJudge = fmt.Errorf("a part keeps up to %d class means whole and sums the others, which "+
-	"are judged beforehand: give a part to judge by (--against), or trust all clients (--trust)",
-	MaxPoints)
+var ErrJudge = fmt.Errorf("a part keeps %d uploads whole, or up to %d class means, and sums the "+
+	"others, which are judged beforehand: give a part to judge by (--against), or trust all clients "+
+	"(--trust)", Judges, MaxPoints)
 
 func (m *Merger) share(k *Kept) (float64, error) {
 	if m.Judge == nil {

@@ -151,6 +151,23 @@ func TestTrees(t *testing.T) {
 	}
 }
 
+// TestKept: a part keeps as many uploads as others are judged by, however large they are, and more
+// within its bounds.
+func TestKept(t *testing.T) {
+	t.Parallel()
+	data := make([]byte, federate.MaxBytes)
+	for _, c := range []struct{ uploads, points, bytes, want int }{
+		{7, 5000, 9, 7}, {40, 1000, 9, Judges}, {40, 1, federate.MaxBytes, Judges},
+		{40, 700, 9, 11}, {40, 1, 4 << 20, 16}, {200, 100, 9, 81},
+	} {
+		k := Kept{Upload: &federate.Upload{Points: &point.Set{N: c.points}}, Data: data[:c.bytes]}
+		if got := kept(slices.Repeat([]Kept{k}, c.uploads)); got != c.want {
+			t.Errorf("of %d uploads of %d points and %d bytes %d are kept; want %d", c.uploads, c.points,
+				c.bytes, got, c.want)
+		}
+	}
+}
+
 // TestLimit: a small upload is summed where one of a lower key, in another part, had no room.
 func TestLimit(t *testing.T) {
 	t.Parallel()

@@ -16,7 +16,6 @@ import (
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
-	"fmp/pipeline/honesty"
 	"fmp/pipeline/merge"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
@@ -146,9 +145,9 @@ func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Mo
 	if err != nil {
 		return nil, err
 	}
-	if len(uploads) < minJudges {
+	if len(uploads) < merge.Judges {
 		return nil, fmt.Errorf("pool: the part keeps %d uploads; to judge by it needs %d at least",
-			len(uploads), minJudges)
+			len(uploads), merge.Judges)
 	}
 	r, err := New(uploads, graph, client, o)
 	if err != nil {
@@ -183,7 +182,3 @@ func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Mo
 		return by.Share(u.Points)
 	}, nil
 }
-
-// minJudges is the number of uploads that others are judged by at least: a majority of fewer is
-// chance.
-const minJudges = honesty.Exact

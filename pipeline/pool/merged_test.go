@@ -293,6 +293,57 @@ func TestMergedLies(t *testing.T) {
 	must.Fail(r.Join(rest))(t, "as far out", "sums whose means no images have")
 }
 
+// TestMergedManyClasses: a round whose uploads have more class means together than a part keeps whole
+// otherwise is judged and pooled: of two further clients that which names its classes falsely is left
+// out.
+func TestMergedManyClasses(t *testing.T) {
+	t.Parallel()
+	const c = 1000
+	r := rng.New(1, "many classes")
+	pix, labels := make([]uint8, 3*c*dx), make([]int, 3*c)
+	for i := range pix {
+		if pix[i] = uint8(40 + r.IntN(170)); i >= c*dx {
+			pix[i] = pix[i%(c*dx)] + uint8(r.IntN(5))
+		}
+		labels[i/dx] = i / dx % c
+	}
+	w := newWorldOf(t, pix, labels, c)
+	g, f := w.client(t, true)
+	real := w.eval(t, g, pix[:c*dx], labels[:c])["points"].F32()
+	made := func(client, from int) []byte {
+		s := &point.Set{N: c, Dx: f.PointWidth(), C: c, W: slices.Repeat([]float32{4}, c)}
+		for y := range c {
+			s.Y = append(s.Y, int32(y))
+			for _, v := range real[(y+from)%c*(s.Dx+c):][:s.Dx] {
+				s.Z = append(s.Z, v*float32(1-0.01*r.Float64()))
+			}
+		}
+		return must.Get((&federate.Upload{Client: fmt.Sprint("client ", client), Model: f.Digest, N: 4 * c,
+			Points: s}).Encode())(t)
+	}
+	var sample [][]byte
+	for i := range merge.Judges {
+		sample = append(sample, made(i, 0))
+	}
+	by, data := part(t, &merge.Merger{}, sample...)
+	o := Options{Predictor: w.predictor, Open: "none", Seed: 1, Samples: 2, Sets: Sets{Level: -1}}
+	judge := must.Get(Judge(t.Context(), w.eng, by, g, f, o))(t)
+	p, _ := part(t, &merge.Merger{Judge: judge, Against: models.DigestBytes(data), Limit: make([]byte, 32)},
+		made(10, 0), made(11, 1))
+	if p.Summed != 1 || p.LeftOut != 1 {
+		t.Errorf("%d are summed and %d left out; want one each", p.Summed, p.LeftOut)
+	}
+	p, _ = part(t, &merge.Merger{Judge: judge, Against: models.DigestBytes(data)},
+		append(sample, made(10, 0), made(12, 0))...)
+	uploads, rest := must.Get2(Merged(p, false))(t)
+	if len(uploads) != merge.Judges || rest.Summed != 2 {
+		t.Fatalf("%d are kept and %d summed", len(uploads), rest.Summed)
+	}
+	round := must.Get(New(uploads, g, f, o))(t)
+	must.Do(t, round.Join(rest))
+	must.Get(round.Posterior(t.Context(), w.eng))(t)
+}
+
 // TestMergedFalseMoments: clients of moments that name their classes falsely are left out of the
 // sums, and honest ones are not; the classifier is nearer to that of the honest clients than where
 // nobody is judged, and about as near as where all are judged at once.

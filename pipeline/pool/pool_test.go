@@ -60,14 +60,20 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	pix, labels := pixels(rng.New(1, "corpus"), 600, classes)
+	return newWorldOf(t, pix, labels, classes, "left", "middle", "right")
+}
+
+// newWorldOf is a world with a corpus of c classes.
+func newWorldOf(t *testing.T, pix []uint8, labels []int, c int, names ...string) *world {
+	t.Helper()
 	features := make([]float32, len(pix))
 	for i, v := range pix {
 		features[i] = float32(v) / 255
 	}
-	bank := must.Get(task.NewBank(features, dx, labels, classes))(t)
+	bank := must.Get(task.NewBank(features, dx, labels, c))(t)
 	m := must.Get(meta.UntrainedConjugate(bank))(t)
 	f := must.Get(models.ReadManifest(m))(t)
-	f.Extractor, f.Classes = "x", []string{"left", "middle", "right"}
+	f.Extractor, f.Classes = "x", names
 	must.Do(t, f.Write(m))
 	w := &world{predictor: filepath.Join(t.TempDir(), "conjugate.onnx")}
 	must.Do(t, serde.Save(w.predictor, m))

@@ -18,7 +18,7 @@ import (
 	"fmp/pipeline/pool"
 )
 
-// many stores uploads of 1,024 class means each, so that the sample has eight.
+// many stores uploads of 1,024 class means each, so that the sample has the fewest that judge.
 func many(t *testing.T, st *store.Store, graph string, n int) (members []store.Member) {
 	t.Helper()
 	const c = 1024
@@ -50,7 +50,7 @@ func TestMergeAnswers(t *testing.T) {
 	liar := ""
 	w.Judge = func(_ context.Context, by *merge.Part, m Models,
 		_ pool.Options) (func(*federate.Upload) (float64, error), error) {
-		if len(by.Kept) != 8 || string(m.Graph) != "graph" {
+		if len(by.Kept) != merge.Judges || string(m.Graph) != "graph" {
 			t.Errorf("judged by %d uploads of the graph %q", len(by.Kept), m.Graph)
 		}
 		return func(u *federate.Upload) (float64, error) {
@@ -70,7 +70,7 @@ func TestMergeAnswers(t *testing.T) {
 	go func() { _ = w.Run(ctx, 1) }()
 	q.Uploads = 5
 	p, left := must.Get2(q.Merge(ctx, members))(t)
-	if p.Clients() != 20 || len(p.Kept) != 8 || p.Summed != 11 || p.LeftOut != 1 || len(left) != 1 ||
+	if p.Clients() != 20 || len(p.Kept) != merge.Judges || p.Summed != 9 || p.LeftOut != 1 || len(left) != 1 ||
 		left[0] != liar {
 		t.Errorf("%d clients, %d kept, %d summed, %d left out: %q; want %q", p.Clients(), len(p.Kept),
 			p.Summed, p.LeftOut, left, liar)
@@ -90,10 +90,10 @@ func TestMergeAnswers(t *testing.T) {
 		must.Do(t, st.PutObject(t.Context(), digest, data))
 		return m.Part(), digest
 	}
-	sample, against := judges(members[:8])
-	_, others := judges(members[1:9])
-	of := merging{Against: against, Limit: merge.Key(1, digest, members[8].Client),
-		Members: members[8:]}
+	sample, against := judges(members[:merge.Judges])
+	_, others := judges(members[1 : merge.Judges+1])
+	of := merging{Against: against, Limit: merge.Key(1, digest, members[merge.Judges].Client),
+		Members: members[merge.Judges:]}
 	answer := func(change func(*merging)) map[string][]byte {
 		t.Helper()
 		asked := of
@@ -123,10 +123,10 @@ func TestMergeAnswers(t *testing.T) {
 	}
 	for want, change := range map[string]func(*merging){
 		"was replaced": func(m *merging) {
-			m.Members = []store.Member{{Client: members[9].Client, Upload: digest}}
+			m.Members = []store.Member{{Client: members[merge.Judges].Client, Upload: digest}}
 		},
 		"limit":           func(m *merging) { m.Limit = nil },
-		"below the limit": func(m *merging) { m.Members = members[:9] },
+		"below the limit": func(m *merging) { m.Members = members[:merge.Judges+1] },
 		"whether they":    func(m *merging) { m.Against = "" },
 		"against is":      func(m *merging) { m.Against = "x" },
 		"nothing of that": func(m *merging) { m.Against = strings.Repeat("0", 64) },
