@@ -238,10 +238,8 @@ func (o *merging) merge(ctx context.Context, files []string,
 		return nil, nil, cmp.Or(printable.Errors(bad), errors.New("no upload is left"))
 	}
 	for i, data := range gone {
-		if !m.Without[sha256.Sum256(data)] { // it is in a part
-			if err := m.Remove(data); err != nil {
-				return nil, nil, fmt.Errorf("--without %s: %w", o.without[i], err)
-			}
+		if err := m.Remove(data); err != nil {
+			return nil, nil, fmt.Errorf("--without %s: %w", o.without[i], err)
 		}
 	}
 	return m.Part(), bad, ctx.Err()

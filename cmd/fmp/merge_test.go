@@ -29,7 +29,9 @@ func TestMerge(t *testing.T) {
 	ran(t, "merge", "-o", path("four.part"), uploads[0], uploads[1], uploads[3], uploads[4])
 	ran(t, "merge", "-o", path("less.part"), "--without", uploads[2], path("all.part"))
 	ran(t, append([]string{"merge", "-o", path("passed.part"), "--without", uploads[2]}, uploads...)...)
+	ran(t, "merge", "-o", path("glob.part"), "--without", uploads[2], path("all.part"), uploads[2])
 	if !bytes.Equal(read("less.part"), read("four.part")) ||
+		!bytes.Equal(read("glob.part"), read("four.part")) ||
 		!bytes.Equal(read("passed.part"), read("four.part")) {
 		t.Error("a client that withdrew leaves a trace in the part")
 	}

@@ -19,10 +19,16 @@ var ErrPlace = errors.New(
 
 // Remove takes an upload out of the merged ones: the part is then, to the byte, the one that the
 // client never took part in. An upload whose place a summed one would take cannot be taken out
-// ([ErrPlace]). After an error nothing is taken out.
+// ([ErrPlace]). One that Add passed over ([Merger.Without]) may be in a part besides, and need not be.
+// After an error nothing is taken out.
 func (m *Merger) Remove(data []byte) error {
+	digest := sha256.Sum256(data)
+	passed := m.Without[digest]
 	u, err := federate.Decode(data, m.Want)
 	if err != nil {
+		if passed { // no part of this round has it
+			return nil
+		}
 		return err
 	}
 	if m.part == nil {
@@ -31,9 +37,11 @@ func (m *Merger) Remove(data []byte) error {
 	m.settle()
 	p := m.part
 	k := Kept{Upload: u, Data: data, key: key(u.Round, u.Model, u.Client)}
-	e := entryOf(k.key, sha256.Sum256(data))
+	e := entryOf(k.key, digest)
 	at, in := slices.BinarySearchFunc(p.clients, e, byKey)
 	switch {
+	case !in && passed:
+		return nil
 	case !in:
 		return fmt.Errorf("client %q is not in: nothing is taken out", u.Client)
 	case p.clients[at] != e:

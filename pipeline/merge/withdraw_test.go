@@ -113,7 +113,7 @@ func TestWithout(t *testing.T) {
 	if !bytes.Equal(got, merged(t, nil, slices.Concat(all[:3], all[4:7], all[8:])...)) {
 		t.Error("uploads that are passed over leave a trace")
 	}
-	must.Fail(m.Remove(all[3]))(t, "", "an upload that was passed over is taken out")
+	must.Do(t, m.Remove(all[3])) // which is in no part either
 	u := must.Get(federate.Decode(all[0], federate.Expect{}))(t)
 	u.Precision = federate.Int8
 	must.Fail(m.Remove(encoded(t, u)))(t, "", "another upload of a client is taken out")
@@ -124,4 +124,42 @@ func TestWithout(t *testing.T) {
 	must.Fail(one.Remove(all[0]))(t, "", "an upload is taken out of nothing")
 	must.Do(t, one.Add(all[0]))
 	must.Fail(one.Remove(all[0]))(t, "", "a part of no upload is left")
+}
+
+// TestWithoutInAPart: an upload that is passed over and in a part as well, in any order, leaves no
+// trace; another upload of its client, or one of nobody's round, is told of or does no harm.
+func TestWithoutInAPart(t *testing.T) {
+	t.Parallel()
+	var all [][]byte
+	for i := range 5 {
+		all = append(all, made(t, i, federate.Single))
+	}
+	u := must.Get(federate.Decode(all[2], federate.Expect{}))(t)
+	u.Precision = federate.Int8
+	other, damaged := encoded(t, u), all[2][:99]
+	want := merged(t, nil, all[0], all[1], all[3], all[4])
+	for name, c := range map[string]struct {
+		add     [][]byte
+		without []byte
+		refused string
+	}{
+		"part first":   {[][]byte{merged(t, nil, all[:3]...), all[2], all[3], all[4]}, all[2], ""},
+		"part last":    {[][]byte{all[2], all[3], all[4], merged(t, nil, all[:3]...)}, all[2], ""},
+		"part alone":   {[][]byte{merged(t, nil, all...)}, all[2], ""},
+		"file alone":   {all, all[2], ""},
+		"damaged":      {[][]byte{damaged, all[0], all[1], all[3], all[4]}, damaged, ""},
+		"another's":    {[][]byte{merged(t, nil, all...), other}, other, "by another upload"},
+		"in no part":   {[][]byte{all[0], all[1]}, all[2], "is not in"},
+		"is no upload": {[][]byte{all[0], all[1]}, damaged, "upload"},
+	} {
+		m := Merger{Trust: true, Without: map[[sha256.Size]byte]bool{sha256.Sum256(c.without): false}}
+		for _, data := range c.add {
+			must.Do(t, m.Add(data))
+		}
+		if err := m.Remove(c.without); c.refused != "" {
+			must.Fail(err)(t, c.refused, name)
+		} else if got, encoding := m.Part().Encode(); err != nil || encoding != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: the client that withdrew leaves a trace (%v, %v)", name, err, encoding)
+		}
+	}
 }
