@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -147,22 +148,31 @@ func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) 
 	if err != nil {
 		return err
 	}
-	if key != nil { // first, so that no part is without
-		signature, err := merge.Sign(key, data, "")
-		if err == nil {
-			err = atomicfile.WriteBytes(o.out+".sig", signature)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if err := atomicfile.WritePrivate(o.out, data); err != nil {
+	if err := o.write(data, key); err != nil {
 		return err
 	}
 	res.Bytes = len(data)
 	return say(cmd, res,
 		"part:    %s (%d bytes)\nclients: %d: %d kept whole, %d summed, %d left out of the sums\n",
 		o.out, res.Bytes, res.Clients, res.Kept, res.Summed, res.LeftOut)
+}
+
+// write writes the part, and its signature where there is a key. The part takes its place while the
+// signature is written but not yet in its own: a full disk leaves both as they were.
+func (o *mergeRun) write(part []byte, key *identity.Key) error {
+	if key == nil {
+		return atomicfile.WritePrivate(o.out, part)
+	}
+	signature, err := merge.Sign(key, part, "")
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(o.out+".sig", func(w io.Writer) error {
+		if _, err := w.Write(signature); err != nil {
+			return err
+		}
+		return atomicfile.WritePrivate(o.out, part)
+	})
 }
 
 // rosterOfWorkers describes the flag --signed-by.

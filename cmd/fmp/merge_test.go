@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"fmp/onnx/must"
@@ -85,4 +88,32 @@ func TestMerge(t *testing.T) {
 	}
 	refused(t, exitOK, "bad.upload", "merge", "--on-bad", "skip", "-o", path("skip.part"),
 		path("bad.upload"), uploads[1])
+}
+
+// TestMergeFull: where the disk is full a signed part and its signature stay as they were.
+func TestMergeFull(t *testing.T) {
+	disk := tinyDisk(t, 1<<20)
+	r := newMadeRound(t, 40)
+	at := func(name string) string { return filepath.Join(disk, name) }
+	ran(t, "keys", "--dir", r.path("keys"), "--roster", r.path("workers.txt"), "worker")
+	merge := append([]string{"merge", "--key", r.path("keys/worker.key"), "-o", at("all.part")}, r.uploads...)
+	ran(t, merge[:len(merge)-1]...)
+	var had [2][]byte
+	for i, name := range []string{"all.part", "all.part.sig"} {
+		had[i] = must.Get(os.ReadFile(at(name)))(t)
+	}
+	rest := make([]byte, 1<<20)
+	if err := os.WriteFile(at("rest"), rest, 0o600); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	must.Do(t, os.Truncate(at("rest"), must.Get(os.Stat(at("rest")))(t).Size()-8192))
+	refused(t, exitFailed, "no space left", merge...)
+	for i, name := range []string{"all.part", "all.part.sig"} {
+		if !bytes.Equal(must.Get(os.ReadFile(at(name)))(t), had[i]) {
+			t.Errorf("%s is another after a merge that failed", name)
+		}
+	}
+	must.Do(t, os.Remove(at("rest")))
+	ran(t, merge...)
+	ran(t, "merge", "--signed-by", r.path("workers.txt"), "-o", r.path("again.part"), at("all.part"))
 }
