@@ -1,7 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"log/slog"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -28,4 +31,40 @@ func (f *noticeFlags) heed(classifier string) error {
 		return err
 	}
 	return usageError(err)
+}
+
+// noticeEvery is how often a classifier that is served is looked up in its notice.
+const noticeEvery = 10 * time.Second
+
+// watch sends the error of a notice that names the classifier in data, which was read from a path,
+// once there is one. A notice that cannot be read is logged, as it may be on its way.
+func (f *noticeFlags) watch(ctx context.Context, every time.Duration, path string, data []byte,
+	log *slog.Logger) (<-chan error, error) {
+	heed, err := client.Heeder(path, f.file, f.server, data)
+	if err != nil {
+		return nil, usageError(err)
+	}
+	superseded := make(chan error, 1)
+	go func() {
+		for said := ""; ; {
+			err := heed()
+			if errors.Is(err, wire.ErrSuperseded) {
+				superseded <- err
+				return
+			}
+			text := ""
+			if err != nil {
+				if text = err.Error(); text != said {
+					log.Error("the notice of superseded versions is not read", "error", err)
+				}
+			}
+			said = text
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(every):
+			}
+		}
+	}()
+	return superseded, nil
 }

@@ -213,7 +213,8 @@ their level: calibration images were of the clients' cameras.
 --listen answers requests on this machine in place of IMAGES: the Open Inference Protocol (/v2),
 images as they are (/v1/predict), and a page to drop photographs on, at /. Its /metrics count as
 left to people what --reject says beside the sets. With --adapt and --level it serves the classifier
-of that camera, with sets of that level.`
+of that camera, with sets of that level. It reads the notice every 10 s, and ends where it names the
+classifier.`
 
 func newPredictCommand() *cobra.Command {
 	var asCSV bool
@@ -263,7 +264,8 @@ func newPredictCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return servePredictions(cmd, cfg, args[0], data, listening{listen, folder, hosts, reject})
+			return servePredictions(cmd, cfg, args[0], data,
+				listening{listen, folder, hosts, reject, images.notice, noticeEvery})
 		}
 		if err := withoutListen(cmd); err != nil {
 			return err

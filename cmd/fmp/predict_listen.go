@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -67,6 +68,8 @@ type listening struct {
 	folder  string // of the page
 	hosts   []string
 	reject  float64
+	notice  noticeFlags
+	every   time.Duration // time between looks at the notice
 }
 
 // withoutListen refuses flags that go with --listen alone, and those that exclude each other
@@ -85,7 +88,7 @@ func withoutListen(cmd *cobra.Command) error {
 }
 
 // servePredictions answers requests for the predictions of a classifier, the file path with its
-// bytes, on an address of loopback until the context ends.
+// bytes, on an address of loopback until the context ends or a notice names the classifier.
 func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data []byte,
 	o listening) error {
 	for _, name := range []string{"error", "json", "csv", "count", "skip", "labels", imagefile.ByNumberFlag, "on-bad",
@@ -124,6 +127,10 @@ func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data 
 		return usageError(fmt.Errorf("classifier %s: %w", path, err))
 	}
 	defer closeClassifier()
+	superseded, err := o.notice.watch(cmd.Context(), o.every, path, data, log)
+	if err != nil {
+		return err
+	}
 	l, err := net.Listen("tcp", o.address)
 	if err != nil {
 		return usageError(fmt.Errorf("--listen: %w", err))
@@ -132,12 +139,14 @@ func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data 
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(l) }()
 	fmt.Fprintf(cmd.OutOrStdout(), "predictions of %s on http://%s\n", path, l.Addr())
+	var why error
 	select {
 	case <-cmd.Context().Done():
-		end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		return srv.Shutdown(end)
+	case why = <-superseded:
 	case err := <-failed:
 		return err
 	}
+	end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return cmp.Or(why, srv.Shutdown(end))
 }

@@ -9,6 +9,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx/regularfile"
+	"fmp/onnx/serde"
 	"fmp/pipeline/federate/wire"
 )
 
@@ -22,22 +23,65 @@ const maxClassifier = 2 << 30
 // no more than stop its use. A notice of another round than the one that the classifier's
 // provenance states is an error.
 func Heed(classifier, notice, server string) error {
+	return heedAll(classifier, notice == "", noticesOf(classifier, notice), server,
+		func() (named, error) {
+			digest, err := models.DigestFile(classifier, maxClassifier)
+			if err != nil {
+				return named{}, err
+			}
+			o, err := origin(classifier)
+			return named{digest, o}, err
+		})
+}
+
+// Heeder returns [Heed] of a classifier that was read, for as long as it is used: another file may
+// take its place meanwhile, and a notice may come beside it.
+func Heeder(classifier, notice, server string, data []byte) (func() error, error) {
+	m, err := serde.Unmarshal(data)
+	if err != nil {
+		return nil, fmt.Errorf("classifier %s: %w", classifier, err)
+	}
+	f, err := models.ReadManifest(m)
+	if err != nil {
+		return nil, fmt.Errorf("classifier %s: %w", classifier, err)
+	}
+	o, err := models.ReadOrigin(f)
+	of, at := named{models.DigestBytes(data), o}, noticesOf(classifier, notice)
+	return func() error {
+		return heedAll(classifier, notice == "", at, server, func() (named, error) { return of, nil })
+	}, err
+}
+
+// named is a classifier as notices name it.
+type named struct {
+	digest string
+	origin models.Origin
+}
+
+// noticesOf returns the files in which a classifier's notice may be.
+func noticesOf(classifier, notice string) []string {
 	at := []string{cmp.Or(notice, classifier+".notice")}
 	if target, err := filepath.EvalSymlinks(classifier); notice == "" && err == nil {
 		at = append(at, target+".notice") // links switch between versions
 	}
+	return at
+}
+
+// heedAll is [Heed] of the notices in some files, which need not be there where they are optional.
+func heedAll(classifier string, optional bool, at []string, server string,
+	of func() (named, error)) error {
 	var missing error
 	for _, path := range at {
 		data, err := regularfile.ReadFile(path, wire.MaxNotice)
 		if err != nil {
 			err = fmt.Errorf("notice of superseded versions: %w", err)
 		}
-		if notice == "" && errors.Is(err, fs.ErrNotExist) {
+		if optional && errors.Is(err, fs.ErrNotExist) {
 			missing = err
 			continue
 		}
 		if err == nil {
-			err = heed(classifier, path, data, server)
+			err = heed(classifier, path, data, server, of)
 		}
 		if err != nil {
 			return err
@@ -51,25 +95,21 @@ func Heed(classifier, notice, server string) error {
 }
 
 // heed is [Heed] of the notice in a file.
-func heed(classifier, notice string, data []byte, server string) error {
+func heed(classifier, notice string, data []byte, server string, of func() (named, error)) error {
 	n, err := wire.ReadNotice(data, server)
 	if err != nil {
 		return fmt.Errorf("%s: %w", notice, err)
 	}
-	digest, err := models.DigestFile(classifier, maxClassifier)
+	c, err := of()
 	if err != nil {
 		return fmt.Errorf("notice of superseded versions: %w", err)
 	}
-	o, err := origin(classifier)
-	if err != nil {
-		return fmt.Errorf("notice of superseded versions: %w", err)
-	}
-	if o.Client != "" && (o.Round != n.Round || o.Client != n.Graph) {
+	if o := c.origin; o.Client != "" && (o.Round != n.Round || o.Client != n.Graph) {
 		return fmt.Errorf("%s: notice: it is of round %d with client graph %.80s, and tells nothing of "+
 			"%s, which is of round %d with %.80s", notice,
 			n.Round, n.Graph, classifier, o.Round, o.Client)
 	}
-	for _, d := range append([]string{digest}, o.Of...) {
+	for _, d := range append([]string{c.digest}, c.origin.Of...) {
 		if err := n.Heed(d); err != nil {
 			return fmt.Errorf("%s is not used: %w", classifier, err)
 		}

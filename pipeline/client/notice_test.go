@@ -84,6 +84,50 @@ func TestHeed(t *testing.T) {
 	}
 }
 
+// TestHeeder: a classifier that is in use is looked up by its own bytes, in a notice that came
+// meanwhile and whatever its name leads to by then.
+func TestHeeder(t *testing.T) {
+	graph, key, dir := strings.Repeat("a", 64), newKey(t), t.TempDir()
+	made := func(name string, of ...string) (path string, data []byte) {
+		origin := must.Get(json.Marshal(models.Origin{Method: "FMP", Client: graph, Round: 7, Of: of}))(t)
+		m := must.Get(models.NewClassifier(
+			models.ClassifierParts{Heads: onnx.NewTensor([]float64{1, -1, 0, 0}, 1, 2, 2)},
+			models.Manifest{Classes: []string{"cat", name}, Config: string(origin)}))(t)
+		path = filepath.Join(dir, name)
+		must.Do(t, serde.Save(path, m))
+		return path, must.Get(os.ReadFile(path))(t)
+	}
+	old, was := made("dog")
+	next, is := made("fox")
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(old, link); err != nil {
+		t.Skip(err)
+	}
+	_, adapted := made("half", models.DigestBytes(was))
+	for name, c := range map[string]struct {
+		data []byte
+		want string // "": it is used
+	}{"old": {was, wire.ErrSuperseded.Error()}, "made of it": {adapted, wire.ErrSuperseded.Error()}, "next": {is, ""}} {
+		must.Do(t, atomicfile.WriteBytes(old, was))
+		heed := must.Get(Heeder(link, "", "", c.data))(t)
+		must.Do(t, heed())
+		n := &wire.Notice{Round: 7, Graph: graph,
+			Superseded: []wire.VersionRef{{Version: 1, SHA256: models.DigestBytes(was)}}}
+		n.Sign(key)
+		must.Do(t, atomicfile.WriteBytes(old+".notice", must.Get(json.Marshal(n))(t)))
+		must.Do(t, os.Remove(link))
+		must.Do(t, os.Symlink(next, link))
+		must.Do(t, atomicfile.WriteBytes(old, is))
+		if err := heed(); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+		must.Do(t, os.Remove(old+".notice"))
+		must.Do(t, os.Remove(link))
+		must.Do(t, os.Symlink(old, link))
+	}
+	must.Fail(Heeder(old, "", "", []byte("none")))(t, "classifier")
+}
+
 func newKey(t *testing.T) *identity.Key {
 	t.Helper()
 	return must.Get(identity.New("server"))(t)
