@@ -403,6 +403,7 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string,
 	} else if uploads, bad = o.read(files); len(bad) > 0 && (!o.skip || len(uploads) == 0) {
 		return nil, nil, printable.Errors(bad)
 	}
+	res.Skipped = leftOut(cmd, bad)
 	if uploads, o.gone, err = pool.Without(uploads, o.without); err != nil {
 		return nil, nil, err
 	}
@@ -410,7 +411,6 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string,
 		res.Summed, res.LeftOut, res.N = rest.Summed, rest.LeftOut, rest.N
 	}
 	res.Model = uploads[0].Model
-	res.Skipped = leftOut(cmd, bad)
 	for _, twins := range pool.Twins(uploads) {
 		warnPool(cmd, twins)
 	}
@@ -420,7 +420,7 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string,
 // read reads uploads in files.
 func (o *poolRun) read(files []string) ([]pool.Upload, []error) {
 	defer o.bar.close()
-	return pool.ReadUploads(files, o.want, o.bar.report)
+	return pool.ReadUploads(files, o.want, o.without, o.bar.report)
 }
 
 // count adds the uploads of a round to its account.

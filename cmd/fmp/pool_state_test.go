@@ -119,6 +119,29 @@ func TestPoolWithout(t *testing.T) {
 	}
 }
 
+// TestWithoutHasNoSay: a client that withdraws decides no round by its upload, and two files of it are
+// no error.
+func TestWithoutHasNoSay(t *testing.T) {
+	r := newMadeRound(t, 3)
+	f := shippedManifest(t, "digits", models.KindClient)
+	made := func(client string, round uint64) string {
+		return madeUpload(t, f, r.path(fmt.Sprint(client, round)), client, f.Digest, round)
+	}
+	never := r.pool("never.onnx", r.uploads...)
+	must.Do(t, os.WriteFile(r.path("again"), must.Get(os.ReadFile(made("client 9", 0)))(t), 0o600))
+	twice := r.pool("twice.onnx",
+		append([]string{"--without", "client 9", made("client 9", 0), r.path("again")}, r.uploads...)...)
+	if !bytes.Equal(twice, never) {
+		t.Error("two files of a client that withdrew leave a trace")
+	}
+	code, _, stderr := r.run("--on-bad", "skip", "--without", "client 9", "-o", r.path("none.onnx"),
+		r.uploads[0], made("client 8", 3), made("client 9", 3))
+	if code != exitUsage || !strings.Contains(stderr, "left out: "+r.path("client 93")+": upload: round") ||
+		!strings.Contains(stderr, "none of the 1 uploads") {
+		t.Errorf("an upload of another round is taken out: exit code %d: %s", code, stderr)
+	}
+}
+
 // atOnce pools late clients in processes at once: a state has all whose command did not fail, and the
 // others are told that it changed. A record is written before the state, so that it can be made again.
 func (r *madeRound) atOnce() {

@@ -181,8 +181,13 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 			return nil, fmt.Errorf("upload: %w", err)
 		}
 	}
+	return r, r.Matches(want)
+}
+
+// Matches returns an error unless the message is as the reader expects it.
+func (r *Release) Matches(want Expect) error {
 	u := Upload{Round: r.Round, Model: r.Model}
-	return r, u.matches(want, r.Sums.K, r.Sums.Classes, 0)
+	return u.matches(want, r.Sums.K, r.Sums.Classes, 0)
 }
 
 // releaseChecksum returns the SHA-256 of every field but the checksum, in the order of the field

@@ -47,37 +47,51 @@ func head(path string) []byte {
 }
 
 // ReadReleases reads and checks the messages of one private round, each from a different client,
-// all for one graph and one budget. bad are the errors of those that cannot be used. progress is
-// told of each; nil: nobody asks.
+// all for one graph and one budget: those of most clients' messages, as [ReadUploads] has it. bad are
+// the errors of those that cannot be used. progress is told of each; nil: nobody asks.
 func ReadReleases(paths []string, want federate.Expect,
 	progress func(stage string, done, total int)) (good []Release, bad []error) {
-	from := map[string]string{}
+	all, errs := make([]Release, len(paths)), make([]error, len(paths))
 	for i, path := range paths {
 		data, err := regularfile.ReadFile(path, federate.MaxBytes)
 		var r *federate.Release
 		if err == nil {
 			r, err = federate.DecodeRelease(data, want)
 		}
+		all[i], errs[i] = Release{r, path, models.DigestBytes(data)}, err
 		if progress != nil {
 			progress("uploads", i+1, len(paths))
 		}
+	}
+	most := mostly(len(all), func(i int) (string, shared, bool) {
+		if errs[i] != nil {
+			return "", shared{}, false
+		}
+		r := all[i]
+		return r.Client, shared{r.Model, r.Round, r.Sums.K, r.Sums.Classes, r.Budget}, true
+	})
+	from := map[string]string{}
+	for i, r := range all {
+		err := errs[i]
+		if err == nil {
+			err = r.Matches(most.expect(want))
+		}
 		switch {
 		case err != nil:
-			err = fmt.Errorf("%s: %w", path, err)
+			err = fmt.Errorf("%s: %w", r.Path, err)
 		case from[r.Client] != "":
 			err = fmt.Errorf("%s and %s are both of client %q; pool one of each, as two spend twice",
-				from[r.Client], path, r.Client)
-		case len(good) > 0 && r.Budget != good[0].Budget:
-			err = fmt.Errorf("%s: its budget is %v; that of %s is %v, and a round has one", path,
-				r.Budget, good[0].Path, good[0].Budget)
+				from[r.Client], r.Path, r.Client)
+		case r.Budget != most.budget:
+			err = fmt.Errorf("%s: its budget is %v; that of most uploads is %v, and a round has one", r.Path,
+				r.Budget, most.budget)
 		}
 		if err != nil {
 			bad = append(bad, err)
 			continue
 		}
-		from[r.Client] = path
-		want.Model, want.Round, want.Dx, want.C = r.Model, &r.Round, r.Sums.K, r.Sums.Classes
-		good = append(good, Release{r, path, models.DigestBytes(data)})
+		from[r.Client] = r.Path
+		good = append(good, r)
 	}
 	return good, bad
 }

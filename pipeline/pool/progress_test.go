@@ -103,7 +103,7 @@ func TestReadingProgress(t *testing.T) {
 	files := []string{bad, bad + ".none"}
 	for name, read := range map[string]func(told func(string, int, int)) []error{
 		"uploads": func(told func(string, int, int)) []error {
-			_, errs := ReadUploads(files, federate.Expect{}, told)
+			_, errs := ReadUploads(files, federate.Expect{}, nil, told)
 			return errs
 		},
 		"releases": func(told func(string, int, int)) []error {

@@ -10,6 +10,7 @@ import (
 	"fmp/pipeline/federate"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
+	"fmp/pipeline/privacy"
 )
 
 // MaxUploads is the maximum number of clients of one round; MaxPoints is the number of points that
@@ -35,9 +36,9 @@ func Expect(client models.Manifest) federate.Expect {
 // one model. Model, round and sizes that want leaves open are those of most clients' uploads, of
 // the first where as many have others: no client of three decides them alone. bad are the errors of
 // all uploads that cannot be used. progress is told of each; nil: nobody asks.
-func ReadUploads(paths []string, want federate.Expect,
+func ReadUploads(paths []string, want federate.Expect, without []string,
 	progress func(stage string, done, total int)) (good []Upload, bad []error) {
-	return gather(len(paths), want, func(i int) (string, []byte, error) {
+	return gather(len(paths), want, without, func(i int) (string, []byte, error) {
 		data, err := regularfile.ReadFile(paths[i], federate.MaxBytes)
 		if err != nil {
 			err = fmt.Errorf("reading upload: %w", err)
@@ -84,11 +85,11 @@ func readUpload(as, path string) (*federate.Upload, error) {
 
 // DecodeUploads is [ReadUploads] for messages in memory, which are called by their numbers from 0.
 func DecodeUploads(messages [][]byte, want federate.Expect) (good []Upload, bad []error) {
-	return gather(len(messages), want,
+	return gather(len(messages), want, nil,
 		func(i int) (string, []byte, error) { return fmt.Sprint("upload ", i), messages[i], nil })
 }
 
-func gather(n int, want federate.Expect,
+func gather(n int, want federate.Expect, without []string,
 	read func(i int) (name string, data []byte, err error)) (good []Upload, bad []error) {
 	uploads, errs := make([]Upload, n), make([]error, n)
 	for i := range n {
@@ -103,7 +104,14 @@ func gather(n int, want federate.Expect,
 			uploads[i].Digest = models.DigestBytes(data)
 		}
 	}
-	want = mostly(uploads, want)
+	want = mostly(n, func(i int) (string, shared, bool) {
+		u := uploads[i]
+		if errs[i] != nil {
+			return "", shared{}, false
+		}
+		return u.Client, shared{model: u.Model, round: u.Round, dx: u.Points.Dx, c: u.Points.C},
+			!slices.Contains(without, u.Client)
+	}).expect(want)
 	from := map[string]string{}
 	for i, u := range uploads {
 		err := errs[i]
@@ -112,7 +120,7 @@ func gather(n int, want federate.Expect,
 				err = fmt.Errorf("%s: %w", u.Path, err)
 			}
 		}
-		if err == nil && from[u.Client] != "" {
+		if err == nil && from[u.Client] != "" && !slices.Contains(without, u.Client) {
 			err = fmt.Errorf("%s and %s are both of client %q; pool one upload of each",
 				from[u.Client], u.Path, u.Client)
 		}
@@ -126,33 +134,39 @@ func gather(n int, want federate.Expect,
 	return good, bad
 }
 
-// mostly returns the expectations with model, round and sizes of most clients' first uploads, of
-// the first where as many have others.
-func mostly(uploads []Upload, want federate.Expect) federate.Expect {
-	type key struct {
-		model        string
-		round        uint64
-		dx, c, count int
-	}
-	at := func(u Upload) key { return key{u.Model, u.Round, u.Points.Dx, u.Points.C, 0} }
-	count, voted := map[key]int{}, map[string]bool{}
-	for _, u := range uploads {
-		if u.Upload != nil && !voted[u.Client] {
-			count[at(u)]++
-			voted[u.Client] = true
-		}
-	}
-	var best key
-	for _, u := range uploads {
-		if u.Upload != nil && count[at(u)] > best.count {
-			best = at(u)
-			best.count = count[at(u)]
-		}
-	}
-	if best.count > 0 {
-		want.Model, want.Round, want.Dx, want.C = best.model, &best.round, best.dx, best.c
+// shared is the fields that all messages of a round have in common.
+type shared struct {
+	model  string
+	round  uint64
+	dx, c  int
+	budget privacy.Budget // of a private round
+}
+
+// expect returns the expectations with these fields.
+func (s *shared) expect(want federate.Expect) federate.Expect {
+	if s != nil {
+		want.Model, want.Round, want.Dx, want.C = s.model, &s.round, s.dx, s.c
 	}
 	return want
+}
+
+// mostly returns the fields of most clients' first messages, of the first where as many have others;
+// nil where none counts.
+func mostly(n int, of func(i int) (client string, f shared, counts bool)) (most *shared) {
+	count, voted := map[shared]int{}, map[string]bool{}
+	for i := range n {
+		if client, f, counts := of(i); counts && !voted[client] {
+			count[f]++
+			voted[client] = true
+		}
+	}
+	best := 0
+	for i := range n {
+		if _, f, counts := of(i); counts && count[f] > best {
+			most, best = &f, count[f]
+		}
+	}
+	return most
 }
 
 // Twins reports uploads that hold the same points and masses as an earlier one: possibly one client

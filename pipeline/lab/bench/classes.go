@@ -132,7 +132,7 @@ func (c *Classes) Pool(ctx context.Context) (int, error) {
 	for i := range c.Clients {
 		paths = append(paths, c.file(fmt.Sprintf("%03d.upload", i)))
 	}
-	uploads, bad := pool.ReadUploads(paths, pool.Expect(f), nil)
+	uploads, bad := pool.ReadUploads(paths, pool.Expect(f), nil, nil)
 	if len(bad) > 0 {
 		return 0, bad[0]
 	}
