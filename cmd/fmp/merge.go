@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -75,8 +76,7 @@ server may add them up but the round's own.`,
 			return nil
 		},
 	}
-	bindSettings(cmd, &cfg, engineAliases, "seed", "predictor.model", "open.model",
-		"posterior.scope", "trust", "anchor", "engine.threads")
+	s := bindSettings(cmd, &cfg, engineAliases, append([]string{"trust", "engine.threads"}, ofJudging...)...)
 	flags := cmd.Flags()
 	flags.StringVarP(&o.out, "output", "o", "", "`PART` to write")
 	outputs.Files(cmd.Flags(), "output")
@@ -99,6 +99,9 @@ server may add them up but the round's own.`,
 		if !flags.Changed("round") {
 			o.round = nil
 		}
+		if err := o.checkJudging(s.list); err != nil {
+			return err
+		}
 		cfg.Threads, o.trust = cfg.Engine.Threads, cfg.Trust
 		if err := cfg.ReadFiles(); err != nil {
 			return usageError(err)
@@ -106,6 +109,21 @@ server may add them up but the round's own.`,
 		return o.run(cmd, args, cfg.Options)
 	}
 	return cmd
+}
+
+// ofJudging are the settings that --against alone reads.
+var ofJudging = []string{"seed", "predictor.model", "open.model", "posterior.scope", "anchor"}
+
+// checkJudging refuses flags of a judgement that nobody makes. A settings file, which other commands
+// share, may hold them.
+func (o *mergeRun) checkJudging(given []setting) error {
+	for _, v := range given {
+		if o.against == "" && slices.Contains(ofJudging, v.Key) && strings.HasPrefix(v.Source, "flag ") {
+			return usageErrorf("setting %s (%s) says how uploads are judged, and without --against none is: "+
+				"give a part to judge by, or leave it out", v.Key, v.Source)
+		}
+	}
+	return nil
 }
 
 // mergeRun is a run of fmp merge.

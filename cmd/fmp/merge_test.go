@@ -90,6 +90,34 @@ func TestMerge(t *testing.T) {
 		path("bad.upload"), uploads[1])
 }
 
+// TestMergeJudging: a flag that says how uploads are judged is an error where none is; a settings file
+// and the environment, which other commands share, may say it.
+func TestMergeJudging(t *testing.T) {
+	r := newMadeRound(t, 2)
+	must.Do(t, os.WriteFile(r.path("shared.yaml"), []byte("seed: 7\npredictor:\n  model: untrained\n"), 0o600))
+	t.Setenv("FMP_SEED", "9")
+	out := []string{"-o", r.path("o.part")}
+	merge := func(args ...string) []string { return slices.Concat([]string{"merge"}, args, out, r.uploads) }
+	for _, c := range []struct {
+		args []string
+		key  string // of the setting that is refused
+	}{
+		{[]string{"--predictor", r.path("missing.onnx")}, "predictor.model"},
+		{[]string{"--scope", "open", "--trust"}, "posterior.scope"},
+		{[]string{"--seed", "7"}, "seed"},
+		{[]string{"--set", "seed=7"}, "seed"},
+		{[]string{"--anchor", r.uploads[0]}, "anchor"},
+		{[]string{"--open.model", "none"}, "open.model"},
+	} {
+		refused(t, exitUsage, "setting "+c.key+" (flag ", merge(c.args...)...)
+		absent(t, r.path("o.part"))
+	}
+	ran(t, merge("--config", r.path("shared.yaml"), "--threads", "1")...)
+	// With a part to judge by they are read, and here that part keeps too few uploads.
+	must.Do(t, os.Rename(r.path("o.part"), r.path("by.part")))
+	refused(t, exitUsage, "2 uploads", merge("--seed", "7", "--against", r.path("by.part"))...)
+}
+
 // TestMergeFull: where the disk is full a signed part and its signature stay as they were.
 func TestMergeFull(t *testing.T) {
 	disk := tinyDisk(t, 1<<20)

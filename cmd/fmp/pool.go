@@ -218,6 +218,10 @@ func newPoolCommand() *cobra.Command {
 				return usageErrorf("--state and --without are of rounds that are not private: leave the " +
 					"message's file out, whose noise then is of another round")
 			}
+			if o.of != "" {
+				return usageErrorf("--for is of clients whose shift single uploads show, and a private round is of " +
+					"sums alone: leave it out")
+			}
 			return o.private(cmd, args)
 		}
 		if o.redraw {

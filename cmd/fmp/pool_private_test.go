@@ -44,6 +44,7 @@ func TestPoolRedraw(t *testing.T) {
 		{[]string{a, b, "-o", filepath.Join(dir, "first.onnx"), "--redraw"}, "choose another --output", 0},
 		{[]string{a, b, "-o", out, "--redraw"}, "", 2},
 		{[]string{made("a", privacy.Local), "-o", out, "--redraw"}, "add their own", 0},
+		{[]string{a, b, c, "-o", out, "--for", "a"}, "--for is of clients", 0},
 		{[]string{plain, "-o", out, "--redraw"}, "not of one", 0},
 	} {
 		args := slices.Concat([]string{"pool", "--engine.name", "pure", "--rows", "--json", "--samples", "5",
