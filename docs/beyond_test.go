@@ -74,7 +74,7 @@ func edgesText(runs map[string]*keptRun) string {
 		for _, c := range k.tuned.Choices {
 			if len(c.Grid) > 0 {
 				of[c.Method]++
-				if c.AtEnd() {
+				if len(c.AtEnd()) > 0 {
 					at[c.Method]++
 				}
 			}

@@ -507,6 +507,31 @@ func TestHindsight(t *testing.T) {
 	}
 }
 
+// TestEdgeNotes: a note names the setting that is at the end of its grid, and its value, and no other.
+func TestEdgeNotes(t *testing.T) {
+	inside, below := []float64{1, 0, 1}, []float64{0, 1, 2}
+	for name, x := range map[string]struct {
+		beta, l2 []float64 // NLL at 0.2, 0.5 and 0.8, and at 1, 3 and 10
+		want     []string
+	}{
+		"none":        {inside, inside, nil},
+		"the first":   {below, inside, []string{"the beta of PredBayes on homogeneous, 0.2,"}},
+		"the further": {inside, below, []string{"the l2 of PredBayes on homogeneous, 1,"}},
+		"both": {below, below, []string{"the beta of PredBayes on homogeneous, 0.2,",
+			"the l2 of PredBayes on homogeneous, 1,"}},
+	} {
+		beta, l2 := []float64{0.2, 0.5, 0.8}, []float64{1, 3, 10}
+		at := func(grid, nll []float64) float64 { return grid[slices.Index(nll, 0)] }
+		got := (&Tuned{[]Choice{{Partition: "homogeneous", Choice: rival.Choice{Method: "PredBayes",
+			Param: rival.ParamBeta, Value: at(beta, x.beta), Grid: beta, NLL: x.beta,
+			More:      map[string]float64{rival.ParamL2: at(l2, x.l2)},
+			MoreTried: map[string]rival.Tried{rival.ParamL2: {Grid: l2, NLL: x.l2}}}}}}).EdgeNotes()
+		if !slices.EqualFunc(got, x.want, strings.HasPrefix) {
+			t.Errorf("%s: %q, want %q", name, got, x.want)
+		}
+	}
+}
+
 // TestTuningGoesOn: a run stopped while it tunes goes on with the next method, and chooses what one
 // in one go does.
 func TestTuningGoesOn(t *testing.T) {

@@ -56,11 +56,13 @@ func ReadTuned(dir string) (*Tuned, error) {
 func (t *Tuned) EdgeNotes() []string {
 	var out []string
 	for _, c := range t.Choices {
-		if c.AtEnd() {
-			out = append(out, fmt.Sprintf(
-				"the %s of %s on %s, %g, is at the end of its grid: a value beyond might be better",
-				c.Param,
-				c.Method, c.Partition, c.Value))
+		for _, name := range c.AtEnd() {
+			value, further := c.More[name]
+			if !further {
+				value = c.Value
+			}
+			out = append(out, fmt.Sprintf("the %s of %s on %s, %g, is at the end of its grid: a value beyond "+
+				"might be better", name, c.Method, c.Partition, value))
 		}
 	}
 	return out

@@ -5,6 +5,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 	"gonum.org/v1/plot/vg"
@@ -152,8 +153,8 @@ func (r *run) page(w io.Writer) error {
 func choiceCells(c experiment.Choice) []string {
 	chosen := Row{Param: c.Param, Value: c.Value, Temperature: c.Temperature, More: c.More}
 	value, nll, from := chosen.setting(), "", ""
-	if c.AtEnd() {
-		value += " (at the end of what was tried)"
+	if ends := c.AtEnd(); len(ends) > 0 {
+		value += fmt.Sprintf(" (%s at the end of what was tried)", strings.Join(ends, " and "))
 	}
 	if len(c.NLL) > 0 {
 		nll = fmt.Sprintf("%.4f", slices.Min(c.NLL))

@@ -401,7 +401,7 @@ func TestWriteMakesAWholePageAndPlots(t *testing.T) {
 	if m := regexp.MustCompile(`(?i)(src|href)\s*=\s*"(https?:|//)[^"]*"|url\(`).FindString(s); m != "" {
 		t.Errorf("the page loads %s", m)
 	}
-	if strings.Count(s, "at the end of what was tried") != 1 ||
+	if strings.Count(s, "(l2 at the end of what was tried)") != 1 ||
 		!strings.Contains(s, "3 values, 0.3 to 3") || !strings.Contains(s, "0.6100") {
 		t.Error("the page does not say what the tuned settings were chosen from")
 	}

@@ -421,7 +421,7 @@ func TestTuneFindsTheMinimumBetweenGridPoints(t *testing.T) {
 	m.info.Param, m.info.Grid = "", nil
 	m.info.More = []Param{{ParamL2, []float64{want.Value / 30, want.Value / 10}}}
 	got, _ = must.Get2(Tune(context.Background(), m, []Held{h}, DefaultSettings(), nil))(t)
-	if r := got.More[ParamL2] / want.Value; r < 1/1.8 || r > 1.8 || got.AtEnd() {
+	if r := got.More[ParamL2] / want.Value; r < 1/1.8 || r > 1.8 || got.AtEnd() != nil {
 		t.Errorf("beyond the grid of a further setting: chose %v of %v; a fine search finds %g", got.More,
 			got.MoreTried, want.Value)
 	}

@@ -47,13 +47,14 @@ type Tried struct {
 // flat is a difference in NLL that a tuning task's hundreds of images do not resolve.
 const flat = 1e-4
 
-// AtEnd reports whether a value of a setting beyond those tried might be better: the chosen one is
-// the first or the last, no bound of the setting, and more than flat below its neighbour.
-func (c *Choice) AtEnd() bool {
+// AtEnd returns the names of the settings for which a value beyond those tried might be better: the
+// chosen one is the first or the last, no bound of the setting, and more than flat below its neighbour.
+func (c *Choice) AtEnd() []string {
+	var out []string
 	if c.atEnd(c.Param, c.Value, Tried{c.Grid, c.NLL}) {
-		return true
+		out = append(out, c.Param)
 	}
-	for name, v := range c.More {
+	for _, name := range slices.Sorted(maps.Keys(c.More)) {
 		tried, ok := c.MoreTried[name]
 		if m, err := Lookup(c.Method); err == nil && !ok {
 			i := slices.IndexFunc(m.Info().More, func(p Param) bool { return p.Name == name })
@@ -62,11 +63,11 @@ func (c *Choice) AtEnd() bool {
 			}
 			tried.Grid = m.Info().More[i].Grid
 		}
-		if c.atEnd(name, v, tried) {
-			return true
+		if c.atEnd(name, c.More[name], tried) {
+			out = append(out, name)
 		}
 	}
-	return false
+	return out
 }
 
 // atEnd is AtEnd of one setting; where no NLL is known the neighbour is taken for worse.
