@@ -75,6 +75,16 @@ func (c *Config) corpus() settings.Dataset {
 	return d
 }
 
+// TaskSplits returns the parts of the tasks' data set; in open scope all training images are the
+// clients'.
+func (c *Config) TaskSplits() settings.Splits {
+	s := c.Dataset.Splits
+	if c.OpenScope() {
+		s.Extractor, s.Corpus, s.Clients = 0, 0, 1
+	}
+	return s
+}
+
 // sameSet reports whether a data set of that name is the tasks'.
 func (c *Config) sameSet(name string) bool {
 	return dataset.Same(c.Dataset.Name, name, c.Dataset.Dir)

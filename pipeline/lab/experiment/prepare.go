@@ -99,7 +99,7 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progr
 	p.Manifest.Notes = slices.Clone(l.Features.Notes)
 	p.Extractor, p.Stats, p.Data = l.Extractor, l.Features.Stats, l.data
 	if have := p.Data.Clients.Len(); least > have {
-		part := c.Dataset.Splits.Clients
+		part := c.TaskSplits().Clients
 		return nil, fmt.Errorf("federation.clients and federation.points are %d clients of %d points "+
 			"and the clients' part has %d images, %v of the training images: lower them, take %.0f "+
 			"training images, or enlarge dataset.splits.clients", c.Federation.Clients,
@@ -235,7 +235,7 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 	}
 	defer from.Release()
 	tasks.Dataset, tasks.Stats = c.Dataset, from.Features.Stats
-	tasks.Dataset.Splits.Extractor, tasks.Dataset.Splits.Corpus, tasks.Dataset.Splits.Clients = 0, 0, 1
+	tasks.Dataset.Splits = c.TaskSplits()
 	t, err := see(ctx, c, tasks, eng, progress)
 	if err != nil {
 		return nil, err

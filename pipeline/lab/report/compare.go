@@ -76,7 +76,7 @@ func CompareRuns(dirs []string, keep func([]experiment.Record) []experiment.Reco
 		}
 		if drawn != first {
 			return nil, fmt.Errorf("runs %s and %s did not draw the same tasks (seed, clients, "+
-				"points, splits and images must agree); their figures cannot be paired: see `fmp "+
+				"points, images and the part that clients draw from must agree); their figures cannot be paired: see `fmp "+
 				"results list` for their means", dirs[0], d)
 		}
 	}
@@ -121,7 +121,7 @@ func drawnBy(dir string) (tasksOf, *experiment.Manifest, error) {
 	if err != nil {
 		return tasksOf{}, nil, err
 	}
-	return tasksOf{c.Seed, c.Federation.Clients, c.Federation.Points, c.Dataset.Splits, c.Dataset.Test,
+	return tasksOf{c.Seed, c.Federation.Clients, c.Federation.Points, c.TaskSplits(), c.Dataset.Test,
 		m.Data["images"]}, m, nil
 }
 

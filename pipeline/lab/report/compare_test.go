@@ -55,6 +55,47 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 
 }
 
+// TestCompareRuns: runs are paired where their clients draw from the same images, and only there.
+func TestCompareRuns(t *testing.T) {
+	open := func(c *experiment.Config) { c.Corpus.Classes = "5-9" }
+	for name, x := range map[string]struct {
+		a, b func(*experiment.Config)
+		ok   bool
+	}{
+		"another penalty": {func(*experiment.Config) {}, func(c *experiment.Config) { c.ERM.L2 = 2 }, true},
+		"another seed":    {func(*experiment.Config) {}, func(c *experiment.Config) { c.Seed = 2 }, false},
+		"another corpus in closed scope": {func(*experiment.Config) {},
+			func(c *experiment.Config) { c.Dataset.Splits.Corpus = 0.25 }, false},
+		"another corpus in open scope": {open,
+			func(c *experiment.Config) { open(c); c.Dataset.Splits.Corpus = 0.25 }, true},
+		"closed and open scope": {func(*experiment.Config) {}, open, false},
+		"closed scope of all images": {func(c *experiment.Config) {
+			c.Dataset.Splits.Extractor, c.Dataset.Splits.Corpus, c.Dataset.Splits.Clients = 0, 0, 1
+		}, open, true},
+		"another part to score": {open,
+			func(c *experiment.Config) { open(c); c.Dataset.Splits.Test = 0.5 }, false},
+	} {
+		dirs := []string{t.TempDir(), t.TempDir()}
+		for i, change := range []func(*experiment.Config){x.a, x.b} {
+			c := experiment.Default()
+			c.Methods, c.Seeds, c.Federation.Partition = []string{"FMP"}, 2, "homogeneous"
+			change(&c)
+			d := must.Get(experiment.Open(dirs[i], c, experiment.Manifest{Identity: name}))(t)
+			cells := must.Get(experiment.Cells(&c))(t)
+			for _, cell := range cells {
+				must.Do(t, d.Add(experiment.Record{Cell: cell}, experiment.Took{}))
+			}
+			must.Get(d.Finish(cells))(t)
+			must.Do(t, d.Close())
+		}
+		ds, err := CompareRuns(dirs, nil, false)
+		if x.ok && (err != nil || len(ds) != 1) ||
+			!x.ok && (err == nil || !strings.Contains(err.Error(), "the same tasks")) {
+			t.Errorf("%s: %d differences, %v", name, len(ds), err)
+		}
+	}
+}
+
 // TestSameImages: repeats of the same images have neither intervals, nor stars, nor a second best.
 func TestSameImages(t *testing.T) {
 	for _, x := range []struct {
