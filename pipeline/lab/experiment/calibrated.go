@@ -38,10 +38,6 @@ func (k Tools) embed(ctx context.Context, features []float32) ([]float32, error)
 
 // embedTest returns the test images as rivals have them.
 func (r *running) embedTest(ctx context.Context) (*score.Test, error) {
-	if r.tools.Embedded == nil {
-		return nil, fmt.Errorf("protocol calibrated wants clients that send moments: leave the corpus " +
-			"out (dataset.splits.corpus=0), or choose another protocol")
-	}
 	t := *r.test
 	var err error
 	t.Features, err = r.tools.embed(ctx, r.test.Features)

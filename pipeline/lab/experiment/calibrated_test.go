@@ -76,11 +76,6 @@ func TestCalibrated(t *testing.T) {
 		&Prepared{Config: c, Manifest: Manifest{Classes: []string{"a", "b", "c"}}, Data: d, Tools: k,
 			Images: &dataset.Images{N: 400, H: 1, W: 1, Ch: 1, Pix: make([]byte, 400)}},
 		1))(t)
-	k.Embedded = nil
-	must.Fail(Run(t.Context(), c, d, k, dir, nil))(
-		t, "",
-		"rivals are calibrated by points that nobody sends")
-
 }
 
 // TestWithoutAConjugatePredictor: one that was refused leaves FMP the open one, and the run says

@@ -114,8 +114,8 @@ func TestParseConfig(t *testing.T) {
 	}
 }
 
-// TestUnread: settings of moments are refused where no client sends any, and those of a mode that the
-// run is not in are named.
+// TestUnread: settings of moments, and the protocol calibrated, are refused where no client sends any,
+// and those of a mode that the run is not in are named.
 func TestUnread(t *testing.T) {
 	for _, k := range []struct {
 		want   string
@@ -125,6 +125,9 @@ func TestUnread(t *testing.T) {
 		{"setting federation.calibration is 3; allowed is 10 where", func(c *Config) { c.Federation.Calibration = 3 }},
 		{"setting extractor.kappa is [0.7 0.1]; allowed is nothing where", func(c *Config) {
 			c.Extractor.Kappa = []float64{.7, .1}
+		}},
+		{"pass --set conjugate.model=none --set open.model=none", func(c *Config) {
+			c.Protocol, c.Dataset.Splits.Corpus = protocolCalibrated, 0
 		}},
 	} {
 		p := &Prepared{Config: Default()}

@@ -17,7 +17,8 @@ func (p *Prepared) checkUnread() error {
 	return p.checkMoments()
 }
 
-// checkMoments fails for settings of uploads of moments where no client sends any.
+// checkMoments fails for settings of uploads of moments, and the protocol that reads these, where no
+// client sends any.
 func (p *Prepared) checkMoments() error {
 	c, d := &p.Config, Default()
 	if p.Tools.Embedded != nil {
@@ -26,6 +27,9 @@ func (p *Prepared) checkMoments() error {
 	fail := func(key string, value, is any) error {
 		return option.Violation(key, value, fmt.Sprintf("%v where FMP has a predictor: no client sends moments", is),
 			"leave it at that, or pass --set conjugate.model=none --set open.model=none")
+	}
+	if c.Protocol == protocolCalibrated {
+		return fail("protocol", c.Protocol, "shared or tuned")
 	}
 	if n := c.Federation.Calibration; n != d.Federation.Calibration {
 		return fail("federation.calibration", n, d.Federation.Calibration)
