@@ -130,6 +130,39 @@ func TestFewImagesOfTheCorpus(t *testing.T) {
 	}
 }
 
+// TestOneSample: a method that wants more samples is left out of a run of all methods, with a note, and
+// refused where it was asked for.
+func TestOneSample(t *testing.T) {
+	is := func(m rival.Method) bool { return m.Info().Name == "CFMP" }
+	for name, x := range map[string]struct {
+		samples     int
+		methods     []string
+		run, refuse bool
+	}{
+		"one":        {1, nil, false, false},
+		"two":        {2, nil, true, false},
+		"one, asked": {1, []string{"FMP", "CFMP"}, false, true},
+		"two, asked": {2, []string{"CFMP"}, true, false},
+		"not asked":  {1, []string{"FMP", "MP"}, false, false},
+	} {
+		c := small()
+		c.Posterior.Samples, c.Methods = x.samples, x.methods
+		all, err := c.methods()
+		if refused := err != nil && strings.Contains(err.Error(), "posterior.samples is 1"); refused != x.refuse ||
+			slices.ContainsFunc(all, is) != x.run {
+			t.Errorf("%s: %d methods, %v", name, len(all), err)
+		}
+		if notes := c.leftOut(); (len(notes) == 1) != (name == "one") {
+			t.Errorf("%s: notes are %q", name, notes)
+		}
+		p := &Prepared{Data: clusters(t, 3, 12, 60, 40)}
+		must.Do(t, p.withoutPredictor(&c, "no predictor"))
+		if got := slices.Contains(c.Methods, "CFMP"); got != (x.run || x.refuse) {
+			t.Errorf("%s: without a predictor CFMP is run: %v", name, got)
+		}
+	}
+}
+
 // TestWithoutACorpus: without a corpus and a predictor FMP reads moments, and is no worse than
 // nearly as good as a fit to all rows; methods that want a corpus or a predictor are left out and
 // named.

@@ -108,6 +108,7 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progr
 	p.Images = &l.Set.Test.Images
 	p.Tools.Shared = s
 	p.Config = c
+	p.Manifest.Notes = append(p.Manifest.Notes, c.leftOut()...)
 	from, err := p.models(eng, l)
 	if err == nil {
 		err = p.checkUnread()
@@ -467,10 +468,9 @@ func (p *Prepared) withoutPredictor(c *Config, note string) error {
 		var out []string
 		for _, m := range rival.All() {
 			switch i := m.Info(); {
-			case i.Private && c.Privacy.Epsilon == 0:
 			case i.NeedsCorpus && p.Data.Corpus == nil, i.Conjugate && i.Name != "FMP":
 				out = append(out, i.Name)
-			default:
+			case c.lacks(i) == "":
 				c.Methods = append(c.Methods, i.Name)
 			}
 		}

@@ -96,8 +96,8 @@ func Cells(c *Config) ([]Cell, error) {
 	return out, nil
 }
 
-// methods returns the requested methods. If all are requested, those that need a corpus are left
-// out of a run without one.
+// methods returns the requested methods. If all are requested, those that lack something are left
+// out.
 func (c *Config) methods() ([]rival.Method, error) {
 	names := c.Methods
 	if len(names) == 0 {
@@ -109,22 +109,40 @@ func (c *Config) methods() ([]rival.Method, error) {
 		if err != nil {
 			return nil, fmt.Errorf("setting methods: %w", err)
 		}
-		lacks := ""
-		switch i := m.Info(); {
-		case i.NeedsCorpus && c.Dataset.Splits.Corpus == 0:
-			lacks = "needs statistics of a corpus and dataset.splits.corpus is 0: give the corpus a part"
-		case i.Private && c.Privacy.Epsilon == 0:
-			lacks = "is of private rounds and privacy.epsilon is 0: give one"
-		case i.Fitted && !c.OpenScope():
-			lacks = "is of open scope, where heads are fitted to the uploads: set corpus.dataset or corpus.classes"
-		}
-		if lacks == "" {
+		if lacks := c.lacks(m.Info()); lacks == "" {
 			out = append(out, m)
 		} else if len(c.Methods) > 0 {
 			return nil, fmt.Errorf("setting methods: %s %s, or leave the method out", m.Info().Name, lacks)
 		}
 	}
 	return out, nil
+}
+
+// lacks returns why a run with these settings cannot have a method; "" where it can.
+func (c *Config) lacks(i rival.Info) string {
+	switch {
+	case i.NeedsCorpus && c.Dataset.Splits.Corpus == 0:
+		return "needs statistics of a corpus and dataset.splits.corpus is 0: give the corpus a part"
+	case i.Private && c.Privacy.Epsilon == 0:
+		return "is of private rounds and privacy.epsilon is 0: give one"
+	case i.Fitted && !c.OpenScope():
+		return "is of open scope, where heads are fitted to the uploads: set corpus.dataset or corpus.classes"
+	case c.Posterior.Samples < i.Least:
+		return fmt.Sprintf("weighs clients by how their samples vary and posterior.samples is %d: raise it to %d",
+			c.Posterior.Samples, i.Least)
+	}
+	return ""
+}
+
+// leftOut returns notes of the methods that a run of all methods leaves out for want of samples.
+func (c *Config) leftOut() []string {
+	var out []string
+	for _, m := range rival.All() {
+		if i := m.Info(); len(c.Methods) == 0 && c.Posterior.Samples < i.Least {
+			out = append(out, fmt.Sprintf("left out is %s: it %s", i.Name, c.lacks(i)))
+		}
+	}
+	return out
 }
 
 // settings returns those of the shared protocol.

@@ -148,6 +148,6 @@ var (
 		Cite: citeScott, Param: ParamL2, Grid: gridL2, More: weightings}, gaussian.combined}
 	cfmp = method{Info{Name: "CFMP", Family: Martingales, Keep: true, Cost: 20,
 		Title: "consensus of the clients' martingale posteriors", Group: OneShot,
-		Cite: citeFMP, Param: ParamL2, Grid: gridL2, More: weightings, Draws: true},
+		Cite: citeFMP, Param: ParamL2, Grid: gridL2, More: weightings, Draws: true, Least: 2},
 		martingale.combined}
 )

@@ -265,6 +265,8 @@ type Info struct {
 	Draws, Compresses bool
 	// Private marks a method of private rounds: it needs Input.Private and Input.Privacy.
 	Private bool
+	// Least is the least Input.Samples that the method can do with; 0 means 1.
+	Least int
 }
 
 // Models returns the kinds of model that the method reads; in open scope (open) the open predictor
