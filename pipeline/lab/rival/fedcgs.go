@@ -2,6 +2,7 @@ package rival
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -51,7 +52,7 @@ var fedcgsCorpus = method{
 			return nil, err
 		}
 		all := t.statistics()
-		within, err := all.within()
+		within, err := all.covariance()
 		if err != nil {
 			return nil, err
 		}
@@ -124,7 +125,8 @@ func (a *statistics) means() *mat.Dense {
 	return means
 }
 
-// scatter returns the sum of outer products of the points less their class means.
+// scatter returns the sum of outer products of the points less their class means; 0 where it is within
+// rounding of that.
 func (a *statistics) scatter() (*mat.SymDense, error) {
 	if floats.Sum(a.count) == 0 {
 		return nil, fmt.Errorf("the clients' points have no weight; give some weight above 0")
@@ -137,11 +139,24 @@ func (a *statistics) scatter() (*mat.SymDense, error) {
 			out.SymRankOne(out, -v, means.RowView(c))
 		}
 	}
+	if mat.Trace(out) < 1e-12*mat.Trace(a.second) {
+		out.Zero()
+	}
 	return out, nil
 }
 
-// within returns the pooled covariance within classes, denominator n - C.
+// within returns the pooled covariance within classes. Where it is 0 no shrinkage tells its size.
 func (a *statistics) within() (*mat.SymDense, error) {
+	out, err := a.covariance()
+	if err == nil && !(mat.Trace(out) > 0) {
+		err = errors.New("covariance within classes: no class has two different images: give clients more " +
+			"(federation.points), or leave the method out")
+	}
+	return out, err
+}
+
+// covariance returns the pooled covariance within classes, denominator n - C.
+func (a *statistics) covariance() (*mat.SymDense, error) {
 	out, err := a.scatter()
 	if err != nil {
 		return nil, err

@@ -3,6 +3,8 @@ package rival
 import (
 	"context"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
@@ -10,6 +12,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx/must"
+	"fmp/pipeline/point"
 )
 
 // TestFisher: the subspace whitens the shrunk covariance within classes and has no more dimensions
@@ -82,5 +85,41 @@ func TestFedCGSCorpus(t *testing.T) {
 	must.Do(t, weights.Solve(&whole, stats.means().T()))
 	if got := run(fedcgsCorpus, 1)[:dx*c]; !floats.EqualApprox(got, weights.RawMatrix().Data, 1e-8) {
 		t.Errorf("wholly shrunk %v; want %v", got[:3], weights.RawMatrix().Data[:3])
+	}
+}
+
+// TestOneImageOfAClass: where no class has two different images, methods of the covariance within
+// classes say so, whatever the rounding; one that has the corpus's takes that.
+func TestOneImageOfAClass(t *testing.T) {
+	w := newWorld(1, 5, 3, 3)
+	known := w.input(t, 1, 2, 4).Corpus
+	for name, x := range map[string]struct {
+		rows []int // a class's
+		ok   bool
+	}{
+		"one":       {[]int{0}, false},
+		"the same":  {[]int{0, 0, 0}, false},
+		"different": {[]int{0, 1}, true},
+	} {
+		for seed := range uint64(8) {
+			features, _ := w.draw(rng.New(seed, "points"), 2*w.c)
+			in := Input{Corpus: known, Seed: 1, Stream: "test"}
+			for c := range w.c {
+				var rows []float32
+				for _, i := range x.rows {
+					rows = append(rows, features[(2*c+i)*w.dx:(2*c+i+1)*w.dx]...)
+				}
+				in.Clients = append(in.Clients, must.Get(point.FromLabelled(rows, w.dx,
+					slices.Repeat([]int{c}, len(x.rows)), w.c))(t))
+			}
+			task := newTestTask(t, in)
+			for _, m := range []Method{fedcgs, ghlda, ghqda, fisherMix, fedcgsCorpus} {
+				_, err := m.Run(context.Background(), task, DefaultSettings())
+				if ok := x.ok || m.Info().NeedsCorpus; (err == nil) != ok ||
+					!ok && !strings.Contains(err.Error(), "no class has two different images") {
+					t.Errorf("%s image of seed %d: %s: %v", name, seed, m.Info().Name, err)
+				}
+			}
+		}
 	}
 }
