@@ -51,6 +51,7 @@ func (r *running) calibrate(ctx context.Context, clients []*point.Set,
 	k.Embedded = nil // rivals send no moments
 	var all, rest []*point.Set
 	out := &calibrated{}
+	out.held.Errs = 1
 	for m, set := range clients {
 		h, labels := set.Labelled()
 		rows, err := r.tools.Embedded.Map(ctx, h)

@@ -65,11 +65,17 @@ func TestCalibrated(t *testing.T) {
 	if len(records) != 2*2*3 {
 		t.Fatalf("%d records", len(records))
 	}
+	ann := must.Get(rival.Lookup("ANN"))(t).Info()
+	between := false // a value that the grid does not have
 	for _, x := range records {
+		between = between || x.Method == ann.Name && !slices.Contains(ann.Grid, x.Value)
 		if x.Protocol != protocolCalibrated || x.Hindsight == nil || *x.Hindsight > x.NLL+1e-3 ||
 			(x.Temperature == 0) != (x.Method == "FMP") {
 			t.Errorf("%s: %+v", x.Cell, x.Hindsight)
 		}
+	}
+	if got.held.Errs != 1 || !between {
+		t.Errorf("%v points are taken to err; settings are of the grid alone: %v", got.held.Errs, !between)
 	}
 	c.FillDefaults()
 	must.Get(inspect(t.Context(),

@@ -524,7 +524,7 @@ func (r *running) scoreIn(ctx context.Context, g *group, t *rival.Task,
 	if err != nil {
 		return nil, err
 	}
-	chosen, s, err := rival.Tune(ctx, m, []rival.Held{c.held}, r.settings(), m.Info().Grid)
+	chosen, s, err := rival.Tune(ctx, m, []rival.Held{c.held}, r.settings(), nil)
 	if err != nil {
 		return nil, err
 	}

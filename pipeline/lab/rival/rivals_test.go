@@ -284,6 +284,32 @@ func TestTemperature(t *testing.T) {
 	}
 }
 
+// TestFewPointsThatAreAllRight: of n points whose logits are 1 above those of the other class the
+// next is right with a probability of n/(n + 1), so that T = 1/ln n; of points that err among them
+// there is one more.
+func TestFewPointsThatAreAllRight(t *testing.T) {
+	head := erm.NewTheta(2, 2)
+	head.W[1] = 1
+	res := &posterior.Result{Ensembles: []posterior.Ensemble{{head, head}}}
+	for _, c := range []struct{ right, wrong int }{{20, 0}, {100, 0}, {30, 4}} {
+		n := c.right + c.wrong
+		x, y := make([]float32, n), make([]int, n)
+		for i := range n {
+			x[i], y[i] = 1, 1
+			if i < c.wrong {
+				y[i] = 0
+			}
+		}
+		l := must.Get(newLogits(t.Context(), res, Held{Features: x, Labels: y, Errs: 1}))(t)
+		share := float64(c.wrong) / float64(n) // of the one point that errs: where its own class is wrong, it is right
+		right, wrong := float64(c.right)+share, float64(c.wrong)+1-share
+		got, _ := coolest([]*logits{l}, 1)
+		if want := 1 / math.Log(right/wrong); math.Abs(math.Log(got/want)) > 0.02 {
+			t.Errorf("%+v: temperature %v; want %v", c, got, want)
+		}
+	}
+}
+
 // TestMembership: for Gaussian classes the figure is about Phi(sqrt(k / 2n)), and there is none
 // without class means.
 func TestMembership(t *testing.T) {

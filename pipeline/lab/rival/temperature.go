@@ -27,11 +27,13 @@ const (
 // row and one point per column, padded.
 type logits struct {
 	c, n      int // classes and points
+	errs      float64
 	ensembles [][]ensembleLogits
 }
 
-// ensembleLogits are the logits of one head, and among them those of the true classes, one a point.
-type ensembleLogits struct{ all, truth []float32 }
+// ensembleLogits are the logits of one head, and among them those of the true classes and of the
+// head's likeliest others, one a point.
+type ensembleLogits struct{ all, truth, other []float32 }
 
 func newLogits(ctx context.Context, r *posterior.Result, k Held) (*logits, error) {
 	rows, err := r.Rows(ctx, k.Features)
@@ -39,7 +41,7 @@ func newLogits(ctx context.Context, r *posterior.Result, k Held) (*logits, error
 		return nil, err
 	}
 	n := len(k.Labels)
-	out := &logits{n: n}
+	out := &logits{n: n, errs: k.Errs}
 	if n == 0 || len(rows)%n != 0 {
 		return nil, fmt.Errorf("%d numbers for %d held-out points", len(rows), n)
 	}
@@ -75,7 +77,7 @@ func newLogits(ctx context.Context, r *posterior.Result, k Held) (*logits, error
 					top[i] = max(top[i], v)
 				}
 			}
-			narrow := ensembleLogits{make([]float32, len(z)), make([]float32, stride)}
+			narrow := ensembleLogits{make([]float32, len(z)), make([]float32, stride), make([]float32, stride)}
 			for j := range h.C {
 				to := narrow.all[j*stride:]
 				for i, v := range row(j) {
@@ -84,6 +86,12 @@ func newLogits(ctx context.Context, r *posterior.Result, k Held) (*logits, error
 			}
 			for i, y := range k.Labels {
 				narrow.truth[i] = narrow.all[y*stride+i]
+				narrow.other[i] = float32(math.Inf(-1))
+				for j := range h.C {
+					if j != y {
+						narrow.other[i] = max(narrow.other[i], narrow.all[j*stride+i])
+					}
+				}
 			}
 			heads = append(heads, narrow)
 		}
@@ -92,16 +100,28 @@ func newLogits(ctx context.Context, r *posterior.Result, k Held) (*logits, error
 	return out, nil
 }
 
-// nll returns the mean NLL at temperature t, averaged over the ensembles.
+// nll returns the mean NLL at temperature t, averaged over the ensembles, with the points that are
+// taken to err (Held.Errs).
 func (l *logits) nll(t float64) float64 {
+	nll := l.mean(t, func(h *ensembleLogits) []float32 { return h.truth })
+	if l.errs == 0 {
+		return nll
+	}
+	n := float64(l.n)
+	return (n*nll + l.errs*l.mean(t, func(h *ensembleLogits) []float32 { return h.other })) / (n + l.errs)
+}
+
+// mean returns the mean of -log p at temperature t over points and ensembles, where p is the
+// probability of the class with the given logits.
+func (l *logits) mean(t float64, class func(h *ensembleLogits) []float32) float64 {
 	n := dense.Padded(l.n)
 	p, part, total := make([]float64, n), make([]float64, n), make([]float64, n)
 	var sum float64
 	for _, heads := range l.ensembles {
 		clear(p)
-		for _, h := range heads {
-			dense.ExpSum(l.c, n, h.all, 1/t, total)
-			dense.ExpSum(1, n, h.truth, 1/t, part)
+		for i := range heads {
+			dense.ExpSum(l.c, n, heads[i].all, 1/t, total)
+			dense.ExpSum(1, n, class(&heads[i]), 1/t, part)
 			for i, v := range part {
 				p[i] += v / total[i]
 			}

@@ -18,6 +18,11 @@ type Held struct {
 	// Batches are the batches of points that joint scores are computed on ([metric.NearBatches]);
 	// nil for none. Methods with Info.Joint need them.
 	Batches [][]int
+	// Errs is the number of points beside Labels that are taken to err: an even share of all of
+	// them, each of its likeliest other class; default 0. Where few points are all right, a
+	// temperature of nearly 0 would have the least NLL. With 1, of n points that are right the next
+	// one is with a probability of n/(n + 1), about Laplace's rule of succession.
+	Errs float64
 }
 
 // Choice is the setting that Tune chose for a method, with the mean NLL on held-out points at every
