@@ -91,3 +91,37 @@ func TestTogether(t *testing.T) {
 	}
 	must.Do(t, r.Clients[0].check(k, classes))
 }
+
+// TestMoreImagesAreNoWorse: with ever more images a client the posterior nears the truth, which is
+// known: classes are Gaussian.
+func TestMoreImagesAreNoWorse(t *testing.T) {
+	w := &world{k: 48, c: 4, r: rng.New(5, "more images")}
+	for range w.c * w.k {
+		w.mean = append(w.mean, .25*w.r.NormFloat64())
+	}
+	for range w.k {
+		w.sd = append(w.sd, 1)
+	}
+	x, y := w.rows(4000)
+	truth := &Mixture{Components: []Component{{Weight: 1, Head: erm.NewTheta(w.k+1, w.c)}}}
+	head := truth.Components[0].Head
+	for c := range w.c {
+		for j, v := range w.mean[c*w.k:][:w.k] {
+			head.W[j*w.c+c] = v
+			head.Row(w.k)[c] -= v * v / 2
+		}
+	}
+	best := nll(truth.logProbabilities(x), y, w.c)
+	before := math.Inf(1)
+	for _, images := range []int{100, 800, 6400} {
+		m := posterior(t, w.round(t, 3, images), Options{Seed: 1, Stream: "t"})
+		over := nll(m.logProbabilities(x), y, w.c) - best
+		if over > before+.005 {
+			t.Errorf("%d images a client: NLL %.3f over the truth's, with fewer %.3f", images, over, before)
+		}
+		before = over
+	}
+	if before > .04 {
+		t.Errorf("NLL is %.3f over the truth's with 19,200 images; want .04 at most", before)
+	}
+}
