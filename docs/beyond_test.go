@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/onnx/must"
+	"fmp/docs/internal/kept"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
 	"fmp/pipeline/metric"
@@ -141,24 +141,18 @@ func learnedText(t *testing.T) string {
 		k, base := readKept(t, "posterior", "learned-"+name), readKept(t, "posterior", name)
 		interior(t, k)
 		for _, tab := range k.tables {
-			own := rowOf(t, tab, "FMP")
-			fmt.Fprintf(&b, "| %s | %s | %.4f |", name, tab.Partition, own.NLL.Mean)
+			fmt.Fprintf(&b, "| %s | %s | %.4f |", name, tab.Partition, rowOf(t, tab, "FMP").NLL.Mean)
 			var more strings.Builder
 			for j, other := range others {
-				d := [2]metric.Interval{}
-				for at, of := range []func(r *experiment.Record) float64{
-					func(r *experiment.Record) float64 { return r.NLL },
-					func(r *experiment.Record) float64 { return r.Uncertainty.Joint.Near },
-				} {
-					d[at] = must.Get(metric.Paired(k.byRepeat(tab.Partition, "FMP", of),
-						base.byRepeat(tab.Partition, other, of), report.Level))(t)
-				}
-				nll[j].add(d[0])
-				joint[j].add(d[1])
+				own, theirs := side{k, "tuned", "FMP"}, side{base, "tuned", other}
+				_, d := compared(t, tab.Partition, own, theirs, kept.NLL)
+				near, dj := compared(t, tab.Partition, own, theirs, kept.Joint)
+				nll[j].add(d)
+				joint[j].add(dj)
 				if other == "FMP" {
-					fmt.Fprintf(&b, " %s | %.4f |", signed(d[0]), own.JointNear.Mean)
+					fmt.Fprintf(&b, " %s | %.4f |", signed(d), near)
 				}
-				fmt.Fprintf(&more, " %s |", signed(d[1]))
+				fmt.Fprintf(&more, " %s |", signed(dj))
 			}
 			fmt.Fprintf(&b, "%s\n", more.String())
 		}
@@ -166,18 +160,6 @@ func learnedText(t *testing.T) string {
 	others[0] = "FMP without"
 	against(&b, others, nll, joint)
 	return b.String()
-}
-
-// byRepeat returns a figure of a tuned method's repeats.
-func (k *keptRun) byRepeat(partition, method string,
-	of func(r *experiment.Record) float64) []float64 {
-	out := make([]float64, k.config.Seeds)
-	for i := range k.records {
-		if r := &k.records[i]; r.Partition == partition && r.Method == method && r.Protocol == "tuned" {
-			out[r.Repeat] = of(r)
-		}
-	}
-	return out
 }
 
 // fairText compares FMP with rivals whose settings were tuned on classes that the extractor has not
@@ -203,7 +185,7 @@ func fairText(t *testing.T) string {
 					fmt.Fprintf(&b, " | | %.4f | |\n", r.HindsightNLL.Mean)
 					continue
 				}
-				d, best := k.less(t, tab, r.Method), k.lessHindsight(t, tab.Partition, r.Method)
+				d, best := k.less(t, tab, r.Method), k.lessHindsight(t, tab, r.Method)
 				fmt.Fprintf(&b, " %s | %s | %.4f | %s |\n", signed(d.NLL), signed(d.JointNear),
 					r.HindsightNLL.Mean, signed(best))
 			}
@@ -214,24 +196,14 @@ func fairText(t *testing.T) string {
 
 // lessHindsight is the paired interval of FMP's NLL, tuned or calibrated, less that of another
 // method with the settings that are best on the scored images.
-func (k *keptRun) lessHindsight(t *testing.T, partition, method string) metric.Interval {
+func (k *keptRun) lessHindsight(t *testing.T, tab *report.Table, method string) metric.Interval {
 	t.Helper()
-	own, best := make([]float64, k.config.Seeds), make([]float64, k.config.Seeds)
-	for _, r := range k.records {
-		if r.Partition != partition || r.Protocol == "shared" {
-			continue
-		}
-		if r.Method == "FMP" {
-			own[r.Repeat] = r.NLL
-		}
-		if r.Method == method {
-			if r.Hindsight == nil {
-				t.Fatalf("%s: %s has no NLL in hindsight", k.dir, r.Cell)
-			}
-			best[r.Repeat] = *r.Hindsight
-		}
+	best := k.repeats(tab.Partition, tab.Protocol, method,
+		func(r *experiment.Record) *float64 { return r.Hindsight })
+	if len(best) != tab.Repeats {
+		t.Fatalf("%s: %s has an NLL in hindsight in %d repeats", k.dir, method, len(best))
 	}
-	return must.Get(metric.Paired(own, best, report.Level))(t)
+	return paired(t, k.repeats(tab.Partition, tab.Protocol, "FMP", kept.NLL), best)
 }
 
 // interior fails where a run has fewer than ten repeats, or a setting at an end of its grid.

@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/docs/internal/kept"
 	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
-	"fmp/pipeline/lab/report"
-	"fmp/pipeline/metric"
 	"fmp/pipeline/posterior"
 )
 
@@ -52,26 +51,6 @@ func calibratedRuns(t *testing.T) map[string]*pairs {
 	return out
 }
 
-// means returns the mean of a figure over the repeats of each run.
-func means(runs []*keptRun, partition string,
-	of func(r *experiment.Record) float64) (out []float64) {
-	for _, k := range runs {
-		sum, n := 0.0, 0.0
-		for i := range k.records {
-			if r := &k.records[i]; r.Partition == partition && r.Method == "FMP" {
-				sum, n = sum+of(r), n+1
-			}
-		}
-		out = append(out, sum/n)
-	}
-	return out
-}
-
-func estimateOf(t *testing.T, of []float64) metric.Interval {
-	t.Helper()
-	return must.Get(metric.Estimate(of, report.Level))(t)
-}
-
 // calibratedText compares FMP with and without calibration points, over extractors.
 func calibratedText(t *testing.T) string {
 	var b strings.Builder
@@ -79,11 +58,8 @@ func calibratedText(t *testing.T) string {
 		"least rival in hindsight | >with points less it | >own limit, the class named | >with "+
 		"points | >regression, the class named | >with points | >T | >penalty")
 	all := calibratedRuns(t)
-	nll := func(r *experiment.Record) float64 { return r.NLL }
-	named := func(r *experiment.Record) float64 { return *r.Coverage.Named }
-	regression := func(r *experiment.Record) float64 { return *r.Coverage.RegressionNamed }
 	var less tally
-	count := map[bool][3]int{} // below, in and above the aim
+	var counts [2]held // without points and with them
 	for _, name := range readFamilies(t).Calibrated.Families {
 		p := all[name]
 		if p == nil {
@@ -94,55 +70,42 @@ func calibratedText(t *testing.T) string {
 			mark = "\\*"
 		}
 		for _, partition := range bothPartitions {
-			before, after := means(p.without, partition, nll), means(p.with, partition, nll)
-			d := slices.Clone(after)
-			for i := range d {
-				d[i] -= before[i]
-			}
-			change := estimateOf(t, d)
+			before := means(p.without, partition, "FMP", kept.NLL)
+			after := means(p.with, partition, "FMP", kept.NLL)
+			change := estimateOf(t, lessThose(after, before))
 			if change.N > 1 {
 				less.add(change)
 			}
-			fmt.Fprintf(&b, "| %s%s | %s | %d | %.4f | %.4f | %s |", name, mark, partition, len(d),
+			fmt.Fprintf(&b, "| %s%s | %s | %d | %.4f | %.4f | %s |", name, mark, partition, change.N,
 				estimateOf(t, before).Mean, estimateOf(t, after).Mean, signed(change))
 			b.WriteString(rivalCells(t, name, p, partition))
-			for _, of := range []func(r *experiment.Record) float64{named, regression} {
+			for _, of := range []kept.Figure{coverages[1], coverages[3]} {
 				for i, runs := range [][]*keptRun{p.without, p.with} {
-					v := estimateOf(t, means(runs, partition, of))
-					at := count[i == 1]
-					switch {
-					case v.Mean < 0.85:
-						at[0]++
-					case v.Mean <= 0.95:
-						at[1]++
-					default:
-						at[2]++
-					}
-					count[i == 1] = at
-					fmt.Fprintf(&b, " %s |", pm(v))
+					coverageCells(t, &b, runs, partition, "FMP", []kept.Figure{of}, &counts[i])
 				}
 			}
 			for _, of := range []string{posterior.DiagnosticTemperature, posterior.DiagnosticPenalty} {
-				chosen := means(p.with, partition,
-					func(r *experiment.Record) float64 { return r.Diagnostics[of] })
+				chosen := means(p.with, partition, "FMP", func(r *experiment.Record) *float64 {
+					v := r.Diagnostics[of]
+					return &v
+				})
 				fmt.Fprintf(&b, " %.2f |", estimateOf(t, chosen).Mean)
 			}
 			b.WriteString("\n")
 		}
 	}
-	b.WriteString("\n\\* One of its extractors was seen while the choice was made.\n\n| coverages " +
-		"of all rows | below .85 | .85 to .95 | above |\n" +
-		"| --- | ---: | ---: | ---: |\n")
-	for _, with := range []bool{false, true} {
-		fmt.Fprintf(&b, "| %s points | %d | %d | %d |\n",
-			map[bool]string{false: "without", true: "with"}[with], count[with][0],
-			count[with][1], count[with][2])
+	b.WriteString("\n\\* One of its extractors was seen while the choice was made.\n\n")
+	heading(&b, "coverages of all rows | >below .85 | >.85 to .95 | >above")
+	for i, n := range counts {
+		fmt.Fprintf(&b, "| %s points | %d | %d | %d |\n", []string{"without", "with"}[i], n.below, n.in,
+			n.above)
 	}
 	if less == (tally{}) {
 		return b.String()
 	}
-	fmt.Fprintf(&b, "\n| NLL with points, rows of several extractors | below that without | tie | "+
-		"above |\n| --- | ---: | ---: | ---: |\n| | %d | %d | %d |\n", less.below, less.tie, less.above)
+	b.WriteString("\n")
+	heading(&b, "NLL with points, rows of several extractors | >below that without | >tie | >above")
+	fmt.Fprintf(&b, "| | %d | %d | %d |\n", less.below, less.tie, less.above)
 	return b.String()
 }
 
@@ -168,10 +131,7 @@ func rivalCells(t *testing.T, name string, p *pairs, partition string) string {
 	}
 	_, _, hindsight := rivalsOf(theirs, partition)
 	best := smallest(t, hindsight)
-	less := means(ours, partition, func(r *experiment.Record) float64 { return r.NLL })
-	for i := range less {
-		less[i] -= hindsight[best][i]
-	}
+	less := lessThose(means(ours, partition, "FMP", kept.NLL), hindsight[best])
 	return fmt.Sprintf(" %s %.4f | %s |", best, estimateOf(t, hindsight[best]).Mean,
 		signed(estimateOf(t, less)))
 }

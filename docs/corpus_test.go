@@ -2,19 +2,28 @@ package docs
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"gonum.org/v1/gonum/stat"
-
+	"fmp/docs/internal/kept"
 	"fmp/onnx/must"
+	"fmp/pipeline/lab/experiment"
 )
 
 // maxLost is the NLL by which a corpus may make a round of moments worse.
 const maxLost = 0.005
+
+// corpusUsed is the number by which a round took the corpus in; nil without one.
+func corpusUsed(r *experiment.Record) *float64 {
+	v, ok := r.Diagnostics["corpus"]
+	if !ok {
+		return nil
+	}
+	return &v
+}
 
 // TestCorpus: the table of a corpus beside moments is of the kept runs, each with the same clients'
 // images without a corpus.
@@ -33,29 +42,28 @@ func TestCorpus(t *testing.T) {
 			t.Errorf("%s and the run without a corpus have other images", name)
 		}
 		for _, tab := range with.tables {
-			partition := tab.Partition
-			var a, z, less []float64
+			nll := with.repeats(tab.Partition, "", "FMP", kept.NLL)
+			was := without.repeats(tab.Partition, "", "FMP", kept.NLL)
+			less, most := paired(t, nll, was), math.Inf(-1)
+			for repeat, v := range nll {
+				most = max(most, v-was[repeat])
+			}
+			if less.N != tab.Repeats {
+				t.Fatalf("%s: %d pairs of %d repeats", name, less.N, tab.Repeats)
+			}
 			taken := 0
-			for _, r := range with.records {
-				for _, o := range without.records {
-					if r.Partition == partition && o.Partition == partition && o.Repeat == r.Repeat {
-						a, z, less = append(a, o.NLL), append(z, r.NLL), append(less, r.NLL-o.NLL)
-						if r.Diagnostics["corpus"] > 0 {
-							taken++
-						}
-						if _, has := o.Diagnostics["corpus"]; has {
-							t.Errorf("%s-without has a corpus", name)
-						}
-					}
+			for _, used := range with.repeats(tab.Partition, "", "FMP", corpusUsed) {
+				if used > 0 {
+					taken++
 				}
 			}
-			if len(less) != tab.Repeats {
-				t.Fatalf("%s: %d pairs of %d repeats", name, len(less), tab.Repeats)
+			if len(without.repeats(tab.Partition, "", "FMP", corpusUsed)) > 0 {
+				t.Errorf("%s-without has a corpus", name)
 			}
-			mean, most := stat.Mean(less, nil), slices.Max(less)
-			fmt.Fprintf(&b, "| %s | %s | %d | %d | %.4f | %.4f | %s | %s |\n", name,
-				partition, len(less), taken, stat.Mean(a, nil), stat.Mean(z, nil),
-				verdict(mean <= maxLost, "%+.4f", mean), verdict(most <= maxLost, "%+.4f", most))
+			fmt.Fprintf(&b, "| %s | %s | %d | %d | %.4f | %.4f | %s | %s |\n", name, tab.Partition,
+				less.N, taken, paired(t, was, nil).Mean, paired(t, nll, nil).Mean,
+				verdict(less.Mean <= maxLost, "%+.4f", less.Mean),
+				verdict(most <= maxLost, "%+.4f", most))
 		}
 	}
 	write(t, "results/all.md", "corpus", b.String())

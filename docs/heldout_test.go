@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/docs/internal/kept"
 	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
@@ -41,56 +42,64 @@ func heldOut(t *testing.T) (names []string, runs map[string][]*keptRun) {
 	return names, runs
 }
 
-// clustered returns the interval of a figure over runs: each run, a class split with an extractor
-// of its own, counts once, by its mean over repeats.
-func clustered(t *testing.T, runs []*keptRun, partition, method string,
-	of func(r *experiment.Record) *float64) (i metric.Interval,
-	ok bool) {
-	t.Helper()
-	var means []float64
+// means are those of a figure over the repeats of each run that has it.
+func means(runs []*keptRun, partition, method string, of kept.Figure) (out []float64) {
 	for _, k := range runs {
-		sum, n := 0.0, 0
-		for j := range k.records {
-			r := &k.records[j]
-			if r.Partition == partition && r.Method == method && r.Protocol == "tuned" {
-				if v := of(r); v != nil {
-					sum += *v
-					n++
-				}
-			}
-		}
-		if n > 0 {
-			means = append(means, sum/float64(n))
+		if all := k.repeats(partition, "", method, of); len(all) > 0 {
+			out = append(out, mean(all))
 		}
 	}
-	if len(means) == 0 {
-		return i, false
+	return out
+}
+
+// estimateOf returns the interval of figures over runs: each run, a class split with an extractor
+// of its own, counts once, by its mean over repeats.
+func estimateOf(t *testing.T, of []float64) metric.Interval {
+	t.Helper()
+	return must.Get(metric.Estimate(of, report.Level))(t)
+}
+
+// lessThose are figures of runs less others.
+func lessThose(own, others []float64) []float64 {
+	out := slices.Clone(own)
+	for i := range out {
+		out[i] -= others[i]
 	}
-	return estimateOf(t, means), true
+	return out
 }
 
 // coverages are the figures of FMP's intervals: against its own limit and a regression, each at its
 // top class and at the one that FMP names.
-var coverages = []func(r *experiment.Record) *float64{
+var coverages = []kept.Figure{
 	func(r *experiment.Record) *float64 { return &r.Coverage.Top },
 	func(r *experiment.Record) *float64 { return r.Coverage.Named },
-	func(r *experiment.Record) *float64 { return r.Coverage.Regression },
+	ofRegression,
 	func(r *experiment.Record) *float64 { return r.Coverage.RegressionNamed },
 }
 
-// coverageCells writes a cell of each figure of a method over runs, and returns their means.
+// coverageCells writes a cell of each figure of a method over runs, and adds them to counts.
 func coverageCells(t *testing.T, b *strings.Builder, runs []*keptRun, partition, method string,
-	figures []func(r *experiment.Record) *float64) (means []float64) {
+	figures []kept.Figure, counts *held) {
 	t.Helper()
 	for _, of := range figures {
-		v, ok := clustered(t, runs, partition, method, of)
-		if !ok {
-			t.Fatalf("%s, %s, %s has no coverage", runs[0].dir, partition, method)
-		}
+		v := estimateOf(t, means(runs, partition, method, of))
 		fmt.Fprintf(b, " %s |", pm(v))
-		means = append(means, v.Mean)
+		counts.add(v.Mean)
 	}
-	return means
+}
+
+// held counts shares of 90% intervals below, within and above .85 to .95.
+type held struct{ below, in, above int }
+
+func (n *held) add(share float64) {
+	switch {
+	case share < 0.85:
+		n.below++
+	case share <= 0.95:
+		n.in++
+	default:
+		n.above++
+	}
 }
 
 func pm(i metric.Interval) string {
@@ -107,23 +116,16 @@ func coverageText(t *testing.T) string {
 	heading(&b, "tasks | clients | >extractors | >own limit: its top class | >the class named "+
 		"| >regression: its top class | >the class named")
 	names, runs := heldOut(t)
-	in, below, all := 0, 0, 0
+	var n held
 	for _, name := range names {
 		for _, partition := range bothPartitions {
 			fmt.Fprintf(&b, "| %s | %s | %d |", name, partition, len(runs[name]))
-			for _, v := range coverageCells(t, &b, runs[name], partition, "FMP", coverages) {
-				all++
-				if v < 0.85 {
-					below++
-				} else if v <= 0.95 {
-					in++
-				}
-			}
+			coverageCells(t, &b, runs[name], partition, "FMP", coverages, &n)
 			b.WriteString("\n")
 		}
 	}
-	fmt.Fprintf(&b, "\nOf %d figures %d lie between .85 and .95, %d below and %d above.\n", all, in,
-		below, all-in-below)
+	fmt.Fprintf(&b, "\nOf %d figures %d lie between .85 and .95, %d below and %d above.\n",
+		n.below+n.in+n.above, n.in, n.below, n.above)
 	return b.String()
 }
 
@@ -133,7 +135,7 @@ func endsText(t *testing.T) string {
 	var b strings.Builder
 	heading(&b, "tasks | clients | >repeats | >own limit: its top class | >was | >the class "+
 		"named | >was | >regression: its top class | >was | >the class named | >was")
-	in, all := 0, 0
+	var n held
 	for _, f := range readFamilies(t).Families {
 		dirs := must.Get(filepath.Glob(filepath.Join("results", "ends", f.Name, "*")))(t)
 		for _, dir := range dirs {
@@ -146,16 +148,9 @@ func endsText(t *testing.T) string {
 				fmt.Fprintf(&b, "| %s/%s | %s | %d |", f.Name, filepath.Base(dir),
 					partition, k.config.Seeds)
 				for _, of := range coverages {
-					v, ok := clustered(t, []*keptRun{k}, partition, "FMP", of)
-					if !ok {
-						t.Fatalf("%s, %s has no coverage", dir, partition)
-					}
-					if all++; v.Mean >= 0.85 && v.Mean <= 0.95 {
-						in++
-					}
-					fmt.Fprintf(&b, " %s |", pm(v))
-					if before, ok := clustered(t, was, partition, "FMP", of); ok {
-						fmt.Fprintf(&b, " %s", pm(before))
+					coverageCells(t, &b, []*keptRun{k}, partition, "FMP", []kept.Figure{of}, &n)
+					if before := means(was, partition, "FMP", of); len(before) > 0 {
+						fmt.Fprintf(&b, " %s", pm(estimateOf(t, before)))
 					}
 					b.WriteString(" |")
 				}
@@ -163,7 +158,7 @@ func endsText(t *testing.T) string {
 			}
 		}
 	}
-	fmt.Fprintf(&b, "\nOf %d figures %d lie between .85 and .95.\n", all, in)
+	fmt.Fprintf(&b, "\nOf %d figures %d lie between .85 and .95.\n", n.below+n.in+n.above, n.in)
 	return b.String()
 }
 
@@ -177,14 +172,14 @@ func missesText(t *testing.T) string {
 		k := readKept(t, "misses", filepath.FromSlash(run))
 		for _, partition := range bothPartitions {
 			fmt.Fprintf(&b, "| %s | %s |", run, partition)
-			coverageCells(t, &b, []*keptRun{k}, partition, "FMP", []func(r *experiment.Record) *float64{
-				func(r *experiment.Record) *float64 { return &r.Coverage.Top },
+			coverageCells(t, &b, []*keptRun{k}, partition, "FMP", []kept.Figure{
+				coverages[0],
 				func(r *experiment.Record) *float64 { return r.Coverage.Above },
 				func(r *experiment.Record) *float64 { return r.Coverage.Uncertain },
 				func(r *experiment.Record) *float64 { return r.Coverage.Near },
-				func(r *experiment.Record) *float64 { return r.Coverage.Regression },
+				ofRegression,
 				func(r *experiment.Record) *float64 { return r.Coverage.RegressionNear },
-			})
+			}, &held{})
 			b.WriteString("\n")
 		}
 	}
@@ -200,7 +195,7 @@ func closedCoverageText(t *testing.T) string {
 		k := readKept(t, "intervals", name)
 		for _, partition := range bothPartitions {
 			fmt.Fprintf(&b, "| %s | %s |", name, partition)
-			coverageCells(t, &b, []*keptRun{k}, partition, "FMP", coverages)
+			coverageCells(t, &b, []*keptRun{k}, partition, "FMP", coverages, &held{})
 			b.WriteString("\n")
 		}
 	}
@@ -208,7 +203,7 @@ func closedCoverageText(t *testing.T) string {
 		k := withOne(t, readKept(t, "closed", name), "closed-"+name)
 		for _, partition := range bothPartitions {
 			fmt.Fprintf(&b, "| %s, FMP-one | %s | - | - |", name, partition)
-			coverageCells(t, &b, []*keptRun{k}, partition, "FMP-one", coverages[2:])
+			coverageCells(t, &b, []*keptRun{k}, partition, "FMP-one", coverages[2:], &held{})
 			b.WriteString("\n")
 		}
 	}
@@ -224,27 +219,20 @@ func heldOutText(t *testing.T) string {
 	heading(&b, "tasks | clients | >extractors | >NLL | >joint NLL | >joint NLL less "+
 		"FMP-mean's | >less FMP-Laplace's | >less FMP-joint's")
 	joint := make([]tally, len(others))
-	near := func(r *experiment.Record) *float64 { return &r.Uncertainty.Joint.Near }
 	for _, name := range names {
 		for _, partition := range bothPartitions {
-			nll, _ := clustered(t, runs[name], partition, "FMP",
-				func(r *experiment.Record) *float64 { return &r.NLL })
-			own, _ := clustered(t, runs[name], partition, "FMP", near)
 			fmt.Fprintf(&b, "| %s | %s | %d | %.4f | %.4f |", name, partition, len(runs[name]),
-				nll.Mean, own.Mean)
+				estimateOf(t, means(runs[name], partition, "FMP", kept.NLL)).Mean,
+				estimateOf(t, means(runs[name], partition, "FMP", kept.Joint)).Mean)
 			for j, other := range others {
-				var less []float64
-				for _, k := range runs[name] {
-					mine, _ := clustered(t, []*keptRun{k}, partition, "FMP", near)
-					if theirs, ok := clustered(t, []*keptRun{k}, partition, other, near); ok {
-						less = append(less, mine.Mean-theirs.Mean)
-					}
-				}
-				if len(less) == 0 { // the family leaves it out
+				theirs := slices.DeleteFunc(slices.Clone(runs[name]),
+					func(k *keptRun) bool { return !slices.Contains(k.config.Methods, other) })
+				if len(theirs) == 0 { // the family leaves it out
 					b.WriteString(" |")
 					continue
 				}
-				d := must.Get(metric.Estimate(less, report.Level))(t)
+				d := estimateOf(t, lessThose(means(theirs, partition, "FMP", kept.Joint),
+					means(theirs, partition, other, kept.Joint)))
 				if d.N > 1 { // one extractor: no spread over splits
 					joint[j].add(d)
 				}
@@ -258,9 +246,9 @@ func heldOutText(t *testing.T) string {
 		fmt.Fprintf(&b, "- Joint NLL against %s, of the rows of several extractors: below in %d, tie "+
 			"in %d, above in %d.\n", other, joint[j].below, joint[j].tie, joint[j].above)
 	}
-	b.WriteString("\n| tasks | clients | extractors | FMP: NLL | least tuned NLL of a rival | FMP " +
-		"less it | least in hindsight | FMP as tuned less it |\n| --- | --- | ---: | ---: | --- | ---: " +
-		"| --- | ---: |\n")
+	b.WriteString("\n")
+	heading(&b, "tasks | clients | >extractors | >FMP: NLL | least tuned NLL of a rival | >FMP "+
+		"less it | least in hindsight | >FMP as tuned less it")
 	for _, name := range names {
 		withRivals := slices.DeleteFunc(slices.Clone(runs[name]),
 			func(k *keptRun) bool { return !slices.Contains(k.config.Methods, "LDA") })
@@ -313,12 +301,8 @@ func rivalsText(t *testing.T, b *strings.Builder, name, partition string, runs [
 	fmt.Fprintf(b, "| %s | %s | %d | %.4f |", name, partition, len(own), estimateOf(t, own).Mean)
 	for _, rivals := range []map[string][]float64{tuned, hindsight} {
 		best := smallest(t, rivals)
-		less := slices.Clone(own)
-		for i := range less {
-			less[i] -= rivals[best][i]
-		}
 		fmt.Fprintf(b, " %s %.4f | %s |", best, estimateOf(t, rivals[best]).Mean,
-			signed(estimateOf(t, less)))
+			signed(estimateOf(t, lessThose(own, rivals[best]))))
 	}
 	b.WriteString("\n")
 }

@@ -5,9 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"gonum.org/v1/gonum/stat"
-
-	"fmp/onnx/must"
+	"fmp/docs/internal/kept"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 )
@@ -86,6 +84,48 @@ func TestOnePosterior(t *testing.T) {
 	write(t, "results/one.md", "one-few", corporaText(t, oneFew))
 }
 
+// side is a method of a run under a protocol, or ("") any.
+type side struct {
+	run              *keptRun
+	protocol, method string
+}
+
+// compared is a method's mean of a figure, and its paired difference to that of another.
+func compared(t *testing.T, partition string, own, other side,
+	of kept.Figure) (mean float64, less metric.Interval) {
+	t.Helper()
+	a := own.run.repeats(partition, own.protocol, own.method, of)
+	return paired(t, a, nil).Mean,
+		paired(t, a, other.run.repeats(partition, other.protocol, other.method, of))
+}
+
+// meanOf is the mean of a figure of FMP-one over the repeats, all of which must have it.
+func meanOf(t *testing.T, k *keptRun, partition, protocol string, of kept.Figure) float64 {
+	t.Helper()
+	all := k.repeats(partition, protocol, "FMP-one", of)
+	if len(all) != k.config.Seeds {
+		t.Fatalf("%s, %s: %d repeats of %d have a figure", k.dir, partition, len(all), k.config.Seeds)
+	}
+	return mean(all)
+}
+
+// ofRegression is the share of 90% intervals that hold the probability of a regression on all rows.
+func ofRegression(r *experiment.Record) *float64 {
+	if r.Coverage == nil {
+		return nil
+	}
+	return r.Coverage.Regression
+}
+
+// overBest is the NLL less that at the temperature that suits the test images best.
+func overBest(r *experiment.Record) *float64 {
+	if r.Hindsight == nil {
+		return nil
+	}
+	less := r.NLL - *r.Hindsight
+	return &less
+}
+
 // oneText is a table of one posterior beside today's form.
 func oneText(t *testing.T, rows []oneRow) string {
 	var b strings.Builder
@@ -106,21 +146,20 @@ func oneText(t *testing.T, rows []oneRow) string {
 		case row.scope == "one": // both in one run
 			ownBy = "tuned"
 		}
-		for _, alpha := range []float64{0, 0.1} {
-			own := figures(t, one.records, "FMP-one", ownBy, alpha)
-			tuned := figures(t, now.records, "FMP", nowBy, alpha)
-			if len(own[0]) != 10 || len(tuned[0]) != 10 {
-				t.Fatalf("%s, alpha %g: %d and %d repeats, want 10", row.name, alpha,
-					len(own[0]), len(tuned[0]))
+		own, today := side{one, ownBy, "FMP-one"}, side{now, nowBy, "FMP"}
+		for _, partition := range bothPartitions {
+			nll, d := compared(t, partition, own, today, kept.NLL)
+			joint, dj := compared(t, partition, own, today, kept.Joint)
+			if d.N != 10 {
+				t.Fatalf("%s, %s: %d repeats of both, want 10", row.name, partition, d.N)
 			}
-			d, mean := lessOf(t, own, tuned), [2]float64{stat.Mean(own[0], nil), stat.Mean(own[1], nil)}
 			hold := "-" // not measured for moments
 			if row.gate != "moments" {
-				hold = fmt.Sprintf("%.3f", held(t, one.records, "FMP-one", alpha))
+				hold = fmt.Sprintf("%.3f", meanOf(t, one, partition, ownBy, ofRegression))
 			}
 			fmt.Fprintf(&b, "| %s | %s | %s | %.4f | %.4f | %.4f | %s | %s | %.4f | %s | %s |\n", row.gate,
-				title, partition(alpha), mean[0], overBest(t, one.records, ownBy, alpha), mean[0]-d[0].Mean,
-				signed(d[0]), besideToday(d[0]), mean[1], signed(d[1]), hold)
+				title, even(partition), nll, meanOf(t, one, partition, ownBy, overBest), nll-d.Mean,
+				signed(d), besideToday(d), joint, signed(dj), hold)
 		}
 	}
 	return b.String()
@@ -131,24 +170,22 @@ func unknownText(t *testing.T) string {
 	var b strings.Builder
 	heading(&b, "tasks | clients | >NLL | >FMP | >less it |  | >joint NLL | >less FMP's | >ECE "+
 		"| >FMP's | >perfect")
+	ece := func(r *experiment.Record) *float64 { return &r.ECE }
+	perfect := func(r *experiment.Record) *float64 {
+		v := r.Curve.Calibration().Perfect
+		return &v
+	}
 	for _, name := range oneUnknown {
 		run := readKept(t, "one", name)
-		for _, alpha := range []float64{0, 0.1} {
-			own, now := figures(t, run.records, "FMP-one", "shared", alpha), figures(t, run.records, "FMP", "shared", alpha)
-			d := lessOf(t, own, now)
-			nll, joint := stat.Mean(own[0], nil), stat.Mean(own[1], nil)
-			ece := map[string]float64{}
-			for i := range run.records {
-				if r := &run.records[i]; r.Alpha == alpha {
-					ece[r.Method] += r.ECE / float64(len(own[0]))
-					if r.Method == "FMP-one" {
-						ece["perfect"] += r.Curve.Calibration().Perfect / float64(len(own[0]))
-					}
-				}
-			}
+		own, today := side{run, "shared", "FMP-one"}, side{run, "shared", "FMP"}
+		for _, partition := range bothPartitions {
+			nll, d := compared(t, partition, own, today, kept.NLL)
+			joint, dj := compared(t, partition, own, today, kept.Joint)
+			said, less := compared(t, partition, own, today, ece)
 			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f | %s | %s | %.4f | %s | %.4f | %.4f | %.4f |\n",
-				strings.TrimPrefix(name, "unknown-"), partition(alpha), nll, nll-d[0].Mean, signed(d[0]),
-				besideToday(d[0]), joint, signed(d[1]), ece["FMP-one"], ece["FMP"], ece["perfect"])
+				strings.TrimPrefix(name, "unknown-"), even(partition), nll, nll-d.Mean, signed(d),
+				besideToday(d), joint, signed(dj), said, said-less.Mean,
+				meanOf(t, run, partition, "shared", perfect))
 		}
 	}
 	return b.String()
@@ -160,102 +197,36 @@ func corporaText(t *testing.T, rows [][2]string) string {
 	heading(&b, "tasks and corpus | clients | >NLL | >without | >less it |  | >joint NLL | "+
 		">less that without")
 	var all []float64
-	for _, of := range rows {
-		row := of[0]
-		with, without := readKept(t, "one", "corpora-"+row), readKept(t, "one", "corpora-"+of[1]+"-without")
-		for _, alpha := range []float64{0, 0.3} {
-			own := figures(t, with.records, "FMP-one", "shared", alpha)
-			now := figures(t, without.records, "FMP-one", "shared", alpha)
-			d := lessOf(t, own, now)
-			all = append(all, d[0].Mean)
-			nll := stat.Mean(own[0], nil)
-			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f | %s | %s | %.4f | %s |\n", row, partition(alpha), nll,
-				nll-d[0].Mean, signed(d[0]), besideToday(d[0]), stat.Mean(own[1], nil), signed(d[1]))
+	for _, row := range rows {
+		with := side{readKept(t, "one", "corpora-"+row[0]), "shared", "FMP-one"}
+		without := side{readKept(t, "one", "corpora-"+row[1]+"-without"), "shared", "FMP-one"}
+		for _, partition := range []string{"homogeneous", "dirichlet-0.3"} {
+			nll, d := compared(t, partition, with, without, kept.NLL)
+			joint, dj := compared(t, partition, with, without, kept.Joint)
+			all = append(all, d.Mean)
+			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f | %s | %s | %.4f | %s |\n", row[0], even(partition),
+				nll, nll-d.Mean, signed(d), besideToday(d), joint, signed(dj))
 		}
 	}
-	fmt.Fprintf(&b, "| all rows | | | | %+.4f | | | |\n", stat.Mean(all, nil))
+	fmt.Fprintf(&b, "| all rows | | | | %+.4f | | | |\n", estimateOf(t, all).Mean)
 	return b.String()
-}
-
-// lessOf are paired differences in NLL and joint NLL.
-func lessOf(t *testing.T, own, other [2][]float64) (d [2]metric.Interval) {
-	t.Helper()
-	for i := range d {
-		d[i] = must.Get(metric.Paired(own[i], other[i], 0.95))(t)
-	}
-	return d
 }
 
 // besideToday is the word for a paired difference: below, a tie, or missed.
 func besideToday(d metric.Interval) string {
 	switch {
-	case d.Mean+d.Half < 0:
+	case d.Hi() < 0:
 		return "below"
-	case d.Mean-d.Half <= 0, d.Mean <= oneTie:
+	case d.Lo() <= 0, d.Mean <= oneTie:
 		return "tie"
 	}
 	return "**missed**"
 }
 
-// held returns the mean share of a method's 90% intervals that hold the probability of a regression
-// on all rows.
-func held(t *testing.T, records []experiment.Record, method string, alpha float64) (mean float64) {
-	t.Helper()
-	n := 0.0
-	for i := range records {
-		r := &records[i]
-		if r.Method != method || r.Alpha != alpha {
-			continue
-		}
-		if r.Coverage == nil || r.Coverage.Regression == nil {
-			t.Fatalf("%s, alpha %g, repeat %d has no coverage", method, alpha, r.Repeat)
-		}
-		n++
-		mean += *r.Coverage.Regression
+// even is a partition as these tables call it.
+func even(partition string) string {
+	if alpha, skewed := strings.CutPrefix(partition, "dirichlet-"); skewed {
+		return "alpha = " + alpha
 	}
-	return mean / n
-}
-
-// overBest returns the mean NLL of FMP-one less that at the temperature that suits the test images
-// best.
-func overBest(t *testing.T, records []experiment.Record, protocol string,
-	alpha float64) (mean float64) {
-	t.Helper()
-	n := 0.0
-	for i := range records {
-		r := &records[i]
-		if r.Method != "FMP-one" || r.Protocol != protocol || r.Alpha != alpha {
-			continue
-		}
-		if r.Hindsight == nil {
-			t.Fatalf("alpha %g, repeat %d has no NLL at the best temperature", alpha, r.Repeat)
-		}
-		n++
-		mean += r.NLL - *r.Hindsight
-	}
-	return mean / n
-}
-
-func partition(alpha float64) string {
-	if alpha == 0 {
-		return "even"
-	}
-	return fmt.Sprintf("alpha = %g", alpha)
-}
-
-// figures returns the NLL and joint NLL of a method, by repeat.
-func figures(t *testing.T, records []experiment.Record, method, protocol string,
-	alpha float64) (out [2][]float64) {
-	t.Helper()
-	for i := range records {
-		r := &records[i]
-		if r.Method == method && r.Protocol == protocol && r.Alpha == alpha {
-			if r.Repeat != len(out[0]) {
-				t.Fatalf("%s: repeat %d comes as number %d", method, r.Repeat, len(out[0]))
-			}
-			out[0] = append(out[0], r.NLL)
-			out[1] = append(out[1], r.Uncertainty.Joint.Near)
-		}
-	}
-	return out
+	return "even"
 }

@@ -2,7 +2,6 @@ package docs
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -220,19 +219,7 @@ func gapText(t *testing.T) string {
 		{"s-40", "s = 40, n = 40"}, {"s-80", "s = 80, n = 40"}, {"n-10", "s = 10, n = 10"},
 		{"n-20", "s = 10, n = 20"},
 		{"n-80", "s = 10, n = 80"}} {
-		data := must.Get(os.ReadFile(filepath.Join("results", "letter", r[0]+".jsonl")))(t)
-		at := map[int]float64{}
-		for line := range strings.Lines(string(data)) {
-			var l struct {
-				Kind string  `json:"kind"`
-				Step int     `json:"step"`
-				Gap  float64 `json:"gap"`
-			}
-			must.Do(t, json.Unmarshal([]byte(line), &l))
-			if l.Kind == "validation" {
-				at[l.Step] = l.Gap
-			}
-		}
+		at := gaps(t, "letter", r[0]+".jsonl")
 		fmt.Fprintf(&b, "| %s |", r[1])
 		for _, step := range []int{50, 100, 150, 200} {
 			if at[step] == 0 {

@@ -96,7 +96,7 @@ func TestPretrainedAims(t *testing.T) {
 				if row.Method == "FMP" {
 					continue
 				}
-				if d := k.lessHindsight(t, tab.Partition, row.Method); best == "" ||
+				if d := k.lessHindsight(t, tab, row.Method); best == "" ||
 					d.Mean > less.Mean {
 					best, less = row.Method, d
 				}

@@ -1,12 +1,12 @@
 package docs
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -46,7 +46,8 @@ type keptRun struct {
 
 func readKept(t *testing.T, parts ...string) *keptRun {
 	t.Helper()
-	k := keptRun{dir: filepath.Join(append([]string{"results"}, parts...)...)}
+	k := keptRun{dir: filepath.Join("results", filepath.Join(parts...)),
+		differences: map[string][]report.Difference{}}
 	if _, err := os.Stat(k.dir); errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("the run %s is not kept; the page of results says how it is made", k.dir)
 	}
@@ -55,7 +56,6 @@ func readKept(t *testing.T, parts ...string) *keptRun {
 	k.tuned = must.Get(experiment.ReadTuned(k.dir))(t)
 	k.records = must.Get(experiment.ReadResults(k.dir))(t)
 	k.tables = tablesOf(t, k.records, k.manifest)
-	k.differences = map[string][]report.Difference{}
 	return &k
 }
 
@@ -66,6 +66,27 @@ func tablesOf(t *testing.T, rs []experiment.Record, m *experiment.Manifest) (out
 		out = append(out, &tab)
 	}
 	return out
+}
+
+// repeats is a figure of each repeat of a method, under a protocol or ("") any.
+func (k *keptRun) repeats(partition, protocol, method string, of kept.Figure) map[int]float64 {
+	return kept.Select(k.records,
+		experiment.Cell{Partition: partition, Protocol: protocol, Method: method}, of)
+}
+
+// paired is the interval of a less b, figures of repeats; of a alone where b is nil.
+func paired(t *testing.T, a, b map[int]float64) metric.Interval {
+	t.Helper()
+	return must.Get(kept.Less(a, b))(t)
+}
+
+// mean is that of a figure of repeats, added up in their order.
+func mean(of map[int]float64) float64 {
+	sum := 0.0
+	for _, repeat := range slices.Sorted(maps.Keys(of)) {
+		sum += of[repeat]
+	}
+	return sum / float64(len(of))
 }
 
 // tunedTables are those of a run whose settings are each method's own.
@@ -149,7 +170,17 @@ func heading(b *strings.Builder, columns string, values ...any) {
 			rule += " --- |"
 		}
 	}
-	fmt.Fprintf(b, "| %s |\n%s\n", strings.ReplaceAll(strings.Join(names, " | "), "|  |", "| |"), rule)
+	line := "| " + strings.Join(names, " | ") + " |"
+	fmt.Fprintf(b, "%s\n%s\n", strings.ReplaceAll(line, "|  |", "| |"), rule)
+}
+
+// joined is a text of each value, one behind the other.
+func joined[T any](of []T, text func(T) string) string {
+	var b strings.Builder
+	for _, v := range of {
+		b.WriteString(text(v))
+	}
+	return b.String()
 }
 
 // readJSON reads a kept file of JSON.
@@ -258,19 +289,16 @@ func table1Text(t *testing.T, runs map[string]*keptRun) string {
 func differencesText(t *testing.T, runs map[string]*keptRun) string {
 	var b strings.Builder
 	for _, protocol := range []string{"shared", "tuned"} {
-		fmt.Fprintf(&b, "FMP less the other, %s settings:\n\n| other |", protocol)
-		for _, title := range letterTitles {
-			fmt.Fprintf(&b, " %s ACC | ECE | NLL |", title)
-		}
-		b.WriteString("\n| --- |" + strings.Repeat(" ---: |", 3*len(letterSets)) + "\n")
+		fmt.Fprintf(&b, "FMP less the other, %s settings:\n\n", protocol)
+		heading(&b, "other%s", joined(letterTitles, func(title string) string {
+			return " | >" + title + " ACC | >ECE | >NLL"
+		}))
 		for _, m := range []string{"MP", "CANN", "CBNN", "CFMP", "FMP-ISAB", "FedCGS"} {
-			fmt.Fprintf(&b, "| %s |", m)
-			for _, d := range letterSets {
+			fmt.Fprintf(&b, "| %s |%s\n", m, joined(letterSets, func(d string) string {
 				x := runs[d].less(t, runs[d].table(t, 0, protocol), m)
-				fmt.Fprintf(&b, " %+.4f ± %.4f | %+.4f ± %.4f | %+.3f ± %.3f |", x.ACC.Mean, x.ACC.Half,
-					x.ECE.Mean, x.ECE.Half, x.NLL.Mean, x.NLL.Half)
-			}
-			b.WriteString("\n")
+				return fmt.Sprintf(" %s | %s | %+.3f ± %.3f |", signed(x.ACC), signed(x.ECE),
+					x.NLL.Mean, x.NLL.Half)
+			}))
 		}
 		b.WriteString("\n")
 	}
@@ -283,19 +311,15 @@ func figure2Text(t *testing.T, runs map[string]*keptRun) string {
 	var b strings.Builder
 	for i, d := range letterSets {
 		for _, protocol := range runs[d].config.Protocols() {
-			fmt.Fprintf(&b, "%s, %s settings, ACC / ECE:\n\n| method |", letterTitles[i], protocol)
-			for _, a := range alphas(runs[d]) {
-				fmt.Fprintf(&b, " α = %g |", a)
-			}
-			b.WriteString("\n| --- |" + strings.Repeat(" ---: |", len(alphas(runs[d]))) + "\n")
+			fmt.Fprintf(&b, "%s, %s settings, ACC / ECE:\n\n", letterTitles[i], protocol)
+			heading(&b, "method%s", joined(alphas(runs[d]),
+				func(a float64) string { return fmt.Sprintf(" | >α = %g", a) }))
 			for _, m := range runs[d].config.Methods {
-				fmt.Fprintf(&b, "| %s |", m)
-				for _, a := range alphas(runs[d]) {
+				fmt.Fprintf(&b, "| %s |%s\n", m, joined(alphas(runs[d]), func(a float64) string {
 					r := rowOf(t, runs[d].table(t, a, protocol), m)
-					fmt.Fprintf(&b, " %.4f ± %.4f / %.4f ± %.4f |", r.ACC.Mean, r.ACC.Half,
+					return fmt.Sprintf(" %.4f ± %.4f / %.4f ± %.4f |", r.ACC.Mean, r.ACC.Half,
 						r.ECE.Mean, r.ECE.Half)
-				}
-				b.WriteString("\n")
+				}))
 			}
 			b.WriteString("\n")
 		}
@@ -309,22 +333,14 @@ var subject = regexp.MustCompile(`\bFMP\b`)
 // aimsText holds the figures of a method against what the project set out to reach for FMP.
 func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) string {
 	var b strings.Builder
-	b.WriteString("| aim | settings |")
-	for _, title := range letterTitles {
-		fmt.Fprintf(&b, " %s |", title)
-	}
-	b.WriteString("\n| --- | --- |" + strings.Repeat(" --- |", len(letterSets)) + "\n")
-	protocols := []string{"shared", "tuned"}
+	heading(&b, "aim | settings | %s", strings.Join(letterTitles, " | "))
 	line := func(aim, protocol string, runs map[string]*keptRun, cell func(k *keptRun) string) {
-		fmt.Fprintf(&b, "| %s | %s |", aim, protocol)
-		for _, d := range letterSets {
-			fmt.Fprintf(&b, " %s |", cell(runs[d]))
-		}
-		b.WriteString("\n")
+		fmt.Fprintf(&b, "| %s | %s |%s\n", aim, protocol,
+			joined(letterSets, func(d string) string { return " " + cell(runs[d]) + " |" }))
 	}
 	each := func(aim string, runs map[string]*keptRun, alpha func(k *keptRun) []float64,
 		cell func(k *keptRun, tabs []*report.Table) string) {
-		for _, p := range protocols {
+		for _, p := range []string{"shared", "tuned"} {
 			line(subject.ReplaceAllString(aim, own), p, runs, func(k *keptRun) string {
 				if !slices.Contains(k.config.Protocols(), p) {
 					return "not run"
@@ -383,6 +399,13 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 	ece := func(d report.Difference) metric.Interval { return d.ECE }
 	nll := func(d report.Difference) metric.Interval { return d.NLL }
 	acc := func(d report.Difference) metric.Interval { return d.ACC }
+	best := func(others []string, sign float64, of func(report.Difference) metric.Interval) func(
+		*keptRun, []*report.Table) string {
+		return func(k *keptRun, tabs []*report.Table) string {
+			worst, name := k.largest(t, tabs, own, others, sign, of)
+			return verdict(worst <= 0, "%s", name)
+		}
+	}
 	each("FMP's ECE the lowest of the one-shot methods, or the difference's interval holds 0", closed,
 		even,
 		func(k *keptRun, tabs []*report.Table) string {
@@ -393,31 +416,18 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 			_, name := k.largest(t, tabs, own, oneShot, 1, ece)
 			return verdict(met, "%s", name)
 		})
-	each("FMP's NLL the best of the one-shot methods", closed, even,
-		func(k *keptRun, tabs []*report.Table) string {
-			worst, name := k.largest(t, tabs, own, oneShot, 1, nll)
-			return verdict(worst <= 0, "%s", name)
-		})
-	each("Dirichlet 0.1: FMP's ACC above CANN's by 0.10", closed, skewed,
-		func(k *keptRun, tabs []*report.Table) string {
-			d := k.pair(t, tabs[0], own, "CANN")
-			return verdict(d.ACC.Mean >= 0.10, "%+.4f ± %.4f", d.ACC.Mean, d.ACC.Half)
-		})
-	each("Dirichlet 0.1: FMP's ACC at most 0.01 below MP's", closed, skewed,
-		func(k *keptRun, tabs []*report.Table) string {
-			d := k.pair(t, tabs[0], own, "MP")
-			return verdict(d.ACC.Mean >= -0.01, "%+.4f ± %.4f", d.ACC.Mean, d.ACC.Half)
-		})
+	each("FMP's NLL the best of the one-shot methods", closed, even, best(oneShot, 1, nll))
+	accuracy := func(other string, least float64) func(*keptRun, []*report.Table) string {
+		return func(k *keptRun, tabs []*report.Table) string {
+			d := k.pair(t, tabs[0], own, other).ACC
+			return verdict(d.Mean >= least, "%+.4f ± %.4f", d.Mean, d.Half)
+		}
+	}
+	each("Dirichlet 0.1: FMP's ACC above CANN's by 0.10", closed, skewed, accuracy("CANN", 0.10))
+	each("Dirichlet 0.1: FMP's ACC at most 0.01 below MP's", closed, skewed, accuracy("MP", -0.01))
 	each("Dirichlet, every α: FMP's ACC the best of the paper's one-shot methods", figure2, alphas,
-		func(k *keptRun, tabs []*report.Table) string {
-			worst, name := k.largest(t, tabs, own, consensus, -1, acc)
-			return verdict(worst <= 0, "%s", name)
-		})
-	each("Dirichlet, every α: FMP's ECE the lowest of them", figure2, alphas,
-		func(k *keptRun, tabs []*report.Table) string {
-			worst, name := k.largest(t, tabs, own, consensus, 1, ece)
-			return verdict(worst <= 0, "%s", name)
-		})
+		best(consensus, -1, acc))
+	each("Dirichlet, every α: FMP's ECE the lowest of them", figure2, alphas, best(consensus, 1, ece))
 	if own == "FMP" {
 		line("prior only within 0.05 of chance, throughout", "both", closed, func(k *keptRun) string {
 			far := 0.0
@@ -430,7 +440,8 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 	}
 	line("relative gap of MP's and FMP-ISAB's parameters at most 0.35 on CIFAR-10, validation tasks",
 		"-", closed, func(k *keptRun) string {
-			gap := lastGap(t, filepath.Join("results", "training", k.config.Dataset.Name+"-embedding.jsonl"))
+			all := gaps(t, "training", k.config.Dataset.Name+"-embedding.jsonl")
+			gap := all[slices.Max(slices.Collect(maps.Keys(all)))]
 			if k.config.Dataset.Name != "cifar10" {
 				return fmt.Sprintf("%.3f", gap)
 			}
@@ -439,27 +450,26 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 	return b.String()
 }
 
-// lastGap is the relative gap in the last validation of a training's log.
-func lastGap(t *testing.T, path string) float64 {
+// gaps are the relative gaps of a training's log, in its validations by their step.
+func gaps(t *testing.T, path ...string) map[int]float64 {
 	t.Helper()
-	data := must.Get(os.ReadFile(path))(t)
-	gap := math.NaN()
-	for s := bufio.NewScanner(bytes.NewReader(data)); s.Scan(); {
-		var line struct {
+	data := must.Get(os.ReadFile(filepath.Join("results", filepath.Join(path...))))(t)
+	out := map[int]float64{}
+	for line := range bytes.Lines(data) {
+		var l struct {
 			Kind string
+			Step int
 			Gap  float64
 		}
-		if err := json.Unmarshal(s.Bytes(), &line); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		if line.Kind == "validation" {
-			gap = line.Gap
+		must.Do(t, json.Unmarshal(line, &l))
+		if l.Kind == "validation" {
+			out[l.Step] = l.Gap
 		}
 	}
-	if !(gap > 0) {
-		t.Fatalf("%s has no gap", path)
+	if len(out) == 0 {
+		t.Fatalf("%s has no validation", path)
 	}
-	return gap
+	return out
 }
 
 // ablations are the kept runs of the paper's predictor in results/ablation, what each is, and the
@@ -486,63 +496,47 @@ var ablations = []struct{ dir, what, base string }{
 var bothPartitions = []string{"homogeneous", "dirichlet-0.1"}
 
 // ablationCells are NLL and joint NLL of a method on both partitions, with paired differences to
-// base where there is one.
-func ablationCells(t *testing.T, rs []experiment.Record, method string, nll, joint figure,
-	base []experiment.Record,
-	baseMethod string) string {
+// that of base where there is one.
+func ablationCells(t *testing.T, own *keptRun, method string, figures [2]kept.Figure,
+	base *keptRun, baseMethod string) string {
 	t.Helper()
 	var b strings.Builder
 	for _, partition := range bothPartitions {
-		for _, f := range []struct{ own, base figure }{{nll, kept.NLL}, {joint, kept.Joint}} {
-			own := kept.Select(rs, partition, method, f.own)
-			v, err := kept.Less(own, nil)
-			if err != nil {
-				t.Fatalf("%s, %s: %v", method, partition, err)
+		for i, of := range measuredFigures {
+			v := own.repeats(partition, "shared", method, figures[i])
+			if len(v) < 10 {
+				t.Errorf("%s: %s, %s has %d repeats", own.dir, method, partition, len(v))
 			}
-			if len(own) < 10 {
-				t.Errorf("%s, %s has %d repeats", method, partition, len(own))
+			fmt.Fprintf(&b, " %.4f |", paired(t, v, nil).Mean)
+			if base != nil {
+				b.WriteString(" " + signed(paired(t, v, base.repeats(partition, "shared", baseMethod, of))))
 			}
-			fmt.Fprintf(&b, " %.4f |", v.Mean)
-			if base == nil {
-				b.WriteString(" |")
-				continue
-			}
-			d, err := kept.Less(own, kept.Select(base, partition, baseMethod, f.base))
-			if err != nil {
-				t.Fatalf("%s, %s: %v", method, partition, err)
-			}
-			fmt.Fprintf(&b, " %+.4f ± %.4f |", d.Mean, d.Half)
+			b.WriteString(" |")
 		}
 	}
 	return b.String()
 }
 
-type figure = func(*experiment.Record) (float64, bool)
+// measuredFigures are those that an ablation changes.
+var measuredFigures = [2]kept.Figure{kept.NLL, kept.Joint}
 
-func recordsOf(t *testing.T, parts ...string) []experiment.Record {
-	t.Helper()
-	return must.Get(experiment.ReadResults(filepath.Join(append([]string{"results"},
-		parts...)...)))(t)
-}
-
-const ablationColumns = " NLL | less %s | joint NLL | less %[1]s | α = 0.1: NLL | less %[1]s | joint NLL | less %[1]s |"
+const ablationColumns = " | >NLL | >less %s | >joint NLL | >less %[1]s | >α = 0.1: NLL | >less %[1]s | >joint NLL | >less %[1]s"
 
 // ablationText is one line an ablation of the paper's predictor.
 func ablationText(t *testing.T) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "| | what | base |%s prior only ACC |\n| --- | --- | --- |%s ---: |\n",
-		fmt.Sprintf(ablationColumns, "base"), strings.Repeat(" ---: |", 8))
+	heading(&b, " | what | base"+ablationColumns+" | >prior only ACC", "base")
+	acc := func(r *experiment.Record) *float64 { return &r.ACC }
 	for _, a := range ablations {
-		rs := recordsOf(t, "ablation", a.dir)
-		control := must.Get(kept.Less(kept.Select(rs, "homogeneous", "PRIOR",
-			func(r *experiment.Record) (float64, bool) { return r.ACC, true }), nil))(t)
-		var base []experiment.Record
+		k := readKept(t, "ablation", a.dir)
+		var base *keptRun
 		name := ""
 		if a.base != "" {
-			base, name = recordsOf(t, "ablation", a.base), "`"+a.base+"`"
+			base, name = readKept(t, "ablation", a.base), "`"+a.base+"`"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s |%s %.3f |\n", a.dir, a.what, name,
-			ablationCells(t, rs, "FMP-ISAB", kept.NLL, kept.Joint, base, "FMP-ISAB"), control.Mean)
+			ablationCells(t, k, "FMP-ISAB", measuredFigures, base, "FMP-ISAB"),
+			paired(t, k.repeats("homogeneous", "shared", "PRIOR", acc), nil).Mean)
 	}
 	return b.String()
 }
@@ -552,25 +546,23 @@ func ablationText(t *testing.T) string {
 func conjugateText(t *testing.T) string {
 	var b strings.Builder
 	for i, d := range letterSets {
-		closed := recordsOf(t, "closed", d)
-		fmt.Fprintf(&b, "**%s**\n\n| |%s\n| --- |%s\n", letterTitles[i],
-			fmt.Sprintf(ablationColumns, "FMP"), strings.Repeat(" ---: |", 8))
-		line := func(what string, rs []experiment.Record, method string, nll, joint figure,
-			base []experiment.Record) {
-			fmt.Fprintf(&b, "| %s |%s\n", what, ablationCells(t, rs, method, nll, joint, base, "FMP"))
+		closed := readKept(t, "closed", d)
+		fmt.Fprintf(&b, "**%s**\n\n", letterTitles[i])
+		heading(&b, ablationColumns, "FMP")
+		line := func(what string, k *keptRun, method string, figures [2]kept.Figure, base *keptRun) {
+			fmt.Fprintf(&b, "| %s |%s\n", what, ablationCells(t, k, method, figures, base, "FMP"))
 		}
-		line("FMP, S = 100", closed, "FMP", kept.NLL, kept.Joint, nil)
+		line("FMP, S = 100", closed, "FMP", measuredFigures, nil)
 		for _, s := range []int{20, 5, 1} {
-			line(fmt.Sprintf("S = %d", s), closed, "FMP", kept.First(s, false),
-				kept.First(s, true), closed)
+			line(fmt.Sprintf("S = %d", s), closed, "FMP",
+				[2]kept.Figure{kept.First(s, false), kept.First(s, true)}, closed)
 		}
-		line("no latent, the same scalars", recordsOf(t, "ablation", "latent-none-"+d), "FMP", kept.NLL,
-			kept.Joint, closed)
-		line("no latent, scalars of its own (FMP-mean)", closed, "FMP-mean", kept.NLL,
-			kept.Joint, closed)
+		line("no latent, the same scalars", readKept(t, "ablation", "latent-none-"+d), "FMP",
+			measuredFigures, closed)
+		line("no latent, scalars of its own (FMP-mean)", closed, "FMP-mean", measuredFigures, closed)
 		line("coordinates and metric not learned, scalars learned",
-			recordsOf(t, "ablation", "metric-fixed-"+d), "FMP", kept.NLL, kept.Joint, closed)
-		line("drawn by attention (FMP-ISAB)", closed, "FMP-ISAB", kept.NLL, kept.Joint, closed)
+			readKept(t, "ablation", "metric-fixed-"+d), "FMP", measuredFigures, closed)
+		line("drawn by attention (FMP-ISAB)", closed, "FMP-ISAB", measuredFigures, closed)
 		b.WriteString("\n")
 	}
 	return b.String()
@@ -579,18 +571,14 @@ func conjugateText(t *testing.T) string {
 // frontText is Table I beside the paper's.
 func frontText(t *testing.T, runs map[string]*keptRun) string {
 	var b strings.Builder
-	b.WriteString("| method |")
-	for _, title := range letterTitles {
-		fmt.Fprintf(&b, " %s ACC / ECE | printed |", title)
-	}
-	b.WriteString("\n| --- |" + strings.Repeat(" ---: |", 2*len(letterSets)) + "\n")
+	heading(&b, "method%s", joined(letterTitles,
+		func(title string) string { return " | >" + title + " ACC / ECE | >printed" }))
 	for _, m := range letterMethods {
 		name := m
 		if m == "PRIOR" {
 			name = "prior only"
 		}
-		fmt.Fprintf(&b, "| %s |", name)
-		for _, d := range letterSets {
+		fmt.Fprintf(&b, "| %s |%s\n", name, joined(letterSets, func(d string) string {
 			r := rowOf(t, runs[d].table(t, 0, "shared"), m)
 			printed := ""
 			if r.Printed != nil {
@@ -600,9 +588,8 @@ func frontText(t *testing.T, runs map[string]*keptRun) string {
 			if m == "FMP" {
 				cell = "**" + cell + "**"
 			}
-			fmt.Fprintf(&b, " %s | %s |", cell, printed)
-		}
-		b.WriteString("\n")
+			return " " + cell + " | " + printed + " |"
+		}))
 	}
 	return b.String()
 }

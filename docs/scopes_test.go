@@ -11,6 +11,7 @@ import (
 	"fmp/onnx/must"
 	"fmp/pipeline/lab/report"
 	"fmp/pipeline/lab/rival"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
 )
 
@@ -25,9 +26,9 @@ func isRival(r *report.Row) bool {
 func scopeText(t *testing.T, title, own string, k *keptRun) string {
 	var b strings.Builder
 	for _, tab := range k.tunedTables() {
-		fmt.Fprintf(&b, "**%s, %s**, %d repeats\n\n| method | ACC | ECE | raw NLL | NLL | joint NLL | "+
-			"upload | %s less it: NLL | joint NLL |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | "+
-			"---: | ---: |\n", title, tab.Partition, tab.Repeats, own)
+		fmt.Fprintf(&b, "**%s, %s**, %d repeats\n\n", title, tab.Partition, tab.Repeats)
+		heading(&b, "method | >ACC | >ECE | >raw NLL | >NLL | >joint NLL | >upload | "+
+			">%s less it: NLL | >joint NLL", own)
 		for _, r := range tab.Rows {
 			size := "-"
 			if r.UploadBytes > 0 {
@@ -212,7 +213,7 @@ func closedAimsText(t *testing.T, names []string, runs []*keptRun) string {
 			reference := closedReference[names[i]][j]
 			raw := rowOf(t, k.table(t, alpha, "shared"), "FMP-one").NLL.Mean
 			fmt.Fprintf(&b, " %s |", verdict(raw <= reference+0.003, "%.4f (%.4f)", raw, reference))
-			hold := held(t, k.records, "FMP-one", alpha)
+			hold := meanOf(t, k, tab.Partition, "tuned", ofRegression)
 			fmt.Fprintf(&b, " %s |", verdict(hold >= 0.85 && hold <= 0.95, "%.3f", hold))
 			weighting := 1.0
 			for _, c := range k.tuned.Choices {
@@ -235,35 +236,31 @@ func shiftsText(t *testing.T, k *keptRun) string {
 	var b strings.Builder
 	others := k.config.Scores.Other
 	for _, partition := range bothPartitions {
-		fmt.Fprintf(&b, "**%s, %s**\n\n| method |", k.config.Dataset.Name, partition)
-		for _, o := range others {
-			fmt.Fprintf(&b, " %s |", o)
-		}
-		b.WriteString(" by disagreement: " + strings.Join(others,
-			" | ") + " | spoiled, severity 1: NLL | 2 | 3 | 4 | 5 |\n| --- |" +
-			strings.Repeat(" ---: |", 2*len(others)+5) + "\n")
+		fmt.Fprintf(&b, "**%s, %s**\n\n", k.config.Dataset.Name, partition)
+		heading(&b, "method | >%s | >by disagreement: %[1]s | >spoiled, severity 1: NLL | >2 | >3 | "+
+			">4 | >5", strings.Join(others, " | >"))
 		for _, m := range k.config.Methods {
-			sums, counts := map[string]float64{}, map[string]float64{}
-			add := func(key string, v float64) { sums[key] += v; counts[key]++ }
-			for _, r := range recordsOf(t, "shifts", k.config.Dataset.Name) {
-				if r.Method != m || r.Partition != partition {
-					continue
-				}
-				for _, s := range r.Shifted {
-					if s.Severity > 0 {
-						add(fmt.Sprint(s.Severity), s.NLL)
-						continue
-					}
-					add(s.Name, s.Entropy)
-					if s.Disagreement > 0 {
-						add("by "+s.Name, s.Disagreement)
+			// mean is a cell of a figure of the shifts of a name, or of a severity of any.
+			mean := func(name string, severity int, of func(*score.Shifted) float64) (float64, bool) {
+				var all []float64
+				for _, r := range k.records {
+					for i := range r.Shifted {
+						s := &r.Shifted[i]
+						if r.Method == m && r.Partition == partition && s.Severity == severity &&
+							(severity > 0 || s.Name == name) && of(s) > 0 {
+							all = append(all, of(s))
+						}
 					}
 				}
+				if len(all) == 0 {
+					return 0, false
+				}
+				return estimateOf(t, all).Mean, true
 			}
 			fmt.Fprintf(&b, "| %s |", m)
 			aims := map[string]float64{"cifar100": 0.84, "mnist": 0.77}
 			for _, o := range others {
-				v := sums[o] / counts[o]
+				v, _ := mean(o, 0, func(s *score.Shifted) float64 { return s.Entropy })
 				if aim, ok := aims[o]; ok && m == "FMP" {
 					fmt.Fprintf(&b, " %s |", verdict(v >= aim, "%.3f (aim %.2f)", v, aim))
 				} else {
@@ -271,15 +268,15 @@ func shiftsText(t *testing.T, k *keptRun) string {
 				}
 			}
 			for _, o := range others {
-				if counts["by "+o] == 0 {
-					b.WriteString(" - |")
+				if v, ok := mean(o, 0, func(s *score.Shifted) float64 { return s.Disagreement }); ok {
+					fmt.Fprintf(&b, " %.3f |", v)
 				} else {
-					fmt.Fprintf(&b, " %.3f |", sums["by "+o]/counts["by "+o])
+					b.WriteString(" - |")
 				}
 			}
 			for severity := 1; severity <= 5; severity++ {
-				key := fmt.Sprint(severity)
-				fmt.Fprintf(&b, " %.3f |", sums[key]/counts[key])
+				v, _ := mean("", severity, func(s *score.Shifted) float64 { return s.NLL })
+				fmt.Fprintf(&b, " %.3f |", v)
 			}
 			b.WriteString("\n")
 		}

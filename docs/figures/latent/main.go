@@ -38,6 +38,12 @@ func records(root, scope, name string) ([]experiment.Record, error) {
 	return experiment.ReadResults(filepath.Join(root, scope, name))
 }
 
+// selected is a figure of each repeat of a method, with raw (shared) settings.
+func selected(rs []experiment.Record, partition, method string, figure kept.Figure) map[int]float64 {
+	return kept.Select(rs, experiment.Cell{Partition: partition, Protocol: "shared", Method: method},
+		figure)
+}
+
 // A line is one category of a panel: the loss of FMP without its latent, with the same scalars and
 // with scalars of its own (FMP-mean), above FMP.
 type line struct {
@@ -46,7 +52,7 @@ type line struct {
 }
 
 // differences are lines of a figure for the data sets and partitions in which a repeat has it.
-func differences(root string, figure func(*experiment.Record) (float64, bool)) ([]line, error) {
+func differences(root string, figure kept.Figure) ([]line, error) {
 	var out []line
 	for i, set := range sets {
 		closed, err := records(root, "closed", set)
@@ -58,18 +64,18 @@ func differences(root string, figure func(*experiment.Record) (float64, bool)) (
 			return nil, err
 		}
 		for j, partition := range partitions {
-			own := kept.Select(closed, partition, "FMP", figure)
+			own := selected(closed, partition, "FMP", figure)
 			if len(own) < 2 {
 				continue
 			}
 			l := line{label: titles[i] + ", " + clients[j]}
-			if l.same, err = kept.Less(kept.Select(none, partition, "FMP", figure), own); err != nil {
+			if l.same, err = kept.Less(selected(none, partition, "FMP", figure), own); err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", set, partition, err)
 			}
-			if l.mean, err = kept.Less(kept.Select(closed, partition, "FMP-mean", figure), own); err != nil {
+			if l.mean, err = kept.Less(selected(closed, partition, "FMP-mean", figure), own); err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", set, partition, err)
 			}
-			if figureOfSome := len(own) < len(kept.Select(closed, partition, "FMP", kept.NLL)); figureOfSome {
+			if figureOfSome := len(own) < len(selected(closed, partition, "FMP", kept.NLL)); figureOfSome {
 				l.label += fmt.Sprintf(", %d tasks", len(own))
 			}
 			out = append(out, l)
@@ -183,11 +189,11 @@ func bySamples(root string) (*plot.Plot, error) {
 			return nil, err
 		}
 		for j, partition := range partitions {
-			all := kept.Select(rs, partition, "FMP", kept.Joint)
+			all := selected(rs, partition, "FMP", kept.Joint)
 			var xys plotter.XYs
 			ticks = ticks[:0]
 			for _, s := range []int{1, 2, 5, 10, 20, 40, 100} {
-				x, err := kept.Less(kept.Select(rs, partition, "FMP", kept.First(s, true)), all)
+				x, err := kept.Less(selected(rs, partition, "FMP", kept.First(s, true)), all)
 				if err != nil {
 					return nil, fmt.Errorf("%s, %s, %d samples: %w", set, partition, s, err)
 				}

@@ -9,18 +9,21 @@ import (
 	"fmp/pipeline/metric"
 )
 
-// Select is the figure of each repeat of one method on one partition, with raw (shared) settings,
-// where its record has it.
-func Select(rs []experiment.Record, partition, method string,
-	figure func(*experiment.Record) (float64, bool)) map[int]float64 {
+// Figure is a figure of a record; nil where the record lacks it.
+type Figure = func(*experiment.Record) *float64
+
+// Select is the figure of each repeat of a cell, whose own repeat does not matter and whose
+// protocol may be empty, for any.
+func Select(rs []experiment.Record, of experiment.Cell, figure Figure) map[int]float64 {
 	out := map[int]float64{}
 	for i := range rs {
 		r := &rs[i]
-		if r.Partition != partition || r.Method != method || r.Protocol != "shared" {
+		if r.Partition != of.Partition || r.Method != of.Method ||
+			of.Protocol != "" && r.Protocol != of.Protocol {
 			continue
 		}
-		if v, ok := figure(r); ok {
-			out[r.Repeat] = v
+		if v := figure(r); v != nil {
+			out[r.Repeat] = *v
 		}
 	}
 	return out
@@ -45,38 +48,37 @@ func Less(a, b map[int]float64) (metric.Interval, error) {
 
 // NLL and Joint (of batches of two neighbourhoods) are figures of a record, First the same of the
 // first samples of its ensemble.
-func NLL(r *experiment.Record) (float64, bool) { return r.NLL, true }
+func NLL(r *experiment.Record) *float64 { return &r.NLL }
 
 // Joint is the joint NLL.
-func Joint(r *experiment.Record) (float64, bool) {
+func Joint(r *experiment.Record) *float64 {
 	if r.Uncertainty == nil || r.Uncertainty.Joint == nil {
-		return 0, false
+		return nil
 	}
-	return r.Uncertainty.Joint.Near, true
+	return &r.Uncertainty.Joint.Near
 }
 
 // First is NLL, or Joint, of the first samples.
-func First(samples int, joint bool) func(*experiment.Record) (float64, bool) {
-	return func(r *experiment.Record) (float64, bool) {
+func First(samples int, joint bool) Figure {
+	return func(r *experiment.Record) *float64 {
 		for _, p := range r.BySamples {
 			switch {
 			case p.Samples != samples:
 			case !joint:
-				return p.NLL, true
+				return &p.NLL
 			case p.Joint != nil:
-				return p.Joint.Near, true
+				return &p.Joint.Near
 			}
 		}
-		return 0, false
+		return nil
 	}
 }
 
 // Absent is a figure of records of tasks in which no client holds some class.
-func Absent(figure func(*experiment.Record) (float64, bool)) func(
-	*experiment.Record) (float64, bool) {
-	return func(r *experiment.Record) (float64, bool) {
+func Absent(figure Figure) Figure {
+	return func(r *experiment.Record) *float64 {
 		if r.Absent == nil {
-			return 0, false
+			return nil
 		}
 		return figure(r)
 	}
