@@ -2,7 +2,6 @@ package docs
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -25,7 +24,7 @@ var keptColluders = []struct {
 }
 
 // readColluders reads a kept run, and takes its row without colluders apart.
-func readColluders(t *testing.T, form, alpha string, draws int,
+func readColluders(t *testing.T, form string, alpha float64, draws int,
 	shipped bool) (rows []attack.CollusionRow, none *attack.CollusionRow) {
 	t.Helper()
 	var kept struct {
@@ -33,14 +32,14 @@ func readColluders(t *testing.T, form, alpha string, draws int,
 		Defences         []string
 		Colluders        []attack.CollusionRow
 	}
-	readJSON(t, filepath.Join("colluders", form+"-"+alpha+".json"), &kept)
+	readJSON(t, fmt.Sprintf("colluders/%s-%g.json", form, alpha), &kept)
 	rows = kept.Colluders
 	if len(rows) > 0 && rows[0].Attack == attack.NoAttack {
 		none, rows = &rows[0], rows[1:]
 	}
 	if kept.Clients != 10 || kept.Repeats != draws || len(kept.Defences) != 3 || len(rows) != 15 ||
 		shipped && none == nil {
-		t.Fatalf("%s, alpha %s, is of %d clients, %d draws, %v, %d rows", form, alpha, kept.Clients,
+		t.Fatalf("%s, alpha %g, is of %d clients, %d draws, %v, %d rows", form, alpha, kept.Clients,
 			kept.Repeats, kept.Defences, len(rows))
 	}
 	return rows, none
@@ -51,24 +50,20 @@ func readColluders(t *testing.T, form, alpha string, draws int,
 // rounds lose no more than .005 by it, and none .01.
 func TestColluders(t *testing.T) {
 	var b, honest strings.Builder
-	b.WriteString("\n| mean loss, rounds that fall: judged; anchored | attack | 1 of 10 | 2 | 3 " +
-		"| 4 | 5 |\n")
-	b.WriteString("| --- | --- | --- | --- | --- | --- | --- |\n")
-	honest.WriteString("\n| honest rounds | all taken for honest: ACC | judged | by the shipped " +
-		"anchor | largest loss of a round |\n")
-	honest.WriteString("| --- | ---: | ---: | ---: | ---: |\n")
+	b.WriteString("\n")
+	heading(&b, "mean loss, rounds that fall: judged; anchored | attack | 1 of 10 | 2 | 3 | 4 | 5")
+	honest.WriteString("\n")
+	heading(&honest, "honest rounds | >all taken for honest: ACC | >judged | >by the shipped anchor | "+
+		">largest loss of a round")
 	for _, k := range keptColluders {
-		for _, alpha := range []string{"0", "0.5", "0.1"} {
+		for _, alpha := range []float64{0, 0.5, 0.1} {
 			rows, none := readColluders(t, k.form, alpha, k.draws, k.shipped)
-			clients := "homogeneous"
-			if alpha != "0" {
-				clients = "α = " + alpha
-			}
+			clients := ofAlpha(alpha)
 			if k.shipped {
 				fmt.Fprintf(&honest, "| %s, %s | %.4f | %.4f | %.4f | %s |\n", k.title,
 					clients, none.ACC[0], none.ACC[1], none.ACC[2], short(none.Worst[2]))
 				if none.ACC[0]-none.ACC[2] > 0.005 || none.Worst[2] > 0.01 {
-					t.Errorf("%s, alpha %s: honest rounds lose %.4f by the anchor, one %.4f",
+					t.Errorf("%s, alpha %g: honest rounds lose %.4f by the anchor, one %.4f",
 						k.form, alpha, none.ACC[0]-none.ACC[2], none.Worst[2])
 				}
 			}
@@ -83,7 +78,7 @@ func TestColluders(t *testing.T) {
 				}
 				if r.Fallen[2] > 0 || r.Colluders <= 4 && r.Oracle-r.ACC[2] > 0.02 {
 					t.Errorf(
-						"%s, alpha %s, %s, %d colluders: %d of the anchored rounds fall, the "+
+						"%s, alpha %g, %s, %d colluders: %d of the anchored rounds fall, the "+
 							"mean loss is %.3f",
 						k.form, alpha, r.Attack, r.Colluders, r.Fallen[2], r.Oracle-r.ACC[2])
 				}

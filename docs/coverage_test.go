@@ -72,11 +72,9 @@ type keptFalse struct {
 // for the noise of ten points a client, .93 or less, and are at most 1.5 times as large as those of
 // honest rounds that survive none.
 func TestFalsePoints(t *testing.T) {
-	var head, line, b strings.Builder
+	var b strings.Builder
 	rows := map[string]string{}
 	var order []string
-	head.WriteString("| held, mean size |")
-	line.WriteString("| --- |")
 	for _, data := range []string{"cifar10", "cifar100", "mnist"} {
 		for _, alpha := range []float64{0, 0.1, 0.5} {
 			var k keptFalse
@@ -110,13 +108,12 @@ func TestFalsePoints(t *testing.T) {
 			}
 		}
 	}
-	for _, points := range []int{10, 40} {
-		for _, clients := range []string{"homogeneous", "α = 0.1", "α = 0.5"} {
-			fmt.Fprintf(&head, " %s, %d points |", clients, points)
-			line.WriteString(" --- |")
-		}
-	}
-	fmt.Fprintf(&b, "\n%s\n%s\n", head.String(), line.String())
+	b.WriteString("\n")
+	heading(&b, "held, mean size%s", joined([]int{10, 40}, func(points int) string {
+		return joined([]float64{0, 0.1, 0.5}, func(alpha float64) string {
+			return fmt.Sprintf(" | %s, %d points", ofAlpha(alpha), points)
+		})
+	}))
 	for _, name := range order {
 		fmt.Fprintf(&b, "%s |%s%s\n", name, rows[name+"10"], rows[name+"40"])
 	}

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -65,6 +66,32 @@ func TestLinks(t *testing.T) {
 	}
 	if checked == 0 {
 		t.Error("no link was found; the pattern must be wrong")
+	}
+}
+
+// sources are the texts of the files of the repository, or of a folder of it, whose names end so.
+func sources(t *testing.T, folder string, ends ...string) iter.Seq2[string, string] {
+	return func(yield func(path, text string) bool) {
+		err := filepath.WalkDir(filepath.Join("..", folder), func(path string, e fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if e.IsDir() {
+				if slices.Contains([]string{".git", "bin", "notes", "runs"}, e.Name()) {
+					return fs.SkipDir
+				}
+				return nil
+			}
+			if !slices.ContainsFunc(ends, func(end string) bool { return strings.HasSuffix(path, end) }) {
+				return nil
+			}
+			text, err := os.ReadFile(path)
+			if err == nil && !yield(path, string(text)) {
+				return fs.SkipAll
+			}
+			return err
+		})
+		must.Do(t, err)
 	}
 }
 
@@ -185,29 +212,6 @@ func TestPageListsTheModels(t *testing.T) {
 	}
 	must.Do(t, atomicfile.WriteBytes("../assets/models/README.md",
 		[]byte(string(page[:from])+b.String()+string(page[to:]))))
-}
-
-// TestReadmeAgrees: what README repeats from other pages and files is what stands there.
-func TestReadmeAgrees(t *testing.T) {
-	read := func(path string) string {
-		t.Helper()
-		b := must.Get(os.ReadFile(path))(t)
-		return string(b)
-	}
-	readme := read("../README.md")
-	if n := strings.Count(readme, "\n"); n > 100 {
-		t.Errorf("README.md has %d lines; a first page has 100 at most", n)
-	}
-
-	// Continuous integration runs the command that README gives for the tests.
-	test := regexp.MustCompile(`(?m)^(make test)\b`)
-	told := test.FindString(readme)
-	if told == "" {
-		t.Fatal("README.md gives no command for the tests")
-	}
-	if !regexp.MustCompile(`(?m)^\s*step ` + told + `$`).MatchString(read("../.ci/run")) {
-		t.Errorf(".ci/run does not run %q, which README.md gives for the tests", told)
-	}
 }
 
 // TestTargets: every "make TARGET" of the pages is a target of the Makefile.

@@ -63,10 +63,9 @@ func TestDomains(t *testing.T) {
 				t.Errorf("%+v, alpha %g, is of %s, alpha %g, %d images, %d repeats, %v, %v", run, alpha,
 					k.Dataset, k.Alpha, k.Points, k.Repeats, k.Kinds, k.Severities)
 			}
-			clients := ofAlpha(alpha)
-			fmt.Fprintf(&b, "\n| %s, %s, %s, %d repeats | known domain: ACC | NLL | unknown "+
-				"kind: ACC | NLL |\n| --- | ---: | ---: | ---: | ---: |\n", run.Family, behind,
-				clients, k.Repeats)
+			b.WriteString("\n")
+			heading(&b, "%s, %s, %s, %d repeats | >known domain: ACC | >NLL | >unknown kind: ACC | >NLL",
+				run.Family, behind, ofAlpha(alpha), k.Repeats)
 			for _, r := range k.Rows {
 				if r.Strength > 0 {
 					r.Name += fmt.Sprintf(", strength %.2f", r.Strength)

@@ -8,9 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/onnx/must"
 	"fmp/pipeline/lab/audit"
-	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
 )
 
@@ -18,7 +16,7 @@ import (
 func privateRuns(t *testing.T) []*keptRun {
 	t.Helper()
 	var out []*keptRun
-	for _, set := range []string{"mnist", "cifar10", "cifar100"} {
+	for _, set := range letterSets {
 		for _, clients := range []int{10, 100} {
 			for _, unit := range []string{"example", "client"} {
 				for _, epsilon := range []int{1, 4} {
@@ -60,24 +58,11 @@ func TestPrivacyPage(t *testing.T) {
 		"NLL | FedPFT-DP: ACC / NLL")
 	worse, total, near := 0, 0, 0
 	for _, k := range privateRuns(t) {
-		rs := must.Get(experiment.ReadResults(k.dir))(t)
-		differences := must.Get(report.CompareMethods(rs, k.manifest, "FMP-DP", false))(t)
+		repeated(t, k)
 		for _, tab := range k.tables {
-			if tab.Repeats != k.config.Seeds {
-				t.Errorf("%s, %s has %d repeats of %d", k.dir, tab.Partition,
-					tab.Repeats, k.config.Seeds)
-			}
 			row := func(method string) *report.Row { return rowOf(t, tab, method) }
 			none, dp, plugin, rival := row("FMP"), row("FMP-DP"), row("FMP-DP-plugin"), row("FedPFT-DP")
-			var less report.Difference
-			for _, d := range differences {
-				if d.Partition == tab.Partition && d.Second == "FMP-DP-plugin" {
-					less = d
-				}
-			}
-			if less.NLL.N != tab.Repeats {
-				t.Fatalf("%s, %s: FMP-DP and its plug-in were not compared", k.dir, tab.Partition)
-			}
+			less := k.pair(t, tab, "FMP-DP", "FMP-DP-plugin")
 			c := k.config
 			fmt.Fprintf(&b, "| %s, %d x %d | %s | %g | %s | %s | %.3f / %.3f | %.3f ± %.3f | %.3f | %.3f "+
 				"± %.3f | %.3f | %.3f / %.2f | %+.3f ± %.3f | %.3f / %.2f |\n",
@@ -87,7 +72,7 @@ func TestPrivacyPage(t *testing.T) {
 				plugin.ACC.Mean, plugin.NLL.Mean, less.NLL.Mean, less.NLL.Half,
 				rival.ACC.Mean, rival.NLL.Mean)
 			total++
-			if less.NLL.Mean-less.NLL.Half > 0 {
+			if less.NLL.Lo() > 0 {
 				worse++
 			}
 			if none.ACC.Mean-dp.ACC.Mean <= 0.01 {

@@ -24,8 +24,9 @@ var keptRounds = []struct{ file, title string }{
 	{"open-0.1", "open scope, α = 0.1"},
 }
 
-// keptRound is the part of a file that the tables show.
+// keptRound is the part of a file that the tables show, and what its row is called.
 type keptRound struct {
+	title      string
 	Clients    int
 	Defences   []string
 	Attacks    attack.Table
@@ -34,6 +35,11 @@ type keptRound struct {
 	Precisions []attack.ScoreRow
 	Rivals     []attack.ScoreRow
 	Membership []attack.MembershipRow
+}
+
+// three are the accuracy, NLL and ECE of a row.
+func three(s attack.ScoreRow) string {
+	return short(s.ACC) + " / " + short(s.NLL) + " / " + short(s.ECE)
 }
 
 // short is a figure of 0 to 1, as .123.
@@ -55,6 +61,7 @@ func readRounds(t *testing.T) []keptRound {
 	out := make([]keptRound, len(keptRounds))
 	for i, k := range keptRounds {
 		readJSON(t, filepath.Join("federation", k.file+".json"), &out[i])
+		out[i].title = k.title
 	}
 	return out
 }
@@ -62,23 +69,18 @@ func readRounds(t *testing.T) []keptRound {
 // TestResultsPageOfAttacks: the tables of bad clients are those of the kept runs.
 func TestResultsPageOfAttacks(t *testing.T) {
 	var attacks, masses, kinds, sizes strings.Builder
-	kindsOf := make([]strings.Builder, len(attack.Attacks))
-	kinds.WriteString("| honesty's loss beyond the oracle's |")
+	all := readRounds(t)
+	defences := all[0].Defences
+	none, honesty, oracle := slices.Index(defences, "none"), slices.Index(defences, "honesty"),
+		slices.Index(defences, "oracle")
+	heading(&attacks, " | in peace | %s", strings.Join(defences, " | "))
+	heading(&masses, "largest loss, none / honesty, at a claim of%s | oracle", joined(attack.Multiples,
+		func(m float64) string { return " | " + thousands(int64(m)) + " ×" }))
+	heading(&kinds, "honesty's loss beyond the oracle's%s",
+		joined(all, func(r keptRound) string { return " | " + r.title }))
 	heading(&sizes, "ACC / NLL / ECE | honest clients | as claimed | as counted")
-	for i, r := range readRounds(t) {
-		title := keptRounds[i].title
-		none, honesty, oracle := slices.Index(r.Defences, "none"), slices.Index(r.Defences, "honesty"),
-			slices.Index(r.Defences, "oracle")
-		if i == 0 {
-			fmt.Fprintf(&attacks, "| | in peace | %s |\n|%s\n", strings.Join(r.Defences, " | "),
-				strings.Repeat(" --- |", len(r.Defences)+2))
-			masses.WriteString("| largest loss, none / honesty, at a claim of |")
-			for _, m := range attack.Multiples {
-				fmt.Fprintf(&masses, " %s × |", thousands(int64(m)))
-			}
-			fmt.Fprintf(&masses, " oracle |\n|%s\n", strings.Repeat(" --- |", len(attack.Multiples)+2))
-		}
-		fmt.Fprintf(&attacks, "| %s | %s |", title, short(r.Attacks.Peace))
+	for _, r := range all {
+		fmt.Fprintf(&attacks, "| %s | %s |", r.title, short(r.Attacks.Peace))
 		for j := range r.Attacks.Mean {
 			cell := short(r.Attacks.Mean[j]) + " / " + short(r.Attacks.Worst[j])
 			if j == honesty {
@@ -87,90 +89,64 @@ func TestResultsPageOfAttacks(t *testing.T) {
 			fmt.Fprintf(&attacks, " %s |", cell)
 		}
 		attacks.WriteString("\n")
-		fmt.Fprintf(&masses, "| %s |", title)
-		for _, worst := range r.Attacks.ByMultiple {
-			fmt.Fprintf(&masses, " %s / **%s** |", short(worst[none]), short(worst[honesty]))
-		}
-		fmt.Fprintf(&masses, " %s |\n", short(r.Attacks.Worst[oracle]))
-		fmt.Fprintf(&kinds, " %s |", title)
-		for j := range kindsOf {
-			worst := math.Inf(-1)
-			for _, row := range r.Attacks.Rows[1+j*len(attack.Multiples):][:len(attack.Multiples)] {
-				worst = max(worst, row.Accuracy[oracle]-row.Accuracy[honesty])
-			}
-			fmt.Fprintf(&kindsOf[j], " %s |", short(worst))
-		}
+		fmt.Fprintf(&masses, "| %s |%s %s |\n", r.title, joined(r.Attacks.ByMultiple,
+			func(worst []float64) string {
+				return " " + short(worst[none]) + " / **" + short(worst[honesty]) + "** |"
+			}), short(r.Attacks.Worst[oracle]))
 		if s := r.Sizes; s != nil && r.Clients == 10 {
 			fmt.Fprintf(&sizes, "| %s | %d of %d images, %d of %d | %s / %s / %s | %s / %s / %s |\n",
-				strings.TrimSuffix(title, ", homogeneous"), s.LargeClients, s.Large,
+				strings.TrimSuffix(r.title, ", homogeneous"), s.LargeClients, s.Large,
 				s.SmallClients, s.Small, short(s.Claimed.ACC), short(s.Claimed.NLL),
 				short(s.Claimed.ECE), short(s.Counted.ACC), short(s.Counted.NLL), short(s.Counted.ECE))
 		}
 	}
-	fmt.Fprintf(&kinds, "\n|%s\n", strings.Repeat(" --- |", len(keptRounds)+1))
+	each := len(attack.Multiples)
 	for i, a := range attack.Attacks {
-		fmt.Fprintf(&kinds, "| **%s**: %s |%s\n", a.Name, a.Does, kindsOf[i].String())
+		fmt.Fprintf(&kinds, "| **%s**: %s |%s\n", a.Name, a.Does, joined(all, func(r keptRound) string {
+			worst := math.Inf(-1)
+			for _, row := range r.Attacks.Rows[1+i*each:][:each] {
+				worst = max(worst, row.Accuracy[oracle]-row.Accuracy[honesty])
+			}
+			return " " + short(worst) + " |"
+		}))
 	}
-	for name, text := range map[string]string{"attacks": attacks.String(), "masses": masses.String(),
-		"kinds": kinds.String(),
-		"sizes": sizes.String()} {
-		write(t, "byzantine.md", name, text)
-	}
+	write(t, "byzantine.md", "attacks", attacks.String())
+	write(t, "byzantine.md", "masses", masses.String())
+	write(t, "byzantine.md", "kinds", kinds.String())
+	write(t, "byzantine.md", "sizes", sizes.String())
 }
 
 // TestResultsPageOfRounds: the other tables of the page on rounds are those of the kept runs.
 func TestResultsPageOfRounds(t *testing.T) {
 	var lost, bytes, members strings.Builder
 	for i, r := range readRounds(t) {
-		k := keptRounds[i]
+		uploads := append(slices.Clone(r.Precisions), r.Rivals...)
 		if i == 0 {
-			lost.WriteString("| ACC / NLL / ECE with so many lost |")
-			for _, s := range r.Lost {
-				fmt.Fprintf(&lost, " %s |", strings.TrimSuffix(s.Name, " lost"))
-			}
-			fmt.Fprintf(&lost, "\n|%s\n", strings.Repeat(" --- |", len(r.Lost)+1))
-			bytes.WriteString("| bytes: ACC / NLL / ECE |")
-			uploads := append(slices.Clone(r.Precisions), r.Rivals...)
-			for j, s := range uploads {
-				name := s.Name
-				switch {
-				case j < len(r.Precisions):
-					name = "FMP, " + name
-				case name == "ANN":
-					name = "ANN (raw features)"
-				}
-				fmt.Fprintf(&bytes, " %s |", name)
-			}
-			fmt.Fprintf(&bytes, "\n|%s\n", strings.Repeat(" --- |", len(uploads)+1))
-			members.WriteString("| images of the client |")
-			for _, m := range r.Membership {
-				fmt.Fprintf(&members, " %s |", thousands(int64(m.N)))
-			}
-			fmt.Fprintf(&members, "\n|%s\n", strings.Repeat(" --- |", len(r.Membership)+1))
+			heading(&lost, "ACC / NLL / ECE with so many lost%s", joined(r.Lost,
+				func(s attack.ScoreRow) string { return " | " + strings.TrimSuffix(s.Name, " lost") }))
+			heading(&bytes, "bytes: ACC / NLL / ECE%s%s", joined(r.Precisions,
+				func(s attack.ScoreRow) string { return " | FMP, " + s.Name }), joined(r.Rivals,
+				func(s attack.ScoreRow) string {
+					if s.Name == "ANN" {
+						s.Name = "ANN (raw features)"
+					}
+					return " | " + s.Name
+				}))
+			heading(&members, "images of the client%s", joined(r.Membership,
+				func(m attack.MembershipRow) string { return " | " + thousands(int64(m.N)) }))
 		}
-		fmt.Fprintf(&lost, "| %s |", k.title)
-		for _, s := range r.Lost {
-			fmt.Fprintf(&lost, " %s / %s / %s |", short(s.ACC), short(s.NLL), short(s.ECE))
-		}
-		lost.WriteString("\n")
-		fmt.Fprintf(&bytes, "| %s |", k.title)
-		for _, s := range append(slices.Clone(r.Precisions), r.Rivals...) {
-			fmt.Fprintf(&bytes, " %s: %s / %s / %s |", thousands(int64(s.Bytes+.5)), short(s.ACC),
-				short(s.NLL), short(s.ECE))
-		}
-		bytes.WriteString("\n")
-		if strings.HasSuffix(k.file, "-0") {
-			fmt.Fprintf(&members, "| %s |",
-				strings.TrimSuffix(strings.TrimSuffix(k.title, ", homogeneous"), ","))
-			for _, m := range r.Membership {
-				fmt.Fprintf(&members, " %.2f |", m.AUC)
-			}
-			members.WriteString("\n")
+		fmt.Fprintf(&lost, "| %s |%s\n", r.title,
+			joined(r.Lost, func(s attack.ScoreRow) string { return " " + three(s) + " |" }))
+		fmt.Fprintf(&bytes, "| %s |%s\n", r.title, joined(uploads, func(s attack.ScoreRow) string {
+			return " " + thousands(int64(s.Bytes+.5)) + ": " + three(s) + " |"
+		}))
+		if strings.HasSuffix(keptRounds[i].file, "-0") {
+			fmt.Fprintf(&members, "| %s |%s\n", strings.TrimSuffix(r.title, ", homogeneous"),
+				joined(r.Membership, func(m attack.MembershipRow) string { return fmt.Sprintf(" %.2f |", m.AUC) }))
 		}
 	}
-	for name, text := range map[string]string{"lost": lost.String(), "bytes": bytes.String(),
-		"membership": members.String()} {
-		write(t, "federate.md", name, text)
-	}
+	write(t, "federate.md", "lost", lost.String())
+	write(t, "federate.md", "bytes", bytes.String())
+	write(t, "federate.md", "membership", members.String())
 	write(t, "data-manager.md", "membership", members.String())
 }

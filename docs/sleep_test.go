@@ -1,32 +1,25 @@
-package docs_test
+package docs
 
 import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
-	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
+
+	"fmp/onnx/must"
 )
 
 // TestNoTestSleeps: a test waits for what it wants, in a loop that looks again or in the time of
 // testing/synctest, and for no fixed time.
 func TestNoTestSleeps(t *testing.T) {
 	seen := 0
-	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
+	for path, text := range sources(t, "", "_test.go") {
 		files := token.NewFileSet()
-		f, err := parser.ParseFile(files, path, nil, 0)
-		if err != nil {
-			return err
-		}
-		for _, i := range f.Imports {
-			if i.Path.Value == `"testing/synctest"` {
-				return nil
-			}
+		f := must.Get(parser.ParseFile(files, path, text, 0))(t)
+		if slices.ContainsFunc(f.Imports,
+			func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing/synctest"` }) {
+			continue
 		}
 		var open []ast.Node
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -43,10 +36,9 @@ func TestNoTestSleeps(t *testing.T) {
 			}
 			return true
 		})
-		return nil
-	})
-	if err != nil || seen == 0 {
-		t.Fatalf("%d sleeps were found, %v", seen, err)
+	}
+	if seen == 0 {
+		t.Error("no sleep was found")
 	}
 }
 

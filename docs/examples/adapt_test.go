@@ -10,7 +10,6 @@ import (
 	"image/draw"
 	"image/png"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -85,16 +84,7 @@ func TestAdapt(t *testing.T) {
 	dir := t.TempDir()
 	python := snippets(t, dir)[0]
 	env := append(environment(programs(t)), "XDG_CONFIG_HOME="+dir)
-	run := func(args ...string) []byte {
-		cmd := exec.Command("sh", "-c", strings.Join(args, " "))
-		cmd.Dir, cmd.Env = dir, env
-		var stdout, stderr bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		if err := cmd.Run(); err != nil {
-			t.Fatalf("%q: %v\n%s", args, err, stderr.String())
-		}
-		return stdout.Bytes()
-	}
+	run := func(args ...string) []byte { return shell(t, dir, env, strings.Join(args, " ")) }
 	run("fmp data", "synth", "-o", "drawn", "--photos", "--train", "600", "--test", "240")
 	for _, part := range []string{"train", "test"} {
 		files, err := filepath.Glob(filepath.Join(dir, "drawn", part, "*", "*.png"))

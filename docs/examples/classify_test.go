@@ -148,34 +148,25 @@ func TestSnippets(t *testing.T) {
 		}
 	}
 	env := append(environment(programs(t)), "XDG_CONFIG_HOME="+dir)
-	run := func(name string, args ...string) []byte {
-		cmd := exec.Command(name, args...)
-		cmd.Dir, cmd.Env = dir, env
-		var stdout, stderr bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &stdout, &stderr
-		if err := cmd.Run(); err != nil {
-			t.Fatalf("%s %q: %v\n%s", name, args, err, stderr.String())
-		}
-		return stdout.Bytes()
-	}
+	run := func(command string) []byte { return shell(t, dir, env, command) }
 	for _, folder := range []string{"photos", "pixels"} {
 		must.Do(t, os.Mkdir(filepath.Join(dir, folder), 0o755))
 	}
-	run("sh", "-c", "fmp data synth -o drawn --photos --train 60 --test 40")
+	run("fmp data synth -o drawn --photos --train 60 --test 40")
 	decoded(t, filepath.Join(dir, "drawn", "test"), filepath.Join(dir, "photos"),
 		filepath.Join(dir, "pixels"))
 	for _, resize := range []string{"stretch", "crop", "crop:0.875", "pad"} {
-		run("sh", "-c", "fmp fuse --dataset digits-color --resize "+resize+
-			" -o client.onnx && fmp-edge compress --model client.onnx --client shop -o upload "+
-			"drawn/train && fmp pool upload --client-graph client.onnx --fixed-size -o "+
+		run("fmp fuse --dataset digits-color --resize " + resize +
+			" -o client.onnx && fmp-edge compress --model client.onnx --client shop -o upload " +
+			"drawn/train && fmp pool upload --client-graph client.onnx --fixed-size -o " +
 			"fixed.onnx && fmp pool upload --client-graph client.onnx -o classifier.onnx")
-		want := predictions(t, run("sh", "-c", "fmp predict fixed.onnx photos --json"))
+		want := predictions(t, run("fmp predict fixed.onnx photos --json"))
 		// our decoder reduces large JPEG files, others' do not
-		ofPixels := predictions(t, run("sh", "-c", "fmp predict fixed.onnx pixels --json"))
+		ofPixels := predictions(t, run("fmp predict fixed.onnx pixels --json"))
 		near(t, resize+", of any size", want,
-			predictions(t, run("sh", "-c", "fmp predict classifier.onnx photos --json")), 1e-4)
+			predictions(t, run("fmp predict classifier.onnx photos --json")), 1e-4)
 		near(t, resize+", fmp-edge", want,
-			predictions(t, run("sh", "-c", "fmp-edge predict --model classifier.onnx photos --json")), 1e-4)
+			predictions(t, run("fmp-edge predict --model classifier.onnx photos --json")), 1e-4)
 		for _, s := range both {
 			if s.missing != "" {
 				t.Logf("not compared: %s", s.missing)
@@ -187,7 +178,8 @@ func TestSnippets(t *testing.T) {
 				bound  float64
 			}{{"pixels", ofPixels, 1e-4}, {"photos", want, 0.05}} {
 				files := must.Get(filepath.Glob(filepath.Join(dir, c.folder, "*")))(t)
-				got := lines(t, run(s.program, append([]string{s.file, "classifier.onnx"}, files...)...))
+				got := lines(t, run(strings.Join(append([]string{s.program, s.file, "classifier.onnx"},
+					files...), " ")))
 				near(t, resize+", "+filepath.Base(s.file)+" of "+c.folder, c.want, got, c.bound)
 			}
 		}

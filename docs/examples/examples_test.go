@@ -2,6 +2,7 @@
 package examples
 
 import (
+	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,10 +18,6 @@ func TestExamples(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs whole experiments")
 	}
-	sh, err := exec.LookPath("sh")
-	if err != nil {
-		t.Skipf("needs a shell: %v", err)
-	}
 	bin := programs(t)
 	scripts, err := filepath.Glob("*.sh")
 	if err != nil || len(scripts) == 0 {
@@ -31,18 +28,9 @@ func TestExamples(t *testing.T) {
 			continue
 		}
 		t.Run(strings.TrimSuffix(s, ".sh"), func(t *testing.T) {
-			path := must.Get(filepath.Abs(s))(t)
-			cmd := exec.Command(sh, path)
-			cmd.Dir = t.TempDir()
 			// of what clients approve and spend
-			cmd.Env = append(environment(bin), "XDG_CONFIG_HOME="+t.TempDir())
-			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
-			if testing.Verbose() {
-				t.Logf("%s", out)
-			}
+			env := append(environment(bin), "XDG_CONFIG_HOME="+t.TempDir())
+			t.Logf("%s", shell(t, t.TempDir(), env, "sh "+must.Get(filepath.Abs(s))(t)))
 		})
 	}
 }
@@ -58,6 +46,28 @@ func programs(t *testing.T) string {
 		}
 	}
 	return bin
+}
+
+// shell runs commands in a folder with an environment, and returns what they print.
+func shell(t *testing.T, dir string, env []string, command string) []byte {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Dir, cmd.Env = dir, env
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s: %v\n%s\n%s", command, err, stdout.String(), stderr.String())
+	}
+	return stdout.Bytes()
+}
+
+// printed are the lines of a text, without spaces at their ends and empty lines at its end.
+func printed(text []byte) []string {
+	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return lines
 }
 
 // environment is that of a command with the programs on its path. Settings of whoever runs the

@@ -1,11 +1,9 @@
 package examples
 
 import (
-	"bytes"
 	"encoding/json"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -33,17 +31,8 @@ func TestExtractorsPage(t *testing.T) {
 	dir := t.TempDir()
 	absolute := must.Get(filepath.Abs(lite))(t)
 	must.Do(t, os.Symlink(absolute, filepath.Join(dir, model)))
-	run := func(command string) []byte {
-		cmd := exec.Command("sh", "-c", command)
-		var stdout, stderr bytes.Buffer
-		cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir,
-			append(environment(path), "XDG_CONFIG_HOME="+dir),
-			&stdout, &stderr
-		if err := cmd.Run(); err != nil {
-			t.Fatalf("%s: %v\n%s", command, err, stderr.String())
-		}
-		return stdout.Bytes()
-	}
+	env := append(environment(path), "XDG_CONFIG_HOME="+dir)
+	run := func(command string) []byte { return shell(t, dir, env, command) }
 	for i, place := range []string{"site-1", "site-2", "site-3", "test"} {
 		run("fmp data synth -o drawn --photos --seed " + string(rune('1'+i)) + " --train 300 --test 10")
 		must.Do(t, os.Mkdir(filepath.Join(dir, place), 0o755))

@@ -1,10 +1,8 @@
 package examples
 
 import (
-	"bytes"
 	"flag"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -45,7 +43,7 @@ func play(t *testing.T, page, dir, path string, least int) {
 	text := must.Get(os.ReadFile(page))(t)
 	var out []string
 	inside, commands := false, 0
-	var printed []string // by the command before that the page has yet to show
+	var left []string // printed by the command before, which the page has yet to show
 	for _, line := range strings.Split(string(text), "\n") {
 		end := inside && strings.HasPrefix(line, "```")
 		command, isCommand := strings.CutPrefix(line, "$ ")
@@ -53,20 +51,20 @@ func play(t *testing.T, page, dir, path string, least int) {
 			if *update {
 				continue
 			}
-			if len(printed) == 0 || alike(printed[0]) != alike(line) {
-				t.Fatalf("the page shows %q, and printed is %q", line, printed)
+			if len(left) == 0 || alike(left[0]) != alike(line) {
+				t.Fatalf("the page shows %q, and printed is %q", line, left)
 			}
-			printed = printed[1:]
+			left = left[1:]
 			continue
 		}
-		if len(printed) > 0 && !*update {
+		if len(left) > 0 && !*update {
 			t.Fatalf("%q is printed and the page does not show it; go test ./docs/examples -run %s -update",
-				printed, t.Name())
+				left, t.Name())
 		}
 		if inside && isCommand {
 			commands++
-			printed = printedBy(t, command, dir, path)
-			out = append(append(out, line), printed...)
+			left = printedBy(t, command, dir, path)
+			out = append(append(out, line), left...)
 			continue
 		}
 		inside = strings.HasPrefix(line, "```console") || inside && !end
@@ -83,19 +81,9 @@ func play(t *testing.T, page, dir, path string, least int) {
 // printedBy returns the lines that a command prints.
 func printedBy(t *testing.T, command, dir, path string) []string {
 	t.Helper()
-	cmd := exec.Command("sh", "-c", command)
-	cmd.Dir, cmd.Env = dir, environment(path)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%s: %v\n%s", command, err, stderr.String())
-	}
-	if stdout.Len() == 0 {
+	out := shell(t, dir, environment(path), command)
+	if len(out) == 0 {
 		return nil
 	}
-	printed := strings.Split(strings.TrimRight(stdout.String(), "\n"), "\n")
-	for i := range printed {
-		printed[i] = strings.TrimRight(printed[i], " ")
-	}
-	return printed
+	return printed(out)
 }

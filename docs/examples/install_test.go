@@ -2,7 +2,6 @@ package examples
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -39,11 +38,7 @@ func TestClonedLines(t *testing.T) {
 			if len(sites) > 1 {
 				line = strings.NewReplacer("site-1", "site-"+site, "--seed 1", "--seed "+site).Replace(first)
 			}
-			cmd := exec.Command("sh", "-c", line)
-			cmd.Dir, cmd.Env = dir, env
-			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Fatalf("%s: %v\n%s", line, err, out)
-			}
+			shell(t, dir, env, line)
 			ran++
 		}
 	}

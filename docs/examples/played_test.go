@@ -1,7 +1,6 @@
 package examples
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,27 +23,15 @@ func TestPlayedRound(t *testing.T) {
 			t.Skipf("needs %s: %v", needed, err)
 		}
 	}
-	script := must.Get(filepath.Abs(played))(t)
-	cmd := exec.Command("sh", script)
-	cmd.Dir = t.TempDir()
-	cmd.Env = append(environment(programs(t)), "XDG_CONFIG_HOME="+t.TempDir(),
+	env := append(environment(programs(t)), "XDG_CONFIG_HOME="+t.TempDir(),
 		"XDG_CACHE_HOME="+t.TempDir())
-	var printed, log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &printed, &log
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%v\n%s\n%s", err, printed.String(), log.String())
-	}
-	lines := strings.Split(strings.TrimRight(printed.String(), "\n"), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
-	}
+	lines := printed(shell(t, t.TempDir(), env, "sh "+must.Get(filepath.Abs(played))(t)))
 	page := filepath.Join("..", "played-round.md")
 	if *update {
 		must.Do(t, os.WriteFile(page, []byte(strings.Join(lines, "\n")+"\n"), 0o644))
 		return
 	}
-	text := must.Get(os.ReadFile(page))(t)
-	shown := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
+	shown := printed(must.Get(os.ReadFile(page))(t))
 	for i := range max(len(lines), len(shown)) {
 		if i >= len(lines) || i >= len(shown) || alike(lines[i]) != alike(shown[i]) {
 			t.Fatalf("line %d of the page is not like that which is printed: %q, %q; go test "+
