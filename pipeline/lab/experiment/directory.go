@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"encoding/csv"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -15,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -608,58 +606,4 @@ func flatten(c Config) map[string]string {
 	}
 	walk("", tree)
 	return out
-}
-
-// CSVHeading holds the column names of [Record.CSV].
-var CSVHeading = []string{"dataset", "partition", "alpha", "repeat", "protocol", "method", "group",
-	"param", "value", "acc", "ece", "nll", "brier", "upload_bytes",
-	"joint_nll_near", "joint_nll_random", "aurc", "class_ece", "adaptive_ece", "entropy",
-	"disagreement", "temperature", "coverage_top", "coverage_uncertain", "coverage_weights",
-	"membership_auc"}
-
-// CSV returns the record as a row of a table, without the curves; figures that it lacks are empty.
-func (r *Record) CSV() []string {
-	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
-	line := []string{r.Dataset, r.Partition, num(r.Alpha), strconv.Itoa(r.Repeat), r.Protocol,
-		r.Method, r.Group, r.Param, num(r.Value), num(r.ACC), num(r.ECE), num(r.NLL), num(r.Brier),
-		num(r.UploadBytes)}
-	if u := r.Uncertainty; u != nil {
-		near, random := "", ""
-		if u.Joint != nil {
-			near, random = num(u.Joint.Near), num(u.Joint.Random)
-		}
-		line = append(line, near, random, num(u.AURC), num(u.ClassECE), num(u.AdaptiveECE),
-			num(u.Entropy), num(u.Disagreement))
-	}
-	line = append(line, make([]string, len(CSVHeading)-len(line))...)
-	last := line[len(line)-5:]
-	if r.Temperature != 0 {
-		last[0] = num(r.Temperature)
-	}
-	if v := r.Coverage; v != nil {
-		last[1] = num(v.Top)
-		if v.Weights != nil {
-			last[3] = num(*v.Weights)
-		}
-		if v.Uncertain != nil {
-			last[2] = num(*v.Uncertain)
-		}
-	}
-	if r.Membership != nil {
-		last[4] = num(*r.Membership)
-	}
-	return line
-}
-
-// WriteCSV writes a heading and one row per record.
-func WriteCSV(w io.Writer, rs []Record) error {
-	c := csv.NewWriter(w)
-	lines := [][]string{CSVHeading}
-	for _, r := range rs {
-		lines = append(lines, r.CSV())
-	}
-	if err := c.WriteAll(lines); err != nil {
-		return fmt.Errorf("writing CSV: %w", err)
-	}
-	return nil
 }

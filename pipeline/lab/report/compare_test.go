@@ -6,15 +6,16 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/parquet-go/parquet-go"
 
 	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/metric"
 )
 
 func TestCompareMethodsPairsRepeats(t *testing.T) {
@@ -138,49 +139,68 @@ func TestSameImages(t *testing.T) {
 	}
 }
 
+// text is a value as a reader of Parquet prints it.
+func text(v any) string {
+	switch v := v.(type) {
+	case float64:
+		return parquet.DoubleValue(v).String()
+	case *float64:
+		if v == nil {
+			return parquet.NullValue().String()
+		}
+		return text(*v)
+	}
+	return fmt.Sprint(v)
+}
+
 // TestParquetReadsBack: what is written is what a reader of the whole format reads, whatever is
 // null.
 func TestParquetReadsBack(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	var drawn []ExportRow
+	var drawn []experiment.Record
 	for i := range 5000 {
-		r := ExportRow{Run: strings.Repeat("é", rng.IntN(40)), Method: fmt.Sprint(i),
-			Repeat: rng.Int32() - 1<<30, ACC: rng.NormFloat64(), Temperature: math.Inf(1)}
+		r := experiment.Record{Dataset: strings.Repeat("é", rng.IntN(40)), Temperature: math.Inf(1)}
+		r.Method, r.Repeat, r.ACC = fmt.Sprint(i), int(rng.Int32()-1<<30), rng.NormFloat64()
 		if rng.IntN(3) > 0 {
 			v := rng.NormFloat64()
-			r.JointNear = &v
+			r.Membership = &v
 		}
 		if i > 2000 && i < 4000 {
-			r.AURC = new(float64)
+			r.Uncertainty = &metric.Uncertainty{Entropy: rng.NormFloat64()}
 		}
 		drawn = append(drawn, r)
 	}
-	for _, want := range [][]ExportRow{nil, drawn[:1], drawn[:20], drawn} {
+	for _, rs := range [][]experiment.Record{nil, drawn[:1], drawn[:20], drawn, records("digits")} {
 		var b bytes.Buffer
-		must.Do(t, writeParquet(&b, want))
-		got := must.Get(parquet.Read[ExportRow](bytes.NewReader(b.Bytes()), int64(b.Len())))(t)
-		if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" {
-			t.Fatalf("%d rows: %s", len(want), d)
+		must.Do(t, Parquet(&b, &Runs{Names: []string{"one"}, Records: [][]experiment.Record{rs},
+			Keys: []string{"l2"}, Values: [][]string{{"3"}}}))
+		f := must.Get(parquet.OpenFile(bytes.NewReader(b.Bytes()), int64(b.Len())))(t)
+		rows := make([]parquet.Row, len(rs)+1)
+		n, err := parquet.NewReader(f).ReadRows(rows)
+		if n != len(rs) || err != io.EOF {
+			t.Fatalf("%d rows of %d records, %v", n, len(rs), err)
+		}
+		names := slices.Concat([]string{"run"}, experiment.CSVHeading(), []string{"origin", "varied"})
+		for i, path := range f.Schema().Columns() {
+			if path[0] != names[i] {
+				t.Errorf("column %d is %q; want %q", i, path, names[i])
+			}
+		}
+		for i, row := range rows[:n] {
+			want := []string{"one"}
+			for _, c := range experiment.Columns {
+				want = append(want, text(c.Value(&rs[i])))
+			}
+			want = append(want, "", "l2=3")
+			var got []string
+			for _, v := range row {
+				got = append(got, v.String())
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Fatalf("row %d of %d: %s", i, n, d)
+			}
 		}
 	}
-	if err := writeParquet(io.Discard, []struct {
-		X bool `parquet:"x"`
-	}{{}}); err == nil || !strings.Contains(err.Error(), "column x") {
-		t.Errorf("a type that is not written: %v", err)
-	}
-	rs := records("digits")
-	var b bytes.Buffer
-	must.Do(t, Parquet(&b, &Runs{Names: []string{"one"}, Records: [][]experiment.Record{rs},
-		Values: [][]string{nil}}))
-	rows, err := parquet.Read[ExportRow](bytes.NewReader(b.Bytes()), int64(b.Len()))
-	if err != nil || len(rows) != len(rs) {
-		t.Fatalf("%d rows of %d records, %v", len(rows), len(rs), err)
-	}
-	for i, r := range rows {
-		if r.Run != "one" || r.Method != rs[i].Method || r.ACC != rs[i].ACC ||
-			*r.JointNear != rs[i].Uncertainty.Joint.Near ||
-			int(r.Repeat) != rs[i].Repeat {
-			t.Fatalf("row %d is %+v of %+v", i, r, rs[i].Cell)
-		}
-	}
+	must.Fail(writeParquet(io.Discard, []bool{true}, []parquetColumn[bool]{{name: "x", like: true}}))(t,
+		"column x", "a type that is not written")
 }

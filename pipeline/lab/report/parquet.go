@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"reflect"
-	"strings"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -19,38 +17,43 @@ const (
 	parquetMagic = "PAR1"
 
 	typeInt32, typeDouble, typeByteArray = 1, 5, 6
-	required, optional                   = 0, 1
+	optional                             = 1 // 0: required
 	encodingPlain, encodingRLE           = 0, 3
 	codecZstd                            = 6
 	convertedUTF8                        = 0
 	dataPage                             = 0
 )
 
-// writeParquet writes rows, structs of int32, float64, *float64 (nil: null) and string fields whose
-// tags name the columns, as one row group with one Zstandard-compressed page per column.
-func writeParquet[T any](w io.Writer, rows []T) error {
+// parquetColumn is a column of rows: values of one type, int32, float64, *float64 (nil: null) or
+// string, as the value like is.
+type parquetColumn[T any] struct {
+	name  string
+	like  any
+	value func(row T) any
+}
+
+// writeParquet writes rows as one row group with one Zstandard-compressed page per column.
+func writeParquet[T any](w io.Writer, rows []T, columns []parquetColumn[T]) error {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return err
 	}
 	defer enc.Close()
-	t := reflect.TypeFor[T]()
 	file := bytes.NewBufferString(parquetMagic)
-	schema := []thriftStruct{new(thrift).text(4, "row").int(5, int64(t.NumField())).end()}
+	schema := []thriftStruct{new(thrift).text(4, "row").int(5, int64(len(columns))).end()}
 	var chunks []thriftStruct
 	total := 0
-	for i := range t.NumField() {
-		name, _, _ := strings.Cut(t.Field(i).Tag.Get("parquet"), ",")
-		kind, repetition, page, err := parquetColumn(rows, i)
+	for _, c := range columns {
+		kind, repetition, page, err := c.encode(rows)
 		if err != nil {
-			return fmt.Errorf("column %s: %w", name, err)
+			return fmt.Errorf("column %s: %w", c.name, err)
 		}
 		packed := enc.EncodeAll(page, nil)
 		if len(page) > math.MaxInt32 || len(packed) > math.MaxInt32 {
 			return fmt.Errorf("column %s has %d bytes; a page has at most %d: export fewer runs at once",
-				name, len(page), math.MaxInt32)
+				c.name, len(page), math.MaxInt32)
 		}
-		element := new(thrift).int(1, kind).int(3, repetition).text(4, name)
+		element := new(thrift).int(1, kind).int(3, repetition).text(4, c.name)
 		if kind == typeByteArray {
 			element.int(6, convertedUTF8)
 		}
@@ -62,7 +65,7 @@ func writeParquet[T any](w io.Writer, rows []T) error {
 		file.Write(header)
 		file.Write(packed)
 		total += len(header) + len(page)
-		meta := new(thrift).int(1, kind).ints(2, encodingPlain, encodingRLE).texts(3, name).int(4,
+		meta := new(thrift).int(1, kind).ints(2, encodingPlain, encodingRLE).texts(3, c.name).int(4,
 			codecZstd).long(5, int64(len(rows))).
 			long(6, int64(len(header)+len(page))).long(7, int64(len(header)+len(packed))).long(9,
 			int64(at)).end()
@@ -78,9 +81,21 @@ func writeParquet[T any](w io.Writer, rows []T) error {
 	return err
 }
 
-// parquetColumn returns field i of all rows in PLAIN encoding, preceded by the definition levels if
-// it is optional.
-func parquetColumn[T any](rows []T, i int) (kind, repetition int64, page []byte, err error) {
+// encode returns the column in PLAIN encoding, preceded by the definition levels if it is optional.
+func (c *parquetColumn[T]) encode(rows []T) (kind, repetition int64, page []byte, err error) {
+	switch c.like.(type) {
+	case int32:
+		kind = typeInt32
+	case float64:
+		kind = typeDouble
+	case *float64:
+		kind, repetition = typeDouble, optional
+	case string:
+		kind = typeByteArray
+	default:
+		return 0, 0, nil, fmt.Errorf("has type %T; int32, float64, *float64 and string can be written",
+			c.like)
+	}
 	var levels []byte
 	run, last := 0, byte(0)
 	flush := func() {
@@ -89,43 +104,25 @@ func parquetColumn[T any](rows []T, i int) (kind, repetition int64, page []byte,
 		}
 		run = 0
 	}
-	f := reflect.TypeFor[T]().Field(i).Type
-	if f.Kind() == reflect.Pointer {
-		f, repetition = f.Elem(), optional
-	}
-	switch f.Kind() {
-	case reflect.Int32:
-		kind = typeInt32
-	case reflect.Float64:
-		kind = typeDouble
-	case reflect.String:
-		kind = typeByteArray
-	default:
-		return 0, 0, nil, fmt.Errorf("has type %v; int32, float64, *float64 and string can be written", f)
-	}
-	for j := range rows {
-		v := reflect.ValueOf(&rows[j]).Elem().Field(i)
-		if repetition == optional {
+	for _, row := range rows {
+		switch v := c.value(row).(type) {
+		case int32:
+			page = binary.LittleEndian.AppendUint32(page, uint32(v))
+		case float64:
+			page = binary.LittleEndian.AppendUint64(page, math.Float64bits(v))
+		case string:
+			page = append(binary.LittleEndian.AppendUint32(page, uint32(len(v))), v...)
+		case *float64:
 			defined := byte(1)
-			if v.IsNil() {
+			if v == nil {
 				defined = 0
 			}
 			if defined != last {
 				flush()
 			}
-			run, last = run+1, defined
-			if defined == 0 {
-				continue
+			if run, last = run+1, defined; v != nil {
+				page = binary.LittleEndian.AppendUint64(page, math.Float64bits(*v))
 			}
-			v = v.Elem()
-		}
-		switch kind {
-		case typeInt32:
-			page = binary.LittleEndian.AppendUint32(page, uint32(v.Int()))
-		case typeDouble:
-			page = binary.LittleEndian.AppendUint64(page, math.Float64bits(v.Float()))
-		default:
-			page = append(binary.LittleEndian.AppendUint32(page, uint32(v.Len())), v.String()...)
 		}
 	}
 	if repetition == optional {

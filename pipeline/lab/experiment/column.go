@@ -1,0 +1,122 @@
+package experiment
+
+import (
+	"encoding/csv"
+	"fmt"
+	"io"
+	"strconv"
+
+	"fmp/pipeline/lab/score"
+	"fmp/pipeline/metric"
+)
+
+// Column is a column of records as a table: without the curves.
+type Column struct {
+	Name string
+	// Value is a string, an int32, a float64 or, where records may lack it, a *float64.
+	Value func(r *Record) any
+}
+
+// Columns are those of [CSVFile], in order.
+var Columns = []Column{
+	{"dataset", func(r *Record) any { return r.Dataset }},
+	{"partition", func(r *Record) any { return r.Partition }},
+	{"alpha", func(r *Record) any { return r.Alpha }},
+	{"repeat", func(r *Record) any { return int32(r.Repeat) }},
+	{"protocol", func(r *Record) any { return r.Protocol }},
+	{"method", func(r *Record) any { return r.Method }},
+	{"group", func(r *Record) any { return r.Group }},
+	{"param", func(r *Record) any { return r.Param }},
+	{"value", func(r *Record) any { return r.Value }},
+	{"acc", func(r *Record) any { return r.ACC }},
+	{"ece", func(r *Record) any { return r.ECE }},
+	{"nll", func(r *Record) any { return r.NLL }},
+	{"brier", func(r *Record) any { return r.Brier }},
+	{"upload_bytes", func(r *Record) any { return r.UploadBytes }},
+	{"joint_nll_near", uncertainty(func(u *metric.Uncertainty) *float64 {
+		if u.Joint == nil {
+			return nil
+		}
+		return &u.Joint.Near
+	})},
+	{"joint_nll_random", uncertainty(func(u *metric.Uncertainty) *float64 {
+		if u.Joint == nil {
+			return nil
+		}
+		return &u.Joint.Random
+	})},
+	{"aurc", uncertainty(func(u *metric.Uncertainty) *float64 { return &u.AURC })},
+	{"class_ece", uncertainty(func(u *metric.Uncertainty) *float64 { return &u.ClassECE })},
+	{"adaptive_ece", uncertainty(func(u *metric.Uncertainty) *float64 { return &u.AdaptiveECE })},
+	{"entropy", uncertainty(func(u *metric.Uncertainty) *float64 { return &u.Entropy })},
+	{"disagreement", uncertainty(func(u *metric.Uncertainty) *float64 { return &u.Disagreement })},
+	{temperature, func(r *Record) any { return r.Temperature }},
+	{"coverage_top", coverage(func(c *score.Coverage) *float64 { return &c.Top })},
+	{"coverage_uncertain", coverage(func(c *score.Coverage) *float64 { return c.Uncertain })},
+	{"coverage_weights", coverage(func(c *score.Coverage) *float64 { return c.Weights })},
+	{"membership_auc", func(r *Record) any { return r.Membership }},
+}
+
+// temperature is the column of which 0 says that none was chosen.
+const temperature = "temperature"
+
+func uncertainty(of func(*metric.Uncertainty) *float64) func(*Record) any {
+	return func(r *Record) any {
+		if r.Uncertainty == nil {
+			return (*float64)(nil)
+		}
+		return of(r.Uncertainty)
+	}
+}
+
+func coverage(of func(*score.Coverage) *float64) func(*Record) any {
+	return func(r *Record) any {
+		if r.Coverage == nil {
+			return (*float64)(nil)
+		}
+		return of(r.Coverage)
+	}
+}
+
+// CSV returns the record as a row of a table; figures that it lacks are empty.
+func (r *Record) CSV() []string {
+	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+	var line []string
+	for _, c := range Columns {
+		text := ""
+		switch v := c.Value(r).(type) {
+		case float64:
+			if v != 0 || c.Name != temperature {
+				text = num(v)
+			}
+		case *float64:
+			if v != nil {
+				text = num(*v)
+			}
+		default:
+			text = fmt.Sprint(v)
+		}
+		line = append(line, text)
+	}
+	return line
+}
+
+// CSVHeading returns the names of the columns.
+func CSVHeading() (names []string) {
+	for _, c := range Columns {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// WriteCSV writes a heading and one row per record.
+func WriteCSV(w io.Writer, rs []Record) error {
+	lines := [][]string{CSVHeading()}
+	for _, r := range rs {
+		lines = append(lines, r.CSV())
+	}
+	if err := csv.NewWriter(w).WriteAll(lines); err != nil {
+		return fmt.Errorf("writing CSV: %w", err)
+	}
+	return nil
+}
