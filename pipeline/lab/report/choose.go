@@ -81,6 +81,34 @@ type chosen struct {
 	upload, setting bool
 }
 
+// extra is a column behind the figures.
+type extra struct {
+	name string
+	cell func(r *Row) string
+}
+
+// extras are the columns behind the figures, but for the printed ones.
+func (t *Table) extras() (out []extra) {
+	if t.showsUpload() {
+		out = append(out, extra{uploadName, func(r *Row) string { return byteSize(r.UploadBytes) }})
+	}
+	if t.showsSetting() {
+		out = append(out, extra{settingName, (*Row).setting})
+	}
+	return out
+}
+
+// printed are the paper's figures of a method; empty where it has none.
+func (r *Row) printed() string {
+	if r.Printed == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.4f / %.4f", r.Printed.ACC, r.Printed.ECE)
+}
+
+// printedName is the heading of the paper's figures.
+const printedName = "printed ACC / ECE"
+
 // showsUpload reports whether a table has the column of uploads.
 func (t *Table) showsUpload() bool { return t.chosen == nil || t.chosen.upload }
 

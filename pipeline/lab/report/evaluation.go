@@ -167,23 +167,18 @@ func EvaluationText(w io.Writer, r *evaluate.Result) error {
 
 // riskPlot returns the plot of the risk-coverage curve.
 func riskPlot(r *evaluate.Result) (*plot.Plot, error) {
-	p := newPlot(fmt.Sprintf("Errors among the answered  AURC %.4f", r.Uncertainty.AURC),
-		"share of images answered, the surest first", "error rate")
+	p := &drawing{Plot: newPlot(fmt.Sprintf("Errors among the answered  AURC %.4f", r.Uncertainty.AURC),
+		"share of images answered, the surest first", "error rate"), of: "figure of risk and coverage"}
 	p.Title.TextStyle.Font.Size = vg.Points(10)
-	grid(p, false, true)
+	grid(p.Plot, false, true)
 	var xys plotter.XYs
 	for _, k := range r.Risk {
 		xys = append(xys, plotter.XY{X: k.Coverage, Y: k.Risk})
 	}
-	l, err := plotter.NewLine(xys)
-	if err != nil {
-		return nil, fmt.Errorf("figure of risk and coverage: %w", err)
-	}
-	l.Color, l.Width = methodColor("FMP"), vg.Points(1.5)
-	p.Add(l)
+	p.line(methodColor("FMP"), 1.5, xys...)
 	p.X.Min, p.X.Max, p.Y.Min = 0, 1, 0
 	p.Y.Max = max(p.Y.Max*1.1, 0.01)
-	return p, nil
+	return p.Plot, p.err
 }
 
 // EvaluationPage writes the self-contained page of an evaluation.

@@ -6,7 +6,6 @@ import (
 
 	"fmp/onnx/must"
 	"fmp/pipeline/evaluate"
-	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 )
 
@@ -34,8 +33,7 @@ func TestSharesOfNothing(t *testing.T) {
 
 // TestHostileDataset: a data set's name means nothing in Markdown but itself.
 func TestHostileDataset(t *testing.T) {
-	rs := records("we_i<r>d")
-	ts := must.Get(Tables(rs, &experiment.Manifest{Sizes: map[string]int{"classes": 10}}))(t)
+	ts := tables(t, "we_i<r>d")
 	var md strings.Builder
 	must.Do(t, Markdown(&md, ts))
 	if !strings.HasPrefix(md.String(), `### we\_i\<r\>d, `) || strings.Contains(md.String(), "<r>") {

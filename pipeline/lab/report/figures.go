@@ -176,19 +176,24 @@ func reliabilityPlot(row *Row, curve metric.Curve) (*plot.Plot, error) {
 }
 
 // series draws a line with points and adds it to the legend.
-func series(p *plot.Plot, row *Row, xys plotter.XYs, dashed bool) error {
-	l, s, err := plotter.NewLinePoints(xys)
-	if err != nil {
-		return fmt.Errorf("figure of %s: %w", row.Method, err)
-	}
-	l.Color, l.Width = methodColor(row.Method), vg.Points(1.5)
+func (d *drawing) series(row *Row, xys plotter.XYs, dashed bool) {
+	d.of = "figure of " + row.Method
+	l := d.line(methodColor(row.Method), 1.5, xys...)
 	if dashed {
 		l.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
 	}
-	s.GlyphStyle = glyph(row.Method, row.Group, vg.Points(3))
-	p.Add(l, s)
-	p.Legend.Add(row.label(), l, s)
-	return nil
+	d.Legend.Add(row.label(), l, d.dots(glyph(row.Method, row.Group, vg.Points(3)), xys...))
+}
+
+// legend takes the legend away, or makes room for it beside the lines on a logarithmic axis, as a
+// power of the axis's range.
+func (d *drawing) legend(shown bool, room float64) {
+	if !shown {
+		d.Legend = plot.NewLegend()
+		return
+	}
+	d.X.Max *= math.Pow(d.X.Max/d.X.Min, room)
+	d.Legend.Top = true
 }
 
 // alphaFigure shows ACC and ECE against the concentration of the Dirichlet partitions: the paper's
@@ -210,8 +215,8 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 	}
 	lines := 0 // in the legend
 	panel := func(column int, title string, legend bool) (*plot.Plot, error) {
-		p := newPlot(title, "alpha (skewed to even)", "")
-		grid(p, false, true)
+		p := &drawing{Plot: newPlot(title, "alpha (skewed to even)", "")}
+		grid(p.Plot, false, true)
 		lines = 0
 		for i := range use[0].Rows {
 			row := &use[0].Rows[i]
@@ -226,21 +231,13 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 					}
 				}
 			}
-			if err := series(p, row, xys, row.Group == string(rival.Centralised)); err != nil {
-				return nil, err
-			}
+			p.series(row, xys, row.Group == string(rival.Centralised))
 			lines++
-		}
-		if !legend {
-			p.Legend = plot.NewLegend()
 		}
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks
 		p.X.Min, p.X.Max = use[0].Alpha/1.3, use[len(use)-1].Alpha*1.3
-		if legend { // room for the legend beside the lines
-			p.X.Max *= math.Pow(p.X.Max/p.X.Min, 0.5)
-			p.Legend.Top = true
-		}
-		return p, nil
+		p.legend(legend, 0.5)
+		return p.Plot, p.err
 	}
 	a, err := panel(columnACC, "Accuracy", false)
 	if err != nil {
@@ -464,23 +461,19 @@ func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 		lines = max(lines, len(ms))
 		var row []*plot.Plot
 		for l, title := range titles {
-			p := newPlot(title, "posterior samples S", "")
+			p := &drawing{Plot: newPlot(title, "posterior samples S", "")}
 			for _, m := range ms {
-				if err := series(p, m.row, m.lines[l], m.row.Group == string(rival.Centralised)); err != nil {
-					return nil, err
-				}
+				p.series(m.row, m.lines[l], m.row.Group == string(rival.Centralised))
 			}
-			grid(p, false, true)
+			if p.err != nil {
+				return nil, p.err
+			}
+			grid(p.Plot, false, true)
 			calm(&p.Y, l == 0)
 			p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks
 			p.X.Min, p.X.Max = ticks[0].Value/1.1, ticks[len(ticks)-1].Value*1.1
-			if l < len(titles)-1 {
-				p.Legend = plot.NewLegend()
-			} else { // room for the legend beside the lines
-				p.X.Max *= math.Pow(p.X.Max/p.X.Min, 0.55)
-				p.Legend.Top = true
-			}
-			row = append(row, p)
+			p.legend(l == len(titles)-1, 0.55)
+			row = append(row, p.Plot)
 		}
 		plots = append(plots, row)
 	}
@@ -567,36 +560,34 @@ func classKey(classes []string) (*plot.Plot, error) {
 	if more > 0 {
 		classes = classes[:2*keyRows-1]
 	}
-	p := newPlot("classes", "", "")
-	var marks, words plotter.XYLabels
+	p := &drawing{Plot: newPlot("classes", "", ""), of: "key of the classes"}
+	var marks plotter.XYs
+	var words plotter.XYLabels
+	word := func(column, row int, name string) {
+		words.XYs = append(words.XYs, plotter.XY{X: float64(column) + 0.15, Y: -float64(row)})
+		words.Labels = append(words.Labels, name)
+	}
 	for i, name := range classes {
-		at := plotter.XY{X: float64(i / keyRows), Y: -float64(i % keyRows)}
-		marks.XYs = append(marks.XYs, plotter.XY{X: at.X + 0.06, Y: at.Y})
-		words.XYs, words.Labels = append(words.XYs, plotter.XY{X: at.X + 0.15, Y: at.Y}),
-			append(words.Labels, short(name))
+		marks = append(marks, plotter.XY{X: float64(i/keyRows) + 0.06, Y: -float64(i % keyRows)})
+		word(i/keyRows, i%keyRows, short(name))
 	}
 	if more > 0 {
-		words.XYs, words.Labels = append(words.XYs, plotter.XY{X: 1.15, Y: 1 - keyRows}),
-			append(words.Labels, fmt.Sprintf("and %d more", more+1))
+		word(1, keyRows-1, fmt.Sprintf("and %d more", more+1))
 	}
-	s, err := plotter.NewScatter(marks.XYs)
-	if err != nil {
-		return nil, fmt.Errorf("key of the classes: %w", err)
-	}
-	s.GlyphStyleFunc = func(i int) draw.GlyphStyle {
+	p.dots(draw.GlyphStyle{}, marks...).GlyphStyleFunc = func(i int) draw.GlyphStyle {
 		return draw.GlyphStyle{Color: classColor(i), Shape: classShape(i), Radius: vg.Points(3)}
 	}
 	l, err := plotter.NewLabels(words)
-	if err != nil {
-		return nil, fmt.Errorf("key of the classes: %w", err)
+	if p.failed(err) || p.err != nil {
+		return nil, p.err
 	}
 	for i := range l.TextStyle {
 		l.TextStyle[i].Color, l.TextStyle[i].Font, l.TextStyle[i].YAlign = ink,
 			p.X.Tick.Label.Font, draw.YCenter
 	}
-	p.Add(s, l)
-	frame(p, 0, 2, 0.5-keyRows, 0.5)
-	return p, nil
+	p.Add(l)
+	frame(p.Plot, 0, 2, 0.5-keyRows, 0.5)
+	return p.Plot, nil
 }
 
 func xys(ps []experiment.Placed) plotter.XYs {

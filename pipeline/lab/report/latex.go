@@ -33,21 +33,14 @@ func LaTeX(w io.Writer, ts []Table) error {
 		}
 		fmt.Fprintf(&b, "\\begin{%s}\n\\centering\n\\caption{%s}\n", float,
 			latexEscape.Replace(t.title()))
-		width := len(shown) + 1
-		for _, on := range []bool{t.showsUpload(), t.showsSetting()} {
-			if on {
-				width++
-			}
-		}
+		extras := t.extras()
+		width := len(shown) + 1 + len(extras)
 		b.WriteString("\\begin{tabular}{l" + strings.Repeat("r", width-1) + "}\n\\toprule\nMethod")
 		for _, c := range shown {
 			b.WriteString(" & " + latexEscape.Replace(headings[c]))
 		}
-		if t.showsUpload() {
-			b.WriteString(" & Upload")
-		}
-		if t.showsSetting() {
-			b.WriteString(" & Setting")
+		for _, e := range extras {
+			b.WriteString(" & " + strings.ToUpper(e.name[:1]) + e.name[1:])
 		}
 		b.WriteString(" \\\\\n")
 		group := ""
@@ -73,15 +66,12 @@ func LaTeX(w io.Writer, ts []Table) error {
 				}
 				b.WriteString(" & " + s)
 			}
-			up := byteSize(r.UploadBytes)
-			if up == "-" {
-				up = "--"
-			}
-			if t.showsUpload() {
-				b.WriteString(" & " + latexEscape.Replace(up))
-			}
-			if t.showsSetting() {
-				b.WriteString(" & " + latexEscape.Replace(r.setting()))
+			for _, e := range extras {
+				s := e.cell(&r)
+				if s == "-" {
+					s = "--"
+				}
+				b.WriteString(" & " + latexEscape.Replace(s))
 			}
 			b.WriteString(" \\\\\n")
 		}

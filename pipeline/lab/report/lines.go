@@ -48,18 +48,18 @@ func Lines(runs []At, setting, column string) (*Figure, error) {
 	var plots []*plot.Plot
 	most := 0
 	for _, k := range panels {
-		p := newPlot(k.partition+", "+k.protocol, x.setting, headings[c])
-		narrowed(p)
-		grid(p, false, true)
-		n, err := x.lines(p, runs, c,
+		p := &drawing{Plot: newPlot(k.partition+", "+k.protocol, x.setting, headings[c])}
+		narrowed(p.Plot)
+		grid(p.Plot, false, true)
+		n := x.lines(p, runs, c,
 			func(t *Table) bool { return t.Partition == k.partition && t.Protocol == k.protocol })
-		if err != nil {
-			return nil, err
+		if p.err != nil {
+			return nil, p.err
 		}
-		x.set(p)
+		x.set(p.Plot)
 		room := 0.04 * (p.Y.Max - p.Y.Min) // of the marks: one at the end would part the axes
 		p.Y.Min, p.Y.Max = p.Y.Min-room, p.Y.Max+room
-		most, plots = max(most, n), append(plots, p)
+		most, plots = max(most, n), append(plots, p.Plot)
 	}
 	if most == 0 {
 		return nil, fmt.Errorf("no run has a figure %s", headings[c])
@@ -118,8 +118,7 @@ func (x *valueAxis) set(p *plot.Plot) {
 }
 
 // lines draws a line for each method of the tables that match, and returns their number.
-func (x *valueAxis) lines(p *plot.Plot, runs []At, column int,
-	match func(t *Table) bool) (int, error) {
+func (x *valueAxis) lines(p *drawing, runs []At, column int, match func(t *Table) bool) int {
 	type mark struct {
 		plotter.XY
 		half float64
@@ -165,20 +164,18 @@ func (x *valueAxis) lines(p *plot.Plot, runs []At, column int,
 			plotter.XYer
 			plotter.YErrorer
 		}{xys, bars})
-		if err != nil {
-			return 0, fmt.Errorf("figure of %s: %w", l.row.Method, err)
+		if p.of = "figure of " + l.row.Method; p.failed(err) {
+			return 0
 		}
 		e.Color, e.CapWidth = methodColor(l.row.Method), vg.Points(3)
 		p.Add(e)
-		if err := series(p, &l.row, xys, l.row.Group == string(rival.Centralised) ||
-			l.row.Group == string(rival.Local)); err != nil {
-			return 0, err
-		}
+		p.series(&l.row, xys, l.row.Group == string(rival.Centralised) ||
+			l.row.Group == string(rival.Local))
 		ends, names = append(ends, xys[len(xys)-1]), append(names, l.row.label())
 	}
 	p.Legend = plot.NewLegend()
 	if len(names) > 0 {
-		p.Add(newSideLabels(p, ends, names))
+		p.Add(newSideLabels(p.Plot, ends, names))
 	}
-	return len(names), nil
+	return len(names)
 }

@@ -23,21 +23,20 @@ func Markdown(w io.Writer, ts []Table) error {
 		for _, c := range shown {
 			fmt.Fprintf(&b, " %s |", headings[c])
 		}
-		more := 0
-		if t.showsUpload() {
-			b.WriteString(" upload |")
-			more++
-		}
-		if t.showsSetting() {
-			b.WriteString(" setting |")
-			more++
-		}
+		extras := t.extras()
 		if t.chosen == nil {
-			b.WriteString(" printed ACC / ECE |")
-			more++
+			extras = append(extras, extra{printedName, func(r *Row) string {
+				if r.Printed == nil && r.Control() && t.Chance > 0 {
+					return fmt.Sprintf("chance %.2f", t.Chance)
+				}
+				return r.printed()
+			}})
+		}
+		for _, e := range extras {
+			fmt.Fprintf(&b, " %s |", e.name)
 		}
 		b.WriteString("\n| --- | --- |")
-		b.WriteString(strings.Repeat(" ---: |", len(shown)+more) + "\n")
+		b.WriteString(strings.Repeat(" ---: |", len(shown)+len(extras)) + "\n")
 		group := ""
 		for _, r := range t.Rows {
 			g := ""
@@ -56,20 +55,8 @@ func Markdown(w io.Writer, ts []Table) error {
 				}
 				fmt.Fprintf(&b, " %s |", s)
 			}
-			p := ""
-			if r.Printed != nil {
-				p = fmt.Sprintf("%.4f / %.4f", r.Printed.ACC, r.Printed.ECE)
-			} else if r.Control() && t.Chance > 0 {
-				p = fmt.Sprintf("chance %.2f", t.Chance)
-			}
-			if t.showsUpload() {
-				fmt.Fprintf(&b, " %s |", byteSize(r.UploadBytes))
-			}
-			if t.showsSetting() {
-				fmt.Fprintf(&b, " %s |", r.setting())
-			}
-			if t.chosen == nil {
-				fmt.Fprintf(&b, " %s |", p)
+			for _, e := range extras {
+				fmt.Fprintf(&b, " %s |", e.cell(&r))
 			}
 			b.WriteByte('\n')
 		}

@@ -167,18 +167,16 @@ func choiceCells(c experiment.Choice) []string {
 
 // tableForPage returns a table's section: its rows by group, its side tables and its figures.
 func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
-	shown, tuned := t.columns(), t.tuned()
-	printed := slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Printed != nil })
+	shown, extras := t.columns(), t.extras()
+	if slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Printed != nil }) {
+		extras = append(extras, extra{printedName, (*Row).printed})
+	}
 	head := []string{"method"}
 	for _, c := range shown {
 		head = append(head, headings[c])
 	}
-	head = append(head, "upload")
-	if tuned {
-		head = append(head, "setting")
-	}
-	if printed {
-		head = append(head, "printed ACC / ECE")
+	for _, e := range extras {
+		head = append(head, e.name)
 	}
 	var groups g.Group
 	for of := t.Rows; len(of) > 0; {
@@ -201,16 +199,8 @@ func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 				cells = append(cells, h.Td(g.If(r.best[c], h.Class("best")), g.Text(mean(*iv)+" "),
 					h.Small(g.Text(half))))
 			}
-			cells = append(cells, td(byteSize(r.UploadBytes)))
-			if tuned {
-				cells = append(cells, td(r.setting()))
-			}
-			if printed {
-				text := ""
-				if r.Printed != nil {
-					text = fmt.Sprintf("%.4f / %.4f", r.Printed.ACC, r.Printed.ECE)
-				}
-				cells = append(cells, td(text))
+			for _, e := range extras {
+				cells = append(cells, td(e.cell(&r)))
 			}
 			return row(cells)
 		})
@@ -226,7 +216,7 @@ func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 	sentence := t.sentence()
 	return folded(open, h.H2(g.Text(t.title())), g.If(sentence != "", h.P(g.Text(sentence))),
 		pick(head), table("", head, groups),
-		g.If(tuned, h.P(g.Text("The setting, and the temperature T that divides the heads, were chosen "+
+		g.If(t.tuned(), h.P(g.Text("The setting, and the temperature T that divides the heads, were chosen "+
 			"on the meta-training corpus by NLL; no test image took part. All that was tried: "+
 			"see below."))),
 		g.Map(t.sideTables(), func(s sideTable) g.Node {

@@ -62,9 +62,15 @@ func records(dataset string) []experiment.Record {
 	return out
 }
 
+// tables are those of made-up figures of ten classes.
+func tables(t *testing.T, dataset string) []Table {
+	t.Helper()
+	return must.Get(Tables(records(dataset), &experiment.Manifest{Sizes: map[string]int{"classes": 10}}))(t)
+}
+
 func TestTablesSumUpAndMarkTheBestOfAGroup(t *testing.T) {
 	mnist, _ := dataset.Lookup("mnist")
-	ts := must.Get(Tables(records("mnist"), &experiment.Manifest{Sizes: map[string]int{"classes": 10}}))(t)
+	ts := tables(t, "mnist")
 	if len(ts) != 3 || ts[0].Repeats != 3 || ts[0].Chance != 0.1 {
 		t.Fatalf("%d tables, %d repeats, chance %g", len(ts), ts[0].Repeats, ts[0].Chance)
 	}
@@ -192,7 +198,7 @@ func TestSamplesFigureDoesNotFlattenFMP(t *testing.T) {
 }
 
 func TestTextIsPlainWithoutBold(t *testing.T) {
-	ts := must.Get(Tables(records("digits"), &experiment.Manifest{Sizes: map[string]int{"classes": 10}}))(t)
+	ts := tables(t, "digits")
 	var plain, bold bytes.Buffer
 	must.Do(t, errors.Join(Text(&plain, ts, false, false), Text(&bold, ts, false, true)))
 	if strings.Contains(plain.String(), "\x1b") {
@@ -263,7 +269,7 @@ func TestTunedTablesNameTheValues(t *testing.T) {
 // TestShiftedImages: other images by name, spoiled ones by severity, mean over the corruptions; in
 // all formats but LaTeX.
 func TestShiftedImages(t *testing.T) {
-	ts := must.Get(Tables(records("digits"), &experiment.Manifest{Sizes: map[string]int{"classes": 10}}))(t)
+	ts := tables(t, "digits")
 	for _, s := range ts[0].Shifted {
 		if s.Severity == 1 && math.Abs(s.ACC.Mean-0.4) > 1e-12 || s.Severity == 0 &&
 			s.Entropy.Mean != 0.75 {
@@ -285,8 +291,7 @@ func TestShiftedImages(t *testing.T) {
 }
 
 func TestLaTeXEscapes(t *testing.T) {
-	rs := records("my_data & more%")
-	ts := must.Get(Tables(rs, &experiment.Manifest{Sizes: map[string]int{"classes": 10}}))(t)
+	ts := tables(t, "my_data & more%")
 	every := metric.Interval{N: 2, Mean: 0.5, Half: 0.1} // headings of all columns stand in the table
 	for i := range ts[0].Rows {
 		for c := range columns {
@@ -315,7 +320,7 @@ func TestLaTeXEscapes(t *testing.T) {
 // TestLaTeXWidths: three figures fit a journal's column, more take both, and more than a page holds
 // is said.
 func TestLaTeXWidths(t *testing.T) {
-	ts := must.Get(Tables(records("cifar10"), &experiment.Manifest{Sizes: map[string]int{"classes": 10}}))(t)
+	ts := tables(t, "cifar10")
 	for chosen, want := range map[string]string{"ACC,ECE,NLL": "table", "ACC,ECE,NLL,Brier": "table*"} {
 		few := must.Get(Choose(ts, strings.Split(chosen, ","), nil))(t)
 		var b strings.Builder
