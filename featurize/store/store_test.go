@@ -63,6 +63,12 @@ func abort(data []byte) func(http.ResponseWriter) {
 	}
 }
 
+// missing answers that there is no file.
+func missing(_ int, w http.ResponseWriter, r *http.Request) bool {
+	http.NotFound(w, r)
+	return true
+}
+
 func payload(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -71,14 +77,18 @@ func payload(n int) []byte {
 	return b
 }
 
+// file is a file of the data at addresses.
+func file(data []byte, urls ...string) dataset.File {
+	return dataset.File{Name: "a", URLs: urls, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}
+}
+
 func quick() *Downloader { return &Downloader{Pause: time.Millisecond, Stall: 5 * time.Second} }
 
 func TestFetch(t *testing.T) {
 	data := payload(300_000)
 	url, ranges := server(t, data, nil)
 	dir := t.TempDir()
-	f := dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data),
-		SHA256: sum256(data), Max: 1 << 20}
+	f := file(data, url)
 	var last, total int64
 	d := quick()
 	d.Progress = func(_ string, done, of int64) { last, total = done, of }
@@ -93,49 +103,41 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-func TestFetchGoesOnAfterAnInterruption(t *testing.T) {
+// TestFetchGoesOn: after an interruption, and in a later call, the rest is asked for; a server
+// without ranges sends all of it again.
+func TestFetchGoesOn(t *testing.T) {
 	data := payload(300_000)
-	url, ranges := server(t, data, func(i int, w http.ResponseWriter, _ *http.Request) bool {
-		if i == 0 {
-			abort(data)(w)
-		}
-		return false
-	})
-	p := must.Get(quick().Fetch(context.Background(),
-		dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
-			Max: 1 << 20}, t.TempDir()))(t)
-	if got, _ := os.ReadFile(p); !bytes.Equal(got, data) {
-		t.Error("another file arrived")
-	}
-	if len(*ranges) != 2 || !strings.HasPrefix((*ranges)[1], "bytes=") || (*ranges)[1] == "bytes=0-" {
-		t.Errorf("ranges asked for: %q; want the second to go on", *ranges)
-	}
-}
-
-func TestFetchGoesOnInALaterCall(t *testing.T) {
-	data := payload(100_000)
-	url, ranges := server(t, data, nil)
-	dir := t.TempDir()
-	must.Do(t, os.WriteFile(filepath.Join(dir, "a.part"), data[:40_000], 0o644))
-	must.Get(quick().Fetch(context.Background(),
-		dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
-			Max: 1 << 20}, dir))(t)
-	if (*ranges)[0] != "bytes=40000-" {
-		t.Errorf("ranges asked for: %q", *ranges)
-	}
-}
-
-func TestFetchFromAServerWithoutRanges(t *testing.T) {
-	data := payload(100_000)
-	url, _ := server(t, data,
-		func(_ int, w http.ResponseWriter, _ *http.Request) bool { w.Write(data); return true })
-	dir := t.TempDir()
-	must.Do(t, os.WriteFile(filepath.Join(dir, "a.part"), payload(50)[10:], 0o644))
-	p := must.Get(quick().Fetch(context.Background(),
-		dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data),
-			Max: 1 << 20}, dir))(t)
-	if got, _ := os.ReadFile(p); !bytes.Equal(got, data) {
-		t.Error("another file arrived")
+	for name, c := range map[string]struct {
+		part   []byte // left by an earlier call
+		behave func(i int, w http.ResponseWriter, r *http.Request) bool
+		want   string // how the last range asked for begins
+	}{
+		"interruption": {nil, func(i int, w http.ResponseWriter, _ *http.Request) bool {
+			if i == 0 {
+				abort(data)(w)
+			}
+			return false
+		}, "bytes="},
+		"a later call": {data[:40_000], nil, "bytes=40000-"},
+		"without ranges": {payload(50)[10:], func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+			w.Write(data)
+			return true
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url, ranges := server(t, data, c.behave)
+			dir := t.TempDir()
+			if c.part != nil {
+				must.Do(t, os.WriteFile(filepath.Join(dir, "a.part"), c.part, 0o644))
+			}
+			p := must.Get(quick().Fetch(t.Context(), file(data, url), dir))(t)
+			if got, _ := os.ReadFile(p); !bytes.Equal(got, data) {
+				t.Error("another file arrived")
+			}
+			if last := (*ranges)[len(*ranges)-1]; !strings.HasPrefix(last, c.want) || last == "bytes=0-" {
+				t.Errorf("ranges asked for: %q; want the last to go on", *ranges)
+			}
+		})
 	}
 }
 
@@ -149,10 +151,7 @@ func TestFetchErrors(t *testing.T) {
 		calls  int
 	}{
 		"wrong checksum": {nil, sum(nil), 1 << 20, "MD5 checksum", 3},
-		"not found": {func(_ int, w http.ResponseWriter, r *http.Request) bool {
-			http.NotFound(w, r)
-			return true
-		}, sum(data), 1 << 20, "404", 1},
+		"not found":      {missing, sum(data), 1 << 20, "404", 1},
 		"server error": {func(_ int, w http.ResponseWriter, _ *http.Request) bool {
 			w.WriteHeader(503)
 			return true
@@ -169,10 +168,9 @@ func TestFetchErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url, ranges := server(t, data, c.behave)
 			dir := t.TempDir()
-			_, err := quick().Fetch(context.Background(),
-				dataset.File{Name: "a", URLs: []string{url}, MD5: c.md5, SHA256: sum256(data),
-					Max: c.max}, dir)
-			must.Fail(err)(t, c.want)
+			f := file(data, url)
+			f.MD5, f.Max = c.md5, c.max
+			must.Fail(quick().Fetch(t.Context(), f, dir))(t, c.want)
 			if len(*ranges) != c.calls {
 				t.Errorf("%d requests; want %d", len(*ranges), c.calls)
 			}
@@ -183,14 +181,9 @@ func TestFetchErrors(t *testing.T) {
 		})
 	}
 	t.Run("second address", func(t *testing.T) {
-		bad, _ := server(t, data,
-			func(_ int, w http.ResponseWriter, r *http.Request) bool {
-				http.NotFound(w, r)
-				return true
-			})
+		bad, _ := server(t, data, missing)
 		good, _ := server(t, data, nil)
-		f := dataset.File{Name: "a", URLs: []string{bad, good}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}
-		must.Get(quick().Fetch(context.Background(), f, t.TempDir()))(t)
+		must.Get(quick().Fetch(t.Context(), file(data, bad, good), t.TempDir()))(t)
 	})
 	t.Run("stall", func(t *testing.T) {
 		release := make(chan struct{})
@@ -202,19 +195,23 @@ func TestFetchErrors(t *testing.T) {
 		})
 		defer close(release)
 		d := &Downloader{Pause: time.Millisecond, Stall: 50 * time.Millisecond, Tries: 1}
-		f := dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20}
-		must.Fail(d.Fetch(context.Background(), f, t.TempDir()))(t, "nothing came")
+		must.Fail(d.Fetch(t.Context(), file(data, url), t.TempDir()))(t, "nothing came")
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		url, _ := server(t, data, nil)
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if _, err := quick().Fetch(ctx,
-			dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(data), Max: 1 << 20},
-			t.TempDir()); !errors.Is(err, context.Canceled) {
+		if _, err := quick().Fetch(ctx, file(data, url), t.TempDir()); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})
+}
+
+// put writes a file in its folder.
+func put(t *testing.T, path string, data []byte) {
+	t.Helper()
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, data, 0o644))
 }
 
 type entry struct {
@@ -292,10 +289,9 @@ func TestForgedArchiveIsRefused(t *testing.T) {
 	data := payload(1000)
 	url, _ := server(t, data, nil)
 	dir := t.TempDir()
-	_, err := quick().Fetch(context.Background(),
-		dataset.File{Name: "a", URLs: []string{url}, MD5: sum(data), SHA256: sum256(nil),
-			Max: 1 << 20}, dir)
-	must.Fail(err)(t, "SHA-256 checksum")
+	f := file(data, url)
+	f.SHA256 = sum256(nil)
+	must.Fail(quick().Fetch(t.Context(), f, dir))(t, "SHA-256 checksum")
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
@@ -309,9 +305,7 @@ func TestNoWayFromHTTPSToHTTP(t *testing.T) {
 	t.Cleanup(s.Close)
 	d := quick()
 	d.Client, d.Tries = s.Client(), 1
-	_, err := d.Fetch(context.Background(),
-		dataset.File{Name: "a", URLs: []string{s.URL}, MD5: sum(data), SHA256: sum256(data),
-			Max: 1 << 20}, t.TempDir())
+	_, err := d.Fetch(t.Context(), file(data, s.URL), t.TempDir())
 	if err == nil || !strings.Contains(err.Error(), "not https") || len(*ranges) != 0 {
 		t.Errorf("error %v, %d plain requests", err, len(*ranges))
 	}
@@ -375,9 +369,8 @@ func TestPullErrorsLeaveNothing(t *testing.T) {
 
 func TestImport(t *testing.T) {
 	from := filepath.Join(t.TempDir(), "mine")
-	must.Do(t, os.MkdirAll(from, 0o755))
 	for n, b := range map[string][]byte{"data_batch_3.bin": all10, "test_batch.bin": all10, ".hidden": nil} {
-		must.Do(t, os.WriteFile(filepath.Join(from, n), b, 0o644))
+		put(t, filepath.Join(from, n), b)
 	}
 	dir := t.TempDir()
 	name, to, _, err := Import(context.Background(), from, "", dir, false, false)
@@ -422,9 +415,7 @@ func TestImportOfBadImages(t *testing.T) {
 		if strings.Contains(name, "bad") || strings.Contains(name, "worse") {
 			data = data[:20]
 		}
-		path := filepath.Join("photos", name)
-		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		must.Do(t, os.WriteFile(path, data, 0o644))
+		put(t, filepath.Join("photos", name), data)
 	}
 	_, _, _, err := Import(context.Background(), "photos", "", "data", false, false)
 	for _, want := range []string{filepath.Join("photos", "a", "bad.png"),
@@ -449,16 +440,13 @@ func TestImportOfBadImages(t *testing.T) {
 // ever remove.
 func TestLeftoversOfAKilledImportAreRemoved(t *testing.T) {
 	from, dir := filepath.Join(t.TempDir(), "mine"), t.TempDir()
-	put := func(path string) {
-		t.Helper()
-		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		must.Do(t, os.WriteFile(path, all10, 0o644))
+	for _, path := range []string{filepath.Join(from, "data_batch_1.bin"),
+		filepath.Join(from, "test_batch.bin"),
+		filepath.Join(dir, ".cifar-10-batches-bin.123", "new", "data_batch_1.bin"),
+		filepath.Join(dir, ".cifar-10-batches-bin.tmp", "new", "data_batch_2.bin"),
+		filepath.Join(dir, ".other.123", "new", "data_batch_1.bin")} {
+		put(t, path, all10)
 	}
-	put(filepath.Join(from, "data_batch_1.bin"))
-	put(filepath.Join(from, "test_batch.bin"))
-	put(filepath.Join(dir, ".cifar-10-batches-bin.123", "new", "data_batch_1.bin"))
-	put(filepath.Join(dir, ".cifar-10-batches-bin.tmp", "new", "data_batch_2.bin"))
-	put(filepath.Join(dir, ".other.123", "new", "data_batch_1.bin"))
 	_, to, _, err := Import(context.Background(), from, "", dir, false, false)
 	if err != nil {
 		t.Fatal(err)

@@ -123,15 +123,8 @@ func (r *CollusionRow) add(ctx context.Context, d colluded, oracle float64, o *O
 		if oracle-s.ACC > fall {
 			r.Fallen[i]++
 		}
-		if j == nil {
-			continue
-		}
-		for m, p := range j.Honest {
-			if m < r.Colluders {
-				r.Found[i] += p / (n * float64(r.Colluders))
-			} else {
-				r.Kept[i] += p / (n * float64(o.Clients-r.Colluders))
-			}
+		if j != nil {
+			o.addTrust(&r.Found[i], &r.Kept[i], j.Honest, r.Colluders)
 		}
 	}
 	return nil

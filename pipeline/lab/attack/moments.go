@@ -90,11 +90,8 @@ type momentsBench struct {
 
 func newMomentsBench(ctx context.Context, p *experiment.Prepared,
 	o Options) (b *momentsBench, err error) {
-	b = &momentsBench{bench: bench{Options: o, p: p, labels: p.Data.TestLabels}}
-	if o.Test > 0 && o.Test < len(b.labels) {
-		b.labels = b.labels[:o.Test]
-	}
-	b.rows, err = p.Tools.Embedded.Map(ctx, p.Data.Test[:len(b.labels)*p.Data.Clients.Dx])
+	b = &momentsBench{bench: begin(p, o)}
+	b.rows, err = p.Tools.Embedded.Map(ctx, b.test())
 	return b, err
 }
 
@@ -160,15 +157,8 @@ func (b *momentsBench) attacked(ctx context.Context, to *MomentsRow, i int,
 		}
 		to.ACC[d] += s.ACC / float64(b.Repeats)
 		to.NLL[d] += s.NLL / float64(b.Repeats)
-		if j == nil {
-			continue
-		}
-		for m, p := range j.Honest {
-			if m < bad {
-				to.Found += p / float64(bad*b.Repeats)
-			} else {
-				to.Kept += p / float64((b.Clients-bad)*b.Repeats)
-			}
+		if j != nil {
+			b.addTrust(&to.Found, &to.Kept, j.Honest, bad)
 		}
 	}
 	return nil

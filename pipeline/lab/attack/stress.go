@@ -49,8 +49,21 @@ type bench struct {
 	labels []int
 }
 
+// begin returns a bench of the test images that the options leave, without their rows.
+func begin(p *experiment.Prepared, o Options) bench {
+	b := bench{Options: o, p: p, labels: p.Data.TestLabels}
+	if o.Test > 0 && o.Test < len(b.labels) {
+		b.labels = b.labels[:o.Test]
+	}
+	return b
+}
+
+// test returns the features of the test images.
+func (b *bench) test() []float32 { return b.p.Data.Test[:len(b.labels)*b.p.Data.Clients.Dx] }
+
 func newBench(ctx context.Context, p *experiment.Prepared, o Options) (*bench, error) {
-	b := &bench{Options: o, p: p, labels: p.Data.TestLabels}
+	start := begin(p, o)
+	b := &start
 	var err error
 	if p.Config.OpenScope() {
 		if p.Tools.Open == nil {
@@ -63,10 +76,7 @@ func newBench(ctx context.Context, p *experiment.Prepared, o Options) (*bench, e
 	} else if b.k = p.Tools.Conjugate; b.k == nil {
 		return nil, fmt.Errorf("no conjugate predictor for this data set; fmp train conjugate makes one")
 	}
-	if o.Test > 0 && o.Test < len(b.labels) {
-		b.labels = b.labels[:o.Test]
-	}
-	b.rows, err = b.of(ctx, p.Data.Test[:len(b.labels)*p.Data.Clients.Dx])
+	b.rows, err = b.of(ctx, b.test())
 	return b, err
 }
 
@@ -172,7 +182,7 @@ func (b *bench) anchored(ctx context.Context, sets []*point.Set, known *point.Se
 	}
 	rows := b.rows
 	if b.white != nil { // the open form's heads use coordinates of the round
-		if rows, err = r.Rows(ctx, b.p.Data.Test[:len(b.labels)*b.p.Data.Clients.Dx]); err != nil {
+		if rows, err = r.Rows(ctx, b.test()); err != nil {
 			return metric.Scores{}, nil, err
 		}
 	}
@@ -199,6 +209,18 @@ func (b *bench) judge(ctx context.Context, r *posterior.Result,
 		return metric.Scores{}, err
 	}
 	return metric.Score(p, b.labels)
+}
+
+// addTrust adds the P(honest) of bad clients, which are the first, and of the others to their means
+// over repeats.
+func (o *Options) addTrust(found, kept *float64, honest []float64, bad int) {
+	for m, p := range honest {
+		if m < bad {
+			*found += p / float64(bad*o.Repeats)
+		} else {
+			*kept += p / float64((o.Clients-bad)*o.Repeats)
+		}
+	}
 }
 
 // ScoreRow holds the scores of a round, mean over repeats.
@@ -264,7 +286,7 @@ func RunRivals(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreR
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}
-			test, err := r.Rows(ctx, p.Data.Test[:len(b.labels)*p.Data.Clients.Dx])
+			test, err := r.Rows(ctx, b.test())
 			if err != nil {
 				return nil, err
 			}
@@ -285,7 +307,7 @@ func RunPrecisions(ctx context.Context, p *experiment.Prepared, o Options) ([]Sc
 	if err != nil {
 		return nil, err
 	}
-	digest := "00000000000000000000000000000000000000000000000000000000000000ff"
+	digest := fmt.Sprintf("%064x", 0xff)
 	var out []ScoreRow
 	for _, precision := range []federate.Precision{federate.Single, federate.Half, federate.Int8} {
 		row := ScoreRow{Name: string(precision)}

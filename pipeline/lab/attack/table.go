@@ -135,13 +135,9 @@ func (b *bench) row(ctx context.Context, to *Row, u honesty.Uploads, bad, repeat
 		if judged == nil {
 			continue
 		}
-		for m, p := range judged.Honest {
-			if m < bad {
-				to.Found += p / float64(bad*b.Repeats)
-				to.Counted += judged.Counted[m] / float64(bad*b.Repeats*b.Points)
-			} else {
-				to.Kept += p / float64((b.Clients-bad)*b.Repeats)
-			}
+		b.addTrust(&to.Found, &to.Kept, judged.Honest, bad)
+		for _, n := range judged.Counted[:bad] {
+			to.Counted += n / float64(bad*b.Repeats*b.Points)
 		}
 	}
 	return nil

@@ -33,48 +33,41 @@ var Columns = []Column{
 	{"nll", func(r *Record) any { return r.NLL }},
 	{"brier", func(r *Record) any { return r.Brier }},
 	{"upload_bytes", func(r *Record) any { return r.UploadBytes }},
-	{"joint_nll_near", uncertainty(func(u *metric.Uncertainty) *float64 {
-		if u.Joint == nil {
-			return nil
-		}
-		return &u.Joint.Near
-	})},
-	{"joint_nll_random", uncertainty(func(u *metric.Uncertainty) *float64 {
-		if u.Joint == nil {
-			return nil
-		}
-		return &u.Joint.Random
-	})},
-	{"aurc", uncertainty(func(u *metric.Uncertainty) *float64 { return &u.AURC })},
-	{"class_ece", uncertainty(func(u *metric.Uncertainty) *float64 { return &u.ClassECE })},
-	{"adaptive_ece", uncertainty(func(u *metric.Uncertainty) *float64 { return &u.AdaptiveECE })},
-	{"entropy", uncertainty(func(u *metric.Uncertainty) *float64 { return &u.Entropy })},
-	{"disagreement", uncertainty(func(u *metric.Uncertainty) *float64 { return &u.Disagreement })},
+	{"joint_nll_near", of(joint, func(j *metric.Joint) *float64 { return &j.Near })},
+	{"joint_nll_random", of(joint, func(j *metric.Joint) *float64 { return &j.Random })},
+	{"aurc", of(uncertainty, func(u *metric.Uncertainty) *float64 { return &u.AURC })},
+	{"class_ece", of(uncertainty, func(u *metric.Uncertainty) *float64 { return &u.ClassECE })},
+	{"adaptive_ece", of(uncertainty, func(u *metric.Uncertainty) *float64 { return &u.AdaptiveECE })},
+	{"entropy", of(uncertainty, func(u *metric.Uncertainty) *float64 { return &u.Entropy })},
+	{"disagreement", of(uncertainty, func(u *metric.Uncertainty) *float64 { return &u.Disagreement })},
 	{temperature, func(r *Record) any { return r.Temperature }},
-	{"coverage_top", coverage(func(c *score.Coverage) *float64 { return &c.Top })},
-	{"coverage_uncertain", coverage(func(c *score.Coverage) *float64 { return c.Uncertain })},
-	{"coverage_weights", coverage(func(c *score.Coverage) *float64 { return c.Weights })},
+	{"coverage_top", of(coverage, func(c *score.Coverage) *float64 { return &c.Top })},
+	{"coverage_uncertain", of(coverage, func(c *score.Coverage) *float64 { return c.Uncertain })},
+	{"coverage_weights", of(coverage, func(c *score.Coverage) *float64 { return c.Weights })},
 	{"membership_auc", func(r *Record) any { return r.Membership }},
 }
 
 // temperature is the column of which 0 says that none was chosen.
 const temperature = "temperature"
 
-func uncertainty(of func(*metric.Uncertainty) *float64) func(*Record) any {
-	return func(r *Record) any {
-		if r.Uncertainty == nil {
-			return (*float64)(nil)
-		}
-		return of(r.Uncertainty)
+func uncertainty(r *Record) *metric.Uncertainty { return r.Uncertainty }
+
+func coverage(r *Record) *score.Coverage { return r.Coverage }
+
+func joint(r *Record) *metric.Joint {
+	if r.Uncertainty == nil {
+		return nil
 	}
+	return r.Uncertainty.Joint
 }
 
-func coverage(of func(*score.Coverage) *float64) func(*Record) any {
+// of is a figure of a part that records may lack.
+func of[T any](part func(*Record) *T, figure func(*T) *float64) func(*Record) any {
 	return func(r *Record) any {
-		if r.Coverage == nil {
-			return (*float64)(nil)
+		if p := part(r); p != nil {
+			return figure(p)
 		}
-		return of(r.Coverage)
+		return (*float64)(nil)
 	}
 }
 

@@ -102,32 +102,29 @@ func (f *Figures) interval(column int) *metric.Interval {
 		&f.CoverUncertain, &f.CoverWeights, &f.Membership, &f.Disagreement}[column]
 }
 
+// keys are the columns' names in [experiment.Columns]; empty where it has none.
+var keys = [columns]string{"acc", "ece", "nll", "brier", "joint_nll_near", "joint_nll_random", "aurc",
+	"class_ece", "adaptive_ece", "", "", "coverage_top", "coverage_uncertain", "coverage_weights",
+	"membership_auc", "disagreement"}
+
 // measured returns the figures of one record by column; NaN where it lacks one.
 func measured(r *experiment.Record) (out [columns]float64) {
 	for c := range out {
 		out[c] = math.NaN()
 	}
-	out[columnACC], out[columnECE], out[columnNLL], out[columnBrier] = r.ACC, r.ECE, r.NLL, r.Brier
-	if u := r.Uncertainty; u != nil {
-		out[columnAURC], out[columnClassECE], out[columnAdaptiveECE], out[columnDisagreement] = u.AURC,
-			u.ClassECE, u.AdaptiveECE, u.Disagreement
-		if u.Joint != nil {
-			out[columnJointNear], out[columnJointRandom] = u.Joint.Near, u.Joint.Random
-		}
-	}
 	if r.Hindsight != nil {
 		out[columnHindsight] = *r.Hindsight
 	}
-	if r.Membership != nil {
-		out[columnMembership] = *r.Membership
-	}
-	if v := r.Coverage; v != nil {
-		out[columnCoverTop] = v.Top
-		if v.Weights != nil {
-			out[columnCoverWeights] = *v.Weights
-		}
-		if v.Uncertain != nil {
-			out[columnCoverUncertain] = *v.Uncertain
+	for _, column := range experiment.Columns {
+		if c := slices.Index(keys[:], column.Name); c >= 0 {
+			switch v := column.Value(r).(type) {
+			case float64:
+				out[c] = v
+			case *float64:
+				if v != nil {
+					out[c] = *v
+				}
+			}
 		}
 	}
 	return out

@@ -2,7 +2,6 @@ package rival
 
 import (
 	"context"
-	"fmt"
 	"math"
 
 	"fmp/models/rng"
@@ -21,18 +20,13 @@ import (
 var fedpft = method{
 	Info{Name: "FedPFT", Title: "softmax regression on draws from the clients' class Gaussians",
 		Group: OneShot,
-		Cite: "FedPFT: Beitollahi et al. 2024, Parametric feature transfer: one-shot federated " +
-			"learning with foundation models, arXiv:2402.01862", Param: ParamL2, Grid: gridL2},
+		Cite:  citeFedPFT, Param: ParamL2, Grid: gridL2},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
-		drawn, err := memo.Once(t.memo, "fedpft",
-			func() (*point.Set, error) { return t.classGaussians() })
+		drawn, err := memo.Once(t.memo, "fedpft", t.classGaussians)
 		if err != nil {
 			return nil, err
 		}
-		e, err := memo.Once(t.memo, fmt.Sprint("fit/fedpft/", s.L2, s.Tolerance),
-			func() (posterior.Ensemble, error) {
-				return t.fits(ctx, []*point.Set{drawn}, s.L2, s)
-			})
+		e, err := t.fitOnce(ctx, "fedpft", []*point.Set{drawn}, s.L2, s)
 		if err != nil {
 			return nil, err
 		}

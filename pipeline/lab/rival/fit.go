@@ -38,20 +38,21 @@ func (t *Task) fits(ctx context.Context, sets []*point.Set, l2 float64,
 	return out, nil
 }
 
+// fitOnce returns one fit per set, remembered under the sets' name.
+func (t *Task) fitOnce(ctx context.Context, name string, sets []*point.Set, l2 float64,
+	s Settings) (posterior.Ensemble, error) {
+	return memo.Once(t.memo, fmt.Sprint("fit/", name, "/", l2, s.Tolerance),
+		func() (posterior.Ensemble, error) { return t.fits(ctx, sets, l2, s) })
+}
+
 // localFits returns the clients' own fits.
 func (t *Task) localFits(ctx context.Context, l2 float64, s Settings) (posterior.Ensemble, error) {
-	return memo.Once(t.memo, fmt.Sprint("fit/clients/", l2, s.Tolerance),
-		func() (posterior.Ensemble, error) {
-			return t.fits(ctx, t.in.Clients, l2, s)
-		})
+	return t.fitOnce(ctx, "clients", t.in.Clients, l2, s)
 }
 
 // pooledFit returns the fit to all clients' points.
 func (t *Task) pooledFit(ctx context.Context, l2 float64, s Settings) (posterior.Theta, error) {
-	e, err := memo.Once(t.memo, fmt.Sprint("fit/pooled/", l2, s.Tolerance),
-		func() (posterior.Ensemble, error) {
-			return t.fits(ctx, []*point.Set{t.pooled()}, l2, s)
-		})
+	e, err := t.fitOnce(ctx, "pooled", []*point.Set{t.pooled()}, l2, s)
 	if err != nil {
 		return posterior.Theta{}, err
 	}

@@ -66,6 +66,8 @@ const (
 	citeIoffe = "Ioffe 2006, Probabilistic linear discriminant analysis, ECCV, LNCS 3954"
 	citeGHOFL = "GH-OFL: Turazza, Picone and Mamei 2026, The Gaussian-head OFL family: one-shot " +
 		"federated learning from client global statistics, ICLR, arXiv:2602.01186"
+	citeFedPFT = "FedPFT: Beitollahi et al. 2024, Parametric feature transfer: one-shot federated " +
+		"learning with foundation models, arXiv:2402.01862"
 	citeFedCGS = "FedCGS: Guan, Zhou and Gu 2025, Capture global feature statistics for one-shot " +
 		"federated learning, arXiv:2503.06962"
 )

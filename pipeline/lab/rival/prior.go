@@ -22,18 +22,29 @@ var prior = method{
 		Title: "FMP with the uploads' labels shuffled: must sit at chance", Group: Baseline,
 		Cite: citeFMP, Follows: "FMP"},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
-		if t.closedForm() {
-			return t.conjugatePrior(ctx, s)
-		}
-		seen, err := t.pooledUploads()
-		if err != nil {
-			return nil, err
-		}
-		r := &posterior.Result{UploadBytes: t.uploadBytes()}
 		cycle := min(s.Shuffles, t.c)
+		r := &posterior.Result{}
+		heads := func(k int, set *point.Set) (posterior.Ensemble, error) {
+			return t.martingale(ctx, fmt.Sprint("shuffle/", k, "of", cycle), set, s, posterior.BaseNoise)
+		}
+		var seen *point.Set
+		var err error
+		if t.closedForm() {
+			var f *posterior.Form
+			if f, seen, err = t.pooledMeans(); err != nil {
+				return nil, err
+			}
+			r.Coordinates, r.UploadBytes = f.Conjugate, f.Bytes()
+			heads = func(_ int, set *point.Set) (posterior.Ensemble, error) {
+				return f.Heads(ctx, set, t.means.Latents(f), t.in.Latents)
+			}
+		} else if seen, err = t.pooledUploads(); err != nil {
+			return nil, err
+		} else {
+			r.UploadBytes = t.uploadBytes()
+		}
 		for k := range s.Shuffles {
-			e, err := t.martingale(ctx, fmt.Sprint("shuffle/", k, "of", cycle),
-				t.shuffle(seen, k, cycle), s, posterior.BaseNoise)
+			e, err := heads(k, t.shuffle(seen, k, cycle))
 			if err != nil {
 				return nil, fmt.Errorf("shuffle %d: %w", k, err)
 			}
@@ -50,24 +61,6 @@ func (t *Task) leader(name string) string {
 		return fmpISAB.info.Name
 	}
 	return name
-}
-
-// conjugatePrior is PRIOR for FMP in closed form.
-func (t *Task) conjugatePrior(ctx context.Context, s Settings) (*posterior.Result, error) {
-	f, seen, err := t.pooledMeans()
-	if err != nil {
-		return nil, err
-	}
-	r := &posterior.Result{Coordinates: f.Conjugate, UploadBytes: f.Bytes()}
-	cycle := min(s.Shuffles, t.c)
-	for k := range s.Shuffles {
-		e, err := f.Heads(ctx, t.shuffle(seen, k, cycle), t.means.Latents(f), t.in.Latents)
-		if err != nil {
-			return nil, fmt.Errorf("shuffle %d: %w", k, err)
-		}
-		r.Ensembles = append(r.Ensembles, e)
-	}
-	return r, nil
 }
 
 // shuffle returns the k-th shuffle of a set, with cycle renamings for each permutation.

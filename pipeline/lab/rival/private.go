@@ -76,22 +76,27 @@ var fmpDPPlugin = method{
 // releaseBytes returns the size of a release on the wire, 8 bytes per number.
 func (t *Task) releaseBytes() float64 { return 8 * float64(t.c*(t.in.Private.K()+1)) }
 
+// private returns the predictor of private rounds and their budget.
+func (t *Task) private() (posterior.Private, *privacy.Budget, error) {
+	if t.in.Private == nil || t.in.Privacy == nil {
+		return nil, nil, fmt.Errorf("no private predictor and budget; fmp train private makes the one, " +
+			"and privacy.epsilon above 0 states the other")
+	}
+	return t.in.Private, t.in.Privacy, t.in.Privacy.Check()
+}
+
 // released simulates the round: each client clips, rounds and sums, and noise from the task's
 // stream is added as the budget says.
 func (t *Task) released(ctx context.Context) (*privacy.Totals, *privacy.Account, error) {
-	p, b := t.in.Private, t.in.Privacy
-	if p == nil || b == nil {
-		return nil, nil, fmt.Errorf("no private predictor and budget; fmp train private makes the one, " +
-			"and privacy.epsilon above 0 states the other")
+	p, b, err := t.private()
+	if err != nil {
+		return nil, nil, err
 	}
 	type round struct {
 		totals  *privacy.Totals
 		account *privacy.Account
 	}
 	r, err := memo.Once(t.memo, "released", func() (*round, error) {
-		if err := b.Check(); err != nil {
-			return nil, err
-		}
 		account := b.Spend(t.c, len(t.in.Clients))
 		sum := privacy.NewRelease(t.c, p.K())
 		for m, set := range t.in.Clients {
@@ -149,8 +154,7 @@ var fedpftDP = method{
 	Info{Name: "FedPFT-DP",
 		Title: "softmax regression on draws from differentially private class Gaussians",
 		Group: OneShot,
-		Cite: "FedPFT: Beitollahi et al. 2024, Parametric feature transfer: one-shot federated " +
-			"learning with foundation models, arXiv:2402.01862",
+		Cite:  citeFedPFT,
 		Param: ParamL2, Grid: gridL2, Private: true},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		drawn, err := memo.Once(t.memo, "fedpft-dp",
@@ -158,10 +162,7 @@ var fedpftDP = method{
 		if err != nil {
 			return nil, err
 		}
-		e, err := memo.Once(t.memo, fmt.Sprint("fit/fedpft-dp/", s.L2, s.Tolerance),
-			func() (posterior.Ensemble, error) {
-				return t.fits(ctx, []*point.Set{drawn}, s.L2, s)
-			})
+		e, err := t.fitOnce(ctx, "fedpft-dp", []*point.Set{drawn}, s.L2, s)
 		if err != nil {
 			return nil, err
 		}
@@ -177,12 +178,8 @@ const maxDrawn = 20_000
 
 // privateGaussians returns points drawn from the noisy class Gaussians, in the heads' coordinates.
 func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
-	p, b := t.in.Private, t.in.Privacy
-	if p == nil || b == nil {
-		return nil, fmt.Errorf("no private predictor and budget; fmp train private makes the one, and " +
-			"privacy.epsilon above 0 states the other")
-	}
-	if err := b.Check(); err != nil {
+	p, b, err := t.private()
+	if err != nil {
 		return nil, err
 	}
 	k, radius := p.K(), p.Clip()

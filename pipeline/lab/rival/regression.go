@@ -2,7 +2,6 @@ package rival
 
 import (
 	"context"
-	"fmt"
 
 	"fmp/pipeline/internal/memo"
 	"fmp/pipeline/lab/score"
@@ -16,20 +15,19 @@ var regression = method{
 	Info{Name: "Regression", Title: "softmax regression on the clients' class means and masses",
 		Group: OneShot, Cite: citeFMP, Param: ParamL2, Grid: gridL2},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
-		e, err := memo.Once(t.memo, fmt.Sprint("fit/means/", s.L2, s.Tolerance),
-			func() (posterior.Ensemble, error) {
-				var all []*point.Set
-				for _, set := range t.in.Clients {
-					own := newStatistics(t.dx, t.c)
-					own.add(set)
-					all = append(all, own.points())
-				}
-				pooled, err := point.Pool(all...)
-				if err != nil {
-					return nil, err
-				}
-				return t.fits(ctx, []*point.Set{pooled}, s.L2, s)
-			})
+		pooled, err := memo.Once(t.memo, "means", func() (*point.Set, error) {
+			var all []*point.Set
+			for _, set := range t.in.Clients {
+				own := newStatistics(t.dx, t.c)
+				own.add(set)
+				all = append(all, own.points())
+			}
+			return point.Pool(all...)
+		})
+		if err != nil {
+			return nil, err
+		}
+		e, err := t.fitOnce(ctx, "means", []*point.Set{pooled}, s.L2, s)
 		if err != nil {
 			return nil, err
 		}
