@@ -34,25 +34,15 @@ func run(dir, path string) error {
 		return fmt.Errorf("%s holds no details: make it with the command at the head of this program",
 			dir)
 	}
-	plots := []*plot.Plot{panels.New("1. one client's points"),
+	plots := []*panels.Panel{panels.New("1. one client's points"),
 		panels.New("2. its upload (area: mass)"), panels.New("3. points drawn by the server")}
-	if err := plane(plots, d); err != nil {
-		return err
-	}
+	plane(plots, d)
 	e := &d.Hard[0]
-	heads, err := spread(e, d.Classes)
-	if err != nil {
-		return err
-	}
-	mean, err := average(e, d.Classes)
-	if err != nil {
-		return err
-	}
-	return panels.Save(path, append(plots, heads, mean))
+	return panels.Save(path, append(plots, spread(e, d.Classes), average(e, d.Classes))...)
 }
 
 // plane fills the first three panels: principal components of the features.
-func plane(plots []*plot.Plot, d *experiment.Detail) error {
+func plane(plots []*panels.Panel, d *experiment.Detail) {
 	lo, hi := [2]float64{math.Inf(1), math.Inf(1)}, [2]float64{math.Inf(-1), math.Inf(-1)}
 	for _, s := range d.View.Sets {
 		for _, q := range s {
@@ -62,22 +52,14 @@ func plane(plots []*plot.Plot, d *experiment.Detail) error {
 	}
 	for i, set := range []string{"client", "upload", "drawn"} {
 		p := plots[i]
-		back, err := plotter.NewScatter(xys(d.View.Sets["background"]))
-		if err != nil {
-			return err
-		}
-		back.GlyphStyle = draw.GlyphStyle{Color: color.Gray{215},
-			Shape: draw.CircleGlyph{}, Radius: 1.2}
-		p.Add(back)
+		p.Dots(draw.GlyphStyle{Color: color.Gray{215}, Shape: draw.CircleGlyph{}, Radius: 1.2},
+			xys(d.View.Sets["background"])...)
 		points := d.View.Sets[set]
 		names := make([]string, len(points))
 		for k, q := range points {
 			names[k] = d.Classes[q.Class]
 		}
-		labels, err := plotter.NewLabels(plotter.XYLabels{XYs: xys(points), Labels: names})
-		if err != nil {
-			return err
-		}
+		labels := p.Labels(xys(points), names)
 		for k, q := range points {
 			size := 9.0
 			switch set {
@@ -88,15 +70,13 @@ func plane(plots []*plot.Plot, d *experiment.Detail) error {
 			}
 			labels.TextStyle[k] = panels.Style(size, panels.Palette[q.Class%len(panels.Palette)])
 		}
-		p.Add(labels)
 		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = lo[0], hi[0], lo[1], hi[1]
 		p.X.Tick.Marker, p.Y.Tick.Marker = plot.ConstantTicks{}, plot.ConstantTicks{}
 	}
-	return nil
 }
 
 // spread shows the probabilities that every head gives an image's three most probable classes.
-func spread(e *experiment.Example, classes []string) (*plot.Plot, error) {
+func spread(e *experiment.Example, classes []string) *panels.Panel {
 	p := panels.New(fmt.Sprintf("4. what %d heads say of one image", len(e.Samples)))
 	var names []string
 	for k, c := range e.Top {
@@ -106,25 +86,20 @@ func spread(e *experiment.Example, classes []string) (*plot.Plot, error) {
 			points = append(points, plotter.XY{
 				X: float64(k) + 0.5*(float64(i)/float64(len(e.Samples))-0.5), Y: s[k]})
 		}
-		s, err := plotter.NewScatter(points)
-		if err != nil {
-			return nil, err
-		}
-		s.GlyphStyle = draw.GlyphStyle{Color: panels.Palette[c%len(panels.Palette)],
-			Shape: draw.CircleGlyph{}, Radius: 2}
-		p.Add(s)
+		p.Dots(draw.GlyphStyle{Color: panels.Palette[c%len(panels.Palette)], Shape: draw.CircleGlyph{},
+			Radius: 2}, points...)
 	}
 	probabilities(p, names)
-	return p, nil
+	return p
 }
 
 // average shows the mean of the heads' probabilities, and the image.
-func average(e *experiment.Example, classes []string) (*plot.Plot, error) {
+func average(e *experiment.Example, classes []string) *panels.Panel {
 	p := panels.New("5. their mean: the prediction")
 	for c, v := range e.Mean {
 		bar, err := plotter.NewBarChart(plotter.Values{v}, 8)
-		if err != nil {
-			return nil, err
+		if p.Failed(err) {
+			return p
 		}
 		bar.XMin, bar.Color, bar.LineStyle.Width = float64(c),
 			panels.Palette[c%len(panels.Palette)], 0
@@ -133,13 +108,14 @@ func average(e *experiment.Example, classes []string) (*plot.Plot, error) {
 	probabilities(p, classes)
 	img, err := png.Decode(bytes.NewReader(e.PNG))
 	if err != nil {
-		return nil, fmt.Errorf("the image of the details: %w", err)
+		p.Failed(fmt.Errorf("the image of the details: %w", err))
+		return p
 	}
 	p.Add(plotter.NewImage(img, float64(len(classes))-3.6, 0.68, float64(len(classes))-0.6, 0.98))
-	return p, nil
+	return p
 }
 
-func probabilities(p *plot.Plot, names []string) {
+func probabilities(p *panels.Panel, names []string) {
 	p.NominalX(names...)
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -0.6, float64(len(names))-0.4, 0, 1
 	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5, Label: "½"},

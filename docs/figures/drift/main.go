@@ -12,10 +12,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 
 	"fmp/docs/internal/panels"
 	"fmp/pipeline/lab/martingale"
@@ -26,7 +24,7 @@ func main() {
 }
 
 func run(root, path string) error {
-	var plots []*plot.Plot
+	var plots []*panels.Panel
 	for _, c := range []struct{ title, name string }{{"1. MNIST, even clients", "mnist"},
 		{"2. MNIST, α = 0.1", "mnist-0.1"},
 		{"3. CIFAR-10, even clients", "cifar10"}, {"4. CIFAR-10, α = 0.1", "cifar10-0.1"}} {
@@ -38,18 +36,14 @@ func run(root, path string) error {
 		if err := json.Unmarshal(data, &kept); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
-		p, err := panel(c.title, kept.Rows)
-		if err != nil {
-			return err
-		}
-		plots = append(plots, p)
+		plots = append(plots, panel(c.title, kept.Rows))
 	}
-	return panels.SaveSized(path, 2.4*vg.Inch, 2.4*vg.Inch, plots)
+	return panels.SaveSized(path, 2.4*vg.Inch, 2.4*vg.Inch, plots...)
 }
 
 // panel is one line a method: the mean probability less that at the start, with bars of 95% of the
 // sum of its drifts.
-func panel(title string, rows []martingale.Row) (*plot.Plot, error) {
+func panel(title string, rows []martingale.Row) *panels.Panel {
 	p := panels.New(title)
 	p.X.Label.Text, p.X.Label.TextStyle = "draws", panels.Style(8, color.Black)
 	for i, row := range rows {
@@ -64,23 +58,18 @@ func panel(title string, rows []martingale.Row) (*plot.Plot, error) {
 			e := 1.96 * math.Sqrt(square)
 			at.YErrors = append(at.YErrors, struct{ Low, High float64 }{e, e})
 		}
-		line, err := plotter.NewLine(at.XYs)
-		if err != nil {
-			return nil, err
-		}
 		bars, err := plotter.NewYErrorBars(at)
-		if err != nil {
-			return nil, err
+		if p.Failed(err) {
+			return p
 		}
-		line.Color, bars.Color = panels.Palette[i], panels.Palette[i]
-		p.Add(line, bars)
-		p.Legend.Add(row.Method, line)
+		bars.Color = panels.Palette[i]
+		p.Legend.Add(row.Method, p.Line(panels.Palette[i], at.XYs...))
+		p.Add(bars)
 	}
 	p.Y.Label.Text, p.Y.Label.TextStyle = "probability less the start's",
 		panels.Style(8, color.Black)
-	p.Legend.Top, p.Legend.TextStyle = true, panels.Style(8, color.Black)
-	p.Legend.TextStyle.XAlign, p.Legend.TextStyle.YAlign = draw.XLeft, draw.YBottom
-	p.Legend.Padding = vg.Points(2)
+	p.Legend.Top = true
+	p.Small()
 	p.Y.Min, p.Y.Max = -0.035, 0.08
-	return p, nil
+	return p
 }

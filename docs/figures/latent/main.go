@@ -90,27 +90,26 @@ func run(root, path string) error {
 	if err != nil {
 		return err
 	}
-	absent, err := differences(root, kept.Absent(kept.NLL))
+	absent, err := differences(root, func(r *experiment.Record) *float64 {
+		if r.Absent == nil {
+			return nil
+		}
+		return &r.NLL
+	})
 	if err != nil {
 		return err
 	}
-	first, err := forest("1. joint NLL without the latent, less with", joint)
+	samples, err := bySamples(root)
 	if err != nil {
 		return err
 	}
-	second, err := forest("2. NLL likewise, where a class is absent", absent)
-	if err != nil {
-		return err
-	}
-	third, err := bySamples(root)
-	if err != nil {
-		return err
-	}
-	return panels.SaveSized(path, 3.6*vg.Inch, 2.9*vg.Inch, []*plot.Plot{first, second, third})
+	return panels.SaveSized(path, 3.6*vg.Inch, 2.9*vg.Inch,
+		forest("1. joint NLL without the latent, less with", joint),
+		forest("2. NLL likewise, where a class is absent", absent), samples)
 }
 
 // forest is one line a category from top to bottom, intervals from left to right.
-func forest(title string, lines []line) (*plot.Plot, error) {
+func forest(title string, lines []line) *panels.Panel {
 	p := panels.New(title)
 	p.X.Tick.Label.Font.Size, p.Y.Tick.Label.Font.Size = 8, 8
 	var ticks []plot.Tick
@@ -134,18 +133,14 @@ func forest(title string, lines []line) (*plot.Plot, error) {
 			points.XErrors = append(points.XErrors, struct{ Low, High float64 }{x.Half, x.Half})
 		}
 		bars, err := plotter.NewXErrorBars(points)
-		if err != nil {
-			return nil, err
+		if p.Failed(err) {
+			return p
 		}
 		bars.Color = s.color
 		bars.CapWidth = 3
-		marks, err := plotter.NewScatter(points)
-		if err != nil {
-			return nil, err
-		}
-		marks.GlyphStyle = draw.GlyphStyle{Color: s.color, Shape: s.shape, Radius: 2.5}
-		p.Add(bars, marks)
-		p.Legend.Add(s.name, marks)
+		p.Add(bars)
+		p.Legend.Add(s.name, p.Dots(draw.GlyphStyle{Color: s.color, Shape: s.shape, Radius: 2.5},
+			points.XYs...))
 	}
 	for i, l := range lines {
 		ticks = append(ticks, plot.Tick{Value: float64(-i), Label: l.label})
@@ -153,21 +148,9 @@ func forest(title string, lines []line) (*plot.Plot, error) {
 	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
 	p.Y.Min, p.Y.Max = float64(-len(lines))-0.4, 0.5
 	p.X.Min = math.Min(p.X.Min, 0)
-	zero, err := plotter.NewLine(plotter.XYs{{X: 0, Y: p.Y.Min}, {X: 0, Y: p.Y.Max}})
-	if err != nil {
-		return nil, err
-	}
-	zero.Color, zero.Dashes = color.Gray{120}, []vg.Length{2, 2}
-	p.Add(zero)
-	legend(p)
-	return p, nil
-}
-
-// legend is of small letters.
-func legend(p *plot.Plot) {
-	p.Legend.TextStyle = panels.Style(8, color.Black)
-	p.Legend.TextStyle.XAlign, p.Legend.TextStyle.YAlign = draw.XLeft, draw.YBottom
-	p.Legend.Padding = vg.Points(2)
+	p.Line(color.Gray{120}, plotter.XY{Y: p.Y.Min}, plotter.XY{Y: p.Y.Max}).Dashes = []vg.Length{2, 2}
+	p.Small()
+	return p
 }
 
 // errors are points with intervals along x.
@@ -177,7 +160,7 @@ type errors struct {
 }
 
 // bySamples is the joint NLL of the first S samples, less that of all.
-func bySamples(root string) (*plot.Plot, error) {
+func bySamples(root string) (*panels.Panel, error) {
 	p := panels.New("3. joint NLL of S samples, less of 100")
 	p.X.Tick.Label.Font.Size, p.Y.Tick.Label.Font.Size = 8, 8
 	p.X.Scale = plot.LogScale{}
@@ -200,20 +183,16 @@ func bySamples(root string) (*plot.Plot, error) {
 				xys = append(xys, plotter.XY{X: float64(s), Y: x.Mean})
 				ticks = append(ticks, plot.Tick{Value: float64(s), Label: fmt.Sprint(s)})
 			}
-			l, err := plotter.NewLine(xys)
-			if err != nil {
-				return nil, err
-			}
-			l.Color, l.Width = panels.Palette[i], vg.Points(1.2)
+			l := p.Line(panels.Palette[i], xys...)
+			l.Width = vg.Points(1.2)
 			if j == 0 {
 				l.Dashes = []vg.Length{vg.Points(4), vg.Points(2)}
 			}
-			p.Add(l)
 			p.Legend.Add(titles[i]+", "+clients[j], l)
 		}
 	}
 	p.X.Tick.Marker = plot.ConstantTicks(ticks)
 	p.Legend.Top = true
-	legend(p)
+	p.Small()
 	return p, nil
 }

@@ -76,34 +76,20 @@ func run(ctx context.Context, path string) error {
 	third := plane("3. drawn again, another fit")
 	fourth := plane(fmt.Sprintf("4. %d draws: the posterior", samples))
 	fifth := plane("5. their mean: the prediction")
-	err = firstError(
-		boundary(first, heads[0], 1.5, 255), dots(first, seen, 3.5, 255),
-		dots(second, drawn[0], 2, 110), boundary(second, heads[1], 1.5, 255),
-		dots(second, seen, 3.5, 255),
-		dots(third, drawn[1], 2, 110), boundary(third, heads[2], 1.5, 255), dots(third, seen, 3.5, 255),
-	)
-	if err != nil {
-		return err
+	boundary(first, heads[0], 1.5, 255)
+	dots(first, seen, 3.5, 255)
+	for i, p := range []*panels.Panel{second, third} {
+		dots(p, drawn[i], 2, 110)
+		boundary(p, heads[i+1], 1.5, 255)
+		dots(p, seen, 3.5, 255)
 	}
 	for _, h := range heads[1:] {
-		if err := boundary(fourth, h, 0.7, 130); err != nil {
-			return err
-		}
+		boundary(fourth, h, 0.7, 130)
 	}
-	if err := firstError(dots(fourth, seen, 3.5, 255), levels(fifth, heads[1:]),
-		dots(fifth, seen, 3.5, 255)); err != nil {
-		return err
-	}
-	return panels.Save(path, []*plot.Plot{first, second, third, fourth, fifth})
-}
-
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	dots(fourth, seen, 3.5, 255)
+	levels(fifth, heads[1:])
+	dots(fifth, seen, 3.5, 255)
+	return panels.Save(path, first, second, third, fourth, fifth)
 }
 
 // observe makes the seen points: two clouds that touch.
@@ -145,7 +131,7 @@ func drawUnseen(ctx context.Context, seen *point.Set) ([]*point.Set, error) {
 }
 
 // dots draws points in the colour and shape of their class: discs and triangles.
-func dots(p *plot.Plot, set *point.Set, radius float64, alpha uint8) error {
+func dots(p *panels.Panel, set *point.Set, radius float64, alpha uint8) {
 	for c, shape := range []draw.GlyphDrawer{draw.CircleGlyph{}, draw.PyramidGlyph{}} {
 		var at plotter.XYs
 		for i := range set.N {
@@ -154,18 +140,11 @@ func dots(p *plot.Plot, set *point.Set, radius float64, alpha uint8) error {
 				at = append(at, plotter.XY{X: float64(row[0]), Y: float64(row[1])})
 			}
 		}
-		if len(at) == 0 {
-			continue
+		if len(at) > 0 {
+			p.Dots(draw.GlyphStyle{Color: faded(panels.Palette[c], alpha), Shape: shape,
+				Radius: vg.Length(radius)}, at...)
 		}
-		s, err := plotter.NewScatter(at)
-		if err != nil {
-			return err
-		}
-		s.GlyphStyle = draw.GlyphStyle{Color: faded(panels.Palette[c], alpha), Shape: shape,
-			Radius: vg.Length(radius)}
-		p.Add(s)
 	}
-	return nil
 }
 
 // faded is a colour mixed with white, as SVG files are smaller and more widely understood without
@@ -176,7 +155,7 @@ func faded(c color.RGBA, alpha uint8) color.RGBA {
 }
 
 // boundary draws the line where both classes are equally likely.
-func boundary(p *plot.Plot, t erm.Theta, width float64, alpha uint8) error {
+func boundary(p *panels.Panel, t erm.Theta, width float64, alpha uint8) {
 	// w0 x + w1 y + b = 0 with the differences of the two classes' weights.
 	w := [3]float64{}
 	for j := range w {
@@ -197,16 +176,10 @@ func boundary(p *plot.Plot, t erm.Theta, width float64, alpha uint8) error {
 		}
 	}
 	if len(ends) < 2 {
-		return fmt.Errorf("a boundary %v lies outside the figure", w)
+		p.Failed(fmt.Errorf("a boundary %v lies outside the figure", w))
+		return
 	}
-	l, err := plotter.NewLine(ends)
-	if err != nil {
-		return err
-	}
-	l.LineStyle = draw.LineStyle{Color: faded(color.RGBA{40, 40, 40, 255}, alpha),
-		Width: vg.Length(width)}
-	p.Add(l)
-	return nil
+	p.Line(faded(color.RGBA{40, 40, 40, 255}, alpha), ends...).Width = vg.Length(width)
 }
 
 // surface is the mean over heads of the probability of the second class.
@@ -229,7 +202,7 @@ func (s surface) Z(c, r int) float64 {
 }
 
 // levels draws lines of equal probability.
-func levels(p *plot.Plot, heads []erm.Theta) error {
+func levels(p *panels.Panel, heads []erm.Theta) {
 	s := surface{heads, 41}
 	for _, l := range []struct {
 		at    float64
@@ -244,23 +217,16 @@ func levels(p *plot.Plot, heads []erm.Theta) error {
 			a, b := s.Z(i, s.side-1), s.Z(i+1, s.side-1)
 			if (a-l.at)*(b-l.at) <= 0 && a != b {
 				x := s.X(i) + (s.X(i+1)-s.X(i))*(l.at-a)/(b-a)
-				text, err := plotter.NewLabels(
-					plotter.XYLabels{XYs: plotter.XYs{{X: x, Y: extent * 1.07}},
-						Labels: []string{l.label}})
-				if err != nil {
-					return err
-				}
-				text.TextStyle[0] = panels.Style(8, color.Black)
-				p.Add(text)
+				p.Labels(plotter.XYs{{X: x, Y: extent * 1.07}}, []string{l.label}).TextStyle[0] =
+					panels.Style(8, color.Black)
 				break
 			}
 		}
 	}
-	return nil
 }
 
 // plane is a panel without numbers at its axes.
-func plane(title string) *plot.Plot {
+func plane(title string) *panels.Panel {
 	p := panels.New(title)
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -extent, extent, -extent, extent*1.12
 	p.X.Tick.Marker, p.Y.Tick.Marker = plot.ConstantTicks{}, plot.ConstantTicks{}

@@ -11,7 +11,6 @@ import (
 	"os"
 	"strconv"
 
-	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 
 	"fmp/docs/internal/panels"
@@ -32,7 +31,7 @@ func run(table, path string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", table, err)
 	}
-	var plots []*plot.Plot
+	var plots []*panels.Panel
 	for _, c := range []struct {
 		column       int
 		title, label string
@@ -49,11 +48,7 @@ func run(table, path string) error {
 			}
 			at = append(at, plotter.XY{X: x, Y: y})
 		}
-		p, err := panels.Growth(c.title, c.label, at)
-		if err != nil {
-			return err
-		}
-		plots = append(plots, p)
+		plots = append(plots, panels.Growth(c.title, c.label, at))
 	}
-	return panels.Save(path, plots)
+	return panels.Save(path, plots...)
 }

@@ -42,7 +42,7 @@ func run(root, path string) error {
 		}
 		runs = append(runs, rs)
 	}
-	var plots []*plot.Plot
+	var plots []*panels.Panel
 	for _, c := range []struct{ title, partition string }{{"1. NLL, homogeneous", "homogeneous"},
 		{"2. NLL, α = 0.1", "dirichlet-0.1"}} {
 		p, err := lines(c.title, runs, c.partition, func(r *experiment.Record) float64 {
@@ -65,12 +65,12 @@ func run(root, path string) error {
 	bytes.Y.Tick.Marker = plot.ConstantTicks{{Value: 50, Label: "50"}, {Value: 100, Label: "100"},
 		{Value: 1000, Label: "1,000"}, {Value: 3000, Label: "3,000"}}
 	bytes.Legend.Top = false
-	return panels.SaveSized(path, 3*vg.Inch, 2.9*vg.Inch, append(plots, bytes))
+	return panels.SaveSized(path, 3*vg.Inch, 2.9*vg.Inch, append(plots, bytes)...)
 }
 
 // lines is one line a method over images a client, its mean over the repeats that a run has.
 func lines(title string, runs [][]experiment.Record, partition string,
-	figure func(*experiment.Record) float64) (*plot.Plot, error) {
+	figure func(*experiment.Record) float64) (*panels.Panel, error) {
 	p := panels.New(title)
 	p.X.Scale = plot.LogScale{}
 	p.X.Label.Text, p.X.Label.TextStyle = "images a client", panels.Style(8, color.Black)
@@ -95,23 +95,16 @@ func lines(title string, runs [][]experiment.Record, partition string,
 		if len(at) == 0 {
 			return nil, fmt.Errorf("no kept run has %s on %s", method, partition)
 		}
-		l, s, err := plotter.NewLinePoints(at)
-		if err != nil {
-			return nil, err
-		}
-		l.Color, s.Color, s.Shape, s.Radius = panels.Palette[i], panels.Palette[i],
-			marks[i], vg.Points(3)
+		l := p.Line(panels.Palette[i], at...)
+		s := p.Dots(draw.GlyphStyle{Color: panels.Palette[i], Shape: marks[i], Radius: vg.Points(3)}, at...)
 		if method == "FMP" {
 			l.Width = vg.Points(2)
 		} else if !slices.Contains([]string{"FedCGS", "Fed3R"}, method) {
 			l.Dashes = []vg.Length{vg.Points(4), vg.Points(2)}
 		}
-		p.Add(l, s)
 		p.Legend.Add(method, l, s)
 	}
 	p.Legend.Top = true
-	p.Legend.TextStyle = panels.Style(8, color.Black)
-	p.Legend.TextStyle.XAlign, p.Legend.TextStyle.YAlign = draw.XLeft, draw.YBottom
-	p.Legend.Padding = vg.Points(2)
+	p.Small()
 	return p, nil
 }

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"math"
 
-	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 
 	"fmp/docs/internal/panels"
@@ -32,7 +31,7 @@ func run(ctx context.Context, path string) error {
 	}
 	defer eng.Close()
 	eng = engine.Under(ctx, eng)
-	var plots []*plot.Plot
+	var plots []*panels.Panel
 	for _, c := range []struct {
 		title string
 		sizes []int
@@ -65,12 +64,12 @@ func run(ctx context.Context, path string) error {
 		}
 		plots = append(plots, p)
 	}
-	return panels.Save(path, plots)
+	return panels.Save(path, plots...)
 }
 
 // curve measures the work of every size.
 func curve(ctx context.Context, title string, sizes []int,
-	work func(context.Context, int) (func() error, error)) (*plot.Plot, error) {
+	work func(context.Context, int) (func() error, error)) (*panels.Panel, error) {
 	var at plotter.XYs
 	for _, n := range sizes {
 		do, err := work(ctx, n)
@@ -89,5 +88,5 @@ func curve(ctx context.Context, title string, sizes []int,
 		fmt.Printf("%s\t%d\t%.3g s\n", title, n, least)
 		at = append(at, plotter.XY{X: float64(n), Y: math.Max(least, 1e-6)})
 	}
-	return panels.Growth(title, "seconds", at)
+	return panels.Growth(title, "seconds", at), nil
 }

@@ -308,13 +308,10 @@ func draw(path string, ways []way, all map[string][]measured) error {
 			at = append(at, plotter.XY{X: float64(n),
 				Y: median(all[fmt.Sprint(w.name, n)], func(m measured) float64 { return m.processor })})
 		}
-		line, marks, err := plotter.NewLinePoints(at)
-		if err != nil {
-			return err
-		}
-		line.Color, marks.Color = panels.Palette[i], panels.Palette[i]
-		p.Add(line, marks)
-		p.Legend.Add(w.name, line)
+		marks := plotter.DefaultGlyphStyle
+		marks.Color = panels.Palette[i]
+		p.Legend.Add(w.name, p.Line(panels.Palette[i], at...))
+		p.Dots(marks, at...)
 	}
-	return panels.SaveSized(path, 5*72, 3*72, []*plot.Plot{p})
+	return panels.SaveSized(path, 5*72, 3*72, p)
 }

@@ -170,7 +170,7 @@ func figure(from, to string) error {
 	if err != nil {
 		return err
 	}
-	var plots []*plot.Plot
+	var plots []*panels.Panel
 	for _, c := range []int{2, 10, 100} {
 		p := panels.New(fmt.Sprintf("fit: %d classes", c))
 		p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
@@ -184,24 +184,18 @@ func figure(from, to string) error {
 		p.X.Label.Text = "rows of a head"
 		p.X.Label.TextStyle = panels.Style(9, panels.Palette[8])
 		p.Legend.Top, p.Legend.TextStyle.Font = true, panels.Style(8, panels.Palette[8]).Font
-		line, err := plotter.NewLine(plotter.XYs{{X: 60, Y: goal}, {X: 2200, Y: goal}})
-		if err != nil {
-			return err
-		}
-		line.Dashes, line.Color = []vg.Length{vg.Points(3), vg.Points(3)}, panels.Palette[8]
-		p.Add(line)
+		p.Line(panels.Palette[8], plotter.XY{X: 60, Y: goal}, plotter.XY{X: 2200, Y: goal}).Dashes =
+			[]vg.Length{vg.Points(3), vg.Points(3)}
 		for i, n := range []int{100, 1000, 10_000, 100_000} {
-			if err := add(p, rows, n, c, i); err != nil {
-				return err
-			}
+			add(p, rows, n, c, i)
 		}
 		plots = append(plots, p)
 	}
-	return panels.Save(to, plots)
+	return panels.Save(to, plots...)
 }
 
 // add draws the lines of n points: whole where features are plain, dotted where they are strong.
-func add(p *plot.Plot, rows []row, n, c, colour int) error {
+func add(p *panels.Panel, rows []row, n, c, colour int) {
 	for _, kind := range []string{"plain", "strong"} {
 		var at plotter.XYs
 		for _, r := range rows {
@@ -212,17 +206,13 @@ func add(p *plot.Plot, rows []row, n, c, colour int) error {
 		if len(at) == 0 {
 			continue
 		}
-		line, marks, err := plotter.NewLinePoints(at)
-		if err != nil {
-			return err
-		}
-		line.Color, marks.Color = panels.Palette[colour], panels.Palette[colour]
+		line, marks := p.Line(panels.Palette[colour], at...), plotter.DefaultGlyphStyle
 		if kind == "strong" {
 			line.Dashes = []vg.Length{vg.Points(1), vg.Points(2)}
 		} else {
 			p.Legend.Add(fmt.Sprintf("%d points", n), line)
 		}
-		p.Add(line, marks)
+		marks.Color = panels.Palette[colour]
+		p.Dots(marks, at...)
 	}
-	return nil
 }

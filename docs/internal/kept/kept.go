@@ -73,13 +73,3 @@ func First(samples int, joint bool) Figure {
 		return nil
 	}
 }
-
-// Absent is a figure of records of tasks in which no client holds some class.
-func Absent(figure Figure) Figure {
-	return func(r *experiment.Record) *float64 {
-		if r.Absent == nil {
-			return nil
-		}
-		return figure(r)
-	}
-}

@@ -11,27 +11,22 @@ import (
 
 // Growth is a plot of a cost against a size on logarithmic axes. A dashed line through the last
 // point grows in proportion.
-func Growth(title, label string, at plotter.XYs) (*plot.Plot, error) {
+func Growth(title, label string, at plotter.XYs) *Panel {
 	p := New(title)
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Tick.Marker, p.Y.Tick.Marker = powers{}, powers{}
 	p.Y.Label.Text = label
 	p.Y.Label.TextStyle = Style(9, Palette[8])
-	line, marks, err := plotter.NewLinePoints(at)
-	if err != nil {
-		return nil, err
-	}
-	line.Color, marks.Color = Palette[0], Palette[0]
 	last := at[len(at)-1]
 	_, _, least, _ := plotter.XYRange(at)
 	from := max(at[0].X, last.X*least/last.Y)
-	straight, err := plotter.NewLine(plotter.XYs{{X: from, Y: last.Y * from / last.X}, last})
-	if err != nil {
-		return nil, err
-	}
-	straight.Dashes, straight.Color = []vg.Length{vg.Points(3), vg.Points(3)}, Palette[8]
-	p.Add(straight, line, marks)
-	return p, nil
+	p.Line(Palette[8], plotter.XY{X: from, Y: last.Y * from / last.X}, last).Dashes =
+		[]vg.Length{vg.Points(3), vg.Points(3)}
+	p.Line(Palette[0], at...)
+	marks := plotter.DefaultGlyphStyle
+	marks.Color = Palette[0]
+	p.Dots(marks, at...)
+	return p
 }
 
 // powers are ticks at powers of ten, of which up to four have labels.

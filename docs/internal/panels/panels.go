@@ -2,6 +2,7 @@
 package panels
 
 import (
+	"cmp"
 	"fmt"
 	"image/color"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -48,8 +50,59 @@ func Style(size float64, c color.Color) text.Style {
 	}
 }
 
+// Panel is a plot that keeps the first error of drawing on it.
+type Panel struct {
+	*plot.Plot
+	err error
+}
+
+// Failed keeps an error.
+func (p *Panel) Failed(err error) bool {
+	p.err = cmp.Or(p.err, err)
+	return err != nil
+}
+
+// Line adds a line, which is plain until it is styled.
+func (p *Panel) Line(c color.Color, at ...plotter.XY) *plotter.Line {
+	l, err := plotter.NewLine(plotter.XYs(at))
+	if p.Failed(err) {
+		return &plotter.Line{}
+	}
+	l.Color = c
+	p.Add(l)
+	return l
+}
+
+// Dots adds points.
+func (p *Panel) Dots(style draw.GlyphStyle, at ...plotter.XY) *plotter.Scatter {
+	s, err := plotter.NewScatter(plotter.XYs(at))
+	if p.Failed(err) {
+		return &plotter.Scatter{}
+	}
+	s.GlyphStyle = style
+	p.Add(s)
+	return s
+}
+
+// Labels adds words.
+func (p *Panel) Labels(at plotter.XYs, words []string) *plotter.Labels {
+	l, err := plotter.NewLabels(plotter.XYLabels{XYs: at, Labels: words})
+	if p.Failed(err) {
+		return &plotter.Labels{TextStyle: make([]text.Style, len(at))}
+	}
+	p.Add(l)
+	return l
+}
+
+// Small is a legend of small letters.
+func (p *Panel) Small() {
+	p.Legend.TextStyle = Style(8, color.Black)
+	p.Legend.TextStyle.XAlign, p.Legend.TextStyle.YAlign = draw.XLeft, draw.YBottom
+	p.Legend.Padding = vg.Points(2)
+}
+
 // New is an empty plot.
-func New(title string) *plot.Plot {
+func New(title string) *Panel {
 	p := plot.New()
 	p.Title.Text = title
 	p.Title.TextStyle = Style(10, color.Black)
@@ -59,16 +112,16 @@ func New(title string) *plot.Plot {
 		a.Padding = vg.Points(2)
 		a.Tick.Label.Font = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 9}
 	}
-	return p
+	return &Panel{Plot: p}
 }
 
 // Save writes the plots in a row to a file, whose extension says how (.svg, .png).
-func Save(path string, plots []*plot.Plot) error {
-	return SaveSized(path, 2.2*vg.Inch, 2.4*vg.Inch, plots)
+func Save(path string, plots ...*Panel) error {
+	return SaveSized(path, 2.2*vg.Inch, 2.4*vg.Inch, plots...)
 }
 
 // SaveSized is Save with plots of a width and height.
-func SaveSized(path string, side, height vg.Length, plots []*plot.Plot) error {
+func SaveSized(path string, side, height vg.Length, plots ...*Panel) error {
 	c, err := draw.NewFormattedCanvas(side*vg.Length(len(plots)), height,
 		strings.TrimPrefix(filepath.Ext(path), "."))
 	if err != nil {
@@ -81,6 +134,9 @@ func SaveSized(path string, side, height vg.Length, plots []*plot.Plot) error {
 	canvas.SetColor(color.White)
 	canvas.Fill(canvas.Rectangle.Path())
 	for i, p := range plots {
+		if p.err != nil {
+			return p.err
+		}
 		p.Draw(tiles.At(canvas, i, 0))
 	}
 	return atomicfile.Write(path, func(w io.Writer) error {
