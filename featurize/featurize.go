@@ -159,7 +159,7 @@ func (f *Features) statistics() (*Stats, dataset.Range, error) {
 				"dataset.splits.extractor or dataset.splits.corpus a larger share",
 			minStats, part.Len())
 	}
-	return NewStats(f.Train.Features[part.From*f.Dx:part.To*f.Dx], f.Dx), part, nil
+	return newStats(f.Train.Features[part.From*f.Dx:part.To*f.Dx], f.Dx), part, nil
 }
 
 // cause returns the innermost error, such as "permission denied": notes are shared, and name no

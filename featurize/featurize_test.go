@@ -21,7 +21,7 @@ import (
 
 func TestStats(t *testing.T) {
 	rows := []float32{1, 5, 3, 5, 5, 5}
-	s := NewStats(rows, 2)
+	s := newStats(rows, 2)
 	if s.Mean[0] != 3 || s.Mean[1] != 5 || math.Abs(float64(s.Std[0])-math.Sqrt(8.0/3)) > 1e-6 ||
 		s.Std[1] != 1 {
 		t.Errorf("%+v", s)
@@ -30,7 +30,7 @@ func TestStats(t *testing.T) {
 	if rows[1] != 0 || rows[3] != 0 || rows[0] != -rows[4] {
 		t.Errorf("standardised: %v", rows)
 	}
-	if s := NewStats(make([]float32, 6), 2); s.Std[0] != 1 || s.Std[1] != 1 {
+	if s := newStats(make([]float32, 6), 2); s.Std[0] != 1 || s.Std[1] != 1 {
 		t.Errorf("all zero: %+v", s)
 	}
 }
@@ -76,7 +76,7 @@ func TestRunStandardisesOverTheExtractorPartAndCaches(t *testing.T) {
 	if part.N != 40 {
 		t.Fatalf("extractor part of %d images; want 40", part.N)
 	}
-	s := NewStats(part.Features, first.Dx)
+	s := newStats(part.Features, first.Dx)
 	for k := range first.Dx {
 		if math.Abs(float64(s.Mean[k])) > 1e-5 || math.Abs(float64(s.Std[k])-1) > 1e-5 {
 			t.Errorf("feature %d of the extractor part has mean %v and deviation %v", k, s.Mean[k], s.Std[k])

@@ -46,7 +46,7 @@ func write(args []string) error {
 		return err
 	}
 	if args[0] != "-sbom" {
-		text, err := Notices(mods)
+		text, err := noticesOf(mods)
 		if err != nil {
 			return err
 		}
@@ -105,8 +105,8 @@ func modules(root string) (map[string]*module, error) {
 	return mods, nil
 }
 
-// Notices returns the text for modules; each must have a licence, in UTF-8.
-func Notices(mods map[string]*module) ([]byte, error) {
+// noticesOf returns the text for modules; each must have a licence, in UTF-8.
+func noticesOf(mods map[string]*module) ([]byte, error) {
 	all := make([]*module, 0, len(mods))
 	for _, m := range mods {
 		if len(m.files) == 0 {

@@ -19,7 +19,7 @@ var ours = sync.OnceValues(func() (map[string]*module, error) { return modules(f
 func TestNoticesAreCurrent(t *testing.T) {
 	root := filepath.Join("..", "..")
 	mods := must.Get(ours())(t)
-	want := must.Get(Notices(mods))(t)
+	want := must.Get(noticesOf(mods))(t)
 	got := must.Get(os.ReadFile(filepath.Join(root, "THIRD_PARTY.md")))(t)
 	if !bytes.Equal(got, want) {
 		t.Error("THIRD_PARTY.md is not what the programs are made of: go run ./docs/notices " +

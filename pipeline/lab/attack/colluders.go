@@ -18,8 +18,8 @@ import (
 	"fmp/pipeline/shipped"
 )
 
-// Colluding are the attacks of the table of colluders, who claim no more images than they have.
-var Colluding = []string{"sign", "flip", "collapse"}
+// colluding are the attacks of the table of colluders, who claim no more images than they have.
+var colluding = []string{"sign", "flip", "collapse"}
 
 // NoAttack names the row of rounds of honest clients alone.
 const NoAttack = "no attack"
@@ -72,7 +72,7 @@ func newRow(attack string, colluders int) CollusionRow {
 // RunColluders measures rounds without colluders, and 1 to 5 among 10 clients.
 func RunColluders(ctx context.Context, p *experiment.Prepared, o Options) ([]CollusionRow, error) {
 	out := []CollusionRow{newRow(NoAttack, 0)}
-	for _, name := range Colluding {
+	for _, name := range colluding {
 		for tenths := 1; tenths <= 5; tenths++ {
 			out = append(out, newRow(name, tenths*o.Clients/10))
 		}

@@ -93,7 +93,7 @@ func (a *Attack) conclude(p *proof, in, not []float64, n int, sigma, delta float
 	}
 	a.TPR = score.TruePositives(in, not, 0.01)
 	a.theory(1 / sigma)
-	p.Confidence, p.Epsilon = confidence, LowerBound(n, p.Guesses, p.Right, delta, confidence)
+	p.Confidence, p.Epsilon = confidence, lowerBound(n, p.Guesses, p.Right, delta, confidence)
 	return nil
 }
 

@@ -32,7 +32,7 @@ func TestLowerBound(t *testing.T) {
 					right++
 				}
 			}
-			got := LowerBound(300, 300, right, 1e-9, 0.95)
+			got := lowerBound(300, 300, right, 1e-9, 0.95)
 			if sum += got / trials; got > epsilon {
 				above++
 			}
@@ -44,11 +44,11 @@ func TestLowerBound(t *testing.T) {
 			t.Errorf("epsilon %v: the bounds are %v on average", epsilon, sum)
 		}
 	}
-	if got := LowerBound(2000, 100, 100, 1e-5, 0.95); !(got > 2 && got < 6) {
+	if got := lowerBound(2000, 100, 100, 1e-5, 0.95); !(got > 2 && got < 6) {
 		t.Errorf("100 of 100 right prove %v", got)
 	}
-	if with, without := LowerBound(1000, 200, 190, 1e-4, 0.95),
-		LowerBound(1000, 200, 190, 1e-12, 0.95); with >= without {
+	if with, without := lowerBound(1000, 200, 190, 1e-4, 0.95),
+		lowerBound(1000, 200, 190, 1e-12, 0.95); with >= without {
 		t.Errorf("a larger delta proves %v, a smaller one %v", with, without)
 	}
 }

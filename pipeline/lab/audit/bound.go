@@ -4,12 +4,12 @@ import (
 	"math"
 )
 
-// LowerBound returns the epsilon that an audit proves, at the given confidence: each of the given
+// lowerBound returns the epsilon that an audit proves, at the given confidence: each of the given
 // number of canaries was included by a fair coin of its own, and the auditor guessed some of the
 // coins, right of them correctly. It is the largest epsilon for which that many correct guesses
 // have a probability below 1 - confidence under (epsilon, delta)-differential privacy (Steinke,
 // Nasr and Jagielski 2023, Privacy auditing with one (1) training run, theorem 5.2), or 0.
-func LowerBound(canaries, guesses, right int, delta, confidence float64) float64 {
+func lowerBound(canaries, guesses, right int, delta, confidence float64) float64 {
 	low, high := 0.0, 50.0
 	if chance(canaries, guesses, right, 0, delta) > 1-confidence {
 		return 0

@@ -41,20 +41,20 @@ const (
 	Equal   = "equal shares"
 )
 
-// Randomised is the adaptive score of Romano, Sesia and Candès (2020): 1 less the sum of the
+// randomised is the adaptive score of Romano, Sesia and Candès (2020): 1 less the sum of the
 // probabilities above the class's, and less a share u of its own, with u uniform on (0, 1) for each
 // image. Any score that is a function of an image and of numbers drawn for it alone keeps the
 // theorems of sets. It is measured and not offered: a classifier.onnx would need a u that its
 // runtime computes of an image alike on every machine, and that the server draws alike for
 // calibration points, of which it has features alone.
-const Randomised conformal.Score = "adaptive, randomised"
+const randomised conformal.Score = "adaptive, randomised"
 
 // Scores are those that are measured.
-var Scores = append(slices.Clone(conformal.Scores), Randomised)
+var Scores = append(slices.Clone(conformal.Scores), randomised)
 
 // scores returns the score k of every class of an image with probabilities p, and u.
 func scores(k conformal.Score, p []float32, u float32) []float32 {
-	if k != Randomised {
+	if k != randomised {
 		return k.Compute(p)
 	}
 	out := conformal.Adaptive.Compute(p)
@@ -331,8 +331,8 @@ func (b *bench) sets(ctx context.Context, r *posterior.Result, temperature float
 		if err := points.Add(p, calibration.labels[i]); err != nil {
 			return nil, err
 		}
-		own := scores(Randomised, p, calibration.u[i])[calibration.labels[i]]
-		points.True[Randomised] = append(points.True[Randomised], own)
+		own := scores(randomised, p, calibration.u[i])[calibration.labels[i]]
+		points.True[randomised] = append(points.True[randomised], own)
 	}
 	if stated, err = predict(on.features); err != nil {
 		return nil, err

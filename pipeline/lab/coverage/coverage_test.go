@@ -51,7 +51,7 @@ func TestRun(t *testing.T) {
 			size[[2]string{sets, string(conformal.Probability)}]; !(a > b) {
 			t.Errorf("%s: adaptive sets have the size %v, others %v", sets, a, b)
 		}
-		if a, b := size[[2]string{sets, string(Randomised)}],
+		if a, b := size[[2]string{sets, string(randomised)}],
 			size[[2]string{sets, string(conformal.Adaptive)}]; !(a < b) {
 			t.Errorf("%s: randomised sets have the size %v, adaptive ones %v", sets, a, b)
 		}
@@ -62,12 +62,12 @@ func TestRun(t *testing.T) {
 // of the true class is uniform, which no score without u is.
 func TestRandomised(t *testing.T) {
 	p := []float32{0.2, 0.7, 0.1}
-	got, adaptive := scores(Randomised, p, 0.5), conformal.Adaptive.Compute(p)
+	got, adaptive := scores(randomised, p, 0.5), conformal.Adaptive.Compute(p)
 	for c, want := range []float32{0.2, 0.65, 0.05} {
 		if math.Abs(float64(got[c]-want)) > 1e-6 ||
-			math.Abs(float64(scores(Randomised, p, 1)[c]-adaptive[c])) > 1e-6 {
+			math.Abs(float64(scores(randomised, p, 1)[c]-adaptive[c])) > 1e-6 {
 			t.Errorf("class %d: %v; want %v; with u of 1 %v, adaptive %v", c, got[c], want,
-				scores(Randomised, p, 1)[c], adaptive[c])
+				scores(randomised, p, 1)[c], adaptive[c])
 		}
 	}
 	r := rng.New(1, "randomised")
@@ -80,7 +80,7 @@ func TestRandomised(t *testing.T) {
 		} else if v < 0.9 {
 			y = 1
 		}
-		s := float64(scores(Randomised, p, float32(r.Float64()))[y])
+		s := float64(scores(randomised, p, float32(r.Float64()))[y])
 		for k := range below {
 			if s < float64(k+1)/10 {
 				below[k]++

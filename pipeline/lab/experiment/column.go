@@ -102,8 +102,8 @@ func CSVHeading() (names []string) {
 	return names
 }
 
-// WriteCSV writes a heading and one row per record.
-func WriteCSV(w io.Writer, rs []Record) error {
+// writeCSV writes a heading and one row per record.
+func writeCSV(w io.Writer, rs []Record) error {
 	lines := [][]string{CSVHeading()}
 	for _, r := range rs {
 		lines = append(lines, r.CSV())

@@ -411,7 +411,7 @@ func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 		return nil, err
 	}
 	var csv bytes.Buffer
-	if err := WriteCSV(&csv, rs); err != nil {
+	if err := writeCSV(&csv, rs); err != nil {
 		return nil, err
 	}
 	for _, f := range []struct {
