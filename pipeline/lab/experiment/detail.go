@@ -191,23 +191,20 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 		total[i] = metric.Entropy(mean[i*classes : (i+1)*classes])
 		order[i] = i
 	}
+	firsts := func() (out []int) { // of different classes
+		seen := map[int]bool{}
+		for _, i := range order {
+			if y := p.Data.TestLabels[i]; !seen[y] && len(out) < examples {
+				seen[y] = true
+				out = append(out, i)
+			}
+		}
+		return out
+	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(total[a], total[b]) })
-	var easy, hard []int
-	seen := map[int]bool{}
-	for _, i := range order {
-		if y := p.Data.TestLabels[i]; !seen[y] && len(easy) < examples {
-			seen[y] = true
-			easy = append(easy, i)
-		}
-	}
+	easy := firsts()
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(total[b]-inner[b], total[a]-inner[a]) })
-	seen = map[int]bool{}
-	for _, i := range order {
-		if y := p.Data.TestLabels[i]; !seen[y] && len(hard) < examples {
-			seen[y] = true
-			hard = append(hard, i)
-		}
-	}
+	hard := firsts()
 	chosen := append(slices.Clone(easy), hard...)
 	var few []float32
 	width := len(rows) / n

@@ -461,18 +461,20 @@ func (d *Directory) close() error {
 // maxFile bounds the size of a file in a run directory: 1 GiB.
 const maxFile = 1 << 30
 
-// ReadManifest reads run.json of a run directory.
-func ReadManifest(dir string) (*Manifest, error) {
-	data, err := regularfile.ReadFile(filepath.Join(dir, RunFile), maxFile)
+// readFile reads and parses a file that every run directory has.
+func readFile[T any](dir, name string, parse func([]byte) (T, error)) (v T, err error) {
+	data, err := regularfile.ReadFile(filepath.Join(dir, name), maxFile)
 	if err != nil {
-		return nil, fmt.Errorf("run directory %s: %w", dir, err)
+		return v, fmt.Errorf("run directory %s: %w", dir, err)
 	}
-	m, err := parseManifest(data)
-	if err != nil {
-		return nil, fmt.Errorf("run directory %s: %s: %w", dir, RunFile, err)
+	if v, err = parse(data); err != nil {
+		return v, fmt.Errorf("run directory %s: %s: %w", dir, name, err)
 	}
-	return m, nil
+	return v, nil
 }
+
+// ReadManifest reads run.json of a run directory.
+func ReadManifest(dir string) (*Manifest, error) { return readFile(dir, RunFile, parseManifest) }
 
 func parseManifest(data []byte) (*Manifest, error) {
 	m := new(Manifest)
@@ -480,17 +482,7 @@ func parseManifest(data []byte) (*Manifest, error) {
 }
 
 // ReadConfig reads the resolved settings of a run directory.
-func ReadConfig(dir string) (Config, error) {
-	data, err := regularfile.ReadFile(filepath.Join(dir, ConfigFile), maxFile)
-	if err != nil {
-		return Config{}, fmt.Errorf("run directory %s: %w", dir, err)
-	}
-	c, err := ParseConfig(data)
-	if err != nil {
-		return c, fmt.Errorf("run directory %s: %s: %w", dir, ConfigFile, err)
-	}
-	return c, nil
-}
+func ReadConfig(dir string) (Config, error) { return readFile(dir, ConfigFile, ParseConfig) }
 
 // ParseConfig reads a complete set of settings, as config.yaml holds it. Those that an earlier
 // version did not know have their defaults, by which later versions do the same.

@@ -427,15 +427,6 @@ func (t *Task) Clients() []*point.Set { return t.in.Clients }
 // Uploads returns the clients' compressed points, as given to NewTask.
 func (t *Task) Uploads() []*point.Set { return t.in.Uploads }
 
-// Classes returns C.
-func (t *Task) Classes() int { return t.c }
-
-// Dx returns the number of features.
-func (t *Task) Dx() int { return t.dx }
-
-// Samples returns S.
-func (t *Task) Samples() int { return t.in.Samples }
-
 // Lookup returns the method with the given name, ignoring case. The error for an unknown name
 // suggests the closest one.
 func Lookup(name string) (Method, error) {
