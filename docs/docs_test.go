@@ -69,10 +69,10 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// sources are the texts of the files of the repository, or of a folder of it, whose names end so.
-func sources(t *testing.T, folder string, ends ...string) iter.Seq2[string, string] {
+// sources are the texts of the files of the repository whose names end so.
+func sources(t *testing.T, ends ...string) iter.Seq2[string, string] {
 	return func(yield func(path, text string) bool) {
-		err := filepath.WalkDir(filepath.Join("..", folder), func(path string, e fs.DirEntry, err error) error {
+		err := filepath.WalkDir("..", func(path string, e fs.DirEntry, err error) error {
 			if err != nil {
 				return err
 			}
@@ -102,8 +102,7 @@ var update = flag.Bool("update", false, "write the table of models anew")
 func between(t *testing.T, page, name string) (text string, from, to int) {
 	t.Helper()
 	open, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->"
-	i := strings.Index(page, open)
-	j := strings.Index(page, end)
+	i, j := strings.Index(page, open), strings.Index(page, end)
 	if i < 0 || j < i {
 		t.Fatalf("the page lacks %s … %s", strings.TrimSpace(open), end)
 	}

@@ -12,7 +12,7 @@ func TestNamedTests(t *testing.T) {
 	declared, named := map[string]bool{}, map[string][]string{}
 	declaration := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)[A-Z]\w*)\(`)
 	name := regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w*)`")
-	for path, text := range sources(t, "", "_test.go", ".md") {
+	for path, text := range sources(t, "_test.go", ".md") {
 		for _, m := range declaration.FindAllStringSubmatch(text, -1) {
 			declared[m[1]] = true
 		}

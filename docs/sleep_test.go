@@ -14,7 +14,7 @@ import (
 // testing/synctest, and for no fixed time.
 func TestNoTestSleeps(t *testing.T) {
 	seen := 0
-	for path, text := range sources(t, "", "_test.go") {
+	for path, text := range sources(t, "_test.go") {
 		files := token.NewFileSet()
 		f := must.Get(parser.ParseFile(files, path, text, 0))(t)
 		if slices.ContainsFunc(f.Imports,

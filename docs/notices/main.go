@@ -12,13 +12,13 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -107,14 +107,14 @@ func modules(root string) (map[string]*module, error) {
 
 // noticesOf returns the text for modules; each must have a licence, in UTF-8.
 func noticesOf(mods map[string]*module) ([]byte, error) {
-	all := make([]*module, 0, len(mods))
-	for _, m := range mods {
+	var all []*module
+	for _, path := range slices.Sorted(maps.Keys(mods)) {
+		m := mods[path]
 		if len(m.files) == 0 {
 			return nil, fmt.Errorf("%s %s comes without a licence", m.path, m.version)
 		}
 		all = append(all, m)
 	}
-	slices.SortFunc(all, func(a, b *module) int { return cmp.Compare(a.path, b.path) })
 	var b bytes.Buffer
 	b.WriteString("# Third-party notices\n\nWhat `fmp` and `fmp-edge` contain of the work of others, and " +
 		"on which terms. Made by `make docs` from the modules themselves.\n\n")
@@ -132,12 +132,7 @@ func noticesOf(mods map[string]*module) ([]byte, error) {
 	var texts []*text
 	at := map[[sha256.Size]byte]*text{}
 	for _, m := range all {
-		names := make([]string, 0, len(m.files))
-		for n := range m.files {
-			names = append(names, n)
-		}
-		slices.Sort(names)
-		for _, n := range names {
+		for _, n := range slices.Sorted(maps.Keys(m.files)) {
 			sum := sha256.Sum256(m.files[n])
 			if at[sum] == nil {
 				at[sum] = &text{body: m.files[n]}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -39,7 +40,7 @@ func TestRelease(t *testing.T) {
 			t.Error("a folder that is there was written to")
 		}
 		trees[i] = map[string][]byte{}
-		for _, path := range glob(t, out) {
+		for _, path := range must.Get(filepath.Glob(filepath.Join(out, "*")))(t) {
 			data := must.Get(os.ReadFile(path))(t)
 			trees[i][filepath.Base(path)] = data
 		}
@@ -59,7 +60,7 @@ func TestRelease(t *testing.T) {
 	name := "fmp-" + buildinfo.Next + "-linux-amd64"
 	got := untar(t, gunzip(t, trees[0][name+".tar.gz"]))
 	if string(got[name+"/fmp-edge"]) != "client of linux/amd64" || len(got[name+"/LICENSE"]) == 0 {
-		t.Errorf("the archive holds %v", names(got))
+		t.Errorf("the archive holds %v", slices.Sorted(maps.Keys(got)))
 	}
 	members := unar(t, trees[0]["fmp_"+buildinfo.Next+"_amd64.deb"])
 	if string(members["debian-binary"]) != "2.0\n" {
@@ -71,7 +72,7 @@ func TestRelease(t *testing.T) {
 	}
 	tree := untar(t, gunzip(t, members["data.tar.gz"]))
 	if string(tree["usr/lib/fmp/fmp-edge"]) != "client of linux/amd64" {
-		t.Errorf("the package holds %v", names(tree))
+		t.Errorf("the package holds %v", slices.Sorted(maps.Keys(tree)))
 	}
 	for name := range tree { // dpkg makes no folder by itself
 		if parent := path.Dir(strings.TrimSuffix(name, "/")) + "/"; parent != "./" &&
@@ -103,19 +104,6 @@ func TestRelease(t *testing.T) {
 			t.Errorf("blob %s has another digest", name)
 		}
 	}
-}
-
-func glob(t *testing.T, dir string) []string {
-	t.Helper()
-	return must.Get(filepath.Glob(filepath.Join(dir, "*")))(t)
-}
-
-func names(files map[string][]byte) (out []string) {
-	for n := range files {
-		out = append(out, n)
-	}
-	slices.Sort(out)
-	return out
 }
 
 func gunzip(t *testing.T, data []byte) []byte {
