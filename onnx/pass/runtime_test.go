@@ -130,6 +130,7 @@ func TestUpgradeKeepsResults(t *testing.T) {
 		{7, "BatchNormalization", "x:float32[n,2,3]", "x a b c d", "y0", "",
 			inits{"a": v(1, 2), "b": v(3, 4), "c": v(.1, .2), "d": v(1, .5)}},
 		{16, "GridSample", "x:float32[1,2,3,3] g:float32[1,2,2,2]", "x g", "y0", "mode=bilinear", nil},
+		{17, "DFT", "x:float32[1,3,4,1]", "x", "y0", "", nil},
 		{7, "PRelu", "x:float32[n,3,2]", "x s", "y0", "",
 			inits{"s": onnx.NewTensor([]float32{.1, .2, .3}, 3, 1)}},
 		{7, "AveragePool", "x:float32[n,1,5,5]", "x", "y0", "kernel_shape=3,3 pads=1,1,1,1", nil},
@@ -178,6 +179,9 @@ func TestUpgradeRefusesByName(t *testing.T) {
 		{"statistics of training", 13,
 			func(n *onnx.Node) { n.Op = "BatchNormalization"; n.Outputs = append(n.Outputs, "mean") },
 			"statistics of training"},
+		{"a type that was taken away", 27, func(n *onnx.Node) {
+			n.Op, n.Inputs = "ReduceLogSum", []string{"ints"}
+		}, "ReduceLogSum"},
 		{"nearest shrinking", 10,
 			func(n *onnx.Node) { n.Op = "Resize"; n.Inputs = []string{"x", "scales"} }, "Resize"},
 	} {
@@ -186,9 +190,9 @@ func TestUpgradeRefusesByName(t *testing.T) {
 			n.Name = "node"
 			tc.spoil(n)
 			m := onnx.NewModel(modeltest.Graph("x:float32[1,2,4,4]", "y:float32", map[string]*onnx.Tensor{
-				"w": onnx.Vector[float32](1, 2), "scales": onnx.Vector[float32](1, 1, .5, .5)}, n))
+				"w": onnx.Vector[float32](1, 2), "ints": onnx.Vector[int64](1, 2), "scales": onnx.Vector[float32](1, 1, .5, .5)}, n))
 			m.Opsets[""] = int64(tc.opset)
-			err := pass.Upgrade(m, 17)
+			err := pass.Upgrade(m, max(17, tc.opset+1))
 			if err == nil || !strings.Contains(err.Error(), tc.want) ||
 				!strings.Contains(err.Error(), `"node"`) {
 				t.Errorf("error is %v", err)

@@ -1,6 +1,7 @@
 package pass
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -84,6 +85,10 @@ func Upgrade(m *onnx.Model, to int) error {
 		c.Opsets[""] = int64(v)
 	}
 	c.IR = max(c.IR, irVersion(to))
+	if err := errors.Join(shape.Infer(c), check.Model(c)); err != nil {
+		return fmt.Errorf("upgrading %q from operator set %d to %d: not valid there: %w", m.Graph.Name,
+			from, to, err)
+	}
 	*m = *c
 	return nil
 }
@@ -200,7 +205,7 @@ func init() {
 			"ReduceLogSumExp": axesToInput,
 			"ReduceSumSquare": axesToInput, "Split": upgradeSplit18,
 		},
-		20: {"GridSample": upgradeGridSample20},
+		20: {"DFT": upgradeDFT20, "GridSample": upgradeGridSample20},
 		21: {"GroupNormalization": refuseUpgrade(
 			"scale and bias were given for each group and now are for each channel")},
 	}
@@ -384,6 +389,14 @@ func upgradeSplit18(u *upgrader, n *onnx.Node) error {
 	if n.Input(1) == "" {
 		n.Attrs = append(n.Attrs, onnx.IntAttr("num_outputs", len(n.Outputs)))
 	}
+	return u.keep(n)
+}
+
+// upgradeDFT20: the axis became an input, of which the default is another one.
+func upgradeDFT20(u *upgrader, n *onnx.Node) error {
+	axis := op.Attrs(n, 19).Int("axis")
+	drop(n, "axis")
+	feed(n, 2, u.constant(n, "axis", onnx.Scalar(int64(axis))))
 	return u.keep(n)
 }
 

@@ -379,10 +379,15 @@ var signals = join(
 				s[a] = max(2, s[a])
 			}
 			in := tensors{g.tensor(d, s...), pick(g, nil, onnx.Scalar(int64(1+g.IntN(6))))}
-			if g.opset < 20 {
-				return in, append(attrs, onnx.IntAttr("axis", a)), 0
+			switch { // the default is 1, and from 20 on -2
+			case g.opset >= 20 && a == len(s)-2:
+				return append(in, pick(g, nil, onnx.Scalar(int64(a)))), attrs, 0
+			case g.opset >= 20:
+				return append(in, onnx.Scalar(int64(a))), attrs, 0
+			case a == 1:
+				return in, append(attrs, g.some(onnx.IntAttr("axis", a))...), 0
 			}
-			return append(in, onnx.Scalar(int64(a))), attrs, 0
+			return in, append(attrs, onnx.IntAttr("axis", a)), 0
 		},
 		"STFT": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 			n := 4 + g.IntN(8)
