@@ -366,6 +366,10 @@ func (t Tuning) prepare(m *onnx.Model) (*tuned, error) {
 		delete(p.eval.Graph.Initializers, n)
 		p.eval.Graph.Inputs = append(p.eval.Graph.Inputs, info(n, v))
 	}
+	if bad := notFinite(p.init); bad != "" {
+		return nil, fmt.Errorf("the initializer %q holds a number that is not finite: it cannot be trained, "+
+			"leave it out", bad)
+	}
 	return p, check.Model(p.eval)
 }
 

@@ -110,6 +110,37 @@ func TestWeights(t *testing.T) {
 	}
 }
 
+// TestMasks: initializers that close places are no weights, and one with a number that is not finite
+// cannot be trained.
+func TestMasks(t *testing.T) {
+	t.Parallel()
+	inf := float32(math.Inf(1))
+	for _, c := range []struct {
+		op     string
+		mask   []float32
+		weight bool
+	}{
+		{"Add", []float32{0, -inf, 0, 0, 0, 0}, false}, {"Add", []float32{0, -1e4, 0, 0, 0, 0}, false},
+		{"Add", []float32{0, -9e3, 0, 1, 0, 0}, true}, {"Mul", []float32{0, 1, 1, 1, 1, 0}, false},
+		{"Mul", []float32{0, 1, 1, 1, 1, 2}, true}, {"Mul", []float32{1, 1, 1, 1, 1, 1}, true},
+		{"Mul", []float32{0, -2e4, 1, 1, 1, 1}, true}, {"Sub", []float32{0, inf, 0, 0, 0, 0}, false},
+	} {
+		m := onnx.NewModel(modeltest.Graph("x:float32[n,6]", "y:float32[n,3]", map[string]*onnx.Tensor{
+			"w": random("w", 6, 6), "mask": onnx.Vector(c.mask...), "v": random("v", 6, 3)},
+			modeltest.Node("MatMul", "x w", "h"), modeltest.Node(c.op, "h mask", "k"),
+			modeltest.Node("MatMul", "k v", "y")))
+		tn := tuningOf(m)
+		if got := slices.Contains(tn.Weights, "mask"); got != c.weight {
+			t.Errorf("%s of %v: a weight: %v", c.op, c.mask, got)
+		}
+		if slices.Max(c.mask) < inf && slices.Min(c.mask) > -inf {
+			continue
+		}
+		tn.Weights = append(tn.Weights, "mask")
+		must.Fail(tn.Train(t.Context(), pureEngine(t), m, clusters(t, 12, 3), Data{}))(t, `"mask"`, c.op)
+	}
+}
+
 // TestWeightsWithin: weights are those that graphs within nodes read, or what is before these, too;
 // training moves each, also by low-rank factors.
 func TestWeightsWithin(t *testing.T) {

@@ -2,6 +2,7 @@ package train
 
 import (
 	"maps"
+	"math"
 	"slices"
 
 	"fmp/onnx"
@@ -24,7 +25,9 @@ var settings = []string{"Clip", "Dropout", "Pad", "Resize", "Upsample", "TopK", 
 // Weights returns the initializers that a value of the graph depends on and that training can
 // change, in the order of the nodes: those of float32 with more than one element, also where only a
 // graph within a node reads them. Left out are the running statistics of batch normalisations,
-// bounds and scales of operators, and numbers that shift and scale images before the first weight.
+// bounds and scales of operators, numbers that shift and scale images before the first weight, and
+// masks: a number that is not finite, -10,000 or less where it is added, or only 0 and 1 where it
+// multiplies.
 // Nodes must be in topological order, as ONNX asks for.
 func Weights(g *onnx.Graph, output string) []Weight {
 	g = ownStatistics(g)
@@ -133,7 +136,7 @@ func (c *collector) walk(nodes []*onnx.Node, used map[string]bool) {
 // read takes a value that a node reads as a weight where it can be one.
 func (c *collector) read(n *onnx.Node, name string) {
 	t := c.of[name]
-	if t == nil || t.DType != onnx.Float32 || t.Len() < 2 {
+	if t == nil || t.DType != onnx.Float32 || t.Len() < 2 || masks(n.Op, t) {
 		return
 	}
 	if _, have := c.at[name]; !have {
@@ -153,4 +156,29 @@ func learnt(n *onnx.Node, i int, weighted map[string]bool) bool {
 		return weighted[n.Input(1-i)]
 	}
 	return i == 0 || !slices.Contains(settings, n.Op)
+}
+
+// masks reports whether a tensor closes places, as a causal mask does. Weight decay alone would turn
+// -Inf into NaN.
+func masks(op string, t *onnx.Tensor) bool {
+	const closed = -1e4 // the weakest that exporters write
+	low, zeros, ones := float32(0), 0, 0
+	for _, v := range t.F32() {
+		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
+			return true
+		}
+		low = min(low, v)
+		if v == 0 {
+			zeros++
+		} else if v == 1 {
+			ones++
+		}
+	}
+	switch op {
+	case "Add", "Attention", "Expand", "Slice", "Unsqueeze", "Where": // added, or on the way to it
+		return low <= closed
+	case "Mul":
+		return zeros > 0 && ones > 0 && zeros+ones == t.Len()
+	}
+	return false
 }
