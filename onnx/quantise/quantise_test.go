@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -225,6 +226,48 @@ func TestWeights(t *testing.T) {
 		if four != (c.bits == 4) {
 			t.Errorf("%d bits: weights of 4 bits: %v", c.bits, four)
 		}
+	}
+}
+
+// TestOptionalInputs: optional inputs stay such, with the effect that they had: a scale of the scores,
+// a matrix, a bias and the lower bound of a Clip.
+func TestOptionalInputs(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	b := build.New("open")
+	x := b.Input("x", onnx.Float32, "n", 8)
+	h := b.Op("Gemm", []build.Ref{x, b.Param("w", drawn(r, 1, 8, 16)), b.Optional("bias", onnx.ZerosF32(16))})
+	h = b.Op("Clip", []build.Ref{h, b.Optional("low", onnx.Scalar[float32](0))})
+	h = b.Add(h, b.MatMul(h, b.Optional("matrix", onnx.ZerosF32(16, 16))))
+	y := b.Op("Gemm", []build.Ref{h, b.Param("v", drawn(r, 1, 16, 4)), b.Param("c", drawn(r, 1, 4))})
+	b.Output("scores", b.Mul(y, b.Mul(b.F32(1), b.Optional("scale", onnx.Vector[float32](1)))))
+	m := must.Get(b.Model())(t)
+	feeds := Batch{"x": drawn(r, 1, 5, 8), "bias": drawn(r, .1, 16), "low": onnx.Scalar[float32](.5),
+		"matrix": drawn(r, .03, 16, 16), "scale": onnx.Vector[float32](3)}
+	eval := func(m *onnx.Model) []float32 {
+		m = onnx.Clone(m)
+		for _, v := range m.Graph.Optional {
+			must.Do(t, m.Graph.SetDefault(v.Name, feeds[v.Name]))
+		}
+		return run(t, inGo(t, true), m, Batch{"x": feeds["x"]})
+	}
+	want := eval(m)
+	for name, quantised := range map[string]func() (*onnx.Model, error){
+		"bytes": func() (*onnx.Model, error) {
+			q, _, err := Static(t.Context(), m, inGo(t, true), []Batch{{"x": drawn(r, 1.5, 64, 8)}}, Options{})
+			return q, err
+		},
+		"weights of 8 bits": func() (*onnx.Model, error) { q, _, err := Weights(m, 8, 1); return q, err },
+		"weights of 4 bits": func() (*onnx.Model, error) { q, _, err := Weights(m, 4, 1); return q, err },
+	} {
+		q := must.Get(quantised())(t)
+		if !reflect.DeepEqual(q.Graph.Optional, m.Graph.Optional) || len(q.Graph.Inputs) != 1 {
+			t.Errorf("%s: inputs are %v, optional %v", name, q.Graph.Inputs, q.Graph.Optional)
+			continue
+		}
+		if d := far(eval(q), want); d > 1.5 || d == 0 {
+			t.Errorf("%s: %v off", name, d)
+		}
+		t.Logf("%s: %v off of %v", name, far(eval(q), want), slices.Max(want))
 	}
 }
 

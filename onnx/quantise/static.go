@@ -97,13 +97,14 @@ type static struct {
 	engine  engine.Engine
 	model   *onnx.Model // ready to be quantised
 	types   map[string]onnx.DType
-	layers  []int // nodes
+	fed     map[string]bool // values that depend on the model's inputs
+	layers  []int           // nodes
 	spans   map[string]*span
 	report  Report
 }
 
 // ready returns a copy of m of some operator set or a later one, without functions, weights in half
-// precision and foldable normalisations, and the number of these.
+// precision and foldable normalisations, and the number of these. Optional inputs stay such.
 func ready(m *onnx.Model, opset int) (*onnx.Model, int, error) {
 	c := onnx.Clone(m)
 	pass.RestoreHalf(c)
@@ -114,25 +115,45 @@ func ready(m *onnx.Model, opset int) (*onnx.Model, int, error) {
 	if err == nil {
 		err = errors.Join(shape.Infer(c), check.Model(c))
 	}
-	if err == nil {
-		err = pass.Simplify(c)
-	}
 	if err != nil {
 		return nil, 0, err
 	}
-	before := len(c.Graph.Nodes)
+	g := c.Graph
+	// Simplifying and folding take initializers for constants, and so these are inputs meanwhile.
+	inputs, optional, defaults := g.Inputs, g.Optional, map[string]*onnx.Tensor{}
+	g.Inputs, g.Optional = slices.Concat(inputs, optional), nil
+	for _, v := range optional {
+		defaults[v.Name] = g.Initializers[v.Name]
+		delete(g.Initializers, v.Name)
+	}
+	if err := pass.Simplify(c); err != nil {
+		return nil, 0, err
+	}
+	g = c.Graph
+	before := len(g.Nodes)
 	foldNormalisation(c)
-	folded := before - len(c.Graph.Nodes)
-	pass.RemoveUnused(c.Graph)
+	folded := before - len(g.Nodes)
+	g.Inputs, g.Optional = inputs, optional
+	maps.Copy(g.Initializers, defaults)
+	pass.RemoveUnused(g)
 	return c, folded, shape.Infer(c)
 }
 
 // see makes m the model that is quantised.
 func (s *static) see(c *onnx.Model) {
-	s.model, s.types = c, map[string]onnx.DType{}
+	s.model, s.types, s.fed = c, map[string]onnx.DType{}, map[string]bool{}
 	for _, vs := range [][]onnx.ValueInfo{c.Graph.Inputs, c.Graph.Values, c.Graph.Outputs} {
 		for _, v := range vs {
 			s.types[v.Name] = v.DType
+		}
+	}
+	for _, v := range c.Graph.Inputs {
+		s.fed[v.Name] = true
+	}
+	for _, n := range c.Graph.Nodes {
+		depends := slices.ContainsFunc(n.Reads(), func(v string) bool { return s.fed[v] })
+		for _, o := range n.Outputs {
+			s.fed[o] = depends
 		}
 	}
 }
@@ -166,16 +187,24 @@ func (s *static) weights(n *onnx.Node) *onnx.Tensor {
 		s.types[n.Inputs[0]] != onnx.Float32 {
 		return nil
 	}
-	w := s.model.Graph.Initializers[n.Inputs[1]]
+	w := constant(s.model.Graph, n.Inputs[1])
 	if w == nil || w.DType != onnx.Float32 || len(w.Shape) < 2 || w.Len() == 0 {
 		return nil
 	}
 	return w
 }
 
-// active is a value of float32 that is no constant.
+// constant is an initializer, nil where it is none or the default of an optional input.
+func constant(g *onnx.Graph, name string) *onnx.Tensor {
+	if slices.ContainsFunc(g.Optional, func(v onnx.ValueInfo) bool { return v.Name == name }) {
+		return nil
+	}
+	return g.Initializers[name]
+}
+
+// active is a value of float32 that depends on the images: no constant, and no optional input.
 func (s *static) active(name string) bool {
-	return s.types[name] == onnx.Float32 && s.model.Graph.Initializers[name] == nil
+	return s.types[name] == onnx.Float32 && s.fed[name]
 }
 
 // calibrate collects the ranges of all values, in two passes: ends, then histograms.

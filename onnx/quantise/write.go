@@ -108,9 +108,9 @@ func (w *writer) markAll(values ...string) {
 }
 
 // can reports whether a value can be quantised: a float32 that is no constant and no output of the
-// model.
+// model. One that was 0 throughout has no range: an adapter that is still to be fed gives such.
 func (w *writer) can(v string) bool {
-	return w.spans[v] != nil &&
+	return w.spans[v] != nil && w.spans[v].lo < w.spans[v].hi &&
 		!slices.ContainsFunc(w.g.Outputs, func(o onnx.ValueInfo) bool { return o.Name == v })
 }
 
@@ -132,7 +132,7 @@ func (w *writer) rectifier(n *onnx.Node) *onnx.Node {
 		if r.Domain != "" || r.Input(0) != n.Outputs[0] || !w.can(r.Outputs[0]) {
 			continue
 		}
-		low := w.g.Initializers[r.Input(1)]
+		low := constant(w.g, r.Input(1))
 		if r.Op == "Relu" || r.Op == "Clip" && low != nil && low.Len() == 1 && low.At(0) == 0 {
 			return r
 		}
@@ -177,7 +177,7 @@ func (w *writer) layer(n *onnx.Node, t *onnx.Tensor) {
 	axis := outputs(n, t)
 	q, scales := signed(t, axis, w.options.Bits)
 	x, _ := quanta(w.spans[w.ranges[n.Inputs[0]]].bounds(w.options))
-	bias := w.g.Initializers[n.Input(2)]
+	bias := constant(w.g, n.Input(2))
 	if bias != nil && (bias.DType != onnx.Float32 || len(bias.Shape) != 1 || bias.Len() != len(scales)) {
 		bias = nil // it stays in float32
 	}
