@@ -184,8 +184,8 @@ func modelFromProto(p *onnxpb.ModelProto) (*onnx.Model, error) {
 		return nil, err
 	}
 	// Up to IR 3, and by exporters that keep its habit, all initializers are listed among the
-	// inputs: they are constants all the same.
-	if p.IrVersion < 4 || len(m.Graph.Optional) == len(m.Graph.Initializers) {
+	// inputs: they are constants all the same. This library lists none but optional inputs.
+	if p.IrVersion < 4 || len(m.Graph.Optional) == len(m.Graph.Initializers) && m.Producer != "fmp" {
 		m.Graph.Optional = nil
 	}
 	for _, fp := range p.Functions {

@@ -88,6 +88,25 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// TestOptionalInputsAlone: a file of which all initializers are among the inputs keeps them as
+// optional inputs where this library wrote it; exporters of old list all.
+func TestOptionalInputsAlone(t *testing.T) {
+	for _, c := range []struct {
+		producer string
+		ir       int64
+		optional int
+	}{{"fmp", 8, 1}, {"fmp", 3, 0}, {"pytorch", 8, 0}} {
+		b := build.New("scaled")
+		b.Output("y", b.Mul(b.Input("x", onnx.Float32, 2), b.Optional("scale", onnx.Vector[float32](2))))
+		m := must.Get(b.Model())(t)
+		m.Producer, m.IR = c.producer, c.ir
+		back := must.Get(Unmarshal(must.Get(Marshal(m))(t)))(t)
+		if g := back.Graph; len(g.Inputs) != 1 || len(g.Optional) != c.optional || g.Initializers["scale"] == nil {
+			t.Errorf("%+v: inputs %v, optional %v", c, g.Inputs, g.Optional)
+		}
+	}
+}
+
 // TestNoGraph: a model without a graph is an error, and no file.
 func TestNoGraph(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.onnx")
