@@ -190,7 +190,8 @@ func TestUpgradeRefusesByName(t *testing.T) {
 			n.Name = "node"
 			tc.spoil(n)
 			m := onnx.NewModel(modeltest.Graph("x:float32[1,2,4,4]", "y:float32", map[string]*onnx.Tensor{
-				"w": onnx.Vector[float32](1, 2), "ints": onnx.Vector[int64](1, 2), "scales": onnx.Vector[float32](1, 1, .5, .5)}, n))
+				"w": onnx.Vector[float32](1, 2), "ints": onnx.Vector[int64](1, 2),
+				"scales": onnx.Vector[float32](1, 1, .5, .5)}, n))
 			m.Opsets[""] = int64(tc.opset)
 			err := pass.Upgrade(m, max(17, tc.opset+1))
 			if err == nil || !strings.Contains(err.Error(), tc.want) ||

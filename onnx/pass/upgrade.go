@@ -3,6 +3,7 @@ package pass
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 
@@ -96,7 +97,7 @@ func Upgrade(m *onnx.Model, to int) error {
 type upgrader struct {
 	to    int
 	names *names
-	types map[string]onnx.ValueInfo // of the whole graph's values; those of subgraphs are not in it
+	types map[string]onnx.ValueInfo // of the values that the graph in hand sees, by the old version
 
 	graphNow *onnx.Graph
 	nodes    []*onnx.Node // of the graph in hand, rewritten so far
@@ -107,11 +108,14 @@ func (u *upgrader) graph(g *onnx.Graph, version int) error {
 	defer func() { u.graphNow, u.nodes = outer, sofar }()
 	u.graphNow, u.nodes = g, nil
 	for _, n := range g.Nodes {
+		around := u.types
 		for _, s := range n.Subgraphs() {
+			u.types = within(n, s, version-1, around)
 			if err := u.graph(s, version); err != nil {
 				return err
 			}
 		}
+		u.types = around
 		if n.Domain != "" {
 			return fmt.Errorf("%s: operators of other domains are not understood", n.Label())
 		}
@@ -130,6 +134,34 @@ func (u *upgrader) graph(g *onnx.Graph, version int) error {
 	}
 	g.Nodes = u.nodes
 	return nil
+}
+
+// within returns the types of the values that a node's subgraph sees, those around it included; of
+// its own none where they contradict each other.
+func within(n *onnx.Node, s *onnx.Graph, version int,
+	around map[string]onnx.ValueInfo) map[string]onnx.ValueInfo {
+	body := *s
+	body.Inputs = nil
+	for _, name := range s.Captures() {
+		v := around[name]
+		v.Name = name
+		body.Inputs = append(body.Inputs, v)
+	}
+	for i, v := range s.Inputs {
+		// The last inputs of a Loop or Scan are those of its body, which need not say their types.
+		if at := len(n.Inputs) - len(s.Inputs) + i; v.DType == onnx.Undefined && at >= 0 {
+			v.DType = around[n.Inputs[at]].DType
+		}
+		v.Shape = nil // a turn may have another
+		body.Inputs = append(body.Inputs, v)
+	}
+	own, err := shape.Types(&onnx.Model{Opsets: map[string]int64{"": int64(version)}, Graph: &body})
+	if err != nil {
+		return around
+	}
+	types := maps.Clone(around)
+	maps.Copy(types, own)
+	return types
 }
 
 // keep puts a rewritten node in its place.

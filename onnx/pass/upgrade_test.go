@@ -40,3 +40,42 @@ func TestUpgradeOfDFT(t *testing.T) {
 		}
 	}
 }
+
+// TestUpgradeWithin: bounds and paddings have the type of a value that a graph within a node makes,
+// takes from around it, or is given.
+func TestUpgradeWithin(t *testing.T) {
+	node, body, graph := modeltest.Node, modeltest.Body, modeltest.Graph
+	e := must.Get(pure.New(engine.Options{Threads: 1}))(t)
+	clip := func(in, out string) *onnx.Node {
+		return node("Clip", in, out, onnx.FloatAttr("min", 0), onnx.FloatAttr("max", 6))
+	}
+	pad := func(in, out string) *onnx.Node {
+		return node("Pad", in, out, onnx.IntsAttr("pads", 0, 1), onnx.FloatAttr("value", 2))
+	}
+	turn := graph("i:int64[] on:bool[] s:float32", "on2:bool[] s2:float32[3]", nil,
+		node("Identity", "on", "on2"), clip("s", "s2"))
+	turn.Inputs[2] = onnx.ValueInfo{Name: "s"}
+	deep := node("If", "yes", "d", body("then_branch", graph("", "r:float32", nil, clip("h", "r"))),
+		body("else_branch", graph("", "q:float32", nil, node("Neg", "h", "m"), pad("m", "q"))))
+	for name, nodes := range map[string][]*onnx.Node{
+		"made within": {node("If", "no", "y",
+			body("then_branch", graph("", "a:float32", nil, node("Neg", "x", "b"), clip("b", "a"))),
+			body("else_branch", graph("", "p:float32", nil, node("Abs", "x", "c"), pad("c", "p"))))},
+		"two deep": {node("If", "no", "y", body("then_branch", graph("", "a:float32", nil, pad("x", "a"))),
+			body("else_branch", graph("", "d:float32", nil, node("Neg", "x", "h"), deep)))},
+		"carried": {node("Loop", "turns yes x", "y", body("body", turn))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := onnx.NewModel(graph("x:float32[3] yes:bool[] no:bool[]", "y:float32",
+				map[string]*onnx.Tensor{"turns": onnx.Scalar(int64(2))}, nodes...))
+			m.Opsets[""] = 10
+			feeds := map[string]*onnx.Tensor{"x": onnx.Vector[float32](-8, 1, 9), "yes": onnx.Scalar(true),
+				"no": onnx.Scalar(false)}
+			want := modeltest.Eval(t, e, m, feeds)
+			must.Do(t, pass.Upgrade(m, 17))
+			if got := modeltest.Eval(t, e, m, feeds); !reflect.DeepEqual(got, want) {
+				t.Errorf("%v, was %v", got["y"].Data, want["y"].Data)
+			}
+		})
+	}
+}
