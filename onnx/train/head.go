@@ -143,9 +143,8 @@ func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (
 				in = w.Shape[1]
 			}
 			shape = []int{in, classes}
-			layer.Op, layer.Attrs = "Gemm", nil
-			if layer.Inputs = []string{layer.Input(0), names[0], names[1]}; bias != nil {
-				bias.Op, bias.Inputs = "Identity", []string{layer.Outputs[0]}
+			if err := linear(m, layer, bias, names, taken); err != nil {
+				return nil, err
 			}
 		}
 		resizeTargets(g, layer, output, old, classes, taken)
@@ -167,6 +166,29 @@ func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (
 			"behind the output (--head add)", *out, classes)
 	}
 	return names, check.Model(m)
+}
+
+// linear makes a Gemm, or a MatMul and the Add of its bias, read the weight and the bias of the new
+// layer. Tokens and the like stay a MatMul's: a Gemm takes matrices alone.
+func linear(m *onnx.Model, layer, bias *onnx.Node, names []string, taken map[string]bool) error {
+	types, err := shape.Types(m)
+	if err != nil {
+		return err
+	}
+	if layer.Op == "Gemm" || len(types[layer.Input(0)].Shape) == 2 {
+		layer.Op, layer.Attrs = "Gemm", nil
+		if layer.Inputs = []string{layer.Input(0), names[0], names[1]}; bias != nil {
+			bias.Op, bias.Inputs = "Identity", []string{layer.Outputs[0]}
+		}
+		return nil
+	}
+	if bias == nil {
+		bias = &onnx.Node{Name: names[1], Op: "Add", Outputs: layer.Outputs}
+		layer.Outputs = []string{pass.Unique(taken, names[0]+"/product")}
+		m.Graph.Nodes = slices.Insert(m.Graph.Nodes, slices.Index(m.Graph.Nodes, layer)+1, bias)
+	}
+	layer.Inputs[1], bias.Inputs = names[0], []string{layer.Outputs[0], names[1]}
+	return nil
 }
 
 // resizeTargets writes the new number of classes into the Reshapes between a layer and an output

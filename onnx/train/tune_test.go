@@ -585,6 +585,34 @@ func TestNewHeadBiasFirst(t *testing.T) {
 	}
 }
 
+// TestNewHeadOfTokens: a last layer over the tokens of a sequence stays a product of any rank, with a
+// bias of its own behind it.
+func TestNewHeadOfTokens(t *testing.T) {
+	t.Parallel()
+	for _, bias := range []string{"none", "before", "behind"} {
+		b := build.New(bias)
+		y := b.MatMul(b.Input("x", onnx.Float32, "n", 2, 4), b.Param("w", random("w", 4, 5)))
+		switch bias {
+		case "before":
+			y = b.Add(b.Param("b", random("b", 5)), y)
+		case "behind":
+			y = b.Add(y, b.Param("b", random("b", 5)))
+		}
+		b.Output("out", b.ReduceMean(y, false, 1))
+		got, names := must.Get2(NewHead(must.Get(b.Model())(t), "out", 3, false, 1))(t)
+		g := got.Graph
+		if out, _ := g.Output("out"); out.Type() != "float32[n,3]" || len(g.Initializers) != 2 {
+			t.Fatalf("bias %s: the output is %v of %v", bias, out, g.InitializerNames())
+		}
+		g.Initializers[names[1]] = onnx.Vector[float32](10, 20, 30)
+		x, w := onnx.NewTensor([]float32{1, 0, 0, 0, 1, 0, 0, 0}, 1, 2, 4), g.Initializers[names[0]].F32()
+		ran := modeltest.Eval(t, pureEngine(t), got, map[string]*onnx.Tensor{"x": x})["out"].F32()
+		if want := []float32{10 + w[0], 20 + w[1], 30 + w[2]}; !slices.Equal(ran, want) {
+			t.Errorf("bias %s: %v, want %v", bias, ran, want)
+		}
+	}
+}
+
 // TestTuneBelowZero: counts below 0 are refused.
 func TestTuneBelowZero(t *testing.T) {
 	t.Parallel()
