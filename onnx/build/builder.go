@@ -137,6 +137,10 @@ func (b *Builder) Op(op string, in []Ref, attrs ...onnx.Attr) Ref {
 
 // OpN adds a node with n outputs.
 func (b *Builder) OpN(op string, in []Ref, n int, attrs ...onnx.Attr) []Ref {
+	if n < 1 {
+		b.Fail("%s has %d outputs; allowed are 1 and up", op, n)
+		return nil
+	}
 	node := &onnx.Node{Op: op, Attrs: attrs}
 	for _, r := range in {
 		if r != "" && !b.root.taken[string(r)] {

@@ -13,6 +13,9 @@ import (
 // subgraphs and functions too. It computes the same function with less rounding. Other models stay
 // as they are, and so does the model where an error is returned.
 func ToFloat32(m *onnx.Model) error {
+	if err := graphOf(m, "converting to float32"); err != nil {
+		return err
+	}
 	c, w := onnx.Clone(m), &widening{}
 	w.graph(c.Graph)
 	for _, f := range c.Functions {

@@ -17,6 +17,9 @@ const maxInlinedParts = 1 << 20
 // nested calls too, and drops the functions. A function that calls itself, or that imports another
 // version of an operator set than the model, is an error.
 func Inline(m *onnx.Model) error {
+	if err := graphOf(m, "inlining functions"); err != nil {
+		return err
+	}
 	if len(m.Functions) == 0 {
 		return nil
 	}
@@ -38,6 +41,14 @@ func Inline(m *onnx.Model) error {
 		}
 	}
 	m.Graph, m.Functions, m.Opsets = g, nil, in.opsets
+	return nil
+}
+
+// graphOf refuses a model without a graph.
+func graphOf(m *onnx.Model, doing string) error {
+	if m == nil || m.Graph == nil {
+		return fmt.Errorf("%s: there is no graph", doing)
+	}
 	return nil
 }
 

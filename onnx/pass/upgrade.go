@@ -51,6 +51,9 @@ func irVersion(opset int) int64 {
 //
 // Source: the version history of each operator in the ONNX operator specification.
 func Upgrade(m *onnx.Model, to int) error {
+	if err := graphOf(m, "upgrading"); err != nil {
+		return err
+	}
 	from := onnx.ClampInt(m.Opset())
 	if from >= to {
 		return nil

@@ -79,3 +79,15 @@ func TestUpgradeWithin(t *testing.T) {
 		})
 	}
 }
+
+// TestNoGraph: a model without a graph is an error.
+func TestNoGraph(t *testing.T) {
+	for name, do := range map[string]func(m *onnx.Model) error{
+		"inline": pass.Inline, "simplify": pass.Simplify, "to float32": pass.ToFloat32,
+		"upgrade": func(m *onnx.Model) error { return pass.Upgrade(m, 17) },
+	} {
+		for _, m := range []*onnx.Model{nil, {}} {
+			must.Fail(do(m))(t, "there is no graph", name)
+		}
+	}
+}

@@ -353,6 +353,7 @@ func TestErrors(t *testing.T) {
 		do   func() error
 		want string
 	}{
+		{"no graph", func() error { _, _, err := Weights(&onnx.Model{}, 8, 1); return err }, "no graph"},
 		{"twice", func() error { _, _, err := Static(t.Context(), q, e, batches, Options{}); return err },
 			"quantised already"},
 		{"no layer", func() error {

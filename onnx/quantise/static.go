@@ -107,8 +107,10 @@ type static struct {
 // precision and foldable normalisations, and the number of these. Optional inputs stay such.
 func ready(m *onnx.Model, opset int) (*onnx.Model, int, error) {
 	c := onnx.Clone(m)
-	pass.RestoreHalf(c)
 	err := pass.Inline(c)
+	if err == nil {
+		pass.RestoreHalf(c)
+	}
 	if err == nil && c.Opset() < int64(opset) {
 		err = pass.Upgrade(c, max(opset, onnx.DefaultOpset))
 	}

@@ -39,7 +39,7 @@ func AddLoRA(m *onnx.Model, weights []string, rank int,
 		if w == nil {
 			return nil, nil, fmt.Errorf("low-rank adaptation: the model has no initializer %q", name)
 		}
-		if len(w.Shape) < 2 || min(w.Shape[0], w.Len()/w.Shape[0]) <= rank {
+		if len(w.Shape) < 2 || w.Len() == 0 || min(w.Shape[0], w.Len()/w.Shape[0]) <= rank {
 			continue
 		}
 		d, k := w.Shape[0], w.Len()/w.Shape[0]

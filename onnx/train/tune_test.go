@@ -613,6 +613,15 @@ func TestNewHeadOfTokens(t *testing.T) {
 	}
 }
 
+// TestLoRAOfNothing: a weight without elements gets no factors.
+func TestLoRAOfNothing(t *testing.T) {
+	m := small(t, false)
+	for _, shape := range [][]int{{0, 3}, {3, 0}} {
+		m.Graph.Initializers["empty"] = onnx.ZerosF32(shape...)
+		must.Fail(AddLoRA(m, []string{"empty"}, 1, 1))(t, "no weight is a matrix larger", shape)
+	}
+}
+
 // TestTuneBelowZero: counts below 0 are refused.
 func TestTuneBelowZero(t *testing.T) {
 	t.Parallel()
