@@ -81,7 +81,8 @@ func OptionalInputs() Option { return func(c *choice) { c.open = true } }
 
 // Open reads a model file, with the files of external data beside it, checks it, and prepares it
 // for running. The file may be from anybody. A model with an operator that the engine does not know
-// is refused, by node and operator.
+// is refused, by node and operator. Files of external data of 16 MiB and more are mapped
+// ([serde.Load]): the engine "pure" refuses to run once one was written to.
 func Open(path string, opts ...Option) (*Session, error) {
 	m, err := serde.Load(path)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/mapped"
 	"fmp/onnx/onnxpb"
 	"fmp/onnx/regularfile"
 )
@@ -156,7 +157,8 @@ func openData(root *os.Root, location string) (*dataFile, error) {
 	}
 	d := &dataFile{File: f, size: st.Size()}
 	if d.size >= mapFrom && d.size <= math.MaxInt {
-		if d.mapped, err = mapFile(f, d.size); err != nil {
+		path := filepath.Join(root.Name(), filepath.FromSlash(location))
+		if d.mapped, err = mapped.Open(f, path); err != nil || int64(len(d.mapped)) != d.size {
 			d.mapped = nil // it is read
 		}
 	}

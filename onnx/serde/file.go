@@ -25,8 +25,9 @@ import (
 const MaxFileBytes = 2 << 30
 
 // Load reads a model file, and the files beside it that hold its larger tensors where it says so
-// (external data; they must lie in the model's folder or below). It neither checks the model nor
-// infers shapes.
+// (external data; they must lie in the model's folder or below). Such a file of 16 MiB and more is
+// mapped for as long as the process lasts: replace it by renaming another, and never write to it. It
+// neither checks the model nor infers shapes.
 func Load(path string) (*onnx.Model, error) {
 	data, err := ReadFile(path)
 	if err != nil {

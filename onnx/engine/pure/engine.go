@@ -8,6 +8,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/internal/kernel"
+	"fmp/onnx/internal/mapped"
 )
 
 // MaxThreads is the largest number of threads that Options may ask for.
@@ -49,5 +50,5 @@ func (e *pureEngine) Load(m *onnx.Model) (engine.Session, error) {
 	}
 	env := &kernel.Env{Pool: &kernel.Pool{Most: e.opts.Bytes}, Threads: e.threads,
 		Reproducible: e.opts.Reproducible, Flush: e.opts.Flush}
-	return &session{frame: newFrame(p, env), turn: make(chan struct{}, 1)}, nil
+	return &session{frame: newFrame(p, env), turn: make(chan struct{}, 1), files: mapped.Of(m.Graph)}, nil
 }

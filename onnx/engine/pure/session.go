@@ -8,6 +8,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/internal/kernel"
+	"fmp/onnx/internal/mapped"
 )
 
 // session runs one plan. It may be shared: runs take turns, each with all of the engine's threads.
@@ -15,7 +16,8 @@ type session struct {
 	turn chan struct{} // holds an element while a run or Close has its turn
 	*frame
 	closed bool
-	blocks *blocks // of the last size of batch
+	blocks *blocks        // of the last size of batch
+	files  []*mapped.File // that hold weights
 }
 
 // frame is a plan with the values of its run.
@@ -162,6 +164,11 @@ func (s *session) Run(ctx context.Context, feeds, fetch map[string]*onnx.Tensor)
 	}
 	if err := s.check(feeds, fetch); err != nil {
 		return fmt.Errorf("engine pure: %w", err)
+	}
+	for _, f := range s.files {
+		if err := f.Unchanged(); err != nil {
+			return fmt.Errorf("engine pure: %w", err)
+		}
 	}
 	p := s.plan
 	s.env.Stopped = func() error { return engine.Stopped(ctx) }

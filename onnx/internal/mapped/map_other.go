@@ -1,6 +1,6 @@
 //go:build !unix
 
-package serde
+package mapped
 
 import (
 	"errors"

@@ -1,0 +1,90 @@
+// Package mapped maps files of tensor data into memory, and tells where one was written to since: its
+// tensors then have other numbers.
+package mapped
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"sync"
+
+	"fmp/onnx"
+)
+
+// File is a mapped file.
+type File struct {
+	path string
+	was  os.FileInfo
+	data []byte
+}
+
+var (
+	lock  sync.Mutex
+	files []*File
+)
+
+// Open returns the bytes of a file, without reading them. The mapping lasts as long as the process,
+// since tensors share it: opened again, a file that stays as it is has the same.
+func Open(f *os.File, path string) ([]byte, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	lock.Lock()
+	defer lock.Unlock()
+	for _, m := range files {
+		if os.SameFile(m.was, st) && !m.written(st) {
+			return m.data, nil
+		}
+	}
+	data, err := mapFile(f, st.Size())
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, &File{path, st, data})
+	return data, nil
+}
+
+func (f *File) written(now os.FileInfo) bool {
+	return now.Size() != f.was.Size() || !now.ModTime().Equal(f.was.ModTime())
+}
+
+// Unchanged returns an error where the file was written to. One that another took the place of, or
+// that was removed, stays mapped as it was.
+func (f *File) Unchanged() error {
+	if now, err := os.Stat(f.path); err == nil && os.SameFile(f.was, now) && f.written(now) {
+		return fmt.Errorf("file %s was written to while its weights are in use: load the model again, and "+
+			"replace files by renaming", f.path)
+	}
+	return nil
+}
+
+// Of lists the files that initializers of a graph lie in, those of graphs within included.
+func Of(g *onnx.Graph) (of []*File) {
+	lock.Lock()
+	defer lock.Unlock()
+	for _, f := range files {
+		if f.has(g) {
+			of = append(of, f)
+		}
+	}
+	return of
+}
+
+func (f *File) has(g *onnx.Graph) bool {
+	first := reflect.ValueOf(f.data).Pointer()
+	for _, t := range g.Initializers {
+		if v := reflect.ValueOf(t.Data); v.Kind() == reflect.Slice && v.Pointer() >= first &&
+			v.Pointer() < first+uintptr(len(f.data)) {
+			return true
+		}
+	}
+	for _, n := range g.Nodes {
+		for _, s := range n.Subgraphs() {
+			if f.has(s) {
+				return true
+			}
+		}
+	}
+	return false
+}
