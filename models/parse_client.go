@@ -123,21 +123,23 @@ func (t *taker) closed() error {
 }
 
 // roomFor returns an error where a manifest states sizes that the graph's own constants do not
-// have: the graph built for comparison is no larger than the one given.
+// have: but for dx numbers, the graph built for comparison is no larger than the one given.
 func (t *taker) roomFor(f Manifest) error {
 	have := 0.0
 	for _, c := range t.model.Graph.Initializers {
 		have += float64(c.Len())
 	}
 	dx, c, s, k := float64(f.Dx), float64(f.C), float64(f.S), float64(f.K)
-	want := c + dx
+	want := c
 	switch {
 	case f.Dx < 1 || f.C < 2 || f.S < 1 || f.Dx > maxWidth || f.C > maxWidth ||
 		f.S > maxSize || f.K > f.Dx:
 		return fmt.Errorf("its manifest says dx %d, %d classes, k %d and s %d; allowed are dx and s "+
 			"from 1, classes from 2, to %d, and k to dx", f.Dx, f.C, f.K, f.S, maxWidth)
 	case f.ClassMeans:
-		want += c*c + dx*k
+		if want += dx * k; f.C <= maxNamed {
+			want += c * c
+		}
 	default:
 		e, err := t.config()
 		if err != nil {

@@ -155,6 +155,33 @@ func TestParseClient(t *testing.T) {
 	}
 }
 
+// TestParseManyClasses: client graphs come apart on either side of the number of classes whose names
+// they store, and behind an extractor without weights.
+func TestParseManyClasses(t *testing.T) {
+	for _, c := range []int{maxNamed, maxNamed + 1} {
+		config := ConjugateConfig{Dx: testDx, C: c, K: 2}
+		m := must.Get(NewConjugate(config, drawn(config.shapes())))(t)
+		for name, e := range map[string]*onnx.Model{
+			"moments":     must.Get(MomentsEmbedding(MomentsConfig{Dx: testDx, C: c, Bytes: 1}))(t),
+			"class means": must.Get(ConjugateEmbedding(m, true))(t),
+			"coordinates": must.Get(ConjugateEmbedding(m, false))(t),
+		} {
+			g := fuse(t, name, linearExtractor(t, false, 2), e,
+				Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"})
+			if _, err := ParseClient(g.m, g.f); err != nil {
+				t.Errorf("%s of %d classes: %v", name, c, err)
+			}
+		}
+	}
+	const side = 20
+	b := build.New("pixels")
+	b.Output("h", b.Reshape(b.Input("image", onnx.Float32, "n", 1, side, side), 0, side*side))
+	g := fuse(t, "pixels", must.Get(b.Model())(t),
+		must.Get(MomentsEmbedding(MomentsConfig{Dx: side * side, C: 2, Bytes: 1}))(t),
+		Preprocessing{Height: side, Width: side, Channels: 1, Output: "h"})
+	must.Get(ParseClient(g.m, g.f))(t)
+}
+
 // TestExtractorDigest: one network has one digest, whatever is fused around it and however it is
 // named; another has another.
 func TestExtractorDigest(t *testing.T) {
@@ -280,7 +307,7 @@ func TestParseClientBounds(t *testing.T) {
 			f.Config = strings.Replace(f.Config, `"blocks":1`,
 				`"blocks":16`, 1)
 		},
-		"means": func(f *Manifest) { f.ClassMeans, f.C, f.S = true, 1<<14, 1<<14 },
+		"means": func(f *Manifest) { f.ClassMeans, f.C, f.S = true, maxNamed, maxNamed },
 	} {
 		f := c.f
 		change(&f)

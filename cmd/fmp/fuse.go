@@ -222,6 +222,9 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	if err := f.Write(m); err != nil {
 		return err
 	}
+	if _, err := models.ParseClient(m, f); err != nil {
+		return usageError(fmt.Errorf("every client would refuse it: %w", err))
+	}
 	data, err := serde.Marshal(m)
 	if err != nil {
 		return err

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,6 +15,8 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
+	"fmp/pipeline/federate"
+	"fmp/pipeline/moments"
 )
 
 func TestByteSize(t *testing.T) {
@@ -26,7 +30,8 @@ func TestByteSize(t *testing.T) {
 	}
 }
 
-// TestWidth: the coordinates are all features where they fit, and fewer with fewer bytes.
+// TestWidth: the coordinates are all features where they fit, and fewer with fewer bytes or more
+// classes; the error of too few bytes says how many do.
 func TestWidth(t *testing.T) {
 	for bytes, want := range map[byteSize][2]int{2 << 20: {1280, 1280}, 256 << 10: {600, 720},
 		64 << 10: {250, 360}} {
@@ -35,8 +40,51 @@ func TestWidth(t *testing.T) {
 			t.Errorf("%d bytes: %d coordinates, %v; want %v", bytes, k, err, want)
 		}
 	}
-	if _, err := (momentsFlags{bytes: 1000}).width(1280, 10); err == nil {
-		t.Error("a kilobyte is enough")
+	for _, c := range []struct {
+		bytes       byteSize
+		dx, classes int
+		want        int
+		says        string
+	}{
+		{2 << 20, 1280, 1000, 1259, ""},
+		{2 << 20, 64, 10_000, 64, ""},
+		{1000, 1280, 10, 0, "--bytes 1000 are too few for 10 classes; give 1235 or more"},
+		{1235, 1280, 10, 2, ""},
+		{2 << 20, 1, 4, 0, "1 feature"},
+	} {
+		k, err := (momentsFlags{bytes: c.bytes}).width(c.dx, c.classes)
+		if k != c.want || (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%d bytes, %d features, %d classes: %d coordinates, %v; want %d, %q", c.bytes, c.dx,
+				c.classes, k, err, c.want, c.says)
+		}
+	}
+}
+
+// TestWidthHolds: the largest upload of as many coordinates keeps to the bytes in int8, and has no
+// tenth of them left.
+func TestWidthHolds(t *testing.T) {
+	for _, c := range []struct {
+		bytes   byteSize
+		classes int
+	}{{16 << 10, 2}, {16 << 10, 100}, {64 << 10, 2000}} {
+		k := must.Get(momentsFlags{bytes: c.bytes}.width(300, c.classes))(t)
+		n := max(4*k, 3*c.classes)
+		rows, labels := make([]float32, n*k), make([]int, n)
+		rng.Normal(rng.New(1, "rows"), rows)
+		for i := range labels {
+			labels[i] = i % c.classes
+		}
+		for i := range rows {
+			rows[i] /= float32(2 * math.Sqrt(float64(k)))
+		}
+		means, within := must.Get2(moments.Compute(rows, k, labels, c.classes, "a"))(t)
+		u := federate.Upload{Client: strings.Repeat("a", federate.MaxClient), Model: strings.Repeat("ab", 32),
+			N: int(means.Mass()), Points: means, Within: within, Precision: federate.Int8,
+			Curve: must.Get(moments.CurveOf(rows, k, labels, c.classes, "a"))(t)}
+		data := must.Get(u.Encode())(t)
+		if len(data) > int(c.bytes) || len(data) < int(c.bytes)*9/10 {
+			t.Errorf("%d classes of %d coordinates have %d bytes of %d", c.classes, k, len(data), c.bytes)
+		}
 	}
 }
 
@@ -77,6 +125,24 @@ func TestFuseMoments(t *testing.T) {
 			strings.Count(stderr, "\n") > 3 {
 			t.Errorf("%v: exit code %d: %s", args, code, stderr)
 		}
+	}
+}
+
+// TestFuseRefuses: an extractor that every client refuses is named before a graph is written.
+func TestFuseRefuses(t *testing.T) {
+	dir := t.TempDir()
+	net, out := filepath.Join(dir, "net.onnx"), filepath.Join(dir, "client.onnx")
+	b := build.New("net")
+	x := b.Reshape(b.Input("image", onnx.Float32, "n", 3, 8, 8), -1, 192)
+	some := b.Op("NonZero", []build.Ref{x})
+	b.Output("h", b.Add(x, b.Mul(b.F32(0), b.ReduceSum(b.Cast(some, onnx.Float32), false))))
+	must.Do(t, serde.Save(net, must.Get(b.Model())(t)))
+	code, _, stderr := runFMP(t, "fuse", "--engine", "pure", "--extractor", net, "--class-names", "a,b", "-o", out)
+	if code != 2 || !strings.Contains(stderr, "every client would refuse it") || !strings.Contains(stderr, "NonZero") {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("a graph was written")
 	}
 }
 
