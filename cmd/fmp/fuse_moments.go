@@ -56,17 +56,22 @@ type momentsFlags struct {
 }
 
 // width returns the number of coordinates, dx at most, whose upload in int8 keeps to the bytes: the
-// upper triangle of the scatter with its scales, class means with their labels, calibration points
-// in float16, and names.
+// upper triangle of the scatter with its scales, class means with 16 bytes each for scale, mass and
+// number of the class, calibration points in float16, and names.
 func (f momentsFlags) width(dx, classes int) (int, error) {
-	const fixed, scale = 1 << 10, 4
+	const fixed, scale, mean = 1 << 10, 4, 16
+	size := func(k int) int {
+		return k*(k+1)/2 + scale*k + classes*(k+mean) + 2*moments.MaxCalibration*(k+1) + fixed
+	}
+	if dx < 2 {
+		return 0, usageErrorf("--extractor: it gives %d feature, and moments are of 2 or more", dx)
+	}
 	for k := dx; k >= 2; k-- {
-		points := classes * (k + classes + 3*scale)
-		if k*(k+1)/2+scale*k+points+2*moments.MaxCalibration*(k+1)+fixed <= int(f.bytes) {
+		if size(k) <= int(f.bytes) {
 			return k, nil
 		}
 	}
-	return 0, usageErrorf("--bytes %d are too few for %d classes; give more", f.bytes, classes)
+	return 0, usageErrorf("--bytes %d are too few for %d classes; give %d or more", f.bytes, classes, size(2))
 }
 
 // basis returns k directions of an extractor's features: those in which the classes of its last
