@@ -192,6 +192,7 @@ func (r *calibration) calibrate(ctx context.Context, f models.Manifest, from str
 		return nil, err
 	}
 	if r.shares != "" {
+		d.Names = f.Classes
 		if d.Proportions, err = conformal.Shares(r.shares, f.Classes, f.C); err != nil {
 			return nil, err
 		}

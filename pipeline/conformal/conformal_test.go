@@ -3,6 +3,7 @@ package conformal
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"fmp/models"
@@ -92,6 +93,28 @@ func TestThreshold(t *testing.T) {
 	}
 	if Images(0.9) != 9 || Images(0.95) != 19 {
 		t.Errorf("levels .9 and .95 want %d and %d images; want 9 and 19", Images(0.9), Images(0.95))
+	}
+}
+
+// TestLacks: the error of too few points names the class that lacks some for its share.
+func TestLacks(t *testing.T) {
+	t.Parallel()
+	names := []string{"a", "b", "c"}
+	for _, c := range []struct {
+		shares []float64
+		names  []string
+		counts []int
+		says   string // nothing: they are enough
+	}{
+		{[]float64{.5, .5, 0}, names, []int{6, 4, 5}, "at least 5 calibration points of class b, and there are 4:"},
+		{[]float64{.9, .1, 0}, names, []int{0, 1, 50}, "at least 9 calibration points of class a, and there are 0:"},
+		{[]float64{0, 1. / 3, 2. / 3}, nil, []int{0, 2, 9}, "at least 3 calibration points of class 1, and there are 2:"},
+		{[]float64{.5, .5, 0}, names, []int{5, 5, 0}, ""},
+	} {
+		err := Design{Proportions: c.shares, Names: c.names}.Enough(c.counts, 0.9)
+		if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("shares %v, counts %v: %v; want %q", c.shares, c.counts, err, c.says)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"fmp/models"
 	"fmp/onnx/sorting"
@@ -23,6 +24,8 @@ type Design struct {
 	// the points. Points weigh by them as in Tibshirani et al. (2019, "Conformal prediction under
 	// covariate shift"), given the points' classes.
 	Proportions []float64
+	// Names are those of the classes in errors; nil: their numbers.
+	Names []string
 	// Group is each point's group of clients, from 0; nil: all are one. The level then holds for
 	// the images of each group, as thresholds are the lowest over groups, and so with any shares of
 	// the groups (Romano, Barber, Sabatti and Candès 2020, "With malice toward none", where an
@@ -265,7 +268,6 @@ func (d Design) Enough(counts []int, level float64) error {
 	for _, n := range counts {
 		total += n
 	}
-	have := fmt.Sprintf("and there are %d: give more, or a lower level", total)
 	switch {
 	case float32(d.Highest(counts)) >= float32(level): // as tables compare
 		return nil
@@ -274,12 +276,28 @@ func (d Design) Enough(counts []int, level float64) error {
 			"class, and there are %d in all: give more, or a lower level", level,
 			d.least(level), total)
 	case d.Proportions != nil:
-		return fmt.Errorf("conformal: level %v for the given shares of classes wants at least %.3g "+
-			"calibration points of a class for each 1%% of its share, %s", level,
-			0.01*level/(1-level), have)
+		return d.lacks(counts, level)
 	}
-	return fmt.Errorf("conformal: level %v wants at least %d calibration points, %s", level,
-		d.least(level), have)
+	return fmt.Errorf("conformal: level %v wants at least %d calibration points, and there are %d: give more, or a "+
+		"lower level", level, d.least(level), total)
+}
+
+// lacks returns an error that names the class whose points prove the lowest level for its share.
+func (d Design) lacks(counts []int, level float64) error {
+	worst, most := 0, 0.
+	for c, share := range d.Proportions {
+		if w := share / float64(counts[c]); w > most { // not of a class without share and points
+			worst, most = c, w
+		}
+	}
+	name := strconv.Itoa(worst)
+	if worst < len(d.Names) {
+		name = d.Names[worst]
+	}
+	const rounding = 1e-9 // of shares that were divided by their sum
+	return fmt.Errorf("conformal: level %v for the given shares of classes wants at least %.0f calibration points of "+
+		"class %s, and there are %d: give more, or a lower level", level,
+		math.Ceil(d.Proportions[worst]*level/(1-level)-rounding), name, counts[worst])
 }
 
 // least returns the least number of points for a level.

@@ -67,6 +67,7 @@ func (r *Round) setDesign() (d conformal.Design, err error) {
 		return d, errors.New("sets by class hold for any shares of classes: leave the shares out, or " +
 			"the sets by class")
 	default:
+		d.Names = r.Client.Classes
 		d.Proportions, err = conformal.Shares(r.Proportions, r.Client.Classes, r.classes())
 	}
 	if err == nil && r.Groups != "" {
