@@ -22,7 +22,7 @@ type Classes struct {
 // ByNumberFlag is the flag of commands that sets ByNumber, and ByNumberHelp its meaning.
 const (
 	ByNumberFlag = "class-numbers"
-	ByNumberHelp = "folders and labels are the numbers of classes from 0, not their names"
+	ByNumberHelp = "folders and labels are the numbers of classes from 0, as labels of IDX files are, not their names"
 )
 
 // Name returns the name of a class.
@@ -116,6 +116,15 @@ func (m *mapping) count(name string) int {
 	}
 	m.list[i].Images++
 	return i + 1
+}
+
+// unclear returns an error for a label that is both the number of a class and the name of another.
+func (c Classes) unclear(label int) error {
+	if i := slices.Index(c.Names, strconv.Itoa(label)); i >= 0 && i != label && !c.ByNumber {
+		return fmt.Errorf("it is the number of class %s (from 0) and the name of class number %d: where labels "+
+			"are numbers, give --%s; names are folders' or those of a .csv", c.Name(label), i, ByNumberFlag)
+	}
+	return nil
 }
 
 // MappingOf returns the classes that the folders or labels of a source were taken for, in the order

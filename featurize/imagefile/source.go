@@ -562,6 +562,9 @@ func (s *idx) open(path string) error {
 			return fmt.Errorf("label %d of image %d; the model knows 0 to %d", y, s.Skip+i,
 				s.Classes.N-1)
 		}
+		if err := s.Classes.unclear(int(y)); err != nil {
+			return fmt.Errorf("label %d of image %d: %w", y, s.Skip+i, err)
+		}
 	}
 	if want := int64(all) * int64(s.h) * int64(s.w) * int64(s.c); s.size >= 0 && s.size < want {
 		return fmt.Errorf("truncated: its header promises %d bytes of images and the file has %d", want,

@@ -133,3 +133,35 @@ func TestClassesByName(t *testing.T) {
 		}
 	}
 }
+
+// TestLabelsOfIDX: a label that is the number of one class and the name of another wants the flag.
+func TestLabelsOfIDX(t *testing.T) {
+	dir := t.TempDir()
+	images, labels := filepath.Join(dir, "images"), filepath.Join(dir, "labels")
+	must.Do(t, os.WriteFile(images, append(idxHeader(0x803, 2, 1, 1), 0, 9), 0o600))
+	for _, c := range []struct {
+		names    string
+		labels   []byte
+		byNumber bool
+		says     string // nothing: the labels are taken as numbers
+	}{
+		{"0 1 2", []byte{2, 0}, false, ""},
+		{"cat dog fish", []byte{2, 0}, false, ""},
+		{"1 2 3", []byte{0, 1}, false, "label 1 of image 1: it is the number of class 2 (from 0) and the name of " +
+			"class number 0"},
+		{"1 2 3", []byte{0, 1}, true, ""},
+		{"2 0 1", []byte{0, 1}, false, "label 0 of image 0"},
+		{"0 2 1", []byte{0, 0}, false, ""},
+		{"", []byte{2, 1}, false, ""},
+	} {
+		must.Do(t, os.WriteFile(labels, append(idxHeader(0x801, 2), c.labels...), 0o600))
+		s, err := openIDX(images, Options{Fit: Fit{1, 1, 1, Stretch}, Labels: labels, MaxItems: 9,
+			Classes: Classes{Names: strings.Fields(c.names), N: 3, ByNumber: c.byNumber}})
+		if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("labels %v of classes %q: %v; want %q", c.labels, c.names, err, c.says)
+		}
+		if err == nil {
+			s.Close()
+		}
+	}
+}
