@@ -366,13 +366,16 @@ func (n *classNames) Set(text string) error {
 	return nil
 }
 
+// maxFolder is the length in bytes that names of files end at.
+const maxFolder = 255
+
 // checkNames returns an error unless there are two names or more, each another and a folder's:
 // labels are names of folders.
 func checkNames(names []string) error {
 	for _, name := range names {
-		if strings.ContainsAny(name, "/\\") || strings.HasPrefix(name, ".") {
+		if strings.ContainsAny(name, "/\\") || strings.HasPrefix(name, ".") || len(name) > maxFolder {
 			return fmt.Errorf("--class-names has %q, and no folder of a client's images can be called so: give a name "+
-				"without slashes that does not begin with a dot", name)
+				"of %d bytes at most, without slashes, that does not begin with a dot", name, maxFolder)
 		}
 	}
 	if slices.Contains(names, "") || len(names) < 2 ||
