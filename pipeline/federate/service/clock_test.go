@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"fmp/onnx/must"
-	"fmp/pipeline/federate"
 	"fmp/pipeline/pool"
-	"fmp/pipeline/privacy"
 )
 
 // TestClockMoves: the round is pooled at the time that the clock tells, where no timer saw it pass: the
@@ -105,9 +103,9 @@ func TestOtherOptions(t *testing.T) {
 	} {
 		f := newFixture(t, c.file)
 		if f.srv.once() {
-			f.put("a", f.released("a", func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }))
+			f.put("a", f.trusted("a"))
 		} else {
-			f.put("a", f.made("a", 1, nil))
+			f.in("a")
 		}
 		f.srv.Options = c.made
 		must.Do(t, f.srv.Pool(t.Context()))

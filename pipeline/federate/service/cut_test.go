@@ -123,8 +123,7 @@ func TestLostAnswer(t *testing.T) {
 	}{"the same": {1, http.StatusOK}, "another": {2, http.StatusCreated}, "none": {0, 0}} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, "quorum: 2\nreplace: true\nrebuild_interval: 1s\n")
-			f.put("b", f.made("b", 1, nil))
-			f.put("a", f.made("a", 1, nil))
+			f.in("b", "a")
 			f.srv.mu.Lock()
 			delete(f.srv.in, "a")
 			f.srv.mu.Unlock()
@@ -215,17 +214,10 @@ func (f *fixture) isGone(client, report string) {
 func TestWithdrawCut(t *testing.T) {
 	cuts(t, func(t *testing.T, ctx context.Context) {
 		f := newFixture(t, "quorum: 3\n")
-		for _, c := range []string{"a", "b", "c"} {
-			f.put(c, f.made(c, 1, nil))
-		}
+		f.in("a", "b", "c")
 		report := f.evaluated("a")
 		d := f.srv.description()
-		headers := d.Withdraw(f.keys["a"])
-		change := func(r *http.Request) {
-			for name, value := range headers {
-				r.Header.Set(name, value)
-			}
-		}
+		change := with(d.Withdraw(f.keys["a"]))
 		before := f.srv.Config.Pool
 		f.srv.Config.Pool = func(poolCtx context.Context, uploads []pool.Upload) (*Pooled, error) {
 			made, err := before(poolCtx, uploads)
@@ -260,7 +252,7 @@ func TestWithdrawAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, "quorum: 2\n")
-			f.put("a", f.made("a", 1, nil))
+			f.in("a")
 			stored := must.Get(f.store.Get(t.Context(), "a"))(t)
 			ctx, end := f.srv.stoppable(t.Context())
 			defer end(nil)
@@ -279,9 +271,7 @@ func TestWithdrawAgain(t *testing.T) {
 		})
 	}
 	f := newFixture(t, "quorum: 2\n")
-	for _, client := range []string{"a", "b", "c"} {
-		f.put(client, f.made(client, 1, nil))
-	}
+	f.in("a", "b", "c")
 	f.gone("a", f.made("a", 1, nil))
 	report := f.evaluated("a") // as one that could not be deleted
 	f.gone("a", f.made("a", 1, nil))
@@ -381,8 +371,7 @@ func TestLostVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f, start := lossy(t, "quorum: 2\nrebuild_interval: 1s\n", "-versions.1 ")
-			f.put("a", f.made("a", 1, nil))
-			f.put("b", f.made("b", 1, nil))
+			f.in("a", "b")
 			short, end := context.WithTimeout(t.Context(), 3*time.Second)
 			defer end()
 			must.Fail(f.srv.Pool(short))(t, "version 1", name)
@@ -420,8 +409,7 @@ func TestLostSum(t *testing.T) {
 	f, start := lossy(t, "quorum: 2\naccept_late: true\nprivacy: {epsilon: 1, noise: trusted}\n", "-versions.1 ")
 	send := func(client string, want int) {
 		t.Helper()
-		f.wants(client, want, "")(f.put(client,
-			f.released(client, func(r *federate.Release) { r.Budget.Noise = privacy.Trusted })))
+		f.wants(client, want, "")(f.put(client, f.trusted(client)))
 	}
 	send("a", http.StatusCreated)
 	private := f.srv.Private
@@ -469,9 +457,7 @@ func TestMergeFollows(t *testing.T) {
 			}
 			return &Pooled{Classifier: []byte("merged"), Members: members}, nil
 		}
-		for _, client := range []string{"a", "b", "c"} {
-			f.put(client, f.made(client, 1, nil))
-		}
+		f.in("a", "b", "c")
 		must.Do(t, c.change(f, must.Get(f.store.Get(t.Context(), "b"))(t)))
 		must.Fail(f.srv.Pool(t.Context()))(t, "", name)
 		must.Do(t, f.srv.Pool(t.Context()))
@@ -485,8 +471,7 @@ func TestMergeFollows(t *testing.T) {
 // upload that was withdrawn, whether the note of the withdrawal names it or not.
 func TestStartsOnLast(t *testing.T) {
 	f := newFixture(t, "quorum: 2\n")
-	f.put("a", f.made("a", 1, nil))
-	f.put("b", f.made("b", 1, nil))
+	f.in("a", "b")
 	f.pool()
 	stored := must.Get(f.store.Get(t.Context(), "a"))(t)
 	must.Do(t, f.store.Withdraw(t.Context(), stored, store.Gone{Time: f.clock(), By: wire.ByClient}, nil))
@@ -513,8 +498,7 @@ func TestUnlisted(t *testing.T) {
 			f.gone("a", f.made("a", 1, nil))
 		}} {
 		f := newFixture(t, "quorum: 2\n")
-		f.put("a", f.made("a", 1, nil))
-		f.put("b", f.made("b", 1, nil))
+		f.in("a", "b")
 		f.pool()
 		want := must.Get(f.store.Objects(t.Context()))(t)
 		means := bytes.Repeat([]byte("means of a "), 3000)

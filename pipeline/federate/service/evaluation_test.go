@@ -52,11 +52,7 @@ func (f *fixture) report(client string, data []byte) (int, []byte) {
 // it is refused.
 func TestEvaluations(t *testing.T) {
 	f := newFixture(t, "quorum: 2\n")
-	uploads := map[string][]byte{}
-	for _, c := range []string{"a", "b", "c"} {
-		uploads[c] = f.made(c, 1, nil)
-		f.put(c, uploads[c])
-	}
+	uploads := f.in("a", "b", "c")
 	f.pool()
 	path := wire.RoundPath(3) + "/evaluation"
 	f.wants("before any report", 404, wire.NotYet)(f.request("GET", path, nil, reader))
@@ -124,9 +120,7 @@ func TestEvaluations(t *testing.T) {
 // was deleted.
 func TestEvaluationsOfTheGone(t *testing.T) {
 	f := newFixture(t, "quorum: 2\naccept_late: true\nrebuild_interval: 1s\n")
-	for _, c := range []string{"a", "c"} {
-		f.put(c, f.made(c, 1, nil))
-	}
+	f.in("a", "c")
 	f.pool()
 	reports := map[string][]byte{}
 	for _, c := range []string{"a", "b"} {
@@ -173,9 +167,7 @@ func TestEvaluationsOfTheGone(t *testing.T) {
 // refused, and where it was taken by an earlier version of the program it is left out and named.
 func TestEvaluationCannotBePooled(t *testing.T) {
 	f := newFixture(t, "quorum: 2\n")
-	for _, c := range []string{"a", "b", "c"} {
-		f.put(c, f.made(c, 1, nil))
-	}
+	f.in("a", "b", "c")
 	f.pool()
 	f.wants("a's", http.StatusNoContent, "")(f.report("a", f.counted("a", 20, nil)))
 	bad := f.counted("c", 20, func(r *tally.Report) { r.Level = 0.5 })

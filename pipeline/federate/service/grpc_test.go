@@ -39,9 +39,8 @@ func appendBytes(b []byte, number protowire.Number, value []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, number, protowire.BytesType), value)
 }
 
-// grpcCall sends a frame to a method; the headers are pairs.
-func (f *fixture) grpcCall(method string, body []byte,
-	headers ...string) (code codes.Code, text string, message []byte) {
+// grpcReply is the answer to a frame that is sent to a method; the headers are pairs.
+func (f *fixture) grpcReply(method string, body []byte, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest("POST", grpcPath+method, bytes.NewReader(body))
 	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
 	r.Header.Set("Content-Type", "application/grpc")
@@ -51,6 +50,13 @@ func (f *fixture) grpcCall(method string, body []byte,
 	}
 	w := httptest.NewRecorder()
 	f.srv.Handler().ServeHTTP(w, r)
+	return w
+}
+
+// grpcCall is grpcReply as a client reads it.
+func (f *fixture) grpcCall(method string, body []byte,
+	headers ...string) (code codes.Code, text string, message []byte) {
+	w := f.grpcReply(method, body, headers...)
 	got := w.Result()
 	status := got.Header.Get("Grpc-Status") + got.Trailer.Get("Grpc-Status")
 	n, err := strconv.Atoi(status)
@@ -135,14 +141,8 @@ func TestSupersededIsSaid(t *testing.T) {
 		tensorOf("features", "FP32", nil, 1, dx)), 7, make([]byte, 4*dx))
 	for _, void := range []bool{false, true} {
 		f.srv.predictions.void = func(int) bool { return void }
-		r := httptest.NewRequest("POST", grpcPath+"ModelInfer", bytes.NewReader(frame(raw)))
-		r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
-		r.Header.Set("Content-Type", "application/grpc")
-		r.Header.Set("Authorization", "Bearer for readers")
-		call := httptest.NewRecorder()
-		f.srv.Handler().ServeHTTP(call, r)
 		for name, w := range map[string]*httptest.ResponseRecorder{
-			"gRPC": call,
+			"gRPC": f.grpcReply("ModelInfer", frame(raw)),
 			"/v1":  f.ask("/v1/predict", "application/json", []byte(`{"features":`+rows(1, dx)+`}`)),
 			"/v2": f.ask(inferPath, "application/json",
 				[]byte(`{"inputs":[{"name":"features","datatype":"FP32","shape":[1,`+strconv.Itoa(dx)+
@@ -322,14 +322,12 @@ func TestGRPCAfterWithdrawal(t *testing.T) {
 			}
 		}
 	}
-	a := f.made("a", 1, nil)
-	f.put("a", a)
-	f.put("b", f.made("b", 1, nil))
+	uploads := f.in("a", "b")
 	f.pool()
 	check("before", codes.OK)
-	f.gone("a", a)
+	f.gone("a", uploads["a"])
 	check("meanwhile", codes.Unavailable)
-	f.put("c", f.made("c", 1, nil))
+	f.in("c")
 	f.pool()
 	check("afterwards", codes.OK)
 }

@@ -10,11 +10,13 @@ import (
 	"image"
 	"image/jpeg"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,17 +31,12 @@ import (
 // join makes more clients of the roster.
 func (f *fixture) join(n int) (names []string) {
 	f.t.Helper()
-	var text strings.Builder
 	for i := range n {
 		name := fmt.Sprintf("slow-%03d", i)
 		f.keys[name] = must.Get(identity.New(name))(f.t)
 		names = append(names, name)
 	}
-	for _, k := range f.keys {
-		fmt.Fprintln(&text, k.Line())
-	}
-	clients := must.Get(identity.ParseRoster([]byte(text.String())))(f.t)
-	must.Do(f.t, f.srv.Admit(clients))
+	must.Do(f.t, f.srv.Admit(f.rosterOf(slices.Collect(maps.Keys(f.keys))...)))
 	return names
 }
 
@@ -161,9 +158,7 @@ func TestSlowBodies(t *testing.T) {
 	p := f.srv.predictions
 	p.arriving.grace = 2 * time.Second
 	at := listening(t, f.srv.Handler())
-	h2 := &http.Transport{Protocols: new(http.Protocols)}
-	h2.Protocols.SetUnencryptedHTTP2(true)
-	defer h2.CloseIdleConnections()
+	h2 := overHTTP2(t)
 	const stated = 31 << 20
 	kinds := []struct{ path, kind, first string }{
 		{"/v1/predict", "image/jpeg", "\xff\xd8\xff"},

@@ -25,6 +25,14 @@ func listening(t testing.TB, h http.Handler, hosts ...string) string {
 	return l.Addr().String()
 }
 
+// overHTTP2 is a transport of HTTP/2 without TLS.
+func overHTTP2(t *testing.T) *http.Transport {
+	h2 := &http.Transport{Protocols: new(http.Protocols)}
+	h2.Protocols.SetUnencryptedHTTP2(true)
+	t.Cleanup(h2.CloseIdleConnections)
+	return h2
+}
+
 // TestOtherSites: a page of another site reaches no server on loopback, by a name of its own (DNS
 // rebinding) or by a request across sites, over HTTP/1.1 and HTTP/2; the server's own page,
 // programs and a named proxy do.
@@ -32,9 +40,7 @@ func TestOtherSites(t *testing.T) {
 	f, _ := serving(t)
 	alone, end := must.Get2(Classifier(f.srv.Engine, f.srv.predictions.serving.data, nil, 0, f.srv.Log, nil))(t)
 	defer end()
-	h2 := &http.Transport{Protocols: new(http.Protocols)}
-	h2.Protocols.SetUnencryptedHTTP2(true)
-	defer h2.CloseIdleConnections()
+	h2 := overHTTP2(t)
 	for served, h := range map[string]http.Handler{"serve": f.srv.Handler(), "predict --listen": alone} {
 		at := listening(t, h, "fmp.example")
 		_, port, _ := net.SplitHostPort(at)
@@ -129,10 +135,8 @@ func (l *listener) Addr() net.Addr { return l.addr }
 func TestManyStreams(t *testing.T) {
 	began, end := make(chan bool, 4*maxStreams), make(chan bool)
 	at := listening(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { began <- true; <-end }))
-	h2 := &http.Transport{Protocols: new(http.Protocols), MaxConnsPerHost: 1,
-		HTTP2: &http.HTTP2Config{StrictMaxConcurrentRequests: true}}
-	h2.Protocols.SetUnencryptedHTTP2(true)
-	defer h2.CloseIdleConnections()
+	h2 := overHTTP2(t)
+	h2.MaxConnsPerHost, h2.HTTP2 = 1, &http.HTTP2Config{StrictMaxConcurrentRequests: true}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	defer close(end)

@@ -30,6 +30,12 @@ func (f *fixture) released(client string, change func(*federate.Release)) []byte
 	return must.Get(r.Encode())(f.t)
 }
 
+// trusted is such a message of a round in which the server adds the noise.
+func (f *fixture) trusted(client string) []byte {
+	f.t.Helper()
+	return f.released(client, func(r *federate.Release) { r.Budget.Noise = privacy.Trusted })
+}
+
 // TestPrivate: a private round says what it is everywhere, takes uploads of its own budget alone,
 // signs what was spent, and keeps nothing of what it refuses.
 func TestPrivate(t *testing.T) {
@@ -38,10 +44,9 @@ func TestPrivate(t *testing.T) {
 		"it is a plain one": f.made("a", 1,
 			func(u *federate.Upload) { u.Model = f.round.Client.Digest }),
 		"its budget is epsilon": f.released("a", func(r *federate.Release) { r.Budget.Epsilon = 2 }),
-		"noise: trusted; that": f.released("a",
-			func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }),
-		"round is 4":    f.released("a", func(r *federate.Release) { r.Round = 4 }),
-		`client is "b"`: f.released("b", nil),
+		"noise: trusted; that":  f.trusted("a"),
+		"round is 4":            f.released("a", func(r *federate.Release) { r.Round = 4 }),
+		`client is "b"`:         f.released("b", nil),
 		"dx is": f.released("a",
 			func(r *federate.Release) { r.Sums = privacy.NewRelease(r.Sums.Classes, r.Sums.K+1) }),
 		"classes": f.released("a",
@@ -88,13 +93,9 @@ func TestPrivate(t *testing.T) {
 // it.
 func TestTrusted(t *testing.T) {
 	f := newFixture(t, "quorum: 2\naccept_late: true\nprivacy: {epsilon: 1, noise: trusted}\n")
-	send := func(client string) (int, []byte) {
-		return f.put(client, f.released(client, func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }))
-	}
+	send := func(client string) (int, []byte) { return f.put(client, f.trusted(client)) }
 	for _, c := range []string{"a", "b"} {
-		if status, data := send(c); status != http.StatusCreated {
-			t.Fatalf("%d %s", status, data)
-		}
+		f.wants(c, http.StatusCreated, "")(send(c))
 	}
 	must.Do(t, f.srv.Pool(t.Context()))
 	for range 2 { // a restart changes nothing
@@ -102,9 +103,7 @@ func TestTrusted(t *testing.T) {
 			!strings.Contains(string(data), "is made") {
 			t.Errorf("after the classifier: %d %s", status, data)
 		}
-		if status, data := send("a"); status != http.StatusOK {
-			t.Errorf("the same again: %d %s", status, data)
-		}
+		f.wants("the same again", http.StatusOK, "")(send("a"))
 		if f.srv.due() < long || f.srv.Status().State != wire.Closed ||
 			f.srv.Status().Versions[0].Clients != 2 {
 			t.Errorf("due in %v, %+v", f.srv.due(), f.srv.Status())
@@ -118,26 +117,18 @@ func TestTrusted(t *testing.T) {
 // be made, and after a restart: another sum would spend the budget again.
 func TestSettledBySum(t *testing.T) {
 	f := newFixture(t, "quorum: 2\naccept_late: true\nprivacy: {epsilon: 1, noise: trusted}\n")
-	send := func(client string) int {
-		status, _ := f.put(client, f.released(client,
-			func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }))
-		return status
-	}
-	send("a")
-	send("b")
+	send := func(client string, want int) { f.wants(client, want, "")(f.put(client, f.trusted(client))) }
+	send("a", http.StatusCreated)
+	send("b", http.StatusCreated)
 	f.srv.Private = func(ctx context.Context, _ []pool.Release,
 		_ func() (*privacy.Release, error)) (*Pooled, error) {
 		_, err := Sums{ctx, f.srv.Store}.Keep("a-b", nil,
 			func(int) ([]byte, error) { return []byte("sum"), nil })
 		return nil, errors.Join(err, errors.New("no classifier"))
 	}
-	if err := f.srv.Pool(t.Context()); err == nil || !strings.Contains(err.Error(), "no classifier") {
-		t.Fatalf("pooling: %v", err)
-	}
+	must.Fail(f.srv.Pool(t.Context()))(t, "no classifier")
 	for range 2 {
-		if status := send("c"); status != http.StatusGone {
-			t.Errorf("after the sum: status %d", status)
-		}
+		send("c", http.StatusGone) // after the sum
 		f.stop()
 		f.start()
 	}
@@ -152,8 +143,7 @@ func TestSettledBySum(t *testing.T) {
 func TestReceiptAndNoise(t *testing.T) {
 	f := newFixture(t, "quorum: 2\naccept_late: true\nprivacy: {epsilon: 1, noise: trusted}\n")
 	send := func(client string) int {
-		status, data := f.put(client,
-			f.released(client, func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }))
+		status, data := f.put(client, f.trusted(client))
 		if status != http.StatusCreated && status != http.StatusGone {
 			t.Errorf("%d %s", status, data)
 		}

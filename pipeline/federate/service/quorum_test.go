@@ -29,8 +29,7 @@ func (f *fixture) rosterOf(names ...string) *identity.Roster {
 // another.
 func TestQuorumIsFixed(t *testing.T) {
 	f := newFixture(t, "privacy: {epsilon: 1, noise: trusted}\n")
-	ours := func(r *federate.Release) { r.Budget.Noise = privacy.Trusted }
-	f.wants("an upload", http.StatusCreated, "")(f.put("a", f.released("a", ours)))
+	f.wants("an upload", http.StatusCreated, "")(f.put("a", f.trusted("a")))
 	still := func(when string) {
 		t.Helper()
 		if f.srv.due() <= 0 || f.srv.state(f.clock()) != wire.Open || f.srv.Status().Quorum != 4 {
@@ -51,7 +50,7 @@ func TestQuorumIsFixed(t *testing.T) {
 	still("after a restart with a short roster")
 	must.Do(t, f.srv.Admit(whole))
 	for _, client := range []string{"b", "c", "d/e f"} {
-		f.wants(client, http.StatusCreated, "")(f.put(client, f.released(client, ours)))
+		f.wants(client, http.StatusCreated, "")(f.put(client, f.trusted(client)))
 	}
 	if f.srv.due() > 0 {
 		t.Error("with all uploads in, nothing is due")
@@ -85,7 +84,7 @@ func TestRefusedKeepNobodyWaiting(t *testing.T) {
 			if f.srv.due() <= 0 {
 				t.Errorf("%q: due before %s has answered", extra, client)
 			}
-			f.wants("an upload", http.StatusCreated, "")(f.put(client, f.made(client, 1, nil)))
+			f.in(client)
 		}
 		if got := f.srv.due() <= 0; got != want {
 			t.Errorf("%q: due %v with three in and one refused; want %v", extra, got, want)
@@ -140,7 +139,7 @@ func TestFloodOfRefusals(t *testing.T) {
 	if off < 300-faultBurst-60 {
 		t.Errorf("%d of 300 were put off", off)
 	}
-	f.wants("another client beside it", http.StatusCreated, "")(f.put("b", f.made("b", 1, nil)))
+	f.in("b") // beside it
 	if !strings.Contains(log.String(), "client=b") {
 		t.Error("the other client's line is left out")
 	}

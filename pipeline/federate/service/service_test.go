@@ -193,6 +193,17 @@ func (f *fixture) put(client string, data []byte) (int, []byte) {
 		f.signed(f.keys[client], identity.Upload, data, nil))
 }
 
+// in has clients send an upload each, and returns these.
+func (f *fixture) in(clients ...string) map[string][]byte {
+	f.t.Helper()
+	uploads := map[string][]byte{}
+	for _, c := range clients {
+		uploads[c] = f.made(c, 1, nil)
+		f.wants("an upload of "+c, http.StatusCreated, "")(f.put(c, uploads[c]))
+	}
+	return uploads
+}
+
 func reader(r *http.Request) { r.Header.Set("Authorization", "Bearer for readers") }
 
 func code(t testing.TB, data []byte) string {
@@ -323,7 +334,7 @@ func TestUnauthorised(t *testing.T) {
 	good := f.made("a", 1, nil)
 	stranger := must.Get(identity.New("a"))(t)
 	unknown := must.Get(identity.New("z"))(t)
-	f.wants("an upload", 201, "")(f.put("b", f.made("b", 1, nil)))
+	f.in("b")
 	sign := func(k *identity.Key, change func(*identity.Statement)) func(*http.Request) {
 		return f.signed(k, identity.Upload, good, change)
 	}
@@ -353,6 +364,11 @@ func TestUnauthorised(t *testing.T) {
 		{"a signature that asks for a receipt", "PUT", wire.UploadPath(3, "a"), good,
 			sign(f.keys["a"], func(s *identity.Statement) { s.Purpose = identity.Ask }),
 			403, wire.WrongKey},
+		{"a part's", "PUT", wire.UploadPath(3, "a"), good,
+			sign(f.keys["a"], func(s *identity.Statement) { s.Purpose = identity.Merged }),
+			403, wire.WrongKey},
+		{"with a time", "PUT", wire.UploadPath(3, "a"), good,
+			sign(f.keys["a"], func(s *identity.Statement) { s.Time = 1 }), 403, wire.WrongKey},
 		{"a statement for another server", "PUT", wire.UploadPath(3, "a"), good,
 			sign(f.keys["a"], func(s *identity.Statement) { s.Server = unknown.PublicText() }),
 			403, wire.WrongKey},
@@ -468,20 +484,11 @@ func TestSameImages(t *testing.T) {
 // for the round is refused and changes nothing.
 func TestAdmit(t *testing.T) {
 	f := newFixture(t, "min_uploads: 2\n")
-	for _, c := range []string{"a", "b"} {
-		f.wants("an upload", 201, "")(f.put(c, f.made(c, 1, nil)))
-	}
+	f.in("a", "b")
 	f.keys["new"] = must.Get(identity.New("new"))(t)
-	roster := func(names ...string) *identity.Roster {
-		var text strings.Builder
-		for _, n := range names {
-			fmt.Fprintln(&text, f.keys[n].Line())
-		}
-		return must.Get(identity.ParseRoster([]byte(text.String())))(t)
-	}
 	f.wants("before it is in the roster", 403, "")(f.put("new", f.made("new", 1, nil)))
-	must.Fail(f.srv.Admit(roster("a")))(t, "min_uploads 2", "a roster that is too small")
-	must.Do(t, f.srv.Admit(roster("b", "c", "new")))
+	must.Fail(f.srv.Admit(f.rosterOf("a")))(t, "min_uploads 2", "a roster that is too small")
+	must.Do(t, f.srv.Admit(f.rosterOf("b", "c", "new")))
 	f.wants("the new client", 201, "")(f.put("new", f.made("new", 1, nil)))
 	f.wants("who is gone", 403, "")(f.put("a", f.made("a", 2, nil)))
 	if st := f.srv.Status(); st.In != 3 || st.Clients != 3 || st.Quorum != 4 || len(st.Missing) != 1 ||

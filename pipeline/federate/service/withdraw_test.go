@@ -38,6 +38,15 @@ func (f *fixture) delete(client, upload string, key *identity.Key,
 	})
 }
 
+// with gives a request headers.
+func with(headers map[string]string) func(*http.Request) {
+	return func(r *http.Request) {
+		for name, value := range headers {
+			r.Header.Set(name, value)
+		}
+	}
+}
+
 // gone withdraws a client's upload and checks the receipt.
 func (f *fixture) gone(client string, upload []byte) wire.Withdrawal {
 	f.t.Helper()
@@ -89,14 +98,9 @@ func (f *fixture) notices() *wire.Notice {
 func TestWithdraw(t *testing.T) {
 	apart := newFixture(t, "quorum: 2\naccept_late: true\nrebuild_interval: 1h\n")
 	f := newFixture(t, "quorum: 3\naccept_late: true\nrebuild_interval: 1h\n")
-	uploads := map[string][]byte{}
-	for _, c := range []string{"a", "b", "c"} {
-		uploads[c] = f.made(c, 1, nil)
-		f.put(c, uploads[c])
-		if c != "b" {
-			apart.put(c, uploads[c])
-		}
-	}
+	uploads := f.in("a", "b", "c")
+	apart.put("a", uploads["a"])
+	apart.put("c", uploads["c"])
 	f.pool()
 	apart.pool()
 	_, with := f.classifier("")
@@ -185,11 +189,7 @@ func TestWithdraw(t *testing.T) {
 // TestWithdrawMeanwhile: an upload that is withdrawn while it is pooled is in no version.
 func TestWithdrawMeanwhile(t *testing.T) {
 	f := newFixture(t, "quorum: 3\n")
-	uploads := map[string][]byte{}
-	for _, c := range []string{"a", "b", "c"} {
-		uploads[c] = f.made(c, 1, nil)
-		f.put(c, uploads[c])
-	}
+	uploads := f.in("a", "b", "c")
 	before := f.srv.Config.Pool
 	f.srv.Config.Pool = func(ctx context.Context, uploadsIn []pool.Upload) (*Pooled, error) {
 		made, err := before(ctx, uploadsIn)
@@ -215,9 +215,7 @@ func TestWithdrawMeanwhile(t *testing.T) {
 func TestWithdrawRefused(t *testing.T) {
 	type statement = identity.Statement
 	f := newFixture(t, "quorum: 2\n")
-	a := f.made("a", 1, nil)
-	f.put("a", a)
-	f.put("b", f.made("b", 1, nil))
+	a := f.in("a", "b")["a"]
 	f.pool()
 	for name, c := range map[string]struct {
 		client, upload string
@@ -305,7 +303,7 @@ func TestWithdrawQuarantined(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, "")
 			bad := f.made("a", 1, func(u *federate.Upload) { u.Round = 4 })
-			f.put("b", f.made("b", 1, nil))
+			f.in("b")
 			if status, data := f.put("a", bad); status != http.StatusUnprocessableEntity || !f.holds(bad) {
 				t.Fatalf("%d %s, in quarantine %v", status, data, f.holds(bad))
 			}
@@ -322,11 +320,7 @@ func TestWithdrawQuarantined(t *testing.T) {
 				if c.operator {
 					headers = d.WithdrawFor(f.key, "a")
 				}
-				status, data := f.request("DELETE", wire.UploadPath(3, "a"), nil, func(r *http.Request) {
-					for name, value := range headers {
-						r.Header.Set(name, value)
-					}
-				})
+				status, data := f.request("DELETE", wire.UploadPath(3, "a"), nil, with(headers))
 				var w wire.Withdrawal
 				if err := json.Unmarshal(data, &w); err != nil || status != 200 || d.Gone(&w, "a") != nil ||
 					w.Upload != digestOf(bad) || w.HeldVersions != 0 {
@@ -356,16 +350,10 @@ func TestWithdrawQuarantined(t *testing.T) {
 // over a restart too, until enough have come.
 func TestWithdrawByOperator(t *testing.T) {
 	f := newFixture(t, "quorum: 2\nmin_uploads: 2\naccept_late: true\n")
-	for _, c := range []string{"a", "b"} {
-		f.put(c, f.made(c, 1, nil))
-	}
+	f.in("a", "b")
 	f.pool()
 	d := f.srv.description()
-	status, data := f.request("DELETE", wire.UploadPath(3, "b"), nil, func(r *http.Request) {
-		for name, value := range d.WithdrawFor(f.key, "b") {
-			r.Header.Set(name, value)
-		}
-	})
+	status, data := f.request("DELETE", wire.UploadPath(3, "b"), nil, with(d.WithdrawFor(f.key, "b")))
 	var w wire.Withdrawal
 	if err := json.Unmarshal(data, &w); err != nil || status != 200 || w.By != wire.ByOperator ||
 		d.Gone(&w, "b") != nil {
@@ -379,7 +367,7 @@ func TestWithdrawByOperator(t *testing.T) {
 		f.stop()
 		f.start()
 	}
-	f.put("c", f.made("c", 1, nil))
+	f.in("c")
 	f.stop()
 	f.start()
 	if f.srv.due() > 0 {
