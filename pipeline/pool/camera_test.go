@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"testing"
 
 	"fmp/assets/assetstest"
@@ -253,9 +252,7 @@ func TestForWhom(t *testing.T) {
 	g, f := w.client(t, true)
 	for _, c := range []struct{ name, want string }{{"nobody", "none of the 3 uploads"},
 		{"client 1", "open predictor"}} {
-		_, err := New(w.uploads(t, g, f, 12, 15, 9), g, f, Options{Predictor: w.predictor, For: c.name})
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("a classifier for %q: %v; want an error with %q", c.name, err, c.want)
-		}
+		must.Fail(New(w.uploads(t, g, f, 12, 15, 9), g, f, Options{Predictor: w.predictor, For: c.name}))(
+			t, c.want, "a classifier for", c.name)
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"fmp/pipeline/federate"
 	"fmp/pipeline/merge"
 	"fmp/pipeline/meta"
-	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 	"fmp/pipeline/task"
 )
@@ -77,10 +76,7 @@ func manyMoments(t *testing.T, f models.Manifest, clients, liar int) (messages [
 				labels[i] = (labels[i] + 1) % classes
 			}
 		}
-		u := federate.Upload{Client: fmt.Sprint("client ", m), Model: f.Digest}
-		u.Points, u.Within = must.Get2(moments.Compute(rows, dx, labels, classes, u.Client))(t)
-		u.N = int(u.Points.Mass())
-		messages = append(messages, must.Get(u.Encode())(t))
+		messages = append(messages, must.Get(momentsOf(t, f, m, rows, labels).Encode())(t))
 	}
 	return messages
 }
@@ -133,9 +129,9 @@ const posteriorOpen = "open"
 func openFile(t *testing.T, scale, by float32) string {
 	t.Helper()
 	pix, labels := pixels(rng.New(1, "corpus"), 600, classes)
-	features := make([]float32, len(pix))
-	for i, v := range pix {
-		features[i] = float32(v)/255*scale + by
+	features := featuresOf(pix)
+	for i, v := range features {
+		features[i] = v*scale + by
 	}
 	bank := must.Get(task.NewBank(features, dx, labels, classes))(t)
 	p := must.Get(meta.UntrainedOpen(bank, dx))(t)
@@ -145,6 +141,13 @@ func openFile(t *testing.T, scale, by float32) string {
 	file := filepath.Join(t.TempDir(), "open.onnx")
 	must.Do(t, errors.Join(mf.Write(m), serde.Save(file, m)))
 	return file
+}
+
+// alone returns the probabilities of uploads pooled one by one.
+func (w *world) alone(t *testing.T, messages [][]byte, g *onnx.Model, f models.Manifest, o Options) []float32 {
+	t.Helper()
+	_, p := w.of(t, decoded(t, messages), nil, g, f, o)
+	return p
 }
 
 // distance is the mean size of the differences of probabilities.
@@ -234,10 +237,9 @@ func TestMergedLies(t *testing.T) {
 	const clients, liar = 3200, 6
 	messages := w.many(t, g, f, clients, liar)
 	o := Options{Predictor: w.predictor, Open: "none", Seed: 1, Sets: Sets{Level: -1}}
-	oracle := decoded(t, honest(messages, liar))
 	trusting := o
 	trusting.Trust = true
-	_, want := w.of(t, oracle, nil, g, f, trusting)
+	want := w.alone(t, honest(messages, liar), g, f, trusting)
 	sample, data := part(t, &merge.Merger{}, messages[:300]...)
 	for name, c := range map[string]struct {
 		scope, open string
@@ -356,10 +358,6 @@ func TestMergedFalseMoments(t *testing.T) {
 	o := Options{Seed: 1, Sets: Sets{Level: -1}, Samples: 10}
 	trusting := o
 	trusting.Trust = true
-	alone := func(messages [][]byte, o Options) []float32 {
-		_, p := w.of(t, decoded(t, messages), nil, g, f, o)
-		return p
-	}
 	p := w.judged(t, messages, g, f, o)
 	summed := 0 // of those that lie
 	for m := 0; m < clients; m += liar {
@@ -376,15 +374,15 @@ func TestMergedFalseMoments(t *testing.T) {
 	own.Data, no.Within = slices.Clone(own.Data), &own
 	own.Data[1] = 3 * (own.Data[0] + own.Data[dx]) // of coordinates 0 and 1: more than both variances
 	must.Fail(new(Round).Join(&no))(t, "no covariance", "a sum whose scatter is no covariance")
-	want := alone(honest(messages, liar), trusting)
-	one, trusted := distance(got, want), distance(alone(messages, trusting), want)
+	want := w.alone(t, honest(messages, liar), g, f, trusting)
+	one, trusted := distance(got, want), distance(w.alone(t, messages, g, f, trusting), want)
 	t.Logf("nobody judged %.2g, one by one %.2g", trusted, one)
 	if one > trusted/100 {
 		t.Errorf("probabilities differ by %.2g on average from those of the honest clients, and by "+
 			"%.2g where nobody is judged", one, trusted)
 	}
 	if !testing.Short() {
-		t.Logf("all at once %.2g", distance(alone(messages, o), want))
+		t.Logf("all at once %.2g", distance(w.alone(t, messages, g, f, o), want))
 	}
 }
 
@@ -402,16 +400,12 @@ func TestJudgedOneByOne(t *testing.T) {
 	trusting.Trust = true
 	for _, liar := range []int{20, 6, 3} {
 		messages := w.many(t, g, f, 20_000, liar)
-		alone := func(messages [][]byte, o Options) []float32 {
-			_, p := w.of(t, decoded(t, messages), nil, g, f, o)
-			return p
-		}
-		want := alone(honest(messages, liar), trusting)
+		want := w.alone(t, honest(messages, liar), g, f, trusting)
 		p := w.judged(t, messages, g, f, o)
 		uploads, rest := must.Get2(Merged(p, false))(t)
 		_, merged := w.of(t, uploads, rest, g, f, o)
-		trusted, once, one := distance(alone(messages, trusting), want),
-			distance(alone(messages, o), want), distance(merged, want)
+		trusted, once, one := distance(w.alone(t, messages, g, f, trusting), want),
+			distance(w.alone(t, messages, g, f, o), want), distance(merged, want)
 		t.Logf("one client in %d lies: nobody judged %.2g, all at once %.2g, one by one %.2g; %d left "+
 			"out of %d", liar, trusted, once, one, p.LeftOut, p.LeftOut+p.Summed)
 		if one > 5e-5 || trusted < 100*one {

@@ -20,16 +20,33 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// embedded returns the rows of a client's 60 images, each computed from a set of one image as the
-// client does, and their labels.
-func (w *world) embedded(t *testing.T, g *onnx.Model, client int) (rows []float32, labels []int) {
+// embedded returns the rows of images, each computed from a set of one image as the client does.
+func (w *world) embedded(t *testing.T, g *onnx.Model, f models.Manifest, pix []uint8,
+	labels []int) (rows []float32) {
 	t.Helper()
-	pix, labels := pixels(rng.New(1, "client", client), 60, classes)
 	for at, y := range labels {
 		z := w.eval(t, g, pix[at*dx:(at+1)*dx], []int{y})["points"].F32()
-		rows = append(rows, z[y*(dx+classes):][:dx]...)
+		rows = append(rows, z[y*(f.PointWidth()+classes):][:f.PointWidth()]...)
 	}
-	return rows, labels
+	return rows
+}
+
+// own returns the rows and labels of a client's 60 images.
+func (w *world) own(t *testing.T, g *onnx.Model, f models.Manifest, client int) (rows []float32, labels []int) {
+	t.Helper()
+	pix, labels := pixels(rng.New(1, "client", client), 60, classes)
+	return w.embedded(t, g, f, pix, labels), labels
+}
+
+// momentsOf is a client's upload of the moments of rows, of which calibration points are drawn by a seed.
+func momentsOf(t *testing.T, f models.Manifest, client int, rows []float32, labels []int,
+	seed ...any) *federate.Upload {
+	t.Helper()
+	u := &federate.Upload{Client: fmt.Sprint("client ", client), Model: f.Digest}
+	u.Points, u.Within = must.Get2(moments.Compute(rows, dx, labels, classes,
+		fmt.Sprint(append([]any{u.Client}, seed...)...)))(t)
+	u.N = int(u.Points.Mass())
+	return u
 }
 
 // TestMomentsClaim: a client of flipped labels that claims a thousand times its images costs
@@ -39,14 +56,13 @@ func TestMomentsClaim(t *testing.T) {
 	g, f := momentsGraph(t)
 	var us []Upload
 	for i := range 5 {
-		rows, labels := w.embedded(t, g, i)
+		rows, labels := w.own(t, g, f, i)
 		if i == 0 {
 			for at, y := range labels {
 				labels[at] = (y + 1) % classes
 			}
 		}
-		u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest}
-		u.Points, u.Within = must.Get2(moments.Compute(rows, dx, labels, classes, u.Client))(t)
+		u := momentsOf(t, f, i, rows, labels)
 		if i == 0 {
 			u.Within.Dof *= 1000
 			for _, x := range [][]float32{u.Points.W, u.Within.Data} {
@@ -57,19 +73,11 @@ func TestMomentsClaim(t *testing.T) {
 		}
 		us = append(us, Upload{Upload: u})
 	}
-	accuracy := func(trust bool) (right float64) {
-		r := must.Get(New(us, g, f, Options{Seed: 1, Trust: trust}))(t)
-		p := must.Get(r.Posterior(t.Context(), w.eng))(t)
+	accuracy := func(trust bool) float64 {
+		r, p := w.posterior(t, us, g, f, Options{Seed: 1, Trust: trust})
 		m := must.Get(r.Classifier(t.Context(), p, false, false, "fmp pool"))(t)
 		pix, labels := pixels(rng.New(1, "test"), 600, classes)
-		prob := w.eval(t, m, pix, nil)["probabilities"].F32()
-		for i, y := range labels {
-			at := prob[i*classes : (i+1)*classes]
-			if at[y] == slices.Max(at) {
-				right += 1. / 600
-			}
-		}
-		return right
+		return float64(right(w.eval(t, m, pix, nil)["probabilities"].F32(), labels)) / 600
 	}
 	bounded, trusted := accuracy(false), accuracy(true)
 	if bounded < 0.9 || trusted > 0.5 {
@@ -88,45 +96,31 @@ func TestMoments(t *testing.T) {
 	}
 	var us []Upload
 	for i := range 5 {
-		rows, labels := w.embedded(t, g, i)
-		u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest}
-		u.Points, u.Within = must.Get2(moments.Compute(rows, dx, labels, classes, u.Client))(t)
-		u.N = int(u.Points.Mass())
+		rows, labels := w.own(t, g, f, i)
+		u := momentsOf(t, f, i, rows, labels)
 		data := must.Get(u.Encode())(t)
 		u = must.Get(federate.Decode(data, federate.Expect{Model: f.Digest, Dx: dx, C: classes}))(t)
 		us = append(us, Upload{Upload: u})
 	}
-	r := must.Get(New(us, g, f, Options{Seed: 1}))(t)
-	p := must.Get(r.Posterior(t.Context(), w.eng))(t)
+	r, p := w.posterior(t, us, g, f, Options{Seed: 1})
 	m := must.Get(r.Classifier(t.Context(), p, false, false, "fmp pool"))(t)
 	pix, labels := pixels(rng.New(1, "test"), 600, classes)
 	out := w.eval(t, m, pix, nil)
 	prob, low, high := out["probabilities"].F32(), out["low"].F32(), out["high"].F32()
-	var right, sure float64
-	for i, y := range labels {
+	share, sure := float64(right(prob, labels))/600, 0.0
+	for i := range labels {
 		at := prob[i*classes : (i+1)*classes]
-		best := 0
 		for c, v := range at {
-			if v > at[best] {
-				best = c
-			}
 			if l, h := low[i*classes+c], high[i*classes+c]; !(l < h) || !(l < v+0.02) || !(v-0.02 < h) {
 				t.Fatalf("image %d, class %d: probability %v, interval %v to %v", i, c, v, l, h)
 			}
 		}
-		sure += float64(at[best]) / 600
-		if best == y {
-			right += 1. / 600
-		}
+		sure += float64(slices.Max(at)) / 600
 	}
-	if right < 0.9 || math.Abs(sure-right) > 0.05 {
-		t.Errorf("right %.3f of the time and sure %.3f", right, sure)
+	if share < 0.9 || math.Abs(sure-share) > 0.05 {
+		t.Errorf("right %.3f of the time and sure %.3f", share, sure)
 	}
-	features := make([]float32, 20*dx)
-	for i := range features {
-		features[i] = float32(pix[i]) / 255
-	}
-	a, b := must.Get2(p.Intervals.Compute(t.Context(), features, posterior.IntervalLevel))(t)
+	a, b := must.Get2(p.Intervals.Compute(t.Context(), featuresOf(pix[:20*dx]), posterior.IntervalLevel))(t)
 	for i := range a {
 		if math.Abs(a[i]-float64(low[i])) > 5e-3 || math.Abs(b[i]-float64(high[i])) > 5e-3 {
 			t.Fatalf("interval %d is %v to %v in the graph, %v to %v by the posterior", i, low[i],
@@ -160,11 +154,8 @@ func TestMomentsCorpus(t *testing.T) {
 	g, f := momentsGraph(t)
 	var us []Upload
 	for i := range 4 {
-		rows, labels := w.embedded(t, g, i)
-		u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest,
-			N: len(labels) - min(moments.MaxCalibration, len(labels)/5)}
-		u.Points, u.Within = must.Get2(moments.Compute(rows, dx, labels, classes, u.Client))(t)
-		us = append(us, Upload{Upload: u})
+		rows, labels := w.own(t, g, f, i)
+		us = append(us, Upload{Upload: momentsOf(t, f, i, rows, labels)})
 	}
 	write := func(u *federate.Upload) string {
 		data := must.Get(u.Encode())(t)
@@ -173,22 +164,21 @@ func TestMomentsCorpus(t *testing.T) {
 		return path
 	}
 	c := must.Get(ReadCorpus(write(us[3].Upload)))(t)
-	r := must.Get(New(us[:3], g, f, Options{Seed: 1, CorpusMoments: c}))(t)
-	p := must.Get(r.Posterior(t.Context(), w.eng))(t)
+	_, p := w.posterior(t, us[:3], g, f, Options{Seed: 1, CorpusMoments: c})
 	if e, ok := p.Diagnostics["corpus"]; !ok || e == 0 {
 		t.Errorf("diagnostics %v; want the evidence of the corpus", p.Diagnostics)
 	}
 	// without calibration points, which clients left out weigh
 	for i := range 3 {
-		rows, labels := w.embedded(t, g, i)
+		rows, labels := w.own(t, g, f, i)
 		u := *us[i].Upload
 		u.N = len(labels)
 		u.Points, u.Within = must.Get2(moments.Parted(rows, dx, labels, classes, nil))(t)
 		us[i].Upload = &u
 	}
 	made := func(c *discriminant.Client) *posterior.Result {
-		r := must.Get(New(us[:3], g, f, Options{Seed: 1, CorpusMoments: c}))(t)
-		return must.Get(r.Posterior(t.Context(), w.eng))(t)
+		_, p := w.posterior(t, us[:3], g, f, Options{Seed: 1, CorpusMoments: c})
+		return p
 	}
 	alone, with := made(nil), made(c)
 	if e := with.Diagnostics["corpus"]; e == 0 || with.Diagnostics["left out"] != 1 {

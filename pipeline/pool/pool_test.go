@@ -60,17 +60,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	pix, labels := pixels(rng.New(1, "corpus"), 600, classes)
-	return newWorldOf(t, pix, labels, classes, "left", "middle", "right")
-}
-
-// newWorldOf is a world with a corpus of c classes.
-func newWorldOf(t *testing.T, pix []uint8, labels []int, c int, names ...string) *world {
-	t.Helper()
-	features := make([]float32, len(pix))
-	for i, v := range pix {
-		features[i] = float32(v) / 255
-	}
-	bank := must.Get(task.NewBank(features, dx, labels, c))(t)
+	bank := must.Get(task.NewBank(featuresOf(pix), dx, labels, classes))(t)
 	m := must.Get(meta.UntrainedConjugate(bank))(t)
 	f := must.Get(models.ReadManifest(m))(t)
 	f.Extractor, f.Classes = "x", names
@@ -136,18 +126,43 @@ func (w *world) uploads(t *testing.T, g *onnx.Model, f models.Manifest, sizes ..
 			held--
 		}
 		pix, labels := pixels(rng.New(1, "client", i), n, held)
-		r := w.eval(t, g, pix, labels)
-		set := (&point.Set{N: f.S, Dx: f.PointWidth(), C: f.C, Z: r["points"].F32(),
-			W: r["masses"].F32()}).Held()
-		if set.N != held {
-			t.Fatalf("client %d sends %d points for %d classes", i, set.N, held)
+		u := w.means(t, g, f, i, pix, labels)
+		if u.Points.N != held {
+			t.Fatalf("client %d sends %d points for %d classes", i, u.Points.N, held)
 		}
-		u := federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest, N: n, Points: set}
-		data := must.Get(u.Encode())(t)
-		back := must.Get(federate.Decode(data, federate.Expect{Model: f.Digest}))(t)
-		out = append(out, Upload{Upload: back})
+		out = append(out, u)
 	}
 	return out
+}
+
+// means is a client's upload of the class means of images.
+func (w *world) means(t *testing.T, g *onnx.Model, f models.Manifest, client int, pix []uint8,
+	labels []int) Upload {
+	t.Helper()
+	r := w.eval(t, g, pix, labels)
+	u := federate.Upload{Client: fmt.Sprint("client ", client), Model: f.Digest, N: len(labels),
+		Points: (&point.Set{N: f.S, Dx: f.PointWidth(), C: f.C, Z: r["points"].F32(),
+			W: r["masses"].F32()}).Held()}
+	return Upload{Upload: must.Get(federate.Decode(must.Get(u.Encode())(t), federate.Expect{Model: f.Digest}))(t)}
+}
+
+// posterior is that of a round of uploads.
+func (w *world) posterior(t *testing.T, us []Upload, g *onnx.Model, f models.Manifest,
+	o Options) (*Round, *posterior.Result) {
+	t.Helper()
+	r := must.Get(New(us, g, f, o))(t)
+	return r, must.Get(r.Posterior(t.Context(), w.eng))(t)
+}
+
+// right counts the images whose most probable class is theirs.
+func right(probabilities []float32, labels []int) (n int) {
+	classes := len(probabilities) / len(labels)
+	for i, y := range labels {
+		if row := probabilities[i*classes:][:classes]; row[y] == slices.Max(row) {
+			n++
+		}
+	}
+	return n
 }
 
 // TestClassMeans: three clients' class means, of features or of coordinates, become the same
@@ -162,9 +177,8 @@ func TestClassMeans(t *testing.T) {
 		if !f.ClassMeans || (f.K == 0) != phi {
 			t.Fatalf("manifest %+v", f)
 		}
-		r := must.Get(New(w.uploads(t, g, f, 12, 15, 9), g, f,
-			Options{Predictor: w.predictor, Seed: 3, Samples: 25}))(t)
-		p := must.Get(r.Posterior(context.Background(), w.eng))(t)
+		r, p := w.posterior(t, w.uploads(t, g, f, 12, 15, 9), g, f,
+			Options{Predictor: w.predictor, Seed: 3, Samples: 25})
 		m := must.Get(r.Classifier(t.Context(), p, false, true, ""))(t)
 		mf := must.Get(models.ReadManifest(m))(t)
 		o, err := models.ReadOrigin(mf)
@@ -175,20 +189,8 @@ func TestClassMeans(t *testing.T) {
 		}
 		out := w.eval(t, m, pix, nil)
 		got := out["probabilities"].F32()
-		right := 0
-		for i, y := range labels {
-			best := 0
-			for c := range classes {
-				if got[i*classes+c] > got[i*classes+best] {
-					best = c
-				}
-			}
-			if best == y {
-				right++
-			}
-		}
-		if right < 270 {
-			t.Errorf("right on %d of 300", right)
+		if n := right(got, labels); n < 270 {
+			t.Errorf("right on %d of 300", n)
 		}
 		if out["samples"].Len() != 300*25*classes {
 			t.Errorf("samples %v", out["samples"])
@@ -353,9 +355,8 @@ func TestCounted(t *testing.T) {
 		uploads[2].Points.W[i] *= 1000
 	}
 	for _, trust := range []bool{false, true} {
-		r := must.Get(New(uploads, g, f,
-			Options{Predictor: w.predictor, Seed: 3, Samples: 10, Trust: trust}))(t)
-		p := must.Get(r.Posterior(t.Context(), w.eng))(t)
+		_, p := w.posterior(t, uploads, g, f,
+			Options{Predictor: w.predictor, Seed: 3, Samples: 10, Trust: trust})
 		if j := p.Judgement; trust != (j == nil) {
 			t.Fatalf("trust %v: judgement %+v", trust, j)
 		} else if trust {
@@ -407,9 +408,7 @@ func TestHostileParts(t *testing.T) {
 		"of 2 clients": {To: 5,
 			States: &honesty.States{Honest: [][]bool{{true, true}}, P: []float64{1}}},
 	} {
-		if _, err := s.Do(t.Context(), p); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: error %v; want one that says %q", p, err, want)
-		}
+		must.Fail(s.Do(t.Context(), p))(t, want)
 	}
 	for want, spoil := range map[string]func(p *Piece){
 		"the parts hold 4 samples of 5": func(p *Piece) { p.Heads = p.Heads[:min(4, len(p.Heads))] },
@@ -464,11 +463,7 @@ func TestOpen(t *testing.T) {
 	var fresh []Upload
 	for i := range 3 {
 		pix, labels := strange(rng.New(1, "strange", i), 30)
-		r := w.eval(t, g, pix, labels)
-		u := federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest, N: 30,
-			Points: (&point.Set{N: f.S, Dx: f.PointWidth(), C: f.C, Z: r["points"].F32(),
-				W: r["masses"].F32()}).Held()}
-		fresh = append(fresh, Upload{Upload: &u})
+		fresh = append(fresh, w.means(t, g, f, i, pix, labels))
 	}
 	test, truth := strange(rng.New(1, "strange test"), 300)
 	for _, c := range []struct {
@@ -505,17 +500,14 @@ func TestOpen(t *testing.T) {
 		}
 		out := w.eval(t, m, test, nil)
 		got, low, high := out["probabilities"].F32(), out["low"].F32(), out["high"].F32()
-		right, around := 0, 0
+		around := 0
 		for i, y := range truth {
-			if slices.Index(got[i*classes:(i+1)*classes], slices.Max(got[i*classes:(i+1)*classes])) == y {
-				right++
-			}
 			if at := i*classes + y; low[at] <= got[at] && got[at] <= high[at] && low[at] < high[at] {
 				around++
 			}
 		}
-		if right < 290 || around < 270 {
-			t.Errorf("%s: right on %d of 300, %d intervals around what is said", c.name, right, around)
+		if n := right(got, truth); n < 290 || around < 270 {
+			t.Errorf("%s: right on %d of 300, %d intervals around what is said", c.name, n, around)
 		}
 		o := must.Get(models.ReadManifest(m))(t)
 		if from, err := models.ReadOrigin(o); err != nil || from.Predictor != r.openFrom.Digest {
@@ -548,10 +540,7 @@ func TestByName(t *testing.T) {
 	w := newWorld(t)
 	m, _ := must.Get2(models.Load(w.predictor))(t)
 	pix, labels := pixels(rng.New(1, "held"), 600, classes)
-	features := make([]float32, len(pix))
-	for i, v := range pix {
-		features[i] = float32(v) / 255
-	}
+	features := featuresOf(pix)
 	must.Do(t, serde.Save(w.predictor, must.Get(models.WithImages(m, features, labels))(t)))
 	file := openFile(t, 1, 0)
 	open, _ := must.Get2(models.Load(file))(t)
@@ -589,21 +578,14 @@ func TestByName(t *testing.T) {
 		var uploads []Upload
 		for i := range 3 {
 			pix, labels := images(fmt.Sprint("client ", i), 30)
-			r := w.eval(t, g, pix, labels)
-			u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest, N: len(labels),
-				Points: (&point.Set{N: f.S, Dx: f.PointWidth(), C: f.C, Z: r["points"].F32(),
-					W: r["masses"].F32()}).Held()}
-			uploads = append(uploads, Upload{Upload: u})
+			uploads = append(uploads, w.means(t, g, f, i, pix, labels))
 		}
 		o := Options{Predictor: c.corpus, Open: file, Seed: 3, Samples: 25}
 		if len(c.names) != classes && c.unknown != "" {
-			if _, err := New(uploads, g, f, o); err == nil || !strings.Contains(err.Error(), "classes 2") {
-				t.Errorf("%v: a predictor of three classes, by name: %v", c.names, err)
-			}
+			must.Fail(New(uploads, g, f, o))(t, "classes 2", c.names, "a predictor of three classes, by name")
 			continue
 		}
-		r := must.Get(New(uploads, g, f, o))(t)
-		p := must.Get(r.Posterior(t.Context(), w.eng))(t)
+		r, p := w.posterior(t, uploads, g, f, o)
 		share, counts := p.Diagnostics[posterior.DiagnosticNamed]
 		want := c.unknown == "" && (c.corpus != few || slices.Contains(c.names, "middle"))
 		if got := strings.Join(r.Unknown(), " "); got != c.unknown || r.Named() != (c.unknown == "") ||
@@ -615,15 +597,8 @@ func TestByName(t *testing.T) {
 		}
 		model := must.Get(r.Classifier(t.Context(), p, false, false, ""))(t)
 		pix, truth := images("test", 300)
-		got, right := w.eval(t, model, pix, nil)["probabilities"].F32(), 0
-		for i, y := range truth {
-			row := got[i*len(c.names):][:len(c.names)]
-			if slices.Max(row) == row[y] {
-				right++
-			}
-		}
-		if right < len(truth)*95/100 {
-			t.Errorf("%v: right on %d of %d", c.names, right, len(truth))
+		if n := right(w.eval(t, model, pix, nil)["probabilities"].F32(), truth); n < len(truth)*95/100 {
+			t.Errorf("%v: right on %d of %d", c.names, n, len(truth))
 		}
 	}
 }

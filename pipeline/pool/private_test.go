@@ -114,14 +114,8 @@ func TestPrivateRound(t *testing.T) {
 			o.Clients[0].N != 0 {
 			t.Errorf("origin %+v, %v", o, err)
 		}
-		got, right := w.eval(t, m, test, nil)["probabilities"].F32(), 0
-		for i, y := range truth {
-			if row := got[i*classes:][:classes]; row[y] == max(row[0], row[1], row[2]) {
-				right++
-			}
-		}
-		if right < 240 {
-			t.Errorf("%s: right on %d of 300", noise, right)
+		if n := right(w.eval(t, m, test, nil)["probabilities"].F32(), truth); n < 240 {
+			t.Errorf("%s: right on %d of 300", noise, n)
 		}
 		// Fewer clients are another sum, which is not drawn over the one that is there.
 		fewer := must.Get(NewPrivate(releases[:3], g, f, Options{Predictor: predictor}))(t)

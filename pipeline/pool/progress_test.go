@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/merge"
-	"fmp/pipeline/moments"
 )
 
 // steps records what Round.Progress is told.
@@ -56,10 +54,8 @@ func TestProgress(t *testing.T) {
 	gm, fm := momentsGraph(t)
 	var us []Upload
 	for i := range 5 {
-		rows, labels := w.embedded(t, gm, i)
-		u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: fm.Digest}
-		u.Points, u.Within = must.Get2(moments.Compute(rows, dx, labels, classes, u.Client))(t)
-		us = append(us, Upload{Upload: u})
+		rows, labels := w.own(t, gm, fm, i)
+		us = append(us, Upload{Upload: momentsOf(t, fm, i, rows, labels)})
 	}
 	o := Options{Predictor: w.predictor, Seed: 3, Samples: 25}
 	for name, c := range map[string]struct {

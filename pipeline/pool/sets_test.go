@@ -13,7 +13,6 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/must"
 	"fmp/pipeline/conformal"
-	"fmp/pipeline/federate"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
@@ -28,14 +27,8 @@ func (w *world) momentsRound(t *testing.T, clients int,
 	var us []Upload
 	for m := range clients {
 		pix, labels := w.clientImages(m, seed, 60)
-		var rows []float32
-		for at, y := range labels {
-			z := w.eval(t, g, pix[at*dx:(at+1)*dx], []int{y})["points"].F32()
-			rows = append(rows, z[y*(dx+classes):][:dx]...)
-		}
-		u := &federate.Upload{Client: fmt.Sprint("client ", m), Model: f.Digest, N: len(labels)}
-		u.Points, u.Within = must.Get2(moments.Compute(rows, dx, labels, classes,
-			fmt.Sprint(u.Client, seed)))(t)
+		u := momentsOf(t, f, m, w.embedded(t, g, f, pix, labels), labels, seed)
+		u.N = len(labels)
 		us = append(us, Upload{Upload: u})
 	}
 	return us, g, f
@@ -66,8 +59,7 @@ func TestSets(t *testing.T) {
 	var held, size float64
 	for seed := range uint64(rounds) {
 		us, g, f := w.momentsRound(t, clients, seed)
-		r := must.Get(New(us, g, f, Options{Seed: seed, Samples: 10}))(t)
-		p := must.Get(r.Posterior(t.Context(), w.eng))(t)
+		r, p := w.posterior(t, us, g, f, Options{Seed: seed, Samples: 10})
 		if p.Sets == nil || p.Sets.Images != clients*moments.MaxCalibration/2 ||
 			p.Sets.Clients != clients || p.Sets.Level != Level {
 			t.Fatalf("sets %+v", p.Sets)
@@ -138,16 +130,10 @@ func TestHeldBack(t *testing.T) {
 	if got, _ := heads(us, -1); slices.Equal(got, want) {
 		t.Error("without sets the points are not added back")
 	}
-	if _, err := New(us, g, f, Options{Sets: Sets{Level: 0.2}}); err == nil ||
-		!strings.Contains(err.Error(), "level") {
-		t.Errorf("level 0.2: %v", err)
-	}
+	must.Fail(New(us, g, f, Options{Sets: Sets{Level: 0.2}}))(t, "level")
 	few := us[:1]
 	r := must.Get(New(few, g, f, Options{Sets: Sets{Level: 0.9}}))(t)
-	if _, err := r.Sampling(w.eng); err == nil ||
-		!strings.Contains(err.Error(), fmt.Sprint(conformal.ImagesOfClients(0.9))) {
-		t.Errorf("level 0.9 of one client: %v", err)
-	}
+	must.Fail(r.Sampling(w.eng))(t, fmt.Sprint(conformal.ImagesOfClients(0.9)), "level 0.9 of one client")
 	if _, s := heads(us, 0.8); s.held == nil {
 		t.Error("level 0.8 holds no points back")
 	}
@@ -155,6 +141,17 @@ func TestHeldBack(t *testing.T) {
 	if s, err := r.Sampling(w.eng); err != nil || s.held != nil {
 		t.Errorf("too few points for sets that nobody asked for: %v", err)
 	}
+}
+
+// calibration is that of a client's images.
+func (w *world) calibration(t *testing.T, g *onnx.Model, f models.Manifest, pix []uint8, labels []int) *point.Set {
+	t.Helper()
+	s := &point.Set{N: len(labels), Dx: f.PointWidth(), C: classes, Z: w.embedded(t, g, f, pix, labels),
+		W: make([]float32, len(labels))}
+	for _, y := range labels {
+		s.Y = append(s.Y, int32(y))
+	}
+	return s
 }
 
 // TestSetsOfMeans: in a round of class means, of features or of coordinates, the threshold is that
@@ -173,21 +170,13 @@ func TestSetsOfMeans(t *testing.T) {
 			own, y := w.clientImages(m, 1, each)
 			pix, labels = append(pix, own...), append(labels, y...)
 			u := *us[m].Upload
-			u.Calibration = &point.Set{N: each, Dx: f.PointWidth(), C: classes,
-				W: make([]float32, each)}
-			for i := range each {
-				z := w.eval(t, g, own[i*dx:(i+1)*dx], y[i:i+1])["points"].F32()
-				u.Calibration.Z = append(u.Calibration.Z,
-					z[y[i]*(f.PointWidth()+classes):][:f.PointWidth()]...)
-				u.Calibration.Y = append(u.Calibration.Y, int32(y[i]))
-			}
+			u.Calibration = w.calibration(t, g, f, own, y)
 			us[m].Upload = &u
 		}
 		made := func(us []Upload, level float64) *posterior.Result {
 			t.Helper()
-			r := must.Get(New(us, g, f, Options{Predictor: w.predictor, Seed: 3, Samples: 25,
-				Sets: Sets{Level: level}}))(t)
-			p := must.Get(r.Posterior(t.Context(), w.eng))(t)
+			r, p := w.posterior(t, us, g, f, Options{Predictor: w.predictor, Seed: 3, Samples: 25,
+				Sets: Sets{Level: level}})
 			m := must.Get(r.Classifier(t.Context(), p, false, false, ""))(t)
 			if p.Sets == nil {
 				return p
@@ -223,10 +212,7 @@ func TestSetsOfMeans(t *testing.T) {
 			level float64
 		}{{plain, 0.9}, {us, 0.99}} {
 			r := must.Get(New(c.us, g, f, Options{Predictor: w.predictor, Sets: Sets{Level: c.level}}))(t)
-			if _, err := r.Sampling(w.eng); err == nil ||
-				!strings.Contains(err.Error(), "--calibrate") {
-				t.Errorf("features %v: too few points for level %v: %v", phi, c.level, err)
-			}
+			must.Fail(r.Sampling(w.eng))(t, "--calibrate", "features", phi, "level", c.level)
 		}
 	}
 }
@@ -276,9 +262,7 @@ func (w *world) groups(t *testing.T, g *onnx.Model, f models.Manifest, us []Uplo
 	o.Lenient = false
 	for _, bad := range []string{"one", "a=x;b=x", fmt.Sprintf("a=%s, %s", us[1].Client, us[3].Client)} {
 		o.Groups = bad
-		if _, err := sets(o); err == nil || !strings.Contains(err.Error(), "groups of clients") {
-			t.Errorf("groups %q: %v", bad, err)
-		}
+		must.Fail(sets(o))(t, "groups of clients", bad)
 	}
 }
 
