@@ -138,10 +138,7 @@ func digestAndFeatures(t testing.TB, m *onnx.Model,
 	if err != nil {
 		return "", nil, err
 	}
-	e, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	s, err := e.Load(a.Features)
 	if err != nil {
 		return a.Extractor, nil, nil

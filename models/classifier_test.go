@@ -153,8 +153,7 @@ func TestClassifierSaysWhatItIs(t *testing.T) {
 		}
 		document(g, Manifest{Resize: "crop"})
 		m := onnx.NewModel(g)
-		data := must.Get(serde.Marshal(m))(t)
-		m = must.Get(serde.Unmarshal(data))(t)
+		m = must.Get(serde.Unmarshal(must.Get(serde.Marshal(m))(t)))(t)
 		for _, v := range append(m.Graph.Inputs, m.Graph.Outputs...) {
 			if v.Doc == "" {
 				t.Errorf("%s has no doc string", v.Name)
@@ -171,33 +170,16 @@ func TestClassifierErrors(t *testing.T) {
 	bad := someHeads(1, 3, 2, 1)
 	bad.F64()[5] = math.NaN()
 	linear := linearExtractor(t, false, 2)
-	for want, do := range map[string]func() error{
-		"want float64": func() error {
-			_, err := NewClassifier(ClassifierParts{Heads: onnx.ZerosF32(2, 3, 4)}, Manifest{})
-			return err
-		},
-		"head 0 holds NaN at row 2, class 1": func() error {
-			_,
-				err := NewClassifier(ClassifierParts{Heads: bad}, Manifest{})
-			return err
-		},
-		"has 2 outputs": func() error {
-			_, err := NewClassifier(ClassifierParts{Features: linear, Heads: someHeads(1, 3, 2, 1)},
-				Manifest{})
-			return err
-		},
-		"does not fit": func() error {
-			b := build.New("wide")
-			b.Output("features", b.Relu(b.Input("images", onnx.Float32, "n", 5)))
-			m, err := b.Model()
-			if err != nil {
-				return err
-			}
-			_, err = NewClassifier(ClassifierParts{Features: m, Heads: someHeads(1, 3, 2, 1)}, Manifest{})
-			return err
-		},
-		"no \"set\" to cut": func() error { _, err := FeatureGraph(linear, Manifest{}); return err },
+	b := build.New("wide")
+	b.Output("features", b.Relu(b.Input("images", onnx.Float32, "n", 5)))
+	wide, heads := must.Get(b.Model())(t), someHeads(1, 3, 2, 1)
+	for want, parts := range map[string]ClassifierParts{
+		"want float64":                       {Heads: onnx.ZerosF32(2, 3, 4)},
+		"head 0 holds NaN at row 2, class 1": {Heads: bad},
+		"has 2 outputs":                      {Features: linear, Heads: heads},
+		"does not fit":                       {Features: wide, Heads: heads},
 	} {
-		must.Fail(do())(t, want)
+		must.Fail(NewClassifier(parts, Manifest{}))(t, want)
 	}
+	must.Fail(FeatureGraph(linear, Manifest{}))(t, `no "set" to cut`)
 }

@@ -123,7 +123,7 @@ func TestClientGraph(t *testing.T) {
 func TestClientGraphErrors(t *testing.T) {
 	embedding := must.Get(NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC}, 1))(t)
 	e := must.Get(ReadManifest(embedding))(t)
-	good := Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"}
+	good, one := Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"}, []float32{1}
 	for _, c := range []struct {
 		want   string
 		change func(p *Preprocessing, x, e *Manifest)
@@ -134,14 +134,8 @@ func TestClientGraphErrors(t *testing.T) {
 		{"2 outputs", func(p *Preprocessing, _, _ *Manifest) { p.Output = "" }},
 		{`no output "z"`, func(p *Preprocessing, _, _ *Manifest) { p.Output = "z" }},
 		{"0x3 pixels", func(p *Preprocessing, _, _ *Manifest) { p.Height = 0 }},
-		{"1 means", func(p *Preprocessing, _, _ *Manifest) {
-			p.Mean, p.Std = []float32{1},
-				[]float32{1}
-		}},
-		{"for 4 features", func(p *Preprocessing, _, _ *Manifest) {
-			p.FeatureMean,
-				p.FeatureStd = []float32{1}, []float32{1}
-		}},
+		{"1 means", func(p *Preprocessing, _, _ *Manifest) { p.Mean, p.Std = one, one }},
+		{"for 4 features", func(p *Preprocessing, _, _ *Manifest) { p.FeatureMean, p.FeatureStd = one, one }},
 		{"pixels", func(p *Preprocessing, _, _ *Manifest) { p.Channels = 3 }},
 	} {
 		p, x, f := good, Manifest{Kind: KindExtractor}, e

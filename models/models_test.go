@@ -180,28 +180,24 @@ func TestEmbeddingProperties(t *testing.T) {
 			run := func(z, w *onnx.Tensor) map[string]*onnx.Tensor {
 				return eval(t, m, map[string]*onnx.Tensor{"points": z, "weights": w})
 			}
-			within := func(what string, got, want map[string]*onnx.Tensor, tolerance float64) {
+			same := func(what string, got, want map[string]*onnx.Tensor, tolerance float64) {
 				t.Helper()
 				near(t, what, got["compressed"], want["compressed"], tolerance)
 				near(t, what+": masses", got["masses"], want["masses"], 1e-5)
 			}
-			same := func(what string, got, want map[string]*onnx.Tensor) {
-				t.Helper()
-				within(what, got, want, 1e-5)
-			}
 			base := run(z, ones(1, n))
 			// Over 40 draws of the points either order of sums lies up to 2e-5 from float64's.
-			within("the pure engine", evalPure(t, m,
+			same("the pure engine", evalPure(t, m,
 				map[string]*onnx.Tensor{"points": z, "weights": ones(1, n)}), base, 3e-5)
-			same("permuted points", run(rows(z, r.Perm(n)), ones(1, n)), base)
+			same("permuted points", run(rows(z, r.Perm(n)), ones(1, n)), base, 1e-5)
 
 			twice, w := append(seq(n), 2), ones(1, n)
 			w.F32()[2] = 2
-			same("weight 2", run(z, w), run(rows(z, twice), ones(1, n+1)))
+			same("weight 2", run(z, w), run(rows(z, twice), ones(1, n+1)), 1e-5)
 
 			w = ones(1, n+1)
 			w.F32()[n] = 0
-			same("padding", run(rows(z, twice), w), base)
+			same("padding", run(rows(z, twice), w), base, 1e-5)
 
 			var sum float64
 			for _, v := range base["masses"].F32() {
@@ -336,33 +332,16 @@ func TestNamedStreams(t *testing.T) {
 }
 
 func TestConfigurationErrors(t *testing.T) {
-	for _, c := range []struct {
-		want  string
-		build func() error
-	}{
-		{"dx 0", func() error { _, err := NewPredictor(PredictorConfig{C: 3}, 1); return err }},
-		{"C 1", func() error { _, err := NewEmbedding(EmbeddingConfig{Dx: 3, C: 1}, 1); return err }},
-		{"dim is 7; allowed are 8 to",
-			func() error {
-				_, err := NewPredictor(PredictorConfig{Dx: 4, C: 3, Dim: 7}, 1)
-				return err
-			}},
-		{"must divide", func() error {
-			_, err := NewPredictor(PredictorConfig{Dx: 4, C: 3, Dim: 10, Heads: 3, Published: true}, 1)
-			return err
-		}},
-		{"-1 points", func() error {
-			_,
-				err := NewEmbedding(EmbeddingConfig{Dx: 4, C: 3, Size: -1}, 1)
-			return err
-		}},
-		{"17 attention blocks", func() error {
-			_,
-				err := NewEmbedding(EmbeddingConfig{Dx: 4, C: 3, Blocks: 17}, 1)
-			return err
-		}},
+	for want, c := range map[string]PredictorConfig{
+		"dx 0": {C: 3}, "dim is 7; allowed are 8 to": {Dx: 4, C: 3, Dim: 7},
+		"must divide": {Dx: 4, C: 3, Dim: 10, Heads: 3, Published: true},
 	} {
-		must.Fail(c.build())(t, c.want)
+		must.Fail(NewPredictor(c, 1))(t, want)
+	}
+	for want, c := range map[string]EmbeddingConfig{
+		"C 1": {Dx: 3, C: 1}, "-1 points": {Dx: 4, C: 3, Size: -1}, "17 attention blocks": {Dx: 4, C: 3, Blocks: 17},
+	} {
+		must.Fail(NewEmbedding(c, 1))(t, want)
 	}
 }
 

@@ -27,12 +27,8 @@ type clientCase struct {
 func fuse(t *testing.T, name string, extractor, embedding *onnx.Model, p Preprocessing) clientCase {
 	t.Helper()
 	e := must.Get(ReadManifest(embedding))(t)
-	m, err := ClientGraph(extractor, Manifest{Digest: "x"}, embedding, e, p)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	f := must.Get(ReadManifest(m))(t)
-	return clientCase{name, m, f}
+	m := must.Get(ClientGraph(extractor, Manifest{Digest: "x"}, embedding, e, p))(t)
+	return clientCase{name, m, must.Get(ReadManifest(m))(t)}
 }
 
 // clientEmbeddings returns one of every kind that uploads are made by.
@@ -371,10 +367,7 @@ func TestSteady(t *testing.T) {
 	} {
 		b := build.New("net")
 		b.Output("features", make(b, b.Input("x", onnx.Float32, "n", 4)))
-		m, err := b.Model()
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		m := must.Get(b.Model())(t)
 		if strings.HasSuffix(name, "domain") {
 			m.Graph.Nodes[0].Domain, m.Opsets["strange"] = "strange", 1
 		}
@@ -447,8 +440,7 @@ func TestSteadyRegistry(t *testing.T) {
 func FuzzParseClient(f *testing.F) {
 	e := must.Get(NewEmbedding(EmbeddingConfig{Dx: 2, C: 2}, 1))(f)
 	c := PrivateConfig{Dx: 2, K: 1}
-	p := must.Get(NewPrivate(c, drawn(c.shapes())))(f)
-	private := must.Get(PrivateEmbedding(p, 2, nil))(f)
+	private := must.Get(PrivateEmbedding(must.Get(NewPrivate(c, drawn(c.shapes())))(f), 2, nil))(f)
 	for _, e := range []*onnx.Model{e, private} {
 		b := build.New("extractor")
 		b.Output("h", b.Op("GlobalAveragePool", []build.Ref{b.Input("x", onnx.Float32, "n", 2, 2, 2)}))

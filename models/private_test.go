@@ -24,8 +24,7 @@ func privateCase(t *testing.T) (PrivateConfig, map[string]*onnx.Tensor, *onnx.Mo
 	for i, name := range append(PrivateScalars(true), ConjRadius, PrivateClip) {
 		values[name] = onnx.Scalar(0.1 * float32(i+1))
 	}
-	m := must.Get(NewPrivate(c, values))(t)
-	return c, values, m
+	return c, values, must.Get(NewPrivate(c, values))(t)
 }
 
 // TestPrivateHeads: the graph's heads are the formula's, on both engines and for any number of

@@ -64,8 +64,7 @@ func TestScaling(t *testing.T) {
 		m = must.Get(WithSets(m, OriginSets{Level: 0.9,
 			Table:  &SetTable{Columns: 1, Levels: []float32{0.92}, Thresholds: []float32{0.3}},
 			Images: 9}, false))(t)
-		data := must.Get(serde.Marshal(m))(t)
-		m = must.Get(serde.Unmarshal(data))(t)
+		m = must.Get(serde.Unmarshal(must.Get(serde.Marshal(m))(t)))(t)
 		out := evalPure(t, m, feeds, "probabilities", UncalibratedOutput, SetOutput, "entropy",
 			"mutual_information", "low", "high")
 		for i := range n {

@@ -58,10 +58,7 @@ func TestReference(t *testing.T) {
 		{"a.onnx.sig", "model/a.onnx", "a.onnx", 1},
 		{"ignoring.sig", "model", "model", 2},
 	} {
-		m, err := Verify(public, read(t, "testdata/reference/"+c.bundle))
-		if err != nil {
-			t.Fatalf("%s: %v", c.bundle, err)
-		}
+		m := must.Get(Verify(public, read(t, "testdata/reference/"+c.bundle)))(t)
 		if m.Name != c.name || m.Files() != c.files {
 			t.Errorf("%s: %q of %d files; want %q of %d", c.bundle, m.Name, m.Files(), c.name, c.files)
 		}
@@ -108,8 +105,7 @@ func TestInterop(t *testing.T) {
 	put(t, at("p.pem"), string(public))
 	k := must.Get(LoadPrivate(at("k.pem")))(t)
 	for _, model := range []string{dir, filepath.Join(dir, "part", "b.onnx")} {
-		data := must.Get(Sign(k, model, GitPaths))(t)
-		put(t, at("ours.sig"), string(data))
+		put(t, at("ours.sig"), string(must.Get(Sign(k, model, GitPaths))(t)))
 		if out, err := run("verify", "key", model, "--signature", at("ours.sig"), "--public_key",
 			at("p.pem")); err != nil {
 			t.Errorf("the reference refuses %s: %v\n%s", model, err, out)
@@ -170,13 +166,9 @@ func TestCheck(t *testing.T) {
 		{"no folder", "no such file", func(dir string) { _ = os.RemoveAll(dir) }},
 	} {
 		dir := folder(t)
-		data, err := Sign(k, dir, GitPaths)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := must.Get(Verify(&k.PublicKey, data))(t)
+		m := must.Get(Verify(&k.PublicKey, must.Get(Sign(k, dir, GitPaths))(t)))(t)
 		c.change(dir)
-		err = m.Check(dir)
+		err := m.Check(dir)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v; want %q", c.name, err, c.want)
 		}
@@ -191,8 +183,7 @@ func TestFile(t *testing.T) {
 	file := filepath.Join(dir, "a.onnx")
 	digest := "2c8b08da5ce60398e1f19af0e5dccc744df274b826abe585eaba68c525434806" // of one\n
 	manifest := func(path string, ignored ...string) *Manifest {
-		data := must.Get(Sign(k, path, ignored))(t)
-		return must.Get(Verify(&k.PublicKey, data))(t)
+		return must.Get(Verify(&k.PublicKey, must.Get(Sign(k, path, ignored))(t)))(t)
 	}
 	single, whole, one := manifest(file), manifest(dir), manifest(dir, "part", "part.json")
 	for name, c := range map[string]struct {
@@ -350,11 +341,7 @@ func TestHostileStatements(t *testing.T) {
 			if changed {
 				c.change(&s)
 			}
-			payload, err := json.Marshal(s)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err = Verify(&k.PublicKey, signed(t, k, payload)); changed &&
+			if _, err := Verify(&k.PublicKey, signed(t, k, must.Get(json.Marshal(s))(t))); changed &&
 				(!errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), c.want)) ||
 				!changed && err != nil {
 				t.Errorf("%s: %v; want %q", name, err, c.want)

@@ -65,10 +65,7 @@ func TestRoundTrip(t *testing.T) {
 		for _, size := range []struct{ s, dx, c, n int }{{1, 1, 2, 1}, {10, 32, 10, 20}, {20, 64, 20, 400}} {
 			u := drawn(size.s, size.dx, size.c, size.n)
 			u.Precision = c.precision
-			data, err := u.Encode()
-			if err != nil {
-				t.Fatalf("%q: %v", c.precision, err)
-			}
+			data := must.Get(u.Encode())(t)
 			again, err := u.Encode()
 			if err != nil || !bytes.Equal(data, again) {
 				t.Fatalf("%q: two encodings differ (%v)", c.precision, err)
@@ -232,10 +229,7 @@ func TestScales(t *testing.T) {
 		m.Scale, _ = serde.TensorToProto("scale", onnx.NewTensor(scale, shape...))
 		m.Masses, _ = serde.TensorToProto("masses", onnx.Vector[float32](1, 3))
 		m.Checksum = checksum(m)
-		u, err := Decode(must.Get(proto.Marshal(m))(t), Expect{})
-		if err != nil {
-			t.Fatalf("scale %v: %v", shape, err)
-		}
+		u := must.Get(Decode(must.Get(proto.Marshal(m))(t), Expect{}))(t)
 		if d := cmp.Diff([]float32{-1.5, 1, 0, 3.5, 0.5, 0.5}, u.Points.Z); d != "" {
 			t.Errorf("scale %v (-want +got):\n%s", shape, d)
 		}
