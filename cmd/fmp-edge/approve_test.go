@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,72 +62,49 @@ func answering(t *testing.T, text string) {
 // and the command is said. The yes holds for the scope: another extractor asks again, by both
 // digests. One that comes with the program asks nothing.
 func TestNoSilentFirstUse(t *testing.T) {
-	im, labels := blobs(4)
-	dir, _ := folder(t, im, labels)
+	dir := photosOf(t, 4)
 	file := filepath.Join(t.TempDir(), "approved")
-	try := func(graph, scope string, more ...string) (int, string) {
+	try := func(code int, says []string, graph, scope string, more ...string) string {
+		t.Helper()
 		out := filepath.Join(t.TempDir(), "upload")
-		code, log := said(t, append([]string{"compress", "--model", graph, "--client", "a", "-o", out,
+		got, log := said(t, append([]string{"compress", "--model", graph, "--client", "a", "-o", out,
 			"--approved", file, "--scope", scope, dir}, more...)...)
-		if _, err := os.Stat(out); (err == nil) != (code == exitOK) {
-			t.Errorf("exit code %d, upload: %v", code, err)
+		missing := slices.ContainsFunc(says, func(s string) bool { return !strings.Contains(log, s) })
+		if _, err := os.Stat(out); got != code || missing || (err == nil) != (got == exitOK) {
+			t.Errorf("%q: exit code %d, upload: %v, %q; want %d and %q", more, got, err, log, code, says)
 		}
-		return code, log
+		return log
+	}
+	silent := func(graph, scope string) {
+		t.Helper()
+		if log := try(exitOK, nil, graph, scope); strings.Contains(log, "extractor") {
+			t.Errorf("of an extractor it says %q", log)
+		}
 	}
 	answering(t, "")
 	one, two := changedGraph(t, ownExtractor(2)), changedGraph(t, ownExtractor(3))
 	first, second := digestOf(t, one), digestOf(t, two)
+	both := []string{first, second}
 	here, there := client.ServerScope("key of one"), client.ServerScope("key of another")
-	if code, log := try(model(t, models.KindClient), here); code != exitOK ||
-		strings.Contains(log, "extractor") {
-		t.Errorf("an extractor that comes with the program: exit code %d, %q", code, log)
+	silent(model(t, models.KindClient), here) // it comes with the program
+	for range 2 {                             // the second time too
+		try(exitUntrusted, []string{"--" + yesFlag + " " + first, "parameters", "A network made for it can"}, one, here)
 	}
-	for range 2 { // the second time too
-		code, log := try(one, here)
-		if code != exitUntrusted || !strings.Contains(log, "--"+yesFlag+" "+first) ||
-			!strings.Contains(log, "parameters") ||
-			!strings.Contains(log, "A network made for it can") {
-			t.Errorf("an unknown extractor: exit code %d, %q", code, log)
-		}
-	}
-	if code, log := try(one, here, "--"+yesFlag, second); code != exitUsage ||
-		!strings.Contains(log, first) || !strings.Contains(log, second) {
-		t.Errorf("another digest: exit code %d, %q; want one with both", code, log)
-	}
+	try(exitUsage, both, one, here, "--"+yesFlag, second) // another digest
 	answering(t, "y\n")
-	if code, log := try(one, here); code != exitUntrusted || !strings.Contains(log, "Type yes") {
-		t.Errorf("an answer that is not yes: exit code %d, %q", code, log)
-	}
+	try(exitUntrusted, []string{"Type yes"}, one, here)
 	answering(t, "yes\n")
-	if code, log := try(one, here); code != exitOK || !strings.Contains(log, "approved from now on") {
-		t.Errorf("yes: exit code %d, %q", code, log)
-	}
+	try(exitOK, []string{"approved from now on"}, one, here)
 	answering(t, "")
-	if code, log := try(one, here); code != exitOK || strings.Contains(log, "extractor") {
-		t.Errorf("the same again: exit code %d, %q", code, log)
-	}
-	if code, log := try(two, here); code != exitUntrusted || !strings.Contains(log, first) ||
-		!strings.Contains(log, second) {
-		t.Errorf("another in its place: exit code %d, %q; want one with both digests", code, log)
-	}
-	if code, _ := try(one, there); code != exitUntrusted {
-		t.Errorf("the same from a server of another key: exit code %d", code)
-	}
-	if code, log := try(two, here, "--"+yesFlag, second); code != exitOK {
-		t.Errorf("with its digest: exit code %d, %q", code, log)
-	}
-	if code, log := try(model(t, models.KindClient), here, "--"+yesFlag, second); code != exitUsage {
-		t.Errorf("another than the one that was named comes with the program: exit code %d, %q", code,
-			log)
-	}
+	silent(one, here)
+	try(exitUntrusted, both, two, here) // another in its place
+	try(exitUntrusted, nil, one, there) // a server of another key
+	try(exitOK, nil, two, here, "--"+yesFlag, second)
+	try(exitUsage, nil, model(t, models.KindClient), here, "--"+yesFlag, second) // it comes with the program
 	run(t, "approve", "--approved", file, two)
-	if code, log := try(two, there); code != exitOK {
-		t.Errorf("after it was approved: exit code %d, %q", code, log)
-	}
+	try(exitOK, nil, two, there)
 	write(t, file, []byte("nonsense\n"))
-	if code, log := try(one, here); code == exitOK || !strings.Contains(log, "line 1") {
-		t.Errorf("a file of approved extractors that is none: exit code %d, %q", code, log)
-	}
+	try(exitUsage, []string{"line 1"}, one, here)
 }
 
 // TestWithYes: the command that is said can be typed as it stands.

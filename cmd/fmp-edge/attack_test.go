@@ -1,12 +1,10 @@
 package main
 
 import (
-	"encoding/binary"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"fmp/featurize/dataset"
@@ -68,13 +66,7 @@ func sumsOf(t *testing.T, graph string, n int) *federate.Release {
 	t.Helper()
 	dir := t.TempDir()
 	pixels, labels := canary()
-	write(t, filepath.Join(dir, "images"),
-		append(header(0x803, uint32(n), side, side), pixels[:n*side*side]...))
-	y := binary.BigEndian.AppendUint32([]byte{0, 0, 8, 1}, uint32(n))
-	for _, v := range labels[:n] {
-		y = append(y, byte(v))
-	}
-	write(t, filepath.Join(dir, "labels"), y)
+	writeIDX(t, dir, pixels[:n*side*side], labels[:n])
 	out := filepath.Join(dir, "upload")
 	if code, log := said(t, "compress", "--model", graph, "--client", t.Name(), "-o", out, "--epsilon", "1",
 		"--"+yesFlag, digestOf(t, graph), "--noise", "trusted", filepath.Join(dir, "images"), "--labels",
@@ -82,8 +74,7 @@ func sumsOf(t *testing.T, graph string, n int) *federate.Release {
 		t.Log(log)
 		return nil
 	}
-	data := must.Get(os.ReadFile(out))(t)
-	return must.Get(federate.DecodeRelease(data, federate.Expect{}))(t)
+	return must.Get(federate.DecodeRelease(must.Get(os.ReadFile(out))(t), federate.Expect{}))(t)
 }
 
 // moved returns by how much the canary moves the sums.
@@ -120,18 +111,12 @@ func TestOneImageMovesOneRow(t *testing.T) {
 // TestNoAbsence: a graph that divides by zero, or fails, for one image makes that image a row of
 // zeros that counts, and the upload is there.
 func TestNoAbsence(t *testing.T) {
-	for name, nodes := range map[string][]*onnx.Node{
-		"division by zero": {
-			{Op: "Add", Inputs: []string{"bright", "attack/least"}, Outputs: []string{"zero"}},
-			{Op: "Div", Inputs: []string{"honest", "zero"}, Outputs: []string{"features"}},
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if d := moved(t, attackGraph(t, nodes...)); d != privacy.CountSteps {
-				t.Errorf("the image moves the sums by %v; want %d, its count alone", d,
-					privacy.CountSteps)
-			}
-		})
+	graph := attackGraph(t,
+		&onnx.Node{Op: "Add", Inputs: []string{"bright", "attack/least"}, Outputs: []string{"zero"}},
+		&onnx.Node{Op: "Div", Inputs: []string{"honest", "zero"}, Outputs: []string{"features"}},
+	)
+	if d := moved(t, graph); d != privacy.CountSteps {
+		t.Errorf("the image moves the sums by %v; want %d, its count alone", d, privacy.CountSteps)
 	}
 }
 
@@ -171,8 +156,7 @@ func pixelExtractor(t *testing.T) string {
 		}
 	}
 	values[models.ConjRadius] = onnx.Scalar[float32](1e6) // next to no softening
-	m := must.Get(models.NewConjugate(c, values))(t)
-	e := must.Get(models.ConjugateEmbedding(m, true))(t)
+	e := must.Get(models.ConjugateEmbedding(must.Get(models.NewConjugate(c, values))(t), true))(t)
 	ef := must.Get(models.ReadManifest(e))(t)
 	g := must.Get(models.ClientGraph(x, models.Manifest{}, e, ef,
 		models.Preprocessing{Height: side, Width: side, Channels: 1}))(t)
@@ -199,25 +183,14 @@ func recovered(set *point.Set, im *dataset.Images, labels []int) (found int) {
 
 // TestPixels: a graph whose features are the pixels themselves is not trusted at first sight.
 func TestPixels(t *testing.T) {
-	im, labels := blobs(8)
-	dir, _ := folder(t, im, labels)
-	out := filepath.Join(t.TempDir(), "upload")
-	code, log := said(t, "compress", "--model", pixelExtractor(t), "--client", "a", "-o", out, dir)
-	if code != exitOK {
-		if !strings.Contains(log, "can hide all of an image") {
-			t.Errorf("exit code %d, %q", code, log)
-		}
-		return
-	}
-	t.Errorf("%d of %d images stand in the upload",
-		recovered(read(t, out).Points, im, labels), len(labels))
+	refuses(t, exitUntrusted, "can hide all of an image", "compress", "--model", pixelExtractor(t), "--client", "a",
+		"-o", filepath.Join(t.TempDir(), "upload"), photosOf(t, 8))
 }
 
 // TestOtherTail: a graph that makes something else of the features than class means is refused, and
 // the node is named.
 func TestOtherTail(t *testing.T) {
-	im, labels := blobs(8)
-	dir, _ := folder(t, im, labels)
+	dir := photosOf(t, 8)
 	m, _ := must.Get2(models.Load(model(t, models.KindClient)))(t)
 	at := slices.IndexFunc(m.Graph.Nodes,
 		func(n *onnx.Node) bool { return n.Op == "MatMul" && n.Name == "matmul" })

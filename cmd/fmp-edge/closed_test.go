@@ -39,8 +39,7 @@ func withExternal(t *testing.T, path string, change func(p *onnxpb.ModelProto)) 
 // TestNoOtherFile: a model that names the key file beside it is refused before that is opened,
 // whatever it says that it is.
 func TestNoOtherFile(t *testing.T) {
-	im, labels := blobs(10)
-	images, _ := folder(t, im, labels)
+	images := photosOf(t, 10)
 	kindless := func(p *onnxpb.ModelProto) { p.MetadataProps = nil }
 	twice := func(p *onnxpb.ModelProto) {
 		p.MetadataProps = append(p.MetadataProps,
@@ -87,8 +86,7 @@ func TestNoOtherFile(t *testing.T) {
 // TestBombClassifier: a classifier that takes much work is refused before an image is read, and
 // nothing is printed of it.
 func TestBombClassifier(t *testing.T) {
-	im, labels := blobs(3)
-	images, _ := folder(t, im, labels)
+	images := photosOf(t, 3)
 	m, _ := must.Get2(models.Load(classifier(t)))(t)
 	g := m.Graph
 	for _, n := range g.Nodes {

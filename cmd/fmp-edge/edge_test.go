@@ -110,8 +110,17 @@ func refuses(t testing.TB, want int, says string, args ...string) {
 
 func read(t testing.TB, path string) *federate.Upload {
 	t.Helper()
-	data := must.Get(os.ReadFile(path))(t)
-	return must.Get(federate.Decode(data, federate.Expect{}))(t)
+	return must.Get(federate.Decode(must.Get(os.ReadFile(path))(t), federate.Expect{}))(t)
+}
+
+// alike fails where a number differs by more than tolerance.
+func alike(t testing.TB, what string, got, want []float32, tolerance float64) {
+	t.Helper()
+	for i, v := range got {
+		if !(math.Abs(float64(v-want[i])) <= tolerance) {
+			t.Fatalf("%s %d is %v, want %v to within %v", what, i, v, want[i], tolerance)
+		}
+	}
 }
 
 // near fails where two sets differ by more than tolerance.
@@ -121,16 +130,8 @@ func near(t testing.TB, what string, got, want *point.Set, tolerance float64) {
 		t.Fatalf("%s: %d points of dx %d and %d classes, want %d of %d and %d", what, got.N, got.Dx,
 			got.C, want.N, want.Dx, want.C)
 	}
-	for i, v := range got.Z {
-		if !(math.Abs(float64(v-want.Z[i])) <= tolerance) {
-			t.Fatalf("%s: number %d is %v, want %v to within %v", what, i, v, want.Z[i], tolerance)
-		}
-	}
-	for i, v := range got.W {
-		if !(math.Abs(float64(v-want.W[i])) <= tolerance) {
-			t.Fatalf("%s: mass %d is %v, want %v to within %v", what, i, v, want.W[i], tolerance)
-		}
-	}
+	alike(t, what+": number", got.Z, want.Z, tolerance)
+	alike(t, what+": mass", got.W, want.W, tolerance)
 }
 
 // folder lays images out as DIR/LABEL/NUMBER.png and returns DIR and the order in which they are
@@ -146,6 +147,26 @@ func folder(t testing.TB, im *dataset.Images, labels []int) (dir string, order [
 		}
 	}
 	return dir, order
+}
+
+// photosOf lays n of the blobs out in a folder.
+func photosOf(t testing.TB, n int) string {
+	t.Helper()
+	im, labels := blobs(n)
+	dir, _ := folder(t, im, labels)
+	return dir
+}
+
+// writeIDX writes images and labels to the IDX files "images" and "labels" of a folder.
+func writeIDX(t testing.TB, dir string, pixels []uint8, labels []int) {
+	t.Helper()
+	n := uint32(len(labels))
+	y := header(0x801, n)
+	for _, v := range labels {
+		y = append(y, byte(v))
+	}
+	write(t, filepath.Join(dir, "images"), append(header(0x803, n, side, side), pixels...))
+	write(t, filepath.Join(dir, "labels"), y)
 }
 
 // TestSources: a folder, a list and IDX files of the same images give the same upload, to the
@@ -185,12 +206,10 @@ func TestSources(t *testing.T) {
 	run(t, "compress", "--model", m, "--client", "a", "--round", "4", "-o", path("folder"), dir)
 	run(t, "compress", "--model", m, "--client", "a", "-o", path("list"), csvPath)
 	var w written
-	if err := json.Unmarshal(
-		[]byte(run(t, "compress", "--json", "--threads", "2", "--model", m, "--client", "a", "-o",
-			path("idx"), idxPath, "--labels", labelPath, "--skip", "2", "--count", fmt.Sprint(n))),
-		&w); err != nil ||
-		w.N != n || w.Size < 1 {
-		t.Errorf("JSON %+v, %v", w, err)
+	must.Do(t, json.Unmarshal([]byte(run(t, "compress", "--json", "--threads", "2", "--model", m, "--client", "a",
+		"-o", path("idx"), idxPath, "--labels", labelPath, "--skip", "2", "--count", fmt.Sprint(n))), &w))
+	if w.N != n || w.Size < 1 {
+		t.Errorf("JSON %+v", w)
 	}
 	got := read(t, path("folder"))
 	if got.Round != 4 || got.Client != "a" || got.N != n || math.Abs(got.Points.Mass()-n) > 1e-3 {
@@ -228,8 +247,7 @@ func serverSide(t *testing.T, im *dataset.Images, labels []int) *point.Set {
 	h := must.Get(x.Features(t.Context(), im, nil))(t)
 	set := must.Get(point.FromLabelled(h, x.Dx(), labels, 10))(t)
 	conjugate, _ := must.Get2(models.Load(model(t, models.KindConjugate)))(t)
-	embedding := must.Get(models.ConjugateEmbedding(conjugate, true))(t)
-	k := must.Get(compress.New(e, embedding))(t)
+	k := must.Get(compress.New(e, must.Get(models.ConjugateEmbedding(conjugate, true))(t)))(t)
 	defer k.Close()
 	uploads := must.Get(k.Compress(t.Context(), []*point.Set{set}))(t)
 	return uploads[0]
@@ -264,9 +282,7 @@ func TestParts(t *testing.T) {
 	src, _ := must.Get2(imagefile.Open(dir,
 		imagefile.Options{Fit: c.Fit, Classes: imagefile.Classes{N: c.Manifest.C}, MaxItems: n}))(t)
 	got, _, _, err := c.Points(t.Context(), src, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	m, _ := must.Get2(models.Load(path))(t)
 	e := must.Get(pure.New(engine.Options{}))(t)
 	s := must.Get(e.Load(m))(t)
@@ -278,8 +294,7 @@ func TestParts(t *testing.T) {
 	out := must.Get(engine.Eval(s,
 		map[string]*onnx.Tensor{"images": onnx.NewTensor(sorted.Pix, n, side, side, 1),
 			"labels": onnx.NewTensor(ys, n)}, "points", "masses"))(t)
-	want := must.Get(client.Set(out["points"], out["masses"], c.Manifest))(t)
-	near(t, "in parts", got, want, 1e-5)
+	near(t, "in parts", got, must.Get(client.Set(out["points"], out["masses"], c.Manifest))(t), 1e-5)
 }
 
 // TestRows: feature rows go through an embedding.
@@ -441,9 +456,7 @@ func predictions(t *testing.T, text string) [][]float32 {
 	var got struct {
 		Predictions []struct{ Probabilities []float32 }
 	}
-	if err := json.Unmarshal([]byte(text), &got); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
+	must.Do(t, json.Unmarshal([]byte(text), &got))
 	var out [][]float32
 	for _, p := range got.Predictions {
 		out = append(out, p.Probabilities)
@@ -465,29 +478,24 @@ func TestPredict(t *testing.T) {
 		list += fmt.Sprintf("%d/%04d.png\n", y, i)
 	}
 	write(t, filepath.Join(dir, "list.csv"), []byte(list))
-	byIDX := predictions(t, run(t, "predict", "--json", "--model", c, filepath.Join(dir, "images")))
+	of := func(source string, more ...string) [][]float32 {
+		t.Helper()
+		args := append([]string{"predict", "--json", "--model", c, filepath.Join(dir, source)}, more...)
+		return predictions(t, run(t, args...))
+	}
+	byIDX := of("images")
 	if len(byIDX) != n {
 		t.Fatalf("%d predictions", len(byIDX))
 	}
-	same := func(what string, got [][]float32, at func(i int) int) {
+	same := func(source string, at func(i int) int) {
 		t.Helper()
-		for i, p := range got {
-			for k, v := range p {
-				if math.Abs(float64(v-byIDX[at(i)][k])) > 1e-6 {
-					t.Fatalf("%s: probability %d of image %d is %v, want %v", what, k, i, v,
-						byIDX[at(i)][k])
-				}
-			}
+		for i, p := range of(source) {
+			alike(t, fmt.Sprintf("%s: image %d: probability", source, i), p, byIDX[at(i)], 1e-6)
 		}
 	}
-	same("list", predictions(t,
-		run(t, "predict", "--json", "--model", c, filepath.Join(dir, "list.csv"))),
-		func(i int) int { return i })
-	same("folder", predictions(t, run(t, "predict", "--json", "--model", c, dir)),
-		func(i int) int { return order[i] })
-	same("one image", predictions(t,
-		run(t, "predict", "--json", "--model", c, filepath.Join(dir, "7", "0007.png"))),
-		func(int) int { return 7 })
+	same("list.csv", func(i int) int { return i })
+	same("", func(i int) int { return order[i] })
+	same(filepath.Join("7", "0007.png"), func(int) int { return 7 })
 	t.Run("ort", func(t *testing.T) {
 		m, _ := must.Get2(models.Load(c))(t)
 		s := must.Get(orttest.New(t).Load(m))(t)
@@ -495,13 +503,7 @@ func TestPredict(t *testing.T) {
 		out := must.Get(engine.Eval(s,
 			map[string]*onnx.Tensor{"images": onnx.NewTensor(im.Pix, n, side, side, 1)},
 			"probabilities"))(t)
-		for i, p := range byIDX {
-			for k, v := range p {
-				if w := out["probabilities"].F32()[i*len(p)+k]; math.Abs(float64(v-w)) > 1e-5 {
-					t.Fatalf("probability %d of image %d is %v, on the ONNX Runtime %v", k, i, v, w)
-				}
-			}
-		}
+		alike(t, "against the ONNX Runtime: probability", slices.Concat(byIDX...), out["probabilities"].F32(), 1e-5)
 	})
 	refuses(t, exitUsage, "allowed are 0.5", "predict", "--model", c, "--level", "0.3", dir)
 	if s := run(t, "predict", "--model", c, "--reject", "1", dir); !strings.Contains(s, "20 of 20 are below 1") {
@@ -515,7 +517,7 @@ func TestPredict(t *testing.T) {
 		!strings.Contains(log, "--on-bad skip") {
 		t.Errorf("bad images: exit code %d: %s", code, log)
 	}
-	if got := predictions(t, run(t, "predict", "--json", "--on-bad", "skip", "--model", c, dir)); len(got) != n {
+	if got := of("", "--on-bad", "skip"); len(got) != n {
 		t.Errorf("%d predictions beside bad images", len(got))
 	}
 	none := t.TempDir()
@@ -563,31 +565,16 @@ func TestBuilds(t *testing.T) {
 	if err != nil {
 		t.Skip("qemu-aarch64 is missing (apt-get install qemu-user): the arm64 program is not run")
 	}
-	im, labels := blobs(50)
-	dir, _ := folder(t, im, labels)
+	dir := photosOf(t, 50)
 	m := model(t, models.KindClient)
 	sameUpload(t, []string{qemu, bin["arm64"]}, dir, "digits")
 	// The same classifier says the same.
 	c := classifier(t)
-	said, err := exec.Command(qemu, bin["arm64"], "predict", "--json", "--model", c, dir).Output()
-	if err != nil {
-		t.Fatalf("arm64: %v", err)
-	}
-	theirs, ours := predictions(t, string(said)),
-		predictions(t, run(t, "predict", "--json", "--model", c, dir))
-	for i, p := range ours {
-		for k, v := range p {
-			if math.Abs(float64(v-theirs[i][k])) > 1e-5 {
-				t.Fatalf("arm64: probability %d of image %d is %v, here %v", k, i, theirs[i][k], v)
-			}
-		}
-	}
+	said := must.Get(exec.Command(qemu, bin["arm64"], "predict", "--json", "--model", c, dir).Output())(t)
+	theirs, ours := predictions(t, string(said)), predictions(t, run(t, "predict", "--json", "--model", c, dir))
+	alike(t, "arm64: probability", slices.Concat(theirs...), slices.Concat(ours...), 1e-5)
 	var b benched
-	text, err := exec.Command(qemu, bin["arm64"], "bench", "--json", "--runs", "1",
-		"--model", m).Output()
-	if err != nil {
-		t.Fatalf("arm64: %v", err)
-	}
+	text := must.Get(exec.Command(qemu, bin["arm64"], "bench", "--json", "--runs", "1", "--model", m).Output())(t)
 	must.Do(t, json.Unmarshal(text, &b))
 	t.Logf("arm64 under qemu: %.0f ms, %.1f MiB with the emulator", b.First, b.PeakMemory)
 	if b.PeakMemory > 4*maxMemory {
@@ -659,8 +646,7 @@ func TestWebAssembly(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("building: %v\n%s", err, out)
 	}
-	im, labels := blobs(30)
-	dir, _ := folder(t, im, labels)
+	dir := photosOf(t, 30)
 	start := filepath.Join(strings.TrimSpace(string(root)), "lib", "wasm", "wasm_exec_node.js")
 	sameUpload(t, []string{node, start, program}, dir, "digits", "cifar10")
 }
@@ -702,8 +688,7 @@ func TestFlagsOfImages(t *testing.T) {
 // TestPredictedInPart: of a run that ends at a damaged image no JSON or CSV is printed.
 func TestPredictedInPart(t *testing.T) {
 	c := classifier(t)
-	im, labels := blobs(20)
-	photos, _ := folder(t, im, labels)
+	photos := photosOf(t, 20)
 	write(t, filepath.Join(photos, "9", "zz.png"), []byte("\x89PNG"))
 	for _, format := range []string{"--json", "--csv"} {
 		refuses(t, exitUsage, "zz.png", "predict", "--model", c, photos, format)

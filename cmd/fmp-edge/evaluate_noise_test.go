@@ -21,8 +21,7 @@ import (
 // nothing is spent.
 func TestNoiseIsSpent(t *testing.T) {
 	c, dir := classifier(t), t.TempDir()
-	im, labels := blobs(6)
-	photos, _ := folder(t, im, labels)
+	photos := photosOf(t, 6)
 	path := func(name string) string { return filepath.Join(dir, name) }
 	key := must.Get(identity.New("a"))(t)
 	must.Do(t, key.Save(path("a.key")))

@@ -20,15 +20,17 @@ import (
 	"fmp/pipeline/tally"
 )
 
+// ofExamples is the budget of a private round, of one image and of this client's noise.
+var ofExamples = privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove,
+	Noise: privacy.Local}
+
 // TestNothingMadeNothingSpent: a release with noise whose file cannot be written spends nothing, nor
 // does one that the ledger refuses leave a file.
 func TestNothingMadeNothingSpent(t *testing.T) {
-	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove,
-		Noise: privacy.Local}
 	image := [][sha256.Size]byte{{1}}
 	upload := func(dir, out string, ledger privacy.Ledger, limit float64) error {
 		a := &answer{compressing: &compressing{private: privateFlags{maxEpsilon: &limit, redraw: new(bool)}},
-			ledger: ledger, spending: privacy.NewSpending(b, 10, 9, image, []int{1}),
+			ledger: ledger, spending: privacy.NewSpending(ofExamples, 10, 9, image, []int{1}),
 			messages: [][]byte{[]byte("message")}, released: released{Upload: filepath.Join(dir, out)}, log: io.Discard}
 		err := a.Record()
 		if err == nil {
@@ -73,26 +75,31 @@ func TestNothingMadeNothingSpent(t *testing.T) {
 	}
 }
 
+// paying is a command that spends of a budget, and the files that it makes, the first placed last.
+type paying struct{ args, files []string }
+
+// releases are commands that spend of one ledger, by their kind.
+func releases(t *testing.T, path func(name string) string) map[string]paying {
+	t.Helper()
+	photos := photosOf(t, 6)
+	must.Do(t, must.Get(identity.New("a"))(t).Save(path("a.key")))
+	spend := []string{"--ledger", path("spent"), "--epsilon", "1", photos}
+	compress := append([]string{"compress", "--model", privateGraph(t), "--client", "a"}, spend...)
+	evaluate := append([]string{"evaluate", "--model", classifier(t), "--key", path("a.key")}, spend...)
+	return map[string]paying{
+		"upload": {slices.Concat(compress, []string{"-o", path("one")}), []string{"one"}},
+		"shares": {slices.Concat(compress, []string{"--noise", "two-servers", "--points", "10", "-o", path("two")}),
+			[]string{"two", "two.helper"}},
+		"report": {append(evaluate, "--output", path("report")), []string{"report"}},
+	}
+}
+
 // TestStoppedBeforePlaced: where a program was stopped after it spent a budget and before the file
 // stood in its place, the same command puts it there, and draws and spends nothing.
 func TestStoppedBeforePlaced(t *testing.T) {
-	graph, c, dir := privateGraph(t), classifier(t), t.TempDir()
-	im, labels := blobs(6)
-	photos, _ := folder(t, im, labels)
+	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
-	must.Do(t, must.Get(identity.New("a"))(t).Save(path("a.key")))
-	compress := []string{"compress", "--model", graph, "--client", "a", "--ledger", path("spent"), "--epsilon", "1",
-		photos}
-	for name, c := range map[string]struct {
-		args  []string
-		files []string
-	}{
-		"upload": {append(compress, "-o", path("one")), []string{"one"}},
-		"shares": {append(compress, "--noise", "two-servers", "--points", "10", "-o", path("two")),
-			[]string{"two", "two.helper"}},
-		"report": {[]string{"evaluate", "--model", c, "--key", path("a.key"), "--ledger", path("spent"),
-			"--epsilon", "1", "--output", path("report"), photos}, []string{"report"}},
-	} {
+	for name, c := range releases(t, path) {
 		run(t, c.args...)
 		spent := must.Get(os.ReadFile(path("spent")))(t)
 		for _, other := range []bool{false, true} { // another file came into the place meanwhile
@@ -130,23 +137,9 @@ func TestStoppedBeforePlaced(t *testing.T) {
 // TestRedrawStopped: a release that was drawn again, and whose program was stopped after it spent the budget,
 // is put where the earlier one stands, by the same command and by the one without --redraw; nothing is spent.
 func TestRedrawStopped(t *testing.T) {
-	graph, c, dir := privateGraph(t), classifier(t), t.TempDir()
-	im, labels := blobs(6)
-	photos, _ := folder(t, im, labels)
+	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
-	must.Do(t, must.Get(identity.New("a"))(t).Save(path("a.key")))
-	compress := []string{"compress", "--model", graph, "--client", "a", "--ledger", path("spent"), "--epsilon", "1",
-		photos}
-	for name, c := range map[string]struct {
-		args  []string
-		files []string // the first in its place last
-	}{
-		"upload": {append(compress, "-o", path("one")), []string{"one"}},
-		"shares": {append(compress, "--noise", "two-servers", "--points", "10", "-o", path("two")),
-			[]string{"two", "two.helper"}},
-		"report": {[]string{"evaluate", "--model", c, "--key", path("a.key"), "--ledger", path("spent"),
-			"--epsilon", "1", "--output", path("report"), photos}, []string{"report"}},
-	} {
+	for name, c := range releases(t, path) {
 		all := func() (out [][]byte) {
 			for _, f := range c.files {
 				out = append(out, must.Get(os.ReadFile(path(f)))(t))
@@ -194,8 +187,7 @@ func TestRedrawStopped(t *testing.T) {
 // earlier one.
 func TestTableOfTheUpload(t *testing.T) {
 	dir := t.TempDir()
-	im, labels := blobs(6)
-	photos, _ := folder(t, im, labels)
+	photos := photosOf(t, 6)
 	out := filepath.Join(dir, "upload")
 	run(t, "compress", "--model", model(t, models.KindClient), "--client", "a", "-o", out, photos)
 	u, before := read(t, out), must.Get(os.ReadFile(foldersFile(out)))(t)

@@ -18,10 +18,7 @@ func TestPaidForStays(t *testing.T) {
 	private, plain, c, dir := privateGraph(t), model(t, models.KindClient), classifier(t), t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	with := func(args []string, more ...string) []string { return slices.Concat(args, more) }
-	im, labels := blobs(13)
-	first, _ := folder(t, im, labels)
-	im.N -= 2
-	second, _ := folder(t, im, labels[:11])
+	first, second := photosOf(t, 13), photosOf(t, 11)
 	must.Do(t, must.Get(identity.New("a"))(t).Save(path("a.key")))
 	compress := []string{"compress", "--model", private, "--client", "a", "--ledger", path("spent"), "--epsilon", "1"}
 	shares := with(compress, "--noise", "two-servers", "--points", "20")

@@ -74,8 +74,7 @@ func TestPaidCopyStays(t *testing.T) {
 	kept := aside(path, models.DigestBytes(data))
 	write(t, kept, data)
 	ledger := privacy.Ledger{Path: filepath.Join(dir, "spent")}
-	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Local}
-	p := payment{ledger, privacy.NewSpending(b, 10, 9, [][32]byte{{1}}, []int{1}), .5, false, &bytes.Buffer{}}
+	p := payment{ledger, privacy.NewSpending(ofExamples, 10, 9, [][32]byte{{1}}, []int{1}), .5, false, &bytes.Buffer{}}
 	_, err := p.pay("compress", []content{{path, data, anUpload}}, nil)
 	must.Fail(0, err)(t, "--max-epsilon allows 0.5")
 	if got, err := os.ReadFile(kept); err != nil || !bytes.Equal(got, data) {
@@ -89,9 +88,8 @@ func TestLeftAside(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	ledger := privacy.Ledger{Path: path("spent")}
-	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove, Noise: privacy.Local}
 	of := func(round uint64, data string) privacy.Spending {
-		s := privacy.NewSpending(b, 10, 9, [][32]byte{{1}}, []int{1})
+		s := privacy.NewSpending(ofExamples, 10, 9, [][32]byte{{1}}, []int{1})
 		s.Round, s.Files = round, []privacy.Written{{Path: path("up"), Sha256: models.DigestBytes([]byte(data))}}
 		return s
 	}
@@ -129,8 +127,7 @@ func TestLeftAside(t *testing.T) {
 // seal or of a folder that is made for it, by any name, is refused before anything is spent or made.
 func TestLedgerInThePlace(t *testing.T) {
 	graph, c := privateGraph(t), classifier(t)
-	im, labels := blobs(6)
-	photos, _ := folder(t, im, labels)
+	photos := photosOf(t, 6)
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	must.Do(t, os.Mkdir(path("j"), 0o700))
@@ -193,11 +190,8 @@ func serverKey(of string) string {
 // is made, spent, sent or withdrawn, and every file stays as it is.
 func TestBeforeAnythingIsSpent(t *testing.T) {
 	private, plain := privateGraph(t), model(t, models.KindClient)
-	im, labels := blobs(12)
-	photos, _ := folder(t, im, labels)
-	budget := &privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove,
-		Noise: privacy.Local}
-	secret := wire.Description{MaxPoints: 100, MaxBytes: federate.MaxBytes, Privacy: budget, Withdrawal: true}
+	photos := photosOf(t, 12)
+	secret := wire.Description{MaxPoints: 100, MaxBytes: federate.MaxBytes, Privacy: &ofExamples, Withdrawal: true}
 	public := wire.Description{MaxPoints: 100, MaxBytes: federate.MaxBytes, Withdrawal: true,
 		Precisions: []string{"float32"}}
 	narrow, few := secret, public

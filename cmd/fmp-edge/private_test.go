@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/rand"
-	"encoding/binary"
 	"math"
 	"os"
 	"path/filepath"
@@ -27,25 +26,26 @@ func privateGraph(t *testing.T) string {
 	return path
 }
 
+func norm(of []int64) float64 {
+	var square float64
+	for _, v := range of {
+		square += float64(v) * float64(v)
+	}
+	return math.Sqrt(square)
+}
+
 // TestCompressPrivate: images become clipped sums in whole numbers; this client's noise is in them
 // where it is asked for, and new each time; the message states no number of images.
 func TestCompressPrivate(t *testing.T) {
 	graph, dir := privateGraph(t), t.TempDir()
 	im, labels := blobs(40)
-	head := []byte{0, 0, 8, 3, 0, 0, 0, 40, 0, 0, 0, side, 0, 0, 0, side}
-	write(t, filepath.Join(dir, "images"), append(head, im.Pix...))
-	y := binary.BigEndian.AppendUint32([]byte{0, 0, 8, 1}, 40)
-	for _, v := range labels {
-		y = append(y, byte(v))
-	}
-	write(t, filepath.Join(dir, "labels"), y)
+	writeIDX(t, dir, im.Pix, labels)
+	source := []string{filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels"), "--client", "a"}
 	compress := func(name string, args ...string) *federate.Release {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		run(t, append([]string{"compress", "--model", graph, "--client", "a", "-o", path,
-			filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels")}, args...)...)
-		data := must.Get(os.ReadFile(path))(t)
-		r := must.Get(federate.DecodeRelease(data, federate.Expect{C: 10}))(t)
+		run(t, slices.Concat([]string{"compress", "--model", graph, "-o", path}, source, args)...)
+		r := must.Get(federate.DecodeRelease(must.Get(os.ReadFile(path))(t), federate.Expect{C: 10}))(t)
 		if text := run(t, "inspect", path); !strings.Contains(text, "epsilon 4") {
 			t.Errorf("inspect says %s", text)
 		}
@@ -55,13 +55,8 @@ func TestCompressPrivate(t *testing.T) {
 	k := plain.Sums.K
 	for c := range 10 {
 		row := plain.Sums.Values[c*(k+1):][:k+1]
-		var square float64
-		for _, v := range row[:k] {
-			square += float64(v) * float64(v)
-		}
-		if row[k] != 4*privacy.CountSteps || math.Sqrt(square) > 4*privacy.Steps || square == 0 {
-			t.Errorf("class %d: a count of %d and a sum of norm %v, of four images", c, row[k],
-				math.Sqrt(square))
+		if far := norm(row[:k]); row[k] != 4*privacy.CountSteps || far > 4*privacy.Steps || far == 0 {
+			t.Errorf("class %d: a count of %d and a sum of norm %v, of four images", c, row[k], far)
 		}
 	}
 	one, kept, two := compress("one", "--epsilon", "4"), compress("kept", "--epsilon", "4"),
@@ -72,23 +67,18 @@ func TestCompressPrivate(t *testing.T) {
 	sigma := float64(one.Budget.NoiseSteps(10))
 	var noise, between float64
 	for i, v := range plain.Sums.Values {
-		noise += math.Pow(float64(one.Sums.Values[i]-v)/sigma, 2) / float64(len(plain.Sums.Values))
-		between += math.Pow(float64(one.Sums.Values[i]-two.Sums.Values[i])/sigma,
-			2) / float64(len(plain.Sums.Values))
+		n := float64(len(plain.Sums.Values))
+		noise += math.Pow(float64(one.Sums.Values[i]-v)/sigma, 2) / n
+		between += math.Pow(float64(one.Sums.Values[i]-two.Sums.Values[i])/sigma, 2) / n
 	}
 	if noise < 0.5 || noise > 1.7 || between < 1 || between > 3.4 {
-		t.Errorf(
-			"mean square of the noise %v, and of the difference of two %v, in sigma squared; want 1 and 2",
+		t.Errorf("mean square of the noise %v, and of the difference of two %v, in sigma squared; want 1 and 2",
 			noise, between)
 	}
 	client := compress("client", "--epsilon", "4", "--noise", "trusted", "--unit", "client",
 		"--points", "40")
-	var square float64
-	for _, v := range client.Sums.Values {
-		square += float64(v) * float64(v)
-	}
-	if norm := math.Sqrt(square); norm > float64(client.Budget.ClientNorm(10)) {
-		t.Errorf("a client's vector of norm %v; %d is allowed", norm, client.Budget.ClientNorm(10))
+	if far := norm(client.Sums.Values); far > float64(client.Budget.ClientNorm(10)) {
+		t.Errorf("a client's vector of norm %v; %d is allowed", far, client.Budget.ClientNorm(10))
 	}
 	// For two servers: a share of the same sums for each, without noise.
 	leader := compress("leader", "--epsilon", "4", "--noise", "two-servers", "--points", "40")
@@ -106,20 +96,16 @@ func TestCompressPrivate(t *testing.T) {
 	}
 	total := [2]*prio.Sum{scheme.NewSum(), scheme.NewSum()}
 	for i := range total {
-		out := must.Get(check[i].Finish(messages[1-i]))(t)
-		total[i].Add(out)
+		total[i].Add(must.Get(check[i].Finish(messages[1-i]))(t))
 		must.Do(t, total[i].AddNoise(1, rand.Reader))
 	}
-	theirs := must.Get(total[prio.Helper].Bytes())(t)
-	opened := must.Get(total[prio.Leader].Open(theirs))(t)
+	opened := must.Get(total[prio.Leader].Open(must.Get(total[prio.Helper].Bytes())(t)))(t)
 	for i, v := range opened.Values {
 		if d := v - plain.Sums.Values[i]; d > 20 || d < -20 { // fourteen deviations of the noise of two
 			t.Errorf("number %d of the opened sum is %d, of the client's %d", i, v,
 				plain.Sums.Values[i])
 		}
 	}
-	source := []string{filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels"),
-		"--client", "a", "-o", filepath.Join(dir, "no")}
 	for want, args := range map[string][]string{
 		"give --epsilon":               {"--model", graph},
 		"epsilon is 0":                 {"--model", graph, "--epsilon", "0"},
@@ -127,11 +113,10 @@ func TestCompressPrivate(t *testing.T) {
 		"--delta is of private rounds": {"--model", model(t, models.KindClient), "--delta", "1e-6"},
 		"epsilon is 50":                {"--model", graph, "--epsilon", "50"},
 		"would be a plain one":         {"--model", model(t, models.KindClient), "--epsilon", "1"},
-		"allows 30": {"--model", graph, "--epsilon", "1", "--unit", "client",
-			"--points", "30"},
-		"points is 0": {"--model", graph, "--epsilon", "1", "--noise", "two-servers"},
+		"allows 30":                    {"--model", graph, "--epsilon", "1", "--unit", "client", "--points", "30"},
+		"points is 0":                  {"--model", graph, "--epsilon", "1", "--noise", "two-servers"},
 	} {
-		refuses(t, exitUsage, want, append(append([]string{"compress"}, source...), args...)...)
+		refuses(t, exitUsage, want, slices.Concat([]string{"compress", "-o", filepath.Join(dir, "no")}, source, args)...)
 		if _, err := os.Stat(filepath.Join(dir, "no")); err == nil {
 			t.Error("something was written")
 		}

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"fmp/onnx/must"
 )
 
 // TestFixedReply: compress of a private round is over, and its upload there, at one time after its
@@ -18,13 +16,8 @@ import (
 // budget that is spent, and for an upload that was made before.
 func TestFixedReply(t *testing.T) {
 	graph, dir := privateGraph(t), t.TempDir()
-	few, few2 := blobs(3)
-	many, many2 := blobs(60)
-	three, _ := folder(t, few, few2)
-	sixty, _ := folder(t, many, many2)
-	bad, _ := folder(t, few, few2)
-	must.Do(t, os.WriteFile(filepath.Join(bad, "0", "bad.png"), []byte("\x89PNG\r\n\x1a\nno more"),
-		0o600))
+	three, sixty, bad := photosOf(t, 3), photosOf(t, 60), photosOf(t, 3)
+	write(t, filepath.Join(bad, "0", "bad.png"), []byte("\x89PNG\r\n\x1a\nno more"))
 	const after = 40 * time.Second
 	for i, c := range []struct {
 		what, source, says string

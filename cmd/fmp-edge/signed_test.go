@@ -27,8 +27,7 @@ func TestSignedBy(t *testing.T) {
 		k := must.Get(signature.LoadPrivate(at(key)))(t)
 		return must.Get(signature.Sign(k, model, nil))(t)
 	}
-	im, labels := blobs(10)
-	images, _ := folder(t, im, labels)
+	images := photosOf(t, 10)
 	for what, c := range map[string]struct {
 		model string
 		args  []string

@@ -21,28 +21,19 @@ import (
 // one; an empty file gets no seal.
 func TestNothingBegun(t *testing.T) {
 	graph, dir := privateGraph(t), t.TempDir()
-	im, labels := blobs(6)
-	photos, _ := folder(t, im, labels)
+	photos := photosOf(t, 6)
 	taken, empty, folder := filepath.Join(dir, "taken"), filepath.Join(dir, "empty.jsonl"),
 		filepath.Join(dir, "folder")
-	try := func(ledger, out, epsilon string, args ...string) (int, string) {
-		return said(t, append([]string{"compress", "--model", graph, "--client", "a", "--epsilon", epsilon,
-			"-o", filepath.Join(dir, out), "--ledger", ledger, photos}, args...)...)
+	with := func(ledger, out, epsilon string, more ...string) []string {
+		return append([]string{"compress", "--model", graph, "--client", "a", "--epsilon", epsilon,
+			"-o", filepath.Join(dir, out), "--ledger", ledger, photos}, more...)
 	}
-	if code, log := try(filepath.Join(dir, "first.jsonl"), "taken", "1"); code != exitOK {
-		t.Fatalf("exit code %d: %s", code, log)
-	}
+	run(t, with(filepath.Join(dir, "first.jsonl"), "taken", "1")...)
 	before := must.Get(os.ReadFile(taken))(t)
 	write(t, empty, nil)
 	for _, ledger := range []string{filepath.Join(dir, "new.jsonl"), filepath.Join(folder, "new.jsonl"), empty} {
-		if code, log := try(ledger, "over", "1", "--max-epsilon", "0.5"); code != exitUsage ||
-			!strings.Contains(log, "--max-epsilon allows 0.5") {
-			t.Errorf("%s: over the limit: exit code %d: %s", ledger, code, log)
-		}
-		if code, log := try(ledger, "taken", "2"); code != exitUsage ||
-			!strings.Contains(log, "is an upload of a private round already, another one") {
-			t.Errorf("%s: in the place of another: exit code %d: %s", ledger, code, log)
-		}
+		refuses(t, exitUsage, "--max-epsilon allows 0.5", with(ledger, "over", "1", "--max-epsilon", "0.5")...)
+		refuses(t, exitUsage, "is an upload of a private round already, another one", with(ledger, "taken", "2")...)
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "*"))
 	want := []string{empty, filepath.Join(dir, "first.jsonl"),
@@ -53,11 +44,20 @@ func TestNothingBegun(t *testing.T) {
 	if after, err := os.ReadFile(taken); err != nil || !bytes.Equal(after, before) {
 		t.Errorf("the upload that was there was changed (%v)", err)
 	}
-	if code, log := try(empty, "one", "1"); code != exitOK {
-		t.Errorf("an empty ledger: exit code %d: %s", code, log)
-	}
+	run(t, with(empty, "one", "1")...)
 	if _, err := os.Stat(empty + ".seal"); err != nil {
 		t.Error(err)
+	}
+}
+
+// explains fails where the explanation of a file does not say all of it.
+func explains(t *testing.T, path string, says ...string) {
+	t.Helper()
+	s := run(t, "inspect", "--explain", path)
+	for _, want := range says {
+		if !strings.Contains(s, want) {
+			t.Errorf("%s: want %q in %s", path, want, s)
+		}
 	}
 }
 
@@ -72,7 +72,7 @@ func TestSpent(t *testing.T) {
 	want := func(what string, code int, says, out, source string, args ...string) {
 		t.Helper()
 		got, log := said(t, append([]string{"compress", "--model", graph, "--client", "a", "-o", path(out),
-			"--ledger", ledger, source}, args...)...)
+			"--epsilon", "1", "--ledger", ledger, source}, args...)...)
 		if got != code || !strings.Contains(log, says) {
 			t.Errorf("%s: exit code %d, %q; want %d and %q", what, got, log, code, says)
 		}
@@ -81,89 +81,61 @@ func TestSpent(t *testing.T) {
 			t.Errorf("%s: an upload was written", what)
 		}
 	}
-	content := func(name string) string {
-		data := must.Get(os.ReadFile(path(name)))(t)
-		return string(data)
-	}
-	want("the first", exitOK, "", "one", photos, "--epsilon", "1", "--max-epsilon", "1")
+	content := func(name string) string { return string(must.Get(os.ReadFile(path(name)))(t)) }
+	want("the first", exitOK, "", "one", photos, "--max-epsilon", "1")
 	first := content("one")
-	want("the same again", exitOK, "nothing is spent", "one", photos, "--epsilon", "1",
-		"--max-epsilon", "1")
-	want("the same elsewhere", exitOK, "nothing is spent", "copy", photos, "--epsilon", "1",
-		"--max-epsilon", "1")
+	want("the same again", exitOK, "nothing is spent", "one", photos, "--max-epsilon", "1")
+	want("the same elsewhere", exitOK, "nothing is spent", "copy", photos, "--max-epsilon", "1")
 	if content("one") != first || content("copy") != first {
 		t.Error("the noise was drawn again")
 	}
-	want("another round, over the limit", exitUsage, "epsilon 1.465", "two", photos, "--epsilon", "1",
-		"--round", "2", "--max-epsilon", "1.4")
-	want("another round in the same file", exitUsage, "is an upload of a private round already", "one",
-		photos, "--epsilon", "1", "--round", "2")
-	want("another round", exitOK, "with 1 earlier releases epsilon 1.465", "three", photos,
-		"--epsilon", "1", "--round", "2", "--max-epsilon", "1.5")
+	want("another round, over the limit", exitUsage, "epsilon 1.465", "two", photos, "--round", "2",
+		"--max-epsilon", "1.4")
+	want("another round in the same file", exitUsage, "is an upload of a private round already", "one", photos,
+		"--round", "2")
+	want("another round", exitOK, "with 1 earlier releases epsilon 1.465", "three", photos, "--round", "2",
+		"--max-epsilon", "1.5")
 	// One image of these and another: that image has been in two releases.
-	list := "path,label\n"
-	list += fmt.Sprintf("%s,1\n",
-		filepath.Join(photos, fmt.Sprint(labels[order[0]]), fmt.Sprintf("%04d.png", order[0])))
-	write(t, path("list.csv"), []byte(list))
-	want("a folder that shares an image", exitUsage, "over 2 earlier releases", "four",
-		path("list.csv"), "--epsilon", "1", "--max-epsilon", "1.7")
+	shared := filepath.Join(photos, fmt.Sprint(labels[order[0]]), fmt.Sprintf("%04d.png", order[0]))
+	write(t, path("list.csv"), fmt.Appendf(nil, "path,label\n%s,1\n", shared))
+	want("a folder that shares an image", exitUsage, "over 2 earlier releases", "four", path("list.csv"),
+		"--max-epsilon", "1.7")
 	other, _ := blobs(8)
 	writePNG(t, path("new.png"), gray(other, 7))
 	write(t, path("new.csv"), []byte("path,label\nnew.png,1\n"))
-	want("an image that was in none", exitOK, "", "five", path("new.csv"), "--epsilon", "1",
-		"--max-epsilon", "1")
+	want("an image that was in none", exitOK, "", "five", path("new.csv"), "--max-epsilon", "1")
 	// The upload is gone: the noise is drawn again where that is meant, and counted.
 	for _, name := range []string{"one", "copy"} {
 		must.Do(t, os.Remove(path(name)))
 	}
-	want("an upload that is gone", exitUsage, "--redraw", "six", photos, "--epsilon", "1")
-	want("drawn again, over the limit", exitUsage, "--max-epsilon allows 1.5", "seven", photos,
-		"--epsilon", "1", "--redraw", "--max-epsilon", "1.5")
-	want("drawn again", exitOK, "with 2 earlier releases", "eight", photos, "--epsilon",
-		"1", "--redraw")
+	want("an upload that is gone", exitUsage, "--redraw", "six", photos)
+	want("drawn again, over the limit", exitUsage, "--max-epsilon allows 1.5", "seven", photos, "--redraw",
+		"--max-epsilon", "1.5")
+	want("drawn again", exitOK, "with 2 earlier releases", "eight", photos, "--redraw")
 	if content("eight") == first {
 		t.Error("the noise was not drawn again")
 	}
-	want("--at-least in a private round", exitUsage, "would tell of single ones", "nine", photos,
-		"--epsilon", "1", "--at-least", "2")
-	if s := run(t, "inspect", "--explain", path("eight")); !strings.Contains(s,
-		"2.72 times as likely with one image there or not") ||
-		!strings.Contains(s, "no number of images") {
-		t.Errorf("explained: %s", s)
-	}
-	if s := run(t, "inspect", "--explain", graph); !strings.Contains(s, "the sums of 9 coordinates and a count") ||
-		!strings.Contains(s, "which this program knows (digits)") {
-		t.Errorf("explained: %s", s)
-	}
+	want("--at-least in a private round", exitUsage, "would tell of single ones", "nine", photos, "--at-least", "2")
+	explains(t, path("eight"), "2.72 times as likely with one image there or not", "no number of images")
+	explains(t, graph, "the sums of 9 coordinates and a count", "which this program knows (digits)")
 	plain := model(t, models.KindClient)
 	run(t, "compress", "--model", plain, "--client", "a", "-o", path("plain"), photos)
-	if s := run(t, "inspect", "--explain", path("plain")); !strings.Contains(s, "6 images") ||
-		!strings.Contains(s, "Classes of fewer than 5 images") {
-		t.Errorf("explained: %s", s)
-	}
+	explains(t, path("plain"), "6 images", "Classes of fewer than 5 images")
 	run(t, "compress", "--model", plain, "--client", "a", "-o", path("calibrated"), "--calibrate", "2",
 		"--secret", path("secret"), photos)
-	if s := run(t, "inspect", "--explain", path("calibrated")); !strings.Contains(s,
-		"the features of 1 single images") ||
-		!strings.Contains(s, "5 images") {
-		t.Errorf("explained: %s", s)
-	}
+	explains(t, path("calibrated"), "the features of 1 single images", "5 images")
 	refuses(t, exitUsage, "", "compress", "--model", graph, "--client", "a", "-o", path("none"),
 		"--epsilon", "1", "--calibrate", "2", photos)
-	if s := run(t, "inspect", "--explain", plain); !strings.Contains(s, "the mean of 32 numbers") {
-		t.Errorf("explained: %s", s)
-	}
+	explains(t, plain, "the mean of 32 numbers")
 	refuses(t, exitUsage, "", "inspect", "--explain", "--json", plain)
 }
 
 // TestSpentTwoServers: both shares of an upload that was made are given again.
 func TestSpentTwoServers(t *testing.T) {
 	graph, dir := privateGraph(t), t.TempDir()
-	im, labels := blobs(6)
-	photos, _ := folder(t, im, labels)
-	args := []string{"compress", "--model", graph, "--client", "a", "--ledger",
-		filepath.Join(dir, "spent"), "--epsilon", "1", "--noise", "two-servers", "--points",
-		"10", photos, "-o"}
+	photos := photosOf(t, 6)
+	args := []string{"compress", "--model", graph, "--client", "a", "--ledger", filepath.Join(dir, "spent"),
+		"--epsilon", "1", "--noise", "two-servers", "--points", "10", photos, "-o"}
 	run(t, append(args, filepath.Join(dir, "one"))...)
 	run(t, append(args, filepath.Join(dir, "two"))...)
 	for _, kind := range []string{"", ".helper"} {
@@ -179,8 +151,7 @@ func TestSpentTwoServers(t *testing.T) {
 // images.
 func TestExplainNoise(t *testing.T) {
 	graph, dir := privateGraph(t), t.TempDir()
-	im, labels := blobs(6)
-	photos, _ := folder(t, im, labels)
+	photos := photosOf(t, 6)
 	const exact, none = "the exact number of images of each class", "no number of images"
 	for noise, want := range map[string]string{"local": none, "trusted": exact, "two-servers": none} {
 		path := filepath.Join(dir, noise)
@@ -191,17 +162,14 @@ func TestExplainNoise(t *testing.T) {
 			t.Errorf("%s: want %q in %s", noise, want, s)
 		}
 	}
-	if s := run(t, "inspect", "--explain", graph); !strings.Contains(s, "unless the noise is trusted") {
-		t.Errorf("explained: %s", s)
-	}
+	explains(t, graph, "unless the noise is trusted")
 }
 
 // TestExplainCounts: what is said of a plain upload is what is in it: no class that was left out, the
 // single images among those of their classes, the numbers of a mean, and small classes by number.
 func TestExplainCounts(t *testing.T) {
 	plain, dir := model(t, models.KindClient), t.TempDir()
-	im, labels := blobs(25)
-	photos, _ := folder(t, im, labels) // classes 0 to 4 have three images, the others two
+	photos := photosOf(t, 25) // classes 0 to 4 have three images, the others two
 	out := filepath.Join(dir, "upload")
 	for _, c := range []struct {
 		flags     []string
@@ -234,8 +202,7 @@ func TestExplainCounts(t *testing.T) {
 // among those that inspect prints.
 func TestExplainSingles(t *testing.T) {
 	plain, dir := model(t, models.KindClient), t.TempDir()
-	im, labels := blobs(25)
-	photos, _ := folder(t, im, labels)
+	photos := photosOf(t, 25)
 	out := filepath.Join(dir, "upload")
 	run(t, "compress", "--model", plain, "--client", "a", "-o", out, "--calibrate", "5", "--secret",
 		filepath.Join(dir, "secret"), photos)
