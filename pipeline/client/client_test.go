@@ -58,8 +58,7 @@ func graphs(t *testing.T, nodes ...*onnx.Node) (plain, private *Client) {
 			}
 			g.Values = nil
 		}
-		f := must.Get(models.ReadManifest(m))(t)
-		return must.Get(New(m, f, 1))(t)
+		return must.Get(New(m, must.Get(models.ReadManifest(m))(t), 1))(t)
 	}
 	m, _ := assetstest.Load(t, "digits", models.KindClient)
 	p := must.Get(serde.Unmarshal(assetstest.PrivateClient(t)))(t)
@@ -84,10 +83,7 @@ func TestBlocks(t *testing.T) {
 			Attrs: []onnx.Attr{onnx.IntsAttr("axes", 0), onnx.BoolAttr("keepdims", true)}},
 		&onnx.Node{Op: "Add", Inputs: []string{"honest", "mean"}, Outputs: []string{"features"}},
 	)
-	if _, _, _, err := mixed.Points(t.Context(), &images{n: 21, classes: 10}, Options{}); err == nil ||
-		!strings.Contains(err.Error(), "beside other images") {
-		t.Errorf("error %v", err)
-	}
+	must.Fail(mixed.Points(t.Context(), &images{n: 21, classes: 10}, Options{}))(t, "beside other images")
 	all, _ := must.Get2(private.Coordinates(t.Context(), &images{n: 21, classes: 10}, Options{}))(t)
 	first, _, err := private.Coordinates(t.Context(), &images{n: 1, classes: 10}, Options{})
 	if err != nil || !slices.Equal(first.W, all.W[:len(first.W)]) {
@@ -158,17 +154,12 @@ func TestAtLeast(t *testing.T) {
 		!strings.Contains(left[0].Error(), "class 3, of which there are 1 images") {
 		t.Errorf("%d images of %d classes, left out %v, %v", n, set.N, left, err)
 	}
-	if _, _, _, err := plain.Points(t.Context(), &images{n: 13, classes: 10}, Options{AtLeast: 3}); err == nil {
-		t.Error("an upload of no class")
-	}
-	if _, _, err := private.Coordinates(t.Context(), &images{n: 13, classes: 10},
-		Options{AtLeast: 2}); err == nil ||
-		!strings.Contains(err.Error(), "tell of single ones") {
-		t.Errorf("error %v", err)
-	}
-	if _, _, err := plain.Coordinates(t.Context(), &images{n: 3, classes: 10}, Options{}); err == nil {
-		t.Error("coordinates of a plain round's graph")
-	}
+	must.Fail(plain.Points(t.Context(), &images{n: 13, classes: 10}, Options{AtLeast: 3}))(
+		t, "", "an upload of no class")
+	must.Fail(private.Coordinates(t.Context(), &images{n: 13, classes: 10}, Options{AtLeast: 2}))(
+		t, "tell of single ones")
+	must.Fail(plain.Coordinates(t.Context(), &images{n: 3, classes: 10}, Options{}))(
+		t, "", "coordinates of a plain round's graph")
 }
 
 // TestAtLeastLeft: calibration points come from classes that have as many other images as are
@@ -177,11 +168,8 @@ func TestAtLeastLeft(t *testing.T) {
 	plain, _ := graphs(t)
 	for _, c := range []struct{ n, classes, atLeast, points int }{
 		{50, 10, 5, 0}, {50, 10, 4, 6}, {50, 10, 1, 10}, {53, 10, 5, 2}, {10, 5, 2, 0}, {40, 2, 19, 2}} {
-		u, _, err := plain.Upload(t.Context(), &images{n: c.n, classes: c.classes},
-			Options{AtLeast: c.atLeast, Calibrate: 10, Secret: &Secret{1}}, "a")
-		if err != nil {
-			t.Fatalf("%+v: %v", c, err)
-		}
+		u, _ := must.Get2(plain.Upload(t.Context(), &images{n: c.n, classes: c.classes},
+			Options{AtLeast: c.atLeast, Calibrate: 10, Secret: &Secret{1}}, "a"))(t)
 		points := 0
 		if u.Calibration != nil {
 			points = u.Calibration.N
@@ -292,10 +280,8 @@ func TestNoPoints(t *testing.T) {
 	if err != nil || u.Calibration != nil || u.N != 50 {
 		t.Fatalf("%+v, %v", u, err)
 	}
-	if _, _, err := plain.Upload(t.Context(), &images{n: 50, classes: 10}, Options{Calibrate: 5},
-		"a"); err == nil {
-		t.Error("points without a secret")
-	}
+	must.Fail(plain.Upload(t.Context(), &images{n: 50, classes: 10}, Options{Calibrate: 5}, "a"))(
+		t, "", "points without a secret")
 	var labels [][]int32
 	for _, c := range []*Client{plain, negated} {
 		u, _, err := c.Upload(t.Context(), &images{n: 50, classes: 10},
@@ -394,9 +380,7 @@ func TestCurves(t *testing.T) {
 	upload := func(c *Client, n int) *federate.Upload {
 		t.Helper()
 		u, _ := must.Get2(c.Upload(t.Context(), &images{n: n, classes: 3}, Options{}, "a"))(t)
-		data := must.Get(u.Encode())(t)
-		u = must.Get(federate.Decode(data, federate.Expect{}))(t)
-		return u
+		return must.Get(federate.Decode(must.Get(u.Encode())(t), federate.Expect{}))(t)
 	}
 	first := upload(c, 30)
 	if first.Curve == nil || first.Curve.Curve[10] == 0 {

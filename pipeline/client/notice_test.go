@@ -69,18 +69,11 @@ func TestHeed(t *testing.T) {
 		}
 	}
 	must.Do(t, os.Rename(path+".notice", link+".notice")) // beside the link alone: of another key still
-	if err := Heed(link, "", ""); err != nil {
-		t.Error(err)
-	}
-	if err := Heed(link, "", newKey(t).PublicText()); err == nil {
-		t.Error("a notice of another key beside a link")
-	}
+	must.Do(t, Heed(link, "", ""))
+	must.Fail(Heed(link, "", newKey(t).PublicText()))(t, "", "a notice of another key beside a link")
 	must.Do(t, os.Remove(link+".notice"))
-	if err := Heed(link, "", key.PublicText()); err == nil {
-		t.Error("a server's notice is missing, and the classifier is used by a link")
-	}
-	if err := Heed(path, "", key.PublicText()); err == nil {
-		t.Error("a server's notice is missing, and the classifier is used")
+	for _, classifier := range []string{link, path} {
+		must.Fail(Heed(classifier, "", key.PublicText()))(t, "", "a server's notice is missing", classifier)
 	}
 }
 

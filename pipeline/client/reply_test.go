@@ -34,6 +34,7 @@ func (s *staged) Give() error {
 func TestReply(t *testing.T) {
 	const after = time.Minute
 	failed := errors.New("a bad image")
+	atOnce := func(_ context.Context, s *staged) (Answer, error) { return s, nil }
 	forever := func(ctx context.Context, s *staged) (Answer, error) {
 		time.Sleep(time.Hour)
 		return s, nil
@@ -46,8 +47,7 @@ func TestReply(t *testing.T) {
 		recorded, given bool
 		says            string
 	}{
-		"at once": {work: func(_ context.Context, s *staged) (Answer, error) { return s, nil },
-			over: after, recorded: true, given: true},
+		"at once": {work: atOnce, over: after, recorded: true, given: true},
 		"slow": {work: func(_ context.Context, s *staged) (Answer, error) {
 			time.Sleep(58 * time.Second)
 			return s, nil
@@ -61,12 +61,9 @@ func TestReply(t *testing.T) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}, over: after, says: "took more than the 59s"},
-		"an error in the record": {work: func(_ context.Context, s *staged) (Answer, error) {
-			return s, nil
-		}, recordFails: failed, over: after, recorded: true, says: "a bad image"},
-		"a slow record": {work: func(_ context.Context, s *staged) (Answer, error) { return s, nil },
-			recording: 2500 * time.Millisecond,
-			over:      after + 2*Settle, recorded: true, given: true},
+		"an error in the record": {work: atOnce, recordFails: failed, over: after, recorded: true, says: "a bad image"},
+		"a slow record": {work: atOnce, recording: 2500 * time.Millisecond, over: after + 2*Settle, recorded: true,
+			given: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

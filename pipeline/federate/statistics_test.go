@@ -1,7 +1,6 @@
 package federate
 
 import (
-	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -115,13 +114,7 @@ func TestMomentsRefused(t *testing.T) {
 			}
 		}, "length"},
 	} {
-		data := must.Get(withMoments(t, v.n, Int8).Encode())(t)
-		var m uploadpb.Upload
-		must.Do(t, proto.Unmarshal(data, &m))
-		v.spoil(&m)
-		m.Checksum = checksum(&m)
-		data = must.Get(proto.Marshal(&m))(t)
-		must.Fail(Decode(data, Expect{}))(t, v.want, name)
+		must.Fail(Decode(spoilt(t, withMoments(t, v.n, Int8), v.spoil), Expect{}))(t, v.want, name)
 	}
 	// The checksum covers what was added.
 	data := must.Get(withMoments(t, 40, Single).Encode())(t)
@@ -135,11 +128,8 @@ func TestMomentsRefused(t *testing.T) {
 		var m uploadpb.Upload
 		must.Do(t, proto.Unmarshal(data, &m))
 		spoil(&m)
-		bad := must.Get(proto.Marshal(&m))(t)
-		var field *FieldError
-		if _, err := Decode(bad, Expect{}); !errors.As(err, &field) || field.Field != "checksum" {
-			t.Errorf("damage passes: %v", err)
-		}
+		_, err := Decode(must.Get(proto.Marshal(&m))(t), Expect{})
+		refusesField(t, "checksum", "damaged", err)
 	}
 }
 

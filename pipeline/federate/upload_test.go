@@ -105,6 +105,25 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// spoilt is the message of an upload with something done to it, and with a checksum that fits.
+func spoilt(t testing.TB, u *Upload, change func(*uploadpb.Upload)) []byte {
+	t.Helper()
+	var m uploadpb.Upload
+	must.Do(t, proto.Unmarshal(must.Get(u.Encode())(t), &m))
+	change(&m)
+	m.Checksum = checksum(&m)
+	return must.Get(proto.Marshal(&m))(t)
+}
+
+// refusesField fails unless an error is of a field.
+func refusesField(t testing.TB, field, name string, err error) {
+	t.Helper()
+	var f *FieldError
+	if !errors.As(err, &f) || f.Field != field {
+		t.Errorf("%s: got %v, want field %s to be refused", name, err, field)
+	}
+}
+
 // TestDecodeRefuses changes one field at a time and makes the checksum fit, so that each check
 // stands on its own.
 func TestDecodeRefuses(t *testing.T) {
@@ -176,18 +195,8 @@ func TestDecodeRefuses(t *testing.T) {
 				protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1))
 		}, Expect{}, "unknown fields"},
 	} {
-		u := drawn(5, 4, 3, 20)
-		data := must.Get(u.Encode())(t)
-		var m uploadpb.Upload
-		must.Do(t, proto.Unmarshal(data, &m))
-		c.change(&m)
-		m.Checksum = checksum(&m)
-		data = must.Get(proto.Marshal(&m))(t)
-		_, err := Decode(data, c.want)
-		var f *FieldError
-		if !errors.As(err, &f) || f.Field != c.field {
-			t.Errorf("%s: got %v, want field %s to be refused", c.name, err, c.field)
-		}
+		_, err := Decode(spoilt(t, drawn(5, 4, 3, 20), c.change), c.want)
+		refusesField(t, c.field, c.name, err)
 	}
 }
 
@@ -253,10 +262,7 @@ func TestEncodeRefuses(t *testing.T) {
 		u := drawn(3, 2, 2, 9)
 		c.change(u)
 		_, err := u.Encode()
-		var f *FieldError
-		if !errors.As(err, &f) || f.Field != c.field {
-			t.Errorf("got %v, want field %s to be refused", err, c.field)
-		}
+		refusesField(t, c.field, "encoding", err)
 	}
 }
 
@@ -313,18 +319,13 @@ func FuzzDecode(f *testing.F) {
 		data := must.Get(u.Encode())(f)
 		f.Add(data, true)
 		f.Add(data[:len(data)/2], false)
-	}
-	for _, p := range []Precision{Single, Half, Int8} {
-		u := oneClass(3, 4, 3, 6)
+		u = oneClass(3, 4, 3, 6)
 		u.Precision = p
-		data := must.Get(u.Encode())(f)
-		f.Add(data, true)
+		f.Add(must.Get(u.Encode())(f), true)
 	}
-	data := must.Get(calibrated(2).Encode())(f)
-	f.Add(data, true)
+	f.Add(must.Get(calibrated(2).Encode())(f), true)
 	for _, n := range []int{6, 40} {
-		data := must.Get(withMoments(f, n, Int8).Encode())(f)
-		f.Add(data, true)
+		f.Add(must.Get(withMoments(f, n, Int8).Encode())(f), true)
 	}
 	f.Add([]byte{}, false)
 	f.Add(inPieces(100), false)

@@ -23,6 +23,12 @@ type replies func(*http.Request) (*http.Response, error)
 
 func (f replies) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// client returns a client of the server.
+func (f replies) client() *Client {
+	return &Client{base: "https://s.example", http: &http.Client{Transport: f,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
+}
+
 func reply(code int, header http.Header, body string) replies {
 	return func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: code, Header: header,
@@ -51,11 +57,8 @@ func TestHostileReplies(t *testing.T) {
 		"a long reply": {reply(200, nil, strings.Repeat(" ", wire.MaxJSON+1)),
 			[]string{"https://s.example/v1/rounds", "more than"}},
 	} {
-		client := &Client{base: "https://s.example", Wait: time.Second,
-			http: &http.Client{Transport: c.reply,
-				CheckRedirect: func(*http.Request, []*http.Request) error {
-					return http.ErrUseLastResponse
-				}}}
+		client := c.reply.client()
+		client.Wait = time.Second
 		_, err := client.Describe(t.Context())
 		if err == nil {
 			t.Errorf("%s: no error", name)
@@ -82,17 +85,11 @@ func TestNoEmptyPart(t *testing.T) {
 		"redirect":  {reply(302, http.Header{"Location": {"http://other.example/a"}}, ""), -1},
 		"cut short": {reply(200, nil, "abc"), 3},
 	} {
-		client := &Client{base: "https://s.example", over: time.Now(),
-			http: &http.Client{Transport: c.reply,
-				CheckRedirect: func(*http.Request, []*http.Request) error {
-					return http.ErrUseLastResponse
-				}}}
+		client := c.reply.client()
+		client.over = time.Now()
 		dir, left := t.TempDir(), int64(-1)
-		must.Fail(client.Graph(t.Context(),
-			&wire.Description{Graph: strings.Repeat("0", 64), GraphBytes: 100}, dir))(
-			t, "",
-			name)
-
+		must.Fail(client.Graph(t.Context(), &wire.Description{Graph: strings.Repeat("0", 64), GraphBytes: 100}, dir))(
+			t, "", name)
 		if info, err := os.Stat(filepath.Join(dir, strings.Repeat("0", 64)+".onnx.part")); err == nil {
 			left = info.Size()
 		}
@@ -157,11 +154,10 @@ func TestLateUploads(t *testing.T) {
 // deadline.
 func TestSlowGraph(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &Client{base: "https://s.example", over: time.Now().Add(time.Hour),
-			http: &http.Client{Transport: replies(
-				func(r *http.Request) (*http.Response, error) {
-					return &http.Response{StatusCode: 200, Body: slow{r}}, nil
-				})}}
+		c := replies(func(r *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 200, Body: slow{r}}, nil
+		}).client()
+		c.over = time.Now().Add(time.Hour)
 		start := time.Now()
 		_, err := c.Graph(t.Context(),
 			&wire.Description{Graph: strings.Repeat("0", 64), GraphBytes: 100_000}, t.TempDir())
