@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"fmp/onnx/must"
@@ -32,8 +31,7 @@ func held(t *testing.T, o Options, server string) (*Store, <-chan error, error) 
 func TestHold(t *testing.T) {
 	defer func(a, b time.Duration) { renewEvery, holdFor = a, b }(renewEvery, holdFor)
 	renewEvery, holdFor = 100*time.Millisecond, 2*time.Second
-	o := Options{URL: fmt.Sprintf("nats://127.0.0.1:%d",
-		natsOn(t, natsserver.Options{JetStream: true, StoreDir: t.TempDir()}))}
+	o := external(t)
 	refused := func(when, server, says string) {
 		t.Helper()
 		_, _, err := held(t, o, server)
@@ -81,8 +79,7 @@ func TestHold(t *testing.T) {
 
 // TestLostAnswer: a renewal whose answer was lost takes the hold from nobody.
 func TestLostAnswer(t *testing.T) {
-	o := Options{URL: fmt.Sprintf("nats://127.0.0.1:%d",
-		natsOn(t, natsserver.Options{JetStream: true, StoreDir: t.TempDir()}))}
+	o := external(t)
 	s, _, err := held(t, o, "key")
 	must.Do(t, err)
 	defer s.Close()
@@ -100,8 +97,7 @@ func TestLostAnswer(t *testing.T) {
 // did it goes on.
 func TestStoodStill(t *testing.T) {
 	defer func(a, b time.Duration) { renewEvery, holdFor = a, b }(renewEvery, holdFor)
-	o := Options{URL: fmt.Sprintf("nats://127.0.0.1:%d",
-		natsOn(t, natsserver.Options{JetStream: true, StoreDir: t.TempDir()}))}
+	o := external(t)
 	renewEvery, holdFor = time.Hour, 400*time.Millisecond
 	still, _, err := held(t, o, "key")
 	must.Do(t, err)
@@ -140,8 +136,7 @@ func TestStoodStill(t *testing.T) {
 func TestOwnerRemoved(t *testing.T) {
 	defer func(d time.Duration) { renewEvery = d }(renewEvery)
 	renewEvery = 50 * time.Millisecond
-	o := Options{URL: fmt.Sprintf("nats://127.0.0.1:%d",
-		natsOn(t, natsserver.Options{JetStream: true, StoreDir: t.TempDir()}))}
+	o := external(t)
 	s, lost, err := held(t, o, "key")
 	must.Do(t, err)
 	must.Do(t, s.hold.kv.Purge(t.Context(), ownerKey))
@@ -162,8 +157,7 @@ func TestOwnerRemoved(t *testing.T) {
 func TestReadyStored(t *testing.T) {
 	defer func(a time.Duration) { renewEvery = a }(renewEvery)
 	renewEvery = time.Hour
-	s, _, err := held(t, Options{URL: fmt.Sprintf("nats://127.0.0.1:%d",
-		natsOn(t, natsserver.Options{JetStream: true, StoreDir: t.TempDir()}))}, "key")
+	s, _, err := held(t, external(t), "key")
 	must.Do(t, err)
 	defer s.Close()
 	for _, c := range []struct {

@@ -218,8 +218,8 @@ func TestEncrypted(t *testing.T) {
 	}
 }
 
-// natsOn runs a NATS server, with TLS if a certificate is given, and returns its port.
-func natsOn(t *testing.T, o natsserver.Options) int {
+// natsOn runs a NATS server, with TLS if a certificate is given.
+func natsOn(t *testing.T, o natsserver.Options) *natsserver.Server {
 	t.Helper()
 	o.Host, o.Port, o.NoSigs, o.NoLog = "127.0.0.1", -1, true, true
 	s := must.Get(natsserver.NewServer(&o))(t)
@@ -228,21 +228,28 @@ func natsOn(t *testing.T, o natsserver.Options) int {
 	if !s.ReadyForConnections(10 * time.Second) {
 		t.Fatal("the NATS server is not ready")
 	}
-	return s.Addr().(*net.TCPAddr).Port
+	return s
+}
+
+func portOf(s *natsserver.Server) int { return s.Addr().(*net.TCPAddr).Port }
+
+// external runs a NATS server that keeps states, and returns how it is reached.
+func external(t *testing.T) Options {
+	t.Helper()
+	return Options{URL: natsOn(t, natsserver.Options{JetStream: true, StoreDir: t.TempDir()}).ClientURL()}
 }
 
 // TestPlainNATS: a server that has no TLS gets nothing from a client that takes it for another
 // machine, nor from one told to use TLS; a server with TLS is spoken to.
 func TestPlainNATS(t *testing.T) {
 	plain := natsOn(t, natsserver.Options{})
-	conn := must.Get(Connect(Options{URL: fmt.Sprintf("nats://127.0.0.1:%d", plain)}, "test"))(t)
+	conn := must.Get(Connect(Options{URL: plain.ClientURL()}, "test"))(t)
 	conn.Close()
 	// No name of another machine resolves here: an unspecified address is not loopback by its
 	// number and reaches this machine.
 	for _, url := range []string{"nats://0.0.0.0:%d", "tls://127.0.0.1:%d"} {
-		must.Fail(Connect(Options{URL: fmt.Sprintf(url, plain), Token: "secret"}, "test"))(
+		must.Fail(Connect(Options{URL: fmt.Sprintf(url, portOf(plain)), Token: "secret"}, "test"))(
 			t, "must have TLS", url)
-
 	}
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "a.crt"), filepath.Join(dir, "a.key")
@@ -250,8 +257,8 @@ func TestPlainNATS(t *testing.T) {
 	pair := must.Get(tls.LoadX509KeyPair(cert, key))(t)
 	roots := x509.NewCertPool()
 	roots.AddCert(pair.Leaf)
-	secure := natsOn(t, natsserver.Options{TLS: true,
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}})
+	secure := portOf(natsOn(t, natsserver.Options{TLS: true,
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{pair}}}))
 	conn = must.Get(Connect(Options{URL: fmt.Sprintf("nats://localhost:%d,tls://127.0.0.1:%d", secure,
 		secure), CA: cert}, "test"))(t)
 	defer conn.Close()
@@ -260,7 +267,7 @@ func TestPlainNATS(t *testing.T) {
 
 // TestDiscovered: servers that one on loopback names are not connected to without TLS.
 func TestDiscovered(t *testing.T) {
-	port := natsOn(t, natsserver.Options{ClientAdvertise: "192.0.2.1:4222"})
+	port := portOf(natsOn(t, natsserver.Options{ClientAdvertise: "192.0.2.1:4222"}))
 	conn := must.Get(Connect(Options{URL: fmt.Sprintf("nats://127.0.0.1:%d", port)}, "test"))(t)
 	defer conn.Close()
 	if found := conn.DiscoveredServers(); len(found) != 0 || len(conn.Servers()) != 1 {
@@ -284,22 +291,14 @@ func TestCredentials(t *testing.T) {
 // long its context lasts. Objects that are larger than asked for are not read.
 func TestObjectTime(t *testing.T) {
 	t.Parallel()
-	in := must.Get(natsserver.NewServer(&natsserver.Options{Host: "127.0.0.1", Port: -1, NoSigs: true,
-		NoLog: true, JetStream: true, StoreDir: t.TempDir()}))(t)
-	in.Start()
-	t.Cleanup(func() { in.Shutdown(); in.WaitForShutdown() })
-	if !in.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the NATS server is not ready")
-	}
+	in := natsOn(t, natsserver.Options{JetStream: true, StoreDir: t.TempDir()})
 	s := must.Get(Open(t.Context(), "fmp-1", Options{URL: in.ClientURL()}))(t)
 	defer s.Close()
 	must.Do(t, s.PutObject(t.Context(), "a", make([]byte, 1000)))
 	if data, err := s.Object(t.Context(), "a", 1000); err != nil || len(data) != 1000 {
 		t.Errorf("%d bytes, %v", len(data), err)
 	}
-	must.Fail(s.Object(t.Context(), "a", 999))(
-		t, "at most 999", "1,000 bytes where 999 are asked for")
-
+	must.Fail(s.Object(t.Context(), "a", 999))(t, "at most 999", "1,000 bytes where 999 are asked for")
 	if testing.Short() {
 		return
 	}

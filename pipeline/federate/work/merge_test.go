@@ -101,18 +101,17 @@ func TestMergeAnswers(t *testing.T) {
 		input := must.Get(json.Marshal(asked))(t)
 		return must.Get(w.merge(t.Context(), st, Job{Sampling: q.job, Merge: true}, input))(t)
 	}
+	honest := answer(func(*merging) {})
 	for want, files := range map[string]map[string][]byte{
-		"":                       answer(func(*merging) {}),
+		"":                       honest,
 		"the part is not of the": answer(func(m *merging) { m.Members = m.Members[1:] }),
 		"judged by others":       answer(func(m *merging) { m.Against = others }),
-		"no signature":           {partFile: answer(func(*merging) {})[partFile]},
-		"not valid": {partFile: answer(func(*merging) {})[partFile],
+		"no signature":           {partFile: honest[partFile]},
+		"not valid": {partFile: honest[partFile],
 			signatureFile: answer(func(m *merging) { m.Members = m.Members[1:] })[signatureFile]},
-		"left-out.json": {partFile: answer(func(*merging) {})[partFile],
-			signatureFile: answer(func(*merging) {})[signatureFile], leftOutFile: []byte("[]")},
-		"was not to be merged": {partFile: answer(func(*merging) {})[partFile],
-			signatureFile: answer(func(*merging) {})[signatureFile],
-			leftOutFile:   []byte(`["nobody"]`)},
+		"left-out.json": {partFile: honest[partFile], signatureFile: honest[signatureFile], leftOutFile: []byte("[]")},
+		"was not to be merged": {partFile: honest[partFile], signatureFile: honest[signatureFile],
+			leftOutFile: []byte(`["nobody"]`)},
 	} {
 		var m merge.Merger
 		must.Do(t, m.AddPart(sample))

@@ -62,41 +62,32 @@ func tensorOf[T onnx.Element](t testing.TB, data []T, shape ...int) *onnxpb.Tens
 func TestHostileMessages(t *testing.T) {
 	huge := tensorOf(t, []bool{true}, 1, 1)
 	huge.Dims = []int64{1 << 20, 1 << 20}
-	states := func(change func(m *workpb.Part)) proto.Message {
-		m := &workpb.Part{Format: format, To: 1,
-			Honest:      tensorOf(t, []bool{true, false, true, true}, 2, 2),
-			Probability: tensorOf(t, []float64{0.5, 0.5}, 2)}
-		change(m)
-		return m
+	honest, probability := tensorOf(t, []bool{true, false, true, true}, 2, 2), tensorOf(t, []float64{0.5, 0.5}, 2)
+	states := func(honest, probability *onnxpb.TensorProto) proto.Message {
+		return &workpb.Part{Format: format, To: 1, Honest: honest, Probability: probability}
 	}
+	likely := func(p ...float64) proto.Message { return states(honest, tensorOf(t, p, len(p))) }
 	heads := func(w ...float64) *onnxpb.TensorProto { return tensorOf(t, w, 1, 1, len(w)) }
 	for want, m := range map[string]proto.Message{
 		"format 2":                      &workpb.Part{Format: 2, To: 1},
 		"5 to 5":                        &workpb.Part{Format: format, From: 5, To: 5},
 		"to 4294967295":                 &workpb.Part{Format: format, To: math.MaxUint32},
-		"more than 2147483647 elements": states(func(m *workpb.Part) { m.Honest = huge }),
-		"honest is float64":             states(func(m *workpb.Part) { m.Honest = m.Probability }),
-		"of 2 dimensions": states(
-			func(m *workpb.Part) { m.Honest = tensorOf(t, []bool{true}, 1) }),
-		"honest: tensor: missing":      states(func(m *workpb.Part) { m.Honest = nil }),
-		"probability: tensor: missing": states(func(m *workpb.Part) { m.Probability = nil }),
-		"dimensions of at least 1": states(
-			func(m *workpb.Part) { m.Honest = tensorOf(t, []bool{}, 2, 0) }),
-		"2 states with 1 probabilities": states(
-			func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{1}, 1) }),
-		"probability NaN": states(
-			func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{math.NaN(), 1}, 2) }),
-		"probability -1": states(
-			func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{-1, 2}, 2) }),
-		"sum to +Inf": states(
-			func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{math.Inf(1), 1}, 2) }),
-		"sum to 3": states(
-			func(m *workpb.Part) { m.Probability = tensorOf(t, []float64{1, 2}, 2) }),
-		"answer: format 7":     &workpb.Answer{Format: 7, Error: "x"},
-		"0 of error, proposed": &workpb.Answer{Format: format},
-		"2 of error, proposed": &workpb.Answer{Format: format, Error: "x", Heads: heads(1)},
-		"not finite":           &workpb.Answer{Format: format, Heads: heads(1, math.NaN())},
-		"finite":               &workpb.Answer{Format: format, Heads: heads(math.Inf(-1))},
+		"more than 2147483647 elements": states(huge, probability),
+		"honest is float64":             states(probability, probability),
+		"of 2 dimensions":               states(tensorOf(t, []bool{true}, 1), probability),
+		"honest: tensor: missing":       states(nil, probability),
+		"probability: tensor: missing":  states(honest, nil),
+		"dimensions of at least 1":      states(tensorOf(t, []bool{}, 2, 0), probability),
+		"2 states with 1 probabilities": likely(1),
+		"probability NaN":               likely(math.NaN(), 1),
+		"probability -1":                likely(-1, 2),
+		"sum to +Inf":                   likely(math.Inf(1), 1),
+		"sum to 3":                      likely(1, 2),
+		"answer: format 7":              &workpb.Answer{Format: 7, Error: "x"},
+		"0 of error, proposed":          &workpb.Answer{Format: format},
+		"2 of error, proposed":          &workpb.Answer{Format: format, Error: "x", Heads: heads(1)},
+		"not finite":                    &workpb.Answer{Format: format, Heads: heads(1, math.NaN())},
+		"finite":                        &workpb.Answer{Format: format, Heads: heads(math.Inf(-1))},
 		"heads is float32": &workpb.Answer{Format: format,
 			Heads: tensorOf(t, []float32{1}, 1, 1, 1)},
 		"heads is float64 of shape [1 1]": &workpb.Answer{Format: format,

@@ -67,6 +67,11 @@ func connect(t *testing.T, url string) *Worker {
 	return &Worker{Conn: conn, Log: slog.New(slog.DiscardHandler)}
 }
 
+// repeated is an experiment whose run is its settings.
+func repeated(_ context.Context, settings []byte) (map[string][]byte, error) {
+	return map[string][]byte{"run.json": settings}, nil
+}
+
 // sampler says in its pieces what it was given.
 type sampler struct {
 	given string
@@ -191,9 +196,7 @@ func TestUnreadable(t *testing.T) {
 		t.Errorf("the answer is still there: %v", err)
 	}
 	w := connect(t, url)
-	w.Experiment = func(_ context.Context, settings []byte) (map[string][]byte, error) {
-		return map[string][]byte{"run.json": settings}, nil
-	}
+	w.Experiment = repeated
 	must.Do(t, st.PutObject(t.Context(), job.Input, []byte("other settings")))
 	must.Do(t, w.do(t.Context(), job))
 	must.Fail(g.Wait(t.Context(), job))(t, "in the store is another")
@@ -288,9 +291,7 @@ func TestQueueLost(t *testing.T) {
 			address := freeAddress(t)
 			g := must.Get(NewGrid(t.Context(), openAt(t, address)))(t)
 			w := connect(t, "nats://"+address)
-			w.Experiment = func(_ context.Context, settings []byte) (map[string][]byte, error) {
-				return map[string][]byte{"run.json": settings}, nil
-			}
+			w.Experiment = repeated
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			go func() { _ = w.Run(ctx, 1) }()
