@@ -4,7 +4,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"fmp/assets"
@@ -40,10 +39,7 @@ func TestAnchorCommand(t *testing.T) {
 		"missing.onnx": {"--dataset", "digits", "--client-graph",
 			filepath.Join(dir, "missing.onnx")},
 	} {
-		code, _, stderr := runFMP(t, append([]string{"anchor", "-o", none}, args...)...)
-		if code == 0 || !strings.Contains(stderr, want) {
-			t.Errorf("%v: exit code %d, %s", args, code, stderr)
-		}
+		fails(t, want, append([]string{"anchor", "-o", none}, args...)...)
 	}
 	absent(t, none)
 }

@@ -5,8 +5,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -155,9 +153,10 @@ once the two have checked its proof.`,
 
 // loadRequest is one of the load: the server that it goes to, path, headers and body.
 type loadRequest struct {
-	server                  int
-	path, signature, digest string
-	body                    []byte
+	server  int
+	path    string
+	headers map[string]string
+	body    []byte
 }
 
 // The servers of a load.
@@ -343,7 +342,7 @@ func (res *servedLoad) prepare(ctx context.Context, dir string, two, pool bool) 
 	if err != nil {
 		return nil, err
 	}
-	servers, err := serverKeys(dir)
+	servers, err := loadServers(dir, f.Digest)
 	if err != nil {
 		return nil, err
 	}
@@ -374,7 +373,7 @@ func (res *servedLoad) prepare(ctx context.Context, dir string, two, pool bool) 
 			}
 			making += time.Since(start)
 			for _, server := range []int{loadHelper, loadLeader} {
-				requests[i] = append(requests[i], loadUpload(k, f, servers, server, shares[server]))
+				requests[i] = append(requests[i], servers.upload(k, server, shares[server]))
 			}
 			res.Bytes, res.HelperBytes = len(shares[loadLeader]), len(shares[loadHelper])
 			res.ShareMS = making.Seconds() * 1000 / float64(i+1)
@@ -395,7 +394,7 @@ func (res *servedLoad) prepare(ctx context.Context, dir string, two, pool bool) 
 		if err != nil {
 			return nil, err
 		}
-		requests[i] = []loadRequest{loadUpload(k, f, servers, loadLeader, body)}
+		requests[i] = []loadRequest{servers.upload(k, loadLeader, body)}
 		res.Bytes = len(body)
 	}
 	if err := atomicfile.WriteBytes(filepath.Join(dir, "roster.txt"), roster.Bytes()); err != nil {
@@ -404,32 +403,29 @@ func (res *servedLoad) prepare(ctx context.Context, dir string, two, pool bool) 
 	return requests, atomicfile.WriteBytes(filepath.Join(dir, "round.yaml"), []byte(round))
 }
 
-// serverKeys makes the keys of leader and helper where they will find them, as clients sign for a
-// server's key, and returns the public ones.
-func serverKeys(dir string) (public [2]string, err error) {
+// loadPair describes the round as leader and helper have it.
+type loadPair [2]wire.Description
+
+// loadServers makes the keys of leader and helper where they will find them, as clients sign for a
+// server's key, and describes their round of a client graph.
+func loadServers(dir, graph string) (pair loadPair, err error) {
 	for server, at := range [...]string{loadLeader: dir, loadHelper: filepath.Join(dir, "helper")} {
 		k, err := identity.New("server")
 		if err == nil {
 			err = k.Save(filepath.Join(at, "state", "server.key"))
 		}
 		if err != nil {
-			return public, err
+			return pair, err
 		}
-		public[server] = k.PublicText()
+		pair[server] = wire.Description{ServerKey: k.PublicText(), Round: benchRound, Graph: graph}
 	}
-	return public, nil
+	return pair, nil
 }
 
-// loadUpload is a client's signed upload to one of the servers of these keys.
-func loadUpload(k *identity.Key, f models.Manifest, servers [2]string, server int,
-	body []byte) loadRequest {
-	sum := sha256.Sum256(body)
-	signature := k.Sign(identity.Statement{Purpose: identity.Upload, Server: servers[server],
-		Round: benchRound, Client: k.Name,
-		Graph: f.Digest, Content: fmt.Sprintf("%x", sum)})
-	return loadRequest{server, wire.UploadPath(benchRound, k.Name),
-		wire.Scheme + " " + base64.StdEncoding.EncodeToString(signature),
-		"sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":", body}
+// upload is a client's signed upload to one of the servers.
+func (p *loadPair) upload(k *identity.Key, server int, body []byte) loadRequest {
+	headers, _ := p[server].Headers(k, body)
+	return loadRequest{server, wire.UploadPath(benchRound, k.Name), headers, body}
 }
 
 // loadShares are a client's messages for leader and helper, of the sums of ten images.
@@ -505,8 +501,9 @@ func (l *loadRequest) once(ctx context.Context, client *http.Client,
 	if err != nil {
 		return 0, nil, err
 	}
-	req.Header.Set("Authorization", l.signature)
-	req.Header.Set("Content-Digest", l.digest)
+	for name, value := range l.headers {
+		req.Header.Set(name, value)
+	}
 	resp, err := client.Do(req)
 	if err != nil {
 		return 0, nil, err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -41,10 +40,8 @@ func TestCalibrate(t *testing.T) {
 	images, labels := at("data/t10k-images-idx3-ubyte"), at("data/t10k-labels-idx1-ubyte")
 	half := []string{"--labels", labels, "--count", "120"}
 	for _, score := range []string{"probability", "adaptive"} {
-		var r calibration
-		out, _ := ran(t, append([]string{"calibrate", kept[0], images, "--score", score, "-o",
+		r := answer[calibration](t, append([]string{"calibrate", kept[0], images, "--score", score, "-o",
 			at("sets.onnx"), "--json"}, half...)...)
-		must.Do(t, json.Unmarshal([]byte(out), &r))
 		chosen := slices.IndexFunc(r.Trials, func(t scaling.Trial) bool { return t.Chosen })
 		if len(r.Trials) != 4 || chosen < 0 || (r.Scaling == nil) != (chosen == 0) || chosen == 1 &&
 			r.Scaling.Kind != models.Temperature {
@@ -55,10 +52,8 @@ func TestCalibrate(t *testing.T) {
 			!(r.MeanSize[r.Score] >= 1) {
 			t.Errorf("%+v", r)
 		}
-		out, _ = ran(t, "evaluate", at("sets.onnx"), images, "--labels", labels, "--skip",
+		e := answer[evaluate.Result](t, "evaluate", at("sets.onnx"), images, "--labels", labels, "--skip",
 			"120", "--json", "--card", at("card.md"))
-		var e evaluate.Result
-		must.Do(t, json.Unmarshal([]byte(out), &e))
 		if e.Sets == nil || e.Sets.High < 0.9 || !(e.Sets.Low < e.Sets.High) || e.Sets.MeanSize < 1 {
 			t.Fatalf("coverage of sets is %+v", e.Sets)
 		}
@@ -78,7 +73,7 @@ func TestCalibrate(t *testing.T) {
 			"a probability of at least 0.9, over the draw") {
 			t.Errorf("the card does not state the guarantee (%v)", err)
 		}
-		out, _ = ran(t, "predict", at("sets.onnx"), images, "--skip", "120", "--csv")
+		out, _ := ran(t, "predict", at("sets.onnx"), images, "--skip", "120", "--csv")
 		rows, err := csv.NewReader(strings.NewReader(out)).ReadAll()
 		if err != nil || rows[0][len(rows[0])-1] != "set" {
 			t.Fatalf("%v: %v", err, rows[0])
@@ -95,12 +90,10 @@ func TestCalibrate(t *testing.T) {
 		}
 	}
 	// Calibrated again: the file says what it comes of.
-	out, _ := ran(t, append([]string{"calibrate", at("sets.onnx"), images, "--scaling", "temperature",
-		"-o", at("again.onnx"), "--json"}, half...)...)
-	var r calibration
-	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Trials) != 2 ||
+	if r := answer[calibration](t, append([]string{"calibrate", at("sets.onnx"), images, "--scaling",
+		"temperature", "-o", at("again.onnx"), "--json"}, half...)...); len(r.Trials) != 2 ||
 		r.Trials[0].Scores.NLL <= 0 {
-		t.Errorf("%v, %+v", err, r)
+		t.Errorf("%+v", r)
 	}
 	_, f := must.Get2(models.Load(at("again.onnx")))(t)
 	if o, err := models.ReadOrigin(f); err != nil || len(o.Of) != 2 {
@@ -113,20 +106,15 @@ func TestCalibrate(t *testing.T) {
 		{"--by-class", "a new image of any class holds"},
 		{"--proportions=0=3,7=1", "has the shares 0 0.75, 7 0.25 holds"},
 	} {
-		out, _ := ran(t, append([]string{"calibrate", kept[0], images, c.flag, "--level", "0.6", "-o",
-			at("other.onnx"), "--json"}, half...)...)
-		var r calibration
-		if err := json.Unmarshal([]byte(out), &r); err != nil ||
-			r.ByClass != (len(r.Thresholds) == 10) ||
+		if r := answer[calibration](t, append([]string{"calibrate", kept[0], images, c.flag, "--level", "0.6",
+			"-o", at("other.onnx"), "--json"}, half...)...); r.ByClass != (len(r.Thresholds) == 10) ||
 			r.ByClass == (r.Proportions != nil) {
-			t.Errorf("%s: %v, %+v", c.flag, err, r)
+			t.Errorf("%s: %+v", c.flag, r)
 		}
 		var size []float64
 		for _, level := range []string{"0.5", "0.6", "0.8"} {
-			out, _ = ran(t, "evaluate", at("other.onnx"), at("photos"), "--by-client", "--level", level,
-				"--json", "--card", at("card.md"))
-			var e evaluate.Result
-			must.Do(t, json.Unmarshal([]byte(out), &e))
+			e := answer[evaluate.Result](t, "evaluate", at("other.onnx"), at("photos"), "--by-client", "--level",
+				level, "--json", "--card", at("card.md"))
 			if s := e.Sets; fmt.Sprint(s.Level) != level || len(s.ByClient) != 2 ||
 				s.ByClient[0].Client != "test" ||
 				s.ByClient[0].Images+s.ByClient[1].Images != e.Images ||
@@ -225,10 +213,8 @@ func TestErrorOfCalibrated(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "classifier.onnx")
 			must.Do(t, serde.Save(path, must.Get(models.WithSets(c.m, sets, false))(t)))
 			row := func(args ...string) (fields map[string]any, probabilities []float64) {
-				out, _ := ran(t, append(append([]string{"predict"}, args...),
+				all := answer[struct{ Predictions []map[string]any }](t, append(append([]string{"predict"}, args...),
 					filepath.Join(from, "image.jpg"), "--json", "--engine", "pure")...)
-				var all struct{ Predictions []map[string]any }
-				must.Do(t, json.Unmarshal([]byte(out), &all))
 				for _, v := range all.Predictions[0]["probabilities"].([]any) {
 					probabilities = append(probabilities, v.(float64))
 				}

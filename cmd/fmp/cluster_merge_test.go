@@ -58,7 +58,7 @@ func newMergeCluster(t *testing.T, clients, liar int) (*mergeCluster, *store.Sto
 		return err
 	}))
 	t.Cleanup(func() { st.Close() })
-	s := must.Get(newSimulated())(t)
+	s := newSimulated(t)
 	var writes errgroup.Group
 	writes.SetLimit(32)
 	for i := range clients {

@@ -17,35 +17,25 @@ import (
 type completer = func(cmd *cobra.Command, args []string,
 	toComplete string) ([]string, cobra.ShellCompDirective)
 
-// completeFiles offers files of the given extensions (without dots) for the first count arguments;
-// count 0 means all.
+// completeFirst offers values, as a directive has them taken, for the first count arguments; count 0
+// means all.
+func completeFirst(count int, values []string, d cobra.ShellCompDirective) completer {
+	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if count > 0 && len(args) >= count {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return values, d
+	}
+}
+
+// completeFiles offers files of the given extensions (without dots).
 func completeFiles(count int, extensions ...string) completer {
-	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if count > 0 && len(args) >= count {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return extensions, cobra.ShellCompDirectiveFilterFileExt
-	}
+	return completeFirst(count, extensions, cobra.ShellCompDirectiveFilterFileExt)
 }
 
-// completeDirs offers folders for the first count arguments; count 0 means all.
+// completeDirs offers folders.
 func completeDirs(count int) completer {
-	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if count > 0 && len(args) >= count {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return nil, cobra.ShellCompDirectiveFilterDirs
-	}
-}
-
-// completeNames offers names for the first argument, or for a flag.
-func completeNames(names ...string) completer {
-	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
+	return completeFirst(count, nil, cobra.ShellCompDirectiveFilterDirs)
 }
 
 // completeDataset offers the data sets that can be read now, else folders.
@@ -55,12 +45,6 @@ func completeDataset(_ *cobra.Command, _ []string, _ string) ([]string, cobra.Sh
 		names = append(names, s.Name)
 	}
 	return names, cobra.ShellCompDirectiveDefault
-}
-
-// completeDownloads offers the data sets that can be downloaded.
-func completeDownloads(cmd *cobra.Command, args []string,
-	toComplete string) ([]string, cobra.ShellCompDirective) {
-	return completeNames(dataset.Published()...)(cmd, args, toComplete)
 }
 
 // offers has a flag of a command completed by values.
@@ -113,7 +97,7 @@ func completeConfig(*cobra.Command, []string, string) ([]string, cobra.ShellComp
 // completionOf holds the completions of the arguments of commands, by their path.
 var completionOf = map[string]completer{
 	"fmp data import":    completeDirs(1),
-	"fmp data pull":      completeDownloads,
+	"fmp data pull":      completeFirst(1, dataset.Published(), cobra.ShellCompDirectiveNoFileComp),
 	"fmp grid":           completeFiles(1, "yaml", "yml"),
 	"fmp man":            completeDirs(1),
 	"fmp onnx bench":     completeFiles(1, "onnx"),

@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"fmp/onnx/must"
-	"fmp/pipeline/lab/experiment"
-	"fmp/pipeline/lab/rival"
 )
 
 // TestCompletion: what a shell is offered at the end of a command line.
@@ -76,19 +74,6 @@ func TestCompletionScripts(t *testing.T) {
 		must.Do(t, os.WriteFile(file, []byte(out), 0o644))
 		if said, err := exec.Command(path, "-n", file).CombinedOutput(); err != nil {
 			t.Errorf("%s does not read its script: %v\n%s", shell, err, said)
-		}
-	}
-}
-
-// TestMethodsAreNamed: the help of the setting names every method.
-func TestMethodsAreNamed(t *testing.T) {
-	cmd := newVersionCommand()
-	cfg := experiment.Default()
-	bindSettings(cmd, &cfg, nil)
-	usage := cmd.Flags().Lookup("methods").Usage
-	for _, m := range rival.Names() {
-		if !strings.Contains(usage, m) {
-			t.Errorf("the help of methods does not name %s", m)
 		}
 	}
 }

@@ -1,13 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"image/png"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"fmp/featurize/dataset"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/must"
 )
@@ -45,14 +45,9 @@ func TestDataCommands(t *testing.T) {
 }
 
 func TestDataListJSON(t *testing.T) {
-	_, stdout, _ := runFMP(t, "data", "list", "--json", "--dataset.dir", t.TempDir())
-	var list []struct {
-		Name    string
-		Present bool
-		Missing string
-	}
-	if err := json.Unmarshal([]byte(stdout), &list); err != nil || len(list) != 5 {
-		t.Fatalf("%v: %s", err, stdout)
+	list := answer[[]dataset.Status](t, "data", "list", "--json", "--dataset.dir", t.TempDir())
+	if len(list) != 5 {
+		t.Fatalf("listed are %+v", list)
 	}
 	for _, s := range list {
 		if drawn := strings.HasPrefix(s.Name, "digits"); s.Present != drawn ||

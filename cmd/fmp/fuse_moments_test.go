@@ -1,9 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -119,12 +116,8 @@ func TestFuseMoments(t *testing.T) {
 		{"--class-names", "a,b", "--extractor.mean", "0.5"},
 		{"--upload", "moment"},
 	} {
-		if code, _, stderr := runFMP(t,
-			append([]string{"fuse", "--engine", "pure", "--extractor", net, "-o", out},
-				args...)...); code != 2 ||
-			strings.Count(stderr, "\n") > 3 {
-			t.Errorf("%v: exit code %d: %s", args, code, stderr)
-		}
+		refused(t, exitUsage, "", append([]string{"fuse", "--engine", "pure", "--extractor", net, "-o", out},
+			args...)...)
 	}
 }
 
@@ -173,22 +166,19 @@ func TestFuseLearnsKappa(t *testing.T) {
 	dir := t.TempDir()
 	net, out := filepath.Join(dir, "net.onnx"), filepath.Join(dir, "client.onnx")
 	saveNet(t, net, weights)
-	fuse := func(images string) (int, string, string) {
+	fuse := func(images string) []string {
 		photos := filepath.Join(dir, "photos-"+images)
 		ran(t, "data", "synth", "-o", photos, "--photos", "--train", images, "--test", "20")
-		return runFMP(t, "fuse", "--extractor", net, "--class-names", "a,b", "--dataset", photos,
-			"--engine", "pure", "-o", out)
+		return []string{"fuse", "--extractor", net, "--class-names", "a,b", "--dataset", photos,
+			"--engine", "pure", "-o", out}
 	}
-	if code, _, stderr := fuse("40"); code != 2 || !strings.Contains(stderr, "too few") {
-		t.Errorf("40 images: exit code %d: %s", code, stderr)
+	refused(t, exitUsage, "too few", fuse("40")...)
+	if stdout, _ := ran(t, fuse("400")...); !strings.Contains(stdout, "kappa:") {
+		t.Errorf("printed %s", stdout)
 	}
-	code, stdout, stderr := fuse("400")
-	if code != 0 || !strings.Contains(stdout, "kappa:") {
-		t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
-	}
-	_, f, err := models.Load(out)
-	if err != nil || !(f.Kappa > 0.125) || f.Kappa > 8 || !(f.KappaDeviation >= 0.1) || f.C != 2 {
-		t.Errorf("manifest %+v, %v", f, err)
+	_, f := must.Get2(models.Load(out))(t)
+	if !(f.Kappa > 0.125) || f.Kappa > 8 || !(f.KappaDeviation >= 0.1) || f.C != 2 {
+		t.Errorf("manifest %+v", f)
 	}
 }
 
@@ -216,9 +206,9 @@ func TestFuseSaysWhatIsCut(t *testing.T) {
 	dir := t.TempDir()
 	net, out := filepath.Join(dir, "net.onnx"), filepath.Join(dir, "client.onnx")
 	must.Do(t, serde.Save(net, m))
-	fuse := func(args ...string) (int, string, string) {
-		return runFMP(t, append([]string{"fuse", "--extractor", net, "--class-names", "a,b", "--engine",
-			"pure", "-o", out}, args...)...)
+	fuse := func(args ...string) []string {
+		return append([]string{"fuse", "--extractor", net, "--class-names", "a,b", "--engine", "pure", "-o",
+			out}, args...)
 	}
 	for _, c := range []struct {
 		args  []string
@@ -233,10 +223,9 @@ func TestFuseSaysWhatIsCut(t *testing.T) {
 			[]string{"MatMul", "Relu", "MatMul", "Identity"}},
 		{[]string{"--layer", "scores"}, 7, "scores", nil},
 	} {
-		code, text, stderr := fuse(append([]string{"--json"}, c.args...)...)
-		var got fused
-		if err := json.Unmarshal([]byte(text), &got); code != 0 || err != nil || got.Features == nil {
-			t.Fatalf("%v: exit code %d, %v: %s", c.args, code, err, stderr)
+		got := answer[fused](t, fuse(append([]string{"--json"}, c.args...)...)...)
+		if got.Features == nil {
+			t.Fatalf("%v: %+v", c.args, got)
 		}
 		var cut []string
 		for _, layer := range got.Features.Without {
@@ -249,7 +238,7 @@ func TestFuseSaysWhatIsCut(t *testing.T) {
 				c.dx, c.value, c.cut)
 		}
 	}
-	if _, text, _ := fuse(); !strings.Contains(text, "cut off:      MatMul matmul_2, Identity scores (") ||
+	if text, _ := ran(t, fuse()...); !strings.Contains(text, "cut off:      MatMul matmul_2, Identity scores (") ||
 		!strings.Contains(text, "features:     20 of ") ||
 		!strings.Contains(text, "resize:       stretch, for") ||
 		!strings.Contains(text, "pixels:       divided by 255, without mean") {
@@ -257,14 +246,11 @@ func TestFuseSaysWhatIsCut(t *testing.T) {
 	}
 	for preset, want := range map[string]string{"keras-caffe": "blue first\n",
 		"timm-inception": "(pixel/255 - [0.5 0.5 0.5]) / [0.5 0.5 0.5]\n", "torchvision": "resize:       crop:"} {
-		if _, text, stderr := fuse("--preset", preset); !strings.Contains(text, want) {
-			t.Errorf("%s: printed %q, %s", preset, text, stderr)
+		if text, _ := ran(t, fuse("--preset", preset)...); !strings.Contains(text, want) {
+			t.Errorf("%s: printed %q", preset, text)
 		}
 	}
-	if code, _, stderr := fuse("--layer", "layer-2"); code != exitUsage ||
-		!strings.Contains(stderr, "no such value") {
-		t.Errorf("a layer that is not there: exit code %d: %s", code, stderr)
-	}
+	refused(t, exitUsage, "no such value", fuse("--layer", "layer-2")...)
 }
 
 // TestFuseHalfPrecision: half precision at the input or inside is fused as float32, and the errors
@@ -315,12 +301,10 @@ func TestFuseTellsPreprocessing(t *testing.T) {
 		{[]string{"--preset", "-1-1", "--set", "extractor.scale=0-1", "--set", "extractor.channels=bgr"},
 			fused{Mean: []float32{0.5, 0.5, 0.5}, Std: []float32{0.5, 0.5, 0.5}, BGR: true}},
 	} {
-		out, _ := ran(t, append([]string{"fuse", "--extractor", net, "--class-names", "a,b", "--engine", "pure",
-			"--json", "-o", filepath.Join(dir, "client.onnx")}, x.args...)...)
-		var got fused
-		must.Do(t, json.Unmarshal([]byte(out), &got))
+		got := answer[fused](t, append([]string{"fuse", "--extractor", net, "--class-names", "a,b", "--engine",
+			"pure", "--json", "-o", filepath.Join(dir, "client.onnx")}, x.args...)...)
 		if !slices.Equal(got.Mean, x.want.Mean) || !slices.Equal(got.Std, x.want.Std) || got.BGR != x.want.BGR {
-			t.Errorf("%v: %s", x.args, out)
+			t.Errorf("%v: %+v", x.args, got)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
@@ -20,13 +19,9 @@ func TestKeysTwice(t *testing.T) {
 	must.Do(t, os.WriteFile(path("b.key"), []byte("x"), 0o600))
 	must.Do(t, os.WriteFile(path("roster.txt"), []byte("# nobody yet\n"), 0o600))
 	args := []string{"keys", "a", "b", "--dir", dir, "--roster", path("roster.txt")}
-	if code, _, stderr := runFMP(t, args...); code != exitUsage || !strings.Contains(stderr, "b.key is there already") {
-		t.Errorf("exit code %d: %s", code, stderr)
-	}
+	refused(t, exitUsage, "b.key is there already", args...)
 	must.Do(t, os.Remove(path("b.key")))
-	if code, _, stderr := runFMP(t, args...); code != exitOK {
-		t.Errorf("exit code %d: %s", code, stderr)
-	}
+	ran(t, args...)
 	if got := must.Get(identity.LoadRoster(path("roster.txt")))(t); got.Len() != 2 {
 		t.Errorf("the roster has %d clients; want 2", got.Len())
 	}
@@ -39,11 +34,8 @@ func TestRosterOverKey(t *testing.T) {
 	must.Do(t, os.Symlink("keys", filepath.Join(dir, "link")))
 	for _, c := range []struct{ keys, roster string }{{"keys", "keys/b.key"}, {"keys", "link/b.key"},
 		{"link", "keys/b.key"}, {"new", "new/b.key"}, {"new/keys", "new/keys/b.key"}} {
-		code, _, stderr := runFMP(t, "keys", "a", "b", "--dir", filepath.Join(dir, c.keys), "--roster",
-			filepath.Join(dir, c.roster))
-		if code != exitUsage || !strings.Contains(stderr, "is the key file of b too") {
-			t.Errorf("%v: exit code %d: %s", c, code, stderr)
-		}
+		refused(t, exitUsage, "is the key file of b too", "keys", "a", "b", "--dir", filepath.Join(dir, c.keys),
+			"--roster", filepath.Join(dir, c.roster))
 		if made, err := filepath.Glob(filepath.Join(dir, c.keys, "*")); err != nil || len(made) > 0 {
 			t.Errorf("%v: %v is made, %v", c, made, err)
 		}
@@ -58,10 +50,8 @@ func TestKeysAtOnce(t *testing.T) {
 	const n = 8
 	for i := range n {
 		all.Go(func() {
-			if code, _, stderr := runFMP(t, "keys", "--dir", filepath.Join(dir, "keys"), "--roster", roster,
-				fmt.Sprint("ward-", i)); code != exitOK {
-				t.Errorf("exit code %d: %s", code, stderr)
-			}
+			refused(t, exitOK, "", "keys", "--dir", filepath.Join(dir, "keys"), "--roster", roster,
+				fmt.Sprint("ward-", i))
 		})
 	}
 	all.Wait()

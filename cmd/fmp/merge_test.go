@@ -81,9 +81,7 @@ func TestMerge(t *testing.T) {
 				fields[i] = path("out.onnx")
 			}
 		}
-		if code, _, errs := runFMP(t, fields...); code == exitOK || !strings.Contains(errs, want) {
-			t.Errorf("%s: exit code %d, %s; want %q", args, code, errs, want)
-		}
+		fails(t, want, fields...)
 		absent(t, path("out.onnx"))
 	}
 	refused(t, exitOK, "bad.upload", "merge", "--on-bad", "skip", "-o", path("skip.part"),

@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"fmp/models"
@@ -63,10 +62,7 @@ func TestONNXQuantise(t *testing.T) {
 		{[]string{"--seconds", "0"}, "--seconds is 0"},
 		{[]string{"--images", filepath.Join(dir, "none")}, "none"},
 	} {
-		if code, _, errs := runFMP(t, args("no.onnx", c.more...)...); code == exitOK ||
-			!strings.Contains(errs, c.want) {
-			t.Errorf("%v: exit code %d: %s", c.more, code, errs)
-		}
+		fails(t, c.want, args("no.onnx", c.more...)...)
 	}
 	absent(t, filepath.Join(dir, "no.onnx"))
 }

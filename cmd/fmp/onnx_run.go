@@ -86,7 +86,8 @@ func newONNXRunCommand() *cobra.Command {
 		}
 		if limit > 0 {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, limit, overLimit(limit))
+			ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not end within "+
+				"--time-limit %v; allow more, or see whether the model has a loop that never ends", limit))
 			defer cancel()
 		}
 		e, err := openEngine(ctx, cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
@@ -111,11 +112,6 @@ func newONNXRunCommand() *cobra.Command {
 		})
 	}
 	return cmd
-}
-
-func overLimit(limit time.Duration) error {
-	return fmt.Errorf("it did not end within --time-limit %v; allow more, or see whether the model has "+
-		"a loop that never ends", limit)
 }
 
 // outputFile is where an output goes.

@@ -48,14 +48,10 @@ func addModel(t *testing.T) string {
 func saveTensor(t *testing.T, name string, x *onnx.Tensor) string {
 	t.Helper()
 	p := filepath.Join(t.TempDir(), name)
-	var err error
 	if strings.HasSuffix(name, ".pb") {
-		err = savePB(p, "x", x)
+		must.Do(t, savePB(p, "x", x))
 	} else {
-		err = npy.Save(p, x)
-	}
-	if err != nil {
-		t.Fatal(err)
+		must.Do(t, npy.Save(p, x))
 	}
 	return p
 }
@@ -286,10 +282,8 @@ func TestONNXBenchItems(t *testing.T) {
 
 func TestInterruptedCommand(t *testing.T) {
 	needRuntime(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-	defer cancel()
-	stopped, stop := context.WithCancel(context.Background())
-	go func() { <-ctx.Done(); stop() }()
+	stopped, stop := context.WithCancel(t.Context())
+	time.AfterFunc(50*time.Millisecond, stop)
 	var out, errs strings.Builder
 	code := execute(stopped,
 		[]string{"onnx", "bench", addModel(t), "--seconds", "600", "--engine", "ort"},

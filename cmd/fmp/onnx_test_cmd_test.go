@@ -22,15 +22,9 @@ func backendTest(t *testing.T, want float32) string {
 	b := build.New("plus")
 	b.Output("y", b.Add(b.Input("x", onnx.Float32, "n"), b.F32(1)))
 	m := must.Get(b.Model())(t)
-	for _, err := range []error{
-		serde.Save(filepath.Join(dir, "model.onnx"), m),
-		savePB(filepath.Join(set, "input_0.pb"), "x", onnx.Vector[float32](1)),
-		savePB(filepath.Join(set, "output_0.pb"), "y", onnx.Vector(want)),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	must.Do(t, serde.Save(filepath.Join(dir, "model.onnx"), m))
+	must.Do(t, savePB(filepath.Join(set, "input_0.pb"), "x", onnx.Vector[float32](1)))
+	must.Do(t, savePB(filepath.Join(set, "output_0.pb"), "y", onnx.Vector(want)))
 	return dir
 }
 

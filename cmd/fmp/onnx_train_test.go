@@ -108,8 +108,7 @@ func TestONNXTrainable(t *testing.T) {
 	constant := func(m *onnx.Model, name string) *onnx.Node {
 		w := m.Graph.Initializers[name]
 		delete(m.Graph.Initializers, name)
-		return &onnx.Node{Name: name, Op: "Constant", Outputs: []string{name},
-			Attrs: []onnx.Attr{{Name: "value", Kind: onnx.AttrTensor, Tensor: w}}}
+		return stating(name, w)
 	}
 	half := func(w *onnx.Tensor) *onnx.Tensor {
 		bits := make([]uint16, w.Len())
@@ -117,10 +116,6 @@ func TestONNXTrainable(t *testing.T) {
 			bits[i] = onnx.Float32ToFloat16(v)
 		}
 		return &onnx.Tensor{DType: onnx.Float16, Shape: w.Shape, Data: bits}
-	}
-	branch := func(name string, g *onnx.Graph) onnx.Attr {
-		g.Name, g.Outputs = name, []onnx.ValueInfo{{Name: "scores", DType: onnx.Float32}}
-		return onnx.Attr{Name: name, Kind: onnx.AttrGraph, Graph: g}
 	}
 	for name, change := range map[string]func(m *onnx.Model){
 		"as it is": func(*onnx.Model) {},
@@ -156,7 +151,7 @@ func TestONNXTrainable(t *testing.T) {
 			g.Initializers["yes"] = onnx.Scalar(true)
 			g.Nodes = append(g.Nodes[:2], &onnx.Node{Name: "choice", Op: "If", Inputs: []string{"yes"},
 				Outputs: []string{"y"},
-				Attrs:   []onnx.Attr{branch("then_branch", within), branch("else_branch", other)}})
+				Attrs:   []onnx.Attr{branch("then_branch", "scores", within), branch("else_branch", "scores", other)}})
 		},
 	} {
 		m := must.Get(serde.Load(model))(t)

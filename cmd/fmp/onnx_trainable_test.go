@@ -26,6 +26,12 @@ func stating(name string, t *onnx.Tensor) *onnx.Node {
 	return reader("Constant > "+name, onnx.Attr{Name: "value", Kind: onnx.AttrTensor, Tensor: t})
 }
 
+// branch is a graph within a node, with one output.
+func branch(name, output string, g *onnx.Graph) onnx.Attr {
+	g.Name, g.Outputs = name, []onnx.ValueInfo{{Name: output, DType: onnx.Float32}}
+	return onnx.Attr{Name: name, Kind: onnx.AttrGraph, Graph: g}
+}
+
 // behindLayer is a model of a linear layer x w > h and of nodes behind it.
 func behindLayer(nodes ...*onnx.Node) *onnx.Model {
 	rows := onnx.ZerosF32(3, 6)
@@ -97,14 +103,10 @@ func TestONNXTrainChosen(t *testing.T) {
 	matrix := func(v float32) *onnx.Tensor {
 		return onnx.NewTensor(slices.Repeat([]float32{v}, 12), 6, 2)
 	}
-	branch := func(name string, g *onnx.Graph) onnx.Attr {
-		g.Name, g.Outputs = name, []onnx.ValueInfo{{Name: "c", DType: onnx.Float32}}
-		return onnx.Attr{Name: name, Kind: onnx.AttrGraph, Graph: g}
-	}
 	choice := func(out string) *onnx.Node {
 		return reader("If yes > "+out,
-			branch("then_branch", &onnx.Graph{Nodes: []*onnx.Node{stating("c", matrix(1))}}),
-			branch("else_branch", &onnx.Graph{Initializers: map[string]*onnx.Tensor{"c": matrix(2)}}))
+			branch("then_branch", "c", &onnx.Graph{Nodes: []*onnx.Node{stating("c", matrix(1))}}),
+			branch("else_branch", "c", &onnx.Graph{Initializers: map[string]*onnx.Tensor{"c": matrix(2)}}))
 	}
 	e := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	scores := func(m *onnx.Model) []float32 {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,8 +39,7 @@ func TestPoolNames(t *testing.T) {
 		}
 		args := []string{"pool", "--samples", "5", "--client-graph", graph, "-o", at("c.onnx"),
 			at(c.names + "0.upload"), at(c.names + "1.upload"), at(c.names + "2.upload")}
-		var got pooled
-		must.Do(t, json.Unmarshal([]byte(fmp(append(args, "--json")...)), &got))
+		got := answer[pooled](t, append(args, "--json", "--engine.name", "pure")...)
 		if (got.Named != nil) != (c.unknown == "") || strings.Join(got.Unknown, ",") != c.unknown ||
 			!slices.Equal(got.Classes, strings.Split(c.names, ",")) {
 			t.Errorf("%s: classes %v, the corpus counts: %v, lacks %v", c.names, got.Classes, got.Named != nil, got.Unknown)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -45,18 +44,16 @@ func (r *madeRound) read(name string) []byte {
 	return data
 }
 
-func (r *madeRound) run(args ...string) (code int, stdout, stderr string) {
-	r.t.Helper()
-	return runFMP(r.t, append([]string{"pool", "--engine.name", "pure", "--rows", "--scope", "closed",
-		"--samples", "5"}, args...)...)
+// args are those of fmp pool.
+func (r *madeRound) args(more ...string) []string {
+	return append([]string{"pool", "--engine.name", "pure", "--rows", "--scope", "closed", "--samples", "5"},
+		more...)
 }
 
 // pool writes a classifier and returns its bytes.
 func (r *madeRound) pool(out string, args ...string) []byte {
 	r.t.Helper()
-	if code, _, stderr := r.run(append(args, "-o", r.path(out))...); code != exitOK {
-		r.t.Fatalf("%v: exit code %d: %s", args, code, stderr)
-	}
+	ran(r.t, r.args(append(args, "-o", r.path(out))...)...)
 	return r.read(out)
 }
 
@@ -109,10 +106,7 @@ func TestPoolWithout(t *testing.T) {
 			shippedFile(t, models.KindPredictor)}, r.uploads),
 		"fmp merge --without": {"--without", "client 1", r.path("first.part")},
 	} {
-		if code, _, stderr := r.run(append(args, "-o", r.path("none.onnx"))...); code != exitUsage ||
-			!strings.Contains(stderr, want) {
-			t.Errorf("%v: exit code %d: %s; want %q", args, code, stderr, want)
-		}
+		refused(t, exitUsage, want, r.args(append(args, "-o", r.path("none.onnx"))...)...)
 	}
 	for _, name := range []string{"none.onnx", "x.json"} {
 		absent(t, r.path(name))
@@ -152,7 +146,7 @@ func (r *madeRound) atOnce() {
 	for i := range codes {
 		all.Go(func() {
 			out := r.path(fmt.Sprint("once", i, ".onnx"))
-			code, _, stderr := r.run("--state", r.path("once.state"), "-o", out, r.uploads[i+1])
+			code, _, stderr := runFMP(r.t, r.args("--state", r.path("once.state"), "-o", out, r.uploads[i+1])...)
 			if codes[i] = code; code != exitOK && !strings.Contains(stderr, "run the command again") {
 				r.t.Errorf("a process beside others: exit code %d: %s", code, stderr)
 			}
@@ -204,11 +198,9 @@ func TestPoolState(t *testing.T) {
 	if !bytes.Equal(gone, some) || !bytes.Equal(r.read("s.state"), someState) {
 		t.Error("clients that withdrew leave a trace")
 	}
-	var res pooled
-	code, out, stderr := r.run("--json", "--state", r.path("s.state"), "-o", r.path("c.onnx"))
-	if err := json.Unmarshal([]byte(out), &res); code != exitOK || err != nil ||
-		len(res.Clients) != 4 || res.N == 0 {
-		t.Errorf("exit code %d: %s%s", code, out, stderr)
+	if res := answer[pooled](t, r.args("--json", "--state", r.path("s.state"), "-o",
+		r.path("c.onnx"))...); len(res.Clients) != 4 || res.N == 0 {
+		t.Errorf("pooled: %+v", res)
 	}
 	_, f := must.Get2(models.Load(r.path("c.onnx")))(t)
 	if o, err := models.ReadOrigin(f); err != nil || len(o.Clients) != 4 ||
@@ -233,16 +225,11 @@ func TestPoolState(t *testing.T) {
 		"--proportions out": {"--state", r.path("s.state"), "--proportions", "equal"},
 		"--false-share out": {"--state", r.path("s.state"), "--false-share", "0.1"},
 	} {
-		if code, _, stderr := r.run(append(args, "-o", r.path("none.onnx"))...); code != exitUsage ||
-			!strings.Contains(stderr, want) {
-			t.Errorf("%v: exit code %d: %s; want %q", args, code, stderr, want)
-		}
+		refused(t, exitUsage, want, r.args(append(args, "-o", r.path("none.onnx"))...)...)
 	}
 	r.atOnce()
-	code, _, stderr = r.run("--state", r.path("none/new.state"), r.uploads[2], "-o", r.path("none.onnx"))
-	if code == exitOK || !strings.Contains(stderr, "is not there") {
-		t.Errorf("a state in no folder: exit code %d: %s", code, stderr)
-	}
+	fails(t, "is not there", r.args("--state", r.path("none/new.state"), r.uploads[2], "-o",
+		r.path("none.onnx"))...)
 	if !bytes.Equal(r.read("s.state"), someState) {
 		t.Error("an error changed the state")
 	}
@@ -293,9 +280,6 @@ func TestPoolCommand(t *testing.T) {
 		"are of parts":  {"--against", r.path("1.part")},
 		"anchor: open ": {"--anchor", r.path("gone")},
 	} {
-		code, _, stderr := r.run(slices.Concat(args, uploads, []string{"-o", r.path("none.onnx")})...)
-		if code == exitOK || !strings.Contains(stderr, want) {
-			t.Errorf("%v: exit code %d: %s; want %q", args, code, stderr, want)
-		}
+		fails(t, want, r.args(slices.Concat(args, uploads, []string{"-o", r.path("none.onnx")})...)...)
 	}
 }

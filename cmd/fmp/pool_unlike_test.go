@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,8 +35,7 @@ func TestPoolUnlike(t *testing.T) {
 			must.Do(t, os.WriteFile(file, must.Get(u.Encode())(t), 0o600))
 			args = append(args, file)
 		}
-		var got pooled
-		must.Do(t, json.Unmarshal([]byte(fmp(append(args, "--json")...)), &got))
+		got := answer[pooled](t, append(args, "--json", "--engine.name", "pure")...)
 		var want []string
 		if swapped {
 			want = []string{"3", "8"}

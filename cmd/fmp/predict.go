@@ -140,17 +140,11 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string,
 		}
 		return nil, usageError(c.Rows(cmd.Context(), rows, labels, do))
 	}
-	src, others, err := c.Source(path, f.options(optional))
+	src, err := openImages(cmd, c, path, f.options(optional))
 	if err != nil {
-		return nil, usageError(err)
+		return nil, err
 	}
 	defer src.Close()
-	say := func(format string, args ...any) {
-		fmt.Fprintf(cmd.ErrOrStderr(), cmd.CommandPath()+": "+format+"\n", args...)
-	}
-	if others.N > 0 {
-		say("under %s %v", path, others)
-	}
 	bad, err = c.Images(cmd.Context(), src, skip, do)
 	if err == nil && !skip {
 		err = imagefile.Unread(bad)
@@ -159,7 +153,7 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string,
 		return nil, usageError(err)
 	}
 	for _, err := range bad {
-		say("left out: %v", err)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: left out: %v\n", cmd.CommandPath(), err)
 	}
 	mapped := imagefile.MappingOf(src)
 	if optional { // folders of predictions need no class
@@ -167,6 +161,16 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string,
 			func(m imagefile.Mapped) bool { return m.Label != imagefile.Unlabelled })
 	}
 	return bad, imagefile.PrintMapping(cmd.ErrOrStderr(), cmd.CommandPath()+": ", mapped)
+}
+
+// openImages opens the images of a path, and says which files beside them are left out.
+func openImages(cmd *cobra.Command, c *classify.Classifier, path string,
+	o imagefile.Options) (imagefile.Source, error) {
+	src, others, err := c.Source(path, o)
+	if err == nil && others.N > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: under %s %v\n", cmd.CommandPath(), path, others)
+	}
+	return src, usageError(err)
 }
 
 // formatOf returns the format that the flags --json and --csv name; a table without them.
@@ -332,14 +336,11 @@ func adaptTo(cmd *cobra.Command, c *classify.Classifier, path string, f imageFla
 	if err != nil {
 		return err
 	}
-	src, others, err := c.Source(path, imagefile.Options{MaxPixels: f.limit, Optional: true})
+	src, err := openImages(cmd, c, path, imagefile.Options{MaxPixels: f.limit, Optional: true})
 	if err != nil {
-		return usageError(err)
+		return err
 	}
 	defer src.Close()
-	if others.N > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: under %s %v\n", cmd.CommandPath(), path, others)
-	}
 	n, bad, err := c.Adapt(cmd.Context(), src, skip)
 	if err == nil && !skip {
 		err = imagefile.Unread(bad)

@@ -13,6 +13,14 @@ import (
 	"fmp/onnx/serde"
 )
 
+// predictedJSON is the part of fmp predict --json that tests read.
+type predictedJSON struct {
+	Predictions []struct {
+		File          string
+		Probabilities []float64
+	}
+}
+
 // TestOneImage: one image runs on the pure engine, unless an engine is named or the classifier is
 // too much work for it, and has the runtime's probabilities.
 func TestOneImage(t *testing.T) {
@@ -26,9 +34,7 @@ func TestOneImage(t *testing.T) {
 	}
 	numbers := func(out string) []float64 {
 		t.Helper()
-		var got struct {
-			Predictions []struct{ Probabilities []float64 }
-		}
+		var got predictedJSON
 		if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Predictions) != 1 {
 			t.Fatalf("%s: %v", out, err)
 		}

@@ -144,16 +144,8 @@ func madeRelease(t *testing.T, f models.Manifest, path, client string) string {
 	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example,
 		Relation: privacy.AddRemove, Noise: privacy.Local}
 	sums := privacy.NewRelease(f.C, f.K)
-	err := sums.AddNoise(b.NoiseSteps(f.C), rand.Reader)
-	var data []byte
-	if err == nil {
-		data, err = (&federate.Release{Client: client, Model: f.Digest, Budget: b, Sums: sums}).Encode()
-	}
-	if err == nil {
-		err = os.WriteFile(path, data, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, sums.AddNoise(b.NoiseSteps(f.C), rand.Reader))
+	data := must.Get((&federate.Release{Client: client, Model: f.Digest, Budget: b, Sums: sums}).Encode())(t)
+	must.Do(t, os.WriteFile(path, data, 0o600))
 	return path
 }

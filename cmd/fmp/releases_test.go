@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
@@ -32,24 +31,12 @@ func TestReleases(t *testing.T) {
 
 func readRelease(t *testing.T, dir string, want []float64) {
 	at := func(name string) string { return filepath.Join(dir, name) }
-	run := func(args ...string) string {
-		t.Helper()
-		code, out, errs := runFMP(t, args...)
-		if code != exitOK {
-			t.Errorf("fmp %q: exit code %d: %s", args, code, errs)
-		}
-		return out
-	}
+	run := func(args ...string) { t.Helper(); refused(t, exitOK, "", args...) }
 	probabilities := func(classifier string) []float64 {
 		t.Helper()
-		var got struct {
-			Predictions []struct{ Probabilities []float64 }
-		}
-		if err := json.Unmarshal(
-			[]byte(run("predict", classifier, at("image.jpg"), "--engine", "pure", "--json")),
-			&got); err != nil ||
-			len(got.Predictions) != 1 || len(got.Predictions[0].Probabilities) != len(want) {
-			t.Fatalf("%s: %+v, %v", classifier, got, err)
+		got := answer[predictedJSON](t, "predict", classifier, at("image.jpg"), "--engine", "pure", "--json")
+		if len(got.Predictions) != 1 || len(got.Predictions[0].Probabilities) != len(want) {
+			t.Fatalf("%s: %+v", classifier, got)
 		}
 		return got.Predictions[0].Probabilities
 	}

@@ -63,6 +63,14 @@ func refused(t *testing.T, want int, says string, args ...string) {
 	}
 }
 
+// fails runs a command that must fail, with whichever exit code, and say why.
+func fails(t *testing.T, says string, args ...string) {
+	t.Helper()
+	if code, _, stderr := runFMP(t, args...); code == exitOK || !strings.Contains(stderr, says) {
+		t.Errorf("fmp %q: exit code %d, said %q; want %q", args, code, stderr, says)
+	}
+}
+
 // absent fails where a file is there that nothing should have written.
 func absent(t *testing.T, path string) {
 	t.Helper()

@@ -42,7 +42,7 @@ func oddPhotographs(t *testing.T, dir string) {
 				float64(r.IntN(30)))
 		}
 		var b bytes.Buffer
-		name, err := fmt.Sprintf("%02d.png", i), error(nil)
+		name := fmt.Sprintf("%02d.png", i)
 		if i%3 > 0 {
 			im := image.NewNRGBA(image.Rect(0, 0, w, h))
 			for k := range w * h {
@@ -50,7 +50,7 @@ func oddPhotographs(t *testing.T, dir string) {
 				im.SetNRGBA(x, y, color.NRGBA{R: pixel(x, y, 0), G: pixel(x, y, 1),
 					B: pixel(x, y, 2), A: 255})
 			}
-			err = png.Encode(&b, im)
+			must.Do(t, png.Encode(&b, im))
 		} else {
 			name = fmt.Sprintf("%02d.jpg", i)
 			im := image.NewGray(image.Rect(0, 0, w, h))
@@ -58,7 +58,7 @@ func oddPhotographs(t *testing.T, dir string) {
 				im.Pix[k] = pixel(k%w, k/w, 0)
 			}
 			var plain bytes.Buffer
-			err = jpeg.Encode(&plain, im, &jpeg.Options{Quality: 95})
+			must.Do(t, jpeg.Encode(&plain, im, &jpeg.Options{Quality: 95}))
 			// One directory entry: Orientation (0x112), SHORT, once.
 			exif := []byte(
 				"Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x01\x01\x12\x00\x03\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00\x00")
@@ -67,12 +67,7 @@ func oddPhotographs(t *testing.T, dir string) {
 			b.Write(exif)
 			b.Write(plain.Bytes()[2:])
 		}
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), b.Bytes(), 0o600)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), b.Bytes(), 0o600))
 	}
 }
 
@@ -138,15 +133,9 @@ func TestPhotographsAgree(t *testing.T) {
 	other(t, "python3", filepath.Join("testdata", "photographs.py"), "decode", photos)
 	for _, preset := range extractor.PresetNames() {
 		path := presetClassifier(t, dir, preset)
-		out, _ := ran(t, "predict", path, photos, "--json")
-		var want struct {
-			Predictions []struct {
-				File          string
-				Probabilities []float64
-			}
-		}
-		if err := json.Unmarshal([]byte(out), &want); err != nil || len(want.Predictions) != 60 {
-			t.Fatalf("%d predictions, %v", len(want.Predictions), err)
+		want := answer[predictedJSON](t, "predict", path, photos, "--json")
+		if len(want.Predictions) != 60 {
+			t.Fatalf("%d predictions", len(want.Predictions))
 		}
 		agree := func(t *testing.T, by string) {
 			got := map[string][]float64{}

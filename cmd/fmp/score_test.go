@@ -29,13 +29,7 @@ func exported(t *testing.T) (run, splits string, m experiment.Splits) {
 	for range 2 { // the second time all of it is there
 		ran(t, args...)
 	}
-	data, err := os.ReadFile(filepath.Join(splits, experiment.SplitsFile))
-	if err == nil {
-		err = json.Unmarshal(data, &m)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(read(t, filepath.Join(splits, experiment.SplitsFile)), &m))
 	return run, splits, m
 }
 

@@ -461,28 +461,6 @@ func TestServe(t *testing.T) {
 		!slices.Equal(inferred.Outputs[0].Data, got.Predictions[0].Probabilities) {
 		t.Errorf("inference protocol: %d %s; want %v", code, data, got.Predictions[0].Probabilities)
 	}
-	row := make([]float32, 64)
-	text, _ = json.Marshal(map[string]any{"features": [][]float32{row}})
-	if code, data := post("/v1/predict", "application/json", text); code != 200 &&
-		!strings.Contains(string(data), "want dx") {
-		t.Errorf("features: %d %s", code, data)
-	}
-	for name, c := range map[string]struct{ path, kind, body, want string }{
-		"no image":      {"/v1/predict", "image/png", "nothing", "not a readable"},
-		"no type":       {"/v1/predict", "", "", "Content-Type"},
-		"no rows":       {"/v1/predict", "application/json", `{"features":[]}`, "0 rows"},
-		"infer nothing": {"/v2/models/classifier/infer", "application/json", `{}`, "want one"},
-		"infer shape": {"/v2/models/classifier/infer", "application/json",
-			`{"inputs":[{"name":"images","datatype":"UINT8","shape":[1,2],"data":[1,2]}]}`, "shape"},
-		"infer data": {"/v2/models/classifier/infer", "application/json",
-			`{"inputs":[{"name":"images","datatype":"UINT8","shape":[1,28,28,1],"data":[256]}]}`,
-			"256"},
-	} {
-		if code, data := post(c.path, c.kind, []byte(c.body)); code != 400 ||
-			!strings.Contains(string(data), c.want) {
-			t.Errorf("%s: %d %s", name, code, data)
-		}
-	}
 	f.kill()
 	f.write("round.yaml", []byte("round: 7\nclient_graph: client.onnx\nroster: "+
 		"roster.txt\ndeadline: 2020-01-01T00:00:00Z\nquorum: 2\n"))

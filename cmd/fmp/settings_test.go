@@ -16,6 +16,7 @@ import (
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/rival"
 )
 
 func writeFile(t *testing.T, name, content string) string {
@@ -140,15 +141,6 @@ func TestConfigRoundTrip(t *testing.T) {
 	}
 }
 
-func TestSettingsPage(t *testing.T) {
-	out, _ := ran(t, "config", "--markdown")
-	if want :=
-		"| `erm.l2` | by data set | 0 or 1e-06 to 1000000 | `FMP_ERM_L2` | `--l2` |"; !strings.Contains(
-		out, want) {
-		t.Errorf("no line %q in:\n%s", want, out)
-	}
-}
-
 func TestSettingsOfEveryFormat(t *testing.T) {
 	for name, content := range map[string]string{
 		"a.json": `{"erm": {"l2": 2}, "federation": {"alpha": [1]}}`,
@@ -178,7 +170,7 @@ func TestSettingsTwice(t *testing.T) {
 	}
 }
 
-// Every alias leads to a key, and every key says what it means.
+// Every alias leads to a key, and every key is explained; the help of methods names them all.
 func TestSettingsAreDocumented(t *testing.T) {
 	cfg := experiment.Default()
 	s := bindSettings(&cobra.Command{}, &cfg, runAliases)
@@ -193,6 +185,11 @@ func TestSettingsAreDocumented(t *testing.T) {
 				continue // it is no other one
 			}
 			ran(t, "config", "--set", f.Key+"="+v)
+		}
+		for _, m := range rival.Names() {
+			if f.Key == "methods" && !strings.Contains(f.Doc+f.Allowed(), m) {
+				t.Errorf("the help of methods does not name %s", m)
+			}
 		}
 		if f.Key == "engine.provider" && !slices.Equal(f.Choices(), ort.ProviderNames()) {
 			t.Errorf("allowed providers are %v, and the engine's %v", f.Choices(), ort.ProviderNames())

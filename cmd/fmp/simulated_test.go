@@ -1,13 +1,13 @@
 package main
 
 import (
-	"context"
+	"testing"
 
-	"fmp/assets"
+	"fmp/assets/assetstest"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
-	"fmp/onnx/serde"
+	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/option"
 	"fmp/pipeline/point"
@@ -21,30 +21,18 @@ type simulated struct {
 	centres []float32
 }
 
-func newSimulated() (*simulated, error) {
-	data, err := assets.Model("digits", models.KindClient)
-	if err != nil {
-		return nil, err
-	}
+func newSimulated(t *testing.T) *simulated {
+	t.Helper()
 	s := &simulated{}
-	if s.graph, err = serde.Unmarshal(data); err != nil {
-		return nil, err
-	}
-	if s.f, err = models.ReadManifest(s.graph); err != nil {
-		return nil, err
-	}
-	s.f.Digest = models.DigestBytes(data)
+	s.graph, s.f = assetstest.Load(t, "digits", models.KindClient)
 	cfg := option.Default[anchorSettings]()
 	cfg.FillDefaults()
-	u, err := drawAnchor(context.Background(), cfg, "", mostAnchor)
-	if err != nil {
-		return nil, err
-	}
+	u := must.Get(drawAnchor(t.Context(), cfg, "", mostAnchor))(t)
 	s.centres = make([]float32, s.f.S*s.f.Dx)
 	for i, y := range u.Points.Indices() {
 		copy(s.centres[int(y)*s.f.Dx:], u.Points.Features(i))
 	}
-	return s, nil
+	return s
 }
 
 // upload returns the upload of one client, of two images a class, whose names are further classes

@@ -229,32 +229,28 @@ func testAccuracy(ds *dataset.Dataset, v float64) string {
 
 // override replaces the defaults by the flags' values.
 func override(cmd *cobra.Command, cfg *learn.Config, c learn.Config, widths []int, aux bool) {
-	changed := cmd.Flags().Changed
-	whole := func(flag string, to *int, value int) {
-		if changed(flag) {
-			*to = value
-		}
-	}
-	number := func(flag string, to *float64, value float64) {
-		if changed(flag) {
-			*to = value
-		}
-	}
-	whole("epochs", &cfg.Epochs, c.Epochs)
-	whole("batch", &cfg.Batch, c.Batch)
-	whole("shards", &cfg.Shards, c.Shards)
-	number("rate", &cfg.Rate, c.Rate)
-	number("weight-decay", &cfg.WeightDecay, c.WeightDecay)
-	whole("cutout", &cfg.Augment.Cutout, c.Augment.Cutout)
+	given(cmd, "epochs", &cfg.Epochs, c.Epochs)
+	given(cmd, "batch", &cfg.Batch, c.Batch)
+	given(cmd, "shards", &cfg.Shards, c.Shards)
+	given(cmd, "rate", &cfg.Rate, c.Rate)
+	given(cmd, "weight-decay", &cfg.WeightDecay, c.WeightDecay)
+	given(cmd, "cutout", &cfg.Augment.Cutout, c.Augment.Cutout)
 	if aux {
 		cfg.Auxiliary = 0.4
-		number("aux-share", &cfg.Auxiliary, c.Auxiliary)
+		given(cmd, "aux-share", &cfg.Auxiliary, c.Auxiliary)
 	}
 	cfg.Seed = c.Seed
 	cfg.Network.Mirror = c.Network.Mirror
 	if len(widths) > 0 {
 		cfg.Network.Widths = widths
 		cfg.Network.Residual = slices.Repeat([]bool{true}, len(widths)-1)
+	}
+}
+
+// given sets a number where its flag is given.
+func given[T int | float64](cmd *cobra.Command, flag string, to *T, value T) {
+	if cmd.Flags().Changed(flag) {
+		*to = value
 	}
 }
 

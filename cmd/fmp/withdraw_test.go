@@ -156,16 +156,9 @@ func (f *federation) heeded(key string) {
 	f.write("short.notice", notice[:len(notice)/2])
 	f.write("empty.notice", nil)
 	image := f.path("images/c002/3/0.png")
-	calibrated, was, err := models.Load(f.path("classifier.onnx"))
-	if err == nil {
-		err = models.Descends(calibrated, was.Digest)
-	}
-	if err == nil {
-		err = serde.Save(f.path("calibrated.onnx"), calibrated)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	calibrated, was := must.Get2(models.Load(f.path("classifier.onnx")))(t)
+	must.Do(t, models.Descends(calibrated, was.Digest))
+	must.Do(t, serde.Save(f.path("calibrated.onnx"), calibrated))
 	f.fmp("onnx", "half", f.path("classifier.onnx"), "-o", f.path("half.onnx"), "--least", "16")
 	for _, c := range []struct {
 		program string
@@ -239,17 +232,12 @@ func newMergedRound(ctx context.Context, t *testing.T, clients int, quorum int) 
 	t.Helper()
 	r := &mergedRound{t: t, ctx: ctx, dir: t.TempDir(),
 		load: servedLoad{Clients: clients, Parallel: 32, Workers: 1}}
-	var err error
-	if r.requests, err = r.load.prepare(ctx, r.dir, false, true); err != nil {
-		t.Fatal(err)
-	}
+	r.requests = must.Get(r.load.prepare(ctx, r.dir, false, true))(t)
 	file := filepath.Join(r.dir, "round.yaml")
 	must.Do(t, os.WriteFile(file,
 		fmt.Appendf(read(t, file), "quorum: %d\nsamples: 5\nrebuild_interval: 1s\n", quorum),
 		0o600))
-	if r.queue, err = loadQueue(r.dir); err != nil {
-		t.Fatal(err)
-	}
+	r.queue = must.Get(loadQueue(r.dir))(t)
 	r.start()
 	t.Cleanup(func() { r.kill() })
 	return r
@@ -257,12 +245,9 @@ func newMergedRound(ctx context.Context, t *testing.T, clients int, quorum int) 
 
 func (r *mergedRound) start() {
 	r.t.Helper()
-	var err error
 	args := append([]string{"--round", filepath.Join(r.dir, "round.yaml"), "--merge", "--nats-listen"},
 		r.queue...)
-	if r.url, r.kill, err = startServer(r.ctx, r.dir, args); err != nil {
-		r.t.Fatal(err)
-	}
+	r.url, r.kill = must.Get2(startServer(r.ctx, r.dir, args))(r.t)
 }
 
 func (r *mergedRound) send(requests [][]loadRequest) {
