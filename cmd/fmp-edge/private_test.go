@@ -40,6 +40,7 @@ func TestCompressPrivate(t *testing.T) {
 	graph, dir := privateGraph(t), t.TempDir()
 	im, labels := blobs(40)
 	writeIDX(t, dir, im.Pix, labels)
+	none := filepath.Join(dir, "no")
 	source := []string{filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels"), "--client", "a"}
 	compress := func(name string, args ...string) *federate.Release {
 		t.Helper()
@@ -116,8 +117,8 @@ func TestCompressPrivate(t *testing.T) {
 		"allows 30":                    {"--model", graph, "--epsilon", "1", "--unit", "client", "--points", "30"},
 		"points is 0":                  {"--model", graph, "--epsilon", "1", "--noise", "two-servers"},
 	} {
-		refuses(t, exitUsage, want, slices.Concat([]string{"compress", "-o", filepath.Join(dir, "no")}, source, args)...)
-		if _, err := os.Stat(filepath.Join(dir, "no")); err == nil {
+		refuses(t, exitUsage, want, slices.Concat([]string{"compress", "-o", none}, source, args)...)
+		if _, err := os.Stat(none); err == nil {
 			t.Error("something was written")
 		}
 	}

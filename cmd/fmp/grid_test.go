@@ -80,9 +80,7 @@ func sameFigures(t *testing.T, a, b string) {
 	t.Helper()
 	for _, name := range []string{experiment.ResultsFile, experiment.CSVFile, experiment.TuningFile,
 		report.MarkdownFile, report.LaTeXFile} {
-		x := must.Get(os.ReadFile(filepath.Join(a, name)))(t)
-		y := must.Get(os.ReadFile(filepath.Join(b, name)))(t)
-		if !bytes.Equal(x, y) {
+		if !bytes.Equal(read(t, filepath.Join(a, name)), read(t, filepath.Join(b, name))) {
 			t.Errorf("%s differs between %s and %s", name, a, b)
 		}
 	}
@@ -106,8 +104,7 @@ func TestGridGivesTheBytesOfSingleRuns(t *testing.T) {
 		}
 		single := filepath.Join(place, "single", name)
 		// The directory's settings name no places: the models and images are given again.
-		g := must.Get(os.ReadFile(file))(t)
-		parsed := must.Get(experiment.ParseGrid(g))(t)
+		parsed := must.Get(experiment.ParseGrid(read(t, file)))(t)
 		runs := must.Get(parsed.Runs())(t)
 		c := runs[i].Config
 		ran(t, "run", "--config", filepath.Join(one, experiment.ConfigFile), "--dataset",
@@ -193,9 +190,7 @@ func TestGridSurvivesKills(t *testing.T) {
 		for lines(t, killed, experiment.TimingsFile) < target && ctx.Err() == nil {
 			time.Sleep(2 * time.Millisecond)
 		}
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatalf("%v: %s", err, said.String())
-		}
+		must.Do(t, cmd.Process.Kill())
 		if err := cmd.Wait(); err == nil || ctx.Err() != nil {
 			t.Fatalf("the program was not killed at work (%v): %s", err, said.String())
 		}
@@ -207,7 +202,7 @@ func TestGridSurvivesKills(t *testing.T) {
 		// What a cell killed half-way leaves at worst: the beginning of a line.
 		journals := must.Get(filepath.Glob(filepath.Join(killed, "*", experiment.JournalFile)))(t)
 		for _, j := range journals {
-			b := must.Get(os.ReadFile(j))(t)
+			b := read(t, j)
 			b = b[:bytes.LastIndexByte(b, '\n')+1]
 			must.Do(t, os.WriteFile(j, append(b, `{"partition":"homogeneous","method":"FMP","acc":0.9`...),
 				0o644))
@@ -223,8 +218,7 @@ func TestGridSurvivesKills(t *testing.T) {
 		// A cell that was done again would have two timings. A kill between figures and timing
 		// loses the latter. Tuning has timings of its own.
 		seen := map[experiment.Cell]int{}
-		b := must.Get(os.ReadFile(filepath.Join(killed, name, experiment.TimingsFile)))(t)
-		for line := range bytes.Lines(b) {
+		for line := range bytes.Lines(read(t, filepath.Join(killed, name, experiment.TimingsFile))) {
 			var c struct {
 				experiment.Cell
 				Tuning bool
@@ -249,10 +243,7 @@ func TestTwoProgramsDoNotShareARunDirectory(t *testing.T) {
 	c := experiment.Default()
 	id := must.Get(experiment.Identity(c, nil, nil))(t)
 	d := must.Get(experiment.Open(dir, c, experiment.Manifest{Identity: id}))(t)
-	if _, err := experiment.Open(dir, c, experiment.Manifest{Identity: id}); err == nil ||
-		!strings.Contains(err.Error(), "another fmp") {
-		t.Errorf("a second one got in: %v", err)
-	}
+	must.Fail(experiment.Open(dir, c, experiment.Manifest{Identity: id}))(t, "another fmp", "a second one")
 	must.Do(t, d.Close())
 	d = must.Get(experiment.Open(dir, c, experiment.Manifest{Identity: id}))(t)
 	must.Do(t, d.Close())
@@ -261,7 +252,7 @@ func TestTwoProgramsDoNotShareARunDirectory(t *testing.T) {
 func TestGridGoesOnAfterARunThatFails(t *testing.T) {
 	emptyCache(t)
 	file, out := pictureGrid(t, 1, "ANN, FMP"), t.TempDir()
-	b := must.Get(os.ReadFile(file))(t)
+	b := read(t, file)
 	// Half of the runs ask for more points than there are.
 	must.Do(t, os.WriteFile(file, bytes.Replace(b, []byte("[5, 6]"), []byte("[5, 6000]"), 1), 0o644))
 	code, stdout, errs := runFMP(t, "grid", file, "--threads", "2", "--out", out)

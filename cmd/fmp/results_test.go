@@ -58,11 +58,11 @@ func TestResults(t *testing.T) {
 		Methods                  []string
 		Tables                   []report.Table
 	}
-	if err := json.Unmarshal([]byte(ok("list", root, "--json")), &listed); err != nil ||
-		len(listed) != 2 || listed[0].Path != a || listed[0].Extractor != "shipped" ||
+	must.Do(t, json.Unmarshal([]byte(ok("list", root, "--json")), &listed))
+	if len(listed) != 2 || listed[0].Path != a || listed[0].Extractor != "shipped" ||
 		time.Since(listed[0].Date) > time.Hour ||
 		!slices.Equal(listed[0].Methods, []string{"CANN", "FMP"}) || len(listed[0].Tables) != 1 {
-		t.Errorf("list --json printed %+v (%v)", listed, err)
+		t.Errorf("list --json printed %+v", listed)
 	}
 	if out, errs := ran(t, "results", "list", root, "--dataset", "digitz"); strings.Contains(out, "0.8100") ||
 		!strings.Contains(errs, "did you mean digits?") {
@@ -72,10 +72,9 @@ func TestResults(t *testing.T) {
 		{"export", a, "-o", filepath.Join(root, "filtered.md")}} {
 		ok(append(args, "--partition", "homogeneous", "--protocol", "shared")...)
 	}
-	var shown runOutput
-	if err := json.Unmarshal([]byte(ok("show", a, "--json")), &shown); err != nil ||
-		len(shown.Tables) != 1 || len(shown.Tables[0].Rows) != 2 {
-		t.Errorf("show: %v, %+v", err, shown)
+	if shown := answer[runOutput](t, "results", "show", a, "--json"); len(shown.Tables) != 1 ||
+		len(shown.Tables[0].Rows) != 2 {
+		t.Errorf("show: %+v", shown)
 	}
 	if _, err := os.Stat(filepath.Join(a, "report.html")); err != nil {
 		t.Error(err)

@@ -97,15 +97,10 @@ func TestExecuteReportsBadUsageOnce(t *testing.T) {
 		{[]string{"run", "--partition", "dirichlt"}, "federation.partition=dirichlet, say"},
 	} {
 		code, out, errs := runFMP(t, c.args...)
-		if code != exitUsage {
-			t.Errorf("%v: exit code %d, want %d", c.args, code, exitUsage)
-		}
-		if out != "" {
-			t.Errorf("%v: wrote to standard output: %q", c.args, out)
-		}
-		if strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "fmp: ") ||
+		if code != exitUsage || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "fmp: ") ||
 			!strings.Contains(errs, c.want) {
-			t.Errorf("%v: said %q, want one line with %q", c.args, errs, c.want)
+			t.Errorf("%v: exit code %d, printed %q, said %q; want %d and one line with %q", c.args, code, out, errs,
+				exitUsage, c.want)
 		}
 	}
 }

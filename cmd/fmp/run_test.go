@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,9 +84,7 @@ func TestRunGivesTheSameBytesWithAnyNumberOfThreads(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"results.jsonl", "results.csv", "table.md", "table.tex"} {
-		a := must.Get(os.ReadFile(filepath.Join(one, name)))(t)
-		b := must.Get(os.ReadFile(filepath.Join(two, name)))(t)
-		if !bytes.Equal(a, b) {
+		if !bytes.Equal(read(t, filepath.Join(one, name)), read(t, filepath.Join(two, name))) {
 			t.Errorf("%s differs between 1 and 2 threads", name)
 		}
 	}
@@ -149,20 +148,16 @@ func TestRunRefusesBadInput(t *testing.T) {
 	emptyCache(t)
 	saved := func(m *onnx.Model, err error) string {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		p := filepath.Join(t.TempDir(), "model.onnx")
 		must.Do(t, serde.Save(p, m))
 		return p
 	}
 	otherDx := saved(models.NewPredictor(models.PredictorConfig{Dx: 64, C: 10}, 1))
-	nan := func() string {
-		b := build.New("logarithm")
-		x := b.Input("image", onnx.Float32, "batch", 1, 28, 28)
-		b.Output("features", b.Reshape(b.Log(b.Sub(x, b.F32(1))), 0, 784))
-		return saved(b.Model())
-	}()
+	b := build.New("logarithm")
+	x := b.Input("image", onnx.Float32, "batch", 1, 28, 28)
+	b.Output("features", b.Reshape(b.Log(b.Sub(x, b.F32(1))), 0, 784))
+	nan := saved(b.Model())
 	for _, c := range []struct {
 		name string
 		args []string
@@ -173,28 +168,24 @@ func TestRunRefusesBadInput(t *testing.T) {
 		{"predictor of another dx", []string{"--predictor", otherDx}, nil, exitUsage,
 			[]string{"dx 256", "dx 64"}},
 		{"truncated images", nil, func(dir string) {
-			p := filepath.Join(dir, "train-images-idx3-ubyte")
-			must.Do(t, os.Truncate(p, 1000))
+			must.Do(t, os.Truncate(filepath.Join(dir, "train-images-idx3-ubyte"), 1000))
 		}, exitUsage, []string{"train-images-idx3-ubyte", "truncated"}},
 		{"wrong magic number", nil, func(dir string) {
-			idx(t, filepath.Join(dir, "train-labels-idx1-ubyte"), 0x0d01, []uint32{80},
-				make([]byte, 80))
+			idx(t, filepath.Join(dir, "train-labels-idx1-ubyte"), 0x0d01, []uint32{80}, make([]byte, 80))
 		}, exitUsage, []string{"train-labels-idx1-ubyte"}},
 		{"features that are not finite", []string{"--extractor", nan}, nil, exitUsage,
 			[]string{"extractor", "NaN", "finite"}},
-		{"no such data set", []string{"--dataset", "minst"}, nil, exitMissing,
-			[]string{"minst", "mnist"}},
+		{"no such data set", []string{"--dataset", "minst"}, nil, exitMissing, []string{"minst", "mnist"}},
 		{"data that are not there", []string{"--dataset", "cifar10"}, nil, exitMissing,
 			[]string{"fmp data pull cifar10"}},
 		{"alpha of homogeneous clients", []string{"--alpha", "0.1"}, nil, exitUsage,
 			[]string{"--alpha", "--partition dirichlet"}},
 		{"no such method", []string{"--methods", "FPM"}, nil, exitUsage, []string{"FPM", "FMP"}},
-		{"unknown setting", []string{"--set", "erm.l3=1"}, nil, exitUsage,
-			[]string{"erm.l3", "erm.l2"}},
+		{"unknown setting", []string{"--set", "erm.l3=1"}, nil, exitUsage, []string{"erm.l3", "erm.l2"}},
 		{"too many clients", []string{"--clients", "100"}, nil, exitUsage,
 			[]string{"federation.clients", "100 clients"}},
-		{"no library", []string{"--engine", "ort", "--set", "engine.library=/nowhere/lib.so"}, nil,
-			exitMissing, []string{"/nowhere/lib.so"}},
+		{"no library", []string{"--engine", "ort", "--set", "engine.library=/nowhere/lib.so"}, nil, exitMissing,
+			[]string{"/nowhere/lib.so"}},
 		{"no extractor file", []string{"--extractor", "/nowhere/x.onnx"}, nil, exitMissing,
 			[]string{"/nowhere/x.onnx"}},
 	} {
@@ -207,11 +198,7 @@ func TestRunRefusesBadInput(t *testing.T) {
 			args := []string{"run", "--dataset", "mnist", "--data-dir", filepath.Dir(data),
 				"--extractor.mean", "0", "--extractor.std", "1", "--clients", "2", "--points",
 				"5", "--methods", "ANN", "--out", out}
-			extractor := true
-			for _, a := range c.args {
-				extractor = extractor && a != "--extractor"
-			}
-			if extractor {
+			if !slices.Contains(c.args, "--extractor") {
 				args = append(args, "--extractor", randomExtractor(t))
 			}
 			code, stdout, errs := runFMP(t, append(args, c.args...)...)

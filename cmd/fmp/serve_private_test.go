@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"fmp/pipeline/federate/round"
 	"fmp/pipeline/federate/service"
 	"fmp/pipeline/federate/store"
-	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/privacy"
 )
@@ -39,8 +37,7 @@ func TestServePrivate(t *testing.T) {
 				"deadline: 2100-01-01T00:00:00Z\nquorum: 2\nsamples: 20\nlabelled: "+
 					"images/c002\nprivacy: {epsilon: 8, points: 10, noise: "+noise+
 					", unit: "+b.Unit+"}\n")
-			plain := must.Get(os.ReadFile(f.path("client.onnx")))(t)
-			f.write("plain.onnx", plain)
+			f.write("plain.onnx", read(t, f.path("client.onnx")))
 			f.fmp("fuse", "--dataset", "digits", "--upload", "private", "-o", f.path("client.onnx"))
 			f.serve()
 			f.refused("--max-epsilon allows 4", "c000", "--max-epsilon", "4")
@@ -74,12 +71,9 @@ func TestServePrivate(t *testing.T) {
 				}
 			}
 			f.refused("second time", "c000", "--fresh")
-			var receipt wire.Receipt
-			data, err := os.ReadFile(f.path("keys/c000.7.receipt.json"))
-			if err != nil || json.Unmarshal(data, &receipt) != nil || receipt.Spent == nil ||
-				receipt.Spent.Epsilon != 8 ||
-				receipt.Spent.Noise != noise || receipt.Spent.Unit != b.Unit {
-				t.Errorf("receipt %s, %v", data, err)
+			if s := f.receipt("c000.7.receipt").Spent; s == nil || s.Epsilon != 8 || s.Noise != noise ||
+				s.Unit != b.Unit {
+				t.Errorf("the receipt says %+v", s)
 			}
 			classifier := f.published(1)
 			if o := originOf(t, classifier); o.Method != "FMP-DP" ||
@@ -149,12 +143,9 @@ func TestServeTwoServers(t *testing.T) {
 		if out := <-done; !strings.HasPrefix(out, "0 ") {
 			t.Fatalf("%s: exit code %s", name, out)
 		}
-		for _, r := range []string{"receipt.json", "helper.receipt.json"} {
-			var receipt wire.Receipt
-			data, err := os.ReadFile(f.path("keys/" + name + ".7." + r))
-			if err != nil || json.Unmarshal(data, &receipt) != nil || receipt.Spent == nil ||
-				receipt.Spent.Noise != privacy.TwoServers {
-				t.Errorf("receipt %s, %v", data, err)
+		for _, r := range []string{".7.receipt", ".7.helper.receipt"} {
+			if s := f.receipt(name + r).Spent; s == nil || s.Noise != privacy.TwoServers {
+				t.Errorf("the receipt says %+v", s)
 			}
 		}
 	}
@@ -182,8 +173,7 @@ func TestServeTwoServers(t *testing.T) {
 // originOf returns what a classifier's file says it was made from.
 func originOf(t *testing.T, classifier []byte) models.Origin {
 	t.Helper()
-	m := must.Get(serde.Unmarshal(classifier))(t)
-	f := must.Get(models.ReadManifest(m))(t)
+	f := must.Get(models.ReadManifest(must.Get(serde.Unmarshal(classifier))(t)))(t)
 	return must.Get(models.ReadOrigin(f))(t)
 }
 
@@ -196,9 +186,8 @@ func TestPrivateSums(t *testing.T) {
 	m, f := must.Get2(models.Load(graph))(t)
 	b := privacy.Budget{Epsilon: 1, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove,
 		Noise: privacy.Trusted}
-	data := must.Get(os.ReadFile(graph))(t)
 	p := must.Get(newPooling(&round.Round{File: round.File{Round: 7, Privacy: &b,
-		Options: pool.Options{Samples: 10}}, GraphData: data, Client: f}, nil))(t)
+		Options: pool.Options{Samples: 10}}, GraphData: read(t, graph), Client: f}, nil))(t)
 	st := must.Get(store.Open(t.Context(), store.Name(7, f.Digest),
 		store.Options{Dir: filepath.Join(dir, "state")}))(t)
 	defer st.Close()
@@ -206,10 +195,8 @@ func TestPrivateSums(t *testing.T) {
 		t.Helper()
 		var releases []pool.Release
 		for _, d := range digests {
-			releases = append(releases,
-				pool.Release{Digest: d, Release: &federate.Release{Round: 7, Client: d,
-					Model: f.Digest, Budget: b,
-					Sums: privacy.NewRelease(f.C, f.K)}})
+			releases = append(releases, pool.Release{Digest: d, Release: &federate.Release{Round: 7, Client: d,
+				Model: f.Digest, Budget: b, Sums: privacy.NewRelease(f.C, f.K)}})
 		}
 		r := must.Get(pool.NewPrivate(releases, m, f, p.options))(t)
 		s := must.Get(r.Totals(service.Sums{Ctx: t.Context(), Store: st}, nil))(t)

@@ -70,8 +70,7 @@ func newFederation(t *testing.T, clients int, roundFile string) *federation {
 		f.names = append(f.names, fmt.Sprintf("c%03d", i))
 	}
 	f.fmp(append([]string{"keys", "--dir", f.path("keys"), "--roster", f.path("roster.txt")}, f.names...)...)
-	data := must.Get(os.ReadFile(shippedFile(t, models.KindClient)))(t)
-	f.write("client.onnx", data)
+	f.write("client.onnx", read(t, shippedFile(t, models.KindClient)))
 	f.write("round.yaml", []byte("round: 7\nclient_graph: client.onnx\nroster: roster.txt\n"+roundFile))
 	for _, name := range f.names {
 		r := rng.New(5, name)
@@ -279,8 +278,7 @@ func (f *federation) get(path string) (int, []byte) {
 	f.t.Helper()
 	resp := must.Get(loopbackClient.Get(f.scheme + "://" + f.address + path))(f.t)
 	defer resp.Body.Close()
-	data := must.Get(io.ReadAll(resp.Body))(f.t)
-	return resp.StatusCode, data
+	return resp.StatusCode, must.Get(io.ReadAll(resp.Body))(f.t)
 }
 
 func (f *federation) status() service.Status {
@@ -293,16 +291,20 @@ func (f *federation) status() service.Status {
 	return st
 }
 
+// receipt returns a receipt beside the keys.
+func (f *federation) receipt(name string) (r wire.Receipt) {
+	f.t.Helper()
+	must.Do(f.t, json.Unmarshal(read(f.t, f.path("keys/"+name+".json")), &r))
+	return r
+}
+
 // receipts checks that every client holds the receipt that the server's state says.
 func (f *federation) receipts(st service.Status) {
 	f.t.Helper()
 	for _, m := range st.Members {
-		var r wire.Receipt
-		data, err := os.ReadFile(f.path("keys/" + m.Client + ".7.receipt.json"))
-		if err != nil || json.Unmarshal(data, &r) != nil || r.Upload != m.Upload ||
-			!r.Time.Equal(m.Time) || r.Verify(st.ServerKey) != nil {
-			f.t.Errorf("%s: receipt %+v, %v; the server has %s of %s", m.Client, r, err,
-				m.Upload, m.Time)
+		r := f.receipt(m.Client + ".7.receipt")
+		if r.Upload != m.Upload || !r.Time.Equal(m.Time) || r.Verify(st.ServerKey) != nil {
+			f.t.Errorf("%s: receipt %+v; the server has %s of %s", m.Client, r, m.Upload, m.Time)
 		}
 	}
 }
@@ -386,9 +388,8 @@ func TestServe(t *testing.T) {
 	kept := f.path("keys/c001.7.receipt.json")
 	again := f.path("again.json")
 	f.fmp("receipts", "fetch", "http://"+f.address, "--key", f.path("keys/c001.key"), "-o", again)
-	was, err := os.ReadFile(kept)
-	if is, e := os.ReadFile(again); err != nil || e != nil || !bytes.Equal(was, is) {
-		t.Errorf("the receipt fetched again is\n%s%v\nand was\n%s%v", is, e, was, err)
+	if was, is := read(t, kept), read(t, again); !bytes.Equal(was, is) {
+		t.Errorf("the receipt fetched again is\n%s\nand was\n%s", is, was)
 	}
 	f.fmp("receipts", "verify", again, "--server-key", f.status().ServerKey, "--upload",
 		f.path("keys/c001.7.upload"))
@@ -421,7 +422,7 @@ func TestServe(t *testing.T) {
 	if a, b := predict(f.path("served.onnx")), predict(pooled); a != b {
 		t.Errorf("the served classifier predicts\n%.300s\nand that of fmp pool\n%.300s", a, b)
 	}
-	picture := must.Get(os.ReadFile(f.path("images/c002/3/0.png")))(t)
+	picture := read(t, f.path("images/c002/3/0.png"))
 	post := func(path, kind string, body []byte) (int, []byte) {
 		t.Helper()
 		resp := must.Get(http.Post("http://"+f.address+path, kind, bytes.NewReader(body)))(t)
@@ -603,8 +604,7 @@ func TestWorkerFailover(t *testing.T) {
 	if !bytes.Equal(alone, f.published(1)) {
 		t.Error("the classifier is not that of the server alone")
 	}
-	text, err := os.ReadFile(f.path("second.log"))
-	if err != nil || !strings.Contains(string(text), `msg="job done" job=`+job) {
+	if text := read(t, f.path("second.log")); !strings.Contains(string(text), `msg="job done" job=`+job) {
 		t.Errorf("the second worker did not do job %s: %s", job, text)
 	}
 }

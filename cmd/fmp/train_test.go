@@ -47,7 +47,7 @@ func TestTrainZeros(t *testing.T) {
 		args = append(args, "-o", out, "--steps", "2", "--clients", "3", "--fresh", "20", "--batch", "8",
 			"--extractor", x, "--extractor.mean", "0", "--extractor.std", "1")
 		ran(t, args...)
-		log := must.Get(os.ReadFile(out + ".jsonl"))(t)
+		log := read(t, out+".jsonl")
 		first := map[string]any{}
 		must.Do(t, json.Unmarshal(log[:bytes.IndexByte(log, '\n')], &first))
 		if rate, _ := first["rate"].(float64); math.Abs(rate-c.rate) > 1e-9 {
@@ -119,8 +119,7 @@ func TestTrainAndFuse(t *testing.T) {
 func otherExtractor(t *testing.T) string {
 	t.Helper()
 	p := randomExtractor(t)
-	data := must.Get(os.ReadFile(p))(t)
-	other := []byte(strings.Replace(string(data), "random filters", "random filterz", 1))
+	other := bytes.Replace(read(t, p), []byte("random filters"), []byte("random filterz"), 1)
 	must.Do(t, os.WriteFile(p, other, 0o644))
 	return p
 }
@@ -182,9 +181,7 @@ func TestTrainOpenUnlearned(t *testing.T) {
 		ran(t, append([]string{"train", "open", "--dataset", "digits", "--classes",
 			"0-5", "--steps", "1", "--batch", "1", "--noises", "1", "--clients", "2", "-o", path},
 			more...)...)
-		m := must.Get(serde.Load(path))(t)
-		p := must.Get(open.FromModel(m))(t)
-		return p.Ends
+		return must.Get(open.FromModel(must.Get(serde.Load(path))(t)))(t).Ends
 	}
 	if known, apart := ends(), ends("--unlearned-classes", "6-9"); known == apart ||
 		known == (models.SizedEnds{}) {
