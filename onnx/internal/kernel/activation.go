@@ -209,10 +209,7 @@ func newPReluBefore7(s *Spec) (Kernel, error) {
 				shape[i] = 1
 			}
 			shape[0] = slope.Len()
-			t, err := slope.Reshape(shape...)
-			if err != nil {
-				return err
-			}
+			t := try(slope.Reshape(shape...))
 			c.In[1] = t
 			c.Overwrite[1] = false
 		}
@@ -261,24 +258,18 @@ func newClip(s *Spec) (Kernel, error) {
 
 // clipOf clips to bounds that are given or, of floats, to most; most 0 is no bound.
 func clipOf[T number](most float64) Kernel {
-	bound := func(t *onnx.Tensor, absent float64) (T, bool, error) {
+	bound := func(t *onnx.Tensor, absent float64) (T, bool) {
 		if t == nil {
-			return T(absent), absent != 0, nil
+			return T(absent), absent != 0
 		}
 		if t.Len() != 1 {
-			return 0, false, fmt.Errorf("a bound has shape %v where a scalar is expected", t.Shape)
+			need(fmt.Errorf("a bound has shape %v where a scalar is expected", t.Shape))
 		}
-		return data[T](t)[0], true, nil
+		return data[T](t)[0], true
 	}
 	return func(c *Call) error {
-		lo, hasLo, err := bound(c.in(1), -most)
-		if err != nil {
-			return err
-		}
-		hi, hasHi, err := bound(c.in(2), most)
-		if err != nil {
-			return err
-		}
+		lo, hasLo := bound(c.in(1), -most)
+		hi, hasHi := bound(c.in(2), most)
 		return rowOf(2, func(dst, x []T) {
 			if hasLo && hasHi && lo <= hi { // without branches, as NaN stays NaN
 				if x, ok := any(x).([]float32); ok {

@@ -132,19 +132,19 @@ func CanSum(s *Spec) bool {
 
 // target makes the output of a convolution, in panels or not: where a value is to be added it is
 // that, and nil where sums cannot begin there. a may be nil.
-func (a *after) target(c *Call, shape []int, inPanels bool) (*onnx.Tensor, error) {
+func (a *after) target(c *Call, shape []int, inPanels bool) *onnx.Tensor {
 	if a == nil || !a.sum {
-		return c.New(0, c.In[0].DType, shape)
+		return try(c.New(0, c.In[0].DType, shape))
 	}
 	last := len(c.In) - 1
 	if !inPanels || !slices.Equal(c.In[last].Shape, shape) {
-		return nil, nil
+		return nil
 	}
-	out, err := c.Over(0, last, onnx.Float32, shape)
-	if err == nil && c.Alias[0] < 0 {
+	out := try(c.Over(0, last, onnx.Float32, shape))
+	if c.Alias[0] < 0 {
 		copy(out.F32(), c.In[last].F32())
 	}
-	return out, err
+	return out
 }
 
 // addLast adds the call's last input to its output, and bounds that.

@@ -30,21 +30,12 @@ func newArg(largest bool) func(*Spec) (Kernel, error) {
 func arg[T number](axis int, keep, last, largest bool) Kernel {
 	return func(c *Call) error {
 		in := c.In[0].Shape
-		ax, err := axisOf(axis, len(in))
-		if err != nil {
-			return err
-		}
+		ax := try(axisOf(axis, len(in)))
 		if in[ax] == 0 && product(in[:ax])*product(in[ax+1:]) > 0 {
 			return fmt.Errorf("axis %d of shape %v is empty", ax, in)
 		}
-		p, err := planReduce(in, []int{ax})
-		if err != nil {
-			return err
-		}
-		out, err := c.New(0, onnx.Int64, p.shape(keep))
-		if err != nil {
-			return err
-		}
+		p := planReduce(in, []int{ax})
+		out := try(c.New(0, onnx.Int64, p.shape(keep)))
 		x, o, step := data[T](c.In[0]), out.I64(), strides(in)[ax]
 		for i := range o {
 			b := p.base(i)

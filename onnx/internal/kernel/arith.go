@@ -163,15 +163,7 @@ func scaled32(next Kernel) Kernel {
 			!scaleRows(nil, nil, nil) {
 			return next(c)
 		}
-		out, err := (*onnx.Tensor)(nil), error(nil)
-		if c.Overwrite[from] {
-			out, err = c.Over(0, from, x.DType, x.Shape)
-		} else {
-			out, err = c.New(0, x.DType, x.Shape)
-		}
-		if err != nil {
-			return err
-		}
+		out := try(c.Over(0, from, x.DType, x.Shape))
 		o, v, scales, n := data[float32](out), data[float32](x), data[float32](by), x.Len()/rows
 		c.Parallel(rows, work(n),
 			func(lo, hi int) { scaleRows(o[lo*n:hi*n], v[lo*n:hi*n], scales[lo:hi]) })
@@ -187,9 +179,7 @@ func newDiv(s *Spec) (Kernel, error) {
 func divInt[T integer]() Kernel {
 	k := binaryOf[T](divRow[T])
 	return func(c *Call) error {
-		if err := nonZero(data[T](c.In[1])); err != nil {
-			return err
-		}
+		need(nonZero(data[T](c.In[1])))
 		return k(c)
 	}
 }
@@ -256,14 +246,8 @@ func newPow(s *Spec) (Kernel, error) {
 			out[i] = b.At(i)
 		}
 		a, b2 := c.In[0], &onnx.Tensor{DType: onnx.Float64, Shape: b.Shape, Data: out}
-		shape, err := broadcast(a.Shape, b.Shape)
-		if err != nil {
-			return err
-		}
-		o, err := c.New(0, conv, shape)
-		if err != nil {
-			return err
-		}
+		shape := try(broadcast(a.Shape, b.Shape))
+		o := try(c.New(0, conv, shape))
 		wa, wb := broadcastStrides(a.Shape, shape), broadcastStrides(b.Shape, shape)
 		od := newOdometer(shape, [][]int{wa, wb}, 0)
 		for i, n := 0, o.Len(); i < n; i++ {
@@ -359,9 +343,7 @@ func modInt[T integer](fmod bool) Kernel {
 		return r
 	}))
 	return func(c *Call) error {
-		if err := nonZero(data[T](c.In[1])); err != nil {
-			return err
-		}
+		need(nonZero(data[T](c.In[1])))
 		return k(c)
 	}
 }

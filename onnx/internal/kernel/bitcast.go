@@ -20,10 +20,7 @@ func newBitCast(s *Spec) (Kernel, error) {
 	}
 	return func(c *Call) error {
 		x := c.In[0]
-		out, err := c.New(0, to, x.Shape)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, to, x.Shape))
 		if from.Bits() < 8 { // in memory Int4 and Int2 carry their sign on
 			return onnx.UnpackData(out, onnx.PackedData(x))
 		}

@@ -221,28 +221,18 @@ func each[A, O any](f func(a, b A) O) func(dst []O, a, b []A) {
 
 // binary runs an elementwise operator out = f(a, b) on inputs of one type T; the output holds O.
 func binary[A, O any](c *Call, d onnx.DType, cost int, row func(dst []O, a, b []A)) error {
-	out, err := pairOutput(c, d)
-	if err != nil {
-		return err
-	}
-	a, b := c.In[0], c.In[1]
+	out, a, b := pairOutput(c, d), c.In[0], c.In[1]
 	zip(c, data[O](out), out.Shape, data[A](a), a.Shape, data[A](b), b.Shape, cost, row)
 	return nil
 }
 
 // pairOutput is the part of binary that no type changes: the result, in the place of an operand
 // where that may be overwritten.
-func pairOutput(c *Call, d onnx.DType) (*onnx.Tensor, error) {
-	a, b := c.In[0], c.In[1]
-	shape, err := broadcast(a.Shape, b.Shape)
-	if err != nil {
-		return nil, err
+func pairOutput(c *Call, d onnx.DType) *onnx.Tensor {
+	a := c.In[0]
+	shape := try(broadcast(a.Shape, c.In[1].Shape))
+	if d == a.DType && c.Overwrite[0] && slices.Equal(a.Shape, shape) {
+		return try(c.Over(0, 0, d, shape))
 	}
-	switch {
-	case d == a.DType && c.Overwrite[0] && slices.Equal(a.Shape, shape):
-		return c.Over(0, 0, d, shape)
-	case d == b.DType && c.Overwrite[1] && slices.Equal(b.Shape, shape):
-		return c.Over(0, 1, d, shape)
-	}
-	return c.New(0, d, shape)
+	return try(c.Over(0, 1, d, shape))
 }

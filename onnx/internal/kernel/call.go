@@ -52,22 +52,19 @@ type Call struct {
 func NewCall(env *Env, inputs, outputs int) *Call {
 	return &Call{
 		In: make([]*onnx.Tensor, inputs), Out: make([]*onnx.Tensor, outputs), Want: make([]bool, outputs),
-		Overwrite: make([]bool, inputs), Alias: noAlias(outputs), env: env,
+		Overwrite: make([]bool, inputs), Alias: slices.Repeat([]int{-1}, outputs), env: env,
 	}
 }
 
-func noAlias(n int) []int {
-	a := make([]int, n)
-	for i := range a {
-		a[i] = -1
-	}
-	return a
-}
-
-// Do runs a kernel. A panic in it becomes an error: a defect of ours must not end the user's
-// program. Scratch memory is given back.
-func (c *Call) Do(k Kernel) (err error) {
+// Do runs a kernel, and gives scratch memory back.
+func (c *Call) Do(k Kernel) error {
 	defer c.free()
+	return c.run(k)
+}
+
+// run runs a kernel. A panic in it becomes an error: a kernel ends so where a step of it fails, and
+// a defect of ours must not end the user's program.
+func (c *Call) run(k Kernel) (err error) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
@@ -82,9 +79,8 @@ func (c *Call) Do(k Kernel) (err error) {
 
 // Reset readies the call for the next run.
 func (c *Call) Reset() {
-	for i := range c.In {
-		c.In[i], c.Overwrite[i] = nil, false
-	}
+	clear(c.In)
+	clear(c.Overwrite)
 	for i := range c.Out {
 		c.Out[i], c.Alias[i] = nil, -1
 	}
@@ -135,11 +131,10 @@ func (c *Call) New(i int, d onnx.DType, shape []int) (*onnx.Tensor, error) {
 // View makes output i the data of input j under another shape of as many elements.
 func (c *Call) View(i, j int, shape []int) error {
 	t, err := c.In[j].Reshape(shape...)
-	if err != nil {
-		return err
+	if err == nil {
+		c.Out[i], c.Alias[i] = t, j
 	}
-	c.Out[i], c.Alias[i] = t, j
-	return nil
+	return err
 }
 
 // Over makes output i in the buffer of input j where that may be overwritten and fits, else in a
@@ -193,15 +188,30 @@ func work(factors ...int) int {
 	return int(min(p, math.MaxInt32))
 }
 
-// stop is the panic of a kernel that ends before its time.
+// stop is the panic of a kernel that ends with an error.
 type stop struct{ error }
 
-// check ends the kernel where the run is to end.
-func (c *Call) check() {
-	if err := c.env.stopped(); err != nil {
+// need ends the kernel that is running where a step of it has failed.
+func need(err error) {
+	if err != nil {
 		panic(stop{err})
 	}
 }
+
+// try is v, or the end of the kernel that is running; not for [Def].New, which runs before.
+func try[T any](v T, err error) T {
+	need(err)
+	return v
+}
+
+// try2 is try of two values.
+func try2[A, B any](a A, b B, err error) (A, B) {
+	need(err)
+	return a, b
+}
+
+// check ends the kernel where the run is to end.
+func (c *Call) check() { need(c.env.stopped()) }
 
 // pieceWork is the number of elementary operations after which a kernel looks whether its run is to
 // end: some tenths of a second.
@@ -223,10 +233,7 @@ func (c *Call) pieces(lo, hi, cost int, f func(lo, hi int)) {
 // Parallel calls f on pieces lo <= i < hi of 0..n, where each i costs about `cost` elementary
 // operations. f must treat the items independently: the pieces depend on the number of threads.
 func (c *Call) Parallel(n, cost int, f func(lo, hi int)) {
-	threads := int(min(int64(c.env.Threads), int64(n)*int64(max(cost, 1))/minWork))
-	if threads > n {
-		threads = n
-	}
+	threads := int(min(int64(c.env.Threads), int64(n), int64(n)*int64(max(cost, 1))/minWork))
 	if threads <= 1 {
 		if n > 0 {
 			c.pieces(0, n, cost, f)
@@ -237,13 +244,11 @@ func (c *Call) Parallel(n, cost int, f func(lo, hi int)) {
 	panics := make([]any, threads)
 	for w := 0; w < threads; w++ {
 		lo, hi := int(int64(w)*int64(n)/int64(threads)), int(int64(w+1)*int64(n)/int64(threads))
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			defer func() { panics[w] = recover() }()
 			defer c.env.flush()()
 			c.pieces(lo, hi, cost, f)
-		}()
+		})
 	}
 	wg.Wait()
 	for _, p := range panics {

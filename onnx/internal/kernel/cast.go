@@ -46,10 +46,7 @@ func newCast(s *Spec) (Kernel, error) {
 		if c.In[0].DType == to {
 			return c.View(0, 0, c.In[0].Shape)
 		}
-		out, err := c.New(0, to, c.In[0].Shape)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, to, c.In[0].Shape))
 		if to.IsNarrowFloat() {
 			x := c.In[0]
 			if x.DType != onnx.Float32 {

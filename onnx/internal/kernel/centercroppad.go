@@ -16,10 +16,7 @@ func newCenterCropPad(s *Spec) (Kernel, error) {
 	named, axes := s.hasAttr("axes"), s.ints("axes")
 	return func(c *Call) error {
 		in := c.In[0].Shape
-		sizes, err := ints(c.In[1])
-		if err != nil {
-			return err
-		}
+		sizes := try(ints(c.In[1]))
 		ax := axes
 		if !named {
 			ax = make([]int, len(in))
@@ -27,9 +24,7 @@ func newCenterCropPad(s *Spec) (Kernel, error) {
 				ax[i] = i
 			}
 		}
-		if ax, err = axesOf(ax, len(in)); err != nil {
-			return err
-		}
+		ax = try(axesOf(ax, len(in)))
 		if len(ax) != len(sizes) {
 			return fmt.Errorf("%d sizes for %d axes", len(sizes), len(ax))
 		}
@@ -37,10 +32,7 @@ func newCenterCropPad(s *Spec) (Kernel, error) {
 		for i, a := range ax {
 			shape[a] = sizes[i]
 		}
-		out, err := c.New(0, c.In[0].DType, shape)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, c.In[0].DType, shape))
 		clearData(out)
 		// The block that both hold, from its corner in either.
 		both := slices.Clone(in)

@@ -22,14 +22,8 @@ func newCol2Im(s *Spec) (Kernel, error) {
 func columnsToImage[T floating](w window) Kernel {
 	return func(c *Call) error {
 		in := c.In[0].Shape
-		image, err := ints(c.In[1])
-		if err != nil {
-			return err
-		}
-		block, err := ints(c.In[2])
-		if err != nil {
-			return err
-		}
+		image := try(ints(c.In[1]))
+		block := try(ints(c.In[2]))
 		for _, v := range append(slices.Clone(image), block...) {
 			if v < 1 || v > maxExtent {
 				return fmt.Errorf("a block of shape %v or an image of shape %v is out of range",
@@ -38,20 +32,14 @@ func columnsToImage[T floating](w window) Kernel {
 		}
 		w := w
 		w.size = block
-		w, count, err := w.fit(image)
-		if err != nil {
-			return err
-		}
+		w, count := try2(w.fit(image))
 		k, l := work(block...), work(count...)
 		if len(in) != 3 || in[1]%k != 0 || in[2] != l {
 			return fmt.Errorf(
 				"columns of shape %v where [n, a multiple of %d, %d] is expected: blocks %v at %v positions",
 				in, k, l, block, count)
 		}
-		out, err := c.New(0, c.In[0].DType, append([]int{in[0], in[1] / k}, image...))
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, c.In[0].DType, append([]int{in[0], in[1] / k}, image...)))
 		clearData(out)
 		x, y, size := data[T](c.In[0]), data[T](out), product(image)
 		st := strides(image)

@@ -16,10 +16,7 @@ func newConcat(s *Spec) (Kernel, error) {
 	axis := s.int("axis")
 	return func(c *Call) error {
 		first := c.In[0].Shape
-		ax, err := axisOf(axis, len(first))
-		if err != nil {
-			return err
-		}
+		ax := try(axisOf(axis, len(first)))
 		shape := append([]int{}, first...)
 		shape[ax] = 0
 		for _, t := range c.In {
@@ -34,10 +31,7 @@ func newConcat(s *Spec) (Kernel, error) {
 			}
 			shape[ax] += t.Shape[ax]
 		}
-		out, err := c.New(0, c.In[0].DType, shape)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, c.In[0].DType, shape))
 		outer, inner := product(shape[:ax]), product(shape[ax+1:])
 		at := 0
 		for _, t := range c.In {

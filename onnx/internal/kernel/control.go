@@ -64,18 +64,12 @@ func newIf(s *Spec) (Kernel, error) {
 		branches[i] = b
 	}
 	return func(c *Call) error {
-		on, err := condition(c.In[0])
-		if err != nil {
-			return err
-		}
+		on := try(condition(c.In[0]))
 		b := branches[0]
 		if on {
 			b = branches[1]
 		}
-		out, err := b.Run(c, nil)
-		if err != nil {
-			return err
-		}
+		out := try(b.Run(c, nil))
 		copy(c.Out, out)
 		return nil
 	}, nil
@@ -122,9 +116,7 @@ func newLoop(s *Spec) (Kernel, error) {
 			turns = max(0, t.I64()[0])
 		}
 		if t := c.in(1); t != nil && len(s.In) > 1 {
-			if on, err = condition(t); err != nil {
-				return err
-			}
+			on = try(condition(t))
 		}
 		st := newTurns(c, carried, body.Out[1:])
 		defer st.release()
@@ -194,9 +186,7 @@ func (t *turns) run(body *Body, before []*onnx.Tensor, first int, after []*onnx.
 func (t *turns) finish(first int, axes []int, backward []bool) error {
 	for i, v := range t.carried {
 		if v == nil {
-			if err := t.c.View(i, first+i, t.c.In[first+i].Shape); err != nil {
-				return err
-			}
+			need(t.c.View(i, first+i, t.c.In[first+i].Shape))
 			continue
 		}
 		t.c.Out[i], t.carried[i] = v, nil
@@ -213,16 +203,10 @@ func (t *turns) finish(first int, axes []int, backward []bool) error {
 		}
 		axis := 0
 		if axes != nil {
-			var err error
-			if axis, err = axisOf(axes[k], len(one)+1); err != nil {
-				return err
-			}
+			axis = try(axisOf(axes[k], len(one)+1))
 		}
 		shape := append(append(append([]int{}, one[:axis]...), len(all)), one[axis:]...)
-		out, err := t.c.New(i, t.out[i].DType, shape)
-		if err != nil {
-			return err
-		}
+		out := try(t.c.New(i, t.out[i].DType, shape))
 		inner := product(one[axis:])
 		for at, v := range all {
 			if !slices.Equal(v.Shape, one) {
@@ -307,19 +291,14 @@ func newScan(s *Spec) (Kernel, error) {
 		slices, axes := make([]*onnx.Tensor, m), make([]int, m)
 		for i := range slices {
 			x := c.In[carried+i]
-			if axes[i], err = axisOf(lists[0][i], len(x.Shape)); err != nil {
-				return err
-			}
+			axes[i] = try(axisOf(lists[0][i], len(x.Shape)))
 			n := x.Shape[axes[i]]
 			if length >= 0 && n != length {
 				return fmt.Errorf("scanned inputs of %d and of %d positions", length, n)
 			}
 			length = n
 			shape := append(append([]int{}, x.Shape[:axes[i]]...), x.Shape[axes[i]+1:]...)
-			buf, err := c.buffer(x.DType, product(shape))
-			if err != nil {
-				return err
-			}
+			buf := try(c.buffer(x.DType, product(shape)))
 			slices[i] = &onnx.Tensor{DType: x.DType, Shape: shape, Data: buf}
 		}
 		st := newTurns(c, carried, body.Out)

@@ -149,15 +149,13 @@ func convOf[T floating](win window, group int, then *after, f *filters) Kernel {
 }
 
 func runConv[T floating](c *Call, win window, group int, then *after, f *filters) error {
-	v, err := newConvolution[T](c, win, group, then)
+	v := newConvolution[T](c, win, group, then)
 	switch {
-	case err == nil && v.sums && v.out == nil:
-		if err = runConv[T](c, win, group, nil, f); err == nil {
-			err = then.addLast(c)
-		}
-		return err
-	case err != nil || len(v.out) == 0:
-		return err
+	case v.sums && v.out == nil:
+		need(runConv[T](c, win, group, nil, f))
+		return then.addLast(c)
+	case len(v.out) == 0:
+		return nil
 	case v.channels == 1 && v.filters == 1 && len(v.xs) < 5:
 		if s := f.sweeps(v.window, v.xs[2:], v.sp); s != nil &&
 			(s.eights != nil || haveMasks() && !v.env.Reproducible) {
@@ -168,18 +166,18 @@ func runConv[T floating](c *Call, win window, group int, then *after, f *filters
 			m.run(any(v).(*convolution[float32]))
 			return nil
 		}
-		return v.depthwise()
+		v.depthwise()
+		return nil
 	}
 	// Panels or not is a matter of the weights alone, so that an image's result does not depend
 	// on its batch.
 	single, _ := any(v).(*convolution[float32])
 	inPanels := single != nil && panels(v.filters, panelLeast, v.channels*v.taps)
 	if inPanels && f.tiles.suits(v.sp) {
-		return f.tiles.run(single)
+		f.tiles.run(single)
+		return nil
 	}
-	if err := v.arrange(inPanels); err != nil {
-		return err
-	}
+	v.arrange(inPanels)
 	if inPanels {
 		v.left = f.left(c)
 		v.from = Scratch[float32](c, group*padRows(v.filters))
@@ -192,29 +190,24 @@ func runConv[T floating](c *Call, win window, group int, then *after, f *filters
 	return nil
 }
 
-func newConvolution[T floating](c *Call, win window, group int,
-	then *after) (*convolution[T], error) {
+func newConvolution[T floating](c *Call, win window, group int, then *after) *convolution[T] {
 	xs, ws := c.In[0].Shape, c.In[1].Shape
-	w, sp, err := convShape(win, group, xs, ws)
-	if err != nil {
-		return nil, err
-	}
+	w, sp := try2(convShape(win, group, xs, ws))
 	v := &convolution[T]{Call: c, window: w, group: group, then: then, xs: xs, sp: sp, channels: ws[1],
 		filters: ws[0] / group,
 		in:      product(xs[2:]), pos: product(sp), taps: product(w.size)}
 	if b := c.in(2); b != nil {
 		if b.Len() != ws[0] {
-			return nil, fmt.Errorf("bias has %d elements for %d output channels", b.Len(), ws[0])
+			need(fmt.Errorf("bias has %d elements for %d output channels", b.Len(), ws[0]))
 		}
 		v.bias = data[T](b)
 	}
 	v.sums = then != nil && then.sum
-	out, err := then.target(c, append([]int{xs[0], ws[0]}, sp...), panels(v.filters, panelLeast, v.channels*v.taps))
-	if err != nil || out == nil {
-		return v, err
+	shape, inPanels := append([]int{xs[0], ws[0]}, sp...), panels(v.filters, panelLeast, v.channels*v.taps)
+	if out := then.target(c, shape, inPanels); out != nil {
+		v.x, v.weights, v.out = data[T](c.In[0]), data[T](c.In[1]), data[T](out)
 	}
-	v.x, v.weights, v.out = data[T](c.In[0]), data[T](c.In[1]), data[T](out)
-	return v, nil
+	return v
 }
 
 // left returns the weights of every group laid out, from the model's constants where they are
@@ -230,7 +223,7 @@ func (f *filters) left(c *Call) []float32 {
 }
 
 // arrange divides the work and chooses the product.
-func (v *convolution[T]) arrange(inPanels bool) error {
+func (v *convolution[T]) arrange(inPanels bool) {
 	k, elem := v.channels*v.taps, 4
 	if _, ok := any(v).(*convolution[float64]); ok {
 		elem = 8
@@ -242,10 +235,7 @@ func (v *convolution[T]) arrange(inPanels bool) error {
 	v.direct = pointwise(v.window)
 	v.laid = inPanels && !v.direct && haveRuns() && len(v.sp) <= 2
 	if v.laid || !v.direct && !inPlanes(v.xs[2:], v.sp, v.window) {
-		var err error
-		if v.phases, err = newPhases(v.window, v.xs[2:], v.sp); err != nil {
-			return err
-		}
+		v.phases = try(newPhases(v.window, v.xs[2:], v.sp))
 	}
 	if v.laid && v.tile == v.pos && v.phases.patches() { // which columns deals out faster
 		v.laid = false
@@ -264,7 +254,6 @@ func (v *convolution[T]) arrange(inPanels bool) error {
 	default:
 		v.times = multiplyPlain[T]
 	}
-	return nil
 }
 
 // products multiplies tile by tile.

@@ -45,26 +45,14 @@ func (t transposedConv) fitTransposed(in, size []int) (window, []int, error) {
 		return w, nil, fmt.Errorf("kernel_shape %v differs from the weights' %v", w.size, size)
 	}
 	w.size = size
-	def := func(v []int, d int) ([]int, error) {
-		if len(v) == 0 {
-			v = make([]int, r)
-			fillRange(v, d)
-		}
-		if len(v) != r {
-			return nil, fmt.Errorf("%v has %d entries for %d spatial axes", v, len(v), r)
-		}
-		return append([]int{}, v...), nil
-	}
 	outPad := t.outPad
-	for _, f := range []struct {
-		v *[]int
-		d int
-	}{{&w.stride, 1}, {&w.dilation, 1}, {&w.begin, 0}, {&w.end, 0}, {&outPad, 0}} {
-		v, err := def(*f.v, f.d)
-		if err != nil {
-			return w, nil, err
+	for _, v := range []*[]int{&w.stride, &w.dilation, &w.begin, &w.end, &outPad} {
+		if len(*v) == 0 {
+			*v = nil
 		}
-		*f.v = v
+	}
+	if err := w.complete(r, &outPad); err != nil {
+		return w, nil, err
 	}
 	out := make([]int, r)
 	sizes := t.outSize
@@ -112,10 +100,7 @@ func convTranspose[T floating](t transposedConv) Kernel {
 		if len(xs) < 3 || len(ws) != len(xs) || xs[1] != ws[0] || ws[0]%t.group != 0 {
 			return fmt.Errorf("input %v, weights %v and group %d do not match", xs, ws, t.group)
 		}
-		w, sp, err := t.fitTransposed(xs[2:], ws[2:])
-		if err != nil {
-			return err
-		}
+		w, sp := try2(t.fitTransposed(xs[2:], ws[2:]))
 		var bias []T
 		if b := c.in(2); b != nil {
 			if b.Len() != ws[1]*t.group {
@@ -124,10 +109,7 @@ func convTranspose[T floating](t transposedConv) Kernel {
 			}
 			bias = data[T](b)
 		}
-		out, err := c.New(0, c.In[0].DType, append([]int{xs[0], ws[1] * t.group}, sp...))
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, c.In[0].DType, append([]int{xs[0], ws[1] * t.group}, sp...)))
 		x, wt, o := data[T](c.In[0]), data[T](c.In[1]), data[T](out)
 		cg, og := ws[0]/t.group, ws[1]
 		in, pos, q := product(xs[2:]), product(sp), product(w.size)

@@ -26,18 +26,9 @@ func cumulative[T number](exclusive, reverse, multiply bool) Kernel {
 		if c.In[1].Len() != 1 {
 			return fmt.Errorf("axis has shape %v where a scalar is expected", c.In[1].Shape)
 		}
-		a, err := ints(c.In[1])
-		if err != nil {
-			return err
-		}
-		ax, err := axisOf(a[0], len(in))
-		if err != nil {
-			return err
-		}
-		out, err := c.New(0, c.In[0].DType, in)
-		if err != nil {
-			return err
-		}
+		a := try(ints(c.In[1]))
+		ax := try(axisOf(a[0], len(in)))
+		out := try(c.New(0, c.In[0].DType, in))
 		x, o := data[T](c.In[0]), data[T](out)
 		if len(o) == 0 {
 			return nil

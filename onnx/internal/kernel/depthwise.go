@@ -2,12 +2,9 @@ package kernel
 
 // depthwise convolves every channel of x with its own window, on one or two axes: a tap of the
 // window is one multiple of one run of the channel's phases.
-func (v *convolution[T]) depthwise() error {
+func (v *convolution[T]) depthwise() {
 	channels := v.xs[1]
-	planes, err := newPlanes(v.Call, v.out, v.x, v.xs, v.sp, v.window)
-	if err != nil {
-		return err
-	}
+	planes := newPlanes(v.Call, v.out, v.x, v.xs, v.sp, v.window)
 	planes.each(0, func(run, split []T, plane int) {
 		channel := plane % channels
 		var start T
@@ -28,7 +25,6 @@ func (v *convolution[T]) depthwise() error {
 			v.then.run(row, row, plane%channels)
 		}
 	})
-	return nil
 }
 
 // planes are the planes of an input and of an output, of one or two axes, and the phases in
@@ -40,9 +36,9 @@ type planes[T number] struct {
 	to, from []T
 }
 
-func newPlanes[T number](c *Call, o, x []T, xs, sp []int, w window) (*planes[T], error) {
-	p, err := newPhases(w, xs[2:], sp)
-	return &planes[T]{c: c, phases: p, n: xs[0] * xs[1], to: o, from: x}, err
+func newPlanes[T number](c *Call, o, x []T, xs, sp []int, w window) *planes[T] {
+	p := try(newPhases(w, xs[2:], sp))
+	return &planes[T]{c: c, phases: p, n: xs[0] * xs[1], to: o, from: x}
 }
 
 // each goes from plane to plane: taps fills a run over all outputs from the plane's phases, in

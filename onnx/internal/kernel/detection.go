@@ -31,18 +31,9 @@ func newNonMaxSuppression(s *Spec) (Kernel, error) {
 			}
 			return t.At(0), nil
 		}
-		limit, err := scalar(2, 0)
-		if err != nil {
-			return err
-		}
-		overlap, err := scalar(3, 0)
-		if err != nil {
-			return err
-		}
-		least, err := scalar(4, math.Inf(-1))
-		if err != nil {
-			return err
-		}
+		limit := try(scalar(2, 0))
+		overlap := try(scalar(3, 0))
+		least := try(scalar(4, math.Inf(-1)))
 		boxes, scores := c.In[0].F32(), c.In[1].F32()
 		n := bs[1]
 		var found []int64
@@ -72,10 +63,7 @@ func newNonMaxSuppression(s *Spec) (Kernel, error) {
 				}
 			}
 		}
-		out, err := c.New(0, onnx.Int64, []int{len(found) / 3, 3})
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, onnx.Int64, []int{len(found) / 3, 3}))
 		copy(out.I64(), found)
 		return nil
 	}, nil

@@ -70,14 +70,8 @@ func newEinsum(s *Spec) (Kernel, error) {
 
 func einsum[T number](e einsumSpec) Kernel {
 	return func(c *Call) error {
-		terms, out, err := e.expand(c)
-		if err != nil {
-			return err
-		}
-		size, err := letterSizes(c, terms)
-		if err != nil {
-			return err
-		}
+		terms, out := e.expand(c)
+		size := letterSizes(c, terms)
 		letters := out
 		for _, t := range terms {
 			for _, r := range t {
@@ -100,10 +94,7 @@ func einsum[T number](e einsumSpec) Kernel {
 				}
 			}
 		}
-		res, err := c.New(0, c.In[0].DType, dims[:len(out)])
-		if err != nil {
-			return err
-		}
+		res := try(c.New(0, c.In[0].DType, dims[:len(out)]))
 		xs := make([][]T, len(terms))
 		for i := range xs {
 			xs[i] = data[T](c.In[i])
@@ -129,7 +120,7 @@ func einsum[T number](e einsumSpec) Kernel {
 }
 
 // expand gives the axes of an ellipsis letters of their own, '0' + distance from the right.
-func (e einsumSpec) expand(c *Call) (terms []string, out string, err error) {
+func (e einsumSpec) expand(c *Call) (terms []string, out string) {
 	dots := func(t string, n int) string {
 		letters := ""
 		for k := n; k > 0; k-- {
@@ -143,22 +134,21 @@ func (e einsumSpec) expand(c *Call) (terms []string, out string, err error) {
 		if strings.Contains(t, ".") {
 			n := len(shape) - len(t) + 1
 			if n < 0 {
-				return nil, "", fmt.Errorf("input %d of shape %v does not fit %q", i, shape, t)
+				need(fmt.Errorf("input %d of shape %v does not fit %q", i, shape, t))
 			}
 			wide = max(wide, n)
 			t = dots(t, n)
 		}
 		if len(t) != len(shape) {
-			return nil, "", fmt.Errorf("input %d of shape %v does not fit its term of %d axes",
-				i, shape, len(t))
+			need(fmt.Errorf("input %d of shape %v does not fit its term of %d axes", i, shape, len(t)))
 		}
 		terms = append(terms, t)
 	}
-	return terms, dots(e.out, wide), nil
+	return terms, dots(e.out, wide)
 }
 
 // letterSizes returns the size of each letter's axis; an axis of 1 is repeated.
-func letterSizes(c *Call, terms []string) (map[rune]int, error) {
+func letterSizes(c *Call, terms []string) map[rune]int {
 	size := map[rune]int{}
 	for i, t := range terms {
 		for k, r := range t {
@@ -167,9 +157,9 @@ func letterSizes(c *Call, terms []string) (map[rune]int, error) {
 			case !ok || old == 1:
 				size[r] = n
 			case n != old && n != 1:
-				return nil, fmt.Errorf("axis %q has sizes %d and %d", r, old, n)
+				need(fmt.Errorf("axis %q has sizes %d and %d", r, old, n))
 			}
 		}
 	}
-	return size, nil
+	return size
 }

@@ -12,23 +12,14 @@ func init() {
 
 func newExpand(*Spec) (Kernel, error) {
 	return func(c *Call) error {
-		dims, err := ints(c.In[1])
-		if err != nil {
-			return err
-		}
+		dims := try(ints(c.In[1]))
 		for _, d := range dims {
 			if d < 0 {
 				return fmt.Errorf("shape %v has a negative size", dims)
 			}
 		}
-		shape, err := broadcast(c.In[0].Shape, dims)
-		if err != nil {
-			return err
-		}
-		out, err := c.New(0, c.In[0].DType, shape)
-		if err != nil {
-			return err
-		}
+		shape := try(broadcast(c.In[0].Shape, dims))
+		out := try(c.New(0, c.In[0].DType, shape))
 		gather(c, out, c.In[0], 0, broadcastStrides(c.In[0].Shape, shape))
 		return nil
 	}, nil
@@ -36,10 +27,7 @@ func newExpand(*Spec) (Kernel, error) {
 
 func newTile(*Spec) (Kernel, error) {
 	return func(c *Call) error {
-		repeats, err := ints(c.In[1])
-		if err != nil {
-			return err
-		}
+		repeats := try(ints(c.In[1]))
 		in := c.In[0].Shape
 		if len(repeats) != len(in) {
 			return fmt.Errorf("repeats %v for a tensor of rank %d", repeats, len(in))
@@ -54,14 +42,8 @@ func newTile(*Spec) (Kernel, error) {
 			shape[k] = d * repeats[k]
 			dims, stride = append(dims, repeats[k], d), append(stride, 0, st[k])
 		}
-		out, err := c.New(0, c.In[0].DType, shape)
-		if err != nil {
-			return err
-		}
-		wide, err := out.Reshape(dims...)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, c.In[0].DType, shape))
+		wide := try(out.Reshape(dims...))
 		gather(c, wide, c.In[0], 0, stride)
 		return nil
 	}, nil

@@ -35,24 +35,13 @@ func newGather(s *Spec) (Kernel, error) {
 	axis := s.int("axis")
 	return func(c *Call) error {
 		in := c.In[0].Shape
-		ax, err := axisOf(axis, len(in))
-		if err != nil {
-			return err
-		}
-		idx, err := ints(c.In[1])
-		if err != nil {
-			return err
-		}
+		ax := try(axisOf(axis, len(in)))
+		idx := try(ints(c.In[1]))
 		shape := append(append(append([]int{}, in[:ax]...), c.In[1].Shape...), in[ax+1:]...)
-		out, err := c.New(0, c.In[0].DType, shape)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, c.In[0].DType, shape))
 		outer, inner := product(in[:ax]), product(in[ax+1:])
 		for j := range idx {
-			if idx[j], err = at(idx[j], in[ax]); err != nil {
-				return err
-			}
+			idx[j] = try(at(idx[j], in[ax]))
 		}
 		for o := 0; o < outer; o++ {
 			for j, i := range idx {
@@ -82,23 +71,13 @@ func newGatherElements(s *Spec) (Kernel, error) {
 	axis := s.int("axis")
 	return func(c *Call) error {
 		in, is := c.In[0].Shape, c.In[1].Shape
-		if err := elementShapes(in, is, axis); err != nil {
-			return err
-		}
+		need(elementShapes(in, is, axis))
 		ax, _ := axisOf(axis, len(in))
-		idx, err := ints(c.In[1])
-		if err != nil {
-			return err
-		}
-		out, err := c.New(0, c.In[0].DType, is)
-		if err != nil {
-			return err
-		}
+		idx := try(ints(c.In[1]))
+		out := try(c.New(0, c.In[0].DType, is))
 		st := strides(in)
 		for i, v := range idx {
-			if v, err = at(v, in[ax]); err != nil {
-				return err
-			}
+			v = try(at(v, in[ax]))
 			copyRange(out.Data, i, c.In[0].Data, elementOffset(i, is, st, ax, v), 1)
 		}
 		return nil
@@ -107,10 +86,7 @@ func newGatherElements(s *Spec) (Kernel, error) {
 
 // elementShapes: indices have the input's rank, and no axis but `axis` is longer than the input's.
 func elementShapes(in, idx []int, axis int) error {
-	ax, err := axisOf(axis, len(in))
-	if err != nil {
-		return err
-	}
+	ax := try(axisOf(axis, len(in)))
 	if len(in) != len(idx) {
 		return fmt.Errorf("indices of shape %v for a tensor of shape %v: the ranks differ", idx, in)
 	}
@@ -138,24 +114,15 @@ func newGatherND(s *Spec) (Kernel, error) {
 			return fmt.Errorf("indices of shape %v and batch_dims %d do not address a tensor of shape %v",
 				is, batch, in)
 		}
-		idx, err := ints(c.In[1])
-		if err != nil {
-			return err
-		}
+		idx := try(ints(c.In[1]))
 		shape := append(append([]int{}, is[:len(is)-1]...), in[batch+d:]...)
-		out, err := c.New(0, c.In[0].DType, shape)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, c.In[0].DType, shape))
 		block, st := product(in[batch+d:]), strides(in)
 		rows, n := product(is[:len(is)-1]), product(is[batch:len(is)-1])
 		for r := 0; r < rows; r++ {
 			off := r / max(n, 1) * product(in[batch:])
 			for k := 0; k < d; k++ {
-				v, err := at(idx[r*d+k], in[batch+k])
-				if err != nil {
-					return err
-				}
+				v := try(at(idx[r*d+k], in[batch+k]))
 				off += v * st[batch+k]
 			}
 			copyRange(out.Data, r*block, c.In[0].Data, off, block)
@@ -174,10 +141,7 @@ func newCompress(s *Spec) (Kernel, error) {
 		if flat {
 			in = []int{c.In[0].Len()}
 		}
-		ax, err := axisOf(axis, len(in))
-		if err != nil {
-			return err
-		}
+		ax := try(axisOf(axis, len(in)))
 		cond := data[bool](c.In[1])
 		if len(c.In[1].Shape) != 1 || len(cond) > in[ax] {
 			return fmt.Errorf("condition of shape %v for an axis of size %d", c.In[1].Shape, in[ax])
@@ -190,10 +154,7 @@ func newCompress(s *Spec) (Kernel, error) {
 		}
 		shape := append([]int{}, in...)
 		shape[ax] = len(keep)
-		out, err := c.New(0, c.In[0].DType, shape)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, c.In[0].DType, shape))
 		outer, inner := product(in[:ax]), product(in[ax+1:])
 		for o := 0; o < outer; o++ {
 			for j, i := range keep {
@@ -217,10 +178,7 @@ func newReverseSequence(s *Spec) (Kernel, error) {
 		if len(in) < 2 || c.In[1].Len() != in[batchAxis] {
 			return fmt.Errorf("lengths of shape %v for a tensor of shape %v", c.In[1].Shape, in)
 		}
-		out, err := c.New(0, c.In[0].DType, in)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, c.In[0].DType, in))
 		inner := product(in[2:])
 		for i := 0; i < in[0]; i++ {
 			for j := 0; j < in[1]; j++ {

@@ -47,9 +47,9 @@ func newGemm(s *Spec) (Kernel, error) {
 		gemmInt[int64](g), gemmInt[uint64](g))
 }
 
-func (g gemmSpec) shape(a, b []int) (m, n, k int, err error) {
+func (g gemmSpec) shape(a, b []int) (m, n, k int) {
 	if len(a) != 2 || len(b) != 2 {
-		return 0, 0, 0, fmt.Errorf("shapes %v and %v: two matrices are expected", a, b)
+		need(fmt.Errorf("shapes %v and %v: two matrices are expected", a, b))
 	}
 	m, k = a[0], a[1]
 	if g.ta {
@@ -60,29 +60,24 @@ func (g gemmSpec) shape(a, b []int) (m, n, k int, err error) {
 		kb, n = n, kb
 	}
 	if k != kb {
-		return 0, 0, 0, fmt.Errorf("shapes %v (transA %v) and %v (transB %v) do not match",
-			a, g.ta, b, g.tb)
+		need(fmt.Errorf("shapes %v (transA %v) and %v (transB %v) do not match", a, g.ta, b, g.tb))
 	}
-	return m, n, k, nil
+	return m, n, k
 }
 
-// start makes the output holding beta C.
-func gemmStart[T number](c *Call, m, n int, beta T) ([]T, error) {
+// gemmStart makes the output holding beta C.
+func gemmStart[T number](c *Call, m, n int, beta T) []T {
 	shape := []int{m, n}
 	if c.in(2) != nil {
 		if s, err := broadcast(c.In[2].Shape, shape); err != nil || !slices.Equal(s, shape) {
-			return nil, fmt.Errorf("input C of shape %v cannot be broadcast to %v",
-				c.In[2].Shape, shape)
+			need(fmt.Errorf("input C of shape %v cannot be broadcast to %v", c.In[2].Shape, shape))
 		}
 	}
-	out, err := c.New(0, c.In[0].DType, shape)
-	if err != nil {
-		return nil, err
-	}
+	out := try(c.New(0, c.In[0].DType, shape))
 	o := data[T](out)
 	if c.in(2) == nil || beta == 0 {
 		clear(o)
-		return o, nil
+		return o
 	}
 	gather(c, out, c.In[2], 0, broadcastStrides(c.In[2].Shape, shape))
 	if beta != 1 {
@@ -90,19 +85,13 @@ func gemmStart[T number](c *Call, m, n int, beta T) ([]T, error) {
 			o[i] *= beta
 		}
 	}
-	return o, nil
+	return o
 }
 
 func gemmFloat[T floating](g gemmSpec, r *right) Kernel {
 	return func(c *Call) error {
-		m, n, k, err := g.shape(c.In[0].Shape, c.In[1].Shape)
-		if err != nil {
-			return err
-		}
-		o, err := gemmStart(c, m, n, T(g.beta))
-		if err != nil {
-			return err
-		}
+		m, n, k := g.shape(c.In[0].Shape, c.In[1].Shape)
+		o := gemmStart(c, m, n, T(g.beta))
 		a := matrix[T]{data: data[T](c.In[0]), rows: m, cols: k,
 			stride: max(1, c.In[0].Shape[1]), trans: g.ta}
 		b := matrix[T]{data: data[T](c.In[1]), rows: k, cols: n,
@@ -121,14 +110,8 @@ func gemmFloat[T floating](g gemmSpec, r *right) Kernel {
 
 func gemmInt[T integer](g gemmSpec) Kernel {
 	return func(c *Call) error {
-		m, n, k, err := g.shape(c.In[0].Shape, c.In[1].Shape)
-		if err != nil {
-			return err
-		}
-		o, err := gemmStart(c, m, n, T(int64(g.beta)))
-		if err != nil {
-			return err
-		}
+		m, n, k := g.shape(c.In[0].Shape, c.In[1].Shape)
+		o := gemmStart(c, m, n, T(int64(g.beta)))
 		a, b := data[T](c.In[0]), data[T](c.In[1])
 		for i := 0; i < m; i++ {
 			c.check()

@@ -133,10 +133,7 @@ func sampleGrid[T floating](g gridSample) Kernel {
 				xs, gs)
 		}
 		sizes, plane, points := xs[2:], product(xs[2:]), product(gs[1:r+1])
-		out, err := c.New(0, c.In[0].DType, append([]int{xs[0], xs[1]}, gs[1:r+1]...))
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, c.In[0].DType, append([]int{xs[0], xs[1]}, gs[1:r+1]...)))
 		x, grid, o := data[T](c.In[0]), data[T](c.In[1]), data[T](out)
 		if len(o) == 0 {
 			return nil

@@ -54,15 +54,13 @@ func maxOfBytes(s *Spec, k Kernel) (Kernel, error) {
 			!seesPlane(win, in[2:], sp) {
 			return k(c)
 		}
-		out, err := c.New(0, d, append(slices.Clone(c.In[0].Shape[:2]), sp...))
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, d, append(slices.Clone(c.In[0].Shape[:2]), sp...)))
 		x, flip := bytesOf(c.In[0])
 		o, _ := bytesOf(out)
-		return maxOfRuns(c, o, x, c.In[0].Shape, sp, win, flip, func(run, split []uint8, offsets []int) {
+		maxOfRuns(c, o, x, c.In[0].Shape, sp, win, flip, func(run, split []uint8, offsets []int) {
 			tapMaximaBytes(run, split, offsets, flip)
 		})
+		return nil
 	}, nil
 }
 
@@ -617,7 +615,7 @@ func operandsOf(op string) operands {
 
 // output makes the output of sums that are not quantised, or of quanta of the type d.
 func (o operands) output(c *Call, d onnx.DType, shape []int,
-	then *after) (*onnx.Tensor, *requantized, error) {
+	then *after) (*onnx.Tensor, *requantized) {
 	q := &requantized{}
 	if o.b == 3 {
 		step, last := stepOf(c, 1, 4), c.In[4].Len()-1
@@ -631,8 +629,7 @@ func (o operands) output(c *Call, d onnx.DType, shape []int,
 			q.bias = data[int32](b)
 		}
 	}
-	out, err := c.New(0, d, shape)
-	return out, q, err
+	return try(c.New(0, d, shape)), q
 }
 
 func nearest(v float32) float32 { return float32(math.RoundToEven(float64(v))) }
@@ -668,9 +665,9 @@ func convOfBytes(s *Spec, k Kernel) (Kernel, error) {
 		x, w := c.In[o.a], c.In[o.b]
 		fitted, sp, err := convShape(win, max(v.group, 1), x.Shape, w.Shape)
 		if err == nil && o.fit(c, w.Shape[0]) {
-			out, q, err := o.output(c, d, append([]int{x.Shape[0], w.Shape[0]}, sp...), then)
-			if err != nil || v.product(c, x, w, c.in(o.zb), zeroOf(c.in(o.za)), q, out, fitted) {
-				return err
+			out, q := o.output(c, d, append([]int{x.Shape[0], w.Shape[0]}, sp...), then)
+			if v.product(c, x, w, c.in(o.zb), zeroOf(c.in(o.za)), q, out, fitted) {
+				return nil
 			}
 			c.env.Pool.Put(out.Data)
 			c.Out[0] = nil
@@ -696,9 +693,9 @@ func matMulOfBytes(s *Spec, k Kernel) (Kernel, error) {
 	return func(c *Call) error {
 		a, b := c.In[o.a], c.In[o.b]
 		if shape, n, ok := v.suits(a, b); ok && o.fit(c, n) {
-			out, q, err := o.output(c, d, shape, nil)
-			if err != nil || v.matMul(c, a, b, c.in(o.zb), zeroOf(c.in(o.za)), q, out) {
-				return err
+			out, q := o.output(c, d, shape, nil)
+			if v.matMul(c, a, b, c.in(o.zb), zeroOf(c.in(o.za)), q, out) {
+				return nil
 			}
 			c.env.Pool.Put(out.Data)
 			c.Out[0] = nil
@@ -764,10 +761,7 @@ func (q quantization) runs(c *Call, k Kernel, d onnx.DType,
 		}
 		run = product(x.Shape[axis+1:])
 	}
-	out, err := c.New(0, d, x.Shape)
-	if err != nil {
-		return err
-	}
+	out := try(c.New(0, d, x.Shape))
 	for lo := 0; lo < x.Len(); lo += run {
 		i, z := lo/run%scale.Len(), 0.0
 		if zero != nil {

@@ -39,10 +39,7 @@ func loss[T floating](l lossSpec) Kernel {
 			return fmt.Errorf("scores of shape %v and labels of shape %v do not match", xs,
 				c.In[1].Shape)
 		}
-		labels, err := ints(c.In[1])
-		if err != nil {
-			return err
-		}
+		labels := try(ints(c.In[1]))
 		n, inner := xs[1], product(xs[2:])
 		var weights []T
 		if w := c.in(2); w != nil {
@@ -53,10 +50,7 @@ func loss[T floating](l lossSpec) Kernel {
 		}
 		x := data[T](c.In[0])
 		if l.soft {
-			t, err := c.New(1, c.In[0].DType, xs)
-			if err != nil {
-				return err
-			}
+			t := try(c.New(1, c.In[0].DType, xs))
 			logp := data[T](t)
 			row := make([]float64, n)
 			for i := range labels {
@@ -92,10 +86,7 @@ func loss[T floating](l lossSpec) Kernel {
 		if l.reduction == "none" {
 			shape = c.In[1].Shape
 		}
-		out, err := c.New(0, c.In[0].DType, shape)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, c.In[0].DType, shape))
 		o := data[T](out)
 		switch l.reduction {
 		case "none":

@@ -42,10 +42,7 @@ func newMaxUnpool(s *Spec) (Kernel, error) {
 		}
 		shape := inner
 		if t := c.in(2); t != nil {
-			var err error
-			if shape, err = ints(t); err != nil {
-				return err
-			}
+			shape = try(ints(t))
 			if len(shape) != len(inner) || !slices.Equal(shape[:2], inner[:2]) {
 				return fmt.Errorf("output_shape is %v where %v or more is expected", shape, inner)
 			}
@@ -56,10 +53,7 @@ func newMaxUnpool(s *Spec) (Kernel, error) {
 				}
 			}
 		}
-		out, err := c.New(0, x.DType, shape)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, x.DType, shape))
 		clearData(out)
 		total, st, pos := product(inner), strides(shape), make([]int, len(inner))
 		for i, p := range at.I64() {

@@ -67,10 +67,7 @@ func batchNorm[T floating](eps float64) Kernel {
 		}
 		a, b := normalizing[T](c.In, eps)
 		x := data[T](c.In[0])
-		out, err := c.Over(0, 0, c.In[0].DType, xs)
-		if err != nil {
-			return err
-		}
+		out := try(c.Over(0, 0, c.In[0].DType, xs))
 		o, size := data[T](out), 1
 		if len(xs) > 2 {
 			size = product(xs[2:])
@@ -120,7 +117,7 @@ func moments[T floating](x []T) (mean, variance float64) {
 func newInstanceNormalization(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
 	eps := s.float("epsilon")
-	group := func(shape []int) (int, error) { return shape[1], nil }
+	group := func(shape []int) int { return shape[1] }
 	return numeric(s, groupNorm[float32](eps, group), groupNorm[float64](eps, group))
 }
 
@@ -133,35 +130,29 @@ func newGroupNormalization(s *Spec) (Kernel, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("num_groups %d: at least 1 is expected", n)
 	}
-	group := func(shape []int) (int, error) {
+	group := func(shape []int) int {
 		if shape[1]%n != 0 {
-			return 0, fmt.Errorf("%d channels cannot be divided into %d groups", shape[1], n)
+			need(fmt.Errorf("%d channels cannot be divided into %d groups", shape[1], n))
 		}
-		return n, nil
+		return n
 	}
 	return numeric(s, groupNorm[float32](eps, group), groupNorm[float64](eps, group))
 }
 
-func groupNorm[T floating](eps float64, groups func([]int) (int, error)) Kernel {
+func groupNorm[T floating](eps float64, groups func([]int) int) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
 		if len(xs) < 2 {
 			return fmt.Errorf("input of shape %v: [n, channels, axes...] is expected", xs)
 		}
-		g, err := groups(xs)
-		if err != nil {
-			return err
-		}
+		g := groups(xs)
 		want := xs[1]
 		if c.In[1].Len() != want || c.In[2].Len() != want {
 			return fmt.Errorf("scale and bias have %d and %d elements where %d are expected", c.In[1].Len(),
 				c.In[2].Len(), want)
 		}
 		x, scale, bias := data[T](c.In[0]), data[T](c.In[1]), data[T](c.In[2])
-		out, err := c.New(0, c.In[0].DType, xs)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, c.In[0].DType, xs))
 		o := data[T](out)
 		if len(o) == 0 {
 			return nil
@@ -201,39 +192,26 @@ func stashType(s *Spec) (onnx.DType, error) { return s.dtype("stash_type"), nil 
 func layerNorm[T floating](axis int, eps float64) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
-		ax, err := axisOf(axis, len(xs))
-		if err != nil {
-			return err
-		}
+		ax := try(axisOf(axis, len(xs)))
 		norm := xs[ax:]
-		param := func(i int) ([]T, error) {
+		param := func(i int) []T {
 			t := c.in(i)
 			if t == nil {
-				return nil, nil
+				return nil
 			}
 			if slices.Equal(t.Shape, norm) {
-				return data[T](t), nil
+				return data[T](t)
 			}
 			if b, err := broadcast(t.Shape, norm); err != nil || !slices.Equal(b, norm) {
-				return nil, fmt.Errorf("input %d of shape %v cannot be broadcast to the normalised axes %v",
-					i, t.Shape, norm)
+				need(fmt.Errorf("input %d of shape %v cannot be broadcast to the normalised axes %v",
+					i, t.Shape, norm))
 			}
 			full := Scratch[T](c, product(norm))
 			gatherOf(c, full, norm, data[T](t), 0, broadcastStrides(t.Shape, norm))
-			return full, nil
+			return full
 		}
-		scale, err := param(1)
-		if err != nil {
-			return err
-		}
-		bias, err := param(2)
-		if err != nil {
-			return err
-		}
-		out, err := c.New(0, c.In[0].DType, xs)
-		if err != nil {
-			return err
-		}
+		scale, bias := param(1), param(2)
+		out := try(c.New(0, c.In[0].DType, xs))
 		stats := append([]int{}, xs...)
 		for k := ax; k < len(stats); k++ {
 			stats[k] = 1
@@ -241,10 +219,7 @@ func layerNorm[T floating](axis int, eps float64) Kernel {
 		var side [2][]T
 		for i := range side {
 			if c.wants(i + 1) {
-				t, err := c.New(i+1, c.In[0].DType, stats)
-				if err != nil {
-					return err
-				}
+				t := try(c.New(i+1, c.In[0].DType, stats))
 				side[i] = data[T](t)
 			}
 		}
@@ -369,15 +344,9 @@ func newLRN(s *Spec) (Kernel, error) {
 func alongAxis[T floating](axis int, f func(scratch, line []float64)) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
-		ax, err := axisOf(axis, len(xs))
-		if err != nil {
-			return err
-		}
+		ax := try(axisOf(axis, len(xs)))
 		x := data[T](c.In[0])
-		out, err := c.Over(0, 0, c.In[0].DType, xs)
-		if err != nil {
-			return err
-		}
+		out := try(c.Over(0, 0, c.In[0].DType, xs))
 		o := data[T](out)
 		if len(o) == 0 {
 			return nil
@@ -412,14 +381,8 @@ func newMeanVarianceNormalization(s *Spec) (Kernel, error) {
 func meanVariance[T floating](axes []int) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
-		plan, err := planReduce(xs, axes)
-		if err != nil {
-			return err
-		}
-		out, err := c.New(0, c.In[0].DType, xs)
-		if err != nil {
-			return err
-		}
+		plan := planReduce(xs, axes)
+		out := try(c.New(0, c.In[0].DType, xs))
 		x, o := data[T](c.In[0]), data[T](out)
 		buf := make([]T, plan.count)
 		for i := 0; i < plan.outputs; i++ {

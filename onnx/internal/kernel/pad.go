@@ -61,15 +61,10 @@ func newPad(s *Spec) (Kernel, error) {
 		return nil, fmt.Errorf("axes are defined from opset 18 on")
 	}
 	return func(c *Call) error {
-		pads, err := ints(c.In[1])
-		if err != nil {
-			return err
-		}
+		pads := try(ints(c.In[1]))
 		var axes []int
 		if t := c.in(3); t != nil {
-			if axes, err = ints(t); err != nil {
-				return err
-			}
+			axes = try(ints(t))
 			if axes == nil {
 				axes = []int{}
 			}
@@ -87,14 +82,8 @@ func newPad(s *Spec) (Kernel, error) {
 
 func pad(c *Call, mode string, pads, axes []int, v *onnx.Tensor) error {
 	in := c.In[0].Shape
-	begin, shape, err := padding(in, pads, axes)
-	if err != nil {
-		return err
-	}
-	out, err := c.New(0, c.In[0].DType, shape)
-	if err != nil {
-		return err
-	}
+	begin, shape := try2(padding(in, pads, axes))
+	out := try(c.New(0, c.In[0].DType, shape))
 	if out.Len() == 0 {
 		return nil
 	}
@@ -108,9 +97,7 @@ func pad(c *Call, mode string, pads, axes []int, v *onnx.Tensor) error {
 	for k := range in {
 		from[k] = make([]int, shape[k])
 		for i := range from[k] {
-			if from[k][i], err = padded(int64(i)-int64(begin[k]), int64(in[k]), mode); err != nil {
-				return err
-			}
+			from[k][i] = try(padded(int64(i)-int64(begin[k]), int64(in[k]), mode))
 		}
 	}
 	padRowsFrom(out, c.In[0], v, from)

@@ -74,21 +74,12 @@ func visit(w window, in, base, tap []int, q int, f func(off int)) {
 func maxPool[T number](win window, column bool) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
-		w, sp, err := poolShape(win, xs)
-		if err != nil {
-			return err
-		}
+		w, sp := try2(poolShape(win, xs))
 		shape := append([]int{xs[0], xs[1]}, sp...)
-		out, err := c.New(0, c.In[0].DType, shape)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, c.In[0].DType, shape))
 		var idx []int64
 		if c.wants(1) {
-			t, err := c.New(1, onnx.Int64, shape)
-			if err != nil {
-				return err
-			}
+			t := try(c.New(1, onnx.Int64, shape))
 			idx = t.I64()
 		}
 		x, o, in := data[T](c.In[0]), data[T](out), xs[2:]
@@ -98,7 +89,8 @@ func maxPool[T number](win window, column bool) Kernel {
 		}
 		if x, ok := any(x).([]float32); ok && idx == nil && len(in) <= 2 && q <= manyTaps &&
 			seesPlane(w, in, sp) {
-			return maxOfRuns(c, any(o).([]float32), x, xs, sp, w, float32(math.Inf(-1)), tapMaxima)
+			maxOfRuns(c, any(o).([]float32), x, xs, sp, w, float32(math.Inf(-1)), tapMaxima)
+			return nil
 		}
 		var failed error
 		c.Parallel(xs[0]*xs[1], work(pos, q), func(lo, hi int) {
@@ -155,17 +147,13 @@ func seesPlane(w window, in, out []int) bool {
 
 // maxOfRuns pools planes of windows that all see them.
 func maxOfRuns[T number](c *Call, o, x []T, xs, sp []int, w window, least T,
-	maxima func(run, split []T, offsets []int)) error {
-	p, err := newPlanes(c, o, x, xs, sp, w)
-	if err != nil {
-		return err
-	}
+	maxima func(run, split []T, offsets []int)) {
+	p := newPlanes(c, o, x, xs, sp, w)
 	p.each(least, func(run, split []T, _ int) { maxima(run, split, p.offsets) }, func([]T, int) {})
-	return nil
 }
 
 // meanOfRuns pools planes of windows that lie in them.
-func meanOfRuns(c *Call, o, x []float32, xs, sp []int, w window) error {
+func meanOfRuns(c *Call, o, x []float32, xs, sp []int, w window) {
 	// Planes lie under each other as one, as many as the first-level cache holds, where no window
 	// reaches from one to the next.
 	alone := w.size[0] == w.stride[0] && w.dilation[0] == 1 && w.begin[0] == 0 && sp[0]*w.stride[0] == xs[2]
@@ -173,10 +161,7 @@ func meanOfRuns(c *Call, o, x []float32, xs, sp []int, w window) error {
 	for size := product(xs[2:]); alone && xs[1]%2 == 0 && size <= 2048; size *= 2 {
 		xs[1], xs[2], sp[0] = xs[1]/2, 2*xs[2], 2*sp[0]
 	}
-	p, err := newPlanes(c, o, x, xs, sp, w)
-	if err != nil {
-		return err
-	}
+	p := newPlanes(c, o, x, xs, sp, w)
 	ones := make([]float32, len(p.offsets))
 	fillRange(ones, 1)
 	n := []float32{float32(len(ones))}
@@ -186,7 +171,6 @@ func meanOfRuns(c *Call, o, x []float32, xs, sp []int, w window) error {
 				dst[i] /= n[0]
 			}
 		})
-	return nil
 }
 
 // sumUnder is the sum of the elements under a window on two axes, and how many they are.
@@ -264,14 +248,8 @@ func poolSum[T floating](win window, end func(float64, int, int) float64,
 	term func(float64) float64) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
-		w, sp, err := poolShape(win, xs)
-		if err != nil {
-			return err
-		}
-		out, err := c.New(0, c.In[0].DType, append([]int{xs[0], xs[1]}, sp...))
-		if err != nil {
-			return err
-		}
+		w, sp := try2(poolShape(win, xs))
+		out := try(c.New(0, c.In[0].DType, append([]int{xs[0], xs[1]}, sp...)))
 		x, o, in := data[T](c.In[0]), data[T](out), xs[2:]
 		size, pos, q := product(in), product(sp), product(w.size)
 		if len(o) == 0 {
@@ -279,7 +257,8 @@ func poolSum[T floating](win window, end func(float64, int, int) float64,
 		}
 		if x, ok := any(x).([]float32); ok && term == nil && len(in) <= 2 && q <= manyTaps &&
 			(w.counted && !w.ceil || withinPlane(w, in, sp)) {
-			return meanOfRuns(c, any(o).([]float32), x, xs, sp, w)
+			meanOfRuns(c, any(o).([]float32), x, xs, sp, w)
+			return nil
 		}
 		c.Parallel(xs[0]*xs[1], work(pos, q, 2), func(lo, hi int) {
 			base, tap := make([]int, len(in)), make([]int, len(in))
@@ -400,10 +379,7 @@ func globalPool[T floating](f func([]T) float64) Kernel {
 		for k := 2; k < len(shape); k++ {
 			shape[k] = 1
 		}
-		out, err := c.New(0, c.In[0].DType, shape)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, c.In[0].DType, shape))
 		x, o := data[T](c.In[0]), data[T](out)
 		c.Parallel(len(o), size, func(lo, hi int) {
 			for i := lo; i < hi; i++ {

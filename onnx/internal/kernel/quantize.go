@@ -47,38 +47,35 @@ func dequantizedType(s *Spec) (onnx.DType, error) {
 }
 
 // channel finds, for element i of a tensor, its entry in a scale or zero point.
-func channel(shape, param []int, axis int) (func(i int) int, error) {
+func channel(shape, param []int, axis int) func(i int) int {
 	return blockwise(shape, param, axis, 0)
 }
 
 // blockwise is channel for parameters that, with block > 0, are of the tensor's shape but for axis,
 // where one holds for block positions.
-func blockwise(shape, param []int, axis, block int) (func(i int) int, error) {
+func blockwise(shape, param []int, axis, block int) func(i int) int {
 	if product(param) == 1 && block == 0 {
-		return func(int) int { return 0 }, nil
+		return func(int) int { return 0 }
 	}
-	ax, err := axisOf(axis, len(shape))
-	if err != nil {
-		return nil, err
-	}
+	ax := try(axisOf(axis, len(shape)))
 	inner := product(shape[ax+1:])
 	if block == 0 {
 		if len(param) != 1 || param[0] != shape[ax] {
-			return nil, fmt.Errorf("a scale of shape %v for axis %d of shape %v", param, ax, shape)
+			need(fmt.Errorf("a scale of shape %v for axis %d of shape %v", param, ax, shape))
 		}
-		return func(i int) int { return i / inner % shape[ax] }, nil
+		return func(i int) int { return i / inner % shape[ax] }
 	}
 	want := slices.Clone(shape)
 	want[ax] = (shape[ax]-1)/block + 1
 	if block < 0 || !slices.Equal(param, want) {
-		return nil, fmt.Errorf("a scale of shape %v for blocks of %d on axis %d of shape %v", param,
-			block, ax, shape)
+		need(fmt.Errorf("a scale of shape %v for blocks of %d on axis %d of shape %v", param, block, ax,
+			shape))
 	}
 	n, blocks := shape[ax], want[ax]
 	return func(i int) int {
 		row := i / inner
 		return (row/n*blocks+row%n/block)*inner + i%inner
-	}, nil
+	}
 }
 
 // bounds of an integer type.
@@ -130,18 +127,15 @@ func newQuantization(s *Spec) (q quantization) {
 
 // at finds the parameter of element i, and its zero point.
 func (q quantization) at(x, scale,
-	zero *onnx.Tensor) (at func(i int) int, zeroAt func(k int) float64, err error) {
-	if at, err = blockwise(x.Shape, scale.Shape, q.axis, q.block); err != nil {
-		return nil, nil, err
-	}
+	zero *onnx.Tensor) (at func(i int) int, zeroAt func(k int) float64) {
+	at = blockwise(x.Shape, scale.Shape, q.axis, q.block)
 	if zero == nil {
-		return at, func(int) float64 { return 0 }, nil
+		return at, func(int) float64 { return 0 }
 	}
 	if zero.Len() != scale.Len() {
-		return nil, nil, fmt.Errorf("scale has %d elements and the zero point %d",
-			scale.Len(), zero.Len())
+		need(fmt.Errorf("scale has %d elements and the zero point %d", scale.Len(), zero.Len()))
 	}
-	return at, zero.At, nil
+	return at, zero.At
 }
 
 func newQuantize(s *Spec) (Kernel, error) {
@@ -155,14 +149,8 @@ func newQuantize(s *Spec) (Kernel, error) {
 	}
 	return func(c *Call) error {
 		x, scale := c.In[0], c.In[1]
-		at, zero, err := q.at(x, scale, c.in(2))
-		if err != nil {
-			return err
-		}
-		out, err := c.New(0, d, x.Shape)
-		if err != nil {
-			return err
-		}
+		at, zero := q.at(x, scale, c.in(2))
+		out := try(c.New(0, d, x.Shape))
 		ratio := func(i, k int) float32 { return float32(x.At(i)) / float32(scale.At(k)) }
 		if d.IsNarrowFloat() {
 			code, o := onnx.Float32ToNarrow(d, saturate), data[uint8](out)
@@ -184,14 +172,8 @@ func newDequantize(s *Spec) (Kernel, error) {
 	q := newQuantization(s)
 	return func(c *Call) error {
 		x, scale := c.In[0], c.In[1]
-		at, zero, err := q.at(x, scale, c.in(2))
-		if err != nil {
-			return err
-		}
-		out, err := c.New(0, onnx.Float32, x.Shape)
-		if err != nil {
-			return err
-		}
+		at, zero := q.at(x, scale, c.in(2))
+		out := try(c.New(0, onnx.Float32, x.Shape))
 		o := out.F32()
 		for i := range o {
 			k := at(i)
@@ -215,22 +197,13 @@ func newDynamicQuantize(*Spec) (Kernel, error) {
 			scale = 1 // of zeros alone; so does the ONNX Runtime
 		}
 		zero := min(max(math.RoundToEven(float64(-lo/scale)), 0), 255)
-		y, err := c.New(0, onnx.Uint8, c.In[0].Shape)
-		if err != nil {
-			return err
-		}
+		y := try(c.New(0, onnx.Uint8, c.In[0].Shape))
 		quantized(y, func(i int) float64 {
 			return math.RoundToEven(float64(x[i]/scale)) + zero
 		})
-		s, err := c.New(1, onnx.Float32, nil)
-		if err != nil {
-			return err
-		}
+		s := try(c.New(1, onnx.Float32, nil))
 		s.F32()[0] = scale
-		z, err := c.New(2, onnx.Uint8, nil)
-		if err != nil {
-			return err
-		}
+		z := try(c.New(2, onnx.Uint8, nil))
 		z.U8()[0] = uint8(zero)
 		return nil
 	}, nil
@@ -238,53 +211,34 @@ func newDynamicQuantize(*Spec) (Kernel, error) {
 
 // above is a tensor less its zero point (scalar, or one for each position on axis), as float64:
 // whole and exact.
-func above(t, zero *onnx.Tensor, axis int) (*onnx.Tensor, error) {
+func above(t, zero *onnx.Tensor, axis int) *onnx.Tensor {
 	out := converted(t, onnx.Float64)
 	if zero == nil {
-		return out, nil
+		return out
 	}
-	at, err := channel(t.Shape, zero.Shape, axis)
-	if err != nil {
-		return nil, err
-	}
+	at := channel(t.Shape, zero.Shape, axis)
 	for i := range out.F64() {
 		out.F64()[i] -= zero.At(at(i))
 	}
-	return out, nil
+	return out
 }
 
 // exactly runs a float64 kernel on the differences to the zero points; 8-bit products stay whole
 // below 2^53.
-func exactly(c *Call, k Kernel, a, b *onnx.Tensor) (*onnx.Tensor, error) {
+func exactly(c *Call, k Kernel, a, b *onnx.Tensor) *onnx.Tensor {
 	sub := NewCall(c.env, 2, 1)
 	sub.In[0], sub.In[1], sub.Want[0] = a, b, true
 	defer sub.free()
-	if err := k(sub); err != nil {
-		return nil, err
-	}
+	need(k(sub))
 	r := sub.Out[0]
 	out := &onnx.Tensor{DType: r.DType, Shape: r.Shape, Data: append([]float64{}, r.F64()...)}
 	c.env.Pool.Put(r.Data)
-	return out, nil
+	return out
 }
 
 func intProduct(c *Call, k Kernel, za, zb *onnx.Tensor, axisA, axisB int) error {
-	a, err := above(c.In[0], za, axisA)
-	if err != nil {
-		return err
-	}
-	b, err := above(c.In[1], zb, axisB)
-	if err != nil {
-		return err
-	}
-	r, err := exactly(c, k, a, b)
-	if err != nil {
-		return err
-	}
-	out, err := c.New(0, onnx.Int32, r.Shape)
-	if err != nil {
-		return err
-	}
+	r := exactly(c, k, above(c.In[0], za, axisA), above(c.In[1], zb, axisB))
+	out := try(c.New(0, onnx.Int32, r.Shape))
 	castInto(out, r)
 	return nil
 }
@@ -330,30 +284,13 @@ func newQLinearConv(s *Spec) (Kernel, error) {
 					c.In[i].Shape)
 			}
 		}
-		x, err := above(c.In[0], c.In[2], 0)
-		if err != nil {
-			return err
-		}
-		weight, err := above(c.In[3], c.In[5], 0)
-		if err != nil {
-			return err
-		}
-		r, err := exactly(c, k, x, weight)
-		if err != nil {
-			return err
-		}
-		channel, err := channel(r.Shape, c.In[4].Shape, 1)
-		if err != nil {
-			return err
-		}
+		r := exactly(c, k, above(c.In[0], c.In[2], 0), above(c.In[3], c.In[5], 0))
+		channel := channel(r.Shape, c.In[4].Shape, 1)
 		plane, bias := max(product(r.Shape[2:]), 1), c.in(8)
 		if bias != nil && bias.Len() != r.Shape[1] {
 			return fmt.Errorf("a bias of %d numbers for %d channels", bias.Len(), r.Shape[1])
 		}
-		out, err := c.New(0, d, r.Shape)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, d, r.Shape))
 		factor, zero := stepOf(c, 1, 4), c.In[7].At(0)
 		quantized(out, func(i int) float64 {
 			v := r.F64()[i]
@@ -380,30 +317,10 @@ func newQLinearMatMul(s *Spec) (Kernel, error) {
 				return fmt.Errorf("input %d has shape %v where a scalar is expected", i, t.Shape)
 			}
 		}
-		a, err := above(c.In[0], c.In[2], -2)
-		if err != nil {
-			return err
-		}
-		b, err := above(c.In[3], c.In[5], -1)
-		if err != nil {
-			return err
-		}
-		r, err := exactly(c, matMulFloat[float64](nil, &lines{}), a, b)
-		if err != nil {
-			return err
-		}
-		row, err := channel(r.Shape, c.In[1].Shape, -2)
-		if err != nil {
-			return err
-		}
-		column, err := channel(r.Shape, c.In[4].Shape, -1)
-		if err != nil {
-			return err
-		}
-		out, err := c.New(0, d, r.Shape)
-		if err != nil {
-			return err
-		}
+		r := exactly(c, matMulFloat[float64](nil, &lines{}), above(c.In[0], c.In[2], -2),
+			above(c.In[3], c.In[5], -1))
+		row, column := channel(r.Shape, c.In[1].Shape, -2), channel(r.Shape, c.In[4].Shape, -1)
+		out := try(c.New(0, d, r.Shape))
 		zero, step := c.In[7].At(0), float32(c.In[6].At(0))
 		quantized(out, func(i int) float64 {
 			factor := float32(float32(c.In[1].At(row(i)))*float32(c.In[4].At(column(i)))) / step

@@ -90,10 +90,7 @@ func NewPairTable(s *Spec, a, b, out Quantization, of *Table) *Table {
 
 // Run is the table's kernel.
 func (t *Table) Run(c *Call) error {
-	y, err := c.New(0, t.out, c.In[0].Shape)
-	if err != nil {
-		return err
-	}
+	y := try(c.New(0, t.out, c.In[0].Shape))
 	src, _ := bytesOf(c.In[0])
 	dst, _ := bytesOf(y)
 	c.Parallel(len(src), 1, func(lo, hi int) { lookUp(dst[lo:hi], src[lo:hi], &t.bytes) })
@@ -124,10 +121,7 @@ func NewPair(s *Spec, a, b, out Quantization) (Kernel, error) {
 		if !ok {
 			return inFloats(c, k, a, b, out)
 		}
-		z, err := c.New(0, out.DType, x.Shape)
-		if err != nil {
-			return err
-		}
+		z := try(c.New(0, out.DType, x.Shape))
 		dst, _ := bytesOf(z)
 		one, _ := bytesOf(x)
 		two, _ := bytesOf(y)
@@ -173,13 +167,8 @@ func inFloats(c *Call, k Kernel, a, b, out Quantization) error {
 	}
 	sub.Want[0] = true
 	defer sub.free()
-	if err := k(sub); err != nil {
-		return err
-	}
-	y, err := c.New(0, out.DType, sub.Out[0].Shape)
-	if err != nil {
-		return err
-	}
+	need(k(sub))
+	y := try(c.New(0, out.DType, sub.Out[0].Shape))
 	dst, _ := bytesOf(y)
 	quantizeRow(dst, sub.Out[0].F32(), out.Scale, out.saturation())
 	c.env.Pool.Put(sub.Out[0].Data)

@@ -54,27 +54,23 @@ type reducer struct {
 
 func (r reducer) byAttribute(s *Spec) (Kernel, error) {
 	axes, keep := s.ints("axes"), s.bool("keepdims")
-	return r.kernel(s, keep, func(*Call) ([]int, bool, error) { return axes, axes == nil, nil })
+	return r.kernel(s, keep, func(*Call) ([]int, bool) { return axes, axes == nil })
 }
 
 func (r reducer) byInput(s *Spec) (Kernel, error) {
 	keep, noop := s.bool("keepdims"), s.bool("noop_with_empty_axes")
-	return r.kernel(s, keep, func(c *Call) ([]int, bool, error) {
+	return r.kernel(s, keep, func(c *Call) ([]int, bool) {
 		if c.in(1) == nil {
-			return nil, !noop, nil
+			return nil, !noop
 		}
-		axes, err := ints(c.In[1])
-		return axes, len(axes) == 0 && !noop, err
+		axes := try(ints(c.In[1]))
+		return axes, len(axes) == 0 && !noop
 	})
 }
 
-func (r reducer) kernel(s *Spec, keep bool,
-	axesOf func(*Call) ([]int, bool, error)) (Kernel, error) {
-	whole := func(c *Call) (reducePlan, []int, error) {
-		axes, allAxes, err := axesOf(c)
-		if err != nil {
-			return reducePlan{}, nil, err
-		}
+func (r reducer) kernel(s *Spec, keep bool, axesOf func(*Call) ([]int, bool)) (Kernel, error) {
+	whole := func(c *Call) (reducePlan, []int) {
+		axes, allAxes := axesOf(c)
 		xs := c.In[0].Shape
 		if allAxes {
 			axes = make([]int, len(xs))
@@ -82,11 +78,8 @@ func (r reducer) kernel(s *Spec, keep bool,
 				axes[i] = i
 			}
 		}
-		p, err := planReduce(xs, axes)
-		if err != nil {
-			return p, nil, err
-		}
-		return p, p.shape(keep), nil
+		p := planReduce(xs, axes)
+		return p, p.shape(keep)
 	}
 	lo, hi := integerLimits(s.In[0])
 	if r.nothing = uint64(lo); r.op == "ReduceMin" {
@@ -105,13 +98,9 @@ type reducePlan struct {
 	outSt, innerSt []int
 }
 
-func planReduce(shape, axes []int) (reducePlan, error) {
+func planReduce(shape, axes []int) reducePlan {
 	p := reducePlan{in: shape, reduced: make([]bool, len(shape))}
-	ax, err := axesOf(axes, len(shape))
-	if err != nil {
-		return p, err
-	}
-	for _, a := range ax {
+	for _, a := range try(axesOf(axes, len(shape))) {
 		p.reduced[a] = true
 	}
 	st := strides(shape)
@@ -129,7 +118,7 @@ func planReduce(shape, axes []int) (reducePlan, error) {
 	p.outSt = s[0]
 	p.inner, s = collapse(id, is)
 	p.innerSt = s[0]
-	return p, nil
+	return p
 }
 
 func (p reducePlan) shape(keep bool) []int {
@@ -175,18 +164,12 @@ func (p reducePlan) each(i int, f func(off int)) {
 	}
 }
 
-type planner func(*Call) (reducePlan, []int, error)
+type planner func(*Call) (reducePlan, []int)
 
 func reduceFloat[T floating](r reducer, whole planner) Kernel {
 	return func(c *Call) error {
-		p, shape, err := whole(c)
-		if err != nil {
-			return err
-		}
-		out, err := c.New(0, c.In[0].DType, shape)
-		if err != nil {
-			return err
-		}
+		p, shape := whole(c)
+		out := try(c.New(0, c.In[0].DType, shape))
 		x, o := data[T](c.In[0]), data[T](out)
 		c.Parallel(p.outputs, p.count*2, func(lo, hi int) {
 			for i := lo; i < hi; i++ {
@@ -234,17 +217,11 @@ func reduceFloat[T floating](r reducer, whole planner) Kernel {
 // reduceInt folds in T itself: exact, wrapping around as integers do.
 func reduceInt[T integer](r reducer, whole planner) Kernel {
 	return func(c *Call) error {
-		p, shape, err := whole(c)
-		if err != nil {
-			return err
-		}
+		p, shape := whole(c)
 		if p.count == 0 && r.op == "ReduceMean" && p.outputs > 0 {
 			return fmt.Errorf("the mean of no integers")
 		}
-		out, err := c.New(0, c.In[0].DType, shape)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, c.In[0].DType, shape))
 		x, o := data[T](c.In[0]), data[T](out)
 		lo, hi := integerLimits(onnx.TypeOf[T]())
 		for i := range o {

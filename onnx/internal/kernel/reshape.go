@@ -33,10 +33,7 @@ func newIdentity(*Spec) (Kernel, error) {
 func newReshape(s *Spec) (Kernel, error) {
 	allowZero := s.bool("allowzero")
 	return func(c *Call) error {
-		dims, err := ints(c.In[1])
-		if err != nil {
-			return err
-		}
+		dims := try(ints(c.In[1]))
 		return reshape(c, dims, allowZero)
 	}, nil
 }
@@ -100,10 +97,7 @@ func newSqueeze(*Spec) (Kernel, error) {
 		if c.in(1) == nil {
 			return squeeze(c, nil)
 		}
-		axes, err := ints(c.In[1])
-		if err != nil {
-			return err
-		}
+		axes := try(ints(c.In[1]))
 		if axes == nil {
 			axes = []int{}
 		}
@@ -120,10 +114,7 @@ func squeeze(c *Call, axes []int) error {
 			drop[k] = d == 1
 		}
 	}
-	ax, err := axesOf(axes, len(in))
-	if err != nil {
-		return err
-	}
+	ax := try(axesOf(axes, len(in)))
 	for _, a := range ax {
 		if in[a] != 1 {
 			return fmt.Errorf("axis %d of shape %v has size %d, not 1", a, in, in[a])
@@ -146,10 +137,7 @@ func newUnsqueezeByAttribute(s *Spec) (Kernel, error) {
 
 func newUnsqueeze(*Spec) (Kernel, error) {
 	return func(c *Call) error {
-		axes, err := ints(c.In[1])
-		if err != nil {
-			return err
-		}
+		axes := try(ints(c.In[1]))
 		return unsqueeze(c, axes)
 	}, nil
 }
@@ -158,10 +146,7 @@ func newUnsqueeze(*Spec) (Kernel, error) {
 func unsqueeze(c *Call, axes []int) error {
 	in := c.In[0].Shape
 	out := make([]int, len(in)+len(axes))
-	ax, err := axesOf(axes, len(out))
-	if err != nil {
-		return err
-	}
+	ax := try(axesOf(axes, len(out)))
 	for _, a := range ax {
 		out[a] = 1
 	}
@@ -202,10 +187,7 @@ func newDropout(s *Spec) (Kernel, error) {
 
 func dropout(c *Call) error {
 	if c.wants(1) {
-		mask, err := c.New(1, onnx.Bool, c.In[0].Shape)
-		if err != nil {
-			return err
-		}
+		mask := try(c.New(1, onnx.Bool, c.In[0].Shape))
 		fillRange(data[bool](mask), true)
 	}
 	return c.View(0, 0, c.In[0].Shape)

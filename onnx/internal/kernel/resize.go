@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"fmp/onnx"
 )
@@ -49,11 +50,11 @@ func newUpsample(s *Spec) (Kernel, error) {
 		return nil, fmt.Errorf("mode %q is neither nearest nor linear", r.mode)
 	}
 	fixed := s.floats("scales")
-	return r.kernel(s, func(c *Call) ([]float64, []int, error) {
+	return r.kernel(s, func(c *Call) ([]float64, []int) {
 		if t := c.in(1); t != nil {
-			return asFloats(t), nil, nil
+			return asFloats(t), nil
 		}
-		return asFloats(onnx.Vector(fixed...)), nil, nil
+		return asFloats(onnx.Vector(fixed...)), nil
 	})
 }
 
@@ -87,42 +88,31 @@ func newResize(s *Spec) (Kernel, error) {
 		{"nearest_mode", r.nearest, []string{"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}},
 		{"keep_aspect_ratio_policy", r.policy, []string{"stretch", "not_larger", "not_smaller"}},
 	} {
-		ok := false
-		for _, a := range v.allowed {
-			ok = ok || a == v.got
-		}
-		if v.name == "coordinate_transformation_mode" && s.Opset >= 19 &&
-			v.got == "half_pixel_symmetric" {
-			ok = true
-		}
-		if !ok {
+		if !slices.Contains(v.allowed, v.got) && !(v.name == "coordinate_transformation_mode" &&
+			s.Opset >= 19 && v.got == "half_pixel_symmetric") {
 			return nil, fmt.Errorf("%s %q is not supported", v.name, v.got)
 		}
 	}
-	return r.kernel(s, func(c *Call) ([]float64, []int, error) {
+	return r.kernel(s, func(c *Call) ([]float64, []int) {
 		scales, sizes := c.in(2), c.in(3)
 		if sizes != nil && sizes.Len() > 0 {
-			v, err := ints(sizes)
-			return nil, v, err
+			return nil, try(ints(sizes))
 		}
 		if scales == nil || scales.Len() == 0 {
-			return nil, nil, fmt.Errorf("neither scales nor sizes are given")
+			need(fmt.Errorf("neither scales nor sizes are given"))
 		}
-		return asFloats(scales), nil, nil
+		return asFloats(scales), nil
 	})
 }
 
 func (r resizing) kernel(s *Spec,
-	target func(*Call) (scales []float64, sizes []int, err error)) (Kernel, error) {
+	target func(*Call) (scales []float64, sizes []int)) (Kernel, error) {
 	if !floats.Has(s.In[0]) && r.mode != "nearest" {
 		return nil, fmt.Errorf("mode %s of element type %v is not supported", r.mode, s.In[0])
 	}
 	return func(c *Call) error {
 		in := c.In[0].Shape
-		scales, sizes, err := target(c)
-		if err != nil {
-			return err
-		}
+		scales, sizes := target(c)
 		r := r
 		r.byScale = sizes == nil
 		ax := r.axes
@@ -132,18 +122,14 @@ func (r resizing) kernel(s *Spec,
 				ax[k] = k
 			}
 		}
-		if ax, err = axesOf(ax, len(in)); err != nil {
-			return err
-		}
+		ax = try(axesOf(ax, len(in)))
 		shape, scale := append([]int{}, in...), make([]float64, len(in))
 		fillRange(scale, 1)
 		if sizes != nil {
 			if len(sizes) != len(ax) {
 				return fmt.Errorf("sizes %v for %d axes", sizes, len(ax))
 			}
-			if err := r.fromSizes(in, ax, sizes, shape, scale); err != nil {
-				return err
-			}
+			need(r.fromSizes(in, ax, sizes, shape, scale))
 		} else {
 			if len(scales) != len(ax) {
 				return fmt.Errorf("scales %v for %d axes", scales, len(ax))
@@ -159,14 +145,8 @@ func (r resizing) kernel(s *Spec,
 				}
 			}
 		}
-		roi, err := r.region(c, ax, len(in))
-		if err != nil {
-			return err
-		}
-		out, err := c.New(0, c.In[0].DType, shape)
-		if err != nil {
-			return err
-		}
+		roi := r.region(c, ax, len(in))
+		out := try(c.New(0, c.In[0].DType, shape))
 		if out.Len() == 0 {
 			return nil
 		}
@@ -216,22 +196,19 @@ func (r resizing) fromSizes(in, ax, sizes, shape []int, scale []float64) error {
 }
 
 // region is the start and end of the crop on each axis, as fractions.
-func (r resizing) region(c *Call, ax []int, rank int) ([][2]float64, error) {
-	roi := make([][2]float64, rank)
-	for k := range roi {
-		roi[k] = [2]float64{0, 1}
-	}
+func (r resizing) region(c *Call, ax []int, rank int) [][2]float64 {
+	roi := slices.Repeat([][2]float64{{0, 1}}, rank)
 	if r.transform != "tf_crop_and_resize" {
-		return roi, nil
+		return roi
 	}
 	t := c.in(1)
 	if t == nil || t.Len() != 2*len(ax) {
-		return nil, fmt.Errorf("tf_crop_and_resize takes a roi of %d numbers", 2*len(ax))
+		need(fmt.Errorf("tf_crop_and_resize takes a roi of %d numbers", 2*len(ax)))
 	}
 	for i, a := range ax {
 		roi[a] = [2]float64{t.At(i), t.At(len(ax) + i)}
 	}
-	return roi, nil
+	return roi
 }
 
 // tap is a weighted input position; position -1 stands for the extrapolation value.

@@ -75,15 +75,12 @@ func combine[T number](r string, dst []T, d int, v T) {
 }
 
 // copied makes output 0 a copy of input 0.
-func copied(c *Call) (*onnx.Tensor, error) {
-	out, err := c.Over(0, 0, c.In[0].DType, c.In[0].Shape)
-	if err != nil {
-		return nil, err
-	}
+func copied(c *Call) *onnx.Tensor {
+	out := try(c.Over(0, 0, c.In[0].DType, c.In[0].Shape))
 	if c.Alias[0] < 0 {
 		copyRange(out.Data, 0, c.In[0].Data, 0, out.Len())
 	}
-	return out, nil
+	return out
 }
 
 // ScatterElements: axis = 0; out[i_1, ..., indices[i], ..., i_r] = updates[i].
@@ -95,26 +92,16 @@ func newScatterElements(s *Spec) (Kernel, error) {
 	}
 	return func(c *Call) error {
 		in, is := c.In[0].Shape, c.In[1].Shape
-		if err := elementShapes(in, is, axis); err != nil {
-			return err
-		}
+		need(elementShapes(in, is, axis))
 		if !slices.Equal(is, c.In[2].Shape) {
 			return fmt.Errorf("updates of shape %v for indices of shape %v", c.In[2].Shape, is)
 		}
 		ax, _ := axisOf(axis, len(in))
-		idx, err := ints(c.In[1])
-		if err != nil {
-			return err
-		}
-		out, err := copied(c)
-		if err != nil {
-			return err
-		}
+		idx := try(ints(c.In[1]))
+		out := copied(c)
 		st := strides(in)
 		for i, v := range idx {
-			if v, err = at(v, in[ax]); err != nil {
-				return err
-			}
+			v = try(at(v, in[ax]))
 			put(out.Data, elementOffset(i, is, st, ax, v), c.In[2].Data, i)
 		}
 		return nil
@@ -136,22 +123,13 @@ func newScatterND(s *Spec) (Kernel, error) {
 		if want := append(append([]int{}, is[:len(is)-1]...), in[d:]...); !slices.Equal(want, c.In[2].Shape) {
 			return fmt.Errorf("updates of shape %v where %v is expected", c.In[2].Shape, want)
 		}
-		idx, err := ints(c.In[1])
-		if err != nil {
-			return err
-		}
-		out, err := copied(c)
-		if err != nil {
-			return err
-		}
+		idx := try(ints(c.In[1]))
+		out := copied(c)
 		st, block := strides(in), product(in[d:])
 		for r, rows := 0, product(is[:len(is)-1]); r < rows; r++ {
 			off := 0
 			for k := 0; k < d; k++ {
-				v, err := at(idx[r*d+k], in[k])
-				if err != nil {
-					return err
-				}
+				v := try(at(idx[r*d+k], in[k]))
 				off += v * st[k]
 			}
 			for j := 0; j < block; j++ {

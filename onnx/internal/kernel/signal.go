@@ -16,22 +16,22 @@ import (
 func outputDatatype(s *Spec) (onnx.DType, error) { return s.dtype("output_datatype"), nil }
 
 // whole is the one element of an integer tensor.
-func whole(t *onnx.Tensor, what string) (int, error) {
+func whole(t *onnx.Tensor, what string) int {
 	v, err := ints(t)
 	if err == nil && len(v) != 1 {
 		err = fmt.Errorf("it has shape %v where one element is expected", t.Shape)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", what, err)
+		need(fmt.Errorf("%s: %w", what, err))
 	}
-	return v[0], nil
+	return v[0]
 }
 
 // signal is a tensor [..., 1 or 2] as complex numbers.
-func signal(t *onnx.Tensor) ([]complex128, error) {
+func signal(t *onnx.Tensor) []complex128 {
 	if len(t.Shape) < 2 || t.Shape[len(t.Shape)-1] != 1 && t.Shape[len(t.Shape)-1] != 2 {
-		return nil,
-			fmt.Errorf("the input has shape %v; the last axis must hold real numbers (1) or complex ones (2)", t.Shape)
+		need(fmt.Errorf("the input has shape %v; the last axis must hold real numbers (1) or complex "+
+			"ones (2)", t.Shape))
 	}
 	parts := t.Shape[len(t.Shape)-1]
 	out := make([]complex128, t.Len()/parts)
@@ -41,7 +41,7 @@ func signal(t *onnx.Tensor) ([]complex128, error) {
 			out[i] += complex(0, t.At(i*parts+1))
 		}
 	}
-	return out, nil
+	return out
 }
 
 // DFT: axis (1 before opset 20, then -2); inverse = 0, which divides by the length; onesided = 0
@@ -66,21 +66,13 @@ type dft struct {
 }
 
 func (d dft) run(c *Call) error {
-	x, err := signal(c.In[0])
-	if err != nil {
-		return err
-	}
-	if err := d.plan(c); err != nil {
-		return err
-	}
+	x := signal(c.In[0])
+	need(d.plan(c))
 	shape := append([]int{}, c.In[0].Shape...)
 	have, outer, inner := shape[d.axis], product(shape[:d.axis]),
 		product(shape[d.axis+1:len(shape)-1])
 	shape[d.axis], shape[len(shape)-1] = d.bins, d.parts
-	out, err := c.New(0, c.In[0].DType, shape)
-	if err != nil {
-		return err
-	}
+	out := try(c.New(0, c.In[0].DType, shape))
 	fft := fourier.NewCmplxFFT(d.length)
 	line, freq := make([]complex128, d.length), make([]complex128, d.length)
 	for o := range outer {
@@ -115,7 +107,7 @@ func (d dft) run(c *Call) error {
 }
 
 // plan sets the axis, counted from the first, and the sizes of a call.
-func (d *dft) plan(c *Call) (err error) {
+func (d *dft) plan(c *Call) error {
 	in := c.In[0].Shape
 	last := len(in) - 1
 	d.parts = 2
@@ -127,10 +119,9 @@ func (d *dft) plan(c *Call) (err error) {
 	}
 	at := d.axis
 	if t := c.in(2); t != nil {
-		if at, err = whole(t, "axis"); err != nil {
-			return err
-		}
+		at = whole(t, "axis")
 	}
+	var err error
 	if d.axis, err = axisOf(at, last+1); err != nil || d.axis == last {
 		return fmt.Errorf("axis %d of an input of shape %v", at, in)
 	}
@@ -139,9 +130,7 @@ func (d *dft) plan(c *Call) (err error) {
 		d.length = 2 * (d.length - 1)
 	}
 	if t := c.in(1); t != nil {
-		if d.length, err = whole(t, "dft_length"); err != nil {
-			return err
-		}
+		d.length = whole(t, "dft_length")
 	}
 	if d.length < 1 || d.length > MaxTensorBytes/16 {
 		return fmt.Errorf("a transform of length %d", d.length)
@@ -168,26 +157,18 @@ func setComplex(t *onnx.Tensor, i int, v complex128) {
 func newSTFT(s *Spec) (Kernel, error) {
 	onesided := s.bool("onesided")
 	return func(c *Call) error {
-		x, err := signal(c.In[0])
-		if err != nil {
-			return err
-		}
+		x := signal(c.In[0])
 		if len(c.In[0].Shape) != 3 {
 			return fmt.Errorf("the signal has shape %v; [batch, length, 1 or 2] is expected",
 				c.In[0].Shape)
 		}
-		step, err := whole(c.In[1], "frame_step")
-		if err != nil {
-			return err
-		}
+		step := whole(c.In[1], "frame_step")
 		batch, n := c.In[0].Shape[0], c.In[0].Shape[1]
 		window := c.in(2)
 		length := 0
 		switch t := c.in(3); {
 		case t != nil:
-			if length, err = whole(t, "frame_length"); err != nil {
-				return err
-			}
+			length = whole(t, "frame_length")
 		case window != nil:
 			length = window.Len()
 		default:
@@ -201,10 +182,7 @@ func newSTFT(s *Spec) (Kernel, error) {
 		if onesided {
 			bins = length/2 + 1
 		}
-		out, err := c.New(0, c.In[0].DType, []int{batch, frames, bins, 2})
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, c.In[0].DType, []int{batch, frames, bins, 2}))
 		fft := fourier.NewCmplxFFT(length)
 		line, freq := make([]complex128, length), make([]complex128, length)
 		for b := range batch {
@@ -231,17 +209,11 @@ func newWindowFunction(a, b, c float64) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		periodic, d := s.bool("periodic"), s.dtype("output_datatype")
 		return func(call *Call) error {
-			n, err := whole(call.In[0], "size")
-			if err != nil {
-				return err
-			}
+			n := whole(call.In[0], "size")
 			if n < 0 || n > MaxTensorBytes/8 {
 				return fmt.Errorf("a window of size %d", n)
 			}
-			out, err := call.New(0, d, []int{n})
-			if err != nil {
-				return err
-			}
+			out := try(call.New(0, d, []int{n}))
 			over := float64(n)
 			if !periodic {
 				over--
@@ -264,10 +236,7 @@ func newMelWeightMatrix(s *Spec) (Kernel, error) {
 	return func(c *Call) error {
 		var sizes [3]int
 		for i, what := range []string{"num_mel_bins", "dft_length", "sample_rate"} {
-			v, err := whole(c.In[i], what)
-			if err != nil {
-				return err
-			}
+			v := whole(c.In[i], what)
 			if v < 1 || v > 1<<24 {
 				return fmt.Errorf("%s is %d", what, v)
 			}
@@ -290,10 +259,7 @@ func newMelWeightMatrix(s *Spec) (Kernel, error) {
 			}
 			corner[i] = int(at)
 		}
-		out, err := c.New(0, d, []int{rows, bins})
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, d, []int{rows, bins}))
 		w := make([]float64, rows*bins)
 		for i := range bins {
 			from, mid, to := corner[i], corner[i+1], corner[i+2]

@@ -28,10 +28,7 @@ func newSlice(*Spec) (Kernel, error) {
 		var v [4][]int
 		for i := range v {
 			if t := c.in(i + 1); t != nil {
-				var err error
-				if v[i], err = ints(t); err != nil {
-					return err
-				}
+				v[i] = try(ints(t))
 			}
 		}
 		return slice(c, v[0], v[1], v[2], v[3])
@@ -50,10 +47,7 @@ func slice(c *Call, starts, ends, axes, steps []int) error {
 		return fmt.Errorf("starts %v, ends %v, axes %v and steps %v differ in length", starts,
 			ends, axes, steps)
 	}
-	ax, err := axesOf(axes, len(in))
-	if err != nil {
-		return err
-	}
+	ax := try(axesOf(axes, len(in)))
 	shape, st, off := append([]int{}, in...), strides(in), 0
 	for i, a := range ax {
 		n, start, end, step := in[a], starts[i], ends[i], 1
@@ -87,10 +81,7 @@ func slice(c *Call, starts, ends, axes, steps []int) error {
 	if slices.Equal(shape, in) && off == 0 && steps == nil {
 		return c.View(0, 0, shape)
 	}
-	out, err := c.New(0, c.In[0].DType, shape)
-	if err != nil {
-		return err
-	}
+	out := try(c.New(0, c.In[0].DType, shape))
 	gather(c, out, c.In[0], off, st)
 	return nil
 }

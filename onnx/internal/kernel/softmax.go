@@ -101,10 +101,7 @@ func softmaxLines(axis int, slow Kernel) Kernel {
 			return slow(c)
 		}
 		x, n := c.In[0].F32(), xs[ax]
-		out, err := c.Over(0, 0, onnx.Float32, xs)
-		if err != nil {
-			return err
-		}
+		out := try(c.Over(0, 0, onnx.Float32, xs))
 		o := out.F32()
 		c.Parallel(len(x)/n, n*4, func(lo, hi int) {
 			softmaxRows(o[lo*n:hi*n], x[lo*n:hi*n], n)
@@ -132,18 +129,10 @@ func flatSoftmax(f32, f64 func([]float64)) func(*Spec) (Kernel, error) {
 				_, err := axisOf(axis, len(x.Shape))
 				return err
 			}
-			flat, err := x.Reshape(product(x.Shape[:ax]), product(x.Shape[ax:]))
-			if err != nil {
-				return err
-			}
+			flat := try(x.Reshape(product(x.Shape[:ax]), product(x.Shape[ax:])))
 			c.In[0] = flat
-			if err := k(c); err != nil {
-				return err
-			}
-			out, err := c.Out[0].Reshape(x.Shape...)
-			if err != nil {
-				return err
-			}
+			need(k(c))
+			out := try(c.Out[0].Reshape(x.Shape...))
 			c.Out[0] = out
 			return nil
 		}, nil

@@ -28,20 +28,14 @@ func newSplit(s *Spec) (Kernel, error) {
 		if c.in(1) == nil {
 			return split(c, axis, nil, uneven)
 		}
-		sizes, err := ints(c.In[1])
-		if err != nil {
-			return err
-		}
+		sizes := try(ints(c.In[1]))
 		return split(c, axis, sizes, false)
 	}, nil
 }
 
 func split(c *Call, axis int, sizes []int, uneven bool) error {
 	in := c.In[0].Shape
-	ax, err := axisOf(axis, len(in))
-	if err != nil {
-		return err
-	}
+	ax := try(axisOf(axis, len(in)))
 	n := len(c.Out)
 	if sizes == nil {
 		if in[ax]%n != 0 && !uneven {
@@ -73,10 +67,7 @@ func split(c *Call, axis int, sizes []int, uneven bool) error {
 		if c.wants(i) {
 			shape := append([]int{}, in...)
 			shape[ax] = v
-			out, err := c.New(i, c.In[0].DType, shape)
-			if err != nil {
-				return err
-			}
+			out := try(c.New(i, c.In[0].DType, shape))
 			for o := 0; o < outer; o++ {
 				copyRange(out.Data, o*v*inner, c.In[0].Data, (o*in[ax]+at)*inner, v*inner)
 			}

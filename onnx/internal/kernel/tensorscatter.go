@@ -15,10 +15,7 @@ func newTensorScatter(s *Spec) (Kernel, error) {
 	}
 	return func(c *Call) error {
 		cache, update := c.In[0], c.In[1]
-		ax, err := axisOf(axis, len(cache.Shape))
-		if err != nil {
-			return err
-		}
+		ax := try(axisOf(axis, len(cache.Shape)))
 		want := slices.Clone(cache.Shape)
 		if ax > 0 && len(update.Shape) == len(want) {
 			want[ax] = update.Shape[ax]
@@ -29,9 +26,7 @@ func newTensorScatter(s *Spec) (Kernel, error) {
 		}
 		first := make([]int, want[0])
 		if t := c.in(2); t != nil {
-			if first, err = ints(t); err != nil {
-				return err
-			}
+			first = try(ints(t))
 		}
 		size, n := cache.Shape[ax], want[ax]
 		for _, f := range first {
@@ -41,10 +36,7 @@ func newTensorScatter(s *Spec) (Kernel, error) {
 					want[0], size, n)
 			}
 		}
-		out, err := c.New(0, cache.DType, cache.Shape)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, cache.DType, cache.Shape))
 		Copy(out, cache)
 		inner, rows := product(want[ax+1:]), product(want[1:ax])
 		for b, f := range first {

@@ -29,14 +29,8 @@ const maxString = 1 << 26
 // StringConcat: out = a b, with broadcasting.
 func newStringConcat(*Spec) (Kernel, error) {
 	return func(c *Call) error {
-		shape, err := broadcast(c.In[0].Shape, c.In[1].Shape)
-		if err != nil {
-			return err
-		}
-		out, err := c.New(0, onnx.String, shape)
-		if err != nil {
-			return err
-		}
+		shape := try(broadcast(c.In[0].Shape, c.In[1].Shape))
+		out := try(c.New(0, onnx.String, shape))
 		a, b, o := data[string](c.In[0]), data[string](c.In[1]), data[string](out)
 		pair := newOdometer(shape,
 			[][]int{broadcastStrides(c.In[0].Shape, shape), broadcastStrides(c.In[1].Shape, shape)},
@@ -78,14 +72,8 @@ func newStringSplit(s *Spec) (Kernel, error) {
 			}
 			longest = max(longest, len(parts[i]))
 		}
-		y, err := c.New(0, onnx.String, append(slices.Clone(c.In[0].Shape), longest))
-		if err != nil {
-			return err
-		}
-		z, err := c.New(1, onnx.Int64, c.In[0].Shape)
-		if err != nil {
-			return err
-		}
+		y := try(c.New(0, onnx.String, append(slices.Clone(c.In[0].Shape), longest)))
+		z := try(c.New(1, onnx.Int64, c.In[0].Shape))
 		clearData(y)
 		for i, p := range parts {
 			copy(data[string](y)[i*longest:], p)
@@ -147,10 +135,7 @@ func newStringNormalizer(s *Spec) (Kernel, error) {
 		}
 		shape := slices.Clone(in)
 		shape[len(shape)-1] = len(kept)
-		out, err := c.New(0, onnx.String, shape)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, onnx.String, shape))
 		copy(data[string](out), kept)
 		return nil
 	}, nil
@@ -168,10 +153,7 @@ func newRegexFullMatch(s *Spec) (Kernel, error) {
 		return nil, fmt.Errorf("pattern: %w", err)
 	}
 	return func(c *Call) error {
-		out, err := c.New(0, onnx.Bool, c.In[0].Shape)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, onnx.Bool, c.In[0].Shape))
 		for i, v := range data[string](c.In[0]) {
 			data[bool](out)[i] = whole.MatchString(v)
 		}

@@ -42,27 +42,15 @@ func newTopK(s *Spec) (Kernel, error) {
 func topK[T number](axis int, largest bool, count func(*Call) (int, error)) Kernel {
 	return func(c *Call) error {
 		in := c.In[0].Shape
-		ax, err := axisOf(axis, len(in))
-		if err != nil {
-			return err
-		}
-		k, err := count(c)
-		if err != nil {
-			return err
-		}
+		ax := try(axisOf(axis, len(in)))
+		k := try(count(c))
 		if k < 0 || k > in[ax] {
 			return fmt.Errorf("k = %d of an axis of size %d", k, in[ax])
 		}
 		shape := append([]int{}, in...)
 		shape[ax] = k
-		values, err := c.New(0, c.In[0].DType, shape)
-		if err != nil {
-			return err
-		}
-		indices, err := c.New(1, onnx.Int64, shape)
-		if err != nil {
-			return err
-		}
+		values := try(c.New(0, c.In[0].DType, shape))
+		indices := try(c.New(1, onnx.Int64, shape))
 		x, v, id := data[T](c.In[0]), data[T](values), indices.I64()
 		n, inner := in[ax], product(in[ax+1:])
 		order := make([]int, n)

@@ -30,10 +30,7 @@ func newTranspose(s *Spec) (Kernel, error) {
 		for k, a := range p {
 			shape[k], stride[k] = in[a], st[a]
 		}
-		out, err := c.New(0, c.In[0].DType, shape)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, c.In[0].DType, shape))
 		gather(c, out, c.In[0], 0, stride)
 		return nil
 	}, nil

@@ -26,10 +26,7 @@ func newTrilu(s *Spec) (Kernel, error) {
 			}
 			k = onnx.ClampInt(t.I64()[0])
 		}
-		out, err := c.New(0, c.In[0].DType, in)
-		if err != nil {
-			return err
-		}
+		out := try(c.New(0, c.In[0].DType, in))
 		clearData(out)
 		m, n := in[len(in)-2], in[len(in)-1]
 		for r, rows := 0, product(in[:len(in)-1]); r < rows; r++ {

@@ -25,9 +25,7 @@ func newMean(s *Spec) (Kernel, error) {
 func meanOf[T floating]() Kernel {
 	sum := fold[T](addRow[T])
 	return func(c *Call) error {
-		if err := sum(c); err != nil {
-			return err
-		}
+		need(sum(c))
 		n := T(len(c.In))
 		if c.Alias[0] >= 0 { // the only input itself
 			return nil
@@ -64,14 +62,8 @@ func fold[T onnx.Element](row func(dst, a, b []T)) Kernel {
 		for i, t := range c.In {
 			shapes[i] = t.Shape
 		}
-		shape, err := broadcast(shapes...)
-		if err != nil {
-			return err
-		}
-		out, err := c.New(0, d, shape)
-		if err != nil {
-			return err
-		}
+		shape := try(broadcast(shapes...))
+		out := try(c.New(0, d, shape))
 		o := data[T](out)
 		zip(c, o, shape, data[T](c.In[0]), c.In[0].Shape, data[T](c.In[1]), c.In[1].Shape, 1, row)
 		for _, t := range c.In[2:] {

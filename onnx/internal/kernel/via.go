@@ -28,15 +28,12 @@ func via(k Kernel, from op.TypeSet, to onnx.DType, outs []onnx.DType,
 			case i < len(fixed) && fixed[i] != nil:
 				sub.In[i] = fixed[i]
 			default:
-				buf, err := sub.buffer(to, t.Len())
-				if err != nil {
-					return err
-				}
+				buf := try(sub.buffer(to, t.Len()))
 				sub.In[i] = &onnx.Tensor{DType: to, Shape: t.Shape, Data: buf}
 				castInto(sub.In[i], t)
 			}
 		}
-		err := k(sub)
+		err := sub.run(k)
 		for i, t := range sub.Out {
 			if t == nil {
 				continue

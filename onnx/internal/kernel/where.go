@@ -9,14 +9,8 @@ func init() {
 
 func newWhere(*Spec) (Kernel, error) {
 	return func(c *Call) error {
-		shape, err := broadcast(c.In[0].Shape, c.In[1].Shape, c.In[2].Shape)
-		if err != nil {
-			return err
-		}
-		out, err := c.New(0, c.In[1].DType, shape)
-		if err != nil {
-			return err
-		}
+		shape := try(broadcast(c.In[0].Shape, c.In[1].Shape, c.In[2].Shape))
+		out := try(c.New(0, c.In[1].DType, shape))
 		switch d := out.Data.(type) {
 		case []float32:
 			where(c, d, shape)

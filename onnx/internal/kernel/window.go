@@ -1,6 +1,9 @@
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // window is how a kernel slides over spatial axes: Conv, ConvTranspose and the poolings.
 type window struct {
@@ -53,43 +56,38 @@ func newWindow(s *Spec) (window, error) {
 	return w, nil
 }
 
+// complete sets what is nil of the window, and of the padding of an output, to their defaults for r
+// axes, and makes copies of the rest.
+func (w *window) complete(r int, outPad *[]int) error {
+	for _, f := range []struct {
+		v *[]int
+		d int
+	}{{&w.size, 1}, {&w.stride, 1}, {&w.dilation, 1}, {&w.begin, 0}, {&w.end, 0}, {outPad, 0}} {
+		v := slices.Clone(*f.v)
+		if v == nil {
+			v = slices.Repeat([]int{f.d}, r)
+		}
+		if len(v) != r {
+			return fmt.Errorf("%v has %d entries for %d spatial axes", v, len(v), r)
+		}
+		*f.v = v
+	}
+	return nil
+}
+
 // fit completes the window for an input with these spatial sizes:
 //
 //	extent_k = dilation_k (size_k - 1) + 1
 //	out_k    = floor((in_k + begin_k + end_k - extent_k) / stride_k) + 1          (ceil where ceil_mode)
 //	SAME:      out_k = ceil(in_k / stride_k), begin_k + end_k = max(0, (out_k - 1) stride_k + extent_k - in_k)
 func (w window) fit(in []int) (window, []int, error) {
-	r := len(in)
-	def := func(v []int, d int) ([]int, error) {
-		if v == nil {
-			v = make([]int, r)
-			fillRange(v, d)
-		}
-		if len(v) != r {
-			return nil, fmt.Errorf("%v has %d entries for %d spatial axes", v, len(v), r)
-		}
-		return append([]int{}, v...), nil
-	}
-	var err error
-	if w.size, err = def(w.size, 1); err != nil {
-		return w, nil, err
-	}
-	if w.stride, err = def(w.stride, 1); err != nil {
-		return w, nil, err
-	}
-	if w.dilation, err = def(w.dilation, 1); err != nil {
-		return w, nil, err
-	}
 	if len(w.begin) == 0 {
 		w.begin, w.end = nil, nil
 	}
-	if w.begin, err = def(w.begin, 0); err != nil {
+	if err := w.complete(len(in), new([]int)); err != nil {
 		return w, nil, err
 	}
-	if w.end, err = def(w.end, 0); err != nil {
-		return w, nil, err
-	}
-	out := make([]int, r)
+	out := make([]int, len(in))
 	for k := range in {
 		if int64(w.dilation[k])*int64(w.size[k]-1) > maxExtent {
 			return w, nil, fmt.Errorf("a window of %d with dilation %d reaches further than %d", w.size[k],

@@ -126,18 +126,15 @@ type winogradRun struct {
 }
 
 // run convolves.
-func (g *winograd) run(v *convolution[float32]) error {
+func (g *winograd) run(v *convolution[float32]) {
 	g.once.Do(g.pack)
 	r := &winogradRun{winograd: g, v: v, high: (v.sp[0] + 1) / 2, wide: (v.sp[1] + 1) / 2,
 		packedRows: padRows(g.rows)}
 	// Even and odd columns apart, the columns of neighbouring tiles are side by side: for
 	// processors that have no lanes for tiles.
-	var err error
 	w := window{size: []int{4, 4}, dilation: []int{1, 1}, stride: []int{1, 2},
 		begin: v.window.begin}
-	if r.phases, err = newPhases(w, v.xs[2:], []int{2*r.high - 1, r.wide}); err != nil {
-		return err
-	}
+	r.phases = try(newPhases(w, v.xs[2:], []int{2*r.high - 1, r.wide}))
 	n, tiles := v.xs[0], r.high*r.wide
 	most := g.most()
 	if t := v.env.Threads; t > 1 {
@@ -168,7 +165,6 @@ func (g *winograd) run(v *convolution[float32]) error {
 				}
 			}
 		})
-	return nil
 }
 
 // winogradItem is group of images n from image on, lines of tiles from first to last.
