@@ -1,10 +1,10 @@
 package shape
 
 import (
-	"fmt"
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 )
 
@@ -16,11 +16,11 @@ var shapeRules = map[string]rule{
 	"OneHot": inferOneHot,
 }
 
-func inferShape(c *call) error {
+func inferShape(c *call) {
 	x := c.in[0]
 	if !x.ranked() {
 		c.set(0, onnx.Int64, []expr{c.inf.unknownSize()})
-		return nil
+		return
 	}
 	r := len(x.shape)
 	clamp := func(v int) int {
@@ -36,47 +36,44 @@ func inferShape(c *call) error {
 	part := x.shape[start:max(start, end)]
 	c.set(0, onnx.Int64, []expr{constant(len(part))})
 	c.follow(part)
-	return nil
 }
 
-func inferSize(c *call) error {
+func inferSize(c *call) {
 	c.set(0, onnx.Int64, []expr{})
 	if x := c.in[0]; x.ranked() {
 		c.follow([]expr{product(x.shape)})
 	}
-	return nil
 }
 
-func inferConstant(c *call) error {
+func inferConstant(c *call) {
 	t := op.Constant(c.node)
 	if t == nil {
-		return fmt.Errorf("it holds no value; allowed are dense tensors, numbers and strings")
+		try.Fail("it holds no value; allowed are dense tensors, numbers and strings")
 	}
 	if len(c.out) > 0 {
 		c.out[0] = tensorFact(t)
 	}
-	return nil
 }
 
 // given is a shape made of the followed elements of f; nil where f is not followed. A rank-1 input
 // of known length gives a shape of known rank.
-func (c *call) given(f *fact) ([]expr, error) {
+func (c *call) given(f *fact) []expr {
 	if f.data != nil {
 		out := make([]expr, len(f.data))
 		for i, e := range f.data {
 			if v, ok := e.value(); ok && v < 0 {
-				return nil, fmt.Errorf("size %d of axis %d is negative", v, i)
+				try.Fail("size %d of axis %d is negative", v, i)
 			}
 			out[i] = c.size(e)
 		}
-		return out, nil
+		return out
 	}
 	if len(f.shape) == 1 {
 		if n, ok := f.shape[0].value(); ok && n <= onnx.MaxRank {
-			return c.unknownSizes(n), nil
+			return c.unknownSizes(n)
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // size is e as the size of an axis: an expression that might be negative is an unknown size.
@@ -87,37 +84,30 @@ func (c *call) size(e expr) expr {
 	return c.inf.unknownSize()
 }
 
-func inferConstantOfShape(c *call) error {
+func inferConstantOfShape(c *call) {
 	v := onnx.Scalar[float32](0)
 	if a, ok := c.node.Attr("value"); ok && a.Tensor != nil {
 		v = a.Tensor
 	}
-	shape, err := c.given(c.in[0])
-	if err != nil {
-		return err
-	}
+	shape := c.given(c.in[0])
 	c.set(0, v.DType, shape)
 	if e := elements(v); len(e) == 1 && shape != nil {
 		if n, ok := product(shape).value(); ok && n <= maxFollowed {
 			c.follow(repeated(e[0], n))
 		}
 	}
-	return nil
 }
 
-func inferRange(c *call) error {
-	d, err := sameType(c.in...)
-	if err != nil {
-		return err
-	}
+func inferRange(c *call) {
+	d := try.Get(sameType(c.in...))
 	c.set(0, d, []expr{c.inf.unknownSize()})
 	start, limit, delta := c.in[0].data, c.in[1].data, c.in[2].data
 	if len(start) != 1 || len(limit) != 1 || len(delta) != 1 {
-		return nil
+		return
 	}
 	step, ok := delta[0].value()
 	if !ok || step == 0 {
-		return nil
+		return
 	}
 	span := limit[0].minus(start[0])
 	if step < 0 {
@@ -125,41 +115,34 @@ func inferRange(c *call) error {
 	}
 	if v, ok := span.value(); ok && v < 0 {
 		c.set(0, d, []expr{constant(0)})
-		return nil
+		return
 	}
 	c.set(0, d, []expr{c.size(span.plus(constant(step - 1)).floorOver(step))})
-	return nil
 }
 
-func inferNonZero(c *call) error {
+func inferNonZero(c *call) {
 	rank := c.inf.unknownSize()
 	if x := c.in[0]; x.ranked() {
 		rank = constant(max(1, len(x.shape))) // a scalar is a vector of one to the engines
 	}
 	c.set(0, onnx.Int64, []expr{rank, c.inf.unknownSize()})
-	return nil
 }
 
 // inferLike: the input's shape, and its type unless dtype says another.
-func inferLike(c *call) error {
+func inferLike(c *call) {
 	d := c.arg(0).dtype
 	if t := c.attrs.Int("dtype"); t != 0 {
 		d = onnx.DTypeOf(int64(t))
 	}
 	c.set(0, d, c.arg(0).shape)
-	return nil
 }
 
-func inferOneHot(c *call) error {
+func inferOneHot(c *call) {
 	x := c.in[0]
 	c.set(0, c.in[2].dtype, nil)
 	if !x.ranked() {
-		return nil
+		return
 	}
-	a, err := axis(c.attrs.Int("axis"), len(x.shape)+1)
-	if err != nil {
-		return err
-	}
+	a := try.Get(axis(c.attrs.Int("axis"), len(x.shape)+1))
 	c.set(0, c.in[2].dtype, slices.Insert(slices.Clone(x.shape), a, c.number(1)))
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Operators with subgraphs.
@@ -33,7 +34,7 @@ func (c *call) body(name string, inputs []*fact) (*inference, *onnx.Graph, error
 	return inner, a.Graph, nil
 }
 
-func inferIf(c *call) error {
+func inferIf(c *call) {
 	branches := []string{"then_branch", "else_branch"}
 	if d := c.in[0].data; len(d) == 1 {
 		// A condition that is known leaves one branch.
@@ -44,11 +45,9 @@ func inferIf(c *call) error {
 	var results [][]*fact
 	for _, name := range branches {
 		inner, g, err := c.body(name, nil)
-		if err != nil {
-			return err
-		}
+		try.Do(err)
 		if len(g.Outputs) != len(c.out) {
-			return fmt.Errorf("%s gives %d outputs and the node %d", name,
+			try.Fail("%s gives %d outputs and the node %d", name,
 				len(g.Outputs), len(c.out))
 		}
 		var fs []*fact
@@ -70,7 +69,7 @@ func inferIf(c *call) error {
 		}
 		b := results[1][i]
 		if a.dtype != b.dtype && a.dtype != onnx.Undefined && b.dtype != onnx.Undefined {
-			return fmt.Errorf("output %d is %v in one branch and %v in the other", i,
+			try.Fail("output %d is %v in one branch and %v in the other", i,
 				a.dtype, b.dtype)
 		}
 		if len(a.shape) != len(b.shape) || b.shape == nil {
@@ -83,14 +82,13 @@ func inferIf(c *call) error {
 			}
 		}
 	}
-	return nil
 }
 
 // turns infers a body whose first inputs are carried from turn to turn: in holds the facts of all
 // inputs, first of them lead ones that are not carried, then the initial values of the carried
 // ones. It returns the facts of the body's outputs from skip on; sizes of carried values that a
 // turn may change are unknown. A carried value is known by its sizes alone.
-func (c *call) turns(in []*fact, lead, carried, skip int) ([]*fact, error) {
+func (c *call) turns(in []*fact, lead, carried, skip int) []*fact {
 	rest := slices.Clone(in)
 	for i := lead; i < lead+carried; i++ {
 		rest[i] = &fact{dtype: in[i].dtype, shape: slices.Clone(in[i].shape)}
@@ -109,11 +107,9 @@ func (c *call) turns(in []*fact, lead, carried, skip int) ([]*fact, error) {
 			round = 1 // what the sizes at first say need not hold: perhaps there is no turn
 			continue
 		}
-		if err != nil {
-			return nil, err
-		}
+		try.Do(err)
 		if len(g.Outputs) != len(c.out)+skip {
-			return nil, fmt.Errorf("the body gives %d outputs and the node %d; %d are expected",
+			try.Fail("the body gives %d outputs and the node %d; %d are expected",
 				len(g.Outputs), len(c.out), len(c.out)+skip)
 		}
 		out := make([]*fact, len(c.out))
@@ -145,7 +141,7 @@ func (c *call) turns(in []*fact, lead, carried, skip int) ([]*fact, error) {
 			for i := range carried {
 				out[i] = &fact{dtype: out[i].dtype, shape: rest[lead+i].shape}
 			}
-			return out, nil
+			return out
 		}
 	}
 }
@@ -154,21 +150,17 @@ func (c *call) turns(in []*fact, lead, carried, skip int) ([]*fact, error) {
 const maxBodies = 1000
 
 // inferLoop: carried values keep their type; scanned outputs gain an axis in front.
-func inferLoop(c *call) error {
+func inferLoop(c *call) {
 	carried := max(0, len(c.in)-2)
 	in := []*fact{{dtype: onnx.Int64, shape: []expr{}}, {dtype: onnx.Bool, shape: []expr{}}}
 	for i := range carried {
 		in = append(in, c.arg(i+2))
 	}
 	if carried > len(c.out) {
-		return fmt.Errorf("%d values are carried and the node gives %d", carried, len(c.out))
+		try.Fail("%d values are carried and the node gives %d", carried, len(c.out))
 	}
-	out, err := c.turns(in, 2, carried, 1)
-	if err != nil {
-		return err
-	}
+	out := c.turns(in, 2, carried, 1)
 	c.scanned(out, carried, c.inf.unknownSize(), nil)
-	return nil
 }
 
 // scanned sets the node's outputs from those of its body: the scanned ones, behind the carried
@@ -197,10 +189,10 @@ func (c *call) scanned(out []*fact, carried int, n expr, axes []int) {
 
 // inferScan: the body sees its scanned inputs without the scanned axis. Before operator set 9 there
 // was a batch as well, and only the element types are taken from the body.
-func inferScan(c *call) error {
+func inferScan(c *call) {
 	a, ok := c.node.Attr("body")
 	if !ok || a.Graph == nil {
-		return fmt.Errorf("the attribute body holds no graph")
+		try.Fail("the attribute body holds no graph")
 	}
 	m := c.attrs.Int("num_scan_inputs")
 	carried := len(c.in) - m
@@ -210,10 +202,10 @@ func inferScan(c *call) error {
 				c.set(i, a.Graph.Outputs[i].DType, nil)
 			}
 		}
-		return nil
+		return
 	}
 	if m < 1 || carried < 0 || carried > len(c.out) {
-		return fmt.Errorf("num_scan_inputs is %d of %d inputs", m, len(c.in))
+		try.Fail("num_scan_inputs is %d of %d inputs", m, len(c.in))
 	}
 	in, n := slices.Clone(c.in), c.inf.unknownSize()
 	axes := c.attrs.Ints("scan_input_axes")
@@ -230,19 +222,12 @@ func inferScan(c *call) error {
 			if k := i - carried; k < len(axes) {
 				at = axes[k]
 			}
-			at, err := axis(at, len(s))
-			if err != nil {
-				return err
-			}
+			at = try.Get(axis(at, len(s)))
 			n = s[at]
 			f.shape = slices.Delete(slices.Clone(s), at, at+1)
 		}
 		in[i] = f
 	}
-	out, err := c.turns(in, 0, carried, 0)
-	if err != nil {
-		return err
-	}
+	out := c.turns(in, 0, carried, 0)
 	c.scanned(out, carried, n, c.attrs.Ints("scan_output_axes"))
-	return nil
 }

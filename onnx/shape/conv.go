@@ -1,9 +1,8 @@
 package shape
 
 import (
-	"fmt"
-
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 )
 
@@ -21,10 +20,10 @@ var convolutionRules = map[string]rule{
 }
 
 // output is the size of axis i after the window went over an input of size in.
-func output(w op.Window, in expr, i int) (expr, error) {
+func output(w op.Window, in expr, i int) expr {
 	switch w.AutoPad {
 	case "SAME_UPPER", "SAME_LOWER":
-		return in.plus(constant(w.Strides[i] - 1)).floorOver(w.Strides[i]), nil
+		return in.plus(constant(w.Strides[i] - 1)).floorOver(w.Strides[i])
 	case "VALID":
 		w.Pads = make([]int, len(w.Pads))
 	}
@@ -35,7 +34,7 @@ func output(w op.Window, in expr, i int) (expr, error) {
 		least = 1 - w.Strides[i]
 	}
 	if v, ok := span.value(); ok && int(v) < least {
-		return nil, fmt.Errorf("a kernel over %d positions on axis %d of size %s padded by %d",
+		try.Fail("a kernel over %d positions on axis %d of size %s padded by %d",
 			w.Extent(i), i+2, in, pad)
 	}
 	if w.CeilMode {
@@ -46,9 +45,9 @@ func output(w op.Window, in expr, i int) (expr, error) {
 				out = constant(o - 1)
 			}
 		}
-		return out, nil
+		return out
 	}
-	return span.floorOver(w.Strides[i]).plus(constant(1)), nil
+	return span.floorOver(w.Strides[i]).plus(constant(1))
 }
 
 // spatial is the known spatial shape of a weight [M, C/group, k1, ..., kn]; nil where it is not
@@ -68,7 +67,7 @@ func spatial(w []expr) []int {
 	return out
 }
 
-func inferConv(c *call) error {
+func inferConv(c *call) {
 	x, weight, d, bias := 0, 1, c.arg(0).dtype, 2
 	switch c.node.Op {
 	case "ConvInteger":
@@ -76,101 +75,87 @@ func inferConv(c *call) error {
 	case "QLinearConv":
 		weight, d, bias = 3, c.arg(7).dtype, 8
 	default:
-		if _, err := sameType(c.in...); err != nil {
-			return err
-		}
+		try.Get(sameType(c.in...))
 	}
 	c.set(0, d, nil)
 	in, w := c.in[x].shape, c.in[weight].shape
 	if in == nil {
-		return nil
+		return
 	}
 	if len(in) < 3 {
-		return fmt.Errorf("an input of rank %d; [N, C, D1, ...] is needed", len(in))
+		try.Fail("an input of rank %d; [N, C, D1, ...] is needed", len(in))
 	}
 	out := c.unknownSizes(len(in))
 	out[0] = in[0]
 	c.set(0, d, out)
 	if w == nil {
-		return nil
+		return
 	}
 	if len(w) != len(in) {
-		return fmt.Errorf("input and weight are of rank %d and %d; they must be the same",
+		try.Fail("input and weight are of rank %d and %d; they must be the same",
 			len(in), len(w))
 	}
 	group := c.attrs.Int("group")
 	if group < 1 || group > onnx.MaxElements {
-		return fmt.Errorf("group is %d; at least 1 is allowed", group)
+		try.Fail("group is %d; at least 1 is allowed", group)
 	}
 	if _, err := meet(in[1], w[1].times(constant(group))); err != nil {
-		return fmt.Errorf("channels of the input and of the weight times %d groups: %w", group, err)
+		try.Fail("channels of the input and of the weight times %d groups: %w", group, err)
 	}
 	if m, ok := w[0].value(); ok && m%group != 0 {
-		return fmt.Errorf("%d output channels cannot be split in %d groups", m, group)
+		try.Fail("%d output channels cannot be split in %d groups", m, group)
 	}
 	if b := c.arg(bias).shape; bias >= 0 && b != nil {
 		if len(b) != 1 {
-			return fmt.Errorf("the bias is of rank %d; it must be a vector", len(b))
+			try.Fail("the bias is of rank %d; it must be a vector", len(b))
 		}
 		if _, err := meet(b[0], w[0]); err != nil {
-			return fmt.Errorf("bias and output channels: %w", err)
+			try.Fail("bias and output channels: %w", err)
 		}
 	}
 	out[1] = w[0]
 	if kernel := spatial(w); kernel != nil {
-		win, err := op.WindowOf(c.attrs, len(in)-2, kernel)
-		if err != nil {
-			return err
-		}
+		win := try.Get(op.WindowOf(c.attrs, len(in)-2, kernel))
 		for i := range kernel {
-			if out[i+2], err = output(win, in[i+2], i); err != nil {
-				return err
-			}
+			out[i+2] = output(win, in[i+2], i)
 		}
 	}
 	c.set(0, d, out)
-	return nil
 }
 
 // inferConvTranspose: weight [C, M/group, k1, ...]; output size (in-1) stride + output_padding +
 // extent - pads.
-func inferConvTranspose(c *call) error {
-	d, err := sameType(c.in...)
-	if err != nil {
-		return err
-	}
+func inferConvTranspose(c *call) {
+	d := try.Get(sameType(c.in...))
 	c.set(0, d, nil)
 	in, w := c.in[0].shape, c.in[1].shape
 	if in == nil || w == nil {
-		return nil
+		return
 	}
 	if len(in) < 3 || len(w) != len(in) {
-		return fmt.Errorf(
+		try.Fail(
 			"input and weight are of rank %d and %d; [N, C, D1, ...] and [C, M/group, k1, ...] are needed",
 			len(in), len(w))
 	}
 	if _, err := meet(in[1], w[0]); err != nil {
-		return fmt.Errorf("channels of input and weight: %w", err)
+		try.Fail("channels of input and weight: %w", err)
 	}
 	group := c.attrs.Int("group")
 	if group < 1 || group > onnx.MaxElements {
-		return fmt.Errorf("group is %d; at least 1 is allowed", group)
+		try.Fail("group is %d; at least 1 is allowed", group)
 	}
 	out := c.unknownSizes(len(in))
 	out[0], out[1] = in[0], w[1].times(constant(group))
 	n := len(in) - 2
 	if kernel := spatial(w); kernel != nil {
-		win, err := op.WindowOf(c.attrs, n, kernel)
-		if err != nil {
-			return err
-		}
+		win := try.Get(op.WindowOf(c.attrs, n, kernel))
 		extra := c.attrs.Ints("output_padding")
 		if extra == nil {
 			extra = make([]int, n)
 		}
 		shape := c.attrs.Ints("output_shape")
 		if len(extra) != n || shape != nil && len(shape) != n {
-			return fmt.Errorf("output_padding %v and output_shape %v for %d spatial axes",
+			try.Fail("output_padding %v and output_shape %v for %d spatial axes",
 				extra, shape, n)
 		}
 		for i := range n {
@@ -189,5 +174,4 @@ func inferConvTranspose(c *call) error {
 		}
 	}
 	c.set(0, d, out)
-	return nil
 }

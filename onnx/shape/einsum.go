@@ -1,24 +1,18 @@
 package shape
 
 import (
-	"fmt"
 	"strings"
 
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 )
 
-func inferEinsum(c *call) error {
-	d, err := sameType(c.in...)
-	if err != nil {
-		return err
-	}
+func inferEinsum(c *call) {
+	d := try.Get(sameType(c.in...))
 	c.set(0, d, nil)
-	terms, result, err := op.EinsumTerms(c.attrs.Str("equation"))
-	if err != nil {
-		return err
-	}
+	terms, result := try.Get2(op.EinsumTerms(c.attrs.Str("equation")))
 	if len(terms) != len(c.in) {
-		return fmt.Errorf("equation %q has %d operands and the node %d", c.attrs.Str("equation"),
+		try.Fail("equation %q has %d operands and the node %d", c.attrs.Str("equation"),
 			len(terms), len(c.in))
 	}
 	sizes := map[rune]expr{}
@@ -26,7 +20,7 @@ func inferEinsum(c *call) error {
 	for i, term := range terms {
 		s := c.arg(i).shape
 		if s == nil {
-			return nil
+			return
 		}
 		labels := []rune(term)
 		extra := len(s) - len(labels)
@@ -34,21 +28,19 @@ func inferEinsum(c *call) error {
 			extra++
 		}
 		if extra < 0 || extra > 0 && !strings.Contains(term, ".") {
-			return fmt.Errorf("term %q for an operand of rank %d", term, len(s))
+			try.Fail("term %q for an operand of rank %d", term, len(s))
 		}
 		at := 0
 		for _, r := range labels {
 			if r == '.' {
-				if ellipsis, err = c.broadcast(ellipsis, s[at:at+extra]); err != nil {
-					return err
-				}
+				ellipsis = try.Get(c.broadcast(ellipsis, s[at:at+extra]))
 				at += extra
 				continue
 			}
 			if have, ok := sizes[r]; ok {
 				merged, err := c.broadcast([]expr{have}, []expr{s[at]})
 				if err != nil {
-					return fmt.Errorf("label %q: %w", r, err)
+					try.Fail("label %q: %w", r, err)
 				}
 				// A label has one size, so that of the operands' symbols any one serves.
 				if strings.Contains(merged[0].String(), "?") {
@@ -70,5 +62,4 @@ func inferEinsum(c *call) error {
 		}
 	}
 	c.set(0, d, out)
-	return nil
 }

@@ -1,9 +1,8 @@
 package shape
 
 import (
-	"fmt"
-
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Elementwise operators, with broadcasting where they have several operands.
@@ -22,7 +21,7 @@ var elementwiseRules = merge(map[string]rule{
 ), each(inferComparison, "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
 	each(inferVariadic, "Max", "Min", "Mean", "Sum"))
 
-func inferUnary(c *call) error {
+func inferUnary(c *call) {
 	x := c.arg(0)
 	c.same(0, x)
 	switch c.node.Op {
@@ -39,7 +38,6 @@ func inferUnary(c *call) error {
 			return nil
 		}))
 	}
-	return nil
 }
 
 func mapData(d []expr, f func(expr) expr) []expr {
@@ -54,15 +52,9 @@ func mapData(d []expr, f func(expr) expr) []expr {
 }
 
 // inferBinary broadcasts; opset 6 and below, with its axis attribute, is not followed.
-func inferBinary(c *call) error {
-	d, err := sameType(c.in[0], c.in[1])
-	if err != nil {
-		return err
-	}
-	shape, err := c.broadcast(c.in[0].shape, c.in[1].shape)
-	if err != nil {
-		return err
-	}
+func inferBinary(c *call) {
+	d := try.Get(sameType(c.in[0], c.in[1]))
+	shape := try.Get(c.broadcast(c.in[0].shape, c.in[1].shape))
 	c.set(0, d, shape)
 	c.followBinary(func(a, b expr) expr {
 		x, xok := a.value()
@@ -98,7 +90,6 @@ func inferBinary(c *call) error {
 		}
 		return nil
 	})
-	return nil
 }
 
 // followBinary follows integer elements of two operands of which one may be repeated: equal counts,
@@ -120,14 +111,9 @@ func (c *call) followBinary(f func(a, b expr) expr) {
 	c.follow(out)
 }
 
-func inferComparison(c *call) error {
-	if _, err := sameType(c.in[0], c.in[1]); err != nil {
-		return err
-	}
-	shape, err := c.broadcast(c.in[0].shape, c.in[1].shape)
-	if err != nil {
-		return err
-	}
+func inferComparison(c *call) {
+	try.Get(sameType(c.in[0], c.in[1]))
+	shape := try.Get(c.broadcast(c.in[0].shape, c.in[1].shape))
 	c.set(0, onnx.Bool, shape)
 	c.followBinary(func(a, b expr) expr {
 		x, xok := a.value()
@@ -161,22 +147,15 @@ func inferComparison(c *call) error {
 		}
 		return constant(boolInt(x <= y))
 	})
-	return nil
 }
 
-func inferVariadic(c *call) error {
-	d, err := sameType(c.in...)
-	if err != nil {
-		return err
-	}
+func inferVariadic(c *call) {
+	d := try.Get(sameType(c.in...))
 	shapes := make([][]expr, len(c.in))
 	for i := range c.in {
 		shapes[i] = c.arg(i).shape
 	}
-	shape, err := c.broadcast(shapes...)
-	if err != nil {
-		return err
-	}
+	shape := try.Get(c.broadcast(shapes...))
 	c.set(0, d, shape)
 	if len(c.in) == 2 && (c.node.Op == "Max" || c.node.Op == "Min") {
 		c.followBinary(func(a, b expr) expr {
@@ -196,41 +175,29 @@ func inferVariadic(c *call) error {
 			return nil
 		})
 	}
-	return nil
 }
 
-func inferPow(c *call) error {
-	shape, err := c.broadcast(c.in[0].shape, c.in[1].shape)
-	c.set(0, c.in[0].dtype, shape)
-	return err
+func inferPow(c *call) {
+	c.set(0, c.in[0].dtype, try.Get(c.broadcast(c.in[0].shape, c.in[1].shape)))
 }
 
 // inferPRelu: the slope is broadcast to the input, not the other way.
-func inferPRelu(c *call) error {
-	if _, err := c.broadcast(c.in[0].shape, c.in[1].shape); err != nil {
-		return err
-	}
+func inferPRelu(c *call) {
+	try.Get(c.broadcast(c.in[0].shape, c.in[1].shape))
 	c.same(0, c.in[0])
-	return nil
 }
 
-func inferWhere(c *call) error {
-	d, err := sameType(c.in[1], c.in[2])
-	if err != nil {
-		return err
-	}
+func inferWhere(c *call) {
+	d := try.Get(sameType(c.in[1], c.in[2]))
 	if t := c.in[0].dtype; t != onnx.Bool && t != onnx.Undefined {
-		return fmt.Errorf("the condition is of type %v; it must be bool", t)
+		try.Fail("the condition is of type %v; it must be bool", t)
 	}
-	shape, err := c.broadcast(c.in[0].shape, c.in[1].shape, c.in[2].shape)
-	if err != nil {
-		return err
-	}
+	shape := try.Get(c.broadcast(c.in[0].shape, c.in[1].shape, c.in[2].shape))
 	c.set(0, d, shape)
 	p, x, y := c.in[0].data, c.in[1].data, c.in[2].data
 	n := max(len(p), len(x), len(y))
 	if len(shape) > 1 || min(len(p), len(x), len(y)) == 0 {
-		return nil
+		return
 	}
 	pick := func(d []expr, i int) expr {
 		if len(d) == 1 {
@@ -250,29 +217,25 @@ func inferWhere(c *call) error {
 		}
 	}
 	c.follow(out)
-	return nil
 }
 
-func inferPredicate(c *call) error {
+func inferPredicate(c *call) {
 	c.set(0, onnx.Bool, c.arg(0).shape)
-	return nil
 }
 
-func inferCast(c *call) error {
+func inferCast(c *call) {
 	to := c.attrs.DType("to")
 	if !to.Known() {
-		return fmt.Errorf("attribute to is %d, which is no element type", to)
+		try.Fail("attribute to is %d, which is no element type", to)
 	}
 	c.set(0, to, c.in[0].shape)
 	if to == onnx.Int64 || to == onnx.Int32 {
 		c.follow(c.in[0].data)
 	}
-	return nil
 }
 
-func inferCastLike(c *call) error {
+func inferCastLike(c *call) {
 	c.set(0, c.arg(1).dtype, c.arg(0).shape)
-	return nil
 }
 
 func boolInt(v bool) int {

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 )
 
@@ -376,7 +377,7 @@ func (inf *inference) node(n *onnx.Node, hints map[string]onnx.ValueInfo) error 
 		if err := schema.Arity(n); err != nil {
 			return c.wrap(err)
 		}
-		if err := r(c); err != nil {
+		if err := c.apply(r); err != nil {
 			return c.wrap(err)
 		}
 		if allConstant {
@@ -438,9 +439,10 @@ type call struct {
 	out   []*fact
 }
 
-// rule sets the facts of a node's outputs from those of its inputs. Facts that it does not set are
+// rule sets the facts of a node's outputs from those of its inputs, or ends by package try where they
+// contradict each other. Facts that it does not set are
 // unknown.
-type rule func(c *call) error
+type rule func(c *call)
 
 // rules holds the rule of each standard operator, by families; see the infer_*.go files.
 var rules map[string]rule
@@ -462,17 +464,23 @@ func Moves(op string) bool { return movementRules[op] != nil || shapeRules[op] !
 // operand.
 func Elementwise(op string) bool { return elementwiseRules[op] != nil }
 
+// apply runs a rule, which may end by package try.
+func (c *call) apply(r rule) (err error) {
+	defer try.Catch(&err)
+	r(c)
+	return nil
+}
+
 // shaped makes a rule for an output of the first input's type: of an input x of known rank, shape
 // returns the output's shape, nil where even its rank is unknown.
-func shaped(shape func(c *call, x *fact) ([]expr, error)) rule {
-	return func(c *call) (err error) {
+func shaped(shape func(c *call, x *fact) []expr) rule {
+	return func(c *call) {
 		x := c.in[0]
 		var s []expr
 		if x.ranked() {
-			s, err = shape(c, x)
+			s = shape(c, x)
 		}
 		c.set(0, x.dtype, s)
-		return err
 	}
 }
 

@@ -1,9 +1,8 @@
 package shape
 
 import (
-	"fmt"
-
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Matrix products.
@@ -12,23 +11,20 @@ var matmulRules = map[string]rule{
 	"MatMulInteger": inferMatMulInteger, "QLinearMatMul": inferQLinearMatMul,
 }
 
-func inferMatMul(c *call) error {
-	d, err := sameType(c.in[0], c.in[1])
-	if err != nil {
-		return err
-	}
-	return c.matmul(d, c.in[0].shape, c.in[1].shape)
+func inferMatMul(c *call) {
+	d := try.Get(sameType(c.in[0], c.in[1]))
+	c.matmul(d, c.in[0].shape, c.in[1].shape)
 }
 
 // matmul: [..., m, k] x [..., k, n] -> [..., m, n]; a vector is a row on the left and a column on
 // the right.
-func (c *call) matmul(d onnx.DType, a, b []expr) error {
+func (c *call) matmul(d onnx.DType, a, b []expr) {
 	c.set(0, d, nil)
 	if a == nil || b == nil {
-		return nil
+		return
 	}
 	if len(a) == 0 || len(b) == 0 {
-		return fmt.Errorf("a scalar is no matrix")
+		try.Fail("a scalar is no matrix")
 	}
 	row, col := len(a) == 1, len(b) == 1
 	if row {
@@ -40,12 +36,9 @@ func (c *call) matmul(d onnx.DType, a, b []expr) error {
 	m, k := a[len(a)-2], a[len(a)-1]
 	k2, n := b[len(b)-2], b[len(b)-1]
 	if _, err := meet(k, k2); err != nil {
-		return fmt.Errorf("inner %w", err)
+		try.Fail("inner %w", err)
 	}
-	out, err := c.broadcast(a[:len(a)-2], b[:len(b)-2])
-	if err != nil {
-		return err
-	}
+	out := try.Get(c.broadcast(a[:len(a)-2], b[:len(b)-2]))
 	if !row {
 		out = append(out, m)
 	}
@@ -53,15 +46,11 @@ func (c *call) matmul(d onnx.DType, a, b []expr) error {
 		out = append(out, n)
 	}
 	c.set(0, d, out)
-	return nil
 }
 
 // inferGemm: alpha A' B' + beta C, A' [m, k], B' [k, n], C broadcast to [m, n].
-func inferGemm(c *call) error {
-	d, err := sameType(c.in...)
-	if err != nil {
-		return err
-	}
+func inferGemm(c *call) {
+	d := try.Get(sameType(c.in...))
 	out := c.unknownSizes(2)
 	var inner []expr
 	for i, name := range []string{"transA", "transB"} {
@@ -70,7 +59,7 @@ func inferGemm(c *call) error {
 			continue
 		}
 		if len(s) != 2 {
-			return fmt.Errorf("operand %d is of rank %d; it must be a matrix", i, len(s))
+			try.Fail("operand %d is of rank %d; it must be a matrix", i, len(s))
 		}
 		// The outer axis is 0 of A and 1 of B, the other way round where transposed.
 		o := i
@@ -82,35 +71,34 @@ func inferGemm(c *call) error {
 	}
 	if len(inner) == 2 {
 		if _, err := meet(inner[0], inner[1]); err != nil {
-			return fmt.Errorf("inner %w", err)
+			try.Fail("inner %w", err)
 		}
 	}
 	c.set(0, d, out)
 	if bias := c.arg(2).shape; bias != nil {
 		got, err := c.broadcast(out, bias)
 		if err != nil {
-			return fmt.Errorf("bias: %w", err)
+			try.Fail("bias: %w", err)
 		}
 		if len(got) > 2 {
-			return fmt.Errorf("the bias is of rank %d; at most 2 are allowed", len(bias))
+			try.Fail("the bias is of rank %d; at most 2 are allowed", len(bias))
 		}
 	}
-	return nil
 }
 
-func inferMatMulInteger(c *call) error { return c.matmul(onnx.Int32, c.in[0].shape, c.in[1].shape) }
+func inferMatMulInteger(c *call) { c.matmul(onnx.Int32, c.in[0].shape, c.in[1].shape) }
 
-func inferQLinearMatMul(c *call) error {
-	return c.matmul(c.in[7].dtype, c.in[0].shape, c.in[3].shape)
+func inferQLinearMatMul(c *call) {
+	c.matmul(c.in[7].dtype, c.in[0].shape, c.in[3].shape)
 }
 
-func inferDet(c *call, x *fact) ([]expr, error) {
+func inferDet(c *call, x *fact) []expr {
 	r := len(x.shape)
 	if r < 2 {
-		return nil, fmt.Errorf("an input of rank %d; at least 2 are needed", r)
+		try.Fail("an input of rank %d; at least 2 are needed", r)
 	}
 	if _, err := meet(x.shape[r-2], x.shape[r-1]); err != nil {
-		return nil, fmt.Errorf("a square matrix is needed: %w", err)
+		try.Fail("a square matrix is needed: %w", err)
 	}
-	return x.shape[:r-2], nil
+	return x.shape[:r-2]
 }

@@ -1,11 +1,11 @@
 package shape
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Operators that move elements without computing with them.
@@ -20,7 +20,7 @@ var movementRules = merge(map[string]rule{
 }, each(inferSameAsFirst, "Scatter", "TensorScatter", "ScatterElements", "ScatterND", "Trilu",
 	"ReverseSequence"))
 
-func inferReshape(c *call) error {
+func inferReshape(c *call) {
 	x, want := c.in[0], c.arg(1) // an attribute before operator set 5
 	c.set(0, x.dtype, nil)
 	if want.data == nil {
@@ -29,7 +29,7 @@ func inferReshape(c *call) error {
 				c.set(0, x.dtype, c.unknownSizes(n))
 			}
 		}
-		return nil
+		return
 	}
 	out := make([]expr, len(want.data))
 	infer := -1
@@ -41,113 +41,105 @@ func inferReshape(c *call) error {
 			case !x.ranked():
 				out[i] = c.inf.unknownSize()
 			case i >= len(x.shape):
-				return fmt.Errorf("size 0 of axis %d copies an axis that the input lacks", i)
+				try.Fail("size 0 of axis %d copies an axis that the input lacks", i)
 			default:
 				out[i] = x.shape[i]
 			}
 		case known && v == -1:
 			if infer >= 0 {
-				return fmt.Errorf("the shape has -1 twice")
+				try.Fail("the shape has -1 twice")
 			}
 			infer = i
 		case known && v < 0:
-			return fmt.Errorf("the shape has the size %d", v)
+			try.Fail("the shape has the size %d", v)
 		default:
 			out[i] = c.size(e)
 		}
 	}
-	if err := c.fitReshape(out, infer); err != nil {
-		return err
-	}
+	c.fitReshape(out, infer)
 	c.set(0, x.dtype, out)
 	if x.ranked() && x.data != nil {
 		c.follow(x.data)
 	}
-	return nil
 }
 
 // fitReshape works out the size of axis infer (-1: there is none) of a shape for the input's
 // elements, and checks their number.
-func (c *call) fitReshape(out []expr, infer int) error {
+func (c *call) fitReshape(out []expr, infer int) {
 	var total expr
 	if c.in[0].ranked() {
 		total = product(c.in[0].shape)
 	}
 	if infer < 0 {
 		if total == nil {
-			return nil
+			return
 		}
 		a, aok := total.value()
 		b, bok := product(out).value()
 		if aok && bok && a != b {
-			return fmt.Errorf("%d elements cannot be reshaped to %s of %d", a,
+			try.Fail("%d elements cannot be reshaped to %s of %d", a,
 				c.inf.shapeText(out), b)
 		}
-		return nil
+		return
 	}
 	rest := product(slices.Delete(slices.Clone(out), infer, infer+1))
 	out[infer] = c.inf.unknownSize()
 	if total == nil || rest == nil {
-		return nil
+		return
 	}
 	if rest.is(0) {
-		return fmt.Errorf("the size -1 cannot be worked out beside a size of 0")
+		try.Fail("the size -1 cannot be worked out beside a size of 0")
 	}
 	if q, ok := total.over(rest); ok {
 		out[infer] = q
 	} else if t, known := total.value(); known {
 		if r, known := rest.value(); known {
-			return fmt.Errorf("%d elements cannot be reshaped to %s, a multiple of %d", t,
+			try.Fail("%d elements cannot be reshaped to %s, a multiple of %d", t,
 				c.inf.shapeText(out), r)
 		}
 	}
-	return nil
 }
 
-func inferFlatten(c *call) error {
+func inferFlatten(c *call) {
 	x := c.in[0]
 	c.set(0, x.dtype, c.unknownSizes(2))
 	if !x.ranked() {
-		return nil
+		return
 	}
 	a := c.attrs.Int("axis")
 	if a < 0 {
 		a += len(x.shape)
 	}
 	if a < 0 || a > len(x.shape) {
-		return fmt.Errorf("axis %d of a value of rank %d", c.attrs.Int("axis"), len(x.shape))
+		try.Fail("axis %d of a value of rank %d", c.attrs.Int("axis"), len(x.shape))
 	}
 	c.set(0, x.dtype, []expr{product(x.shape[:a]), product(x.shape[a:])})
-	return nil
 }
 
-func inferTranspose(c *call, x *fact) ([]expr, error) {
+func inferTranspose(c *call, x *fact) []expr {
 	perm := c.attrs.Ints("perm")
 	if perm == nil {
 		out := slices.Clone(x.shape)
 		slices.Reverse(out)
-		return out, nil
+		return out
 	}
 	if len(perm) != len(x.shape) {
-		return nil, fmt.Errorf("perm %v has %d axes and the input %d", perm, len(perm),
+		try.Fail("perm %v has %d axes and the input %d", perm, len(perm),
 			len(x.shape))
 	}
 	out, seen := make([]expr, len(perm)), make([]bool, len(perm))
 	for i, p := range perm {
 		if p < 0 || p >= len(perm) || seen[p] {
-			return nil, fmt.Errorf("perm %v is no permutation", perm)
+			try.Fail("perm %v is no permutation", perm)
 		}
 		seen[p] = true
 		out[i] = x.shape[p]
 	}
-	return out, nil
+	return out
 }
 
-func inferConcat(c *call) error {
-	d, err := sameType(c.in...)
-	if err != nil {
-		return err
-	}
+func inferConcat(c *call) {
+	d := try.Get(sameType(c.in...))
 	c.set(0, d, nil)
 	var out []expr
 	ranked := true
@@ -158,29 +150,28 @@ func inferConcat(c *call) error {
 			ranked = false
 			continue
 		}
-		x, err := axis(a, len(s))
-		if err != nil {
-			return err
-		}
+		x := try.Get(axis(a, len(s)))
 		if out == nil {
 			out = slices.Clone(s)
 			continue
 		}
 		if len(s) != len(out) {
-			return fmt.Errorf("inputs of rank %d and %d cannot be joined", len(out), len(s))
+			try.Fail("inputs of rank %d and %d cannot be joined", len(out), len(s))
 		}
 		for j := range s {
 			if j == x {
 				out[j] = out[j].plus(s[j])
 				continue
 			}
-			if out[j], err = meet(out[j], s[j]); err != nil {
-				return fmt.Errorf("axis %d: %w; only axis %d may", j, err, x)
+			both, err := meet(out[j], s[j])
+			if err != nil {
+				try.Fail("axis %d: %w; only axis %d may", j, err, x)
 			}
+			out[j] = both
 		}
 	}
 	if out == nil {
-		return nil
+		return
 	}
 	if !ranked {
 		x, _ := axis(a, len(out))
@@ -193,7 +184,7 @@ func inferConcat(c *call) error {
 			if c.arg(i).data == nil {
 				n, ok := c.arg(i).shape[0].value()
 				if !ok || n > onnx.MaxRank || d.IsFloat() {
-					return nil
+					return
 				}
 				for range n {
 					data = append(data, c.inf.fresh("~"))
@@ -204,21 +195,17 @@ func inferConcat(c *call) error {
 		}
 		c.follow(data)
 	}
-	return nil
 }
 
-func inferSplit(c *call) error {
+func inferSplit(c *call) {
 	x := c.in[0]
 	for i := range c.out {
 		c.set(i, x.dtype, nil)
 	}
 	if !x.ranked() || len(c.out) == 0 {
-		return nil
+		return
 	}
-	a, err := axis(c.attrs.Int("axis"), len(x.shape))
-	if err != nil {
-		return err
-	}
+	a := try.Get(axis(c.attrs.Int("axis"), len(x.shape)))
 	sizes, given, known := c.argOrAttr("split", 1, 13)
 	parts := make([]expr, len(c.out))
 	switch {
@@ -226,18 +213,18 @@ func inferSplit(c *call) error {
 		parts = c.unknownSizes(len(c.out))
 	case given:
 		if len(sizes) != len(c.out) {
-			return fmt.Errorf("%d sizes are given for %d outputs", len(sizes), len(c.out))
+			try.Fail("%d sizes are given for %d outputs", len(sizes), len(c.out))
 		}
 		sum := constant(0)
 		for i, s := range sizes {
 			if s < 0 {
-				return fmt.Errorf("the size %d is negative", s)
+				try.Fail("the size %d is negative", s)
 			}
 			parts[i] = constant(s)
 			sum = sum.plus(parts[i])
 		}
 		if _, err := meet(sum, x.shape[a]); err != nil {
-			return fmt.Errorf("the sum of the parts %v and axis %d: %w", sizes, a, err)
+			try.Fail("the sum of the parts %v and axis %d: %w", sizes, a, err)
 		}
 	default:
 		n := len(c.out)
@@ -245,13 +232,13 @@ func inferSplit(c *call) error {
 			n = c.attrs.Int("num_outputs")
 		}
 		if n < 1 || n < len(c.out) {
-			return fmt.Errorf("num_outputs is %d with %d outputs", n, len(c.out))
+			try.Fail("num_outputs is %d with %d outputs", n, len(c.out))
 		}
 		size, ok := x.shape[a].value()
 		for i := range parts {
 			switch {
 			case ok && size%n != 0 && c.opset < 18:
-				return fmt.Errorf("axis %d of size %d cannot be split in %d equal parts", a, size, n)
+				try.Fail("axis %d of size %d cannot be split in %d equal parts", a, size, n)
 			case ok:
 				chunk := (size + n - 1) / n
 				parts[i] = constant(max(0, min(chunk, size-i*chunk)))
@@ -267,7 +254,6 @@ func inferSplit(c *call) error {
 		c.same(i, x)
 		c.out[i].shape[a] = parts[i]
 	}
-	return nil
 }
 
 // sliceSize is the number of indices of a slice of an axis of size n.
@@ -361,24 +347,22 @@ type slicing struct {
 	axes, steps  []int
 }
 
-func inferSlice(c *call, x *fact) ([]expr, error) {
+func inferSlice(c *call, x *fact) []expr {
 	s, ok := c.slicing()
 	if !ok {
-		return c.unknownSizes(len(x.shape)), nil
+		return c.unknownSizes(len(x.shape))
 	}
-	if err := c.complete(s); err != nil {
-		return nil, err
-	}
+	c.complete(s)
 	out := slices.Clone(x.shape)
 	for i, a := range s.axes {
 		if s.steps[i] == 0 {
-			return nil, fmt.Errorf("the step of axis %d is 0", a)
+			try.Fail("the step of axis %d is 0", a)
 		}
 		a, _ = axis(a, len(out))
 		out[a] = c.sliceSize(out[a], s.starts[i], s.ends[i], s.steps[i])
 	}
 	if x.data == nil || len(x.shape) != 1 || len(s.axes) != 1 {
-		return out, nil
+		return out
 	}
 	start, sok := s.starts[0].value()
 	end, eok := s.ends[0].value()
@@ -390,7 +374,7 @@ func inferSlice(c *call, x *fact) ([]expr, error) {
 		}
 		c.follow(data)
 	}
-	return out, nil
+	return out
 }
 
 // slicing reads the operands of a Slice; false where they do not tell which axes are sliced, or
@@ -420,12 +404,12 @@ func (c *call) slicing() (*slicing, bool) {
 
 // complete gives operands that are left out or not known their defaults, and checks that there are
 // as many of each.
-func (c *call) complete(s *slicing) error {
+func (c *call) complete(s *slicing) {
 	rank := len(c.in[0].shape)
 	n := max(len(s.starts), len(s.ends), len(s.axes))
 	if s.axes == nil {
 		if n > rank {
-			return fmt.Errorf("%d starts for a value of rank %d", n, rank)
+			try.Fail("%d starts for a value of rank %d", n, rank)
 		}
 		s.axes = upTo(n)
 	}
@@ -437,14 +421,13 @@ func (c *call) complete(s *slicing) error {
 	}
 	if len(s.axes) != n || len(s.starts) != n || len(s.ends) != n || s.steps != nil &&
 		len(s.steps) != n {
-		return fmt.Errorf("%d starts, %d ends, %d axes and %d steps; they must be as many",
+		try.Fail("%d starts, %d ends, %d axes and %d steps; they must be as many",
 			len(s.starts), len(s.ends), len(s.axes), len(s.steps))
 	}
 	if s.steps == nil {
 		s.steps = slices.Repeat([]int{1}, n)
 	}
-	_, err := axesOf(s.axes, rank)
-	return err
+	try.Get(axesOf(s.axes, rank))
 }
 
 func constants(v []int) []expr {
@@ -479,48 +462,44 @@ func (c *call) anything(n int) []expr {
 	return out
 }
 
-func inferSqueeze(c *call) error {
+func inferSqueeze(c *call) {
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
 	c.follow(x.data)
 	axes, given, known := c.argOrAttr("axes", 1, 13)
 	if !x.ranked() || !known {
 		c.out[0].data = nil
-		return nil
+		return
 	}
-	drop, err := axesOf(axes, len(x.shape))
-	if err != nil {
-		return err
-	}
+	drop := try.Get(axesOf(axes, len(x.shape)))
 	out := []expr{}
 	for i, e := range x.shape {
 		v, ok := e.value()
 		switch {
 		case given && drop[i]:
 			if ok && v != 1 {
-				return fmt.Errorf("axis %d of size %d cannot be squeezed", i, v)
+				try.Fail("axis %d of size %d cannot be squeezed", i, v)
 			}
 		case !given && ok && v == 1:
 		case !given && !ok:
 			c.set(0, x.dtype, nil)
-			return nil
+			return
 		default:
 			out = append(out, e)
 		}
 	}
 	c.set(0, x.dtype, out)
-	return nil
 }
 
-func inferUnsqueeze(c *call) error {
+func inferUnsqueeze(c *call) {
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
 	axes, given, known := c.argOrAttr("axes", 1, 13)
 	if !given {
-		return fmt.Errorf("it has no axes")
+		try.Fail("it has no axes")
 	}
 	if !x.ranked() {
-		return nil
+		return
 	}
 	if !known {
 		if s := c.arg(1).shape; len(s) == 1 {
@@ -528,16 +507,13 @@ func inferUnsqueeze(c *call) error {
 				c.set(0, x.dtype, c.unknownSizes(len(x.shape)+n))
 			}
 		}
-		return nil
+		return
 	}
 	if len(axes) > onnx.MaxRank {
-		return fmt.Errorf("%d axes; at most %d are allowed", len(axes), onnx.MaxRank)
+		try.Fail("%d axes; at most %d are allowed", len(axes), onnx.MaxRank)
 	}
 	rank := len(x.shape) + len(axes)
-	at, err := axesOf(axes, rank)
-	if err != nil {
-		return err
-	}
+	at := try.Get(axesOf(axes, rank))
 	out, j := make([]expr, rank), 0
 	for i := range out {
 		if at[i] {
@@ -549,97 +525,82 @@ func inferUnsqueeze(c *call) error {
 	}
 	c.set(0, x.dtype, out)
 	c.follow(x.data)
-	return nil
 }
 
-func inferExpand(c *call) error {
+func inferExpand(c *call) {
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
-	shape, err := c.given(c.in[1])
-	if err != nil {
-		return err
-	}
+	shape := c.given(c.in[1])
 	if shape == nil || !x.ranked() {
-		return nil
+		return
 	}
-	out, err := c.broadcast(x.shape, shape)
-	if err != nil {
-		return err
-	}
+	out := try.Get(c.broadcast(x.shape, shape))
 	c.set(0, x.dtype, out)
 	if len(x.data) == 1 && len(out) == 1 {
 		if n, ok := out[0].value(); ok && n <= maxFollowed {
 			c.follow(repeated(x.data[0], n))
 		}
 	}
-	return nil
 }
 
-func inferTile(c *call, x *fact) ([]expr, error) {
-	rep, err := c.given(c.in[1])
-	if err != nil {
-		return nil, err
-	}
+func inferTile(c *call, x *fact) []expr {
+	rep := c.given(c.in[1])
 	if rep == nil {
-		return c.unknownSizes(len(x.shape)), nil
+		return c.unknownSizes(len(x.shape))
 	}
 	if len(rep) != len(x.shape) {
-		return nil, fmt.Errorf("%d repeats for a value of rank %d", len(rep), len(x.shape))
+		try.Fail("%d repeats for a value of rank %d", len(rep), len(x.shape))
 	}
 	out := make([]expr, len(rep))
 	for i := range out {
 		out[i] = x.shape[i].times(rep[i])
 	}
-	return out, nil
+	return out
 }
 
-func inferCenterCropPad(c *call, x *fact) ([]expr, error) {
+func inferCenterCropPad(c *call, x *fact) []expr {
 	axes := c.attrs.Ints("axes")
 	if len(axes) == 0 {
 		axes = upTo(len(x.shape))
 	}
-	if _, err := axesOf(axes, len(x.shape)); err != nil {
-		return nil, err
-	}
+	try.Get(axesOf(axes, len(x.shape)))
 	sizes := c.indices(1)
 	if sizes == nil {
-		return c.unknownSizes(len(x.shape)), nil
+		return c.unknownSizes(len(x.shape))
 	}
 	if len(sizes) != len(axes) {
-		return nil, fmt.Errorf("%d sizes for %d axes; there must be one an axis",
+		try.Fail("%d sizes for %d axes; there must be one an axis",
 			len(sizes), len(axes))
 	}
 	out := slices.Clone(x.shape)
 	for i, a := range axes {
 		a, _ = axis(a, len(out))
 		if v, ok := sizes[i].value(); ok && v < 0 {
-			return nil, fmt.Errorf("axis %d is given size %d; allowed are 0 and up", a, v)
+			try.Fail("axis %d is given size %d; allowed are 0 and up", a, v)
 		}
 		out[a] = c.size(sizes[i])
 	}
-	return out, nil
+	return out
 }
 
-func inferPad(c *call, x *fact) ([]expr, error) {
+func inferPad(c *call, x *fact) []expr {
 	pads := c.indices(1)
 	if v := c.attrs.Ints("pads"); c.opset < 11 && len(v) > 0 {
 		pads = constants(v)
 	}
 	if pads == nil {
-		return c.unknownSizes(len(x.shape)), nil
+		return c.unknownSizes(len(x.shape))
 	}
 	axes := upTo(len(x.shape))
 	if c.has(3) {
 		var ok bool
 		if axes, ok = c.ints(3); !ok {
-			return c.unknownSizes(len(x.shape)), nil
+			return c.unknownSizes(len(x.shape))
 		}
-		if _, err := axesOf(axes, len(x.shape)); err != nil {
-			return nil, err
-		}
+		try.Get(axesOf(axes, len(x.shape)))
 	}
 	if len(pads) != 2*len(axes) {
-		return nil, fmt.Errorf("%d pads for %d axes; there must be two an axis",
+		try.Fail("%d pads for %d axes; there must be two an axis",
 			len(pads), len(axes))
 	}
 	out := slices.Clone(x.shape)
@@ -647,22 +608,22 @@ func inferPad(c *call, x *fact) ([]expr, error) {
 		a, _ = axis(a, len(out))
 		out[a] = out[a].plus(pads[i]).plus(pads[i+len(axes)])
 		if v, ok := out[a].value(); ok && v < 0 {
-			return nil, fmt.Errorf("pads cut axis %d to size %d", a, v)
+			try.Fail("pads cut axis %d to size %d", a, v)
 		}
 		out[a] = c.size(out[a])
 	}
-	return out, nil
+	return out
 }
 
-func inferDepthToSpace(c *call, x *fact) ([]expr, error) { return c.blocks(x, 1) }
+func inferDepthToSpace(c *call, x *fact) []expr { return c.blocks(x, 1) }
 
-func inferSpaceToDepth(c *call, x *fact) ([]expr, error) { return c.blocks(x, -1) }
+func inferSpaceToDepth(c *call, x *fact) []expr { return c.blocks(x, -1) }
 
 // blocks moves blocks of b x b between channels and space of [N, C, H, W].
-func (c *call) blocks(x *fact, direction int) ([]expr, error) {
+func (c *call) blocks(x *fact, direction int) []expr {
 	b := c.attrs.Int("blocksize")
 	if len(x.shape) != 4 || b < 1 || b > 1<<15 {
-		return nil, fmt.Errorf("blocksize %d of an input of rank %d; allowed are 1 or more and rank 4",
+		try.Fail("blocksize %d of an input of rank %d; allowed are 1 or more and rank 4",
 			b, len(x.shape))
 	}
 	by := []expr{constant(1), constant(b * b), constant(b), constant(b)}
@@ -672,7 +633,7 @@ func (c *call) blocks(x *fact, direction int) ([]expr, error) {
 			q, ok := e.over(by[i])
 			if !ok {
 				if v, known := e.value(); known {
-					return nil, fmt.Errorf("axis %d of size %d is no multiple of %s", i, v, by[i])
+					try.Fail("axis %d of size %d is no multiple of %s", i, v, by[i])
 				}
 				q = c.inf.unknownSize()
 			}
@@ -681,5 +642,5 @@ func (c *call) blocks(x *fact, direction int) ([]expr, error) {
 		}
 		out[i] = e.times(by[i])
 	}
-	return out, nil
+	return out
 }

@@ -1,9 +1,8 @@
 package shape
 
 import (
-	"fmt"
-
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Normalisations, softmax and losses.
@@ -20,36 +19,33 @@ var normalizationRules = map[string]rule{
 
 // inferAxiswise checks the axis. Before opset 13 the default axis of the softmaxes was 1, not the
 // last.
-func inferAxiswise(c *call) error {
+func inferAxiswise(c *call) {
 	x := c.in[0]
 	c.same(0, x)
 	a := c.attrs.Int("axis")
 	if !x.ranked() || c.opset < 13 && a == len(x.shape) {
-		return nil // an old softmax may flatten before or after all axes
+		return // an old softmax may flatten before or after all axes
 	}
-	_, err := axis(a, len(x.shape))
-	return err
+	try.Get(axis(a, len(x.shape)))
 }
 
-func inferMeanVariance(c *call) error {
+func inferMeanVariance(c *call) {
 	x := c.in[0]
 	c.same(0, x)
-	if !x.ranked() {
-		return nil
+	if x.ranked() {
+		try.Get(axesOf(c.attrs.Ints("axes"), len(x.shape)))
 	}
-	_, err := axesOf(c.attrs.Ints("axes"), len(x.shape))
-	return err
 }
 
 // inferChannelwise checks vectors of parameters against axis 1.
-func inferChannelwise(c *call) error {
+func inferChannelwise(c *call) {
 	x := c.in[0]
 	c.same(0, x)
 	if !x.ranked() {
-		return nil
+		return
 	}
 	if len(x.shape) < 2 {
-		return fmt.Errorf("an input of rank %d; [N, C, ...] is needed", len(x.shape))
+		try.Fail("an input of rank %d; [N, C, ...] is needed", len(x.shape))
 	}
 	for i := 1; i < len(c.in); i++ {
 		s := c.arg(i).shape
@@ -57,52 +53,47 @@ func inferChannelwise(c *call) error {
 			continue
 		}
 		if len(s) != 1 {
-			return fmt.Errorf("input %d is of rank %d; it must be a vector of the channels", i, len(s))
+			try.Fail("input %d is of rank %d; it must be a vector of the channels", i, len(s))
 		}
 		if _, err := meet(s[0], x.shape[1]); err != nil {
-			return fmt.Errorf("input %d and the channels: %w", i, err)
+			try.Fail("input %d and the channels: %w", i, err)
 		}
 	}
-	return nil
 }
 
-func inferBatchNormalization(c *call) error {
+func inferBatchNormalization(c *call) {
 	if x := c.in[0].shape; len(x) == 1 {
 		// A vector has one channel.
 		c.same(0, c.in[0])
-	} else if err := inferChannelwise(c); err != nil {
-		return err
+	} else {
+		inferChannelwise(c)
 	}
 	for i := 1; i < len(c.out); i++ {
 		// Opset 14: running mean and variance; before: mean, variance, saved mean, saved variance.
 		c.same(i, c.in[3])
 	}
-	return nil
 }
 
-func inferLayerNormalization(c *call) error {
+func inferLayerNormalization(c *call) {
 	x := c.in[0]
 	c.same(0, x)
 	stash := c.attrs.DType("stash_type")
 	c.set(1, stash, nil)
 	c.set(2, stash, nil)
 	if !x.ranked() {
-		return nil
+		return
 	}
-	a, err := axis(c.attrs.Int("axis"), len(x.shape))
-	if err != nil {
-		return err
-	}
+	a := try.Get(axis(c.attrs.Int("axis"), len(x.shape)))
 	for i := 1; i <= 2; i++ {
 		if !c.has(i) {
 			continue
 		}
 		both, err := c.broadcast(x.shape, c.in[i].shape)
 		if err != nil {
-			return fmt.Errorf("input %d: %w", i, err)
+			try.Fail("input %d: %w", i, err)
 		}
 		if len(both) > len(x.shape) {
-			return fmt.Errorf("input %d is of rank %d and the value of rank %d", i, len(both),
+			try.Fail("input %d is of rank %d and the value of rank %d", i, len(both),
 				len(x.shape))
 		}
 	}
@@ -112,25 +103,23 @@ func inferLayerNormalization(c *call) error {
 	}
 	c.set(1, stash, stat)
 	c.set(2, stash, stat)
-	return nil
 }
 
-func inferDropout(c *call) error {
+func inferDropout(c *call) {
 	c.same(0, c.in[0])
 	mask := onnx.Bool
 	if c.opset < 10 {
 		mask = c.in[0].dtype
 	}
 	c.set(1, mask, c.in[0].shape)
-	return nil
 }
 
 // inferLoss: scores [N, C, D1, ...], targets [N, D1, ...] -> a scalar, or the targets' shape
 // without reduction.
-func inferLoss(c *call) error {
+func inferLoss(c *call) {
 	x, y := c.in[0], c.in[1]
 	if x.ranked() && y.ranked() && len(x.shape) != len(y.shape)+1 {
-		return fmt.Errorf("scores and targets are of rank %d and %d; the scores have one more",
+		try.Fail("scores and targets are of rank %d and %d; the scores have one more",
 			len(x.shape), len(y.shape))
 	}
 	c.set(0, x.dtype, []expr{})
@@ -138,5 +127,4 @@ func inferLoss(c *call) error {
 		c.set(0, x.dtype, y.shape)
 	}
 	c.set(1, x.dtype, x.shape)
-	return nil
 }

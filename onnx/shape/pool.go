@@ -1,81 +1,70 @@
 package shape
 
 import (
-	"fmt"
-
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 )
 
-func inferPool(c *call) error {
+func inferPool(c *call) {
 	in := c.in[0].shape
 	c.set(0, c.in[0].dtype, nil)
 	c.set(1, onnx.Int64, nil)
 	if in == nil {
-		return nil
+		return
 	}
 	if len(in) < 3 {
-		return fmt.Errorf("an input of rank %d; [N, C, D1, ...] is needed", len(in))
+		try.Fail("an input of rank %d; [N, C, D1, ...] is needed", len(in))
 	}
-	win, err := op.WindowOf(c.attrs, len(in)-2, nil)
-	if err != nil {
-		return err
-	}
+	win := try.Get(op.WindowOf(c.attrs, len(in)-2, nil))
 	out := append([]expr{}, in...)
 	for i := range win.Kernel {
-		if out[i+2], err = output(win, in[i+2], i); err != nil {
-			return err
-		}
+		out[i+2] = output(win, in[i+2], i)
 	}
 	c.set(0, c.in[0].dtype, out)
 	c.set(1, onnx.Int64, out)
-	return nil
 }
 
-func inferGlobalPool(c *call) error {
+func inferGlobalPool(c *call) {
 	x := c.in[0]
 	c.same(0, x)
 	if x.ranked() && len(x.shape) < 3 {
-		return fmt.Errorf("an input of rank %d; [N, C, D1, ...] is needed", len(x.shape))
+		try.Fail("an input of rank %d; [N, C, D1, ...] is needed", len(x.shape))
 	}
 	for i := 2; i < len(x.shape); i++ {
 		c.out[0].shape[i] = constant(1)
 	}
-	return nil
 }
 
-func inferMaxUnpool(c *call, x *fact) ([]expr, error) {
+func inferMaxUnpool(c *call, x *fact) []expr {
 	in := x.shape
 	if len(in) < 3 {
-		return nil, fmt.Errorf("an input of rank %d; [N, C, D1, ...] is needed", len(in))
+		try.Fail("an input of rank %d; [N, C, D1, ...] is needed", len(in))
 	}
 	if c.has(2) {
 		return c.given(c.in[2])
 	}
-	win, err := op.WindowOf(c.attrs, len(in)-2, nil)
-	if err != nil {
-		return nil, err
-	}
+	win := try.Get(op.WindowOf(c.attrs, len(in)-2, nil))
 	out := append([]expr{}, in...)
 	for i := range win.Kernel {
 		out[i+2] = in[i+2].minus(constant(1)).times(constant(win.Strides[i])).
 			plus(constant(win.Kernel[i] - win.Pads[i] - win.Pads[i+len(win.Kernel)]))
 	}
-	return out, nil
+	return out
 }
 
-func inferRoiPool(c *call, x *fact) ([]expr, error) {
+func inferRoiPool(c *call, x *fact) []expr {
 	p := c.attrs.Ints("pooled_shape")
 	if len(p) != 2 || len(x.shape) != 4 || len(c.in[1].shape) != 2 {
-		return nil, nil
+		return nil
 	}
-	return []expr{c.in[1].shape[0], x.shape[1], constant(p[0]), constant(p[1])}, nil
+	return []expr{c.in[1].shape[0], x.shape[1], constant(p[0]), constant(p[1])}
 }
 
-func inferRoiAlign(c *call, x *fact) ([]expr, error) {
+func inferRoiAlign(c *call, x *fact) []expr {
 	if len(x.shape) != 4 || len(c.in[1].shape) != 2 {
-		return nil, nil
+		return nil
 	}
 	height, width := constant(c.attrs.Int("output_height")), constant(c.attrs.Int("output_width"))
-	return []expr{c.in[1].shape[0], x.shape[1], height, width}, nil
+	return []expr{c.in[1].shape[0], x.shape[1], height, width}
 }

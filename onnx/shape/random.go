@@ -1,6 +1,10 @@
 package shape
 
-import "slices"
+import (
+	"slices"
+
+	"fmp/onnx/internal/try"
+)
 
 // Random values and signal windows.
 var generatorRules = map[string]rule{
@@ -11,24 +15,21 @@ var generatorRules = map[string]rule{
 	"DFT": shaped(inferDFT), "STFT": inferSTFT, "MelWeightMatrix": inferMel,
 }
 
-func inferRandom(c *call) error {
+func inferRandom(c *call) {
 	c.set(0, c.attrs.DType("dtype"), constants(c.attrs.Ints("shape")))
-	return nil
 }
 
-func inferMultinomial(c *call) error {
+func inferMultinomial(c *call) {
 	d := c.attrs.DType("dtype")
 	batch := c.inf.unknownSize()
 	if s := c.in[0].shape; len(s) == 2 {
 		batch = s[0]
 	}
 	c.set(0, d, []expr{batch, constant(c.attrs.Int("sample_size"))})
-	return nil
 }
 
-func inferWindow(c *call) error {
+func inferWindow(c *call) {
 	c.set(0, c.attrs.DType("output_datatype"), []expr{c.number(0)})
-	return nil
 }
 
 // number is input i as a size where it is known, else an unknown one.
@@ -47,7 +48,7 @@ func (c *call) half(n expr) expr {
 	return c.inf.unknownSize()
 }
 
-func inferDFT(c *call, x *fact) ([]expr, error) {
+func inferDFT(c *call, x *fact) []expr {
 	out := slices.Clone(x.shape)
 	real := c.attrs.Bool("inverse") && c.attrs.Bool("onesided")
 	if len(out) > 0 {
@@ -64,12 +65,9 @@ func inferDFT(c *call, x *fact) ([]expr, error) {
 		}
 	}
 	if !known {
-		return c.unknownSizes(len(out)), nil
+		return c.unknownSizes(len(out))
 	}
-	at, err := axis(at, len(out))
-	if err != nil {
-		return nil, err
-	}
+	at = try.Get(axis(at, len(out)))
 	switch {
 	case c.has(1):
 		out[at] = c.number(1)
@@ -79,10 +77,10 @@ func inferDFT(c *call, x *fact) ([]expr, error) {
 	if c.attrs.Bool("onesided") && !real {
 		out[at] = c.half(out[at])
 	}
-	return out, nil
+	return out
 }
 
-func inferSTFT(c *call) error {
+func inferSTFT(c *call) {
 	batch, length := c.inf.unknownSize(), c.inf.unknownSize()
 	if s := c.in[0].shape; len(s) > 0 {
 		batch = s[0]
@@ -96,10 +94,8 @@ func inferSTFT(c *call) error {
 		length = c.half(length)
 	}
 	c.set(0, c.in[0].dtype, []expr{batch, c.inf.unknownSize(), length, constant(2)})
-	return nil
 }
 
-func inferMel(c *call) error {
+func inferMel(c *call) {
 	c.set(0, c.attrs.DType("output_datatype"), []expr{c.half(c.number(1)), c.number(0)})
-	return nil
 }

@@ -1,8 +1,6 @@
 package shape
 
-import (
-	"fmt"
-)
+import "fmp/onnx/internal/try"
 
 // Recurrent layers.
 var recurrentRules = map[string]rule{"RNN": inferRecurrent, "GRU": inferRecurrent,
@@ -10,11 +8,8 @@ var recurrentRules = map[string]rule{"RNN": inferRecurrent, "GRU": inferRecurren
 
 // inferRecurrent: X [seq, batch, in] -> Y [seq, dirs, batch, hidden], Y_h and Y_c [dirs, batch,
 // hidden]; with layout 1 the batch comes first.
-func inferRecurrent(c *call) error {
-	d, err := sameType(c.in[0], c.in[1], c.in[2])
-	if err != nil {
-		return err
-	}
+func inferRecurrent(c *call) {
+	d := try.Get(sameType(c.in[0], c.in[1], c.in[2]))
 	dirs := constant(1)
 	if c.attrs.Str("direction") == "bidirectional" {
 		dirs = constant(2)
@@ -29,7 +24,7 @@ func inferRecurrent(c *call) error {
 	first := c.attrs.Int("layout") == 1
 	if x := c.in[0].shape; x != nil {
 		if len(x) != 3 {
-			return fmt.Errorf("an input of rank %d; [seq, batch, in] is needed", len(x))
+			try.Fail("an input of rank %d; [seq, batch, in] is needed", len(x))
 		}
 		seq, batch = x[0], x[1]
 		if first {
@@ -37,7 +32,7 @@ func inferRecurrent(c *call) error {
 		}
 		if w := c.in[1].shape; len(w) == 3 {
 			if _, err := meet(w[2], x[2]); err != nil {
-				return fmt.Errorf("features of input and weight: %w", err)
+				try.Fail("features of input and weight: %w", err)
 			}
 		}
 	}
@@ -45,10 +40,9 @@ func inferRecurrent(c *call) error {
 		c.set(0, d, []expr{batch, seq, dirs, hidden})
 		c.set(1, d, []expr{batch, dirs, hidden})
 		c.set(2, d, []expr{batch, dirs, hidden})
-		return nil
+		return
 	}
 	c.set(0, d, []expr{seq, dirs, batch, hidden})
 	c.set(1, d, []expr{dirs, batch, hidden})
 	c.set(2, d, []expr{dirs, batch, hidden})
-	return nil
 }

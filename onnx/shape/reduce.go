@@ -1,9 +1,8 @@
 package shape
 
 import (
-	"fmt"
-
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Reductions over axes, arg-reductions and cumulative operators.
@@ -24,26 +23,23 @@ func axesInputSince(op string) int {
 	return 18
 }
 
-func inferReduce(c *call, x *fact) ([]expr, error) {
+func inferReduce(c *call, x *fact) []expr {
 	keep := c.attrs.Int("keepdims") != 0
 	axes, given, known := c.argOrAttr("axes", 1, axesInputSince(c.node.Op))
 	if !known {
 		if keep {
-			return c.unknownSizes(len(x.shape)), nil
+			return c.unknownSizes(len(x.shape))
 		} else if s := c.arg(1).shape; len(s) == 1 {
 			if n, ok := s[0].value(); ok && n > 0 && n <= len(x.shape) {
-				return c.unknownSizes(len(x.shape) - n), nil
+				return c.unknownSizes(len(x.shape) - n)
 			}
 		}
-		return nil, nil
+		return nil
 	}
 	if (!given || len(axes) == 0) && c.attrs.Int("noop_with_empty_axes") != 0 {
-		return x.shape, nil
+		return x.shape
 	}
-	over, err := axesOf(axes, len(x.shape))
-	if err != nil {
-		return nil, err
-	}
+	over := try.Get(axesOf(axes, len(x.shape)))
 	out := []expr{}
 	for i, e := range x.shape {
 		switch {
@@ -65,19 +61,16 @@ func inferReduce(c *call, x *fact) ([]expr, error) {
 			c.follow([]expr{s})
 		}
 	}
-	return out, nil
+	return out
 }
 
-func inferArgReduce(c *call) error {
+func inferArgReduce(c *call) {
 	x := c.in[0]
 	c.set(0, onnx.Int64, nil)
 	if !x.ranked() {
-		return nil
+		return
 	}
-	a, err := axis(c.attrs.Int("axis"), len(x.shape))
-	if err != nil {
-		return err
-	}
+	a := try.Get(axis(c.attrs.Int("axis"), len(x.shape)))
 	out := []expr{}
 	for i, e := range x.shape {
 		switch {
@@ -88,20 +81,16 @@ func inferArgReduce(c *call) error {
 		}
 	}
 	c.set(0, onnx.Int64, out)
-	return nil
 }
 
-func inferTopK(c *call) error {
+func inferTopK(c *call) {
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
 	c.set(1, onnx.Int64, nil)
 	if !x.ranked() {
-		return nil
+		return
 	}
-	a, err := axis(c.attrs.Int("axis"), len(x.shape))
-	if err != nil {
-		return err
-	}
+	a := try.Get(axis(c.attrs.Int("axis"), len(x.shape)))
 	k := c.inf.unknownSize()
 	if c.opset < 10 {
 		k = constant(c.attrs.Int("k"))
@@ -110,17 +99,15 @@ func inferTopK(c *call) error {
 	}
 	if kv, ok := k.value(); ok {
 		if n, ok := x.shape[a].value(); ok && (kv < 0 || kv > n) {
-			return fmt.Errorf("k is %d on an axis of size %d", kv, n)
+			try.Fail("k is %d on an axis of size %d", kv, n)
 		}
 	}
 	c.same(0, x)
 	c.out[0].shape[a] = k
 	c.set(1, onnx.Int64, c.out[0].shape)
-	return nil
 }
 
 // inferSameAsFirst is the rule of operators whose output is like their first input.
-func inferSameAsFirst(c *call) error {
+func inferSameAsFirst(c *call) {
 	c.same(0, c.arg(0))
-	return nil
 }

@@ -1,28 +1,22 @@
 package shape
 
 import (
-	"fmt"
-
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // inferResize: sizes are given, or floor(size x scale). Upsample has only scales (an attribute at
 // opset 7).
-func inferResize(c *call, x *fact) ([]expr, error) {
+func inferResize(c *call, x *fact) []expr {
 	out := append([]expr{}, x.shape...)
 	axes := upTo(len(out))
 	if c.opset >= 18 {
 		if c.attrs.Has("axes") {
 			axes = c.attrs.Ints("axes")
 		}
-		if _, err := axesOf(axes, len(out)); err != nil {
-			return nil, err
-		}
+		try.Get(axesOf(axes, len(out)))
 	}
-	sizes, scales, err := c.resizing(len(axes))
-	if err != nil {
-		return nil, err
-	}
+	sizes, scales := c.resizing(len(axes))
 	policy := c.attrs.Str("keep_aspect_ratio_policy") // there is none before operator set 18
 	stretch := policy == "" || policy == "stretch"
 	for i, a := range axes {
@@ -31,33 +25,28 @@ func inferResize(c *call, x *fact) ([]expr, error) {
 		case sizes != nil && stretch:
 			out[a] = sizes[i]
 		case scales != nil:
-			if out[a], err = c.scaled(out[a], scales[i], a); err != nil {
-				return nil, err
-			}
+			out[a] = c.scaled(out[a], scales[i], a)
 		default:
 			out[a] = c.inf.unknownSize()
 		}
 	}
-	return out, nil
+	return out
 }
 
 // resizing reads the sizes, or the scales where there are none, of n axes; nil where they are not
 // known.
-func (c *call) resizing(n int) (sizes []expr, scales []float32, err error) {
+func (c *call) resizing(n int) (sizes []expr, scales []float32) {
 	scaleAt := 1
 	if c.node.Op == "Resize" && c.opset >= 11 {
 		scaleAt = 2
 		if c.has(3) {
-			if sizes, err = c.given(c.in[3]); err != nil {
-				return nil, nil, err
-			}
-			if len(sizes) == 0 {
+			if sizes = c.given(c.in[3]); len(sizes) == 0 {
 				sizes = c.unknownSizes(n)
 			}
 			if len(sizes) != n {
-				return nil, nil, fmt.Errorf("%d sizes for %d axes", len(sizes), n)
+				try.Fail("%d sizes for %d axes", len(sizes), n)
 			}
-			return sizes, nil, nil
+			return sizes, nil
 		}
 	}
 	if f, ok := c.node.Attr("scales"); ok && c.node.Op == "Upsample" {
@@ -66,82 +55,77 @@ func (c *call) resizing(n int) (sizes []expr, scales []float32, err error) {
 		scales = t.F32()
 	}
 	if scales != nil && len(scales) != n {
-		return nil, nil, fmt.Errorf("%d scales for %d axes", len(scales), n)
+		try.Fail("%d scales for %d axes", len(scales), n)
 	}
-	return nil, scales, nil
+	return nil, scales
 }
 
 // scaled returns floor(size x scale) of an axis, in float32 as the engines.
-func (c *call) scaled(size expr, scale float32, axis int) (expr, error) {
+func (c *call) scaled(size expr, scale float32, axis int) expr {
 	if !(scale > 0) || scale > onnx.MaxElements {
-		return nil, fmt.Errorf("the scale of axis %d is %v", axis, scale)
+		try.Fail("the scale of axis %d is %v", axis, scale)
 	}
 	v, known := size.value()
 	if known && float64(v)*float64(scale) > onnx.MaxElements {
-		return nil, fmt.Errorf("scale %v makes axis %d of size %d larger than %d", scale, axis, v,
+		try.Fail("scale %v makes axis %d of size %d larger than %d", scale, axis, v,
 			onnx.MaxElements)
 	}
 	switch whole := int(scale); {
 	case float32(whole) == scale:
-		return size.times(constant(whole)), nil
+		return size.times(constant(whole))
 	case known:
-		return constant(int(float32(v) * scale)), nil
+		return constant(int(float32(v) * scale))
 	}
-	return c.inf.unknownSize(), nil
+	return c.inf.unknownSize()
 }
 
 // inferGridSample: input [N, C, D1, ...], grid [N, O1, ..., n] -> [N, C, O1, ...].
-func inferGridSample(c *call, x *fact) ([]expr, error) {
+func inferGridSample(c *call, x *fact) []expr {
 	grid := c.in[1].shape
 	if grid == nil {
-		return nil, nil
+		return nil
 	}
 	if len(x.shape) != len(grid) || len(x.shape) < 3 {
-		return nil, fmt.Errorf("input and grid are of rank %d and %d; they must be the same, 3 or more",
+		try.Fail("input and grid are of rank %d and %d; they must be the same, 3 or more",
 			len(x.shape), len(grid))
 	}
 	n, err := meet(x.shape[0], grid[0])
 	if err != nil {
-		return nil, fmt.Errorf("batches of input and grid: %w", err)
+		try.Fail("batches of input and grid: %w", err)
 	}
-	return append([]expr{n, x.shape[1]}, grid[1:len(grid)-1]...), nil
+	return append([]expr{n, x.shape[1]}, grid[1:len(grid)-1]...)
 }
 
-func inferAffineGrid(c *call) error {
-	size, err := c.given(c.in[1])
+func inferAffineGrid(c *call) {
+	size := c.given(c.in[1])
 	c.set(0, c.in[0].dtype, nil)
-	if err != nil || len(size) < 3 {
-		return err
+	if len(size) < 3 {
+		return
 	}
 	out := append([]expr{size[0]}, size[2:]...)
 	c.set(0, c.in[0].dtype, append(out, constant(len(size)-2)))
-	return nil
 }
 
 // inferCol2Im: [N, C·block, L] gives [N, C, image].
-func inferCol2Im(c *call) error {
+func inferCol2Im(c *call) {
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
-	image, err := c.given(c.in[1])
-	if err != nil || image == nil || len(x.shape) != 3 {
-		return err
+	image := c.given(c.in[1])
+	if image == nil || len(x.shape) != 3 {
+		return
 	}
 	channels := c.inf.unknownSize()
-	block, err := c.given(c.in[2])
-	if err != nil {
-		return err
-	}
+	block := c.given(c.in[2])
 	if q, ok := x.shape[1].over(product(block)); ok && block != nil {
 		channels = q
 	}
 	c.set(0, x.dtype, append([]expr{x.shape[0], channels}, image...))
-	return nil
 }
 
-func inferDeformConv(c *call, x *fact) ([]expr, error) {
+func inferDeformConv(c *call, x *fact) []expr {
 	w, offset := c.in[1], c.in[2]
 	if len(x.shape) < 3 || len(w.shape) != len(x.shape) || len(offset.shape) != len(x.shape) {
-		return nil, nil
+		return nil
 	}
-	return append([]expr{x.shape[0], w.shape[0]}, offset.shape[2:]...), nil
+	return append([]expr{x.shape[0], w.shape[0]}, offset.shape[2:]...)
 }

@@ -106,7 +106,7 @@ func tryOperator(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	op := ops[r.IntN(len(ops))]
 	m := onnx.NewModel(&onnx.Graph{Name: op, Initializers: map[string]*onnx.Tensor{}})
-	m.Opsets[""] = int64(1 + r.IntN(kernel.MaxOpset))
+	m.Opsets[""] = int64(1 + r.IntN(onnx.MaxOpset))
 	n := &onnx.Node{Name: op, Op: op}
 	feeds := map[string]*onnx.Tensor{}
 	types := []onnx.DType{onnx.Float32, onnx.Float32, onnx.Float32, onnx.Int64, onnx.Int64,

@@ -61,13 +61,13 @@ func compile(m *onnx.Model, reproducible bool) (*plan, error) {
 	}
 	opset := onnx.ClampInt(m.Opset())
 	if opset == 0 && !slices.ContainsFunc(m.Graph.Nodes, func(n *onnx.Node) bool { return n.Domain == "" }) {
-		opset = kernel.MaxOpset // a model of other domains alone need not import the standard operators
+		opset = onnx.MaxOpset // a model of other domains alone need not import the standard operators
 	}
-	if opset < 1 || opset > kernel.MaxOpset {
+	if opset < 1 || opset > onnx.MaxOpset {
 		return nil, &UnsupportedError{
 			Nodes: []Unsupported{{Reason: fmt.Sprintf(
 				"the model imports opset %d of the standard operators; 1 to %d are known", opset,
-				kernel.MaxOpset)}}}
+				onnx.MaxOpset)}}}
 	}
 	if secondReading != nil {
 		if err := secondReading(m); err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Activation functions, elementwise: out's shape = x's. Defaults are those of the specification.
@@ -209,7 +210,7 @@ func newPReluBefore7(s *Spec) (Kernel, error) {
 				shape[i] = 1
 			}
 			shape[0] = slope.Len()
-			t := try(slope.Reshape(shape...))
+			t := try.Get(slope.Reshape(shape...))
 			c.In[1] = t
 			c.Overwrite[1] = false
 		}
@@ -263,7 +264,7 @@ func clipOf[T number](most float64) Kernel {
 			return T(absent), absent != 0
 		}
 		if t.Len() != 1 {
-			need(fmt.Errorf("a bound has shape %v where a scalar is expected", t.Shape))
+			try.Fail("a bound has shape %v where a scalar is expected", t.Shape)
 		}
 		return data[T](t)[0], true
 	}

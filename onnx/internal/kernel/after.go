@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // after is the work of a convolution on its output channel by channel, while that is in the cache:
@@ -134,13 +135,13 @@ func CanSum(s *Spec) bool {
 // that, and nil where sums cannot begin there. a may be nil.
 func (a *after) target(c *Call, shape []int, inPanels bool) *onnx.Tensor {
 	if a == nil || !a.sum {
-		return try(c.New(0, c.In[0].DType, shape))
+		return try.Get(c.New(0, c.In[0].DType, shape))
 	}
 	last := len(c.In) - 1
 	if !inPanels || !slices.Equal(c.In[last].Shape, shape) {
 		return nil
 	}
-	out := try(c.Over(0, last, onnx.Float32, shape))
+	out := try.Get(c.Over(0, last, onnx.Float32, shape))
 	if c.Alias[0] < 0 {
 		copy(out.F32(), c.In[last].F32())
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // ArgMax, ArgMin: axis = 0, keepdims = 1, select_last_index = 0; out_axis = 1 (dropped where
@@ -30,12 +31,12 @@ func newArg(largest bool) func(*Spec) (Kernel, error) {
 func arg[T number](axis int, keep, last, largest bool) Kernel {
 	return func(c *Call) error {
 		in := c.In[0].Shape
-		ax := try(axisOf(axis, len(in)))
+		ax := try.Get(axisOf(axis, len(in)))
 		if in[ax] == 0 && product(in[:ax])*product(in[ax+1:]) > 0 {
 			return fmt.Errorf("axis %d of shape %v is empty", ax, in)
 		}
 		p := planReduce(in, []int{ax})
-		out := try(c.New(0, onnx.Int64, p.shape(keep)))
+		out := try.Get(c.New(0, onnx.Int64, p.shape(keep)))
 		x, o, step := data[T](c.In[0]), out.I64(), strides(in)[ax]
 		for i := range o {
 			b := p.base(i)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Add, Sub, Mul, Div: out = a ∘ b with broadcasting. Integer division truncates towards zero;
@@ -163,7 +164,7 @@ func scaled32(next Kernel) Kernel {
 			!scaleRows(nil, nil, nil) {
 			return next(c)
 		}
-		out := try(c.Over(0, from, x.DType, x.Shape))
+		out := try.Get(c.Over(0, from, x.DType, x.Shape))
 		o, v, scales, n := data[float32](out), data[float32](x), data[float32](by), x.Len()/rows
 		c.Parallel(rows, work(n),
 			func(lo, hi int) { scaleRows(o[lo*n:hi*n], v[lo*n:hi*n], scales[lo:hi]) })
@@ -179,7 +180,7 @@ func newDiv(s *Spec) (Kernel, error) {
 func divInt[T integer]() Kernel {
 	k := binaryOf[T](divRow[T])
 	return func(c *Call) error {
-		need(nonZero(data[T](c.In[1])))
+		try.Do(nonZero(data[T](c.In[1])))
 		return k(c)
 	}
 }
@@ -241,13 +242,13 @@ func newPow(s *Spec) (Kernel, error) {
 		// Work in a's type: exponents are widened once. int64 bases with integer exponents stay
 		// exact.
 		conv := c.In[0].DType
-		out := Scratch[float64](c, b.Len())
+		out := scratch[float64](c, b.Len())
 		for i := range out {
 			out[i] = b.At(i)
 		}
 		a, b2 := c.In[0], &onnx.Tensor{DType: onnx.Float64, Shape: b.Shape, Data: out}
-		shape := try(broadcast(a.Shape, b.Shape))
-		o := try(c.New(0, conv, shape))
+		shape := try.Get(broadcast(a.Shape, b.Shape))
+		o := try.Get(c.New(0, conv, shape))
 		wa, wb := broadcastStrides(a.Shape, shape), broadcastStrides(b.Shape, shape)
 		od := newOdometer(shape, [][]int{wa, wb}, 0)
 		for i, n := 0, o.Len(); i < n; i++ {
@@ -343,7 +344,7 @@ func modInt[T integer](fmod bool) Kernel {
 		return r
 	}))
 	return func(c *Call) error {
-		need(nonZero(data[T](c.In[1])))
+		try.Do(nonZero(data[T](c.In[1])))
 		return k(c)
 	}
 }

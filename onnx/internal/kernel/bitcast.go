@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // BitCast reads the bits of elements as those of another type of as many bits.
@@ -20,7 +21,7 @@ func newBitCast(s *Spec) (Kernel, error) {
 	}
 	return func(c *Call) error {
 		x := c.In[0]
-		out := try(c.New(0, to, x.Shape))
+		out := try.Get(c.New(0, to, x.Shape))
 		if from.Bits() < 8 { // in memory Int4 and Int2 carry their sign on
 			return onnx.UnpackData(out, onnx.PackedData(x))
 		}

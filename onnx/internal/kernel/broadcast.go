@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // broadcast is the shape of an elementwise result, aligned at the right:
@@ -230,9 +231,9 @@ func binary[A, O any](c *Call, d onnx.DType, cost int, row func(dst []O, a, b []
 // where that may be overwritten.
 func pairOutput(c *Call, d onnx.DType) *onnx.Tensor {
 	a := c.In[0]
-	shape := try(broadcast(a.Shape, c.In[1].Shape))
+	shape := try.Get(broadcast(a.Shape, c.In[1].Shape))
 	if d == a.DType && c.Overwrite[0] && slices.Equal(a.Shape, shape) {
-		return try(c.Over(0, 0, d, shape))
+		return try.Get(c.Over(0, 0, d, shape))
 	}
-	return try(c.Over(0, 1, d, shape))
+	return try.Get(c.Over(0, 1, d, shape))
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Kernel computes one node: it reads Call.In and makes every wanted Call.Out with [Call.New],
@@ -62,18 +63,15 @@ func (c *Call) Do(k Kernel) error {
 	return c.run(k)
 }
 
-// run runs a kernel. A panic in it becomes an error: a kernel ends so where a step of it fails, and
-// a defect of ours must not end the user's program.
+// run runs a kernel, which may end by package try. Other panics become errors as well: a defect of
+// ours must not end the user's program.
 func (c *Call) run(k Kernel) (err error) {
 	defer func() {
-		switch r := recover().(type) {
-		case nil:
-		case stop:
-			err = r.error
-		default:
+		if r := recover(); r != nil {
 			err = fmt.Errorf("the kernel failed: %v", r)
 		}
 	}()
+	defer try.Catch(&err)
 	return k(c)
 }
 
@@ -160,9 +158,9 @@ func (c *Call) buffer(d onnx.DType, n int) (any, error) {
 	return b, nil
 }
 
-// Scratch returns memory of as many elements as shape says, with arbitrary contents, that lives
+// scratch returns memory of as many elements as shape says, with arbitrary contents, that lives
 // until the kernel returns. It may be called from several goroutines.
-func Scratch[T onnx.Element](c *Call, shape ...int) []T {
+func scratch[T onnx.Element](c *Call, shape ...int) []T {
 	n, err := onnx.Elements(shape)
 	if err != nil {
 		panic(err)
@@ -188,30 +186,8 @@ func work(factors ...int) int {
 	return int(min(p, math.MaxInt32))
 }
 
-// stop is the panic of a kernel that ends with an error.
-type stop struct{ error }
-
-// need ends the kernel that is running where a step of it has failed.
-func need(err error) {
-	if err != nil {
-		panic(stop{err})
-	}
-}
-
-// try is v, or the end of the kernel that is running; not for [Def].New, which runs before.
-func try[T any](v T, err error) T {
-	need(err)
-	return v
-}
-
-// try2 is try of two values.
-func try2[A, B any](a A, b B, err error) (A, B) {
-	need(err)
-	return a, b
-}
-
 // check ends the kernel where the run is to end.
-func (c *Call) check() { need(c.env.stopped()) }
+func (c *Call) check() { try.Do(c.env.stopped()) }
 
 // pieceWork is the number of elementary operations after which a kernel looks whether its run is to
 // end: some tenths of a second.

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Cast and CastLike convert elements, out's shape = x's. A float going to an integer is truncated
@@ -46,7 +47,7 @@ func newCast(s *Spec) (Kernel, error) {
 		if c.In[0].DType == to {
 			return c.View(0, 0, c.In[0].Shape)
 		}
-		out := try(c.New(0, to, c.In[0].Shape))
+		out := try.Get(c.New(0, to, c.In[0].Shape))
 		if to.IsNarrowFloat() {
 			x := c.In[0]
 			if x.DType != onnx.Float32 {

@@ -3,6 +3,8 @@ package kernel
 import (
 	"fmt"
 	"slices"
+
+	"fmp/onnx/internal/try"
 )
 
 // CenterCropPad: axes (default all); each named axis is cut or filled with zeros to its size in
@@ -16,7 +18,7 @@ func newCenterCropPad(s *Spec) (Kernel, error) {
 	named, axes := s.hasAttr("axes"), s.ints("axes")
 	return func(c *Call) error {
 		in := c.In[0].Shape
-		sizes := try(ints(c.In[1]))
+		sizes := try.Get(ints(c.In[1]))
 		ax := axes
 		if !named {
 			ax = make([]int, len(in))
@@ -24,7 +26,7 @@ func newCenterCropPad(s *Spec) (Kernel, error) {
 				ax[i] = i
 			}
 		}
-		ax = try(axesOf(ax, len(in)))
+		ax = try.Get(axesOf(ax, len(in)))
 		if len(ax) != len(sizes) {
 			return fmt.Errorf("%d sizes for %d axes", len(sizes), len(ax))
 		}
@@ -32,7 +34,7 @@ func newCenterCropPad(s *Spec) (Kernel, error) {
 		for i, a := range ax {
 			shape[a] = sizes[i]
 		}
-		out := try(c.New(0, c.In[0].DType, shape))
+		out := try.Get(c.New(0, c.In[0].DType, shape))
 		clearData(out)
 		// The block that both hold, from its corner in either.
 		both := slices.Clone(in)

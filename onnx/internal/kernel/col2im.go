@@ -3,6 +3,8 @@ package kernel
 import (
 	"fmt"
 	"slices"
+
+	"fmp/onnx/internal/try"
 )
 
 // Col2Im: dilations = 1, pads = 0, strides = 1. x [n, c k, l] holds c channels of blocks of k =
@@ -22,8 +24,8 @@ func newCol2Im(s *Spec) (Kernel, error) {
 func columnsToImage[T floating](w window) Kernel {
 	return func(c *Call) error {
 		in := c.In[0].Shape
-		image := try(ints(c.In[1]))
-		block := try(ints(c.In[2]))
+		image := try.Get(ints(c.In[1]))
+		block := try.Get(ints(c.In[2]))
 		for _, v := range append(slices.Clone(image), block...) {
 			if v < 1 || v > maxExtent {
 				return fmt.Errorf("a block of shape %v or an image of shape %v is out of range",
@@ -32,14 +34,14 @@ func columnsToImage[T floating](w window) Kernel {
 		}
 		w := w
 		w.size = block
-		w, count := try2(w.fit(image))
+		w, count := try.Get2(w.fit(image))
 		k, l := work(block...), work(count...)
 		if len(in) != 3 || in[1]%k != 0 || in[2] != l {
 			return fmt.Errorf(
 				"columns of shape %v where [n, a multiple of %d, %d] is expected: blocks %v at %v positions",
 				in, k, l, block, count)
 		}
-		out := try(c.New(0, c.In[0].DType, append([]int{in[0], in[1] / k}, image...)))
+		out := try.Get(c.New(0, c.In[0].DType, append([]int{in[0], in[1] / k}, image...)))
 		clearData(out)
 		x, y, size := data[T](c.In[0]), data[T](out), product(image)
 		st := strides(image)

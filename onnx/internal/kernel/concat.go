@@ -1,6 +1,10 @@
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+
+	"fmp/onnx/internal/try"
+)
 
 // Concat: axis; out_axis = sum of the inputs' sizes there, all other sizes agree.
 func init() {
@@ -16,7 +20,7 @@ func newConcat(s *Spec) (Kernel, error) {
 	axis := s.int("axis")
 	return func(c *Call) error {
 		first := c.In[0].Shape
-		ax := try(axisOf(axis, len(first)))
+		ax := try.Get(axisOf(axis, len(first)))
 		shape := append([]int{}, first...)
 		shape[ax] = 0
 		for _, t := range c.In {
@@ -31,7 +35,7 @@ func newConcat(s *Spec) (Kernel, error) {
 			}
 			shape[ax] += t.Shape[ax]
 		}
-		out := try(c.New(0, c.In[0].DType, shape))
+		out := try.Get(c.New(0, c.In[0].DType, shape))
 		outer, inner := product(shape[:ax]), product(shape[ax+1:])
 		at := 0
 		for _, t := range c.In {

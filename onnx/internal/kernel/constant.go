@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 )
 
@@ -40,7 +41,7 @@ func newShape(s *Spec) (Kernel, error) {
 		if hasEnd {
 			hi = max(lo, clamp(end))
 		}
-		out := try(c.New(0, onnx.Int64, []int{hi - lo}))
+		out := try.Get(c.New(0, onnx.Int64, []int{hi - lo}))
 		for i, d := range in[lo:hi] {
 			out.I64()[i] = int64(d)
 		}
@@ -50,7 +51,7 @@ func newShape(s *Spec) (Kernel, error) {
 
 func newSize(*Spec) (Kernel, error) {
 	return func(c *Call) error {
-		out := try(c.New(0, onnx.Int64, nil))
+		out := try.Get(c.New(0, onnx.Int64, nil))
 		out.I64()[0] = int64(c.In[0].Len())
 		return nil
 	}, nil
@@ -81,7 +82,7 @@ func newConstant(s *Spec) (Kernel, error) {
 		return nil, fmt.Errorf("it has %d attributes where one is expected", len(s.Node.Attrs))
 	}
 	return func(c *Call) error {
-		out := try(c.New(0, t.DType, t.Shape))
+		out := try.Get(c.New(0, t.DType, t.Shape))
 		copyRange(out.Data, 0, t.Data, 0, t.Len())
 		return nil
 	}, nil
@@ -98,8 +99,8 @@ func newConstantOfShape(s *Spec) (Kernel, error) {
 		return nil, fmt.Errorf("value has %d elements where one is expected", t.Len())
 	}
 	return func(c *Call) error {
-		shape := try(ints(c.In[0]))
-		out := try(c.New(0, t.DType, shape))
+		shape := try.Get(ints(c.In[0]))
+		out := try.Get(c.New(0, t.DType, shape))
 		fill(out.Data, 0, out.Len(), t.Data, 0)
 		return nil
 	}, nil
@@ -129,7 +130,7 @@ func rangeOf[T number](c *Call) error {
 	if float64(n) < steps {
 		n++
 	}
-	out := try(c.New(0, c.In[0].DType, []int{n}))
+	out := try.Get(c.New(0, c.In[0].DType, []int{n}))
 	o := data[T](out)
 	for i := range o {
 		o[i] = start + T(i)*delta
@@ -157,7 +158,7 @@ func newEyeLike(s *Spec) (Kernel, error) {
 		if len(c.In[0].Shape) != 2 {
 			return fmt.Errorf("input of shape %v where a matrix is expected", c.In[0].Shape)
 		}
-		out := try(c.New(0, one.DType, c.In[0].Shape))
+		out := try.Get(c.New(0, one.DType, c.In[0].Shape))
 		clearData(out)
 		for i := 0; i < out.Shape[0]; i++ {
 			if j := int64(i) + int64(k); j >= 0 && j < int64(out.Shape[1]) {
@@ -186,7 +187,7 @@ func newNonZero(s *Spec) (Kernel, error) {
 		if len(in) == 0 {
 			in = []int{1}
 		}
-		out := try(c.New(0, onnx.Int64, []int{rank, len(found)}))
+		out := try.Get(c.New(0, onnx.Int64, []int{rank, len(found)}))
 		pos := make([]int, rank)
 		for j, i := range found {
 			unravel(pos, i, in)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Body is a graph within a node, made ready by the engine.
@@ -64,12 +65,12 @@ func newIf(s *Spec) (Kernel, error) {
 		branches[i] = b
 	}
 	return func(c *Call) error {
-		on := try(condition(c.In[0]))
+		on := try.Get(condition(c.In[0]))
 		b := branches[0]
 		if on {
 			b = branches[1]
 		}
-		out := try(b.Run(c, nil))
+		out := try.Get(b.Run(c, nil))
 		copy(c.Out, out)
 		return nil
 	}, nil
@@ -116,7 +117,7 @@ func newLoop(s *Spec) (Kernel, error) {
 			turns = max(0, t.I64()[0])
 		}
 		if t := c.in(1); t != nil && len(s.In) > 1 {
-			on = try(condition(t))
+			on = try.Get(condition(t))
 		}
 		st := newTurns(c, carried, body.Out[1:])
 		defer st.release()
@@ -186,7 +187,7 @@ func (t *turns) run(body *Body, before []*onnx.Tensor, first int, after []*onnx.
 func (t *turns) finish(first int, axes []int, backward []bool) error {
 	for i, v := range t.carried {
 		if v == nil {
-			need(t.c.View(i, first+i, t.c.In[first+i].Shape))
+			try.Do(t.c.View(i, first+i, t.c.In[first+i].Shape))
 			continue
 		}
 		t.c.Out[i], t.carried[i] = v, nil
@@ -203,10 +204,10 @@ func (t *turns) finish(first int, axes []int, backward []bool) error {
 		}
 		axis := 0
 		if axes != nil {
-			axis = try(axisOf(axes[k], len(one)+1))
+			axis = try.Get(axisOf(axes[k], len(one)+1))
 		}
 		shape := append(append(append([]int{}, one[:axis]...), len(all)), one[axis:]...)
-		out := try(t.c.New(i, t.out[i].DType, shape))
+		out := try.Get(t.c.New(i, t.out[i].DType, shape))
 		inner := product(one[axis:])
 		for at, v := range all {
 			if !slices.Equal(v.Shape, one) {
@@ -291,14 +292,14 @@ func newScan(s *Spec) (Kernel, error) {
 		slices, axes := make([]*onnx.Tensor, m), make([]int, m)
 		for i := range slices {
 			x := c.In[carried+i]
-			axes[i] = try(axisOf(lists[0][i], len(x.Shape)))
+			axes[i] = try.Get(axisOf(lists[0][i], len(x.Shape)))
 			n := x.Shape[axes[i]]
 			if length >= 0 && n != length {
 				return fmt.Errorf("scanned inputs of %d and of %d positions", length, n)
 			}
 			length = n
 			shape := append(append([]int{}, x.Shape[:axes[i]]...), x.Shape[axes[i]+1:]...)
-			buf := try(c.buffer(x.DType, product(shape)))
+			buf := try.Get(c.buffer(x.DType, product(shape)))
 			slices[i] = &onnx.Tensor{DType: x.DType, Shape: shape, Data: buf}
 		}
 		st := newTurns(c, carried, body.Out)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Conv: group = 1, window attributes as in newWindow; x [n, ci, in...], w [co, ci/group, size...],
@@ -152,7 +153,7 @@ func runConv[T floating](c *Call, win window, group int, then *after, f *filters
 	v := newConvolution[T](c, win, group, then)
 	switch {
 	case v.sums && v.out == nil:
-		need(runConv[T](c, win, group, nil, f))
+		try.Do(runConv[T](c, win, group, nil, f))
 		return then.addLast(c)
 	case len(v.out) == 0:
 		return nil
@@ -180,7 +181,7 @@ func runConv[T floating](c *Call, win window, group int, then *after, f *filters
 	v.arrange(inPanels)
 	if inPanels {
 		v.left = f.left(c)
-		v.from = Scratch[float32](c, group*padRows(v.filters))
+		v.from = scratch[float32](c, group*padRows(v.filters))
 		clear(v.from)
 		for g := 0; g < group && v.bias != nil; g++ {
 			copy(v.from[g*padRows(v.filters):], single.bias[g*v.filters:(g+1)*v.filters])
@@ -192,13 +193,13 @@ func runConv[T floating](c *Call, win window, group int, then *after, f *filters
 
 func newConvolution[T floating](c *Call, win window, group int, then *after) *convolution[T] {
 	xs, ws := c.In[0].Shape, c.In[1].Shape
-	w, sp := try2(convShape(win, group, xs, ws))
+	w, sp := try.Get2(convShape(win, group, xs, ws))
 	v := &convolution[T]{Call: c, window: w, group: group, then: then, xs: xs, sp: sp, channels: ws[1],
 		filters: ws[0] / group,
 		in:      product(xs[2:]), pos: product(sp), taps: product(w.size)}
 	if b := c.in(2); b != nil {
 		if b.Len() != ws[0] {
-			need(fmt.Errorf("bias has %d elements for %d output channels", b.Len(), ws[0]))
+			try.Fail("bias has %d elements for %d output channels", b.Len(), ws[0])
 		}
 		v.bias = data[T](b)
 	}
@@ -216,7 +217,7 @@ func (f *filters) left(c *Call) []float32 {
 	size := func(w *onnx.Tensor) int { return f.group * padRows(w.Shape[0]/f.group) * product(w.Shape[1:]) }
 	if f.weights == nil {
 		w := c.In[1]
-		return f.pack(Scratch[float32](c, size(w)), w)
+		return f.pack(scratch[float32](c, size(w)), w)
 	}
 	f.once.Do(func() { f.packed = f.pack(make([]float32, size(f.weights)), f.weights) })
 	return f.packed
@@ -235,7 +236,7 @@ func (v *convolution[T]) arrange(inPanels bool) {
 	v.direct = pointwise(v.window)
 	v.laid = inPanels && !v.direct && haveRuns() && len(v.sp) <= 2
 	if v.laid || !v.direct && !inPlanes(v.xs[2:], v.sp, v.window) {
-		v.phases = try(newPhases(v.window, v.xs[2:], v.sp))
+		v.phases = try.Get(newPhases(v.window, v.xs[2:], v.sp))
 	}
 	if v.laid && v.tile == v.pos && v.phases.patches() { // which columns deals out faster
 		v.laid = false
@@ -263,14 +264,14 @@ func (v *convolution[T]) products() {
 	v.Parallel(blocks*v.group*tiles, work(v.filters, k, v.tile, v.block)/4, func(lo, hi int) {
 		var col, sum, split []T
 		if v.phases != nil {
-			split = Scratch[T](v.Call, v.phases.len())
+			split = scratch[T](v.Call, v.phases.len())
 			clear(split)
 		}
 		if !v.direct && !v.laid || v.block > 1 {
-			col = Scratch[T](v.Call, k, v.tile, v.block)
+			col = scratch[T](v.Call, k, v.tile, v.block)
 		}
 		if v.block > 1 {
-			sum = Scratch[T](v.Call, v.filters, v.tile, v.block)
+			sum = scratch[T](v.Call, v.filters, v.tile, v.block)
 		}
 		for item := lo; item < hi; item++ {
 			t, g, n := item%tiles, item/tiles%v.group, item/tiles/v.group*v.block

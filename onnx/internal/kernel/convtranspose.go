@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // ConvTranspose: group = 1, output_padding = 0, window attributes as in newWindow; x [n, ci,
@@ -100,7 +101,7 @@ func convTranspose[T floating](t transposedConv) Kernel {
 		if len(xs) < 3 || len(ws) != len(xs) || xs[1] != ws[0] || ws[0]%t.group != 0 {
 			return fmt.Errorf("input %v, weights %v and group %d do not match", xs, ws, t.group)
 		}
-		w, sp := try2(t.fitTransposed(xs[2:], ws[2:]))
+		w, sp := try.Get2(t.fitTransposed(xs[2:], ws[2:]))
 		var bias []T
 		if b := c.in(2); b != nil {
 			if b.Len() != ws[1]*t.group {
@@ -109,12 +110,12 @@ func convTranspose[T floating](t transposedConv) Kernel {
 			}
 			bias = data[T](b)
 		}
-		out := try(c.New(0, c.In[0].DType, append([]int{xs[0], ws[1] * t.group}, sp...)))
+		out := try.Get(c.New(0, c.In[0].DType, append([]int{xs[0], ws[1] * t.group}, sp...)))
 		x, wt, o := data[T](c.In[0]), data[T](c.In[1]), data[T](out)
 		cg, og := ws[0]/t.group, ws[1]
 		in, pos, q := product(xs[2:]), product(sp), product(w.size)
 		c.Parallel(xs[0]*t.group, work(cg, og, q, in)/4, func(lo, hi int) {
-			col := Scratch[T](c, og, q, in)
+			col := scratch[T](c, og, q, in)
 			at, tp := make([]int, len(sp)), make([]int, len(sp))
 			for item := lo; item < hi; item++ {
 				g := item % t.group

@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"fmt"
+
+	"fmp/onnx/internal/try"
 )
 
 // CumSum and CumProd: exclusive = 0, reverse = 0; running sums and products along the axis in input
@@ -26,9 +28,9 @@ func cumulative[T number](exclusive, reverse, multiply bool) Kernel {
 		if c.In[1].Len() != 1 {
 			return fmt.Errorf("axis has shape %v where a scalar is expected", c.In[1].Shape)
 		}
-		a := try(ints(c.In[1]))
-		ax := try(axisOf(a[0], len(in)))
-		out := try(c.New(0, c.In[0].DType, in))
+		a := try.Get(ints(c.In[1]))
+		ax := try.Get(axisOf(a[0], len(in)))
+		out := try.Get(c.New(0, c.In[0].DType, in))
 		x, o := data[T](c.In[0]), data[T](out)
 		if len(o) == 0 {
 			return nil

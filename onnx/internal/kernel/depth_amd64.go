@@ -102,7 +102,7 @@ func (r *integerRun) strips(win window) bool {
 	}
 	channels, groups := r.xs[1], len(offsets)
 	r.Parallel(r.xs[0]*channels, work(r.pos, groups), func(lo, hi int) {
-		vectors := Scratch[uint8](r.Call, high+1, fours, 64)
+		vectors := scratch[uint8](r.Call, high+1, fours, 64)
 		vectors = vectors[-uintptr(unsafe.Pointer(&vectors[0]))&63:]
 		fillRange(vectors, r.pad^r.flip)
 		for lo < hi {

@@ -1,6 +1,10 @@
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+
+	"fmp/onnx/internal/try"
+)
 
 // DepthToSpace and SpaceToDepth move blocks of b x b positions from channels to space and back:
 //
@@ -32,14 +36,14 @@ func newDepthToSpace(s *Spec) (Kernel, error) {
 				b*b)
 		}
 		n, d, h, w := in[0], in[1]/(b*b), in[2], in[3]
-		out := try(c.New(0, c.In[0].DType, []int{n, d, h * b, w * b}))
+		out := try.Get(c.New(0, c.In[0].DType, []int{n, d, h * b, w * b}))
 		// as [n, d, h, row, w, column]
 		plane := h * w
 		sd, sr, sc := plane, b*d*plane, d*plane // DCR: channel = (row b + column) d + depth
 		if mode == "CRD" {
 			sd, sr, sc = b*b*plane, b*plane, plane
 		}
-		wide := try(out.Reshape(n, d, h, b, w, b))
+		wide := try.Get(out.Reshape(n, d, h, b, w, b))
 		gather(c, wide, c.In[0], 0, []int{in[1] * plane, sd, w, sr, 1, sc})
 		return nil
 	}, nil
@@ -60,13 +64,13 @@ func newSpaceToDepth(s *Spec) (Kernel, error) {
 			return fmt.Errorf("input of shape %v: [n, channels, h, w] with h and w multiples of %d", in, b)
 		}
 		n, d, h, w := in[0], in[1], in[2]/b, in[3]/b
-		out := try(c.New(0, c.In[0].DType, []int{n, d * b * b, h, w}))
+		out := try.Get(c.New(0, c.In[0].DType, []int{n, d * b * b, h, w}))
 		plane := in[2] * in[3]
 		shape, stride := []int{n, b, b, d, h, w}, []int{d * plane, in[3], 1, plane, b * in[3], b}
 		if mode == "CRD" { // the channel before the place in the block
 			shape, stride = []int{n, d, b, b, h, w}, []int{d * plane, plane, in[3], 1, b * in[3], b}
 		}
-		wide := try(out.Reshape(shape...))
+		wide := try.Get(out.Reshape(shape...))
 		gather(c, wide, c.In[0], 0, stride)
 		return nil
 	}, nil

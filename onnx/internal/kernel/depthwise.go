@@ -1,5 +1,7 @@
 package kernel
 
+import "fmp/onnx/internal/try"
+
 // depthwise convolves every channel of x with its own window, on one or two axes: a tap of the
 // window is one multiple of one run of the channel's phases.
 func (v *convolution[T]) depthwise() {
@@ -37,7 +39,7 @@ type planes[T number] struct {
 }
 
 func newPlanes[T number](c *Call, o, x []T, xs, sp []int, w window) *planes[T] {
-	p := try(newPhases(w, xs[2:], sp))
+	p := try.Get(newPhases(w, xs[2:], sp))
 	return &planes[T]{c: c, phases: p, n: xs[0] * xs[1], to: o, from: x}
 }
 
@@ -47,7 +49,7 @@ func (p *planes[T]) each(pad T, taps func(run, split []T, plane int),
 	done func(dst []T, plane int)) {
 	in, pos := p.in[0]*p.in[1], p.out[0]*p.out[1]
 	p.c.Parallel(p.n, work(pos, len(p.offsets))/4, func(lo, hi int) {
-		split, run := Scratch[T](p.c, p.len()), Scratch[T](p.c, p.run())
+		split, run := scratch[T](p.c, p.len()), scratch[T](p.c, p.run())
 		fillRange(split, pad)
 		for plane := lo; plane < hi; plane++ {
 			splitInto(p.phases, split, p.from[plane*in:(plane+1)*in], 0, p.high)

@@ -3,6 +3,8 @@ package kernel
 import (
 	"fmt"
 	"math"
+
+	"fmp/onnx/internal/try"
 )
 
 // Det: x [..., n, n]; out [...] = det x, by elimination with row exchanges in float64 (Golub and
@@ -18,7 +20,7 @@ func determinants[T floating](c *Call) error {
 		return fmt.Errorf("a tensor of shape %v is not of square matrices", in)
 	}
 	n := in[r-1]
-	out := try(c.New(0, c.In[0].DType, in[:r-2]))
+	out := try.Get(c.New(0, c.In[0].DType, in[:r-2]))
 	x, y := data[T](c.In[0]), data[T](out)
 	c.Parallel(len(y), work(n, n, n), func(lo, hi int) {
 		a := make([]float64, n*n)

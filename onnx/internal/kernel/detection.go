@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // NonMaxSuppression: center_point_box = 0; boxes [b, n, 4], scores [b, c, n], at most
@@ -31,9 +32,9 @@ func newNonMaxSuppression(s *Spec) (Kernel, error) {
 			}
 			return t.At(0), nil
 		}
-		limit := try(scalar(2, 0))
-		overlap := try(scalar(3, 0))
-		least := try(scalar(4, math.Inf(-1)))
+		limit := try.Get(scalar(2, 0))
+		overlap := try.Get(scalar(3, 0))
+		least := try.Get(scalar(4, math.Inf(-1)))
 		boxes, scores := c.In[0].F32(), c.In[1].F32()
 		n := bs[1]
 		var found []int64
@@ -63,7 +64,7 @@ func newNonMaxSuppression(s *Spec) (Kernel, error) {
 				}
 			}
 		}
-		out := try(c.New(0, onnx.Int64, []int{len(found) / 3, 3}))
+		out := try.Get(c.New(0, onnx.Int64, []int{len(found) / 3, 3}))
 		copy(out.I64(), found)
 		return nil
 	}, nil

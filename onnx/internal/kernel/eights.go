@@ -87,7 +87,7 @@ func (s *sweeps) planes(v *convolution[float32], lo, hi int) {
 	var end [1]finishing
 	a := eightSweep{step: 4 * s.in[1], dstStep: 4 * s.out[1], lead: s.lead, lines: s.in[0], tail: s.tail,
 		odd: s.odd, end: &end[0], room: &room}
-	apart := Scratch[float32](v.Call, v.pos+over)
+	apart := scratch[float32](v.Call, v.pos+over)
 	for plane := lo; plane < hi; plane++ {
 		channel := plane % channels
 		v.then.all(end[:], v.bias, channel)

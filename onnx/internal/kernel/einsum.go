@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+
+	"fmp/onnx/internal/try"
 )
 
 // Einsum: out[free letters] = sum over the other letters of the product of the inputs. Without "->"
@@ -94,7 +96,7 @@ func einsum[T number](e einsumSpec) Kernel {
 				}
 			}
 		}
-		res := try(c.New(0, c.In[0].DType, dims[:len(out)]))
+		res := try.Get(c.New(0, c.In[0].DType, dims[:len(out)]))
 		xs := make([][]T, len(terms))
 		for i := range xs {
 			xs[i] = data[T](c.In[i])
@@ -134,13 +136,13 @@ func (e einsumSpec) expand(c *Call) (terms []string, out string) {
 		if strings.Contains(t, ".") {
 			n := len(shape) - len(t) + 1
 			if n < 0 {
-				need(fmt.Errorf("input %d of shape %v does not fit %q", i, shape, t))
+				try.Fail("input %d of shape %v does not fit %q", i, shape, t)
 			}
 			wide = max(wide, n)
 			t = dots(t, n)
 		}
 		if len(t) != len(shape) {
-			need(fmt.Errorf("input %d of shape %v does not fit its term of %d axes", i, shape, len(t)))
+			try.Fail("input %d of shape %v does not fit its term of %d axes", i, shape, len(t))
 		}
 		terms = append(terms, t)
 	}
@@ -157,7 +159,7 @@ func letterSizes(c *Call, terms []string) map[rune]int {
 			case !ok || old == 1:
 				size[r] = n
 			case n != old && n != 1:
-				need(fmt.Errorf("axis %q has sizes %d and %d", r, old, n))
+				try.Fail("axis %q has sizes %d and %d", r, old, n)
 			}
 		}
 	}

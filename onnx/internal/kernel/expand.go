@@ -1,6 +1,10 @@
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+
+	"fmp/onnx/internal/try"
+)
 
 // Expand: out = broadcast(in, shape). Tile: out_k = in_k repeats_k.
 func init() {
@@ -12,14 +16,14 @@ func init() {
 
 func newExpand(*Spec) (Kernel, error) {
 	return func(c *Call) error {
-		dims := try(ints(c.In[1]))
+		dims := try.Get(ints(c.In[1]))
 		for _, d := range dims {
 			if d < 0 {
 				return fmt.Errorf("shape %v has a negative size", dims)
 			}
 		}
-		shape := try(broadcast(c.In[0].Shape, dims))
-		out := try(c.New(0, c.In[0].DType, shape))
+		shape := try.Get(broadcast(c.In[0].Shape, dims))
+		out := try.Get(c.New(0, c.In[0].DType, shape))
 		gather(c, out, c.In[0], 0, broadcastStrides(c.In[0].Shape, shape))
 		return nil
 	}, nil
@@ -27,7 +31,7 @@ func newExpand(*Spec) (Kernel, error) {
 
 func newTile(*Spec) (Kernel, error) {
 	return func(c *Call) error {
-		repeats := try(ints(c.In[1]))
+		repeats := try.Get(ints(c.In[1]))
 		in := c.In[0].Shape
 		if len(repeats) != len(in) {
 			return fmt.Errorf("repeats %v for a tensor of rank %d", repeats, len(in))
@@ -36,14 +40,14 @@ func newTile(*Spec) (Kernel, error) {
 		shape, st := make([]int, len(in)), strides(in)
 		var dims, stride []int
 		for k, d := range in {
-			if repeats[k] < 0 || (d > 0 && int64(repeats[k]) > MaxTensorBytes/int64(d)) {
+			if repeats[k] < 0 || (d > 0 && int64(repeats[k]) > maxTensorBytes/int64(d)) {
 				return fmt.Errorf("repeats %v is out of range for shape %v", repeats, in)
 			}
 			shape[k] = d * repeats[k]
 			dims, stride = append(dims, repeats[k], d), append(stride, 0, st[k])
 		}
-		out := try(c.New(0, c.In[0].DType, shape))
-		wide := try(out.Reshape(dims...))
+		out := try.Get(c.New(0, c.In[0].DType, shape))
+		wide := try.Get(out.Reshape(dims...))
 		gather(c, wide, c.In[0], 0, stride)
 		return nil
 	}, nil

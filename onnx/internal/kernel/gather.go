@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Gather, GatherElements, GatherND, Compress, ReverseSequence: selection by index. Negative indices
@@ -35,13 +36,13 @@ func newGather(s *Spec) (Kernel, error) {
 	axis := s.int("axis")
 	return func(c *Call) error {
 		in := c.In[0].Shape
-		ax := try(axisOf(axis, len(in)))
-		idx := try(ints(c.In[1]))
+		ax := try.Get(axisOf(axis, len(in)))
+		idx := try.Get(ints(c.In[1]))
 		shape := append(append(append([]int{}, in[:ax]...), c.In[1].Shape...), in[ax+1:]...)
-		out := try(c.New(0, c.In[0].DType, shape))
+		out := try.Get(c.New(0, c.In[0].DType, shape))
 		outer, inner := product(in[:ax]), product(in[ax+1:])
 		for j := range idx {
-			idx[j] = try(at(idx[j], in[ax]))
+			idx[j] = try.Get(at(idx[j], in[ax]))
 		}
 		for o := 0; o < outer; o++ {
 			for j, i := range idx {
@@ -71,13 +72,13 @@ func newGatherElements(s *Spec) (Kernel, error) {
 	axis := s.int("axis")
 	return func(c *Call) error {
 		in, is := c.In[0].Shape, c.In[1].Shape
-		need(elementShapes(in, is, axis))
+		try.Do(elementShapes(in, is, axis))
 		ax, _ := axisOf(axis, len(in))
-		idx := try(ints(c.In[1]))
-		out := try(c.New(0, c.In[0].DType, is))
+		idx := try.Get(ints(c.In[1]))
+		out := try.Get(c.New(0, c.In[0].DType, is))
 		st := strides(in)
 		for i, v := range idx {
-			v = try(at(v, in[ax]))
+			v = try.Get(at(v, in[ax]))
 			copyRange(out.Data, i, c.In[0].Data, elementOffset(i, is, st, ax, v), 1)
 		}
 		return nil
@@ -86,7 +87,7 @@ func newGatherElements(s *Spec) (Kernel, error) {
 
 // elementShapes: indices have the input's rank, and no axis but `axis` is longer than the input's.
 func elementShapes(in, idx []int, axis int) error {
-	ax := try(axisOf(axis, len(in)))
+	ax := try.Get(axisOf(axis, len(in)))
 	if len(in) != len(idx) {
 		return fmt.Errorf("indices of shape %v for a tensor of shape %v: the ranks differ", idx, in)
 	}
@@ -114,15 +115,15 @@ func newGatherND(s *Spec) (Kernel, error) {
 			return fmt.Errorf("indices of shape %v and batch_dims %d do not address a tensor of shape %v",
 				is, batch, in)
 		}
-		idx := try(ints(c.In[1]))
+		idx := try.Get(ints(c.In[1]))
 		shape := append(append([]int{}, is[:len(is)-1]...), in[batch+d:]...)
-		out := try(c.New(0, c.In[0].DType, shape))
+		out := try.Get(c.New(0, c.In[0].DType, shape))
 		block, st := product(in[batch+d:]), strides(in)
 		rows, n := product(is[:len(is)-1]), product(is[batch:len(is)-1])
 		for r := 0; r < rows; r++ {
 			off := r / max(n, 1) * product(in[batch:])
 			for k := 0; k < d; k++ {
-				v := try(at(idx[r*d+k], in[batch+k]))
+				v := try.Get(at(idx[r*d+k], in[batch+k]))
 				off += v * st[batch+k]
 			}
 			copyRange(out.Data, r*block, c.In[0].Data, off, block)
@@ -141,7 +142,7 @@ func newCompress(s *Spec) (Kernel, error) {
 		if flat {
 			in = []int{c.In[0].Len()}
 		}
-		ax := try(axisOf(axis, len(in)))
+		ax := try.Get(axisOf(axis, len(in)))
 		cond := data[bool](c.In[1])
 		if len(c.In[1].Shape) != 1 || len(cond) > in[ax] {
 			return fmt.Errorf("condition of shape %v for an axis of size %d", c.In[1].Shape, in[ax])
@@ -154,7 +155,7 @@ func newCompress(s *Spec) (Kernel, error) {
 		}
 		shape := append([]int{}, in...)
 		shape[ax] = len(keep)
-		out := try(c.New(0, c.In[0].DType, shape))
+		out := try.Get(c.New(0, c.In[0].DType, shape))
 		outer, inner := product(in[:ax]), product(in[ax+1:])
 		for o := 0; o < outer; o++ {
 			for j, i := range keep {
@@ -178,7 +179,7 @@ func newReverseSequence(s *Spec) (Kernel, error) {
 		if len(in) < 2 || c.In[1].Len() != in[batchAxis] {
 			return fmt.Errorf("lengths of shape %v for a tensor of shape %v", c.In[1].Shape, in)
 		}
-		out := try(c.New(0, c.In[0].DType, in))
+		out := try.Get(c.New(0, c.In[0].DType, in))
 		inner := product(in[2:])
 		for i := 0; i < in[0]; i++ {
 			for j := 0; j < in[1]; j++ {

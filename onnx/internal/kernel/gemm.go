@@ -3,6 +3,8 @@ package kernel
 import (
 	"fmt"
 	"slices"
+
+	"fmp/onnx/internal/try"
 )
 
 // Gemm: alpha = 1, beta = 1, transA = 0, transB = 0:
@@ -49,7 +51,7 @@ func newGemm(s *Spec) (Kernel, error) {
 
 func (g gemmSpec) shape(a, b []int) (m, n, k int) {
 	if len(a) != 2 || len(b) != 2 {
-		need(fmt.Errorf("shapes %v and %v: two matrices are expected", a, b))
+		try.Fail("shapes %v and %v: two matrices are expected", a, b)
 	}
 	m, k = a[0], a[1]
 	if g.ta {
@@ -60,7 +62,7 @@ func (g gemmSpec) shape(a, b []int) (m, n, k int) {
 		kb, n = n, kb
 	}
 	if k != kb {
-		need(fmt.Errorf("shapes %v (transA %v) and %v (transB %v) do not match", a, g.ta, b, g.tb))
+		try.Fail("shapes %v (transA %v) and %v (transB %v) do not match", a, g.ta, b, g.tb)
 	}
 	return m, n, k
 }
@@ -70,10 +72,10 @@ func gemmStart[T number](c *Call, m, n int, beta T) []T {
 	shape := []int{m, n}
 	if c.in(2) != nil {
 		if s, err := broadcast(c.In[2].Shape, shape); err != nil || !slices.Equal(s, shape) {
-			need(fmt.Errorf("input C of shape %v cannot be broadcast to %v", c.In[2].Shape, shape))
+			try.Fail("input C of shape %v cannot be broadcast to %v", c.In[2].Shape, shape)
 		}
 	}
-	out := try(c.New(0, c.In[0].DType, shape))
+	out := try.Get(c.New(0, c.In[0].DType, shape))
 	o := data[T](out)
 	if c.in(2) == nil || beta == 0 {
 		clear(o)

@@ -3,6 +3,8 @@ package kernel
 import (
 	"fmt"
 	"math"
+
+	"fmp/onnx/internal/try"
 )
 
 // GridSample: mode linear, nearest or cubic; padding_mode zeros, border or reflection;
@@ -133,7 +135,7 @@ func sampleGrid[T floating](g gridSample) Kernel {
 				xs, gs)
 		}
 		sizes, plane, points := xs[2:], product(xs[2:]), product(gs[1:r+1])
-		out := try(c.New(0, c.In[0].DType, append([]int{xs[0], xs[1]}, gs[1:r+1]...)))
+		out := try.Get(c.New(0, c.In[0].DType, append([]int{xs[0], xs[1]}, gs[1:r+1]...)))
 		x, grid, o := data[T](c.In[0]), data[T](c.In[1]), data[T](out)
 		if len(o) == 0 {
 			return nil

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // FastIntegers reports whether the processor multiplies bytes in vectors; without that a product of
@@ -54,7 +55,7 @@ func maxOfBytes(s *Spec, k Kernel) (Kernel, error) {
 			!seesPlane(win, in[2:], sp) {
 			return k(c)
 		}
-		out := try(c.New(0, d, append(slices.Clone(c.In[0].Shape[:2]), sp...)))
+		out := try.Get(c.New(0, d, append(slices.Clone(c.In[0].Shape[:2]), sp...)))
 		x, flip := bytesOf(c.In[0])
 		o, _ := bytesOf(out)
 		maxOfRuns(c, o, x, c.In[0].Shape, sp, win, flip, func(run, split []uint8, offsets []int) {
@@ -265,7 +266,7 @@ func (v *integerConv) product(c *Call, x, w, wz *onnx.Tensor, zero int32, q *req
 // starts computes the numbers that sums start from, and their quanta.
 func (r *integerRun) starts(q *requantized, zero int32) {
 	n := r.group * r.high
-	r.sums = dotSums{start: Scratch[int32](r.Call, n), scale: Scratch[float32](r.Call, n),
+	r.sums = dotSums{start: scratch[int32](r.Call, n), scale: scratch[float32](r.Call, n),
 		saturation: q.saturation, whole: q.scale == nil}
 	start, scale := r.sums.start, r.sums.scale
 	if r.f.depth == nil && r.filters != r.high {
@@ -381,10 +382,10 @@ func (r *integerRun) interleaved(to []uint8, n int) {
 		var split []uint8
 		var flat, padded []int32
 		if p := r.phases; r.gathered != nil {
-			flat, padded = Scratch[int32](r.Call, r.in), Scratch[int32](r.Call, p.len())
+			flat, padded = scratch[int32](r.Call, r.in), scratch[int32](r.Call, p.len())
 			fillRange(padded, int32(r.pad^r.flip)*0x01010101)
 		} else if p != nil {
-			split = Scratch[uint8](r.Call, 4, r.plane)
+			split = scratch[uint8](r.Call, 4, r.plane)
 			fillRange(split, r.pad)
 		}
 		for item := lo; item < hi; item++ {
@@ -424,7 +425,7 @@ const chunkBytes = 256 << 10
 // tiles computes the outputs tile by tile.
 func (r *integerRun) tiles() {
 	quads, panels := (r.channels+3)/4, r.high/dotFilters
-	from := Scratch[uint8](r.Call, r.group, quads, r.plane, 4)
+	from := scratch[uint8](r.Call, r.group, quads, r.plane, 4)
 	chunk, most := max(1, chunkBytes/(4*quads*dotColumns))*dotColumns, 1
 	if haveDots {
 		most = min(panels, max(1, chunkBytes/(4*dotFilters*len(r.offsets))))
@@ -442,7 +443,7 @@ func (r *integerRun) tiles() {
 			func(lo, hi int) {
 				var tile []uint8
 				if r.wide != r.pos || r.across != r.pos || r.last && r.pos > 1 {
-					tile = Scratch[uint8](r.Call, most*dotFilters, min(chunk, r.across), r.elem)
+					tile = scratch[uint8](r.Call, most*dotFilters, min(chunk, r.across), r.elem)
 				}
 				for item := lo; item < hi; {
 					g, t, panel := item/panels/chunks, item/panels%chunks, item%panels
@@ -481,7 +482,7 @@ func (r *integerRun) tiles() {
 func (r *integerRun) rows() {
 	x, wide := r.x, (r.channels+3)/4*4
 	if r.flip != 0 || wide != r.channels { // the weights of elements after a row are zeros
-		x = Scratch[uint8](r.Call, r.in, wide)
+		x = scratch[uint8](r.Call, r.in, wide)
 		for p := range r.in {
 			copy(x[p*wide:], r.x[p*r.channels:][:r.channels])
 		}
@@ -554,7 +555,7 @@ func (r *integerRun) depthwise(win window) bool {
 	channels, per := r.xs[1], 4*len(d.offsets)*depthBytes()
 	length := max(p.len(), d.last+(d.width+15)*d.stride+3*d.dilation+64)
 	r.Parallel(r.xs[0]*channels, work(r.pos, len(d.offsets)), func(lo, hi int) {
-		split := Scratch[uint8](r.Call, length)
+		split := scratch[uint8](r.Call, length)
 		fillRange(split, r.pad)
 		for plane := lo; plane < hi; plane++ {
 			c := plane % channels
@@ -629,7 +630,7 @@ func (o operands) output(c *Call, d onnx.DType, shape []int,
 			q.bias = data[int32](b)
 		}
 	}
-	return try(c.New(0, d, shape)), q
+	return try.Get(c.New(0, d, shape)), q
 }
 
 func nearest(v float32) float32 { return float32(math.RoundToEven(float64(v))) }
@@ -761,7 +762,7 @@ func (q quantization) runs(c *Call, k Kernel, d onnx.DType,
 		}
 		run = product(x.Shape[axis+1:])
 	}
-	out := try(c.New(0, d, x.Shape))
+	out := try.Get(c.New(0, d, x.Shape))
 	for lo := 0; lo < x.Len(); lo += run {
 		i, z := lo/run%scale.Len(), 0.0
 		if zero != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"fmp/onnx/internal/try"
 )
 
 // NegativeLogLikelihoodLoss and SoftmaxCrossEntropyLoss: reduction = mean, sum or none;
@@ -39,7 +41,7 @@ func loss[T floating](l lossSpec) Kernel {
 			return fmt.Errorf("scores of shape %v and labels of shape %v do not match", xs,
 				c.In[1].Shape)
 		}
-		labels := try(ints(c.In[1]))
+		labels := try.Get(ints(c.In[1]))
 		n, inner := xs[1], product(xs[2:])
 		var weights []T
 		if w := c.in(2); w != nil {
@@ -50,7 +52,7 @@ func loss[T floating](l lossSpec) Kernel {
 		}
 		x := data[T](c.In[0])
 		if l.soft {
-			t := try(c.New(1, c.In[0].DType, xs))
+			t := try.Get(c.New(1, c.In[0].DType, xs))
 			logp := data[T](t)
 			row := make([]float64, n)
 			for i := range labels {
@@ -86,7 +88,7 @@ func loss[T floating](l lossSpec) Kernel {
 		if l.reduction == "none" {
 			shape = c.In[1].Shape
 		}
-		out := try(c.New(0, c.In[0].DType, shape))
+		out := try.Get(c.New(0, c.In[0].DType, shape))
 		o := data[T](out)
 		switch l.reduction {
 		case "none":

@@ -139,7 +139,7 @@ func (m *maskedTaps) run(v *convolution[float32]) {
 	v.Parallel(v.xs[0]*channels, work(v.pos, v.taps)/8, func(lo, hi int) {
 		var split []float32
 		if !m.direct {
-			split = Scratch[float32](v.Call, m.len)
+			split = scratch[float32](v.Call, m.len)
 		}
 		for plane := lo; plane < hi; plane++ {
 			channel, src, dst := plane%channels, v.x[plane*v.in:(plane+1)*v.in],

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // MatMul: NumPy's matmul, batches broadcast:
@@ -67,8 +68,8 @@ func matMulFloat[T floating](r *right, l *lines) Kernel {
 }
 
 func matMul[T floating](c *Call, r *right, l *lines) error {
-	p := try(planMatMul(c.In[0].Shape, c.In[1].Shape))
-	out := try(c.New(0, c.In[0].DType, p.out))
+	p := try.Get(planMatMul(c.In[0].Shape, c.In[1].Shape))
+	out := try.Get(c.New(0, c.In[0].DType, p.out))
 	a, b, o := data[T](c.In[0]), data[T](c.In[1]), data[T](out)
 	if p.oneB {
 		parallelMultiply(c, dense(a, product(p.batch)*p.m, p.k), dense(b, p.k, p.n),
@@ -105,8 +106,8 @@ func matMul[T floating](c *Call, r *right, l *lines) error {
 }
 
 func matMulInt[T integer](c *Call) error {
-	p := try(planMatMul(c.In[0].Shape, c.In[1].Shape))
-	out := try(c.New(0, c.In[0].DType, p.out))
+	p := try.Get(planMatMul(c.In[0].Shape, c.In[1].Shape))
+	out := try.Get(c.New(0, c.In[0].DType, p.out))
 	a, b, o := data[T](c.In[0]), data[T](c.In[1]), data[T](out)
 	clear(o)
 	od := newOdometer(p.batch, [][]int{p.a, p.b}, 0)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // MaxUnpool: pads = 0, strides = 1. x [n, c, d...] goes to the places of i, which count all
@@ -42,7 +43,7 @@ func newMaxUnpool(s *Spec) (Kernel, error) {
 		}
 		shape := inner
 		if t := c.in(2); t != nil {
-			shape = try(ints(t))
+			shape = try.Get(ints(t))
 			if len(shape) != len(inner) || !slices.Equal(shape[:2], inner[:2]) {
 				return fmt.Errorf("output_shape is %v where %v or more is expected", shape, inner)
 			}
@@ -53,7 +54,7 @@ func newMaxUnpool(s *Spec) (Kernel, error) {
 				}
 			}
 		}
-		out := try(c.New(0, x.DType, shape))
+		out := try.Get(c.New(0, x.DType, shape))
 		clearData(out)
 		total, st, pos := product(inner), strides(shape), make([]int, len(inner))
 		for i, p := range at.I64() {

@@ -14,8 +14,8 @@ import (
 // Bounds on the memory that a model may ask for when it runs, so that a hostile shape is an error
 // and not an exhausted machine.
 const (
-	// MaxTensorBytes bounds one intermediate tensor: 2 GiB.
-	MaxTensorBytes = 2 << 30
+	// maxTensorBytes bounds one intermediate tensor: 2 GiB.
+	maxTensorBytes = 2 << 30
 	// MaxLiveBytes bounds all intermediate tensors of a session, those kept for later included,
 	// unless its engine has another bound: 8 GiB.
 	MaxLiveBytes = 8 << 30
@@ -96,9 +96,9 @@ func (p *Pool) Get(d onnx.DType, n int) (any, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n < 0 || int64(n)*size > MaxTensorBytes {
+	if n < 0 || int64(n)*size > maxTensorBytes {
 		return nil, fmt.Errorf("a tensor of %d elements of %v is over the bound of %d bytes", n, d,
-			int64(MaxTensorBytes))
+			int64(maxTensorBytes))
 	}
 	slice := d.SliceType()
 	if slice == nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // BatchNormalization, InstanceNormalization, LayerNormalization, GroupNormalization,
@@ -67,7 +68,7 @@ func batchNorm[T floating](eps float64) Kernel {
 		}
 		a, b := normalizing[T](c.In, eps)
 		x := data[T](c.In[0])
-		out := try(c.Over(0, 0, c.In[0].DType, xs))
+		out := try.Get(c.Over(0, 0, c.In[0].DType, xs))
 		o, size := data[T](out), 1
 		if len(xs) > 2 {
 			size = product(xs[2:])
@@ -132,7 +133,7 @@ func newGroupNormalization(s *Spec) (Kernel, error) {
 	}
 	group := func(shape []int) int {
 		if shape[1]%n != 0 {
-			need(fmt.Errorf("%d channels cannot be divided into %d groups", shape[1], n))
+			try.Fail("%d channels cannot be divided into %d groups", shape[1], n)
 		}
 		return n
 	}
@@ -152,7 +153,7 @@ func groupNorm[T floating](eps float64, groups func([]int) int) Kernel {
 				c.In[2].Len(), want)
 		}
 		x, scale, bias := data[T](c.In[0]), data[T](c.In[1]), data[T](c.In[2])
-		out := try(c.New(0, c.In[0].DType, xs))
+		out := try.Get(c.New(0, c.In[0].DType, xs))
 		o := data[T](out)
 		if len(o) == 0 {
 			return nil
@@ -192,7 +193,7 @@ func stashType(s *Spec) (onnx.DType, error) { return s.dtype("stash_type"), nil 
 func layerNorm[T floating](axis int, eps float64) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
-		ax := try(axisOf(axis, len(xs)))
+		ax := try.Get(axisOf(axis, len(xs)))
 		norm := xs[ax:]
 		param := func(i int) []T {
 			t := c.in(i)
@@ -203,15 +204,15 @@ func layerNorm[T floating](axis int, eps float64) Kernel {
 				return data[T](t)
 			}
 			if b, err := broadcast(t.Shape, norm); err != nil || !slices.Equal(b, norm) {
-				need(fmt.Errorf("input %d of shape %v cannot be broadcast to the normalised axes %v",
-					i, t.Shape, norm))
+				try.Fail("input %d of shape %v cannot be broadcast to the normalised axes %v",
+					i, t.Shape, norm)
 			}
-			full := Scratch[T](c, product(norm))
+			full := scratch[T](c, product(norm))
 			gatherOf(c, full, norm, data[T](t), 0, broadcastStrides(t.Shape, norm))
 			return full
 		}
 		scale, bias := param(1), param(2)
-		out := try(c.New(0, c.In[0].DType, xs))
+		out := try.Get(c.New(0, c.In[0].DType, xs))
 		stats := append([]int{}, xs...)
 		for k := ax; k < len(stats); k++ {
 			stats[k] = 1
@@ -219,7 +220,7 @@ func layerNorm[T floating](axis int, eps float64) Kernel {
 		var side [2][]T
 		for i := range side {
 			if c.wants(i + 1) {
-				t := try(c.New(i+1, c.In[0].DType, stats))
+				t := try.Get(c.New(i+1, c.In[0].DType, stats))
 				side[i] = data[T](t)
 			}
 		}
@@ -344,9 +345,9 @@ func newLRN(s *Spec) (Kernel, error) {
 func alongAxis[T floating](axis int, f func(scratch, line []float64)) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
-		ax := try(axisOf(axis, len(xs)))
+		ax := try.Get(axisOf(axis, len(xs)))
 		x := data[T](c.In[0])
-		out := try(c.Over(0, 0, c.In[0].DType, xs))
+		out := try.Get(c.Over(0, 0, c.In[0].DType, xs))
 		o := data[T](out)
 		if len(o) == 0 {
 			return nil
@@ -382,7 +383,7 @@ func meanVariance[T floating](axes []int) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
 		plan := planReduce(xs, axes)
-		out := try(c.New(0, c.In[0].DType, xs))
+		out := try.Get(c.New(0, c.In[0].DType, xs))
 		x, o := data[T](c.In[0]), data[T](out)
 		buf := make([]T, plan.count)
 		for i := 0; i < plan.outputs; i++ {

@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"fmt"
+
+	"fmp/onnx/internal/try"
 )
 
 // OneHot: axis = -1; out = [indices_{<axis}, depth, indices_{>=axis}], values[1] where the index
@@ -14,7 +16,7 @@ func newOneHot(s *Spec) (Kernel, error) {
 	axis := s.int("axis")
 	return func(c *Call) error {
 		in := c.In[0].Shape
-		ax := try(axisOf(axis, len(in)+1))
+		ax := try.Get(axisOf(axis, len(in)+1))
 		if c.In[1].Len() != 1 || c.In[2].Len() != 2 {
 			return fmt.Errorf(
 				"depth of shape %v and values of shape %v where one and two elements are expected",
@@ -26,7 +28,7 @@ func newOneHot(s *Spec) (Kernel, error) {
 		}
 		depth := int(d)
 		shape := append(append(append([]int{}, in[:ax]...), depth), in[ax:]...)
-		out := try(c.New(0, c.In[2].DType, shape))
+		out := try.Get(c.New(0, c.In[2].DType, shape))
 		fill(out.Data, 0, out.Len(), c.In[2].Data, 0)
 		inner := product(in[ax:])
 		for i, n := 0, c.In[0].Len(); i < n; i++ {

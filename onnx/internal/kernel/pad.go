@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Pad: mode = constant, reflect, edge or wrap; pads = [begin_0, ..., begin_r, end_0, ..., end_r]
@@ -61,10 +62,10 @@ func newPad(s *Spec) (Kernel, error) {
 		return nil, fmt.Errorf("axes are defined from opset 18 on")
 	}
 	return func(c *Call) error {
-		pads := try(ints(c.In[1]))
+		pads := try.Get(ints(c.In[1]))
 		var axes []int
 		if t := c.in(3); t != nil {
-			axes = try(ints(t))
+			axes = try.Get(ints(t))
 			if axes == nil {
 				axes = []int{}
 			}
@@ -82,8 +83,8 @@ func newPad(s *Spec) (Kernel, error) {
 
 func pad(c *Call, mode string, pads, axes []int, v *onnx.Tensor) error {
 	in := c.In[0].Shape
-	begin, shape := try2(padding(in, pads, axes))
-	out := try(c.New(0, c.In[0].DType, shape))
+	begin, shape := try.Get2(padding(in, pads, axes))
+	out := try.Get(c.New(0, c.In[0].DType, shape))
 	if out.Len() == 0 {
 		return nil
 	}
@@ -97,7 +98,7 @@ func pad(c *Call, mode string, pads, axes []int, v *onnx.Tensor) error {
 	for k := range in {
 		from[k] = make([]int, shape[k])
 		for i := range from[k] {
-			from[k][i] = try(padded(int64(i)-int64(begin[k]), int64(in[k]), mode))
+			from[k][i] = try.Get(padded(int64(i)-int64(begin[k]), int64(in[k]), mode))
 		}
 	}
 	padRowsFrom(out, c.In[0], v, from)

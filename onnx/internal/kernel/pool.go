@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // MaxPool, AveragePool, LpPool over windows as in newWindow; GlobalMaxPool, GlobalAveragePool,
@@ -74,12 +75,12 @@ func visit(w window, in, base, tap []int, q int, f func(off int)) {
 func maxPool[T number](win window, column bool) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
-		w, sp := try2(poolShape(win, xs))
+		w, sp := try.Get2(poolShape(win, xs))
 		shape := append([]int{xs[0], xs[1]}, sp...)
-		out := try(c.New(0, c.In[0].DType, shape))
+		out := try.Get(c.New(0, c.In[0].DType, shape))
 		var idx []int64
 		if c.wants(1) {
-			t := try(c.New(1, onnx.Int64, shape))
+			t := try.Get(c.New(1, onnx.Int64, shape))
 			idx = t.I64()
 		}
 		x, o, in := data[T](c.In[0]), data[T](out), xs[2:]
@@ -248,8 +249,8 @@ func poolSum[T floating](win window, end func(float64, int, int) float64,
 	term func(float64) float64) Kernel {
 	return func(c *Call) error {
 		xs := c.In[0].Shape
-		w, sp := try2(poolShape(win, xs))
-		out := try(c.New(0, c.In[0].DType, append([]int{xs[0], xs[1]}, sp...)))
+		w, sp := try.Get2(poolShape(win, xs))
+		out := try.Get(c.New(0, c.In[0].DType, append([]int{xs[0], xs[1]}, sp...)))
 		x, o, in := data[T](c.In[0]), data[T](out), xs[2:]
 		size, pos, q := product(in), product(sp), product(w.size)
 		if len(o) == 0 {
@@ -379,7 +380,7 @@ func globalPool[T floating](f func([]T) float64) Kernel {
 		for k := 2; k < len(shape); k++ {
 			shape[k] = 1
 		}
-		out := try(c.New(0, c.In[0].DType, shape))
+		out := try.Get(c.New(0, c.In[0].DType, shape))
 		x, o := data[T](c.In[0]), data[T](out)
 		c.Parallel(len(o), size, func(lo, hi int) {
 			for i := lo; i < hi; i++ {

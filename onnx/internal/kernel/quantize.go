@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Quantisation to and from 8-bit integers, and products of quantised tensors:
@@ -57,19 +58,19 @@ func blockwise(shape, param []int, axis, block int) func(i int) int {
 	if product(param) == 1 && block == 0 {
 		return func(int) int { return 0 }
 	}
-	ax := try(axisOf(axis, len(shape)))
+	ax := try.Get(axisOf(axis, len(shape)))
 	inner := product(shape[ax+1:])
 	if block == 0 {
 		if len(param) != 1 || param[0] != shape[ax] {
-			need(fmt.Errorf("a scale of shape %v for axis %d of shape %v", param, ax, shape))
+			try.Fail("a scale of shape %v for axis %d of shape %v", param, ax, shape)
 		}
 		return func(i int) int { return i / inner % shape[ax] }
 	}
 	want := slices.Clone(shape)
 	want[ax] = (shape[ax]-1)/block + 1
 	if block < 0 || !slices.Equal(param, want) {
-		need(fmt.Errorf("a scale of shape %v for blocks of %d on axis %d of shape %v", param, block, ax,
-			shape))
+		try.Fail("a scale of shape %v for blocks of %d on axis %d of shape %v", param, block, ax,
+			shape)
 	}
 	n, blocks := shape[ax], want[ax]
 	return func(i int) int {
@@ -133,7 +134,7 @@ func (q quantization) at(x, scale,
 		return at, func(int) float64 { return 0 }
 	}
 	if zero.Len() != scale.Len() {
-		need(fmt.Errorf("scale has %d elements and the zero point %d", scale.Len(), zero.Len()))
+		try.Fail("scale has %d elements and the zero point %d", scale.Len(), zero.Len())
 	}
 	return at, zero.At
 }
@@ -150,7 +151,7 @@ func newQuantize(s *Spec) (Kernel, error) {
 	return func(c *Call) error {
 		x, scale := c.In[0], c.In[1]
 		at, zero := q.at(x, scale, c.in(2))
-		out := try(c.New(0, d, x.Shape))
+		out := try.Get(c.New(0, d, x.Shape))
 		ratio := func(i, k int) float32 { return float32(x.At(i)) / float32(scale.At(k)) }
 		if d.IsNarrowFloat() {
 			code, o := onnx.Float32ToNarrow(d, saturate), data[uint8](out)
@@ -173,7 +174,7 @@ func newDequantize(s *Spec) (Kernel, error) {
 	return func(c *Call) error {
 		x, scale := c.In[0], c.In[1]
 		at, zero := q.at(x, scale, c.in(2))
-		out := try(c.New(0, onnx.Float32, x.Shape))
+		out := try.Get(c.New(0, onnx.Float32, x.Shape))
 		o := out.F32()
 		for i := range o {
 			k := at(i)
@@ -197,13 +198,13 @@ func newDynamicQuantize(*Spec) (Kernel, error) {
 			scale = 1 // of zeros alone; so does the ONNX Runtime
 		}
 		zero := min(max(math.RoundToEven(float64(-lo/scale)), 0), 255)
-		y := try(c.New(0, onnx.Uint8, c.In[0].Shape))
+		y := try.Get(c.New(0, onnx.Uint8, c.In[0].Shape))
 		quantized(y, func(i int) float64 {
 			return math.RoundToEven(float64(x[i]/scale)) + zero
 		})
-		s := try(c.New(1, onnx.Float32, nil))
+		s := try.Get(c.New(1, onnx.Float32, nil))
 		s.F32()[0] = scale
-		z := try(c.New(2, onnx.Uint8, nil))
+		z := try.Get(c.New(2, onnx.Uint8, nil))
 		z.U8()[0] = uint8(zero)
 		return nil
 	}, nil
@@ -229,7 +230,7 @@ func exactly(c *Call, k Kernel, a, b *onnx.Tensor) *onnx.Tensor {
 	sub := NewCall(c.env, 2, 1)
 	sub.In[0], sub.In[1], sub.Want[0] = a, b, true
 	defer sub.free()
-	need(k(sub))
+	try.Do(k(sub))
 	r := sub.Out[0]
 	out := &onnx.Tensor{DType: r.DType, Shape: r.Shape, Data: append([]float64{}, r.F64()...)}
 	c.env.Pool.Put(r.Data)
@@ -238,7 +239,7 @@ func exactly(c *Call, k Kernel, a, b *onnx.Tensor) *onnx.Tensor {
 
 func intProduct(c *Call, k Kernel, za, zb *onnx.Tensor, axisA, axisB int) error {
 	r := exactly(c, k, above(c.In[0], za, axisA), above(c.In[1], zb, axisB))
-	out := try(c.New(0, onnx.Int32, r.Shape))
+	out := try.Get(c.New(0, onnx.Int32, r.Shape))
 	castInto(out, r)
 	return nil
 }
@@ -290,7 +291,7 @@ func newQLinearConv(s *Spec) (Kernel, error) {
 		if bias != nil && bias.Len() != r.Shape[1] {
 			return fmt.Errorf("a bias of %d numbers for %d channels", bias.Len(), r.Shape[1])
 		}
-		out := try(c.New(0, d, r.Shape))
+		out := try.Get(c.New(0, d, r.Shape))
 		factor, zero := stepOf(c, 1, 4), c.In[7].At(0)
 		quantized(out, func(i int) float64 {
 			v := r.F64()[i]
@@ -320,7 +321,7 @@ func newQLinearMatMul(s *Spec) (Kernel, error) {
 		r := exactly(c, matMulFloat[float64](nil, &lines{}), above(c.In[0], c.In[2], -2),
 			above(c.In[3], c.In[5], -1))
 		row, column := channel(r.Shape, c.In[1].Shape, -2), channel(r.Shape, c.In[4].Shape, -1)
-		out := try(c.New(0, d, r.Shape))
+		out := try.Get(c.New(0, d, r.Shape))
 		zero, step := c.In[7].At(0), float32(c.In[6].At(0))
 		quantized(out, func(i int) float64 {
 			factor := float32(float32(c.In[1].At(row(i)))*float32(c.In[4].At(column(i)))) / step

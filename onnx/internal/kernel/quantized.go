@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 )
 
@@ -90,7 +91,7 @@ func NewPairTable(s *Spec, a, b, out Quantization, of *Table) *Table {
 
 // Run is the table's kernel.
 func (t *Table) Run(c *Call) error {
-	y := try(c.New(0, t.out, c.In[0].Shape))
+	y := try.Get(c.New(0, t.out, c.In[0].Shape))
 	src, _ := bytesOf(c.In[0])
 	dst, _ := bytesOf(y)
 	c.Parallel(len(src), 1, func(lo, hi int) { lookUp(dst[lo:hi], src[lo:hi], &t.bytes) })
@@ -121,7 +122,7 @@ func NewPair(s *Spec, a, b, out Quantization) (Kernel, error) {
 		if !ok {
 			return inFloats(c, k, a, b, out)
 		}
-		z := try(c.New(0, out.DType, x.Shape))
+		z := try.Get(c.New(0, out.DType, x.Shape))
 		dst, _ := bytesOf(z)
 		one, _ := bytesOf(x)
 		two, _ := bytesOf(y)
@@ -130,7 +131,7 @@ func NewPair(s *Spec, a, b, out Quantization) (Kernel, error) {
 				paired(dst[lo:hi], one[lo:hi], two[lo:hi], p)
 				return
 			}
-			same := Scratch[uint8](c, run)
+			same := scratch[uint8](c, run)
 			for i := lo; i < hi; i++ {
 				fillRange(same, two[i])
 				paired(dst[i*run:(i+1)*run], one[i*run:(i+1)*run], same, p)
@@ -162,13 +163,13 @@ func inFloats(c *Call, k Kernel, a, b, out Quantization) error {
 	for i, q := range []Quantization{a, b} {
 		from, _ := bytesOf(c.In[i])
 		sub.In[i] = &onnx.Tensor{DType: onnx.Float32, Shape: c.In[i].Shape,
-			Data: Scratch[float32](c, len(from))}
+			Data: scratch[float32](c, len(from))}
 		dequantizeRow(sub.In[i].F32(), from, q.quantum())
 	}
 	sub.Want[0] = true
 	defer sub.free()
-	need(k(sub))
-	y := try(c.New(0, out.DType, sub.Out[0].Shape))
+	try.Do(k(sub))
+	y := try.Get(c.New(0, out.DType, sub.Out[0].Shape))
 	dst, _ := bytesOf(y)
 	quantizeRow(dst, sub.Out[0].F32(), out.Scale, out.saturation())
 	c.env.Pool.Put(sub.Out[0].Data)

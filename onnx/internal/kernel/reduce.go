@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Reductions. axes (default all) come from an attribute or, in newer opsets, from input 1; keepdims
@@ -63,7 +64,7 @@ func (r reducer) byInput(s *Spec) (Kernel, error) {
 		if c.in(1) == nil {
 			return nil, !noop
 		}
-		axes := try(ints(c.In[1]))
+		axes := try.Get(ints(c.In[1]))
 		return axes, len(axes) == 0 && !noop
 	})
 }
@@ -100,7 +101,7 @@ type reducePlan struct {
 
 func planReduce(shape, axes []int) reducePlan {
 	p := reducePlan{in: shape, reduced: make([]bool, len(shape))}
-	for _, a := range try(axesOf(axes, len(shape))) {
+	for _, a := range try.Get(axesOf(axes, len(shape))) {
 		p.reduced[a] = true
 	}
 	st := strides(shape)
@@ -169,7 +170,7 @@ type planner func(*Call) (reducePlan, []int)
 func reduceFloat[T floating](r reducer, whole planner) Kernel {
 	return func(c *Call) error {
 		p, shape := whole(c)
-		out := try(c.New(0, c.In[0].DType, shape))
+		out := try.Get(c.New(0, c.In[0].DType, shape))
 		x, o := data[T](c.In[0]), data[T](out)
 		c.Parallel(p.outputs, p.count*2, func(lo, hi int) {
 			for i := lo; i < hi; i++ {
@@ -221,7 +222,7 @@ func reduceInt[T integer](r reducer, whole planner) Kernel {
 		if p.count == 0 && r.op == "ReduceMean" && p.outputs > 0 {
 			return fmt.Errorf("the mean of no integers")
 		}
-		out := try(c.New(0, c.In[0].DType, shape))
+		out := try.Get(c.New(0, c.In[0].DType, shape))
 		x, o := data[T](c.In[0]), data[T](out)
 		lo, hi := integerLimits(onnx.TypeOf[T]())
 		for i := range o {

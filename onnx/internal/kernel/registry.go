@@ -11,14 +11,10 @@ import (
 	"fmp/onnx/op"
 )
 
-// MaxOpset is the newest operator set whose operators are known; a model that imports a newer one
-// is refused.
-const MaxOpset = onnx.MaxOpset
-
 // Def is an operator's kernel over a range of opsets. Its inputs and outputs stand in package op.
 type Def struct {
 	Op           string
-	Since, Until int // first and last opset of this meaning; Until 0 means MaxOpset
+	Since, Until int // first and last opset of this meaning; Until 0 means [onnx.MaxOpset]
 	// Half says that the kernel computes in float32 for float16 and bfloat16; else they are
 	// elements like others.
 	Half bool
@@ -35,7 +31,7 @@ var registry = map[string][]*Def{}
 func register(defs ...Def) {
 	for i := range defs {
 		d := &defs[i]
-		d.Until = cmp.Or(d.Until, MaxOpset)
+		d.Until = cmp.Or(d.Until, onnx.MaxOpset)
 		registry[d.Op] = append(registry[d.Op], d)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Reshape, Flatten, Squeeze, Unsqueeze, Identity, Dropout: the same elements under another shape,
@@ -33,7 +34,7 @@ func newIdentity(*Spec) (Kernel, error) {
 func newReshape(s *Spec) (Kernel, error) {
 	allowZero := s.bool("allowzero")
 	return func(c *Call) error {
-		dims := try(ints(c.In[1]))
+		dims := try.Get(ints(c.In[1]))
 		return reshape(c, dims, allowZero)
 	}, nil
 }
@@ -97,7 +98,7 @@ func newSqueeze(*Spec) (Kernel, error) {
 		if c.in(1) == nil {
 			return squeeze(c, nil)
 		}
-		axes := try(ints(c.In[1]))
+		axes := try.Get(ints(c.In[1]))
 		if axes == nil {
 			axes = []int{}
 		}
@@ -114,7 +115,7 @@ func squeeze(c *Call, axes []int) error {
 			drop[k] = d == 1
 		}
 	}
-	ax := try(axesOf(axes, len(in)))
+	ax := try.Get(axesOf(axes, len(in)))
 	for _, a := range ax {
 		if in[a] != 1 {
 			return fmt.Errorf("axis %d of shape %v has size %d, not 1", a, in, in[a])
@@ -137,7 +138,7 @@ func newUnsqueezeByAttribute(s *Spec) (Kernel, error) {
 
 func newUnsqueeze(*Spec) (Kernel, error) {
 	return func(c *Call) error {
-		axes := try(ints(c.In[1]))
+		axes := try.Get(ints(c.In[1]))
 		return unsqueeze(c, axes)
 	}, nil
 }
@@ -146,7 +147,7 @@ func newUnsqueeze(*Spec) (Kernel, error) {
 func unsqueeze(c *Call, axes []int) error {
 	in := c.In[0].Shape
 	out := make([]int, len(in)+len(axes))
-	ax := try(axesOf(axes, len(out)))
+	ax := try.Get(axesOf(axes, len(out)))
 	for _, a := range ax {
 		out[a] = 1
 	}
@@ -187,7 +188,7 @@ func newDropout(s *Spec) (Kernel, error) {
 
 func dropout(c *Call) error {
 	if c.wants(1) {
-		mask := try(c.New(1, onnx.Bool, c.In[0].Shape))
+		mask := try.Get(c.New(1, onnx.Bool, c.In[0].Shape))
 		fillRange(data[bool](mask), true)
 	}
 	return c.View(0, 0, c.In[0].Shape)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Resize (and Upsample, its forerunner): out_k = floor(in_k scale_k), or sizes. The position x in
@@ -96,10 +97,10 @@ func newResize(s *Spec) (Kernel, error) {
 	return r.kernel(s, func(c *Call) ([]float64, []int) {
 		scales, sizes := c.in(2), c.in(3)
 		if sizes != nil && sizes.Len() > 0 {
-			return nil, try(ints(sizes))
+			return nil, try.Get(ints(sizes))
 		}
 		if scales == nil || scales.Len() == 0 {
-			need(fmt.Errorf("neither scales nor sizes are given"))
+			try.Fail("neither scales nor sizes are given")
 		}
 		return asFloats(scales), nil
 	})
@@ -122,14 +123,14 @@ func (r resizing) kernel(s *Spec,
 				ax[k] = k
 			}
 		}
-		ax = try(axesOf(ax, len(in)))
+		ax = try.Get(axesOf(ax, len(in)))
 		shape, scale := append([]int{}, in...), make([]float64, len(in))
 		fillRange(scale, 1)
 		if sizes != nil {
 			if len(sizes) != len(ax) {
 				return fmt.Errorf("sizes %v for %d axes", sizes, len(ax))
 			}
-			need(r.fromSizes(in, ax, sizes, shape, scale))
+			try.Do(r.fromSizes(in, ax, sizes, shape, scale))
 		} else {
 			if len(scales) != len(ax) {
 				return fmt.Errorf("scales %v for %d axes", scales, len(ax))
@@ -146,7 +147,7 @@ func (r resizing) kernel(s *Spec,
 			}
 		}
 		roi := r.region(c, ax, len(in))
-		out := try(c.New(0, c.In[0].DType, shape))
+		out := try.Get(c.New(0, c.In[0].DType, shape))
 		if out.Len() == 0 {
 			return nil
 		}
@@ -203,7 +204,7 @@ func (r resizing) region(c *Call, ax []int, rank int) [][2]float64 {
 	}
 	t := c.in(1)
 	if t == nil || t.Len() != 2*len(ax) {
-		need(fmt.Errorf("tf_crop_and_resize takes a roi of %d numbers", 2*len(ax)))
+		try.Fail("tf_crop_and_resize takes a roi of %d numbers", 2*len(ax))
 	}
 	for i, a := range ax {
 		roi[a] = [2]float64{t.At(i), t.At(len(ax) + i)}

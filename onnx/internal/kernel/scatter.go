@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // ScatterElements (Scatter before opset 11), ScatterND: a copy of the input with elements replaced
@@ -76,7 +77,7 @@ func combine[T number](r string, dst []T, d int, v T) {
 
 // copied makes output 0 a copy of input 0.
 func copied(c *Call) *onnx.Tensor {
-	out := try(c.Over(0, 0, c.In[0].DType, c.In[0].Shape))
+	out := try.Get(c.Over(0, 0, c.In[0].DType, c.In[0].Shape))
 	if c.Alias[0] < 0 {
 		copyRange(out.Data, 0, c.In[0].Data, 0, out.Len())
 	}
@@ -92,16 +93,16 @@ func newScatterElements(s *Spec) (Kernel, error) {
 	}
 	return func(c *Call) error {
 		in, is := c.In[0].Shape, c.In[1].Shape
-		need(elementShapes(in, is, axis))
+		try.Do(elementShapes(in, is, axis))
 		if !slices.Equal(is, c.In[2].Shape) {
 			return fmt.Errorf("updates of shape %v for indices of shape %v", c.In[2].Shape, is)
 		}
 		ax, _ := axisOf(axis, len(in))
-		idx := try(ints(c.In[1]))
+		idx := try.Get(ints(c.In[1]))
 		out := copied(c)
 		st := strides(in)
 		for i, v := range idx {
-			v = try(at(v, in[ax]))
+			v = try.Get(at(v, in[ax]))
 			put(out.Data, elementOffset(i, is, st, ax, v), c.In[2].Data, i)
 		}
 		return nil
@@ -123,13 +124,13 @@ func newScatterND(s *Spec) (Kernel, error) {
 		if want := append(append([]int{}, is[:len(is)-1]...), in[d:]...); !slices.Equal(want, c.In[2].Shape) {
 			return fmt.Errorf("updates of shape %v where %v is expected", c.In[2].Shape, want)
 		}
-		idx := try(ints(c.In[1]))
+		idx := try.Get(ints(c.In[1]))
 		out := copied(c)
 		st, block := strides(in), product(in[d:])
 		for r, rows := 0, product(is[:len(is)-1]); r < rows; r++ {
 			off := 0
 			for k := 0; k < d; k++ {
-				v := try(at(idx[r*d+k], in[k]))
+				v := try.Get(at(idx[r*d+k], in[k]))
 				off += v * st[k]
 			}
 			for j := 0; j < block; j++ {

@@ -8,6 +8,7 @@ import (
 	"gonum.org/v1/gonum/dsp/fourier"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // DFT, STFT: discrete Fourier transforms; complex numbers are pairs on the last axis, of which the
@@ -22,7 +23,7 @@ func whole(t *onnx.Tensor, what string) int {
 		err = fmt.Errorf("it has shape %v where one element is expected", t.Shape)
 	}
 	if err != nil {
-		need(fmt.Errorf("%s: %w", what, err))
+		try.Fail("%s: %w", what, err)
 	}
 	return v[0]
 }
@@ -30,8 +31,8 @@ func whole(t *onnx.Tensor, what string) int {
 // signal is a tensor [..., 1 or 2] as complex numbers.
 func signal(t *onnx.Tensor) []complex128 {
 	if len(t.Shape) < 2 || t.Shape[len(t.Shape)-1] != 1 && t.Shape[len(t.Shape)-1] != 2 {
-		need(fmt.Errorf("the input has shape %v; the last axis must hold real numbers (1) or complex "+
-			"ones (2)", t.Shape))
+		try.Fail("the input has shape %v; the last axis must hold real numbers (1) or complex "+
+			"ones (2)", t.Shape)
 	}
 	parts := t.Shape[len(t.Shape)-1]
 	out := make([]complex128, t.Len()/parts)
@@ -67,12 +68,12 @@ type dft struct {
 
 func (d dft) run(c *Call) error {
 	x := signal(c.In[0])
-	need(d.plan(c))
+	try.Do(d.plan(c))
 	shape := append([]int{}, c.In[0].Shape...)
 	have, outer, inner := shape[d.axis], product(shape[:d.axis]),
 		product(shape[d.axis+1:len(shape)-1])
 	shape[d.axis], shape[len(shape)-1] = d.bins, d.parts
-	out := try(c.New(0, c.In[0].DType, shape))
+	out := try.Get(c.New(0, c.In[0].DType, shape))
 	fft := fourier.NewCmplxFFT(d.length)
 	line, freq := make([]complex128, d.length), make([]complex128, d.length)
 	for o := range outer {
@@ -132,7 +133,7 @@ func (d *dft) plan(c *Call) error {
 	if t := c.in(1); t != nil {
 		d.length = whole(t, "dft_length")
 	}
-	if d.length < 1 || d.length > MaxTensorBytes/16 {
+	if d.length < 1 || d.length > maxTensorBytes/16 {
 		return fmt.Errorf("a transform of length %d", d.length)
 	}
 	d.bins, d.read = d.length, min(in[d.axis], d.length)
@@ -182,7 +183,7 @@ func newSTFT(s *Spec) (Kernel, error) {
 		if onesided {
 			bins = length/2 + 1
 		}
-		out := try(c.New(0, c.In[0].DType, []int{batch, frames, bins, 2}))
+		out := try.Get(c.New(0, c.In[0].DType, []int{batch, frames, bins, 2}))
 		fft := fourier.NewCmplxFFT(length)
 		line, freq := make([]complex128, length), make([]complex128, length)
 		for b := range batch {
@@ -210,10 +211,10 @@ func newWindowFunction(a, b, c float64) func(*Spec) (Kernel, error) {
 		periodic, d := s.bool("periodic"), s.dtype("output_datatype")
 		return func(call *Call) error {
 			n := whole(call.In[0], "size")
-			if n < 0 || n > MaxTensorBytes/8 {
+			if n < 0 || n > maxTensorBytes/8 {
 				return fmt.Errorf("a window of size %d", n)
 			}
-			out := try(call.New(0, d, []int{n}))
+			out := try.Get(call.New(0, d, []int{n}))
 			over := float64(n)
 			if !periodic {
 				over--
@@ -259,7 +260,7 @@ func newMelWeightMatrix(s *Spec) (Kernel, error) {
 			}
 			corner[i] = int(at)
 		}
-		out := try(c.New(0, d, []int{rows, bins}))
+		out := try.Get(c.New(0, d, []int{rows, bins}))
 		w := make([]float64, rows*bins)
 		for i := range bins {
 			from, mid, to := corner[i], corner[i+1], corner[i+2]

@@ -1,9 +1,10 @@
 package kernel
 
 import (
+	"fmt"
 	"slices"
 
-	"fmt"
+	"fmp/onnx/internal/try"
 )
 
 // Slice: starts, ends, axes (default 0, 1, ...), steps (default 1), from attributes before opset
@@ -28,7 +29,7 @@ func newSlice(*Spec) (Kernel, error) {
 		var v [4][]int
 		for i := range v {
 			if t := c.in(i + 1); t != nil {
-				v[i] = try(ints(t))
+				v[i] = try.Get(ints(t))
 			}
 		}
 		return slice(c, v[0], v[1], v[2], v[3])
@@ -47,7 +48,7 @@ func slice(c *Call, starts, ends, axes, steps []int) error {
 		return fmt.Errorf("starts %v, ends %v, axes %v and steps %v differ in length", starts,
 			ends, axes, steps)
 	}
-	ax := try(axesOf(axes, len(in)))
+	ax := try.Get(axesOf(axes, len(in)))
 	shape, st, off := append([]int{}, in...), strides(in), 0
 	for i, a := range ax {
 		n, start, end, step := in[a], starts[i], ends[i], 1
@@ -81,7 +82,7 @@ func slice(c *Call, starts, ends, axes, steps []int) error {
 	if slices.Equal(shape, in) && off == 0 && steps == nil {
 		return c.View(0, 0, shape)
 	}
-	out := try(c.New(0, c.In[0].DType, shape))
+	out := try.Get(c.New(0, c.In[0].DType, shape))
 	gather(c, out, c.In[0], off, st)
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Softmax, LogSoftmax, Hardmax. From opset 13 on: along one axis (default -1). Before: x is read as
@@ -101,7 +102,7 @@ func softmaxLines(axis int, slow Kernel) Kernel {
 			return slow(c)
 		}
 		x, n := c.In[0].F32(), xs[ax]
-		out := try(c.Over(0, 0, onnx.Float32, xs))
+		out := try.Get(c.Over(0, 0, onnx.Float32, xs))
 		o := out.F32()
 		c.Parallel(len(x)/n, n*4, func(lo, hi int) {
 			softmaxRows(o[lo*n:hi*n], x[lo*n:hi*n], n)
@@ -129,10 +130,10 @@ func flatSoftmax(f32, f64 func([]float64)) func(*Spec) (Kernel, error) {
 				_, err := axisOf(axis, len(x.Shape))
 				return err
 			}
-			flat := try(x.Reshape(product(x.Shape[:ax]), product(x.Shape[ax:])))
+			flat := try.Get(x.Reshape(product(x.Shape[:ax]), product(x.Shape[ax:])))
 			c.In[0] = flat
-			need(k(c))
-			out := try(c.Out[0].Reshape(x.Shape...))
+			try.Do(k(c))
+			out := try.Get(c.Out[0].Reshape(x.Shape...))
 			c.Out[0] = out
 			return nil
 		}, nil

@@ -1,6 +1,10 @@
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+
+	"fmp/onnx/internal/try"
+)
 
 // Split: axis = 0; sizes from an attribute (before 13) or input 1, else equal parts (from 18 on the
 // last may be smaller and num_outputs may be given).
@@ -28,14 +32,14 @@ func newSplit(s *Spec) (Kernel, error) {
 		if c.in(1) == nil {
 			return split(c, axis, nil, uneven)
 		}
-		sizes := try(ints(c.In[1]))
+		sizes := try.Get(ints(c.In[1]))
 		return split(c, axis, sizes, false)
 	}, nil
 }
 
 func split(c *Call, axis int, sizes []int, uneven bool) error {
 	in := c.In[0].Shape
-	ax := try(axisOf(axis, len(in)))
+	ax := try.Get(axisOf(axis, len(in)))
 	n := len(c.Out)
 	if sizes == nil {
 		if in[ax]%n != 0 && !uneven {
@@ -67,7 +71,7 @@ func split(c *Call, axis int, sizes []int, uneven bool) error {
 		if c.wants(i) {
 			shape := append([]int{}, in...)
 			shape[ax] = v
-			out := try(c.New(i, c.In[0].DType, shape))
+			out := try.Get(c.New(i, c.In[0].DType, shape))
 			for o := 0; o < outer; o++ {
 				copyRange(out.Data, o*v*inner, c.In[0].Data, (o*in[ax]+at)*inner, v*inner)
 			}

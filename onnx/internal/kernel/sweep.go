@@ -145,7 +145,7 @@ func (s *sweeps) run(v *convolution[float32]) {
 	}
 	v.Parallel(v.xs[0]*channels/group, work(group, v.pos, v.taps)/16, func(lo, hi int) {
 		ends, room := make([]finishing, min(channels, most*group)),
-			Scratch[float32](v.Call, 16*v.taps)
+			scratch[float32](v.Call, 16*v.taps)
 		for n := 0; lo < hi; lo += n {
 			plane, channel := lo*group, lo*group%channels
 			n = min(hi-lo, most, (channels-channel)/group)

@@ -3,6 +3,8 @@ package kernel
 import (
 	"fmt"
 	"slices"
+
+	"fmp/onnx/internal/try"
 )
 
 // TensorScatter writes an update into a cache of keys or values: mode linear or circular, axis = -2
@@ -15,7 +17,7 @@ func newTensorScatter(s *Spec) (Kernel, error) {
 	}
 	return func(c *Call) error {
 		cache, update := c.In[0], c.In[1]
-		ax := try(axisOf(axis, len(cache.Shape)))
+		ax := try.Get(axisOf(axis, len(cache.Shape)))
 		want := slices.Clone(cache.Shape)
 		if ax > 0 && len(update.Shape) == len(want) {
 			want[ax] = update.Shape[ax]
@@ -26,7 +28,7 @@ func newTensorScatter(s *Spec) (Kernel, error) {
 		}
 		first := make([]int, want[0])
 		if t := c.in(2); t != nil {
-			first = try(ints(t))
+			first = try.Get(ints(t))
 		}
 		size, n := cache.Shape[ax], want[ax]
 		for _, f := range first {
@@ -36,7 +38,7 @@ func newTensorScatter(s *Spec) (Kernel, error) {
 					want[0], size, n)
 			}
 		}
-		out := try(c.New(0, cache.DType, cache.Shape))
+		out := try.Get(c.New(0, cache.DType, cache.Shape))
 		Copy(out, cache)
 		inner, rows := product(want[ax+1:]), product(want[1:ax])
 		for b, f := range first {

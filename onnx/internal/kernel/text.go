@@ -8,6 +8,7 @@ import (
 	"unicode"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // EnableText makes [Prepare] know the operators on strings. Package text calls it, once and before
@@ -22,15 +23,15 @@ func EnableText() {
 	)
 }
 
-// maxString bounds the bytes of a string that is put together: 2^26, and [MaxTensorBytes] those of
+// maxString bounds the bytes of a string that is put together: 2^26, and [maxTensorBytes] those of
 // a tensor of such.
 const maxString = 1 << 26
 
 // StringConcat: out = a b, with broadcasting.
 func newStringConcat(*Spec) (Kernel, error) {
 	return func(c *Call) error {
-		shape := try(broadcast(c.In[0].Shape, c.In[1].Shape))
-		out := try(c.New(0, onnx.String, shape))
+		shape := try.Get(broadcast(c.In[0].Shape, c.In[1].Shape))
+		out := try.Get(c.New(0, onnx.String, shape))
 		a, b, o := data[string](c.In[0]), data[string](c.In[1]), data[string](out)
 		pair := newOdometer(shape,
 			[][]int{broadcastStrides(c.In[0].Shape, shape), broadcastStrides(c.In[1].Shape, shape)},
@@ -38,10 +39,10 @@ func newStringConcat(*Spec) (Kernel, error) {
 		var total int64
 		for i := range o {
 			x, y := a[pair.off[0]], b[pair.off[1]]
-			if total += int64(len(x) + len(y)); len(x)+len(y) > maxString || total > MaxTensorBytes {
+			if total += int64(len(x) + len(y)); len(x)+len(y) > maxString || total > maxTensorBytes {
 				return fmt.Errorf(
 					"a string of %d bytes, in a tensor of %d so far, is over the bounds of %d and %d",
-					len(x)+len(y), total, maxString, int64(MaxTensorBytes))
+					len(x)+len(y), total, maxString, int64(maxTensorBytes))
 			}
 			o[i] = x + y
 			pair.next()
@@ -72,8 +73,8 @@ func newStringSplit(s *Spec) (Kernel, error) {
 			}
 			longest = max(longest, len(parts[i]))
 		}
-		y := try(c.New(0, onnx.String, append(slices.Clone(c.In[0].Shape), longest)))
-		z := try(c.New(1, onnx.Int64, c.In[0].Shape))
+		y := try.Get(c.New(0, onnx.String, append(slices.Clone(c.In[0].Shape), longest)))
+		z := try.Get(c.New(1, onnx.Int64, c.In[0].Shape))
 		clearData(y)
 		for i, p := range parts {
 			copy(data[string](y)[i*longest:], p)
@@ -135,7 +136,7 @@ func newStringNormalizer(s *Spec) (Kernel, error) {
 		}
 		shape := slices.Clone(in)
 		shape[len(shape)-1] = len(kept)
-		out := try(c.New(0, onnx.String, shape))
+		out := try.Get(c.New(0, onnx.String, shape))
 		copy(data[string](out), kept)
 		return nil
 	}, nil
@@ -153,7 +154,7 @@ func newRegexFullMatch(s *Spec) (Kernel, error) {
 		return nil, fmt.Errorf("pattern: %w", err)
 	}
 	return func(c *Call) error {
-		out := try(c.New(0, onnx.Bool, c.In[0].Shape))
+		out := try.Get(c.New(0, onnx.Bool, c.In[0].Shape))
 		for i, v := range data[string](c.In[0]) {
 			data[bool](out)[i] = whole.MatchString(v)
 		}

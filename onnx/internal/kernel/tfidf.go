@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // tfIdf counts the n-grams of a pool in rows of words: n neighbours, or every k-th of them for 1 <=
@@ -122,7 +123,7 @@ func countGrams[T comparable](t tfIdf, pool []T, starts []int,
 			return fmt.Errorf("words of shape %v; allowed are [c] and [b, c]", in)
 		}
 		row, x := in[len(in)-1], read(c.In[0])
-		out := try(c.New(0, onnx.Float32, append(slices.Clone(in[:len(in)-1]), t.columns)))
+		out := try.Get(c.New(0, onnx.Float32, append(slices.Clone(in[:len(in)-1]), t.columns)))
 		clearData(out)
 		y := out.F32()
 		c.Parallel(len(y)/t.columns, work(row, t.most, t.skips+1), func(lo, hi int) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // TopK: axis = -1, largest = 1, sorted = 1 (results are always sorted); k an attribute before opset
@@ -42,15 +43,15 @@ func newTopK(s *Spec) (Kernel, error) {
 func topK[T number](axis int, largest bool, count func(*Call) (int, error)) Kernel {
 	return func(c *Call) error {
 		in := c.In[0].Shape
-		ax := try(axisOf(axis, len(in)))
-		k := try(count(c))
+		ax := try.Get(axisOf(axis, len(in)))
+		k := try.Get(count(c))
 		if k < 0 || k > in[ax] {
 			return fmt.Errorf("k = %d of an axis of size %d", k, in[ax])
 		}
 		shape := append([]int{}, in...)
 		shape[ax] = k
-		values := try(c.New(0, c.In[0].DType, shape))
-		indices := try(c.New(1, onnx.Int64, shape))
+		values := try.Get(c.New(0, c.In[0].DType, shape))
+		indices := try.Get(c.New(1, onnx.Int64, shape))
 		x, v, id := data[T](c.In[0]), data[T](values), indices.I64()
 		n, inner := in[ax], product(in[ax+1:])
 		order := make([]int, n)

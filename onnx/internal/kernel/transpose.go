@@ -1,6 +1,10 @@
 package kernel
 
-import "fmt"
+import (
+	"fmt"
+
+	"fmp/onnx/internal/try"
+)
 
 // Transpose: perm (default: axes reversed); out_k = in_{perm_k}.
 func init() {
@@ -30,7 +34,7 @@ func newTranspose(s *Spec) (Kernel, error) {
 		for k, a := range p {
 			shape[k], stride[k] = in[a], st[a]
 		}
-		out := try(c.New(0, c.In[0].DType, shape))
+		out := try.Get(c.New(0, c.In[0].DType, shape))
 		gather(c, out, c.In[0], 0, stride)
 		return nil
 	}, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Trilu: upper = 1; k = 0 (input 1); keeps j >= i + k of each matrix (upper) or j <= i + k (lower),
@@ -26,7 +27,7 @@ func newTrilu(s *Spec) (Kernel, error) {
 			}
 			k = onnx.ClampInt(t.I64()[0])
 		}
-		out := try(c.New(0, c.In[0].DType, in))
+		out := try.Get(c.New(0, c.In[0].DType, in))
 		clearData(out)
 		m, n := in[len(in)-2], in[len(in)-1]
 		for r, rows := 0, product(in[:len(in)-1]); r < rows; r++ {

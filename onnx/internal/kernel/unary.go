@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Functions of one number, applied to each element: out = f(x), out's shape = x's.
@@ -122,7 +123,7 @@ func unaryOf[T onnx.Element](cost int, f func(T) T) Kernel {
 func rowOf[T onnx.Element](cost int, f func(dst, x []T)) Kernel {
 	return func(c *Call) error {
 		x := data[T](c.In[0])
-		out := try(c.Over(0, 0, c.In[0].DType, c.In[0].Shape))
+		out := try.Get(c.Over(0, 0, c.In[0].DType, c.In[0].Shape))
 		dst := data[T](out)
 		c.Parallel(len(x), cost, func(lo, hi int) { f(dst[lo:hi], x[lo:hi]) })
 		return nil
@@ -171,7 +172,7 @@ func newIsInf(s *Spec) (Kernel, error) {
 
 func predicate(f func(float64) bool) (Kernel, error) {
 	return func(c *Call) error {
-		out := try(c.New(0, onnx.Bool, c.In[0].Shape))
+		out := try.Get(c.New(0, onnx.Bool, c.In[0].Shape))
 		d := data[bool](out)
 		for i := range d {
 			d[i] = f(c.In[0].At(i))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/sorting"
 )
 
@@ -22,12 +23,12 @@ func newUnique(s *Spec) (Kernel, error) {
 		if whole {
 			in = []int{c.In[0].Len()}
 		}
-		ax := try(axisOf(axis, len(in)))
+		ax := try.Get(axisOf(axis, len(in)))
 		n, outer, inner := in[ax], product(in[:ax]), product(in[ax+1:])
 		if n > 0 && outer*inner == 0 {
 			return fmt.Errorf("a tensor of shape %v has no elements to tell apart on axis %d", in, ax)
 		}
-		element := try(ordering(c.In[0].Data))
+		element := try.Get(ordering(c.In[0].Data))
 		compare := func(a, b int) int {
 			for o := range outer {
 				for e := range inner {
@@ -41,7 +42,7 @@ func newUnique(s *Spec) (Kernel, error) {
 		u := distinct(n, sorted, compare)
 		shape := append([]int{}, in...)
 		shape[ax] = len(u.first)
-		y := try(c.New(0, c.In[0].DType, shape))
+		y := try.Get(c.New(0, c.In[0].DType, shape))
 		for o := range outer {
 			for k, f := range u.first {
 				copyRange(y.Data, (o*len(u.first)+k)*inner, c.In[0].Data, (o*n+int(f))*inner, inner)
@@ -51,7 +52,7 @@ func newUnique(s *Spec) (Kernel, error) {
 			if !c.wants(i + 1) {
 				continue
 			}
-			out := try(c.New(i+1, onnx.Int64, []int{len(v)}))
+			out := try.Get(c.New(i+1, onnx.Int64, []int{len(v)}))
 			copy(out.I64(), v)
 		}
 		return nil

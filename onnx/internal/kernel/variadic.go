@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Sum, Max, Min, Mean of any number of inputs, with broadcasting, folded from the left.
@@ -25,7 +26,7 @@ func newMean(s *Spec) (Kernel, error) {
 func meanOf[T floating]() Kernel {
 	sum := fold[T](addRow[T])
 	return func(c *Call) error {
-		need(sum(c))
+		try.Do(sum(c))
 		n := T(len(c.In))
 		if c.Alias[0] >= 0 { // the only input itself
 			return nil
@@ -62,8 +63,8 @@ func fold[T onnx.Element](row func(dst, a, b []T)) Kernel {
 		for i, t := range c.In {
 			shapes[i] = t.Shape
 		}
-		shape := try(broadcast(shapes...))
-		out := try(c.New(0, d, shape))
+		shape := try.Get(broadcast(shapes...))
+		out := try.Get(c.New(0, d, shape))
 		o := data[T](out)
 		zip(c, o, shape, data[T](c.In[0]), c.In[0].Shape, data[T](c.In[1]), c.In[1].Shape, 1, row)
 		for _, t := range c.In[2:] {

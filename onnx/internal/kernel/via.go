@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 )
 
@@ -28,7 +29,7 @@ func via(k Kernel, from op.TypeSet, to onnx.DType, outs []onnx.DType,
 			case i < len(fixed) && fixed[i] != nil:
 				sub.In[i] = fixed[i]
 			default:
-				buf := try(sub.buffer(to, t.Len()))
+				buf := try.Get(sub.buffer(to, t.Len()))
 				sub.In[i] = &onnx.Tensor{DType: to, Shape: t.Shape, Data: buf}
 				castInto(sub.In[i], t)
 			}

@@ -1,6 +1,9 @@
 package kernel
 
-import "fmp/onnx"
+import (
+	"fmp/onnx"
+	"fmp/onnx/internal/try"
+)
 
 // Where: out = condition ? x : y, with broadcasting of all three.
 func init() {
@@ -9,8 +12,8 @@ func init() {
 
 func newWhere(*Spec) (Kernel, error) {
 	return func(c *Call) error {
-		shape := try(broadcast(c.In[0].Shape, c.In[1].Shape, c.In[2].Shape))
-		out := try(c.New(0, c.In[1].DType, shape))
+		shape := try.Get(broadcast(c.In[0].Shape, c.In[1].Shape, c.In[2].Shape))
+		out := try.Get(c.New(0, c.In[1].DType, shape))
 		switch d := out.Data.(type) {
 		case []float32:
 			where(c, d, shape)

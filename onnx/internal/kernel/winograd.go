@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // A 3x3 convolution that moves by single positions is done as Winograd's minimal filtering F(2x2,
@@ -134,7 +135,7 @@ func (g *winograd) run(v *convolution[float32]) {
 	// processors that have no lanes for tiles.
 	w := window{size: []int{4, 4}, dilation: []int{1, 1}, stride: []int{1, 2},
 		begin: v.window.begin}
-	r.phases = try(newPhases(w, v.xs[2:], []int{2*r.high - 1, r.wide}))
+	r.phases = try.Get(newPhases(w, v.xs[2:], []int{2*r.high - 1, r.wide}))
 	n, tiles := v.xs[0], r.high*r.wide
 	most := g.most()
 	if t := v.env.Threads; t > 1 {
@@ -148,11 +149,11 @@ func (g *winograd) run(v *convolution[float32]) {
 	parts, blocks := (r.high+r.lines-1)/r.lines, (n+r.images-1)/r.images
 	v.Parallel(g.group*blocks*parts, work(g.rows, g.cols, r.images, r.lines, r.wide, 4),
 		func(from, to int) {
-			split := Scratch[float32](v.Call, r.phases.len())
+			split := scratch[float32](v.Call, r.phases.len())
 			clear(split)
-			in, sums := Scratch[float32](v.Call, tileMatrices*g.cols*r.columns),
-				Scratch[float32](v.Call, tileMatrices*winogradRows*r.columns)
-			pair := Scratch[float32](v.Call, 2, (2*r.images*r.lines*r.wide+15)/16*16)
+			in, sums := scratch[float32](v.Call, tileMatrices*g.cols*r.columns),
+				scratch[float32](v.Call, tileMatrices*winogradRows*r.columns)
+			pair := scratch[float32](v.Call, 2, (2*r.images*r.lines*r.wide+15)/16*16)
 			var lanes *tileLanes
 			for at := from; at < to; at++ {
 				i := r.item(at%parts, at/parts%g.group, at/parts/g.group)
