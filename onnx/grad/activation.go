@@ -1,8 +1,9 @@
 package grad
 
 import (
-	"fmt"
 	"math"
+
+	"fmp/onnx/internal/try"
 )
 
 func init() {
@@ -65,14 +66,14 @@ func (e *emitter) between(x string, lo, hi float64) string {
 }
 
 // vjpRelu reads the output: where it was cut off it is 0.
-func vjpRelu(c *call) ([]string, error) {
+func vjpRelu(c *call) []string {
 	// A product is quicker than Where on the ONNX Runtime's CPU. The sign of an output that is
 	// never negative is the mask.
-	return []string{c.mul(c.g(), c.un("Sign", c.out(0)))}, nil
+	return []string{c.mul(c.g(), c.un("Sign", c.out(0)))}
 }
 
 // vjpGelu differentiates x Φ(x), or its approximation by tanh (Hendrycks and Gimpel 2016).
-func vjpGelu(c *call) ([]string, error) {
+func vjpGelu(c *call) []string {
 	g, x := c.g(), c.in(0)
 	if kind := c.attrs.Str("approximate"); kind == "tanh" {
 		const k = 0.044715
@@ -83,34 +84,34 @@ func vjpGelu(c *call) ([]string, error) {
 		t := c.un("Tanh", u)
 		half := c.scale(c.add(t, c.num(1, x)), 0.5, x)
 		slope := c.scale(c.mul(c.mul(x, c.oneMinusSquare(t)), du), 0.5, x)
-		return []string{c.mul(g, c.add(half, slope))}, nil
+		return []string{c.mul(g, c.add(half, slope))}
 	} else if kind != "none" {
-		return nil, fmt.Errorf("approximate is %q; allowed are none and tanh", kind)
+		try.Fail("approximate is %q; allowed are none and tanh", kind)
 	}
 	phi := c.scale(c.add(c.un("Erf", c.scale(x, math.Sqrt2/2, x)), c.num(1, x)), 0.5, x)
 	density := c.scale(c.un("Exp", c.scale(c.mul(x, x), -0.5, x)), 1/math.Sqrt(2*math.Pi), x)
-	return []string{c.mul(g, c.add(phi, c.mul(x, density)))}, nil
+	return []string{c.mul(g, c.add(phi, c.mul(x, density)))}
 }
 
-func vjpPRelu(c *call) ([]string, error) {
+func vjpPRelu(c *call) []string {
 	g, x, slope := c.g(), c.in(0), c.in(1)
 	pos := c.positive(x)
 	return []string{
 		c.pull(0, func() string { return c.where(pos, g, c.mul(g, slope)) }),
 		c.pull(1, func() string { return c.where(pos, c.num(0, x), c.mul(g, x)) }),
-	}, nil
+	}
 }
 
 // vjpSoftmax: x̄ = y (ȳ - Σ ȳ y).
-func vjpSoftmax(c *call) ([]string, error) {
+func vjpSoftmax(c *call) []string {
 	g, y := c.g(), c.out(0)
 	axis := c.attrs.Int("axis")
-	return []string{c.mul(y, c.sub(g, c.sum(c.mul(g, y), true, axis)))}, nil
+	return []string{c.mul(y, c.sub(g, c.sum(c.mul(g, y), true, axis)))}
 }
 
 // vjpLogSoftmax: x̄ = ȳ - exp(y) Σ ȳ.
-func vjpLogSoftmax(c *call) ([]string, error) {
+func vjpLogSoftmax(c *call) []string {
 	g, y := c.g(), c.out(0)
 	axis := c.attrs.Int("axis")
-	return []string{c.sub(g, c.mul(c.un("Exp", y), c.sum(g, true, axis)))}, nil
+	return []string{c.sub(g, c.mul(c.un("Exp", y), c.sum(g, true, axis)))}
 }

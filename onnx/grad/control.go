@@ -7,6 +7,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/internal/spell"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/pass"
 	"fmp/onnx/shape"
 )
@@ -197,16 +198,16 @@ func (s *subgraph) finish(name string) (onnx.Attr, error) {
 }
 
 // body is the graph in an attribute of the node.
-func (c *call) body(attr string, inputs, outputs int) (*onnx.Graph, error) {
+func (c *call) body(attr string, inputs, outputs int) *onnx.Graph {
 	a, ok := c.node.Attr(attr)
 	if !ok || a.Graph == nil {
-		return nil, fmt.Errorf("the attribute %s holds no graph", attr)
+		try.Fail("the attribute %s holds no graph", attr)
 	}
 	if len(a.Graph.Inputs) != inputs || len(a.Graph.Outputs) != outputs {
-		return nil, fmt.Errorf("%s takes %d inputs and gives %d outputs; %d and %d are expected", attr,
+		try.Fail("%s takes %d inputs and gives %d outputs; %d and %d are expected", attr,
 			len(a.Graph.Inputs), len(a.Graph.Outputs), inputs, outputs)
 	}
-	return a.Graph, nil
+	return a.Graph
 }
 
 // emit appends a node with n outputs.
@@ -234,23 +235,16 @@ func (c *call) activeCaptures(gs ...*onnx.Graph) []string {
 }
 
 // vjpIf chooses between the gradients of the branches.
-func vjpIf(c *call) ([]string, error) {
+func vjpIf(c *call) []string {
 	var branches []onnx.Attr
 	var graphs []*onnx.Graph
 	names := []string{"then_branch", "else_branch"}
 	for _, name := range names {
-		g, err := c.body(name, 0, len(c.node.Outputs))
-		if err != nil {
-			return nil, err
-		}
-		graphs = append(graphs, g)
+		graphs = append(graphs, c.body(name, 0, len(c.node.Outputs)))
 	}
 	wrt := c.activeCaptures(graphs...)
 	for i, g := range graphs {
-		s, err := c.subgraph(g, nil, 0, 0, 0)
-		if err != nil {
-			return nil, err
-		}
+		s := try.Get(c.subgraph(g, nil, 0, 0, 0))
 		s.graph.Outputs = nil
 		seeds := map[int]string{}
 		for k, v := range c.cot {
@@ -262,19 +256,15 @@ func vjpIf(c *call) ([]string, error) {
 			s.info[w] = c.info[w]
 		}
 		if err := s.pull(wrt, seeds); err != nil {
-			return nil, fmt.Errorf("%s: %w", names[i], err)
+			try.Fail("%s: %w", names[i], err)
 		}
 		for _, w := range wrt {
 			s.result(s.cotangentOf(w), c.info[w])
 		}
-		b, err := s.finish(names[i])
-		if err != nil {
-			return nil, err
-		}
-		branches = append(branches, b)
+		branches = append(branches, try.Get(s.finish(names[i])))
 	}
 	for i, v := range c.emit("If", []string{c.in(0)}, len(wrt), branches...) {
 		c.also(wrt[i], v)
 	}
-	return []string{""}, nil
+	return []string{""}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 )
 
@@ -40,13 +41,10 @@ func ones(n int) []int {
 
 // window reads the attributes that Conv, ConvTranspose and the poolings share. x is the tensor that
 // slides under the window; weights is "" for poolings.
-func (c *call) window(x, weights string) (window, error) {
-	r, err := c.rank(x)
-	if err != nil {
-		return window{}, err
-	}
+func (c *call) window(x, weights string) window {
+	r := c.rank(x)
 	if r < 3 {
-		return window{}, fmt.Errorf("%q has rank %d; a window needs batch, channels and at least one "+
+		try.Fail("%q has rank %d; a window needs batch, channels and at least one "+
 			"spatial axis", x, r)
 	}
 	var kernel []int
@@ -54,20 +52,17 @@ func (c *call) window(x, weights string) (window, error) {
 		if s, ok := c.sizes(weights); ok {
 			kernel = s[2:]
 		} else if !c.attrs.Has("kernel_shape") {
-			return window{}, fmt.Errorf(
+			try.Fail(
 				"the kernel's size is not known: %q has no fixed shape and the node no kernel_shape", weights)
 		}
 	}
-	o, err := op.WindowOf(c.attrs, r-2, kernel)
-	if err != nil {
-		return window{}, err
-	}
+	o := try.Get(op.WindowOf(c.attrs, r-2, kernel))
 	if _, err := onnx.Elements(o.Kernel); err != nil {
-		return window{}, fmt.Errorf("the kernel: %w", err)
+		try.Fail("the kernel: %w", err)
 	}
 	w := window{Window: o, dims: r - 2, group: max(1, c.attrs.Int("group"))} // poolings have none
 	w.begin, w.end = slices.Clone(o.Pads[:w.dims]), slices.Clone(o.Pads[w.dims:])
-	return w, nil
+	return w
 }
 
 // autoPad fills in the padding of Conv and the poolings that auto_pad asks for.
@@ -113,36 +108,27 @@ func allOnes(v []int) bool {
 	return true
 }
 
-func vjpConv(c *call) ([]string, error) {
+func vjpConv(c *call) []string {
 	x, weights, g := c.in(0), c.in(1), c.g()
-	w, err := c.window(x, weights)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.autoPad(&w, x); err != nil {
-		return nil, err
-	}
+	w := c.window(x, weights)
+	try.Do(c.autoPad(&w, x))
 	out := []string{"", "", ""}
 	if c.wants(0) {
-		if out[0], err = c.convData(w, x, weights, g); err != nil {
-			return nil, err
-		}
+		out[0] = c.convData(w, x, weights, g)
 	}
 	if c.wants(1) {
-		if out[1], err = c.convWeights(w, x, g, c.out(0), weights); err != nil {
-			return nil, err
-		}
+		out[1] = c.convWeights(w, x, g, c.out(0), weights)
 	}
 	if c.wants(2) {
 		out[2] = c.sum(g, false, append([]int{0}, span(2, 2+w.dims)...)...)
 	}
-	return out, nil
+	return out
 }
 
 // convData is the data gradient of a convolution. With stride 1 it is the convolution of the
 // cotangent with the kernel turned round and its channels exchanged, which is faster than
 // ConvTranspose.
-func (c *call) convData(w window, x, weights, g string) (string, error) {
+func (c *call) convData(w window, x, weights, g string) string {
 	if allOnes(w.Strides) {
 		begin, end := make([]int, w.dims), make([]int, w.dims)
 		fits := true
@@ -150,12 +136,9 @@ func (c *call) convData(w window, x, weights, g string) (string, error) {
 			begin[i], end[i] = w.Extent(i)-1-w.begin[i], w.Extent(i)-1-w.end[i]
 			fits = fits && begin[i] >= 0 && end[i] >= 0
 		}
-		turned, err := c.turnKernel(w, weights)
-		if err != nil {
-			return "", err
-		}
+		turned := c.turnKernel(w, weights)
 		if fits {
-			return c.op("Conv", []string{g, turned}, w.attrs(w.Strides, begin, end)...), nil
+			return c.op("Conv", []string{g, turned}, w.attrs(w.Strides, begin, end)...)
 		}
 		// Padding beyond the kernel's reach: the cotangent there is cut off.
 		crop := make([]int, 2*(w.dims+2))
@@ -164,9 +147,9 @@ func (c *call) convData(w window, x, weights, g string) (string, error) {
 			begin[i], end[i] = max(0, begin[i]), max(0, end[i])
 		}
 		g = c.op("Pad", []string{g, c.ints(crop...)})
-		return c.op("Conv", []string{g, turned}, w.attrs(w.Strides, begin, end)...), nil
+		return c.op("Conv", []string{g, turned}, w.attrs(w.Strides, begin, end)...)
 	}
-	return c.spread(w, g, weights, x), nil
+	return c.spread(w, g, weights, x)
 }
 
 // spread is the adjoint of sliding a window over x: ConvTranspose of v, then cut or filled with
@@ -207,7 +190,7 @@ func (e *emitter) spread(w window, v, weights, x string) string {
 }
 
 // turnKernel makes [C, M/G, k...] reversed along every k from [M, C/G, k...].
-func (c *call) turnKernel(w window, weights string) (string, error) {
+func (c *call) turnKernel(w window, weights string) string {
 	r := 2 + w.dims
 	v := weights
 	if w.group == 1 {
@@ -215,7 +198,7 @@ func (c *call) turnKernel(w window, weights string) (string, error) {
 	} else {
 		s, ok := c.sizes(weights)
 		if !ok {
-			return "", fmt.Errorf("the kernel %q of a grouped convolution has no fixed shape", weights)
+			try.Fail("the kernel %q of a grouped convolution has no fixed shape", weights)
 		}
 		k := s[2:]
 		v = c.reshape(v, c.ints(append([]int{w.group, s[0] / w.group, s[1]}, k...)...))
@@ -233,7 +216,7 @@ func (c *call) turnKernel(w window, weights string) (string, error) {
 		v = c.op("Slice", []string{v, c.ints(starts...), c.ints(ends...), c.ints(axes...),
 			c.ints(steps...)})
 	}
-	return v, nil
+	return v
 }
 
 // narrow is the number of columns below which a product of matrices leaves lanes of a vector idle.
@@ -246,10 +229,8 @@ const positionBytes = 1 << 10
 // with cotangent g: for every position of the kernel one product of matrices, [M, N·P] by [N·P, C],
 // of the cotangent and of x shifted by that position, P being the output's positions. weights has
 // the shape [M, C/G, k...].
-func (c *call) convWeights(w window, x, g, y, weights string) (string, error) {
-	if _, err := c.afford(positionBytes, w.Kernel...); err != nil {
-		return "", err
-	}
+func (c *call) convWeights(w window, x, g, y, weights string) string {
+	try.Get(c.afford(positionBytes, w.Kernel...))
 	r := 2 + w.dims
 	spatial := span(2, r)
 	// Channels last: padding and a shift of x are then made of long runs.
@@ -260,7 +241,7 @@ func (c *call) convWeights(w window, x, g, y, weights string) (string, error) {
 	}
 	sw, ok := c.sizes(weights)
 	if !ok {
-		return "", fmt.Errorf("the kernel %q has no fixed shape", weights)
+		try.Fail("the kernel %q has no fixed shape", weights)
 	}
 	m, cg, G := sw[0], sw[1], w.group
 	gm := c.transpose(g, append([]int{1, 0}, spatial...)...) // [M, N, P...]
@@ -317,7 +298,7 @@ func (c *call) convWeights(w window, x, g, y, weights string) (string, error) {
 		k := product(w.Kernel)
 		// [M, k...·C]
 		all := c.op("MatMul", []string{gm, c.reshape(c.concat(1+w.dims, parts...), c.ints(-1, k*cg))})
-		return c.reshape(c.transpose(c.reshape(all, c.ints(m, k, cg)), 0, 2, 1), c.ints(sw...)), nil
+		return c.reshape(c.transpose(c.reshape(all, c.ints(m, k, cg)), 0, 2, 1), c.ints(sw...))
 	}
 	for i, p := range parts {
 		if G > 1 {
@@ -325,7 +306,7 @@ func (c *call) convWeights(w window, x, g, y, weights string) (string, error) {
 		}
 		parts[i] = c.unsqueeze(p, 2)
 	}
-	return c.reshape(c.concat(2, parts...), c.ints(sw...)), nil
+	return c.reshape(c.concat(2, parts...), c.ints(sw...))
 }
 
 // advance counts position up, last axis fastest; false after the last one.
@@ -351,21 +332,18 @@ func product(v []int) int {
 // vjpConvTranspose: the node is the adjoint of a convolution with the same kernel, so its data
 // gradient is that convolution, and its weight gradient that of the convolution with the two sides
 // exchanged.
-func vjpConvTranspose(c *call) ([]string, error) {
+func vjpConvTranspose(c *call) []string {
 	x, weights, g := c.in(0), c.in(1), c.g()
-	w, err := c.window(x, weights)
-	if err != nil {
-		return nil, err
-	}
+	w := c.window(x, weights)
 	if c.attrs.Has("output_shape") {
-		return nil, fmt.Errorf("the attribute output_shape is not supported; give pads and output_padding")
+		try.Fail("the attribute output_shape is not supported; give pads and output_padding")
 	}
 	extra := make([]int, w.dims)
 	if c.attrs.Has("output_padding") {
 		extra = c.attrs.Ints("output_padding")
 	}
 	if len(extra) != w.dims {
-		return nil, fmt.Errorf("output_padding %v for %d spatial axes", extra, w.dims)
+		try.Fail("output_padding %v for %d spatial axes", extra, w.dims)
 	}
 	switch w.AutoPad {
 	case "VALID":
@@ -382,7 +360,7 @@ func vjpConvTranspose(c *call) ([]string, error) {
 	}
 	for i, e := range extra {
 		if e >= w.Strides[i] {
-			return nil, fmt.Errorf("output_padding %v reaches the strides %v", extra, w.Strides)
+			try.Fail("output_padding %v reaches the strides %v", extra, w.Strides)
 		}
 	}
 	out := []string{"", "", ""}
@@ -390,12 +368,10 @@ func vjpConvTranspose(c *call) ([]string, error) {
 		out[0] = c.op("Conv", []string{g, weights}, w.attrs(w.Strides, w.begin, w.end)...)
 	}
 	if c.wants(1) {
-		if out[1], err = c.convWeights(w, g, x, x, weights); err != nil {
-			return nil, err
-		}
+		out[1] = c.convWeights(w, g, x, x, weights)
 	}
 	if c.wants(2) {
 		out[2] = c.sum(g, false, append([]int{0}, span(2, 2+w.dims)...)...)
 	}
-	return out, nil
+	return out
 }

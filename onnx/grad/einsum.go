@@ -1,10 +1,10 @@
 package grad
 
 import (
-	"fmt"
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 func init() { register(vjpEinsum, "Einsum") }
@@ -12,21 +12,21 @@ func init() { register(vjpEinsum, "Einsum") }
 // vjpEinsum: the cotangent of one operand is the Einsum of the output's cotangent with the other
 // operands. A letter of an operand that stands in neither of these was summed over alone: the
 // cotangent is the same all along it.
-func vjpEinsum(c *call) ([]string, error) {
+func vjpEinsum(c *call) []string {
 	equation := strings.ReplaceAll(c.attrs.Str("equation"), " ", "")
 	left, result, explicit := strings.Cut(equation, "->")
 	terms := strings.Split(left, ",")
 	if len(terms) != len(c.node.Inputs) {
-		return nil, fmt.Errorf("equation %q is of %d operands and the node has %d",
+		try.Fail("equation %q is of %d operands and the node has %d",
 			equation, len(terms), len(c.node.Inputs))
 	}
 	if strings.Contains(equation, ".") {
-		return nil, fmt.Errorf("equation %q: an ellipsis has no rule; write the letters out", equation)
+		try.Fail("equation %q: an ellipsis has no rule; write the letters out", equation)
 	}
 	for _, t := range terms {
 		for i, l := range t {
 			if strings.ContainsRune(t[i+1:], l) {
-				return nil, fmt.Errorf("equation %q: a letter repeated in one operand has no rule", equation)
+				try.Fail("equation %q: a letter repeated in one operand has no rule", equation)
 			}
 		}
 	}
@@ -58,7 +58,7 @@ func vjpEinsum(c *call) ([]string, error) {
 		}
 		out[i] = v
 	}
-	return out, nil
+	return out
 }
 
 // implicitResult is the output of an equation without an arrow: the letters that stand once, in

@@ -1,10 +1,10 @@
 package grad
 
 import (
-	"fmt"
 	"math"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 func init() {
@@ -21,7 +21,7 @@ func init() {
 	register(vjpCast, "Cast", "CastLike")
 	register(vjpDropout, "Dropout")
 	register(vjpMod, "Mod")
-	register(func(c *call) ([]string, error) { return []string{c.un("Neg", c.g())}, nil }, "Neg")
+	register(func(c *call) []string { return []string{c.un("Neg", c.g())} }, "Neg")
 
 	// Functions of one number: ȳ f'(x), with f' from x and y.
 	unary("Abs", func(c *call, x, y string) string { return c.un("Sign", x) })
@@ -55,8 +55,8 @@ func init() {
 
 // unary registers a function of one number by its derivative.
 func unary(op string, derivative func(c *call, x, y string) string) {
-	register(func(c *call) ([]string, error) {
-		return []string{c.mul(c.g(), derivative(c, c.in(0), c.out(0)))}, nil
+	register(func(c *call) []string {
+		return []string{c.mul(c.g(), derivative(c, c.in(0), c.out(0)))}
 	}, op)
 }
 
@@ -71,41 +71,41 @@ func (c *call) pull(i int, v func() string) string {
 	return c.unbroadcast(v(), c.out(0), c.in(i))
 }
 
-func vjpAdd(c *call) ([]string, error) {
+func vjpAdd(c *call) []string {
 	g := c.g()
 	same := func() string { return g }
-	return []string{c.pull(0, same), c.pull(1, same)}, nil
+	return []string{c.pull(0, same), c.pull(1, same)}
 }
 
-func vjpSub(c *call) ([]string, error) {
+func vjpSub(c *call) []string {
 	g := c.g()
 	x := c.pull(0, func() string { return g })
 	if !c.wants(1) {
-		return []string{x, ""}, nil
+		return []string{x, ""}
 	}
 	// The smaller tensor is negated.
-	return []string{x, c.un("Neg", c.unbroadcast(g, c.out(0), c.in(1)))}, nil
+	return []string{x, c.un("Neg", c.unbroadcast(g, c.out(0), c.in(1)))}
 }
 
-func vjpMul(c *call) ([]string, error) {
+func vjpMul(c *call) []string {
 	g := c.g()
 	return []string{
 		c.pull(0, func() string { return c.mul(g, c.in(1)) }),
 		c.pull(1, func() string { return c.mul(g, c.in(0)) }),
-	}, nil
+	}
 }
 
-func vjpDiv(c *call) ([]string, error) {
+func vjpDiv(c *call) []string {
 	g := c.g()
 	gx := c.div(g, c.in(1))
 	return []string{
 		c.pull(0, func() string { return gx }),
 		c.pull(1, func() string { return c.un("Neg", c.mul(gx, c.out(0))) }),
-	}, nil
+	}
 }
 
 // vjpMod is for fmod, x - trunc(x/y) y, between its jumps.
-func vjpMod(c *call) ([]string, error) {
+func vjpMod(c *call) []string {
 	g, x, y := c.g(), c.in(0), c.in(1)
 	return []string{
 		c.pull(0, func() string { return g }),
@@ -113,11 +113,11 @@ func vjpMod(c *call) ([]string, error) {
 			times := c.div(c.sub(x, c.out(0)), y)
 			return c.un("Neg", c.mul(g, c.un("Round", times)))
 		}),
-	}, nil
+	}
 }
 
 // vjpPow: x̄ = ȳ p x^(p-1), p̄ = ȳ y ln x, with 0 for ln x where x is not positive.
-func vjpPow(c *call) ([]string, error) {
+func vjpPow(c *call) []string {
 	g, x, p := c.g(), c.in(0), c.in(1)
 	if k, ok := c.constScalar(p); ok && !c.wants(1) {
 		return []string{c.pull(0, func() string {
@@ -132,7 +132,7 @@ func vjpPow(c *call) ([]string, error) {
 				return c.mul(g, c.div(c.num(0.5, x), c.out(0)))
 			}
 			return c.mul(g, c.scale(c.op("Pow", []string{x, c.num(k-1, x)}), k, x))
-		}), ""}, nil
+		}), ""}
 	}
 	pf := p
 	if c.dtype(p) != c.dtype(x) {
@@ -152,14 +152,14 @@ func vjpPow(c *call) ([]string, error) {
 	if gp != "" && c.dtype(p) != c.dtype(x) {
 		gp = c.cast(gp, c.dtype(p))
 	}
-	return []string{gx, gp}, nil
+	return []string{gx, gp}
 }
 
 // vjpExtremum shares ȳ equally among the inputs that attain the maximum or minimum.
-func vjpExtremum(c *call) ([]string, error) {
+func vjpExtremum(c *call) []string {
 	g, y := c.g(), c.out(0)
 	if len(c.node.Inputs) == 1 {
-		return []string{g}, nil
+		return []string{g}
 	}
 	attains := make([]string, len(c.node.Inputs))
 	ties := ""
@@ -176,11 +176,11 @@ func vjpExtremum(c *call) ([]string, error) {
 	for i := range attains {
 		out[i] = c.pull(i, func() string { return c.mul(share, attains[i]) })
 	}
-	return out, nil
+	return out
 }
 
 // vjpSum is for Sum and Mean of several tensors.
-func vjpSum(c *call) ([]string, error) {
+func vjpSum(c *call) []string {
 	g := c.g()
 	if c.node.Op == "Mean" {
 		g = c.scale(g, 1/float64(len(c.node.Inputs)), c.out(0))
@@ -189,11 +189,11 @@ func vjpSum(c *call) ([]string, error) {
 	for i := range out {
 		out[i] = c.pull(i, func() string { return g })
 	}
-	return out, nil
+	return out
 }
 
 // vjpClip lets ȳ through where min <= x <= max; a bound gets it where it holds x back.
-func vjpClip(c *call) ([]string, error) {
+func vjpClip(c *call) []string {
 	g, x, lo, hi := c.g(), c.in(0), c.in(1), c.in(2)
 	inside := ""
 	out := []string{"", "", ""}
@@ -209,7 +209,7 @@ func vjpClip(c *call) ([]string, error) {
 		}
 	}
 	if inside == "" {
-		return []string{g}, nil
+		return []string{g}
 	}
 	if c.wants(0) {
 		out[0] = c.where(inside, g, c.num(0, x))
@@ -228,48 +228,48 @@ func vjpClip(c *call) ([]string, error) {
 		}
 		out[2] = c.reshapeLike(c.sumAll(c.where(c.op("Greater", []string{x, hi}), g, c.num(0, x))), hi)
 	}
-	return out, nil
+	return out
 }
 
-func vjpWhere(c *call) ([]string, error) {
+func vjpWhere(c *call) []string {
 	g, cond, zero := c.g(), c.in(0), c.num(0, c.out(0))
 	return []string{"",
 		c.pull(1, func() string { return c.where(cond, g, zero) }),
 		c.pull(2, func() string { return c.where(cond, zero, g) }),
-	}, nil
+	}
 }
 
-func vjpIdentity(c *call) ([]string, error) { return []string{c.g()}, nil }
+func vjpIdentity(c *call) []string { return []string{c.g()} }
 
-func vjpCast(c *call) ([]string, error) {
+func vjpCast(c *call) []string {
 	if from := c.dtype(c.in(0)); from != c.dtype(c.out(0)) {
-		return []string{c.cast(c.g(), from)}, nil
+		return []string{c.cast(c.g(), from)}
 	}
-	return []string{c.g()}, nil
+	return []string{c.g()}
 }
 
 // vjpDropout is the identity in inference; in training the kept elements are scaled by 1/(1 -
 // ratio).
-func vjpDropout(c *call) ([]string, error) {
+func vjpDropout(c *call) []string {
 	training := c.in(2)
 	if training == "" {
-		return []string{c.g()}, nil
+		return []string{c.g()}
 	}
 	t, ok := c.constOf(training)
 	if !ok {
-		return nil, fmt.Errorf("training_mode is worked out by the graph; make it a constant")
+		try.Fail("training_mode is worked out by the graph; make it a constant")
 	}
 	if on, isBool := t.Data.([]bool); isBool && len(on) == 1 && !on[0] {
-		return []string{c.g()}, nil
+		return []string{c.g()}
 	}
 	kept := c.mask(c.ensureOutput(1, onnx.ValueInfo{DType: onnx.Bool, Shape: c.shape(c.in(0))}),
 		c.in(0))
 	ratio := c.in(1)
 	if ratio == "" {
-		return []string{c.scale(c.mul(c.g(), kept), 2, c.in(0))}, nil
+		return []string{c.scale(c.mul(c.g(), kept), 2, c.in(0))}
 	}
 	if c.dtype(ratio) != c.dtype(c.in(0)) {
 		ratio = c.cast(ratio, c.dtype(c.in(0)))
 	}
-	return []string{c.div(c.mul(c.g(), kept), c.sub(c.num(1, c.in(0)), ratio))}, nil
+	return []string{c.div(c.mul(c.g(), kept), c.sub(c.num(1, c.in(0)), ratio))}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/shape"
 )
 
@@ -243,31 +244,28 @@ func (e *emitter) dtype(v string) onnx.DType {
 func (e *emitter) shape(v string) []onnx.Dim { return e.info[v].Shape }
 
 // rank fails where v's rank is unknown.
-func (e *emitter) rank(v string) (int, error) {
+func (e *emitter) rank(v string) int {
 	s := e.shape(v)
 	if s == nil {
-		return 0, fmt.Errorf("the rank of %q is not known; export the model with its input shapes", v)
+		try.Fail("the rank of %q is not known; export the model with its input shapes", v)
 	}
-	return len(s), nil
+	return len(s)
 }
 
 // axes counts axes of v from the front; one that v has not is an error.
-func (e *emitter) axes(v string, axes ...int) ([]int, error) {
+func (e *emitter) axes(v string, axes ...int) []int {
 	out := slices.Clone(axes)
 	for i, a := range axes {
 		if a >= 0 && e.shape(v) == nil {
 			continue // the run checks it
 		}
-		r, err := e.rank(v)
-		if err != nil {
-			return nil, err
-		}
+		r := e.rank(v)
 		if a < -r || a >= r {
-			return nil, fmt.Errorf("axis %d of a tensor of rank %d", a, r)
+			try.Fail("axis %d of a tensor of rank %d", a, r)
 		}
 		out[i] = (a + r) % r
 	}
-	return out, nil
+	return out
 }
 
 // sizes is v's shape where all of it is known.

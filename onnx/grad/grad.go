@@ -271,7 +271,7 @@ func pullBack(e *emitter, n *onnx.Node, active map[string]bool, cot *cotangents)
 	for _, in := range n.Inputs {
 		c.want = append(c.want, in != "" && active[in])
 	}
-	gs, err := r(c)
+	gs, err := c.apply(r)
 	if err != nil {
 		return fmt.Errorf("%s %q: %w", n.Op, n.Called(), err)
 	}

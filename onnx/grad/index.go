@@ -1,10 +1,10 @@
 package grad
 
 import (
-	"fmt"
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 func init() {
@@ -19,8 +19,8 @@ func init() {
 	register(vjpPad, "Pad")
 	register(vjpOneHot, "OneHot")
 	// Turning the same steps round again puts them back.
-	register(func(c *call) ([]string, error) {
-		return []string{c.op("ReverseSequence", []string{c.g(), c.in(1)}, c.node.Attrs...)}, nil
+	register(func(c *call) []string {
+		return []string{c.op("ReverseSequence", []string{c.g(), c.in(1)}, c.node.Attrs...)}
 	}, "ReverseSequence")
 }
 
@@ -40,16 +40,10 @@ type sliced struct {
 
 // vjpSlice puts the cotangent back between zeros: by Pad where the step is 1, by scattering along
 // the axis otherwise.
-func vjpSlice(c *call) ([]string, error) {
+func vjpSlice(c *call) []string {
 	x, y := c.in(0), c.out(0)
-	r, err := c.rank(x)
-	if err != nil {
-		return nil, err
-	}
-	s, err := c.sliced(r)
-	if err != nil {
-		return nil, err
-	}
+	r := c.rank(x)
+	s := c.sliced(r)
 	sx := c.shape(x)
 	padding := s.known && allOnes(s.steps)
 	for i, a := range s.axes {
@@ -58,12 +52,12 @@ func vjpSlice(c *call) ([]string, error) {
 			c.shape(y) != nil && s.ends[i] > s.starts[i])
 	}
 	if padding {
-		return []string{c.padSlice(s, r)}, nil
+		return []string{c.padSlice(s, r)}
 	}
-	return []string{c.scatterSlice(s, r)}, nil
+	return []string{c.scatterSlice(s, r)}
 }
 
-func (c *call) sliced(rank int) (*sliced, error) {
+func (c *call) sliced(rank int) *sliced {
 	s := &sliced{}
 	var known2 bool
 	s.starts, s.known = c.constInts(c.in(1))
@@ -74,7 +68,7 @@ func (c *call) sliced(rank int) (*sliced, error) {
 		if !s.known {
 			shape := c.shape(c.in(1))
 			if len(shape) != 1 || !shape[0].IsKnown() || shape[0].Size > rank {
-				return nil, fmt.Errorf("the number of sliced axes is not known, or over the rank %d", rank)
+				try.Fail("the number of sliced axes is not known, or over the rank %d", rank)
 			}
 			n = shape[0].Size
 		}
@@ -82,24 +76,21 @@ func (c *call) sliced(rank int) (*sliced, error) {
 	} else if a, ok := c.constInts(c.in(3)); ok {
 		s.axes = append([]int{}, a...)
 	} else {
-		return nil, fmt.Errorf("the axes are worked out by the graph; make them constant")
+		try.Fail("the axes are worked out by the graph; make them constant")
 	}
-	var err error
-	if s.axes, err = c.axes(c.in(0), s.axes...); err != nil {
-		return nil, err
-	}
+	s.axes = c.axes(c.in(0), s.axes...)
 	s.steps = ones(len(s.axes))
 	if in := c.in(4); in != "" {
 		steps, ok := c.constInts(in)
 		if !ok {
-			return nil, fmt.Errorf("the steps are worked out by the graph; make them constant")
+			try.Fail("the steps are worked out by the graph; make them constant")
 		}
 		s.steps = steps
 	}
 	if n := len(s.axes); len(s.steps) != n || s.known && (len(s.starts) != n || len(s.ends) != n) {
-		return nil, fmt.Errorf("starts, ends, axes and steps differ in length")
+		try.Fail("starts, ends, axes and steps differ in length")
 	}
-	return s, nil
+	return s
 }
 
 // padSlice pads the cotangent of a slice of steps 1.
@@ -157,16 +148,10 @@ func bound(v, n int) int {
 }
 
 // vjpGather adds each row of the cotangent to the row that it was read from.
-func vjpGather(c *call) ([]string, error) {
+func vjpGather(c *call) []string {
 	x, at, g := c.in(0), c.in(1), c.g()
-	r, err := c.rank(x)
-	if err != nil {
-		return nil, err
-	}
-	axis, err := c.axis(x)
-	if err != nil {
-		return nil, err
-	}
+	r := c.rank(x)
+	axis := c.axis(x)
 	count := c.reshape(c.un("Size", at), c.ints(1))
 	if s, ok := c.sizes(at); ok {
 		count = c.ints(product(s))
@@ -180,30 +165,27 @@ func vjpGather(c *call) ([]string, error) {
 	line := ones(r)
 	line[axis] = -1
 	where := c.op("Expand", []string{c.reshape(at, c.ints(line...)), flat})
-	return []string{c.scatterAdd(c.shapeOf(x), where, c.reshape(g, flat), axis, c.dtype(x))}, nil
+	return []string{c.scatterAdd(c.shapeOf(x), where, c.reshape(g, flat), axis, c.dtype(x))}
 }
 
-func vjpGatherElements(c *call) ([]string, error) {
+func vjpGatherElements(c *call) []string {
 	x := c.in(0)
-	axis, err := c.axis(x)
-	if err != nil {
-		return nil, err
-	}
-	return []string{c.scatterAdd(c.shapeOf(x), c.in(1), c.g(), axis, c.dtype(x))}, nil
+	axis := c.axis(x)
+	return []string{c.scatterAdd(c.shapeOf(x), c.in(1), c.g(), axis, c.dtype(x))}
 }
 
-func vjpGatherND(c *call) ([]string, error) {
+func vjpGatherND(c *call) []string {
 	if c.attrs.Int("batch_dims") != 0 {
-		return nil, fmt.Errorf("batch_dims other than 0 is not supported")
+		try.Fail("batch_dims other than 0 is not supported")
 	}
 	return []string{c.op("ScatterND", []string{c.filled(c.in(0), 0), c.in(1), c.g()},
-		onnx.StrAttr("reduction", "add"))}, nil
+		onnx.StrAttr("reduction", "add"))}
 }
 
 // vjpScatter: nothing passes to elements that are replaced. The highest and the lowest share their
 // cotangent among all that are equal to them, as PyTorch does. A product gives each factor the
 // product of the others, which is 0 where one of them is.
-func vjpScatter(c *call) ([]string, error) {
+func vjpScatter(c *call) []string {
 	x, at, updates, g := c.in(0), c.in(1), c.in(2), c.g()
 	gather := map[string]string{"ScatterElements": "GatherElements",
 		"ScatterND": "GatherND"}[c.node.Op]
@@ -218,60 +200,53 @@ func vjpScatter(c *call) ([]string, error) {
 	}
 	d := c.dtype(x)
 	equal := func(v, w string) string { return c.cast(c.op("Equal", []string{v, w}), d) }
-	switch kind := c.attrs.Str("reduction"); kind {
+	kind := c.attrs.Str("reduction")
+	switch kind {
 	case "none":
-		return []string{scatter(g, c.filled(updates, 0), "none"), "", read(g)}, nil
+		return []string{scatter(g, c.filled(updates, 0), "none"), "", read(g)}
 	case "add":
-		return []string{g, "", read(g)}, nil
+		return []string{g, "", read(g)}
 	case "max", "min":
 		y := c.out(0)
 		mine, theirs := equal(x, y), equal(updates, read(y))
 		each := c.div(g, scatter(mine, theirs, "add"))
-		return []string{c.mul(mine, each), "", c.mul(theirs, read(each))}, nil
+		return []string{c.mul(mine, each), "", c.mul(theirs, read(each))}
 	case "mul":
 		if c.twice {
-			return nil, errTwice
+			try.Do(errTwice)
 		}
 		none := equal(updates, c.num(0, updates))
 		factors := c.add(updates, none) // 1 in place of 0
 		zeros := scatter(c.filled(x, 0), none, "add")
 		alone := equal(c.sub(read(zeros), none), c.num(0, updates))
 		others := c.mul(alone, c.div(read(scatter(c.mul(g, x), factors, "mul")), factors))
-		return []string{c.mul(g, scatter(c.filled(x, 1), updates, "mul")), "", others}, nil
-	default:
-		return nil, fmt.Errorf("reduction %s has no rule", kind)
+		return []string{c.mul(g, scatter(c.filled(x, 1), updates, "mul")), "", others}
 	}
+	try.Fail("reduction %s has no rule", kind)
+	return nil
 }
 
 // vjpTopK sends the cotangents of the values to where the second output says they stood.
-func vjpTopK(c *call) ([]string, error) {
+func vjpTopK(c *call) []string {
 	x := c.in(0)
-	axis, err := c.axis(x)
-	if err != nil {
-		return nil, err
-	}
+	axis := c.axis(x)
 	at := c.ensureOutput(1, onnx.ValueInfo{DType: onnx.Int64, Shape: c.shape(c.out(0))})
-	return []string{c.scatterAdd(c.shapeOf(x), at, c.g(), axis, c.dtype(x))}, nil
+	return []string{c.scatterAdd(c.shapeOf(x), at, c.g(), axis, c.dtype(x))}
 }
 
 // vjpPad cuts the padding off again. An element that edge, reflect or wrap repeats gets the sum of
 // its copies' cotangents.
-func vjpPad(c *call) ([]string, error) {
+func vjpPad(c *call) []string {
 	x, pads, g := c.in(0), c.in(1), c.g()
-	r, err := c.rank(x)
-	if err != nil {
-		return nil, err
-	}
+	r := c.rank(x)
 	mode := c.attrs.Str("mode")
 	axes := span(0, r)
 	if in := c.in(3); in != "" {
 		a, ok := c.constInts(in)
 		if !ok {
-			return nil, fmt.Errorf("the axes are worked out by the graph; make them constant")
+			try.Fail("the axes are worked out by the graph; make them constant")
 		}
-		if axes, err = c.axes(x, a...); err != nil {
-			return nil, err
-		}
+		axes = c.axes(x, a...)
 	}
 	out := []string{"", "", "", ""}
 	if mode == "constant" {
@@ -294,10 +269,10 @@ func vjpPad(c *call) ([]string, error) {
 		if c.wants(2) {
 			out[2] = c.reshapeLike(c.sub(c.sumAll(g), c.sumAll(kept)), c.in(2))
 		}
-		return out, nil
+		return out
 	}
 	if mode != "edge" && mode != "reflect" && mode != "wrap" {
-		return nil, fmt.Errorf("mode %s has no rule; allowed are constant, edge, reflect and wrap", mode)
+		try.Fail("mode %s has no rule; allowed are constant, edge, reflect and wrap", mode)
 	}
 	// Padding the positions 0, 1, ... in the same way tells where each element came from.
 	sizes := make([]string, r)
@@ -317,26 +292,20 @@ func vjpPad(c *call) ([]string, error) {
 		g = c.scatterAdd(c.vec(sizes...), at, g, a, c.dtype(x))
 	}
 	out[0] = g
-	return out, nil
+	return out
 }
 
 // vjpCompress puts each cotangent back where the condition took it from.
-func vjpCompress(c *call) ([]string, error) {
+func vjpCompress(c *call) []string {
 	x, g := c.in(0), c.g()
 	at := c.reshape(c.un("NonZero", c.in(1)), c.ints(-1))
 	count := c.reshape(c.un("Size", at), c.ints(1))
 	if _, ok := c.node.Attr("axis"); !ok {
 		flat := c.scatterAdd(c.reshape(c.un("Size", x), c.ints(1)), at, g, 0, c.dtype(x))
-		return []string{c.reshape(flat, c.shapeOf(x)), ""}, nil
+		return []string{c.reshape(flat, c.shapeOf(x)), ""}
 	}
-	r, err := c.rank(x)
-	if err != nil {
-		return nil, err
-	}
-	axis, err := c.axis(x)
-	if err != nil {
-		return nil, err
-	}
+	r := c.rank(x)
+	axis := c.axis(x)
 	parts := make([]string, r)
 	for i := range parts {
 		parts[i] = c.dim(x, i)
@@ -345,22 +314,22 @@ func vjpCompress(c *call) ([]string, error) {
 	line := ones(r)
 	line[axis] = -1
 	where := c.op("Expand", []string{c.reshape(at, c.ints(line...)), c.vec(parts...)})
-	return []string{c.scatterAdd(c.shapeOf(x), where, g, axis, c.dtype(x)), ""}, nil
+	return []string{c.scatterAdd(c.shapeOf(x), where, g, axis, c.dtype(x)), ""}
 }
 
 // vjpCenterCropPad cuts where the node padded, and pads where it cut: about the same centre.
-func vjpCenterCropPad(c *call) ([]string, error) {
+func vjpCenterCropPad(c *call) []string {
 	to := c.shapeOf(c.in(0))
 	axes, ok := c.node.Attr("axes")
 	if !ok {
-		return []string{c.op("CenterCropPad", []string{c.g(), to}), ""}, nil
+		return []string{c.op("CenterCropPad", []string{c.g(), to}), ""}
 	}
 	to = c.op("Gather", []string{to, c.constant(onnx.Vector(axes.Ints...))})
-	return []string{c.op("CenterCropPad", []string{c.g(), to}, axes), ""}, nil
+	return []string{c.op("CenterCropPad", []string{c.g(), to}, axes), ""}
 }
 
 // vjpOneHot: each of the two values gets the cotangents of the elements that hold it.
-func vjpOneHot(c *call) ([]string, error) {
+func vjpOneHot(c *call) []string {
 	g, values := c.g(), c.in(2)
 	total := func(off, on float32) string {
 		mask := c.op("OneHot", []string{c.in(0), c.in(1),
@@ -368,5 +337,5 @@ func vjpOneHot(c *call) ([]string, error) {
 			onnx.IntAttr("axis", c.attrs.Int("axis")))
 		return c.reshape(c.sumAll(c.mul(g, mask)), c.ints(1))
 	}
-	return []string{"", "", c.concat(0, total(1, 0), total(0, 1))}, nil
+	return []string{"", "", c.concat(0, total(1, 0), total(0, 1))}
 }

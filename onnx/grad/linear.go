@@ -1,10 +1,10 @@
 package grad
 
 import (
-	"fmt"
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 func init() {
@@ -21,32 +21,23 @@ const mostDet = 16
 
 // vjpDet: x̄ = ȳ cof(x), the cofactors being signed determinants of x without a row and a column.
 // Unlike det(x) x⁻ᵀ this holds where x is singular, and it is made of Det, whose own rule this is.
-func vjpDet(c *call) ([]string, error) {
+func vjpDet(c *call) []string {
 	x := c.in(0)
-	r, err := c.rank(x)
-	if err != nil {
-		return nil, err
-	}
+	r := c.rank(x)
 	s := c.shape(x)
 	if r < 2 || !s[r-1].IsKnown() || s[r-1].Size > mostDet {
-		return nil, fmt.Errorf("the size of the matrices of %q is not known, or over %d", x, mostDet)
+		try.Fail("the size of the matrices of %q is not known, or over %d", x, mostDet)
 	}
 	n := s[r-1].Size
 	g := c.unsqueeze(c.g(), r-2, r-1)
 	switch n {
 	case 0:
-		return []string{c.filled(x, 0)}, nil
+		return []string{c.filled(x, 0)}
 	case 1:
-		return []string{g}, nil
+		return []string{g}
 	}
-	size, err := c.afford(8, n, n, n-1, n-1)
-	if err != nil {
-		return nil, err
-	}
-	signs, err := c.table(func(i int) float64 { return float64(1 - 2*((i/n+i%n)%2)) }, x, n, n)
-	if err != nil {
-		return nil, err
-	}
+	size := try.Get(c.afford(8, n, n, n-1, n-1))
+	signs := try.Get(c.table(func(i int) float64 { return float64(1 - 2*((i/n+i%n)%2)) }, x, n, n))
 	at := make([]int64, 0, size)
 	for i := range n {
 		for j := range n {
@@ -66,19 +57,16 @@ func vjpDet(c *call) ([]string, error) {
 	flat := c.reshape(x, c.vec(append(lead, c.ints(n*n))...))
 	minors := c.op("Gather", []string{flat, c.constant(onnx.NewTensor(at, n, n, n-1, n-1))},
 		onnx.IntAttr("axis", r-2))
-	return []string{c.mul(g, c.mul(c.un("Det", minors), signs))}, nil
+	return []string{c.mul(g, c.mul(c.un("Det", minors), signs))}
 }
 
 // vjpMaxUnpool reads the cotangent where each value was put.
-func vjpMaxUnpool(c *call) ([]string, error) {
+func vjpMaxUnpool(c *call) []string {
 	x, at, g := c.in(0), c.in(1), c.g()
 	if c.in(2) != "" {
 		// Indices count the elements of the output without the zeros that output_shape puts behind
 		// each axis.
-		w, err := c.window(x, "")
-		if err != nil {
-			return nil, err
-		}
+		w := c.window(x, "")
 		parts := []string{c.dim(x, 0), c.dim(x, 1)}
 		for k := range w.dims {
 			steps := c.intOp("Mul", c.intOp("Sub", c.dim(x, k+2), c.ints(1)), c.ints(w.Strides[k]))
@@ -87,21 +75,15 @@ func vjpMaxUnpool(c *call) ([]string, error) {
 		g = c.op("Slice", []string{g, c.ints(make([]int, w.dims+2)...), c.vec(parts...)})
 	}
 	read := c.op("GatherElements", []string{c.reshape(g, c.ints(-1)), c.reshape(at, c.ints(-1))})
-	return []string{c.reshapeLike(read, x)}, nil
+	return []string{c.reshapeLike(read, x)}
 }
 
 // vjpTensorScatter: nothing passes to positions that are overwritten, and an update gets the
 // cotangents of its places.
-func vjpTensorScatter(c *call) ([]string, error) {
+func vjpTensorScatter(c *call) []string {
 	cache, update, first, g := c.in(0), c.in(1), c.in(2), c.g()
-	r, err := c.rank(cache)
-	if err != nil {
-		return nil, err
-	}
-	axis, err := c.axis(cache)
-	if err != nil {
-		return nil, err
-	}
+	r := c.rank(cache)
+	axis := c.axis(cache)
 	in := []string{g, c.filled(update, 0)}
 	line, column := ones(r), ones(r)
 	line[axis], column[0] = -1, -1
@@ -118,15 +100,15 @@ func vjpTensorScatter(c *call) ([]string, error) {
 	at = c.op("Expand", []string{at, c.shapeOf(update)})
 	kept := c.op("TensorScatter", in, onnx.IntAttr("axis", axis),
 		onnx.StrAttr("mode", c.attrs.Str("mode")))
-	return []string{kept, c.op("GatherElements", []string{g, at}, onnx.IntAttr("axis", axis))}, nil
+	return []string{kept, c.op("GatherElements", []string{g, at}, onnx.IntAttr("axis", axis))}
 }
 
 // vjpRange: y_i = start + i step, whose number of elements alone follows from the limit.
-func vjpRange(c *call) ([]string, error) {
+func vjpRange(c *call) []string {
 	y, g := c.out(0), c.g()
 	zero, one := c.constant(onnx.Scalar(int64(0))), c.constant(onnx.Scalar(int64(1)))
 	at := c.cast(c.op("Range", []string{zero, c.un("Size", y), one}), c.dtype(y))
-	return []string{c.sumAll(g), "", c.sumAll(c.mul(g, at))}, nil
+	return []string{c.sumAll(g), "", c.sumAll(c.mul(g, at))}
 }
 
 // vjpCumProd: x̄_i is the product of the elements before x_i times r_i, where, from the last to the
@@ -136,15 +118,12 @@ func vjpRange(c *call) ([]string, error) {
 //	r_i = t_{i+1}, t_i = ȳ_i + x_i t_{i+1}, t_n = 0        y_i = x_0 ... x_{i-1} (exclusive)
 //
 // which holds for zeros as well; reverse turns the order.
-func vjpCumProd(c *call) ([]string, error) {
+func vjpCumProd(c *call) []string {
 	x, g := c.in(0), c.g()
-	r, err := c.rank(x)
-	if err != nil {
-		return nil, err
-	}
+	r := c.rank(x)
 	at, ok := c.constInts(c.in(1))
 	if !ok || len(at) != 1 || at[0] < -r || at[0] >= r {
-		return nil, fmt.Errorf("the axis is worked out by the graph, or is none of %q; make it constant",
+		try.Fail("the axis is worked out by the graph, or is none of %q; make it constant",
 			x)
 	}
 	axis, exclusive, reverse := (at[0]+r)%r, c.attrs.Bool("exclusive"), c.attrs.Bool("reverse")
@@ -193,5 +172,5 @@ func vjpCumProd(c *call) ([]string, error) {
 		onnx.IntsAttr("scan_input_directions", backward, backward),
 		onnx.IntsAttr("scan_output_directions", backward))
 	// A Scan of no turns does not know the other sizes.
-	return []string{c.mul(lead, c.reshapeLike(rest[1], x)), ""}, nil
+	return []string{c.mul(lead, c.reshapeLike(rest[1], x)), ""}
 }

@@ -1,9 +1,8 @@
 package grad
 
 import (
-	"fmt"
-
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 func init() {
@@ -16,10 +15,10 @@ func init() {
 //
 // with ū the loss's cotangent, divided by the sum of weights[label] where the mean is taken.
 // SoftmaxCrossEntropyLoss, whose second output is logp, goes through the log softmax as well.
-func vjpLoss(c *call) ([]string, error) {
+func vjpLoss(c *call) []string {
 	x, labels, weights := c.in(0), c.cast(c.in(1), onnx.Int64), c.in(2)
 	if c.wants(2) {
-		return nil, fmt.Errorf("the weights of classes have no gradient; make them a constant")
+		try.Fail("the weights of classes have no gradient; make them a constant")
 	}
 	whole := func(v int) string { return c.constant(onnx.Scalar(int64(v))) }
 	each := "" // the weight of each label, 0 where it is ignored
@@ -59,5 +58,5 @@ func vjpLoss(c *call) ([]string, error) {
 		p := c.op("Softmax", []string{x}, onnx.IntAttr("axis", 1))
 		bar = c.sub(bar, c.mul(p, c.sum(bar, true, 1)))
 	}
-	return []string{c.as(bar, x)}, nil
+	return []string{c.as(bar, x)}
 }

@@ -1,10 +1,10 @@
 package grad
 
 import (
-	"fmt"
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 func init() {
@@ -14,22 +14,16 @@ func init() {
 
 // vjpMatMul: Ā = Ȳ Bᵀ and B̄ = Aᵀ Ȳ, summed over the stacks of matrices that were broadcast. A
 // vector is taken for a matrix of one row (left) or one column (right), as MatMul does.
-func vjpMatMul(c *call) ([]string, error) {
+func vjpMatMul(c *call) []string {
 	a, b, g := c.in(0), c.in(1), c.g()
-	ra, err := c.rank(a)
-	if err != nil {
-		return nil, err
-	}
-	rb, err := c.rank(b)
-	if err != nil {
-		return nil, err
-	}
+	ra := c.rank(a)
+	rb := c.rank(b)
 	if ra == 0 || rb == 0 {
-		return nil, fmt.Errorf("MatMul of a scalar")
+		try.Fail("MatMul of a scalar")
 	}
 	sa, sb, sg := c.shape(a), c.shape(b), c.shape(c.out(0))
 	if sg == nil {
-		return nil, fmt.Errorf("the rank of %q is not known; export the model with its input shapes",
+		try.Fail("the rank of %q is not known; export the model with its input shapes",
 			c.out(0))
 	}
 	am, bm := a, b
@@ -80,7 +74,7 @@ func vjpMatMul(c *call) ([]string, error) {
 			out[1] = c.squeeze(out[1], 1)
 		}
 	}
-	return out, nil
+	return out
 }
 
 func (e *emitter) shapedIfNew(v string, d onnx.DType, s []onnx.Dim) {
@@ -90,7 +84,7 @@ func (e *emitter) shapedIfNew(v string, d onnx.DType, s []onnx.Dim) {
 }
 
 // vjpGemm: Y = α A' B' + β C, where A' and B' are A and B or their transposes.
-func vjpGemm(c *call) ([]string, error) {
+func vjpGemm(c *call) []string {
 	a, b, g := c.in(0), c.in(1), c.g()
 	alpha, beta := c.attrs.Float("alpha"), c.attrs.Float("beta")
 	ta, tb := c.attrs.Int("transA"), c.attrs.Int("transB")
@@ -119,5 +113,5 @@ func vjpGemm(c *call) ([]string, error) {
 	if c.wants(2) {
 		out[2] = c.scale(c.unbroadcast(g, c.out(0), c.in(2)), float64(beta), c.in(2))
 	}
-	return out, nil
+	return out
 }

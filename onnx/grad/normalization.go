@@ -1,10 +1,10 @@
 package grad
 
 import (
-	"fmt"
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 func init() {
@@ -37,14 +37,11 @@ func (c *call) normalizedVJP(h, hat, s, n string, axes []int) string {
 
 // vjpBatchNormalization (Ioffe and Szegedy 2015). In inference form y = (x - μ) s γ + β with stored
 // μ and σ²; in training form μ and σ² are the batch's.
-func vjpBatchNormalization(c *call) ([]string, error) {
+func vjpBatchNormalization(c *call) []string {
 	x, gamma, mu, sigma2, g := c.in(0), c.in(1), c.in(3), c.in(4), c.g()
-	r, err := c.rank(x)
-	if err != nil {
-		return nil, err
-	}
+	r := c.rank(x)
 	if r < 2 {
-		return nil, fmt.Errorf("%q has rank %d; batch and channels are needed", x, r)
+		try.Fail("%q has rank %d; batch and channels are needed", x, r)
 	}
 	eps := float64(c.attrs.Float("epsilon"))
 	others := append([]int{0}, span(2, r)...) // all axes but the channels
@@ -70,12 +67,12 @@ func vjpBatchNormalization(c *call) ([]string, error) {
 	if c.attrs.Int("training_mode") == 1 {
 		for i := 1; i < len(c.cot); i++ {
 			if c.cot[i] != "" {
-				return nil, fmt.Errorf("the running statistics are outputs to be stored, not to " +
+				try.Fail("the running statistics are outputs to be stored, not to " +
 					"be differentiated")
 			}
 		}
 		c.batchNormTraining(out, lift, back, others, eps)
-		return out, nil
+		return out
 	}
 	s := c.un("Reciprocal", c.un("Sqrt", c.add(sigma2, c.num(eps, sigma2))))
 	scale := c.mul(gamma, s)
@@ -83,7 +80,7 @@ func vjpBatchNormalization(c *call) ([]string, error) {
 		out[0] = c.mul(g, lift(scale))
 	}
 	if !c.wants(1) && !c.wants(3) && !c.wants(4) {
-		return out, nil
+		return out
 	}
 	if c.wants(1) || c.wants(4) {
 		// Σ ȳ (x - μ), per channel.
@@ -96,7 +93,7 @@ func vjpBatchNormalization(c *call) ([]string, error) {
 	if c.wants(3) {
 		out[3] = c.un("Neg", c.mul(back(c.sum(g, false, others...), mu), scale))
 	}
-	return out, nil
+	return out
 }
 
 // batchNormTraining is the training form with n elements to a channel. With a = γ s, G = Σ ȳ and D
@@ -140,21 +137,15 @@ func (c *call) batchNormTraining(out []string, lift func(string) string,
 }
 
 // vjpLayerNormalization (Ba, Kiros and Hinton 2016): statistics over the axes from axis on.
-func vjpLayerNormalization(c *call) ([]string, error) {
+func vjpLayerNormalization(c *call) []string {
 	x, gamma, g := c.in(0), c.in(1), c.g()
-	r, err := c.rank(x)
-	if err != nil {
-		return nil, err
-	}
+	r := c.rank(x)
 	for i := 1; i < len(c.cot); i++ {
 		if c.cot[i] != "" {
-			return nil, fmt.Errorf("differentiating the outputs Mean and InvStdDev is not supported")
+			try.Fail("differentiating the outputs Mean and InvStdDev is not supported")
 		}
 	}
-	axis, err := c.axis(x)
-	if err != nil {
-		return nil, err
-	}
+	axis := c.axis(x)
 	axes := span(axis, r)
 	hat, s, n := c.normalized(x, axes, float64(c.attrs.Float("epsilon")))
 	out := make([]string, 3)
@@ -163,16 +154,13 @@ func vjpLayerNormalization(c *call) ([]string, error) {
 	}
 	out[1] = c.pull(1, func() string { return c.mul(g, hat) })
 	out[2] = c.pull(2, func() string { return g })
-	return out, nil
+	return out
 }
 
 // vjpInstanceNormalization: statistics over the spatial axes of each channel of each item.
-func vjpInstanceNormalization(c *call) ([]string, error) {
+func vjpInstanceNormalization(c *call) []string {
 	x, gamma, g := c.in(0), c.in(1), c.g()
-	r, err := c.rank(x)
-	if err != nil {
-		return nil, err
-	}
+	r := c.rank(x)
 	axes := span(2, r)
 	others := append([]int{0}, axes...)
 	hat, s, n := c.normalized(x, axes, float64(c.attrs.Float("epsilon")))
@@ -187,33 +175,28 @@ func vjpInstanceNormalization(c *call) ([]string, error) {
 	if c.wants(2) {
 		out[2] = c.sum(g, false, others...)
 	}
-	return out, nil
+	return out
 }
 
 // vjpMeanVarianceNormalization: the deviation of values that are all equal is 1e-9, as the operator
 // has it.
-func vjpMeanVarianceNormalization(c *call) ([]string, error) {
-	axes, err := c.axes(c.in(0), c.attrs.Ints("axes")...)
-	if err != nil {
-		return nil, err
-	}
+func vjpMeanVarianceNormalization(c *call) []string {
+	axes := c.axes(c.in(0), c.attrs.Ints("axes")...)
 	hat, s, n := c.normalized(c.in(0), axes, 1e-18)
-	return []string{c.normalizedVJP(c.g(), hat, s, n, axes)}, nil
+	return []string{c.normalizedVJP(c.g(), hat, s, n, axes)}
 }
 
 // vjpGroupNormalization (Wu and He 2018): statistics over the channels of a group and all
 // positions.
-func vjpGroupNormalization(c *call) ([]string, error) {
+func vjpGroupNormalization(c *call) []string {
 	x, gamma, g := c.in(0), c.in(1), c.g()
-	if r, err := c.rank(x); err != nil {
-		return nil, err
-	} else if r < 2 || c.opset < 21 {
-		return nil, fmt.Errorf("an input of rank %d, or of operator set %d; [N, C, ...] and 21 are needed", r, c.opset)
+	if r := c.rank(x); r < 2 || c.opset < 21 {
+		try.Fail("an input of rank %d, or of operator set %d; [N, C, ...] and 21 are needed", r, c.opset)
 	}
 	groups := c.attrs.Int("num_groups")
 	channels := c.shape(x)[1]
 	if groups < 1 || !channels.IsKnown() || channels.Size%groups != 0 {
-		return nil, fmt.Errorf("num_groups %d must divide a known number of channels", groups)
+		try.Fail("num_groups %d must divide a known number of channels", groups)
 	}
 	per := channels.Size / groups
 	batch := c.dim(x, 0)
@@ -237,11 +220,11 @@ func vjpGroupNormalization(c *call) ([]string, error) {
 	if c.wants(2) {
 		out[2] = total(gs)
 	}
-	return out, nil
+	return out
 }
 
 // vjpLpNormalization: y = x / ‖x‖ along an axis.
-func vjpLpNormalization(c *call) ([]string, error) {
+func vjpLpNormalization(c *call) []string {
 	x, y, g := c.in(0), c.out(0), c.g()
 	axis := c.attrs.Int("axis")
 	var norm, slope string
@@ -251,24 +234,23 @@ func vjpLpNormalization(c *call) ([]string, error) {
 	case 2:
 		norm, slope = c.un("Sqrt", c.sum(c.mul(x, x), true, axis)), y
 	default:
-		return nil, fmt.Errorf("p is %d; allowed are 1 and 2", p)
+		try.Fail("p is %d; allowed are 1 and 2", p)
 	}
 	along := c.sum(c.mul(g, y), true, axis)
 	zero := c.op("Equal", []string{norm, c.num(0, x)})
 	v := c.div(c.sub(g, c.mul(along, slope)), c.where(zero, c.num(1, x), norm))
-	return []string{c.where(zero, c.num(0, x), v)}, nil
+	return []string{c.where(zero, c.num(0, x), v)}
 }
 
 // vjpLRN: y = x s^-β with s = bias + α A(x²), where A is the mean over neighbouring channels, zeros
 // beyond the ends. Its adjoint is the mean over the mirrored neighbours: g s^-β - 2αβ x Aᵀ(g x
 // s^(-β-1)).
-func vjpLRN(c *call) ([]string, error) {
+func vjpLRN(c *call) []string {
 	x, g := c.in(0), c.g()
 	s := c.shape(x)
 	if len(s) < 3 || slices.ContainsFunc(s[1:], func(d onnx.Dim) bool { return !d.IsKnown() }) {
-		return nil,
-			fmt.Errorf("the sizes of all axes of %q but the first must be known; export the model with "+
-				"them fixed", x)
+		try.Fail("the sizes of all axes of %q but the first must be known; export the model with "+
+			"them fixed", x)
 	}
 	channels, rest := s[1].Size, 1
 	for _, d := range s[2:] {
@@ -287,5 +269,5 @@ func vjpLRN(c *call) ([]string, error) {
 		c.mul(c.num(alpha, x), mean(c.mul(x, x), before, size-1-before)))
 	power := c.op("Pow", []string{sum, c.num(-beta, x)})
 	back := mean(c.div(c.mul(c.mul(g, x), power), sum), size-1-before, before)
-	return []string{c.sub(c.mul(g, power), c.mul(c.num(2*alpha*beta, x), c.mul(x, back)))}, nil
+	return []string{c.sub(c.mul(g, power), c.mul(c.num(2*alpha*beta, x), c.mul(x, back)))}
 }

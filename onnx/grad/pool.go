@@ -1,9 +1,8 @@
 package grad
 
 import (
-	"fmt"
-
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 func init() {
@@ -17,10 +16,10 @@ func init() {
 
 // vjpMaxPool sends each cotangent to the element that the node's second output says was the
 // largest.
-func vjpMaxPool(c *call) ([]string, error) {
+func vjpMaxPool(c *call) []string {
 	x, g := c.in(0), c.g()
 	if c.attrs.Int("storage_order") != 0 {
-		return nil, fmt.Errorf("storage_order 1 is not supported")
+		try.Fail("storage_order 1 is not supported")
 	}
 	at := c.ensureOutput(1, onnx.ValueInfo{DType: onnx.Int64, Shape: c.shape(c.out(0))})
 	n := c.un("Size", x)
@@ -28,69 +27,55 @@ func vjpMaxPool(c *call) ([]string, error) {
 	flat := c.op("ScatterElements",
 		[]string{zeros, c.reshape(at, c.ints(-1)), c.reshape(g, c.ints(-1))}, onnx.IntAttr("axis", 0),
 		onnx.StrAttr("reduction", "add"))
-	return []string{c.reshape(flat, c.shapeOf(x))}, nil
+	return []string{c.reshape(flat, c.shapeOf(x))}
 }
 
 // pooled returns the windows of a pooling.
-func (c *call) pooled() (window, error) {
+func (c *call) pooled() window {
 	x := c.in(0)
-	w, err := c.window(x, "")
-	if err != nil {
-		return w, err
-	}
-	if err := c.autoPad(&w, x); err != nil {
-		return w, err
-	}
+	w := c.window(x, "")
+	try.Do(c.autoPad(&w, x))
 	if c.attrs.Int("ceil_mode") == 1 {
 		// Windows may hang over the padded end: the adjoint is the same with that much more
 		// padding.
 		s := c.shape(x)
 		for i := range w.end {
 			if !s[2+i].IsKnown() {
-				return w, fmt.Errorf("ceil_mode needs the size of spatial axis %d of %q; export the model "+
+				try.Fail("ceil_mode needs the size of spatial axis %d of %q; export the model "+
 					"with it fixed", i, x)
 			}
 		}
 	}
-	return w, nil
+	return w
 }
 
 // vjpAveragePool spreads each cotangent, divided by the number of elements averaged, over its
 // window.
-func vjpAveragePool(c *call) ([]string, error) {
+func vjpAveragePool(c *call) []string {
 	x, g := c.in(0), c.g()
-	w, err := c.pooled()
-	if err != nil {
-		return nil, err
-	}
+	w := c.pooled()
 	area := product(w.Kernel)
-	count, err := c.averaged(w, area)
-	if err != nil {
-		return nil, err
-	}
+	count := c.averaged(w, area)
 	if count == "" {
 		g = c.scale(g, 1/float64(area), x)
 	} else {
 		g = c.div(g, count)
 	}
-	return []string{c.overWindows(w, g)}, nil
+	return []string{c.overWindows(w, g)}
 }
 
 // vjpLpPool: y = (sum |x|^p)^(1/p) has the slope sign(x) (|x|/y)^(p-1) at each element of its
 // window, taken for 0 where all is 0.
-func vjpLpPool(c *call) ([]string, error) {
+func vjpLpPool(c *call) []string {
 	x, y, g := c.in(0), c.out(0), c.g()
-	w, err := c.pooled()
-	if err != nil {
-		return nil, err
-	}
+	w := c.pooled()
 	slope := c.un("Sign", x)
 	if p := c.attrs.Int("p"); p != 1 {
 		norm := c.where(c.op("Equal", []string{y, c.num(0, x)}), c.num(1, x), y)
 		g = c.op("Mul", []string{g, c.op("Pow", []string{norm, c.num(float64(1-p), x)})})
 		slope = c.mul(slope, c.op("Pow", []string{c.un("Abs", x), c.num(float64(p-1), x)}))
 	}
-	return []string{c.mul(slope, c.overWindows(w, g))}, nil
+	return []string{c.mul(slope, c.overWindows(w, g))}
 }
 
 // overWindows adds each element of g to all that its window covers.
@@ -131,27 +116,23 @@ func unknownDims(s []onnx.Dim) []onnx.Dim {
 
 // averaged is the number of elements under each window, "" where it is the kernel's area
 // everywhere.
-func (c *call) averaged(w window, area int) (string, error) {
+func (c *call) averaged(w window, area int) string {
 	ceil := c.attrs.Int("ceil_mode") == 1
 	include := c.attrs.Int("count_include_pad") == 1
 	if !ceil && (include || !w.padded()) {
-		return "", nil
+		return ""
 	}
 	s := c.shape(c.in(0))
 	perAxis, shape := make([][]float64, w.dims), []int{1, 1}
 	for i := range perAxis {
 		if !s[2+i].IsKnown() {
 			if ceil {
-				return "",
-					fmt.Errorf("ceil_mode needs the size of spatial axis %d; export the model "+
-						"with it fixed", i)
+				try.Fail("ceil_mode needs the size of spatial axis %d; export the model "+
+					"with it fixed", i)
 			}
-			return c.counted(w), nil
+			return c.counted(w)
 		}
-		var err error
-		if perAxis[i], err = c.covered(w, i, s[2+i].Size); err != nil {
-			return "", err
-		}
+		perAxis[i] = c.covered(w, i, s[2+i].Size)
 		shape = append(shape, len(perAxis[i]))
 	}
 	count, err := c.table(func(i int) float64 {
@@ -164,9 +145,9 @@ func (c *call) averaged(w window, area int) (string, error) {
 		return n
 	}, c.in(0), shape...)
 	if err != nil && !ceil {
-		return c.counted(w), nil // the pool of a large image counts as many
+		return c.counted(w) // the pool of a large image counts as many
 	}
-	return count, err
+	return try.Get(count, err)
 }
 
 // counted is the number of elements under each window, worked out where the model runs.
@@ -181,7 +162,7 @@ func (c *call) counted(w window) string {
 }
 
 // covered is the number of elements under each window along spatial axis i, of the size in.
-func (c *call) covered(w window, i, in int) ([]float64, error) {
+func (c *call) covered(w window, i, in int) []float64 {
 	ceil, stride, dilation := c.attrs.Int("ceil_mode") == 1, w.Strides[i], w.Dilations[i]
 	lo, hi := w.begin[i], w.begin[i]+in
 	span := hi + w.end[i] - w.Extent(i)
@@ -195,18 +176,14 @@ func (c *call) covered(w window, i, in int) ([]float64, error) {
 	if c.attrs.Int("count_include_pad") == 1 {
 		lo, hi = 0, hi+w.end[i]
 	}
-	out, err := c.afford(8, max(0, out))
-	if err != nil {
-		return nil, err
-	}
-	counts := make([]float64, out)
+	counts := make([]float64, try.Get(c.afford(8, max(0, out))))
 	for o := range counts {
 		// The first position of the kernel at lo or behind it, and the first at hi.
 		from := max(0, lo-o*stride+dilation-1) / dilation
 		to := min(w.Kernel[i], max(0, hi-o*stride+dilation-1)/dilation)
 		counts[o] = float64(max(0, to-from))
 	}
-	return counts, nil
+	return counts
 }
 
 // tile repeats g over windows that lie side by side and cover x exactly. Resize does it much faster
@@ -228,33 +205,27 @@ func (c *call) tile(w window, x, y, g string) (string, bool) {
 		onnx.StrAttr("coordinate_transformation_mode", "asymmetric")), true
 }
 
-func vjpGlobalAveragePool(c *call) ([]string, error) {
+func vjpGlobalAveragePool(c *call) []string {
 	x := c.in(0)
-	r, err := c.rank(x)
-	if err != nil {
-		return nil, err
-	}
-	return []string{c.op("Expand", []string{c.div(c.g(), c.size(x, span(2, r))), c.shapeOf(x)})}, nil
+	r := c.rank(x)
+	return []string{c.op("Expand", []string{c.div(c.g(), c.size(x, span(2, r))), c.shapeOf(x)})}
 }
 
 // vjpGlobalMaxPool shares ȳ equally among the elements that attain the maximum.
-func vjpGlobalMaxPool(c *call) ([]string, error) {
+func vjpGlobalMaxPool(c *call) []string {
 	x := c.in(0)
-	r, err := c.rank(x)
-	if err != nil {
-		return nil, err
-	}
+	r := c.rank(x)
 	attains := c.mask(c.op("Equal", []string{x, c.out(0)}), x)
-	return []string{c.mul(c.div(c.g(), c.sum(attains, true, span(2, r)...)), attains)}, nil
+	return []string{c.mul(c.div(c.g(), c.sum(attains, true, span(2, r)...)), attains)}
 }
 
 // vjpGlobalLpPool: the norm y has the slope sign(x) (|x|/y)^(p-1), taken for 0 where all is 0.
-func vjpGlobalLpPool(c *call) ([]string, error) {
+func vjpGlobalLpPool(c *call) []string {
 	x, y := c.in(0), c.out(0)
 	slope := c.un("Sign", x)
 	if p := c.attrs.Int("p"); p != 1 {
 		norm := c.where(c.op("Equal", []string{y, c.num(0, x)}), c.num(1, x), y)
 		slope = c.mul(slope, c.op("Pow", []string{c.div(c.un("Abs", x), norm), c.num(float64(p-1), x)}))
 	}
-	return []string{c.mul(c.g(), slope)}, nil
+	return []string{c.mul(c.g(), slope)}
 }

@@ -1,9 +1,8 @@
 package grad
 
 import (
-	"fmt"
-
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 func init() {
@@ -19,28 +18,23 @@ type reduction struct {
 	none bool   // nothing is reduced: no axes, and the node says that this means none
 }
 
-func (c *call) reduction() (reduction, error) {
+func (c *call) reduction() reduction {
 	x := c.in(0)
 	axes := c.attrs.Ints("axes")
 	if in := c.in(1); in != "" {
 		d, ok := c.constInts(in)
 		if !ok {
-			return reduction{at: in}, nil
+			return reduction{at: in}
 		}
 		axes = d
 	}
 	if len(axes) == 0 {
 		if c.attrs.Int("noop_with_empty_axes") == 1 {
-			return reduction{none: true}, nil
+			return reduction{none: true}
 		}
-		r, err := c.rank(x)
-		if err != nil {
-			return reduction{}, err
-		}
-		return reduction{axes: span(0, r)}, nil
+		return reduction{axes: span(0, c.rank(x))}
 	}
-	axes, err := c.axes(x, axes...)
-	return reduction{axes: axes}, err
+	return reduction{axes: c.axes(x, axes...)}
 }
 
 // restore gives a reduced value back the axes that keepdims=0 took, with size 1.
@@ -69,12 +63,9 @@ func (c *call) again(v string, r reduction) string {
 	return c.sum(v, true, r.axes...)
 }
 
-func vjpReduce(c *call) ([]string, error) {
+func vjpReduce(c *call) []string {
 	x := c.in(0)
-	r, err := c.reduction()
-	if err != nil {
-		return nil, err
-	}
+	r := c.reduction()
 	g, y := c.restore(c.g(), r), c.restore(c.out(0), r)
 	var gx string
 	switch c.node.Op {
@@ -104,13 +95,13 @@ func vjpReduce(c *call) ([]string, error) {
 		gx = c.mul(g, c.scale(x, 2, x))
 	case "ReduceProd":
 		if c.twice {
-			return nil, errTwice
+			try.Do(errTwice)
 		}
 		gx = c.vjpProd(x, g, r)
 	default:
-		return nil, fmt.Errorf("no rule")
+		try.Fail("no rule")
 	}
-	return []string{gx}, nil
+	return []string{gx}
 }
 
 // vjpProd is ȳ times the product of the other elements, also where one or more of them are 0.
@@ -128,8 +119,8 @@ func (c *call) vjpProd(x, g string, r reduction) string {
 }
 
 // vjpCumSum sums from the other end.
-func vjpCumSum(c *call) ([]string, error) {
+func vjpCumSum(c *call) []string {
 	return []string{c.op("CumSum", []string{c.g(), c.in(1)},
 		onnx.IntAttr("exclusive", c.attrs.Int("exclusive")),
-		onnx.IntAttr("reverse", 1-c.attrs.Int("reverse")))}, nil
+		onnx.IntAttr("reverse", 1-c.attrs.Int("reverse")))}
 }

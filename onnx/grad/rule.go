@@ -4,13 +4,20 @@ import (
 	"errors"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 )
 
 // A rule appends to the graph the nodes that compute the cotangents of a node's inputs, in their
 // order; "" where there is none (an input that is not wanted, or that the outputs do not depend
 // on).
-type rule func(c *call) ([]string, error)
+type rule func(c *call) []string
+
+// apply runs a rule.
+func (c *call) apply(r rule) (cotangents []string, err error) {
+	defer try.Catch(&err)
+	return r(c), nil
+}
 
 // call holds the arguments of a rule: the node, the cotangents of its outputs ("" where none
 // arrived) and which inputs are wanted.

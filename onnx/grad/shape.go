@@ -2,11 +2,11 @@ package grad
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 func init() {
@@ -23,72 +23,60 @@ func init() {
 	register(vjpCol2Im, "Col2Im")
 }
 
-func vjpReshape(c *call) ([]string, error) {
-	return []string{c.reshape(c.g(), c.shapeOf(c.in(0)))}, nil
+func vjpReshape(c *call) []string {
+	return []string{c.reshape(c.g(), c.shapeOf(c.in(0)))}
 }
 
-func vjpTranspose(c *call) ([]string, error) {
+func vjpTranspose(c *call) []string {
 	perm := c.attrs.Ints("perm")
 	if perm == nil { // the axes reversed, which is its own inverse
-		return []string{c.un("Transpose", c.g())}, nil
+		return []string{c.un("Transpose", c.g())}
 	}
 	inverse := make([]int, len(perm))
 	for i, p := range perm {
 		if p < 0 || p >= len(perm) {
-			return nil, fmt.Errorf("perm %v is no permutation", perm)
+			try.Fail("perm %v is no permutation", perm)
 		}
 		inverse[p] = i
 	}
-	return []string{c.transpose(c.g(), inverse...)}, nil
+	return []string{c.transpose(c.g(), inverse...)}
 }
 
 // axis is the attribute axis, counted from the front.
-func (c *call) axis(v string) (int, error) {
-	if _, err := c.rank(v); err != nil {
-		return 0, err
-	}
-	a, err := c.axes(v, c.attrs.Int("axis"))
-	if err != nil {
-		return 0, err
-	}
-	return a[0], nil
+func (c *call) axis(v string) int {
+	c.rank(v)
+	a := c.axes(v, c.attrs.Int("axis"))
+	return a[0]
 }
 
-func vjpConcat(c *call) ([]string, error) {
+func vjpConcat(c *call) []string {
 	if len(c.node.Inputs) == 1 {
-		return []string{c.g()}, nil
+		return []string{c.g()}
 	}
-	axis, err := c.axis(c.out(0))
-	if err != nil {
-		return nil, err
-	}
+	axis := c.axis(c.out(0))
 	sizes := make([]string, len(c.node.Inputs))
 	for i, x := range c.node.Inputs {
 		sizes[i] = c.dim(x, axis)
 	}
-	return c.opN("Split", []string{c.g(), c.vec(sizes...)}, len(sizes), onnx.IntAttr("axis", axis)),
-		nil
+	return c.opN("Split", []string{c.g(), c.vec(sizes...)}, len(sizes), onnx.IntAttr("axis", axis))
 }
 
-func vjpSplit(c *call) ([]string, error) {
+func vjpSplit(c *call) []string {
 	parts := make([]string, len(c.node.Outputs))
 	for i := range parts {
 		parts[i] = c.cotangent(i)
 	}
-	return []string{c.concat(c.attrs.Int("axis"), parts...)}, nil
+	return []string{c.concat(c.attrs.Int("axis"), parts...)}
 }
 
-func vjpExpand(c *call) ([]string, error) {
-	return []string{c.unbroadcast(c.g(), c.out(0), c.in(0))}, nil
+func vjpExpand(c *call) []string {
+	return []string{c.unbroadcast(c.g(), c.out(0), c.in(0))}
 }
 
 // vjpTile sums over the repeats.
-func vjpTile(c *call) ([]string, error) {
+func vjpTile(c *call) []string {
 	x := c.in(0)
-	r, err := c.rank(x)
-	if err != nil {
-		return nil, err
-	}
+	r := c.rank(x)
 	// [r0, d0, r1, d1, ...]
 	shape := c.reshape(c.concat(1, c.unsqueeze(c.in(1), 1), c.unsqueeze(c.shapeOf(x), 1)), c.ints(-1))
 	axes := make([]int, r)
@@ -96,45 +84,45 @@ func vjpTile(c *call) ([]string, error) {
 		axes[i] = 2 * i
 	}
 	return []string{c.sum(c.op("Reshape", []string{c.g(), shape}, onnx.IntAttr("allowzero", 1)),
-		false, axes...)}, nil
+		false, axes...)}
 }
 
-func vjpDepthToSpace(c *call) ([]string, error) {
+func vjpDepthToSpace(c *call) []string {
 	g, x := c.g(), c.in(0)
 	b := c.attrs.Int("blocksize")
 	if c.attrs.Str("mode") == "DCR" {
-		return []string{c.op("SpaceToDepth", []string{g}, onnx.IntAttr("blocksize", b))}, nil
+		return []string{c.op("SpaceToDepth", []string{g}, onnx.IntAttr("blocksize", b))}
 	}
 	// CRD: [N, C, b, b, H, W] became [N, C, H, b, W, b].
 	apart := c.vec(c.dim(c.out(0), 0), c.dim(c.out(0), 1), c.dim(x, 2), c.ints(b),
 		c.dim(x, 3), c.ints(b))
-	return []string{c.reshape(c.transpose(c.reshape(g, apart), 0, 1, 3, 5, 2, 4), c.shapeOf(x))}, nil
+	return []string{c.reshape(c.transpose(c.reshape(g, apart), 0, 1, 3, 5, 2, 4), c.shapeOf(x))}
 }
 
-func vjpSpaceToDepth(c *call) ([]string, error) {
+func vjpSpaceToDepth(c *call) []string {
 	mode := cmp.Or(c.attrs.Str("mode"), "DCR") // an attribute since operator set 28
 	size := onnx.IntAttr("blocksize", c.attrs.Int("blocksize"))
-	return []string{c.op("DepthToSpace", []string{c.g()}, size, onnx.StrAttr("mode", mode))}, nil
+	return []string{c.op("DepthToSpace", []string{c.g()}, size, onnx.StrAttr("mode", mode))}
 }
 
-func vjpTrilu(c *call) ([]string, error) {
+func vjpTrilu(c *call) []string {
 	in := []string{c.g()}
 	if k := c.in(1); k != "" {
 		in = append(in, k)
 	}
-	return []string{c.op("Trilu", in, onnx.IntAttr("upper", c.attrs.Int("upper")))}, nil
+	return []string{c.op("Trilu", in, onnx.IntAttr("upper", c.attrs.Int("upper")))}
 }
 
 // vjpResize: enlarged by whole factors to the nearest element, each element became a block, over
 // which the cotangent is summed. Anything else is a product with a matrix along each axis, which
 // resizing the unit matrix gives.
-func vjpResize(c *call) ([]string, error) {
+func vjpResize(c *call) []string {
 	how, round := c.attrs.Str("coordinate_transformation_mode"), c.attrs.Str("nearest_mode")
 	repeats := (how == "asymmetric" && round == "floor") ||
 		((how == "half_pixel" || how == "pytorch_half_pixel") &&
 			(round == "round_prefer_floor" || round == "round_prefer_ceil"))
-	factors, err := c.factors()
-	if err != nil || c.attrs.Str("mode") != "nearest" || c.node.Op == "Resize" && !repeats {
+	factors := c.factors()
+	if factors == nil || c.attrs.Str("mode") != "nearest" || c.node.Op == "Resize" && !repeats {
 		return c.resizeAxes()
 	}
 	var parts []string
@@ -146,16 +134,14 @@ func vjpResize(c *call) ([]string, error) {
 			sum = append(sum, len(parts)-1)
 		}
 	}
-	return []string{c.sum(c.reshape(c.g(), c.vec(parts...)), false, sum...)}, nil
+	return []string{c.sum(c.reshape(c.g(), c.vec(parts...)), false, sum...)}
 }
 
-// factors returns the whole numbers that a Resize or Upsample enlarges each axis by.
-func (c *call) factors() ([]int, error) {
+// factors returns the whole numbers that a Resize or Upsample enlarges each axis by; nil where they
+// are others, or not known.
+func (c *call) factors() []int {
 	x, y := c.in(0), c.out(0)
-	r, err := c.rank(x)
-	if err != nil {
-		return nil, err
-	}
+	r := c.rank(x)
 	factors, axes := ones(r), span(0, r)
 	scales := c.in(2)
 	if c.node.Op == "Upsample" {
@@ -168,43 +154,35 @@ func (c *call) factors() ([]int, error) {
 		for i, s := range t.F32() {
 			f := int(s)
 			if float32(f) != s || f < 1 {
-				return nil,
-					fmt.Errorf(
-						"scale %v of axis %d has no rule; allowed are whole factors of 1 or more",
-						s, axes[i])
+				return nil
 			}
 			factors[(axes[i]+r)%r] = f
 		}
-		return factors, nil
+		return factors
 	}
 	sx, ok1 := c.sizes(x)
 	sy, ok2 := c.sizes(y)
 	if !ok1 || !ok2 {
-		return nil, fmt.Errorf("the scales are not constant")
+		return nil
 	}
 	for i := range factors {
 		if sx[i] == 0 || sy[i]%sx[i] != 0 {
-			return nil,
-				fmt.Errorf("resizing axis %d from %d to %d has no rule; allowed are whole "+
-					"factors of 1 or more", i, sx[i], sy[i])
+			return nil
 		}
 		factors[i] = sy[i] / sx[i]
 	}
-	return factors, nil
+	return factors
 }
 
 // resizeAxes multiplies the cotangent along each axis that changes.
-func (c *call) resizeAxes() ([]string, error) {
+func (c *call) resizeAxes() []string {
 	x, y, g := c.in(0), c.out(0), c.g()
-	r, err := c.rank(x)
-	if err != nil {
-		return nil, err
-	}
+	r := c.rank(x)
 	if r > 26 || c.node.Op != "Resize" ||
 		c.attrs.Str("coordinate_transformation_mode") == "tf_crop_and_resize" ||
 		c.attrs.Has("keep_aspect_ratio_policy") &&
 			c.attrs.Str("keep_aspect_ratio_policy") != "stretch" {
-		return nil, fmt.Errorf("tf_crop_and_resize, keep_aspect_ratio_policy and Upsample by other " +
+		try.Fail("tf_crop_and_resize, keep_aspect_ratio_policy and Upsample by other " +
 			"than whole factors have no rule")
 	}
 	axes := span(0, r)
@@ -241,24 +219,23 @@ func (c *call) resizeAxes() ([]string, error) {
 		g = c.op("Einsum", []string{g, matrix},
 			onnx.StrAttr("equation", letters+","+letters[a:a+1]+"Z->"+to))
 	}
-	return []string{g}, nil
+	return []string{g}
 }
 
 // vjpCol2Im cuts the cotangent into the blocks that were summed: a convolution by kernels of a
 // single one.
-func vjpCol2Im(c *call) ([]string, error) {
+func vjpCol2Im(c *call) []string {
 	block, ok := c.constInts(c.in(2))
 	if !ok {
-		return nil, fmt.Errorf("the block's shape is worked out by the graph; make it constant")
+		try.Fail("the block's shape is worked out by the graph; make it constant")
 	}
 	n, err := onnx.Elements(block)
 	if err != nil {
-		return nil, fmt.Errorf("the block: %w", err)
+		try.Fail("the block: %w", err)
 	}
 	x, unit := c.in(0), c.op("EyeLike", []string{c.filledShape(c.ints(n, n), 0, onnx.Float32)})
 	kernel := c.reshape(unit, c.ints(append([]int{n, 1}, block...)...))
 	image := c.reshape(c.g(), c.vec(c.ints(-1, 1), c.in(1)))
 	weight := c.cast(kernel, c.dtype(x))
-	return []string{c.reshape(c.op("Conv", []string{image, weight}, c.node.Attrs...), c.shapeOf(x))},
-		nil
+	return []string{c.reshape(c.op("Conv", []string{image, weight}, c.node.Attrs...), c.shapeOf(x))}
 }

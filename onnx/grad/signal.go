@@ -1,9 +1,8 @@
 package grad
 
 import (
-	"fmt"
-
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 func init() {
@@ -50,12 +49,9 @@ func (e *emitter) adjointRealDFT(g, n string, axis, rank int) string {
 }
 
 // vjpDFT turns the transform round, and cuts or fills the axis to the input's size.
-func vjpDFT(c *call) ([]string, error) {
+func vjpDFT(c *call) []string {
 	x := c.in(0)
-	r, err := c.rank(x)
-	if err != nil {
-		return nil, err
-	}
+	r := c.rank(x)
 	axis := -2
 	if c.opset < 20 {
 		axis = c.attrs.Int("axis")
@@ -63,7 +59,7 @@ func vjpDFT(c *call) ([]string, error) {
 	if in := c.in(2); in != "" {
 		v, ok := c.constInts(in)
 		if !ok || len(v) != 1 {
-			return nil, fmt.Errorf("the axis is worked out by the graph; make it a constant")
+			try.Fail("the axis is worked out by the graph; make it a constant")
 		}
 		axis = v[0]
 	}
@@ -71,7 +67,7 @@ func vjpDFT(c *call) ([]string, error) {
 		axis += r
 	}
 	if axis < 0 || axis >= r-1 {
-		return nil, fmt.Errorf("axis %d of a tensor of rank %d", axis, r)
+		try.Fail("axis %d of a tensor of rank %d", axis, r)
 	}
 	inverse, n := c.attrs.Bool("inverse"), c.in(1)
 	real := inverse && c.attrs.Bool("onesided")
@@ -106,13 +102,12 @@ func vjpDFT(c *call) ([]string, error) {
 		ends[axis] = c.intOp("Sub", c.dim(x, axis), length)
 	}
 	ends[r-1] = c.intOp("Sub", c.dim(x, r-1), c.ints(2))
-	return []string{c.as(c.op("Pad", []string{bar, c.vec(append([]string{zeros}, ends...)...)}), x)},
-		nil
+	return []string{c.as(c.op("Pad", []string{bar, c.vec(append([]string{zeros}, ends...)...)}), x)}
 }
 
 // vjpSTFT turns every frame's transform round: the signal gets the sum of its frames, times the
 // window, and the window the sum of the frames' products with the signal.
-func vjpSTFT(c *call) ([]string, error) {
+func vjpSTFT(c *call) []string {
 	x, step, window := c.in(0), c.in(1), c.in(2)
 	length := c.in(3)
 	if length == "" {
@@ -146,5 +141,5 @@ func vjpSTFT(c *call) ([]string, error) {
 		out[2] = c.as(c.sum(c.mul(bar, c.op("Gather", []string{x, at}, onnx.IntAttr("axis", 1))), false,
 			0, 1, 3), window)
 	}
-	return out, nil
+	return out
 }

@@ -1,10 +1,10 @@
 package grad
 
 import (
-	"fmt"
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // The gradient of a Loop or Scan runs its body again, turn by turn from the last to the first, with
@@ -26,31 +26,27 @@ type scanning struct {
 	counts          bool     // Loop: the body is given the turn and the condition
 }
 
-func vjpLoop(c *call) ([]string, error) {
+func vjpLoop(c *call) []string {
 	return c.vjpTurns(scanning{lead: 2, skip: 1, carried: c.node.Inputs[min(2, len(c.node.Inputs)):], counts: true})
 }
 
-func vjpScan(c *call) ([]string, error) {
+func vjpScan(c *call) []string {
 	m := c.attrs.Int("num_scan_inputs")
 	n := len(c.node.Inputs) - m
 	if m < 1 || n < 0 || n > len(c.node.Outputs) {
-		return nil, fmt.Errorf("num_scan_inputs is %d of %d inputs", m, len(c.node.Inputs))
+		try.Fail("num_scan_inputs is %d of %d inputs", m, len(c.node.Inputs))
 	}
 	k := scanning{carried: c.node.Inputs[:n], scanned: c.node.Inputs[n:]}
-	axes := func(name string, values []string) ([]int, error) {
+	axes := func(name string, values []string) []int {
 		out := make([]int, len(values))
 		copy(out, c.attrs.Ints(name))
 		for i, a := range out {
 			if a >= 0 {
 				continue
 			}
-			r, err := c.rank(values[i])
-			if err != nil {
-				return nil, err
-			}
-			out[i] = a + r
+			out[i] = a + c.rank(values[i])
 		}
-		return out, nil
+		return out
 	}
 	back := func(name string, n int) []bool {
 		out := make([]bool, n)
@@ -61,13 +57,8 @@ func vjpScan(c *call) ([]string, error) {
 		}
 		return out
 	}
-	var err error
-	if k.inAxes, err = axes("scan_input_axes", k.scanned); err != nil {
-		return nil, err
-	}
-	if k.outAxes, err = axes("scan_output_axes", c.node.Outputs[n:]); err != nil {
-		return nil, err
-	}
+	k.inAxes = axes("scan_input_axes", k.scanned)
+	k.outAxes = axes("scan_output_axes", c.node.Outputs[n:])
 	k.inBack, k.outBack = back("scan_input_directions", m),
 		back("scan_output_directions", len(c.node.Outputs)-n)
 	return c.vjpTurns(k)
@@ -92,19 +83,14 @@ type turns struct {
 }
 
 // vjpTurns is the gradient of a Loop or Scan: a Loop over its turns from the last to the first.
-func (c *call) vjpTurns(k scanning) ([]string, error) {
+func (c *call) vjpTurns(k scanning) []string {
 	t := &turns{call: c, scanning: k, outputs: len(c.node.Outputs), active: map[int]bool{},
 		seeds: map[int]string{}, sums: map[string]string{}}
-	if err := t.prepare(); err != nil {
-		return nil, err
-	}
+	t.prepare()
 	t.activate()
 	t.receive()
 	t.replay()
-	body, apart, err := t.backward()
-	if err != nil {
-		return nil, err
-	}
+	body, apart := t.backward()
 	out := c.emit("Loop", append([]string{t.count, ""}, t.initial...),
 		len(t.initial)+len(apart), body)
 	return t.collect(out, apart)
@@ -114,12 +100,9 @@ func (c *call) vjpTurns(k scanning) ([]string, error) {
 func (t *turns) input(i int) string { return t.s.inputs[t.lead+i] }
 
 // prepare makes the gradient's body from the node's.
-func (t *turns) prepare() error {
+func (t *turns) prepare() {
 	inputs := t.lead + len(t.carried) + len(t.scanned)
-	var err error
-	if t.primal, err = t.body("body", inputs, t.skip+t.outputs); err != nil {
-		return err
-	}
+	t.primal = t.body("body", inputs, t.skip+t.outputs)
 	infos := make([]onnx.ValueInfo, 0, inputs)
 	if t.counts {
 		infos = append(infos, onnx.ValueInfo{DType: onnx.Int64, Shape: onnx.Shape()},
@@ -135,8 +118,7 @@ func (t *turns) prepare() error {
 		}
 		infos = append(infos, info)
 	}
-	t.s, err = t.subgraph(t.primal, infos, t.lead, len(t.carried), t.skip)
-	return err
+	t.s = try.Get(t.subgraph(t.primal, infos, t.lead, len(t.carried), t.skip))
 }
 
 // activate finds the values to differentiate for: a carried value is active where its initial value
@@ -271,10 +253,10 @@ func (t *turns) replay() {
 
 // backward runs the body's nodes backward, and makes the results outputs of the gradient's body:
 // carried cotangents, sums, and the cotangents of the scanned values apart.
-func (t *turns) backward() (body onnx.Attr, apart []int, err error) {
+func (t *turns) backward() (body onnx.Attr, apart []int) {
 	s := t.s
 	if err := s.pull(t.wrt, t.seeds); err != nil {
-		return body, nil, fmt.Errorf("body: %w", err)
+		try.Fail("body: %w", err)
 	}
 	s.result(t.on, onnx.ValueInfo{DType: onnx.Bool, Shape: onnx.Shape()})
 	for i := range t.carried {
@@ -298,19 +280,17 @@ func (t *turns) backward() (body onnx.Attr, apart []int, err error) {
 	for i := range t.carried {
 		t.take("", 0, t.at, t.input(i))
 	}
-	if body, err = s.finish("body"); err != nil {
-		return body, nil, err
-	}
+	body = try.Get(s.finish("body"))
 	for _, n := range s.graph.Nodes { // those carried values that are read
 		if n.Op == "Gather" && n.Inputs[0] == "" {
 			n.Inputs[0] = t.give(n.Outputs[0], s.valueInfo(n.Outputs[0]))
 		}
 	}
-	return body, apart, nil
+	return body, apart
 }
 
 // collect assigns the outputs of the gradient's Loop to the node's inputs.
-func (t *turns) collect(out []string, apart []int) ([]string, error) {
+func (t *turns) collect(out []string, apart []int) []string {
 	result := make([]string, len(t.node.Inputs))
 	pos := 0
 	for i := range t.carried {
@@ -330,15 +310,12 @@ func (t *turns) collect(out []string, apart []int) ([]string, error) {
 				t.ints(0), t.ints(-1)})
 		}
 		if a := t.inAxes[i]; a != 0 {
-			r, err := t.rank(t.scanned[i])
-			if err != nil {
-				return nil, err
-			}
+			r := t.rank(t.scanned[i])
 			v = t.transpose(v, slices.Insert(span(1, r), a, 0)...)
 		}
 		result[t.lead+len(t.carried)+i] = t.as(v, t.scanned[i])
 	}
-	return result, nil
+	return result
 }
 
 // setInts changes an attribute of the node.
