@@ -16,7 +16,7 @@ func init() {
 	}
 	f("Sigmoid", 1, quickly(sigmoidRow, evenSigmoids.kernel(20, sigmoid)))
 	f("Softplus", 1, evenFunction(40, evenSoftplus, softplus))
-	f("Softsign", 1, fixed(4, func(x float64) float64 { return x / (1 + math.Abs(x)) }))
+	f("Softsign", 1, floatFunction(4, func(x float64) float64 { return x / (1 + math.Abs(x)) }))
 	f("Mish", 18, evenFunction(60, func(x float64) float64 { return x * evenTanh(evenSoftplus(x)) },
 		func(x float64) float64 { return x * math.Tanh(softplus(x)) }))
 	f("HardSwish", 14, quickly(hardSwishRow, newHardSwish))
@@ -37,10 +37,6 @@ func init() {
 	)
 }
 
-func fixed(cost int, f func(float64) float64) func(*Spec) (Kernel, error) {
-	return floatFunction(cost, f)
-}
-
 func sigmoid(x float64) float64 {
 	if x >= 0 {
 		return 1 / (1 + math.Exp(-x))
@@ -58,8 +54,7 @@ func hardSwishRow(dst, x []float32) { curveRow(hardSwish, dst, x) }
 func hardSwishOf(x float64) float64 { return x * max(0, min(1, x/6+0.5)) }
 
 func newHardSwish(s *Spec) (Kernel, error) {
-	return numeric(s, rowOf(1, evenHardSwish), unaryOf(4, hardSwishOf), in64[int64](4, hardSwishOf),
-		in64[uint64](4, hardSwishOf))
+	return singly(s, rowOf(1, evenHardSwish), 4, hardSwishOf)
 }
 
 // softplus is log(1 + e^x), without overflow.
@@ -162,8 +157,7 @@ func newGelu(s *Spec) (Kernel, error) {
 	switch a := s.str("approximate"); a {
 	case "none":
 		wide := func(x float64) float64 { return 0.5 * x * (1 + math.Erf(x/math.Sqrt2)) }
-		slow, err := numeric(s, rowOf(8, evenGelu), unaryOf(30, wide), in64[int64](30, wide),
-			in64[uint64](30, wide))
+		slow, err := singly(s, rowOf(8, evenGelu), 30, wide)
 		return quick(s, geluRow, slow), err
 	case "tanh":
 		inner := func(x float64) float64 { return math.Sqrt(2/math.Pi) * (x + 0.044715*x*x*x) }
@@ -205,10 +199,7 @@ func newPReluBefore7(s *Spec) (Kernel, error) {
 	return func(c *Call) error {
 		x, slope := c.In[0], c.In[1]
 		if slope.Len() > 1 && len(x.Shape) > 2 {
-			shape := make([]int, len(x.Shape)-1)
-			for i := range shape {
-				shape[i] = 1
-			}
+			shape := slices.Repeat([]int{1}, len(x.Shape)-1)
 			shape[0] = slope.Len()
 			t := try.Get(slope.Reshape(shape...))
 			c.In[1] = t

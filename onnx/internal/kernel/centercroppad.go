@@ -21,10 +21,7 @@ func newCenterCropPad(s *Spec) (Kernel, error) {
 		sizes := try.Get(ints(c.In[1]))
 		ax := axes
 		if !named {
-			ax = make([]int, len(in))
-			for i := range ax {
-				ax[i] = i
-			}
+			ax = upTo(len(in))
 		}
 		ax = try.Get(axesOf(ax, len(in)))
 		if len(ax) != len(sizes) {

@@ -10,50 +10,39 @@ import (
 // comparison with NaN is false.
 func init() {
 	register(
-		Def{Op: "Equal", Since: 7, Half: true, New: newEqual},
-		Def{Op: "Greater", Since: 7, Half: true, New: newGreater},
-		Def{Op: "GreaterOrEqual", Since: 12, Half: true, New: newGreaterOrEqual},
-		Def{Op: "Less", Since: 7, Half: true, New: newLess},
-		Def{Op: "LessOrEqual", Since: 12, Half: true, New: newLessOrEqual},
+		Def{Op: "Equal", Since: 7, Half: true, New: newComparison},
+		Def{Op: "Greater", Since: 7, Half: true, New: newComparison},
+		Def{Op: "GreaterOrEqual", Since: 12, Half: true, New: newComparison},
+		Def{Op: "Less", Since: 7, Half: true, New: newComparison},
+		Def{Op: "LessOrEqual", Since: 12, Half: true, New: newComparison},
 	)
 }
 
-func newEqual(s *Spec) (Kernel, error) {
+func newComparison(s *Spec) (Kernel, error) {
+	op := s.Node.Op
 	switch s.In[0] {
 	case onnx.Bool:
 		return compareOf(func(a, b bool) bool { return a == b }), nil
 	case onnx.String:
-		return compareOf(func(a, b string) bool { return a == b }), nil
+		return comparison[string](op), nil
 	}
-	return numeric(s, compareOf(eq[float32]), compareOf(eq[float64]), compareOf(eq[int64]),
-		compareOf(eq[uint64]))
+	return numeric(s, comparison[float32](op), comparison[float64](op), comparison[int64](op),
+		comparison[uint64](op))
 }
 
-func newGreater(s *Spec) (Kernel, error) {
-	return numeric(s, compareOf(gt[float32]), compareOf(gt[float64]), compareOf(gt[int64]),
-		compareOf(gt[uint64]))
+func comparison[T cmp.Ordered](op string) Kernel {
+	switch op {
+	case "Equal":
+		return compareOf(func(a, b T) bool { return a == b })
+	case "Greater":
+		return compareOf(func(a, b T) bool { return a > b })
+	case "GreaterOrEqual":
+		return compareOf(func(a, b T) bool { return a >= b })
+	case "Less":
+		return compareOf(func(a, b T) bool { return a < b })
+	}
+	return compareOf(func(a, b T) bool { return a <= b })
 }
-
-func newGreaterOrEqual(s *Spec) (Kernel, error) {
-	return numeric(s, compareOf(ge[float32]), compareOf(ge[float64]), compareOf(ge[int64]),
-		compareOf(ge[uint64]))
-}
-
-func newLess(s *Spec) (Kernel, error) {
-	return numeric(s, compareOf(lt[float32]), compareOf(lt[float64]), compareOf(lt[int64]),
-		compareOf(lt[uint64]))
-}
-
-func newLessOrEqual(s *Spec) (Kernel, error) {
-	return numeric(s, compareOf(le[float32]), compareOf(le[float64]), compareOf(le[int64]),
-		compareOf(le[uint64]))
-}
-
-func eq[T comparable](a, b T) bool  { return a == b }
-func gt[T cmp.Ordered](a, b T) bool { return a > b }
-func ge[T cmp.Ordered](a, b T) bool { return a >= b }
-func lt[T cmp.Ordered](a, b T) bool { return a < b }
-func le[T cmp.Ordered](a, b T) bool { return a <= b }
 
 func compareOf[T any](f func(a, b T) bool) Kernel {
 	row := each(f)

@@ -7,65 +7,61 @@ import (
 	"fmp/onnx"
 )
 
-// copyRange copies n elements src[s:] to dst[d:]; both are slices of one element type.
-func copyRange(dst any, d int, src any, s, n int) {
-	switch to := dst.(type) {
-	case []float32:
-		copy(to[d:d+n], src.([]float32)[s:s+n])
-	case []float64:
-		copy(to[d:d+n], src.([]float64)[s:s+n])
-	case []int8:
-		copy(to[d:d+n], src.([]int8)[s:s+n])
-	case []int16:
-		copy(to[d:d+n], src.([]int16)[s:s+n])
-	case []int32:
-		copy(to[d:d+n], src.([]int32)[s:s+n])
-	case []int64:
-		copy(to[d:d+n], src.([]int64)[s:s+n])
-	case []uint8:
-		copy(to[d:d+n], src.([]uint8)[s:s+n])
-	case []uint16:
-		copy(to[d:d+n], src.([]uint16)[s:s+n])
-	case []uint32:
-		copy(to[d:d+n], src.([]uint32)[s:s+n])
-	case []uint64:
-		copy(to[d:d+n], src.([]uint64)[s:s+n])
-	case []bool:
-		copy(to[d:d+n], src.([]bool)[s:s+n])
-	case []string:
-		copy(to[d:d+n], src.([]string)[s:s+n])
-	}
+// moves are loops over slices of one element type, that of data.
+type moves interface {
+	copy(dst any, d int, src any, s, n int)
+	fill(dst any, d, n int, src any, s int)
+	gather(c *Call, out, src *onnx.Tensor, offset int, stride []int)
 }
 
-// fill sets dst[d:d+n] to src[s].
-func fill(dst any, d, n int, src any, s int) {
-	switch to := dst.(type) {
+func movesOf(data any) moves {
+	switch data.(type) {
 	case []float32:
-		fillRange(to[d:d+n], src.([]float32)[s])
+		return moving[float32]{}
 	case []float64:
-		fillRange(to[d:d+n], src.([]float64)[s])
+		return moving[float64]{}
 	case []int8:
-		fillRange(to[d:d+n], src.([]int8)[s])
+		return moving[int8]{}
 	case []int16:
-		fillRange(to[d:d+n], src.([]int16)[s])
+		return moving[int16]{}
 	case []int32:
-		fillRange(to[d:d+n], src.([]int32)[s])
+		return moving[int32]{}
 	case []int64:
-		fillRange(to[d:d+n], src.([]int64)[s])
+		return moving[int64]{}
 	case []uint8:
-		fillRange(to[d:d+n], src.([]uint8)[s])
+		return moving[uint8]{}
 	case []uint16:
-		fillRange(to[d:d+n], src.([]uint16)[s])
+		return moving[uint16]{}
 	case []uint32:
-		fillRange(to[d:d+n], src.([]uint32)[s])
+		return moving[uint32]{}
 	case []uint64:
-		fillRange(to[d:d+n], src.([]uint64)[s])
+		return moving[uint64]{}
 	case []bool:
-		fillRange(to[d:d+n], src.([]bool)[s])
-	case []string:
-		fillRange(to[d:d+n], src.([]string)[s])
+		return moving[bool]{}
 	}
+	return moving[string]{}
 }
+
+// moving is the moves of elements of type T.
+type moving[T any] struct{}
+
+func (moving[T]) copy(dst any, d int, src any, s, n int) {
+	copy(dst.([]T)[d:d+n], src.([]T)[s:s+n])
+}
+
+func (moving[T]) fill(dst any, d, n int, src any, s int) {
+	fillRange(dst.([]T)[d:d+n], src.([]T)[s])
+}
+
+func (moving[T]) gather(c *Call, out, src *onnx.Tensor, offset int, stride []int) {
+	gatherOf(c, out.Data.([]T), out.Shape, src.Data.([]T), offset, stride)
+}
+
+// copyRange copies n elements src[s:] to dst[d:]; both are slices of one element type.
+func copyRange(dst any, d int, src any, s, n int) { movesOf(dst).copy(dst, d, src, s, n) }
+
+// fill sets dst[d:d+n] to src[s].
+func fill(dst any, d, n int, src any, s int) { movesOf(dst).fill(dst, d, n, src, s) }
 
 func fillRange[T any](dst []T, v T) {
 	head := dst[:min(len(dst), 16)]
@@ -86,32 +82,7 @@ func clearData(t *onnx.Tensor) { reflect.ValueOf(t.Data).Clear() }
 //
 // It serves every operator that moves elements without changing them: Transpose, Slice, Expand, ...
 func gather(c *Call, out, src *onnx.Tensor, offset int, stride []int) {
-	switch d := out.Data.(type) {
-	case []float32:
-		gatherOf(c, d, out.Shape, src.Data.([]float32), offset, stride)
-	case []float64:
-		gatherOf(c, d, out.Shape, src.Data.([]float64), offset, stride)
-	case []int8:
-		gatherOf(c, d, out.Shape, src.Data.([]int8), offset, stride)
-	case []int16:
-		gatherOf(c, d, out.Shape, src.Data.([]int16), offset, stride)
-	case []int32:
-		gatherOf(c, d, out.Shape, src.Data.([]int32), offset, stride)
-	case []int64:
-		gatherOf(c, d, out.Shape, src.Data.([]int64), offset, stride)
-	case []uint8:
-		gatherOf(c, d, out.Shape, src.Data.([]uint8), offset, stride)
-	case []uint16:
-		gatherOf(c, d, out.Shape, src.Data.([]uint16), offset, stride)
-	case []uint32:
-		gatherOf(c, d, out.Shape, src.Data.([]uint32), offset, stride)
-	case []uint64:
-		gatherOf(c, d, out.Shape, src.Data.([]uint64), offset, stride)
-	case []bool:
-		gatherOf(c, d, out.Shape, src.Data.([]bool), offset, stride)
-	case []string:
-		gatherOf(c, d, out.Shape, src.Data.([]string), offset, stride)
-	}
+	movesOf(out.Data).gather(c, out, src, offset, stride)
 }
 
 func gatherOf[T any](c *Call, dst []T, shape []int, src []T, offset int, stride []int) {

@@ -20,15 +20,21 @@ func init() {
 // maxBlock bounds the side of a block, whose square is an int on every machine.
 const maxBlock = 1 << 15
 
-func newDepthToSpace(s *Spec) (Kernel, error) {
+// blocks returns the side of a node's blocks and whether their places come before the channel (DCR),
+// which an attribute says from an operator set on.
+func blocks(s *Spec, since int) (b int, before bool, err error) {
 	b, mode := s.int("blocksize"), "DCR"
-	if s.Opset >= 11 {
+	if s.Opset >= since {
 		mode = s.str("mode")
 	}
 	if b < 1 || b > maxBlock || (mode != "DCR" && mode != "CRD") {
-		return nil, fmt.Errorf("blocksize %d and mode %q: 1 to %d, and DCR or CRD", b,
-			mode, maxBlock)
+		err = fmt.Errorf("blocksize %d and mode %q: 1 to %d, and DCR or CRD", b, mode, maxBlock)
 	}
+	return b, mode == "DCR", err
+}
+
+func newDepthToSpace(s *Spec) (Kernel, error) {
+	b, before, err := blocks(s, 11)
 	return func(c *Call) error {
 		in := c.In[0].Shape
 		if len(in) != 4 || in[1]%(b*b) != 0 {
@@ -40,24 +46,17 @@ func newDepthToSpace(s *Spec) (Kernel, error) {
 		// as [n, d, h, row, w, column]
 		plane := h * w
 		sd, sr, sc := plane, b*d*plane, d*plane // DCR: channel = (row b + column) d + depth
-		if mode == "CRD" {
+		if !before {
 			sd, sr, sc = b*b*plane, b*plane, plane
 		}
 		wide := try.Get(out.Reshape(n, d, h, b, w, b))
 		gather(c, wide, c.In[0], 0, []int{in[1] * plane, sd, w, sr, 1, sc})
 		return nil
-	}, nil
+	}, err
 }
 
 func newSpaceToDepth(s *Spec) (Kernel, error) {
-	b, mode := s.int("blocksize"), "DCR"
-	if s.Opset >= 28 {
-		mode = s.str("mode")
-	}
-	if b < 1 || b > maxBlock || (mode != "DCR" && mode != "CRD") {
-		return nil, fmt.Errorf("blocksize %d and mode %q: 1 to %d, and DCR or CRD", b,
-			mode, maxBlock)
-	}
+	b, before, err := blocks(s, 28)
 	return func(c *Call) error {
 		in := c.In[0].Shape
 		if len(in) != 4 || in[2]%b != 0 || in[3]%b != 0 {
@@ -67,11 +66,10 @@ func newSpaceToDepth(s *Spec) (Kernel, error) {
 		out := try.Get(c.New(0, c.In[0].DType, []int{n, d * b * b, h, w}))
 		plane := in[2] * in[3]
 		shape, stride := []int{n, b, b, d, h, w}, []int{d * plane, in[3], 1, plane, b * in[3], b}
-		if mode == "CRD" { // the channel before the place in the block
+		if !before {
 			shape, stride = []int{n, d, b, b, h, w}, []int{d * plane, plane, in[3], 1, b * in[3], b}
 		}
-		wide := try.Get(out.Reshape(shape...))
-		gather(c, wide, c.In[0], 0, stride)
+		gather(c, try.Get(out.Reshape(shape...)), c.In[0], 0, stride)
 		return nil
-	}, nil
+	}, err
 }

@@ -39,8 +39,7 @@ func (f evenCurve) slowly(x []float64) {
 func (f evenCurve) kernel(cost int, wide func(float64) float64) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		s.ignore("consumed_inputs")
-		return numeric(s, rowOf(cost/4, f.single), unaryOf(cost, wide), in64[int64](cost, wide),
-			in64[uint64](cost, wide))
+		return singly(s, rowOf(cost/4, f.single), cost, wide)
 	}
 }
 

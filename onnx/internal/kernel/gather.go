@@ -40,17 +40,22 @@ func newGather(s *Spec) (Kernel, error) {
 		idx := try.Get(ints(c.In[1]))
 		shape := append(append(append([]int{}, in[:ax]...), c.In[1].Shape...), in[ax+1:]...)
 		out := try.Get(c.New(0, c.In[0].DType, shape))
-		outer, inner := product(in[:ax]), product(in[ax+1:])
 		for j := range idx {
 			idx[j] = try.Get(at(idx[j], in[ax]))
 		}
-		for o := 0; o < outer; o++ {
-			for j, i := range idx {
-				copyRange(out.Data, (o*len(idx)+j)*inner, c.In[0].Data, (o*in[ax]+i)*inner, inner)
-			}
-		}
+		takeAlong(out, c.In[0], in, ax, idx)
 		return nil
 	}, nil
+}
+
+// takeAlong sets out to the given positions on an axis of x, read as one of shape in.
+func takeAlong(out, x *onnx.Tensor, in []int, axis int, positions []int) {
+	inner, n := product(in[axis+1:]), len(positions)
+	for o := range product(in[:axis]) {
+		for j, i := range positions {
+			copyRange(out.Data, (o*n+j)*inner, x.Data, (o*in[axis]+i)*inner, inner)
+		}
+	}
 }
 
 // elementOffset is the offset in a tensor of strides st of position i of a tensor of shape `shape`,
@@ -156,12 +161,7 @@ func newCompress(s *Spec) (Kernel, error) {
 		shape := append([]int{}, in...)
 		shape[ax] = len(keep)
 		out := try.Get(c.New(0, c.In[0].DType, shape))
-		outer, inner := product(in[:ax]), product(in[ax+1:])
-		for o := 0; o < outer; o++ {
-			for j, i := range keep {
-				copyRange(out.Data, (o*len(keep)+j)*inner, c.In[0].Data, (o*in[ax]+i)*inner, inner)
-			}
-		}
+		takeAlong(out, c.In[0], in, ax, keep)
 		return nil
 	}, nil
 }

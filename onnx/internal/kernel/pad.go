@@ -66,9 +66,6 @@ func newPad(s *Spec) (Kernel, error) {
 		var axes []int
 		if t := c.in(3); t != nil {
 			axes = try.Get(ints(t))
-			if axes == nil {
-				axes = []int{}
-			}
 		}
 		v := zero
 		if t := c.in(2); t != nil {
@@ -108,10 +105,7 @@ func pad(c *Call, mode string, pads, axes []int, v *onnx.Tensor) error {
 // padding returns where the input begins in the output, and the output's shape.
 func padding(in, pads, axes []int) (begin, shape []int, err error) {
 	if axes == nil {
-		axes = make([]int, len(in))
-		for k := range axes {
-			axes[k] = k
-		}
+		axes = upTo(len(in))
 	}
 	ax, err := axesOf(axes, len(in))
 	if err != nil {

@@ -22,18 +22,23 @@ func init() {
 	)
 }
 
+// poolWindow is the window of a pooling's attributes.
+func poolWindow(s *Spec) (window, error) {
+	w, err := newWindow(s)
+	if w.ceil = s.bool("ceil_mode"); err == nil && w.size == nil {
+		err = fmt.Errorf("kernel_shape is missing")
+	}
+	return w, err
+}
+
 // MaxPool: storage_order = 0 (row-major indices) or 1 (column-major, of the plane). Padding never
 // wins.
 func newMaxPool(s *Spec) (Kernel, error) {
-	w, err := newWindow(s)
+	w, err := poolWindow(s)
 	if err != nil {
 		return nil, err
 	}
-	w.ceil = s.bool("ceil_mode")
 	column := s.int("storage_order") != 0
-	if w.size == nil {
-		return nil, fmt.Errorf("kernel_shape is missing")
-	}
 	return numeric(s, maxPool[float32](w, column), maxPool[float64](w, column),
 		maxPool[int64](w, column))
 }
@@ -195,15 +200,11 @@ func sumUnder[T floating](plane []T, in, base []int, w window) (sum float64, n i
 // AveragePool: count_include_pad = 0 divides by the elements under the window, 1 by the window's
 // size (cut where ceil_mode lets it pass the end of the padding).
 func newAveragePool(s *Spec) (Kernel, error) {
-	w, err := newWindow(s)
+	w, err := poolWindow(s)
 	if err != nil {
 		return nil, err
 	}
-	w.ceil = s.bool("ceil_mode")
 	pads := s.bool("count_include_pad")
-	if w.size == nil {
-		return nil, fmt.Errorf("kernel_shape is missing")
-	}
 	w.counted = pads
 	return pooled(s, w, func(sum float64, n, padded int) float64 {
 		if pads {
@@ -215,15 +216,11 @@ func newAveragePool(s *Spec) (Kernel, error) {
 
 // LpPool: p = 2; (sum |x|^p)^(1/p).
 func newLpPool(s *Spec) (Kernel, error) {
-	w, err := newWindow(s)
+	w, err := poolWindow(s)
 	if err != nil {
 		return nil, err
 	}
-	w.ceil = s.bool("ceil_mode")
 	p := float64(s.int("p"))
-	if w.size == nil {
-		return nil, fmt.Errorf("kernel_shape is missing")
-	}
 	return pooled(s, w, func(sum float64, _, _ int) float64 { return math.Pow(sum, 1/p) },
 		func(v float64) float64 { return math.Pow(math.Abs(v), p) })
 }

@@ -74,10 +74,7 @@ func (r reducer) kernel(s *Spec, keep bool, axesOf func(*Call) ([]int, bool)) (K
 		axes, allAxes := axesOf(c)
 		xs := c.In[0].Shape
 		if allAxes {
-			axes = make([]int, len(xs))
-			for i := range axes {
-				axes[i] = i
-			}
+			axes = upTo(len(xs))
 		}
 		p := planReduce(xs, axes)
 		return p, p.shape(keep)

@@ -11,12 +11,12 @@ import (
 // never copied.
 func init() {
 	register(
-		Def{Op: "Reshape", Since: 1, Until: 4, New: newReshapeByAttribute},
+		Def{Op: "Reshape", Since: 1, Until: 4, New: newReshape},
 		Def{Op: "Reshape", Since: 5, New: newReshape},
 		Def{Op: "Flatten", Since: 1, New: newFlatten},
-		Def{Op: "Squeeze", Since: 1, Until: 12, New: newSqueezeByAttribute},
+		Def{Op: "Squeeze", Since: 1, Until: 12, New: newSqueeze},
 		Def{Op: "Squeeze", Since: 13, New: newSqueeze},
-		Def{Op: "Unsqueeze", Since: 1, Until: 12, New: newUnsqueezeByAttribute},
+		Def{Op: "Unsqueeze", Since: 1, Until: 12, New: newUnsqueeze},
 		Def{Op: "Unsqueeze", Since: 13, New: newUnsqueeze},
 		Def{Op: "Identity", Since: 1, New: newIdentity},
 		Def{Op: "Dropout", Since: 7, Until: 11, Half: true, New: newDropoutByAttribute},
@@ -32,17 +32,13 @@ func newIdentity(*Spec) (Kernel, error) {
 //
 //	out_k = shape_k; prod out = prod in
 func newReshape(s *Spec) (Kernel, error) {
-	allowZero := s.bool("allowzero")
-	return func(c *Call) error {
-		dims := try.Get(ints(c.In[1]))
-		return reshape(c, dims, allowZero)
-	}, nil
-}
-
-func newReshapeByAttribute(s *Spec) (Kernel, error) {
-	s.ignore("consumed_inputs")
-	dims := s.ints("shape")
-	return func(c *Call) error { return reshape(c, dims, false) }, nil
+	dims, allowZero := s.list("shape", 5), false
+	if s.Opset < 5 {
+		s.ignore("consumed_inputs")
+	} else {
+		allowZero = s.bool("allowzero")
+	}
+	return func(c *Call) error { return reshape(c, dims(c), allowZero) }, nil
 }
 
 func reshape(c *Call, dims []int, allowZero bool) error {
@@ -88,22 +84,9 @@ func newFlatten(s *Spec) (Kernel, error) {
 	}, nil
 }
 
-func newSqueezeByAttribute(s *Spec) (Kernel, error) {
-	axes := s.ints("axes")
-	return func(c *Call) error { return squeeze(c, axes) }, nil
-}
-
-func newSqueeze(*Spec) (Kernel, error) {
-	return func(c *Call) error {
-		if c.in(1) == nil {
-			return squeeze(c, nil)
-		}
-		axes := try.Get(ints(c.In[1]))
-		if axes == nil {
-			axes = []int{}
-		}
-		return squeeze(c, axes)
-	}, nil
+func newSqueeze(s *Spec) (Kernel, error) {
+	axes := s.list("axes", 13)
+	return func(c *Call) error { return squeeze(c, axes(c)) }, nil
 }
 
 // squeeze drops the named axes, which must have size 1; all of size 1 where axes is nil.
@@ -131,16 +114,9 @@ func squeeze(c *Call, axes []int) error {
 	return c.View(0, 0, out)
 }
 
-func newUnsqueezeByAttribute(s *Spec) (Kernel, error) {
-	axes := s.ints("axes")
-	return func(c *Call) error { return unsqueeze(c, axes) }, nil
-}
-
-func newUnsqueeze(*Spec) (Kernel, error) {
-	return func(c *Call) error {
-		axes := try.Get(ints(c.In[1]))
-		return unsqueeze(c, axes)
-	}, nil
+func newUnsqueeze(s *Spec) (Kernel, error) {
+	axes := s.list("axes", 13)
+	return func(c *Call) error { return unsqueeze(c, axes(c)) }, nil
 }
 
 // unsqueeze: axes count in the output, out_a = 1 for a in axes.

@@ -118,10 +118,7 @@ func (r resizing) kernel(s *Spec,
 		r.byScale = sizes == nil
 		ax := r.axes
 		if ax == nil {
-			ax = make([]int, len(in))
-			for k := range ax {
-				ax[k] = k
-			}
+			ax = upTo(len(in))
 		}
 		ax = try.Get(axesOf(ax, len(in)))
 		shape, scale := append([]int{}, in...), make([]float64, len(in))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 )
 
@@ -88,6 +89,21 @@ func (s *Spec) floats(name string) []float32 {
 }
 func (s *Spec) tensor(name string) *onnx.Tensor {
 	return s.attr(name, onnx.AttrTensor).Tensor(name)
+}
+
+// list returns how a call has a list of numbers that is an attribute before operator set since, and
+// input 1 from then on; nil where it is left out.
+func (s *Spec) list(name string, since int) func(*Call) []int {
+	if s.Opset < since {
+		v := s.ints(name)
+		return func(*Call) []int { return v }
+	}
+	return func(c *Call) []int {
+		if c.in(1) == nil {
+			return nil
+		}
+		return try.Get(ints(c.In[1]))
+	}
 }
 
 // ignore names attributes that have no effect on inference.

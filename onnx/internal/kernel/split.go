@@ -10,31 +10,19 @@ import (
 // last may be smaller and num_outputs may be given).
 func init() {
 	register(
-		Def{Op: "Split", Since: 2, Until: 12, New: newSplitByAttribute},
+		Def{Op: "Split", Since: 2, Until: 12, New: newSplit},
 		Def{Op: "Split", Since: 13, New: newSplit},
 	)
 }
 
-func newSplitByAttribute(s *Spec) (Kernel, error) {
-	axis, sizes := s.int("axis"), s.ints("split")
-	return func(c *Call) error { return split(c, axis, sizes, false) }, nil
-}
-
 func newSplit(s *Spec) (Kernel, error) {
-	axis := s.int("axis")
-	uneven := s.Opset >= 18
+	axis, sizes, uneven := s.int("axis"), s.list("split", 13), s.Opset >= 18
 	if uneven {
 		if n := s.int("num_outputs"); s.hasAttr("num_outputs") && n != len(s.Node.Outputs) {
 			return nil, fmt.Errorf("num_outputs %d for %d outputs", n, len(s.Node.Outputs))
 		}
 	}
-	return func(c *Call) error {
-		if c.in(1) == nil {
-			return split(c, axis, nil, uneven)
-		}
-		sizes := try.Get(ints(c.In[1]))
-		return split(c, axis, sizes, false)
-	}, nil
+	return func(c *Call) error { return split(c, axis, sizes(c), uneven) }, nil
 }
 
 func split(c *Call, axis int, sizes []int, uneven bool) error {

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 
 	"fmp/onnx/internal/try"
 )
@@ -17,10 +18,8 @@ func newTranspose(s *Spec) (Kernel, error) {
 		in := c.In[0].Shape
 		p := perm
 		if p == nil {
-			p = make([]int, len(in))
-			for k := range p {
-				p[k] = len(in) - 1 - k
-			}
+			p = upTo(len(in))
+			slices.Reverse(p)
 		}
 		if len(p) != len(in) {
 			return fmt.Errorf("perm %v for a tensor of rank %d", p, len(in))

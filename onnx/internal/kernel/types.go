@@ -75,6 +75,15 @@ func product(shape []int) int {
 	return n
 }
 
+// upTo is 0, 1, ..., n - 1.
+func upTo(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
 // axisOf makes a possibly negative axis non-negative: -rank <= axis < rank.
 func axisOf(axis, rank int) (int, error) {
 	if axis < -rank || axis >= rank {

@@ -57,8 +57,12 @@ func evenFunction(cost int, even, f func(float64) float64) func(*Spec) (Kernel, 
 }
 
 func evenKernel(s *Spec, cost int, even, f func(float64) float64) (Kernel, error) {
-	return numeric(s, in64[float32](cost, even), unaryOf(cost, f), in64[int64](cost, f),
-		in64[uint64](cost, f))
+	return singly(s, in64[float32](cost, even), cost, f)
+}
+
+// singly is f, computed in float64, but for float32, which has a kernel of its own.
+func singly(s *Spec, single Kernel, cost int, f func(float64) float64) (Kernel, error) {
+	return numeric(s, single, unaryOf(cost, f), in64[int64](cost, f), in64[uint64](cost, f))
 }
 
 // quickly is slow with a way in float32, where that is at hand.
@@ -100,8 +104,7 @@ func either(vectors, plain Kernel) Kernel {
 }
 
 func floatKernel(s *Spec, cost int, f func(float64) float64) (Kernel, error) {
-	return numeric(s, in64[float32](cost, f), unaryOf(cost, f), in64[int64](cost, f),
-		in64[uint64](cost, f))
+	return evenKernel(s, cost, f, f)
 }
 
 // in64 computes in float64 on elements stored as T.

@@ -66,10 +66,7 @@ type groups struct{ first, inverse, count []int64 }
 // distinct groups the items 0..n-1 that compare as equal: in ascending order, or in that of their
 // first occurrence.
 func distinct(n int, sorted bool, compare func(a, b int) int) groups {
-	order := make([]int, n)
-	for i := range order {
-		order[i] = i
-	}
+	order := upTo(n)
 	sorting.Stably(order, compare)
 	u := groups{inverse: make([]int64, n)}
 	for i, item := range order {
