@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"fmp/onnx"
-	"fmp/onnx/must"
 )
 
 // A broadcast result has, at every position, what the definition says, whichever operand is
@@ -24,13 +23,9 @@ func TestBroadcastByDefinition(t *testing.T) {
 			}
 			return normal(r, s...)
 		}
-		c := NewCall(&Env{Pool: &Pool{}, Threads: 1 + r.IntN(3)}, 2, 1)
-		c.Want[0] = true
-		c.In[0], c.In[1] = operand(), operand()
-		must.Do(t, c.Do(binaryOf(vectors(differences, subRow[float32]))))
-		out := c.Out[0]
-		st := [2][]int{broadcastStrides(c.In[0].Shape, out.Shape),
-			broadcastStrides(c.In[1].Shape, out.Shape)}
+		a, b := operand(), operand()
+		out := evaluated(t, 1+r.IntN(3), &onnx.Node{Op: "Sub"}, nil, a, b)
+		st := [2][]int{broadcastStrides(a.Shape, out.Shape), broadcastStrides(b.Shape, out.Shape)}
 		at := make([]int, len(out.Shape))
 		for i, got := range out.F32() {
 			unravel(at, i, out.Shape)
@@ -38,8 +33,8 @@ func TestBroadcastByDefinition(t *testing.T) {
 			for k := range at {
 				from[0], from[1] = from[0]+at[k]*st[0][k], from[1]+at[k]*st[1][k]
 			}
-			if want := c.In[0].F32()[from[0]] - c.In[1].F32()[from[1]]; got != want {
-				t.Fatalf("%v less %v: element %d is %v, want %v", c.In[0].Shape, c.In[1].Shape, i, got, want)
+			if want := a.F32()[from[0]] - b.F32()[from[1]]; got != want {
+				t.Fatalf("%v less %v: element %d is %v, want %v", a.Shape, b.Shape, i, got, want)
 			}
 		}
 	}

@@ -11,14 +11,6 @@ import (
 	"fmp/onnx"
 )
 
-// TestRowsOfBytes: products of rows that are read as they lie are those of the definition.
-func TestRowsOfBytes(t *testing.T) {
-	if !haveDots {
-		t.Skip("the processor does not multiply bytes in vectors of 64")
-	}
-	testIntegerMatMul(t)
-}
-
 // TestStripsOfBytes: depthwise windows that go down strips are those of the definition, beside
 // windows that are too wide for strips.
 func TestStripsOfBytes(t *testing.T) {
@@ -115,14 +107,6 @@ func TestDotsTakeBMI2(t *testing.T) {
 	}
 }
 
-// TestColumnsOfBytes: tiles that go over all columns give the convolutions of the definition.
-func TestColumnsOfBytes(t *testing.T) {
-	if !haveDots {
-		t.Skip("the processor does not multiply bytes in vectors of 64")
-	}
-	testIntegerConv(t, 40)
-}
-
 // TestTilesOfBytes: tiles of 48 and 49 columns, and those of the columns that are left, give for any
 // number of filters what portable ones give, and write nothing else.
 func TestTilesOfBytes(t *testing.T) {
@@ -138,9 +122,7 @@ func TestTilesOfBytes(t *testing.T) {
 		for i := range a {
 			a[i] = int8(r.Uint32())
 		}
-		for i := range b {
-			b[i] = uint8(r.Uint32())
-		}
+		drawBytes(r, b)
 		d := &dotSums{start: make([]int32, high), scale: make([]float32, high), saturation: saturation{-9, 200, 20},
 			whole: cols%3 == 0}
 		for i := range d.start {

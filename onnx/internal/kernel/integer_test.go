@@ -21,10 +21,15 @@ func drawnBytes(r *rand.Rand, d onnx.DType, shape ...int) *onnx.Tensor {
 		panic(err)
 	}
 	b, _ := bytesOf(t)
+	drawBytes(r, b)
+	return t
+}
+
+func drawBytes(r *rand.Rand, b []uint8) []uint8 {
 	for i := range b {
 		b[i] = uint8(r.Uint32())
 	}
-	return t
+	return b
 }
 
 // evaluated is the first output of a node on inputs, of which those in known are known before it
@@ -61,13 +66,13 @@ func evaluatedIn(t *testing.T, env *Env, n *onnx.Node, known map[int]bool, in ..
 // quanta, whatever the number of filters, channels and columns, for signed and unsigned bytes, with
 // each set of the processor's kernels.
 func TestIntegerConvByDefinition(t *testing.T) {
-	byteKernels(t, func(t *testing.T) { testIntegerConv(t, 150) })
+	byteKernels(t, testIntegerConv)
 }
 
-func testIntegerConv(t *testing.T, cases int) {
+func testIntegerConv(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 1))
 	types := []onnx.DType{onnx.Int8, onnx.Uint8}
-	for i := range cases {
+	for i := range 150 {
 		channels, filters, group := 1+r.IntN(9), 1+r.IntN(19), 1+r.IntN(3)
 		if i%3 == 0 {
 			channels, filters, group = 1, 1, 1+r.IntN(20)
@@ -209,13 +214,7 @@ func TestByteLoops(t *testing.T) { byteKernels(t, testByteLoops) }
 
 func testByteLoops(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 1))
-	bytes := func(n int) []uint8 {
-		b := make([]uint8, n)
-		for i := range b {
-			b[i] = uint8(r.Uint32())
-		}
-		return b
-	}
+	bytes := func(n int) []uint8 { return drawBytes(r, make([]uint8, n)) }
 	for n := range 150 {
 		for _, d := range []onnx.DType{onnx.Int8, onnx.Uint8} {
 			zero := float64(r.IntN(100))

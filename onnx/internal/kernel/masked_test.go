@@ -32,12 +32,8 @@ func TestMaskedTaps(t *testing.T) {
 		}
 		done, lengths[out[0]*out[1]%16] = done+1, true
 		p := must.Get(newPhases(w, in, out))(t)
-		plane, weights := odd(r, in[0]*in[1]), make([]float32, len(m.offsets))
-		for i := range weights {
-			weights[i] = float32(r.NormFloat64())
-		}
-		f := finishing{float32(r.NormFloat64()), float32(r.NormFloat64()),
-			float32(r.NormFloat64()), -1, 1}
+		plane, weights, ends := odd(r, in[0]*in[1]), tame(r, len(m.offsets)), tame(r, 3)
+		f := finishing{ends[0], ends[1], ends[2], -1, 1}
 		if r.IntN(2) == 0 {
 			f.lo, f.hi = float32(math.Inf(-1)), float32(math.Inf(1))
 		}
@@ -121,11 +117,9 @@ func TestMean(t *testing.T) {
 	var in [][]float32
 	var out []float64
 	for n := 1; n < 140; n++ {
-		v := make([]float32, n)
-		sum := 0.0
-		for i := range v {
-			v[i] = float32(r.NormFloat64())
-			sum += float64(v[i])
+		v, sum := tame(r, n), 0.0
+		for _, x := range v {
+			sum += float64(x)
 		}
 		got := mean(v)
 		if !(math.Abs(got-sum/float64(n)) <= 1e-14) {

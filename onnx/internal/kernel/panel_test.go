@@ -16,10 +16,7 @@ func laid(r *rand.Rand, rows, cols int, trans bool) matrix[float32] {
 	m := matrix[float32]{rows: rows, cols: cols, trans: trans}
 	sr, sc := m.stored()
 	m.stride = sc + r.IntN(4)
-	m.data = make([]float32, sr*m.stride)
-	for i := range m.data {
-		m.data[i] = float32(r.NormFloat64())
-	}
+	m.data = tame(r, sr*m.stride)
 	return m
 }
 
@@ -124,12 +121,7 @@ func TestPanelsOfOddNumbers(t *testing.T) {
 func TestPanelInGo(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for k := 1; k < 40; k++ {
-		a, b, c := make([]float32, 4*k), make([]float32, 4*k), make([]float32, 3*7+4)
-		for _, v := range [][]float32{a, b, c} {
-			for i := range v {
-				v[i] = float32(r.NormFloat64())
-			}
-		}
+		a, b, c := tame(r, 4*k), tame(r, 4*k), tame(r, 3*7+4)
 		was := slices.Clone(c)
 		panelGo(k, a, b, 4, c, 7)
 		for i, v := range c {
@@ -154,27 +146,12 @@ func TestPanelInGo(t *testing.T) {
 func convolve(t *testing.T, threads, group int, attrs []onnx.Attr, x, w, b *onnx.Tensor,
 	known bool) *onnx.Tensor {
 	t.Helper()
-	n := &onnx.Node{Op: "Conv", Inputs: []string{"x", "w", "b"}, Outputs: []string{"y"},
-		Attrs: append([]onnx.Attr{onnx.IntAttr("group", group)}, attrs...)}
-	s := &Spec{Node: n, Opset: 17, In: []onnx.DType{x.DType, x.DType, x.DType},
-		Const: make([]*onnx.Tensor, 3)}
-	if known {
-		s.Const[1] = w
-	}
-	k := must.Get(Prepare(s))(t)
-	c := NewCall(&Env{Pool: &Pool{}, Threads: threads}, 3, 1)
-	c.Want[0] = true
-	copy(c.In, []*onnx.Tensor{x, w, b})
-	must.Do(t, c.Do(k))
-	return c.Out[0]
+	n := &onnx.Node{Op: "Conv", Attrs: append([]onnx.Attr{onnx.IntAttr("group", group)}, attrs...)}
+	return evaluated(t, threads, n, map[int]bool{1: known}, x, w, b)
 }
 
 func normal(r *rand.Rand, shape ...int) *onnx.Tensor {
-	t := onnx.ZerosF32(shape...)
-	for i := range t.F32() {
-		t.F32()[i] = float32(r.NormFloat64())
-	}
-	return t
+	return onnx.NewTensor(tame(r, product(shape)), shape...)
 }
 
 // Conv against its definition in float64, over strides, dilations, paddings, groups, weights known

@@ -5,31 +5,26 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"fmp/onnx/must"
 )
 
 // guarded returns n random numbers that end, or begin, at a page that may not be touched.
 func guarded(t *testing.T, r *rand.Rand, n int, begin bool) []float32 {
 	const page = 4096
 	bytes := (4*n + page - 1) / page * page
-	all, err := syscall.Mmap(-1, 0, bytes+2*page, syscall.PROT_READ|syscall.PROT_WRITE,
-		syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(syscall.Mmap(-1, 0, bytes+2*page, syscall.PROT_READ|syscall.PROT_WRITE,
+		syscall.MAP_ANON|syscall.MAP_PRIVATE))(t)
 	t.Cleanup(func() { _ = syscall.Munmap(all) })
 	for _, closed := range [][]byte{all[:page], all[page+bytes:]} {
-		if err := syscall.Mprotect(closed, syscall.PROT_NONE); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, syscall.Mprotect(closed, syscall.PROT_NONE))
 	}
 	at := page
 	if !begin {
 		at += bytes - 4*n
 	}
 	v := unsafe.Slice((*float32)(unsafe.Pointer(&all[at])), n)
-	for i := range v {
-		v[i] = float32(r.NormFloat64())
-	}
+	copy(v, tame(r, n))
 	return v
 }
 
@@ -70,10 +65,7 @@ func TestRunsOfTaps(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		p, err := newPhases(w, in, sp)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(newPhases(w, in, sp))(t)
 		const channels = 3
 		x := guarded(t, r, channels*in[0]*in[1], i%2 == 0)
 		k, pos := channels*len(p.offsets), sp[0]*sp[1]

@@ -107,13 +107,10 @@ func TestPoolsOfRuns(t *testing.T) {
 		run := func(x *onnx.Tensor) (*onnx.Tensor, error) {
 			n := &onnx.Node{Op: op, Inputs: []string{"x"}, Outputs: []string{"y"}, Attrs: attrs}
 			s := &Spec{Node: n, Opset: 19, In: []onnx.DType{x.DType}, Const: make([]*onnx.Tensor, 1)}
-			kernel, err := Prepare(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kernel := must.Get(Prepare(s))(t)
 			c := NewCall(&Env{Pool: &Pool{}, Threads: 2}, 1, 1)
 			c.Want[0], c.In[0] = true, x
-			err = c.Do(kernel)
+			err := c.Do(kernel)
 			return c.Out[0], err
 		}
 		got, err := run(x)
