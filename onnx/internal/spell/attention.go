@@ -1,22 +1,22 @@
 package spell
 
 import (
-	"fmt"
 	"math"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // spellAttention: softmax(scale Q Kᵀ + bias) V over heads (Vaswani et al. 2017), where several
 // heads of Q may share one of K and V (Ainslie et al. 2023). Q is [B, Hq, S, D], K and V [B, H, T,
 // ·], or both [B, S, H·D] with the numbers of heads as attributes. A row whose bias is -inf
 // throughout gives zeros.
-func spellAttention(s *speller) ([]string, error) {
+func spellAttention(s *speller) []string {
 	qHeads, heads := s.attrs.Int("q_num_heads"), s.attrs.Int("kv_num_heads")
 	q, k, v := s.node.Input(0), s.node.Input(1), s.node.Input(2)
 	flat := qHeads > 0
 	if flat != (heads > 0) || flat && qHeads%heads != 0 {
-		return nil, fmt.Errorf("q_num_heads is %d and kv_num_heads %d; both or none are given, and the "+
+		try.Fail("q_num_heads is %d and kv_num_heads %d; both or none are given, and the "+
 			"first is a multiple of the second", qHeads, heads)
 	}
 	if flat {
@@ -59,7 +59,7 @@ func spellAttention(s *speller) ([]string, error) {
 		biased = s.op("Where", []string{empty, s.num(math.Inf(-1)), logits})
 	}
 	shown := map[int]string{0: raw, 1: capped, 2: biased, 3: p}[s.attrs.Int("qk_matmul_output_mode")]
-	return []string{y, k, v, shown}, nil
+	return []string{y, k, v, shown}
 }
 
 // attention is one that is being spelt out.

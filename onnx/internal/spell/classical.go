@@ -2,11 +2,11 @@ package spell
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // classical is the domain of linear models, of trees, and of the steps before and behind them, as
@@ -34,7 +34,7 @@ func Layer(n *onnx.Node) string {
 // EnableClassical makes [Spell] know the operators of ai.onnx.ml. Package classical calls it, once
 // and before anything runs; programs that do not import that package do not hold their code.
 func EnableClassical() {
-	for name, spell := range map[string]func(s *speller) ([]string, error){
+	for name, spell := range map[string]func(s *speller) []string{
 		"ArrayFeatureExtractor":  spellArrayFeatureExtractor,
 		"Binarizer":              spellBinarizer,
 		"FeatureVectorizer":      spellFeatureVectorizer,
@@ -103,44 +103,44 @@ func (s *speller) reduced(op, x string, axis, keep int) string {
 }
 
 // transformed applies a post_transform to scores [n, classes].
-func (s *speller) transformed(scores, name string) (string, error) {
+func (s *speller) transformed(scores, name string) string {
 	switch name {
 	case "NONE", "":
-		return scores, nil
+		return scores
 	case "LOGISTIC":
-		return s.un("Sigmoid", scores), nil
+		return s.un("Sigmoid", scores)
 	case "SOFTMAX":
-		return s.op("Softmax", []string{scores}, onnx.IntAttr("axis", 1)), nil
+		return s.op("Softmax", []string{scores}, onnx.IntAttr("axis", 1))
 	case "SOFTMAX_ZERO": // a score of 0 has no part in the sum
 		top := s.reduced("ReduceMax", scores, 1, 1)
 		e := s.un("Exp", s.bi("Sub", scores, top))
 		is := s.bi("Greater", s.un("Abs", scores), s.num(1e-7))
 		sum := s.reduced("ReduceSum", s.op("Where", []string{is, e, s.num(0)}), 1, 1)
 		rest := s.mul(scores, s.un("Exp", s.un("Neg", top)))
-		return s.bi("Div", s.op("Where", []string{is, e, rest}), sum), nil
+		return s.bi("Div", s.op("Where", []string{is, e, rest}), sum)
 	}
-	return "", fmt.Errorf("post_transform is %q; supported are NONE, SOFTMAX, SOFTMAX_ZERO "+
-		"and LOGISTIC", name)
+	try.Fail("post_transform is %q; supported are NONE, SOFTMAX, SOFTMAX_ZERO and LOGISTIC", name)
+	return ""
 }
 
 // labels returns the node's class labels as a constant, and their number.
-func (s *speller) labels(ints string) (string, int, error) {
+func (s *speller) labels(ints string) (string, int) {
 	if names := s.attrs.Strs("classlabels_strings"); len(names) > 0 {
-		return s.constant(onnx.Vector(names...)), len(names), nil
+		return s.constant(onnx.Vector(names...)), len(names)
 	}
 	v := int64s(s.attrs.Ints(ints))
 	if len(v) < 2 {
-		return "", 0, fmt.Errorf("it has %d class labels; supported are two or more", len(v))
+		try.Fail("it has %d class labels; supported are two or more", len(v))
 	}
-	return s.ints(v...), len(v), nil
+	return s.ints(v...), len(v)
 }
 
 // linear returns X Wᵀ + b, [n, rows]; 0 rows stand for as many as there are intercepts.
-func (s *speller) linear(rows int) (string, int, error) {
+func (s *speller) linear(rows int) (string, int) {
 	w, b := s.numbers("coefficients"), s.numbers("intercepts")
 	rows = cmp.Or(rows, len(b))
 	if rows < 1 || len(w) == 0 || len(w)%rows != 0 || len(b) != 0 && len(b) != rows {
-		return "", 0, fmt.Errorf("%d coefficients and %d intercepts do not make %d rows",
+		try.Fail("%d coefficients and %d intercepts do not make %d rows",
 			len(w), len(b), rows)
 	}
 	x := s.reals()
@@ -151,41 +151,32 @@ func (s *speller) linear(rows int) (string, int, error) {
 	if len(b) > 0 {
 		y = s.add(y, s.table(b, rows))
 	}
-	return y, rows, nil
+	return y, rows
 }
 
 // spellLinearRegressor: X Wᵀ + b.
-func spellLinearRegressor(s *speller) ([]string, error) {
-	y, _, err := s.linear(s.attrs.Int("targets"))
-	if err != nil {
-		return nil, err
-	}
-	y, err = s.transformed(y, s.attrs.Str("post_transform"))
-	return []string{y}, err
+func spellLinearRegressor(s *speller) []string {
+	y, _ := s.linear(s.attrs.Int("targets"))
+	return []string{s.transformed(y, s.attrs.Str("post_transform"))}
 }
 
 // spellLinearClassifier: the label of the largest score, and the scores. One row for two classes is
 // that of the second.
-func spellLinearClassifier(s *speller) ([]string, error) {
-	labels, classes, err := s.labels("classlabels_ints")
-	if err != nil {
-		return nil, err
-	}
+func spellLinearClassifier(s *speller) []string {
+	labels, classes := s.labels("classlabels_ints")
 	rows := cmp.Or(len(s.attrs.Floats("intercepts")), classes)
-	y, rows, err := s.linear(rows)
+	y, rows := s.linear(rows)
 	switch {
-	case err != nil:
-		return nil, err
 	case rows == classes:
 		at := s.op("ArgMax", []string{y}, onnx.IntAttr("axis", 1), onnx.IntAttr("keepdims", 0))
-		y, err = s.transformed(y, s.attrs.Str("post_transform"))
-		return []string{s.bi("Gather", labels, at), y}, err
+		y = s.transformed(y, s.attrs.Str("post_transform"))
+		return []string{s.bi("Gather", labels, at), y}
 	case rows == 1 && classes == 2 && s.attrs.Str("post_transform") == "NONE":
-		return s.second(labels, y, 0, true), nil
+		return s.second(labels, y, 0, true)
 	}
-	return nil,
-		fmt.Errorf("%d rows of coefficients for %d classes with post_transform %s are not supported",
-			rows, classes, s.attrs.Str("post_transform"))
+	try.Fail("%d rows of coefficients for %d classes with post_transform %s are not supported",
+		rows, classes, s.attrs.Str("post_transform"))
+	return nil
 }
 
 // second returns the labels and scores of two classes from the second one's score [n, 1], which is
@@ -201,7 +192,7 @@ func (s *speller) second(labels, score string, bound float64, probabilities bool
 }
 
 // spellScaler: (x - offset) · scale.
-func spellScaler(s *speller) ([]string, error) {
+func spellScaler(s *speller) []string {
 	x, offset, scale := s.reals(), s.numbers("offset"), s.numbers("scale")
 	if len(offset) > 0 {
 		x = s.bi("Sub", x, s.table(offset, len(offset)))
@@ -209,12 +200,12 @@ func spellScaler(s *speller) ([]string, error) {
 	if len(scale) > 0 {
 		x = s.mul(x, s.table(scale, len(scale)))
 	}
-	return []string{s.cast(x, onnx.Float32)}, nil
+	return []string{s.cast(x, onnx.Float32)}
 }
 
 // spellNormalizer divides each row by its largest value, or by its L1 or L2 norm; a row of norm 0
 // stays.
-func spellNormalizer(s *speller) ([]string, error) {
+func spellNormalizer(s *speller) []string {
 	x := s.cast(s.node.Input(0), onnx.Float32)
 	s.d = onnx.Float32
 	var norm string
@@ -226,31 +217,30 @@ func spellNormalizer(s *speller) ([]string, error) {
 	case "L2":
 		norm = s.un("Sqrt", s.reduced("ReduceSum", s.mul(x, x), -1, 1))
 	default:
-		return nil, fmt.Errorf("norm is %q; allowed are MAX, L1 and L2", name)
+		try.Fail("norm is %q; allowed are MAX, L1 and L2", name)
 	}
 	norm = s.op("Where", []string{s.bi("Equal", norm, s.num(0)), s.num(1), norm})
-	return []string{s.bi("Div", x, norm)}, nil
+	return []string{s.bi("Div", x, norm)}
 }
 
 // spellBinarizer: 1 where x is above the threshold, else 0.
-func spellBinarizer(s *speller) ([]string, error) {
+func spellBinarizer(s *speller) []string {
 	d := s.d
 	x := s.reals()
-	return []string{s.cast(s.bi("Greater", x, s.num(float64(s.attrs.Float("threshold")))), d)}, nil
+	return []string{s.cast(s.bi("Greater", x, s.num(float64(s.attrs.Float("threshold")))), d)}
 }
 
 // spellImputer puts a value, of each column or of all, in the place of those that are missing: NaN,
 // or one that is named.
-func spellImputer(s *speller) ([]string, error) {
+func spellImputer(s *speller) []string {
 	x := s.node.Input(0)
 	if ints := s.attrs.Ints("imputed_value_int64s"); len(ints) > 0 && !s.d.IsFloat() {
 		missing := s.bi("Equal", x, s.cast(s.ints(int64(s.attrs.Int("replaced_value_int64"))), s.d))
-		return []string{s.op("Where", []string{missing, s.cast(s.ints(int64s(ints)...), s.d), x})},
-			nil
+		return []string{s.op("Where", []string{missing, s.cast(s.ints(int64s(ints)...), s.d), x})}
 	}
 	floats := s.numbers("imputed_value_floats")
 	if len(floats) == 0 || !s.d.IsFloat() {
-		return nil, fmt.Errorf("it has no imputed values for elements of %v", s.d)
+		try.Fail("it has no imputed values for elements of %v", s.d)
 	}
 	replaced := float64(s.attrs.Float("replaced_value_float"))
 	missing := ""
@@ -259,11 +249,11 @@ func spellImputer(s *speller) ([]string, error) {
 	} else {
 		missing = s.bi("Equal", x, s.num(replaced))
 	}
-	return []string{s.op("Where", []string{missing, s.table(floats, len(floats)), x})}, nil
+	return []string{s.op("Where", []string{missing, s.table(floats, len(floats)), x})}
 }
 
 // spellFeatureVectorizer joins columns.
-func spellFeatureVectorizer(s *speller) ([]string, error) {
+func spellFeatureVectorizer(s *speller) []string {
 	dims := s.attrs.Ints("inputdimensions")
 	var parts []string
 	for i, in := range s.node.Inputs {
@@ -273,23 +263,23 @@ func spellFeatureVectorizer(s *speller) ([]string, error) {
 		}
 		parts = append(parts, part)
 	}
-	return []string{s.op("Concat", parts, onnx.IntAttr("axis", 1))}, nil
+	return []string{s.op("Concat", parts, onnx.IntAttr("axis", 1))}
 }
 
 // spellArrayFeatureExtractor takes positions of the last axis; a vector is one row.
-func spellArrayFeatureExtractor(s *speller) ([]string, error) {
+func spellArrayFeatureExtractor(s *speller) []string {
 	x := s.node.Input(0)
 	if len(s.Shape(x)) == 1 {
 		x = s.bi("Reshape", x, s.ints(1, -1))
 	}
 	return []string{s.op("Gather", []string{x, s.bi("Reshape", s.node.Input(1), s.ints(-1))},
-		onnx.IntAttr("axis", -1))}, nil
+		onnx.IntAttr("axis", -1))}
 }
 
 // spellOneHotEncoder: 1 where a value is the category of its column, all 0 where it is none.
-func spellOneHotEncoder(s *speller) ([]string, error) {
+func spellOneHotEncoder(s *speller) []string {
 	if !s.attrs.Bool("zeros") {
-		return nil, fmt.Errorf("zeros is 0, with which a value of no category is an error; supported is 1")
+		try.Fail("zeros is 0, with which a value of no category is an error; supported is 1")
 	}
 	keys, x := "", s.node.Input(0)
 	if names := s.attrs.Strs("cats_strings"); len(names) > 0 {
@@ -297,7 +287,7 @@ func spellOneHotEncoder(s *speller) ([]string, error) {
 	} else {
 		keys, x = s.ints(int64s(s.attrs.Ints("cats_int64s"))...), s.cast(x, onnx.Int64)
 	}
-	return []string{s.cast(s.matches(x, keys), onnx.Float32)}, nil
+	return []string{s.cast(s.matches(x, keys), onnx.Float32)}
 }
 
 // matches says of every value which of the keys it is, on a last axis of its own.
@@ -306,7 +296,7 @@ func (s *speller) matches(x, keys string) string {
 }
 
 // spellLabelEncoder looks each value up in a list of keys: its value, else the default.
-func spellLabelEncoder(s *speller) ([]string, error) {
+func spellLabelEncoder(s *speller) []string {
 	keys, values := s.list("keys"), s.list("values")
 	fallback := s.attrs.Tensor("default_tensor")
 	// the first version, which maps both ways
@@ -321,7 +311,7 @@ func spellLabelEncoder(s *speller) ([]string, error) {
 		}
 	}
 	if keys == nil || values == nil || keys.Len() != values.Len() || keys.Len() == 0 {
-		return nil, fmt.Errorf("its keys and values are not two lists of one length")
+		try.Fail("its keys and values are not two lists of one length")
 	}
 	switch {
 	case fallback != nil && fallback.Len() == 1 && fallback.DType == values.DType:
@@ -332,7 +322,7 @@ func spellLabelEncoder(s *speller) ([]string, error) {
 	case values.DType == onnx.Float32:
 		fallback = onnx.Scalar(s.attrs.Float("default_float"))
 	default:
-		return nil, fmt.Errorf("its default is not one value of the type of its values")
+		try.Fail("its default is not one value of the type of its values")
 	}
 	x := s.node.Input(0)
 	is := s.matches(x, s.constant(keys))
@@ -350,7 +340,7 @@ func spellLabelEncoder(s *speller) ([]string, error) {
 		onnx.IntAttr("keepdims", 0))
 	found := s.cast(s.reduced("ReduceMax", s.cast(is, onnx.Int32), -1, 0), onnx.Bool)
 	return []string{s.op("Where",
-		[]string{found, s.bi("Gather", s.constant(values), at), s.constant(fallback)})}, nil
+		[]string{found, s.bi("Gather", s.constant(values), at), s.constant(fallback)})}
 }
 
 // list returns the attribute NAME_tensor, NAME_strings, NAME_int64s or NAME_floats as a vector; nil

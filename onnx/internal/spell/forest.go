@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Bounds of an ensemble of trees. A table of a row a node has at most a number of elements, and a
@@ -67,9 +68,9 @@ type forest struct {
 	depth     int
 }
 
-func (s *speller) newForest(nodes, targets int, aggregate string) (*forest, error) {
+func (s *speller) newForest(nodes, targets int, aggregate string) *forest {
 	if err := s.room(nodes, targets); err != nil {
-		return nil, fmt.Errorf("its nodes and targets: %w", err)
+		try.Fail("its nodes and targets: %w", err)
 	}
 	f := &forest{targets: targets, aggregate: aggregate, weight: make([]float64, nodes*targets),
 		members: map[int][]float64{}}
@@ -80,7 +81,7 @@ func (s *speller) newForest(nodes, targets int, aggregate string) (*forest, erro
 		f.none = math.Inf(-1)
 	case "SUM", "AVERAGE":
 	default:
-		return nil, fmt.Errorf("aggregate_function is %q; allowed are SUM, AVERAGE, MIN and MAX",
+		try.Fail("aggregate_function is %q; allowed are SUM, AVERAGE, MIN and MAX",
 			aggregate)
 	}
 	for i := range f.weight {
@@ -93,13 +94,13 @@ func (s *speller) newForest(nodes, targets int, aggregate string) (*forest, erro
 	for i := range f.mode {
 		f.mode[i], f.yes[i], f.no[i] = leaf, int64(i), int64(i)
 	}
-	return f, nil
+	return f
 }
 
 // weigh gives a leaf's weight to a target.
-func (f *forest) weigh(node, target int, w float64) error {
+func (f *forest) weigh(node, target int, w float64) {
 	if target < 0 || target >= f.targets {
-		return fmt.Errorf("a leaf weighs target %d of %d", target, f.targets)
+		try.Fail("a leaf weighs target %d of %d", target, f.targets)
 	}
 	at := &f.weight[node*f.targets+target]
 	if f.none != 0 || math.IsInf(*at, 0) {
@@ -107,27 +108,26 @@ func (f *forest) weigh(node, target int, w float64) error {
 	} else {
 		*at += w
 	}
-	return nil
 }
 
 // measure finds the depth; a branch that two others lead to, or none, is an error.
-func (f *forest) measure() error {
+func (f *forest) measure() {
 	seen := make([]bool, len(f.mode))
 	level := append([]int64{}, f.roots...)
 	for ; len(level) > 0; f.depth++ {
 		if f.depth > maxTreeDepth {
-			return fmt.Errorf("a tree is deeper than %d", maxTreeDepth)
+			try.Fail("a tree is deeper than %d", maxTreeDepth)
 		}
 		var next []int64
 		for _, i := range level {
 			if i < 0 || int(i) >= len(seen) || seen[i] {
-				return fmt.Errorf("node %d of its trees does not exist or has two parents", i)
+				try.Fail("node %d of its trees does not exist or has two parents", i)
 			}
 			if f.mode[i] == leaf {
 				continue
 			}
 			if seen[i] = true; f.feature[i] < 0 {
-				return fmt.Errorf("a node reads feature %d", f.feature[i])
+				try.Fail("a node reads feature %d", f.feature[i])
 			}
 			next = append(next, f.yes[i], f.no[i])
 		}
@@ -136,15 +136,14 @@ func (f *forest) measure() error {
 	f.depth--
 	for i, m := range f.mode {
 		if m != leaf && !seen[i] {
-			return fmt.Errorf("no root leads to node %d of its trees", i)
+			try.Fail("no root leads to node %d of its trees", i)
 		}
 	}
-	return nil
 }
 
 // flat reads the trees of TreeEnsembleRegressor and TreeEnsembleClassifier: nodes by tree and
 // number. kind names the leaves' attributes, target or class.
-func (s *speller) flat(kind string, targets int, aggregate string) (*forest, error) {
+func (s *speller) flat(kind string, targets int, aggregate string) *forest {
 	trees, ids := s.attrs.Ints("nodes_treeids"), s.attrs.Ints("nodes_nodeids")
 	modes, features, splits := s.attrs.Strs("nodes_modes"), s.attrs.Ints("nodes_featureids"),
 		s.numbers("nodes_values")
@@ -152,13 +151,10 @@ func (s *speller) flat(kind string, targets int, aggregate string) (*forest, err
 	n := len(ids)
 	for _, l := range []int{len(trees), len(modes), len(features), len(splits), len(yes), len(no)} {
 		if l != n {
-			return nil, fmt.Errorf("the lists of its nodes differ in length: %d and %d", n, l)
+			try.Fail("the lists of its nodes differ in length: %d and %d", n, l)
 		}
 	}
-	f, err := s.newForest(n, targets, aggregate)
-	if err != nil {
-		return nil, err
-	}
+	f := s.newForest(n, targets, aggregate)
 	at, child := map[[2]int]int{}, make([]bool, n)
 	for i := range ids {
 		at[[2]int{trees[i], ids[i]}] = i
@@ -167,7 +163,7 @@ func (s *speller) flat(kind string, targets int, aggregate string) (*forest, err
 	for i := range ids {
 		mode, ok := branchNames[modes[i]]
 		if !ok {
-			return nil, fmt.Errorf("a node's mode is %q, which is not known", modes[i])
+			try.Fail("a node's mode is %q, which is not known", modes[i])
 		}
 		if mode == leaf {
 			continue
@@ -175,7 +171,7 @@ func (s *speller) flat(kind string, targets int, aggregate string) (*forest, err
 		y, found := at[[2]int{trees[i], yes[i]}]
 		o, also := at[[2]int{trees[i], no[i]}]
 		if !found || !also {
-			return nil, fmt.Errorf("a child of node %d of tree %d does not exist", ids[i], trees[i])
+			try.Fail("a child of node %d of tree %d does not exist", ids[i], trees[i])
 		}
 		child[y], child[o] = true, true
 		f.mode[i], f.yes[i], f.no[i], f.feature[i], f.split[i] = int64(mode), int64(y), int64(o),
@@ -189,28 +185,27 @@ func (s *speller) flat(kind string, targets int, aggregate string) (*forest, err
 		}
 	}
 	if len(f.roots) != len(rooted) {
-		return nil, fmt.Errorf("it has %d roots in %d trees", len(f.roots), len(rooted))
+		try.Fail("it has %d roots in %d trees", len(f.roots), len(rooted))
 	}
 	leaves, targetIDs := s.attrs.Ints(kind+"_nodeids"), s.attrs.Ints(kind+"_ids")
 	leafTrees, weights := s.attrs.Ints(kind+"_treeids"), s.numbers(kind+"_weights")
 	if len(leaves) != len(targetIDs) || len(leaves) != len(leafTrees) || len(leaves) != len(weights) {
-		return nil, fmt.Errorf("the lists of its leaves' weights differ in length")
+		try.Fail("the lists of its leaves' weights differ in length")
 	}
 	for i, w := range weights {
 		node, ok := at[[2]int{leafTrees[i], leaves[i]}]
 		if !ok {
-			return nil, fmt.Errorf("a weight is of node %d of tree %d, which does not exist",
+			try.Fail("a weight is of node %d of tree %d, which does not exist",
 				leaves[i], leafTrees[i])
 		}
-		if err := f.weigh(node, targetIDs[i], w); err != nil {
-			return nil, err
-		}
+		f.weigh(node, targetIDs[i], w)
 	}
-	return f, f.measure()
+	f.measure()
+	return f
 }
 
 // nested reads the trees of TreeEnsemble: branches first, then leaves.
-func (s *speller) nested() (*forest, error) {
+func (s *speller) nested() *forest {
 	modes, splits := s.numbers("nodes_modes"), s.numbers("nodes_splits")
 	features, yes, no := s.attrs.Ints("nodes_featureids"), s.attrs.Ints("nodes_truenodeids"),
 		s.attrs.Ints("nodes_falsenodeids")
@@ -218,21 +213,17 @@ func (s *speller) nested() (*forest, error) {
 	n := len(modes)
 	for _, l := range []int{len(splits), len(features), len(yes), len(no), len(yesLeaf), len(noLeaf)} {
 		if l != n {
-			return nil, fmt.Errorf("the lists of its nodes differ in length: %d and %d", n, l)
+			try.Fail("the lists of its nodes differ in length: %d and %d", n, l)
 		}
 	}
 	targets, weights := s.attrs.Ints("leaf_targetids"), s.numbers("leaf_weights")
 	aggregate := s.attrs.Int("aggregate_function")
 	if len(targets) != len(weights) || aggregate < 0 || aggregate > 3 {
-		return nil,
-			fmt.Errorf("the lists of its leaves differ in length, or aggregate_function is %d "+
-				"and not 0 to 3", aggregate)
+		try.Fail("the lists of its leaves differ in length, or aggregate_function is %d "+
+			"and not 0 to 3", aggregate)
 	}
-	f, err := s.newForest(n+len(weights), s.attrs.Int("n_targets"),
+	f := s.newForest(n+len(weights), s.attrs.Int("n_targets"),
 		[]string{"AVERAGE", "SUM", "MIN", "MAX"}[aggregate])
-	if err != nil {
-		return nil, err
-	}
 	child := func(i, isLeaf int) int64 {
 		if isLeaf != 0 {
 			return int64(n + i)
@@ -242,25 +233,24 @@ func (s *speller) nested() (*forest, error) {
 	missing, lists := s.attrs.Ints("nodes_missing_value_tracks_true"), s.memberships()
 	for i := range modes {
 		if modes[i] < branchLeq || modes[i] > branchMember {
-			return nil, fmt.Errorf("a node's mode is %v, which is not known", modes[i])
+			try.Fail("a node's mode is %v, which is not known", modes[i])
 		}
 		f.mode[i], f.feature[i], f.split[i] = int64(modes[i]), int64(features[i]), splits[i]
 		f.yes[i], f.no[i] = child(yes[i], yesLeaf[i]), child(no[i], noLeaf[i])
 		f.missing[i] = i < len(missing) && missing[i] != 0
 		if f.mode[i] == branchMember {
 			if len(lists) == 0 {
-				return nil, fmt.Errorf("it has fewer lists in membership_values than nodes that read one")
+				try.Fail("it has fewer lists in membership_values than nodes that read one")
 			}
 			f.members[i], lists = lists[0], lists[1:]
 		}
 	}
 	for i, w := range weights {
-		if err := f.weigh(n+i, targets[i], w); err != nil {
-			return nil, err
-		}
+		f.weigh(n+i, targets[i], w)
 	}
 	f.roots = int64s(s.attrs.Ints("tree_roots"))
-	return f, f.measure()
+	f.measure()
+	return f
 }
 
 // memberships splits membership_values at NaN.
@@ -278,7 +268,7 @@ func (s *speller) memberships() (lists [][]float64) {
 
 // scores lets every row of x [n, features] walk through every tree and adds the weights of the
 // leaves: [n, targets].
-func (s *speller) scores(f *forest, x string) (string, error) {
+func (s *speller) scores(f *forest, x string) string {
 	rows := s.op("Slice", []string{s.un("Shape", x), s.ints(0), s.ints(1)})
 	trees := int64(len(f.roots))
 	at := s.bi("Expand", s.ints(f.roots...), s.op("Concat", []string{rows, s.ints(trees)}, onnx.IntAttr("axis", 0)))
@@ -286,10 +276,7 @@ func (s *speller) scores(f *forest, x string) (string, error) {
 		"no": s.ints(f.no...), "mode": s.ints(f.mode...), "split": s.table(f.split, len(f.split)),
 		"missing": s.constant(onnx.Vector(f.missing...))}
 	if len(f.members) > 0 {
-		members, err := s.memberTable(f)
-		if err != nil {
-			return "", err
-		}
+		members := s.memberTable(f)
 		tables["members"] = members
 	}
 	for range f.depth {
@@ -301,11 +288,11 @@ func (s *speller) scores(f *forest, x string) (string, error) {
 	switch f.aggregate {
 	case "MIN", "MAX":
 		y = s.reduced("Reduce"+map[string]string{"MIN": "Min", "MAX": "Max"}[f.aggregate], y, 1, 0)
-		return s.op("Where", []string{s.bi("Equal", y, s.table([]float64{f.none}, 1)), s.num(0), y}), nil
+		return s.op("Where", []string{s.bi("Equal", y, s.table([]float64{f.none}, 1)), s.num(0), y})
 	case "AVERAGE":
-		return s.bi("Div", s.reduced("ReduceSum", y, 1, 0), s.num(float64(trees))), nil
+		return s.bi("Div", s.reduced("ReduceSum", y, 1, 0), s.num(float64(trees)))
 	}
-	return s.reduced("ReduceSum", y, 1, 0), nil
+	return s.reduced("ReduceSum", y, 1, 0)
 }
 
 // branch reports whether values go to the first child.
@@ -344,13 +331,13 @@ func (s *speller) branch(f *forest, v string, look func(string) string) string {
 }
 
 // memberTable holds a list a node, as long as the longest; NaN, which equals nothing, fills it up.
-func (s *speller) memberTable(f *forest) (string, error) {
+func (s *speller) memberTable(f *forest) string {
 	width := 1
 	for _, list := range f.members {
 		width = max(width, len(list))
 	}
 	if err := s.room(len(f.mode), width); err != nil {
-		return "", fmt.Errorf("its nodes and membership_values: %w", err)
+		try.Fail("its nodes and membership_values: %w", err)
 	}
 	table := make([]float64, len(f.mode)*width)
 	for i := range table {
@@ -359,57 +346,45 @@ func (s *speller) memberTable(f *forest) (string, error) {
 	for i, list := range f.members {
 		copy(table[i*width:], list)
 	}
-	return s.table(table, len(f.mode), width), nil
+	return s.table(table, len(f.mode), width)
 }
 
 // walked returns the scores of the node's trees with its base values.
-func (s *speller) walked(f *forest) (string, error) {
-	y, err := s.scores(f, s.reals())
-	if err != nil {
-		return "", err
-	}
+func (s *speller) walked(f *forest) string {
+	y := s.scores(f, s.reals())
 	base := s.numbers("base_values")
 	switch len(base) {
 	case 0:
-		return y, nil
+		return y
 	case 1, f.targets:
-		return s.add(y, s.table(base, len(base))), nil
+		return s.add(y, s.table(base, len(base)))
 	}
-	return "", fmt.Errorf("it has %d base values for %d targets", len(base), f.targets)
+	try.Fail("it has %d base values for %d targets", len(base), f.targets)
+	return ""
 }
 
 // spellTreeRegressor: TreeEnsembleRegressor, and TreeEnsemble, whose result has the type of its
 // input.
-func spellTreeRegressor(s *speller) ([]string, error) {
+func spellTreeRegressor(s *speller) []string {
 	var f *forest
-	var err error
 	post := s.attrs.Str("post_transform")
 	if s.node.Op == "TreeEnsemble" {
 		names := []string{"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"}
 		post = names[min(max(s.attrs.Int("post_transform"), 0), 4)]
-		f, err = s.nested()
+		f = s.nested()
 	} else {
-		f, err = s.flat("target", s.attrs.Int("n_targets"), s.attrs.Str("aggregate_function"))
+		f = s.flat("target", s.attrs.Int("n_targets"), s.attrs.Str("aggregate_function"))
 	}
-	if err != nil {
-		return nil, err
-	}
-	y, err := s.walked(f)
-	if err != nil {
-		return nil, err
-	}
-	if y, err = s.transformed(y, post); err == nil && s.node.Op != "TreeEnsemble" {
+	y := s.transformed(s.walked(f), post)
+	if s.node.Op != "TreeEnsemble" {
 		y = s.cast(y, onnx.Float32)
 	}
-	return []string{y}, err
+	return []string{y}
 }
 
 // spellTreeClassifier: the label of the largest sum of weights, and the sums.
-func spellTreeClassifier(s *speller) ([]string, error) {
-	labels, classes, err := s.labels("classlabels_int64s")
-	if err != nil {
-		return nil, err
-	}
+func spellTreeClassifier(s *speller) []string {
+	labels, classes := s.labels("classlabels_int64s")
 	ids, positive := s.attrs.Ints("class_ids"), true
 	for _, w := range s.numbers("class_weights") {
 		positive = positive && w >= 0
@@ -418,17 +393,11 @@ func spellTreeClassifier(s *speller) ([]string, error) {
 	for _, c := range ids {
 		one = one && c == ids[0]
 	}
-	f, err := s.flat("class", classes, "SUM")
-	if err != nil {
-		return nil, err
-	}
+	f := s.flat("class", classes, "SUM")
 	if one {
 		f = f.only(ids[0])
 	}
-	y, err := s.walked(f)
-	if err != nil {
-		return nil, err
-	}
+	y := s.walked(f)
 	y, post := s.cast(y, onnx.Float32), s.attrs.Str("post_transform")
 	s.d = onnx.Float32
 	if one {
@@ -438,16 +407,15 @@ func spellTreeClassifier(s *speller) ([]string, error) {
 		}
 		outs := s.second(labels, y, bound, positive)
 		if positive && post != "NONE" {
-			return nil,
-				fmt.Errorf("post_transform %s of two classes with the weights of one, all "+
-					"positive, is not supported", post)
+			try.Fail("post_transform %s of two classes with the weights of one, all "+
+				"positive, is not supported", post)
 		}
-		outs[1], err = s.transformed(outs[1], post)
-		return outs, err
+		outs[1] = s.transformed(outs[1], post)
+		return outs
 	}
 	at := s.op("ArgMax", []string{y}, onnx.IntAttr("axis", 1), onnx.IntAttr("keepdims", 0))
-	y, err = s.transformed(y, post)
-	return []string{s.bi("Gather", labels, at), y}, err
+	y = s.transformed(y, post)
+	return []string{s.bi("Gather", labels, at), y}
 }
 
 // only keeps the weights of one target.

@@ -1,11 +1,11 @@
 package spell
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // spellLinearAttention is a Scan over the steps of a sequence, whose state S is [B, H, Dk, Dv]
@@ -17,7 +17,7 @@ import (
 //	S = S + k vᵀ;  output = scale Sᵀq    all
 //
 // Queries are [B, T, Hq·Dk], keys and values [B, T, H·D]; Hq/H heads of queries read one state.
-func spellLinearAttention(s *speller) ([]string, error) {
+func spellLinearAttention(s *speller) []string {
 	rule, qHeads, heads := s.attrs.Str("update_rule"), s.attrs.Int("q_num_heads"),
 		s.attrs.Int("kv_num_heads")
 	gated, delta := rule == "gated" || rule == "gated_delta", rule == "delta" ||
@@ -25,14 +25,13 @@ func spellLinearAttention(s *speller) ([]string, error) {
 	decay, beta := s.node.Input(4), s.node.Input(5)
 	switch {
 	case !gated && !delta && rule != "linear":
-		return nil, fmt.Errorf("update_rule is %q; allowed are linear, gated, delta and gated_delta",
+		try.Fail("update_rule is %q; allowed are linear, gated, delta and gated_delta",
 			rule)
 	case heads < 1 || qHeads < 1 || qHeads%heads != 0:
-		return nil,
-			fmt.Errorf("q_num_heads is %d and kv_num_heads %d; the first is a multiple of the second",
-				qHeads, heads)
+		try.Fail("q_num_heads is %d and kv_num_heads %d; the first is a multiple of the second",
+			qHeads, heads)
 	case gated != (decay != "") || delta != (beta != ""):
-		return nil, fmt.Errorf("update_rule is %s, which takes decay where it gates and beta where it "+
+		try.Fail("update_rule is %s, which takes decay where it gates and beta where it "+
 			"corrects, and nothing else", rule)
 	}
 	q, k, v := s.node.Input(0), s.node.Input(1), s.node.Input(2)
@@ -45,10 +44,7 @@ func spellLinearAttention(s *speller) ([]string, error) {
 	q = s.mul(q, scale)
 	state := s.node.Input(3)
 	if state == "" {
-		zero, err := onnx.Zeros(s.d, 1)
-		if err != nil {
-			return nil, err
-		}
+		zero := try.Get(onnx.Zeros(s.d, 1))
 		shape := s.op("Concat", []string{s.dims(q, 0, 1), per, dk, s.div(s.dims(v, 2, 3), per)},
 			onnx.IntAttr("axis", 0))
 		state = s.op("ConstantOfShape", []string{shape}, onnx.TensorAttr("value", zero))
@@ -72,7 +68,7 @@ func spellLinearAttention(s *speller) ([]string, error) {
 			Attrs: []onnx.Attr{{Name: "body", Kind: onnx.AttrGraph, Graph: body},
 				onnx.IntAttr("num_scan_inputs", len(inputs)), onnx.IntsAttr("scan_input_axes", axes...),
 				onnx.IntsAttr("scan_output_axes", 1)}})
-	return []string{y, last}, nil
+	return []string{y, last}
 }
 
 // linearStep is the graph of one step: the state, and rows [B, ·] of query, key, value, and of
@@ -117,7 +113,7 @@ func (s *speller) linearStep(inputs []string, heads int, gated, delta bool) *onn
 // (d,) h, w], times theta [n, r, r + 1] (Jaderberg et al. 2015, arXiv:1506.02025, equation 1).
 // Pixel i of s stands at 2i/(s - 1) - 1 where corners are aligned, else at (2i + 1)/s - 1; the only
 // pixel of an axis stands at -1 where they are.
-func spellAffineGrid(s *speller) ([]string, error) {
+func spellAffineGrid(s *speller) []string {
 	theta, size := s.node.Input(0), s.node.Input(1)
 	space := s.op("Slice", []string{size, s.ints(2), s.ints(math.MaxInt64), s.ints(0)})
 	lengths := s.bi("Unsqueeze", s.real(space), s.ints(1))
@@ -135,5 +131,5 @@ func spellAffineGrid(s *speller) ([]string, error) {
 	last := s.op("Slice", []string{at, s.ints(-1), s.ints(math.MinInt64), s.ints(0), s.ints(-1)}) // x first
 	y := s.bi("MatMul", theta, s.op("Concat", []string{last, one}, onnx.IntAttr("axis", 0)))
 	y = s.op("Transpose", []string{y}, onnx.IntsAttr("perm", 0, 2, 1))
-	return []string{s.shaped(y, s.dims(theta, 0, 1), space, s.dims(theta, 1, 2))}, nil
+	return []string{s.shaped(y, s.dims(theta, 0, 1), space, s.dims(theta, 1, 2))}
 }

@@ -2,11 +2,11 @@ package spell
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 )
 
@@ -35,7 +35,7 @@ var cells = map[string]cell{
 //
 // Source: the equations of the operators' own pages.
 func spellRecurrent(n *onnx.Node, opset int, d onnx.DType, hidden int,
-	fresh func(base string) string) ([]*onnx.Node, error) {
+	fresh func(base string) string) []*onnx.Node {
 	attrs := op.Attrs(n, opset)
 	if h := attrs.Int("hidden_size"); h > 0 {
 		hidden = h
@@ -45,23 +45,18 @@ func spellRecurrent(n *onnx.Node, opset int, d onnx.DType, hidden int,
 		batchFirst: attrs.Int("layout") == 1}
 	r.base = cmp.Or(r.base, strings.ToLower(n.Op))
 	r.widen()
-	if err := r.check(); err != nil {
-		return nil, err
-	}
+	r.check()
 	x := r.sequence()
 	var ys, hs, cs []string
 	for i := range r.backward {
-		y, h, c, err := r.direction(x, i)
-		if err != nil {
-			return nil, err
-		}
+		y, h, c := r.direction(x, i)
 		ys, hs, cs = append(ys, y), append(hs, h), append(cs, c)
 	}
 	// [T, B, H] and [B, H] of each direction become [T, directions, B, H] and [directions, B, H].
 	r.join(0, ys, 1, 0, 1, -1, int64(hidden))
 	r.join(1, hs, 0, 1, -1, int64(hidden))
 	r.join(2, cs, 0, 1, -1, int64(hidden))
-	return r.nodes, nil
+	return r.nodes
 }
 
 // widen casts half-precision inputs to float32: the layer is computed there and rounded once.
@@ -79,7 +74,7 @@ func (r *recurrent) widen() {
 }
 
 // check reads the directions and activations and checks the layer's attributes.
-func (r *recurrent) check() error {
+func (r *recurrent) check() {
 	switch dir := r.attrs.Str("direction"); dir {
 	case "forward", "":
 		r.backward = []bool{false}
@@ -88,24 +83,23 @@ func (r *recurrent) check() error {
 	case "bidirectional":
 		r.backward = []bool{false, true}
 	default:
-		return fmt.Errorf("direction is %q; allowed are forward, reverse and bidirectional", dir)
+		try.Fail("direction is %q; allowed are forward, reverse and bidirectional", dir)
 	}
 	switch {
 	case r.opset < 9:
-		return fmt.Errorf("recurrent layers need operator set 9 or later, and the model imports %d; "+
+		try.Fail("recurrent layers need operator set 9 or later, and the model imports %d; "+
 			"upgrade it", r.opset)
 	case r.hidden < 1 || r.hidden > 1<<24:
-		return fmt.Errorf("hidden_size is %d; it must be given", r.hidden)
+		try.Fail("hidden_size is %d; it must be given", r.hidden)
 	}
 	r.activations = r.attrs.Strs("activations")
 	if !r.attrs.Has("activations") {
 		r.activations = slices.Repeat(r.cell.activations, len(r.backward))
 	}
 	if want := len(r.cell.activations) * len(r.backward); len(r.activations) != want {
-		return fmt.Errorf("%d activations where %d are expected", len(r.activations), want)
+		try.Fail("%d activations where %d are expected", len(r.activations), want)
 	}
 	r.alphas, r.betas = r.attrs.Floats("activation_alpha"), r.attrs.Floats("activation_beta")
-	return nil
 }
 
 // sequence returns the input as [T, B, I]; it sets the batch and the mask of the steps that a
@@ -235,47 +229,35 @@ type recurrent struct {
 }
 
 // state is the initial state in input i for a direction, zeros where it is left out.
-func (r *recurrent) state(i, direction int) (string, error) {
+func (r *recurrent) state(i, direction int) string {
 	if v := r.node.Input(i); v != "" {
 		if r.batchFirst {
 			v = r.op("Transpose", []string{v}, onnx.IntsAttr("perm", 1, 0, 2))
 		}
-		return r.pick(v, direction), nil
+		return r.pick(v, direction)
 	}
-	zero, err := onnx.Zeros(r.d, 1)
-	if err != nil {
-		return "", err
-	}
+	zero := try.Get(onnx.Zeros(r.d, 1))
 	shape := r.vector(r.batch, r.constant(onnx.Scalar(int64(r.hidden))))
-	return r.op("ConstantOfShape", []string{shape}, onnx.TensorAttr("value", zero)), nil
+	return r.op("ConstantOfShape", []string{shape}, onnx.TensorAttr("value", zero))
 }
 
 // direction runs direction i over the sequence x [T, B, I] and gives y [T, B, H] and the last
 // states [B, H].
-func (r *recurrent) direction(x string, i int) (y, h, c string, err error) {
+func (r *recurrent) direction(x string, i int) (y, h, c string) {
 	s := &step{body: &onnx.Graph{Name: r.base + "/step", Initializers: map[string]*onnx.Tensor{}}}
 	s.cellNodes = &cellNodes{recurrent: r, emit: emit{fresh: r.fresh, base: r.base + "/step"}}
 	for _, a := range r.activations[i*len(r.cell.activations):][:len(r.cell.activations)] {
-		f, err := r.activation(a)
-		if err != nil {
-			return "", "", "", err
-		}
-		s.acts = append(s.acts, f)
+		s.acts = append(s.acts, r.activation(a))
 	}
-	if err := s.takeInputs(x, i); err != nil {
-		return "", "", "", err
-	}
-	results, err := s.compute()
-	if err != nil {
-		return "", "", "", err
-	}
+	s.takeInputs(x, i)
+	results := s.compute()
 	scan := s.scan(results, r.backward[i])
 	r.nodes = append(r.nodes, scan)
 	y, h = scan.Outputs[len(scan.Outputs)-1], scan.Outputs[0]
 	if r.node.Op == "LSTM" {
 		c = scan.Outputs[1]
 	}
-	return y, h, c, nil
+	return y, h, c
 }
 
 // step is the body of a direction's Scan under construction.
@@ -294,7 +276,7 @@ func (s *step) input(name string, d onnx.DType, last int) string {
 }
 
 // takeInputs gives the body its states, the gates' inputs of direction i and the mask.
-func (s *step) takeInputs(x string, i int) error {
+func (s *step) takeInputs(x string, i int) {
 	r := s.recurrent
 	w, rec := r.pick(r.node.Input(1), i), r.pick(r.node.Input(2), i)
 	var bias, peep string
@@ -304,18 +286,10 @@ func (s *step) takeInputs(x string, i int) error {
 	if p := r.node.Input(7); p != "" {
 		peep = r.pick(p, i)
 	}
-	h0, err := r.state(5, i)
-	if err != nil {
-		return err
-	}
-	s.states = append(s.states, h0)
+	s.states = append(s.states, r.state(5, i))
 	s.h = s.input("h", r.d, r.hidden)
 	if r.node.Op == "LSTM" {
-		c0, err := r.state(6, i)
-		if err != nil {
-			return err
-		}
-		s.states = append(s.states, c0)
+		s.states = append(s.states, r.state(6, i))
 		s.c = s.input("c", r.d, r.hidden)
 	}
 	transposed := func(v string) string {
@@ -343,20 +317,16 @@ func (s *step) takeInputs(x string, i int) error {
 		s.mask = s.input("mask", onnx.Bool, 1)
 		s.scanned = append(s.scanned, r.mask)
 	}
-	return nil
 }
 
 // compute computes the new states and the step's output; behind a sequence's end the states stay
 // and the output is zero.
-func (s *step) compute() ([]string, error) {
+func (s *step) compute() []string {
 	h, c := s.h, s.c
 	s.cell.step(s.cellNodes)
 	y := s.h
 	if s.mask != "" {
-		zero, err := onnx.Zeros(s.d)
-		if err != nil {
-			return nil, err
-		}
+		zero := try.Get(onnx.Zeros(s.d))
 		y = s.op("Where", []string{s.mask, s.h, s.constant(zero)})
 		s.h = s.op("Where", []string{s.mask, s.h, h})
 		if s.c != "" {
@@ -364,9 +334,9 @@ func (s *step) compute() ([]string, error) {
 		}
 	}
 	if s.c == "" {
-		return []string{s.h, y}, nil
+		return []string{s.h, y}
 	}
-	return []string{s.h, s.c, y}, nil
+	return []string{s.h, s.c, y}
 }
 
 // scan returns the Scan over the steps that gives the results.
@@ -408,7 +378,7 @@ var activations = map[string][]string{
 
 // activation makes an activation function, which takes the next alpha and beta of the node's lists
 // if it has any.
-func (r *recurrent) activation(name string) (func(e *emit, x string) string, error) {
+func (r *recurrent) activation(name string) func(e *emit, x string) string {
 	next := func(list *[]float32) (v float32, ok bool) {
 		if len(*list) == 0 {
 			return 0, false
@@ -428,13 +398,13 @@ func (r *recurrent) activation(name string) (func(e *emit, x string) string, err
 				attrs = append(attrs, onnx.FloatAttr(p, v))
 			}
 		}
-		return func(e *emit, x string) string { return e.op(a[0], []string{x}, attrs...) }, nil
+		return func(e *emit, x string) string { return e.op(a[0], []string{x}, attrs...) }
 	}
 	if lower == "affine" || lower == "scaledtanh" {
 		a, okA := next(&r.alphas)
 		b, okB := next(&r.betas)
 		if !okA || !okB {
-			return nil, fmt.Errorf("the activation %s needs an alpha and a beta", name)
+			try.Fail("the activation %s needs an alpha and a beta", name)
 		}
 		return func(e *emit, x string) string {
 			alpha, beta := e.number(a, r.d), e.number(b, r.d)
@@ -442,10 +412,11 @@ func (r *recurrent) activation(name string) (func(e *emit, x string) string, err
 				return e.add(e.mul(alpha, x), beta)
 			}
 			return e.mul(alpha, e.un("Tanh", e.mul(beta, x)))
-		}, nil
+		}
 	}
-	return nil, fmt.Errorf("the activation %q is not known; allowed are Affine, Elu, HardSigmoid, "+
+	try.Fail("the activation %q is not known; allowed are Affine, Elu, HardSigmoid, "+
 		"LeakyRelu, Relu, ScaledTanh, Sigmoid, Softplus, Softsign, Tanh and ThresholdedRelu", name)
+	return nil
 }
 
 // cellNodes is one step under construction.

@@ -1,11 +1,11 @@
 package spell
 
 import (
-	"fmt"
 	"math"
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Polynomials of the weights of the positions around one, by rows of powers of its fraction: of the
@@ -92,10 +92,10 @@ func (s sampler) read(image, y, x string) string {
 }
 
 // spellGridSample: x [n, c, h, w] at the positions of grid [n, oh, ow, 2], (x, y) in -1..1.
-func spellGridSample(s *speller) ([]string, error) {
+func spellGridSample(s *speller) []string {
 	x, grid := s.node.Input(0), s.node.Input(1)
 	if d := s.Shape(x); d != nil && len(d) != 4 {
-		return nil, fmt.Errorf("its input is of rank %d; allowed is 4", len(d))
+		try.Fail("its input is of rank %d; allowed is 4", len(d))
 	}
 	r := sampler{s, linear, s.attrs.Str("padding_mode"), s.attrs.Bool("align_corners")}
 	switch s.attrs.Str("mode") {
@@ -115,20 +115,20 @@ func spellGridSample(s *speller) ([]string, error) {
 		return s.mul(s.sub(s.mul(v, size), s.num(1)), s.num(0.5))
 	}
 	y := r.read(x, at(1, s.pick(size, 0)), at(0, s.pick(size, 1)))
-	return []string{s.shaped(y, s.dims(x, 0, 2), s.dims(grid, 1, 3))}, nil
+	return []string{s.shaped(y, s.dims(x, 0, 2), s.dims(grid, 1, 3))}
 }
 
 // spellDeformConv: a convolution whose kernel reads at positions moved by offsets, times a mask
 // (Zhu et al. 2019, arXiv:1811.11168).
-func spellDeformConv(s *speller) ([]string, error) {
+func spellDeformConv(s *speller) []string {
 	x, w, offset, mask := s.node.Input(0), s.node.Input(1), s.node.Input(2), s.node.Input(4)
 	d := s.Shape(w)
 	if len(d) != 4 || slices.ContainsFunc(d, func(n onnx.Dim) bool { return !n.IsKnown() }) {
-		return nil, fmt.Errorf("the shape of its weight is not known, or not of rank 4")
+		try.Fail("the shape of its weight is not known, or not of rank 4")
 	}
 	kh, kw := d[2].Size, d[3].Size
 	if _, err := onnx.Elements([]int{d[0].Size, d[1].Size, kh, kw}); err != nil {
-		return nil, fmt.Errorf("its weight: %w", err)
+		try.Fail("its weight: %w", err)
 	}
 	k := int64(kh * kw)
 	two := func(name string, def int) []int {
@@ -166,21 +166,21 @@ func spellDeformConv(s *speller) ([]string, error) {
 	if b := s.node.Input(3); b != "" {
 		y = s.add(y, s.bi("Reshape", b, s.ints(-1, 1, 1)))
 	}
-	return []string{y}, nil
+	return []string{y}
 }
 
 // spellRoiAlign: means of points in the cells of regions (He et al. 2017, arXiv:1703.06870), as a
 // product with weights of rows and one with weights of columns; or, by mode max, the highest of the
 // weighted pixels around all points.
-func spellRoiAlign(s *speller) ([]string, error) {
+func spellRoiAlign(s *speller) []string {
 	x, rois := s.node.Input(0), s.node.Input(1)
 	mode := s.attrs.Str("mode")
 	if mode != "avg" && mode != "max" && mode != "" {
-		return nil, fmt.Errorf("mode %s is not supported; allowed are avg and max", mode)
+		try.Fail("mode %s is not supported; allowed are avg and max", mode)
 	}
 	height, width := s.attrs.Int("output_height"), s.attrs.Int("output_width")
 	if height < 1 || width < 1 {
-		return nil, fmt.Errorf("output_height is %d and output_width %d; each is at least 1",
+		try.Fail("output_height is %d and output_width %d; each is at least 1",
 			height, width)
 	}
 	size := s.real(s.dims(x, 2, 4))
@@ -195,11 +195,10 @@ func spellRoiAlign(s *speller) ([]string, error) {
 	rows, columns := s.cells(rois, 1, height, s.pick(size, 0)), s.cells(rois, 0, width,
 		s.pick(size, 1))
 	if mode == "max" {
-		return []string{s.highest(images, rows, columns)}, nil
+		return []string{s.highest(images, rows, columns)}
 	}
 	y := s.bi("MatMul", s.shares(rows), images)
-	return []string{s.bi("MatMul", y, s.op("Transpose", []string{s.shares(columns)}, onnx.IntsAttr("perm", 0, 1, 3, 2)))},
-		nil
+	return []string{s.bi("MatMul", y, s.op("Transpose", []string{s.shares(columns)}, onnx.IntsAttr("perm", 0, 1, 3, 2)))}
 }
 
 // points are those along an axis in the cells of regions.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 )
 
@@ -50,7 +51,8 @@ func HasSpelling(n *onnx.Node) bool {
 // in float32 and rounded once.
 //
 // Source: the equations of the operators' own pages.
-func Spell(n *onnx.Node, a Around) ([]*onnx.Node, error) {
+func Spell(n *onnx.Node, a Around) (nodes []*onnx.Node, err error) {
+	defer try.Catch(&err)
 	d := a.Type(n.Input(0))
 	if d == onnx.Undefined {
 		d = onnx.Float32
@@ -64,7 +66,7 @@ func Spell(n *onnx.Node, a Around) ([]*onnx.Node, error) {
 		if s := a.Shape(n.Input(2)); len(s) == 3 && s[2].IsKnown() {
 			hidden = s[2].Size
 		}
-		return spellRecurrent(n, a.Opset, d, hidden, a.Fresh)
+		return spellRecurrent(n, a.Opset, d, hidden, a.Fresh), nil
 	}
 	s := &speller{emit: emit{fresh: a.Fresh, base: n.Called()}, Around: a,
 		attrs: op.Attrs(n, a.Opset), d: d}
@@ -85,10 +87,7 @@ func Spell(n *onnx.Node, a Around) ([]*onnx.Node, error) {
 		}
 		return a.Shape(v)
 	}
-	outs, err := spellings[onnx.OpName{Domain: n.Domain, Name: n.Op}](s)
-	if err != nil {
-		return nil, err
-	}
+	outs := spellings[onnx.OpName{Domain: n.Domain, Name: n.Op}](s)
 	for i, out := range n.Outputs {
 		if out == "" {
 			continue
@@ -127,8 +126,9 @@ func (s *speller) result(i int, d onnx.DType) onnx.DType {
 	return d
 }
 
-// spellings gives the values of a node's outputs, "" where one is not made.
-var spellings = map[onnx.OpName]func(s *speller) ([]string, error){
+// spellings gives the values of a node's outputs, "" where one is not made; they end by package try
+// where a node is refused.
+var spellings = map[onnx.OpName]func(s *speller) []string{
 	{Name: "Attention"}: spellAttention, {Name: "RMSNormalization"}: spellRMSNormalization,
 	{Name: "RotaryEmbedding"}: spellRotaryEmbedding,
 	{Name: "DeformConv"}:      spellDeformConv, {Name: "GridSample"}: spellGridSample,
@@ -193,7 +193,7 @@ func (s *speller) shaped(v string, parts ...string) string {
 }
 
 // spellSwish: x σ(αx), times b where a second operand gates.
-func spellSwish(s *speller) ([]string, error) {
+func spellSwish(s *speller) []string {
 	x := s.node.Input(0)
 	scaled := x
 	if a := s.attrs.Float("alpha"); a != 1 {
@@ -203,23 +203,20 @@ func spellSwish(s *speller) ([]string, error) {
 	if b := s.node.Input(1); b != "" {
 		y = s.mul(y, b)
 	}
-	return []string{y}, nil
+	return []string{y}
 }
 
 // spellCausalConv: a convolution of each channel with its own kernel of k positions, over the last
 // k - 1 positions of the past and the input.
-func spellCausalConv(s *speller) ([]string, error) {
+func spellCausalConv(s *speller) []string {
 	x, w := s.node.Input(0), s.node.Input(1)
 	shape := s.Shape(w)
 	if len(shape) != 3 || !shape[0].IsKnown() || !shape[2].IsKnown() {
-		return nil, fmt.Errorf("the shape of its weight is not known")
+		try.Fail("the shape of its weight is not known")
 	}
 	past := s.node.Input(3)
 	if past == "" {
-		zero, err := onnx.Zeros(s.d, 1)
-		if err != nil {
-			return nil, err
-		}
+		zero := try.Get(onnx.Zeros(s.d, 1))
 		past = s.op("ConstantOfShape",
 			[]string{s.op("Concat", []string{s.dims(x, 0, 2), s.ints(int64(shape[2].Size - 1))},
 				onnx.IntAttr("axis", 0))}, onnx.TensorAttr("value", zero))
@@ -231,28 +228,28 @@ func spellCausalConv(s *speller) ([]string, error) {
 	case "silu", "swish":
 		y = s.mul(y, s.un("Sigmoid", y))
 	default:
-		return nil, fmt.Errorf("activation is %q; allowed are none, silu and swish", a)
+		try.Fail("activation is %q; allowed are none, silu and swish", a)
 	}
 	state := s.op("Slice", []string{whole, s.op("Shape", []string{x}, onnx.IntAttr("start", 2)),
 		s.ints(math.MaxInt64), s.ints(2)})
-	return []string{y, state}, nil
+	return []string{y, state}
 }
 
 // lastAxes are the axes of x from a on: a list where a counts from the end, else a range up to the
 // rank. a is among them whatever the rank is, so that the node which takes them checks it.
-func (s *speller) lastAxes(x string, a int) (string, error) {
+func (s *speller) lastAxes(x string, a int) string {
 	if a < -onnx.MaxRank || a >= onnx.MaxRank {
-		return "", fmt.Errorf("axis %d; no value has more than %d axes", a, onnx.MaxRank)
+		try.Fail("axis %d; no value has more than %d axes", a, onnx.MaxRank)
 	}
 	if a < 0 {
 		var axes []int64
 		for ; a < 0; a++ {
 			axes = append(axes, int64(a))
 		}
-		return s.ints(axes...), nil
+		return s.ints(axes...)
 	}
 	rest := s.span(a+1, s.un("Size", s.un("Shape", x)))
-	return s.op("Concat", []string{s.ints(int64(a)), rest}, onnx.IntAttr("axis", 0)), nil
+	return s.op("Concat", []string{s.ints(int64(a)), rest}, onnx.IntAttr("axis", 0))
 }
 
 // rms is x over the root of its mean square over axes, which is of rank 1.
@@ -269,19 +266,16 @@ func (s *speller) rms(x, axes string, epsilon float32) string {
 
 // spellRMSNormalization: x / sqrt(mean x² + ε) · scale over the axes from axis on (Zhang and
 // Sennrich 2019).
-func spellRMSNormalization(s *speller) ([]string, error) {
+func spellRMSNormalization(s *speller) []string {
 	x := s.node.Input(0)
-	axes, err := s.lastAxes(x, s.attrs.Int("axis"))
-	if err != nil {
-		return nil, err
-	}
+	axes := s.lastAxes(x, s.attrs.Int("axis"))
 	y := s.rms(x, axes, s.attrs.Float("epsilon"))
-	return []string{s.mul(y, s.node.Input(1))}, nil
+	return []string{s.mul(y, s.node.Input(1))}
 }
 
 // spellRotaryEmbedding turns pairs of features by angles of their positions (Su et al., arXiv
 // 2104.09864): [B, H, S, D], or [B, S, H·D].
-func spellRotaryEmbedding(s *speller) ([]string, error) {
+func spellRotaryEmbedding(s *speller) []string {
 	x, heads := s.node.Input(0), s.attrs.Int("num_heads")
 	half := []string{s.node.Input(1), s.node.Input(2)} // [B, S, D/2]
 	for i, cache := range half {
@@ -324,7 +318,7 @@ func spellRotaryEmbedding(s *speller) ([]string, error) {
 	if heads > 0 {
 		y = s.joinHeads(y)
 	}
-	return []string{y}, nil
+	return []string{y}
 }
 
 // splitHeads: [B, S, H·D] to [B, H, S, D].
@@ -340,7 +334,7 @@ func (s *speller) joinHeads(x string) string {
 }
 
 // spellGelu: x Φ(x), or by tanh for FastGelu; a second input is a bias.
-func spellGelu(s *speller) ([]string, error) {
+func spellGelu(s *speller) []string {
 	x := s.node.Input(0)
 	if b := s.node.Input(1); b != "" {
 		x = s.add(x, b)
@@ -350,13 +344,13 @@ func spellGelu(s *speller) ([]string, error) {
 		cube := s.mul(s.mul(x, x), x)
 		inner = s.un("Tanh", s.mul(s.add(x, s.mul(cube, s.num(0.044715))), s.num(math.Sqrt(2/math.Pi))))
 	}
-	return []string{s.mul(s.mul(x, s.num(.5)), s.add(inner, s.num(1)))}, nil
+	return []string{s.mul(s.mul(x, s.num(.5)), s.add(inner, s.num(1)))}
 }
 
 // spellFusedMatMul: α A' B'.
-func spellFusedMatMul(s *speller) ([]string, error) {
+func spellFusedMatMul(s *speller) []string {
 	if s.attrs.Bool("transBatchA") || s.attrs.Bool("transBatchB") {
-		return nil, fmt.Errorf("transBatchA and transBatchB are not supported")
+		try.Fail("transBatchA and transBatchB are not supported")
 	}
 	in := []string{s.node.Input(0), s.node.Input(1)}
 	for i, name := range []string{"transA", "transB"} {
@@ -365,7 +359,7 @@ func spellFusedMatMul(s *speller) ([]string, error) {
 		}
 		rank := len(s.Shape(in[i]))
 		if rank < 2 {
-			return nil, fmt.Errorf("%s is set and the rank of input %d is not known", name, i)
+			try.Fail("%s is set and the rank of input %d is not known", name, i)
 		}
 		perm := make([]int, rank)
 		for k := range perm {
@@ -378,12 +372,12 @@ func spellFusedMatMul(s *speller) ([]string, error) {
 	if a := s.attrs.Float("alpha"); a != 1 {
 		y = s.mul(y, s.num(float64(a)))
 	}
-	return []string{y}, nil
+	return []string{y}
 }
 
 // spellSkipNormalization: a normalisation over the last axis of input + skip (+ bias); the sum is
 // the fourth output.
-func spellSkipNormalization(s *speller) ([]string, error) {
+func spellSkipNormalization(s *speller) []string {
 	simple := strings.Contains(s.node.Op, "Simplified")
 	bias := 4
 	if simple {
@@ -407,7 +401,7 @@ func spellSkipNormalization(s *speller) ([]string, error) {
 	if beta := s.node.Input(3); beta != "" && !simple {
 		y = s.add(y, beta)
 	}
-	return []string{y, "", "", sum}, nil
+	return []string{y, "", "", sum}
 }
 
 // dequantized is input i with its scale and zero point in the two inputs after it, in float32.
@@ -416,11 +410,11 @@ func (s *speller) dequantized(i int) string {
 }
 
 // quantized quantises a result with the scale and zero point of inputs i and i + 1.
-func (s *speller) quantized(v string, i int) ([]string, error) {
+func (s *speller) quantized(v string, i int) []string {
 	if s.node.Input(i+1) == "" && s.d != onnx.Uint8 {
-		return nil, fmt.Errorf("its output's zero point is left out, which is supported for uint8")
+		try.Fail("its output's zero point is left out, which is supported for uint8")
 	}
-	return []string{s.op("QuantizeLinear", without(v, s.node.Input(i), s.node.Input(i+1)))}, nil
+	return []string{s.op("QuantizeLinear", without(v, s.node.Input(i), s.node.Input(i+1)))}
 }
 
 // without leaves out an empty name at the end.
@@ -432,20 +426,20 @@ func without(names ...string) []string {
 }
 
 // spellQuantizedPair: a sum or product of two quantised values, quantised again.
-func spellQuantizedPair(s *speller) ([]string, error) {
+func spellQuantizedPair(s *speller) []string {
 	op := strings.TrimPrefix(s.node.Op, "QLinear")
 	return s.quantized(s.bi(op, s.dequantized(0), s.dequantized(3)), 6)
 }
 
 // spellQuantized: a function of one quantised value, quantised again.
-func spellQuantized(s *speller) ([]string, error) {
+func spellQuantized(s *speller) []string {
 	op := strings.TrimPrefix(s.node.Op, "QLinear")
 	var attrs []onnx.Attr
 	switch {
 	case op == "LeakyRelu":
 		attrs = append(attrs, onnx.FloatAttr("alpha", s.attrs.Float("alpha")))
 	case s.attrs.Bool("channels_last"):
-		return nil, fmt.Errorf("channels_last is not supported")
+		try.Fail("channels_last is not supported")
 	}
 	return s.quantized(s.op(op, []string{s.dequantized(0)}, attrs...), 3)
 }
