@@ -14,7 +14,7 @@ import (
 // within a matrix of more columns.
 func covariance(n int, condition float64) blas64.General {
 	r := rand.New(rand.NewPCG(1, uint64(n)))
-	x := blas64.General{Rows: n, Cols: 2 * n, Stride: 2 * n, Data: make([]float64, 2*n*n)}
+	x, q, y := zeros(n, 2*n), zeros(n, n), zeros(n, 2*n)
 	for i := range n {
 		scale := math.Pow(condition, -.5*float64(i)/float64(max(1, n-1)))
 		for j := range 2 * n {
@@ -22,11 +22,9 @@ func covariance(n int, condition float64) blas64.General {
 		}
 	}
 	// Turned, so that no block is as well conditioned as its rows.
-	q := blas64.General{Rows: n, Cols: n, Stride: n, Data: make([]float64, n*n)}
 	for i := range q.Data {
 		q.Data[i] = r.NormFloat64() / math.Sqrt(float64(n))
 	}
-	y := blas64.General{Rows: n, Cols: 2 * n, Stride: 2 * n, Data: make([]float64, 2*n*n)}
 	Gemm(blas.NoTrans, blas.NoTrans, 1, q, x, 0, y)
 	a := blas64.General{Rows: n, Cols: n, Stride: n + 3, Data: make([]float64, n*(n+3))}
 	Gemm(blas.NoTrans, blas.Trans, 1/float64(2*n), y, y, 0, a)
@@ -70,7 +68,7 @@ func TestCholesky(t *testing.T) {
 				t.Errorf("%d, %g: U'U differs by %.1e of its size", n, condition, r/norm(a))
 			}
 			for _, cols := range []int{1, 7, 150} {
-				b := blas64.General{Rows: n, Cols: cols, Stride: cols, Data: make([]float64, n*cols)}
+				b := zeros(n, cols)
 				for i := range b.Data {
 					b.Data[i] = math.Sin(float64(i))
 				}
@@ -84,7 +82,7 @@ func TestCholesky(t *testing.T) {
 				}
 			}
 			inverse := copyOf(f.Inverse())
-			one := blas64.General{Rows: n, Cols: n, Stride: n, Data: make([]float64, n*n)}
+			one := zeros(n, n)
 			for i := range n {
 				one.Data[i*n+i] = 1
 			}

@@ -18,11 +18,16 @@ func laid(r *rand.Rand, rows, cols int, t blas.Transpose) blas64.General {
 		rows, cols = cols, rows
 	}
 	g := blas64.General{Rows: rows, Cols: cols, Stride: cols + r.IntN(4)}
-	g.Data = make([]float64, rows*g.Stride)
-	for i := range g.Data {
-		g.Data[i] = r.NormFloat64()
-	}
+	g.Data = drawn[float64](r, rows*g.Stride)
 	return g
+}
+
+func drawn[T float32 | float64](r *rand.Rand, n int) []T {
+	v := make([]T, n)
+	for i := range v {
+		v[i] = T(r.NormFloat64())
+	}
+	return v
 }
 
 func at(g blas64.General, t blas.Transpose, i, j int) float64 {
@@ -99,10 +104,7 @@ func TestOtherProducts(t *testing.T) {
 		packed := Pack(blas.NoTrans, b, nil)
 		s := packed.Single(nil)
 		a := blas32.General{Rows: m, Cols: k, Stride: k + r.IntN(4)}
-		a.Data = make([]float32, m*a.Stride)
-		for i := range a.Data {
-			a.Data[i] = float32(r.NormFloat64())
-		}
+		a.Data = drawn[float32](r, m*a.Stride)
 		c := blas32.General{Rows: m, Cols: s.Cols(), Stride: s.Cols(), Data: make([]float32, m*s.Cols())}
 		s.Mul(a, c)
 		rowOf := make([]float32, s.Cols())
@@ -156,13 +158,7 @@ func TestWiden(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 16))
 	for n := range 30 {
 		c := 1 + n%7
-		h, v, out := make([]float32, c*(n+2)), make([]float64, c*n), make([]float64, c*n)
-		for i := range h {
-			h[i] = float32(r.NormFloat64())
-		}
-		for i := range v {
-			v[i] = r.NormFloat64()
-		}
+		h, v, out := drawn[float32](r, c*(n+2)), drawn[float64](r, c*n), make([]float64, c*n)
 		Widen(c, n, h, n+2, v, out, 0.5)
 		for j := range n {
 			var mean float64
@@ -187,16 +183,9 @@ func TestRows(t *testing.T) {
 
 func testRows[T float32 | float64](t *testing.T, slack float64) {
 	r := rand.New(rand.NewPCG(3, 4))
-	numbers := func(n int) []T {
-		out := make([]T, n)
-		for i := range out {
-			out[i] = T(r.NormFloat64())
-		}
-		return out
-	}
 	for n := range 10 {
 		for _, d := range []int{1, 7, 15, 16, 17, 48, 100} {
-			a, x, by, y := numbers(n*d), numbers(d), numbers(n), numbers(d)
+			a, x, by, y := drawn[T](r, n*d), drawn[T](r, d), drawn[T](r, n), drawn[T](r, d)
 			was := slices.Clone(y)
 			out := make([]T, n)
 			Dots(a, x, out)
@@ -293,10 +282,7 @@ func TestPackSingle(t *testing.T) {
 		if want := Pack(blas.NoTrans, x, nil).Single(nil); !slices.Equal(along.panels, want.panels) {
 			t.Errorf("%d x %d lies otherwise", n, d)
 		}
-		a := blas32.General{Rows: SingleRows, Cols: n, Stride: n, Data: make([]float32, SingleRows*n)}
-		for i := range a.Data {
-			a.Data[i] = float32(r.NormFloat64())
-		}
+		a := blas32.General{Rows: SingleRows, Cols: n, Stride: n, Data: drawn[float32](r, SingleRows*n)}
 		whole := blas32.General{Rows: SingleRows, Cols: along.Cols(), Stride: along.Cols(),
 			Data: make([]float32, SingleRows*along.Cols())}
 		along.Mul(a, whole)
@@ -375,10 +361,7 @@ func TestParts(t *testing.T) {
 func TestOddNumbers(t *testing.T) {
 	for _, v := range []float64{math.Inf(1), math.Inf(-1), math.NaN()} {
 		for _, left := range []bool{false, true} {
-			g := func() blas64.General {
-				return blas64.General{Rows: 9, Cols: 9, Stride: 9, Data: make([]float64, 81)}
-			}
-			a, b, c := g(), g(), g()
+			a, b, c := zeros(9, 9), zeros(9, 9), zeros(9, 9)
 			if left {
 				a.Data[4] = v // [0, 4]
 			} else {
@@ -563,12 +546,7 @@ func TestCurve(t *testing.T) {
 func TestTileInGo(t *testing.T) {
 	r := rand.New(rand.NewPCG(9, 10))
 	for d := 1; d < 30; d++ {
-		a, b, c := make([]float64, goRows*d), make([]float64, Width*d), make([]float64, goRows*9)
-		for _, s := range [][]float64{a, b, c} {
-			for i := range s {
-				s[i] = r.NormFloat64()
-			}
-		}
+		a, b, c := drawn[float64](r, goRows*d), drawn[float64](r, Width*d), drawn[float64](r, goRows*9)
 		was := slices.Clone(c)
 		tileGo(Width, d, a, d, 1, b, c, 9)
 		for i, v := range c {
@@ -613,10 +591,7 @@ func BenchmarkSingle(b *testing.B) {
 	for _, s := range [][3]int{{SingleRows, 300, 65}, {20 * SingleRows, 304, 65}, {50 * SingleRows, 512, 512}} {
 		m, n, k := s[0], s[1], s[2]
 		packed := Pack(blas.NoTrans, laid(r, k, n, blas.NoTrans), nil).Single(nil)
-		x := blas32.General{Rows: m, Cols: k, Stride: k, Data: make([]float32, m*k)}
-		for i := range x.Data {
-			x.Data[i] = float32(r.NormFloat64())
-		}
+		x := blas32.General{Rows: m, Cols: k, Stride: k, Data: drawn[float32](r, m*k)}
 		z := blas32.General{Rows: m, Cols: packed.Cols(), Stride: packed.Cols(),
 			Data: make([]float32, m*packed.Cols())}
 		b.Run(fmt.Sprintf("%dx%dx%d", m, n, k), func(b *testing.B) {

@@ -74,23 +74,20 @@ func TestEigen(t *testing.T) {
 						t.Fatalf("eigenvalue %d is %v; want %v", i, values[i], want[i])
 					}
 				}
-				av, vd, gram := make([]float64, n*n), make([]float64, n*n), make([]float64, n*n)
-				blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, a, v, 0,
-					blas64.General{Rows: n, Cols: n, Stride: n, Data: av})
-				blas64.Gemm(blas.Trans, blas.NoTrans, 1, v, v, 0,
-					blas64.General{Rows: n, Cols: n, Stride: n, Data: gram})
+				av, gram := zeros(n, n), zeros(n, n)
+				blas64.Gemm(blas.NoTrans, blas.NoTrans, 1, a, v, 0, av)
+				blas64.Gemm(blas.Trans, blas.NoTrans, 1, v, v, 0, gram)
 				for i := range n {
 					for j := range n {
-						vd[i*n+j] = v.Data[i*n+j] * values[j]
-						id := 0.0
+						got, want, id := av.Data[i*n+j], v.Data[i*n+j]*values[j], 0.0
 						if i == j {
 							id = 1
 						}
-						if !(math.Abs(gram[i*n+j]-id) <= 1e-13*float64(10+n)) {
-							t.Fatalf("V'V [%d,%d] is %v", i, j, gram[i*n+j])
+						if !(math.Abs(gram.Data[i*n+j]-id) <= 1e-13*float64(10+n)) {
+							t.Fatalf("V'V [%d,%d] is %v", i, j, gram.Data[i*n+j])
 						}
-						if !(math.Abs(av[i*n+j]-vd[i*n+j]) <= limit) {
-							t.Fatalf("A V [%d,%d] is %v; V diag %v", i, j, av[i*n+j], vd[i*n+j])
+						if !(math.Abs(got-want) <= limit) {
+							t.Fatalf("A V [%d,%d] is %v; V diag %v", i, j, got, want)
 						}
 					}
 				}

@@ -65,13 +65,9 @@ func TestInferOnTheStandardsTests(t *testing.T) {
 		tested++
 		complete := true
 		for i, o := range m.Graph.Outputs {
-			want, err := conformance.ReadTensor(filepath.Join(filepath.Dir(path), "test_data_set_0",
-				fmt.Sprintf("output_%d.pb", i)))
+			want, err := expected(filepath.Dir(path), fmt.Sprint("output_", i), o.DType)
 			if err != nil {
 				continue // a sequence or an optional
-			}
-			if o.DType == onnx.BFloat16 && want.DType == onnx.Uint16 {
-				want.DType = onnx.BFloat16 // as the standard's files hold it
 			}
 			if err := fits(o, want); err != nil {
 				t.Errorf("%s: output %q was inferred as %v and is %v: %v", name, o.Name, o, want, err)
@@ -101,6 +97,16 @@ func TestInferOnTheStandardsTests(t *testing.T) {
 	if tested < 500 {
 		t.Errorf("only %d of %d models were tested", tested, len(paths))
 	}
+}
+
+// expected reads a value of a test's first set, of the type d; the standard's files hold bfloat16 as
+// uint16.
+func expected(dir, name string, d onnx.DType) (*onnx.Tensor, error) {
+	x, err := conformance.ReadTensor(filepath.Join(dir, "test_data_set_0", name+".pb"))
+	if err == nil && d == onnx.BFloat16 && x.DType == onnx.Uint16 {
+		x.DType = d
+	}
+	return x, err
 }
 
 // standardTests is the folder of the standard's tests of single operators.
@@ -183,14 +189,10 @@ func TestFoldingOnTheStandardsTests(t *testing.T) {
 			continue
 		}
 		name := filepath.Base(filepath.Dir(path))
-		data := filepath.Join(filepath.Dir(path), "test_data_set_0")
 		whole := true
 		for i, in := range m.Graph.Inputs {
-			x, err := conformance.ReadTensor(filepath.Join(data, fmt.Sprintf("input_%d.pb", i)))
+			x, err := expected(filepath.Dir(path), fmt.Sprint("input_", i), in.DType)
 			if whole = whole && err == nil; whole {
-				if in.DType == onnx.BFloat16 && x.DType == onnx.Uint16 {
-					x.DType = onnx.BFloat16 // as the standard's files hold it
-				}
 				m.Graph.Initializers[in.Name] = x
 			}
 		}
@@ -206,7 +208,7 @@ func TestFoldingOnTheStandardsTests(t *testing.T) {
 			continue // contradictions are for other tests
 		}
 		for i, o := range m.Graph.Outputs {
-			want, err := conformance.ReadTensor(filepath.Join(data, fmt.Sprintf("output_%d.pb", i)))
+			want, err := expected(filepath.Dir(path), fmt.Sprint("output_", i), o.DType)
 			if err != nil {
 				continue
 			}
@@ -221,9 +223,6 @@ func TestFoldingOnTheStandardsTests(t *testing.T) {
 				continue
 			}
 			folded++
-			if o.DType == onnx.BFloat16 && want.DType == onnx.Uint16 {
-				want.DType = onnx.BFloat16 // as the standard's files hold it
-			}
 			if err := conformance.Compare(got, want, conformance.DefaultTolerance); err != nil &&
 				conformance.KnownFailure(name) == "" {
 				t.Errorf("%s: output %q: %v", name, o.Name, err)

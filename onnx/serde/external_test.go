@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -86,15 +85,11 @@ func TestLoadExternalData(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			m, err := Load(external(t, dir, tc.dims, tc.entries))
 			if tc.want != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.want) ||
-					!strings.Contains(err.Error(), `"w"`) {
-					t.Fatalf("error is %v, want one with %q and the tensor's name", err, tc.want)
-				}
+				must.Fail(err)(t, tc.want)
+				must.Fail(err)(t, `"w"`)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if got := m.Graph.Initializers["w"].F32(); got[0] != 0.5 || got[3] != 3.5 {
 				t.Errorf("weights are %v", got)
 			}
