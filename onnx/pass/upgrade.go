@@ -10,6 +10,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/check"
 	"fmp/onnx/internal/spell"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 	"fmp/onnx/shape"
 )
@@ -126,50 +127,24 @@ func (u *upgrader) graph(g *onnx.Graph, version int) error {
 			return fmt.Errorf("%s: what changed in this operator is not known; export the model with "+
 				"operator set %d instead", n.Label(), u.to)
 		}
-		step := upgrades[version][n.Op]
-		if step == nil {
-			u.nodes = append(u.nodes, n)
-			continue
+		if step := upgrades[version][n.Op]; step != nil {
+			if err := taken(step, u, n); err != nil {
+				return fmt.Errorf("%s: %w", n.Label(), err)
+			}
 		}
-		if err := step(u, n); err != nil {
-			return fmt.Errorf("%s: %w", n.Label(), err)
-		}
+		u.nodes = append(u.nodes, n)
 	}
 	g.Nodes = u.nodes
 	return nil
 }
 
-// within returns the types of the values that a node's subgraph sees, those around it included; of
-// its own none where they contradict each other.
-func within(n *onnx.Node, s *onnx.Graph, version int,
-	around map[string]onnx.ValueInfo) map[string]onnx.ValueInfo {
-	body := *s
-	body.Inputs = nil
-	for _, name := range s.Captures() {
-		v := around[name]
-		v.Name = name
-		body.Inputs = append(body.Inputs, v)
-	}
-	for i, v := range s.Inputs {
-		// The last inputs of a Loop or Scan are those of its body, which need not say their types.
-		if at := len(n.Inputs) - len(s.Inputs) + i; v.DType == onnx.Undefined && at >= 0 {
-			v.DType = around[n.Inputs[at]].DType
-		}
-		v.Shape = nil // a turn may have another
-		body.Inputs = append(body.Inputs, v)
-	}
-	own, err := shape.Types(&onnx.Model{Opsets: map[string]int64{"": int64(version)}, Graph: &body})
-	if err != nil {
-		return around
-	}
-	types := maps.Clone(around)
-	maps.Copy(types, own)
-	return types
-}
+// change rewrites a node in place, or ends by try.Fail; nodes that go before it are added to
+// u.nodes.
+type change func(u *upgrader, n *onnx.Node)
 
-// keep puts a rewritten node in its place.
-func (u *upgrader) keep(n *onnx.Node) error {
-	u.nodes = append(u.nodes, n)
+func taken(step change, u *upgrader, n *onnx.Node) (err error) {
+	defer try.Catch(&err)
+	step(u, n)
 	return nil
 }
 
@@ -197,22 +172,21 @@ func feed(n *onnx.Node, i int, name string) {
 }
 
 // toInput moves a list of integers from an attribute to input i.
-func toInput(attr string, i int) func(u *upgrader, n *onnx.Node) error {
-	return func(u *upgrader, n *onnx.Node) error {
+func toInput(attr string, i int) change {
+	return func(u *upgrader, n *onnx.Node) {
 		if a, ok := drop(n, attr); ok {
 			feed(n, i, u.constant(n, attr, onnx.Vector(a.Ints...)))
 		}
-		return u.keep(n)
 	}
 }
 
 // upgrades holds the changes of a version to the meaning or form of operators; those that it only
 // extends are not listed.
-var upgrades map[int]map[string]func(u *upgrader, n *onnx.Node) error
+var upgrades map[int]map[string]change
 
 func init() {
 	axesToInput := toInput("axes", 1)
-	upgrades = map[int]map[string]func(u *upgrader, n *onnx.Node) error{
+	upgrades = map[int]map[string]change{
 		9: {
 			"BatchNormalization": upgradeBatchNormalization9, "Upsample": upgradeUpsample9,
 			"Scan": upgradeScan9,
@@ -246,196 +220,165 @@ func init() {
 	}
 }
 
-func refuseUpgrade(why string) func(u *upgrader, n *onnx.Node) error {
-	return func(*upgrader, *onnx.Node) error { return fmt.Errorf("%s", why) }
+func refuseUpgrade(why string) change {
+	return func(*upgrader, *onnx.Node) { try.Fail("%s", why) }
 }
 
-func upgradeBatchNormalization9(u *upgrader, n *onnx.Node) error {
+func upgradeBatchNormalization9(u *upgrader, n *onnx.Node) {
 	if a, ok := drop(n, "spatial"); ok && a.Int == 0 {
-		return fmt.Errorf("spatial is 0, which later versions do not have")
+		try.Fail("spatial is 0, which later versions do not have")
 	}
-	return u.keep(n)
 }
 
-func upgradeUpsample9(u *upgrader, n *onnx.Node) error {
+func upgradeUpsample9(u *upgrader, n *onnx.Node) {
 	a, ok := drop(n, "scales")
 	if !ok {
-		return fmt.Errorf("it has no scales")
+		try.Fail("it has no scales")
 	}
 	feed(n, 1, u.constant(n, "scales", onnx.Vector(a.Floats...)))
-	return u.keep(n)
 }
 
-func upgradeSlice10(u *upgrader, n *onnx.Node) error {
+func upgradeSlice10(u *upgrader, n *onnx.Node) {
 	for i, name := range []string{"starts", "ends", "axes"} {
 		a, ok := drop(n, name)
 		if !ok && name != "axes" {
-			return fmt.Errorf("it has no %s", name)
+			try.Fail("it has no %s", name)
 		}
 		if ok {
 			feed(n, i+1, u.constant(n, name, onnx.Vector(a.Ints...)))
 		}
 	}
-	return u.keep(n)
 }
 
-func upgradeTopK10(u *upgrader, n *onnx.Node) error {
+func upgradeTopK10(u *upgrader, n *onnx.Node) {
 	a, ok := drop(n, "k")
 	if !ok {
-		return fmt.Errorf("it has no k")
+		try.Fail("it has no k")
 	}
 	feed(n, 1, u.constant(n, "k", onnx.Vector(a.Int)))
-	return u.keep(n)
 }
 
 // upgradeUpsample10: version 10 calls it Resize.
-func upgradeUpsample10(u *upgrader, n *onnx.Node) error {
+func upgradeUpsample10(u *upgrader, n *onnx.Node) {
 	n.Op = "Resize"
-	return u.keep(n)
 }
 
 // upgradeDropout10: the mask was of the input's type and is bool from then on.
-func upgradeDropout10(u *upgrader, n *onnx.Node) error {
+func upgradeDropout10(u *upgrader, n *onnx.Node) {
 	if len(n.Outputs) > 1 && n.Outputs[1] != "" {
-		return fmt.Errorf("its mask is used, whose type changed")
+		try.Fail("its mask is used, whose type changed")
 	}
 	n.Outputs = n.Outputs[:1]
-	return u.keep(n)
 }
 
-func upgradeDropout12(u *upgrader, n *onnx.Node) error {
+func upgradeDropout12(u *upgrader, n *onnx.Node) {
 	if a, ok := drop(n, "ratio"); ok {
 		feed(n, 1, u.constant(n, "ratio", onnx.Scalar(a.Float)))
 	}
-	return u.keep(n)
 }
 
 // upgradeClip11: bounds of the input's type; before they were floats, with the type's extremes as
 // defaults.
-func upgradeClip11(u *upgrader, n *onnx.Node) error {
+func upgradeClip11(u *upgrader, n *onnx.Node) {
 	d := u.types[n.Inputs[0]].DType
 	for i, name := range []string{"min", "max"} {
 		a, ok := drop(n, name)
 		if !ok || math.Abs(float64(a.Float)) >= math.MaxFloat32 {
 			continue // the default: no bound
 		}
-		t, err := scalar(d, a.Float)
-		if err != nil {
-			return err
-		}
-		feed(n, i+1, u.constant(n, name, t))
+		feed(n, i+1, u.constant(n, name, scalar(d, a.Float)))
 	}
-	return u.keep(n)
 }
 
 // scalar is v in the type of a node's input.
-func scalar(d onnx.DType, v float32) (*onnx.Tensor, error) {
-	switch d {
-	case onnx.Float32:
-		return onnx.Scalar(v), nil
-	case onnx.Float64:
-		return onnx.Scalar(float64(v)), nil
+func scalar(d onnx.DType, v float32) *onnx.Tensor {
+	if d == onnx.Float64 {
+		return onnx.Scalar(float64(v))
 	}
-	return nil, fmt.Errorf("its input is of type %v; only float32 and float64 are understood", d)
+	if d != onnx.Float32 {
+		try.Fail("its input is of type %v; only float32 and float64 are understood", d)
+	}
+	return onnx.Scalar(v)
 }
 
-func upgradePad11(u *upgrader, n *onnx.Node) error {
+func upgradePad11(u *upgrader, n *onnx.Node) {
 	a, ok := drop(n, "pads")
 	if !ok {
-		return fmt.Errorf("it has no pads")
+		try.Fail("it has no pads")
 	}
 	feed(n, 1, u.constant(n, "pads", onnx.Vector(a.Ints...)))
 	if v, ok := drop(n, "value"); ok && v.Float != 0 {
-		t, err := scalar(u.types[n.Inputs[0]].DType, v.Float)
-		if err != nil {
-			return err
-		}
-		feed(n, 2, u.constant(n, "value", t))
+		feed(n, 2, u.constant(n, "value", scalar(u.types[n.Inputs[0]].DType, v.Float)))
 	}
-	return u.keep(n)
 }
 
 // upgradeResize11: version 10 takes the input position of output i as i/scale. The nearest element
 // was the one below when enlarging; the one for shrinking is not stated, and refused.
-func upgradeResize11(u *upgrader, n *onnx.Node) error {
+func upgradeResize11(u *upgrader, n *onnx.Node) {
 	scales := u.graphNow.Initializers[n.Input(1)]
 	mode := op.Attrs(n, 10).Str("mode")
 	if mode == "nearest" {
 		if scales == nil || slices.ContainsFunc(scales.F32(), func(s float32) bool { return s < 1 }) {
-			return fmt.Errorf("nearest-neighbour resizing by scales that shrink, or that are not " +
+			try.Fail("nearest-neighbour resizing by scales that shrink, or that are not " +
 				"constant, is not defined in version 10")
 		}
 		n.Attrs = append(n.Attrs, onnx.StrAttr("nearest_mode", "floor"))
 	}
 	n.Attrs = append(n.Attrs, onnx.StrAttr("coordinate_transformation_mode", "asymmetric"))
 	n.Inputs = []string{n.Inputs[0], u.constant(n, "roi", onnx.NewTensor([]float32{}, 0)), n.Input(1)}
-	return u.keep(n)
 }
 
-func upgradeScatter11(u *upgrader, n *onnx.Node) error {
+func upgradeScatter11(u *upgrader, n *onnx.Node) {
 	n.Op = "ScatterElements"
-	return u.keep(n)
 }
 
 // upgradeSoftmax13: before, all axes from axis on were one axis. Where that is only the last, the
 // meaning did not change; else the value is flattened to a matrix and back.
-func upgradeSoftmax13(u *upgrader, n *onnx.Node) error {
+func upgradeSoftmax13(u *upgrader, n *onnx.Node) {
 	axis := op.Attrs(n, 12).Int("axis")
 	drop(n, "axis")
 	n.Attrs = append(n.Attrs, onnx.IntAttr("axis", -1))
 	rank := len(u.types[n.Inputs[0]].Shape)
 	if u.types[n.Inputs[0]].Shape != nil && (axis == rank-1 || axis == -1) {
-		return u.keep(n)
+		return
 	}
 	x, out := n.Inputs[0], n.Outputs[0]
 	shape, flat, rows := u.names.unique(out+"/shape"), u.names.unique(out+"/flat"),
 		u.names.unique(out+"/rows")
 	n.Inputs[0], n.Outputs[0] = flat, rows
+	softmax := *n
 	u.nodes = append(u.nodes,
 		&onnx.Node{Name: shape, Op: "Shape", Inputs: []string{x}, Outputs: []string{shape}},
 		&onnx.Node{Name: flat, Op: "Flatten", Inputs: []string{x}, Outputs: []string{flat},
-			Attrs: []onnx.Attr{onnx.IntAttr("axis", axis)}}, n,
-		&onnx.Node{Name: out, Op: "Reshape", Inputs: []string{rows, shape}, Outputs: []string{out}},
+			Attrs: []onnx.Attr{onnx.IntAttr("axis", axis)}}, &softmax,
 	)
+	*n = onnx.Node{Name: out, Op: "Reshape", Inputs: []string{rows, shape}, Outputs: []string{out}}
 	if u.to >= 14 { // a size of 0 is one, and copies none
-		last := u.nodes[len(u.nodes)-1]
-		last.Attrs = append(last.Attrs, onnx.IntAttr("allowzero", 1))
+		n.Attrs = append(n.Attrs, onnx.IntAttr("allowzero", 1))
 	}
-	return nil
 }
 
 // upgradeBatchNormalization14: outputs beside the first were of training, which became an
 // attribute.
-func upgradeBatchNormalization14(u *upgrader, n *onnx.Node) error {
+func upgradeBatchNormalization14(u *upgrader, n *onnx.Node) {
 	if slices.ContainsFunc(n.Outputs[1:], func(o string) bool { return o != "" }) {
-		return fmt.Errorf("it gives statistics of training; export the model for inference")
+		try.Fail("it gives statistics of training; export the model for inference")
 	}
 	n.Outputs = n.Outputs[:1]
-	return u.keep(n)
 }
 
-func upgradeRoiAlign16(u *upgrader, n *onnx.Node) error {
+func upgradeRoiAlign16(u *upgrader, n *onnx.Node) {
 	n.Attrs = append(n.Attrs, onnx.StrAttr("coordinate_transformation_mode", "output_half_pixel"))
-	return u.keep(n)
 }
 
 // upgradeSplit18: without sizes the number of parts must be said.
-func upgradeSplit18(u *upgrader, n *onnx.Node) error {
+func upgradeSplit18(u *upgrader, n *onnx.Node) {
 	if n.Input(1) == "" {
 		n.Attrs = append(n.Attrs, onnx.IntAttr("num_outputs", len(n.Outputs)))
 	}
-	return u.keep(n)
 }
 
-// upgradeDFT20: the axis became an input, of which the default is another one.
-func upgradeDFT20(u *upgrader, n *onnx.Node) error {
-	axis := op.Attrs(n, 19).Int("axis")
-	drop(n, "axis")
-	feed(n, 2, u.constant(n, "axis", onnx.Scalar(int64(axis))))
-	return u.keep(n)
-}
-
-func upgradeGridSample20(u *upgrader, n *onnx.Node) error {
+func upgradeGridSample20(u *upgrader, n *onnx.Node) {
 	if a, ok := drop(n, "mode"); ok {
 		switch a.Str {
 		case "bilinear":
@@ -445,13 +388,8 @@ func upgradeGridSample20(u *upgrader, n *onnx.Node) error {
 		}
 		n.Attrs = append(n.Attrs, a)
 	}
-	return u.keep(n)
 }
 
-func upgradeScan9(u *upgrader, n *onnx.Node) error {
-	scan, err := spell.Scan(n, u.names.unique)
-	if err != nil {
-		return err
-	}
-	return u.keep(scan)
+func upgradeScan9(u *upgrader, n *onnx.Node) {
+	*n = *try.Get(spell.Scan(n, u.names.unique))
 }
