@@ -56,8 +56,8 @@ func newWindow(s *Spec) (window, error) {
 	return w, nil
 }
 
-// complete sets what is nil of the window, and of the padding of an output, to their defaults for r
-// axes, and makes copies of the rest.
+// complete sets the lists that are nil, with the padding of an output, to their defaults for r axes,
+// and copies the others.
 func (w *window) complete(r int, outPad *[]int) error {
 	for _, f := range []struct {
 		v *[]int

@@ -31,7 +31,7 @@ func Get2[A, B any](a A, b B, err error) (A, B) {
 	return a, b
 }
 
-// Catch, deferred, sets err to the error that work has ended with. Other panics go on.
+// Catch sets err, where it is deferred, to the error that work has ended with. Other panics go on.
 func Catch(err *error) {
 	switch r := recover().(type) {
 	case nil:
