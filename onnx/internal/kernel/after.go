@@ -141,7 +141,7 @@ func (a *after) target(c *Call, shape []int, inPanels bool) *onnx.Tensor {
 	if !inPanels || !slices.Equal(c.In[last].Shape, shape) {
 		return nil
 	}
-	out := try.Get(c.Over(0, last, onnx.Float32, shape))
+	out := try.Get(c.over(0, last, onnx.Float32, shape))
 	if c.Alias[0] < 0 {
 		copy(out.F32(), c.In[last].F32())
 	}

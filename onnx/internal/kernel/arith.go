@@ -164,7 +164,7 @@ func scaled32(next Kernel) Kernel {
 			!scaleRows(nil, nil, nil) {
 			return next(c)
 		}
-		out := try.Get(c.Over(0, from, x.DType, x.Shape))
+		out := try.Get(c.over(0, from, x.DType, x.Shape))
 		o, v, scales, n := data[float32](out), data[float32](x), data[float32](by), x.Len()/rows
 		c.Parallel(rows, work(n),
 			func(lo, hi int) { scaleRows(o[lo*n:hi*n], v[lo*n:hi*n], scales[lo:hi]) })

@@ -233,7 +233,7 @@ func pairOutput(c *Call, d onnx.DType) *onnx.Tensor {
 	a := c.In[0]
 	shape := try.Get(broadcast(a.Shape, c.In[1].Shape))
 	if d == a.DType && c.Overwrite[0] && slices.Equal(a.Shape, shape) {
-		return try.Get(c.Over(0, 0, d, shape))
+		return try.Get(c.over(0, 0, d, shape))
 	}
-	return try.Get(c.Over(0, 1, d, shape))
+	return try.Get(c.over(0, 1, d, shape))
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // Kernel computes one node: it reads Call.In and makes every wanted Call.Out with [Call.New],
-// [Call.View] or [Call.Over].
+// c.view or c.over.
 type Kernel func(c *Call) error
 
 // Env is the state that all kernels of a session share.
@@ -126,8 +126,8 @@ func (c *Call) New(i int, d onnx.DType, shape []int) (*onnx.Tensor, error) {
 	return t, nil
 }
 
-// View makes output i the data of input j under another shape of as many elements.
-func (c *Call) View(i, j int, shape []int) error {
+// view makes output i the data of input j under another shape of as many elements.
+func (c *Call) view(i, j int, shape []int) error {
 	t, err := c.In[j].Reshape(shape...)
 	if err == nil {
 		c.Out[i], c.Alias[i] = t, j
@@ -135,9 +135,9 @@ func (c *Call) View(i, j int, shape []int) error {
 	return err
 }
 
-// Over makes output i in the buffer of input j where that may be overwritten and fits, else in a
+// over makes output i in the buffer of input j where that may be overwritten and fits, else in a
 // new one.
-func (c *Call) Over(i, j int, d onnx.DType, shape []int) (*onnx.Tensor, error) {
+func (c *Call) over(i, j int, d onnx.DType, shape []int) (*onnx.Tensor, error) {
 	if in := c.In[j]; c.Overwrite[j] && in.DType == d && slices.Equal(in.Shape, shape) {
 		c.Out[i], c.Alias[i] = in, j
 		c.Overwrite[j] = false // no second output may take it

@@ -45,7 +45,7 @@ func newCast(s *Spec) (Kernel, error) {
 	}
 	return func(c *Call) error {
 		if c.In[0].DType == to {
-			return c.View(0, 0, c.In[0].Shape)
+			return c.view(0, 0, c.In[0].Shape)
 		}
 		out := try.Get(c.New(0, to, c.In[0].Shape))
 		if to.IsNarrowFloat() {

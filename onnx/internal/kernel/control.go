@@ -187,7 +187,7 @@ func (t *turns) run(body *Body, before []*onnx.Tensor, first int, after []*onnx.
 func (t *turns) finish(first int, axes []int, backward []bool) error {
 	for i, v := range t.carried {
 		if v == nil {
-			try.Do(t.c.View(i, first+i, t.c.In[first+i].Shape))
+			try.Do(t.c.view(i, first+i, t.c.In[first+i].Shape))
 			continue
 		}
 		t.c.Out[i], t.carried[i] = v, nil

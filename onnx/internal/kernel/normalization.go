@@ -68,7 +68,7 @@ func batchNorm[T floating](eps float64) Kernel {
 		}
 		a, b := normalizing[T](c.In, eps)
 		x := data[T](c.In[0])
-		out := try.Get(c.Over(0, 0, c.In[0].DType, xs))
+		out := try.Get(c.over(0, 0, c.In[0].DType, xs))
 		o, size := data[T](out), 1
 		if len(xs) > 2 {
 			size = product(xs[2:])
@@ -347,7 +347,7 @@ func alongAxis[T floating](axis int, f func(scratch, line []float64)) Kernel {
 		xs := c.In[0].Shape
 		ax := try.Get(axisOf(axis, len(xs)))
 		x := data[T](c.In[0])
-		out := try.Get(c.Over(0, 0, c.In[0].DType, xs))
+		out := try.Get(c.over(0, 0, c.In[0].DType, xs))
 		o := data[T](out)
 		if len(o) == 0 {
 			return nil

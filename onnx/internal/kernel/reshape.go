@@ -25,7 +25,7 @@ func init() {
 }
 
 func newIdentity(*Spec) (Kernel, error) {
-	return func(c *Call) error { return c.View(0, 0, c.In[0].Shape) }, nil
+	return func(c *Call) error { return c.view(0, 0, c.In[0].Shape) }, nil
 }
 
 // Reshape: 0 copies the input's size (unless allowzero = 1), one -1 is worked out:
@@ -66,7 +66,7 @@ func reshape(c *Call, dims []int, allowZero bool) error {
 		}
 		out[unknown] = c.In[0].Len() / known
 	}
-	return c.View(0, 0, out)
+	return c.view(0, 0, out)
 }
 
 // Flatten: axis = 1; out = [prod in_{<axis}, prod in_{>=axis}].
@@ -80,7 +80,7 @@ func newFlatten(s *Spec) (Kernel, error) {
 		if ax < 0 || ax > len(in) {
 			return fmt.Errorf("axis %d is outside a tensor of rank %d", axis, len(in))
 		}
-		return c.View(0, 0, []int{product(in[:ax]), product(in[ax:])})
+		return c.view(0, 0, []int{product(in[:ax]), product(in[ax:])})
 	}, nil
 }
 
@@ -111,7 +111,7 @@ func squeeze(c *Call, axes []int) error {
 			out = append(out, d)
 		}
 	}
-	return c.View(0, 0, out)
+	return c.view(0, 0, out)
 }
 
 func newUnsqueeze(s *Spec) (Kernel, error) {
@@ -139,7 +139,7 @@ func unsqueeze(c *Call, axes []int) error {
 			k++
 		}
 	}
-	return c.View(0, 0, out)
+	return c.view(0, 0, out)
 }
 
 // Dropout in inference: the identity; the mask is all true.
@@ -167,5 +167,5 @@ func dropout(c *Call) error {
 		mask := try.Get(c.New(1, onnx.Bool, c.In[0].Shape))
 		fillRange(data[bool](mask), true)
 	}
-	return c.View(0, 0, c.In[0].Shape)
+	return c.view(0, 0, c.In[0].Shape)
 }

@@ -77,7 +77,7 @@ func combine[T number](r string, dst []T, d int, v T) {
 
 // copied makes output 0 a copy of input 0.
 func copied(c *Call) *onnx.Tensor {
-	out := try.Get(c.Over(0, 0, c.In[0].DType, c.In[0].Shape))
+	out := try.Get(c.over(0, 0, c.In[0].DType, c.In[0].Shape))
 	if c.Alias[0] < 0 {
 		copyRange(out.Data, 0, c.In[0].Data, 0, out.Len())
 	}

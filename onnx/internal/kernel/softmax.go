@@ -102,7 +102,7 @@ func softmaxLines(axis int, slow Kernel) Kernel {
 			return slow(c)
 		}
 		x, n := c.In[0].F32(), xs[ax]
-		out := try.Get(c.Over(0, 0, onnx.Float32, xs))
+		out := try.Get(c.over(0, 0, onnx.Float32, xs))
 		o := out.F32()
 		c.Parallel(len(x)/n, n*4, func(lo, hi int) {
 			softmaxRows(o[lo*n:hi*n], x[lo*n:hi*n], n)

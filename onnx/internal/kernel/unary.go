@@ -126,7 +126,7 @@ func unaryOf[T onnx.Element](cost int, f func(T) T) Kernel {
 func rowOf[T onnx.Element](cost int, f func(dst, x []T)) Kernel {
 	return func(c *Call) error {
 		x := data[T](c.In[0])
-		out := try.Get(c.Over(0, 0, c.In[0].DType, c.In[0].Shape))
+		out := try.Get(c.over(0, 0, c.In[0].DType, c.In[0].Shape))
 		dst := data[T](out)
 		c.Parallel(len(x), cost, func(lo, hi int) { f(dst[lo:hi], x[lo:hi]) })
 		return nil

@@ -57,7 +57,7 @@ func fold[T onnx.Element](row func(dst, a, b []T)) Kernel {
 	d := onnx.TypeOf[T]()
 	return func(c *Call) error {
 		if len(c.In) == 1 {
-			return c.View(0, 0, c.In[0].Shape)
+			return c.view(0, 0, c.In[0].Shape)
 		}
 		shapes := make([][]int, len(c.In))
 		for i, t := range c.In {
