@@ -10,7 +10,7 @@ import (
 // other.
 var layers = []string{
 	"alloctest atomicfile dense internal/try must onnxpb printable regularfile sorting suggest .",
-	"op npy engine message",
+	"op npy engine message internal/mapped",
 	"internal/kernel internal/spell check serde",
 	"shape simd",
 	"build pass",

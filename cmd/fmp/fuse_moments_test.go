@@ -1,6 +1,8 @@
 package main
 
 import (
+	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"

@@ -138,6 +138,34 @@ func (u *upgrader) graph(g *onnx.Graph, version int) error {
 	return nil
 }
 
+// within returns the types of the values that a node's subgraph sees, those around it included; of
+// its own none where they contradict each other.
+func within(n *onnx.Node, s *onnx.Graph, version int,
+	around map[string]onnx.ValueInfo) map[string]onnx.ValueInfo {
+	body := *s
+	body.Inputs = nil
+	for _, name := range s.Captures() {
+		v := around[name]
+		v.Name = name
+		body.Inputs = append(body.Inputs, v)
+	}
+	for i, v := range s.Inputs {
+		// The last inputs of a Loop or Scan are those of its body, which need not say their types.
+		if at := len(n.Inputs) - len(s.Inputs) + i; v.DType == onnx.Undefined && at >= 0 {
+			v.DType = around[n.Inputs[at]].DType
+		}
+		v.Shape = nil // a turn may have another
+		body.Inputs = append(body.Inputs, v)
+	}
+	own, err := shape.Types(&onnx.Model{Opsets: map[string]int64{"": int64(version)}, Graph: &body})
+	if err != nil {
+		return around
+	}
+	types := maps.Clone(around)
+	maps.Copy(types, own)
+	return types
+}
+
 // change rewrites a node in place, or ends by try.Fail; nodes that go before it are added to
 // u.nodes.
 type change func(u *upgrader, n *onnx.Node)
@@ -376,6 +404,13 @@ func upgradeSplit18(u *upgrader, n *onnx.Node) {
 	if n.Input(1) == "" {
 		n.Attrs = append(n.Attrs, onnx.IntAttr("num_outputs", len(n.Outputs)))
 	}
+}
+
+// upgradeDFT20: the axis became an input, of which the default is another one.
+func upgradeDFT20(u *upgrader, n *onnx.Node) {
+	axis := op.Attrs(n, 19).Int("axis")
+	drop(n, "axis")
+	feed(n, 2, u.constant(n, "axis", onnx.Scalar(int64(axis))))
 }
 
 func upgradeGridSample20(u *upgrader, n *onnx.Node) {

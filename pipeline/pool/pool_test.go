@@ -60,7 +60,13 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	pix, labels := pixels(rng.New(1, "corpus"), 600, classes)
-	bank := must.Get(task.NewBank(featuresOf(pix), dx, labels, classes))(t)
+	return newWorldOf(t, pix, labels, classes, "left", "middle", "right")
+}
+
+// newWorldOf is a world with a corpus of c classes.
+func newWorldOf(t *testing.T, pix []uint8, labels []int, c int, names ...string) *world {
+	t.Helper()
+	bank := must.Get(task.NewBank(featuresOf(pix), dx, labels, c))(t)
 	m := must.Get(meta.UntrainedConjugate(bank))(t)
 	f := must.Get(models.ReadManifest(m))(t)
 	f.Extractor, f.Classes = "x", names
