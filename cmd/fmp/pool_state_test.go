@@ -128,8 +128,8 @@ func TestWithoutHasNoSay(t *testing.T) {
 	if !bytes.Equal(twice, never) {
 		t.Error("two files of a client that withdrew leave a trace")
 	}
-	code, _, stderr := r.run("--on-bad", "skip", "--without", "client 9", "-o", r.path("none.onnx"),
-		r.uploads[0], made("client 8", 3), made("client 9", 3))
+	code, _, stderr := runFMP(t, r.args("--on-bad", "skip", "--without", "client 9", "-o",
+		r.path("none.onnx"), r.uploads[0], made("client 8", 3), made("client 9", 3))...)
 	if code != exitUsage || !strings.Contains(stderr, "left out: "+r.path("client 93")+": upload: round") ||
 		!strings.Contains(stderr, "none of the 1 uploads") {
 		t.Errorf("an upload of another round is taken out: exit code %d: %s", code, stderr)
