@@ -19,7 +19,8 @@ type ParsedClient struct {
 	// averages and standardisation of its output.
 	Features *onnx.Model
 	// Embedding maps set [1, n, dx+C], features with labels, and present [1, n], 1 for each, to
-	// points [s, dx+C] (k+C where it has k) and masses [s].
+	// points [s, dx+C] (k+C where it has k) and masses [s]. That of class means is of two classes,
+	// whatever C is: a mean is of the rows of its class alone.
 	Embedding *onnx.Model
 	// Extractor is the extractor's digest (docs/formats.md), Nodes and Numbers its numbers of nodes
 	// and of constants' elements, and Bytes the size of these.
@@ -64,6 +65,8 @@ type taker struct {
 	// the features of the labelled points, and the values between these and the embedding
 	features, set, counts string
 	nodes                 []*onnx.Node // of the extractor
+
+	means *onnx.Model // the embedding of class means, of two classes
 }
 
 func (t *taker) take() error {
@@ -175,8 +178,6 @@ func (t *taker) config() (EmbeddingConfig, error) {
 
 // embedding compares the part from set and present to the outputs.
 func (t *taker) embedding(seen map[*onnx.Node]bool) error {
-	var e *onnx.Model
-	var err error
 	f := t.manifest
 	switch {
 	case f.Clip > 0 && (f.K < 1 || !f.ClassMeans):
@@ -185,20 +186,8 @@ func (t *taker) embedding(seen map[*onnx.Node]bool) error {
 		return fmt.Errorf("its manifest says class means of %d classes and %d points", f.C, f.S)
 	case f.Bytes > 0 && (f.Clip > 0 || !f.ClassMeans):
 		return fmt.Errorf("its manifest says moments, and not of class means, or of a private round")
-	case f.Bytes > 0:
-		c := MomentsConfig{Dx: f.Dx, C: f.C, Bytes: f.Bytes}
-		if f.K > 0 {
-			c.Basis = onnx.ZerosF32(f.Dx, f.K)
-		}
-		e, err = MomentsEmbedding(c)
-	case f.ClassMeans:
-		e, err = classMeansEmbedding(ConjugateConfig{Dx: f.Dx, C: f.C, K: f.K})
-	default:
-		var c EmbeddingConfig
-		if c, err = t.config(); err == nil {
-			e, err = NewEmbedding(c, 0)
-		}
 	}
+	e, err := t.embeddingOf(f.C)
 	if err != nil {
 		return err
 	}
@@ -215,7 +204,39 @@ func (t *taker) embedding(seen map[*onnx.Node]bool) error {
 		return err
 	}
 	t.set, t.counts = u.bound["points"], u.bound["weights"]
-	return nil
+	if !f.ClassMeans {
+		return nil
+	}
+	if t.means, err = t.embeddingOf(2); err != nil {
+		return err
+	}
+	for _, name := range Parameters(e) {
+		t.means.Graph.Initializers[name] = t.model.Graph.Initializers[u.bound[name]]
+	}
+	pass.Rename(t.means.Graph, map[string]string{"points": ValueSet, "weights": ValuePresent,
+		ConjCompressed: "points"})
+	return pass.Upgrade(t.means, int(min(t.model.Opset(), onnx.MaxOpset)))
+}
+
+// embeddingOf builds the embedding that the manifest tells of, for a number of classes, with numbers
+// that do not matter.
+func (t *taker) embeddingOf(classes int) (*onnx.Model, error) {
+	f := t.manifest
+	switch {
+	case f.Bytes > 0:
+		c := MomentsConfig{Dx: f.Dx, C: classes, Bytes: f.Bytes}
+		if f.K > 0 {
+			c.Basis = onnx.ZerosF32(f.Dx, f.K)
+		}
+		return MomentsEmbedding(c)
+	case f.ClassMeans:
+		return classMeansEmbedding(ConjugateConfig{Dx: f.Dx, C: classes, K: f.K})
+	}
+	c, err := t.config()
+	if err != nil {
+		return nil, err
+	}
+	return NewEmbedding(c, 0)
 }
 
 // classMeansEmbedding builds the client's part of a conjugate, open or private predictor, with
@@ -473,17 +494,19 @@ func (t *taker) parts() (*ParsedClient, error) {
 	if a.Features, err = inferred(m); err != nil {
 		return nil, err
 	}
-	one := onnx.Known(1)
-	if m, _, err = t.part("embedding", []onnx.ValueInfo{
-		{Name: t.set, DType: onnx.Float32, Shape: []onnx.Dim{one, n, onnx.Known(f.Dx + f.C)}},
-		{Name: t.counts, DType: onnx.Float32, Shape: []onnx.Dim{one, n}},
-	}, []onnx.ValueInfo{{Name: "points", DType: onnx.Float32},
-		{Name: "masses", DType: onnx.Float32}}); err != nil {
-		return nil, err
+	if m = t.means; m == nil {
+		one := onnx.Known(1)
+		if m, _, err = t.part("embedding", []onnx.ValueInfo{
+			{Name: t.set, DType: onnx.Float32, Shape: []onnx.Dim{one, n, onnx.Known(f.Dx + f.C)}},
+			{Name: t.counts, DType: onnx.Float32, Shape: []onnx.Dim{one, n}},
+		}, []onnx.ValueInfo{{Name: "points", DType: onnx.Float32},
+			{Name: "masses", DType: onnx.Float32}}); err != nil {
+			return nil, err
+		}
+		g := m.Graph
+		pass.Rename(g, map[string]string{g.Inputs[0].Name: ValueSet, g.Inputs[1].Name: ValuePresent,
+			g.Outputs[0].Name: "points", g.Outputs[1].Name: "masses"})
 	}
-	g := m.Graph
-	pass.Rename(g, map[string]string{g.Inputs[0].Name: ValueSet, g.Inputs[1].Name: ValuePresent,
-		g.Outputs[0].Name: "points", g.Outputs[1].Name: "masses"})
 	if a.Embedding, err = inferred(m); err != nil {
 		return nil, err
 	}

@@ -132,21 +132,35 @@ func TestParseClient(t *testing.T) {
 			for i := range pixels {
 				pixels[i] = uint8(r.IntN(256))
 			}
-			set := onnx.ZerosF32(1, n, testDx+testC)
 			for i := range labels {
 				labels[i] = int64(r.IntN(testC))
 			}
 			images := onnx.NewTensor(pixels, dims...)
 			want := eval(t, c.m, map[string]*onnx.Tensor{"images": images, "labels": onnx.NewTensor(labels, n)})
 			h := eval(t, a.Features, map[string]*onnx.Tensor{"images": images})[ValueFeatures].F32()
-			for i, y := range labels {
-				row := set.F32()[i*(testDx+testC):]
-				copy(row, h[i*testDx:(i+1)*testDx])
-				row[testDx+int(y)] = 1
+			embedded := func(labels []int64, class, c int) map[string]*onnx.Tensor {
+				set, present := onnx.ZerosF32(1, n, testDx+c), onnx.ZerosF32(1, n)
+				for i, y := range labels {
+					if row := set.F32()[i*(testDx+c):]; c == testC || y == int64(class) {
+						copy(row, h[i*testDx:(i+1)*testDx])
+						row[testDx+int(y)-class], present.F32()[i] = 1, 1
+					}
+				}
+				return eval(t, a.Embedding, map[string]*onnx.Tensor{ValueSet: set, ValuePresent: present})
 			}
-			got := eval(t, a.Embedding, map[string]*onnx.Tensor{ValueSet: set, ValuePresent: ones(1, n)})
-			near(t, "points", got["points"], want["points"], 1e-5)
-			near(t, "masses", got["masses"], want["masses"], 1e-5)
+			if !c.f.ClassMeans {
+				got := embedded(labels, 0, testC)
+				near(t, "points", got["points"], want["points"], 1e-5)
+				near(t, "masses", got["masses"], want["masses"], 1e-5)
+				return
+			}
+			k := c.f.PointWidth()
+			for y := range testC {
+				got := embedded(labels, y, 2)
+				near(t, "points", onnx.Vector(got["points"].F32()[:k]...),
+					onnx.Vector(want["points"].F32()[y*(k+testC):][:k]...), 1e-5)
+				near(t, "masses", onnx.Vector(got["masses"].F32()[0]), onnx.Vector(want["masses"].F32()[y]), 1e-5)
+			}
 		})
 	}
 }

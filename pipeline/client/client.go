@@ -292,12 +292,8 @@ func (c *Client) Points(ctx context.Context, src imagefile.Source,
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	points, err := point.FromLabelled(rows, c.Manifest.Dx, labels, c.Manifest.C)
-	if err != nil {
-		return nil, 0, nil, err
-	}
-	set, err = c.embed(points.Z, points.N)
-	return set, points.N, left, err
+	set, err = c.embed(rows, labels)
+	return set, len(labels), left, err
 }
 
 // Moments makes an upload of moments, and names the images left out as Points does.
@@ -313,8 +309,8 @@ func (c *Client) Moments(ctx context.Context, src imagefile.Source,
 	}
 	dx, k := c.Manifest.Dx, c.Manifest.PointWidth()
 	rows := make([]float32, 0, len(labels)*k)
-	for i, y := range labels {
-		rows = append(rows, c.settle(c.coordinates(h[i*dx:(i+1)*dx], y), k)...)
+	for i := range labels {
+		rows = append(rows, c.settle(c.coordinates(h[i*dx:(i+1)*dx]), k)...)
 	}
 	// The subset differs from round to round, and is that of the rows: no one chooses it.
 	if c.curve, err = moments.CurveOf(rows, k, labels, c.Manifest.C, c.Manifest.Digest); err != nil {
@@ -347,8 +343,49 @@ func classes(labels []int, f models.Manifest, atLeast int) (keep []bool, few []e
 	return keep, few
 }
 
-// embed returns the points and masses of n labelled points, [n, dx+C].
-func (c *Client) embed(points []float32, n int) (*point.Set, error) {
+// embed returns the points and masses of labelled rows, [n, dx]. Class means are made class by
+// class: they are the same as those of all rows at once, and no table has a label's C numbers.
+func (c *Client) embed(rows []float32, labels []int) (*point.Set, error) {
+	f := c.Manifest
+	if !f.ClassMeans {
+		points, err := point.FromLabelled(rows, f.Dx, labels, f.C)
+		if err != nil {
+			return nil, err
+		}
+		z, w, err := c.run(points.Z, points.N)
+		if err != nil {
+			return nil, err
+		}
+		return Set(z, w, f)
+	}
+	of := make([][]int, f.C)
+	for i, y := range labels {
+		of[y] = append(of[y], i)
+	}
+	set := &point.Set{Dx: f.PointWidth(), C: f.C}
+	for y, held := range of {
+		if len(held) == 0 {
+			continue
+		}
+		some := make([]float32, 0, len(held)*f.Dx)
+		for _, i := range held {
+			some = append(some, rows[i*f.Dx:(i+1)*f.Dx]...)
+		}
+		mean, mass, err := c.mean(some)
+		if err != nil {
+			return nil, err
+		}
+		set.N, set.Z = set.N+1, append(set.Z, mean...)
+		set.Y, set.W = append(set.Y, int32(y)), append(set.W, mass)
+	}
+	if set.Small() {
+		set = set.Dense()
+	}
+	return set, nil
+}
+
+// run returns points and masses of n labelled points, as the embedding makes them.
+func (c *Client) run(points []float32, n int) (z, w *onnx.Tensor, err error) {
 	present := make([]float32, n)
 	for i := range present {
 		present[i] = 1
@@ -356,10 +393,26 @@ func (c *Client) embed(points []float32, n int) (*point.Set, error) {
 	out, err := engine.Eval(c.embedding,
 		map[string]*onnx.Tensor{models.ValueSet: onnx.NewTensor(points, 1, n, len(points)/n),
 			models.ValuePresent: onnx.NewTensor(present, 1, n)}, "points", "masses")
-	if err != nil {
-		return nil, err
+	return out["points"], out["masses"], err
+}
+
+// mean returns the mean of rows of one class and their number: the first of the two classes that the
+// embedding of class means has.
+func (c *Client) mean(rows []float32) (mean []float32, mass float32, err error) {
+	dx, k := c.Manifest.Dx, c.Manifest.PointWidth()
+	n := len(rows) / dx
+	points := make([]float32, 0, n*(dx+2))
+	for i := range n {
+		points = append(append(points, rows[i*dx:(i+1)*dx]...), 1, 0)
 	}
-	return Set(out["points"], out["masses"], c.Manifest)
+	z, w, err := c.run(points, n)
+	if err != nil {
+		return nil, 0, err
+	}
+	if z.Len() != 2*(k+2) || w.Len() != 2 {
+		return nil, 0, fmt.Errorf("the model gave points %v and masses %v; want two of %d numbers", z, w, k)
+	}
+	return z.F32()[:k], w.F32()[0], nil
 }
 
 // Set checks an embedding's outputs against its manifest. Of class means only those of classes that
@@ -407,7 +460,7 @@ func (c *Client) Coordinates(ctx context.Context, src imagefile.Source,
 			return nil
 		}
 		out.W, out.Labels, out.Digests = append(out.W,
-			c.settle(c.coordinates(c.row(pixels), y), f.K)...),
+			c.settle(c.coordinates(c.row(pixels)), f.K)...),
 			append(out.Labels, y),
 			append(out.Digests, items[0].Digest)
 		return nil
@@ -423,22 +476,11 @@ func (c *Client) Coordinates(ctx context.Context, src imagefile.Source,
 
 // coordinates returns the k coordinates of one feature row, the mean of a class of one image; nil
 // where there are none that are finite.
-func (c *Client) coordinates(h []float32, y int) []float32 {
-	f := c.Manifest
+func (c *Client) coordinates(h []float32) []float32 {
 	if h == nil {
 		return nil
 	}
-	z := make([]float32, f.Dx+f.C)
-	copy(z, h)
-	z[f.Dx+y] = 1
-	out, err := engine.Eval(c.embedding,
-		map[string]*onnx.Tensor{models.ValueSet: onnx.NewTensor(z, 1, 1, len(z)),
-			models.ValuePresent: onnx.NewTensor([]float32{1}, 1, 1)}, "points")
-	k := f.PointWidth()
-	if err != nil || out["points"].Len() != f.C*(k+f.C) {
-		return nil
-	}
-	if w := out["points"].F32()[y*(k+f.C):][:k]; finite(w) {
+	if w, _, err := c.mean(h); err == nil && finite(w) {
 		return w
 	}
 	return nil

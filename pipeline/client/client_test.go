@@ -19,6 +19,8 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
@@ -367,16 +369,7 @@ func TestChunk(t *testing.T) {
 // TestCurves: uploads of moments bring the curves of the client's images, the same for the same
 // images; those of too few bring none, and nor do other uploads.
 func TestCurves(t *testing.T) {
-	e := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: 6, C: 3, Bytes: 1 << 16}))(t)
-	ef := must.Get(models.ReadManifest(e))(t)
-	b := build.New("extractor")
-	b.Output("h", b.Reshape(b.Input("image", onnx.Float32, "n", 1, 2, 3), -1, 6))
-	x := must.Get(b.Model())(t)
-	g := must.Get(models.ClientGraph(x, models.Manifest{Digest: "x"}, e, ef,
-		models.Preprocessing{Height: 2, Width: 3, Channels: 1}))(t)
-	f := must.Get(models.ReadManifest(g))(t)
-	f.Digest = must.Get(models.Digest(g))(t)
-	c := must.Get(New(g, f, 1))(t)
+	c, _ := behindPixels(t, must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: 6, C: 3, Bytes: 1 << 16}))(t))
 	upload := func(c *Client, n int) *federate.Upload {
 		t.Helper()
 		u, _ := must.Get2(c.Upload(t.Context(), &images{n: n, classes: 3}, Options{}, "a"))(t)
@@ -396,5 +389,81 @@ func TestCurves(t *testing.T) {
 	if u, _, err := plain.Upload(t.Context(), &images{n: 40, classes: 10}, Options{},
 		"a"); err != nil || u.Curve != nil {
 		t.Errorf("class means with a curve, %v", err)
+	}
+}
+
+// behindPixels returns the client of an embedding of six features, the pixels themselves, and its
+// graph.
+func behindPixels(t *testing.T, e *onnx.Model) (*Client, *onnx.Model) {
+	t.Helper()
+	ef := must.Get(models.ReadManifest(e))(t)
+	b := build.New("extractor")
+	b.Output("h", b.Reshape(b.Input("image", onnx.Float32, "n", 1, 2, 3), -1, 6))
+	x := must.Get(b.Model())(t)
+	g := must.Get(models.ClientGraph(x, models.Manifest{Digest: "x"}, e, ef, models.Preprocessing{Height: 2,
+		Width: 3, Channels: 1, Mean: []float32{0.5}, Std: []float32{0.25}}))(t)
+	f := must.Get(models.ReadManifest(g))(t)
+	f.Digest = must.Get(models.Digest(g))(t)
+	return must.Get(New(g, f, 1))(t), g
+}
+
+// meanEmbeddings returns embeddings of class means of six features, by name.
+func meanEmbeddings(t *testing.T, classes int) map[string]*onnx.Model {
+	t.Helper()
+	basis := onnx.ZerosF32(6, 2)
+	rng.Normal(rng.New(1, "basis"), basis.F32())
+	moments := models.MomentsConfig{Dx: 6, C: classes, Bytes: 1 << 20}
+	all := must.Get(models.MomentsEmbedding(moments))(t)
+	moments.Basis = basis
+	return map[string]*onnx.Model{
+		"moments": all, "moments on a basis": must.Get(models.MomentsEmbedding(moments))(t),
+		"class means": must.Get(models.ClassMeansEmbedding(6, classes, 2))(t),
+	}
+}
+
+// TestClassByClass: class means have the bits that the whole client graph gives.
+func TestClassByClass(t *testing.T) {
+	const n = 50
+	for _, c := range []int{2, 7, 40} {
+		for name, e := range meanEmbeddings(t, c) {
+			t.Run(fmt.Sprintf("%s of %d classes", name, c), func(t *testing.T) {
+				cl, g := behindPixels(t, e)
+				s := must.Get(must.Get(pure.New(engine.Options{Threads: 1, Reproducible: true}))(t).Load(g))(t)
+				src := &images{n: n, classes: min(7, c)}
+				pixels, labels := make([]uint8, n*6), make([]int64, n)
+				for i := range labels {
+					item := must.Get(src.Next(t.Context(), pixels[i*6:(i+1)*6]))(t)
+					labels[i] = int64(item.Label)
+				}
+				out := must.Get(engine.Eval(s, map[string]*onnx.Tensor{
+					"images": onnx.NewTensor(pixels, n, 2, 3, 1), "labels": onnx.NewTensor(labels, n)},
+					"points", "masses"))(t)
+				want := must.Get(Set(out["points"], out["masses"], cl.Manifest))(t)
+				got, _, _, err := cl.Points(t.Context(), &images{n: n, classes: min(7, c)}, Options{})
+				must.Do(t, err)
+				if got = got.Dense(); !reflect.DeepEqual(got, want) {
+					t.Errorf("class by class %v, all at once %v", got, want)
+				}
+			})
+		}
+	}
+}
+
+// TestManyClasses: an upload of 10,000 classes takes memory for its images and the names of classes,
+// not for a table of them.
+func TestManyClasses(t *testing.T) {
+	const n = 2000
+	for name, e := range meanEmbeddings(t, 10_000) {
+		c, _ := behindPixels(t, e)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		u, _ := must.Get2(c.Upload(t.Context(), &images{n: n, classes: 1000}, Options{}, "a"))(t)
+		runtime.ReadMemStats(&after)
+		if u.Points.N != 1000 || u.Points.Y == nil {
+			t.Errorf("%s: %d points, dense %v", name, u.Points.N, u.Points.Y == nil)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 40<<20 {
+			t.Errorf("%s: %d images of 10,000 classes take %d MB", name, n, took>>20)
+		}
 	}
 }

@@ -82,17 +82,13 @@ func (c *Client) calibrated(ctx context.Context, src imagefile.Source, o Options
 			rest, kept = append(rest, row...), append(kept, labels[i])
 			continue
 		}
-		points.N, points.Z = points.N+1, append(points.Z, c.settle(c.coordinates(row, labels[i]), k)...)
+		points.N, points.Z = points.N+1, append(points.Z, c.settle(c.coordinates(row), k)...)
 		points.Y, points.W = append(points.Y, int32(labels[i])), append(points.W, 0)
 	}
 	if points.N > 0 {
 		u.Calibration = points
 	}
-	set, err := point.FromLabelled(rest, dx, kept, f.C)
-	if err != nil {
-		return err
-	}
-	u.N = set.N
-	u.Points, err = c.embed(set.Z, set.N)
+	u.N = len(kept)
+	u.Points, err = c.embed(rest, kept)
 	return err
 }

@@ -80,12 +80,13 @@ func Parted(rows []float32, k int, labels []int, c int,
 		if n == 0 {
 			continue
 		}
-		z := make([]float32, k+c)
-		for j, v := range mean[y*k:][:k] {
-			z[j] = float32(v)
+		for _, v := range mean[y*k:][:k] {
+			means.Z = append(means.Z, float32(v))
 		}
-		z[k+y] = 1
-		means.N, means.Z, means.W = means.N+1, append(means.Z, z...), append(means.W, float32(n))
+		means.N, means.Y, means.W = means.N+1, append(means.Y, int32(y)), append(means.W, float32(n))
+	}
+	if means.Small() {
+		means = means.Dense()
 	}
 	rest := make([]float64, len(kept)*k)
 	for at, i := range kept {
