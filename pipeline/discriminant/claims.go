@@ -30,9 +30,8 @@ type Judges struct {
 // NewJudges returns the clients as judges of further ones, their class means as package honesty
 // weighs them, with masses as claimed, and the variances of class means.
 //
-// Coordinates are the directions v_j in which the classes of all clients lie apart, from the
-// eigenvectors e_j of the Gram matrix of the discriminant, (m_c - m0)'W^-1(m_d - m0): v = sum_c e_c
-// a_c / root of its value. Mislabelled means leave their span as it is. Each is measured in its
+// Coordinates are the directions v_j in which the classes of all clients lie apart: those of the
+// discriminant, whose values are those of the Gram matrix (m_c - m0)'W^-1(m_d - m0). Mislabelled means leave their span as it is. Each is measured in its
 // standard deviation within classes, that of the median client: a false scatter moves the median
 // little. The scatter is judged by the same numbers ([scatterOdds]). That of improper clients
 // ([Improper]) is not read, and they are bad.
@@ -290,7 +289,8 @@ const minVariance = 1e-3
 // the sums of squares of the means along them, in descending order. They are of the span of W's
 // [leading] principal directions, which class means had no part in: in all of many coordinates the
 // means of few images lie apart by their noise, and a second client of a class would seem to
-// contradict the first.
+// contradict the first. With L L' = W in the span, they are L^-T times the eigenvectors of A A' with
+// A = L^-1 M', where M are the means: of the span's dimensions, however many the classes.
 func directions(h *head) (*mat.Dense, []float64, error) {
 	k, c := h.a.Dims()
 	q := principal(h.within, min(k, leading))
@@ -303,30 +303,30 @@ func directions(h *head) (*mat.Dense, []float64, error) {
 		return nil, nil, fmt.Errorf("discriminant: the principal directions of the covariance are " +
 			"dependent; check the uploads for numbers out of range")
 	}
-	var a mat.Dense
-	if err := chol.SolveTo(&a, means.T()); err != nil {
+	var lower mat.TriDense
+	chol.LTo(&lower)
+	var a, back mat.Dense
+	if err := a.Solve(&lower, means.T()); err != nil {
 		return nil, nil, fmt.Errorf("discriminant: %w", err)
 	}
-	product.Mul(&means, &a)
-	gram := moment.Symmetric(&product)
-	values, vectors, ok := moment.Eigen(gram)
+	product.Mul(&a, a.T())
+	values, vectors, ok := moment.Eigen(moment.Symmetric(&product))
 	if !ok {
 		return nil, nil, fmt.Errorf("discriminant: the eigenvalues of the class means did not " +
 			"converge; check the uploads for numbers out of range")
 	}
 	slices.Reverse(values)
 	r := 1
-	for r < min(c-1, honesty.Leading) && values[r] > 1e-6*values[0] {
+	for r < min(c-1, honesty.Leading, len(values)) && values[r] > 1e-6*values[0] {
 		r++
 	}
-	turn := mat.NewDense(c, r, nil)
+	turn := mat.NewDense(len(values), r, nil)
 	for j := range r {
-		for y := range c {
-			turn.Set(y, j, vectors.At(y, c-1-j)/math.Sqrt(values[j]))
-		}
+		turn.SetCol(j, mat.Col(nil, len(values)-1-j, vectors))
 	}
-	var back mat.Dense
-	back.Mul(&a, turn)
+	if err := back.Solve(lower.T(), turn); err != nil {
+		return nil, nil, fmt.Errorf("discriminant: %w", err)
+	}
 	v := mat.NewDense(k, r, nil)
 	v.Mul(q, &back)
 	return v, values[:r], nil

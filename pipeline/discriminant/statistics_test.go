@@ -2,6 +2,7 @@ package discriminant
 
 import (
 	"math"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -252,5 +253,56 @@ func TestClaimsBesideImproper(t *testing.T) {
 	must.Do(t, err)
 	if u := must.Get(by.Claims(cs[0]))(t); math.IsInf(u.Odds[0], -1) {
 		t.Error("an honest client is refused for its scatter")
+	}
+}
+
+// TestDirections: along the directions the covariance is I, and the class means are uncorrelated
+// with the sums of squares that come with them, in descending order; of many classes they take no
+// table of classes by classes.
+func TestDirections(t *testing.T) {
+	for _, c := range []struct{ k, classes, want int }{
+		{4, 3, 2}, {6, 40, 6}, {70, 20, 19}, {70, 300, honesty.Leading}, {110, 30, 29}, {20, 3000, 20},
+	} {
+		noise := gaussian(c.k, 2*c.k, 5)
+		within := mat.NewSymDense(c.k, nil)
+		within.SymOuterK(1/float64(c.k), noise)
+		away := mat.DenseCopyOf(gaussian(c.k, c.classes, 6).T())
+		for j := range c.k {
+			col := mat.Col(nil, j, away)
+			floats.AddConst(-floats.Sum(col)/float64(c.classes), col)
+			away.SetCol(j, col)
+		}
+		h := &head{within: within, away: away, a: mat.NewDense(c.k, c.classes, nil)}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		v, values, err := directions(h)
+		runtime.ReadMemStats(&after)
+		must.Do(t, err)
+		if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
+			t.Errorf("%+v: directions take %d MB", c, took>>20)
+		}
+		if _, r := v.Dims(); r != c.want || len(values) != r {
+			t.Fatalf("%+v: %d directions with %d values", c, r, len(values))
+		}
+		var on, unit, along, squares mat.Dense
+		on.Mul(within, v)
+		unit.Mul(v.T(), &on)
+		along.Mul(away, v)
+		squares.Mul(along.T(), &along)
+		for i := range values {
+			for j := range values {
+				one, square := 0.0, 0.0
+				if i == j {
+					one, square = 1, values[i]
+				}
+				if math.Abs(unit.At(i, j)-one) > 1e-9 || math.Abs(squares.At(i, j)-square) > 1e-9*values[0] {
+					t.Fatalf("%+v: element %d, %d is %v and %v; want %v and %v", c, i, j, unit.At(i, j),
+						squares.At(i, j), one, square)
+				}
+			}
+			if i > 0 && values[i] > values[i-1] {
+				t.Fatalf("%+v: value %d is above the one before", c, i)
+			}
+		}
 	}
 }
