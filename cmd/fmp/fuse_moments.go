@@ -17,6 +17,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/pipeline/corpus"
 	"fmp/pipeline/discriminant"
+	"fmp/pipeline/federate"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/posterior"
@@ -55,9 +56,9 @@ type momentsFlags struct {
 	learn bool // kappa from the data set
 }
 
-// width returns the number of coordinates, dx at most, whose upload in int8 keeps to the bytes: the
-// upper triangle of the scatter with its scales, class means with 16 bytes each for scale, mass and
-// number of the class, calibration points in float16, and names.
+// width returns the number of coordinates, of dx and of those that servers take at most, whose upload
+// in int8 keeps to the bytes: the upper triangle of the scatter with its scales, class means with 16
+// bytes each for scale, mass and number of the class, calibration points in float16, and names.
 func (f momentsFlags) width(dx, classes int) (int, error) {
 	const fixed, scale, mean = 1 << 10, 4, 16
 	size := func(k int) int {
@@ -66,7 +67,7 @@ func (f momentsFlags) width(dx, classes int) (int, error) {
 	if dx < 2 {
 		return 0, usageErrorf("--extractor: it gives %d feature, and moments are of 2 or more", dx)
 	}
-	for k := dx; k >= 2; k-- {
+	for k := min(dx, federate.MaxMoments); k >= 2; k-- {
 		if size(k) <= int(f.bytes) {
 			return k, nil
 		}

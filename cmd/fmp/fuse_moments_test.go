@@ -47,6 +47,8 @@ func TestWidth(t *testing.T) {
 	}{
 		{2 << 20, 1280, 1000, 1258, ""},
 		{2 << 20, 64, 10_000, 64, ""},
+		{16 << 20, 4096, 10, 4096, ""},
+		{16 << 20, 6000, 10, 4096, ""}, // servers take no wider ones
 		{1000, 1280, 10, 0, "--bytes 1000 are too few for 10 classes; give 1275 or more"},
 		{1275, 1280, 10, 2, ""},
 		{2 << 20, 1, 4, 0, "1 feature"},
