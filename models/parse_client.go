@@ -221,22 +221,48 @@ func (t *taker) embedding(seen map[*onnx.Node]bool) error {
 // embeddingOf builds the embedding that the manifest tells of, for a number of classes, with numbers
 // that do not matter.
 func (t *taker) embeddingOf(classes int) (*onnx.Model, error) {
-	f := t.manifest
-	switch {
-	case f.Bytes > 0:
-		c := MomentsConfig{Dx: f.Dx, C: classes, Bytes: f.Bytes}
-		if f.K > 0 {
-			c.Basis = onnx.ZerosF32(f.Dx, f.K)
-		}
-		return MomentsEmbedding(c)
-	case f.ClassMeans:
-		return classMeansEmbedding(ConjugateConfig{Dx: f.Dx, C: classes, K: f.K})
+	if t.manifest.ClassMeans {
+		return t.manifest.means(classes)
 	}
 	c, err := t.config()
 	if err != nil {
 		return nil, err
 	}
 	return NewEmbedding(c, 0)
+}
+
+// means builds an embedding of class means as embeddingOf does.
+func (f Manifest) means(classes int) (*onnx.Model, error) {
+	if f.Bytes == 0 {
+		return classMeansEmbedding(ConjugateConfig{Dx: f.Dx, C: classes, K: f.K})
+	}
+	c := MomentsConfig{Dx: f.Dx, C: classes, Bytes: f.Bytes}
+	if f.K > 0 {
+		c.Basis = onnx.ZerosF32(f.Dx, f.K)
+	}
+	return MomentsEmbedding(c)
+}
+
+// OfTwoClasses returns an embedding of class means for two classes in place of its own: the mean of
+// a class is of its rows alone, and takes no table of many classes.
+func OfTwoClasses(m *onnx.Model) (*onnx.Model, error) {
+	f, err := ReadManifest(m)
+	if err != nil {
+		return nil, err
+	}
+	e, err := f.means(2)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range Parameters(e) {
+		t := m.Graph.Initializers[name]
+		if t == nil {
+			return nil, fmt.Errorf("%s: it has no parameter %q; want an embedding of class means", f.name(), name)
+		}
+		e.Graph.Initializers[name] = t
+	}
+	f.C, f.S, f.Classes = 2, 2, nil
+	return e, f.Write(e)
 }
 
 // classMeansEmbedding builds the client's part of a conjugate, open or private predictor, with

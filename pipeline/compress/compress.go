@@ -18,6 +18,8 @@ import (
 const (
 	batchSize   = 32
 	batchPoints = 1 << 16
+	// manyClasses is the number of classes from which class means are made class by class.
+	manyClasses = 1 << 10
 )
 
 // Compressor runs an embedding model. It is safe for concurrent use if its engine's sessions are.
@@ -25,6 +27,7 @@ const (
 type Compressor struct {
 	session  engine.Session
 	manifest models.Manifest
+	means    *Compressor // of two classes, in place of a session for many
 }
 
 // New prepares an embedding model for running. The model must carry the manifest of an embedding.
@@ -38,6 +41,14 @@ func New(e engine.Engine, m *onnx.Model) (*Compressor, error) {
 			"want an embedding with all three, as fmp train embedding writes it",
 			f.Kind, f.Dx, f.C, f.S)
 	}
+	if f.ClassMeans && f.C > manyClasses {
+		two, err := models.OfTwoClasses(m)
+		if err != nil {
+			return nil, fmt.Errorf("embedding: %w", err)
+		}
+		means, err := New(e, two)
+		return &Compressor{manifest: f, means: means}, err
+	}
 	s, err := e.Load(m)
 	if err != nil {
 		return nil, fmt.Errorf("embedding: %w", err)
@@ -49,11 +60,16 @@ func New(e engine.Engine, m *onnx.Model) (*Compressor, error) {
 func (c *Compressor) Manifest() models.Manifest { return c.manifest }
 
 // Close releases the session.
-func (c *Compressor) Close() error { return c.session.Close() }
+func (c *Compressor) Close() error {
+	if c.means != nil {
+		return c.means.Close()
+	}
+	return c.session.Close()
+}
 
 // Compress returns one upload of s points per client, in the clients' order. The masses of an
 // upload sum to the client's weights. Clients may have different numbers of points, at least one
-// each.
+// each. Of class means of many classes an upload holds those of the client's classes alone.
 func (c *Compressor) Compress(ctx context.Context, clients []*point.Set) ([]*point.Set, error) {
 	for i, s := range clients {
 		if s == nil || s.N < 1 {
@@ -66,6 +82,16 @@ func (c *Compressor) Compress(ctx context.Context, clients []*point.Set) ([]*poi
 		}
 	}
 	uploads := make([]*point.Set, 0, len(clients))
+	if c.means != nil {
+		for _, s := range clients {
+			u, err := c.byClass(ctx, s)
+			if err != nil {
+				return nil, err
+			}
+			uploads = append(uploads, u)
+		}
+		return uploads, nil
+	}
 	for len(clients) > 0 {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("compress: %w", err)
@@ -87,6 +113,30 @@ func (c *Compressor) Compress(ctx context.Context, clients []*point.Set) ([]*poi
 		clients = clients[n:]
 	}
 	return uploads, nil
+}
+
+// byClass makes the upload of a client class by class, each a client of the embedding of two classes.
+func (c *Compressor) byClass(ctx context.Context, s *point.Set) (*point.Set, error) {
+	of := make([]point.Set, s.C)
+	for i := range s.N {
+		s.Shares(i, func(y int, p float32) {
+			o := &of[y]
+			o.N, o.Z, o.W = o.N+1, append(append(o.Z, s.Features(i)...), p, 0), append(o.W, s.W[i])
+		})
+	}
+	out := &point.Set{Dx: c.manifest.PointWidth(), C: s.C}
+	var held []*point.Set
+	for y := range of {
+		if o := &of[y]; o.N > 0 {
+			o.Dx, o.C = s.Dx, 2
+			held, out.Y = append(held, o), append(out.Y, int32(y))
+		}
+	}
+	means, err := c.means.Compress(ctx, held)
+	for _, m := range means {
+		out.N, out.Z, out.W = out.N+1, append(out.Z, m.Features(0)...), append(out.W, m.W[0])
+	}
+	return out, err
 }
 
 func (c *Compressor) run(clients []*point.Set, widest int) ([]*point.Set, error) {

@@ -3,6 +3,7 @@ package compress
 import (
 	"context"
 	"math"
+	"runtime"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -88,4 +89,46 @@ func TestCompressErrors(t *testing.T) {
 		t, "",
 		"a cancelled call compressed")
 
+}
+
+// TestManyClasses: class means of many classes are those of few, with a class's number each, and
+// take no table of classes by classes.
+func TestManyClasses(t *testing.T) {
+	const dx, c, many = 6, 5, 10_000
+	open := func(classes int) *Compressor {
+		k := must.Get(New(orttest.New(t), must.Get(models.ClassMeansEmbedding(dx, classes, 2))(t)))(t)
+		t.Cleanup(func() { k.Close() })
+		return k
+	}
+	few := client(40, dx, c)
+	few.W[3] = 0.5
+	features, labels := few.Labelled()
+	wide := &point.Set{N: few.N, Dx: dx, C: many, Z: features, W: few.W}
+	for _, y := range labels {
+		wide.Y = append(wide.Y, int32(y)*2000)
+	}
+	want := must.Get(open(c).Compress(t.Context(), []*point.Set{few}))(t)[0]
+	k := open(many)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got := must.Get(k.Compress(t.Context(), []*point.Set{wide, wide}))(t)
+	runtime.ReadMemStats(&after)
+	if took := after.TotalAlloc - before.TotalAlloc; took > 16<<20 {
+		t.Errorf("two clients take %d MB", took>>20)
+	}
+	for _, u := range got {
+		if u.N != c || u.Dx != dx || u.C != many {
+			t.Fatalf("%d points of %d numbers and %d classes", u.N, u.Dx, u.C)
+		}
+		for i, y := range u.Y {
+			if int(y) != 2000*i || u.W[i] != want.W[i] {
+				t.Errorf("point %d is of class %d with mass %v; want mass %v", i, y, u.W[i], want.W[i])
+			}
+			for j, v := range u.Features(i) {
+				if math.Abs(float64(v-want.Features(i)[j])) > 1e-6 {
+					t.Fatalf("number %d of class %d is %v; of few classes %v", j, y, v, want.Features(i)[j])
+				}
+			}
+		}
+	}
 }

@@ -31,10 +31,10 @@ type Judges struct {
 // weighs them, with masses as claimed, and the variances of class means.
 //
 // Coordinates are the directions v_j in which the classes of all clients lie apart: those of the
-// discriminant, whose values are those of the Gram matrix (m_c - m0)'W^-1(m_d - m0). Mislabelled means leave their span as it is. Each is measured in its
-// standard deviation within classes, that of the median client: a false scatter moves the median
-// little. The scatter is judged by the same numbers ([scatterOdds]). That of improper clients
-// ([Improper]) is not read, and they are bad.
+// discriminant, whose values are those of the Gram matrix (m_c - m0)'W^-1(m_d - m0). Mislabelled
+// means leave their span as it is. Each is measured in its standard deviation within classes, that
+// of the median client: a false scatter moves the median little. The scatter is judged by the same
+// numbers ([scatterOdds]). That of improper clients ([Improper]) is not read, and they are bad.
 //
 // Further coordinates are random directions of the space in which W is I ([scattered]). False means
 // hide from the directions of true ones, not from those: the noise of a mean of n images has 1/n of
