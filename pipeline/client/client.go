@@ -358,20 +358,16 @@ func (c *Client) embed(rows []float32, labels []int) (*point.Set, error) {
 		}
 		return Set(z, w, f)
 	}
-	of := make([][]int, f.C)
+	of := make([][]float32, f.C)
 	for i, y := range labels {
-		of[y] = append(of[y], i)
+		of[y] = append(of[y], rows[i*f.Dx:(i+1)*f.Dx]...)
 	}
 	set := &point.Set{Dx: f.PointWidth(), C: f.C}
 	for y, held := range of {
-		if len(held) == 0 {
+		if held == nil {
 			continue
 		}
-		some := make([]float32, 0, len(held)*f.Dx)
-		for _, i := range held {
-			some = append(some, rows[i*f.Dx:(i+1)*f.Dx]...)
-		}
-		mean, mass, err := c.mean(some)
+		mean, mass, err := c.mean(held)
 		if err != nil {
 			return nil, err
 		}
@@ -408,9 +404,6 @@ func (c *Client) mean(rows []float32) (mean []float32, mass float32, err error) 
 	z, w, err := c.run(points, n)
 	if err != nil {
 		return nil, 0, err
-	}
-	if z.Len() != 2*(k+2) || w.Len() != 2 {
-		return nil, 0, fmt.Errorf("the model gave points %v and masses %v; want two of %d numbers", z, w, k)
 	}
 	return z.F32()[:k], w.F32()[0], nil
 }
