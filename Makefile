@@ -161,7 +161,7 @@ test-neon: ## tests of the kernels as arm64 runs them, under qemu-aarch64
 
 race: setup ## the race detector where goroutines share memory, on the short tests
 	$(GO) test -race -short ./onnx/engine/... ./onnx/train ./featurize/extractor ./featurize/dataset ./pipeline/erm ./pipeline/lab/experiment \
-	  ./pipeline/meta ./pipeline/metric ./pipeline/posterior ./pipeline/lab/rival ./pipeline/sample ./cmd/fmp-edge
+	  ./pipeline/federate/work ./pipeline/meta ./pipeline/metric ./pipeline/posterior ./pipeline/lab/rival ./pipeline/sample ./cmd/fmp-edge
 
 # A database that cannot be reached is no finding: it is said, and is no failure.
 VULNDB ?= https://vuln.go.dev

@@ -361,12 +361,13 @@ func (w *Worker) take(ctx context.Context, c jetstream.Consumer) error {
 func (w *Worker) handle(ctx context.Context, m jetstream.Msg) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	done := ctx.Done() // ctx is assigned once more below
 	go func() {
 		t := time.NewTicker(Beat)
 		defer t.Stop()
 		for {
 			select {
-			case <-ctx.Done():
+			case <-done:
 				return
 			case <-t.C:
 				_ = m.InProgress()
