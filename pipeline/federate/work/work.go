@@ -416,7 +416,7 @@ func (w *Worker) do(ctx context.Context, job Job) error {
 	input, err := st.Object(ctx, job.Input, maxInput)
 	if errors.Is(err, store.ErrNone) {
 		// nobody waits any more, and a worker that died may have left a result too late
-		return st.DeleteObject(ctx, resultName(job.ID))
+		return w.drop(ctx, st, job)
 	}
 	if err != nil {
 		return err
@@ -452,9 +452,21 @@ func (w *Worker) do(ctx context.Context, job Job) error {
 	}
 	// The job may be of an upload that was withdrawn meanwhile: no sweep may come after this one.
 	if _, err = st.Object(ctx, job.Input, maxInput); errors.Is(err, store.ErrNone) {
-		return st.DeleteObject(ctx, resultName(job.ID))
+		return w.drop(ctx, st, job)
 	}
 	return err
+}
+
+// drop deletes the result of a job that nobody waits for. It does the job where somebody asked again
+// before: the result may have been theirs, and their message may be acknowledged.
+func (w *Worker) drop(ctx context.Context, st *store.Store, job Job) error {
+	if err := st.DeleteObject(ctx, resultName(job.ID)); err != nil {
+		return err
+	}
+	if _, err := st.Object(ctx, job.Input, 0); errors.Is(err, store.ErrNone) {
+		return nil
+	}
+	return w.do(ctx, job)
 }
 
 // part does one part; the sampling stays open for the next.

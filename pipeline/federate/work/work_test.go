@@ -1,7 +1,9 @@
 package work
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"fmp/models"
@@ -263,6 +266,64 @@ func TestNobodyWaits(t *testing.T) {
 		names := must.Get(st.Objects(t.Context()))(t)
 		if slices.Contains(names, resultName(job.ID)) != of.stays {
 			t.Errorf("%s: the state has %q", name, names)
+		}
+	}
+}
+
+// stalled is a connection that does something before each write.
+type stalled struct {
+	net.Conn
+	before func(data []byte)
+}
+
+func (s *stalled) Write(data []byte) (int, error) {
+	s.before(data)
+	return s.Conn.Write(data)
+}
+
+func (s *stalled) Dial(network, address string) (net.Conn, error) {
+	c, err := net.Dial(network, address)
+	return &stalled{c, s.before}, err
+}
+
+// TestAskedAgain: a job is asked for again, and done by another worker, while a slow one is about to
+// delete the result of a job that nobody waited for. The result is there in the end.
+func TestAskedAgain(t *testing.T) {
+	graph := []byte("graph")
+	st, url, _ := open(t, graph)
+	q := must.Get(NewQueue(t.Context(), st, 1, Models{Graph: graph}, pool.Options{}))(t)
+	for name, due := range map[string]bool{"swept before": true, "swept once it was done": false} {
+		ask := func() Job {
+			return must.Get(q.ask(t.Context(), Job{Run: true, Sampling: Sampling{Store: st.Name(),
+				Replicas: st.Replicas()}}, []byte(name)))(t)
+		}
+		job := ask()
+		names := func(data []byte, object string) bool {
+			return bytes.Contains(data, []byte(base64.URLEncoding.EncodeToString([]byte(object))))
+		}
+		slow, other := connect(t, url), connect(t, url)
+		other.Experiment = repeated
+		slow.Experiment = func(ctx context.Context, settings []byte) (map[string][]byte, error) {
+			due = true
+			return repeated(ctx, settings)
+		}
+		var swept, again bool
+		before := func(data []byte) {
+			if due && !swept && names(data, job.Input) {
+				swept = true
+				must.Do(t, q.sweep(t.Context()))
+			} else if swept && !again && names(data, resultName(job.ID)) {
+				again = true
+				ask()
+				must.Do(t, other.do(t.Context(), job))
+			}
+		}
+		slow.Conn = must.Get(nats.Connect(url, nats.Token(token),
+			nats.SetCustomDialer(&stalled{before: before})))(t)
+		defer slow.Conn.Close()
+		must.Do(t, slow.do(t.Context(), job))
+		if _, err := q.result(t.Context(), job.ID); err != nil || !again {
+			t.Errorf("%s: asked again: %v, %v", name, again, err)
 		}
 	}
 }
