@@ -73,19 +73,24 @@ func TestPoolWithout(t *testing.T) {
 			r.pool(parts, r.uploads[0], r.uploads[1])
 		}
 	}
+	must.Do(t, os.WriteFile(r.path("again"), r.read("2.upload"), 0o600))
+	other := must.Get(federate.Decode(r.read("2.upload"), federate.Expect{}))(t)
+	other.Points.W[0]++
+	other.N++
+	must.Do(t, os.WriteFile(r.path("other"), must.Get(other.Encode())(t), 0o600))
 	got := r.pool("without.onnx",
 		slices.Concat([]string{"--without", "client 2", "--key", r.path("keys/server.key"), "--record",
 			r.path("record.json"), "--published", r.path("all.onnx"), "--published",
-			r.path("mixed.onnx")}, r.uploads)...)
+			r.path("mixed.onnx")}, r.uploads, []string{r.path("again"), r.path("other")})...)
 	if !bytes.Equal(got, never) || bytes.Equal(got, before) {
 		t.Error("the classifier without a client is not the one that it never took part in")
 	}
 	roster := must.Get(identity.LoadRoster(r.path("servers.txt")))(t)
 	w := must.Get(pool.VerifyWithdrawal(r.read("record.json"), roster))(t)
-	if len(w.Withdrawn) != 1 || w.Withdrawn[0].Name != "client 2" ||
+	if len(w.Withdrawn) != 2 || w.Withdrawn[0].Name != "client 2" ||
 		w.Withdrawn[0].Upload != models.DigestBytes(r.read("2.upload")) ||
 		w.Classifier != models.DigestBytes(got) || len(w.Holds) != 1 ||
-		w.Holds[0].SHA256 != models.DigestBytes(before) || len(w.Free) != 1 ||
+		w.Holds[0].SHA256 != models.DigestBytes(before) || len(w.Holds[0].Holds) != 1 || len(w.Free) != 1 ||
 		len(w.Unknown) != 0 {
 		t.Errorf("record: %+v", w)
 	}

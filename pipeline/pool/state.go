@@ -13,8 +13,8 @@ import (
 	"fmp/pipeline/stats"
 )
 
-// Without returns the uploads of all clients but those of some names, and theirs. A name that no
-// upload is from is an error, as is a round of nobody else.
+// Without returns the uploads of all clients but those of some names, and theirs, each once. A name
+// that no upload is from is an error, as is a round of nobody else.
 func Without(uploads []Upload, names []string) (left, gone []Upload, err error) {
 	for _, name := range names {
 		if !slices.ContainsFunc(uploads, func(u Upload) bool { return u.Client == name }) {
@@ -24,10 +24,10 @@ func Without(uploads []Upload, names []string) (left, gone []Upload, err error) 
 		}
 	}
 	for _, u := range uploads {
-		if slices.Contains(names, u.Client) {
-			gone = append(gone, u)
-		} else {
+		if !slices.Contains(names, u.Client) {
 			left = append(left, u)
+		} else if !slices.ContainsFunc(gone, u.is) {
+			gone = append(gone, u)
 		}
 	}
 	if len(left) == 0 {
@@ -35,6 +35,9 @@ func Without(uploads []Upload, names []string) (left, gone []Upload, err error) 
 	}
 	return left, gone, nil
 }
+
+// is reports whether two files are of one upload.
+func (u Upload) is(v Upload) bool { return u.Client == v.Client && u.Digest == v.Digest }
 
 // Update adds uploads to a state (nil: none yet), or takes those of some clients out, and returns
 // it and the uploads that were taken out. An upload that is in already stays; of each client that
@@ -50,10 +53,17 @@ func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, [
 			return nil, nil, fmt.Errorf("pool: client %q is to be taken out of the state, and there "+
 				"is none yet", u.Client)
 		}
+		if out && slices.ContainsFunc(gone, u.is) {
+			continue
+		}
 		var err error
 		if in, ok := s.Client(u.Client); out {
-			gone = append(gone, u)
 			err = s.Remove(u.Upload, u.Digest)
+			if i := slices.IndexFunc(gone, func(g Upload) bool { return g.Client == u.Client }); i >= 0 {
+				err = fmt.Errorf("client %q: a second upload, %.12s, beside %.12s, which was in: give that alone",
+					u.Client, u.Digest, gone[i].Digest)
+			}
+			gone = append(gone, u)
 		} else if !ok || in.Upload != u.Digest {
 			err = s.Add(u.Upload, u.Digest)
 		}

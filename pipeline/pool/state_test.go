@@ -12,8 +12,37 @@ import (
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/point"
 	"fmp/pipeline/stats"
 )
+
+// TestTakenOutOnce: two files of one upload are taken out as one. Another upload of that client's is
+// taken out of a round too, and was never in a state.
+func TestTakenOutOnce(t *testing.T) {
+	of := func(client, digest string) Upload {
+		p := point.New(1, 2, 2)
+		p.Z[2] = 1
+		return Upload{Upload: &federate.Upload{Client: client, N: 1, Points: p}, Path: client, Digest: digest}
+	}
+	a, b := of("a", "1"), of("b", "2")
+	for name, c := range map[string]struct {
+		second Upload
+		gone   int
+		state  string // the error of a state
+	}{"the same": {b, 1, ""}, "another": {of("b", "3"), 2, "a second upload, 3, beside 2"}} {
+		left, gone, err := Without([]Upload{a, b, c.second}, []string{"b"})
+		if err != nil || len(left) != 1 || len(gone) != c.gone {
+			t.Errorf("%s: %d are left and %d gone, %v", name, len(left), len(gone), err)
+		}
+		s, _ := must.Get2(Update(nil, []Upload{a, b}, nil))(t)
+		s, gone, err = Update(s, []Upload{b, c.second}, []string{"b"})
+		if c.state != "" {
+			must.Fail(s, err)(t, c.state, name)
+		} else if err != nil || len(s.Clients()) != 1 || len(gone) != c.gone {
+			t.Errorf("%s: of a state %d are gone, %v", name, len(gone), err)
+		}
+	}
+}
 
 // TestStateOfMoments: a classifier of a state of moments is as good as that of the uploads, and
 // adding, taking out and files between leave its bytes as they are.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,7 +23,7 @@ var ErrWithdrawal = errors.New("withdrawal: the record is not signed by the key"
 type Withdrawal struct {
 	Round uint64 `json:"round"`
 	Graph string `json:"graph"` // sha256 of the client graph
-	// Withdrawn are the clients with their uploads' sha256.
+	// Withdrawn are the uploads, by client and sha256: several where a client's files differ.
 	Withdrawn []models.OriginClient `json:"withdrawn"`
 	// Classifier is the sha256 of the file that was made without them.
 	Classifier string `json:"classifier"`
@@ -64,8 +65,8 @@ func (w *Withdrawal) Add(path string) error {
 	for _, c := range o.Clients {
 		merged = merged || strings.HasSuffix(c.Name, mergedClients)
 		for _, gone := range w.Withdrawn {
-			if c.Upload == gone.Upload || c.Name == gone.Name && o.Round == w.Round &&
-				o.Client == w.Graph {
+			if (c.Upload == gone.Upload || c.Name == gone.Name && o.Round == w.Round && o.Client == w.Graph) &&
+				!slices.Contains(v.Holds, gone.Name) {
 				v.Holds = append(v.Holds, gone.Name)
 			}
 		}
