@@ -200,6 +200,8 @@ func TestBeforeAnythingIsSpent(t *testing.T) {
 	over.Deadline = time.Now()
 	taken, late := over, over
 	taken.AcceptLate, late.State = true, wire.Late
+	once := taken // one sum, which may be made at the deadline
+	once.Withdrawal = false
 	receipt := func(server, client, by string) string {
 		return fmt.Sprintf(`{"server": %q, "client": %q, "round": 1, "by": %q}`, serverKey(server), client, by)
 	}
@@ -217,6 +219,7 @@ func TestBeforeAnythingIsSpent(t *testing.T) {
 		"images beyond points":   {few, []string{"join"}, "", "", "12 images; the round allows 10", 0},
 		"a reply too late":       {over, []string{"join", "--reply-after", "0"}, "", "", "give a shorter --reply-after", 0},
 		"a reply that counts":    {taken, []string{"join", "--reply-after", "0"}, "", "", "403", 1},
+		"a reply beside the sum": {once, []string{"join", "--reply-after", "0"}, "", "", "give a shorter --reply-after", 0},
 		"a late round":           {late, []string{"join", "--reply-after", "0"}, "", "", "403", 1},
 		"drawn again, made":      {secret, []string{"join", "--redraw"}, "a.1.upload", made, "move the file away", 0},
 		"made":                   {secret, []string{"join"}, "a.1.upload", made, "were given then\n", 1},

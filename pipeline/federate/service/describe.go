@@ -12,9 +12,10 @@ import (
 func (s *Server) description() wire.Description {
 	f := s.Round
 	now := s.Now()
+	state := s.state(now)
 	d := wire.Description{
-		Round: f.Round, Title: f.Title, State: s.state(now), Now: now.UTC(), Deadline: f.Deadline.UTC(),
-		AcceptLate: f.AcceptLate && !s.once(), Graph: f.Client.Digest,
+		Round: f.Round, Title: f.Title, State: state, Now: now.UTC(), Deadline: f.Deadline.UTC(),
+		AcceptLate: f.AcceptLate && state != wire.Closed, Graph: f.Client.Digest,
 		GraphBytes: int64(len(f.GraphData)), GraphSignature: f.GraphSignature,
 		Classes: f.Client.Classes, MaxPoints: f.Bounds.Points, MaxBytes: f.Bounds.Bytes,
 		Calibrate: f.Calibrate, Replace: f.Replace,

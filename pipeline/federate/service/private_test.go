@@ -104,7 +104,7 @@ func TestTrusted(t *testing.T) {
 			t.Errorf("after the classifier: %d %s", status, data)
 		}
 		f.wants("the same again", http.StatusOK, "")(send("a"))
-		if f.srv.due() < long || f.srv.Status().State != wire.Closed ||
+		if f.srv.due() < long || f.srv.Status().State != wire.Closed || f.srv.description().AcceptLate ||
 			f.srv.Status().Versions[0].Clients != 2 {
 			t.Errorf("due in %v, %+v", f.srv.due(), f.srv.Status())
 		}

@@ -225,19 +225,24 @@ func (f *fixture) wants(name string, status int, refusal string) func(int, []byt
 	}
 }
 
-// TestAcceptLateTold: clients are told whether uploads count after the deadline, which they do not once
-// a round has its one sum.
+// TestAcceptLateTold: clients are told whether uploads count after the deadline, and the round is late
+// or closed then.
 func TestAcceptLateTold(t *testing.T) {
 	for lines, want := range map[string]bool{
 		"":                    false,
 		"accept_late: true\n": true,
 		"accept_late: true\nprivacy: {epsilon: 1, noise: local}\n":   true,
-		"accept_late: true\nprivacy: {epsilon: 1, noise: trusted}\n": false,
+		"accept_late: true\nprivacy: {epsilon: 1, noise: trusted}\n": true,
+		"privacy: {epsilon: 1, noise: trusted}\n":                    false,
 	} {
 		f := newFixture(t, lines)
 		_, list := f.request("GET", "/v1/rounds", nil, nil)
 		if d := must.Get(wire.One(list))(t); d.AcceptLate != want {
 			t.Errorf("%q: accept_late is %v", lines, d.AcceptLate)
+		}
+		f.pass(3 * time.Hour)
+		if d := f.srv.description(); d.AcceptLate != want || (d.State == wire.Late) != want {
+			t.Errorf("%q: %s after the deadline, accept_late is %v", lines, d.State, d.AcceptLate)
 		}
 	}
 }

@@ -49,8 +49,8 @@ type Description struct {
 	// Now and Deadline are by the server's clock, so that the client's clock need not be right.
 	Now      time.Time `json:"now"`
 	Deadline time.Time `json:"deadline"`
-	// AcceptLate says that uploads count after the deadline too, however late: false where one sum
-	// ends the round.
+	// AcceptLate says that uploads count after the deadline too, however late, or until the one
+	// sum that ends the round.
 	AcceptLate bool `json:"accept_late,omitempty"`
 	// Graph is the SHA-256 of the client graph, and GraphBytes its size.
 	Graph      string `json:"graph"`
