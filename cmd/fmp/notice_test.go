@@ -61,14 +61,16 @@ func TestListenHeeds(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() {
 				ended <- servePredictions(cmd, cfg, path, data,
-					listening{address: "127.0.0.1:0", every: 20 * time.Millisecond})
+					listening{address: "127.0.0.1:0", every: 100 * time.Microsecond})
 			}()
 			line := must.Get(bufio.NewReader(from).ReadString('\n'))(t)
 			_, address, _ := strings.Cut(strings.TrimSpace(line), " on ")
 			must.Do(t, atomicfile.WriteBytes(path+".notice", c.notice))
 			if !c.ends {
-				time.Sleep(200 * time.Millisecond)
-				must.Do(t, must.Get(http.Get(address+"/v2/health/ready"))(t).Body.Close())
+				// a hundred requests take many times as long as the notice stays unread
+				for n := 0; n < 100 || bytes.Count(r.read("log"), []byte("is not read")) < c.logged; n++ {
+					must.Do(t, must.Get(http.Get(address+"/v2/health/ready"))(t).Body.Close())
+				}
 				stop()
 			}
 			if err := <-ended; errors.Is(err, wire.ErrSuperseded) != c.ends || !c.ends && err != nil {
