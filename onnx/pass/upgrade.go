@@ -3,7 +3,6 @@ package pass
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 
@@ -112,14 +111,14 @@ func (u *upgrader) graph(g *onnx.Graph, version int) error {
 	defer func() { u.graphNow, u.nodes = outer, sofar }()
 	u.graphNow, u.nodes = g, nil
 	for _, n := range g.Nodes {
-		around := u.types
 		for _, s := range n.Subgraphs() {
-			u.types = within(n, s, version-1, around)
+			own := within(n, s, version-1, u.types)
+			u.exchange(own)
 			if err := u.graph(s, version); err != nil {
 				return err
 			}
+			u.exchange(own)
 		}
-		u.types = around
 		if n.Domain != "" {
 			return fmt.Errorf("%s: operators of other domains are not understood", n.Label())
 		}
@@ -138,8 +137,16 @@ func (u *upgrader) graph(g *onnx.Graph, version int) error {
 	return nil
 }
 
-// within returns the types of the values that a node's subgraph sees, those around it included; of
-// its own none where they contradict each other.
+// exchange puts types in the place of those that u has, which it leaves in their place: a copy of all
+// for each subgraph would be quadratic.
+func (u *upgrader) exchange(types map[string]onnx.ValueInfo) {
+	for name, v := range types {
+		types[name], u.types[name] = u.types[name], v
+	}
+}
+
+// within returns the types of the values that a node's subgraph takes and makes, none where they
+// contradict each other.
 func within(n *onnx.Node, s *onnx.Graph, version int,
 	around map[string]onnx.ValueInfo) map[string]onnx.ValueInfo {
 	body := *s
@@ -159,11 +166,9 @@ func within(n *onnx.Node, s *onnx.Graph, version int,
 	}
 	own, err := shape.Types(&onnx.Model{Opsets: map[string]int64{"": int64(version)}, Graph: &body})
 	if err != nil {
-		return around
+		return nil
 	}
-	types := maps.Clone(around)
-	maps.Copy(types, own)
-	return types
+	return own
 }
 
 // change rewrites a node in place, or ends by try.Fail; nodes that go before it are added to

@@ -1,7 +1,9 @@
 package pass_test
 
 import (
+	"fmt"
 	"reflect"
+	"runtime"
 	"testing"
 
 	"fmp/onnx"
@@ -77,6 +79,32 @@ func TestUpgradeWithin(t *testing.T) {
 				t.Errorf("%v, was %v", got["y"].Data, want["y"].Data)
 			}
 		})
+	}
+}
+
+// TestUpgradeOfMany: memory grows with the graphs within nodes, not with their square.
+func TestUpgradeOfMany(t *testing.T) {
+	node, body, graph := modeltest.Node, modeltest.Body, modeltest.Graph
+	allocated := func(ifs int) float64 {
+		var nodes []*onnx.Node
+		at := "x"
+		for i := range ifs {
+			out, a, b := fmt.Sprint("v", i), fmt.Sprint("a", i), fmt.Sprint("b", i)
+			nodes = append(nodes, node("If", "yes", out,
+				body("then_branch", graph("", a+":float32", nil, node("Abs", at, a))),
+				body("else_branch", graph("", b+":float32", nil, node("Neg", at, b)))))
+			at = out
+		}
+		m := onnx.NewModel(graph("x:float32[3] yes:bool[]", at+":float32", nil, nodes...))
+		m.Opsets[""] = 10
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		must.Do(t, pass.Upgrade(m, 17))
+		runtime.ReadMemStats(&after)
+		return float64(after.TotalAlloc - before.TotalAlloc)
+	}
+	if few, many := allocated(100), allocated(800); many > 12*few {
+		t.Errorf("100 nodes take %v bytes, 800 %v", few, many)
 	}
 }
 
