@@ -155,7 +155,7 @@ func (s *scope) reads(n *onnx.Node, i int, t *onnx.Tensor) bool {
 	case "Gather":
 		return i == 0 && len(t.Shape) > 1
 	case "Add", "Mul":
-		return s.value(n.Input(1-i)).behind && perChannel(t) && !mask(n.Op, t)
+		return s.value(n.Input(1-i)).behind && perChannel(t)
 	}
 	return false
 }
@@ -203,18 +203,4 @@ func perChannel(t *onnx.Tensor) bool {
 		}
 	}
 	return long == 1
-}
-
-// mask reports whether a vector that is added or multiplied closes some places: by a number that a
-// softmax makes 0 of, or by 0 beside 1. No bias and no scale looks like this.
-func mask(op string, t *onnx.Tensor) bool {
-	if t.DType != onnx.Float32 {
-		return false
-	}
-	const closed = -1e4 // the weakest that exporters write
-	if op == "Add" {
-		return slices.Min(t.F32()) <= closed
-	}
-	return slices.Contains(t.F32(), 0) && slices.Contains(t.F32(), 1) &&
-		!slices.ContainsFunc(t.F32(), func(v float32) bool { return v != 0 && v != 1 })
 }

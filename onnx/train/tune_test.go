@@ -13,6 +13,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/check"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/engine/pure"
@@ -115,29 +116,61 @@ func TestWeights(t *testing.T) {
 func TestMasks(t *testing.T) {
 	t.Parallel()
 	inf := float32(math.Inf(1))
+	i64 := onnx.Vector[int64]
 	for _, c := range []struct {
-		op     string
+		nodes  string // from h and the mask m to k
 		mask   []float32
+		vector bool
 		weight bool
 	}{
-		{"Add", []float32{0, -inf, 0, 0, 0, 0}, false}, {"Add", []float32{0, -1e4, 0, 0, 0, 0}, false},
-		{"Add", []float32{0, -9e3, 0, 1, 0, 0}, true}, {"Mul", []float32{0, 1, 1, 1, 1, 0}, false},
-		{"Mul", []float32{0, 1, 1, 1, 1, 2}, true}, {"Mul", []float32{1, 1, 1, 1, 1, 1}, true},
-		{"Mul", []float32{0, -2e4, 1, 1, 1, 1}, true}, {"Sub", []float32{0, inf, 0, 0, 0, 0}, false},
+		{"Add h m > k", []float32{0, -inf, 0, 0, 0, 0}, true, false},
+		{"Sub h m > k", []float32{0, inf, 0, 0, 0, 0}, true, false},
+		{"Add h m > k", []float32{0, -1e9, 0, 0, 0, 0}, false, false},
+		{"Add h m > k", []float32{0, -100, 0, 0, -100, 0}, false, false},
+		{"Add h m > k", []float32{0, -99, 0, 0, 0, 0}, false, true},
+		{"Add h m > k", []float32{0, -1e4, 0, 1, 0, 0}, false, true},
+		{"Add h m > k", []float32{-2e4, -1e4, -3e4, -200, -100, -500}, false, true},
+		{"Add h m > k", []float32{0, 0, 0, 0, 0, 0}, false, true},
+		{"Add h m > k", []float32{0, -2e4, 0, 0, 0, 0}, true, true}, // a bias
+		{"Identity m > a, Add h a > k", []float32{0, -1e4, 0, 0, 0, 0}, false, false},
+		{"Reshape m s > a, Add h a > k", []float32{0, -1e4, 0, 0, 0, 0}, false, false},
+		{"Gather m i > a, Add h a > k", []float32{0, -1e4, 0, 0, 0, 0}, false, false},
+		{"Concat m m > a, Gather a i > b, Add h b > k", []float32{0, -1e4, 0, 0, 0, 0}, false, false},
+		{"Mul h m > k", []float32{0, 1, 1, 1, 1, 0}, true, false},
+		{"Mul h m > k", []float32{0, 1, 1, 1, 1, 2}, true, true},
+		{"Mul h m > k", []float32{1, 1, 1, 1, 1, 1}, true, true},
+		{"Mul h m > k", []float32{0, -2e4, 1, 1, 1, 1}, false, true},
+		{"Add h m > k", []float32{0, 1, 1, 1, 1, 0}, true, true},
 	} {
-		m := onnx.NewModel(modeltest.Graph("x:float32[n,6]", "y:float32[n,3]", map[string]*onnx.Tensor{
-			"w": random("w", 6, 6), "mask": onnx.Vector(c.mask...), "v": random("v", 6, 3)},
-			modeltest.Node("MatMul", "x w", "h"), modeltest.Node(c.op, "h mask", "k"),
-			modeltest.Node("MatMul", "k v", "y")))
-		tn := tuningOf(m)
-		if got := slices.Contains(tn.Weights, "mask"); got != c.weight {
-			t.Errorf("%s of %v: a weight: %v", c.op, c.mask, got)
-		}
-		if slices.Max(c.mask) < inf && slices.Min(c.mask) > -inf {
-			continue
-		}
-		tn.Weights = append(tn.Weights, "mask")
-		must.Fail(tn.Train(t.Context(), pureEngine(t), m, clusters(t, 12, 3), Data{}))(t, `"mask"`, c.op)
+		t.Run(fmt.Sprint(c.nodes, c.mask), func(t *testing.T) {
+			mask := onnx.Vector(c.mask...)
+			if !c.vector {
+				mask = onnx.NewTensor(c.mask, 1, len(c.mask))
+			}
+			nodes := []*onnx.Node{modeltest.Node("MatMul", "x w", "h")}
+			for n := range strings.SplitSeq(c.nodes, ", ") {
+				op, rest, _ := strings.Cut(n, " ")
+				in, out, _ := strings.Cut(rest, " > ")
+				node := modeltest.Node(op, in, out)
+				if op == "Concat" {
+					node.Attrs = []onnx.Attr{onnx.IntAttr("axis", 0)}
+				}
+				nodes = append(nodes, node)
+			}
+			m := onnx.NewModel(modeltest.Graph("x:float32[n,6]", "y:float32[n,3]",
+				map[string]*onnx.Tensor{"w": random("w", 6, 6), "m": mask, "v": random("v", 6, 3),
+					"s": i64(1, 6), "i": i64(0)}, append(nodes, modeltest.Node("MatMul", "k v", "y"))...))
+			must.Do(t, check.Model(m))
+			tn := tuningOf(m)
+			if got := slices.Contains(tn.Weights, "m"); got != c.weight {
+				t.Errorf("a weight: %v", got)
+			}
+			if slices.Max(c.mask) < inf && slices.Min(c.mask) > -inf {
+				return
+			}
+			tn.Weights = append(tn.Weights, "m")
+			must.Fail(tn.Train(t.Context(), pureEngine(t), m, clusters(t, 12, 3), Data{}))(t, `"m"`, c.nodes)
+		})
 	}
 }
 

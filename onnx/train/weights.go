@@ -25,9 +25,9 @@ var settings = []string{"Clip", "Dropout", "Pad", "Resize", "Upsample", "TopK", 
 // Weights returns the initializers that a value of the graph depends on and that training can
 // change, in the order of the nodes: those of float32 with more than one element, also where only a
 // graph within a node reads them. Left out are the running statistics of batch normalisations,
-// bounds and scales of operators, numbers that shift and scale images before the first weight, and
-// masks: a number that is not finite, -10,000 or less where it is added, or only 0 and 1 where it
-// multiplies.
+// bounds and scales of operators, numbers that shift and scale images before the first weight, those
+// with a number that is not finite, and masks: two axes or more of only 0 and numbers of -100 or
+// less, or of only 0 and 1 where a node multiplies by the initializer itself.
 // Nodes must be in topological order, as ONNX asks for.
 func Weights(g *onnx.Graph, output string) []Weight {
 	g = ownStatistics(g)
@@ -158,27 +158,26 @@ func learnt(n *onnx.Node, i int, weighted map[string]bool) bool {
 	return i == 0 || !slices.Contains(settings, n.Op)
 }
 
-// masks reports whether a tensor closes places, as a causal mask does. Weight decay alone would turn
-// -Inf into NaN.
+// masks reports whether a tensor closes places, as a causal mask does, or has a number that is not
+// finite: weight decay alone would turn -Inf into NaN. Nodes may move a mask's elements before one
+// adds it, and no weight looks like one.
 func masks(op string, t *onnx.Tensor) bool {
-	const closed = -1e4 // the weakest that exporters write
-	low, zeros, ones := float32(0), 0, 0
+	zeros, ones, closed := 0, 0, 0
 	for _, v := range t.F32() {
 		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
 			return true
 		}
-		low = min(low, v)
-		if v == 0 {
+		switch {
+		case v == 0:
 			zeros++
-		} else if v == 1 {
+		case v == 1:
 			ones++
+		case v <= -100: // the weakest in use, of windows that are shifted
+			closed++
 		}
 	}
-	switch op {
-	case "Add", "Attention", "Expand", "Slice", "Unsqueeze", "Where": // added, or on the way to it
-		return low <= closed
-	case "Mul":
-		return zeros > 0 && ones > 0 && zeros+ones == t.Len()
+	if zeros == 0 || zeros == t.Len() {
+		return false
 	}
-	return false
+	return op == "Mul" && zeros+ones == t.Len() || len(t.Shape) > 1 && zeros+closed == t.Len()
 }
