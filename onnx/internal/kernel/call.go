@@ -59,21 +59,19 @@ func NewCall(env *Env, inputs, outputs int) *Call {
 
 // Do runs a kernel, and gives scratch memory back.
 func (c *Call) Do(k Kernel) error {
-	defer c.free()
-	return c.run(k)
+	err := c.run(k)
+	c.free()
+	return err
 }
 
 // run runs a kernel, which may end by package try. Other panics become errors as well: a defect of
 // ours must not end the user's program.
 func (c *Call) run(k Kernel) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("the kernel failed: %v", r)
-		}
-	}()
-	defer try.Catch(&err)
+	defer try.Catch(&err, failed)
 	return k(c)
 }
+
+func failed(panicked any) error { return fmt.Errorf("the kernel failed: %v", panicked) }
 
 // Reset readies the call for the next run.
 func (c *Call) Reset() {

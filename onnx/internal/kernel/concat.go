@@ -36,12 +36,12 @@ func newConcat(s *Spec) (Kernel, error) {
 			shape[ax] += t.Shape[ax]
 		}
 		out := try.Get(c.New(0, c.In[0].DType, shape))
-		outer, inner := product(shape[:ax]), product(shape[ax+1:])
+		outer, inner, move := product(shape[:ax]), product(shape[ax+1:]), movesOf(out.Data)
 		at := 0
 		for _, t := range c.In {
 			n := t.Shape[ax] * inner
 			for i := 0; i < outer; i++ {
-				copyRange(out.Data, i*shape[ax]*inner+at, t.Data, i*n, n)
+				move.copy(out.Data, i*shape[ax]*inner+at, t.Data, i*n, n)
 			}
 			at += n
 		}

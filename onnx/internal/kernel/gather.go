@@ -50,10 +50,10 @@ func newGather(s *Spec) (Kernel, error) {
 
 // takeAlong sets out to the given positions on an axis of x, read as one of shape in.
 func takeAlong(out, x *onnx.Tensor, in []int, axis int, positions []int) {
-	inner, n := product(in[axis+1:]), len(positions)
+	inner, n, move := product(in[axis+1:]), len(positions), movesOf(x.Data)
 	for o := range product(in[:axis]) {
 		for j, i := range positions {
-			copyRange(out.Data, (o*n+j)*inner, x.Data, (o*in[axis]+i)*inner, inner)
+			move.copy(out.Data, (o*n+j)*inner, x.Data, (o*in[axis]+i)*inner, inner)
 		}
 	}
 }
@@ -81,10 +81,10 @@ func newGatherElements(s *Spec) (Kernel, error) {
 		ax, _ := axisOf(axis, len(in))
 		idx := try.Get(ints(c.In[1]))
 		out := try.Get(c.New(0, c.In[0].DType, is))
-		st := strides(in)
+		st, move := strides(in), movesOf(out.Data)
 		for i, v := range idx {
 			v = try.Get(at(v, in[ax]))
-			copyRange(out.Data, i, c.In[0].Data, elementOffset(i, is, st, ax, v), 1)
+			move.copy(out.Data, i, c.In[0].Data, elementOffset(i, is, st, ax, v), 1)
 		}
 		return nil
 	}, nil
@@ -123,7 +123,7 @@ func newGatherND(s *Spec) (Kernel, error) {
 		idx := try.Get(ints(c.In[1]))
 		shape := append(append([]int{}, is[:len(is)-1]...), in[batch+d:]...)
 		out := try.Get(c.New(0, c.In[0].DType, shape))
-		block, st := product(in[batch+d:]), strides(in)
+		block, st, move := product(in[batch+d:]), strides(in), movesOf(out.Data)
 		rows, n := product(is[:len(is)-1]), product(is[batch:len(is)-1])
 		for r := 0; r < rows; r++ {
 			off := r / max(n, 1) * product(in[batch:])
@@ -131,7 +131,7 @@ func newGatherND(s *Spec) (Kernel, error) {
 				v := try.Get(at(idx[r*d+k], in[batch+k]))
 				off += v * st[batch+k]
 			}
-			copyRange(out.Data, r*block, c.In[0].Data, off, block)
+			move.copy(out.Data, r*block, c.In[0].Data, off, block)
 		}
 		return nil
 	}, nil

@@ -57,6 +57,7 @@ func newMaxUnpool(s *Spec) (Kernel, error) {
 		out := try.Get(c.New(0, x.DType, shape))
 		clearData(out)
 		total, st, pos := product(inner), strides(shape), make([]int, len(inner))
+		move := movesOf(x.Data)
 		for i, p := range at.I64() {
 			if p < 0 || p >= int64(total) {
 				return fmt.Errorf("index %d is outside an output of shape %v", p, inner)
@@ -66,7 +67,7 @@ func newMaxUnpool(s *Spec) (Kernel, error) {
 			for k, v := range pos {
 				off += v * st[k]
 			}
-			copyRange(out.Data, off, x.Data, i, 1)
+			move.copy(out.Data, off, x.Data, i, 1)
 		}
 		return nil
 	}, nil

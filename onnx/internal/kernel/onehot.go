@@ -30,14 +30,14 @@ func newOneHot(s *Spec) (Kernel, error) {
 		shape := append(append(append([]int{}, in[:ax]...), depth), in[ax:]...)
 		out := try.Get(c.New(0, c.In[2].DType, shape))
 		fill(out.Data, 0, out.Len(), c.In[2].Data, 0)
-		inner := product(in[ax:])
+		inner, move := product(in[ax:]), movesOf(out.Data)
 		for i, n := 0, c.In[0].Len(); i < n; i++ {
 			f := c.In[0].At(i)
 			if f < 0 {
 				f += d
 			}
 			if f >= 0 && f < d {
-				copyRange(out.Data, (i/inner*depth+int(f))*inner+i%inner, c.In[2].Data, 1, 1)
+				move.copy(out.Data, (i/inner*depth+int(f))*inner+i%inner, c.In[2].Data, 1, 1)
 			}
 		}
 		return nil

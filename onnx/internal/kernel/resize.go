@@ -413,13 +413,13 @@ func resize[T floating](c *Call, out, x []T, in, shape []int, taps [][]tap, extr
 
 // pick is the nearest mode for elements that are not floats.
 func pick(out, x *onnx.Tensor, in, shape []int, taps [][]tap) {
-	st, pos := strides(in), make([]int, len(in))
+	st, pos, move := strides(in), make([]int, len(in)), movesOf(x.Data)
 	for i, n := 0, out.Len(); i < n; i++ {
 		unravel(pos, i, shape)
 		off := 0
 		for k, p := range pos {
 			off += max(0, taps[k][p].at[0]) * st[k]
 		}
-		copyRange(out.Data, i, x.Data, off, 1)
+		move.copy(out.Data, i, x.Data, off, 1)
 	}
 }

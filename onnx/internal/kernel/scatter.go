@@ -28,7 +28,12 @@ func newCombiner(s *Spec) (combiner, error) {
 	}
 	switch r {
 	case "none":
-		return func(dst any, d int, src any, i int) { copyRange(dst, d, src, i, 1) }, nil
+		none, err := onnx.Zeros(s.In[0], 0)
+		if err != nil {
+			return nil, err
+		}
+		move := movesOf(none.Data)
+		return func(dst any, d int, src any, i int) { move.copy(dst, d, src, i, 1) }, nil
 	case "add", "mul", "min", "max":
 	default:
 		return nil, fmt.Errorf("reduction %q is not one of none, add, mul, min, max", r)

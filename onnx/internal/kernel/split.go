@@ -53,7 +53,7 @@ func split(c *Call, axis int, sizes []int, uneven bool) error {
 		return fmt.Errorf("split sizes %v do not make up axis %d of size %d in %d outputs",
 			sizes, ax, in[ax], n)
 	}
-	outer, inner := product(in[:ax]), product(in[ax+1:])
+	outer, inner, move := product(in[:ax]), product(in[ax+1:]), movesOf(c.In[0].Data)
 	at := 0
 	for i, v := range sizes {
 		if c.wants(i) {
@@ -61,7 +61,7 @@ func split(c *Call, axis int, sizes []int, uneven bool) error {
 			shape[ax] = v
 			out := try.Get(c.New(i, c.In[0].DType, shape))
 			for o := 0; o < outer; o++ {
-				copyRange(out.Data, o*v*inner, c.In[0].Data, (o*in[ax]+at)*inner, v*inner)
+				move.copy(out.Data, o*v*inner, c.In[0].Data, (o*in[ax]+at)*inner, v*inner)
 			}
 		}
 		at += v

@@ -46,15 +46,15 @@ func chosen[T onnx.Element](c bool, x, y T) T {
 
 // choose is where for the rarer element types.
 func choose(c *Call, out *onnx.Tensor) {
-	cond, shape := c.In[0].Data.([]bool), out.Shape
+	cond, shape, move := c.In[0].Data.([]bool), out.Shape, movesOf(out.Data)
 	od := newOdometer(shape,
 		[][]int{broadcastStrides(c.In[0].Shape, shape), broadcastStrides(c.In[1].Shape, shape),
 			broadcastStrides(c.In[2].Shape, shape)}, 0)
 	for i, n := 0, out.Len(); i < n; i++ {
 		if cond[od.off[0]] {
-			copyRange(out.Data, i, c.In[1].Data, od.off[1], 1)
+			move.copy(out.Data, i, c.In[1].Data, od.off[1], 1)
 		} else {
-			copyRange(out.Data, i, c.In[2].Data, od.off[2], 1)
+			move.copy(out.Data, i, c.In[2].Data, od.off[2], 1)
 		}
 		od.next()
 	}

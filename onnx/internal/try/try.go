@@ -31,13 +31,17 @@ func Get2[A, B any](a A, b B, err error) (A, B) {
 	return a, b
 }
 
-// Catch sets err, where it is deferred, to the error that work has ended with. Other panics go on.
-func Catch(err *error) {
+// Catch sets err, where it is deferred, to the error that work has ended with. Other panics go on, or
+// become the error that other makes of them.
+func Catch(err *error, other ...func(panicked any) error) {
 	switch r := recover().(type) {
 	case nil:
 	case end:
 		*err = r.error
 	default:
-		panic(r)
+		if len(other) == 0 {
+			panic(r)
+		}
+		*err = other[0](r)
 	}
 }

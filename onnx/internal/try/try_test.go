@@ -2,10 +2,12 @@ package try_test
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"testing"
 
 	"fmp/onnx/internal/try"
+	"fmp/onnx/must"
 )
 
 // TestCatch: work ends at its first error, without one at its end, and other panics go on.
@@ -30,6 +32,16 @@ func TestCatch(t *testing.T) {
 	}
 	if _, err := work(""); !errors.Is(err, none) {
 		t.Errorf("the error is %v", err)
+	}
+	for want, step := range map[string]func(){
+		"of panic": func() { panic("panic") }, "none": func() { try.Do(none) },
+	} {
+		err := func() (err error) {
+			defer try.Catch(&err, func(r any) error { return fmt.Errorf("of %v", r) })
+			step()
+			return nil
+		}()
+		must.Fail(err)(t, want, "")
 	}
 	defer func() {
 		if r := recover(); r != "panic" {
