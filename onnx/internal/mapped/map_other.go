@@ -8,4 +8,6 @@ import (
 )
 
 // mapFile is not at hand: the file is read.
-func mapFile(*os.File, int64) ([]byte, error) { return nil, errors.ErrUnsupported }
+func mapFile(*os.File, string, int64) (*os.File, []byte, error) {
+	return nil, nil, errors.ErrUnsupported
+}

@@ -5,10 +5,22 @@ package mapped
 import (
 	"os"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // mapFile returns the bytes of a file without reading them: pages come when they are looked at, and
-// go again where memory is short.
-func mapFile(f *os.File, size int64) ([]byte, error) {
-	return syscall.Mmap(int(f.Fd()), 0, int(size), syscall.PROT_READ, syscall.MAP_SHARED)
+// go again where memory is short. The file that it returns is the same one, open a second time.
+func mapFile(f *os.File, path string, size int64) (*os.File, []byte, error) {
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	own := os.NewFile(uintptr(fd), path)
+	data, err := syscall.Mmap(fd, 0, int(size), syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		own.Close()
+		return nil, nil, err
+	}
+	return own, data, nil
 }

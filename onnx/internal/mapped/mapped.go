@@ -13,7 +13,7 @@ import (
 
 // File is a mapped file.
 type File struct {
-	path string
+	file *os.File // open beside the one that was given: another may take the place of its name
 	was  os.FileInfo
 	data []byte
 }
@@ -37,11 +37,11 @@ func Open(f *os.File, path string) ([]byte, error) {
 			return m.data, nil
 		}
 	}
-	data, err := mapFile(f, st.Size())
+	own, data, err := mapFile(f, path, st.Size())
 	if err != nil {
 		return nil, err
 	}
-	files = append(files, &File{path, st, data})
+	files = append(files, &File{own, st, data})
 	return data, nil
 }
 
@@ -49,12 +49,12 @@ func (f *File) written(now os.FileInfo) bool {
 	return now.Size() != f.was.Size() || !now.ModTime().Equal(f.was.ModTime())
 }
 
-// Unchanged returns an error where the file was written to. One that another took the place of, or
-// that was removed, stays mapped as it was.
+// Unchanged returns an error where the file was written to, by whichever name. One that another took
+// the place of, or that was removed, stays mapped as it was.
 func (f *File) Unchanged() error {
-	if now, err := os.Stat(f.path); err == nil && os.SameFile(f.was, now) && f.written(now) {
+	if now, err := f.file.Stat(); err == nil && f.written(now) {
 		return fmt.Errorf("file %s was written to while its weights are in use: load the model again, and "+
-			"replace files by renaming", f.path)
+			"replace files by renaming", f.file.Name())
 	}
 	return nil
 }

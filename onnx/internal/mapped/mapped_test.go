@@ -4,6 +4,7 @@ package mapped_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -32,18 +33,27 @@ func TestWrittenTo(t *testing.T) {
 		{"longer", func(path string) error { return os.Truncate(path, 64) }, true},
 		{"cut short", func(path string) error { return os.Truncate(path, 4) }, true},
 		{"removed", os.Remove, false},
+		{"written by another name", func(path string) error {
+			return errors.Join(os.Rename(path, path+"3"), os.Chtimes(path+"3", later, later))
+		}, true},
+		{"written from another folder", func(path string) error {
+			t.Chdir(os.TempDir())
+			return os.Chtimes(path, later, later)
+		}, true},
 		{"replaced", func(path string) error { return os.Rename(path+"2", path) }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "m.data")
+			dir := t.TempDir()
+			t.Chdir(dir)
+			path := filepath.Join(dir, "m.data")
 			must.Do(t, os.WriteFile(path, make([]byte, 8), 0o600))
 			must.Do(t, os.WriteFile(path+"2", bytes.Repeat([]byte{1}, 80), 0o600))
-			f := must.Get(os.Open(path))(t)
-			defer f.Close()
-			data := must.Get(mapped.Open(f, path))(t)
-			if again := must.Get(mapped.Open(f, path))(t); &again[0] != &data[0] {
+			f := must.Get(os.Open("m.data"))(t)
+			data := must.Get(mapped.Open(f, "m.data"))(t)
+			if again := must.Get(mapped.Open(f, "m.data"))(t); &again[0] != &data[0] {
 				t.Error("the file is mapped twice")
 			}
+			must.Do(t, f.Close())
 			w := onnx.ZerosF32(2)
 			w.Data = unsafe.Slice((*float32)(unsafe.Pointer(&data[0])), 2)
 			m := onnx.NewModel(modeltest.Graph("x:float32[2] yes:bool[]", "y:float32[2]", nil,
