@@ -14,6 +14,9 @@ type moves interface {
 	gather(c *Call, out, src *onnx.Tensor, offset int, stride []int)
 }
 
+// movesOf is no part of its callers' code: loops ask it once.
+//
+//go:noinline
 func movesOf(data any) moves {
 	switch data.(type) {
 	case []float32:
