@@ -2,6 +2,7 @@ package quantise
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -268,6 +269,28 @@ func TestOptionalInputs(t *testing.T) {
 			t.Errorf("%s: %v off", name, d)
 		}
 		t.Logf("%s: %v off of %v", name, far(eval(q), want), slices.Max(want))
+	}
+}
+
+// TestLayersOfInputs: a product of an optional input alone stays as it is, and is no layer.
+func TestLayersOfInputs(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, fed := range []int{0, 1, 2} {
+		b := build.New("prompted")
+		x := b.Input("x", onnx.Float32, "n", 8)
+		h := b.Add(x, b.MatMul(b.Op("Relu", []build.Ref{b.Optional("prompt", drawn(r, 1, 1, 8))}),
+			b.Param("w", drawn(r, 1, 8, 8))))
+		for i := range fed {
+			h = b.MatMul(b.Op("Relu", []build.Ref{h}), b.Param(fmt.Sprint("w", i), drawn(r, 1, 8, 8)))
+		}
+		b.Output("scores", h)
+		_, report, err := Static(t.Context(), must.Get(b.Model())(t), inGo(t, true),
+			[]Batch{{"x": drawn(r, 1.5, 64, 8)}}, Options{})
+		if fed == 0 {
+			must.Fail(err)(t, "no convolution or product", "")
+		} else if must.Do(t, err); report.Layers != fed {
+			t.Errorf("%d layers are fed, and the report says %d", fed, report.Layers)
+		}
 	}
 }
 

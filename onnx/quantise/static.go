@@ -41,7 +41,7 @@ func Defaults() Options {
 
 // Report describes a quantised model.
 type Report struct {
-	Layers int      `json:"layers"`           // convolutions and products with constant weights
+	Layers int      `json:"layers"`           // convolutions and products of inputs with constant weights
 	Float  []string `json:"float,omitempty"`  // of them, those left in float32
 	Folded int      `json:"folded,omitempty"` // normalisations that were folded
 	// Loss is the squared error of the outputs on the images that chose no range, as a share of
@@ -172,12 +172,12 @@ func (s *static) prepare(m *onnx.Model) error {
 		if n.Op == "QuantizeLinear" || n.Op == "DequantizeLinear" {
 			return errors.New("it is quantised already")
 		}
-		if s.weights(n) != nil {
+		if s.weights(n) != nil && s.active(n.Inputs[0]) {
 			s.layers = append(s.layers, i)
 		}
 	}
 	if s.report.Layers = len(s.layers); s.report.Layers == 0 {
-		return errors.New("it has no convolution or product with constant weights")
+		return errors.New("it has no convolution or product of its inputs with constant weights")
 	}
 	return nil
 }
