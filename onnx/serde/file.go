@@ -165,6 +165,9 @@ func decode(data []byte, parts int) (*onnxpb.ModelProto, error) {
 	return &p, nil
 }
 
+// allOptional is the metadata key of a file of which every initializer is an optional input.
+const allOptional = "optional_inputs"
+
 func modelFromProto(p *onnxpb.ModelProto) (*onnx.Model, error) {
 	m := &onnx.Model{
 		// From IR 4 on initializers are constants that the inputs do not list, which is how graphs
@@ -185,8 +188,10 @@ func modelFromProto(p *onnxpb.ModelProto) (*onnx.Model, error) {
 		return nil, err
 	}
 	// Up to IR 3, and by exporters that keep its habit, all initializers are listed among the
-	// inputs: they are constants all the same. This library lists none but optional inputs.
-	if p.IrVersion < 4 || len(m.Graph.Optional) == len(m.Graph.Initializers) && m.Producer != "fmp" {
+	// inputs: they are constants all the same, but where the file says that they are none.
+	_, optional := m.Metadata[allOptional]
+	delete(m.Metadata, allOptional)
+	if p.IrVersion < 4 || len(m.Graph.Optional) == len(m.Graph.Initializers) && !optional {
 		m.Graph.Optional = nil
 	}
 	for _, fp := range p.Functions {
@@ -512,6 +517,10 @@ func modelToProto(m *onnx.Model) (*onnxpb.ModelProto, error) {
 	for _, k := range slices.Sorted(maps.Keys(m.Metadata)) {
 		p.MetadataProps = append(p.MetadataProps,
 			&onnxpb.StringStringEntryProto{Key: k, Value: m.Metadata[k]})
+	}
+	if n := len(m.Graph.Optional); n > 0 && n == len(m.Graph.Initializers) {
+		p.MetadataProps = append(p.MetadataProps,
+			&onnxpb.StringStringEntryProto{Key: allOptional, Value: "all"})
 	}
 	var err error
 	if p.Graph, err = graphToProto(m.Graph); err != nil {
