@@ -21,9 +21,8 @@ const (
 	// refitDraws is the number of draws of W about a class mean, half of them the others'
 	// opposites.
 	refitDraws = 8
-	// imagesPerDraw is how many images a row of a refit stands for at most, on average, and how many
-	// a row of a named corpus's regression does. maxNamedDraws bounds the rows of a class there:
-	// beyond 1,280 images a row stands for more.
+	// imagesPerDraw is how many images of a class a row of a named corpus's regression stands for,
+	// and maxNamedDraws bounds the rows of a class: beyond 1,280 images a row stands for more.
 	imagesPerDraw, maxNamedDraws = 5, 256
 	// fitProducts bounds the products of a regression with its curvature. A fit that wants more
 	// ends there, nearer to the minimum than the discriminant. Those to images take 4 to 90.
@@ -204,9 +203,9 @@ func (r *Round) refit(h *discriminant, t float64, o *Options) (linear, error) {
 		return *h.linear().over(t), nil
 	}
 	on := r.standIns(h, h.pool, refitDraws, o)
-	// The noise of rows of more images would be learned. The discriminant is the surer the more
-	// images there are: the tie to it is heavier by as much as masses are less.
-	if f := imagesPerDraw * float64(len(on.mass)) / floats.Sum(on.mass); f < 1 {
+	// The noise of rows of more than an image would be learned. The discriminant is the surer the
+	// more images there are: the tie to it is heavier by as much as masses are less.
+	if f := float64(len(on.mass)) / floats.Sum(on.mass); f < 1 {
 		scale(f*f, on.mass)
 	}
 	return h.refitted(on, t)
