@@ -210,6 +210,33 @@ func closedCoverageText(t *testing.T) string {
 	return b.String()
 }
 
+// momentsCoverageText is the coverage of intervals of rounds of moments, of a regression alone: FMP
+// has no limit of its own there.
+func momentsCoverageText(t *testing.T) string {
+	var b strings.Builder
+	var n held
+	heading(&b, "tasks | kappa | clients | >regression: its top class | >the class named | >its top "+
+		"class, within .01")
+	for _, run := range []string{"cifar10-10-20", "cifar10-10-20-unknown", "cifar10-10-200",
+		"cifar100-20-20", "mnist-10-60-unknown", "small-10-60-unknown"} {
+		k := readKept(t, "intervals", "moments-"+run)
+		of, unknown := strings.CutSuffix(run, "-unknown")
+		kappa := "known"
+		if unknown {
+			kappa = "not known"
+		}
+		for _, partition := range bothPartitions {
+			fmt.Fprintf(&b, "| %s | %s | %s |", of, kappa, partition)
+			coverageCells(t, &b, []*keptRun{k}, partition, "FMP", coverages[2:], &n)
+			coverageCells(t, &b, []*keptRun{k}, partition, "FMP", []kept.Figure{
+				func(r *experiment.Record) *float64 { return r.Coverage.RegressionNear }}, &held{})
+			b.WriteString("\n")
+		}
+	}
+	fmt.Fprintf(&b, "\nOf %d figures %d lie between .85 and .95.\n", n.below+n.in+n.above, n.in)
+	return b.String()
+}
+
 // heldOutText compares FMP with the other posteriors around its point estimate on these families,
 // over splits, and with the best rival of the runs that have rivals.
 func heldOutText(t *testing.T) string {
@@ -324,5 +351,6 @@ func TestHeldOutFamilies(t *testing.T) {
 	write(t, "intervals.md", "ends", endsText(t))
 	write(t, "intervals.md", "misses", missesText(t))
 	write(t, "intervals.md", "closed", closedCoverageText(t))
+	write(t, "intervals.md", "moments", momentsCoverageText(t))
 	write(t, "results/all.md", "families", heldOutText(t))
 }

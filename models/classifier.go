@@ -7,6 +7,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/dense"
 	"fmp/onnx/pass"
 )
 
@@ -34,6 +35,9 @@ type ClassifierParts struct {
 	// probability's log-odds over them, the second times Widening for the tempering of their draws
 	// and for 90% of a normal.
 	Widening float64
+	// Beyond, [C], is added to the variance of log-odds of each class: what heads do not vary by;
+	// nil for nothing. It wants Widening.
+	Beyond []float64
 	// Shift, if not nil, adds the input shift and the output estimated_shift ([WithShift]), which
 	// want Coordinates of a conjugate predictor.
 	Shift *ShiftParts
@@ -184,8 +188,11 @@ func (p ClassifierParts) heads(input string, weights, bias *onnx.Tensor) (*onnx.
 		odds := logOdds(b, single)
 		middle := b.ReduceMean(odds, true, 1)
 		off := b.Sub(odds, middle)
-		reach := b.Mul(b.F32(float32(p.Widening*normalTenth)),
-			b.Sqrt(b.ReduceMean(b.Mul(off, off), false, 1)))
+		variance := b.Mul(b.F32(float32(p.Widening*p.Widening)), b.ReduceMean(b.Mul(off, off), false, 1))
+		if p.Beyond != nil {
+			variance = b.Add(variance, b.Param("beyond", onnx.NewTensor(dense.As[float32](p.Beyond), len(p.Beyond))))
+		}
+		reach := b.Mul(b.F32(normalTenth), b.Sqrt(variance))
 		middle = b.Squeeze(middle, 1)
 		b.Output("low", b.Op("Sigmoid", []build.Ref{b.Sub(middle, reach)}))
 		b.Output("high", b.Op("Sigmoid", []build.Ref{b.Add(middle, reach)}))

@@ -67,8 +67,8 @@ func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples b
 			parts.Coordinates = both
 		}
 	}
-	if k, ok := r.Intervals.(interface{ Widening() float64 }); ok {
-		parts.Widening = k.Widening()
+	if k, ok := r.Intervals.(*headIntervals); ok {
+		parts.Widening, parts.Beyond = k.widening, k.beyond
 	}
 	return models.NewClassifier(parts, about)
 }

@@ -119,8 +119,8 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded,
 			first = p
 		}
 	}
-	r := &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c,
-		Intervals:   &headIntervals{c, e, math.Sqrt((1 + 1/float64(len(e))) / first.tempering)},
+	r := &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, Regression: true,
+		Intervals:   &headIntervals{c, e, math.Sqrt((1 + 1/float64(len(e))) / first.tempering), first.beyond},
 		UploadBytes: momentsBytes(clients), Judgement: j, Effects: effects,
 		Diagnostics: first.diagnostics}
 	if effects.Any() {
@@ -138,7 +138,8 @@ type statePosterior struct {
 	heads Ensemble
 	// means of classes, [C, k]; nil where the temperature is that of clients left out
 	means       *mat.Dense
-	tempering   float64 // factor of the variance that heads are drawn with
+	tempering   float64   // factor of the variance that heads are drawn with
+	beyond      []float64 // variance of log-odds beyond that of heads, [C]
 	diagnostics map[string]float64
 }
 
@@ -151,7 +152,7 @@ func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client
 		if err != nil {
 			return nil, err
 		}
-		return &statePosterior{r.Ensembles[0], nil, 1, r.Diagnostics}, nil
+		return &statePosterior{r.Ensembles[0], nil, 1, beyond(honest), r.Diagnostics}, nil
 	}
 	p, err := discriminant.Compute(ctx, honest, of)
 	if err != nil {
@@ -162,7 +163,7 @@ func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client
 	if o.Corpus != nil {
 		d["corpus"] = p.Corpus
 	}
-	return &statePosterior{p.Heads, p.Means, discriminant.Tempering, d}, nil
+	return &statePosterior{p.Heads, p.Means, discriminant.Tempering, beyond(honest), d}, nil
 }
 
 // leavesOut reports whether the temperature is that of clients left out: nothing else tells it,
@@ -287,19 +288,17 @@ func (c *Embedded) Map(ctx context.Context, features []float32) ([]float32, erro
 // headIntervals are intervals from the heads. With mean and sd of a probability's log-odds over the
 // S heads, an interval of a level is
 //
-//	logistic(mean -+ widening q sd),   q the normal's quantile of 1/2 + level/2
+//	logistic(mean -+ q sqrt(widening^2 sd^2 + beyond)),   q the normal's quantile of 1/2 + level/2
 //
 // where widening is sqrt((1 + 1/S)/tempering): 1/S is the error of the mean, and heads are drawn
-// with the factor tempering on their variance. Log-odds are at most those that a classifier in
+// with the factor tempering on their variance. Beyond is what they do not vary by. Log-odds are at most those that a classifier in
 // float32 tells from certainty (models.MinOther).
 type headIntervals struct {
 	at       Coordinates
 	heads    Ensemble
-	widening float64 // of the standard deviation
+	widening float64   // of the standard deviation
+	beyond   []float64 // of the variance, [C]; nil: none
 }
-
-// Widening returns the factor of the standard deviation.
-func (k *headIntervals) Widening() float64 { return k.widening }
 
 // Heads returns the heads on which intervals of weights are computed.
 func (k *headIntervals) Heads(context.Context) (Ensemble, error) { return k.heads, nil }
@@ -312,7 +311,7 @@ func (k *headIntervals) Compute(ctx context.Context, features []float32,
 		return nil, nil, err
 	}
 	d, c := k.heads[0].D-1, k.heads[0].C
-	reach := k.Widening() * distuv.UnitNormal.Quantile(0.5+level/2)
+	q := distuv.UnitNormal.Quantile(0.5 + level/2)
 	odds := make([][]float64, c)
 	logit, space := make([]float64, c), make([]float64, c)
 	for i := 0; i < len(rows); i += d {
@@ -331,9 +330,13 @@ func (k *headIntervals) Compute(ctx context.Context, features []float32,
 				odds[y] = append(odds[y], min(v, -math.Log(models.MinOther)))
 			}
 		}
-		for _, o := range odds {
-			mean, sd := stat.PopMeanStdDev(o, nil)
-			low, high = append(low, logistic(mean-reach*sd)), append(high, logistic(mean+reach*sd))
+		for y, o := range odds {
+			mean, v := stat.PopMeanVariance(o, nil)
+			if v *= k.widening * k.widening; k.beyond != nil {
+				v += k.beyond[y]
+			}
+			reach := q * math.Sqrt(v)
+			low, high = append(low, logistic(mean-reach)), append(high, logistic(mean+reach))
 		}
 	}
 	return low, high, nil

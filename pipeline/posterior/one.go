@@ -49,8 +49,9 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	if e, ok := m.Corpora(); ok {
 		d["corpus"] = e
 	}
-	return &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, UploadBytes: momentsBytes(clients),
-		Diagnostics: d}, ctx.Err()
+	return &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, Regression: true,
+		Intervals:   &headIntervals{c, e, math.Sqrt(1 + 1/float64(len(e))), beyond(clients)},
+		UploadBytes: momentsBytes(clients), Diagnostics: d}, ctx.Err()
 }
 
 // statisticsOf returns a client's statistics less its shift, with the share of its images that
