@@ -35,7 +35,7 @@ type ClassifierParts struct {
 	// probability's log-odds over them, the second times Widening for the tempering of their draws
 	// and for 90% of a normal.
 	Widening float64
-	// Beyond, [C], is added to the variance of log-odds of each class: what heads do not vary by;
+	// Beyond, [C], is added to the variance of log-odds of each class, as heads vary too little;
 	// nil for nothing. It wants Widening.
 	Beyond []float64
 	// Shift, if not nil, adds the input shift and the output estimated_shift ([WithShift]), which

@@ -291,8 +291,8 @@ func (c *Embedded) Map(ctx context.Context, features []float32) ([]float32, erro
 //	logistic(mean -+ q sqrt(widening^2 sd^2 + beyond)),   q the normal's quantile of 1/2 + level/2
 //
 // where widening is sqrt((1 + 1/S)/tempering): 1/S is the error of the mean, and heads are drawn
-// with the factor tempering on their variance. Beyond is what they do not vary by. Log-odds are at most those that a classifier in
-// float32 tells from certainty (models.MinOther).
+// with the factor tempering on their variance. Beyond is the variance that they lack. Log-odds are
+// at most those that a classifier in float32 tells from certainty (models.MinOther).
 type headIntervals struct {
 	at       Coordinates
 	heads    Ensemble
