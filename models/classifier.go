@@ -80,6 +80,10 @@ func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 	if err != nil {
 		return nil, err
 	}
+	if classes := p.Heads.Shape[2]; p.Beyond != nil && (len(p.Beyond) != classes || p.Widening == 0) {
+		return nil, fmt.Errorf("a variance that heads lack for %d of %d classes, with a widening of %v; "+
+			"want one a class, and a widening above 0", len(p.Beyond), classes, p.Widening)
+	}
 	name := "features"
 	if p.Features != nil || p.Coordinates != nil {
 		name = headRows // the graph before has features of its own
@@ -190,7 +194,7 @@ func (p ClassifierParts) heads(input string, weights, bias *onnx.Tensor) (*onnx.
 		off := b.Sub(odds, middle)
 		variance := b.Mul(b.F32(float32(p.Widening*p.Widening)), b.ReduceMean(b.Mul(off, off), false, 1))
 		if p.Beyond != nil {
-			variance = b.Add(variance, b.Param("beyond", onnx.NewTensor(dense.As[float32](p.Beyond), len(p.Beyond))))
+			variance = b.Add(variance, b.Param(beyond, onnx.NewTensor(dense.As[float32](p.Beyond), len(p.Beyond))))
 		}
 		reach := b.Mul(b.F32(normalTenth), b.Sqrt(variance))
 		middle = b.Squeeze(middle, 1)

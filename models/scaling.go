@@ -262,6 +262,9 @@ func unscale(g *onnx.Graph) error {
 			return err
 		}
 		now[0].Inputs[0] = was[0].Inputs[0]
+		if n := lacking(g); n != nil && n.Inputs[1] == scaled(lack) {
+			n.Inputs[1] = computed(g, scaled(lack)).Inputs[0]
+		}
 		for _, end := range []string{"low", "high"} {
 			if n := producer(g, scaled(end)); n != nil {
 				g.Nodes = slices.DeleteFunc(g.Nodes,
@@ -295,8 +298,51 @@ func (s *Scaling) nodes(g *onnx.Graph, logits string, classes int) (string, erro
 	return scaled("scaled"), insert(g, root, map[string]string{"logits": logits})
 }
 
-// intervals moves the ends of intervals with the probabilities.
+// beyond names the variance that heads lack (ClassifierParts.Beyond), and lack that of scaled ones.
+const beyond, lack = "beyond", "lack"
+
+// computed is the producer of a value, or that of the one which it is a copy of.
+func computed(g *onnx.Graph, value string) *onnx.Node {
+	n := producer(g, value)
+	if n != nil && n.Op == "Identity" {
+		return producer(g, n.Inputs[0])
+	}
+	return n
+}
+
+// lacking returns the node that adds to the variance of log-odds over heads the one that they lack;
+// nil where none does.
+func lacking(g *onnx.Graph) *onnx.Node {
+	n := computed(g, "low")
+	for _, step := range []struct {
+		op    string
+		input int
+	}{{"Sigmoid", 0}, {"Sub", 1}, {"Mul", 1}, {"Sqrt", 0}} {
+		if n == nil || n.Op != step.op {
+			return nil
+		}
+		n = producer(g, n.Inputs[step.input])
+	}
+	if n == nil || n.Op != "Add" {
+		return nil
+	}
+	return n
+}
+
+// intervals moves the ends of intervals with the probabilities. Their distances in log-odds are
+// multiplied by Factor: those of heads are so already, and the variance that heads lack is by its
+// square.
 func (s *Scaling) intervals(g *onnx.Graph) error {
+	if n := lacking(g); n != nil && moves(g, n.Inputs[0], 0) {
+		root := build.New("calibration")
+		b := root.Scope(lack)
+		factor := b.Param("factor", onnx.NewTensor(slices.Clone(s.Factor), len(s.Factor)))
+		root.Output(lack, b.Mul(root.Input("variance", onnx.Float32, "c"), b.Mul(factor, factor)))
+		if err := insert(g, root, map[string]string{"variance": n.Inputs[1]}); err != nil {
+			return err
+		}
+		n.Inputs[1] = scaled(lack)
+	}
 	for _, end := range []string{"low", "high"} {
 		if n := producer(g, end); n == nil || len(n.Inputs) == 0 {
 			continue

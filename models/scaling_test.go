@@ -126,6 +126,42 @@ func TestScaling(t *testing.T) {
 	}
 }
 
+// TestScaledBeyond: with the variance that heads lack, too, a temperature multiplies the distances
+// of ends in log-odds by its factor, whichever scaling there was before.
+func TestScaledBeyond(t *testing.T) {
+	const k, classes = 5, 3
+	head := someHeads(3, k, classes, 1)
+	for i := range head.F64() {
+		head.F64()[i] /= 4 // far from certain: log-odds of float32
+	}
+	parts := ClassifierParts{Heads: head, Widening: 1, Beyond: []float64{1, 2, 3}}
+	m := must.Get(NewClassifier(parts, Manifest{Dx: k}))(t)
+	feeds := map[string]*onnx.Tensor{"features": onnx.NewTensor([]float32{.1, -.2, .3, .4, -.5}, 1, k)}
+	reach := func() (out []float64) {
+		ends := evalPure(t, m, feeds, "low", "high")
+		for c := range classes {
+			odds := func(p float32) float64 { return math.Log(float64(p) / (1 - float64(p))) }
+			out = append(out, odds(ends["high"].F32()[c])-odds(ends["low"].F32()[c]))
+		}
+		return out
+	}
+	was := reach()
+	for _, factor := range []float32{.5, 1.5, 1} {
+		m = must.Get(WithScaling(m, OriginScaling{Scaling: Scaling{Kind: Temperature,
+			Factor: []float32{factor}}, Images: 9}))(t)
+		for c, v := range reach() {
+			// spreads of log-odds of three classes are not quite proportional to the factor
+			if math.Abs(v/was[c]/float64(factor)-1) > .02 {
+				t.Errorf("factor %v: ends of class %d are %v apart, and were %v", factor, c, v, was[c])
+			}
+		}
+	}
+	for _, wrong := range []ClassifierParts{{Heads: head, Beyond: []float64{1, 2, 3}},
+		{Heads: head, Widening: 1, Beyond: []float64{1}}} {
+		must.Fail(NewClassifier(wrong, Manifest{Dx: k}))(t, "a variance that heads lack", wrong.Beyond)
+	}
+}
+
 // TestScaledIntervals: ends that the heads do not make move with the probability's log-odds: of two
 // classes and a temperature exactly.
 func TestScaledIntervals(t *testing.T) {

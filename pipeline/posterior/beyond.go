@@ -1,6 +1,10 @@
 package posterior
 
-import "fmp/pipeline/discriminant"
+import (
+	"cmp"
+
+	"fmp/pipeline/discriminant"
+)
 
 // Variance of the log-odds of a class in a limit of infinite data about those of a round of
 // moments, beyond that of its heads. Heads vary by the noise of class means as the covariance within
@@ -9,20 +13,23 @@ import "fmp/pipeline/discriminant"
 // (docs/notes/moments.md, Intervals).
 const (
 	beyondAll   = 1.7 // however many images there are
-	beyondClass = 48  // of a class of one image; over the images
+	beyondClass = 48  // of a class without images, and less by n + 1 with n
 )
 
 // beyond returns the variance of each class's log-odds, [C]. With n_c images of class c it is
 //
 //	beyondAll + beyondClass (1/(n_c + 1) + mean_c' 1/(n_c' + 1)) / 2
 //
-// as log-odds are of a class beside the others.
+// as log-odds are of a class beside the others. Images count as in the posterior: by the share of
+// the client that counts, one of each class that it holds at least.
 func beyond(clients []discriminant.Client) []float64 {
 	out := make([]float64, clients[0].Means.C)
 	for _, c := range clients {
 		for i := range c.Means.N {
 			c.Means.Shares(i, func(y int, share float32) {
-				out[y] += float64(share * c.Means.W[i])
+				if n := float64(share * c.Means.W[i]); n > 0 {
+					out[y] += max(min(1, n), n*cmp.Or(c.Share, 1))
+				}
 			})
 		}
 	}

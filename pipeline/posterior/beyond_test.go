@@ -2,6 +2,7 @@ package posterior
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"fmp/models"
@@ -32,6 +33,14 @@ func TestBeyond(t *testing.T) {
 			mean += 1 / (v + 1) / c
 		}
 		own := r.Intervals.(*headIntervals)
+		claim := slices.Clone(clients)
+		claim[0].Share = 1e-3 // of which one image a class counts
+		for y, v := range beyond(claim) {
+			if held := float64(clients[0].Means.W[y]); math.Abs(v-own.beyond[y]) < 48*(held-1)/(n[y]+1)/(n[y]+1)/2 {
+				t.Errorf("class %d: %v beyond where most of a client does not count, %v where all does", y, v,
+					own.beyond[y])
+			}
+		}
 		for y, v := range n {
 			if want := 1.7 + 48*(1/(v+1)+mean)/2; math.Abs(own.beyond[y]-want) > 1e-9 {
 				t.Errorf("class %d of %g images: %v beyond; want %v", y, v, own.beyond[y], want)
