@@ -211,7 +211,9 @@ func (t *taker) embedding(seen map[*onnx.Node]bool) error {
 		return err
 	}
 	for _, name := range Parameters(e) {
-		t.means.Graph.Initializers[name] = t.model.Graph.Initializers[u.bound[name]]
+		if err := setParameter(t.means.Graph, name, t.model.Graph, u.bound[name]); err != nil {
+			return err
+		}
 	}
 	pass.Rename(t.means.Graph, map[string]string{"points": ValueSet, "weights": ValuePresent,
 		ConjCompressed: "points"})
@@ -255,14 +257,31 @@ func OfTwoClasses(m *onnx.Model) (*onnx.Model, error) {
 		return nil, err
 	}
 	for _, name := range Parameters(e) {
-		t := m.Graph.Initializers[name]
-		if t == nil {
-			return nil, fmt.Errorf("%s: it has no parameter %q; want an embedding of class means", f.name(), name)
+		if err := setParameter(e.Graph, name, m.Graph, name); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.name(), err)
 		}
-		e.Graph.Initializers[name] = t
 	}
 	f.C, f.S, f.Classes = 2, 2, nil
 	return e, f.Write(e)
+}
+
+// setParameter makes a value of another graph the parameter of a graph: an initializer, or the Cast
+// of one that is stored as float16.
+func setParameter(g *onnx.Graph, name string, of *onnx.Graph, value string) error {
+	if t := of.Initializers[value]; t != nil {
+		g.Initializers[name] = t
+		return nil
+	}
+	cast := producer(of, value)
+	if cast == nil || cast.Op != "Cast" || of.Initializers[cast.Input(0)] == nil {
+		return fmt.Errorf("it has no parameter %q; want an embedding of class means", name)
+	}
+	delete(g.Initializers, name)
+	n := *cast
+	n.Name, n.Inputs, n.Outputs = name+"/cast", []string{name + "/half"}, []string{name}
+	g.Initializers[n.Inputs[0]] = of.Initializers[cast.Inputs[0]]
+	g.Nodes = append([]*onnx.Node{&n}, g.Nodes...)
+	return nil
 }
 
 // classMeansEmbedding builds the client's part of a conjugate, open or private predictor, with

@@ -55,6 +55,14 @@ func clientEmbeddings(t *testing.T) map[string]*onnx.Model {
 	for _, phi := range []bool{true, false} {
 		out[fmt.Sprintf("class means, phi %v", phi)] = must.Get(ConjugateEmbedding(m, phi))(t)
 	}
+	basis := onnx.ZerosF32(testDx, 3)
+	rng.Normal(rng.New(1, "basis"), basis.F32())
+	half = must.Get(MomentsEmbedding(MomentsConfig{Dx: testDx, C: testC, Bytes: 1 << 16, Basis: basis}))(t)
+	if n, _ := pass.StoreHalf(half, 10); n == 0 {
+		t.Fatal("nothing of class means is stored as float16")
+	}
+	must.Get(OfTwoClasses(half))(t)
+	out["moments, half"] = half
 	p := PrivateConfig{Dx: testDx, K: 2}
 	m = must.Get(NewPrivate(p, drawn(p.shapes())))(t)
 	out["private"] = must.Get(PrivateEmbedding(m, testC, nil))(t)

@@ -166,7 +166,7 @@ func decode(data []byte, parts int) (*onnxpb.ModelProto, error) {
 }
 
 // allOptional is the metadata key of a file of which every initializer is an optional input.
-const allOptional = "optional_inputs"
+const allOptional, every = "fmp.optional_inputs", "all"
 
 func modelFromProto(p *onnxpb.ModelProto) (*onnx.Model, error) {
 	m := &onnx.Model{
@@ -189,8 +189,10 @@ func modelFromProto(p *onnxpb.ModelProto) (*onnx.Model, error) {
 	}
 	// Up to IR 3, and by exporters that keep its habit, all initializers are listed among the
 	// inputs: they are constants all the same, but where the file says that they are none.
-	_, optional := m.Metadata[allOptional]
-	delete(m.Metadata, allOptional)
+	optional := m.Metadata[allOptional] == every
+	if optional {
+		delete(m.Metadata, allOptional)
+	}
 	if p.IrVersion < 4 || len(m.Graph.Optional) == len(m.Graph.Initializers) && !optional {
 		m.Graph.Optional = nil
 	}
@@ -514,13 +516,18 @@ func modelToProto(m *onnx.Model) (*onnxpb.ModelProto, error) {
 		IrVersion: m.IR, ProducerName: m.Producer, ProducerVersion: m.ProducerVersion, Domain: m.Domain,
 		ModelVersion: m.Version, DocString: m.Doc, OpsetImport: opsetsToProto(m.Opsets),
 	}
+	n := len(m.Graph.Optional)
+	optional := n > 0 && n == len(m.Graph.Initializers)
 	for _, k := range slices.Sorted(maps.Keys(m.Metadata)) {
+		if k == allOptional && optional {
+			continue
+		}
 		p.MetadataProps = append(p.MetadataProps,
 			&onnxpb.StringStringEntryProto{Key: k, Value: m.Metadata[k]})
 	}
-	if n := len(m.Graph.Optional); n > 0 && n == len(m.Graph.Initializers) {
+	if optional {
 		p.MetadataProps = append(p.MetadataProps,
-			&onnxpb.StringStringEntryProto{Key: allOptional, Value: "all"})
+			&onnxpb.StringStringEntryProto{Key: allOptional, Value: every})
 	}
 	var err error
 	if p.Graph, err = graphToProto(m.Graph); err != nil {

@@ -105,12 +105,12 @@ func TestOptionalInputsAlone(t *testing.T) {
 		data := must.Get(Marshal(m))(t)
 		if !c.said {
 			p := must.Get(decode(data, maxParts))(t)
-			p.MetadataProps = nil
+			p.MetadataProps[0].Value = "another's"
 			data = must.Get(proto.Marshal(p))(t)
 		}
 		back := must.Get(Unmarshal(data))(t)
 		if g := back.Graph; len(g.Inputs) != 1 || len(g.Optional) != c.optional ||
-			g.Initializers["scale"] == nil || len(back.Metadata) > 0 {
+			g.Initializers["scale"] == nil || (len(back.Metadata) > 0) == c.said {
 			t.Errorf("%+v: inputs %v, optional %v, metadata %v", c, g.Inputs, g.Optional, back.Metadata)
 		}
 	}

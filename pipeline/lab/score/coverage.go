@@ -198,6 +198,9 @@ func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32
 	limit, by := r.Limit, rows
 	if limit == nil && (r.Coordinates == nil || r.Regression) {
 		limit, by = k.Limit, k.Features
+		if r.Regression && k.Regression != nil { // it has no other limit
+			limit = k.Regression
+		}
 	}
 	if heads := len(r.Ensembles[0]); limit == nil || heads < 2 || r.Intervals == nil && heads < leastHeads {
 		return nil, nil
