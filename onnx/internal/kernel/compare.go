@@ -22,29 +22,28 @@ func newComparison(s *Spec) (Kernel, error) {
 	op := s.Node.Op
 	switch s.In[0] {
 	case onnx.Bool:
-		return compareOf(func(a, b bool) bool { return a == b }), nil
-	case onnx.String:
-		return comparison[string](op), nil
+		return compareOf(each(func(a, b bool) bool { return a == b })), nil
+	case onnx.String: // of Equal alone
+		return compareOf(each(func(a, b string) bool { return a == b })), nil
 	}
 	return numeric(s, comparison[float32](op), comparison[float64](op), comparison[int64](op),
 		comparison[uint64](op))
 }
 
 func comparison[T cmp.Ordered](op string) Kernel {
-	switch op {
-	case "Equal":
-		return compareOf(func(a, b T) bool { return a == b })
-	case "Greater":
-		return compareOf(func(a, b T) bool { return a > b })
-	case "GreaterOrEqual":
-		return compareOf(func(a, b T) bool { return a >= b })
-	case "Less":
-		return compareOf(func(a, b T) bool { return a < b })
+	if op == "Equal" {
+		return compareOf(each(func(a, b T) bool { return a == b }))
 	}
-	return compareOf(func(a, b T) bool { return a <= b })
+	row := each(func(a, b T) bool { return a <= b })
+	if op == "Greater" || op == "Less" {
+		row = each(func(a, b T) bool { return a < b })
+	}
+	if op == "Less" || op == "LessOrEqual" {
+		return compareOf(row)
+	}
+	return compareOf(func(dst []bool, a, b []T) { row(dst, b, a) })
 }
 
-func compareOf[T any](f func(a, b T) bool) Kernel {
-	row := each(f)
+func compareOf[T any](row func(dst []bool, a, b []T)) Kernel {
 	return func(c *Call) error { return binary[T, bool](c, onnx.Bool, 2, row) }
 }

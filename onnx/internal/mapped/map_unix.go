@@ -5,14 +5,17 @@ package mapped
 import (
 	"os"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // mapFile returns the bytes of a file without reading them: pages come when they are looked at, and
 // go again where memory is short. The file that it returns is the same one, open a second time.
 func mapFile(f *os.File, path string, size int64) (*os.File, []byte, error) {
-	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	syscall.ForkLock.RLock() // no program starts between the two calls, which would inherit it
+	fd, err := syscall.Dup(int(f.Fd()))
+	if err == nil {
+		syscall.CloseOnExec(fd)
+	}
+	syscall.ForkLock.RUnlock()
 	if err != nil {
 		return nil, nil, err
 	}
