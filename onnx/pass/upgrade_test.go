@@ -12,6 +12,7 @@ import (
 	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 	"fmp/onnx/pass"
+	_ "fmp/onnx/rare"
 )
 
 // TestUpgradeOfDFT: in operator set 17 the axis is an attribute, 1 by default, and from 20 on an
