@@ -113,20 +113,12 @@ func TestCholeskyRefuses(t *testing.T) {
 // sizes are those of the table of docs/speed.md.
 var sizes = []int{513, 1281, 2049, 4096}
 
-func BenchmarkCholesky(b *testing.B) {
-	for _, n := range sizes {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			a := covariance(n, 10)
-			c, work := copyOf(a), make([]float64, FactorWork(n))
-			for b.Loop() {
-				copy(c.Data, a.Data)
-				Cholesky(c, work)
-			}
-		})
-	}
-}
+func BenchmarkCholesky(b *testing.B) { factorising(b, func(Factor) {}) }
 
-func BenchmarkInverse(b *testing.B) {
+func BenchmarkInverse(b *testing.B) { factorising(b, func(f Factor) { f.Inverse() }) }
+
+// factorising measures factors, and what is made of them.
+func factorising(b *testing.B, then func(f Factor)) {
 	for _, n := range sizes {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			a := covariance(n, 10)
@@ -134,7 +126,7 @@ func BenchmarkInverse(b *testing.B) {
 			for b.Loop() {
 				copy(c.Data, a.Data)
 				f, _ := Cholesky(c, work)
-				f.Inverse()
+				then(f)
 			}
 		})
 	}
