@@ -303,12 +303,17 @@ func TestAskedAgain(t *testing.T) {
 		}
 		slow, other := connect(t, url), connect(t, url)
 		other.Experiment = repeated
+		var mu sync.Mutex // a connection writes from goroutines of its own
 		slow.Experiment = func(ctx context.Context, settings []byte) (map[string][]byte, error) {
+			mu.Lock()
 			due = true
+			mu.Unlock()
 			return repeated(ctx, settings)
 		}
 		var swept, again bool
 		before := func(data []byte) {
+			mu.Lock()
+			defer mu.Unlock()
 			if due && !swept && names(data, job.Input) {
 				swept = true
 				must.Do(t, q.sweep(t.Context()))
@@ -322,9 +327,12 @@ func TestAskedAgain(t *testing.T) {
 			nats.SetCustomDialer(&stalled{before: before})))(t)
 		defer slow.Conn.Close()
 		must.Do(t, slow.do(t.Context(), job))
-		if _, err := q.result(t.Context(), job.ID); err != nil || !again {
+		_, err := q.result(t.Context(), job.ID)
+		mu.Lock()
+		if err != nil || !again {
 			t.Errorf("%s: asked again: %v, %v", name, again, err)
 		}
+		mu.Unlock()
 	}
 }
 
