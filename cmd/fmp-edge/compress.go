@@ -46,6 +46,8 @@ type written struct {
 	// Bad counts images that cannot be read (--on-bad skip) and classes of too few images
 	// (--at-least) that were left out.
 	Bad int `json:"bad,omitempty"`
+	// Copies counts images that were left out as copies of others of their class.
+	Copies int `json:"copies,omitempty"`
 	// Folders are the classes that folders or labels were taken for.
 	Folders []imagefile.Mapped `json:"folders,omitempty"`
 }
@@ -87,6 +89,7 @@ type compressing struct {
 
 	mostImages, mostBytes int // that the round takes; 0 where that is not known
 
+	copies int
 	bytes  int // of an upload of moments at most; 0 for other uploads
 	mapped []imagefile.Mapped
 }
@@ -232,7 +235,8 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 		return refused("compress", err)
 	}
 	tell(log, cl, left)
-	c.mapped = enough(c.mapped, *c.atLeast)
+	c.copies = cl.Copies
+	c.mapped = enough(imagefile.MappingOf(src), *c.atLeast)
 	if err := c.write(ctx, stdout, u, others.N, len(left)); err != nil {
 		return err
 	}
@@ -250,17 +254,21 @@ func (c *compressing) source(cl *client.Client, path string,
 	if err != nil {
 		return nil, others, refused("compress", err)
 	}
-	c.mapped = imagefile.MappingOf(src)
 	if others.N > 0 {
 		fmt.Fprintf(log, "fmp-edge: under %s %v\n", path, others)
 	}
 	return src, others, nil
 }
 
-// tell names the images that were left out, and says of how many the graph made nothing.
+// tell names the images that were left out, and says how many were copies and of how many the graph
+// made nothing.
 func tell(log io.Writer, cl *client.Client, left []error) {
 	for _, err := range left {
 		fmt.Fprintf(log, "fmp-edge: left out: %v\n", err)
+	}
+	if cl.Copies > 0 {
+		fmt.Fprintf(log, "fmp-edge: %d of %d images are copies of others of their class and count once\n",
+			cl.Copies, cl.Read)
 	}
 	if cl.Zeros > 0 {
 		fmt.Fprintf(log, "fmp-edge: of %d images the client graph made no finite numbers; they count "+
@@ -331,7 +339,7 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 		Upload:  *c.output, Bytes: len(data), Client: u.Client, Round: u.Round, Model: u.Model, N: u.N,
 		Size: u.Points.N, Dx: u.Points.Dx,
 		C:       u.Points.C,
-		Skipped: skipped, Bad: bad,
+		Skipped: skipped, Bad: bad, Copies: c.copies,
 	}
 	if u.Within != nil {
 		w.Calibration, w.Precision = len(u.Within.Labels), string(u.Precision)

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"image/color"
+	"image/gif"
 	"image/png"
 	"io"
 	"math"
@@ -236,6 +238,52 @@ func TestSources(t *testing.T) {
 	t.Run("server", func(t *testing.T) {
 		near(t, "the server's program", serverSide(t, im, labels), got.Points, 1e-5)
 	})
+}
+
+// TestCopiesTold: images that are copies of others of their class count once, in the table of classes
+// too, and their number is told.
+func TestCopiesTold(t *testing.T) {
+	const n = 20
+	im, labels := blobs(n)
+	dir, _ := folder(t, im, labels)
+	for i, y := range labels {
+		if y < 2 { // another format, the same pixels
+			var b bytes.Buffer
+			must.Do(t, gif.Encode(&b, gray(im, i), &gif.Options{Quantizer: greys{}}))
+			write(t, filepath.Join(dir, fmt.Sprint(y), fmt.Sprintf("a%d.gif", i)), b.Bytes())
+		}
+	}
+	idx := t.TempDir()
+	writeIDX(t, idx, slices.Concat(im.Pix, im.Pix[:4*side*side]), slices.Concat(labels, labels[:4]))
+	for name, source := range map[string][]string{
+		"folder": {dir}, "idx": {filepath.Join(idx, "images"), "--labels", filepath.Join(idx, "labels")}} {
+		var out, log bytes.Buffer
+		args := append([]string{"compress", "--json", "--model", model(t, models.KindClient), "--client", "a",
+			"-o", filepath.Join(t.TempDir(), "a.upload")}, source...)
+		if code := execute(t.Context(), args, &out, &log); code != exitOK {
+			t.Fatalf("%s: %s", name, log.String())
+		}
+		var w written
+		must.Do(t, json.Unmarshal(out.Bytes(), &w))
+		listed := 0
+		for _, f := range w.Folders {
+			listed += f.Images
+		}
+		if w.N != n || w.Copies != 4 || listed != n ||
+			!strings.Contains(log.String(), "4 of 24 images are copies of others of their class") {
+			t.Errorf("%s: %d images, %d copies, %d listed; said %q", name, w.N, w.Copies, listed, log.String())
+		}
+	}
+}
+
+// greys is a palette of all greys.
+type greys struct{}
+
+func (greys) Quantize(p color.Palette, _ image.Image) color.Palette {
+	for v := range 256 {
+		p = append(p, color.Gray{Y: uint8(v)})
+	}
+	return p
 }
 
 // serverSide computes an upload as fmp run does: extractor and embedding apart, on the ONNX

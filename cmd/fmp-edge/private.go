@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
@@ -213,6 +214,7 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 		return nil, refused("compress", err)
 	}
 	tell(log, cl, bad)
+	c.mapped = imagefile.MappingOf(src)
 	if b.Points > 0 && len(im.Labels) > b.Points {
 		return nil, usagef("compress: %d images; the round allows %d of a client: give fewer",
 			len(im.Labels), b.Points)

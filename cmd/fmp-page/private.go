@@ -127,7 +127,7 @@ func (s *session) release(src imagefile.Source, skip bool, name string,
 		return nil, nil, fmt.Errorf("ledger: %w", err)
 	}
 	l := releasing(u, data)
-	l.add(left, s.client.Zeros)
+	l.add(left, s.client)
 	l.Spent = &spent{Line: string(line), Epsilon: total, Earlier: earlier}
 	return l, data, nil
 }

@@ -340,7 +340,7 @@ func (s *session) compress(q *request) (any, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	l.add(left, s.client.Zeros)
+	l.add(left, s.client)
 	return l, data, nil
 }
 
@@ -385,19 +385,20 @@ type leaving struct {
 	Curve     int                `json:"curve,omitempty"`   // numbers of the curve
 	Left      []string           `json:"left,omitempty"`
 	Zeros     int                `json:"zeros,omitempty"`
+	Copies    int                `json:"copies,omitempty"`
 
 	Budget  *privacy.Budget `json:"budget,omitempty"` // of a private upload; its points are sums and its images counts, with noise
 	Promise string          `json:"promise,omitempty"`
 	Spent   *spent          `json:"spent,omitempty"` // where it was made just now
 }
 
-// add notes the photographs left out, and the number of those of which the network made no finite
-// numbers.
-func (l *leaving) add(left []error, zeros int) {
+// add notes the photographs left out, the number of copies among them, and the number of those of
+// which the network made no finite numbers.
+func (l *leaving) add(left []error, c *client.Client) {
 	for _, e := range left {
 		l.Left = append(l.Left, e.Error())
 	}
-	l.Zeros = zeros
+	l.Copies, l.Zeros = c.Copies, c.Zeros
 }
 
 // row is a point of an upload.

@@ -13,6 +13,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +130,14 @@ func TestUpload(t *testing.T) {
 		rows[4].(map[string]any)["images"] != 3. ||
 		rows[4].(map[string]any)["class"] != 4. {
 		t.Errorf("the upload is shown as %v", shown)
+	}
+	copied := append(slices.Clone(paths), paths[0]+".png", paths[1]+".png", paths[2]+".png")
+	both, same := ask(t, s, "compress", map[string]any{"name": "a", "round": fmt.Sprint(round),
+		"paths": copied, "precision": "float16"}, &request{read: func(path string) ([]byte, error) {
+		return read(strings.Replace(path, ".png.png", ".png", 1))
+	}}, "")
+	if both["copies"] != 3. || both["images"] != 30. || shown["copies"] != nil || len(same) != len(got) {
+		t.Errorf("with copies the upload is shown as %v", both)
 	}
 	again, _ := ask(t, s, "explain", nil, &request{data: got}, "")
 	if again["digest"] != shown["digest"] {

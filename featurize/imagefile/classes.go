@@ -129,7 +129,7 @@ func (c Classes) unclear(label int) error {
 
 // MappingOf returns the classes that the folders or labels of a source were taken for, in the order
 // in which they were met; nil where images have no labels. Once [Read] is done, they count the
-// images that could be read.
+// images that could be read, less those of [LeaveOut].
 func MappingOf(s Source) []Mapped {
 	switch s := s.(type) {
 	case *pictures:
@@ -142,9 +142,26 @@ func MappingOf(s Source) []Mapped {
 		for _, y := range s.labels {
 			m.list[y].Images++
 		}
+		for _, y := range s.left {
+			m.list[y].Images--
+		}
 		return slices.DeleteFunc(m.list, func(m Mapped) bool { return m.Images == 0 })
 	}
 	return nil
+}
+
+// LeaveOut takes an image of a source out of the counts of [MappingOf].
+func LeaveOut(s Source, item Item) {
+	switch s := s.(type) {
+	case *pictures:
+		if item.from > 0 {
+			s.mapped[item.from-1].Images--
+		}
+	case *idx:
+		if item.Label != Unlabelled {
+			s.left = append(s.left, item.Label)
+		}
+	}
 }
 
 // maxMapped bounds the lines that [PrintMapping] prints.

@@ -195,8 +195,8 @@ func Read(ctx context.Context, src Source, f Fit, n int, skip bool,
 		var one *BadImage
 		if errors.As(err, &one) {
 			bad = append(bad, err)
-			if ok && item.from > 0 {
-				p.mapped[item.from-1].Images--
+			if ok {
+				LeaveOut(p, item)
 			}
 			continue
 		}
@@ -471,6 +471,7 @@ type idx struct {
 	file    *os.File
 	r       io.Reader
 	labels  []byte // nil where there are none
+	left    []int  // labels of [LeaveOut]
 	n, at   int
 	size    int64 // bytes, -1 where it is gzipped
 	last    bool  // the n-th is the last of the file

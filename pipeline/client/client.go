@@ -47,8 +47,9 @@ type Client struct {
 	Fit      imagefile.Fit
 	// Parsed describes the graph's extractor.
 	Parsed *models.ParsedClient
-	// Zeros counts the images of the last upload of which the graph made no finite row.
-	Zeros int
+	// Read counts the images of the last upload that could be read, Copies those of them that were
+	// left out as copies, and Zeros those of which the graph made no finite row.
+	Read, Copies, Zeros int
 
 	curve     *moments.ClientCurve // of the last upload of moments
 	features  engine.Session       // images to features
@@ -210,29 +211,64 @@ func near(a, b []float32) bool {
 
 // images reads labelled images, step at a time. Images that cannot be read are left out if skip is
 // set, and named; else they are an error, as it is where none is left.
+//
+// Images of one class whose pixels are equal, as the graph would take them, are one image: copies
+// are no further evidence, and a calibration point would be no image apart. Under two labels they
+// are two, as labels err. In private rounds their files must be equal too, as the ledger knows an
+// image by its file. One image more or less is then still at most one that counts.
 func (c *Client) images(ctx context.Context, src imagefile.Source, step int, skip bool,
 	use func(pixels []uint8, items []imagefile.Item) error) (bad []error, err error) {
-	c.Zeros = 0
+	c.Read, c.Copies, c.Zeros = 0, 0, 0
 	c.now.Context = ctx
 	defer func() { c.now.Context = context.Background() }()
 	if k := src.Len(); k < 1 || k > MaxItems {
 		return nil, fmt.Errorf("%d images; allowed are 1 to %d", k, MaxItems)
 	}
-	n := 0
+	seen := map[[sha256.Size]byte]bool{}
 	bad, err = imagefile.Read(ctx, src, c.Fit, step, skip,
 		func(pixels []uint8, items []imagefile.Item) error {
-			n += len(items)
-			return use(pixels, items)
+			c.Read += len(items)
+			if items = c.first(seen, src, pixels, items); len(items) == 0 {
+				return nil
+			}
+			return use(pixels[:len(items)*c.Fit.Size()], items)
 		})
 	switch {
 	case err != nil:
 		return nil, err
 	case len(bad) > 0 && !skip:
 		return nil, imagefile.Unread(bad)
-	case n == 0:
+	case c.Read == 0:
 		return nil, fmt.Errorf("none of the images can be read: %w", errors.Join(bad...))
 	}
 	return bad, nil
+}
+
+// first moves the images that were not seen before to the beginning, and returns their items.
+func (c *Client) first(seen map[[sha256.Size]byte]bool, src imagefile.Source, pixels []uint8,
+	items []imagefile.Item) []imagefile.Item {
+	size, n := c.Fit.Size(), 0
+	h := sha256.New()
+	for i, item := range items {
+		image := pixels[i*size : (i+1)*size]
+		h.Reset()
+		fmt.Fprintf(h, "%d\n", item.Label)
+		h.Write(image)
+		if c.Private() {
+			h.Write(item.Digest[:])
+		}
+		key := [sha256.Size]byte(h.Sum(nil))
+		if seen[key] {
+			c.Copies++
+			imagefile.LeaveOut(src, item)
+			continue
+		}
+		seen[key] = true
+		copy(pixels[n*size:], image)
+		items[n] = item
+		n++
+	}
+	return items[:n]
 }
 
 // labelled computes the features of labelled images of a plain upload, [n, dx], and names those
@@ -255,7 +291,7 @@ func (c *Client) labelled(ctx context.Context, src imagefile.Source,
 			all, digests = append(all, item.Label), append(digests, item.Digest)
 		}
 		if o.Progress != nil {
-			o.Progress(len(all), src.Len())
+			o.Progress(c.Read, src.Len())
 		}
 		return nil
 	})
@@ -272,7 +308,7 @@ func (c *Client) labelled(ctx context.Context, src imagefile.Source,
 	}
 	if len(labels) == 0 {
 		return nil, nil, nil, nil,
-			fmt.Errorf("no class has %d images: %w", max(1, o.AtLeast), errors.Join(left...))
+			fmt.Errorf("no class has %d different images: %w", max(1, o.AtLeast), errors.Join(left...))
 	}
 	if o.Calibrate > 0 {
 		if o.Secret == nil {
@@ -432,7 +468,7 @@ type Labelled struct {
 }
 
 // Coordinates computes the coordinates of labelled images for a private round, one image at a time,
-// and names those that cannot be read. Every image that can be read and has a class counts, also
+// and names those that cannot be read. Every image that can be read and has a class counts once, also
 // where the graph changes it.
 func (c *Client) Coordinates(ctx context.Context, src imagefile.Source,
 	o Options) (*Labelled, []error, error) {

@@ -467,3 +467,83 @@ func TestManyClasses(t *testing.T) {
 		}
 	}
 }
+
+// shown is an image of a source, by what draws its pixels, its class and its file.
+type shown struct{ pixels, label, file int }
+
+// listed is a source of images in a list.
+type listed struct {
+	list []shown
+	at   int
+}
+
+func (s *listed) Len() int     { return len(s.list) }
+func (s *listed) Close() error { return nil }
+
+func (s *listed) Next(ctx context.Context, dst []uint8) (imagefile.Item, error) {
+	one := s.list[s.at]
+	s.at++
+	item, err := (&images{at: one.pixels, classes: 1}).Next(ctx, dst)
+	item.Label, item.Digest = one.label, [32]byte{byte(one.file), 1}
+	return item, err
+}
+
+// TestCopies: copies of an image within its class change nothing but the number of copies that is
+// told; equal images of two classes are two. In a private round copies are of one file.
+func TestCopies(t *testing.T) {
+	var once, again, scattered, others, labels []shown
+	for i := range 40 {
+		one := shown{i, i % 2, i}
+		once = append(once, one)
+		again = append(again, one, one, one)
+		others = append(others, one, shown{i, i % 2, 100 + i})
+		labels = append(labels, one, shown{i, 1 - i%2, i})
+	}
+	scattered = slices.Concat(once, once, once[5:9])
+	m := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: 6, C: 10, Bytes: 1 << 20}))(t)
+	moments, _ := behindPixels(t, m)
+	plain, private := graphs(t)
+	for name, c := range map[string]struct {
+		list            []shown
+		n, privately    int // that count
+		atLeast, points int
+	}{
+		"none":                {once, 40, 40, 1, 8},
+		"each thrice":         {again, 40, 40, 1, 8},
+		"folders again":       {scattered, 40, 40, 1, 8},
+		"copies of none":      {again[:3], 1, 1, 1, 0},
+		"other files":         {others, 40, 80, 1, 8},
+		"two labels":          {labels, 80, 80, 1, 10},
+		"few, but for copies": {append(again[:9:9], again[3:9]...), 2, 3, 2, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for kind, cl := range map[string]*Client{"moments": moments, "class means": plain} {
+				o := Options{AtLeast: c.atLeast, Calibrate: 10, Secret: &Secret{1}}
+				u, _ := must.Get2(cl.Upload(t.Context(), &listed{list: c.list}, o, "a"))(t)
+				count, points := u.N, 0
+				switch {
+				case u.Within != nil:
+					points = len(u.Within.Labels)
+				case u.Calibration != nil:
+					points = u.Calibration.N
+				}
+				if count += points; count != c.n || points != c.points || cl.Read != len(c.list) {
+					t.Errorf("%s of %d images: %d count, %d of them points; want %d and %d", kind, cl.Read, count,
+						points, c.n, c.points)
+				}
+				if c.n == len(once) {
+					if want, _ := must.Get2(cl.Upload(t.Context(), &listed{list: once}, o, "a"))(t); !reflect.DeepEqual(
+						u, want) {
+						t.Errorf("%s: copies change the upload", kind)
+					}
+				}
+			}
+			l, _ := must.Get2(private.Coordinates(t.Context(), &listed{list: c.list}, Options{}))(t)
+			if len(l.Labels) != c.privately || len(l.Digests) != c.privately ||
+				private.Copies != len(c.list)-c.privately {
+				t.Errorf("%d images count in a private round, %d are copies; want %d of %d", len(l.Labels),
+					private.Copies, c.privately, len(c.list))
+			}
+		})
+	}
+}

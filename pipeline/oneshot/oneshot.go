@@ -28,8 +28,8 @@ import (
 // Compress returns the upload of a client, one message: points and masses that stand for its
 // labelled images. graph is the client graph of the round (fmp fuse, or package shipped); the
 // client need not trust its maker ([client.New]). images are uint8 [n, height, width, channels] of
-// the size that it says, labels the n classes from 0. name is the client's, 1 to 128 bytes, another
-// for every client; round is the round's number.
+// the size that it says, labels the n classes from 0; equal images of one class count once. name is
+// the client's, 1 to 128 bytes, another for every client; round is the round's number.
 func Compress(ctx context.Context, graph *onnx.Model, name string, round uint64,
 	images *onnx.Tensor, labels []int) ([]byte, error) {
 	fail := func(err error) ([]byte, error) {
