@@ -307,8 +307,11 @@ func (c *Client) labelled(ctx context.Context, src imagefile.Source,
 		}
 	}
 	if len(labels) == 0 {
+		if c.Copies > 0 {
+			left = append(left, fmt.Errorf("copies of others, which do not count: %d images", c.Copies))
+		}
 		return nil, nil, nil, nil,
-			fmt.Errorf("no class has %d different images: %w", max(1, o.AtLeast), errors.Join(left...))
+			fmt.Errorf("no class has %d images: %w", max(1, o.AtLeast), errors.Join(left...))
 	}
 	if o.Calibrate > 0 {
 		if o.Secret == nil {

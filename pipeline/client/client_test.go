@@ -539,6 +539,11 @@ func TestCopies(t *testing.T) {
 				}
 			}
 			l, _ := must.Get2(private.Coordinates(t.Context(), &listed{list: c.list}, Options{}))(t)
+			_, _, _, err := plain.Points(t.Context(), &listed{list: c.list}, Options{AtLeast: len(c.list)})
+			if says := "copies of others, which do not count"; len(c.list) > 1 &&
+				(err == nil || strings.Contains(err.Error(), says) != (len(c.list) > c.n)) {
+				t.Errorf("classes of as many images as there are, copies and all: %v", err)
+			}
 			if len(l.Labels) != c.privately || len(l.Digests) != c.privately ||
 				private.Copies != len(c.list)-c.privately {
 				t.Errorf("%d images count in a private round, %d are copies; want %d of %d", len(l.Labels),
