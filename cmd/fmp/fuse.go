@@ -162,7 +162,8 @@ moments: class means, the scatter of the features within the client's classes, a
 images' features as calibration points; the server reads them without a corpus or a predictor. It
 wants --extractor and --class-names, and is the default with them. Labelled images behind the
 extractor, of any classes (--dataset), tell its kappa, the temperature of its classifiers; without
-any, and without --kappa, clients left out tell the temperature. Features are taken from the layer
+any, and without --kappa, clients left out tell the temperature, and calibration points correct it.
+Features are taken from the layer
 before the classes' scores; what is printed says which, and what is cut off behind it. --layer takes
 another, by the name of the layer or of its value. --class-names says which classes the clients have
 where these are some of the data set's, or others: the data set is then the corpus alone, and the

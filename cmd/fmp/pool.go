@@ -70,7 +70,7 @@ type pooled struct {
 	// separation, and the standard deviation of its logarithm.
 	Kappa []float64 `json:"kappa,omitempty"`
 	// Tails is the factor of the temperature for the tails of images, and the standard deviation of
-	// its logarithm, where the temperature is that of clients left out: nothing told kappa.
+	// its logarithm, where the temperature is that of clients left out: kappa was not known.
 	Tails []float64 `json:"tails,omitempty"`
 	// Corpus is the log evidence of the corpus. Beside kappa prior odds are included, and it took
 	// part where this is above 0; beside tails it has the share that clients left out are sure of.

@@ -21,9 +21,9 @@ const (
 	maxJudged, minJudged = 8, 14
 )
 
-// FewestPoints is how many calibration points a round must have for them to judge its candidates:
+// fewestPoints is how many calibration points a round must have for them to judge its candidates:
 // two for each block that the jackknife leaves out.
-const FewestPoints = 2 * judgeBlocks
+const fewestPoints = 2 * judgeBlocks
 
 // judge is real images with labels that took no part in the round's statistics: calibration points.
 // They measure a candidate's temperature without a twin, and count as evidence for a number of
@@ -36,7 +36,7 @@ type judge struct {
 
 // judges returns a round's judges.
 func (r *Round) judges() (out []judge) {
-	if n := len(r.Points.Labels); n >= FewestPoints {
+	if n := len(r.Points.Labels); n >= fewestPoints {
 		out = append(out, judge{r.Points.Rows, r.Points.Labels, float64(n)})
 	}
 	for i := range out {

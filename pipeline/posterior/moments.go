@@ -15,7 +15,6 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
-	"fmp/pipeline/candidate"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/internal/effect"
 	"fmp/pipeline/point"
@@ -143,7 +142,7 @@ type statePosterior struct {
 	diagnostics map[string]float64
 }
 
-// state computes the posterior of the honest clients of a state. Where nothing tells kappa it is
+// state computes the posterior of the honest clients of a state. Where kappa is not known it is
 // one posterior, whose temperature is that of clients left out, who weigh a corpus too.
 func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client,
 	of discriminant.Options) (*statePosterior, error) {
@@ -151,6 +150,9 @@ func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client
 		r, err := One(ctx, honest, nil, MomentsOptions{Options: of, Threads: o.Threads, limit: o.limit})
 		if err != nil {
 			return nil, err
+		}
+		if of.Drawn != nil {
+			of.Drawn(len(r.Ensembles[0]), len(r.Ensembles[0]))
 		}
 		return &statePosterior{r.Ensembles[0], nil, 1, beyond(honest), r.Diagnostics}, nil
 	}
@@ -166,18 +168,18 @@ func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client
 	return &statePosterior{p.Heads, p.Means, discriminant.Tempering, beyond(honest), d}, nil
 }
 
-// leavesOut reports whether the temperature is that of clients left out: nothing else tells it,
-// neither a kappa nor enough calibration points, and two clients hold a class, so that the others
-// can be asked about it. A sum of merged clients cannot be left out. Clients with effects keep the
+// leavesOut reports whether the temperature is that of clients left out, and of calibration points
+// where there are enough: kappa is not known, and two clients hold a class, so that the others can
+// be asked about it. A sum of merged clients cannot be left out. Clients with effects keep the
 // discriminant, whose temperature knows the covariance of these.
 func (o *MomentsOptions) leavesOut(clients []discriminant.Client) bool {
 	if o.Kappa != (discriminant.Kappa{}) || o.Rest != nil {
 		return false
 	}
 	holders := map[int]int{}
-	shared, points := false, 0
+	shared := false
 	for _, c := range clients {
-		if points += len(c.Within.Labels); c.Shift != nil || points >= candidate.FewestPoints {
+		if c.Shift != nil {
 			return false
 		}
 		for i := range c.Means.N {

@@ -17,7 +17,6 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/must"
-	"fmp/pipeline/candidate"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/internal/effect"
 	"fmp/pipeline/moments"
@@ -584,9 +583,9 @@ func TestWiderWithin(t *testing.T) {
 	}
 }
 
-// TestClientsLeftOut: the temperature is that of clients left out where nothing tells kappa and a
-// class is held by two clients, and there alone; it is nearer to the best than that of an unknown
-// kappa.
+// TestClientsLeftOut: the temperature is that of clients left out where kappa is not known and a
+// class is held by two clients, and there alone, with calibration points and without; it is nearer
+// to the best than that of an unknown kappa.
 func TestClientsLeftOut(t *testing.T) {
 	const many = 6
 	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4),
@@ -608,9 +607,8 @@ func TestClientsLeftOut(t *testing.T) {
 		"clients are judged": {plain, func(o *MomentsOptions) { o.Honesty = true }, true},
 		"a corpus":           {plain, func(o *MomentsOptions) { o.Corpus = &all[0] }, true},
 		"kappa":              {plain, func(o *MomentsOptions) { o.Kappa = discriminant.Unknown }, false},
-		"points":             {all, func(*MomentsOptions) {}, false},
-		"few points":         {withPoints(all, candidate.FewestPoints-1), func(*MomentsOptions) {}, true},
-		"enough points":      {withPoints(all, candidate.FewestPoints), func(*MomentsOptions) {}, false},
+		"points":             {all, func(*MomentsOptions) {}, true},
+		"points and kappa":   {all, func(o *MomentsOptions) { o.Kappa = discriminant.Unknown }, false},
 		"one client":         {plain[:1], func(*MomentsOptions) {}, false},
 		"no class is shared": {[]discriminant.Client{only(plain[0], 0, 2), only(plain[1], 2, 4)},
 			func(*MomentsOptions) {}, false},
@@ -650,18 +648,6 @@ func only(c discriminant.Client, from, to int) discriminant.Client {
 	}
 	c.Means = &means
 	return c
-}
-
-// withPoints returns clients of which the first have n calibration points in all.
-func withPoints(clients []discriminant.Client, n int) []discriminant.Client {
-	out := slices.Clone(clients)
-	for m := range out {
-		within := *out[m].Within
-		some := min(n, len(within.Labels))
-		within.Labels, within.Calibration = within.Labels[:some], within.Calibration[:some*within.K]
-		out[m].Within, n = &within, n-some
-	}
-	return out
 }
 
 // withoutPoints returns clients without their calibration points.

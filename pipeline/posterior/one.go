@@ -18,7 +18,7 @@ const DiagnosticLeftOut = "left out"
 
 // One computes one posterior (package candidate) from uploads of moments: of clients less their
 // shifts, with the shares of their images that count. It reads no kappa, and knows of no effects.
-// Moments computes it where nothing tells kappa: its gate for other rounds
+// Moments computes it where kappa is not known: its gate for other rounds
 // (docs/results/gates.yaml) is not open.
 func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	o MomentsOptions) (*Result, error) {
