@@ -519,7 +519,7 @@ func (c *Client) coordinates(h []float32) []float32 {
 }
 
 // Release returns the message of a client of a name for a private round, with the noise where this
-// client adds it.
+// client adds it, else with a new salt.
 func (c *Client) Release(l *Labelled, b privacy.Budget, name string,
 	round uint64) (*federate.Release, error) {
 	sums, err := c.Sums(l, b)
@@ -531,8 +531,11 @@ func (c *Client) Release(l *Labelled, b privacy.Budget, name string,
 			return nil, err
 		}
 	}
-	return &federate.Release{Round: round, Client: name, Model: c.Manifest.Digest, Budget: b,
-		Sums: sums}, nil
+	r := &federate.Release{Round: round, Client: name, Model: c.Manifest.Digest, Budget: b, Sums: sums}
+	if b.Noise == privacy.Trusted {
+		rand.Read(r.Salt[:]) // never fails
+	}
+	return r, nil
 }
 
 // Sums returns the class sums of a private upload before noise: coordinates clipped, rounded and

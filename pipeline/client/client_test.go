@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"math"
 	"os"
@@ -24,6 +25,7 @@ import (
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/privacy"
 )
 
 // images is a source of drawn images with labels in turn.
@@ -109,6 +111,35 @@ func TestZeros(t *testing.T) {
 	if err != nil || len(l.Labels) != n || private.Zeros != n ||
 		slices.ContainsFunc(l.W, func(v float32) bool { return v != 0 }) {
 		t.Errorf("%d images of zeros, %v", private.Zeros, err)
+	}
+}
+
+// TestDigestTellsNothing: two messages of the same images differ, whoever adds the noise, so that a
+// digest, which is published, is no test of images that somebody has.
+func TestDigestTellsNothing(t *testing.T) {
+	_, private := graphs(t)
+	private.Manifest.Digest = strings.Repeat("07", 32)
+	l, _ := must.Get2(private.Coordinates(t.Context(), &images{n: 9, classes: 10}, Options{}))(t)
+	for _, noise := range privacy.Sources {
+		b := privacy.Budget{Epsilon: 20, Delta: 1e-2, Unit: privacy.Example, Relation: privacy.AddRemove,
+			Noise: noise, Points: 9}
+		digests := map[string]bool{}
+		for range 2 {
+			messages := []*federate.Release{must.Get(private.Release(l, b, "a", 1))(t)}
+			if noise == privacy.TwoServers {
+				messages = must.Get(messages[0].Split(rand.Reader))(t)
+			}
+			for _, r := range messages {
+				digests[models.DigestBytes(must.Get(r.Encode())(t))] = true
+			}
+		}
+		want := 2
+		if noise == privacy.TwoServers {
+			want = 4
+		}
+		if len(digests) != want {
+			t.Errorf("noise %s: %d digests of %d messages", noise, len(digests), want)
+		}
 	}
 }
 

@@ -31,6 +31,9 @@ type Release struct {
 	// noise.
 	Budget privacy.Budget
 	Sums   *privacy.Release
+	// Salt is random where a trusted server adds the noise, so that the message's digest, which is
+	// published, tells nothing of the sums.
+	Salt [prio.NonceSize]byte
 	// Share is set if the noise is added by two servers; Sums then holds the dimensions alone.
 	Share *prio.Share
 }
@@ -84,6 +87,9 @@ func (r *Release) Encode() ([]byte, error) {
 	for _, v := range r.Sums.Values {
 		m.Values = binary.LittleEndian.AppendUint64(m.Values, uint64(v))
 	}
+	if b.Noise == privacy.Trusted {
+		m.Nonce = r.Salt[:]
+	}
 	if h := r.Share; h != nil {
 		m.Server, m.Nonce, m.PublicShare, m.InputShare = uint32(h.Server), h.Nonce[:],
 			h.Public, h.Input
@@ -134,13 +140,18 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 		}
 	}
 	n := 8 * uint64(m.Classes) * (uint64(m.Coordinates) + 1)
-	if m.Noise == privacy.TwoServers {
+	nonce := prio.NonceSize
+	switch {
+	case m.Noise == privacy.TwoServers:
 		n = 0
-		if len(m.Nonce) != prio.NonceSize {
-			return nil, refuse("nonce", fmt.Sprintf("%d bytes", len(m.Nonce)), "%d", prio.NonceSize)
-		}
-	} else if m.Server != 0 || len(m.Nonce)+len(m.PublicShare)+len(m.InputShare) > 0 {
+	case m.Server != 0 || len(m.PublicShare)+len(m.InputShare) > 0:
 		return nil, refuse("share", "there", "none with noise %.20q", m.Noise)
+	case m.Noise == privacy.Local:
+		nonce = 0
+	}
+	if len(m.Nonce) != nonce {
+		return nil, refuse("nonce", fmt.Sprintf("%d bytes", len(m.Nonce)),
+			"%d with noise %.20q; use programs of one release on both sides", nonce, m.Noise)
 	}
 	if uint64(len(m.Values)) != n {
 		return nil, refuse("values", fmt.Sprintf("%d bytes", len(m.Values)),
@@ -173,6 +184,7 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 			return nil, fmt.Errorf("upload: %w", err)
 		}
 	} else {
+		copy(r.Salt[:], m.Nonce)
 		r.Sums.Values = make([]int64, n/8)
 		for i := range r.Sums.Values {
 			r.Sums.Values[i] = int64(binary.LittleEndian.Uint64(m.Values[8*i:]))
@@ -205,7 +217,7 @@ func releaseChecksum(m *uploadpb.Release) []byte {
 		text(h, []byte(s))
 	}
 	number(h, uint64(m.Points))
-	if m.Noise == privacy.TwoServers {
+	if m.Noise != privacy.Local {
 		number(h, uint64(m.Server))
 		for _, b := range [][]byte{m.Nonce, m.PublicShare, m.InputShare} {
 			text(h, b)

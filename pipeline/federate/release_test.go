@@ -38,6 +38,13 @@ func TestRelease(t *testing.T) {
 		"model": {Model: "x"}} {
 		must.Fail(DecodeRelease(data, w))(t, field)
 	}
+	salted := release()
+	salted.Budget.Noise = privacy.Trusted
+	rand.Read(salted.Salt[:])
+	got = must.Get(DecodeRelease(must.Get(salted.Encode())(t), Expect{}))(t)
+	if d := cmp.Diff(salted, got); d != "" {
+		t.Error(d)
+	}
 	damaged := bytes.Clone(data)
 	damaged[len(damaged)/2] ^= 1
 	must.Fail(DecodeRelease(damaged, Expect{}))(t, "", "a damaged message was read")

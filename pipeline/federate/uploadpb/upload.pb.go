@@ -255,7 +255,7 @@ type Release struct {
 	// sha256 of the other fields: 32 bytes.
 	Checksum []byte `protobuf:"bytes,14,opt,name=checksum,proto3" json:"checksum,omitempty"`
 	// In place of values where noise is two-servers: which of the two the share is for, 0 the leader and 1 the helper; the nonce (16 bytes) and the public part
-	// that the two messages have in common; and the share.
+	// that the two messages have in common; and the share. Where noise is trusted the nonce alone, random, so that the message's digest tells nothing of its values.
 	Server        uint32 `protobuf:"varint,15,opt,name=server,proto3" json:"server,omitempty"`
 	Nonce         []byte `protobuf:"bytes,16,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	PublicShare   []byte `protobuf:"bytes,17,opt,name=public_share,json=publicShare,proto3" json:"public_share,omitempty"`
