@@ -114,7 +114,7 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 		pixels: f.Int("max-pixels", imagefile.MaxPixels,
 			"largest image that is decoded, in pixels; each takes 2 to 8 bytes"),
 		onBad: f.String("on-bad", "fail",
-			"what to do about images that cannot be read: fail or skip; all are named"),
+			"what to do about images that cannot be read: fail, or skip as private rounds do; all are named"),
 		atLeast: f.Int("at-least", 1, "leave out classes of fewer images; a mean of five or more "+
 			"hides single images better than one of one"),
 		calibrate: f.Int("calibrate", 0, "calibration points, 0 to 100 beside class means and to 10 "+

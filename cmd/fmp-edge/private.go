@@ -65,8 +65,8 @@ func newPrivateFlags(f *pflag.FlagSet) privateFlags {
 	f.StringVar(&b.Noise, "noise", privacy.Local,
 		"who adds the noise of a private round: local (this client), trusted (the server, which then "+
 			"sees the sums) or two-servers (each adds its own; writes a share for each)")
-	f.IntVar(&b.Points, "points", 0, "most images of one client of a private round, where a client "+
-		"is the unit or there are two servers")
+	f.IntVar(&b.Points, "points", 0, "images of one client of a private round that count in full, where a "+
+		"client is the unit or there are two servers; sums of more are shortened")
 	return privateFlags{
 		budget:     b,
 		maxEpsilon: f.Float64("max-epsilon", 0, maxEpsilonHelp),
@@ -105,6 +105,10 @@ func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 	}
 	if !private {
 		return nil
+	}
+	if b := f.Lookup("on-bad"); b.Changed && b.Value.String() != "skip" {
+		return usagef("compress: --on-bad %v: an error would tell of the image that cannot be read; a "+
+			"private round leaves it out", b.Value)
 	}
 	if f.Changed("precision") {
 		return usagef("compress: --precision is of plain uploads: %s makes whole numbers", model)
@@ -208,15 +212,14 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 		return nil, err
 	}
 	defer src.Close()
-	im, bad, err := cl.Coordinates(ctx, src,
-		client.Options{Skip: *c.onBad == "skip", AtLeast: *c.atLeast})
+	im, bad, err := cl.Coordinates(ctx, src, client.Options{AtLeast: *c.atLeast})
 	if err != nil {
 		return nil, refused("compress", err)
 	}
 	tell(log, cl, bad)
 	c.mapped = imagefile.MappingOf(src)
-	if b.Points > 0 && len(im.Labels) > b.Points {
-		return nil, usagef("compress: %d images; the round allows %d of a client: give fewer",
+	if (b.Unit == privacy.Client || b.Noise == privacy.TwoServers) && len(im.Labels) > b.Points {
+		fmt.Fprintf(log, "fmp-edge: %d images; of more than the round's %d sums may be shortened (--points)\n",
 			len(im.Labels), b.Points)
 	}
 	a := &answer{compressing: c, ledger: ledger, stdout: stdout, log: log,

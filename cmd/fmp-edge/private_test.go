@@ -114,7 +114,7 @@ func TestCompressPrivate(t *testing.T) {
 		"--delta is of private rounds": {"--model", model(t, models.KindClient), "--delta", "1e-6"},
 		"epsilon is 50":                {"--model", graph, "--epsilon", "50"},
 		"would be a plain one":         {"--model", model(t, models.KindClient), "--epsilon", "1"},
-		"allows 30":                    {"--model", graph, "--epsilon", "1", "--unit", "client", "--points", "30"},
+		"--on-bad fail":                {"--model", graph, "--epsilon", "1", "--on-bad", "fail"},
 		"points is 0":                  {"--model", graph, "--epsilon", "1", "--noise", "two-servers"},
 	} {
 		refuses(t, exitUsage, want, slices.Concat([]string{"compress", "-o", none}, source, args)...)

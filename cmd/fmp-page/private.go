@@ -56,8 +56,7 @@ type spent struct {
 
 // release makes the upload of a private round, unless it was made before: noise that is drawn again
 // over the same sums averages out.
-func (s *session) release(src imagefile.Source, skip bool, name string,
-	p spending) (any, []byte, error) {
+func (s *session) release(src imagefile.Source, name string, p spending) (any, []byte, error) {
 	d, f := s.round, s.client.Manifest
 	b := *d.Privacy
 	if d.State == wire.Closed {
@@ -77,13 +76,9 @@ func (s *session) release(src imagefile.Source, skip bool, name string,
 		return nil, nil, fmt.Errorf("delta of round %d is %g, and the page allows %g: nothing was read",
 			d.Round, b.Delta, privacy.DefaultDelta)
 	}
-	im, left, err := s.client.Coordinates(context.Background(), src, client.Options{Skip: skip})
+	im, left, err := s.client.Coordinates(context.Background(), src, client.Options{})
 	if err != nil {
 		return nil, nil, err
-	}
-	if b.Points > 0 && len(im.Labels) > b.Points {
-		return nil, nil, fmt.Errorf("%d photographs; the round allows %d of a client: give fewer",
-			len(im.Labels), b.Points)
 	}
 	record := privacy.NewSpending(b, f.C, f.K, im.Digests, im.Labels)
 	record.Time, record.Client, record.Round, record.Graph = time.Now().UTC(), name,

@@ -314,7 +314,7 @@ func (s *session) compress(q *request) (any, []byte, error) {
 		return nil, nil, err
 	}
 	if s.client.Private() {
-		return s.release(images, p.Skip, p.Name, p.spending)
+		return s.release(images, p.Name, p.spending)
 	}
 	u, left, err := s.client.Upload(context.Background(), images,
 		client.Options{Skip: p.Skip, AtLeast: max(1, p.AtLeast)}, p.Name)

@@ -225,7 +225,7 @@ func TestPrivate(t *testing.T) {
 			ServerKey: base64.StdEncoding.EncodeToString(make([]byte, 32))}
 		if noise != "" {
 			d.Privacy = &privacy.Budget{Epsilon: epsilon, Delta: delta, Unit: privacy.Example,
-				Relation: privacy.AddRemove, Noise: noise, Points: 40}
+				Relation: privacy.AddRemove, Noise: noise, Points: 1}
 		}
 		if noise == privacy.TwoServers {
 			d.Server = wire.Leader

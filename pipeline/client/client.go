@@ -62,7 +62,8 @@ type during struct{ context.Context }
 
 // Options say which images go into an upload.
 type Options struct {
-	// Skip leaves out images that cannot be read; they are named. Otherwise they are an error.
+	// Skip leaves out images that cannot be read; they are named. Otherwise they are an error, but in
+	// private rounds.
 	Skip bool
 	// AtLeast leaves out classes of fewer images, 0 and 1 none. In private rounds that would tell
 	// of single images, and is refused.
@@ -471,8 +472,8 @@ type Labelled struct {
 }
 
 // Coordinates computes the coordinates of labelled images for a private round, one image at a time,
-// and names those that cannot be read. Every image that can be read and has a class counts once, also
-// where the graph changes it.
+// and names those that cannot be read, which are left out: an error would tell of one. Every other
+// image of a class counts once, also where the graph changes it.
 func (c *Client) Coordinates(ctx context.Context, src imagefile.Source,
 	o Options) (*Labelled, []error, error) {
 	f := c.Manifest
@@ -486,7 +487,7 @@ func (c *Client) Coordinates(ctx context.Context, src imagefile.Source,
 			"reason that does not depend on how many it holds", o.AtLeast)
 	}
 	out := &Labelled{}
-	bad, err := c.images(ctx, src, 1, o.Skip, func(pixels []uint8, items []imagefile.Item) error {
+	bad, err := c.images(ctx, src, 1, true, func(pixels []uint8, items []imagefile.Item) error {
 		y := items[0].Label
 		if y < 0 || y >= f.C {
 			return nil
@@ -539,12 +540,18 @@ func (c *Client) Release(l *Labelled, b privacy.Budget, name string,
 }
 
 // Sums returns the class sums of a private upload before noise: coordinates clipped, rounded and
-// counted, and where a client is the unit the whole vector clipped.
+// counted. Where a client is the unit the whole vector is clipped, and for two servers each number.
 func (c *Client) Sums(l *Labelled, b privacy.Budget) (*privacy.Release, error) {
 	f := c.Manifest
 	sums, err := privacy.Sum(l.W, l.Labels, f.C, f.K, f.Clip)
-	if err == nil && b.Unit == privacy.Client {
+	if err != nil {
+		return nil, err
+	}
+	if b.Unit == privacy.Client {
 		sums.Clip(b.ClientNorm(f.C))
 	}
-	return sums, err
+	if b.Noise == privacy.TwoServers {
+		sums.Bound(b.MaxNumber(f.C))
+	}
+	return sums, nil
 }

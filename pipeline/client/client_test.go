@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -139,6 +140,41 @@ func TestDigestTellsNothing(t *testing.T) {
 		}
 		if len(digests) != want {
 			t.Errorf("noise %s: %d digests of %d messages", noise, len(digests), want)
+		}
+	}
+}
+
+// damaged is drawn images of which one cannot be read.
+type damaged struct{ images }
+
+func (s *damaged) Next(ctx context.Context, dst []uint8) (imagefile.Item, error) {
+	item, err := s.images.Next(ctx, dst)
+	if s.at == 8 {
+		err = &imagefile.BadImage{Err: errors.New("bad")}
+	}
+	return item, err
+}
+
+// TestEveryNumberAnswers: a private upload is made of any number of images, beyond the round's too,
+// and beside one that cannot be read. Neither tells so of an image.
+func TestEveryNumberAnswers(t *testing.T) {
+	_, private := graphs(t)
+	private.Manifest.Digest = strings.Repeat("07", 32)
+	for _, noise := range privacy.Sources {
+		for _, unit := range privacy.Units {
+			l, bad := must.Get2(private.Coordinates(t.Context(), &damaged{images{n: 30, classes: 3}}, Options{}))(t)
+			if len(bad) != 1 || len(l.Labels) != 29 {
+				t.Fatalf("%d images, %d left out", len(l.Labels), len(bad))
+			}
+			b := privacy.Budget{Epsilon: 20, Delta: 1e-2, Unit: unit, Relation: privacy.AddRemove,
+				Noise: noise, Points: 1}
+			messages := []*federate.Release{must.Get(private.Release(l, b, "a", 1))(t)}
+			if noise == privacy.TwoServers {
+				messages = must.Get(messages[0].Split(rand.Reader))(t)
+			}
+			for _, r := range messages {
+				must.Get(r.Encode())(t)
+			}
 		}
 	}
 }

@@ -60,8 +60,8 @@ type Budget struct {
 	Relation string `json:"relation" yaml:"relation"`
 	// Noise is the source of the noise: [Local], [Trusted] or [TwoServers].
 	Noise string `json:"noise" yaml:"noise"`
-	// Points is the maximum number of images of one client, 1 to 1,000,000; required if the unit is
-	// a client, and with two servers.
+	// Points is the most images of one client that count in full, 1 to 1,000,000; required if the
+	// unit is a client, and with two servers. Sums of more are shortened: an error would tell of one.
 	Points int `json:"points,omitempty" yaml:"points,omitempty"`
 }
 
@@ -223,7 +223,7 @@ func (b Budget) ClientNorm(classes int) uint64 {
 }
 
 // MaxNumber returns the largest absolute value, in steps, of a number in the sums of a client of
-// Points images: the bound for range proofs.
+// Points images: the bound for range proofs, to which those of more images are brought.
 func (b Budget) MaxNumber(classes int) uint64 {
 	most := uint64(b.Points) * Steps
 	if b.Unit == Client {

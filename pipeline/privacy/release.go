@@ -92,6 +92,14 @@ func square(v []int64) (high, low uint64) {
 // the unit.
 func (r *Release) Clip(norm uint64) { cut(r.Values, norm) }
 
+// Bound brings every number into -most to most, the range that two servers prove. No two releases are
+// further apart after than before.
+func (r *Release) Bound(most uint64) {
+	for i, v := range r.Values {
+		r.Values[i] = min(max(v, -int64(most)), int64(most))
+	}
+}
+
 // AddNoise adds discrete Gaussian noise of standard deviation sigma to every number.
 func (r *Release) AddNoise(sigma uint64, random io.Reader) error {
 	s, err := NewSampler(sigma, random)

@@ -117,6 +117,19 @@ func TestMaxNumber(t *testing.T) {
 	}
 }
 
+// TestBound: numbers beyond a range are brought to its ends, and neighbours come no further apart.
+func TestBound(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ v, most, want int64 }{
+		{5, 4, 4}, {4, 4, 4}, {-4, 4, -4}, {-5, 4, -4}, {0, 4, 0}, {-3, 4, -3},
+	} {
+		r := &Release{1, 0, []int64{c.v}}
+		if r.Bound(uint64(c.most)); r.Values[0] != c.want {
+			t.Errorf("%d within %d is %d, want %d", c.v, c.most, r.Values[0], c.want)
+		}
+	}
+}
+
 // TestParts: the noise of a total is that of as many sources as add it.
 func TestParts(t *testing.T) {
 	t.Parallel()
