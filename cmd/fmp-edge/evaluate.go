@@ -78,7 +78,7 @@ The counts are printed, with --json as the signed report, and written or sent on
 		f.IntVar(&o.pixels, "max-pixels", imagefile.MaxPixels,
 			"largest image that is decoded, in pixels; each takes 2 to 8 bytes")
 		f.StringVar(&o.onBad, "on-bad", "fail",
-			"what to do about images that cannot be read: fail or skip; all are named")
+			"what to do about images that cannot be read: fail, or skip as with --epsilon; all are named")
 		f.StringVar(&o.labels, "labels", "",
 			"labels of an IDX file's images (IDX file), or of feature rows (.npy)")
 		f.StringVar(&o.notice, "notice", "",
@@ -93,7 +93,7 @@ The counts are printed, with --json as the signed report, and written or sent on
 				return usagef("evaluate: %d arguments; want one folder, .csv or IDX file of "+
 					"labelled images", len(args))
 			}
-			if err := o.check(); err != nil {
+			if err := o.check(f); err != nil {
 				return err
 			}
 			if o.epsilon == 0 && f.Changed("delta") {
@@ -108,7 +108,7 @@ The counts are printed, with --json as the signed report, and written or sent on
 }
 
 // check reports flags that are missing or out of bounds.
-func (o *scoring) check() error {
+func (o *scoring) check(f *pflag.FlagSet) error {
 	switch {
 	case o.model == "" || o.key == "":
 		return usagef("evaluate: give --model CLASSIFIER and --key FILE; see fmp-edge evaluate --help")
@@ -121,6 +121,9 @@ func (o *scoring) check() error {
 			tally.MinLeast, tally.MaxLeast)
 	case o.onBad != "fail" && o.onBad != "skip":
 		return usagef("evaluate: --on-bad is %q; allowed are fail and skip", o.onBad)
+	case o.epsilon != 0 && f.Changed("on-bad") && o.onBad == "fail":
+		return usagef("evaluate: --on-bad fail: an error would tell of the image that cannot be read; a " +
+			"report with noise leaves it out")
 	case o.wait < time.Second || o.wait > 366*24*time.Hour:
 		return usagef("evaluate: --wait %v; allowed are 1s to a year", o.wait)
 	}
@@ -219,6 +222,9 @@ func (o *scoring) score(ctx context.Context, f *pflag.FlagSet, path string, log 
 	} else if err != nil {
 		return nil, refused("evaluate", err)
 	}
+	if o.epsilon != 0 {
+		c, o.onBad = c.Alone(), "skip"
+	}
 	scores, err := c.Scores()
 	if err != nil {
 		return nil, refused("evaluate", err)
@@ -229,6 +235,10 @@ func (o *scoring) score(ctx context.Context, f *pflag.FlagSet, path string, log 
 	}
 	if err := o.add(ctx, c, each, path, log); err != nil {
 		return nil, refused("evaluate", err)
+	}
+	if scores.Failed > 0 {
+		fmt.Fprintf(log, "fmp-edge: of %d images the classifier made no probabilities; they count as wrong\n",
+			scores.Failed)
 	}
 	return scores, nil
 }

@@ -90,6 +90,10 @@ func TestNoiseIsSpent(t *testing.T) {
 	want("limits without noise", exitUsage, "give --epsilon", "--max-epsilon", "1")
 	want("no limit", exitUsage, "--max-epsilon -1",
 		append(noisy, path("three"), "--max-epsilon", "-1")...)
+	write(t, filepath.Join(photos, "0", "bad.png"), []byte("no image"))
+	want("an image that cannot be read", exitOK, "bad.png", append(noisy, path("bad"), "--round", "9")...)
+	want("an error for it", exitUsage, "--on-bad fail", append(noisy, path("none"), "--on-bad", "fail")...)
+	must.Do(t, os.Remove(filepath.Join(photos, "0", "bad.png")))
 	must.Do(t, os.Remove(path("one")))
 	want("a report that is gone", exitUsage, "--redraw", append(noisy, path("one"))...)
 	if sent > 0 {
@@ -99,7 +103,7 @@ func TestNoiseIsSpent(t *testing.T) {
 		t.Error(err)
 	}
 	// An upload of the same images, of another program's ledger of both.
-	refuses(t, exitUsage, "over 2 earlier releases", "compress", "--model", privateGraph(t),
+	refuses(t, exitUsage, "over 3 earlier releases", "compress", "--model", privateGraph(t),
 		"--client", "a", "-o", path("upload"), "--ledger", path("spent"), "--epsilon", "1",
 		"--max-epsilon", "1.5", photos)
 }

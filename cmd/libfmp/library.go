@@ -276,16 +276,23 @@ func evaluate(handle uint64, im *images, e *evaluation) ([]byte, error) {
 		return nil, err
 	}
 	defer m.Unlock()
-	src, err := im.source(m.classifier.Fit, m.classifier.Manifest.C)
+	c, noisy := m.classifier, e.epsilon != 0
+	if noisy {
+		c = c.Alone()
+	}
+	src, err := im.source(c.Fit, c.Manifest.C)
 	if err != nil {
 		return nil, err
 	}
-	s, err := m.classifier.Scores()
+	s, err := c.Scores()
 	if err != nil {
 		return nil, err
 	}
-	bad, err := m.classifier.Images(context.Background(), src, false, s.Add)
-	if err := errors.Join(append(bad, err)...); err != nil {
+	bad, err := c.Images(context.Background(), src, noisy, s.Add)
+	if !noisy {
+		err = errors.Join(append(bad, err)...)
+	}
+	if err != nil {
 		return nil, err
 	}
 	r, err := s.Report(e.least, e.epsilon, e.delta)

@@ -40,6 +40,7 @@ type Classifier struct {
 	engine  engine.Engine
 	whole   *onnx.Model // with all outputs, where it can be adapted
 	shift   *onnx.Tensor
+	alone   bool
 }
 
 // Outputs of a classifier, as models.NewClassifier names them; some may be missing.
@@ -170,6 +171,14 @@ func (c *Classifier) Through(wrap func(engine.Session) engine.Session) *Classifi
 	return &through
 }
 
+// Alone returns the classifier for counts with noise: it sees each image by itself, and one that it
+// cannot classify has no probabilities. An error would tell of it.
+func (c *Classifier) Alone() *Classifier {
+	alone := *c
+	alone.Batch, alone.alone = 1, true
+	return &alone
+}
+
 // BeforeCalibration returns the classifier as it was before a calibration, or as it is where it
 // had none. Intervals and entropies are those of the calibrated one, and left out.
 func (c *Classifier) BeforeCalibration() *Classifier {
@@ -208,7 +217,7 @@ func (c *Classifier) Class(i int) string {
 // Prediction is the prediction for one image.
 type Prediction struct {
 	imagefile.Item
-	Probabilities []float32 // one per class, summing to 1
+	Probabilities []float32 // one per class, summing to 1; none of [Classifier.Alone]'s failures
 	// Scored are the probabilities that prediction sets are of: those before a calibration
 	// (models.UncalibratedOutput), else Probabilities.
 	Scored []float32
@@ -324,9 +333,22 @@ func rowDigest(row []float32) [sha256.Size]byte {
 
 func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item,
 	do func([]Prediction) error) error {
-	out, err := engine.Eval(c.session, map[string]*onnx.Tensor{input: in}, c.outputs...)
+	ps, err := c.predict(in, input, items)
+	if err != nil && c.alone {
+		ps, err = []Prediction{{Item: items[0]}}, nil
+	}
 	if err != nil {
 		return err
+	}
+	return do(ps)
+}
+
+// predict returns the predictions of images.
+func (c *Classifier) predict(in *onnx.Tensor, input string,
+	items []imagefile.Item) ([]Prediction, error) {
+	out, err := engine.Eval(c.session, map[string]*onnx.Tensor{input: in}, c.outputs...)
+	if err != nil {
+		return nil, err
 	}
 	n, classes := len(items), c.Manifest.C
 	for _, name := range c.outputs {
@@ -343,7 +365,7 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item,
 			have = len(in)
 		}
 		if have != want {
-			return fmt.Errorf("the classifier's %s is %v for %d images; want %d values", name,
+			return nil, fmt.Errorf("the classifier's %s is %v for %d images; want %d values", name,
 				out[name], n, want)
 		}
 	}
@@ -378,13 +400,13 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item,
 		}
 		for k, v := range p.Probabilities {
 			if !(v >= 0 && v <= 1.0001) {
-				return fmt.Errorf(
+				return nil, fmt.Errorf(
 					"the classifier's probability of class %s for %s is %v; check that the file is whole",
 					c.Class(k), p.Name, v)
 			}
 		}
 	}
-	return do(ps)
+	return ps, nil
 }
 
 // Source opens the images at a path for the classifier; labels are optional unless o asks for them.

@@ -35,6 +35,8 @@ func (c *Classifier) Has(output string) bool {
 type Scores struct {
 	images     tally.Images
 	classifier *Classifier
+	// Failed is the number of images without probabilities, which count as wrong and in no set.
+	Failed int
 }
 
 // Scores returns the scores of no image yet.
@@ -43,7 +45,7 @@ func (c *Classifier) Scores() (*Scores, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Scores{tally.Images{C: c.Manifest.C}, c}
+	s := &Scores{images: tally.Images{C: c.Manifest.C}, classifier: c}
 	if origin.Sets != nil {
 		s.images.Level = origin.Sets.Level
 	}
@@ -54,8 +56,14 @@ func (c *Classifier) Scores() (*Scores, error) {
 func (s *Scores) Add(ps []Prediction) error {
 	for i := range ps {
 		p := &ps[i]
-		top, _ := p.Top()
-		if err := s.images.Add(p.Label, top, float64(p.Probabilities[top]), p.Set); err != nil {
+		top, confidence := (p.Label+1)%s.images.C, float32(0)
+		if p.Probabilities == nil {
+			s.Failed++
+		} else {
+			top, _ = p.Top()
+			confidence = p.Probabilities[top]
+		}
+		if err := s.images.Add(p.Label, top, float64(confidence), p.Set); err != nil {
 			return err
 		}
 	}
