@@ -58,6 +58,7 @@ type pooled struct {
 	// Unknown are names of the round's classes that the corpus lacks.
 	Unknown []string `json:"unknown,omitempty"`
 	known   bool     // the corpus has all
+	asked   bool     // the scope, by --scope
 	// Absent are the classes of which no upload has images; the classifier can still name them.
 	Absent []string `json:"absent,omitempty"`
 	// Named is the share, 0 to 1, of the corpus's images that counts as one more client's; none
@@ -324,9 +325,8 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	res.describe(r, p)
 	if res.Scope == posterior.ScopeOpen && o.ext == ".npy" {
 		_, novelty := pool.Open(p)
-		return usageErrorf("--output %s: the uploads are of classes that the corpus lacks (novelty "+
-			"%.2f), and heads of the open form are on coordinates of this round alone: write the "+
-			"classifier (.onnx), or give --scope closed", o.out, novelty)
+		return usageErrorf("--output %s: heads of the open form (novelty %.2f) are on coordinates of "+
+			"this round alone: write the classifier (.onnx), or give --scope closed", o.out, novelty)
 	}
 	if p.Effects.Any() && o.ext == ".npy" {
 		return usageErrorf("--output %s: some clients have another camera, and heads of such a round "+
@@ -498,7 +498,7 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 		if !math.IsNaN(novelty) {
 			p.Novelty = &novelty
 		}
-		p.Unknown, p.known = r.Unknown(), r.Named()
+		p.Unknown, p.known, p.asked = r.Unknown(), r.Named(), r.Scope == posterior.ScopeOpen
 		if w, ok := post.Diagnostics[posterior.DiagnosticNamed]; ok {
 			p.Named, p.Unlike = &w, unlike(post, r.Client.Classes)
 		}
@@ -571,10 +571,13 @@ func (p *pooled) print(b *strings.Builder) {
 	b.WriteString(p.moments(calibration > 0))
 	if p.Novelty != nil {
 		of := "of the corpus's classes"
-		if p.Scope == posterior.ScopeOpen {
-			if of = "of classes that the corpus lacks"; p.known {
-				of = "images unlike the corpus's of the same names"
-			}
+		switch {
+		case p.asked:
+			of = "by --scope"
+		case p.Scope == posterior.ScopeOpen && p.known:
+			of = "images unlike the corpus's of the same names"
+		case p.Scope == posterior.ScopeOpen:
+			of = "of classes that the corpus lacks"
 		}
 		fmt.Fprintf(b, "scope:      %s: %s (novelty %.2f, about 1 for the corpus's)\n",
 			p.Scope, of, *p.Novelty)

@@ -49,6 +49,9 @@ func TestPoolNames(t *testing.T) {
 			strings.Contains(text, "of its images count") != (c.unknown == "") {
 			t.Errorf("%s: printed is %s", c.names, text)
 		}
+		if text := fmp(append(args, "--scope", "open")...); !strings.Contains(text, "open: by --scope (novelty ") {
+			t.Errorf("%s: printed is %s", c.names, text)
+		}
 	}
 }
 
@@ -59,6 +62,7 @@ func TestPoolScope(t *testing.T) {
 		"closed: of the corpus's classes":                    {Scope: "closed", known: true},
 		"open: of classes that the corpus lacks":             {Scope: "open"},
 		"open: images unlike the corpus's of the same names": {Scope: "open", known: true},
+		"open: by --scope":                                   {Scope: "open", known: true, asked: true},
 	} {
 		p.Novelty, p.Shape = &novelty, []int{1, 2, 2}
 		var b strings.Builder
