@@ -40,12 +40,18 @@ func TestPrintEffects(t *testing.T) {
 // TestPrintSurvived: sets say how many clients, of which group, may send false points.
 func TestPrintSurvived(t *testing.T) {
 	groups := []string{"north", "south"}
-	for want, s := range map[string]models.OriginSets{
-		"2 of the clients": {False: []int{2}},
-		"1 of the clients of north and 2 of the clients of south": {False: []int{1, 2}, Groups: groups},
-		"2 of the clients of south":                               {False: []int{0, 2}, Groups: groups},
-		"":                                                        {False: []int{0}},
+	for _, c := range []struct {
+		want string
+		s    models.OriginSets
+	}{
+		{"2 of the clients", models.OriginSets{False: []int{2}}},
+		{"1 of the clients of north and 2 of the clients of south",
+			models.OriginSets{False: []int{1, 2}, Groups: groups}},
+		{"2 of the clients of south", models.OriginSets{False: []int{0, 2}, Groups: groups}},
+		{"", models.OriginSets{False: []int{0}}},
+		{"", models.OriginSets{False: []int{2}, Proportions: []float64{.5, .5}}},
 	} {
+		want, s := c.want, c.s
 		if want != "" {
 			want = "            whatever the points of " + want + " are\n"
 		}
@@ -57,7 +63,10 @@ func TestPrintSurvived(t *testing.T) {
 			}
 		}
 		var b strings.Builder
-		setsOf(&s, []string{"x", "y"}).print(&b)
+		sets := setsOf(&s, []string{"x", "y"})
+		if sets.print(&b); (sets.False != nil) != (want != "") {
+			t.Errorf("%+v: %v may be false", s, sets.False)
+		}
 		if _, got, _ := strings.Cut(b.String(), ")\n"); got != want {
 			t.Errorf("%v of %v: printed is %q; want %q", s.False, s.Groups, b.String(), want)
 		}

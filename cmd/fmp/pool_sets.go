@@ -47,6 +47,9 @@ func setsOf(s *models.OriginSets, names []string) *pooledSets {
 	}
 	out := &pooledSets{s.Level, s.Score, s.Images, s.Clients, s.Thresholds, s.ByClass, s.Proportions,
 		s.Groups, always(s, names), 1, s.False, s.LeftOut, conformal.Survived(s)}
+	if out.survived == "" {
+		out.False = nil
+	}
 	d := conformal.FromOrigin(s)
 	for _, counts := range d.Counts(s.Class, max(len(names), slices.Max(s.Class)+1)) {
 		out.Highest = min(out.Highest, d.Highest(counts))

@@ -55,7 +55,7 @@ func FromOrigin(o *models.OriginSets) Design {
 // Survived returns in words how many clients, of which group, may send false points without that
 // the level falls; nothing where none may.
 func Survived(o *models.OriginSets) string {
-	if !FromOrigin(o).survives() {
+	if !FromOrigin(o).Survives() {
 		return ""
 	}
 	var out []string

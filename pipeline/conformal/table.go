@@ -38,8 +38,8 @@ type Design struct {
 	False  []int
 }
 
-// survives reports whether the level survives false points.
-func (d Design) survives() bool {
+// Survives reports whether the level survives false points.
+func (d Design) Survives() bool {
 	return !d.ByClass && d.Proportions == nil &&
 		slices.ContainsFunc(d.False, func(n int) bool { return n > 0 })
 }
@@ -66,7 +66,7 @@ func (d Design) Counts(of []int, classes int) [][]int {
 	for i, c := range of {
 		out[d.groupOf(i)][c]++
 	}
-	if !d.survives() {
+	if !d.Survives() {
 		return out
 	}
 	points := make([][]int, groups)
@@ -129,7 +129,7 @@ func (d Design) Table(scores []float32, of []int, classes int) *models.SetTable 
 	if d.Group != nil {
 		return d.lowest(scores, of, classes)
 	}
-	if d.survives() {
+	if d.Survives() {
 		return table([][]rank{surviving(scores, d.Client, d.False[0], models.MinLevel)}, rounding)
 	}
 	order := make([]int, len(scores))

@@ -140,7 +140,7 @@ func (r *Round) Join(rest *Rest) error {
 func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Model,
 	client models.Manifest, o Options) (
 	func(*federate.Upload) (float64, error), error) {
-	o.Trust, o.For, o.Level, o.alike = false, "", -1, true
+	o.Trust, o.For, o.Sets, o.alike = false, "", Sets{Level: -1}, true
 	uploads, _, err := Merged(p, true)
 	if err != nil {
 		return nil, err

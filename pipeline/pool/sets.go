@@ -18,6 +18,7 @@ import (
 	"fmp/onnx/dense"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/moments"
+	"fmp/pipeline/option"
 	"fmp/pipeline/posterior"
 )
 
@@ -44,6 +45,9 @@ type calibrationPoint struct {
 // setDesign checks the options of the prediction sets.
 func (r *Round) setDesign() (d conformal.Design, err error) {
 	r.Score = cmp.Or(r.Score, conformal.Probability)
+	if err := r.unreadSets(); err != nil {
+		return d, err
+	}
 	switch {
 	case r.Trust || r.For != "":
 		r.falseShare = 0
@@ -77,6 +81,20 @@ func (r *Round) setDesign() (d conformal.Design, err error) {
 		r.Level = Level // asked for
 	}
 	return d, err
+}
+
+// unreadSets returns an error for options of the prediction sets that others leave without effect.
+func (r *Round) unreadSets() error {
+	if s := r.FalseShare; (r.Trust || r.For != "") && s != nil && *s != 0 && *s != FalseShare {
+		return fmt.Errorf("false_share is %v, and no client's points may be false where all are taken for "+
+			"honest or the classifier is for one client: take one of the two", *s)
+	}
+	for _, s := range option.List(&r.Sets) {
+		if r.Level < 0 && s.Given() {
+			return fmt.Errorf("%s is of prediction sets, and level -1 makes none: leave one of the two out", s.Key)
+		}
+	}
+	return nil
 }
 
 // setGroups finds the group of every client.
@@ -129,7 +147,7 @@ func (r *Round) proves(points []calibrationPoint, level float64) error {
 	for g, n := range counts {
 		if err := d.Enough(n, level); err != nil && r.groups != nil {
 			return fmt.Errorf("clients of %q: %w", r.groups[g], err)
-		} else if err != nil && d.False != nil && d.False[g] > 0 {
+		} else if err != nil && d.Survives() && d.False[g] > 0 {
 			return fmt.Errorf("without the points of %d clients that may be false: %w",
 				d.False[g], err)
 		} else if err != nil {

@@ -13,6 +13,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/must"
 	"fmp/pipeline/conformal"
+	"fmp/pipeline/federate"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
@@ -341,5 +342,49 @@ func TestSetsOfOne(t *testing.T) {
 	if s := p.Sets; s == nil || s.Images != each || s.Clients != 1 ||
 		math.Abs(float64(s.Thresholds[0]-threshold)) > 1e-3 {
 		t.Errorf("sets %+v; the threshold of the client's own images is %v", s, threshold)
+	}
+}
+
+// TestUnreadSets: options of the sets that others leave without effect are refused.
+func TestUnreadSets(t *testing.T) {
+	half, none, usual := 0.4, 0., FalseShare
+	for name, c := range map[string]struct {
+		o    Options
+		want string // of the error; empty: none
+	}{
+		"honest clients":            {Options{Trust: true, Sets: Sets{FalseShare: &half}}, "take one of the two"},
+		"one client":                {Options{For: "a", Sets: Sets{FalseShare: &half}}, "take one of the two"},
+		"honest clients, none":      {Options{Trust: true, Sets: Sets{FalseShare: &none}}, ""},
+		"honest clients, usual":     {Options{Trust: true, Sets: Sets{FalseShare: &usual}}, ""},
+		"some clients":              {Options{Sets: Sets{FalseShare: &half}}, ""},
+		"no sets":                   {Options{Sets: Sets{Level: -1, FalseShare: &usual}}, ""},
+		"no sets, by class":         {Options{Sets: Sets{Level: -1, ByClass: true}}, "by_class is of"},
+		"no sets, groups":           {Options{Sets: Sets{Level: -1, Groups: "g=a"}}, "groups is of"},
+		"no sets, shares":           {Options{Sets: Sets{Level: -1, Proportions: "equal"}}, "proportions is of"},
+		"no sets, score":            {Options{Sets: Sets{Level: -1, Score: conformal.Adaptive}}, "score is of"},
+		"no sets, false points":     {Options{Sets: Sets{Level: -1, FalseShare: &half}}, "false_share is of"},
+		"no sets, the usual score":  {Options{Sets: Sets{Level: -1, Score: conformal.Probability}}, ""},
+		"the usual level, by class": {Options{Sets: Sets{ByClass: true}}, ""},
+	} {
+		if _, err := (&Round{Options: c.o}).setDesign(); c.want == "" {
+			must.Do(t, err)
+		} else {
+			must.Fail(0, err)(t, c.want, name)
+		}
+	}
+}
+
+// TestUnproved: too few points are blamed on false ones only where the sets survive these.
+func TestUnproved(t *testing.T) {
+	var points []calibrationPoint
+	for m := range 10 {
+		points = append(points, calibrationPoint{class: 0, client: m})
+	}
+	for want, sets := range map[string]Sets{"may be false": {}, "": {ByClass: true}} {
+		r := &Round{Uploads: []Upload{{Upload: &federate.Upload{Points: &point.Set{C: 2}}}}, Options: Options{Sets: sets}}
+		r.design = must.Get(r.setDesign())(t)
+		if err := r.proves(points, 0.99); err == nil || strings.Contains(err.Error(), "may be false") != (want != "") {
+			t.Errorf("%+v: %v", sets, err)
+		}
 	}
 }
