@@ -46,7 +46,8 @@ func TestAlone(t *testing.T) {
 			failed, right = 0, 5
 		}
 		r := must.Get(s.Report(2, 0, 0))(t)
-		if g := r.Groups[0]; s.Failed != failed || g.N != 7 || *g.Right != right || !slices.Equal(seen, []int{1, 1, 1, 1, 1, 1, 1}) {
+		if g := r.Groups[0]; s.Failed != failed || g.N != 7 || *g.Right != right ||
+			!slices.Equal(seen, []int{1, 1, 1, 1, 1, 1, 1}) {
 			t.Errorf("%s: %d failed, %d of %d right in batches of %v", name, s.Failed, *g.Right, g.N, seen)
 		}
 		if last == 3e38 {

@@ -140,18 +140,11 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 		}
 	}
 	n := 8 * uint64(m.Classes) * (uint64(m.Coordinates) + 1)
-	nonce := prio.NonceSize
-	switch {
-	case m.Noise == privacy.TwoServers:
+	if m.Noise == privacy.TwoServers {
 		n = 0
-	case m.Server != 0 || len(m.PublicShare)+len(m.InputShare) > 0:
-		return nil, refuse("share", "there", "none with noise %.20q", m.Noise)
-	case m.Noise == privacy.Local:
-		nonce = 0
 	}
-	if len(m.Nonce) != nonce {
-		return nil, refuse("nonce", fmt.Sprintf("%d bytes", len(m.Nonce)),
-			"%d with noise %.20q; use programs of one release on both sides", nonce, m.Noise)
+	if err := checkShare(&m); err != nil {
+		return nil, err
 	}
 	if uint64(len(m.Values)) != n {
 		return nil, refuse("values", fmt.Sprintf("%d bytes", len(m.Values)),
@@ -194,6 +187,23 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 		}
 	}
 	return r, r.Matches(want)
+}
+
+// checkShare returns an error for a share or nonce of another noise than the message's.
+func checkShare(m *uploadpb.Release) error {
+	two := m.Noise == privacy.TwoServers
+	if !two && (m.Server != 0 || len(m.PublicShare)+len(m.InputShare) > 0) {
+		return refuse("share", "there", "none with noise %.20q", m.Noise)
+	}
+	size := 0
+	if two || m.Noise == privacy.Trusted {
+		size = prio.NonceSize
+	}
+	if len(m.Nonce) != size {
+		return refuse("nonce", fmt.Sprintf("%d bytes", len(m.Nonce)),
+			"%d with noise %.20q; use programs of one release on both sides", size, m.Noise)
+	}
+	return nil
 }
 
 // Matches returns an error unless the message is as the reader expects it.
