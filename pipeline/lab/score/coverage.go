@@ -190,6 +190,26 @@ func (g *goal) share(class []int, of func(v float64, at int) (counts, is bool)) 
 	return &share
 }
 
+// covered returns, of numbers of all test points, those of the first [coveragePoints], or of as
+// many that are evenly spaced where the first lack a class: files may hold images by class.
+func (k *Test) covered(of []float32) []float32 {
+	all, n := len(k.Labels), min(len(k.Labels), coveragePoints)
+	width := len(of) / all
+	classes := map[int]bool{}
+	for _, y := range k.Labels[:n] {
+		classes[y] = true
+	}
+	if !slices.ContainsFunc(k.Labels[n:], func(y int) bool { return !classes[y] }) {
+		return of[:n*width]
+	}
+	var out []float32
+	for i := range n {
+		at := i * all / n * width
+		out = append(out, of[at:at+width]...)
+	}
+	return out
+}
+
 // coverage returns the mean coverage over a result's ensembles; nil for single heads, whose
 // intervals are points, for quantiles of fewer heads than [leastHeads], and where no limit is
 // known. rows are the test features on the heads' coordinates.
@@ -205,9 +225,7 @@ func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32
 	if heads := len(r.Ensembles[0]); limit == nil || heads < 2 || r.Intervals == nil && heads < leastHeads {
 		return nil, nil
 	}
-	n := min(len(k.Labels), coveragePoints)
-	rows, features := rows[:len(rows)/len(k.Labels)*n], k.Features[:len(k.Features)/len(k.Labels)*n]
-	by = by[:len(by)/len(k.Labels)*n]
+	rows, features, by := k.covered(rows), k.covered(k.Features), k.covered(by)
 	of := limit // of probabilities
 	if r.IntervalLimit != nil {
 		of = r.IntervalLimit
