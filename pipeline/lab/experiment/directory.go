@@ -197,7 +197,7 @@ func (d *Directory) writeConfig(c Config) error {
 // readFinished reads the records of finished cells.
 func (d *Directory) readFinished() error {
 	for _, name := range []string{ResultsFile, JournalFile} {
-		rs, err := readRecords(d.file(name))
+		rs, _, err := readRecords(d.file(name))
 		if err != nil {
 			return err
 		}
@@ -493,7 +493,7 @@ func ParseConfig(data []byte) (Config, error) {
 }
 
 // ReadResults reads the records of a finished run, those of methods from outside ([OutsideFile])
-// last.
+// last. Results that lack cells, as after a copy that was cut off, are an error.
 func ReadResults(dir string) ([]Record, error) {
 	path := filepath.Join(dir, ResultsFile)
 	if _, err := os.Stat(path); err != nil {
@@ -503,27 +503,42 @@ func ReadResults(dir string) ([]Record, error) {
 					"running it again",
 				dir, err)
 	}
-	rs, err := readRecords(path)
+	c, err := ReadConfig(dir)
 	if err != nil {
 		return nil, err
 	}
+	rs, whole, err := readRecords(path)
+	if err != nil {
+		return nil, err
+	}
+	if lacks := c.lacking(rs); !whole || len(rs) == 0 || len(lacks) > 0 {
+		return nil, fmt.Errorf("%s: the file is damaged: %d records are whole, %d or more are missing; fmp run with "+
+			"the settings of %s and --out %s computes them", path, len(rs), max(1, len(lacks)), ConfigFile, dir)
+	}
 	more, err := readOutside(dir)
-	return append(rs, more...), err
+	if err != nil {
+		return nil, err
+	}
+	if lacks := c.lacking(slices.Concat(rs, more)); len(lacks) > 0 {
+		return nil, fmt.Errorf("%s: the file is damaged: it lacks %s; remove it, and score the predictions again",
+			filepath.Join(dir, OutsideFile), lacks[0])
+	}
+	return append(rs, more...), nil
 }
 
-func readRecords(path string) ([]Record, error) {
+// readRecords reads a file of records, where there is one. It is not whole if its last line is cut.
+func readRecords(path string) (rs []Record, whole bool, err error) {
 	data, err := regularfile.ReadFile(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, true, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("results: %w", err)
+		return nil, false, fmt.Errorf("results: %w", err)
 	}
-	rs, err := parseRecords(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if rs, err = parseRecords(data); err != nil {
+		return nil, false, fmt.Errorf("%s: %w", path, err)
 	}
-	return rs, nil
+	return rs, len(data) == 0 || data[len(data)-1] == '\n', nil
 }
 
 func writeJSON(path string, v any) error {

@@ -124,9 +124,10 @@ func Summarise(path string) (*Summary, error) {
 			s.Date = st.ModTime()
 		}
 	}
-	for _, name := range []string{ResultsFile, JournalFile} {
-		rs, err := readRecords(filepath.Join(path, name))
-		if err != nil {
+	var whole bool // results.jsonl
+	for _, name := range []string{JournalFile, ResultsFile} {
+		var rs []Record
+		if rs, whole, err = readRecords(filepath.Join(path, name)); err != nil {
 			return nil, err
 		}
 		s.Records = append(s.Records, rs...)
@@ -139,7 +140,9 @@ func Summarise(path string) (*Summary, error) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(path, ResultsFile)); err == nil {
-		s.Cells = s.Finished // from an earlier version, which had fewer methods
+		if whole && s.Finished > 0 {
+			s.Cells = s.Finished + len(c.lacking(s.Records)) // an earlier version had fewer methods
+		}
 		outside, err := readOutside(path)
 		if err != nil {
 			return nil, err

@@ -40,3 +40,74 @@ func TestListFollowsLinks(t *testing.T) {
 		t.Errorf("the run itself: %v", got)
 	}
 }
+
+// TestDamagedResults: records that a finished run lacks are missed, unless they are of methods that
+// an earlier version did not have.
+func TestDamagedResults(t *testing.T) {
+	c := small()
+	c.Federation.Partition, c.Methods = "homogeneous", []string{"ann", "FMP"}
+	record := func(repeat int, method string) Record {
+		r := Record{Cell: Cell{"homogeneous", repeat, c.Protocol, method}}
+		if method == "MINE" {
+			r.Origin, r.Group = "a.npz", "baseline"
+		}
+		return r
+	}
+	first, all := []Record{record(0, "ANN"), record(0, "FMP")}, []Record{record(1, "ANN"), record(1, "FMP")}
+	all = append(slices.Clone(first), all...)
+	for _, k := range []struct {
+		name         string
+		methods      []string
+		results, own []Record
+		cut          string
+		cells        int
+		err          string
+	}{
+		{"whole", c.Methods, all, nil, "", 4, ""},
+		{"cut", c.Methods, all[:3], nil, ResultsFile, 4, "2 records are whole, 2 or more are missing"},
+		{"a line", c.Methods, all[:3], nil, "", 4, "3 records are whole, 1 or more are missing"},
+		{"a repeat", c.Methods, first, nil, "", 4, "damaged"},
+		{"a method", c.Methods, []Record{all[0], all[2]}, nil, "", 4, "damaged"},
+		{"empty", c.Methods, nil, nil, "", 4, "0 records are whole"},
+		{"empty, of all methods", nil, nil, nil, "", 0, "damaged"},
+		{"of an earlier version", nil, all, nil, "", 4, ""},
+		{"cut, of an earlier version", nil, append(slices.Clone(all), record(0, "CANN")), nil, ResultsFile, 0, "damaged"},
+		{"a line, of an earlier version", nil, all[:3], nil, "", 4, "damaged"},
+		{"from outside", c.Methods, all, []Record{record(0, "MINE"), record(1, "MINE")}, "", 4, ""},
+		{"from outside, cut", c.Methods, all, []Record{record(0, "MINE"), record(1, "MINE")}, OutsideFile, -1,
+			"remove it"},
+		{"from outside, a repeat", c.Methods, all, []Record{record(0, "MINE")}, "", 4,
+			"lacks homogeneous, repeat 1, shared, MINE"},
+	} {
+		dir := filepath.Join(t.TempDir(), "run")
+		c.Methods = k.methods
+		must.Do(t, must.Get(Open(dir, c, Manifest{Identity: "x"}))(t).Close())
+		for name, rs := range map[string][]Record{ResultsFile: k.results, OutsideFile: k.own} {
+			b := must.Get(encodeRecords(rs))(t)
+			if name == k.cut {
+				b = b[:len(b)-9]
+			}
+			must.Do(t, os.WriteFile(filepath.Join(dir, name), b, 0o600))
+		}
+		rs, err := ReadResults(dir)
+		if k.err == "" {
+			if err != nil || len(rs) != len(k.results)+len(k.own) {
+				t.Errorf("%s: %d records, %v", k.name, len(rs), err)
+			}
+		} else {
+			must.Fail(rs, err)(t, k.err, k.name)
+		}
+		s, err := Summarise(dir)
+		if k.cells < 0 {
+			must.Fail(s, err)(t, k.err, k.name)
+			continue
+		}
+		want := k.cells
+		if want == 0 {
+			want = len(must.Get(Cells(&c))(t))
+		}
+		if must.Do(t, err); s.Cells != want || (s.Finished < s.Cells) != (k.err != "" && k.own == nil) {
+			t.Errorf("%s: %d of %d cells are done; want %d cells", k.name, s.Finished, s.Cells, want)
+		}
+	}
+}

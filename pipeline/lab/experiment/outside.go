@@ -342,15 +342,20 @@ func (o *Outside) keep(d *Directory, rs []Record) error {
 // readOutside reads the records of methods from outside; none where there is no such file. A record
 // of a method of this program, or without an origin, is an error.
 func readOutside(dir string) ([]Record, error) {
-	rs, err := readRecords(filepath.Join(dir, OutsideFile))
+	path := filepath.Join(dir, OutsideFile)
+	rs, whole, err := readRecords(path)
 	if err != nil {
 		return nil, err
+	}
+	if !whole {
+		return nil, fmt.Errorf("%s: the file is damaged: its last line is cut; remove it, and score the "+
+			"predictions again", path)
 	}
 	for _, r := range rs {
 		if o := (Outside{Name: r.Method, Group: rival.Group(r.Group)}); r.Origin == "" ||
 			o.check() != nil {
 			return nil, fmt.Errorf("%s: the record of %s is of no method from outside",
-				filepath.Join(dir, OutsideFile), r.Cell)
+				path, r.Cell)
 		}
 	}
 	return rs, nil

@@ -96,6 +96,37 @@ func Cells(c *Config) ([]Cell, error) {
 	return out, nil
 }
 
+// lacking returns the cells without a record, of the methods that the settings name and those of
+// the records. Where the settings name none, an earlier version had fewer methods.
+func (c *Config) lacking(rs []Record) []Cell {
+	var methods []string
+	for _, name := range c.Methods {
+		if m, err := rival.Lookup(name); err == nil {
+			methods = append(methods, m.Info().Name)
+		}
+	}
+	has := map[Cell]bool{}
+	for _, r := range rs {
+		has[r.Cell] = true
+		if !slices.Contains(methods, r.Method) {
+			methods = append(methods, r.Method)
+		}
+	}
+	var out []Cell
+	for _, p := range c.Partitions() {
+		for repeat := range c.Seeds {
+			for _, protocol := range c.Protocols() {
+				for _, m := range methods {
+					if at := (Cell{p.Name(), repeat, protocol, m}); !has[at] {
+						out = append(out, at)
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
 // methods returns the requested methods. If all are requested, those that lack something are left
 // out.
 func (c *Config) methods() ([]rival.Method, error) {
