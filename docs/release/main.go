@@ -11,6 +11,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	stamp "debug/buildinfo"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,10 +48,40 @@ func main() {
 	bin := flag.String("bin", "bin/release", "folder of the programs, PROGRAM-OS-ARCH")
 	out := flag.String("out", "dist", "folder to write; it must not be there")
 	flag.Parse()
-	if err := release(context.Background(), *bin, *out); err != nil {
+	head, _ := exec.Command("git", "rev-parse", "HEAD").Output() // none of sources without git
+	err := stamped(*bin, string(bytes.TrimSpace(head)))
+	if err == nil {
+		err = release(context.Background(), *bin, *out)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
 	}
+}
+
+// stamped refuses programs that do not say the commit of the sources: the Go tool stamps none in a
+// worktree of git, without an error.
+func stamped(bin, commit string) error {
+	programs, err := filepath.Glob(filepath.Join(bin, "fmp*-*"))
+	if err != nil || commit == "" {
+		return err
+	}
+	for _, path := range programs {
+		if strings.HasSuffix(path, ".json") { // a bill of materials
+			continue
+		}
+		info, err := stamp.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool {
+			return s.Key == "vcs.revision" && s.Value == commit
+		}) {
+			return fmt.Errorf("%s: it does not say the commit %.12s, as Go leaves it out in a worktree of git; "+
+				"build in a clone: git clone . FOLDER", path, commit)
+		}
+	}
+	return nil
 }
 
 // release writes all files of a release into a new folder.
@@ -89,8 +121,7 @@ func release(ctx context.Context, bin, out string) error {
 			if err := save(out, "fmp_"+buildinfo.Next+"_"+arch+".deb", data); err != nil {
 				return err
 			}
-			clients = append(clients,
-				image{arch, files[slices.IndexFunc(files, func(f file) bool { return f.name == "fmp-edge" })]})
+			clients = append(clients, imageOf(arch, files))
 		}
 		for _, program := range []string{"fmp", "fmp-edge"} {
 			bom := program + "-" + strings.ReplaceAll(p, "/", "-") + ".cdx.json"

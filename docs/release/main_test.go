@@ -10,6 +10,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
@@ -98,6 +99,19 @@ func TestRelease(t *testing.T) {
 		t.Errorf("the image's tag is %q, want %q", name, buildinfo.Next)
 	}
 	read(image["blobs/sha256/"+strings.TrimPrefix(index.Manifests[0].Digest, "sha256:")], 2)
+	layers := 0
+	for _, data := range image {
+		if bytes.Contains(data, []byte("client of linux/")) {
+			layers++
+			held := slices.Sorted(maps.Keys(untar(t, data)))
+			if want := []string{"fmp-edge", "licenses/", "licenses/LICENSE", "licenses/THIRD_PARTY.md"}; !slices.Equal(held, want) {
+				t.Errorf("a layer of the image holds %v; want %v", held, want)
+			}
+		}
+	}
+	if layers != 2 {
+		t.Errorf("%d layers", layers)
+	}
 	for name, data := range image {
 		if sum, ok := strings.CutPrefix(name, "blobs/sha256/"); ok &&
 			fmt.Sprintf("%x", sha256.Sum256(data)) != sum {
@@ -142,4 +156,49 @@ func unar(t *testing.T, data []byte) map[string][]byte {
 		rest = rest[60+n+n%2:]
 	}
 	return out
+}
+
+// TestStamped: programs of a release say the commit of their sources, which Go leaves out in a
+// worktree of git.
+func TestStamped(t *testing.T) {
+	root := t.TempDir()
+	clone, worktree, bin := filepath.Join(root, "clone"), filepath.Join(root, "worktree"), filepath.Join(root, "bin")
+	run := func(dir, name string, args ...string) string {
+		t.Helper()
+		cmd := exec.Command(name, args...)
+		cmd.Dir = dir
+		cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a",
+			"GIT_AUTHOR_EMAIL=a@example.invalid", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.invalid")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	for _, dir := range []string{clone, bin} {
+		must.Do(t, os.Mkdir(dir, 0o755))
+	}
+	must.Do(t, os.WriteFile(filepath.Join(clone, "go.mod"), []byte("module fmp\n\ngo 1.26\n"), 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(clone, "main.go"), []byte("package main\n\nfunc main() {}\n"), 0o600))
+	run(clone, "git", "init", "-q")
+	run(clone, "git", "add", ".")
+	run(clone, "git", "commit", "-qm", "a")
+	run(clone, "git", "worktree", "add", "-q", worktree)
+	commit, program := run(clone, "git", "rev-parse", "HEAD"), filepath.Join(bin, "fmp-edge-linux-amd64")
+	must.Do(t, os.WriteFile(program+".cdx.json", nil, 0o600))
+	for _, k := range []struct{ name, from, commit, err string }{
+		{"a clone", clone, commit, ""},
+		{"another commit", clone, strings.Repeat("0", 40), "does not say the commit 000000000000"},
+		{"a worktree", worktree, commit, "build in a clone"},
+		{"sources without git", worktree, "", ""},
+	} {
+		run(k.from, "go", "build", "-buildvcs=true", "-o", program, ".")
+		if err := stamped(bin, k.commit); k.err == "" {
+			must.Do(t, err)
+		} else {
+			must.Fail(0, err)(t, k.err, k.name)
+		}
+	}
+	must.Do(t, os.WriteFile(program, []byte("no program"), 0o600))
+	must.Fail(0, stamped(bin, commit))(t, "fmp-edge")
 }

@@ -143,10 +143,25 @@ func deb(arch string, files []file, when time.Time) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// image is a container image of the client for one architecture.
+// image is a container image of the client and its licences for one architecture.
 type image struct {
-	arch   string
-	client file
+	arch  string
+	files []file
+}
+
+// imageOf takes the files of an image from those of an archive.
+func imageOf(arch string, archive []file) image {
+	i := image{arch, []file{{"licenses/", 0o755, nil}}}
+	for _, f := range archive {
+		switch f.name {
+		case "LICENSE", "THIRD_PARTY.md":
+			f.name = "licenses/" + f.name
+			fallthrough
+		case "fmp-edge":
+			i.files = append(i.files, f)
+		}
+	}
+	return i
 }
 
 // oci returns an OCI archive of the client, which needs nothing but itself. Its one image is an
@@ -163,7 +178,7 @@ func oci(images []image, when time.Time) ([]byte, error) {
 	platforms := v1.Index{Versioned: specs.Versioned{SchemaVersion: 2},
 		MediaType: v1.MediaTypeImageIndex}
 	for _, i := range images {
-		layer, err := tarball(".", []file{{"fmp-edge", 0o755, i.client.data}}, when)
+		layer, err := tarball(".", i.files, when)
 		if err != nil {
 			return nil, err
 		}
