@@ -93,17 +93,20 @@ edge-all: ## bin/fmp-edge-OS-ARCH for every platform that the client is built fo
 wasm: ## bin/fmp-edge-js.wasm and bin/fmp-edge-wasip1.wasm
 	@set -e; for os in js wasip1; do CGO_ENABLED=0 GOOS=$$os GOARCH=wasm $(GO) build $(EDGE) -o $(BIN)/fmp-edge-$$os.wasm ./cmd/fmp-edge; wc -c $(BIN)/fmp-edge-$$os.wasm; done
 
+# They go with every binary.
+LICENCES := LICENSE THIRD_PARTY.md
+
 # The client as a C library (docs/edge-library.md), for this machine or, with LIB_OS, LIB_ARCH and CC, for another. iOS takes static ones alone.
 LIB := $(BIN)/lib
 LIB_OS ?= $(shell $(GO) env GOOS)
 LIB_ARCH ?= $(shell $(GO) env GOARCH)
 LIBFMP := $(if $(filter windows,$(LIB_OS)),fmp.dll,$(if $(filter darwin ios,$(LIB_OS)),libfmp.dylib,libfmp.so))
-lib: ## bin/lib: libfmp, shared and static, and fmp.h
+lib: ## bin/lib: libfmp, shared and static, fmp.h, and the licences
 	@mkdir -p $(LIB)
 	@set -e; for m in shared archive; do f=$(LIBFMP); case $$m in archive) f=libfmp.a;; esac; \
 	  [ "$${m}$(LIB_OS)" != sharedios ] || continue; echo "building $(LIB)/$$f for $(LIB_OS)/$(LIB_ARCH)"; \
 	  CGO_ENABLED=1 GOOS=$(LIB_OS) GOARCH=$(LIB_ARCH) $(GO) build $(VCS) -trimpath -ldflags="-s -w" -tags minimal -buildmode=c-$$m -o $(LIB)/$$f ./cmd/libfmp; \
-	  rm -f $(LIB)/$${f%.*}.h $(LIB)/libfmp.h; wc -c $(LIB)/$$f; done; cp cmd/libfmp/fmp.h $(LIB)
+	  rm -f $(LIB)/$${f%.*}.h $(LIB)/libfmp.h; wc -c $(LIB)/$$f; done; cp cmd/libfmp/fmp.h $(LICENCES) $(LIB)
 
 wheel: lib ## bin/fmp-VERSION-py3-none-PLATFORM.whl: the library for Python
 	$(GO) run ./cmd/libfmp/wheel $(LIB)/$(LIBFMP) cmd/libfmp/python $(BIN)
@@ -113,7 +116,7 @@ PAGE := $(BIN)/page
 page: ## bin/page: the client and the classifier for browsers, for fmp serve --page or any web server
 	@mkdir -p $(PAGE); echo "building $(PAGE)"
 	@CGO_ENABLED=0 GOOS=js GOARCH=wasm $(GO) build $(EDGE) -o $(BIN)/fmp-page.wasm ./cmd/fmp-page
-	cp pipeline/page/static/* pipeline/internal/design/design.css onnx/simd/vector.js "$$($(GO) env GOROOT)/lib/wasm/wasm_exec.js" $(PAGE)
+	cp pipeline/page/static/* pipeline/internal/design/design.css onnx/simd/vector.js "$$($(GO) env GOROOT)/lib/wasm/wasm_exec.js" $(LICENCES) $(PAGE)
 	gzip -9 -n -c $(BIN)/fmp-page.wasm > $(PAGE)/fmp.wasm.gz
 	@wc -c $(BIN)/fmp-page.wasm $(PAGE)/fmp.wasm.gz; n=$$(wc -c < $(PAGE)/fmp.wasm.gz); [ $$n -le 5000000 ] || { echo "fmp.wasm.gz has more than 5,000,000 bytes"; exit 1; }
 

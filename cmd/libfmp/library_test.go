@@ -167,8 +167,16 @@ func (s *site) python(t *testing.T) {
 	}
 	s = &site{t, s.dir}
 	code := must.Get(filepath.Abs("python"))(t)
+	for _, name := range []string{"LICENSE", "THIRD_PARTY.md"} { // make lib copies them
+		must.Do(t, os.WriteFile(s.path(name), must.Get(os.ReadFile(filepath.Join("../..", name)))(t), 0o600))
+	}
 	wheel := filepath.Base(strings.TrimSpace(string(s.run(s.path("wheel"), "libfmp.so", code, "."))))
 	s.run(python, "-m", "zipfile", "-e", wheel, "site-packages")
+	for _, name := range []string{"LICENSE", "THIRD_PARTY.md"} {
+		if held := must.Get(filepath.Glob(s.path("site-packages/*.dist-info/licenses/" + name)))(t); len(held) != 1 {
+			t.Errorf("the wheel does not hold %s", name)
+		}
+	}
 	if err := exec.Command(python, "-m", "pip", "--version").Run(); err == nil {
 		s.run(python, "-m", "pip", "install", "--no-deps", "--no-index", "--quiet", "--target",
 			s.path("installed"), wheel)

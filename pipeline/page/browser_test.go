@@ -113,6 +113,9 @@ func newPlace(t *testing.T) *place {
 	p.write("page/"+Program, packed.Bytes())
 	start := must.Get(os.ReadFile(filepath.Join(goroot(t), "lib/wasm", loader)))(t)
 	p.write("page/"+loader, start)
+	for _, name := range []string{"LICENSE", "THIRD_PARTY.md"} {
+		p.write("page/"+name, nil)
+	}
 	pages := must.Get(embedded())(t)
 	for name, data := range pages {
 		p.write("page/"+name, data)

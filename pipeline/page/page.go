@@ -35,7 +35,8 @@ const policy = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-
 // types are the media types of the files, which the system's tables may lack.
 var types = map[string]string{".html": "text/html; charset=utf-8",
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
-	".svg": "image/svg+xml", ".json": "application/json", ".gz": "application/octet-stream"}
+	".svg": "image/svg+xml", ".json": "application/json", ".gz": "application/octet-stream",
+	"": "text/plain; charset=utf-8", ".md": "text/plain; charset=utf-8"}
 
 // Handler serves the files under their names. folder, as make page writes it, may be empty: the
 // pages are then without the program, and say so.
@@ -91,7 +92,7 @@ func embedded() (map[string][]byte, error) {
 // load returns the pages and the program of a folder.
 func load(folder string) (map[string][]byte, error) {
 	files := map[string][]byte{}
-	for _, name := range append([]string{Program, loader}, pages...) {
+	for _, name := range append([]string{Program, loader, "LICENSE", "THIRD_PARTY.md"}, pages...) {
 		data, err := regularfile.ReadFile(path.Join(folder, name), maxFile)
 		if err != nil {
 			return nil, fmt.Errorf("page %s: %w; make page writes such a folder", folder, err)

@@ -67,9 +67,11 @@ func TestHandler(t *testing.T) {
 		t.Errorf("a program that is not there: %d", w.Code)
 	}
 	must.Fail(Handler(folder))(t, "make page", "a folder without the program")
-	for _, name := range []string{Program, loader} {
+	for _, name := range []string{Program, loader, "LICENSE"} {
 		must.Do(t, os.WriteFile(filepath.Join(folder, name), []byte(name), 0o644))
 	}
+	must.Fail(Handler(folder))(t, "make page", "a folder without the licences of what is in it")
+	must.Do(t, os.WriteFile(filepath.Join(folder, "THIRD_PARTY.md"), nil, 0o644))
 	h = must.Get(Handler(folder))(t)
 	if w := get(h, "/join/"+Program); w.Body.String() != Program ||
 		w.Header().Get("Content-Encoding") != "" {
@@ -90,6 +92,7 @@ func TestWriteFolder(t *testing.T) {
 	}
 	all := must.Get(embedded())(t)
 	all[Program], all[loader] = []byte("program"), []byte("loader")
+	all["LICENSE"], all["THIRD_PARTY.md"] = []byte("ours"), []byte("others'")
 	for name, data := range all {
 		must.Do(t, os.WriteFile(filepath.Join(program, name), data, 0o644))
 	}

@@ -55,6 +55,9 @@ func pipVersion(v string) string {
 	return number + "." + strings.TrimLeft(rest, ".") + "0"
 }
 
+// licences are the files that must go with the library's code, ours and that of others.
+var licences = []string{"LICENSE", "THIRD_PARTY.md"}
+
 type file struct {
 	name string
 	data []byte
@@ -79,10 +82,17 @@ func write(library, python, folder string) (string, error) {
 	files := []file{
 		{"fmp/__init__.py", code},
 		{"fmp/" + filepath.Base(library), binary},
-		{info + "METADATA", []byte("Metadata-Version: 2.1\nName: fmp\nVersion: " + version +
-			"\nSummary: Calibrated federated image classification: client and classifier\nLicense: " +
-			"MIT\nRequires-Python: >=3.8\n")},
+		{info + "METADATA", []byte("Metadata-Version: 2.4\nName: fmp\nVersion: " + version +
+			"\nSummary: Calibrated federated image classification: client and classifier\nLicense-Expression: " +
+			"MIT\nLicense-File: " + strings.Join(licences, "\nLicense-File: ") + "\nRequires-Python: >=3.8\n")},
 		{info + "WHEEL", []byte("Wheel-Version: 1.0\nGenerator: fmp\nRoot-Is-Purelib: false\nTag: " + tag + "\n")},
+	}
+	for _, name := range licences {
+		data, err := os.ReadFile(filepath.Join(filepath.Dir(library), name))
+		if err != nil {
+			return "", fmt.Errorf("a licence, which make lib copies beside the library: %w", err)
+		}
+		files = append(files, file{info + "licenses/" + name, data})
 	}
 	var record strings.Builder
 	for _, f := range files {
