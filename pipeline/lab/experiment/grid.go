@@ -142,7 +142,7 @@ func (g *Grid) Runs() ([]GridRun, error) {
 			if err := strictYAML(b, &r.Config); err != nil {
 				return nil, fmt.Errorf("grid: vary %s is %v: %w", k, v, err)
 			}
-			parts = append(parts, path[len(path)-1]+"="+fmt.Sprint(v))
+			parts = append(parts, ending(k, keys)+"="+fmt.Sprint(v))
 		}
 		if r.Name = safeName(strings.Join(parts, ",")); r.Name == "" {
 			r.Name = "run"

@@ -158,10 +158,42 @@ func TestUnread(t *testing.T) {
 	}
 }
 
-// TestBrief: a setting that is empty is not named.
+// TestBrief: a setting is named by as much of its key as tells it from all others, and not where it
+// is empty.
 func TestBrief(t *testing.T) {
-	got := Brief([]string{"dataset.classes", "erm.l2", "predictor.fresh"}, []string{"", "3", "100"})
-	if want := "l2 = 3, fresh = 100"; got != want {
-		t.Errorf("%q; want %q", got, want)
+	for _, k := range []struct {
+		keys, values []string
+		want         string
+	}{
+		{[]string{"dataset.classes", "erm.l2", "predictor.fresh"}, []string{"", "3", "100"}, "l2 = 3, fresh = 100"},
+		{[]string{"conjugate.samples"}, []string{"5"}, "conjugate.samples = 5"},
+		{[]string{"dataset.splits.clients", "federation.clients"}, []string{".1", "5"},
+			"splits.clients = .1, federation.clients = 5"},
+		{[]string{"extractor.model", "seed"}, []string{"a.onnx", "2"}, "extractor.model = a.onnx, seed = 2"},
+	} {
+		if got := Brief(k.keys, k.values); got != k.want {
+			t.Errorf("%q; want %q", got, k.want)
+		}
+	}
+}
+
+// TestGridNames: folders of a grid are named by the last part of each key, and by more where two
+// have the same.
+func TestGridNames(t *testing.T) {
+	for keys, want := range map[string]string{
+		"posterior.samples": "samples=5", "erm.l2 posterior.samples": "l2=5,samples=5",
+		"conjugate.samples dataset.splits.test posterior.samples": "conjugate.samples=5,test=5,posterior.samples=5",
+	} {
+		g := Grid{Settings: map[string]any{}, Vary: map[string][]any{}}
+		for _, k := range strings.Fields(keys) {
+			g.Vary[k] = []any{5}
+			if k == "dataset.splits.test" {
+				g.Vary[k] = []any{0.5}
+			}
+		}
+		runs := must.Get(g.Runs())(t)
+		if got := strings.ReplaceAll(runs[0].Name, "0.5", "5"); got != want {
+			t.Errorf("%s: %q; want %q", keys, got, want)
+		}
 	}
 }

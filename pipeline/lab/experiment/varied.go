@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"fmp/pipeline/option"
 )
 
 // unvaried are settings that decide no figure, or that a table names in its title.
@@ -54,15 +56,28 @@ func Setting(dir, key string) (value string, keys []string, err error) {
 	return all[key], slices.Sorted(maps.Keys(all)), nil
 }
 
-// Brief names the values of settings in a few words: the last part of each key, and its value. One
-// that is empty is not named.
+// Brief names the values of settings in a few words: as much of each key's end as no other setting
+// has, and its value. One that is empty is not named.
 func Brief(keys, values []string) string {
 	var out []string
+	all := option.Keys[Config]()
 	for i, k := range keys {
 		if values[i] == "" {
 			continue
 		}
-		out = append(out, k[strings.LastIndex(k, ".")+1:]+" = "+values[i])
+		out = append(out, ending(k, all)+" = "+values[i])
 	}
 	return strings.Join(out, ", ")
+}
+
+// ending returns the shortest end of a dotted key that no other one has.
+func ending(key string, all []string) string {
+	for at := strings.LastIndex(key, "."); at >= 0; at = strings.LastIndex(key[:at], ".") {
+		if !slices.ContainsFunc(all, func(k string) bool {
+			return k != key && strings.HasSuffix("."+k, key[at:])
+		}) {
+			return key[at+1:]
+		}
+	}
+	return key
 }
