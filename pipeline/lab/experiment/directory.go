@@ -571,13 +571,21 @@ func differences(dir string, old *Manifest, c Config, m Manifest) string {
 			}
 		}
 	}
+	for _, k := range []string{"engine", "onnxruntime"} { // features have other bits by another
+		if was, is := old.Versions[k], m.Versions[k]; was != is && was != "" && is != "" {
+			out = append(out, fmt.Sprintf("%s is %s there and %s here", k, was, is))
+		}
+	}
 	for _, d := range []struct {
 		text    string
 		was, is map[string]string
 	}{{"%s is", old.Models, m.Models}, {"data %s are", old.Data, m.Data}} {
-		for _, k := range slices.Sorted(maps.Keys(d.is)) {
+		keys := slices.AppendSeq(slices.Collect(maps.Keys(d.was)), maps.Keys(d.is))
+		slices.Sort(keys)
+		for _, k := range slices.Compact(keys) {
 			if d.was[k] != d.is[k] {
-				out = append(out, fmt.Sprintf(d.text+" %.12s there and %.12s here", k, d.was[k], d.is[k]))
+				out = append(out, fmt.Sprintf(d.text+" %.12s there and %.12s here", k, cmp.Or(d.was[k], "none"),
+					cmp.Or(d.is[k], "none")))
 			}
 		}
 	}

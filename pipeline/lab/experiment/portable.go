@@ -51,7 +51,7 @@ func (c Config) fileNames() map[string]string {
 	for kind, path := range map[string]string{"extractor": c.Extractor.Model,
 		"conjugate": c.Conjugate.Model, "predictor": c.Predictor.Model,
 		"embedding": c.Embedding.Model, "open": c.Open.Model} {
-		if path != "default" && path != "untrained" {
+		if path != "default" && path != "untrained" && path != "none" {
 			out[kind] = filepath.Base(path)
 		}
 	}

@@ -72,3 +72,14 @@ func TestFileOfPrivatePredictor(t *testing.T) {
 		}
 	}
 }
+
+// TestFileNames: models that come with the program, or are left out, are no files.
+func TestFileNames(t *testing.T) {
+	for model, want := range map[string]string{"default": "", "untrained": "", "none": "", "/far/mine.onnx": "mine.onnx"} {
+		c := Default()
+		c.Conjugate.Model = model
+		if got := c.fileNames()["conjugate"]; got != want {
+			t.Errorf("%s: %q; want %q", model, got, want)
+		}
+	}
+}

@@ -118,13 +118,20 @@ func TestRowOrder(t *testing.T) {
 func TestModelsOfAKeptRun(t *testing.T) {
 	dir, c := t.TempDir(), small()
 	c.FillDefaults()
-	was := Manifest{Identity: "x", Versions: map[string]string{"fmp": "0.1.0"},
+	was := Manifest{Identity: "x", Versions: map[string]string{"fmp": "0.1.0", "engine": "ort"},
 		Models: map[string]string{"conjugate": "aa"}}
 	must.Do(t, must.Get(Open(dir, c, was))(t).Close())
 	is := was
 	is.Identity, is.Models = "y", map[string]string{"conjugate": "bb"}
 	must.Fail(Open(dir, c, is))(t, "its own models: those of fmp 0.1.0", "other models")
-	is.Models = was.Models
+	for want, versions := range map[string]map[string]string{
+		"another run (conjugate is aa there and none here; open is none there and cc here)": was.Versions,
+		"another run (engine is ort there and pure here; conjugate":                         {"engine": "pure"},
+	} {
+		is.Models, is.Versions = map[string]string{"open": "cc"}, versions
+		must.Fail(Open(dir, c, is))(t, want, "a model left out")
+	}
+	is.Models, is.Versions = was.Models, was.Versions
 	if _, err := Open(dir, c, is); err == nil || strings.Contains(err.Error(), "models") {
 		t.Errorf("equal models: %v", err)
 	}
