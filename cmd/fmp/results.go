@@ -222,7 +222,7 @@ type chosenParts struct{ columns, rows []string }
 
 func (c *chosenParts) bind(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&c.columns, "columns", nil,
-		"only these columns of tables, in this order, such as ACC,ECE,NLL,upload")
+		"only these columns of tables, in this order, such as ACC,NLL,joint random (a name's own comma is left out)")
 	cmd.Flags().StringSliceVar(&c.rows, "rows", nil,
 		"only these methods in tables, in this order within their groups")
 	offers(cmd, "columns", report.ColumnNames()...)

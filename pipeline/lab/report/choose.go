@@ -15,8 +15,17 @@ const (
 	settingName = "setting"
 )
 
-// ColumnNames returns the names of all columns of tables.
-func ColumnNames() []string { return append(headings[:], uploadName, settingName) }
+// ColumnNames returns the names of all columns of tables, without the commas of headings: lists of
+// names have these between them.
+func ColumnNames() []string {
+	var out []string
+	for _, h := range headings {
+		out = append(out, plain(h))
+	}
+	return append(out, uploadName, settingName)
+}
+
+func plain(heading string) string { return strings.ReplaceAll(heading, ",", "") }
 
 // Choose returns tables with the given columns and rows alone, each by name, ignoring case, in the
 // order given, rows within their groups; empty lists keep all. A name that no table has is an
@@ -25,7 +34,7 @@ func Choose(ts []Table, columnNames, rowNames []string) ([]Table, error) {
 	var only []int
 	var upload, setting bool
 	for _, name := range columnNames {
-		switch i := slices.IndexFunc(headings[:], func(h string) bool { return strings.EqualFold(h, name) }); {
+		switch i := slices.IndexFunc(headings[:], func(h string) bool { return strings.EqualFold(plain(h), plain(name)) }); {
 		case i >= 0:
 			only = append(only, i)
 		case strings.EqualFold(name, uploadName):

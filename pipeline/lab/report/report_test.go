@@ -493,6 +493,16 @@ func TestChoose(t *testing.T) {
 		!strings.Contains(tex.String(), "l2 = 3") {
 		t.Errorf("LaTeX:\n%s", tex.String())
 	}
+	for i, name := range ColumnNames() {
+		if i < len(headings) {
+			one := must.Get(Choose(ts, []string{name}, nil))(t)
+			if got := one[0].chosen.figures; strings.Contains(name, ",") || !slices.Equal(got, []int{i}) {
+				t.Errorf("column %q: %v; want %d", name, got, i)
+			}
+			must.Get(Choose(ts, []string{headings[i]}, nil))(t)
+		}
+	}
+	must.Get(Choose(ts, []string{"joint random", "90% p < 0.9"}, nil))(t)
 	for _, bad := range [][2][]string{{{"ACCC"}, nil}, {nil, {"FMPP"}}} {
 		must.Fail(Choose(ts, bad[0], bad[1]))(t, "", fmt.Sprintf("%v is no error", bad))
 	}
