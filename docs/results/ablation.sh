@@ -1,7 +1,7 @@
 #!/bin/sh
 # The ablations of the page of results: run from the root of the repository with bin/fmp built. Models go to the folder
 # given (default: ablation-models), runs to docs/results/ablation. Run again, it goes on where it was stopped. Some minutes
-# on two idle cores. The runs in closed scope (fmp run --config closed) are what the conjugate predictor's are compared with.
+# on two idle cores. OUT names another folder: the kept runs of the paper's predictor state open.model default, and are not gone on with. The runs in closed scope (fmp run --config closed) are what the conjugate predictor's are compared with.
 set -e
 models=${1:-ablation-models}
 mkdir -p "$models"
@@ -10,7 +10,7 @@ mkdir -p "$models"
 run() {
 	name=$1 data=$2 methods=$3
 	shift 3
-	bin/fmp run --config closed --protocol shared --dataset "$data" --methods "$methods" --out "docs/results/ablation/$name" "$@"
+	bin/fmp run --config closed --protocol shared --dataset "$data" --methods "$methods" --out "${OUT:-docs/results/ablation}/$name" "$@"
 }
 
 # The conjugate predictor without its latent, and with coordinates and metric left what the moments of the corpus say.

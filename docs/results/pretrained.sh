@@ -23,7 +23,8 @@ classes="" kappa="--kappa 0.73,0.1" alpha=0.1 partition=both clients=10 methods=
 case $name in
 *-unknown) kappa="" points=${points%-unknown} methods=FMP ;;
 cifar10-200) methods=FMP,ANN,FedCGS ;;
-cifar10-1000 | cifar10-2900) methods=FMP,FedCGS ;;
+cifar10-1000) methods=FMP,FedCGS ;;
+cifar10-2900) methods=FMP,FedCGS seeds=2 ;;
 cifar10-1000-regression) points=1000 methods=FMP,ANN seeds=3 ;;
 cifar100-190-published) points=190 clients=50 methods=FMP,FedPFT,FedCGS,Fed3R seeds=3 partition=dirichlet ;;
 cifar10-fedcgs | cifar10-fedcgs-0.*) points=980 clients=30 methods=FMP,FedCGS,GH-LDA,GH-QDA,Fed3R seeds=1 partition=dirichlet hindsight=false ;;
