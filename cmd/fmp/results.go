@@ -368,6 +368,10 @@ of the lines, and stand in the titles of the tables. --columns and --rows are fo
 			return usageErrorf("--columns and --rows: %s holds all lines whole; leave them out, or write tables, "+
 				".md or .tex", ext)
 		}
+		if _, err := os.Stat(filepath.Join(filepath.Dir(file), experiment.RunFile)); err == nil && slices.Contains(
+			[]string{experiment.CSVFile, report.MarkdownFile, report.LaTeXFile}, filepath.Base(file)) {
+			return usageErrorf("--output %s: it is the run's own file, which would be overwritten: give another name", file)
+		}
 		runs, err := filter.read(args)
 		if err != nil {
 			return err

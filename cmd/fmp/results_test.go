@@ -115,6 +115,9 @@ func TestResults(t *testing.T) {
 		{[]string{"compare", a, "--partition", "homogenous"}, exitUsage, "did you mean homogeneous"},
 		{[]string{"list", root, "--protocol", "tunde"}, exitUsage, "--protocol"},
 		{[]string{"export", a}, exitUsage, "--output"},
+		{[]string{"export", a, "-o", filepath.Join(b, "results.csv")}, exitUsage, "the run's own file"},
+		{[]string{"export", a, "-o", filepath.Join(a, "table.md")}, exitUsage, "the run's own file"},
+		{[]string{"export", a, "-o", filepath.Join(a, "table.tex")}, exitUsage, "the run's own file"},
 		{[]string{"export", a, "-o", "table.doc"}, exitUsage, ".parquet"},
 	} {
 		refused(t, c.code, c.want, append([]string{"results"}, c.args...)...)
