@@ -123,10 +123,9 @@ func openClient(data []byte, approved string) (uint64, error) {
 	}
 	var m client.Memory
 	if approved != "" {
+		approved = strings.ToLower(approved) // some tools write digests in upper case
 		if len(approved) != 64 || strings.Trim(approved, "0123456789abcdef") != "" {
-			return 0,
-				fmt.Errorf("approved extractor: %.80q is no sha256; want 64 hexadecimal digits "+
-					"in lower case", approved)
+			return 0, fmt.Errorf("approved extractor: %.80q is no sha256; want 64 hexadecimal digits", approved)
 		}
 		if err := m.Add(approved, client.Files); err != nil {
 			return 0, fmt.Errorf("approved extractor: %w", err)

@@ -213,12 +213,13 @@ with fmp.Classifier("classifier.onnx") as c, fmp.Client("client.onnx") as g:
             assert str(e)
         else:
             raise AssertionError("taken")
-try:
-    c.predict(paths)
-except Exception:
-    pass
-else:
-    raise AssertionError("closed")
+for closed in (lambda: c.predict(paths), lambda: g.compress(paths, labels, "site")):
+    try:
+        closed()
+    except fmp.Error as e:
+        assert "not open" in str(e)
+    else:
+        raise AssertionError("closed")
 assert fmp.version()
 `)
 }

@@ -152,7 +152,7 @@ class Prediction(NamedTuple):
 
 
 class _Model:
-    _handle = None
+    _handle = 0  # nothing open
 
     def _describe(self):
         text = ctypes.c_void_p()
@@ -169,9 +169,9 @@ class _Model:
             raise ValueError(f"label {e} is no class; classes are {self.names}") from None
 
     def close(self):
-        if self._handle is not None:
+        if self._handle:
             _lib.fmp_close(self._handle)
-            self._handle = None
+            self._handle = 0
 
     def __enter__(self):
         return self
