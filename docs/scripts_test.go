@@ -34,8 +34,8 @@ func TestScriptsMakeTheKeptRuns(t *testing.T) {
 			}
 			given := strings.Split(string(must.Get(os.ReadFile(asked))(t)), "\n")
 			c := must.Get(experiment.ReadConfig(path))(t)
-			for flag, want := range map[string]string{"--methods": strings.Join(c.Methods, ","), "--seeds": strconv.Itoa(c.Seeds),
-				"--out": filepath.Join("docs", path)} {
+			for flag, want := range map[string]string{"--methods": strings.Join(c.Methods, ","),
+				"--seeds": strconv.Itoa(c.Seeds), "--out": filepath.Join("docs", path)} {
 				if at := slices.Index(given, flag); at >= 0 && given[at+1] != want || at < 0 && flag != "--seeds" {
 					t.Errorf("%v: %s is not %s in %q", args, flag, want, given)
 				}

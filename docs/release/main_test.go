@@ -104,7 +104,8 @@ func TestRelease(t *testing.T) {
 		if bytes.Contains(data, []byte("client of linux/")) {
 			layers++
 			held := slices.Sorted(maps.Keys(untar(t, data)))
-			if want := []string{"fmp-edge", "licenses/", "licenses/LICENSE", "licenses/THIRD_PARTY.md"}; !slices.Equal(held, want) {
+			want := []string{"fmp-edge", "licenses/", "licenses/LICENSE", "licenses/THIRD_PARTY.md"}
+			if !slices.Equal(held, want) {
 				t.Errorf("a layer of the image holds %v; want %v", held, want)
 			}
 		}
