@@ -226,10 +226,8 @@ func TestFits(t *testing.T) {
 		must.Do(t, work.Wait())
 		other := *mine[0][1]
 		other.L2 *= 2
-		must.Fail(first.With([]*Problem{&other}))(
-			t, "",
+		must.Fail(first.With([]*Problem{&other}))(t, "",
 			"a problem with another penalty than the shared points' was taken")
-
 	}
 }
 

@@ -313,10 +313,8 @@ func TestExamineFirst(t *testing.T) {
 		}
 	}
 	for _, numbers := range [][]int{{1, 1, heads}, {5}, nil} {
-		must.Fail(ExamineFirst(ctx, ensemble, numbers, x, y, 1))(
-			t, "",
+		must.Fail(ExamineFirst(ctx, ensemble, numbers, x, y, 1))(t, "",
 			fmt.Sprintf("the first %v of %d heads", numbers, heads))
-
 	}
 }
 

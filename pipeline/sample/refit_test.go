@@ -137,10 +137,8 @@ func TestRefit(t *testing.T) {
 	if !(wide > 1.2*width) {
 		t.Errorf("intervals of %v in all with doubt 1, of %v with 9", width, wide)
 	}
-	must.Fail(f.Heads(ctx, point.New(2, seen.Dx, seen.C), latent, samples))(
-		t, "",
+	must.Fail(f.Heads(ctx, point.New(2, seen.Dx, seen.C), latent, samples))(t, "",
 		"uploads without mass are no error")
-
 }
 
 // TestPerturb: the centre of a fit moves by draws of covariance scale (F + P I)/P^2, of the Fisher

@@ -94,10 +94,8 @@ func TestDrawErrors(t *testing.T) {
 	}
 	m := must.Get(models.NewEmbedding(models.EmbeddingConfig{Dx: 4, C: 3}, 1))(t)
 	must.Fail(New(orttest.New(t), m))(t, "embedding", "an embedding was taken for a predictor")
-	must.Fail(New(orttest.New(t), onnx.NewModel(m.Graph)))(
-		t, "",
+	must.Fail(New(orttest.New(t), onnx.NewModel(m.Graph)))(t, "",
 		"a model without a manifest was taken for a predictor")
-
 }
 
 // TestDrawInParts: a draw by parts is the draw of the whole graph, and no part has more rows than

@@ -156,8 +156,6 @@ func TestWideHeads(t *testing.T) {
 			}
 		}
 	}
-	must.Fail(k.wideHeads(t.Context(), seen, latent[1:], samples))(
-		t, "",
+	must.Fail(k.wideHeads(t.Context(), seen, latent[1:], samples))(t, "",
 		"a latent that is a number short: no error")
-
 }

@@ -31,9 +31,8 @@ func TestCalibrated(t *testing.T) {
 	c.Federation.Points, c.Scores.Coverage, c.Scores.Hindsight = 25, false, true
 	k := Tools{Compressor: classMeans{}, Drawer: bootstrap{}, Embedded: at, Calibration: moments.MaxCalibration}
 	r := &running{Config: c, data: d, tools: k, inner: 1}
-	rows, _, stream, err := c.draw(d.Clients, Partition{}, 0)
-	must.Do(t, err)
-	clients := d.Clients.Clients(rows)
+	rows, _ := must.Get2(c.draw(d.Clients, Partition{}, 0))(t)
+	clients, stream := d.Clients.Clients(rows), Partition{}.stream(0)
 	got := must.Get(r.calibrate(t.Context(), clients, stream))(t)
 	sent := must.Get(k.Moments(t.Context(), clients, stream))(t)
 	var points []float32

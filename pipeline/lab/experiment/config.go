@@ -230,6 +230,9 @@ func (p Partition) Name() string {
 	return fmt.Sprintf("dirichlet-%g", p.Alpha)
 }
 
+// stream names the random numbers of the task of a partition and a repeat.
+func (p Partition) stream(repeat int) string { return fmt.Sprintf("%s/%d", p.Name(), repeat) }
+
 // Partitions returns the partitions that the settings ask for.
 func (c *Config) Partitions() []Partition {
 	var ps []Partition

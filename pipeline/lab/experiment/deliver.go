@@ -1,14 +1,11 @@
 package experiment
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"fmp/onnx/atomicfile"
-	"fmp/onnx/regularfile"
 )
 
 // delivered names the files of a finished run that another machine's directory needs, run.json
@@ -19,14 +16,13 @@ var delivered = []string{RunFile, TuningFile, TimingsFile, CSVFile, ResultsFile}
 func (d *Directory) Files() (map[string][]byte, error) {
 	out := map[string][]byte{}
 	for _, name := range delivered {
-		data, err := regularfile.ReadFile(d.file(name), maxFile)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // a run without tuning
-		}
+		data, err := readOptional(d.file(name), "run directory")
 		if err != nil {
-			return nil, fmt.Errorf("run directory: %w", err)
+			return nil, err
 		}
-		out[name] = data
+		if data != nil { // else a run without tuning
+			out[name] = data
+		}
 	}
 	return out, nil
 }

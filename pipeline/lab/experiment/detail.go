@@ -5,11 +5,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"image"
 	"image/png"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +17,6 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/models/rng"
-	"fmp/onnx/regularfile"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
@@ -100,12 +97,9 @@ func Inspect(ctx context.Context, p *Prepared, dir *Directory) error {
 
 // ReadDetail reads a run's details; nil where it has none.
 func ReadDetail(dir string) (*Detail, error) {
-	b, err := regularfile.ReadFile(filepath.Join(dir, DetailFile), maxFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("details: %w", err)
+	b, err := readOptional(filepath.Join(dir, DetailFile), "details")
+	if b == nil {
+		return nil, err
 	}
 	d, err := parseDetail(b)
 	if err != nil {
@@ -133,12 +127,7 @@ func parseDetail(b []byte) (*Detail, error) {
 func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 	c := p.Config
 	first := c.Partitions()[0]
-	rows, beside, stream, err := c.draw(p.Data.Clients, first, 0)
-	if err != nil {
-		return nil, err
-	}
-	t, err := p.Tools.task(ctx, c, p.Data.Clients.Clients(rows), stream, threads,
-		calibration(p.Data.Clients, beside))
+	t, _, err := p.Tools.drawn(ctx, &c, p.Data.Clients, first, 0, threads)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +147,7 @@ func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 	if err := d.pick(ctx, res, p, threads); err != nil {
 		return nil, err
 	}
-	return d, d.view(ctx, p, t, stream)
+	return d, d.view(ctx, p, t, first.stream(0))
 }
 
 // pick chooses the easy and the hard images and keeps the probabilities of every posterior sample

@@ -329,12 +329,9 @@ type Cost struct {
 // ReadCosts sums up the timings of a run directory, most expensive method first; nil where it has
 // none.
 func ReadCosts(dir string) ([]Cost, error) {
-	b, err := regularfile.ReadFile(filepath.Join(dir, TimingsFile), maxFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("timings: %w", err)
+	b, err := readOptional(filepath.Join(dir, TimingsFile), "timings")
+	if b == nil {
+		return nil, err
 	}
 	at, unknown := map[string]int{}, map[string]bool{}
 	var out []Cost
@@ -528,17 +525,26 @@ func ReadResults(dir string) ([]Record, error) {
 
 // readRecords reads a file of records, where there is one. It is not whole if its last line is cut.
 func readRecords(path string) (rs []Record, whole bool, err error) {
-	data, err := regularfile.ReadFile(path, maxFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, true, nil
-	}
+	data, err := readOptional(path, "results")
 	if err != nil {
-		return nil, false, fmt.Errorf("results: %w", err)
+		return nil, false, err
 	}
 	if rs, err = parseRecords(data); err != nil {
 		return nil, false, fmt.Errorf("%s: %w", path, err)
 	}
 	return rs, len(data) == 0 || data[len(data)-1] == '\n', nil
+}
+
+// readOptional reads a file that a run directory may lack; nil without an error where it does.
+func readOptional(path, what string) ([]byte, error) {
+	data, err := regularfile.ReadFile(path, maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return data, nil
 }
 
 func writeJSON(path string, v any) error {

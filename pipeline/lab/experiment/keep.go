@@ -39,12 +39,7 @@ func KeepModels(ctx context.Context, p *Prepared, dir *Directory) ([]string, err
 	k := &keeper{Prepared: p, dir: dir, tuned: tuned, features: features, manifest: f}
 	var out []string
 	for _, part := range c.Partitions() {
-		rows, beside, stream, err := c.draw(p.Data.Clients, part, 0)
-		if err != nil {
-			return nil, err
-		}
-		t, err := p.Tools.task(ctx, c, p.Data.Clients.Clients(rows), stream, c.threads(),
-			calibration(p.Data.Clients, beside))
+		t, rows, err := p.Tools.drawn(ctx, &c, p.Data.Clients, part, 0, c.threads())
 		if err != nil {
 			return nil, err
 		}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -49,7 +50,7 @@ func List(root string) ([]Summary, error) {
 		if err != nil {
 			return err
 		}
-		if depth(rel) > maxListDepth {
+		if strings.Count(rel, string(filepath.Separator)) >= maxListDepth {
 			return fs.SkipDir
 		}
 		s, err := Summarise(filepath.Join(root, rel))
@@ -154,18 +155,4 @@ func Summarise(path string) (*Summary, error) {
 		}
 	}
 	return s, nil
-}
-
-// depth returns the number of folders in a relative path.
-func depth(rel string) int {
-	if rel == "." {
-		return 0
-	}
-	n := 1
-	for _, r := range rel {
-		if r == filepath.Separator {
-			n++
-		}
-	}
-	return n
 }

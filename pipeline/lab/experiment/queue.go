@@ -12,28 +12,12 @@ type group struct {
 	partition Partition
 	repeat    int
 	cells     []Cell
+	started   bool
 
-	once    sync.Once
-	task    *rival.Task
-	err     error
-	started bool
-
-	onceCalibrated sync.Once
-	calibrated     *calibrated
-	errCalibrated  error
-}
-
-// calibrate returns the task as rivals have it in the protocol calibrated, which the first caller
-// makes.
-func (g *group) calibrate(make func() (*calibrated, error)) (*calibrated, error) {
-	g.onceCalibrated.Do(func() { g.calibrated, g.errCalibrated = make() })
-	return g.calibrated, g.errCalibrated
-}
-
-// prepare returns the task, which the first caller makes.
-func (g *group) prepare(make func() (*rival.Task, error)) (*rival.Task, error) {
-	g.once.Do(func() { g.task, g.err = make() })
-	return g.task, g.err
+	// the task, and the same as rivals have it in the protocol calibrated, which the first callers
+	// make
+	task       func() (*rival.Task, error)
+	calibrated func() (*calibrated, error)
 }
 
 // queue hands out the cells of a run.

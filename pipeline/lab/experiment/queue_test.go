@@ -1,12 +1,9 @@
 package experiment
 
 import (
-	"errors"
 	"math"
 	"testing"
 	"time"
-
-	"fmp/pipeline/lab/rival"
 )
 
 // TestQueue: every cell is handed out once; a worker stays with its task, goes on to one that
@@ -38,16 +35,6 @@ func TestQueue(t *testing.T) {
 	for i := range own {
 		if g, _ := q.next(own[i]); g != nil {
 			t.Errorf("worker %d gets a cell of repeat %d at the end", i, g.repeat)
-		}
-	}
-
-	g, made := &group{}, 0
-	for range 2 {
-		if _, err := g.prepare(func() (*rival.Task, error) {
-			made++
-			return nil, errors.New("no")
-		}); err == nil || made != 1 {
-			t.Errorf("%v after %d calls; want the one error", err, made)
 		}
 	}
 }

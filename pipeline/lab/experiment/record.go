@@ -68,13 +68,11 @@ type Record struct {
 // run was stopped and is dropped; any other malformed line is an error with its number.
 func parseRecords(data []byte) ([]Record, error) {
 	var out []Record
-	for n := 1; len(data) > 0; n++ {
-		end := bytes.IndexByte(data, '\n')
-		if end < 0 {
-			return out, nil
+	n := 0
+	for line := range bytes.Lines(data) {
+		if n++; !bytes.HasSuffix(line, []byte("\n")) {
+			break
 		}
-		line := data[:end]
-		data = data[end+1:]
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}

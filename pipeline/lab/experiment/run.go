@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -257,9 +258,10 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 // cells computes those that the directory does not have.
 func (r *running) cells(ctx context.Context, cells []Cell) error {
 	q, count := &queue{}, newCounter("methods", r.progress)
+	work, ctx := errgroup.WithContext(ctx)
 	for _, p := range r.Partitions() {
 		for repeat := range r.Seeds {
-			g := &group{partition: p, repeat: repeat}
+			g := r.group(ctx, p, repeat)
 			for _, cell := range cells {
 				if cell.Partition != p.Name() || cell.Repeat != repeat {
 					continue
@@ -277,9 +279,8 @@ func (r *running) cells(ctx context.Context, cells []Cell) error {
 	runs, r.inner = r.tools.Shared.plan(r.threads(), count.total-count.done)
 	r.alone = runs == 1 && (r.tools.Shared == nil || r.tools.Shared.runs == 1)
 	count.report()
-	g, ctx := errgroup.WithContext(ctx)
 	for range runs {
-		g.Go(func() error {
+		work.Go(func() error {
 			var own *group
 			for {
 				var cell Cell
@@ -293,7 +294,24 @@ func (r *running) cells(ctx context.Context, cells []Cell) error {
 			}
 		})
 	}
-	return g.Wait()
+	return work.Wait()
+}
+
+// group returns the group of a partition and a repeat, without cells.
+func (r *running) group(ctx context.Context, p Partition, repeat int) *group {
+	g := &group{partition: p, repeat: repeat}
+	g.task = sync.OnceValues(func() (*rival.Task, error) {
+		t, _, err := r.tools.drawn(ctx, &r.Config, r.data.Clients, p, repeat, r.inner)
+		return t, err
+	})
+	g.calibrated = sync.OnceValues(func() (*calibrated, error) {
+		t, err := g.task()
+		if err != nil {
+			return nil, err
+		}
+		return r.calibrate(ctx, t.Clients(), p.stream(repeat))
+	})
+	return g
 }
 
 // cell computes and records one cell.
@@ -301,14 +319,7 @@ func (r *running) cell(ctx context.Context, g *group, cell Cell, count *counter)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	t, err := g.prepare(func() (*rival.Task, error) {
-		rows, beside, stream, err := r.draw(r.data.Clients, g.partition, g.repeat)
-		if err != nil {
-			return nil, err
-		}
-		return r.tools.task(ctx, r.Config, r.data.Clients.Clients(rows), stream, r.inner,
-			calibration(r.data.Clients, beside))
-	})
+	t, err := g.task()
 	if err != nil {
 		return err
 	}
@@ -417,13 +428,22 @@ func (p *Prepared) Task(ctx context.Context, rows [][]int, stream string) (*riva
 }
 
 // draw returns the task of a partition and a repeat: the rows of the clients' part that each client
-// holds, those of its calibration points, and the name of the task's stream.
+// holds, and those of its calibration points.
 func (c *Config) draw(bank *task.Bank, p Partition,
-	repeat int) (rows, beside [][]int, stream string, err error) {
-	stream = fmt.Sprintf("%s/%d", p.Name(), repeat)
-	rows, beside, err = bank.PartitionBeside(rng.New(c.Seed, "clients", stream), c.Federation.Clients,
+	repeat int) (rows, beside [][]int, err error) {
+	return bank.PartitionBeside(rng.New(c.Seed, "clients", p.stream(repeat)), c.Federation.Clients,
 		c.Federation.Points, c.Posterior.Calibrate, p.Alpha)
-	return rows, beside, stream, err
+}
+
+// drawn returns the task of a partition and a repeat, and the rows of its clients.
+func (k Tools) drawn(ctx context.Context, c *Config, bank *task.Bank, p Partition, repeat,
+	threads int) (*rival.Task, [][]int, error) {
+	rows, beside, err := c.draw(bank, p, repeat)
+	if err != nil {
+		return nil, nil, err
+	}
+	t, err := k.task(ctx, *c, bank.Clients(rows), p.stream(repeat), threads, calibration(bank, beside))
+	return t, rows, err
 }
 
 // calibration returns the calibration points of clients that hold the given rows for it; nil where
@@ -549,9 +569,7 @@ func (r *running) scoreIn(ctx context.Context, g *group, t *rival.Task,
 	if cell.Protocol != protocolCalibrated || m.Info().Conjugate || m.Info().Calibrated {
 		return r.score(ctx, t, r.test, cell, g.partition, applied{m, s, choice})
 	}
-	c, err := g.calibrate(func() (*calibrated, error) {
-		return r.calibrate(ctx, t.Clients(), fmt.Sprintf("%s/%d", g.partition.Name(), g.repeat))
-	})
+	c, err := g.calibrated()
 	if err != nil {
 		return nil, err
 	}

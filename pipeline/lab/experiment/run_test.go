@@ -267,7 +267,7 @@ func TestRunFiguresMakeSense(t *testing.T) {
 	must.Do(t, json.Unmarshal(read(t, dir, TuningFile), &tuned))
 	for _, ch := range tuned.Choices {
 		for i, v := range ch.NLL {
-			if at := indexOf(ch.Grid, ch.Value); at >= 0 && v < ch.NLL[at] {
+			if at := slices.Index(ch.Grid, ch.Value); at >= 0 && v < ch.NLL[at] {
 				t.Errorf("%s: chose %g; %g has a lower NLL", ch.Method, ch.Value, ch.Grid[i])
 			}
 		}
@@ -291,15 +291,6 @@ func TestRunFiguresMakeSense(t *testing.T) {
 	}
 }
 
-func indexOf(xs []float64, x float64) int {
-	for i, v := range xs {
-		if v == x {
-			return i
-		}
-	}
-	return -1
-}
-
 func TestOpenRefusesAnotherRun(t *testing.T) {
 	c, d := small(), clusters(t, 4, 6, 300, 50)
 	c.Methods = []string{"LANN"}
@@ -315,9 +306,8 @@ func TestOpenRefusesAnotherRun(t *testing.T) {
 	}
 	foreign := t.TempDir()
 	must.Do(t, os.WriteFile(filepath.Join(foreign, "thesis.tex"), nil, 0o644))
-	must.Fail(execute(t, t.Context(), c, d, foreign, nil))(
-		t, "holds files and no run", "a folder with other files")
-
+	must.Fail(execute(t, t.Context(), c, d, foreign, nil))(t, "holds files and no run",
+		"a folder with other files")
 }
 
 // TestDeliver: files of a run made elsewhere are taken if it is the same run; nothing is left of

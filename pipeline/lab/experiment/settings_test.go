@@ -39,23 +39,6 @@ func TestSettingsAreStated(t *testing.T) {
 	}
 }
 
-func TestAllowed(t *testing.T) {
-	c := Default()
-	for _, s := range option.List(&c) {
-		want, ok := map[string]string{
-			"seeds": "1 to 1000", "erm.l2": "0 or 1e-06 to 1000000", "engine.name": "auto, ort or pure",
-			"extractor.scale": "0-1 or 0-255",
-			"predictor.model": "default, untrained or a file", "seed": "",
-		}[s.Key]
-		if ok && s.Allowed() != want {
-			t.Errorf("%s: %q; want %q", s.Key, s.Allowed(), want)
-		}
-		if s.Key == "extractor.scale" && !slices.Equal(s.Choices(), []string{"0-1", "0-255"}) {
-			t.Errorf("%v", s.Choices())
-		}
-	}
-}
-
 // TestMethodsInAnyCase: a method in another case is the same, given twice and in a run's identity.
 func TestMethodsInAnyCase(t *testing.T) {
 	for _, k := range []struct {

@@ -22,13 +22,7 @@ type Shared struct {
 
 	mu    sync.Mutex
 	users map[string]int // runs that have yet to use the data of a key
-	data  map[string]*sharedData
-}
-
-type sharedData struct {
-	once sync.Once
-	*loaded
-	err error
+	data  map[string]func() (*loaded, error)
 }
 
 // loaded is a data set passed through an extractor and split into the parts of a run. It is
@@ -47,7 +41,7 @@ type loaded struct {
 func NewShared(threads, atOnce int, runs []Config) (*Shared, error) {
 	s := &Shared{threads: threads, runs: max(1, min(atOnce, len(runs))),
 		free: semaphore.NewWeighted(int64(threads)), users: map[string]int{},
-		data: map[string]*sharedData{}}
+		data: map[string]func() (*loaded, error){}}
 	for _, c := range runs {
 		k, err := dataKey(c)
 		if err != nil {
@@ -107,14 +101,12 @@ func (s *Shared) load(c Config, make func() (*loaded, error)) (*loaded, error) {
 		return nil, err
 	}
 	s.mu.Lock()
-	d, ok := s.data[k]
-	if !ok {
-		d = &sharedData{}
-		s.data[k] = d
+	if s.data[k] == nil {
+		s.data[k] = sync.OnceValues(make)
 	}
+	made := s.data[k]
 	s.mu.Unlock()
-	d.once.Do(func() { d.loaded, d.err = make() })
-	return d.loaded, d.err
+	return made()
 }
 
 // dataKey identifies the settings that decide feature rows and their parts.

@@ -115,7 +115,7 @@ func ExportSplits(ctx context.Context, p *Prepared, dir *Directory, path string)
 		return fmt.Errorf("splits: %w", err)
 	}
 	for _, t := range m.Tasks {
-		rows, beside, _, err := c.draw(bank, Partition{Alpha: t.Alpha}, t.Repeat)
+		rows, beside, err := c.draw(bank, Partition{Alpha: t.Alpha}, t.Repeat)
 		if err != nil {
 			return err
 		}

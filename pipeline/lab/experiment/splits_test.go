@@ -17,10 +17,16 @@ import (
 // exportedTo writes the splits of a small run in the run directory dir to the folder path.
 func exportedTo(t *testing.T, dir, path string) error {
 	t.Helper()
+	return exported(t, clusters(t, 4, 6, 300, 60), dir, path)
+}
+
+// exported writes the splits of a small run on some data.
+func exported(t *testing.T, of *Data, dir, path string) error {
+	t.Helper()
 	c := small()
 	c.FillDefaults()
 	c.Scores.Coverage = false
-	p := &Prepared{Config: c, Data: clusters(t, 4, 6, 300, 60), Manifest: Manifest{Identity: "x"}}
+	p := &Prepared{Config: c, Data: of, Manifest: Manifest{Identity: "x"}}
 	d := must.Get(Open(dir, c, p.Manifest))(t)
 	defer d.Close()
 	return ExportSplits(t.Context(), p, d, path)
@@ -87,20 +93,14 @@ func TestSplitsAgain(t *testing.T) {
 // TestRowOrder: features with other bits, as another processor has, are in the same order, and a folder
 // keeps the test rows that its run directory holds.
 func TestRowOrder(t *testing.T) {
-	at := t.TempDir()
-	c := small()
-	c.FillDefaults()
-	c.Scores.Coverage = false
-	p := &Prepared{Config: c, Data: clusters(t, 4, 6, 300, 60), Manifest: Manifest{Identity: "x"}}
+	at, data := t.TempDir(), clusters(t, 4, 6, 300, 60)
 	export := func(run, splits string) {
 		t.Helper()
-		d := must.Get(Open(filepath.Join(at, run), c, p.Manifest))(t)
-		defer d.Close()
-		must.Do(t, ExportSplits(t.Context(), p, d, filepath.Join(at, splits)))
+		must.Do(t, exported(t, data, filepath.Join(at, run), filepath.Join(at, splits)))
 	}
 	export("r1", "s1")
-	for i, v := range p.Data.Test {
-		p.Data.Test[i] = math.Nextafter32(v, 1000)
+	for i, v := range data.Test {
+		data.Test[i] = math.Nextafter32(v, 1000)
 	}
 	export("r2", "s2")
 	export("r1", "s1")

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fmp/models/rng"
-	"fmp/onnx/regularfile"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/metric"
@@ -37,12 +35,12 @@ type Choice struct {
 // ReadTuned reads the choices of a run; none where nothing was tuned.
 func ReadTuned(dir string) (*Tuned, error) {
 	out := &Tuned{}
-	b, err := regularfile.ReadFile(filepath.Join(dir, TuningFile), maxFile)
-	if errors.Is(err, fs.ErrNotExist) {
-		return out, nil
-	}
+	b, err := readOptional(filepath.Join(dir, TuningFile), "tuning")
 	if err != nil {
-		return nil, fmt.Errorf("tuning: %w", err)
+		return nil, err
+	}
+	if b == nil {
+		return out, nil
 	}
 	if err := json.Unmarshal(b, out); err != nil {
 		return nil, fmt.Errorf("%s: %w; remove it and run again",

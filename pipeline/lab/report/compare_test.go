@@ -51,9 +51,8 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 		!strings.Contains(b.String(), "repeats; without ±, all repeats give the same.") {
 		t.Error(b.String())
 	}
-	must.Fail(CompareMethods(rs, &experiment.Manifest{}, "MP", false))(
-		t, "CANN", "an absent method")
-
+	must.Fail(CompareMethods(rs, &experiment.Manifest{}, "MP", false))(t, "CANN",
+		"an absent method")
 }
 
 // TestCompareRuns: runs are paired where their clients draw from the same images, and only there.

@@ -88,10 +88,7 @@ func TestFitted(t *testing.T) {
 			}
 		}
 		must.Fail(m.Run(ctx, newTestTask(t, newWorld(1, 6, 3, 4).input(t, 2, 4, 8)),
-			DefaultSettings()))(
-			t, "",
-			fmt.Sprintf("%s in closed scope is no error", m.Info().Name))
-
+			DefaultSettings()))(t, "", fmt.Sprintf("%s in closed scope is no error", m.Info().Name))
 	}
 }
 

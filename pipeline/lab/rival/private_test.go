@@ -75,9 +75,7 @@ func TestPrivateNeedsBudget(t *testing.T) {
 	in.Privacy = nil
 	task := newTestTask(t, in)
 	for _, m := range []Method{fmpDP, fmpDPPlugin, fedpftDP} {
-		must.Fail(m.Run(context.Background(), task, DefaultSettings()))(
-			t, "",
+		must.Fail(m.Run(context.Background(), task, DefaultSettings()))(t, "",
 			fmt.Sprintf("%s ran without a budget", m.Info().Name))
-
 	}
 }

@@ -68,10 +68,8 @@ func TestCorruptions(t *testing.T) {
 		name     string
 		severity int
 	}{{"fog", 1}, {"contrast", 0}, {"contrast", 6}} {
-		must.Fail(Apply(scene(1, 8, 8, 1), k.name, k.severity, rng.New(1)))(
-			t, "",
+		must.Fail(Apply(scene(1, 8, 8, 1), k.name, k.severity, rng.New(1)))(t, "",
 			fmt.Sprintf("%+v was done", k))
-
 	}
 }
 
