@@ -55,7 +55,7 @@ func beyondText(t *testing.T, runs map[string]*keptRun) string {
 				continue
 			}
 			mean := rowOf(t, tab, "FMP-mean")
-			d := k.less(t, tab, "FMP-mean")
+			d := k.pair(t, tab, "FMP", "FMP-mean")
 			nll.add(d.NLL)
 			joint.add(d.JointNear)
 			fmt.Fprintf(&b, "| %s | %s | %.4f | %s | %.4f | %s |\n", name, tab.Partition,
@@ -185,7 +185,7 @@ func fairText(t *testing.T) string {
 					fmt.Fprintf(&b, " | | %.4f | |\n", r.HindsightNLL.Mean)
 					continue
 				}
-				d, best := k.less(t, tab, r.Method), k.lessHindsight(t, tab, r.Method)
+				d, best := k.pair(t, tab, "FMP", r.Method), k.lessHindsight(t, tab, r.Method)
 				fmt.Fprintf(&b, " %s | %s | %.4f | %s |\n", signed(d.NLL), signed(d.JointNear),
 					r.HindsightNLL.Mean, signed(best))
 			}

@@ -9,12 +9,25 @@ import (
 	"fmp/pipeline/lab/coverage"
 )
 
-// keptCoverage is the output of fmp bench sets --json.
+// keptCoverage is the output of fmp bench sets --json, and of that with --false.
 type keptCoverage struct {
 	Dataset                  string
 	Clients, Points, Repeats int
 	Alpha, Level             float64
+	FalseShare               float64 `json:"false_share"`
 	Rows                     []coverage.Row
+	False                    []coverage.FalseRow
+}
+
+// readCoverage reads a kept run of a data set and alpha.
+func readCoverage(t *testing.T, file, data string, alpha, falseShare float64) (k keptCoverage) {
+	t.Helper()
+	readJSON(t, fmt.Sprintf("sets/%s%s-%g.json", file, data, alpha), &k)
+	if k.Dataset != data || k.Alpha != alpha || k.Clients != 10 || k.Repeats != 20 ||
+		k.Level != 0.9 || k.FalseShare != falseShare {
+		t.Fatalf("%s%s, alpha %g, is of %+v", file, data, alpha, k)
+	}
+	return k
 }
 
 // TestCoverage: the table of prediction sets is that of the kept runs, and on images drawn as the
@@ -24,13 +37,7 @@ func TestCoverage(t *testing.T) {
 	var b strings.Builder
 	for _, data := range []string{"mnist", "cifar10", "cifar100"} {
 		for _, alpha := range []float64{0, 0.1} {
-			var k keptCoverage
-			readJSON(t, fmt.Sprintf("sets/%s-%g.json", data, alpha), &k)
-			if k.Dataset != data || k.Alpha != alpha || k.Clients != 10 || k.Repeats != 20 ||
-				k.Level != 0.9 {
-				t.Errorf("%s, alpha %g, is of %s, alpha %g, %d clients, %d repeats, level %g", data,
-					alpha, k.Dataset, k.Alpha, k.Clients, k.Repeats, k.Level)
-			}
+			k := readCoverage(t, "", data, alpha, 0)
 			b.WriteString("\n")
 			heading(&b, "%s, %s, %d images a client | >rounds | >held, drawn as the points | >held, "+
 				"test file | >with equal classes | >least held class | >size | >regression: held | >size",
@@ -58,15 +65,6 @@ func TestCoverage(t *testing.T) {
 	write(t, "results/sets/README.md", "sets", b.String()+"\n")
 }
 
-// keptFalse is the output of fmp bench sets --false --json.
-type keptFalse struct {
-	Dataset                  string
-	Clients, Points, Repeats int
-	Alpha, Level             float64
-	FalseShare               float64             `json:"false_share"`
-	Rows                     []coverage.FalseRow `json:"false"`
-}
-
 // TestFalsePoints: the table of sets with false points is that of the kept runs. Where two of ten
 // clients send the next class's names or points that are too easy, sets hold .88 or more and, but
 // for the noise of ten points a client, .93 or less, and are at most 1.5 times as large as those of
@@ -77,14 +75,8 @@ func TestFalsePoints(t *testing.T) {
 	var order []string
 	for _, data := range []string{"cifar10", "cifar100", "mnist"} {
 		for _, alpha := range []float64{0, 0.1, 0.5} {
-			var k keptFalse
-			readJSON(t, fmt.Sprintf("sets/false-%s-%g.json", data, alpha), &k)
-			if k.Dataset != data || k.Alpha != alpha || k.Clients != 10 || k.Repeats != 20 ||
-				k.Level != 0.9 || k.FalseShare != 0.2 {
-				t.Fatalf("%s, alpha %g, is of %+v", data, alpha, k)
-			}
 			var honest float64
-			for _, r := range k.Rows {
+			for _, r := range readCoverage(t, "false-", data, alpha, 0.2).False {
 				if r.Attack == "none" {
 					honest = r.PlainSize
 				}

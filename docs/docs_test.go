@@ -18,7 +18,6 @@ import (
 
 	"fmp/assets"
 	"fmp/models"
-	"fmp/onnx/atomicfile"
 	"fmp/onnx/coverage"
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
@@ -199,18 +198,7 @@ func TestPageListsTheModels(t *testing.T) {
 	if all > 25_000_000 {
 		t.Errorf("the models have %s bytes; 25,000,000 are allowed", thousands(all))
 	}
-
-	page := must.Get(os.ReadFile("../assets/models/README.md"))(t)
-	has, from, to := between(t, string(page), "models")
-	if has == b.String() {
-		return
-	}
-	if !*update {
-		t.Fatalf("the table in assets/models/README.md is not that of assets/models; run make "+
-			"docs\ngot:\n%s\nwant:\n%s", has, b.String())
-	}
-	must.Do(t, atomicfile.WriteBytes("../assets/models/README.md",
-		[]byte(string(page[:from])+b.String()+string(page[to:]))))
+	write(t, "../assets/models/README.md", "models", b.String())
 }
 
 // TestTargets: every "make TARGET" of the pages is a target of the Makefile.

@@ -88,6 +88,19 @@ func coverageCells(t *testing.T, b *strings.Builder, runs []*keptRun, partition,
 	}
 }
 
+// coverageRows writes a line for each partition, which head formats, with the cells of figures of a
+// method over runs.
+func coverageRows(t *testing.T, b *strings.Builder, head, method string, runs []*keptRun,
+	figures []kept.Figure) (counts held) {
+	t.Helper()
+	for _, partition := range bothPartitions {
+		fmt.Fprintf(b, head, partition)
+		coverageCells(t, b, runs, partition, method, figures, &counts)
+		b.WriteString("\n")
+	}
+	return counts
+}
+
 // held counts shares of 90% intervals below, within and above .85 to .95.
 type held struct{ below, in, above int }
 
@@ -118,11 +131,9 @@ func coverageText(t *testing.T) string {
 	names, runs := heldOut(t)
 	var n held
 	for _, name := range names {
-		for _, partition := range bothPartitions {
-			fmt.Fprintf(&b, "| %s | %s | %d |", name, partition, len(runs[name]))
-			coverageCells(t, &b, runs[name], partition, "FMP", coverages, &n)
-			b.WriteString("\n")
-		}
+		of := coverageRows(t, &b, fmt.Sprintf("| %s | %%s | %d |", name, len(runs[name])), "FMP",
+			runs[name], coverages)
+		n = held{n.below + of.below, n.in + of.in, n.above + of.above}
 	}
 	fmt.Fprintf(&b, "\nOf %d figures %d lie between .85 and .95, %d below and %d above.\n",
 		n.below+n.in+n.above, n.in, n.below, n.above)
@@ -170,18 +181,14 @@ func missesText(t *testing.T) string {
 	for _, run := range []string{"digits-mnist/0-1", "digits-drawn/0-1", "digits-8x8/0-1",
 		"pretrained/1-1", "pretrained/2-1"} {
 		k := readKept(t, "misses", filepath.FromSlash(run))
-		for _, partition := range bothPartitions {
-			fmt.Fprintf(&b, "| %s | %s |", run, partition)
-			coverageCells(t, &b, []*keptRun{k}, partition, "FMP", []kept.Figure{
-				coverages[0],
-				func(r *experiment.Record) *float64 { return r.Coverage.Above },
-				func(r *experiment.Record) *float64 { return r.Coverage.Uncertain },
-				func(r *experiment.Record) *float64 { return r.Coverage.Near },
-				ofRegression,
-				func(r *experiment.Record) *float64 { return r.Coverage.RegressionNear },
-			}, &held{})
-			b.WriteString("\n")
-		}
+		coverageRows(t, &b, "| "+run+" | %s |", "FMP", []*keptRun{k}, []kept.Figure{
+			coverages[0],
+			func(r *experiment.Record) *float64 { return r.Coverage.Above },
+			func(r *experiment.Record) *float64 { return r.Coverage.Uncertain },
+			func(r *experiment.Record) *float64 { return r.Coverage.Near },
+			ofRegression,
+			func(r *experiment.Record) *float64 { return r.Coverage.RegressionNear },
+		})
 	}
 	return b.String()
 }
@@ -193,19 +200,11 @@ func closedCoverageText(t *testing.T) string {
 		"its top class | >the class named")
 	for _, name := range letterSets {
 		k := readKept(t, "intervals", name)
-		for _, partition := range bothPartitions {
-			fmt.Fprintf(&b, "| %s | %s |", name, partition)
-			coverageCells(t, &b, []*keptRun{k}, partition, "FMP", coverages, &held{})
-			b.WriteString("\n")
-		}
+		coverageRows(t, &b, "| "+name+" | %s |", "FMP", []*keptRun{k}, coverages)
 	}
 	for _, name := range letterSets { // one posterior has no limit of its own
 		k := withOne(t, readKept(t, "closed", name), "closed-"+name)
-		for _, partition := range bothPartitions {
-			fmt.Fprintf(&b, "| %s, FMP-one | %s | - | - |", name, partition)
-			coverageCells(t, &b, []*keptRun{k}, partition, "FMP-one", coverages[2:], &held{})
-			b.WriteString("\n")
-		}
+		coverageRows(t, &b, "| "+name+", FMP-one | %s | - | - |", "FMP-one", []*keptRun{k}, coverages[2:])
 	}
 	return b.String()
 }

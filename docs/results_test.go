@@ -118,12 +118,6 @@ func rowOf(t *testing.T, tab *report.Table, method string) *report.Row {
 	return nil
 }
 
-// less is FMP's figures less another method's.
-func (k *keptRun) less(t *testing.T, tab *report.Table, method string) report.Difference {
-	t.Helper()
-	return k.pair(t, tab, "FMP", method)
-}
-
 // pair is one method's figures less another's.
 func (k *keptRun) pair(t *testing.T, tab *report.Table, own, other string) report.Difference {
 	t.Helper()
@@ -264,7 +258,7 @@ func write(t *testing.T, path, name, text string) {
 		return
 	}
 	if !*update {
-		t.Errorf("the part %s of %s is not what the kept runs say; run make docs\ngot:\n%s\nwant:\n%s",
+		t.Errorf("the part %s of %s is not what it is made from; run make docs\ngot:\n%s\nwant:\n%s",
 			name, path, has, text)
 		return
 	}
@@ -295,7 +289,7 @@ func differencesText(t *testing.T, runs map[string]*keptRun) string {
 		}))
 		for _, m := range []string{"MP", "CANN", "CBNN", "CFMP", "FMP-ISAB", "FedCGS"} {
 			fmt.Fprintf(&b, "| %s |%s\n", m, joined(letterSets, func(d string) string {
-				x := runs[d].less(t, runs[d].table(t, 0, protocol), m)
+				x := runs[d].pair(t, runs[d].table(t, 0, protocol), "FMP", m)
 				return fmt.Sprintf(" %s | %s | %+.3f ± %.3f |", signed(x.ACC), signed(x.ECE),
 					x.NLL.Mean, x.NLL.Half)
 			}))

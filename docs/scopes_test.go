@@ -117,7 +117,7 @@ func answerText(t *testing.T) string {
 		}
 		own := rowOf(t, tab, "FMP")
 		best, _ := bestRival(t, tab, false)
-		d := k.less(t, tab, best.Method).NLL
+		d := k.pair(t, tab, "FMP", best.Method).NLL
 		fmt.Fprintf(&b, "| %s | %.3f | %.3f | %.3f (%s) | %+.3f ± %.3f |\n", clients, own.ACC.Mean,
 			own.NLL.Mean, best.NLL.Mean, best.Method, d.Mean, d.Half)
 	}
