@@ -121,6 +121,12 @@ func resNet50() (*onnx.Model, error) {
 	return l.done(x, in)
 }
 
+// relu6 returns an activation that is cut off at 6.
+func (l *layers) relu6() func(build.Ref) build.Ref {
+	low, high := l.F32(0), l.F32(6)
+	return func(x build.Ref) build.Ref { return l.Op("Clip", []build.Ref{x, low, high}) }
+}
+
 // inverted is a block of an inverted residual network: in comes up to wide channels, goes through a
 // window for each, and down to out.
 type inverted struct {
@@ -151,8 +157,7 @@ func (l *layers) inverted(x build.Ref, in int, b inverted) build.Ref {
 // linear bottlenecks", table 2.
 func mobileNetV2() (*onnx.Model, error) {
 	l, x := newLayers("mobilenetv2")
-	low, high := l.F32(0), l.F32(6)
-	relu6 := func(x build.Ref) build.Ref { return l.Op("Clip", []build.Ref{x, low, high}) }
+	relu6 := l.relu6()
 	x = relu6(l.conv(x, 3, 32, 3, 2, 1))
 	in := 32
 	for _, s := range []struct{ t, c, n, s int }{{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2},
@@ -217,9 +222,7 @@ func efficientNetB0() (*onnx.Model, error) {
 func efficientNetLite0() (*onnx.Model, error) {
 	l, x := newLayers("efficientnet-lite0")
 	l.padded = true
-	low, high := l.F32(0), l.F32(6)
-	relu6 := func(x build.Ref) build.Ref { return l.Op("Clip", []build.Ref{x, low, high}) }
-	return l.efficient(x, relu6, func(*inverted, int) {})
+	return l.efficient(x, l.relu6(), func(*inverted, int) {})
 }
 
 // efficient builds the blocks of EfficientNet-B0; scales readies those of a block's channels.

@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	"fmp/models/rng"
+	"fmp/onnx/dense"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/rival"
@@ -167,9 +168,8 @@ type bench struct {
 // Run measures sets over repeats of a round. A row says in how many of them the points prove the
 // level.
 func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) {
-	if p.Tools.Conjugate == nil {
-		return nil, errors.New("coverage: no conjugate predictor for this data set; fmp train " +
-			"conjugate makes one")
+	if err := needed(p); err != nil {
+		return nil, err
 	}
 	b := &bench{Options: o, p: p}
 	for _, each := range o.Calibrate {
@@ -220,18 +220,8 @@ func (b *bench) round(ctx context.Context, repeat, k int) error {
 				append(rest.labels, bank.Labels[i])
 		}
 	}
-	means, err := b.p.Tools.Conjugate.Compress(ctx, clients)
-	if err != nil {
-		return err
-	}
 	stream := fmt.Sprint("coverage/", repeat)
-	fmp, err := posterior.New(posterior.Input{Conjugate: b.p.Tools.Conjugate, ClassMeans: means,
-		Named: true, Samples: b.Samples, Honesty: true, Seed: b.Seed,
-		Stream: stream, Threads: b.Threads})
-	if err != nil {
-		return err
-	}
-	r, err := fmp.Sample(ctx)
+	r, err := b.sampled(ctx, b.p, clients, stream)
 	if err != nil {
 		return err
 	}
@@ -256,6 +246,49 @@ func (b *bench) round(ctx context.Context, repeat, k int) error {
 			row.FMP.addAlike(alike[i], shares)
 			row.Regression.add(best[i], shares)
 		}
+	}
+	return nil
+}
+
+// sampled returns FMP's posterior of the clients' class means.
+func (o *Options) sampled(ctx context.Context, p *experiment.Prepared, clients []*point.Set,
+	stream string) (*posterior.Result, error) {
+	means, err := p.Tools.Conjugate.Compress(ctx, clients)
+	if err != nil {
+		return nil, err
+	}
+	fmp, err := posterior.New(posterior.Input{Conjugate: p.Tools.Conjugate, ClassMeans: means,
+		Named: true, Samples: o.Samples, Honesty: true, Seed: o.Seed, Stream: stream,
+		Threads: o.Threads})
+	if err != nil {
+		return nil, err
+	}
+	return fmp.Sample(ctx)
+}
+
+// predicted returns the probabilities that heads in a result's coordinates state of features.
+func (o *Options) predicted(ctx context.Context, r *posterior.Result, heads posterior.Ensemble,
+	features []float32) ([][]float32, error) {
+	x, err := r.Rows(ctx, slices.Clone(features))
+	if err != nil {
+		return nil, err
+	}
+	p, err := metric.Predict(ctx, heads, x, o.Threads)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]float32, p.N)
+	for i := range out {
+		out[i] = dense.As[float32](p.Row(i))
+	}
+	return out, nil
+}
+
+// needed returns an error where a run lacks FMP's predictor.
+func needed(p *experiment.Prepared) error {
+	if p.Tools.Conjugate == nil {
+		return errors.New("coverage: no conjugate predictor for this data set; fmp train " +
+			"conjugate makes one")
 	}
 	return nil
 }
@@ -304,25 +337,7 @@ func (b *bench) regression(ctx context.Context, clients []*point.Set, stream str
 func (b *bench) sets(ctx context.Context, r *posterior.Result, temperature float64, calibration,
 	on images) ([]outcome, error) {
 	heads := rival.Cooled(r, temperature).Ensembles[0]
-	predict := func(features []float32) ([][]float32, error) {
-		x, err := r.Rows(ctx, slices.Clone(features))
-		if err != nil {
-			return nil, err
-		}
-		p, err := metric.Predict(ctx, heads, x, b.Threads)
-		if err != nil {
-			return nil, err
-		}
-		out := make([][]float32, p.N)
-		for i := range out {
-			out[i] = make([]float32, p.C)
-			for c, v := range p.Row(i) {
-				out[i][c] = float32(v)
-			}
-		}
-		return out, nil
-	}
-	stated, err := predict(calibration.features)
+	stated, err := b.predicted(ctx, r, heads, calibration.features)
 	if err != nil {
 		return nil, err
 	}
@@ -334,7 +349,7 @@ func (b *bench) sets(ctx context.Context, r *posterior.Result, temperature float
 		own := scores(randomised, p, calibration.u[i])[calibration.labels[i]]
 		points.True[randomised] = append(points.True[randomised], own)
 	}
-	if stated, err = predict(on.features); err != nil {
+	if stated, err = b.predicted(ctx, r, heads, on.features); err != nil {
 		return nil, err
 	}
 	classes := b.p.Data.Clients.C

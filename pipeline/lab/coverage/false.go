@@ -8,9 +8,7 @@ import (
 	"fmp/models/rng"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/lab/experiment"
-	"fmp/pipeline/metric"
 	"fmp/pipeline/point"
-	"fmp/pipeline/posterior"
 )
 
 // FalseAttacks are calibration points of bad clients, beside true class means; probabilities are
@@ -49,9 +47,8 @@ const fresh = 20
 // survive the given share of false clients beside sets that survive none.
 func RunFalse(ctx context.Context, p *experiment.Prepared, o Options,
 	share float64) ([]FalseRow, error) {
-	if p.Tools.Conjugate == nil {
-		return nil, fmt.Errorf("coverage: no conjugate predictor for this data set; fmp train " +
-			"conjugate makes one")
+	if err := needed(p); err != nil {
+		return nil, err
 	}
 	var out []FalseRow
 	for _, each := range o.Calibrate {
@@ -115,17 +112,7 @@ func (f *falseRound) draw(ctx context.Context, repeat int) error {
 	for _, own := range drawn {
 		clients = append(clients, bank.Points(own[f.each+fresh:], nil))
 	}
-	means, err := f.p.Tools.Conjugate.Compress(ctx, clients)
-	if err != nil {
-		return err
-	}
-	fmp, err := posterior.New(posterior.Input{Conjugate: f.p.Tools.Conjugate, ClassMeans: means,
-		Named: true, Samples: f.Samples, Honesty: true,
-		Seed: f.Seed, Stream: fmt.Sprint("coverage/false/", repeat), Threads: f.Threads})
-	if err != nil {
-		return err
-	}
-	r, err := fmp.Sample(ctx)
+	r, err := f.sampled(ctx, f.p, clients, fmt.Sprint("coverage/false/", repeat))
 	if err != nil {
 		return err
 	}
@@ -136,19 +123,9 @@ func (f *falseRound) draw(ctx context.Context, repeat int) error {
 		for _, i := range own[:f.each+fresh] {
 			rows, labels = append(rows, bank.Row(i)...), append(labels, bank.Labels[i])
 		}
-		x, err := r.Rows(ctx, rows)
+		p, err := f.predicted(ctx, r, r.Ensembles[0], rows)
 		if err != nil {
 			return err
-		}
-		q, err := metric.Predict(ctx, r.Ensembles[0], x, f.Threads)
-		if err != nil {
-			return err
-		}
-		p := make([][]float32, q.N)
-		for i := range p {
-			for _, v := range q.Row(i) {
-				p[i] = append(p[i], float32(v))
-			}
 		}
 		f.stated, f.on = append(f.stated, p[:f.each]), append(f.on, p[f.each:])
 		f.labels, f.of = append(f.labels, labels[:f.each]), append(f.of, labels[f.each:])

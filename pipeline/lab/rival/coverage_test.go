@@ -34,6 +34,12 @@ func (e everything) Compute(_ context.Context, features []float32,
 	return low, high, nil
 }
 
+// scored is the coverage of a result's intervals.
+func scored(t *testing.T, test *score.Test, r *posterior.Result) *score.Coverage {
+	t.Helper()
+	return must.Get(test.Score(t.Context(), nil, r, 2))(t).Coverage
+}
+
 // TestCoverage: where the limit is one more draw of what the heads are drawn from, 90% intervals
 // hold it nine times of ten; where heads are all alike, hardly ever. A method's own intervals come
 // before its heads', and its own limit before that of a softmax regression.
@@ -60,20 +66,18 @@ func TestCoverage(t *testing.T) {
 			// A method that names classes as the regression does, and holds any probability or
 			// none.
 			for want, own := range map[float64]everything{1: {true, e}, 0: {false, e}} {
-				s := must.Get((&score.Test{Features: x, Labels: y, Regression: &limit}).Score(
-					context.Background(), nil,
-					&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit,
-						Intervals: own}, 1))(t)
-				if v := s.Coverage; v.Regression == nil || *v.Regression != want ||
+				v := scored(t, &score.Test{Features: x, Labels: y, Regression: &limit},
+					&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: own})
+				if v.Regression == nil || *v.Regression != want ||
 					*v.RegressionNamed != want || *v.Named != want {
 					t.Errorf("against a regression: %+v, want %v", v, want)
 				}
 			}
-			s := must.Get((&score.Test{Features: x, Labels: y, Limit: &limit}).Score(
-				context.Background(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}}, 2))(t)
-			m.Top += s.Coverage.Top / repeats
-			m.Classes += s.Coverage.Classes / repeats
-			weights += *s.Coverage.Weights / repeats
+			v := scored(t, &score.Test{Features: x, Labels: y, Limit: &limit},
+				&posterior.Result{Ensembles: []posterior.Ensemble{e}})
+			m.Top += v.Top / repeats
+			m.Classes += v.Classes / repeats
+			weights += *v.Weights / repeats
 		}
 		return m, weights
 	}
@@ -90,10 +94,10 @@ func TestCoverage(t *testing.T) {
 	e := posterior.Ensemble{draw(1, 1, 1), draw(1, 1, 2)}
 	limit := draw(0.5, 1, 3)
 	for want, own := range map[float64]everything{1: {true, e}, 0: {false, e}} {
-		s := must.Get((&score.Test{Features: x, Labels: y}).Score(context.Background(), nil,
-			&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: own}, 1))(t)
-		if s.Coverage.Top != want || s.Coverage.Classes != want || s.Coverage.Weights != nil {
-			t.Errorf("own intervals: %+v, want %v", s.Coverage, want)
+		v := scored(t, &score.Test{Features: x, Labels: y},
+			&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: own})
+		if v.Top != want || v.Classes != want || v.Weights != nil {
+			t.Errorf("own intervals: %+v, want %v", v, want)
 		}
 	}
 	for _, n := range []int{1, 2, 18, 19} { // 90% of one draw more is not within the range of 18
@@ -101,9 +105,9 @@ func TestCoverage(t *testing.T) {
 		for k := range n {
 			e = append(e, draw(1, 1, k))
 		}
-		s := must.Get((&score.Test{Features: x, Labels: y, Limit: &limit}).Score(context.Background(), nil,
-			&posterior.Result{Ensembles: []posterior.Ensemble{e}}, 1))(t)
-		if got := s.Coverage; (got != nil) != (n == 19) || got != nil && got.Weights == nil {
+		got := scored(t, &score.Test{Features: x, Labels: y, Limit: &limit},
+			&posterior.Result{Ensembles: []posterior.Ensemble{e}})
+		if (got != nil) != (n == 19) || got != nil && got.Weights == nil {
 			t.Errorf("%d heads have intervals: %+v", n, got)
 		}
 	}
@@ -132,17 +136,17 @@ func TestCoverageOfTwoLimits(t *testing.T) {
 	}
 	sure, unsure, said := head(9, 0, 0), head(0, 0.1, 0), head(0, 0, 1)
 	e := posterior.Ensemble{said, said}
-	s := must.Get((&score.Test{Features: x, Labels: []int{0}, Regression: &unsure}).Score(t.Context(), nil,
-		&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &sure,
-			Intervals: upTo{everything{true, e}}}, 1))(t)
-	if v := s.Coverage; v.Top != 0 || *v.Named != 1 || *v.Regression != 1 || *v.RegressionNamed != 1 ||
+	against := func(regression, limit posterior.Theta) *score.Coverage {
+		t.Helper()
+		return scored(t, &score.Test{Features: x, Labels: []int{0}, Regression: &regression},
+			&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit,
+				Intervals: upTo{everything{true, e}}})
+	}
+	if v := against(unsure, sure); v.Top != 0 || *v.Named != 1 || *v.Regression != 1 || *v.RegressionNamed != 1 ||
 		v.Uncertain != nil {
 		t.Errorf("%+v", v)
 	}
-	s = must.Get((&score.Test{Features: x, Labels: []int{0}, Regression: &sure}).Score(t.Context(), nil,
-		&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &unsure,
-			Intervals: upTo{everything{true, e}}}, 1))(t)
-	if v := s.Coverage; v.Top != 1 || *v.Regression != 0 || *v.RegressionNamed != 1 ||
+	if v := against(sure, unsure); v.Top != 1 || *v.Regression != 0 || *v.RegressionNamed != 1 ||
 		*v.Uncertain != 1 {
 		t.Errorf("%+v", v)
 	}
@@ -150,10 +154,7 @@ func TestCoverageOfTwoLimits(t *testing.T) {
 	for _, k := range []struct{ bias, above, near float64 }{{0.1, 0, 1}, {0.7131, 1, 1},
 		{0.7532, 1, 0}, {9, 1, 0}} {
 		limit := head(k.bias, 0, 0)
-		s := must.Get((&score.Test{Features: x, Labels: []int{0}, Regression: &limit}).Score(
-			t.Context(), nil, &posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit,
-				Intervals: upTo{everything{true, e}}}, 1))(t)
-		if v := s.Coverage; *v.Above != k.above || *v.Near != k.near || *v.RegressionNear != k.near {
+		if v := against(limit, limit); *v.Above != k.above || *v.Near != k.near || *v.RegressionNear != k.near {
 			t.Errorf("limit of bias %v: above %v, near %v and %v; want %v and %v", k.bias,
 				*v.Above, *v.Near, *v.RegressionNear, k.above, k.near)
 		}

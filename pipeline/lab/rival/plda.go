@@ -4,9 +4,11 @@ import (
 	"context"
 	"math"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/pipeline/erm"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/posterior"
 )
@@ -49,14 +51,10 @@ var plda = method{
 type latentSquares latent
 
 func (l *latentSquares) Map(_ context.Context, features []float32) ([]float32, error) {
-	dx := len(l.m0)
-	n := len(features) / dx
-	x := mat.NewDense(n, dx, nil)
+	x := moment.Rows(features, len(l.m0))
+	n, _ := x.Dims()
 	for i := range n {
-		row := x.RawRowView(i)
-		for j, v := range features[i*dx : (i+1)*dx] {
-			row[j] = float64(v) - l.m0[j]
-		}
+		floats.Sub(x.RawRowView(i), l.m0)
 	}
 	var u mat.Dense
 	u.Mul(x, l.v)

@@ -550,16 +550,6 @@ func TestLookup(t *testing.T) {
 	must.Fail(Lookup("CBN"))(t, "did you mean CBNN?")
 }
 
-func ExampleLookup() {
-	m, err := Lookup("fmp")
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(m.Info().Name, "-", m.Info().Title)
-	// Output: FMP - martingale posterior of the clients' class means, in closed form
-}
-
 func ExampleNewTask() {
 	// Two clients with two points each, one feature, two classes.
 	var clients []*point.Set
