@@ -81,11 +81,9 @@ func TestAdapt(t *testing.T) {
 	if !bytes.Contains(page, []byte("```python\n"+string(code)+"```\n")) {
 		t.Error("docs/shifts.md does not show adapt.py as it is")
 	}
-	dir := t.TempDir()
+	dir, run := place(t)
 	python := snippets(t, dir)[0]
-	env := append(environment(programs(t)), "XDG_CONFIG_HOME="+dir)
-	run := func(args ...string) []byte { return shell(t, dir, env, strings.Join(args, " ")) }
-	run("fmp data", "synth", "-o", "drawn", "--photos", "--train", "600", "--test", "240")
+	run("fmp data synth -o drawn --photos --train 600 --test 240")
 	for _, part := range []string{"train", "test"} {
 		files, err := filepath.Glob(filepath.Join(dir, "drawn", part, "*", "*.png"))
 		if err != nil || len(files) < 60 {
@@ -106,7 +104,7 @@ func TestAdapt(t *testing.T) {
 			}
 		}
 	}
-	run("fmp fuse", "--dataset", "digits", "-o", "client.onnx")
+	run("fmp fuse --dataset digits -o client.onnx")
 	for m := range 6 {
 		run(fmt.Sprintf("fmp-edge compress --model client.onnx --client owner%d -o upload%d owner%d", m, m, m))
 	}
@@ -116,7 +114,7 @@ func TestAdapt(t *testing.T) {
 		t.Fatalf("no cameras differ:\n%s", out)
 	}
 	plain := run("fmp predict classifier.onnx new --json")
-	adapted := run("fmp predict", "classifier.onnx", "new", "--adapt", "theirs", "--json")
+	adapted := run("fmp predict classifier.onnx new --adapt theirs --json")
 	want := predictions(t, adapted)
 	if a, b := right(want), right(predictions(t, plain)); a < b-2 {
 		t.Errorf("adapted, %d of %d photographs are classified well; %d before", a, len(want), b)
@@ -138,7 +136,8 @@ func TestAdapt(t *testing.T) {
 	must.Do(t, os.WriteFile(filepath.Join(dir, "adapt.py"), code, 0o644))
 	files := must.Get(filepath.Glob(filepath.Join(dir, "new", "*", "*")))(t)
 	near(t, "adapt.py", want,
-		lines(t, run(append([]string{python.program, "adapt.py", "classifier.onnx", "theirs"}, files...)...)), 1e-4)
+		lines(t, run(strings.Join(append([]string{python.program, "adapt.py", "classifier.onnx", "theirs"},
+			files...), " "))), 1e-4)
 }
 
 // right returns the number of photographs, named CLASS-NAME, whose most probable class is theirs.

@@ -140,15 +140,13 @@ func TestSnippets(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the programs and runs a round")
 	}
-	dir := t.TempDir()
+	dir, run := place(t)
 	both := snippets(t, dir)
 	for i, s := range both {
 		if s.missing != "" && (both[1-i].missing != "" || os.Getenv("CI") != "") {
 			must.Have(t, errors.New(s.missing))
 		}
 	}
-	env := append(environment(programs(t)), "XDG_CONFIG_HOME="+dir)
-	run := func(command string) []byte { return shell(t, dir, env, command) }
 	for _, folder := range []string{"photos", "pixels"} {
 		must.Do(t, os.Mkdir(filepath.Join(dir, folder), 0o755))
 	}

@@ -48,6 +48,18 @@ func programs(t *testing.T) string {
 	return bin
 }
 
+// place builds the programs and returns an empty folder and a function that runs commands there, with
+// the programs on their path and the folder for what clients approve and spend.
+func place(t *testing.T) (dir string, run func(command string) []byte) {
+	t.Helper()
+	dir = t.TempDir()
+	env := append(environment(programs(t)), "XDG_CONFIG_HOME="+dir)
+	return dir, func(command string) []byte {
+		t.Helper()
+		return shell(t, dir, env, command)
+	}
+}
+
 // shell runs commands in a folder with an environment, and returns what they print.
 func shell(t *testing.T, dir string, env []string, command string) []byte {
 	t.Helper()

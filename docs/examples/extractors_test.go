@@ -20,7 +20,6 @@ func TestExtractorsPage(t *testing.T) {
 	if testing.Short() || lite == "" {
 		t.Skip("runs a whole round behind EfficientNet-Lite0: name its file, " + model + ", in FMP_LITE0")
 	}
-	path := programs(t)
 	text := must.Get(os.ReadFile(filepath.Join("..", "extractors.md")))(t)
 	_, lines, found := strings.Cut(string(text),
 		"`docs/examples/moments.sh` is these lines:\n\n```console\n")
@@ -28,11 +27,9 @@ func TestExtractorsPage(t *testing.T) {
 	if !found || !ended || strings.Count(lines, "\n") > 10 {
 		t.Fatalf("the page has no ten lines: %q", lines)
 	}
-	dir := t.TempDir()
+	dir, run := place(t)
 	absolute := must.Get(filepath.Abs(lite))(t)
 	must.Do(t, os.Symlink(absolute, filepath.Join(dir, model)))
-	env := append(environment(path), "XDG_CONFIG_HOME="+dir)
-	run := func(command string) []byte { return shell(t, dir, env, command) }
 	for i, place := range []string{"site-1", "site-2", "site-3", "test"} {
 		run("fmp data synth -o drawn --photos --seed " + string(rune('1'+i)) + " --train 300 --test 10")
 		must.Do(t, os.Mkdir(filepath.Join(dir, place), 0o755))

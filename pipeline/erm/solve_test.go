@@ -144,10 +144,15 @@ func TestSingle(t *testing.T) {
 	}
 }
 
+// BenchmarkSolve fits the points of a round, of a client, and of one behind wide features.
 func BenchmarkSolve(b *testing.B) {
-	p := random(1, 300, 64, 10, 3)
-	for b.Loop() {
-		must.Get(Solve(context.Background(), p, Options{}))(b)
+	for name, size := range map[string][2]int{"round": {300, 64}, "client": {120, 64}, "wide": {120, 512}} {
+		b.Run(name, func(b *testing.B) {
+			p := random(1, size[0], size[1], 10, 3)
+			for b.Loop() {
+				must.Get(Solve(context.Background(), p, Options{}))(b)
+			}
+		})
 	}
 }
 
@@ -461,20 +466,6 @@ func BenchmarkPeers(b *testing.B) {
 				}
 			}
 		})
-	}
-}
-
-func BenchmarkSolveLocal(b *testing.B) {
-	p := random(1, 120, 64, 10, 3)
-	for b.Loop() {
-		must.Get(Solve(context.Background(), p, Options{}))(b)
-	}
-}
-
-func BenchmarkSolveWide(b *testing.B) {
-	p := random(1, 120, 512, 10, 3)
-	for b.Loop() {
-		must.Get(Solve(context.Background(), p, Options{}))(b)
 	}
 }
 

@@ -22,36 +22,54 @@ import (
 // last class held by nobody.
 func conjugateWorld(t *testing.T) (*Conjugate, []*point.Set, *task.Bank) {
 	t.Helper()
-	const dx, c = 8, 4
-	means := make([]float32, c*dx)
-	rng.Normal(rng.New(1, "means"), means)
-	draw := func(name string, n, classes int) *task.Bank {
-		r := rng.New(1, name)
-		x, y := make([]float32, n*dx), make([]int, n)
-		rng.Normal(r, x)
-		for i := range y {
-			y[i] = i % classes
-			for j := range dx {
-				x[i*dx+j] += means[y[i]*dx+j]
-			}
-		}
-		return must.Get(task.NewBank(x, dx, y, c))(t)
+	w := newWorld(8, 4, 1)
+	k := w.untrained(t, 800)
+	bank := w.draw(t, "clients", 30, w.c-1)
+	var clients []*point.Set
+	for i := range 3 {
+		clients = append(clients, bank.Points(allRows(30)[10*i:][:10], nil))
 	}
-	m := must.Get(meta.UntrainedConjugate(draw("corpus", 800, c)))(t)
+	return k, clients, w.draw(t, "test", 400, w.c)
+}
+
+// world draws rows of Gaussian classes.
+type world struct {
+	dx, c int
+	means []float32
+}
+
+func newWorld(dx, c int, apart float32) *world {
+	w := &world{dx, c, make([]float32, c*dx)}
+	rng.Normal(rng.New(1, "means"), w.means)
+	for i := range w.means {
+		w.means[i] *= apart
+	}
+	return w
+}
+
+// draw returns n rows of the first classes in turn.
+func (w *world) draw(t *testing.T, name string, n, classes int) *task.Bank {
+	t.Helper()
+	x, y := make([]float32, n*w.dx), make([]int, n)
+	rng.Normal(rng.New(1, name), x)
+	for i := range y {
+		y[i] = i % classes
+		for j := range w.dx {
+			x[i*w.dx+j] += w.means[y[i]*w.dx+j]
+		}
+	}
+	return must.Get(task.NewBank(x, w.dx, y, w.c))(t)
+}
+
+// untrained returns the untrained conjugate predictor of a corpus of n rows.
+func (w *world) untrained(t *testing.T, n int) *Conjugate {
+	t.Helper()
+	m := must.Get(meta.UntrainedConjugate(w.draw(t, "corpus", n, w.c)))(t)
 	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	t.Cleanup(func() { eng.Close() })
 	k := must.Get(NewConjugate(eng, m))(t)
 	t.Cleanup(func() { k.Close() })
-	bank := draw("clients", 30, c-1)
-	var clients []*point.Set
-	for i := range 3 {
-		rows := []int{}
-		for j := range 10 {
-			rows = append(rows, i*10+j)
-		}
-		clients = append(clients, bank.Points(rows, nil))
-	}
-	return k, clients, draw("test", 400, c)
+	return k
 }
 
 // uploaded returns the union of the clients' uploads.

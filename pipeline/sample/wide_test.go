@@ -10,42 +10,18 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
-	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
-	"fmp/pipeline/meta"
 	"fmp/pipeline/point"
-	"fmp/pipeline/task"
 )
 
 // manyClasses is an untrained conjugate predictor of 30 classes, more than a wide classifier
 // computes at a time, and class means of 28 of them.
 func manyClasses(t *testing.T) (*Conjugate, *point.Set, []float32) {
 	t.Helper()
-	const dx, c, n = 40, 30, 1500
-	means := make([]float32, c*dx)
-	rng.Normal(rng.New(1, "means"), means)
-	draw := func(name string, n, classes int) ([]float32, []int) {
-		x, y := make([]float32, n*dx), make([]int, n)
-		rng.Normal(rng.New(1, name), x)
-		for i := range y {
-			y[i] = i % classes
-			for j := range dx {
-				x[i*dx+j] += 0.4 * means[y[i]*dx+j]
-			}
-		}
-		return x, y
-	}
-	x, y := draw("corpus", n, c)
-	corpus := must.Get(task.NewBank(x, dx, y, c))(t)
-	m := must.Get(meta.UntrainedConjugate(corpus))(t)
-	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
-	t.Cleanup(func() { eng.Close() })
-	k := must.Get(NewConjugate(eng, m))(t)
-	t.Cleanup(func() { k.Close() })
-	x, y = draw("clients", 200, c-2)
-	set := must.Get(point.FromLabelled(x, dx, y, c))(t)
-	test, _ := draw("test", 11, c)
-	return k, uploaded(t, k, []*point.Set{set}), test
+	w := newWorld(40, 30, 0.4)
+	k := w.untrained(t, 1500)
+	set := w.draw(t, "clients", 200, w.c-2).Points(allRows(200), nil)
+	return k, uploaded(t, k, []*point.Set{set}), w.draw(t, "test", 11, w.c).Features
 }
 
 // TestWideClassifier: on both engines all outputs of the wide classifier are those of the
