@@ -1,9 +1,12 @@
 package metric
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 // Uncertainty holds scores of an ensemble's own uncertainty. Where scores were averaged, each is a
@@ -73,14 +76,8 @@ func mean(all []*Uncertainty) *Uncertainty {
 
 // top returns the confidence of point i, and whether its most probable class is the true one.
 func top(p *Probabilities, labels []int, i int) (confidence float64, right bool) {
-	row := p.Row(i)
-	best := 0
-	for j, v := range row {
-		if v > row[best] {
-			best = j
-		}
-	}
-	return row[best], best == labels[i]
+	best := floats.MaxIdx(p.Row(i))
+	return p.Row(i)[best], best == labels[i]
 }
 
 // byConfidence returns the confidences in descending order, and whether each point is right.
@@ -97,13 +94,7 @@ func byConfidence(p *Probabilities, labels []int) (confidence []float64, right [
 		a.confidence, a.right = top(p, labels, i)
 	}
 	slices.SortFunc(all, func(a, b answer) int {
-		switch {
-		case a.confidence > b.confidence:
-			return -1
-		case a.confidence < b.confidence:
-			return 1
-		}
-		return int(a.i) - int(b.i)
+		return cmp.Or(cmp.Compare(b.confidence, a.confidence), cmp.Compare(a.i, b.i))
 	})
 	confidence, right = make([]float64, p.N), make([]bool, p.N)
 	for i, a := range all {

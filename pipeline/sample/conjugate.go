@@ -47,9 +47,7 @@ type Conjugate struct {
 	model, coordinates *onnx.Model
 	parts              map[string]*lazy
 
-	corpus    sync.Once // sets known and corpusErr
-	known     *candidate.Corpus
-	corpusErr error
+	corpus func() (*candidate.Corpus, error) // read once
 }
 
 // lazy is a part of the model that is loaded when it is first asked for: of many classes each takes
@@ -94,6 +92,7 @@ var conjugateParts = map[string][]string{
 // NewConjugate prepares a conjugate predictor for running.
 func NewConjugate(e engine.Engine, m *onnx.Model) (_ *Conjugate, err error) {
 	c := &Conjugate{engine: e, model: m, parts: map[string]*lazy{}}
+	c.corpus = sync.OnceValues(c.readCorpus)
 	if c.config, c.values, err = models.ConjugateValues(m); err != nil {
 		return nil, fmt.Errorf("conjugate predictor: %w", err)
 	}

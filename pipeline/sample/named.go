@@ -13,24 +13,24 @@ import (
 
 // Corpus returns the images that the predictor holds, in the coordinates of [Conjugate.Map], as a
 // corpus whose classes are the round's; nil where it holds none.
-func (c *Conjugate) Corpus() (*candidate.Corpus, error) {
-	c.corpus.Do(func() {
-		rows, labels, err := models.Images(c.model)
-		if err != nil || rows == nil {
-			c.corpusErr = err
-			return
-		}
-		if c.corpusErr = ImagesFit(len(labels), c.config.K, c.config.C); c.corpusErr != nil {
-			return
-		}
-		rows, labels = thinned(rows, labels, maxProducts/(c.config.K*c.config.C))
-		at := c.heads(&point.Set{N: len(labels), Dx: c.config.Dx, C: c.config.C, Z: rows,
-			Y: make([]int32, len(labels))})
-		if c.known, c.corpusErr = candidate.NewCorpus(at, c.config.K, labels, c.config.C); c.corpusErr != nil {
-			c.corpusErr = fmt.Errorf("conjugate predictor: %w", c.corpusErr)
-		}
-	})
-	return c.known, c.corpusErr
+func (c *Conjugate) Corpus() (*candidate.Corpus, error) { return c.corpus() }
+
+func (c *Conjugate) readCorpus() (*candidate.Corpus, error) {
+	rows, labels, err := models.Images(c.model)
+	if err != nil || rows == nil {
+		return nil, err
+	}
+	if err := ImagesFit(len(labels), c.config.K, c.config.C); err != nil {
+		return nil, err
+	}
+	rows, labels = thinned(rows, labels, maxProducts/(c.config.K*c.config.C))
+	at := c.heads(&point.Set{N: len(labels), Dx: c.config.Dx, C: c.config.C, Z: rows,
+		Y: make([]int32, len(labels))})
+	known, err := candidate.NewCorpus(at, c.config.K, labels, c.config.C)
+	if err != nil {
+		return nil, fmt.Errorf("conjugate predictor: %w", err)
+	}
+	return known, nil
 }
 
 // maxProducts bounds the products of one pass of a regression over the images: images x coordinates

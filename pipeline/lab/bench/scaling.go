@@ -11,7 +11,6 @@ import (
 	"fmp/pipeline/erm"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/pool"
-	"fmp/pipeline/sample"
 	"fmp/pipeline/shipped"
 )
 
@@ -72,11 +71,7 @@ func Fit(ctx context.Context, n, d, k int) (func() error, error) {
 // Draw returns one draw of fresh points by CIFAR-10's predictor, given 100, and a resource to be
 // closed after it.
 func Draw(ctx context.Context, e engine.Engine, fresh int) (func() error, io.Closer, error) {
-	m, _, err := shipped.Load("cifar10", models.KindPredictor)
-	if err != nil {
-		return nil, nil, err
-	}
-	p, err := sample.New(e, m)
+	p, err := predictor(e)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -194,11 +194,7 @@ func (b *Bench) drawn(ctx context.Context, seen *point.Set, fresh,
 	if b.Engine == nil {
 		return nil, errors.New("no engine to draw points with")
 	}
-	m, _, err := shipped.Load("cifar10", models.KindPredictor)
-	if err != nil {
-		return nil, err
-	}
-	p, err := sample.New(b.Engine, m)
+	p, err := predictor(b.Engine)
 	if err != nil {
 		return nil, err
 	}
@@ -208,6 +204,15 @@ func (b *Bench) drawn(ctx context.Context, seen *point.Set, fresh,
 		return nil, err
 	}
 	return p.Draw(ctx, seen, noise, count)
+}
+
+// predictor returns CIFAR-10's predictor by attention.
+func predictor(e engine.Engine) (*sample.Predictor, error) {
+	m, _, err := shipped.Load("cifar10", models.KindPredictor)
+	if err != nil {
+		return nil, err
+	}
+	return sample.New(e, m)
 }
 
 // with adds peers, which work on files, to out.
