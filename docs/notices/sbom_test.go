@@ -39,6 +39,17 @@ func schema(t *testing.T) *jsonschema.Schema {
 	return must.Get(c.Compile("http://cyclonedx.org/schema/bom-1.6.schema.json"))(t)
 }
 
+// document returns a bill of materials that is valid by the schema.
+func document(t *testing.T, valid *jsonschema.Schema, data []byte) *cdx.BOM {
+	t.Helper()
+	if err := valid.Validate(must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(data)))(t)); err != nil {
+		t.Error(err)
+	}
+	bom := new(cdx.BOM)
+	must.Do(t, json.Unmarshal(data, bom))
+	return bom
+}
+
 // TestSBOM: the bills of materials of both programs are valid CycloneDX, name every module that is
 // linked and every model in assets, with its digest, licence and training data, and are the same
 // for the same program.
@@ -64,14 +75,9 @@ func TestSBOM(t *testing.T) {
 		if !bytes.Equal(data[0], data[1]) {
 			t.Errorf("%s: the same program gives two documents", p.name)
 		}
-		doc := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(data[0])))(t)
-		if err := valid.Validate(doc); err != nil {
-			t.Errorf("%s: %v", p.name, err)
-		}
-		var bom cdx.BOM
-		must.Do(t, json.Unmarshal(data[0], &bom))
-		checkModules(t, file, &bom)
-		if listed := checkModels(t, &bom); p.name == "fmp" && listed != modelFiles(t) ||
+		bom := document(t, valid, data[0])
+		checkModules(t, file, bom)
+		if listed := checkModels(t, bom); p.name == "fmp" && listed != modelFiles(t) ||
 			p.name == "fmp-edge" && listed != 0 {
 			t.Errorf("%s lists %d models", p.name, listed)
 		}
@@ -141,12 +147,7 @@ func TestModelSBOM(t *testing.T) {
 	must.Get(serving.Write(dir, file,
 		serving.Options{Name: "classifier", Version: "1", Batch: 1, Instances: 1}))(t)
 	data := must.Get(os.ReadFile(filepath.Join(dir, "sbom.cdx.json")))(t)
-	doc := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(data)))(t)
-	if err := schema(t).Validate(doc); err != nil {
-		t.Error(err)
-	}
-	var bom cdx.BOM
-	must.Do(t, json.Unmarshal(data, &bom))
+	bom := document(t, schema(t), data)
 	c := bom.Metadata.Component
 	if got := (*c.Hashes)[0].Value; got != models.DigestBytes(file) ||
 		(*c.Licenses)[0].License.Name != "CC-BY-4.0" ||

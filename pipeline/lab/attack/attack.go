@@ -71,6 +71,18 @@ func (a *attacker) each(m int, do func(c int, mean []float64)) {
 	}
 }
 
+// move replaces each coordinate j, of value v, of a client's mean of class c.
+func (a *attacker) move(m int, to func(c, j int, v float64) float64) {
+	a.each(m, func(c int, mean []float64) {
+		for j, v := range mean {
+			mean[j] = to(c, j, v)
+		}
+	})
+}
+
+// next returns the mean over all clients of the class behind a class.
+func (a *attacker) next(c int) []float64 { return a.pool[(c+1)%a.u.Classes*a.u.K:][:a.u.K] }
+
 // Attacks are the attacks of the table. Each is measured at several masses, which [Attack.apply]
 // sets.
 var Attacks = []Attack{
@@ -103,41 +115,26 @@ var Attacks = []Attack{
 			}
 		}},
 	{"sign", "means with the sign turned", func(a *attacker, m int) {
-		a.each(m, func(_ int, mean []float64) {
-			for j := range mean {
-				mean[j] = -mean[j]
-			}
-		})
+		a.move(m, func(_, _ int, v float64) float64 { return -v })
 	}},
 	{"noise", "means drawn as those of new classes", func(a *attacker, m int) {
-		a.each(m, func(_ int, mean []float64) {
-			for j := range mean {
-				mean[j] = a.r.NormFloat64() * math.Sqrt(a.lambda[j]+1)
-			}
+		a.move(m, func(_, j int, _ float64) float64 {
+			return a.r.NormFloat64() * math.Sqrt(a.lambda[j]+1)
 		})
 	}},
 	{"far", "means ten times as far out", func(a *attacker, m int) {
-		a.each(m, func(_ int, mean []float64) {
-			for j := range mean {
-				mean[j] = 10 * a.r.NormFloat64() * math.Sqrt(a.lambda[j]+1)
-			}
+		a.move(m, func(_, j int, _ float64) float64 {
+			return 10 * a.r.NormFloat64() * math.Sqrt(a.lambda[j]+1)
 		})
 	}},
 	{"creep", "means moved half of the way to the next class's", func(a *attacker, m int) {
-		a.each(m, func(c int, mean []float64) {
-			next := a.pool[(c+1)%a.u.Classes*a.u.K:][:a.u.K]
-			for j := range mean {
-				mean[j] = (mean[j] + next[j]) / 2
-			}
-		})
+		a.move(m, func(c, j int, v float64) float64 { return (v + a.next(c)[j]) / 2 })
 	}},
 	{"nudge", "means a fifth of the way from the class's to the next class's, so near that the " +
 		"others confirm them", func(a *attacker, m int) {
-		a.each(m, func(c int, mean []float64) {
-			next, own := a.pool[(c+1)%a.u.Classes*a.u.K:][:a.u.K], a.pool[c*a.u.K:][:a.u.K]
-			for j := range mean {
-				mean[j] = own[j] + 0.2*(next[j]-own[j])
-			}
+		a.move(m, func(c, j int, _ float64) float64 {
+			own := a.pool[c*a.u.K+j]
+			return own + 0.2*(a.next(c)[j]-own)
 		})
 	}},
 	{"collapse", "all classes at the mean of one, the same for all bad clients",
@@ -147,11 +144,7 @@ var Attacks = []Attack{
 	{"shift",
 		"all means moved by two standard deviations of a class, in one direction for all bad clients",
 		func(a *attacker, m int) {
-			a.each(m, func(_ int, mean []float64) {
-				for j := range mean {
-					mean[j] += 2 * a.toward[j]
-				}
-			})
+			a.move(m, func(_, j int, v float64) float64 { return v + 2*a.toward[j] })
 		}},
 	{"little", "all means one standard deviation of the honest clients' means from their mean, in " +
 		"each coordinate (Baruch et al. 2019, " +

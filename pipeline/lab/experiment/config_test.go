@@ -99,18 +99,6 @@ func TestOpenScopeBySpelling(t *testing.T) {
 	}
 }
 
-func TestPartitions(t *testing.T) {
-	c := Default()
-	c.Federation.Partition, c.Federation.Alpha = "both", []float64{0.1, 5}
-	var names []string
-	for _, p := range c.Partitions() {
-		names = append(names, p.Name())
-	}
-	if got := strings.Join(names, " "); got != "homogeneous dirichlet-0.1 dirichlet-5" {
-		t.Error(got)
-	}
-}
-
 func TestFillDefaults(t *testing.T) {
 	for _, x := range []struct {
 		dataset       string
