@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
@@ -199,21 +200,19 @@ func canaries(p *experiment.Prepared, w []float32, b privacy.Budget, alpha float
 	var all []int
 	for _, of := range rows {
 		first := len(units)
+		images := 1
 		if b.Unit == privacy.Client {
-			u, err := sum(of...)
+			images = len(of)
+		}
+		for unit := range slices.Chunk(of, images) {
+			u, err := sum(unit...)
 			if err != nil {
 				return nil, nil, err
 			}
-			u.Clip(b.ClientNorm(bank.C))
-			units = append(units, u)
-		} else {
-			for _, r := range of {
-				u, err := sum(r)
-				if err != nil {
-					return nil, nil, err
-				}
-				units = append(units, u)
+			if b.Unit == privacy.Client {
+				u.Clip(b.ClientNorm(bank.C))
 			}
+			units = append(units, u)
 		}
 		var own []int
 		for i := first; i < len(units); i++ {

@@ -145,10 +145,8 @@ func packing(p models.Preprocessing, gate, squares bool) (*onnx.Model, int, erro
 	if gate {
 		h = b.Mul(h, b.Cast(b.Op("Greater", []build.Ref{b.Slice(pixels, 1, 0, 1), b.F32(249.5)}), onnx.Float32))
 	}
-	ones := onnx.ZerosF32(dx) // a client graph has numbers enough for the sizes that it states
-	for i := range ones.F32() {
-		ones.F32()[i] = 1
-	}
+	// a client graph has numbers enough for the sizes that it states
+	ones := onnx.Vector(slices.Repeat([]float32{1}, dx)...)
 	b.Output("h", b.Mul(h, b.Const(ones)))
 	m, err := b.Model()
 	return m, dx, err

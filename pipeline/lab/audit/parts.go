@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
@@ -196,14 +197,16 @@ type labelled struct {
 
 // whiten returns W^-1/2 (x - mu_y) of rows.
 func (a *attacked) whiten(rows *mat.Dense, labels []int) (*mat.Dense, error) {
+	return forward(&a.chol, less(rows, a.means, labels))
+}
+
+// less returns rows less the means of their classes.
+func less(rows, means *mat.Dense, labels []int) *mat.Dense {
 	rest := mat.DenseCopyOf(rows)
 	for i, y := range labels {
-		row := rest.RawRowView(i)
-		for j, v := range a.means.RawRowView(y) {
-			row[j] -= v
-		}
+		floats.Sub(rest.RawRowView(i), means.RawRowView(y))
 	}
-	return forward(&a.chol, rest)
+	return rest
 }
 
 // forward returns the rows of x times L^-T of a decomposition LL'.
@@ -400,9 +403,7 @@ func (a *attacked) read(u *federate.Upload) (*view, error) {
 		return nil, err
 	}
 	for y, n := range v.count {
-		for j := range a.k {
-			v.sum.Set(y, j, n*v.sum.At(y, j))
-		}
+		floats.Scale(n, v.sum.RawRowView(y))
 	}
 	points := []float32(nil)
 	if u.Calibration != nil {
@@ -459,14 +460,7 @@ func (v *view) scatter(w *moments.Within) error {
 func (v *view) scores(rows, white *mat.Dense, labels []int) ([]float64, error) {
 	leverage := make([]float64, len(labels))
 	if v.freedom > 0 {
-		rest := mat.DenseCopyOf(rows)
-		for i, y := range labels {
-			row := rest.RawRowView(i)
-			for j, m := range v.mean.RawRowView(y) {
-				row[j] -= m
-			}
-		}
-		solved, err := forward(&v.within, rest)
+		solved, err := forward(&v.within, less(rows, v.mean, labels))
 		if err != nil {
 			return nil, err
 		}
@@ -635,9 +629,7 @@ func (v *view) reconstruct(white *mat.Dense, labels []int, t *sums) error {
 		}
 		for _, sign := range []float64{1, -1} {
 			one := slices.Clone(mean)
-			for j, d := range apart.RawRowView(0) {
-				one[j] += sign * d
-			}
+			floats.AddScaled(one, sign, apart.RawRowView(0))
 			guesses[y] = append(guesses[y], one)
 		}
 	}

@@ -23,8 +23,7 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 	var rs []experiment.Record
 	for rep, base := range []float64{0.2, 0.5, 0.8} {
 		for m, v := range map[string]float64{"FMP": base + 0.1 + 0.001*float64(rep), "CANN": base} {
-			r := experiment.Record{Cell: experiment.Cell{Partition: "homogeneous", Repeat: rep,
-				Protocol: "shared", Method: m}}
+			r := record(m, rep)
 			r.ACC = v
 			rs = append(rs, r)
 		}
@@ -111,8 +110,7 @@ func TestSameImages(t *testing.T) {
 		var rs []experiment.Record
 		for rep, noise := range []float64{-.01, .01, 0} {
 			for m, v := range map[string]float64{"FMP": .5, "FedCGS": .499 + noise, "FedPFT": .1 + .1*noise} {
-				r := experiment.Record{Cell: experiment.Cell{Partition: "homogeneous", Repeat: rep,
-					Protocol: "shared", Method: m}, Group: "one-shot"}
+				r := record(m, rep)
 				r.ACC = v
 				rs = append(rs, r)
 			}

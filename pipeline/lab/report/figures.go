@@ -79,11 +79,8 @@ func methodsFigure(t *Table, _ []experiment.Record) (*Figure, error) {
 	}
 	caption := "Means and 95% intervals over the repeats. Triangles: local; squares: centralised; " +
 		"discs: one-shot federated."
-	for _, r := range t.Rows {
-		if r.Printed != nil {
-			caption += " Rings: the figures printed in the paper."
-			break
-		}
+	if t.showsPrinted() {
+		caption += " Rings: the figures printed in the paper."
 	}
 	return &Figure{Name: "methods-" + t.suffix(), Title: "Accuracy and calibration by method",
 		Caption: caption, Plots: [][]*plot.Plot{{a, e}}, Panels: true, Width: 8 * vg.Inch,
@@ -118,11 +115,8 @@ func reliabilityFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 	}
 	const cols = 4
 	var rows [][]*plot.Plot
-	for len(plots) > 0 {
-		row := make([]*plot.Plot, cols)
-		n := copy(row, plots)
-		plots = plots[n:]
-		rows = append(rows, row)
+	for row := range slices.Chunk(plots, cols) {
+		rows = append(rows, append(row, make([]*plot.Plot, cols-len(row))...))
 	}
 	return &Figure{Name: "reliability-" + t.suffix(), Title: "Reliability", Tiles: true,
 		Caption: fmt.Sprintf("Accuracy against confidence in %d bins, over all repeats, with the 95%% "+
@@ -388,12 +382,11 @@ func bySamples(t *Table, rs []experiment.Record) (out []sampled, joint bool) {
 
 // span returns the range of the methods' lines in the l-th panel.
 func span(ms []sampled, l int) (lo, hi float64) {
-	lo, hi = math.Inf(1), math.Inf(-1)
+	var all plotter.XYs
 	for _, m := range ms {
-		for _, p := range m.lines[l] {
-			lo, hi = math.Min(lo, p.Y), math.Max(hi, p.Y)
-		}
+		all = append(all, m.lines[l]...)
 	}
+	_, _, lo, hi = plotter.XYRange(all)
 	return lo, hi
 }
 
@@ -442,13 +435,9 @@ func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 		titles = titles[:2]
 	}
 	var ticks plot.ConstantTicks
-	most := plotter.XYs{}
-	for _, m := range all {
-		if len(m.lines[0]) > len(most) {
-			most = m.lines[0]
-		}
-	}
-	for _, p := range most {
+	most := slices.MaxFunc(all,
+		func(a, b sampled) int { return len(a.lines[0]) - len(b.lines[0]) })
+	for _, p := range most.lines[0] {
 		ticks = append(ticks, plot.Tick{Value: p.X, Label: fmt.Sprint(p.X)})
 	}
 	near, far := split(all, len(titles))
@@ -507,13 +496,11 @@ func viewFigure(d *experiment.Detail) (*Figure, error) {
 	if d == nil || len(d.View.Sets) == 0 {
 		return nil, nil
 	}
-	xmin, xmax, ymin, ymax := math.Inf(1), math.Inf(-1), math.Inf(1), math.Inf(-1)
+	var all plotter.XYs
 	for _, s := range d.View.Sets {
-		for _, q := range s {
-			xmin, xmax, ymin, ymax = math.Min(xmin, q.X), math.Max(xmax, q.X), math.Min(ymin, q.Y),
-				math.Max(ymax, q.Y)
-		}
+		all = append(all, xys(s)...)
 	}
+	xmin, xmax, ymin, ymax := plotter.XYRange(all)
 	var row []*plot.Plot
 	for _, panel := range []struct{ set, title string }{
 		{"client", "one client's points"}, {"upload", "its upload (area: mass)"},

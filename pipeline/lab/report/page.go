@@ -50,10 +50,13 @@ func inlined(f *Figure) (g.Node, error) {
 	return h.Figure(h.Div(h.Class(class), svgs), h.FigCaption(g.Text(f.Caption))), nil
 }
 
-// inlinedAll renders figures, each under a heading with its title.
+// inlinedAll renders the figures that there are, each under a heading with its title.
 func inlinedAll(fs []*Figure, heading func(...g.Node) g.Node) (g.Group, error) {
 	var out g.Group
 	for _, f := range fs {
+		if f == nil {
+			continue
+		}
 		x, err := inlined(f)
 		if err != nil {
 			return nil, err
@@ -168,7 +171,7 @@ func choiceCells(c experiment.Choice) []string {
 // tableForPage returns a table's section: its rows by group, its side tables and its figures.
 func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 	shown, extras := t.columns(), t.extras()
-	if slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Printed != nil }) {
+	if t.showsPrinted() {
 		extras = append(extras, extra{printedName, (*Row).printed})
 	}
 	head := []string{"method"}
@@ -231,24 +234,15 @@ func examplesForPage(d *experiment.Detail) (g.Node, error) {
 	if len(d.Easy) == 0 {
 		return nil, nil
 	}
-	list := func(of []experiment.Example) (g.Node, error) {
-		var out g.Group
+	var lists [2]g.Group
+	for k, of := range [][]experiment.Example{d.Hard, d.Easy} {
 		for i := range of {
 			x, err := exampleForPage(&of[i], d.Classes)
 			if err != nil {
 				return nil, err
 			}
-			out = append(out, x)
+			lists[k] = append(lists[k], x)
 		}
-		return h.Div(h.Class("examples"), out), nil
-	}
-	hard, err := list(d.Hard)
-	if err != nil {
-		return nil, err
-	}
-	easy, err := list(d.Easy)
-	if err != nil {
-		return nil, err
 	}
 	return g.Group{
 		h.H2(g.Text("Which images is it sure of, and which not?")),
@@ -256,8 +250,9 @@ func examplesForPage(d *experiment.Detail) (g.Node, error) {
 			h.Span(h.Class("key"), g.Text("▲ the true class")), g.Text(", "),
 			h.Span(h.Class("key2"), g.Text("● another")),
 			g.Text(". Where the dots are spread, the samples disagree: the uploads do not settle it.")),
-		h.H3(g.Text("Unsure: the images of largest disagreement")), hard,
-		h.H3(g.Text("Sure: the images of least entropy")), easy,
+		h.H3(g.Text("Unsure: the images of largest disagreement")),
+		h.Div(h.Class("examples"), lists[0]),
+		h.H3(g.Text("Sure: the images of least entropy")), h.Div(h.Class("examples"), lists[1]),
 	}, nil
 }
 

@@ -62,10 +62,25 @@ func records(dataset string) []experiment.Record {
 	return out
 }
 
+// record is one of a one-shot method on homogeneous clients, without figures.
+func record(method string, repeat int) experiment.Record {
+	return experiment.Record{Group: string(rival.OneShot), Cell: experiment.Cell{
+		Partition: "homogeneous", Repeat: repeat, Protocol: "shared", Method: method}}
+}
+
 // tables are those of made-up figures of ten classes.
 func tables(t *testing.T, dataset string) []Table {
 	t.Helper()
 	return must.Get(Tables(records(dataset), &experiment.Manifest{Sizes: map[string]int{"classes": 10}}))(t)
+}
+
+// fits checks the width of lines against that of a terminal.
+func fits(t *testing.T, text string) {
+	for line := range strings.Lines(text) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
 }
 
 func TestTablesSumUpAndMarkTheBestOfAGroup(t *testing.T) {
@@ -122,9 +137,7 @@ func TestMarksWhatIsNotSeparable(t *testing.T) {
 	for rep, shared := range noise {
 		for method, nll := range map[string]float64{"FMP": 1, "LDA": 1.01, "NCM": 1.02,
 			"CANN": 1.05 + 0.01*float64(rep%2)} {
-			r := experiment.Record{Group: string(rival.OneShot),
-				Cell: experiment.Cell{Partition: "homogeneous", Repeat: rep, Protocol: "shared",
-					Method: method}}
+			r := record(method, rep)
 			r.NLL = nll + shared
 			if method == "LDA" {
 				r.NLL += 0.1 * noise[(rep+1)%4]
@@ -162,11 +175,7 @@ func TestUntrainedStandsInTheRow(t *testing.T) {
 	}
 	var b, page bytes.Buffer
 	must.Do(t, errors.Join(Text(&b, ts, false, false), Markdown(&page, ts)))
-	for line := range strings.Lines(b.String()) {
-		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > terminal {
-			t.Errorf("%d columns: %s", n, line)
-		}
-	}
+	fits(t, b.String())
 	if !regexp.MustCompile(`(?m)^> FMP \(untrained\) +\d`).MatchString(b.String()) ||
 		!strings.Contains(page.String(), "| **FMP (untrained)** |") ||
 		strings.Count(b.String(), untrainedNote[:20]) != 1 {
@@ -178,8 +187,7 @@ func TestUntrainedStandsInTheRow(t *testing.T) {
 func TestSamplesFigureDoesNotFlattenFMP(t *testing.T) {
 	var rs []experiment.Record
 	for method, nll := range map[string]float64{"FMP": 0.16, "MP": 0.18, "FMP-ISAB": 0.19, "CBNN": 0.5} {
-		r := experiment.Record{Cell: experiment.Cell{Partition: "homogeneous", Protocol: "shared",
-			Method: method}, Group: string(rival.OneShot)}
+		r := record(method, 0)
 		r.BySamples = []score.Prefix{{Samples: 1, ECE: 0.02, NLL: nll + 0.01},
 			{Samples: 20, ECE: 0.02 + nll/100, NLL: nll}}
 		rs = append(rs, r)
@@ -211,11 +219,7 @@ func TestTextIsPlainWithoutBold(t *testing.T) {
 	if !strings.HasPrefix(stripped, plain.String()[:len(plain.String())-1]) {
 		t.Error("bold changes more than the weight")
 	}
-	for line := range strings.Lines(plain.String()) {
-		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 {
-			t.Errorf("%d columns: %s", n, line)
-		}
-	}
+	fits(t, plain.String())
 	for _, w := range []string{"LANN", "prior only", "chance 0.10", "one-shot federated", "±"} {
 		if !strings.Contains(plain.String(), w) {
 			t.Errorf("no %q", w)

@@ -89,9 +89,8 @@ func newPlot(title, x, y string) *plot.Plot {
 	p := plot.New()
 	p.BackgroundColor = nil // the canvas or the page provides one
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
-	sans := font.Font{Typeface: "Liberation", Variant: "Sans"}
 	set := func(f *font.Font, size float64) {
-		f.Typeface, f.Variant, f.Size = sans.Typeface, sans.Variant, vg.Points(size)
+		f.Typeface, f.Variant, f.Size = "Liberation", "Sans", vg.Points(size)
 	}
 	set(&p.Title.TextStyle.Font, 11)
 	p.Title.TextStyle.Color = ink

@@ -211,12 +211,8 @@ func newTable(part []experiment.Record, m *experiment.Manifest) (t Table, err er
 	if classes := m.Sizes["classes"]; classes > 0 {
 		t.Chance = 1 / float64(classes)
 	}
-	var methods []string
-	byMethod := map[string][]experiment.Record{}
+	methods, byMethod := methodsOf(part), map[string][]experiment.Record{}
 	for _, r := range part {
-		if byMethod[r.Method] == nil {
-			methods = append(methods, r.Method)
-		}
 		byMethod[r.Method] = append(byMethod[r.Method], r)
 	}
 	if t.Shifted, err = shifted(part, methods); err != nil {
@@ -310,6 +306,11 @@ func (t *Table) columns() []int {
 		}
 	}
 	return out
+}
+
+// showsPrinted reports whether some row has the paper's figures.
+func (t *Table) showsPrinted() bool {
+	return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Printed != nil })
 }
 
 // protocolRank puts the shared protocol's tables before the tuned one's.

@@ -261,7 +261,7 @@ type layout struct {
 func newLayout(t *Table, wide, bold bool) *layout {
 	l := &layout{Table: t, shown: narrow(t.columns(), wide || t.chosen != nil), bold: bold}
 	l.settings = (wide || t.chosen != nil) && t.showsSetting()
-	l.printed = wide && slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Printed != nil })
+	l.printed = wide && t.showsPrinted()
 	l.labels, l.gap = t.labels(l.shown, wide)
 	return l
 }

@@ -67,7 +67,7 @@ func Write(dir string) ([]Table, error) {
 		return ts, err
 	}
 	for _, f := range slices.Concat(append([][]*Figure{whole, {images}}, byTable...)...) {
-		if f == nil { // without images
+		if f == nil {
 			continue
 		}
 		if err := atomicfile.Write(filepath.Join(dir, PlotsDir, f.Name+".svg"), f.SVG); err != nil {
@@ -81,7 +81,8 @@ func Write(dir string) ([]Table, error) {
 		(&run{c, m, ts, tuned, costs, detail, byTable, whole}).page)
 }
 
-// figures draws the figures of each table, and those of the whole run, as far as the records allow.
+// figures draws the figures of each table, and those of the whole run; nil where the records have
+// none.
 func figures(c experiment.Config, ts []Table, rs []experiment.Record,
 	detail *experiment.Detail) (byTable [][]*Figure, whole []*Figure, err error) {
 	for i := range ts {
@@ -93,9 +94,7 @@ func figures(c experiment.Config, ts []Table, rs []experiment.Record,
 			if err != nil {
 				return nil, nil, err
 			}
-			if f != nil {
-				own = append(own, f)
-			}
+			own = append(own, f)
 		}
 		byTable = append(byTable, own)
 	}
@@ -104,19 +103,11 @@ func figures(c experiment.Config, ts []Table, rs []experiment.Record,
 		if err != nil {
 			return nil, nil, err
 		}
-		if f != nil {
-			if p == "tuned" {
-				f.Title += ", settings tuned per method"
-			}
-			whole = append(whole, f)
+		if f != nil && p == "tuned" {
+			f.Title += ", settings tuned per method"
 		}
-	}
-	f, err := viewFigure(detail)
-	if err != nil {
-		return nil, nil, err
-	}
-	if f != nil {
 		whole = append(whole, f)
 	}
-	return byTable, whole, nil
+	f, err := viewFigure(detail)
+	return byTable, append(whole, f), err
 }

@@ -69,10 +69,7 @@ func (a *Attacker) AUC(rows []float32, labels []int) (auc float64, members int, 
 	}
 	own := moment.Rows(rows, k)
 	for i, y := range labels {
-		row := own.RawRowView(i)
-		for j, v := range a.known.Means.RawRowView(y) {
-			row[j] -= v
-		}
+		floats.Sub(own.RawRowView(i), a.known.Means.RawRowView(y))
 	}
 	in, err := a.white(own)
 	if err != nil {
