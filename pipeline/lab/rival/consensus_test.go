@@ -3,13 +3,16 @@ package rival
 import (
 	"context"
 	"math"
+	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distmv"
 
 	"fmp/models/rng"
 	"fmp/onnx/must"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/posterior"
 )
 
@@ -35,18 +38,13 @@ func TestConsensusIsExactForGaussians(t *testing.T) {
 			weighted.MulVec(p, mu)
 			shift.AddVec(shift, &weighted)
 			total.AddSym(total, p)
-			var chol mat.Cholesky
-			if !chol.Factorize(p) {
+			own, ok := distmv.NewNormalPrecision(mu.RawVector().Data, p, r)
+			if !ok {
 				t.Fatal("precision is not positive definite")
 			}
-			var u mat.TriDense
-			chol.UTo(&u)
 			e := make(posterior.Ensemble, samples)
 			for i := range e {
-				var x mat.VecDense
-				must.Do(t, x.SolveVec(&u, mat.NewVecDense(dim, normal(r, dim))))
-				x.AddVec(&x, mu)
-				e[i] = posterior.Theta{D: 2, C: 2, W: x.RawVector().Data}
+				e[i] = posterior.Theta{D: 2, C: 2, W: own.Rand(nil)}
 			}
 			locals = append(locals, e)
 		}
@@ -80,47 +78,28 @@ func TestShrunkPrecision(t *testing.T) {
 		stat.CovarianceMatrix(&s, x, nil)
 		s.ScaleSym(float64(n-1)/float64(n), &s)
 		mu := mat.Trace(&s) / float64(p)
-		norm := func(m mat.Symmetric) float64 { v := mat.Norm(m, 2); return v * v }
-		target := mat.NewSymDense(p, nil)
-		for j := range p {
-			target.SetSym(j, j, mu)
-		}
-		var off mat.SymDense
-		off.ScaleSym(-1, target)
-		off.AddSym(&off, &s)
+		norm := func(m mat.Matrix) float64 { v := mat.Norm(m, 2); return v * v }
+		var off mat.Dense
+		off.Sub(&s, mat.NewDiagDense(p, slices.Repeat([]float64{mu}, p)))
 		var b2 float64
 		for i := range n {
 			v := mat.NewVecDense(p, nil)
 			for j := range p {
 				v.SetVec(j, x.At(i, j)-stat.Mean(mat.Col(nil, j, x), nil))
 			}
-			one := mat.NewSymDense(p, nil)
-			one.SymOuterK(1, v)
-			var minus mat.SymDense
-			minus.ScaleSym(-1, &s)
-			one.AddSym(one, &minus)
-			b2 += norm(one) / float64(n*n)
+			var one mat.Dense
+			one.Outer(1, v, v)
+			one.Sub(&one, &s)
+			b2 += norm(&one) / float64(n*n)
 		}
 		r := math.Min(b2/norm(&off), 1)
 		if r <= 0 || r >= 1 {
 			t.Fatalf("%d x %d: shrinkage is %v; the case should lie inside (0, 1)", n, p, r)
 		}
-		s.ScaleSym(1-r, &s)
-		target.ScaleSym(r, target)
-		s.AddSym(&s, target)
 		var product mat.Dense
-		product.Mul(got, &s)
-		for i := range p {
-			for j := range p {
-				want := 0.0
-				if i == j {
-					want = 1
-				}
-				if math.Abs(product.At(i, j)-want) > 1e-8 {
-					t.Fatalf("%d x %d: precision times covariance is %v at %d,%d", n, p,
-						product.At(i, j), i, j)
-				}
-			}
+		product.Mul(got, moment.Shrunk(&s, r))
+		if !mat.EqualApprox(&product, identity(p), 1e-8) {
+			t.Fatalf("%d x %d: precision times covariance is\n%v", n, p, mat.Formatted(&product))
 		}
 	}
 }

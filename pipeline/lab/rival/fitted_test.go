@@ -6,6 +6,9 @@ import (
 	"math"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"gonum.org/v1/gonum/floats"
+
 	"fmp/models/rng"
 	"fmp/onnx/must"
 	"fmp/pipeline/meta"
@@ -51,10 +54,8 @@ func TestFitted(t *testing.T) {
 		return must.Get(m.Run(ctx, task, s))(t).Ensembles[0]
 	}
 	mean := run(fmpMean, open, 1)[0]
-	for i, v := range run(fmpLaplace, open, 0)[7].W {
-		if math.Abs(v-mean.W[i]) > 1e-3 {
-			t.Fatalf("weight %d of FMP-Laplace at scale 0 is %v, of FMP-mean %v", i, v, mean.W[i])
-		}
+	if off := floats.Distance(run(fmpLaplace, open, 0)[7].W, mean.W, math.Inf(1)); !(off <= 1e-3) {
+		t.Fatalf("weights of FMP-Laplace at scale 0 are up to %v from those of FMP-mean", off)
 	}
 	quarter, _ := variance(run(fmpLaplace, open, 0.25))
 	one, _ := variance(run(fmpLaplace, open, 1))
@@ -62,13 +63,8 @@ func TestFitted(t *testing.T) {
 		t.Errorf("FMP-Laplace has variance %v at scale 1/4 and %v at 1", quarter, one)
 	}
 	plain := run(fmp, open, 1)
-	for s, h := range run(fmpJoint, open, 0) {
-		for i, v := range h.W {
-			if v != plain[s].W[i] {
-				t.Fatalf("weight %d of sample %d of FMP-joint at scale 0 is %v, of FMP %v", i, s,
-					v, plain[s].W[i])
-			}
-		}
+	if d := cmp.Diff(plain, run(fmpJoint, open, 0)); d != "" {
+		t.Fatalf("FMP and FMP-joint at scale 0 differ: %s", d)
 	}
 	// The two uncertainties add up: that of class means, FMP's own, and the fit's, which is
 	// FMP-Laplace's.
@@ -78,14 +74,8 @@ func TestFitted(t *testing.T) {
 		t.Errorf("FMP-joint has variance %v; FMP %v and FMP-Laplace %v", both, means, one)
 	}
 	for _, m := range []Method{fmpLaplace, fmpJoint} {
-		a, b := run(m, open, 1), run(m, openTask(t, 2), 1)
-		for s := range a {
-			for i, v := range a[s].W {
-				if v != b[s].W[i] {
-					t.Fatalf("%s: weight %d of sample %d is %v on one thread and %v on two",
-						m.Info().Name, i, s, v, b[s].W[i])
-				}
-			}
+		if d := cmp.Diff(run(m, open, 1), run(m, openTask(t, 2), 1)); d != "" {
+			t.Fatalf("%s on one thread and on two: %s", m.Info().Name, d)
 		}
 		must.Fail(m.Run(ctx, newTestTask(t, newWorld(1, 6, 3, 4).input(t, 2, 4, 8)),
 			DefaultSettings()))(t, "", fmt.Sprintf("%s in closed scope is no error", m.Info().Name))

@@ -5,6 +5,7 @@ import (
 	"math"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 
@@ -21,12 +22,17 @@ func rowMoments(e posterior.Ensemble) ([]float64, *mat.SymDense) {
 	for i := range e {
 		x.SetRow(i, e[i].W)
 	}
-	mean := make([]float64, len(e[0].W))
+	return weighted(x, nil)
+}
+
+// weighted are the mean and covariance of weighted rows.
+func weighted(x *mat.Dense, weights []float64) ([]float64, *mat.SymDense) {
+	mean := make([]float64, x.RawMatrix().Cols)
 	for j := range mean {
-		mean[j] = stat.Mean(mat.Col(nil, j, x), nil)
+		mean[j] = stat.Mean(mat.Col(nil, j, x), weights)
 	}
 	var cov mat.SymDense
-	stat.CovarianceMatrix(&cov, x, nil)
+	stat.CovarianceMatrix(&cov, x, weights)
 	return mean, &cov
 }
 
@@ -86,23 +92,8 @@ func importance(set *point.Set, precision float64, draws int) ([]float64, *mat.S
 		}
 		weights[k] = math.Exp(log)
 	}
-	mean := make([]float64, d*c)
-	for j := range mean {
-		mean[j] = stat.Mean(mat.Col(nil, j, x), weights)
-	}
-	var total float64
-	for _, w := range weights {
-		total += w
-	}
-	cov := mat.NewSymDense(d*c, nil)
-	v := mat.NewVecDense(d*c, nil)
-	for k, w := range weights {
-		for j := range mean {
-			v.SetVec(j, x.At(k, j)-mean[j])
-		}
-		cov.SymRankOne(cov, w/total, v)
-	}
-	return mean, cov
+	floats.Scale(float64(draws)/floats.Sum(weights), weights)
+	return weighted(x, weights)
 }
 
 // TestHMCFindsExactPosterior on problems with fewer points than features (where part of the head is

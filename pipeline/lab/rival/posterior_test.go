@@ -453,6 +453,11 @@ func TestErrors(t *testing.T) {
 			return err
 		}
 	}
+	lost := func(in *Input, _ *Settings) {
+		in.Drawer = failing(func(*point.Set, int) ([]*point.Set, error) {
+			return nil, errors.New("the device is lost")
+		})
+	}
 	for want, do := range map[string]func() error{
 		"ANN: posterior: l2 is -1": run(ann, func(_ *Input, s *Settings) { s.L2 = -1 }),
 		"shrinkage is 2":           run(fedcgs, func(_ *Input, s *Settings) { s.Shrinkage = 2 }),
@@ -487,28 +492,16 @@ func TestErrors(t *testing.T) {
 			func(in *Input, _ *Settings) { in.Uploads[0].Z[3] = float32(math.NaN()) }),
 		"client 0: weight of point 2 is -1": run(ann,
 			func(in *Input, _ *Settings) { in.Clients[0].W[2] = -1 }),
-		"-3 samples":              run(mp, func(in *Input, _ *Settings) { in.Samples = -3 }),
-		"consensus from 1 sample": run(cfmp, func(in *Input, _ *Settings) { in.Samples = 1 }),
-		"MP: drawing points: the device is lost": run(mp, func(in *Input, _ *Settings) {
-			in.Drawer = failing(func(*point.Set, int) ([]*point.Set, error) {
-				return nil, errors.New("the device is lost")
-			})
-		}),
+		"-3 samples":                             run(mp, func(in *Input, _ *Settings) { in.Samples = -3 }),
+		"consensus from 1 sample":                run(cfmp, func(in *Input, _ *Settings) { in.Samples = 1 }),
+		"MP: drawing points: the device is lost": run(mp, lost),
 		"made 1 sets, 4 were asked for": run(mp, func(in *Input, _ *Settings) {
 			in.Drawer = failing(func(s *point.Set, _ int) ([]*point.Set, error) { return []*point.Set{s}, nil })
 		}),
-		"client 0: drawing points": run(lmp, func(in *Input, _ *Settings) {
-			in.Drawer = failing(func(*point.Set, int) ([]*point.Set, error) {
-				return nil, errors.New("no")
-			})
-		}),
+		"client 0: drawing points": run(lmp, lost),
 		"sample 0: points drawn have dx 2": run(mp, func(in *Input, _ *Settings) {
 			in.Drawer = failing(func(_ *point.Set, n int) ([]*point.Set, error) {
-				out := make([]*point.Set, n)
-				for i := range out {
-					out[i] = point.New(1, 2, 3)
-				}
-				return out, nil
+				return slices.Repeat([]*point.Set{point.New(1, 2, 3)}, n), nil
 			})
 		}),
 		"tuning ANN: no tasks": func() error {

@@ -3,9 +3,13 @@ package rival
 import (
 	"context"
 	"math"
+	"slices"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/stat"
+	"gonum.org/v1/gonum/stat/distmv"
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"fmp/models/rng"
@@ -24,49 +28,28 @@ func probabilities(t *testing.T, r *posterior.Result, x []float32) *metric.Proba
 	return must.Get(metric.Predict(context.Background(), r.Ensembles[0], rows, 1))(t)
 }
 
-// softmaxOf are class probabilities of log-densities.
-func softmaxOf(log []float64) []float64 {
-	out := make([]float64, len(log))
-	var sum float64
-	for c, v := range log {
-		out[c] = math.Exp(v - log[0])
-		sum += out[c]
-	}
-	for c := range out {
-		out[c] /= sum
-	}
-	return out
-}
-
-// logNormal is the log-density of N(mean, cov), but for a constant.
+// logNormal is the log-density of N(mean, cov).
 func logNormal(t *testing.T, x, mean []float64, cov mat.Symmetric) float64 {
 	t.Helper()
-	var chol mat.Cholesky
-	if !chol.Factorize(cov) {
+	d, ok := distmv.NewNormal(mean, cov, nil)
+	if !ok {
 		t.Fatal("covariance is not positive definite")
 	}
-	d := mat.NewVecDense(len(x), nil)
-	d.SubVec(mat.NewVecDense(len(x), x), mat.NewVecDense(len(x), mean))
-	var solved mat.VecDense
-	must.Do(t, chol.SolveVecTo(&solved, d))
-	return -mat.Dot(d, &solved)/2 - chol.LogDet()/2
+	return d.LogProb(x)
 }
 
-// near compares probabilities with log-densities written out.
+// near compares probabilities with the log-densities of the classes written out.
 func near(t *testing.T, what string, p *metric.Probabilities, x []float32,
-	log func(x []float64) []float64) {
+	log func(x []float64, y int) float64) {
 	t.Helper()
-	dx := len(x) / p.N
+	rows, logs := moment.Rows(x, len(x)/p.N), make([]float64, p.C)
 	for i := range p.N {
-		row := make([]float64, dx)
-		for j, v := range x[i*dx : (i+1)*dx] {
-			row[j] = float64(v)
+		for c := range logs {
+			logs[c] = log(rows.RawRowView(i), c)
 		}
-		want := softmaxOf(log(row))
 		for c, v := range p.Row(i) {
-			if math.Abs(v-want[c]) > 1e-4 {
-				t.Fatalf("%s: point %d, class %d: probability %v, written out %v", what,
-					i, c, v, want[c])
+			if want := math.Exp(logs[c] - floats.LogSumExp(logs)); math.Abs(v-want) > 1e-4 {
+				t.Fatalf("%s: point %d, class %d: probability %v, written out %v", what, i, c, v, want)
 			}
 		}
 	}
@@ -122,51 +105,31 @@ func TestDiscriminants(t *testing.T) {
 			}
 		}
 	}
-	near(t, "PLDA", probabilities(t, run(plda), x), x, func(x []float64) (log []float64) {
-		for y := range c {
-			log = append(log, logNormal(t, x, posteriorMeans[y], predictive[y]))
-		}
-		return log
+	near(t, "PLDA", probabilities(t, run(plda), x), x, func(x []float64, y int) float64 {
+		return logNormal(t, x, posteriorMeans[y], predictive[y])
 	})
-	near(t, "LDA", probabilities(t, run(lda), x), x, func(x []float64) (log []float64) {
-		for y := range c {
-			log = append(log, logNormal(t, x, posteriorMeans[y], within))
-		}
-		return log
+	near(t, "LDA", probabilities(t, run(lda), x), x, func(x []float64, y int) float64 {
+		return logNormal(t, x, posteriorMeans[y], within)
 	})
 	isotropic := moment.Shrunk(k.Within, 1)
-	near(t, "NCM", probabilities(t, run(ncm), x), x, func(x []float64) (log []float64) {
-		for y := range c {
-			log = append(log, logNormal(t, x, means.RawRowView(y), isotropic))
-		}
-		return log
+	near(t, "NCM", probabilities(t, run(ncm), x), x, func(x []float64, y int) float64 {
+		return logNormal(t, x, means.RawRowView(y), isotropic)
 	})
-	near(t, "GH-QDA", probabilities(t, run(ghqda), x), x, func(x []float64) (log []float64) {
-		for y := range c {
-			var rows []float64
-			n := 0
-			for _, set := range in.Clients {
-				for i := range set.N {
-					if row := set.Row(i); row[dx+y] == 1 {
-						for _, v := range row[:dx] {
-							rows = append(rows, float64(v))
-						}
-						n++
-					}
+	near(t, "GH-QDA", probabilities(t, run(ghqda), x), x, func(x []float64, y int) float64 {
+		var rows []float32
+		for _, set := range in.Clients {
+			for i := range set.N {
+				if row := set.Row(i); row[dx+y] == 1 {
+					rows = append(rows, row[:dx]...)
 				}
 			}
-			cov := mat.NewSymDense(dx, nil)
-			centred := mat.NewDense(n, dx, rows)
-			for i := range n {
-				for j := range dx {
-					centred.Set(i, j, centred.At(i, j)-means.At(y, j))
-				}
-			}
-			cov.SymOuterK(1/float64(n), centred.T())
-			log = append(log, logNormal(t, x, means.RawRowView(y), moment.Shrunk(cov, s.Shrinkage))+
-				math.Log(stats.count[y]+0.5))
 		}
-		return log
+		var cov mat.SymDense
+		stat.CovarianceMatrix(&cov, moment.Rows(rows, dx), nil)
+		n := float64(len(rows) / dx)
+		cov.ScaleSym((n-1)/n, &cov)
+		return logNormal(t, x, means.RawRowView(y), moment.Shrunk(&cov, s.Shrinkage)) +
+			math.Log(stats.count[y]+0.5)
 	})
 }
 
@@ -176,28 +139,25 @@ func TestLatent(t *testing.T) {
 	x, y := w.draw(rng.New(3, "corpus"), 400)
 	k := must.Get(NewCorpus(x, 6, y, 5))(t)
 	l := must.Get(k.latent(0.1))(t)
-	for name, s := range map[string]mat.Symmetric{"within": moment.Shrunk(k.Within, 0.1), "between": k.Between} {
+	for name, c := range map[string]struct{ of, want mat.Symmetric }{
+		"within":  {moment.Shrunk(k.Within, 0.1), identity(6)},
+		"between": {k.Between, mat.NewDiagDense(6, l.beta)},
+	} {
 		var half, whole mat.Dense
-		half.Mul(s, l.v)
+		half.Mul(c.of, l.v)
 		whole.Mul(l.v.T(), &half)
-		for i := range 6 {
-			for j := range 6 {
-				want := 0.0
-				if i == j {
-					if want = 1; name == "between" {
-						want = max(whole.At(i, i), 0)
-						if math.Abs(want-l.beta[i]) > 1e-9 {
-							t.Errorf("beta %d is %v, V'BV %v", i, l.beta[i], want)
-						}
-						continue
-					}
-				}
-				if math.Abs(whole.At(i, j)-want) > 1e-9 {
-					t.Errorf("%s: V'SV is %v at %d,%d; want %v", name, whole.At(i, j), i, j, want)
-				}
-			}
+		for i := range 6 { // the model has no negative variance
+			whole.Set(i, i, max(whole.At(i, i), 0))
+		}
+		if !mat.EqualApprox(&whole, c.want, 1e-9) {
+			t.Errorf("%s: V'SV is\n%v; want\n%v", name, mat.Formatted(&whole), mat.Formatted(c.want))
 		}
 	}
+}
+
+// identity is I.
+func identity(n int) *mat.DiagDense {
+	return mat.NewDiagDense(n, slices.Repeat([]float64{1}, n))
 }
 
 // TestFed3RIsRidge: its head solves the normal equations of the pooled points, up to the length of
