@@ -73,11 +73,8 @@ func TestGradientVanishes(t *testing.T) {
 		p := random(1, k.n, k.dx, k.c, k.l2)
 		centre := NewTheta(p.D(), k.c)
 		if k.centre {
-			r := rand.New(rand.NewPCG(2, 7))
-			for i := range centre.W {
-				centre.W[i] = r.NormFloat64()
-			}
-			p.Centre = &centre
+			p.Centre = withHead(p)
+			centre = *p.Centre
 		}
 		s, err := Solve(context.Background(), p, Options{Tolerance: 1e-12})
 		if err != nil {
@@ -96,7 +93,10 @@ func TestGradientVanishes(t *testing.T) {
 					prob[c] += x[j] * s.Theta.W[j*k.c+c]
 				}
 			}
-			softmax(prob, prob)
+			sum := floats.LogSumExp(prob)
+			for c, v := range prob {
+				prob[c] = math.Exp(v - sum)
+			}
 			for j := range d {
 				for c := range k.c {
 					g[j*k.c+c] += p.W[i] * x[j] * (prob[c] - p.Y[i*k.c+c])
@@ -467,26 +467,6 @@ func BenchmarkPeers(b *testing.B) {
 			}
 		})
 	}
-}
-
-// softmax is the definition: it writes the probabilities of logits l to p (which may be l) and
-// returns the log of the sum of exponentials.
-func softmax(l, p []float64) float64 {
-	top := l[0]
-	for _, v := range l[1:] {
-		top = max(top, v)
-	}
-	var sum float64
-	for j, v := range l {
-		e := math.Exp(v - top)
-		p[j] = e
-		sum += e
-	}
-	inv := 1 / sum
-	for j := range p {
-		p[j] *= inv
-	}
-	return top + math.Log(sum)
 }
 
 // TestSolveShared: fits that share points and are led by one to some of them reach what fits of

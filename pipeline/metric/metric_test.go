@@ -320,14 +320,9 @@ func TestExamineFirst(t *testing.T) {
 
 // softmax is the definition, in place.
 func softmax(l []float64) {
-	top := slices.Max(l)
-	var sum float64
+	sum := floats.LogSumExp(l)
 	for i, v := range l {
-		l[i] = math.Exp(v - top)
-		sum += l[i]
-	}
-	for i := range l {
-		l[i] /= sum
+		l[i] = math.Exp(v - sum)
 	}
 }
 

@@ -6,8 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/dense"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
@@ -133,11 +137,7 @@ func TestConjugateUploads(t *testing.T) {
 	phi.Z[k.config.Dx] = 1
 	a := must.Get(k.Mean(ctx, phi))(t)
 	b := must.Get(k.Mean(ctx, k.project(phi)))(t)
-	for i := range a.W {
-		if math.Abs(a.W[i]-b.W[i]) > 1e-9 {
-			t.Fatalf("weight %d is %v from means of phi and %v from means of w", i, a.W[i], b.W[i])
-		}
-	}
+	near(t, "means of w and of phi", b.W, a.W, 1e-9)
 	for _, c := range []struct {
 		want string
 		run  func() error
@@ -175,13 +175,9 @@ func TestConjugateIntervals(t *testing.T) {
 	out := must.Get(engine.Eval(s,
 		map[string]*onnx.Tensor{
 			"features": onnx.NewTensor(test.Features[from*test.Dx:(from+n)*test.Dx], n, test.Dx)}))(t)
-	for i := range n * test.C {
-		at := from*test.C + i
-		if a, b := out["low"].F32()[i], out["high"].F32()[i]; math.Abs(float64(a)-low[at]) > 1e-5 ||
-			math.Abs(float64(b)-high[at]) > 1e-5 {
-			t.Fatalf("element %d: the graph gives %v to %v, the predictor %v to %v", i, a, b,
-				low[at], high[at])
-		}
+	for name, ends := range map[string][]float64{"low": low, "high": high} {
+		near(t, name+" of the graph", dense.As[float64](out[name].F32()),
+			ends[from*test.C:(from+n)*test.C], 1e-5)
 	}
 	wideLow, wideHigh := must.Get2(k.Intervals(ctx, Drawn{Seen: seen, Latent: latent, Uniform: uniform},
 		test.Features, 0.99))(t)
@@ -207,6 +203,14 @@ func TestConjugateIntervals(t *testing.T) {
 	if _, _, err := k.Intervals(ctx, one, test.Features, 0.9); err == nil ||
 		!strings.Contains(err.Error(), "2 samples") {
 		t.Errorf("error %v does not say how many samples intervals take", err)
+	}
+}
+
+// near fails where numbers differ by more than a tolerance.
+func near(t *testing.T, what string, got, want any, tolerance float64) {
+	t.Helper()
+	if d := cmp.Diff(want, got, cmpopts.EquateApprox(0, tolerance)); d != "" {
+		t.Fatalf("%s differ: %s", what, d)
 	}
 }
 

@@ -51,11 +51,7 @@ func TestShifted(t *testing.T) {
 		}
 		return row
 	})
-	for i := range want {
-		if math.Abs(float64(got[i]-want[i])) > 1e-4 {
-			t.Fatalf("number %d of the coordinates is %v; want %v", i, got[i], want[i])
-		}
-	}
+	near(t, "the coordinates", got, want, 1e-4)
 	plain := must.Get(k.Shifted(eng, nil, nil, b))(t)
 	got = read(plain, func(row []float64) []float64 {
 		for j := range row {
@@ -64,9 +60,5 @@ func TestShifted(t *testing.T) {
 		return row
 	})
 	want = read(k, func(row []float64) []float64 { return row })
-	for i := range want {
-		if math.Abs(float64(got[i]-want[i])) > 1e-4 {
-			t.Fatalf("number %d of moved class means is %v; want %v", i, got[i], want[i])
-		}
-	}
+	near(t, "moved class means", got, want, 1e-4)
 }

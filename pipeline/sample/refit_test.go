@@ -8,6 +8,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/dense"
 	"fmp/onnx/engine"
 	"fmp/onnx/must"
 	"fmp/pipeline/erm"
@@ -85,21 +86,21 @@ func TestRefit(t *testing.T) {
 	out := must.Get(engine.Eval(session,
 		map[string]*onnx.Tensor{"features": onnx.NewTensor(test.Features, n, test.Dx)}))(t)
 	rows := must.Get(f.Map(ctx, test.Features))(t)
-	if got := out["coordinates"].F32(); !slices.EqualFunc(got, rows,
-		func(a, b float32) bool { return math.Abs(float64(a-b)) < 1e-4 }) {
-		t.Error("the graph's coordinates are not the predictor's")
+	near(t, "the graph's coordinates", out["coordinates"].F32(), rows, 1e-4)
+	for name, ends := range map[string][]float64{"low": low, "high": high} {
+		near(t, name+" of the graph", dense.As[float64](out[name].F32()), ends, 1e-4)
 	}
 	doubtful := &Refit{Conjugate: k, Penalty: 10, Doubt: 9}
 	wideLow, wideHigh := must.Get2(doubtful.Intervals(ctx,
 		Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform}, test.Features, 0.9))(t)
-	type ends struct{ low, high []float64 }
-	cooled := map[float64]ends{}
+	cooled := map[float64][2][]float64{}
 	for _, at := range []float64{0.5, 2} {
-		var e ends
 		d := Drawn{Seen: seen, Heads: all, Latent: latent, Uniform: uniform, Temperature: at}
-		e.low, e.high = must.Get2(f.Intervals(ctx, d, test.Features, 0.9))(t)
-		cooled[at] = e
+		l, h := must.Get2(f.Intervals(ctx, d, test.Features, 0.9))(t)
+		cooled[at] = [2][]float64{l, h}
 	}
+	// Above 1 a temperature narrows nothing; half of it spreads logits twice as far.
+	near(t, "intervals at temperature 2", cooled[2], [2][]float64{low, high}, 0)
 	single := make([]*metric.Probabilities, samples)
 	for s := range single {
 		single[s] = must.Get(metric.Predict(ctx, all[s:s+1], rows, 1))(t)
@@ -116,18 +117,8 @@ func TestRefit(t *testing.T) {
 			t.Fatalf("interval %d is %v to %v; the heads' mean log odds is that of %v", i, low[i],
 				high[i], middle)
 		}
-		for name, v := range map[string]float64{"low": low[i], "high": high[i]} {
-			if got := float64(out[name].F32()[i]); math.Abs(got-v) > 1e-4 {
-				t.Fatalf("%s %d of the graph is %v; want %v", name, i, got, v)
-			}
-		}
-		// Above 1 a temperature narrows nothing; half of it spreads logits twice as far.
-		if cooled[2].low[i] != low[i] || cooled[2].high[i] != high[i] {
-			t.Fatalf("interval %d at temperature 2 is %v to %v; want %v to %v", i, cooled[2].low[i],
-				cooled[2].high[i], low[i], high[i])
-		}
 		reach += odds(high[i]) - odds(low[i])
-		hotter += odds(cooled[0.5].high[i]) - odds(cooled[0.5].low[i])
+		hotter += odds(cooled[0.5][1][i]) - odds(cooled[0.5][0][i])
 		width += high[i] - low[i]
 		wide += wideHigh[i] - wideLow[i]
 	}

@@ -135,11 +135,7 @@ func TestProject(t *testing.T) {
 	seen.W[0] = 7
 	out := c.project(seen)
 	want := []float32{1 + 1.5 - 5 - 10, 2 + 2 - 6 + 20, 0, 1}
-	for i, v := range out.Row(0) {
-		if v != want[i] {
-			t.Errorf("number %d is %v, want %v", i, v, want[i])
-		}
-	}
+	near(t, "coordinates", out.Row(0), want, 0)
 	if out.W[0] != 7 {
 		t.Errorf("the weight is %v", out.W[0])
 	}

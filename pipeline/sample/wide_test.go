@@ -1,8 +1,6 @@
 package sample
 
 import (
-	"math"
-	"slices"
 	"testing"
 
 	"fmp/models"
@@ -49,30 +47,18 @@ func TestWideClassifier(t *testing.T) {
 	parts.Samples = true
 	wide := must.Get(models.NewWideClassifier(*parts, models.Manifest{}))(t)
 	in := map[string]*onnx.Tensor{"features": onnx.NewTensor(rows, len(rows)/k.config.Dx, k.config.Dx)}
-	of := func(e engine.Engine, m *onnx.Model) map[string]*onnx.Tensor {
+	of := func(e engine.Engine, m *onnx.Model) map[string][]float32 {
 		s := must.Get(e.Load(m))(t)
 		defer s.Close()
-		return must.Get(engine.Eval(s, in))(t)
+		out := map[string][]float32{}
+		for name, v := range must.Get(engine.Eval(s, in))(t) {
+			out[name] = v.F32()
+		}
+		return out
 	}
 	want := of(k.engine, full)
 	for name, e := range map[string]engine.Engine{"pure": k.engine, "ort": orttest.New(t)} {
-		got := of(e, wide)
-		if len(got) != len(want) {
-			t.Errorf("%s: %d outputs; want %d", name, len(got), len(want))
-		}
-		for out, w := range want {
-			g := got[out]
-			if g == nil || g.Len() != w.Len() {
-				t.Errorf("%s: %s is %v; want %v", name, out, g, w)
-				continue
-			}
-			for i, v := range w.F32() {
-				if math.Abs(float64(v-g.F32()[i])) > 2e-5 {
-					t.Errorf("%s: %s[%d] is %v; want %v", name, out, i, g.F32()[i], v)
-					break
-				}
-			}
-		}
+		near(t, "outputs by "+name, of(e, wide), want, 2e-5)
 	}
 }
 
@@ -86,15 +72,9 @@ func TestWideClaims(t *testing.T) {
 	if full, wide = full.Dense(), wide.Dense(); wide.K != min(64, full.K) || !wide.Wide {
 		t.Fatalf("%d coordinates", wide.K)
 	}
-	for i, n := range full.Masses {
-		if wide.Masses[i] != n {
-			t.Fatalf("mass %d is %v; want %v", i, wide.Masses[i], n)
-		}
-		for j := range wide.K {
-			if v, w := wide.Means[i*wide.K+j], full.Means[i*full.K+j]; math.Abs(v-w) > 1e-5 {
-				t.Fatalf("coordinate %d of mean %d is %v; want %v", j, i, v, w)
-			}
-		}
+	near(t, "masses", wide.Masses, full.Masses, 0)
+	for i := range full.Masses {
+		near(t, "means", wide.Means[i*wide.K:(i+1)*wide.K], full.Means[i*full.K:][:wide.K], 1e-5)
 	}
 }
 
@@ -123,14 +103,7 @@ func TestWideHeads(t *testing.T) {
 	for name, sets := range map[string][2]*point.Set{"w": {seen, seen}, "phi": {phi, mapped}} {
 		got := must.Get(k.wideHeads(t.Context(), sets[0], latent, samples))(t)
 		want := must.Get(k.limit(t.Context(), sets[1], latent, samples))(t)
-		if len(got) != samples {
-			t.Fatalf("%s: %d heads; want %d", name, len(got), samples)
-		}
-		for s := range want {
-			if !slices.Equal(got[s].W, want[s].W) {
-				t.Errorf("%s: head %d differs", name, s)
-			}
-		}
+		near(t, "heads of "+name, got, want, 0)
 	}
 	must.Fail(k.wideHeads(t.Context(), seen, latent[1:], samples))(t, "",
 		"a latent that is a number short: no error")
