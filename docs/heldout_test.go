@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
+
 	"fmp/docs/internal/kept"
 	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
@@ -61,11 +63,7 @@ func estimateOf(t *testing.T, of []float64) metric.Interval {
 
 // lessThose are figures of runs less others.
 func lessThose(own, others []float64) []float64 {
-	out := slices.Clone(own)
-	for i := range out {
-		out[i] -= others[i]
-	}
-	return out
+	return floats.SubTo(make([]float64, len(own)), own, others)
 }
 
 // coverages are the figures of FMP's intervals: against its own limit and a regression, each at its

@@ -607,9 +607,7 @@ func (w *workspace) apply(v, out []float64) {
 // |b|. hessian multiplies by H.
 func (w *workspace) conjugateGradient(hessian func(v, out []float64), b, x []float64, most int,
 	tol float64) float64 {
-	for i := range x {
-		x[i] = 0
-	}
+	clear(x)
 	copy(w.r, b)
 	b0 := math.Sqrt(dot(b, b))
 	if b0 == 0 {
@@ -883,9 +881,7 @@ func transpose(src, dst []float64, rows, cols int) {
 // transposeInto writes t, or zeros where it is nil, to dst as C x D.
 func transposeInto(dst []float64, t *Theta, d, c int) {
 	if t == nil {
-		for i := range dst {
-			dst[i] = 0
-		}
+		clear(dst)
 		return
 	}
 	transpose(t.W, dst, d, c)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/stat"
 	"gonum.org/v1/gonum/stat/distuv"
 )
@@ -50,9 +51,5 @@ func Paired(a, b []float64, level float64) (Interval, error) {
 		return Interval{}, fmt.Errorf("paired interval: %d and %d values; pairs need as many of each",
 			len(a), len(b))
 	}
-	d := make([]float64, len(a))
-	for i := range a {
-		d[i] = a[i] - b[i]
-	}
-	return Estimate(d, level)
+	return Estimate(floats.SubTo(make([]float64, len(a)), a, b), level)
 }

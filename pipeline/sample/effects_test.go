@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/onnx/dense"
@@ -42,21 +43,16 @@ func TestShifted(t *testing.T) {
 	got := read(shifted, func(row []float64) []float64 { return row })
 	want := read(k, func(row []float64) []float64 { // phi - b - ((phi - b) A - c)
 		var told mat.VecDense
-		for j := range row {
-			row[j] -= b[j]
-		}
+		floats.Sub(row, b)
 		told.MulVec(a.T(), mat.NewVecDense(dx, row))
-		for j := range row {
-			row[j] -= told.AtVec(j) - c[j]
-		}
+		floats.Sub(row, told.RawVector().Data)
+		floats.Add(row, c)
 		return row
 	})
 	near(t, "the coordinates", got, want, 1e-4)
 	plain := must.Get(k.Shifted(eng, nil, nil, b))(t)
 	got = read(plain, func(row []float64) []float64 {
-		for j := range row {
-			row[j] += b[j]
-		}
+		floats.Add(row, b)
 		return row
 	})
 	want = read(k, func(row []float64) []float64 { return row })

@@ -409,26 +409,16 @@ func TestTuningSeesTheCorpusOnly(t *testing.T) {
 		must.Get(execute(t, t.Context(), c, d, dir, nil))(t)
 		return read(t, dir, TuningFile)
 	}
-	noise := func(n, dx, classes int) ([]float32, []int) {
-		f, y := make([]float32, n*dx), make([]int, n)
-		rng.Normal(rng.New(5, "noise"), f)
-		for i := range y {
-			y[i] = i % classes
-		}
-		return f, y
-	}
-	bank := func() *task.Bank {
-		f, y := noise(300, 6, 4)
-		return must.Get(task.NewBank(f, 6, y, 4))(t)
-	}
-	want := choices(nil)
-	if got := choices(func(d *Data) { d.Test, d.TestLabels = noise(60, 6, 4) }); !bytes.Equal(got, want) {
+	other, want := clusters(t, 4, 6, 310, 60), choices(nil)
+	if got := choices(func(d *Data) {
+		d.Test, d.TestLabels = other.Test, other.TestLabels
+	}); !bytes.Equal(got, want) {
 		t.Error("other test images changed what was chosen")
 	}
-	if got := choices(func(d *Data) { d.Clients = bank() }); !bytes.Equal(got, want) {
+	if got := choices(func(d *Data) { d.Clients = other.Clients }); !bytes.Equal(got, want) {
 		t.Error("another clients' part changed what was chosen")
 	}
-	if got := choices(func(d *Data) { d.Corpus = bank() }); bytes.Equal(got, want) {
+	if got := choices(func(d *Data) { d.Corpus = other.Corpus }); bytes.Equal(got, want) {
 		t.Error("another corpus changed nothing")
 	}
 }

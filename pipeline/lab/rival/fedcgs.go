@@ -97,10 +97,7 @@ func (a *statistics) add(set *point.Set) {
 		for c, y := range row[a.dx:] {
 			share := w * float64(y)
 			a.count[c] += share
-			sum := a.sum.RawRowView(c)
-			for j := range sum {
-				sum[j] += share * x.AtVec(j)
-			}
+			floats.AddScaled(a.sum.RawRowView(c), share, x.RawVector().Data)
 		}
 		a.second.SymRankOne(a.second, w, x)
 	}

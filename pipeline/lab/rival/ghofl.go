@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
@@ -60,10 +61,7 @@ var ghqda = method{
 			return nil, err
 		}
 		means := all.means()
-		var n float64
-		for _, v := range all.count {
-			n += v
-		}
+		n := floats.Sum(all.count)
 		theta := erm.NewTheta(d*(d+1)/2+d+1, t.c)
 		last := theta.D - 1
 		for c := range t.c {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
@@ -244,9 +245,7 @@ func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
 				own[i] += deviation * r.NormFloat64()
 			}
 		}
-		for i, v := range own {
-			sums[i] += v
-		}
+		floats.Add(sums, own)
 	}
 	if b.Noise != privacy.Local {
 		r := rng.New(t.in.Seed, t.in.Stream, "fedpft-dp/noise")
