@@ -177,3 +177,21 @@ func TestSharedWeights(t *testing.T) {
 		})
 	}
 }
+
+// TestWeightsOfNoWindow: a convolution of constant weights that are none is refused when it runs,
+// also where another operator follows.
+func TestWeightsOfNoWindow(t *testing.T) {
+	for _, shape := range [][]int{{}, {0}, {4}, {4, 4}, {4, 4, 3}, {4, 4, 0, 3}, {4, 4, 3, 0}} {
+		b := build.New("weights")
+		x := b.Op("Conv", []build.Ref{b.Input("image", onnx.Float32, 1, 4, 5, 5), b.Param("w", onnx.ZerosF32(4, 4, 3, 3))})
+		b.Output("out", b.Relu(x))
+		m := must.Get(b.Model())(t)
+		m.Graph.Initializers["w"] = onnx.ZerosF32(shape...)
+		s := must.Get(must.Get(New(engine.Options{}))(t).Load(m))(t)
+		_, err := engine.Eval(s, map[string]*onnx.Tensor{"image": onnx.ZerosF32(1, 4, 5, 5)})
+		if err == nil || !strings.Contains(err.Error(), "expected") {
+			t.Errorf("weights of shape %v: the error is %v where one of shapes is expected", shape, err)
+		}
+		must.Do(t, s.Close())
+	}
+}

@@ -50,6 +50,26 @@ func FuzzLoad(f *testing.F) {
 		v = b.Op("Tile", []build.Ref{v, x})
 		b.Output("y", b.Op("Einsum", []build.Ref{v, v}, onnx.StrAttr("equation", "ij,ij->i")))
 	})
+	seed(func(b *build.Builder) {
+		scale, zero := b.F32(.5), b.Param("zero", onnx.Scalar[int8](1))
+		ws, wz := b.Param("ws", onnx.Vector[float32](1, 2)), b.Param("wz", onnx.Vector[int8](0, 0))
+		bytes := func(x build.Ref) build.Ref {
+			x = b.Op("QuantizeLinear", []build.Ref{x, scale, zero})
+			return b.Op("DequantizeLinear", []build.Ref{x, scale, zero})
+		}
+		w := b.Op("DequantizeLinear", []build.Ref{b.Param("w", onnx.NewTensor(make([]int8, 18), 2, 1, 3, 3)), ws, wz},
+			onnx.IntAttr("axis", 0))
+		v := bytes(b.Input("x", onnx.Float32, "n", 2, 4, 4))
+		v = bytes(b.Relu(b.Op("Conv", []build.Ref{v, w}, onnx.IntAttr("group", 2))))
+		v = b.Op("Gemm", []build.Ref{bytes(b.Reshape(v, 0, -1)), b.Op("DequantizeLinear", []build.Ref{
+			b.Param("v", onnx.NewTensor(make([]int8, 16), 8, 2)), ws, wz})})
+		b.Output("y", bytes(v))
+	})
+	seed(func(b *build.Builder) {
+		w, zero := b.Param("w", onnx.NewTensor(make([]int8, 6), 3, 2)), b.Param("zero", onnx.Scalar[uint8](1))
+		zeros := b.Param("zeros", onnx.Vector[int8](1, 2))
+		b.Output("y", b.Op("MatMulInteger", []build.Ref{b.Input("x", onnx.Uint8, "n", 3), w, zero, zeros}))
+	})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := serde.Unmarshal(data)
 		if err != nil {

@@ -309,7 +309,8 @@ func (p *planner) fuse(st *step, s *kernel.Spec) *onnx.Node {
 	if last.Op == "MatMul" && p.ready[last].run == nil {
 		return p.fuseLines(s)
 	}
-	if last.Op != "Conv" || len(s.In) < 2 || s.In[0] != onnx.Float32 || s.Const[1] == nil {
+	if last.Op != "Conv" || len(s.In) < 2 || s.In[0] != onnx.Float32 || s.Const[1] == nil ||
+		len(s.Const[1].Shape) == 0 {
 		return last
 	}
 	for next := p.soleReader(last.Outputs[0]); next != nil; next = p.soleReader(next.Outputs[0]) {

@@ -212,7 +212,7 @@ func (v *integers) parameters(n *onnx.Node) (scale, zero *onnx.Tensor) {
 			return nil, nil
 		}
 	}
-	if scale == nil || scale.DType != onnx.Float32 || zero != nil && zero.Len() != scale.Len() {
+	if scale == nil || scale.Len() == 0 || scale.DType != onnx.Float32 || zero != nil && zero.Len() != scale.Len() {
 		return nil, nil
 	}
 	for _, s := range scale.F32() {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"fmp/onnx"
@@ -168,6 +169,106 @@ func TestQuantized(t *testing.T) {
 		slices.Sort(expected)
 		if !slices.Equal(ops, expected) {
 			t.Errorf("%v: the steps are %v where %v are expected", c.d, ops, expected)
+		}
+		must.Do(t, s.Close())
+	}
+}
+
+// TestQuantizedEdges: quantised products of unusual sizes have the values of the float32 operators
+// but for a quantum, and those that do not fit are refused, by an error that is none of the kernel.
+func TestQuantizedEdges(t *testing.T) {
+	conv := func(group int, w ...int) func(q *quantizer, x build.Ref) build.Ref {
+		return func(q *quantizer, x build.Ref) build.Ref {
+			return q.Op("Conv", []build.Ref{x, q.weights(0, w...)}, onnx.IntAttr("group", group))
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		x       []int
+		make    func(q *quantizer, x build.Ref) build.Ref
+		failed  string
+		instead map[string][]int // the shapes of constants, which the builder would refuse
+	}{
+		{"groups without filters", []int{1, 4, 5, 5}, conv(4, 4, 1, 3, 3), "do not match",
+			map[string][]int{"w2": {2, 1, 3, 3}, "ws2": {2}, "wz2": {2}}},
+		{"groups of parts of filters", []int{1, 4, 5, 5}, conv(4, 8, 1, 3, 3), "do not match",
+			map[string][]int{"w2": {6, 1, 3, 3}, "ws2": {6}, "wz2": {6}}},
+		{"a window without columns", []int{1, 2, 5, 5}, conv(2, 2, 1, 3, 1), "at least 1",
+			map[string][]int{"w2": {2, 1, 3, 0}}},
+		{"three axes", []int{2, 4, 5, 4, 3}, conv(2, 6, 2, 2, 3, 2), "", nil},
+		{"no images", []int{0, 2, 5, 5}, conv(1, 3, 2, 3, 3), "", nil},
+		{"no rows", []int{0, 4}, func(q *quantizer, x build.Ref) build.Ref {
+			return q.Op("MatMul", []build.Ref{x, q.weights(1, 4, 3)})
+		}, "", nil},
+		{"no rows of one of three axes", []int{2, 0, 4}, func(q *quantizer, x build.Ref) build.Ref {
+			return q.Op("MatMul", []build.Ref{x, q.weights(1, 4, 3)})
+		}, "", nil},
+		{"no rows with a bias", []int{0, 4}, func(q *quantizer, x build.Ref) build.Ref {
+			return q.Op("Gemm", []build.Ref{x, q.weights(1, 4, 3), q.Param("b", onnx.ZerosF32(3))})
+		}, "", nil},
+		{"one bias", []int{2, 4}, func(q *quantizer, x build.Ref) build.Ref {
+			w := q.Op("DequantizeLinear", []build.Ref{
+				q.Param("w", onnx.NewTensor([]int8{1, 2, 3, 4, 5, 6, 7, 8}, 4, 2)), q.F32(.05),
+				q.Param("wz", onnx.Scalar[int8](1))})
+			return q.Op("Gemm", []build.Ref{x, w, q.Param("b", onnx.Vector[float32](.5))})
+		}, "", nil},
+		{"a bias without scales", []int{1, 2, 5, 5}, func(q *quantizer, x build.Ref) build.Ref {
+			b := q.Op("DequantizeLinear", []build.Ref{q.Param("b", onnx.Vector[int32](1, 2)),
+				q.Param("bs", onnx.ZerosF32(1))})
+			return q.Op("Conv", []build.Ref{x, q.weights(0, 2, 2, 3, 3), b})
+		}, "axis 1 is outside", map[string][]int{"bs": {0}}},
+		{"zero points of other columns", []int{2, 4}, func(q *quantizer, _ build.Ref) build.Ref {
+			a := q.Op("Cast", []build.Ref{"x"}, onnx.IntAttr("to", int(onnx.Uint8)))
+			y := q.Op("MatMulInteger", []build.Ref{a, q.Param("w", onnx.NewTensor(make([]int8, 20), 4, 5)),
+				q.Param("az", onnx.Scalar[uint8](3)), q.Param("wz", onnx.NewTensor(make([]int8, 5), 5))})
+			return q.Op("Cast", []build.Ref{y}, onnx.IntAttr("to", int(onnx.Float32)))
+		}, "[3] for axis 1", map[string][]int{"wz": {3}}},
+	} {
+		q := &quantizer{Builder: build.New("edges"), r: rand.New(rand.NewPCG(6, 1)), d: onnx.Uint8}
+		dims := make([]any, len(c.x))
+		for i := range dims {
+			dims[i] = c.x[i]
+		}
+		x, r := onnx.ZerosF32(c.x...), rand.New(rand.NewPCG(7, 1))
+		for i := range x.F32() {
+			x.F32()[i] = r.Float32()
+		}
+		of := c.make(q, q.bytes(q.Input("x", onnx.Float32, dims...), .01))
+		q.Output("y", q.bytes(of, .05))
+		m := must.Get(q.Model())(t)
+		for name, shape := range c.instead {
+			w := must.Get(onnx.Zeros(m.Graph.Initializers[name].DType, shape...))(t)
+			if m.Graph.Initializers[name] = w; w.DType == onnx.Float32 {
+				w.Data = slices.Repeat([]float32{.01}, w.Len())
+			}
+		}
+		e := must.Get(New(engine.Options{Threads: 1}))(t)
+		s, err := e.Load(m)
+		if err != nil {
+			t.Errorf("%s: it does not load: %v", c.name, err)
+			continue
+		}
+		got, err := engine.Eval(s, map[string]*onnx.Tensor{"x": x})
+		if c.failed != "" {
+			if err == nil || !strings.Contains(err.Error(), c.failed) || strings.Contains(err.Error(), "kernel failed") {
+				t.Errorf("%s: the error is %v where one with %q is expected", c.name, err, c.failed)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: string(of)}) // so it is made as float32
+		want := modeltest.Eval(t, e, m, map[string]*onnx.Tensor{"x": x})["y"]
+		if !slices.Equal(got["y"].Shape, want.Shape) {
+			t.Errorf("%s: a result of %v where %v is expected", c.name, got["y"], want)
+			continue
+		}
+		for i, v := range got["y"].F32() {
+			if d := math.Abs(float64(v - want.F32()[i])); d > .051 {
+				t.Errorf("%s: element %d is %v where %v is expected", c.name, i, v, want.F32()[i])
+			}
 		}
 		must.Do(t, s.Close())
 	}

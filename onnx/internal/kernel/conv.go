@@ -117,6 +117,9 @@ func convShape(w window, group int, xs, ws []int) (window, []int, error) {
 	if w.size != nil && !slices.Equal(w.size, ws[2:]) {
 		return w, nil, fmt.Errorf("kernel_shape %v differs from the weights' %v", w.size, ws[2:])
 	}
+	if slices.Contains(ws[2:], 0) {
+		return w, nil, fmt.Errorf("weights %v: a window of at least 1 is expected", ws)
+	}
 	w.size = ws[2:]
 	return w.fit(xs[2:])
 }

@@ -173,10 +173,15 @@ func (v *integerConv) filters(w, zero *onnx.Tensor) *byteFilters {
 	return v.kept
 }
 
+// pack lays out weights; nil where products cannot go over them, which are of one or two spatial axes.
 func (v *integerConv) pack(w, zero *onnx.Tensor) *byteFilters {
 	if v.columns {
 		shape := []int{w.Shape[1], w.Shape[0], 1}
 		w = &onnx.Tensor{DType: w.DType, Shape: shape, Data: transposed(w.Data, shape[1], shape[0])}
+	}
+	if w.Len() == 0 || len(w.Shape) > 4 || v.group < 1 || w.Shape[0]%v.group != 0 ||
+		zero != nil && zero.Len() != 1 && zero.Len() != w.Shape[0] {
+		return nil
 	}
 	d := withoutZero(w, zero)
 	if d == nil {
@@ -228,8 +233,8 @@ type requantized struct {
 // where the weights or the shapes are of another kind.
 func (v *integerConv) product(c *Call, x, w, wz *onnx.Tensor, zero int32, q *requantized,
 	out *onnx.Tensor, win window) bool {
-	if len(x.Shape) > 4 || len(x.Shape) < 3 || out.Len() == 0 || w.Len() == 0 {
-		return false
+	if out.Len() == 0 {
+		return true
 	}
 	f := v.filters(w, wz)
 	if f == nil {
@@ -577,7 +582,7 @@ func newIntegerMatMul(s *Spec, weights, zero int) *integerConv {
 // suits returns the shape of a b, and how many columns it has.
 func (v *integerConv) suits(a, b *onnx.Tensor) (shape []int, n int, ok bool) {
 	last := len(a.Shape) - 1
-	if last < 0 || len(b.Shape) != 2 || b.Len() == 0 || a.Len() == 0 {
+	if last < 0 || len(b.Shape) != 2 || b.Len() == 0 {
 		return nil, 0, false
 	}
 	k, n := v.sides(b)
@@ -637,13 +642,13 @@ func nearest(v float32) float32 { return float32(math.RoundToEven(float64(v))) }
 
 // fit reports whether zero points, scales and a bias are of as many numbers as there are filters,
 // or of one.
-func (o operands) fit(c *Call, filters int) bool {
-	one := func(i int) bool { return c.in(i) == nil || c.In[i].Len() == 1 }
+func (o operands) fit(in func(int) *onnx.Tensor, filters int) bool {
+	one := func(i int) bool { return in(i) == nil || in(i).Len() == 1 }
 	some := func(i int) bool {
-		return one(i) || len(c.In[i].Shape) == 1 &&
-			c.In[i].Len() == filters
+		return one(i) || len(in(i).Shape) == 1 &&
+			in(i).Len() == filters
 	}
-	if o.b == 3 && !(one(1) && one(6) && one(7) && some(4) && (c.in(8) == nil || c.In[8].Len() == filters)) {
+	if o.b == 3 && !(one(1) && one(6) && one(7) && some(4) && (in(8) == nil || in(8).Len() == filters)) {
 		return false
 	}
 	return one(o.za) && some(o.zb)
@@ -659,13 +664,13 @@ func convOfBytes(s *Spec, k Kernel) (Kernel, error) {
 	o, d, then := operandsOf(s.Node.Op), s.Out[0], newAfter(s)
 	v := &integerConv{group: s.int("group")}
 	v.constants(s, o.b, o.zb)
-	if k == nil && (v.group < 1 || v.filters(v.weights, v.zero) == nil) {
+	if k == nil && (v.filters(v.weights, v.zero) == nil || !o.fit(s.constant, v.weights.Shape[0])) {
 		return nil, errors.New("weights that are no constant signed bytes are not supported")
 	}
 	return func(c *Call) error {
 		x, w := c.In[o.a], c.In[o.b]
 		fitted, sp, err := convShape(win, max(v.group, 1), x.Shape, w.Shape)
-		if err == nil && o.fit(c, w.Shape[0]) {
+		if err == nil && o.fit(c.in, w.Shape[0]) {
 			out, q := o.output(c, d, append([]int{x.Shape[0], w.Shape[0]}, sp...), then)
 			if v.product(c, x, w, c.in(o.zb), zeroOf(c.in(o.za)), q, out, fitted) {
 				return nil
@@ -691,9 +696,12 @@ func matMulOfBytes(s *Spec, k Kernel) (Kernel, error) {
 		}
 		return k, nil
 	}
+	if _, n := v.sides(v.weights); k == nil && !o.fit(s.constant, n) {
+		return nil, errors.New("scales, zero points or a bias of another size than the columns are not supported")
+	}
 	return func(c *Call) error {
 		a, b := c.In[o.a], c.In[o.b]
-		if shape, n, ok := v.suits(a, b); ok && o.fit(c, n) {
+		if shape, n, ok := v.suits(a, b); ok && o.fit(c.in, n) {
 			out, q := o.output(c, d, shape, nil)
 			if v.matMul(c, a, b, c.in(o.zb), zeroOf(c.in(o.za)), q, out) {
 				return nil
