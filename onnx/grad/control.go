@@ -210,8 +210,11 @@ func (c *call) body(attr string, inputs, outputs int) *onnx.Graph {
 	return a.Graph
 }
 
-// emit appends a node with n outputs.
+// emit appends a node with n outputs, none where it would have none.
 func (c *call) emit(op string, in []string, n int, attrs ...onnx.Attr) []string {
+	if n == 0 {
+		return nil
+	}
 	node := &onnx.Node{Op: op, Inputs: in, Attrs: attrs}
 	for range n {
 		node.Outputs = append(node.Outputs, c.fresh(op))

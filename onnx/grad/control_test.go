@@ -71,3 +71,36 @@ func TestRefusalsWithinGraphs(t *testing.T) {
 		})
 	}
 }
+
+// TestControlByFloats: what a file gives in place of a condition, or leaves out, is no fault. No
+// gradient goes through a condition.
+func TestControlByFloats(t *testing.T) {
+	node, body, graph := modeltest.Node, modeltest.Body, modeltest.Graph
+	one := func(name string) onnx.Attr {
+		return body(name, graph("", "a:float32[]", map[string]*onnx.Tensor{"k": onnx.Scalar[float32](1)},
+			node("Identity", "k", "a")))
+	}
+	for name, c := range map[string]struct {
+		n    *onnx.Node
+		want string
+	}{
+		"If": {node("If", "x", "y", one("then_branch"), one("else_branch")), ""},
+		"Loop": {node("Loop", "_ x k", "n y", body("body", graph("i:int64[] on:bool[] v:int64[]",
+			"on2:bool[] v2:int64[] u:float32[]", map[string]*onnx.Tensor{"c": onnx.Scalar[float32](1)},
+			node("Identity", "on", "on2"), node("Identity", "v", "v2"), node("Identity", "c", "u")))), ""},
+		"LinearAttention": {node("LinearAttention", "x x", "y", onnx.IntAttr("q_num_heads", 1),
+			onnx.IntAttr("kv_num_heads", 1)), "2 inputs"},
+		"AffineGrid": {node("AffineGrid", "x", "y"), "1 inputs"},
+		"GRU":        {node("GRU", "x", "y", onnx.IntAttr("hidden_size", 2)), "1 inputs"},
+	} {
+		m := onnx.NewModel(graph("x:float32[2,3,4]", "y:float32",
+			map[string]*onnx.Tensor{"k": onnx.Scalar[int64](1)}, c.n))
+		m.Opsets[""] = onnx.MaxOpset
+		_, built := Build(m, Options{WRT: []string{"x"}})
+		for _, err := range []error{built, Supports(m)} {
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("%s: the error is %v where %q is expected", name, err, c.want)
+			}
+		}
+	}
+}

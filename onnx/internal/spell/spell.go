@@ -61,6 +61,11 @@ func Spell(n *onnx.Node, a Around) (nodes []*onnx.Node, err error) {
 		return nil, fmt.Errorf("it can be spelt out from operator set %d on, the model imports %d; "+
 			"export it with a later one", least, a.Opset)
 	}
+	if schema := op.Last(n.Domain, n.Op, a.Opset); schema != nil {
+		if err := schema.Arity(n); err != nil {
+			return nil, err
+		}
+	}
 	if IsRecurrent(n) {
 		hidden := 0
 		if s := a.Shape(n.Input(2)); len(s) == 3 && s[2].IsKnown() {
