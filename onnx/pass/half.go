@@ -62,7 +62,7 @@ func (w *widening) graph(g *onnx.Graph) {
 			g.Initializers[name] = widened(t)
 		}
 	}
-	for _, vs := range [][]onnx.ValueInfo{g.Inputs, g.Outputs, g.Values} {
+	for _, vs := range [][]onnx.ValueInfo{g.Inputs, g.Outputs, g.Values, g.Optional} {
 		for i := range vs {
 			if w.half(vs[i].DType) {
 				vs[i].DType = onnx.Float32

@@ -132,3 +132,20 @@ func TestStoreHalfFaintRows(t *testing.T) {
 		}
 	}
 }
+
+// TestToFloat32Optional: an input that may be left out is widened with the value in its place.
+func TestToFloat32Optional(t *testing.T) {
+	for _, d := range []onnx.DType{onnx.Float16, onnx.BFloat16} {
+		b := build.New("half")
+		b.Output("y", b.Add(b.Input("x", d, 2), b.Input("w", d, 2)))
+		m := must.Get(b.Model())(t)
+		m.Graph.Inputs = m.Graph.Inputs[:1]
+		m.Graph.AddOptional("w", &onnx.Tensor{DType: d, Shape: []int{2}, Data: []uint16{0x3c00, 0xc000}})
+		must.Do(t, check.Model(m))
+		must.Do(t, ToFloat32(m))
+		if w := m.Graph.Optional[0]; w.DType != onnx.Float32 {
+			t.Errorf("%v: the optional input is %v", d, w)
+		}
+		must.Do(t, check.Model(m))
+	}
+}
