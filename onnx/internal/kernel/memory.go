@@ -32,9 +32,16 @@ type Pool struct {
 	free map[reflect.Type]freeList
 }
 
-// freeList holds unused buffers of one type, smallest first. It is one program for all types, which
-// would otherwise be compiled twelve times.
-type freeList []reflect.Value
+// freeList holds unused buffers of one type by their capacity, smallest first: the turns of a loop
+// leave very many of one. It is one program for all types, which would otherwise be compiled twelve
+// times.
+type freeList []equals
+
+// equals are unused buffers of one capacity.
+type equals struct {
+	one  reflect.Value
+	more []reflect.Value
+}
 
 // get takes the smallest buffer that holds n elements, the zero value where there is none. One that
 // is far too large is left for a larger value; where none fits, the largest that is too small is
@@ -42,21 +49,42 @@ type freeList []reflect.Value
 // capacity that left the list.
 func (l *freeList) get(n int) (b reflect.Value, gone int) {
 	i := l.from(n)
-	if i < len(*l) && (*l)[i].Cap() <= 4*n+1024 {
-		b = (*l)[i]
-		*l = slices.Delete(*l, i, i+1)
+	if i < len(*l) && (*l)[i].one.Cap() <= 4*n+1024 {
+		b = l.remove(i)
 		return b.Slice(0, n), b.Cap()
 	}
 	if i > 0 {
-		gone = (*l)[i-1].Cap()
-		*l = slices.Delete(*l, i-1, i)
+		gone = l.remove(i - 1).Cap()
 	}
 	return b, gone
 }
 
-// from returns the place of the smallest buffer that holds n elements.
+// remove takes one of the buffers at a place.
+func (l *freeList) remove(i int) reflect.Value {
+	e := &(*l)[i]
+	b, last := e.one, len(e.more)-1
+	if last < 0 {
+		*l = slices.Delete(*l, i, i+1)
+		return b
+	}
+	b, e.more[last] = e.more[last], reflect.Value{}
+	e.more = e.more[:last]
+	return b
+}
+
+// add puts a buffer in its place.
+func (l *freeList) add(b reflect.Value) {
+	i := l.from(b.Cap())
+	if i < len(*l) && (*l)[i].one.Cap() == b.Cap() {
+		(*l)[i].more = append((*l)[i].more, b)
+		return
+	}
+	*l = slices.Insert(*l, i, equals{one: b})
+}
+
+// from returns the place of the smallest buffers that hold n elements.
 func (l freeList) from(n int) int {
-	return sort.Search(len(l), func(i int) bool { return l[i].Cap() >= n })
+	return sort.Search(len(l), func(i int) bool { return l[i].one.Cap() >= n })
 }
 
 // take returns n elements from the pool's list of a type of slices, or new ones within its limit,
@@ -115,7 +143,8 @@ func (p *Pool) Put(b any) {
 	p.kept += bufferBytes(b)
 	if v := reflect.ValueOf(b); v.IsValid() && v.Cap() > 0 {
 		l := p.free[v.Type()]
-		p.keep(v.Type(), slices.Insert(l, l.from(v.Cap()), v))
+		l.add(v)
+		p.keep(v.Type(), l)
 	}
 }
 
