@@ -113,6 +113,9 @@ func Float32ToNarrow(d DType, saturate bool) func(v float32) uint8 {
 	last := float64(values[f.codes-1])
 	// As if the exponents went on: a number that rounds to the next value is beyond.
 	limit := last + (last-float64(values[f.codes-2]))/2
+	if f.codes%2 == 0 { // the next one is even, and has what lies halfway
+		limit = math.Nextafter(limit, 0)
+	}
 	over := func(sign uint8) uint8 {
 		switch {
 		case f.inf != 0:

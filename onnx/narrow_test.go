@@ -37,6 +37,10 @@ func TestNarrowFloats(t *testing.T) {
 		{Float8E4M3FNUZ, 240, true, 0x7f}, {Float8E4M3FNUZ, -1e-9, true, 0},
 		{Float8E4M3FNUZ, inf, false, 0x80},
 		{Float8E5M2, 57344, true, 0x7b}, {Float8E5M2, inf, false, 0x7c}, {Float8E5M2, -inf, true, 0xfb},
+		// half way to what would be an even code
+		{Float8E5M2, 61440, false, 0x7c}, {Float8E5M2, 61439, false, 0x7b}, {Float8E5M2, -61440, true, 0xfb},
+		{Float8E4M3FNUZ, 248, false, 0x80}, {Float8E4M3FNUZ, 247, false, 0x7f},
+		{Float8E5M2FNUZ, -61440, false, 0x80}, {Float8E5M2FNUZ, -61439, false, 0xff},
 		{Float8E5M2FNUZ, 57344, true, 0x7f}, {Float4E2M1, 6, true, 7}, {Float4E2M1, -2.5, true, 0xc},
 		{Float4E2M1, 100, false, 7},
 	} {
