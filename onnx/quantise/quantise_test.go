@@ -413,3 +413,36 @@ func TestErrors(t *testing.T) {
 		must.Fail(c.do())(t, c.want, c.name)
 	}
 }
+
+// TestMasks: scores to which a mask adds a number that takes some out stay in float32, whatever
+// number that is, as bytes would hold the mask alone.
+func TestMasks(t *testing.T) {
+	r := rand.New(rand.NewPCG(11, 1))
+	const steps, wide = 16, 12
+	for _, c := range []struct {
+		out   float32
+		bytes bool // of the scores with their mask
+	}{{0, true}, {-4, true}, {-1e4, false}, {-math.MaxFloat32, false}} {
+		b := build.New("attention")
+		x := b.Input("x", onnx.Float32, "n", steps, wide)
+		layer := func(name string) build.Ref { return b.MatMul(x, b.Param(name, drawn(r, .4, wide, wide))) }
+		scores := b.Add(b.MatMul(layer("q"), b.Transpose(layer("k"), 0, 2, 1)), b.Input("mask", onnx.Float32, "n", 1, steps))
+		b.Output("y", b.MatMul(b.MatMul(b.Softmax(scores, -1), layer("v")), b.Param("w", drawn(r, .3, wide, 3))))
+		m := must.Get(b.Model())(t)
+		mask := drawn(r, .5, 8, 1, steps)
+		for i := range mask.F32() {
+			if i%3 == 1 {
+				mask.F32()[i] = c.out
+			}
+		}
+		q, report, err := Static(t.Context(), m, inGo(t, false), []Batch{{"x": drawn(r, 1, 8, steps, wide), "mask": mask}},
+			Options{})
+		must.Do(t, err)
+		stored := slices.ContainsFunc(q.Graph.Nodes, func(n *onnx.Node) bool {
+			return n.Op == "QuantizeLinear" && n.Inputs[0] == string(scores)
+		})
+		if report.All > .01 || stored != c.bytes {
+			t.Errorf("%v: the loss is %.4f, the scores in bytes: %v", c.out, report.All, stored)
+		}
+	}
+}

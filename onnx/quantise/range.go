@@ -108,6 +108,24 @@ func (s *span) least() (lo, hi float64) {
 	return lo, hi
 }
 
+// coarse reports whether bytes hold little of the numbers: nearly all lie in a few quanta, as where
+// some are of a mask that a softmax takes out.
+func (s *span) coarse(o Options) bool {
+	lo, hi := s.bounds(o)
+	width, step := (s.hi-s.lo)/bins, (hi-lo)/255
+	var used [256]bool
+	var all, quanta int64
+	for i, n := range s.count {
+		x := s.lo + (float64(i)+.5)*width
+		if k := min(255, max(0, int((x-lo)/step))); n > 0 && !used[k] {
+			used[k] = true
+			quanta++
+		}
+		all += n
+	}
+	return 8*quanta < min(all, 128)
+}
+
 // quanta returns the scale and zero point of unsigned bytes for numbers from lo to hi, 0 among
 // them.
 func quanta(lo, hi float64) (scale float32, zero uint8) {

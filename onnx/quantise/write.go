@@ -90,12 +90,14 @@ func (w *writer) mark(n *onnx.Node) {
 	case w.weights(n) != nil:
 		w.markAll(in, w.last(n))
 	case n.Op == "MatMul" || slices.Contains(others, n.Op):
-		for _, v := range n.Inputs {
-			if !w.can(v) { // a constant, or text
+		values := append(slices.Clone(n.Inputs), w.last(n))
+		for i, v := range values {
+			if i < len(n.Inputs) && !w.can(v) || // a constant, or text
+				n.Op != "MatMul" && w.spans[v] != nil && w.spans[v].coarse(w.options) {
 				return
 			}
 		}
-		w.markAll(append(slices.Clone(n.Inputs), w.last(n))...)
+		w.markAll(values...)
 	}
 }
 
