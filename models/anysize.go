@@ -25,15 +25,8 @@ import (
 // antialiasing. Weights are rounded to whole numbers of 2^-14 to 2^-16 that sum to one, pixels
 // between the axes to 1/64, pixels at the end to levels. Operators of opset 17 suffice, as Resize
 // with antialiasing asks for 18.
-func AnySize(classifier *onnx.Model) (*onnx.Model, error) {
-	m, err := anySize(classifier)
-	if err != nil {
-		return nil, fmt.Errorf("taking images of any size: %w", err)
-	}
-	return m, nil
-}
-
-func anySize(classifier *onnx.Model) (*onnx.Model, error) {
+func AnySize(classifier *onnx.Model) (m *onnx.Model, err error) {
+	defer wrapped(&err, "taking images of any size")
 	f, err := ReadManifest(classifier)
 	if err != nil {
 		return nil, err
@@ -56,20 +49,31 @@ func anySize(classifier *onnx.Model) (*onnx.Model, error) {
 	}
 	behind := onnx.Clone(classifier)
 	pass.Rename(behind.Graph, map[string]string{"images": "fitted"})
-	m, err := pass.Compose(first, behind, map[string]string{"fitted": resizedImages})
+	m, err = pass.Compose(first, behind, map[string]string{"fitted": resizedImages})
 	if err != nil {
 		return nil, err
 	}
-	m.Graph.Name, m.Producer = classifier.Graph.Name, classifier.Producer
-	m.Metadata = maps.Clone(classifier.Metadata) // the manifest that is written changes it
-	for i := range m.Graph.Outputs {
-		if was, ok := classifier.Graph.Output(m.Graph.Outputs[i].Name); ok {
-			m.Graph.Outputs[i].Doc = was.Doc
-		}
-	}
+	succeed(m, classifier)
 	document(m.Graph, f)
 	m.Doc = m.Graph.Doc
 	return m, f.Write(m)
+}
+
+// succeed gives a model the name, the metadata and the outputs' doc strings of the one that it was
+// made from.
+func succeed(m, before *onnx.Model) {
+	m.Graph.Name, m.Producer = before.Graph.Name, before.Producer
+	m.Metadata = maps.Clone(before.Metadata) // the manifest that is written changes it
+	keepDocs(m.Graph, before.Graph)
+}
+
+// keepDocs gives outputs the doc strings that they had in a graph before.
+func keepDocs(g, before *onnx.Graph) {
+	for i, v := range g.Outputs {
+		if was, ok := before.Output(v.Name); ok {
+			g.Outputs[i].Doc = was.Doc
+		}
+	}
 }
 
 // resizedImages names the images of one size within a classifier of images of any size.

@@ -187,25 +187,3 @@ func zeroColumns(init initial, n int) initial {
 		}
 	}
 }
-
-// SAB returns the set attention block MAB(X, X) (equation 8).
-func SAB(w layers, c Block, x, logWeight build.Ref) build.Ref {
-	out, _ := c.MAB(w, x, x, logWeight)
-	return out
-}
-
-// ISAB returns the induced set attention block MAB(Q, MAB(Q, X)) of one block's shape (equations 9
-// and 10, with the inducing points as the query). The inner block's parameters are named inner/...,
-// the outer's outer/....
-func ISAB(w layers, c Block, query, x, logWeight build.Ref) build.Ref {
-	h, _ := c.MAB(w.Scope("inner"), query, x, logWeight)
-	out, _ := c.MAB(w.Scope("outer"), query, h, "")
-	return out
-}
-
-// PMA returns pooling by multihead attention MAB(S, X) over k learned seeds S (equation 11), with
-// the parameter seeds [k, d]. Logits are those of [Block.MAB].
-func PMA(w layers, c Block, k int, seeds initial, x, logWeight build.Ref) (out, logits build.Ref) {
-	s := w.b.Unsqueeze(w.Param("seeds", seeds, k, c.Dim), 0)
-	return c.MAB(w, s, x, logWeight)
-}

@@ -57,25 +57,8 @@ type ClassifierParts struct {
 //	estimated_shift [dx] float32      shift of the images of a call, for the input shift [dx]; only with Shift
 //
 // f supplies the manifest fields that only the caller knows; Kind, Dx, C and S are filled in.
-func NewClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
-	m, err := newClassifier(p, f)
-	if err != nil {
-		return nil, fmt.Errorf("making the classifier: %w", err)
-	}
-	return m, nil
-}
-
-// MinOther is the lower bound of 1 - p under the logarithm of log-odds: float32 tells p from 1 no
-// nearer.
-const MinOther = 1e-7
-
-// logOdds returns log p/(1-p).
-func logOdds(b *build.Builder, p build.Ref) build.Ref {
-	other := b.Op("Max", []build.Ref{b.Sub(b.F32(1), p), b.F32(MinOther)})
-	return b.Sub(b.Log(b.Op("Max", []build.Ref{p, b.F32(minProbability)})), b.Log(other))
-}
-
-func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
+func NewClassifier(p ClassifierParts, f Manifest) (m *onnx.Model, err error) {
+	defer wrapped(&err, makingClassifier)
 	weights, bias, err := p.regressions()
 	if err != nil {
 		return nil, err
@@ -88,8 +71,7 @@ func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 	if p.Features != nil || p.Coordinates != nil {
 		name = headRows // the graph before has features of its own
 	}
-	m, err := p.heads(name, weights, bias)
-	if err != nil {
+	if m, err = p.heads(name, weights, bias); err != nil {
 		return nil, err
 	}
 	before := func(first *onnx.Model, input string) error {
@@ -123,6 +105,19 @@ func newClassifier(p ClassifierParts, f Manifest) (*onnx.Model, error) {
 		return nil, err
 	}
 	return described(m, f, dx, p.Heads.Shape[2], p.Heads.Shape[0])
+}
+
+// makingClassifier begins the errors of a classifier that is not made.
+const makingClassifier = "making the classifier"
+
+// MinOther is the lower bound of 1 - p under the logarithm of log-odds: float32 tells p from 1 no
+// nearer.
+const MinOther = 1e-7
+
+// logOdds returns log p/(1-p).
+func logOdds(b *build.Builder, p build.Ref) build.Ref {
+	other := b.Op("Max", []build.Ref{b.Sub(b.F32(1), p), b.F32(MinOther)})
+	return b.Sub(b.Log(b.Op("Max", []build.Ref{p, b.F32(minProbability)})), b.Log(other))
 }
 
 // answers adds the outputs that every classifier has, from the probabilities of its heads, [n, S,

@@ -66,11 +66,7 @@ func TestClassifier(t *testing.T) {
 	embedding := must.Get(NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC, Size: 4}, 1))(t)
 	e := must.Get(ReadManifest(embedding))(t)
 	const n, samples = 9, 6
-	r := rng.New(1, "images")
-	pixels := make([]uint8, n*12)
-	for i := range pixels {
-		pixels[i] = uint8(r.IntN(256))
-	}
+	pixels, _ := someImages(n, 12)
 	images := onnx.NewTensor(pixels, n, 2, 3, 2)
 	// Coordinates of a width of their own: the features and the squares of two of them.
 	b := build.New("coordinates")

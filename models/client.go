@@ -44,16 +44,8 @@ type Preprocessing struct {
 // x and e are the manifests of extractor and embedding; a mismatch is an error. The result's
 // manifest has kind client and names the extractor's digest.
 func ClientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Manifest,
-	p Preprocessing) (*onnx.Model, error) {
-	m, err := clientGraph(extractor, x, embedding, e, p)
-	if err != nil {
-		return nil, fmt.Errorf("fusing the client graph: %w", err)
-	}
-	return m, nil
-}
-
-func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Manifest,
-	p Preprocessing) (*onnx.Model, error) {
+	p Preprocessing) (m *onnx.Model, err error) {
+	defer wrapped(&err, "fusing the client graph")
 	if e.Kind != KindEmbedding || e.Dx < 1 || e.C < 2 || e.S < 1 {
 		return nil,
 			fmt.Errorf("%s has kind %q, dx %d, %d classes and s %d; want an embedding with all three",
@@ -88,7 +80,7 @@ func clientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 	if err != nil {
 		return nil, err
 	}
-	m, err := pass.Compose(pre, extractor, map[string]string{p.Input: "image"})
+	m, err = pass.Compose(pre, extractor, map[string]string{p.Input: "image"})
 	if err != nil {
 		return nil, err
 	}

@@ -36,6 +36,18 @@ func linearExtractor(t *testing.T, nhwc bool, rank int) *onnx.Model {
 	return must.Get(b.Model())(t)
 }
 
+// someImages are images of as many numbers each, with labels.
+func someImages(n, size int) (pixels []uint8, labels []int64) {
+	r := rng.New(1, "images")
+	for range n * size {
+		pixels = append(pixels, uint8(r.IntN(256)))
+	}
+	for range n {
+		labels = append(labels, int64(r.IntN(testC)))
+	}
+	return pixels, labels
+}
+
 // TestClientGraph: the fused graph gives what its parts give one after another, and leaves images
 // of a label out of range out.
 func TestClientGraph(t *testing.T) {
@@ -44,15 +56,7 @@ func TestClientGraph(t *testing.T) {
 	shake(embedding)
 	e := must.Get(ReadManifest(embedding))(t)
 	const n = 7
-	r := rng.New(1, "images")
-	pixels := make([]uint8, n*12)
-	labels := make([]int64, n)
-	for i := range pixels {
-		pixels[i] = uint8(r.IntN(256))
-	}
-	for i := range labels {
-		labels[i] = int64(r.IntN(testC))
-	}
+	pixels, labels := someImages(n, 12)
 	for _, c := range []struct {
 		name string
 		nhwc bool

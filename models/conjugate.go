@@ -166,11 +166,8 @@ func NewConjugate(c ConjugateConfig, values map[string]*onnx.Tensor) (*onnx.Mode
 	if err := c.checkValues(values); err != nil {
 		return nil, err
 	}
-	b := build.New("conjugate")
-	g := conjugate{ConjugateConfig: c, b: b, refs: map[string]build.Ref{}}
-	for _, name := range slices.Sorted(maps.Keys(c.shapes())) {
-		g.refs[name] = b.Param(name, values[name].Clone())
-	}
+	g := newConjugate(c, "conjugate", values, slices.Sorted(maps.Keys(c.shapes()))...)
+	b := g.b
 	g.client()
 	points, weights := b.Input("points", onnx.Float32, 1, "N", c.K+c.C),
 		b.Input("weights", onnx.Float32, 1, "N")
@@ -280,6 +277,16 @@ type conjugate struct {
 	refs map[string]build.Ref
 }
 
+// newConjugate starts a graph whose initializers are the named parameters.
+func newConjugate(c ConjugateConfig, graph string, values map[string]*onnx.Tensor,
+	names ...string) conjugate {
+	g := conjugate{ConjugateConfig: c, b: build.New(graph), refs: map[string]build.Ref{}}
+	for _, name := range names {
+		g.refs[name] = g.b.Param(name, values[name].Clone())
+	}
+	return g
+}
+
 // moments are the posterior mean and variance [T, C, k] of the class means.
 type moments struct{ mean, variance build.Ref }
 
@@ -378,28 +385,29 @@ func (g conjugate) client() {
 	b := g.b
 	points := b.Input("client_points", onnx.Float32, "clients", "m", g.Dx+g.C)
 	weights := b.Input("client_weights", onnx.Float32, "clients", "m")
-	mean, mass, names := g.means(points, weights)
+	mean, mass, names := g.means(points, weights, g.phi)
 	b.Output(ConjCompressed, b.Concat(2, g.coordinates(mean), names))
 	b.Output(ConjCompressedPhi, b.Concat(2, mean, names))
 	b.Output(ConjMasses, mass)
 }
 
-// means returns the class means of phi [clients, C, dx], masses [clients, C] and labels [clients,
-// C, C] of clients' points.
-func (g conjugate) means(points, weights build.Ref) (mean, mass, names build.Ref) {
+// means returns the class means of embedded features [clients, C, dx], such as phi, masses [clients,
+// C] and labels [clients, C, C] of clients' points.
+func (g conjugate) means(points, weights build.Ref,
+	embed func(features build.Ref) build.Ref) (mean, mass, names build.Ref) {
 	b := g.b
 	labels := b.Mul(b.Slice(points, 2, g.Dx, g.Dx+g.C), b.Unsqueeze(weights, 2))
-	mass, mean = g.classMeans(g.phi(b.Slice(points, 2, 0, g.Dx)), labels)
+	mass, mean = g.classMeans(embed(b.Slice(points, 2, 0, g.Dx)), labels)
 	names = b.Op("Expand", []build.Ref{g.eye(), b.Concat(0, b.Op("Shape", []build.Ref{mass}), b.Axes(g.C))})
 	return mean, mass, names
 }
 
 // upload adds the outputs of a client's part: points and masses of labelled, weighted points, class
-// means of w where coordinates is set, else of phi.
-func (g conjugate) upload(coordinates bool) {
+// means of w where coordinates is set, else of embedded features.
+func (g conjugate) upload(coordinates bool, embed func(features build.Ref) build.Ref) {
 	b := g.b
 	mean, mass, labels := g.means(b.Input("points", onnx.Float32, "clients", "m", g.Dx+g.C),
-		b.Input("weights", onnx.Float32, "clients", "m"))
+		b.Input("weights", onnx.Float32, "clients", "m"), embed)
 	if coordinates {
 		mean = g.coordinates(mean)
 	}
@@ -606,11 +614,8 @@ func HeadIntervals(m *onnx.Model, heads, spread *onnx.Tensor, width float32,
 	if err != nil {
 		return nil, fmt.Errorf("conjugate predictor: %w", err)
 	}
-	b := build.New("intervals")
-	g := conjugate{ConjugateConfig: c, b: b, refs: map[string]build.Ref{}}
-	for _, name := range []string{ConjCentre, ConjRadius, ConjMap, ConjOrigin, ConjMetric} {
-		g.refs[name] = b.Param(name, values[name].Clone())
-	}
+	g := newConjugate(c, "intervals", values, ConjCentre, ConjRadius, ConjMap, ConjOrigin, ConjMetric)
+	b := g.b
 	rows := b.MatMul(g.coordinates(g.phi(b.Input("features", onnx.Float32, "n", c.Dx))),
 		g.refs[ConjMetric])
 	b.Output(ConjCoordinates, rows)

@@ -17,24 +17,27 @@ type conjugateCase struct {
 	values, inputs, wanted map[string]*onnx.Tensor
 }
 
+// arrays are tensors as a reference writes them.
+type arrays map[string]struct {
+	Shape []int
+	Data  []float32
+}
+
+func (a arrays) tensors() map[string]*onnx.Tensor {
+	out := map[string]*onnx.Tensor{}
+	for name, x := range a {
+		out[name] = onnx.NewTensor(x.Data, x.Shape...)
+	}
+	return out
+}
+
 func readConjugateCase(t *testing.T) conjugateCase {
 	t.Helper()
 	data := must.Get(os.ReadFile("testdata/conjugate.json"))(t)
-	type arrays map[string]struct {
-		Shape []int
-		Data  []float32
-	}
 	var k struct{ Params, Inputs, Outputs arrays }
 	must.Do(t, json.Unmarshal(data, &k))
-	tensors := func(a arrays) map[string]*onnx.Tensor {
-		out := map[string]*onnx.Tensor{}
-		for name, x := range a {
-			out[name] = onnx.NewTensor(x.Data, x.Shape...)
-		}
-		return out
-	}
-	c := conjugateCase{values: tensors(k.Params), inputs: tensors(k.Inputs),
-		wanted: tensors(k.Outputs)}
+	c := conjugateCase{values: k.Params.tensors(), inputs: k.Inputs.tensors(),
+		wanted: k.Outputs.tensors()}
 	v := c.values[ConjMap].Shape
 	c.config = ConjugateConfig{Dx: v[0], K: v[1], C: c.wanted[ConjMasses].Shape[1]}
 	return c

@@ -65,12 +65,7 @@ func SplitPredictor(m *onnx.Model, f Manifest) (induce, attend *onnx.Model) {
 //	images   [n, H, W, Ch] uint8   raw pixels
 //	features [n, dx] float32       the extractor's features, standardised where the graph does so
 func FeatureGraph(m *onnx.Model, f Manifest) (*onnx.Model, error) {
-	maker := map[string]*onnx.Node{}
-	for _, n := range m.Graph.Nodes {
-		for _, o := range n.Outputs {
-			maker[o] = n
-		}
-	}
+	maker := makers(m.Graph)
 	// set is the features and the labels side by side, with one axis more.
 	node := maker[ValueSet]
 	for node != nil && (node.Op == "Identity" || node.Op == "Unsqueeze") {

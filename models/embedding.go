@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 
 	"fmp/onnx"
 	"fmp/onnx/build"
@@ -93,7 +94,7 @@ func NewEmbedding(c EmbeddingConfig, seed uint64) (*onnx.Model, error) {
 		if !c.Published {
 			block = labelMates(d, c.Dx, c.C, max(c.Hidden, 1))
 		}
-		x = SAB(w.Scope(fmt.Sprintf("block%d", i)), block, x, lw)
+		x, _ = block.MAB(w.Scope(fmt.Sprintf("block%d", i)), x, x, lw) // SAB, equation 8
 	}
 	pool, seeds := Published(d, c.Heads), initial(gaussian(1))
 	if !c.Published {
@@ -101,7 +102,9 @@ func NewEmbedding(c EmbeddingConfig, seed uint64) (*onnx.Model, error) {
 		seeds = labelSeeds(c.Dx, c.C)
 	}
 	pool.Hidden = c.Hidden
-	o, logits := PMA(w.Scope("pool"), pool, c.Size, seeds, x, lw)
+	// PMA, equation 11: pooling by attention of learned seeds.
+	in := w.Scope("pool")
+	o, logits := pool.MAB(in, in.b.Unsqueeze(in.Param("seeds", seeds, c.Size, d), 0), x, lw)
 	b.Output("compressed", decode(w.Scope("decode"), o, d, c.Dx, c.C, !c.Published))
 	b.Output("masses", masses(b, logits, weights, c))
 	cfg, err := json.Marshal(c)
@@ -183,10 +186,7 @@ func labelSeeds(dx, c int) initial {
 // heads) and sums each seed's shares; with ConstantWeights it divides the sum of weights evenly.
 func masses(b *build.Builder, logits, weights build.Ref, c EmbeddingConfig) build.Ref {
 	if c.ConstantWeights {
-		even := make([]float32, c.Size)
-		for i := range even {
-			even[i] = 1 / float32(c.Size)
-		}
+		even := slices.Repeat([]float32{1 / float32(c.Size)}, c.Size)
 		return b.Mul(b.ReduceSum(weights, true, 1), b.Const(onnx.NewTensor(even, 1, c.Size)))
 	}
 	var share build.Ref

@@ -115,9 +115,6 @@ func (e Extractor) Loss(classes int, seed uint64) (*onnx.Model, error) {
 // their names in [Extractor.Loss], for a training run that continues from that model. The head is
 // not included.
 func (e Extractor) Values(m *onnx.Model) (map[string]*onnx.Tensor, error) {
-	if err := e.check(); err != nil {
-		return nil, err
-	}
 	loss, err := e.Loss(2, 0)
 	if err != nil {
 		return nil, err
@@ -147,11 +144,7 @@ func (e Extractor) Values(m *onnx.Model) (map[string]*onnx.Tensor, error) {
 func (e Extractor) Statistics() map[string]*onnx.Tensor {
 	out := map[string]*onnx.Tensor{}
 	for _, s := range e.norms() {
-		one := onnx.ZerosF32(s.size)
-		for i := range one.F32() {
-			one.F32()[i] = 1
-		}
-		out[s.name+"/mean"], out[s.name+"/var"] = onnx.ZerosF32(s.size), one
+		out[s.name+"/mean"], out[s.name+"/var"] = onnx.ZerosF32(s.size), ones(s.size)
 	}
 	return out
 }
@@ -267,11 +260,16 @@ func (n network) features(x build.Ref) build.Ref {
 		pooled = n.b.ReduceMean(n.b.Reshape(pooled, 2, -1, last), false, 0)
 	}
 	h := n.w.Linear("project", pooled, last, n.Dx, gaussian(math.Sqrt(1/float64(last))), nil)
-	one := onnx.ZerosF32(n.Dx)
-	for i := range one.F32() {
-		one.F32()[i] = 1
+	return n.norm(standardize, h, n.Dx, n.b.Const(ones(n.Dx)), n.b.Const(onnx.ZerosF32(n.Dx)))
+}
+
+// ones returns a tensor of ones.
+func ones(shape ...int) *onnx.Tensor {
+	t := onnx.ZerosF32(shape...)
+	for i := range t.F32() {
+		t.F32()[i] = 1
 	}
-	return n.norm(standardize, h, n.Dx, n.b.Const(one), n.b.Const(onnx.ZerosF32(n.Dx)))
+	return t
 }
 
 // unit is a 3x3 convolution, a normalisation and a relu.

@@ -120,7 +120,7 @@ func (f Manifest) Write(m *onnx.Model) error {
 		m.Metadata = map[string]string{}
 	}
 	for k := range m.Metadata {
-		if len(k) > len(keyPrefix) && k[:len(keyPrefix)] == keyPrefix {
+		if len(k) > len(keyPrefix) && strings.HasPrefix(k, keyPrefix) {
 			delete(m.Metadata, k)
 		}
 	}
@@ -129,58 +129,60 @@ func (f Manifest) Write(m *onnx.Model) error {
 			m.Metadata[keyPrefix+key] = v
 		}
 	}
-	put("kind", f.Kind)
+	for _, p := range f.texts() {
+		put(p.key, *p.at)
+	}
 	for _, n := range f.numbers() {
 		if *n.at != 0 {
 			put(n.key, strconv.Itoa(*n.at))
 		}
 	}
-	if f.L2 != 0 {
-		put("l2", strconv.FormatFloat(f.L2, 'g', -1, 64))
-	}
-	for key, v := range map[string]float64{"clip": f.Clip, "kappa": f.Kappa, "kappa_deviation": f.KappaDeviation} {
-		if v != 0 {
-			put(key, strconv.FormatFloat(v, 'g', -1, 64))
+	for _, n := range f.fractions() {
+		if *n.at != 0 {
+			put(n.key, strconv.FormatFloat(*n.at, 'g', -1, 64))
 		}
 	}
 	if f.ClassMeans {
 		put("class_means", "true")
 	}
-	put("layout", f.Layout)
-	put("resize", f.Resize)
-	put("extractor_digest", f.Extractor)
-	put("licence", f.Licence)
-	put("training_data", f.TrainingData)
-	put("command", f.Command)
 	put("seed", strconv.FormatUint(f.Seed, 10))
-	put("config", f.Config)
-	for _, l := range []struct {
-		key string
-		n   int
-		v   any
-	}{{"mean", len(f.Mean), f.Mean}, {"std", len(f.Std), f.Std},
-		{"class_names", len(f.Classes), f.Classes}} {
-		if l.n == 0 {
-			continue
-		}
-		s, err := json.Marshal(l.v)
+	for _, l := range f.lists() {
+		s, err := json.Marshal(l.at)
 		if err != nil {
 			return fmt.Errorf("manifest: encoding %s: %w", l.key, err)
 		}
-		put(l.key, string(s))
+		if string(s) != "null" && string(s) != "[]" {
+			put(l.key, string(s))
+		}
 	}
 	return nil
 }
 
-type number struct {
+// property is a field of a manifest, with its key.
+type property[P any] struct {
 	key string
-	at  *int
+	at  P
 }
 
-func (f *Manifest) numbers() []number {
-	return []number{{"dx", &f.Dx}, {"classes", &f.C}, {"d", &f.D}, {"s", &f.S}, {"fresh", &f.Fresh},
-		{"latent", &f.Latent}, {"k", &f.K}, {"bytes", &f.Bytes}, {"height", &f.Height},
-		{"width", &f.Width}}
+func (f *Manifest) texts() []property[*string] {
+	return []property[*string]{{"kind", &f.Kind}, {"layout", &f.Layout}, {"resize", &f.Resize},
+		{"extractor_digest", &f.Extractor}, {"licence", &f.Licence},
+		{"training_data", &f.TrainingData}, {"command", &f.Command}, {"config", &f.Config}}
+}
+
+func (f *Manifest) numbers() []property[*int] {
+	return []property[*int]{{"dx", &f.Dx}, {"classes", &f.C}, {"d", &f.D}, {"s", &f.S},
+		{"fresh", &f.Fresh}, {"latent", &f.Latent}, {"k", &f.K}, {"bytes", &f.Bytes},
+		{"height", &f.Height}, {"width", &f.Width}}
+}
+
+func (f *Manifest) fractions() []property[*float64] {
+	return []property[*float64]{{"l2", &f.L2}, {"clip", &f.Clip}, {"kappa", &f.Kappa},
+		{"kappa_deviation", &f.KappaDeviation}}
+}
+
+func (f *Manifest) lists() []property[any] {
+	return []property[any]{{"mean", &f.Mean}, {"std", &f.Std}, {"class_names", &f.Classes}}
 }
 
 // ReadManifest reads a model's manifest. For a model without one, such as a third-party extractor,
@@ -188,10 +190,9 @@ func (f *Manifest) numbers() []number {
 func ReadManifest(m *onnx.Model) (Manifest, error) {
 	var f Manifest
 	get := func(key string) string { return m.Metadata[keyPrefix+key] }
-	f.Kind, f.Layout, f.Resize, f.Extractor = get("kind"), get("layout"), get("resize"),
-		get("extractor_digest")
-	f.Licence, f.TrainingData, f.Command, f.Config = get("licence"), get("training_data"),
-		get("command"), get("config")
+	for _, p := range f.texts() {
+		*p.at = get(p.key)
+	}
 	for _, n := range f.numbers() {
 		s := get(n.key)
 		if s == "" {
@@ -204,14 +205,14 @@ func ReadManifest(m *onnx.Model) (Manifest, error) {
 		}
 		*n.at = v
 	}
-	for key, at := range map[string]*float64{"l2": &f.L2, "clip": &f.Clip, "kappa": &f.Kappa,
-		"kappa_deviation": &f.KappaDeviation} {
-		if s := get(key); s != "" {
-			var err error
-			if *at, err = strconv.ParseFloat(s, 64); err != nil || !(*at > 0) || math.IsInf(*at, 0) {
+	for _, n := range f.fractions() {
+		if s := get(n.key); s != "" {
+			v, err := strconv.ParseFloat(s, 64)
+			if err != nil || !(v > 0) || math.IsInf(v, 0) {
 				return Manifest{}, fmt.Errorf("manifest: %s%s is %q; want a number above 0",
-					keyPrefix, key, s)
+					keyPrefix, n.key, s)
 			}
+			*n.at = v
 		}
 	}
 	switch s := get("class_means"); s {
@@ -228,15 +229,12 @@ func ReadManifest(m *onnx.Model) (Manifest, error) {
 				keyPrefix, s)
 		}
 	}
-	for _, l := range []struct {
-		key string
-		to  any
-	}{{"mean", &f.Mean}, {"std", &f.Std}, {"class_names", &f.Classes}} {
+	for _, l := range f.lists() {
 		s := get(l.key)
 		if s == "" {
 			continue
 		}
-		if err := json.Unmarshal([]byte(s), l.to); err != nil {
+		if err := json.Unmarshal([]byte(s), l.at); err != nil {
 			return Manifest{}, fmt.Errorf("manifest: %s%s is not the JSON list that it should be: %w",
 				keyPrefix, l.key, err)
 		}
@@ -295,6 +293,13 @@ func (f Manifest) name() string {
 		return kind + " " + f.Source
 	}
 	return kind
+}
+
+// wrapped says of an error, where there is one, what was being done.
+func wrapped(err *error, doing string) {
+	if *err != nil {
+		*err = fmt.Errorf("%s: %w", doing, *err)
+	}
 }
 
 // manifestOf reads the manifest of a model and returns an error unless it is of the given kind.

@@ -54,14 +54,6 @@ func somePoints(r *rand.Rand, batch, n int) *onnx.Tensor {
 	return t
 }
 
-func ones(shape ...int) *onnx.Tensor {
-	t := onnx.ZerosF32(shape...)
-	for i := range t.F32() {
-		t.F32()[i] = 1
-	}
-	return t
-}
-
 func someNoise(r *rand.Rand, shape ...int) *onnx.Tensor {
 	t := onnx.ZerosF32(shape...)
 	rng.Normal(r, t.F32())

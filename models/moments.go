@@ -66,26 +66,15 @@ func MomentsEmbedding(c MomentsConfig) (*onnx.Model, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	b := build.New("embedding")
-	points := b.Input("points", onnx.Float32, "clients", "m", c.Dx+c.C)
-	weights := b.Input("weights", onnx.Float32, "clients", "m")
-	g := conjugate{ConjugateConfig: ConjugateConfig{Dx: c.Dx, C: c.C, K: c.Dx}, b: b}
-	labels := b.Mul(b.Slice(points, 2, c.Dx, c.Dx+c.C), b.Unsqueeze(weights, 2))
-	mass, mean := g.classMeans(hellinger(b, b.Slice(points, 2, 0, c.Dx), c.Basis), labels)
-	names := b.Op("Expand", []build.Ref{g.eye(), b.Concat(0, b.Op("Shape", []build.Ref{mass}), b.Axes(c.C))})
-	b.Output(ConjCompressed, b.Concat(2, mean, names))
-	b.Output(ConjMasses, mass)
-	m, err := b.Model()
-	if err != nil {
-		return nil, err
-	}
+	g := newConjugate(ConjugateConfig{Dx: c.Dx, C: c.C}, "embedding", nil)
+	g.upload(false, func(h build.Ref) build.Ref { return hellinger(g.b, h, c.Basis) })
 	f := Manifest{Kind: KindEmbedding, Dx: c.Dx, C: c.C, S: c.C, ClassMeans: true,
 		Bytes: c.Bytes, Kappa: c.Kappa,
 		KappaDeviation: c.KappaDeviation}
 	if c.Basis != nil {
 		f.K = c.Basis.Shape[1]
 	}
-	return m, f.Write(m)
+	return f.of(g.b)
 }
 
 // MomentsCoordinates returns the graph from features [n, dx] to embedded ones [n, k], the inputs of
@@ -115,8 +104,7 @@ func BasisOf(m *onnx.Model, f Manifest) (*onnx.Tensor, error) {
 		return nil, nil
 	}
 	b := m.Graph.Initializers[MomentsBasis]
-	if b == nil || b.DType != onnx.Float32 || len(b.Shape) != 2 || b.Shape[0] != f.Dx ||
-		b.Shape[1] != f.K {
+	if !isTensor(b, onnx.Float32, f.Dx, f.K) {
 		return nil,
 			fmt.Errorf("%s: its basis is %v; want float32 [%d, %d], as fmp fuse --upload moments writes it",
 				f.name(), b, f.Dx, f.K)

@@ -176,14 +176,12 @@ func OpenEmbedding(m *onnx.Model, classes int) (*onnx.Model, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	b := build.New("embedding")
-	g := conjugate{ConjugateConfig: c, b: b, refs: map[string]build.Ref{
-		ConjCentre: b.Param(ConjCentre, onnx.NewTensor(p.Centre, c.Dx)),
-		ConjRadius: b.Param(ConjRadius, onnx.NewTensor([]float32{p.Radius})),
-	}}
-	g.upload(false)
+	g := newConjugate(c, "embedding", map[string]*onnx.Tensor{
+		ConjCentre: onnx.NewTensor(p.Centre, c.Dx), ConjRadius: onnx.Scalar(p.Radius)},
+		ConjCentre, ConjRadius)
+	g.upload(false, g.phi)
 	f.Kind, f.C, f.S, f.K, f.ClassMeans, f.Classes = KindEmbedding, classes, classes, 0, true, nil
-	return f.of(b)
+	return f.of(g.b)
 }
 
 // SameSoftening reports whether two models soften features with the same centre and radius

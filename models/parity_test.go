@@ -34,27 +34,16 @@ func TestParity(t *testing.T) {
 		}
 	}
 	data := must.Get(os.ReadFile("testdata/parity.json"))(t)
-	type array struct {
-		Shape []int
-		Data  []float32
-	}
-	var cases map[string]struct{ Inputs, Outputs map[string]array }
+	var cases map[string]struct{ Inputs, Outputs arrays }
 	must.Do(t, json.Unmarshal(data, &cases))
 	if len(cases) != len(ms) {
 		t.Fatalf("parity.json holds %d models, want %d", len(cases), len(ms))
 	}
 	for name, c := range cases {
-		feeds := map[string]*onnx.Tensor{}
-		for in, a := range c.Inputs {
-			feeds[in] = onnx.NewTensor(a.Data, a.Shape...)
-		}
-		for out, want := range c.Outputs {
-			compare := func(engine string, got *onnx.Tensor) {
-				t.Helper()
-				near(t, name+" on "+engine+": "+out, got, onnx.NewTensor(want.Data, want.Shape...), 1e-5)
-			}
-			compare("pure", evalPure(t, ms[name], feeds)[out])
-			compare("ort", eval(t, ms[name], feeds)[out])
+		feeds := c.Inputs.tensors()
+		for out, want := range c.Outputs.tensors() {
+			near(t, name+" on pure: "+out, evalPure(t, ms[name], feeds)[out], want, 1e-5)
+			near(t, name+" on ort: "+out, eval(t, ms[name], feeds)[out], want, 1e-5)
 		}
 	}
 }

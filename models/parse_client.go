@@ -3,10 +3,10 @@ package models
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"fmp/onnx"
-	"fmp/onnx/build"
 	"fmp/onnx/check"
 	"fmp/onnx/pass"
 	"fmp/onnx/serde"
@@ -74,13 +74,11 @@ func (t *taker) take() error {
 	if err := t.closed(); err != nil {
 		return err
 	}
-	var ok bool
-	if t.images, ok = g.Input("images"); !ok || len(g.Inputs) != 2 || t.images.DType != onnx.Uint8 ||
-		len(t.images.Shape) != 4 {
-		return fmt.Errorf("its inputs are %v; want images (uint8, [n, H, W, Ch]) and labels (int64, [n])",
-			g.Inputs)
-	}
-	if labels, ok := g.Input("labels"); !ok || labels.DType != onnx.Int64 || len(labels.Shape) != 1 {
+	var pictured bool
+	t.images, pictured = g.Input("images")
+	labels, labelled := g.Input("labels")
+	if !pictured || !labelled || len(g.Inputs) != 2 || t.images.DType != onnx.Uint8 ||
+		len(t.images.Shape) != 4 || labels.DType != onnx.Int64 || len(labels.Shape) != 1 {
 		return fmt.Errorf("its inputs are %v; want images (uint8, [n, H, W, Ch]) and labels (int64, [n])",
 			g.Inputs)
 	}
@@ -287,17 +285,13 @@ func setParameter(g *onnx.Graph, name string, of *onnx.Graph, value string) erro
 // classMeansEmbedding builds the client's part of a conjugate, open or private predictor, with
 // numbers that do not matter: class means of w where k is above 0, else of phi.
 func classMeansEmbedding(c ConjugateConfig) (*onnx.Model, error) {
-	b := build.New("conjugate")
-	g := conjugate{ConjugateConfig: c, b: b, refs: map[string]build.Ref{}}
-	shapes := map[string][]int{ConjCentre: {c.Dx}, ConjRadius: {}}
+	values := map[string]*onnx.Tensor{ConjCentre: onnx.ZerosF32(c.Dx), ConjRadius: onnx.ZerosF32()}
 	if c.K > 0 {
-		shapes[ConjMap], shapes[ConjOrigin] = []int{c.Dx, c.K}, []int{c.K}
+		values[ConjMap], values[ConjOrigin] = onnx.ZerosF32(c.Dx, c.K), onnx.ZerosF32(c.K)
 	}
-	for name, dims := range shapes {
-		g.refs[name] = b.Param(name, onnx.ZerosF32(dims...))
-	}
-	g.upload(c.K > 0)
-	return b.Model()
+	g := newConjugate(c, "conjugate", values, slices.Collect(maps.Keys(values))...)
+	g.upload(c.K > 0, g.phi)
+	return g.b.Model()
 }
 
 // ClassMeansEmbedding returns the embedding of clients that send class means of dx features,
@@ -382,7 +376,7 @@ func (t *taker) affine(name string, n int) (mean, std []float32) {
 	a, b := t.model.Graph.Initializers[t.maker[div.Input(0)].Input(1)],
 		t.model.Graph.Initializers[div.Input(1)]
 	for _, c := range []*onnx.Tensor{a, b} {
-		if c == nil || c.DType != onnx.Float32 || !slices.Equal(c.Shape, []int{n}) {
+		if !isTensor(c, onnx.Float32, n) {
 			return nil, nil
 		}
 	}

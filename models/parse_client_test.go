@@ -134,15 +134,7 @@ func TestParseClient(t *testing.T) {
 			a := must.Get(ParseClient(c.m, c.f))(t)
 			in, _ := c.m.Graph.Input("images")
 			dims := []int{n, in.Shape[1].Size, in.Shape[2].Size, in.Shape[3].Size}
-			pixels := make([]uint8, n*a.Pixels)
-			labels := make([]int64, n)
-			r := rng.New(1, "images")
-			for i := range pixels {
-				pixels[i] = uint8(r.IntN(256))
-			}
-			for i := range labels {
-				labels[i] = int64(r.IntN(testC))
-			}
+			pixels, labels := someImages(n, a.Pixels)
 			images := onnx.NewTensor(pixels, dims...)
 			want := eval(t, c.m, map[string]*onnx.Tensor{"images": images, "labels": onnx.NewTensor(labels, n)})
 			h := eval(t, a.Features, map[string]*onnx.Tensor{"images": images})[ValueFeatures].F32()

@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 	"fmp/onnx/build"
@@ -41,7 +42,6 @@ func (p Patches) Model() (*onnx.Model, error) {
 			p.Filters, p.Pool, p.Height, p.Width, p.Channels)
 	}
 	k := p.Filters.Shape[0]
-	bias := make([]float32, k)
 	b := build.New("patches")
 	x := b.Input("image", onnx.Float32, "batch", p.Channels, p.Height, p.Width)
 	filters := b.Param("filters", p.Filters)
@@ -49,9 +49,7 @@ func (p Patches) Model() (*onnx.Model, error) {
 		x = b.Op("Abs", []build.Ref{b.Op("Conv", []build.Ref{x, filters})})
 		x = b.Relu(b.Sub(x, b.F32(p.Threshold)))
 	} else {
-		for i := range bias {
-			bias[i] = -p.Threshold
-		}
+		bias := slices.Repeat([]float32{-p.Threshold}, k)
 		x = b.Relu(b.Op("Conv", []build.Ref{x, filters, b.Param("bias", onnx.NewTensor(bias, k))}))
 	}
 	x = b.Op("MaxPool", []build.Ref{x}, onnx.IntsAttr("kernel_shape", p.Pool, p.Pool),

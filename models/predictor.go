@@ -120,7 +120,10 @@ func NewPredictor(c PredictorConfig, seed uint64) (*onnx.Model, error) {
 		lw = logWeights(b, weights)
 	}
 	w := newWeights(b, seed)
-	o := ISAB(w, block, noise, lift(w.Scope("lift"), points, dz, d, !c.Published), lw)
+	// ISAB, equations 9 and 10, with the inducing points as the query.
+	x := lift(w.Scope("lift"), points, dz, d, !c.Published)
+	h, _ := block.MAB(w.Scope("inner"), noise, x, lw)
+	o, _ := block.MAB(w.Scope("outer"), noise, h, "")
 	b.Output("drawn", decode(w.Scope("decode"), o, d, c.Dx, c.C, !c.Published))
 	cfg, err := json.Marshal(c)
 	if err != nil {

@@ -123,17 +123,15 @@ type private struct {
 // training.
 func newPrivate(c PrivateConfig, name string, values map[string]*onnx.Tensor,
 	constants map[string]bool) private {
-	b := build.New(name)
-	g := private{conjugate{ConjugateConfig: ConjugateConfig{Dx: c.Dx, K: c.K}, b: b,
-		refs: map[string]build.Ref{}}, c}
+	g := newConjugate(ConjugateConfig{Dx: c.Dx, K: c.K}, name, nil)
 	for _, name := range slices.Sorted(maps.Keys(c.shapes())) {
 		if constants[name] {
-			g.refs[name] = b.Const(values[name])
+			g.refs[name] = g.b.Const(values[name])
 		} else {
-			g.refs[name] = b.Param(name, values[name].Clone())
+			g.refs[name] = g.b.Param(name, values[name].Clone())
 		}
 	}
-	return g
+	return private{g, c}
 }
 
 // noisyHead returns weights [T, S, k, C] on w R and biases [T, S, C] for moments and latent [T, S,
@@ -230,7 +228,7 @@ func PrivateEmbedding(m *onnx.Model, classes int, names []string) (*onnx.Model, 
 	}
 	g := newPrivate(c, "private", values, nil).conjugate
 	g.C = classes
-	g.upload(true)
+	g.upload(true, g.phi)
 	e, err := g.b.Model()
 	if err != nil {
 		return nil, err

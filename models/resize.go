@@ -23,8 +23,6 @@ type axis struct {
 	out, at, to     build.Ref
 }
 
-func (r *resize) div(x, y build.Ref) build.Ref { return r.b.Div(x, y) }
-
 func (r *resize) atLeastOne(x build.Ref) build.Ref { return r.b.Op("Max", []build.Ref{x, r.one}) }
 
 func (r *resize) least(x, y build.Ref) build.Ref { return r.b.Op("Min", []build.Ref{x, y}) }
@@ -32,12 +30,12 @@ func (r *resize) least(x, y build.Ref) build.Ref { return r.b.Op("Min", []build.
 // share returns max(1, a*b/c), rounded: the size of a part that has another shape's aspect ratio.
 func (r *resize) share(a, b, c build.Ref) build.Ref {
 	twice := r.b.Mul(r.two, c)
-	return r.atLeastOne(r.div(r.b.Add(r.b.Mul(r.two, r.b.Mul(a, b)), c), twice))
+	return r.atLeastOne(r.b.Div(r.b.Add(r.b.Mul(r.two, r.b.Mul(a, b)), c), twice))
 }
 
 // margin returns (whole - part) / 2, rounded down.
 func (r *resize) margin(whole, part build.Ref) build.Ref {
-	return r.div(r.b.Sub(whole, part), r.two)
+	return r.b.Div(r.b.Sub(whole, part), r.two)
 }
 
 // CropShare reads a way to resize that crops: crop, or crop: and a share of the largest central

@@ -122,21 +122,21 @@ func headsOf(g *onnx.Graph, probabilities string) ([]*onnx.Node, error) {
 
 // WithSamples returns a classifier whose output samples has the probabilities of each head before
 // any scaling.
-func WithSamples(classifier *onnx.Model) (*onnx.Model, error) {
-	m := onnx.Clone(classifier)
+func WithSamples(classifier *onnx.Model) (m *onnx.Model, err error) {
+	defer wrapped(&err, "reading the heads")
+	m = onnx.Clone(classifier)
 	from := "probabilities"
 	if _, ok := m.Graph.Output(UncalibratedOutput); ok {
 		from = UncalibratedOutput
 	}
 	path, err := headsOf(m.Graph, from)
 	if err != nil {
-		return nil, fmt.Errorf("reading the heads: %w", err)
+		return nil, err
 	}
-	m.Graph.Outputs = slices.DeleteFunc(m.Graph.Outputs,
-		func(v onnx.ValueInfo) bool { return v.Name == SamplesOutput })
+	dropOutputs(m.Graph, SamplesOutput)
 	mean := slices.IndexFunc(path, func(n *onnx.Node) bool { return n.Op == "ReduceMean" })
 	if mean < 0 {
-		return nil, fmt.Errorf("reading the heads: there is no mean over them")
+		return nil, fmt.Errorf("there is no mean over them")
 	}
 	pass.Rename(m.Graph, map[string]string{SamplesOutput: scaled("old")})
 	m.Graph.Nodes = append(m.Graph.Nodes,
@@ -145,25 +145,21 @@ func WithSamples(classifier *onnx.Model) (*onnx.Model, error) {
 	m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: SamplesOutput, DType: onnx.Float32,
 		Shape: []onnx.Dim{onnx.Symbolic("n"), onnx.Symbolic("s"), onnx.Symbolic("c")}})
 	m.Graph.Values = nil
-	if err := shape.Infer(m); err != nil {
-		return nil, fmt.Errorf("reading the heads: %w", err)
-	}
-	return m, nil
+	return m, shape.Infer(m)
+}
+
+// dropOutputs takes outputs of some names off a graph.
+func dropOutputs(g *onnx.Graph, names ...string) {
+	g.Outputs = slices.DeleteFunc(g.Outputs,
+		func(v onnx.ValueInfo) bool { return slices.Contains(names, v.Name) })
 }
 
 // WithScaling returns a classifier whose heads state the probabilities that a scaling makes of
 // theirs, in place of an earlier scaling, and without prediction sets: [WithSets] adds them again.
 // The ends of intervals, where the classifier has them, move with the probability's log-odds: their
 // distances from it are multiplied by Factor.
-func WithScaling(classifier *onnx.Model, s OriginScaling) (*onnx.Model, error) {
-	m, err := withScaling(classifier, s)
-	if err != nil {
-		return nil, fmt.Errorf("calibrating probabilities: %w", err)
-	}
-	return m, nil
-}
-
-func withScaling(classifier *onnx.Model, s OriginScaling) (*onnx.Model, error) {
+func WithScaling(classifier *onnx.Model, s OriginScaling) (m *onnx.Model, err error) {
+	defer wrapped(&err, "calibrating probabilities")
 	f, err := ReadManifest(classifier)
 	if err != nil {
 		return nil, err
@@ -178,7 +174,7 @@ func withScaling(classifier *onnx.Model, s OriginScaling) (*onnx.Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := onnx.Clone(classifier)
+	m = onnx.Clone(classifier)
 	g := m.Graph
 	g.Values = nil
 	if err := unscale(g); err != nil {
@@ -221,13 +217,11 @@ func withScaling(classifier *onnx.Model, s OriginScaling) (*onnx.Model, error) {
 	if err := pass.SortNodes(g); err != nil {
 		return nil, err
 	}
-	docs := slices.Clone(g.Outputs)
+	before := onnx.Graph{Outputs: slices.Clone(g.Outputs)}
 	if err := shape.Infer(m); err != nil {
 		return nil, err
 	}
-	for i := range g.Outputs {
-		g.Outputs[i].Doc = docs[i].Doc
-	}
+	keepDocs(g, &before)
 	if err := check.Model(m); err != nil {
 		return nil, err
 	}
@@ -251,7 +245,6 @@ func Descends(m *onnx.Model, digest string) error {
 
 // unscale takes an earlier scaling and prediction sets out of a classifier's graph.
 func unscale(g *onnx.Graph) error {
-	drop := []string{SetOutput, UncalibratedOutput}
 	if _, ok := g.Output(UncalibratedOutput); ok {
 		now, err := headsOf(g, "probabilities")
 		if err != nil {
@@ -273,8 +266,7 @@ func unscale(g *onnx.Graph) error {
 			}
 		}
 	}
-	g.Outputs = slices.DeleteFunc(g.Outputs,
-		func(v onnx.ValueInfo) bool { return slices.Contains(drop, v.Name) })
+	dropOutputs(g, SetOutput, UncalibratedOutput)
 	pass.RemoveUnused(g)
 	return nil
 }

@@ -44,11 +44,7 @@ func TestScaling(t *testing.T) {
 	const n, k, classes = 40, 5, 4
 	plain := must.Get(NewClassifier(ClassifierParts{Heads: someHeads(3, k, classes, 1), Samples: true,
 		Widening: 1}, Manifest{Dx: k}))(t)
-	rows := onnx.ZerosF32(n, k)
-	for i := range rows.F32() {
-		rows.F32()[i] = float32(2 * math.Sin(float64(i)))
-	}
-	feeds := map[string]*onnx.Tensor{"features": rows}
+	feeds := map[string]*onnx.Tensor{"features": waves(n, k)}
 	was := evalPure(t, plain, feeds, "probabilities", SamplesOutput)
 	mixing := slices.Repeat([]float32{0}, classes*classes)
 	mixing[1], mixing[6] = 0.5, -0.3

@@ -3,7 +3,6 @@ package models
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"fmp/onnx"
@@ -137,29 +136,26 @@ func AtLevel(m *onnx.Model, f Manifest, level float64) (*onnx.Model, Manifest, e
 // the probabilities that are at least its own; otherwise it is its probability. Where the
 // classifier has a [Scaling], scores are of its probabilities before it, as the images that chose
 // it may be those of the sets.
-func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Model, error) {
+func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (m *onnx.Model, err error) {
+	defer wrapped(&err, "adding prediction sets")
 	f, err := ReadManifest(classifier)
 	if err != nil {
-		return nil, fmt.Errorf("adding prediction sets: %w", err)
+		return nil, err
 	}
 	probabilities, ok := classifier.Graph.Output("probabilities")
 	if !ok || f.Kind != KindClassifier {
-		return nil,
-			fmt.Errorf("adding prediction sets: the model is %q with outputs %v: want a classifier",
-				f.Kind, classifier.Graph.Outputs)
+		return nil, fmt.Errorf("the model is %q with outputs %v: want a classifier", f.Kind,
+			classifier.Graph.Outputs)
 	}
 	origin, err := ReadOrigin(f)
 	if err != nil {
-		return nil, fmt.Errorf("adding prediction sets: %w", err)
+		return nil, err
 	}
 	t := sets.Table
 	if (t.Columns != 1 && t.Columns != f.C) || len(t.Levels) == 0 || len(t.Levels)%t.Columns != 0 ||
 		len(t.Thresholds) != len(t.Levels) {
-		return nil,
-			fmt.Errorf(
-				"adding prediction sets: a table of %d levels and %d thresholds in %d columns "+
-					"for %d classes",
-				len(t.Levels), len(t.Thresholds), t.Columns, f.C)
+		return nil, fmt.Errorf("a table of %d levels and %d thresholds in %d columns for %d classes",
+			len(t.Levels), len(t.Thresholds), t.Columns, f.C)
 	}
 	b := build.New("sets")
 	stated := b.Input("stated", onnx.Float32, "n", f.C)
@@ -184,35 +180,26 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (*onnx.Mod
 	b.Output(SetOutput, b.Op("Or", []build.Ref{likely, top}))
 	after, err := b.Model()
 	if err != nil {
-		return nil, fmt.Errorf("adding prediction sets: %w", err)
+		return nil, err
 	}
 	before := onnx.Clone(classifier)
-	before.Graph.Outputs = slices.DeleteFunc(before.Graph.Outputs,
-		func(v onnx.ValueInfo) bool { return v.Name == SetOutput })
+	dropOutputs(before.Graph, SetOutput)
 	pass.RemoveUnused(before.Graph) // what earlier sets wanted
-	m, err := pass.Compose(before, after, link)
-	if err != nil {
-		return nil, fmt.Errorf("adding prediction sets: %w", err)
+	if m, err = pass.Compose(before, after, link); err != nil {
+		return nil, err
 	}
 	m.Graph.Outputs = slices.Insert(m.Graph.Outputs, 0, probabilities) // linked, and an output still
 	if scaled {
 		m.Graph.Outputs = slices.Insert(m.Graph.Outputs, len(m.Graph.Outputs)-1, uncalibrated)
 	}
 	m.Graph.Doc, m.Doc = classifier.Graph.Doc, classifier.Doc
-	for i := range m.Graph.Outputs {
-		v := &m.Graph.Outputs[i]
-		if was, ok := classifier.Graph.Output(v.Name); ok {
-			v.Doc = was.Doc
-		}
-	}
+	succeed(m, classifier)
 	m.Graph.Outputs[len(m.Graph.Outputs)-1].Doc =
 		"Whether a class is in the prediction set of an image, which holds the true class with a " +
 			"probability of level or more for images like the calibration images."
 	m.Graph.Optional[len(m.Graph.Optional)-1].Doc = fmt.Sprintf(
 		"Probability, 0.5 to 0.999, with which a set holds the true class; %v where it is left out.",
 		sets.Level)
-	m.Graph.Name, m.Producer = classifier.Graph.Name, classifier.Producer
-	m.Metadata = maps.Clone(classifier.Metadata) // the manifest that is written changes it
 	origin.Sets = &sets
 	return m, f.writeOrigin(m, origin)
 }

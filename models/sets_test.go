@@ -11,6 +11,15 @@ import (
 	"fmp/onnx/serde"
 )
 
+// waves are rows of k numbers up to 2 and down to -2.
+func waves(n, k int) *onnx.Tensor {
+	rows := onnx.ZerosF32(n, k)
+	for i := range rows.F32() {
+		rows.F32()[i] = float32(2 * math.Sin(float64(i)))
+	}
+	return rows
+}
+
 // TestSets: the output set is that of the threshold for both scores, probabilities stay as they
 // were, and a second calibration replaces the first. The classifier that is given stays as it is.
 func TestSets(t *testing.T) {
@@ -18,11 +27,7 @@ func TestSets(t *testing.T) {
 	heads := someHeads(3, k, classes, 1)
 	plain := must.Get(NewClassifier(ClassifierParts{Heads: heads}, Manifest{Dx: k}))(t)
 	before := maps.Clone(plain.Metadata)
-	rows := onnx.ZerosF32(n, k)
-	for i := range rows.F32() {
-		rows.F32()[i] = float32(2 * math.Sin(float64(i)))
-	}
-	feeds := map[string]*onnx.Tensor{"features": rows}
+	feeds := map[string]*onnx.Tensor{"features": waves(n, k)}
 	want := eval(t, plain, feeds, "probabilities")["probabilities"].F32()
 	m := plain
 	for _, c := range []struct {
@@ -93,11 +98,7 @@ func TestSets(t *testing.T) {
 func TestSetLevels(t *testing.T) {
 	const n, k, classes = 30, 5, 3
 	m := must.Get(NewClassifier(ClassifierParts{Heads: someHeads(3, k, classes, 1)}, Manifest{Dx: k}))(t)
-	rows := onnx.ZerosF32(n, k)
-	for i := range rows.F32() {
-		rows.F32()[i] = float32(2 * math.Sin(float64(i)))
-	}
-	feeds := map[string]*onnx.Tensor{"features": rows}
+	feeds := map[string]*onnx.Tensor{"features": waves(n, k)}
 	p := eval(t, m, feeds, "probabilities")["probabilities"].F32()
 	f := must.Get(ReadManifest(m))(t)
 	must.Fail(AtLevel(m, f, 0.9))(t, "no prediction sets", "a level of a classifier without sets")

@@ -64,15 +64,9 @@ type ShiftParts struct {
 // shift and the output estimated_shift. The coordinates are a conjugate predictor's, of which
 // further outputs read shifted features too, or embedded features (MomentsCoordinates), which the
 // shift is of then, and dx is k.
-func WithShift(coordinates *onnx.Model, p ShiftParts) (*onnx.Model, error) {
-	m, err := withShift(onnx.Clone(coordinates), p)
-	if err != nil {
-		return nil, fmt.Errorf("adding a shift: %w", err)
-	}
-	return m, nil
-}
-
-func withShift(m *onnx.Model, p ShiftParts) (*onnx.Model, error) {
+func WithShift(coordinates *onnx.Model, p ShiftParts) (m *onnx.Model, err error) {
+	defer wrapped(&err, "adding a shift")
+	m = onnx.Clone(coordinates)
 	phi, rows, v, r := shiftPlace(m)
 	if phi == "" {
 		return nil,

@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -123,46 +124,35 @@ func conjugateOf(predictor *onnx.Model, name string) (conjugate, error) {
 	if err != nil {
 		return conjugate{}, fmt.Errorf("conjugate predictor: %w", err)
 	}
-	g := conjugate{ConjugateConfig: c, b: build.New(name), refs: map[string]build.Ref{}}
-	var names []string
-	for n := range values {
-		if !strings.HasPrefix(n, ConjMean) {
-			names = append(names, n)
-		}
-	}
-	slices.Sort(names)
-	for _, n := range names {
-		g.refs[n] = g.b.Param(n, values[n].Clone())
-	}
-	return g, nil
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(values)),
+		func(n string) bool { return strings.HasPrefix(n, ConjMean) })
+	return newConjugate(c, name, values, names...), nil
 }
 
 // NewWideClassifier builds a wide classifier, with the inputs and outputs of [NewClassifier].
-func NewWideClassifier(p WideParts, f Manifest) (*onnx.Model, error) {
+func NewWideClassifier(p WideParts, f Manifest) (m *onnx.Model, err error) {
+	defer wrapped(&err, makingClassifier)
 	g, err := conjugateOf(p.Predictor, "heads")
 	if err != nil {
-		return nil, fmt.Errorf("making the classifier: %w", err)
+		return nil, err
 	}
 	samples := len(p.Uniform)
 	if samples < 2 || len(p.Latent) != samples*g.C*g.K || p.Biases == nil ||
 		!slices.Equal(p.Biases.Shape, []int{3, samples, g.C}) {
-		return nil, fmt.Errorf("making the classifier: %d samples, %d numbers of latents, biases %v; "+
-			"want samples x %d x %d latents and biases [3, samples, %d]", samples, len(p.Latent),
-			p.Biases, g.C, g.K, g.C)
+		return nil, fmt.Errorf("%d samples, %d numbers of latents, biases %v; want samples x %d x %d "+
+			"latents and biases [3, samples, %d]", samples, len(p.Latent), p.Biases, g.C, g.K, g.C)
 	}
 	w := &wide{conjugate: g, samples: samples}
 	w.build(p)
-	m, err := g.b.Model()
-	if err != nil {
-		return nil, fmt.Errorf("making the classifier: %w", err)
+	if m, err = g.b.Model(); err != nil {
+		return nil, err
 	}
-	m.Graph.Outputs = slices.DeleteFunc(m.Graph.Outputs,
-		func(v onnx.ValueInfo) bool { return v.Name == ConjLogOddsLow || v.Name == ConjLogOddsHigh })
+	dropOutputs(m.Graph, ConjLogOddsLow, ConjLogOddsHigh)
 	pass.RemoveUnused(m.Graph)
 	if p.Features != nil {
 		if m, err = pass.Compose(p.Features, m,
 			map[string]string{"features": p.Features.Graph.Outputs[0].Name}); err != nil {
-			return nil, fmt.Errorf("making the classifier: %w", err)
+			return nil, err
 		}
 	}
 	return described(m, f, g.Dx, g.C, samples)
