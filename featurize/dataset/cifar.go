@@ -6,8 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-
-	"fmp/featurize/imagefile"
 )
 
 // The binary version of CIFAR (https://www.cs.toronto.edu/~kriz/cifar.html): records of one label
@@ -26,7 +24,7 @@ func openCIFAR10(dir string) (*Dataset, error) {
 	missing := ""
 	for b := 1; b <= 5; b++ {
 		path := filepath.Join(dir, fmt.Sprintf("data_batch_%d.bin", b))
-		p, err := ReadCIFAR(path, 1, 10)
+		p, err := readCIFAR(path, 1, 10)
 		if errors.Is(err, os.ErrNotExist) {
 			missing += fmt.Sprintf(" %d", b)
 			continue
@@ -51,7 +49,7 @@ func openCIFAR10(dir string) (*Dataset, error) {
 			fmt.Sprintf("%s lacks batches%s: %d training images are there", filepath.Base(dir),
 				missing, ds.Train.N))
 	}
-	test, err := ReadCIFAR(filepath.Join(dir, "test_batch.bin"), 1, 10)
+	test, err := readCIFAR(filepath.Join(dir, "test_batch.bin"), 1, 10)
 	if err != nil {
 		return nil, err
 	}
@@ -60,11 +58,11 @@ func openCIFAR10(dir string) (*Dataset, error) {
 }
 
 func openCIFAR100(dir string) (*Dataset, error) {
-	train, err := ReadCIFAR(filepath.Join(dir, "train.bin"), 2, 100)
+	train, err := readCIFAR(filepath.Join(dir, "train.bin"), 2, 100)
 	if err != nil {
 		return nil, err
 	}
-	test, err := ReadCIFAR(filepath.Join(dir, "test.bin"), 2, 100)
+	test, err := readCIFAR(filepath.Join(dir, "test.bin"), 2, 100)
 	if err != nil {
 		return nil, err
 	}
@@ -93,15 +91,12 @@ func openCIFAR100(dir string) (*Dataset, error) {
 	return ds, nil
 }
 
-// ReadCIFAR reads a file of binary records with labelBytes label bytes, the last of which is the
+// readCIFAR reads a file of binary records with labelBytes label bytes, the last of which is the
 // label and must be below classes. Pixels are returned interleaved, [n, 32, 32, 3].
-func ReadCIFAR(path string, labelBytes, classes int) (*Labelled, error) {
-	var p *Labelled
-	err := imagefile.ReadFile(path, func(r io.Reader, size int64) (err error) {
-		p, err = decodeCIFAR(r, size, labelBytes, classes)
-		return err
+func readCIFAR(path string, labelBytes, classes int) (*Labelled, error) {
+	return readAs(path, func(r io.Reader, size int64) (*Labelled, error) {
+		return decodeCIFAR(r, size, labelBytes, classes)
 	})
-	return p, err
 }
 
 func decodeCIFAR(r io.Reader, size int64, labelBytes, classes int) (*Labelled, error) {

@@ -516,7 +516,7 @@ func TestBadImages(t *testing.T) {
 	must.Fail(Load(context.Background(), Options{Name: none, Skip: true}))(t,
 		"0 training and 0 test images", "nothing left")
 	must.Fail(imagefile.Header(bytes.NewReader(pngBytes(t,
-		image.NewGray(image.Rect(0, 0, MaxImageSide+1, 1))))))(t, "allowed are", "too wide")
+		image.NewGray(image.Rect(0, 0, imagefile.MaxSide+1, 1))))))(t, "allowed are", "too wide")
 }
 
 func TestNotFound(t *testing.T) {

@@ -22,13 +22,7 @@ import (
 
 // Bounds on folders of images.
 const (
-	// MaxImageFile bounds an image file: 256 MiB.
-	MaxImageFile = imagefile.MaxBytes
-	// MaxImagePixels bounds the pixels of an image before it is decoded: 100 million.
-	MaxImagePixels = imagefile.MaxPixels
-	// MaxImageSide bounds the height and width of an image before it is decoded.
-	MaxImageSide = imagefile.MaxSide
-	maxFiles     = 10_000_000
+	maxFiles = 10_000_000
 	// testShare: one in testShare of a folder's images becomes a test image where there are no
 	// train and test folders.
 	testShare = 5

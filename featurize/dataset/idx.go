@@ -46,11 +46,11 @@ func openIDX(dir string) (*Dataset, error) {
 	ds := &Dataset{}
 	classes := 1
 	for i, p := range []*Labelled{&ds.Train, &ds.Test} {
-		im, err := ReadIDXImages(paths[2*i])
+		im, err := readAs(paths[2*i], decodeIDXImages)
 		if err != nil {
 			return nil, err
 		}
-		labels, err := ReadIDXLabels(paths[2*i+1])
+		labels, err := readAs(paths[2*i+1], decodeIDXLabels)
 		if err != nil {
 			return nil, err
 		}
@@ -73,23 +73,17 @@ func openIDX(dir string) (*Dataset, error) {
 	return ds, nil
 }
 
-// ReadIDXImages reads a file of images: 3 dimensions (grey) or 4 (the last one 1 or 3 channels),
-// gzipped where its name ends in .gz.
-func ReadIDXImages(path string) (*Images, error) {
-	var im *Images
-	err := imagefile.ReadFile(path,
-		func(r io.Reader, size int64) (err error) { im, err = decodeIDXImages(r, size); return })
-	return im, err
+// readAs decodes a file, gzipped where its name ends in .gz.
+func readAs[T any](path string, decode func(r io.Reader, size int64) (T, error)) (out T, err error) {
+	err = imagefile.ReadFile(path, func(r io.Reader, size int64) error {
+		var err error
+		out, err = decode(r, size)
+		return err
+	})
+	return out, err
 }
 
-// ReadIDXLabels reads a file of labels, gzipped where its name ends in .gz.
-func ReadIDXLabels(path string) ([]int, error) {
-	var labels []int
-	err := imagefile.ReadFile(path,
-		func(r io.Reader, size int64) (err error) { labels, err = decodeIDXLabels(r, size); return })
-	return labels, err
-}
-
+// decodeIDXImages reads images of 3 dimensions (grey) or 4 (the last one 1 or 3 channels).
 func decodeIDXImages(r io.Reader, size int64) (*Images, error) {
 	dims, err := imagefile.IDXHeader(r, 3, 4)
 	if err != nil {

@@ -23,6 +23,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/check"
+	"fmp/onnx/dense"
 	"fmp/onnx/engine"
 	"fmp/onnx/shape"
 )
@@ -571,11 +572,7 @@ func float32s(t *onnx.Tensor) ([]float32, error) {
 	case []float32:
 		return v, nil
 	case []float64:
-		out := make([]float32, len(v))
-		for i, f := range v {
-			out[i] = float32(f)
-		}
-		return out, nil
+		return dense.As[float32](v), nil
 	case []uint16:
 		if t.DType != onnx.Float16 && t.DType != onnx.BFloat16 {
 			break

@@ -2,10 +2,12 @@ package extractor
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/pass"
 )
 
 // maxInputSide bounds the height and width that a model may ask for.
@@ -248,43 +250,6 @@ func isConstant(g *onnx.Graph, maker map[string]*onnx.Node, v string) bool {
 // prune returns the model with value as its only output, without the nodes and weights that value
 // does not need. The original is not changed.
 func prune(m *onnx.Model, value string) *onnx.Model {
-	g := *m.Graph
-	need := map[string]bool{value: true}
-	var uses func(n *onnx.Node)
-	uses = func(n *onnx.Node) {
-		for _, v := range n.Inputs {
-			need[v] = true
-		}
-		for _, a := range n.Attrs { // subgraphs read values of the graph around them
-			for _, sub := range append(a.Graphs, a.Graph) {
-				if sub == nil {
-					continue
-				}
-				for _, o := range sub.Outputs {
-					need[o.Name] = true
-				}
-				for _, k := range sub.Nodes {
-					uses(k)
-				}
-			}
-		}
-	}
-	var kept []*onnx.Node
-	for i := len(g.Nodes) - 1; i >= 0; i-- {
-		n := g.Nodes[i]
-		if slices.ContainsFunc(n.Outputs, func(o string) bool { return o != "" && need[o] }) {
-			kept = append(kept, n)
-			uses(n)
-		}
-	}
-	slices.Reverse(kept)
-	g.Nodes = kept
-	g.Initializers = map[string]*onnx.Tensor{}
-	for name, t := range m.Graph.Initializers {
-		if need[name] {
-			g.Initializers[name] = t
-		}
-	}
 	out := onnx.ValueInfo{Name: value}
 	if v, ok := m.Graph.Output(value); ok {
 		out = v
@@ -294,9 +259,10 @@ func prune(m *onnx.Model, value string) *onnx.Model {
 			out = v
 		}
 	}
-	g.Outputs = []onnx.ValueInfo{out}
-	g.Values = nil
-	c := *m
+	c, g := *m, *m.Graph
+	g.Outputs, g.Values = []onnx.ValueInfo{out}, nil
+	g.Initializers, g.Optional = maps.Clone(g.Initializers), slices.Clone(g.Optional)
+	pass.RemoveUnused(&g)
 	c.Graph = &g
 	return &c
 }

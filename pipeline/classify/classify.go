@@ -82,22 +82,32 @@ func Read(path string, level float64) (Opener, error) {
 			return nil, fmt.Errorf("classifier %s: %w", path, err)
 		}
 	}
+	return opener(path, m, f, scored(m)...), nil
+}
+
+// opener opens a model that was read from a path, with further outputs.
+func opener(path string, m *onnx.Model, f models.Manifest, further ...string) Opener {
 	return func(eng engine.Engine) (*Classifier, error) {
-		c, err := New(eng, m, f)
+		c, err := open(eng, m, f, further...)
 		if err != nil {
 			return nil, fmt.Errorf("classifier %s: %w", path, err)
 		}
 		return c, nil
-	}, nil
+	}
 }
 
 // New is Open for a model in memory with its manifest.
 func New(eng engine.Engine, m *onnx.Model, f models.Manifest) (*Classifier, error) {
-	var further []string
-	if _, ok := m.Graph.Output(set); ok { // sets have it computed
+	return open(eng, m, f, scored(m)...)
+}
+
+// scored returns the output that prediction sets are of, where a model has them: they have it
+// computed.
+func scored(m *onnx.Model) (further []string) {
+	if _, ok := m.Graph.Output(set); ok {
 		further = []string{uncalibrated}
 	}
-	return open(eng, m, f, further...)
+	return further
 }
 
 // open is New with further outputs.
@@ -154,13 +164,7 @@ func ReadHeads(path string) (Opener, error) {
 			return nil, fmt.Errorf("classifier %s: %w", path, err)
 		}
 	}
-	return func(eng engine.Engine) (*Classifier, error) {
-		c, err := open(eng, m, f, uncalibrated, samples)
-		if err != nil {
-			return nil, fmt.Errorf("classifier %s: %w", path, err)
-		}
-		return c, nil
-	}, nil
+	return opener(path, m, f, uncalibrated, samples), nil
 }
 
 // Through returns the classifier with a session of the caller's between it and the model. The two

@@ -4,16 +4,13 @@ import (
 	"fmt"
 
 	"fmp/onnx"
+	"fmp/onnx/dense"
 )
 
 // FeatureRows returns a tensor of feature rows (float32 or float64) as float32.
 func FeatureRows(t *onnx.Tensor) (*onnx.Tensor, error) {
 	if d := t.F64(); d != nil {
-		f := make([]float32, len(d))
-		for i, v := range d {
-			f[i] = float32(v)
-		}
-		t = &onnx.Tensor{DType: onnx.Float32, Shape: t.Shape, Data: f}
+		t = &onnx.Tensor{DType: onnx.Float32, Shape: t.Shape, Data: dense.As[float32](d)}
 	}
 	if t.DType != onnx.Float32 || len(t.Shape) != 2 {
 		return nil, fmt.Errorf("it holds %v; feature rows are float32 or float64, [n, dx]", t)

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 
 	"fmp/featurize/imagefile"
 	"fmp/models"
@@ -146,12 +147,7 @@ func (c *Client) settle(v []float32, n int) []float32 {
 }
 
 func finite(v []float32) bool {
-	for _, x := range v {
-		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(v, func(x float32) bool { return x-x != 0 }) // NaN or infinite
 }
 
 // chunk returns how many images of a plain round go through the extractor at once: 1 to chunk.
@@ -422,10 +418,7 @@ func (c *Client) embed(rows []float32, labels []int) (*point.Set, error) {
 
 // run returns points and masses of n labelled points, as the embedding makes them.
 func (c *Client) run(points []float32, n int) (z, w *onnx.Tensor, err error) {
-	present := make([]float32, n)
-	for i := range present {
-		present[i] = 1
-	}
+	present := slices.Repeat([]float32{1}, n)
 	out, err := engine.Eval(c.embedding,
 		map[string]*onnx.Tensor{models.ValueSet: onnx.NewTensor(points, 1, n, len(points)/n),
 			models.ValuePresent: onnx.NewTensor(present, 1, n)}, "points", "masses")

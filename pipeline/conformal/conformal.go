@@ -40,25 +40,22 @@ func (s Score) Compute(p []float32) []float32 {
 	if s == Probability {
 		return p
 	}
-	order := make([]int, len(p))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		switch {
-		case p[a] > p[b]:
-			return -1
-		case p[a] < p[b]:
-			return 1
-		}
-		return 0
-	})
 	out, sum := make([]float32, len(p)), float32(0)
-	for _, c := range order {
+	for _, c := range descending(p) {
 		sum += p[c]
 		out[c] = 1 - sum
 	}
 	return out
+}
+
+// descending returns the places of numbers, from the largest number on, equal ones as they come.
+func descending(of []float32) []int {
+	order := make([]int, len(of))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(of[b], of[a]) })
+	return order
 }
 
 // Points are the calibration images as a classifier saw them.
@@ -154,11 +151,7 @@ func evidence(n, wrong int, risk float64) float64 {
 // false.
 func (x *Points) Answerable(risk, delta float64,
 	clients bool) (threshold float64, answered int, ok bool) {
-	order := make([]int, len(x.Top))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortFunc(order, func(a, b int) int { return cmp.Compare(x.Top[b], x.Top[a]) })
+	order := descending(x.Top)
 	count := func(at float64) (n, wrong int) {
 		for _, i := range order {
 			if float64(x.Top[i]) < at {

@@ -95,10 +95,9 @@ func (d Design) held(n, j int) float64 {
 // Highest returns the highest level that points of a group prove, by their number in each class;
 // with ByClass for the class with most.
 func (d Design) Highest(counts []int) float64 {
-	var total int
+	all := total(counts)
 	var most float64
 	for c, n := range counts {
-		total += n
 		switch {
 		case d.ByClass && n > 0:
 			most = max(most, d.held(n, n))
@@ -107,14 +106,14 @@ func (d Design) Highest(counts []int) float64 {
 		}
 	}
 	switch {
-	case total == 0:
+	case all == 0:
 		return 0
 	case d.ByClass:
 		return most
 	case d.Proportions != nil:
 		return 1 / (1 + most)
 	}
-	return d.held(total, total)
+	return d.held(all, all)
 }
 
 // rounding is the share of a threshold that float32 may lose in a graph.
@@ -132,11 +131,7 @@ func (d Design) Table(scores []float32, of []int, classes int) *models.SetTable 
 	if d.Survives() {
 		return table([][]rank{surviving(scores, d.Client, d.False[0], models.MinLevel)}, rounding)
 	}
-	order := make([]int, len(scores))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(scores[b], scores[a]) })
+	order := descending(scores)
 	counts := count(of, classes)
 	if d.ByClass {
 		columns := make([][]rank, classes)
@@ -264,22 +259,19 @@ func (d Design) Enough(counts []int, level float64) error {
 	if err := CheckLevel(level); err != nil {
 		return err
 	}
-	total := 0
-	for _, n := range counts {
-		total += n
-	}
+	all := total(counts)
 	switch {
 	case float32(d.Highest(counts)) >= float32(level): // as tables compare
 		return nil
 	case d.ByClass:
 		return fmt.Errorf("conformal: level %v by class wants at least %d calibration points of a "+
 			"class, and there are %d in all: give more, or a lower level", level,
-			d.least(level), total)
+			d.least(level), all)
 	case d.Proportions != nil:
 		return d.lacks(counts, level)
 	}
 	return fmt.Errorf("conformal: level %v wants at least %d calibration points, and there are %d: give more, or a "+
-		"lower level", level, d.least(level), total)
+		"lower level", level, d.least(level), all)
 }
 
 // lacks returns an error that names the class whose points prove the lowest level for its share.

@@ -66,9 +66,6 @@ type Kept struct {
 	key  [sha256.Size]byte
 }
 
-// size returns the points and bytes of an upload, which are bounded.
-func (k *Kept) size() (points, bytes int) { return k.Points.N, len(k.Data) }
-
 // summed returns the number of images that the sums are of with the upload.
 func (k *Kept) summed() int {
 	if k.Within != nil {
@@ -265,8 +262,8 @@ func (m *Merger) has(e entry) bool {
 // kept returns how many of the first of some uploads are kept.
 func kept(all []Kept) int {
 	points, size := 0, 0
-	for i := range all {
-		n, b := all[i].size()
+	for i, k := range all {
+		n, b := k.Points.N, len(k.Data)
 		if points, size = points+n, size+b; i >= Judges && (points > MaxPoints || size > maxKept) {
 			return i
 		}
