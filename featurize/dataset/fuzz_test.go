@@ -103,18 +103,14 @@ func FuzzClassNames(f *testing.F) {
 // image; a folder takes besides that what its data set holds and 32 bytes for each pixel that is
 // resized. Images of more than 65,536 pixels, which take long, are left out.
 func FuzzFolder(f *testing.F) {
-	small := image.NewGray(image.Rect(0, 0, 3, 2))
-	var b bytes.Buffer
-	must.Do(f, encodePNG(&b, small))
-	f.Add(b.Bytes(), uint8(0))
+	small := pngBytes(f, image.NewGray(image.Rect(0, 0, 3, 2)))
+	f.Add(small, uint8(0))
 	f.Add(jpegBytes(f, image.NewRGBA(image.Rect(0, 0, 8, 5))), uint8(4))
 	f.Add([]byte("no image"), uint8(0))
 	f.Add([]byte("no image"), uint8(128))
 	dir := f.TempDir()
 	for _, name := range []string{"a/0.png", "a/1.png", "b/0.png", "b/1.png"} {
-		path := filepath.Join(dir, name)
-		must.Do(f, os.MkdirAll(filepath.Dir(path), 0o755))
-		must.Do(f, os.WriteFile(path, b.Bytes(), 0o644))
+		write(f, filepath.Join(dir, name), small)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, side uint8) {
 		skip := side >= 128

@@ -42,6 +42,15 @@ func made(t testing.TB, i int, precision federate.Precision) []byte {
 		N: int(s.Mass()), Points: s, Precision: precision})
 }
 
+// several are the class means of some clients.
+func several(t testing.TB, from, to int) (all [][]byte) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		all = append(all, made(t, i, federate.Single))
+	}
+	return all
+}
+
 // madeMoments is a client's moments, of n images.
 func madeMoments(t testing.TB, i, n int, precision federate.Precision) []byte {
 	t.Helper()
@@ -316,16 +325,10 @@ func TestRefused(t *testing.T) {
 	wide := &federate.Upload{Round: 3, Client: "wide", Model: model, N: 1,
 		Points: &point.Set{N: 1, Dx: 1 << 16, C: 1 << 16, W: []float32{1},
 			Y: []int32{1}, Z: make([]float32, 1<<16)}}
-	if err := (&Merger{Trust: true}).Add(encoded(t, wide)); err == nil ||
-		!strings.Contains(err.Error(), "sums") {
-		t.Errorf("an upload whose sums would take gigabytes: %v", err)
-	}
-	big := []byte(nil)
-	var all [][]byte
-	for i := range 30 {
-		all = append(all, made(t, i, federate.Single))
-	}
-	big = merged(t, nil, all...)
+	must.Fail((&Merger{Trust: true}).Add(encoded(t, wide)))(
+		t, "sums", "an upload whose sums would take gigabytes")
+	all := several(t, 0, 30)
+	big := merged(t, nil, all...)
 	judgedPart := merged(t, judging, all...)
 	for name, c := range map[string]struct {
 		data []byte
@@ -352,25 +355,17 @@ func TestRefused(t *testing.T) {
 	m := Merger{}
 	var err error
 	added := 0
-	for i := range all {
-		if err = m.Add(all[i]); err != nil {
-			break
-		}
-		added++
+	for ; err == nil && added < len(all); added++ {
+		err = m.Add(all[added])
 	}
+	added-- // but for the last
 	if !errors.Is(err, ErrJudge) || m.Part().Clients() != added {
 		t.Errorf("uploads beyond those kept, without a judgement: %v, %d clients of %d", err,
 			m.Part().Clients(), added)
 	}
-	var rest [][]byte
-	for i := 30; i < 60; i++ {
-		rest = append(rest, made(t, i, federate.Single))
-	}
 	m = Merger{Trust: true}
-	if err := errors.Join(m.Add(big), m.Add(merged(t, judging, rest...))); err == nil ||
-		!strings.Contains(err.Error(), "same part") {
-		t.Errorf("a trusted part and a judged one: %v", err)
-	}
+	must.Fail(errors.Join(m.Add(big), m.Add(merged(t, judging, several(t, 30, 60)...))))(
+		t, "same part", "a trusted part and a judged one")
 }
 
 // changed returns a part with a field changed and the checksum made to fit.
@@ -386,14 +381,11 @@ func changed(t testing.TB, data []byte, change func(m *partpb.Part)) []byte {
 // TestHostile: parts whose fields contradict each other, or are out of bounds, are refused.
 func TestHostile(t *testing.T) {
 	t.Parallel()
-	var all, few [][]byte
-	for i := range 30 {
-		all = append(all, made(t, i, federate.Single))
-	}
+	var few [][]byte
 	for i := range 500 {
 		few = append(few, madeMoments(t, i, 60, federate.Single))
 	}
-	means, ofMoments := merged(t, nil, all...), merged(t, nil, few...)
+	means, ofMoments := merged(t, nil, several(t, 0, 30)...), merged(t, nil, few...)
 	set := func(b []byte, at int, v whole.Number) {
 		copy(b[at*whole.Bytes:], whole.Append(nil, []whole.Number{v}))
 	}
@@ -453,10 +445,7 @@ func TestHostile(t *testing.T) {
 	for i := 0; i < len(means); i += 1 + len(means)/200 {
 		data := bytes.Clone(means)
 		data[i] ^= 0x10
-		must.Fail(Decode(data, federate.Expect{}))(
-			t, "",
-			fmt.Sprintf("a part with bit 4 of byte %d flipped is taken", i))
-
+		must.Fail(Decode(data, federate.Expect{}))(t, "", "bit 4 of byte", i, "is flipped")
 	}
 }
 
@@ -479,9 +468,6 @@ func TestWhole(t *testing.T) {
 			t.Fatalf("%v reads back as %v", sum, back[0])
 		}
 	}
-}
-
-func TestSmallestWhole(t *testing.T) {
 	if got, want := (whole.Number{High: math.MinInt64}).Float(), -math.Ldexp(1, 87); got != want {
 		t.Errorf("the smallest number is %v, want %v", got, want)
 	}
@@ -509,7 +495,14 @@ func FuzzPart(f *testing.F) {
 		}
 		q := must.Get(Decode(must.Get(p.Encode())(t), federate.Expect{}))(t)
 		set, w := q.Rest()
-		for _, v := range append(setNumbers(set), withinNumbers(w)...) {
+		var numbers []float32
+		if set != nil {
+			numbers = slices.Concat(set.Z, set.W)
+		}
+		if w != nil {
+			numbers = append(numbers, w.Data...)
+		}
+		for _, v := range numbers {
 			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
 				t.Fatalf("the rest holds %v", v)
 			}
@@ -520,20 +513,6 @@ func FuzzPart(f *testing.F) {
 		}
 		must.Fail(merger.AddPart(p))(t, "", "a part is merged twice")
 	})
-}
-
-func setNumbers(s *point.Set) []float32 {
-	if s == nil {
-		return nil
-	}
-	return append(append([]float32(nil), s.Z...), s.W...)
-}
-
-func withinNumbers(w *moments.Within) []float32 {
-	if w == nil {
-		return nil
-	}
-	return w.Data
 }
 
 // TestDofOfCalibration: a calibration point adds a degree of freedom to the sums, unless it is the
