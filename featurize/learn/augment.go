@@ -1,6 +1,7 @@
 package learn
 
 import (
+	"math"
 	"math/rand/v2"
 
 	"fmp/featurize/dataset"
@@ -100,7 +101,7 @@ func pixelStatistics(images *dataset.Images) (mean, std []float32) {
 		m := float64(sum[c]) / n
 		v := float64(square[c])/n - m*m
 		mean[c] = float32(m / 255)
-		std[c] = max(float32(sqrt(v)/255), 1e-3)
+		std[c] = max(float32(math.Sqrt(max(v, 0))/255), 1e-3)
 	}
 	return mean, std
 }

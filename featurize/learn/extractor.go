@@ -25,8 +25,6 @@ import (
 	"fmp/onnx/train"
 )
 
-func sqrt(v float64) float64 { return math.Sqrt(max(v, 0)) }
-
 // ErrStart means that the model to start from has another network than the one to be trained.
 var ErrStart = errors.New("the model to start from does not fit")
 
@@ -499,14 +497,7 @@ func (t *trainer) accuracy(ctx context.Context, manifest models.Manifest, first 
 	}
 	right := 0
 	for i, y := range ds.Test.Labels {
-		row := logits[i*t.classes+first:][:len(ds.Classes)]
-		best := 0
-		for k, v := range row {
-			if v > row[best] {
-				best = k
-			}
-		}
-		if best == y {
+		if row := logits[i*t.classes+first:][:len(ds.Classes)]; slices.Index(row, slices.Max(row)) == y {
 			right++
 		}
 	}

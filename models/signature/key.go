@@ -33,12 +33,15 @@ func NewKey() (private, public []byte, err error) {
 }
 
 // LoadPrivate reads a private key (PEM: PKCS #8, or SEC 1 as OpenSSL writes it).
-func LoadPrivate(path string) (*ecdsa.PrivateKey, error) {
+func LoadPrivate(path string) (*ecdsa.PrivateKey, error) { return load(path, parsePrivate) }
+
+// load reads a key file.
+func load[K any](path string, parse func([]byte) (*K, error)) (*K, error) {
 	data, err := regularfile.ReadFile(path, maxKey)
 	if err != nil {
 		return nil, fmt.Errorf("key: %w", err)
 	}
-	k, err := parsePrivate(data)
+	k, err := parse(data)
 	if err != nil {
 		return nil, fmt.Errorf("key %s: %w", path, err)
 	}
@@ -79,17 +82,7 @@ func parsePrivate(data []byte) (*ecdsa.PrivateKey, error) {
 }
 
 // LoadPublic reads a public key (PEM: SubjectPublicKeyInfo).
-func LoadPublic(path string) (*ecdsa.PublicKey, error) {
-	data, err := regularfile.ReadFile(path, maxKey)
-	if err != nil {
-		return nil, fmt.Errorf("key: %w", err)
-	}
-	k, err := parsePublic(data)
-	if err != nil {
-		return nil, fmt.Errorf("key %s: %w", path, err)
-	}
-	return k, nil
-}
+func LoadPublic(path string) (*ecdsa.PublicKey, error) { return load(path, parsePublic) }
 
 func parsePublic(data []byte) (*ecdsa.PublicKey, error) {
 	b, _ := pem.Decode(data)

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -134,17 +135,22 @@ func (m *Manifest) Files() int { return len(m.files) }
 
 // Sign returns the bundle that covers the file or folder at path, but for the paths within a folder
 // that are ignored (slashes).
-func Sign(key *ecdsa.PrivateKey, path string, ignored []string) ([]byte, error) {
+func Sign(key *ecdsa.PrivateKey, path string, ignored []string) (_ []byte, err error) {
 	if err := checkCurve(&key.PublicKey); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("signing %s: %w", path, err)
+		}
+	}()
 	files, err := digests(path, ignored)
 	if err != nil {
-		return nil, fmt.Errorf("signing %s: %w", path, err)
+		return nil, err
 	}
 	name, err := filepath.Abs(path)
 	if err != nil {
-		return nil, fmt.Errorf("signing %s: %w", path, err)
+		return nil, err
 	}
 	s := statement{Type: statementType, Kind: predicateType, Predicate: predicate{
 		Serialization: serialization{Method: method, Hash: algorithm,
@@ -154,20 +160,20 @@ func Sign(key *ecdsa.PrivateKey, path string, ignored []string) ([]byte, error) 
 	}
 	root, err := digestOf(s.Predicate.Resources)
 	if err != nil {
-		return nil, fmt.Errorf("signing %s: %w", path, err)
+		return nil, err
 	}
 	s.Subject = []subject{{filepath.Base(name), map[string]string{algorithm: root}}}
 	if _, err := s.manifest(); err != nil {
-		return nil, fmt.Errorf("signing %s: %w", path, err)
+		return nil, err
 	}
 	payload, err := json.Marshal(s)
 	if err != nil {
-		return nil, fmt.Errorf("signing %s: %w", path, err)
+		return nil, err
 	}
 	sum := sha256.Sum256(preAuthentication(payload))
 	signature, err := ecdsa.SignASN1(rand.Reader, key, sum[:])
 	if err != nil {
-		return nil, fmt.Errorf("signing %s: %w", path, err)
+		return nil, err
 	}
 	b64 := base64.StdEncoding.EncodeToString
 	hint, err := hintOf(&key.PublicKey)
@@ -331,10 +337,7 @@ func below(name string, of []string) bool {
 
 // sorted returns the paths in the order of OMS: by folder, then name.
 func sorted(files map[string]string) []string {
-	names := make([]string, 0, len(files))
-	for n := range files {
-		names = append(names, n)
-	}
+	names := slices.Collect(maps.Keys(files))
 	sorting.By(names, func(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) })
 	return names
 }

@@ -68,14 +68,7 @@ func TestAnchor(t *testing.T) {
 		}
 		honest := func(o Options) []float64 {
 			t.Helper()
-			r, err := New(misnamed(us[:clients], bad), g, f, o)
-			if err != nil {
-				t.Fatal(name, err)
-			}
-			p, err := r.Posterior(t.Context(), w.eng)
-			if err != nil {
-				t.Fatal(name, err)
-			}
+			_, p := w.posterior(t, misnamed(us[:clients], bad), g, f, o)
 			return p.Judgement.Honest
 		}
 		if p := honest(o); p[0] < 0.5 || p[clients-1] > 0.5 {

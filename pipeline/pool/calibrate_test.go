@@ -58,9 +58,7 @@ func (o *owners) calibrated(t *testing.T, clients, calibrate, bad int) []Upload 
 		name := fmt.Sprint("owner ", m)
 		u, _ := must.Get2(c.Upload(t.Context(), &drawings{o.drawn.Train.Pix[m*n*size:], labels, size},
 			client.Options{Calibrate: calibrate, Secret: &client.Secret{byte(m)}}, name))(t)
-		data := must.Get(u.Encode())(t)
-		u = must.Get(federate.Decode(data, federate.Expect{Model: o.client.Digest}))(t)
-		us = append(us, Upload{Upload: u})
+		us = append(us, sent(t, u))
 	}
 	return us
 }
@@ -116,11 +114,8 @@ func TestCalibratedMeans(t *testing.T) {
 	if without.Sets != nil {
 		t.Errorf("sets %+v without points", without.Sets)
 	}
-	r, err := New(us, o.graph, o.client, Options{Seed: 1, Sets: Sets{Level: .9}})
-	if err == nil {
-		_, err = r.Posterior(t.Context(), o.eng)
-	}
-	must.Fail(err)(t, "--calibrate", "a level without points")
+	must.Fail(played(t.Context(), o.eng, us, o.graph, o.client,
+		Options{Seed: 1, Sets: Sets{Level: .9}}))(t, "--calibrate", "a level without points")
 }
 
 // TestSetsByClass: sets by class and for named shares of classes hold as stated on the images that
@@ -144,23 +139,17 @@ func TestSetsByClass(t *testing.T) {
 		{Options{Sets: Sets{Score: "best"}}, "allowed are"},
 	} {
 		c.Seed, c.Threads, c.Samples = 1, 1, 30
-		r, err := New(us, o.graph, o.client, c.Options)
-		var m *onnx.Model
-		if err == nil {
-			var p *posterior.Result
-			if p, err = r.Posterior(t.Context(), o.eng); err == nil {
-				if p.Sets == nil || p.Sets.ByClass != c.ByClass ||
-					(p.Sets.Proportions != nil) != (c.Proportions != "") {
-					t.Fatalf("%+v: sets %+v", c.Options, p.Sets)
-				}
-				m, err = r.Classifier(t.Context(), p, false, false, "")
-			}
-		}
+		r, p, err := played(t.Context(), o.eng, us, o.graph, o.client, c.Options)
 		if c.want != "" {
 			must.Fail(err)(t, c.want)
 			continue
 		}
 		must.Do(t, err)
+		if p.Sets == nil || p.Sets.ByClass != c.ByClass ||
+			(p.Sets.Proportions != nil) != (c.Proportions != "") {
+			t.Fatalf("%+v: sets %+v", c.Options, p.Sets)
+		}
+		m := must.Get(r.Classifier(t.Context(), p, false, false, ""))(t)
 		clear(shares)
 		for y := range shares {
 			shares[y] = 0.1
@@ -198,22 +187,13 @@ func TestSetsByClass(t *testing.T) {
 // clients that lie count nothing, and samples that are made in parts elsewhere are the same.
 func TestChoice(t *testing.T) {
 	o := newOwners(t, 3)
-	pooled := func(us []Upload, change Options, elsewhere bool) *posterior.Result {
+	pooled := func(us []Upload, change Options, away bool) *posterior.Result {
 		t.Helper()
 		change.Seed, change.Threads, change.Samples, change.Scope = 1, 1, 30, posterior.ScopeOpen
 		s := o.sampling(t, us, change)
 		var do func(context.Context, []SampleRange) ([]*Piece, error)
-		if elsewhere {
-			do = func(ctx context.Context, parts []SampleRange) ([]*Piece, error) {
-				out := make([]*Piece, len(parts))
-				for i, p := range parts {
-					var err error
-					if out[i], err = o.sampling(t, us, change).Do(ctx, p); err != nil {
-						return nil, err
-					}
-				}
-				return out, nil
-			}
+		if away {
+			do = elsewhere(func(int) *Sampling { return o.sampling(t, us, change) }, func(*Piece) {})
 		}
 		return must.Get(s.Posterior(t.Context(), do))(t)
 	}

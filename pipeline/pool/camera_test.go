@@ -71,10 +71,8 @@ func (o *owners) upload(t *testing.T, m int,
 		map[string]*onnx.Tensor{"images": o.images(pix), "labels": onnx.NewTensor(labels, n)})
 	set := (&point.Set{N: o.client.S, Dx: o.client.PointWidth(), C: o.client.C, Z: out["points"].F32(),
 		W: out["masses"].F32()}).Held()
-	u := federate.Upload{Client: fmt.Sprint("owner ", m), Model: o.client.Digest, N: n, Points: set}
-	data := must.Get(u.Encode())(t)
-	back := must.Get(federate.Decode(data, federate.Expect{Model: o.client.Digest}))(t)
-	return Upload{Upload: back}
+	return sent(t, &federate.Upload{Client: fmt.Sprint("owner ", m), Model: o.client.Digest, N: n,
+		Points: set})
 }
 
 // pooled is the classifier of a round and what was found of its clients.
@@ -179,10 +177,8 @@ func TestAnotherCamera(t *testing.T) {
 		come := o.pool(t, uploads, Options{Scope: posterior.ScopeOpen}).honest
 		for m, p := range o.pool(t, uploads, Options{Scope: posterior.ScopeOpen, For: "owner 4"}).honest {
 			if math.Abs(p-come[m]) > 1e-6 {
-				t.Errorf(
-					"seed %d: owner %d is honest with probability %.3f, and %.3f in a classifier "+
-						"for owner 4",
-					seed, m, come[m], p)
+				t.Errorf("seed %d: owner %d is honest with probability %.3f, and %.3f in a classifier "+
+					"for owner 4", seed, m, come[m], p)
 			}
 		}
 		o.adapts(t, all.m, dark, theirs)

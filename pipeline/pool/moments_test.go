@@ -49,6 +49,16 @@ func momentsOf(t *testing.T, f models.Manifest, client int, rows []float32, labe
 	return u
 }
 
+// owned are the uploads of moments of some clients' own images.
+func (w *world) owned(t *testing.T, g *onnx.Model, f models.Manifest, clients int) (us []Upload) {
+	t.Helper()
+	for i := range clients {
+		rows, labels := w.own(t, g, f, i)
+		us = append(us, sent(t, momentsOf(t, f, i, rows, labels)))
+	}
+	return us
+}
+
 // TestMomentsClaim: a client of flipped labels that claims a thousand times its images costs
 // little; where claims are trusted it takes the round over.
 func TestMomentsClaim(t *testing.T) {
@@ -94,14 +104,7 @@ func TestMoments(t *testing.T) {
 	if f.Bytes != 1<<16 {
 		t.Fatalf("the client graph's manifest is %+v", f)
 	}
-	var us []Upload
-	for i := range 5 {
-		rows, labels := w.own(t, g, f, i)
-		u := momentsOf(t, f, i, rows, labels)
-		data := must.Get(u.Encode())(t)
-		u = must.Get(federate.Decode(data, federate.Expect{Model: f.Digest, Dx: dx, C: classes}))(t)
-		us = append(us, Upload{Upload: u})
-	}
+	us := w.owned(t, g, f, 5)
 	r, p := w.posterior(t, us, g, f, Options{Seed: 1})
 	m := must.Get(r.Classifier(t.Context(), p, false, false, "fmp pool"))(t)
 	pix, labels := pixels(rng.New(1, "test"), 600, classes)
@@ -139,11 +142,7 @@ func TestMoments(t *testing.T) {
 	} {
 		spoiled, o := append([]Upload(nil), us...), Options{}
 		v.spoil(spoiled, &o)
-		r, err := New(spoiled, g, f, o)
-		if err == nil {
-			_, err = r.Posterior(t.Context(), w.eng)
-		}
-		must.Fail(err)(t, v.want, name)
+		must.Fail(played(t.Context(), w.eng, spoiled, g, f, o))(t, v.want, name)
 	}
 }
 
@@ -152,11 +151,7 @@ func TestMoments(t *testing.T) {
 func TestMomentsCorpus(t *testing.T) {
 	w := newWorld(t)
 	g, f := momentsGraph(t)
-	var us []Upload
-	for i := range 4 {
-		rows, labels := w.own(t, g, f, i)
-		us = append(us, Upload{Upload: momentsOf(t, f, i, rows, labels)})
-	}
+	us := w.owned(t, g, f, 4)
 	write := func(u *federate.Upload) string {
 		data := must.Get(u.Encode())(t)
 		path := filepath.Join(t.TempDir(), "corpus.upload")
@@ -196,30 +191,19 @@ func TestMomentsCorpus(t *testing.T) {
 	improper.Within = &moments.Within{K: dx, Dof: 9, Data: triangle}
 	wider := *c
 	wider.Within = &moments.Within{K: dx + 1}
-	for want, err := range map[string]error{
-		"it holds no moments": func() error { _, err := ReadCorpus(write(&means)); return err }(),
-		"are alike":           func() error { _, err := ReadCorpus(write(&alike)); return err }(),
-		"no covariance":       func() error { _, err := ReadCorpus(write(&improper)); return err }(),
-		"reading corpus": func() error {
-			_, err := ReadCorpus(filepath.Join(t.TempDir(), "none"))
-			return err
-		}(),
-		"of the corpus's images": func() error {
-			copied := *us[2].Upload
-			copied.Client, copied.Precision = "somebody", federate.Int8
-			_, err := New(us[:3], g, f, Options{Seed: 1, CorpusMoments: must.Get(ReadCorpus(write(&copied)))(t)})
-			if unfit := (*UnfitError)(nil); !errors.As(err, &unfit) || len(unfit.Left) != 2 {
-				t.Errorf("%v; want an upload that can be left out, and two others", err)
-			}
-			return err
-		}(),
-		"the corpus has rows of": func() error {
-			_, err := New(us[:3], g, f, Options{Seed: 1, CorpusMoments: &wider})
-			return err
-		}(),
-	} {
-		must.Fail(err)(t, want)
+	for want, path := range map[string]string{"it holds no moments": write(&means),
+		"are alike": write(&alike), "no covariance": write(&improper),
+		"reading corpus": filepath.Join(t.TempDir(), "none")} {
+		must.Fail(ReadCorpus(path))(t, want)
 	}
+	copied := *us[2].Upload
+	copied.Client, copied.Precision = "somebody", federate.Int8
+	_, err := New(us[:3], g, f, Options{Seed: 1, CorpusMoments: must.Get(ReadCorpus(write(&copied)))(t)})
+	must.Fail(err)(t, "of the corpus's images")
+	if unfit := (*UnfitError)(nil); !errors.As(err, &unfit) || len(unfit.Left) != 2 {
+		t.Errorf("%v; want an upload that can be left out, and two others", err)
+	}
+	must.Fail(New(us[:3], g, f, Options{Seed: 1, CorpusMoments: &wider}))(t, "the corpus has rows of")
 }
 
 // TestSameImages: copies are told, in any order of classes, and no other images, however many there are and

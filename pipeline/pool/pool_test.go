@@ -146,18 +146,53 @@ func (w *world) means(t *testing.T, g *onnx.Model, f models.Manifest, client int
 	labels []int) Upload {
 	t.Helper()
 	r := w.eval(t, g, pix, labels)
-	u := federate.Upload{Client: fmt.Sprint("client ", client), Model: f.Digest, N: len(labels),
-		Points: (&point.Set{N: f.S, Dx: f.PointWidth(), C: f.C, Z: r["points"].F32(),
-			W: r["masses"].F32()}).Held()}
-	return Upload{Upload: must.Get(federate.Decode(must.Get(u.Encode())(t), federate.Expect{Model: f.Digest}))(t)}
+	return sent(t, &federate.Upload{Client: fmt.Sprint("client ", client), Model: f.Digest,
+		N: len(labels), Points: (&point.Set{N: f.S, Dx: f.PointWidth(), C: f.C, Z: r["points"].F32(),
+			W: r["masses"].F32()}).Held()})
 }
 
 // posterior is that of a round of uploads.
 func (w *world) posterior(t *testing.T, us []Upload, g *onnx.Model, f models.Manifest,
 	o Options) (*Round, *posterior.Result) {
 	t.Helper()
-	r := must.Get(New(us, g, f, o))(t)
-	return r, must.Get(r.Posterior(t.Context(), w.eng))(t)
+	r, p, err := played(t.Context(), w.eng, us, g, f, o)
+	must.Do(t, err)
+	return r, p
+}
+
+// played is a round of uploads with its posterior.
+func played(ctx context.Context, eng engine.Engine, us []Upload, g *onnx.Model, f models.Manifest,
+	o Options) (*Round, *posterior.Result, error) {
+	r, err := New(us, g, f, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := r.Posterior(ctx, eng)
+	return r, p, err
+}
+
+// sent is an upload as a server reads it.
+func sent(t *testing.T, u *federate.Upload) Upload {
+	t.Helper()
+	return Upload{Upload: must.Get(federate.Decode(must.Get(u.Encode())(t),
+		federate.Expect{Model: u.Model}))(t)}
+}
+
+// elsewhere does parts, the last one first, each by the sampling that by gives, and then changes
+// its piece.
+func elsewhere(by func(i int) *Sampling,
+	then func(*Piece)) func(context.Context, []SampleRange) ([]*Piece, error) {
+	return func(ctx context.Context, parts []SampleRange) ([]*Piece, error) {
+		out := make([]*Piece, len(parts))
+		for i := len(parts) - 1; i >= 0; i-- {
+			var err error
+			if out[i], err = by(i).Do(ctx, parts[i]); err != nil {
+				return nil, err
+			}
+			then(out[i])
+		}
+		return out, nil
+	}
 }
 
 // right counts the images whose most probable class is theirs.
@@ -325,17 +360,7 @@ func TestParts(t *testing.T) {
 		whole := must.Get(sampling().Posterior(t.Context(), nil))(t)
 		workers, jobs := []*Sampling{sampling(), sampling()}, 0
 		parts := must.Get(sampling().Posterior(t.Context(),
-			func(ctx context.Context, parts []SampleRange) ([]*Piece, error) {
-				out := make([]*Piece, len(parts))
-				for i := len(parts) - 1; i >= 0; i-- {
-					var err error
-					if out[i], err = workers[i%2].Do(ctx, parts[i]); err != nil {
-						return nil, err
-					}
-					jobs++
-				}
-				return out, nil
-			}))(t)
+			elsewhere(func(i int) *Sampling { return workers[i%2] }, func(*Piece) { jobs++ })))(t)
 		if want := 3 + map[bool]int{true: chainParts}[name == "honesty"]; jobs != want {
 			t.Errorf("%s: %d jobs; want %d", name, jobs, want)
 		}
@@ -426,20 +451,7 @@ func TestHostileParts(t *testing.T) {
 			p.Proposed = slices.Repeat([][]bool{{true}}, len(p.Proposed))
 		},
 	} {
-		_, err := s.Posterior(t.Context(),
-			func(ctx context.Context, parts []SampleRange) ([]*Piece, error) {
-				var out []*Piece
-				for _, p := range parts {
-					made, err := s.Do(ctx, p)
-					if err != nil {
-						return nil, err
-					}
-					spoil(made)
-					out = append(out, made)
-				}
-				return out, nil
-			})
-		must.Fail(err)(t, want)
+		must.Fail(s.Posterior(t.Context(), elsewhere(func(int) *Sampling { return s }, spoil)))(t, want)
 	}
 }
 
@@ -486,24 +498,14 @@ func TestOpen(t *testing.T) {
 		{"every client trusted", fresh, Options{Predictor: file, Trust: true}, true},
 	} {
 		c.o.Seed, c.o.Samples = 3, 25
-		r, err := New(c.uploads, g, f, c.o)
-		if err != nil {
-			t.Fatalf("%s: %v", c.name, err)
-		}
-		p, err := r.Posterior(t.Context(), w.eng)
-		if err != nil {
-			t.Fatalf("%s: %v", c.name, err)
-		}
+		r, p := w.posterior(t, c.uploads, g, f, c.o)
 		if is, novelty := Open(p); is != c.want {
 			t.Errorf("%s: open is %v, novelty %v", c.name, is, novelty)
 		}
 		if !c.want || &c.uploads[0] != &fresh[0] {
 			continue
 		}
-		m, err := r.Classifier(t.Context(), p, false, false, "")
-		if err != nil {
-			t.Fatalf("%s: %v", c.name, err)
-		}
+		m := must.Get(r.Classifier(t.Context(), p, false, false, ""))(t)
 		out := w.eval(t, m, test, nil)
 		got, low, high := out["probabilities"].F32(), out["low"].F32(), out["high"].F32()
 		around := 0

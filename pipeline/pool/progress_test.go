@@ -52,11 +52,7 @@ func TestProgress(t *testing.T) {
 	g, f := w.client(t, true)
 	sizes := slices.Repeat([]int{9}, 12)
 	gm, fm := momentsGraph(t)
-	var us []Upload
-	for i := range 5 {
-		rows, labels := w.own(t, gm, fm, i)
-		us = append(us, Upload{Upload: momentsOf(t, fm, i, rows, labels)})
-	}
+	us := w.owned(t, gm, fm, 5)
 	o := Options{Predictor: w.predictor, Seed: 3, Samples: 25}
 	for name, c := range map[string]struct {
 		make func() (*Round, error)

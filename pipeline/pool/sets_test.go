@@ -226,11 +226,7 @@ func (w *world) groups(t *testing.T, g *onnx.Model, f models.Manifest, us []Uplo
 	o := Options{Predictor: w.predictor, Seed: 3, Samples: 25,
 		Sets: Sets{Level: 0.8, Groups: fmt.Sprintf("odd=%s,%s", us[1].Client, us[3].Client)}}
 	sets := func(o Options) (*models.OriginSets, error) {
-		r, err := New(us, g, f, o)
-		if err != nil {
-			return nil, err
-		}
-		p, err := r.Posterior(t.Context(), w.eng)
+		_, p, err := played(t.Context(), w.eng, us, g, f, o)
 		if err != nil {
 			return nil, err
 		}

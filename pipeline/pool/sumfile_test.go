@@ -112,9 +112,7 @@ func TestRedraw(t *testing.T) {
 	}
 	must.Do(t, os.WriteFile(filepath.Join(dir, "x.json"), []byte("{"), 0o600))
 	must.Fail(trusted("z").Totals(SumFile{filepath.Join(dir, "z"), dir, true}, nil))(
-		t, "",
-		"a damaged sum of unknown messages is passed over")
-
+		t, "", "a damaged sum of unknown messages is passed over")
 }
 
 // TestDamagedSum: a sum that is not whole is not drawn anew, and one that cannot be stored is given

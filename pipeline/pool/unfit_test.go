@@ -145,10 +145,8 @@ func (w *world) pointsRound(t *testing.T, sizes ...int) kind {
 	for i, n := range sizes {
 		pix, labels := pixels(rng.New(1, "client", i), n, classes)
 		r := w.eval(t, g, pix, labels)
-		u := federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest, N: n,
-			Points: &point.Set{N: f.S, Dx: dx, C: classes, Z: r["points"].F32(), W: r["masses"].F32()}}
-		back := must.Get(federate.Decode(must.Get(u.Encode())(t), federate.Expect{Model: f.Digest}))(t)
-		us = append(us, Upload{Upload: back})
+		us = append(us, sent(t, &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest, N: n,
+			Points: &point.Set{N: f.S, Dx: dx, C: classes, Z: r["points"].F32(), W: r["masses"].F32()}}))
 	}
 	return kind{"points", us, g, f, Options{Predictor: path, Samples: 4}}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"image"
 	mathbits "math/bits"
+	"slices"
 )
 
 // scan is one scan's header (T.81, B.2.3) and the state between its blocks.
@@ -33,32 +34,20 @@ func (d *decoder) scan(b []byte, at int) error {
 		p.dc = 0
 	}
 	d.begin(at)
-	if len(s.parts) == 1 {
-		p := s.parts[0]
-		for y := range p.high {
-			for x := range p.wide {
-				if err := d.restart(s, y*p.wide+x); err != nil {
-					return err
-				}
-				if err := d.one(s, 0, x, y); err != nil {
-					return err
-				}
-			}
-			if err := d.ctx.Err(); err != nil {
-				return err
-			}
-		}
-		d.finish()
-		return nil
-	}
 	across, down := d.most()
-	wide, high := ceil(d.Width, 8*across), ceil(d.Height, 8*down)
+	wide, high, alone := ceil(d.Width, 8*across), ceil(d.Height, 8*down), len(s.parts) == 1
+	if alone {
+		wide, high = s.parts[0].wide, s.parts[0].high
+	}
 	for y := range high {
 		for x := range wide {
-			if err := d.restart(s, y*wide+x); err != nil {
-				return err
+			err := d.restart(s, y*wide+x)
+			if err == nil && alone {
+				err = d.one(s, 0, x, y)
+			} else if err == nil {
+				err = d.several(s, x, y)
 			}
-			if err := d.several(s, x, y); err != nil {
+			if err != nil {
 				return err
 			}
 		}
@@ -105,10 +94,8 @@ func (d *decoder) scanHeader(b []byte) (*scan, error) {
 		if p == nil {
 			return nil, fmt.Errorf("a scan is of component %d, which there is not", b[1+2*i])
 		}
-		for _, other := range s.parts {
-			if other == p {
-				return nil, errHeader
-			}
+		if slices.Contains(s.parts, p) {
+			return nil, errHeader
 		}
 		blocks += p.H * p.V
 		if err := d.tables(s, p, b[2+2*i]); err != nil {
