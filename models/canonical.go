@@ -16,7 +16,7 @@ import (
 // documentation, the order of nodes and of attributes, and nodes that the values do not need are
 // not in it.
 func canonical(m *onnx.Model, name string, in, out []onnx.ValueInfo) ([]byte, error) {
-	w := &walk{model: m, maker: makers(m.Graph), named: map[string]string{"": ""},
+	w := &walk{model: m, maker: m.Graph.Makers(), named: map[string]string{"": ""},
 		graph: &onnx.Graph{Name: name, Initializers: map[string]*onnx.Tensor{}}, opsets: map[string]int64{"": m.Opset()}}
 	for i, v := range in {
 		w.named[v.Name], v.Name, v.Doc = fmt.Sprintf("x%d", i), fmt.Sprintf("x%d", i), ""

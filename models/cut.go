@@ -65,7 +65,7 @@ func SplitPredictor(m *onnx.Model, f Manifest) (induce, attend *onnx.Model) {
 //	images   [n, H, W, Ch] uint8   raw pixels
 //	features [n, dx] float32       the extractor's features, standardised where the graph does so
 func FeatureGraph(m *onnx.Model, f Manifest) (*onnx.Model, error) {
-	maker := makers(m.Graph)
+	maker := m.Graph.Makers()
 	// set is the features and the labels side by side, with one axis more.
 	node := maker[ValueSet]
 	for node != nil && (node.Op == "Identity" || node.Op == "Unsqueeze") {

@@ -25,26 +25,13 @@ type matching struct {
 }
 
 func newMatching(want *onnx.Model, got *onnx.Graph, maker map[string]*onnx.Node) *matching {
-	u := &matching{want: want.Graph, got: got, wantMaker: makers(want.Graph), gotMaker: maker,
+	u := &matching{want: want.Graph, got: got, wantMaker: want.Graph.Makers(), gotMaker: maker,
 		free:  map[string]bool{},
 		bound: map[string]string{}, seen: map[*onnx.Node]bool{}}
 	for _, name := range Parameters(want) {
 		u.free[name] = true
 	}
 	return u
-}
-
-// makers returns the node that computes each value of a graph.
-func makers(g *onnx.Graph) map[string]*onnx.Node {
-	out := map[string]*onnx.Node{}
-	for _, n := range g.Nodes {
-		for _, o := range n.Outputs {
-			if o != "" { // of an output left out
-				out[o] = n
-			}
-		}
-	}
-	return out
 }
 
 // value compares the nodes that compute a value of want with those that compute a value of got.

@@ -46,7 +46,7 @@ type ParsedClient struct {
 // The error names the node that differs. The extractor itself may compute anything: it is for the
 // owner of the images to approve, by its digest.
 func ParseClient(m *onnx.Model, f Manifest) (*ParsedClient, error) {
-	t := &taker{model: m, manifest: f, maker: makers(m.Graph)}
+	t := &taker{model: m, manifest: f, maker: m.Graph.Makers()}
 	if err := t.take(); err != nil {
 		return nil, fmt.Errorf("the client graph is not one that fmp fuse makes: %w", err)
 	}

@@ -28,6 +28,19 @@ func (n *Node) Label() string {
 	return fmt.Sprintf("node %q (%v)", n.Called(), OpName{n.Domain, n.Op})
 }
 
+// Makers returns the node that computes each value of a graph.
+func (g *Graph) Makers() map[string]*Node {
+	makers := map[string]*Node{}
+	for _, n := range g.Nodes {
+		for _, o := range n.Outputs {
+			if o != "" { // of an output left out
+				makers[o] = n
+			}
+		}
+	}
+	return makers
+}
+
 // AddNames adds the names of all values of a graph, and of the graphs within its nodes, to a set.
 func (g *Graph) AddNames(to map[string]bool) {
 	for _, v := range g.Inputs {

@@ -134,14 +134,7 @@ var featureNames = []string{"features", "feature", "embedding", "embeddings", "i
 // scores, perhaps through a softmax), the input of that layer; a single output as it is. Anything
 // else is an error that lists the candidates.
 func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
-	maker := map[string]*onnx.Node{}
-	for _, n := range g.Nodes {
-		for _, o := range n.Outputs {
-			if o != "" {
-				maker[o] = n
-			}
-		}
-	}
+	maker := g.Makers()
 	if asked != "" {
 		if _, ok := g.Output(asked); ok || maker[asked] != nil {
 			return asked, "as asked for", nil

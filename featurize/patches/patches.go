@@ -10,6 +10,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/featurize/dataset"
@@ -17,6 +18,7 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/dense"
 	"fmp/onnx/engine"
 )
 
@@ -187,17 +189,8 @@ func cluster(ctx context.Context, u *mat.Dense, r *rand.Rand, o Options) (*mat.D
 		sim.Mul(u, centres.T())
 		centres.Zero()
 		for i := range o.Samples {
-			row := sim.RawRowView(i)
-			best := 0
-			for j, s := range row {
-				if s > row[best] {
-					best = j
-				}
-			}
-			c := centres.RawRowView(best)
-			for k, w := range u.RawRowView(i) {
-				c[k] += w
-			}
+			best := floats.MaxIdx(sim.RawRowView(i))
+			floats.Add(centres.RawRowView(best), u.RawRowView(i))
 		}
 		for j := range o.Filters {
 			if unit(centres.RawRowView(j)) == 0 { // no patch was assigned to this centre
@@ -275,12 +268,7 @@ func respond(ctx context.Context, eng engine.Engine, p models.Patches, part *dat
 	if err := errors.Join(err, x.Close()); err != nil {
 		return nil, 0, err
 	}
-	out := mat.NewDense(n, x.Dx(), nil)
-	raw := out.RawMatrix().Data
-	for i, v := range rows {
-		raw[i] = float64(v)
-	}
-	return out, n, nil
+	return mat.NewDense(n, x.Dx(), dense.As[float64](rows)), n, nil
 }
 
 // project learns the projection and its offset from responses [n, d].

@@ -156,14 +156,9 @@ func idle(n *onnx.Node) bool {
 // initializer.
 func removeIdle(m *onnx.Model) {
 	g := m.Graph
-	outs, producer := map[string]bool{}, map[string]*onnx.Node{}
+	outs, producer := map[string]bool{}, g.Makers()
 	for _, o := range g.Outputs {
 		outs[o.Name] = true
-	}
-	for _, n := range g.Nodes {
-		for _, o := range n.Outputs {
-			producer[o] = n
-		}
 	}
 	to := map[string]string{}
 	resolve := func(s string) string {

@@ -27,24 +27,13 @@ func readers(g *onnx.Graph) map[string]int {
 	return uses
 }
 
-// makers finds the node that makes each value.
-func makers(g *onnx.Graph) map[string]*onnx.Node {
-	by := map[string]*onnx.Node{}
-	for _, n := range g.Nodes {
-		for _, o := range n.Outputs {
-			by[o] = n
-		}
-	}
-	return by
-}
-
 // foldNormalisation takes batch normalisations into the weights and bias of the convolutions before
 // them:
 //
 //	γ (W x + b - μ) / √(v + ε) + β = (r W) x + r (b - μ) + β,  r = γ / √(v + ε) for each output channel
 func foldNormalisation(m *onnx.Model) {
 	g := m.Graph
-	uses, by := readers(g), makers(g)
+	uses, by := readers(g), g.Makers()
 	var kept []*onnx.Node
 	for _, n := range g.Nodes {
 		conv := by[n.Input(0)]

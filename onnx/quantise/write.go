@@ -36,7 +36,7 @@ func (s *static) build(float map[int]bool) *onnx.Model {
 	m := onnx.Clone(s.model)
 	g := m.Graph
 	g.Values = nil
-	w := &writer{static: s, g: g, float: map[*onnx.Node]bool{}, names: newNames(g), made: makers(g),
+	w := &writer{static: s, g: g, float: map[*onnx.Node]bool{}, names: newNames(g), made: g.Makers(),
 		uses:   readers(g),
 		ranges: map[string]string{}, after: map[string][]*onnx.Node{}}
 	for i := range float {

@@ -15,21 +15,10 @@ import (
 var after = []string{"Identity", "Softmax", "LogSoftmax", "Sigmoid", "Flatten", "Squeeze",
 	"Reshape", "Relu", "GlobalAveragePool", "ReduceMean", "Cast"}
 
-// makers returns the node that computes each value.
-func makers(g *onnx.Graph) map[string]*onnx.Node {
-	out := map[string]*onnx.Node{}
-	for _, n := range g.Nodes {
-		for _, o := range n.Outputs {
-			out[o] = n
-		}
-	}
-	return out
-}
-
 // Logits returns the value that an output's final Softmax, LogSoftmax or Sigmoid is taken of, else
 // the output itself: losses take scores.
 func Logits(g *onnx.Graph, output string) string {
-	maker := makers(g)
+	maker := g.Makers()
 	n := maker[output]
 	for n != nil && n.Op == "Identity" {
 		n = maker[n.Input(0)]
@@ -43,7 +32,7 @@ func Logits(g *onnx.Graph, output string) string {
 // lastLayer returns the linear layer behind an output, its weight, and the Add of its bias where
 // that is a node of its own; nil where there is none.
 func lastLayer(g *onnx.Graph, output string) (layer, bias *onnx.Node, weight *onnx.Tensor) {
-	maker := makers(g)
+	maker := g.Makers()
 	n := maker[output]
 	for n != nil && slices.Contains(after, n.Op) {
 		n = maker[n.Input(0)]
@@ -194,7 +183,7 @@ func linear(m *onnx.Model, layer, bias *onnx.Node, names []string, taken map[str
 // resizeTargets writes the new number of classes into the Reshapes between a layer and an output
 // whose constant target ends in the old one; others may read the old target.
 func resizeTargets(g *onnx.Graph, layer *onnx.Node, output string, old, classes int, taken map[string]bool) {
-	maker := makers(g)
+	maker := g.Makers()
 	for n := maker[output]; n != layer; n = maker[n.Input(0)] {
 		to := g.Initializers[n.Input(1)]
 		if n.Op != "Reshape" || to == nil || to.Len() == 0 || to.I64()[to.Len()-1] != int64(old) {

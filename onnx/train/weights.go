@@ -40,7 +40,7 @@ func Weights(g *onnx.Graph, output string) []Weight {
 // other reader, else g. Exporters write equal tensors once: in a network that was never trained the
 // variances are the weights, and training would move both.
 func ownStatistics(g *onnx.Graph) *onnx.Graph {
-	readers, taken, maker := map[string]int{}, map[string]bool{}, makers(g)
+	readers, taken, maker := map[string]int{}, map[string]bool{}, g.Makers()
 	g.AddNames(taken)
 	for _, n := range g.Nodes {
 		for _, in := range n.Reads() {
