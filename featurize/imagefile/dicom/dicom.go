@@ -100,7 +100,7 @@ type header struct {
 	syntax, meaning, function       string
 	rows, columns, samples, frames  int
 	allocated, stored, high, planar int
-	signed                          bool
+	signed                          int     // 1: yes
 	slope, intercept, centre, width float64 // width 0: no window
 	length                          uint32  // of the pixels
 }
@@ -169,7 +169,7 @@ func readAll(r io.Reader, n int64) ([]byte, error) {
 // value returns the value of the stored bits of a cell.
 func (h *header) value(cell int) int {
 	v := cell >> (h.high + 1 - h.stored) & (1<<h.stored - 1)
-	if h.signed && v >= 1<<(h.stored-1) {
+	if h.signed == 1 && v >= 1<<(h.stored-1) {
 		v -= 1 << h.stored
 	}
 	return v
@@ -198,8 +198,10 @@ func (h *header) grey(value func(i int) int) *image.Gray16 {
 			y = 1 / (1 + math.Exp(-4*(x-h.centre)/h.width))
 		case h.function == "LINEAR_EXACT":
 			y = (x-h.centre)/h.width + 0.5
-		case h.width == 1: // LINEAR of one value is a step
-			y = step(x > h.centre-0.5)
+		case h.width == 1 && x <= h.centre-0.5: // LINEAR of one value is a step
+			y = 0
+		case h.width == 1:
+			y = 1
 		default:
 			y = (x-(h.centre-0.5))/(h.width-1) + 0.5
 		}
@@ -210,13 +212,6 @@ func (h *header) grey(value func(i int) int) *image.Gray16 {
 		binary.BigEndian.PutUint16(im.Pix[2*i:], uint16(math.Round(y*math.MaxUint16)))
 	}
 	return im
-}
-
-func step(on bool) float64 {
-	if on {
-		return 1
-	}
-	return 0
 }
 
 // colours returns the image of three samples of 8 bits.
@@ -343,57 +338,32 @@ func syntaxError(uid string) error {
 // set keeps a value of the header.
 func (h *header) set(tag uint32, value []byte) (err error) {
 	text := strings.TrimRight(string(value), " \x00")
-	number := func(to *int) {
-		if len(value) != 2 {
-			err = fmt.Errorf("element %08x has %d bytes in place of 2", tag, len(value))
-			return
-		}
-		*to = int(binary.LittleEndian.Uint16(value))
-	}
-	decimal := func(to *float64) {
+	number := map[uint32]*int{tagSamples: &h.samples, tagPlanar: &h.planar, tagRows: &h.rows,
+		tagColumns: &h.columns, tagAllocated: &h.allocated, tagStored: &h.stored, tagHigh: &h.high,
+		tagSigned: &h.signed}[tag]
+	decimal := map[uint32]*float64{tagCentre: &h.centre, tagWidth: &h.width,
+		tagIntercept: &h.intercept, tagSlope: &h.slope}[tag]
+	switch {
+	case number != nil && len(value) != 2:
+		return fmt.Errorf("element %08x has %d bytes in place of 2", tag, len(value))
+	case number != nil:
+		*number = int(binary.LittleEndian.Uint16(value))
+	case decimal != nil:
 		first, _, _ := strings.Cut(text, `\`) // of several windows
-		*to, err = strconv.ParseFloat(strings.TrimSpace(first), 64)
-		if err != nil || math.IsNaN(*to) || math.Abs(*to) > 1e12 {
-			err = fmt.Errorf("element %08x is %.20q; want a number", tag, first)
+		*decimal, err = strconv.ParseFloat(strings.TrimSpace(first), 64)
+		if err != nil || math.IsNaN(*decimal) || math.Abs(*decimal) > 1e12 {
+			return fmt.Errorf("element %08x is %.20q; want a number", tag, first)
 		}
-	}
-	switch tag {
-	case tagSyntax:
+	case tag == tagSyntax:
 		h.syntax = text
-	case tagMeaning:
+	case tag == tagMeaning:
 		h.meaning = strings.TrimSpace(text)
-	case tagFunction:
+	case tag == tagFunction:
 		h.function = strings.TrimSpace(text)
-	case tagSamples:
-		number(&h.samples)
-	case tagPlanar:
-		number(&h.planar)
-	case tagRows:
-		number(&h.rows)
-	case tagColumns:
-		number(&h.columns)
-	case tagAllocated:
-		number(&h.allocated)
-	case tagStored:
-		number(&h.stored)
-	case tagHigh:
-		number(&h.high)
-	case tagSigned:
-		var v int
-		number(&v)
-		h.signed = v == 1
-	case tagFrames:
+	case tag == tagFrames:
 		if h.frames, err = strconv.Atoi(strings.TrimSpace(text)); err != nil {
-			err = fmt.Errorf("the number of frames is %.20q", text)
+			return fmt.Errorf("the number of frames is %.20q", text)
 		}
-	case tagCentre:
-		decimal(&h.centre)
-	case tagWidth:
-		decimal(&h.width)
-	case tagIntercept:
-		decimal(&h.intercept)
-	case tagSlope:
-		decimal(&h.slope)
 	}
-	return err
+	return nil
 }
