@@ -157,14 +157,11 @@ func TestRunErrors(t *testing.T) {
 
 func TestInterruptedRunGoesOn(t *testing.T) {
 	ds := testData()
-	want, err := Run(context.Background(), ds, openTest(t, 1, ""), Config{Cache: "none"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(Run(context.Background(), ds, openTest(t, 1, ""), Config{Cache: "none"}))(t)
 	for _, stop := range []int{7, 60, 84} { // within the training images, and within the test images
 		cache := t.TempDir()
 		ctx, cancel := context.WithCancel(context.Background())
-		_, err = Run(ctx, ds, openTest(t, 1, ""), Config{Cache: cache, Progress: func(done, _ int) {
+		_, err := Run(ctx, ds, openTest(t, 1, ""), Config{Cache: cache, Progress: func(done, _ int) {
 			if done >= stop {
 				cancel()
 			}

@@ -100,12 +100,12 @@ func TestMergeRefuses(t *testing.T) {
 		change     func(t *testing.T, paths []string)
 	}{
 		{"missing", "images 56 to 79 of 100 are missing",
-			func(t *testing.T, p []string) { remove(t, p[1]) }},
+			func(t *testing.T, p []string) { must.Do(t, os.Remove(p[1])) }},
 		{"missing last", "images 80 to 99 of 100 are missing",
-			func(t *testing.T, p []string) { remove(t, p[2]) }},
+			func(t *testing.T, p []string) { must.Do(t, os.Remove(p[2])) }},
 		{"damaged", "does not match its digest", func(t *testing.T, p []string) { flip(t, p[1], -1) }},
 		{"another size", "rows; want 24",
-			func(t *testing.T, p []string) { rename(t, p[0], p[1]); copyShard(t, p[1], p[0]) }},
+			func(t *testing.T, p []string) { must.Do(t, os.Rename(p[0], p[1])); copyShard(t, p[1], p[0]) }},
 		{"two divisions", "overlaps", func(t *testing.T, p []string) {
 			copyShard(t, p[1], strings.Replace(p[1], ".0000000056-", ".0000000070-", 1))
 		}},
@@ -165,36 +165,15 @@ func TestRunShardErrors(t *testing.T) {
 	}
 }
 
-func remove(t *testing.T, path string) {
-	t.Helper()
-	must.Do(t, os.Remove(path))
-}
-
-func rename(t *testing.T, from, to string) {
-	t.Helper()
-	must.Do(t, os.Rename(from, to))
-}
-
 func copyShard(t *testing.T, from, to string) {
 	t.Helper()
-	data, err := os.ReadFile(from)
-	if err == nil {
-		err = os.WriteFile(to, data, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(to, must.Get(os.ReadFile(from))(t), 0o600))
 }
 
 // flip changes a bit of a byte, counted from the end.
 func flip(t *testing.T, path string, at int) {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err == nil {
-		data[len(data)+at] ^= 1
-		err = os.WriteFile(path, data, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
+	data[len(data)+at] ^= 1
+	must.Do(t, os.WriteFile(path, data, 0o600))
 }

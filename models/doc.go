@@ -3,8 +3,9 @@
 // a saved model carries.
 //
 // The blocks are those of Lee et al., Set Transformer (ICML 2019, arXiv:1810.00825): [Block] is the
-// multihead attention block MAB, of which SAB, ISAB and PMA consist. One configuration gives the published block, another the identity-initialised one that starts as a smoothed
-// bootstrap of its context.
+// multihead attention block MAB, of which SAB, ISAB and PMA consist. One configuration gives the
+// published block, another the identity-initialised one that starts as a smoothed bootstrap of its
+// context.
 //
 // Notation: dx features, C classes, a point z = [h, y] of dz = dx + C numbers, blocks of width d,
 // sets of n points, s compressed points.

@@ -107,15 +107,12 @@ func TestSetLevels(t *testing.T) {
 		{Columns: 3, Levels: []float32{0.6, 0.8, NoLevel, 0.9, 0.95, NoLevel},
 			Thresholds: []float32{0.5, 0.4, NoThreshold, 0.2, 0.1, NoThreshold}},
 	} {
-		with, err := WithSets(m, OriginSets{Level: 0.9, Table: table, Images: 9}, false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		data := must.Get(serde.Marshal(with))(t)
-		with = must.Get(serde.Unmarshal(data))(t)
+		with := must.Get(WithSets(m, OriginSets{Level: 0.9, Table: table, Images: 9}, false))(t)
+		with = must.Get(serde.Unmarshal(must.Get(serde.Marshal(with))(t)))(t)
 		f = must.Get(ReadManifest(with))(t)
 		for _, level := range []float64{0, 0.5, 0.85, 0.9, 0.93, 0.99, math.NaN()} {
 			at, stated := with, level
+			var err error
 			if level == 0 {
 				stated = 0.9 // as stored
 			} else if at, _, err = AtLevel(with, f, level); err != nil {

@@ -44,11 +44,8 @@ func TestAhead(t *testing.T) {
 	dir, fit := folderOf(t, 43), Fit{H: 8, W: 9, Ch: 3}
 	read := func(ctx context.Context, threads int,
 		use func() error) (pixels []uint8, items []Item, bad []error, err error) {
-		src, _, err := Open(dir,
-			Options{Fit: fit, Classes: Classes{N: 2}, MaxItems: 100, Threads: threads})
-		if err != nil {
-			t.Fatal(err)
-		}
+		src, _ := must.Get2(Open(dir,
+			Options{Fit: fit, Classes: Classes{N: 2}, MaxItems: 100, Threads: threads}))(t)
 		defer src.Close()
 		bad, err = Read(ctx, src, fit, 4, true, func(p []uint8, i []Item) error {
 			pixels, items = append(pixels, p...), append(items, i...)
@@ -96,10 +93,8 @@ func TestMemories(t *testing.T) {
 		must.Do(t, os.MkdirAll(filepath.Join(dir, "0"), 0o755))
 		must.Do(t, os.WriteFile(filepath.Join(dir, "0", fmt.Sprint(i, ".jpg")), b.Bytes(), 0o644))
 	}
-	src, _, err := Open(dir, Options{Fit: fit, Classes: Classes{N: 2}, MaxItems: 100, Threads: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	src, _ := must.Get2(Open(dir,
+		Options{Fit: fit, Classes: Classes{N: 2}, MaxItems: 100, Threads: 1}))(t)
 	p := src.(*pictures)
 	a := p.ahead(t.Context())
 	for range p.files {

@@ -96,11 +96,8 @@ func TestDecoderIsKilled(t *testing.T) {
 	decoderOf(t, "touch ../started; exec sleep 3600")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	src, _, err := Open("testdata/odd/photo.heic",
-		Options{Fit: Fit{H: 4, W: 4, Ch: 3}, Optional: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	src, _ := must.Get2(Open("testdata/odd/photo.heic",
+		Options{Fit: Fit{H: 4, W: 4, Ch: 3}, Optional: true}))(t)
 	go func() {
 		for {
 			if _, err := os.Stat(filepath.Join(os.Getenv("TMPDIR"), "started")); err == nil ||
@@ -110,7 +107,7 @@ func TestDecoderIsKilled(t *testing.T) {
 			}
 		}
 	}()
-	_, err = src.Next(ctx, make([]uint8, 48))
+	_, err := src.Next(ctx, make([]uint8, 48))
 	var bad *BadImage
 	if !errors.Is(err, context.Canceled) || errors.As(err, &bad) {
 		t.Errorf("%v; want the context's error", err)

@@ -143,11 +143,8 @@ func TestNamesArePlainText(t *testing.T) {
 		if err := os.WriteFile(path, data, 0o600); err != nil {
 			continue // a file system without such names
 		}
-		src, _, err := Open(path, Options{Fit: Fit{H: 16, W: 32, Ch: 3}, Optional: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = src.Next(t.Context(), make([]uint8, 16*32*3))
+		src, _ := must.Get2(Open(path, Options{Fit: Fit{H: 16, W: 32, Ch: 3}, Optional: true}))(t)
+		_, err := src.Next(t.Context(), make([]uint8, 16*32*3))
 		src.Close()
 		var bad *BadImage
 		if want != (err == nil) || err != nil &&
@@ -187,17 +184,14 @@ func TestWhatFollowsTheImages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			images := filepath.Join(dir, "images.gz")
-			f, err := os.Create(images)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := must.Get(os.Create(images))(t)
 			z, _ := gzip.NewWriterLevel(f, gzip.BestSpeed)
 			z.Write(append(idxHeader(0x803, 2, 3, 4), make([]byte, 24)...))
 			for block := make([]byte, 1<<20); c.more > 0; c.more -= min(c.more, len(block)) {
 				z.Write(block[:min(c.more, len(block))])
 			}
 			must.Do(t, errors.Join(z.Close(), f.Close()))
-			err = nil
+			var err error
 			alloctest.AtMost(t, 1<<20, func() {
 				var s *idx
 				if s, err = openIDX(images,

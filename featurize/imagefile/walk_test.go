@@ -14,19 +14,13 @@ import (
 // lay writes files, and links where a value is not empty.
 func lay(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
-	data, err := os.ReadFile("testdata/odd/rgb.bmp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("testdata/odd/rgb.bmp"))(t)
 	for name, to := range files {
 		path := filepath.Join(dir, name)
 		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		if to == "" {
-			err = os.WriteFile(path, data, 0o600)
-		} else {
-			err = os.Symlink(to, path)
-		}
-		if err != nil {
+			must.Do(t, os.WriteFile(path, data, 0o600))
+		} else if err := os.Symlink(to, path); err != nil {
 			t.Skip(err)
 		}
 	}
@@ -81,17 +75,15 @@ func TestLinks(t *testing.T) {
 	if len(bad) > 0 {
 		t.Errorf("bad images: %q", bad)
 	}
-	var all []string
 	every := LeftOut{Names: make([]string, 0)}
 	w := Walker{Dir: dir, Others: &every, Visit: func(string, int, error) error { return nil }}
 	for i, name := range []string{"cat", "dog", "bird"} {
 		must.Do(t, w.Walk(name, i))
 	}
 	must.Do(t, w.End())
-	all = append(all, every.Names...)
 	if others.N != every.N+2 { // 7.bmp and readme.txt
 		t.Errorf("%d files are left out: %v; want %d of the classes and two beside them: %v", others.N,
-			others, every.N, all)
+			others, every.N, every.Names)
 	}
 	if want := []Mapped{{"bird", "bird", 2, 1}, {"cat", "cat", 0, 6},
 		{"dog", "dog", 1, 5}}; !cmp.Equal(mapped, want) {
