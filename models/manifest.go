@@ -295,7 +295,7 @@ func (f Manifest) name() string {
 	return kind
 }
 
-// wrapped says of an error, where there is one, what was being done.
+// wrapped puts the step that failed before an error, where there is one.
 func wrapped(err *error, doing string) {
 	if *err != nil {
 		*err = fmt.Errorf("%s: %w", doing, *err)
