@@ -164,19 +164,6 @@ func TestSlowHeads(t *testing.T) {
 	}
 }
 
-// TestClockJumps: a server whose clock is put back makes the next version after the interval all
-// the same, and closes no private round.
-func TestClockJumps(t *testing.T) {
-	f := newFixture(t, "quorum: 1\n")
-	f.in("a")
-	f.pool()
-	f.pass(-24 * time.Hour)
-	f.in("b")
-	if d := f.srv.due(); d > time.Minute {
-		t.Errorf("the next version is due in %v", d)
-	}
-}
-
 // TestStatementsOverRounds: a receipt of one round, server or client is none of another's.
 func TestStatementsOverRounds(t *testing.T) {
 	f := newFixture(t, "")

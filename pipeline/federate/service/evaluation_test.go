@@ -1,7 +1,6 @@
 package service
 
 import (
-	"encoding/json"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -91,12 +90,9 @@ func TestEvaluations(t *testing.T) {
 	f.start()
 	pool := func(sites int) {
 		t.Helper()
-		var r pooled.Result
-		status, data := f.request("GET", path, nil, reader)
-		if err := json.Unmarshal(data, &r); err != nil || status != 200 || len(r.Sites) != sites ||
-			r.Images != 200*sites ||
-			r.Sites[0].Name != "a" || r.Sites[0].Accuracy.Value == nil || *r.Sites[0].Accuracy.Value != 0.9 {
-			t.Fatalf("pooled: %d %s", status, data)
+		r := read[pooled.Result](t, 200)(f.request("GET", path, nil, reader))
+		if len(r.Sites) != sites || r.Images != 200*sites || r.Sites[0].Name != "a" || r.Sites[0].Accuracy.Value == nil || *r.Sites[0].Accuracy.Value != 0.9 {
+			t.Fatalf("pooled: %+v", r)
 		}
 	}
 	pool(3)
@@ -137,11 +133,10 @@ func TestEvaluationsOfTheGone(t *testing.T) {
 	f.pool()
 	alone := func(when string) {
 		t.Helper()
-		var r pooled.Result
-		status, data := f.request("GET", wire.RoundPath(3)+"/evaluation?version=1", nil, reader)
-		if err := json.Unmarshal(data, &r); err != nil || status != 200 || len(r.Sites) != 1 ||
-			r.Sites[0].Name != "a" {
-			t.Errorf("%s: %d %s", when, status, data)
+		r := read[pooled.Result](t, 200)(
+			f.request("GET", wire.RoundPath(3)+"/evaluation?version=1", nil, reader))
+		if len(r.Sites) != 1 || r.Sites[0].Name != "a" {
+			t.Errorf("%s: %+v", when, r)
 		}
 	}
 	alone("after the withdrawal")
@@ -173,11 +168,9 @@ func TestEvaluationCannotBePooled(t *testing.T) {
 	bad := f.counted("c", 20, func(r *tally.Report) { r.Level = 0.5 })
 	f.wants("sets of a level", http.StatusUnprocessableEntity, wire.BadUpload)(f.report("c", bad))
 	must.Do(t, f.store.PutObject(t.Context(), evaluationName("c", 1), bad))
-	var r pooled.Result
-	status, data := f.request("GET", wire.RoundPath(3)+"/evaluation", nil, reader)
-	if err := json.Unmarshal(data, &r); err != nil || status != 200 || len(r.Sites) != 1 || len(r.LeftOut) != 1 ||
-		r.LeftOut[0].Site != "c" {
-		t.Errorf("%d %s", status, data)
+	r := read[pooled.Result](t, 200)(f.request("GET", wire.RoundPath(3)+"/evaluation", nil, reader))
+	if len(r.Sites) != 1 || len(r.LeftOut) != 1 || r.LeftOut[0].Site != "c" {
+		t.Errorf("%+v", r)
 	}
 	f.wants("the last", http.StatusNoContent, "")(f.report("b", f.counted("b", 20, nil)))
 	w := httptest.NewRecorder()

@@ -41,16 +41,8 @@ func appendBytes(b []byte, number protowire.Number, value []byte) []byte {
 
 // grpcReply is the answer to a frame that is sent to a method; the headers are pairs.
 func (f *fixture) grpcReply(method string, body []byte, headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest("POST", grpcPath+method, bytes.NewReader(body))
-	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
-	r.Header.Set("Content-Type", "application/grpc")
-	r.Header.Set("Authorization", "Bearer for readers")
-	for i := 0; i < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	w := httptest.NewRecorder()
-	f.srv.Handler().ServeHTTP(w, r)
-	return w
+	return answer(f.srv.Handler(), "POST", grpcPath+method, body,
+		append([]string{"Content-Type", "application/grpc"}, headers...)...)
 }
 
 // grpcCall is grpcReply as a client reads it.

@@ -18,12 +18,8 @@ import (
 
 // binaryRequest is JSON followed by binary data.
 func (f *fixture) binaryRequest(text string, data []byte) *httptest.ResponseRecorder {
-	r := httptest.NewRequest("POST", inferPath, bytes.NewReader(append([]byte(text), data...)))
-	r.Header.Set("Authorization", "Bearer for readers")
-	r.Header.Set("Inference-Header-Content-Length", strconv.Itoa(len(text)))
-	w := httptest.NewRecorder()
-	f.srv.Handler().ServeHTTP(w, r)
-	return w
+	return answer(f.srv.Handler(), "POST", inferPath, append([]byte(text), data...),
+		headerLength, strconv.Itoa(len(text)))
 }
 
 // TestBinaryTensors: requests and answers as tritonclient writes and reads them by default have the
@@ -139,14 +135,8 @@ func TestBinaryTensors(t *testing.T) {
 // what was asked.
 func TestInferMetadata(t *testing.T) {
 	f, dx := serving(t)
-	get := func(path string, v any) {
-		t.Helper()
-		if status, data := f.request("GET", path, nil, reader); status != 200 ||
-			json.Unmarshal(data, v) != nil {
-			t.Fatalf("%s: %d %s", path, status, data)
-		}
-	}
-	var config struct {
+	get := func(path string) (int, []byte) { return f.request("GET", path, nil, reader) }
+	config := read[struct {
 		Name  string
 		Max   int `json:"max_batch_size"`
 		Input []struct {
@@ -158,8 +148,7 @@ func TestInferMetadata(t *testing.T) {
 			Name string
 			Dims []int
 		}
-	}
-	get("/v2/models/classifier/config", &config)
+	}](t, 200)(get("/v2/models/classifier/config"))
 	if text := fmt.Sprintf("%+v",
 		config); text != fmt.Sprintf("{Name:classifier Max:1024 Input:[{Name:images "+
 		"DataType:TYPE_UINT8 Dims:[28 28 1]} {Name:features DataType:TYPE_FP32 Dims:[%d]}] "+
@@ -173,10 +162,9 @@ func TestInferMetadata(t *testing.T) {
 	f.ask(inferPath, "application/json",
 		[]byte(`{"inputs":[{"name":"features","datatype":"FP32","shape":[1,1],"data":[1]}]}`))
 	for _, path := range []string{"/v2/models/classifier/stats", "/v2/models/stats"} {
-		var stats struct {
+		stats := read[struct {
 			Models []modelStatistics `json:"model_stats"`
-		}
-		get(path, &stats)
+		}](t, 200)(get(path))
 		if len(stats.Models) != 1 {
 			t.Fatalf("%+v", stats)
 		}
@@ -212,11 +200,10 @@ func TestInferVersions(t *testing.T) {
 		"/v2/repository/index":                    {"POST", 404},
 		"/v2/models/other":                        {"GET", 404},
 	} {
-		status, data := f.request(want.method, path, body, reader)
-		var answer struct{ Error string }
-		if err := json.Unmarshal(data, &answer); err != nil || status != want.status ||
-			(answer.Error == "") != (status == 200) {
-			t.Errorf("%s %s: %d %s", want.method, path, status, data)
+		answer := read[struct{ Error string }](t, want.status)(
+			f.request(want.method, path, body, reader))
+		if (answer.Error == "") != (want.status == 200) {
+			t.Errorf("%s %s: %+v", want.method, path, answer)
 		}
 	}
 	// a newer version that came while the last one's path was checked

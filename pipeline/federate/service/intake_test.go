@@ -28,6 +28,15 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
+// free reports whether an amount of memory is held by nobody.
+func (in *intake) free(bytes int64) bool {
+	ok := in.memory.TryAcquire(bytes)
+	if ok {
+		in.memory.Release(bytes)
+	}
+	return ok
+}
+
 // join makes more clients of the roster.
 func (f *fixture) join(n int) (names []string) {
 	f.t.Helper()
@@ -73,9 +82,7 @@ func TestSlowClients(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	f.wants("an honest client beside them", 201, "")(f.put("a", f.made("a", 1, nil)))
-	if rest := int64(maxInFlight*(f.round.Bounds.Bytes+1) - 129*firstPart); f.srv.intake.memory.TryAcquire(rest) {
-		f.srv.intake.memory.Release(rest)
-	} else {
+	if rest := int64(maxInFlight*(f.round.Bounds.Bytes+1) - 129*firstPart); !f.srv.intake.free(rest) {
 		t.Error("clients that send ten bytes hold the memory for whole uploads")
 	}
 	for i, c := range held {
@@ -211,10 +218,8 @@ func TestSlowBodies(t *testing.T) {
 	if held := begun(); held > int64(len(ends))*4*firstPart {
 		t.Errorf("%d bodies of 5 KB hold %d bytes", len(ends), held)
 	}
-	if !p.intake.memory.TryAcquire(maxPredicting) {
+	if !p.intake.free(maxPredicting) {
 		t.Error("bodies that have not come hold memory for what would be made of them")
-	} else {
-		p.intake.memory.Release(maxPredicting)
 	}
 	var photo bytes.Buffer
 	must.Do(t, jpeg.Encode(&photo, image.NewGray(image.Rect(0, 0, 300, 300)), nil))
@@ -259,21 +264,14 @@ func TestSenderLeaves(t *testing.T) {
 			resp.Body.Close()
 		}
 	}()
-	free := func() bool {
-		ok := p.decoding.memory.TryAcquire(maxDecoding)
-		if ok {
-			p.decoding.memory.Release(maxDecoding)
-		}
-		return ok
-	}
-	for start := time.Now(); free(); {
+	for start := time.Now(); p.decoding.free(maxDecoding); {
 		if time.Since(start) > 10*time.Second {
 			t.Fatal("the decoding does not begin")
 		}
 	}
 	leave()
 	start := time.Now()
-	for !free() {
+	for !p.decoding.free(maxDecoding) {
 		time.Sleep(time.Millisecond)
 	}
 	whole := time.Now()
@@ -355,21 +353,18 @@ func TestUnreadAnswers(t *testing.T) {
 		reader(r)
 		written := 0
 		w := &unread{ResponseRecorder: httptest.NewRecorder(), held: func() {
-			if written++; !p.intake.memory.TryAcquire(maxPredicting - most) {
+			if written++; !p.intake.free(maxPredicting - most) {
 				t.Errorf("%s: it holds more than %d bytes", name, most)
-				return
 			}
-			p.intake.memory.Release(maxPredicting - most)
 		}}
 		start := time.Now()
 		f.srv.Handler().ServeHTTP(w, r)
 		if took := time.Since(start); written == 0 || took < p.intake.taking || took > 20*time.Second {
 			t.Errorf("%s: %d writes, %v: %d %s", name, written, took, w.Code, w.Body)
 		}
-		if !p.intake.memory.TryAcquire(maxPredicting) {
+		if !p.intake.free(maxPredicting) {
 			t.Fatalf("%s: memory is not given back", name)
 		}
-		p.intake.memory.Release(maxPredicting)
 	}
 }
 

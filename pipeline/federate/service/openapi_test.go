@@ -15,7 +15,10 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-func checkOpenAPI(t *testing.T, s *Server) {
+// TestOpenAPI: the interface's file names the routes that there are and no others, and every reason
+// of a refusal.
+func TestOpenAPI(t *testing.T) {
+	s := newFixture(t, "").srv
 	var doc struct {
 		Paths      map[string]map[string]yaml.Node
 		Components struct {

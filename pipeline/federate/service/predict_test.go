@@ -55,12 +55,7 @@ func serving(t testing.TB) (f *fixture, dx int) {
 
 // ask sends a request for predictions as a reader.
 func (f *fixture) ask(path, kind string, body []byte) *httptest.ResponseRecorder {
-	r := httptest.NewRequest("POST", path, bytes.NewReader(body))
-	r.Header.Set("Content-Type", kind)
-	r.Header.Set("Authorization", "Bearer for readers")
-	w := httptest.NewRecorder()
-	f.srv.Handler().ServeHTTP(w, r)
-	return w
+	return answer(f.srv.Handler(), "POST", path, body, "Content-Type", kind)
 }
 
 const inferPath = "/v2/models/classifier/infer"

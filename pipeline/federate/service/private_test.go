@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strings"
@@ -63,11 +62,9 @@ func TestPrivate(t *testing.T) {
 		!strings.Contains(string(reply), "is not private") {
 		t.Errorf("a private upload to a plain round: %d %s", status, reply)
 	}
-	status, data := f.put("a", f.released("a", nil))
-	var r wire.Receipt
-	if err := json.Unmarshal(data, &r); err != nil || status != http.StatusCreated || r.Spent == nil ||
-		*r.Spent != *f.round.Privacy {
-		t.Fatalf("%d %s", status, data)
+	r := read[wire.Receipt](t, http.StatusCreated)(f.put("a", f.released("a", nil)))
+	if r.Spent == nil || *r.Spent != *f.round.Privacy {
+		t.Fatalf("%+v", r)
 	}
 	server := base64.StdEncoding.EncodeToString(f.key.Public())
 	must.Do(t, r.Verify(server))

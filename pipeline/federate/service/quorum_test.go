@@ -191,20 +191,3 @@ func TestQuietLog(t *testing.T) {
 		t.Errorf("%d kinds are kept; want at most %d", len(k.of), maxKinds+1)
 	}
 }
-
-// TestStatementsOfOtherServers: what a client signed for one server is taken by no other of the
-// same round, graph and roster.
-func TestStatementsOfOtherServers(t *testing.T) {
-	a, b := newFixture(t, ""), newFixture(t, "")
-	b.stop()
-	b.round.Clients, b.keys = a.round.Clients, a.keys
-	b.start()
-	data := a.made("a", 1, nil)
-	signed := a.signed(a.keys["a"], identity.Upload, data, nil)
-	b.wants("server B takes what was signed for A", http.StatusForbidden, "")(
-		b.request("PUT", wire.UploadPath(3, "a"), data, signed))
-	a.wants("server A", http.StatusCreated, "")(a.request("PUT", wire.UploadPath(3, "a"), data, signed))
-	ask := a.signed(a.keys["a"], identity.Ask, nil, nil)
-	b.wants("server B answers what was asked of A", http.StatusForbidden, "")(
-		b.request("GET", wire.ReceiptPath(3, "a"), nil, ask))
-}

@@ -362,10 +362,7 @@ func FuzzLeaderAsks(f *testing.F) {
 		if sum {
 			path = wire.RoundPath(3) + "/sum"
 		}
-		r := httptest.NewRequest("POST", path, bytes.NewReader(body))
-		r.Header.Set("Authorization", "Bearer "+token)
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, r)
+		w := answer(handler, "POST", path, body, "Authorization", "Bearer "+token)
 		if w.Code < 400 || w.Code >= 500 {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}

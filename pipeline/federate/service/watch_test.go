@@ -6,7 +6,6 @@ import (
 	"image/png"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -64,15 +63,12 @@ func countedBy(t *testing.T, classifier []byte, reject float64, want []string) {
 	var picture bytes.Buffer
 	must.Do(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 28, 28))))
 	for range 3 {
-		r := httptest.NewRequest(http.MethodPost, "/v1/predict", bytes.NewReader(picture.Bytes()))
-		r.Header.Set("Content-Type", "image/png")
-		w := httptest.NewRecorder()
-		if h.ServeHTTP(w, r); w.Code != http.StatusOK {
+		if w := answer(h, http.MethodPost, "/v1/predict", picture.Bytes(),
+			"Content-Type", "image/png"); w.Code != http.StatusOK {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
 	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	w := answer(h, http.MethodGet, "/metrics", nil)
 	for _, want := range append(want, "fmp_prediction_confidence_count 3",
 		"fmp_prediction_entropy_nats_count 3", `"} 3`,
 		"fmp_prediction_disagreement_nats_count 3", `fmp_predictions_total{class="other"} 0`) {

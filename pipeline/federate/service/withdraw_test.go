@@ -3,7 +3,6 @@ package service
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -50,11 +49,8 @@ func with(headers map[string]string) func(*http.Request) {
 // gone withdraws a client's upload and checks the receipt.
 func (f *fixture) gone(client string, upload []byte) wire.Withdrawal {
 	f.t.Helper()
-	status, data := f.delete(client, digestOf(upload), f.keys[client], nil)
-	var w wire.Withdrawal
-	if err := json.Unmarshal(data, &w); err != nil || status != http.StatusOK {
-		f.t.Fatalf("%s withdraws: %d %s", client, status, data)
-	}
+	w := read[wire.Withdrawal](f.t, http.StatusOK)(
+		f.delete(client, digestOf(upload), f.keys[client], nil))
 	d := f.srv.description()
 	if err := d.Gone(&w, client); err != nil || w.Upload != digestOf(upload) {
 		f.t.Error(err)
@@ -162,13 +158,12 @@ func TestWithdraw(t *testing.T) {
 	if _, want := apart.classifier(""); !bytes.Equal(got, want) {
 		t.Error("with a late client the classifier is not the pool of all")
 	}
-	var listed struct{ Versions []VersionStatus }
-	_, data := f.request("GET", wire.RoundPath(3)+"/versions", nil, reader)
-	if err := json.Unmarshal(data, &listed); err != nil || len(listed.Versions) != 3 ||
-		listed.Versions[0].Superseded.Reason != "withdrawal" ||
-		listed.Versions[1].Superseded.Reason != "uploads" || listed.Versions[1].Superseded.By != 3 ||
-		listed.Versions[2].Superseded != nil {
-		t.Errorf("versions: %s", data)
+	listed := read[struct{ Versions []VersionStatus }](t, 200)(
+		f.request("GET", wire.RoundPath(3)+"/versions", nil, reader)).Versions
+	if len(listed) != 3 || listed[0].Superseded.Reason != "withdrawal" ||
+		listed[1].Superseded.Reason != "uploads" || listed[1].Superseded.By != 3 ||
+		listed[2].Superseded != nil {
+		t.Errorf("versions: %+v", listed)
 	}
 	_, metrics := f.request("GET", "/metrics", nil, reader)
 	for _, want := range []string{"fmp_withdrawals 1", "fmp_versions_superseded 1", "fmp_superseded_latest 0"} {
@@ -321,9 +316,8 @@ func TestWithdrawQuarantined(t *testing.T) {
 					headers = d.WithdrawFor(f.key, "a")
 				}
 				status, data := f.request("DELETE", wire.UploadPath(3, "a"), nil, with(headers))
-				var w wire.Withdrawal
-				if err := json.Unmarshal(data, &w); err != nil || status != 200 || d.Gone(&w, "a") != nil ||
-					w.Upload != digestOf(bad) || w.HeldVersions != 0 {
+				w := read[wire.Withdrawal](t, 200)(status, data)
+				if d.Gone(&w, "a") != nil || w.Upload != digestOf(bad) || w.HeldVersions != 0 {
 					t.Fatalf("%d %s", status, data)
 				}
 				receipts = append(receipts, string(data))
@@ -353,11 +347,10 @@ func TestWithdrawByOperator(t *testing.T) {
 	f.in("a", "b")
 	f.pool()
 	d := f.srv.description()
-	status, data := f.request("DELETE", wire.UploadPath(3, "b"), nil, with(d.WithdrawFor(f.key, "b")))
-	var w wire.Withdrawal
-	if err := json.Unmarshal(data, &w); err != nil || status != 200 || w.By != wire.ByOperator ||
-		d.Gone(&w, "b") != nil {
-		t.Fatalf("%d %s", status, data)
+	w := read[wire.Withdrawal](t, 200)(
+		f.request("DELETE", wire.UploadPath(3, "b"), nil, with(d.WithdrawFor(f.key, "b"))))
+	if w.By != wire.ByOperator || d.Gone(&w, "b") != nil {
+		t.Fatalf("%+v", w)
 	}
 	for range 2 {
 		f.wants("with one upload left", 404, wire.NotYet)(f.classifier(""))
