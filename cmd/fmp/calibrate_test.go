@@ -210,8 +210,7 @@ func TestErrorOfCalibrated(t *testing.T) {
 		fields bool
 	}{{"calibrated", scaled, false}, {"as pooled", plain, true}} {
 		t.Run(c.name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "classifier.onnx")
-			must.Do(t, serde.Save(path, must.Get(models.WithSets(c.m, sets, false))(t)))
+			path := saved(t)(models.WithSets(c.m, sets, false))
 			row := func(args ...string) (fields map[string]any, probabilities []float64) {
 				all := answer[struct{ Predictions []map[string]any }](t, append(append([]string{"predict"}, args...),
 					filepath.Join(from, "image.jpg"), "--json", "--engine", "pure")...)

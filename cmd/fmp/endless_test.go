@@ -18,7 +18,6 @@ import (
 	"fmp/cmd/internal/interrupt"
 	"fmp/onnx"
 	"fmp/onnx/must"
-	"fmp/onnx/serde"
 )
 
 // endless saves a model with a loop that never ends.
@@ -47,9 +46,7 @@ func endless(t *testing.T) string {
 			Outputs: []string{"y"},
 			Attrs:   []onnx.Attr{{Name: "body", Kind: onnx.AttrGraph, Graph: body}}}},
 	})
-	path := filepath.Join(t.TempDir(), "endless.onnx")
-	must.Do(t, serde.Save(path, m))
-	return path
+	return saved(t)(m, nil)
 }
 
 func endlessRun(t *testing.T) (args []string, out string) {

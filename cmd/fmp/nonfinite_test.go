@@ -9,7 +9,6 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/must"
-	"fmp/onnx/serde"
 )
 
 // TestFeaturesThatAreNoNumbers: an extractor whose features are not finite, or so large that
@@ -46,8 +45,7 @@ func TestFeaturesThatAreNoNumbers(t *testing.T) {
 					Std: []float32{1}, Layout: "NCHW"}
 				must.Do(t, man.Write(m))
 			}
-			path := filepath.Join(t.TempDir(), "extractor.onnx")
-			must.Do(t, serde.Save(path, m))
+			path := saved(t)(m, nil)
 			out := filepath.Join(t.TempDir(), "run")
 			code, _, errs := runFMP(t, "run", "--dataset", data, "--dataset.splits.extractor", "0.3",
 				"--dataset.splits.clients", "0.3", "--extractor", path, "--extractor.mean", "0",

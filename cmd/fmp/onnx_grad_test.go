@@ -15,9 +15,7 @@ func TestONNXGradCommand(t *testing.T) {
 	b := build.New("square")
 	x := b.Input("x", onnx.Float32, "n")
 	b.Output("y", b.Mul(x, x))
-	m := must.Get(b.Model())(t)
-	in, out := filepath.Join(dir, "m.onnx"), filepath.Join(dir, "g.onnx")
-	must.Do(t, serde.Save(in, m))
+	in, out := saved(t)(b.Model()), filepath.Join(dir, "g.onnx")
 	ran(t, "onnx", "grad", in, "--output", "y", "--wrt", "x", "-o", out)
 	g := must.Get(serde.Load(out))(t)
 	if _, ok := g.Graph.Input("grad_y"); !ok {

@@ -20,9 +20,7 @@ func writeModel(t *testing.T, spoil func(m *onnx.Model)) string {
 	b.Output("y", b.Relu(b.MatMul(x, b.Param("w", onnx.ZerosF32(3, 2)))))
 	m := must.Get(b.Model())(t)
 	spoil(m)
-	path := filepath.Join(t.TempDir(), "model.onnx")
-	must.Do(t, serde.Save(path, m))
-	return path
+	return saved(t)(m, nil)
 }
 
 func TestONNXInspect(t *testing.T) {

@@ -78,8 +78,7 @@ func TestONNXQuantiseBatch(t *testing.T) {
 			bias.F32()[class] = 1
 			x := b.Op("Flatten", []build.Ref{b.Input("x", onnx.Float32, batch, 1, 8, 8)})
 			b.Output("y", b.Op("Gemm", []build.Ref{x, b.Param("w", onnx.ZerosF32(64, 10)), b.Param("b", bias)}))
-			model := filepath.Join(t.TempDir(), "m.onnx")
-			must.Do(t, serde.Save(model, must.Get(b.Model())(t)))
+			model := saved(t)(b.Model())
 			r := answer[quantisedReport](t, "onnx", "quantise", model, "--images", "digits", "-o", model+".out",
 				"--preset", "0-1", "--seconds", "0.01", "--calibrate", "2", "--test", "1", "--weights-only",
 				"8", "--least", "1", "--json")
@@ -130,8 +129,7 @@ func TestONNXQuantiseOutputs(t *testing.T) {
 		v = b.Op("Conv", []build.Ref{v, b.Param("w", w)})
 		b.Output("a", v)
 		b.Output("b", b.Relu(v))
-		model := filepath.Join(t.TempDir(), "m.onnx")
-		must.Do(t, serde.Save(model, must.Get(b.Model())(t)))
+		model := saved(t)(b.Model())
 		r := answer[quantisedReport](t, "onnx", "quantise", model, "--images", "digits", "-o", model+".out",
 			"--preset", "0-1", "--seconds", "0.01", "--calibrate", "4", "--test", "1", "--json")
 		if r.Static == nil || r.Static.Layers != 1 {

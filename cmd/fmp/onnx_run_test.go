@@ -19,7 +19,6 @@ import (
 	"fmp/onnx/must"
 	"fmp/onnx/npy"
 	"fmp/onnx/regularfile"
-	"fmp/onnx/serde"
 )
 
 // needRuntime skips where the ONNX Runtime is not installed.
@@ -39,10 +38,7 @@ func addModel(t *testing.T) string {
 	x, y := b.Input("a", onnx.Float32, "n", 2), b.Input("b", onnx.Float32, "n", 2)
 	b.Output("sum/ab", b.Add(x, y))
 	b.Output("../twice", b.Add(x, x))
-	m := must.Get(b.Model())(t)
-	p := filepath.Join(t.TempDir(), "add.onnx")
-	must.Do(t, serde.Save(p, m))
-	return p
+	return saved(t)(b.Model())
 }
 
 func saveTensor(t *testing.T, name string, x *onnx.Tensor) string {
@@ -248,8 +244,7 @@ func TestONNXBench(t *testing.T) {
 func TestONNXBenchItems(t *testing.T) {
 	b := build.New("fixed")
 	b.Output("y", b.Relu(b.Input("x", onnx.Float32, 32, 3)))
-	fixed, open := filepath.Join(t.TempDir(), "fixed.onnx"), addModel(t)
-	must.Do(t, serde.Save(fixed, must.Get(b.Model())(t)))
+	fixed, open := saved(t)(b.Model()), addModel(t)
 	two := saveTensor(t, "two.npy", onnx.ZerosF32(2, 2))
 	given := []string{"--input", "a=" + two, "--input", "b=" + two}
 	for _, c := range []struct {

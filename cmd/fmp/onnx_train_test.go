@@ -25,8 +25,6 @@ import (
 // that are told apart by their largest number.
 func trainingFiles(t *testing.T) (model, data string) {
 	t.Helper()
-	dir := t.TempDir()
-	model, data = filepath.Join(dir, "m.onnx"), filepath.Join(dir, "rows.npz")
 	weight := func(shape ...int) *onnx.Tensor {
 		w := onnx.ZerosF32(shape...)
 		for i := range w.F32() {
@@ -39,8 +37,7 @@ func trainingFiles(t *testing.T) (model, data string) {
 		[]build.Ref{b.Input("x", onnx.Float32, "n", 3), b.Param("layer1.weight", weight(3, 16)),
 			b.Param("layer1.bias", weight(16))}))
 	b.Output("y", b.Op("Gemm", []build.Ref{h, b.Param("fc.weight", weight(16, 7)), b.Param("fc.bias", weight(7))}))
-	m := must.Get(b.Model())(t)
-	must.Do(t, serde.Save(model, m))
+	model, data = saved(t)(b.Model()), filepath.Join(t.TempDir(), "rows.npz")
 	x, y := onnx.ZerosF32(60, 3), onnx.Vector(make([]int64, 60)...)
 	for i := range 60 {
 		y.I64()[i] = int64(i % 3)
@@ -156,11 +153,10 @@ func TestONNXTrainable(t *testing.T) {
 	} {
 		m := must.Get(serde.Load(model))(t)
 		change(m)
-		path, want := filepath.Join(t.TempDir(), "m.onnx"), 3*16+16+16*7+7
+		path, want := saved(t)(m, nil), 3*16+16+16*7+7
 		if name == "within" {
 			want += 16*7 + 7
 		}
-		must.Do(t, serde.Save(path, m))
 		r := answer[tuningReport](t, "onnx", "train", path, "--data", data, "-o", path+".out", "--engine",
 			"pure", "--epochs", "1", "--head", "keep", "--classes", "7", "--json")
 		if r.Trained != want {
@@ -219,8 +215,7 @@ func TestONNXTrainErrors(t *testing.T) {
 	odd.F32()[5] = float32(math.Inf(1))
 	archive(t, sums, onnx.ZerosF32(20, 3), twos)
 	archive(t, endless, odd, twos)
-	photos := filepath.Join(dir, "photos.onnx")
-	saveNet(t, photos, onnx.ZerosF32(192, 7))
+	photos := saveNet(t, onnx.ZerosF32(192, 7))
 	folder := must.Get(os.MkdirTemp(".", "photos"))(t)
 	defer os.RemoveAll(folder)
 	others := map[string]int{"known names are": exitMissing, "holds neither": exitMissing,

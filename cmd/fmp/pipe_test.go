@@ -34,8 +34,7 @@ func TestNamedPipesAreRefused(t *testing.T) {
 	b := build.New("linear")
 	b.Output("y", b.MatMul(b.Input("x", onnx.Float32, "n", 300), b.Param("w", onnx.ZerosF32(300, 4))))
 	m := must.Get(b.Model())(t)
-	model := filepath.Join(dir, "model.onnx")
-	must.Do(t, serde.Save(model, m))
+	model := saved(t)(m, nil)
 	data := must.Get(serde.Marshal(m))(t)
 	var p onnxpb.ModelProto
 	must.Do(t, proto.Unmarshal(data, &p))

@@ -78,8 +78,7 @@ func TestOneImageInBytes(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := must.Get(serde.Load(filepath.Join(from, "classifier.onnx")))(t)
 			inBytes(m.Graph, c.op)
-			path := filepath.Join(t.TempDir(), "classifier.onnx")
-			must.Do(t, serde.Save(path, m))
+			path := saved(t)(m, nil)
 			predict := func(engine ...string) string {
 				out, _ := ran(t, append([]string{"predict", "--json", path, image}, engine...)...)
 				return out

@@ -32,10 +32,18 @@ func randomExtractor(t *testing.T) string {
 	h = b.Op("AveragePool", []build.Ref{h}, onnx.IntsAttr("kernel_shape", 3, 3),
 		onnx.IntsAttr("strides", 3, 3))
 	b.Output("features", b.Reshape(h, 0, 256))
-	m := must.Get(b.Model())(t)
-	p := filepath.Join(t.TempDir(), "random.onnx")
-	must.Do(t, serde.Save(p, m))
-	return p
+	return saved(t)(b.Model())
+}
+
+// saved writes a model to a file of its own.
+func saved(t *testing.T) func(*onnx.Model, error) string {
+	return func(m *onnx.Model, err error) string {
+		t.Helper()
+		must.Do(t, err)
+		path := filepath.Join(t.TempDir(), "model.onnx")
+		must.Do(t, serde.Save(path, m))
+		return path
+	}
 }
 
 // emptyCache gives the test a cache of its own, the library apart. It skips where there is no
@@ -146,18 +154,11 @@ func mnistLike(t *testing.T) string {
 
 func TestRunRefusesBadInput(t *testing.T) {
 	emptyCache(t)
-	saved := func(m *onnx.Model, err error) string {
-		t.Helper()
-		must.Do(t, err)
-		p := filepath.Join(t.TempDir(), "model.onnx")
-		must.Do(t, serde.Save(p, m))
-		return p
-	}
-	otherDx := saved(models.NewPredictor(models.PredictorConfig{Dx: 64, C: 10}, 1))
+	otherDx := saved(t)(models.NewPredictor(models.PredictorConfig{Dx: 64, C: 10}, 1))
 	b := build.New("logarithm")
 	x := b.Input("image", onnx.Float32, "batch", 1, 28, 28)
 	b.Output("features", b.Reshape(b.Log(b.Sub(x, b.F32(1))), 0, 784))
-	nan := saved(b.Model())
+	nan := saved(t)(b.Model())
 	for _, c := range []struct {
 		name string
 		args []string

@@ -84,9 +84,7 @@ func presetClassifier(t *testing.T, dir, preset string) string {
 	x := b.Input("image", onnx.Float32, "batch", 3, 24, 32)
 	h := b.Relu(b.Op("Conv", []build.Ref{x, b.Param("w", w)}, onnx.IntsAttr("strides", 2, 2)))
 	b.Output("features", b.Reshape(b.Op("GlobalAveragePool", []build.Ref{h}), 0, 8))
-	m := must.Get(b.Model())(t)
-	net, client := filepath.Join(dir, "network.onnx"), filepath.Join(dir, preset+".client.onnx")
-	must.Do(t, serde.Save(net, m))
+	net, client := saved(t)(b.Model()), filepath.Join(dir, preset+".client.onnx")
 	ran(t, "fuse", "--extractor", net, "--preset", preset, "--class-names", "a,b,c", "-o", client)
 	graph, f := must.Get2(models.Load(client))(t)
 	features := must.Get(models.FeatureGraph(graph, f))(t)
@@ -95,7 +93,7 @@ func presetClassifier(t *testing.T, dir, preset string) string {
 	for i := range heads {
 		heads[i] = r.NormFloat64()
 	}
-	m = must.Get(models.NewClassifier(
+	m := must.Get(models.NewClassifier(
 		models.ClassifierParts{Features: features, Heads: onnx.NewTensor(heads, 4, 9, 3)},
 		models.Manifest{Classes: []string{"a", "b", "c"}, Resize: f.Resize, Layout: f.Layout}))(t)
 	path := filepath.Join(dir, preset+".onnx")

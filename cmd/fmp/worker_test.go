@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -19,7 +18,6 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
-	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
@@ -38,8 +36,7 @@ func TestWorkersOpen(t *testing.T) {
 	g, f := assetstest.Load(t, "digits", models.KindClient)
 	f.Classes = append(slices.Clone(f.Classes[:9]), "nine")
 	predictor, _ := must.Get2(shipped.Open(f))(t)
-	own := filepath.Join(t.TempDir(), "open.onnx")
-	must.Do(t, serde.Save(own, predictor))
+	own := saved(t)(predictor, nil)
 	file := must.Get(os.ReadFile(own))(t)
 	o := store.Options{Dir: t.TempDir(), Listen: freeAddress(t), Token: "a token of the test's own"}
 	st := must.Get(store.Open(t.Context(), "fmp-test", o))(t)
