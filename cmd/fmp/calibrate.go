@@ -49,19 +49,6 @@ const (
 	scaleNone = scaling.None
 )
 
-// setFlags adds the flags of prediction sets that fmp calibrate and fmp pool share.
-func setFlags(cmd *cobra.Command, score *conformal.Score, byClass *bool, shares *string) {
-	fl := cmd.Flags()
-	fl.StringVar((*string)(score), "score", string(conformal.Probability),
-		"conformity score of the sets: probability (small sets) or adaptive (larger sets for hard images)")
-	fl.BoolVar(byClass, "by-class", false,
-		"sets that hold the images of each class as often as stated, whatever the shares of the "+
-			"classes; a class with too few calibration images is in every set")
-	fl.StringVar(shares, "proportions", "",
-		"shares of the classes among new images, where they are not those of the calibration images: "+
-			"equal, or `NAME=SHARE,...`, divided by their sum; classes without one have none")
-}
-
 const calibrateHelp = `Read labelled images of one owner that took no part in making the classifier,
 and write a classifier whose probabilities are calibrated on them, in the graph and in its model
 card. No image leaves this machine. CLASSIFIER stays as it is.
@@ -104,7 +91,14 @@ func newCalibrateCommand() *cobra.Command {
 	fl.StringVarP(&r.File, "out", "o", "", "classifier to write")
 	fl.Float64Var(&r.Level, "level", 0.9,
 		"probability with which a set holds the true class, 0.5 to 0.999")
-	setFlags(cmd, &r.Score, &r.ByClass, &r.shares)
+	fl.StringVar((*string)(&r.Score), "score", string(conformal.Probability),
+		"conformity score of the sets: probability (small sets) or adaptive (larger sets for hard images)")
+	fl.BoolVar(&r.ByClass, "by-class", false,
+		"sets that hold the images of each class as often as stated, whatever the shares of the "+
+			"classes; a class with too few calibration images is in every set")
+	fl.StringVar(&r.shares, "proportions", "",
+		"shares of the classes among new images, where they are not those of the calibration images: "+
+			"equal, or `NAME=SHARE,...`, divided by their sum; classes without one have none")
 	fl.StringVar(&r.scale, "scaling", scaleAuto,
 		"calibration of the probabilities: auto, none (as they are), or at most temperature, "+
 			"vector or matrix")

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/assets"
 	"fmp/featurize/dataset"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/option"
@@ -87,11 +86,6 @@ func completeSet(fields []option.Setting) completer {
 		}
 		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 	}
-}
-
-// completeConfig offers the settings that come with the program, else files.
-func completeConfig(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-	return assets.ConfigNames(), cobra.ShellCompDirectiveDefault
 }
 
 // completionOf holds the completions of the arguments of commands, by their path.

@@ -83,13 +83,6 @@ func bindHosts(f *pflag.FlagSet, to *[]string) {
 		"loopback: requests for other names than localhost are refused")
 }
 
-// bindReject declares the flag of the probability below which metrics count a prediction as left to
-// people.
-func bindReject(f *pflag.FlagSet, to *float64) {
-	f.Float64Var(to, "reject", 0, "count under /metrics as left to people what has less than this "+
-		"`PROBABILITY` for its most probable class")
-}
-
 // checkReject returns a fault of --reject.
 func checkReject(p float64) error {
 	if !(p >= 0 && p <= 1) {
@@ -175,7 +168,8 @@ func newServeCommand() *cobra.Command {
 	f.StringVar(&o.page, "page", "",
 		"`FOLDER` that make page wrote: the client for browsers, at /join/ (docs/browser.md)")
 	bindHosts(f, &o.hosts)
-	bindReject(f, &o.reject)
+	f.Float64Var(&o.reject, "reject", 0, "count under /metrics as left to people what has less than this "+
+		"`PROBABILITY` for its most probable class")
 	f.BoolVar(&o.jsonLog, "log-json", false, "write the log as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.check(); err != nil {

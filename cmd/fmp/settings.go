@@ -123,7 +123,8 @@ func bindSettings(cmd *cobra.Command, target any, aliases map[string]string,
 		"settings `FILE` (YAML, JSON or TOML), or the name of one that comes with the program: "+
 			strings.Join(assets.ConfigNames(), ", ")+"; also $FMP_CONFIG")
 	flags.StringArrayVar(&s.sets, "set", nil, "set `KEY=VALUE`; may be given several times")
-	_ = cmd.RegisterFlagCompletionFunc("config", completeConfig)
+	_ = cmd.RegisterFlagCompletionFunc("config", // or files
+		cobra.FixedCompletions(assets.ConfigNames(), cobra.ShellCompDirectiveDefault))
 	_ = cmd.RegisterFlagCompletionFunc("set", completeSet(slices.DeleteFunc(slices.Clone(s.fields),
 		func(f option.Setting) bool { return !s.isRead(f.Key) })))
 	cmd.PreRunE = func(*cobra.Command, []string) error { return s.resolve() }

@@ -107,39 +107,27 @@ func release(ctx context.Context, bin, out string) error {
 		if strings.HasPrefix(p, "windows/") {
 			write, end = zipped, ".zip"
 		}
-		data, err := write(name, files, when)
-		if err != nil {
-			return err
-		}
-		if err := save(out, name+end, data); err != nil {
+		if err := save(out, name+end)(write(name, files, when)); err != nil {
 			return err
 		}
 		if arch, ok := debian[p]; ok {
-			if data, err = deb(arch, files, when); err != nil {
-				return err
-			}
-			if err := save(out, "fmp_"+buildinfo.Next+"_"+arch+".deb", data); err != nil {
+			if err := save(out, "fmp_"+buildinfo.Next+"_"+arch+".deb")(deb(arch, files, when)); err != nil {
 				return err
 			}
 			clients = append(clients, imageOf(arch, files))
 		}
 		for _, program := range []string{"fmp", "fmp-edge"} {
 			bom := program + "-" + strings.ReplaceAll(p, "/", "-") + ".cdx.json"
-			if data, err = os.ReadFile(filepath.Join(bin, bom)); errors.Is(err, fs.ErrNotExist) {
+			data, err := os.ReadFile(filepath.Join(bin, bom))
+			if errors.Is(err, fs.ErrNotExist) {
 				continue
-			} else if err != nil {
-				return err
 			}
-			if err := save(out, bom, data); err != nil {
+			if err := save(out, bom)(data, err); err != nil {
 				return err
 			}
 		}
 	}
-	data, err := oci(clients, when)
-	if err != nil {
-		return err
-	}
-	if err := save(out, "fmp-edge-"+buildinfo.Next+".oci.tar", data); err != nil {
+	if err := save(out, "fmp-edge-"+buildinfo.Next+".oci.tar")(oci(clients, when)); err != nil {
 		return err
 	}
 	return digests(out)
@@ -212,9 +200,15 @@ func commitTime() (time.Time, error) {
 	return time.Unix(n, 0).UTC(), nil
 }
 
-func save(dir, name string, data []byte) error {
-	fmt.Printf("%s: %d bytes\n", name, len(data))
-	return os.WriteFile(filepath.Join(dir, name), data, 0o644)
+// save writes a file that was made without an error.
+func save(dir, name string) func(data []byte, err error) error {
+	return func(data []byte, err error) error {
+		if err != nil {
+			return err
+		}
+		fmt.Printf("%s: %d bytes\n", name, len(data))
+		return os.WriteFile(filepath.Join(dir, name), data, 0o644)
+	}
 }
 
 // digests writes SHA256SUMS of all files, as sha256sum -c reads it.
@@ -231,5 +225,5 @@ func digests(dir string) error {
 		}
 		fmt.Fprintf(&b, "%x  %s\n", sha256.Sum256(data), e.Name())
 	}
-	return save(dir, "SHA256SUMS", []byte(b.String()))
+	return save(dir, "SHA256SUMS")([]byte(b.String()), nil)
 }

@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-
 	"path"
 	"regexp"
 	"strings"
@@ -52,10 +51,8 @@ func tarball(folder string, files []file, when time.Time) ([]byte, error) {
 			}
 		}
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
+	err := w.Close()
+	return b.Bytes(), err
 }
 
 func tarGzip(folder string, files []file, when time.Time) ([]byte, error) {
@@ -68,13 +65,10 @@ func tarGzip(folder string, files []file, when time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := z.Write(t); err != nil {
-		return nil, err
+	if _, err = z.Write(t); err == nil {
+		err = z.Close()
 	}
-	if err := z.Close(); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
+	return b.Bytes(), err
 }
 
 func zipped(folder string, files []file, when time.Time) ([]byte, error) {
@@ -90,10 +84,8 @@ func zipped(folder string, files []file, when time.Time) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return b.Bytes(), nil
+	err := w.Close()
+	return b.Bytes(), err
 }
 
 // deb returns a Debian package: an ar archive of the format's version, the control file and the

@@ -8,7 +8,6 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/onnxpb"
-	"fmp/onnx/serde"
 	"fmp/pipeline/federate/uploadpb"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
@@ -43,7 +42,9 @@ func (u *Upload) encodeStatistics(m *uploadpb.Upload) error {
 		if err := u.Curve.Check(u.N + len(labels)); err != nil {
 			return fmt.Errorf("upload: %w", err)
 		}
-		m.Curve = steps(&u.Curve.Curve)
+		for _, v := range u.Curve.Curve {
+			m.Curve = append(m.Curve, uint32(-v/moments.CurveStep)) // in steps below 0
+		}
 	}
 	if u.Within == nil {
 		return nil
@@ -80,15 +81,6 @@ func (u *Upload) singles() (rows []float32, labels []uint32, err error) {
 	return c.Z, labels, nil
 }
 
-// steps returns a curve in steps below 0.
-func steps(c *moments.Curve) []uint32 {
-	out := make([]uint32, len(c))
-	for i, v := range c {
-		out[i] = uint32(-v / moments.CurveStep)
-	}
-	return out
-}
-
 // encodeWithin sets degrees of freedom and scatter. Int8 has a scale for each row of a factor or,
 // of the scatter itself, for each coordinate, the root of its own scatter.
 func (u *Upload) encodeWithin(m *uploadpb.Upload) (err error) {
@@ -108,13 +100,10 @@ func (u *Upload) encodeWithin(m *uploadpb.Upload) (err error) {
 	for i, v := range w.Data {
 		q[i] = int8(min(max(math.RoundToEven(float64(v)/of(i)), -127), 127))
 	}
-	if m.Scatter, err = serde.TensorToProto("scatter", onnx.NewTensor(q, shape...)); err != nil {
-		return fmt.Errorf("upload: %w", err)
+	if m.Scatter, err = inProto("scatter", onnx.NewTensor(q, shape...)); err == nil {
+		m.ScatterScale, err = inProto("scatter_scale", onnx.NewTensor(scale, len(scale)))
 	}
-	if m.ScatterScale, err = serde.TensorToProto("scatter_scale", onnx.NewTensor(scale, len(scale))); err != nil {
-		return fmt.Errorf("upload: %w", err)
-	}
-	return nil
+	return err
 }
 
 // scatterShape returns the shape of a scatter of k coordinates: [rank, k], or the numbers of its
@@ -180,11 +169,7 @@ func narrow(field string, v []float32, shape []int, p Precision) (*onnxpb.Tensor
 		}
 		t.DType, t.Data = onnx.Float16, h
 	}
-	p2, err := serde.TensorToProto(field, t)
-	if err != nil {
-		return nil, fmt.Errorf("upload: %w", err)
-	}
-	return p2, nil
+	return inProto(field, t)
 }
 
 // checkStatistics checks the headers of the fields beside class means against the sizes, before

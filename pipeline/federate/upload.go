@@ -16,6 +16,7 @@ import (
 	"hash"
 	"math"
 	"slices"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 
@@ -192,8 +193,8 @@ func (u *Upload) Encode() ([]byte, error) {
 	if err := u.encodePoints(m, s, classes); err != nil {
 		return nil, err
 	}
-	if m.Masses, err = serde.TensorToProto("masses", onnx.NewTensor(s.W, s.N)); err != nil {
-		return nil, fmt.Errorf("upload: %w", err)
+	if m.Masses, err = inProto("masses", onnx.NewTensor(s.W, s.N)); err != nil {
+		return nil, err
 	}
 	if classes != nil {
 		m.Format = StatisticsFormat
@@ -235,35 +236,34 @@ func (u *Upload) checkSize() error {
 
 // encodePoints writes the points to a message, with their scale where they are in int8.
 func (u *Upload) encodePoints(m *uploadpb.Upload, s *point.Set, classes []uint32) (err error) {
-	points := &onnx.Tensor{Shape: []int{s.N, len(s.Z) / s.N}}
+	shape := []int{s.N, len(s.Z) / s.N}
 	switch u.Precision {
-	case "", Single:
-		points.DType, points.Data = onnx.Float32, s.Z
-	case Half:
-		h := make([]uint16, len(s.Z))
-		for i, v := range s.Z {
-			if h[i] = onnx.Float32ToFloat16(v); h[i]&0x7c00 == 0x7c00 {
-				return refuse("points", v, "up to 65504 in float16; use float32")
-			}
-		}
-		points.DType, points.Data = onnx.Float16, h
+	case "", Single, Half:
+		m.Points, err = narrow("points", s.Z, shape, u.Precision)
+		return err
 	case Int8:
-		q, scale := quantise(s)
-		points.DType, points.Data = onnx.Int8, q
-		shape := []int{s.N, 2}
-		if classes != nil {
-			shape = shape[:1]
-		}
-		if m.Scale, err = serde.TensorToProto("scale", onnx.NewTensor(scale, shape...)); err != nil {
-			return fmt.Errorf("upload: %w", err)
-		}
 	default:
 		return refuse("precision", u.Precision, "%s, %s and %s", Single, Half, Int8)
 	}
-	if m.Points, err = serde.TensorToProto("points", points); err != nil {
-		return fmt.Errorf("upload: %w", err)
+	q, scale := quantise(s)
+	scales := []int{s.N, 2}
+	if classes != nil {
+		scales = scales[:1]
 	}
-	return nil
+	if m.Scale, err = inProto("scale", onnx.NewTensor(scale, scales...)); err != nil {
+		return err
+	}
+	m.Points, err = inProto("points", onnx.NewTensor(q, shape...))
+	return err
+}
+
+// inProto encodes a tensor.
+func inProto(field string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
+	p, err := serde.TensorToProto(field, t)
+	if err != nil {
+		return nil, fmt.Errorf("upload: %w", err)
+	}
+	return p, nil
 }
 
 // quantise rounds features and, where a point has several classes, labels to integer multiples,
@@ -479,18 +479,10 @@ func checkTensor(field string, p *onnxpb.TensorProto, shape []int, types ...onnx
 		return refuse(field, "missing", "a tensor")
 	}
 	d := onnx.DType(p.DataType)
-	known := false
-	for _, t := range types {
-		known = known || t == d
-	}
-	if !known {
+	if !slices.Contains(types, d) {
 		return refuse(field+".data_type", d, "%v", types)
 	}
-	same := len(p.Dims) == len(shape)
-	for i := 0; same && i < len(shape); i++ {
-		same = p.Dims[i] == int64(shape[i])
-	}
-	if !same {
+	if !slices.EqualFunc(p.Dims, shape, func(a int64, b int) bool { return a == int64(b) }) {
 		return refuse(field+".dims", brief(p.Dims), "%v", shape)
 	}
 	if n := elements(shape) * int64(d.Size()); int64(len(p.RawData)) != n {
@@ -661,15 +653,7 @@ func (u *Upload) check(labels, masses float64) error {
 }
 
 func printable(s string) bool {
-	if !utf8.ValidString(s) {
-		return false
-	}
-	for _, r := range s {
-		if !unicode.IsPrint(r) {
-			return false
-		}
-	}
-	return true
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // ontoSimplex removes the rounding of a narrow type from the labels: negative values become 0, and
@@ -719,7 +703,10 @@ func checksum(m *uploadpb.Upload) []byte {
 		}
 		number(h, m.GetDof())
 		for _, list := range [][]uint32{m.CalibrationClasses, m.PointClasses, m.Curve} {
-			whole(h, list)
+			number(h, uint64(len(list)))
+			for _, v := range list {
+				number(h, uint64(v))
+			}
 		}
 		number(h, 0) // the length of a second curve, of earlier uploads
 	}
@@ -729,13 +716,6 @@ func checksum(m *uploadpb.Upload) []byte {
 func number(h hash.Hash, values ...uint64) {
 	for _, v := range values {
 		h.Write(binary.LittleEndian.AppendUint64(nil, v))
-	}
-}
-
-func whole(h hash.Hash, numbers []uint32) {
-	number(h, uint64(len(numbers)))
-	for _, v := range numbers {
-		number(h, uint64(v))
 	}
 }
 

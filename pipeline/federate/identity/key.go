@@ -77,13 +77,9 @@ func CheckName(name string) error {
 		ok = ok && part != "" && part != "." && part != ".."
 	}
 	if !ok || name[0] == ' ' || name[len(name)-1] == ' ' {
-		shown := name
-		if len(shown) > MaxName {
-			shown = shown[:MaxName]
-		}
 		return fmt.Errorf("the client's name is %q (%d bytes); allowed are 1 to %d bytes of printable "+
-			"UTF-8 without spaces at the ends and that leads nowhere as a path", shown,
-			len(name), MaxName)
+			"UTF-8 without spaces at the ends and that leads nowhere as a path",
+			name[:min(len(name), MaxName)], len(name), MaxName)
 	}
 	return nil
 }

@@ -349,8 +349,9 @@ func (f *File) fill() error {
 	f.Bounds.Points, f.Bounds.Bytes, f.Bounds.Rate = cmp.Or(f.Bounds.Points, defaultPoints),
 		cmp.Or(f.Bounds.Bytes, defaultBytes),
 		cmp.Or(f.Bounds.Rate, defaultRate)
+	known := []federate.Precision{federate.Single, federate.Half, federate.Int8}
 	if len(f.Precisions) == 0 {
-		f.Precisions = []federate.Precision{federate.Single, federate.Half, federate.Int8}
+		f.Precisions = known
 	}
 	private := f.fillPrivacy()
 	var faults []error
@@ -388,7 +389,6 @@ func (f *File) fill() error {
 		"finite numbers above 0")
 	want(f.Calibrate >= 0 && f.Calibrate <= federate.MaxCalibration, "calibrate", f.Calibrate,
 		fmt.Sprintf("0 to %d", federate.MaxCalibration))
-	known := []federate.Precision{federate.Single, federate.Half, federate.Int8}
 	for i, p := range f.Precisions {
 		want(slices.Contains(known, p) && !slices.Contains(f.Precisions[:i], p), "precisions",
 			f.Precisions, fmt.Sprintf("%v, each once", known))

@@ -99,7 +99,10 @@ func (p *predictor) grpcBody(c *grpcCall, w http.ResponseWriter) error {
 				"methods are unary", most)
 	}
 	if err == nil && infer && len(body) > grpcHead {
-		err = c.weigh(body[grpcHead:])
+		var of weight // its memory is bounded, and that of its contents taken, before it is decoded
+		if err = of.add(body[grpcHead:], 0); err == nil {
+			err = c.held.take(c.r.Context(), of.contents)
+		}
 	}
 	c.r = c.r.Clone(c.r.Context())
 	c.r.Body = io.NopCloser(bytes.NewReader(body))

@@ -31,16 +31,6 @@ const ofUint, ofFloat = 6, 3
 
 const wantContents = "want uint_contents for UINT8, fp32_contents for FP32"
 
-// weigh bounds the memory of a ModelInferRequest before it is decoded, and takes that of its
-// contents.
-func (c *grpcCall) weigh(message []byte) error {
-	var w weight
-	if err := w.add(message, 0); err != nil {
-		return err
-	}
-	return c.held.take(c.r.Context(), w.contents)
-}
-
 // weight is the number of a message's fields, and the memory of its contents in bytes.
 type weight struct {
 	fields   int

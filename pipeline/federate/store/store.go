@@ -97,7 +97,7 @@ func Open(ctx context.Context, name string, o Options) (*Store, error) {
 	if o.URL == "" {
 		err = s.start(o)
 	} else {
-		err = s.connect(o)
+		s.conn, err = Connect(o, "fmp serve")
 	}
 	if err != nil {
 		err = fmt.Errorf("store: %w", err)
@@ -214,12 +214,6 @@ func (s *Store) start(o Options) (err error) {
 		return fmt.Errorf("NATS: %w", err)
 	}
 	return nil
-}
-
-// connect connects to external servers.
-func (s *Store) connect(o Options) (err error) {
-	s.conn, err = Connect(o, "fmp serve")
-	return err
 }
 
 // Connect connects to NATS servers by URL, under a client name that they display. It reconnects

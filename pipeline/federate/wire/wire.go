@@ -227,24 +227,25 @@ func readOnly(data []byte, to any) error {
 // upload's digest.
 func (d *Description) Headers(key *identity.Key,
 	upload []byte) (headers map[string]string, digest string) {
-	sum := sha256.Sum256(upload)
-	digest = hex.EncodeToString(sum[:])
-	signature := key.Sign(d.statement(identity.Upload, key, digest))
-	return map[string]string{
-		"Content-Type":   TypeUpload,
-		"Content-Digest": "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":",
-		"Authorization":  Authorization(signature),
-	}, digest
+	return d.sending(identity.Upload, TypeUpload, key, upload)
 }
 
 // Report returns the headers of the request that sends a site's report of an evaluation.
 func (d *Description) Report(key *identity.Key, report []byte) map[string]string {
-	sum := sha256.Sum256(report)
+	headers, _ := d.sending(identity.Evaluated, "application/json", key, report)
+	return headers
+}
+
+// sending returns the headers of a signed request with a body of a media type, and its digest.
+func (d *Description) sending(purpose identity.Purpose, kind string, key *identity.Key,
+	body []byte) (headers map[string]string, digest string) {
+	sum := sha256.Sum256(body)
+	digest = hex.EncodeToString(sum[:])
 	return map[string]string{
-		"Content-Type":   "application/json",
+		"Content-Type":   kind,
 		"Content-Digest": "sha-256=:" + base64.StdEncoding.EncodeToString(sum[:]) + ":",
-		"Authorization":  Authorization(key.Sign(d.statement(identity.Evaluated, key, hex.EncodeToString(sum[:])))),
-	}
+		"Authorization":  Authorization(key.Sign(d.statement(purpose, key, digest))),
+	}, digest
 }
 
 // Ask returns the signature by which a client asks for its receipt.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/base64"
@@ -76,11 +77,18 @@ func Remains(held int) []string {
 	return out
 }
 
-func sign(k *identity.Key, purpose identity.Purpose, round uint64, graph,
-	client string, v any) string {
-	s := identity.Statement{Purpose: purpose, Server: k.PublicText(), Round: round, Client: client,
-		Graph: graph, Content: contentOf(v)}
-	return base64.StdEncoding.EncodeToString(k.Sign(s))
+// statement is that of a server's key about all of a receipt but its signature.
+func (w Withdrawal) statement(server string) identity.Statement {
+	w.Signature = ""
+	return identity.Statement{Purpose: identity.Withdrawn, Server: server, Round: w.Round,
+		Client: w.Client, Graph: w.Graph, Content: contentOf(w)}
+}
+
+// statement is that of a server's key about all of a notice but its signature.
+func (n Notice) statement(server string) identity.Statement {
+	n.Signature = ""
+	return identity.Statement{Purpose: identity.Noticed, Server: server, Round: n.Round, Graph: n.Graph,
+		Content: contentOf(n)}
 }
 
 // contentOf is the SHA-256 (hexadecimal) of a value as JSON: of nothing for one that has no JSON,
@@ -102,17 +110,13 @@ func verify(server, signature string, s identity.Statement) bool {
 
 // Sign sets the server's key and signature.
 func (w *Withdrawal) Sign(k *identity.Key) {
-	w.Server, w.Signature = k.PublicText(), ""
-	w.Signature = sign(k, identity.Withdrawn, w.Round, w.Graph, w.Client, *w)
+	w.Server = k.PublicText()
+	w.Signature = base64.StdEncoding.EncodeToString(k.Sign(w.statement(w.Server)))
 }
 
 // Verify returns an error unless the receipt is signed with the server's given key (base64).
 func (w *Withdrawal) Verify(server string) error {
-	bare := *w
-	bare.Signature = ""
-	s := identity.Statement{Purpose: identity.Withdrawn, Server: server, Round: w.Round,
-		Client: w.Client, Graph: w.Graph, Content: contentOf(bare)}
-	if w.Server != server || !verify(server, w.Signature, s) {
+	if w.Server != server || !verify(server, w.Signature, w.statement(server)) {
 		return fmt.Errorf("the receipt of the withdrawal of %.128q from round %d is not signed by the "+
 			"server's key %.60s", w.Client, w.Round, server)
 	}
@@ -204,8 +208,8 @@ var ErrSuperseded = errors.New("the classifier is superseded")
 
 // Sign sets the server's key and signature.
 func (n *Notice) Sign(k *identity.Key) {
-	n.Server, n.Signature = k.PublicText(), ""
-	n.Signature = sign(k, identity.Noticed, n.Round, n.Graph, "", *n)
+	n.Server = k.PublicText()
+	n.Signature = base64.StdEncoding.EncodeToString(k.Sign(n.statement(n.Server)))
 }
 
 // ReadNotice parses a notice and verifies its signature: by the given key of the server (base64),
@@ -218,14 +222,8 @@ func ReadNotice(data []byte, server string) (*Notice, error) {
 	if err := readOnly(data, n); err != nil {
 		return nil, fmt.Errorf("notice: not what %s answers: %w", NoticePath(0), err)
 	}
-	if server == "" {
-		server = n.Server
-	}
-	bare := *n
-	bare.Signature = ""
-	s := identity.Statement{Purpose: identity.Noticed, Server: server, Round: n.Round, Graph: n.Graph,
-		Content: contentOf(bare)}
-	if n.Server != server || !verify(server, n.Signature, s) {
+	server = cmp.Or(server, n.Server)
+	if n.Server != server || !verify(server, n.Signature, n.statement(server)) {
 		return nil, fmt.Errorf("notice: it is not signed by the server's key %.60q", server)
 	}
 	return n, nil
