@@ -33,12 +33,6 @@ func approvedFile(flag string) (client.Approved, error) {
 // yesFlag is the answer of a script to the question about an unknown extractor.
 const yesFlag = "yes-trust-this-extractor"
 
-func yesTrustFlag(f *pflag.FlagSet) *string {
-	return f.String(yesFlag, "", "`DIGEST` (sha256) of the extractor that may run on the images, "+
-		"for scripts: the answer to the question about one that is unknown; any other extractor "+
-		"is an error")
-}
-
 // described is the description of an extractor for the owner of the images that it is to run on.
 func described(c *client.Client) string {
 	a := c.Parsed

@@ -125,10 +125,12 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 			"configuration)"),
 		byNumber: f.Bool(imagefile.ByNumberFlag, false, imagefile.ByNumberHelp),
 		approved: approvedFlag(f),
-		yes:      yesTrustFlag(f),
-		scope:    f.String("scope", client.Files, "what the extractor is approved for"),
-		private:  newPrivateFlags(f),
-		asJSON:   f.Bool("json", false, "print JSON"),
+		yes: f.String(yesFlag, "", "`DIGEST` (sha256) of the extractor that may run on the images, "+
+			"for scripts: the answer to the question about one that is unknown; any other extractor "+
+			"is an error"),
+		scope:   f.String("scope", client.Files, "what the extractor is approved for"),
+		private: newPrivateFlags(f),
+		asJSON:  f.Bool("json", false, "print JSON"),
 	}
 	outputs.Files(f, "output")
 	signerFlags(f)

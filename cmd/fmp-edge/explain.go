@@ -8,7 +8,6 @@ import (
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/moments"
-	"fmp/pipeline/point"
 	"fmp/pipeline/privacy"
 )
 
@@ -39,7 +38,7 @@ func explainUpload(i uploadInfo, u *federate.Upload) string {
 %sIt holds no image and no file name. It is not private: who has an image can test whether it is behind the averages,
 and the fewer images are behind one the better.
 `, i.Bytes, i.Client, i.Round, i.Model, i.N, about, i.C, i.ClassMass, i.Size, numbers, i.Precision, averages,
-		explainWithin(u.Within)+explainCalibration(u.Calibration)+explainCurve(u.Curve))
+		explainMore(u))
 	if len(few) > 0 {
 		text += fmt.Sprintf("Classes of fewer than %d images (the average of one image is that image's "+
 			"own features): %s; --at-least %d leaves them out.\n", fewImages,
@@ -61,21 +60,22 @@ func singles(u *federate.Upload) (all []int) {
 	return all
 }
 
-// explainWithin describes in words the further content of an upload of moments.
-func explainWithin(w *moments.Within) string {
-	if w == nil {
-		return ""
+// explainMore describes in words the content of an upload beside averages or points: scatter and
+// calibration points of moments, calibration points of class means, and the curve.
+func explainMore(u *federate.Upload) (text string) {
+	if w := u.Within; w != nil {
+		text = fmt.Sprintf("- the scatter of the features within classes, %d numbers\n", len(w.Data)) +
+			explainSingles(len(w.Labels), w.K)
 	}
-	return fmt.Sprintf("- the scatter of the features within classes, %d numbers\n", len(w.Data)) +
-		explainSingles(len(w.Labels), w.K)
-}
-
-// explainCalibration describes in words the calibration points beside class means.
-func explainCalibration(s *point.Set) string {
-	if s == nil {
-		return ""
+	if s := u.Calibration; s != nil {
+		text += explainSingles(s.N, s.Dx)
 	}
-	return explainSingles(s.N, s.Dx)
+	if u.Curve != nil {
+		text += fmt.Sprintf("- a curve of %d numbers: sums over up to %d of the images of how well "+
+			"the others tell their classes\n",
+			moments.Temperatures, moments.MaxCurveImages)
+	}
+	return text
 }
 
 // explainSingles describes in words calibration points, which both forms of uploads have.
@@ -86,16 +86,6 @@ func explainSingles(n, numbers int) string {
 	return fmt.Sprintf("- the features of %d single images, %d numbers each, with their classes, by "+
 		"which the server makes prediction sets and may set its temperature; it can tell that these "+
 		"images took part\n", n, numbers)
-}
-
-// explainCurve describes in words the curve that a client measures of its images.
-func explainCurve(c *moments.ClientCurve) string {
-	if c == nil {
-		return ""
-	}
-	return fmt.Sprintf("- a curve of %d numbers: sums over up to %d of the images of how well "+
-		"the others tell their classes\n",
-		moments.Temperatures, moments.MaxCurveImages)
 }
 
 // explainRelease describes in words the content of a private upload, and the promise of its noise.
@@ -158,13 +148,4 @@ func explainGraph(c *client.Client) string {
 		text += "It gives as many numbers as an image has: they can be the image itself.\n"
 	}
 	return text + "All else in the graph is, node by node, what fmp fuse makes.\n"
-}
-
-// explained opens a client graph and explains it.
-func explained(path string) (string, error) {
-	c, err := openClient(path, 1)
-	if err != nil {
-		return "", err
-	}
-	return explainGraph(c), nil
 }

@@ -188,11 +188,11 @@ func inFull(out io.Writer, text, upload string) error {
 
 func inspectModel(path string, how form, out io.Writer) error {
 	if how == inWords {
-		text, err := explained(path)
+		c, err := openClient(path, 1)
 		if err != nil {
 			return err
 		}
-		_, err = io.WriteString(out, text)
+		_, err = io.WriteString(out, explainGraph(c))
 		return err
 	}
 	m, f, err := models.Load(path)
