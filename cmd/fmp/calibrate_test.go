@@ -219,6 +219,10 @@ func TestErrorOfCalibrated(t *testing.T) {
 				}
 				return all.Predictions[0], probabilities
 			}
+			_, with := must.Get2(models.Load(path))(t)
+			if hasSets(with) == hasSets(must.Get(models.ReadManifest(c.m))(t)) {
+				t.Error("--adapt does not tell the sets of a classifier from none")
+			}
 			got, p := row(path, "--error", "0.3")
 			was, want := row(filepath.Join(from, "classifier.onnx"))
 			for class, v := range want {
@@ -244,20 +248,5 @@ func TestErrorOfCalibrated(t *testing.T) {
 				t.Errorf("CSV is %q", rows)
 			}
 		})
-	}
-}
-
-// TestHasSets: --adapt warns of the sets of classifiers that have some.
-func TestHasSets(t *testing.T) {
-	plain := must.Get(serde.Load(filepath.Join("testdata", "releases", "0.1.0", "classifier.onnx")))(t)
-	with := must.Get(models.WithSets(plain, models.OriginSets{Level: 0.9, Images: 9, Table: &models.SetTable{Columns: 1,
-		Levels: []float32{0.92}, Thresholds: []float32{0.3}}}, false))(t)
-	for name, c := range map[string]struct {
-		m    *onnx.Model
-		want bool
-	}{"as pooled": {plain, false}, "with sets": {with, true}} {
-		if got := hasSets(must.Get(models.ReadManifest(c.m))(t)); got != c.want {
-			t.Errorf("%s: %v", name, got)
-		}
 	}
 }

@@ -22,9 +22,7 @@ import (
 // TestDeploy: the commands of the compose file and the systemd units are commands of this program,
 // with flags that it has.
 func TestDeploy(t *testing.T) {
-	read := func(name string) []byte {
-		return must.Get(os.ReadFile("../../examples/deploy/" + name))(t)
-	}
+	read := func(name string) []byte { return read(t, "../../examples/deploy/"+name) }
 	var compose struct {
 		Services map[string]struct {
 			Build   any
@@ -119,11 +117,9 @@ type probe struct {
 // podSets are those of the manifests, by name.
 func podSets(t *testing.T) map[string]podSet {
 	t.Helper()
-	files := must.Get(filepath.Glob("../../examples/deploy/kubernetes*/*.yaml"))(t)
 	all := map[string]podSet{}
-	for _, file := range files {
-		data := must.Get(os.ReadFile(file))(t)
-		for d := yaml.NewDecoder(bytes.NewReader(data)); ; {
+	for _, file := range must.Get(filepath.Glob("../../examples/deploy/kubernetes*/*.yaml"))(t) {
+		for d := yaml.NewDecoder(bytes.NewReader(read(t, file))); ; {
 			var w podSet
 			var node yaml.Node
 			if err := d.Decode(&node); errors.Is(err, io.EOF) {

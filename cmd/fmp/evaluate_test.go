@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"fmp/models"
 	"fmp/onnx/must"
 	"fmp/pipeline/evaluate"
+	"fmp/pipeline/lab/report"
 )
 
 // TestKeptModelsScoreAsTheRun: the classifiers that a run leaves score on the test images what its
@@ -33,19 +35,11 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 			"--report", at("page.html"), "--card", at("card.md"))
 		method := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(m), "homogeneous-shared-"),
 			".onnx")
-		found := false
-		for _, r := range run.Tables[0].Rows {
-			if r.Method != method {
-				continue
-			}
-			found = true
-			said := fmt.Sprintf("%.4f %.4f %.4f %.4f", r.ACC.Mean, r.ECE.Mean, r.NLL.Mean, r.Brier.Mean)
-			if is := fmt.Sprintf("%.4f %.4f %.4f %.4f", got.ACC, got.ECE, got.NLL, got.Brier); is != said {
-				t.Errorf("%s: ACC, ECE, NLL and Brier are %s; the run says %s", method, is, said)
-			}
-		}
-		if !found {
-			t.Errorf("no row of %s in the table", method)
+		rows := run.Tables[0].Rows
+		r := rows[slices.IndexFunc(rows, func(r report.Row) bool { return r.Method == method })]
+		said := fmt.Sprintf("%.4f %.4f %.4f %.4f", r.ACC.Mean, r.ECE.Mean, r.NLL.Mean, r.Brier.Mean)
+		if is := fmt.Sprintf("%.4f %.4f %.4f %.4f", got.ACC, got.ECE, got.NLL, got.Brier); is != said {
+			t.Errorf("%s: ACC, ECE, NLL and Brier are %s; the run says %s", method, is, said)
 		}
 		n, right := 0, 0
 		for y, row := range got.Confusion {
@@ -65,9 +59,9 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 		}
 		for name, want := range map[string]string{"page.html": "Surest mistakes",
 			"card.md": "3 clients with 60 images"} {
-			text, err := os.ReadFile(at(name))
-			if err != nil || !strings.Contains(string(text), want) {
-				t.Errorf("%s has no %q (%v)", name, want, err)
+			text := read(t, at(name))
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s has no %q", name, want)
 			}
 			if strings.Contains(string(text), "https://") ||
 				strings.Contains(string(text), "<script src") {
@@ -100,5 +94,38 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 		{exitUsage, "folders named by class", []string{run.Models[0], t.TempDir()}},
 	} {
 		refused(t, c.code, c.want, append([]string{"evaluate"}, c.args...)...)
+	}
+}
+
+// TestClientFolders: all folders are clients but hidden ones; files are named as left out, and a
+// link is refused.
+func TestClientFolders(t *testing.T) {
+	for name, x := range map[string]struct {
+		folders, files, links []string
+		want                  []string // none: an error
+		left                  int
+	}{
+		"folders": {[]string{"b", "a", ".cache"}, []string{"stray.png", "notes.txt", ".DS_Store"}, nil,
+			[]string{"a", "b"}, 2},
+		"a link":   {[]string{"a"}, nil, []string{"b"}, nil, 0},
+		"no other": {[]string{".cache"}, []string{"stray.png"}, nil, nil, 0},
+	} {
+		dir, far := t.TempDir(), t.TempDir()
+		for _, f := range x.folders {
+			must.Do(t, os.Mkdir(filepath.Join(dir, f), 0o755))
+		}
+		for _, f := range x.files {
+			must.Do(t, os.WriteFile(filepath.Join(dir, f), nil, 0o600))
+		}
+		for _, f := range x.links {
+			must.Do(t, os.Symlink(far, filepath.Join(dir, f)))
+		}
+		got, left, err := clientFolders(dir)
+		if !slices.Equal(got, x.want) || (err != nil) != (x.want == nil) || err == nil && left.N != x.left {
+			t.Errorf("%s: %v, %v, %v; want %v and %d files", name, got, left, err, x.want, x.left)
+		}
+		if x.links != nil && !strings.Contains(err.Error(), "is a link") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -28,8 +28,7 @@ func TestFeatures(t *testing.T) {
 		if len(files) != 2 {
 			t.Fatalf("stored are %v; want features and their digest", files)
 		}
-		data = must.Get(os.ReadFile(files[0]))(t)
-		return filepath.Base(files[0]), data
+		return filepath.Base(files[0]), read(t, files[0])
 	}
 	must.Do(t, os.WriteFile(filepath.Join(photos, "train", "0", "bad.png"), []byte("no image"), 0o600))
 	of = append(of, "--on-bad", "skip")

@@ -23,10 +23,7 @@ var update = flag.Bool("update", false,
 // taken as it is.
 func TestKnown(t *testing.T) {
 	const file = "../../pipeline/client/known.txt"
-	digest := func(graph []byte) string {
-		c := must.Get(client.Parse(graph, 1))(t)
-		return c.Parsed.Extractor
-	}
+	digest := func(graph []byte) string { return must.Get(client.Parse(graph, 1))(t).Parsed.Extractor }
 	want := map[string]string{}
 	names := []string{"digits", "digits-color", "mnist", "cifar10", "cifar100"}
 	for _, name := range names {
@@ -36,20 +33,17 @@ func TestKnown(t *testing.T) {
 		t.Errorf("the extractor of a private round's graph has digest %s, that of a plain one %s",
 			d, want["digits"])
 	}
-	list := must.Get(published.List())(t)
-	for _, e := range list {
+	for _, e := range must.Get(published.List())(t) {
 		names = append(names, e.Name)
 		if e.Path == "" {
 			continue
 		}
 		out := filepath.Join(t.TempDir(), "client.onnx")
 		ran(t, "fuse", "--extractor", e.Name, "--class-names", "a,b", "--engine", "pure", "-o", out)
-		data := must.Get(os.ReadFile(out))(t)
-		want[e.Name] = digest(data)
+		want[e.Name] = digest(read(t, out))
 	}
-	text := must.Get(os.ReadFile(file))(t)
 	var lines []string
-	for line := range strings.Lines(string(text)) {
+	for line := range strings.Lines(string(read(t, file))) {
 		d, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if w, ok := want[name]; ok && w != d {
 			t.Errorf("%s has digest %s; the file says %s: go test ./cmd/fmp -run TestKnown -update",

@@ -126,7 +126,7 @@ func TestMergeFull(t *testing.T) {
 	ran(t, merge[:len(merge)-1]...)
 	var had [2][]byte
 	for i, name := range []string{"all.part", "all.part.sig"} {
-		had[i] = must.Get(os.ReadFile(at(name)))(t)
+		had[i] = read(t, at(name))
 	}
 	rest := make([]byte, 1<<20)
 	if err := os.WriteFile(at("rest"), rest, 0o600); !errors.Is(err, syscall.ENOSPC) {
@@ -135,7 +135,7 @@ func TestMergeFull(t *testing.T) {
 	must.Do(t, os.Truncate(at("rest"), must.Get(os.Stat(at("rest")))(t).Size()-8192))
 	refused(t, exitFailed, "no space left", merge...)
 	for i, name := range []string{"all.part", "all.part.sig"} {
-		if !bytes.Equal(must.Get(os.ReadFile(at(name)))(t), had[i]) {
+		if !bytes.Equal(read(t, at(name)), had[i]) {
 			t.Errorf("%s is another after a merge that failed", name)
 		}
 	}

@@ -65,23 +65,20 @@ func TestNamedPipesAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
-			type said struct {
-				code int
-				errs string
-			}
-			done := make(chan said, 1)
+			var code int
+			var errs string
+			done := make(chan struct{})
 			go func() {
-				code, _, errs := runFMP(t, args...)
-				done <- said{code, errs}
+				defer close(done)
+				code, _, errs = runFMP(t, args...)
 			}()
 			select {
-			case s := <-done:
-				if s.code == exitOK || !strings.Contains(s.errs, "want a regular file") {
-					t.Errorf("fmp %v: exit code %d, said %q; want that a regular file is wanted",
-						args, s.code, s.errs)
-				}
+			case <-done:
 			case <-time.After(20 * time.Second):
 				t.Fatalf("fmp %v waits for a named pipe", args)
+			}
+			if code == exitOK || !strings.Contains(errs, "want a regular file") {
+				t.Errorf("fmp %v: exit code %d, said %q; want that a regular file is wanted", args, code, errs)
 			}
 		})
 	}

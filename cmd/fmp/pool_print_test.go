@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"fmp/models"
 )
 
 // TestPrintClients: suspects come first, then the clients of whose claim the smallest share counts;
@@ -53,5 +55,71 @@ func TestPrintClients(t *testing.T) {
 	if p.printClients(&b); strings.Count(b.String(), "\n") != 1+maxClients+2 ||
 		!strings.Contains(b.String(), "and 13 more") {
 		t.Errorf("of 33 clients:\n%s", b.String())
+	}
+}
+
+// TestPrintEffects: clients with another camera are named, the furthest first, and sets state
+// level, points and clients.
+func TestPrintEffects(t *testing.T) {
+	var b strings.Builder
+	p := pooled{Clients: []string{"a", "b", "c"}, Effects: []float64{2, 0, 5.25},
+		Sets: setsOf(&models.OriginSets{Level: 0.95, Images: 40, Clients: 3, Class: make([]int, 40)},
+			[]string{"x", "y"})}
+	p.printEffects(&b)
+	p.Sets.print(&b)
+	want := "cameras:    2 of 3 clients differ from the others in all classes alike, by so many " +
+		"standard deviations: c (5.2), a (2.0)\nsets:       hold the class of a new image of these " +
+		"clients with probability 0.95 or more, from 40 calibration points of 3 clients (fmp predict " +
+		"--level: up to 0.966)\n"
+	if b.String() != want {
+		t.Errorf("printed is %q", b.String())
+	}
+	b.Reset()
+	p.Shape, p.Chosen = []int{20, 5, 2}, &pooledChoice{Temperature: 0.514, Penalty: 0.1, Points: 50}
+	chosen := "chosen:     temperature 0.51 and penalty 0.1 times the corpus's, by 50 calibration points\n"
+	if p.print(&b); !strings.Contains(b.String(), chosen) {
+		t.Errorf("printed is %q", b.String())
+	}
+	b.Reset()
+	p = pooled{Clients: []string{"a"}, Sets: setsOf(nil, nil)}
+	p.printEffects(&b)
+	if p.Sets.print(&b); b.Len() != 0 {
+		t.Errorf("a round without effects and sets prints %q", b.String())
+	}
+}
+
+// TestPrintSurvived: sets say how many clients, of which group, may send false points.
+func TestPrintSurvived(t *testing.T) {
+	groups := []string{"north", "south"}
+	for _, c := range []struct {
+		want string
+		s    models.OriginSets
+	}{
+		{"2 of the clients", models.OriginSets{False: []int{2}}},
+		{"1 of the clients of north and 2 of the clients of south",
+			models.OriginSets{False: []int{1, 2}, Groups: groups}},
+		{"2 of the clients of south", models.OriginSets{False: []int{0, 2}, Groups: groups}},
+		{"", models.OriginSets{False: []int{0}}},
+		{"", models.OriginSets{False: []int{2}, Proportions: []float64{.5, .5}}},
+	} {
+		want, s := c.want, c.s
+		if want != "" {
+			want = "            whatever the points of " + want + " are\n"
+		}
+		s.Level, s.Images, s.Clients = 0.8, 60, 6
+		for i := range 60 {
+			s.Class, s.Client = append(s.Class, 0), append(s.Client, i%6)
+			if s.Groups != nil {
+				s.Group = append(s.Group, i%2)
+			}
+		}
+		var b strings.Builder
+		sets := setsOf(&s, []string{"x", "y"})
+		if sets.print(&b); (sets.False != nil) != (want != "") {
+			t.Errorf("%+v: %v may be false", s, sets.False)
+		}
+		if _, got, _ := strings.Cut(b.String(), ")\n"); got != want {
+			t.Errorf("%v of %v: printed is %q; want %q", s.False, s.Groups, b.String(), want)
+		}
 	}
 }

@@ -40,8 +40,7 @@ func (r *madeRound) path(name string) string { return filepath.Join(r.dir, name)
 
 func (r *madeRound) read(name string) []byte {
 	r.t.Helper()
-	data := must.Get(os.ReadFile(r.path(name)))(r.t)
-	return data
+	return read(r.t, r.path(name))
 }
 
 // args are those of fmp pool.
@@ -65,16 +64,10 @@ func TestPoolWithout(t *testing.T) {
 	before := r.pool("all.onnx", r.uploads...)
 	never := r.pool("never.onnx", slices.Delete(slices.Clone(r.uploads), 2, 3)...)
 	ran(t, "keys", "--dir", r.path("keys"), "--roster", r.path("servers.txt"), "server")
-	for _, parts := range []string{"first.part", "mixed.onnx"} {
-		switch parts {
-		case "first.part":
-			ran(t, append([]string{"merge", "-o", r.path(parts)}, r.uploads...)...)
-		default:
-			r.pool(parts, r.uploads[0], r.uploads[1])
-		}
-	}
+	ran(t, append([]string{"merge", "-o", r.path("first.part")}, r.uploads...)...)
+	r.pool("mixed.onnx", r.uploads[0], r.uploads[1])
 	must.Do(t, os.WriteFile(r.path("again"), r.read("2.upload"), 0o600))
-	other := must.Get(federate.Decode(r.read("2.upload"), federate.Expect{}))(t)
+	other := decoded(t, r.uploads[2])
 	other.Points.W[0]++
 	other.N++
 	must.Do(t, os.WriteFile(r.path("other"), must.Get(other.Encode())(t), 0o600))
@@ -172,7 +165,7 @@ func (r *madeRound) atOnce() {
 	before := r.read("once.state")
 	run := &poolRun{poolSums: poolSums{state: r.path("once.state"), sums: s, record: r.path("wall"),
 		withdrawal: &pool.Withdrawal{}, by: must.Get(identity.New("server"))(r.t)}, out: r.path("once.onnx")}
-	u := must.Get(federate.Decode(must.Get(os.ReadFile(r.uploads[5]))(r.t), federate.Expect{}))(r.t)
+	u := decoded(r.t, r.uploads[5])
 	must.Do(r.t, s.Add(u, strings.Repeat("ab", 32)))
 	if err := run.finish(); err == nil || !bytes.Equal(r.read("once.state"), before) {
 		r.t.Errorf("a record that cannot be written: %v; the state changed", err)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"testing"
 
@@ -37,7 +36,7 @@ func TestWorkersOpen(t *testing.T) {
 	f.Classes = append(slices.Clone(f.Classes[:9]), "nine")
 	predictor, _ := must.Get2(shipped.Open(f))(t)
 	own := saved(t)(predictor, nil)
-	file := must.Get(os.ReadFile(own))(t)
+	file := read(t, own)
 	o := store.Options{Dir: t.TempDir(), Listen: freeAddress(t), Token: "a token of the test's own"}
 	st := must.Get(store.Open(t.Context(), "fmp-test", o))(t)
 	t.Cleanup(func() { st.Close() })
