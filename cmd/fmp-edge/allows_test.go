@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"io"
 	"path/filepath"
 	"strings"
@@ -63,16 +62,8 @@ func TestAllows(t *testing.T) {
 // TestKeyAgain: the line of a key that is there is printed again, and the key stays.
 func TestKeyAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.key")
-	line := func(args ...string) string {
-		t.Helper()
-		var out, log bytes.Buffer
-		if code := execute(t.Context(), append([]string{"key"}, args...), &out, &log); code != exitOK {
-			t.Errorf("exit code %d: %s", code, log.String())
-		}
-		return out.String()
-	}
-	first := line("--client", "a", path)
-	if again := line(path); again != first || !strings.HasSuffix(first, " a\n") {
+	first := run(t, "key", "--client", "a", path)
+	if again := run(t, "key", path); again != first || !strings.HasSuffix(first, " a\n") {
 		t.Errorf("%q; want %q", again, first)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/must"
-	"fmp/onnx/serde"
 	"fmp/pipeline/client"
 )
 
@@ -22,9 +21,7 @@ func changedGraph(t *testing.T, change func(m *onnx.Model)) string {
 	t.Helper()
 	m, _ := assetstest.Load(t, "digits", models.KindClient)
 	change(m)
-	path := filepath.Join(t.TempDir(), "client.onnx")
-	must.Do(t, serde.Save(path, m))
-	return path
+	return saved(t, m)
 }
 
 // ownExtractor scales the weights of the first convolution, which makes the extractor another.
@@ -41,8 +38,7 @@ func ownExtractor(by float32) func(m *onnx.Model) {
 // digestOf is the digest of a client graph's extractor.
 func digestOf(t *testing.T, graph string) string {
 	t.Helper()
-	c := must.Get(openClient(graph, 1))(t)
-	return c.Parsed.Extractor
+	return must.Get(openClient(graph, 1))(t).Parsed.Extractor
 }
 
 // answering has a person at a terminal who types text; "" is no terminal.

@@ -12,7 +12,6 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/must"
-	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/point"
 	"fmp/pipeline/privacy"
@@ -55,9 +54,7 @@ func attackGraph(t *testing.T, nodes ...*onnx.Node) string {
 	}
 	g.Nodes = slices.Insert(g.Nodes, at+1, nodes...)
 	g.Values = nil
-	path := filepath.Join(t.TempDir(), "attack.onnx")
-	must.Do(t, serde.Save(path, m))
-	return path
+	return saved(t, m)
 }
 
 // released compresses the first n images for a private round whose server adds the noise, so that
@@ -158,11 +155,8 @@ func pixelExtractor(t *testing.T) string {
 	values[models.ConjRadius] = onnx.Scalar[float32](1e6) // next to no softening
 	e := must.Get(models.ConjugateEmbedding(must.Get(models.NewConjugate(c, values))(t), true))(t)
 	ef := must.Get(models.ReadManifest(e))(t)
-	g := must.Get(models.ClientGraph(x, models.Manifest{}, e, ef,
-		models.Preprocessing{Height: side, Width: side, Channels: 1}))(t)
-	path := filepath.Join(t.TempDir(), "pixels.onnx")
-	must.Do(t, serde.Save(path, g))
-	return path
+	return saved(t, must.Get(models.ClientGraph(x, models.Manifest{}, e, ef,
+		models.Preprocessing{Height: side, Width: side, Channels: 1}))(t))
 }
 
 // recovered counts the images that stand in an upload, pixel by pixel.
@@ -195,8 +189,6 @@ func TestOtherTail(t *testing.T) {
 	at := slices.IndexFunc(m.Graph.Nodes,
 		func(n *onnx.Node) bool { return n.Op == "MatMul" && n.Name == "matmul" })
 	m.Graph.Nodes[at].Inputs[1] = m.Graph.Nodes[at-2].Inputs[0] // features that are not softened
-	graph := filepath.Join(t.TempDir(), "tail.onnx")
-	must.Do(t, serde.Save(graph, m))
-	refuses(t, exitUsage, "want Div", "compress", "--model", graph, "--client", "a", "-o",
+	refuses(t, exitUsage, "want Div", "compress", "--model", saved(t, m), "--client", "a", "-o",
 		filepath.Join(t.TempDir(), "u"), dir)
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,7 +12,6 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/must"
 	"fmp/onnx/onnxpb"
-	"fmp/onnx/serde"
 )
 
 // withExternal writes a model whose first constant lies in the file ward-1.key beside it.
@@ -73,11 +70,10 @@ func TestNoOtherFile(t *testing.T) {
 			default:
 				args = append(args[:1:1], "--model", path, images)
 			}
-			var log bytes.Buffer
-			code := execute(context.Background(), args, &log, &log)
+			code, log := said(t, args...)
 			if _, err := os.Stat(out); code == exitOK || err == nil ||
-				!strings.Contains(log.String(), "lies in another file, which is not read") {
-				t.Errorf("%s, the key there %v: exit code %d, %s", name, there, code, log.String())
+				!strings.Contains(log, "lies in another file, which is not read") {
+				t.Errorf("%s, the key there %v: exit code %d, %s", name, there, code, log)
 			}
 		}
 	}
@@ -113,12 +109,5 @@ func TestBombClassifier(t *testing.T) {
 	node("ReduceMean", "mean", "product")
 	node("Squeeze", "flat", "mean", "bomb/axis")
 	node("Add", "probabilities", "honest", "flat")
-	path := filepath.Join(t.TempDir(), "classifier.onnx")
-	must.Do(t, serde.Save(path, m))
-	var out, log bytes.Buffer
-	if code := execute(context.Background(), []string{"predict", "--model", path, images}, &out,
-		&log); code == exitOK || out.Len() > 0 ||
-		!strings.Contains(log.String(), "multiply-adds") {
-		t.Errorf("exit code %d, %s%s", code, out.String(), log.String())
-	}
+	refuses(t, exitUsage, "multiply-adds", "predict", "--model", saved(t, m), images)
 }

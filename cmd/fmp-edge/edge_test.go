@@ -81,6 +81,14 @@ func write(t testing.TB, path string, data []byte) {
 	must.Do(t, os.WriteFile(path, data, 0o644))
 }
 
+// saved writes a model to a file of its own.
+func saved(t testing.TB, m *onnx.Model) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "model.onnx")
+	must.Do(t, serde.Save(path, m))
+	return path
+}
+
 // run runs the program and wants it to end well.
 func run(t testing.TB, args ...string) string {
 	t.Helper()
@@ -380,9 +388,7 @@ func TestRefused(t *testing.T) {
 	}
 	foreign := build.New("foreign")
 	foreign.Output("y", foreign.Relu(foreign.Input("x", onnx.Float32, "n", 3)))
-	fm := must.Get(foreign.Model())(t)
-	foreignPath := filepath.Join(t.TempDir(), "foreign.onnx")
-	must.Do(t, serde.Save(foreignPath, fm))
+	foreignPath := saved(t, must.Get(foreign.Model())(t))
 	strange := t.TempDir()
 	writePNG(t, filepath.Join(strange, "eleven", "a.png"), gray(im, 0))
 	large := t.TempDir()
@@ -493,9 +499,7 @@ func classifier(t *testing.T) string {
 	}
 	m := must.Get(models.NewClassifier(models.ClassifierParts{Features: features,
 		Heads: onnx.NewTensor(heads, 5, f.Dx+1, f.C)}, models.Manifest{Classes: f.Classes}))(t)
-	path := filepath.Join(t.TempDir(), "classifier.onnx")
-	must.Do(t, serde.Save(path, m))
-	return path
+	return saved(t, m)
 }
 
 // predictions are the probabilities that predict --json prints.

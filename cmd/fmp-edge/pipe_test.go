@@ -3,8 +3,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,24 +46,20 @@ func TestNamedPipesAreRefused(t *testing.T) {
 		"a key":              {"join", "http://127.0.0.1:1", dir, "--key", pipe("a.key")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			type said struct {
-				code int
-				log  string
-			}
-			done := make(chan said, 1)
+			var code int
+			var log string
+			done := make(chan struct{})
 			go func() {
-				var out, log bytes.Buffer
-				code := execute(context.Background(), args, &out, &log)
-				done <- said{code, log.String()}
+				defer close(done)
+				code, log = said(t, args...)
 			}()
 			select {
-			case s := <-done:
-				if s.code == exitOK || !strings.Contains(s.log, "want a regular file") {
-					t.Errorf("fmp-edge %v: exit code %d, said %q; want that a regular file is wanted",
-						args, s.code, s.log)
-				}
+			case <-done:
 			case <-time.After(20 * time.Second):
 				t.Fatalf("fmp-edge %v waits for a named pipe", args)
+			}
+			if code == exitOK || !strings.Contains(log, "want a regular file") {
+				t.Errorf("fmp-edge %v: exit code %d, said %q; want that a regular file is wanted", args, code, log)
 			}
 			if _, err := os.Stat(out); err == nil {
 				t.Errorf("fmp-edge %v wrote an upload", args)
