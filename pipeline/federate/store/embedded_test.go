@@ -76,8 +76,7 @@ func TestFolderRemoved(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir, log := filepath.Join(t.TempDir(), "state"), &lines{}
-			s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir, Log: slog.New(slog.NewTextHandler(log, nil))}))(t)
-			defer s.Close()
+			s := opened(t, Options{Dir: dir, Log: slog.New(slog.NewTextHandler(log, nil))})
 			must.Do(t, s.Put(t.Context(), record("a", "1"), 0))
 			must.Do(t, s.Ready(t.Context()))
 			c.remove(t, dir)
@@ -100,8 +99,7 @@ func TestFolderRemoved(t *testing.T) {
 	}
 	// removed while a write is under way
 	dir := filepath.Join(t.TempDir(), "state")
-	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
-	defer s.Close()
+	s := opened(t, Options{Dir: dir})
 	must.Fail(0, s.write(t.Context(), 0, func(context.Context) error { return os.RemoveAll(dir) }))(
 		t, "removed or replaced", "a write under way")
 }

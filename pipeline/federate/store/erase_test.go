@@ -99,8 +99,7 @@ func TestErased(t *testing.T) {
 	for _, c := range erasures() {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
-			defer func() { s.Close() }()
+			s := opened(t, Options{Dir: dir})
 			text, other := secret("gone", 300_000), record("z", "1")
 			other.Data = secret("stays", 3000)
 			must.Do(t, s.Put(t.Context(), other, 0))
@@ -124,7 +123,7 @@ func TestErased(t *testing.T) {
 				if n := pieces(t, dir, text); n > 0 {
 					t.Errorf("%s, and was closed: %d pieces are still in the files", when, n)
 				}
-				s = must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
+				s = opened(t, Options{Dir: dir})
 			}
 		})
 	}
@@ -134,8 +133,7 @@ func TestErased(t *testing.T) {
 // then the newest value alone is read, from a start in the middle too.
 func TestErasedLater(t *testing.T) {
 	dir := t.TempDir()
-	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
-	defer func() { s.Close() }()
+	s := opened(t, Options{Dir: dir})
 	text := secret("gone", 300_000)
 	first := must.Get(s.uploads.Put(t.Context(), key("a"), must.Get(record("a", "1").encode())(t)))(t)
 	old := record("b", "1")
@@ -164,7 +162,7 @@ func TestErasedLater(t *testing.T) {
 		t.Fatal("nothing is left")
 	}
 	s.Close()
-	s = must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
+	s = opened(t, Options{Dir: dir})
 	if n := pieces(t, dir, text); n > 0 {
 		t.Errorf("%d pieces are still in the files", n)
 	}
@@ -179,7 +177,7 @@ func TestErasedLater(t *testing.T) {
 // TestKeepsDeleted: a bucket that keeps what is deleted is refused, as no withdrawal could be true there.
 func TestKeepsDeleted(t *testing.T) {
 	dir := t.TempDir()
-	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
+	s := opened(t, Options{Dir: dir})
 	must.Do(t, s.js.DeleteKeyValue(t.Context(), "fmp-1-uploads"))
 	must.Get(s.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "fmp-1-uploads",
 		Storage: jetstream.FileStorage}))(t)
@@ -223,8 +221,7 @@ func TestRestLeft(t *testing.T) {
 		{"parts that are no longer there", Options{Dir: t.TempDir()}, []string{prefix + "C.away"}, unfinished, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := must.Get(Open(t.Context(), "fmp-1", c.o))(t)
-			defer s.Close()
+			s := opened(t, c.o)
 			if c.o == worked {
 				s.inside.options.DontListen = false
 			}
@@ -254,8 +251,7 @@ func TestRestLeft(t *testing.T) {
 
 // TestPartsLost: an object whose parts are not there is stored again.
 func TestPartsLost(t *testing.T) {
-	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: t.TempDir()}))(t)
-	defer s.Close()
+	s := opened(t, Options{Dir: t.TempDir()})
 	text := secret("object", 10_000)
 	must.Do(t, s.PutObject(t.Context(), "o", text))
 	o := must.Get(s.objects.GetInfo(t.Context(), "o"))(t)

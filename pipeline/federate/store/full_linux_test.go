@@ -49,8 +49,7 @@ func TestFullDisk(t *testing.T) {
 	log := &lines{}
 	o := Options{Dir: dir, Largest: 64 << 10, LowSpace: 2 << 20,
 		Log: slog.New(slog.NewTextHandler(log, nil))}
-	s := must.Get(Open(t.Context(), "fmp-1", o))(t)
-	defer func() { s.Close() }()
+	s := opened(t, o)
 	var stored []string
 	put := func(name string) error {
 		r := record(name, name)
@@ -63,11 +62,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	all := func(when string) {
 		t.Helper()
-		in := map[string]bool{}
-		for r, err := range s.Records(t.Context()) {
-			must.Do(t, err)
-			in[r.Receipt.Client] = true
-		}
+		in := uploaders(t.Context(), t, s)
 		for _, name := range stored {
 			if !in[name] {
 				t.Errorf("%s: the record of %s is lost", when, name)
@@ -138,7 +133,7 @@ func TestFullDisk(t *testing.T) {
 	// A program that starts on a full disk.
 	path = fill(t, dir, 0)
 	s.Close()
-	s = must.Get(Open(t.Context(), "fmp-1", o))(t)
+	s = opened(t, o)
 	all("after a start on a full disk")
 	if err := put("started full"); !errors.Is(err, ErrFull) {
 		t.Errorf("a start on a full disk: %v", err)

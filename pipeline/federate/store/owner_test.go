@@ -18,7 +18,7 @@ import (
 // held opens a state and holds it for a server.
 func held(t *testing.T, o Options, server string) (*Store, <-chan error, error) {
 	t.Helper()
-	s := must.Get(Open(t.Context(), "fmp-1", o))(t)
+	s := opened(t, o)
 	lost, err := s.Hold(t.Context(), server, slog.New(slog.DiscardHandler))
 	if err != nil {
 		s.Close()
@@ -82,7 +82,6 @@ func TestLostAnswer(t *testing.T) {
 	o := external(t)
 	s, _, err := held(t, o, "key")
 	must.Do(t, err)
-	defer s.Close()
 	h := &hold{kv: s.hold.kv, mine: s.hold.mine}
 	must.Do(t, h.write(t.Context(), h.mine))
 	h.mine.Holder, h.revision = "another", 1
@@ -147,9 +146,8 @@ func TestOwnerRemoved(t *testing.T) {
 		t.Error("the holder is not told")
 	}
 	s.Close()
-	next, _, err := held(t, o, "key")
+	_, _, err = held(t, o, "key")
 	must.Do(t, err)
-	next.Close()
 }
 
 // TestReadyStored: a state is ready only while its hold is renewed: a NATS server without the others of
@@ -159,7 +157,6 @@ func TestReadyStored(t *testing.T) {
 	renewEvery = time.Hour
 	s, _, err := held(t, external(t), "key")
 	must.Do(t, err)
-	defer s.Close()
 	for _, c := range []struct {
 		ago  time.Duration
 		says string
@@ -195,8 +192,7 @@ func (s slow) Update(ctx context.Context, k string, v []byte, revision uint64) (
 func TestReadySlow(t *testing.T) {
 	defer func(a, b time.Duration) { renewEvery, holdFor = a, b }(renewEvery, holdFor)
 	renewEvery, holdFor = 400*time.Millisecond, 4*time.Second
-	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: t.TempDir()}))(t)
-	defer s.Close()
+	s := opened(t, Options{Dir: t.TempDir()})
 	kv := must.Get(s.js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "slow"}))(t)
 	h := &hold{kv: slow{kv, 900 * time.Millisecond}, mine: owner{Server: "x", Holder: "y"}, every: renewEvery,
 		ended: make(chan struct{})}
@@ -227,7 +223,7 @@ func TestUnclaimed(t *testing.T) {
 		{"", "none", "a", ""},
 	} {
 		o := Options{Dir: t.TempDir()}
-		s := must.Get(Open(t.Context(), "fmp-1", o))(t)
+		s := opened(t, o)
 		if c.receipt != "" {
 			r := record("x", "1")
 			if r.Receipt.Server = c.receipt; c.receipt == "none" { // of a refused upload that was withdrawn
@@ -254,8 +250,7 @@ func TestUnclaimed(t *testing.T) {
 // TestPublishTwice: of two versions of one number the first one stays whole, and nothing is left of the
 // other; parts of version 0.1.0, which have no digest in their names, are read and kept.
 func TestPublishTwice(t *testing.T) {
-	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: t.TempDir()}))(t)
-	defer s.Close()
+	s := opened(t, Options{Dir: t.TempDir()})
 	ctx := context.WithoutCancel(t.Context())
 	for name, data := range map[string]string{"classifier-1.onnx": "old", "classifier-1-rows.onnx": "rows",
 		"members-1.json": `[{"client":"o"}]`} {

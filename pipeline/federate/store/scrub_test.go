@@ -99,7 +99,7 @@ func TestErasedAfterKill(t *testing.T) {
 	}
 	for _, c := range erasures() {
 		dir := t.TempDir()
-		s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
+		s := opened(t, Options{Dir: dir})
 		text, other := secret("gone", 300_000), record("z", "1")
 		other.Data = secret("stays", 3000)
 		must.Do(t, s.Put(t.Context(), other, 0))
@@ -116,7 +116,7 @@ func TestErasedAfterKill(t *testing.T) {
 					t.Fatalf("%d pieces are there after the kill", n)
 				}
 				for range 2 {
-					s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
+					s := opened(t, Options{Dir: dir})
 					if n := pieces(t, dir, text); n > 0 {
 						t.Errorf("%d pieces are in the files after a start", n)
 					}
@@ -146,15 +146,14 @@ func TestScrubUnread(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir, log := t.TempDir(), &lines{}
-			s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
+			s := opened(t, Options{Dir: dir})
 			must.Do(t, s.Put(t.Context(), record("a", "1"), 0))
 			s.Close()
 			changed(t, dir, record("a", "1").Data, func(path string, data []byte, _ int) {
 				must.Do(t, os.WriteFile(path, append(data, c.tail...), 0o600))
 			})
-			s = must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir,
-				Log: slog.New(slog.NewTextHandler(log, nil))}))(t)
-			defer s.Close()
+			s = opened(t, Options{Dir: dir,
+				Log: slog.New(slog.NewTextHandler(log, nil))})
 			log.has(t, "cannot be read to its end")
 			r, err := s.Get(t.Context(), "a")
 			if err != nil || fmt.Sprint(r.Receipt.Upload) != "1" {
@@ -168,7 +167,7 @@ func TestScrubUnread(t *testing.T) {
 // kill ended between the two times are overwritten by the next start. A file that is no block's is left alone.
 func TestScrubMany(t *testing.T) {
 	dir := t.TempDir()
-	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
+	s := opened(t, Options{Dir: dir})
 	text := secret("gone", 50*step)
 	for i := range 50 {
 		must.Get(s.refused.Put(t.Context(), key(fmt.Sprint(i)), text[i*step:(i+1)*step]))(t)
@@ -205,8 +204,7 @@ func TestScrubMany(t *testing.T) {
 			}
 		})
 	}
-	s = must.Get(Open(t.Context(), "fmp-1", Options{Dir: marked}))(t)
-	defer s.Close()
+	s = opened(t, Options{Dir: marked})
 	if n := pieces(t, marked, text); n > 0 {
 		t.Errorf("%d pieces are there after a start", n)
 	}

@@ -28,11 +28,30 @@ func record(client, upload string) *Record {
 		Signature: []byte("s"), N: 3, Data: []byte("line one\nline two " + upload)}
 }
 
+// opened opens a state, and closes it at the end of the test.
+func opened(t *testing.T, o Options) *Store {
+	t.Helper()
+	s := must.Get(Open(t.Context(), "fmp-1", o))(t)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// uploaders returns the clients whose records are in a state.
+func uploaders(ctx context.Context, t *testing.T, s *Store) map[string]bool {
+	t.Helper()
+	in := map[string]bool{}
+	for r, err := range s.Records(ctx) {
+		must.Do(t, err)
+		in[r.Receipt.Client] = true
+	}
+	return in
+}
+
 // TestStore: a record is there once, whole, after a restart too; a second one of the client is
 // refused unless it says which one it replaces; two programs do not share a folder.
 func TestStore(t *testing.T) {
 	dir := t.TempDir()
-	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
+	s := opened(t, Options{Dir: dir})
 	if _, err := Open(t.Context(), "fmp-1", Options{Dir: dir}); !errors.Is(err, ErrBusy) {
 		t.Errorf("a second program in the folder: %v", err)
 	}
@@ -51,8 +70,7 @@ func TestStore(t *testing.T) {
 	must.Do(t, s.Publish(t.Context(), Version{Number: 1}, []byte("classifier"), nil,
 		[]Member{{Client: "a / ü", Honest: 0.5}}))
 	s.Close()
-	s = must.Get(Open(t.Context(), "fmp-1", Options{Dir: dir}))(t)
-	defer s.Close()
+	s = opened(t, Options{Dir: dir})
 	got, err := s.Get(t.Context(), "a / ü")
 	if want := record("a / ü", "3"); err != nil || string(got.Data) != string(want.Data) ||
 		got.Receipt != want.Receipt || got.N != 3 ||
@@ -170,12 +188,7 @@ func TestCluster(t *testing.T) {
 			return err
 		})
 	}
-	in := map[string]bool{}
-	for r, err := range s.Records(ctx) {
-		must.Do(t, err)
-		in[r.Receipt.Client] = true
-	}
-	if len(in) != n {
+	if in := uploaders(ctx, t, s); len(in) != n {
 		t.Errorf("%d of %d records are there", len(in), n)
 	}
 }
@@ -292,8 +305,7 @@ func TestCredentials(t *testing.T) {
 func TestObjectTime(t *testing.T) {
 	t.Parallel()
 	in := natsOn(t, natsserver.Options{JetStream: true, StoreDir: t.TempDir()})
-	s := must.Get(Open(t.Context(), "fmp-1", Options{URL: in.ClientURL()}))(t)
-	defer s.Close()
+	s := opened(t, Options{URL: in.ClientURL()})
 	must.Do(t, s.PutObject(t.Context(), "a", make([]byte, 1000)))
 	if data, err := s.Object(t.Context(), "a", 1000); err != nil || len(data) != 1000 {
 		t.Errorf("%d bytes, %v", len(data), err)
@@ -353,8 +365,7 @@ func (w *watched) WatchAll(ctx context.Context,
 // pass for all of them.
 func TestEach(t *testing.T) {
 	defer func(d time.Duration) { quiet = d }(quiet)
-	s := must.Get(Open(t.Context(), "fmp-1", Options{Dir: t.TempDir()}))(t)
-	defer s.Close()
+	s := opened(t, Options{Dir: t.TempDir()})
 	for i := range 7 {
 		must.Do(t, s.Put(t.Context(), record(fmt.Sprint("client ", i), "1"), 0))
 	}
