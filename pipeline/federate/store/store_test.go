@@ -36,17 +36,6 @@ func opened(t *testing.T, o Options) *Store {
 	return s
 }
 
-// uploaders returns the clients whose records are in a state.
-func uploaders(ctx context.Context, t *testing.T, s *Store) map[string]bool {
-	t.Helper()
-	in := map[string]bool{}
-	for r, err := range s.Records(ctx) {
-		must.Do(t, err)
-		in[r.Receipt.Client] = true
-	}
-	return in
-}
-
 // TestStore: a record is there once, whole, after a restart too; a second one of the client is
 // refused unless it says which one it replaces; two programs do not share a folder.
 func TestStore(t *testing.T) {
@@ -116,80 +105,6 @@ func TestRedact(t *testing.T) {
 		if got := Redact(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
-	}
-}
-
-// TestCluster: of three servers one dies in the middle of a round; what had been taken is there,
-// and more is taken.
-func TestCluster(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs three NATS servers")
-	}
-	ports := make([]int, 6)
-	for i := range ports {
-		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-		defer l.Close()
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-		l.Close()
-	}
-	var urls, routes []string
-	for i := range 3 {
-		urls = append(urls, fmt.Sprintf("nats://127.0.0.1:%d", ports[i]))
-		routes = append(routes, fmt.Sprintf("nats://127.0.0.1:%d", ports[3+i]))
-	}
-	var servers []*natsserver.Server
-	for i := range 3 {
-		o := &natsserver.Options{ServerName: fmt.Sprint("n", i), Host: "127.0.0.1", Port: ports[i],
-			JetStream: true, StoreDir: t.TempDir(),
-			NoSigs: true, NoLog: true, MaxPayload: maxPayload,
-			Cluster: natsserver.ClusterOpts{Name: "fmp", Host: "127.0.0.1", Port: ports[3+i]},
-			Routes:  natsserver.RoutesFromStr(strings.Join(routes, ","))}
-		s := must.Get(natsserver.NewServer(o))(t)
-		s.Start()
-		servers = append(servers, s)
-		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	var s *Store
-	again := func(what string, do func() error) {
-		t.Helper()
-		for {
-			err := do()
-			if err == nil {
-				return
-			}
-			if ctx.Err() != nil {
-				t.Fatalf("%s: %v", what, err)
-			}
-			time.Sleep(200 * time.Millisecond)
-		}
-	}
-	again("opening", func() (err error) {
-		within, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		s, err = Open(within, "fmp-1", Options{URL: strings.Join(urls, ","), Replicas: 3})
-		return err
-	})
-	defer s.Close()
-	const n = 20
-	for i := range n {
-		if i == n/2 {
-			servers[0].Shutdown()
-		}
-		r := record(fmt.Sprint("client ", i), fmt.Sprint(i))
-		again("putting", func() error {
-			within, cancel := context.WithTimeout(ctx, 2*time.Second)
-			defer cancel()
-			err := s.Put(within, r, 0)
-			if errors.Is(err, ErrTaken) { // kept by an attempt whose reply was lost
-				return nil
-			}
-			return err
-		})
-	}
-	if in := uploaders(ctx, t, s); len(in) != n {
-		t.Errorf("%d of %d records are there", len(in), n)
 	}
 }
 
