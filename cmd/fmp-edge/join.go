@@ -196,7 +196,7 @@ func (c *connection) sendHelper(ctx context.Context, command string, key *identi
 	if c.second == nil {
 		return nil
 	}
-	_, data, err := readShares(upload, c.second.round, key)
+	data, err := readShares(upload, c.second.round, key)
 	if err != nil {
 		return err
 	}
@@ -209,26 +209,26 @@ func (c *connection) sendHelper(ctx context.Context, command string, key *identi
 }
 
 // readShares reads the two shares of a round with two servers, and returns the helper's.
-func readShares(upload string, d *wire.Description, key *identity.Key) (*message, []byte, error) {
+func readShares(upload string, d *wire.Description, key *identity.Key) ([]byte, error) {
 	leader, _, err := readUpload(upload)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	path := helperFile(upload)
 	helper, data, err := readUpload(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := belongs(helper, d, key); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if leader.Share == nil || leader.Share.Server != prio.Leader ||
 		helper.Share.Server != prio.Helper ||
 		helper.Share.Nonce != leader.Share.Nonce {
-		return nil, nil, fmt.Errorf("%s and %s are not the shares of one upload for leader and helper",
+		return nil, fmt.Errorf("%s and %s are not the shares of one upload for leader and helper",
 			upload, path)
 	}
-	return helper, data, nil
+	return data, nil
 }
 
 // receiptsFree returns an error where a receipt would take the place of anything but an earlier one of the
@@ -445,7 +445,7 @@ sums, which says nothing without the other's: give the address of the second wit
 				}
 			}
 			if made && c.second != nil {
-				_, _, e := readShares(path, c.second.round, key)
+				_, e := readShares(path, c.second.round, key)
 				made = e == nil
 			}
 			if d.Privacy != nil && err == nil && u.Budget != nil &&

@@ -109,7 +109,7 @@ func (o *gridOptions) run(cmd *cobra.Command, file string) error {
 		o.out = filepath.Join("grids", strings.TrimSuffix(base, filepath.Ext(base)))
 	}
 	o.threads = cmp.Or(o.threads, runtime.GOMAXPROCS(0))
-	todo, err := newGridWork(cmd, runs, o.out, o.threads)
+	todo, err := newGridWork(runs, o.out, o.threads)
 	if err != nil {
 		return usageError(err)
 	}
@@ -237,8 +237,7 @@ func (w *gridWork) plan() []planned {
 }
 
 // newGridWork checks the runs and reads how far each is.
-func newGridWork(cmd *cobra.Command, runs []experiment.GridRun, out string,
-	threads int) (*gridWork, error) {
+func newGridWork(runs []experiment.GridRun, out string, threads int) (*gridWork, error) {
 	w := &gridWork{runs: slices.Clone(runs), threads: threads}
 	for i := range w.runs {
 		r := &w.runs[i]

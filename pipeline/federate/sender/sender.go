@@ -183,7 +183,7 @@ func (c *Client) try(ctx context.Context, what string, once func(ctx context.Con
 
 // do sends one request and reads its reply of at most wire.MaxJSON bytes. Connection failures, and
 // replies that ask for a retry, are transient.
-func (c *Client) do(req *http.Request) (int, []byte, error) {
+func (c *Client) do(req *http.Request) ([]byte, error) {
 	req.Header.Set("Accept", "application/json")
 	req.Header.Set("Traceparent", c.traceparent())
 	resp, err := c.http.Do(req)
@@ -192,19 +192,19 @@ func (c *Client) do(req *http.Request) (int, []byte, error) {
 			err = fmt.Errorf("%w; where the server has a certificate of its own, --ca names its file", err)
 		}
 		if certificate(err) {
-			return 0, nil, err
+			return nil, err
 		}
-		return 0, nil, &transient{err: err}
+		return nil, &transient{err: err}
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, wire.MaxJSON+1))
 	if err != nil {
-		return 0, nil, &transient{err: err}
+		return nil, &transient{err: err}
 	}
 	if resp.StatusCode < 300 {
-		return resp.StatusCode, data, nil
+		return data, nil
 	}
-	return resp.StatusCode, nil, c.refusal(resp, data)
+	return nil, c.refusal(resp, data)
 }
 
 // certificate reports whether the error is due to the server's certificate, in which case a retry
@@ -249,7 +249,7 @@ func (c *Client) get(ctx context.Context, path string, v any) error {
 	if err != nil {
 		return err
 	}
-	_, data, err := c.do(req)
+	data, err := c.do(req)
 	if err != nil {
 		return err
 	}
@@ -468,7 +468,7 @@ func (c *Client) send(ctx context.Context, r request, read func(reply []byte) er
 		for name, value := range r.headers {
 			req.Header.Set(name, value)
 		}
-		_, reply, err := c.do(req)
+		reply, err := c.do(req)
 		if err != nil {
 			return err
 		}
