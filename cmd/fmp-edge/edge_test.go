@@ -81,6 +81,13 @@ func write(t testing.TB, path string, data []byte) {
 	must.Do(t, os.WriteFile(path, data, 0o644))
 }
 
+// newFolder makes a folder and returns the paths of files in it.
+func newFolder(t *testing.T) func(name string) string {
+	t.Helper()
+	dir := t.TempDir()
+	return func(name string) string { return filepath.Join(dir, name) }
+}
+
 // saved writes a model to a file of its own.
 func saved(t testing.TB, m *onnx.Model) string {
 	t.Helper()

@@ -97,8 +97,7 @@ func releases(t *testing.T, path func(name string) string) map[string]paying {
 // TestStoppedBeforePlaced: where a program was stopped after it spent a budget and before the file
 // stood in its place, the same command puts it there, and draws and spends nothing.
 func TestStoppedBeforePlaced(t *testing.T) {
-	dir := t.TempDir()
-	path := func(name string) string { return filepath.Join(dir, name) }
+	path := newFolder(t)
 	for name, c := range releases(t, path) {
 		run(t, c.args...)
 		spent := must.Get(os.ReadFile(path("spent")))(t)
@@ -137,8 +136,7 @@ func TestStoppedBeforePlaced(t *testing.T) {
 // TestRedrawStopped: a release that was drawn again, and whose program was stopped after it spent the budget,
 // is put where the earlier one stands, by the same command and by the one without --redraw; nothing is spent.
 func TestRedrawStopped(t *testing.T) {
-	dir := t.TempDir()
-	path := func(name string) string { return filepath.Join(dir, name) }
+	path := newFolder(t)
 	for name, c := range releases(t, path) {
 		all := func() (out [][]byte) {
 			for _, f := range c.files {

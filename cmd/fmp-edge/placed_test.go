@@ -28,8 +28,7 @@ import (
 // held; those of other names wait for nothing, also where a table is the same. A file of others that
 // came meanwhile stays, and so does what is to take its place.
 func TestPlacedOnce(t *testing.T) {
-	dir := t.TempDir()
-	path := func(name string) string { return filepath.Join(dir, name) }
+	path := newFolder(t)
 	of := func(name string) []content {
 		return []content{{path(name + ".csv"), []byte("folder,class,number,images\n"), aTable},
 			{path(name), []byte("the upload " + name), anUpload}}
@@ -85,8 +84,7 @@ func TestPaidCopyStays(t *testing.T) {
 // TestLeftAside: files that programs left aside, stopped before they spent anything, go with the next release
 // of the place; those that were paid for, another place's and another process's stay.
 func TestLeftAside(t *testing.T) {
-	dir := t.TempDir()
-	path := func(name string) string { return filepath.Join(dir, name) }
+	path := newFolder(t)
 	ledger := privacy.Ledger{Path: path("spent")}
 	of := func(round uint64, data string) privacy.Spending {
 		s := privacy.NewSpending(ofExamples, 10, 9, [][32]byte{{1}}, []int{1})
@@ -128,8 +126,7 @@ func TestLeftAside(t *testing.T) {
 func TestLedgerInThePlace(t *testing.T) {
 	graph, c := privateGraph(t), classifier(t)
 	photos := photosOf(t, 6)
-	dir := t.TempDir()
-	path := func(name string) string { return filepath.Join(dir, name) }
+	path := newFolder(t)
 	must.Do(t, os.Mkdir(path("j"), 0o700))
 	must.Do(t, os.Symlink("j", path("jj")))
 	must.Do(t, must.Get(identity.New("a"))(t).Save(path("a.key")))

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -15,8 +14,7 @@ import (
 // TestSignedBy: compress and predict run a model only where the key that they are given signed it,
 // by whatever road its signature comes.
 func TestSignedBy(t *testing.T) {
-	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
+	at := newFolder(t)
 	for _, name := range []string{"k", "other"} {
 		private, public := must.Get2(signature.NewKey())(t)
 		write(t, at(name), private)
