@@ -28,8 +28,7 @@ func TestCalibrate(t *testing.T) {
 		t.Skip("makes a run, and evaluates and calibrates its classifiers many times")
 	}
 	emptyCache(t)
-	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
+	at := newFolder(t)
 	ran(t, "data", "synth", "-o", at("data"), "--train", "100", "--test", "240", "--seed", "3")
 	ran(t, "run", "--dataset", "digits", "--seeds", "1", "--clients", "3", "--points", "20", "--methods",
 		"FMP", "--dataset.test", "50", "--keep-models", "--out", at("run"))

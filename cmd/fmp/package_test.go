@@ -14,8 +14,7 @@ import (
 // TestPackage: a pooled classifier is packaged, its signature verified and taken along; another's
 // signature or card, a model of another kind and a missing folder are refused, and nothing is written.
 func TestPackage(t *testing.T) {
-	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
+	at := newFolder(t)
 	pooledFrom(t, "digits-color", at("classifier.onnx"), "--samples", "3")
 	must.Do(t, os.WriteFile(at("card.md"), []byte("# Digits\n\n- **classifier**: sha256 "+
 		models.DigestBytes(read(t, at("classifier.onnx")))+"\n"), 0o600))

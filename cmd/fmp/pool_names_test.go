@@ -15,8 +15,7 @@ import (
 // TestPoolNames: the program's corpus counts in a round of two of its classes, in the order of the
 // round; where it lacks one by name, fmp pool says which.
 func TestPoolNames(t *testing.T) {
-	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
+	at := newFolder(t)
 	fmp := func(args ...string) string { t.Helper(); return onPure(t, args...) }
 	fmp("fuse", "--dataset", "digits", "--class-names", "8,3", "--set", "open.model=none", "-o", at("closed.onnx"))
 	refused(t, exitUsage, "names that the corpus lacks", "fuse", "--dataset", "digits",
@@ -87,8 +86,7 @@ func TestFuseWithoutImages(t *testing.T) {
 // TestPoolUnlike: where clients give two classes each other's names, fmp pool says that the corpus's
 // images of these do not count, and of no class where names are right.
 func TestPoolUnlike(t *testing.T) {
-	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
+	at := newFolder(t)
 	fmp := func(args ...string) string { t.Helper(); return onPure(t, args...) }
 	fmp("train", "conjugate", "--dataset", "digits", "--images", "--steps", "1", "-o", at("images.onnx"))
 	for name, swapped := range map[string]bool{"right": false, "swapped": true} {

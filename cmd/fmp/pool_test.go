@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"math"
 	"os"
@@ -147,40 +146,5 @@ func TestPoolUnfit(t *testing.T) {
 	p := answer[pooled](t, append(args, "--on-bad", "skip")...)
 	if len(p.Clients) != 2 || len(p.Skipped) != 1 || p.N != 4*u.Points.C {
 		t.Errorf("%+v", p)
-	}
-}
-
-// TestPoolShowsProgress: where pooling takes its time, standard error says how far it is, and the
-// JSON on standard output stays JSON; a quick run says nothing.
-func TestPoolShowsProgress(t *testing.T) {
-	client := shippedFile(t, models.KindEmbedding)
-	_, f := must.Get2(models.Load(client))(t)
-	dir := t.TempDir()
-	args := []string{"pool", "--engine.name", "pure", "--predictor",
-		shippedFile(t, models.KindPredictor), "--client-graph", client, "--json", "-o",
-		filepath.Join(dir, "out.npy")}
-	for i := range 3 {
-		args = append(args, madeUpload(t, f, filepath.Join(dir, fmt.Sprint(i)),
-			fmt.Sprint("client ", i), f.Digest, 1))
-	}
-	run := func() string {
-		out, log := ran(t, args...)
-		var res pooled
-		if err := json.Unmarshal([]byte(out), &res); err != nil || len(res.Clients) != 3 {
-			t.Fatalf("standard output is %q: %v", out, err)
-		}
-		return log
-	}
-	if log := run(); strings.Contains(log, " of ") {
-		t.Errorf("a quick run says %q", log)
-	}
-	was := quietInLog
-	t.Cleanup(func() { quietInLog = was })
-	quietInLog = 0
-	log := run()
-	for _, want := range []string{"uploads: 3 of 3 (100%)", "samples: 20 of 20 (100%)"} {
-		if !strings.Contains(log, want) {
-			t.Errorf("no %q in:\n%s", want, log)
-		}
 	}
 }

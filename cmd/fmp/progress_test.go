@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -97,21 +96,23 @@ func TestLateProgress(t *testing.T) {
 	}
 }
 
-// TestReadingShowsProgress: merging uploads, and pooling a part or a private round, say how far
+// TestPoolingShowsProgress: merging uploads, and pooling them, a part or a private round, say how far
 // they are where it takes its time; what is on standard output stays JSON.
-func TestReadingShowsProgress(t *testing.T) {
-	dir := t.TempDir()
-	path := func(name string) string { return filepath.Join(dir, name) }
-	f := shippedManifest(t, "digits", models.KindClient)
+func TestPoolingShowsProgress(t *testing.T) {
+	path := newFolder(t)
+	f, e := shippedManifest(t, "digits", models.KindClient), shippedManifest(t, "digits", models.KindEmbedding)
 	graph := path("private.onnx")
 	ran(t, "fuse", "--dataset", "digits", "--upload", "private", "-o", graph)
 	_, of := must.Get2(models.Load(graph))(t)
-	var uploads, releases []string
+	var uploads, embedded, releases []string
 	for i := range 3 {
 		name := fmt.Sprint("client ", i)
 		uploads = append(uploads, madeUpload(t, f, path(name+".upload"), name, f.Digest, 0))
+		embedded = append(embedded, madeUpload(t, e, path(name+".points"), name, e.Digest, 1))
 		releases = append(releases, madeRelease(t, of, path(name+".release"), name))
 	}
+	pool := []string{"pool", "--predictor", shippedFile(t, models.KindPredictor), "--client-graph",
+		shippedFile(t, models.KindEmbedding), "--engine.name", "pure", "-o", path("heads.npy")}
 	wasQuiet := quietInLog
 	t.Cleanup(func() { quietInLog = wasQuiet })
 	for _, c := range []struct {
@@ -124,6 +125,8 @@ func TestReadingShowsProgress(t *testing.T) {
 			path("part.onnx")}, []string{path("all.part")}},
 		{"uploads: 3 of 3 (100%)", []string{"pool", "--samples", "5", "--client-graph", graph, "-o",
 			path("private-round.onnx")}, releases},
+		{"uploads: 3 of 3 (100%)", pool, embedded},
+		{"samples: 20 of 20 (100%)", pool, embedded},
 	} {
 		for _, quietInLog = range []time.Duration{time.Hour, 0} {
 			code, out, errs := runFMP(t, append(append(c.args, "--json"), c.files...)...)

@@ -18,9 +18,6 @@ import (
 // seconds of space being freed, and all twenty uploads are in with the receipts that their clients
 // hold.
 func TestFullDiskAndKills(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs clients as processes")
-	}
 	disk := tinyDisk(t, 24<<20)
 	const n = 20
 	f := newFederation(t, n, "deadline: 2100-01-01T00:00:00Z\nbounds: {bytes: 65536}\n")
@@ -71,9 +68,7 @@ func TestFullDiskAndKills(t *testing.T) {
 	done := 0
 	slots := make(chan struct{}, 4)
 	for i, name := range f.names {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			if i >= n-5 {
 				<-full
 			}
@@ -92,7 +87,7 @@ func TestFullDiskAndKills(t *testing.T) {
 				defer acting.Unlock()
 				act()
 			}
-		}()
+		})
 	}
 	wg.Wait()
 	st := f.status()

@@ -24,9 +24,6 @@ import (
 // round asks for and refuses what it was told to, the receipt and the classifier say what was
 // spent, and the classifier predicts.
 func TestServePrivate(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds and runs the programs")
-	}
 	for _, b := range []privacy.Budget{{Noise: privacy.Local, Unit: privacy.Example},
 		{Noise: privacy.Trusted, Unit: privacy.Example},
 		{Noise: privacy.Local, Unit: privacy.Client}, {Noise: privacy.Trusted, Unit: privacy.Client}} {
@@ -63,11 +60,9 @@ func TestServePrivate(t *testing.T) {
 			}
 			for c, after := range map[string]string{"c000": "2s", "c001": "0"} {
 				start := time.Now()
-				if code, out := f.join(f.address, c, "--private", "--max-epsilon", "8",
-					"--reply-after", after); code != 0 ||
-					!strings.Contains(out, "is private: epsilon 8") || after == "2s" &&
-					time.Since(start) < 2*time.Second {
-					t.Fatalf("exit code %d after %v: %s", code, time.Since(start), out)
+				f.ends(0, "is private: epsilon 8", c, "--private", "--max-epsilon", "8", "--reply-after", after)
+				if took := time.Since(start); after == "2s" && took < 2*time.Second {
+					t.Fatalf("the reply comes after %v", took)
 				}
 			}
 			f.refused("second time", "c000", "--fresh")
@@ -161,13 +156,8 @@ func TestServeTwoServers(t *testing.T) {
 	if !bytes.Equal(f.published(1), classifier) || len(f.status().Versions) != 1 {
 		t.Error("after a restart it is another classifier")
 	}
-	if code, out := f.join(f.address, "c002", "--helper", "http://"+helper.address); code != 4 {
-		t.Errorf("after the sum was opened: exit code %d: %s", code, out)
-	}
-	if code, out := f.join(f.address, "c000", "--helper", "http://"+helper.address); code != 0 ||
-		!strings.Contains(out, "sent:") {
-		t.Errorf("who is in: exit code %d: %s", code, out)
-	}
+	f.ends(4, "", "c002", "--helper", "http://"+helper.address) // after the sum was opened
+	f.ends(0, "sent:", "c000", "--helper", "http://"+helper.address)
 }
 
 // originOf returns what a classifier's file says it was made from.

@@ -16,7 +16,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -131,14 +130,19 @@ func (f *federation) serve(args ...string) {
 // start starts the server.
 func (f *federation) start(args ...string) {
 	f.t.Helper()
-	log := must.Get(os.OpenFile(f.path("server.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY,
-		0o644))(f.t)
+	log := f.appended("server.log")
 	defer log.Close()
 	f.server = exec.Command(filepath.Join(f.bin, "fmp"),
 		append([]string{"serve", "--round", f.path("round.yaml"), "--listen", f.address,
 			"--engine.name", "pure"}, args...)...)
 	f.server.Stdout, f.server.Stderr = log, log
 	must.Do(f.t, f.server.Start())
+}
+
+// appended opens a log to add to.
+func (f *federation) appended(log string) *os.File {
+	f.t.Helper()
+	return must.Get(os.OpenFile(f.path(log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))(f.t)
 }
 
 // loopbackClient does not check the server's certificate; fmp-edge, which is what the tests are of,
@@ -192,9 +196,15 @@ func (f *federation) join(address, name string, args ...string) (int, string) {
 func (f *federation) joins(names ...string) {
 	f.t.Helper()
 	for _, name := range names {
-		if code, out := f.join(f.address, name); code != 0 {
-			f.t.Fatalf("%s: exit code %d: %s", name, code, out)
-		}
+		f.ends(0, "", name)
+	}
+}
+
+// ends has a client join that must end with an exit code and say something.
+func (f *federation) ends(code int, want, name string, args ...string) {
+	f.t.Helper()
+	if got, out := f.join(f.address, name, args...); got != code || !strings.Contains(out, want) {
+		f.t.Fatalf("%s, %q: exit code %d: %s; want %d and %q", name, args, got, out, code, want)
 	}
 }
 
@@ -220,7 +230,7 @@ func (f *federation) withWorkers(state string) (serve func(), worker func(log st
 			f.t.Helper()
 			w := exec.Command(filepath.Join(f.bin, "fmp"), append([]string{"worker", "--nats", "nats://" + queue,
 				"--engine.name", "pure"}, token...)...)
-			file := must.Get(os.OpenFile(f.path(log), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644))(f.t)
+			file := f.appended(log)
 			defer file.Close()
 			w.Stderr = file
 			must.Do(f.t, w.Start())
@@ -367,9 +377,8 @@ func newCutter(t *testing.T, to string, share float64) *cutter {
 }
 
 // TestServe: from keys to predictions with the programs as users have them: a client that comes
-// before the server waits for it; the classifier is that of fmp pool of the same uploads; images
-// and the inference protocol get its predictions; after the deadline a client ends with its own
-// exit code.
+// before the server waits for it; the classifier is that of fmp pool of the same uploads; an
+// image gets its prediction; after the deadline a client ends with its own exit code.
 func TestServe(t *testing.T) {
 	f := newFederation(t, 3,
 		"deadline: 2100-01-01T00:00:00Z\nquorum: 2\ncalibrate: 2\nlabelled: images/c002\n")
@@ -381,10 +390,7 @@ func TestServe(t *testing.T) {
 		!strings.Contains(out, `"receipt_file"`) || !strings.HasPrefix(out, "0 ") {
 		t.Errorf("a client that came early: %s", out)
 	}
-	if code, out := f.join(f.address, "c001"); code != 0 ||
-		!strings.Contains(out, "asks for 2 calibration points") {
-		t.Fatalf("exit code %d: %s", code, out)
-	}
+	f.ends(0, "asks for 2 calibration points", "c001")
 	kept := f.path("keys/c001.7.receipt.json")
 	again := f.path("again.json")
 	f.fmp("receipts", "fetch", "http://"+f.address, "--key", f.path("keys/c001.key"), "-o", again)
@@ -422,54 +428,23 @@ func TestServe(t *testing.T) {
 	if a, b := predict(f.path("served.onnx")), predict(pooled); a != b {
 		t.Errorf("the served classifier predicts\n%.300s\nand that of fmp pool\n%.300s", a, b)
 	}
-	picture := read(t, f.path("images/c002/3/0.png"))
-	post := func(path, kind string, body []byte) (int, []byte) {
-		t.Helper()
-		resp := must.Get(http.Post("http://"+f.address+path, kind, bytes.NewReader(body)))(t)
-		defer resp.Body.Close()
-		data, _ := io.ReadAll(resp.Body)
-		return resp.StatusCode, data
-	}
 	var got struct {
 		Predictions []struct{ Probabilities []float32 }
 	}
-	code, data := post("/v1/predict", "image/png", picture)
-	if err := json.Unmarshal(data, &got); err != nil || code != 200 || len(got.Predictions) != 1 ||
+	resp := must.Get(http.Post("http://"+f.address+"/v1/predict", "image/png",
+		bytes.NewReader(read(t, f.path("images/c002/3/0.png")))))(t)
+	defer resp.Body.Close()
+	data := must.Get(io.ReadAll(resp.Body))(t)
+	if err := json.Unmarshal(data, &got); err != nil || resp.StatusCode != 200 || len(got.Predictions) != 1 ||
 		len(got.Predictions[0].Probabilities) != 10 {
-		t.Fatalf("predict: %d %s", code, data)
-	}
-	im := must.Get(png.Decode(bytes.NewReader(picture)))(t)
-	pixels := make([]int, 0, 28*28)
-	for _, v := range im.(*image.Gray).Pix {
-		pixels = append(pixels, int(v))
-	}
-	text := must.Get(json.Marshal(
-		map[string]any{"id": "x",
-			"inputs": []any{map[string]any{"name": "images", "datatype": "UINT8",
-				"shape": []int{1, 28, 28, 1}, "data": pixels}},
-			"outputs": []any{map[string]string{"name": "probabilities"}}}))(t)
-	var inferred struct {
-		ID      string
-		Outputs []struct {
-			Name  string
-			Shape []int
-			Data  []float32
-		}
-	}
-	code, data = post("/v2/models/classifier/infer", "application/json", text)
-	if err := json.Unmarshal(data, &inferred); err != nil || code != 200 || inferred.ID != "x" ||
-		len(inferred.Outputs) != 1 ||
-		!slices.Equal(inferred.Outputs[0].Data, got.Predictions[0].Probabilities) {
-		t.Errorf("inference protocol: %d %s; want %v", code, data, got.Predictions[0].Probabilities)
+		t.Fatalf("predict: %d %s", resp.StatusCode, data)
 	}
 	f.kill()
 	f.write("round.yaml", []byte("round: 7\nclient_graph: client.onnx\nroster: "+
 		"roster.txt\ndeadline: 2020-01-01T00:00:00Z\nquorum: 2\n"))
 	f.serve()
-	if code, out := f.join(f.address, "c002"); code != 4 || !strings.Contains(out, "closed") {
-		t.Errorf("after the deadline: exit code %d: %s", code, out)
-	}
-	f.joins("c001") // the same upload
+	f.ends(4, "closed", "c002") // after the deadline
+	f.joins("c001")             // the same upload
 	if later := f.published(1); !bytes.Equal(later, classifier) {
 		t.Error("another classifier after a restart")
 	}
@@ -502,9 +477,6 @@ func (f *federation) sameImages(pooled, classifier string) {
 // server would give it, and the classifier is byte for byte that of a round in peace.
 // -chaos.clients 100 is the large one.
 func TestChaos(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs clients as processes")
-	}
 	n := *chaosClients
 	f := newFederation(t, n, "deadline: 2100-01-01T00:00:00Z\n")
 	run := func(address string, disturb func(done int)) {
@@ -567,9 +539,6 @@ func TestChaos(t *testing.T) {
 // TestWorkerFailover: of a worker that is killed (-9) while it does a job another one does the same
 // job, and the classifier is byte for byte that of the server alone.
 func TestWorkerFailover(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs workers as processes, one of which is silent for eight seconds")
-	}
 	f := newFederation(t, 3, "deadline: 2100-01-01T00:00:00Z\nsamples: 40\n")
 	f.serve("--state", f.path("alone"))
 	f.joins(f.names...)

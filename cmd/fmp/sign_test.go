@@ -14,8 +14,7 @@ import (
 // TestSign: a key is made, a file and a folder are signed with it, and verified; whatever is
 // changed, added or signed by others is refused with exit code 1.
 func TestSign(t *testing.T) {
-	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
+	at := newFolder(t)
 	put := func(name, text string) {
 		t.Helper()
 		must.Do(t, os.MkdirAll(filepath.Dir(at(name)), 0o755))
@@ -90,13 +89,8 @@ func TestSignedRound(t *testing.T) {
 	if n := f.status().In; n != 0 {
 		t.Errorf("%d uploads of clients that should have sent none", n)
 	}
-	if code, out := f.join(f.address, "c000", "--signed-by", f.path("k.pem.pub")); code != 0 {
-		t.Errorf("the signer's round: exit code %d, %s", code, out)
-	}
-	if code, out := f.join(f.address, "c001", "--signed-by", f.path("other.pem.pub"), "--signature",
-		f.path("other.sig")); code != 0 {
-		t.Errorf("a signature from elsewhere: exit code %d, %s", code, out)
-	}
+	f.ends(0, "", "c000", "--signed-by", f.path("k.pem.pub"))
+	f.ends(0, "", "c001", "--signed-by", f.path("other.pem.pub"), "--signature", f.path("other.sig"))
 	// nor is an upload sent that is there already
 	f.refused("was made with key", "c000", "--signed-by", f.path("other.pem.pub"))
 	f.kill()

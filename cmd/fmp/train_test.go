@@ -151,6 +151,7 @@ func TestTrainErrors(t *testing.T) {
 		{[]string{"train", "open", "--set", "posterior.samples=3"}, "does not read"},
 		{[]string{"train", "open", "--set", "federation.points=3"}, "does not read"},
 		{[]string{"train", "private", "--clients", "3"}, "--clients"},
+		{[]string{"train", "extractor", "--steps", "100", "-o", "x.onnx"}, "give --epochs"},
 		{[]string{"train", "conjugate", "--set", "erm.l2=3"}, "does not read"},
 		{[]string{"train", "predictor", "--set", "federation.alpha=1"}, "does not read"},
 		{[]string{"train", "embedding", "--seeds", "3"}, "--seeds"},
@@ -188,12 +189,6 @@ func TestTrainOpenUnlearned(t *testing.T) {
 		t.Errorf("ends of intervals are %+v, and %+v of classes that the extractor has not learned",
 			known, apart)
 	}
-}
-
-// TestTrainExtractorPointsToEpochs: the other trainings count steps.
-func TestTrainExtractorPointsToEpochs(t *testing.T) {
-	refused(t, exitUsage, "give --epochs", "train", "extractor", "--steps", "100", "-o",
-		filepath.Join(t.TempDir(), "x.onnx"))
 }
 
 // TestAdaptExtractor: another's extractor is written with other weights and the layers that it had,

@@ -9,10 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"fmp/assets/assetstest"
 	"fmp/cmd/internal/outputs/outputstest"
 	"fmp/models"
 	"fmp/onnx/must"
+	"fmp/onnx/printable"
 )
 
 // TestWrong: wrong inputs are refused in one line, and nothing is written or changed.
@@ -104,4 +107,55 @@ func TestWrong(t *testing.T) {
 		code := execute(t.Context(), args, strings.NewReader(""), &said, &said)
 		return code, said.String()
 	})
+}
+
+// TestNoOutputIsAnInput walks every command.
+func TestNoOutputIsAnInput(t *testing.T) {
+	var commands []outputstest.Command
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		want := 0
+		for want < 3 && c.Args != nil && c.Args(c, make([]string, want)) != nil {
+			want++
+		}
+		commands = append(commands,
+			outputstest.Command{Name: c.CommandPath(), Flags: c.Flags(), Args: want,
+				Run: func(args ...string) (int, string) {
+					var said bytes.Buffer
+					code := execute(t.Context(), args, strings.NewReader(""), &said, &said)
+					return code, said.String()
+				}})
+		for _, s := range c.Commands() {
+			walk(s)
+		}
+	}
+	walk(newRootCommand())
+	outputstest.Check(t, commands)
+}
+
+// TestHostileArguments: no command lets a terminal obey a name, of a file that is not there, of a
+// flag, or of a command.
+func TestHostileArguments(t *testing.T) {
+	const evil = "\x1b[2J\x1b]0;owned\x07\u202e\u009b31m\rname"
+	dir := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", dir)
+	t.Chdir(dir) // fmp man writes a folder of its pages
+	var walk func(c *cobra.Command, path []string)
+	walk = func(c *cobra.Command, path []string) {
+		for _, more := range [][]string{{evil}, {"--" + evil},
+			{filepath.Join(dir, evil), evil, evil, evil}, {evil, "--json"}} {
+			args := append(append([]string(nil), path...), more...)
+			var out strings.Builder
+			execute(t.Context(), args, strings.NewReader(""), &out, &out)
+			for _, line := range strings.Split(strings.ReplaceAll(out.String(), "\t", " "), "\n") {
+				if !printable.Is(line) {
+					t.Errorf("%q prints %q", args, line)
+				}
+			}
+		}
+		for _, sub := range c.Commands() {
+			walk(sub, append(append([]string(nil), path...), sub.Name()))
+		}
+	}
+	walk(newRootCommand(), nil)
 }
