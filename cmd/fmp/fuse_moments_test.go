@@ -258,8 +258,8 @@ func TestFuseHalfPrecision(t *testing.T) {
 			b := build.New("net")
 			x := b.Reshape(b.Cast(b.Input("image", c.in, "n", 3, 8, 8), onnx.Float16), -1, 192)
 			b.Output("h", b.MatMul(x, b.Const(must.Get(onnx.Zeros(onnx.Float16, 192, 4))(t))))
-			args := []string{"fuse", "--extractor", saved(t)(b.Model()), "--class-names", "a,b", "--engine", "pure", "--layer", "h",
-				"-o", filepath.Join(t.TempDir(), "client.onnx")}
+			args := []string{"fuse", "--extractor", saved(t)(b.Model()), "--class-names", "a,b", "--engine", "pure",
+				"--layer", "h", "-o", filepath.Join(t.TempDir(), "client.onnx")}
 			if c.want != "" {
 				refused(t, exitUsage, c.want, args...)
 				return

@@ -91,7 +91,8 @@ func TestEvaluations(t *testing.T) {
 	pool := func(sites int) {
 		t.Helper()
 		r := read[pooled.Result](t, 200)(f.request("GET", path, nil, reader))
-		if len(r.Sites) != sites || r.Images != 200*sites || r.Sites[0].Name != "a" || r.Sites[0].Accuracy.Value == nil || *r.Sites[0].Accuracy.Value != 0.9 {
+		if len(r.Sites) != sites || r.Images != 200*sites || r.Sites[0].Name != "a" ||
+			r.Sites[0].Accuracy.Value == nil || *r.Sites[0].Accuracy.Value != 0.9 {
 			t.Fatalf("pooled: %+v", r)
 		}
 	}
