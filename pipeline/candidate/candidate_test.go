@@ -296,8 +296,26 @@ func TestKappa(t *testing.T) {
 	if u := single.Clients[0]; u.dof() != 0 || u.Curve != nil {
 		t.Errorf("%v degrees of freedom and curves %v of single images", u.dof(), u.Curve)
 	}
-	if k := kappaOf(t, &single); k.mean != singleKappa || k.deviation != 0 {
-		t.Errorf("log kappa %v of single images, want %v exactly", k, singleKappa)
+	// where no curve tells it, it is the nearer to that of single images the fewer a class mean has
+	half := 0.5 // log 2/log fewImages
+	for n, far := range map[int]float64{1: 0, 2: half, fewImages: 1, 10: 1} {
+		var rows []float32
+		var labels []int
+		for range n {
+			rows, labels = append(rows, x...), append(labels, 0, 1, 2, 3)
+		}
+		of := Round{K: w.k, C: w.c, Clients: []Client{upload(t, rows, w.k, labels, w.c)}}
+		want := normal{singleKappa + far*(priorKappa.mean-singleKappa), far * priorKappa.deviation}
+		if k := kappaOf(t, &of); math.Abs(k.mean-want.mean) > 1e-9 ||
+			math.Abs(k.deviation-want.deviation) > 1e-9 {
+			t.Errorf("log kappa %v of class means of %d images, want %v", k, n, want)
+		}
+	}
+	one := x[:w.k]
+	mixed := Round{K: w.k, C: w.c, Clients: []Client{upload(t, slices.Concat(one, one, one, one, x[w.k:2*w.k]),
+		w.k, []int{0, 0, 0, 0, 1}, w.c)}}
+	if k, want := kappaOf(t, &mixed), 0.8*priorKappa.deviation; math.Abs(k.deviation-want) > 1e-9 {
+		t.Errorf("deviation %v of log kappa, a fifth of single images; want %v", k.deviation, want)
 	}
 }
 

@@ -1,5 +1,10 @@
 package candidate
 
+import "math"
+
+// fewImages is the number of images of a class mean from which on the prior of kappa is priorKappa.
+const fewImages = 4
+
 // logKappa returns the posterior of log kappa, the factor on the temperature where draws stood for
 // images. It is measured as the distance of the peaks of two curves, summed over clients:
 //
@@ -11,18 +16,28 @@ package candidate
 //
 //	(1 - share) log kappa + share singleKappa
 //
-// and the deviation of the first term alone.
+// and the deviation of the first term alone. Images lie the nearer to their class mean the fewer it
+// has. With n of them the prior of log kappa is
+//
+//	N(singleKappa + s (m - singleKappa), (s d)^2),   s = min(1, log n/log fewImages)
+//
+// where priorKappa is N(m, d^2), and s the mean over images that do not stand for themselves.
 func (r *Round) logKappa(all *pool, o *Options) (normal, error) {
-	var single, images float64
+	var single, images, far float64
 	for i := range r.Clients {
 		for _, v := range r.Clients[i].cells() {
 			images += v.n
 			if v.n == 1 {
 				single++
 			}
+			far += v.n * min(1, math.Log(v.n)/math.Log(fewImages))
 		}
 	}
 	kappa, least := priorKappa, leastKappa
+	if single < images && o.reference == nil {
+		far /= images - single
+		kappa = normal{singleKappa + far*(kappa.mean-singleKappa), far * kappa.deviation}
+	}
 	own, twin, err := r.curves(all, o)
 	if o.reference != nil {
 		own, twin = o.reference[0], o.reference[1]
