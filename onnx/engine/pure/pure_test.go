@@ -219,6 +219,11 @@ func TestRefusals(t *testing.T) {
 		return m
 	}
 	node := modeltest.Node
+	bytes := func(n *onnx.Node) *onnx.Model {
+		m := onnx.NewModel(modeltest.Graph("x:uint8[n] scale:float32[]", "y", nil, n))
+		m.Opsets[""] = 17
+		return m
+	}
 	foreign := node("Relu", "x", "y")
 	foreign.Domain = "com.example"
 	for _, c := range []struct {
@@ -241,6 +246,13 @@ func TestRefusals(t *testing.T) {
 		{"training", one(node("Dropout", "x", "y mask more"), 17), []string{"3 outputs"}},
 		{"subgraph", one(node("If", "x", "y", modeltest.Body("then_branch", &onnx.Graph{})), 17),
 			[]string{"If", "bool"}},
+		{"no groups", one(node("Conv", "x x", "y", onnx.IntAttr("group", 0)), 17), []string{"group 0: at least 1"}},
+		{"transposed, no groups", one(node("ConvTranspose", "x x", "y", onnx.IntAttr("group", 0)), 17),
+			[]string{"group 0: at least 1"}},
+		{"no groups of bytes", bytes(node("ConvInteger", "x x", "y", onnx.IntAttr("group", 0))),
+			[]string{"group 0: at least 1"}},
+		{"no groups of quanta", bytes(node("QLinearConv", "x scale x x scale x scale x", "y",
+			onnx.IntAttr("group", -1))), []string{"group -1: at least 1"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := newPure(t, 1).Load(c.m)

@@ -27,13 +27,9 @@ func init() {
 const columnBytes = 512 << 10
 
 func newConv(s *Spec) (Kernel, error) {
-	w, err := newWindow(s)
+	w, group, err := newGroups(s)
 	if err != nil {
 		return nil, err
-	}
-	group := s.int("group")
-	if group < 1 {
-		return nil, fmt.Errorf("group %d: at least 1 is expected", group)
 	}
 	f := &filters{group: group, tiles: newWinograd(s, w, group)}
 	if m := s.constant(1); m != nil && len(m.Shape) > 0 && group == m.Shape[0] {
@@ -46,6 +42,15 @@ func newConv(s *Spec) (Kernel, error) {
 	}
 	return numeric(s, convOf[float32](w, group, newAfter(s), f),
 		convOf[float64](w, group, nil, nil))
+}
+
+// newGroups reads the attributes that all convolutions have.
+func newGroups(s *Spec) (w window, group int, err error) {
+	if group = s.int("group"); group < 1 {
+		return w, 0, fmt.Errorf("group %d: at least 1 is expected", group)
+	}
+	w, err = newWindow(s)
+	return w, group, err
 }
 
 // filters are the weights of a convolution as its products read them. Where they are known before

@@ -27,15 +27,12 @@ type transposedConv struct {
 }
 
 func newConvTranspose(s *Spec) (Kernel, error) {
-	w, err := newWindow(s)
+	w, group, err := newGroups(s)
 	if err != nil {
 		return nil, err
 	}
-	t := transposedConv{window: w, group: s.int("group"), outPad: s.ints("output_padding"),
+	t := transposedConv{window: w, group: group, outPad: s.ints("output_padding"),
 		outSize: s.ints("output_shape")}
-	if t.group < 1 {
-		return nil, fmt.Errorf("group %d: at least 1 is expected", t.group)
-	}
 	return numeric(s, convTranspose[float32](t), convTranspose[float64](t))
 }
 

@@ -179,7 +179,7 @@ func (v *integerConv) pack(w, zero *onnx.Tensor) *byteFilters {
 		shape := []int{w.Shape[1], w.Shape[0], 1}
 		w = &onnx.Tensor{DType: w.DType, Shape: shape, Data: transposed(w.Data, shape[1], shape[0])}
 	}
-	if w.Len() == 0 || len(w.Shape) > 4 || v.group < 1 || w.Shape[0]%v.group != 0 ||
+	if w.Len() == 0 || len(w.Shape) > 4 || w.Shape[0]%v.group != 0 ||
 		zero != nil && zero.Len() != 1 && zero.Len() != w.Shape[0] {
 		return nil
 	}
@@ -657,19 +657,19 @@ func (o operands) fit(in func(int) *onnx.Tensor, filters int) bool {
 // convOfBytes is a ConvInteger, a QLinearConv, or a Conv with a QLinearConv's inputs; k is run
 // where it is of another kind, and may be nil.
 func convOfBytes(s *Spec, k Kernel) (Kernel, error) {
-	win, err := newWindow(s)
+	win, group, err := newGroups(s)
 	if err != nil {
 		return nil, err
 	}
 	o, d, then := operandsOf(s.Node.Op), s.Out[0], newAfter(s)
-	v := &integerConv{group: s.int("group")}
+	v := &integerConv{group: group}
 	v.constants(s, o.b, o.zb)
 	if k == nil && (v.filters(v.weights, v.zero) == nil || !o.fit(s.constant, v.weights.Shape[0])) {
 		return nil, errors.New("weights that are no constant signed bytes are not supported")
 	}
 	return func(c *Call) error {
 		x, w := c.In[o.a], c.In[o.b]
-		fitted, sp, err := convShape(win, max(v.group, 1), x.Shape, w.Shape)
+		fitted, sp, err := convShape(win, group, x.Shape, w.Shape)
 		if err == nil && o.fit(c.in, w.Shape[0]) {
 			out, q := o.output(c, d, append([]int{x.Shape[0], w.Shape[0]}, sp...), then)
 			if v.product(c, x, w, c.in(o.zb), zeroOf(c.in(o.za)), q, out, fitted) {

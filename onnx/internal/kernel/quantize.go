@@ -252,11 +252,11 @@ func newMatMulInteger(*Spec) (Kernel, error) {
 }
 
 func newConvInteger(s *Spec) (Kernel, error) {
-	w, err := newWindow(s)
+	w, group, err := newGroups(s)
 	if err != nil {
 		return nil, err
 	}
-	k := convOf[float64](w, s.int("group"), nil, nil)
+	k := convOf[float64](w, group, nil, nil)
 	return func(c *Call) error { return intProduct(c, k, c.in(2), c.in(3), 1, 0) }, nil
 }
 
@@ -273,11 +273,11 @@ func stepOf(c *Call, x, w int) func(k int) float32 {
 // QLinearConv: y = saturate(round((conv(x, w) + B) scale_x scale_w / scale_y) + zero_y), where
 // scale_w and its zero point are scalars or one a channel of the result, and B is int32.
 func newQLinearConv(s *Spec) (Kernel, error) {
-	w, err := newWindow(s)
+	w, group, err := newGroups(s)
 	if err != nil {
 		return nil, err
 	}
-	k, d := convOf[float64](w, s.int("group"), nil, nil), s.Out[0]
+	k, d := convOf[float64](w, group, nil, nil), s.Out[0]
 	return func(c *Call) error {
 		for _, i := range []int{1, 2, 6, 7} {
 			if c.In[i].Len() != 1 {
