@@ -240,6 +240,12 @@ func (p *planner) node(n *onnx.Node) error {
 	if err := p.operands(&st, s); err != nil {
 		return err
 	}
+	for i, d := range p.ready[n].in {
+		if s.In[i] != d {
+			p.refuse(n, fmt.Errorf("input %d is of %v where its zero point is of %v", i, s.In[i], d))
+			return nil
+		}
+	}
 	if p.ready[n].run == nil && len(st.in) > 0 {
 		p.takePadding(&st, s)
 	}

@@ -23,9 +23,11 @@ type integers struct {
 	tables  map[string]tabled
 }
 
-// ready is a node's kernel, and the type of its only output.
+// ready is a node's kernel, nil where it is to be prepared, the types that its inputs must have, and
+// that of its only output.
 type ready struct {
 	run kernel.Kernel
+	in  []onnx.DType
 	out onnx.DType
 }
 
@@ -81,7 +83,7 @@ func (p *planner) integers(nodes []*onnx.Node) []*onnx.Node {
 		left := readers(&onnx.Graph{Nodes: out, Outputs: p.graph.Outputs})
 		out = slices.DeleteFunc(out, func(n *onnx.Node) bool {
 			return (v.ready[n].run != nil || n.Op == "DequantizeLinear" && n.Domain == "" &&
-				len(n.Outputs) == 1) && left[n.Outputs[0]] == nil
+				len(n.Outputs) == 1 && p.readers[n.Outputs[0]] != nil) && left[n.Outputs[0]] == nil
 		})
 	}
 	return out
@@ -109,7 +111,7 @@ func (v *integers) node(n *onnx.Node) {
 			s.In = append(s.In, typeOf(t))
 		}
 		if t, err := kernel.NewTable(s, a.q, out.q); err == nil {
-			v.table(n, t, out, a.name)
+			v.table(n, t, out, a)
 		}
 	case slices.Contains(movers, n.Op) && len(n.Inputs) > 0 && (n.Op != "MaxPool" || v.opset >= 12):
 		a, out := v.dequantized(n.Inputs[0]), v.quantizer(n)
@@ -119,6 +121,7 @@ func (v *integers) node(n *onnx.Node) {
 		with := *n
 		with.Inputs = append([]string{a.name}, n.Inputs[1:]...)
 		with.Outputs = out.node.Outputs
+		v.ready[&with] = ready{in: []onnx.DType{a.q.DType}}
 		v.instead[n], v.instead[out.node] = &with, nil
 	}
 }
@@ -131,15 +134,15 @@ func (v *integers) pair(n *onnx.Node) {
 	}
 	s := v.spec(n, onnx.Float32, onnx.Float32)
 	if of := v.tables[b.name]; of.table != nil && of.in == a.name { // as in x sigmoid(x)
-		v.table(n, kernel.NewPairTable(s, a.q, b.q, out.q, of.table), out, a.name)
+		v.table(n, kernel.NewPairTable(s, a.q, b.q, out.q, of.table), out, a)
 		return
 	}
 	if of := v.tables[a.name]; of.table != nil && of.in == b.name {
-		v.table(n, kernel.NewPairTable(s, b.q, a.q, out.q, of.table), out, b.name)
+		v.table(n, kernel.NewPairTable(s, b.q, a.q, out.q, of.table), out, b)
 		return
 	}
 	k, err := kernel.NewPair(s, a.q, b.q, out.q)
-	v.replace(n, k, err, out, []string{a.name, b.name})
+	v.replace(n, k, err, out, a, b)
 }
 
 func typeOf(t *onnx.Tensor) onnx.DType {
@@ -158,12 +161,15 @@ func (v *integers) spec(n *onnx.Node, in ...onnx.DType) *kernel.Spec {
 // replace puts a node of bytes in the place of n, with the nodes from n to the one that quantises
 // left out.
 func (v *integers) replace(n *onnx.Node, k kernel.Kernel, err error,
-	out *quantizedValue, in []string) {
+	out *quantizedValue, in ...*quantizedValue) {
 	if err != nil {
 		return // it runs on float32, or is refused there
 	}
-	with := &onnx.Node{Name: n.Name, Op: n.Op, Inputs: in, Outputs: out.node.Outputs}
-	v.ready[with] = ready{k, out.q.DType}
+	with, run := &onnx.Node{Name: n.Name, Op: n.Op, Outputs: out.node.Outputs}, ready{run: k, out: out.q.DType}
+	for _, a := range in {
+		with.Inputs, run.in = append(with.Inputs, a.name), append(run.in, a.q.DType)
+	}
+	v.ready[with] = run
 	for m := v.made[out.node.Inputs[0]]; m != n; m = v.made[m.Inputs[0]] {
 		v.instead[m] = nil
 	}
@@ -171,9 +177,9 @@ func (v *integers) replace(n *onnx.Node, k kernel.Kernel, err error,
 }
 
 // table puts a table in the place of n.
-func (v *integers) table(n *onnx.Node, t *kernel.Table, out *quantizedValue, in string) {
-	v.tables[out.name] = tabled{in, t}
-	v.replace(n, t.Run, nil, out, []string{in})
+func (v *integers) table(n *onnx.Node, t *kernel.Table, out, in *quantizedValue) {
+	v.tables[out.name] = tabled{in.name, t}
+	v.replace(n, t.Run, nil, out, in)
 }
 
 // tabled is a value of bytes that is a function of another.
@@ -204,15 +210,17 @@ type quantizedValue struct {
 	q    kernel.Quantization
 }
 
-// parameters reads the scale and zero point of a QuantizeLinear or DequantizeLinear.
-func (v *integers) parameters(n *onnx.Node) (scale, zero *onnx.Tensor) {
+// parameters reads the scale and zero point of a QuantizeLinear or DequantizeLinear of a value of
+// type d, or of the zero point's; none where they are refused on float32.
+func (v *integers) parameters(n *onnx.Node, d onnx.DType) (scale, zero *onnx.Tensor) {
 	scale, zero = v.constant(n.Input(1)), v.constant(n.Input(2))
 	for _, a := range n.Attrs {
 		if a.Name != "axis" {
 			return nil, nil
 		}
 	}
-	if scale == nil || scale.Len() == 0 || scale.DType != onnx.Float32 || zero != nil && zero.Len() != scale.Len() {
+	if scale == nil || scale.DType != onnx.Float32 || zero == nil && n.Input(2) != "" ||
+		zero != nil && zero.Len() != scale.Len() {
 		return nil, nil
 	}
 	for _, s := range scale.F32() {
@@ -220,12 +228,22 @@ func (v *integers) parameters(n *onnx.Node) (scale, zero *onnx.Tensor) {
 			return nil, nil
 		}
 	}
+	if d == onnx.Undefined {
+		d = typeOf(zero)
+	}
+	if _, err := kernel.Prepare(v.spec(n, d, scale.DType, typeOf(zero))); err != nil {
+		return nil, nil
+	}
 	return scale, zero
 }
 
 // scalar returns a value whose scale and zero point are scalars of bytes.
 func (v *integers) scalar(name string, n *onnx.Node) *quantizedValue {
-	scale, zero := v.parameters(n)
+	var d onnx.DType
+	if n.Op == "QuantizeLinear" {
+		d = onnx.Float32
+	}
+	scale, zero := v.parameters(n, d)
 	if scale == nil || scale.Len() != 1 || zero == nil || zero.DType != onnx.Int8 &&
 		zero.DType != onnx.Uint8 {
 		return nil
@@ -301,7 +319,7 @@ func (v *integers) product(n *onnx.Node) {
 		defer func() { c.In = c.In[:1] }()
 		return k(c)
 	}
-	v.replace(n, run, err, out, []string{x.name})
+	v.replace(n, run, err, out, x)
 }
 
 func zeroPoint(q kernel.Quantization) *onnx.Tensor {
@@ -311,29 +329,40 @@ func zeroPoint(q kernel.Quantization) *onnx.Tensor {
 	return onnx.Scalar(uint8(q.Zero))
 }
 
+// known returns a constant that a DequantizeLinear reads, with its scale and zero point, which are
+// one for all or one for each position on the axis.
+func (v *integers) known(name string, axis int) (t, scale, zero *onnx.Tensor) {
+	n := v.made[name]
+	if n == nil || n.Domain != "" || n.Op != "DequantizeLinear" {
+		return nil, nil, nil
+	}
+	if t = v.constant(n.Input(0)); t == nil {
+		return nil, nil, nil
+	}
+	at := 1
+	if a, ok := n.Attr("axis"); ok {
+		at = int(a.Int)
+	}
+	if at < 0 {
+		at += len(t.Shape)
+	}
+	scale, zero = v.parameters(n, t.DType)
+	if scale == nil || scale.Len() != 1 && (at != axis || at >= len(t.Shape) ||
+		!slices.Equal(scale.Shape, t.Shape[at:at+1])) {
+		return nil, nil, nil
+	}
+	return t, scale, zero
+}
+
 // weights returns a node's weights in bytes with a scale and zero point for each of its outputs, or
 // one for all.
 func (v *integers) weights(n *onnx.Node) (w, scale, zero *onnx.Tensor) {
-	from := v.made[n.Inputs[1]]
-	if from == nil || from.Domain != "" || from.Op != "DequantizeLinear" {
-		return nil, nil, nil
-	}
-	w = v.constant(from.Input(0))
-	scale, zero = v.parameters(from)
-	if w == nil || scale == nil || len(w.Shape) < 2 || w.DType != onnx.Int8 && w.DType != onnx.Uint8 {
-		return nil, nil, nil
-	}
-	axis, outputs := 1, 0
-	if a, ok := from.Attr("axis"); ok {
-		axis = int(a.Int)
-	}
-	if axis < 0 {
-		axis += len(w.Shape)
-	}
+	outputs := 0
 	if trans, ok := n.Attr("transB"); n.Op == "MatMul" || n.Op == "Gemm" && (!ok || trans.Int == 0) {
-		outputs = len(w.Shape) - 1
+		outputs = 1
 	}
-	if scale.Len() != 1 && (axis != outputs || scale.Len() != w.Shape[outputs]) {
+	w, scale, zero = v.known(n.Inputs[1], outputs)
+	if w == nil || len(w.Shape) < 2 || w.DType != onnx.Int8 && w.DType != onnx.Uint8 {
 		return nil, nil, nil
 	}
 	return w, scale, zero
@@ -342,30 +371,27 @@ func (v *integers) weights(n *onnx.Node) (w, scale, zero *onnx.Tensor) {
 // bias returns a constant bias in quanta of the sums, as int32.
 func (v *integers) bias(name string, x float64, w *onnx.Tensor) *onnx.Tensor {
 	b, at := v.constant(name), func(int) float64 { return 1 }
-	if from := v.made[name]; b == nil && from != nil && from.Domain == "" &&
-		from.Op == "DequantizeLinear" {
-		scale, zero := v.parameters(from)
-		if scale == nil {
-			return nil
-		}
+	if b == nil {
+		known, scale, zero := v.known(name, 0)
 		for i := 0; zero != nil && i < zero.Len(); i++ {
 			if zero.At(i) != 0 {
 				return nil
 			}
 		}
-		b = v.constant(from.Inputs[0])
-		at = func(i int) float64 { return scale.At(i % scale.Len()) }
+		b, at = known, func(i int) float64 { return scale.At(i % scale.Len()) }
+	} else if b.DType != onnx.Float32 {
+		return nil
 	}
 	if b == nil || len(b.Shape) != 1 || w.Len() != 1 && w.Len() != b.Len() {
 		return nil
 	}
-	out := make([]int32, b.Len())
-	for i := range out {
+	sums := make([]int32, b.Len())
+	for i := range sums {
 		q := math.RoundToEven(b.At(i) * at(i) / (x * w.At(i%w.Len())))
-		if math.Abs(q) > math.MaxInt32/2 || q != q {
+		if !(math.Abs(q) <= math.MaxInt32/2) {
 			return nil
 		}
-		out[i] = int32(q)
+		sums[i] = int32(q)
 	}
-	return onnx.NewTensor(out, len(out))
+	return onnx.NewTensor(sums, len(sums))
 }

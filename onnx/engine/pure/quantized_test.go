@@ -212,6 +212,15 @@ func TestQuantizedEdges(t *testing.T) {
 				q.Param("wz", onnx.Scalar[int8](1))})
 			return q.Op("Gemm", []build.Ref{x, w, q.Param("b", onnx.Vector[float32](.5))})
 		}, "", nil},
+		{"scales of rows", []int{2, 4}, func(q *quantizer, x build.Ref) build.Ref {
+			return q.Op("MatMul", []build.Ref{x, q.weights(0, 4, 4)})
+		}, "", nil},
+		{"a computed zero point", []int{2, 4}, func(q *quantizer, x build.Ref) build.Ref {
+			w := q.Op("DequantizeLinear", []build.Ref{
+				q.Param("w", onnx.NewTensor([]int8{1, 2, 3, 4, 5, 6, 7, 8}, 4, 2)), q.F32(.05),
+				q.Op("Identity", []build.Ref{q.Param("wz", onnx.Scalar[int8](9))})})
+			return q.Op("MatMul", []build.Ref{x, w})
+		}, "", nil},
 		{"a bias without scales", []int{1, 2, 5, 5}, func(q *quantizer, x build.Ref) build.Ref {
 			b := q.Op("DequantizeLinear", []build.Ref{q.Param("b", onnx.Vector[int32](1, 2)),
 				q.Param("bs", onnx.ZerosF32(1))})
@@ -272,4 +281,91 @@ func TestQuantizedEdges(t *testing.T) {
 		}
 		must.Do(t, s.Close())
 	}
+}
+
+// smallQuantized is a Conv with a bias, a Flatten and a Gemm, quantised.
+func smallQuantized(t *testing.T) *onnx.Model {
+	q := &quantizer{Builder: build.New("refused"), r: rand.New(rand.NewPCG(8, 1)), d: onnx.Uint8}
+	x, axis := q.bytes(q.Input("x", onnx.Float32, 1, 2, 1, 4), .01), onnx.IntAttr("axis", 0)
+	w := q.Op("DequantizeLinear", []build.Ref{q.Param("w", onnx.NewTensor([]int8{1, 2, 3, 4}, 2, 2, 1, 1)),
+		q.Param("ws", onnx.Vector[float32](.1, .2)), q.Param("wz", onnx.Vector[int8](0, 0))}, axis)
+	b := q.Op("DequantizeLinear", []build.Ref{q.Param("b", onnx.Vector[int32](10, 20)),
+		q.Param("bs", onnx.Vector[float32](.1, .1)), q.Param("bz", onnx.Vector[int32](0, 0))}, axis)
+	x = q.bytes(q.Op("Conv", []build.Ref{x, w, b}), .05)
+	x = q.again(q.Op("Flatten", []build.Ref{x}))
+	q.Output("y", q.bytes(q.Op("Gemm", []build.Ref{x, q.weights(0, 3, 8)}, onnx.IntAttr("transB", 1)), .05))
+	return must.Get(q.Model())(t)
+}
+
+// TestQuantizedRefused: a file that is refused on float32 is refused on integers.
+func TestQuantizedRefused(t *testing.T) {
+	const product, weights, bias, mover = 0, 1, 2, 3 // the DequantizeLinear that is changed
+	for _, c := range []struct {
+		name   string
+		of     int
+		change func(g *onnx.Graph, n *onnx.Node)
+		failed string
+	}{
+		{"axis of a bias", bias, func(_ *onnx.Graph, n *onnx.Node) { n.Attrs[0].Int = 3 }, "axis 3 is outside"},
+		{"scales of a bias", bias, func(g *onnx.Graph, _ *onnx.Node) {
+			g.Initializers["bs"] = onnx.NewTensor([]float32{.1, .1}, 2, 1)
+		}, "a scale of shape [2 1]"},
+		{"type of a bias", bias, func(g *onnx.Graph, n *onnx.Node) {
+			g.Initializers["b"], n.Inputs = onnx.Vector[float32](1, 2), n.Inputs[:2]
+		}, "is of float32"},
+		{"type of a bias that is no quanta", bias, func(g *onnx.Graph, _ *onnx.Node) {
+			for _, n := range g.Nodes {
+				if n.Op == "Conv" {
+					n.Inputs[2] = "b"
+				}
+			}
+		}, "is of int32"},
+		{"type of zero points", weights, func(g *onnx.Graph, _ *onnx.Node) {
+			g.Initializers["wz"] = onnx.Vector[uint8](0, 0)
+		}, "is of uint8"},
+		{"floats of a product", product, func(_ *onnx.Graph, n *onnx.Node) { n.Inputs[0] = "x" }, "is of float32"},
+		{"floats of a mover", mover, func(g *onnx.Graph, n *onnx.Node) {
+			n.Inputs[0] = "x"
+			flat := slices.Index(g.Nodes, n) + 1 // whose bytes are the output
+			g.Nodes = g.Nodes[:flat+2]
+			g.Outputs = []onnx.ValueInfo{{Name: g.Nodes[flat+1].Outputs[0]}}
+		}, "is of float32"},
+		{"kind of an attribute", product, func(_ *onnx.Graph, n *onnx.Node) {
+			n.Attrs = []onnx.Attr{onnx.FloatAttr("axis", 1)}
+		}, `"axis"`},
+		{"values that nothing reads", bias, func(g *onnx.Graph, n *onnx.Node) {
+			g.Nodes = append(g.Nodes, &onnx.Node{Op: n.Op, Inputs: n.Inputs, Outputs: []string{"unread"},
+				Attrs: []onnx.Attr{onnx.IntAttr("axis", 3)}})
+		}, "axis 3 is outside"},
+		{"Gemm of a vector", mover, func(g *onnx.Graph, n *onnx.Node) {
+			g.Initializers["flat"] = onnx.Vector[int64](8)
+			for _, n := range g.Nodes {
+				if n.Op == "Flatten" {
+					n.Op, n.Inputs = "Reshape", append(n.Inputs, "flat")
+				}
+			}
+		}, "[8] and "},
+	} {
+		m := smallQuantized(t)
+		var of []*onnx.Node
+		for _, n := range m.Graph.Nodes {
+			if n.Op == "DequantizeLinear" {
+				of = append(of, n)
+			}
+		}
+		c.change(m.Graph, of[c.of])
+		for _, reproducible := range []bool{false, true} {
+			e := must.Get(New(engine.Options{Threads: 1, Reproducible: reproducible}))(t)
+			s, err := e.Load(m)
+			if err == nil {
+				_, err = engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 2, 1, 4)})
+			}
+			if err == nil || !strings.Contains(err.Error(), c.failed) || strings.Contains(err.Error(), "kernel failed") {
+				t.Errorf("%s, reproducible %v: the error is %v where one with %q is expected", c.name, reproducible, err,
+					c.failed)
+			}
+		}
+	}
+	modeltest.Eval(t, must.Get(New(engine.Options{Threads: 1}))(t), smallQuantized(t),
+		map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 2, 1, 4)}) // as it is, it is refused on neither
 }

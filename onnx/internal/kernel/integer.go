@@ -701,7 +701,8 @@ func matMulOfBytes(s *Spec, k Kernel) (Kernel, error) {
 	}
 	return func(c *Call) error {
 		a, b := c.In[o.a], c.In[o.b]
-		if shape, n, ok := v.suits(a, b); ok && o.fit(c.in, n) {
+		ok := s.Node.Op != "Gemm" || len(a.Shape) == 2
+		if shape, n, suits := v.suits(a, b); ok && suits && o.fit(c.in, n) {
 			out, q := o.output(c, d, shape, nil)
 			if v.matMul(c, a, b, c.in(o.zb), zeroOf(c.in(o.za)), q, out) {
 				return nil
