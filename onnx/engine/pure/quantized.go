@@ -303,7 +303,7 @@ func (v *integers) product(n *onnx.Node) {
 	s.Const = []*onnx.Tensor{nil, onnx.Scalar(x.q.Scale), zeroPoint(x.q), w, ws, wz,
 		onnx.Scalar(out.q.Scale), zeroPoint(out.q)}
 	if name := n.Input(2); name != "" {
-		b := v.bias(name, float64(x.q.Scale), ws)
+		b := v.bias(name, x.q, out.q, ws)
 		if b == nil {
 			return
 		}
@@ -368,8 +368,9 @@ func (v *integers) weights(n *onnx.Node) (w, scale, zero *onnx.Tensor) {
 	return w, scale, zero
 }
 
-// bias returns a constant bias in quanta of the sums, as int32.
-func (v *integers) bias(name string, x float64, w *onnx.Tensor) *onnx.Tensor {
+// bias returns a constant bias in quanta of the sums, as int32; none where that changes an output by
+// more than half a quantum.
+func (v *integers) bias(name string, x, out kernel.Quantization, w *onnx.Tensor) *onnx.Tensor {
 	b, at := v.constant(name), func(int) float64 { return 1 }
 	if b == nil {
 		known, scale, zero := v.known(name, 0)
@@ -387,8 +388,10 @@ func (v *integers) bias(name string, x float64, w *onnx.Tensor) *onnx.Tensor {
 	}
 	sums := make([]int32, b.Len())
 	for i := range sums {
-		q := math.RoundToEven(b.At(i) * at(i) / (x * w.At(i%w.Len())))
-		if !(math.Abs(q) <= math.MaxInt32/2) {
+		step := float64(x.Scale) * w.At(i%w.Len())
+		exact := b.At(i) * at(i)
+		q := math.RoundToEven(exact / step)
+		if !(math.Abs(q) <= math.MaxInt32/2 && math.Abs(exact-q*step) <= float64(out.Scale)/2) {
 			return nil
 		}
 		sums[i] = int32(q)

@@ -212,6 +212,10 @@ func TestQuantizedEdges(t *testing.T) {
 				q.Param("wz", onnx.Scalar[int8](1))})
 			return q.Op("Gemm", []build.Ref{x, w, q.Param("b", onnx.Vector[float32](.5))})
 		}, "", nil},
+		{"a bias below the quanta of sums", []int{2, 4}, func(q *quantizer, x build.Ref) build.Ref {
+			return q.Op("Gemm", []build.Ref{q.bytes(x, 1000), q.weights(1, 4, 3),
+				q.Param("b", onnx.Vector[float32](.4, -.7, .9))})
+		}, "", nil},
 		{"scales of rows", []int{2, 4}, func(q *quantizer, x build.Ref) build.Ref {
 			return q.Op("MatMul", []build.Ref{x, q.weights(0, 4, 4)})
 		}, "", nil},
