@@ -147,7 +147,6 @@ func TestFixedReply(t *testing.T) {
 		{"a bad image", bad, "bad.png", exitOK, nil},
 		{"a bad image left out", bad, "bad.png", exitOK, []string{"--on-bad", "skip", "--round", "3"}},
 		{"no folder", filepath.Join(dir, "none"), "none", exitMissing, nil},
-		{"too many images", sixty, "", exitOK, []string{"--points", "50", "--round", "4"}},
 		{"too many of a client", sixty, "more than the round's 50", exitOK,
 			[]string{"--points", "50", "--unit", "client", "--round", "5"}},
 		{"too many for two servers", sixty, "more than the round's 1 ", exitOK,
@@ -196,5 +195,32 @@ func TestReplyAfter(t *testing.T) {
 	} {
 		refuses(t, exitUsage, want, append([]string{"compress", "--client", "a", "-o",
 			filepath.Join(source, "u"), source}, args...)...)
+	}
+}
+
+// TestStrayPoints: --points where it has no effect is refused before anything is spent, as the
+// upload's budget would be another than the round's.
+func TestStrayPoints(t *testing.T) {
+	graph, photos := privateGraph(t), photosOf(t, 3)
+	for name, c := range map[string]struct {
+		args  []string
+		stray bool
+	}{
+		"noise of the client's": {nil, true},
+		"noise of the server's": {[]string{"--noise", "trusted"}, true},
+		"a client is the unit":  {[]string{"--unit", "client"}, false},
+		"noise of two servers":  {[]string{"--noise", "two-servers"}, false},
+	} {
+		ledger := filepath.Join(t.TempDir(), "ledger")
+		args := append([]string{"compress", "--model", graph, "--client", "a", "--ledger", ledger, "-o", ledger + ".upload",
+			"--epsilon", "1", "--points", "9"}, append(c.args, photos)...)
+		if !c.stray {
+			run(t, args...)
+			continue
+		}
+		refuses(t, exitUsage, "--points 9 has no effect", args...)
+		if _, err := os.Stat(ledger); err == nil {
+			t.Errorf("%s: a ledger was written", name)
+		}
 	}
 }

@@ -137,10 +137,11 @@ func TestExplainNoise(t *testing.T) {
 	graph, dir := privateGraph(t), t.TempDir()
 	photos := photosOf(t, 6)
 	const exact, none = "the exact number of images of each class", "no number of images"
-	for noise, want := range map[string]string{"local": none, "trusted": exact, "two-servers": none} {
-		path := filepath.Join(dir, noise)
-		run(t, "compress", "--model", graph, "--client", "a", "--ledger", path+".ledger", "--epsilon", "1", "--noise",
-			noise, "--points", "10", "-o", path, photos)
+	for noise, want := range map[string]string{"local": none, "trusted": exact, "two-servers --points 10": none} {
+		args := strings.Fields(noise)
+		path := filepath.Join(dir, args[0])
+		run(t, append([]string{"compress", "--model", graph, "--client", "a", "--ledger", path + ".ledger",
+			"--epsilon", "1", "-o", path, photos, "--noise"}, args...)...)
 		s := run(t, "inspect", "--explain", path)
 		if !strings.Contains(s, want) || strings.Contains(s, exact) && strings.Contains(s, none) {
 			t.Errorf("%s: want %q in %s", noise, want, s)

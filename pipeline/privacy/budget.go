@@ -104,8 +104,12 @@ func (b Budget) String() string {
 	if b.Relation == ReplaceOne {
 		relation = "replaced"
 	}
-	return fmt.Sprintf("epsilon %g, delta %g for %s %s, noise: %s", b.Epsilon, b.Delta, unit,
-		relation, b.Noise)
+	points := ""
+	if b.Points > 0 {
+		points = fmt.Sprintf(", points: %d", b.Points)
+	}
+	return fmt.Sprintf("epsilon %g, delta %g for %s %s, noise: %s%s", b.Epsilon, b.Delta, unit,
+		relation, b.Noise, points)
 }
 
 // Promise describes in words the guarantee of a budget.

@@ -240,8 +240,15 @@ func TestBudget(t *testing.T) {
 		change(&b)
 		must.Fail(b.Check())(t, want)
 	}
-	if got := good.String(); got != "epsilon 1, delta 1e-05 for one image added or removed, noise: local" {
-		t.Error(got)
+	shares := good
+	shares.Noise, shares.Points = TwoServers, 40
+	for want, b := range map[string]Budget{
+		"epsilon 1, delta 1e-05 for one image added or removed, noise: local":                   good,
+		"epsilon 1, delta 1e-05 for one image added or removed, noise: two-servers, points: 40": shares,
+	} {
+		if got := b.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 	if v := good.Spend(10, 50); v.Releases != 50 ||
 		v.Variance() != 50*float64(v.Deviation*v.Deviation) {
