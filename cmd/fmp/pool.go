@@ -59,6 +59,7 @@ type pooled struct {
 	Unknown []string `json:"unknown,omitempty"`
 	known   bool     // the corpus has all
 	asked   bool     // the scope, by --scope
+	judged  int      // calibration points that corrected the temperature of clients left out
 	// Absent are the classes of which no upload has images; the classifier can still name them.
 	Absent []string `json:"absent,omitempty"`
 	// Named is the share, 0 to 1, of the corpus's images that counts as one more client's; none
@@ -150,9 +151,9 @@ A client whose class means differ from the others' by one shift, as with another
 as shifted, not dishonest: the shift is subtracted. The classifier is for images of a client to
 come, or of the one that --for names, whose shift is known.
 
-The calibration points beside class means (fmp-edge compress --calibrate), and half of those in
-uploads of moments, are for prediction sets: output set, which holds the class of a new image of
-these clients with a probability of at least --level (docs/sets.md).
+The calibration points beside class means (fmp-edge compress --calibrate) are for prediction sets;
+in open scope, and in uploads of moments, half of them are. The sets are output set, which holds the
+class of a new image of these clients with a probability of at least --level (docs/sets.md).
 
 A part, which fmp merge makes of many uploads, stands for its uploads, beside others or alone.
 
@@ -486,6 +487,7 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 			[]float64{post.Diagnostics["kappa"], post.Diagnostics["kappa deviation"]}
 		if post.Diagnostics[posterior.DiagnosticLeftOut] == 1 {
 			p.Kappa, p.Tails = nil, p.Kappa
+			p.judged = int(post.Diagnostics[posterior.DiagnosticPoints])
 		}
 		if e, ok := post.Diagnostics["corpus"]; ok {
 			p.Corpus = &e
@@ -498,7 +500,7 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 		if !math.IsNaN(novelty) {
 			p.Novelty = &novelty
 		}
-		p.Unknown, p.known, p.asked = r.Unknown(), r.Named(), r.Scope == posterior.ScopeOpen
+		p.Unknown, p.known, p.asked = r.Unknown(), r.Named(), r.Scope == p.Scope
 		if w, ok := post.Diagnostics[posterior.DiagnosticNamed]; ok {
 			p.Named, p.Unlike = &w, unlike(post, r.Client.Classes)
 		}
@@ -514,9 +516,8 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 // scopeMoments is the Scope of a round of moments.
 const scopeMoments = "moments"
 
-// moments describes how moments were read; nothing of other uploads. Kappa is told where
-// calibration points tell it.
-func (p *pooled) moments(told bool) string {
+// moments describes how moments were read; nothing of other uploads.
+func (p *pooled) moments() string {
 	corpus := "without a corpus"
 	switch {
 	case p.Corpus == nil:
@@ -529,17 +530,16 @@ func (p *pooled) moments(told bool) string {
 	}
 	switch {
 	case p.Tails != nil:
+		points := ""
+		if p.judged > 0 {
+			points = fmt.Sprintf(", corrected by %d calibration points", p.judged)
+		}
 		return fmt.Sprintf("form:       moments, %s; the temperature is that of clients left out, times "+
-			"%s for the tails of images\n", corpus, kappaText(p.Tails[0], p.Tails[1]))
+			"%s for the tails of images%s\n", corpus, kappaText(p.Tails[0], p.Tails[1]), points)
 	case p.Kappa == nil:
 		return ""
-	case !told:
-		return fmt.Sprintf("form:       moments, %s (kappa %s)\n", corpus,
-			kappaText(p.Kappa[0], p.Kappa[1]))
 	}
-	return fmt.Sprintf("form:       moments, %s (kappa %s; fmp fuse --kappa %.3g,%.2g "+
-		"tells it to another round behind this network)\n", corpus,
-		kappaText(p.Kappa[0], p.Kappa[1]), p.Kappa[0], p.Kappa[1])
+	return fmt.Sprintf("form:       moments, %s (kappa %s)\n", corpus, kappaText(p.Kappa[0], p.Kappa[1]))
 }
 
 // print describes the result for people.
@@ -568,7 +568,7 @@ func (p *pooled) print(b *strings.Builder) {
 	}
 	fmt.Fprintf(b, "from:       %s, %d points for n = %d%s\n", uploads, p.Points, p.N,
 		ofCalibration(calibration))
-	b.WriteString(p.moments(calibration > 0))
+	b.WriteString(p.moments())
 	if p.Novelty != nil {
 		of := "of the corpus's classes"
 		switch {
@@ -581,6 +581,8 @@ func (p *pooled) print(b *strings.Builder) {
 		}
 		fmt.Fprintf(b, "scope:      %s: %s (novelty %.2f, about 1 for the corpus's)\n",
 			p.Scope, of, *p.Novelty)
+	} else if p.asked {
+		fmt.Fprintf(b, "scope:      %s: by --scope\n", p.Scope)
 	}
 	if len(p.Absent) > 0 {
 		fmt.Fprintf(b, "absent:     no upload has images of %s, which the classifier can still name\n",

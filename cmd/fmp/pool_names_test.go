@@ -50,6 +50,12 @@ func TestPoolNames(t *testing.T) {
 		if text := fmp(append(args, "--scope", "open")...); !strings.Contains(text, "open: by --scope (novelty ") {
 			t.Errorf("%s: printed is %s", c.names, text)
 		}
+		if c.unknown != "" {
+			continue
+		}
+		if text := fmp(append(args, "--scope", "closed")...); !strings.Contains(text, "closed: by --scope\n") {
+			t.Errorf("%s: printed is %s", c.names, text)
+		}
 	}
 }
 
@@ -67,6 +73,16 @@ func TestPoolScope(t *testing.T) {
 		p.print(&b)
 		if !strings.Contains(b.String(), "scope:      "+want+" (novelty 2.50") {
 			t.Errorf("%+v: printed is %s", p, b.String())
+		}
+	}
+	for want, p := range map[string]pooled{
+		"scope:      closed: by --scope\n": {Scope: "closed", asked: true},
+		"":                                 {Scope: "closed"},
+	} {
+		p.Shape = []int{1, 2, 2}
+		var b strings.Builder
+		if p.print(&b); !strings.Contains(b.String(), want) || want == "" && strings.Contains(b.String(), "scope:") {
+			t.Errorf("%+v: printed is %s, want %q", p, b.String(), want)
 		}
 	}
 }

@@ -123,3 +123,20 @@ func TestPrintSurvived(t *testing.T) {
 		}
 	}
 }
+
+// TestPrintMoments: the form of a round of moments says whether calibration points corrected the
+// temperature of clients left out, and advises no kappa.
+func TestPrintMoments(t *testing.T) {
+	for want, p := range map[string]pooled{
+		"left out, times 1.54 ± 17% for the tails of images\n": {Tails: []float64{1.54, 0.17},
+			Calibration: []int{9}},
+		"for the tails of images, corrected by 58 calibration points\n": {Tails: []float64{1.54, 0.17}, judged: 58},
+		"(kappa 0.85 ± 25%)\n": {Kappa: []float64{0.85, 0.25}, Calibration: []int{2}},
+	} {
+		p.Shape = []int{1, 2, 2}
+		var b strings.Builder
+		if p.print(&b); !strings.Contains(b.String(), want) {
+			t.Errorf("want %q in %s", want, b.String())
+		}
+	}
+}

@@ -34,9 +34,17 @@ type judge struct {
 	images float64
 }
 
+// Judged returns how many calibration points judge the round's candidates: none, or all.
+func (r *Round) Judged() int {
+	if n := len(r.Points.Labels); n >= fewestPoints {
+		return n
+	}
+	return 0
+}
+
 // judges returns a round's judges.
 func (r *Round) judges() (out []judge) {
-	if n := len(r.Points.Labels); n >= fewestPoints {
+	if n := r.Judged(); n > 0 {
 		out = append(out, judge{r.Points.Rows, r.Points.Labels, float64(n)})
 	}
 	for i := range out {

@@ -32,7 +32,7 @@ type Options struct {
 	L2        float64 `yaml:"l2" setting:"erm.l2" flag:"l2" default:"0" allowed:"0|1e-6..1e6" rounds:"points" doc:"L2 penalty of the fits to drawn points (sum form); 0 means the predictor's own"`
 	Tolerance float64 `yaml:"tolerance" setting:"erm.tolerance" default:"1e-8" allowed:"1e-12..0.01" rounds:"points" doc:"gradient norm, relative to that at zero, at which these fits stop"`
 	Trust     bool    `yaml:"trust" default:"false" rounds:"points means moments" doc:"take every client for honest; else each sample of a predictor in closed form draws who is"`
-	Corpus    string  `yaml:"corpus" setting:"corpus.upload" flag:"corpus" default:"" allowed:"|FILE" rounds:"moments" doc:"upload of moments of images of the server's own, of any classes: a prior, believed where clients left out say so, or, where kappa is known, their calibration points"`
+	Corpus    string  `yaml:"corpus" setting:"corpus.upload" flag:"corpus" default:"" allowed:"|FILE" rounds:"moments" doc:"upload of moments of the server's own images, of any classes: a prior. Clients left out say how far it is believed; where kappa is known, calibration points do"`
 	Anchor    string  `yaml:"anchor" default:"default" allowed:"default|none|FILE" rounds:"means moments" doc:"upload of images that the server knows, its own or those of an earlier round, by which clients are judged; default: the one that comes with the program for the extractor and the classes, if one does"`
 	Sets      `yaml:"sets"`
 
@@ -58,7 +58,7 @@ type Sets struct {
 	Groups      string          `yaml:"groups" flag:"groups" default:"" rounds:"means moments" doc:"sets that hold for the images of each group of clients, NAME=CLIENT,...;..."`
 	// FalseShare of a round without judgement (Trust), or for one client, is 0; nil stands for the
 	// default.
-	FalseShare *float64 `yaml:"false_share" flag:"false-share" default:"0.2" allowed:"0..<0.5" rounds:"means moments" doc:"share of the clients whose calibration points may be false without that the sets hold less often"`
+	FalseShare *float64 `yaml:"false_share" flag:"false-share" default:"0.2" allowed:"0..<0.5" rounds:"means moments" doc:"share of the clients whose calibration points may be false without that the sets hold less often; of sets by class or for shares it leaves out clients whose points are contradicted, and promises nothing"`
 }
 
 // Kinds of uploads, as the tag rounds names them.

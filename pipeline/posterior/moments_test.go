@@ -597,12 +597,13 @@ func TestClientsLeftOut(t *testing.T) {
 	x, y := w.images(many, 2000, "test")
 	w.shift = func(m int) [3]float64 { return [3]float64{2 * rng.New(2, "shift", m).NormFloat64()} }
 	shifted := withoutPoints(w.clients(t, many))
-	found := map[string]float64{}
+	found, judging := map[string]float64{}, map[string]float64{"points": 60}
 	for name, c := range map[string]struct {
 		clients []discriminant.Client
 		change  func(o *MomentsOptions)
 		left    bool
 	}{
+		"few points":         {slices.Concat(all[:1], plain[1:]), func(*MomentsOptions) {}, true},
 		"unknown":            {plain, func(*MomentsOptions) {}, true},
 		"clients are judged": {plain, func(o *MomentsOptions) { o.Honesty = true }, true},
 		"a corpus":           {plain, func(o *MomentsOptions) { o.Corpus = &all[0] }, true},
@@ -623,6 +624,9 @@ func TestClientsLeftOut(t *testing.T) {
 		r := must.Get(Moments(t.Context(), c.clients, at, o))(t)
 		if got := r.Diagnostics[DiagnosticLeftOut] == 1; got != c.left {
 			t.Errorf("%s: the temperature is of clients left out: %v, want %v", name, got, c.left)
+		}
+		if got := r.Diagnostics[DiagnosticPoints]; got != judging[name] {
+			t.Errorf("%s: %v calibration points corrected it, want %v", name, got, judging[name])
 		}
 		found[name] = nll(t, r, x, y)
 	}

@@ -45,7 +45,7 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	}
 	e := Ensemble(m.Ensemble(min(o.Samples, discriminant.MaxSamples(r.K, r.C)), of))
 	d := map[string]float64{"moments": 1, DiagnosticLeftOut: 1, "kappa": math.Exp(m.LogKappa),
-		"kappa deviation": m.LogKappaError}
+		"kappa deviation": m.LogKappaError, DiagnosticPoints: float64(r.Judged())}
 	if e, ok := m.Corpora(); ok {
 		d["corpus"] = e
 	}
