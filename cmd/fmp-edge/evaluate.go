@@ -124,6 +124,8 @@ func (o *scoring) check(f *pflag.FlagSet) error {
 	case o.epsilon != 0 && f.Changed("on-bad") && o.onBad == "fail":
 		return usagef("evaluate: --on-bad fail: an error would tell of the image that cannot be read; a " +
 			"report with noise leaves it out")
+	case o.epsilon != 0 && f.Changed("least"):
+		return usagef("evaluate: --least is of reports without noise: leave it out")
 	case o.wait < time.Second || o.wait > 366*24*time.Hour:
 		return usagef("evaluate: --wait %v; allowed are 1s to a year", o.wait)
 	}

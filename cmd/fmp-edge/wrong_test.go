@@ -121,6 +121,7 @@ func TestWrong(t *testing.T) {
 		{"evaluate --model x.onnx photos", "--key FILE"}, {score + "photos --least 1", "--least 1"},
 		{score + "photos --epsilon 30", "epsilon is 30"}, {score + "photos --max-epsilon 1", "give --epsilon"},
 		{score + "photos --delta 1e-6", "give --epsilon"},
+		{score + "photos --epsilon 1 --output o.report --least 5", "--least is of reports without noise"},
 		{score + "photos --epsilon 1 --report-to https://127.0.0.1:9", "give --output FILE"},
 		{score + "photos --epsilon 1 --json", "give --output FILE"},
 		{"evaluate --model client.onnx --key a.key photos", "it is a client"},

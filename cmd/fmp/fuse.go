@@ -158,8 +158,9 @@ privacy (docs/privacy.md), by the private predictor (--set privacy.model=FILE). 
 class-means where there is a trained conjugate or open predictor for the extractor, and points where
 there is none or an --embedding is given.
 
-moments: class means, the scatter of the features within the client's classes, and a few single
-images' features as calibration points; the server reads them without a corpus or a predictor. It
+moments: class means, the scatter of the features within the client's classes, a curve and, where
+the owner grants them, a few single images' features as calibration points; the server reads them
+without a corpus or a predictor. It
 wants --extractor and --class-names, and is the default with them. Labelled images behind the
 extractor, of any classes (--dataset), tell its kappa, the temperature of its classifiers; without
 any, and without --kappa, clients left out tell the temperature, and calibration points correct it.
@@ -282,6 +283,10 @@ func (o *fuseRun) client(cmd *cobra.Command, s *resolver,
 		}
 		o.moments.learn = s.given("dataset.name") && len(cfg.Extractor.Kappa) == 0
 		return momentsClient(cmd, eng, cfg, o.names, o.moments)
+	}
+	if cmd.Flags().Changed("bytes") || len(cfg.Extractor.Kappa) > 0 {
+		return nil, pre, usageErrorf("--bytes and --kappa are of uploads of moments, which --extractor with " +
+			"--class-names, or --upload moments, makes: leave them out")
 	}
 	if o.upload == "" && s.given("embedding.model") {
 		o.upload = uploadPoints

@@ -76,6 +76,8 @@ func TestWrong(t *testing.T) {
 		{"fuse --extractor x.onnx --class-names a,b --bytes 1t -o y.onnx", "bytes"},
 		{"fuse --config key.yaml -o y.onnx", "extractr"},
 		{"fuse --extractor x.onnx --class-names a,b --kappa 1 -o y.onnx", "kappa"},
+		{"fuse --dataset digits --bytes 64k -o y.onnx", "of uploads of moments"},
+		{"fuse --dataset digits --kappa 0.7,0.1 -o y.onnx", "of uploads of moments"},
 		// Rounds.
 		{"pool", "none"}, {"pool nowhere.upload", "nowhere.upload"}, {"pool not.upload", "not.upload"},
 		{"pool not.upload -o a.txt", ".onnx"},
