@@ -71,7 +71,7 @@ func connectionFlags(f *pflag.FlagSet) *connection {
 			"largest delta of a private round, also where --max-epsilon alone is given: an epsilon says "+
 				"less at a larger one; refuses plain rounds too"),
 		deltaAsked: func() bool { return f.Changed("max-delta") },
-		noise: f.String("noise", "", "refuse plain rounds, and private ones whose noise comes from elsewhere: local "+
+		noise: f.String("noise", "", "refuse plain rounds, and noise from elsewhere: local "+
 			"(this client) or two-servers; without it also trusted (the server, which sees the "+
 			"sums without noise)"),
 		asJSON: f.Bool("json", false, "print JSON"),

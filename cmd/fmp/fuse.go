@@ -158,9 +158,9 @@ privacy (docs/privacy.md), by the private predictor (--set privacy.model=FILE). 
 class-means where there is a trained conjugate or open predictor for the extractor, and points where
 there is none or an --embedding is given.
 
-moments: class means, the scatter of the features within the client's classes, a curve and, where
-the owner grants them, a few single images' features as calibration points; the server reads them
-without a corpus or a predictor. It
+moments: class means, the scatter of the features within the client's classes, and a curve; where
+the owner grants them, a few single images' features too, as calibration points. The server reads
+them without a corpus or a predictor. It
 wants --extractor and --class-names, and is the default with them. Labelled images behind the
 extractor, of any classes (--dataset), tell its kappa, the temperature of its classifiers; without
 any, and without --kappa, clients left out tell the temperature, and calibration points correct it.

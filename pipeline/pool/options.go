@@ -58,7 +58,7 @@ type Sets struct {
 	Groups      string          `yaml:"groups" flag:"groups" default:"" rounds:"means moments" doc:"sets that hold for the images of each group of clients, NAME=CLIENT,...;..."`
 	// FalseShare of a round without judgement (Trust), or for one client, is 0; nil stands for the
 	// default.
-	FalseShare *float64 `yaml:"false_share" flag:"false-share" default:"0.2" allowed:"0..<0.5" rounds:"means moments" doc:"share of the clients whose calibration points may be false without that the sets hold less often; of sets by class or for shares it leaves out clients whose points are contradicted, and promises nothing"`
+	FalseShare *float64 `yaml:"false_share" flag:"false-share" default:"0.2" allowed:"0..<0.5" rounds:"means moments" doc:"share of the clients whose calibration points may be false without that the sets hold less often. Of sets by class or for shares it leaves out clients whose points are contradicted, and promises nothing"`
 }
 
 // Kinds of uploads, as the tag rounds names them.
