@@ -55,6 +55,8 @@ type Manifest struct {
 	Sizes map[string]int `json:"sizes"`
 	// Classes are the names of the classes.
 	Classes []string `json:"classes,omitempty"`
+	// Methods are those of a finished run, in its order; none where an earlier version made it.
+	Methods []string `json:"methods,omitempty"`
 	// SameImages says that the clients hold all images that there are for them, so that all repeats
 	// have the same.
 	SameImages bool `json:"same_images,omitempty"`
@@ -422,6 +424,9 @@ func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 			return nil, err
 		}
 	}
+	if err := d.writeMethods(cells); err != nil {
+		return nil, err
+	}
 	if err := d.close(); err != nil {
 		return nil, err
 	}
@@ -429,6 +434,25 @@ func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
 	return rs, nil
+}
+
+// writeMethods writes the methods of a finished run into run.json, unless they are there.
+func (d *Directory) writeMethods(cells []Cell) error {
+	m, err := ReadManifest(d.Path)
+	if err != nil {
+		return err
+	}
+	var methods []string
+	for _, c := range cells {
+		if !slices.Contains(methods, c.Method) {
+			methods = append(methods, c.Method)
+		}
+	}
+	if slices.Equal(m.Methods, methods) {
+		return nil
+	}
+	m.Methods = methods
+	return writeJSON(d.file(RunFile), m)
 }
 
 // Close closes the journal and releases the lock. The journal stays, so that the run can be
@@ -500,6 +524,10 @@ func ReadResults(dir string) ([]Record, error) {
 					"running it again",
 				dir, err)
 	}
+	m, err := ReadManifest(dir)
+	if err != nil {
+		return nil, err
+	}
 	c, err := ReadConfig(dir)
 	if err != nil {
 		return nil, err
@@ -508,7 +536,7 @@ func ReadResults(dir string) ([]Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if lacks := c.lacking(rs); !whole || len(rs) == 0 || len(lacks) > 0 {
+	if lacks := c.lacking(m.Methods, rs); !whole || len(rs) == 0 || len(lacks) > 0 {
 		return nil, fmt.Errorf("%s: the file is damaged: %d records are whole, %d or more are missing; fmp run with "+
 			"the settings of %s and --out %s computes them", path, len(rs), max(1, len(lacks)), ConfigFile, dir)
 	}
@@ -516,7 +544,7 @@ func ReadResults(dir string) ([]Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	if lacks := c.lacking(slices.Concat(rs, more)); len(lacks) > 0 {
+	if lacks := c.lacking(nil, slices.Concat(rs, more)); len(lacks) > 0 {
 		return nil, fmt.Errorf("%s: the file is damaged: it lacks %s; remove it, and score the predictions again",
 			filepath.Join(dir, OutsideFile), lacks[0])
 	}

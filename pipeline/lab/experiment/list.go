@@ -133,6 +133,7 @@ func Summarise(path string) (*Summary, error) {
 		}
 		s.Records = append(s.Records, rs...)
 	}
+	lacks := c.lacking(m.Methods, s.Records)
 	s.Records = sortRecords(s.Records, cells)
 	s.Finished = len(s.Records)
 	for _, c := range cells {
@@ -142,7 +143,7 @@ func Summarise(path string) (*Summary, error) {
 	}
 	if _, err := os.Stat(filepath.Join(path, ResultsFile)); err == nil {
 		if whole && s.Finished > 0 {
-			s.Cells = s.Finished + len(c.lacking(s.Records)) // an earlier version had fewer methods
+			s.Cells = s.Finished + len(lacks) // an earlier version had fewer methods
 		}
 		outside, err := readOutside(path)
 		if err != nil {

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -57,31 +58,34 @@ func TestDamagedResults(t *testing.T) {
 	all = append(slices.Clone(first), all...)
 	for _, k := range []struct {
 		name         string
-		methods      []string
+		methods, ran []string
 		results, own []Record
 		cut          string
 		cells        int
 		err          string
 	}{
-		{"whole", c.Methods, all, nil, "", 4, ""},
-		{"cut", c.Methods, all[:3], nil, ResultsFile, 4, "2 records are whole, 2 or more are missing"},
-		{"a line", c.Methods, all[:3], nil, "", 4, "3 records are whole, 1 or more are missing"},
-		{"a repeat", c.Methods, first, nil, "", 4, "damaged"},
-		{"a method", c.Methods, []Record{all[0], all[2]}, nil, "", 4, "damaged"},
-		{"empty", c.Methods, nil, nil, "", 4, "0 records are whole"},
-		{"empty, of all methods", nil, nil, nil, "", 0, "damaged"},
-		{"of an earlier version", nil, all, nil, "", 4, ""},
-		{"cut, of an earlier version", nil, append(slices.Clone(all), record(0, "CANN")), nil, ResultsFile, 0, "damaged"},
-		{"a line, of an earlier version", nil, all[:3], nil, "", 4, "damaged"},
-		{"from outside", c.Methods, all, []Record{record(0, "MINE"), record(1, "MINE")}, "", 4, ""},
-		{"from outside, cut", c.Methods, all, []Record{record(0, "MINE"), record(1, "MINE")}, OutsideFile, -1,
+		{"whole", c.Methods, nil, all, nil, "", 4, ""},
+		{"cut", c.Methods, nil, all[:3], nil, ResultsFile, 4, "2 records are whole, 2 or more are missing"},
+		{"a line", c.Methods, nil, all[:3], nil, "", 4, "3 records are whole, 1 or more are missing"},
+		{"a repeat", c.Methods, nil, first, nil, "", 4, "damaged"},
+		{"a method", c.Methods, nil, []Record{all[0], all[2]}, nil, "", 4, "damaged"},
+		{"empty", c.Methods, nil, nil, nil, "", 4, "0 records are whole"},
+		{"empty, of all methods", nil, nil, nil, nil, "", 0, "damaged"},
+		{"of an earlier version", nil, nil, all, nil, "", 4, ""},
+		{"cut, of an earlier version", nil, nil, append(slices.Clone(all), record(0, "CANN")), nil,
+			ResultsFile, 0, "damaged"},
+		{"a line, of an earlier version", nil, nil, all[:3], nil, "", 4, "damaged"},
+		{"of all methods", nil, []string{"ANN", "FMP"}, all, nil, "", 4, ""},
+		{"a method of all", nil, []string{"ANN", "FMP", "CANN"}, all, nil, "", 6, "4 records are whole, 2 or more"},
+		{"from outside", c.Methods, nil, all, []Record{record(0, "MINE"), record(1, "MINE")}, "", 4, ""},
+		{"from outside, cut", c.Methods, nil, all, []Record{record(0, "MINE"), record(1, "MINE")}, OutsideFile, -1,
 			"remove it"},
-		{"from outside, a repeat", c.Methods, all, []Record{record(0, "MINE")}, "", 4,
+		{"from outside, a repeat", c.Methods, nil, all, []Record{record(0, "MINE")}, "", 4,
 			"lacks homogeneous, repeat 1, shared, MINE"},
 	} {
 		dir := filepath.Join(t.TempDir(), "run")
 		c.Methods = k.methods
-		must.Do(t, must.Get(Open(dir, c, Manifest{Identity: "x"}))(t).Close())
+		must.Do(t, must.Get(Open(dir, c, Manifest{Identity: "x", Methods: k.ran}))(t).Close())
 		for name, rs := range map[string][]Record{ResultsFile: k.results, OutsideFile: k.own} {
 			b := must.Get(encodeRecords(rs))(t)
 			if name == k.cut {
@@ -109,5 +113,39 @@ func TestDamagedResults(t *testing.T) {
 		if must.Do(t, err); s.Cells != want || (s.Finished < s.Cells) != (k.err != "" && k.own == nil) {
 			t.Errorf("%s: %d of %d cells are done; want %d cells", k.name, s.Finished, s.Cells, want)
 		}
+	}
+}
+
+// TestMethodsOfARun: a finished run says which methods it has, and all of these have to be there. One
+// of an earlier version has them as soon as it is finished again.
+func TestMethodsOfARun(t *testing.T) {
+	c := small()
+	c.Federation.Partition, c.Protocol = "homogeneous", "shared"
+	for name, was := range map[string][]string{
+		"a new run":                 nil,
+		"with the same methods":     {"ANN", "FMP"},
+		"of a method that is there": {"ANN"},
+		"of one that is gone":       {"GONE", "ANN", "FMP"},
+	} {
+		dir := filepath.Join(t.TempDir(), "run")
+		d := must.Get(Open(dir, c, Manifest{Identity: "x", Classes: []string{"cat"}, Methods: was}))(t)
+		var cells []Cell
+		for repeat := range c.Seeds {
+			for _, m := range []string{"ANN", "FMP"} {
+				cells = append(cells, Cell{"homogeneous", repeat, c.Protocol, m})
+				must.Do(t, d.Add(Record{Cell: cells[len(cells)-1]}, Took{}))
+			}
+		}
+		must.Get(d.Finish(cells))(t)
+		must.Do(t, d.Close())
+		m := must.Get(ReadManifest(dir))(t)
+		if !slices.Equal(m.Methods, []string{"ANN", "FMP"}) || m.Identity != "x" || len(m.Classes) != 1 {
+			t.Errorf("%s: run.json is %+v", name, m)
+		}
+		must.Get(ReadResults(dir))(t)
+		path := filepath.Join(dir, ResultsFile)
+		first := bytes.SplitAfter(must.Get(os.ReadFile(path))(t), []byte("\n"))
+		must.Do(t, os.WriteFile(path, slices.Concat(first[0], first[2]), 0o600))
+		must.Fail(ReadResults(dir))(t, "damaged", name)
 	}
 }

@@ -97,21 +97,23 @@ func Cells(c *Config) ([]Cell, error) {
 	return out, nil
 }
 
-// lacking returns the cells without a record, of the methods that the settings name and those of
-// the records. Where the settings name none, an earlier version had fewer methods.
-func (c *Config) lacking(rs []Record) []Cell {
-	var methods []string
-	for _, name := range c.Methods {
-		if m, err := rival.Lookup(name); err == nil {
-			methods = append(methods, m.Info().Name)
+// lacking returns the cells without a record, of the methods that run.json and the settings name and
+// those of the records. Where neither names any, an earlier version had fewer methods.
+func (c *Config) lacking(ran []string, rs []Record) []Cell {
+	methods, has := slices.Clone(ran), map[Cell]bool{}
+	add := func(name string) {
+		if !slices.Contains(methods, name) {
+			methods = append(methods, name)
 		}
 	}
-	has := map[Cell]bool{}
+	for _, name := range c.Methods {
+		if m, err := rival.Lookup(name); err == nil {
+			add(m.Info().Name)
+		}
+	}
 	for _, r := range rs {
 		has[r.Cell] = true
-		if !slices.Contains(methods, r.Method) {
-			methods = append(methods, r.Method)
-		}
+		add(r.Method)
 	}
 	var out []Cell
 	for _, p := range c.Partitions() {
