@@ -82,6 +82,10 @@ func TestDamagedResults(t *testing.T) {
 			"remove it"},
 		{"from outside, a repeat", c.Methods, nil, all, []Record{record(0, "MINE")}, "", 4,
 			"lacks homogeneous, repeat 1, shared, MINE"},
+		{"a line twice", c.Methods, nil, append(slices.Clone(all), all[1]), nil, "", -1,
+			"results.jsonl: line 5 is a second record of homogeneous, repeat 0, shared, FMP"},
+		{"from outside, a line twice", c.Methods, nil, all, []Record{record(0, "MINE"), record(0, "MINE")}, "", -1,
+			"outside.jsonl: line 2 is a second record"},
 	} {
 		dir := filepath.Join(t.TempDir(), "run")
 		c.Methods = k.methods

@@ -65,9 +65,11 @@ type Record struct {
 }
 
 // parseRecords reads JSON Lines. A last line without a newline was cut short when the
-// run was stopped and is dropped; any other malformed line is an error with its number.
+// run was stopped and is dropped; any other malformed line is an error with its number, and so is
+// the second record of a cell.
 func parseRecords(data []byte) ([]Record, error) {
 	var out []Record
+	has := map[Cell]bool{}
 	n := 0
 	for line := range bytes.Lines(data) {
 		if n++; !bytes.HasSuffix(line, []byte("\n")) {
@@ -80,7 +82,10 @@ func parseRecords(data []byte) ([]Record, error) {
 		if err := json.Unmarshal(line, &r); err != nil {
 			return nil, fmt.Errorf("line %d is not a record: %w", n, err)
 		}
-		out = append(out, r)
+		if has[r.Cell] {
+			return nil, fmt.Errorf("line %d is a second record of %s: remove one of the two", n, r.Cell)
+		}
+		has[r.Cell], out = true, append(out, r)
 	}
 	return out, nil
 }
