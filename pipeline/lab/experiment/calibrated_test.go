@@ -16,6 +16,7 @@ import (
 	"fmp/pipeline/moments"
 	"fmp/pipeline/open"
 	"fmp/pipeline/posterior"
+	"fmp/pipeline/task"
 )
 
 // TestCalibrated: in the protocol calibrated rivals choose by the very images that FMP's clients
@@ -133,6 +134,58 @@ func TestFewImagesOfTheCorpus(t *testing.T) {
 			must.Fail(p.withImages(&c, k, d.Corpus))(t, "leave the method out", "FMP-one asked for")
 		}
 	}
+}
+
+// TestWithNames: methods that name a task's classes by the corpus's are left out of a run of all
+// methods, with a note, where these are too few, and refused where they were asked for.
+func TestWithNames(t *testing.T) {
+	bank := func(classes int) *task.Bank { return clusters(t, classes, 6, 60, 40).Corpus }
+	named := []string{"Corpus", "FMP-named"}
+	for name, x := range map[string]struct {
+		protocol       string
+		tasks, corpus  int
+		closed, tuning bool
+		methods        []string
+		left, err      string
+	}{
+		"few where tuned": {"both", 4, 6, false, false, nil, "2 are known where settings are tuned", ""},
+		"few, asked": {"tuned", 4, 6, false, false, []string{"ann", "corpus"}, "",
+			"Corpus: 4 classes are named by those of the corpus, and 2 are known"},
+		"few, not asked":        {"both", 4, 6, false, false, []string{"ANN"}, "", ""},
+		"not tuned":             {"shared", 4, 6, false, false, nil, "", ""},
+		"fewer than the tasks":  {"shared", 4, 3, false, false, nil, "3 are known", ""},
+		"all where one is left": {"both", 4, 5, false, false, nil, "", ""},
+		"enough":                {"both", 4, 8, false, false, nil, "", ""},
+		"closed scope":          {"both", 4, 4, true, false, nil, "", ""},
+		"tuned on others":       {"both", 4, 6, false, true, nil, "", ""},
+	} {
+		c := small()
+		c.Protocol, c.Methods = x.protocol, x.methods
+		if !x.closed {
+			c.Corpus.Classes = "4-9"
+		}
+		p := &Prepared{Config: c, Data: &Data{Clients: bank(x.tasks), Corpus: bank(x.corpus)}}
+		if x.tuning {
+			p.Data.Tuning = bank(4)
+		}
+		was := must.Get(c.methods())(t)
+		err := p.withNames(x.methods != nil)
+		if x.err != "" {
+			must.Fail(err)(t, x.err, name)
+			continue
+		}
+		must.Do(t, err)
+		now := must.Get(p.Config.methods())(t)
+		notes := strings.Join(p.Manifest.Notes, "\n")
+		has := slices.ContainsFunc(now, func(m rival.Method) bool { return slices.Contains(named, m.Info().Name) })
+		if left := x.left != ""; has != (x.methods == nil && !left) || left && len(now) != len(was)-2 ||
+			!left && (len(p.Config.Methods) != len(x.methods) || notes != "") ||
+			left && !strings.Contains(notes, "left out are Corpus and FMP-named: 4 classes") ||
+			!strings.Contains(notes, x.left) {
+			t.Errorf("%s: %d methods of %d, notes %q", name, len(now), len(was), notes)
+		}
+	}
+	must.Do(t, (&Prepared{Data: &Data{Clients: bank(4)}}).withNames(false))
 }
 
 // TestOneSample: a method that wants more samples is left out of a run of all methods, with a note, and

@@ -109,7 +109,11 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progr
 	p.Tools.Shared = s
 	p.Config = c
 	p.Manifest.Notes = append(p.Manifest.Notes, c.leftOut()...)
+	given := len(c.Methods) > 0
 	from, err := p.models(eng, l)
+	if err == nil {
+		err = p.withNames(given)
+	}
 	if err == nil {
 		err = p.checkUnread()
 	}
@@ -440,6 +444,44 @@ func (p *Prepared) withImages(c *Config, m *onnx.Model, b *task.Bank) (*onnx.Mod
 	}
 	p.Manifest.Notes = append(p.Manifest.Notes, "left out is FMP-one: "+why)
 	return m, nil
+}
+
+// withNames leaves out the methods that name a task's classes by the corpus's where these are fewer,
+// and notes which; where the settings name methods (given), it is an error. In open scope tuning
+// tasks take their classes from the corpus, and methods know the rest ([leaveOut]).
+func (p *Prepared) withNames(given bool) error {
+	c, d := &p.Config, p.Data
+	if d.Corpus == nil {
+		return nil
+	}
+	n, known, where, remedy := d.Clients.C, d.Corpus.C, "", ""
+	if slices.Contains(c.Protocols(), "tuned") && c.OpenScope() && d.Tuning == nil && known-n >= 2 {
+		known -= n
+		where, remedy = " where settings are tuned", "set protocol to shared, "
+	}
+	all, err := c.methods()
+	if err != nil || known >= n {
+		return err
+	}
+	var rest, out []string
+	for _, m := range all {
+		if i := m.Info(); i.Names {
+			out = append(out, i.Name)
+		} else {
+			rest = append(rest, i.Name)
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	why := fmt.Sprintf("%d classes are named by those of the corpus, and %d are known%s", n, known, where)
+	if given {
+		return fmt.Errorf("setting methods: %s: %s: give corpus.classes more, %sor leave the method out", out[0], why,
+			remedy)
+	}
+	c.Methods = rest
+	p.Manifest.Notes = append(p.Manifest.Notes, "left out are "+strings.Join(out, " and ")+": "+why)
+	return nil
 }
 
 var errNoCorpus = errors.New("there is no corpus to take its moments from (dataset.splits.corpus)")

@@ -20,7 +20,7 @@ import (
 var corpusOnly = method{
 	Info{Name: "Corpus",
 		Title: "classifier of the server's corpus alone; the clients name its classes",
-		Group: Baseline, Cite: "this program", NeedsCorpus: true},
+		Group: Baseline, Cite: "this program", NeedsCorpus: true, Names: true},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		names, err := t.naming()
 		if err != nil {

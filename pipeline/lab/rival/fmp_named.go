@@ -14,7 +14,7 @@ import (
 var fmpNamed = method{
 	Info{Name: "FMP-named", Cost: 9,
 		Title: "FMP with the corpus' class means beside the clients', named by these", Group: Baseline,
-		Cite: citeFMP, Conjugate: true, NeedsCorpus: true},
+		Cite: citeFMP, Conjugate: true, NeedsCorpus: true, Names: true},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		f, seen, err := t.pooledMeans()
 		if err != nil {

@@ -517,6 +517,24 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// TestTuningErrors: a method without a setting is named, and beside its setting.
+func TestTuningErrors(t *testing.T) {
+	h := Held{Task: newTestTask(t, newWorld(1, 10, 4, 3).input(t, 1, 3, 10))}
+	m := method{Info{Name: "X"}, func(context.Context, *Task, Settings) (*posterior.Result, error) {
+		return nil, errors.New("no names")
+	}}
+	for param, want := range map[string]string{
+		"":      "tuning X on task 0: X: no names",
+		ParamL2: "tuning " + ParamL2 + " of X = 0.5 on task 0: X: no names",
+	} {
+		if m.info.Param = param; param != "" {
+			m.info.Grid = []float64{0.5}
+		}
+		_, _, err := Tune(t.Context(), m, []Held{h}, DefaultSettings(), nil)
+		must.Fail(err)(t, want)
+	}
+}
+
 // TestCancel stops every method before it starts, then lets it run: nothing half made is
 // remembered.
 func TestCancel(t *testing.T) {

@@ -251,6 +251,9 @@ type Info struct {
 	NeedsCorpus bool
 	// ReadsCorpus says that the method reads Input.Corpus where there is one.
 	ReadsCorpus bool
+	// Names says that the method names the task's classes by those of Input.Corpus, which must have as
+	// many.
+	Names bool
 	// Calibrated says that the method has no setting and tells its own temperature: it is not
 	// tuned.
 	Calibrated bool

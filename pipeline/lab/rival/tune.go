@@ -294,16 +294,20 @@ func (t *tuner) heldNLL(ctx context.Context, s Settings, param string,
 			return 0, 0, fmt.Errorf("tuning %s: %w", name, err)
 		}
 	}
+	at := name
+	if param != "" {
+		at = fmt.Sprintf("%s of %s = %v", param, name, v)
+	}
 	s.Temperature = 1
 	s.Warmup, s.Draws = min(s.Warmup, tuneWarmup), min(s.Draws, minDraws)
 	all := make([]*logits, len(t.held))
 	for i, h := range t.held {
 		r, err := t.m.Run(ctx, h.Task, s)
 		if err != nil {
-			return 0, 0, fmt.Errorf("tuning %s = %v on task %d: %w", param, v, i, err)
+			return 0, 0, fmt.Errorf("tuning %s on task %d: %w", at, i, err)
 		}
 		if all[i], err = newLogits(ctx, r, h); err != nil {
-			return 0, 0, fmt.Errorf("tuning %s of %s = %v on task %d: %w", param, name, v, i, err)
+			return 0, 0, fmt.Errorf("tuning %s on task %d: %w", at, i, err)
 		}
 	}
 	t.warm = cmp.Or(t.warm, 1)
