@@ -20,8 +20,9 @@ const (
 //
 //	beyondAll + beyondClass (1/(n_c + 1) + mean_c' 1/(n_c' + 1)) / 2
 //
-// as log-odds are of a class beside the others. Images count as in the posterior: by the share of
-// the client that counts, one of each class that it holds at least.
+// as log-odds are of a class beside the others. Images of class means count as in the posterior: by
+// the share of the client that counts, one of each class that it holds at least. Calibration points,
+// which the heads have too, do not count: intervals of rounds with points are the wider for it.
 func beyond(clients []discriminant.Client) []float64 {
 	out := make([]float64, clients[0].Means.C)
 	for _, c := range clients {
