@@ -264,7 +264,8 @@ func (a *answer) Record() error {
 		a.files, err = hold("compress", files, digestsOf(a.earlier)...)
 		return err
 	}
-	p := payment{a.ledger, a.spending, *a.private.maxEpsilon, *a.private.redraw, a.log}
+	p := payment{a.ledger, a.spending, *a.private.maxEpsilon,
+		*a.private.redraw || len(a.spending.Images) == 0, a.log}
 	a.files, err = p.pay("compress", files, a.earlier)
 	return err
 }
@@ -319,10 +320,26 @@ func (a *answer) keep(s *privacy.Spending) error {
 		}
 		a.messages = append(a.messages, data)
 	}
-	a.made = true
 	fmt.Fprintf(a.log, "fmp-edge: the upload of these images for round %d was made on %s; it is "+
 		"given again, and nothing is spent\n", s.Round, s.Time.Format(time.RFC3339))
-	return nil
+	a.made = true
+	return a.salt()
+}
+
+// salt puts a salt on a message of an earlier program that has none, and that no server takes.
+// Nothing is drawn again: the ledger counts the message, with no image beside it.
+func (a *answer) salt() error {
+	r, err := federate.DecodeRelease(a.messages[0], federate.Expect{Unsalted: true})
+	if err != nil || r.Budget.Noise != privacy.Trusted || r.Salt != [prio.NonceSize]byte{} {
+		return err
+	}
+	rand.Read(r.Salt[:]) // never fails
+	if a.messages[0], err = r.Encode(); err != nil {
+		return err
+	}
+	a.made, a.spending.Images = false, nil
+	a.spending.Files, err = absolute(a.Upload, a.messages)
+	return err
 }
 
 // Give is [client.Answer]: it writes a private upload and prints its spent budget. The leader's

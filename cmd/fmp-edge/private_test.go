@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -182,6 +183,50 @@ func TestFixedReply(t *testing.T) {
 				t.Errorf("%s: %v", c.what, err)
 			}
 		})
+	}
+}
+
+// TestSalted: the message of an earlier program, which has no salt, is given again with one: the same
+// sums, the same each time, in the same place or another, and nothing is spent. A client is charged no
+// more either.
+func TestSalted(t *testing.T) {
+	graph, photos := privateGraph(t), photosOf(t, 6)
+	for _, unit := range privacy.Units {
+		dir := t.TempDir()
+		compress := func(name string, args ...string) []byte {
+			t.Helper()
+			path := filepath.Join(dir, name)
+			run(t, slices.Concat([]string{"compress", "--model", graph, "--client", "a", "-o", path, "--epsilon", "1",
+				"--noise", "trusted", "--unit", unit, "--points", "9", "--ledger", filepath.Join(dir, "ledger"), photos},
+				args)...)
+			return must.Get(os.ReadFile(path))(t)
+		}
+		first := compress("one", "--max-epsilon", "1")
+		r := must.Get(federate.DecodeRelease(first, federate.Expect{}))(t)
+		r.Salt = [prio.NonceSize]byte{}
+		old := must.Get(r.Encode())(t)
+		write(t, filepath.Join(dir, "one"), old)
+		ledger := filepath.Join(dir, "ledger")
+		lines := must.Get(os.ReadFile(ledger))(t)
+		write(t, ledger, regexp.MustCompile(`,"chain":"[^"]*"`).ReplaceAll(bytes.ReplaceAll(lines,
+			[]byte(models.DigestBytes(first)), []byte(models.DigestBytes(old))), nil))
+		must.Do(t, os.Remove(ledger+privacy.SealSuffix))
+		elsewhere := compress("two", "--max-epsilon", "1")
+		if got := must.Get(federate.DecodeRelease(elsewhere, federate.Expect{}))(t); !slices.Equal(got.Sums.Values,
+			r.Sums.Values) || got.Salt == r.Salt {
+			t.Errorf("%s: salt %x, sums %v; want any and %v", unit, got.Salt, got.Sums.Values, r.Sums.Values)
+		}
+		for _, name := range []string{"two", "one", "one"} {
+			if !bytes.Equal(compress(name, "--max-epsilon", "1"), elsewhere) {
+				t.Errorf("%s: %s is another message", unit, name)
+			}
+		}
+		code, log := said(t, "compress", "--model", graph, "--client", "a", "-o", filepath.Join(dir, "three"),
+			"--epsilon", "1", "--noise", "trusted", "--unit", unit, "--points", "9", "--round", "2", "--ledger", ledger,
+			photos)
+		if code != exitOK || !strings.Contains(log, "epsilon 1.465") {
+			t.Errorf("%s: %d, %s; want two releases of epsilon 1", unit, code, log)
+		}
 	}
 }
 

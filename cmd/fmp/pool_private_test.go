@@ -24,7 +24,7 @@ func TestPoolRedraw(t *testing.T) {
 	_, f := must.Get2(models.Load(graph))(t)
 	made := func(client, noise string) string {
 		t.Helper()
-		r := &federate.Release{Client: client, Model: f.Digest, Sums: privacy.NewRelease(f.C, f.K),
+		r := &federate.Release{Client: client, Model: f.Digest, Sums: privacy.NewRelease(f.C, f.K), Salt: [16]byte{1},
 			Budget: privacy.Budget{Epsilon: 4, Delta: 1e-5, Unit: privacy.Example, Relation: privacy.AddRemove,
 				Noise: noise}}
 		path := filepath.Join(dir, client+"."+noise)

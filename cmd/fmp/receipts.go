@@ -146,7 +146,7 @@ func isOf(r *wire.Receipt, message []byte) error {
 	var round uint64
 	var client, graph string
 	if federate.IsRelease(message) {
-		m, err := federate.DecodeRelease(message, federate.Expect{})
+		m, err := federate.DecodeRelease(message, federate.Expect{Unsalted: true})
 		if err != nil {
 			return err
 		}

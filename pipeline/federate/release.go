@@ -32,7 +32,8 @@ type Release struct {
 	Budget privacy.Budget
 	Sums   *privacy.Release
 	// Salt is random where a trusted server adds the noise, so that the message's digest, which is
-	// published, tells nothing of the sums.
+	// published, tells nothing of the sums. Zeros are none, as in a message of an earlier program,
+	// which [Expect] refuses unless it says otherwise.
 	Salt [prio.NonceSize]byte
 	// Share is set if the noise is added by two servers; Sums then holds the dimensions alone.
 	Share *prio.Share
@@ -87,7 +88,7 @@ func (r *Release) Encode() ([]byte, error) {
 	for _, v := range r.Sums.Values {
 		m.Values = binary.LittleEndian.AppendUint64(m.Values, uint64(v))
 	}
-	if b.Noise == privacy.Trusted {
+	if b.Noise == privacy.Trusted && r.Salt != [prio.NonceSize]byte{} {
 		m.Nonce = r.Salt[:]
 	}
 	if h := r.Share; h != nil {
@@ -99,7 +100,7 @@ func (r *Release) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding release: %w", err)
 	}
-	if _, err := DecodeRelease(data, Expect{}); err != nil { // never send what a reader would reject
+	if _, err := DecodeRelease(data, Expect{Unsalted: true}); err != nil { // never send what a reader would reject
 		return nil, err
 	}
 	return data, nil
@@ -143,7 +144,7 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 	if m.Noise == privacy.TwoServers {
 		n = 0
 	}
-	if err := checkShare(&m); err != nil {
+	if err := checkShare(&m, want.Unsalted); err != nil {
 		return nil, err
 	}
 	if uint64(len(m.Values)) != n {
@@ -189,14 +190,15 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 	return r, r.Matches(want)
 }
 
-// checkShare returns an error for a share or nonce of another noise than the message's.
-func checkShare(m *uploadpb.Release) error {
+// checkShare returns an error for a share or nonce of another noise than the message's. The nonce of
+// a trusted server's noise may be missing where unsalted is set.
+func checkShare(m *uploadpb.Release, unsalted bool) error {
 	two := m.Noise == privacy.TwoServers
 	if !two && (m.Server != 0 || len(m.PublicShare)+len(m.InputShare) > 0) {
 		return refuse("share", "there", "none with noise %.20q", m.Noise)
 	}
 	size := 0
-	if two || m.Noise == privacy.Trusted {
+	if two || m.Noise == privacy.Trusted && !(unsalted && len(m.Nonce) == 0) {
 		size = prio.NonceSize
 	}
 	if len(m.Nonce) != size {
@@ -227,7 +229,7 @@ func releaseChecksum(m *uploadpb.Release) []byte {
 		text(h, []byte(s))
 	}
 	number(h, uint64(m.Points))
-	if m.Noise != privacy.Local {
+	if len(m.Nonce) > 0 {
 		number(h, uint64(m.Server))
 		for _, b := range [][]byte{m.Nonce, m.PublicShare, m.InputShare} {
 			text(h, b)

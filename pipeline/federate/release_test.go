@@ -45,6 +45,12 @@ func TestRelease(t *testing.T) {
 	if d := cmp.Diff(salted, got); d != "" {
 		t.Error(d)
 	}
+	salted.Salt = [16]byte{}
+	data = must.Get(salted.Encode())(t)
+	must.Fail(DecodeRelease(data, Expect{}))(t, "nonce is 0 bytes", "a message without a salt")
+	if d := cmp.Diff(salted, must.Get(DecodeRelease(data, Expect{Unsalted: true}))(t)); d != "" {
+		t.Error(d)
+	}
 	damaged := bytes.Clone(data)
 	damaged[len(damaged)/2] ^= 1
 	must.Fail(DecodeRelease(damaged, Expect{}))(t, "", "a damaged message was read")

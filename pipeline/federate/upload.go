@@ -129,6 +129,8 @@ type Expect struct {
 	Dx, C, S int
 	// Round, if not nil, is the round that is being collected.
 	Round *uint64
+	// Unsalted takes a [Release] without a salt, as earlier programs made them.
+	Unsalted bool
 }
 
 // FieldError reports an invalid field of an upload.

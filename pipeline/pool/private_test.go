@@ -80,7 +80,7 @@ func TestPrivateRound(t *testing.T) {
 				must.Do(t, sums.AddNoise(b.NoiseSteps(classes), rand.Reader))
 			}
 			data := must.Get((&federate.Release{Client: name, Model: f.Digest, Budget: b,
-				Sums: sums}).Encode())(t)
+				Sums: sums, Salt: [16]byte{1}}).Encode())(t)
 			path := filepath.Join(dir, fmt.Sprintf("%s-%v.upload", name, b.Epsilon))
 			must.Do(t, os.WriteFile(path, data, 0o644))
 			return path

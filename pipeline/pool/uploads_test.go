@@ -31,7 +31,7 @@ func written(t *testing.T, private bool, all []inRound) (paths []string) {
 			data = must.Get((&federate.Release{Round: m.round, Client: m.client, Model: model,
 				Budget: privacy.Budget{Epsilon: m.epsilon, Delta: 1e-5, Unit: privacy.Example,
 					Relation: privacy.AddRemove, Noise: privacy.Trusted},
-				Sums: privacy.NewRelease(3, 2)}).Encode())(t)
+				Sums: privacy.NewRelease(3, 2), Salt: [16]byte{1}}).Encode())(t)
 		} else {
 			s := point.New(1, 2, 3)
 			s.Row(0)[2], s.W[0] = 1, 2

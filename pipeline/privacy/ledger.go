@@ -36,7 +36,8 @@ type Spending struct {
 	// Graph is.
 	Counts bool `json:"counts,omitempty"`
 	// Content is the sha256 of the images with their labels, Images the beginnings of the images'
-	// own, sorted; an image that is there twice is listed twice.
+	// own, sorted; an image that is there twice is listed twice. A line without images spends
+	// nothing: it counts the message of an earlier line, with a salt.
 	Content string   `json:"content"`
 	Images  []string `json:"images"`
 	// Files are the files written, with the sha256 of each.
@@ -116,7 +117,7 @@ func Total(past []Spending, next Spending) (epsilon float64, count int) {
 		shares := false
 		times := map[string]int{}
 		if unit == Client {
-			if s.Client != next.Client {
+			if s.Client != next.Client || len(s.Images) == 0 {
 				continue
 			}
 			times[""] = 1

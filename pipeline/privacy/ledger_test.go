@@ -67,6 +67,8 @@ func TestTotal(t *testing.T) {
 			Epsilon(1/math.Hypot(1/sigma(replace), 2*Steps/float64(b.NoiseSteps(10))), b.Delta), 1},
 		"a client twice": {[]Spending{spending(client, 1, 1, 2)}, spending(client, 2, 3, 4),
 			Epsilon(sigma(client)/math.Sqrt2, b.Delta), 1},
+		"a client's message with a salt": {[]Spending{spending(client, 1, 1), spending(client, 1)},
+			spending(client, 2, 3), Epsilon(sigma(client)/math.Sqrt2, b.Delta), 1},
 		"another client": {[]Spending{otherClient}, spending(client, 1, 1),
 			Epsilon(sigma(client), b.Delta), 0},
 	} {

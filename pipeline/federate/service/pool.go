@@ -256,7 +256,7 @@ func (s *Server) stored(ctx context.Context, in *inputs) error {
 			return err
 		}
 		if s.Round.Privacy != nil {
-			u, err := s.believePrivate(r.Receipt.Client, r.Data)
+			u, err := s.believePrivate(r.Receipt.Client, r.Data, s.kept())
 			if err != nil {
 				return fmt.Errorf("the upload of %q as it is kept: %w", r.Receipt.Client, err)
 			}

@@ -32,7 +32,7 @@ func (f *fixture) released(client string, change func(*federate.Release)) []byte
 // trusted is such a message of a round in which the server adds the noise.
 func (f *fixture) trusted(client string) []byte {
 	f.t.Helper()
-	return f.released(client, func(r *federate.Release) { r.Budget.Noise = privacy.Trusted })
+	return f.released(client, func(r *federate.Release) { r.Budget.Noise, r.Salt[0] = privacy.Trusted, 1 })
 }
 
 // TestPrivate: a private round says what it is everywhere, takes uploads of its own budget alone,
@@ -107,6 +107,27 @@ func TestTrusted(t *testing.T) {
 		}
 		f.stop()
 		f.start()
+	}
+}
+
+// TestUnsalted: a message without a salt is refused; one that an earlier program took is in the
+// classifier, after a restart too, and its client gets the receipt again.
+func TestUnsalted(t *testing.T) {
+	f := newFixture(t, "quorum: 2\nprivacy: {epsilon: 1, noise: trusted}\n")
+	old := f.released("a", func(r *federate.Release) { r.Budget.Noise = privacy.Trusted })
+	f.wants("a new one", http.StatusUnprocessableEntity, wire.BadUpload)(f.put("a", old))
+	for _, c := range []string{"a", "b"} {
+		f.wants(c, http.StatusCreated, "")(f.put(c, f.trusted(c)))
+	}
+	kept := must.Get(f.store.Get(t.Context(), "a"))(t)
+	kept.Data, kept.Receipt.Upload = old, digestOf(old)
+	must.Do(t, f.store.Put(t.Context(), kept, kept.Revision))
+	f.stop()
+	f.start()
+	f.wants("the same again", http.StatusOK, "")(f.put("a", old))
+	must.Do(t, f.srv.Pool(t.Context()))
+	if v := f.srv.Status().Versions; len(v) != 1 || v[0].Clients != 2 {
+		t.Errorf("versions %+v", v)
 	}
 }
 

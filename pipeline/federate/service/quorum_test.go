@@ -108,7 +108,7 @@ func TestRefusedKeepNobodyWaiting(t *testing.T) {
 	f := newFixture(t, "privacy: {epsilon: 1, noise: trusted}\n")
 	for _, client := range []string{"a", "b", "c", "d/e f"} {
 		f.put(client, f.released(client, func(r *federate.Release) {
-			r.Budget.Noise = privacy.Trusted
+			r.Budget.Noise, r.Salt[0] = privacy.Trusted, 1
 			if client == "c" {
 				r.Budget.Epsilon = 2
 			}

@@ -182,7 +182,7 @@ func (s *Server) share(ctx context.Context, client string,
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := s.believePrivate(client, stored.Data)
+	r, err := s.believePrivate(client, stored.Data, s.kept())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -380,7 +380,7 @@ func (s *Server) settle(ctx context.Context) (of sumOf, err error) {
 		if err != nil {
 			return of, err
 		}
-		r, err := s.believePrivate(stored.Receipt.Client, stored.Data)
+		r, err := s.believePrivate(stored.Receipt.Client, stored.Data, s.kept())
 		if err != nil {
 			return of, fmt.Errorf("the share of %q as it is kept: %w", stored.Receipt.Client, err)
 		}

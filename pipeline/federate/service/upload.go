@@ -284,7 +284,7 @@ func (s *Server) proven(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if s.role() != wire.Leader {
 		return nil, true
 	}
-	release, err := s.believePrivate(a.client, a.data)
+	release, err := s.believePrivate(a.client, a.data, s.expect())
 	if err == nil {
 		peer, err = s.prove(ctx, release)
 	}
@@ -319,7 +319,7 @@ func (s *Server) read(client string, data []byte) (n int, err error) {
 		return 0, fmt.Errorf("upload: it is of a private round, and round %d is not private",
 			s.Round.Round)
 	case private:
-		r, err := s.believePrivate(client, data)
+		r, err := s.believePrivate(client, data, s.expect())
 		switch {
 		case err == nil && r.Budget != *budget:
 			err = fmt.Errorf("upload: its budget is %v; that of round %d is %v", r.Budget,
@@ -344,9 +344,17 @@ func (s *Server) expect() federate.Expect {
 	return want
 }
 
-// believePrivate decodes a message of a private round and checks it against the round.
-func (s *Server) believePrivate(client string, data []byte) (*federate.Release, error) {
-	r, err := federate.DecodeRelease(data, s.expect())
+// kept is expect of a message that has a receipt: the program that gave it may have asked for no salt.
+func (s *Server) kept() federate.Expect {
+	want := s.expect()
+	want.Unsalted = true
+	return want
+}
+
+// believePrivate decodes a message of a private round and checks it against what is expected.
+func (s *Server) believePrivate(client string, data []byte,
+	want federate.Expect) (*federate.Release, error) {
+	r, err := federate.DecodeRelease(data, want)
 	if err == nil && r.Client != client {
 		err = fmt.Errorf("upload: client is %q; it was sent as %q", r.Client, client)
 	}
