@@ -262,13 +262,17 @@ func (o *scoring) add(ctx context.Context, c *classify.Classifier,
 		if err != nil {
 			return fmt.Errorf("%s: %w", o.labels, err)
 		}
-		if rows, err = classify.FeatureRows(rows); err != nil {
+		of := classify.FeatureRows
+		if o.epsilon != 0 {
+			of = classify.AnyRows // an error would tell of a row
+		}
+		if rows, err = of(rows); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
 		return c.Rows(ctx, rows, labels, each)
 	}
 	src, others, err := c.Source(path,
-		imagefile.Options{Labels: o.labels, MaxPixels: o.pixels, Threads: o.threads,
+		imagefile.Options{Labels: o.labels, MaxPixels: o.pixels, Threads: o.threads, Repeats: o.epsilon != 0,
 			Classes: imagefile.Classes{ByNumber: o.byNumber}})
 	if err != nil {
 		return err

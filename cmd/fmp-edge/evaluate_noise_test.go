@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,7 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/models"
+	"fmp/onnx"
 	"fmp/onnx/must"
+	"fmp/onnx/npy"
+	"fmp/onnx/serde"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/tally"
 )
@@ -66,8 +71,8 @@ func TestNoiseIsSpent(t *testing.T) {
 		append(noisy, path("one"), "--max-epsilon", "1")...)
 	want("the same elsewhere", exitOK, "nothing is spent",
 		append(noisy, path("copy"), "--max-epsilon", "1")...)
-	one, copied := read("one"), read("copy")
-	if !bytes.Equal(one.Signature, copied.Signature) {
+	kept, copied := read("one"), read("copy")
+	if !bytes.Equal(kept.Signature, copied.Signature) {
 		t.Error("the noise was drawn again")
 	}
 	want("another round", exitOK, "with 1 earlier releases epsilon 1.4",
@@ -94,6 +99,13 @@ func TestNoiseIsSpent(t *testing.T) {
 	want("an image that cannot be read", exitOK, "bad.png", append(noisy, path("bad"), "--round", "9")...)
 	want("an error for it", exitUsage, "--on-bad fail", append(noisy, path("none"), "--on-bad", "fail")...)
 	must.Do(t, os.Remove(filepath.Join(photos, "0", "bad.png")))
+	one := must.Get(filepath.Glob(filepath.Join(photos, "0", "*")))(t)[0]
+	for _, class := range []string{"0", "1"} { // its own, and another
+		copied := filepath.Join(photos, class, "copy.png")
+		write(t, copied, must.Get(os.ReadFile(one))(t))
+		want("a copy in "+class, exitOK, "nothing is spent", append(noisy, path("one"), "--max-epsilon", "1")...)
+		must.Do(t, os.Remove(copied))
+	}
 	must.Do(t, os.Remove(path("one")))
 	want("a report that is gone", exitUsage, "--redraw", append(noisy, path("one"))...)
 	if sent > 0 {
@@ -106,4 +118,25 @@ func TestNoiseIsSpent(t *testing.T) {
 	refuses(t, exitUsage, "over 3 earlier releases", "compress", "--model", privateGraph(t),
 		"--client", "a", "-o", path("upload"), "--ledger", path("spent"), "--epsilon", "1",
 		"--max-epsilon", "1.5", photos)
+}
+
+// TestNoiseOfRows: no feature row keeps a report with noise from being made, and a copy of one costs
+// nothing; without noise a row that is not finite is an error.
+func TestNoiseOfRows(t *testing.T) {
+	dir := t.TempDir()
+	path := func(name string) string { return filepath.Join(dir, name) }
+	heads := onnx.NewTensor([]float64{10, -10, 0, 0}, 1, 2, 2)
+	must.Do(t, serde.Save(path("c.onnx"), must.Get(models.NewClassifier(models.ClassifierParts{Heads: heads},
+		models.Manifest{Dx: 1, C: 2}))(t)))
+	must.Do(t, must.Get(identity.New("a"))(t).Save(path("a.key")))
+	for name, last := range map[string]float64{"finite": 3, "a copy": 2, "NaN": math.NaN(), "wide": 1e300} {
+		must.Do(t, npy.Save(path("x.npy"), onnx.NewTensor([]float64{1, 2, -2, last}, 4, 1)))
+		must.Do(t, npy.Save(path("y.npy"), onnx.NewTensor([]int64{0, 0, 1, 0}, 4)))
+		args := []string{"evaluate", "--model", path("c.onnx"), "--key", path("a.key"), "--labels", path("y.npy"),
+			path("x.npy")}
+		if name == "NaN" || name == "wide" {
+			refuses(t, exitUsage, "row 3 has a number that is not finite", args...)
+		}
+		run(t, append(args, "--epsilon", "1", "--max-epsilon", "1", "--output", path(name), "--ledger", path(name+".ledger"))...)
+	}
 }

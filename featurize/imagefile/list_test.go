@@ -32,7 +32,8 @@ func TestListOfFolder(t *testing.T) {
 	}
 }
 
-// TestListOnce: an image counts once in a list, by whatever links it is named.
+// TestListOnce: an image counts once in a list, by whatever links it is named, unless who reads it sees to
+// that.
 func TestListOnce(t *testing.T) {
 	dir := t.TempDir()
 	lay(t, dir, map[string]string{"cat/1.bmp": "", "cat/2.bmp": "", "cat/l.bmp": "1.bmp", "alias": "cat"})
@@ -48,6 +49,11 @@ func TestListOnce(t *testing.T) {
 		_, _, err := readList(strings.NewReader(text), dir, o)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v; want %q", text, err, want)
+		}
+		repeats := o
+		repeats.Repeats = true
+		if files, _, err := readList(strings.NewReader(text), dir, repeats); err != nil || len(files) != 2 {
+			t.Errorf("%q, with repeats: %d images, %v", text, len(files), err)
 		}
 	}
 }

@@ -85,6 +85,9 @@ type Options struct {
 	// Optional allows images without a label: a single image, files beside the folders, a list of
 	// paths.
 	Optional bool
+	// Repeats allows a list to name an image again, of whatever class: for uses that count an image
+	// once by its [Item.Digest], and that no image may keep from being made.
+	Repeats bool
 	// Labels is the IDX file with the labels of an IDX file's images; Skip and Count select among
 	// them (Count 0: all that follow). Of a folder it is a list, .csv of path,label, of the images
 	// in it that count.
@@ -439,7 +442,7 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			file = real
 		}
-		if before, again := labels[file]; again {
+		if before, again := labels[file]; again && !o.Repeats {
 			if err := twice(before, label); err != nil {
 				return nil, nil, fmt.Errorf("record %d: %s %w; leave one of the two out",
 					line, path, err)

@@ -40,7 +40,7 @@ type Classifier struct {
 	engine  engine.Engine
 	whole   *onnx.Model // with all outputs, where it can be adapted
 	shift   *onnx.Tensor
-	alone   bool
+	seen    map[[sha256.Size]byte]bool // by [Classifier.Alone]; nil for others
 }
 
 // Outputs of a classifier, as models.NewClassifier names them; some may be missing.
@@ -175,11 +175,12 @@ func (c *Classifier) Through(wrap func(engine.Session) engine.Session) *Classifi
 	return &through
 }
 
-// Alone returns the classifier for counts with noise: it sees each image by itself, and one that it
-// cannot classify has no probabilities. An error would tell of it.
+// Alone returns the classifier for counts with noise: it sees each image by itself and once, and one
+// that it cannot classify has no probabilities. An error would tell of it, and copies of a file would
+// be in more counts than the noise is for.
 func (c *Classifier) Alone() *Classifier {
 	alone := *c
-	alone.Batch, alone.alone = 1, true
+	alone.Batch, alone.seen = 1, map[[sha256.Size]byte]bool{}
 	return &alone
 }
 
@@ -337,8 +338,14 @@ func rowDigest(row []float32) [sha256.Size]byte {
 
 func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item,
 	do func([]Prediction) error) error {
+	if c.seen != nil {
+		if c.seen[items[0].Digest] {
+			return nil
+		}
+		c.seen[items[0].Digest] = true
+	}
 	ps, err := c.predict(in, input, items)
-	if err != nil && c.alone {
+	if err != nil && c.seen != nil {
 		ps, err = []Prediction{{Item: items[0]}}, nil
 	}
 	if err != nil {

@@ -7,18 +7,28 @@ import (
 	"fmp/onnx/dense"
 )
 
-// FeatureRows returns a tensor of feature rows (float32 or float64) as float32.
+// FeatureRows returns a tensor of feature rows (float32 or float64) as float32, and an error for a
+// number that is not finite.
 func FeatureRows(t *onnx.Tensor) (*onnx.Tensor, error) {
-	if d := t.F64(); d != nil {
-		t = &onnx.Tensor{DType: onnx.Float32, Shape: t.Shape, Data: dense.As[float32](d)}
-	}
-	if t.DType != onnx.Float32 || len(t.Shape) != 2 {
-		return nil, fmt.Errorf("it holds %v; feature rows are float32 or float64, [n, dx]", t)
+	t, err := AnyRows(t)
+	if err != nil {
+		return nil, err
 	}
 	for i, v := range t.F32() {
 		if v-v != 0 { // NaN or infinite
 			return nil, fmt.Errorf("row %d has a number that is not finite", i/t.Shape[1])
 		}
+	}
+	return t, nil
+}
+
+// AnyRows is FeatureRows of any numbers.
+func AnyRows(t *onnx.Tensor) (*onnx.Tensor, error) {
+	if d := t.F64(); d != nil {
+		t = &onnx.Tensor{DType: onnx.Float32, Shape: t.Shape, Data: dense.As[float32](d)}
+	}
+	if t.DType != onnx.Float32 || len(t.Shape) != 2 {
+		return nil, fmt.Errorf("it holds %v; feature rows are float32 or float64, [n, dx]", t)
 	}
 	return t, nil
 }
