@@ -252,7 +252,8 @@ func (c *compressing) source(cl *client.Client, path string,
 	classes.ByNumber = *c.byNumber
 	src, others, err := imagefile.Open(path,
 		imagefile.Options{Fit: cl.Fit, Classes: classes, Labels: *c.labels, Skip: *c.skip,
-			Count: *c.count, MaxPixels: *c.pixels, MaxItems: maxItems, Threads: *c.threads})
+			Count: *c.count, MaxPixels: *c.pixels, MaxItems: maxItems, Threads: *c.threads,
+			Repeats: cl.Private()})
 	if err != nil {
 		return nil, others, refused("compress", err)
 	}
@@ -269,7 +270,7 @@ func tell(log io.Writer, cl *client.Client, left []error) {
 		fmt.Fprintf(log, "fmp-edge: left out: %v\n", err)
 	}
 	if cl.Copies > 0 {
-		fmt.Fprintf(log, "fmp-edge: %d of %d images are copies of others of their class and count once\n",
+		fmt.Fprintf(log, "fmp-edge: %d of %d images are copies of others and count once\n",
 			cl.Copies, cl.Read)
 	}
 	if cl.Zeros > 0 {

@@ -285,7 +285,7 @@ func TestCopiesTold(t *testing.T) {
 			listed += f.Images
 		}
 		if w.N != n || w.Copies != 4 || listed != n ||
-			!strings.Contains(log.String(), "4 of 24 images are copies of others of their class") {
+			!strings.Contains(log.String(), "4 of 24 images are copies of others and count once") {
 			t.Errorf("%s: %d images, %d copies, %d listed; said %q", name, w.N, w.Copies, listed, log.String())
 		}
 	}

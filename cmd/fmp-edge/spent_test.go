@@ -131,6 +131,41 @@ func TestSpent(t *testing.T) {
 	refuses(t, exitUsage, "", "inspect", "--explain", "--json", plain)
 }
 
+// TestOneMore: an image that is there again, by a copy, a link or a second line, under another class too,
+// changes neither whether a private upload is made nor what it spends.
+func TestOneMore(t *testing.T) {
+	graph, dir := privateGraph(t), t.TempDir()
+	im, labels := blobs(6)
+	photos, order := folder(t, im, labels)
+	var list string
+	for _, i := range order {
+		list += fmt.Sprintf("%d/%04d.png,%d\n", labels[i], i, labels[i])
+	}
+	first := fmt.Sprintf("%d/%04d.png", labels[order[0]], order[0])
+	must.Do(t, os.Symlink(filepath.Base(first), filepath.Join(photos, filepath.Dir(first), "link.png")))
+	whole := must.Get(os.ReadFile(filepath.Join(photos, first)))(t)
+	compress := func(name, source string) {
+		t.Helper()
+		out := filepath.Join(dir, "upload")
+		code, log := said(t, "compress", "--model", graph, "--client", "a", "-o", out, "--epsilon", "1",
+			"--max-epsilon", "1", "--ledger", filepath.Join(dir, "spent"), source)
+		if code != exitOK || (name == "the first") == strings.Contains(log, "nothing is spent") {
+			t.Errorf("%s: exit code %d, %s", name, code, log)
+		}
+	}
+	compress("the first", photos)
+	for name, more := range map[string]string{"a list": "", "a line twice": first + ",0\n",
+		"a link": filepath.Dir(first) + "/link.png,0\n", "another class": first + ",7\n"} {
+		write(t, filepath.Join(photos, "list.csv"), []byte(list+more))
+		compress(name, filepath.Join(photos, "list.csv"))
+	}
+	must.Do(t, os.Mkdir(filepath.Join(photos, "8"), 0o700))
+	for _, copied := range []string{filepath.Dir(first) + "/copy.png", "8/copy.png"} {
+		write(t, filepath.Join(photos, copied), whole)
+		compress(copied, photos)
+	}
+}
+
 // TestExplainNoise: the explanation of a private upload says whether the server reads the number of
 // images.
 func TestExplainNoise(t *testing.T) {

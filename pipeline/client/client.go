@@ -9,6 +9,7 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -52,9 +53,10 @@ type Client struct {
 	// left out as copies, and Zeros those of which the graph made no finite row.
 	Read, Copies, Zeros int
 
-	curve     *moments.ClientCurve // of the last upload of moments
-	features  engine.Session       // images to features
-	embedding engine.Session       // set and present to points and masses
+	least     map[[sha256.Size]byte][sha256.Size]byte // of a file that counts, the least of its copies
+	curve     *moments.ClientCurve                    // of the last upload of moments
+	features  engine.Session                          // images to features
+	embedding engine.Session                          // set and present to points and masses
 	now       *during
 }
 
@@ -211,17 +213,17 @@ func near(a, b []float32) bool {
 //
 // Images of one class whose pixels are equal, as the graph would take them, are one image: copies
 // are no further evidence, and a calibration point would be no image apart. Under two labels they
-// are two, as labels err. In private rounds their files must be equal too, as the ledger knows an
-// image by its file. One image more or less is then still at most one that counts.
+// are two, as labels err. In private rounds equal files are one image under whatever labels, the first,
+// and no others are, as the ledger knows an image by its file: none is charged more than once.
 func (c *Client) images(ctx context.Context, src imagefile.Source, step int, skip bool,
 	use func(pixels []uint8, items []imagefile.Item) error) (bad []error, err error) {
-	c.Read, c.Copies, c.Zeros = 0, 0, 0
+	c.Read, c.Copies, c.Zeros, c.least = 0, 0, 0, map[[sha256.Size]byte][sha256.Size]byte{}
 	c.now.Context = ctx
 	defer func() { c.now.Context = context.Background() }()
 	if k := src.Len(); k < 1 || k > MaxItems {
 		return nil, fmt.Errorf("%d images; allowed are 1 to %d", k, MaxItems)
 	}
-	seen := map[[sha256.Size]byte]bool{}
+	seen := map[[sha256.Size]byte][sha256.Size]byte{}
 	bad, err = imagefile.Read(ctx, src, c.Fit, step, skip,
 		func(pixels []uint8, items []imagefile.Item) error {
 			c.Read += len(items)
@@ -241,26 +243,30 @@ func (c *Client) images(ctx context.Context, src imagefile.Source, step int, ski
 	return bad, nil
 }
 
-// first moves the images that were not seen before to the beginning, and returns their items.
-func (c *Client) first(seen map[[sha256.Size]byte]bool, src imagefile.Source, pixels []uint8,
+// first moves the images that were not seen before to the beginning, and returns their items. seen
+// has the digest of the first of equal ones.
+func (c *Client) first(seen map[[sha256.Size]byte][sha256.Size]byte, src imagefile.Source, pixels []uint8,
 	items []imagefile.Item) []imagefile.Item {
 	size, n := c.Fit.Size(), 0
 	h := sha256.New()
 	for i, item := range items {
 		image := pixels[i*size : (i+1)*size]
-		h.Reset()
-		fmt.Fprintf(h, "%d\n", item.Label)
-		h.Write(image)
-		if c.Private() {
-			h.Write(item.Digest[:])
+		key := item.Digest
+		if !c.Private() {
+			h.Reset()
+			fmt.Fprintf(h, "%d\n", item.Label)
+			h.Write(image)
+			key = [sha256.Size]byte(h.Sum(nil))
 		}
-		key := [sha256.Size]byte(h.Sum(nil))
-		if seen[key] {
+		if one, again := seen[key]; again {
 			c.Copies++
 			imagefile.LeaveOut(src, item)
+			if least := c.least[one]; bytes.Compare(item.Digest[:], least[:]) < 0 {
+				c.least[one] = item.Digest
+			}
 			continue
 		}
-		seen[key] = true
+		seen[key], c.least[item.Digest] = item.Digest, item.Digest
 		copy(pixels[n*size:], image)
 		items[n] = item
 		n++
@@ -300,7 +306,7 @@ func (c *Client) labelled(ctx context.Context, src imagefile.Source,
 	for i, y := range all {
 		if y >= 0 && y < f.C && keep[y] {
 			rows, labels, kept = append(rows, h[i*f.Dx:(i+1)*f.Dx]...), append(labels, y),
-				append(kept, digests[i])
+				append(kept, c.least[digests[i]])
 		}
 	}
 	if len(labels) == 0 {

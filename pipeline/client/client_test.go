@@ -556,14 +556,16 @@ func (s *listed) Next(ctx context.Context, dst []uint8) (imagefile.Item, error) 
 }
 
 // TestCopies: copies of an image within its class change nothing but the number of copies that is
-// told; equal images of two classes are two. In a private round copies are of one file.
+// told, in whatever order they come; equal images of two classes are two. In a private round copies are
+// of one file, under whatever labels.
 func TestCopies(t *testing.T) {
-	var once, again, scattered, others, labels []shown
+	var once, again, scattered, others, before, labels []shown
 	for i := range 40 {
 		one := shown{i, i % 2, i}
 		once = append(once, one)
 		again = append(again, one, one, one)
 		others = append(others, one, shown{i, i % 2, 100 + i})
+		before = append(before, shown{i, i % 2, 100 + i}, one)
 		labels = append(labels, one, shown{i, 1 - i%2, i})
 	}
 	scattered = slices.Concat(once, once, once[5:9])
@@ -580,7 +582,8 @@ func TestCopies(t *testing.T) {
 		"folders again":       {scattered, 40, 40, 1, 8},
 		"copies of none":      {again[:3], 1, 1, 1, 0},
 		"other files":         {others, 40, 80, 1, 8},
-		"two labels":          {labels, 80, 80, 1, 10},
+		"other files before":  {before, 40, 80, 1, 8},
+		"two labels":          {labels, 80, 40, 1, 10},
 		"few, but for copies": {append(again[:9:9], again[3:9]...), 2, 3, 2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

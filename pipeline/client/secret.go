@@ -19,7 +19,7 @@ import (
 // HMAC-SHA256 of the image's file, or of its pixels in an IDX file. Who does not know it cannot
 // tell beforehand which images these are, nor make an image one of them. The same images give the
 // same points in every round, so that rounds together tell of no more of them, and equal images are
-// all chosen, or none is.
+// all chosen, or none is. Of files that are one image the least SHA-256 tells, in whatever order they come.
 type Secret [sha256.Size]byte
 
 // LoadSecret reads the secret of a file that its owner alone may read, and makes it where it is not
