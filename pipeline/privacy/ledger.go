@@ -73,11 +73,17 @@ func NewSpending(b Budget, classes, k int, digests [][sha256.Size]byte, labels [
 	return s
 }
 
-// same reports whether two releases answer the same question about the same images, so that the
-// second draw of noise would let both be averaged.
+// same reports whether a release answers the same question about the same images as an earlier one,
+// so that the second draw of noise would let both be averaged. An earlier program's may hold copies,
+// which its content has: then the images alone are compared.
 func (s Spending) same(o Spending) bool {
-	return s.Client == o.Client && s.Round == o.Round && s.Counts == o.Counts && s.Graph == o.Graph &&
-		s.Budget == o.Budget && s.Content == o.Content
+	alike := s.Client == o.Client && s.Round == o.Round && s.Counts == o.Counts && s.Graph == o.Graph &&
+		s.Budget == o.Budget
+	if !alike || s.Content == o.Content {
+		return alike
+	}
+	images := slices.Compact(slices.Clone(o.Images))
+	return len(images) < len(o.Images) && slices.Equal(s.Images, images)
 }
 
 // change returns the norm, in steps, by which one unit can change a release: an image that is in it
@@ -183,7 +189,7 @@ func (l Ledger) FindAll(s Spending) (found []Spending, err error) {
 	}
 	err = l.read(func(lines []byte, _ *chain) ([]byte, error) {
 		past, err := parseLedger(lines)
-		found = slices.DeleteFunc(past, func(o Spending) bool { return !o.same(s) })
+		found = slices.DeleteFunc(past, func(o Spending) bool { return !s.same(o) })
 		return nil, err
 	})
 	return found, err
@@ -211,7 +217,7 @@ func (l Ledger) Written() (map[string]bool, error) {
 func Find(lines []byte, s Spending) (found *Spending, err error) {
 	past, err := parseLedger(lines)
 	for i := range past {
-		if past[i].same(s) {
+		if s.same(past[i]) {
 			found = &past[i]
 		}
 	}

@@ -80,6 +80,35 @@ func TestTotal(t *testing.T) {
 	}
 }
 
+// TestCopiesOfBefore: a release of an earlier program, which listed copies, is found by its images; one
+// without copies by its content alone.
+func TestCopiesOfBefore(t *testing.T) {
+	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
+	for name, c := range map[string]struct {
+		was  []int
+		same bool
+	}{
+		"the same":              {[]int{2, 1}, true},
+		"copies of one":         {[]int{1, 2, 1}, true},
+		"copies of all":         {[]int{1, 1, 2, 2, 2}, true},
+		"another":               {[]int{1, 3}, false},
+		"copies, and one more":  {[]int{1, 1, 2, 3}, false},
+		"copies, and one fewer": {[]int{1, 1}, false},
+	} {
+		l := Ledger{filepath.Join(t.TempDir(), "spent.jsonl")}
+		must.Get2(l.Spend(spending(b, 1, c.was...), 0, false))(t)
+		found := must.Get(l.Find(spending(b, 1, 1, 2)))(t)
+		if _, _, err := l.Spend(spending(b, 1, 1, 2), 0, false); (found != nil) != c.same || (err != nil) != c.same {
+			t.Errorf("%s: found %v, spent again: %v", name, found, err)
+		}
+	}
+	turned := spending(b, 1, 1, 2)
+	turned.Content = "of other labels"
+	if turned.same(spending(b, 1, 1, 2)) {
+		t.Error("the same images under other labels are the same release")
+	}
+}
+
 // TestTotalGrows: whatever was released before, in any order, more of it never makes the total
 // less, nor is it less than the release's own epsilon.
 func TestTotalGrows(t *testing.T) {
