@@ -465,7 +465,7 @@ async function compute() {
     showSummary();
   } catch (e) {
     Object.assign(state, { upload, summary, unkept }); // it is kept as it was
-    const why = failed(e), skipping = el('label', { class: 'check' }, el('input', { type: 'checkbox', id: 'skip' }), ' ' + t('skipBad'));
+    const why = failed(e), skipping = budget() ? '' : el('label', { class: 'check' }, el('input', { type: 'checkbox', id: 'skip' }), ' ' + t('skipBad'));
     if (upload) {
       showSummary();
       byId('leaves').prepend(why, skipping);
