@@ -137,6 +137,7 @@ func TestNoiseOfRows(t *testing.T) {
 		if name == "NaN" || name == "wide" {
 			refuses(t, exitUsage, "row 3 has a number that is not finite", args...)
 		}
-		run(t, append(args, "--epsilon", "1", "--max-epsilon", "1", "--output", path(name), "--ledger", path(name+".ledger"))...)
+		run(t, append(args, "--epsilon", "1", "--max-epsilon", "1", "--output", path(name), "--ledger",
+			path(name+".ledger"))...)
 	}
 }

@@ -197,8 +197,8 @@ func TestSalted(t *testing.T) {
 			t.Helper()
 			path := filepath.Join(dir, name)
 			run(t, slices.Concat([]string{"compress", "--model", graph, "--client", "a", "-o", path, "--epsilon", "1",
-				"--noise", "trusted", "--unit", unit, "--points", "9", "--ledger", filepath.Join(dir, "ledger"), photos},
-				args)...)
+				"--noise", "trusted", "--unit", unit, "--points", "9", "--ledger",
+				filepath.Join(dir, "ledger"), photos}, args)...)
 			return must.Get(os.ReadFile(path))(t)
 		}
 		first := compress("one", "--max-epsilon", "1")

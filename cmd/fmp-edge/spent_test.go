@@ -132,7 +132,7 @@ func TestSpent(t *testing.T) {
 }
 
 // TestOneMore: an image that is there again, by a copy, a link or a second line, under another class too,
-// changes neither whether a private upload is made nor what it spends.
+// changes neither whether a private upload is made nor its charge.
 func TestOneMore(t *testing.T) {
 	graph, dir := privateGraph(t), t.TempDir()
 	im, labels := blobs(6)

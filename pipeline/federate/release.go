@@ -100,7 +100,8 @@ func (r *Release) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding release: %w", err)
 	}
-	if _, err := DecodeRelease(data, Expect{Unsalted: true}); err != nil { // never send what a reader would reject
+	// Never send a message that a reader would reject.
+	if _, err := DecodeRelease(data, Expect{Unsalted: true}); err != nil {
 		return nil, err
 	}
 	return data, nil

@@ -351,7 +351,7 @@ func (s *Server) kept() federate.Expect {
 	return want
 }
 
-// believePrivate decodes a message of a private round and checks it against what is expected.
+// believePrivate decodes a message of a private round and checks it against the fields that are expected.
 func (s *Server) believePrivate(client string, data []byte,
 	want federate.Expect) (*federate.Release, error) {
 	r, err := federate.DecodeRelease(data, want)
