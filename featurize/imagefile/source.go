@@ -442,8 +442,8 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			file = real
 		}
-		if before, again := labels[file]; again && !o.Repeats {
-			if err := twice(before, label); err != nil {
+		if before, again := labels[file]; again {
+			if err := o.twice(before, label); err != nil {
 				return nil, nil, fmt.Errorf("record %d: %s %w; leave one of the two out",
 					line, path, err)
 			}
@@ -458,8 +458,10 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 }
 
 // twice returns an error for an image that a list names twice with these labels.
-func twice(before, label int) error {
+func (o *Options) twice(before, label int) error {
 	switch {
+	case o.Repeats:
+		return nil
 	case before != label:
 		return errors.New("has another label above, perhaps by a link: an image is of one class")
 	case label != Unlabelled:
