@@ -477,8 +477,8 @@ func TestMomentsEffects(t *testing.T) {
 	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4)}
 	rng.Normal(rng.New(1, "mean"), w.mean)
 	at := identity(t, w.k)
-	o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"},
-		Honesty: true, Threads: 1}
+	o := MomentsOptions{Options: discriminant.Options{Kappa: discriminant.Unknown, Samples: 20, Seed: 1,
+		Stream: "test"}, Honesty: true, Threads: 1}
 	of := func(change func(o *MomentsOptions)) *Result {
 		own := o
 		change(&own)

@@ -61,6 +61,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("FedCGS is at %+v of an unknown kind, at %+v centred", b, a)
 	}
 	p.Tools.Conjugate, p.Tools.Open, p.Tools.Calibration = nil, nil, 10
+	p.Config.Extractor.Kappa = []float64{0.85, 0.25} // without it one posterior reads clients that are alike
 	p.Tools.Embedded = must.Get(posterior.NewEmbedded(p.Data.Clients.Dx, nil, nil, nil))(t)
 	rows = must.Get(Run(t.Context(), p,
 		Options{Family: Families[0], Points: 20, Repeats: 1, Samples: 20, Seed: 3}))(t)
