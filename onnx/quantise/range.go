@@ -108,8 +108,8 @@ func (s *span) least() (lo, hi float64) {
 	return lo, hi
 }
 
-// coarse reports whether bytes hold little of the numbers: nearly all lie in a few quanta, as where
-// some are of a mask that a softmax takes out.
+// coarse reports whether bytes hold little of the numbers: they lie in a few quanta, as where some
+// are of a mask that a softmax takes out.
 func (s *span) coarse(o Options) bool {
 	lo, hi := s.bounds(o)
 	width, step := (s.hi-s.lo)/bins, (hi-lo)/255

@@ -11,7 +11,7 @@ import (
 
 // Priors of the logarithms of the temperature and of kappa, and the least errors of their
 // measurements. priorT stands where nobody can be asked, priorKappa where fewer than fewCurves
-// clients measured.
+// clients measured and class means have fewImages at least (logKappa).
 var (
 	priorT     = normal{1, 0.7}
 	priorKappa = normal{0.3, 0.3}

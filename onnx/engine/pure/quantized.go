@@ -83,7 +83,7 @@ func (p *planner) integers(nodes []*onnx.Node) []*onnx.Node {
 		left := readers(&onnx.Graph{Nodes: out, Outputs: p.graph.Outputs})
 		out = slices.DeleteFunc(out, func(n *onnx.Node) bool {
 			return (v.ready[n].run != nil || n.Op == "DequantizeLinear" && n.Domain == "" &&
-				len(n.Outputs) == 1 && p.readers[n.Outputs[0]] != nil) && left[n.Outputs[0]] == nil
+				len(n.Outputs) == 1) && p.readers[n.Outputs[0]] != nil && left[n.Outputs[0]] == nil
 		})
 	}
 	return out

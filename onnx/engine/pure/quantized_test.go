@@ -341,6 +341,13 @@ func TestQuantizedRefused(t *testing.T) {
 			g.Nodes = append(g.Nodes, &onnx.Node{Op: n.Op, Inputs: n.Inputs, Outputs: []string{"unread"},
 				Attrs: []onnx.Attr{onnx.IntAttr("axis", 3)}})
 		}, "axis 3 is outside"},
+		{"floats of bytes that nothing reads", mover, func(g *onnx.Graph, n *onnx.Node) {
+			by := n.Inputs[1:]
+			g.Nodes = append(g.Nodes,
+				&onnx.Node{Op: n.Op, Inputs: append([]string{"x"}, by...), Outputs: []string{"u1"}},
+				&onnx.Node{Op: "Sigmoid", Inputs: []string{"u1"}, Outputs: []string{"u2"}},
+				&onnx.Node{Op: "QuantizeLinear", Inputs: append([]string{"u2"}, by...), Outputs: []string{"u3"}})
+		}, "is of float32"},
 		{"Gemm of a vector", mover, func(g *onnx.Graph, n *onnx.Node) {
 			g.Initializers["flat"] = onnx.Vector[int64](8)
 			for _, n := range g.Nodes {
@@ -363,6 +370,7 @@ func TestQuantizedRefused(t *testing.T) {
 			s, err := e.Load(m)
 			if err == nil {
 				_, err = engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 2, 1, 4)})
+				must.Do(t, s.Close())
 			}
 			if err == nil || !strings.Contains(err.Error(), c.failed) || strings.Contains(err.Error(), "kernel failed") {
 				t.Errorf("%s, reproducible %v: the error is %v where one with %q is expected", c.name, reproducible, err,
