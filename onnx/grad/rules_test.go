@@ -329,7 +329,7 @@ var ruleCases = []ruleCase{
 	vjp("LinearAttention gated", "q_num_heads=2 kv_num_heads=2 update_rule=gated", normal(2, 3, 4),
 		normal(2, 3, 4), normal(2, 3, 6), normal(2, 2, 2, 3), uniform(-1, 0, 2, 3, 4)).at(27).gives(2),
 	vjp("LinearAttention delta", "q_num_heads=2 kv_num_heads=2 update_rule=delta scale=.3",
-		normal(2, 3, 4), normal(2, 3, 4), normal(2, 3, 6), absent, absent, uniform(0, 1, 2, 3, 1)).at(27),
+		normal(2, 3, 4), normal(2, 3, 4), normal(2, 3, 6), absent, absent, uniform(0, 1, 2, 3, 1)).at(27).gives(2),
 	vjp("LinearAttention gated delta", "q_num_heads=2 kv_num_heads=2", normal(1, 3, 4),
 		normal(1, 3, 4), normal(1, 3, 6), absent, uniform(-1, 0, 1, 3, 2),
 		uniform(0, 1, 1, 3, 2)).at(27).gives(2),

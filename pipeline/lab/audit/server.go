@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"math"
 	"slices"
@@ -171,7 +172,7 @@ func (s *pictures) Next(_ context.Context, dst []uint8) (imagefile.Item, error) 
 		}
 	}
 	s.at++
-	return imagefile.Item{Label: (s.at - 1) % s.classes}, nil
+	return imagefile.Item{Label: (s.at - 1) % s.classes, Digest: sha256.Sum256(dst)}, nil
 }
 
 // craft is a client graph made to attack.
