@@ -248,7 +248,7 @@ func (r *Round) takesPrivate() error {
 		n = s.LeaderBytes() + headBytes
 	} else {
 		largest := federate.Release{Round: r.Round, Client: strings.Repeat("n", identity.MaxName),
-			Model: r.Client.Digest, Budget: *b, Sums: privacy.NewRelease(c, k)}
+			Model: r.Client.Digest, Budget: *b, Sums: privacy.NewRelease(c, k), Salt: [prio.NonceSize]byte{1}}
 		data, err := largest.Encode()
 		if err != nil {
 			return err

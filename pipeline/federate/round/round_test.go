@@ -164,6 +164,7 @@ func TestTakesPrivate(t *testing.T) {
 		allowed        int // 0: refused
 	}{{privacy.Local, 0, 10, defaultBytes}, {privacy.Local, 0, 10_000, 10_000*80 + 2*headBytes},
 		{privacy.Local, 1024, 10, 0}, {privacy.Local, 1056, 10, 1056}, {privacy.Trusted, 1024, 10, 0},
+		{privacy.Trusted, 1076, 10, 0}, {privacy.Trusted, 1077, 10, 1077},
 		{privacy.TwoServers, 4096, 10, 0}, {privacy.TwoServers, 1 << 20, 10, 1 << 20}} {
 		r, err := of(c.noise, c.bytes, c.classes)
 		if (err == nil) != (c.allowed > 0) || err != nil && !strings.Contains(err.Error(), "raise it to ") {
