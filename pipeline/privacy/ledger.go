@@ -119,7 +119,7 @@ func (s Spending) ratio(unit, relation string, count int) float64 {
 func Total(past []Spending, next Spending) (epsilon float64, count int) {
 	unit, relation := next.Budget.Unit, next.Budget.Relation
 	spent := map[string]float64{} // sums of (change/noise)^2
-	for _, s := range append(slices.Clone(past), next) {
+	for i, s := range append(slices.Clone(past), next) {
 		shares := false
 		times := map[string]int{}
 		if unit == Client {
@@ -140,7 +140,7 @@ func Total(past []Spending, next Spending) (epsilon float64, count int) {
 			shares = true
 			spent[im] += math.Pow(s.ratio(unit, relation, n), 2)
 		}
-		if shares {
+		if shares && i < len(past) {
 			count++
 		}
 	}
@@ -148,7 +148,7 @@ func Total(past []Spending, next Spending) (epsilon float64, count int) {
 	for _, v := range spent {
 		most = max(most, v)
 	}
-	return Epsilon(1/math.Sqrt(most), next.Budget.Delta), count - 1
+	return Epsilon(1/math.Sqrt(most), next.Budget.Delta), count
 }
 
 // Ledger is the file in which a client writes down every release before it is written, one JSON

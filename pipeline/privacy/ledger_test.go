@@ -69,6 +69,8 @@ func TestTotal(t *testing.T) {
 			Epsilon(sigma(client)/math.Sqrt2, b.Delta), 1},
 		"a client's message with a salt": {[]Spending{spending(client, 1, 1), spending(client, 1)},
 			spending(client, 2, 3), Epsilon(sigma(client)/math.Sqrt2, b.Delta), 1},
+		"a client's salt": {[]Spending{spending(client, 1, 1)}, spending(client, 1), Epsilon(sigma(client), b.Delta), 1},
+		"a salt":          {[]Spending{spending(b, 1, 1)}, spending(b, 1), 0, 0},
 		"another client": {[]Spending{otherClient}, spending(client, 1, 1),
 			Epsilon(sigma(client), b.Delta), 0},
 	} {
