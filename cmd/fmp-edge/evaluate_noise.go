@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"io"
 	"path/filepath"
 	"time"
@@ -77,7 +76,7 @@ func (s *scored) spent() ([]byte, error) {
 		return nil, refused("evaluate", err)
 	}
 	if kept := keeps(earlier, s.redraw, s.output, tally.MaxBytes); kept != nil {
-		return s.again(kept, digestsOf(earlier))
+		return s.again(kept, spending, digestsOf(earlier))
 	}
 	data, err := s.made.Sign(s.key)
 	if err != nil {
@@ -97,7 +96,7 @@ func (s *scored) spent() ([]byte, error) {
 }
 
 // again gives the counts of before, for the server of now. They may replace files with digests of mine.
-func (s *scored) again(kept *privacy.Spending, mine []string) ([]byte, error) {
+func (s *scored) again(kept *privacy.Spending, asked privacy.Spending, mine []string) ([]byte, error) {
 	gone := func() ([]byte, error) {
 		return nil, usagef("evaluate: the report with noise about these images was made on %s, and it "+
 			"is not there any more as it was (%v): noise that is drawn again spends epsilon %g again; "+
@@ -116,8 +115,7 @@ func (s *scored) again(kept *privacy.Spending, mine []string) ([]byte, error) {
 	if err := json.Unmarshal(paid, s.made); err != nil {
 		return gone()
 	}
-	fmt.Fprintf(s.log, "fmp-edge: the report with noise about these images was made on %s; it is "+
-		"given again, and nothing is spent\n", kept.Time.Format(time.RFC3339))
+	givenAgain(s.log, "the report with noise about these images", kept, asked)
 	s.made.Server, s.made.Names = s.server, names
 	data, err := s.made.Sign(s.key)
 	if err != nil {

@@ -224,6 +224,17 @@ func keeps(all []privacy.Spending, redraw bool, output string, most int64) *priv
 	return nil
 }
 
+// givenAgain says that a release is that of before. One of images with copies was found by the images alone
+// ([privacy.Ledger.FindAll]).
+func givenAgain(log io.Writer, name string, kept *privacy.Spending, asked privacy.Spending) {
+	fmt.Fprintf(log, "fmp-edge: %s was made on %s; it is given again, and nothing is spent\n", name,
+		kept.Time.Format(time.RFC3339))
+	if kept.Content != asked.Content {
+		fmt.Fprintln(log, "fmp-edge: an earlier program made it of images with copies, and its labels may differ "+
+			"from these: --redraw makes another, and spends its budget again")
+	}
+}
+
 // unplaced reports whether a release is whole, and a file of it not in its place yet.
 func unplaced(last *privacy.Spending, most int64) (stopped bool) {
 	for _, f := range last.Files {

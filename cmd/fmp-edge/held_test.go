@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"io"
 	"os"
 	"path/filepath"
@@ -129,6 +130,33 @@ func TestStoppedBeforePlaced(t *testing.T) {
 		}
 		if after := must.Get(os.ReadFile(path("spent")))(t); !bytes.Equal(after, spent) {
 			t.Errorf("%s: it was spent again", name)
+		}
+	}
+}
+
+// TestCopiesOfBefore: a release that an earlier program made of images with copies is given again, with a word
+// on labels, which are not compared.
+func TestCopiesOfBefore(t *testing.T) {
+	path := newFolder(t)
+	for name, c := range releases(t, path) {
+		run(t, c.args...)
+		var s privacy.Spending
+		must.Do(t, json.Unmarshal(must.Get(os.ReadFile(path("spent")))(t), &s))
+		for _, copies := range []bool{false, true} {
+			if copies {
+				s.Images, s.Content = slices.Insert(s.Images, 0, s.Images[0]), "of images with copies"
+			}
+			s.Chain = ""
+			write(t, path("spent"), append(must.Get(json.Marshal(s))(t), '\n'))
+			must.Do(t, os.Remove(path("spent")+privacy.SealSuffix))
+			code, log := said(t, c.args...)
+			if code != exitOK || !strings.Contains(log, "nothing is spent") ||
+				strings.Contains(log, "labels may differ from these: --redraw") != copies {
+				t.Errorf("%s, copies %v: exit code %d, %s", name, copies, code, log)
+			}
+		}
+		for _, f := range []string{"spent", "spent" + privacy.SealSuffix} {
+			must.Do(t, os.RemoveAll(path(f)))
 		}
 	}
 }

@@ -320,8 +320,7 @@ func (a *answer) keep(s *privacy.Spending) error {
 		}
 		a.messages = append(a.messages, data)
 	}
-	fmt.Fprintf(a.log, "fmp-edge: the upload of these images for round %d was made on %s; it is "+
-		"given again, and nothing is spent\n", s.Round, s.Time.Format(time.RFC3339))
+	givenAgain(a.log, fmt.Sprintf("the upload of these images for round %d", s.Round), s, a.spending)
 	a.made = true
 	return a.salt()
 }
