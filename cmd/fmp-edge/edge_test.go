@@ -484,6 +484,11 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%v: %s", args, s)
 		}
 	}
+	for command, alone := range map[string]bool{"compress": false, "evaluate": false, "join": true} {
+		if s := run(t, command, "--help"); strings.Contains(s, "above 0 refuses plain rounds too") != alone {
+			t.Errorf("%s: %s", command, s)
+		}
+	}
 	if s := run(t, "--version"); !strings.HasPrefix(s, "fmp-edge ") {
 		t.Errorf("--version: %s", s)
 	}

@@ -69,7 +69,7 @@ The counts are printed, with --json as the signed report, and written or sent on
 			"privacy of each image: noise on every count in place of --least, 0.01 to 20, with --output; "+
 				"0 is none")
 		f.Float64Var(&o.delta, "delta", privacy.DefaultDelta, "delta of --epsilon")
-		f.Float64Var(&o.maxEpsilon, "max-epsilon", 0, maxEpsilonHelp)
+		f.Float64Var(&o.maxEpsilon, "max-epsilon", 0, mostSpentHelp)
 		f.StringVar(&o.ledger, "ledger", "", ledgerHelp)
 		f.BoolVar(&o.redraw, "redraw", false, "draw the noise of a report that was made before a "+
 			"second time, and spend its budget a second time")

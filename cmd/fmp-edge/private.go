@@ -69,7 +69,7 @@ func newPrivateFlags(f *pflag.FlagSet) privateFlags {
 		"client is the unit or there are two servers; sums of more are shortened")
 	return privateFlags{
 		budget:     b,
-		maxEpsilon: f.Float64("max-epsilon", 0, maxEpsilonHelp),
+		maxEpsilon: f.Float64("max-epsilon", 0, mostSpentHelp),
 		ledger:     f.String("ledger", "", ledgerHelp),
 		redraw: f.Bool("redraw", false, "draw the noise of a private upload that was made before a "+
 			"second time, and spend its budget a second time"),
@@ -83,8 +83,10 @@ func newPrivateFlags(f *pflag.FlagSet) privateFlags {
 // replyAfter is the time to a private reply where its owner states none; tests do not wait.
 var replyAfter = client.DefaultReply
 
-const maxEpsilonHelp = "largest epsilon that private rounds and reports with noise may spend on " +
-	"any image in all, this one and those of the ledger together; 0 is any; join refuses plain rounds too"
+const mostSpentHelp = "largest epsilon that private rounds and reports with noise may spend on " +
+	"any image in all, this one and those of the ledger together; 0 is any"
+
+const maxEpsilonHelp = mostSpentHelp + "; above 0 refuses plain rounds too"
 
 const ledgerHelp = "file of what private rounds and reports with noise spent on each image " +
 	"(default: fmp/spent.jsonl in the user's folder for configuration)"

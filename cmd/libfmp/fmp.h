@@ -63,9 +63,9 @@ typedef struct {
 } fmp_upload;
 
 /* How counts are made. key: the contents of the client's key file. server: public key (base64) of the server that the report is for, or
- * NULL for a file. least: the least count that is told, 2 to 1,000, 0 for 10. epsilon above 0: noise on every count in its place, with delta,
- * and images that cannot be read are left out;
- * no ledger is kept, so the caller adds up what is spent on an image. */
+ * NULL for a file. least: the least count that is told, 2 to 1,000, 0 for 10. epsilon above 0: noise on every count, with delta, and
+ * least is 0. Then copies of a file count once, in the first of their classes, an image that the classifier fails for counts as wrong, and
+ * one that cannot be read is left out. No ledger is kept, so the caller adds up what is spent on an image. */
 typedef struct {
   fmp_bytes key;
   uint64_t round;

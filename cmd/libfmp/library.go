@@ -245,6 +245,9 @@ type evaluation struct {
 // check sets the default of the least count, and returns an error for an evaluation that is not
 // made.
 func (e *evaluation) check() error {
+	if e.epsilon != 0 && e.least != 0 {
+		return errors.New("evaluate: least is of reports without noise: give 0 beside epsilon")
+	}
 	e.least = cmp.Or(e.least, tally.Least)
 	if e.least < tally.MinLeast || e.least > tally.MaxLeast {
 		return fmt.Errorf("evaluate: least is %d; allowed are %d to %d, and 0 for %d", e.least,

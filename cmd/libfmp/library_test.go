@@ -88,17 +88,19 @@ func TestSettings(t *testing.T) {
 		of   interface{ check() error }
 		want string // of the error
 	}{
-		"defaults":          {&evaluation{}, ""},
-		"a server":          {&evaluation{least: 2, server: key}, ""},
-		"a low bound":       {&evaluation{least: 1}, "least is 1; allowed are 2 to 1000"},
-		"a bound below 0":   {&evaluation{least: -1}, "least is -1"},
-		"a high bound":      {&evaluation{least: 1001}, "least is 1001"},
-		"no base64":         {&evaluation{server: "zz"}, `server is "zz"`},
-		"half a key":        {&evaluation{server: key[:24]}, "no base64 of 32 bytes"},
-		"an upload":         {&upload{name: "site", atLeast: 5}, ""},
-		"no name":           {&upload{}, "name"},
-		"classes of -3":     {&upload{name: "site", atLeast: -3}, "at_least is -3; allowed are 0 to 20000"},
-		"classes of 20,001": {&upload{name: "site", atLeast: 20_001}, "at_least is 20001"},
+		"defaults":           {&evaluation{}, ""},
+		"a server":           {&evaluation{least: 2, server: key}, ""},
+		"a low bound":        {&evaluation{least: 1}, "least is 1; allowed are 2 to 1000"},
+		"a bound below 0":    {&evaluation{least: -1}, "least is -1"},
+		"a high bound":       {&evaluation{least: 1001}, "least is 1001"},
+		"noise":              {&evaluation{epsilon: 1, delta: 1e-5}, ""},
+		"noise, and a bound": {&evaluation{epsilon: 1, delta: 1e-5, least: 10}, "least is of reports without noise"},
+		"no base64":          {&evaluation{server: "zz"}, `server is "zz"`},
+		"half a key":         {&evaluation{server: key[:24]}, "no base64 of 32 bytes"},
+		"an upload":          {&upload{name: "site", atLeast: 5}, ""},
+		"no name":            {&upload{}, "name"},
+		"classes of -3":      {&upload{name: "site", atLeast: -3}, "at_least is -3; allowed are 0 to 20000"},
+		"classes of 20,001":  {&upload{name: "site", atLeast: 20_001}, "at_least is 20001"},
 	} {
 		err := c.of.check()
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
