@@ -347,7 +347,7 @@ func belongs(u *message, d *wire.Description, key *identity.Key) error {
 	case u.Budget != nil && d.Privacy == nil:
 		return fmt.Errorf("the upload is of a private round (%v) and round %d is not private",
 			u.Budget, d.Round)
-	case u.Budget != nil && *u.Budget != *d.Privacy:
+	case u.Budget != nil && u.Budget.Effective() != d.Privacy.Effective():
 		return fmt.Errorf("the upload's budget is %v; that of round %d is %v", u.Budget,
 			d.Round, d.Privacy)
 	}

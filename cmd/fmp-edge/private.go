@@ -118,11 +118,6 @@ func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 	if m := *p.maxEpsilon; !(m >= 0) || math.IsInf(m, 0) {
 		return usagef("compress: --max-epsilon %v; allowed are numbers above 0, and 0 for any", m)
 	}
-	// A stray number would part this upload's budget from the round's.
-	if b := p.budget; b.Points != 0 && b.Unit != privacy.Client && b.Noise != privacy.TwoServers {
-		return usagef("compress: --points %d has no effect here: it is of --unit client and --noise two-servers; "+
-			"leave it out", b.Points)
-	}
 	for _, err := range []error{p.budget.Check(), client.CheckReply(*p.reply)} {
 		if err != nil {
 			return &usageError{fmt.Errorf("compress: %w", err)}

@@ -18,6 +18,8 @@ import (
 	"fmp/models"
 	"fmp/onnx/must"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/privacy/prio"
 )
@@ -243,29 +245,24 @@ func TestReplyAfter(t *testing.T) {
 	}
 }
 
-// TestStrayPoints: --points where it has no effect is refused before anything is spent, as the
-// upload's budget would be another than the round's.
-func TestStrayPoints(t *testing.T) {
-	graph, photos := privateGraph(t), photosOf(t, 3)
-	for name, c := range map[string]struct {
-		args  []string
-		stray bool
-	}{
-		"noise of the client's": {nil, true},
-		"noise of the server's": {[]string{"--noise", "trusted"}, true},
-		"a client is the unit":  {[]string{"--unit", "client"}, false},
-		"noise of two servers":  {[]string{"--noise", "two-servers"}, false},
+// TestBelongs: an upload is of its round, client, graph and budget, whatever points that have no effect say.
+func TestBelongs(t *testing.T) {
+	for want, change := range map[string]func(u *message){
+		"":                  func(*message) {},
+		"for round 4":       func(u *message) { u.Round = 4 },
+		"made by model h":   func(u *message) { u.Model = "h" },
+		`of client "b"`:     func(u *message) { u.Client = "b" },
+		"is a plain one":    func(u *message) { u.Budget = nil },
+		"budget is epsilon": func(u *message) { u.Budget.Epsilon = 2 },
 	} {
-		ledger := filepath.Join(t.TempDir(), "ledger")
-		args := append([]string{"compress", "--model", graph, "--client", "a", "--ledger", ledger, "-o", ledger + ".upload",
-			"--epsilon", "1", "--points", "9"}, append(c.args, photos)...)
-		if !c.stray {
-			run(t, args...)
-			continue
-		}
-		refuses(t, exitUsage, "--points 9 has no effect", args...)
-		if _, err := os.Stat(ledger); err == nil {
-			t.Errorf("%s: a ledger was written", name)
+		u := &message{Round: 3, Client: "a", Model: "g", Budget: &privacy.Budget{Epsilon: 1, Unit: privacy.Example,
+			Noise: privacy.Local, Points: 9}}
+		change(u)
+		d := &wire.Description{Round: 3, Graph: "g", Privacy: &privacy.Budget{Epsilon: 1, Unit: privacy.Example,
+			Noise: privacy.Local}}
+		if err := belongs(u, d, &identity.Key{Name: "a"}); want == "" && err != nil ||
+			want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v", want, err)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func ReadReleases(paths []string, want federate.Expect,
 			return "", shared{}, false
 		}
 		r := all[i]
-		return r.Client, shared{r.Model, r.Round, r.Sums.K, r.Sums.Classes, r.Budget}, true
+		return r.Client, shared{r.Model, r.Round, r.Sums.K, r.Sums.Classes, r.Budget.Effective()}, true
 	})
 	from := map[string]string{}
 	for i, r := range all {
@@ -82,7 +82,7 @@ func ReadReleases(paths []string, want federate.Expect,
 		case from[r.Client] != "":
 			err = fmt.Errorf("%s and %s are both of client %q; pool one of each, as two spend twice",
 				from[r.Client], r.Path, r.Client)
-		case r.Budget != most.budget:
+		case r.Budget.Effective() != most.budget:
 			err = fmt.Errorf("%s: its budget is %v; that of most uploads is %v, and a round has one", r.Path,
 				r.Budget, most.budget)
 		}
@@ -129,7 +129,7 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest,
 	p.Samples = cmp.Or(p.Samples, ConjugateSamples)
 	b := releases[0].Budget
 	for _, r := range releases {
-		if r.Budget != b {
+		if r.Budget.Effective() != b.Effective() {
 			return nil, fmt.Errorf("pool: the budget of %s is %v; that of %s is %v, and a round has one", r.Path,
 				r.Budget, releases[0].Path, b)
 		}

@@ -86,7 +86,9 @@ func TestPrivateRound(t *testing.T) {
 			return path
 		}
 		for i := range 4 {
-			paths = append(paths, write(fmt.Sprint("client ", i), b))
+			same := b
+			same.Points = i // has no effect
+			paths = append(paths, write(fmt.Sprint("client ", i), same))
 		}
 		if !IsPrivate(paths[0]) || IsPrivate(predictor) {
 			t.Error("a message of a private round is not told from a model")

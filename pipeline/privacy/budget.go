@@ -86,12 +86,23 @@ func (b Budget) Check() error {
 			fail(c.key, fmt.Sprintf("%q", c.value), "%s", suggest.Or(c.allowed...))
 		}
 	}
-	if b.Points < 0 || b.Points > maxPoints || b.Points == 0 &&
-		(b.Unit == Client || b.Noise == TwoServers) {
+	if b.Points < 0 || b.Points > maxPoints || b.Points == 0 && b.bounded() {
 		fail("points", b.Points, "1 to %d, the most images of a client, where the unit is a client or "+
 			"the noise comes from two servers", maxPoints)
 	}
 	return errors.Join(errs...)
+}
+
+// bounded reports whether Points have an effect.
+func (b Budget) bounded() bool { return b.Unit == Client || b.Noise == TwoServers }
+
+// Effective returns the budget without Points that have no effect: those of releases that promise the
+// same are equal.
+func (b Budget) Effective() Budget {
+	if !b.bounded() {
+		b.Points = 0
+	}
+	return b
 }
 
 // String returns the budget in words.
@@ -105,7 +116,7 @@ func (b Budget) String() string {
 		relation = "replaced"
 	}
 	points := ""
-	if b.Points > 0 {
+	if b.bounded() {
 		points = fmt.Sprintf(", points: %d", b.Points)
 	}
 	return fmt.Sprintf("epsilon %g, delta %g for %s %s, noise: %s%s", b.Epsilon, b.Delta, unit,

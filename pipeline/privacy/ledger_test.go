@@ -109,6 +109,11 @@ func TestCopiesOfBefore(t *testing.T) {
 	if turned.same(spending(b, 1, 1, 2)) {
 		t.Error("the same images under other labels are the same release")
 	}
+	stray := b
+	stray.Points = 9
+	if !spending(b, 1, 1, 2).same(spending(stray, 1, 1, 2)) {
+		t.Error("with points that have no effect it is another release")
+	}
 }
 
 // TestTotalGrows: whatever was released before, in any order, more of it never makes the total

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"strings"
 	"testing"
 	"testing/iotest"
 
@@ -240,14 +241,20 @@ func TestBudget(t *testing.T) {
 		change(&b)
 		must.Fail(b.Check())(t, want)
 	}
-	shares := good
-	shares.Noise, shares.Points = TwoServers, 40
 	for want, b := range map[string]Budget{
-		"epsilon 1, delta 1e-05 for one image added or removed, noise: local":                   good,
-		"epsilon 1, delta 1e-05 for one image added or removed, noise: two-servers, points: 40": shares,
+		"one image added or removed, noise: local":                    {Noise: Local, Unit: Example},
+		"one image added or removed, noise: trusted":                  {Noise: Trusted, Unit: Example},
+		"a whole client added or removed, noise: trusted, points: 40": {Noise: Trusted, Unit: Client},
+		"one image added or removed, noise: two-servers, points: 40":  {Noise: TwoServers, Unit: Example},
 	} {
-		if got := b.String(); got != want {
+		b.Epsilon, b.Delta, b.Relation, b.Points = 1, 1e-5, AddRemove, 40
+		if got, want := b.String(), "epsilon 1, delta 1e-05 for "+want; got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+		other := b
+		other.Points = 50
+		if same, stray := b.Effective() == other.Effective(), !strings.Contains(want, "points"); same != stray {
+			t.Errorf("of %v and other points: the same is %t, want %t", b, same, stray)
 		}
 	}
 	if v := good.Spend(10, 50); v.Releases != 50 ||

@@ -62,7 +62,8 @@ func TestPrivate(t *testing.T) {
 		!strings.Contains(string(reply), "is not private") {
 		t.Errorf("a private upload to a plain round: %d %s", status, reply)
 	}
-	r := read[wire.Receipt](t, http.StatusCreated)(f.put("a", f.released("a", nil)))
+	stray := f.released("a", func(r *federate.Release) { r.Budget.Points = 9 }) // has no effect
+	r := read[wire.Receipt](t, http.StatusCreated)(f.put("a", stray))
 	if r.Spent == nil || *r.Spent != *f.round.Privacy {
 		t.Fatalf("%+v", r)
 	}

@@ -321,7 +321,7 @@ func (s *Server) read(client string, data []byte) (n int, err error) {
 	case private:
 		r, err := s.believePrivate(client, data, s.expect())
 		switch {
-		case err == nil && r.Budget != *budget:
+		case err == nil && r.Budget.Effective() != budget.Effective():
 			err = fmt.Errorf("upload: its budget is %v; that of round %d is %v", r.Budget,
 				s.Round.Round, budget)
 		case err == nil && s.twoServers() && r.Share.Server != s.serverOf():
