@@ -42,9 +42,22 @@ type Release struct {
 // Scheme returns the secret sharing of the release's sums between two servers. Shares are bound to
 // round, client, client graph and budget.
 func (r *Release) Scheme() (*prio.Scheme, error) {
-	return prio.New(r.Budget, r.Sums.Classes, r.Sums.K,
-		fmt.Sprintf("fmp private round %d\nclient %q\ngraph %s\n%v, points: %d", r.Round, r.Client,
-			r.Model, r.Budget, r.Budget.Points))
+	return prio.New(r.Budget, r.Sums.Classes, r.Sums.K, r.context())
+}
+
+// context is the text that shares are bound to. Another text ends the rounds that are running:
+// it takes nothing from texts for people, which change.
+func (r *Release) context() string {
+	b, unit, relation := r.Budget, "one image", "added or removed"
+	if b.Unit == privacy.Client {
+		unit = "a whole client"
+	}
+	if b.Relation == privacy.ReplaceOne {
+		relation = "replaced"
+	}
+	return fmt.Sprintf("fmp private round %d\nclient %q\ngraph %s\n"+
+		"epsilon %g, delta %g for %s %s, noise: %s, points: %d", r.Round, r.Client, r.Model, b.Epsilon,
+		b.Delta, unit, relation, b.Noise, b.Points)
 }
 
 // Split returns the releases for the leader and the helper, each with its share of the sums.

@@ -68,6 +68,24 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// TestContext: shares are bound to this text, to the byte: programs of before and after make one round.
+func TestContext(t *testing.T) {
+	for _, c := range []struct{ unit, relation, want string }{
+		{privacy.Example, privacy.AddRemove, "one image added or removed"},
+		{privacy.Example, privacy.ReplaceOne, "one image replaced"},
+		{privacy.Client, privacy.AddRemove, "a whole client added or removed"},
+		{privacy.Client, privacy.ReplaceOne, "a whole client replaced"},
+	} {
+		r := &Release{Round: 3, Client: "ward \"1\"", Model: "abc", Budget: privacy.Budget{Epsilon: .5, Delta: 1e-5,
+			Unit: c.unit, Relation: c.relation, Noise: privacy.TwoServers, Points: 20}}
+		want := "fmp private round 3\nclient \"ward \\\"1\\\"\"\ngraph abc\nepsilon 0.5, delta 1e-05 for " + c.want +
+			", noise: two-servers, points: 20"
+		if got := r.context(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
 // TestShares: the two messages of a client are read, are of one nonce, and each is refused where
 // anything of it or of its bindings is changed.
 func TestShares(t *testing.T) {
