@@ -112,6 +112,7 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 		return err
 	}
 	if federate.IsRelease(data) {
+		want.Unsalted = true // its owner reads it
 		r, err := federate.DecodeRelease(data, want)
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)

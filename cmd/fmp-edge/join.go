@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -329,6 +330,7 @@ type message struct {
 	N             int             // images, where it says
 	Budget        *privacy.Budget // of a private round
 	Share         *prio.Share     // of one with two servers
+	Unsalted      bool            // [federate.Expect]
 }
 
 // belongs reports whether an upload is one of a client for a round.
@@ -361,17 +363,31 @@ func readUpload(path string) (*message, []byte, error) {
 		return nil, nil, fmt.Errorf("reading upload: %w", err)
 	}
 	if federate.IsRelease(data) {
-		r, err := federate.DecodeRelease(data, federate.Expect{})
+		r, err := federate.DecodeRelease(data, federate.Expect{Unsalted: true})
 		if err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", path, err)
 		}
-		return &message{r.Round, r.Client, r.Model, 0, &r.Budget, r.Share}, data, nil
+		return &message{r.Round, r.Client, r.Model, 0, &r.Budget, r.Share, unsalted(r)}, data, nil
 	}
 	u, err := federate.Decode(data, federate.Expect{})
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return &message{u.Round, u.Client, u.Model, u.N, nil, nil}, data, nil
+	return &message{u.Round, u.Client, u.Model, u.N, nil, nil, false}, data, nil
+}
+
+// wantsSalt reports whether an upload of an earlier program is to be salted, as the server has none of
+// this client: one that it has counts as it is, and it takes no other.
+func (c *connection) wantsSalt(ctx context.Context, u *message, key *identity.Key) (bool, error) {
+	if !u.Unsalted || c.first.round.State == wire.Closed {
+		return false, nil
+	}
+	_, err := c.first.Receipt(ctx, c.first.round, key)
+	var p *wire.Problem
+	if errors.As(err, &p) && p.Code == wire.NoReceipt {
+		return true, nil
+	}
+	return false, err
 }
 
 // decided are the flags of compress that the round decides, or that join has no use for.
@@ -448,6 +464,12 @@ sums, which says nothing without the other's: give the address of the second wit
 				_, e := readShares(path, c.second.round, key)
 				made = e == nil
 			}
+			salting := false
+			if made {
+				if salting, err = c.wantsSalt(ctx, u, key); err != nil {
+					return err
+				}
+			}
 			if d.Privacy != nil && err == nil && u.Budget != nil &&
 				(*fresh || *compress.private.redraw || !made && d.State != wire.Closed) {
 				return usagef("%s is an upload of a private round already (round %d, %v), which may have "+
@@ -466,7 +488,7 @@ sums, which says nothing without the other's: give the address of the second wit
 				}
 				return fmt.Errorf("%w since %s", sender.ErrClosed, d.Deadline.Format(time.RFC3339))
 			}
-			if made && !*fresh {
+			if made && !*fresh && !salting {
 				anew := "; --fresh makes it anew"
 				if d.Privacy != nil {
 					anew = ""

@@ -322,11 +322,16 @@ func (a *answer) keep(s *privacy.Spending) error {
 	return a.salt()
 }
 
+// unsalted reports whether a message of an earlier program lacks the salt that servers ask for.
+func unsalted(r *federate.Release) bool {
+	return r.Budget.Noise == privacy.Trusted && r.Salt == [prio.NonceSize]byte{}
+}
+
 // salt puts a salt on a message of an earlier program that has none, and that no server takes.
 // Nothing is drawn again: the ledger counts the message, with no image beside it.
 func (a *answer) salt() error {
 	r, err := federate.DecodeRelease(a.messages[0], federate.Expect{Unsalted: true})
-	if err != nil || r.Budget.Noise != privacy.Trusted || r.Salt != [prio.NonceSize]byte{} {
+	if err != nil || !unsalted(r) {
 		return err
 	}
 	rand.Read(r.Salt[:]) // never fails

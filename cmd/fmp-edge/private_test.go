@@ -2,9 +2,13 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
+	"encoding/json"
 	"io"
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -204,15 +208,9 @@ func TestSalted(t *testing.T) {
 			return must.Get(os.ReadFile(path))(t)
 		}
 		first := compress("one", "--max-epsilon", "1")
-		r := must.Get(federate.DecodeRelease(first, federate.Expect{}))(t)
-		r.Salt = [prio.NonceSize]byte{}
-		old := must.Get(r.Encode())(t)
-		write(t, filepath.Join(dir, "one"), old)
 		ledger := filepath.Join(dir, "ledger")
-		lines := must.Get(os.ReadFile(ledger))(t)
-		write(t, ledger, regexp.MustCompile(`,"chain":"[^"]*"`).ReplaceAll(bytes.ReplaceAll(lines,
-			[]byte(models.DigestBytes(first)), []byte(models.DigestBytes(old))), nil))
-		must.Do(t, os.Remove(ledger+privacy.SealSuffix))
+		_, r := asBefore(t, filepath.Join(dir, "one"), first, ledger)
+		run(t, "inspect", filepath.Join(dir, "one"))
 		elsewhere := compress("two", "--max-epsilon", "1")
 		if got := must.Get(federate.DecodeRelease(elsewhere, federate.Expect{}))(t); !slices.Equal(got.Sums.Values,
 			r.Sums.Values) || got.Salt == r.Salt {
@@ -230,6 +228,92 @@ func TestSalted(t *testing.T) {
 			t.Errorf("%s: %d, %s; want two releases of epsilon 1", unit, code, log)
 		}
 	}
+}
+
+// asBefore makes an upload and its ledger those of a program of before messages had a salt.
+func asBefore(t *testing.T, path string, data []byte, ledger string) ([]byte, *federate.Release) {
+	t.Helper()
+	r := must.Get(federate.DecodeRelease(data, federate.Expect{}))(t)
+	r.Salt = [prio.NonceSize]byte{}
+	old := must.Get(r.Encode())(t)
+	write(t, path, old)
+	lines := must.Get(os.ReadFile(ledger))(t)
+	write(t, ledger, regexp.MustCompile(`,"chain":"[^"]*"`).ReplaceAll(bytes.ReplaceAll(lines,
+		[]byte(models.DigestBytes(data)), []byte(models.DigestBytes(old))), nil))
+	must.Do(t, os.Remove(ledger+privacy.SealSuffix))
+	return old, r
+}
+
+// TestSaltedIfNew: join sends the message of an earlier program as it is where the server has an upload of
+// this client, and with a salt where it has none.
+func TestSaltedIfNew(t *testing.T) {
+	graph, photos := privateGraph(t), photosOf(t, 6)
+	for name, c := range map[string]struct {
+		state, has string // has: its own, another or none
+		code       int
+		salted     bool
+	}{
+		"its own":          {wire.Open, "own", exitOK, false},
+		"its own, closed":  {wire.Closed, "own", exitOK, false},
+		"another":          {wire.Open, "another", exitFailed, false},
+		"none":             {wire.Open, "", exitOK, true},
+		"none, and closed": {wire.Closed, "", exitClosed, false},
+	} {
+		t.Chdir(t.TempDir())
+		must.Do(t, must.Get(identity.New("a"))(t).Save("a.key"))
+		run(t, "compress", "--model", graph, "--client", "a", "--round", "1", "-o", "a.1.upload", "--epsilon", "1",
+			"--noise", "trusted", "--ledger", "ledger", photos)
+		old, _ := asBefore(t, "a.1.upload", must.Get(os.ReadFile("a.1.upload"))(t), "ledger")
+		has := map[string]string{"own": models.DigestBytes(old), "another": "another", "": ""}[c.has]
+		code, log := said(t, "join", keeping(t, graph, c.state, has), "--key", "a.key", "--wait", "1s", "--cache",
+			"graphs", "--ledger", "ledger", "--reply-after", "0", photos)
+		if same := bytes.Equal(must.Get(os.ReadFile("a.1.upload"))(t), old); code != c.code || same == c.salted {
+			t.Errorf("%s: exit code %d, the upload is as it was: %t; %s", name, code, same, log)
+		}
+	}
+}
+
+// keeping serves a round with a trusted server's noise, which has an upload of this digest of client a.
+func keeping(t *testing.T, graph, state, has string) (url string) {
+	t.Helper()
+	key := must.Get(identity.New("server"))(t)
+	data := must.Get(os.ReadFile(graph))(t)
+	b := ofExamples
+	b.Noise = privacy.Trusted
+	d := wire.Description{Round: 1, Graph: models.DigestBytes(data), GraphBytes: int64(len(data)), State: state,
+		Now: time.Now(), Deadline: time.Now().Add(time.Hour), ServerKey: key.PublicText(), Privacy: &b, MaxPoints: 100,
+		MaxBytes: federate.MaxBytes}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		refuse := func(status int, code string) {
+			w.WriteHeader(status)
+			_ = json.NewEncoder(w).Encode(wire.Problem{Code: code, Status: status})
+		}
+		asks := r.URL.Path == wire.ReceiptPath(1, "a")
+		sent := ""
+		if r.Method == http.MethodPut {
+			body, _ := io.ReadAll(r.Body)
+			sent = models.DigestBytes(body)
+		}
+		switch {
+		case r.URL.Path == "/v1/rounds":
+			_ = json.NewEncoder(w).Encode(map[string]any{"rounds": []wire.Description{d}})
+		case asks && has == "":
+			refuse(http.StatusNotFound, wire.NoReceipt)
+		case sent != "" && sent != has && state == wire.Closed:
+			refuse(http.StatusGone, wire.RoundClosed)
+		case sent != "" && has != "" && sent != has:
+			refuse(http.StatusConflict, wire.OtherUpload)
+		case asks || sent != "":
+			receipt := wire.Receipt{Round: 1, Client: "a", Graph: d.Graph, Upload: cmp.Or(sent, has), Time: time.Now(),
+				Spent: &b}
+			receipt.Sign(key)
+			_ = json.NewEncoder(w).Encode(receipt)
+		default:
+			_, _ = w.Write(data)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
 }
 
 // TestReplyAfter: times that are no fixed reply are refused, as is the flag with plain uploads.
