@@ -177,10 +177,10 @@ const MaxPublished = 64 << 20
 
 // Keeper stores the noisy sums of rounds in which the server adds the noise.
 type Keeper interface {
-	// Keep returns the sum stored for messages with these digests, sorted, of which inputs is the
-	// digest. Where there is none it stores that of draw, which is told how often noise was drawn
-	// before for one of the messages, at most.
-	Keep(inputs string, messages []string, draw func(before int) ([]byte, error)) ([]byte, error)
+	// Keep returns the sum stored for the messages of which inputs is the digest. Where there is none
+	// it stores that of draw, which is told how often noise was drawn before for one of the messages,
+	// at most. clients has the client of each digest under which its message may be in another sum.
+	Keep(inputs string, clients map[string]string, draw func(before int) ([]byte, error)) ([]byte, error)
 }
 
 // Totals returns the round's noisy sums. If a server adds the noise, it is drawn once and the sum
@@ -216,7 +216,11 @@ func (p *Private) noisy(messages []string, sum *privacy.Release, keeper Keeper,
 	open func() (*privacy.Release, error)) (*privacy.Release, error) {
 	of := sha256.Sum256([]byte(strings.Join(messages, "\n")))
 	inputs := hex.EncodeToString(of[:])
-	data, err := keeper.Keep(inputs, messages, func(before int) ([]byte, error) {
+	clients, err := p.clients()
+	if err != nil {
+		return nil, err
+	}
+	data, err := keeper.Keep(inputs, clients, func(before int) ([]byte, error) {
 		var err error
 		if open != nil {
 			sum, err = open()
@@ -241,6 +245,26 @@ func (p *Private) noisy(messages []string, sum *privacy.Release, keeper Keeper,
 	}
 	sum.Values, p.Account = was.Values, was.Account
 	return sum, nil
+}
+
+// clients returns the client of each digest that its message has, with its salt or without: an earlier
+// program's had none, and was given one since. That without tells of the images, and is not kept.
+func (p *Private) clients() (map[string]string, error) {
+	clients := map[string]string{}
+	for _, r := range p.Releases {
+		clients[r.Digest] = r.Client
+		bare := *r.Release
+		if bare.Salt == ([len(bare.Salt)]byte{}) {
+			continue
+		}
+		bare.Salt = [len(bare.Salt)]byte{}
+		data, err := bare.Encode()
+		if err != nil {
+			return nil, err
+		}
+		clients[models.DigestBytes(data)] = r.Client
+	}
+	return clients, nil
 }
 
 // spent is the account of a message for whose sums noise was drawn some number of times: k sums

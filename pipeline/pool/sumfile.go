@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
@@ -36,7 +35,7 @@ func (f SumFile) String() string { return f.Path }
 
 // Keep implements [Keeper]. Another process waits until both files are there, so that it finds this
 // draw and makes none of its own.
-func (f SumFile) Keep(inputs string, messages []string,
+func (f SumFile) Keep(inputs string, clients map[string]string,
 	draw func(before int) ([]byte, error)) ([]byte, error) {
 	if err := os.MkdirAll(f.Folder, 0o700); err != nil {
 		return nil, fmt.Errorf("pool: the folder of noisy sums: %w", err)
@@ -46,12 +45,12 @@ func (f SumFile) Keep(inputs string, messages []string,
 		return nil, fmt.Errorf("pool: the folder of noisy sums: %w", err)
 	}
 	defer lock.Close()
-	return f.settle(inputs, messages, draw)
+	return f.settle(inputs, clients, draw)
 }
 
 // settle returns the sum that is there, else the one that is drawn, and stores it in both places.
 // A failure between them leaves the one of the machine, which the next call finds.
-func (f SumFile) settle(inputs string, messages []string,
+func (f SumFile) settle(inputs string, clients map[string]string,
 	draw func(before int) ([]byte, error)) ([]byte, error) {
 	first := filepath.Join(f.Folder, inputs+".json")
 	kept, err := readSum(first)
@@ -76,7 +75,7 @@ func (f SumFile) settle(inputs string, messages []string,
 		sum = beside // it came from another machine
 	}
 	if sum == nil {
-		if sum, err = f.drawn(messages, draw); err != nil {
+		if sum, err = f.drawn(clients, draw); err != nil {
 			return nil, err
 		}
 	}
@@ -91,7 +90,7 @@ func (f SumFile) settle(inputs string, messages []string,
 
 // drawn draws the noise of a sum. Messages of which another sum is kept spend their budget again,
 // which Redraw allows.
-func (f SumFile) drawn(messages []string, draw func(before int) ([]byte, error)) ([]byte, error) {
+func (f SumFile) drawn(clients map[string]string, draw func(before int) ([]byte, error)) ([]byte, error) {
 	files, err := os.ReadDir(f.Folder)
 	if err != nil {
 		return nil, err
@@ -113,16 +112,15 @@ func (f SumFile) drawn(messages []string, draw func(before int) ([]byte, error))
 				"it away", path)
 		}
 		for _, m := range of.Messages {
-			if _, in := slices.BinarySearch(messages, m); in {
-				before[m]++
-				most = max(most, before[m])
+			if client, in := clients[m]; in {
+				before[client]++
+				most = max(most, before[client])
 			}
 		}
 	}
 	if most > 0 && !f.Redraw {
-		return nil, fmt.Errorf("noise was drawn for another sum of %d of these %d uploads, and a second "+
-			"draw spends their budget again: give --redraw if that is meant", len(before),
-			len(messages))
+		return nil, fmt.Errorf("noise was drawn for another sum of %d of these uploads, and a second "+
+			"draw spends their budget again: give --redraw if that is meant", len(before))
 	}
 	return draw(most)
 }

@@ -23,7 +23,7 @@ func trusted(digests ...string) *Private {
 	p := &Private{Client: models.Manifest{Clip: 1}, Account: b.Spend(4, len(digests))}
 	for _, d := range digests {
 		p.Releases = append(p.Releases,
-			Release{Digest: d, Release: &federate.Release{Budget: b, Sums: privacy.NewRelease(4, 5)}})
+			Release{Digest: d, Release: &federate.Release{Client: d, Budget: b, Sums: privacy.NewRelease(4, 5)}})
 	}
 	return p
 }
@@ -113,6 +113,36 @@ func TestRedraw(t *testing.T) {
 	must.Do(t, os.WriteFile(filepath.Join(dir, "x.json"), []byte("{"), 0o600))
 	must.Fail(trusted("z").Totals(SumFile{filepath.Join(dir, "z"), dir, true}, nil))(
 		t, "", "a damaged sum of unknown messages is passed over")
+}
+
+// TestSaltedCopy: noise that was drawn for a message of an earlier program is drawn again for its copy with
+// a salt by --redraw alone. The digest without the salt stands in no file.
+func TestSaltedCopy(t *testing.T) {
+	for _, c := range []struct {
+		before, redraw bool // before: it was pooled without a salt
+		draws          int  // -1: refused
+	}{{false, false, 0}, {true, false, -1}, {true, true, 2}} {
+		p := trusted("a")
+		r := &p.Releases[0]
+		r.Model = strings.Repeat("ab", 32)
+		bare := models.DigestBytes(must.Get(r.Encode())(t))
+		f := SumFile{filepath.Join(t.TempDir(), "one"), t.TempDir(), c.redraw}
+		if c.before {
+			r.Digest = bare
+			must.Get(p.Totals(f, nil))(t)
+		}
+		f.Path += ".salted"
+		p = trusted("salted")
+		copied := *r.Release
+		copied.Salt[0] = 1
+		p.Releases[0].Release = &copied
+		if _, err := p.Totals(f, nil); (err != nil) != (c.draws < 0) || err == nil && p.Account.Draws != c.draws {
+			t.Errorf("%+v: %d draws, %v", c, p.Account.Draws, err)
+		}
+		if data, _ := os.ReadFile(f.Path); strings.Contains(string(data), bare) {
+			t.Errorf("%+v: the sum tells the digest without the salt", c)
+		}
+	}
 }
 
 // TestDamagedSum: a sum that is not whole is not drawn anew, and one that cannot be stored is given
