@@ -411,7 +411,7 @@ type row struct {
 
 func (s *session) leaving(data []byte) (*leaving, error) {
 	if federate.IsRelease(data) {
-		u, err := federate.DecodeRelease(data, federate.Expect{})
+		u, err := federate.DecodeRelease(data, federate.Expect{Unsalted: true})
 		if err != nil {
 			return nil, err
 		}
@@ -491,6 +491,13 @@ func (s *session) sign(q *request) (any, []byte, error) {
 	}
 	if _, _, err := s.explain(q); err != nil {
 		return nil, nil, err
+	}
+	if federate.IsRelease(q.data) {
+		if _, err := federate.DecodeRelease(q.data, federate.Expect{}); err != nil { // the salt alone is left
+			return nil, nil, fmt.Errorf("the upload was made by an earlier program, without the salt that the "+
+				"server asks for now, and is not sent; take part in the next round, as another one for this "+
+				"round would spend its budget again: %w", err)
+		}
 	}
 	headers, digest := s.round.Headers(s.key, q.data)
 	return map[string]any{"path": wire.UploadPath(s.round.Round, s.key.Name), "headers": headers,

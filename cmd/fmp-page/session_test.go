@@ -309,6 +309,14 @@ func TestPrivate(t *testing.T) {
 	compress(9, false, "what was spent cannot be told", paths...)
 	round(s, 2, privacy.Local, 2, true, "")
 	ask(t, s, "explain", nil, &request{data: first}, "privacy is")
+	s.key = must.Get(identity.New("a"))(t)
+	for _, salt := range []byte{0, 1} {
+		round(s, 1, privacy.Trusted, 1, true, "")
+		r.Budget.Noise, r.Salt[0] = privacy.Trusted, salt
+		data := must.Get(r.Encode())(t)
+		ask(t, s, "explain", nil, &request{data: data}, "")
+		ask(t, s, "sign", nil, &request{data: data}, map[byte]string{0: "next round", 1: ""}[salt])
+	}
 	round(s, 1, "", 0, true, "")
 	compress(9, false, "is not private", paths...)
 	ask(t, s, "explain", nil, &request{data: first}, "privacy is")
