@@ -119,8 +119,8 @@ type Tuning struct {
 	Loss   Loss
 	// Weights are the initializers that are trained ([Weights] lists them).
 	Weights []string
-	// LoRA, where not 0, trains factors of this rank in place of those of Weights that are in
-	// Adapted ([AddLoRA]).
+	// LoRA, where not 0, trains factors of this rank in place of the weights in Adapted, whether
+	// Weights has them or not. One that [AddLoRA] passes over is trained itself where Weights has it.
 	LoRA    int
 	Adapted []string
 
@@ -327,7 +327,8 @@ func (t Tuning) prepare(m *onnx.Model) (*tuned, error) {
 		if adapted, factors, err = AddLoRA(m, t.Adapted, t.LoRA, t.Seed); err != nil {
 			return nil, err
 		}
-		p.names = append(p.names, factors...)
+		inPlace := func(n string) bool { return slices.Contains(factors, n+loraA) }
+		p.names = append(slices.DeleteFunc(p.names, inPlace), factors...)
 	}
 	p.scores, out.Name = out.Name, Logits(m.Graph, t.Output)
 	if t.Loss.Name == MSE {

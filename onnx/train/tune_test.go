@@ -343,6 +343,28 @@ func TestLoRABegins(t *testing.T) {
 	}
 }
 
+// TestLoRAInPlace: a weight that gets factors is trained by them alone, also where it is named among
+// the weights; a vector is passed over.
+func TestLoRAInPlace(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		weights, adapted string
+		trained          int
+	}{
+		{"head", "body.weight", 36 + 36},
+		{"body.weight head", "body.weight", 36 + 36},
+		{"body.weight body.bias head", "body.weight body.bias", 36 + 36 + 12},
+	} {
+		m := small(t, false)
+		tn := tuningOf(m)
+		tn.Weights, tn.Adapted, tn.LoRA, tn.Epochs = strings.Fields(c.weights), strings.Fields(c.adapted), 2, 1
+		res := must.Get(tn.Train(t.Context(), pureEngine(t), m, clusters(t, 24, 3), Data{}))(t)
+		if res.Trained != c.trained {
+			t.Errorf("%+v: %d numbers are trained", c, res.Trained)
+		}
+	}
+}
+
 // TestTuneResumes: a run that is broken off at any step and resumed equals one that was not, to the
 // bit, the best weights with it.
 func TestTuneResumes(t *testing.T) {
