@@ -15,18 +15,20 @@ import (
 var after = []string{"Identity", "Softmax", "LogSoftmax", "Sigmoid", "Flatten", "Squeeze",
 	"Reshape", "Relu", "GlobalAveragePool", "ReduceMean", "Cast"}
 
-// Logits returns the value that an output's final Softmax, LogSoftmax or Sigmoid is taken of, else
-// the output itself: losses take scores.
-func Logits(g *onnx.Graph, output string) string {
+// movers lists the operators that give the numbers of their first input, in another order, form or
+// precision.
+var movers = []string{"Identity", "Cast", "Flatten", "Squeeze", "Unsqueeze", "Reshape", "Transpose"}
+
+// scores has an output's final Softmax, LogSoftmax or Sigmoid pass its input on: losses take scores.
+func scores(g *onnx.Graph, output string) {
 	maker := g.Makers()
 	n := maker[output]
-	for n != nil && n.Op == "Identity" {
+	for n != nil && slices.Contains(movers, n.Op) {
 		n = maker[n.Input(0)]
 	}
 	if n != nil && slices.Contains([]string{"Softmax", "LogSoftmax", "Sigmoid"}, n.Op) {
-		return n.Input(0)
+		n.Op, n.Attrs = "Identity", nil
 	}
-	return output
 }
 
 // lastLayer returns the linear layer behind an output, its weight, and the Add of its bias where

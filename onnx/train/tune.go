@@ -330,12 +330,10 @@ func (t Tuning) prepare(m *onnx.Model) (*tuned, error) {
 		inPlace := func(n string) bool { return slices.Contains(factors, n+loraA) }
 		p.names = append(slices.DeleteFunc(p.names, inPlace), factors...)
 	}
-	p.scores, out.Name = out.Name, Logits(m.Graph, t.Output)
-	if t.Loss.Name == MSE {
-		out.Name = t.Output
+	p.scores = t.Output
+	if adapted = onnx.Clone(adapted); t.Loss.Name != MSE {
+		scores(adapted.Graph, t.Output)
 	}
-	p.scores = out.Name
-	adapted = onnx.Clone(adapted)
 	for _, v := range adapted.Graph.Inputs {
 		if len(v.Shape) > 0 && v.Shape[0].IsKnown() {
 			p.fixed = v.Shape[0].Size

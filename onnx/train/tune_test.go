@@ -106,8 +106,45 @@ func TestWeights(t *testing.T) {
 	if got := names(Weights(m.Graph, "probabilities")); !slices.Equal(got, want) {
 		t.Errorf("weights are %q, want %q", got, want)
 	}
-	if got := Logits(m.Graph, "probabilities"); got == "probabilities" {
-		t.Error("the scores are taken behind the softmax")
+}
+
+// TestScores: losses are of the scores before a softmax or sigmoid, whatever moves its numbers behind
+// it; the squared error is of the output itself.
+func TestScores(t *testing.T) {
+	t.Parallel()
+	node := modeltest.Node
+	float, twice := onnx.IntAttr("to", int(onnx.Float32)), onnx.IntAttr("to", int(onnx.Float64))
+	weights := map[string]*onnx.Tensor{"w": random("w", 6, 3), "rows": onnx.Vector[int64](-1, 3),
+		"axis": onnx.Vector[int64](1)}
+	data := clusters(t, 24, 3)
+	measure := func(loss string, nodes ...*onnx.Node) float64 {
+		m := onnx.NewModel(modeltest.Graph("x:float32[n,6]", "y:float32[n,3]", weights,
+			append([]*onnx.Node{node("MatMul", "x w", "s")}, nodes...)...))
+		tn := tuningOf(m)
+		tn.Loss.Name = loss
+		return must.Get(tn.Measure(t.Context(), pureEngine(t), m, data))(t)["loss"]
+	}
+	for _, c := range []struct {
+		name  string
+		nodes []*onnx.Node // from p to y
+	}{
+		{"Identity", []*onnx.Node{node("Identity", "p", "y")}},
+		{"Cast", []*onnx.Node{node("Cast", "p", "y", float)}},
+		{"Casts", []*onnx.Node{node("Cast", "p", "a", twice), node("Cast", "a", "y", float)}},
+		{"Flatten", []*onnx.Node{node("Flatten", "p", "y")}},
+		{"Reshape", []*onnx.Node{node("Reshape", "p rows", "y")}},
+		{"Squeeze", []*onnx.Node{node("Unsqueeze", "p axis", "a"), node("Squeeze", "a axis", "y")}},
+	} {
+		for _, of := range [][2]string{{CrossEntropy, "Softmax"}, {CrossEntropy, "LogSoftmax"}, {Binary, "Sigmoid"}} {
+			got := measure(of[0], append([]*onnx.Node{node(of[1], "s", "p")}, c.nodes...)...)
+			if want := measure(of[0], node("Identity", "s", "y")); got != want {
+				t.Errorf("%s and %s: the loss is %v, of the scores %v", of[1], c.name, got, want)
+			}
+		}
+		got := measure(MSE, append([]*onnx.Node{node("Softmax", "s", "p")}, c.nodes...)...)
+		if scores := measure(MSE, node("Identity", "s", "y")); got == scores {
+			t.Errorf("%s: the squared error is of the scores", c.name)
+		}
 	}
 }
 
