@@ -70,7 +70,8 @@ in the end; the head and no other vector is trained beside them.
 
 After every epoch the held-out examples are scored, and the weights with the lowest loss are
 written. Batch normalisations stay as the exporter left them: in evaluation form their statistics
-are kept, in training form they move and are written in evaluation form.
+are kept, in training form they move and are written in evaluation form. Dropout in training form
+is brought to evaluation form: nothing is dropped.
 
 The run is saved every 30 seconds as OUT.checkpoint and goes on from there, to the bit, when the
 same command is given again. The log is OUT.jsonl, drawn in OUT.svg. The result depends on --parts
@@ -192,6 +193,9 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 	}
 	if o.list {
 		return o.printWeights(cmd.OutOrStdout(), m)
+	}
+	if slices.ContainsFunc(m.Graph.Nodes, func(n *onnx.Node) bool { return n.Op == "Dropout" && n.Input(2) != "" }) {
+		ex.notes = append(ex.notes, "nothing is dropped: Dropout is in evaluation form, in training and in the result")
 	}
 	for _, n := range ex.notes {
 		fmt.Fprintln(cmd.ErrOrStderr(), "fmp onnx train: "+n)

@@ -202,6 +202,25 @@ func TestONNXTrainSteps(t *testing.T) {
 	}
 }
 
+// TestONNXTrainDropout: that a Dropout in training form drops nothing is said.
+func TestONNXTrainDropout(t *testing.T) {
+	t.Parallel()
+	model, data := trainingFiles(t)
+	m := must.Get(serde.Load(model))(t)
+	m.Graph.Initializers["ratio"], m.Graph.Initializers["yes"] = onnx.Scalar[float32](.5), onnx.Scalar(true)
+	last := m.Graph.Nodes[len(m.Graph.Nodes)-1]
+	out := last.Outputs[0]
+	last.Outputs[0] = "kept"
+	m.Graph.Nodes = append(m.Graph.Nodes, &onnx.Node{Op: "Dropout", Inputs: []string{"kept", "ratio", "yes"},
+		Outputs: []string{out}})
+	must.Do(t, serde.Save(model, m))
+	_, stderr := ran(t, "onnx", "train", model, "--data", data, "-o", filepath.Join(t.TempDir(), "o.onnx"),
+		"--engine", "pure", "--epochs", "1", "--head", "add")
+	if !strings.Contains(stderr, "nothing is dropped") {
+		t.Error(stderr)
+	}
+}
+
 // TestONNXTrainErrors: each wrong use is one error that says what to do, and nothing is written.
 func TestONNXTrainErrors(t *testing.T) {
 	t.Parallel()

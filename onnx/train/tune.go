@@ -220,7 +220,8 @@ type tuned struct {
 }
 
 // Train trains the model, and returns it with its weights replaced. m is not changed. held may be
-// empty.
+// empty. Dropout drops nothing, also where m has it in training form, and is in evaluation form in
+// the result.
 func (t Tuning) Train(ctx context.Context, eng engine.Engine, m *onnx.Model, data,
 	held Data) (*Tuned, error) {
 	res, err := t.train(ctx, eng, m, data, held)
@@ -304,10 +305,25 @@ func (t Tuning) result(base *onnx.Model, p *tuned, values map[string]*onnx.Tenso
 	return out, check.Model(base)
 }
 
+// keepAll brings Dropout to evaluation form: engines draw its masks from no seed of the run. It
+// reports whether one was in another form.
+func keepAll(nodes []*onnx.Node) (changed bool) {
+	for _, n := range nodes {
+		for _, b := range n.Subgraphs() {
+			changed = keepAll(b.Nodes) || changed
+		}
+		if n.Op == "Dropout" && n.Domain == "" && n.Input(2) != "" {
+			n.Inputs, changed = n.Inputs[:1], true
+		}
+	}
+	return changed
+}
+
 // prepare builds the models of the loss, for training and for measuring. m's batch normalisations get
-// statistics of their own.
+// statistics of their own, and its Dropout is in evaluation form.
 func (t Tuning) prepare(m *onnx.Model) (*tuned, error) {
-	if own := ownStatistics(m.Graph); own != m.Graph {
+	own := ownStatistics(m.Graph)
+	if keepAll(own.Nodes) || own != m.Graph {
 		m.Graph = own
 		pass.RemoveUnused(own)
 	}

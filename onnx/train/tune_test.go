@@ -402,6 +402,40 @@ func TestLoRAInPlace(t *testing.T) {
 	}
 }
 
+// TestDropout: a Dropout in training form, also in a branch, drops nothing, and is in evaluation form in
+// the result.
+func TestDropout(t *testing.T) {
+	t.Parallel()
+	node, body, graph := modeltest.Node, modeltest.Body, modeltest.Graph
+	for _, c := range []struct {
+		name  string
+		nodes []*onnx.Node // from h to k
+	}{
+		{"a node", []*onnx.Node{node("Dropout", "h ratio yes", "k")}},
+		{"with its mask", []*onnx.Node{node("Dropout", "h ratio yes", "k mask")}},
+		{"in a branch", []*onnx.Node{node("If", "choose", "k",
+			body("then_branch", graph("", "a:float32[n,6]", nil, node("Dropout", "h ratio yes", "a"))),
+			body("else_branch", graph("", "b:float32[n,6]", nil, node("Neg", "h", "b"))))}},
+	} {
+		inits := map[string]*onnx.Tensor{"w": random("w", 6, 6), "v": random("v", 6, 3),
+			"ratio": onnx.Scalar[float32](.5), "yes": onnx.Scalar(true), "choose": onnx.Scalar(true)}
+		m := onnx.NewModel(graph("x:float32[n,6]", "y:float32[n,3]", inits,
+			append(append([]*onnx.Node{node("MatMul", "x w", "h")}, c.nodes...), node("MatMul", "k v", "y"))...))
+		var results []string
+		for range 2 {
+			tn := tuningOf(m)
+			res := must.Get(tn.Train(t.Context(), orttest.New(t), m, clusters(t, 24, 3), Data{}))(t)
+			if init := res.Model.Graph.Initializers; init["yes"] != nil || init["ratio"] != nil {
+				t.Errorf("%s: the result has %q", c.name, res.Model.Graph.InitializerNames())
+			}
+			results = append(results, string(must.Get(serde.Marshal(res.Model))(t)))
+		}
+		if results[0] != results[1] {
+			t.Errorf("%s: two trainings give two results", c.name)
+		}
+	}
+}
+
 // TestTuneResumes: a run that is broken off at any step and resumed equals one that was not, to the
 // bit, the best weights with it.
 func TestTuneResumes(t *testing.T) {
