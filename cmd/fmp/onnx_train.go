@@ -360,6 +360,8 @@ func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
 			o.t.Update.RateOf[name] = 10
 		}
 	}
+	untrained := func(name string, _ float64) bool { return !slices.Contains(o.t.Weights, name) }
+	maps.DeleteFunc(o.t.Update.RateOf, untrained)
 	return m, nil
 }
 

@@ -5,7 +5,7 @@
 // Names. A parameter p comes with its gradient grad_p; the update reads the moment state of p as
 // m_p (and v_p for AdamW), and writes new_p, new_m_p, new_v_p. Whatever is called new_x replaces x
 // in the next step. The rate and other numbers that change from step to step are scalar inputs,
-// given by [Optimizer.Scalars].
+// given by [Optimizer.Scalars]. A model that has one of these names already is refused.
 package optim
 
 import (
@@ -77,8 +77,8 @@ type Options struct {
 	// EMA in (0, 1) keeps for every parameter p a running average ema_p' = EMA ema_p + (1-EMA) p';
 	// 0 keeps none.
 	EMA float64
-	// RateOf are factors of the learning rate for some parameters, 0 and up; for the others it is
-	// 1.
+	// RateOf are factors of the learning rate for some of the parameters, 0 and up; for the others it
+	// is 1.
 	RateOf map[string]float64
 }
 
@@ -91,7 +91,8 @@ func Attach(m *onnx.Model, params []string, o Optimizer, opt Options) error {
 		return fmt.Errorf("attaching an optimizer to %q: %w", m.Graph.Name, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Scalars(1, 1))) {
-		f.input(name)
+		f.g.Inputs = append(f.g.Inputs,
+			onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape()})
 	}
 	var squares []string
 	grads := map[string]bool{}
@@ -184,11 +185,12 @@ func (f *fragment) check(params []string, o Optimizer, opt Options) error {
 		return fmt.Errorf("no parameters named")
 	}
 	for p, factor := range opt.RateOf {
-		if !(factor >= 0) {
-			return fmt.Errorf("the factor of the learning rate of %q is %v; allowed are 0 and up", p, factor)
+		if !(factor >= 0) || !slices.Contains(params, p) {
+			return fmt.Errorf("the factor of the learning rate of %q is %v; allowed are 0 and up, of the "+
+				"parameters %q", p, factor, params)
 		}
 	}
-	if opt.ClipNorm < 0 || opt.EMA < 0 || opt.EMA >= 1 {
+	if !(opt.ClipNorm >= 0 && opt.EMA >= 0 && opt.EMA < 1) {
 		return fmt.Errorf("the norm to clip at is %v and the running average's factor %v; allowed are "+
 			"0 and up, and 0 to less than 1", opt.ClipNorm, opt.EMA)
 	}
@@ -235,13 +237,12 @@ func (f *fragment) checkParam(p string) error {
 func checkOptimizer(o Optimizer) error {
 	switch o := o.(type) {
 	case SGD:
-		if o.Momentum < 0 || o.Momentum >= 1 || o.WeightDecay < 0 {
+		if !(o.Momentum >= 0 && o.Momentum < 1 && o.WeightDecay >= 0) {
 			return fmt.Errorf("momentum %v and weight decay %v; allowed are 0 to less than 1, and 0 and up",
 				o.Momentum, o.WeightDecay)
 		}
 	case AdamW:
-		if b1, b2, eps := o.betas(); b1 < 0 || b1 >= 1 || b2 < 0 || b2 >= 1 || eps <= 0 ||
-			o.WeightDecay < 0 {
+		if b1, b2, eps := o.betas(); !(b1 >= 0 && b1 < 1 && b2 >= 0 && b2 < 1 && eps > 0 && o.WeightDecay >= 0) {
 			return fmt.Errorf("beta1 %v, beta2 %v, epsilon %v and weight decay %v; allowed are 0 to less "+
 				"than 1, more than 0, and 0 and up", b1, b2, eps, o.WeightDecay)
 		}
@@ -271,14 +272,6 @@ func (f *fragment) num(v float64) string {
 	name := f.fresh("const")
 	f.g.Initializers[name] = onnx.Scalar(float32(v))
 	return name
-}
-
-func (f *fragment) input(name string) {
-	if !f.taken[name] {
-		f.taken[name] = true
-		f.g.Inputs = append(f.g.Inputs,
-			onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape()})
-	}
 }
 
 func (f *fragment) output(name, value string, like onnx.ValueInfo) {

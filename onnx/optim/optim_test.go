@@ -137,12 +137,45 @@ func TestRefusals(t *testing.T) {
 		{"beta 1", w, optim.AdamW{Beta1: 1}, optim.Options{}},
 		{"negative clip", w, optim.SGD{}, optim.Options{ClipNorm: -1}},
 		{"average 1", w, optim.SGD{}, optim.Options{EMA: 1}},
+		{"no number for clip", w, optim.SGD{}, optim.Options{ClipNorm: math.NaN()}},
+		{"no number for average", w, optim.SGD{}, optim.Options{EMA: math.NaN()}},
+		{"no number for momentum", w, optim.SGD{Momentum: math.NaN()}, optim.Options{}},
+		{"no number for decay", w, optim.SGD{WeightDecay: math.NaN()}, optim.Options{}},
+		{"no number for beta", w, optim.AdamW{Beta2: math.NaN()}, optim.Options{}},
+		{"no number for epsilon", w, optim.AdamW{Epsilon: math.NaN()}, optim.Options{}},
+		{"rate of another", w, optim.SGD{}, optim.Options{RateOf: map[string]float64{"W": 1}}},
 		{"integers", []onnx.ValueInfo{{Name: "w", DType: onnx.Int64, Shape: onnx.Shape(2)}},
 			optim.SGD{}, optim.Options{}},
 		{"symbolic", []onnx.ValueInfo{{Name: "w", DType: onnx.Float32, Shape: onnx.Shape("n")}},
 			optim.SGD{}, optim.Options{}},
 	} {
 		must.Fail(optim.StepModel(c.params, c.o, c.opt))(t, "", c.name)
+	}
+}
+
+// TestTakenNames: a name that the update needs is refused where the model has it, whichever value that is.
+func TestTakenNames(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"rate", "unbias1", "unbias2", "grad_norm", "m_w", "v_w", "new_w"} {
+		for _, c := range []struct {
+			kind string
+			add  func(g *onnx.Graph)
+		}{
+			{"input", func(g *onnx.Graph) {
+				g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape()})
+			}},
+			{"initializer", func(g *onnx.Graph) { g.Initializers[name] = onnx.Scalar[float32](1) }},
+			{"node", func(g *onnx.Graph) {
+				g.Nodes = append(g.Nodes, &onnx.Node{Op: "Neg", Inputs: []string{"w"}, Outputs: []string{name}})
+			}},
+		} {
+			g := &onnx.Graph{Name: "loss", Initializers: map[string]*onnx.Tensor{}}
+			for _, v := range []string{"w", "grad_w"} {
+				g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: v, DType: onnx.Float32, Shape: onnx.Shape(2)})
+			}
+			c.add(g)
+			must.Fail(optim.Attach(onnx.NewModel(g), []string{"w"}, optim.AdamW{}, optim.Options{}))(t, name, c.kind)
+		}
 	}
 }
 
