@@ -16,11 +16,19 @@ import (
 )
 
 // A checkpoint is an ONNX file without nodes: the carried tensors are its initializers, and its
-// metadata hold the step, the identity of the run, and the SHA-256 of the file without it.
+// metadata hold the step, the identity of the run, how it goes on, and the SHA-256 of the file without
+// it.
 const (
 	keyStep   = "fmp.train.step"
 	keyRun    = "fmp.train.run"
+	keyNext   = "fmp.train.next"
 	keyDigest = "fmp.train.sha256"
+)
+
+// How a run goes on from a checkpoint, where not with the step.
+const (
+	nextValidation = "validation" // which was broken off
+	nextNothing    = "nothing"    // a validation ended the training
 )
 
 // digest is that of a checkpoint's content, whatever its metadata say of it.
@@ -36,11 +44,21 @@ func digest(m *onnx.Model) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// saveCheckpoint writes the state before step t, whole or not at all.
-func saveCheckpoint(path, run string, t int, state map[string]*onnx.Tensor) error {
-	m := onnx.NewModel(&onnx.Graph{Name: "checkpoint", Initializers: state})
-	m.Metadata[keyStep] = strconv.Itoa(t)
+// saved is a run's state before step t, and how it goes on: "" with the step.
+type saved struct {
+	t     int
+	next  string
+	state map[string]*onnx.Tensor
+}
+
+// saveCheckpoint writes a checkpoint, whole or not at all.
+func saveCheckpoint(path, run string, s saved) error {
+	m := onnx.NewModel(&onnx.Graph{Name: "checkpoint", Initializers: s.state})
+	m.Metadata[keyStep] = strconv.Itoa(s.t)
 	m.Metadata[keyRun] = run
+	if s.next != "" {
+		m.Metadata[keyNext] = s.next
+	}
 	sum, err := digest(m)
 	if err != nil {
 		return err
@@ -50,29 +68,29 @@ func saveCheckpoint(path, run string, t int, state map[string]*onnx.Tensor) erro
 }
 
 // loadCheckpoint reads a checkpoint; ok is false where there is none.
-func loadCheckpoint(path, run string) (t int, state map[string]*onnx.Tensor, ok bool, err error) {
+func loadCheckpoint(path, run string) (s saved, ok bool, err error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return 0, nil, false, nil
+		return s, false, nil
 	}
 	m, err := serde.Load(path)
 	if err != nil {
-		return 0, nil, false, fmt.Errorf("checkpoint: %w; remove it to start afresh", err)
+		return s, false, fmt.Errorf("checkpoint: %w; remove it to start afresh", err)
 	}
 	if sum, err := digest(m); err != nil || m.Metadata[keyDigest] != sum {
-		return 0, nil, false, fmt.Errorf("checkpoint %s does not match the digest in it: it was "+
+		return s, false, fmt.Errorf("checkpoint %s does not match the digest in it: it was "+
 			"damaged, or is of an earlier release; remove it to start afresh", path)
 	}
 	if have := m.Metadata[keyRun]; have != run {
-		return 0, nil, false, fmt.Errorf("checkpoint %s is of another run (it says %s where this one "+
+		return s, false, fmt.Errorf("checkpoint %s is of another run (it says %s where this one "+
 			"says %s); remove it to start afresh, or write to another file", path, differs(have, run),
 			differs(run, have))
 	}
-	t, err = strconv.Atoi(m.Metadata[keyStep])
+	t, err := strconv.Atoi(m.Metadata[keyStep])
 	if err != nil || t < 0 {
-		return 0, nil, false, fmt.Errorf("checkpoint %s: its step is %q; remove it to start afresh",
+		return s, false, fmt.Errorf("checkpoint %s: its step is %q; remove it to start afresh",
 			path, m.Metadata[keyStep])
 	}
-	return t, m.Graph.Initializers, true, nil
+	return saved{t, m.Metadata[keyNext], m.Graph.Initializers}, true, nil
 }
 
 // differs is the part of a around the first place where it is not b, quoted.

@@ -17,24 +17,24 @@ import (
 // says what it said.
 func TestDamagedCheckpointIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "c.onnx")
-	must.Do(t, saveCheckpoint(path, "run", 12, map[string]*onnx.Tensor{"w": onnx.Vector[float32](1, 2, 3),
-		"b": onnx.Scalar[float32](4)}))
+	must.Do(t, saveCheckpoint(path, "run", saved{12, nextValidation,
+		map[string]*onnx.Tensor{"w": onnx.Vector[float32](1, 2, 3), "b": onnx.Scalar[float32](4)}}))
 	good := must.Get(os.ReadFile(path))(t)
 	refused := 0
 	for i := range 8 * len(good) {
 		bad := bytes.Clone(good)
 		bad[i/8] ^= 1 << (i % 8)
 		must.Do(t, os.WriteFile(path, bad, 0o644))
-		step, state, ok, err := loadCheckpoint(path, "run")
+		s, ok, err := loadCheckpoint(path, "run")
 		if err != nil {
 			refused++
 			continue
 		}
-		if !ok || step != 12 || len(state) != 2 ||
-			!slices.Equal(state["w"].F32(), []float32{1, 2, 3}) ||
-			!slices.Equal(state["b"].F32(), []float32{4}) {
+		if !ok || s.t != 12 || s.next != nextValidation || len(s.state) != 2 ||
+			!slices.Equal(s.state["w"].F32(), []float32{1, 2, 3}) ||
+			!slices.Equal(s.state["b"].F32(), []float32{4}) {
 			t.Fatalf("with bit %d of byte %d turned over it resumes from step %d with %v", i%8,
-				i/8, step, state)
+				i/8, s.t, s.state)
 		}
 	}
 	if refused < 4*len(good) {
@@ -46,8 +46,8 @@ func TestDamagedCheckpointIsRefused(t *testing.T) {
 // the model's types and shapes; it takes at most 400 bytes of memory for each byte of the file.
 func FuzzCheckpoint(f *testing.F) {
 	path := filepath.Join(f.TempDir(), "c.onnx")
-	must.Do(f, saveCheckpoint(path, "run", 12, map[string]*onnx.Tensor{"w": onnx.Vector[float32](1, 2, 3),
-		"b": onnx.Scalar[float32](4)}))
+	must.Do(f, saveCheckpoint(path, "run", saved{12, "",
+		map[string]*onnx.Tensor{"w": onnx.Vector[float32](1, 2, 3), "b": onnx.Scalar[float32](4)}}))
 	data := must.Get(os.ReadFile(path))(f)
 	f.Add(data)
 	f.Add(data[:len(data)/2])
@@ -63,20 +63,19 @@ func FuzzCheckpoint(f *testing.F) {
 			}
 		}
 		must.Do(t, os.WriteFile(path, data, 0o644))
-		var step int
-		var state map[string]*onnx.Tensor
+		var s saved
 		var ok bool
 		var err error
-		alloctest.AtMost(t, 400*len(data), func() { step, state, ok, err = loadCheckpoint(path, "run") })
+		alloctest.AtMost(t, 400*len(data), func() { s, ok, err = loadCheckpoint(path, "run") })
 		if err != nil {
 			return
 		}
-		if !ok || step < 0 {
-			t.Fatalf("ok %v, step %d", ok, step)
+		if !ok || s.t < 0 {
+			t.Fatalf("ok %v, step %d", ok, s.t)
 		}
 		c := &carried{names: []string{"b", "w"},
 			now: map[string]*onnx.Tensor{"w": onnx.ZerosF32(3), "b": onnx.ZerosF32()}}
-		if c.set(state) != nil {
+		if c.set(s.state) != nil {
 			return
 		}
 		for name, want := range map[string]int{"w": 3, "b": 1} {

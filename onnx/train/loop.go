@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"math"
 	"os"
 	"time"
@@ -39,7 +38,7 @@ var (
 // random numbers from a stream named by the step), a run that was stopped and resumed equals one
 // that was not, bit for bit.
 type Loop struct {
-	// Steps is the number of steps; at least one.
+	// Steps is the number of steps; at least one, and no fewer than a checkpoint has.
 	Steps int
 	// Step takes step t (from 0) at a learning rate; its metrics must hold "loss".
 	Step func(ctx context.Context, t int, rate float64) (Metrics, error)
@@ -58,12 +57,12 @@ type Loop struct {
 	Interval time.Duration
 
 	// Validate measures the model every ValidateEvery steps and after the last; nil never. With
-	// [ErrStop] beside its metrics it ends the training there.
+	// [ErrStop] beside its metrics it ends the training there, for good where there is a checkpoint.
 	Validate      func(ctx context.Context, t int) (Metrics, error)
 	ValidateEvery int
 
 	// Log is a file of JSON Lines, one for every LogEvery steps (default 1) with the means since
-	// the last, and one for every validation. Lines after the checkpoint that is resumed from are
+	// the last, and one for every validation, whose numbers that are not finite are null. Lines after the checkpoint that is resumed from are
 	// removed. "" writes none.
 	Log      string
 	LogEvery int
@@ -110,8 +109,11 @@ func (l *Loop) Train(ctx context.Context) (err error) {
 		return fmt.Errorf("training: steps is %d (allowed are 1 and up), and both Step and Rate "+
 			"must be given", l.Steps)
 	}
-	first, err := l.resume()
-	if err != nil {
+	if l.Checkpoint != "" && l.Model == nil {
+		return errors.New("training: a checkpoint is of a Model, and none is given")
+	}
+	first, next, err := l.resume()
+	if err != nil || next == nextNothing {
 		return err
 	}
 	if err := l.openLog(first); err != nil {
@@ -128,29 +130,40 @@ func (l *Loop) Train(ctx context.Context) (err error) {
 	if r.interval <= 0 {
 		r.interval = 30 * time.Second
 	}
-	for t := first; t < l.Steps; t++ {
-		if err := r.step(ctx, t); errors.Is(err, ErrStop) {
-			return r.tell(l.save(t + 1))
-		} else if err != nil {
-			return err
-		}
+	t := first
+	if next == nextValidation {
+		err = r.validate(ctx, t-1, l.Rate(t-1, l.Steps))
 	}
-	return r.tell(l.save(l.Steps))
+	for ; err == nil && t < l.Steps; t++ {
+		err = r.step(ctx, t)
+	}
+	if next = ""; errors.Is(err, ErrStop) {
+		next, err = nextNothing, nil
+	}
+	if err != nil {
+		return err
+	}
+	return r.tell(l.save(t, next))
 }
 
-// resume loads the checkpoint, if there is one, and returns the number of steps done.
-func (l *Loop) resume() (int, error) {
+// resume loads the checkpoint, if there is one, and returns the number of steps done and how the run
+// goes on.
+func (l *Loop) resume() (int, string, error) {
 	if l.Checkpoint == "" {
-		return 0, nil
+		return 0, "", nil
 	}
-	t, state, ok, err := loadCheckpoint(l.Checkpoint, l.Run)
+	s, ok, err := loadCheckpoint(l.Checkpoint, l.Run)
 	if err != nil || !ok {
-		return 0, err
+		return 0, "", err
 	}
-	if err := l.Model.SetState(state); err != nil {
-		return 0, fmt.Errorf("checkpoint %s: %w; remove it to start afresh", l.Checkpoint, err)
+	if s.t > l.Steps {
+		return 0, "", fmt.Errorf("checkpoint %s: it is of step %d, and %d are to be taken; remove it to start afresh",
+			l.Checkpoint, s.t, l.Steps)
 	}
-	return t, nil
+	if err := l.Model.SetState(s.state); err != nil {
+		return 0, "", fmt.Errorf("checkpoint %s: %w; remove it to start afresh", l.Checkpoint, err)
+	}
+	return s.t, s.next, nil
 }
 
 // course is the progress of a run.
@@ -179,14 +192,14 @@ func (r *course) tell(problem error) error {
 // step takes step t, with its log, validation, checkpoint and progress.
 func (r *course) step(ctx context.Context, t int) error {
 	if err := ctx.Err(); err != nil {
-		return errors.Join(err, r.save(t))
+		return errors.Join(err, r.save(t, ""))
 	}
 	rate := r.Rate(t, r.Steps)
 	m, err := r.Step(ctx, t, rate)
 	if err != nil {
 		if ctx.Err() != nil {
 			// The step was broken off; its inputs are unchanged.
-			return errors.Join(ctx.Err(), r.save(t))
+			return errors.Join(ctx.Err(), r.save(t, ""))
 		}
 		return err
 	}
@@ -200,7 +213,7 @@ func (r *course) step(ctx context.Context, t int) error {
 		return err
 	}
 	if time.Since(r.saved) >= r.interval && t+1 < r.Steps {
-		if err := r.tell(r.save(t + 1)); err != nil {
+		if err := r.tell(r.save(t+1, "")); err != nil {
 			return err
 		}
 		r.saved = time.Now()
@@ -246,7 +259,7 @@ func (r *course) validate(ctx context.Context, t int, rate float64) error {
 	v, err := r.Validate(ctx, t+1)
 	if err != nil && !errors.Is(err, ErrStop) {
 		if ctx.Err() != nil {
-			return errors.Join(ctx.Err(), r.save(t+1))
+			return errors.Join(ctx.Err(), r.save(t+1, nextValidation))
 		}
 		return fmt.Errorf("validation after step %d: %w", t+1, err)
 	}
@@ -254,11 +267,11 @@ func (r *course) validate(ctx context.Context, t int, rate float64) error {
 	return errors.Join(r.tell(r.write("validation", t+1, rate, r.begun, v)), err)
 }
 
-func (l *Loop) save(t int) error {
+func (l *Loop) save(t int, next string) error {
 	if l.Checkpoint == "" {
 		return nil
 	}
-	if err := saveCheckpoint(l.Checkpoint, l.Run, t, l.Model.State()); err != nil {
+	if err := saveCheckpoint(l.Checkpoint, l.Run, saved{t, next, l.Model.State()}); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	return nil
@@ -335,8 +348,10 @@ func (l *Loop) write(kind string, step int, rate float64, begun time.Time, m Met
 	}
 	line := map[string]any{"kind": kind, "step": step, "rate": rate,
 		"seconds": math.Round(time.Since(begun).Seconds()*10) / 10}
-	for k, v := range maps.Clone(m) {
-		line[k] = v
+	for k, v := range m {
+		if line[k] = v; math.IsNaN(v) || math.IsInf(v, 0) {
+			line[k] = nil // JSON has no such numbers
+		}
 	}
 	data, err := json.Marshal(line)
 	if err != nil {

@@ -45,6 +45,9 @@ type SplitOptions struct {
 // [optim.GradPrefix], and the update of its parameters.
 func NewSplit(eng engine.Engine, gradient *onnx.Model, o SplitOptions) (*Split, error) {
 	var infos []onnx.ValueInfo
+	if err := wantInit(o.Params, o.Init); err != nil {
+		return nil, fmt.Errorf("training in parts: %w", err)
+	}
 	for _, p := range o.Params {
 		v, ok := gradient.Graph.Input(p)
 		if !ok {
@@ -80,8 +83,8 @@ func NewSplit(eng engine.Engine, gradient *onnx.Model, o SplitOptions) (*Split, 
 	return s, nil
 }
 
-// Params returns the current parameters, to be fed to models of the caller's. They are live:
-// [Split.Update] changes them.
+// Params returns the current parameters, to be fed to models of the caller's. It is to be called after
+// each [Split.Update], which leaves the tensors of before with other numbers.
 func (s *Split) Params() map[string]*onnx.Tensor {
 	out := make(map[string]*onnx.Tensor, len(s.params))
 	for _, p := range s.params {

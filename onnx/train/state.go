@@ -69,6 +69,17 @@ func newCarried(inputs, outputs []onnx.ValueInfo, init map[string]*onnx.Tensor) 
 	return c, nil
 }
 
+// wantInit returns an error unless each parameter has a first value.
+func wantInit(params []string, init map[string]*onnx.Tensor) error {
+	for _, p := range params {
+		if init[p] == nil {
+			return fmt.Errorf("no first value is given of the parameter %q; given are those of %q", p,
+				slices.Sorted(maps.Keys(init)))
+		}
+	}
+	return nil
+}
+
 func sameType(have, want *onnx.Tensor) error {
 	if err := onnx.CheckTensor(have); err != nil {
 		return err

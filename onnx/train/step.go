@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
@@ -58,6 +59,13 @@ func NewStep(eng engine.Engine, m *onnx.Model, o optim.Optimizer,
 	}
 	st := &Step{session: s, opt: o}
 	if st.state, err = newCarried(s.Inputs(), s.Outputs(), init); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("training step: %w", err)
+	}
+	params := slices.DeleteFunc(slices.Clone(st.state.names), func(n string) bool {
+		return st.state.now[o.State()[0]+n] == nil
+	})
+	if err := wantInit(params, init); err != nil {
 		s.Close()
 		return nil, fmt.Errorf("training step: %w", err)
 	}

@@ -299,6 +299,17 @@ func TestSplitEqualsStep(t *testing.T) {
 	must.Do(t, one.SetState(two.State()))
 }
 
+// TestFirstValues: a parameter without a first value is refused.
+func TestFirstValues(t *testing.T) {
+	eng, loss, o := orttest.New(t), regression(t), optim.SGD{}
+	init := train.Params(loss, func(name string) bool { return name != "b1" })
+	m := must.Get(train.StepModel(loss, "loss", params, o, optim.Options{}))(t)
+	must.Fail(train.NewStep(eng, m, o, init))(t, `"b1"`, "in a step")
+	g := must.Get(grad.Build(loss, grad.Options{Outputs: []string{"loss"}, WRT: params, ParamsAsInputs: true,
+		UnitCotangent: true}))(t)
+	must.Fail(train.NewSplit(eng, g, train.SplitOptions{Params: params, Optimizer: o, Init: init}))(t, `"b1"`, "in parts")
+}
+
 func TestPrefetchKeepsOrder(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	next := train.Prefetch(ctx, 3, 8, 2, func(t int) (int, error) { return t * t, nil })

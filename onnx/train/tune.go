@@ -125,7 +125,7 @@ type Tuning struct {
 	Adapted []string
 
 	Optimizer optim.Optimizer
-	Update    optim.Options
+	Update    optim.Options // without an EMA
 	Rate      optim.Schedule
 	// Epochs are passes over the examples, Batch the examples of a step, Parts (which divides
 	// Batch) the parts that a batch is cut into: their gradients are summed, so that a step takes
@@ -239,6 +239,9 @@ func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 	if min(t.Parts, t.Threads, t.Patience, t.LoRA) < 0 {
 		return nil, fmt.Errorf("%d parts, %d threads, a patience of %d and low-rank factors of rank %d; "+
 			"allowed are 0 and up", t.Parts, t.Threads, t.Patience, t.LoRA)
+	}
+	if t.Update.EMA != 0 {
+		return nil, errors.New("running averages (Update.EMA) are given, and the result is of the weights themselves")
 	}
 	base := onnx.Clone(m)
 	if err := pass.Inline(base); err != nil {
@@ -457,7 +460,6 @@ func (t Tuning) loop(ctx context.Context, eng engine.Engine, p *tuned, run *tune
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
 	book := func() []float64 { return run.book.F64() }
-	stopped := false
 	validate := func(ctx context.Context, step int) (Metrics, error) {
 		if held.N == 0 {
 			book()[0] = float64(step)
@@ -472,7 +474,6 @@ func (t Tuning) loop(ctx context.Context, eng engine.Engine, p *tuned, run *tune
 			run.best = run.weights()
 			book()[1], book()[2] = float64(step), m[LossOutput]
 		} else if t.Patience > 0 && step-int(book()[1]) >= t.Patience*perEpoch {
-			stopped = true
 			return m, ErrStop
 		}
 		return m, nil
@@ -483,11 +484,6 @@ func (t Tuning) loop(ctx context.Context, eng engine.Engine, p *tuned, run *tune
 		Progress: t.Progress,
 		Validate: validate, ValidateEvery: perEpoch,
 		Step: func(_ context.Context, step int, rate float64) (Metrics, error) {
-			if step%perEpoch == 0 && int(book()[0]) < step { // the run was broken off in a validation
-				if _, err := validate(ctx, step); err != nil {
-					return nil, err
-				}
-			}
 			if next == nil {
 				next = Prefetch(inner, step, steps, 2, t.batches(data))
 			}
@@ -509,13 +505,7 @@ func (t Tuning) loop(ctx context.Context, eng engine.Engine, p *tuned, run *tune
 			return m, err
 		},
 	}
-	err = loop.Train(ctx)
-	if err == nil && !stopped && int(book()[0]) < steps {
-		if _, err = validate(ctx, steps); errors.Is(err, ErrStop) {
-			err = nil
-		}
-	}
-	return err
+	return loop.Train(ctx)
 }
 
 // batches returns the parts of the batch of a step, from the step's number and the seed alone.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -527,10 +528,92 @@ func TestEarlyStop(t *testing.T) {
 	data := clusters(t, 60, 3)
 	tn := tuningOf(m)
 	tn.Rate, tn.Epochs, tn.Patience = optim.Constant(0), 50, 2
-	res := must.Get(tn.Train(t.Context(), pureEngine(t), m, data, data))(t)
-	if res.Best != 5 || res.Steps != 15 {
-		t.Errorf("ended at step %d, best %d; want 15 and 5", res.Steps, res.Best)
+	tn.Checkpoint = filepath.Join(t.TempDir(), "checkpoint")
+	for call := range 2 { // the second has nothing to do
+		res := must.Get(tn.Train(t.Context(), pureEngine(t), m, data, data))(t)
+		if res.Best != 5 || res.Steps != 15 {
+			t.Errorf("call %d: ended at step %d, best %d; want 15 and 5", call, res.Steps, res.Best)
+		}
 	}
+}
+
+// counted is a model whose state is the number of steps it has taken.
+type counted struct{ steps *onnx.Tensor }
+
+func (c *counted) State() map[string]*onnx.Tensor { return map[string]*onnx.Tensor{"steps": c.steps} }
+func (c *counted) SetState(s map[string]*onnx.Tensor) error {
+	c.steps = s["steps"].Clone()
+	return nil
+}
+
+// TestLoopGoesOn: a loop that is called again with its checkpoint makes up for a validation that was
+// broken off, and stays ended where a validation ended it. A validation of no finite number is null in
+// the log.
+func TestLoopGoesOn(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name          string
+		breaks, stops int // the step of the validation that is broken off, and of that which ends the training
+		again         int // steps of the second call
+		validations   string
+		taken         float64
+		want          string // of the error of the second call
+	}{
+		{"done", 0, 0, 8, "2 4 6 8", 8, ""},
+		{"fewer steps", 0, 0, 6, "2 4 6 8", 8, "it is of step 8, and 6 are to be taken"},
+		{"more steps", 0, 0, 10, "2 4 6 8 10", 10, ""},
+		{"broken off", 4, 0, 8, "2 4 4 6 8", 8, ""},
+		{"broken off in the last", 8, 0, 8, "2 4 6 8 8", 8, ""},
+		{"ended", 0, 4, 8, "2 4", 4, ""},
+		{"broken off in that which ends it", 4, 4, 8, "2 4 4", 4, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir, done := t.TempDir(), []string{}
+			model := &counted{steps: onnx.Scalar(0.)}
+			for call := range 3 {
+				ctx, cancel := context.WithCancel(t.Context())
+				l := Loop{Steps: 8, Rate: optim.Constant(1), Model: model, ValidateEvery: 2,
+					Checkpoint: filepath.Join(dir, "checkpoint"), Log: filepath.Join(dir, "log"),
+					Step: func(context.Context, int, float64) (Metrics, error) {
+						model.steps.F64()[0]++
+						return Metrics{LossOutput: 1}, nil
+					},
+					Validate: func(ctx context.Context, step int) (Metrics, error) {
+						done = append(done, fmt.Sprint(step))
+						if call == 0 && step == c.breaks {
+							cancel()
+							return nil, ctx.Err()
+						}
+						if step == c.stops {
+							return Metrics{LossOutput: math.Inf(1)}, ErrStop
+						}
+						return Metrics{LossOutput: math.NaN()}, nil
+					}}
+				if call > 0 {
+					l.Steps = c.again
+				}
+				err := l.Train(ctx)
+				cancel()
+				if call == 1 && c.want != "" {
+					must.Fail(err)(t, c.want, c.name)
+					break
+				}
+				if err != nil && (call > 0 || c.breaks == 0) {
+					t.Fatal(err)
+				}
+			}
+			if got := strings.Join(done, " "); got != c.validations || model.steps.F64()[0] != c.taken {
+				t.Errorf("validations after %s, %v steps", got, model.steps.F64()[0])
+			}
+			log := string(must.Get(os.ReadFile(filepath.Join(dir, "log")))(t))
+			if n := strings.Count(log, `"loss":null`); n != len(slices.Compact(done)) {
+				t.Errorf("%d validations in the log:\n%s", n, log)
+			}
+		})
+	}
+	l := Loop{Steps: 1, Rate: optim.Constant(1), Checkpoint: "none",
+		Step: func(context.Context, int, float64) (Metrics, error) { return Metrics{LossOutput: 1}, nil }}
+	must.Fail(l.Train(t.Context()))(t, "Model", "a checkpoint of no model")
 }
 
 // TestLosses holds each loss to its formula.
@@ -590,6 +673,9 @@ func TestTuneWithoutOptimizer(t *testing.T) {
 	tn.Optimizer = nil
 	must.Fail(tn.Train(t.Context(), engineFor(t, false), m, clusters(t, 12, 3), Data{}))(t,
 		"Optimizer", "without an optimizer")
+	tn = tuningOf(m)
+	tn.Update.EMA = .9
+	must.Fail(tn.Train(t.Context(), engineFor(t, false), m, clusters(t, 12, 3), Data{}))(t, "EMA", "with averages")
 	must.Fail(Rows(map[string]*onnx.Tensor{"x": nil}))(t, `"x" is nil`, "nil rows")
 	first, later := (&NotFiniteError{Step: 0, Tensor: "loss"}).Error(), (&NotFiniteError{Step: 3, Tensor: "loss"}).Error()
 	if !strings.Contains(first, "examples") || !strings.Contains(later, "learning rate") {
