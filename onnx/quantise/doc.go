@@ -2,7 +2,7 @@
 // from models in float32.
 //
 //	[Static]   QuantizeLinear and DequantizeLinear around products and their neighbours: unsigned bytes between operators, by the ranges that
-//	           they have on some images; signed bytes for weights, with a scale for each output channel; int32 for biases
+//	           they have on some images; signed bytes for weights, with a scale for each output channel (one for a stack of matrices); int32 for biases
 //	[Weights]  weights in 8 or 4 bits, each followed by a DequantizeLinear; the arithmetic stays in float32
 //
 // A number x is stored as q = round(x/s) + z, saturated, and read as (q - z) s. Batch normalisation

@@ -294,6 +294,27 @@ func TestLayersOfInputs(t *testing.T) {
 	}
 }
 
+// TestStacks: a product with a stack of matrices is quantised, and runs on both engines.
+func TestStacks(t *testing.T) {
+	for _, shape := range [][]int{{2, 45, 7}, {1, 45, 7}, {8, 2, 45, 7}} {
+		r := rand.New(rand.NewPCG(3, 4))
+		b := build.New("stack")
+		b.Output("scores", b.Op("HardSwish", []build.Ref{b.MatMul(b.Input("x", onnx.Float32, "n", 3, 45),
+			b.Param("w", drawn(r, .1, shape...)))}))
+		batch := Batch{"x": drawn(r, 1, 2, 3, 45)}
+		q, report := must.Get2(Static(t.Context(), must.Get(b.Model())(t), inGo(t, true), []Batch{batch}, Defaults()))(t)
+		if report.Layers != 1 || len(report.Float) != 0 || !(report.Loss < .01) {
+			t.Errorf("%v: %+v", shape, report)
+		}
+		want := run(t, inGo(t, true), q, batch)
+		for _, e := range []engine.Engine{inGo(t, false), orttest.New(t)} {
+			if d := far(run(t, e, q, batch), want); d > .05 {
+				t.Errorf("%v: on %s the scores are %v off", shape, e.Name(), d)
+			}
+		}
+	}
+}
+
 // TestBlocks: each block has its own scale, along any axis, the last block shorter.
 func TestBlocks(t *testing.T) {
 	w := onnx.ZerosF32(3, 2*Block+5, 2)

@@ -176,6 +176,12 @@ func (w *writer) pair(v string) string {
 // layer stores the weights and the bias of a product in integers. It is called before the node's
 // inputs are renamed.
 func (w *writer) layer(n *onnx.Node, t *onnx.Tensor) {
+	if n.Op == "MatMul" && len(t.Shape) > 2 { // the ONNX Runtime takes no scales of the columns of a stack
+		q, scales := signed(onnx.NewTensor(t.F32(), 1, t.Len()), 0, w.options.Bits)
+		n.Inputs[1] = w.dequantised(n.Inputs[1], onnx.NewTensor(q, t.Shape...), onnx.Scalar(scales[0]),
+			onnx.Scalar(int8(0)))
+		return
+	}
 	axis := outputs(n, t)
 	q, scales := signed(t, axis, w.options.Bits)
 	x, _ := quanta(w.spans[w.ranges[n.Inputs[0]]].bounds(w.options))
