@@ -16,7 +16,7 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Options of [Static]. Zero fields have the defaults of [Defaults].
+// Options of [Static]. Zero fields but Float have the defaults of [Defaults].
 type Options struct {
 	Method Method
 	// Percentile of the numbers of a value that its range holds, above 50 and up to 100.
@@ -24,7 +24,7 @@ type Options struct {
 	// Loss is the most that the outputs may lose, as a share of their variance. Where they lose
 	// more, the layers that cost most stay in float32.
 	Loss float64
-	// Float is the most layers that may stay in float32, as a share of all.
+	// Float is the most layers that may stay in float32, as a share of all; 0 lets none.
 	Float float64
 	// Bits of weights: 8, or 7 for x86 processors without VNNI: there the ONNX Runtime adds two
 	// products of an activation and a weight in 16 bits, and saturates where weights have 8, unless
