@@ -74,8 +74,8 @@ func TestONNXTrain(t *testing.T) {
 	model, data := trainingFiles(t)
 	out := filepath.Join(t.TempDir(), "out.onnx")
 	stdout, stderr := ran(t, "onnx", "train", model, "--data", data, "-o", out, "--freeze",
-		"layer1.*", "--rate-of", "layer1.*=0.5", "--engine", "pure", "--epochs", "20", "--batch", "6", "--parts", "2", "--rate",
-		"0.05", "--json")
+		"layer1.*", "--rate-of", "layer1.*=0.5", "--engine", "pure", "--epochs", "20", "--batch", "6",
+		"--parts", "2", "--rate", "0.05", "--json")
 	var r tuningReport
 	must.Do(t, json.Unmarshal([]byte(stdout), &r))
 	if r.After["acc"] < 0.9 || r.Trained != 16*3+3 || r.Steps != 180 ||

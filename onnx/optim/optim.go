@@ -91,6 +91,10 @@ func Attach(m *onnx.Model, params []string, o Optimizer, opt Options) error {
 		return fmt.Errorf("attaching an optimizer to %q: %w", m.Graph.Name, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Scalars(1, 1))) {
+		if f.taken[name] {
+			return fmt.Errorf("attaching an optimizer to %q: the model has a value %q, which is the name of "+
+				"a number of the optimizer; rename it", m.Graph.Name, name)
+		}
 		f.g.Inputs = append(f.g.Inputs,
 			onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape()})
 	}

@@ -62,8 +62,8 @@ type Loop struct {
 	ValidateEvery int
 
 	// Log is a file of JSON Lines, one for every LogEvery steps (default 1) with the means since
-	// the last, and one for every validation, whose numbers that are not finite are null. Lines after the checkpoint that is resumed from are
-	// removed. "" writes none.
+	// the last, and one for every validation; its numbers that are not finite are null. Lines after
+	// the checkpoint that is resumed from are removed. "" writes none.
 	Log      string
 	LogEvery int
 	// Progress, where not nil, is called after every step.
