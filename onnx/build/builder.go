@@ -263,7 +263,7 @@ func (b *Builder) ReduceSum(x Ref, keep bool, axes ...int) Ref {
 	return b.Op("ReduceSum", []Ref{x, b.Axes(axes...)}, onnx.BoolAttr("keepdims", keep))
 }
 
-// ReduceMean averages over axes (opset 17: axes are an attribute).
+// ReduceMean averages over axes, all where none are named (opset 17: axes are an attribute).
 func (b *Builder) ReduceMean(x Ref, keep bool, axes ...int) Ref {
 	return b.Op("ReduceMean", []Ref{x}, onnx.IntsAttr("axes", axes...),
 		onnx.BoolAttr("keepdims", keep))

@@ -277,6 +277,7 @@ func opCases() []opCase {
 		add(op, 18, ts(r.f(3, 4, 5)))
 		if op != "ReduceSum" {
 			add(op, 13, ts(r.f(3, 4, 5)), Is("axes", 0, 2))
+			add(op, 13, ts(r.f(3, 4)), Is("axes"))
 		}
 	}
 	add("ReduceSum", 13, ts(r.f(3, 4), ax()), I("noop_with_empty_axes", 1))

@@ -55,7 +55,7 @@ type reducer struct {
 
 func (r reducer) byAttribute(s *Spec) (Kernel, error) {
 	axes, keep := s.ints("axes"), s.bool("keepdims")
-	return r.kernel(s, keep, func(*Call) ([]int, bool) { return axes, axes == nil })
+	return r.kernel(s, keep, func(*Call) ([]int, bool) { return axes, len(axes) == 0 })
 }
 
 func (r reducer) byInput(s *Spec) (Kernel, error) {
