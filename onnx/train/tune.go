@@ -403,7 +403,7 @@ func info(name string, v *onnx.Tensor) onnx.ValueInfo {
 // and variance in turn.
 func moving(m *onnx.Model) (out []string) {
 	for _, n := range m.Graph.Nodes {
-		if n.Op == "BatchNormalization" && attr(n, "training_mode") && len(n.Outputs) == 3 {
+		if n.Op == "BatchNormalization" && attr(n, "training_mode") {
 			out = append(out, n.Input(3), n.Input(4))
 		}
 	}
@@ -419,6 +419,7 @@ func carry(loss, whole *onnx.Model, statistics []string) error {
 		if n.Op != "BatchNormalization" || !attr(n, "training_mode") {
 			continue
 		}
+		n.Outputs = n.Outputs[:1:1] // an exporter may have left the others out
 		for i := range 2 {
 			name := n.Input(3 + i)
 			v := whole.Graph.Initializers[name]
@@ -428,7 +429,7 @@ func carry(loss, whole *onnx.Model, statistics []string) error {
 			}
 			delete(loss.Graph.Initializers, name)
 			loss.Graph.Inputs = append(loss.Graph.Inputs, info(name, v))
-			n.Outputs[1+i] = optim.NewPrefix + name
+			n.Outputs = append(n.Outputs, optim.NewPrefix+name)
 			loss.Graph.Outputs = append(loss.Graph.Outputs, info(optim.NewPrefix+name, v))
 		}
 	}

@@ -690,13 +690,16 @@ func TestSharedStatistics(t *testing.T) {
 	for _, c := range []struct {
 		name               string
 		training, identity bool
-	}{{"shared", false, false}, {"by an Identity", false, true}, {"in training form", true, false}} {
+		outputs            int
+	}{{"shared", false, false, 1}, {"by an Identity", false, true, 1}, {"in training form", true, false, 3},
+		{"in training form of one output", true, false, 1}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			m := small(t, c.training)
 			g := m.Graph
 			at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return n.Op == "BatchNormalization" })
 			norm := g.Nodes[at]
+			norm.Outputs = norm.Outputs[:c.outputs]
 			if norm.Inputs[3], norm.Inputs[4] = "norm.bias", "norm.weight"; c.identity {
 				// mean: of a tensor that nothing else reads
 				norm.Inputs[3], norm.Inputs[4] = "mean", "var"
