@@ -54,11 +54,41 @@ func vjpEinsum(c *call) []string {
 		}
 		v := c.op("Einsum", in, onnx.StrAttr("equation", strings.Join(sources, ",")+"->"+got))
 		if len(alone) > 0 {
-			v = c.op("Expand", []string{c.unsqueeze(v, alone...), c.shapeOf(c.in(i))})
+			v = c.unsqueeze(v, alone...)
+		}
+		uneven := c.uneven(terms, i)
+		if len(alone) > 0 || uneven {
+			v = c.op("Expand", []string{v, c.shapeOf(c.in(i))})
+		}
+		if uneven {
+			v = c.unbroadcast(v, v, c.in(i))
 		}
 		out[i] = v
 	}
 	return out
+}
+
+// uneven reports whether a letter of operand i may have size 1 there or in another operand, and be
+// broadcast.
+func (c *call) uneven(terms []string, i int) bool {
+	size := func(of, axis int) onnx.Dim {
+		if s := c.shape(c.in(of)); axis < len(s) {
+			return s[axis]
+		}
+		return onnx.Dim{Size: -1}
+	}
+	for j, t := range terms {
+		for k, l := range t {
+			at := strings.IndexRune(terms[i], l)
+			if j == i || at < 0 {
+				continue
+			}
+			if a, b := size(i, at), size(j, k); a != b || !a.IsKnown() && a.Symbol == "" {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // implicitResult is the output of an equation without an arrow: the letters that stand once, in

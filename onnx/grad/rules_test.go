@@ -201,6 +201,8 @@ var ruleCases = []ruleCase{
 	vjp("Einsum batched", "equation=bqd,bkd->bqk", normal(2, 3, 4), normal(2, 5, 4)),
 	vjp("Einsum sum", "equation=ij,j->j", normal(2, 3), normal(3)),
 	vjp("Einsum implicit", "equation=ij,jk", normal(2, 3), normal(3, 4)),
+	vjp("Einsum broadcast", "equation=ij,ij->ij", normal(1, 3), normal(2, 3)),
+	vjp("Einsum broadcast and summed", "equation=ij,ij->j", normal(2, 3), normal(1, 3)),
 	vjp("Einsum one", "equation=ij->j", normal(2, 3)),
 
 	// Convolutions.

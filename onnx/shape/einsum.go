@@ -42,10 +42,6 @@ func inferEinsum(c *call) {
 				if err != nil {
 					try.Fail("label %q: %w", r, err)
 				}
-				// A label has one size, so that of the operands' symbols any one serves.
-				if strings.Contains(merged[0].String(), "?") {
-					merged[0] = have
-				}
 				sizes[r] = merged[0]
 			} else {
 				sizes[r] = s[at]
