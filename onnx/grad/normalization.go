@@ -99,10 +99,10 @@ func vjpBatchNormalization(c *call) []string {
 // batchNormTraining is the training form with n elements to a channel. With a = γ s, G = Σ ȳ and D
 // = Σ ȳ (x - μ) s,
 //
-//	γ̄ = D,  x̄ = a ȳ - (a s D / n) x + (a s D μ - a G) / n,
+//	γ̄ = D,  x̄ = a ȳ - a G / n - (a s D / n) (x - μ),
 //
-// in few passes over tensors of x's size: ȳ and x are scaled and shifted by channel, one of them by
-// a BatchNormalization in inference form, which does both at once.
+// in few passes over tensors of x's size: a BatchNormalization in inference form scales and shifts ȳ
+// at once. x is centred before it is squared, or a mean far from 0 would leave nothing of σ².
 func (c *call) batchNormTraining(out []string, lift func(string) string,
 	back func(v, like string) string, others []int, eps float64) {
 	x, g := c.in(0), c.g()
@@ -115,11 +115,11 @@ func (c *call) batchNormTraining(out []string, lift func(string) string,
 	gamma := channel(c.in(1))
 	n := c.size(x, others)
 	mean := c.div(c.sum(x, false, others...), n)
-	variance := c.sub(c.div(c.sum(c.mul(x, x), false, others...), n), c.mul(mean, mean))
-	variance = c.op("Max", []string{variance, c.num(0, x)}) // against rounding
+	centred := c.sub(x, lift(mean))
+	variance := c.div(c.sum(c.mul(centred, centred), false, others...), n)
 	s := c.un("Reciprocal", c.un("Sqrt", c.add(variance, c.num(eps, x))))
 	total := c.sum(g, false, others...)
-	along := c.mul(c.sub(c.sum(c.mul(g, x), false, others...), c.mul(mean, total)), s)
+	along := c.mul(c.sum(c.mul(g, centred), false, others...), s)
 	if c.wants(1) {
 		out[1] = back(along, c.in(1))
 	}
@@ -128,12 +128,12 @@ func (c *call) batchNormTraining(out []string, lift func(string) string,
 	}
 	a := c.mul(gamma, s)
 	slope := c.div(c.mul(c.mul(a, s), along), n)
-	shift := c.sub(c.mul(slope, mean), c.div(c.mul(a, total), n))
+	shift := c.un("Neg", c.div(c.mul(a, total), n))
 	zero, one := c.filledShape(c.un("Shape", a), 0, c.dtype(x)),
 		c.filledShape(c.un("Shape", a), 1, c.dtype(x))
 	scaled := c.op("BatchNormalization", []string{g, a, shift, zero, one},
 		onnx.FloatAttr("epsilon", 0))
-	out[0] = c.sub(scaled, c.mul(x, lift(slope)))
+	out[0] = c.sub(scaled, c.mul(centred, lift(slope)))
 }
 
 // vjpLayerNormalization (Ba, Kiros and Hinton 2016): statistics over the axes from axis on.

@@ -1,0 +1,99 @@
+package grad
+
+import (
+	"maps"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/engine/pure"
+	"fmp/onnx/internal/modeltest"
+	"fmp/onnx/must"
+)
+
+// converted is a tensor of float32 in another type of float, and any other as it is.
+func converted(t *testing.T, x *onnx.Tensor, d onnx.DType) *onnx.Tensor {
+	if x.DType != onnx.Float32 || d == onnx.Float32 {
+		return x
+	}
+	out := must.Get(onnx.Zeros(d, x.Shape...))(t)
+	for i, v := range x.F32() {
+		switch o := out.Data.(type) {
+		case []float64:
+			o[i] = float64(v)
+		case []uint16:
+			o[i] = onnx.Float32ToFloat16(v)
+		}
+	}
+	return out
+}
+
+// TestGradientsHoldTheirNumbers compares gradients in float32 and Float16 with those in float64, where
+// squares, counts and differences of large numbers are out of a type's range or precision.
+func TestGradientsHoldTheirNumbers(t *testing.T) {
+	wide := func(mean, deviation float64, shape ...int) arg {
+		return arg{shape: shape, draw: func(r *rand.Rand, _, _ int) float32 {
+			return float32(mean + deviation*r.NormFloat64())
+		}}
+	}
+	one, zero := wide(1, 0, 2), constant(onnx.ZerosF32(2))
+	engines := map[string]engine.Engine{"ort": orttest.New(t), "pure": must.Get(pure.New(engine.Options{}))(t)}
+	for _, c := range []struct {
+		rule ruleCase
+		of   onnx.DType
+	}{
+		{vjp("BatchNormalization mean 10000", "training_mode=1", wide(10000, 1, 64, 2), one, one, zero,
+			vector(1, 1)).gives(-3), onnx.Float32},
+	} {
+		gradient := func(eng engine.Engine, d onnx.DType) map[string]*onnx.Tensor {
+			m, feeds, wrt := c.rule.model(false, 7)
+			for name, v := range m.Graph.Initializers {
+				m.Graph.Initializers[name] = converted(t, v, d)
+			}
+			for i := range m.Graph.Inputs {
+				m.Graph.Inputs[i].DType = d
+			}
+			gm := must.Get(Build(m, Options{WRT: wrt}))(t)
+			all := maps.Clone(feeds)
+			r := rand.New(rand.NewPCG(5, 6))
+			for _, v := range gm.Graph.Inputs {
+				if all[v.Name] == nil {
+					size := make([]int, len(v.Shape))
+					for i, s := range v.Shape {
+						size[i] = s.Size
+					}
+					all[v.Name] = onnx.ZerosF32(size...)
+					for i := range all[v.Name].F32() {
+						all[v.Name].F32()[i] = float32(r.IntN(2048)-1023) / 1024
+					}
+				}
+			}
+			for name, v := range all {
+				all[name] = converted(t, v, d)
+			}
+			return modeltest.Eval(t, eng, gm, all)
+		}
+		want := gradient(engines["pure"], onnx.Float64)
+		for name, eng := range engines {
+			t.Run(c.rule.name+" "+name, func(t *testing.T) {
+				last := 0.0 // rounding of the smallest numbers of the type
+				if c.of == onnx.Float16 {
+					last = 0x1p-25
+				}
+				for v, g := range gradient(eng, c.of) {
+					largest, off := 0.0, 0.0
+					for i := range want[v].Len() {
+						largest = max(largest, math.Abs(want[v].At(i)))
+						off = max(off, math.Abs(g.At(i)-want[v].At(i)))
+					}
+					if !(off <= 0.01*largest+last) || largest == 0 {
+						t.Errorf("%s is off by %g where its largest element is %g", v, off, largest)
+					}
+				}
+			})
+		}
+	}
+}
