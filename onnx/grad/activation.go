@@ -51,7 +51,7 @@ func init() {
 		return c.add(t, c.mul(c.mul(x, c.oneMinusSquare(t)), c.un("Sigmoid", x)))
 	})
 	register(vjpRelu, "Relu")
-	register(vjpGelu, "Gelu")
+	register(inFloat32(vjpGelu), "Gelu")
 	register(vjpPRelu, "PRelu")
 	register(vjpSoftmax, "Softmax")
 	register(vjpLogSoftmax, "LogSoftmax")

@@ -6,7 +6,7 @@ import (
 )
 
 func init() {
-	register(vjpLoss, "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
+	register(inFloat32(vjpLoss), "NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
 }
 
 // vjpLoss differentiates a loss of scores [n, c, d...] at labels [n, d...] for the scores:

@@ -8,13 +8,13 @@ import (
 )
 
 func init() {
-	register(vjpLRN, "LRN")
-	register(vjpBatchNormalization, "BatchNormalization")
-	register(vjpLayerNormalization, "LayerNormalization")
-	register(vjpInstanceNormalization, "InstanceNormalization")
-	register(vjpGroupNormalization, "GroupNormalization")
-	register(vjpMeanVarianceNormalization, "MeanVarianceNormalization")
-	register(vjpLpNormalization, "LpNormalization")
+	register(inFloat32(vjpLRN), "LRN")
+	register(inFloat32(vjpBatchNormalization), "BatchNormalization")
+	register(inFloat32(vjpLayerNormalization), "LayerNormalization")
+	register(inFloat32(vjpInstanceNormalization), "InstanceNormalization")
+	register(inFloat32(vjpGroupNormalization), "GroupNormalization")
+	register(inFloat32(vjpMeanVarianceNormalization), "MeanVarianceNormalization")
+	register(inFloat32(vjpLpNormalization), "LpNormalization")
 }
 
 // normalized recomputes x̂ = (x - μ) s with s = 1/sqrt(σ² + ε), μ and σ² over the given axes.

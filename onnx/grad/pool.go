@@ -7,9 +7,9 @@ import (
 
 func init() {
 	register(vjpMaxPool, "MaxPool")
-	register(vjpAveragePool, "AveragePool")
-	register(vjpGlobalAveragePool, "GlobalAveragePool")
-	register(vjpGlobalMaxPool, "GlobalMaxPool")
+	register(inFloat32(vjpAveragePool), "AveragePool")
+	register(inFloat32(vjpGlobalAveragePool), "GlobalAveragePool")
+	register(inFloat32(vjpGlobalMaxPool), "GlobalMaxPool")
 	register(vjpGlobalLpPool, "GlobalLpPool")
 	register(vjpLpPool, "LpPool")
 }

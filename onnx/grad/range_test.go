@@ -40,6 +40,8 @@ func TestGradientsHoldTheirNumbers(t *testing.T) {
 		}}
 	}
 	one, zero := wide(1, 0, 2), constant(onnx.ZerosF32(2))
+	labels := must.Get(onnx.Zeros(onnx.Int64, 1, 300, 300))(t)
+	norm := wide(1, 0, 768)
 	engines := map[string]engine.Engine{"ort": orttest.New(t), "pure": must.Get(pure.New(engine.Options{}))(t)}
 	for _, c := range []struct {
 		rule ruleCase
@@ -47,6 +49,15 @@ func TestGradientsHoldTheirNumbers(t *testing.T) {
 	}{
 		{vjp("BatchNormalization mean 10000", "training_mode=1", wide(10000, 1, 64, 2), one, one, zero,
 			vector(1, 1)).gives(-3), onnx.Float32},
+		{vjp("BatchNormalization of images", "training_mode=1", wide(0, 12, 8, 2, 30, 30), one, one, zero,
+			vector(1, 1)).gives(-3), onnx.Float16},
+		{vjp("LayerNormalization", "", wide(0, 12, 1, 768), norm, norm), onnx.Float16},
+		{vjp("LpNormalization", "", wide(0, 12, 1, 768)), onnx.Float16},
+		{vjp("ReduceMean", "keepdims=0", wide(0, 1, 300, 300)), onnx.Float16},
+		{vjp("GlobalAveragePool", "", wide(0, 1, 1, 1, 300, 300)), onnx.Float16},
+		{vjp("AveragePool", "kernel_shape=300,300 pads=0,0,1,1", wide(0, 1, 1, 1, 300, 300)), onnx.Float16},
+		{vjp("SoftmaxCrossEntropyLoss", "", wide(0, 1, 1, 2, 300, 300), constant(labels)), onnx.Float16},
+		{vjp("Gelu", "approximate=tanh", fixedValues([]int{3}, 300, -300, 1)).at(20), onnx.Float16},
 	} {
 		gradient := func(eng engine.Engine, d onnx.DType) map[string]*onnx.Tensor {
 			m, feeds, wrt := c.rule.model(false, 7)

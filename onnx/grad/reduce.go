@@ -6,7 +6,7 @@ import (
 )
 
 func init() {
-	register(vjpReduce, "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin",
+	register(inFloat32(vjpReduce), "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin",
 		"ReduceLogSumExp", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceProd")
 	register(vjpCumSum, "CumSum")
 }

@@ -2,6 +2,7 @@ package grad
 
 import (
 	"errors"
+	"slices"
 
 	"fmp/onnx"
 	"fmp/onnx/internal/try"
@@ -82,6 +83,39 @@ var rules = map[string]rule{}
 func register(r rule, ops ...string) {
 	for _, op := range ops {
 		rules[op] = r
+	}
+}
+
+// inFloat32 applies a rule to a node of halves in float32: squares, their sums and numbers of elements
+// are soon beyond 65504, the largest Float16.
+func inFloat32(r rule) rule {
+	half := func(c *call, v string) bool {
+		d := c.dtype(v)
+		return d == onnx.Float16 || d == onnx.BFloat16
+	}
+	return func(c *call) []string {
+		if !half(c, c.in(0)) {
+			return r(c)
+		}
+		widened := func(vs []string) []string {
+			out := slices.Clone(vs)
+			for i, v := range vs {
+				if v != "" && half(c, v) {
+					out[i] = c.shaped(c.cast(v, onnx.Float32), onnx.Float32, c.shape(v))
+				}
+			}
+			return out
+		}
+		wide, node := *c, *c.node
+		node.Inputs, node.Outputs = widened(node.Inputs), widened(node.Outputs)
+		wide.node, wide.cot = &node, widened(c.cot)
+		out := r(&wide)
+		for i, v := range out {
+			if v != "" && half(c, c.in(i)) {
+				out[i] = c.cast(v, c.dtype(c.in(i)))
+			}
+		}
+		return out
 	}
 }
 
