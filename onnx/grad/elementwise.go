@@ -42,14 +42,10 @@ func init() {
 		return c.un("Neg", c.un("Reciprocal", c.un("Sqrt", c.oneMinusSquare(x))))
 	})
 	unary("Atan", func(c *call, x, y string) string { return c.un("Reciprocal", c.onePlusSquare(x)) })
-	unary("Sinh", func(c *call, x, y string) string { return c.un("Sqrt", c.onePlusSquare(y)) })
+	unary("Sinh", func(c *call, x, y string) string { return c.un("Cosh", x) })
 	unary("Cosh", func(c *call, x, y string) string { return c.mul(y, c.un("Tanh", x)) })
-	unary("Asinh", func(c *call, x, y string) string {
-		return c.un("Reciprocal", c.un("Sqrt", c.onePlusSquare(x)))
-	})
-	unary("Acosh", func(c *call, x, y string) string {
-		return c.un("Reciprocal", c.un("Sqrt", c.sub(c.mul(x, x), c.num(1, x))))
-	})
+	unary("Asinh", func(c *call, x, y string) string { return c.un("Reciprocal", c.un("Cosh", y)) })
+	unary("Acosh", func(c *call, x, y string) string { return c.un("Reciprocal", c.un("Sinh", y)) })
 	unary("Atanh", func(c *call, x, y string) string { return c.un("Reciprocal", c.oneMinusSquare(x)) })
 }
 

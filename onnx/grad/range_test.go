@@ -58,6 +58,9 @@ func TestGradientsHoldTheirNumbers(t *testing.T) {
 		{vjp("AveragePool", "kernel_shape=300,300 pads=0,0,1,1", wide(0, 1, 1, 1, 300, 300)), onnx.Float16},
 		{vjp("SoftmaxCrossEntropyLoss", "", wide(0, 1, 1, 2, 300, 300), constant(labels)), onnx.Float16},
 		{vjp("Gelu", "approximate=tanh", fixedValues([]int{3}, 300, -300, 1)).at(20), onnx.Float16},
+		{vjp("Sinh", "", fixedValues([]int{2}, 50, -50)), onnx.Float32},
+		{vjp("Asinh", "", fixedValues([]int{2}, 1e20, -2e20)), onnx.Float32},
+		{vjp("Acosh", "", fixedValues([]int{2}, 1e20, 2e20)), onnx.Float32},
 	} {
 		gradient := func(eng engine.Engine, d onnx.DType) map[string]*onnx.Tensor {
 			m, feeds, wrt := c.rule.model(false, 7)
