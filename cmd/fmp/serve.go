@@ -182,7 +182,10 @@ func newServeCommand() *cobra.Command {
 		if err := s.resolveOver(&r.Options, &cfg); err != nil {
 			return err
 		}
-		return serveRound(cmd, r, cfg.Engine, o)
+		if err = serveRound(cmd, r, cfg.Engine, o); errors.Is(err, round.ErrRoster) {
+			err = usageError(fmt.Errorf("serve: round %s: %w", o.file, err))
+		}
+		return err
 	}
 	return cmd
 }
@@ -559,7 +562,7 @@ func (f *rosterFile) settled() bool {
 // watchRoster reads the roster again when its file has changed, and at the start, as it may have
 // changed since the round was loaded. One that cannot be read leaves the last in place, until it can.
 func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
-	admit func(*identity.Roster) error, log *slog.Logger) {
+	admit func(*identity.Roster), log *slog.Logger) {
 	f, holds, said := rosterFile{path: r.Roster}, r.Clients, ""
 	f.last = f.stamp()
 	for {
@@ -572,12 +575,11 @@ func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
 			continue
 		}
 		clients, err := identity.LoadRoster(f.path)
-		if err == nil && !clients.Equal(holds) {
-			if err = admit(clients); err == nil {
+		if err == nil {
+			if !clients.Equal(holds) {
+				admit(clients)
 				holds = clients
 			}
-		}
-		if err == nil {
 			said = ""
 			continue
 		}

@@ -22,9 +22,11 @@ type fixed struct {
 }
 
 // fixQuorum reads the quorum that was recorded when the round opened, and records it where none was
-// or the round file states another. A roster that changes afterwards does not change it.
+// or the round file states another, for which the roster must have clients. A roster that changes
+// afterwards does not change it.
 func (s *Server) fixQuorum(ctx context.Context) error {
 	next := fixed{s.Round.Enough(s.clients.Load().Len()), s.Round.Quorum != 0}
+	unfit := s.Round.CheckRoster(s.clients.Load())
 	var was fixed
 	data, err := s.Store.Object(ctx, quorumObject, 1<<10)
 	if err == nil {
@@ -36,16 +38,28 @@ func (s *Server) fixQuorum(ctx context.Context) error {
 		return err
 	case !was.Stated && !next.Stated, was == next:
 		s.quorum = was.Quorum
+		s.warnRoster(unfit)
 		return nil
 	default:
 		s.Log.Warn("the round file states another quorum than when the round opened", "quorum",
 			next.Quorum, "was", was.Quorum)
+	}
+	if unfit != nil {
+		return unfit
 	}
 	s.quorum = next.Quorum
 	if data, err = json.Marshal(next); err != nil {
 		return err
 	}
 	return s.Store.PutObject(ctx, quorumObject, data)
+}
+
+// warnRoster says that the roster of an open round no longer fits the round file, which keeps nobody
+// on it.
+func (s *Server) warnRoster(unfit error) {
+	if unfit != nil {
+		s.Log.Warn("the roster is taken, and the round file asks for clients that it lacks", "error", unfit)
+	}
 }
 
 // answered reports whether every client of a round without a stated quorum has sent something: an

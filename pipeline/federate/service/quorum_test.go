@@ -1,6 +1,7 @@
 package service
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/round"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/privacy"
 )
@@ -26,9 +28,16 @@ func (f *fixture) rosterOf(names ...string) *identity.Roster {
 
 // TestQuorumIsFixed: a roster that is short or long, for a moment or at a restart, changes no
 // quorum: it closes no private round, whose classifier is made once. The round file may state
-// another.
+// another, for which the roster must have clients, as it must when the round opens.
 func TestQuorumIsFixed(t *testing.T) {
-	f := newFixture(t, "privacy: {epsilon: 1, noise: trusted}\n")
+	for _, stated := range []string{"", "quorum: 4\nmin_uploads: 4\n"} {
+		quorumIsFixed(t, stated)
+	}
+}
+
+// quorumIsFixed is a case of TestQuorumIsFixed, with these lines in the round file.
+func quorumIsFixed(t *testing.T, stated string) {
+	f := newFixture(t, stated+"privacy: {epsilon: 1, noise: trusted}\n")
 	f.wants("an upload", http.StatusCreated, "")(f.put("a", f.trusted("a")))
 	still := func(when string) {
 		t.Helper()
@@ -38,7 +47,7 @@ func TestQuorumIsFixed(t *testing.T) {
 		}
 	}
 	for _, names := range [][]string{{"a"}, {"a", "b"}, {"a", "b", "c", "d/e f"}} {
-		must.Do(t, f.srv.Admit(f.rosterOf(names...)))
+		f.srv.Admit(f.rosterOf(names...))
 		still(strings.Join(names, ", "))
 	}
 	f.join(3)
@@ -48,7 +57,7 @@ func TestQuorumIsFixed(t *testing.T) {
 	f.round.Clients = f.rosterOf("a") // as it was found at a restart
 	f.start()
 	still("after a restart with a short roster")
-	must.Do(t, f.srv.Admit(whole))
+	f.srv.Admit(whole)
 	for _, client := range []string{"b", "c", "d/e f"} {
 		f.wants(client, http.StatusCreated, "")(f.put(client, f.trusted(client)))
 	}
@@ -56,10 +65,18 @@ func TestQuorumIsFixed(t *testing.T) {
 		t.Error("with all uploads in, nothing is due")
 	}
 	f.stop()
-	f.round.Quorum = 2 // the operator's word
+	f.round.Clients, f.round.Quorum = whole, 2 // the operator's word
 	f.start()
 	if f.srv.quorum != 2 {
-		t.Errorf("quorum %d; the round file states 2", f.srv.quorum)
+		t.Errorf("%squorum %d; the round file states 2", stated, f.srv.quorum)
+	}
+	for name, quorum := range map[string]int{"another quorum": 5, "a round that opens": 2} {
+		f.round.Quorum = quorum
+		f.srv.Admit(f.rosterOf("a"))
+		if err := f.srv.fixQuorum(t.Context()); !errors.Is(err, round.ErrRoster) {
+			t.Errorf("%s with a roster of 1: %v", name, err)
+		}
+		must.Do(t, f.store.DeleteObject(t.Context(), quorumObject))
 	}
 }
 

@@ -172,7 +172,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		return nil, fmt.Errorf("reading the round's state: %w", err)
 	}
 	if err := s.fixQuorum(ctx); err != nil {
-		return nil, fmt.Errorf("fixing the round's quorum: %w", err)
+		return nil, fmt.Errorf("opening the round: %w", err)
 	}
 	refusals, err := c.Store.Refusals(ctx)
 	if err != nil {
@@ -300,18 +300,15 @@ func (s *Server) unlessFull(err error) error {
 // Admit replaces the round's roster. Uploads that are in stay in; clients that the new roster lacks
 // can send no more. The quorum stays as it was when the round opened: a roster that is short, by a
 // fault or for a moment, closes no round.
-func (s *Server) Admit(clients *identity.Roster) error {
-	if err := s.Round.CheckRoster(clients); err != nil {
-		return err
-	}
+func (s *Server) Admit(clients *identity.Roster) {
 	s.clients.Store(clients)
 	s.Log.Info("roster read again", "clients", clients.Len(), "quorum", s.quorum)
+	s.warnRoster(s.Round.CheckRoster(clients))
 	if out := s.outside(clients); len(out) > 0 {
 		s.Log.Warn("clients whose uploads are in are no longer on the roster: their uploads stay in; "+
 			"fmp withdraw takes them out", "clients", len(out), "names",
 			out[:min(len(out), maxNamed)])
 	}
-	return nil
 }
 
 // remember adds a record to the index, unless a newer one of its client is known. The caller holds

@@ -506,15 +506,16 @@ func TestSameImages(t *testing.T) {
 }
 
 // TestAdmit: with another roster in place of the first a new client may send, one that is gone may
-// not, and what is in stays in; the quorum stays as it was at the opening; one that is too small
-// for the round is refused and changes nothing.
+// not, and what is in stays in; the quorum stays as it was at the opening. One that is too small for the
+// round file, or lacks a client that it names, keeps the others out too.
 func TestAdmit(t *testing.T) {
-	f := newFixture(t, "min_uploads: 2\n")
+	f := newFixture(t, "min_uploads: 2\nsets: {groups: \"x=a;y=b\"}\n")
 	f.in("a", "b")
 	f.keys["new"] = must.Get(identity.New("new"))(t)
 	f.wants("before it is in the roster", 403, "")(f.put("new", f.made("new", 1, nil)))
-	must.Fail(f.srv.Admit(f.rosterOf("a")))(t, "min_uploads 2", "a roster that is too small")
-	must.Do(t, f.srv.Admit(f.rosterOf("b", "c", "new")))
+	f.srv.Admit(f.rosterOf("a"))
+	f.wants("who is not on a short roster", 403, "")(f.put("c", f.made("c", 1, nil)))
+	f.srv.Admit(f.rosterOf("b", "c", "new"))
 	f.wants("the new client", 201, "")(f.put("new", f.made("new", 1, nil)))
 	f.wants("who is gone", 403, "")(f.put("a", f.made("a", 2, nil)))
 	if st := f.srv.Status(); st.In != 3 || st.Clients != 3 || st.Quorum != 4 || len(st.Missing) != 1 ||
