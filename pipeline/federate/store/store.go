@@ -34,6 +34,9 @@ import (
 const (
 	// maxClassifier and maxMembers bound the parts of a version.
 	maxClassifier, maxMembers = 2 << 30, 512 << 20
+	// headBytes is the room for a record besides its upload: a receipt, a part of a proof of two
+	// servers, and the digests of some hundred uploads that were replaced.
+	headBytes = 64 << 10
 	// patience is the timeout of the servers' answers if the caller sets no deadline: a disk may be
 	// busy for long.
 	patience = 30 * time.Second
@@ -52,7 +55,7 @@ type Options struct {
 	// cache: a receipt then survives a power failure and not just a crash of the program.
 	Sync bool
 	// Largest is the size of the largest upload: fewer bytes free on the disk, and a little more,
-	// and the state is full. LowSpace is the number of free bytes below which the disk is low on
+	// and the state is full. External servers must take it in one message. LowSpace is the number of free bytes below which the disk is low on
 	// space. Log reports both.
 	Largest, LowSpace int64
 	Log               *slog.Logger
@@ -96,8 +99,8 @@ func Open(ctx context.Context, name string, o Options) (*Store, error) {
 	var err error
 	if o.URL == "" {
 		err = s.start(o)
-	} else {
-		s.conn, err = Connect(o, "fmp serve")
+	} else if s.conn, err = Connect(o, "fmp serve"); err == nil {
+		err = s.fits(o)
 	}
 	if err != nil {
 		err = fmt.Errorf("store: %w", err)
@@ -108,6 +111,17 @@ func Open(ctx context.Context, name string, o Options) (*Store, error) {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+// fits returns an error if a record with the largest upload is beyond one message of the servers: no
+// retry of its client would ever store it.
+func (s *Store) fits(o Options) error {
+	if most := s.conn.MaxPayload(); most < o.Largest+headBytes {
+		return fmt.Errorf("NATS servers %s: messages have at most %d bytes, and an upload of %d takes %d: raise "+
+			"max_payload of the servers (docs/federate.md), or lower bounds.bytes of the round", Redact(o.URL), most,
+			o.Largest, o.Largest+headBytes)
+	}
+	return nil
 }
 
 // Attach uses the buckets of a round, which [Open] made, on an existing connection, which Close

@@ -237,6 +237,26 @@ func TestObjectTime(t *testing.T) {
 	}
 }
 
+// TestMaxPayload: servers that cannot take the largest upload in one message are refused at the start, and
+// others store it with a long head.
+func TestMaxPayload(t *testing.T) {
+	const largest = 2 << 20
+	for payload, want := range map[int32]string{0: "max_payload", largest + headBytes - 1: "bounds.bytes",
+		largest + headBytes: ""} {
+		o := Options{Largest: largest, URL: natsOn(t, natsserver.Options{JetStream: true, StoreDir: t.TempDir(),
+			MaxPayload: payload}).ClientURL()}
+		s, err := Open(t.Context(), "test", o)
+		if want != "" {
+			must.Fail(s, err)(t, want, payload)
+			continue
+		}
+		must.Do(t, err)
+		defer s.Close()
+		must.Do(t, s.Put(t.Context(), &Record{Receipt: wire.Receipt{Client: "a"}, Peer: make([]byte, 24<<10),
+			Replaced: slices.Repeat([]string{strings.Repeat("0", 64)}, 400), Data: make([]byte, largest)}, 0))
+	}
+}
+
 // watched is a bucket whose watches fail by a script.
 type watched struct {
 	jetstream.KeyValue
