@@ -121,7 +121,7 @@ func (s *Server) about(ctx context.Context, version int, digest string) (pooled.
 		of.Level = level.(float64)
 		return of, nil
 	}
-	data, _, err := s.Store.Classifier(ctx, version)
+	data, err := s.Store.File(ctx, version)
 	if err == nil {
 		of.Level, err = s.sets(data)
 	}

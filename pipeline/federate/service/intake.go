@@ -18,6 +18,8 @@ const (
 	// maxInFlight is the maximum number of uploads of the largest size that are held in memory at
 	// once. Memory is reserved as bytes arrive, so that clients that send little keep nobody out.
 	maxInFlight = 128
+	// maxFiles bounds the memory of files of earlier versions that readers are being sent.
+	maxFiles = 512 << 20
 	// firstPart is the memory reserved for the first bytes of an upload.
 	firstPart = 8 << 10
 	// grace is how long a client may take before its rate counts.
@@ -39,7 +41,7 @@ func (e *errBeyond) Error() string {
 		"ask for fewer at a time", e.bytes, e.all)
 }
 
-// intake bounds the memory and the time that requests take, uploads or predictions.
+// intake bounds the memory and the time that requests take: uploads, predictions, or files.
 type intake struct {
 	memory *semaphore.Weighted
 	all    int64         // bytes of memory

@@ -19,6 +19,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"fmp/featurize/imagefile/imagefiletest"
@@ -365,6 +366,60 @@ func TestUnreadAnswers(t *testing.T) {
 		if !p.intake.free(maxPredicting) {
 			t.Fatalf("%s: memory is not given back", name)
 		}
+	}
+}
+
+// TestUnreadLimits: the reader of any answer has two minutes, and more by its length, unless the answer has a
+// limit of its own.
+func TestUnreadLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		want   time.Duration
+		handle http.HandlerFunc
+	}{
+		"short": {2 * time.Minute, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "short") }},
+		"a file": {4 * time.Minute, func(w http.ResponseWriter, r *http.Request) {
+			serveModel(w, r, "", make([]byte, 120*predictRate))
+		}},
+		"refused": {2 * time.Minute, func(w http.ResponseWriter, _ *http.Request) { refuse(w, wire.NotYet, "no") }},
+		"of its own": {time.Second, func(w http.ResponseWriter, _ *http.Request) {
+			l := lease{in: newPredicting(9)}
+			l.in.taking = time.Second
+			l.send(w, []byte("one"))
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			w := &unread{ResponseRecorder: httptest.NewRecorder(), held: func() {}}
+			guard(c.handle, nil).ServeHTTP(&watched{ResponseWriter: w}, httptest.NewRequest("GET", "/", nil))
+			if took := time.Since(start); took != c.want {
+				t.Errorf("%s: its reader had %v; want %v", name, took, c.want)
+			}
+		})
+	}
+}
+
+// TestUnreadVersions: files of earlier versions that nobody reads hold a bounded memory, which is given back.
+func TestUnreadVersions(t *testing.T) {
+	f := newFixture(t, "quorum: 2\nrebuild_interval: 1s\n")
+	f.in("a", "b")
+	must.Do(t, f.srv.Pool(t.Context()))
+	f.in("c")
+	must.Do(t, f.srv.Pool(t.Context()))
+	of := int64(f.srv.versions[0].Bytes)
+	f.srv.files.wait = time.Millisecond
+	for name, c := range map[string]struct {
+		query string
+		free  int64
+		want  int
+	}{"room": {"?version=1", of, 200}, "no room": {"?version=1", of - 1, 503}, "the latest": {"", 0, 200}} {
+		must.Do(t, f.srv.files.memory.Acquire(t.Context(), maxFiles-c.free))
+		if status, _ := f.classifier(c.query); status != c.want {
+			t.Errorf("%s: %d; want %d", name, status, c.want)
+		}
+		f.srv.files.memory.Release(maxFiles - c.free)
+	}
+	if !f.srv.files.free(maxFiles) {
+		t.Error("memory is not given back")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,6 +51,7 @@ func guard(next http.Handler, hosts []string) http.Handler {
 		_ = sites.AddTrustedOrigin("https://" + host) // a host that is no origin is none
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w = &limited{ResponseWriter: w}
 		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
 		if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
 			// It may have stated a length too, by which a proxy took the rest for its body: nothing
@@ -70,6 +72,41 @@ func guard(next http.Handler, hosts []string) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// limited gives the reader of an answer a limit, by its length: one that nobody reads would hold its
+// connection, and its memory, without end. An answer may have a limit of its own.
+type limited struct {
+	http.ResponseWriter
+	set bool
+}
+
+func (w *limited) limit() {
+	if w.set {
+		return
+	}
+	bytes, _ := strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64) // none: it is short
+	// it fails where there is no connection, as in tests
+	_ = w.SetWriteDeadline(time.Now().Add(predictTime + time.Duration(bytes)*time.Second/predictRate))
+}
+
+// SetWriteDeadline is for [http.ResponseController].
+func (w *limited) SetWriteDeadline(t time.Time) error {
+	w.set = true
+	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(t)
+}
+
+func (w *limited) WriteHeader(status int) {
+	w.limit()
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *limited) Write(data []byte) (int, error) {
+	w.limit()
+	return w.ResponseWriter.Write(data)
+}
+
+// Unwrap lets http.ResponseController and http.MaxBytesReader reach the connection.
+func (w *limited) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // reachedAs reports whether the host of a request, with or without a port, is one of loopback or of
 // hosts.

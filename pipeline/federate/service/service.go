@@ -97,6 +97,7 @@ type Server struct {
 	clients atomic.Pointer[identity.Roster]
 	quorum  int // uploads at which the first classifier is made; fixed when the round opens
 	intake  *intake
+	files   *intake       // of versions that are not the latest
 	wake    chan struct{} // something arrived
 
 	mu      sync.Mutex
@@ -146,7 +147,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	}
 	c.Log = quietly(c.Log)
 	uploads := newIntake(&c.Round.Bounds, maxInFlight*int64(c.Round.Bounds.Bytes+1))
-	s := &Server{Config: c, intake: uploads, wake: make(chan struct{}, 1), in: map[string]held{},
+	files := newPredicting(maxFiles)
+	files.shares = newShares(maxFiles / 2)
+	s := &Server{Config: c, intake: uploads, files: files, wake: make(chan struct{}, 1), in: map[string]held{},
 		gone: map[string]*store.Record{}, void: map[int]time.Time{}, dropped: map[int]bool{},
 		busy: map[string]bool{}, refused: map[string]store.Refusal{},
 		faults: map[string]*rate.Limiter{}, sets: setsOf}

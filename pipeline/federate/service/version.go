@@ -104,11 +104,16 @@ func (s *Server) classifier(w http.ResponseWriter, r *http.Request) {
 	s.predictions.mu.Lock()
 	now := s.predictions.serving
 	s.predictions.mu.Unlock()
+	held := lease{in: s.files, of: caller(r)} // until its reader has it
+	defer held.release()
 	var data []byte
 	var err error
 	if now != nil && now.version.Number == v.Number {
 		data = now.data
-	} else if data, _, err = s.Store.Classifier(r.Context(), v.Number); err != nil {
+	} else if err = held.take(r.Context(), min(int64(v.Bytes), maxFiles/2)); err != nil { // one of any size
+		s.unread(w, err)
+		return
+	} else if data, err = s.Store.File(r.Context(), v.Number); err != nil {
 		if errors.Is(err, store.ErrNone) {
 			err = fmt.Errorf("version %d is listed and its file is not there: %w", v.Number, err)
 		}

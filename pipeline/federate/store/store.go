@@ -742,6 +742,15 @@ func (s *Store) listed(ctx context.Context) ([]listed, error) {
 	return out, nil
 }
 
+// File returns a version's classifier file.
+func (s *Store) File(ctx context.Context, version int) ([]byte, error) {
+	names, err := s.names(ctx, version)
+	if err != nil {
+		return nil, err
+	}
+	return s.Object(ctx, names.classifier, maxClassifier)
+}
+
 // Classifier returns a version's classifier file, and the one that takes feature rows, nil if there
 // is none.
 func (s *Store) Classifier(ctx context.Context, version int) (classifier, rows []byte, err error) {
