@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"fmp/models"
@@ -29,7 +30,7 @@ func evaluationsOf(client string) string {
 }
 
 // evaluation stores a client's signed counts of how a version of the classifier does on its own
-// images: one report a version, as two of nearly the same images would tell their difference.
+// images: one report a classifier, as two of nearly the same images would tell their difference.
 func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) {
 	client, digest, _, ok := s.stated(w, r, identity.Evaluated, "report")
 	if !ok {
@@ -86,11 +87,10 @@ func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = carried(r)
-	name := evaluationName(client, version)
-	was, err := s.Store.Object(r.Context(), name, tally.MaxBytes)
+	was, err := s.reported(r.Context(), client, report.Classifier)
 	switch {
 	case errors.Is(err, store.ErrNone):
-		if err := s.Store.PutObject(r.Context(), name, data); err != nil {
+		if err := s.Store.PutObject(r.Context(), evaluationName(client, version), data); err != nil {
 			s.fail(w, r, err)
 			return
 		}
@@ -149,6 +149,31 @@ func setsOf(classifier []byte) (float64, error) {
 	return o.Sets.Level, nil
 }
 
+// numbersOf returns the numbers of all versions of a SHA-256: one that is made again, without a late upload
+// that was withdrawn, has the bytes of an earlier one.
+func (s *Server) numbersOf(digest string) (out []int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, v := range s.versions {
+		if v.Digest == digest {
+			out = append(out, v.Number)
+		}
+	}
+	return out
+}
+
+// reported returns the report of a client that is stored about a classifier, by whichever of its numbers.
+func (s *Server) reported(ctx context.Context, client, digest string) (was []byte, err error) {
+	err = store.ErrNone
+	for _, n := range s.numbersOf(digest) {
+		was, err = s.Store.Object(ctx, evaluationName(client, n), tally.MaxBytes)
+		if !errors.Is(err, store.ErrNone) {
+			break
+		}
+	}
+	return was, err
+}
+
 // versionOf returns the number of the version of a SHA-256 that holds no withdrawn upload; 0 if
 // there is none.
 func (s *Server) versionOf(digest string) int {
@@ -164,12 +189,11 @@ func (s *Server) versionOf(digest string) int {
 
 // evaluations serves the pooled report about the latest version, or of ?version=N.
 func (s *Server) evaluations(w http.ResponseWriter, r *http.Request) {
-	name := r.URL.Query().Get("version")
-	v, ok := s.find(w, name)
-	if !ok || s.withheld(w, v, name != "") {
+	v, ok := s.asked(w, r)
+	if !ok {
 		return
 	}
-	reports, err := s.reports(r.Context(), v.Number)
+	reports, err := s.reports(r.Context(), v)
 	if err != nil {
 		s.fail(w, r, err)
 		return
@@ -199,18 +223,20 @@ func (s *Server) evaluations(w http.ResponseWriter, r *http.Request) {
 // maxReports bounds the reports that are pooled at once: 256 MiB.
 const maxReports = 256 << 20
 
-// reports reads the stored reports about a version, in the order of their names. One whose client
-// the roster lacks by now is left out, and logged.
-func (s *Server) reports(ctx context.Context, version int) (out []*tally.Report, err error) {
+// reports reads the stored reports about a version and others of the same bytes, in the order of their names.
+// One whose client the roster lacks by now is left out, and logged.
+func (s *Server) reports(ctx context.Context, v VersionStatus) (out []*tally.Report, err error) {
 	names, err := s.Store.Objects(ctx)
 	if err != nil {
 		return nil, err
 	}
 	slices.Sort(names)
-	clients, bytes := s.clients.Load(), 0
+	clients, bytes, numbers := s.clients.Load(), 0, s.numbersOf(v.Digest)
+	last := "" // the client's names; an earlier program took more than one report about the same bytes
 	for _, name := range names {
-		if !strings.HasPrefix(name, "evaluation-") ||
-			!strings.HasSuffix(name, fmt.Sprintf("-%d", version)) {
+		at := strings.LastIndex(name, "-") + 1
+		n, _ := strconv.Atoi(name[at:])
+		if !strings.HasPrefix(name, "evaluation-") || !slices.Contains(numbers, n) || name[:at] == last {
 			continue
 		}
 		data, err := s.Store.Object(ctx, name, tally.MaxBytes)
@@ -222,7 +248,7 @@ func (s *Server) reports(ctx context.Context, version int) (out []*tally.Report,
 		}
 		if bytes += len(data); bytes > maxReports {
 			return nil, fmt.Errorf("the reports about version %d have more than %d bytes",
-				version, maxReports)
+				v.Number, maxReports)
 		}
 		report, err := tally.Read(data, clients)
 		if err != nil {
@@ -230,7 +256,7 @@ func (s *Server) reports(ctx context.Context, version int) (out []*tally.Report,
 			continue
 		}
 		if s.goneOf(report.Site) == nil { // what could not be deleted yet is not told
-			out = append(out, report)
+			out, last = append(out, report), name[:at]
 		}
 	}
 	return out, nil

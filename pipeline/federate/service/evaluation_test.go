@@ -1,6 +1,7 @@
 package service
 
 import (
+	"encoding/json"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -177,6 +178,41 @@ func TestEvaluationCannotBePooled(t *testing.T) {
 	w := httptest.NewRecorder()
 	if reply(w, http.StatusOK, math.NaN()); w.Code != http.StatusInternalServerError {
 		t.Errorf("a reply that is no JSON: %d", w.Code)
+	}
+}
+
+// TestEvaluationOfSameBytes: a version with the bytes of an earlier one has its reports, and a client's second
+// report about these bytes is refused, and left out where an earlier program took it.
+func TestEvaluationOfSameBytes(t *testing.T) {
+	f := newFixture(t, "quorum: 2\naccept_late: true\nrebuild_interval: 1s\n")
+	f.in("a", "b")
+	f.pool()
+	f.wants("a's", http.StatusNoContent, "")(f.report("a", f.counted("a", 20, nil)))
+	late := f.made("c", 1, nil)
+	f.put("c", late)
+	f.pass(time.Hour)
+	f.pool()
+	f.gone("c", late)
+	f.pool()
+	if numbers := f.srv.numbersOf(f.srv.versions[2].Digest); !slices.Equal(numbers, []int{1, 3}) {
+		t.Fatalf("versions of the same bytes: %v", numbers)
+	}
+	second := f.counted("a", 21, nil)
+	f.wants("a's second", 409, wire.OtherUpload)(f.report("a", second))
+	f.wants("a's first again", http.StatusNoContent, "")(f.report("a", f.counted("a", 20, nil)))
+	f.wants("b's", http.StatusNoContent, "")(f.report("b", f.counted("b", 30, nil)))
+	must.Do(t, f.store.PutObject(t.Context(), evaluationName("a", 3), second))
+	path := wire.RoundPath(3) + "/evaluation"
+	for query, want := range map[string]int{"": 200, "?version=1": 200, "?version=3": 200, "?version=2": 410,
+		"?version=": 400, "?version=1&version=3": 400} {
+		status, data := f.request("GET", path+query, nil, reader)
+		var r pooled.Result
+		if status == 200 {
+			must.Do(t, json.Unmarshal(data, &r))
+		}
+		if status != want || want == 200 && (len(r.Sites) != 2 || r.Images != 400) {
+			t.Errorf("%s: %d %s", query, status, data)
+		}
 	}
 }
 

@@ -85,20 +85,27 @@ func (s *Server) version(w http.ResponseWriter, r *http.Request) {
 	}{v, members})
 }
 
-// classifier serves the classifier file of the latest version, or of ?version=N.
-func (s *Server) classifier(w http.ResponseWriter, r *http.Request) {
+// asked returns the version of a request for the latest one, or for ?version=N. If there is none, or it is
+// withheld, it refuses the request.
+func (s *Server) asked(w http.ResponseWriter, r *http.Request) (v VersionStatus, ok bool) {
 	name := ""
 	if given := r.URL.Query()["version"]; len(given) > 0 {
 		if len(given) > 1 || given[0] == "" {
 			s.refuse(w, wire.BadRequest,
 				"version is given %d times or is empty; want one number, or leave it out for the latest",
 				len(given))
-			return
+			return v, false
 		}
 		name = given[0]
 	}
-	v, ok := s.find(w, name)
-	if !ok || s.withheld(w, v, name != "") {
+	v, ok = s.find(w, name)
+	return v, ok && !s.withheld(w, v, name != "")
+}
+
+// classifier serves the classifier file of the latest version, or of ?version=N.
+func (s *Server) classifier(w http.ResponseWriter, r *http.Request) {
+	v, ok := s.asked(w, r)
+	if !ok {
 		return
 	}
 	s.predictions.mu.Lock()
