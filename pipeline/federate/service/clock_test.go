@@ -1,8 +1,11 @@
 package service
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,6 +121,50 @@ func TestOtherOptions(t *testing.T) {
 			if n := len(f.srv.Status().Versions); n != 2 || f.srv.due() < long {
 				t.Errorf("%s: %d versions, due in %v", name, n, f.srv.due())
 			}
+		}
+	}
+}
+
+// TestShortAtDeadline: a round that has too few uploads at its deadline says so, to its log, readers and page;
+// one that is settled before it is not closed since a time that is to come.
+func TestShortAtDeadline(t *testing.T) {
+	const settled, yet, none = "is settled", "or at the deadline", "no classifier is made"
+	two := "min_uploads: 2\n"
+	for name, c := range map[string]struct {
+		extra         string
+		in            int
+		after         time.Duration
+		page, refusal string
+		log           bool
+	}{
+		"before it":   {two, 1, time.Hour, yet, yet, false},
+		"at it":       {two, 1, 2 * time.Hour, "1 uploads, and min_uploads is 2: none", "min_uploads is 2: none", true},
+		"late":        {two + "accept_late: true\n", 1, 3 * time.Hour, "once as many", "once as many", true},
+		"enough":      {two, 2, 2 * time.Hour, "Closed since", yet, false},
+		"by a quorum": {two + "quorum: 1\n", 1, 2 * time.Hour, "Closed since", yet, false},
+		"settled":     {two + "privacy: {epsilon: 1, noise: trusted}\n", 0, time.Hour, settled, yet, false},
+	} {
+		f := newFixture(t, c.extra)
+		f.in([]string{"a", "b"}[:c.in]...)
+		f.srv.settled = name == "settled"
+		f.pass(c.after)
+		var page strings.Builder
+		st := f.srv.Status()
+		must.Do(t, st.html(false).Render(&page))
+		_, refusal := f.classifier("")
+		if !strings.Contains(page.String(), c.page) || !strings.Contains(string(refusal), c.refusal) {
+			t.Errorf("%s: %s\n%s", name, refusal, page.String())
+		}
+		if f.srv.settled {
+			continue
+		}
+		var log bytes.Buffer
+		f.srv.Log = slog.New(slog.NewTextHandler(&log, nil))
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		must.Do(t, f.srv.Run(ctx))
+		cancel()
+		if n := strings.Count(log.String(), none); n > 1 || (n == 1) != c.log { // twice round, as one came in
+			t.Errorf("%s: %s", name, &log)
 		}
 	}
 }

@@ -53,8 +53,9 @@ func (st *Status) html(joins bool) g.Node {
 			h.H1(g.Text(heading)),
 			h.P(h.Class("lead"), st.phase(), g.Textf(" It is %s.", when(st.Now))),
 			h.P(h.ID("in"), h.Class("count"), g.Text(strconv.Itoa(st.In)),
-				h.Small(g.Textf(" of %d clients are in; the classifier is made at %d, or at the deadline.",
-					st.Clients, st.Quorum))),
+				h.Small(g.Textf(" of %d clients are in", st.Clients), g.Iff(!st.past(), func() g.Node {
+					return g.Textf("; the classifier is made at %d, or at the deadline", st.Quorum)
+				}), g.Text("."))),
 			h.Progress(h.Max(strconv.Itoa(st.Clients)), h.Value(strconv.Itoa(st.In)),
 				h.Aria("label", "Clients that are in"), g.Textf("%d %%", 100*st.In/max(st.Clients, 1))),
 			g.If(st.Privacy != nil, h.P(h.ID("private"),
@@ -62,7 +63,7 @@ func (st *Status) html(joins bool) g.Node {
 					"nobody's images are counted.", st.Privacy, st.whatIsIn()))),
 			g.If(st.Privacy == nil && !st.Honesty,
 				h.P(g.Text("Nobody's honesty is judged in this round."))),
-			g.If(st.Failure != "", h.P(h.Class("bad"), g.Text("The last pooling failed: "+st.Failure))),
+			g.If(st.Failure != "", h.P(h.Class("bad"), g.Text("There is no new classifier: "+st.Failure))),
 			section("Classifier", "None yet.", st.classifier(round)),
 			section(fmt.Sprintf("Refused (%d)", len(st.Refused)), "Nothing.",
 				list(st.Refused, []g.Node{
@@ -88,6 +89,9 @@ func (st *Status) html(joins bool) g.Node {
 	))
 }
 
+// past reports whether the deadline has passed.
+func (st *Status) past() bool { return !st.Now.Before(st.Deadline) }
+
 // phase says whether uploads are accepted.
 func (st *Status) phase() g.Node {
 	switch {
@@ -98,6 +102,8 @@ func (st *Status) phase() g.Node {
 		return g.Textf("Past its deadline (%s); late uploads count.", when(st.Deadline))
 	case st.Privacy != nil && len(st.Versions) > 0:
 		return g.Text("Closed: its classifier is made.")
+	case !st.past():
+		return g.Text("Closed: who is in its classifier is settled.")
 	}
 	return g.Textf("Closed since %s.", when(st.Deadline))
 }

@@ -31,8 +31,16 @@ const retry, retryFull = 30 * time.Second, 2 * time.Second
 // Run pools the uploads at quorum, at the deadline, and again when more have arrived, until the
 // context ends.
 func (s *Server) Run(ctx context.Context) error {
+	said := ""
 	for {
 		wait := min(s.due(), look)
+		s.mu.Lock()
+		why := s.short()
+		s.mu.Unlock()
+		if why != "" && why != said {
+			s.Log.Error("no classifier is made", "why", why)
+		}
+		said = why
 		if wait <= 0 {
 			err := s.Pool(ctx)
 			if ctx.Err() != nil {
@@ -111,6 +119,21 @@ func (s *Server) due() time.Duration {
 	}
 	// A clock that was put back delays nothing: the interval is the longest wait.
 	return time.Duration(s.Round.RebuildInterval) - max(time.Since(s.made), now.Sub(last.Time))
+}
+
+// short says that too few uploads for a classifier were in at the deadline; empty where it has not passed, or
+// a classifier is made. The caller holds mu.
+func (s *Server) short() string {
+	n := len(s.in)
+	if s.role() == wire.Helper || len(s.versions) > 0 || s.settled || s.Now().Before(s.Round.Deadline.Time) ||
+		n >= min(s.quorum, s.Round.MinUploads) {
+		return ""
+	}
+	none := "none is made"
+	if s.Round.AcceptLate {
+		none = "it is made once as many are in"
+	}
+	return fmt.Sprintf("the deadline has passed with %d uploads, and min_uploads is %d: %s", n, s.Round.MinUploads, none)
 }
 
 // otherOptions reports whether a version was made with other options of pooling than the server has.

@@ -30,7 +30,7 @@ type Status struct {
 	// Withdrawn are the clients that withdrew, at most 1,000, sorted by name.
 	Withdrawn []WithdrawnStatus `json:"withdrawn"`
 	// Versions are the versions of the classifier, the latest last; Failure says why there is no
-	// newer one, if pooling failed.
+	// newer one, if pooling failed or too few uploads were in at the deadline.
 	Versions []VersionStatus `json:"versions"`
 	Failure  string          `json:"failure,omitempty"`
 }
@@ -56,7 +56,7 @@ func (s *Server) Status() Status {
 		Missing: []string{}, Refused: []store.Refusal{}, Withdrawn: []WithdrawnStatus{}}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.In, st.Versions, st.Failure = len(s.in), s.listed(), s.failure
+	st.In, st.Versions, st.Failure = len(s.in), s.listed(), cmp.Or(s.failure, s.short())
 	for client, h := range s.in {
 		m := MemberStatus{Client: client, Time: h.time, N: h.n, Upload: h.upload}
 		if p, ok := s.weighed[client]; ok && p.Upload == h.upload {

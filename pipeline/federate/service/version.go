@@ -21,12 +21,13 @@ func (s *Server) listVersions(w http.ResponseWriter, r *http.Request) {
 // refuses the request.
 func (s *Server) find(w http.ResponseWriter, name string) (VersionStatus, bool) {
 	s.mu.Lock()
-	versions := s.listed()
+	versions, why := s.listed(), s.short()
 	s.mu.Unlock()
 	if len(versions) == 0 {
-		s.refuse(w, wire.NotYet,
-			"round %d has no classifier yet: it is made at %d uploads, or at the deadline",
-			s.Round.Round, s.quorum)
+		if why == "" {
+			why = fmt.Sprintf("it is made at %d uploads, or at the deadline", s.quorum)
+		}
+		s.refuse(w, wire.NotYet, "round %d has no classifier yet: %s", s.Round.Round, why)
 		return VersionStatus{}, false
 	}
 	if name == "" {
