@@ -91,6 +91,5 @@ func (r *Round) Anchored(j *posterior.Judgement) string {
 // falls says from how many colluders on a round falls whose clients judge each other.
 func falls(clients int) string {
 	return fmt.Sprintf("%d of %d clients that collude take the round over, fewer where a class has "+
-		"few holders (docs/federate.md, Colluders and "+
-		"an anchor)", (clients+1)/2, clients)
+		"few holders (docs/byzantine.md, Colluders, and an anchor)", (clients+1)/2, clients)
 }

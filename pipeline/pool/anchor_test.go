@@ -2,6 +2,8 @@ package pool
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +34,16 @@ func misnamed(us []Upload, bad int) []Upload {
 		out[m].Upload = &u
 	}
 	return out
+}
+
+// TestFallsSection: the section that a round without an anchor names is there.
+func TestFallsSection(t *testing.T) {
+	_, at, _ := strings.Cut(falls(4), "(")
+	page, section, _ := strings.Cut(strings.TrimSuffix(at, ")"), ", ")
+	text := string(must.Get(os.ReadFile(filepath.Join("../..", page)))(t))
+	if section == "" || !strings.Contains(text, "\n## "+section+"\n") {
+		t.Errorf("%q: %s has no such section", falls(4), page)
+	}
 }
 
 // TestAnchor: where seven of twelve clients agree on false names, an upload of the server's own
