@@ -55,8 +55,8 @@ type Options struct {
 	// cache: a receipt then survives a power failure and not just a crash of the program.
 	Sync bool
 	// Largest is the size of the largest upload: fewer bytes free on the disk, and a little more,
-	// and the state is full. External servers must take it in one message. LowSpace is the number of free bytes below which the disk is low on
-	// space. Log reports both.
+	// and the state is full. External servers must take it in one message. LowSpace is the number of
+	// free bytes below which the disk is low on space. Log reports both.
 	Largest, LowSpace int64
 	Log               *slog.Logger
 	// URL, in place of Dir, is the comma-separated URLs of external NATS servers; Credentials is an
