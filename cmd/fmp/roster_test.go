@@ -124,7 +124,7 @@ func atStart(t *testing.T, loaded string, found, want []string) {
 }
 
 // TestRosterReadAgain: a roster that cannot be read at one moment is taken at a later one, though its file
-// looks the same, and the fault is said once.
+// looks the same. The fault is said once.
 func TestRosterReadAgain(t *testing.T) {
 	t.Parallel()
 	line := must.Get(identity.New("a"))(t).Line() + "\n"

@@ -125,8 +125,8 @@ func TestOtherOptions(t *testing.T) {
 	}
 }
 
-// TestShortAtDeadline: a round that has too few uploads at its deadline says so, to its log, readers and page;
-// one that is settled before it is not closed since a time that is to come.
+// TestShortAtDeadline: a round that has too few uploads at its deadline says so, to its log, readers and page.
+// One that is settled before it is not closed since a time that is to come.
 func TestShortAtDeadline(t *testing.T) {
 	const settled, yet, none = "is settled", "or at the deadline", "no classifier is made"
 	two := "min_uploads: 2\n"

@@ -149,7 +149,7 @@ func setsOf(classifier []byte) (float64, error) {
 	return o.Sets.Level, nil
 }
 
-// numbersOf returns the numbers of all versions of a SHA-256: one that is made again, without a late upload
+// numbersOf returns the numbers of all versions of a SHA-256. One that is made again, without a late upload
 // that was withdrawn, has the bytes of an earlier one.
 func (s *Server) numbersOf(digest string) (out []int) {
 	s.mu.Lock()

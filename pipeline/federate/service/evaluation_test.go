@@ -181,7 +181,7 @@ func TestEvaluationCannotBePooled(t *testing.T) {
 	}
 }
 
-// TestEvaluationOfSameBytes: a version with the bytes of an earlier one has its reports, and a client's second
+// TestEvaluationOfSameBytes: a version with the bytes of an earlier one has its reports. A client's second
 // report about these bytes is refused, and left out where an earlier program took it.
 func TestEvaluationOfSameBytes(t *testing.T) {
 	f := newFixture(t, "quorum: 2\naccept_late: true\nrebuild_interval: 1s\n")

@@ -506,7 +506,7 @@ func TestSameImages(t *testing.T) {
 }
 
 // TestAdmit: with another roster in place of the first a new client may send, one that is gone may
-// not, and what is in stays in; the quorum stays as it was at the opening. One that is too small for the
+// not, and uploads stay in; the quorum stays as it was at the opening. One that is too small for the
 // round file, or lacks a client that it names, keeps the others out too.
 func TestAdmit(t *testing.T) {
 	f := newFixture(t, "min_uploads: 2\nsets: {groups: \"x=a;y=b\"}\n")
