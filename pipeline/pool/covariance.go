@@ -19,6 +19,11 @@ var errImproper = errors.New("its scatter is no covariance: it has negative dire
 var rounding = map[federate.Precision]float64{federate.Single: 1e-5, federate.Half: 1.5e-3,
 	federate.Int8: 1e-2}
 
+// underflow is half of the least step of an upload's precision: rounding takes k times that off an
+// eigenvalue at most, however small the coordinates. Steps of int8 are as small as the coordinates.
+var underflow = map[federate.Precision]float64{federate.Single: 0x1p-150, federate.Half: 0x1p-25,
+	federate.Int8: 0x1p-150}
+
 // checkCovariance returns an error where a scatter has directions more negative than rounding makes
 // them, each coordinate in units of its own deviation. A factor has none.
 func checkCovariance(w *moments.Within, precision federate.Precision) error {
@@ -28,24 +33,17 @@ func checkCovariance(w *moments.Within, precision federate.Precision) error {
 	k := w.K
 	s := make([]float64, k*k)
 	w.AddTo(s)
-	size := make([]float64, k)
-	for i := range k {
-		size[i] = math.Sqrt(s[i*k+i])
+	if _, known := rounding[precision]; !known {
+		precision = federate.Single
 	}
-	slack, known := rounding[precision]
-	if !known {
-		slack = rounding[federate.Single]
+	slack, size := rounding[precision], make([]float64, k)
+	for i := range k {
+		size[i] = math.Sqrt(s[i*k+i] + float64(k)*underflow[precision])
 	}
 	for i := range k {
 		for j := i; j < k; j++ {
-			switch v := &s[i*k+j]; {
-			case i == j:
-				*v = 1 + slack*math.Sqrt(float64(k))
-			case *v == 0:
-			case size[i] == 0 || size[j] == 0:
-				return errImproper
-			default:
-				*v /= size[i] * size[j]
+			if s[i*k+j] /= size[i] * size[j]; i == j {
+				s[i*k+j] = 1 + slack*math.Sqrt(float64(k))
 			}
 		}
 	}

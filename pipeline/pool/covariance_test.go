@@ -11,8 +11,8 @@ import (
 	"fmp/pipeline/moments"
 )
 
-// TestCovariance: what images give is a covariance in every precision, also where it is singular;
-// a false one is none, whatever it claims.
+// TestCovariance: what images give is a covariance in every precision, also where it is singular or
+// features are nearly dead; a false one is none, whatever it claims.
 func TestCovariance(t *testing.T) {
 	const k, c = 48, 3
 	r := rng.New(1, "covariance")
@@ -23,6 +23,9 @@ func TestCovariance(t *testing.T) {
 			rows[i] = float32((float64(i%k%7) + r.NormFloat64()*float64(1+i%5)) / 200)
 			if i%k == 3 {
 				rows[i] = 0.1 // of no variance
+			}
+			if i%k > 44 {
+				rows[i] *= 1e-3 // of a variance about the least step of float16
 			}
 		}
 		means, w := must.Get2(moments.Parted(rows, k, labels, c, nil))(t)
@@ -58,7 +61,7 @@ func TestCovariance(t *testing.T) {
 		{&moments.Within{K: k}, false},
 		{&moments.Within{K: k, Dof: 2, Rank: 1, Data: make([]float32, k)}, false},
 	} {
-		for _, p := range []federate.Precision{federate.Single, federate.Int8, ""} {
+		for _, p := range []federate.Precision{federate.Single, federate.Half, federate.Int8, ""} {
 			if err := checkCovariance(tt.w, p); (err != nil) != tt.none {
 				t.Errorf("scatter %d in %q: %v", i, fmt.Sprint(p), err)
 			}
