@@ -3,6 +3,7 @@ package posterior
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -637,6 +638,27 @@ func TestClientsLeftOut(t *testing.T) {
 		t.Errorf("NLL %v: with clients left out it is not below that of an unknown kappa", found)
 	}
 	t.Logf("NLL %v", found)
+}
+
+// TestOneClass: images of one class make no classifier, whether or not kappa is known; those of a
+// second may be calibration points.
+func TestOneClass(t *testing.T) {
+	all := momentsClients(t, 3, 60, 8, 3)
+	for m := range all {
+		all[m] = only(all[m], 1, 2)
+	}
+	plain := withoutPoints(all)
+	for i, c := range []struct {
+		clients []discriminant.Client
+		kappa   discriminant.Kappa
+		one     bool
+	}{{plain, discriminant.Kappa{}, true}, {plain, discriminant.Unknown, true}, {plain[:1], discriminant.Kappa{}, true},
+		{all, discriminant.Kappa{}, false}} {
+		o := MomentsOptions{Options: discriminant.Options{Kappa: c.kappa, Samples: 2, Seed: 1, Stream: "test"}, Threads: 1}
+		if _, err := Moments(t.Context(), c.clients, nil, o); errors.Is(err, discriminant.ErrOneClass) != c.one {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
 }
 
 // only returns a client with the class means of classes from one to below another.

@@ -3,6 +3,7 @@ package posterior
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"slices"
 
@@ -26,14 +27,24 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 		return nil, err
 	}
 	r := candidate.Round{K: clients[0].Within.K, C: clients[0].Means.C, Most: o.limit}
+	held := map[int]bool{}
 	for m, c := range clients {
 		r.Clients = append(r.Clients, statisticsOf(c))
+		for i, y := range c.Means.Indices() {
+			if c.Means.W[i] > 0 {
+				held[int(y)] = true
+			}
+		}
 		for i, y := range c.Within.Labels {
+			held[y] = true
 			row := slices.Clone(c.Within.Calibration[i*r.K : (i+1)*r.K])
 			subtract(row, c.Shift)
 			r.Points.Rows, r.Points.Labels, r.Points.Clients = append(r.Points.Rows, row...),
 				append(r.Points.Labels, y), append(r.Points.Clients, m)
 		}
+	}
+	if len(held) == 1 {
+		return nil, fmt.Errorf("posterior: %w", discriminant.ErrOneClass)
 	}
 	if o.Corpus != nil {
 		r.Corpora = append(r.Corpora, corpusOf(o.Corpus))
