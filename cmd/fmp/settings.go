@@ -502,6 +502,8 @@ func decodeSetting(val any, field reflect.Value) error {
 		if field.Type().Kind() == reflect.Slice {
 			want = "a list of " + map[string]string{"number": "numbers", "int": "whole numbers",
 				"text": "texts", "bool": "true or false"}[kindName(field.Type().Elem())]
+		} else if field.CanUint() {
+			want += " of at least 0"
 		}
 		return fmt.Errorf("is %s; want %s", clip(showValue(val)), want)
 	}
