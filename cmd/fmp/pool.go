@@ -169,7 +169,8 @@ metadata say what was spent.
 
 --rows makes the smaller form, which takes feature rows (float32, [n, dx]). An output called .npy gets the heads alone,
 float64, [samples, k+1, classes], the bias row last; a prediction is then the mean of softmax([w, 1] head), where w is
-the features (k = dx), or of a conjugate predictor their k coordinates, as its graph gives them.`
+the features h (k = dx), or of a conjugate predictor their k coordinates, as its graph gives them. Of moments w is
+sign(h) sqrt(|h| / sum|h|), times the client graph's tensor "basis" [dx, k] where it has one.`
 
 func newPoolCommand() *cobra.Command {
 	o := poolRun{settings: option.Default[poolSettings]()}
