@@ -76,8 +76,9 @@ type pooled struct {
 	Tails []float64 `json:"tails,omitempty"`
 	// Corpus is the log evidence of the corpus. Beside kappa prior odds are included, and it took
 	// part where this is above 0; beside tails it has the share that clients left out are sure of.
-	// None without one.
+	// None without one, nor where nothing weighed it, for which Unread is the reason.
 	Corpus *float64 `json:"corpus,omitempty"`
+	Unread string   `json:"corpus_unread,omitempty"`
 	L2     float64  `json:"l2,omitempty"`    // 0: nothing is fitted
 	Fresh  int      `json:"fresh,omitempty"` // 0: the limit of many
 	// Honest is the probability of each client, in the order of Clients, that its upload is true,
@@ -492,6 +493,11 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 		}
 		if e, ok := post.Diagnostics["corpus"]; ok {
 			p.Corpus = &e
+		} else if r.CorpusMoments != nil {
+			p.Unread = "there are no calibration points, and clients left out cannot weigh it"
+			if r.Client.Kappa > 0 {
+				p.Unread = "kappa is known, and there are no calibration points"
+			}
 		}
 	} else if r.Method() == "FMP" {
 		open, novelty := pool.Open(post)
@@ -521,6 +527,8 @@ const scopeMoments = "moments"
 func (p *pooled) moments() string {
 	corpus := "without a corpus"
 	switch {
+	case p.Unread != "":
+		corpus = "the corpus was not read: " + p.Unread
 	case p.Corpus == nil:
 	case *p.Corpus > 0:
 		corpus = fmt.Sprintf("with the corpus, log evidence %.1f", *p.Corpus)

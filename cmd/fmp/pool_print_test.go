@@ -5,6 +5,10 @@ import (
 	"testing"
 
 	"fmp/models"
+	"fmp/pipeline/discriminant"
+	"fmp/pipeline/erm"
+	"fmp/pipeline/pool"
+	"fmp/pipeline/posterior"
 )
 
 // TestPrintClients: suspects come first, then the clients of whose claim the smallest share counts;
@@ -131,12 +135,36 @@ func TestPrintMoments(t *testing.T) {
 		"left out, times 1.54 ± 17% for the tails of images\n": {Tails: []float64{1.54, 0.17},
 			Calibration: []int{9}},
 		"for the tails of images, corrected by 58 calibration points\n": {Tails: []float64{1.54, 0.17}, judged: 58},
+		"moments, the corpus was not read: no (kappa 0.85 ± 25%)\n":     {Kappa: []float64{0.85, 0.25}, Unread: "no"},
 		"(kappa 0.85 ± 25%)\n": {Kappa: []float64{0.85, 0.25}, Calibration: []int{2}},
 	} {
 		p.Shape = []int{1, 2, 2}
 		var b strings.Builder
 		if p.print(&b); !strings.Contains(b.String(), want) {
 			t.Errorf("want %q in %s", want, b.String())
+		}
+	}
+}
+
+// TestCorpusUnread: a corpus that nothing weighed has a reason in place of its log evidence.
+func TestCorpusUnread(t *testing.T) {
+	for _, c := range []struct {
+		corpus      *discriminant.Client
+		kappa       float64
+		diagnostics map[string]float64
+		want        string
+	}{
+		{nil, 0.7, nil, ""},
+		{&discriminant.Client{}, 0.7, map[string]float64{"corpus": -1}, ""},
+		{&discriminant.Client{}, 0.7, nil, "kappa is known, and there are no calibration points"},
+		{&discriminant.Client{}, 0, nil, "there are no calibration points, and clients left out cannot weigh it"},
+	} {
+		var p pooled
+		p.describe(&pool.Round{Options: pool.Options{CorpusMoments: c.corpus},
+			Client: models.Manifest{Bytes: 1, Kappa: c.kappa}},
+			&posterior.Result{Ensembles: []posterior.Ensemble{{erm.NewTheta(2, 2)}}, Diagnostics: c.diagnostics})
+		if p.Unread != c.want || (p.Corpus != nil) != (c.diagnostics != nil) {
+			t.Errorf("%+v: the corpus is unread as %q, log evidence %v", c, p.Unread, p.Corpus)
 		}
 	}
 }

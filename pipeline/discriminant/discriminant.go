@@ -109,8 +109,8 @@ type Posterior struct {
 	Kappa Kappa
 	// Spread is b, Separation Q/b, and Pseudo n0.
 	Spread, Separation, Pseudo float64
-	// Corpus is the log evidence of the corpus, its prior odds included; below 0, and where there
-	// is none, it took no part.
+	// Corpus is the log evidence of the corpus, its prior odds included; below 0 it took no part. It
+	// is 0 where there is none, and where no calibration points weigh it.
 	Corpus float64
 	Means  *mat.Dense // m_c, [C, k]
 }

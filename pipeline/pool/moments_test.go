@@ -182,6 +182,17 @@ func TestMomentsCorpus(t *testing.T) {
 	if _, ok := alone.Diagnostics["corpus"]; ok || slices.Equal(alone.Ensembles[0][0].W, with.Ensembles[0][0].W) {
 		t.Errorf("diagnostics %v; want a corpus that takes part where there is one", alone.Diagnostics)
 	}
+	known := f
+	known.Kappa, known.KappaDeviation = 0.85, 0.25
+	for what, tt := range map[string]struct {
+		us []Upload
+		f  models.Manifest
+	}{"kappa is known": {us[:3], known}, "one client": {us[:1], f}} {
+		_, p := w.posterior(t, tt.us, g, tt.f, Options{Seed: 1, CorpusMoments: c})
+		if e, ok := p.Diagnostics["corpus"]; ok {
+			t.Errorf("%s: log evidence %v of a corpus that nothing weighs", what, e)
+		}
+	}
 	means := *us[3].Upload
 	means.Within = nil
 	alike, improper := *us[3].Upload, *us[3].Upload

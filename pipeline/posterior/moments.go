@@ -162,7 +162,7 @@ func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client
 	}
 	d := map[string]float64{"moments": 1, "kappa": p.Kappa.Median,
 		"kappa deviation": p.Kappa.Deviation, "spread": p.Spread}
-	if o.Corpus != nil {
+	if p.Corpus != 0 {
 		d["corpus"] = p.Corpus
 	}
 	return &statePosterior{p.Heads, p.Means, discriminant.Tempering, beyond(honest), d}, nil
