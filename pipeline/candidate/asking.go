@@ -42,8 +42,7 @@ func (of *named) byClients(r *Round, s *sums, o *Options) ([]float64, error) {
 		others.n, others.mean = slices.Clone(p.n), of.white(of.of(slices.Clone(p.mean), of.c))
 		others.apart = others.shareVariance(r, &p.pool)
 		floats.Add(p.n, of.count)
-		questions := of.basis.asked(drawn.ask(s.folds[g], &p.pool,
-			func(group []int, limit int) []residuals { return o.residuals(drawn, group, limit) }))
+		questions := of.basis.asked(drawn.ask(s.folds[g], &p.pool, o.residuals(drawn)))
 		for i := range shifts {
 			centre, _ := others.predictive(i)
 			head := of.byMeans(centre)

@@ -577,7 +577,7 @@ func TestFewDraws(t *testing.T) {
 	w := newWorld(8)
 	r := w.round(t, 2, 30)
 	few := Options{}
-	d := few.residuals(r, []int{0}, 2)[0]
+	d := few.residuals(r)([]int{0}, 2)[0]
 	cells := r.Clients[0].cells()[:3]
 	a := r.asked(cells, d)
 	if a.rank != 6 || len(a.rows) != 9*w.k || a.z != nil {

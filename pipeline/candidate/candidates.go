@@ -1,9 +1,6 @@
 package candidate
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // strengths are those of the prior on the covariance within classes, in degrees of freedom a
 // feature. At 0.02 images tell W nearly alone, at 50 the target does. Clients' evidence chooses
@@ -11,9 +8,9 @@ import (
 var strengths = []float64{0.02, 0.1, 0.5, 2, 10, 50}
 
 const (
-	// corpusOdds is the log prior odds, in nats, of images of one kind against any shift. In the
-	// reference it is that of a corpus's covariance against the identity's, too. The product has
-	// even odds there (docs/notes/moments.md, A corpus of few images).
+	// corpusOdds is the log prior odds, in nats, of images of one kind against any shift. A
+	// corpus's covariance and the identity's have even odds (docs/notes/moments.md, A corpus of few
+	// images).
 	corpusOdds = 6
 	// betweenStrengths is the first strength at which a corpus's covariance between classes is
 	// tried.
@@ -31,13 +28,6 @@ type candidate struct {
 	target   *target
 	strength float64
 	prior    *between // of class means; nil: of the shape of W
-}
-
-// ofReference returns those of the candidates that the reference has.
-func ofReference(all []candidate) []candidate {
-	return slices.DeleteFunc(all, func(c candidate) bool {
-		return c.target.inverse != nil && c.strength < strengths[2]
-	})
 }
 
 // candidates returns the priors that a round's clients choose among, those of one target together.

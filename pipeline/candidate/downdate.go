@@ -119,18 +119,17 @@ func (d *downdate) at(strength float64, prior *between) (linear, bool) {
 type fold struct {
 	*basis
 	down *downdate // nil where the basis is the fold's own
-	rest *pool     // its scatter may be missing
 }
 
 // fold returns the rest in the whole's basis where that serves, else in one of its own.
 func (s *sums) fold(p *rest, t *target) *fold {
-	f := &fold{basis: s.in(t), rest: &p.pool}
+	f := &fold{basis: s.in(t)}
 	if f.down = f.downdate(p); f.down != nil {
 		if _, ok := f.down.at(strengths[0], nil); ok { // the least diagonal of all
 			return f
 		}
 	}
-	return &fold{basis: p.whole().in(*t), rest: &p.pool}
+	return &fold{basis: p.whole().in(*t)}
 }
 
 // at returns the head of a strength and a prior of class means in the basis.

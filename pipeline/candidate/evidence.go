@@ -41,10 +41,17 @@ type residuals struct {
 	z    func(v cell) []float64 // of a class mean, [draws, rank]
 }
 
-// residuals returns the draws for each client of a group, at most limit of them about each class
-// mean. Clients of a group whose scatter is a whole matrix share its sum: a decomposition for each
-// would take more time than all else.
-func (o *Options) residuals(r *Round, group []int, limit int) []residuals {
+// drawer returns the draws for each client of a group, at most limit of them about each class mean.
+type drawer func(group []int, limit int) []residuals
+
+// residuals returns the drawer of a round's clients.
+func (o *Options) residuals(r *Round) drawer {
+	return func(group []int, limit int) []residuals { return o.draw(r, group, limit) }
+}
+
+// draw draws the residuals of a group. Clients whose scatter is a whole matrix share its sum: a
+// decomposition for each would take more time than all else.
+func (o *Options) draw(r *Round, group []int, limit int) []residuals {
 	out := make([]residuals, len(group))
 	var whole []*moments.Within
 	for i, client := range group {
@@ -204,7 +211,7 @@ func (r *Round) askedShares() (shares, images []float64) {
 	all, most := floats.Sum(images), cmp.Or(r.Most, math.Inf(1))
 	for m, n := range images {
 		shares[m] = 1
-		if !r.wholly && len(images) > 1 {
+		if len(images) > 1 {
 			shares[m] = min(1, most/n, (all-n)/n)
 		}
 	}
@@ -223,8 +230,7 @@ func (r *Round) askedImages(of []int) (sum float64) {
 // ask returns the questions of a group to the head of the others: on classes that they hold too.
 // Where there are too many class means, systematic sampling takes some by their images, which then
 // stand for all.
-func (r *Round) ask(group []int, rest *pool,
-	draw func(group []int, limit int) []residuals) []*asked {
+func (r *Round) ask(group []int, rest *pool, draw drawer) []*asked {
 	cells, total, images := make([][]cell, len(group)), 0, 0.0
 	for i, client := range group {
 		for _, v := range r.Clients[client].cells() {
@@ -332,8 +338,8 @@ const perProduct = 16
 // the images that clients are asked about, and share_mc those that the mean stands for
 // (cell.share). unheld is the number of classes that nobody holds for one that somebody does. p0 is
 // of the same head with a logit of 0 for c.
-func (r *Round) evidence(s *sums, folds int, cands []candidate,
-	draw func(group []int, limit int) []residuals, o *Options) ([][]moments.Curve, error) {
+func (r *Round) evidence(s *sums, folds int, cands []candidate, draw drawer,
+	o *Options) ([][]moments.Curve, error) {
 	out := make([][]moments.Curve, folds)
 	err := each(folds, o.Threads, func(g int) error {
 		if o.Stop != nil && o.Stop() != nil {

@@ -16,7 +16,7 @@ const (
 	// judgeBlocks are the parts of a judge's images whose leaving out gives the error of its
 	// verdict.
 	judgeBlocks = 10
-	// maxJudged bounds the candidates that judges are asked about, and minJudged how far below the
+	// maxJudged bounds the candidates that a judge is asked about, and minJudged how far below the
 	// best their evidence may lie, in nats: a candidate of e^-7 of the best's weight is not asked.
 	maxJudged, minJudged = 8, 14
 )
@@ -42,15 +42,15 @@ func (r *Round) Judged() int {
 	return 0
 }
 
-// judges returns a round's judges.
-func (r *Round) judges() (out []judge) {
-	if n := r.Judged(); n > 0 {
-		out = append(out, judge{r.Points.Rows, r.Points.Labels, float64(n)})
+// judge returns the round's judge; nil where it has none.
+func (r *Round) judge() *judge {
+	n := r.Judged()
+	if n == 0 {
+		return nil
 	}
-	for i := range out {
-		out[i].thin(maxJudges, r.K)
-	}
-	return out
+	g := &judge{r.Points.Rows, r.Points.Labels, float64(n)}
+	g.thin(maxJudges, r.K)
+	return g
 }
 
 // thin keeps images at even steps, most at most.
@@ -100,22 +100,22 @@ func verdict(blocks [judgeBlocks]moments.Curve) (at, e float64, likelihood []flo
 	return at, e, likelihood
 }
 
-// judged is a candidate's head after the judges were asked.
+// judged is a candidate's head after the judge was asked.
 type judged struct {
 	head  linear // at its temperature
 	log   normal // of the factor on the temperature
 	score float64
-	left  []float64 // the score's parts, of the judges' blocks
+	left  []float64 // the score's parts, of the judge's blocks
 }
 
-// askJudges asks the judges about a head, the log of the factor on whose temperature has a prior.
-func askJudges(js []judge, h *discriminant, l linear, prior normal) judged {
+// judge judges a head, the log of the factor on whose temperature has a prior, which is left as it
+// is where there is no judge.
+func (g *judge) judge(h *discriminant, l linear, prior normal) judged {
 	out := judged{log: prior}
-	for i := range js {
-		at, e, likelihood := verdict(js[i].ask(h.basis, l))
-		out.log = out.log.given(at, e+errorT)
-		scale(js[i].images/judgeBlocks, likelihood)
-		out.score, out.left = out.score+floats.Sum(likelihood), append(out.left, likelihood...)
+	if g != nil {
+		at, e, likelihood := verdict(g.ask(h.basis, l))
+		scale(g.images/judgeBlocks, likelihood)
+		out.log, out.score, out.left = prior.given(at, e+errorT), floats.Sum(likelihood), likelihood
 	}
 	out.head = *l.over(math.Exp(out.log.mean))
 	return out

@@ -1,6 +1,10 @@
 package candidate
 
-import "math"
+import (
+	"math"
+
+	"fmp/pipeline/moments"
+)
 
 // fewImages is the number of images of a class mean from which on the prior of kappa is priorKappa.
 const fewImages = 4
@@ -33,24 +37,26 @@ func (r *Round) logKappa(all *pool, o *Options) (normal, error) {
 			far += v.n * min(1, math.Log(v.n)/math.Log(fewImages))
 		}
 	}
-	kappa, least := priorKappa, leastKappa
-	if single < images && o.reference == nil {
+	kappa := priorKappa
+	if single < images {
 		far /= images - single
 		kappa = normal{singleKappa + far*(kappa.mean-singleKappa), far * kappa.deviation}
 	}
 	own, twin, err := r.curves(all, o)
-	if o.reference != nil {
-		own, twin = o.reference[0], o.reference[1]
-		least = 0 // the reference draws Gaussian twins
-	}
 	if len(own) >= fewCurves {
-		a, b := sumOf(own), sumOf(twin)
-		left := make([]float64, len(own))
-		for i := range own {
-			left[i] = peak(minus(a, &own[i])) - peak(minus(b, &twin[i]))
-		}
-		kappa = kappa.given(min(max(peak(a)-peak(b), least), 1), jackknife(left)+errorKappa)
+		kappa = kappa.measured(own, twin, leastKappa)
 	}
 	real := single / images
 	return normal{(1-real)*kappa.mean + real*singleKappa, (1 - real) * kappa.deviation}, err
+}
+
+// measured returns the posterior of log kappa with this prior by curves of images and of twins, as
+// measured from least to 1.
+func (n normal) measured(own, twin []moments.Curve, least float64) normal {
+	a, b := sumOf(own), sumOf(twin)
+	left := make([]float64, len(own))
+	for i := range own {
+		left[i] = peak(minus(a, &own[i])) - peak(minus(b, &twin[i]))
+	}
+	return n.given(min(max(peak(a)-peak(b), least), 1), jackknife(left)+errorKappa)
 }

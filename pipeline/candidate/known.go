@@ -36,6 +36,8 @@ type known struct {
 	// kappa is the log of the factor between the temperature of its images, each left out, and that
 	// of Gaussian draws in their place. It is priorKappa where the corpus is too small.
 	kappa normal
+	// weight is that among the ways in which the regression is tied at one shift, which sum to 1.
+	weight float64
 }
 
 // knows measures a corpus: its classes, and the temperature of the discriminant of their means.
@@ -64,13 +66,6 @@ func (h *discriminant) knows(c *Corpus) (*known, error) {
 	return k, err
 }
 
-// tiedCorpus is a corpus whose regression is tied to zero or to the discriminant of its class
-// means.
-type tiedCorpus struct {
-	*known
-	weight float64 // of those of one shift, which sum to 1
-}
-
 // at returns the corpus with its regression tied in each way, weighed by its images, each left out,
 // at the masses that a shift leaves: the fewer count, the more a discriminant is worth beside a
 // regression. A corpus that is too small to tell is tied to the discriminant. Of each way kappa is
@@ -78,10 +73,11 @@ type tiedCorpus struct {
 //	log T(images, each left out) - log T(draws of N(centre_y, (1 + 1/n_y) I))
 //
 // as a new image lies so far from the mean of n_y others.
-func (k *known) at(h *discriminant, shift int, o *Options) ([]tiedCorpus, error) {
+func (k *known) at(h *discriminant, shift int, o *Options) ([]*known, error) {
 	if !k.largeEnough() {
 		of := *k
-		return []tiedCorpus{{&of, 1}}, nil
+		of.weight = 1
+		return []*known{&of}, nil
 	}
 	size := make([]float64, h.c)
 	for y, n := range k.count {
@@ -89,12 +85,14 @@ func (k *known) at(h *discriminant, shift int, o *Options) ([]tiedCorpus, error)
 			size[y] = math.Sqrt(1 + 1/n)
 		}
 	}
-	var out []tiedCorpus
+	var out []*known
 	var scores []float64
 	for _, tied := range []bool{false, true} {
 		of := *k
 		of.tied = tied
-		told, err := of.judged(h, shift)
+		told, err := h.leftOut(k, shift, func(in *images) (linear, error) {
+			return h.regression(in, in.means(h), &of)
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -104,12 +102,13 @@ func (k *known) at(h *discriminant, shift int, o *Options) ([]tiedCorpus, error)
 		}
 		of.kappa = normal{told.log.mean - h.twin(alone, &of, of.centre, size, o).mean,
 			told.log.deviation}
-		out, scores = append(out, tiedCorpus{known: &of}), append(scores, told.score)
+		out, scores = append(out, &of), append(scores, told.score)
 	}
 	order, weight := heaviest(weigh(scores), len(scores), minWeight)
-	likely := make([]tiedCorpus, len(order))
+	likely := make([]*known, len(order))
 	for at, i := range order {
-		likely[at] = tiedCorpus{out[i].known, weight[at]}
+		likely[at] = out[i]
+		likely[at].weight = weight[at]
 	}
 	return likely, nil
 }
@@ -147,13 +146,6 @@ func (k *known) addVariance(v float64) {
 // largeEnough reports whether a corpus has enough images to measure a temperature.
 func (k *known) largeEnough() bool {
 	return len(k.Labels) >= 10*judgeBlocks && slices.Max(k.count) >= regressionFolds
-}
-
-// judged judges the corpus's regression at a shift by its images, each left out.
-func (k *known) judged(h *discriminant, shift int) (judged, error) {
-	return h.leftOut(k, shift, func(in *images) (linear, error) {
-		return h.regression(in, in.means(h), k)
-	})
 }
 
 // share returns the share of the corpus's images that counts at a shift.

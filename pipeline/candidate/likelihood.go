@@ -2,7 +2,6 @@ package candidate
 
 import (
 	"math"
-	"runtime"
 	"slices"
 )
 
@@ -10,12 +9,9 @@ import (
 // them, by the best prior at its best temperature, to the power of evidence: how well the counts of
 // the others' images serve them. It is 0 where none of their classes is held by another client.
 func (r *Round) LogLikelihood(of []int, o Options) (float64, error) {
-	if err := r.Check(); err != nil {
+	r, err := r.prepared(&o)
+	if err != nil {
 		return 0, err
-	}
-	r = r.ordered()
-	if o.Threads <= 0 {
-		o.Threads = runtime.GOMAXPROCS(0)
 	}
 	folds := foldsOf(len(of))
 	for _, fold := range folds {
@@ -38,8 +34,7 @@ func (r *Round) LogLikelihood(of []int, o Options) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	asks := func(group []int, limit int) []residuals { return o.residuals(r, group, limit) }
-	per, err := r.evidence(s, len(folds), cands, asks, &o)
+	per, err := r.evidence(s, len(folds), cands, o.residuals(r), &o)
 	if err != nil {
 		return 0, err
 	}

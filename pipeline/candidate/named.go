@@ -43,9 +43,9 @@ func (r *Round) named(at int, s *sums, o *Options) (*Mixture, error) {
 	}
 	m := &Mixture{}
 	order := m.likely(at, scores)
-	js, parts := r.judges(), make([][]Component, len(order))
+	g, parts := r.judge(), make([][]Component, len(order))
 	err = each(len(order), o.Threads, func(i int) (err error) {
-		parts[i], err = of.components(&m.Components[i], &m.Evidence[order[i]], order[i], js, o)
+		parts[i], err = of.components(&m.Components[i], &m.Evidence[order[i]], order[i], g, o)
 		return err
 	})
 	if err != nil {
@@ -63,7 +63,7 @@ func (r *Round) named(at int, s *sums, o *Options) (*Mixture, error) {
 
 // components returns the parts of a shift's component, one for each way in which the regression is
 // tied.
-func (of *named) components(whole *Component, e *Evidence, shift int, js []judge,
+func (of *named) components(whole *Component, e *Evidence, shift int, g *judge,
 	o *Options) ([]Component, error) {
 	ks, err := of.at(of.discriminant, shift, o)
 	if err != nil {
@@ -76,9 +76,9 @@ func (of *named) components(whole *Component, e *Evidence, shift int, js []judge
 			k.kappa.deviation = math.Hypot(k.kappa.deviation, priorKappa.deviation)
 		}
 		with := *of
-		with.known = k.known
+		with.known = k
 		out[i] = Component{Name: whole.Name, Weight: whole.Weight * k.weight}
-		told, err := with.fit(&out[i], shift, js, o)
+		told, err := with.fit(&out[i], shift, g, o)
 		if err != nil {
 			return nil, err
 		}
@@ -228,7 +228,7 @@ func (of *named) images(shift int) *images {
 
 // fit computes a component of a shift, and returns the log temperature of draws under its
 // regression.
-func (of *named) fit(to *Component, shift int, js []judge, o *Options) (normal, error) {
+func (of *named) fit(to *Component, shift int, g *judge, o *Options) (normal, error) {
 	on := of.images(shift)
 	centre, size := of.predictive(shift)
 	l, err := of.regression(on, centre, of.known)
@@ -238,7 +238,7 @@ func (of *named) fit(to *Component, shift int, js []judge, o *Options) (normal, 
 	told := of.twin(l, of.known, centre, size, o)
 	log := normal{0, priorT.deviation}.given(told.mean+of.kappa.mean,
 		math.Hypot(told.deviation, of.kappa.deviation))
-	found := askJudges(js, of.discriminant, l, log)
+	found := g.judge(of.discriminant, l, log)
 	t := math.Exp(found.log.mean)
 	to.Deviation, to.Head, to.spread = found.log.deviation, of.head(found.head),
 		of.curvature(on, l, t)

@@ -27,20 +27,13 @@ type Options struct {
 	// Stop is asked before a group of clients is left out, and ends the work by its error; nil:
 	// nobody.
 	Stop func() error
-
-	// reference are the curves of clients' images and of twins that the reference draws of each
-	// alone: figures are then its, without the temperature at all images. nil of every round.
-	reference *[2][]moments.Curve
 }
 
 // Posterior computes the posterior of a round.
 func (r *Round) Posterior(o Options) (*Mixture, error) {
-	if err := r.Check(); err != nil {
+	r, err := r.prepared(&o)
+	if err != nil {
 		return nil, err
-	}
-	r = r.ordered()
-	if o.Threads <= 0 {
-		o.Threads = runtime.GOMAXPROCS(0)
 	}
 	whole, err := r.weighed(&o, nil)
 	s := r.space()
@@ -52,6 +45,18 @@ func (r *Round) Posterior(o Options) (*Mixture, error) {
 		return nil, fmt.Errorf("in %d coordinates: %w", spaceWidth, err)
 	}
 	return whole.beside(in, s, &o), nil
+}
+
+// prepared returns the round, checked and with its class means in order, and sets the defaults of
+// options.
+func (r *Round) prepared(o *Options) (*Round, error) {
+	if err := r.Check(); err != nil {
+		return nil, err
+	}
+	if o.Threads <= 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	return r.ordered(), nil
 }
 
 // weighed returns the posterior of the candidates in the round's own features. Kappa is nil where
@@ -68,11 +73,7 @@ func (r *Round) weighed(o *Options, kappa *normal) (*Mixture, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.reference != nil {
-		cands = ofReference(cands)
-	}
-	draw := func(group []int, limit int) []residuals { return o.residuals(r, group, limit) }
-	per, err := r.evidence(s, len(s.folds), cands, draw, o)
+	per, err := r.evidence(s, len(s.folds), cands, o.residuals(r), o)
 	if err != nil {
 		return nil, err
 	}
@@ -116,22 +117,22 @@ func heaviest(weight []float64, n int, least float64) (order []int, share []floa
 	return order, share
 }
 
-// mixture fits the candidates of most evidence, and has the judges, where there are any, weigh them
+// mixture fits the candidates of most evidence, and has the judge, where there is one, weigh them
 // again and tell their temperatures. A candidate's head is refitted at its own temperature T, and
 // its logits are divided then by a factor whose logarithm is
 //
 //	N(log kappa + sharper - more, e_T^2 + e_kappa^2)
 //
-// without judges. sharper is by how much the refit sharpens it (sharpen), and more by how much
+// without a judge. sharper is by how much the refit sharpens it (sharpen), and more by how much
 // images that were left out do (toAllImages). e are the errors of log T and log kappa.
 func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 	kappa normal, o *Options) (*Mixture, error) {
 	m := &Mixture{LogKappa: kappa.mean, LogKappaError: kappa.deviation}
-	rates, peaks := m.rate(cands, per, o)
+	rates, peaks := m.rate(cands, per)
 	weight := weights(rates, o)
-	js := r.judges()
+	g := r.judge()
 	asked, _ := heaviest(weight, maxComponents, minWeight)
-	if len(js) > 0 {
+	if g != nil {
 		asked, _ = heaviest(weight, maxJudged, math.Exp(-power*minJudged))
 	}
 	halves, err := r.halves(o)
@@ -156,11 +157,8 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 		if err != nil {
 			return err
 		}
-		var more float64
-		if o.reference == nil {
-			more = s.toAllImages(peaks[asked[i]], sharper[i].halved+e.LogTemperature, halves)
-		}
-		found[i] = askJudges(js, h, l, normal{kappa.mean + sharper[i].log - more,
+		more := s.toAllImages(peaks[asked[i]], sharper[i].halved+e.LogTemperature, halves)
+		found[i] = g.judge(h, l, normal{kappa.mean + sharper[i].log - more,
 			math.Hypot(e.LogTemperatureError, kappa.deviation)})
 		return nil
 	})
@@ -197,7 +195,7 @@ func (r *Round) mixture(s *sums, cands []candidate, per [][]moments.Curve,
 
 // rate adds the evidence of candidates to the mixture. It returns their ratings, and the log
 // temperature at which each has most evidence.
-func (m *Mixture) rate(cands []candidate, per [][]moments.Curve, o *Options) ([]rated, []float64) {
+func (m *Mixture) rate(cands []candidate, per [][]moments.Curve) ([]rated, []float64) {
 	rates, peaks := make([]rated, len(cands)), make([]float64, len(cands))
 	for j := range cands {
 		of := columnOf(per, j)
@@ -212,9 +210,6 @@ func (m *Mixture) rate(cands []candidate, per [][]moments.Curve, o *Options) ([]
 		}
 		m.Evidence = append(m.Evidence, e)
 		rates[j] = rated{e.LogLikelihood, e.left, e.corpus}
-		if rates[j].corpus && o.reference != nil {
-			rates[j].score += corpusOdds
-		}
 	}
 	return rates, peaks
 }

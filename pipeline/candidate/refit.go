@@ -208,17 +208,12 @@ func (r *Round) refit(h *discriminant, t float64, o *Options) (linear, error) {
 	if f := float64(len(on.mass)) / floats.Sum(on.mass); f < 1 {
 		scale(f*f, on.mass)
 	}
-	return h.refitted(on, t)
+	return h.fitted(on, prior(h.n), h.linear().over(t))
 }
 
 // maxProducts bounds the products of one pass over a regression's rows; beyond, the discriminant
 // stands as it is.
 const maxProducts = 1 << 30
-
-// refitted fits the head at temperature t once more.
-func (h *discriminant) refitted(on *images, t float64) (linear, error) {
-	return h.fitted(on, prior(h.n), h.linear().over(t))
-}
 
 // prior returns the logs of the numbers of images of classes over their mean, [C], in nats.
 func prior(n []float64) []float64 {

@@ -50,8 +50,6 @@ type Round struct {
 	// would tell the temperature for all. 0: there is no bound. With it NLL of rounds of two false
 	// large clients is .479 in place of .558 (docs/notes/moments.md).
 	Most float64
-
-	wholly bool // clients are asked about all of their images, as in the reference
 }
 
 // Points are the clients' calibration points: rows, [N, K], of single images with N labels, which

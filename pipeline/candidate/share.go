@@ -63,7 +63,7 @@ func weights(all []rated, o *Options) []float64 {
 			best[c.corpus] = i
 		}
 	}
-	if len(best) < 2 || o.reference != nil {
+	if len(best) < 2 {
 		return weigh(scores)
 	}
 	share := shares([][]float64{all[best[false]].left, all[best[true]].left},

@@ -31,7 +31,7 @@ func (r *Round) halves(o *Options) ([]half, error) {
 	}
 	out := make([]half, 2)
 	for f := range out {
-		own := &Round{K: r.K, C: r.C, wholly: r.wholly}
+		own := &Round{K: r.K, C: r.C}
 		var others []int
 		for m := range r.Clients {
 			if m%2 == f {
@@ -45,8 +45,7 @@ func (r *Round) halves(o *Options) ([]half, error) {
 			return nil, err
 		}
 		s.parts = nil // nobody is left out of a half
-		draw := func(group []int, limit int) []residuals { return o.residuals(r, group, limit) }
-		out[f] = half{own, s, r.ask(others, s.all, draw)}
+		out[f] = half{own, s, r.ask(others, s.all, o.residuals(r))}
 	}
 	return out, nil
 }

@@ -270,7 +270,7 @@ func TestClaimedCurves(t *testing.T) {
 // half is the first's opposite.
 func TestResiduals(t *testing.T) {
 	r := steep(t, 1, 4, 3, 0)
-	d := (&Options{}).residuals(r, []int{0}, 400)[0]
+	d := (&Options{}).residuals(r)([]int{0}, 400)[0]
 	z := d.z(cell{class: 1, n: 30})
 	const draws = 200
 	if len(z) != 2*draws*d.rank {
