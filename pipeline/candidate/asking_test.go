@@ -21,8 +21,7 @@ func TestByClients(t *testing.T) {
 			r.Clients[i].Means.W[j] = 1
 		}
 	}
-	s := must.Get(r.sum(1))(t)
-	of := must.Get(r.corpusNames(0, s.all, &Options{}))(t)
+	of, s := namedOf(t, r), must.Get(r.sum(1))(t)
 	got := must.Get(of.byClients(r, s, &Options{}))(t)
 	for i, shift := range shifts {
 		var curve moments.Curve

@@ -37,7 +37,7 @@ func TestBetween(t *testing.T) {
 		b := whole.in(*c.target)
 		own := b.at(c.strength, c.prior)
 		got := b.head(own.linear())
-		want := denseBetween(whole, b, own, &c)
+		want := denseBetween(whole, own, &c)
 		for i, v := range want {
 			if math.Abs(v-got.W[i]) > 1e-8*(1+math.Abs(v)) {
 				t.Fatalf("%s: weight %d is %v, by dense matrices %v", c.name, i, got.W[i], v)
@@ -60,9 +60,9 @@ func TestBetween(t *testing.T) {
 }
 
 // denseBetween returns the weights of a head, [K, C], by dense matrices on features.
-func denseBetween(p *pool, b *basis, h *discriminant, c *candidate) []float64 {
+func denseBetween(p *pool, h *discriminant, c *candidate) []float64 {
 	k := p.k
-	v := mat.NewDense(k, k, b.v)
+	v := mat.NewDense(k, k, h.v)
 	var scaled, precision, within mat.Dense
 	scaled.Apply(func(_, j int, x float64) float64 { return x * h.precision[j] }, v)
 	precision.Mul(&scaled, v.T())
@@ -73,18 +73,9 @@ func denseBetween(p *pool, b *basis, h *discriminant, c *candidate) []float64 {
 	var low, along mat.Dense
 	low.Mul(rows.T(), rows)
 	along.Mul(&low, &precision)
-	var norms []float64
-	noise := 0.0
-	for y := range p.c {
-		norms = append(norms, h.norm(b.means[y*k:][:k]))
-	}
-	for j, l := range b.lambda {
-		noise += h.precision[j] * l / float64(k) / b.dof
-	}
-	n0 := p.pseudo(norms, noise)
-	low.Scale((1-c.prior.even)/n0*float64(k)/mat.Trace(&along), &low)
+	low.Scale((1-c.prior.even)/h.n0*float64(k)/mat.Trace(&along), &low)
 	var even mat.Dense
-	even.Scale(c.prior.even/n0, &within)
+	even.Scale(c.prior.even/h.n0, &within)
 	low.Add(&low, &even)
 	out := make([]float64, k*p.c)
 	for y, n := range p.n {

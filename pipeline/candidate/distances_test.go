@@ -108,8 +108,7 @@ func TestTails(t *testing.T) {
 	for seed := range uint64(12) {
 		w := newWorld(seed)
 		r := w.tailedRound(t, 8, 12)
-		s := must.Get(r.sum(1))(t)
-		of := must.Get(r.corpusNames(0, s.all, &Options{}))(t)
+		of := namedOf(t, r)
 		if of.clientVariance > 0.05 {
 			t.Errorf("seed %d: clients of one kind lie apart by %.3f", seed, of.clientVariance)
 		}
@@ -123,10 +122,8 @@ func TestTails(t *testing.T) {
 func TestEvenPrior(t *testing.T) {
 	w := newWorld(4)
 	r := w.round(t, 4, 20)
-	rows, labels := w.rows(4000)
-	r.Corpora = []Corpus{{Within: w.covariance(false), Rows: rows, Labels: labels}}
-	s := must.Get(r.sum(1))(t)
-	of := must.Get(r.corpusNames(0, s.all, &Options{}))(t)
+	r.Corpora = w.corpus(4000)
+	of := namedOf(t, r)
 	x, y := w.rows(2000)
 	for _, tied := range []bool{false, true} {
 		of.tied = tied

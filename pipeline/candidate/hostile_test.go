@@ -24,8 +24,8 @@ func wide(seed uint64, k int) *world {
 	return w
 }
 
-// TestUnit: of more features than a leaf of the eigenvalues' division, no figure depends on the
-// unit.
+// TestUnit: of more features than a leaf of the eigenvalues' division, and beside a corpus, no figure
+// depends on the unit.
 func TestUnit(t *testing.T) {
 	w := wide(5, 60)
 	x, y := w.rows(180)
@@ -39,7 +39,8 @@ func TestUnit(t *testing.T) {
 			}
 			return out
 		}
-		r := &Round{K: w.k, C: w.c}
+		r := &Round{K: w.k, C: w.c, Corpora: []Corpus{{Within: w.covariance(false)}}}
+		scale(float64(unit)*float64(unit), r.Corpora[0].Within)
 		for m := range 6 {
 			r.Clients = append(r.Clients, upload(t, turn(x[m*30*w.k:][:30*w.k]), w.k, y[m*30:][:30], w.c))
 		}

@@ -27,10 +27,21 @@ func (w *world) moved(t *testing.T, shift float64, from, clients, n int) (r *Rou
 		}
 	}
 	r = there.round(t, clients, n)
-	rows, labels := w.rows(600)
-	r.Corpora = []Corpus{{Within: w.covariance(false), Rows: rows, Labels: labels}}
+	r.Corpora = w.corpus(600)
 	x, y = there.rows(1000)
 	return r, x, y
+}
+
+// corpus is one of n images whose classes are the round's.
+func (w *world) corpus(n int) []Corpus {
+	rows, labels := w.rows(n)
+	return []Corpus{{Within: w.covariance(false), Rows: rows, Labels: labels}}
+}
+
+// namedOf returns the round of the first corpus, whose classes are the round's.
+func namedOf(t *testing.T, r *Round) *named {
+	t.Helper()
+	return must.Get(r.corpusNames(0, must.Get(r.sum(1))(t).all, &Options{}))(t)
 }
 
 // TestShifts: a corpus counts as long as its class means lie where the clients' do, and not where
@@ -69,8 +80,7 @@ func TestIdleShift(t *testing.T) {
 		}
 		r, _, _ := w.moved(t, 1, w.k-3, 10, 12)
 		m := posterior(t, r, Options{Seed: seed})
-		s := must.Get(r.sum(1))(t)
-		of := must.Get(r.corpusNames(0, s.all, &Options{}))(t)
+		of := namedOf(t, r)
 		counted += m.Counted
 		for i, v := range of.away {
 			by += math.Exp(v-floats.LogSumExp(of.away)) * of.share(i)
@@ -86,13 +96,11 @@ func TestIdleShift(t *testing.T) {
 func TestTied(t *testing.T) {
 	w := newWorld(3)
 	r := w.round(t, 4, 20)
-	rows, labels := w.rows(3000)
-	r.Corpora = []Corpus{{Within: w.covariance(false), Rows: rows, Labels: labels}}
+	r.Corpora = w.corpus(3000)
 	for i := range w.k {
 		r.Corpora[0].Within[i*w.k+i] = math.Pow(r.Corpora[0].Within[i*w.k+i], -0.5)
 	}
-	s := must.Get(r.sum(1))(t)
-	of := must.Get(r.corpusNames(0, s.all, &Options{}))(t)
+	of := namedOf(t, r)
 	for shift, tied := range map[int]bool{0: false, len(shifts) - 1: true} { // at a far shift no other counts
 		ks := must.Get(of.at(of.discriminant, shift, &Options{}))(t)
 		sum := 0.0
@@ -160,10 +168,8 @@ func TestAmong(t *testing.T) {
 			}
 		}
 	}
-	rows, labels := w.rows(600)
-	r.Corpora = []Corpus{{Within: w.covariance(false), Rows: rows, Labels: labels}}
-	s := must.Get(r.sum(1))(t)
-	of := must.Get(r.corpusNames(0, s.all, &Options{}))(t)
+	r.Corpora = w.corpus(600)
+	of := namedOf(t, r)
 	if got := of.effectiveImages(0); got > 3 {
 		t.Errorf("a class mean of one client among eight that lie apart is worth %.1f images of 17", got)
 	}
@@ -196,8 +202,7 @@ func TestApart(t *testing.T) {
 			x, y = append(x, own...), append(y, labels...)
 		}
 		w.mean = home
-		rows, labels := w.rows(600)
-		r.Corpora = []Corpus{{Within: w.covariance(false), Rows: rows, Labels: labels}}
+		r.Corpora = w.corpus(600)
 		m := posterior(t, r, Options{Seed: seed})
 		got, best := nll(m.logProbabilities(x), y, w.c), math.Inf(1)
 		for f := -2.; f <= 2; f += 0.1 {

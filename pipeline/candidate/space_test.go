@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"fmp/models/rng"
-	"fmp/onnx/dense"
 	"fmp/onnx/must"
 	"fmp/pipeline/erm"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/moments"
 )
 
@@ -180,8 +180,8 @@ func wholeWithin(w *moments.Within) *moments.Within {
 	sum := make([]float64, w.K*w.K)
 	w.AddTo(sum)
 	out := &moments.Within{K: w.K, Dof: w.Dof}
-	for i := range w.K {
-		out.Data = append(out.Data, dense.As[float32](sum[i*w.K+i:(i+1)*w.K])...)
+	if w.Dof > 0 {
+		out.Data = moment.Triangle(sum, w.K)
 	}
 	return out
 }

@@ -9,6 +9,7 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx/dense"
 	"fmp/onnx/must"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
@@ -166,11 +167,8 @@ func merged(t *testing.T, r *Round, each int) *Round {
 	for at := 0; at < len(r.Clients); at += each {
 		part := &Round{K: r.K, C: r.C, Clients: r.Clients[at : at+each]}
 		all := must.Get(part.sum(1))(t).all
-		c := Client{Means: &point.Set{Dx: r.K, C: r.C}, Within: &moments.Within{K: r.K, Dof: int(all.dof)},
-			Curve: &moments.ClientCurve{Clients: each}}
-		for i := range r.K {
-			c.Within.Data = append(c.Within.Data, dense.As[float32](all.scatter[i*r.K+i:(i+1)*r.K])...)
-		}
+		c := Client{Means: &point.Set{Dx: r.K, C: r.C}, Curve: &moments.ClientCurve{Clients: each},
+			Within: &moments.Within{K: r.K, Dof: int(all.dof), Data: moment.Triangle(all.scatter, r.K)}}
 		square := make([]float64, r.C)
 		for _, u := range part.Clients {
 			axpy(1, u.Curve.Curve[:], c.Curve.Curve[:])
