@@ -1,11 +1,13 @@
 package candidate
 
 import (
-	"golang.org/x/sync/errgroup"
+	"context"
+
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/floats"
 
 	"fmp/onnx/dense"
+	"fmp/pipeline/internal/parallel"
 )
 
 func axpy(a float64, x, y []float64) { floats.AddScaled(y, a, x) }
@@ -31,12 +33,8 @@ func timesT(a, b []float64, n, k, m int) []float64 {
 // each calls do for 0 to n-1 on at most threads goroutines. Each call writes to places of its own:
 // figures do not depend on threads.
 func each(n, threads int, do func(i int) error) error {
-	var g errgroup.Group
-	g.SetLimit(max(threads, 1))
-	for i := range n {
-		g.Go(func() error { return do(i) })
-	}
-	return g.Wait()
+	return parallel.Each(context.Background(), max(threads, 1), n,
+		func(_ context.Context, i int) error { return do(i) })
 }
 
 // trace returns that of a matrix, [n, n].

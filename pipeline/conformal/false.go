@@ -288,22 +288,13 @@ func (x *Points) contradicted(d Design, group int, level float64, score Score) i
 	}
 	worst, most := -1, 0.0
 	for _, m := range slices.Sorted(maps.Keys(own)) {
-		k, n := missed(own[m], ranks[at].score), len(own[m])
+		slices.Sort(own[m])
+		k, n := below(own[m], ranks[at].score), len(own[m])
 		if share := float64(k) / float64(n); share > most && contradicts(k, n, level) {
 			worst, most = m, share
 		}
 	}
 	return worst
-}
-
-// missed returns the number of scores below a threshold.
-func missed(own []float32, threshold float32) (n int) {
-	for _, s := range own {
-		if s < threshold {
-			n++
-		}
-	}
-	return n
 }
 
 // of returns the points that are kept, with their design.

@@ -19,35 +19,9 @@ type Gradient struct {
 	Weights []float64 // N
 }
 
-// BackwardTolerance is the default residual of Backward's linear solve, relative to the norm of the
+// backwardTolerance is the default residual of Backward's linear solve, relative to the norm of the
 // cotangent.
-const BackwardTolerance = 1e-9
-
-// Backward propagates dL/dT, the derivative of a scalar loss with respect to the minimiser T of p,
-// back to the points, labels and weights of p.
-//
-// At the minimum grad_T J(T, X, Y, w) = 0, so by the implicit function theorem dT = -H^-1 d(grad_T
-// J). With H u = dL/dT, a_i = x_i u, r_i = p_i - y_i, and <u, grad_T J> = sum_i w_i <a_i, r_i> + l2
-// <u, T>, whose last term holds no data,
-//
-//	dL/dw_i = -<a_i, r_i>
-//	dL/dy_i =  w_i a_i
-//	dL/dx_i = -w_i (u r_i + T (p_i * (a_i - <p_i, a_i>))).
-//
-// theta is Solve's minimiser of p. Labels are differentiated as free vectors: a parametrisation
-// that keeps them on the simplex projects the result.
-func Backward(p *Problem, theta, cotangent Theta) (*Gradient, error) {
-	f, err := NewFits(nil, []*Problem{p})
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if err := theta.checkFinite("minimiser", p); err != nil {
-		return nil, err
-	}
-	f.fits[0].theta = &theta
-	return f.Backward(0, cotangent, Options{})
-}
+const backwardTolerance = 1e-9
 
 // Fits are fits to points that they share, which are stored once, and to points of their own, kept
 // for the derivatives of their minimisers. Once the first is solved, others may be solved and
@@ -156,8 +130,19 @@ func (f *Fits) Solve(ctx context.Context, i int, opt Options) (*Solution, error)
 	return s, nil
 }
 
-// Backward returns the derivatives of a loss with respect to the points of fit i's own problem,
-// given the loss's with respect to its minimiser.
+// Backward propagates dL/dT, the derivative of a scalar loss with respect to the minimiser T of fit
+// i, back to the points, labels and weights of its own problem.
+//
+// At the minimum grad_T J(T, X, Y, w) = 0, so by the implicit function theorem dT = -H^-1 d(grad_T
+// J). With H u = dL/dT, a_i = x_i u, r_i = p_i - y_i, and <u, grad_T J> = sum_i w_i <a_i, r_i> + l2
+// <u, T>, whose last term holds no data,
+//
+//	dL/dw_i = -<a_i, r_i>
+//	dL/dy_i =  w_i a_i
+//	dL/dx_i = -w_i (u r_i + T (p_i * (a_i - <p_i, a_i>))).
+//
+// Labels are differentiated as free vectors: a parametrisation that keeps them on the simplex
+// projects the result.
 func (f *Fits) Backward(i int, cotangent Theta, opt Options) (*Gradient, error) {
 	opt, err := opt.withDefaults()
 	if err != nil {

@@ -30,5 +30,5 @@
 // Where points are fewer than rows of the head, the fit is made in coordinates of their span.
 //
 // The minimiser is a differentiable function of points, labels and weights (the implicit function
-// theorem); Backward returns the vector-Jacobian product with the same conjugate gradient.
+// theorem); Fits.Backward returns the vector-Jacobian product with the same conjugate gradient.
 package erm

@@ -35,31 +35,6 @@ func ExampleSolve() {
 	// Output: weight of the feature: -1.3235 1.3235
 }
 
-// How much would the weight of the feature for class 1 grow with the weight of each point? With q =
-// 1 / (1 + exp(2a)) and 2 q = 0.1 a at the minimum, it is q / (0.1 + 4 q (1 - q)) for the outer
-// points.
-func ExampleBackward() {
-	p, err := erm.FromSets(0.1, three(1))
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	s, err := erm.Solve(context.Background(), p, erm.Options{})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	cotangent := erm.NewTheta(2, 2)
-	cotangent.Row(0)[1] = 1
-	g, err := erm.Backward(p, s.Theta, cotangent)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Printf("%.4f %.4f\n", g.Weights[0], g.Weights[1])
-	// Output: 0.1906 0.1906
-}
-
 // Many problems are solved in parallel; the result does not depend on the number of threads.
 func ExampleSolveAll() {
 	var ps []*erm.Problem

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas32"
 	"gonum.org/v1/gonum/blas/blas64"
@@ -17,6 +16,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/onnx/dense"
+	"fmp/pipeline/internal/parallel"
 )
 
 // Defaults of Options.
@@ -36,8 +36,8 @@ type Options struct {
 	// [SolveAll]. A fit that wants more, or more than MaxSteps, ends there: Solution.Stopped. At 0,
 	// the default, there is no bound, and to want more than MaxSteps is an error.
 	MaxProducts int
-	// Residual is the relative residual at which Backward's linear solve stops. Default
-	// BackwardTolerance; allowed are 1e-14 to 0.1. For stochastic training 1e-4 is enough.
+	// Residual is the relative residual at which Fits.Backward's linear solve stops. Default 1e-9;
+	// allowed are 1e-14 to 0.1. For stochastic training 1e-4 is enough.
 	Residual float64
 	// Double does Newton's inner iterations in float64. In float32, the default, they take half the
 	// time, and minimisers are as good by Tolerance: callers that depend on their last bits need
@@ -61,7 +61,7 @@ func (o Options) left(spent, most int) int {
 
 func (o Options) withDefaults() (Options, error) {
 	o.Tolerance = cmp.Or(o.Tolerance, DefaultTolerance)
-	o.Residual = cmp.Or(o.Residual, BackwardTolerance)
+	o.Residual = cmp.Or(o.Residual, backwardTolerance)
 	o.MaxSteps = cmp.Or(o.MaxSteps, DefaultMaxSteps)
 	if o.Threads <= 0 {
 		o.Threads = runtime.GOMAXPROCS(0)
@@ -241,21 +241,13 @@ func join(share float64, shared *Problem, own ...*Problem) *Problem {
 // each calls do for 0 to n-1, on at most threads goroutines at a time, and names the item in an
 // error if there are several.
 func each(ctx context.Context, n, threads int, do func(context.Context, int) error) error {
-	g, work := errgroup.WithContext(ctx)
-	g.SetLimit(threads)
-	for i := range n {
-		g.Go(func() error {
-			if err := work.Err(); err != nil {
-				return err
-			}
-			err := do(work, i)
-			if err != nil && n > 1 {
-				return fmt.Errorf("problem %d of %d: %w", i, n, err)
-			}
-			return err
-		})
-	}
-	return g.Wait()
+	return parallel.Each(ctx, threads, n, func(ctx context.Context, i int) error {
+		err := do(ctx, i)
+		if err != nil && n > 1 {
+			return fmt.Errorf("problem %d of %d: %w", i, n, err)
+		}
+		return err
+	})
 }
 
 // workspace holds the buffers of one fit. Heads inside it are transposed, C x D, one class per row;

@@ -205,7 +205,7 @@ func TestFits(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			wanted, err := Backward(whole, want.Theta, cotangent)
+			wanted, err := backward(whole, want.Theta, cotangent)
 			if err != nil {
 				return err
 			}
@@ -406,7 +406,7 @@ func TestErrors(t *testing.T) {
 			p := random(1, 9, 2, 2, 1)
 			c := NewTheta(3, 2)
 			c.W[2] = math.NaN()
-			_, err := Backward(p, NewTheta(3, 2), c)
+			_, err := backward(p, NewTheta(3, 2), c)
 			return err
 		},
 	} {

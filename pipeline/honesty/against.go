@@ -22,10 +22,7 @@ type Against struct {
 // a client takes time proportional to classes² x coordinates, in a large round too.
 func NewAgainst(ctx context.Context, u Uploads, lambda []float64, seed uint64,
 	threads int) (*Against, error) {
-	totals := make([]float64, u.Clients)
-	for m := range totals {
-		totals[m] = sum(u.masses(m))
-	}
+	limit := Cap(u.totals())
 	u.Copies()
 	u = u.Bound()
 	states, err := Infer(ctx, u, lambda, seed, threads)
@@ -41,7 +38,7 @@ func NewAgainst(ctx context.Context, u Uploads, lambda []float64, seed uint64,
 	for m, p := range states.Marginal() {
 		z[m] = p >= 0.5
 	}
-	a := &Against{Limit: Cap(totals), st: h.start(z)}
+	a := &Against{Limit: limit, st: h.start(z)}
 	a.weights, _ = a.st.contamination(z, 2)
 	return a, nil
 }
@@ -69,15 +66,10 @@ func (a *Against) Honest(masses, means []float64, told float64) (bool, error) {
 	st := *a.st // with a cache of its own
 	st.iv, st.dets = math.NaN(), slices.Clone(a.st.dets)
 	density := make([]float64, h.width())
-	odds := math.Log(Prior/(1-Prior)) + power*min(max(told, -maxOdds), maxOdds)
+	odds := math.Log(Prior/(1-Prior)) + tempered(told)
 	for i := range one.cells[0] {
-		l := &one.cells[0][i]
-		st.components(l, density)
-		good := density[l.own]
-		for at, j := range l.at {
-			density[at] += a.weights[l.class][j]
-		}
-		odds += power * (good - logSum(density))
+		good, bad := st.judge(&one.cells[0][i], a.weights, density)
+		odds += power * (good - bad)
 	}
 	return odds >= 0, nil
 }

@@ -39,13 +39,11 @@ import (
 	"math"
 	"math/bits"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"sync/atomic"
 
-	"golang.org/x/sync/errgroup"
-
 	"fmp/models/rng"
+	"fmp/pipeline/internal/parallel"
 	"fmp/pipeline/point"
 )
 
@@ -307,19 +305,11 @@ func Weigh(ctx context.Context, u Uploads, lambda []float64, proposed [][]bool,
 	if len(proposed) == 0 {
 		step = u.counter(len(states))
 	}
-	g, work := errgroup.WithContext(ctx)
-	g.SetLimit(goroutines(threads))
-	for q := range states {
-		g.Go(func() error {
-			if err := work.Err(); err != nil {
-				return err
-			}
-			l[q] = h.logPosterior(states[q])
-			step()
-			return nil
-		})
-	}
-	if err := g.Wait(); err != nil {
+	if err := parallel.Each(ctx, threads, len(states), func(_ context.Context, q int) error {
+		l[q] = h.logPosterior(states[q])
+		step()
+		return nil
+	}); err != nil {
 		return nil, err
 	}
 	top := slices.Max(l)
@@ -332,13 +322,6 @@ func Weigh(ctx context.Context, u Uploads, lambda []float64, proposed [][]bool,
 		l[q] /= sum
 	}
 	return &States{states, l}, nil
-}
-
-func goroutines(threads int) int {
-	if threads <= 0 {
-		return runtime.GOMAXPROCS(0)
-	}
-	return threads
 }
 
 func fromBits(s uint, n int) []bool {
@@ -385,13 +368,16 @@ func priorOdds(u Uploads) []float64 {
 	out := make([]float64, u.Clients)
 	for m := range out {
 		out[m] = math.Log(Prior / (1 - Prior))
-		// to the power of the likelihood, and no stronger than needed to make a state impossible
 		if u.Odds != nil {
-			out[m] += power * min(max(u.Odds[m], -maxOdds), maxOdds)
+			out[m] += tempered(u.Odds[m])
 		}
 	}
 	return out
 }
+
+// tempered returns log odds of honesty to the power of the likelihood, and no stronger than needed to
+// make a state impossible.
+func tempered(odds float64) float64 { return power * min(max(odds, -maxOdds), maxOdds) }
 
 func newModel(u Uploads, lambda []float64) (*model, error) {
 	h := &model{clients: u.Clients, classes: u.Classes, k: u.K, lambda: lambda}
@@ -846,34 +832,29 @@ func (u *Uploads) Propose(ctx context.Context, lambda []float64, seed uint64, fr
 	}
 	out := make([][]bool, Proposals*(to-from))
 	step := u.counter(sweeps * (to - from))
-	g, work := errgroup.WithContext(ctx)
-	g.SetLimit(goroutines(threads))
-	for i := from; i < to; i++ {
-		g.Go(func() error {
-			r := rng.New(seed, "honesty", "chain", i)
-			z := make([]bool, h.clients)
-			for m := range z {
-				z[m] = r.Float64() < 0.7 || i == 0
+	return out, parallel.Each(ctx, threads, to-from, func(ctx context.Context, at int) error {
+		r := rng.New(seed, "honesty", "chain", from+at)
+		z := make([]bool, h.clients)
+		for m := range z {
+			z[m] = r.Float64() < 0.7 || from+at == 0
+		}
+		h.tie(z)
+		for t := range sweeps {
+			if err := ctx.Err(); err != nil {
+				return err
 			}
-			h.tie(z)
-			for t := range sweeps {
-				if err := work.Err(); err != nil {
-					return err
-				}
-				h.sweep(z, power*min(1, 0.03*math.Pow(1/0.03, float64(t)/(0.6*sweeps))), r)
-				step()
-			}
-			out[Proposals*(i-from)] = slices.Clone(z)
-			// With many clients a draw contains some states that are individually improbable: the
-			// nearby mode is proposed as well.
-			for range greedy {
-				h.sweep(z, power, nil)
-			}
-			out[Proposals*(i-from)+1] = z
-			return nil
-		})
-	}
-	return out, g.Wait()
+			h.sweep(z, power*min(1, 0.03*math.Pow(1/0.03, float64(t)/(0.6*sweeps))), r)
+			step()
+		}
+		out[Proposals*at] = slices.Clone(z)
+		// With many clients a draw contains some states that are individually improbable: the
+		// nearby mode is proposed as well.
+		for range greedy {
+			h.sweep(z, power, nil)
+		}
+		out[Proposals*at+1] = z
+		return nil
+	})
 }
 
 // distinct returns the distinct proposed states in which fewer than half are bad, the ends of the
@@ -908,6 +889,17 @@ func (h *model) distinct(proposed [][]bool) ([][]bool, error) {
 	return out, nil
 }
 
+// judge returns a cell's log densities as an honest client's and as a bad one's, given the weights of
+// the latter's kinds; density is room for them.
+func (st *state) judge(l *cell, weights [][]float64, density []float64) (good, bad float64) {
+	st.components(l, density)
+	good = density[l.own]
+	for at, j := range l.at {
+		density[at] += weights[l.class][j]
+	}
+	return good, logSum(density)
+}
+
 // sweep resamples each client given the others, with the likelihood to the power eta; if r is nil,
 // it takes the likelier state. The log odds of honesty of client m are
 //
@@ -937,13 +929,8 @@ func (h *model) sweep(z []bool, eta float64, r *rand.Rand) {
 		}
 		var good, bad float64
 		for i := range h.cells[m] {
-			l := &h.cells[m][i]
-			st.components(l, density)
-			good += density[l.own]
-			for at, j := range l.at {
-				density[at] += weights[l.class][j]
-			}
-			bad += logSum(density)
+			own, other := st.judge(&h.cells[m][i], weights, density)
+			good, bad = good+own, bad+other
 		}
 		x := min(max(eta*(good-bad)+h.odds[m], -50), 50)
 		z[m] = x > 0

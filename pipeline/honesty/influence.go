@@ -138,10 +138,7 @@ func (u *Uploads) copies(a, b int) bool {
 // Bound returns the uploads with masses as they count without confirmation: capped, and those of
 // copies shared among them.
 func (u Uploads) Bound() Uploads {
-	totals := make([]float64, u.Clients)
-	for m := range totals {
-		totals[m] = sum(u.masses(m))
-	}
+	totals := u.totals()
 	limit := Cap(totals)
 	claimed := u.Masses
 	u.Masses = slices.Clone(claimed)
@@ -220,12 +217,12 @@ func (u *Uploads) Confirm(claimed, lambda, honest []float64) []float64 {
 	return out
 }
 
-// totals are the mass of each class and the mass times mean, over clients weighted by their
+// pooled are the mass of each class and the mass times mean, over clients weighted by their
 // probabilities of being honest.
-type totals struct{ mass, sum []float64 }
+type pooled struct{ mass, sum []float64 }
 
-func (u *Uploads) weighted(honest []float64) totals {
-	t := totals{make([]float64, u.Classes), make([]float64, u.Classes*u.K)}
+func (u *Uploads) weighted(honest []float64) pooled {
+	t := pooled{make([]float64, u.Classes), make([]float64, u.Classes*u.K)}
 	for m, p := range honest {
 		for c, n := range u.masses(m) {
 			if n *= p; n == 0 {
@@ -245,7 +242,7 @@ func (u *Uploads) weighted(honest []float64) totals {
 // N_c λ_j)
 //
 //	-sum_cj ((x_cj - N_c v_cj x̄_cj)²/(v_cj + 1/n_c) + log(v_cj + 1/n_c))/2
-func (t *totals) agreement(u *Uploads, m int, honest float64, n, lambda []float64) float64 {
+func (t *pooled) agreement(u *Uploads, m int, honest float64, n, lambda []float64) float64 {
 	var out float64
 	for c, own := range u.masses(m) {
 		if own == 0 {
@@ -258,6 +255,15 @@ func (t *totals) agreement(u *Uploads, m int, honest float64, n, lambda []float6
 			d, s := x-v*(t.sum[c*u.K+j]-own*x), v+1/n[c]
 			out -= 0.5 * (d*d/s + math.Log(s))
 		}
+	}
+	return out
+}
+
+// totals returns the mass of each client.
+func (u *Uploads) totals() []float64 {
+	out := make([]float64, u.Clients)
+	for m := range out {
+		out[m] = sum(u.masses(m))
 	}
 	return out
 }

@@ -16,13 +16,7 @@ func sized(seed uint64, classes, k int, images ...float64) (Uploads, []float64) 
 	clients := len(images)
 	u := Uploads{Clients: clients, Classes: classes, K: k, Masses: make([]float64, clients*classes),
 		Means: make([]float64, clients*classes*k)}
-	lambda, mu := make([]float64, k), make([]float64, classes*k)
-	for j := range lambda {
-		lambda[j] = 12 - 10*float64(j)/float64(k)
-	}
-	for i := range mu {
-		mu[i] = r.NormFloat64() * math.Sqrt(lambda[i%k])
-	}
+	lambda, mu := truth(r, classes, k)
 	for i := range u.Masses {
 		u.Masses[i] = images[i/classes] / float64(classes)
 		for j := range k {
@@ -36,15 +30,9 @@ func sized(seed uint64, classes, k int, images ...float64) (Uploads, []float64) 
 func counted(u Uploads, lambda []float64) ([]float64, Uploads) {
 	u.Copies()
 	bounded := u.Bound()
-	honest := make([]float64, u.Clients)
-	for m := range honest {
-		honest[m] = 1
-	}
-	masses, out := bounded.Confirm(u.Masses, lambda, honest), make([]float64, u.Clients)
-	for m := range out {
-		out[m] = sum(masses[m*u.Classes:][:u.Classes])
-	}
-	return out, bounded
+	confirmed := bounded
+	confirmed.Masses = bounded.Confirm(u.Masses, lambda, repeated(u.Clients, 1))
+	return confirmed.totals(), bounded
 }
 
 // repeated returns n times v.

@@ -19,6 +19,7 @@ import (
 	"fmp/onnx/optim"
 	"fmp/onnx/train"
 	"fmp/pipeline/internal/moment"
+	"fmp/pipeline/internal/parallel"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
@@ -285,7 +286,7 @@ func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, ta
 		"batches": onnx.ZerosF32(tasks, target, conjugateBatches),
 		"latent":  onnx.ZerosF32(tasks, t.Samples, c, t.sizes.K),
 	}
-	return in, parallel(ctx, t.Threads, tasks, func(_ context.Context, k int) error {
+	return in, parallel.Each(ctx, t.Threads, tasks, func(_ context.Context, k int) error {
 		r := rng.New(t.Seed, append(append([]any{}, stream...), k)...)
 		tk, err := t.sampler(some(r, bank, c), target).Draw(r, t.Clients)
 		if err != nil {
@@ -478,7 +479,13 @@ func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*on
 
 // UntrainedConjugate returns the conjugate predictor with the parameters of [StartConjugate].
 func UntrainedConjugate(corpus *task.Bank) (*onnx.Model, error) {
-	values, err := StartConjugate(corpus, 0, 0)
+	return conjugateOf(corpus, 0)
+}
+
+// conjugateOf returns an untrained conjugate predictor with k coordinates (0: as StartConjugate has
+// it).
+func conjugateOf(corpus *task.Bank, k int) (*onnx.Model, error) {
+	values, err := StartConjugate(corpus, k, 0)
 	if err != nil {
 		return nil, err
 	}

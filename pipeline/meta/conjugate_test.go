@@ -2,7 +2,6 @@ package meta
 
 import (
 	"context"
-	"errors"
 	"math"
 	"path/filepath"
 	"testing"
@@ -11,8 +10,8 @@ import (
 
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/onnx"
 	"fmp/onnx/must"
-	"fmp/onnx/train"
 	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/task"
 )
@@ -37,16 +36,8 @@ func TestTrainConjugate(t *testing.T) {
 	for _, stop := range []int{10, 45, 60, 80} {
 		c.Threads, c.Validation, c.Log = 1, nil, ""
 		c.Checkpoint = filepath.Join(t.TempDir(), "checkpoint.onnx")
-		ctx, cancel := context.WithCancel(context.Background())
-		c.Progress = func(p train.Progress) {
-			if p.Step == stop {
-				cancel()
-			}
-		}
-		if _, err := TrainConjugate(ctx, c); !errors.Is(err, context.Canceled) {
-			t.Fatalf("a cancelled training says %v", err)
-		}
-		c.Progress = nil
+		stopped(t, &c.Config, stop,
+			func(ctx context.Context) (*onnx.Model, error) { return TrainConjugate(ctx, c) })
 		got := must.Get(TrainConjugate(context.Background(), c))(t)
 		if !cmp.Equal(bytesOf(t, got), bytesOf(t, want)) {
 			t.Errorf("stopped after step %d and resumed it came out otherwise than in one go", stop)

@@ -8,7 +8,6 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
-	"fmp/onnx/engine"
 	"fmp/onnx/train"
 	"fmp/pipeline/compress"
 	"fmp/pipeline/erm"
@@ -74,7 +73,7 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 	e := &embedder{EmbeddingConfig: &c, t: t, predictor: predictor, f: f, pf: pf,
 		sampler: c.sampler(c.Corpus, target)}
 	validate := func(ctx context.Context, _ int) (train.Metrics, error) {
-		return c.validate(ctx, pf, e.draw, uploader{t.run, f})
+		return c.validate(ctx, pf, e.draw, compressed(t.run, f))
 	}
 	run, err := c.identity("embedding", []*onnx.Model{m, c.Predictor}, c.Relative, c.Score)
 	if err != nil {
@@ -237,40 +236,17 @@ func uploads(out map[string]*onnx.Tensor, f models.Manifest) (*point.Set, error)
 	return &point.Set{N: w.Len(), Dx: f.Dx, C: f.C, Z: z.F32(), W: w.F32()}, nil
 }
 
-// uploader compresses with a function that runs an embedding.
-type uploader struct {
-	run func(map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error)
-	f   models.Manifest
-}
+// compresses turns clients into one pooled upload.
+type compresses func(clients []*point.Set) (*point.Set, error)
 
-func (u uploader) compress(clients []*point.Set) (*point.Set, error) {
-	out, err := u.run(clientFeeds(clients))
-	if err != nil {
-		return nil, err
+// compressed returns the compression by a function that runs an embedding.
+func compressed(run func(map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error),
+	f models.Manifest) compresses {
+	return func(clients []*point.Set) (*point.Set, error) {
+		out, err := run(clientFeeds(clients))
+		if err != nil {
+			return nil, err
+		}
+		return uploads(out, f)
 	}
-	return uploads(out, u.f)
 }
-
-// compressor is an embedding that is not trained.
-type compressor struct {
-	uploader
-	session engine.Session
-}
-
-func newCompressor(e engine.Engine, m *onnx.Model) (*compressor, error) {
-	f, err := models.ReadManifest(m)
-	if err != nil {
-		return nil, err
-	}
-	s, err := e.Load(m)
-	if err != nil {
-		return nil, err
-	}
-	run := func(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
-		return engine.Eval(s, in)
-	}
-	return &compressor{uploader{run, f}, s}, nil
-}
-
-// Close closes the session.
-func (c *compressor) Close() error { return c.session.Close() }

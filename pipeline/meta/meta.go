@@ -8,9 +8,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"sync"
-	"time"
 
-	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/floats"
 
 	"fmp/models"
@@ -20,6 +18,7 @@ import (
 	"fmp/onnx/optim"
 	"fmp/onnx/train"
 	"fmp/pipeline/erm"
+	"fmp/pipeline/internal/parallel"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/point"
 	"fmp/pipeline/task"
@@ -62,10 +61,9 @@ type Config struct {
 
 	// Seed is the seed of the run.
 	Seed uint64
-	// Checkpoint, Interval and Log are as in [train.Loop]. Run identifies the run beyond
-	// settings and models: a checkpoint of another run is refused.
+	// Checkpoint and Log are as in [train.Loop]. Run identifies the run beyond settings and models:
+	// a checkpoint of another run is refused.
 	Checkpoint string
-	Interval   time.Duration
 	Log        string
 	Run        string
 	// ValidateEvery is the number of steps between validations; default 100. ValidationTasks is the
@@ -241,28 +239,12 @@ func (c *Config) loop(ctx context.Context, t *trainee, what, run string,
 // there is data to validate by.
 func (c *Config) newLoop(run string,
 	validate func(ctx context.Context, t int) (train.Metrics, error)) train.Loop {
-	l := train.Loop{Steps: c.Steps, Run: run, Checkpoint: c.Checkpoint, Interval: c.Interval,
-		Log: c.Log, LogEvery: 10, Progress: c.Progress, ValidateEvery: c.ValidateEvery}
+	l := train.Loop{Steps: c.Steps, Run: run, Checkpoint: c.Checkpoint, Log: c.Log, LogEvery: 10,
+		Progress: c.Progress, ValidateEvery: c.ValidateEvery}
 	if c.Validation != nil {
 		l.Validate = validate
 	}
 	return l
-}
-
-// parallel calls do for 0 to n-1, up to threads at a time.
-func parallel(ctx context.Context, threads, n int,
-	do func(ctx context.Context, i int) error) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(threads)
-	for i := range n {
-		g.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			return do(ctx, i)
-		})
-	}
-	return g.Wait()
 }
 
 // crew counts the threads that are busy. Tasks take one each; parts of a task take those that no
@@ -272,7 +254,7 @@ type crew chan struct{}
 // tasks calls do for 0 to n-1, each with a worker of its own.
 func (c *Config) tasks(ctx context.Context, n int,
 	do func(ctx context.Context, i int) error) error {
-	return parallel(ctx, c.Threads, n, func(ctx context.Context, i int) error {
+	return parallel.Each(ctx, c.Threads, n, func(ctx context.Context, i int) error {
 		c.crew <- struct{}{}
 		defer func() { <-c.crew }()
 		return do(ctx, i)

@@ -14,6 +14,7 @@ import (
 	"fmp/onnx/dense"
 	"fmp/onnx/optim"
 	"fmp/onnx/train"
+	"fmp/pipeline/internal/parallel"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/open"
 	"fmp/pipeline/task"
@@ -267,7 +268,7 @@ func (t *openTrainee) episode(r *rand.Rand) (*open.Episode, error) {
 func (t *openTrainee) losses(ctx context.Context, differentiate bool, n int,
 	stream func(i int) *rand.Rand) (train.Metrics, open.Scalars, error) {
 	nll, joint, gradients := make([]float64, n), make([]float64, n), make([]open.Scalars, n)
-	err := parallel(ctx, t.Threads, n, func(_ context.Context, i int) error {
+	err := parallel.Each(ctx, t.Threads, n, func(_ context.Context, i int) error {
 		e, err := t.episode(stream(i))
 		if err != nil {
 			return err

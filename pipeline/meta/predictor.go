@@ -12,6 +12,7 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/engine"
 	"fmp/onnx/train"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/metric"
@@ -57,7 +58,8 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 			return nil, err
 		}
 	}
-	if _, err := c.checkModel(c.Compressor, models.KindEmbedding); err != nil {
+	small, err := c.checkModel(c.Compressor, models.KindEmbedding)
+	if err != nil {
 		return nil, err
 	}
 	t, err := newTrainee(c.Engine, m, c.optim(), c.Threads)
@@ -65,11 +67,14 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 		return nil, fmt.Errorf("training predictor: %w", err)
 	}
 	defer t.Close()
-	small, err := newCompressor(c.Engine, c.Compressor)
+	session, err := c.Engine.Load(c.Compressor)
 	if err != nil {
 		return nil, fmt.Errorf("training predictor: %w", err)
 	}
-	defer small.Close()
+	defer session.Close()
+	compress := compressed(func(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
+		return engine.Eval(session, in)
+	}, small)
 
 	sampler := c.sampler(c.Corpus, targetPoints)
 	step := func(ctx context.Context, r *rand.Rand) ([]map[string]*onnx.Tensor,
@@ -98,7 +103,7 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 				p.drawn, err = t.draw(p.in, f)
 			} else if clients > 1 && c.Coupling > 0 {
 				var up *point.Set
-				if up, err = small.compress(tk.Clients); err == nil {
+				if up, err = compress(tk.Clients); err == nil {
 					p.compressed = contextFeeds(up, e)
 					p.coupled, err = t.draw(p.compressed, f)
 				}
@@ -111,7 +116,7 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 	}
 	validate := func(ctx context.Context, _ int) (train.Metrics, error) {
 		return c.validate(ctx, f,
-			func(in map[string]*onnx.Tensor) ([]*point.Set, error) { return t.draw(in, f) }, small)
+			func(in map[string]*onnx.Tensor) ([]*point.Set, error) { return t.draw(in, f) }, compress)
 	}
 	run, err := c.identity("predictor", []*onnx.Model{m, c.Compressor}, c.Joint, c.Alone, c.Local,
 		c.Coupling)
@@ -307,16 +312,11 @@ func (p *predictorTask) alone(ctx context.Context, fresh []float64) (train.Metri
 	return m, p.c.pullBack(fits, scaled(p.c.Alone, cots...), nil, nil, fresh)
 }
 
-// compresses turns clients into one pooled upload.
-type compresses interface {
-	compress(clients []*point.Set) (*point.Set, error)
-}
-
 // validate measures MP and FMP on fixed tasks: the means of acc, ece, nll and joint of each, and of
 // the relative gap of the heads.
 func (c *Config) validate(ctx context.Context, f models.Manifest,
 	draw func(map[string]*onnx.Tensor) ([]*point.Set, error),
-	small compresses) (train.Metrics, error) {
+	compress compresses) (train.Metrics, error) {
 	// Held-out points follow the clients': as many as the validation rows allow, up to
 	// validationPoints.
 	s := c.sampler(c.Validation, min(validationPoints, c.Validation.Len()-c.Clients*c.Points))
@@ -331,7 +331,7 @@ func (c *Config) validate(ctx context.Context, f models.Manifest,
 		if err != nil {
 			return err
 		}
-		up, err := small.compress(tk.Clients)
+		up, err := compress(tk.Clients)
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/optim"
 	"fmp/onnx/train"
+	"fmp/pipeline/internal/parallel"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/task"
@@ -207,15 +208,6 @@ func (c *PrivateConfig) leaveOut() (rounds *task.Bank, err error) {
 	return rounds, err
 }
 
-// conjugateOf returns an untrained conjugate predictor with k coordinates.
-func conjugateOf(corpus *task.Bank, k int) (*onnx.Model, error) {
-	values, err := StartConjugate(corpus, k, 0)
-	if err != nil {
-		return nil, err
-	}
-	return models.NewConjugate(models.ConjugateConfig{Dx: corpus.Dx, C: corpus.C, K: k}, values)
-}
-
 type privateTrainee struct {
 	*PrivateConfig
 	sizes              models.PrivateConfig
@@ -278,7 +270,7 @@ func (t *privateTrainee) draw(ctx context.Context, bank *task.Bank, tasks int,
 	}
 	prior := models.PrivatePrior(t.now())
 	radius := float64(t.values[models.PrivateClip].F32()[0])
-	return in, parallel(ctx, t.Threads, tasks, func(_ context.Context, i int) error {
+	return in, parallel.Each(ctx, t.Threads, tasks, func(_ context.Context, i int) error {
 		r := rng.New(t.Seed, append(append([]any{}, stream...), i)...)
 		totals, held, err := t.round(r, bank, target, radius)
 		if err != nil {

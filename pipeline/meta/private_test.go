@@ -2,15 +2,14 @@ package meta
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"fmp/models"
+	"fmp/onnx"
 	"fmp/onnx/must"
-	"fmp/onnx/train"
 )
 
 // TestTrainPrivate: training lowers the score on validation rounds; neither an interruption nor the
@@ -34,16 +33,8 @@ func TestTrainPrivate(t *testing.T) {
 	}
 	c.Threads, c.Validation, c.Log = 1, nil, ""
 	c.Checkpoint = filepath.Join(t.TempDir(), "checkpoint.onnx")
-	ctx, cancel := context.WithCancel(context.Background())
-	c.Progress = func(p train.Progress) {
-		if p.Step == 12 {
-			cancel()
-		}
-	}
-	if _, err := TrainPrivate(ctx, c); !errors.Is(err, context.Canceled) {
-		t.Fatalf("a cancelled training says %v", err)
-	}
-	c.Progress = nil
+	stopped(t, &c.Config, 12,
+		func(ctx context.Context) (*onnx.Model, error) { return TrainPrivate(ctx, c) })
 	got := must.Get(TrainPrivate(context.Background(), c))(t)
 	if !cmp.Equal(bytesOf(t, got), bytesOf(t, want)) {
 		t.Error("an interrupted training gives another model")

@@ -76,90 +76,86 @@ func validations(t *testing.T, path string) []map[string]any {
 	return out
 }
 
+// stopped ends a training of a configuration after a step, and the test unless it says so.
+func stopped(t *testing.T, c *Config, step int, run func(ctx context.Context) (*onnx.Model, error)) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	c.Progress = func(p train.Progress) {
+		if p.Step == step {
+			cancel()
+		}
+	}
+	if _, err := run(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a cancelled training says %v", err)
+	}
+	c.Progress = nil
+}
+
+// training is one of a model, by a configuration.
+type training func(ctx context.Context, c Config) (*onnx.Model, error)
+
+// trains returns the model of a training, which lowers a metric of validation tasks. Neither the
+// number of threads nor an interruption leaves a trace in it, and no other training takes its
+// checkpoint, nor do those of other models.
+func trains(t *testing.T, metric string, steps int, run training,
+	others func(trained *onnx.Model) []training) *onnx.Model {
+	t.Helper()
+	dir := t.TempDir()
+	c := config(t, steps)
+	c.Log, c.ValidateEvery = filepath.Join(dir, "log.jsonl"), steps/3
+	c.Threads, c.EMA = 2, 0.9
+	want := must.Get(run(t.Context(), c))(t)
+	v := validations(t, c.Log)
+	if len(v) != 3 {
+		t.Fatalf("%s: %d validations in the log, want 3", metric, len(v))
+	}
+	if first, last := v[0][metric].(float64), v[2][metric].(float64); !(last < first) {
+		t.Errorf("%s went from %v to %v", metric, first, last)
+	}
+	c.Threads, c.Validation, c.Log = 1, nil, ""
+	c.Checkpoint = filepath.Join(dir, "checkpoint.onnx")
+	stopped(t, &c, steps/2, func(ctx context.Context) (*onnx.Model, error) { return run(ctx, c) })
+	if got := must.Get(run(t.Context(), c))(t); !cmp.Equal(bytesOf(t, got), bytesOf(t, want)) {
+		t.Errorf("%s: stopped, resumed and on one worker it came out otherwise than in one go on two", metric)
+	}
+	for name, change := range map[string]func(c *Config){"seed": func(c *Config) { c.Seed = 6 },
+		"warmup": func(c *Config) { c.Warmup = 1 }, "clip": func(c *Config) { c.Clip = 0.01 },
+		"corpus": func(c *Config) { c.Run = "others" }} {
+		other := c
+		change(&other)
+		must.Fail(run(t.Context(), other))(t, "another run", metric, "checkpoint of another", name)
+	}
+	for i, run := range others(want) {
+		must.Fail(run(t.Context(), c))(t, "another run", metric, "checkpoint of other models", i)
+	}
+	return want
+}
+
 // TestTraining: training lowers the predictor's score and the embedding's gap on validation tasks;
 // neither the number of threads nor an interruption leaves a trace in the result.
 func TestTraining(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains for some seconds")
 	}
-	ctx := context.Background()
 	predictor := must.Get(models.NewPredictor(models.PredictorConfig{Dx: 4, C: 3, Dim: 15}, 1))(t)
 	embedding := must.Get(models.NewEmbedding(models.EmbeddingConfig{Dx: 4, C: 3, Dim: 15,
 		Blocks: 1, Hidden: 16}, 1))(t)
-	var trained, learned *onnx.Model // the latest, and the predictor
-	for _, k := range []struct {
-		name, metric string
-		steps        int
-		run          func(c Config) (*onnx.Model, error)
-		others       []func(c Config) (*onnx.Model, error) // of other models
-	}{
-		{"predictor", "nll", 60, func(c Config) (*onnx.Model, error) {
-			return TrainPredictor(ctx, predictor, PredictorConfig{Config: c})
-		}, []func(c Config) (*onnx.Model, error){
-			func(c Config) (*onnx.Model, error) {
-				return TrainPredictor(ctx, predictor, PredictorConfig{Config: c, Compressor: embedding})
-			},
-			func(c Config) (*onnx.Model, error) {
-				return TrainPredictor(ctx, trained, PredictorConfig{Config: c})
-			}}},
-		{"embedding", "gap", 150, func(c Config) (*onnx.Model, error) {
-			return TrainEmbedding(ctx, embedding, EmbeddingConfig{Config: c, Predictor: learned})
-		}, []func(c Config) (*onnx.Model, error){
-			func(c Config) (*onnx.Model, error) {
-				return TrainEmbedding(ctx, embedding, EmbeddingConfig{Config: c, Predictor: predictor})
-			},
-			func(c Config) (*onnx.Model, error) {
-				return TrainEmbedding(ctx, trained, EmbeddingConfig{Config: c, Predictor: learned})
-			}}},
-	} {
-		dir := t.TempDir()
-		c := config(t, k.steps)
-		c.Log, c.ValidateEvery = filepath.Join(dir, "log.jsonl"), k.steps/3
-		c.Threads, c.EMA = 2, 0.9
-		want := must.Get(k.run(c))(t)
-		v := validations(t, c.Log)
-		if len(v) != 3 {
-			t.Fatalf("%s: %d validations in the log, want 3", k.name, len(v))
+	predict := func(m, compressor *onnx.Model) training {
+		return func(ctx context.Context, c Config) (*onnx.Model, error) {
+			return TrainPredictor(ctx, m, PredictorConfig{Config: c, Compressor: compressor})
 		}
-		if first, last := v[0][k.metric].(float64), v[2][k.metric].(float64); !(last < first) {
-			t.Errorf("%s: %s went from %v to %v", k.name, k.metric, first, last)
-		}
-
-		c.Threads, c.Validation, c.Log = 1, nil, ""
-		c.Checkpoint = filepath.Join(dir, "checkpoint.onnx")
-		stop, cancel := context.WithCancel(ctx)
-		c.Progress = func(p train.Progress) {
-			if p.Step == k.steps/2 {
-				cancel()
-			}
-		}
-		ctx = stop
-		if _, err := k.run(c); !errors.Is(err, context.Canceled) {
-			t.Fatalf("%s: a cancelled training says %v", k.name, err)
-		}
-		ctx, c.Progress = context.Background(), nil
-		got := must.Get(k.run(c))(t)
-		if !cmp.Equal(bytesOf(t, got), bytesOf(t, want)) {
-			t.Errorf("%s: stopped, resumed and on one worker it came out otherwise than in one go on two",
-				k.name)
-		}
-		trained = want
-		for name, change := range map[string]func(c *Config){"seed": func(c *Config) { c.Seed = 6 },
-			"warmup": func(c *Config) { c.Warmup = 1 }, "clip": func(c *Config) { c.Clip = 0.01 },
-			"corpus": func(c *Config) { c.Run = "others" }} {
-			other := c
-			change(&other)
-			if _, err := k.run(other); err == nil || !strings.Contains(err.Error(), "another run") {
-				t.Errorf("%s: a checkpoint of another %s was taken: %v", k.name, name, err)
-			}
-		}
-		for i, run := range k.others {
-			if _, err := run(c); err == nil || !strings.Contains(err.Error(), "another run") {
-				t.Errorf("%s: a checkpoint of other models (%d) was taken: %v", k.name, i, err)
-			}
-		}
-		learned = trained
 	}
+	learned := trains(t, "nll", 60, predict(predictor, nil), func(trained *onnx.Model) []training {
+		return []training{predict(predictor, embedding), predict(trained, nil)}
+	})
+	embed := func(m, predictor *onnx.Model) training {
+		return func(ctx context.Context, c Config) (*onnx.Model, error) {
+			return TrainEmbedding(ctx, m, EmbeddingConfig{Config: c, Predictor: predictor})
+		}
+	}
+	trains(t, "gap", 150, embed(embedding, learned), func(trained *onnx.Model) []training {
+		return []training{embed(embedding, predictor), embed(trained, learned)}
+	})
 }
 
 func TestTrainingErrors(t *testing.T) {
@@ -250,17 +246,19 @@ func TestScore(t *testing.T) {
 	if want := metric.JointNLL(says.Likelihood, batches); math.Abs(joint-want) > 1e-6 {
 		t.Errorf("joint score %v, that of the metric %v", joint, want)
 	}
+	// slope is the central difference of a function of a number.
+	slope := func(w *float64, h float64, f func() float64) float64 {
+		keep := *w
+		*w = keep + h
+		up := f()
+		*w = keep - h
+		down := f()
+		*w = keep
+		return (up - down) / (2 * h)
+	}
 	for k := range heads {
 		for i := range heads[k].W {
-			const h = 1e-5
-			w := &heads[k].W[i]
-			keep := *w
-			*w = keep + h
-			up := loss()
-			*w = keep - h
-			down := loss()
-			*w = keep
-			if d := (up-down)/(2*h) - cots[k].W[i]; d > 1e-8 || d < -1e-8 {
+			if d := slope(&heads[k].W[i], 1e-5, loss) - cots[k].W[i]; d > 1e-8 || d < -1e-8 {
 				t.Errorf("head %d, weight %d: derivative %v is off by %v", k, i, cots[k].W[i], d)
 			}
 		}
@@ -269,16 +267,12 @@ func TestScore(t *testing.T) {
 	if !(gap > 0) || !(norm > 0) {
 		t.Fatalf("gap %v, norm %v", gap, norm)
 	}
+	far := func() float64 {
+		gap, _, _ := distance(heads[0], heads[1])
+		return gap
+	}
 	for i := range cot.W {
-		const h = 1e-6
-		w := &heads[0].W[i]
-		keep := *w
-		*w = keep + h
-		up, _, _ := distance(heads[0], heads[1])
-		*w = keep - h
-		down, _, _ := distance(heads[0], heads[1])
-		*w = keep
-		if d := (up-down)/(2*h) - cot.W[i]; d > 1e-7 || d < -1e-7 {
+		if d := slope(&heads[0].W[i], 1e-6, far) - cot.W[i]; d > 1e-7 || d < -1e-7 {
 			t.Errorf("distance, weight %d: derivative %v is off by %v", i, cot.W[i], d)
 		}
 	}
@@ -306,17 +300,8 @@ func TestTrainOpen(t *testing.T) {
 	}
 
 	c.Rate, c.Threads, c.Checkpoint = 0, 1, filepath.Join(t.TempDir(), "checkpoint")
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	c.Progress = func(p train.Progress) {
-		if p.Step == 5 {
-			stop()
-		}
-	}
-	if _, err := TrainOpen(ctx, c); !errors.Is(err, context.Canceled) {
-		t.Fatalf("stopped: %v", err)
-	}
-	c.Progress, c.Threads = nil, 3
+	stopped(t, &c.Config, 5, func(ctx context.Context) (*onnx.Model, error) { return TrainOpen(ctx, c) })
+	c.Threads = 3
 	again := must.Get(TrainOpen(context.Background(), c))(t)
 	if !bytes.Equal(bytesOf(t, again), bytesOf(t, m)) {
 		t.Error("a training that was stopped and resumed gave another model")

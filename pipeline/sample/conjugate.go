@@ -8,7 +8,6 @@ import (
 	"math"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/stat/distuv"
 
 	"fmp/models"
@@ -18,6 +17,7 @@ import (
 	"fmp/pipeline/compress"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/honesty"
+	"fmp/pipeline/internal/parallel"
 	"fmp/pipeline/point"
 )
 
@@ -186,17 +186,9 @@ func mapped(ctx context.Context, features []float32, dx, k, threads int,
 
 // chunks processes n rows, size at a time, on the given number of threads.
 func chunks(ctx context.Context, threads, n, size int, do func(from, to int) error) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(threads, 1))
-	for from := 0; from < n; from += size {
-		g.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			return do(from, min(from+size, n))
-		})
-	}
-	return g.Wait()
+	return parallel.Each(ctx, max(threads, 1), (n+size-1)/size, func(_ context.Context, i int) error {
+		return do(i*size, min((i+1)*size, n))
+	})
 }
 
 // context returns the inputs that hold the uploads: class means of w (k numbers) or of phi (dx

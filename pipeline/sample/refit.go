@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
@@ -21,6 +20,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/dense"
 	"fmp/pipeline/erm"
+	"fmp/pipeline/internal/parallel"
 	"fmp/pipeline/point"
 )
 
@@ -224,28 +224,22 @@ func (f *Refit) fit(ctx context.Context, seen *point.Set, heads []erm.Theta, lat
 	}
 	size := f.LatentSize()
 	out := make([]erm.Theta, len(heads))
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(f.Threads, 1))
-	for s, head := range heads {
-		g.Go(func() error {
-			r := rng.New(digest(latent[s*size:(s+1)*size]), "refit")
-			q := f.problem(u, head, r, e)
-			solution, err := erm.Solve(ctx, q.Problem,
-				erm.Options{Tolerance: refitTolerance, Threads: 1})
-			if err == nil && e.scale > 0 {
-				q.perturb(r, solution.Theta, e.scale)
-				q.Start = &solution.Theta
-				solution, err = erm.Solve(ctx, q.Problem,
-					erm.Options{Tolerance: refitTolerance, Threads: 1})
-			}
-			if err != nil {
-				return fmt.Errorf("conjugate predictor: fit of sample %d to the uploads: %w", s, err)
-			}
-			out[s], err = q.Head(solution.Theta)
-			return err
-		})
-	}
-	return out, g.Wait()
+	options := erm.Options{Tolerance: refitTolerance, Threads: 1}
+	return out, parallel.Each(ctx, max(f.Threads, 1), len(heads), func(ctx context.Context, s int) error {
+		r := rng.New(digest(latent[s*size:(s+1)*size]), "refit")
+		q := f.problem(u, heads[s], r, e)
+		solution, err := erm.Solve(ctx, q.Problem, options)
+		if err == nil && e.scale > 0 {
+			q.perturb(r, solution.Theta, e.scale)
+			q.Start = &solution.Theta
+			solution, err = erm.Solve(ctx, q.Problem, options)
+		}
+		if err != nil {
+			return fmt.Errorf("conjugate predictor: fit of sample %d to the uploads: %w", s, err)
+		}
+		out[s], err = q.Head(solution.Theta)
+		return err
+	})
 }
 
 // Fit is the fit of a head to images, in the coordinates w in which I is the covariance within

@@ -13,16 +13,14 @@ import (
 	"slices"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/pipeline/point"
 )
 
-// chunk is how many draws one session call computes: fixed, so that a draw does not depend on the
-// number of threads or of draws.
+// chunk is how many draws one session call computes: fixed, so that a draw does not depend on their
+// number.
 const chunk = 5
 
 // Every point of a draw attends to all others of the draw. Draws of more than partPoints points are
@@ -36,14 +34,8 @@ const (
 // Predictor runs a predictor model. It is safe for concurrent use if its engine's sessions are.
 //
 // The outputs of the ONNX Runtime differ in the last bits between numbers of threads per operator.
-// For reproducible figures, create the engine with one thread (engine.Options) and use Threads for
-// parallelism.
+// For reproducible figures, create the engine with one thread (engine.Options).
 type Predictor struct {
-	// Threads is the number of chunks of draws computed at once; 0 means 1. More than one needs an
-	// engine whose sessions are safe for concurrent use, as the ONNX Runtime's are. Draws do not
-	// depend on it.
-	Threads int
-
 	session  engine.Session
 	manifest models.Manifest
 	// parts are nil where the graph cannot be cut.
@@ -135,59 +127,52 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32,
 	fresh, dz := len(noise)/(samples*f.D), f.Dx+f.C
 	points, weights := onnx.NewTensor(seen.Dense().Z, 1, seen.N, dz),
 		onnx.NewTensor(seen.W, 1, seen.N)
-	sets := make([]*point.Set, samples)
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(p.Threads, 1))
-	each := chunk
-	var by *parts
-	if fresh > partPoints {
-		each = 1
-		var err error
-		if by, err = p.parts(); err != nil {
+	draw := func(e []float32) ([]float32, error) {
+		n := len(e) / (fresh * f.D)
+		out, err := engine.Eval(p.session, map[string]*onnx.Tensor{"points": points, "weights": weights,
+			"noise": onnx.NewTensor(e, n, fresh, f.D)}, "drawn")
+		if err != nil {
 			return nil, err
 		}
+		z := out["drawn"].F32()
+		if len(z) != n*fresh*dz {
+			return nil, fmt.Errorf("the predictor gave %v; want %d x %d x %d", out["drawn"], n, fresh, dz)
+		}
+		return z, nil
 	}
-	for at := 0; at < samples; at += each {
-		n := min(each, samples-at)
-		g.Go(func() error {
-			if err := ctx.Err(); err != nil {
-				return err
+	each := chunk
+	if fresh > partPoints {
+		each = 1
+		by, err := p.parts()
+		if err != nil {
+			return nil, err
+		}
+		if by != nil {
+			draw = func(e []float32) ([]float32, error) {
+				return by.draw(ctx, points, weights, e, fresh, dz)
 			}
-			e := noise[at*fresh*f.D : (at+n)*fresh*f.D]
-			var z []float32
-			if by != nil {
-				var err error
-				if z, err = by.draw(ctx, points, weights, e, fresh, dz); err != nil {
-					return err
-				}
-			} else {
-				out, err := engine.Eval(p.session,
-					map[string]*onnx.Tensor{"points": points, "weights": weights,
-						"noise": onnx.NewTensor(e, n, fresh, f.D)}, "drawn")
-				if err != nil {
-					return err
-				}
-				if z = out["drawn"].F32(); len(z) != n*fresh*dz {
-					return fmt.Errorf("the predictor gave %v; want %d x %d x %d",
-						out["drawn"], n, fresh, dz)
-				}
-			}
-			for i, v := range z {
-				if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-					return fmt.Errorf("the predictor gave %v in sample %d; check the model and "+
-						"the features for numbers out of range", v, at+i/(fresh*dz))
-				}
-			}
-			for i := range n {
-				s := point.New(fresh, f.Dx, f.C)
-				copy(s.Z, z[i*fresh*dz:])
-				sets[at+i] = s
-			}
-			return nil
-		})
+		}
 	}
-	if err := g.Wait(); err != nil {
-		return nil, fmt.Errorf("drawing: %w", err)
+	var sets []*point.Set
+	for some := range slices.Chunk(noise, each*fresh*f.D) {
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("drawing: %w", err)
+		}
+		z, err := draw(some)
+		if err != nil {
+			return nil, fmt.Errorf("drawing: %w", err)
+		}
+		for i, v := range z {
+			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+				return nil, fmt.Errorf("drawing: the predictor gave %v in sample %d; check the model and "+
+					"the features for numbers out of range", v, len(sets)+i/(fresh*dz))
+			}
+		}
+		for one := range slices.Chunk(z, fresh*dz) {
+			s := point.New(fresh, f.Dx, f.C)
+			copy(s.Z, one)
+			sets = append(sets, s)
+		}
 	}
 	return sets, nil
 }

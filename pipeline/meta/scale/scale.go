@@ -10,11 +10,10 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"golang.org/x/sync/errgroup"
-
 	"fmp/models/rng"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/pipeline/internal/parallel"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/open"
@@ -88,22 +87,17 @@ func (c *Config) tasks() int { return cmp.Or(c.Tasks, 24) }
 func (c *Config) each(ctx context.Context, what string,
 	do func(ctx context.Context, i int, r *rand.Rand, alpha float64) error) error {
 	tasks := c.tasks()
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(max(1, c.Threads))
 	done := make(chan struct{}, tasks)
-	for i := range tasks {
-		g.Go(func() error {
-			if err := do(ctx, i, rng.New(c.Seed, "open", what, i), alphas[i%len(alphas)]); err != nil {
-				return fmt.Errorf("%s of the posterior, task %d: %w", what, i, err)
-			}
-			done <- struct{}{}
-			if c.Progress != nil {
-				c.Progress(len(done), tasks)
-			}
-			return nil
-		})
-	}
-	return g.Wait()
+	return parallel.Each(ctx, max(1, c.Threads), tasks, func(ctx context.Context, i int) error {
+		if err := do(ctx, i, rng.New(c.Seed, "open", what, i), alphas[i%len(alphas)]); err != nil {
+			return fmt.Errorf("%s of the posterior, task %d: %w", what, i, err)
+		}
+		done <- struct{}{}
+		if c.Progress != nil {
+			c.Progress(len(done), tasks)
+		}
+		return nil
+	})
 }
 
 // nearest returns the place of the value of the grid that is nearest to v.

@@ -117,8 +117,10 @@ func logit(k, n float64) (theta, variance float64) {
 	return math.Log(a / b), 1/a + 1/b
 }
 
-// with adds a told count.
-func (s share) with(n, k float64) share { return share{s.n + n, s.low + k, s.high + k, 0} }
+// plus adds the count of other images.
+func (s share) plus(o share) share {
+	return share{s.n + o.n, s.low + o.low, s.high + o.high, math.Hypot(s.noise, o.noise)}
+}
 
 // logits returns the log-odds of sites' shares and their variances; none is hidden. A noisy count is
 // taken nearest the share of the sites without noise, within a standard deviation, so that it tells no
@@ -127,9 +129,9 @@ func logits(of []share) (theta, variance []float64) {
 	var noisy, plain share
 	for _, s := range of {
 		if s.noise > 0 {
-			noisy = noisy.with(s.n, s.low)
+			noisy = noisy.plus(s)
 		} else {
-			plain = plain.with(s.n, s.low)
+			plain = plain.plus(s)
 		}
 	}
 	if plain.n <= 0 {
@@ -216,8 +218,7 @@ func overall(of []share) Overall {
 	var told []share
 	lows, highs := slices.Clone(of), slices.Clone(of) // all hidden counts at a bound
 	for i, s := range of {
-		all.n, all.low, all.high = all.n+s.n, all.low+s.low, all.high+s.high
-		all.noise = math.Hypot(all.noise, s.noise)
+		all = all.plus(s)
 		lows[i].high, highs[i].low = s.low, s.high
 		if s.low < s.high {
 			o.Hidden++
@@ -591,9 +592,7 @@ func (out *Result) byClass(reports []*tally.Report) {
 					most[c].low, most[c].high = most[c].low+of.n-of.low, most[c].high+of.high
 					continue
 				}
-				s := &alone[c]
-				s.n, s.low, s.high = s.n+of.n, s.low+of.low, s.high+of.high
-				s.noise = math.Hypot(s.noise, of.noise)
+				alone[c] = alone[c].plus(of)
 				sites[c]++
 			}
 		}

@@ -16,6 +16,16 @@ import (
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-9*max(1, math.Abs(b)) }
 
+// binomial returns how many of n images have a probability.
+func binomial(r *mrand.Rand, n int, p float64) (k int) {
+	for range n {
+		if r.Float64() < p {
+			k++
+		}
+	}
+	return k
+}
+
 // TestTwoSites: of two sites Q, tau² and I² have closed forms.
 func TestTwoSites(t *testing.T) {
 	a, b := share{200, 180, 180, 0}, share{200, 120, 120, 0}
@@ -51,12 +61,8 @@ func TestHeld(t *testing.T) {
 			truth := func() float64 { return expit(1.5 + tau*r.NormFloat64()) }
 			sum, n := 0.0, 0.0
 			for range sites {
-				p, images, k := truth(), 150+r.IntN(300), 0
-				for range images {
-					if r.Float64() < p {
-						k++
-					}
-				}
+				p, images := truth(), 150+r.IntN(300)
+				k := binomial(r, images, p)
 				sum, n = sum+p*float64(images), n+float64(images)
 				of = append(of, share{float64(images), float64(k), float64(k), 0})
 			}
@@ -434,12 +440,7 @@ func TestHiddenCountsAlarmNobody(t *testing.T) {
 		for range rounds {
 			var reports []*tally.Report
 			for i := range sites {
-				right := 0
-				for range n {
-					if r.Float64() < accuracy {
-						right++
-					}
-				}
+				right := binomial(r, n, accuracy)
 				own := of(string(rune('a'+i)), n, right, least)
 				if n-right < least {
 					own.Few, own.Groups[0].Right = "wrong", nil
@@ -467,13 +468,8 @@ func TestHiddenBounds(t *testing.T) {
 	for range times {
 		var hidden, told []share
 		for range 3 + r.IntN(6) {
-			n, right := 50+r.IntN(1500), 0.0
-			p := expit(2.5 + 1.5*r.NormFloat64())
-			for range n {
-				if r.Float64() < p {
-					right++
-				}
-			}
+			n := 50 + r.IntN(1500)
+			right := float64(binomial(r, n, expit(2.5+1.5*r.NormFloat64())))
 			s := share{float64(n), right, right, 0}
 			if r.IntN(4) == 0 {
 				s.noise = float64(1 + r.IntN(20))
@@ -539,12 +535,7 @@ func TestNoiseAlarmsNobody(t *testing.T) {
 					if i == c.plain {
 						at = c.last
 					}
-					right := 0.0
-					for range c.n {
-						if r.Float64() < at {
-							right++
-						}
-					}
+					right := float64(binomial(r, c.n, at))
 					s := share{float64(c.n), right, right, 0}
 					if wrong := s.n - right; i >= c.plain {
 						right += math.Round(sd * r.NormFloat64())
