@@ -31,7 +31,7 @@ type Classifier struct {
 	Manifest models.Manifest
 	// Fit is the shape of its images; Fit.H is 0 for a classifier of feature rows.
 	Fit imagefile.Fit
-	// Batch is the number of images per call; Open sets 8, as larger batches take more memory and
+	// Batch is the number of images per call; OpenAt sets 8, as larger batches take more memory and
 	// are hardly faster.
 	Batch int
 
@@ -55,11 +55,7 @@ const (
 	samples           = models.SamplesOutput
 )
 
-// Open loads a classifier from the file path.
-func Open(eng engine.Engine, path string) (*Classifier, error) { return OpenAt(eng, path, 0) }
-
-// OpenAt is Open of a classifier whose prediction sets have another level than the stored one; 0 is
-// that.
+// OpenAt loads a classifier from the file path. Its prediction sets have a level, 0 the stored one.
 func OpenAt(eng engine.Engine, path string, level float64) (*Classifier, error) {
 	open, err := Read(path, level)
 	if err != nil {
@@ -96,7 +92,7 @@ func opener(path string, m *onnx.Model, f models.Manifest, further ...string) Op
 	}
 }
 
-// New is Open for a model in memory with its manifest.
+// New is OpenAt for a model in memory with its manifest.
 func New(eng engine.Engine, m *onnx.Model, f models.Manifest) (*Classifier, error) {
 	return open(eng, m, f, scored(m)...)
 }

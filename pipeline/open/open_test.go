@@ -58,22 +58,15 @@ func load(t *testing.T) (*reference, *Predictor, *Stats) {
 	data := must.Get(os.ReadFile("testdata/reference.json"))(t)
 	ref := &reference{}
 	must.Do(t, json.Unmarshal(data, ref))
-	flat := func(rows [][]float64) []float32 {
-		var out []float32
-		for _, r := range rows {
-			out = append(out, dense.As[float32](r)...)
-		}
-		return out
-	}
-	d := len(ref.C)
-	coords := must.Get(NewCoordinates(flat(ref.H), d, d))(t)
-	rows := must.Get(coords.Rows(flat(ref.H)))(t)
+	d, features := len(ref.C), dense.As[float32](flat(ref.H))
+	coords := must.Get(NewCoordinates(features, d, d))(t)
+	rows := must.Get(coords.Rows(features))(t)
 	m, known := must.Get2(NewMoments(rows, d, ref.Y, 5))(t)
 	p := &Predictor{Coordinates: *coords, Moments: m, Known: known}
 	copy(p.Scalars[:], ref.Scalars)
 	var uploads []*point.Set
 	for _, c := range ref.Clients {
-		phi := must.Get(coords.Map(t.Context(), flat(c.X)))(t)
+		phi := must.Get(coords.Map(t.Context(), dense.As[float32](flat(c.X))))(t)
 		uploads = append(uploads, must.Get(point.FromLabelled(phi, d, c.Y, 4))(t))
 	}
 	return ref, p, must.Get(Pool(uploads))(t)
@@ -93,13 +86,7 @@ func near(t *testing.T, what string, got, want []float64) {
 	}
 }
 
-func flat(rows [][]float64) []float64 {
-	var out []float64
-	for _, r := range rows {
-		out = append(out, r...)
-	}
-	return out
-}
+func flat(rows [][]float64) []float64 { return slices.Concat(rows...) }
 
 // TestParity: moments, statistics, posterior, temperature, heads and novelty are the reference's.
 func TestParity(t *testing.T) {
@@ -225,10 +212,7 @@ func TestRound(t *testing.T) {
 	}
 	k := must.Get(sample.NewConjugate(eng, m))(t)
 	defer k.Close()
-	var features []float32
-	for _, h := range ref.H[:20] {
-		features = append(features, dense.As[float32](h)...)
-	}
+	features := dense.As[float32](flat(ref.H[:20]))
 	rows := must.Get(k.Map(t.Context(), features))(t)
 	phi := must.Get(p.Rows(features))(t)
 	soft := point.New(4, len(p.M0), 4) // the pooled class means are what the clients' add up to
@@ -260,10 +244,7 @@ func TestModel(t *testing.T) {
 	ref, p, s := load(t)
 	eng := orttest.New(t)
 	for _, most := range []int{len(p.Centre), 3} {
-		var features []float32
-		for _, h := range ref.H {
-			features = append(features, dense.As[float32](h)...)
-		}
+		features := dense.As[float32](flat(ref.H))
 		c := must.Get(NewCoordinates(features, len(p.Centre), most))(t)
 		rows := must.Get(c.Rows(features))(t)
 		m, known := must.Get2(NewMoments(rows, most, ref.Y, 5))(t)

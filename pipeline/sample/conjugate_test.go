@@ -76,6 +76,13 @@ func (w *world) untrained(t *testing.T, n int) *Conjugate {
 	return k
 }
 
+// latents are those of some samples.
+func latents(k *Conjugate, samples int) []float32 {
+	out := make([]float32, samples*k.LatentSize())
+	rng.Normal(rng.New(1, "latent"), out)
+	return out
+}
+
 // uploaded returns the union of the clients' uploads.
 func uploaded(t *testing.T, k *Conjugate, clients []*point.Set) *point.Set {
 	t.Helper()
@@ -90,8 +97,7 @@ func TestClosedFormIsTheLimitOfTheFit(t *testing.T) {
 	k, clients, test := conjugateWorld(t)
 	seen := uploaded(t, k, clients)
 	const samples = 4
-	latent := make([]float32, samples*k.LatentSize())
-	rng.Normal(rng.New(1, "latent"), latent)
+	latent := latents(k, samples)
 	heads := must.Get(k.Heads(ctx, seen, latent, samples))(t)
 	rows := must.Get(k.Map(ctx, test.Features))(t)
 	// distance is the mean total variation between the predictions of the closed form's heads and
@@ -159,8 +165,7 @@ func TestConjugateIntervals(t *testing.T) {
 	k, clients, test := conjugateWorld(t)
 	seen := uploaded(t, k, clients)
 	const samples = 30
-	latent, uniform := make([]float32, samples*k.LatentSize()), make([]float32, samples)
-	rng.Normal(rng.New(1, "latent"), latent)
+	latent, uniform := latents(k, samples), make([]float32, samples)
 	for i, j := range rng.New(1, "strata").Perm(samples) {
 		uniform[i] = (float32(j) + 0.5) / samples
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
+
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/onnx/dense"
@@ -25,8 +27,7 @@ func TestRefit(t *testing.T) {
 	seen := uploaded(t, k, clients)
 	const samples = 3
 	size := k.LatentSize()
-	latent := make([]float32, samples*size)
-	rng.Normal(rng.New(1, "latent"), latent)
+	latent := latents(k, samples)
 	plain := must.Get(k.Heads(ctx, seen, latent, samples))(t)
 	heads := func(f *Refit, seen *point.Set, latent []float32) []erm.Theta {
 		t.Helper()
@@ -166,8 +167,7 @@ func TestPerturb(t *testing.T) {
 }
 
 // TestRefitLearns: where classes scatter unlike each other, which the closed form cannot know, fits
-// to many uploads predict better; the images of a mean have its mean and unit variance about each
-// other.
+// to many uploads predict better.
 func TestRefitLearns(t *testing.T) {
 	ctx := context.Background()
 	k, _, _ := conjugateWorld(t)
@@ -235,43 +235,31 @@ func TestRefitLearns(t *testing.T) {
 	if u, err := f.images(frequent); err != nil || u.of[0] < 1e6 || slices.Max(u.count) != maxOfOne {
 		t.Errorf("means of a million images count for %v in a fit, %v", u.count[:3], err)
 	}
-
-	u := &images{rows: []float64{1, -2, 5, 5}, class: []int{0, 1}, mass: []float64{20, 1},
-		count: []float64{20, 1}, of: []float64{20, 1}, total: 21}
-	p, _ := u.draw(2, 2, rng.New(1, "images"), false)
-	if p.N != 21 {
-		t.Fatalf("%d images of 21", p.N)
-	}
-	var mean, square float64
-	for i := range 20 {
-		mean += p.X[i*3] / 20
-		square += (p.X[i*3] - 1) * (p.X[i*3] - 1) / 19
-	}
-	if math.Abs(mean-1) > 1e-9 || square < 0.4 || square > 2 {
-		t.Errorf("images of a mean of 1 have mean %v and variance %v", mean, square)
-	}
-	if p.X[60] != 5 || p.Y[41] != 1 || p.Y[40] != 0 {
-		t.Errorf("a mean of one image is drawn as %v", p.X[60:])
-	}
 }
 
 // TestImagesOfAMean: images drawn for a mean of four have this mean, and the variance of four
-// images about it, 1 - 1/4.
+// images about it, 1 - 1/4; for a mean of one image it is drawn itself.
 func TestImagesOfAMean(t *testing.T) {
 	const k, m = 2000, 4
-	u := &images{rows: make([]float64, k), class: []int{1}, mass: []float64{m}, count: []float64{m},
-		of: []float64{0, m}, total: m}
-	u.rows[0] = 3
+	u := &images{rows: make([]float64, 2*k), class: []int{1, 0}, mass: []float64{m, 1}, count: []float64{m, 1},
+		of: []float64{1, m}, total: m + 1}
+	u.rows[0], u.rows[k] = 3, 5
 	p, _ := u.draw(k, 2, rng.New(1, "images"), false)
+	if p.N != m+1 {
+		t.Fatalf("%d images of %d", p.N, m+1)
+	}
 	var square, mean float64
-	for i := range p.N {
+	for i := range m {
 		row := p.X[i*(k+1):][:k]
 		mean += row[0] / m
 		for _, v := range row[1:] {
 			square += v * v / m / (k - 1)
 		}
 	}
-	if p.N != m || math.Abs(mean-3) > 1e-9 || math.Abs(square-0.75) > 0.03 {
-		t.Errorf("%d images of mean %v and variance %v about it", p.N, mean, square)
+	if math.Abs(mean-3) > 1e-9 || math.Abs(square-0.75) > 0.03 {
+		t.Errorf("images of mean %v and variance %v about it", mean, square)
+	}
+	if one := p.X[m*(k+1):]; one[0] != 5 || floats.Norm(one[1:k], 1) != 0 || p.Y[2*m] != 1 || p.Y[2*m+1] != 0 {
+		t.Errorf("a mean of one image is drawn as %v of class %v", one[0], p.Y[2*m:])
 	}
 }

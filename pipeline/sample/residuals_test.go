@@ -21,8 +21,7 @@ func TestResiduals(t *testing.T) {
 	k, clients, test := conjugateWorld(t)
 	seen := uploaded(t, k, clients)
 	const samples = 5
-	latent := make([]float32, samples*k.LatentSize())
-	rng.Normal(rng.New(1, "latent"), latent)
+	latent := latents(k, samples)
 	f := &Refit{Conjugate: k, Penalty: 10, Doubt: 1}
 	heads := must.Get(f.Heads(t.Context(), seen, latent, samples))(t)
 	limit := erm.Theta{D: heads[0].D, C: heads[0].C, W: slices.Clone(heads[0].W)}

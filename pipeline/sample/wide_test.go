@@ -27,8 +27,7 @@ func manyClasses(t *testing.T) (*Conjugate, *point.Set, []float32) {
 func TestWideClassifier(t *testing.T) {
 	k, seen, rows := manyClasses(t)
 	const samples = 12
-	latent, uniform := make([]float32, samples*k.LatentSize()), make([]float32, samples)
-	rng.Normal(rng.New(1, "latent"), latent)
+	latent, uniform := latents(k, samples), make([]float32, samples)
 	models.Steps(latent)
 	for s := range uniform {
 		uniform[s] = (float32(s*5%samples) + 0.5) / samples
@@ -91,8 +90,7 @@ func ofPhi(t *testing.T, k *Conjugate) *point.Set {
 func TestWideHeads(t *testing.T) {
 	k, seen, _ := manyClasses(t)
 	const samples = wideSamples + 3
-	latent := make([]float32, samples*k.LatentSize())
-	rng.Normal(rng.New(1, "latent"), latent)
+	latent := latents(k, samples)
 	phi := ofPhi(t, k)
 	w := k.leading(phi, k.config.K)
 	mapped := &point.Set{N: phi.N, Dx: k.config.K, C: phi.C, Z: make([]float32, len(w)),

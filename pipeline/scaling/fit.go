@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"runtime"
-	"sync"
 
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/optimize"
 
 	"fmp/models"
+	"fmp/pipeline/internal/parallel"
 )
 
 // Deviations of the normal priors of a scaling's parameters, about the classifier as it is: of the
@@ -158,26 +157,16 @@ func (x *Images) loss(p parameters, of []int, gradient []float64) float64 {
 	m := p.maps()
 	blocks := (len(of) + block - 1) / block
 	losses, slopes := make([]float64, blocks), make([][]float64, blocks)
-	var wait sync.WaitGroup
-	next := make(chan int)
-	for range min(runtime.GOMAXPROCS(0), blocks) {
-		wait.Go(func() {
-			space := newSpace(x)
-			for b := range next {
-				if gradient != nil {
-					slopes[b] = make([]float64, len(gradient))
-				}
-				for _, i := range of[b*block : min((b+1)*block, len(of))] {
-					losses[b] += space.image(x, &m, i, slopes[b])
-				}
-			}
-		})
-	}
-	for b := range blocks {
-		next <- b
-	}
-	close(next)
-	wait.Wait()
+	_ = parallel.Each(context.Background(), 0, blocks, func(_ context.Context, b int) error {
+		space := newSpace(x)
+		if gradient != nil {
+			slopes[b] = make([]float64, len(gradient))
+		}
+		for _, i := range of[b*block : min((b+1)*block, len(of))] {
+			losses[b] += space.image(x, &m, i, slopes[b])
+		}
+		return nil
+	})
 	clear(gradient)
 	total := p.prior(gradient)
 	for b := range blocks {

@@ -8,15 +8,15 @@
 package stats
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"math"
-	"runtime"
 	"slices"
-	"sync"
 
 	"fmp/onnx/dense"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/internal/parallel"
 	"fmp/pipeline/internal/whole"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
@@ -167,18 +167,12 @@ func (r *rows) second(w *moments.Within) []whole.Number {
 
 // triangle does each element of an upper triangle, row by row, on all processors.
 func triangle(k int, do func(at, i, j int)) {
-	var wait sync.WaitGroup
-	threads := runtime.GOMAXPROCS(0)
-	for first := range threads {
-		wait.Go(func() {
-			for i := first; i < k; i += threads {
-				for j := i; j < k; j++ {
-					do(i*k-i*(i-1)/2+j-i, i, j)
-				}
-			}
-		})
-	}
-	wait.Wait()
+	_ = parallel.Each(context.Background(), 0, k, func(_ context.Context, i int) error {
+		for j := i; j < k; j++ {
+			do(i*k-i*(i-1)/2+j-i, i, j)
+		}
+		return nil
+	})
 }
 
 // Add adds a sum. After an error nothing is added.

@@ -160,7 +160,7 @@ func (c *Classes) Pool(ctx context.Context) (int, error) {
 // Predict classifies rows by the classifier, and returns their accuracy and negative
 // log-likelihood.
 func (c *Classes) Predict(ctx context.Context) (accuracy, nll float64, err error) {
-	k, err := classify.Open(c.Engine, c.file("classifier.onnx"))
+	k, err := classify.OpenAt(c.Engine, c.file("classifier.onnx"), 0)
 	if err != nil {
 		return 0, 0, err
 	}
