@@ -58,7 +58,8 @@ func (o *Options) draw(r *Round, group []int, limit int) []residuals {
 		switch w := r.Clients[client].Within; {
 		case w == nil || w.Dof == 0:
 		case w.Rank > 0:
-			out[i] = lowRoot(w)
+			out[i] = residuals{root: dense.As[float64](w.Data), rank: w.Rank}
+			scale(1/math.Sqrt(float64(w.Dof)), out[i].root)
 		default:
 			whole = append(whole, w)
 		}
@@ -109,13 +110,6 @@ func residual(z []float64, at *rand.Rand) {
 	for i := range z {
 		z[i] = size * at.NormFloat64()
 	}
-}
-
-// lowRoot returns the root of a scatter of low rank.
-func lowRoot(w *moments.Within) residuals {
-	out := residuals{root: dense.As[float64](w.Data), rank: w.Rank}
-	scale(1/math.Sqrt(float64(w.Dof)), out.root)
-	return out
 }
 
 // wholeRoot returns the root of the sum of scatters.

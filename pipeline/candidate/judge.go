@@ -92,7 +92,7 @@ func (g *judge) ask(b *basis, l linear) [judgeBlocks]moments.Curve {
 // verdict is the judge's of a head: the log of the factor on its temperature, with its error, and
 // the blocks' mean log-likelihoods there.
 func verdict(blocks [judgeBlocks]moments.Curve) (at, e float64, likelihood []float64) {
-	best := highest(sumOf(blocks[:]))
+	best := floats.MaxIdx(sumOf(blocks[:])[:])
 	for i := range blocks {
 		likelihood = append(likelihood, blocks[i][best])
 	}

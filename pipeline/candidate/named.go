@@ -54,7 +54,11 @@ func (r *Round) named(at int, s *sums, o *Options) (*Mixture, error) {
 	for i, j := range order {
 		m.Counted += m.Components[i].Weight * of.share(j)
 		if w := m.Components[i].Weight; j == 0 && w > 0.5 {
-			m.Unlike = of.unlikeClasses()
+			for y, mass := range of.alike {
+				if mass < 0.5 {
+					m.Unlike = append(m.Unlike, y)
+				}
+			}
 		}
 	}
 	m.Components = slices.Concat(parts...)
@@ -187,16 +191,6 @@ func (of *named) byDistance() (away distances, alike []float64) {
 		alike[y] = own.mass(m)
 	}
 	return away, alike
-}
-
-// unlikeClasses names those of which less than half of the corpus's images counts without a shift.
-func (of *named) unlikeClasses() (out []int) {
-	for y, mass := range of.alike {
-		if mass < 0.5 {
-			out = append(out, y)
-		}
-	}
-	return out
 }
 
 // likely names the shifts of most evidence as components, and returns their places in shifts.

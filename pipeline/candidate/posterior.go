@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+
 	"fmp/pipeline/moments"
 )
 
@@ -201,7 +203,7 @@ func (m *Mixture) rate(cands []candidate, per [][]moments.Curve) ([]rated, []flo
 		of := columnOf(per, j)
 		t, all := temperature(of), sumOf(of)
 		peaks[j] = peak(all)
-		best := highest(all)
+		best := floats.MaxIdx(all[:])
 		e := Evidence{Name: cands[j].name, LogLikelihood: all[best],
 			LogTemperature: t.mean, LogTemperatureError: t.deviation,
 			corpus: cands[j].target.inverse != nil}

@@ -50,23 +50,13 @@ func (n normal) given(value, e float64) normal {
 	return normal{(a*value + b*n.mean) / (a + b), 1 / math.Sqrt(a+b)}
 }
 
-// highest returns the place of a curve's maximum.
-func highest(c *moments.Curve) (i int) {
-	for j, v := range c {
-		if v > c[i] {
-			i = j
-		}
-	}
-	return i
-}
-
 // peak returns the logarithm of the temperature of a curve's maximum. A curve's temperatures have
 // equal steps of their logarithm. The parabola through the values c0, c1, c2 about the largest has
 // its top this many steps beyond the middle one:
 //
 //	(c0 - c2) / (2 (c0 - 2 c1 + c2))
 func peak(c *moments.Curve) float64 {
-	i := min(max(highest(c), 1), len(c)-2)
+	i := min(max(floats.MaxIdx(c[:]), 1), len(c)-2)
 	at := float64(i)
 	if bend := c[i-1] - 2*c[i] + c[i+1]; bend < 0 {
 		at += (c[i-1] - c[i+1]) / 2 / bend

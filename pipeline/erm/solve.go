@@ -853,13 +853,7 @@ func (w *workspace) largest() float64 {
 	return m
 }
 
-func maxAbs(x []float64) float64 {
-	var m float64
-	for _, v := range x {
-		m = max(m, math.Abs(v))
-	}
-	return m
-}
+func maxAbs(x []float64) float64 { return floats.Norm(x, math.Inf(1)) }
 
 // transpose writes the transpose of src (rows x cols) to dst.
 func transpose(src, dst []float64, rows, cols int) {

@@ -292,7 +292,7 @@ func Weigh(ctx context.Context, u Uploads, lambda []float64, proposed [][]bool,
 	if u.Clients <= u.exact() {
 		for s := range uint(1) << u.Clients {
 			z := fromBits(s, u.Clients)
-			if h.tie(z); h.allows(u.Clients-bits.OnesCount(s)) &&
+			if h.tie(z); u.Clients-bits.OnesCount(s) <= h.most &&
 				slices.Equal(z, fromBits(s, u.Clients)) {
 				states = append(states, z)
 			}
@@ -462,9 +462,6 @@ func (h *model) read(u Uploads) error {
 	}
 	return nil
 }
-
-// allows reports whether a number of clients may be bad.
-func (h *model) allows(bad int) bool { return bad <= h.most }
 
 // zeros returns how many of some numbers are 0.
 func zeros(x []float64) (n int) {
@@ -860,10 +857,6 @@ func (u *Uploads) Propose(ctx context.Context, lambda []float64, seed uint64, fr
 // distinct returns the distinct proposed states in which fewer than half are bad, the ends of the
 // chains before the modes; the state in which all are honest is always among them.
 func (h *model) distinct(proposed [][]bool) ([][]bool, error) {
-	all := make([]bool, h.clients)
-	for m := range all {
-		all[m] = true
-	}
 	var out [][]bool
 	add := func(z []bool) {
 		bad := 0
@@ -872,7 +865,7 @@ func (h *model) distinct(proposed [][]bool) ([][]bool, error) {
 				bad++
 			}
 		}
-		if h.allows(bad) && !slices.ContainsFunc(out, func(o []bool) bool { return slices.Equal(o, z) }) {
+		if bad <= h.most && !slices.ContainsFunc(out, func(o []bool) bool { return slices.Equal(o, z) }) {
 			out = append(out, z)
 		}
 	}
@@ -885,7 +878,7 @@ func (h *model) distinct(proposed [][]bool) ([][]bool, error) {
 			add(proposed[i])
 		}
 	}
-	add(all)
+	add(slices.Repeat([]bool{true}, h.clients))
 	return out, nil
 }
 

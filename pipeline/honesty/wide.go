@@ -80,11 +80,7 @@ func (h *model) nearby(u *Uploads) {
 		h.everywhere()
 		return
 	}
-	ones := make([]float64, h.clients)
-	for m := range ones {
-		ones[m] = 1
-	}
-	pooled := u.weighted(ones)
+	pooled := u.weighted(slices.Repeat([]float64{1}, h.clients))
 	half := make([]float64, h.classes) // |mean|^2/2; infinite for a class that nobody holds
 	for c, n := range pooled.mass {
 		mean := pooled.sum[c*h.k:][:h.k]

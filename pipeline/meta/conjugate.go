@@ -79,7 +79,9 @@ func (c *ConjugateConfig) phases() []conjugatePhase {
 		{steps: c.Steps, rate: 3e-2, set: models.ConjSample, learn: allScalars,
 			matrices: !c.FixedMetric, begin: func(*conjugateTrainee) error { return nil }},
 		{steps: second, rate: 2e-2, set: models.ConjSample, learn: allScalars,
-			begin: (*conjugateTrainee).again},
+			// w has then within-class covariance I and between-class covariance diag(lambda), while the
+			// head's coordinates w R are unchanged
+			begin: func(t *conjugateTrainee) error { return standardise(t.values, t.Corpus, 0) }},
 		{steps: second, rate: 2e-2, set: models.ConjMean, mean: true,
 			learn: []string{models.ConjLogRho, models.ConjLogB, models.ConjLogitGamma,
 				models.ConjO1, models.ConjO2},
@@ -416,10 +418,6 @@ func (t *conjugateTrainee) copyScalars(from, to string) {
 		t.values[to+name] = t.values[from+name].Clone()
 	}
 }
-
-// again recomputes the moments under V: w has within-class covariance I and between-class
-// covariance diag(lambda), while the head's coordinates w R are unchanged.
-func (t *conjugateTrainee) again() error { return standardise(t.values, t.Corpus, 0) }
 
 // StartConjugate returns the initial parameters of a conjugate predictor, from the moments of a
 // corpus: the k coordinates (0: C - 1, at most dx - 1) in which classes differ most, and the metric

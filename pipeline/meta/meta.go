@@ -393,17 +393,6 @@ func contextFeeds(s *point.Set, noise *onnx.Tensor) map[string]*onnx.Tensor {
 	}
 }
 
-// sets splits a tensor [k, n, dx+c] into k sets of points of weight 1.
-func sets(t *onnx.Tensor, dx, c int) []*point.Set {
-	k, n := t.Shape[0], t.Shape[1]
-	out := make([]*point.Set, k)
-	for i := range out {
-		out[i] = point.New(n, dx, c)
-		copy(out[i].Z, t.F32()[i*n*(dx+c):])
-	}
-	return out
-}
-
 // noise returns k draws of base noise, n rows each, for a predictor.
 func noise(r *rand.Rand, f models.Manifest, k, n int) *onnx.Tensor {
 	return onnx.NewTensor(f.Noise(r, k, n), k, n, f.D)

@@ -169,7 +169,13 @@ func drawn(run func(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error)
 	if err := finite("drawn", out["drawn"]); err != nil {
 		return nil, err
 	}
-	return sets(out["drawn"], f.Dx, f.C), nil
+	all := out["drawn"] // [k, n, dx+c]
+	sets := make([]*point.Set, all.Shape[0])
+	for i := range sets {
+		sets[i] = point.New(all.Shape[1], f.Dx, f.C)
+		copy(sets[i].Z, all.F32()[i*all.Shape[1]*(f.Dx+f.C):])
+	}
+	return sets, nil
 }
 
 // predictorTask is a training task: points are drawn, and scored on target.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	"fmp/models"
 	"fmp/onnx"
@@ -27,11 +26,8 @@ func newTrainee(e engine.Engine, m *onnx.Model, o optim.Options, threads int) (*
 	one := oneContext(m)
 	params := models.Parameters(one)
 	init := map[string]*onnx.Tensor{}
-	lifted := *one
-	g := *one.Graph
-	lifted.Graph = &g
-	g.Inputs = append([]onnx.ValueInfo{}, g.Inputs...)
-	g.Initializers = maps.Clone(one.Graph.Initializers)
+	lifted := onnx.Clone(one)
+	g := lifted.Graph
 	for _, p := range params {
 		v := g.Initializers[p]
 		delete(g.Initializers, p)
@@ -48,7 +44,7 @@ func newTrainee(e engine.Engine, m *onnx.Model, o optim.Options, threads int) (*
 		return nil, err
 	}
 	t := &trainee{model: m}
-	if t.forward, err = e.Load(&lifted); err != nil {
+	if t.forward, err = e.Load(lifted); err != nil {
 		return nil, err
 	}
 	if t.Split, err = train.NewSplit(e, reverse,
@@ -63,16 +59,13 @@ func newTrainee(e engine.Engine, m *onnx.Model, o optim.Options, threads int) (*
 // oneContext returns m for one context a call, as [contextFeeds] gives it: with that known, two
 // fifths of the gradient's nodes, which find the broadcast axes, are not needed.
 func oneContext(m *onnx.Model) *onnx.Model {
-	one := *m
-	g := *m.Graph
-	one.Graph = &g
-	g.Inputs = slices.Clone(g.Inputs)
-	for i, in := range g.Inputs {
+	one := onnx.Clone(m)
+	for _, in := range one.Graph.Inputs {
 		if len(in.Shape) > 0 && in.Shape[0].Symbol == models.Contexts {
-			g.Inputs[i].Shape = append([]onnx.Dim{onnx.Known(1)}, in.Shape[1:]...)
+			in.Shape[0] = onnx.Known(1)
 		}
 	}
-	return &one
+	return one
 }
 
 // Close closes the sessions.
@@ -98,20 +91,16 @@ func shard(in, cotangents map[string]*onnx.Tensor) map[string]*onnx.Tensor {
 // trained returns the model with the current parameters, or with their moving average if one is
 // kept.
 func (t *trainee) trained() *onnx.Model {
-	m := *t.model
-	g := *t.model.Graph
-	m.Graph = &g
-	m.Metadata = maps.Clone(t.model.Metadata)
-	g.Initializers = maps.Clone(t.model.Graph.Initializers)
+	m := onnx.Clone(t.model)
 	state := t.State()
 	for n := range t.Params() {
 		v := state[optim.EMAPrefix+n]
 		if v == nil {
 			v = state[n]
 		}
-		g.Initializers[n] = v.Clone()
+		m.Graph.Initializers[n] = v.Clone()
 	}
-	return &m
+	return m
 }
 
 // frozen is a model that is not trained, with its gradient with respect to some inputs.

@@ -6,6 +6,8 @@ import (
 	"iter"
 	"math"
 
+	"gonum.org/v1/gonum/stat"
+
 	"fmp/onnx/dense"
 	"fmp/pipeline/erm"
 )
@@ -232,7 +234,7 @@ func Combine(members []*Probabilities, labels []int) (*Answers, error) {
 				return nil, fmt.Errorf("predict: label %d of point %d; allowed are 0 to %d", y, i, c-1)
 			}
 			out.Likelihood[i][s] = p.Row(i)[y] + nllFloor
-			out.Entropy[i] += share * Entropy(p.Row(i))
+			out.Entropy[i] += share * stat.Entropy(p.Row(i))
 		}
 		for i, v := range p.P {
 			out.Mean.P[i] += share * v
@@ -248,19 +250,8 @@ func Combine(members []*Probabilities, labels []int) (*Answers, error) {
 func (a *Answers) Entropies() (total, disagreement []float64) {
 	total, disagreement = make([]float64, a.Mean.N), make([]float64, a.Mean.N)
 	for i := range total {
-		total[i] = Entropy(a.Mean.Row(i))
+		total[i] = stat.Entropy(a.Mean.Row(i))
 		disagreement[i] = max(total[i]-a.Entropy[i], 0)
 	}
 	return total, disagreement
-}
-
-// Entropy returns the entropy of a distribution, in nats.
-func Entropy(p []float64) float64 {
-	var h float64
-	for _, v := range p {
-		if v > 0 {
-			h -= v * math.Log(v)
-		}
-	}
-	return h
 }

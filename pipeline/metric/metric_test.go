@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
 
 	"fmp/models/rng"
 	"fmp/onnx/alloctest"
@@ -283,7 +284,7 @@ func TestExamineFirst(t *testing.T) {
 			}
 			softmax(p)
 			floats.Add(mean, p)
-			entropy += Entropy(p)
+			entropy += stat.Entropy(p)
 			for k, v := range p {
 				if got := said[(i*c+k)*heads+s]; math.Abs(got-v) > 1e-12 {
 					t.Fatalf("point %d, head %d: probability %v, want %v", i, s, got, v)

@@ -158,7 +158,7 @@ func (x *Images) loss(p parameters, of []int, gradient []float64) float64 {
 	blocks := (len(of) + block - 1) / block
 	losses, slopes := make([]float64, blocks), make([][]float64, blocks)
 	_ = parallel.Each(context.Background(), 0, blocks, func(_ context.Context, b int) error {
-		space := newSpace(x)
+		space := space{make([]float64, x.Heads*x.C), make([]float64, x.Heads), make([]float64, x.C)}
 		if gradient != nil {
 			slopes[b] = make([]float64, len(gradient))
 		}
@@ -199,10 +199,6 @@ type space struct {
 	q      []float64 // [Heads, C]
 	weight []float64 // of each head, its share of the true class's probability
 	slope  []float64 // by logit
-}
-
-func newSpace(x *Images) *space {
-	return &space{make([]float64, x.Heads*x.C), make([]float64, x.Heads), make([]float64, x.C)}
 }
 
 // image returns the loss of an image, and adds its gradient where there is one.

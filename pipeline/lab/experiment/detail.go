@@ -168,7 +168,7 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 		}
 		for i := range n {
 			row := q.Row(i)
-			inner[i] += metric.Entropy(row) / float64(len(e))
+			inner[i] += stat.Entropy(row) / float64(len(e))
 			for k, v := range row {
 				mean[i*classes+k] += v / float64(len(e))
 			}
@@ -177,7 +177,7 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 	total := make([]float64, n)
 	order := make([]int, n)
 	for i := range n {
-		total[i] = metric.Entropy(mean[i*classes : (i+1)*classes])
+		total[i] = stat.Entropy(mean[i*classes : (i+1)*classes])
 		order[i] = i
 	}
 	firsts := func() (out []int) { // of different classes

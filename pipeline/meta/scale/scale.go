@@ -10,6 +10,8 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"gonum.org/v1/gonum/floats"
+
 	"fmp/models/rng"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
@@ -78,7 +80,7 @@ func Learn(ctx context.Context, p *open.Predictor, c Config) (scale, deviation f
 		}
 	}
 	scale = best(grid, mean)
-	return scale, spread(cooled, nearest(grid, scale)), nil
+	return scale, spread(cooled, floats.NearestIdx(grid, scale)), nil
 }
 
 func (c *Config) tasks() int { return cmp.Or(c.Tasks, 24) }
@@ -100,16 +102,6 @@ func (c *Config) each(ctx context.Context, what string,
 	})
 }
 
-// nearest returns the place of the value of the grid that is nearest to v.
-func nearest(grid []float64, v float64) (at int) {
-	for j, g := range grid {
-		if math.Abs(g-v) < math.Abs(grid[at]-v) {
-			at = j
-		}
-	}
-	return at
-}
-
 // spread returns the deviation of the log temperatures of tasks from 0, at place k of the grid.
 // Tasks whose images tell nothing of their temperature do not count.
 func spread(tasks [][]sample.Cooled, k int) float64 {
@@ -125,12 +117,7 @@ func spread(tasks [][]sample.Cooled, k int) float64 {
 // best returns where the parabola through the least loss and its neighbours, in steps of the grid,
 // is least; a value of the grid's ends is itself. The grid is 0 and a geometric series.
 func best(grid, loss []float64) float64 {
-	k := 0
-	for j, v := range loss {
-		if v < loss[k] {
-			k = j
-		}
-	}
+	k := floats.MinIdx(loss)
 	if k < 2 || k == len(grid)-1 {
 		return grid[k]
 	}

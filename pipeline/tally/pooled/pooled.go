@@ -441,18 +441,12 @@ func (out *Result) Check(classes int) error {
 	return nil
 }
 
-// noiseOf returns the standard deviation of the noise of a count of a group: with sets a count is
-// the sum of two that have noise.
-func noiseOf(r *tally.Report) float64 {
-	if r.Level > 0 {
-		return math.Sqrt2 * float64(r.Sigma)
-	}
-	return float64(r.Sigma)
-}
-
 // right returns the bounds of the right images among n of a report.
 func right(r *tally.Report, n int, told *int) share {
-	s := share{float64(n), 0, float64(n), noiseOf(r)}
+	s := share{float64(n), 0, float64(n), float64(r.Sigma)}
+	if r.Level > 0 { // a count is the sum of two that have noise
+		s.noise *= math.Sqrt2
+	}
 	switch {
 	case told != nil:
 		s.low, s.high = float64(*told), float64(*told)
