@@ -11,11 +11,10 @@ import (
 	"math"
 	"math/rand/v2"
 
-	"golang.org/x/sync/errgroup"
-
 	"fmp/models/rng"
 	"fmp/pipeline/candidate"
 	"fmp/pipeline/erm"
+	"fmp/pipeline/internal/parallel"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
@@ -194,15 +193,10 @@ func (o Options) one(_ context.Context, _ *experiment.Prepared, clients []*point
 // follow adds the paths' probabilities at the test features, with a share of 1/Repeats.
 func (o Options) follow(ctx context.Context, row *Row, s *start, test []float32, repeat int) error {
 	paths := make([][]erm.Theta, o.Paths)
-	g, inner := errgroup.WithContext(ctx)
-	g.SetLimit(max(o.Threads, 1))
-	for i := range paths {
-		g.Go(func() (err error) {
-			paths[i], err = s.path(inner, rng.New(o.Seed, "martingale", row.Method, repeat, i))
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
+	if err := parallel.Each(ctx, max(o.Threads, 1), len(paths), func(ctx context.Context, i int) (err error) {
+		paths[i], err = s.path(ctx, rng.New(o.Seed, "martingale", row.Method, repeat, i))
+		return err
+	}); err != nil {
 		return err
 	}
 	first, err := metric.Predict(ctx, paths[0][:1], test, o.Threads)

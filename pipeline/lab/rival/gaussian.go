@@ -16,6 +16,7 @@ import (
 	"fmp/onnx/dense"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/internal/memo"
+	"fmp/pipeline/internal/parallel"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 )
@@ -35,7 +36,7 @@ func (t *Task) localGaussianPosteriors(ctx context.Context, precision float64, s
 	}
 	out := make([]posterior.Ensemble, len(fits))
 	diagnostics := make([]*diagnostics, len(fits))
-	err = parallel(ctx, len(fits), t.in.Threads, func(ctx context.Context, m int) error {
+	err = parallel.Each(ctx, max(t.in.Threads, 1), len(fits), func(ctx context.Context, m int) error {
 		var err error
 		out[m], diagnostics[m], err = t.gaussianPosterior(ctx,
 			gaussianFit{fmt.Sprint("client/", m), t.in.Clients[m], fits[m], precision},

@@ -11,6 +11,7 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"fmp/pipeline/erm"
+	"fmp/pipeline/internal/parallel"
 )
 
 // Hamiltonian Monte Carlo (Neal 2011) as if in whitened coordinates, where the target is close to
@@ -66,7 +67,7 @@ func hmc(ctx context.Context, t *target, samples int, s Settings, threads int,
 	draws := max(s.Draws, (samples+s.Chains-1)/s.Chains)
 	draws += draws % 2 // R-hat splits chains in halves
 	chains := make([]*chain, s.Chains)
-	err := parallel(ctx, s.Chains, threads, func(ctx context.Context, i int) error {
+	err := parallel.Each(ctx, max(threads, 1), s.Chains, func(ctx context.Context, i int) error {
 		c := &chain{t: t, o: erm.NewObjective(t.problem), r: stream(i)}
 		chains[i] = c
 		if err := c.run(ctx, s.Warmup, draws); err != nil {

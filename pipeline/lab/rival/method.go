@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"fmp/pipeline/posterior"
-	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/floats"
 )
 
@@ -81,22 +80,6 @@ var gridShrinkage = []float64{0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.97, 0.
 
 // ghShrinkage is the shrinkage that GH-OFL's authors publish.
 var ghShrinkage = 0.05
-
-// parallel calls do for 0 to n-1, on at most threads goroutines at a time.
-func parallel(ctx context.Context, n, threads int,
-	do func(ctx context.Context, i int) error) error {
-	g, work := errgroup.WithContext(ctx)
-	g.SetLimit(max(threads, 1))
-	for i := range n {
-		g.Go(func() error {
-			if err := work.Err(); err != nil {
-				return err
-			}
-			return do(work, i)
-		})
-	}
-	return g.Wait()
-}
 
 // float32Bytes returns the size of n float32 numbers on the wire.
 func float32Bytes(n int) float64 { return 4 * float64(n) }
