@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/floats"
-	"gonum.org/v1/gonum/optimize"
 
 	"fmp/onnx/alloctest"
 	"fmp/onnx/must"
@@ -441,31 +440,6 @@ func TestObjectiveDerivatives(t *testing.T) {
 				t.Errorf("Hessian %d,%d is %v, central difference %v", i, j, hessian.At(i, j), want)
 			}
 		}
-	}
-}
-
-// BenchmarkPeers is gonum's general optimisers on BenchmarkSolve's problem, with the same objective
-// and gradient code, to a tolerance on the largest gradient component that Solve's default exceeds.
-func BenchmarkPeers(b *testing.B) {
-	for _, k := range []struct {
-		name   string
-		method optimize.Method
-	}{{"LBFGS", &optimize.LBFGS{}}, {"CG", &optimize.CG{}}} {
-		b.Run(k.name, func(b *testing.B) {
-			o := NewObjective(random(1, 300, 64, 10, 3))
-			grad := make([]float64, o.Dim())
-			problem := optimize.Problem{
-				Func: func(x []float64) float64 { return o.Gradient(x, grad) },
-				Grad: func(g, x []float64) { o.Gradient(x, g) },
-			}
-			for b.Loop() {
-				r := must.Get(optimize.Minimize(problem, make([]float64, o.Dim()),
-					&optimize.Settings{GradientThreshold: 1e-5}, k.method))(b)
-				if r.Status != optimize.GradientThreshold {
-					b.Fatal(r.Status)
-				}
-			}
-		})
 	}
 }
 

@@ -94,6 +94,20 @@ func stopped(t *testing.T, c *Config, step int, run func(ctx context.Context) (*
 // training is one of a model, by a configuration.
 type training func(ctx context.Context, c Config) (*onnx.Model, error)
 
+// predicting is the training of a predictor, with an embedding for its uploads.
+func predicting(m, compressor *onnx.Model) training {
+	return func(ctx context.Context, c Config) (*onnx.Model, error) {
+		return TrainPredictor(ctx, m, PredictorConfig{Config: c, Compressor: compressor})
+	}
+}
+
+// embedding is the training of an embedding beside a predictor.
+func embedding(m, predictor *onnx.Model) training {
+	return func(ctx context.Context, c Config) (*onnx.Model, error) {
+		return TrainEmbedding(ctx, m, EmbeddingConfig{Config: c, Predictor: predictor})
+	}
+}
+
 // trains returns the model of a training, which lowers a metric of validation tasks. Neither the
 // number of threads nor an interruption leaves a trace in it, and no other training takes its
 // checkpoint, nor do those of other models.
@@ -137,24 +151,14 @@ func TestTraining(t *testing.T) {
 	if testing.Short() {
 		t.Skip("trains for some seconds")
 	}
-	predictor := must.Get(models.NewPredictor(models.PredictorConfig{Dx: 4, C: 3, Dim: 15}, 1))(t)
-	embedding := must.Get(models.NewEmbedding(models.EmbeddingConfig{Dx: 4, C: 3, Dim: 15,
+	p := must.Get(models.NewPredictor(models.PredictorConfig{Dx: 4, C: 3, Dim: 15}, 1))(t)
+	e := must.Get(models.NewEmbedding(models.EmbeddingConfig{Dx: 4, C: 3, Dim: 15,
 		Blocks: 1, Hidden: 16}, 1))(t)
-	predict := func(m, compressor *onnx.Model) training {
-		return func(ctx context.Context, c Config) (*onnx.Model, error) {
-			return TrainPredictor(ctx, m, PredictorConfig{Config: c, Compressor: compressor})
-		}
-	}
-	learned := trains(t, "nll", 60, predict(predictor, nil), func(trained *onnx.Model) []training {
-		return []training{predict(predictor, embedding), predict(trained, nil)}
+	learned := trains(t, "nll", 60, predicting(p, nil), func(trained *onnx.Model) []training {
+		return []training{predicting(p, e), predicting(trained, nil)}
 	})
-	embed := func(m, predictor *onnx.Model) training {
-		return func(ctx context.Context, c Config) (*onnx.Model, error) {
-			return TrainEmbedding(ctx, m, EmbeddingConfig{Config: c, Predictor: predictor})
-		}
-	}
-	trains(t, "gap", 150, embed(embedding, learned), func(trained *onnx.Model) []training {
-		return []training{embed(embedding, predictor), embed(trained, learned)}
+	trains(t, "gap", 150, embedding(e, learned), func(trained *onnx.Model) []training {
+		return []training{embedding(e, p), embedding(trained, learned)}
 	})
 }
 
@@ -162,49 +166,25 @@ func TestTrainingErrors(t *testing.T) {
 	p := must.Get(models.NewPredictor(models.PredictorConfig{Dx: 4, C: 3}, 1))(t)
 	other := must.Get(models.NewPredictor(models.PredictorConfig{Dx: 5, C: 3}, 1))(t)
 	e := must.Get(models.NewEmbedding(models.EmbeddingConfig{Dx: 4, C: 3}, 1))(t)
-	base := config(t, 1)
 	for _, c := range []struct {
-		want string
-		run  func() error
+		want   string
+		run    training
+		change func(c *Config)
 	}{
-		{"dx 5", func() error {
-			_, err := TrainPredictor(context.Background(), other, PredictorConfig{Config: base})
-			return err
-		}},
-		{`kind "embedding"`, func() error {
-			_, err := TrainPredictor(context.Background(), e, PredictorConfig{Config: base})
-			return err
-		}},
-		{`kind "predictor"`, func() error {
-			_, err := TrainEmbedding(context.Background(), p,
-				EmbeddingConfig{Config: base, Predictor: p})
-			return err
-		}},
-		{"dx 5", func() error {
-			_, err := TrainEmbedding(context.Background(), e,
-				EmbeddingConfig{Config: base, Predictor: other})
-			return err
-		}},
-		{"steps is 0", func() error {
-			c := base
-			c.Steps = 0
-			_, err := TrainPredictor(context.Background(), p, PredictorConfig{Config: c})
-			return err
-		}},
-		{"give the corpus 12060 images", func() error {
-			c := base
-			c.Points = 1000
-			_, err := TrainPredictor(context.Background(), p, PredictorConfig{Config: c})
-			return err
-		}},
-		{"lower federation.clients to 2 at most", func() error {
-			c := base
-			c.Validation = blobs(t, "few", 48, 4, 3)
-			_, err := TrainPredictor(context.Background(), p, PredictorConfig{Config: c})
-			return err
-		}},
+		{"dx 5", predicting(other, nil), nil},
+		{`kind "embedding"`, predicting(e, nil), nil},
+		{`kind "predictor"`, embedding(p, p), nil},
+		{"dx 5", embedding(e, other), nil},
+		{"steps is 0", predicting(p, nil), func(c *Config) { c.Steps = 0 }},
+		{"give the corpus 12060 images", predicting(p, nil), func(c *Config) { c.Points = 1000 }},
+		{"lower federation.clients to 2 at most", predicting(p, nil),
+			func(c *Config) { c.Validation = blobs(t, "few", 48, 4, 3) }},
 	} {
-		must.Fail(c.run())(t, c.want)
+		base := config(t, 1)
+		if c.change != nil {
+			c.change(&base)
+		}
+		must.Fail(c.run(t.Context(), base))(t, c.want)
 	}
 }
 

@@ -104,57 +104,42 @@ func TestMean(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	ctx := context.Background()
-	head := erm.NewTheta(3, 2)
-	bad := erm.NewTheta(3, 2)
+	head, bad := erm.NewTheta(3, 2), erm.NewTheta(3, 2)
 	bad.W[5] = math.NaN()
 	p := &Probabilities{N: 1, C: 2, P: []float64{0.5, 0.5}}
-	for want, do := range map[string]func() error{
-		"the ensemble is empty": func() error {
-			_, err := Predict(ctx, nil, nil, 1)
-			return err
-		},
-		"3 feature values do not divide": func() error {
-			_, err := Predict(ctx, []erm.Theta{head}, make([]float32, 3), 1)
-			return err
-		},
-		"holds NaN at row 2, class 1": func() error {
-			_, err := Predict(ctx, []erm.Theta{bad}, make([]float32, 2), 1)
-			return err
-		},
-		"head 1 is 2 x 2": func() error {
-			_, err := Predict(ctx, []erm.Theta{head, erm.NewTheta(2, 2)}, nil, 1)
-			return err
-		},
-		"label 2 of point 0":  func() error { _, err := Score(p, []int{2}); return err },
-		"label -1 of point 0": func() error { _, err := Score(p, []int{-1}); return err },
-		"0 labels":            func() error { _, err := Score(p, nil); return err },
-		"no points": func() error {
-			_, err := Score(&Probabilities{C: 2}, nil)
-			return err
-		},
-		"probability NaN of class 0": func() error {
-			_, err := Score(&Probabilities{1, 2, []float64{math.NaN(), 1}}, []int{0})
-			return err
-		},
-		"none given": func() error { _, err := Mean(nil); return err },
-		"2 and 1 values": func() error {
-			_, err := Paired([]float64{1, 2}, []float64{1}, 0.95)
-			return err
-		},
-		"level 95": func() error {
-			_, err := Estimate([]float64{1, 2}, 95)
-			return err
-		},
-		"interval: no values": func() error { _, err := Estimate(nil, 0.9); return err },
-		"context canceled": func() error {
-			ctx, stop := context.WithCancel(ctx)
-			stop()
-			_, err := Predict(ctx, []erm.Theta{head}, make([]float32, 2), 1)
-			return err
-		},
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	predict := func(ctx context.Context, numbers int, heads ...erm.Theta) error {
+		_, err := Predict(ctx, heads, make([]float32, numbers), 1)
+		return err
+	}
+	score := func(p *Probabilities, labels ...int) error {
+		_, err := Score(p, labels)
+		return err
+	}
+	estimate := func(level float64, x ...float64) error {
+		_, err := Estimate(x, level)
+		return err
+	}
+	_, none := Mean(nil)
+	_, unpaired := Paired([]float64{1, 2}, []float64{1}, 0.95)
+	for want, err := range map[string]error{
+		"the ensemble is empty":          predict(t.Context(), 0),
+		"3 feature values do not divide": predict(t.Context(), 3, head),
+		"holds NaN at row 2, class 1":    predict(t.Context(), 2, bad),
+		"head 1 is 2 x 2":                predict(t.Context(), 0, head, erm.NewTheta(2, 2)),
+		"context canceled":               predict(stopped, 2, head),
+		"label 2 of point 0":             score(p, 2),
+		"label -1 of point 0":            score(p, -1),
+		"0 labels":                       score(p),
+		"no points":                      score(&Probabilities{C: 2}),
+		"probability NaN of class 0":     score(&Probabilities{1, 2, []float64{math.NaN(), 1}}, 0),
+		"none given":                     none,
+		"2 and 1 values":                 unpaired,
+		"level 95":                       estimate(95, 1, 2),
+		"interval: no values":            estimate(0.9),
 	} {
-		must.Fail(do())(t, want)
+		must.Fail(err)(t, want)
 	}
 }
 
