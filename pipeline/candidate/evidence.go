@@ -221,10 +221,13 @@ func (r *Round) askedImages(of []int) (sum float64) {
 	return sum
 }
 
-// ask returns the questions of a group to the head of the others: on classes that they hold too.
-// Where there are too many class means, systematic sampling takes some by their images, which then
-// stand for all.
-func (r *Round) ask(group []int, rest *pool, draw drawer) []*asked {
+// ask returns the questions of a group to the head of the others: on classes that they hold too, and
+// of a class about as many images as they have of it, at most. Many images of a class that the head
+// has hardly seen would tell how little it knows there, and the round's head knows them all
+// (docs/notes/moments.md). Where there are too many class means, systematic sampling takes some by
+// their images, which then stand for all.
+func (r *Round) ask(group []int, rest *pool,
+	draw func(group []int, limit int) []residuals) []*asked {
 	cells, total, images := make([][]cell, len(group)), 0, 0.0
 	for i, client := range group {
 		for _, v := range r.Clients[client].cells() {
@@ -259,7 +262,10 @@ func (r *Round) ask(group []int, rest *pool, draw drawer) []*asked {
 	shares, _ := r.askedShares()
 	for i, client := range group {
 		for j := range cells[i] {
-			cells[i][j].share *= shares[client]
+			v := &cells[i][j]
+			if v.share *= shares[client]; !r.wholly {
+				v.share *= min(1, rest.n[v.class]/v.n)
+			}
 		}
 	}
 	for i, d := range draw(group, room(r.K, r.C)/total) {
