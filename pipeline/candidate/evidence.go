@@ -262,10 +262,11 @@ func (r *Round) ask(group []int, rest *pool,
 	shares, _ := r.askedShares()
 	for i, client := range group {
 		for j := range cells[i] {
-			v := &cells[i][j]
-			if v.share *= shares[client]; !r.wholly {
-				v.share *= min(1, rest.n[v.class]/v.n)
+			v, share := &cells[i][j], shares[client]
+			if !r.wholly {
+				share = min(share, rest.n[v.class]/v.n)
 			}
+			v.share *= share
 		}
 	}
 	for i, d := range draw(group, room(r.K, r.C)/total) {

@@ -598,6 +598,14 @@ func TestClientsLeftOut(t *testing.T) {
 	x, y := w.images(many, 2000, "test")
 	w.shift = func(m int) [3]float64 { return [3]float64{2 * rng.New(2, "shift", m).NormFloat64()} }
 	shifted := withoutPoints(w.clients(t, many))
+	few := only(plain[1], 2, 4) // one image of class 2
+	for i := range few.Means.N {
+		few.Means.Shares(i, func(y int, _ float32) {
+			if y == 2 {
+				few.Means.W[i] = min(few.Means.W[i], 1)
+			}
+		})
+	}
 	found, judging := map[string]float64{}, map[string]float64{"points": 60}
 	for name, c := range map[string]struct {
 		clients []discriminant.Client
@@ -616,6 +624,8 @@ func TestClientsLeftOut(t *testing.T) {
 			func(*MomentsOptions) {}, false},
 		"one class is shared": {[]discriminant.Client{only(plain[0], 0, 3), only(plain[1], 2, 4)},
 			func(*MomentsOptions) {}, true},
+		"few images are shared": {[]discriminant.Client{only(plain[0], 0, 3), few},
+			func(*MomentsOptions) {}, false},
 		"cameras": {shifted, func(*MomentsOptions) {}, false},
 		"merged":  {plain[1:], func(o *MomentsOptions) { o.Rest = &plain[0] }, false},
 	} {
