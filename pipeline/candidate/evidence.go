@@ -226,8 +226,7 @@ func (r *Round) askedImages(of []int) (sum float64) {
 // has hardly seen would tell how little it knows there, and the round's head knows them all
 // (docs/notes/moments.md). Where there are too many class means, systematic sampling takes some by
 // their images, which then stand for all.
-func (r *Round) ask(group []int, rest *pool,
-	draw func(group []int, limit int) []residuals) []*asked {
+func (r *Round) ask(group []int, rest *pool, draw drawer) []*asked {
 	cells, total, images := make([][]cell, len(group)), 0, 0.0
 	for i, client := range group {
 		for _, v := range r.Clients[client].cells() {
@@ -262,11 +261,8 @@ func (r *Round) ask(group []int, rest *pool,
 	shares, _ := r.askedShares()
 	for i, client := range group {
 		for j := range cells[i] {
-			v, share := &cells[i][j], shares[client]
-			if !r.wholly {
-				share = min(share, rest.n[v.class]/v.n)
-			}
-			v.share *= share
+			v := &cells[i][j]
+			v.share *= min(shares[client], rest.n[v.class]/v.n)
 		}
 	}
 	for i, d := range draw(group, room(r.K, r.C)/total) {
