@@ -507,6 +507,23 @@ func TestBadImages(t *testing.T) {
 		image.NewGray(image.Rect(0, 0, imagefile.MaxSide+1, 1))))))(t, "allowed are", "too wide")
 }
 
+// TestListed: files in folders are in the list of checksums on every system.
+func TestListed(t *testing.T) {
+	for _, c := range []struct {
+		name, want string
+		separator  rune
+	}{
+		{"train/0/a.png", "train/0/a.png", '/'},
+		{`train\0\a.png`, "train/0/a.png", '\\'},
+		{`train/a\b.png`, "", '/'},
+		{"a\nb.png", "", '/'},
+	} {
+		if got := listed(c.name, c.separator); got != c.want {
+			t.Errorf("%q, %q: %q, want %q", c.name, c.separator, got, c.want)
+		}
+	}
+}
+
 func TestNotFound(t *testing.T) {
 	empty := t.TempDir()
 	for _, name := range []string{"mnist", "cifar10", "cifar100", "nosuch", "./nosuch", empty} {

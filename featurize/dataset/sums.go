@@ -36,20 +36,31 @@ func WriteSums(ctx context.Context, dir string) error {
 			return err
 		}
 		name, err := filepath.Rel(dir, path)
-		if err != nil || name == SumsFile || strings.ContainsAny(name, "\\\n\r") {
-			return err // sha256sum would write such a name in another way
+		name = listed(name, filepath.Separator)
+		if err != nil || name == SumsFile || name == "" {
+			return err
 		}
 		sum, err := models.DigestFile(path, math.MaxInt64)
-		fmt.Fprintf(&b, "%s  %s\n", sum, filepath.ToSlash(name))
+		fmt.Fprintf(&b, "%s  %s\n", sum, name)
 		return err
 	})
-	if err == nil {
+	if err == nil && b.Len() > 0 {
 		err = atomicfile.WriteBytes(filepath.Join(dir, SumsFile), b.Bytes())
 	}
 	if err != nil {
 		return fmt.Errorf("listing checksums: %w", err)
 	}
 	return nil
+}
+
+// listed is the name in a list of a file whose folders a separator ends; empty where sha256sum would
+// write it in another way.
+func listed(name string, separator rune) string {
+	name = strings.ReplaceAll(name, string(separator), "/")
+	if strings.ContainsAny(name, "\\\n\r") {
+		return ""
+	}
+	return name
 }
 
 // checkSums checks the files of a folder against its list. Missing and unlisted files are ignored.
@@ -61,6 +72,10 @@ func checkSums(ctx context.Context, dir string) error {
 	}
 	if err != nil {
 		return err
+	}
+	if len(data) == 0 {
+		return fmt.Errorf("%s: it is empty: get or import the data again, or remove the file where the data are "+
+			"known to be right", list)
 	}
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	for n := 1; lines.Scan(); n++ {

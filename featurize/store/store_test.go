@@ -317,12 +317,13 @@ func TestDamagedDataIsRefused(t *testing.T) {
 	// To pull again mends it.
 	must.Get(Pull(context.Background(), source(url, data), dir, quick()))(t)
 	must.Get(dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}))(t)
-	for name, list := range map[string]string{"text": "hello\n",
-		"a path that leads out": strings.Repeat("0", 64) + "  ../x\n",
-		"short":                 "12  test_batch.bin\n"} {
-		must.Do(t, os.WriteFile(filepath.Join(to, dataset.SumsFile), []byte(list), 0o644))
+	for name, c := range map[string]struct{ list, want string }{"text": {"hello\n", "line 1"},
+		"a path that leads out": {strings.Repeat("0", 64) + "  ../x\n", "line 1"},
+		"short":                 {"12  test_batch.bin\n", "line 1"},
+		"nothing":               {"", "it is empty"}} {
+		must.Do(t, os.WriteFile(filepath.Join(to, dataset.SumsFile), []byte(c.list), 0o644))
 		must.Fail(dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}))(t,
-			"line 1", name)
+			c.want, name)
 	}
 }
 
