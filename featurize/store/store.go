@@ -120,7 +120,16 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 	if !ok {
 		return fmt.Errorf("another fmp is at work on %s; wait for that one", to)
 	}
-	defer lock.Close()
+	fresh, old := filepath.Join(tmp, "new"), filepath.Join(tmp, "old")
+	defer func() {
+		if rm := errors.Join(os.RemoveAll(fresh), os.RemoveAll(old)); err == nil {
+			err = rm
+		}
+		// Windows removes no open file, and another fmp may be at work in the folder once it is not locked.
+		lock.Close()
+		_ = os.Remove(filepath.Join(tmp, atomicfile.LockFile))
+		_ = os.Remove(tmp)
+	}()
 	// Files that a killed program left there, and those that one of an earlier release called
 	// .NAME.NUMBER.
 	left, err := filepath.Glob(filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+".[0-9]*", "new"))
@@ -130,17 +139,11 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 	for i, p := range left {
 		left[i] = filepath.Dir(p)
 	}
-	for _, p := range append(left, filepath.Join(tmp, "new"), filepath.Join(tmp, "old")) {
+	for _, p := range append(left, fresh, old) {
 		if err := os.RemoveAll(p); err != nil {
 			return err
 		}
 	}
-	defer func() {
-		if rm := os.RemoveAll(tmp); err == nil {
-			err = rm
-		}
-	}()
-	fresh := filepath.Join(tmp, "new")
 	if err := os.Mkdir(fresh, 0o755); err != nil {
 		return err
 	}
@@ -153,7 +156,6 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 			return err
 		}
 	}
-	old := filepath.Join(tmp, "old")
 	if err := os.Rename(to, old); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

@@ -433,6 +433,7 @@ func TestLeftoversOfAKilledImportAreRemoved(t *testing.T) {
 		filepath.Join(from, "test_batch.bin"),
 		filepath.Join(dir, ".cifar-10-batches-bin.123", "new", "data_batch_1.bin"),
 		filepath.Join(dir, ".cifar-10-batches-bin.tmp", "new", "data_batch_2.bin"),
+		filepath.Join(dir, ".cifar-10-batches-bin.tmp", ".lock"), // which Windows has in any case
 		filepath.Join(dir, ".other.123", "new", "data_batch_1.bin")} {
 		put(t, path, all10)
 	}
