@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/models"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
@@ -91,29 +92,6 @@ func resolved(path string) string {
 		return target
 	}
 	return path
-}
-
-// real is the place that a path means, through the links of its folders, also where nothing is there yet.
-func real(path string) string {
-	if target, err := filepath.EvalSymlinks(path); err == nil {
-		return target
-	}
-	if dir := filepath.Dir(path); dir != path {
-		return filepath.Join(real(dir), filepath.Base(path))
-	}
-	return path
-}
-
-// onePlace reports whether two paths are of one file, by whichever names.
-func onePlace(a, b string) bool {
-	if x, err := os.Stat(a); err == nil {
-		if y, err := os.Stat(b); err == nil && os.SameFile(x, y) {
-			return true
-		}
-	}
-	x, errX := filepath.Abs(a)
-	y, errY := filepath.Abs(b)
-	return errX == nil && errY == nil && real(x) == real(y)
 }
 
 // claim takes an output for this process, until it is given back.
@@ -218,7 +196,7 @@ func keeps(all []privacy.Spending, redraw bool, output string, most int64) *priv
 		return nil
 	}
 	last := &all[len(all)-1]
-	if !redraw || len(last.Files) > 0 && onePlace(last.Files[0].Path, output) && unplaced(last, most) {
+	if !redraw || len(last.Files) > 0 && outputs.Same(last.Files[0].Path, output) && unplaced(last, most) {
 		return last
 	}
 	return nil
@@ -269,7 +247,7 @@ func (p *payment) pay(command string, files []content, replaced []privacy.Spendi
 	}
 	for _, f := range files {
 		for _, taken := range names {
-			if onePlace(f.path, taken) {
+			if outputs.Same(f.path, taken) {
 				return nil, usagef("%s: %s is to be written, and it is the ledger, its seal or a folder of it "+
 					"(--ledger %s): give another output, or another ledger; nothing was spent", command, f.path,
 					p.ledger.Path)

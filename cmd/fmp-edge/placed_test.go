@@ -135,16 +135,22 @@ func TestLedgerInThePlace(t *testing.T) {
 		out, ledger string
 		more        []string
 	}{{"j/l", "j/l.classes.csv", nil}, {"jj/l", "j/l", nil}, {"j/l.seal", "jj/l", nil},
-		{"j/new", "jj/new/l", nil}, {"j/new", "j/new/deep/l", nil},
+		{"j/new", "jj/new/l", nil}, {"j/new", "j/new/deep/l", nil}, {"j/NEW", "jj/new/l", nil},
+		{"jj/l", "j/L.classes.csv", nil},
 		{"jj/x", "j/x.helper", []string{"--noise", "two-servers", "--points", "40"}}} {
-		refuses(t, exitUsage, "nothing was spent", slices.Concat(compress,
+		refuses(t, exitUsage, "--ledger", slices.Concat(compress,
 			[]string{path(r.out), "--ledger", path(r.ledger), photos}, r.more)...)
 	}
-	refuses(t, exitUsage, "nothing was spent", "evaluate", "--model", c, "--key", path("a.key"), "--epsilon", "1",
+	refuses(t, exitUsage, "--ledger", "evaluate", "--model", c, "--key", path("a.key"), "--epsilon", "1",
 		"--ledger", path("jj/l"), "--output", path("j/l"), photos)
 	if left := must.Get(os.ReadDir(path("j")))(t); len(left) > 0 {
 		t.Errorf("%v is left", left)
 	}
+	for _, home := range []string{"XDG_CONFIG_HOME", "AppData"} {
+		t.Setenv(home, path("home"))
+	}
+	must.Do(t, os.MkdirAll(path("home/fmp"), 0o700))
+	refuses(t, exitUsage, "nothing was spent", append(compress, path("home/fmp/spent.jsonl.seal"), photos)...)
 	write(t, path("j/one"), nil)
 	must.Do(t, os.Link(path("j/one"), path("j/two.helper")))
 	refuses(t, exitUsage, "it is the ledger", slices.Concat(compress, []string{path("j/two"), "--ledger", path("j/one"),

@@ -79,6 +79,7 @@ func TestWrong(t *testing.T) {
 		{score + "--output hard.json photos", "would be overwritten"},
 		{score + "--output r --ledger r --epsilon 1 photos", "would be overwritten"},
 		{score + "--output r.seal --ledger r --epsilon 1 photos", "would be overwritten"},
+		{score + "--output R --ledger r --epsilon 1 photos", "would be overwritten"},
 		{c + "photos --epsilon 1 --ledger ./a.upload", "would be overwritten"},
 		{to + "same.upload photos", "too, which would be overwritten"},
 		{to + "self.csv self.csv", "too, which would be overwritten"},

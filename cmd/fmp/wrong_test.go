@@ -56,6 +56,7 @@ func TestWrong(t *testing.T) {
 		{"sign x.onnx --key bad.key -o x.onnx", over}, {"sign x.onnx --key bad.key -o bad.key", over},
 		{"evaluate x.onnx photos --report x.onnx", over},
 		{"evaluate x.onnx photos --card c.md --report c.md", "are one file"},
+		{"evaluate x.onnx photos --card c.md --report C.MD", "are one file"},
 		{"package x.onnx --card text.txt -o text.txt", over},
 		{"train predictor --from x.onnx -o x.onnx", over}, {"onnx grad x.onnx -o x.onnx", over},
 		{"onnx half x.onnx -o nowhere/y.onnx", "is not there"},

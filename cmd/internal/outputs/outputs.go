@@ -91,7 +91,7 @@ func Check(f *pflag.FlagSet, args []string) (release func(), err error) {
 	}
 	for i, o := range outputs {
 		for _, other := range outputs[:i] {
-			if same(o, other) {
+			if Same(o.path, other.path) {
 				return nil, fmt.Errorf("--%s and --%s are one file, %s: give each a name of its own",
 					other.flag, o.flag, o.path)
 			}
@@ -179,8 +179,7 @@ func distinct(f *pflag.FlagSet, args []string, outputs []output) (err error) {
 func begun(flag *pflag.Flag, outputs []output) error {
 	for _, o := range outputs {
 		for _, path := range []string{flag.Value.String(), flag.Value.String() + privacy.SealSuffix} {
-			info, _ := os.Stat(path)
-			if same(o, output{path: path, info: info}) {
+			if Same(o.path, path) {
 				return fmt.Errorf(
 					"--%s %s: it is the file of --%s too, which would be overwritten: give "+
 						"another name", o.flag,
@@ -208,12 +207,17 @@ func paths(v pflag.Value) []string {
 	return out
 }
 
-// same reports whether two outputs are one file, also where it is not there yet.
-func same(a, b output) bool {
-	if a.info != nil && b.info != nil {
-		return os.SameFile(a.info, b.info)
+// Same reports whether two paths are of one file by any name or link, also where neither is there
+// yet: then names that differ by case alone are one, as on Windows, macOS and many a disk.
+func Same(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	if errX == nil || errY == nil {
+		return errX == nil && errY == nil && os.SameFile(x, y)
 	}
-	x, err := filepath.Abs(a.path)
-	y, err2 := filepath.Abs(b.path)
-	return err == nil && err2 == nil && x == y
+	a, errX = filepath.Abs(a)
+	b, errY = filepath.Abs(b)
+	up, other := filepath.Dir(a), filepath.Dir(b)
+	return errX == nil && errY == nil && strings.EqualFold(filepath.Base(a), filepath.Base(b)) &&
+		(up == a || other == b || Same(up, other)) // the first two: of a disk that is not there
 }
