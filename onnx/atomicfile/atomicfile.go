@@ -9,8 +9,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -60,10 +62,35 @@ func writeMode(path string, mode fs.FileMode, write func(io.Writer) error) (err 
 	if err := f.Close(); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	if err := os.Rename(f.Name(), target); err != nil {
+	if err := replace(f.Name(), target); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return nil
+}
+
+// replace renames a file. Windows refuses that while anybody reads the one that is replaced, as
+// scanners for viruses do, for a moment.
+func replace(from, to string) error {
+	rename := func() error { return os.Rename(from, to) }
+	if runtime.GOOS != "windows" {
+		return rename()
+	}
+	return patiently(rename, 2*time.Second)
+}
+
+// patiently tries again, for as long as given, where Windows says that a file is in use.
+func patiently(try func() error, within time.Duration) (err error) {
+	for start := time.Now(); ; time.Sleep(time.Millisecond) {
+		if err = try(); !inUse(err) || time.Since(start) > within {
+			return err
+		}
+	}
+}
+
+// inUse reports whether an error is Windows' of a file that another program has open.
+func inUse(err error) bool {
+	const sharing = syscall.Errno(32) // ERROR_SHARING_VIOLATION
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, sharing)
 }
 
 // create makes a temporary file of a new name, less the permissions of the umask, which

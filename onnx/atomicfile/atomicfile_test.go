@@ -7,9 +7,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -137,7 +139,11 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 				return
 			default:
 			}
-			if got, err := os.ReadFile(path); err != nil || string(got) != a && string(got) != b {
+			got, err := os.ReadFile(path)
+			if runtime.GOOS == "windows" && inUse(err) {
+				continue // for the moment of a renaming
+			}
+			if err != nil || string(got) != a && string(got) != b {
 				t.Errorf("read %d bytes (%v), neither of the two contents", len(got), err)
 				return
 			}
@@ -152,6 +158,31 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
+}
+
+// TestPatiently: what is in use for a moment is tried again, for a while, and nothing else is.
+func TestPatiently(t *testing.T) {
+	busy, boom := &os.LinkError{Err: syscall.Errno(32)}, errors.New("boom")
+	for name, c := range map[string]struct {
+		says   []error // one after the other, the last for good
+		within time.Duration
+		tries  int
+		want   error
+	}{
+		"at once":     {[]error{nil}, time.Minute, 1, nil},
+		"in use":      {[]error{busy, fs.ErrPermission, nil}, time.Minute, 3, nil},
+		"other error": {[]error{boom, nil}, time.Minute, 1, boom},
+		"too long":    {[]error{fs.ErrPermission}, -1, 1, fs.ErrPermission},
+	} {
+		tries := 0
+		err := patiently(func() error {
+			tries++
+			return c.says[min(tries, len(c.says))-1]
+		}, c.within)
+		if tries != c.tries || !errors.Is(err, c.want) {
+			t.Errorf("%s: %d tries, %v; want %d, %v", name, tries, err, c.tries, c.want)
+		}
+	}
 }
 
 // A device is not replaced by a file, nor a link by what it points to.
