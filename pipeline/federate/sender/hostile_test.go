@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
@@ -88,11 +89,14 @@ func TestNoEmptyPart(t *testing.T) {
 		client := c.reply.client()
 		client.over = time.Now()
 		dir, left := t.TempDir(), int64(-1)
+		lock := filepath.Join(dir, strings.Repeat("0", 64)+".onnx.part"+atomicfile.LockFile)
+		must.Do(t, os.WriteFile(lock, nil, 0o600)) // which Windows has in any case
 		must.Fail(client.Graph(t.Context(), &wire.Description{Graph: strings.Repeat("0", 64), GraphBytes: 100}, dir))(
 			t, "", name)
 		if info, err := os.Stat(filepath.Join(dir, strings.Repeat("0", 64)+".onnx.part")); err == nil {
 			left = info.Size()
 		}
+		must.Fail(os.Stat(lock))(t, "", name)
 		if left != c.left {
 			t.Errorf("%s: %d bytes are left, want %d", name, left, c.left)
 		}

@@ -302,7 +302,10 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 		var lock io.Closer
 		var ok bool
 		if lock, ok, err = atomicfile.Lock(part); ok {
-			defer lock.Close()
+			defer func() { // Windows, which locks that file in its place, removes no open one
+				lock.Close()
+				os.Remove(path + ".part" + atomicfile.LockFile)
+			}()
 		} else if err == nil {
 			f.Close()
 			part = fmt.Sprintf("%s.%d.part", path, os.Getpid())
@@ -324,6 +327,7 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 	if err := c.try(ctx, "fetching the client graph",
 		func(ctx context.Context) error { return c.fetch(ctx, d, f) }); err != nil {
 		if info, e := f.Stat(); e == nil && info.Size() == 0 {
+			f.Close()
 			os.Remove(part)
 		}
 		return "", err
