@@ -73,8 +73,12 @@ func TestEndsOfRows(t *testing.T) {
 		data, want []float32
 	}
 	var trials []trial
+	last := swish
+	if !vectorMath() {
+		last = bounds // nothing else is asked of such a processor
+	}
 	for n := range 68 {
-		for c := bounds; c <= swish; c++ {
+		for c := bounds; c <= last; c++ {
 			a := after{lo: float32(math.Inf(-1)), hi: float32(math.Inf(1)), curve: c}
 			if c == bounds {
 				a.lo, a.hi = -0.5, 0.75
