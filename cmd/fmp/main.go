@@ -3,6 +3,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +51,17 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout,
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
+	var unprinted error
+	help := root.HelpFunc() // which leaves errors of its writer out
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		var text bytes.Buffer
+		cmd.SetOut(&text)
+		help(cmd, args)
+		cmd.SetOut(stdout)
+		if _, err := stdout.Write(text.Bytes()); err != nil {
+			unprinted = fmt.Errorf("printing the help: %w", err)
+		}
+	})
 	release := func() {}
 	defer func() { release() }()
 	root.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
@@ -59,7 +72,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout,
 		return usageError(err)
 	}
 	cmd, err := root.ExecuteContextC(ctx)
-	if err == nil {
+	if err = cmp.Or(err, unprinted); err == nil {
 		return exitOK
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {

@@ -178,3 +178,19 @@ func TestSay(t *testing.T) {
 		}
 	}
 }
+
+// full takes nothing, as a full disk does.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// TestUnprintedHelp: help that could not be written is no success.
+func TestUnprintedHelp(t *testing.T) {
+	for _, args := range []string{"--help", "help pool", "pool --help", "onnx --help", "onnx"} {
+		var said bytes.Buffer
+		code := execute(t.Context(), strings.Fields(args), strings.NewReader(""), full{}, &said)
+		if want := "fmp: printing the help: " + syscall.ENOSPC.Error() + "\n"; code != exitFailed || said.String() != want {
+			t.Errorf("%s: exit code %d, %q; want %d, %q", args, code, said.String(), exitFailed, want)
+		}
+	}
+}
