@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,4 +44,40 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 		return usageErrorf("%s wants %s and was given %d arguments; %s --help shows how to use it",
 			cmd.CommandPath(), strings.Join(names, " "), len(args), cmd.CommandPath())
 	}
+}
+
+// expanding has the commands of uploads and runs take patterns for the files that they match: shells
+// of Windows leave that to programs.
+func expanding(system string, cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		expanding(system, c)
+	}
+	if system != "windows" || !strings.Contains(cmd.Use, " UPLOAD") && !strings.Contains(cmd.Use, " RUN") {
+		return
+	}
+	check, run := cmd.Args, cmd.RunE
+	then := func(f func(*cobra.Command, []string) error) func(*cobra.Command, []string) error {
+		return func(cmd *cobra.Command, args []string) error {
+			args, err := expand(args)
+			if err != nil {
+				return err
+			}
+			return f(cmd, args)
+		}
+	}
+	cmd.Args, cmd.RunE = then(check), then(run)
+}
+
+// expand puts the files that a pattern matches in its place.
+func expand(args []string) (out []string, err error) {
+	for _, a := range args {
+		names := []string{a}
+		if strings.ContainsAny(a, "*?") { // which no name has on Windows
+			if names, err = filepath.Glob(a); err != nil || len(names) == 0 {
+				return nil, usageErrorf("%s: no file has such a name: mend the pattern, or the folder", a)
+			}
+		}
+		out = append(out, names...)
+	}
+	return out, nil
 }

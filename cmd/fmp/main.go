@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -47,6 +48,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout,
 		}
 	}()
 	root := newRootCommand()
+	expanding(runtime.GOOS, root)
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

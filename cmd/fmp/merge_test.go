@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"fmp/assets/assetstest"
 	"fmp/models"
 	"fmp/onnx/must"
@@ -212,4 +214,40 @@ func TestMergeKilled(t *testing.T) {
 func tail(file string) []byte {
 	data, _ := os.ReadFile(file)
 	return data[max(0, len(data)-2000):]
+}
+
+// TestExpanding: on Windows commands get the files that a pattern matches, as shells of other systems
+// give them.
+func TestExpanding(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"b.upload", "a.upload", "c.part"} {
+		must.Do(t, os.WriteFile(name, nil, 0o600))
+	}
+	for _, c := range []struct{ system, args, want string }{
+		{"windows", "*.upload c.part", "a.upload b.upload c.part"},
+		{"windows", "?.part none.upload", "c.part none.upload"},
+		{"windows", "*.csv", "*.csv: no file has such a name"},
+		{"windows", "[*.csv", "[*.csv: no file has such a name"},
+		{"linux", "*.upload", "*.upload"},
+	} {
+		var got string
+		root := &cobra.Command{Use: "fmp", SilenceErrors: true, SilenceUsage: true}
+		root.AddCommand(&cobra.Command{Use: "x UPLOAD...",
+			Args: func(_ *cobra.Command, args []string) error {
+				got = strings.Join(args, " ") + "\n"
+				return nil
+			}, RunE: func(_ *cobra.Command, args []string) error {
+				got += strings.Join(args, " ")
+				return nil
+			}})
+		expanding(c.system, root)
+		root.SetArgs(strings.Fields("x " + c.args))
+		want := c.want + "\n" + c.want
+		if err := root.Execute(); err != nil {
+			got, want = err.Error(), c.want
+		}
+		if !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %s: %q, want %q", c.system, c.args, got, want)
+		}
+	}
 }
