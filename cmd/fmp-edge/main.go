@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -154,7 +155,7 @@ func dispatch(ctx context.Context, args []string, out, log io.Writer) error {
 		f := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
 		f.Usage = func() {}
 		run := c.flags(f)
-		err := f.Parse(args[1:])
+		err := parse(f, args[1:], strconv.IntSize)
 		if errors.Is(err, pflag.ErrHelp) {
 			_, err := fmt.Fprintf(out, "%s\n\nUsage:\n  fmp-edge %s %s\n\nExamples:\n%s\n\nFlags:\n%s",
 				c.short, c.name, c.args, c.example, f.FlagUsages())
@@ -206,4 +207,17 @@ func printJSON(w io.Writer, v any) error {
 	}
 	_, err := w.Write(printable.JSON(b.Bytes()))
 	return err
+}
+
+// parse is f's, which forgets of a number the bits that an int here has not.
+func parse(f *pflag.FlagSet, args []string, bits int) error {
+	return f.ParseAll(args, func(flag *pflag.Flag, value string) error {
+		err := f.Set(flag.Name, value)
+		if err == nil && flag.Value.Type() == "int" {
+			if _, err := strconv.ParseInt(value, 0, bits); err != nil {
+				return fmt.Errorf("--%s: %w", flag.Name, err)
+			}
+		}
+		return err
+	})
 }

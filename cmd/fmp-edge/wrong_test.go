@@ -151,3 +151,19 @@ func TestNoOutputIsAnInput(t *testing.T) {
 	}
 	outputstest.Check(t, list)
 }
+
+// TestBitsOfFlags: a number of more bits than a processor's int is refused, and not another number.
+func TestBitsOfFlags(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		bits int
+		want int // -1: refused
+	}{{"2147483647", 32, 1<<31 - 1}, {"2147483648", 32, -1}, {"4294967297", 32, -1}, {"0x10", 32, 16},
+		{"7", 64, 7}, {"9223372036854775808", 64, -1}, {"seven", 64, -1}} {
+		f := pflag.NewFlagSet("x", pflag.ContinueOnError)
+		n := f.Int("n", 1, "")
+		if err := parse(f, []string{"--n", c.text}, c.bits); err == nil && *n != c.want || err != nil && c.want != -1 {
+			t.Errorf("%s in %d bits: %d, %v; want %d", c.text, c.bits, *n, err, c.want)
+		}
+	}
+}
