@@ -189,7 +189,8 @@ func TestUnprintedHelp(t *testing.T) {
 	for _, args := range []string{"--help", "help pool", "pool --help", "onnx --help", "onnx"} {
 		var said bytes.Buffer
 		code := execute(t.Context(), strings.Fields(args), strings.NewReader(""), full{}, &said)
-		if want := "fmp: printing the help: " + syscall.ENOSPC.Error() + "\n"; code != exitFailed || said.String() != want {
+		want := "fmp: printing the help: " + syscall.ENOSPC.Error() + "\n"
+		if code != exitFailed || said.String() != want {
 			t.Errorf("%s: exit code %d, %q; want %d, %q", args, code, said.String(), exitFailed, want)
 		}
 	}
