@@ -1,6 +1,6 @@
 //go:build !386 && !arm
 
-package onnxgo_test
+package onnxgo
 
 import (
 	"fmt"
@@ -16,7 +16,6 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
-	"fmp/onnx/engine/onnxgo"
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
@@ -24,7 +23,7 @@ import (
 // outcome runs one of onnx-go's tests as it does, "" where it passes. Its own runner would fail
 // this test where onnx-go cannot decode a model.
 func outcome(c *testbackend.TestCase) (why string) {
-	g := onnxgo.NewGraph()
+	g := NewGraph()
 	m := decoder.NewModel(g)
 	if err := decode(m, c.ModelB); err != "" {
 		return "decoder: " + err
@@ -93,7 +92,7 @@ func TestAgain(t *testing.T) {
 	b.Output("y", b.Add(b.Mul(x, x), b.Param("one", onnx.Vector[float32](1, 1))))
 	m := must.Get(b.Model())(t)
 	data := must.Get(serde.Marshal(m))(t)
-	g := onnxgo.NewGraph()
+	g := NewGraph()
 	must.Fail(g.Run())(t, "", "an empty graph runs")
 	model := decoder.NewModel(g)
 	must.Do(t, model.UnmarshalBinary(data))

@@ -33,9 +33,6 @@ type step struct {
 	types   []onnx.DType
 }
 
-// secondReading, set by tests, reads a model with another decoder; the error names the differences.
-var secondReading func(m *onnx.Model) error
-
 // compile checks a model and plans its run. Its error is an [UnsupportedError] where the model is
 // sound but holds an operator that the engine does not run. reproducible is
 // [engine.Options].Reproducible.
@@ -68,11 +65,6 @@ func compile(m *onnx.Model, reproducible bool) (*plan, error) {
 			Nodes: []Unsupported{{Reason: fmt.Sprintf(
 				"the model imports opset %d of the standard operators; 1 to %d are known", opset,
 				onnx.MaxOpset)}}}
-	}
-	if secondReading != nil {
-		if err := secondReading(m); err != nil {
-			return nil, &UnsupportedError{Nodes: []Unsupported{{Reason: err.Error()}}}
-		}
 	}
 	c := &compiler{opset: opset, reproducible: reproducible, budget: onnx.NewBudget(m),
 		declared: map[string][]onnx.Dim{}}
