@@ -11,6 +11,7 @@ import (
 
 	"fmp/onnx"
 	_ "fmp/onnx/classical"
+	"fmp/onnx/conformance"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/internal/modeltest"
@@ -204,6 +205,7 @@ func TestClassical(t *testing.T) {
 		{"forest of one class's weights", "TreeEnsembleClassifier", 3, in{x}, outs{str, f},
 			forest("class", 1, leq, str2, post("LOGISTIC"), onnx.FloatsAttr("base_values", .25))},
 	}
+	tolerance := conformance.Tolerance{Absolute: 2e-6, Relative: 2e-6}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			m, feeds := classicalModel(c.version, 13, c.in, c.outs, &onnx.Node{Op: c.op, Attrs: c.attrs})
@@ -213,26 +215,12 @@ func TestClassical(t *testing.T) {
 				m.Opsets[""] = opset
 				got := modeltest.Eval(t, own, m, feeds)
 				for name, w := range want {
-					compareClassical(t, fmt.Sprintf("%s, operator set %d", name, opset), got[name], w)
+					if err := conformance.Compare(got[name], w, tolerance); err != nil {
+						t.Fatalf("%s, operator set %d: %v", name, opset, err)
+					}
 				}
 			}
 		})
-	}
-}
-
-func compareClassical(t *testing.T, name string, got, want *onnx.Tensor) {
-	t.Helper()
-	if got.DType != want.DType || !slices.Equal(got.Shape, want.Shape) {
-		t.Fatalf("%s is %v, want %v", name, got, want)
-	}
-	for i := range want.Len() {
-		if s, ok := want.Data.([]string); ok {
-			if s[i] != got.Data.([]string)[i] {
-				t.Fatalf("%s: place %d is %q, want %q", name, i, got.Data.([]string)[i], s[i])
-			}
-		} else if g, w := got.At(i), want.At(i); math.Abs(g-w) > 2e-6*(1+math.Abs(w)) {
-			t.Fatalf("%s: place %d is %v, want %v", name, i, g, w)
-		}
 	}
 }
 

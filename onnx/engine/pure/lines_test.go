@@ -6,6 +6,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/conformance"
 	"fmp/onnx/engine"
 	"fmp/onnx/internal/kernel"
 	"fmp/onnx/must"
@@ -90,15 +91,14 @@ func TestLines(t *testing.T) {
 			e := must.Get(New(engine.Options{Threads: 1, Reproducible: true}))(t)
 			plain := must.Get(e.Load(m))(t)
 			defer plain.Close()
+			tolerance := conformance.Tolerance{Absolute: 2e-5, Relative: 2e-6}
 			for _, shape := range [][]int{{2, 19, 40}, {7, 19, 40}, {0, 19, 40}} {
 				x := numbers(5, shape...)
 				want := must.Get(engine.Eval(plain, map[string]*onnx.Tensor{"x": x}))(t)
 				got := evaluated(t, s, x)
 				for of, w := range want {
-					for i, v := range w.F32() {
-						if d := math.Abs(float64(got[of].F32()[i] - v)); d > 2e-6*(10+math.Abs(float64(v))) {
-							t.Fatalf("%v: %s[%d] is %v, node by node %v", shape, of, i, got[of].F32()[i], v)
-						}
+					if err := conformance.Compare(got[of], w, tolerance); err != nil {
+						t.Fatalf("%v: %s of nodes one by one %v", shape, of, err)
 					}
 				}
 			}

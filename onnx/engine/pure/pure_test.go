@@ -64,18 +64,27 @@ func opModel(op string, opset int64, in []*onnx.Tensor, outputs int,
 	return m, feeds
 }
 
-// attempt returns the first output of a model of one node, or why it is not loaded or does not run.
-func attempt(t testing.TB, op string, opset int64, in []*onnx.Tensor, outputs int,
-	attrs ...onnx.Attr) (*onnx.Tensor, error) {
-	m, feeds := opModel(op, opset, in, outputs, attrs...)
+// outcome is the shape and the elements of the first output of a model of one node, or why it is
+// not loaded or does not run, which may be no defect of a kernel.
+func outcome(t testing.TB, op string, opset int64, in []*onnx.Tensor, attrs ...onnx.Attr) string {
+	t.Helper()
+	m, feeds := opModel(op, opset, in, max(1, outputs[op]), attrs...)
 	s, err := newPure(t, 1).Load(m)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		defer s.Close()
+		var out map[string]*onnx.Tensor
+		if out, err = engine.Eval(s, feeds); err == nil {
+			return fmt.Sprint(out["y0"].Shape, " ", out["y0"].Data)
+		}
 	}
-	defer s.Close()
-	out, err := engine.Eval(s, feeds)
-	return out["y0"], err
+	if strings.Contains(err.Error(), "kernel failed") {
+		t.Error(err)
+	}
+	return err.Error()
 }
+
+// outputs are those of operators that have several.
+var outputs = map[string]int{"StringSplit": 2, "TopK": 2, "Split": 3}
 
 func load(t testing.TB, m *onnx.Model) engine.Session {
 	t.Helper()

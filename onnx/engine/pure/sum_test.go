@@ -1,13 +1,13 @@
 package pure
 
 import (
-	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/conformance"
 	"fmp/onnx/engine"
 	"fmp/onnx/internal/kernel"
 	"fmp/onnx/must"
@@ -77,6 +77,7 @@ func TestSums(t *testing.T) {
 			shape = append(shape, d.(int))
 		}
 		feeds := map[string]*onnx.Tensor{"x": random(n, c.channels, c.side, c.side), "y": random(shape...)}
+		tolerance := conformance.Tolerance{Absolute: 1e-5, Relative: 1e-5}
 		for _, threads := range []int{1, 3} {
 			var outs [2]map[string]*onnx.Tensor
 			for i, m := range []*onnx.Model{together, apart} {
@@ -95,10 +96,8 @@ func TestSums(t *testing.T) {
 				}
 			}
 			for name, got := range outs[0] {
-				for i, v := range outs[1][name].F32() {
-					if d := math.Abs(float64(got.F32()[i] - v)); !(d <= 1e-5*(1+math.Abs(float64(v)))) {
-						t.Fatalf("%s: element %d of %s is %v together and %v apart", c.name, i, name, got.F32()[i], v)
-					}
+				if err := conformance.Compare(got, outs[1][name], tolerance); err != nil {
+					t.Fatalf("%s: %s, together in place of apart, %v", c.name, name, err)
 				}
 			}
 		}

@@ -3,13 +3,11 @@
 package pure_test
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"fmp/onnx"
-	"fmp/onnx/must"
 	_ "fmp/onnx/rare"
 	_ "fmp/onnx/text"
 )
@@ -76,20 +74,9 @@ func TestText(t *testing.T) {
 		{"TfIdfVectorizer", ts{onnx.Vector("b")},
 			grams(S("mode", "TF"), I("max_skip_count", 1<<60), Is("ngram_indexes", 0, 1, 2)), "[3] [0 1 0]"},
 	} {
-		t.Run(c.op, func(t *testing.T) {
-			outputs := 1
-			if c.op == "StringSplit" {
-				outputs = 2
-			}
-			y, err := attempt(t, c.op, 20, c.in, outputs, c.attrs...)
-			if err != nil {
-				must.Fail(err)(t, c.want)
-				return
-			}
-			if got := fmt.Sprint(y.Shape, " ", y.Data); got != c.want {
-				t.Errorf("%s, want %s", got, c.want)
-			}
-		})
+		if got := outcome(t, c.op, 20, c.in, c.attrs...); !strings.Contains(got, c.want) {
+			t.Errorf("%s: %s, want %s", c.op, got, c.want)
+		}
 	}
 }
 
@@ -126,7 +113,8 @@ func TestHostileShapes(t *testing.T) {
 		{"GridSample", ts{onnx.ZerosF32(1, 1, 2, 2, 2), onnx.ZerosF32(1, 2, 2, 2, 2)},
 			nil, "number of d"},
 	} {
-		_, err := attempt(t, c.op, 20, c.in, 1, c.attrs...)
-		must.Fail(err)(t, c.says, c.op)
+		if got := outcome(t, c.op, 20, c.in, c.attrs...); !strings.Contains(got, c.says) {
+			t.Errorf("%s: %s, want %s", c.op, got, c.says)
+		}
 	}
 }
