@@ -121,16 +121,9 @@ func Externals(data []byte) ([]string, error) {
 
 // hasGraph reports whether data are fields of protobuf with one that can be a model's graph.
 func hasGraph(data []byte) (has bool) {
-	const graph = 7
-	for len(data) > 0 {
-		num, kind, n := protowire.ConsumeField(data)
-		if n < 0 {
-			return false
-		}
-		has = has || num == graph && kind == protowire.BytesType
-		data = data[n:]
-	}
-	return has
+	return eachField(data, func(num protowire.Number, kind protowire.Type, _, _ []byte) {
+		has = has || num == fieldGraph && kind == protowire.BytesType
+	}) && has
 }
 
 // Tensors may share bytes of a file, as tied weights do, but all together read no more than this
@@ -215,15 +208,7 @@ func readTensorData(root *os.Root, files map[string]*dataFile,
 	if d.Size() == 0 {
 		return nil, fmt.Errorf("element type %v cannot lie in another file", d)
 	}
-	shape := make([]int, len(t.Dims))
-	for i, v := range t.Dims {
-		if v < 0 || v > onnx.MaxElements {
-			return nil, fmt.Errorf("dimension %d is %d; allowed are 0 to %d", i, v,
-				onnx.MaxElements)
-		}
-		shape[i] = int(v)
-	}
-	n, err := onnx.Elements(shape)
+	shape, n, err := sizes(t)
 	if err != nil {
 		return nil, err
 	}

@@ -89,23 +89,15 @@ func load(path string, data []byte,
 // may be given twice.
 func saysWhole(data []byte, whole func(metadata map[string]string) bool) bool {
 	const metadata = 14
-	for len(data) > 0 {
-		num, kind, n := protowire.ConsumeField(data)
-		if n < 0 {
-			return false
-		}
+	says := false
+	eachField(data, func(num protowire.Number, kind protowire.Type, _, value []byte) {
 		if num == metadata && kind == protowire.BytesType {
-			_, _, tag := protowire.ConsumeTag(data)
-			value, _ := protowire.ConsumeBytes(data[tag:])
 			var kv onnxpb.StringStringEntryProto
-			if err := message.Within(value, &kv, 2, 16); err != nil ||
-				whole(map[string]string{kv.Key: kv.Value}) {
-				return true
-			}
+			err := message.Within(value, &kv, 2, 16)
+			says = says || err != nil || whole(map[string]string{kv.Key: kv.Value})
 		}
-		data = data[n:]
-	}
-	return false
+	})
+	return says
 }
 
 // Save writes a model file, whole or not at all.
@@ -150,19 +142,17 @@ func decodeOwn(data []byte, parts int) (*onnxpb.ModelProto, error) {
 
 func decode(data []byte, parts int) (*onnxpb.ModelProto, error) {
 	var p onnxpb.ModelProto
-	if err := message.Within(data, &p, maxMessages, parts); err != nil {
-		if what := foreignFormat(data); what != "" {
-			return nil, fmt.Errorf("not an ONNX model: %s", what)
-		}
+	err := message.Within(data, &p, maxMessages, parts)
+	if err == nil && p.Graph != nil {
+		return &p, nil
+	}
+	if foreign := foreignFormat(data); foreign != "" {
+		return nil, fmt.Errorf("not an ONNX model: %s", foreign)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("not an ONNX model, or a damaged one: %w", err)
 	}
-	if p.Graph == nil {
-		if what := foreignFormat(data); what != "" {
-			return nil, fmt.Errorf("not an ONNX model: %s", what)
-		}
-		return nil, fmt.Errorf("not an ONNX model: it holds no graph")
-	}
-	return &p, nil
+	return nil, fmt.Errorf("not an ONNX model: it holds no graph")
 }
 
 // allOptional is the metadata key of a file of which every initializer is an optional input.
@@ -203,19 +193,14 @@ func modelFromProto(p *onnxpb.ModelProto) (*onnx.Model, error) {
 		for _, o := range fp.OpsetImport {
 			f.Opsets[domain(o.Domain)] = o.Version
 		}
-		for _, ap := range fp.AttributeProto {
-			a, err := attrFromProto(ap, 0)
-			if err != nil {
-				return nil, fmt.Errorf("function %q: %w", fp.Name, err)
-			}
-			f.Defaults = append(f.Defaults, a)
+		f.Defaults, err = each(fp.AttributeProto,
+			func(p *onnxpb.AttributeProto) (onnx.Attr, error) { return attrFromProto(p, 0) })
+		if err == nil {
+			f.Nodes, err = each(fp.Node,
+				func(p *onnxpb.NodeProto) (*onnx.Node, error) { return nodeFromProto(p, 0) })
 		}
-		for _, np := range fp.Node {
-			n, err := nodeFromProto(np, 0)
-			if err != nil {
-				return nil, fmt.Errorf("function %q: %w", fp.Name, err)
-			}
-			f.Nodes = append(f.Nodes, n)
+		if err != nil {
+			return nil, fmt.Errorf("function %q: %w", fp.Name, err)
 		}
 		m.Functions = append(m.Functions, f)
 	}
@@ -388,11 +373,11 @@ func kindOf(p *onnxpb.AttributeProto) onnxpb.AttributeProto_AttributeType {
 	return p.Type
 }
 
-// decodeEach decodes a list up to its first error.
-func decodeEach[P, T any](list []P, decode func(P) (T, error)) ([]T, error) {
+// each converts a list up to its first error.
+func each[P, T any](list []P, convert func(P) (T, error)) ([]T, error) {
 	var out []T
 	for _, p := range list {
-		v, err := decode(p)
+		v, err := convert(p)
 		if err != nil {
 			return out, err
 		}
@@ -426,7 +411,7 @@ func attrFromProto(p *onnxpb.AttributeProto, depth int) (onnx.Attr, error) {
 			a.Tensor, err = TensorFromProto(p.T)
 		}
 	case onnxpb.AttributeProto_TENSORS:
-		a.Tensors, err = decodeEach(p.Tensors, TensorFromProto)
+		a.Tensors, err = each(p.Tensors, TensorFromProto)
 	case onnxpb.AttributeProto_GRAPH:
 		if p.G == nil {
 			err = fmt.Errorf("is a graph and holds none")
@@ -434,7 +419,7 @@ func attrFromProto(p *onnxpb.AttributeProto, depth int) (onnx.Attr, error) {
 			a.Graph, err = graph(p.G)
 		}
 	case onnxpb.AttributeProto_GRAPHS:
-		a.Graphs, err = decodeEach(p.Graphs, graph)
+		a.Graphs, err = each(p.Graphs, graph)
 	default:
 		if a.Ref == "" {
 			err = onnx.Unknownf("is of kind %v, which is not supported", p.Type)
@@ -476,12 +461,8 @@ func Refer(m *onnx.Model) (data []byte, folder string, err error) {
 		}
 		folder = e.Folder
 		delete(g.Initializers, name)
-		p := &onnxpb.TensorProto{Name: name, DataType: int32(t.DType),
-			Dims:         make([]int64, len(t.Shape)),
-			DataLocation: onnxpb.TensorProto_EXTERNAL}
-		for i, d := range t.Shape {
-			p.Dims[i] = int64(d)
-		}
+		p := header(name, t)
+		p.DataLocation = onnxpb.TensorProto_EXTERNAL
 		for _, kv := range [][2]string{{"location", e.Location}, {"offset", strconv.FormatInt(e.Offset, 10)},
 			{"length", strconv.FormatInt(n, 10)}} {
 			p.ExternalData = append(p.ExternalData, &onnxpb.StringStringEntryProto{Key: kv[0], Value: kv[1]})
@@ -537,19 +518,11 @@ func modelToProto(m *onnx.Model) (*onnxpb.ModelProto, error) {
 		fp := &onnxpb.FunctionProto{Domain: f.Domain, Name: f.Name, Input: f.Inputs, Output: f.Outputs,
 			Attribute:   f.Attributes,
 			OpsetImport: opsetsToProto(f.Opsets)}
-		for _, a := range f.Defaults {
-			ap, err := attrToProto(a)
-			if err != nil {
-				return nil, err
-			}
-			fp.AttributeProto = append(fp.AttributeProto, ap)
+		if fp.AttributeProto, err = each(f.Defaults, attrToProto); err != nil {
+			return nil, err
 		}
-		for _, n := range f.Nodes {
-			np, err := nodeToProto(n)
-			if err != nil {
-				return nil, err
-			}
-			fp.Node = append(fp.Node, np)
+		if fp.Node, err = each(f.Nodes, nodeToProto); err != nil {
+			return nil, err
 		}
 		p.Functions = append(p.Functions, fp)
 	}
@@ -582,12 +555,9 @@ func graphToProto(g *onnx.Graph) (*onnxpb.GraphProto, error) {
 	for _, v := range g.Values {
 		p.ValueInfo = append(p.ValueInfo, valueToProto(v))
 	}
-	for _, n := range g.Nodes {
-		np, err := nodeToProto(n)
-		if err != nil {
-			return nil, err
-		}
-		p.Node = append(p.Node, np)
+	var err error
+	if p.Node, err = each(g.Nodes, nodeToProto); err != nil {
+		return nil, err
 	}
 	return p, nil
 }
@@ -618,12 +588,9 @@ func valueToProto(v onnx.ValueInfo) *onnxpb.ValueInfoProto {
 func nodeToProto(n *onnx.Node) (*onnxpb.NodeProto, error) {
 	p := &onnxpb.NodeProto{Name: n.Name, OpType: n.Op, Domain: n.Domain, Input: n.Inputs,
 		Output: n.Outputs}
-	for _, a := range n.Attrs {
-		ap, err := attrToProto(a)
-		if err != nil {
-			return nil, fmt.Errorf("%s %q: %w", n.Op, n.Name, err)
-		}
-		p.Attribute = append(p.Attribute, ap)
+	var err error
+	if p.Attribute, err = each(n.Attrs, attrToProto); err != nil {
+		return nil, fmt.Errorf("%s %q: %w", n.Op, n.Name, err)
 	}
 	return p, nil
 }
@@ -653,25 +620,12 @@ func attrToProto(a onnx.Attr) (*onnxpb.AttributeProto, error) {
 	case onnx.AttrTensor:
 		p.T, err = sharedTensor("", a.Tensor)
 	case onnx.AttrTensors:
-		for _, t := range a.Tensors {
-			tp, terr := sharedTensor("", t)
-			if terr != nil {
-				err = terr
-				break
-			}
-			p.Tensors = append(p.Tensors, tp)
-		}
+		p.Tensors, err = each(a.Tensors,
+			func(t *onnx.Tensor) (*onnxpb.TensorProto, error) { return sharedTensor("", t) })
 	case onnx.AttrGraph:
 		p.G, err = graphToProto(a.Graph)
 	case onnx.AttrGraphs:
-		for _, g := range a.Graphs {
-			gp, gerr := graphToProto(g)
-			if gerr != nil {
-				err = gerr
-				break
-			}
-			p.Graphs = append(p.Graphs, gp)
-		}
+		p.Graphs, err = each(a.Graphs, graphToProto)
 	default:
 		err = fmt.Errorf("kind %d cannot be written", a.Kind)
 	}

@@ -33,14 +33,7 @@ func TensorFromProto(p *onnxpb.TensorProto) (*onnx.Tensor, error) {
 		return fail("%w", onnx.Unknownf(
 			"element type %d is not supported; complex numbers are not held", p.DataType))
 	}
-	shape := make([]int, len(p.Dims))
-	for i, v := range p.Dims {
-		if v < 0 || v > onnx.MaxElements {
-			return fail("dimension %d is %d; allowed are 0 to %d", i, v, onnx.MaxElements)
-		}
-		shape[i] = int(v)
-	}
-	n, err := onnx.Elements(shape)
+	shape, n, err := sizes(p)
 	if err != nil {
 		return fail("%w", err)
 	}
@@ -69,6 +62,19 @@ func TensorFromProto(p *onnxpb.TensorProto) (*onnx.Tensor, error) {
 		return fail("%w", err)
 	}
 	return t, nil
+}
+
+// sizes are a tensor's shape and number of elements.
+func sizes(p *onnxpb.TensorProto) (shape []int, n int, err error) {
+	shape = make([]int, len(p.Dims))
+	for i, v := range p.Dims {
+		if v < 0 || v > onnx.MaxElements {
+			return nil, 0, fmt.Errorf("dimension %d is %d; allowed are 0 to %d", i, v, onnx.MaxElements)
+		}
+		shape[i] = int(v)
+	}
+	n, err = onnx.Elements(shape)
+	return shape, n, err
 }
 
 // fillTyped copies the elements from the field of their type, which holds as many.
@@ -210,11 +216,7 @@ func sharedTensor(name string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
 	if err := onnx.CheckTensor(t); err != nil {
 		return nil, fmt.Errorf("tensor %q: %w", name, err)
 	}
-	p := &onnxpb.TensorProto{Name: name, DataType: int32(t.DType),
-		Dims: make([]int64, len(t.Shape))}
-	for i, d := range t.Shape {
-		p.Dims[i] = int64(d)
-	}
+	p := header(name, t)
 	var err error
 	if v, ok := t.Data.([]string); ok {
 		for _, s := range v {
@@ -230,6 +232,15 @@ func sharedTensor(name string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
 		return nil, fmt.Errorf("tensor %q: %w", name, err)
 	}
 	return p, nil
+}
+
+// header is a tensor without its data.
+func header(name string, t *onnx.Tensor) *onnxpb.TensorProto {
+	p := &onnxpb.TensorProto{Name: name, DataType: int32(t.DType), Dims: make([]int64, len(t.Shape))}
+	for i, d := range t.Shape {
+		p.Dims[i] = int64(d)
+	}
+	return p
 }
 
 // ownBytes is a tensor's numbers as files have them, where they lie; nil where this machine holds
