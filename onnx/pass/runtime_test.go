@@ -4,7 +4,6 @@ package pass_test
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/check"
+	"fmp/onnx/conformance"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
@@ -62,21 +62,12 @@ func feedsFor(t *testing.T, m *onnx.Model, r *rand.Rand) map[string]*onnx.Tensor
 
 func compareTensors(t *testing.T, name string, got, want *onnx.Tensor) {
 	t.Helper()
-	if fmt.Sprint(got.DType, got.Shape) != fmt.Sprint(want.DType, want.Shape) {
-		t.Errorf("%s is %v, was %v", name, got, want)
-		return
+	tolerance := conformance.Tolerance{}
+	if want.DType.IsFloat() {
+		tolerance = conformance.Tolerance{Absolute: 1e-5, Relative: 1e-5}
 	}
-	if w := want.F32(); w != nil {
-		for i, g := range got.F32() {
-			if d := math.Abs(float64(g - w[i])); !(d <= 1e-5*(1+math.Abs(float64(w[i])))) {
-				t.Errorf("%s[%d] is %v, was %v", name, i, g, w[i])
-				return
-			}
-		}
-		return
-	}
-	if fmt.Sprint(got.Data) != fmt.Sprint(want.Data) {
-		t.Errorf("%s is %v, was %v", name, got.Data, want.Data)
+	if err := conformance.Compare(got, want, tolerance); err != nil {
+		t.Errorf("%s %v", name, err)
 	}
 }
 

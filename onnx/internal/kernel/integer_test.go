@@ -298,25 +298,6 @@ func TestMaximaOfBytes(t *testing.T) {
 	}
 }
 
-// TestChunksOfLines: where channels are many, weights go over lines of planes in parts, which give the
-// convolution of the definition.
-func TestChunksOfLines(t *testing.T) {
-	r := rand.New(rand.NewPCG(10, 1))
-	x, w := drawnBytes(r, onnx.Uint8, 1, 602, 21, 23), drawnBytes(r, onnx.Int8, 3, 602, 3, 3)
-	zx, zw := onnx.Scalar(uint8(7)), onnx.NewTensor(make([]int8, 3), 3)
-	var want []int32
-	byteKernels(t, func(t *testing.T) {
-		n := &onnx.Node{Op: "ConvInteger", Attrs: []onnx.Attr{onnx.IntsAttr("pads", 1, 1, 1, 1)}}
-		got := evaluated(t, 1, n, map[int]bool{1: true, 3: true}, x, w, zx, zw)
-		if want == nil {
-			want = byDefinition(x, w, zx, zw, got.Shape, 1, []int{1, 1}, []int{1, 1}, []int{1, 1, 1, 1})
-		}
-		if !slices.Equal(data[int32](got), want) {
-			t.Fatal("sums differ")
-		}
-	})
-}
-
 // TestSizesInTurn: a kernel that keeps the arrangement of its last planes convolves others too.
 func TestSizesInTurn(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 1))
@@ -340,6 +321,24 @@ func TestSizesInTurn(t *testing.T) {
 	}
 }
 
+// sumsOf holds the sums of x, padded, with w, a stride apart, in memory of at most the given bytes,
+// to the definition.
+func sumsOf(t *testing.T, most int64, stride int, x, w *onnx.Tensor, pads ...int) {
+	t.Helper()
+	one, strides, zx := []int{1, 1}, []int{stride, stride}, onnx.Scalar(uint8(7))
+	if x.DType == onnx.Int8 {
+		zx = onnx.Scalar(int8(7))
+	}
+	zw := onnx.NewTensor(make([]int8, w.Shape[0]), w.Shape[0])
+	n := &onnx.Node{Op: "ConvInteger", Attrs: []onnx.Attr{onnx.IntsAttr("pads", pads...),
+		onnx.IntsAttr("strides", strides...)}}
+	got := evaluatedIn(t, &Env{Pool: &Pool{Most: most}, Threads: 1}, n, map[int]bool{1: true, 3: true}, x, w,
+		zx, zw)
+	if !slices.Equal(data[int32](got), byDefinition(x, w, zx, zw, got.Shape, 1, strides, one, pads)) {
+		t.Fatalf("sums of %v and %v at a stride of %d differ", x, w, stride)
+	}
+}
+
 // TestGatheredColumns: planes of short lines, whose taps are gathered for many filters, give the
 // convolution of the definition, with signed and unsigned bytes around them.
 func TestGatheredColumns(t *testing.T) {
@@ -349,47 +348,32 @@ func TestGatheredColumns(t *testing.T) {
 			for stride := 1; stride < 3; stride++ {
 				d := []onnx.DType{onnx.Int8, onnx.Uint8}[r.IntN(2)]
 				x, w := drawnBytes(r, d, 1, 6, side, side), drawnBytes(r, onnx.Int8, 90, 6, 3, 3)
-				zx, zw := drawnBytes(r, d, 1), onnx.NewTensor(make([]int8, 90), 90)
-				zx.Shape = nil
-				n := &onnx.Node{Op: "ConvInteger", Attrs: []onnx.Attr{onnx.IntsAttr("pads", 1, 1, 1, 1),
-					onnx.IntsAttr("strides", stride, stride)}}
-				got := evaluated(t, 2, n, map[int]bool{1: true, 3: true}, x, w, zx, zw)
-				want := byDefinition(x, w, zx, zw, got.Shape, 1, []int{stride, stride}, []int{1, 1}, []int{1, 1, 1, 1})
-				if !slices.Equal(data[int32](got), want) {
-					t.Fatalf("sums of planes of %d at a stride of %d differ", side, stride)
-				}
+				sumsOf(t, 0, stride, x, w, 1, 1, 1, 1)
 			}
 		}
 	})
 }
 
-// sumsOf are those of x, padded, with w in memory of at most the given bytes, which must be the
-// definition's.
-func sumsOf(t *testing.T, most int64, x, w *onnx.Tensor, pads ...int) *onnx.Tensor {
-	t.Helper()
-	one, zx := []int{1, 1}, onnx.Scalar(uint8(7))
-	zw := onnx.NewTensor(make([]int8, w.Shape[0]), w.Shape[0])
-	n := &onnx.Node{Op: "ConvInteger", Attrs: []onnx.Attr{onnx.IntsAttr("pads", pads...)}}
-	got := evaluatedIn(t, &Env{Pool: &Pool{Most: most}, Threads: 1}, n, map[int]bool{1: true, 3: true}, x, w,
-		zx, zw)
-	if !slices.Equal(data[int32](got), byDefinition(x, w, zx, zw, got.Shape, 1, one, one, pads)) {
-		t.Fatalf("sums of %v and %v differ", x, w)
-	}
-	return got
+// TestChunksOfLines: where channels are many, weights go over lines of planes in parts, which give the
+// convolution of the definition.
+func TestChunksOfLines(t *testing.T) {
+	r := rand.New(rand.NewPCG(10, 1))
+	x, w := drawnBytes(r, onnx.Uint8, 1, 602, 21, 23), drawnBytes(r, onnx.Int8, 3, 602, 3, 3)
+	byteKernels(t, func(t *testing.T) { sumsOf(t, 0, 1, x, w, 1, 1, 1, 1) })
 }
 
 // TestLongLines: many filters over a long line take little memory beside their sums.
 func TestLongLines(t *testing.T) {
 	r := rand.New(rand.NewPCG(14, 1))
 	x, w := drawnBytes(r, onnx.Uint8, 1, 1, 1, 5000), drawnBytes(r, onnx.Int8, 200, 1, 1, 3)
-	byteKernels(t, func(t *testing.T) { sumsOf(t, 4*200*5000+1<<19, x, w, 0, 1, 0, 1) })
+	byteKernels(t, func(t *testing.T) { sumsOf(t, 4*200*5000+1<<19, 1, x, w, 0, 1, 0, 1) })
 }
 
 // TestNoColumns: a plane without columns, whose windows lie in the padding, has sums too.
 func TestNoColumns(t *testing.T) {
 	r := rand.New(rand.NewPCG(15, 1))
 	x, w := drawnBytes(r, onnx.Uint8, 1, 4, 30, 0), drawnBytes(r, onnx.Int8, 64, 4, 3, 3)
-	byteKernels(t, func(t *testing.T) { sumsOf(t, 0, x, w, 1, 2, 1, 2) })
+	byteKernels(t, func(t *testing.T) { sumsOf(t, 0, 1, x, w, 1, 2, 1, 2) })
 }
 
 // TestLargePlanes: the columns of planes are gathered only where they take little memory, which is a

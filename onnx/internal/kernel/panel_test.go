@@ -278,22 +278,6 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-// AVX-512 and AVX2 give the same bits.
-func TestPanelsOnEitherInstructionSet(t *testing.T) {
-	r := rand.New(rand.NewPCG(7, 8))
-	a, b := laid(r, 21, 300, false), laid(r, 300, 75, false)
-	first := dense(make([]float32, 21*75), 21, 75)
-	multiplyPanels(a, b, first, false, false)
-	if !narrower(t) {
-		t.Skip("this processor has one instruction set")
-	}
-	second := dense(make([]float32, 21*75), 21, 75)
-	multiplyPanels(a, b, second, false, false)
-	if !slices.Equal(first.data, second.data) {
-		t.Error("the products differ")
-	}
-}
-
 // BenchmarkPanels measures products in float32, both operands copied each time.
 func BenchmarkPanels(b *testing.B) {
 	if !havePanels {
