@@ -16,31 +16,9 @@ import (
 
 // irVersion is the first IR version that goes with each version of the standard operator set.
 func irVersion(opset int) int64 {
-	switch {
-	case opset <= 8:
-		return 3
-	case opset == 9:
-		return 4
-	case opset == 10:
-		return 5
-	case opset == 11:
-		return 6
-	case opset <= 14:
-		return 7
-	case opset <= 18:
-		return 8
-	case opset <= 20:
-		return 9
-	case opset <= 22:
-		return 10
-	case opset == 23:
-		return 11
-	case opset == 24:
-		return 12
-	case opset <= 27:
-		return 13
-	}
-	return 14
+	last := []int{8, 9, 10, 11, 14, 18, 20, 22, 23, 24, 27} // operator set of each, from 3 on
+	i, _ := slices.BinarySearch(last, opset)
+	return int64(3 + i)
 }
 
 // Upgrade rewrites a model of an older standard operator set, from [onnx.MinOpset] on, in version
@@ -63,25 +41,19 @@ func Upgrade(m *onnx.Model, to int) error {
 			"model with one of them", m.Graph.Name, from, to, onnx.MinOpset, onnx.MaxOpset)
 	}
 	c := onnx.Clone(m)
-	if err := Inline(c); err != nil {
-		return err
-	}
-	if err := shape.Infer(c); err != nil {
-		return err
-	}
-	if err := check.Model(c); err != nil {
-		return err
+	for _, ready := range []func(*onnx.Model) error{Inline, shape.Infer, check.Model} {
+		if err := ready(c); err != nil {
+			return err
+		}
 	}
 	u := &upgrader{names: newNames(), to: to}
 	c.Graph.AddNames(u.names.taken)
 	for v := from + 1; v <= to; v++ {
-		types, err := shape.Types(c)
-		if err != nil {
-			return fmt.Errorf("upgrading %q from operator set %d to %d: %w", m.Graph.Name,
-				v-1, v, err)
+		var err error
+		if u.types, err = shape.Types(c); err == nil {
+			err = u.graph(c.Graph, v)
 		}
-		u.types = types
-		if err := u.graph(c.Graph, v); err != nil {
+		if err != nil {
 			return fmt.Errorf("upgrading %q from operator set %d to %d: %w", m.Graph.Name,
 				v-1, v, err)
 		}
@@ -204,14 +176,38 @@ func feed(n *onnx.Node, i int, name string) {
 	n.Inputs[i] = name
 }
 
-// toInput moves a list of integers from an attribute to input i.
+// toInput moves an attribute, if the node has it, to input i.
 func toInput(attr string, i int) change {
 	return func(u *upgrader, n *onnx.Node) {
-		if a, ok := drop(n, attr); ok {
-			feed(n, i, u.constant(n, attr, onnx.Vector(a.Ints...)))
+		a, ok := drop(n, attr)
+		if !ok {
+			return
 		}
+		v := onnx.Vector(a.Ints...)
+		switch a.Kind {
+		case onnx.AttrInt:
+			v = onnx.Vector(a.Int)
+		case onnx.AttrFloat:
+			v = onnx.Scalar(a.Float)
+		case onnx.AttrFloats:
+			v = onnx.Vector(a.Floats...)
+		}
+		feed(n, i, u.constant(n, attr, v))
 	}
 }
+
+// needed is toInput of an attribute that the node must have.
+func needed(attr string, i int) change {
+	return func(u *upgrader, n *onnx.Node) {
+		if _, ok := n.Attr(attr); !ok {
+			try.Fail("it has no %s", attr)
+		}
+		toInput(attr, i)(u, n)
+	}
+}
+
+// renamed is for an operator that a version calls otherwise.
+func renamed(op string) change { return func(_ *upgrader, n *onnx.Node) { n.Op = op } }
 
 // upgrades holds the changes of a version to the meaning or form of operators; those that it only
 // extends are not listed.
@@ -221,25 +217,27 @@ func init() {
 	axesToInput := toInput("axes", 1)
 	upgrades = map[int]map[string]change{
 		9: {
-			"BatchNormalization": upgradeBatchNormalization9, "Upsample": upgradeUpsample9,
-			"Scan": upgradeScan9,
+			"BatchNormalization": upgradeBatchNormalization9, "Upsample": needed("scales", 1),
+			"Scan": func(u *upgrader, n *onnx.Node) { *n = *try.Get(spell.Scan(n, u.names.unique)) },
 		},
 		10: {
-			"Slice": upgradeSlice10, "TopK": upgradeTopK10, "Upsample": upgradeUpsample10,
+			"Slice": upgradeSlice10, "TopK": needed("k", 1), "Upsample": renamed("Resize"),
 			"Dropout": upgradeDropout10,
 		},
 		11: {
 			"Clip": upgradeClip11, "Pad": upgradePad11, "Resize": upgradeResize11,
-			"Scatter": upgradeScatter11,
+			"Scatter": renamed("ScatterElements"),
 		},
-		12: {"Dropout": upgradeDropout12},
+		12: {"Dropout": toInput("ratio", 1)},
 		13: {
 			"Softmax": upgradeSoftmax13, "LogSoftmax": upgradeSoftmax13, "Hardmax": upgradeSoftmax13,
 			"Squeeze":   axesToInput,
 			"Unsqueeze": axesToInput, "ReduceSum": axesToInput, "Split": toInput("split", 1),
 		},
 		14: {"BatchNormalization": upgradeBatchNormalization14},
-		16: {"RoiAlign": upgradeRoiAlign16},
+		16: {"RoiAlign": func(_ *upgrader, n *onnx.Node) {
+			n.Attrs = append(n.Attrs, onnx.StrAttr("coordinate_transformation_mode", "output_half_pixel"))
+		}},
 		18: {
 			"ReduceMean": axesToInput, "ReduceMax": axesToInput, "ReduceMin": axesToInput,
 			"ReduceProd": axesToInput,
@@ -248,13 +246,10 @@ func init() {
 			"ReduceSumSquare": axesToInput, "Split": upgradeSplit18,
 		},
 		20: {"DFT": upgradeDFT20, "GridSample": upgradeGridSample20},
-		21: {"GroupNormalization": refuseUpgrade(
-			"scale and bias were given for each group and now are for each channel")},
+		21: {"GroupNormalization": func(*upgrader, *onnx.Node) {
+			try.Fail("scale and bias were given for each group and now are for each channel")
+		}},
 	}
-}
-
-func refuseUpgrade(why string) change {
-	return func(*upgrader, *onnx.Node) { try.Fail("%s", why) }
 }
 
 func upgradeBatchNormalization9(u *upgrader, n *onnx.Node) {
@@ -263,37 +258,10 @@ func upgradeBatchNormalization9(u *upgrader, n *onnx.Node) {
 	}
 }
 
-func upgradeUpsample9(u *upgrader, n *onnx.Node) {
-	a, ok := drop(n, "scales")
-	if !ok {
-		try.Fail("it has no scales")
-	}
-	feed(n, 1, u.constant(n, "scales", onnx.Vector(a.Floats...)))
-}
-
 func upgradeSlice10(u *upgrader, n *onnx.Node) {
-	for i, name := range []string{"starts", "ends", "axes"} {
-		a, ok := drop(n, name)
-		if !ok && name != "axes" {
-			try.Fail("it has no %s", name)
-		}
-		if ok {
-			feed(n, i+1, u.constant(n, name, onnx.Vector(a.Ints...)))
-		}
-	}
-}
-
-func upgradeTopK10(u *upgrader, n *onnx.Node) {
-	a, ok := drop(n, "k")
-	if !ok {
-		try.Fail("it has no k")
-	}
-	feed(n, 1, u.constant(n, "k", onnx.Vector(a.Int)))
-}
-
-// upgradeUpsample10: version 10 calls it Resize.
-func upgradeUpsample10(u *upgrader, n *onnx.Node) {
-	n.Op = "Resize"
+	needed("starts", 1)(u, n)
+	needed("ends", 2)(u, n)
+	toInput("axes", 3)(u, n)
 }
 
 // upgradeDropout10: the mask was of the input's type and is bool from then on.
@@ -302,12 +270,6 @@ func upgradeDropout10(u *upgrader, n *onnx.Node) {
 		try.Fail("its mask is used, whose type changed")
 	}
 	n.Outputs = n.Outputs[:1]
-}
-
-func upgradeDropout12(u *upgrader, n *onnx.Node) {
-	if a, ok := drop(n, "ratio"); ok {
-		feed(n, 1, u.constant(n, "ratio", onnx.Scalar(a.Float)))
-	}
 }
 
 // upgradeClip11: bounds of the input's type; before they were floats, with the type's extremes as
@@ -335,11 +297,7 @@ func scalar(d onnx.DType, v float32) *onnx.Tensor {
 }
 
 func upgradePad11(u *upgrader, n *onnx.Node) {
-	a, ok := drop(n, "pads")
-	if !ok {
-		try.Fail("it has no pads")
-	}
-	feed(n, 1, u.constant(n, "pads", onnx.Vector(a.Ints...)))
+	needed("pads", 1)(u, n)
 	if v, ok := drop(n, "value"); ok && v.Float != 0 {
 		feed(n, 2, u.constant(n, "value", scalar(u.types[n.Inputs[0]].DType, v.Float)))
 	}
@@ -359,10 +317,6 @@ func upgradeResize11(u *upgrader, n *onnx.Node) {
 	}
 	n.Attrs = append(n.Attrs, onnx.StrAttr("coordinate_transformation_mode", "asymmetric"))
 	n.Inputs = []string{n.Inputs[0], u.constant(n, "roi", onnx.NewTensor([]float32{}, 0)), n.Input(1)}
-}
-
-func upgradeScatter11(u *upgrader, n *onnx.Node) {
-	n.Op = "ScatterElements"
 }
 
 // upgradeSoftmax13: before, all axes from axis on were one axis. Where that is only the last, the
@@ -400,10 +354,6 @@ func upgradeBatchNormalization14(u *upgrader, n *onnx.Node) {
 	n.Outputs = n.Outputs[:1]
 }
 
-func upgradeRoiAlign16(u *upgrader, n *onnx.Node) {
-	n.Attrs = append(n.Attrs, onnx.StrAttr("coordinate_transformation_mode", "output_half_pixel"))
-}
-
 // upgradeSplit18: without sizes the number of parts must be said.
 func upgradeSplit18(u *upgrader, n *onnx.Node) {
 	if n.Input(1) == "" {
@@ -428,8 +378,4 @@ func upgradeGridSample20(u *upgrader, n *onnx.Node) {
 		}
 		n.Attrs = append(n.Attrs, a)
 	}
-}
-
-func upgradeScan9(u *upgrader, n *onnx.Node) {
-	*n = *try.Get(spell.Scan(n, u.names.unique))
 }

@@ -93,7 +93,7 @@ func inferConstantOfShape(c *call) {
 	c.set(0, v.DType, shape)
 	if e := elements(v); len(e) == 1 && shape != nil {
 		if n, ok := product(shape).value(); ok && n <= maxFollowed {
-			c.follow(repeated(e[0], n))
+			c.follow(slices.Repeat(e, n))
 		}
 	}
 }

@@ -82,9 +82,7 @@ func inferConv(c *call) {
 	if in == nil {
 		return
 	}
-	if len(in) < 3 {
-		try.Fail("an input of rank %d; [N, C, D1, ...] is needed", len(in))
-	}
+	spatialRank(in)
 	out := c.unknownSizes(len(in))
 	out[0] = in[0]
 	c.set(0, d, out)
@@ -99,9 +97,7 @@ func inferConv(c *call) {
 	if group < 1 || group > onnx.MaxElements {
 		try.Fail("group is %d; at least 1 is allowed", group)
 	}
-	if _, err := meet(in[1], w[1].times(constant(group))); err != nil {
-		try.Fail("channels of the input and of the weight times %d groups: %w", group, err)
-	}
+	agree(in[1], w[1].times(constant(group)), "channels of the input and of the weight times %d groups", group)
 	if m, ok := w[0].value(); ok && m%group != 0 {
 		try.Fail("%d output channels cannot be split in %d groups", m, group)
 	}
@@ -109,9 +105,7 @@ func inferConv(c *call) {
 		if len(b) != 1 {
 			try.Fail("the bias is of rank %d; it must be a vector", len(b))
 		}
-		if _, err := meet(b[0], w[0]); err != nil {
-			try.Fail("bias and output channels: %w", err)
-		}
+		agree(b[0], w[0], "bias and output channels")
 	}
 	out[1] = w[0]
 	if kernel := spatial(w); kernel != nil {
@@ -137,9 +131,7 @@ func inferConvTranspose(c *call) {
 			"input and weight are of rank %d and %d; [N, C, D1, ...] and [C, M/group, k1, ...] are needed",
 			len(in), len(w))
 	}
-	if _, err := meet(in[1], w[0]); err != nil {
-		try.Fail("channels of input and weight: %w", err)
-	}
+	agree(in[1], w[0], "channels of input and weight")
 	group := c.attrs.Int("group")
 	if group < 1 || group > onnx.MaxElements {
 		try.Fail("group is %d; at least 1 is allowed", group)

@@ -7,10 +7,15 @@ import (
 
 // Elementwise operators, with broadcasting where they have several operands.
 var elementwiseRules = merge(map[string]rule{
-	"Pow": inferPow, "PRelu": inferPRelu, "Where": inferWhere, "IsNaN": inferPredicate,
-	"IsInf": inferPredicate,
-	"Cast":  inferCast, "CastLike": inferCastLike,
-}, each(inferUnary,
+	"Pow": func(c *call) {
+		c.set(0, c.in[0].dtype, try.Get(c.broadcast(c.in[0].shape, c.in[1].shape)))
+	},
+	"PRelu": func(c *call) { // the slope is broadcast to the input, not the other way
+		try.Get(c.broadcast(c.in[0].shape, c.in[1].shape))
+		c.same(0, c.in[0])
+	},
+	"Where": inferWhere, "Cast": inferCast, "CastLike": typeFrom(1),
+}, each(func(c *call) { c.set(0, onnx.Bool, c.arg(0).shape) }, "IsNaN", "IsInf"), each(inferUnary,
 	"Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "BitwiseNot", "Ceil", "Celu", "Clip",
 	"Cos", "Cosh", "Elu", "Erf", "Exp", "Floor", "Gelu", "HardSigmoid", "HardSwish", "Identity",
 	"LeakyRelu", "Log", "Mish", "Neg", "Not", "Reciprocal", "Relu", "Round", "Selu", "Shrink",
@@ -160,31 +165,18 @@ func inferVariadic(c *call) {
 	if len(c.in) == 2 && (c.node.Op == "Max" || c.node.Op == "Min") {
 		c.followBinary(func(a, b expr) expr {
 			// The larger is known where the difference has a sign.
-			if low, ok := a.minus(b).atLeast(); ok && low >= 0 {
-				if c.node.Op == "Max" {
-					return a
-				}
-				return b
+			if low, ok := a.minus(b).atLeast(); !ok || low < 0 {
+				a, b = b, a
 			}
-			if low, ok := b.minus(a).atLeast(); ok && low >= 0 {
-				if c.node.Op == "Max" {
-					return b
-				}
+			if low, ok := a.minus(b).atLeast(); !ok || low < 0 {
+				return nil
+			}
+			if c.node.Op == "Max" {
 				return a
 			}
-			return nil
+			return b
 		})
 	}
-}
-
-func inferPow(c *call) {
-	c.set(0, c.in[0].dtype, try.Get(c.broadcast(c.in[0].shape, c.in[1].shape)))
-}
-
-// inferPRelu: the slope is broadcast to the input, not the other way.
-func inferPRelu(c *call) {
-	try.Get(c.broadcast(c.in[0].shape, c.in[1].shape))
-	c.same(0, c.in[0])
 }
 
 func inferWhere(c *call) {
@@ -219,10 +211,6 @@ func inferWhere(c *call) {
 	c.follow(out)
 }
 
-func inferPredicate(c *call) {
-	c.set(0, onnx.Bool, c.arg(0).shape)
-}
-
 func inferCast(c *call) {
 	to := c.attrs.DType("to")
 	if !to.Known() {
@@ -232,10 +220,6 @@ func inferCast(c *call) {
 	if to == onnx.Int64 || to == onnx.Int32 {
 		c.follow(c.in[0].data)
 	}
-}
-
-func inferCastLike(c *call) {
-	c.set(0, c.arg(1).dtype, c.arg(0).shape)
 }
 
 func boolInt(v bool) int {

@@ -64,10 +64,6 @@ func inferGatherND(c *call, x *fact) []expr {
 	return append(slices.Clone(idx.shape[:len(idx.shape)-1]), x.shape[b+last:]...)
 }
 
-func inferCompress(c *call) {
-	c.chosen(c.inf.unknownSize())
-}
-
 // chosen sets the first output to n elements or, where there is an axis, to n along that axis,
 // which is returned; -1 without one.
 func (c *call) chosen(n expr) int {
@@ -84,11 +80,6 @@ func (c *call) chosen(n expr) int {
 	c.same(0, x)
 	c.out[0].shape[a] = n
 	return a
-}
-
-// inferNonMaxSuppression: as many [batch, class, box] as are chosen.
-func inferNonMaxSuppression(c *call) {
-	c.set(0, onnx.Int64, []expr{c.inf.unknownSize(), constant(3)})
 }
 
 func inferUnique(c *call) {

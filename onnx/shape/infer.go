@@ -504,18 +504,16 @@ func merge(families ...map[string]rule) map[string]rule {
 func (c *call) wrap(err error) error {
 	var shapes []string
 	for i, f := range c.in {
-		if f != nil {
-			shapes = append(shapes, fmt.Sprintf("%q %s", c.node.Inputs[i], c.inf.describe(f)))
+		if f == nil {
+			continue
 		}
+		shape := " of unknown rank"
+		if f.shape != nil {
+			shape = c.inf.shapeText(f.shape)
+		}
+		shapes = append(shapes, fmt.Sprintf("%q %v%s", c.node.Inputs[i], f.dtype, shape))
 	}
 	return fmt.Errorf("%s: %w (inputs: %s)", c.node.Label(), err, strings.Join(shapes, ", "))
-}
-
-func (inf *inference) describe(f *fact) string {
-	if f.shape == nil {
-		return f.dtype.String() + " of unknown rank"
-	}
-	return f.dtype.String() + inf.shapeText(f.shape)
 }
 
 func (inf *inference) shapeText(shape []expr) string {
@@ -619,9 +617,14 @@ func upTo(rank int) []int {
 
 // unknownSizes is a shape of known rank and unknown sizes.
 func (c *call) unknownSizes(rank int) []expr {
-	out := make([]expr, rank)
+	return c.fresh("?", rank)
+}
+
+// fresh are n new symbols of a kind.
+func (c *call) fresh(kind string, n int) []expr {
+	out := make([]expr, n)
 	for i := range out {
-		out[i] = c.inf.unknownSize()
+		out[i] = c.inf.fresh(kind)
 	}
 	return out
 }
@@ -641,6 +644,25 @@ func meet(a, b expr) (expr, error) {
 		return b, nil
 	}
 	return a, nil
+}
+
+// agree ends the rule where two sizes differ, in words of a format and its arguments.
+func agree(a, b expr, format string, args ...any) {
+	if _, err := meet(a, b); err != nil {
+		try.Fail(format+": %w", append(args, err)...)
+	}
+}
+
+// spatialRank ends the rule of a value that is not [N, C, D1, ...].
+func spatialRank(shape []expr) {
+	if len(shape) < 3 {
+		try.Fail("an input of rank %d; [N, C, D1, ...] is needed", len(shape))
+	}
+}
+
+// typeFrom is the rule of an output of the first input's shape and of the type of input i.
+func typeFrom(i int) rule {
+	return func(c *call) { c.set(0, c.arg(i).dtype, c.arg(0).shape) }
 }
 
 // sameType is the type of operands that must have one type.

@@ -7,13 +7,12 @@ import (
 
 // Matrix products.
 var matmulRules = map[string]rule{
-	"MatMul": inferMatMul, "Gemm": inferGemm, "Einsum": inferEinsum, "Det": shaped(inferDet),
-	"MatMulInteger": inferMatMulInteger, "QLinearMatMul": inferQLinearMatMul,
-}
-
-func inferMatMul(c *call) {
-	d := try.Get(sameType(c.in[0], c.in[1]))
-	c.matmul(d, c.in[0].shape, c.in[1].shape)
+	"Gemm": inferGemm, "Einsum": inferEinsum, "Det": shaped(inferDet),
+	"MatMul": func(c *call) {
+		c.matmul(try.Get(sameType(c.in[0], c.in[1])), c.in[0].shape, c.in[1].shape)
+	},
+	"MatMulInteger": func(c *call) { c.matmul(onnx.Int32, c.in[0].shape, c.in[1].shape) },
+	"QLinearMatMul": func(c *call) { c.matmul(c.in[7].dtype, c.in[0].shape, c.in[3].shape) },
 }
 
 // matmul: [..., m, k] x [..., k, n] -> [..., m, n]; a vector is a row on the left and a column on
@@ -86,19 +85,11 @@ func inferGemm(c *call) {
 	}
 }
 
-func inferMatMulInteger(c *call) { c.matmul(onnx.Int32, c.in[0].shape, c.in[1].shape) }
-
-func inferQLinearMatMul(c *call) {
-	c.matmul(c.in[7].dtype, c.in[0].shape, c.in[3].shape)
-}
-
 func inferDet(c *call, x *fact) []expr {
 	r := len(x.shape)
 	if r < 2 {
 		try.Fail("an input of rank %d; at least 2 are needed", r)
 	}
-	if _, err := meet(x.shape[r-2], x.shape[r-1]); err != nil {
-		try.Fail("a square matrix is needed: %w", err)
-	}
+	agree(x.shape[r-2], x.shape[r-1], "a square matrix is needed")
 	return x.shape[:r-2]
 }

@@ -12,12 +12,12 @@ import (
 var movementRules = merge(map[string]rule{
 	"Reshape": inferReshape, "Flatten": inferFlatten, "Concat": inferConcat, "Split": inferSplit,
 	"Squeeze": inferSqueeze, "Unsqueeze": inferUnsqueeze, "Expand": inferExpand,
-	"GatherElements": inferGatherElements, "Compress": inferCompress, "Unique": inferUnique,
+	"GatherElements": inferGatherElements, "Compress": func(c *call) { c.chosen(c.inf.unknownSize()) }, "Unique": inferUnique,
 	"Transpose": shaped(inferTranspose), "Slice": shaped(inferSlice), "Tile": shaped(inferTile),
 	"Gather": shaped(inferGather), "GatherND": shaped(inferGatherND), "Pad": shaped(inferPad),
-	"CenterCropPad": shaped(inferCenterCropPad), "DepthToSpace": shaped(inferDepthToSpace),
-	"SpaceToDepth": shaped(inferSpaceToDepth),
-}, each(inferSameAsFirst, "Scatter", "TensorScatter", "ScatterElements", "ScatterND", "Trilu",
+	"CenterCropPad": shaped(inferCenterCropPad), "DepthToSpace": shaped(blocks),
+	"SpaceToDepth": shaped(blocks),
+}, each(typeFrom(0), "Scatter", "TensorScatter", "ScatterElements", "ScatterND", "Trilu",
 	"ReverseSequence"))
 
 func inferReshape(c *call) {
@@ -186,9 +186,7 @@ func inferConcat(c *call) {
 				if !ok || n > onnx.MaxRank || d.IsFloat() {
 					return
 				}
-				for range n {
-					data = append(data, c.inf.fresh("~"))
-				}
+				data = append(data, c.fresh("~", n)...)
 				continue
 			}
 			data = append(data, c.arg(i).data...)
@@ -223,9 +221,7 @@ func inferSplit(c *call) {
 			parts[i] = constant(s)
 			sum = sum.plus(parts[i])
 		}
-		if _, err := meet(sum, x.shape[a]); err != nil {
-			try.Fail("the sum of the parts %v and axis %d: %w", sizes, a, err)
-		}
+		agree(sum, x.shape[a], "the sum of the parts %v and axis %d", sizes, a)
 	default:
 		n := len(c.out)
 		if c.attrs.Has("num_outputs") {
@@ -414,10 +410,10 @@ func (c *call) complete(s *slicing) {
 		s.axes = upTo(n)
 	}
 	if s.starts == nil {
-		s.starts = c.anything(n)
+		s.starts = c.fresh("~", n)
 	}
 	if s.ends == nil {
-		s.ends = c.anything(n)
+		s.ends = c.fresh("~", n)
 	}
 	if len(s.axes) != n || len(s.starts) != n || len(s.ends) != n || s.steps != nil &&
 		len(s.steps) != n {
@@ -444,22 +440,6 @@ func (c *call) indices(i int) []expr {
 		return constants(v)
 	}
 	return c.arg(i).data
-}
-
-func repeated(e expr, n int) []expr {
-	out := make([]expr, n)
-	for i := range out {
-		out[i] = e
-	}
-	return out
-}
-
-func (c *call) anything(n int) []expr {
-	out := make([]expr, n)
-	for i := range out {
-		out[i] = c.inf.fresh("~")
-	}
-	return out
 }
 
 func inferSqueeze(c *call) {
@@ -538,7 +518,7 @@ func inferExpand(c *call) {
 	c.set(0, x.dtype, out)
 	if len(x.data) == 1 && len(out) == 1 {
 		if n, ok := out[0].value(); ok && n <= maxFollowed {
-			c.follow(repeated(x.data[0], n))
+			c.follow(slices.Repeat(x.data, n))
 		}
 	}
 }
@@ -615,12 +595,8 @@ func inferPad(c *call, x *fact) []expr {
 	return out
 }
 
-func inferDepthToSpace(c *call, x *fact) []expr { return c.blocks(x, 1) }
-
-func inferSpaceToDepth(c *call, x *fact) []expr { return c.blocks(x, -1) }
-
-// blocks moves blocks of b x b between channels and space of [N, C, H, W].
-func (c *call) blocks(x *fact, direction int) []expr {
+// blocks moves blocks of b x b from channels to space of [N, C, H, W], or back.
+func blocks(c *call, x *fact) []expr {
 	b := c.attrs.Int("blocksize")
 	if len(x.shape) != 4 || b < 1 || b > 1<<15 {
 		try.Fail("blocksize %d of an input of rank %d; allowed are 1 or more and rank 4",
@@ -629,7 +605,7 @@ func (c *call) blocks(x *fact, direction int) []expr {
 	by := []expr{constant(1), constant(b * b), constant(b), constant(b)}
 	out := make([]expr, 4)
 	for i, e := range x.shape {
-		if (i == 1) == (direction > 0) && i > 0 {
+		if (i == 1) == (c.node.Op == "DepthToSpace") && i > 0 {
 			q, ok := e.over(by[i])
 			if !ok {
 				if v, known := e.value(); known {

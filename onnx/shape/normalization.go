@@ -9,9 +9,9 @@ import (
 var normalizationRules = map[string]rule{
 	"Softmax": inferAxiswise, "LogSoftmax": inferAxiswise, "Hardmax": inferAxiswise,
 	"LpNormalization": inferAxiswise,
-	"LRN":             inferSameAsFirst, "MeanVarianceNormalization": inferMeanVariance,
+	"LRN":             typeFrom(0), "MeanVarianceNormalization": inferMeanVariance,
 	"InstanceNormalization": inferChannelwise,
-	"GroupNormalization":    inferSameAsFirst, "BatchNormalization": inferBatchNormalization,
+	"GroupNormalization":    typeFrom(0), "BatchNormalization": inferBatchNormalization,
 	"LayerNormalization": inferLayerNormalization, "RMSNormalization": inferAxiswise,
 	"Dropout":                   inferDropout,
 	"NegativeLogLikelihoodLoss": inferLoss, "SoftmaxCrossEntropyLoss": inferLoss,
@@ -55,17 +55,12 @@ func inferChannelwise(c *call) {
 		if len(s) != 1 {
 			try.Fail("input %d is of rank %d; it must be a vector of the channels", i, len(s))
 		}
-		if _, err := meet(s[0], x.shape[1]); err != nil {
-			try.Fail("input %d and the channels: %w", i, err)
-		}
+		agree(s[0], x.shape[1], "input %d and the channels", i)
 	}
 }
 
 func inferBatchNormalization(c *call) {
-	if x := c.in[0].shape; len(x) == 1 {
-		// A vector has one channel.
-		c.same(0, c.in[0])
-	} else {
+	if c.same(0, c.in[0]); len(c.in[0].shape) != 1 { // a vector has one channel
 		inferChannelwise(c)
 	}
 	for i := 1; i < len(c.out); i++ {

@@ -13,9 +13,7 @@ func inferPool(c *call) {
 	if in == nil {
 		return
 	}
-	if len(in) < 3 {
-		try.Fail("an input of rank %d; [N, C, D1, ...] is needed", len(in))
-	}
+	spatialRank(in)
 	win := try.Get(op.WindowOf(c.attrs, len(in)-2, nil))
 	out := append([]expr{}, in...)
 	for i := range win.Kernel {
@@ -27,9 +25,8 @@ func inferPool(c *call) {
 
 func inferGlobalPool(c *call) {
 	x := c.in[0]
-	c.same(0, x)
-	if x.ranked() && len(x.shape) < 3 {
-		try.Fail("an input of rank %d; [N, C, D1, ...] is needed", len(x.shape))
+	if c.same(0, x); x.ranked() {
+		spatialRank(x.shape)
 	}
 	for i := 2; i < len(x.shape); i++ {
 		c.out[0].shape[i] = constant(1)
@@ -38,9 +35,7 @@ func inferGlobalPool(c *call) {
 
 func inferMaxUnpool(c *call, x *fact) []expr {
 	in := x.shape
-	if len(in) < 3 {
-		try.Fail("an input of rank %d; [N, C, D1, ...] is needed", len(in))
-	}
+	spatialRank(in)
 	if c.has(2) {
 		return c.given(c.in[2])
 	}

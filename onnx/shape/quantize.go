@@ -6,7 +6,7 @@ import (
 
 // Quantised values.
 var quantizationRules = map[string]rule{
-	"QuantizeLinear": inferQuantize, "DequantizeLinear": inferDequantize,
+	"QuantizeLinear": inferQuantize, "DequantizeLinear": typeFrom(1),
 	"DynamicQuantizeLinear": inferDynamicQuantize,
 }
 
@@ -19,10 +19,6 @@ func inferQuantize(c *call) {
 		}
 	}
 	c.set(0, d, c.arg(0).shape)
-}
-
-func inferDequantize(c *call) {
-	c.set(0, c.arg(1).dtype, c.arg(0).shape)
 }
 
 func inferDynamicQuantize(c *call) {

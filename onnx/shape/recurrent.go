@@ -31,18 +31,14 @@ func inferRecurrent(c *call) {
 			seq, batch = batch, seq
 		}
 		if w := c.in[1].shape; len(w) == 3 {
-			if _, err := meet(w[2], x[2]); err != nil {
-				try.Fail("features of input and weight: %w", err)
-			}
+			agree(w[2], x[2], "features of input and weight")
 		}
 	}
+	y, state := []expr{seq, dirs, batch, hidden}, []expr{dirs, batch, hidden}
 	if first {
-		c.set(0, d, []expr{batch, seq, dirs, hidden})
-		c.set(1, d, []expr{batch, dirs, hidden})
-		c.set(2, d, []expr{batch, dirs, hidden})
-		return
+		y, state = []expr{batch, seq, dirs, hidden}, []expr{batch, dirs, hidden}
 	}
-	c.set(0, d, []expr{seq, dirs, batch, hidden})
-	c.set(1, d, []expr{dirs, batch, hidden})
-	c.set(2, d, []expr{dirs, batch, hidden})
+	c.set(0, d, y)
+	c.set(1, d, state)
+	c.set(2, d, state)
 }

@@ -7,25 +7,22 @@ import (
 
 // Reductions over axes, arg-reductions and cumulative operators.
 var reductionRules = merge(map[string]rule{
-	"ArgMax": inferArgReduce, "ArgMin": inferArgReduce, "TopK": inferTopK, "CumSum": inferSameAsFirst,
-	"CumProd":           inferSameAsFirst,
-	"NonMaxSuppression": inferNonMaxSuppression,
+	"ArgMax": inferArgReduce, "ArgMin": inferArgReduce, "TopK": inferTopK, "CumSum": typeFrom(0),
+	"CumProd": typeFrom(0),
+	// as many [batch, class, box] as are chosen
+	"NonMaxSuppression": func(c *call) { c.set(0, onnx.Int64, []expr{c.inf.unknownSize(), constant(3)}) },
 }, each(shaped(inferReduce),
 	"ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1",
 	"ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare",
 ))
 
-// axesInputSince is the opset from which a reduction takes its axes as an input.
-func axesInputSince(op string) int {
-	if op == "ReduceSum" {
-		return 13
-	}
-	return 18
-}
-
 func inferReduce(c *call, x *fact) []expr {
 	keep := c.attrs.Int("keepdims") != 0
-	axes, given, known := c.argOrAttr("axes", 1, axesInputSince(c.node.Op))
+	since := 18 // operator set from which on axes are an input
+	if c.node.Op == "ReduceSum" {
+		since = 13
+	}
+	axes, given, known := c.argOrAttr("axes", 1, since)
 	if !known {
 		if keep {
 			return c.unknownSizes(len(x.shape))
@@ -105,9 +102,4 @@ func inferTopK(c *call) {
 	c.same(0, x)
 	c.out[0].shape[a] = k
 	c.set(1, onnx.Int64, c.out[0].shape)
-}
-
-// inferSameAsFirst is the rule of operators whose output is like their first input.
-func inferSameAsFirst(c *call) {
-	c.same(0, c.arg(0))
 }

@@ -98,12 +98,8 @@ func (s *Split) Params() map[string]*onnx.Tensor {
 // once.
 func (s *Split) Gradient(shard map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 	feeds := maps.Clone(shard)
-	for _, p := range s.params {
-		feeds[p] = s.state.now[p]
-	}
-	for _, n := range s.running.names {
-		feeds[n] = s.running.now[n]
-	}
+	maps.Copy(feeds, s.Params())
+	maps.Copy(feeds, s.running.now)
 	out, err := engine.Eval(s.gradient, feeds)
 	if err != nil {
 		return nil, fmt.Errorf("gradients: %w", err)

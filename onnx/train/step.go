@@ -3,7 +3,8 @@ package train
 import (
 	"context"
 	"fmt"
-	"slices"
+	"maps"
+	"strings"
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
@@ -70,18 +71,11 @@ func NewStep(eng engine.Engine, m *onnx.Model, o optim.Optimizer,
 		return nil, fmt.Errorf("training step: %w", err)
 	}
 	for _, v := range s.Outputs() {
-		if name, ok := cutNew(v.Name); !ok || st.state.now[name] == nil {
+		if name, ok := strings.CutPrefix(v.Name, optim.NewPrefix); !ok || st.state.now[name] == nil {
 			st.rest = append(st.rest, v.Name)
 		}
 	}
 	return st, nil
-}
-
-func cutNew(name string) (string, bool) {
-	if len(name) > len(optim.NewPrefix) && name[:len(optim.NewPrefix)] == optim.NewPrefix {
-		return name[len(optim.NewPrefix):], true
-	}
-	return "", false
 }
 
 // Run takes step t (from 0) at a learning rate with a batch, and returns the outputs that are not
@@ -89,9 +83,7 @@ func cutNew(name string) (string, bool) {
 func (s *Step) Run(t int, rate float64,
 	batch map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 	feeds, fetch := map[string]*onnx.Tensor{}, map[string]*onnx.Tensor{}
-	for name, v := range batch {
-		feeds[name] = v
-	}
+	maps.Copy(feeds, batch)
 	scalars(feeds, s.opt, t+1, rate)
 	for _, n := range s.state.names {
 		feeds[n] = s.state.now[n]

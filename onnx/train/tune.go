@@ -198,11 +198,9 @@ func (t *tuner) SetState(state map[string]*onnx.Tensor) error {
 
 // weights returns a copy of the weights learnt so far, running statistics with it.
 func (t *tuner) weights() map[string]*onnx.Tensor {
-	out := map[string]*onnx.Tensor{}
-	for n, v := range t.Params() {
-		out[n] = v.Clone()
-	}
-	for n, v := range t.running.now {
+	out := t.Params()
+	maps.Copy(out, t.running.now)
+	for n, v := range out {
 		out[n] = v.Clone()
 	}
 	return out
