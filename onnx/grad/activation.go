@@ -50,8 +50,10 @@ func init() {
 		t := c.as(c.un("Tanh", c.un("Softplus", x)), x)
 		return c.add(t, c.mul(c.mul(x, c.oneMinusSquare(t)), c.un("Sigmoid", x)))
 	})
-	register(vjpRelu, "Relu")
-	register(inFloat32(vjpGelu), "Gelu")
+	// A product is quicker than Where on the ONNX Runtime's CPU. The sign of an output, which is never
+	// negative and 0 where it was cut off, is the mask.
+	unary("Relu", func(c *call, x, y string) string { return c.un("Sign", y) })
+	register(vjpGelu, "Gelu")
 	register(vjpPRelu, "PRelu")
 	register(vjpSoftmax, "Softmax")
 	register(vjpLogSoftmax, "LogSoftmax")
@@ -63,13 +65,6 @@ func (e *emitter) positive(x string) string { return e.op("Greater", []string{x,
 func (e *emitter) between(x string, lo, hi float64) string {
 	return e.op("And", []string{e.op("Greater", []string{x, e.num(lo, x)}),
 		e.op("Less", []string{x, e.num(hi, x)})})
-}
-
-// vjpRelu reads the output: where it was cut off it is 0.
-func vjpRelu(c *call) []string {
-	// A product is quicker than Where on the ONNX Runtime's CPU. The sign of an output that is
-	// never negative is the mask.
-	return []string{c.mul(c.g(), c.un("Sign", c.out(0)))}
 }
 
 // vjpGelu differentiates x Φ(x), or its approximation by tanh (Hendrycks and Gimpel 2016).

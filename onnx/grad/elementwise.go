@@ -8,16 +8,34 @@ import (
 )
 
 func init() {
-	register(vjpAdd, "Add")
 	register(vjpSub, "Sub")
-	register(vjpMul, "Mul")
-	register(vjpDiv, "Div")
+	register(func(c *call) []string {
+		g := c.g()
+		return []string{
+			c.pull(0, func() string { return c.mul(g, c.in(1)) }),
+			c.pull(1, func() string { return c.mul(g, c.in(0)) }),
+		}
+	}, "Mul")
+	register(func(c *call) []string {
+		g := c.g()
+		gx := c.div(g, c.in(1))
+		return []string{
+			c.pull(0, func() string { return gx }),
+			c.pull(1, func() string { return c.un("Neg", c.mul(gx, c.out(0))) }),
+		}
+	}, "Div")
 	register(vjpPow, "Pow")
 	register(vjpExtremum, "Max", "Min")
-	register(vjpSum, "Sum", "Mean")
+	register(vjpSum, "Add", "Sum", "Mean")
 	register(vjpClip, "Clip")
-	register(vjpWhere, "Where")
-	register(vjpIdentity, "Identity")
+	register(func(c *call) []string {
+		g, cond, zero := c.g(), c.in(0), c.num(0, c.out(0))
+		return []string{"",
+			c.pull(1, func() string { return c.where(cond, g, zero) }),
+			c.pull(2, func() string { return c.where(cond, zero, g) }),
+		}
+	}, "Where")
+	register(func(c *call) []string { return []string{c.g()} }, "Identity")
 	register(vjpCast, "Cast", "CastLike")
 	register(vjpDropout, "Dropout")
 	register(vjpMod, "Mod")
@@ -67,12 +85,6 @@ func (c *call) pull(i int, v func() string) string {
 	return c.unbroadcast(v(), c.out(0), c.in(i))
 }
 
-func vjpAdd(c *call) []string {
-	g := c.g()
-	same := func() string { return g }
-	return []string{c.pull(0, same), c.pull(1, same)}
-}
-
 func vjpSub(c *call) []string {
 	g := c.g()
 	x := c.pull(0, func() string { return g })
@@ -81,23 +93,6 @@ func vjpSub(c *call) []string {
 	}
 	// The smaller tensor is negated.
 	return []string{x, c.un("Neg", c.unbroadcast(g, c.out(0), c.in(1)))}
-}
-
-func vjpMul(c *call) []string {
-	g := c.g()
-	return []string{
-		c.pull(0, func() string { return c.mul(g, c.in(1)) }),
-		c.pull(1, func() string { return c.mul(g, c.in(0)) }),
-	}
-}
-
-func vjpDiv(c *call) []string {
-	g := c.g()
-	gx := c.div(g, c.in(1))
-	return []string{
-		c.pull(0, func() string { return gx }),
-		c.pull(1, func() string { return c.un("Neg", c.mul(gx, c.out(0))) }),
-	}
 }
 
 // vjpMod is for fmod, x - trunc(x/y) y, between its jumps.
@@ -175,7 +170,7 @@ func vjpExtremum(c *call) []string {
 	return out
 }
 
-// vjpSum is for Sum and Mean of several tensors.
+// vjpSum is for the sum or the mean of several tensors.
 func vjpSum(c *call) []string {
 	g := c.g()
 	if c.node.Op == "Mean" {
@@ -226,16 +221,6 @@ func vjpClip(c *call) []string {
 	}
 	return out
 }
-
-func vjpWhere(c *call) []string {
-	g, cond, zero := c.g(), c.in(0), c.num(0, c.out(0))
-	return []string{"",
-		c.pull(1, func() string { return c.where(cond, g, zero) }),
-		c.pull(2, func() string { return c.where(cond, zero, g) }),
-	}
-}
-
-func vjpIdentity(c *call) []string { return []string{c.g()} }
 
 func vjpCast(c *call) []string {
 	if from := c.dtype(c.in(0)); from != c.dtype(c.out(0)) {

@@ -12,10 +12,26 @@ func init() {
 	register(vjpCenterCropPad, "CenterCropPad")
 	register(vjpSlice, "Slice")
 	register(vjpGather, "Gather")
-	register(vjpGatherElements, "GatherElements")
-	register(vjpGatherND, "GatherND")
+	register(func(c *call) []string {
+		x := c.in(0)
+		axis := c.axis(x)
+		return []string{c.scatterAdd(c.shapeOf(x), c.in(1), c.g(), axis, c.dtype(x))}
+	}, "GatherElements")
+	register(func(c *call) []string {
+		if c.attrs.Int("batch_dims") != 0 {
+			try.Fail("batch_dims other than 0 is not supported")
+		}
+		return []string{c.op("ScatterND", []string{c.filled(c.in(0), 0), c.in(1), c.g()},
+			onnx.StrAttr("reduction", "add"))}
+	}, "GatherND")
 	register(vjpScatter, "ScatterElements", "ScatterND")
-	register(vjpTopK, "TopK")
+	// Sends the cotangents of the values to where the second output says they stood.
+	register(func(c *call) []string {
+		x := c.in(0)
+		axis := c.axis(x)
+		at := c.ensureOutput(1, onnx.ValueInfo{DType: onnx.Int64, Shape: c.shape(c.out(0))})
+		return []string{c.scatterAdd(c.shapeOf(x), at, c.g(), axis, c.dtype(x))}
+	}, "TopK")
 	register(vjpPad, "Pad")
 	register(vjpOneHot, "OneHot")
 	// Turning the same steps round again puts them back.
@@ -168,20 +184,6 @@ func vjpGather(c *call) []string {
 	return []string{c.scatterAdd(c.shapeOf(x), where, c.reshape(g, flat), axis, c.dtype(x))}
 }
 
-func vjpGatherElements(c *call) []string {
-	x := c.in(0)
-	axis := c.axis(x)
-	return []string{c.scatterAdd(c.shapeOf(x), c.in(1), c.g(), axis, c.dtype(x))}
-}
-
-func vjpGatherND(c *call) []string {
-	if c.attrs.Int("batch_dims") != 0 {
-		try.Fail("batch_dims other than 0 is not supported")
-	}
-	return []string{c.op("ScatterND", []string{c.filled(c.in(0), 0), c.in(1), c.g()},
-		onnx.StrAttr("reduction", "add"))}
-}
-
 // vjpScatter: nothing passes to elements that are replaced. The highest and the lowest share their
 // cotangent among all that are equal to them, as PyTorch does. A product gives each factor the
 // product of the others, which is 0 where one of them is.
@@ -224,14 +226,6 @@ func vjpScatter(c *call) []string {
 	}
 	try.Fail("reduction %s has no rule", kind)
 	return nil
-}
-
-// vjpTopK sends the cotangents of the values to where the second output says they stood.
-func vjpTopK(c *call) []string {
-	x := c.in(0)
-	axis := c.axis(x)
-	at := c.ensureOutput(1, onnx.ValueInfo{DType: onnx.Int64, Shape: c.shape(c.out(0))})
-	return []string{c.scatterAdd(c.shapeOf(x), at, c.g(), axis, c.dtype(x))}
 }
 
 // vjpPad cuts the padding off again. An element that edge, reflect or wrap repeats gets the sum of

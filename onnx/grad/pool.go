@@ -7,9 +7,13 @@ import (
 
 func init() {
 	register(vjpMaxPool, "MaxPool")
-	register(inFloat32(vjpAveragePool), "AveragePool")
-	register(inFloat32(vjpGlobalAveragePool), "GlobalAveragePool")
-	register(inFloat32(vjpGlobalMaxPool), "GlobalMaxPool")
+	register(vjpAveragePool, "AveragePool")
+	register(func(c *call) []string {
+		x := c.in(0)
+		r := c.rank(x)
+		return []string{c.op("Expand", []string{c.div(c.g(), c.size(x, span(2, r))), c.shapeOf(x)})}
+	}, "GlobalAveragePool")
+	register(vjpGlobalMaxPool, "GlobalMaxPool")
 	register(vjpGlobalLpPool, "GlobalLpPool")
 	register(vjpLpPool, "LpPool")
 }
@@ -203,12 +207,6 @@ func (c *call) tile(w window, x, y, g string) (string, bool) {
 	return c.op("Resize", []string{g, "", c.constant(onnx.Vector(scales...))},
 		onnx.StrAttr("mode", "nearest"), onnx.StrAttr("nearest_mode", "floor"),
 		onnx.StrAttr("coordinate_transformation_mode", "asymmetric")), true
-}
-
-func vjpGlobalAveragePool(c *call) []string {
-	x := c.in(0)
-	r := c.rank(x)
-	return []string{c.op("Expand", []string{c.div(c.g(), c.size(x, span(2, r))), c.shapeOf(x)})}
 }
 
 // vjpGlobalMaxPool shares ȳ equally among the elements that attain the maximum.

@@ -8,7 +8,12 @@ import (
 func init() {
 	register(inFloat32(vjpReduce), "ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin",
 		"ReduceLogSumExp", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSum", "ReduceProd")
-	register(vjpCumSum, "CumSum")
+	// Sums from the other end.
+	register(func(c *call) []string {
+		return []string{c.op("CumSum", []string{c.g(), c.in(1)},
+			onnx.IntAttr("exclusive", c.attrs.Int("exclusive")),
+			onnx.IntAttr("reverse", 1-c.attrs.Int("reverse")))}
+	}, "CumSum")
 }
 
 // reduction is a reducing node's axes: constant ones, or the value that holds them.
@@ -116,11 +121,4 @@ func (c *call) vjpProd(x, g string, r reduction) string {
 	none := c.mask(c.op("Equal", []string{zeros, c.num(0, x)}), x)
 	others := c.where(zero, c.mul(one, rest), c.mul(none, c.div(rest, filled)))
 	return c.mul(g, others)
-}
-
-// vjpCumSum sums from the other end.
-func vjpCumSum(c *call) []string {
-	return []string{c.op("CumSum", []string{c.g(), c.in(1)},
-		onnx.IntAttr("exclusive", c.attrs.Int("exclusive")),
-		onnx.IntAttr("reverse", 1-c.attrs.Int("reverse")))}
 }

@@ -10,21 +10,21 @@ import (
 )
 
 func init() {
-	register(vjpReshape, "Reshape", "Flatten", "Squeeze", "Unsqueeze")
+	register(func(c *call) []string {
+		return []string{c.reshape(c.g(), c.shapeOf(c.in(0)))}
+	}, "Reshape", "Flatten", "Squeeze", "Unsqueeze")
 	register(vjpTranspose, "Transpose")
 	register(vjpConcat, "Concat")
 	register(vjpSplit, "Split")
-	register(vjpExpand, "Expand")
+	register(func(c *call) []string {
+		return []string{c.unbroadcast(c.g(), c.out(0), c.in(0))}
+	}, "Expand")
 	register(vjpTile, "Tile")
 	register(vjpDepthToSpace, "DepthToSpace")
 	register(vjpSpaceToDepth, "SpaceToDepth")
 	register(vjpTrilu, "Trilu")
 	register(vjpResize, "Resize", "Upsample")
 	register(vjpCol2Im, "Col2Im")
-}
-
-func vjpReshape(c *call) []string {
-	return []string{c.reshape(c.g(), c.shapeOf(c.in(0)))}
 }
 
 func vjpTranspose(c *call) []string {
@@ -67,10 +67,6 @@ func vjpSplit(c *call) []string {
 		parts[i] = c.cotangent(i)
 	}
 	return []string{c.concat(c.attrs.Int("axis"), parts...)}
-}
-
-func vjpExpand(c *call) []string {
-	return []string{c.unbroadcast(c.g(), c.out(0), c.in(0))}
 }
 
 // vjpTile sums over the repeats.
