@@ -42,7 +42,6 @@ func TestWriteReplacesWhole(t *testing.T) {
 	}
 }
 
-// Where writing fails half way, what was there stays and nothing is left behind.
 // TestLeftoversOfKilledProgramsAreRemoved: those of the same file that nobody has written to for an
 // hour.
 func TestLeftoversOfKilledProgramsAreRemoved(t *testing.T) {
@@ -84,6 +83,8 @@ func TestLock(t *testing.T) {
 	}
 }
 
+// TestFailureLeavesTheOldFile: where writing fails half way, the file that was there stays and
+// nothing is left behind.
 func TestFailureLeavesTheOldFile(t *testing.T) {
 	boom := errors.New("boom")
 	dir := t.TempDir()
@@ -129,10 +130,8 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 	a, b := strings.Repeat("a", 1<<16), strings.Repeat("b", 1<<15)
 	must.Do(t, WriteBytes(path, []byte(a)))
 	var wg sync.WaitGroup
-	wg.Add(1)
 	stop := make(chan struct{})
-	go func() {
-		defer wg.Done()
+	wg.Go(func() {
 		for {
 			select {
 			case <-stop:
@@ -148,7 +147,7 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 				return
 			}
 		}
-	}()
+	})
 	for i := range 30 {
 		content := a
 		if i%2 == 0 {

@@ -24,14 +24,23 @@ import (
 	"fmp/onnx/serde"
 )
 
-// TestOperatorsOnPure: what the pure engine fails of the standard's own tests is known, and nothing
-// else.
+// TestOperatorsOnPure: see operators.
 func TestOperatorsOnPure(t *testing.T) {
+	operators(t, func() engine.Engine { return must.Get(pure.New(engine.Options{}))(t) }, 1929)
+}
+
+// TestOperatorsOnORT: see operators.
+func TestOperatorsOnORT(t *testing.T) {
+	operators(t, func() engine.Engine { return orttest.New(t) }, 1864)
+}
+
+// operators checks that an engine passes as many of the standard's own tests, and that the ones it
+// fails are known.
+func operators(t *testing.T, load func() engine.Engine, least int) {
 	if testing.Short() {
 		t.Skip("two thousand models: not in short tests")
 	}
-	e := must.Get(pure.New(engine.Options{}))(t)
-	results := must.Get(RunAll(context.Background(), e, collection.Dir(t), DefaultTolerance, nil))(t)
+	results := must.Get(RunAll(t.Context(), load(), collection.Dir(t), DefaultTolerance, nil))(t)
 	count := map[Verdict]int{}
 	for _, r := range results {
 		count[r.Verdict]++
@@ -40,35 +49,8 @@ func TestOperatorsOnPure(t *testing.T) {
 		}
 	}
 	t.Logf("%v of %d", count, len(results))
-	if least := 1929; count[Passed] < least {
+	if count[Passed] < least {
 		t.Errorf("%d passed, at least %d are expected", count[Passed], least)
-	}
-}
-
-// TestOperatorsOnORT: what the ONNX Runtime fails of the standard's tests is known, and nothing
-// else.
-func TestOperatorsOnORT(t *testing.T) {
-	if testing.Short() {
-		t.Skip("two thousand models: not in short tests")
-	}
-	e := orttest.New(t)
-	results := must.Get(RunAll(context.Background(), e, collection.Dir(t), DefaultTolerance, nil))(t)
-	failed, passed := 0, 0
-	for _, r := range results {
-		if r.Verdict == Passed {
-			passed++
-		}
-		if r.Verdict != Failed {
-			continue
-		}
-		failed++
-		if KnownFailure(r.Name) == "" {
-			t.Errorf("%s %v (opset %d): %s", r.Name, r.Ops, r.Opset, r.Reason)
-		}
-	}
-	t.Logf("%d of %d passed, %d failed", passed, len(results), failed)
-	if least := 1864; passed < least {
-		t.Errorf("%d passed, at least %d are expected", passed, least)
 	}
 }
 
@@ -110,11 +92,9 @@ func TestVerdicts(t *testing.T) {
 			Nodes:   []*onnx.Node{{Op: "Frobnicate", Inputs: []string{"x"}, Outputs: []string{"y"}}},
 		})),
 	} {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
-	results := must.Get(RunAll(context.Background(), e, root, DefaultTolerance, nil))(t)
+	results := must.Get(RunAll(t.Context(), e, root, DefaultTolerance, nil))(t)
 	want := []Verdict{Passed, Passed, Failed, Unsupported, Failed, Failed, Failed, Unsupported}
 	if len(results) != len(want) {
 		t.Fatalf("%d results, want %d", len(results), len(want))
@@ -136,12 +116,12 @@ func TestVerdicts(t *testing.T) {
 			t.Errorf("the table lacks %q:\n%s", line, table.String())
 		}
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := RunAll(ctx, e, root, DefaultTolerance, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("after cancelling: %v", err)
 	}
-	must.Fail(RunAll(context.Background(), e, t.TempDir(), DefaultTolerance, nil))(t, "",
+	must.Fail(RunAll(t.Context(), e, t.TempDir(), DefaultTolerance, nil))(t, "",
 		"an empty folder is no error")
 }
 

@@ -34,7 +34,7 @@ var bombs = map[string]struct {
 		return b.ReduceSum(y, false, 1)
 	}, "MiB of memory"},
 	"one product": {func(b *build.Builder, x build.Ref) build.Ref {
-		y := b.Op("Expand", []build.Ref{b.ReduceSum(x, false, 0, 1), b.Axes(12_000, 12_000)})
+		y := filled(b, x, 12_000, 12_000)
 		return b.Add(x, b.ReduceSum(b.MatMul(y, y), false, 0, 1))
 	}, "multiply-adds"},
 	"a product of integers": {func(b *build.Builder, x build.Ref) build.Ref {
@@ -43,25 +43,25 @@ var bombs = map[string]struct {
 		return b.Add(x, b.Cast(b.ReduceSum(b.MatMul(y, y), false, 0, 1), onnx.Float32))
 	}, "multiply-adds"},
 	"Gemm": {func(b *build.Builder, x build.Ref) build.Ref {
-		y := b.Op("Expand", []build.Ref{b.ReduceSum(x, false, 0, 1), b.Axes(11_000, 11_000)})
+		y := filled(b, x, 11_000, 11_000)
 		return b.Add(x, b.ReduceSum(b.Op("Gemm", []build.Ref{y, y}, onnx.BoolAttr("transA", true)), false, 0, 1))
 	}, "multiply-adds"},
 	"Einsum": {func(b *build.Builder, x build.Ref) build.Ref {
-		y := b.Op("Expand", []build.Ref{b.ReduceSum(x, false, 0, 1), b.Axes(2000)})
+		y := filled(b, x, 2000)
 		return b.Add(x, b.Op("Einsum", []build.Ref{y, y, y, y}, onnx.StrAttr("equation", "a,b,c,d->")))
 	}, "multiply-adds"},
 	"Einsum with an ellipsis": {func(b *build.Builder, x build.Ref) build.Ref {
-		y := b.Op("Expand", []build.Ref{b.ReduceSum(x, false, 0, 1), b.Axes(300, 10_000)})
+		y := filled(b, x, 300, 10_000)
 		return b.Add(x, b.ReduceSum(b.Op("Einsum", []build.Ref{y, y, y},
 			onnx.StrAttr("equation", "...a,...b,...c->...")), false, 0))
 	}, "multiply-adds"},
 	"a convolution": {func(b *build.Builder, x build.Ref) build.Ref {
-		y := b.Op("Expand", []build.Ref{b.ReduceSum(x, false, 0, 1), b.Axes(1, 1, 4000, 4000)})
+		y := filled(b, x, 1, 1, 4000, 4000)
 		w := b.Op("Expand", []build.Ref{b.F32(1), b.Axes(1, 1, 301, 301)})
 		return b.Add(x, b.ReduceSum(b.Op("Conv", []build.Ref{y, w}), false, 0, 1, 2, 3))
 	}, "multiply-adds"},
 	"pooling": {func(b *build.Builder, x build.Ref) build.Ref {
-		y := b.Op("Expand", []build.Ref{b.ReduceSum(x, false, 0, 1), b.Axes(1, 1, 6000, 6000)})
+		y := filled(b, x, 1, 1, 6000, 6000)
 		return b.Add(x, b.ReduceSum(b.Op("MaxPool", []build.Ref{y},
 			onnx.IntsAttr("kernel_shape", 901, 901)), false, 0, 1, 2, 3))
 	}, "multiply-adds"},
@@ -81,7 +81,7 @@ var bombs = map[string]struct {
 		return b.Add(x, b.ReduceSum(b.Op("ConstantOfShape", []build.Ref{n}), true, 0))
 	}, "cannot be told before it runs"},
 	"a deep chain": {func(b *build.Builder, x build.Ref) build.Ref {
-		y := b.Op("Expand", []build.Ref{b.ReduceSum(x, false, 0, 1), b.Axes(100_000_000)})
+		y := filled(b, x, 100_000_000)
 		for range 3000 {
 			y = b.Op("Neg", []build.Ref{y})
 		}
@@ -93,6 +93,11 @@ var bombs = map[string]struct {
 			onnx.StrAttr("mode", "cubic"))
 		return b.Add(x, b.ReduceSum(y, false, 0, 1, 2, 3))
 	}, "MiB of memory"},
+}
+
+// filled is a number of x, over and over.
+func filled(b *build.Builder, x build.Ref, shape ...int) build.Ref {
+	return b.Op("Expand", []build.Ref{b.ReduceSum(x, false, 0, 1), b.Axes(shape...)})
 }
 
 func bomb(t *testing.T, make func(b *build.Builder, x build.Ref) build.Ref) *onnx.Model {
@@ -247,10 +252,7 @@ func TestStopsWithinAKernel(t *testing.T) {
 
 // TestMemory: the engine's own bound holds whatever was told beforehand.
 func TestMemory(t *testing.T) {
-	m := bomb(t, func(b *build.Builder, x build.Ref) build.Ref {
-		n := b.Cast(b.Unsqueeze(b.ReduceSum(x, false, 0, 1), 0), onnx.Int64)
-		return b.Add(x, b.ReduceSum(b.Op("ConstantOfShape", []build.Ref{n}), true, 0))
-	})
+	m := bomb(t, bombs["a size that an image gives"].make)
 	e := must.Get(pure.New(engine.Options{Threads: 1, Bytes: 1 << 20}))(t)
 	s := must.Get(e.Load(m))(t)
 	for size, want := range map[float32]bool{50_000: true, 300_000: false} {

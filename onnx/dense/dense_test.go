@@ -55,8 +55,7 @@ func TestProducts(t *testing.T) {
 		ta, tb := flags[r.IntN(2)], flags[r.IntN(2)]
 		a, b, c := laid(r, m, k, ta), laid(r, k, n, tb), laid(r, m, n, blas.NoTrans)
 		alpha, beta := []float64{1, 1, -0.5}[r.IntN(3)], []float64{0, 1, 2}[r.IntN(3)]
-		packed := blas64.General{Rows: m, Cols: n, Stride: c.Stride, Data: slices.Clone(c.Data)}
-		was := slices.Clone(c.Data)
+		packed, was := copyOf(c), slices.Clone(c.Data)
 		rowOf := make([]float64, n)
 		x := make([]float64, k)
 		for l := range x {
@@ -131,10 +130,7 @@ func TestOtherProducts(t *testing.T) {
 		from := r.IntN(k)
 		left := laid(r, k-from, n, blas.NoTrans)
 		whole := laid(r, n, n, blas.NoTrans)
-		clone := func() blas64.General {
-			return blas64.General{Rows: n, Cols: n, Stride: whole.Stride, Data: slices.Clone(whole.Data)}
-		}
-		upper, square := clone(), clone()
+		upper, square := copyOf(whole), copyOf(whole)
 		packed.MulRows(from, left, upper, true)
 		packed.MulRows(from, left, square, false)
 		Gemm(blas.Trans, blas.NoTrans, 1, left,

@@ -25,12 +25,7 @@ func TestGradientsThroughGraphsWithin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := c.Model()
 			must.Do(t, shape.Infer(m))
-			var wrt []string
-			for _, in := range m.Graph.Inputs {
-				if in.DType.IsFloat() {
-					wrt = append(wrt, in.Name)
-				}
-			}
+			wrt := modeltest.Floats(m)
 			checkGradient(t, eng, m, c.Feeds, wrt)
 			checkForward(t, eng, m, c.Feeds, wrt)
 			checkCurvature(t, eng, m, c.Feeds, wrt)

@@ -19,6 +19,7 @@ import (
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/grad"
 	"fmp/onnx/internal/collection"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
@@ -64,12 +65,7 @@ func TestForeignGraphs(t *testing.T) {
 	graphs, operators := 0, map[string]bool{}
 	for i, d := range dirs {
 		m := must.Get(serde.Load(filepath.Join(d, "model.onnx")))(t)
-		var wrt []string
-		for _, v := range m.Graph.Inputs {
-			if v.DType.IsFloat() {
-				wrt = append(wrt, v.Name)
-			}
-		}
+		wrt := modeltest.Floats(m)
 		compared := 0
 		for _, mode := range []struct {
 			file, given, of, theirs string
@@ -183,10 +179,7 @@ func both(eng engine.Engine, dir string, m, ours, theirs *onnx.Model, given,
 				if like == nil {
 					return nil
 				}
-				seeds[of] = onnx.ZerosF32(like.Shape...)
-				for i := range seeds[of].F32() {
-					seeds[of].F32()[i] = float32(r.NormFloat64())
-				}
+				seeds[of] = modeltest.Normal(r, 1, like.Shape...)
 			}
 			if x == nil {
 				x = seeds[of]

@@ -9,17 +9,10 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
-
-func randomTensor(r *rand.Rand, scale float32, shape ...int) *onnx.Tensor {
-	t := onnx.ZerosF32(shape...)
-	for i := range t.F32() {
-		t.F32()[i] = scale * float32(r.NormFloat64())
-	}
-	return t
-}
 
 // attention is one head over two sets with a residual and a layer norm, ending in a scalar.
 func attention(t *testing.T) *onnx.Model {
@@ -28,21 +21,21 @@ func attention(t *testing.T) *onnx.Model {
 	b := build.New("attention")
 	x := b.Input("x", onnx.Float32, "batch", "n", 4)
 	z := b.Input("z", onnx.Float32, "batch", "m", 4)
-	q := b.MatMul(x, b.Param("wq", randomTensor(r, 0.5, 4, 6)))
-	k := b.MatMul(z, b.Param("wk", randomTensor(r, 0.5, 4, 6)))
-	v := b.MatMul(z, b.Param("wv", randomTensor(r, 0.5, 4, 4)))
+	q := b.MatMul(x, b.Param("wq", modeltest.Normal(r, 0.5, 4, 6)))
+	k := b.MatMul(z, b.Param("wk", modeltest.Normal(r, 0.5, 4, 6)))
+	v := b.MatMul(z, b.Param("wv", modeltest.Normal(r, 0.5, 4, 4)))
 	a := b.Softmax(b.Mul(b.MatMul(q, b.Transpose(k, 0, 2, 1)), b.F32(0.4)), 2)
 	h := b.Add(x, b.MatMul(a, v)) // x is used twice
 	n := b.Op("LayerNormalization",
-		[]build.Ref{h, b.Param("gamma", randomTensor(r, 1, 4)), b.Param("beta", randomTensor(r, 1, 4))})
+		[]build.Ref{h, b.Param("gamma", modeltest.Normal(r, 1, 4)), b.Param("beta", modeltest.Normal(r, 1, 4))})
 	b.Output("y", b.ReduceMean(b.Mul(n, n), false, 0, 1, 2))
 	return must.Get(b.Model())(t)
 }
 
 func attentionFeeds(batch, n, m int) map[string]*onnx.Tensor {
 	r := rand.New(rand.NewPCG(8, 9))
-	return map[string]*onnx.Tensor{"x": randomTensor(r, 1, batch, n, 4),
-		"z": randomTensor(r, 1, batch, m, 4)}
+	return map[string]*onnx.Tensor{"x": modeltest.Normal(r, 1, batch, n, 4),
+		"z": modeltest.Normal(r, 1, batch, m, 4)}
 }
 
 func TestGraphAgainstCentralDifferences(t *testing.T) {

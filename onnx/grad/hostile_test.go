@@ -126,13 +126,7 @@ func TestHostileModels(t *testing.T) {
 				}
 			}()
 			if err := Supports(m); err == nil {
-				var wrt []string
-				for _, v := range m.Graph.Inputs {
-					if v.DType.IsFloat() {
-						wrt = append(wrt, v.Name)
-					}
-				}
-				_, _ = Build(m, Options{WRT: wrt})
+				_, _ = Build(m, Options{WRT: modeltest.Floats(m)})
 			}
 			if s, err := eng.Load(m); err == nil {
 				s.Close()

@@ -637,30 +637,12 @@ func checkGradient(t *testing.T, eng engine.Engine, m *onnx.Model,
 
 	gm := must.Get(Build(m, Options{WRT: wrt, Prefix: "bar_"}))(t)
 	gs := load(t, eng, gm)
-	gFeeds := map[string]*onnx.Tensor{}
-	for n, v := range feeds {
-		gFeeds[n] = v
-	}
+	gFeeds := maps.Clone(feeds)
 	r := rand.New(rand.NewPCG(3, 4))
-	cot := map[string][]float64{}
 	for name, y := range eval() {
-		if !y.DType.IsFloat() {
-			continue
+		if y.DType.IsFloat() {
+			gFeeds["bar_"+name] = drawnLike(y, r.NormFloat64)
 		}
-		c := y.Clone()
-		cot[name] = make([]float64, y.Len())
-		for i := range cot[name] {
-			v := r.NormFloat64()
-			switch d := c.Data.(type) {
-			case []float32:
-				d[i] = float32(v)
-				cot[name][i] = float64(d[i])
-			case []float64:
-				d[i] = v
-				cot[name][i] = v
-			}
-		}
-		gFeeds["bar_"+name] = c
 	}
 	got := must.Get(engine.Eval(gs, gFeeds))(t)
 
@@ -668,13 +650,8 @@ func checkGradient(t *testing.T, eng engine.Engine, m *onnx.Model,
 	inner := func() float64 {
 		var s float64
 		for name, y := range eval() {
-			for i, c := range cot[name] {
-				switch d := y.Data.(type) {
-				case []float32:
-					s += c * float64(d[i])
-				case []float64:
-					s += c * d[i]
-				}
+			if c := gFeeds["bar_"+name]; c != nil {
+				s += dot(c, y)
 			}
 		}
 		return s
@@ -699,26 +676,29 @@ func checkGradient(t *testing.T, eng engine.Engine, m *onnx.Model,
 	}
 }
 
+// drawnLike is a tensor of another's type and shape, of numbers that draw returns.
+func drawnLike(x *onnx.Tensor, draw func() float64) *onnx.Tensor {
+	x = x.Clone()
+	for i := range x.Len() {
+		switch d := x.Data.(type) {
+		case []float32:
+			d[i] = float32(draw())
+		case []float64:
+			d[i] = draw()
+		}
+	}
+	return x
+}
+
 // inputsOf draws the inputs of a derivative's graph that are none of the model's, between -1 and 1.
 func inputsOf(m *onnx.Model, feeds map[string]*onnx.Tensor,
 	like func(name string) *onnx.Tensor) map[string]*onnx.Tensor {
 	r := rand.New(rand.NewPCG(5, 6))
 	all := maps.Clone(feeds)
 	for _, v := range m.Graph.Inputs {
-		if all[v.Name] != nil {
-			continue
+		if all[v.Name] == nil {
+			all[v.Name] = drawnLike(like(v.Name), func() float64 { return 2*r.Float64() - 1 })
 		}
-		x := like(v.Name).Clone()
-		for i := range x.Len() {
-			draw := 2*r.Float64() - 1
-			switch d := x.Data.(type) {
-			case []float32:
-				d[i] = float32(draw)
-			case []float64:
-				d[i] = draw
-			}
-		}
-		all[v.Name] = x
 	}
 	return all
 }
@@ -774,9 +754,7 @@ func checkCurvature(t *testing.T, eng engine.Engine, m *onnx.Model,
 		(op == "ReduceProd" || strings.HasPrefix(op, "Scatter")) {
 		return
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	gm := must.Get(Build(m, Options{WRT: wrt, ParamsAsInputs: true}))(t)
 	full := maps.Clone(feeds)
 	for _, w := range wrt {
@@ -824,15 +802,10 @@ func checkCurvature(t *testing.T, eng engine.Engine, m *onnx.Model,
 }
 
 func TestMissingRuleNamesNodeAndOperator(t *testing.T) {
-	g := &onnx.Graph{Name: "pool",
-		Inputs:  []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(1, 1, 2, 2)}},
-		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float32}},
-		Nodes: []*onnx.Node{{Name: "the_node", Op: "MaxRoiPool", Inputs: []string{"x", "rois"},
-			Outputs: []string{"y"},
-			Attrs:   []onnx.Attr{onnx.IntsAttr("pooled_shape", 1, 1)}}},
-		Initializers: map[string]*onnx.Tensor{"rois": onnx.ZerosF32(1, 5)}}
-	m := onnx.NewModel(g)
-	_, err := Build(m, Options{WRT: []string{"x"}})
+	m, _, wrt := vjp("MaxRoiPool", "pooled_shape=1,1", normal(1, 1, 2, 2),
+		constant(onnx.ZerosF32(1, 5))).model(false, 1)
+	m.Graph.Nodes[0].Name = "the_node"
+	_, err := Build(m, Options{WRT: wrt})
 	if !errors.Is(err, errNoRule) || !strings.Contains(err.Error(), "the_node") ||
 		!strings.Contains(err.Error(), "MaxRoiPool") {
 		t.Errorf("error is %v; want one that names node and operator", err)
@@ -861,30 +834,22 @@ func TestBuildRefusesUnknownNames(t *testing.T) {
 // result is.
 func TestDropoutsGradientPassesWhatWasKept(t *testing.T) {
 	const n, ratio = 64, 0.25
-	g := &onnx.Graph{
-		Name:    "dropout",
-		Inputs:  []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(n)}},
-		Outputs: []onnx.ValueInfo{{Name: "y"}},
-		Initializers: map[string]*onnx.Tensor{"ratio": onnx.Scalar[float32](ratio),
-			"training": onnx.Scalar(true)},
-		Nodes: []*onnx.Node{{Name: "node", Op: "Dropout",
-			Inputs: []string{"x", "ratio", "training"}, Outputs: []string{"y"}}},
-	}
-	m := onnx.NewModel(g)
-	gm := must.Get(Build(m, Options{WRT: []string{"x"}, Prefix: "bar_", KeepOutputs: true}))(t)
+	m, _, wrt := vjp("Dropout", "", normal(n), number(ratio),
+		constant(onnx.Scalar(true))).model(false, 1)
+	gm := must.Get(Build(m, Options{WRT: wrt, Prefix: "bar_", KeepOutputs: true}))(t)
 	x, bar := onnx.ZerosF32(n), onnx.ZerosF32(n)
 	for i := range n {
 		x.F32()[i], bar.F32()[i] = float32(i+1), float32(i+2)
 	}
-	out := must.Get(engine.Eval(load(t, orttest.New(t), gm), map[string]*onnx.Tensor{"x": x, "bar_y": bar}))(t)
+	out := must.Get(engine.Eval(load(t, orttest.New(t), gm), map[string]*onnx.Tensor{"x0": x, "bar_y0": bar}))(t)
 	kept := 0
-	for i, y := range out["y"].F32() {
+	for i, y := range out["y0"].F32() {
 		want := float32(0)
 		if y != 0 {
 			kept++
 			want = bar.F32()[i] / (1 - ratio)
 		}
-		if got := out["bar_x"].F32()[i]; math.Abs(float64(got-want)) > 1e-4 {
+		if got := out["bar_x0"].F32()[i]; math.Abs(float64(got-want)) > 1e-4 {
 			t.Errorf("element %d: the result is %v and the gradient %v, want %v", i, y, got, want)
 		}
 	}

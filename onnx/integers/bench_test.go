@@ -13,6 +13,7 @@ import (
 	_ "fmp/onnx/engine/ort"
 	_ "fmp/onnx/engine/pure"
 	_ "fmp/onnx/integers"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
@@ -31,10 +32,7 @@ func BenchmarkNetwork(b *testing.B) {
 		for _, d := range m.Graph.Inputs[0].Shape {
 			shape = append(shape, max(d.Size, 1))
 		}
-		x, r := onnx.ZerosF32(shape...), rand.New(rand.NewPCG(1, 2))
-		for i := range x.F32() {
-			x.F32()[i] = float32(r.NormFloat64())
-		}
+		x := modeltest.Normal(rand.New(rand.NewPCG(1, 2)), 1, shape...)
 		for _, name := range []string{"pure", "ort"} {
 			b.Run(file+"/"+name, func(b *testing.B) {
 				eng, err := engine.Open(name, engine.Options{Threads: 1})

@@ -20,14 +20,7 @@ import (
 	"fmp/onnx/must"
 )
 
-// drawn returns numbers of a normal distribution.
-func drawn(r *rand.Rand, scale float64, shape ...int) *onnx.Tensor {
-	t := onnx.ZerosF32(shape...)
-	for i := range t.F32() {
-		t.F32()[i] = float32(scale * r.NormFloat64())
-	}
-	return t
-}
+var drawn = modeltest.Normal
 
 // network is a small residual network with normalisations, pooling, and a classifier.
 func network(t testing.TB) *onnx.Model {
@@ -392,46 +385,31 @@ func TestErrors(t *testing.T) {
 	plain := must.Get(b.Model())(t)
 	infinite := images(1)
 	infinite[0]["x"].F32()[5] = float32(math.Inf(1))
+	static := func(m *onnx.Model, batches []Batch, o Options) error {
+		_, _, err := Static(t.Context(), m, e, batches, o)
+		return err
+	}
+	weights := func(m *onnx.Model, bits, least int) error {
+		_, _, err := Weights(m, bits, least)
+		return err
+	}
 	for _, c := range []struct {
 		name string
-		do   func() error
+		err  error
 		want string
 	}{
-		{"no graph", func() error { _, _, err := Weights(&onnx.Model{}, 8, 1); return err }, "no graph"},
-		{"twice", func() error { _, _, err := Static(t.Context(), q, e, batches, Options{}); return err },
-			"quantised already"},
-		{"no layer", func() error {
-			_, _,
-				err := Static(t.Context(), plain, e, batches, Options{})
-			return err
-		}, "no convolution or product"},
-		{"no images", func() error { _, _, err := Static(t.Context(), m, e, nil, Options{}); return err },
-			"no images"},
-		{"method", func() error {
-			_, _,
-				err := Static(t.Context(), m, e, batches, Options{Method: "best"})
-			return err
-		}, `method "best"`},
-		{"percentile", func() error {
-			_, _,
-				err := Static(t.Context(), m, e, batches, Options{Percentile: 50})
-			return err
-		}, "percentile 50"},
-		{"share", func() error {
-			_, _,
-				err := Static(t.Context(), m, e, batches, Options{Float: 2})
-			return err
-		}, "share in float32 2"},
-		{"infinite", func() error {
-			_, _,
-				err := Static(t.Context(), m, e, infinite, Options{})
-			return err
-		}, ": a number is "},
-		{"bits", func() error { _, _, err := Weights(m, 3, 1); return err }, "3 bits"},
-		{"small", func() error { _, _, err := Weights(m, 8, 1<<20); return err },
-			"of 1048576 elements or more"},
+		{"no graph", weights(&onnx.Model{}, 8, 1), "no graph"},
+		{"twice", static(q, batches, Options{}), "quantised already"},
+		{"no layer", static(plain, batches, Options{}), "no convolution or product"},
+		{"no images", static(m, nil, Options{}), "no images"},
+		{"method", static(m, batches, Options{Method: "best"}), `method "best"`},
+		{"percentile", static(m, batches, Options{Percentile: 50}), "percentile 50"},
+		{"share", static(m, batches, Options{Float: 2}), "share in float32 2"},
+		{"infinite", static(m, infinite, Options{}), ": a number is "},
+		{"bits", weights(m, 3, 1), "3 bits"},
+		{"small", weights(m, 8, 1<<20), "of 1048576 elements or more"},
 	} {
-		must.Fail(c.do())(t, c.want, c.name)
+		must.Fail(c.err)(t, c.want, c.name)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/grad"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 	"fmp/onnx/optim"
 	"fmp/onnx/train"
@@ -28,11 +29,7 @@ func regression(t testing.TB) *onnx.Model {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
 	param := func(shape ...int) *onnx.Tensor {
-		p := onnx.ZerosF32(shape...)
-		for i := range p.F32() {
-			p.F32()[i] = float32(r.NormFloat64()) * 0.5
-		}
-		return p
+		return modeltest.Normal(r, 0.5, shape...)
 	}
 	b := build.New("regression")
 	x := b.Input("x", onnx.Float32, "batch", 3)

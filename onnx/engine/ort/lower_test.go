@@ -7,6 +7,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 )
 
@@ -37,7 +38,9 @@ func TestNewerSet(t *testing.T) {
 			[]float32{1.5, -1.5, float32(math.Inf(1)), 1, -1, 7}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := &onnx.Model{IR: 13, Opsets: map[string]int64{"": 28}, Graph: &onnx.Graph{Name: "newer"}}
+			c.node.Name, c.node.Outputs = "node", []string{"y"}
+			m := onnx.NewModel(modeltest.Graph("", "y:float32", nil, &c.node))
+			m.IR, m.Opsets[""] = 13, 28
 			feeds := map[string]*onnx.Tensor{}
 			for i, v := range c.in {
 				name := string(rune('a' + i))
@@ -48,9 +51,6 @@ func TestNewerSet(t *testing.T) {
 				m.Graph.Inputs = append(m.Graph.Inputs, onnx.ValueInfo{Name: name, DType: v.DType, Shape: dims})
 				c.node.Inputs, feeds[name] = append(c.node.Inputs, name), v
 			}
-			c.node.Name, c.node.Outputs = "node", []string{"y"}
-			m.Graph.Nodes, m.Graph.Outputs = []*onnx.Node{&c.node},
-				[]onnx.ValueInfo{{Name: "y", DType: onnx.Float32}}
 			got := must.Get(engine.Eval(open(t, e, m), feeds))(t)
 			if !slices.Equal(got["y"].F32(), c.want) {
 				t.Errorf("%v, want %v", got["y"].F32(), c.want)
@@ -61,12 +61,9 @@ func TestNewerSet(t *testing.T) {
 
 // TestLocale: a StringNormalizer that names no locale runs on a system without en_US.
 func TestLocale(t *testing.T) {
-	m := &onnx.Model{IR: 8, Opsets: map[string]int64{"": 17}, Graph: &onnx.Graph{Name: "text",
-		Inputs:  []onnx.ValueInfo{{Name: "x", DType: onnx.String, Shape: []onnx.Dim{onnx.Known(2)}}},
-		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.String}},
-		Nodes: []*onnx.Node{{Name: "node", Op: "StringNormalizer", Inputs: []string{"x"},
-			Outputs: []string{"y"},
-			Attrs:   []onnx.Attr{onnx.StrAttr("case_change_action", "UPPER")}}}}}
+	m := onnx.NewModel(modeltest.Graph("x:string[2]", "y:string", nil, modeltest.Node(
+		"StringNormalizer", "x", "y", onnx.StrAttr("case_change_action", "UPPER"))))
+	m.IR, m.Opsets[""] = 8, 17
 	got := must.Get(engine.Eval(open(t, newEngine(t, Options{Threads: 1}), m),
 		map[string]*onnx.Tensor{"x": onnx.Vector("oak", "Öl")}))(t)
 	if want := []string{"OAK", "ÖL"}; !slices.Equal(got["y"].Data.([]string), want) {

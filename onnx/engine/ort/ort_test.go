@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 )
 
@@ -175,18 +177,10 @@ func TestScalars(t *testing.T) {
 // Outputs that are a constant, an input passed through, or the same value twice: the ONNX Runtime
 // treats each in its own way, the caller must not notice.
 func TestOddOutputs(t *testing.T) {
-	m := &onnx.Model{IR: onnx.DefaultIR, Opsets: map[string]int64{"": onnx.DefaultOpset},
-		Graph: &onnx.Graph{
-			Name:         "odd",
-			Inputs:       []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},
-			Initializers: map[string]*onnx.Tensor{"c": onnx.Vector[float32](7, 8)},
-			Nodes: []*onnx.Node{{Op: "Identity", Inputs: []string{"c"}, Outputs: []string{"c2"}},
-				{Op: "Identity", Inputs: []string{"x"}, Outputs: []string{"x2"}}},
-			Outputs: []onnx.ValueInfo{{Name: "c2", DType: onnx.Float32, Shape: onnx.Shape(2)},
-				{Name: "x2", DType: onnx.Float32, Shape: onnx.Shape("n")},
-				{Name: "c", DType: onnx.Float32, Shape: onnx.Shape(2)},
-				{Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n")}},
-		}}
+	m := onnx.NewModel(modeltest.Graph("x:float32[n]",
+		"c2:float32[2] x2:float32[n] c:float32[2] x:float32[n]",
+		map[string]*onnx.Tensor{"c": onnx.Vector[float32](7, 8)},
+		modeltest.Node("Identity", "c", "c2"), modeltest.Node("Identity", "x", "x2")))
 	s := open(t, newEngine(t, Options{Threads: 1}), m)
 	x := onnx.Vector[float32](1, 2, 3)
 	want := map[string]*onnx.Tensor{"c": onnx.Vector[float32](7, 8), "c2": onnx.Vector[float32](7, 8),
@@ -267,11 +261,8 @@ func TestRunErrors(t *testing.T) {
 // The ONNX Runtime gives a scalar where inference says [1 0]: an error, and no value that a caller
 // could take.
 func TestUnexpectedScalar(t *testing.T) {
-	m := onnx.NewModel(&onnx.Graph{Name: "test",
-		Inputs:  []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape(1, 0)}},
-		Outputs: []onnx.ValueInfo{{Name: "y"}},
-		Nodes: []*onnx.Node{{Op: "ReduceSumSquare", Inputs: []string{"x"}, Outputs: []string{"y"},
-			Attrs: []onnx.Attr{onnx.IntAttr("keepdims", 0), onnx.IntAttr("noop_with_empty_axes", 1)}}}})
+	m := onnx.NewModel(modeltest.Graph("x:float32[1,0]", "y", nil, modeltest.Node("ReduceSumSquare",
+		"x", "y", onnx.IntAttr("keepdims", 0), onnx.IntAttr("noop_with_empty_axes", 1))))
 	m.Opsets[""] = 18
 	s := open(t, newEngine(t, Options{Threads: 1}), m)
 	if out, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 0)}); err == nil ||
@@ -376,9 +367,7 @@ func TestConcurrentRuns(t *testing.T) {
 	s := open(t, newEngine(t, Options{Threads: 2}), linear(t))
 	var wg sync.WaitGroup
 	for g := range 8 {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
+		wg.Go(func() {
 			r := rand.New(rand.NewPCG(1, uint64(g)))
 			y := onnx.ZerosF32(3, 2)
 			for range 200 {
@@ -402,37 +391,21 @@ func TestConcurrentRuns(t *testing.T) {
 					}
 				}
 			}
-		}()
+		})
 	}
 	wg.Wait()
 }
 
+// TestFloat16Bits: every binary16 number and NaN is recovered from its float32 form, and no NaN
+// becomes a number.
 func TestFloat16Bits(t *testing.T) {
-	// Every binary16 number is recovered from its float32 form.
 	for h := range 1 << 16 {
-		sign, exp, man := h>>15, h>>10&31, h&0x3ff
-		var v float64
-		switch {
-		case exp == 31 && man != 0:
-			continue // a NaN has no single form
-		case exp == 31:
-			v = math.Inf(1)
-		case exp == 0:
-			v = float64(man) * 0x1p-24
-		default:
-			v = (1 + float64(man)/1024) * math.Pow(2, float64(exp-15))
-		}
-		if sign == 1 {
-			v = -v
-			if v == 0 {
-				v = math.Copysign(0, -1)
-			}
-		}
-		if got := float16bits(float32(v)); got != uint16(h) {
+		v := onnx.HalfToFloat32(onnx.Float16, uint16(h))
+		if got := float16bits(v); got != uint16(h) {
 			t.Fatalf("float16bits(%v) = %#04x, want %#04x", v, got, h)
 		}
 	}
-	if got := float16bits(float32(math.NaN())); got&0x7c00 != 0x7c00 || got&0x3ff == 0 {
+	if got := float16bits(math.Float32frombits(0x7f800001)); got != 0x7c01 {
 		t.Errorf("NaN became %#04x", got)
 	}
 }
@@ -455,48 +428,30 @@ func TestGoroutinesDoNotChangeResults(t *testing.T) {
 				for _, d := range in.Shape {
 					shape = append(shape, d.Size)
 				}
-				feeds[in.Name] = random(r, shape...)
+				feeds[in.Name] = modeltest.Normal(r, 1, shape...)
 			}
 			want := must.Get(engine.Eval(s, feeds))(t)
 			var wg sync.WaitGroup
 			for range 4 {
-				wg.Add(1)
-				go func() {
-					defer wg.Done()
+				wg.Go(func() {
 					got, err := engine.Eval(s, feeds)
 					if err != nil {
 						t.Error(err)
 						return
 					}
 					for name := range want {
-						if n := bitsDiffer(want[name].F32(), got[name].F32()); n > 0 {
-							t.Errorf("%s: %d of %d elements differ", name, n, want[name].Len())
+						if !slices.EqualFunc(want[name].F32(), got[name].F32(), sameBits) {
+							t.Errorf("%s differs", name)
 						}
 					}
-				}()
+				})
 			}
 			wg.Wait()
 		})
 	}
 }
 
-func random(r *rand.Rand, shape ...int) *onnx.Tensor {
-	t := onnx.ZerosF32(shape...)
-	for i := range t.F32() {
-		t.F32()[i] = float32(r.NormFloat64())
-	}
-	return t
-}
-
-func bitsDiffer(a, b []float32) int {
-	n := 0
-	for i := range a {
-		if math.Float32bits(a[i]) != math.Float32bits(b[i]) {
-			n++
-		}
-	}
-	return n
-}
+func sameBits(a, b float32) bool { return math.Float32bits(a) == math.Float32bits(b) }
 
 type parallelCase struct {
 	name  string
@@ -508,7 +463,7 @@ type parallelCase struct {
 func parallelCases() []parallelCase {
 	var cs []parallelCase
 	w := func(b *build.Builder, name string, shape ...int) build.Ref {
-		return b.Param(name, random(rand.New(rand.NewPCG(5, 6)), shape...))
+		return b.Param(name, modeltest.Normal(rand.New(rand.NewPCG(5, 6)), 1, shape...))
 	}
 	for _, s := range [][3]int{{1, 64, 10}, {7, 33, 5}, {200, 74, 128}, {257, 1000, 65},
 		{2000, 576, 64}, {3, 70000, 2}, {1, 4096, 1}} {

@@ -13,6 +13,7 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/internal/kernel"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 )
 
@@ -22,12 +23,7 @@ func TestAfterConvolution(t *testing.T) {
 	// a convolution ends with a curve in vectors alone
 	vectors := kernel.CanSwish(&kernel.Spec{Node: &onnx.Node{Op: "Conv"}})
 	random := func(name string, shape ...int) *onnx.Tensor {
-		x := onnx.ZerosF32(shape...)
-		r := rand.New(rand.NewPCG(1, uint64(len(name))))
-		for i := range x.F32() {
-			x.F32()[i] = float32(r.NormFloat64())
-		}
-		return x
+		return modeltest.Normal(rand.New(rand.NewPCG(1, uint64(len(name)))), 1, shape...)
 	}
 	for _, c := range []struct {
 		name     string

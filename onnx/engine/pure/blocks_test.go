@@ -11,15 +11,12 @@ import (
 	"fmp/onnx/build"
 	"fmp/onnx/engine"
 	"fmp/onnx/internal/kernel"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 )
 
 func numbers(seed uint64, shape ...int) *onnx.Tensor {
-	t, r := onnx.ZerosF32(shape...), rand.New(rand.NewPCG(seed, 1))
-	for i := range t.F32() {
-		t.F32()[i] = float32(r.NormFloat64())
-	}
-	return t
+	return modeltest.Normal(rand.New(rand.NewPCG(seed, 1)), 1, shape...)
 }
 
 // TestBlocks: a batch that is run some images at a time, through any number of first steps that

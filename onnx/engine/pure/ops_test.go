@@ -27,13 +27,7 @@ type opCase struct {
 // random makes tensors for the table.
 type random struct{ *rand.Rand }
 
-func (r random) f(shape ...int) *onnx.Tensor {
-	t := onnx.ZerosF32(shape...)
-	for i := range t.F32() {
-		t.F32()[i] = float32(r.NormFloat64())
-	}
-	return t
-}
+func (r random) f(shape ...int) *onnx.Tensor { return modeltest.Normal(r.Rand, 1, shape...) }
 
 // pos is above 0.1 and below 0.9.
 func (r random) pos(shape ...int) *onnx.Tensor {

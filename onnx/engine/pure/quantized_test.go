@@ -76,10 +76,7 @@ func product(shape []int) int {
 
 func (q *quantizer) conv(x build.Ref, in, out, size, stride, group int) build.Ref {
 	q.n++
-	bias, p := onnx.ZerosF32(out), size/2
-	for i := range bias.F32() {
-		bias.F32()[i] = float32(q.r.NormFloat64())
-	}
+	bias, p := modeltest.Normal(q.r, 1, out), size/2
 	return q.Op("Conv", []build.Ref{x, q.weights(0, out, in/group, size, size),
 		q.Param(fmt.Sprint("b", q.n), bias)}, onnx.IntsAttr("strides", stride, stride),
 		onnx.IntsAttr("pads", p, p, p, p), onnx.IntAttr("group", group))

@@ -10,6 +10,7 @@ import (
 	"fmp/onnx/conformance"
 	"fmp/onnx/engine"
 	"fmp/onnx/internal/kernel"
+	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 )
 
@@ -18,13 +19,7 @@ import (
 // depends on no other.
 func TestSums(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 1))
-	random := func(shape ...int) *onnx.Tensor {
-		x := onnx.ZerosF32(shape...)
-		for i := range x.F32() {
-			x.F32()[i] = float32(r.NormFloat64())
-		}
-		return x
-	}
+	random := func(shape ...int) *onnx.Tensor { return modeltest.Normal(r, 1, shape...) }
 	w := func(size, out, in int) *onnx.Tensor { return random(out, in, size, size) }
 	for _, c := range []struct {
 		name          string

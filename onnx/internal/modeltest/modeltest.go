@@ -2,6 +2,7 @@
 package modeltest
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"fmp/onnx"
@@ -51,11 +52,26 @@ func Linear(t testing.TB, name, in, out string, from, to int) *onnx.Model {
 	b := build.New(name)
 	x := b.Input(in, onnx.Float32, "batch", from)
 	b.Output(out, b.Relu(b.MatMul(x, b.Param("w", onnx.ZerosF32(from, to)))))
-	m, err := b.Model()
-	if err != nil {
-		t.Fatal(err)
+	return must.Get(b.Model())(t)
+}
+
+// Normal returns numbers of a normal distribution of that deviation.
+func Normal(r *rand.Rand, deviation float64, shape ...int) *onnx.Tensor {
+	t := onnx.ZerosF32(shape...)
+	for i := range t.F32() {
+		t.F32()[i] = float32(deviation * r.NormFloat64())
 	}
-	return m
+	return t
+}
+
+// Floats returns the names of a model's inputs of floating-point numbers.
+func Floats(m *onnx.Model) (names []string) {
+	for _, v := range m.Graph.Inputs {
+		if v.DType.IsFloat() {
+			names = append(names, v.Name)
+		}
+	}
+	return names
 }
 
 // Eval returns the outputs of a model on an engine.
