@@ -31,13 +31,17 @@ func Pack(t blas.Transpose, b blas64.General, buf []float64) Packed {
 	if t != blas.NoTrans {
 		p.rows, p.cols = b.Cols, b.Rows
 	}
-	if n := Padded(p.cols) * p.rows; cap(buf) >= n {
-		p.panels = buf[:n]
-	} else {
-		p.panels = make([]float64, n)
-	}
+	p.panels = room(buf, Padded(p.cols)*p.rows)
 	pack(p.panels, t, b, 0, p.rows, 0, p.cols)
 	return p
+}
+
+// room is n numbers of any contents, in buf where they fit.
+func room[T float32 | float64](buf []T, n int) []T {
+	if cap(buf) < n {
+		return make([]T, n)
+	}
+	return buf[:n]
 }
 
 // Buffer returns the memory behind p, for the next Pack.
@@ -193,10 +197,8 @@ func Gemm(tA, tB blas.Transpose, alpha float64, a, b blas64.General, beta float6
 		w := min(gemmWidth, n-j)
 		for l := 0; l < k; l += depth {
 			d := min(depth, k-l)
-			if need := Padded(w) * d; cap(e.b) < need {
-				e.b = make([]float64, need)
-			}
-			panels := e.b[:Padded(w)*d]
+			e.b = room(e.b, Padded(w)*d)
+			panels := e.b
 			pack(panels, tB, b, l, d, j, w)
 			if alpha != 1 {
 				for i := range panels {

@@ -22,15 +22,17 @@ type Single struct {
 	panels []float32
 }
 
+// single has room for a matrix, in buf where that has it.
+func single(rows, cols int, buf []float32) Single {
+	s := Single{rows: rows, cols: (cols + SingleWidth - 1) / SingleWidth * SingleWidth}
+	s.panels = room(buf, s.cols*rows)
+	return s
+}
+
 // Single returns p in float32, in buf where that has room.
 func (p Packed) Single(buf []float32) Single {
 	panels := (p.cols + SingleWidth - 1) / SingleWidth
-	s := Single{rows: p.rows, cols: panels * SingleWidth, panels: buf}
-	if n := panels * p.rows * SingleWidth; cap(buf) >= n {
-		s.panels = buf[:n]
-	} else {
-		s.panels = make([]float32, n)
-	}
+	s := single(p.rows, p.cols, buf)
 	for j := range 2 * panels {
 		to := s.panels[j/2*p.rows*SingleWidth+j%2*Width:]
 		if j*Width >= p.cols {
@@ -46,16 +48,7 @@ func (p Packed) Single(buf []float32) Single {
 
 // PackSingle lays out x' and x in float32, in across and along where these have room.
 func PackSingle(x blas64.General, across, along []float32) (Single, Single) {
-	room := func(rows, cols int, buf []float32) Single {
-		s := Single{rows: rows, cols: (cols + SingleWidth - 1) / SingleWidth * SingleWidth}
-		if n := s.cols * rows; cap(buf) >= n {
-			s.panels = buf[:n]
-		} else {
-			s.panels = make([]float32, n)
-		}
-		return s
-	}
-	a, b := room(x.Cols, x.Rows, across), room(x.Rows, x.Cols, along)
+	a, b := single(x.Cols, x.Rows, across), single(x.Rows, x.Cols, along)
 	row := make([]float32, b.cols)
 	for i := range x.Rows {
 		Narrow(row, row64(x, i))

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -28,13 +29,9 @@ func Register(name string, open func(Options) (Engine, error)) {
 func Open(name string, o Options) (Engine, error) {
 	registryMu.Lock()
 	open := registry[name]
-	var names []string
-	for n := range registry {
-		names = append(names, n)
-	}
+	names := slices.Sorted(maps.Keys(registry))
 	registryMu.Unlock()
 	if open == nil {
-		slices.Sort(names)
 		return nil, fmt.Errorf("engine %q: this program has %s; for \"ort\" import fmp/onnx/engine/ort",
 			name, strings.Join(names, ", "))
 	}

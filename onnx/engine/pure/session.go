@@ -233,11 +233,7 @@ func (s *session) check(feeds, fetch map[string]*onnx.Tensor) error {
 		}
 	}
 	for name := range feeds {
-		known := false
-		for _, v := range p.inputs {
-			known = known || v.Name == name
-		}
-		if !known {
+		if !slices.ContainsFunc(p.inputs, func(v onnx.ValueInfo) bool { return v.Name == name }) {
 			return fmt.Errorf("%q is fed and is no input of the model; the inputs are %v", name,
 				p.inputs)
 		}

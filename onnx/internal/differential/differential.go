@@ -162,9 +162,7 @@ func (k *checker) check(c *Case) {
 	if k.other != nil {
 		want, otherDeclined, otherErr := run(k.other, c.Model, c.Feeds)
 		switch {
-		case declined || otherDeclined:
-			k.tally.Declined["engine"]++
-		case err != nil && otherErr != nil:
+		case declined || otherDeclined || err != nil && otherErr != nil:
 			k.tally.Declined["engine"]++
 		case err != nil:
 			k.say(c, "engine", "pure fails: "+err.Error())

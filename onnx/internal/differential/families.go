@@ -59,14 +59,19 @@ func join(ms ...map[string]recipe) map[string]recipe {
 // unary draws one tensor.
 func unary(attrs ...func(g *generator) onnx.Attr) recipe {
 	return func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
-		var as []onnx.Attr
-		for _, a := range attrs {
-			if g.IntN(2) == 0 {
-				as = append(as, a(g))
-			}
-		}
+		as := g.drawn(attrs)
 		return tensors{g.tensor(d, g.shape(0, 4)...)}, as, 0
 	}
+}
+
+// drawn gives each attribute half of the time, and draws no other.
+func (g *generator) drawn(attrs []func(g *generator) onnx.Attr) (as []onnx.Attr) {
+	for _, a := range attrs {
+		if g.IntN(2) == 0 {
+			as = append(as, a(g))
+		}
+	}
+	return as
 }
 
 func number(name string, lo, hi float64) func(g *generator) onnx.Attr {
@@ -187,18 +192,12 @@ var elementwise = join(
 			return tensors{x, pick(g, lo, nil), pick(g, hi, nil)}, nil, 0
 		},
 		"Cast": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
-			to := pick(g, castable...)
-			if g.double {
-				to = onnx.Float64
-			}
+			to := g.castType()
 			return tensors{g.tensor(d, g.shape(0, 3)...)},
 				[]onnx.Attr{onnx.IntAttr("to", int(to))}, 0
 		},
 		"CastLike": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
-			to := pick(g, castable...)
-			if g.double {
-				to = onnx.Float64
-			}
+			to := g.castType()
 			return tensors{g.tensor(d, g.shape(0, 3)...), g.tensor(to, g.shape(0, 1)...)}, nil, 0
 		},
 	},
@@ -216,6 +215,14 @@ var elementwise = join(
 		return in, nil, 0
 	}, "Max", "Min", "Mean", "Sum"),
 )
+
+// castType draws the type that a cast goes to.
+func (g *generator) castType() onnx.DType {
+	if to := pick(g, castable...); !g.double {
+		return to
+	}
+	return onnx.Float64
+}
 
 // number draws one of a set of element types.
 func (g *generator) number(types op.TypeSet) onnx.DType {

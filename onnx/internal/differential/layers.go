@@ -36,25 +36,24 @@ func (g *generator) window(n int, dilated bool) (sizes []int, kernel []int, attr
 	return sizes, kernel, attrs
 }
 
+// convolution draws one; the weights of a transposed one begin with the channels of the input.
+func convolution(transposed bool) recipe {
+	return func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
+		sizes, kernel, attrs := g.window(1+g.IntN(2), true)
+		group, c, m := 1+g.IntN(2), 1+g.IntN(2), 1+g.IntN(2)
+		x := g.tensor(d, append([]int{1 + g.IntN(2), group * c}, sizes...)...)
+		weights := []int{group * m, c}
+		if transposed {
+			weights = []int{group * c, m}
+		}
+		w := g.tensor(d, append(weights, kernel...)...)
+		return tensors{x, w, pick(g, nil, g.tensor(d, group*m))},
+			append(attrs, onnx.IntAttr("group", group)), 0
+	}
+}
+
 var windows = join(
-	map[string]recipe{
-		"Conv": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
-			sizes, kernel, attrs := g.window(1+g.IntN(2), true)
-			group, c, m := 1+g.IntN(2), 1+g.IntN(2), 1+g.IntN(2)
-			x := g.tensor(d, append([]int{1 + g.IntN(2), group * c}, sizes...)...)
-			w := g.tensor(d, append([]int{group * m, c}, kernel...)...)
-			return tensors{x, w, pick(g, nil, g.tensor(d, group*m))},
-				append(attrs, onnx.IntAttr("group", group)), 0
-		},
-		"ConvTranspose": func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
-			sizes, kernel, attrs := g.window(1+g.IntN(2), true)
-			group, c, m := 1+g.IntN(2), 1+g.IntN(2), 1+g.IntN(2)
-			x := g.tensor(d, append([]int{1 + g.IntN(2), group * c}, sizes...)...)
-			w := g.tensor(d, append([]int{group * c, m}, kernel...)...)
-			return tensors{x, w, pick(g, nil, g.tensor(d, group*m))},
-				append(attrs, onnx.IntAttr("group", group)), 0
-		},
-	},
+	map[string]recipe{"Conv": convolution(false), "ConvTranspose": convolution(true)},
 	each(func(g *generator, d onnx.DType) (tensors, []onnx.Attr, int) {
 		sizes, _, attrs := g.window(1+g.IntN(2), g.opset >= 10)
 		x := g.tensor(d, append([]int{1 + g.IntN(2), 1 + g.IntN(2)}, sizes...)...)
@@ -153,13 +152,7 @@ func channels(count int, positive int, attrs ...func(g *generator) onnx.Attr) re
 			}
 			in = append(in, v)
 		}
-		var as []onnx.Attr
-		for _, a := range attrs {
-			if g.IntN(2) == 0 {
-				as = append(as, a(g))
-			}
-		}
-		return in, as, 0
+		return in, g.drawn(attrs), 0
 	}
 }
 

@@ -3,8 +3,8 @@ package kernel
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"fmp/onnx"
@@ -37,14 +37,7 @@ func register(defs ...Def) {
 }
 
 // Ops lists the names of all operators, in alphabetical order.
-func Ops() []string {
-	var names []string
-	for n := range registry {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	return names
-}
+func Ops() []string { return slices.Sorted(maps.Keys(registry)) }
 
 // Opsets returns the operator sets that an operator is implemented for, as "7-12, 13-21".
 func Opsets(op string) string {
