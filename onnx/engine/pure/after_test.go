@@ -102,9 +102,7 @@ func TestAfterConvolution(t *testing.T) {
 		var outs [2][]float32
 		for i, separate := range []bool{false, true} {
 			m := model(separate)
-			p := must.Get(compile(m, false))(t)
-			// outputs
-			steps := slices.DeleteFunc(p.steps, func(s step) bool { return s.node.Op == "Identity" })
+			steps := working(t, m, false)
 			if want := []int{c.steps, 1 + len(c.after) + curves}[i]; len(steps) != want {
 				t.Errorf("%s: %d steps, want %d", c.name, len(steps), want)
 			}
