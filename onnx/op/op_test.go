@@ -1,6 +1,7 @@
 package op
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -177,14 +178,8 @@ func TestBind(t *testing.T) {
 			must.Fail(err)(t, tc.err, tc.op, tc.in)
 			continue
 		}
-		if err != nil {
-			t.Errorf("%s of %v: %v", tc.op, tc.in, err)
-			continue
-		}
-		for i := range got {
-			if got[i] != tc.want[i] {
-				t.Errorf("%s of %v gives %v, want %v", tc.op, tc.in, got, tc.want)
-			}
+		if err != nil || !slices.Equal(got, tc.want) {
+			t.Errorf("%s of %v gives %v, %v, want %v", tc.op, tc.in, got, err, tc.want)
 		}
 	}
 }
