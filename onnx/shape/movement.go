@@ -12,7 +12,8 @@ import (
 var movementRules = merge(map[string]rule{
 	"Reshape": inferReshape, "Flatten": inferFlatten, "Concat": inferConcat, "Split": inferSplit,
 	"Squeeze": inferSqueeze, "Unsqueeze": inferUnsqueeze, "Expand": inferExpand,
-	"GatherElements": inferGatherElements, "Compress": func(c *call) { c.chosen(c.inf.unknownSize()) }, "Unique": inferUnique,
+	"GatherElements": inferGatherElements, "Unique": inferUnique,
+	"Compress":  func(c *call) { c.chosen(c.inf.unknownSize()) },
 	"Transpose": shaped(inferTranspose), "Slice": shaped(inferSlice), "Tile": shaped(inferTile),
 	"Gather": shaped(inferGather), "GatherND": shaped(inferGatherND), "Pad": shaped(inferPad),
 	"CenterCropPad": shaped(inferCenterCropPad), "DepthToSpace": shaped(blocks),
