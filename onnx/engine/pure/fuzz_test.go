@@ -20,7 +20,7 @@ import (
 
 // FuzzLoad loads and runs whatever decodes as a model: errors are fine; panics and endless work are
 // not, nor is more than 4,000 bytes of memory to load for each byte of the file (small nodes are
-// the worst). What a run may take is bounded by kernel.MaxLiveBytes.
+// the worst). The memory of a run is bounded by kernel.MaxLiveBytes.
 func FuzzLoad(f *testing.F) {
 	seed := func(fill func(b *build.Builder)) {
 		b := build.New("seed")
