@@ -37,6 +37,7 @@ type Extractor struct {
 	manifest models.Manifest
 	model    *onnx.Model // pruned to the features
 	inside   bool        // the model of the file computes in half precision behind a float32 input
+	spelt    bool        // the model is spelt otherwise than that of the file
 	sessions []engine.Session
 	shared   bool // all threads use sessions[0]
 	mean     []float32
@@ -96,7 +97,8 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options,
 		return nil, err
 	}
 	x := &Extractor{opt: o, sig: sig, manifest: manifest, name: cmp.Or(manifest.Source, m.Graph.Name),
-		model: prune(m, sig.output), inside: inside}
+		inside: inside}
+	x.model, x.spelt = portable(prune(m, sig.output))
 	x.layer = Layer{Value: sig.output, Why: sig.why, Without: without(m.Graph, x.model.Graph)}
 	if err := x.shape(images); err != nil {
 		return nil, err
@@ -322,8 +324,10 @@ func (x *Extractor) makeDigest(m *onnx.Model, engineName string) (string, error)
 		Resize                     string `json:",omitempty"`
 		// Such models once ran in half precision; features of others that are kept stay good.
 		HalfInside bool `json:",omitempty"`
+		// Features of such models by the ONNX Runtime were once wrong.
+		Spelt bool `json:",omitempty"`
 	}{1, model, engineName, s.output, x.mean, x.std, s.nhwc, x.opt.Batch, s.h, s.w, s.ch,
-		s.dtype == onnx.Uint8, x.bgr, x.manifestResize(), x.inside})
+		s.dtype == onnx.Uint8, x.bgr, x.manifestResize(), x.inside, x.spelt})
 	if err != nil {
 		return "", fmt.Errorf("digest of extractor: %w", err)
 	}

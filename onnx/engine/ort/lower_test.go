@@ -70,3 +70,51 @@ func TestLocale(t *testing.T) {
 		t.Errorf("%q, want %q", got["y"].Data, want)
 	}
 }
+
+// TestPooling: pools are computed as the standard says behind a padding, within a branch, and where
+// ceil_mode reaches beyond the padding.
+func TestPooling(t *testing.T) {
+	e := newEngine(t, Options{Threads: 1})
+	dims := []onnx.Dim{onnx.Known(1), onnx.Known(1), onnx.Known(3), onnx.Known(3)}
+	ceil := onnx.IntAttr("ceil_mode", 1)
+	pad := &onnx.Node{Name: "pad", Op: "Pad", Inputs: []string{"x", "ends"}, Outputs: []string{"padded"}}
+	pool := func(op, in string, side int, attrs ...onnx.Attr) *onnx.Node {
+		return &onnx.Node{Name: "pool", Op: op, Inputs: []string{in}, Outputs: []string{"y"}, Attrs: append(
+			attrs, onnx.IntsAttr("kernel_shape", side, side), onnx.IntsAttr("strides", 2, 2))}
+	}
+	branch := func(name string, nodes ...*onnx.Node) onnx.Attr {
+		return onnx.Attr{Name: name, Kind: onnx.AttrGraph, Graph: &onnx.Graph{Name: name, Nodes: nodes,
+			Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float32, Shape: dims}}}}
+	}
+	either := func(nodes ...*onnx.Node) []*onnx.Node {
+		return []*onnx.Node{{Name: "either", Op: "If", Inputs: []string{"yes"}, Outputs: []string{"z"},
+			Attrs: []onnx.Attr{branch("then_branch", nodes...), branch("else_branch", nodes...)}},
+			{Name: "same", Op: "Identity", Inputs: []string{"z"}, Outputs: []string{"y"}}}
+	}
+	for name, c := range map[string]struct {
+		nodes []*onnx.Node
+		want  []float32
+	}{
+		"maximum behind a Pad": {[]*onnx.Node{pad, pool("MaxPool", "padded", 2)}, []float32{-1, 0, 0, 0}},
+		"in a branch":          {either(pad, pool("MaxPool", "padded", 2)), []float32{-1, 0, 0, 0}},
+		"mean behind a Pad": {[]*onnx.Node{pad, pool("AveragePool", "padded", 3, ceil)},
+			[]float32{-5, -3, -4, -2.25}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &onnx.Model{IR: 8, Opsets: map[string]int64{"": 17}, Graph: &onnx.Graph{Name: "pools",
+				Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: dims},
+					{Name: "yes", DType: onnx.Bool, Shape: []onnx.Dim{}}},
+				Outputs:      []onnx.ValueInfo{{Name: "y", DType: onnx.Float32}},
+				Initializers: map[string]*onnx.Tensor{"ends": onnx.Vector[int64](0, 0, 0, 0, 0, 0, 1, 1)},
+				Nodes:        c.nodes}}
+			x := onnx.NewTensor([]float32{-1, -2, -3, -4, -5, -6, -7, -8, -9}, 1, 1, 3, 3)
+			got := must.Get(engine.Eval(open(t, e, m),
+				map[string]*onnx.Tensor{"x": x, "yes": onnx.NewTensor([]bool{true})}))(t)["y"].F32()
+			far := func(a, b float32) bool { return math.Abs(float64(a-b)) > 1e-6 }
+			if len(got) != len(c.want) || slices.ContainsFunc([]int{0, 1, 2, 3},
+				func(i int) bool { return far(got[i], c.want[i]) }) {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+		})
+	}
+}

@@ -83,9 +83,17 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 		return nil, err
 	}
 	defer so.Destroy()
+	entries := map[string]string{}
 	if folder != "" {
-		if err := so.AddSessionConfigEntry("session.model_external_initializers_file_folder_path",
-			folder); err != nil {
+		entries["session.model_external_initializers_file_folder_path"] = folder
+	}
+	if pools(a.model.Graph) {
+		// Fused into MaxPool, padding by 0 becomes padding by the lowest number; into AveragePool of
+		// an older set, ceil_mode counts what lies beyond.
+		entries["optimization.disable_specified_optimizers"] = "Pad_Fusion"
+	}
+	for key, value := range entries {
+		if err := so.AddSessionConfigEntry(key, value); err != nil {
 			return nil, plain(err)
 		}
 	}
@@ -102,6 +110,13 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	// would be a panic.
 	runtime.SetFinalizer(s, (*session).Close)
 	return s, nil
+}
+
+// pools reports whether a graph, or one within it, has a pool that a Pad may be fused into.
+func pools(g *onnx.Graph) bool {
+	return slices.ContainsFunc(g.Nodes, func(n *onnx.Node) bool {
+		return n.Op == "MaxPool" || n.Op == "AveragePool" || slices.ContainsFunc(n.Subgraphs(), pools)
+	})
 }
 
 // describe is m with the type and rank of its outputs, as far as they can be known before it runs.
