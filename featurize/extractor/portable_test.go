@@ -12,36 +12,46 @@ import (
 	"fmp/onnx/must"
 )
 
-// TestPortable: a pool behind a Pad is held apart from it, and its features have another digest than
-// the file alone gives; no other pool is touched.
+// TestPortable: a pool behind a Pad is held apart from it, one without padding counts none, and the
+// features of such have another digest than the file alone gives; no other pool is touched.
 func TestPortable(t *testing.T) {
 	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	padded := func(b *build.Builder, v build.Ref) build.Ref {
 		ends := b.Const(onnx.Vector[int64](0, 0, 1, 1, 0, 0, 1, 1))
 		return b.Op("Pad", []build.Ref{b.Sub(v, b.F32(1)), ends})
 	}
-	pool := func(b *build.Builder, op string, v build.Ref) build.Ref {
-		return b.Op(op, []build.Ref{v}, onnx.IntsAttr("kernel_shape", 2, 2))
+	pool := func(b *build.Builder, op string, v build.Ref, attrs ...onnx.Attr) build.Ref {
+		return b.Op(op, []build.Ref{v}, append(attrs, onnx.IntsAttr("kernel_shape", 2, 2))...)
 	}
+	counting := func(attrs ...onnx.Attr) func(b *build.Builder, v build.Ref) build.Ref {
+		return func(b *build.Builder, v build.Ref) build.Ref {
+			return pool(b, "AveragePool", v, append(attrs, onnx.IntAttr("count_include_pad", 1))...)
+		}
+	}
+	ceil, pads := onnx.IntAttr("ceil_mode", 1), onnx.IntsAttr("pads", 0, 0, 1, 1)
 	digest := ""
 	for _, c := range []struct {
-		name  string
-		body  func(b *build.Builder, v build.Ref) build.Ref
-		apart bool
+		name                   string
+		body                   func(b *build.Builder, v build.Ref) build.Ref
+		apart, counts, another bool
 	}{
-		{"no Pad", func(b *build.Builder, v build.Ref) build.Ref { return pool(b, "MaxPool", v) }, false},
+		{"no Pad", func(b *build.Builder, v build.Ref) build.Ref { return pool(b, "MaxPool", v) }, false, false, false},
 		{"maximum", func(b *build.Builder, v build.Ref) build.Ref {
 			return pool(b, "MaxPool", padded(b, v))
-		}, true},
+		}, true, false, true},
 		{"mean", func(b *build.Builder, v build.Ref) build.Ref {
 			return pool(b, "AveragePool", padded(b, v))
-		}, true},
+		}, true, false, true},
 		{"transposed", func(b *build.Builder, v build.Ref) build.Ref {
 			return pool(b, "MaxPool", b.Transpose(padded(b, v), 0, 1, 3, 2))
-		}, true},
+		}, true, false, true},
 		{"a product between", func(b *build.Builder, v build.Ref) build.Ref {
 			return pool(b, "MaxPool", b.Mul(padded(b, v), b.F32(2)))
-		}, false},
+		}, false, false, false},
+		{"whole windows", counting(pads), false, true, false},
+		{"nothing to count", counting(ceil), false, false, true},
+		{"a padding", counting(ceil, pads), false, true, true},
+		{"one by name", counting(ceil, onnx.StrAttr("auto_pad", "SAME_UPPER")), false, true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := build.New("pools")
@@ -54,11 +64,17 @@ func TestPortable(t *testing.T) {
 			if (k >= 0) != c.apart || k >= 0 && nodes[k+1].Inputs[0] != nodes[k].Outputs[0] {
 				t.Errorf("nodes are %v", nodes)
 			}
+			if counts := slices.ContainsFunc(nodes, func(n *onnx.Node) bool {
+				_, ok := n.Attr("count_include_pad")
+				return ok
+			}); counts != c.counts {
+				t.Errorf("a padding counts: %v, want %v", counts, c.counts)
+			}
 			if digest == "" {
 				digest = x.Digest()
 			}
-			if (x.Digest() != digest) != c.apart {
-				t.Errorf("digest %s beside %s without a Pad", x.Digest(), digest)
+			if (x.Digest() != digest) != c.another {
+				t.Errorf("digest %s beside %s of no Pad", x.Digest(), digest)
 			}
 		})
 	}

@@ -20,6 +20,10 @@ const (
 	runtimeIR    = 13
 )
 
+// countsRightly is the operator set from which on the runtime does not count what lies beyond the
+// padding.
+const countsRightly = 19
+
 // lower rewrites a model so that the runtime knows its operators: m itself is not changed.
 // Operators that the runtime does not have, or that it computes otherwise than the standard says,
 // are spelt out; a newer operator set becomes [runtimeOpset] where each operator of the model is
@@ -34,12 +38,29 @@ func lower(m *onnx.Model) (*onnx.Model, error) {
 		return nil, err
 	}
 	restate(&c)
+	if m.Opset() < countsRightly && overcounts(c.Graph) {
+		if err := pass.Upgrade(&c, countsRightly); err != nil {
+			return nil, fmt.Errorf("the ONNX Runtime computes AveragePool with ceil_mode and "+
+				"count_include_pad wrongly before operator set %d; use the engine pure: %w", countsRightly, err)
+		}
+	}
 	if m.Opset() > runtimeOpset && known(c.Graph, true) {
 		c.Opsets = maps.Clone(m.Opsets)
 		delete(c.Opsets, "ai.onnx")
 		c.Opsets[""] = runtimeOpset
 	}
 	return &c, nil
+}
+
+// overcounts reports whether a graph, or one within it, has an AveragePool whose last window may reach
+// beyond a padding that counts.
+func overcounts(g *onnx.Graph) bool {
+	return slices.ContainsFunc(g.Nodes, func(n *onnx.Node) bool {
+		ceil, _ := n.Attr("ceil_mode")
+		include, _ := n.Attr("count_include_pad")
+		return n.Op == "AveragePool" && ceil.Int != 0 && include.Int != 0 ||
+			slices.ContainsFunc(n.Subgraphs(), overcounts)
+	})
 }
 
 // known reports whether every standard operator of a graph is one of runtimeOpset as it is used;

@@ -75,8 +75,9 @@ func TestLocale(t *testing.T) {
 // ceil_mode reaches beyond the padding.
 func TestPooling(t *testing.T) {
 	e := newEngine(t, Options{Threads: 1})
-	dims := []onnx.Dim{onnx.Known(1), onnx.Known(1), onnx.Known(3), onnx.Known(3)}
-	ceil := onnx.IntAttr("ceil_mode", 1)
+	// 16 channels, of which the runtime makes blocks
+	dims := []onnx.Dim{onnx.Known(1), onnx.Known(16), onnx.Known(3), onnx.Known(3)}
+	ceil, include := onnx.IntAttr("ceil_mode", 1), onnx.IntAttr("count_include_pad", 1)
 	pad := &onnx.Node{Name: "pad", Op: "Pad", Inputs: []string{"x", "ends"}, Outputs: []string{"padded"}}
 	pool := func(op, in string, side int, attrs ...onnx.Attr) *onnx.Node {
 		return &onnx.Node{Name: "pool", Op: op, Inputs: []string{in}, Outputs: []string{"y"}, Attrs: append(
@@ -91,6 +92,18 @@ func TestPooling(t *testing.T) {
 			Attrs: []onnx.Attr{branch("then_branch", nodes...), branch("else_branch", nodes...)}},
 			{Name: "same", Op: "Identity", Inputs: []string{"z"}, Outputs: []string{"y"}}}
 	}
+	model := func(nodes ...*onnx.Node) *onnx.Model {
+		return &onnx.Model{IR: 8, Opsets: map[string]int64{"": 17}, Graph: &onnx.Graph{Name: "pools",
+			Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: dims},
+				{Name: "yes", DType: onnx.Bool, Shape: []onnx.Dim{}}},
+			Outputs:      []onnx.ValueInfo{{Name: "y", DType: onnx.Float32}},
+			Initializers: map[string]*onnx.Tensor{"ends": onnx.Vector[int64](0, 0, 0, 0, 0, 0, 1, 1)},
+			Nodes:        nodes}}
+	}
+	foreign := model(&onnx.Node{Name: "gelu", Op: "Gelu", Domain: "com.microsoft", Inputs: []string{"x"},
+		Outputs: []string{"v"}}, pool("AveragePool", "v", 2, ceil, include))
+	foreign.Opsets["com.microsoft"] = 1
+	must.Fail(e.Load(foreign))(t, "use the engine pure")
 	for name, c := range map[string]struct {
 		nodes []*onnx.Node
 		want  []float32
@@ -99,21 +112,20 @@ func TestPooling(t *testing.T) {
 		"in a branch":          {either(pad, pool("MaxPool", "padded", 2)), []float32{-1, 0, 0, 0}},
 		"mean behind a Pad": {[]*onnx.Node{pad, pool("AveragePool", "padded", 3, ceil)},
 			[]float32{-5, -3, -4, -2.25}},
+		"beyond the end": {[]*onnx.Node{pool("AveragePool", "x", 2, ceil, include)},
+			[]float32{-3, -4.5, -7.5, -9}},
+		"beyond a padding": {[]*onnx.Node{pool("AveragePool", "x", 3, ceil, include,
+			onnx.IntsAttr("pads", 1, 1, 0, 0))}, []float32{-4. / 3, -16. / 6, -4, -7}},
+		"beyond, in a branch": {either(pool("AveragePool", "x", 2, ceil, include)),
+			[]float32{-3, -4.5, -7.5, -9}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := &onnx.Model{IR: 8, Opsets: map[string]int64{"": 17}, Graph: &onnx.Graph{Name: "pools",
-				Inputs: []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: dims},
-					{Name: "yes", DType: onnx.Bool, Shape: []onnx.Dim{}}},
-				Outputs:      []onnx.ValueInfo{{Name: "y", DType: onnx.Float32}},
-				Initializers: map[string]*onnx.Tensor{"ends": onnx.Vector[int64](0, 0, 0, 0, 0, 0, 1, 1)},
-				Nodes:        c.nodes}}
-			x := onnx.NewTensor([]float32{-1, -2, -3, -4, -5, -6, -7, -8, -9}, 1, 1, 3, 3)
-			got := must.Get(engine.Eval(open(t, e, m),
+			x := onnx.NewTensor(slices.Repeat([]float32{-1, -2, -3, -4, -5, -6, -7, -8, -9}, 16), 1, 16, 3, 3)
+			got := must.Get(engine.Eval(open(t, e, model(c.nodes...)),
 				map[string]*onnx.Tensor{"x": x, "yes": onnx.NewTensor([]bool{true})}))(t)["y"].F32()
-			far := func(a, b float32) bool { return math.Abs(float64(a-b)) > 1e-6 }
-			if len(got) != len(c.want) || slices.ContainsFunc([]int{0, 1, 2, 3},
-				func(i int) bool { return far(got[i], c.want[i]) }) {
-				t.Errorf("%v, want %v", got, c.want)
+			want := slices.Repeat(c.want, 16)
+			if !slices.EqualFunc(got, want, func(a, b float32) bool { return math.Abs(float64(a-b)) < 1e-6 }) {
+				t.Errorf("%v, want %v", got, want)
 			}
 		})
 	}

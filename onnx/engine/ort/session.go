@@ -87,11 +87,16 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	if folder != "" {
 		entries["session.model_external_initializers_file_folder_path"] = folder
 	}
+	var without []string
 	if pools(a.model.Graph) {
 		// Fused into MaxPool, padding by 0 becomes padding by the lowest number; into AveragePool of
 		// an older set, ceil_mode counts what lies beyond.
-		entries["optimization.disable_specified_optimizers"] = "Pad_Fusion"
+		without = append(without, "Pad_Fusion")
 	}
+	if overcounts(a.model.Graph) { // pools over blocks of channels count it in every set
+		without = append(without, "NchwcTransformer")
+	}
+	entries["optimization.disable_specified_optimizers"] = strings.Join(without, ";")
 	for key, value := range entries {
 		if err := so.AddSessionConfigEntry(key, value); err != nil {
 			return nil, plain(err)
