@@ -1,6 +1,7 @@
 package extractor
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -17,16 +18,18 @@ import (
 // share of their norm: rounding stays below, ranges that a model chooses by the batch do not.
 const maxApart = 0.003
 
+// leastApart is how far the features of a dark and of a bright image are apart at least, as a share
+// of their norm: rounding differs between engines by a tenth of it.
+const leastApart = 1e-5
+
 // trialSide is the height and width of the drawn images where a model takes any: two images at once of
 // a large size take more memory than a batch may.
 const trialSide = 224
 
 // beside refuses a model that gives a drawn image, bright or dark, other features beside the other
-// one than alone: whatever its operators, the batch or chance then has a part in them.
+// one than alone: whatever its operators, the batch or chance then has a part in them. It refuses one
+// that gives both the same features, too: classes would be told apart by rounding.
 func (x *Extractor) beside() error {
-	if x.sig.batch == 1 {
-		return nil
-	}
 	small := *x
 	if x.sig.open {
 		small.sig.h, small.sig.w = min(x.sig.h, trialSide), min(x.sig.w, trialSide)
@@ -35,26 +38,35 @@ func (x *Extractor) beside() error {
 	if err != nil && small.sig != x.sig { // its layers may want the size after all
 		alone, rows, err = x.drawn()
 	}
-	if err != nil || rows == nil {
+	if err != nil {
 		return err
 	}
-	if len(alone[0]) != len(alone[1]) || len(rows) != 2*len(alone[0]) {
+	if rows != nil && (len(alone[0]) != len(alone[1]) || len(rows) != 2*len(alone[0])) {
 		return fmt.Errorf("an image has %d features and %d beside another; the number of features must not "+
 			"depend on the batch: export a model that computes each image by itself", len(alone[1]), len(rows)/2)
 	}
-	// Ranges that the bright image sets cost the dark one more, and sums may run either way.
-	worst := max(apart(alone[0], rows[:len(alone[0])]), apart(alone[1], rows[len(alone[0]):]))
+	var worst float64
+	if rows != nil { // ranges that the bright image sets cost the dark one more, and sums may run either way
+		worst = max(apart(alone[0], rows[:len(alone[0])]), apart(alone[1], rows[len(alone[0]):]))
+	}
 	if worst > maxApart {
 		return fmt.Errorf("the features of an image change by %.2g of their norm beside another image: "+
 			"they depend on its batch or on chance; export a model that computes each image by itself "+
 			"(PyTorch: net.eval(), running statistics in batch normalisation, attention with "+
 			"batch_first; static quantisation)", worst)
 	}
+	// Features that are all 0 say nothing: a small network may know neither image.
+	if slices.ContainsFunc(alone[1], func(v float32) bool { return v != 0 }) &&
+		len(alone[0]) == len(alone[1]) && apart(alone[1], alone[0]) < leastApart {
+		return errors.New("the features of a dark and of a bright image are equal but for rounding: they do " +
+			"not depend on the image; check extractor.mean, extractor.std, the preset, and the layer that " +
+			"features are taken from")
+	}
 	return nil
 }
 
 // drawn returns the features of a dark image and of a bright one, each alone and then both at once;
-// these are nil where the model may be one for one image that does not say so.
+// these are nil where the model is one for one image, or may be.
 func (x *Extractor) drawn() (alone [2][]float32, rows []float32, err error) {
 	size := x.sig.h * x.sig.w * x.sig.ch
 	two := &dataset.Images{N: 2, H: x.sig.h, W: x.sig.w, Ch: x.sig.ch, Pix: make([]uint8, 2*size)}
@@ -66,6 +78,9 @@ func (x *Extractor) drawn() (alone [2][]float32, rows []float32, err error) {
 		if alone[i], _, err = x.batch(x.sessions[0], two, i, i+1, x.buffer()); err != nil {
 			return alone, nil, fmt.Errorf("trying the model on a drawn image: %w", err)
 		}
+	}
+	if x.sig.batch == 1 {
+		return alone, nil, nil
 	}
 	rows, _, err = x.batch(x.sessions[0], two, 0, 2, x.buffer())
 	if err != nil && x.opt.Batch == 1 {

@@ -29,7 +29,7 @@ func normalised(b *build.Builder, v, mean, variance build.Ref, outputs int, attr
 }
 
 // TestImagesAlone: a model is refused where the features of an image depend on the others of its
-// batch or on chance, by whatever operators, and only there.
+// batch or on chance, by whatever operators, or not on the image, and only there.
 func TestImagesAlone(t *testing.T) {
 	eng := orttest.New(t)
 	im := images(3, 6, 4, 3)
@@ -92,6 +92,21 @@ func TestImagesAlone(t *testing.T) {
 				b.Const(three(0)), b.Const(three(1))}, 3, onnx.IntAttr("training_mode", 1))
 			v = b.Op("Conv", []build.Ref{v, b.Reshape(o[0], 2, 3, 1, 1)})
 			return b.Add(v, b.ReduceMean(o[1], false, 0))
+		}, ""},
+		"rounding alone": {"n", func(b *build.Builder, v build.Ref) build.Ref {
+			return b.Add(b.Mul(v, b.F32(1e-6)), b.F32(1))
+		}, "equal but for rounding"},
+		"rounding alone, one image": {1, func(b *build.Builder, v build.Ref) build.Ref {
+			return b.Add(b.Mul(v, b.F32(1e-6)), b.F32(1))
+		}, "equal but for rounding"},
+		"nothing": {"n", func(b *build.Builder, v build.Ref) build.Ref {
+			return b.Mul(v, b.F32(0))
+		}, ""},
+		"little beside a constant": {"n", func(b *build.Builder, v build.Ref) build.Ref {
+			return b.Add(b.Mul(v, b.F32(1e-3)), b.F32(1))
+		}, ""},
+		"tiny": {"n", func(b *build.Builder, v build.Ref) build.Ref {
+			return b.Mul(v, b.F32(1e-12))
 		}, ""},
 		"training form":                   {"n", inTraining, "evaluation form"},
 		"training form of a batch of one": {1, inTraining, ""},
@@ -222,7 +237,11 @@ func TestHalfPrecision(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := build.New("half")
 			v := b.Input("image", c.in, "n", 3, 6, 4)
-			w := b.Param("w", must.Get(onnx.Zeros(onnx.Float16, 2, 3, 1, 1))(t))
+			ones := must.Get(onnx.Zeros(onnx.Float16, 2, 3, 1, 1))(t)
+			for i := range ones.Len() {
+				ones.Data.([]uint16)[i] = 0x3c00
+			}
+			w := b.Param("w", ones)
 			switch {
 			case c.stored:
 				w = b.Cast(w, onnx.Float32)

@@ -209,7 +209,9 @@ func classifier(t *testing.T, soft bool, out string) *onnx.Model {
 	}
 	v = b.Relu(b.Op("Conv", []build.Ref{v, b.Param("k", onnx.NewTensor(k, 4, 1, 3, 3))}))
 	v = b.Op("Flatten", []build.Ref{b.Op("GlobalAveragePool", []build.Ref{v})})
-	v = b.Op("Gemm", []build.Ref{v, b.Param("w", onnx.ZerosF32(4, 10)), b.Param("b", onnx.ZerosF32(10))})
+	w := onnx.ZerosF32(4, 10)
+	w.F32()[10] = 1
+	v = b.Op("Gemm", []build.Ref{v, b.Param("w", w), b.Param("b", onnx.ZerosF32(10))})
 	if soft {
 		v = b.Softmax(v, 1)
 	}

@@ -58,6 +58,8 @@ const (
 	// pointWeight is that of a calibration point as evidence on kappa: those of one client are
 	// alike, and clients' shares of the classes are not those of new images.
 	pointWeight = 0.5
+	// rounding is how far features of one image are apart on two engines, as a share of their norm.
+	rounding = 1e-6
 	// maxWeights bounds the numbers of all heads together, and so memory: 128 MiB.
 	maxWeights = 16 << 20
 )
@@ -377,9 +379,15 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 		}
 		dof = float64(len(p.cells) - held(p.n))
 	}
-	if t := mat.Trace(s); !(t > 0) || math.IsInf(t, 0) {
+	var squares float64
+	for _, e := range p.cells {
+		squares += e.n * floats.Dot(e.mean, e.mean)
+	}
+	if t := mat.Trace(s); !(t/dof > rounding*rounding*squares/p.total()) || math.IsInf(t, 0) {
 		return nil, nil, 0, fmt.Errorf("discriminant: the clients' images do not differ within their "+
-			"classes (scatter of trace %v, %v degrees of freedom); send more images a class", t, dof)
+			"classes, or by rounding alone (scatter of trace %v, %v degrees of freedom); send more images a "+
+			"class, and if they have several, check that features depend on the image: mean, std and layer "+
+			"of fmp fuse", t, dof)
 	}
 	var chol mat.Cholesky
 	w := p.smoothed(s, dof)

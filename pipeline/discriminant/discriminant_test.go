@@ -331,6 +331,20 @@ func TestRefused(t *testing.T) {
 	flat := w.clients(t, 1, 20)[0]
 	flat.Within.Data, flat.Within.Labels, flat.Within.Calibration = make([]float32,
 		len(flat.Within.Data)), nil, nil
+	scaled := func(by, within float32) Client {
+		x, y := w.draw(100, 20)
+		for i := range x {
+			x[i] *= by
+		}
+		means, scatter := must.Get2(moments.Compute(x, k, y, c, "scaled"))(t)
+		for i := range scatter.Data {
+			scatter.Data[i] *= within
+		}
+		scatter.Labels, scatter.Calibration = nil, nil
+		return Client{Means: means, Within: scatter}
+	}
+	must.Get(Compute(t.Context(), []Client{scaled(1e-6, 1)}, Options{Samples: 1}))(t)
+	must.Get(Compute(t.Context(), []Client{scaled(1, 1e-8)}, Options{Samples: 1}))(t)
 	for name, v := range map[string]struct {
 		cs   []Client
 		o    Options
@@ -341,6 +355,7 @@ func TestRefused(t *testing.T) {
 		"kappa":     {good, Options{Samples: 1, Kappa: Kappa{-1, 1}}, "kappa"},
 		"one class": {[]Client{one}, Options{Samples: 1}, "one class"},
 		"flat":      {[]Client{flat}, Options{Samples: 1}, "do not differ"},
+		"rounding":  {[]Client{scaled(1e-6, 1e-13)}, Options{Samples: 1}, "by rounding alone"},
 		"missing":   {[]Client{good[0], {Means: good[1].Means}}, Options{Samples: 1}, "client 1"},
 	} {
 		must.Fail(Compute(t.Context(), v.cs, v.o))(t, v.want, name)
