@@ -119,6 +119,9 @@ func inspectModel(m *onnx.Model, sizes map[string]int, cfg settings.Engine) (ins
 		for i, u := range list {
 			reasons[i] = u.String()
 		}
+		if more := len(list) - 3; more > 1 {
+			reasons = append(reasons[:3], fmt.Sprintf("and %d more", more))
+		}
 		r.Engines["pure"] = "no: " + strings.Join(reasons, "; ")
 	}
 	r.Engines["ort"] = tryRuntime(m, cfg)

@@ -53,6 +53,16 @@ func TestONNXInspectSaysWhatCannotBeDone(t *testing.T) {
 		strings.Join(r.Uncounted, "") != "Nonsense" {
 		t.Errorf("got %+v", r)
 	}
+	r = answer[inspection](t, "onnx", "inspect", writeModel(t, func(m *onnx.Model) {
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			m.Graph.Nodes = append(m.Graph.Nodes, &onnx.Node{Name: name, Op: "Nonsense", Inputs: []string{"x"},
+				Outputs: []string{name}})
+		}
+	}), "--json")
+	if pure := r.Engines["pure"]; !strings.HasSuffix(pure, "; and 2 more") ||
+		!strings.Contains(pure, `"c"`) || strings.Contains(pure, `"d"`) {
+		t.Errorf("engine pure: %s", pure)
+	}
 }
 
 func TestONNXCheck(t *testing.T) {
