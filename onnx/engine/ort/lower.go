@@ -20,8 +20,7 @@ const (
 	runtimeIR    = 13
 )
 
-// countsRightly is the operator set from which on the runtime does not count what lies beyond the
-// padding.
+// countsRightly is the operator set from which on the runtime counts no positions beyond the padding.
 const countsRightly = 19
 
 // lower rewrites a model so that the runtime knows its operators: m itself is not changed.

@@ -90,10 +90,10 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	var without []string
 	if pools(a.model.Graph) {
 		// Fused into MaxPool, padding by 0 becomes padding by the lowest number; into AveragePool of
-		// an older set, ceil_mode counts what lies beyond.
+		// an older set, ceil_mode counts positions beyond it.
 		without = append(without, "Pad_Fusion")
 	}
-	if overcounts(a.model.Graph) { // pools over blocks of channels count it in every set
+	if overcounts(a.model.Graph) { // pools over blocks of channels count these in every set
 		without = append(without, "NchwcTransformer")
 	}
 	entries["optimization.disable_specified_optimizers"] = strings.Join(without, ";")
