@@ -53,7 +53,7 @@ func init() {
 	// A product is quicker than Where on the ONNX Runtime's CPU. The sign of an output, which is never
 	// negative and 0 where it was cut off, is the mask.
 	unary("Relu", func(c *call, x, y string) string { return c.un("Sign", y) })
-	register(vjpGelu, "Gelu")
+	register(inFloat32(vjpGelu), "Gelu")
 	register(vjpPRelu, "PRelu")
 	register(vjpSoftmax, "Softmax")
 	register(vjpLogSoftmax, "LogSoftmax")

@@ -7,13 +7,13 @@ import (
 
 func init() {
 	register(vjpMaxPool, "MaxPool")
-	register(vjpAveragePool, "AveragePool")
-	register(func(c *call) []string {
+	register(inFloat32(vjpAveragePool), "AveragePool")
+	register(inFloat32(func(c *call) []string {
 		x := c.in(0)
 		r := c.rank(x)
 		return []string{c.op("Expand", []string{c.div(c.g(), c.size(x, span(2, r))), c.shapeOf(x)})}
-	}, "GlobalAveragePool")
-	register(vjpGlobalMaxPool, "GlobalMaxPool")
+	}), "GlobalAveragePool")
+	register(inFloat32(vjpGlobalMaxPool), "GlobalMaxPool")
 	register(vjpGlobalLpPool, "GlobalLpPool")
 	register(vjpLpPool, "LpPool")
 }

@@ -105,6 +105,10 @@ func opCases() []opCase {
 	add("BatchNormalization", 9, ts(r.f(4, 3), r.f(3), r.f(3), r.f(3), r.pos(3)))
 	add("GroupNormalization", 21, ts(r.f(2, 6, 4, 5), r.f(6), r.f(6)), I("num_groups", 3))
 	add("LRN", 17, ts(r.f(2, 7, 4, 5)), I("size", 3))
+	for _, op := range []string{"ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1",
+		"ReduceL2", "ReduceSumSquare", "ReduceLogSumExp"} {
+		add(op, 13, ts(r.f(3, 4)), Is("axes"))
+	}
 	for _, op := range []string{"ArgMax", "ArgMin"} {
 		add(op, 17, ts(r.f(3, 4, 5)), I("axis", 1), I("keepdims", 0))
 		add(op, 17, ts(r.i(0, 3, 3, 8)), I("axis", -1), I("select_last_index", 1))
