@@ -639,32 +639,6 @@ func TestAsks(t *testing.T) {
 	}
 }
 
-// TestAsksOfClasses: a client is asked about as many images of a class as the others have, at most,
-// and about none of a class that they lack.
-func TestAsksOfClasses(t *testing.T) {
-	for _, c := range []struct{ own, others, want []float64 }{
-		{[]float64{20, 4}, []float64{5, 30}, []float64{5, 4}},
-		{[]float64{20, 4}, []float64{0, 30}, []float64{0, 4}},
-		{[]float64{20, 4}, []float64{20, 4}, []float64{20, 4}},
-		{[]float64{40, 4}, []float64{2, 20}, []float64{2, 2}}, // half of its images
-	} {
-		r := &Round{K: 2, C: 2}
-		for _, n := range [][]float64{c.own, c.others} {
-			r.Clients = append(r.Clients, Client{Means: &point.Set{N: 2, Dx: 2, C: 2,
-				Z: make([]float32, 4), Y: []int32{0, 1}, W: []float32{float32(n[0]), float32(n[1])}}})
-		}
-		got := make([]float64, 2)
-		draw := func(group []int, _ int) []residuals { return make([]residuals, len(group)) }
-		p := must.Get(r.sum(1))(t).without(0)
-		for _, q := range r.ask([]int{0}, &p.pool, draw) {
-			for _, v := range q.cells {
-				got[v.class] += v.share
-			}
-		}
-		near(t, fmt.Sprint(c.own, " beside ", c.others), got, c.want, 1e-9)
-	}
-}
-
 // BenchmarkClasses pools 100 uploads of 1,000 class means of 1,280 features, each with a whole
 // scatter: 816 MB of uploads.
 func BenchmarkClasses(b *testing.B) {

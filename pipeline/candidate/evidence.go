@@ -221,11 +221,9 @@ func (r *Round) askedImages(of []int) (sum float64) {
 	return sum
 }
 
-// ask returns the questions of a group to the head of the others: on classes that they hold too, and
-// of a class about as many images as they have of it, at most. Many images of a class that the head
-// has hardly seen would tell how little it knows there, and the round's head knows them all
-// (docs/notes/moments.md). Where there are too many class means, systematic sampling takes some by
-// their images, which then stand for all.
+// ask returns the questions of a group to the head of the others: on classes that they hold too.
+// Where there are too many class means, systematic sampling takes some by their images, which then
+// stand for all.
 func (r *Round) ask(group []int, rest *pool, draw drawer) []*asked {
 	cells, total, images := make([][]cell, len(group)), 0, 0.0
 	for i, client := range group {
@@ -261,8 +259,7 @@ func (r *Round) ask(group []int, rest *pool, draw drawer) []*asked {
 	shares, _ := r.askedShares()
 	for i, client := range group {
 		for j := range cells[i] {
-			v := &cells[i][j]
-			v.share *= min(shares[client], rest.n[v.class]/v.n)
+			cells[i][j].share *= shares[client]
 		}
 	}
 	for i, d := range draw(group, room(r.K, r.C)/total) {

@@ -17,15 +17,14 @@ d, C = 12, 4
 
 
 def evidence_of_all(uploads, cands, seed=0):
-    """The reference's evidence of as many images of a class as the others have, at most, and beside it each image as if nobody held its class,
-    whose logit is then 0: for classes that nobody holds, with as many images as those that somebody does."""
+    """The reference's evidence, and beside it each image as if nobody held its class, whose logit is then 0: for classes that nobody holds,
+    with as many images as those that somebody does."""
     rng, held = np.random.default_rng(seed), int(o.pool(uploads).held.sum())
     out, images = np.zeros((len(uploads), len(cands), len(o.TEMPERATURES))), sum(u.n.sum() for u in uploads)
     T = o.TEMPERATURES[:, None, None]
     for i, u in enumerate(uploads):
         rest = o.pool(uploads[:i] + uploads[i + 1:])
         cs = np.flatnonzero((u.n > 0) & rest.held)
-        asked = np.minimum(np.minimum(1, rest.n.sum() / u.n.sum()) * u.n, rest.n)
         noise = np.zeros((len(cs), 1, d))
         if u.dof > 0:
             w, V = np.linalg.eigh(u.S / u.dof)
@@ -37,10 +36,10 @@ def evidence_of_all(uploads, cands, seed=0):
                 L = (u.mu[y] + noise[a] - rest.m0) @ H + b
                 one = lambda L: (L / T - np.logaddexp.reduce(L / T, axis=2)[:, :, None]).mean(1)
                 own = one(L)
-                out[i, j] += asked[y] * (own[:, y] + o.SURPRISES / images * own.mean(1))
+                out[i, j] += u.n[y] * (own[:, y] + o.SURPRISES / images * own.mean(1))
                 if not c.rows:
                     L = np.where(np.arange(C) == y, 0, L)
-                out[i, j] += asked[y] * (C - held) / held * one(L)[:, y]
+                out[i, j] += u.n[y] * (C - held) / held * one(L)[:, y]
     return out
 
 
