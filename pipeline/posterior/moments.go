@@ -1,6 +1,7 @@
 package posterior
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -168,17 +169,22 @@ func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client
 	return &statePosterior{p.Heads, p.Means, discriminant.Tempering, beyond(honest), d}, nil
 }
 
-// leastAsked is the least share of a round's images that the others can be asked about. Where
-// classes are of one client each, but for a few images, these would tell the temperature for all: a
-// single further image took NLL from .530 to .614 (docs/notes/moments.md).
+// leastAsked is the least share of the images that clients could be asked about, were all classes
+// held alike. Where classes are of one client each, but for a few images, these would tell the
+// temperature for all: a single further image took NLL from .530 to .614 (docs/notes/moments.md).
 const leastAsked = 0.25
 
 // leavesOut reports whether the temperature is that of clients left out, and of calibration points
-// where there are enough: kappa is not known, and the others can be asked about enough images, of
-// client m about min(n_mc, n_c - n_mc) of class c. A sum of merged clients cannot be left out.
-// Clients with effects keep the discriminant, whose temperature knows the covariance of these.
+// where there are enough: kappa is not known, and clients can be asked about enough images. With n_mc
+// images of class c that count of client m, n_m in all, others can be asked about
+//
+//	sum_mc min(n_mc, n_c - n_mc)   of   sum_m min(n_m, n - n_m)
+//
+// so that a client that claims many counts as many as the others have. A sum of merged clients cannot
+// be left out. Clients with effects keep the discriminant, whose temperature knows the covariance of
+// these.
 func (o *MomentsOptions) leavesOut(clients []discriminant.Client) bool {
-	if o.Kappa != (discriminant.Kappa{}) || o.Rest != nil {
+	if o.Kappa != (discriminant.Kappa{}) || o.Rest != nil || len(clients) < 2 {
 		return false
 	}
 	total := make([]float64, clients[0].Means.C)
@@ -186,23 +192,27 @@ func (o *MomentsOptions) leavesOut(clients []discriminant.Client) bool {
 		if c.Shift != nil {
 			return false
 		}
-		addImages(total, c.Means)
+		addImages(total, c)
 	}
-	own, asked := make([]float64, len(total)), 0.0
+	own, all, asked, most := make([]float64, len(total)), floats.Sum(total), 0.0, 0.0
 	for _, c := range clients {
 		clear(own)
-		addImages(own, c.Means)
+		addImages(own, c)
 		for y, n := range own {
 			asked += min(n, total[y]-n)
 		}
+		n := floats.Sum(own)
+		most += min(n, all-n)
 	}
-	return asked > 0 && asked >= leastAsked*floats.Sum(total)
+	return asked > 0 && asked >= leastAsked*most
 }
 
-// addImages adds a client's images of each class.
-func addImages(to []float64, means *point.Set) {
-	for i := range means.N {
-		means.Shares(i, func(y int, share float32) { to[y] += float64(share * means.W[i]) })
+// addImages adds a client's images of each class that count.
+func addImages(to []float64, c discriminant.Client) {
+	for i := range c.Means.N {
+		c.Means.Shares(i, func(y int, share float32) {
+			to[y] += cmp.Or(c.Share, 1) * float64(share*c.Means.W[i])
+		})
 	}
 }
 

@@ -584,9 +584,9 @@ func TestWiderWithin(t *testing.T) {
 	}
 }
 
-// TestClientsLeftOut: the temperature is that of clients left out where kappa is not known and a
-// class is held by two clients, and there alone, with calibration points and without; it is nearer
-// to the best than that of an unknown kappa.
+// TestClientsLeftOut: the temperature is that of clients left out where kappa is not known and the
+// others can be asked about a quarter of the images, and there alone, with calibration points and
+// without; it is nearer to the best than that of an unknown kappa.
 func TestClientsLeftOut(t *testing.T) {
 	const many = 6
 	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4),
@@ -623,6 +623,8 @@ func TestClientsLeftOut(t *testing.T) {
 		"no class is shared": {[]discriminant.Client{only(plain[0], 0, 2), only(plain[1], 2, 4)},
 			func(*MomentsOptions) {}, false},
 		"one class is shared": {[]discriminant.Client{only(plain[0], 0, 3), only(plain[1], 2, 4)},
+			func(*MomentsOptions) {}, true},
+		"one claims many": {append([]discriminant.Client{claiming(plain[0], 1000)}, plain[1:]...),
 			func(*MomentsOptions) {}, true},
 		"few images are shared": {[]discriminant.Client{only(plain[0], 0, 3), few},
 			func(*MomentsOptions) {}, false},
@@ -681,6 +683,17 @@ func only(c discriminant.Client, from, to int) discriminant.Client {
 				means.W[i] = 0
 			}
 		})
+	}
+	c.Means = &means
+	return c
+}
+
+// claiming returns a client that claims so much more images of each class.
+func claiming(c discriminant.Client, times float32) discriminant.Client {
+	means := *c.Means
+	means.W = slices.Clone(means.W)
+	for i := range means.W {
+		means.W[i] *= times
 	}
 	c.Means = &means
 	return c
