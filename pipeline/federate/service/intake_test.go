@@ -10,6 +10,7 @@ import (
 	"image"
 	"image/jpeg"
 	"io"
+	"log"
 	"maps"
 	"net"
 	"net/http"
@@ -394,6 +395,64 @@ func TestUnreadLimits(t *testing.T) {
 			if took := time.Since(start); took != c.want {
 				t.Errorf("%s: its reader had %v; want %v", name, took, c.want)
 			}
+		})
+	}
+}
+
+// piped listens to one end of a pipe, which is closed with the listener.
+type piped struct {
+	net.Conn
+	once chan net.Conn
+}
+
+func (p *piped) Addr() net.Addr { return p.LocalAddr() }
+
+func (p *piped) Accept() (net.Conn, error) {
+	if c, ok := <-p.once; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p *piped) Close() error { close(p.once); return p.Conn.Close() }
+
+// TestUnreadConnections: an answer ends on a connection of which nothing more is read, by
+// whatever version of HTTP, and the connection with it.
+func TestUnreadConnections(t *testing.T) {
+	window := "\x7f\xfe\x00\x00"
+	for name, request := range map[string]string{
+		"HTTP/1.1": "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+		"HTTP/2, windows of 2 GiB": "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" +
+			"\x00\x00\x06\x04\x00\x00\x00\x00\x00\x00\x04" + window + "\x00\x00\x04\x08\x00\x00\x00\x00\x00" + window +
+			"\x00\x00\x06\x01\x05\x00\x00\x00\x01\x82\x86\x84\x01\x01x",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ended := make(chan error, 1)
+			srv := HTTPServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, err := w.Write(make([]byte, 1<<20))
+				ended <- err
+			}), log.New(io.Discard, "", 0))
+			in, out := net.Pipe()
+			l := &piped{in, make(chan net.Conn, 1)}
+			l.once <- in
+			go func() { _ = srv.Serve(l) }()
+			defer out.Close()
+			start := time.Now()
+			go func() { _, _ = io.WriteString(out, request) }()
+			_ = must.Get(io.CopyN(io.Discard, out, 64<<10))(t)
+			select {
+			case err := <-ended: // twice the time where part of a frame was read
+				if took := time.Since(start); err == nil || took < predictTime || took > 2*predictTime {
+					t.Errorf("%s: it ended after %v: %v", name, took, err)
+				}
+			case <-time.After(time.Hour):
+				t.Errorf("%s: it has not ended after an hour", name)
+			}
+			<-time.After(time.Minute)
+			if _, err := io.Copy(io.Discard, out); err != nil || time.Since(start) > time.Hour {
+				t.Errorf("%s: the connection after %v: %v", name, time.Since(start), err)
+			}
+			_ = srv.Close()
 		})
 	}
 }

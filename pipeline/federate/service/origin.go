@@ -26,7 +26,9 @@ func HTTPServer(h http.Handler, complaints *log.Logger, hosts ...string) *http.S
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetHTTP2(true)
 	srv.Protocols.SetUnencryptedHTTP2(true)
-	srv.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams}
+	// The deadline of an answer ends nothing behind a frame that the peer does not read: the connection
+	// ends then.
+	srv.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: predictTime}
 	srv.BaseContext = func(l net.Listener) context.Context {
 		return context.WithValue(context.Background(), onLoopback{},
 			loopback.Address(l.Addr().String()))
