@@ -381,6 +381,9 @@ func TestUnreadLimits(t *testing.T) {
 		"a file": {4 * time.Minute, func(w http.ResponseWriter, r *http.Request) {
 			serveModel(w, r, "", make([]byte, 120*predictRate))
 		}},
+		"JSON": {3 * time.Minute, func(w http.ResponseWriter, _ *http.Request) {
+			reply(w, http.StatusOK, strings.Repeat("x", 60*predictRate-3)) // of quotes and a line's end
+		}},
 		"refused": {2 * time.Minute, func(w http.ResponseWriter, _ *http.Request) { refuse(w, wire.NotYet, "no") }},
 		"of its own": {time.Second, func(w http.ResponseWriter, _ *http.Request) {
 			l := lease{in: newPredicting(9)}

@@ -86,7 +86,7 @@ func (w *limited) limit() {
 	if w.set {
 		return
 	}
-	bytes, _ := strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64) // none: it is short
+	bytes, _ := strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64) // none: some KiB
 	// it fails where there is no connection, as in tests
 	_ = w.SetWriteDeadline(time.Now().Add(predictTime + time.Duration(bytes)*time.Second/predictRate))
 }

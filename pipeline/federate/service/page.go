@@ -1,6 +1,7 @@
 package service
 
 import (
+	"bytes"
 	_ "embed" // the page's stylesheet
 	"encoding/json"
 	"fmt"
@@ -23,11 +24,12 @@ var style string
 
 // page serves the status as an HTML page.
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	var body bytes.Buffer
 	st := s.Status()
-	if err := st.html(s.Page != nil).Render(w); err != nil {
+	if err := st.html(s.Page != nil).Render(&body); err != nil {
 		s.Log.Error("status page", "error", err)
 	}
+	whole(w, http.StatusOK, "text/html; charset=utf-8", &body)
 }
 
 // html returns a self-contained page. Names and reasons are written by clients: elements escape

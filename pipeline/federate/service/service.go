@@ -12,6 +12,7 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -452,7 +453,13 @@ func reply(w http.ResponseWriter, status int, v any) {
 		refuse(w, wire.ServerFailed, "the reply is no JSON: %v", err)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
+	whole(w, status, "application/json", &body)
+}
+
+// whole writes an answer with its length, by which its reader has time.
+func whole(w http.ResponseWriter, status int, kind string, body *bytes.Buffer) {
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Length", strconv.Itoa(body.Len()))
 	w.WriteHeader(status)
 	_, _ = body.WriteTo(w) // it fails if the client has gone
 }
