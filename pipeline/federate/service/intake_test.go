@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"fmp/featurize/imagefile/imagefiletest"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/round"
@@ -461,19 +463,21 @@ func TestUnreadConnections(t *testing.T) {
 }
 
 // TestUnreadVersions: files of earlier versions that nobody reads hold a bounded memory, which is given back.
+// The latest is served without it, also before it makes predictions.
 func TestUnreadVersions(t *testing.T) {
 	f := newFixture(t, "quorum: 2\nrebuild_interval: 1s\n")
 	f.in("a", "b")
 	must.Do(t, f.srv.Pool(t.Context()))
 	f.in("c")
-	must.Do(t, f.srv.Pool(t.Context()))
+	f.srv.predictions.engine = must.Get(pure.New(engine.Options{Threads: 1}))(t) // which cannot open it
+	must.Fail(0, f.srv.Pool(t.Context()))(t, "version 2", "no classifier is opened")
 	of := int64(f.srv.versions[0].Bytes)
 	f.srv.files.wait = time.Millisecond
 	for name, c := range map[string]struct {
 		query string
 		free  int64
 		want  int
-	}{"room": {"?version=1", of, 200}, "no room": {"?version=1", of - 1, 503}, "the latest": {"", 0, 200}} {
+	}{"room": {"?version=1", of, 200}, "no room": {"?version=1", of - 1, 503}, "the latest, not open yet": {"", 0, 200}} {
 		must.Do(t, f.srv.files.memory.Acquire(t.Context(), maxFiles-c.free))
 		if status, _ := f.classifier(c.query); status != c.want {
 			t.Errorf("%s: %d; want %d", name, status, c.want)

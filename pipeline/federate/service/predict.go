@@ -96,6 +96,7 @@ type predictor struct {
 
 	mu      sync.Mutex
 	serving *served
+	latest  *served // serving, or the one that is being opened
 }
 
 // newPredicting bounds the requests of one server, to an amount of memory.
@@ -176,6 +177,9 @@ func (p *predictor) replace(next *served) {
 // serve makes a version the one that makes predictions.
 func (p *predictor) serve(v store.Version, data, rows []byte) error {
 	next := &served{version: v, data: data}
+	p.mu.Lock()
+	p.latest = next
+	p.mu.Unlock()
 	var err error
 	if next.images, err = openClassifier(p.engine, data); err == nil {
 		next.rows, err = openClassifier(p.engine, rows)

@@ -110,7 +110,7 @@ func (s *Server) classifier(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.predictions.mu.Lock()
-	now := s.predictions.serving
+	now := s.predictions.latest
 	s.predictions.mu.Unlock()
 	held := lease{in: s.files, of: caller(r)} // until its reader has it
 	defer held.release()
