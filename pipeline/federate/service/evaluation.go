@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"errors"
@@ -230,7 +231,10 @@ func (s *Server) reports(ctx context.Context, v VersionStatus) (out []*tally.Rep
 	if err != nil {
 		return nil, err
 	}
-	slices.Sort(names)
+	slices.SortFunc(names, func(a, b string) int { // of one client by number: 9 is before 10
+		x, y := strings.LastIndex(a, "-")+1, strings.LastIndex(b, "-")+1
+		return cmp.Or(cmp.Compare(a[:x], b[:y]), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+	})
 	clients, bytes, numbers := s.clients.Load(), 0, s.numbersOf(v.Digest)
 	last := "" // the client's names; an earlier program took more than one report about the same bytes
 	for _, name := range names {

@@ -12,6 +12,7 @@ import (
 
 	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/tally"
 	"fmp/pipeline/tally/pooled"
@@ -213,6 +214,20 @@ func TestEvaluationOfSameBytes(t *testing.T) {
 		if status != want || want == 200 && (len(r.Sites) != 2 || r.Images != 400) {
 			t.Errorf("%s: %d %s", query, status, data)
 		}
+	}
+	const d = "d/e f"
+	kept := f.counted(d, 20, nil)
+	for n, data := range map[int][]byte{9: kept, 10: f.counted(d, 30, nil)} {
+		again := f.srv.versions[2]
+		again.Number = n
+		f.srv.versions = append(f.srv.versions, again)
+		must.Do(t, f.store.PutObject(t.Context(), evaluationName(d, n), data))
+	}
+	slices.SortFunc(f.srv.versions, func(a, b store.Version) int { return a.Number - b.Number })
+	f.wants("the one that counts, again", http.StatusNoContent, "")(f.report(d, kept))
+	r := read[pooled.Result](t, 200)(f.request("GET", path+"?version=1", nil, reader))
+	if len(r.Sites) != 3 || r.Sites[2].Name != d || *r.Sites[2].Accuracy.Value != 0.9 {
+		t.Errorf("reports on versions 9 and 10: %+v", r.Sites)
 	}
 }
 
