@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"fmp/pipeline/federate/round"
 	"fmp/pipeline/federate/store"
 )
 
@@ -43,6 +44,10 @@ func (s *Server) fixQuorum(ctx context.Context) error {
 	default:
 		s.Log.Warn("the round file states another quorum than when the round opened", "quorum",
 			next.Quorum, "was", was.Quorum)
+		if next.Quorum <= s.clients.Load().Len() && errors.Is(unfit, round.ErrRoster) {
+			s.warnRoster(unfit)
+			unfit = nil
+		}
 	}
 	if unfit != nil {
 		return unfit

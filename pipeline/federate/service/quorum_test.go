@@ -70,6 +70,11 @@ func quorumIsFixed(t *testing.T, stated string) {
 	if f.srv.quorum != 2 {
 		t.Errorf("%squorum %d; the round file states 2", stated, f.srv.quorum)
 	}
+	f.round.Quorum, f.round.MinUploads = 1, 2 // of which the roster lacks one
+	f.srv.Admit(f.rosterOf("a"))
+	if err := f.srv.fixQuorum(t.Context()); err != nil || f.srv.quorum != 1 {
+		t.Errorf("%squorum %d, lowered with the roster: %v", stated, f.srv.quorum, err)
+	}
 	for _, quorum := range []int{5, 2} { // another than it is, then that of a round that opens
 		f.round.Quorum = quorum
 		f.srv.Admit(f.rosterOf("a"))
