@@ -161,6 +161,14 @@ func TestShortAtDeadline(t *testing.T) {
 		var log bytes.Buffer
 		f.srv.Log = slog.New(slog.NewTextHandler(&log, nil))
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		time.AfterFunc(100*time.Millisecond, func() { // as an upload that comes in, when too few are in still
+			f.srv.mu.Lock()
+			if c.log {
+				f.srv.Round.MinUploads++
+			}
+			f.srv.mu.Unlock()
+			f.srv.rouse()
+		})
 		must.Do(t, f.srv.Run(ctx))
 		cancel()
 		if n := strings.Count(log.String(), none); n > 1 || (n == 1) != c.log { // twice round, as one came in

@@ -31,16 +31,16 @@ const retry, retryFull = 30 * time.Second, 2 * time.Second
 // Run pools the uploads at quorum, at the deadline, and again when more have arrived, until the
 // context ends.
 func (s *Server) Run(ctx context.Context) error {
-	said := ""
+	said := false
 	for {
 		wait := min(s.due(), look)
 		s.mu.Lock()
 		why := s.short()
 		s.mu.Unlock()
-		if why != "" && why != said {
+		if why != "" && !said { // once, and not anew for each upload that comes in late
 			s.Log.Error("no classifier is made", "why", why)
 		}
-		said = why
+		said = why != ""
 		if wait <= 0 {
 			err := s.Pool(ctx)
 			if ctx.Err() != nil {
