@@ -142,5 +142,5 @@ func (w *watched) WriteHeader(status int) {
 // Flush lets gRPC write headers before trailers.
 func (w *watched) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }
 
-// Unwrap lets http.ResponseController and http.MaxBytesReader reach the connection.
+// Unwrap lets http.ResponseController reach the connection.
 func (w *watched) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -107,7 +107,7 @@ func (w *limited) Write(data []byte) (int, error) {
 	return w.ResponseWriter.Write(data)
 }
 
-// Unwrap lets http.ResponseController and http.MaxBytesReader reach the connection.
+// Unwrap lets http.ResponseController reach the connection.
 func (w *limited) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // reachedAs reports whether the host of a request, with or without a port, is one of loopback or of
