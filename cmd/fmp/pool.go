@@ -493,10 +493,10 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 		}
 		if e, ok := post.Diagnostics["corpus"]; ok {
 			p.Corpus = &e
-		} else if r.CorpusMoments != nil {
-			p.Unread = "there are no calibration points, and clients left out cannot weigh it"
+		} else if post.Unread != "" {
+			p.Unread = post.Unread + ", and clients left out cannot weigh it"
 			if r.Client.Kappa > 0 {
-				p.Unread = "kappa is known, and there are no calibration points"
+				p.Unread = "kappa is known, and " + post.Unread
 			}
 		}
 	} else if r.Method() == "FMP" {

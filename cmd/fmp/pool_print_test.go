@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"fmp/models"
-	"fmp/pipeline/discriminant"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
@@ -149,20 +148,20 @@ func TestPrintMoments(t *testing.T) {
 // TestCorpusUnread: a corpus that nothing weighed has a reason in place of its log evidence.
 func TestCorpusUnread(t *testing.T) {
 	for _, c := range []struct {
-		corpus      *discriminant.Client
+		unread      string
 		kappa       float64
 		diagnostics map[string]float64
 		want        string
 	}{
-		{nil, 0.7, nil, ""},
-		{&discriminant.Client{}, 0.7, map[string]float64{"corpus": -1}, ""},
-		{&discriminant.Client{}, 0.7, nil, "kappa is known, and there are no calibration points"},
-		{&discriminant.Client{}, 0, nil, "there are no calibration points, and clients left out cannot weigh it"},
+		{"", 0.7, nil, ""},
+		{"", 0.7, map[string]float64{"corpus": 0}, ""},
+		{"it is of one class", 0.7, nil, "kappa is known, and it is of one class"},
+		{"it is of one class", 0, nil, "it is of one class, and clients left out cannot weigh it"},
 	} {
 		var p pooled
-		p.describe(&pool.Round{Options: pool.Options{CorpusMoments: c.corpus},
-			Client: models.Manifest{Bytes: 1, Kappa: c.kappa}},
-			&posterior.Result{Ensembles: []posterior.Ensemble{{erm.NewTheta(2, 2)}}, Diagnostics: c.diagnostics})
+		p.describe(&pool.Round{Client: models.Manifest{Bytes: 1, Kappa: c.kappa}},
+			&posterior.Result{Ensembles: []posterior.Ensemble{{erm.NewTheta(2, 2)}}, Diagnostics: c.diagnostics,
+				Unread: c.unread})
 		if p.Unread != c.want || (p.Corpus != nil) != (c.diagnostics != nil) {
 			t.Errorf("%+v: the corpus is unread as %q, log evidence %v", c, p.Unread, p.Corpus)
 		}

@@ -153,8 +153,10 @@ func (p *pooled) choose(o Options) (kappas, weights []float64, evidence float64,
 	}
 	known, err := newCorpus(o.Corpus, p.k)
 	if err != nil || known == nil {
+		p.unread = "its images are of one class, or do not differ within classes"
 		return kappas, weights, 0, err
 	}
+	p.unread = ""
 	evidence = math.Inf(-1)
 	for _, g := range outside {
 		c := *known

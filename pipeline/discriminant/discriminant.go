@@ -112,8 +112,9 @@ type Posterior struct {
 	// Spread is b, Separation Q/b, and Pseudo n0.
 	Spread, Separation, Pseudo float64
 	// Corpus is the log evidence of the corpus, its prior odds included; below 0 it took no part. It
-	// is 0 where there is none, and where no calibration points weigh it.
+	// is 0 where there is none, and where nothing weighs it, for which Unread is the reason.
 	Corpus float64
+	Unread string
 	Means  *mat.Dense // m_c, [C, k]
 }
 
@@ -142,6 +143,9 @@ func Compute(ctx context.Context, clients []Client, o Options) (*Posterior, erro
 	kappas := []float64{o.Kappa.Median}
 	weights := []float64{1}
 	var evidence float64
+	if o.Corpus != nil {
+		p.unread = "no client that counts has calibration points"
+	}
 	if len(p.labels) > 0 && p.total() > 0 {
 		rows := p.rows
 		if o.Effects != nil {
@@ -161,7 +165,7 @@ func Compute(ctx context.Context, clients []Client, o Options) (*Posterior, erro
 		return nil, err
 	}
 	out := &Posterior{Spread: h.spread, Separation: h.separation, Pseudo: h.pseudo, Corpus: evidence,
-		Means: mat.DenseCopyOf(h.away)}
+		Unread: p.unread, Means: mat.DenseCopyOf(h.away)}
 	for y := range p.c {
 		floats.Add(out.Means.RawRowView(y), h.origin)
 	}
@@ -232,6 +236,7 @@ type pooled struct {
 	of      []int     // client of each calibration point
 	shares  []float64 // of that client's images that count
 	prior   *corpus
+	unread  string // why nothing weighs the corpus
 	effects *mat.SymDense
 }
 

@@ -122,7 +122,7 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	r := &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, Regression: true,
 		Intervals:   &headIntervals{c, e, math.Sqrt((1 + 1/float64(len(e))) / first.tempering), first.beyond},
 		UploadBytes: momentsBytes(clients), Judgement: j, Effects: effects,
-		Diagnostics: first.diagnostics}
+		Diagnostics: first.diagnostics, Unread: first.unread}
 	if effects.Any() {
 		var sets []*point.Set
 		for _, m := range states[0].clients {
@@ -141,6 +141,7 @@ type statePosterior struct {
 	tempering   float64   // factor of the variance that heads are drawn with
 	beyond      []float64 // variance of log-odds beyond that of heads, [C]
 	diagnostics map[string]float64
+	unread      string // why nothing weighed the corpus
 }
 
 // state computes the posterior of the honest clients of a state. Where kappa is not known it is
@@ -155,7 +156,7 @@ func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client
 		if of.Drawn != nil {
 			of.Drawn(len(r.Ensembles[0]), len(r.Ensembles[0]))
 		}
-		return &statePosterior{r.Ensembles[0], nil, 1, beyond(honest), r.Diagnostics}, nil
+		return &statePosterior{r.Ensembles[0], nil, 1, beyond(honest), r.Diagnostics, ""}, nil
 	}
 	p, err := discriminant.Compute(ctx, honest, of)
 	if err != nil {
@@ -163,10 +164,11 @@ func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client
 	}
 	d := map[string]float64{"moments": 1, "kappa": p.Kappa.Median,
 		"kappa deviation": p.Kappa.Deviation, "spread": p.Spread}
-	if p.Corpus != 0 {
+	if of.Corpus != nil && p.Unread == "" {
 		d["corpus"] = p.Corpus
 	}
-	return &statePosterior{p.Heads, p.Means, discriminant.Tempering, beyond(honest), d}, nil
+	return &statePosterior{p.Heads, p.Means, discriminant.Tempering, beyond(honest), d,
+		p.Unread}, nil
 }
 
 // leastAsked is the least share of the images that clients could be asked about, were all classes

@@ -673,6 +673,33 @@ func TestOneClass(t *testing.T) {
 	}
 }
 
+// TestCorpusUnread: a corpus that nothing weighs has no log evidence, but the reason that is true.
+func TestCorpusUnread(t *testing.T) {
+	all := momentsClients(t, 3, 60, 8, 3)
+	one := withoutPoints([]discriminant.Client{only(all[2], 1, 2)})[0]
+	for i, c := range []struct {
+		clients []discriminant.Client
+		kappa   discriminant.Kappa
+		corpus  *discriminant.Client
+		want    string
+	}{
+		{all[:2], discriminant.Unknown, nil, ""},
+		{all[:2], discriminant.Unknown, &all[2], ""},
+		{all[:2], discriminant.Kappa{}, &one, ""},
+		{all[:2], discriminant.Unknown, &one, "of one class"},
+		{all[:1], discriminant.Kappa{}, &one, "of one class"},
+		{withoutPoints(all[:2]), discriminant.Unknown, &all[2], "no client that counts has calibration points"},
+	} {
+		o := MomentsOptions{Options: discriminant.Options{Kappa: c.kappa, Samples: 2, Seed: 1, Stream: "test",
+			Corpus: c.corpus}, Threads: 1}
+		r := must.Get(Moments(t.Context(), c.clients, identity(t, 8), o))(t)
+		if _, ok := r.Diagnostics["corpus"]; !strings.Contains(r.Unread, c.want) || (r.Unread == "") != (c.want == "") ||
+			ok != (c.corpus != nil && c.want == "") {
+			t.Errorf("%d: the corpus is unread as %q, diagnostics %v; want %q", i, r.Unread, r.Diagnostics, c.want)
+		}
+	}
+}
+
 // only returns a client with the class means of classes from one to below another.
 func only(c discriminant.Client, from, to int) discriminant.Client {
 	means := *c.Means

@@ -74,6 +74,8 @@ type Result struct {
 	// Unlike names the classes whose images of the corpus do not count, as clients' class means lie
 	// elsewhere; nil where there are none.
 	Unlike []int
+	// Unread says why nothing weighed a corpus of moments; "" where something did, or there is none.
+	Unread string
 	// Diagnostics of samplers by name: "rhat" (largest split R-hat), "acceptance" (mean), and so
 	// on.
 	Diagnostics map[string]float64
