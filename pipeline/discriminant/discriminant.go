@@ -370,12 +370,21 @@ func (p *pooled) addCalibration() {
 	p.sum()
 }
 
-// within returns W of the inverse-Wishart posterior, its Cholesky factor, and tr(W^-1 S/nu)/k, the
-// variance of one image in units of W. A scatter that is no covariance loses its negative
-// directions first. The covariance of clients' shifts is added to W, and not to the variance.
-func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
+// CheckScatter returns an error where the clients' images differ within their classes by no more
+// than rounding makes them.
+func CheckScatter(clients []Client) error {
+	p, err := pool(clients)
+	if err == nil {
+		_, _, err = p.scattered()
+	}
+	return err
+}
+
+// scattered returns the scatter of images within their classes, and its degrees of freedom. Of one
+// image of each class at each client it is the scatter of these.
+func (p *pooled) scattered() (*mat.SymDense, float64, error) {
 	s, dof := p.scatter, p.dof
-	if dof == 0 { // one image of each class at each client: the scatter of these
+	if dof == 0 {
 		s = mat.NewSymDense(p.k, nil)
 		for _, e := range p.cells {
 			d := make([]float64, p.k)
@@ -389,10 +398,21 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 		squares += e.n * floats.Dot(e.mean, e.mean)
 	}
 	if t := mat.Trace(s); !(t/dof > rounding*rounding*squares/p.total()) || math.IsInf(t, 0) {
-		return nil, nil, 0, fmt.Errorf("discriminant: the clients' images do not differ within their "+
+		return nil, 0, fmt.Errorf("discriminant: the clients' images do not differ within their "+
 			"classes, or by rounding alone (scatter of trace %v, %v degrees of freedom); send more images a "+
 			"class, and if they have several, check that features depend on the image: mean, std and layer "+
 			"of fmp fuse", t, dof)
+	}
+	return s, dof, nil
+}
+
+// within returns W of the inverse-Wishart posterior, its Cholesky factor, and tr(W^-1 S/nu)/k, the
+// variance of one image in units of W. A scatter that is no covariance loses its negative
+// directions first. The covariance of clients' shifts is added to W, and not to the variance.
+func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
+	s, dof, err := p.scattered()
+	if err != nil {
+		return nil, nil, 0, err
 	}
 	var chol mat.Cholesky
 	w := p.smoothed(s, dof)

@@ -110,6 +110,11 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded,
 		if o.Rest != nil {
 			honest = append(honest, *o.Rest)
 		}
+		if i == 0 && o.leavesOut(honest) { // candidates take images that are all alike
+			if err := discriminant.CheckScatter(honest); err != nil {
+				return nil, err
+			}
+		}
 		p, err := o.state(ctx, honest, of)
 		if err != nil {
 			return nil, err

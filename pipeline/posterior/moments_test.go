@@ -673,6 +673,33 @@ func TestOneClass(t *testing.T) {
 	}
 }
 
+// TestAlikeWithinClasses: images that differ within their classes by rounding alone are refused,
+// whether or not kappa is known and clients are judged.
+func TestAlikeWithinClasses(t *testing.T) {
+	for _, apart := range []float32{1e-7, 1e-5} {
+		var clients []discriminant.Client
+		for m := range 4 {
+			x, y := make([]float32, 60*8), make([]int, 60)
+			rng.Normal(rng.New(1, "alike", m), x)
+			for i := range x {
+				y[i/8], x[i] = i/8%3, 0.35*(1+apart*x[i])
+			}
+			means, within := must.Get2(moments.Parted(x, 8, y, 3, nil))(t)
+			clients = append(clients, discriminant.Client{Means: means, Within: within})
+		}
+		for i, o := range []MomentsOptions{{}, {Alike: true}, {Honesty: true},
+			{Options: discriminant.Options{Kappa: discriminant.Unknown}}} {
+			o.Samples, o.Seed, o.Stream, o.Threads = 2, 1, "test", 1
+			for _, n := range []int{2, len(clients)} {
+				_, err := Moments(t.Context(), clients[:n], identity(t, 8), o)
+				if refused := strings.Contains(fmt.Sprint(err), "by rounding alone"); refused != (apart < 1e-6) {
+					t.Errorf("options %d, %d clients %g apart: %v", i, n, apart, err)
+				}
+			}
+		}
+	}
+}
+
 // TestCorpusUnread: a corpus that nothing weighs has no log evidence, but the reason that is true.
 func TestCorpusUnread(t *testing.T) {
 	all := momentsClients(t, 3, 60, 8, 3)
