@@ -98,8 +98,9 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options,
 	}
 	x := &Extractor{opt: o, sig: sig, manifest: manifest, name: cmp.Or(manifest.Source, m.Graph.Name),
 		inside: inside}
-	x.model, x.spelt = portable(prune(m, sig.output))
-	x.layer = Layer{Value: sig.output, Why: sig.why, Without: without(m.Graph, x.model.Graph)}
+	pruned := prune(m, sig.output)
+	x.layer = Layer{Value: sig.output, Why: sig.why, Without: without(m.Graph, pruned.Graph)}
+	x.model, x.spelt = portable(pruned)
 	if err := x.shape(images); err != nil {
 		return nil, err
 	}

@@ -13,7 +13,8 @@ import (
 )
 
 // TestPortable: a pool behind a Pad is held apart from it, one without padding counts none, and the
-// features of such have another digest than the file alone gives; no other pool is touched.
+// features of such have another digest than the file alone gives; no other pool is touched. Layers
+// that are cut off are those of the file.
 func TestPortable(t *testing.T) {
 	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	padded := func(b *build.Builder, v build.Ref) build.Ref {
@@ -55,10 +56,15 @@ func TestPortable(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := build.New("pools")
-			b.Output("features", c.body(b, b.Input("image", onnx.Float32, "n", 3, 6, 4)))
+			v := b.Input("image", onnx.Float32, "n", 3, 6, 4)
+			b.Output("features", c.body(b, v))
+			b.Output("other", b.Relu(v))
 			x := must.Get(New(eng, must.Get(b.Model())(t), models.Manifest{Digest: "file"}, Options{},
 				*images(1, 6, 4, 3)))(t)
 			defer x.Close()
+			if cut := x.Layer().Without; !slices.Equal(cut, []string{"Relu relu", "Identity other"}) {
+				t.Errorf("cut off are %q", cut)
+			}
 			nodes := x.model.Graph.Nodes
 			k := slices.IndexFunc(nodes, func(n *onnx.Node) bool { return n.Op == "Concat" })
 			if (k >= 0) != c.apart || k >= 0 && nodes[k+1].Inputs[0] != nodes[k].Outputs[0] {
