@@ -28,7 +28,8 @@ const trialSide = 224
 
 // beside refuses a model that gives a drawn image, bright or dark, other features beside the other
 // one than alone: whatever its operators, the batch or chance then has a part in them. It refuses one
-// that gives both the same features, too: classes would be told apart by rounding.
+// that gives both the same features but for rounding, too: classes would be told apart by that.
+// Features in coarse steps may be equal of these two, and must be others of a ramp then.
 func (x *Extractor) beside() error {
 	small := *x
 	if x.sig.open {
@@ -56,8 +57,12 @@ func (x *Extractor) beside() error {
 			"batch_first; static quantisation)", worst)
 	}
 	// Features that are all 0 say nothing: a small network may know neither image.
-	if slices.ContainsFunc(alone[1], func(v float32) bool { return v != 0 }) &&
-		len(alone[0]) == len(alone[1]) && apart(alone[1], alone[0]) < leastApart {
+	other := alone[1]
+	if alone[2] != nil {
+		other = alone[2]
+	}
+	if slices.ContainsFunc(other, func(v float32) bool { return v != 0 }) &&
+		len(alone[0]) == len(other) && apart(other, alone[0]) < leastApart {
 		return errors.New("the features of a dark and of a bright image are equal but for rounding: they do " +
 			"not depend on the image; check extractor.mean, extractor.std, the preset, and the layer that " +
 			"features are taken from")
@@ -66,23 +71,28 @@ func (x *Extractor) beside() error {
 }
 
 // drawn returns the features of a dark image and of a bright one, each alone and then both at once;
-// these are nil where the model is one for one image, or may be.
-func (x *Extractor) drawn() (alone [2][]float32, rows []float32, err error) {
+// these are nil where the model is one for one image, or may be. Where the two have equal features,
+// those of a grey ramp are third.
+func (x *Extractor) drawn() (alone [3][]float32, rows []float32, err error) {
 	size := x.sig.h * x.sig.w * x.sig.ch
-	two := &dataset.Images{N: 2, H: x.sig.h, W: x.sig.w, Ch: x.sig.ch, Pix: make([]uint8, 2*size)}
+	drawn := &dataset.Images{N: 3, H: x.sig.h, W: x.sig.w, Ch: x.sig.ch, Pix: make([]uint8, 3*size)}
 	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // images of a test, not secrets
 	for i := range size {
-		two.Pix[i], two.Pix[size+i] = uint8(r.IntN(32)), uint8(r.IntN(256))
+		drawn.Pix[i], drawn.Pix[size+i] = uint8(r.IntN(32)), uint8(r.IntN(256))
+		drawn.Pix[2*size+i] = uint8(255 * i / size) //nolint:gosec // below 256
 	}
 	for i := range alone {
-		if alone[i], _, err = x.batch(x.sessions[0], two, i, i+1, x.buffer()); err != nil {
+		if i == 2 && !slices.Equal(alone[0], alone[1]) {
+			break
+		}
+		if alone[i], _, err = x.batch(x.sessions[0], drawn, i, i+1, x.buffer()); err != nil {
 			return alone, nil, fmt.Errorf("trying the model on a drawn image: %w", err)
 		}
 	}
 	if x.sig.batch == 1 {
 		return alone, nil, nil
 	}
-	rows, _, err = x.batch(x.sessions[0], two, 0, 2, x.buffer())
+	rows, _, err = x.batch(x.sessions[0], drawn, 0, 2, x.buffer())
 	if err != nil && x.opt.Batch == 1 {
 		return alone, nil, nil
 	}

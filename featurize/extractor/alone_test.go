@@ -99,6 +99,14 @@ func TestImagesAlone(t *testing.T) {
 		"rounding alone, one image": {1, func(b *build.Builder, v build.Ref) build.Ref {
 			return b.Add(b.Mul(v, b.F32(1e-6)), b.F32(1))
 		}, "equal but for rounding"},
+		"a constant": {"n", func(b *build.Builder, v build.Ref) build.Ref {
+			return b.Add(b.Mul(v, b.F32(0)), b.F32(1))
+		}, "equal but for rounding"},
+		"coarse steps": {"n", func(b *build.Builder, v build.Ref) build.Ref {
+			top, bottom := b.Slice(v, 2, 0, 3), b.Slice(v, 2, 3, 6)
+			rise := b.ReduceMean(b.Sub(bottom, top), true, 1, 2, 3)
+			return b.Add(b.Op("Round", []build.Ref{b.Mul(rise, b.F32(1.9))}), b.F32(1))
+		}, ""},
 		"nothing": {"n", func(b *build.Builder, v build.Ref) build.Ref {
 			return b.Mul(v, b.F32(0))
 		}, ""},
