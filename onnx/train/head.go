@@ -7,6 +7,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/check"
+	"fmp/onnx/op"
 	"fmp/onnx/pass"
 	"fmp/onnx/shape"
 )
@@ -19,16 +20,44 @@ var after = []string{"Identity", "Softmax", "LogSoftmax", "Sigmoid", "Flatten", 
 // precision.
 var movers = []string{"Identity", "Cast", "Flatten", "Squeeze", "Unsqueeze", "Reshape", "Transpose"}
 
-// scores has an output's final Softmax, LogSoftmax or Sigmoid pass its input on: losses take scores.
-func scores(g *onnx.Graph, output string) {
-	maker := g.Makers()
-	n := maker[output]
+// scores has an output's final Sigmoid, or Softmax or LogSoftmax over all classes, pass its input on:
+// losses take scores.
+func scores(m *onnx.Model, out onnx.ValueInfo) {
+	maker := m.Graph.Makers()
+	n := maker[out.Name]
 	for n != nil && slices.Contains(movers, n.Op) {
 		n = maker[n.Input(0)]
 	}
-	if n != nil && slices.Contains([]string{"Softmax", "LogSoftmax", "Sigmoid"}, n.Op) {
-		n.Op, n.Attrs = "Identity", nil
+	if n == nil || !slices.Contains([]string{"Softmax", "LogSoftmax", "Sigmoid"}, n.Op) {
+		return
 	}
+	if n.Op != "Sigmoid" && len(out.Shape) == 2 {
+		if k := together(m, n); k != 0 && k != out.Shape[1].Size { // groups of classes
+			return
+		}
+	}
+	n.Op, n.Attrs = "Identity", nil
+}
+
+// together is how many numbers a softmax makes sum to 1; 0 where that is not known.
+func together(m *onnx.Model, n *onnx.Node) int {
+	types, err := shape.Types(m)
+	dims, opset := types[n.Outputs[0]].Shape, onnx.ClampInt(m.Opset())
+	axis := op.Attrs(n, opset).Int("axis")
+	if axis < 0 {
+		axis += len(dims)
+	}
+	if err != nil || axis < 0 || axis >= len(dims) {
+		return 0
+	}
+	if dims = dims[axis:]; opset >= 13 { // older ones normalise the axes behind it too
+		dims = dims[:1]
+	}
+	count := 1
+	for _, d := range dims {
+		count *= d.Size
+	}
+	return count
 }
 
 // lastLayer returns the linear layer behind an output, its weight, and the Add of its bias where

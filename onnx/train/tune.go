@@ -349,7 +349,7 @@ func (t Tuning) prepare(m *onnx.Model) (*tuned, error) {
 	}
 	p.scores = t.Output
 	if adapted = onnx.Clone(adapted); t.Loss.Name != MSE {
-		scores(adapted.Graph, t.Output)
+		scores(adapted, out)
 	}
 	for _, v := range adapted.Graph.Inputs {
 		if len(v.Shape) > 0 && v.Shape[0].IsKnown() {

@@ -110,17 +110,19 @@ func TestWeights(t *testing.T) {
 }
 
 // TestScores: losses are of the scores before a softmax or sigmoid, whatever moves its numbers behind
-// it; the squared error is of the output itself.
+// it, but where a softmax is over groups of classes; the squared error is of the output itself.
 func TestScores(t *testing.T) {
 	t.Parallel()
 	node := modeltest.Node
 	float, twice := onnx.IntAttr("to", int(onnx.Float32)), onnx.IntAttr("to", int(onnx.Float64))
 	weights := map[string]*onnx.Tensor{"w": random("w", 6, 3), "rows": onnx.Vector[int64](-1, 3),
-		"axis": onnx.Vector[int64](1)}
+		"axis": onnx.Vector[int64](1), "row": onnx.Vector[int64](-1, 1, 3)}
+	opset := int64(17)
 	data := clusters(t, 24, 3)
 	measure := func(loss string, nodes ...*onnx.Node) float64 {
 		m := onnx.NewModel(modeltest.Graph("x:float32[n,6]", "y:float32[n,3]", weights,
 			append([]*onnx.Node{node("MatMul", "x w", "s")}, nodes...)...))
+		m.Opsets[""] = opset
 		tn := tuningOf(m)
 		tn.Loss.Name = loss
 		return must.Get(tn.Measure(t.Context(), pureEngine(t), m, data))(t)["loss"]
@@ -145,6 +147,18 @@ func TestScores(t *testing.T) {
 		got := measure(MSE, append([]*onnx.Node{node("Softmax", "s", "p")}, c.nodes...)...)
 		if scores := measure(MSE, node("Identity", "s", "y")); got == scores {
 			t.Errorf("%s: the squared error is of the scores", c.name)
+		}
+	}
+	for _, c := range []struct {
+		opset int64
+		axis  int
+		whole bool
+	}{{17, 2, true}, {17, -1, true}, {17, 1, false}, {17, -2, false}, {12, 1, true}} {
+		opset = c.opset
+		got := measure(CrossEntropy, node("Reshape", "s row", "a"),
+			node("Softmax", "a", "p", onnx.IntAttr("axis", c.axis)), node("Reshape", "p rows", "y"))
+		if want := measure(CrossEntropy, node("Identity", "s", "y")); (got == want) != c.whole {
+			t.Errorf("operator set %d, axis %d: the loss is %v, of the scores %v", c.opset, c.axis, got, want)
 		}
 	}
 }
