@@ -5,6 +5,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 
 	"fmp/onnx"
 	"fmp/onnx/internal/spell"
@@ -40,7 +41,8 @@ func lower(m *onnx.Model) (*onnx.Model, error) {
 	if m.Opset() < countsRightly && overcounts(c.Graph) {
 		if err := pass.Upgrade(&c, countsRightly); err != nil {
 			return nil, fmt.Errorf("the ONNX Runtime computes AveragePool with ceil_mode and "+
-				"count_include_pad wrongly before operator set %d; use the engine pure: %w", countsRightly, err)
+				"count_include_pad wrongly before operator set %d; export the model in that set or a newer one: %w",
+				countsRightly, err)
 		}
 	}
 	if m.Opset() > runtimeOpset && known(c.Graph, true) {
@@ -147,7 +149,8 @@ const systemLocale = "C.UTF-8"
 
 // restate puts nodes in the place of others that say the same in a way which the runtime computes:
 // lengths of at least 1 for sequences that are reversed, blocks of channels in the order that older
-// operator sets have, remainders of floats, and a locale that is there.
+// operator sets have, remainders of floats, a locale that is there, and no padding to count for pools
+// that have none.
 func restate(m *onnx.Model) {
 	taken := map[string]bool{}
 	m.Graph.AddNames(taken)
@@ -160,6 +163,9 @@ func restate(m *onnx.Model) {
 		case n.Op == "StringNormalizer" && !located && runtime.GOOS == "linux":
 			n = onnx.CloneNode(n)
 			n.Attrs = append(n.Attrs, onnx.StrAttr("locale", systemLocale))
+		case n.Op == "AveragePool" && unpadded(n):
+			n = onnx.CloneNode(n)
+			n.Attrs = slices.DeleteFunc(n.Attrs, func(a onnx.Attr) bool { return a.Name == "count_include_pad" })
 		case n.Op == "ReverseSequence" && newer && len(n.Inputs) == 2:
 			n = onnx.CloneNode(n)
 			one, lengths := pass.Unique(taken, "one"), pass.Unique(taken, "lengths")
@@ -178,6 +184,14 @@ func restate(m *onnx.Model) {
 		nodes = append(nodes, n)
 	}
 	m.Graph.Nodes = nodes
+}
+
+// unpadded reports whether a pool has no padding of its own.
+func unpadded(n *onnx.Node) bool {
+	pads, _ := n.Attr("pads")
+	auto, _ := n.Attr("auto_pad")
+	return !strings.HasPrefix(auto.Str, "SAME") &&
+		!slices.ContainsFunc(pads.Ints, func(p int64) bool { return p != 0 })
 }
 
 // remainder is Mod with fmod=0, which the runtime has for integers alone: that of floats has the

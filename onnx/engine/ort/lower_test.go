@@ -3,6 +3,7 @@ package ort
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"fmp/onnx"
@@ -100,10 +101,25 @@ func TestPooling(t *testing.T) {
 			Initializers: map[string]*onnx.Tensor{"ends": onnx.Vector[int64](0, 0, 0, 0, 0, 0, 1, 1)},
 			Nodes:        nodes}}
 	}
-	foreign := model(&onnx.Node{Name: "gelu", Op: "Gelu", Domain: "com.microsoft", Inputs: []string{"x"},
-		Outputs: []string{"v"}}, pool("AveragePool", "v", 2, ceil, include))
-	foreign.Opsets["com.microsoft"] = 1
-	must.Fail(e.Load(foreign))(t, "use the engine pure")
+	same := onnx.StrAttr("auto_pad", "SAME_UPPER")
+	for name, c := range map[string]struct {
+		pool *onnx.Node
+		want string
+	}{
+		"no padding": {pool("AveragePool", "v", 2, ceil, include), ""},
+		"padding": {pool("AveragePool", "v", 2, ceil, include, onnx.IntsAttr("pads", 0, 0, 1, 1)),
+			"export the model in that set"},
+		"padding by name": {pool("AveragePool", "v", 2, ceil, include, same),
+			"export the model in that set"},
+	} {
+		foreign := model(&onnx.Node{Name: "gelu", Op: "Gelu", Domain: "com.microsoft",
+			Inputs: []string{"x"}, Outputs: []string{"v"}}, c.pool)
+		foreign.Opsets["com.microsoft"] = 1
+		if m, err := lower(foreign); (err == nil) != (c.want == "") ||
+			err != nil && !strings.Contains(err.Error(), c.want) || err == nil && overcounts(m.Graph) {
+			t.Errorf("%s: error is %v; want %q", name, err, c.want)
+		}
+	}
 	for name, c := range map[string]struct {
 		nodes []*onnx.Node
 		want  []float32
