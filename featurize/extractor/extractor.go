@@ -328,7 +328,7 @@ func (x *Extractor) makeDigest(m *onnx.Model, engineName string) (string, error)
 		// Features of such models by the ONNX Runtime were once wrong.
 		Spelt bool `json:",omitempty"`
 	}{1, model, engineName, s.output, x.mean, x.std, s.nhwc, x.opt.Batch, s.h, s.w, s.ch,
-		s.dtype == onnx.Uint8, x.bgr, x.manifestResize(), x.inside, x.spelt})
+		s.dtype == onnx.Uint8, x.bgr, x.manifestResize(), x.inside, x.spelt && engineName == "ort"})
 	if err != nil {
 		return "", fmt.Errorf("digest of extractor: %w", err)
 	}

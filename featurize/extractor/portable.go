@@ -8,29 +8,36 @@ import (
 	"fmp/onnx/pass"
 )
 
+// through lists operators that the ONNX Runtime takes out, or moves, before it fuses a Pad.
+var through = []string{"Identity", "Transpose", "Dropout", "Cast"}
+
 // portable returns m so that other releases of the ONNX Runtime compute its pools as the standard
 // says, and whether their features of m are others. They fuse a Pad by 0 into MaxPool, which pads by
 // the lowest number; a Concat of one value holds the two apart. In AveragePool they count positions
-// beyond the padding; one without padding is told to count none.
+// beyond the padding; one without padding is told to count none. Functions are inlined where that
+// shows such a pool.
 func portable(m *onnx.Model) (*onnx.Model, bool) {
 	c := onnx.Clone(m)
+	if err := pass.Inline(c); err != nil { // an engine's to tell
+		return m, false
+	}
 	g, makers, taken := c.Graph, c.Graph.Makers(), map[string]bool{}
 	g.AddNames(taken)
 	var nodes []*onnx.Node
 	changed := false
 	for _, n := range g.Nodes {
 		p := makers[n.Input(0)]
-		// runtimes see through some nodes
-		for i := 0; i < len(g.Nodes) && p != nil && (p.Op == "Identity" || p.Op == "Transpose"); i++ {
+		for i := 0; i < len(g.Nodes) && p != nil && slices.Contains(through, p.Op); i++ {
 			p = makers[p.Input(0)]
 		}
-		if (n.Op == "MaxPool" || n.Op == "AveragePool") && p != nil && p.Op == "Pad" {
+		ceil, _ := n.Attr("ceil_mode")
+		fused := n.Op == "MaxPool" || n.Op == "AveragePool" && (ceil.Int != 0 || !unpadded(n))
+		if fused && p != nil && p.Op == "Pad" && byZero(g, p) {
 			name := pass.Unique(taken, n.Input(0)+"/apart")
 			nodes = append(nodes, &onnx.Node{Name: name, Op: "Concat", Inputs: []string{n.Inputs[0]},
 				Outputs: []string{name}, Attrs: []onnx.Attr{onnx.IntAttr("axis", 1)}})
 			n.Inputs[0], changed = name, true
 		}
-		ceil, _ := n.Attr("ceil_mode")
 		include, _ := n.Attr("count_include_pad")
 		if n.Op == "AveragePool" && ceil.Int != 0 && include.Int != 0 {
 			changed = true
@@ -45,6 +52,15 @@ func portable(m *onnx.Model) (*onnx.Model, bool) {
 	}
 	g.Nodes = nodes
 	return c, true
+}
+
+// byZero reports whether a Pad may be one by the constant 0, the only one that is fused.
+func byZero(g *onnx.Graph, p *onnx.Node) bool {
+	mode, _ := p.Attr("mode")
+	value, _ := p.Attr("value") // before operator set 11
+	t := g.Initializers[p.Input(2)]
+	return (mode.Str == "" || mode.Str == "constant") && value.Float == 0 &&
+		(t == nil || t.DType != onnx.Float32 || t.Len() != 1 || t.F32()[0] == 0)
 }
 
 // unpadded reports whether a pool has no padding of its own.
