@@ -62,9 +62,12 @@ func init() {
 	unary("Atan", func(c *call, x, y string) string { return c.un("Reciprocal", c.onePlusSquare(x)) })
 	unary("Sinh", func(c *call, x, y string) string { return c.un("Cosh", x) })
 	unary("Cosh", func(c *call, x, y string) string { return c.mul(y, c.un("Tanh", x)) })
-	unary("Asinh", func(c *call, x, y string) string { return c.un("Reciprocal", c.un("Cosh", y)) })
-	unary("Acosh", func(c *call, x, y string) string { return c.un("Reciprocal", c.un("Sinh", y)) })
+	unary("Asinh", func(c *call, x, y string) string { return c.un("Reciprocal", c.un("Cosh", c.un("Asinh", x))) })
+	unary("Acosh", func(c *call, x, y string) string { return c.un("Reciprocal", c.un("Sinh", c.un("Acosh", x))) })
 	unary("Atanh", func(c *call, x, y string) string { return c.un("Reciprocal", c.oneMinusSquare(x)) })
+	for _, op := range []string{"Asinh", "Acosh"} { // y in halves would make an error several times its own
+		register(inFloat32(rules[op]), op)
+	}
 }
 
 // unary registers a function of one number by its derivative.
