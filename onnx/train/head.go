@@ -55,6 +55,9 @@ func together(m *onnx.Model, n *onnx.Node) int {
 	}
 	count := 1
 	for _, d := range dims {
+		if !d.IsKnown() {
+			return 0
+		}
 		count *= d.Size
 	}
 	return count

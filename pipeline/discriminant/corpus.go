@@ -153,7 +153,7 @@ func (p *pooled) choose(o Options) (kappas, weights []float64, evidence float64,
 	}
 	known, err := newCorpus(o.Corpus, p.k)
 	if err != nil || known == nil {
-		p.unread = "its images are of one class, or do not differ within classes"
+		p.unread = "the corpus's images are of one class, or do not differ within classes"
 		return kappas, weights, 0, err
 	}
 	p.unread = ""

@@ -167,7 +167,7 @@ func (p *predictor) close() {
 func (p *predictor) replace(next *served) {
 	p.mu.Lock()
 	last := p.serving
-	p.serving = next
+	p.serving, p.latest = next, next
 	p.mu.Unlock()
 	if last != nil {
 		last.close()

@@ -354,8 +354,8 @@ func TestWithdrawByOperator(t *testing.T) {
 	}
 	for range 2 {
 		f.wants("with one upload left", 404, wire.NotYet)(f.classifier(""))
-		if f.srv.predictions.version() != nil || f.srv.due() <= 0 {
-			t.Error("a version with a withdrawn upload makes predictions, or another is due of one upload")
+		if p := f.srv.predictions; p.version() != nil || p.latest != nil || f.srv.due() <= 0 {
+			t.Error("a version with a withdrawn upload is held, or another is due of one upload")
 		}
 		f.stop()
 		f.start()
