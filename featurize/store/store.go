@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -103,6 +104,23 @@ func readable(ctx context.Context, dir, to string) error {
 	return nil
 }
 
+// alone locks a folder, nil where another has it. Another fmp may remove the folder meanwhile, and a
+// third make it again: what is locked is the folder that is there.
+func alone(dir string) (io.Closer, error) {
+	before, err := os.Stat(dir)
+	if err != nil {
+		return nil, err
+	}
+	lock, ok, err := atomicfile.Lock(dir)
+	if err != nil {
+		return nil, err
+	}
+	if now, err := os.Stat(dir); ok && err == nil && os.SameFile(before, now) {
+		return lock, nil
+	}
+	return nil, lock.Close()
+}
+
 // place fills a temporary folder beside to and gives it the name to. The old folder is replaced
 // only then.
 func place(ctx context.Context, to string, fill func(tmp string) error) (err error) {
@@ -113,22 +131,23 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 	if err := os.MkdirAll(tmp, 0o755); err != nil {
 		return err
 	}
-	lock, ok, err := atomicfile.Lock(tmp)
-	if err != nil {
-		return err
-	}
-	if !ok {
+	lock, err := alone(tmp)
+	if errors.Is(err, os.ErrNotExist) || lock == nil && err == nil {
 		return fmt.Errorf("another fmp is at work on %s; wait for that one", to)
+	} else if err != nil {
+		return err
 	}
 	fresh, old := filepath.Join(tmp, "new"), filepath.Join(tmp, "old")
 	defer func() {
 		if rm := errors.Join(os.RemoveAll(fresh), os.RemoveAll(old)); err == nil {
 			err = rm
 		}
-		// Windows removes no open file, and another fmp may be at work in the folder once it is not locked.
-		lock.Close()
+		if runtime.GOOS == "windows" { // it removes no open file
+			lock.Close()
+		}
 		_ = os.Remove(filepath.Join(tmp, atomicfile.LockFile))
 		_ = os.Remove(tmp)
+		lock.Close()
 	}()
 	// Files that a killed program left there, and those that one of an earlier release called
 	// .NAME.NUMBER.

@@ -23,6 +23,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"fmp/featurize/dataset"
 	"fmp/onnx/alloctest"
 	"fmp/onnx/must"
@@ -497,4 +499,28 @@ func FuzzUnpack(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestPlaceAtOnce: of many that place a folder at once each has it alone, or is told so.
+func TestPlaceAtOnce(t *testing.T) {
+	to := filepath.Join(t.TempDir(), "set")
+	var g errgroup.Group
+	for range 6 {
+		g.Go(func() error {
+			for range 200 {
+				err := place(t.Context(), to, func(tmp string) error {
+					return os.WriteFile(filepath.Join(tmp, dataset.SumsFile), nil, 0o600)
+				})
+				if err != nil && !strings.Contains(err.Error(), "another fmp is at work") {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	must.Do(t, g.Wait())
+	must.Get(os.Stat(filepath.Join(to, dataset.SumsFile)))(t)
+	if left := must.Get(filepath.Glob(filepath.Join(filepath.Dir(to), ".*")))(t); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
 }

@@ -14,8 +14,8 @@ func init() {
 		return []string{c.op("Expand", []string{c.div(c.g(), c.size(x, span(2, r))), c.shapeOf(x)})}
 	}), "GlobalAveragePool")
 	register(inFloat32(vjpGlobalMaxPool), "GlobalMaxPool")
-	register(vjpGlobalLpPool, "GlobalLpPool")
-	register(vjpLpPool, "LpPool")
+	register(inFloat32(vjpGlobalLpPool), "GlobalLpPool")
+	register(inFloat32(vjpLpPool), "LpPool")
 }
 
 // vjpMaxPool sends each cotangent to the element that the node's second output says was the

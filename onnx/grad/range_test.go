@@ -56,6 +56,7 @@ func TestGradientsHoldTheirNumbers(t *testing.T) {
 		{vjp("ReduceMean", "keepdims=0", wide(0, 1, 300, 300)), onnx.Float16},
 		{vjp("GlobalAveragePool", "", wide(0, 1, 1, 1, 300, 300)), onnx.Float16},
 		{vjp("AveragePool", "kernel_shape=300,300 pads=0,0,1,1", wide(0, 1, 1, 1, 300, 300)), onnx.Float16},
+		{vjp("LpPool", "kernel_shape=2,2 p=3", wide(300, 10, 1, 1, 4, 4)), onnx.Float16},
 		{vjp("SoftmaxCrossEntropyLoss", "", wide(0, 1, 1, 2, 300, 300), constant(labels)), onnx.Float16},
 		{vjp("Gelu", "approximate=tanh", fixedValues([]int{3}, 300, -300, 1)).at(20), onnx.Float16},
 		{vjp("Sinh", "", fixedValues([]int{2}, 50, -50)), onnx.Float32},

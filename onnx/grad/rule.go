@@ -60,7 +60,7 @@ func (c *call) cotangent(i int) string {
 	return c.cot[i]
 }
 
-// secondOutput gives output i of the node a name where it has none, so that a rule can read it.
+// ensureOutput gives output i of the node a name where it has none, so that a rule can read it.
 func (c *call) ensureOutput(i int, info onnx.ValueInfo) string {
 	for len(c.node.Outputs) <= i {
 		c.node.Outputs = append(c.node.Outputs, "")

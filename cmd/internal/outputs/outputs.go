@@ -207,8 +207,9 @@ func paths(v pflag.Value) []string {
 	return out
 }
 
-// Same reports whether two paths are of one file by any name or link, also where neither is there
-// yet: then names that differ by case alone are one, as on Windows, macOS and many a disk.
+// Same reports whether two paths are of one file by any name or link. Where neither is there yet,
+// names that differ by case alone are one, as on Windows, macOS and many a disk, and a link to a file
+// that is not there is a name of its own.
 func Same(a, b string) bool {
 	x, errX := os.Stat(a)
 	y, errY := os.Stat(b)
