@@ -507,7 +507,7 @@ func TestPlaceAtOnce(t *testing.T) {
 	var g errgroup.Group
 	for range 6 {
 		g.Go(func() error {
-			for range 200 {
+			for range 1000 {
 				err := place(t.Context(), to, func(tmp string) error {
 					return os.WriteFile(filepath.Join(tmp, dataset.SumsFile), nil, 0o600)
 				})

@@ -626,6 +626,9 @@ func TestClientsLeftOut(t *testing.T) {
 			func(*MomentsOptions) {}, true},
 		"one claims many": {append([]discriminant.Client{claiming(plain[0], 1000)}, plain[1:]...),
 			func(*MomentsOptions) {}, true},
+		"two claim many of a class each": {append([]discriminant.Client{
+			claiming(only(plain[0], 0, 1), 1000), claiming(only(plain[1], 1, 2), 1000)}, plain[2:]...),
+			func(o *MomentsOptions) { o.Honesty = true }, true},
 		"few images are shared": {[]discriminant.Client{only(plain[0], 0, 3), few},
 			func(*MomentsOptions) {}, false},
 		"cameras": {shifted, func(*MomentsOptions) {}, false},
