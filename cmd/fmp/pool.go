@@ -654,7 +654,7 @@ func (p *pooled) printClients(b *strings.Builder) {
 	if more := len(order) - maxClients; more > 0 {
 		fmt.Fprintf(b, "            and %d more (--json lists all)\n", more)
 	}
-	if len(order) == 2 {
+	if len(order) == 2 && slices.Equal(p.Claimed, p.Counted) { // copies count as one
 		fmt.Fprintf(b, "            of two clients neither can be judged by the others: each counts as it claims\n")
 	}
 	if claimed, counted := floats.Sum(p.Claimed), floats.Sum(p.Counted); counted < claimed/2 {

@@ -49,6 +49,11 @@ func TestPrintClients(t *testing.T) {
 	if two.printClients(&b); !strings.Contains(b.String(), "of two clients neither can be judged") {
 		t.Errorf("of two clients:\n%s", b.String())
 	}
+	two.Counted = []float64{4.5, 4} // copies
+	b.Reset()
+	if two.printClients(&b); strings.Contains(b.String(), "each counts as it claims") {
+		t.Errorf("of copies:\n%s", b.String())
+	}
 	p.Calibration = nil
 	for range 30 {
 		p.Clients, p.Honest, p.Claimed, p.Counted = append(p.Clients, "x"), append(p.Honest, 1),
