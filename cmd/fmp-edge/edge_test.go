@@ -382,103 +382,16 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestRefused: each fault is one clear line, an exit code, and nothing written.
-func TestRefused(t *testing.T) {
-	im, labels := blobs(4)
-	dir, _ := folder(t, im, labels)
-	client, ext, embedding := model(t, models.KindClient), model(t, models.KindExtractor),
-		model(t, models.KindEmbedding)
-	file := func(name, content string) string {
-		p := filepath.Join(t.TempDir(), name)
-		write(t, p, []byte(content))
-		return p
-	}
-	foreign := build.New("foreign")
-	foreign.Output("y", foreign.Relu(foreign.Input("x", onnx.Float32, "n", 3)))
-	foreignPath := saved(t, must.Get(foreign.Model())(t))
-	strange := t.TempDir()
-	writePNG(t, filepath.Join(strange, "eleven", "a.png"), gray(im, 0))
-	large := t.TempDir()
-	writePNG(t, filepath.Join(large, "1", "a.png"), image.NewGray(image.Rect(0, 0, 300, 300)))
-	broken := t.TempDir()
-	write(t, filepath.Join(broken, "1", "a.png"), []byte("\x89PNG\r\n\x1a\nnothing"))
-	rows := filepath.Join(t.TempDir(), "x.npy")
-	must.Do(t, npy.Save(rows, onnx.ZerosF32(3, 5)))
-	ys := filepath.Join(t.TempDir(), "y.npy")
-	must.Do(t, npy.Save(ys, onnx.Vector[int64](0, 1, 2)))
-	idx := file("i", string(append(header(0x803, 2, 2, 2), make([]byte, 7)...)))
-	idxLabels := file("l", string(append(header(0x801, 2), 1, 2)))
-	for _, c := range []struct {
-		name string
-		code int
-		want string
-		args []string
-	}{
-		{"extractor", exitUsage, `kind "extractor"`, []string{"--model", ext, dir}},
-		{"embedding for images", exitUsage, `kind "embedding"`, []string{"--model", embedding, dir}},
-		{"foreign model", exitUsage, "fmp.kind", []string{"--model", foreignPath, dir}},
-		{"many calibration points", exitUsage, "--calibrate 101",
-			[]string{"--model", client, "--calibrate", "101", dir}},
-		{"client graph for rows", exitUsage, `kind "client"`,
-			[]string{"--model", client, "--rows", rows, "--labels", ys}},
-		{"rows of another dx", exitUsage, "[3 5]",
-			[]string{"--model", embedding, "--rows", rows, "--labels", ys}},
-		{"no model", exitMissing, "missing.onnx",
-			[]string{"--model", filepath.Join(dir, "missing.onnx"), dir}},
-		{"no source", exitUsage, "0 sources", []string{"--model", client}},
-		{"unknown class", exitUsage, `"eleven" is no class`, []string{"--model", client, strange}},
-		{"empty folder", exitUsage, "has no images (JPEG, PNG, WebP",
-			[]string{"--model", client, t.TempDir()}},
-		{"client's name as a path", exitUsage, "leads nowhere as a path",
-			[]string{"--model", client, "--client", "a b/../c", t.TempDir()}},
-		{"no folder for the upload", exitMissing, "the folder /nowhere is not there",
-			[]string{"--model", client, "--output", "/nowhere/a.upload", t.TempDir()}},
-		{"large image", exitUsage, "--max-pixels",
-			[]string{"--model", client, "--max-pixels", "1000", large}},
-		{"broken image", exitUsage, "a.png", []string{"--model", client, broken}},
-		{"list without labels", exitUsage, "path,label",
-			[]string{"--model", client, file("a.csv", "a.png\n")}},
-		{"list of unknown class", exitUsage, "record 1",
-			[]string{"--model", client, file("a.csv", "a.png,10\n")}},
-		{"list of a missing image", exitMissing, "gone.png",
-			[]string{"--model", client, file("a.csv", "gone.png,1\n")}},
-		{"IDX without labels", exitUsage, "--labels", []string{"--model", client, idx}},
-		{"IDX cut short", exitUsage, "truncated",
-			[]string{"--model", client, idx, "--labels", idxLabels}},
-		{"IDX without so many", exitUsage, "3 images are wanted",
-			[]string{"--model", client, idx, "--labels", idxLabels, "--count", "3"}},
-		{"one image", exitUsage, "has no label",
-			[]string{"--model", client, filepath.Join(large, "1", "a.png")}},
-		{"list with semicolons", exitUsage, "comma",
-			[]string{"--model", client, file("a.csv", "path;label\na.png;1\n")}},
-		{"other files alone", exitUsage, "(1 file was left out: 1/a.txt (no image))",
-			[]string{"--model", client, filepath.Dir(filepath.Dir(file("1/a.txt", "GIF89a")))}},
-		{"device for an output", exitUsage, "no regular file",
-			[]string{"--model", client, "-o", os.DevNull, dir}},
-		{"folder for an output", exitUsage, "it is a folder",
-			[]string{"--model", client, "-o", t.TempDir(), dir}},
-		{"threads", exitUsage, "--threads -1", []string{"--model", client, "--threads", "-1", dir}},
-		{"precision", exitUsage, "float8", []string{"--model", client, "--precision", "float8", dir}},
-		{"flag", exitUsage, "no-such", []string{"--no-such"}},
-	} {
-		out := filepath.Join(t.TempDir(), "upload")
-		code, log := said(t, append([]string{"compress", "--client", "a", "-o", out}, c.args...)...)
-		if code != c.code || !strings.Contains(log, c.want) || strings.Count(log, "\n") != 1 {
-			t.Errorf("%s: exit code %d and %q; want %d and one line with %q", c.name, code, log, c.code, c.want)
-		}
-		if entries, _ := os.ReadDir(filepath.Dir(out)); len(entries) > 0 {
-			t.Errorf("%s: wrote %v", c.name, entries)
-		}
-	}
-	cancelled, cancel := context.WithCancel(context.Background())
-	cancel()
-	if code := execute(cancelled,
-		[]string{"compress", "--model", client, "--client", "a", "-o",
-			filepath.Join(t.TempDir(), "u"), dir},
-		io.Discard, io.Discard); code != exitInterrupted {
-		t.Errorf("interrupted: exit code %d", code)
-	}
-	refuses(t, exitMissing, "", "inspect", client+"x")
+// foreign writes a model of another program.
+func foreign(t *testing.T) string {
+	t.Helper()
+	b := build.New("foreign")
+	b.Output("y", b.Relu(b.Input("x", onnx.Float32, "n", 3)))
+	return saved(t, must.Get(b.Model())(t))
+}
+
+// TestHelp: help, the version, and a command that is interrupted.
+func TestHelp(t *testing.T) {
 	for _, args := range [][]string{{"help", "compress"}, {"compress", "--help"}} {
 		if s := run(t, args...); !strings.Contains(s, "--max-pixels") {
 			t.Errorf("%v: %s", args, s)
@@ -492,10 +405,15 @@ func TestRefused(t *testing.T) {
 	if s := run(t, "--version"); !strings.HasPrefix(s, "fmp-edge ") {
 		t.Errorf("--version: %s", s)
 	}
-	if s := run(t, "inspect", foreignPath); !strings.Contains(s, "fmp fuse") {
+	if s := run(t, "inspect", foreign(t)); !strings.Contains(s, "fmp fuse") {
 		t.Errorf("inspecting a foreign model: %s", s)
 	}
-	refuses(t, exitUsage, "", "crunch")
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if code := execute(cancelled, []string{"compress", "--model", model(t, models.KindClient), "--client", "a", "-o",
+		filepath.Join(t.TempDir(), "u"), photosOf(t, 4)}, io.Discard, io.Discard); code != exitInterrupted {
+		t.Errorf("interrupted: exit code %d", code)
+	}
 }
 
 // classifier writes a classifier behind the shipped client graph of the digits, of heads drawn from
@@ -569,7 +487,6 @@ func TestPredict(t *testing.T) {
 			"probabilities"))(t)
 		alike(t, "against the ONNX Runtime: probability", slices.Concat(byIDX...), out["probabilities"].F32(), 1e-5)
 	})
-	refuses(t, exitUsage, "allowed are 0.5", "predict", "--model", c, "--level", "0.3", dir)
 	if s := run(t, "predict", "--model", c, "--reject", "1", dir); !strings.Contains(s, "20 of 20 are below 1") {
 		t.Errorf("--reject 1: %s", s)
 	}
@@ -583,24 +500,6 @@ func TestPredict(t *testing.T) {
 	}
 	if got := of("", "--on-bad", "skip"); len(got) != n {
 		t.Errorf("%d predictions beside bad images", len(got))
-	}
-	none := t.TempDir()
-	write(t, filepath.Join(none, "bad.png"), []byte("no image"))
-	for _, k := range []struct {
-		code int
-		args []string
-	}{
-		{exitUsage, []string{"--on-bad", "skip", "--model", c, none}},
-		{exitUsage, []string{"--on-bad", "ignore", "--model", c, none}},
-		{exitUsage, []string{"--model", c}},
-		{exitUsage, []string{"--model", c, "--json", "--csv", dir}},
-		{exitUsage, []string{"--model", c, "--reject", "2", dir}},
-		{exitMissing, []string{"--model", c + "x", dir}},
-		{exitMissing, []string{"--model", c, dir + "x"}},
-		{exitUsage, []string{"--model", model(t, models.KindClient), dir}},
-		{exitUsage, []string{"--model", c, filepath.Dir(c)}},
-	} {
-		refuses(t, k.code, "", append([]string{"predict"}, k.args...)...)
 	}
 }
 
@@ -721,32 +620,6 @@ func header(magic uint32, dims ...uint32) []byte {
 		h = binary.BigEndian.AppendUint32(h, d)
 	}
 	return h
-}
-
-// TestFlagsOfImages: a flag that would do nothing with feature rows, or in a private round, is an error.
-func TestFlagsOfImages(t *testing.T) {
-	const rows = "goes with images, and these are feature rows"
-	compress := []string{"compress", "--model", "x.onnx", "--client", "a", "-o", filepath.Join(t.TempDir(), "u"),
-		"--rows", "x", "--labels", "y"}
-	predict, evaluate := []string{"predict", "--model", "x.onnx", "x.npy"},
-		[]string{"evaluate", "--model", "x.onnx", "--key", "a.key", "x.NPY", "--labels", "y.npy"}
-	images := [][]string{{"--max-pixels", "100"}, {"--on-bad", "skip"}, {"--class-numbers"}}
-	idx := [][]string{{"--count", "5"}, {"--skip", "3"}}
-	for _, c := range []struct {
-		command []string
-		flags   [][]string
-		says    string
-	}{
-		{compress, slices.Concat(images, idx), rows},
-		{predict, slices.Concat(images, idx), rows},
-		{evaluate, images, rows},
-		{[]string{"compress", "--model", privateGraph(t), "--client", "a", "-o", filepath.Join(t.TempDir(), "u"),
-			"--epsilon", "1", "photos"}, [][]string{{"--precision", "int8"}}, "--precision is of plain uploads"},
-	} {
-		for _, f := range c.flags {
-			refuses(t, exitUsage, c.says, slices.Concat(c.command, f)...)
-		}
-	}
 }
 
 // TestPredictedInPart: of a run that ends at a damaged image no JSON or CSV is printed.

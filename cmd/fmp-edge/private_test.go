@@ -51,7 +51,6 @@ func TestCompressPrivate(t *testing.T) {
 	graph, dir := privateGraph(t), t.TempDir()
 	im, labels := blobs(40)
 	writeIDX(t, dir, im.Pix, labels)
-	none := filepath.Join(dir, "no")
 	source := []string{filepath.Join(dir, "images"), "--labels", filepath.Join(dir, "labels"), "--client", "a"}
 	compress := func(name string, args ...string) *federate.Release {
 		t.Helper()
@@ -116,21 +115,6 @@ func TestCompressPrivate(t *testing.T) {
 		if d := v - plain.Sums.Values[i]; d > 20 || d < -20 { // fourteen deviations of the noise of two
 			t.Errorf("number %d of the opened sum is %d, of the client's %d", i, v,
 				plain.Sums.Values[i])
-		}
-	}
-	for want, args := range map[string][]string{
-		"give --epsilon":               {"--model", graph},
-		"epsilon is 0":                 {"--model", graph, "--epsilon", "0"},
-		"example or client":            {"--model", graph, "--epsilon", "1", "--unit", "person"},
-		"--delta is of private rounds": {"--model", model(t, models.KindClient), "--delta", "1e-6"},
-		"epsilon is 50":                {"--model", graph, "--epsilon", "50"},
-		"would be a plain one":         {"--model", model(t, models.KindClient), "--epsilon", "1"},
-		"--on-bad fail":                {"--model", graph, "--epsilon", "1", "--on-bad", "fail"},
-		"points is 0":                  {"--model", graph, "--epsilon", "1", "--noise", "two-servers"},
-	} {
-		refuses(t, exitUsage, want, slices.Concat([]string{"compress", "-o", none}, source, args)...)
-		if _, err := os.Stat(none); err == nil {
-			t.Error("something was written")
 		}
 	}
 }
@@ -314,19 +298,6 @@ func keeping(t *testing.T, graph, state, has string) (url string) {
 	}))
 	t.Cleanup(s.Close)
 	return s.URL
-}
-
-// TestReplyAfter: times that are no fixed reply are refused, as is the flag with plain uploads.
-func TestReplyAfter(t *testing.T) {
-	source := t.TempDir()
-	for want, args := range map[string][]string{
-		"allowed are 2s":        {"--model", privateGraph(t), "--epsilon", "1", "--reply-after", "1s"},
-		"allowed are 2s to 24h": {"--model", privateGraph(t), "--epsilon", "1", "--reply-after", "25h"},
-		"would be a plain one":  {"--model", model(t, "client"), "--reply-after", "10s"},
-	} {
-		refuses(t, exitUsage, want, append([]string{"compress", "--client", "a", "-o",
-			filepath.Join(source, "u"), source}, args...)...)
-	}
 }
 
 // TestBelongs: an upload is of its round, client, graph and budget, whatever points that have no effect say.

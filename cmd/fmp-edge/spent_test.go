@@ -125,10 +125,7 @@ func TestSpent(t *testing.T) {
 	run(t, "compress", "--model", plain, "--client", "a", "-o", path("calibrated"), "--calibrate", "2",
 		"--secret", path("secret"), photos)
 	explains(t, path("calibrated"), "the features of 1 single images", "5 images")
-	refuses(t, exitUsage, "", "compress", "--model", graph, "--client", "a", "-o", path("none"),
-		"--epsilon", "1", "--calibrate", "2", photos)
 	explains(t, plain, "the mean of 32 numbers")
-	refuses(t, exitUsage, "", "inspect", "--explain", "--json", plain)
 }
 
 // TestOneMore: an image that is there again, by a copy, a link or a second line, under another class too,

@@ -16,9 +16,6 @@ func TestManualPages(t *testing.T) {
 			t.Errorf("%s: %v; want the page with its example", want, err)
 		}
 	}
-	for _, args := range [][]string{{"man"}, {"man", "x", "--format", "html"}} {
-		refused(t, exitUsage, "", args...)
-	}
 	refused(t, exitFailed, "writing manual pages", "man", filepath.Join(writeFile(t, "file", ""),
 		"d"))
 }

@@ -24,15 +24,4 @@ func TestONNXGradCommand(t *testing.T) {
 	if _, ok := g.Graph.Output("grad_x"); !ok {
 		t.Error("the gradient model has no output grad_x")
 	}
-	for _, c := range []struct {
-		args []string
-		code int
-		want string
-	}{
-		{[]string{in, "--wrt", "x"}, exitUsage, "-o"},
-		{[]string{in, "--wrt", "nope", "-o", out}, exitUsage, `"nope"`},
-		{[]string{filepath.Join(dir, "none.onnx"), "--wrt", "x", "-o", out}, exitMissing, "none.onnx"},
-	} {
-		refused(t, c.code, c.want, append([]string{"onnx", "grad"}, c.args...)...)
-	}
 }

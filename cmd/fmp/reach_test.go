@@ -69,44 +69,6 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// TestServeGuards: off loopback nothing listens without a certificate and the readers' token,
-// workers come in with a token alone, and no secret stands on the command line.
-func TestServeGuards(t *testing.T) {
-	token, short := filepath.Join(t.TempDir(), "token"), filepath.Join(t.TempDir(), "short")
-	for path, text := range map[string]string{token: "a token of the test's own", short: "guess"} {
-		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
-	}
-	read := filepath.Join(t.TempDir(), "read") // by other users
-	must.Do(t, os.WriteFile(read, []byte("a token of the test's own"), 0o644))
-	own := []string{"--tls-cert", "a.crt", "--tls-key", token}
-	tls := []string{"--tls-cert", "a.crt", "--tls-key", "a.key"}
-	for _, c := range []struct {
-		want string
-		args []string
-	}{
-		{"is not loopback", []string{"--listen", ":8443"}},
-		{"is not loopback", []string{"--listen", "0.0.0.0:8443", "--token-file", token}},
-		{"is not loopback", append([]string{"--listen", "[::]:8443"}, tls...)},
-		{"is not loopback", []string{"--listen", "192.0.2.1:8443", "--tls-self-signed",
-			"--token-file", token}},
-		{"want 16 to", append([]string{"--listen", ":8443", "--token-file", short}, own...)},
-		{"chmod 600 " + read, append([]string{"--listen", ":8443", "--token-file", read}, own...)},
-		{"chmod 600 " + read, []string{"--tls-cert", "a.crt", "--tls-key", read}},
-		{"chmod 600 " + read, []string{"--nats-listen", "127.0.0.1:4222", "--nats-token-file", read}},
-		{"--tls-cert with --tls-key", []string{"--tls-cert", "a.crt"}},
-		{"--tls-cert with --tls-key", append([]string{"--tls-self-signed"}, tls...)},
-		{"want an address of loopback", []string{"--nats-listen", ":4222", "--nats-token-file", token}},
-		{"want an address of loopback", []string{"--nats-listen", "127.0.0.1:4222"}},
-		{"holds a password", []string{"--nats", "nats://user:password@n1:4222"}},
-		{"want --nats-listen", []string{"--workers"}},
-		{"want --nats-listen", []string{"--merge"}},
-		{"allowed are 1 to 5", []string{"--nats-replicas", "3"}},
-	} {
-		refused(t, exitUsage, c.want, append([]string{"serve", "--round", "round.yaml"},
-			c.args...)...)
-	}
-}
-
 // TestServeExpired: a certificate that has ended is told of at the start, and to a client without advice
 // that does not help; a signal ends the server with exit code 0, whatever requests are under way.
 func TestServeExpired(t *testing.T) {

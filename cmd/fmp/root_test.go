@@ -80,32 +80,6 @@ func absent(t *testing.T, path string) {
 	}
 }
 
-func TestExecuteReportsBadUsageOnce(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"vresion"}, "did you mean version?"},
-		{[]string{"onnx", "zzzzzzzz"}, "fmp onnx --help"},
-		{[]string{"help", "onnx", "rnu"}, "did you mean run?"},
-		{[]string{"version", "--jsn"}, "did you mean --json?"},
-		{[]string{"version", "extra"}, "takes no arguments"},
-		{[]string{"completion", "bsh"}, "did you mean bash?"},
-		{[]string{"results", "export"}, "at least 1 arguments (RUN)"},
-		{[]string{"results", "compare"}, "at least 1 arguments (RUN)"},
-		{[]string{"results", "list", "a", "b"}, "at most 1 arguments (DIR)"},
-		{[]string{"run", "--methods", "FPM"}, "did you mean FMP?"},
-		{[]string{"run", "--partition", "dirichlt"}, "federation.partition=dirichlet, say"},
-	} {
-		code, out, errs := runFMP(t, c.args...)
-		if code != exitUsage || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "fmp: ") ||
-			!strings.Contains(errs, c.want) {
-			t.Errorf("%v: exit code %d, printed %q, said %q; want %d and one line with %q", c.args, code, out, errs,
-				exitUsage, c.want)
-		}
-	}
-}
-
 func TestExitCode(t *testing.T) {
 	plain := errors.New("x")
 	for _, c := range []struct {

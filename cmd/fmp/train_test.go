@@ -138,33 +138,6 @@ func TestFuseClassNames(t *testing.T) {
 		"larch,larch", "-o", graph)
 }
 
-func TestTrainErrors(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"train", "predctor"}, "did you mean predictor?"},
-		{[]string{"train", "predictor", "extra"}, "no arguments"},
-		{[]string{"train", "embedding", "--stps", "3"}, "--steps"},
-		{[]string{"fuse", "--embeding", "x"}, "--embeding"},
-		{[]string{"fuse", "--set", "federation.clients=3"}, "does not read"},
-		{[]string{"train", "open", "--set", "posterior.samples=3"}, "does not read"},
-		{[]string{"train", "open", "--set", "federation.points=3"}, "does not read"},
-		{[]string{"train", "private", "--clients", "3"}, "--clients"},
-		{[]string{"train", "extractor", "--steps", "100", "-o", "x.onnx"}, "give --epochs"},
-		{[]string{"train", "conjugate", "--set", "erm.l2=3"}, "does not read"},
-		{[]string{"train", "predictor", "--set", "federation.alpha=1"}, "does not read"},
-		{[]string{"train", "embedding", "--seeds", "3"}, "--seeds"},
-		{[]string{"train", "predictor", "--steps", "many"}, `--steps is "many"; want a whole number`},
-		{[]string{"pool", "--rows=0.5"}, `--rows is "0.5"; want true or false`},
-		{[]string{"onnx", "run", "--time-limit", "5"}, `--time-limit is "5"; want a time such as 90s`},
-		{[]string{"train", "predictor", "--latent", "-4"}, "latent is -4; allowed are 0 to 105"},
-		{[]string{"train", "predictor", "--dim", "5"}, "dim is 5; allowed are 43 to"},
-	} {
-		refused(t, exitUsage, c.want, c.args...)
-	}
-}
-
 // TestTrainOpenUnlearned: classes of the corpus are none that an extractor has not learned, which
 // is said before anything is trained.
 func TestTrainOpenUnlearned(t *testing.T) {

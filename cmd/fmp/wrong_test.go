@@ -14,7 +14,9 @@ import (
 	"fmp/assets/assetstest"
 	"fmp/cmd/internal/outputs/outputstest"
 	"fmp/models"
+	"fmp/onnx"
 	"fmp/onnx/must"
+	"fmp/onnx/npy"
 	"fmp/onnx/printable"
 )
 
@@ -22,6 +24,7 @@ import (
 func TestWrong(t *testing.T) {
 	client, extractor := assetstest.File(t, "digits", models.KindClient),
 		assetstest.File(t, "digits", models.KindExtractor)
+	add, net := addModel(t), saveNet(t, onnx.ZerosF32(192, 4))
 	t.Chdir(t.TempDir())
 	var picture bytes.Buffer
 	must.Do(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 8, 8))))
@@ -32,8 +35,10 @@ func TestWrong(t *testing.T) {
 		"roster.txt": "nobody\n", "grid.yaml": "vary: 1\n",
 		"settings.yaml": "extractor:\n  model: x.onnx\n", "key.yaml": "extractr:\n  model: x.onnx\n",
 		"cut.npy": "\x93NUMPY", "photos/1/a.png": picture.String(), "photos/2/b.png": picture.String(),
-		"stray/zebra/a.png": picture.String(), "not.part": "nothing"}
-	for name, from := range map[string]string{"client.onnx": client, "x.onnx": extractor} {
+		"stray/zebra/a.png": picture.String(), "not.part": "nothing", "bad.npy": "not numpy", "bad.pb": "\xff\xff\xff",
+		"token": "a token of the test's own", "short.token": "guess", "read.token": "a token of the test's own"}
+	for name, from := range map[string]string{"client.onnx": client, "x.onnx": extractor, "add.onnx": add,
+		"net.onnx": net} {
 		data := must.Get(os.ReadFile(from))(t)
 		files[name] = string(data)
 	}
@@ -41,7 +46,18 @@ func TestWrong(t *testing.T) {
 		must.Do(t, os.MkdirAll(filepath.Dir(name), 0o755))
 		must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 	}
-	const over = "would be overwritten"
+	must.Do(t, os.Chmod("read.token", 0o644)) // by other users
+	must.Do(t, os.Mkdir("void", 0o700))
+	for name, a := range map[string]*onnx.Tensor{"a.npy": onnx.ZerosF32(3, 2), "wide.npy": onnx.ZerosF32(3, 5),
+		"f64.npy": onnx.NewTensor(make([]float64, 6), 3, 2)} {
+		must.Do(t, npy.Save(name, a))
+	}
+	ran(t, "data", "synth", "-o", "short", "--train", "20", "--test", "20")
+	must.Do(t, os.Truncate("short/train-images-idx3-ubyte", 5000))
+	const over, serve, away = "would be overwritten", "serve --round round.yaml ", "is not loopback"
+	const own, pair = "--tls-cert a.crt --tls-key token ", "--tls-cert a.crt --tls-key a.key "
+	const add2, both = "onnx run add.onnx --out o ", "--input a=a.npy --input b=a.npy "
+	const quantise = "onnx quantise x.onnx --images digits -o q.onnx --seconds .01 --calibrate 2 --test 1 "
 	outputstest.CheckWrong(t, []outputstest.Wrong{
 		// Outputs that are inputs, also those that settings name.
 		{"fuse --extractor x.onnx --class-names a,b -o x.onnx", over},
@@ -101,15 +117,92 @@ func TestWrong(t *testing.T) {
 		{"onnx run x.onnx --input images=cut.npy --out o", "cut.npy"},
 		{"onnx train x.onnx --images photos", "-o is not given"},
 		{"bench round --closed-form --dataset digits --classes 5-9 --set corpus.classes=0-4 --seeds 1", "leave it out"},
+		// Tensors.
+		{"onnx run --out o", "wants MODEL"}, {"onnx run nowhere.onnx --out o", "nowhere.onnx"},
+		{"onnx run cut.onnx --out o", "cut.onnx"}, {"onnx run add.onnx " + both, "--out is missing"},
+		{add2 + "--input a=a.npy", "no --input for b (float32[n,2])"},
+		{add2 + "--input c=a.npy", `no input "c"; the model's inputs are a (float32[n,2]), b`},
+		{add2 + "--input a=a.npy --input a=a.npy", "given twice"}, {add2 + "--input a.npy", "want NAME=FILE"},
+		{add2 + "--input a=wide.npy --input b=a.npy", "float32[3 5]"},
+		{add2 + "--input a=f64.npy --input b=a.npy", "float64[3 2]"},
+		{add2 + "--input a=bad.npy --input b=a.npy", "not a .npy file"},
+		{add2 + "--input a=bad.pb --input b=a.npy", "bad.pb"},
+		{add2 + "--input a=a.csv --input b=a.npy", "allowed are .npy and .pb"},
+		{add2 + both + "--output z", "outputs are sum/ab"}, {add2 + both + "--format csv", "allowed are npy, pb"},
+		{add2 + both + "--engine gpu", "engine.name"}, {add2 + both + "--provider tpu", "engine.provider"},
+		{add2 + both + "--engine ort --library gone.so", "gone.so"},
+		{"onnx bench add.onnx --batch 0", "--batch is 0"}, {"onnx bench add.onnx --dim n", "want NAME=N"},
+		{"onnx bench add.onnx --dim n=200000000", "make --batch or --dim smaller"},
+		{"onnx bench add.onnx --dim n=2000000000", "more than"}, {"onnx bench add.onnx --seconds 0", "--seconds is 0"},
+		{"onnx bench add.onnx --dim n=3 --dim n=4", "given twice"},
+		{"onnx bench add.onnx --dim rows=3", "no input has a size called"},
+		{"onnx bench add.onnx --engine fast", "auto, ort, pure and both"},
+		{"onnx grad add.onnx --wrt a", "-o is not given"}, {"onnx grad add.onnx --wrt nope -o g.onnx", `"nope"`},
+		{"onnx grad nowhere.onnx --wrt a -o g.onnx", "nowhere.onnx"},
+		{quantise + "--method best", `method "best"`}, {quantise + "--weights-only 3", "3 bits"},
+		{quantise + "--calibrate 1", "--calibrate 1"}, {quantise + "--weight-bits 0", "--weight-bits is 0"},
+		{quantise + "--weights-only 8 --weight-bits 7", "--weight-bits would be ignored"},
+		{quantise + "--percentile 99", "--percentile would be ignored"}, {quantise + "--least 9", "--least would be"},
+		{quantise + "--seconds 0", "--seconds is 0"}, {quantise + "--images ./nowhere", "nowhere"},
+		// Data sets.
+		{"data show --dataset ./short", "truncated"}, {"data show --part both", "train and test"},
+		{"data show --dataset mnist --dataset.dir void", "fmp data pull mnist"},
+		{"data show --dataset ./short --seed 3", "--seed is for drawn data sets"},
+		{"data show --dataset digits -o sheet.jpg", "a contact sheet is a PNG"},
+		{"data show --dataset cifar-10 --dataset.dir void", "did you mean cifar10?"},
+		{"data pull imagenet", "mnist, cifar10 or cifar100"}, {"data pull minst", "did you mean mnist?"},
+		{"data pull mnist --data-dir void", "did you mean --dataset.dir?"}, {"data pull", "name of a data set"},
+		{"data import short --dataset.dir void", "truncated"}, {"data import nowhere --dataset.dir void", "nowhere"},
+		{"data import short --name CIFAR10 --dataset.dir void", "of the kind cifar10"}, {"data lst", "list"},
+		{"data synth", "--out"}, {"data synth -o text.txt", "is a file"}, {"data synth -o short --photos", "holds files"},
+		{"data synth -o void --variant letters", "digits-color"}, {"data synth -o void --train -3", "-3"},
+		{"data synth -o void --train 0", "--train 0"}, {"data synth -o void --test 0", "--test 0"},
+		// Trainings.
+		{"train predctor", "did you mean predictor?"}, {"train predictor extra", "no arguments"},
+		{"train embedding --stps 3", "--steps"}, {"train embedding --seeds 3", "--seeds"}, {"train patches", "--out"},
+		{"train open --set posterior.samples=3", "does not read"}, {"train open --set federation.points=3", "does not read"},
+		{"train conjugate --set erm.l2=3", "does not read"}, {"train predictor --set federation.alpha=1", "does not read"},
+		{"train private --clients 3", "--clients"}, {"train extractor --steps 100 -o y.onnx", "give --epochs"},
+		{"train predictor --steps many", `--steps is "many"; want a whole number`},
+		{"train predictor --latent -4", "latent is -4; allowed are 0 to 105"},
+		{"train predictor --dim 5", "dim is 5; allowed are 43 to"},
+		// Servers: off loopback nothing listens without a certificate and the readers' token, workers come
+		// in with a token alone, and no secret stands on the command line.
+		{serve + "--listen :8443", away}, {serve + "--listen 0.0.0.0:8443 --token-file token", away},
+		{serve + "--listen [::]:8443 " + pair, away},
+		{serve + "--listen 192.0.2.1:8443 --tls-self-signed --token-file token", away},
+		{serve + "--listen :8443 --token-file short.token " + own, "want 16 to"},
+		{serve + "--listen :8443 --token-file read.token " + own, "chmod 600 read.token"},
+		{serve + "--tls-cert a.crt --tls-key read.token", "chmod 600 read.token"},
+		{serve + "--nats-listen 127.0.0.1:4222 --nats-token-file read.token", "chmod 600 read.token"},
+		{serve + "--tls-cert a.crt", "--tls-cert with --tls-key"},
+		{serve + "--tls-self-signed " + pair, "--tls-cert with --tls-key"},
+		{serve + "--nats-listen :4222 --nats-token-file token", "want an address of loopback"},
+		{serve + "--nats-listen 127.0.0.1:4222", "want an address of loopback"},
+		{serve + "--nats nats://user:password@n1:4222", "holds a password"}, {serve + "--workers", "want --nats-listen"},
+		{serve + "--merge", "want --nats-listen"}, {serve + "--nats-replicas 3", "allowed are 1 to 5"},
+		// Words.
+		{"fuse --embeding x", "--embeding"}, {"fuse --set federation.clients=3", "does not read"},
+		{"pool --rows=0.5", `--rows is "0.5"; want true or false`},
+		{"onnx run --time-limit 5", `--time-limit is "5"; want a time such as 90s`},
+		{"vresion", "did you mean version?"}, {"onnx zzzzzzzz", "fmp onnx --help"},
+		{"help onnx rnu", "did you mean run?"}, {"version --jsn", "did you mean --json?"},
+		{"version extra", "takes no arguments"}, {"completion bsh", "did you mean bash?"},
+		{"results export", "at least 1 arguments (RUN)"}, {"results compare", "at least 1 arguments (RUN)"},
+		{"results list a b", "at most 1 arguments (DIR)"}, {"man", "DIR"}, {"man x --format html", "man, markdown"},
+		{"run --partition dirichlt", "federation.partition=dirichlet, say"},
 		{"grid grid.yaml", "vary"}, {"run --dataset ./nowhere", "nowhere"},
-		{"run --methods FPM", "FPM"},
+		{"run --methods FPM", "did you mean FMP?"},
 		{"run --seeds 0", "seeds"},
 		{"poool", "pool"},
-	}, func(args ...string) (int, string) {
-		var said bytes.Buffer
-		code := execute(t.Context(), args, strings.NewReader(""), &said, &said)
-		return code, said.String()
-	})
+	}, func(args ...string) (int, string) { return everything(t, args...) })
+}
+
+// everything runs the program and returns its exit code and all that it prints.
+func everything(t *testing.T, args ...string) (int, string) {
+	var said bytes.Buffer
+	code := execute(t.Context(), args, strings.NewReader(""), &said, &said)
+	return code, said.String()
 }
 
 // TestNoOutputIsAnInput walks every command.
@@ -123,11 +216,7 @@ func TestNoOutputIsAnInput(t *testing.T) {
 		}
 		commands = append(commands,
 			outputstest.Command{Name: c.CommandPath(), Flags: c.Flags(), Args: want,
-				Run: func(args ...string) (int, string) {
-					var said bytes.Buffer
-					code := execute(t.Context(), args, strings.NewReader(""), &said, &said)
-					return code, said.String()
-				}})
+				Run: func(args ...string) (int, string) { return everything(t, args...) }})
 		for _, s := range c.Commands() {
 			walk(s)
 		}
@@ -148,9 +237,8 @@ func TestHostileArguments(t *testing.T) {
 		for _, more := range [][]string{{evil}, {"--" + evil},
 			{filepath.Join(dir, evil), evil, evil, evil}, {evil, "--json"}} {
 			args := append(append([]string(nil), path...), more...)
-			var out strings.Builder
-			execute(t.Context(), args, strings.NewReader(""), &out, &out)
-			for _, line := range strings.Split(strings.ReplaceAll(out.String(), "\t", " "), "\n") {
+			_, out := everything(t, args...)
+			for _, line := range strings.Split(strings.ReplaceAll(out, "\t", " "), "\n") {
 				if !printable.Is(line) {
 					t.Errorf("%q prints %q", args, line)
 				}
