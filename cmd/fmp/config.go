@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -63,17 +62,14 @@ erm.l2 is FMP_ERM_L2.`,
 	cmd.Flags().BoolVar(&markdown, "markdown", false,
 		"print a page in Markdown: keys, values, variables, short flags and meanings")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if wantsJSON(cmd) {
-			return printJSON(cmd.OutOrStdout(), s.list)
-		}
-		if markdown {
+		if markdown && !wantsJSON(cmd) {
 			return settingsPage(cmd.OutOrStdout(), s)
 		}
-		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		for _, x := range s.list {
-			fmt.Fprintf(w, "%s: %s\t# %s\n", x.Key, showValue(x.Value), x.Source)
-		}
-		return w.Flush()
+		return tabulate(cmd, s.list, func(w io.Writer) {
+			for _, x := range s.list {
+				fmt.Fprintf(w, "%s: %s\t# %s\n", x.Key, showValue(x.Value), x.Source)
+			}
+		})
 	}
 	return cmd
 }

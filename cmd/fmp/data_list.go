@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"text/tabwriter"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -19,18 +19,15 @@ func newDataListCommand() *cobra.Command {
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list := dataset.List(dir)
-			if wantsJSON(cmd) {
-				return printJSON(cmd.OutOrStdout(), list)
-			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
-			for _, s := range list {
-				where := s.Where
-				if !s.Present {
-					where = "missing: fmp data pull " + s.Name
+			return tabulate(cmd, list, func(w io.Writer) {
+				for _, s := range list {
+					where := s.Where
+					if !s.Present {
+						where = "missing: fmp data pull " + s.Name
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Kind, where)
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Kind, where)
-			}
-			return w.Flush()
+			})
 		},
 	}
 	dirFlag(cmd, &dir)

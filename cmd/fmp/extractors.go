@@ -2,7 +2,7 @@ package main
 
 import (
 	"fmt"
-	"text/tabwriter"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -34,20 +34,17 @@ func newExtractorsListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if wantsJSON(cmd) {
-				return printJSON(cmd.OutOrStdout(), list)
-			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 4, 2, ' ', 0)
-			fmt.Fprintln(w, "name\timages\tfeatures\tmultiplications\tlicence\ttrained on\tfile")
-			for _, e := range list {
-				where := "fmp extractors pull " + e.Name
-				if e.Path != "" {
-					where = fmt.Sprintf("%s (%.1f MB)", e.Path, float64(e.Bytes)/1e6)
+			return tabulate(cmd, list, func(w io.Writer) {
+				fmt.Fprintln(w, "name\timages\tfeatures\tmultiplications\tlicence\ttrained on\tfile")
+				for _, e := range list {
+					where := "fmp extractors pull " + e.Name
+					if e.Path != "" {
+						where = fmt.Sprintf("%s (%.1f MB)", e.Path, float64(e.Bytes)/1e6)
+					}
+					fmt.Fprintf(w, "%s\t%dx%d RGB\t%d\t%d million\t%s\t%s\t%s\n", e.Name, e.Side, e.Side,
+						e.Features, e.Operations, e.Licence, e.Data, where)
 				}
-				fmt.Fprintf(w, "%s\t%dx%d RGB\t%d\t%d million\t%s\t%s\t%s\n", e.Name, e.Side, e.Side,
-					e.Features, e.Operations, e.Licence, e.Data, where)
-			}
-			return w.Flush()
+			})
 		},
 	}
 	jsonFlag(cmd, "print JSON")

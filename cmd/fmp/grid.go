@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -114,7 +113,12 @@ func (o *gridOptions) run(cmd *cobra.Command, file string) error {
 		return usageError(err)
 	}
 	if o.dry {
-		return show(cmd, todo.plan(), todo.list)
+		plan := todo.plan()
+		return tabulate(cmd, plan, func(w io.Writer) {
+			for _, r := range plan {
+				fmt.Fprintf(w, "%s\t%d of %d cells done\n", r.Directory, r.Finished, r.Cells)
+			}
+		})
 	}
 	if o.workers {
 		o.store.Dir = filepath.Join(o.out, queueFolder)
@@ -140,13 +144,25 @@ func (o *gridOptions) run(cmd *cobra.Command, file string) error {
 		}
 	}
 	done, failed := todo.do(cmd)
-	if wantsJSON(cmd) {
-		return errors.Join(failed, printJSON(cmd.OutOrStdout(), done))
+	return errors.Join(failed, tabulate(cmd, done, func(w io.Writer) { gridLines(w, done) }))
+}
+
+// gridLines writes one line a method, partition and run.
+func gridLines(w io.Writer, runs []*runOutput) {
+	for i, o := range runs {
+		if i == 0 {
+			fmt.Fprintln(w, "run\tpartition\tsettings\tmethod\tACC\tECE\tNLL")
+		}
+		for _, t := range o.Tables {
+			for _, row := range t.Rows {
+				if !row.Control() {
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", o.Directory,
+						t.Partition, t.Protocol, row.Method, row.ACC.Mean, row.ECE.Mean,
+						row.NLL.Mean)
+				}
+			}
+		}
 	}
-	if err := printGrid(cmd.OutOrStdout(), done); err != nil {
-		return err
-	}
-	return failed
 }
 
 // maxGridThreads bounds --threads as engine.threads is.
@@ -259,16 +275,6 @@ func newGridWork(runs []experiment.GridRun, out string, threads int) (*gridWork,
 	return w, nil
 }
 
-// list prints the runs and how far they are.
-func (w *gridWork) list(to io.Writer) error {
-	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	for i, r := range w.runs {
-		fmt.Fprintf(t, "%s\t%d of %d cells done\n", r.Config.Output.Dir, w.states[i].done,
-			w.states[i].cells)
-	}
-	return t.Flush()
-}
-
 // open opens the engines of the runs.
 func (w *gridWork) open(cmd *cobra.Command) (err error) {
 	var configs []experiment.Config
@@ -351,24 +357,4 @@ func (w *gridWork) do(cmd *cobra.Command) ([]*runOutput, error) {
 			len(errs), len(w.runs), errors.Join(errs...))
 	}
 	return done, nil
-}
-
-// printGrid writes one line a method, partition and run.
-func printGrid(to io.Writer, runs []*runOutput) error {
-	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	for i, o := range runs {
-		if i == 0 {
-			fmt.Fprintln(w, "run\tpartition\tsettings\tmethod\tACC\tECE\tNLL")
-		}
-		for _, t := range o.Tables {
-			for _, row := range t.Rows {
-				if !row.Control() {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", o.Directory,
-						t.Partition, t.Protocol, row.Method, row.ACC.Mean, row.ECE.Mean,
-						row.NLL.Mean)
-				}
-			}
-		}
-	}
-	return w.Flush()
 }

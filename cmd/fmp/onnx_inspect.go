@@ -9,7 +9,6 @@ import (
 	"sort"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -89,7 +88,7 @@ Operations are counted for the sizes that --dim gives; other open sizes are 1.`,
 			return usageError(fmt.Errorf("%s: %w", args[0], err))
 		}
 		r.File = args[0]
-		return show(cmd, r, r.print)
+		return tabulate(cmd, r, r.print)
 	}
 	return cmd
 }
@@ -193,8 +192,7 @@ func valueReports(vs []onnx.ValueInfo) []valueReport {
 	return out
 }
 
-func (r inspection) print(out io.Writer) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+func (r inspection) print(w io.Writer) {
 	fmt.Fprintf(w, "graph\t%s\n", r.Graph)
 	if r.Producer != "" {
 		fmt.Fprintf(w, "producer\t%s\n", r.Producer)
@@ -221,10 +219,9 @@ func (r inspection) print(out io.Writer) error {
 	for _, k := range slices.Sorted(maps.Keys(r.Sizes)) {
 		sizes = append(sizes, fmt.Sprintf("%s=%d", k, r.Sizes[k]))
 	}
-	switch {
-	case r.FLOPsError != "":
+	if r.FLOPsError != "" {
 		fmt.Fprintf(w, "operations\tnot counted: %s; give sizes with --dim NAME=N\n", r.FLOPsError)
-	default:
+	} else {
 		fmt.Fprintf(w, "operations\t%.4g a call", r.FLOPs)
 		if len(sizes) > 0 {
 			fmt.Fprintf(w, " with %s", strings.Join(sizes, ", "))
@@ -249,7 +246,6 @@ func (r inspection) print(out io.Writer) error {
 		fmt.Fprintf(w, "engine %s\t%s\n", name, r.Engines[name])
 	}
 	fmt.Fprintf(w, "grad\t%s\n", r.Differentiation)
-	return w.Flush()
 }
 
 // abridged cuts a text to n runes, on one line.

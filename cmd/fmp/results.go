@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -75,12 +74,15 @@ func (f *resultsFilter) check(runs ...[]experiment.Record) error {
 	return nil
 }
 
+// drops reports whether the filter lets nothing of a partition and a protocol through.
+func (f *resultsFilter) drops(partition, protocol string) bool {
+	return f.partition != "" && partition != f.partition || f.protocol != "" && protocol != f.protocol
+}
+
 // keep is the records that the filter lets through.
 func (f *resultsFilter) keep(rs []experiment.Record) []experiment.Record {
-	return slices.DeleteFunc(slices.Clone(rs), func(r experiment.Record) bool {
-		return f.partition != "" && r.Partition != f.partition || f.protocol != "" &&
-			r.Protocol != f.protocol
-	})
+	return slices.DeleteFunc(slices.Clone(rs),
+		func(r experiment.Record) bool { return f.drops(r.Partition, r.Protocol) })
 }
 
 // tables summarises the records of the run in a folder that the filter lets through. Those of one
@@ -91,10 +93,7 @@ func (f *resultsFilter) tables(dir string, rs []experiment.Record) ([]report.Tab
 		return nil, usageError(err)
 	}
 	ts, err := report.Tables(rs, m)
-	return slices.DeleteFunc(ts, func(t report.Table) bool {
-		return f.partition != "" && t.Partition != f.partition || f.protocol != "" &&
-			t.Protocol != f.protocol
-	}), err
+	return slices.DeleteFunc(ts, func(t report.Table) bool { return f.drops(t.Partition, t.Protocol) }), err
 }
 
 // runError adds to an error of reading the run at path which run was probably meant.
@@ -180,14 +179,13 @@ one method (--method).`,
 			}
 			out = append(out, listed{r, ts})
 		}
-		return show(cmd, out, func(w io.Writer) error { return printRuns(w, out, method) })
+		return tabulate(cmd, out, func(w io.Writer) { runLines(w, out, method) })
 	}
 	return cmd
 }
 
-// printRuns lists runs with one method's figures.
-func printRuns(out io.Writer, runs []listed, method string) error {
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+// runLines lists runs with one method's figures.
+func runLines(w io.Writer, runs []listed, method string) {
 	fmt.Fprintf(w, "run\tdate\tdata set\textractor\tmethods\tpartition\tsettings\t%s ACC\tECE\tNLL\n",
 		method)
 	for _, r := range runs {
@@ -214,7 +212,6 @@ func printRuns(out io.Writer, runs []listed, method string) error {
 			fmt.Fprintf(w, "%s\t\t\t\t\t\n", run)
 		}
 	}
-	return w.Flush()
 }
 
 // chosenParts are the columns and rows of tables that a reader asks for.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -202,6 +203,15 @@ func show(cmd *cobra.Command, v any, text func(io.Writer) error) error {
 		return printJSON(cmd.OutOrStdout(), v)
 	}
 	return text(cmd.OutOrStdout())
+}
+
+// tabulate prints v as JSON, or lines whose cells, parted by tabs, stand under each other.
+func tabulate(cmd *cobra.Command, v any, lines func(w io.Writer)) error {
+	return show(cmd, v, func(out io.Writer) error {
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		lines(w)
+		return w.Flush()
+	})
 }
 
 // tell prints v as JSON, or a text that is put together.
