@@ -152,18 +152,9 @@ func TestCalibrate(t *testing.T) {
 				half...)},
 		{"allowed are 0.5 to 0.999", []string{"predict", at("sets.onnx"), images, "--level", "0.4"}},
 		{"no prediction sets whose level", []string{"predict", kept[0], images, "--level", "0.9"}},
-		{"give one of the two", append([]string{"calibrate", kept[0], images, "--by-class",
-			"--proportions", "equal", "-o", at("no.onnx")}, half...)},
 		{"--max-pixels is -1", []string{"predict", at("sets.onnx"), images, "--max-pixels=-1"}},
 		{"the classifier has none", []string{"evaluate", kept[0], at("photos"), "--by-client"}},
 		{"has no folders", []string{"evaluate", at("sets.onnx"), at("photos/test/3"), "--by-client"}},
-		{"--out", append([]string{"calibrate", kept[0], images}, half...)},
-		{"--scaling is", append([]string{"calibrate", kept[0], images, "--scaling", "best", "-o",
-			at("no.onnx")}, half...)},
-		{"--score", append([]string{"calibrate", kept[0], images, "--score", "best", "-o",
-			at("no.onnx")}, half...)},
-		{"want the classifier", append([]string{"calibrate", shippedFile(t, models.KindClient), images,
-			"-o", at("no.onnx")}, half...)},
 	} {
 		refused(t, exitUsage, c.want, c.args...)
 	}

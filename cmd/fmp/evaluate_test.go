@@ -91,9 +91,6 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 		{exitUsage, "--labels", []string{run.Models[0], images}},
 		{exitMissing, "gone", []string{run.Models[0], at("gone")}},
 		{exitMissing, "gone.onnx", []string{at("gone.onnx"), images}},
-		{exitUsage, "a CLASSIFIER IMAGES", []string{run.Models[0]}},
-		{exitUsage, "want the classifier",
-			[]string{shippedFile(t, models.KindClient), images, "--labels", labels}},
 		{exitUsage, "folders named by class", []string{run.Models[0], t.TempDir()}},
 	} {
 		refused(t, c.code, c.want, append([]string{"evaluate"}, c.args...)...)
@@ -198,7 +195,6 @@ func TestCrossSite(t *testing.T) {
 		"no pooled report": {classifier, "--pooled", f.path("c000.json")},
 		"--report shows": {classifier, "--pooled", f.path("pooled.json"), "--report",
 			f.path("page.html")},
-		"a CLASSIFIER IMAGES": {classifier},
 	} {
 		refused(t, exitUsage, want, append([]string{"evaluate"}, args...)...)
 	}
@@ -212,27 +208,18 @@ func TestEvaluateNoImages(t *testing.T) {
 	pooledFrom(t, "digits-color", classifier, "--samples", "3")
 	r := sites.Result{Classifier: models.DigestBytes(read(t, classifier)), Images: 10,
 		Sites: []sites.Site{{Name: "a", Images: 10}}}
-	for _, c := range []struct {
-		class int
-		code  int
-		want  string
-		args  []string
-	}{
-		{0, exitOK, "", nil},
-		{-1, exitUsage, "class -1 with", nil},
-		{10, exitUsage, "class 10 with", nil},
-		{0, exitUsage, "--level goes with IMAGES", []string{"--level", "0.95"}},
-		{0, exitUsage, "--by-client goes with IMAGES", []string{"--by-client"}},
-		{0, exitUsage, "--labels goes with IMAGES", []string{"--labels", "l.csv"}},
-		{0, exitUsage, "--skip goes with IMAGES", []string{"--skip", "3"}},
-		{0, exitUsage, "--count goes with IMAGES", []string{"--count", "3"}},
-		{0, exitUsage, "--max-pixels goes with IMAGES", []string{"--max-pixels", "99"}},
-		{0, exitUsage, "--on-bad goes with IMAGES", []string{"--on-bad", "skip"}},
-		{0, exitUsage, "--class-numbers goes with IMAGES", []string{"--class-numbers"}},
-	} {
-		r.ByClass = []sites.Class{{Class: c.class, Sites: 1, Images: 10}}
+	for class, want := range map[int]string{0: "", -1: "class -1 with", 10: "class 10 with"} {
+		r.ByClass = []sites.Class{{Class: class, Sites: 1, Images: 10}}
 		must.Do(t, os.WriteFile(pooled, must.Get(json.Marshal(r))(t), 0o600))
-		refused(t, c.code, c.want, append([]string{"evaluate", classifier, "--pooled", pooled},
-			c.args...)...)
+		code := exitUsage
+		if want == "" {
+			code = exitOK
+		}
+		refused(t, code, want, "evaluate", classifier, "--pooled", pooled)
+	}
+	for _, flag := range strings.Fields("--level=0.95 --by-client --labels=l.csv --skip=3 --count=3 --max-pixels=99 " +
+		"--on-bad=skip --class-numbers") {
+		name, _, _ := strings.Cut(flag, "=")
+		refused(t, exitUsage, name+" goes with IMAGES", "evaluate", classifier, "--pooled", pooled, flag)
 	}
 }

@@ -76,9 +76,7 @@ func TestMerge(t *testing.T) {
 		"is in already":  "merge -o OUT all.part 3.upload",
 		"--trust":        "merge -o OUT all.part --against all.part --trust",
 		"5 uploads":      "merge -o OUT all.part --against all.part",
-		"no such file":   "merge -o OUT missing.upload",
 		"none":           "merge -o OUT",
-		"output":         "merge 1.upload",
 		"already":        "pool all.part 3.upload -o OUT",
 	} {
 		fields := strings.Fields(args)

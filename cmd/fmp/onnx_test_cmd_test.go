@@ -8,7 +8,6 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
-	"fmp/onnx/engine/ort"
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
 )
@@ -48,21 +47,5 @@ func TestONNXTest(t *testing.T) {
 	for _, args := range [][]string{{t.TempDir()}, {backendTest(t, 2), "--relative", "-1"},
 		{backendTest(t, 2), "--engine", "abacus"}} {
 		refused(t, exitUsage, "", append([]string{"onnx", "test"}, args...)...)
-	}
-}
-
-// Without a library, auto runs on the pure engine and says so once; ort by name does not.
-func TestEngineFallback(t *testing.T) {
-	t.Setenv("ONNXRUNTIME_LIB", "")
-	t.Setenv("HOME", t.TempDir())
-	t.Setenv("XDG_CACHE_HOME", t.TempDir())
-	if path, _, err := ort.FindLibrary(""); err == nil {
-		t.Skipf("the system has a library of its own: %s", path)
-	}
-	dir := backendTest(t, 2)
-	refused(t, exitMissing, "", "onnx", "test", dir, "--engine", "ort")
-	out, errs := ran(t, "onnx", "test", dir, "--engine", "auto")
-	if !strings.Contains(out, "pure") || strings.Count(errs, "pure-Go engine") != 1 {
-		t.Errorf("auto without a library: %q, %q", out, errs)
 	}
 }

@@ -102,27 +102,18 @@ func TestPool(t *testing.T) {
 	}
 
 	other := strings.Repeat("ab", 32)
-	broken := filepath.Join(dir, "broken")
-	must.Do(t, os.WriteFile(broken, []byte("no upload"), 0o644))
 	for _, c := range []struct {
 		want string
 		args []string
 	}{
-		{"pool wants", nil},
 		{"both of client", []string{uploads[0], uploads[0]}},
 		{"model is", []string{uploads[0], made("x", "x", other, 2)}},
 		{"model is", []string{filepath.Join(dir, "x"), "--client-graph", client}},
 		{"round is 3", []string{uploads[0], made("y", "y", f.Digest, 3)}},
 		{"round is 2", []string{uploads[0], "--round", "1"}},
-		{"broken", []string{uploads[0], broken}},
-		{"gone", []string{filepath.Join(dir, "gone")}},
 	} {
 		out := filepath.Join(t.TempDir(), "posterior.npy")
-		exit := exitUsage
-		if c.want == "gone" {
-			exit = exitMissing
-		}
-		refused(t, exit, c.want, pool(out, c.args...)...)
+		refused(t, exitUsage, c.want, pool(out, c.args...)...)
 		absent(t, out)
 	}
 }

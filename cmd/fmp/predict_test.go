@@ -217,12 +217,10 @@ func TestClassifierFile(t *testing.T) {
 			{exitUsage, "--on-bad ignore", []string{classifier, photos, "--on-bad", "ignore"}},
 			{exitUsage, "--reject 1.5", []string{classifier, photos, "--reject", "1.5"}},
 			{exitUsage, "json csv", []string{classifier, photos, "--json", "--csv"}},
-			{exitUsage, "want the classifier", []string{shippedFile(t, models.KindClient), photos}},
 			{exitUsage, "images rows", []string{path("rows.onnx"), photos}},
 			{exitUsage, "rows --rows", []string{classifier, path("features.npy")}},
 			{exitUsage, "not a readable image", []string{classifier, filepath.Join(bad, "one.png")}},
 			{exitMissing, "gone", []string{classifier, path("gone")}},
-			{exitMissing, "gone.onnx", []string{path("gone.onnx"), photos}},
 			{exitMissing, "gone.npy", []string{path("rows.onnx"), path("gone.npy")}},
 		} {
 			for _, word := range strings.Fields(c.want) {
@@ -273,7 +271,6 @@ func TestPoolSettles(t *testing.T) {
 		{[]string{upload, "--predictor", wrong, "--client-graph", shippedFile(t, models.KindEmbedding)},
 			"goes with extractor"},
 		{[]string{foreign}, "--client-graph"},
-		{[]string{upload, "-o", filepath.Join(dir, "x.txt")}, ".onnx"},
 		{[]string{upload, "--on-bad", "ignore"}, "--on-bad"},
 		{[]string{upload, filepath.Join(dir, "empty")}, "empty"},
 		{[]string{upload, wrong}, "an ONNX model"},

@@ -162,10 +162,6 @@ func mnistLike(t *testing.T) string {
 func TestRunRefusesBadInput(t *testing.T) {
 	emptyCache(t)
 	otherDx := saved(t)(models.NewPredictor(models.PredictorConfig{Dx: 64, C: 10}, 1))
-	b := build.New("logarithm")
-	x := b.Input("image", onnx.Float32, "batch", 1, 28, 28)
-	b.Output("features", b.Reshape(b.Log(b.Sub(x, b.F32(1))), 0, 784))
-	nan := saved(t)(b.Model())
 	for _, c := range []struct {
 		name string
 		args []string
@@ -181,19 +177,13 @@ func TestRunRefusesBadInput(t *testing.T) {
 		{"wrong magic number", nil, func(dir string) {
 			idx(t, filepath.Join(dir, "train-labels-idx1-ubyte"), 0x0d01, []uint32{80}, make([]byte, 80))
 		}, exitUsage, []string{"train-labels-idx1-ubyte"}},
-		{"features that are not finite", []string{"--extractor", nan}, nil, exitUsage,
-			[]string{"extractor", "NaN", "finite"}},
 		{"no such data set", []string{"--dataset", "minst"}, nil, exitMissing, []string{"minst", "mnist"}},
 		{"data that are not there", []string{"--dataset", "cifar10"}, nil, exitMissing,
 			[]string{"fmp data pull cifar10"}},
 		{"alpha of homogeneous clients", []string{"--alpha", "0.1"}, nil, exitUsage,
 			[]string{"--alpha", "--partition dirichlet"}},
-		{"no such method", []string{"--methods", "FPM"}, nil, exitUsage, []string{"FPM", "FMP"}},
-		{"unknown setting", []string{"--set", "erm.l3=1"}, nil, exitUsage, []string{"erm.l3", "erm.l2"}},
 		{"too many clients", []string{"--clients", "100"}, nil, exitUsage,
 			[]string{"federation.clients", "100 clients"}},
-		{"no library", []string{"--engine", "ort", "--set", "engine.library=/nowhere/lib.so"}, nil, exitMissing,
-			[]string{"/nowhere/lib.so"}},
 		{"no extractor file", []string{"--extractor", "/nowhere/x.onnx"}, nil, exitMissing,
 			[]string{"/nowhere/x.onnx"}},
 	} {

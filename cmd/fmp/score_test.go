@@ -21,11 +21,8 @@ func exported(t *testing.T) (run, splits string, m experiment.Splits) {
 	t.Helper()
 	emptyCache(t)
 	run, splits = filepath.Join(t.TempDir(), "run"), filepath.Join(t.TempDir(), "splits")
-	args := []string{"run", "--extractor", randomExtractor(t), "--extractor.mean", "0",
-		"--extractor.std", "1", "--dataset.test", "300", "--seeds", "2", "--clients", "4", "--points",
-		"40", "--samples", "4", "--fresh", "40", "--predictor", "untrained", "--embedding", "untrained",
-		"--partition", "both", "--alpha", "0.1", "--methods", "ANN,MP,NCM", "--out", run,
-		"--export-splits", splits}
+	args := smallRun(t, "--points", "40", "--partition", "both", "--alpha", "0.1", "--methods", "ANN,MP,NCM", "--out",
+		run, "--export-splits", splits)
 	for range 2 { // the second time all of it is there
 		ran(t, args...)
 	}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -63,33 +62,11 @@ func TestFullDiskAndKills(t *testing.T) {
 			_, back = f.until("/readyz", http.StatusOK)
 		},
 	}
-	var wg sync.WaitGroup
-	var mu, acting sync.Mutex
-	done := 0
-	slots := make(chan struct{}, 4)
-	for i, name := range f.names {
-		wg.Go(func() {
-			if i >= n-5 {
-				<-full
-			}
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			code, out := f.join(f.address, name, "--ca", filepath.Join(disk, "server.crt"))
-			if code != 0 {
-				t.Errorf("%s: exit code %d: %s", name, code, out)
-			}
-			mu.Lock()
-			done++
-			act := disturb[done]
-			mu.Unlock()
-			if act != nil { // while other clients go on
-				acting.Lock()
-				defer acting.Unlock()
-				act()
-			}
-		})
-	}
-	wg.Wait()
+	f.crowd(4, f.address, func(i int) {
+		if i >= n-5 {
+			<-full
+		}
+	}, disturb, "--ca", filepath.Join(disk, "server.crt"))
 	st := f.status()
 	if st.In != n || len(st.Refused) != 0 || len(st.Missing) != 0 || len(st.Members) != n {
 		t.Errorf("%d in, %v refused, %v missing", st.In, st.Refused, st.Missing)

@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -198,6 +199,33 @@ func (f *federation) joins(names ...string) {
 	for _, name := range names {
 		f.ends(0, "", name)
 	}
+}
+
+// crowd has all clients join, some at once, each after a call of before with its number. Once as many as
+// a key of acts are done, what is under it is done, while other clients go on.
+func (f *federation) crowd(atOnce int, address string, before func(i int), acts map[int]func(), args ...string) {
+	var all sync.WaitGroup
+	var acting sync.Mutex
+	var done atomic.Int64
+	slots := make(chan struct{}, atOnce)
+	for i, name := range f.names {
+		all.Go(func() {
+			if before != nil {
+				before(i)
+			}
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			if code, out := f.join(address, name, args...); code != 0 {
+				f.t.Errorf("%s: exit code %d: %s", name, code, out)
+			}
+			if act := acts[int(done.Add(1))]; act != nil {
+				acting.Lock()
+				defer acting.Unlock()
+				act()
+			}
+		})
+	}
+	all.Wait()
 }
 
 // ends has a client join that must end with an exit code and say something.
@@ -479,29 +507,8 @@ func (f *federation) sameImages(pooled, classifier string) {
 func TestChaos(t *testing.T) {
 	n := *chaosClients
 	f := newFederation(t, n, "deadline: 2100-01-01T00:00:00Z\n")
-	run := func(address string, disturb func(done int)) {
-		var wg sync.WaitGroup
-		var mu sync.Mutex
-		done := 0
-		slots := make(chan struct{}, 8)
-		for _, name := range f.names {
-			wg.Go(func() {
-				slots <- struct{}{}
-				code, out := f.join(address, name)
-				<-slots
-				if code != 0 {
-					t.Errorf("%s: exit code %d: %s", name, code, out)
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				done++
-				disturb(done)
-			})
-		}
-		wg.Wait()
-	}
 	f.serve("--state", f.path("peace"))
-	run(f.address, func(int) {})
+	f.crowd(8, f.address, nil, nil)
 	peace := f.published(1)
 	if receipts, err := filepath.Glob(f.path("keys/*.receipt.json")); err != nil || len(receipts) != n {
 		t.Fatalf("%d receipts, %v", len(receipts), err)
@@ -514,15 +521,8 @@ func TestChaos(t *testing.T) {
 	dying := worker("server.log")
 	worker("server.log")
 	start := time.Now()
-	run(c.l.Addr().String(), func(done int) {
-		if done == n/3 || done == 2*n/3 {
-			f.kill()
-			war()
-		}
-		if done == n/2 {
-			_ = dying.Process.Kill()
-		}
-	})
+	f.crowd(8, c.l.Addr().String(), nil, map[int]func(){n / 3: func() { f.kill(); war() },
+		2 * n / 3: func() { f.kill(); war() }, n / 2: func() { _ = dying.Process.Kill() }})
 	if !bytes.Equal(peace, f.published(1)) {
 		t.Error("the classifier is not that of the round in peace")
 	}

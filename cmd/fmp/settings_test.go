@@ -66,7 +66,7 @@ func TestSettingsErrors(t *testing.T) {
 		name, file, env string
 		args            []string
 		want            string
-		missing         bool
+		code            int // 0: bad usage
 	}{
 		{name: "unknown key in the file", file: "erm: {l1: 3}", want: `unknown setting "erm.l1"`},
 		{name: "misspelt key in the file", file: "fedaration: {clients: 3}",
@@ -98,7 +98,7 @@ func TestSettingsErrors(t *testing.T) {
 		{name: "given twice", args: []string{"--set", "erm.l2=1", "--l2", "2"},
 			want: "given by two flags"},
 		{name: "no such file", args: []string{"--config", "gone.yaml"},
-			want: "gone.yaml", missing: true},
+			want: "gone.yaml", code: exitMissing},
 		{name: "unknown kind of file", args: []string{"--config", "x.ini"}, want: "allowed are .yaml"},
 		{name: "no such name", args: []string{"--config", "dmeo"}, want: `did you mean "demo"?`},
 		{name: "a folder", args: []string{"--config", "FOLDER"}, want: "want a regular file"},
@@ -115,15 +115,7 @@ func TestSettingsErrors(t *testing.T) {
 			if c.env != "" {
 				t.Setenv(c.env, "1")
 			}
-			code, out, errs := runFMP(t, args...)
-			exit := exitUsage
-			if c.missing {
-				exit = exitMissing
-			}
-			if code != exit || out != "" || !strings.HasPrefix(errs, "fmp: ") ||
-				!strings.Contains(errs, c.want) {
-				t.Errorf("exit code %d, said %q; want %d and %q", code, errs, exit, c.want)
-			}
+			refused(t, max(c.code, exitUsage), c.want, args...)
 		})
 	}
 }
