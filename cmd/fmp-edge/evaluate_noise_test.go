@@ -101,8 +101,7 @@ func TestNoiseIsSpent(t *testing.T) {
 // TestNoiseOfRows: no feature row keeps a report with noise from being made, and a copy of one costs
 // nothing; without noise a row that is not finite is an error.
 func TestNoiseOfRows(t *testing.T) {
-	dir := t.TempDir()
-	path := func(name string) string { return filepath.Join(dir, name) }
+	path := newFolder(t)
 	heads := onnx.NewTensor([]float64{10, -10, 0, 0}, 1, 2, 2)
 	must.Do(t, serde.Save(path("c.onnx"), must.Get(models.NewClassifier(models.ClassifierParts{Heads: heads},
 		models.Manifest{Dx: 1, C: 2}))(t)))

@@ -187,14 +187,16 @@ func TestWrong(t *testing.T) {
 			}
 		}
 	}
-	outputstest.CheckWrong(t, list, func(args ...string) (int, string) { return both(t, args...) })
+	outputstest.CheckWrong(t, list, both(t))
 }
 
-// both runs the program and returns its exit code and all that it prints.
-func both(t *testing.T, args ...string) (int, string) {
-	var said bytes.Buffer
-	code := execute(t.Context(), args, &said, &said)
-	return code, said.String()
+// both is how the program is run for its exit code and all that it prints.
+func both(t *testing.T) func(args ...string) (int, string) {
+	return func(args ...string) (int, string) {
+		var said bytes.Buffer
+		code := execute(t.Context(), args, &said, &said)
+		return code, said.String()
+	}
 }
 
 // TestNoOutputIsAnInput walks every command.
@@ -203,8 +205,7 @@ func TestNoOutputIsAnInput(t *testing.T) {
 	for _, c := range commands() {
 		f := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
 		c.flags(f)
-		list = append(list, outputstest.Command{Name: "fmp-edge " + c.name, Flags: f, Args: 1,
-			Run: func(args ...string) (int, string) { return both(t, args...) }})
+		list = append(list, outputstest.Command{Name: "fmp-edge " + c.name, Flags: f, Args: 1, Run: both(t)})
 	}
 	outputstest.Check(t, list)
 }

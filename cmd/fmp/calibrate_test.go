@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/cmd/internal/outputs/outputstest"
 	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx"
@@ -137,28 +138,20 @@ func TestCalibrate(t *testing.T) {
 		"of 120 calibration images are answered") {
 		t.Errorf("predict --error says %q", errs)
 	}
-	for _, c := range []struct {
-		want string
-		args []string
-	}{
-		{"prove no such share", []string{"predict", at("sets.onnx"), images, "--error", "0.001"}},
-		{"give one", []string{"predict", at("sets.onnx"), images, "--error", "0.1", "--reject", "0.5"}},
-		{"--adapt is for another", []string{"predict", at("sets.onnx"), images, "--error", "0.3", "--adapt", images}},
-		{"numbers of at least 0", []string{"predict", at("sets.onnx"), images, "--count", "-1"}},
-		{"numbers of at least 0", []string{"evaluate", at("sets.onnx"), images, "--labels", labels, "--skip=-1"}},
-		{"no calibration images", []string{"predict", kept[0], images, "--error", "0.1"}},
-		{"at least 199 calibration points, and there are 120",
-			append([]string{"calibrate", kept[0], images, "--level", "0.995", "-o", at("no.onnx")},
-				half...)},
-		{"allowed are 0.5 to 0.999", []string{"predict", at("sets.onnx"), images, "--level", "0.4"}},
-		{"no prediction sets whose level", []string{"predict", kept[0], images, "--level", "0.9"}},
-		{"--max-pixels is -1", []string{"predict", at("sets.onnx"), images, "--max-pixels=-1"}},
-		{"the classifier has none", []string{"evaluate", kept[0], at("photos"), "--by-client"}},
-		{"has no folders", []string{"evaluate", at("sets.onnx"), at("photos/test/3"), "--by-client"}},
-	} {
-		refused(t, exitUsage, c.want, c.args...)
-	}
-	absent(t, at("no.onnx"))
+	t.Chdir(at(""))
+	of, plain := "predict sets.onnx "+images+" ", "predict "+kept[0]+" "+images+" "
+	outputstest.CheckWrong(t, []outputstest.Wrong{{of + "--error 0.1 --reject 0.5", "give one"},
+		{of + "--count -1", "numbers of at least 0"},
+		{of + "--error 0.3 --adapt " + images, "--adapt is for another"}, {of + "--max-pixels=-1", "--max-pixels is -1"},
+		{"evaluate sets.onnx " + images + " --labels " + labels + " --skip=-1", "numbers of at least 0"},
+		{of + "--level 0.4", "allowed are 0.5 to 0.999"}, {plain + "--error 0.1", "no calibration images"},
+		{plain + "--level 0.9", "no prediction sets whose level"},
+		{"evaluate " + kept[0] + " photos --by-client", "the classifier has none"},
+		{"evaluate sets.onnx photos/test/3 --by-client", "has no folders"}}, everything(t))
+	refused(t, exitUsage, "prove no such share", "predict", "sets.onnx", images, "--error", "0.001")
+	refused(t, exitUsage, "at least 199 calibration points, and there are 120",
+		append([]string{"calibrate", kept[0], images, "--level", "0.995", "-o", "no.onnx"}, half...)...)
+	absent(t, "no.onnx")
 }
 
 // TestCalibrateMissing: classes that no image is of are named.

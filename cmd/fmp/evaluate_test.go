@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/cmd/internal/outputs/outputstest"
 	"fmp/models"
 	"fmp/onnx/must"
 	"fmp/pipeline/evaluate"
@@ -80,20 +81,14 @@ func TestKeptModelsScoreAsTheRun(t *testing.T) {
 	for _, name := range []string{"bad/3/one.png", "bad/3/two.jpg"} {
 		must.Do(t, os.WriteFile(at(name), []byte("no picture"), 0o644))
 	}
-	for _, c := range []struct {
-		code int
-		want string
-		args []string
-	}{
-		{exitUsage, "one.png", []string{run.Models[0], at("bad")}},
-		{exitUsage, "two.jpg", []string{run.Models[0], at("bad")}},
-		{exitUsage, "--on-bad", []string{run.Models[0], at("bad"), "--on-bad", "ignore"}},
-		{exitUsage, "--labels", []string{run.Models[0], images}},
-		{exitMissing, "gone", []string{run.Models[0], at("gone")}},
-		{exitMissing, "gone.onnx", []string{at("gone.onnx"), images}},
-		{exitUsage, "folders named by class", []string{run.Models[0], t.TempDir()}},
-	} {
-		refused(t, c.code, c.want, append([]string{"evaluate"}, c.args...)...)
+	must.Do(t, os.Mkdir(at("void"), 0o700))
+	t.Chdir(at(""))
+	of := "evaluate " + run.Models[0] + " "
+	outputstest.CheckWrong(t, []outputstest.Wrong{{of + "bad --on-bad ignore", "--on-bad"},
+		{of + images, "--labels"}, {of + "gone", "gone"}, {"evaluate gone.onnx " + images, "gone.onnx"},
+		{of + "void", "folders named by class"}}, everything(t))
+	for _, name := range []string{"one.png", "two.jpg"} {
+		refused(t, exitUsage, name, "evaluate", run.Models[0], "bad")
 	}
 }
 

@@ -14,11 +14,10 @@ import (
 // TestKeysTwice: what cannot be made whole leaves nothing in the way of the same command, and a
 // roster without clients gets some.
 func TestKeysTwice(t *testing.T) {
-	dir := t.TempDir()
-	path := func(name string) string { return filepath.Join(dir, name) }
+	path := newFolder(t)
 	must.Do(t, os.WriteFile(path("b.key"), []byte("x"), 0o600))
 	must.Do(t, os.WriteFile(path("roster.txt"), []byte("# nobody yet\n"), 0o600))
-	args := []string{"keys", "a", "b", "--dir", dir, "--roster", path("roster.txt")}
+	args := []string{"keys", "a", "b", "--dir", path(""), "--roster", path("roster.txt")}
 	refused(t, exitUsage, "b.key is there already", args...)
 	must.Do(t, os.Remove(path("b.key")))
 	ran(t, args...)

@@ -2,9 +2,7 @@ package main
 
 import (
 	"archive/zip"
-	"cmp"
 	"encoding/json"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -183,6 +181,11 @@ func TestONNXTrainLowRank(t *testing.T) {
 	if strings.Count(list, "low rank") != 2 || strings.Count(list, " no ") != 2 {
 		t.Errorf("listed are\n%s", list)
 	}
+	none := []string{"onnx", "train", model, "--data", data, "--engine", "pure", "-o",
+		filepath.Join(t.TempDir(), "none.onnx")}
+	refused(t, exitFailed, "no weight is a matrix", append(none, "--lora", "64")...)
+	refused(t, exitUsage, "cosine and constant", append(none, "--schedule", "linear")...)
+	absent(t, none[len(none)-1])
 }
 
 // TestONNXTrainSteps: a step of fewer examples or parts than asked for is said.
@@ -219,68 +222,6 @@ func TestONNXTrainDropout(t *testing.T) {
 	if !strings.Contains(stderr, "nothing is dropped") {
 		t.Error(stderr)
 	}
-}
-
-// TestONNXTrainErrors: each wrong use is one error that says what to do, and nothing is written.
-func TestONNXTrainErrors(t *testing.T) {
-	t.Parallel()
-	model, data := trainingFiles(t)
-	dir := t.TempDir()
-	out, sums, endless := filepath.Join(dir, "out.onnx"), filepath.Join(dir, "sums.npz"), filepath.Join(dir, "endless.npz")
-	twos, odd := onnx.ZerosF32(20, 7), onnx.ZerosF32(20, 3)
-	for i := range 20 {
-		twos.F32()[i*7] = 2
-	}
-	odd.F32()[5] = float32(math.Inf(1))
-	archive(t, sums, onnx.ZerosF32(20, 3), twos)
-	archive(t, endless, odd, twos)
-	photos := saveNet(t, onnx.ZerosF32(192, 7))
-	folder := must.Get(os.MkdirTemp(".", "photos"))(t)
-	defer os.RemoveAll(folder)
-	others := map[string]int{"known names are": exitMissing, "holds neither": exitMissing,
-		"no weight is a matrix": exitFailed}
-	for want, args := range map[string][]string{
-		"give one of":              {},
-		"allowed are 0 to below 1": {"--data", data, "--held-out", "1"},
-		"no weights are trained": {"--data", data, "--freeze", ".*", "--head", "keep",
-			"--classes", "7"},
-		"allowed are auto":                   {"--data", data, "--head", "old"},
-		"want REGEXP=FACTOR":                 {"--data", data, "--rate-of", "fc"},
-		"--classes is 2":                     {"--data", data, "--classes", "2"},
-		"adamw and sgd":                      {"--data", data, "--optimizer", "adam"},
-		"cosine and constant":                {"--data", data, "--schedule", "linear"},
-		"no weight is a matrix":              {"--data", data, "--lora", "64"},
-		"loss \"hinge\"; allowed":            {"--images", "none", "--loss", "hinge"},
-		"--lora -3":                          {"--images", "none", "--lora", "-3"},
-		"holds neither":                      {"--images", folder},
-		"known names are":                    {"--images", "none"},
-		"want an archive":                    {"--data", model},
-		"its outputs are y":                  {"--data", data, "--output", "z"},
-		"error parsing regexp":               {"--images", "none", "--freeze", "("},
-		"1 epoch and up":                     {"--data", data, "--epochs", "0"},
-		"--batch 0":                          {"--data", data, "--batch", "0"},
-		"--clip -1":                          {"--data", data, "--clip", "-1"},
-		"--momentum 2":                       {"--data", data, "--optimizer", "sgd", "--momentum", "2"},
-		"goes with --optimizer":              {"--data", data, "--momentum", "0.5"},
-		"--patience -1":                      {"--data", data, "--patience", "-1"},
-		"goes with --images":                 {"--data", data, "--preset", "imagenet"},
-		"--side goes with":                   {"--data", data, "--side", "9"},
-		"--classes goes with":                {"--images", folder, "--classes", "3"},
-		"is float32[n,7] and the data has 3": {"--data", data, "--head", "keep"},
-		"--freeze \"zzz\" fits no":           {"--data", data, "--freeze", "zzz"},
-		"--rate-of \"q=1\" fits":             {"--data", data, "--rate-of", "q=1"},
-		"of sum 2; want prob":                {"--data", sums},
-		"want numbers from 0":                {"--data", sums, "--loss", "binary"},
-		"want finite":                        {"--data", endless, "--loss", "mse"},
-	} {
-		of := model
-		if slices.Contains(args, "--images") {
-			of = photos
-		}
-		refused(t, cmp.Or(others[want], exitUsage), want, append([]string{"onnx", "train", of, "-o", out,
-			"--engine", "pure"}, args...)...)
-	}
-	absent(t, out)
 }
 
 // TestExamplesDigest: other examples under the same path are another training, which does not go on

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/cmd/internal/outputs/outputstest"
 	"fmp/models"
 	"fmp/models/serving"
 	"fmp/onnx/must"
@@ -36,26 +37,12 @@ func TestPackage(t *testing.T) {
 		!strings.Contains(string(config), want) {
 		t.Errorf("the configuration lacks %s: %v\n%s", want, err, config)
 	}
-	for _, c := range []struct {
-		code int
-		text string
-		args []string
-	}{
-		{exitUsage, "has files", []string{at("classifier.onnx"), "-o", at("p")}},
-		{exitFailed, "was made with key",
-			[]string{at("classifier.onnx"), "-o", at("no"), "--signed-by", at("other.pem.pub")}},
-		{exitMissing, "fmp sign",
-			[]string{shippedFile(t, models.KindClient), "-o", at("no"), "--signed-by",
-				at("k.pem.pub")}},
-		{exitUsage, "want the classifier", []string{shippedFile(t, models.KindClient), "-o", at("no")}},
-		{exitMissing, "card", []string{at("classifier.onnx"), "-o", at("no"), "--card", at("none.md")}},
-		{exitUsage, "does not state the sha256",
-			[]string{at("classifier.onnx"), "-o", at("no"), "--card", at("other.md")}},
-		{exitUsage, "--output is missing", []string{at("classifier.onnx")}},
-	} {
-		refused(t, c.code, c.text, append([]string{"package"}, c.args...)...)
-	}
-	if left, _ := filepath.Glob(at("no*")); len(left) > 0 {
-		t.Errorf("left %v", left)
-	}
+	t.Chdir(at(""))
+	refused(t, exitFailed, "was made with key", "package", "classifier.onnx", "-o", "no", "--signed-by", "other.pem.pub")
+	absent(t, "no")
+	client := "package " + shippedFile(t, models.KindClient) + " -o no "
+	outputstest.CheckWrong(t, []outputstest.Wrong{{"package classifier.onnx -o p", "has files"},
+		{client + "--signed-by k.pem.pub", "fmp sign"}, {client, "want the classifier"},
+		{"package classifier.onnx -o no --card none.md", "card"},
+		{"package classifier.onnx -o no --card other.md", "does not state the sha256"}}, everything(t))
 }

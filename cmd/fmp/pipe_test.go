@@ -3,15 +3,14 @@
 package main
 
 import (
+	"errors"
 	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"fmp/cmd/internal/outputs/outputstest"
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/must"
@@ -22,64 +21,34 @@ import (
 // TestNamedPipesAreRefused: a named pipe in the place of any file that a command reads is an error
 // that says so, at once.
 func TestNamedPipesAreRefused(t *testing.T) {
-	dir := t.TempDir()
-	pipe := func(parts ...string) string {
-		path := filepath.Join(append([]string{dir}, parts...)...)
-		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	t.Chdir(t.TempDir())
+	must.Do(t, errors.Join(os.Mkdir("external", 0o755), os.Mkdir("run", 0o755)))
+	for _, path := range []string{"m.onnx", "x.npy", "x.pb", "upload.fmp", "settings.yaml", "grid.yaml", "run/run.json",
+		"cifar-10-binary.tar.gz", "round.yaml", "token", "roster.txt", "external/weights"} {
 		if err := syscall.Mkfifo(path, 0o600); err != nil {
 			t.Skipf("needs named pipes: %v", err)
 		}
-		return path
 	}
 	b := build.New("linear")
 	b.Output("y", b.MatMul(b.Input("x", onnx.Float32, "n", 300), b.Param("w", onnx.ZerosF32(300, 4))))
 	m := must.Get(b.Model())(t)
-	model := saved(t)(m, nil)
 	data := must.Get(serde.Marshal(m))(t)
+	must.Do(t, os.WriteFile("linear.onnx", data, 0o644))
 	var p onnxpb.ModelProto
 	must.Do(t, proto.Unmarshal(data, &p))
 	w := p.Graph.Initializer[0]
 	w.RawData, w.FloatData, w.DataLocation = nil, nil, onnxpb.TensorProto_EXTERNAL
-	w.ExternalData = []*onnxpb.StringStringEntryProto{{Key: "location",
-		Value: filepath.Base(pipe("external", "weights"))}}
-	data = must.Get(proto.Marshal(&p))(t)
-	external := filepath.Join(dir, "external", "model.onnx")
-	must.Do(t, os.WriteFile(external, data, 0o644))
-	for name, args := range map[string][]string{
-		"a model":       {"onnx", "inspect", pipe("m.onnx")},
-		"external data": {"onnx", "check", external},
-		"a tensor": {"onnx", "run", model, "--input", "x=" + pipe("x.npy"), "--out",
-			filepath.Join(dir, "out"), "--engine", "pure"},
-		"a proto": {"onnx", "run", model, "--input", "x=" + pipe("x.pb"), "--out",
-			filepath.Join(dir, "out"), "--engine", "pure"},
-		"an upload": {"pool", pipe("upload.fmp"), "--predictor", model, "-o",
-			filepath.Join(dir, "posterior.npy")},
-		"settings":         {"run", "--config", pipe("settings.yaml")},
-		"a grid":           {"grid", pipe("grid.yaml")},
-		"a run's manifest": {"results", "show", filepath.Dir(pipe("run", "run.json"))},
-		"an archive":       {"data", "import", pipe("cifar-10-binary.tar.gz")},
-		"a round":          {"serve", "--round", pipe("round.yaml")},
-		"a token":          {"serve", "--round", model, "--token-file", pipe("token")},
-		"a roster": {"keys", "a", "--dir", filepath.Join(dir, "keys"), "--roster",
-			pipe("roster.txt")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
-			var code int
-			var errs string
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				code, _, errs = runFMP(t, args...)
-			}()
-			select {
-			case <-done:
-			case <-time.After(20 * time.Second):
-				t.Fatalf("fmp %v waits for a named pipe", args)
-			}
-			if code == exitOK || !strings.Contains(errs, "want a regular file") {
-				t.Errorf("fmp %v: exit code %d, said %q; want that a regular file is wanted", args, code, errs)
-			}
-		})
+	w.ExternalData = []*onnxpb.StringStringEntryProto{{Key: "location", Value: "weights"}}
+	must.Do(t, os.WriteFile("external/model.onnx", must.Get(proto.Marshal(&p))(t), 0o644))
+	t.Setenv("XDG_CACHE_HOME", "cache")
+	var list []outputstest.Wrong
+	for _, line := range []string{"onnx inspect m.onnx", "onnx check external/model.onnx",
+		"onnx run linear.onnx --input x=x.npy --out out --engine pure",
+		"onnx run linear.onnx --input x=x.pb --out out --engine pure",
+		"pool upload.fmp --predictor linear.onnx -o posterior.npy", "run --config settings.yaml",
+		"grid grid.yaml", "results show run", "data import cifar-10-binary.tar.gz", "serve --round round.yaml",
+		"serve --round linear.onnx --token-file token", "keys a --dir keys --roster roster.txt"} {
+		list = append(list, outputstest.Wrong{line, "want a regular file"})
 	}
+	outputstest.CheckWrong(t, list, everything(t))
 }

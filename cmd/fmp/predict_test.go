@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"image"
 	"image/png"
@@ -10,11 +11,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"fmp/assets/assetstest"
+	"fmp/cmd/internal/outputs/outputstest"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
@@ -50,8 +51,7 @@ func shippedManifest(t *testing.T, dataset, kind string) models.Manifest {
 // features, to 1e-5, on the ONNX Runtime, on the pure engine, in plain Python and through fmp
 // predict; so does the smaller form on feature rows.
 func TestClassifierFile(t *testing.T) {
-	dir := t.TempDir()
-	path := func(name string) string { return filepath.Join(dir, name) }
+	path := newFolder(t)
 	pooledFrom(t, "digits-color", path("classifier.onnx"), "--with-samples", "--samples", "7")
 	pooledFrom(t, "digits-color", path("rows.onnx"), "--rows", "--samples", "7")
 	pooledFrom(t, "digits-color", path("heads.npy"), "--samples", "7")
@@ -59,20 +59,6 @@ func TestClassifierFile(t *testing.T) {
 	var photo bytes.Buffer
 	must.Do(t, png.Encode(&photo, image.NewGray(image.Rect(0, 0, 9, 9))))
 	must.Do(t, os.WriteFile(path("photo.png"), photo.Bytes(), 0o644))
-	for _, c := range []struct{ want, args string }{
-		{"states no shifts of cameras", path("photo.png") + " --adapt " + path("photo.png")},
-		{"--json goes with IMAGES", "--listen 127.0.0.1:0 --json"},
-		{"--count goes with IMAGES", "--listen 127.0.0.1:0 --count 3"},
-		{"--on-bad goes with IMAGES", "--listen 127.0.0.1:0 --on-bad skip"},
-		{"--host goes with --listen", path("photo.png") + " --host foo"},
-		{"--reject is 2", "--listen 127.0.0.1:0 --reject 2"},
-		{"states no shifts of cameras", "--listen 127.0.0.1:0 --adapt " + path("photo.png")},
-		{"level", "--listen 127.0.0.1:0 --level 0.9"},
-		{"allowed are 0.5", "--listen 127.0.0.1:0 --level 0.3"},
-	} {
-		all := append([]string{"predict", path("classifier.onnx")}, strings.Fields(c.args)...)
-		refused(t, exitUsage, c.want, all...)
-	}
 
 	const n, side = 12, 32
 	pixels := make([]uint8, n*side*side*3)
@@ -122,18 +108,6 @@ func TestClassifierFile(t *testing.T) {
 		near("images on "+e.Name(), eval(e, whole, "images", images)["probabilities"].F32())
 		near("rows on "+e.Name(), eval(e, small, "features", features)["probabilities"].F32())
 	}
-	table, short := path("features.npy"), saveTensor(t, "short.npy", onnx.NewTensor(make([]int64, n-1), n-1))
-	must.Do(t, npy.Save(table, features))
-	for _, c := range []struct{ args, want string }{
-		{"evaluate " + table + " --labels " + short, "labels for"},
-		{"predict " + table + " --count 2", "do not go with feature rows"},
-		{"predict --listen 127.0.0.1:0", "takes feature rows"},
-		{"predict --listen 127.0.0.1:0 --max-pixels 5", "goes with IMAGES"},
-	} {
-		args := strings.Fields(c.args)
-		args = slices.Insert(args, 1, path("rows.onnx"))
-		refused(t, exitUsage, c.want, args...)
-	}
 	if got := eval(ort, whole, "images", images)["samples"]; got.Len() != n*7*f.C {
 		t.Errorf("samples %v", got)
 	}
@@ -147,7 +121,7 @@ func TestClassifierFile(t *testing.T) {
 	}
 
 	t.Run("predict", func(t *testing.T) {
-		folder := filepath.Join(dir, "photos")
+		folder := path("photos")
 		must.Do(t, os.Mkdir(folder, 0o755))
 		for i := range n {
 			im := image.NewNRGBA(image.Rect(0, 0, side, side))
@@ -201,31 +175,29 @@ func TestClassifierFile(t *testing.T) {
 	})
 
 	t.Run("refused", func(t *testing.T) {
-		classifier, photos := path("classifier.onnx"), filepath.Join(dir, "photos")
-		bad := filepath.Join(dir, "bad")
-		must.Do(t, os.MkdirAll(bad, 0o755))
+		t.Chdir(path(""))
+		must.Do(t, errors.Join(os.Mkdir("bad", 0o755), os.WriteFile("bad/one.png", []byte("no picture"), 0o644),
+			os.WriteFile("bad/two.jpg", []byte("no picture"), 0o644),
+			npy.Save("short.npy", onnx.NewTensor(make([]int64, n-1), n-1))))
+		const of, rows = "predict classifier.onnx ", "predict rows.onnx "
+		const served, rowsServed = of + "--listen 127.0.0.1:0 ", rows + "--listen 127.0.0.1:0 "
+		outputstest.CheckWrong(t, []outputstest.Wrong{
+			{of + "photos --on-bad ignore", "--on-bad"},
+			{of + "photos --reject 1.5", "--reject is 1.5"}, {of + "photos --json --csv", "--json and --csv"},
+			{rows + "photos", "images"}, {rows + "photos", "rows"}, {of + "features.npy", "--rows"},
+			{of + "bad/one.png", "not a readable image"}, {of + "gone", "gone"}, {rows + "gone.npy", "gone.npy"},
+			{of + "photo.png --adapt photo.png", "states no shifts of cameras"},
+			{of + "photo.png --host foo", "--host goes with --listen"},
+			{served + "--json", "--json goes with IMAGES"}, {served + "--count 3", "--count goes with IMAGES"},
+			{served + "--on-bad skip", "--on-bad goes with IMAGES"}, {served + "--reject 2", "--reject is 2"},
+			{served + "--adapt photo.png", "states no shifts of cameras"}, {served + "--level 0.9", "level"},
+			{served + "--level 0.3", "allowed are 0.5"},
+			{"evaluate rows.onnx features.npy --labels short.npy", "labels for"},
+			{rows + "features.npy --count 2", "do not go with feature rows"}, {rowsServed, "takes feature rows"},
+			{rowsServed + "--max-pixels 5", "goes with IMAGES"}}, everything(t))
 		for _, name := range []string{"one.png", "two.jpg"} {
-			must.Do(t, os.WriteFile(filepath.Join(bad, name), []byte("no picture"), 0o644))
-		}
-		for _, c := range []struct {
-			code int
-			want string // words that are said, each
-			args []string
-		}{
-			{exitUsage, "one.png two.jpg", []string{classifier, bad}},
-			{exitUsage, "one.png two.jpg", []string{classifier, bad, "--on-bad", "skip"}},
-			{exitUsage, "--on-bad ignore", []string{classifier, photos, "--on-bad", "ignore"}},
-			{exitUsage, "--reject 1.5", []string{classifier, photos, "--reject", "1.5"}},
-			{exitUsage, "json csv", []string{classifier, photos, "--json", "--csv"}},
-			{exitUsage, "images rows", []string{path("rows.onnx"), photos}},
-			{exitUsage, "rows --rows", []string{classifier, path("features.npy")}},
-			{exitUsage, "not a readable image", []string{classifier, filepath.Join(bad, "one.png")}},
-			{exitMissing, "gone", []string{classifier, path("gone")}},
-			{exitMissing, "gone.npy", []string{path("rows.onnx"), path("gone.npy")}},
-		} {
-			for _, word := range strings.Fields(c.want) {
-				refused(t, c.code, word, append([]string{"predict"}, c.args...)...)
-			}
+			refused(t, exitUsage, name, "predict", "classifier.onnx", "bad")
+			refused(t, exitUsage, name, "predict", "classifier.onnx", "bad", "--on-bad", "skip")
 		}
 	})
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"fmp/cmd/internal/outputs/outputstest"
 	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/report"
@@ -102,27 +103,16 @@ func TestResults(t *testing.T) {
 			t.Errorf("%s: %v", ext, err)
 		}
 	}
-	for _, c := range []struct {
-		args []string
-		code int
-		want string
-	}{
-		{[]string{"show", filepath.Join(root, "none")}, exitMissing, "none"},
-		{[]string{"show", filepath.Join(root, "aa")}, exitMissing, "did you mean " + a},
-		{[]string{"export", filepath.Join(root, "aa"), "-o", "x.csv"}, exitMissing,
-			"did you mean " + a},
-		{[]string{"compare", a, "--method", "MP"}, exitUsage, "CANN, FMP"},
-		{[]string{"compare", a, "--method", "FPM"}, exitUsage, "did you mean FMP"},
-		{[]string{"compare", a, "--partition", "homogenous"}, exitUsage, "did you mean homogeneous"},
-		{[]string{"list", root, "--protocol", "tunde"}, exitUsage, "--protocol"},
-		{[]string{"export", a}, exitUsage, "--output"},
-		{[]string{"export", a, "-o", filepath.Join(b, "results.csv")}, exitUsage, "the run's own file"},
-		{[]string{"export", a, "-o", filepath.Join(a, "table.md")}, exitUsage, "the run's own file"},
-		{[]string{"export", a, "-o", filepath.Join(a, "table.tex")}, exitUsage, "the run's own file"},
-		{[]string{"export", a, "-o", "table.doc"}, exitUsage, ".parquet"},
-	} {
-		refused(t, c.code, c.want, append([]string{"results"}, c.args...)...)
-	}
+	t.Chdir(root)
+	const own = "the run's own file"
+	outputstest.CheckWrong(t, []outputstest.Wrong{{"results show none", "none"},
+		{"results show " + a + "a", "did you mean " + a}, {"results export " + a + "a -o x.csv", "did you mean " + a},
+		{"results compare a --method MP", "CANN, FMP"},
+		{"results compare a --method FPM", "did you mean FMP"},
+		{"results compare a --partition homogenous", "did you mean homogeneous"},
+		{"results list . --protocol tunde", "--protocol"}, {"results export a", "--output"},
+		{"results export a -o grid/b/results.csv", own}, {"results export a -o a/table.md", own},
+		{"results export a -o a/table.tex", own}, {"results export a -o table.doc", ".parquet"}}, everything(t))
 }
 
 func TestGridListsItsRuns(t *testing.T) {

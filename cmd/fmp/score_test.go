@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/cmd/internal/outputs/outputstest"
 	"fmp/onnx"
 	"fmp/onnx/must"
 	"fmp/onnx/npy"
@@ -255,26 +256,19 @@ func TestScoreRefuses(t *testing.T) {
 	}
 	good := filepath.Join(t.TempDir(), "good.npz")
 	must.Do(t, npy.SaveArchive(good, whole(func([]float64, map[string]*onnx.Tensor) {})))
-	for want, args := range map[string][]string{
-		"of this program": {good, "--run", run, "--name", "ncm"},
-		"want 1 to 40":    {good, "--run", run, "--name", "a|b"},
-		"--group is":      {good, "--run", run, "--name", "x", "--group", "y"},
-		"--name":          {good, "--run", run},
-	} {
-		refused(t, exitUsage, want, append([]string{"score"}, args...)...)
-	}
+	t.Chdir(run)
+	score := "score " + good + " --run " + run + " "
+	outputstest.CheckWrong(t, []outputstest.Wrong{{score + "--name ncm", "of this program"}, {score, "--name"},
+		{score + "--name a|b", "want 1 to 40"}, {score + "--name x --group y", "--group is"}}, everything(t))
 	absent(t, filepath.Join(run, experiment.OutsideFile))
 	if out, _ := ran(t, "score", good, "--run", run, "--name", "x"); !strings.Contains(out, "nothing ties the order") {
 		t.Errorf("no note on rows that nothing ties: %s", out)
 	}
-	for want, args := range map[string][]string{"--replace": {"--name", "x", "--group", "local"},
-		"--replace)": {"--name", "x", "--upload-bytes", "7"}, "in its case": {"--name", "X"}} {
-		want = strings.TrimSuffix(want, ")")
-		refused(t, exitUsage, want, append([]string{"score", good, "--run", run}, args...)...)
-	}
 	other := filepath.Join(t.TempDir(), "other.npz")
 	must.Do(t, npy.SaveArchive(other,
 		whole(func(p []float64, _ map[string]*onnx.Tensor) { p[0], p[1] = 0.15, 0.05 })))
-	refused(t, exitUsage, "--replace", "score", other, "--run", run, "--name", "x")
+	outputstest.CheckWrong(t, []outputstest.Wrong{{"score " + other + " --run " + run + " --name x", "--replace"},
+		{score + "--name x --group local", "--replace"}, {score + "--name x --upload-bytes 7", "--replace"},
+		{score + "--name X", "in its case"}}, everything(t))
 	ran(t, "score", other, "--run", run, "--name", "x", "--replace")
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -19,8 +18,7 @@ import (
 // class means refuses one.
 func TestRoundCorpus(t *testing.T) {
 	const dx, images = 40, 60
-	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
+	at := newFolder(t)
 	ran(t, "fuse", "--extractor", saveNet(t, onnx.ZerosF32(192, dx)), "--class-names", "a,b", "--engine", "pure",
 		"-o", at("moments.onnx"))
 	ran(t, "keys", "--dir", at("keys"), "--roster", at("roster.txt"), "c000")

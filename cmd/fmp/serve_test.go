@@ -202,7 +202,7 @@ func (f *federation) joins(names ...string) {
 }
 
 // crowd has all clients join, some at once, each after a call of before with its number. Once as many as
-// a key of acts are done, what is under it is done, while other clients go on.
+// a key of acts are done, the act under it is done, while other clients go on.
 func (f *federation) crowd(atOnce int, address string, before func(i int), acts map[int]func(), args ...string) {
 	var all sync.WaitGroup
 	var acting sync.Mutex

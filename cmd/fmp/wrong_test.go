@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"image"
 	"image/png"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,6 +26,7 @@ func TestWrong(t *testing.T) {
 	client, extractor := assetstest.File(t, "digits", models.KindClient),
 		assetstest.File(t, "digits", models.KindExtractor)
 	add, net := addModel(t), saveNet(t, onnx.ZerosF32(192, 4))
+	layers, examples := trainingFiles(t)
 	t.Chdir(t.TempDir())
 	var picture bytes.Buffer
 	must.Do(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 8, 8))))
@@ -38,7 +40,7 @@ func TestWrong(t *testing.T) {
 		"stray/zebra/a.png": picture.String(), "not.part": "nothing", "bad.npy": "not numpy", "bad.pb": "\xff\xff\xff",
 		"token": "a token of the test's own", "short.token": "guess", "read.token": "a token of the test's own"}
 	for name, from := range map[string]string{"client.onnx": client, "x.onnx": extractor, "add.onnx": add,
-		"net.onnx": net} {
+		"net.onnx": net, "layers.onnx": layers, "rows.npz": examples} {
 		data := must.Get(os.ReadFile(from))(t)
 		files[name] = string(data)
 	}
@@ -52,12 +54,21 @@ func TestWrong(t *testing.T) {
 		"f64.npy": onnx.NewTensor(make([]float64, 6), 3, 2)} {
 		must.Do(t, npy.Save(name, a))
 	}
+	twos, endless := onnx.ZerosF32(20, 7), onnx.ZerosF32(20, 3)
+	for i := range 20 {
+		twos.F32()[i*7] = 2
+	}
+	endless.F32()[5] = float32(math.Inf(1))
+	archive(t, "sums.npz", onnx.ZerosF32(20, 3), twos)
+	archive(t, "endless.npz", endless, twos)
 	ran(t, "data", "synth", "-o", "short", "--train", "20", "--test", "20")
 	must.Do(t, os.Truncate("short/train-images-idx3-ubyte", 5000))
 	const over, serve, away = "would be overwritten", "serve --round round.yaml ", "is not loopback"
 	const own, pair = "--tls-cert a.crt --tls-key token ", "--tls-cert a.crt --tls-key a.key "
 	const add2, both = "onnx run add.onnx --out o ", "--input a=a.npy --input b=a.npy "
 	const quantise = "onnx quantise x.onnx --images digits -o q.onnx --seconds .01 --calibrate 2 --test 1 "
+	const fit, tune = "onnx train layers.onnx -o t.onnx --engine pure ", "onnx train net.onnx -o t.onnx --images "
+	const rows, fuse = fit + "--data rows.npz ", "fuse --engine pure --extractor net.onnx -o f.onnx "
 	outputstest.CheckWrong(t, []outputstest.Wrong{
 		// Outputs that are inputs, also those that settings name.
 		{"fuse --extractor x.onnx --class-names a,b -o x.onnx", over},
@@ -189,7 +200,28 @@ func TestWrong(t *testing.T) {
 		{serve + "--nats nats://user:password@n1:4222", "holds a password"},
 		{serve + "--workers", "want --nats-listen"},
 		{serve + "--merge", "want --nats-listen"}, {serve + "--nats-replicas 3", "allowed are 1 to 5"},
+		// Trainings of any model.
+		{fit, "give one of"}, {rows + "--held-out 1", "allowed are 0 to below 1"},
+		{rows + "--freeze .* --head keep --classes 7", "no weights are trained"},
+		{rows + "--head old", "allowed are auto"}, {rows + "--rate-of fc", "want REGEXP=FACTOR"},
+		{rows + "--classes 2", "--classes is 2"}, {rows + "--optimizer adam", "adamw and sgd"},
+		{rows + "--output z", "its outputs are y"},
+		{rows + "--epochs 0", "1 epoch and up"}, {rows + "--batch 0", "--batch 0"}, {rows + "--clip -1", "--clip -1"},
+		{rows + "--optimizer sgd --momentum 2", "--momentum 2"},
+		{rows + "--momentum 0.5", "goes with --optimizer"}, {rows + "--patience -1", "--patience -1"},
+		{rows + "--preset imagenet", "goes with --images"}, {rows + "--side 9", "--side goes with"},
+		{rows + "--head keep", "is float32[n,7] and the data has 3"},
+		{rows + "--freeze zzz", `--freeze "zzz" fits no`}, {rows + "--rate-of q=1", `--rate-of "q=1" fits`},
+		{fit + "--data layers.onnx", "want an archive"}, {fit + "--data sums.npz", "of sum 2; want prob"},
+		{fit + "--data sums.npz --loss binary", "want numbers from 0"},
+		{fit + "--data endless.npz --loss mse", "want finite"},
+		{tune + "none --loss hinge", `loss "hinge"; allowed`}, {tune + "none --lora -3", "--lora -3"},
+		{tune + "./void", "holds neither"}, {tune + "none", "known names are"},
+		{tune + "none --freeze (", "error parsing regexp"}, {tune + "./photos --classes 3", "--classes goes with"},
 		// Words.
+		{fuse + "--upload moments", "class"}, {fuse + "--class-names a,b --bytes 10", "bytes"},
+		{fuse + "--class-names a,b --extractor.std 0.5", "std"}, {fuse + "--class-names a,b --extractor.mean 0.5", "mean"},
+		{"onnx half x.onnx -o h.onnx --least -5", "--least is -5"},
 		{"fuse --embeding x", "--embeding"}, {"fuse --set federation.clients=3", "does not read"},
 		{"pool --rows=0.5", `--rows is "0.5"; want true or false`},
 		{"onnx run --time-limit 5", `--time-limit is "5"; want a time such as 90s`},
@@ -203,14 +235,16 @@ func TestWrong(t *testing.T) {
 		{"run --methods FPM", "did you mean FMP?"},
 		{"run --seeds 0", "seeds"},
 		{"poool", "pool"},
-	}, func(args ...string) (int, string) { return everything(t, args...) })
+	}, everything(t))
 }
 
-// everything runs the program and returns its exit code and all that it prints.
-func everything(t *testing.T, args ...string) (int, string) {
-	var said bytes.Buffer
-	code := execute(t.Context(), args, strings.NewReader(""), &said, &said)
-	return code, said.String()
+// everything is how the program is run for its exit code and all that it prints.
+func everything(t *testing.T) func(args ...string) (int, string) {
+	return func(args ...string) (int, string) {
+		var said bytes.Buffer
+		code := execute(t.Context(), args, strings.NewReader(""), &said, &said)
+		return code, said.String()
+	}
 }
 
 // TestNoOutputIsAnInput walks every command.
@@ -223,8 +257,7 @@ func TestNoOutputIsAnInput(t *testing.T) {
 			want++
 		}
 		commands = append(commands,
-			outputstest.Command{Name: c.CommandPath(), Flags: c.Flags(), Args: want,
-				Run: func(args ...string) (int, string) { return everything(t, args...) }})
+			outputstest.Command{Name: c.CommandPath(), Flags: c.Flags(), Args: want, Run: everything(t)})
 		for _, s := range c.Commands() {
 			walk(s)
 		}
@@ -245,7 +278,7 @@ func TestHostileArguments(t *testing.T) {
 		for _, more := range [][]string{{evil}, {"--" + evil},
 			{filepath.Join(dir, evil), evil, evil, evil}, {evil, "--json"}} {
 			args := append(append([]string(nil), path...), more...)
-			_, out := everything(t, args...)
+			_, out := everything(t)(args...)
 			for _, line := range strings.Split(strings.ReplaceAll(out, "\t", " "), "\n") {
 				if !printable.Is(line) {
 					t.Errorf("%q prints %q", args, line)
