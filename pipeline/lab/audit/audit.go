@@ -109,13 +109,11 @@ const confidence = 0.95
 func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64,
 	o Options) (*Private, error) {
 	c := p.Config
-	v := p.Tools.Private
-	if v == nil || c.Privacy.Epsilon == 0 {
+	v, of := p.Tools.Private, c.Privacy.Budget(c.Federation.Points)
+	if v == nil || of == nil {
 		return nil, fmt.Errorf("audit: the run is not private; set privacy.epsilon")
 	}
-	b := privacy.Budget{Epsilon: c.Privacy.Epsilon, Delta: c.Privacy.Delta, Unit: c.Privacy.Unit,
-		Relation: c.Privacy.Relation, Noise: c.Privacy.Noise, Points: c.Federation.Points}
-	bank := p.Data.Clients
+	b, bank := *of, p.Data.Clients
 	w, err := v.Rows(ctx, bank.Features)
 	if err != nil {
 		return nil, err

@@ -111,13 +111,13 @@ func RunExtractor(ctx context.Context, p *experiment.Prepared, o Options) ([]Lea
 			l.Refused = "the extractor is unknown: nothing is read and nothing sent"
 		case err != nil:
 			return nil, err
-		case k.approved:
-			err = l.regress(ctx, cl, k, o.Seed)
-			if err != nil {
-				return nil, fmt.Errorf("audit: %s: %w", k.extractor, err)
-			}
 		default:
-			if err = l.unpack(ctx, cl, k, o.Seed+uint64(i)); err != nil {
+			if k.approved {
+				err = l.regress(ctx, cl, k, o.Seed)
+			} else {
+				err = l.unpack(ctx, cl, k, o.Seed+uint64(i))
+			}
+			if err != nil {
 				return nil, fmt.Errorf("audit: %s: %w", k.extractor, err)
 			}
 		}
@@ -174,18 +174,30 @@ func plainClient(x *onnx.Model, p models.Preprocessing, dx int,
 	if err != nil {
 		return nil, err
 	}
-	f, err := models.ReadManifest(m)
+	f, err := manifestOf(m)
 	if err != nil {
 		return nil, err
 	}
-	f.Digest = fmt.Sprintf("%064x", 1)
 	return client.New(m, f, 1)
+}
+
+// manifestOf returns the manifest of a client graph, with a digest, which its file would have.
+func manifestOf(m *onnx.Model) (models.Manifest, error) {
+	f, err := models.ReadManifest(m)
+	f.Digest = fmt.Sprintf("%064x", 1)
+	return f, err
 }
 
 // send returns an upload of drawn images, as a server decodes it.
 func send(ctx context.Context, cl *client.Client, k leaking,
 	seed uint64) (*federate.Upload, *drawnImages, error) {
-	src := &drawnImages{n: leakClasses * k.perClass, seed: seed}
+	src := &drawnImages{n: leakClasses * k.perClass, classes: leakClasses,
+		draw: func(dst []uint8, at int) { // of independent pixels
+			r := rng.New(seed, "audit", "pixels", at)
+			for i := range dst {
+				dst[i] = uint8(r.UintN(256))
+			}
+		}}
 	o := client.Options{Calibrate: k.points, Secret: &client.Secret{1}}
 	u, _, err := cl.Upload(ctx, src, o, "client")
 	if err != nil {
@@ -333,22 +345,20 @@ func (l *Leak) regress(ctx context.Context, cl *client.Client, k leaking, seed u
 	return nil
 }
 
-// drawnImages is a source of images whose pixels are independent, of ten classes in turn.
+// drawnImages is a source of n images, of the classes in turn, which it keeps: draw writes the
+// pixels of the one at a place.
 type drawnImages struct {
-	n, at  int
-	seed   uint64
-	images [][]uint8
+	n, classes int
+	draw       func(dst []uint8, at int)
+	images     [][]uint8
 }
 
 func (s *drawnImages) Len() int     { return s.n }
 func (s *drawnImages) Close() error { return nil }
 
 func (s *drawnImages) Next(_ context.Context, dst []uint8) (imagefile.Item, error) {
-	r := rng.New(s.seed, "audit", "pixels", s.at)
-	for i := range dst {
-		dst[i] = uint8(r.UintN(256))
-	}
+	at := len(s.images)
+	s.draw(dst, at)
 	s.images = append(s.images, slices.Clone(dst))
-	s.at++
-	return imagefile.Item{Label: (s.at - 1) % leakClasses, Digest: sha256.Sum256(dst)}, nil
+	return imagefile.Item{Label: at % s.classes, Digest: sha256.Sum256(dst)}, nil
 }

@@ -12,6 +12,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
+	"fmp/onnx/dense"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/internal/moment"
@@ -85,7 +86,8 @@ func spacesOf(p *experiment.Prepared) []space {
 					if err != nil {
 						return nil, err
 					}
-					return single(moment.Product(moment.Rows(rows, e.Dx()), basis, false)), nil
+					to := moment.Product(moment.Rows(rows, e.Dx()), basis, false)
+					return dense.As[float32](to.RawMatrix().Data), nil
 				}})
 		}
 	}
@@ -354,18 +356,6 @@ func classMeans(x []float32, k int, labels []int, c int, key string,
 		return means, nil
 	}
 	return means, points
-}
-
-// single returns the elements of a matrix.
-func single(m *mat.Dense) []float32 {
-	n, k := m.Dims()
-	out := make([]float32, 0, n*k)
-	for i := range n {
-		for _, v := range m.RawRowView(i) {
-			out = append(out, float32(v))
-		}
-	}
-	return out
 }
 
 // view is an upload as an attacker reads it.

@@ -2,12 +2,10 @@ package audit
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"math"
 	"slices"
 
-	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
@@ -58,21 +56,13 @@ func RunServer(ctx context.Context, p *experiment.Prepared, o Options) ([]Crafte
 	var out []Crafted
 	for _, craft := range crafts {
 		m, err := fuse(craft.extractor, craft.tail)
-		if err != nil {
-			return nil, fmt.Errorf("audit: %s: %w", craft.name, err)
-		}
-		if craft.fused != nil {
+		if err == nil && craft.fused != nil {
 			craft.fused(m)
 		}
 		a := Crafted{Name: craft.name, proof: proof{Confidence: confidence}}
-		f, err := models.ReadManifest(m)
+		a.Refused, err = attackClient(m, err, c.Engine.Threads,
+			func(cl *client.Client) error { return a.run(ctx, cl, b, o) })
 		if err != nil {
-			return nil, err
-		}
-		cl, err := client.New(m, f, c.Engine.Threads)
-		if err != nil {
-			a.Refused = err.Error()
-		} else if err := a.run(ctx, cl, b, o); err != nil {
 			return nil, fmt.Errorf("audit: %s: %w", craft.name, err)
 		}
 		out = append(out, a)
@@ -80,13 +70,31 @@ func RunServer(ctx context.Context, p *experiment.Prepared, o Options) ([]Crafte
 	return out, nil
 }
 
+// attackClient attacks a client that has a graph, which was made without an error, or says why the
+// client refuses it.
+func attackClient(m *onnx.Model, err error, threads int,
+	attack func(cl *client.Client) error) (refused string, _ error) {
+	if err != nil {
+		return "", err
+	}
+	f, err := manifestOf(m)
+	if err != nil {
+		return "", err
+	}
+	cl, err := client.New(m, f, threads)
+	if err != nil {
+		return err.Error(), nil
+	}
+	return "", attack(cl)
+}
+
 // graphs returns the budget of a private run for an image, and a function that makes its client
 // graph with nodes behind the extractor and with another embedding, or without these.
 func graphs(p *experiment.Prepared) (privacy.Budget,
 	func(behind, func(*onnx.Model) *onnx.Model) (*onnx.Model, error), error) {
 	c := p.Config
-	b := privacy.Budget{Epsilon: c.Privacy.Epsilon, Delta: c.Privacy.Delta, Unit: privacy.Example,
-		Relation: c.Privacy.Relation, Noise: c.Privacy.Noise, Points: c.Federation.Points}
+	b := *c.Privacy.Budget(c.Federation.Points)
+	b.Unit = privacy.Example
 	e, err := models.PrivateEmbedding(p.Private, len(p.Manifest.Classes), p.Manifest.Classes)
 	if err != nil {
 		return b, nil, err
@@ -112,8 +120,15 @@ func graphs(p *experiment.Prepared) (privacy.Budget,
 func (a *Crafted) run(ctx context.Context, cl *client.Client, b privacy.Budget, o Options) error {
 	var sums [2]*privacy.Release
 	for in := range sums {
-		l, _, err := cl.Coordinates(ctx,
-			&pictures{n: beside + in, classes: cl.Manifest.C, seed: o.Seed}, client.Options{})
+		l, _, err := cl.Coordinates(ctx, &drawnImages{n: beside + in, classes: cl.Manifest.C,
+			draw: func(dst []uint8, at int) { // the last, the one that is attacked, is white
+				r := rng.New(o.Seed, "audit", "picture", at)
+				for i := range dst {
+					if dst[i] = uint8(r.UintN(200)); at == beside {
+						dst[i] = 255
+					}
+				}
+			}}, client.Options{})
 		if err != nil {
 			return err
 		}
@@ -152,27 +167,6 @@ func (a *Crafted) run(ctx context.Context, cl *client.Client, b privacy.Budget, 
 	a.Releases = len(guesses)
 	a.count(guesses)
 	return a.conclude(&a.proof, scores[1], scores[0], a.Releases, account.Sigma, b.Delta)
-}
-
-// pictures is a source of drawn images; the last, the one that is attacked, is white.
-type pictures struct {
-	n, at, classes int
-	seed           uint64
-}
-
-func (s *pictures) Len() int     { return s.n }
-func (s *pictures) Close() error { return nil }
-
-func (s *pictures) Next(_ context.Context, dst []uint8) (imagefile.Item, error) {
-	r := rng.New(s.seed, "audit", "picture", s.at)
-	for i := range dst {
-		dst[i] = uint8(r.UintN(200))
-		if s.at == beside {
-			dst[i] = 255
-		}
-	}
-	s.at++
-	return imagefile.Item{Label: (s.at - 1) % s.classes, Digest: sha256.Sum256(dst)}, nil
 }
 
 // craft is a client graph made to attack.

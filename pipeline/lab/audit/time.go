@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"fmp/featurize/imagefile"
-	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
 	"fmp/pipeline/client"
@@ -128,18 +127,9 @@ func RunTime(ctx context.Context, p *experiment.Prepared, o Options, runs int,
 	for _, t := range targets {
 		a := Timed{Name: t.name, Runs: runs}
 		m, err := fuse(t.extractor, nil)
+		a.Refused, err = attackClient(m, err, 1,
+			func(cl *client.Client) error { return a.run(ctx, cl, t, b, o.Seed, after) })
 		if err != nil {
-			return nil, fmt.Errorf("audit: %s: %w", t.name, err)
-		}
-		f, err := models.ReadManifest(m)
-		if err != nil {
-			return nil, err
-		}
-		f.Digest = fmt.Sprintf("%064x", 1)
-		cl, err := client.New(m, f, 1)
-		if err != nil {
-			a.Refused = err.Error()
-		} else if err := a.run(ctx, cl, t, b, o.Seed, after); err != nil {
 			return nil, fmt.Errorf("audit: %s: %w", t.name, err)
 		}
 		out = append(out, a)
