@@ -58,12 +58,3 @@ func (t *Task) pooledFit(ctx context.Context, l2 float64, s Settings) (posterior
 	}
 	return e[0], nil
 }
-
-// singles returns one ensemble per head, each of that head alone.
-func singles(e posterior.Ensemble) []posterior.Ensemble {
-	out := make([]posterior.Ensemble, len(e))
-	for i := range e {
-		out[i] = e[i : i+1]
-	}
-	return out
-}

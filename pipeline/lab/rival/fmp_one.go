@@ -10,6 +10,7 @@ import (
 	"fmp/pipeline/candidate"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/internal/memo"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
@@ -128,12 +129,7 @@ func statisticsOf(rows []float32, k int, labels []int, c int) (*point.Set, *mome
 	if w.Rank = w.Dof; 2*w.Dof >= k+1 {
 		sum := make([]float64, k*k)
 		w.AddTo(sum)
-		w.Rank, w.Data = 0, nil
-		for i := range k {
-			for _, v := range sum[i*k+i : (i+1)*k] {
-				w.Data = append(w.Data, float32(v))
-			}
-		}
+		w.Rank, w.Data = 0, moment.Triangle(sum, k)
 	}
 	out := &point.Set{Dx: k, C: c, Y: []int32{}}
 	for y, n := range count {

@@ -122,11 +122,8 @@ func (f *fisher) project(cov *mat.SymDense) *mat.SymDense {
 	var half, whole mat.Dense
 	half.Mul(cov, f.v)
 	whole.Mul(f.v.T(), &half)
-	out := mat.NewSymDense(f.k, nil)
+	out := moment.Symmetric(&whole)
 	for i := range f.k {
-		for j := i; j < f.k; j++ {
-			out.SetSym(i, j, (whole.At(i, j)+whole.At(j, i))/2)
-		}
 		out.SetSym(i, i, out.At(i, i)+1e-6)
 	}
 	return out

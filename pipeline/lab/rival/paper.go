@@ -2,6 +2,7 @@ package rival
 
 import (
 	"context"
+	"slices"
 
 	"gonum.org/v1/gonum/floats"
 
@@ -15,13 +16,13 @@ import (
 // l2 / M of the penalty, so that the shares add up to that of all points: its prior to the power
 // 1/M.
 
-// heads makes heads of one kind.
+// heads makes heads of one kind, by methods of a task.
 type heads struct {
 	// local returns those of each client's own points, of as many samples as a client needs; pooled
 	// those of all clients' points.
-	local func(ctx context.Context, t *Task, l2 float64, samples int,
+	local func(t *Task, ctx context.Context, l2 float64, samples int,
 		s Settings) ([]posterior.Ensemble, map[string]float64, error)
-	pooled func(ctx context.Context, t *Task,
+	pooled func(t *Task, ctx context.Context, l2 float64,
 		s Settings) (posterior.Ensemble, map[string]float64, error)
 	// sent returns the number of heads that a client uploads to be combined.
 	sent    func(t *Task) int
@@ -31,7 +32,7 @@ type heads struct {
 
 // alone returns each client's own heads; scores are their mean over clients.
 func (h heads) alone(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
-	e, d, err := h.local(ctx, t, s.L2, t.in.Samples, s)
+	e, d, err := h.local(t, ctx, s.L2, t.in.Samples, s)
 	if err != nil {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func (h heads) alone(ctx context.Context, t *Task, s Settings) (*posterior.Resul
 
 // centralised returns the heads of all clients' points, which are uploaded as they are.
 func (h heads) centralised(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
-	e, d, err := h.pooled(ctx, t, s)
+	e, d, err := h.pooled(t, ctx, s.L2, s)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +52,7 @@ func (h heads) centralised(ctx context.Context, t *Task, s Settings) (*posterior
 
 // combined returns the consensus of the clients' heads.
 func (h heads) combined(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
-	locals, d, err := h.local(ctx, t, s.L2/float64(len(t.in.Clients)), h.sent(t), s)
+	locals, d, err := h.local(t, ctx, s.L2/float64(len(t.in.Clients)), h.sent(t), s)
 	if err != nil {
 		return nil, err
 	}
@@ -66,38 +67,28 @@ func (h heads) combined(ctx context.Context, t *Task, s Settings) (*posterior.Re
 // The three kinds.
 var (
 	fits = heads{
-		local: func(ctx context.Context, t *Task, l2 float64, _ int,
+		local: func(t *Task, ctx context.Context, l2 float64, _ int,
 			s Settings) ([]posterior.Ensemble, map[string]float64, error) {
 			e, err := t.localFits(ctx, l2, s)
-			return singles(e), nil, err
+			return slices.Collect(slices.Chunk(e, 1)), nil, err
 		},
-		pooled: func(ctx context.Context, t *Task,
+		pooled: func(t *Task, ctx context.Context, l2 float64,
 			s Settings) (posterior.Ensemble, map[string]float64, error) {
-			theta, err := t.pooledFit(ctx, s.L2, s)
+			theta, err := t.pooledFit(ctx, l2, s)
 			return posterior.Ensemble{theta}, nil, err
 		},
 		sent:    func(*Task) int { return 1 },
 		combine: mean,
 	}
 	gaussian = heads{
-		local: func(ctx context.Context, t *Task, l2 float64, samples int,
-			s Settings) ([]posterior.Ensemble, map[string]float64, error) {
-			return t.localGaussianPosteriors(ctx, l2, samples, s)
-		},
-		pooled: func(ctx context.Context, t *Task,
-			s Settings) (posterior.Ensemble, map[string]float64, error) {
-			return t.pooledGaussianPosterior(ctx, s.L2, s)
-		},
+		local:   (*Task).localGaussianPosteriors,
+		pooled:  (*Task).pooledGaussianPosterior,
 		sent:    func(t *Task) int { return chainHeads(t.in.Samples) },
 		combine: consensus,
 	}
 	martingale = heads{
-		local: func(ctx context.Context, t *Task, l2 float64, _ int,
-			s Settings) ([]posterior.Ensemble, map[string]float64, error) {
-			e, err := t.localMartingales(ctx, l2, s)
-			return e, nil, err
-		},
-		pooled: func(ctx context.Context, t *Task,
+		local: (*Task).localMartingales,
+		pooled: func(t *Task, ctx context.Context, _ float64,
 			s Settings) (posterior.Ensemble, map[string]float64, error) {
 			e, err := t.martingale(ctx, "pooled", t.pooled(), s, posterior.BaseNoise)
 			return e, nil, err

@@ -38,10 +38,15 @@ var prior = method{
 			heads = func(_ int, set *point.Set) (posterior.Ensemble, error) {
 				return f.Heads(ctx, set, t.means.Latents(f), t.in.Latents)
 			}
-		} else if seen, err = t.pooledUploads(); err != nil {
-			return nil, err
 		} else {
-			r.UploadBytes = t.uploadBytes()
+			n := len(t.in.Uploads)
+			if n == 0 {
+				return nil, errNoUploads
+			}
+			if seen, err = point.Pool(t.in.Uploads...); err != nil {
+				return nil, err
+			}
+			r.UploadBytes = float32Bytes(seen.N*(t.dx+t.c+1)) / float64(n) // points and masses
 		}
 		for k := range s.Shuffles {
 			e, err := heads(k, t.shuffle(seen, k, cycle))
@@ -52,15 +57,6 @@ var prior = method{
 		}
 		return r, nil
 	},
-}
-
-// leader returns the method that the named one follows: PRIOR shuffles FMP-ISAB where neither
-// predictor is given.
-func (t *Task) leader(name string) string {
-	if name == fmp.info.Name && !t.closedForm() {
-		return fmpISAB.info.Name
-	}
-	return name
 }
 
 // shuffle returns the k-th shuffle of a set, with cycle renamings for each permutation.

@@ -189,10 +189,11 @@ func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
 	// |w w'|.
 	share := radius * privacy.CountSteps / privacy.Steps
 	one := math.Sqrt(share*share + 2*radius*radius)
+	n := float64(b.Points)
+	all := 0.7 * math.Sqrt(n*(1+n/float64(t.c))) // norms of one that a client may contribute
 	deviation := privacy.Sigma(b.Epsilon, b.Delta) * one
 	if b.Unit == privacy.Client {
-		n := float64(b.Points)
-		deviation *= 0.7 * math.Sqrt(n*(1+n/float64(t.c)))
+		deviation *= all
 	}
 	if b.Relation == privacy.ReplaceOne {
 		deviation *= 2
@@ -233,10 +234,8 @@ func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
 			for _, v := range own {
 				square += v * v
 			}
-			n := float64(b.Points)
-			most := 0.7 * math.Sqrt(n*(1+n/float64(t.c))) * one
 			for i := range own {
-				own[i] *= min(1, most/math.Sqrt(max(square, 1e-300)))
+				own[i] *= min(1, all*one/math.Sqrt(max(square, 1e-300)))
 			}
 		}
 		if b.Noise == privacy.Local {

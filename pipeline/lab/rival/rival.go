@@ -331,18 +331,6 @@ type Task struct {
 // minDraws is the least number of draws per chain: two halves of two.
 const minDraws = 4
 
-// setDefaults sets the numbers that were left zero.
-func (in *Input) setDefaults() {
-	in.Samples, in.Fresh, in.Latents = cmp.Or(in.Samples, 20), cmp.Or(in.Fresh, 100),
-		cmp.Or(in.Latents, 100)
-	if in.NoLatent {
-		in.Latents = 1
-	}
-	if in.Threads <= 0 {
-		in.Threads = runtime.GOMAXPROCS(0)
-	}
-}
-
 // check returns an error unless there is a client or an upload, and one upload of each kind for
 // each client.
 func (in *Input) check() error {
@@ -386,7 +374,14 @@ func (t *Task) checkSets(kind string, sets []*point.Set) error {
 // NewTask checks in. It is an error if a set is empty, sets differ in dx or C, or a number is not
 // finite or a weight negative.
 func NewTask(in Input) (*Task, error) {
-	in.setDefaults()
+	in.Samples, in.Fresh, in.Latents = cmp.Or(in.Samples, 20), cmp.Or(in.Fresh, 100),
+		cmp.Or(in.Latents, 100)
+	if in.NoLatent {
+		in.Latents = 1
+	}
+	if in.Threads <= 0 {
+		in.Threads = runtime.GOMAXPROCS(0)
+	}
 	if err := in.check(); err != nil {
 		return nil, err
 	}

@@ -140,9 +140,12 @@ func Tune(ctx context.Context, m Method, held []Held, base Settings,
 		return Choice{}, base, fmt.Errorf("tuning %s: no tasks; give at least one of the "+
 			"meta-training corpus", name)
 	}
-	if info.Follows != "" {
+	if leader := info.Follows; leader != "" {
+		if leader == fmp.info.Name && !held[0].Task.closedForm() {
+			leader = fmpISAB.info.Name // whose uploads PRIOR shuffles without either predictor
+		}
 		var err error
-		if m, err = Lookup(held[0].Task.leader(info.Follows)); err != nil {
+		if m, err = Lookup(leader); err != nil {
 			return Choice{}, base, fmt.Errorf("tuning %s: %w", name, err)
 		}
 		info = m.Info()
