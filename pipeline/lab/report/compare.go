@@ -217,16 +217,15 @@ func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 	var b strings.Builder
 	last, vary, same := "", false, false
 	var shown []int
+	for c := range columns {
+		if slices.ContainsFunc(ds, func(o Difference) bool { return o.interval(c).N > 0 }) {
+			shown = append(shown, c)
+		}
+	}
+	shown = narrow(shown, wide)
 	for _, d := range ds {
 		if head := d.Partition + ", " + d.Protocol; head != last {
 			last = head
-			shown = nil
-			for c := range columns {
-				if slices.ContainsFunc(ds, func(o Difference) bool { return o.interval(c).N > 0 }) {
-					shown = append(shown, c)
-				}
-			}
-			shown = narrow(shown, wide)
 			repeats := fmt.Sprintf("%d repeats", d.ACC.N)
 			if d.Same {
 				repeats = "repeats of the same images"

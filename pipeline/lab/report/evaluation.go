@@ -202,6 +202,10 @@ func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 	if err != nil {
 		return err
 	}
+	columns := []string{"class", "images", "recall", "precision"}
+	if r.Sets != nil {
+		columns = append(columns, "sets hold", "95% interval")
+	}
 	prose := h.Style("text-align:left;white-space:normal")
 	body := g.Group{
 		table("", []string{"score", "", "what it is"},
@@ -210,7 +214,7 @@ func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 			}))),
 		figure,
 		h.H2(g.Text("By class")),
-		table("", classColumns(r), rows(r.ByClass, func(c evaluate.Class) []string {
+		table("", columns, rows(r.ByClass, func(c evaluate.Class) []string {
 			out := []string{c.Name, fmt.Sprint(c.Images), ratio(c.Recall), ratio(c.Precision)}
 			if r.Sets != nil && c.Images > 0 {
 				out = append(out, setShare(c.Images, c.Held, *c.HeldLow, *c.HeldHigh)...)

@@ -40,8 +40,9 @@ func writeParquet[T any](w io.Writer, rows []T, columns []parquetColumn[T]) erro
 	}
 	defer enc.Close()
 	file := bytes.NewBufferString(parquetMagic)
-	schema := []thriftStruct{new(thrift).text(4, "row").int(5, int64(len(columns))).end()}
-	var chunks []thriftStruct
+	schema := [][]byte{new(thrift).text(4, "row").int(5, int64(len(columns))).end()}
+	encodings := [][]byte{binary.AppendVarint(nil, encodingPlain), binary.AppendVarint(nil, encodingRLE)}
+	var chunks [][]byte
 	total := 0
 	for _, c := range columns {
 		kind, repetition, page, err := c.encode(rows)
@@ -65,15 +66,16 @@ func writeParquet[T any](w io.Writer, rows []T, columns []parquetColumn[T]) erro
 		file.Write(header)
 		file.Write(packed)
 		total += len(header) + len(page)
-		meta := new(thrift).int(1, kind).ints(2, encodingPlain, encodingRLE).texts(3, c.name).int(4,
-			codecZstd).long(5, int64(len(rows))).
-			long(6, int64(len(header)+len(page))).long(7, int64(len(header)+len(packed))).long(9,
-			int64(at)).end()
+		meta := new(thrift).int(1, kind).list(2, compactI32, encodings...).
+			list(3, compactBinary, sized(c.name)).int(4, codecZstd).long(5, int64(len(rows))).
+			long(6, int64(len(header)+len(page))).long(7, int64(len(header)+len(packed))).
+			long(9, int64(at)).end()
 		chunks = append(chunks, new(thrift).long(2, int64(at)).nested(3, meta).end())
 	}
-	group := new(thrift).structs(1, chunks).long(2, int64(total)).long(3, int64(len(rows))).end()
-	footer := new(thrift).int(1, 1).structs(2, schema).long(3, int64(len(rows))).structs(4,
-		[]thriftStruct{group}).text(6, "fmp").end()
+	group := new(thrift).list(1, compactStruct, chunks...).long(2, int64(total)).
+		long(3, int64(len(rows))).end()
+	footer := new(thrift).int(1, 1).list(2, compactStruct, schema...).long(3, int64(len(rows))).
+		list(4, compactStruct, group).text(6, "fmp").end()
 	file.Write(footer)
 	file.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(footer))))
 	file.WriteString(parquetMagic)
@@ -140,71 +142,38 @@ type thrift struct {
 	last int
 }
 
-// thriftStruct is a finished struct.
-type thriftStruct []byte
-
 const compactI32, compactI64, compactBinary, compactList, compactStruct = 5, 6, 8, 9, 12
 
-func (t *thrift) field(id int, kind byte) {
-	t.b = append(t.b, byte(id-t.last)<<4|kind)
+func (t *thrift) field(id int, kind byte, value []byte) *thrift {
+	t.b = append(append(t.b, byte(id-t.last)<<4|kind), value...)
 	t.last = id
+	return t
 }
 
 func (t *thrift) int(id int, v int64) *thrift {
-	t.field(id, compactI32)
-	t.b = binary.AppendVarint(t.b, v)
-	return t
+	return t.field(id, compactI32, binary.AppendVarint(nil, v))
 }
 
 func (t *thrift) long(id int, v int64) *thrift {
-	t.field(id, compactI64)
-	t.b = binary.AppendVarint(t.b, v)
-	return t
+	return t.field(id, compactI64, binary.AppendVarint(nil, v))
 }
 
-func (t *thrift) text(id int, s string) *thrift {
-	t.field(id, compactBinary)
-	t.b = append(binary.AppendUvarint(t.b, uint64(len(s))), s...)
-	return t
-}
+func (t *thrift) text(id int, s string) *thrift { return t.field(id, compactBinary, sized(s)) }
 
-func (t *thrift) nested(id int, s thriftStruct) *thrift {
-	t.field(id, compactStruct)
-	t.b = append(t.b, s...)
-	return t
-}
+// sized is a text behind its length.
+func sized(s string) []byte { return append(binary.AppendUvarint(nil, uint64(len(s))), s...) }
 
-func (t *thrift) list(id, n int, kind byte) {
-	t.field(id, compactList)
-	if n < 15 {
-		t.b = append(t.b, byte(n)<<4|kind)
-		return
+func (t *thrift) nested(id int, s []byte) *thrift { return t.field(id, compactStruct, s) }
+
+// list adds a list of values of one type, each as a field has it.
+func (t *thrift) list(id int, kind byte, values ...[]byte) *thrift {
+	n := len(values)
+	head := []byte{byte(n)<<4 | kind}
+	if n >= 15 {
+		head = binary.AppendUvarint([]byte{0xf0 | kind}, uint64(n))
 	}
-	t.b = binary.AppendUvarint(append(t.b, 0xf0|kind), uint64(n))
+	return t.field(id, compactList, append(head, bytes.Join(values, nil)...))
 }
 
-func (t *thrift) ints(id int, vs ...int64) *thrift {
-	t.list(id, len(vs), compactI32)
-	for _, v := range vs {
-		t.b = binary.AppendVarint(t.b, v)
-	}
-	return t
-}
-
-func (t *thrift) texts(id int, ss ...string) *thrift {
-	t.list(id, len(ss), compactBinary)
-	for _, s := range ss {
-		t.b = append(binary.AppendUvarint(t.b, uint64(len(s))), s...)
-	}
-	return t
-}
-
-func (t *thrift) structs(id int, ss []thriftStruct) *thrift {
-	t.list(id, len(ss), compactStruct)
-	for _, s := range ss {
-		t.b = append(t.b, s...)
-	}
-	return t
-}
-
-func (t *thrift) end() thriftStruct { return append(t.b, 0) }
+// end returns the finished struct.
+func (t *thrift) end() []byte { return append(t.b, 0) }

@@ -36,15 +36,6 @@ func setShare(images, held int, low, high float64) []string {
 		fmt.Sprintf("%.3f to %.3f", low, high)}
 }
 
-// classColumns are the columns of the page's table of classes.
-func classColumns(r *evaluate.Result) []string {
-	out := []string{"class", "images", "recall", "precision"}
-	if r.Sets != nil {
-		out = append(out, "sets hold", "95% interval")
-	}
-	return out
-}
-
 // setRows are the coverage of prediction sets on the images of each class and of each client; none
 // without sets.
 func setRows(r *evaluate.Result) (rows [][]string) {

@@ -24,10 +24,14 @@ func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 		}
 		return fmt.Sprintf(format, *v)
 	}
+	told := 0 // sites that tell of calibration
 	for _, s := range r.Sites {
 		coverage := "–"
 		if s.Coverage != nil {
 			coverage = shareText(*s.Coverage)
+		}
+		if s.ECE != nil {
+			told++
 		}
 		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s |\n", printable.Markdown(s.Name), s.Images,
 			shareText(s.Accuracy), coverage, number(s.SetSize, "%.2f"),
@@ -44,7 +48,7 @@ func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 	}
 	if r.ECE != nil {
 		fmt.Fprintf(&b, "- **ECE** over the bins that the %d sites with means of bins have in common: %.3f\n",
-			withECE(r), *r.ECE)
+			told, *r.ECE)
 	}
 	if len(r.Curve) > 0 {
 		b.WriteString("\n| confidence | images | mean | right |\n| --- | ---: | ---: | ---: |\n")
@@ -76,16 +80,6 @@ func shareText(s pooled.Share) string {
 		return fmt.Sprintf("%.3f–%.3f", s.Low, s.High)
 	}
 	return fmt.Sprintf("%.3f (%.3f–%.3f)", *s.Value, s.Low, s.High)
-}
-
-// withECE returns the number of sites that tell of calibration.
-func withECE(r *pooled.Result) (n int) {
-	for _, s := range r.Sites {
-		if s.ECE != nil {
-			n++
-		}
-	}
-	return n
 }
 
 // hidden says which counts of a site are not told, or have noise.

@@ -33,22 +33,16 @@ var (
 // include neither yellow, too pale on white, nor grey, which is the background's.
 var classColors = []color.RGBA{orange, skyBlue, green, blue, vermillion, purple, ink}
 
-// methodColor returns the colour of a method's family; shapes distinguish groups.
-func methodColor(method string) color.Color {
-	switch info(method).Family {
-	case rival.Fits:
-		return green
-	case rival.GaussianPriors:
-		return skyBlue
-	case rival.Martingales:
-		return blue
-	case rival.Federated:
-		return vermillion
-	case rival.Discriminants:
-		return purple
-	}
-	return grey
-}
+// familyColors are the colours of methods by their family, groupShapes their glyphs by their group.
+var (
+	familyColors = map[rival.Family]color.Color{rival.Fits: green, rival.GaussianPriors: skyBlue,
+		rival.Martingales: blue, rival.Federated: vermillion, rival.Discriminants: purple, "": grey}
+	groupShapes = map[string]draw.GlyphDrawer{string(rival.Local): draw.PyramidGlyph{},
+		string(rival.Centralised): draw.BoxGlyph{}, string(rival.OneShot): draw.CircleGlyph{}}
+)
+
+// methodColor returns the colour of a method's family.
+func methodColor(method string) color.Color { return familyColors[info(method).Family] }
 
 // info describes a method; it is empty for unknown methods, such as those of an older program.
 func info(method string) rival.Info {
@@ -59,21 +53,12 @@ func info(method string) rival.Info {
 	return m.Info()
 }
 
-// groupShape returns the glyph of a group of methods.
-func groupShape(group string) draw.GlyphDrawer {
-	switch group {
-	case string(rival.Local):
-		return draw.PyramidGlyph{}
-	case string(rival.Centralised):
-		return draw.BoxGlyph{}
-	case string(rival.OneShot):
-		return draw.CircleGlyph{}
-	}
-	return draw.CrossGlyph{}
-}
-
 func glyph(method, group string, size vg.Length) draw.GlyphStyle {
-	return draw.GlyphStyle{Color: methodColor(method), Shape: groupShape(group), Radius: size}
+	shape := groupShapes[group]
+	if shape == nil { // of a baseline
+		shape = draw.CrossGlyph{}
+	}
+	return draw.GlyphStyle{Color: methodColor(method), Shape: shape, Radius: size}
 }
 
 // frame removes a plot's axes and shows a box and a small margin around it. Adding to a plot widens

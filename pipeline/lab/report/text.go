@@ -221,10 +221,15 @@ func (r *Row) setting() string {
 func Text(w io.Writer, ts []Table, wide, bold bool) error {
 	var b strings.Builder
 	for i := range ts {
-		newLayout(&ts[i], wide, bold).write(&b)
+		t := &ts[i]
+		all := wide || t.chosen != nil
+		l := &layout{Table: t, shown: narrow(t.columns(), all), bold: bold,
+			settings: all && t.showsSetting(), printed: wide && t.showsPrinted()}
+		l.labels, l.gap = t.labels(l.shown, wide)
+		l.write(&b)
 		b.WriteByte('\n')
 		if wide {
-			for _, g := range ts[i].sideTables() {
+			for _, g := range t.sideTables() {
 				g.text(&b)
 			}
 		}
@@ -256,14 +261,6 @@ type layout struct {
 	settings bool // a column of tuned settings
 	printed  bool // a column of the paper's figures
 	bold     bool
-}
-
-func newLayout(t *Table, wide, bold bool) *layout {
-	l := &layout{Table: t, shown: narrow(t.columns(), wide || t.chosen != nil), bold: bold}
-	l.settings = (wide || t.chosen != nil) && t.showsSetting()
-	l.printed = wide && t.showsPrinted()
-	l.labels, l.gap = t.labels(l.shown, wide)
-	return l
 }
 
 // write writes the table under its title, group by group.

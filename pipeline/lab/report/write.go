@@ -21,31 +21,28 @@ const (
 // Write adds tables, plots and the self-contained page to a finished run directory. It returns the
 // tables, with an error even, where they are known and something cannot be written.
 func Write(dir string) ([]Table, error) {
-	m, err := experiment.ReadManifest(dir)
-	if err != nil {
+	r := &run{}
+	var err error
+	if r.manifest, err = experiment.ReadManifest(dir); err != nil {
 		return nil, err
 	}
-	c, err := experiment.ReadConfig(dir)
-	if err != nil {
+	if r.config, err = experiment.ReadConfig(dir); err != nil {
 		return nil, err
 	}
 	rs, err := experiment.ReadResults(dir)
 	if err != nil {
 		return nil, err
 	}
-	detail, err := experiment.ReadDetail(dir)
-	if err != nil {
+	if r.detail, err = experiment.ReadDetail(dir); err != nil {
 		return nil, err
 	}
-	tuned, err := experiment.ReadTuned(dir)
-	if err != nil {
+	if r.tuned, err = experiment.ReadTuned(dir); err != nil {
 		return nil, err
 	}
-	costs, err := experiment.ReadCosts(dir)
-	if err != nil {
+	if r.costs, err = experiment.ReadCosts(dir); err != nil {
 		return nil, err
 	}
-	ts, err := Tables(rs, m)
+	ts, err := Tables(rs, r.manifest)
 	if err != nil {
 		return nil, err
 	}
@@ -58,15 +55,15 @@ func Write(dir string) ([]Table, error) {
 			return ts, err
 		}
 	}
-	byTable, whole, err := figures(c, ts, rs, detail)
+	r.tables = ts
+	if err := r.figures(rs); err != nil {
+		return ts, err
+	}
+	images, err := imagesFigure(r.detail)
 	if err != nil {
 		return ts, err
 	}
-	images, err := imagesFigure(detail)
-	if err != nil {
-		return ts, err
-	}
-	for _, f := range slices.Concat(append([][]*Figure{whole, {images}}, byTable...)...) {
+	for _, f := range slices.Concat(append([][]*Figure{r.whole, {images}}, r.byTable...)...) {
 		if f == nil {
 			continue
 		}
@@ -77,37 +74,35 @@ func Write(dir string) ([]Table, error) {
 			return ts, err
 		}
 	}
-	return ts, atomicfile.Write(filepath.Join(dir, PageFile),
-		(&run{c, m, ts, tuned, costs, detail, byTable, whole}).page)
+	return ts, atomicfile.Write(filepath.Join(dir, PageFile), r.page)
 }
 
 // figures draws the figures of each table, and those of the whole run; nil where the records have
 // none.
-func figures(c experiment.Config, ts []Table, rs []experiment.Record,
-	detail *experiment.Detail) (byTable [][]*Figure, whole []*Figure, err error) {
-	for i := range ts {
-		t := &ts[i]
+func (r *run) figures(rs []experiment.Record) error {
+	for i := range r.tables {
 		var own []*Figure
 		for _, draw := range []func(*Table, []experiment.Record) (*Figure, error){methodsFigure,
 			reliabilityFigure, bytesFigure, samplesFigure} {
-			f, err := draw(t, rs)
+			f, err := draw(&r.tables[i], rs)
 			if err != nil {
-				return nil, nil, err
+				return err
 			}
 			own = append(own, f)
 		}
-		byTable = append(byTable, own)
+		r.byTable = append(r.byTable, own)
 	}
-	for _, p := range c.Protocols() {
-		f, err := alphaFigure(ts, p)
+	for _, p := range r.config.Protocols() {
+		f, err := alphaFigure(r.tables, p)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
 		if f != nil && p == "tuned" {
 			f.Title += ", settings tuned per method"
 		}
-		whole = append(whole, f)
+		r.whole = append(r.whole, f)
 	}
-	f, err := viewFigure(detail)
-	return byTable, append(whole, f), err
+	f, err := viewFigure(r.detail)
+	r.whole = append(r.whole, f)
+	return err
 }
