@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"fmp/pipeline/lab/rival"
-	"fmp/pipeline/lab/score"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
@@ -34,14 +33,6 @@ func (k Tools) embed(ctx context.Context, features []float32) ([]float32, error)
 		rows[i] *= scale
 	}
 	return rows, nil
-}
-
-// embedTest returns the test images as rivals have them.
-func (r *running) embedTest(ctx context.Context) (*score.Test, error) {
-	t := *r.test
-	var err error
-	t.Features, err = r.tools.embed(ctx, r.test.Features)
-	return &t, err
 }
 
 // calibrate returns a task as rivals have it.

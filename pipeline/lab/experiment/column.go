@@ -1,9 +1,7 @@
 package experiment
 
 import (
-	"encoding/csv"
 	"fmt"
-	"io"
 	"strconv"
 
 	"fmp/pipeline/lab/score"
@@ -100,16 +98,4 @@ func CSVHeading() (names []string) {
 		names = append(names, c.Name)
 	}
 	return names
-}
-
-// writeCSV writes a heading and one row per record.
-func writeCSV(w io.Writer, rs []Record) error {
-	lines := [][]string{CSVHeading()}
-	for _, r := range rs {
-		lines = append(lines, r.CSV())
-	}
-	if err := csv.NewWriter(w).WriteAll(lines); err != nil {
-		return fmt.Errorf("writing CSV: %w", err)
-	}
-	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"encoding/csv"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -409,14 +410,18 @@ func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	var csv bytes.Buffer
-	if err := writeCSV(&csv, rs); err != nil {
-		return nil, err
+	lines := [][]string{CSVHeading()}
+	for _, r := range rs {
+		lines = append(lines, r.CSV())
+	}
+	var table bytes.Buffer
+	if err := csv.NewWriter(&table).WriteAll(lines); err != nil {
+		return nil, fmt.Errorf("writing CSV: %w", err)
 	}
 	for _, f := range []struct {
 		name string
 		data []byte
-	}{{ResultsFile, data}, {CSVFile, csv.Bytes()}} {
+	}{{ResultsFile, data}, {CSVFile, table.Bytes()}} {
 		if was, err := os.ReadFile(d.file(f.name)); err == nil && bytes.Equal(was, f.data) {
 			continue // a finished run is not rewritten
 		}

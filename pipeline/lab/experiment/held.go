@@ -106,18 +106,13 @@ func parseHeld(arrays map[string]*onnx.Tensor) (*held, error) {
 	if err != nil {
 		return nil, err
 	}
-	labels, err := array[int64](arrays, "labels", 1)
-	if err != nil {
-		return nil, err
+	var of [3][]int64
+	for i, name := range []string{"labels", "order", "classes"} {
+		if of[i], err = array[int64](arrays, name, 1); err != nil {
+			return nil, err
+		}
 	}
-	order, err := array[int64](arrays, "order", 1)
-	if err != nil {
-		return nil, err
-	}
-	classes, err := array[int64](arrays, "classes", 1)
-	if err != nil {
-		return nil, err
-	}
+	labels, order, classes := of[0], of[1], of[2]
 	n := arrays["features"].Shape[0]
 	if h.dx = arrays["features"].Shape[1]; len(labels) != n || len(order) != n || n == 0 ||
 		h.dx == 0 || len(classes) != 1 ||

@@ -17,6 +17,7 @@ import (
 	"fmp/pipeline/compress"
 	"fmp/pipeline/corpus"
 	"fmp/pipeline/lab/rival"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
@@ -218,56 +219,56 @@ func (p *Prepared) describe(l *loaded, from modelManifests) (err error) {
 // load reads the data set, turns its images into feature rows and splits these into parts. In open
 // scope the corpus has images of its own, passed through the same extractor.
 func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (*loaded, error) {
-	tasks := corpus.Source{Dataset: c.corpus(), Extractor: c.Extractor, Shipped: c.corpus().Name,
+	told := func(stage string, done, total int) { progress(even(stage, done, total)) }
+	s := corpus.Source{Dataset: c.corpus(), Extractor: c.Extractor, Shipped: c.corpus().Name,
 		Threads: c.threads()}
+	var from *corpus.Images
+	var err error
+	if c.OpenScope() {
+		if from, err = corpus.Read(ctx, s, eng, told, nil); err != nil {
+			return nil, err
+		}
+		defer from.Release()
+		s.Dataset, s.Stats = c.Dataset, from.Features.Stats
+		s.Dataset.Splits = c.TaskSplits()
+	}
+	l := &loaded{}
+	var shifts []score.Shift
+	l.Images, err = corpus.Read(ctx, s, eng, told, func(r *corpus.Images) (err error) {
+		shifts, l.others, err = c.Scores.shifts(ctx, c, r.Set, r.Extractor, r.Features.Stats, progress)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer l.Release()
+	if from == nil {
+		from = l.Images
+	} else if err := c.checkClasses(l.Set.Classes, from.Set.Classes); err != nil {
+		return nil, err
+	}
+	if l.data, err = banks(l.Images, c.Dataset.Test); err != nil {
+		return nil, err
+	}
+	l.data.Shifts = shifts
+	if l.data.Corpus, err = from.Bank(from.Features.Splits.Corpus); err != nil {
+		return nil, fmt.Errorf("corpus: %w", err)
+	}
 	if !c.OpenScope() {
-		l, err := see(ctx, c, tasks, eng, progress)
-		if err != nil {
-			return nil, err
-		}
-		defer l.Release()
-		if l.data, err = banks(l.Images, c.Dataset.Test); err != nil {
-			return nil, err
-		}
-		l.data.Shifts = l.shifts
-		l.data.Corpus, err = corpusBank(l.Images)
-		return l, err
+		return l, nil
 	}
-	from, err := corpus.Read(ctx, tasks, eng,
-		func(stage string, done, total int) { progress(even(stage, done, total)) }, nil)
-	if err != nil {
+	if err := l.tuning(ctx, c, s, from, eng, told); err != nil {
 		return nil, err
 	}
-	defer from.Release()
-	tasks.Dataset, tasks.Stats = c.Dataset, from.Features.Stats
-	tasks.Dataset.Splits = c.TaskSplits()
-	t, err := see(ctx, c, tasks, eng, progress)
-	if err != nil {
-		return nil, err
-	}
-	defer t.Release()
-	if err := c.checkClasses(t.Set.Classes, from.Set.Classes); err != nil {
-		return nil, err
-	}
-	if t.data, err = banks(t.Images, c.Dataset.Test); err != nil {
-		return nil, err
-	}
-	t.data.Shifts = t.shifts
-	if t.data.Corpus, err = corpusBank(from); err != nil {
-		return nil, err
-	}
-	if err := t.tuning(ctx, c, tasks, from, eng, progress); err != nil {
-		return nil, err
-	}
-	t.corpus = from.Features.Digest
+	l.corpus = from.Features.Digest
 	images := 0
-	if t.data.Corpus != nil {
-		images = t.data.Corpus.Len()
+	if l.data.Corpus != nil {
+		images = l.data.Corpus.Len()
 	}
-	t.Features.Notes = append(t.Features.Notes,
+	l.Features.Notes = append(l.Features.Notes,
 		fmt.Sprintf("open scope: the corpus is %d images of %d classes of %s, none of them the tasks'",
 			images, len(from.Set.Classes), c.corpus().Label()))
-	return t, nil
+	return l, nil
 }
 
 // checkClasses returns an error where tasks and corpus are of one data set and share a class.
@@ -288,14 +289,13 @@ func (c *Config) checkClasses(tasks, known []string) error {
 // tuning reads the classes of tuning tasks where they are not the corpus's: all training images of
 // these, behind the same extractor as the tasks' images.
 func (l *loaded) tuning(ctx context.Context, c Config, s corpus.Source, from *corpus.Images,
-	eng engine.Engine, progress Progress) error {
+	eng engine.Engine, told func(stage string, done, total int)) error {
 	if c.Tuning.Classes == "" {
 		return nil
 	}
 	s.Dataset = c.corpus()
 	s.Dataset.Classes, s.Dataset.Splits = c.Tuning.Classes, settings.Splits{Clients: 1}
-	own, err := corpus.Read(ctx, s, eng,
-		func(stage string, done, total int) { progress(even(stage, done, total)) }, nil)
+	own, err := corpus.Read(ctx, s, eng, told, nil)
 	if err != nil {
 		return fmt.Errorf("tuning.classes: %w", err)
 	}
@@ -316,31 +316,6 @@ func (l *loaded) tuning(ctx context.Context, c Config, s corpus.Source, from *co
 			"settings are tuned on tasks of %d classes of %s, which neither corpus nor tasks have",
 			len(own.Set.Classes), s.Dataset.Label()))
 	return nil
-}
-
-// see turns the images of the tasks into feature rows, and the other images that the settings ask
-// for.
-func see(ctx context.Context, c Config, s corpus.Source, eng engine.Engine,
-	progress Progress) (*loaded, error) {
-	l := &loaded{}
-	var err error
-	l.Images, err = corpus.Read(ctx, s, eng,
-		func(stage string, done, total int) { progress(even(stage, done, total)) },
-		func(r *corpus.Images) (err error) {
-			l.shifts, l.others, err = c.Scores.shifts(ctx, c, r.Set, r.Extractor,
-				r.Features.Stats, progress)
-			return err
-		})
-	return l, err
-}
-
-// corpusBank returns the meta-training corpus; nil where its part is empty.
-func corpusBank(r *corpus.Images) (*task.Bank, error) {
-	b, err := r.Bank(r.Features.Splits.Corpus)
-	if err != nil {
-		return nil, fmt.Errorf("corpus: %w", err)
-	}
-	return b, nil
 }
 
 // untrainedSource is the Source of an untrained model.

@@ -83,18 +83,26 @@ func Cells(c *Config) ([]Cell, error) {
 	if err != nil {
 		return nil, err
 	}
+	names := make([]string, len(methods))
+	for i, m := range methods {
+		names[i] = m.Info().Name
+	}
+	return c.cellsOf(names), nil
+}
+
+// cellsOf returns the cells of methods, in that order.
+func (c *Config) cellsOf(methods []string) []Cell {
 	var out []Cell
 	for _, p := range c.Partitions() {
 		for r := range c.Seeds {
 			for _, protocol := range c.Protocols() {
 				for _, m := range methods {
-					out = append(out, Cell{Partition: p.Name(), Repeat: r, Protocol: protocol,
-						Method: m.Info().Name})
+					out = append(out, Cell{p.Name(), r, protocol, m})
 				}
 			}
 		}
 	}
-	return out, nil
+	return out
 }
 
 // lacking returns the cells without a record, of the methods that run.json and the settings name and
@@ -115,19 +123,7 @@ func (c *Config) lacking(ran []string, rs []Record) []Cell {
 		has[r.Cell] = true
 		add(r.Method)
 	}
-	var out []Cell
-	for _, p := range c.Partitions() {
-		for repeat := range c.Seeds {
-			for _, protocol := range c.Protocols() {
-				for _, m := range methods {
-					if at := (Cell{p.Name(), repeat, protocol, m}); !has[at] {
-						out = append(out, at)
-					}
-				}
-			}
-		}
-	}
-	return out
+	return slices.DeleteFunc(c.cellsOf(methods), func(at Cell) bool { return has[at] })
 }
 
 // methods returns the requested methods. If all are requested, those that lack something are left
@@ -240,9 +236,11 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 		return nil, err
 	}
 	if c.Protocol == protocolCalibrated {
-		if r.embedded, err = r.embedTest(ctx); err != nil {
+		t := *r.test
+		if t.Features, err = tools.embed(ctx, t.Features); err != nil {
 			return nil, err
 		}
+		r.embedded = &t
 	}
 	if c.Scores.Coverage {
 		err := tools.Shared.Do(ctx, 1,

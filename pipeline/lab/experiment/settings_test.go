@@ -115,11 +115,11 @@ func TestUnread(t *testing.T) {
 	} {
 		p := &Prepared{Config: Default()}
 		k.change(&p.Config)
-		if got := fmt.Sprint(p.checkMoments()); got != "<nil>" && k.want == "" || !strings.Contains(got, k.want) {
+		if got := fmt.Sprint(p.checkUnread()); got != "<nil>" && k.want == "" || !strings.Contains(got, k.want) {
 			t.Errorf("%v; want %q", got, k.want)
 		}
 		p.Tools.Embedded = &posterior.Embedded{}
-		must.Do(t, p.checkMoments())
+		must.Do(t, p.checkUnread())
 	}
 	for want, change := range map[string]func(*Config){
 		"":                                    func(c *Config) { c.Federation.Clients, c.Conjugate.Model = 3, "mine.onnx" },

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"fmp/pipeline/corpus"
-	"fmp/pipeline/lab/score"
 	"fmp/pipeline/settings"
 )
 
@@ -29,7 +28,6 @@ type Shared struct {
 // read-only.
 type loaded struct {
 	*corpus.Images                   // without the training images and their rows
-	shifts         []score.Shift     // from the settings scores.other and scores.corruptions
 	others         map[string]string // digests of the other data sets
 	// digest of the corpus's features where it has other images; else ""
 	corpus string

@@ -97,24 +97,22 @@ const Rotation = "rotation"
 // by class, and a data set's digest.
 func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset,
 	test *dataset.Labelled) (*dataset.Labelled, string, error) {
-	switch {
-	case d.Kind == Rotation:
-		images, err := corrupt.Rotated(&test.Images, d.Severity)
-		if err != nil {
-			return nil, "", err
-		}
-		return &dataset.Labelled{Images: *images, Labels: test.Labels}, "", nil
-	case d.Severity > 0:
-		images, err := corrupt.Apply(&test.Images, d.Kind, d.Severity,
+	var images *dataset.Images
+	var err error
+	if d.Kind == Rotation {
+		images, err = corrupt.Rotated(&test.Images, d.Severity)
+	} else if d.Severity > 0 {
+		images, err = corrupt.Apply(&test.Images, d.Kind, d.Severity,
 			rng.New(c.Seed, "corruption", d.Kind, d.Severity))
-		if err != nil {
-			return nil, "", err
-		}
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	if images != nil {
 		return &dataset.Labelled{Images: *images, Labels: test.Labels}, "", nil
 	}
 	other := ds
 	if d.Kind != ds.Name {
-		var err error
 		if other, err = dataset.Load(ctx,
 			dataset.Options{Name: d.Kind, Dir: c.Dataset.Dir,
 				Skip: c.Dataset.Bad == "skip"}); err != nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -120,9 +121,7 @@ func ExportSplits(ctx context.Context, p *Prepared, dir *Directory, path string)
 			return err
 		}
 		arrays := rowArrays(bank, rows, "")
-		for name, a := range rowArrays(bank, beside, "calibration_") {
-			arrays[name] = a
-		}
+		maps.Copy(arrays, rowArrays(bank, beside, "calibration_"))
 		if err := save(t.File, arrays); err != nil {
 			return err
 		}

@@ -8,19 +8,13 @@ import (
 	"fmp/pipeline/option"
 )
 
-// checkUnread fails for settings of uploads of moments where no client sends any, and notes those
-// of a mode that the run is not in.
+// checkUnread fails for settings of uploads of moments, and the protocol that reads these, where no
+// client sends any, and notes settings of a mode that the run is not in.
 func (p *Prepared) checkUnread() error {
-	if n := p.Config.unread(); n != "" {
+	c, d := &p.Config, Default()
+	if n := c.unread(); n != "" {
 		p.Manifest.Notes = append(p.Manifest.Notes, n)
 	}
-	return p.checkMoments()
-}
-
-// checkMoments fails for settings of uploads of moments, and the protocol that reads these, where no
-// client sends any.
-func (p *Prepared) checkMoments() error {
-	c, d := &p.Config, Default()
 	if p.Tools.Embedded != nil {
 		return nil
 	}
