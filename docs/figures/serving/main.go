@@ -29,9 +29,8 @@ import (
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
-	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 
-	"fmp/assets"
 	"fmp/docs/internal/panels"
 	"fmp/models"
 	"fmp/models/rng"
@@ -39,7 +38,9 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/serde"
+	"fmp/pipeline/federate/inferpb"
 	"fmp/pipeline/federate/service"
+	"fmp/pipeline/shipped"
 )
 
 const (
@@ -67,15 +68,7 @@ func main() {
 // classifier returns CIFAR-10's classifier with heads of random numbers, as fmp pool writes it with
 // 20 samples.
 func classifier() (*onnx.Model, error) {
-	data, err := assets.Model("cifar10", models.KindClient)
-	if err != nil {
-		return nil, err
-	}
-	m, err := serde.Unmarshal(data)
-	if err != nil {
-		return nil, err
-	}
-	f, err := models.ReadManifest(m)
+	m, f, err := shipped.Load("cifar10", models.KindClient)
 	if err != nil {
 		return nil, err
 	}
@@ -180,29 +173,25 @@ func overHTTP(url string, pixels []uint8) ([]way, error) {
 	if err != nil {
 		return nil, err
 	}
+	call, err := proto.Marshal(&inferpb.ModelInferRequest{ModelName: "classifier",
+		Inputs: []*inferpb.ModelInferRequest_InferInputTensor{{Name: "images", Datatype: "UINT8",
+			Shape: []int64{1, side, side, 3}}}, RawInputContents: [][]byte{pixels}})
+	if err != nil {
+		return nil, err
+	}
+	call = append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(call))), call...) // a frame
 	one := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 	two := &http.Transport{Protocols: new(http.Protocols)}
 	two.Protocols.SetUnencryptedHTTP2(true)
 	const infer = "/v2/models/classifier/infer"
 	return []way{
 		{"gRPC", post(&http.Client{Transport: two}, "/inference.GRPCInferenceService/ModelInfer",
-			"application/grpc", nil, call(pixels))},
+			"application/grpc", nil, call)},
 		{"binary tensors", post(one, infer, "application/octet-stream",
 			map[string]string{"Inference-Header-Content-Length": strconv.Itoa(len(head))},
 			append(head, pixels...))},
 		{"JSON", post(one, infer, "application/json", nil, text)},
 	}, nil
-}
-
-// call is the frame of a ModelInferRequest.
-func call(pixels []uint8) []byte {
-	field := func(b []byte, n protowire.Number, v []byte) []byte {
-		return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), v)
-	}
-	input := field(field(field(nil, 1, []byte("images")), 2, []byte("UINT8")), 3,
-		[]byte{1, side, side, 3})
-	m := field(field(field(nil, 1, []byte("classifier")), 5, input), 7, pixels)
-	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(m))), m...)
 }
 
 // measure runs a way from n goroutines for one turn.

@@ -77,12 +77,20 @@ func RunColluders(ctx context.Context, p *experiment.Prepared, o Options) ([]Col
 			out = append(out, newRow(name, tenths*o.Clients/10))
 		}
 	}
-	draw, err := drawer(ctx, p, o)
+	var b interface {
+		colluded(ctx context.Context, repeat int) (colluded, error)
+	}
+	var err error
+	if p.Tools.Embedded != nil {
+		b, err = newMomentsBench(ctx, p, o)
+	} else {
+		b, err = newBench(ctx, p, o)
+	}
 	if err != nil {
 		return nil, err
 	}
 	for repeat := range o.Repeats {
-		d, err := draw(repeat)
+		d, err := b.colluded(ctx, repeat)
 		if err != nil {
 			return nil, err
 		}
@@ -128,17 +136,6 @@ func (r *CollusionRow) add(ctx context.Context, d colluded, oracle float64, o *O
 		}
 	}
 	return nil
-}
-
-// drawer returns the function that draws a round.
-func drawer(ctx context.Context, p *experiment.Prepared,
-	o Options) (func(repeat int) (colluded, error), error) {
-	if p.Tools.Embedded != nil {
-		b, err := newMomentsBench(ctx, p, o)
-		return func(repeat int) (colluded, error) { return b.colluded(ctx, repeat) }, err
-	}
-	b, err := newBench(ctx, p, o)
-	return func(repeat int) (colluded, error) { return b.colluded(ctx, repeat) }, err
 }
 
 // anchor returns images that no client holds, [known] of each class.

@@ -190,17 +190,6 @@ func (b *bench) anchored(ctx context.Context, sets []*point.Set, known *point.Se
 	return s, r.Judgement, err
 }
 
-// run runs a method of the registry with the shared settings.
-func (b *bench) run(ctx context.Context, name string, t *rival.Task) (*posterior.Result, error) {
-	method, err := rival.Lookup(name)
-	if err != nil {
-		return nil, err
-	}
-	settings := rival.DefaultSettings()
-	settings.L2 = b.p.Config.ERM.L2
-	return method.Run(ctx, t, settings)
-}
-
 // judge scores a posterior's predictions on test rows.
 func (b *bench) judge(ctx context.Context, r *posterior.Result,
 	rows []float32) (metric.Scores, error) {
@@ -271,6 +260,8 @@ func RunRivals(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreR
 	if err != nil {
 		return nil, err
 	}
+	settings := rival.DefaultSettings()
+	settings.L2 = p.Config.ERM.L2
 	out := make([]ScoreRow, len(Rivals))
 	for repeat := range o.Repeats {
 		rows, err := b.partition(repeat)
@@ -282,7 +273,11 @@ func RunRivals(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreR
 			return nil, err
 		}
 		for i, name := range Rivals {
-			r, err := b.run(ctx, name, t)
+			method, err := rival.Lookup(name)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			r, err := method.Run(ctx, t, settings)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
 			}

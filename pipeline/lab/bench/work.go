@@ -52,24 +52,19 @@ const (
 // Works returns the rows of the table, in order.
 func Works() []Work {
 	works := []Work{{"product of 512 x 512 matrices, float64, 0.27 GFLOP", products}}
+	fit := func(name, kind string, d, shared, own, count int) {
+		works = append(works, Work{name, func(ctx context.Context, b *Bench) ([]Contender, error) {
+			return fits(ctx, b, kind, d, shared, own, count)
+		}})
+	}
 	for _, n := range []int{100, 300, 1000} {
-		works = append(works, Work{fmt.Sprintf("one fit, %d points", n),
-			func(ctx context.Context, b *Bench) ([]Contender, error) {
-				return fits(ctx, b, "fit", dx, n, 0, 1)
-			}})
+		fit(fmt.Sprintf("one fit, %d points", n), "fit", dx, n, 0, 1)
 	}
-	for _, size := range [][2]int{{1000, 512}, {1000, 1280}, {10_000, 512}} {
-		works = append(works, Work{fmt.Sprintf("one wide fit, %d points of %d features", size[0], size[1]),
-			func(ctx context.Context, b *Bench) ([]Contender, error) {
-				return fits(ctx, b, "fit", size[1], size[0], 0, 1)
-			}})
+	for _, s := range [][2]int{{1000, 512}, {1000, 1280}, {10_000, 512}} {
+		fit(fmt.Sprintf("one wide fit, %d points of %d features", s[0], s[1]), "fit", s[1], s[0], 0, 1)
 	}
-	works = append(works,
-		Work{"80 heads, 100 pooled + 200 drawn points",
-			func(ctx context.Context, b *Bench) ([]Contender, error) {
-				return fits(ctx, b, "heads", dx, 100, 200, 80)
-			}}, Work{"10,000 points predicted by 200 heads", predictions},
-	)
+	fit("80 heads, 100 pooled + 200 drawn points", "heads", dx, 100, 200, 80)
+	works = append(works, Work{"10,000 points predicted by 200 heads", predictions})
 	for _, n := range nets() {
 		works = append(works, Work{n.name, engines(n)})
 	}
@@ -79,13 +74,11 @@ func Works() []Work {
 		}
 	}
 	works = append(works,
-		Work{fmt.Sprintf("features of %d images, extractor of CIFAR-10, %d at once", images, atOnce),
-			features}, Work{fmt.Sprintf("training step of that extractor, batch %d", trainBatch),
-			trainingStep}, Work{fmt.Sprintf("training step of a predictor, %d tasks", taskBatch),
-			predictorStep}, Work{fmt.Sprintf("training step of an embedding, %d tasks", taskBatch),
-			embeddingStep}, Work{"Table I on CIFAR-10, one repeat, shared settings, from cached features",
-			tableI},
-	)
+		Work{fmt.Sprintf("features of %d images, extractor of CIFAR-10, %d at once", images, atOnce), features},
+		Work{fmt.Sprintf("training step of that extractor, batch %d", trainBatch), trainingStep},
+		Work{fmt.Sprintf("training step of a predictor, %d tasks", taskBatch), predictorStep},
+		Work{fmt.Sprintf("training step of an embedding, %d tasks", taskBatch), embeddingStep},
+		Work{"Table I on CIFAR-10, one repeat, shared settings, from cached features", tableI})
 	return append(works, walls()...)
 }
 

@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/onnx/dense"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/point"
 )
@@ -83,14 +84,7 @@ func roots(s mat.Symmetric) (root, inverse *mat.Dense) {
 func sandwich(a, b mat.Matrix) *mat.SymDense {
 	var out mat.Dense
 	out.Product(a, b, a)
-	d, _ := out.Dims()
-	s := mat.NewSymDense(d, nil)
-	for i := range d {
-		for j := range i + 1 {
-			s.SetSym(i, j, (out.At(i, j)+out.At(j, i))/2)
-		}
-	}
-	return s
+	return moment.Symmetric(&out)
 }
 
 // barycenter returns the Gaussian of least mean squared Bures-Wasserstein distance from others,
@@ -219,7 +213,7 @@ func aligned(v view, unlabelled [][]float32) ([]view, error) {
 		sets = append(sets, features(c))
 	}
 	for _, rows := range unlabelled {
-		sets = append(sets, matrix(rows, dx))
+		sets = append(sets, moment.Rows(rows, dx))
 	}
 	all, err := point.Pool(v.clients...)
 	if err != nil {
@@ -247,33 +241,17 @@ func aligned(v view, unlabelled [][]float32) ([]view, error) {
 		}
 		for i, rows := range v.scored {
 			moved.scored = append(moved.scored,
-				float32s(by[len(v.clients)+i].along(axes.of(matrix(rows, dx)), t)))
+				float32s(by[len(v.clients)+i].along(axes.of(moment.Rows(rows, dx)), t)))
 		}
 		out = append(out, moved)
 	}
 	return out, nil
 }
 
-// copyRow copies as many numbers of a row as there are features.
-func copyRow(to []float64, row []float32) {
-	for j := range to {
-		to[j] = float64(row[j])
-	}
-}
-
 // features returns those of a client's points.
 func features(c *point.Set) *mat.Dense {
-	x := mat.NewDense(c.N, c.Dx, nil)
-	for i := range c.N {
-		copyRow(x.RawRowView(i), c.Row(i))
-	}
-	return x
-}
-
-func matrix(rows []float32, d int) *mat.Dense {
-	out := mat.NewDense(len(rows)/d, d, nil)
-	copyRow(out.RawMatrix().Data, rows)
-	return out
+	rows, _ := c.Labelled()
+	return moment.Rows(rows, c.Dx)
 }
 
 func float32s(x *mat.Dense) []float32 {

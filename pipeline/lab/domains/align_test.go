@@ -8,6 +8,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx/must"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/point"
 )
 
@@ -127,7 +128,7 @@ func TestAligned(t *testing.T) {
 				a.Dx, d, a.W[3], a.Row(3)[a.Dx:])
 		}
 		near(t, "clients at strength 1", features(a), features(b), 1e-2)
-		near(t, "images of a domain at strength 1", matrix(last.scored[0], a.Dx), features(b), 1e-3)
+		near(t, "images of a domain at strength 1", moment.Rows(last.scored[0], a.Dx), features(b), 1e-3)
 		if mat.EqualApprox(features(views[0].clients[0]), features(views[0].clients[1]), 0.1) {
 			t.Error("at the least strength the clients are alike already")
 		}

@@ -18,6 +18,7 @@ import (
 
 	"fmp/models/rng"
 	"fmp/pipeline/discriminant"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/lab/score"
@@ -237,7 +238,7 @@ func (b *bench) rivals(ctx context.Context, clients []*point.Set, tests []domain
 		rows := d.rows[len(d.shift.Labels)/2*b.dx:]
 		plain.scored, unlabelled = append(plain.scored, rows), append(unlabelled, d.unlabelled)
 		centred.scored = append(centred.scored,
-			float32s(less(matrix(rows, b.dx), meanOf(matrix(d.unlabelled, b.dx)))))
+			float32s(less(moment.Rows(rows, b.dx), meanOf(moment.Rows(d.unlabelled, b.dx)))))
 	}
 	moved, err := aligned(plain, unlabelled)
 	if err != nil {
