@@ -18,8 +18,7 @@ import (
 
 	"fmp/assets"
 	version "fmp/cmd/buildinfo"
-	"fmp/models"
-	"fmp/onnx/serde"
+	"fmp/pipeline/shipped"
 )
 
 // writeSBOM writes FILE.cdx.json beside the file of a program: its components, in CycloneDX 1.6.
@@ -117,22 +116,14 @@ func embeddedModels() ([]cdx.Component, error) {
 	var out []cdx.Component
 	for _, dataset := range assets.Datasets() {
 		for _, kind := range assets.Kinds(dataset) {
-			data, err := assets.Model(dataset, kind)
+			_, f, err := shipped.Load(dataset, kind)
 			if err != nil {
 				return nil, fmt.Errorf("sbom: %w", err)
-			}
-			m, err := serde.Unmarshal(data)
-			if err != nil {
-				return nil, fmt.Errorf("sbom: %s/%s: %w", dataset, kind, err)
-			}
-			f, err := models.ReadManifest(m)
-			if err != nil {
-				return nil, fmt.Errorf("sbom: %s/%s: %w", dataset, kind, err)
 			}
 			c := cdx.Component{BOMRef: "model:" + dataset + "/" + kind,
 				Type: cdx.ComponentTypeMachineLearningModel, Group: dataset, Name: kind,
 				MIMEType: "application/onnx",
-				Hashes:   sha256Of(models.DigestBytes(data)), Licenses: licences(f.Licence),
+				Hashes:   sha256Of(f.Digest), Licenses: licences(f.Licence),
 				ModelCard: &cdx.MLModelCard{ModelParameters: &cdx.MLModelParameters{
 					Datasets: &[]cdx.MLDatasetChoice{
 						{ComponentData: &cdx.ComponentData{Type: cdx.ComponentDataTypeDataset, Name: dataset,

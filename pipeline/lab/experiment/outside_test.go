@@ -22,6 +22,12 @@ func saved(t testing.TB, arrays map[string]*onnx.Tensor) []byte {
 	return b.Bytes()
 }
 
+// threeImages is what predictions of three test images are scored on.
+func threeImages() *held {
+	return &held{Test: score.Test{Features: []float32{1, 2, -1}, Labels: []int{0, 1, 1}}, dx: 1,
+		classes: 2, order: []int{2, 0, 1}}
+}
+
 // FuzzPredictions reads predictions of two tasks of three test images: scores are finite, or there
 // is an error.
 func FuzzPredictions(f *testing.F) {
@@ -30,8 +36,7 @@ func FuzzPredictions(f *testing.F) {
 	f.Add(saved(f, map[string]*onnx.Tensor{"homogeneous-0": p, "homogeneous-1-heads": heads}))
 	f.Add(saved(f, map[string]*onnx.Tensor{"homogeneous-0": onnx.NewTensor(make([]float32, 12), 2, 3,
 		2), "homogeneous-1": p}))
-	h := &held{Test: score.Test{Features: []float32{1, 2, -1}, Labels: []int{0, 1, 1}}, dx: 1,
-		classes: 2, order: []int{2, 0, 1}}
+	h := threeImages()
 	tasks := []SplitTask{{Name: "homogeneous-0"}, {Name: "homogeneous-1"}}
 	path := filepath.Join(f.TempDir(), "p.npz")
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -78,8 +83,7 @@ func FuzzHeld(f *testing.F) {
 
 // TestOutsideOrder scores rows in the order of the splits, each against its own image.
 func TestOutsideOrder(t *testing.T) {
-	h := &held{Test: score.Test{Features: []float32{1, 2, -1}, Labels: []int{0, 1, 1}}, dx: 1,
-		classes: 2, order: []int{2, 0, 1}}
+	h := threeImages()
 	p := onnx.NewTensor([]float64{0, 1, 1, 0, 0, 1}, 3, 2) // right for images 2, 0 and 1
 	r, err := (&Outside{Name: "x"}).score(t.Context(), h, map[string]*onnx.Tensor{"a": p},
 		SplitTask{Name: "a"})
@@ -91,8 +95,7 @@ func TestOutsideOrder(t *testing.T) {
 // TestTies: predictions with the digest of the run's test.npz are tied, those with another are refused,
 // and heads alone have no rows to tie.
 func TestTies(t *testing.T) {
-	h := &held{Test: score.Test{Features: []float32{1, 2, -1}, Labels: []int{0, 1, 1}}, dx: 1,
-		classes: 2, order: []int{2, 0, 1}}
+	h := threeImages()
 	sum := sha256.Sum256(saved(t, map[string]*onnx.Tensor{"features": onnx.NewTensor([]float32{-1, 1, 2}, 3, 1)}))
 	p := onnx.NewTensor([]float64{.5, .5, 1, 0, .25, .75}, 3, 2)
 	for name, x := range map[string]struct {

@@ -59,27 +59,19 @@ func TestPortable(t *testing.T) {
 	}
 }
 
-// TestFileOfPrivatePredictor: a file of private rounds is named where there are such.
-func TestFileOfPrivatePredictor(t *testing.T) {
-	for _, x := range []struct {
-		epsilon     float64
-		model, want string
-	}{{1, "/far/mine.onnx", "mine.onnx"}, {1, "default", ""}, {0, "/far/mine.onnx", ""}} {
-		c := Default()
-		c.Privacy.Epsilon, c.Privacy.Model = x.epsilon, x.model
-		if got := c.fileNames()["private"]; got != x.want {
-			t.Errorf("%g, %s: %q; want %q", x.epsilon, x.model, got, x.want)
-		}
-	}
-}
-
-// TestFileNames: models that come with the program, or are left out, are no files.
+// TestFileNames: models that come with the program, or are left out, are no files; that of private
+// rounds is named where there are such.
 func TestFileNames(t *testing.T) {
-	for model, want := range map[string]string{"default": "", "untrained": "", "none": "", "/far/mine.onnx": "mine.onnx"} {
+	const file = "/far/mine.onnx"
+	for _, x := range []struct {
+		epsilon                   float64
+		model, conjugate, private string
+	}{{0, "default", "", ""}, {0, "untrained", "", ""}, {0, "none", "", ""}, {0, file, "mine.onnx", ""},
+		{1, file, "mine.onnx", "mine.onnx"}, {1, "default", "", ""}} {
 		c := Default()
-		c.Conjugate.Model = model
-		if got := c.fileNames()["conjugate"]; got != want {
-			t.Errorf("%s: %q; want %q", model, got, want)
+		c.Privacy.Epsilon, c.Privacy.Model, c.Conjugate.Model = x.epsilon, x.model, x.model
+		if got := c.fileNames(); got["conjugate"] != x.conjugate || got["private"] != x.private {
+			t.Errorf("%g, %s: %v; want %q and %q", x.epsilon, x.model, got, x.conjugate, x.private)
 		}
 	}
 }

@@ -291,25 +291,6 @@ func TestRunFiguresMakeSense(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesAnotherRun(t *testing.T) {
-	c, d := small(), clusters(t, 4, 6, 300, 50)
-	c.Methods = []string{"LANN"}
-	c.ERM.L2 = 3
-	dir := t.TempDir()
-	must.Get(execute(t, t.Context(), c, d, dir, nil))(t)
-	before := read(t, dir, ResultsFile)
-	c.ERM.L2 = 1
-	_, err := execute(t, t.Context(), c, d, dir, nil)
-	must.Fail(err)(t, "erm.l2 is 3 there and 1 here")
-	if !bytes.Equal(before, read(t, dir, ResultsFile)) {
-		t.Error("the refused run changed the results")
-	}
-	foreign := t.TempDir()
-	must.Do(t, os.WriteFile(filepath.Join(foreign, "thesis.tex"), nil, 0o644))
-	must.Fail(execute(t, t.Context(), c, d, foreign, nil))(t, "holds files and no run",
-		"a folder with other files")
-}
-
 // TestDeliver: files of a run made elsewhere are taken if it is the same run; nothing is left of
 // another, so that it can be made again.
 func TestDeliver(t *testing.T) {

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"bytes"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -14,13 +15,7 @@ import (
 	"fmp/onnx/npy"
 )
 
-// exportedTo writes the splits of a small run in the run directory dir to the folder path.
-func exportedTo(t *testing.T, dir, path string) error {
-	t.Helper()
-	return exported(t, clusters(t, 4, 6, 300, 60), dir, path)
-}
-
-// exported writes the splits of a small run on some data.
+// exported writes the splits of a small run on some data, in the run directory dir, to the folder path.
 func exported(t *testing.T, of *Data, dir, path string) error {
 	t.Helper()
 	c := small()
@@ -30,21 +25,6 @@ func exported(t *testing.T, of *Data, dir, path string) error {
 	d := must.Get(Open(dir, c, p.Manifest))(t)
 	defer d.Close()
 	return ExportSplits(t.Context(), p, d, path)
-}
-
-// TestSplitsOfEqualRuns: equal runs in two directories have the same splits, so that predictions
-// from either are scored in both.
-func TestSplitsOfEqualRuns(t *testing.T) {
-	at := t.TempDir()
-	in := func(name string) string { return filepath.Join(at, name) }
-	must.Do(t, exportedTo(t, in("r1"), in("s1")))
-	must.Do(t, exportedTo(t, in("r2"), in("s2")))
-	must.Do(t, exportedTo(t, in("r2"), in("s1")))
-	for _, name := range []string{testSplit, SplitsFile} {
-		if !bytes.Equal(read(t, in("s1"), name), read(t, in("s2"), name)) {
-			t.Errorf("%s differs", name)
-		}
-	}
 }
 
 // TestSplitsAgain: of splits that are there, files that are gone or changed are made again, and
@@ -71,14 +51,14 @@ func TestSplitsAgain(t *testing.T) {
 			return npy.SaveArchive(file, arrays)
 		}, "another run directory"},
 	} {
-		dir, path := t.TempDir(), filepath.Join(t.TempDir(), "splits")
-		must.Do(t, exportedTo(t, dir, path))
+		dir, path, data := t.TempDir(), filepath.Join(t.TempDir(), "splits"), clusters(t, 4, 6, 300, 60)
+		must.Do(t, exported(t, data, dir, path))
 		was := map[string][]byte{}
 		for _, f := range []string{testSplit, corpusSplit, SplitsFile} {
 			was[f] = read(t, path, f)
 		}
 		must.Do(t, x.change(dir, path))
-		if err := exportedTo(t, dir, path); (err == nil) != (x.want == "") ||
+		if err := exported(t, data, dir, path); (err == nil) != (x.want == "") ||
 			err != nil && !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%s: %v; want %q", name, err, x.want)
 		}
@@ -90,8 +70,9 @@ func TestSplitsAgain(t *testing.T) {
 	}
 }
 
-// TestRowOrder: features with other bits, as another processor has, are in the same order, and a folder
-// keeps the test rows that its run directory holds.
+// TestRowOrder: equal runs in two directories have the same splits, so that predictions from either are
+// scored in both. Features with other bits, as another processor has, are in the same order, and a
+// folder keeps the test rows that its run directory holds.
 func TestRowOrder(t *testing.T) {
 	at, data := t.TempDir(), clusters(t, 4, 6, 300, 60)
 	export := func(run, splits string) {
@@ -99,6 +80,13 @@ func TestRowOrder(t *testing.T) {
 		must.Do(t, exported(t, data, filepath.Join(at, run), filepath.Join(at, splits)))
 	}
 	export("r1", "s1")
+	export("r3", "s4")
+	export("r3", "s1")
+	for _, name := range []string{testSplit, SplitsFile} {
+		if !bytes.Equal(read(t, at, "s1", name), read(t, at, "s4", name)) {
+			t.Errorf("%s differs", name)
+		}
+	}
 	for i, v := range data.Test {
 		data.Test[i] = math.Nextafter32(v, 1000)
 	}
@@ -109,12 +97,13 @@ func TestRowOrder(t *testing.T) {
 	if !slices.Equal(one.order, two.order) || slices.IsSorted(one.order) || slices.Equal(one.Features, two.Features) {
 		t.Errorf("orders %v and %v", one.order, two.order)
 	}
-	if !bytes.Equal(read(t, filepath.Join(at, "s1"), testSplit), read(t, filepath.Join(at, "s3"), testSplit)) {
+	if !bytes.Equal(read(t, at, "s1", testSplit), read(t, at, "s3", testSplit)) {
 		t.Error("splits of a run directory have other test rows than it holds")
 	}
 }
 
-// TestModelsOfAKeptRun: a run that cannot be gone on with by other models says whose models it needs.
+// TestModelsOfAKeptRun: a run that cannot be gone on with by other models says whose models it needs, by
+// other settings which these are; files that are no run's are left alone.
 func TestModelsOfAKeptRun(t *testing.T) {
 	dir, c := t.TempDir(), small()
 	c.FillDefaults()
@@ -135,5 +124,14 @@ func TestModelsOfAKeptRun(t *testing.T) {
 	if _, err := Open(dir, c, is); err == nil || strings.Contains(err.Error(), "models") {
 		t.Errorf("equal models: %v", err)
 	}
+	l2, kept := c.ERM.L2, read(t, dir, ConfigFile)
+	c.ERM.L2++
+	must.Fail(Open(dir, c, is))(t, fmt.Sprintf("erm.l2 is %g there and %g here", l2, c.ERM.L2), "other settings")
+	if !bytes.Equal(kept, read(t, dir, ConfigFile)) {
+		t.Error("the refused run changed the settings")
+	}
 	must.Fail(readHeld(dir))(t, "the program and the models that made the run", "without splits")
+	foreign := t.TempDir()
+	must.Do(t, os.WriteFile(filepath.Join(foreign, "thesis.tex"), nil, 0o644))
+	must.Fail(Open(foreign, c, is))(t, "holds files and no run", "a folder with other files")
 }

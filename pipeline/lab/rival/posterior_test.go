@@ -512,6 +512,7 @@ func TestErrors(t *testing.T) {
 			_, err := DefaultSettings().With("depth", 1)
 			return err
 		},
+		"did you mean CBNN?": func() error { _, err := Lookup("CBN"); return err },
 	} {
 		must.Fail(do())(t, want)
 	}
@@ -552,13 +553,6 @@ func TestCancel(t *testing.T) {
 	for _, m := range closedMethods() {
 		must.Get(m.Run(context.Background(), task, DefaultSettings()))(t)
 	}
-}
-
-func TestLookup(t *testing.T) {
-	if m := must.Get(Lookup("fedcgs"))(t); m.Info().Name != "FedCGS" {
-		t.Errorf("fedcgs is %s", m.Info().Name)
-	}
-	must.Fail(Lookup("CBN"))(t, "did you mean CBNN?")
 }
 
 func ExampleNewTask() {

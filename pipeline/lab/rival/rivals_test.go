@@ -133,28 +133,6 @@ func TestDiscriminants(t *testing.T) {
 	})
 }
 
-// TestLatent: in its coordinates W is I and B diagonal.
-func TestLatent(t *testing.T) {
-	w := newWorld(1, 6, 5, 3)
-	x, y := w.draw(rng.New(3, "corpus"), 400)
-	k := must.Get(NewCorpus(x, 6, y, 5))(t)
-	l := must.Get(k.latent(0.1))(t)
-	for name, c := range map[string]struct{ of, want mat.Symmetric }{
-		"within":  {moment.Shrunk(k.Within, 0.1), identity(6)},
-		"between": {k.Between, mat.NewDiagDense(6, l.beta)},
-	} {
-		var half, whole mat.Dense
-		half.Mul(c.of, l.v)
-		whole.Mul(l.v.T(), &half)
-		for i := range 6 { // the model has no negative variance
-			whole.Set(i, i, max(whole.At(i, i), 0))
-		}
-		if !mat.EqualApprox(&whole, c.want, 1e-9) {
-			t.Errorf("%s: V'SV is\n%v; want\n%v", name, mat.Formatted(&whole), mat.Formatted(c.want))
-		}
-	}
-}
-
 // identity is I.
 func identity(n int) *mat.DiagDense {
 	return mat.NewDiagDense(n, slices.Repeat([]float64{1}, n))
@@ -291,37 +269,6 @@ func TestMembership(t *testing.T) {
 	s := must.Get((&score.Test{Features: x, Labels: y}).Score(context.Background(), task.Clients(), r, 1))(t)
 	if s.Membership != nil {
 		t.Errorf("second moments have a membership of class means: %v", *s.Membership)
-	}
-}
-
-// squares are coordinates for a test: every feature, and its square behind them all.
-type squares struct{ dx int }
-
-func (s squares) Map(_ context.Context, features []float32) ([]float32, error) {
-	var out []float32
-	for i := 0; i < len(features); i += s.dx {
-		row := features[i : i+s.dx]
-		out = append(out, row...)
-		for _, v := range row {
-			out = append(out, v*v)
-		}
-	}
-	return out, nil
-}
-
-// TestHeadsOnCoordinates: a head on the square of the one feature tells the middle from both sides,
-// which none on the feature itself does.
-func TestHeadsOnCoordinates(t *testing.T) {
-	head := posterior.Theta{D: 3, C: 2, W: []float64{0, 0, 0, 10, 0, -10}} // logit 1 is 10 x^2 - 10
-	x, y := []float32{-2, -1.5, 0, 0.5, 2}, []int{1, 1, 0, 0, 1}
-	s := must.Get(score.Evaluate(context.Background(),
-		&posterior.Result{Ensembles: []posterior.Ensemble{{head}}, Coordinates: squares{1}}, x, y, 1))(t)
-	if s.ACC != 1 {
-		t.Errorf("accuracy is %v, want 1", s.ACC)
-	}
-	if _, err := score.Evaluate(context.Background(),
-		&posterior.Result{Ensembles: []posterior.Ensemble{{head}}}, x, y, 1); err == nil {
-		t.Error("a head of 2 coordinates scored rows of 1 without them")
 	}
 }
 
