@@ -136,12 +136,12 @@ func (k *keptRun) pair(t *testing.T, tab *report.Table, own, other string) repor
 // largest is the largest difference of a figure, times sign, of a method to others in some tables, and
 // which it is.
 func (k *keptRun) largest(t *testing.T, tabs []*report.Table, own string, others []string, sign float64,
-	of func(report.Difference) metric.Interval) (most float64, which string) {
+	of figureOf) (most float64, which string) {
 	t.Helper()
 	most = math.Inf(-1)
 	for _, tab := range tabs {
 		for _, m := range others {
-			if d := of(k.pair(t, tab, own, m)); sign*d.Mean > most {
+			if d := of(k.pair(t, tab, own, m).Figures); sign*d.Mean > most {
 				most, which = sign*d.Mean, fmt.Sprintf("%+.4f ± %.4f to %s", d.Mean, d.Half, m)
 				if tab.Alpha > 0 {
 					which += fmt.Sprintf(" at α = %g", tab.Alpha)
@@ -390,11 +390,9 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 				d.NLL.Mean, d.ACC.Mean)
 		})
 	oneShot := append([]string{"FedCGS"}, consensus...)
-	ece := func(d report.Difference) metric.Interval { return d.ECE }
-	nll := func(d report.Difference) metric.Interval { return d.NLL }
-	acc := func(d report.Difference) metric.Interval { return d.ACC }
-	best := func(others []string, sign float64, of func(report.Difference) metric.Interval) func(
-		*keptRun, []*report.Table) string {
+	ece := func(f report.Figures) metric.Interval { return f.ECE }
+	acc := func(f report.Figures) metric.Interval { return f.ACC }
+	best := func(others []string, sign float64, of figureOf) func(*keptRun, []*report.Table) string {
 		return func(k *keptRun, tabs []*report.Table) string {
 			worst, name := k.largest(t, tabs, own, others, sign, of)
 			return verdict(worst <= 0, "%s", name)
@@ -410,7 +408,7 @@ func aimsText(t *testing.T, own string, closed, figure2 map[string]*keptRun) str
 			_, name := k.largest(t, tabs, own, oneShot, 1, ece)
 			return verdict(met, "%s", name)
 		})
-	each("FMP's NLL the best of the one-shot methods", closed, even, best(oneShot, 1, nll))
+	each("FMP's NLL the best of the one-shot methods", closed, even, best(oneShot, 1, likelihoods[0]))
 	accuracy := func(other string, least float64) func(*keptRun, []*report.Table) string {
 		return func(k *keptRun, tabs []*report.Table) string {
 			d := k.pair(t, tabs[0], own, other).ACC

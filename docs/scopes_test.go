@@ -52,23 +52,25 @@ func scopeText(t *testing.T, title, own string, k *keptRun) string {
 	return b.String()
 }
 
-// bestRival is the rival with the least mean NLL of a table, or the least joint NLL, and that
-// figure.
-func bestRival(t *testing.T, tab *report.Table, joint bool) (best *report.Row, figure float64) {
+// figureOf is a figure of a row or of a difference.
+type figureOf = func(report.Figures) metric.Interval
+
+// likelihoods are NLL and joint NLL.
+var likelihoods = []figureOf{func(f report.Figures) metric.Interval { return f.NLL },
+	func(f report.Figures) metric.Interval { return f.JointNear }}
+
+// bestRival is the rival with the least mean of a figure of a table.
+func bestRival(t *testing.T, tab *report.Table, of figureOf) (best *report.Row) {
 	for r := range tab.Rows {
 		row := &tab.Rows[r]
-		x := row.NLL.Mean
-		if joint {
-			x = row.JointNear.Mean
-		}
-		if isRival(row) && (best == nil || x < figure) {
-			best, figure = row, x
+		if isRival(row) && (best == nil || of(row.Figures).Mean < of(best.Figures).Mean) {
+			best = row
 		}
 	}
 	if best == nil {
 		t.Fatal("a table without a rival")
 	}
-	return best, figure
+	return best
 }
 
 // measuredText is the table of the page of results: FMP, or one posterior where the corpus has the
@@ -91,7 +93,7 @@ func measuredText(t *testing.T) string {
 		var acc, nll, less []string
 		for _, tab := range k.tunedTables() {
 			own := rowOf(t, tab, method)
-			best, _ := bestRival(t, tab, false)
+			best := bestRival(t, tab, likelihoods[0])
 			d := k.pair(t, tab, method, best.Method).NLL
 			acc = append(acc, fmt.Sprintf("%.3f", own.ACC.Mean))
 			nll = append(nll, fmt.Sprintf("%.3f", own.NLL.Mean))
@@ -116,7 +118,7 @@ func answerText(t *testing.T) string {
 			clients = "every client has few classes"
 		}
 		own := rowOf(t, tab, "FMP")
-		best, _ := bestRival(t, tab, false)
+		best := bestRival(t, tab, likelihoods[0])
 		d := k.pair(t, tab, "FMP", best.Method).NLL
 		fmt.Fprintf(&b, "| %s | %.3f | %.3f | %.3f (%s) | %+.3f ± %.3f |\n", clients, own.ACC.Mean,
 			own.NLL.Mean, best.NLL.Mean, best.Method, d.Mean, d.Half)
@@ -136,13 +138,9 @@ func bestText(t *testing.T, method string, titles []string, runs []*keptRun) str
 			own := rowOf(t, tab, method)
 			fmt.Fprintf(&b, "| %s | %s | %.4f | %.4f |", titles[i], tab.Partition, own.NLL.Mean,
 				own.JointNear.Mean)
-			for _, joint := range []bool{false, true} {
-				best, figure := bestRival(t, tab, joint)
-				d := k.pair(t, tab, method, best.Method)
-				x := d.NLL
-				if joint {
-					x = d.JointNear
-				}
+			for _, of := range likelihoods {
+				best := bestRival(t, tab, of)
+				x := of(k.pair(t, tab, method, best.Method).Figures)
 				word := "tie"
 				switch {
 				case x.Mean+x.Half < 0:
@@ -150,7 +148,7 @@ func bestText(t *testing.T, method string, titles []string, runs []*keptRun) str
 				case x.Mean-x.Half > 0:
 					word = "**missed**"
 				}
-				fmt.Fprintf(&b, " %s %.4f | %+.4f ± %.4f, %s |", best.Method, figure,
+				fmt.Fprintf(&b, " %s %.4f | %+.4f ± %.4f, %s |", best.Method, of(best.Figures).Mean,
 					x.Mean, x.Half, word)
 			}
 			for _, c := range []metric.Interval{own.CoverTop, own.CoverUncertain} {
@@ -184,22 +182,17 @@ func closedAimsText(t *testing.T, names []string, runs []*keptRun) string {
 		for j, alpha := range []float64{0, 0.1} {
 			tab := k.table(t, alpha, "tuned")
 			fmt.Fprintf(&b, "| %s | %s |", names[i], tab.Partition)
-			for _, joint := range []bool{false, true} {
+			for _, of := range likelihoods {
 				var worst metric.Interval
 				name := ""
 				for r := range tab.Rows {
 					if !isRival(&tab.Rows[r]) {
 						continue
 					}
-					d := k.pair(t, tab, "FMP-one", tab.Rows[r].Method)
-					x := d.NLL
-					if joint {
-						x = d.JointNear
-					}
+					x := of(k.pair(t, tab, "FMP-one", tab.Rows[r].Method).Figures)
 					// On MNIST the aim is not to be above any by more than the interval.
 					if name == "" || names[i] != "mnist" && x.Hi() > worst.Hi() ||
-						names[i] == "mnist" &&
-							x.Lo() > worst.Lo() {
+						names[i] == "mnist" && x.Lo() > worst.Lo() {
 						worst, name = x, tab.Rows[r].Method
 					}
 				}

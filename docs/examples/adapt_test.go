@@ -76,11 +76,7 @@ func TestAdapt(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the programs and runs a round")
 	}
-	page := must.Get(os.ReadFile(filepath.Join("..", "shifts.md")))(t)
-	code := must.Get(os.ReadFile("adapt.py"))(t)
-	if !bytes.Contains(page, []byte("```python\n"+string(code)+"```\n")) {
-		t.Error("docs/shifts.md does not show adapt.py as it is")
-	}
+	code := shown(t, "shifts.md", "adapt.py", "python")
 	dir, run := place(t)
 	python := snippets(t, dir)[0]
 	run("fmp data synth -o drawn --photos --train 600 --test 240")

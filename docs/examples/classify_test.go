@@ -25,13 +25,19 @@ import (
 
 // TestPagesShowTheSnippets: the code of the page is that of the files that TestSnippets runs.
 func TestPagesShowTheSnippets(t *testing.T) {
-	page := must.Get(os.ReadFile(filepath.Join("..", "extractors.md")))(t)
-	for name, language := range map[string]string{"classify.py": "python", "classify.mjs": "js"} {
-		code := must.Get(os.ReadFile(name))(t)
-		if !bytes.Contains(page, []byte("```"+language+"\n"+string(code)+"```\n")) {
-			t.Errorf("docs/extractors.md does not show %s as it is", name)
-		}
+	shown(t, "extractors.md", "classify.py", "python")
+	shown(t, "extractors.md", "classify.mjs", "js")
+}
+
+// shown is the code of a file, which a page must show as it is.
+func shown(t *testing.T, page, name, language string) []byte {
+	t.Helper()
+	code := must.Get(os.ReadFile(name))(t)
+	text := must.Get(os.ReadFile(filepath.Join("..", page)))(t)
+	if !bytes.Contains(text, []byte("```"+language+"\n"+string(code)+"```\n")) {
+		t.Errorf("docs/%s does not show %s as it is", page, name)
 	}
+	return code
 }
 
 // decoded writes photographs of many sizes into photos, as PNG, TIFF and JPEG, and the pixels that
