@@ -98,67 +98,63 @@ func (n net) on(e engine.Engine, name string, m *onnx.Model) (Contender, error) 
 
 // quantised returns the contenders for a net in bytes, as quantise.py makes it, and for the net as
 // it is.
-func quantised(n net) func(ctx context.Context, b *Bench) ([]Contender, error) {
-	return func(ctx context.Context, b *Bench) ([]Contender, error) {
-		m, err := n.model()
-		if err != nil {
-			return nil, err
-		}
-		folder, err := os.MkdirTemp("", "fmp-bench-*")
-		if err != nil {
-			return nil, err
-		}
-		defer os.RemoveAll(folder)
-		from, to := filepath.Join(folder, "model.onnx"), filepath.Join(folder, "quantised.onnx")
-		if err := serde.Save(from, m); err != nil {
-			return nil, err
-		}
-		script := filepath.Join(string(b.Peers), "quantise.py")
-		if said, err := exec.CommandContext(ctx, b.Peers.python(), script, from, to).CombinedOutput(); err != nil {
-			c, e := n.ours("fmp, pure engine, float32", m)
-			return []Contender{c, {Name: "onnxruntime's quantisation (" +
-				cmp.Or(lastLine(string(said)), err.Error()) + ")"}}, errors.Join(e, ctx.Err())
-		}
-		q, err := serde.Load(to)
-		if err != nil {
-			return nil, err
-		}
-		var all []Contender
-		for _, of := range []struct {
-			in string
-			m  *onnx.Model
-		}{{"in bytes", q}, {"float32", m}} {
-			c, err := n.ours("fmp, pure engine, "+of.in, of.m)
-			if err != nil {
-				return all, err
-			}
-			more, err := n.others(ctx, b, of.m, peer{"net:onnxruntime", "onnxruntime from Python"})
-			for i := range more {
-				more[i].Name += ", " + of.in
-			}
-			if all = append(append(all, c), more...); err != nil {
-				return all, err
-			}
-		}
-		return all, nil
+func (n net) quantised(ctx context.Context, b *Bench) ([]Contender, error) {
+	m, err := n.model()
+	if err != nil {
+		return nil, err
 	}
+	folder, err := os.MkdirTemp("", "fmp-bench-*")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(folder)
+	from, to := filepath.Join(folder, "model.onnx"), filepath.Join(folder, "quantised.onnx")
+	if err := serde.Save(from, m); err != nil {
+		return nil, err
+	}
+	script := filepath.Join(string(b.Peers), "quantise.py")
+	if said, err := exec.CommandContext(ctx, b.Peers.python(), script, from, to).CombinedOutput(); err != nil {
+		c, e := n.ours("fmp, pure engine, float32", m)
+		return []Contender{c, {Name: "onnxruntime's quantisation (" +
+			cmp.Or(lastLine(string(said)), err.Error()) + ")"}}, errors.Join(e, ctx.Err())
+	}
+	q, err := serde.Load(to)
+	if err != nil {
+		return nil, err
+	}
+	var all []Contender
+	for _, of := range []struct {
+		in string
+		m  *onnx.Model
+	}{{"in bytes", q}, {"float32", m}} {
+		c, err := n.ours("fmp, pure engine, "+of.in, of.m)
+		if err != nil {
+			return all, err
+		}
+		more, err := n.others(ctx, b, of.m, peer{"net:onnxruntime", "onnxruntime from Python"})
+		for i := range more {
+			more[i].Name += ", " + of.in
+		}
+		if all = append(append(all, c), more...); err != nil {
+			return all, err
+		}
+	}
+	return all, nil
 }
 
 // engines returns the contenders for a net.
-func engines(n net) func(ctx context.Context, b *Bench) ([]Contender, error) {
-	return func(ctx context.Context, b *Bench) ([]Contender, error) {
-		m, err := n.model()
-		if err != nil {
-			return nil, err
-		}
-		ours, err := n.ours("fmp, pure engine", m)
-		if err != nil {
-			return nil, err
-		}
-		others, err := n.others(ctx, b, m, peer{"net:onnxruntime", "onnxruntime from Python"},
-			peer{"net:openvino", "OpenVINO"}, peer{"net:tract", "tract"})
-		return append([]Contender{ours}, others...), err
+func (n net) engines(ctx context.Context, b *Bench) ([]Contender, error) {
+	m, err := n.model()
+	if err != nil {
+		return nil, err
 	}
+	ours, err := n.ours("fmp, pure engine", m)
+	if err != nil {
+		return nil, err
+	}
+	others, err := n.others(ctx, b, m, peer{"net:onnxruntime", "onnxruntime from Python"},
+		peer{"net:openvino", "OpenVINO"}, peer{"net:tract", "tract"})
+	return append([]Contender{ours}, others...), err
 }
 
 // others are peers with the model, in processes of their own, as their users run them. Where there

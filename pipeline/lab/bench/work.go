@@ -66,11 +66,11 @@ func Works() []Work {
 	fit("80 heads, 100 pooled + 200 drawn points", "heads", dx, 100, 200, 80)
 	works = append(works, Work{"10,000 points predicted by 200 heads", predictions})
 	for _, n := range nets() {
-		works = append(works, Work{n.name, engines(n)})
+		works = append(works, Work{n.name, n.engines})
 	}
 	for _, n := range nets() {
 		if strings.Contains(n.name, "one image") && !strings.Contains(n.name, "ViT") {
-			works = append(works, Work{n.name + ", in bytes", quantised(n)})
+			works = append(works, Work{n.name + ", in bytes", n.quantised})
 		}
 	}
 	works = append(works,

@@ -29,50 +29,47 @@ const Severities = 5
 type kind struct {
 	name     string
 	strength [Severities]float64
-	do       func(im *picture, strength float64, r *rand.Rand) error
+	do       func(im *picture, strength float64, r *rand.Rand)
 }
 
-// picture is one image of values 0 to 1.
+// picture is one image of values 0 to 1, and the error of what was last done to it.
 type picture struct {
 	h, w, ch int
 	v        []float64
+	err      error
 }
 
 var kinds = []kind{
 	{"gaussian-noise", [Severities]float64{0.04, 0.06, 0.08, 0.09, 0.10},
-		func(im *picture, s float64, r *rand.Rand) error {
+		func(im *picture, s float64, r *rand.Rand) {
 			for i := range im.v {
 				im.v[i] += s * r.NormFloat64()
 			}
-			return nil
 		}},
 	// The number of photons per unit of intensity.
 	{"shot-noise", [Severities]float64{500, 250, 100, 75, 50},
-		func(im *picture, s float64, r *rand.Rand) error {
+		func(im *picture, s float64, r *rand.Rand) {
 			for i, v := range im.v {
 				im.v[i] = distuv.Poisson{Lambda: max(v*s, 1e-9), Src: r}.Rand() / s
 			}
-			return nil
 		}},
 	// The share of values that are set to black or white.
 	{"impulse-noise", [Severities]float64{0.01, 0.02, 0.03, 0.05, 0.07},
-		func(im *picture, s float64, r *rand.Rand) error {
+		func(im *picture, s float64, r *rand.Rand) {
 			for i := range im.v {
 				if r.Float64() < s {
 					im.v[i] = float64(r.IntN(2))
 				}
 			}
-			return nil
 		}},
 	// The standard deviation in pixels of an image 32 pixels wide.
 	{"gaussian-blur", [Severities]float64{0.4, 0.6, 0.7, 0.8, 1},
-		func(im *picture, s float64, _ *rand.Rand) error {
+		func(im *picture, s float64, _ *rand.Rand) {
 			im.blur(s * float64(im.w) / 32)
-			return nil
 		}},
 	// The share of contrast that is left.
 	{"contrast", [Severities]float64{0.75, 0.5, 0.4, 0.3, 0.15},
-		func(im *picture, s float64, _ *rand.Rand) error {
+		func(im *picture, s float64, _ *rand.Rand) {
 			for c := range im.ch {
 				var mean float64
 				for i := c; i < len(im.v); i += im.ch {
@@ -82,26 +79,23 @@ var kinds = []kind{
 					im.v[i] = mean + s*(im.v[i]-mean)
 				}
 			}
-			return nil
 		}},
 	// The intensity that is added.
 	{"brightness", [Severities]float64{0.05, 0.1, 0.15, 0.2, 0.3},
-		func(im *picture, s float64, _ *rand.Rand) error {
+		func(im *picture, s float64, _ *rand.Rand) {
 			for i := range im.v {
 				im.v[i] += s
 			}
-			return nil
 		}},
 	// The share of the width and height that remains; less than in the benchmark, whose mildest two
 	// differ by alignment alone.
 	{"pixelate", [Severities]float64{0.75, 0.65, 0.55, 0.45, 0.35},
-		func(im *picture, s float64, _ *rand.Rand) error {
+		func(im *picture, s float64, _ *rand.Rand) {
 			im.pixelate(s)
-			return nil
 		}},
 	// The JPEG quality.
 	{"jpeg", [Severities]float64{80, 65, 58, 50, 40},
-		func(im *picture, s float64, _ *rand.Rand) error { return im.compress(int(s)) }},
+		func(im *picture, s float64, _ *rand.Rand) { im.err = im.compress(int(s)) }},
 }
 
 // Names returns the names of the kinds of corruption.
@@ -121,13 +115,25 @@ func Apply(images *dataset.Images, name string, severity int,
 		return nil, fmt.Errorf("corruption %s: severity %d; allowed are 1 to %d", name,
 			severity, Severities)
 	}
-	for _, k := range kinds {
-		if k.name != name {
-			continue
-		}
-		return each(images, func(im *picture) error { return k.do(im, k.strength[severity-1], r) })
+	at := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
+	if at < 0 {
+		return nil, fmt.Errorf("no corruption %q; there are %s", name, strings.Join(Names(), ", "))
 	}
-	return nil, fmt.Errorf("no corruption %q; there are %s", name, strings.Join(Names(), ", "))
+	out := *images
+	out.Pix = make([]uint8, len(images.Pix))
+	im := &picture{h: images.H, w: images.W, ch: images.Ch,
+		v: make([]float64, images.H*images.W*images.Ch)}
+	for i := range images.N {
+		for j, v := range images.At(i) {
+			im.v[j] = float64(v) / 255
+		}
+		kinds[at].do(im, kinds[at].strength[severity-1], r)
+		if im.err != nil {
+			return nil, fmt.Errorf("image %d: %w", i, im.err)
+		}
+		im.pixels(out.At(i))
+	}
+	return &out, nil
 }
 
 // Inverted returns images with every value v replaced by 255 - v, as inputs unlike any of their
@@ -184,23 +190,6 @@ func Shaped(images, like *dataset.Images) *dataset.Images {
 		fit.Pixels(imagefile.Raw(images.At(i), images.H, images.W, images.Ch), out.At(i))
 	}
 	return out
-}
-
-func each(images *dataset.Images, do func(*picture) error) (*dataset.Images, error) {
-	out := *images
-	out.Pix = make([]uint8, len(images.Pix))
-	im := &picture{h: images.H, w: images.W, ch: images.Ch,
-		v: make([]float64, images.H*images.W*images.Ch)}
-	for i := range images.N {
-		for j, v := range images.At(i) {
-			im.v[j] = float64(v) / 255
-		}
-		if err := do(im); err != nil {
-			return nil, fmt.Errorf("image %d: %w", i, err)
-		}
-		im.pixels(out.At(i))
-	}
-	return &out, nil
 }
 
 // pixels writes the values, clipped to 0..1, as bytes.
