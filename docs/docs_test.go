@@ -20,7 +20,7 @@ import (
 	"fmp/models"
 	"fmp/onnx/coverage"
 	"fmp/onnx/must"
-	"fmp/onnx/serde"
+	"fmp/pipeline/shipped"
 )
 
 // TestLibraryShowsTheExamples: the Go code of library.md is that of the examples, which are tests
@@ -150,18 +150,9 @@ func TestPageListsTheModels(t *testing.T) {
 				sizes += " - |"
 				continue
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			path := filepath.Join("assets/models", dir, kind+".onnx")
-			m, err := serde.Unmarshal(data)
-			if err != nil {
-				t.Fatalf("%s: %v", path, err)
-			}
-			f, err := models.ReadManifest(m)
-			if err != nil {
-				t.Fatalf("%s: %v", path, err)
-			}
+			_, f := must.Get2(shipped.Load(dir, kind))(t)
 			if f.Kind != kind {
 				t.Errorf("%s is %q by its manifest", path, f.Kind)
 			}
