@@ -32,7 +32,7 @@ type kind struct {
 	do       func(im *picture, strength float64, r *rand.Rand)
 }
 
-// picture is one image of values 0 to 1, and the error of what was last done to it.
+// picture is one image of values 0 to 1, and the error of its corruption.
 type picture struct {
 	h, w, ch int
 	v        []float64
