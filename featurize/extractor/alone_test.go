@@ -36,6 +36,11 @@ func TestImagesAlone(t *testing.T) {
 	inTraining := func(b *build.Builder, v build.Ref) build.Ref {
 		return normalised(b, v, b.Const(three(0)), b.Const(three(1)), 3, onnx.IntAttr("training_mode", 1))
 	}
+	dropout := func(training bool) func(b *build.Builder, v build.Ref) build.Ref {
+		return func(b *build.Builder, v build.Ref) build.Ref {
+			return b.Op("Dropout", []build.Ref{v, b.F32(0.5), b.Const(onnx.Scalar(training))})
+		}
+	}
 	moments := func(b *build.Builder, v build.Ref, axes ...int) (mean, variance build.Ref) {
 		d := b.Sub(v, b.ReduceMean(v, true, axes...))
 		return b.ReduceMean(v, false, axes...), b.ReduceMean(b.Mul(d, d), false, axes...)
@@ -116,8 +121,16 @@ func TestImagesAlone(t *testing.T) {
 		"tiny": {"n", func(b *build.Builder, v build.Ref) build.Ref {
 			return b.Mul(v, b.F32(1e-12))
 		}, ""},
-		"training form":                   {"n", inTraining, "evaluation form"},
+		"not finite": {"n", func(b *build.Builder, v build.Ref) build.Ref {
+			return b.Log(v)
+		}, "must be finite"},
+		"training form":                   {"n", inTraining, "is BatchNormalization in training form"},
 		"training form of a batch of one": {1, inTraining, ""},
+		"evaluation form": {"n", func(b *build.Builder, v build.Ref) build.Ref {
+			return normalised(b, v, b.Const(three(0)), b.Const(three(1)), 1, onnx.IntAttr("training_mode", 0))
+		}, ""},
+		"chance in training form":   {"n", dropout(true), "is Dropout in training form"},
+		"chance in evaluation form": {"n", dropout(false), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := build.New("alone")

@@ -27,51 +27,42 @@ func TestScalesAndOrders(t *testing.T) {
 	}
 	net := []float64{0.485, 0.456, 0.406}
 	dev := []float64{0.229, 0.224, 0.225}
+	imagenet := func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }
+	around := func(i, c int) float64 { return mean(i, c)/127.5 - 1 }
+	lite := func(i, c int) float64 { return (mean(i, c) - 127) / 128 }
+	caffe := func(i, c int) float64 { return mean(i, 2-c) - []float64{103.939, 116.779, 123.68}[c] }
 	for name, c := range map[string]struct {
 		opt  Options
 		want func(i, c int) float64
 	}{
-		"imagenet": {Options{Preset: "imagenet"},
-			func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
+		"imagenet":      {Options{Preset: "imagenet"}, imagenet},
 		"0-255":         {Options{Scale: Scale255}, mean},
 		"0-255, preset": {Options{Preset: "0-255"}, mean},
-		"-1 to 1":       {Options{Preset: "-1-1"}, func(i, c int) float64 { return mean(i, c)/127.5 - 1 }},
-		"caffe": {Options{Preset: "caffe"}, func(i, c int) float64 {
-			return mean(i, 2-c) - []float64{103.939, 116.779, 123.68}[c]
-		}},
+		"-1 to 1":       {Options{Preset: "-1-1"}, around},
+		"caffe":         {Options{Preset: "caffe"}, caffe},
 		"mean of 0-255": {Options{Mean: []float64{100}, Std: []float64{50}, Scale: Scale255},
 			func(i, c int) float64 { return (mean(i, c) - 100) / 50 }},
 		"bgr": {Options{Channels: BGR}, func(i, c int) float64 { return mean(i, 2-c) / 255 }},
 		// Figures as the libraries print them: torchvision.models weights' transforms(),
 		// timm.data.constants, keras' imagenet_utils, clip.py, dinov2's transforms.py and
 		// efficientnet_lite_builder.py.
-		"torchvision": {Options{Preset: "torchvision"},
-			func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
-		"timm": {Options{Preset: "timm"},
-			func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
-		"timm-inception": {Options{Preset: "timm-inception"},
-			func(i, c int) float64 { return (mean(i, c)/255 - 0.5) / 0.5 }},
+		"torchvision":    {Options{Preset: "torchvision"}, imagenet},
+		"timm":           {Options{Preset: "timm"}, imagenet},
+		"timm-inception": {Options{Preset: "timm-inception"}, around},
 		"dinov2": {Options{Preset: "dinov2"}, func(i, c int) float64 {
 			return (mean(i, c) - []float64{123.675, 116.28, 103.53}[c]) / []float64{58.395, 57.12, 57.375}[c]
 		}},
-		"efficientnet-lite": {Options{Preset: "efficientnet-lite"},
-			func(i, c int) float64 { return (mean(i, c) - 127) / 128 }},
-		"keras-tf": {Options{Preset: "keras-tf"}, func(i, c int) float64 { return mean(i, c)/127.5 - 1 }},
-		"keras-torch": {Options{Preset: "keras-torch"},
-			func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
-		"keras-caffe": {Options{Preset: "keras-caffe"}, func(i, c int) float64 {
-			return mean(i, 2-c) - []float64{103.939, 116.779, 123.68}[c]
-		}},
+		"efficientnet-lite": {Options{Preset: "efficientnet-lite"}, lite},
+		"keras-tf":          {Options{Preset: "keras-tf"}, around},
+		"keras-torch":       {Options{Preset: "keras-torch"}, imagenet},
+		"keras-caffe":       {Options{Preset: "keras-caffe"}, caffe},
 		"clip": {Options{Preset: "clip"}, func(i, c int) float64 {
 			return (mean(i, c)/255 - []float64{0.48145466, 0.4578275, 0.40821073}[c]) /
 				[]float64{0.26862954, 0.26130258, 0.27577711}[c]
 		}},
-		"own over preset": {Options{Preset: "imagenet", Mean: []float64{0.5}, Std: []float64{0.5}},
-			func(i, c int) float64 { return mean(i, c)/127.5 - 1 }},
-		"own scale, the preset's": {Options{Preset: "efficientnet-lite", Scale: Scale255},
-			func(i, c int) float64 { return (mean(i, c) - 127) / 128 }},
-		"own scale, the preset's default": {Options{Preset: "imagenet", Scale: Scale1},
-			func(i, c int) float64 { return (mean(i, c)/255 - net[c]) / dev[c] }},
+		"own over preset":                 {Options{Preset: "imagenet", Mean: []float64{0.5}, Std: []float64{0.5}}, around},
+		"own scale, the preset's":         {Options{Preset: "efficientnet-lite", Scale: Scale255}, lite},
+		"own scale, the preset's default": {Options{Preset: "imagenet", Scale: Scale1}, imagenet},
 		"own mean, the preset's std": {Options{Preset: "imagenet", Mean: []float64{0.5}},
 			func(i, c int) float64 { return (mean(i, c)/255 - 0.5) / dev[c] }},
 		"own std, mean of 0-255": {Options{Preset: "efficientnet-lite", Std: []float64{1. / 255}, Scale: Scale1},
