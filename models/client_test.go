@@ -1,6 +1,7 @@
 package models
 
 import (
+	"slices"
 	"testing"
 
 	"fmp/models/rng"
@@ -109,8 +110,8 @@ func TestClientGraph(t *testing.T) {
 			near(t, "points", got["points"], compressed, 1e-4)
 			near(t, "masses", got["masses"], masses, 1e-4)
 
-			more := append(append([]int64{}, labels...), -1, testC)
-			image := append(append([]uint8{}, pixels...), make([]uint8, 24)...)
+			more := slices.Concat(labels, []int64{-1, testC})
+			image := slices.Concat(pixels, make([]uint8, 24))
 			got = eval(t, m, map[string]*onnx.Tensor{"images": onnx.NewTensor(image, n+2, 2, 3, 2),
 				"labels": onnx.NewTensor(more, n+2)})
 			near(t, "points beside unlabelled images", got["points"], compressed, 1e-4)

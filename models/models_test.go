@@ -1,8 +1,10 @@
 package models
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -119,9 +121,7 @@ func TestPredictorProperties(t *testing.T) {
 				draw(z, ones(1, n), e2), 1e-5)
 			near(t, "one context", draw(z, ones(1, n), e2), draw(z2, ones(2, n), e2), 1e-5)
 
-			for i := range fresh {
-				checkSimplex(t, base.F32()[i*testDz+testDx:(i+1)*testDz])
-			}
+			checkSimplex(t, base)
 		})
 	}
 }
@@ -147,18 +147,21 @@ func seq(n int) []int {
 	return p
 }
 
-func checkSimplex(t *testing.T, p []float32) {
+// checkSimplex fails unless the labels of points have no negative part and the sum 1.
+func checkSimplex(t *testing.T, points *onnx.Tensor) {
 	t.Helper()
-	var sum float64
-	for _, v := range p {
-		if v < 0 {
-			t.Fatalf("label %v has a negative part", p)
+	for row := range slices.Chunk(points.F32(), testDz) {
+		if p := row[testDx:]; slices.Min(p) < 0 || math.Abs(float64(total(p))-1) > 1e-5 {
+			t.Fatalf("label %v has the sum %v", p, total(p))
 		}
-		sum += float64(v)
 	}
-	if math.Abs(sum-1) > 1e-5 {
-		t.Fatalf("label %v sums to %v", p, sum)
+}
+
+func total(v []float32) (sum float32) {
+	for _, x := range v {
+		sum += x
 	}
+	return sum
 }
 
 func TestEmbeddingProperties(t *testing.T) {
@@ -191,23 +194,15 @@ func TestEmbeddingProperties(t *testing.T) {
 			w.F32()[n] = 0
 			same("padding", run(rows(z, twice), w), base, 1e-5)
 
-			var sum float64
-			for _, v := range base["masses"].F32() {
-				sum += float64(v)
-			}
-			if math.Abs(sum-n) > 1e-5 {
-				t.Errorf("masses %v sum to %v, want %d", base["masses"].F32(), sum, n)
+			masses := base["masses"]
+			if sum := total(masses.F32()); math.Abs(float64(sum)-n) > 1e-5 {
+				t.Errorf("masses %v sum to %v, want %d", masses.F32(), sum, n)
 			}
 			if cfg.ConstantWeights {
-				for _, v := range base["masses"].F32() {
-					if math.Abs(float64(v)-float64(n)/float64(cfg.Size)) > 1e-6 {
-						t.Errorf("mass %v, want %d/%d", v, n, cfg.Size)
-					}
-				}
+				equal := slices.Repeat([]float32{n / float32(cfg.Size)}, cfg.Size)
+				near(t, "equal masses", masses, onnx.NewTensor(equal, 1, cfg.Size), 1e-6)
 			}
-			for i := range cfg.Size {
-				checkSimplex(t, base["compressed"].F32()[i*testDz+testDx:(i+1)*testDz])
-			}
+			checkSimplex(t, base["compressed"])
 		})
 	}
 }
@@ -219,39 +214,20 @@ func TestUntrainedEmbedding(t *testing.T) {
 		m := must.Get(NewEmbedding(EmbeddingConfig{Dx: testDx, C: testC, Blocks: blocks}, 7))(t)
 		const n = 12
 		z := somePoints(rng.New(1, "means"), 1, n)
-		var means [testC][testDx]float64
-		var counts [testC]float64
-		for i := range n {
-			row := z.F32()[i*testDz : (i+1)*testDz]
-			for c := range testC {
-				if row[testDx+c] == 0 {
-					continue
-				}
-				counts[c]++
-				for j := range testDx {
-					means[c][j] += float64(row[j])
-				}
+		means, counts := onnx.ZerosF32(1, testC, testDz), onnx.ZerosF32(1, testC)
+		for row := range slices.Chunk(z.F32(), testDz) {
+			class := slices.Index(row[testDx:], 1)
+			counts.F32()[class]++
+			for j, v := range row { // its label, too
+				means.F32()[class*testDz+j] += v
 			}
+		}
+		for i := range means.F32() { // a class without points has no mean that anything is near
+			means.F32()[i] /= counts.F32()[i/testDz]
 		}
 		out := eval(t, m, map[string]*onnx.Tensor{"points": z, "weights": ones(1, n)})
-		for c := range testC {
-			if counts[c] == 0 {
-				t.Fatalf("class %d has no points; draw others", c)
-			}
-			if d := math.Abs(float64(out["masses"].F32()[c]) - counts[c]); d > 0.1 {
-				t.Errorf("%d blocks: mass of class %d is off its count %v by %v", blocks, c, counts[c], d)
-			}
-			row := out["compressed"].F32()[c*testDz : (c+1)*testDz]
-			for j := range testDx {
-				if d := math.Abs(float64(row[j]) - means[c][j]/counts[c]); d > 0.1 {
-					t.Errorf("%d blocks: feature %d of compressed point %d is off the class mean by %v",
-						blocks, j, c, d)
-				}
-			}
-			if row[testDx+c] < 0.9 {
-				t.Errorf("%d blocks: compressed point %d has label %v", blocks, c, row[testDx:])
-			}
-		}
+		near(t, fmt.Sprint("masses of ", blocks, " blocks"), out["masses"], counts, 0.1)
+		near(t, fmt.Sprint("points of ", blocks, " blocks"), out["compressed"], means, 0.1)
 	}
 }
 
@@ -263,29 +239,26 @@ func TestUntrainedPredictor(t *testing.T) {
 	const n, fresh = 10, 2000
 	r := rng.New(1, "bootstrap")
 	z := somePoints(r, 1, n)
-	lo, hi := make([]float64, testDx), make([]float64, testDx)
-	var want, got [testC]float64
-	for i := range n {
-		row := z.F32()[i*testDz : (i+1)*testDz]
+	var lo, hi [testDx]float32
+	var want, got [testC]float32
+	for row := range slices.Chunk(z.F32(), testDz) {
 		for j := range testDx {
-			lo[j], hi[j] = math.Min(lo[j], float64(row[j])), math.Max(hi[j], float64(row[j]))
+			lo[j], hi[j] = min(lo[j], row[j]), max(hi[j], row[j])
 		}
 		for c := range testC {
-			want[c] += float64(row[testDx+c]) / n
+			want[c] += row[testDx+c] / n
 		}
 	}
 	out := eval(t, m, map[string]*onnx.Tensor{"points": z, "weights": ones(1, n),
 		"noise": someNoise(r, 1, fresh, testDz+64)})
-	for i := range fresh {
-		row := out["drawn"].F32()[i*testDz : (i+1)*testDz]
-		for j := range testDx {
-			if v := float64(row[j]); v < lo[j]-0.5 || v > hi[j]+0.5 {
-				t.Fatalf("feature %d of drawn point %d is %v, outside the context's %v to %v", j, i,
-					v, lo[j], hi[j])
+	for row := range slices.Chunk(out["drawn"].F32(), testDz) {
+		for j, v := range row[:testDx] {
+			if v < lo[j]-0.5 || v > hi[j]+0.5 {
+				t.Fatalf("feature %d of a drawn point is %v, outside the context's %v to %v", j, v, lo[j], hi[j])
 			}
 		}
 		for c := range testC {
-			got[c] += float64(row[testDx+c]) / fresh
+			got[c] += row[testDx+c] / fresh
 		}
 	}
 	for c := range testC {

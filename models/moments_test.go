@@ -60,10 +60,8 @@ func TestMomentsEmbedding(t *testing.T) {
 				if math.Abs(v-float64(got[j])) > 1e-6 {
 					t.Errorf("coordinate %d of %v is %v, want %v", j, h, got[j], v)
 				}
-				if weights[i] > 0 {
-					// one row of class 0, two of class 1
-					mean[labels[i]*k+j] += v / float64(labels[i]+1)
-				}
+				// one row of class 0 that is there, two of class 1
+				mean[labels[i]*k+j] += v * float64(weights[i]) / float64(labels[i]+1)
 			}
 		}
 		out := eval(t, m, map[string]*onnx.Tensor{"points": onnx.NewTensor(set, 1, len(rows), dx+c),

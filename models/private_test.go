@@ -13,17 +13,7 @@ import (
 func privateCase(t *testing.T) (PrivateConfig, map[string]*onnx.Tensor, *onnx.Model) {
 	t.Helper()
 	c := PrivateConfig{Dx: 5, K: 3}
-	values := map[string]*onnx.Tensor{}
-	r := rng.New(1, "private")
-	for name, shape := range c.shapes() {
-		values[name] = onnx.ZerosF32(shape...)
-	}
-	for _, name := range []string{ConjCentre, ConjMap, ConjOrigin, ConjLogLambda, ConjMetric} {
-		rng.Normal(r, values[name].F32())
-	}
-	for i, name := range append(PrivateScalars(true), ConjRadius, PrivateClip) {
-		values[name] = onnx.Scalar(0.1 * float32(i+1))
-	}
+	values := drawn(c.shapes())
 	return c, values, must.Get(NewPrivate(c, values))(t)
 }
 
@@ -105,12 +95,8 @@ func TestPrivateEmbedding(t *testing.T) {
 	point := onnx.ZerosF32(1, 1, c.Dx+4)
 	copy(point.F32(), x.F32())
 	point.F32()[c.Dx+2] = 1
-	out := evalPure(t, e, map[string]*onnx.Tensor{"points": point, "weights": onnx.NewTensor([]float32{1}, 1, 1)})
-	for j, v := range want {
-		if got := out[ConjCompressed].F32()[2*(c.K+4)+j]; math.Abs(float64(got-v)) > 1e-5 {
-			t.Errorf("coordinate %d is %v, want %v", j, got, v)
-		}
-	}
+	out := evalPure(t, e, map[string]*onnx.Tensor{"points": point, "weights": ones(1, 1)})
+	near(t, "coordinates", onnx.Vector(out[ConjCompressed].F32()[2*(c.K+4):][:c.K]...), onnx.Vector(want...), 1e-5)
 	if masses := out[ConjMasses].F32(); masses[2] != 1 || masses[0] != 0 {
 		t.Errorf("masses %v", masses)
 	}
