@@ -23,43 +23,6 @@ import (
 // These tests compare models before and after a rewriting, and inferred with actual types, on the
 // ONNX Runtime; they are skipped where its library is not found.
 
-// feedsFor draws inputs; a symbol has the same size wherever it stands.
-func feedsFor(t *testing.T, m *onnx.Model, r *rand.Rand) map[string]*onnx.Tensor {
-	t.Helper()
-	sizes := map[string]int{}
-	feeds := map[string]*onnx.Tensor{}
-	for _, in := range m.Graph.Inputs {
-		shape := make([]int, len(in.Shape))
-		for i, d := range in.Shape {
-			if shape[i] = d.Size; !d.IsKnown() {
-				if _, ok := sizes[d.Symbol]; !ok {
-					sizes[d.Symbol] = 2 + r.IntN(4)
-				}
-				shape[i] = sizes[d.Symbol]
-			}
-		}
-		x := must.Get(onnx.Zeros(in.DType, shape...))(t)
-		switch d := x.Data.(type) {
-		case []float32:
-			for i := range d {
-				d[i] = r.Float32()*4 - 2
-			}
-		case []int64:
-			for i := range d {
-				d[i] = r.Int64N(2)
-			}
-		case []bool:
-			for i := range d {
-				d[i] = r.IntN(2) == 0
-			}
-		default:
-			t.Fatalf("input %q is of type %v", in.Name, in.DType)
-		}
-		feeds[in.Name] = x
-	}
-	return feeds
-}
-
 func compareTensors(t *testing.T, name string, got, want *onnx.Tensor) {
 	t.Helper()
 	tolerance := conformance.Tolerance{}
@@ -136,7 +99,7 @@ func TestUpgradeKeepsResults(t *testing.T) {
 				m := onnx.NewModel(modeltest.Graph(tc.in, tc.out, tc.inits, n))
 				m.Opsets[""] = int64(tc.opset)
 				must.Do(t, shape.Infer(m))
-				feeds := feedsFor(t, m, rand.New(rand.NewPCG(1, 2)))
+				feeds := modeltest.Feeds(t, m, rand.New(rand.NewPCG(1, 2)), 0)
 				want := modeltest.Eval(t, e, m, feeds)
 				up := onnx.Clone(m)
 				must.Do(t, pass.Upgrade(up, to))
@@ -223,7 +186,7 @@ func TestDropInModels(t *testing.T) {
 			must.Do(t, pass.Inline(m))
 			must.Do(t, shape.Infer(m))
 			must.Do(t, check.Model(m))
-			feeds := feedsFor(t, m, rand.New(rand.NewPCG(1, 2)))
+			feeds := modeltest.Feeds(t, m, rand.New(rand.NewPCG(1, 2)), 0)
 			want := modeltest.Eval(t, e, m, feeds)
 
 			all := onnx.Clone(m)

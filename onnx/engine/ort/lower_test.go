@@ -39,22 +39,11 @@ func TestNewerSet(t *testing.T) {
 			[]float32{1.5, -1.5, float32(math.Inf(1)), 1, -1, 7}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.node.Name, c.node.Outputs = "node", []string{"y"}
-			m := onnx.NewModel(modeltest.Graph("", "y:float32", nil, &c.node))
-			m.IR, m.Opsets[""] = 13, 28
-			feeds := map[string]*onnx.Tensor{}
-			for i, v := range c.in {
-				name := string(rune('a' + i))
-				dims := make([]onnx.Dim, len(v.Shape))
-				for k, d := range v.Shape {
-					dims[k] = onnx.Known(d)
-				}
-				m.Graph.Inputs = append(m.Graph.Inputs, onnx.ValueInfo{Name: name, DType: v.DType, Shape: dims})
-				c.node.Inputs, feeds[name] = append(c.node.Inputs, name), v
-			}
-			got := must.Get(engine.Eval(open(t, e, m), feeds))(t)
-			if !slices.Equal(got["y"].F32(), c.want) {
-				t.Errorf("%v, want %v", got["y"].F32(), c.want)
+			m, feeds := modeltest.OneNode(&c.node, 28, c.in, 1, onnx.Known, nil)
+			m.IR = 13
+			got := must.Get(engine.Eval(open(t, e, m), feeds))(t)["y0"].F32()
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%v, want %v", got, c.want)
 			}
 		})
 	}

@@ -421,15 +421,7 @@ func TestGoroutinesDoNotChangeResults(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := modelOf(t, c.build)
 			s := open(t, e, m)
-			feeds := map[string]*onnx.Tensor{}
-			r := rand.New(rand.NewPCG(3, 4))
-			for _, in := range m.Graph.Inputs {
-				var shape []int
-				for _, d := range in.Shape {
-					shape = append(shape, d.Size)
-				}
-				feeds[in.Name] = modeltest.Normal(r, 1, shape...)
-			}
+			feeds := modeltest.Feeds(t, m, rand.New(rand.NewPCG(3, 4)), 0)
 			want := must.Get(engine.Eval(s, feeds))(t)
 			var wg sync.WaitGroup
 			for range 4 {

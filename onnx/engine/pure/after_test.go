@@ -107,9 +107,7 @@ func TestAfterConvolution(t *testing.T) {
 				t.Errorf("%s: %d steps, want %d", c.name, len(steps), want)
 			}
 			e := must.Get(New(engine.Options{Threads: 2}))(t)
-			s := must.Get(e.Load(m))(t)
-			out := must.Get(engine.Eval(s, map[string]*onnx.Tensor{"image": image}, "out"))(t)
-			outs[i] = out["out"].F32()
+			outs[i] = modeltest.Eval(t, e, m, map[string]*onnx.Tensor{"image": image})["out"].F32()
 		}
 		for i, v := range outs[0] {
 			apart := float64(outs[1][i])
@@ -181,11 +179,7 @@ func TestWeightsOfNoWindow(t *testing.T) {
 		b.Output("out", b.Relu(x))
 		m := must.Get(b.Model())(t)
 		m.Graph.Initializers["w"] = onnx.ZerosF32(shape...)
-		s := must.Get(must.Get(New(engine.Options{}))(t).Load(m))(t)
-		_, err := engine.Eval(s, map[string]*onnx.Tensor{"image": onnx.ZerosF32(1, 4, 5, 5)})
-		if err == nil || !strings.Contains(err.Error(), "expected") {
-			t.Errorf("weights of shape %v: the error is %v where one of shapes is expected", shape, err)
-		}
-		must.Do(t, s.Close())
+		feeds := map[string]*onnx.Tensor{"image": onnx.ZerosF32(1, 4, 5, 5)}
+		must.Fail(engine.Eval(load(t, m), feeds))(t, "expected", shape)
 	}
 }

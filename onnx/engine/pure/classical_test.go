@@ -3,7 +3,6 @@
 package pure_test
 
 import (
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -25,27 +24,11 @@ func strs(name string, v ...string) onnx.Attr {
 }
 
 // classicalModel is a model of one node of ai.onnx.ml.
-func classicalModel(version, opset int64, in []*onnx.Tensor, outs []onnx.DType,
+func classicalModel(version, opset int64, in []*onnx.Tensor, outputs int,
 	n *onnx.Node) (*onnx.Model, map[string]*onnx.Tensor) {
-	m := &onnx.Model{IR: 8, Opsets: map[string]int64{"": opset, ml: version},
-		Graph: &onnx.Graph{Name: "classical"}}
-	feeds := map[string]*onnx.Tensor{}
-	n.Domain, n.Name = ml, "n"
-	for i, t := range in {
-		name := fmt.Sprintf("x%d", i)
-		dims := make([]onnx.Dim, len(t.Shape))
-		for k, d := range t.Shape {
-			dims[k] = onnx.Known(d)
-		}
-		m.Graph.Inputs = append(m.Graph.Inputs, onnx.ValueInfo{Name: name, DType: t.DType, Shape: dims})
-		n.Inputs, feeds[name] = append(n.Inputs, name), t
-	}
-	for i, d := range outs {
-		name := fmt.Sprintf("y%d", i)
-		m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: name, DType: d})
-		n.Outputs = append(n.Outputs, name)
-	}
-	m.Graph.Nodes = []*onnx.Node{n}
+	n.Domain = ml
+	m, feeds := modeltest.OneNode(n, opset, in, outputs, onnx.Known, nil)
+	m.IR, m.Opsets[ml] = 8, version
 	return m, feeds
 }
 
@@ -102,7 +85,6 @@ func small(r *rand.Rand, nan bool, shape ...int) *onnx.Tensor {
 func TestClassical(t *testing.T) {
 	own, reference := engines(t, 1)
 	r := rand.New(rand.NewPCG(1, 2))
-	f, i64, str := onnx.Float32, onnx.Int64, onnx.String
 	x, missing := small(r, false, 40, 4), small(r, true, 40, 4)
 	wide := onnx.NewTensor(make([]float64, 160), 40, 4)
 	ints := onnx.NewTensor(make([]int64, 160), 40, 4)
@@ -124,91 +106,90 @@ func TestClassical(t *testing.T) {
 	leq := []string{"BRANCH_LEQ"}
 	all := []string{"BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ"}
 	type in = []*onnx.Tensor
-	type outs = []onnx.DType
 	cases := []struct {
 		name    string
 		op      string
 		version int64
 		in      in
-		outs    outs
+		outputs int
 		attrs   []onnx.Attr
 	}{
-		{"regressor", "LinearRegressor", 1, in{x}, outs{f}, linear(onnx.IntAttr("targets", 3))},
-		{"classifier", "LinearClassifier", 1, in{x}, outs{i64, f},
+		{"regressor", "LinearRegressor", 1, in{x}, 1, linear(onnx.IntAttr("targets", 3))},
+		{"classifier", "LinearClassifier", 1, in{x}, 2,
 			linear(onnx.IntsAttr("classlabels_ints", 4, 2, 9), post("SOFTMAX"))},
-		{"classifier of integers", "LinearClassifier", 1, in{ints}, outs{i64, f},
+		{"classifier of integers", "LinearClassifier", 1, in{ints}, 2,
 			linear(onnx.IntsAttr("classlabels_ints", 4, 2, 9), post("LOGISTIC"))},
-		{"softmax without zeros", "LinearClassifier", 1, in{x}, outs{i64, f},
+		{"softmax without zeros", "LinearClassifier", 1, in{x}, 2,
 			linear(onnx.IntsAttr("classlabels_ints", 4, 2, 9), post("SOFTMAX_ZERO"))},
-		{"two classes", "LinearClassifier", 1, in{x}, outs{str, f},
+		{"two classes", "LinearClassifier", 1, in{x}, 2,
 			[]onnx.Attr{onnx.FloatsAttr("coefficients", w[:8]...),
 				onnx.FloatsAttr("intercepts", .5, -.5), str2, post("LOGISTIC")}},
-		{"scaler", "Scaler", 1, in{x}, outs{f},
+		{"scaler", "Scaler", 1, in{x}, 1,
 			[]onnx.Attr{onnx.FloatsAttr("offset", 1, 2, 3, 4), onnx.FloatsAttr("scale", .5, 2, 1, 3)}},
-		{"scaler of one number", "Scaler", 1, in{wide}, outs{f},
+		{"scaler of one number", "Scaler", 1, in{wide}, 1,
 			[]onnx.Attr{onnx.FloatsAttr("offset", 1), onnx.FloatsAttr("scale", .5)}},
-		{"largest", "Normalizer", 1, in{x}, outs{f}, []onnx.Attr{onnx.StrAttr("norm", "MAX")}},
-		{"L1", "Normalizer", 1, in{ints}, outs{f}, []onnx.Attr{onnx.StrAttr("norm", "L1")}},
-		{"L2", "Normalizer", 1, in{wide}, outs{f}, []onnx.Attr{onnx.StrAttr("norm", "L2")}},
-		{"binarizer", "Binarizer", 1, in{x}, outs{f}, []onnx.Attr{onnx.FloatAttr("threshold", 1)}},
-		{"imputer", "Imputer", 1, in{missing}, outs{f},
+		{"largest", "Normalizer", 1, in{x}, 1, []onnx.Attr{onnx.StrAttr("norm", "MAX")}},
+		{"L1", "Normalizer", 1, in{ints}, 1, []onnx.Attr{onnx.StrAttr("norm", "L1")}},
+		{"L2", "Normalizer", 1, in{wide}, 1, []onnx.Attr{onnx.StrAttr("norm", "L2")}},
+		{"binarizer", "Binarizer", 1, in{x}, 1, []onnx.Attr{onnx.FloatAttr("threshold", 1)}},
+		{"imputer", "Imputer", 1, in{missing}, 1,
 			[]onnx.Attr{onnx.FloatsAttr("imputed_value_floats", 1, 2, 3, 4),
 				onnx.FloatAttr("replaced_value_float", float32(math.NaN()))}},
-		{"imputer of a number", "Imputer", 1, in{x}, outs{f},
+		{"imputer of a number", "Imputer", 1, in{x}, 1,
 			[]onnx.Attr{onnx.FloatsAttr("imputed_value_floats", 9),
 				onnx.FloatAttr("replaced_value_float", 2)}},
-		{"imputer of integers", "Imputer", 1, in{ints}, outs{i64},
+		{"imputer of integers", "Imputer", 1, in{ints}, 1,
 			[]onnx.Attr{onnx.IntsAttr("imputed_value_int64s", 9),
 				onnx.IntAttr("replaced_value_int64", 2)}},
-		{"features", "FeatureVectorizer", 1, in{x, x}, outs{f},
+		{"features", "FeatureVectorizer", 1, in{x, x}, 1,
 			[]onnx.Attr{onnx.IntsAttr("inputdimensions", 4, 4)}},
-		{"columns", "ArrayFeatureExtractor", 1, in{x, onnx.Vector[int64](3, 0)}, outs{f}, nil},
+		{"columns", "ArrayFeatureExtractor", 1, in{x, onnx.Vector[int64](3, 0)}, 1, nil},
 		{"places of a vector", "ArrayFeatureExtractor", 1, in{words, onnx.Vector[int64](3, 0)},
-			outs{str}, nil},
-		{"one-hot", "OneHotEncoder", 1, in{ints}, outs{f},
+			1, nil},
+		{"one-hot", "OneHotEncoder", 1, in{ints}, 1,
 			[]onnx.Attr{onnx.IntsAttr("cats_int64s", 2, -1, 0)}},
-		{"labels", "LabelEncoder", 2, in{words}, outs{i64},
+		{"labels", "LabelEncoder", 2, in{words}, 1,
 			[]onnx.Attr{strs("keys_strings", "a", "b", "c"), onnx.IntsAttr("values_int64s", 5, 6, 7),
 				onnx.IntAttr("default_int64", 42)}},
-		{"labels of the first version", "LabelEncoder", 1, in{words}, outs{i64},
+		{"labels of the first version", "LabelEncoder", 1, in{words}, 1,
 			[]onnx.Attr{strs("classes_strings", "c", "a"), onnx.IntAttr("default_int64", 9)}},
-		{"names of the first version", "LabelEncoder", 1, in{ints}, outs{str},
+		{"names of the first version", "LabelEncoder", 1, in{ints}, 1,
 			[]onnx.Attr{strs("classes_strings", "zero", "one"),
 				onnx.StrAttr("default_string", "none")}},
-		{"values of numbers that are missing", "LabelEncoder", 4, in{missing}, outs{i64}, []onnx.Attr{
+		{"values of numbers that are missing", "LabelEncoder", 4, in{missing}, 1, []onnx.Attr{
 			onnx.FloatsAttr("keys_floats", 1, float32(math.NaN()), -2),
 			onnx.IntsAttr("values_int64s", 5, 6, 7)}},
-		{"a table of tensors", "LabelEncoder", 4, in{ints}, outs{onnx.Float64}, []onnx.Attr{
+		{"a table of tensors", "LabelEncoder", 4, in{ints}, 1, []onnx.Attr{
 			onnx.TensorAttr("keys_tensor", onnx.Vector[int64](1, 2)),
 			onnx.TensorAttr("values_tensor", onnx.Vector(.5, .25)),
 			onnx.TensorAttr("default_tensor", onnx.Vector(-1.0))}},
-		{"names", "LabelEncoder", 2, in{ints}, outs{str}, []onnx.Attr{strs("values_strings", "p", "q"),
+		{"names", "LabelEncoder", 2, in{ints}, 1, []onnx.Attr{strs("values_strings", "p", "q"),
 			onnx.IntsAttr("keys_int64s", 1, -2), onnx.StrAttr("default_string", "none")}},
-		{"trees", "TreeEnsembleRegressor", 1, in{x}, outs{f},
+		{"trees", "TreeEnsembleRegressor", 1, in{x}, 1,
 			forest("target", 3, leq, onnx.IntAttr("n_targets", 3),
 				onnx.FloatsAttr("base_values", 1, 2, 3))},
-		{"trees of every mode", "TreeEnsembleRegressor", 1, in{x}, outs{f},
+		{"trees of every mode", "TreeEnsembleRegressor", 1, in{x}, 1,
 			forest("target", 1, all, onnx.IntAttr("n_targets", 1))},
-		{"trees of missing values", "TreeEnsembleRegressor", 1, in{missing}, outs{f},
+		{"trees of missing values", "TreeEnsembleRegressor", 1, in{missing}, 1,
 			forest("target", 1, leq, onnx.IntAttr("n_targets", 1))},
-		{"trees of float64", "TreeEnsembleRegressor", 1, in{wide}, outs{f},
+		{"trees of float64", "TreeEnsembleRegressor", 1, in{wide}, 1,
 			forest("target", 2, leq, onnx.IntAttr("n_targets", 2),
 				onnx.StrAttr("aggregate_function", "AVERAGE"))},
-		{"smallest leaf", "TreeEnsembleRegressor", 1, in{x}, outs{f},
+		{"smallest leaf", "TreeEnsembleRegressor", 1, in{x}, 1,
 			forest("target", 2, leq, onnx.IntAttr("n_targets", 2),
 				onnx.StrAttr("aggregate_function", "MIN"))},
-		{"largest leaf", "TreeEnsembleRegressor", 1, in{x}, outs{f},
+		{"largest leaf", "TreeEnsembleRegressor", 1, in{x}, 1,
 			forest("target", 2, leq, onnx.IntAttr("n_targets", 2),
 				onnx.StrAttr("aggregate_function", "MAX"))},
-		{"forest of classes", "TreeEnsembleClassifier", 3, in{x}, outs{i64, f},
+		{"forest of classes", "TreeEnsembleClassifier", 3, in{x}, 2,
 			forest("class", 3, leq, int3, post("SOFTMAX"))},
-		{"forest of one class's weights", "TreeEnsembleClassifier", 3, in{x}, outs{str, f},
+		{"forest of one class's weights", "TreeEnsembleClassifier", 3, in{x}, 2,
 			forest("class", 1, leq, str2, post("LOGISTIC"), onnx.FloatsAttr("base_values", .25))},
 	}
 	tolerance := conformance.Tolerance{Absolute: 2e-6, Relative: 2e-6}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			m, feeds := classicalModel(c.version, 13, c.in, c.outs, &onnx.Node{Op: c.op, Attrs: c.attrs})
+			m, feeds := classicalModel(c.version, 13, c.in, c.outputs, &onnx.Node{Op: c.op, Attrs: c.attrs})
 			want := modeltest.Eval(t, reference, m, feeds)
 			// Files of this domain name early operator sets.
 			for _, opset := range []int64{8, 13, 21} {
@@ -232,7 +213,7 @@ func TestMembershipTree(t *testing.T) {
 	x := onnx.NewTensor([]float32{1, 2, 3, 4, 5, nan}, 6, 1)
 	// The first tree: 10 where x is 1 or 4, else 20 where x is 2, else 30. The second one: 100 for
 	// all.
-	m, feeds := classicalModel(5, 21, []*onnx.Tensor{x}, []onnx.DType{onnx.Float32},
+	m, feeds := classicalModel(5, 21, []*onnx.Tensor{x}, 1,
 		&onnx.Node{Op: "TreeEnsemble", Attrs: []onnx.Attr{
 			onnx.IntAttr("n_targets", 1), onnx.IntAttr("aggregate_function", 1),
 			onnx.IntsAttr("tree_roots", 0, 2),
@@ -276,7 +257,7 @@ func TestHostileForest(t *testing.T) {
 			named[attrs[i].Name] = &attrs[i]
 		}
 		c.change(named)
-		m, _ := classicalModel(1, 13, []*onnx.Tensor{onnx.ZerosF32(2, 2)}, []onnx.DType{onnx.Float32},
+		m, _ := classicalModel(1, 13, []*onnx.Tensor{onnx.ZerosF32(2, 2)}, 1,
 			&onnx.Node{Op: "TreeEnsembleRegressor", Attrs: attrs})
 		if s, err := own.Load(m); err == nil {
 			s.Close()

@@ -6,8 +6,6 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
-	"fmp/onnx/engine"
-	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
 )
 
@@ -22,7 +20,7 @@ func TestOutputsOfOneNodeAreReadApart(t *testing.T) {
 		z := b.Transpose(parts[at[2]], 1, 0)
 		b.Output("y", b.Mul(y, b.Transpose(z, 1, 0)))
 		m := must.Get(b.Model())(t)
-		got := evalPure(t, m, onnx.NewTensor([]float32{1, 2, 3, 4, 5, 6}, 1, 6))
+		got := evaluated(t, load(t, m), onnx.NewTensor([]float32{1, 2, 3, 4, 5, 6}, 1, 6))["y"]
 		want := make([]float32, 2)
 		for i := range want {
 			part := func(k int) float32 { return float32(2*at[k] + i + 1) }
@@ -45,19 +43,10 @@ func TestFunctionsAreInlined(t *testing.T) {
 			Outputs: []string{"y"}}}})
 	m.Opsets["own"] = 1
 	m.Functions = []*onnx.Function{f}
-	if got := evalPure(t, m, onnx.Vector[float32](2, 3)); !slices.Equal(got.F32(), []float32{4, 9}) {
+	if got := evaluated(t, load(t, m), onnx.Vector[float32](2, 3))["y"]; !slices.Equal(got.F32(), []float32{4, 9}) {
 		t.Errorf("got %v", got.F32())
 	}
 	if len(m.Functions) != 1 {
 		t.Error("the caller's model was changed")
 	}
-}
-
-// evalPure runs a model of one input x and one output y.
-func evalPure(t *testing.T, m *onnx.Model, x *onnx.Tensor) *onnx.Tensor {
-	t.Helper()
-	e := must.Get(New(engine.Options{Threads: 1}))(t)
-	defer e.Close()
-	out := modeltest.Eval(t, e, m, map[string]*onnx.Tensor{"x": x})
-	return out["y"]
 }

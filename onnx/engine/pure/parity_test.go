@@ -54,7 +54,7 @@ func TestExtractors(t *testing.T) {
 	for _, f := range files {
 		t.Run(filepath.Base(f), func(t *testing.T) {
 			m := must.Get(serde.Load(f))(t)
-			feeds := drawn(t, m, 3)
+			feeds := modeltest.Feeds(t, m, rand.New(rand.NewPCG(1, 2)), 3)
 			got, want := modeltest.Eval(t, own, m, feeds), modeltest.Eval(t, reference, m, feeds)
 			for name, w := range want {
 				if w.DType != onnx.Float32 {
@@ -68,53 +68,13 @@ func TestExtractors(t *testing.T) {
 	}
 }
 
-// drawn feeds every input with random values; open axes get size n. TestQuantizedParity: networks
-// of quantised operators have the ONNX Runtime's outputs to a quantum.
+// TestQuantizedParity: networks of quantised operators have the ONNX Runtime's outputs to a quantum.
 func TestQuantizedParity(t *testing.T) {
 	own, reference := engines(t, 1)
 	for _, d := range []onnx.DType{onnx.Uint8, onnx.Int8} {
-		m := pure.QuantizedNetwork(t, d)
-		got, want := modeltest.Eval(t, own, m, pure.QuantizedFeeds())["y"].F32(),
-			modeltest.Eval(t, reference, m, pure.QuantizedFeeds())["y"].F32()
-		apart := 0
-		for i, v := range got {
-			quanta := math.Abs(float64(v-want[i])) / .05
-			if quanta > 1.01 {
-				t.Errorf("%v: output %d is %v where the ONNX Runtime has %v", d, i, v, want[i])
-			}
-			if quanta > .5 {
-				apart++
-			}
-		}
-		t.Logf("%v: %d of %d outputs are a quantum apart", d, apart, len(got))
+		m, feeds := pure.QuantizedNetwork(t, d), pure.QuantizedFeeds()
+		pure.QuantaApart(t, modeltest.Eval(t, own, m, feeds)["y"], modeltest.Eval(t, reference, m, feeds)["y"])
 	}
-}
-
-func drawn(t testing.TB, m *onnx.Model, n int) map[string]*onnx.Tensor {
-	t.Helper()
-	r := rand.New(rand.NewPCG(1, 2))
-	feeds := map[string]*onnx.Tensor{}
-	for _, v := range m.Graph.Inputs {
-		shape := make([]int, len(v.Shape))
-		for i, d := range v.Shape {
-			if shape[i] = d.Size; !d.IsKnown() {
-				shape[i] = n
-			}
-		}
-		x := must.Get(onnx.Zeros(v.DType, shape...))(t)
-		switch d := x.Data.(type) {
-		case []float32:
-			for i := range d {
-				d[i] = float32(r.NormFloat64())
-			}
-		case []uint8:
-			for i := range d {
-				d[i] = uint8(r.IntN(256))
-			}
-		}
-		feeds[v.Name] = x
-	}
-	return feeds
 }
 
 func benchmark(b *testing.B, e engine.Engine, file string, batch int) {
@@ -124,7 +84,7 @@ func benchmark(b *testing.B, e engine.Engine, file string, batch int) {
 	}
 	s := must.Get(e.Load(m))(b)
 	defer s.Close()
-	feeds := drawn(b, m, batch)
+	feeds := modeltest.Feeds(b, m, rand.New(rand.NewPCG(1, 2)), batch)
 	out := must.Get(engine.Eval(s, feeds))(b)
 	b.ReportAllocs()
 	for b.Loop() {

@@ -17,10 +17,8 @@ func TestText(t *testing.T) {
 	S, I, Is := onnx.StrAttr, onnx.IntAttr, onnx.IntsAttr
 	type ts = []*onnx.Tensor
 	type as = []onnx.Attr
-	words := func(v ...string) onnx.Attr {
-		return onnx.Attr{Name: "stopwords", Kind: onnx.AttrStrings, Strs: v}
-	}
-	pool := onnx.Attr{Name: "pool_strings", Kind: onnx.AttrStrings, Strs: []string{"a", "b", "a", "b"}}
+	words := func(v ...string) onnx.Attr { return strs("stopwords", v...) }
+	pool := strs("pool_strings", "a", "b", "a", "b")
 	grams := func(more ...onnx.Attr) []onnx.Attr {
 		return append([]onnx.Attr{pool, I("min_gram_length", 1), I("max_gram_length", 2),
 			Is("ngram_counts", 0, 2)}, more...)
