@@ -2,6 +2,7 @@ package optim_test
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -108,21 +109,6 @@ func TestUpdatesFollowTheirEquations(t *testing.T) {
 	}
 }
 
-func TestBiasesDoNotDecay(t *testing.T) {
-	t.Parallel()
-	eng := orttest.New(t)
-	m := must.Get(optim.StepModel([]onnx.ValueInfo{{Name: "b", DType: onnx.Float32, Shape: onnx.Shape(1)}},
-		optim.SGD{WeightDecay: 0.5}, optim.Options{}))(t)
-	s := must.Get(eng.Load(m))(t)
-	defer s.Close()
-	out := must.Get(engine.Eval(s,
-		map[string]*onnx.Tensor{"b": onnx.Vector[float32](3), "grad_b": onnx.Vector[float32](0),
-			"m_b": onnx.Vector[float32](0), optim.RateInput: onnx.Scalar[float32](1)}))(t)
-	if v := out["new_b"].F32()[0]; v != 3 {
-		t.Errorf("a bias without gradient went from 3 to %v", v)
-	}
-}
-
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	w := []onnx.ValueInfo{{Name: "w", DType: onnx.Float32, Shape: onnx.Shape(2)}}
@@ -143,6 +129,7 @@ func TestRefusals(t *testing.T) {
 		{"no number for decay", w, optim.SGD{WeightDecay: math.NaN()}, optim.Options{}},
 		{"no number for beta", w, optim.AdamW{Beta2: math.NaN()}, optim.Options{}},
 		{"no number for epsilon", w, optim.AdamW{Epsilon: math.NaN()}, optim.Options{}},
+		{"negative rate", w, optim.SGD{}, optim.Options{RateOf: map[string]float64{"w": -1}}},
 		{"rate of another", w, optim.SGD{}, optim.Options{RateOf: map[string]float64{"W": 1}}},
 		{"integers", []onnx.ValueInfo{{Name: "w", DType: onnx.Int64, Shape: onnx.Shape(2)}},
 			optim.SGD{}, optim.Options{}},
@@ -194,27 +181,35 @@ func TestWarmupCosine(t *testing.T) {
 	}
 }
 
-// TestRateOf: a parameter with a factor moves by so much of the others' step.
-func TestRateOf(t *testing.T) {
-	t.Parallel()
-	info := func(name string) onnx.ValueInfo {
-		return onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape(1)}
-	}
-	m := must.Get(optim.StepModel([]onnx.ValueInfo{info("a"), info("b")}, optim.SGD{},
-		optim.Options{RateOf: map[string]float64{"b": 0.25}}))(t)
-	e := must.Get(pure.New(engine.Options{}))(t)
-	defer e.Close()
-	s := must.Get(e.Load(m))(t)
-	defer s.Close()
+// stepped returns the values of parameters after one step at the rate 0.5 from 1, by a gradient.
+func stepped(t *testing.T, o optim.SGD, opt optim.Options, gradient float32, names ...string) (out []float32) {
+	t.Helper()
+	var params []onnx.ValueInfo
 	feeds := map[string]*onnx.Tensor{optim.RateInput: onnx.Scalar[float32](0.5)}
-	for _, p := range []string{"a", "b"} {
-		feeds[p], feeds["grad_"+p], feeds["m_"+p] = onnx.Vector[float32](1), onnx.Vector[float32](1),
+	for _, p := range names {
+		params = append(params, onnx.ValueInfo{Name: p, DType: onnx.Float32, Shape: onnx.Shape(1)})
+		feeds[p], feeds["grad_"+p], feeds["m_"+p] = onnx.Vector[float32](1), onnx.Vector(gradient),
 			onnx.Vector[float32](0)
 	}
-	out := must.Get(engine.Eval(s, feeds))(t)
-	if a, b := out["new_a"].F32()[0], out["new_b"].F32()[0]; a != 0.5 || b != 0.875 {
-		t.Errorf("a and b are %v and %v; want 0.5 and 0.875", a, b)
+	m := must.Get(optim.StepModel(params, o, opt))(t)
+	s := must.Get(must.Get(pure.New(engine.Options{}))(t).Load(m))(t)
+	defer s.Close()
+	got := must.Get(engine.Eval(s, feeds))(t)
+	for _, p := range names {
+		out = append(out, got["new_"+p].F32()[0])
 	}
-	must.Fail(optim.StepModel([]onnx.ValueInfo{info("a")}, optim.SGD{},
-		optim.Options{RateOf: map[string]float64{"a": -1}}))(t, "", "a negative factor is taken")
+	return out
+}
+
+// TestOneStep: a parameter with a factor moves by so much of the others' step, and biases do not
+// decay.
+func TestOneStep(t *testing.T) {
+	t.Parallel()
+	quarter := optim.Options{RateOf: map[string]float64{"b": 0.25}}
+	if got := stepped(t, optim.SGD{}, quarter, 1, "a", "b"); !slices.Equal(got, []float32{0.5, 0.875}) {
+		t.Errorf("a and b are %v; want 0.5 and 0.875", got)
+	}
+	if got := stepped(t, optim.SGD{WeightDecay: 0.5}, optim.Options{}, 0, "b"); got[0] != 1 {
+		t.Errorf("a bias without gradient went from 1 to %v", got[0])
+	}
 }

@@ -63,7 +63,7 @@ func TestFetch(t *testing.T) {
 	var said []string
 	say := func(s string) { said = append(said, s) }
 	for range 2 {
-		path := must.Get(fetch(context.Background(), dir, wantedFile("the library"), say))(t)
+		path := must.Get(fetch(t.Context(), dir, wantedFile("the library"), say))(t)
 		if b, err := os.ReadFile(path); err != nil || string(b) != "the library" {
 			t.Fatalf("%s holds %q (%v)", path, b, err)
 		}
@@ -73,7 +73,7 @@ func TestFetch(t *testing.T) {
 	}
 	// A damaged library is replaced.
 	must.Do(t, os.WriteFile(filepath.Join(dir, "lib.so"), []byte("damaged"), 0o644))
-	path := must.Get(fetch(context.Background(), dir, wantedFile("the library"), say))(t)
+	path := must.Get(fetch(t.Context(), dir, wantedFile("the library"), say))(t)
 	if b, _ := os.ReadFile(path); string(b) != "the library" {
 		t.Errorf("a damaged library stayed: %q", b)
 	}
@@ -100,20 +100,20 @@ func TestFetchErrorsLeaveNothing(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			fakeNPM(t, c.archive, c.script)
 			dir := filepath.Join(t.TempDir(), "cache", "v")
-			_, err := fetch(context.Background(), dir, wantedFile("the library"), func(string) {})
+			_, err := fetch(t.Context(), dir, wantedFile("the library"), func(string) {})
 			must.Fail(err)(t, c.want)
 			onlyEntries(t, filepath.Dir(dir))
 		})
 	}
 	t.Run("no npm", func(t *testing.T) {
 		t.Setenv("PATH", t.TempDir())
-		_, err := fetch(context.Background(), filepath.Join(t.TempDir(), "c", "v"), wantedFile("x"),
+		_, err := fetch(t.Context(), filepath.Join(t.TempDir(), "c", "v"), wantedFile("x"),
 			func(string) {})
 		must.Fail(err)(t, "install Node.js")
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		fakeNPM(t, good, "")
-		ctx, cancel := context.WithCancel(context.Background())
+		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		dir := filepath.Join(t.TempDir(), "c", "v")
 		if _, err := fetch(ctx, dir, wantedFile("the library"), func(string) {}); !errors.Is(err,
@@ -125,7 +125,7 @@ func TestFetchErrorsLeaveNothing(t *testing.T) {
 	t.Run("cache cannot be written", func(t *testing.T) {
 		fakeNPM(t, good, "")
 		file := touch(t, filepath.Join(t.TempDir(), "file"))
-		must.Fail(fetch(context.Background(), filepath.Join(file, "v"), wantedFile("the library"),
+		must.Fail(fetch(t.Context(), filepath.Join(file, "v"), wantedFile("the library"),
 			func(string) {}))(t, file)
 	})
 }
@@ -186,7 +186,7 @@ func FuzzUnpack(f *testing.F) {
 		defer os.RemoveAll(to)
 		var err error
 		alloctest.AtMost(t, 8*len(data)+2<<20,
-			func() { err = unpack(context.Background(), path, to, wantedFile("the library")) })
+			func() { err = unpack(t.Context(), path, to, wantedFile("the library")) })
 		content, rerr := os.ReadFile(filepath.Join(to, "lib.so"))
 		if err == nil && string(content) != "the library" {
 			t.Errorf("%q was installed (%v)", content, rerr)
