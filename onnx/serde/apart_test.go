@@ -14,7 +14,6 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/internal/modeltest"
 	"fmp/onnx/must"
-	"fmp/onnx/onnxpb"
 )
 
 // weighty is a model with initializers of every width above and below the size from which on data
@@ -79,11 +78,7 @@ func FuzzTakeApart(f *testing.F) {
 		f.Add(bytesOf(fieldGraph, bytesOf(fieldInitializer, tensor)))
 	}
 	for _, open := range openings {
-		var p onnxpb.ModelProto
-		must.Do(f, proto.Unmarshal(data, &p))
-		open(&p)
-		changed := must.Get(proto.Marshal(&p))(f)
-		f.Add(changed)
+		f.Add(edited(f, data, open))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		want, errWant := decode(bytes.Clone(data), maxParts)

@@ -111,6 +111,15 @@ var openings = map[string]func(p *onnxpb.ModelProto){
 	},
 }
 
+// edited returns a model's file with a change.
+func edited(t testing.TB, data []byte, change func(p *onnxpb.ModelProto)) []byte {
+	t.Helper()
+	var p onnxpb.ModelProto
+	must.Do(t, proto.Unmarshal(data, &p))
+	change(&p)
+	return must.Get(proto.Marshal(&p))(t)
+}
+
 func unknown(m proto.Message) {
 	m.ProtoReflect().SetUnknown(protowire.AppendVarint(protowire.AppendTag(nil, 1000, protowire.VarintType), 1))
 }
@@ -133,10 +142,7 @@ func TestClosed(t *testing.T) {
 	must.Fail(Closed(append(many, data...)))(t, "parts", "a file of many parts")
 	whole := func(map[string]string) bool { return true }
 	for name, open := range openings {
-		var p onnxpb.ModelProto
-		must.Do(t, proto.Unmarshal(data, &p))
-		open(&p)
-		changed := must.Get(proto.Marshal(&p))(t)
+		changed := edited(t, data, open)
 		if _, err := Closed(changed); err == nil || strings.Contains(err.Error(), "no such file") {
 			t.Errorf("%s: error %v", name, err)
 		}
@@ -160,12 +166,7 @@ func FuzzClosed(f *testing.F) {
 	data := must.Get(Marshal(modeltest.Linear(f, "m", "image", "features", 2, 2)))(f)
 	f.Add(data)
 	for _, open := range openings {
-		var p onnxpb.ModelProto
-		must.Do(f, proto.Unmarshal(data, &p))
-		open(&p)
-		if changed, err := proto.Marshal(&p); err == nil {
-			f.Add(changed)
-		}
+		f.Add(edited(f, data, open))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		m, err := Closed(data)

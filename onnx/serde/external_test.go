@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"testing"
 
-	"google.golang.org/protobuf/proto"
-
 	"fmp/onnx"
 	"fmp/onnx/alloctest"
 	"fmp/onnx/internal/modeltest"
@@ -24,16 +22,14 @@ import (
 // entries are the tensor's external_data.
 func external(t *testing.T, dir string, dims []int64, entries map[string]string) string {
 	t.Helper()
-	m := modeltest.Linear(t, "m", "image", "features", 2, 2)
-	data := must.Get(Marshal(m))(t)
-	var p onnxpb.ModelProto
-	must.Do(t, proto.Unmarshal(data, &p))
-	w := p.Graph.Initializer[0]
-	w.RawData, w.DataLocation, w.Dims = nil, onnxpb.TensorProto_EXTERNAL, dims
-	for _, k := range slices.Sorted(maps.Keys(entries)) {
-		w.ExternalData = append(w.ExternalData, &onnxpb.StringStringEntryProto{Key: k, Value: entries[k]})
-	}
-	data = must.Get(proto.Marshal(&p))(t)
+	data := must.Get(Marshal(modeltest.Linear(t, "m", "image", "features", 2, 2)))(t)
+	data = edited(t, data, func(p *onnxpb.ModelProto) {
+		w := p.Graph.Initializer[0]
+		w.RawData, w.DataLocation, w.Dims = nil, onnxpb.TensorProto_EXTERNAL, dims
+		for _, k := range slices.Sorted(maps.Keys(entries)) {
+			w.ExternalData = append(w.ExternalData, &onnxpb.StringStringEntryProto{Key: k, Value: entries[k]})
+		}
+	})
 	path := filepath.Join(dir, "model.onnx")
 	must.Do(t, os.WriteFile(path, data, 0o644))
 	return path

@@ -104,9 +104,7 @@ func TestOptionalInputsAlone(t *testing.T) {
 		m.Producer, m.IR = c.producer, c.ir
 		data := must.Get(Marshal(m))(t)
 		if !c.said {
-			p := must.Get(decode(data, maxParts))(t)
-			p.MetadataProps[0].Value = "another's"
-			data = must.Get(proto.Marshal(p))(t)
+			data = edited(t, data, func(p *onnxpb.ModelProto) { p.MetadataProps[0].Value = "another's" })
 		}
 		back := must.Get(Unmarshal(data))(t)
 		if g := back.Graph; len(g.Inputs) != 1 || len(g.Optional) != c.optional ||

@@ -99,16 +99,6 @@ func tuningOf(m *onnx.Model) Tuning {
 		Parts: 2, Threads: 2, Seed: 3}
 }
 
-// TestWeights: statistics of a normalisation and what inputs are scaled by are no weights.
-func TestWeights(t *testing.T) {
-	t.Parallel()
-	m := small(t, false)
-	want := []string{"body.weight", "body.bias", "norm.weight", "norm.bias", "head", "offset"}
-	if got := names(Weights(m.Graph, "probabilities")); !slices.Equal(got, want) {
-		t.Errorf("weights are %q, want %q", got, want)
-	}
-}
-
 // TestScores: losses are of the scores before a softmax or sigmoid, whatever moves its numbers behind
 // it, but where a softmax is over groups of classes; the squared error is of the output itself.
 func TestScores(t *testing.T) {
@@ -680,33 +670,51 @@ func TestLosses(t *testing.T) {
 	must.Fail(WithLoss(m, m.Graph.Outputs[0], Loss{Name: "hinge"}))(t, "", "an unknown loss is taken")
 }
 
-// TestTuneWithoutOptimizer: a training without an optimizer, and a tensor that is nil, are errors.
-func TestTuneWithoutOptimizer(t *testing.T) {
+// TestTuneRefuses: a training without an optimizer, with averages, or with a count below 0, and a tensor
+// that is nil, are errors.
+func TestTuneRefuses(t *testing.T) {
+	t.Parallel()
 	m := small(t, false)
-	tn := tuningOf(m)
-	tn.Optimizer = nil
-	must.Fail(tn.Train(t.Context(), engineFor(t, false), m, clusters(t, 12, 3), Data{}))(t,
-		"Optimizer", "without an optimizer")
-	tn = tuningOf(m)
-	tn.Update.EMA = .9
-	must.Fail(tn.Train(t.Context(), engineFor(t, false), m, clusters(t, 12, 3), Data{}))(t, "EMA", "with averages")
+	for _, c := range []struct {
+		name, want string
+		set        func(*Tuning)
+	}{
+		{"no optimizer", "Optimizer", func(t *Tuning) { t.Optimizer = nil }},
+		{"averages", "EMA", func(t *Tuning) { t.Update.EMA = .9 }},
+		{"parts", "0 and up", func(t *Tuning) { t.Parts = -1 }},
+		{"threads", "0 and up", func(t *Tuning) { t.Threads = -1 }},
+		{"patience", "0 and up", func(t *Tuning) { t.Patience = -1 }},
+		{"rank", "0 and up", func(t *Tuning) { t.LoRA = -1 }},
+	} {
+		tn := tuningOf(m)
+		c.set(&tn)
+		must.Fail(tn.Train(t.Context(), pureEngine(t), m, clusters(t, 12, 3), Data{}))(t, c.want, c.name)
+	}
 	must.Fail(Rows(map[string]*onnx.Tensor{"x": nil}))(t, `"x" is nil`, "nil rows")
-	first, later := (&NotFiniteError{Step: 0, Tensor: "loss"}).Error(), (&NotFiniteError{Step: 3, Tensor: "loss"}).Error()
-	if !strings.Contains(first, "examples") || !strings.Contains(later, "learning rate") {
-		t.Errorf("not finite: %s; %s", first, later)
+	for step, want := range map[int]string{0: "examples", 3: "learning rate"} {
+		must.Fail(&NotFiniteError{Step: step, Tensor: "loss"})(t, want, step)
+	}
+	for _, shape := range [][]int{{0, 3}, {3, 0}} { // a weight without elements gets no factors
+		m.Graph.Initializers["empty"] = onnx.ZerosF32(shape...)
+		must.Fail(AddLoRA(m, []string{"empty"}, 1, 1))(t, "no weight is a matrix larger", shape)
 	}
 }
 
-// TestSharedStatistics: running statistics that a file shares with weights, as exporters share equal
-// tensors, do not move with them; in training form they move apart from them.
-func TestSharedStatistics(t *testing.T) {
+// TestStatistics: statistics of a normalisation and what inputs are scaled by are no weights. Running
+// statistics that a file shares with weights, as exporters share equal tensors, do not move with
+// them; in training form they move apart from them.
+func TestStatistics(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name               string
-		training, identity bool
-		outputs            int
-	}{{"shared", false, false, 1}, {"by an Identity", false, true, 1}, {"in training form", true, false, 3},
-		{"in training form of one output", true, false, 1}} {
+		name     string
+		training bool
+		mean     string // and "" for the file's own statistics
+		variance string
+		outputs  int
+	}{{"apart", false, "", "", 1}, {"shared", false, "norm.bias", "norm.weight", 1},
+		{"by an Identity", false, "mean", "var", 1},
+		{"in training form", true, "norm.bias", "norm.weight", 3},
+		{"in training form of one output", true, "norm.bias", "norm.weight", 1}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			m := small(t, c.training)
@@ -714,9 +722,10 @@ func TestSharedStatistics(t *testing.T) {
 			at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return n.Op == "BatchNormalization" })
 			norm := g.Nodes[at]
 			norm.Outputs = norm.Outputs[:c.outputs]
-			if norm.Inputs[3], norm.Inputs[4] = "norm.bias", "norm.weight"; c.identity {
-				// mean: of a tensor that nothing else reads
-				norm.Inputs[3], norm.Inputs[4] = "mean", "var"
+			if c.mean != "" {
+				norm.Inputs[3], norm.Inputs[4] = c.mean, c.variance
+			}
+			if c.mean == "mean" { // of a tensor that nothing else reads
 				g.Nodes = slices.Insert(g.Nodes, at, modeltest.Node("Identity", "norm.mean", "mean"),
 					modeltest.Node("Identity", "norm.weight", "var"))
 			}
@@ -801,21 +810,8 @@ func TestNewHeadReshaped(t *testing.T) {
 	}
 }
 
-// TestNewHeadBiasFirst: a bias that is added before the product is the last layer's too.
-func TestNewHeadBiasFirst(t *testing.T) {
-	t.Parallel()
-	b := build.New("bias first")
-	x := b.Input("x", onnx.Float32, "n", 4)
-	b.Output("out", b.Op("Add", []build.Ref{b.Param("b", random("b", 5)),
-		b.Op("MatMul", []build.Ref{x, b.Param("w", random("w", 4, 5))})}))
-	got, _ := must.Get2(NewHead(must.Get(b.Model())(t), "out", 3, false, 1))(t)
-	if out, _ := got.Graph.Output("out"); out.Type() != "float32[n,3]" {
-		t.Errorf("the output is %v", out)
-	}
-}
-
-// TestNewHeadOfTokens: a last layer over the tokens of a sequence stays a product of any rank, with a
-// bias of its own behind it.
+// TestNewHeadOfTokens: a bias that is added before the product is the last layer's too. A last layer
+// over the tokens of a sequence stays a product of any rank, with a bias of its own behind it.
 func TestNewHeadOfTokens(t *testing.T) {
 	t.Parallel()
 	for _, bias := range []string{"none", "before", "behind"} {
@@ -839,28 +835,5 @@ func TestNewHeadOfTokens(t *testing.T) {
 		if want := []float32{10 + w[0], 20 + w[1], 30 + w[2]}; !slices.Equal(ran, want) {
 			t.Errorf("bias %s: %v, want %v", bias, ran, want)
 		}
-	}
-}
-
-// TestLoRAOfNothing: a weight without elements gets no factors.
-func TestLoRAOfNothing(t *testing.T) {
-	m := small(t, false)
-	for _, shape := range [][]int{{0, 3}, {3, 0}} {
-		m.Graph.Initializers["empty"] = onnx.ZerosF32(shape...)
-		must.Fail(AddLoRA(m, []string{"empty"}, 1, 1))(t, "no weight is a matrix larger", shape)
-	}
-}
-
-// TestTuneBelowZero: counts below 0 are refused.
-func TestTuneBelowZero(t *testing.T) {
-	t.Parallel()
-	m := small(t, false)
-	for name, set := range map[string]func(*Tuning){
-		"parts": func(t *Tuning) { t.Parts = -1 }, "threads": func(t *Tuning) { t.Threads = -1 },
-		"patience": func(t *Tuning) { t.Patience = -1 }, "rank": func(t *Tuning) { t.LoRA = -1 },
-	} {
-		tn := tuningOf(m)
-		set(&tn)
-		must.Fail(tn.Train(t.Context(), pureEngine(t), m, clusters(t, 12, 3), Data{}))(t, "0 and up", name)
 	}
 }
