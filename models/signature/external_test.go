@@ -1,7 +1,9 @@
 package signature
 
 import (
+	"bytes"
 	"crypto/elliptic"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -51,44 +53,33 @@ func TestExternalFiles(t *testing.T) {
 		}
 		return Verify(&k.PublicKey, data)
 	}
+	changed := func(name string, text ...[]byte) func(dir string) error {
+		return func(dir string) error {
+			return os.WriteFile(filepath.Join(dir, name), bytes.Join(text, nil), 0o600)
+		}
+	}
+	linked := func(name string) func(dir string) error {
+		return func(dir string) error {
+			return errors.Join(os.Rename(filepath.Join(dir, name), filepath.Join(dir, "moved")),
+				os.Symlink("moved", filepath.Join(dir, name)))
+		}
+	}
 	for name, c := range map[string]struct {
 		change func(dir string) error
 		want   string
 	}{
-		"as signed": {func(string) error { return nil }, ""},
-		"a file beside": {func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, "other.bin"), nil, 0o600)
-		}, ""},
-		"weights swapped": {func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, "w.bin"), []byte("Weights"), 0o600)
-		}, `"w.bin" was changed`},
-		"a constant swapped": {func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, "part", "c.bin"), nil, 0o600)
-		}, `"part/c.bin" was changed`},
+		"as signed":          {func(string) error { return nil }, ""},
+		"a file beside":      {changed("other.bin"), ""},
+		"weights swapped":    {changed("w.bin", []byte("Weights")), `"w.bin" was changed`},
+		"a constant swapped": {changed("part/c.bin"), `"part/c.bin" was changed`},
 		"weights missing": {func(dir string) error { return os.Remove(filepath.Join(dir, "w.bin")) },
 			"no such file"},
-		"weights linked": {func(dir string) error {
-			if err := os.Rename(filepath.Join(dir, "w.bin"), filepath.Join(dir, "v.bin")); err != nil {
-				return err
-			}
-			return os.Symlink("v.bin", filepath.Join(dir, "w.bin"))
-		}, "is a link"},
-		"a folder linked": {func(dir string) error {
-			if err := os.Rename(filepath.Join(dir, "part"), filepath.Join(dir, "v")); err != nil {
-				return err
-			}
-			return os.Symlink("v", filepath.Join(dir, "part"))
-		}, "is a link"},
-		"a file added": {func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, "m.onnx"),
-				message(7, weights, constant, externalTensor(5, "other.bin")), 0o600)
-		}, `"other.bin" is not covered`},
-		"a file dropped": {func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, "m.onnx"), message(7, weights), 0o600)
-		}, `"part/c.bin" is missing`},
-		"no file left": {func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, "m.onnx"), message(7), 0o600)
-		}, "covers 3 files"},
+		"weights linked":  {linked("w.bin"), "is a link"},
+		"a folder linked": {linked("part"), "is a link"},
+		"a file added": {changed("m.onnx", message(7, weights, constant, externalTensor(5, "other.bin"))),
+			`"other.bin" is not covered`},
+		"a file dropped": {changed("m.onnx", message(7, weights)), `"part/c.bin" is missing`},
+		"no file left":   {changed("m.onnx", message(7)), "covers 3 files"},
 	} {
 		dir, file := set(t)
 		m, err := sign(t, file)

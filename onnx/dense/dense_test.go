@@ -510,15 +510,8 @@ func TestCurve(t *testing.T) {
 		want := Columns{C: c, N: n, Stride: a.Stride, Data: slices.Clone(a.Data)}
 		curveGo(c, n, want.Data, want.Stride, p.Data, p.Stride, w)
 		Curve(a, p, w)
-		single := func(v []float64) []float32 {
-			out := make([]float32, len(v))
-			for i, x := range v {
-				out[i] = float32(x)
-			}
-			return out
-		}
-		s := single(make([]float64, c*2*n))
-		ps, ws := slices.Clone(s), single(slices.Concat(w, w))
+		s, ps := make([]float32, c*2*n), make([]float32, c*2*n)
+		ws := As[float32](slices.Concat(w, w))
 		for k := range s {
 			s[k], ps[k] = float32(r.Float64()), float32(r.Float64())
 		}

@@ -1,6 +1,7 @@
 package pass
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -88,8 +89,13 @@ func TestStoreHalf(t *testing.T) {
 	}
 }
 
-// Weights whose bits would be lost stay, and so do those whose new name another value has.
+// Weights whose bits would be lost stay, and so do those whose new name another value has. Rows of
+// small values beside large ones keep their tensor in float32, unless they are as few as the filters
+// that training switches off.
 func TestStoreHalfRefuses(t *testing.T) {
+	rows := func(faint int) []float32 {
+		return append(slices.Repeat([]float32{1e-8}, 64*faint), slices.Repeat([]float32{1.1}, 64*(64-faint))...)
+	}
 	for _, c := range []struct {
 		name           string
 		weight         []float32
@@ -104,32 +110,21 @@ func TestStoreHalfRefuses(t *testing.T) {
 		{"values that would be zeros", []float32{1e-9, -3e-9, 2e-9, 7e-9}, "h", 0, 1},
 		{"values beyond", []float32{1e6, 1, 1, 1}, "h", 0, 1},
 		{"a name that is taken", []float32{1, 2, 3, 4}, "w/half", 0, 0},
+		{"no faint row", rows(0), "h", 1, 0},
+		{"a faint row of 64", rows(1), "h", 1, 0},
+		{"four faint rows of 64", rows(4), "h", 1, 0},
+		{"five faint rows of 64", rows(5), "h", 0, 1},
+		{"half of the rows faint", rows(32), "h", 0, 1},
 	} {
-		m := onnx.NewModel(modeltest.Graph("x:float32[n,2]", "y:float32[n,2]",
-			map[string]*onnx.Tensor{"w": onnx.NewTensor(c.weight, 2, 2)},
+		side := int(math.Sqrt(float64(len(c.weight))))
+		values := fmt.Sprintf(":float32[n,%d]", side)
+		m := onnx.NewModel(modeltest.Graph("x"+values, "y"+values,
+			map[string]*onnx.Tensor{"w": onnx.NewTensor(c.weight, side, side)},
 			modeltest.Node("MatMul", "x w", c.value), modeltest.Node("Relu", c.value, "y")))
 		if stored, beyond := StoreHalf(m, 1); stored != c.stored || beyond != c.beyond {
 			t.Errorf("%s: %d stored and %d beyond, want %d and %d", c.name, stored, beyond, c.stored, c.beyond)
 		}
 		must.Do(t, check.Model(m))
-	}
-}
-
-// Rows of small values beside large ones keep their tensor in float32, unless they are as few as the
-// filters that training switches off.
-func TestStoreHalfFaintRows(t *testing.T) {
-	for faint, want := range map[int]int{0: 1, 1: 1, 4: 1, 5: 0, 32: 0} {
-		w := onnx.ZerosF32(64, 64)
-		for i := range w.F32() {
-			if w.F32()[i] = 1.1; i < 64*faint {
-				w.F32()[i] = 1e-8
-			}
-		}
-		m := onnx.NewModel(modeltest.Graph("x:float32[n,64]", "y:float32[n,64]",
-			map[string]*onnx.Tensor{"w": w}, modeltest.Node("MatMul", "x w", "y")))
-		if stored, beyond := StoreHalf(m, 1); stored != want || beyond != 1-want {
-			t.Errorf("%d small rows of 64: %d stored and %d beyond", faint, stored, beyond)
-		}
 	}
 }
 

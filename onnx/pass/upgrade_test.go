@@ -15,10 +15,20 @@ import (
 	_ "fmp/onnx/rare"
 )
 
+// upgraded fails unless a model computes the same in a later operator set.
+func upgraded(t *testing.T, m *onnx.Model, to int, feeds map[string]*onnx.Tensor) {
+	t.Helper()
+	e := must.Get(pure.New(engine.Options{Threads: 1}))(t)
+	want := modeltest.Eval(t, e, m, feeds)
+	must.Do(t, pass.Upgrade(m, to))
+	if got := modeltest.Eval(t, e, m, feeds); !reflect.DeepEqual(got, want) {
+		t.Errorf("operator set %d: %v, was %v", to, got["y"].Data, want["y"].Data)
+	}
+}
+
 // TestUpgradeOfDFT: in operator set 17 the axis is an attribute, 1 by default, and from 20 on an
 // input, -2 by default.
 func TestUpgradeOfDFT(t *testing.T) {
-	e := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	x := onnx.ZerosF32(1, 3, 4, 1)
 	for i := range x.F32() {
 		x.F32()[i] = float32(i * i)
@@ -33,12 +43,7 @@ func TestUpgradeOfDFT(t *testing.T) {
 					map[string]*onnx.Tensor{"length": onnx.Scalar[int64](5)},
 					modeltest.Node("DFT", tc.reads, "y", modeltest.Attrs("DFT", 17, tc.attrs)...)))
 				m.Opsets[""] = 17
-				feeds := map[string]*onnx.Tensor{"x": x}
-				want := modeltest.Eval(t, e, m, feeds)
-				must.Do(t, pass.Upgrade(m, to))
-				if got := modeltest.Eval(t, e, m, feeds); !reflect.DeepEqual(got, want) {
-					t.Errorf("operator set %d: %v, was %v", to, got["y"], want["y"])
-				}
+				upgraded(t, m, to, map[string]*onnx.Tensor{"x": x})
 			})
 		}
 	}
@@ -48,7 +53,6 @@ func TestUpgradeOfDFT(t *testing.T) {
 // takes from around it, or is given.
 func TestUpgradeWithin(t *testing.T) {
 	node, body, graph := modeltest.Node, modeltest.Body, modeltest.Graph
-	e := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	clip := func(in, out string) *onnx.Node {
 		return node("Clip", in, out, onnx.FloatAttr("min", 0), onnx.FloatAttr("max", 6))
 	}
@@ -72,13 +76,8 @@ func TestUpgradeWithin(t *testing.T) {
 			m := onnx.NewModel(graph("x:float32[3] yes:bool[] no:bool[]", "y:float32",
 				map[string]*onnx.Tensor{"turns": onnx.Scalar(int64(2))}, nodes...))
 			m.Opsets[""] = 10
-			feeds := map[string]*onnx.Tensor{"x": onnx.Vector[float32](-8, 1, 9), "yes": onnx.Scalar(true),
-				"no": onnx.Scalar(false)}
-			want := modeltest.Eval(t, e, m, feeds)
-			must.Do(t, pass.Upgrade(m, 17))
-			if got := modeltest.Eval(t, e, m, feeds); !reflect.DeepEqual(got, want) {
-				t.Errorf("%v, was %v", got["y"].Data, want["y"].Data)
-			}
+			upgraded(t, m, 17, map[string]*onnx.Tensor{"x": onnx.Vector[float32](-8, 1, 9),
+				"yes": onnx.Scalar(true), "no": onnx.Scalar(false)})
 		})
 	}
 }

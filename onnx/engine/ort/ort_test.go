@@ -60,14 +60,26 @@ func linear(t testing.TB) *onnx.Model {
 	})
 }
 
+// gives fails unless a session has these outputs, where the engine allocates them and in place.
+func gives(t *testing.T, s engine.Session, feeds, want map[string]*onnx.Tensor) {
+	t.Helper()
+	if d := cmp.Diff(want, must.Get(engine.Eval(s, feeds))(t)); d != "" {
+		t.Errorf("allocated (-want +got):\n%s", d)
+	}
+	place := map[string]*onnx.Tensor{}
+	for name, v := range want {
+		place[name] = must.Get(onnx.Zeros(v.DType, v.Shape...))(t)
+	}
+	must.Do(t, s.Run(t.Context(), feeds, place))
+	if d := cmp.Diff(want, place); d != "" {
+		t.Errorf("in place (-want +got):\n%s", d)
+	}
+}
+
 func TestRunAllocatesOrFillsInPlace(t *testing.T) {
 	s := open(t, newEngine(t, Options{Threads: 1}), linear(t))
 	feeds := map[string]*onnx.Tensor{"x": onnx.NewTensor([]float32{1, 0, 0, 1, 1, 1}, 3, 2)}
-	want := []float32{1, 2, 3, 4, 4, 6}
-	out := must.Get(engine.Eval(s, feeds))(t)
-	if d := cmp.Diff(onnx.NewTensor(want, 3, 2), out["y"]); d != "" {
-		t.Errorf("allocated output (-want +got):\n%s", d)
-	}
+	gives(t, s, feeds, map[string]*onnx.Tensor{"y": onnx.NewTensor([]float32{1, 2, 3, 4, 4, 6}, 3, 2)})
 	y := onnx.ZerosF32(3, 2)
 	data := y.F32()
 	for i := range 5 { // the same memory, call after call
@@ -138,16 +150,7 @@ func TestElementTypes(t *testing.T) {
 			s := open(t, e, m)
 			empty := must.Get(onnx.Zeros(v.DType, 0))(t)
 			for _, in := range []*onnx.Tensor{v, empty} {
-				feeds := map[string]*onnx.Tensor{"x": in}
-				out := must.Get(engine.Eval(s, feeds))(t)
-				if d := cmp.Diff(in, out["y"]); d != "" {
-					t.Errorf("allocated (-want +got):\n%s", d)
-				}
-				place, _ := onnx.Zeros(v.DType, in.Shape...)
-				must.Do(t, s.Run(t.Context(), feeds, map[string]*onnx.Tensor{"y": place}))
-				if d := cmp.Diff(in, place); d != "" {
-					t.Errorf("in place (-want +got):\n%s", d)
-				}
+				gives(t, s, map[string]*onnx.Tensor{"x": in}, map[string]*onnx.Tensor{"y": in})
 			}
 		})
 	}
@@ -160,17 +163,9 @@ func TestScalars(t *testing.T) {
 		b.Output("z", b.Cast(x, onnx.Int64))
 	})
 	s := open(t, newEngine(t, Options{Threads: 1}), m)
-	place := onnx.Scalar[float32](0)
-	fetch := map[string]*onnx.Tensor{"y": place, "z": nil}
 	for _, v := range []float32{3, 4} {
-		fetch["z"] = nil
-		must.Do(t, s.Run(t.Context(), map[string]*onnx.Tensor{"x": onnx.Scalar(v)}, fetch))
-		if place.F32()[0] != 2*v {
-			t.Errorf("in place got %v, want %v", place.F32()[0], 2*v)
-		}
-		if d := cmp.Diff(onnx.Scalar(int64(v)), fetch["z"]); d != "" {
-			t.Errorf("(-want +got):\n%s", d)
-		}
+		gives(t, s, map[string]*onnx.Tensor{"x": onnx.Scalar(v)},
+			map[string]*onnx.Tensor{"y": onnx.Scalar(2 * v), "z": onnx.Scalar(int64(v))})
 	}
 }
 
@@ -185,16 +180,7 @@ func TestOddOutputs(t *testing.T) {
 	x := onnx.Vector[float32](1, 2, 3)
 	want := map[string]*onnx.Tensor{"c": onnx.Vector[float32](7, 8), "c2": onnx.Vector[float32](7, 8),
 		"x": x.Clone(), "x2": x.Clone()}
-	got := must.Get(engine.Eval(s, map[string]*onnx.Tensor{"x": x}))(t)
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("allocated (-want +got):\n%s", d)
-	}
-	place := map[string]*onnx.Tensor{"c": onnx.ZerosF32(2), "c2": onnx.ZerosF32(2),
-		"x": onnx.ZerosF32(3), "x2": onnx.ZerosF32(3)}
-	must.Do(t, s.Run(t.Context(), map[string]*onnx.Tensor{"x": x}, place))
-	if d := cmp.Diff(want, place); d != "" {
-		t.Errorf("in place (-want +got):\n%s", d)
-	}
+	gives(t, s, map[string]*onnx.Tensor{"x": x}, want)
 }
 
 func TestNoInputs(t *testing.T) {
@@ -203,10 +189,7 @@ func TestNoInputs(t *testing.T) {
 	if len(s.Inputs()) != 0 {
 		t.Errorf("inputs %v, want none", s.Inputs())
 	}
-	out := must.Get(engine.Eval(s, nil))(t)
-	if d := cmp.Diff(onnx.Scalar[float32](3), out["y"]); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	gives(t, s, nil, map[string]*onnx.Tensor{"y": onnx.Scalar[float32](3)})
 }
 
 // TestDone: a run gives no results where its context is done, however short it is.
