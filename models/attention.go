@@ -1,27 +1,27 @@
 package models
 
 import (
+	"cmp"
 	"math"
 	"math/rand/v2"
 
 	"fmp/onnx/build"
 )
 
-// Residual selects the term that a block adds to its attention output.
-type Residual string
+// residual selects the term that a block adds to its attention output.
+type residual int
 
-// Values of [Residual].
 const (
-	// ResidualQuery adds the query itself: the published block.
-	ResidualQuery Residual = "query"
-	// ResidualProjected adds a linear map of the query, which starts at zero on the first Keep
+	// residualQuery adds the query itself: the published block.
+	residualQuery residual = iota
+	// residualProjected adds a linear map of the query, which starts at zero on the first Keep
 	// coordinates.
-	ResidualProjected Residual = "projected"
-	// ResidualNone adds nothing.
-	ResidualNone Residual = "none"
+	residualProjected
+	// residualNone adds nothing.
+	residualNone
 )
 
-// Block is the configuration of a multihead attention block (Lee et al. 2019, equations 6 and 7):
+// block is the configuration of a multihead attention block (Lee et al. 2019, equations 6 and 7):
 //
 //	H   = N(R(Q) + Multihead(Q, K, K))
 //	MAB = N(H + rFF(H))
@@ -34,55 +34,60 @@ const (
 // The published block has several heads, LayerNorm, Residual "query" and Project. The
 // identity-initialised one has one head and Value "identity": its output starts as a convex
 // combination of the points attended to.
-type Block struct {
+type block struct {
 	// Dim is the width d of queries, keys and output.
-	Dim int `json:"dim"`
+	Dim int
 	// Heads is the number of attention heads; it must divide Dim.
-	Heads     int      `json:"heads"`
-	LayerNorm bool     `json:"layer_norm"` // N is layer normalisation, otherwise the identity
-	Residual  Residual `json:"residual"`
+	Heads     int
+	LayerNorm bool // N is layer normalisation, otherwise the identity
+	Residual  residual
 	// Project multiplies the concatenated heads by an output matrix Wo (equation 4).
-	Project bool `json:"project"`
+	Project bool
 	// IdentityValue starts Wv as the identity and bv at zero, so that values are the points
 	// themselves.
-	IdentityValue bool `json:"identity_value"`
+	IdentityValue bool
 	// Keep is the number of leading coordinates on which a projected residual starts at zero.
-	Keep int `json:"keep"`
+	Keep int
 	// Beta is the initial value of the learned factor on the logits; 0 omits the factor.
-	Beta float32 `json:"beta"`
+	Beta float32
 	// Hidden is the hidden width of a two-layer feed-forward part, whose second layer starts at
 	// zero; 0 means one layer.
-	Hidden int `json:"hidden"`
+	Hidden int
 
 	// Initialisers that replace the defaults; nil keeps the default.
 	query, key, keyBias, feed, project initial
 }
 
-// Published returns the block of Lee et al. 2019 of width d.
-func Published(d, heads int) Block {
-	return Block{Dim: d, Heads: heads, LayerNorm: true, Residual: ResidualQuery, Project: true}
+// publishedBlock returns the block of Lee et al. 2019 of width d.
+func publishedBlock(d, heads int) block {
+	return block{Dim: d, Heads: heads, LayerNorm: true, Residual: residualQuery, Project: true}
 }
 
-// Identity returns the identity-initialised block of width d whose first keep coordinates start as
-// a convex combination of the points attended to.
-func Identity(d, keep int, beta float32) Block {
-	return Block{Dim: d, Heads: 1, Residual: ResidualProjected, IdentityValue: true,
+// identityBlock returns the identity-initialised block of width d whose first keep coordinates start
+// as a convex combination of the points attended to.
+func identityBlock(d, keep int, beta float32) block {
+	return block{Dim: d, Heads: 1, Residual: residualProjected, IdentityValue: true,
 		Keep: keep, Beta: beta}
 }
 
-func (c Block) check(b *build.Builder) bool {
+// fillWidth sets the heads and the width of blocks for points of dz numbers that are not given.
+func fillWidth(heads, dim *int, published bool, dz int) {
+	if *heads == 0 {
+		*heads = 1
+		if published {
+			*heads = 4
+		}
+	}
+	*dim = cmp.Or(*dim, (dz+64+*heads-1) / *heads * *heads)
+}
+
+func (c block) check(b *build.Builder) bool {
 	switch {
 	case c.Dim < 1 || c.Dim > maxWidth:
 		b.Fail("attention block of width %d; allowed are 1 to %d", c.Dim, maxWidth)
 	case c.Heads < 1 || c.Dim%c.Heads != 0:
 		b.Fail("attention block of width %d with %d heads; the number of heads must divide the width",
 			c.Dim, c.Heads)
-	case c.Residual != ResidualQuery && c.Residual != ResidualProjected && c.Residual != ResidualNone:
-		b.Fail("attention block with residual %q; allowed are %q, %q and %q", c.Residual, ResidualQuery,
-			ResidualProjected, ResidualNone)
-	case c.Keep < 0 || c.Keep > c.Dim:
-		b.Fail("attention block of width %d keeps %d coordinates; allowed are 0 to the width", c.Dim,
-			c.Keep)
 	case c.Hidden < 0 || c.Hidden > maxWidth:
 		b.Fail("attention block with %d hidden units; allowed are 0 to %d", c.Hidden, maxWidth)
 	default:
@@ -102,7 +107,7 @@ func orElse(init, otherwise initial) initial {
 // [batch, nq, d]. logWeight, where given, is [batch or 1, 1, nk] and is added to the logits of
 // every query, so that a point of weight w counts as w points. The returned logits, [batch, heads,
 // nq, nk] or, with one head, [batch, nq, nk], exclude logWeight.
-func (c Block) MAB(w layers, q, k, logWeight build.Ref) (out, logits build.Ref) {
+func (c block) MAB(w layers, q, k, logWeight build.Ref) (out, logits build.Ref) {
 	b, d := w.b, c.Dim
 	if !c.check(b) {
 		return q, q
@@ -148,9 +153,9 @@ func (c Block) MAB(w layers, q, k, logWeight build.Ref) (out, logits build.Ref) 
 		h = w.Linear("project", h, d, d, orElse(c.project, fanIn(d)), nil)
 	}
 	switch c.Residual {
-	case ResidualQuery:
+	case residualQuery:
 		h = b.Add(q, h)
-	case ResidualProjected:
+	case residualProjected:
 		h = b.Add(w.Linear("r", q, d, d, zeroColumns(multiplied(fanIn(d), 0.1), c.Keep), nil), h)
 	}
 	if c.LayerNorm {
@@ -164,7 +169,7 @@ func (c Block) MAB(w layers, q, k, logWeight build.Ref) (out, logits build.Ref) 
 }
 
 // rowFeedForward is the rFF of the block: the same small network on every row.
-func (c Block) rowFeedForward(w layers, h build.Ref) build.Ref {
+func (c block) rowFeedForward(w layers, h build.Ref) build.Ref {
 	weight, bias := orElse(c.feed, fanIn(c.Dim)), fanIn(c.Dim)
 	if c.IdentityValue {
 		weight, bias = orElse(c.feed, multiplied(fanIn(c.Dim), 0.1)), constant(0)

@@ -44,15 +44,7 @@ func (c *EmbeddingConfig) fill() error {
 	}
 	dz := c.Dx + c.C
 	c.Size = cmp.Or(c.Size, c.C)
-	if c.Heads == 0 {
-		c.Heads = 1
-		if c.Published {
-			c.Heads = 4
-		}
-	}
-	if c.Dim == 0 {
-		c.Dim = (dz + 64 + c.Heads - 1) / c.Heads * c.Heads
-	}
+	fillWidth(&c.Heads, &c.Dim, c.Published, dz)
 	if !c.Published && c.Dim < dz+1 {
 		return fmt.Errorf("embedding of width %d for points of %d numbers; the identity path needs a "+
 			"width of at least %d", c.Dim, dz, dz+1)
@@ -90,13 +82,13 @@ func NewEmbedding(c EmbeddingConfig, seed uint64) (*onnx.Model, error) {
 	w := newWeights(b, seed)
 	x := lift(w.Scope("lift"), points, dz, d, !c.Published)
 	for i := range c.Blocks {
-		block := Published(d, c.Heads)
+		block := publishedBlock(d, c.Heads)
 		if !c.Published {
 			block = labelMates(d, c.Dx, c.C, max(c.Hidden, 1))
 		}
 		x, _ = block.MAB(w.Scope(fmt.Sprintf("block%d", i)), x, x, lw) // SAB, equation 8
 	}
-	pool, seeds := Published(d, c.Heads), initial(gaussian(1))
+	pool, seeds := publishedBlock(d, c.Heads), initial(gaussian(1))
 	if !c.Published {
 		pool = labelPooling(d, c.Dx, c.C)
 		seeds = labelSeeds(c.Dx, c.C)
@@ -122,7 +114,7 @@ func NewEmbedding(c EmbeddingConfig, seed uint64) (*onnx.Model, error) {
 // set. By comparing itself with them, a point can tell how typical of its label it is, which
 // decides how much it weighs in the fit that the upload has to reproduce: the residuals of easy
 // points vanish there.
-func labelMates(d, dx, c, hidden int) Block {
+func labelMates(d, dx, c, hidden int) block {
 	dz := dx + c
 	half := (d - dz) / 2
 	onLabels := eye(func(i int) float32 {
@@ -140,8 +132,8 @@ func labelMates(d, dx, c, hidden int) Block {
 			t[i] += v
 		}
 	}
-	return Block{
-		Dim: d, Heads: 1, Residual: ResidualQuery, Project: true, IdentityValue: true, Hidden: hidden,
+	return block{
+		Dim: d, Heads: 1, Residual: residualQuery, Project: true, IdentityValue: true, Hidden: hidden,
 		query: match, key: match, keyBias: constant(0),
 		project: func(_ *rand.Rand, t []float32, _ []int) {
 			for i := range half {
@@ -153,9 +145,9 @@ func labelMates(d, dx, c, hidden int) Block {
 
 // labelPooling is the pooling block that starts out comparing labels: queries and keys are the
 // coordinates themselves, without the features and with a small weight on the learned ones.
-func labelPooling(d, dx, c int) Block {
-	p := Identity(d, dx+c, 1)
-	p.Residual = ResidualNone
+func labelPooling(d, dx, c int) block {
+	p := identityBlock(d, dx+c, 1)
+	p.Residual = residualNone
 	p.query = eye(func(int) float32 { return 1 })
 	p.key = eye(func(i int) float32 {
 		switch {

@@ -51,13 +51,7 @@ func (c *PredictorConfig) fill() error {
 			c.Dx, c.C, maxWidth, maxWidth)
 	}
 	dz := c.Dx + c.C
-	if c.Heads == 0 {
-		c.Heads = 1
-		if c.Published {
-			c.Heads = 4
-		}
-	}
-	c.Dim = cmp.Or(c.Dim, (dz+64+c.Heads-1)/c.Heads*c.Heads)
+	fillWidth(&c.Heads, &c.Dim, c.Published, dz)
 	c.Fresh = cmp.Or(c.Fresh, 100)
 	c.Beta = cmp.Or(c.Beta, 2)
 	if !(c.Beta > 0 && c.Beta <= 1000) {
@@ -107,9 +101,9 @@ func NewPredictor(c PredictorConfig, seed uint64) (*onnx.Model, error) {
 	weights := b.Input("weights", onnx.Float32, Contexts, "n")
 	noise := b.Input("noise", onnx.Float32, "batch", "fresh", d)
 
-	block := Published(d, c.Heads)
+	block := publishedBlock(d, c.Heads)
 	if !c.Published {
-		block = Identity(d, dz, c.Beta)
+		block = identityBlock(d, dz, c.Beta)
 		block.Heads = c.Heads
 		// Queries of this scale, with beta, make a random query attend to few points.
 		block.query = gaussian(1.7 / math.Sqrt(float64(d)))

@@ -217,12 +217,28 @@ func init() {
 	axesToInput := toInput("axes", 1)
 	upgrades = map[int]map[string]change{
 		9: {
-			"BatchNormalization": upgradeBatchNormalization9, "Upsample": needed("scales", 1),
-			"Scan": func(u *upgrader, n *onnx.Node) { *n = *try.Get(spell.Scan(n, u.names.unique)) },
+			"BatchNormalization": func(_ *upgrader, n *onnx.Node) {
+				if a, ok := drop(n, "spatial"); ok && a.Int == 0 {
+					try.Fail("spatial is 0, which later versions do not have")
+				}
+			},
+			"Upsample": needed("scales", 1),
+			"Scan":     func(u *upgrader, n *onnx.Node) { *n = *try.Get(spell.Scan(n, u.names.unique)) },
 		},
 		10: {
-			"Slice": upgradeSlice10, "TopK": needed("k", 1), "Upsample": renamed("Resize"),
-			"Dropout": upgradeDropout10,
+			"Slice": func(u *upgrader, n *onnx.Node) {
+				needed("starts", 1)(u, n)
+				needed("ends", 2)(u, n)
+				toInput("axes", 3)(u, n)
+			},
+			// The mask was of the input's type and is bool from then on.
+			"Dropout": func(_ *upgrader, n *onnx.Node) {
+				if len(n.Outputs) > 1 && n.Outputs[1] != "" {
+					try.Fail("its mask is used, whose type changed")
+				}
+				n.Outputs = n.Outputs[:1]
+			},
+			"TopK": needed("k", 1), "Upsample": renamed("Resize"),
 		},
 		11: {
 			"Clip": upgradeClip11, "Pad": upgradePad11, "Resize": upgradeResize11,
@@ -234,42 +250,42 @@ func init() {
 			"Squeeze":   axesToInput,
 			"Unsqueeze": axesToInput, "ReduceSum": axesToInput, "Split": toInput("split", 1),
 		},
-		14: {"BatchNormalization": upgradeBatchNormalization14},
+		14: {
+			// Outputs beside the first were of training, which became an attribute.
+			"BatchNormalization": func(_ *upgrader, n *onnx.Node) {
+				if slices.ContainsFunc(n.Outputs[1:], func(o string) bool { return o != "" }) {
+					try.Fail("it gives statistics of training; export the model for inference")
+				}
+				n.Outputs = n.Outputs[:1]
+			},
+		},
 		16: {"RoiAlign": func(_ *upgrader, n *onnx.Node) {
 			n.Attrs = append(n.Attrs, onnx.StrAttr("coordinate_transformation_mode", "output_half_pixel"))
 		}},
 		18: {
 			"ReduceMean": axesToInput, "ReduceMax": axesToInput, "ReduceMin": axesToInput,
-			"ReduceProd": axesToInput,
-			"ReduceL1":   axesToInput, "ReduceL2": axesToInput, "ReduceLogSum": axesToInput,
-			"ReduceLogSumExp": axesToInput,
-			"ReduceSumSquare": axesToInput, "Split": upgradeSplit18,
+			"ReduceProd": axesToInput, "ReduceL1": axesToInput, "ReduceL2": axesToInput,
+			"ReduceLogSum": axesToInput, "ReduceLogSumExp": axesToInput, "ReduceSumSquare": axesToInput,
+			// Without sizes the number of parts must be said.
+			"Split": func(_ *upgrader, n *onnx.Node) {
+				if n.Input(1) == "" {
+					n.Attrs = append(n.Attrs, onnx.IntAttr("num_outputs", len(n.Outputs)))
+				}
+			},
 		},
-		20: {"DFT": upgradeDFT20, "GridSample": upgradeGridSample20},
+		20: {
+			// The axis became an input, of which the default is another one.
+			"DFT": func(u *upgrader, n *onnx.Node) {
+				axis := op.Attrs(n, 19).Int("axis")
+				drop(n, "axis")
+				feed(n, 2, u.constant(n, "axis", onnx.Scalar(int64(axis))))
+			},
+			"GridSample": upgradeGridSample20,
+		},
 		21: {"GroupNormalization": func(*upgrader, *onnx.Node) {
 			try.Fail("scale and bias were given for each group and now are for each channel")
 		}},
 	}
-}
-
-func upgradeBatchNormalization9(u *upgrader, n *onnx.Node) {
-	if a, ok := drop(n, "spatial"); ok && a.Int == 0 {
-		try.Fail("spatial is 0, which later versions do not have")
-	}
-}
-
-func upgradeSlice10(u *upgrader, n *onnx.Node) {
-	needed("starts", 1)(u, n)
-	needed("ends", 2)(u, n)
-	toInput("axes", 3)(u, n)
-}
-
-// upgradeDropout10: the mask was of the input's type and is bool from then on.
-func upgradeDropout10(u *upgrader, n *onnx.Node) {
-	if len(n.Outputs) > 1 && n.Outputs[1] != "" {
-		try.Fail("its mask is used, whose type changed")
-	}
-	n.Outputs = n.Outputs[:1]
 }
 
 // upgradeClip11: bounds of the input's type; before they were floats, with the type's extremes as
@@ -343,29 +359,6 @@ func upgradeSoftmax13(u *upgrader, n *onnx.Node) {
 	if u.to >= 14 { // a size of 0 is one, and copies none
 		n.Attrs = append(n.Attrs, onnx.IntAttr("allowzero", 1))
 	}
-}
-
-// upgradeBatchNormalization14: outputs beside the first were of training, which became an
-// attribute.
-func upgradeBatchNormalization14(u *upgrader, n *onnx.Node) {
-	if slices.ContainsFunc(n.Outputs[1:], func(o string) bool { return o != "" }) {
-		try.Fail("it gives statistics of training; export the model for inference")
-	}
-	n.Outputs = n.Outputs[:1]
-}
-
-// upgradeSplit18: without sizes the number of parts must be said.
-func upgradeSplit18(u *upgrader, n *onnx.Node) {
-	if n.Input(1) == "" {
-		n.Attrs = append(n.Attrs, onnx.IntAttr("num_outputs", len(n.Outputs)))
-	}
-}
-
-// upgradeDFT20: the axis became an input, of which the default is another one.
-func upgradeDFT20(u *upgrader, n *onnx.Node) {
-	axis := op.Attrs(n, 19).Int("axis")
-	drop(n, "axis")
-	feed(n, 2, u.constant(n, "axis", onnx.Scalar(int64(axis))))
 }
 
 func upgradeGridSample20(u *upgrader, n *onnx.Node) {

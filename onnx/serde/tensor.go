@@ -131,27 +131,7 @@ func inPlace(d onnx.DType, raw []byte, n int) any {
 	if uintptr(at)%uintptr(d.Size()) != 0 {
 		return nil
 	}
-	switch d {
-	case onnx.Float32:
-		return unsafe.Slice((*float32)(at), n)
-	case onnx.Float64:
-		return unsafe.Slice((*float64)(at), n)
-	case onnx.Int8:
-		return unsafe.Slice((*int8)(at), n)
-	case onnx.Int16:
-		return unsafe.Slice((*int16)(at), n)
-	case onnx.Int32:
-		return unsafe.Slice((*int32)(at), n)
-	case onnx.Int64:
-		return unsafe.Slice((*int64)(at), n)
-	case onnx.Uint16, onnx.Float16, onnx.BFloat16:
-		return unsafe.Slice((*uint16)(at), n)
-	case onnx.Uint32:
-		return unsafe.Slice((*uint32)(at), n)
-	case onnx.Uint64:
-		return unsafe.Slice((*uint64)(at), n)
-	}
-	return raw
+	return reflect.SliceAt(d.SliceType().Elem(), at, n).Interface()
 }
 
 // narrowFromProto reads elements of 8 bits and less: packed raw bytes, or the same bytes in

@@ -139,10 +139,10 @@ func wrap(t *onnx.Tensor, ptr unsafe.Pointer) (*value, error) {
 	case t.DType == onnx.String:
 		v.ort, err = wrapStrings(t)
 	case t.DType == onnx.Float16 || t.DType == onnx.BFloat16:
-		v.ort, err = wrapHalf(t, ptr)
+		v.ort, err = wrapBytes(t, func() []byte { return unsafe.Slice((*byte)(ptr), 2*v.n) }, &v.pin)
 	case t.DType.IsNarrow():
 		v.data = nil // packed, which is a copy
-		v.ort, err = wrapNarrow(t, &v.pin)
+		v.ort, err = wrapBytes(t, func() []byte { return onnx.PackedData(t) }, &v.pin)
 	default:
 		switch d := t.Data.(type) {
 		case []float32:
@@ -200,31 +200,15 @@ func wrapStrings(t *onnx.Tensor) (ortgo.Value, error) {
 	return s, nil
 }
 
-func wrapHalf(t *onnx.Tensor, ptr unsafe.Pointer) (ortgo.Value, error) {
+// wrapBytes makes a tensor of a type that Go lacks from its bytes, which stay pinned.
+func wrapBytes(t *onnx.Tensor, bytes func() []byte, pin *runtime.Pinner) (ortgo.Value, error) {
 	if len(t.Shape) == 0 {
 		return nil, fmt.Errorf("a scalar of %v cannot be handed to the ONNX Runtime; give it shape [1]",
 			t.DType)
 	}
-	n := 2 * t.Len()
-	bytes := make([]byte, 1) // onnxruntime_go wants a byte, even of nothing
-	if n > 0 {
-		bytes = unsafe.Slice((*byte)(ptr), n)
-	}
-	kind := ortgo.TensorElementDataType(ortgo.TensorElementDataTypeFloat16)
-	if t.DType == onnx.BFloat16 {
-		kind = ortgo.TensorElementDataTypeBFloat16
-	}
-	return ortgo.NewCustomDataTensor(ortShape(t.Shape), bytes, kind)
-}
-
-func wrapNarrow(t *onnx.Tensor, pin *runtime.Pinner) (ortgo.Value, error) {
-	if len(t.Shape) == 0 {
-		return nil, fmt.Errorf("a scalar of %v cannot be handed to the ONNX Runtime; give it shape [1]",
-			t.DType)
-	}
-	raw := onnx.PackedData(t)
+	raw := bytes()
 	if len(raw) == 0 {
-		raw = make([]byte, 1)
+		raw = make([]byte, 1) // onnxruntime_go wants a byte, even of nothing
 	}
 	pin.Pin(&raw[0])
 	return ortgo.NewCustomDataTensor(ortShape(t.Shape), raw, toRuntime(t.DType))
@@ -242,12 +226,9 @@ func ortShape(shape []int) ortgo.Shape {
 // and destroys the tensor.
 func unwrap(v ortgo.Value) (*onnx.Tensor, error) {
 	defer v.Destroy()
-	var shape []int
+	shape := []int{}
 	for _, d := range v.GetShape() {
 		shape = append(shape, int(d))
-	}
-	if shape == nil {
-		shape = []int{}
 	}
 	out := &onnx.Tensor{Shape: shape}
 	switch x := v.(type) {
