@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"image"
-	"image/png"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/featurize/imagefile"
+	"fmp/featurize/imagefile/imagefiletest"
 	"fmp/onnx/must"
 )
 
@@ -26,17 +26,13 @@ func photos(t *testing.T, cut ...string) string {
 		for k := range im.Pix {
 			im.Pix[k] = uint8((k*k + 17*i) % 251)
 		}
-		var b bytes.Buffer
-		must.Do(t, png.Encode(&b, im))
+		data := imagefiletest.PNG(t, im)
 		name := fmt.Sprintf("%s/%s/%02d.png", []string{"train", "train", "train", "train", "test"}[i%5],
 			[]string{"a", "b"}[i%2], i)
-		path := filepath.Join(dir, filepath.FromSlash(name))
-		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		data := b.Bytes()
 		if slices.Contains(cut, name) {
 			data = data[:len(data)-20]
 		}
-		must.Do(t, os.WriteFile(path, data, 0o644))
+		imagefiletest.Write(t, filepath.Join(dir, filepath.FromSlash(name)), data)
 	}
 	return dir
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"image"
 	"image/color"
-	"image/jpeg"
 	"image/png"
 	"os"
 	"path/filepath"
@@ -18,22 +17,9 @@ import (
 	"testing"
 
 	"fmp/featurize/imagefile"
+	"fmp/featurize/imagefile/imagefiletest"
 	"fmp/onnx/must"
 )
-
-func idx(magic uint32, dims []uint32, data []byte) []byte {
-	b := binary.BigEndian.AppendUint32(nil, magic)
-	for _, d := range dims {
-		b = binary.BigEndian.AppendUint32(b, d)
-	}
-	return append(b, data...)
-}
-
-func write(t testing.TB, path string, data []byte) {
-	t.Helper()
-	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must.Do(t, os.WriteFile(path, data, 0o644))
-}
 
 func gz(data []byte) []byte {
 	var b bytes.Buffer
@@ -62,10 +48,10 @@ func goodIDX(t *testing.T) string {
 		for i := range labels {
 			labels[i] = byte(i % 10)
 		}
-		write(t, filepath.Join(dir, p.name+"-images-idx3-ubyte"),
-			idx(0x803, []uint32{uint32(p.n), 4, 5}, ramp(p.n*20)))
-		write(t, filepath.Join(dir, p.name+"-labels-idx1-ubyte.gz"),
-			gz(idx(0x801, []uint32{uint32(p.n)}, labels)))
+		imagefiletest.Write(t, filepath.Join(dir, p.name+"-images-idx3-ubyte"),
+			imagefiletest.IDX(0x803, []uint32{uint32(p.n), 4, 5}, ramp(p.n*20)...))
+		imagefiletest.Write(t, filepath.Join(dir, p.name+"-labels-idx1-ubyte.gz"),
+			gz(imagefiletest.IDX(0x801, []uint32{uint32(p.n)}, labels...)))
 	}
 	return dir
 }
@@ -104,30 +90,31 @@ func TestIDXColourReadsBack(t *testing.T) {
 }
 
 func TestBadIDX(t *testing.T) {
-	images := func(n uint32) []byte { return idx(0x803, []uint32{n, 4, 5}, ramp(400)) }
+	idx := imagefiletest.IDX
+	images := func(n uint32) []byte { return idx(0x803, []uint32{n, 4, 5}, ramp(400)...) }
 	packed := gz(images(20))
 	for name, c := range map[string]struct {
 		file string
 		data []byte
 		want string
 	}{
-		"wrong magic": {"train-images-idx3-ubyte", idx(0x802, []uint32{20, 4, 5}, ramp(400)),
+		"wrong magic": {"train-images-idx3-ubyte", idx(0x802, []uint32{20, 4, 5}, ramp(400)...),
 			"wrong magic number"},
-		"float elements": {"train-images-idx3-ubyte", idx(0xd03, []uint32{20, 4, 5}, ramp(400)),
+		"float elements": {"train-images-idx3-ubyte", idx(0xd03, []uint32{20, 4, 5}, ramp(400)...),
 			"wrong magic number"},
 		"no header":        {"train-images-idx3-ubyte", []byte{0, 0}, "truncated"},
 		"half a header":    {"train-images-idx3-ubyte", images(20)[:11], "truncated"},
 		"truncated":        {"train-images-idx3-ubyte", images(20)[:300], "truncated"},
 		"goes on":          {"train-images-idx3-ubyte", append(images(20), 1), "goes on"},
-		"too many claimed": {"train-images-idx3-ubyte", idx(0x803, []uint32{4e9, 4, 5}, nil), "at most"},
-		"huge sides": {"train-images-idx3-ubyte", idx(0x803, []uint32{1, 1 << 31, 1 << 31}, nil),
+		"too many claimed": {"train-images-idx3-ubyte", idx(0x803, []uint32{4e9, 4, 5}), "at most"},
+		"huge sides": {"train-images-idx3-ubyte", idx(0x803, []uint32{1, 1 << 31, 1 << 31}),
 			"allowed are"},
-		"no pixels": {"train-images-idx3-ubyte", idx(0x803, []uint32{20, 0, 5}, nil), "allowed are"},
-		"other count": {"train-images-idx3-ubyte", idx(0x803, []uint32{19, 4, 5}, ramp(380)),
+		"no pixels": {"train-images-idx3-ubyte", idx(0x803, []uint32{20, 0, 5}), "allowed are"},
+		"other count": {"train-images-idx3-ubyte", idx(0x803, []uint32{19, 4, 5}, ramp(380)...),
 			"do not belong together"},
-		"other size":   {"t10k-images-idx3-ubyte", idx(0x803, []uint32{10, 5, 5}, ramp(250)), "must agree"},
+		"other size":   {"t10k-images-idx3-ubyte", idx(0x803, []uint32{10, 5, 5}, ramp(250)...), "must agree"},
 		"labels magic": {"train-labels-idx1-ubyte", images(20), "wrong magic number"},
-		"empty":        {"t10k-images-idx3-ubyte", idx(0x803, []uint32{0, 4, 5}, nil), "10 labels"},
+		"empty":        {"t10k-images-idx3-ubyte", idx(0x803, []uint32{0, 4, 5}), "10 labels"},
 		"gzip bomb": {"train-images-idx3-ubyte.gz", gz(append(images(20), make([]byte, 50<<20)...)),
 			"goes on"},
 		"gzip cut short": {"train-images-idx3-ubyte.gz", packed[:len(packed)-12], ""},
@@ -135,7 +122,7 @@ func TestBadIDX(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := goodIDX(t)
 			must.Do(t, os.RemoveAll(filepath.Join(dir, strings.TrimSuffix(c.file, ".gz"))))
-			write(t, filepath.Join(dir, c.file), c.data)
+			imagefiletest.Write(t, filepath.Join(dir, c.file), c.data)
 			must.Fail(Load(context.Background(), Options{Name: dir}))(t, c.want)
 		})
 	}
@@ -163,9 +150,9 @@ func cifar(labelBytes int, labels ...byte) []byte {
 
 func TestCIFAR10(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "data_batch_2.bin"), cifar(1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9))
-	write(t, filepath.Join(dir, "data_batch_4.bin"), cifar(1, 9, 8))
-	write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 3, 4))
+	imagefiletest.Write(t, filepath.Join(dir, "data_batch_2.bin"), cifar(1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9))
+	imagefiletest.Write(t, filepath.Join(dir, "data_batch_4.bin"), cifar(1, 9, 8))
+	imagefiletest.Write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 3, 4))
 	ds := must.Get(Load(context.Background(), Options{Name: dir}))(t)
 	if ds.Train.N != 12 || ds.Train.Labels[10] != 9 || ds.Classes[9] != "truck" {
 		t.Errorf("%d training images, labels %v", ds.Train.N, ds.Train.Labels)
@@ -180,8 +167,8 @@ func TestCIFAR10(t *testing.T) {
 
 func TestClassSubset(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "train.bin"), cifar(2, 3, 0, 1, 2, 3, 0))
-	write(t, filepath.Join(dir, "test.bin"), cifar(2, 1, 0, 3))
+	imagefiletest.Write(t, filepath.Join(dir, "train.bin"), cifar(2, 3, 0, 1, 2, 3, 0))
+	imagefiletest.Write(t, filepath.Join(dir, "test.bin"), cifar(2, 1, 0, 3))
 	ds := must.Get(Load(context.Background(), Options{Name: dir, Classes: "2"}))(t)
 	if !slices.Equal(ds.Train.Labels, []int{0, 1, 0}) ||
 		!slices.Equal(ds.Extra.Labels, []int{3, 2, 3}) ||
@@ -197,8 +184,8 @@ func TestClassSubset(t *testing.T) {
 // excluded ones are nowhere.
 func TestClassChoice(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "data_batch_1.bin"), cifar(1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9))
-	write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 3, 5, 9))
+	imagefiletest.Write(t, filepath.Join(dir, "data_batch_1.bin"), cifar(1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9))
+	imagefiletest.Write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 3, 5, 9))
 	for _, c := range []struct {
 		classes, exclude string
 		want             string // names of the classes
@@ -288,8 +275,8 @@ func TestAdviceOnClasses(t *testing.T) {
 // of these.
 func TestHoldOut(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "data_batch_1.bin"), cifar(1, 0, 1, 0, 1, 0, 1, 0, 2, 1, 2))
-	write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 2))
+	imagefiletest.Write(t, filepath.Join(dir, "data_batch_1.bin"), cifar(1, 0, 1, 0, 1, 0, 1, 0, 2, 1, 2))
+	imagefiletest.Write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 2))
 	ds := must.Get(Load(context.Background(), Options{Name: dir, Classes: "3", Test: 0.5}))(t)
 	if !slices.Equal(ds.Train.Labels, []int{0, 1, 0, 1, 2, 2}) ||
 		!slices.Equal(ds.Test.Labels, []int{2, 0, 1, 0, 1}) ||
@@ -299,7 +286,7 @@ func TestHoldOut(t *testing.T) {
 	for _, share := range []float64{-0.1, 1} {
 		must.Fail(Load(context.Background(), Options{Name: dir, Classes: "2", Test: share}))(t, "", share)
 	}
-	write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 0, 1))
+	imagefiletest.Write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 0, 1))
 	must.Fail(Load(context.Background(), Options{Name: dir, Classes: "2", Test: 0.5}))(t,
 		"test images of its own", "nothing to hold out")
 }
@@ -307,8 +294,8 @@ func TestHoldOut(t *testing.T) {
 // TestFolderOfTheFiles: dataset.dir may be the folder of the files itself.
 func TestFolderOfTheFiles(t *testing.T) {
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "data_batch_1.bin"), cifar(1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9))
-	write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 3))
+	imagefiletest.Write(t, filepath.Join(dir, "data_batch_1.bin"), cifar(1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9))
+	imagefiletest.Write(t, filepath.Join(dir, "test_batch.bin"), cifar(1, 3))
 	if got, err := Find("cifar10", dir); err != nil || got != dir {
 		t.Errorf("%q, %v; want the folder itself", got, err)
 	}
@@ -321,7 +308,7 @@ func TestFolderOfTheFiles(t *testing.T) {
 func TestSame(t *testing.T) {
 	data := t.TempDir()
 	for _, name := range []string{"mine", "other", "digits"} {
-		write(t, filepath.Join(data, name, "data_batch_1.bin"), cifar(1, 0))
+		imagefiletest.Write(t, filepath.Join(data, name, "data_batch_1.bin"), cifar(1, 0))
 	}
 	mine, link := filepath.Join(data, "mine"), filepath.Join(t.TempDir(), "link")
 	must.Do(t, os.Symlink(mine, link))
@@ -351,17 +338,10 @@ func TestBadCIFAR(t *testing.T) {
 		"label out of range": {cifar(1, 0, 1, 10), "record 2 has label 10"},
 	} {
 		dir := t.TempDir()
-		write(t, filepath.Join(dir, "data_batch_1.bin"), c.data)
-		write(t, filepath.Join(dir, "test_batch.bin"), good)
+		imagefiletest.Write(t, filepath.Join(dir, "data_batch_1.bin"), c.data)
+		imagefiletest.Write(t, filepath.Join(dir, "test_batch.bin"), good)
 		must.Fail(Load(context.Background(), Options{Name: dir}))(t, c.want, name)
 	}
-}
-
-func pngBytes(t testing.TB, im image.Image) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	must.Do(t, png.Encode(&b, im))
-	return b.Bytes()
 }
 
 func plain(w, h int, c color.Color) image.Image {
@@ -376,11 +356,13 @@ func TestFolder(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 10 {
 		name := string(rune('a'+i)) + ".png"
-		write(t, filepath.Join(dir, "red", name), pngBytes(t, plain(8, 6, color.RGBA{200, 0, 0, 255})))
-		write(t, filepath.Join(dir, "clear", "deep", name), pngBytes(t, plain(8, 6, color.RGBA{})))
+		red, clear := plain(8, 6, color.RGBA{200, 0, 0, 255}), plain(8, 6, color.RGBA{})
+		imagefiletest.Write(t, filepath.Join(dir, "red", name), imagefiletest.PNG(t, red))
+		imagefiletest.Write(t, filepath.Join(dir, "clear", "deep", name), imagefiletest.PNG(t, clear))
 	}
-	write(t, filepath.Join(dir, "red", "z.JPG"), jpegBytes(t, plain(16, 12, color.RGBA{0, 0, 200, 255})))
-	write(t, filepath.Join(dir, "red", "notes.txt"), []byte("x"))
+	imagefiletest.Write(t, filepath.Join(dir, "red", "z.JPG"),
+		imagefiletest.JPEG(t, plain(16, 12, color.RGBA{0, 0, 200, 255}), 0))
+	imagefiletest.Write(t, filepath.Join(dir, "red", "notes.txt"), []byte("x"))
 	ds := must.Get(Load(context.Background(), Options{Name: dir}))(t)
 	if ds.Train.N != 17 || ds.Test.N != 4 || ds.Train.H != 6 || ds.Train.W != 8 || ds.Train.Ch != 3 {
 		t.Fatalf("%d training and %d test images of %dx%dx%d", ds.Train.N, ds.Test.N, ds.Train.H,
@@ -412,20 +394,20 @@ func TestFolderWithSplit(t *testing.T) {
 	dir := t.TempDir()
 	grey := image.NewGray(image.Rect(0, 0, 3, 3))
 	for _, p := range []string{"train/x/1.png", "train/y/1.png", "train/y/2.png", "test/y/1.png"} {
-		write(t, filepath.Join(dir, p), pngBytes(t, grey))
+		imagefiletest.Write(t, filepath.Join(dir, p), imagefiletest.PNG(t, grey))
 	}
 	ds := must.Get(Load(context.Background(), Options{Name: dir}))(t)
 	if ds.Train.N != 3 || ds.Test.N != 1 || ds.Test.Labels[0] != 1 || ds.Train.Ch != 1 {
 		t.Errorf("%+v", ds)
 	}
-	write(t, filepath.Join(dir, "test/z/1.png"), pngBytes(t, grey))
+	imagefiletest.Write(t, filepath.Join(dir, "test/z/1.png"), imagefiletest.PNG(t, grey))
 	must.Fail(Load(context.Background(), Options{Name: dir}))(t, `"z"`,
 		"a test class without training images")
 }
 
 // TestFolderOfParts: folders that others call the parts of a data set are no classes.
 func TestFolderOfParts(t *testing.T) {
-	grey := pngBytes(t, image.NewGray(image.Rect(0, 0, 3, 3)))
+	grey := imagefiletest.PNG(t, image.NewGray(image.Rect(0, 0, 3, 3)))
 	for _, c := range []struct {
 		folders string
 		want    string // of the error
@@ -436,7 +418,7 @@ func TestFolderOfParts(t *testing.T) {
 		dir := t.TempDir()
 		for _, folder := range strings.Fields(c.folders) {
 			for _, name := range []string{"x/1.png", "x/2.png", "y/1.png", "y/2.png"} {
-				write(t, filepath.Join(dir, folder, name), grey)
+				imagefiletest.Write(t, filepath.Join(dir, folder, name), grey)
 			}
 		}
 		_, err := Load(context.Background(), Options{Name: dir})
@@ -447,7 +429,7 @@ func TestFolderOfParts(t *testing.T) {
 }
 
 func TestBadImages(t *testing.T) {
-	good := pngBytes(t, plain(4, 4, color.White))
+	good := imagefiletest.PNG(t, plain(4, 4, color.White))
 	bomb := slices.Clone(good)
 	binary.BigEndian.PutUint32(bomb[16:], 60000) // width in IHDR; the checksum is then wrong as well
 	for name, c := range map[string]struct {
@@ -461,11 +443,11 @@ func TestBadImages(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		for _, f := range []string{"1.png", "2.png"} {
-			write(t, filepath.Join(dir, "a", f), pngBytes(t, plain(4, 4, color.Black)))
-			write(t, filepath.Join(dir, "b", f), good)
+			imagefiletest.Write(t, filepath.Join(dir, "a", f), imagefiletest.PNG(t, plain(4, 4, color.Black)))
+			imagefiletest.Write(t, filepath.Join(dir, "b", f), good)
 		}
-		write(t, filepath.Join(dir, "b/bad.png"), c.data)
-		write(t, filepath.Join(dir, "a/deep/bad.jpg"), c.data)
+		imagefiletest.Write(t, filepath.Join(dir, "b/bad.png"), c.data)
+		imagefiletest.Write(t, filepath.Join(dir, "a/deep/bad.jpg"), c.data)
 		_, err := Load(context.Background(), Options{Name: dir})
 		if err == nil || !strings.Contains(err.Error(), c.want) ||
 			!strings.Contains(err.Error(), "bad.png") ||
@@ -499,11 +481,11 @@ func TestBadImages(t *testing.T) {
 	}
 	none := t.TempDir()
 	for _, f := range []string{"a/1.png", "a/2.png", "b/1.png", "b/2.png"} {
-		write(t, filepath.Join(none, f), nil)
+		imagefiletest.Write(t, filepath.Join(none, f), nil)
 	}
 	must.Fail(Load(context.Background(), Options{Name: none, Skip: true}))(t,
 		"0 training and 0 test images", "nothing left")
-	must.Fail(imagefile.Header(bytes.NewReader(pngBytes(t,
+	must.Fail(imagefile.Header(bytes.NewReader(imagefiletest.PNG(t,
 		image.NewGray(image.Rect(0, 0, imagefile.MaxSide+1, 1))))))(t, "allowed are", "too wide")
 }
 
@@ -644,11 +626,4 @@ func TestRealData(t *testing.T) {
 		}
 		must.Get(ds.Splits(DefaultFractions))(t)
 	}
-}
-
-func jpegBytes(t testing.TB, im image.Image) []byte {
-	t.Helper()
-	var b bytes.Buffer
-	must.Do(t, jpeg.Encode(&b, im, nil))
-	return b.Bytes()
 }

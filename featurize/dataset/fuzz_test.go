@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"fmp/featurize/imagefile"
+	"fmp/featurize/imagefile/imagefiletest"
 	"fmp/onnx/alloctest"
 	"fmp/onnx/must"
 )
@@ -16,9 +17,9 @@ import (
 // FuzzIDXImages: as many pixels as the header says, and at most 8 bytes of memory for each byte of
 // the file.
 func FuzzIDXImages(f *testing.F) {
-	f.Add(idx(0x803, []uint32{2, 3, 4}, ramp(24)))
-	f.Add(idx(0x804, []uint32{1, 2, 2, 3}, ramp(12)))
-	f.Add(idx(0x803, []uint32{1 << 31, 1 << 31, 1 << 31}, nil))
+	f.Add(imagefiletest.IDX(0x803, []uint32{2, 3, 4}, ramp(24)...))
+	f.Add(imagefiletest.IDX(0x804, []uint32{1, 2, 2, 3}, ramp(12)...))
+	f.Add(imagefiletest.IDX(0x803, []uint32{1 << 31, 1 << 31, 1 << 31}))
 	f.Add([]byte{0, 0, 8})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, size := range []int64{-1, int64(len(data))} {
@@ -37,8 +38,8 @@ func FuzzIDXImages(f *testing.F) {
 // FuzzIDXLabels: as many labels as the header says, and at most 16 bytes of memory for each byte of
 // the file.
 func FuzzIDXLabels(f *testing.F) {
-	f.Add(idx(0x801, []uint32{3}, []byte{1, 2, 3}))
-	f.Add(idx(0x801, []uint32{1 << 31}, nil))
+	f.Add(imagefiletest.IDX(0x801, []uint32{3}, 1, 2, 3))
+	f.Add(imagefiletest.IDX(0x801, []uint32{1 << 31}))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, size := range []int64{-1, int64(len(data))} {
 			var labels []int
@@ -103,14 +104,14 @@ func FuzzClassNames(f *testing.F) {
 // image; a folder takes besides that what its data set holds and 32 bytes for each pixel that is
 // resized. Images of more than 65,536 pixels, which take long, are left out.
 func FuzzFolder(f *testing.F) {
-	small := pngBytes(f, image.NewGray(image.Rect(0, 0, 3, 2)))
+	small := imagefiletest.PNG(f, image.NewGray(image.Rect(0, 0, 3, 2)))
 	f.Add(small, uint8(0))
-	f.Add(jpegBytes(f, image.NewRGBA(image.Rect(0, 0, 8, 5))), uint8(4))
+	f.Add(imagefiletest.JPEG(f, image.NewRGBA(image.Rect(0, 0, 8, 5)), 0), uint8(4))
 	f.Add([]byte("no image"), uint8(0))
 	f.Add([]byte("no image"), uint8(128))
 	dir := f.TempDir()
 	for _, name := range []string{"a/0.png", "a/1.png", "b/0.png", "b/1.png"} {
-		write(f, filepath.Join(dir, name), small)
+		imagefiletest.Write(f, filepath.Join(dir, name), small)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, side uint8) {
 		skip := side >= 128

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"fmp/featurize/imagefile"
+	"fmp/featurize/imagefile/imagefiletest"
 	"fmp/onnx/must"
 )
 
@@ -49,11 +50,11 @@ func photos(t *testing.T, n int, mixed, grey, split bool) string {
 			part = []string{"train", "train", "test"}[i/3%3]
 		}
 		im := noise(16, h, i, grey)
-		data := pngBytes(t, im)
+		data := imagefiletest.PNG(t, im)
 		if i%4 == 3 {
-			ext, data = "jpg", jpegBytes(t, im)
+			ext, data = "jpg", imagefiletest.JPEG(t, im, 0)
 		}
-		write(t, filepath.Join(dir, part, fmt.Sprint("c", i%3), fmt.Sprintf("%d.%s", i, ext)), data)
+		imagefiletest.Write(t, filepath.Join(dir, part, fmt.Sprint("c", i%3), fmt.Sprintf("%d.%s", i, ext)), data)
 	}
 	return dir
 }
@@ -64,8 +65,8 @@ func TestLazy(t *testing.T) {
 	plainDir, mixed, split := photos(t, 40, false, false, false), photos(t, 40, true, false, false),
 		photos(t, 40, true, true, true)
 	headless := photos(t, 40, true, false, false)
-	write(t, filepath.Join(headless, "c1/none.png"), []byte("no picture"))
-	write(t, filepath.Join(headless, "c0/none.png"), nil)
+	imagefiletest.Write(t, filepath.Join(headless, "c1/none.png"), []byte("no picture"))
+	imagefiletest.Write(t, filepath.Join(headless, "c0/none.png"), nil)
 	for name, o := range map[string]Options{
 		"one size":      {Name: plainDir},
 		"mixed":         {Name: mixed},
@@ -144,7 +145,7 @@ func TestLazyDigest(t *testing.T) {
 		return func(dir string, _ *Options) {
 			data := must.Get(os.ReadFile(filepath.Join(dir, name)))(t)
 			data[len(data)-1] ^= 1 // beyond the header
-			write(t, filepath.Join(dir, name), data)
+			imagefiletest.Write(t, filepath.Join(dir, name), data)
 		}
 	}
 	seen := map[string]string{digest(nil): "none"}
@@ -184,9 +185,9 @@ func TestDecoding(t *testing.T) {
 // are an error.
 func TestUndecoded(t *testing.T) {
 	dir := photos(t, 12, false, false, false)
-	cut := pngBytes(t, noise(16, 12, 99, false))
+	cut := imagefiletest.PNG(t, noise(16, 12, 99, false))
 	for _, name := range []string{"c0/cut.png", "c1/cut.png"} {
-		write(t, filepath.Join(dir, name), cut[:len(cut)-30])
+		imagefiletest.Write(t, filepath.Join(dir, name), cut[:len(cut)-30])
 	}
 	ds := must.Get(Load(t.Context(), Options{Name: dir, Hold: 1}))(t)
 	all := map[string]bool{}
@@ -239,13 +240,13 @@ func TestEnvironment(t *testing.T) {
 // TestHoldBounds: what may not be held is refused where nothing says that it may be decoded later.
 func TestHoldBounds(t *testing.T) {
 	dir := t.TempDir()
-	tall := pngBytes(t, plain(2, 2, color.White))
+	tall := imagefiletest.PNG(t, plain(2, 2, color.White))
 	for _, f := range []string{"a/1.png", "a/2.png", "b/1.png", "b/2.png"} {
-		write(t, filepath.Join(dir, f), tall)
+		imagefiletest.Write(t, filepath.Join(dir, f), tall)
 	}
 	o := Options{Name: dir, Fit: imagefile.Fit{H: MaxSide, W: MaxSide}, Hold: MaxBytes}
 	for i := range 25 { // 29 images of 4096 x 4096 pixels and 3 channels: 1.4 GB
-		write(t, filepath.Join(dir, fmt.Sprintf("a/x%d.png", i)), tall)
+		imagefiletest.Write(t, filepath.Join(dir, fmt.Sprintf("a/x%d.png", i)), tall)
 	}
 	ds, err := Load(t.Context(), o)
 	if err != nil || !ds.Train.Lazy() {

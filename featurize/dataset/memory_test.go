@@ -6,13 +6,13 @@ import (
 	"image"
 	"image/color"
 	"image/png"
-	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"testing"
 	"time"
 
+	"fmp/featurize/imagefile/imagefiletest"
 	"fmp/onnx/must"
 )
 
@@ -33,9 +33,7 @@ func TestLargeImagesAreNotDecodedAllAtOnce(t *testing.T) {
 	im = nil
 	dir := t.TempDir()
 	for i := range 6 {
-		path := filepath.Join(dir, fmt.Sprint("class", i%2), fmt.Sprintf("%d.png", i))
-		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		must.Do(t, os.WriteFile(path, b.Bytes(), 0o644))
+		imagefiletest.Write(t, filepath.Join(dir, fmt.Sprint("class", i%2), fmt.Sprintf("%d.png", i)), b.Bytes())
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // as many goroutines decode as there are threads
 	for _, hold := range []int64{0, 1} {
@@ -56,9 +54,9 @@ func TestLargeImagesAreNotDecodedAllAtOnce(t *testing.T) {
 // TestLazyMemory: a set of 192 MB of pixels, read in batches of four, takes a few images' memory.
 func TestLazyMemory(t *testing.T) {
 	dir := t.TempDir()
-	data := pngBytes(t, plain(1000, 1000, color.NRGBA{9, 200, 30, 255}))
+	data := imagefiletest.PNG(t, plain(1000, 1000, color.NRGBA{9, 200, 30, 255}))
 	for i := range 64 {
-		write(t, filepath.Join(dir, fmt.Sprint("class", i%2), fmt.Sprintf("%d.png", i)), data)
+		imagefiletest.Write(t, filepath.Join(dir, fmt.Sprint("class", i%2), fmt.Sprintf("%d.png", i)), data)
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(20)) // what is in use is near what is needed
 	read := func(hold int64) uint64 {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	encoder "image/jpeg"
-	"image/png"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +13,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"fmp/featurize/imagefile/imagefiletest"
 	"fmp/onnx/must"
 )
 
@@ -25,14 +24,11 @@ func folderOf(t *testing.T, n int) string {
 	for i := range n {
 		im := image.NewGray(image.Rect(0, 0, 20+5*(i%7), 30))
 		copy(im.Pix, drawn(30, im.Rect.Dx(), 1, uint64(i)))
-		var b bytes.Buffer
-		must.Do(t, png.Encode(&b, im))
-		data := b.Bytes()
+		data := imagefiletest.PNG(t, im)
 		if i%5 == 4 {
 			data = data[:len(data)/2]
 		}
-		path := filepath.Join(dir, fmt.Sprint(i%2), fmt.Sprintf("%03d.png", i))
-		must.Do(t, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, data, 0o644)))
+		imagefiletest.Write(t, filepath.Join(dir, fmt.Sprint(i%2), fmt.Sprintf("%03d.png", i)), data)
 	}
 	return dir
 }
@@ -88,10 +84,8 @@ func TestAhead(t *testing.T) {
 func TestMemories(t *testing.T) {
 	dir, fit := t.TempDir(), Fit{H: 40, W: 40, Ch: 3, Resize: "crop:0.875"}
 	for i, size := range [][2]int{{640, 480}, {90, 70}, {501, 333}, {300, 300}, {640, 480}, {64, 900}} {
-		var b bytes.Buffer
-		must.Do(t, encoder.Encode(&b, scene(scenes["noise"], size[0], size[1], i%3 > 0), nil))
-		must.Do(t, os.MkdirAll(filepath.Join(dir, "0"), 0o755))
-		must.Do(t, os.WriteFile(filepath.Join(dir, "0", fmt.Sprint(i, ".jpg")), b.Bytes(), 0o644))
+		im := scene(scenes["noise"], size[0], size[1], i%3 > 0)
+		imagefiletest.Write(t, filepath.Join(dir, "0", fmt.Sprint(i, ".jpg")), imagefiletest.JPEG(t, im, 0))
 	}
 	src, _ := must.Get2(Open(dir,
 		Options{Fit: fit, Classes: Classes{N: 2}, MaxItems: 100, Threads: 1}))(t)
@@ -160,10 +154,9 @@ func TestKeptInAll(t *testing.T) {
 // TestBufferOfFile: a file that is a little larger than the one before takes a buffer of its size.
 func TestBufferOfFile(t *testing.T) {
 	path, fit, m := filepath.Join(t.TempDir(), "0.jpg"), Fit{H: 8, W: 8, Ch: 3}, &memories{}
-	var b bytes.Buffer
-	must.Do(t, encoder.Encode(&b, image.NewGray(image.Rect(0, 0, 400, 300)), nil))
+	data := imagefiletest.JPEG(t, image.NewGray(image.Rect(0, 0, 400, 300)), 0)
 	for _, size := range []int{1 << 20, 1<<20 + 50000} {
-		must.Do(t, os.WriteFile(path, append(b.Bytes(), make([]byte, size-b.Len())...), 0o644))
+		must.Do(t, os.WriteFile(path, append(data, make([]byte, size-len(data))...), 0o644))
 		must.Get(fit.decodeFile(t.Context(), path, MaxPixels, make([]uint8, fit.Size()), m))(t)
 		if got := m.file.Cap(); got > size+size/8 {
 			t.Errorf("a file of %d bytes has a buffer of %d", size, got)

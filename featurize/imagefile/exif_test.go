@@ -7,13 +7,10 @@ import (
 	"hash/crc32"
 	"image"
 	"image/color"
-	"image/jpeg"
-	"image/png"
 	"testing"
 
+	"fmp/featurize/imagefile/imagefiletest"
 	codec "fmp/featurize/imagefile/jpeg"
-
-	"fmp/onnx/must"
 )
 
 // exif is a TIFF header with the orientation among other tags.
@@ -91,13 +88,11 @@ func TestOrientation(t *testing.T) {
 			w, h = h, w
 		}
 		im := corners(w, h, shown[o])
-		var j, p bytes.Buffer
-		must.Do(t, jpeg.Encode(&j, im, &jpeg.Options{Quality: 100}))
-		must.Do(t, png.Encode(&p, im))
+		j, p := imagefiletest.JPEG(t, im, 100), imagefiletest.PNG(t, im)
 		for name, data := range map[string][]byte{
-			"jpeg little": withEXIF(j.Bytes(), exif(o, binary.LittleEndian)),
-			"jpeg big":    withEXIF(j.Bytes(), exif(o, binary.BigEndian)),
-			"png":         withChunk(p.Bytes(), exif(o, binary.BigEndian)),
+			"jpeg little": withEXIF(j, exif(o, binary.LittleEndian)),
+			"jpeg big":    withEXIF(j, exif(o, binary.BigEndian)),
+			"png":         withChunk(p, exif(o, binary.BigEndian)),
 		} {
 			if c, err := Header(bytes.NewReader(data)); err != nil || c.Width != 32 || c.Height != 16 {
 				t.Errorf("%s, orientation %d: %dx%d, %v; want 32x16", name, o, c.Width, c.Height, err)

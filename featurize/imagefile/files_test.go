@@ -1,9 +1,7 @@
 package imagefile
 
 import (
-	"bytes"
 	"image"
-	"image/png"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"fmp/featurize/imagefile/imagefiletest"
 	"fmp/onnx/must"
 )
 
@@ -21,10 +20,8 @@ func TestOpenFiles(t *testing.T) {
 	for i, path := range []string{"cat/b.png", "cat/a/z.PNG", "cat/a.png", "cat/a b.png", "dog/x.png",
 		"dog/y.png", "cat/.hidden/c.png",
 		"cat/notes.txt", "cat/broken.jpg", "loose.png", ".git/d.png", "dog/e.heic"} {
-		var b bytes.Buffer
-		must.Do(t, png.Encode(&b, image.NewGray(image.Rect(0, 0, 4+i, 4))))
-		must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, path)), 0o755))
-		must.Do(t, os.WriteFile(filepath.Join(dir, path), b.Bytes()[:b.Len()-i%2*b.Len()/2], 0o644))
+		data := imagefiletest.PNG(t, image.NewGray(image.Rect(0, 0, 4+i, 4)))
+		imagefiletest.Write(t, filepath.Join(dir, path), data[:len(data)-i%2*len(data)/2])
 	}
 	var paths []string
 	must.Do(t, filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/featurize/imagefile/imagefiletest"
 	"fmp/onnx/must"
 )
 
@@ -105,6 +106,16 @@ func TestOddFiles(t *testing.T) {
 	}
 }
 
+// counted reads a source, and returns how many of its images can be read, and why others cannot.
+func counted(t *testing.T, src Source, fit Fit) (seen int, bad []error) {
+	t.Helper()
+	bad = must.Get(Read(t.Context(), src, fit, 2, true, func(_ []uint8, items []Item) error {
+		seen += len(items)
+		return nil
+	}))(t)
+	return seen, bad
+}
+
 // TestFolderOfAnything: what is no image is named; an image of a format that is not read is an
 // image of the folder.
 func TestFolderOfAnything(t *testing.T) {
@@ -114,9 +125,7 @@ func TestFolderOfAnything(t *testing.T) {
 		"b/3.tif":    "raw.tif",
 		"b/list.txt": "text.jpg", "b/film.mov": "text.jpg"} {
 		data := must.Get(os.ReadFile(filepath.Join("testdata/odd", from)))(t)
-		path := filepath.Join(dir, name)
-		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		must.Do(t, os.WriteFile(path, data, 0o644))
+		imagefiletest.Write(t, filepath.Join(dir, name), data)
 	}
 	o := Options{Fit: Fit{H: 4, W: 4, Ch: 3}, Classes: Classes{Names: []string{"a", "b"}, N: 2},
 		MaxItems: 9}
@@ -124,12 +133,9 @@ func TestFolderOfAnything(t *testing.T) {
 	if want := "2 files were left out: b/film.mov (no image), b/list.txt (no image)"; others.String() != want {
 		t.Errorf("left out: %v; want %s", others, want)
 	}
-	var seen int
-	bad, err := Read(t.Context(), src, o.Fit, 2, true,
-		func(_ []uint8, items []Item) error { seen += len(items); return nil })
-	if err != nil || seen != 2 || len(bad) != 1 ||
+	if seen, bad := counted(t, src, o.Fit); seen != 2 || len(bad) != 1 ||
 		!strings.Contains(bad[0].Error(), "1.HEIC: a HEIC image: no program") {
-		t.Errorf("%d images, bad %v, %v; want 2 and the HEIC file", seen, bad, err)
+		t.Errorf("%d images, bad %v; want 2 and the HEIC file", seen, bad)
 	}
 	var l LeftOut
 	for range 7 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/featurize/imagefile/imagefiletest"
 	"fmp/onnx/must"
 )
 
@@ -82,8 +83,7 @@ func TestDICOM(t *testing.T) {
 	data := must.Get(os.ReadFile("testdata/odd/grey.dcm"))(t)
 	dir := t.TempDir()
 	for _, name := range []string{"cat/1.dcm", "cat/IM0002"} {
-		must.Do(t, os.MkdirAll(filepath.Join(dir, "cat"), 0o755))
-		must.Do(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+		imagefiletest.Write(t, filepath.Join(dir, name), data)
 	}
 	o := Options{Fit: Fit{H: 16, W: 32, Ch: 1}, Classes: Classes{Names: []string{"cat", "dog"}, N: 2},
 		MaxItems: 9}

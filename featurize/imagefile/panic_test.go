@@ -35,14 +35,9 @@ func TestDecoderPanics(t *testing.T) {
 		must.Do(t, os.WriteFile(first, []byte(data), 0o600))
 		o := Options{Fit: fit, Classes: Classes{N: 1, Names: []string{"cat"}}, MaxItems: 9}
 		src, _ := must.Get2(Open(dir, o))(t)
-		n := 0
-		bad, err := Read(t.Context(), src, fit, 2, true, func(_ []uint8, items []Item) error {
-			n += len(items)
-			return nil
-		})
-		if err != nil || n != 2 || len(bad) != 1 ||
+		if n, bad := counted(t, src, fit); n != 2 || len(bad) != 1 ||
 			!strings.HasPrefix(bad[0].Error(), first+": not a readable image: ") {
-			t.Errorf("%s: %d images are read, bad are %v, %v", data, n, bad, err)
+			t.Errorf("%s: %d images are read, bad are %v", data, n, bad)
 		}
 		must.Fail(fit.Decode(t.Context(), []byte(data), make([]uint8, fit.Size())))(t, "", data)
 	}

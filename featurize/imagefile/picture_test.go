@@ -6,13 +6,12 @@ import (
 	"image"
 	"image/color"
 	"image/draw"
-	"image/jpeg"
-	"image/png"
 	"math"
 	"math/rand/v2"
 	"os"
 	"testing"
 
+	"fmp/featurize/imagefile/imagefiletest"
 	ours "fmp/featurize/imagefile/jpeg"
 	"fmp/onnx/alloctest"
 	"fmp/onnx/must"
@@ -28,12 +27,9 @@ func FuzzDecode(f *testing.F) {
 	colour.Set(1, 1, color.NRGBA64{1, 2, 3, 4000})
 	palette := image.NewPaletted(image.Rect(0, 0, 5, 5), color.Palette{color.White, color.Transparent})
 	for _, im := range []image.Image{grey, colour, palette} {
-		var p, j bytes.Buffer
-		must.Do(f, png.Encode(&p, im))
-		must.Do(f, jpeg.Encode(&j, im, nil))
-		f.Add(p.Bytes())
-		f.Add(j.Bytes())
-		wide := bytes.Clone(p.Bytes())
+		wide := imagefiletest.PNG(f, im)
+		f.Add(bytes.Clone(wide))
+		f.Add(imagefiletest.JPEG(f, im, 0))
 		binary.BigEndian.PutUint32(wide[16:], 1<<30)
 		f.Add(wide)
 	}
@@ -94,25 +90,28 @@ func TestOverWhite(t *testing.T) {
 	}
 }
 
-// TestColoursOfEightBits: a JPEG is resized as its pixels of 8 bits are, which is what other
-// programs decode.
-func TestColoursOfEightBits(t *testing.T) {
+// TestPixels: raw images, and JPEGs, of another size and other channels than the model's are resized as
+// their pixels of 8 bits are, which is what other programs decode.
+func TestPixels(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
-	src := image.NewYCbCr(image.Rect(0, 0, 61, 47), image.YCbCrSubsampleRatio420)
-	for _, plane := range [][]uint8{src.Y, src.Cb, src.Cr} {
+	ycc := image.NewYCbCr(image.Rect(0, 0, 61, 47), image.YCbCrSubsampleRatio420)
+	raw := make([]uint8, 3*5*3)
+	for _, plane := range [][]uint8{ycc.Y, ycc.Cb, ycc.Cr, raw} {
 		for i := range plane {
 			plane[i] = uint8(random.IntN(256))
 		}
 	}
-	pixels := image.NewRGBA(src.Rect)
-	draw.Draw(pixels, pixels.Rect, src, image.Point{}, draw.Src)
-	for _, resize := range []Resize{Stretch, Crop, Pad} {
-		fit := Fit{H: 20, W: 24, Ch: 3, Resize: resize}
-		got, want := make([]uint8, fit.Size()), make([]uint8, fit.Size())
-		fit.Pixels(src, got)
-		fit.Pixels(pixels, want)
-		if !bytes.Equal(got, want) {
-			t.Errorf("%s: a JPEG and its pixels are resized to other bytes", resize)
+	for _, src := range []image.Image{ycc, Raw(raw, 3, 5, 3)} {
+		pixels := image.NewRGBA(src.Bounds())
+		draw.Draw(pixels, pixels.Rect, src, image.Point{}, draw.Src)
+		for _, fit := range []Fit{{20, 24, 3, Stretch}, {20, 24, 3, Crop}, {20, 24, 3, Pad}, {3, 5, 3, Stretch},
+			{3, 5, 1, Stretch}, {7, 4, 3, Crop}, {2, 2, 1, Pad}} {
+			got, want := make([]uint8, fit.Size()), make([]uint8, fit.Size())
+			fit.Pixels(src, got)
+			fit.Pixels(pixels, want)
+			if !bytes.Equal(got, want) {
+				t.Errorf("%T, %+v: a picture and its pixels are resized to other bytes", src, fit)
+			}
 		}
 	}
 }

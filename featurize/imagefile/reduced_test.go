@@ -5,12 +5,12 @@ import (
 	"encoding/binary"
 	"fmt"
 	"image"
-	encoder "image/jpeg"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
 
+	"fmp/featurize/imagefile/imagefiletest"
 	"fmp/featurize/imagefile/jpeg"
 	"fmp/onnx/must"
 )
@@ -106,14 +106,12 @@ func TestReducedIsWhole(t *testing.T) {
 	for name, draw := range scenes {
 		for _, size := range [][2]int{{640, 480}, {637, 421}} {
 			for _, colour := range []bool{false, true} {
-				var b bytes.Buffer
-				must.Do(t, encoder.Encode(&b, scene(draw, size[0], size[1], colour),
-					&encoder.Options{Quality: 92}))
+				of := imagefiletest.JPEG(t, scene(draw, size[0], size[1], colour), 92)
 				for _, fit := range []Fit{{H: 100, W: 66, Ch: 3}, {H: 37, W: 43, Ch: 3, Resize: Crop},
 					{H: 24, W: 24, Ch: 3, Resize: "crop:0.875"},
 					{H: 40, W: 40, Ch: 3, Resize: Pad}, {H: 18, W: 17, Ch: 1}, {H: 12, W: 16, Ch: 3}} {
 					for _, o := range []orientation{1, 4, 6, 7} {
-						data := withEXIF(b.Bytes(), exif(o, binary.BigEndian))
+						data := withEXIF(of, exif(o, binary.BigEndian))
 						small := must.Get(decode(t.Context(), data, MaxBytes, MaxPixels, fit, &jpeg.Memory{}))(t)
 						if small.reduced == nil {
 							reductions["none"]++
@@ -153,12 +151,11 @@ func TestReducedIsWhole(t *testing.T) {
 // where colours are enlarged, too.
 func TestPartIsEnough(t *testing.T) {
 	for _, size := range [][2]int{{672, 448}, {448, 672}, {637, 421}} {
-		var b bytes.Buffer
-		must.Do(t, encoder.Encode(&b, scene(scenes["noise"], size[0], size[1], true), nil))
+		of := imagefiletest.JPEG(t, scene(scenes["noise"], size[0], size[1], true), 0)
 		for _, fit := range []Fit{{H: 400, W: 400, Ch: 3, Resize: Crop}, {H: 64, W: 64, Ch: 3, Resize: Crop},
 			{H: 300, W: 200, Ch: 3, Resize: "crop:0.875"}, {H: 12, W: 16, Ch: 1, Resize: "crop:0.5"}} {
 			for o := orientation(1); o <= 8; o++ {
-				data := withEXIF(b.Bytes(), exif(o, binary.BigEndian))
+				data := withEXIF(of, exif(o, binary.BigEndian))
 				part := must.Get(decode(t.Context(), data, MaxBytes, MaxPixels, fit, &jpeg.Memory{}))(t)
 				h := must.Get(jpeg.ReadHeader(bytes.NewReader(data)))(t)
 				whole := picture{by: part.by}

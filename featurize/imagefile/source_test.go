@@ -1,58 +1,17 @@
 package imagefile
 
 import (
-	"bytes"
 	"compress/gzip"
-	"encoding/binary"
 	"errors"
-	"image"
-	"image/color"
-	"image/jpeg"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"fmp/models/rng"
+	"fmp/featurize/imagefile/imagefiletest"
 	"fmp/onnx/alloctest"
 	"fmp/onnx/must"
 )
-
-func idxHeader(magic uint32, dims ...uint32) []byte {
-	h := binary.BigEndian.AppendUint32(nil, magic)
-	for _, d := range dims {
-		h = binary.BigEndian.AppendUint32(h, d)
-	}
-	return h
-}
-
-// TestPixels: raw images of another size and other channels than the model's take the same road as
-// files.
-func TestPixels(t *testing.T) {
-	pix := make([]uint8, 45)
-	src := Raw(pix, 3, 5, 3)
-	r := rng.New(4, "pixels")
-	rgba := image.NewRGBA(src.Bounds())
-	for i := range 15 {
-		for c := range 3 {
-			pix[3*i+c] = uint8(r.IntN(256))
-		}
-		rgba.SetRGBA(i%5, i/5, color.RGBA{pix[3*i], pix[3*i+1], pix[3*i+2], 255})
-	}
-	for _, size := range []Fit{{3, 5, 3, Stretch}, {3, 5, 1, Stretch}, {7, 4, 3, Crop}, {2, 2, 1, Pad}} {
-		got, want := make([]uint8, size.Size()), make([]uint8, size.Size())
-		size.Pixels(src, got)
-		size.Pixels(rgba, want)
-		if !bytes.Equal(got, want) {
-			t.Errorf("%+v: %v, want %v", size, got, want)
-		}
-	}
-	var b bytes.Buffer
-	must.Do(t, jpeg.Encode(&b, rgba, nil))
-	if _, err := decodeWhole(t.Context(), b.Bytes()); err != nil {
-		t.Errorf("JPEG: %v", err)
-	}
-}
 
 // FuzzList: every label that is read is one of the model's, and a list takes at most 400 bytes of
 // memory for each of its bytes.
@@ -93,14 +52,15 @@ func FuzzList(f *testing.F) {
 // name, and no more memory is taken than for the labels, one image of the file and one of the
 // model, twelve bytes a pixel.
 func FuzzIDX(f *testing.F) {
-	f.Add(append(idxHeader(0x803, 2, 3, 4), make([]byte, 24)...), append(idxHeader(0x801, 2), 0, 1),
+	idx := imagefiletest.IDX
+	f.Add(idx(0x803, []uint32{2, 3, 4}, make([]byte, 24)...), idx(0x801, []uint32{2}, 0, 1),
 		uint8(0), uint8(0))
-	f.Add(append(idxHeader(0x804, 1, 2, 2, 3), make([]byte, 12)...), append(idxHeader(0x801, 1), 1),
+	f.Add(idx(0x804, []uint32{1, 2, 2, 3}, make([]byte, 12)...), idx(0x801, []uint32{1}, 1),
 		uint8(0), uint8(1))
-	f.Add(append(idxHeader(0x803, 3, 5, 5), make([]byte, 75)...), append(idxHeader(0x801, 3), 0, 1, 1),
+	f.Add(idx(0x803, []uint32{3, 5, 5}, make([]byte, 75)...), idx(0x801, []uint32{3}, 0, 1, 1),
 		uint8(1), uint8(2))
-	f.Add(idxHeader(0x803, 1<<31, 1<<31, 1<<31), idxHeader(0x801, 1<<31), uint8(0), uint8(0))
-	f.Add(idxHeader(0x803, 1, 4096, 4096), append(idxHeader(0x801, 1), 1), uint8(0), uint8(1))
+	f.Add(idx(0x803, []uint32{1 << 31, 1 << 31, 1 << 31}), idx(0x801, []uint32{1 << 31}), uint8(0), uint8(0))
+	f.Add(idx(0x803, []uint32{1, 4096, 4096}), idx(0x801, []uint32{1}, 1), uint8(0), uint8(1))
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, images, labels []byte, skip, count uint8) {
 		for name, data := range map[string][]byte{"images": images, "labels": labels} {
@@ -174,7 +134,7 @@ func TestTextsOfOtherEncodings(t *testing.T) {
 func TestWhatFollowsTheImages(t *testing.T) {
 	dir := t.TempDir()
 	labels := filepath.Join(dir, "labels")
-	must.Do(t, os.WriteFile(labels, append(idxHeader(0x801, 2), 0, 1), 0o644))
+	must.Do(t, os.WriteFile(labels, imagefiletest.IDX(0x801, []uint32{2}, 0, 1), 0o644))
 	for name, c := range map[string]struct {
 		more, count int
 		want        string
@@ -186,7 +146,7 @@ func TestWhatFollowsTheImages(t *testing.T) {
 			images := filepath.Join(dir, "images.gz")
 			f := must.Get(os.Create(images))(t)
 			z, _ := gzip.NewWriterLevel(f, gzip.BestSpeed)
-			z.Write(append(idxHeader(0x803, 2, 3, 4), make([]byte, 24)...))
+			z.Write(imagefiletest.IDX(0x803, []uint32{2, 3, 4}, make([]byte, 24)...))
 			for block := make([]byte, 1<<20); c.more > 0; c.more -= min(c.more, len(block)) {
 				z.Write(block[:min(c.more, len(block))])
 			}

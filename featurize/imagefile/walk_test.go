@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"fmp/featurize/imagefile/imagefiletest"
 	"fmp/onnx/must"
 )
 
@@ -17,10 +18,12 @@ func lay(t *testing.T, dir string, files map[string]string) {
 	data := must.Get(os.ReadFile("testdata/odd/rgb.bmp"))(t)
 	for name, to := range files {
 		path := filepath.Join(dir, name)
-		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		if to == "" {
-			must.Do(t, os.WriteFile(path, data, 0o600))
-		} else if err := os.Symlink(to, path); err != nil {
+			imagefiletest.Write(t, path, data)
+			continue
+		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		if err := os.Symlink(to, path); err != nil {
 			t.Skip(err)
 		}
 	}
@@ -130,7 +133,7 @@ func TestClassesByName(t *testing.T) {
 func TestLabelsOfIDX(t *testing.T) {
 	dir := t.TempDir()
 	images, labels := filepath.Join(dir, "images"), filepath.Join(dir, "labels")
-	must.Do(t, os.WriteFile(images, append(idxHeader(0x803, 2, 1, 1), 0, 9), 0o600))
+	must.Do(t, os.WriteFile(images, imagefiletest.IDX(0x803, []uint32{2, 1, 1}, 0, 9), 0o600))
 	for _, c := range []struct {
 		names    string
 		labels   []byte
@@ -146,7 +149,7 @@ func TestLabelsOfIDX(t *testing.T) {
 		{"0 2 1", []byte{0, 0}, false, ""},
 		{"", []byte{2, 1}, false, ""},
 	} {
-		must.Do(t, os.WriteFile(labels, append(idxHeader(0x801, 2), c.labels...), 0o600))
+		must.Do(t, os.WriteFile(labels, imagefiletest.IDX(0x801, []uint32{2}, c.labels...), 0o600))
 		s, err := openIDX(images, Options{Fit: Fit{1, 1, 1, Stretch}, Labels: labels, MaxItems: 9,
 			Classes: Classes{Names: strings.Fields(c.names), N: 3, ByNumber: c.byNumber}})
 		if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	"image/png"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -26,6 +25,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"fmp/featurize/dataset"
+	"fmp/featurize/imagefile/imagefiletest"
 	"fmp/onnx/alloctest"
 	"fmp/onnx/must"
 )
@@ -95,7 +95,7 @@ func TestFetch(t *testing.T) {
 	d := quick()
 	d.Progress = func(_ string, done, of int64) { last, total = done, of }
 	for range 2 { // the second time nothing is asked of the server
-		p := must.Get(d.Fetch(context.Background(), f, dir))(t)
+		p := must.Get(d.Fetch(t.Context(), f, dir))(t)
 		if got, _ := os.ReadFile(p); !bytes.Equal(got, data) {
 			t.Error("another file arrived")
 		}
@@ -203,19 +203,12 @@ func TestFetchErrors(t *testing.T) {
 	})
 	t.Run("cancelled", func(t *testing.T) {
 		url, _ := server(t, data, nil)
-		ctx, cancel := context.WithCancel(context.Background())
+		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := quick().Fetch(ctx, file(data, url), t.TempDir()); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	})
-}
-
-// put writes a file in its folder.
-func put(t *testing.T, path string, data []byte) {
-	t.Helper()
-	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must.Do(t, os.WriteFile(path, data, 0o644))
 }
 
 type entry struct {
@@ -256,8 +249,7 @@ var all10 = cifar(0, 1, 2, 3, 4, 5, 6, 7, 8, 9)
 
 func source(url string, data []byte) dataset.Known {
 	return dataset.Known{Name: "cifar10", Folders: []string{"cifar-10-batches-bin"},
-		Files: []dataset.File{{Name: "c.tar.gz", URLs: []string{url}, MD5: sum(data),
-			SHA256: sum256(data), Max: 1 << 20}},
+		Files:  []dataset.File{file(data, url)},
 		Unpack: map[string]int64{"data_batch_1.bin": 40_000, "test_batch.bin": 40_000}}
 }
 
@@ -269,7 +261,7 @@ func TestPull(t *testing.T) {
 	url, ranges := server(t, data, nil)
 	dir := filepath.Join(t.TempDir(), "data")
 	for range 2 {
-		to := must.Get(Pull(context.Background(), source(url, data), dir, quick()))(t)
+		to := must.Get(Pull(t.Context(), source(url, data), dir, quick()))(t)
 		if to != filepath.Join(dir, "cifar-10-batches-bin") {
 			t.Errorf("went to %s", to)
 		}
@@ -277,7 +269,7 @@ func TestPull(t *testing.T) {
 	if len(*ranges) != 1 {
 		t.Errorf("%d downloads; want 1", len(*ranges))
 	}
-	ds, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir})
+	ds, err := dataset.Load(t.Context(), dataset.Options{Name: "cifar10", Dir: dir})
 	if err != nil || ds.Train.N != 10 || ds.Test.N != 2 {
 		t.Errorf("%v", err)
 	}
@@ -307,24 +299,24 @@ func TestDamagedDataIsRefused(t *testing.T) {
 		entry{"test_batch.bin", tar.TypeReg, cifar(3, 4)})
 	url, _ := server(t, data, nil)
 	dir := t.TempDir()
-	to := must.Get(Pull(context.Background(), source(url, data), dir, quick()))(t)
+	to := must.Get(Pull(t.Context(), source(url, data), dir, quick()))(t)
 	path := filepath.Join(to, "data_batch_1.bin")
 	bad := bytes.Clone(all10)
 	bad[5000] ^= 1
 	must.Do(t, os.WriteFile(path, bad, 0o644))
-	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err == nil ||
+	if _, err := dataset.Load(t.Context(), dataset.Options{Name: "cifar10", Dir: dir}); err == nil ||
 		!strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), dataset.SumsFile) {
 		t.Errorf("one bit of a pixel was turned over: %v", err)
 	}
 	// To pull again mends it.
-	must.Get(Pull(context.Background(), source(url, data), dir, quick()))(t)
-	must.Get(dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}))(t)
+	must.Get(Pull(t.Context(), source(url, data), dir, quick()))(t)
+	must.Get(dataset.Load(t.Context(), dataset.Options{Name: "cifar10", Dir: dir}))(t)
 	for name, c := range map[string]struct{ list, want string }{"text": {"hello\n", "line 1"},
 		"a path that leads out": {strings.Repeat("0", 64) + "  ../x\n", "line 1"},
 		"short":                 {"12  test_batch.bin\n", "line 1"},
 		"nothing":               {"", "it is empty"}} {
 		must.Do(t, os.WriteFile(filepath.Join(to, dataset.SumsFile), []byte(c.list), 0o644))
-		must.Fail(dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}))(t,
+		must.Fail(dataset.Load(t.Context(), dataset.Options{Name: "cifar10", Dir: dir}))(t,
 			c.want, name)
 	}
 }
@@ -347,7 +339,7 @@ func TestPullErrorsLeaveNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			url, _ := server(t, c.data, nil)
 			dir := t.TempDir()
-			must.Fail(Pull(context.Background(), source(url, c.data), dir, quick()))(t, c.want)
+			must.Fail(Pull(t.Context(), source(url, c.data), dir, quick()))(t, c.want)
 			left, _ := os.ReadDir(dir)
 			for _, e := range left {
 				if e.Name() != ".downloads" {
@@ -361,36 +353,36 @@ func TestPullErrorsLeaveNothing(t *testing.T) {
 func TestImport(t *testing.T) {
 	from := filepath.Join(t.TempDir(), "mine")
 	for n, b := range map[string][]byte{"data_batch_3.bin": all10, "test_batch.bin": all10, ".hidden": nil} {
-		put(t, filepath.Join(from, n), b)
+		imagefiletest.Write(t, filepath.Join(from, n), b)
 	}
 	dir := t.TempDir()
-	name, to, _, err := Import(context.Background(), from, "", dir, false, false)
+	name, to, _, err := Import(t.Context(), from, "", dir, false, false)
 	if err != nil || name != "cifar10" || filepath.Base(to) != "cifar-10-batches-bin" {
 		t.Fatalf("%s %s %v", name, to, err)
 	}
-	must.Get(dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}))(t)
+	must.Get(dataset.Load(t.Context(), dataset.Options{Name: "cifar10", Dir: dir}))(t)
 	must.Fail(os.Stat(filepath.Join(to, ".hidden")))(t, "", "a hidden file is copied")
-	must.Fail(Import(context.Background(), from, "", dir, false, false))(t, "--replace",
+	must.Fail(Import(t.Context(), from, "", dir, false, false))(t, "--replace",
 		"a second time")
-	if _, _, _, err := Import(context.Background(), from, "", dir, true, false); err != nil {
+	if _, _, _, err := Import(t.Context(), from, "", dir, true, false); err != nil {
 		t.Errorf("replacing: %v", err)
 	}
-	if name, _, _, err := Import(context.Background(), from, "other", dir, false, false); err != nil ||
+	if name, _, _, err := Import(t.Context(), from, "other", dir, false, false); err != nil ||
 		name != "other" {
 		t.Errorf("%s %v", name, err)
 	}
-	must.Get(dataset.Load(context.Background(), dataset.Options{Name: "other", Dir: dir}))(t)
+	must.Get(dataset.Load(t.Context(), dataset.Options{Name: "other", Dir: dir}))(t)
 	// A damaged set does not replace the good one.
 	must.Do(t, os.WriteFile(filepath.Join(from, "test_batch.bin"), all10[:100], 0o644))
-	must.Fail(Import(context.Background(), from, "", dir, true, false))(t, "",
+	must.Fail(Import(t.Context(), from, "", dir, true, false))(t, "",
 		"a truncated set is taken")
-	if _, err := dataset.Load(context.Background(), dataset.Options{Name: "cifar10", Dir: dir}); err != nil {
+	if _, err := dataset.Load(t.Context(), dataset.Options{Name: "cifar10", Dir: dir}); err != nil {
 		t.Errorf("the good set is gone: %v", err)
 	}
 	for _, bad := range []string{"../up", ".dot", "digits"} {
-		must.Fail(Import(context.Background(), from, bad, dir, false, false))(t, "", bad)
+		must.Fail(Import(t.Context(), from, bad, dir, false, false))(t, "", bad)
 	}
-	must.Fail(Import(context.Background(), filepath.Join(from, "test_batch.bin"), "", dir, false,
+	must.Fail(Import(t.Context(), filepath.Join(from, "test_batch.bin"), "", dir, false,
 		false))(t, "", "a single file is taken")
 }
 
@@ -398,17 +390,16 @@ func TestImport(t *testing.T) {
 // copied.
 func TestImportOfBadImages(t *testing.T) {
 	t.Chdir(t.TempDir())
-	var good bytes.Buffer
-	must.Do(t, png.Encode(&good, image.NewGray(image.Rect(0, 0, 3, 3))))
+	good := imagefiletest.PNG(t, image.NewGray(image.Rect(0, 0, 3, 3)))
 	for _, name := range []string{"a/1.png", "a/2.png", "a/3.png", "b/1.png", "b/2.png", "b/3.png",
 		"a/bad.png", "b/worse.png"} {
-		data := good.Bytes()
+		data := good
 		if strings.Contains(name, "bad") || strings.Contains(name, "worse") {
 			data = data[:20]
 		}
-		put(t, filepath.Join("photos", name), data)
+		imagefiletest.Write(t, filepath.Join("photos", name), data)
 	}
-	_, _, _, err := Import(context.Background(), "photos", "", "data", false, false)
+	_, _, _, err := Import(t.Context(), "photos", "", "data", false, false)
 	for _, want := range []string{filepath.Join("photos", "a", "bad.png"),
 		filepath.Join("photos", "b", "worse.png")} {
 		must.Fail(err)(t, "\n"+want+": ", want)
@@ -416,11 +407,11 @@ func TestImportOfBadImages(t *testing.T) {
 	if left, _ := os.ReadDir("data"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	_, to, bad, err := Import(context.Background(), "photos", "", "data", false, true)
+	_, to, bad, err := Import(t.Context(), "photos", "", "data", false, true)
 	if err != nil || len(bad) != 2 {
 		t.Fatalf("%d images were left out (%v); want 2", len(bad), err)
 	}
-	ds, err := dataset.Load(context.Background(), dataset.Options{Name: "photos", Dir: "data"})
+	ds, err := dataset.Load(t.Context(), dataset.Options{Name: "photos", Dir: "data"})
 	if err != nil || ds.Train.N+ds.Test.N != 6 {
 		t.Errorf("what was imported: %v", err)
 	}
@@ -437,9 +428,9 @@ func TestLeftoversOfAKilledImportAreRemoved(t *testing.T) {
 		filepath.Join(dir, ".cifar-10-batches-bin.tmp", "new", "data_batch_2.bin"),
 		filepath.Join(dir, ".cifar-10-batches-bin.tmp", ".lock"), // which Windows has in any case
 		filepath.Join(dir, ".other.123", "new", "data_batch_1.bin")} {
-		put(t, path, all10)
+		imagefiletest.Write(t, path, all10)
 	}
-	_, to, _, err := Import(context.Background(), from, "", dir, false, false)
+	_, to, _, err := Import(t.Context(), from, "", dir, false, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -485,7 +476,7 @@ func FuzzUnpack(f *testing.F) {
 		must.Do(t, os.Mkdir(to, 0o755))
 		defer os.RemoveAll(to)
 		alloctest.AtMost(t, 8*len(data)+2<<20, func() {
-			_ = unpack(context.Background(), path, to, map[string]int64{"a.bin": 1000, "b.bin": 10})
+			_ = unpack(t.Context(), path, to, map[string]int64{"a.bin": 1000, "b.bin": 10})
 		})
 		for dir, allowed := range map[string]map[string]int64{to: {"a.bin": 1000, "b.bin": 10},
 			outside: {"a.tar.gz": 1 << 40, "to": 1 << 40}} {

@@ -160,9 +160,7 @@ func noise(t *testing.T) []byte {
 	}
 	rgba := image.NewRGBA(im.Rect)
 	draw.Draw(rgba, rgba.Rect, im, image.Point{}, draw.Src)
-	var b bytes.Buffer
-	must.Do(t, peer.Encode(&b, rgba, &peer.Options{Quality: 100}))
-	return b.Bytes()
+	return imagefiletest.JPEG(t, rgba, 100)
 }
 
 func reduces(t *testing.T, data []byte) {
