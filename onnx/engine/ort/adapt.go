@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"fmp/onnx"
+	"fmp/onnx/pass"
 )
 
 // output says how an output of the model is fetched from the session.
@@ -57,21 +58,12 @@ func adapt(m *onnx.Model) (*adapted, error) {
 	return a, nil
 }
 
-func (a *adapted) fresh(base string) string {
-	name := base
-	for i := 1; a.taken[name]; i++ {
-		name = fmt.Sprintf("%s.%d", base, i)
-	}
-	a.taken[name] = true
-	return name
-}
-
 // adaptInputs feeds scalars that cannot be handed over as rows of one.
 func (a *adapted) adaptInputs() {
 	g := a.model.Graph
 	for i, v := range g.Inputs {
 		if noScalar(v) && a.model.Opset() >= 5 {
-			row, scalar := a.fresh(v.Name+"/row"), a.fresh(v.Name+"/scalar")
+			row, scalar := pass.Unique(a.taken, v.Name+"/row"), pass.Unique(a.taken, v.Name+"/scalar")
 			g.Initializers[scalar] = onnx.NewTensor([]int64{}, 0)
 			g.Nodes = append([]*onnx.Node{{Op: "Reshape", Inputs: []string{row, scalar},
 				Outputs: []string{v.Name}}}, g.Nodes...)
@@ -81,7 +73,7 @@ func (a *adapted) adaptInputs() {
 		a.inputs = append(a.inputs, v.Name)
 	}
 	if len(a.inputs) == 0 {
-		name := a.fresh(dummyInput)
+		name := pass.Unique(a.taken, dummyInput)
 		g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape(1)})
 		a.inputs = append(a.inputs, name)
 	}
@@ -104,7 +96,7 @@ func (a *adapted) adaptOutput(v onnx.ValueInfo, input bool) {
 	o := output{info: v}
 	if input {
 		// The ONNX Runtime hands such an output on as it is and does not write where it is told to.
-		copied := a.fresh(v.Name + "/copy")
+		copied := pass.Unique(a.taken, v.Name+"/copy")
 		add("Identity", []string{v.Name}, copied)
 		v.Name = copied
 	}
@@ -118,15 +110,15 @@ func (a *adapted) adaptOutput(v onnx.ValueInfo, input bool) {
 	from, dtype := v.Name, v.DType
 	if carried != v.DType {
 		o.cast, dtype = v.DType, carried
-		cast := a.fresh(v.Name + "/" + carried.String())
+		cast := pass.Unique(a.taken, v.Name+"/"+carried.String())
 		add("Cast", []string{from}, cast, onnx.IntAttr("to", int(carried)))
 		from = cast
 	}
 	if a.row == "" {
-		a.row = a.fresh("ort/row")
+		a.row = pass.Unique(a.taken, "ort/row")
 		g.Initializers[a.row] = onnx.Vector[int64](-1)
 	}
-	elements, shape := a.fresh(v.Name+"/elements"), a.fresh(v.Name+"/shape")
+	elements, shape := pass.Unique(a.taken, v.Name+"/elements"), pass.Unique(a.taken, v.Name+"/shape")
 	add("Reshape", []string{from, a.row}, elements)
 	add("Shape", []string{v.Name}, shape)
 	o.at = a.fetch(onnx.ValueInfo{Name: elements, DType: dtype, Shape: []onnx.Dim{onnx.Symbolic("")}})
@@ -171,20 +163,11 @@ func carried(t *onnx.Tensor, d onnx.DType) *onnx.Tensor {
 		for i := range to {
 			to[i] = int8(t.At(i))
 		}
-	default:
-		out.Data = halve(t.F32(), d)
-	}
-	return out
-}
-
-// halve turns float32 elements that came from halves back into their bits.
-func halve(src []float32, to onnx.DType) []uint16 {
-	out := make([]uint16, len(src))
-	for i, f := range src {
-		if to == onnx.BFloat16 {
-			out[i] = uint16(math.Float32bits(f) >> 16)
-		} else {
-			out[i] = float16bits(f)
+	case []uint16: // the bits of halves
+		for i, f := range t.F32() {
+			if to[i] = float16bits(f); d == onnx.BFloat16 {
+				to[i] = uint16(math.Float32bits(f) >> 16)
+			}
 		}
 	}
 	return out
