@@ -76,7 +76,7 @@ func TestKilledEqualsUninterrupted(t *testing.T) {
 	if most := killSteps - (20 + 40 + 60 - 3*2); steps > most {
 		t.Errorf("%d steps were left to take, want at most %d", steps, most)
 	}
-	wantSame(t, clone(s.State()), clone(whole.State()))
+	wantSame(t, s, whole)
 	data := must.Get(os.ReadFile(l.Log))(t)
 	if n := strings.Count(string(data), "\n"); n != killSteps {
 		t.Errorf("the log holds %d lines, want %d", n, killSteps)

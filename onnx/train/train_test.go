@@ -98,7 +98,10 @@ func (held) State() map[string]*onnx.Tensor {
 }
 func (held) SetState(map[string]*onnx.Tensor) error { return nil }
 
-func loop(s *train.Step, steps int, dir string) *train.Loop {
+func loop(s *train.Step, steps int, dir string) *train.Loop { return loopOf(s, steps, dir, batch) }
+
+// loopOf is loop with the batch of each step.
+func loopOf(s *train.Step, steps int, dir string, batch func(t int) map[string]*onnx.Tensor) *train.Loop {
 	return &train.Loop{
 		Steps: steps, Rate: optim.WarmupCosine(0.02, 0, 10), Model: s,
 		Step: func(_ context.Context, t int, rate float64) (train.Metrics, error) {
@@ -113,23 +116,18 @@ func loop(s *train.Step, steps int, dir string) *train.Loop {
 	}
 }
 
-func clone(state map[string]*onnx.Tensor) map[string][]float32 {
-	out := map[string][]float32{}
-	for n, v := range state {
-		out[n] = append([]float32{}, v.F32()...)
-	}
-	return out
-}
-
-func wantSame(t *testing.T, got, want map[string][]float32) {
+// wantSame fails unless two trainings have the same state, to the bit.
+func wantSame(t *testing.T, got, want interface {
+	State() map[string]*onnx.Tensor
+}) {
 	t.Helper()
-	if len(got) != len(want) {
-		t.Errorf("%d values, want %d", len(got), len(want))
+	if len(got.State()) != len(want.State()) {
+		t.Errorf("%d values, want %d", len(got.State()), len(want.State()))
 	}
-	for n, w := range want {
-		for i := range w {
-			if math.Float32bits(got[n][i]) != math.Float32bits(w[i]) {
-				t.Errorf("%s[%d] is %v, want %v", n, i, got[n][i], w[i])
+	for n, w := range want.State() {
+		for i, v := range w.F32() {
+			if g := got.State()[n].F32()[i]; math.Float32bits(g) != math.Float32bits(v) {
+				t.Errorf("%s[%d] is %v, want %v", n, i, g, v)
 				break
 			}
 		}
@@ -179,7 +177,7 @@ func TestLogAfterKill(t *testing.T) {
 	l = loop(resumed, 10, dir)
 	must.Do(t, l.Train(context.Background()))
 	must.Do(t, loop(whole, 10, t.TempDir()).Train(context.Background()))
-	wantSame(t, clone(resumed.State()), clone(whole.State()))
+	wantSame(t, resumed, whole)
 	data, _ := os.ReadFile(l.Log)
 	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
 	for i, line := range lines {
@@ -192,18 +190,13 @@ func TestLogAfterKill(t *testing.T) {
 
 func TestNotFiniteIsNamed(t *testing.T) {
 	s := newStep(t, orttest.New(t))
-	l := loop(s, 20, t.TempDir())
-	l.Step = func(_ context.Context, i int, rate float64) (train.Metrics, error) {
+	l := loopOf(s, 20, t.TempDir(), func(i int) map[string]*onnx.Tensor {
 		b := batch(i)
 		if i == 5 {
 			b["x"].F32()[0] = float32(math.NaN())
 		}
-		out, err := s.Run(i, rate, b)
-		if err != nil {
-			return nil, err
-		}
-		return train.Metrics{"loss": float64(out["loss"].F32()[0])}, nil
-	}
+		return b
+	})
 	var e *train.NotFiniteError
 	if err := l.Train(context.Background()); !errors.As(err, &e) || e.Step != 5 || e.Tensor != "loss" {
 		t.Errorf("error is %v; want one naming step 5 and the loss", err)
@@ -255,12 +248,11 @@ func TestSplitEqualsStep(t *testing.T) {
 			must.Get(s.Update(i, 0.01, true))(t)
 		}
 	}
-	wantSame(t, clone(two.State()), clone(one.State()))
-	a := clone(one.State())
-	for n, want := range clone(whole.State()) {
-		for i, w := range want {
-			if math.Abs(float64(a[n][i]-w)) > 2e-4*(1+math.Abs(float64(w))) {
-				t.Errorf("%s[%d] is %v in parts and %v in one", n, i, a[n][i], w)
+	wantSame(t, two, one)
+	for n, want := range whole.State() {
+		for i, w := range want.F32() {
+			if v := one.State()[n].F32()[i]; math.Abs(float64(v-w)) > 2e-4*(1+math.Abs(float64(w))) {
+				t.Errorf("%s[%d] is %v in parts and %v in one", n, i, v, w)
 			}
 		}
 	}
