@@ -60,7 +60,8 @@ func TestScalesAndOrders(t *testing.T) {
 			return (mean(i, c)/255 - []float64{0.48145466, 0.4578275, 0.40821073}[c]) /
 				[]float64{0.26862954, 0.26130258, 0.27577711}[c]
 		}},
-		"own over preset":                 {Options{Preset: "imagenet", Mean: []float64{0.5}, Std: []float64{0.5}}, around},
+		"own over preset": {Options{Preset: "imagenet", Mean: []float64{0.5}, Std: []float64{0.5}},
+			around},
 		"own scale, the preset's":         {Options{Preset: "efficientnet-lite", Scale: Scale255}, lite},
 		"own scale, the preset's default": {Options{Preset: "imagenet", Scale: Scale1}, imagenet},
 		"own mean, the preset's std": {Options{Preset: "imagenet", Mean: []float64{0.5}},

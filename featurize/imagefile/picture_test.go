@@ -91,7 +91,7 @@ func TestOverWhite(t *testing.T) {
 }
 
 // TestPixels: raw images, and JPEGs, of another size and other channels than the model's are resized as
-// their pixels of 8 bits are, which is what other programs decode.
+// their pixels of 8 bits are, which other programs decode.
 func TestPixels(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	ycc := image.NewYCbCr(image.Rect(0, 0, 61, 47), image.YCbCrSubsampleRatio420)

@@ -700,7 +700,7 @@ func TestTuneRefuses(t *testing.T) {
 	}
 }
 
-// TestStatistics: statistics of a normalisation and what inputs are scaled by are no weights. Running
+// TestStatistics: statistics of a normalisation and factors of inputs are no weights. Running
 // statistics that a file shares with weights, as exporters share equal tensors, do not move with
 // them; in training form they move apart from them.
 func TestStatistics(t *testing.T) {
