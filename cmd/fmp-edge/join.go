@@ -497,9 +497,7 @@ sums, which says nothing without the other's: give the address of the second wit
 					"were given then%s\n", path, anew)
 				return c.deliver(ctx, "join", key, path, data, out)
 			}
-			// where one sum ends the round it may be made at the deadline
-			if after, _ := making.GetDuration("reply-after"); d.Privacy != nil &&
-				!(d.AcceptLate && d.Withdrawal) && d.State != wire.Late && d.Now.Add(after).After(d.Deadline) {
+			if after, _ := making.GetDuration("reply-after"); d.TooLate(after) {
 				return usagef("join: round %d takes uploads until %s, and the reply would come "+
 					"%v after now: give a shorter --reply-after; nothing was read and nothing sent",
 					d.Round, d.Deadline.Format(time.RFC3339), after)

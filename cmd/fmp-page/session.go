@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"fmp/cmd/buildinfo"
 	"fmp/featurize/imagefile"
@@ -120,8 +121,13 @@ func (s *session) readKey(q *request) (any, []byte, error) {
 	return keyInfo{k.Name, k.Line()}, nil, nil
 }
 
-// describe reads the list of a server's rounds.
+// describe reads the list of a server's rounds. A private round that may end before the reply, a
+// number of seconds from now, is refused.
 func (s *session) describe(q *request) (any, []byte, error) {
+	var p struct{ Reply float64 }
+	if err := q.into(&p); err != nil {
+		return nil, nil, err
+	}
 	d, err := wire.One(q.data)
 	if err != nil {
 		return nil, nil, err
@@ -134,6 +140,11 @@ func (s *session) describe(q *request) (any, []byte, error) {
 		return nil, nil, fmt.Errorf("round %d is private with two servers, and a page speaks to the "+
 			"one that it came from alone: take part with fmp-edge join --helper; nothing was read and "+
 			"nothing sent", d.Round)
+	}
+	if d.TooLate(time.Duration(p.Reply * float64(time.Second))) {
+		return nil, nil, fmt.Errorf("round %d takes uploads until %s, and the upload would be there %v seconds "+
+			"from now: give a shorter time; nothing was read and nothing sent", d.Round,
+			d.Deadline.Format(time.RFC3339), p.Reply)
 	}
 	s.round = d
 	return struct {

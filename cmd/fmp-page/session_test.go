@@ -322,6 +322,37 @@ func TestPrivate(t *testing.T) {
 	ask(t, s, "explain", nil, &request{data: first}, "privacy is")
 }
 
+// TestTooLate: a private round that may end before the reply is refused, as there is nothing to
+// spend a budget on.
+func TestTooLate(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(d *wire.Description)
+		reply   float64
+		refused string
+	}{
+		"first description":  {func(*wire.Description) {}, 0, ""},
+		"in time":            {func(*wire.Description) {}, 39.5, ""},
+		"too late":           {func(*wire.Description) {}, 40.5, "there 40.5 seconds from now"},
+		"over":               {func(d *wire.Description) { d.State = wire.Closed }, 45, ""},
+		"late":               {func(d *wire.Description) { d.State = wire.Late }, 45, ""},
+		"takes late ones":    {func(d *wire.Description) { d.AcceptLate, d.Withdrawal = true, true }, 45, ""},
+		"one sum, made once": {func(d *wire.Description) { d.AcceptLate = true }, 45, "nothing was read"},
+		"not private":        {func(d *wire.Description) { d.Privacy = nil }, 45, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Now()
+			d := wire.Description{Round: 2, State: wire.Open, Now: now, Deadline: now.Add(40 * time.Second),
+				Graph: strings.Repeat("0", 64), GraphBytes: 1, MaxPoints: 100, MaxBytes: 1 << 20,
+				ServerKey: base64.StdEncoding.EncodeToString(make([]byte, 32)),
+				Privacy: &privacy.Budget{Epsilon: 4, Delta: 1e-5, Unit: privacy.Example,
+					Relation: privacy.AddRemove, Noise: privacy.Local, Points: 1}}
+			c.change(&d)
+			text := must.Get(json.Marshal(map[string]any{"rounds": []wire.Description{d}}))(t)
+			ask(t, &session{}, "round", map[string]float64{"reply": c.reply}, &request{data: text}, c.refused)
+		})
+	}
+}
+
 // TestReceipt: a request is signed by the key, and a receipt is taken only of the server's key and
 // for what was sent.
 func TestReceipt(t *testing.T) {

@@ -185,6 +185,8 @@ answers.compress = p => { throw new Error('computed, taken ' + p.taken); };
 		"no server":          {"list = undefined;", "no server"},
 		"full storage":       {"full = true;", "spentMeanwhile"},
 		"a bad time":         {"elements.reply.value = '1';", "badReply"},
+		"over before": {"answers.round = p => { if (p.reply === 2) throw new Error('too late'); return round; };",
+			"too late"},
 	} {
 		got := stubbed(t, "join.js", served+private, chosen+c.then+`
 await compute();

@@ -142,6 +142,13 @@ func (d *Description) Check() error {
 	return nil
 }
 
+// TooLate reports whether an open, private round may have ended after a time from its Now: where one
+// sum ends the round it may be made at the deadline.
+func (d *Description) TooLate(after time.Duration) bool {
+	return d.Privacy != nil && d.State != Late && d.State != Closed && !(d.AcceptLate && d.Withdrawal) &&
+		d.Now.Add(after).After(d.Deadline)
+}
+
 // Receipt certifies that the server holds an upload, and since when. It is issued only once the
 // upload is on disk.
 type Receipt struct {

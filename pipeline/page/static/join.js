@@ -420,7 +420,7 @@ async function asked(place, signal) {
   if (!(Number(state.reply) >= 2 && Number(state.reply) <= mostSeconds)) throw new Error(t('badReply', { seconds: state.reply, most: mostSeconds }));
   if (!await keep('limit', state.limit) || !await keep('reply', state.reply)) throw new Error(t('spentMeanwhile'));
   state.unsafe = !await navigator.storage?.persist?.();
-  const list = await fetched(at('/v1/rounds'), undefined, signal), now = await program.call('round', {}, { data: list });
+  const list = await fetched(at('/v1/rounds'), undefined, signal), now = await program.call('round', { reply: Number(state.reply) }, { data: list });
   signal.throwIfAborted();
   if (['round', 'graph', 'server_key', 'privacy'].some(k => JSON.stringify(now[k]) !== JSON.stringify(state.round[k]))) {
     await program.call('round', {}, { data: state.rounds });
