@@ -185,6 +185,9 @@ answers.compress = p => { throw new Error('computed, taken ' + p.taken); };
 		"no server":          {"list = undefined;", "no server"},
 		"full storage":       {"full = true;", "spentMeanwhile"},
 		"a bad time":         {"elements.reply.value = '1';", "badReply"},
+		"an open question":   {"navigator.storage = { persist: () => new Promise(() => {}) };", "computed, taken false"},
+		"no answer": {"navigator.storage = { persist: async () => { throw new Error('no'); } };",
+			"computed, taken false"},
 		"over before": {"answers.round = p => { if (p.reply === 2) throw new Error('too late'); return round; };",
 			"too late"},
 	} {

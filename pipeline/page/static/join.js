@@ -419,7 +419,8 @@ async function made({ data, ...summary }, place, ledger) {
 async function asked(place, signal) {
   if (!(Number(state.reply) >= 2 && Number(state.reply) <= mostSeconds)) throw new Error(t('badReply', { seconds: state.reply, most: mostSeconds }));
   if (!await keep('limit', state.limit) || !await keep('reply', state.reply)) throw new Error(t('spentMeanwhile'));
-  state.unsafe = !await navigator.storage?.persist?.();
+  // Firefox asks its user, and the promise stays open until there is an answer: the work does not wait for a remark.
+  navigator.storage?.persist?.().then(kept => { state.unsafe = !kept; }, () => {});
   const list = await fetched(at('/v1/rounds'), undefined, signal), now = await program.call('round', { reply: Number(state.reply) }, { data: list });
   signal.throwIfAborted();
   if (['round', 'graph', 'server_key', 'privacy'].some(k => JSON.stringify(now[k]) !== JSON.stringify(state.round[k]))) {
