@@ -1,7 +1,8 @@
 // Package dicom reads the image of a DICOM file (PS3.10): explicit or implicit VR, little endian,
 // uncompressed or as baseline JPEG, one frame, grey of 8 or 16 bits or colour of 8. Other transfer
-// syntaxes are refused by name. No value of the header is read but the transfer syntax and the
-// group of the image's pixels (0028): a patient's name is skipped where it stands.
+// syntaxes are refused by name. No value of the header is read but the transfer syntax, the group of
+// the image's pixels (0028) and the shape of the presentation: a patient's name is skipped where it
+// stands.
 //
 // A grey value v becomes y in 0 to 65535 by the modality's rescaling and the window (PS3.3 C.11.1,
 // C.11.2):
@@ -11,8 +12,9 @@
 //	y = ((x - c)/w + 0.5) 65535                      LINEAR_EXACT, clipped
 //	y = 65535/(1 + exp(-4 (x - c)/w))                SIGMOID
 //
-// Without a window y goes from the least to the greatest x of the image. MONOCHROME1 is inverted
-// after.
+// Without a window y goes from the least to the greatest x of the image; a table in its place
+// (0028,3010) is refused. MONOCHROME1 is inverted after, and an inverse presentation (2050,0020) of
+// MONOCHROME2 refused.
 package dicom
 
 import (
@@ -86,6 +88,8 @@ const (
 	tagSlope     = 0x0028_1053
 	tagFunction  = 0x0028_1056
 	tagTable     = 0x0028_3000 // of the modality, in place of slope and intercept
+	tagInterest  = 0x0028_3010 // a table in place of a window
+	tagShape     = 0x2050_0020 // of the presentation
 	tagPixels    = 0x7fe0_0010
 	tagItem      = 0xfffe_e000
 	tagItemEnd   = 0xfffe_e00d
@@ -98,6 +102,8 @@ const undefined = 0xffff_ffff
 // header holds the values that are read before the pixels.
 type header struct {
 	syntax, meaning, function       string
+	shape                           string // of the presentation: IDENTITY or INVERSE
+	table                           bool   // in place of a window
 	rows, columns, samples, frames  int
 	allocated, stored, high, planar int
 	signed                          int     // 1: yes
@@ -307,8 +313,16 @@ func (h *header) check() error {
 	return h.checkWindow()
 }
 
-// checkWindow returns an error for a window that no function has.
+// checkWindow returns an error for a window that no function has, and for grey values that no
+// window gives.
 func (h *header) checkWindow() error {
+	switch {
+	case h.samples == 1 && h.table && h.width == 0:
+		return errors.New("its grey values go through a table, its VOI LUT (0028,3010), " +
+			"which is not read; save it with a window")
+	case h.meaning == "MONOCHROME2" && h.shape == "INVERSE":
+		return errors.New("its presentation is INVERSE (2050,0020), which is read of MONOCHROME1 alone")
+	}
 	least := math.SmallestNonzeroFloat64
 	switch h.function {
 	case "", "LINEAR":
@@ -360,6 +374,8 @@ func (h *header) set(tag uint32, value []byte) (err error) {
 		h.meaning = strings.TrimSpace(text)
 	case tag == tagFunction:
 		h.function = strings.TrimSpace(text)
+	case tag == tagShape:
+		h.shape = strings.TrimSpace(text)
 	case tag == tagFrames:
 		if h.frames, err = strconv.Atoi(strings.TrimSpace(text)); err != nil {
 			return fmt.Errorf("the number of frames is %.20q", text)

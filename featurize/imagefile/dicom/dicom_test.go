@@ -90,6 +90,9 @@ func words(v ...int) (out []byte) {
 	return out
 }
 
+// table is one in place of a window, which stays unread.
+var table = element{tagInterest, "SQ", element{tagItem, "", words(1, 2)}.append(nil, false, false)}
+
 // TestGrey: values are rescaled and windowed as PS3.3 C.11 says, and keep 16 bits.
 func TestGrey(t *testing.T) {
 	window := func(c, w string, more ...element) []element {
@@ -119,6 +122,10 @@ func TestGrey(t *testing.T) {
 			grey(2, 2, 16, 12, 0, window("100", "201", scale...)...), []float64{.0025, .5025, 1, 0}},
 		"first window": {words(0, 50, 100, 200), grey(2, 2, 16, 12, 0, window(`50\1`, `101\9`)...),
 			[]float64{.005, .505, 1, 1}},
+		"window beside a table": {words(0, 50, 100, 200), grey(2, 2, 16, 12, 0, window("50", "101", table)...),
+			[]float64{.005, .505, 1, 1}},
+		"empty table": {words(10, 20, 40, 30), grey(2, 2, 16, 12, 0, element{tagInterest, "SQ", nil},
+			text(tagShape, "CS", "IDENTITY")), []float64{0, 1. / 3, 1, 2. / 3}},
 		"step": {words(49, 50, 51, 0), grey(2, 2, 16, 12, 0, window("50", "1")...),
 			[]float64{0, 1, 1, 0}},
 	} {
@@ -140,7 +147,7 @@ func TestGrey(t *testing.T) {
 			}
 		}
 	}
-	inverted := grey(2, 1, 16, 16, 0)
+	inverted := grey(2, 1, 16, 16, 0, text(tagShape, "CS", "INVERSE"))
 	inverted[1] = text(tagMeaning, "CS", "MONOCHROME1")
 	im, err := Decode(bytes.NewReader(file(explicitVR, words(0, 9), inverted...)))
 	if err != nil || im.(*image.Gray16).Gray16At(0, 0).Y != 65535 ||
@@ -243,6 +250,10 @@ func TestRefused(t *testing.T) {
 		"cut":   {file(explicitVR, pixels, grey(2, 2, 16, 12, 0)...)[:300], "EOF"},
 		"order": {file(explicitVR, pixels, short(tagRows, 2), short(tagSamples, 1)), "after"},
 		"table": {file(explicitVR, pixels, element{tagTable, "SQ", nil}), "table of the modality"},
+		"table for a window": {file(explicitVR, pixels, grey(2, 2, 16, 12, 0, table)...),
+			"its VOI LUT"},
+		"inverse": {file(implicitVR, pixels, grey(2, 2, 16, 12, 0, text(tagShape, "CS", "INVERSE"))...),
+			"presentation is INVERSE"},
 	} {
 		_, err := Decode(bytes.NewReader(c.data))
 		if err == nil || !strings.Contains(err.Error(), c.want) ||

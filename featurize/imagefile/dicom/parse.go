@@ -99,6 +99,7 @@ func (p *parser) header() (*header, error) {
 			return nil, fmt.Errorf("element %08x after %08x", tag, last)
 		}
 		last = tag
+		h.table = h.table || tag == tagInterest && length > 0
 		switch {
 		case tag == tagPixels:
 			h.length = length
@@ -113,7 +114,7 @@ func (p *parser) header() (*header, error) {
 			p.explicit = explicit && kind != "UN" // whose items are of implicit VR (PS3.5 6.2.2)
 			err = p.sequence(0)
 			p.explicit = explicit
-		case tag == tagSyntax || tag>>16 == 0x0028 && tag < tagTable:
+		case tag == tagSyntax || tag == tagShape || tag>>16 == 0x0028 && tag < tagTable:
 			err = p.keep(h, tag, length)
 		default:
 			err = p.skip(int64(length))
