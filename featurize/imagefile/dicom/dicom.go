@@ -107,7 +107,7 @@ type header struct {
 	rows, columns, samples, frames  int
 	allocated, stored, high, planar int
 	signed                          int     // 1: yes
-	slope, intercept, centre, width float64 // width 0: no window
+	slope, intercept, centre, width float64 // width 0: no window; centre NaN: not given
 	length                          uint32  // of the pixels
 }
 
@@ -331,8 +331,8 @@ func (h *header) checkWindow() error {
 	default:
 		return fmt.Errorf("window function %.20q is not read", h.function)
 	}
-	if h.width != 0 && h.width < least {
-		return fmt.Errorf("a window of width %v", h.width)
+	if h.width != 0 && (h.width < least || math.IsNaN(h.centre)) {
+		return fmt.Errorf("a window of width %v around %v", h.width, h.centre)
 	}
 	return nil
 }
@@ -358,6 +358,8 @@ func (h *header) set(tag uint32, value []byte) (err error) {
 	decimal := map[uint32]*float64{tagCentre: &h.centre, tagWidth: &h.width,
 		tagIntercept: &h.intercept, tagSlope: &h.slope}[tag]
 	switch {
+	// an element without a value says as much as none (PS3.5 7.4.5)
+	case len(value) == 0, number == nil && strings.TrimSpace(text) == "":
 	case number != nil && len(value) != 2:
 		return fmt.Errorf("element %08x has %d bytes in place of 2", tag, len(value))
 	case number != nil:

@@ -8,6 +8,7 @@ import (
 	"image/color"
 	"image/jpeg"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -122,6 +123,9 @@ func TestGrey(t *testing.T) {
 			grey(2, 2, 16, 12, 0, window("100", "201", scale...)...), []float64{.0025, .5025, 1, 0}},
 		"first window": {words(0, 50, 100, 200), grey(2, 2, 16, 12, 0, window(`50\1`, `101\9`)...),
 			[]float64{.005, .505, 1, 1}},
+		"no values": {words(10, 20, 40, 30), slices.Insert(grey(2, 2, 16, 12, 0, window("", " ",
+			text(tagIntercept, "DS", ""), text(tagSlope, "DS", "  "), text(tagFunction, "CS", ""))...), 2,
+			element{tagPlanar, "US", nil}, text(tagFrames, "IS", "")), []float64{0, 1. / 3, 1, 2. / 3}},
 		"window beside a table": {words(0, 50, 100, 200), grey(2, 2, 16, 12, 0, window("50", "101", table)...),
 			[]float64{.005, .505, 1, 1}},
 		"empty table": {words(10, 20, 40, 30), grey(2, 2, 16, 12, 0, element{tagInterest, "SQ", nil},
@@ -242,6 +246,10 @@ func TestRefused(t *testing.T) {
 			"PALETTE COLOR"},
 		"32 bits":    {with(func(e []element) { e[4] = short(tagAllocated, 32) }), "32 bits"},
 		"stored":     {with(func(e []element) { e[5] = short(tagStored, 17) }), "17"},
+		"empty rows": {with(func(e []element) { e[2] = element{tagRows, "US", nil} }), "2x0"},
+		"no centre": {file(explicitVR, pixels, grey(2, 2, 16, 12, 0, text(tagCentre, "DS", ""),
+			text(tagWidth, "DS", "9"))...), "a window of width 9 around NaN"},
+		"no number":  {file(explicitVR, pixels, grey(2, 2, 16, 12, 0, text(tagCentre, "DS", `\9`))...), "want a number"},
 		"high bit":   {with(func(e []element) { e[6] = short(tagHigh, 3) }), "up to bit 3"},
 		"no rows":    {with(func(e []element) { e[2] = short(tagRows, 0) }), "2x0"},
 		"other size": {with(func(e []element) { e[2] = short(tagRows, 3) }), "take 8 bytes"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 )
 
@@ -73,7 +74,7 @@ func (p *parser) header() (*header, error) {
 	if err := p.skip(preamble + 4); err != nil {
 		return nil, err
 	}
-	h := &header{slope: 1, frames: 1, samples: 1}
+	h := &header{slope: 1, frames: 1, samples: 1, centre: math.NaN()}
 	p.explicit = true // of the file's own group
 	for meta, last := true, uint32(0); ; {
 		tag, length, kind, err := p.element()
