@@ -53,11 +53,18 @@ type Client struct {
 	// left out as copies, and Zeros those of which the graph made no finite row.
 	Read, Copies, Zeros int
 
-	least     map[[sha256.Size]byte][sha256.Size]byte // of a file that counts, the least of its copies
-	curve     *moments.ClientCurve                    // of the last upload of moments
-	features  engine.Session                          // images to features
-	embedding engine.Session                          // set and present to points and masses
+	alike     map[[sha256.Size]byte]*alike // of a file
+	curve     *moments.ClientCurve         // of the last upload of moments
+	features  engine.Session               // images to features
+	embedding engine.Session               // set and present to points and masses
 	now       *during
+}
+
+// alike are the images of equal pixels: the least digest of their files, which stands for each of
+// them, and the labels of those that count.
+type alike struct {
+	least  [sha256.Size]byte
+	labels []int
 }
 
 // during is the context of the call under way, which ends the runs of the graph.
@@ -217,13 +224,13 @@ func near(a, b []float32) bool {
 // and no others are, as the ledger knows an image by its file: none is charged more than once.
 func (c *Client) images(ctx context.Context, src imagefile.Source, step int, skip bool,
 	use func(pixels []uint8, items []imagefile.Item) error) (bad []error, err error) {
-	c.Read, c.Copies, c.Zeros, c.least = 0, 0, 0, map[[sha256.Size]byte][sha256.Size]byte{}
+	c.Read, c.Copies, c.Zeros, c.alike = 0, 0, 0, map[[sha256.Size]byte]*alike{}
 	c.now.Context = ctx
 	defer func() { c.now.Context = context.Background() }()
 	if k := src.Len(); k < 1 || k > MaxItems {
 		return nil, fmt.Errorf("%d images; allowed are 1 to %d", k, MaxItems)
 	}
-	seen := map[[sha256.Size]byte][sha256.Size]byte{}
+	seen := map[[sha256.Size]byte]*alike{}
 	bad, err = imagefile.Read(ctx, src, c.Fit, step, skip,
 		func(pixels []uint8, items []imagefile.Item) error {
 			c.Read += len(items)
@@ -243,30 +250,31 @@ func (c *Client) images(ctx context.Context, src imagefile.Source, step int, ski
 	return bad, nil
 }
 
-// first moves the images that were not seen before to the beginning, and returns their items. seen
-// has the digest of the first of equal ones.
-func (c *Client) first(seen map[[sha256.Size]byte][sha256.Size]byte, src imagefile.Source, pixels []uint8,
+// first moves the images that were not seen before to the beginning, and returns their items.
+func (c *Client) first(seen map[[sha256.Size]byte]*alike, src imagefile.Source, pixels []uint8,
 	items []imagefile.Item) []imagefile.Item {
 	size, n := c.Fit.Size(), 0
-	h := sha256.New()
 	for i, item := range items {
 		image := pixels[i*size : (i+1)*size]
 		key := item.Digest
 		if !c.Private() {
-			h.Reset()
-			fmt.Fprintf(h, "%d\n", item.Label)
-			h.Write(image)
-			key = [sha256.Size]byte(h.Sum(nil))
+			key = sha256.Sum256(image)
 		}
-		if one, again := seen[key]; again {
+		same, again := seen[key]
+		if !again {
+			same = &alike{least: item.Digest}
+			seen[key] = same
+		}
+		c.alike[item.Digest] = same
+		if bytes.Compare(item.Digest[:], same.least[:]) < 0 {
+			same.least = item.Digest
+		}
+		if again && (c.Private() || slices.Contains(same.labels, item.Label)) {
 			c.Copies++
 			imagefile.LeaveOut(src, item)
-			if least := c.least[one]; bytes.Compare(item.Digest[:], least[:]) < 0 {
-				c.least[one] = item.Digest
-			}
 			continue
 		}
-		seen[key], c.least[item.Digest] = item.Digest, item.Digest
+		same.labels = append(same.labels, item.Label)
 		copy(pixels[n*size:], image)
 		items[n] = item
 		n++
@@ -306,7 +314,7 @@ func (c *Client) labelled(ctx context.Context, src imagefile.Source,
 	for i, y := range all {
 		if y >= 0 && y < f.C && keep[y] {
 			rows, labels, kept = append(rows, h[i*f.Dx:(i+1)*f.Dx]...), append(labels, y),
-				append(kept, c.least[digests[i]])
+				append(kept, c.alike[digests[i]].least)
 		}
 	}
 	if len(labels) == 0 {

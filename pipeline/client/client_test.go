@@ -556,10 +556,11 @@ func (s *listed) Next(ctx context.Context, dst []uint8) (imagefile.Item, error) 
 }
 
 // TestCopies: copies of an image within its class change nothing but the number of copies that is
-// told, in whatever order they come; equal images of two classes are two. In a private round copies are
+// told, in whatever order they come; equal images of two classes are two, which are points or not
+// together, whatever their files. In a private round copies are
 // of one file, under whatever labels.
 func TestCopies(t *testing.T) {
-	var once, again, scattered, others, before, labels []shown
+	var once, again, scattered, others, before, labels, three, apart []shown
 	for i := range 40 {
 		one := shown{i, i % 2, i}
 		once = append(once, one)
@@ -567,6 +568,8 @@ func TestCopies(t *testing.T) {
 		others = append(others, one, shown{i, i % 2, 100 + i})
 		before = append(before, shown{i, i % 2, 100 + i}, one)
 		labels = append(labels, one, shown{i, 1 - i%2, i})
+		three = append(three, shown{i, i % 2, 100 + i}, one, shown{i, 1 - i%2, 100 + i})
+		apart = append(apart, shown{i, i % 2, 100 + i}, shown{i, 1 - i%2, i})
 	}
 	scattered = slices.Concat(once, once, once[5:9])
 	m := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: 6, C: 10, Bytes: 1 << 20}))(t)
@@ -584,6 +587,8 @@ func TestCopies(t *testing.T) {
 		"other files":         {others, 40, 80, 1, 8},
 		"other files before":  {before, 40, 80, 1, 8},
 		"two labels":          {labels, 80, 40, 1, 10},
+		"two labels, a copy":  {three, 80, 80, 1, 10},
+		"a file a label":      {apart, 80, 80, 1, 10},
 		"few, but for copies": {append(again[:9:9], again[3:9]...), 2, 3, 2, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -601,8 +606,8 @@ func TestCopies(t *testing.T) {
 					t.Errorf("%s of %d images: %d count, %d of them points; want %d and %d", kind, cl.Read, count,
 						points, c.n, c.points)
 				}
-				if c.n == len(once) {
-					if want, _ := must.Get2(cl.Upload(t.Context(), &listed{list: once}, o, "a"))(t); !reflect.DeepEqual(
+				if like := map[int][]shown{len(once): once, len(labels): labels}[c.n]; like != nil {
+					if want, _ := must.Get2(cl.Upload(t.Context(), &listed{list: like}, o, "a"))(t); !reflect.DeepEqual(
 						u, want) {
 						t.Errorf("%s: copies change the upload", kind)
 					}
