@@ -54,8 +54,8 @@ func (s *session) withdrawn(q *request) (any, []byte, error) {
 	return map[string]any{"text": wire.Printed(w)}, append(file, '\n'), err
 }
 
-// evaluate scores the classifier on labelled photographs, and returns the signed counts, with the
-// request that sends them where there is a round.
+// evaluate scores the classifier on labelled photographs, and returns the signed counts and the
+// files left out, with the request that sends the counts where there is a round.
 func (s *session) evaluate(q *request) (any, []byte, error) {
 	var p struct{ Paths []string }
 	if err := q.into(&p); err != nil {
@@ -65,7 +65,7 @@ func (s *session) evaluate(q *request) (any, []byte, error) {
 		return nil, nil, errors.New("a key and a classifier are needed")
 	}
 	f := s.classifier.Manifest
-	src, _, err := imagefile.OpenFiles(p.Paths, q.read,
+	src, others, err := imagefile.OpenFiles(p.Paths, q.read,
 		imagefile.Options{Fit: s.classifier.Fit, MaxItems: client.MaxItems,
 			Classes: imagefile.Classes{Names: f.Classes, N: f.C}})
 	if err != nil {
@@ -93,8 +93,9 @@ func (s *session) evaluate(q *request) (any, []byte, error) {
 	}
 	out := struct {
 		signedRequest
-		Report *tally.Report `json:"report"`
-	}{Report: r}
+		Report *tally.Report     `json:"report"`
+		Others imagefile.LeftOut `json:"others"`
+	}{Report: r, Others: others}
 	if s.round != nil {
 		out.signedRequest = signedRequest{wire.EvaluationPath(s.round.Round, s.key.Name),
 			s.round.Report(s.key, data)}

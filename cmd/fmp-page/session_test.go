@@ -22,6 +22,7 @@ import (
 	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/onnx"
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/client"
@@ -350,6 +351,37 @@ func TestTooLate(t *testing.T) {
 			text := must.Get(json.Marshal(map[string]any{"rounds": []wire.Description{d}}))(t)
 			ask(t, &session{}, "round", map[string]float64{"reply": c.reply}, &request{data: text}, c.refused)
 		})
+	}
+}
+
+// TestEvaluate: the photographs of classes are counted, and other files named.
+func TestEvaluate(t *testing.T) {
+	_, paths, read := photographs(t)
+	m, f := assetstest.Load(t, "digits", models.KindClient)
+	whole := must.Get(models.NewClassifier(models.ClassifierParts{Features: must.Get(models.FeatureGraph(m, f))(t),
+		Heads: onnx.NewTensor(make([]float64, (f.Dx+1)*f.C), 1, f.Dx+1, f.C)}, f))(t)
+	s := &session{key: must.Get(identity.New("a"))(t)}
+	ask(t, s, "classifier", nil, &request{data: must.Get(serde.Marshal(whole))(t)}, "")
+	for name, c := range map[string]struct {
+		more  []string
+		n     float64
+		names string
+	}{
+		"none":         {nil, 0, "<nil>"},
+		"loose":        {[]string{"one.png", "two.png"}, 2, "one.png"},
+		"hidden":       {[]string{"0/.a.png"}, 1, ".a.png"},
+		"other format": {[]string{"0/raw.xyz"}, 1, "raw.xyz"},
+	} {
+		got, _ := ask(t, s, "evaluate", map[string]any{"paths": append(slices.Clone(paths), c.more...)},
+			&request{read: read}, "")
+		others, counted := got["others"].(map[string]any), 0.
+		for _, g := range got["report"].(map[string]any)["groups"].([]any) {
+			counted += g.(map[string]any)["n"].(float64)
+		}
+		if counted != float64(len(paths)) || others["n"] != c.n ||
+			!strings.Contains(fmt.Sprint(others["names"]), c.names) {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 

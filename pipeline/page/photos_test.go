@@ -203,6 +203,19 @@ for (const [i, p] of paths.entries()) console.log(p, files[i].path === p, await 
 		"notes.txt true four\n"; got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
+	// Files that are left out are named beside the counts.
+	for others, want := range map[string]string{"{ n: 0 }": "false\n",
+		"{ n: 2, names: ['a (loose)', 'b (loose)'] }": "true a (loose), b (loose)\n",
+		"{ n: 3, names: ['a (loose)'] }":              "true a (loose) …\n"} {
+		got := stubbed(t, "predict.js", "answers.evaluate = { report: { groups: [] }, others: "+others+" };", `
+await until(() => takes['score-folder']);
+await takes['score-folder']([file('a/cat/0.png', 'one')]);
+console.log(...[panels.score.some(s => /othersLeft/.test(s)), values.othersLeft?.names].filter(v => v !== undefined));
+`)
+		if got != want {
+			t.Errorf("%s: %q; want %q", others, got, want)
+		}
+	}
 	// A host that answers every path with a page is no server.
 	for list, want := range map[string]string{"<!doctype html>": "false true\n", `{"rounds": []}`: "true true\n"} {
 		got := stubbed(t, "predict.js", "list = '"+list+"';", `

@@ -83,10 +83,11 @@ async function score(chosen) {
     if (rounds) await program.call('round', {}, { data: rounds });
     const known = new Map();
     for (const { path, file } of files) await add(known, placed(path, state.info.classes) ?? path.slice(path.indexOf('/') + 1), file);
-    const { report: r, path, headers, data } = await program.call('evaluate', { paths: [...known.keys()] }, { files: [...known].map(([path, file]) => ({ path, file })), progress: (done, all) => { bar.max = all; bar.value = done; } });
+    const { report: r, others, path, headers, data } = await program.call('evaluate', { paths: [...known.keys()] }, { files: [...known].map(([path, file]) => ({ path, file })), progress: (done, all) => { bar.max = all; bar.value = done; } });
     const sent = el('p', { 'aria-live': 'polite' });
     const table = (head, rows) => el('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': head[0] }, el('table', {}, el('thead', {}, el('tr', {}, head.map(h => el('th', { scope: 'col' }, h)))), el('tbody', {}, rows.map(row => el('tr', {}, row.map((c, i) => el(i ? 'td' : 'th', i ? {} : { scope: 'row' }, String(c ?? '–'))))))));
     showScore(el('p', {}, t('scoreWhat', { name, least: r.least })),
+      others.n > 0 && el('p', { class: 'note' }, t('othersLeft', { n: others.n, names: others.names.join(', ') + (others.n > others.names.length ? ' …' : '') }) + '.'),
       table([t('classList'), t('photos'), t('right')], r.groups.map(g => [g.classes.map(c => state.info.classes[c]).join(', '), g.n, r.few ? null : g.right])),
       r.few && el('p', { class: 'hint' }, t('scoreFew', { least: r.least })),
       el('div', { class: 'buttons' },
