@@ -455,6 +455,33 @@ console.log(await recall('a'), await keep('a', 1), await spend('there', 'line', 
 	}
 }
 
+// TestAllIsShown: the page draws a strip for each average, sum and single image that leaves, however
+// many there are.
+func TestAllIsShown(t *testing.T) {
+	for name, c := range map[string]struct{ upload, want string }{
+		"few":         {"points: points(10)", "10\n"},
+		"many":        {"points: points(300)", "300\n"},
+		"behind many": {"points: points(70), singles: points(20)", "90\n"},
+		"sums":        {"points: points(100), budget: { noise: 'local' }, spent: { epsilon: 1 }", "100\n"},
+	} {
+		got := stubbed(t, "join.js", served+`
+let strips = 0;
+const was = common.el;
+common.el = (tag, ...more) => { if (tag === 'canvas') strips++; return was(tag, ...more); };
+globalThis.ImageData = class { constructor(n) { this.data = new Uint8Array(4 * n); } };
+globalThis.getComputedStyle = () => ({ getPropertyValue: () => '#102030' });
+const points = n => Array.from({ length: n }, () => ({ class: 0, images: 9, shades: btoa('abc') }));
+answers.compress = () => ({ digest: 'one', images: 9, data: bytes('one'), `+c.upload+` });
+`, chosen+`
+await compute();
+console.log(strips);
+`)
+		if got != c.want {
+			t.Errorf("%s: %q; want %q", name, got, c.want)
+		}
+	}
+}
+
 // TestFigures: figures are written as the language writes them, with all their digits.
 func TestFigures(t *testing.T) {
 	got := modules(t, `

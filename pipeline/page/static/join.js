@@ -9,7 +9,6 @@ translate();
 const few = 5;          // images behind a mean below which the page warns: a mean of one is that image's own features
 const mostThumbs = 9;   // of a class
 const mostLoose = 400;  // that are shown to be sorted
-const mostRows = 60;    // of the picture
 const mostSeconds = 86400; // to a private upload
 
 const state = { round: null, rounds: null, graph: null, graphData: null, key: null, secret: null, name: '', photos: new Map(), loose: [], again: 0, before: [], upload: null, summary: null, receipt: null, busy: '', turn: Promise.resolve(), reply: 60 };
@@ -540,7 +539,7 @@ function heatmap(s) {
   const style = getComputedStyle(document.documentElement);
   const colour = name => style.getPropertyValue(name).trim().match(/[0-9a-f]{2}/gi).map(h => parseInt(h, 16));
   const below = colour('--cool'), zero = colour('--soft'), above = colour('--warm');
-  const rows = [...s.points, ...s.singles ?? []].slice(0, mostRows);
+  const rows = [...s.points, ...s.singles ?? []];
   const shades = rows.map(r => Uint8Array.from(atob(r.shades), c => c.charCodeAt(0)));
   return el('table', { class: 'heat' }, el('tbody', {}, rows.map((r, i) => {
     const n = shades[i].length, canvas = el('canvas', { width: n, height: 1, 'aria-hidden': 'true' });
@@ -552,7 +551,7 @@ function heatmap(s) {
     });
     canvas.getContext('2d').putImageData(image, 0, 0);
     return el('tr', {}, el('th', { scope: 'row' }, state.graph.classes[r.class]), el('td', {}, s.budget ? t('count', { n: r.images.toFixed(1) }) : i < s.points.length ? t('photographs', { n: Math.round(r.images) }) : t('oneSingle')), el('td', { class: 'strip' }, canvas));
-  }), s.points.length + (s.singles?.length ?? 0) > mostRows && el('tr', {}, el('th', { scope: 'row' }, '…'), el('td', { colspan: 2 }, t('andMore', { n: s.points.length + (s.singles?.length ?? 0) - mostRows })))));
+  })));
 }
 
 // --- sending ---
