@@ -124,7 +124,7 @@ func TestPixelsApproved(t *testing.T) {
 	if found := recovered(read(t, out).Points, im, labels); found != len(labels) {
 		t.Errorf("%d of %d images stand in the upload; the test shows nothing", found, len(labels))
 	}
-	refuses(t, exitUsage, "--at-least wants 2", append(args, "--at-least", "2")...)
+	refuses(t, exitUsage, "wanted are at least 2", append(args, "--at-least", "2")...)
 	for i, y := range labels[:2] { // the classes 0 and 1 have two images each
 		writePNG(t, filepath.Join(dir, fmt.Sprint(y), "second.png"), gray(im, 2+i))
 	}

@@ -1,6 +1,7 @@
 package imagefile
 
 import (
+	"errors"
 	"image"
 	"io/fs"
 	"os"
@@ -76,5 +77,24 @@ func TestOpenFiles(t *testing.T) {
 	if _, _, err := OpenFiles([]string{"cat/a.png", "dog/a.png", "cat/a.png"}, open, o); err == nil ||
 		err.Error() != "cat/a.png is there twice; give each file a path of its own" {
 		t.Errorf("one path of two files: %v", err)
+	}
+}
+
+// TestFlagsOfCommands: errors about images name flags as those of commands alone.
+func TestFlagsOfCommands(t *testing.T) {
+	torn := errors.New("b.png: torn")
+	data := imagefiletest.PNG(t, image.NewGray(image.Rect(0, 0, 9, 9)))
+	src, _ := must.Get2(OpenFiles([]string{"a.png"}, func(string) ([]byte, error) { return data, nil },
+		Options{Fit: Fit{H: 2, W: 2, Ch: 1}, MaxPixels: 5, MaxItems: 1, Classes: Classes{N: 1}, Optional: true}))(t)
+	_, large := src.Next(t.Context(), make([]uint8, 4))
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"one":   {Unread([]error{torn}), "or leave it out (commands: --on-bad skip)"},
+		"two":   {Unread([]error{torn, torn}), "or leave them out (commands: --on-bad skip)"},
+		"large": {large, "scale it down (commands: or allow more with --max-pixels)"},
+	} {
+		must.Fail(0, c.err)(t, c.want, name)
 	}
 }

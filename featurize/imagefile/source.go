@@ -59,15 +59,16 @@ func (e *BadImage) Error() string { return e.Err.Error() }
 func (e *BadImage) Unwrap() error { return e.Err }
 
 // Unread returns the error for bad images that were not to be left out; nil where there are none.
+// It names a flag as one of commands: the library and the page have none.
 func Unread(bad []error) error {
 	switch len(bad) {
 	case 0:
 		return nil
 	case 1:
-		return fmt.Errorf("%w; mend it, or leave it out with --on-bad skip", bad[0])
+		return fmt.Errorf("%w; mend it, or leave it out (commands: --on-bad skip)", bad[0])
 	}
-	return fmt.Errorf("%d images cannot be read; mend them, or leave them out with --on-bad skip:\n%w",
-		len(bad), errors.Join(bad...))
+	return fmt.Errorf("%d images cannot be read; mend them, or leave them out (commands: --on-bad "+
+		"skip):\n%w", len(bad), errors.Join(bad...))
 }
 
 // MisuseError is the error for a source or options that cannot be used together.
@@ -257,7 +258,7 @@ func (p *pictures) image(ctx context.Context, f Item, dst []uint8, m *memories) 
 		}
 	}
 	if errors.Is(err, ErrSize) {
-		err = fmt.Errorf("%w; scale it down, or allow more with --max-pixels", err)
+		err = fmt.Errorf("%w; scale it down (commands: or allow more with --max-pixels)", err)
 	}
 	if err != nil && ctx.Err() != nil {
 		return f, ctx.Err()

@@ -386,7 +386,7 @@ func classes(labels []int, f models.Manifest, atLeast int) (keep []bool, few []e
 			if len(f.Classes) == f.C {
 				name = f.Classes[y]
 			}
-			few = append(few, fmt.Errorf("class %s, of which there are %d images: --at-least wants %d",
+			few = append(few, fmt.Errorf("class %s, of which there are %d images: wanted are at least %d",
 				name, n, atLeast))
 		}
 	}

@@ -102,6 +102,8 @@ def version():
 def _read(image):
     if isinstance(image, (bytes, bytearray, memoryview)):
         return bytes(image)
+    if isinstance(image, str) and "PRIVATE KEY" in image:
+        raise ValueError("the text of a key is no path: give the path of its file, or bytes")  # a path's error would show it
     with open(os.fspath(image), "rb") as f:  # an integer would be a file descriptor, and closed
         return f.read()
 
