@@ -60,8 +60,8 @@ type Client struct {
 	now       *during
 }
 
-// alike are the images of equal pixels: the least digest of their files, which stands for each of
-// them, and the labels of those that count.
+// alike are the images of equal pixels. The least digest of their files stands for each of them;
+// labels are those of the ones that count.
 type alike struct {
 	least  [sha256.Size]byte
 	labels []int

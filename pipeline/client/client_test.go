@@ -556,7 +556,7 @@ func (s *listed) Next(ctx context.Context, dst []uint8) (imagefile.Item, error) 
 }
 
 // TestCopies: copies of an image within its class change nothing but the number of copies that is
-// told, in whatever order they come; equal images of two classes are two, which are points or not
+// told, in whatever order they come. Equal images of two classes are two, which are points or not
 // together, whatever their files. In a private round copies are
 // of one file, under whatever labels.
 func TestCopies(t *testing.T) {

@@ -142,7 +142,7 @@ func (d *Description) Check() error {
 	return nil
 }
 
-// TooLate reports whether an open, private round may have ended after a time from its Now: where one
+// TooLate reports whether an open, private round may have ended after a time from its Now. Where one
 // sum ends the round it may be made at the deadline.
 func (d *Description) TooLate(after time.Duration) bool {
 	return d.Privacy != nil && d.State != Late && d.State != Closed && !(d.AcceptLate && d.Withdrawal) &&
