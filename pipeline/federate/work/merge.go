@@ -215,7 +215,7 @@ func (w *Worker) merge(ctx context.Context, st *store.Store, job Job,
 // judgement prepares the judgement by the uploads of a part; it stays for the next job.
 func (w *Worker) judgement(ctx context.Context, st *store.Store, job Job,
 	against string) (func(*federate.Upload) (float64, error), error) {
-	if w.judge != nil && w.against == against && w.last == job.Sampling {
+	if w.judge != nil && w.against == against && w.last == job.Sampling.key() {
 		return w.judge, nil
 	}
 	if !aDigest.MatchString(against) {
@@ -239,6 +239,6 @@ func (w *Worker) judgement(ctx context.Context, st *store.Store, job Job,
 	if w.judge, err = w.Judge(ctx, by, m, job.Options); err != nil {
 		return nil, err
 	}
-	w.against, w.last = against, job.Sampling
+	w.against, w.last = against, job.Sampling.key()
 	return w.judge, nil
 }

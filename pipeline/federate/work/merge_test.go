@@ -14,6 +14,7 @@ import (
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/merge"
+	"fmp/pipeline/option"
 	"fmp/pipeline/point"
 	"fmp/pipeline/pool"
 )
@@ -45,14 +46,15 @@ func TestMergeAnswers(t *testing.T) {
 	st, url, _ := open(t, graph)
 	digest := models.DigestBytes(graph)
 	members := many(t, st, digest, 20)
-	q := must.Get(NewQueue(t.Context(), st, 1, Models{Graph: graph}, pool.Options{}))(t)
+	q := must.Get(NewQueue(t.Context(), st, 1, Models{Graph: graph}, option.Default[pool.Options]()))(t)
 	w := connect(t, url)
-	liar := ""
+	liar, prepared := "", 0
 	w.Judge = func(_ context.Context, by *merge.Part, m Models,
 		_ pool.Options) (func(*federate.Upload) (float64, error), error) {
 		if len(by.Kept) != merge.Judges || string(m.Graph) != "graph" {
 			t.Errorf("judged by %d uploads of the graph %q", len(by.Kept), m.Graph)
 		}
+		prepared++
 		return func(u *federate.Upload) (float64, error) {
 			if liar == "" {
 				liar = u.Client
@@ -70,6 +72,9 @@ func TestMergeAnswers(t *testing.T) {
 	go func() { _ = w.Run(ctx, 1) }()
 	q.Uploads = 5
 	p, left := must.Get2(q.Merge(ctx, members))(t)
+	if prepared != 1 {
+		t.Errorf("the judgement was prepared %d times for two jobs", prepared)
+	}
 	if p.Clients() != 20 || len(p.Kept) != merge.Judges || p.Summed != 9 || p.LeftOut != 1 || len(left) != 1 ||
 		left[0] != liar {
 		t.Errorf("%d clients, %d kept, %d summed, %d left out: %q; want %q", p.Clients(), len(p.Kept),

@@ -30,7 +30,7 @@ const format = 1
 // Maximum sizes of messages: a job, its input, an answer, a list of uploads, a model, and the text
 // of an error.
 const (
-	maxJob     = 16 << 10
+	maxJob     = 512 << 10 // the longest options of a round file, escaped, and below what NATS takes
 	maxInput   = 128 << 20
 	maxAnswer  = 1 << 30
 	maxMembers = 128 << 20
@@ -69,6 +69,15 @@ type Sampling struct {
 	Options   pool.Options `json:"options"`
 	// Members is the name of the object with the uploads to pool.
 	Members string `json:"members"`
+}
+
+// key names the sampling: options hold pointers, so that equal ones of two jobs do not compare equal.
+func (s Sampling) key() string {
+	text, err := json.Marshal(s)
+	if err != nil { // NaN or an infinity, which no job has
+		return ""
+	}
+	return string(text)
 }
 
 // digest returns the ID that the job should have.

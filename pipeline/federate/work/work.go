@@ -283,7 +283,7 @@ type Worker struct {
 	// Tracer records spans; nil: none are recorded.
 	Tracer *trace.Tracer
 
-	last    Sampling // the sampling that open and judge belong to
+	last    string // the key of the sampling that open and judge belong to
 	open    Sampler
 	judge   func(*federate.Upload) (float64, error)
 	against string // digest of the part that judge judges by
@@ -476,13 +476,13 @@ func (w *Worker) part(ctx context.Context, st *store.Store, job Job,
 	if err != nil {
 		return nil, err
 	}
-	if w.open == nil || w.last != job.Sampling {
+	if w.open == nil || w.last != job.Sampling.key() {
 		w.Close()
 		open, err := w.sampling(ctx, st, job)
 		if err != nil {
 			return nil, err
 		}
-		w.open, w.last = open, job.Sampling
+		w.open, w.last = open, job.Sampling.key()
 	}
 	return w.open.Do(ctx, p)
 }

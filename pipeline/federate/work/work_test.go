@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +24,7 @@ import (
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/honesty"
+	"fmp/pipeline/option"
 	"fmp/pipeline/point"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
@@ -102,8 +105,9 @@ func TestRedelivered(t *testing.T) {
 	}
 	graph, predictor := []byte("graph"), []byte("predictor")
 	st, url, uploads := open(t, graph)
-	o := pool.Options{Samples: 7, Seed: 3, Predictor: "/a/place/of/the/server.onnx",
-		Open: "/another.onnx", Threads: 5}
+	o := option.Default[pool.Options]()
+	o.Predictor, o.Open, o.Anchor, o.Threads = "/a/place/of/the/server.onnx", "/another.onnx", "none", 5
+	o.Groups = strings.Repeat("<", 64<<10) // six bytes each where they are escaped
 	q := must.Get(NewQueue(t.Context(), st, 1, Models{graph, predictor, []byte("open"), []byte("anchor")},
 		o))(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -113,7 +117,7 @@ func TestRedelivered(t *testing.T) {
 	work := func(do func(context.Context) error) *Worker {
 		w := connect(t, url)
 		w.Open = func(uploads []pool.Upload, m Models, o pool.Options) (Sampler, error) {
-			given := fmt.Sprintf("%s %s %s %+v", uploads[0].Client, uploads[1].Digest, m, o)
+			given := fmt.Sprintf("%s %s %s %s", uploads[0].Client, uploads[1].Digest, m, must.Get(json.Marshal(o))(t))
 			mu.Lock()
 			opened = append(opened, given)
 			mu.Unlock()
@@ -170,10 +174,10 @@ func TestRedelivered(t *testing.T) {
 	case <-time.After(60 * time.Second):
 		t.Fatal("the jobs were not done")
 	}
-	o.Predictor, o.Open, o.Threads = "", "", 0
-	want := fmt.Sprintf("a %s {graph predictor open anchor} %+v", uploads[1].Digest, o)
+	o.Predictor, o.Open, o.Anchor, o.Threads = "", "", "", 0
+	want := fmt.Sprintf("a %s {graph predictor open anchor} %s", uploads[1].Digest, must.Get(json.Marshal(o))(t))
 	if len(opened) != 2 || opened[0] != want || opened[1] != want { // once a worker, not once a job
-		t.Errorf("opened %q; want %q by both", opened, want)
+		t.Errorf("opened %d times: %.300q; want %.300q by both", len(opened), opened, want)
 	}
 	if again, err := q.Do(ctx, uploads, parts[:1]); err != nil || len(again) != 1 {
 		t.Errorf("the same job again: %v", err)
