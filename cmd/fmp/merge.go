@@ -55,7 +55,7 @@ keeps all, and fmp pool reads it as these.
 An upload that is summed is judged beforehand, by those that the part of --against keeps: one that
 is less likely honest than not is left out, and one that claims more images than most counts as
 these. All parts of a round are merged against the same part, which fmp merge makes of some hundred
-uploads. --trust sums every upload as it is.
+uploads, and with the same options. --trust sums every upload as it is.
 
 --without takes a client's upload out: the part is then, byte for byte, the one that it never took
 part in. A part of which another upload would take its place whole is refused; merge the round's
@@ -113,6 +113,24 @@ server may add them up but the round's own.`,
 
 // ofJudging are the settings that --against alone reads.
 var ofJudging = []string{"seed", "predictor.model", "open.model", "posterior.scope", "anchor"}
+
+// judgement names how uploads are judged: by the digest of the part to judge by, and of the options
+// of ofJudging where one is not its default. Uploads that were judged otherwise are not in the sums as
+// they would be now.
+func judgement(part []byte, o pool.Options) (string, error) {
+	as := option.Default[pool.Options]()
+	defaults, err := as.Digest()
+	if err != nil {
+		return "", err
+	}
+	as.Seed, as.Predictor, as.Open, as.Scope, as.Anchor = o.Seed, o.Predictor, o.Open, o.Scope, o.Anchor
+	options, err := as.Digest()
+	by := models.DigestBytes(part)
+	if options != defaults {
+		by = models.DigestBytes([]byte(by + options))
+	}
+	return by, err
+}
 
 // checkJudging refuses flags of a judgement that nobody makes. A settings file, which other commands
 // share, may hold them.
@@ -237,7 +255,9 @@ func (o *merging) merge(ctx context.Context, files []string,
 		if m.Judge, err = pool.Judge(ctx, eng, by, o.graph, o.manifest, options); err != nil {
 			return nil, nil, err
 		}
-		m.Against = models.DigestBytes(data)
+		if m.Against, err = judgement(data, options); err != nil {
+			return nil, nil, err
+		}
 	}
 	for _, name := range files {
 		if strings.HasSuffix(name, ".sum") || pool.IsPrivate(name) {

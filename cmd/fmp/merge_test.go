@@ -122,6 +122,29 @@ func TestMergeJudging(t *testing.T) {
 	refused(t, exitUsage, "2 uploads", merge("--seed", "7", "--against", r.path("by.part"))...)
 }
 
+// TestMergeJudgement: parts that other options judged by the same part are not alike, as the same
+// upload may be in the sums of one and left out of the other. Defaults have the part's own digest.
+func TestMergeJudgement(t *testing.T) {
+	r := newMadeRound(t, 10)
+	ran(t, append([]string{"merge", "-o", r.path("by.part")}, r.uploads...)...)
+	digest := models.DigestBytes(r.read("by.part"))
+	seen := map[string]string{}
+	for _, c := range []struct {
+		args  string
+		alike bool
+	}{{"", true}, {"--scope auto", true}, {"--threads 1", true}, {"--scope closed", false},
+		{"--scope open", false}, {"--seed 7", false}, {"--open.model none", false}, {"--anchor none", false},
+		{"--anchor " + r.uploads[0], false}, {"--predictor " + r.path("p.onnx"), false}} {
+		must.Do(t, os.WriteFile(r.path("p.onnx"), assetstest.Data(t, "digits", models.KindConjugate), 0o600))
+		got := answer[merged](t, slices.Concat([]string{"merge", "--json", "-o", r.path("o.part"), "--against",
+			r.path("by.part")}, strings.Fields(c.args), r.uploads)...).Against
+		if other, ok := seen[got]; (got == digest) != c.alike || ok && !c.alike {
+			t.Errorf("%q: judged by %s, as %q; the part is %s", c.args, got, other, digest)
+		}
+		seen[got] = c.args
+	}
+}
+
 // TestMergeFull: where the disk is full a signed part and its signature stay as they were.
 func TestMergeFull(t *testing.T) {
 	disk := tinyDisk(t, 1<<20)

@@ -85,8 +85,8 @@ type Part struct {
 	// the images that the first's sums are of: of moments calibration points are among them, of
 	// class means not, as these take no part.
 	Summed, LeftOut, N int
-	// Against is the digest of the part against whose uploads they were judged; "": all were
-	// trusted.
+	// Against is the digest of the part against whose uploads they were judged, and of options if
+	// some are not their defaults; "": all were trusted.
 	Against string
 
 	limit   []byte // the lowest key of an upload that is not kept; nil: all are
@@ -102,11 +102,11 @@ func (p *Part) Clients() int { return len(p.clients) }
 // Merger merges uploads and parts.
 type Merger struct {
 	// Judge returns the share of an upload's images that counts in the sums, 0 for an upload that
-	// is left out. It depends on the upload and the part Against alone. Without it uploads are
+	// is left out. It depends on the upload and on Against alone. Without it uploads are
 	// summed where Trust is set, else that is an error.
 	Judge func(*federate.Upload) (share float64, err error)
 	Trust bool
-	// Against is the digest of the part that Judge judges by.
+	// Against is a digest of the part, and of options, that Judge judges by.
 	Against string
 	// Limit is the key ([Key]) from which uploads are summed; nil: it follows from the uploads. A
 	// tree whose mergers have the same limit, no higher than that of all uploads, gives the part
@@ -390,8 +390,8 @@ func (m *Merger) AddPart(p *Part) error {
 	against := m.part.Against
 	if p.limit != nil && p.Against != against {
 		if m.Judge != nil || m.part.limit != nil {
-			return fmt.Errorf("its uploads were %s, and those here are %s: merge all given the same part",
-				judged(p.Against), judged(against))
+			return fmt.Errorf("its uploads were %s, and those here are %s: merge all given the same part and "+
+				"options", judged(p.Against), judged(against))
 		}
 		against = p.Against
 	}
@@ -460,7 +460,7 @@ func judged(against string) string {
 	if against == "" {
 		return "trusted"
 	}
-	return fmt.Sprintf("judged by the part %.12s", against)
+	return fmt.Sprintf("judged by %.12s", against)
 }
 
 // name returns how an error calls a client that two parts hold.

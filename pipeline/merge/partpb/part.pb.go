@@ -51,7 +51,7 @@ type Part struct {
 	Sums []byte `protobuf:"bytes,13,opt,name=sums,proto3" json:"sums,omitempty"`
 	// Degrees of freedom of the scatter, in the same units: 16 bytes.
 	Dof []byte `protobuf:"bytes,14,opt,name=dof,proto3" json:"dof,omitempty"`
-	// sha256 of the part against whose uploads those of the sums were judged: 32 bytes; empty where all were trusted.
+	// sha256 of the part that judged those of the sums, or of that and options: 32 bytes; empty where all were trusted.
 	Against []byte `protobuf:"bytes,15,opt,name=against,proto3" json:"against,omitempty"`
 	// sha256 of the other fields: 32 bytes.
 	Checksum      []byte `protobuf:"bytes,16,opt,name=checksum,proto3" json:"checksum,omitempty"`
