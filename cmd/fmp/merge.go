@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -193,11 +195,18 @@ func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) 
 		o.out, res.Bytes, res.Clients, res.Kept, res.Summed, res.LeftOut)
 }
 
-// write writes the part, and its signature where there is a key. The part takes its place while the
-// signature is written but not yet in its own: a full disk leaves both as they were.
+// write writes the part, and its signature where there is a key. Without one none stays, which would
+// be another part's. The part takes its place while the signature is written but not yet in its own:
+// a full disk leaves both as they were.
 func (o *mergeRun) write(part []byte, key *identity.Key) error {
 	if key == nil {
-		return atomicfile.WritePrivate(o.out, part)
+		if err := atomicfile.WritePrivate(o.out, part); err != nil {
+			return err
+		}
+		if err := os.Remove(o.out + ".sig"); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
 	}
 	signature, err := merge.Sign(key, part, "")
 	if err != nil {

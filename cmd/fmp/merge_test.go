@@ -67,6 +67,9 @@ func TestMerge(t *testing.T) {
 	ran(t, "merge", "--key", path("keys/worker.key"), "-o", path("signed.part"), uploads[0], uploads[1])
 	ran(t, "merge", "--key", path("others/worker.key"), "-o", path("forged.part"), uploads[2])
 	pool(path("signed.part"), uploads[2], "--signed-by", path("workers.txt"))
+	ran(t, "merge", "--key", path("keys/worker.key"), "-o", path("again.part"), uploads[0])
+	ran(t, "merge", "-o", path("again.part"), uploads[1])
+	absent(t, path("again.part.sig"))
 	for want, args := range map[string]string{
 		"not valid":      "pool signed.part forged.part --signed-by workers.txt -o OUT",
 		"no signature":   "merge -o OUT signed.part left.part --signed-by workers.txt",
