@@ -51,6 +51,8 @@ type Job struct {
 	Input string `json:"input"`
 	Run   bool   `json:"run,omitempty"`
 	Merge bool   `json:"merge,omitempty"`
+
+	sent uint64 // its number in the queue; 0: it was done already
 }
 
 // Sampling is the part that all jobs of one sampling share.
@@ -124,7 +126,7 @@ func decodeJob(data []byte) (Job, error) {
 		value   any
 		allowed string
 	}{
-		{j.ID == j.digest(), "id", j.ID, "the sha256 of the other fields"},
+		{j.ID == j.digest(), "id", j.ID, "the sha256 of the other fields, which are those of this release"},
 		{aStore.MatchString(j.Store), "store", j.Store, aStore.String()},
 		{j.Replicas >= 1 && j.Replicas <= 5, "replicas", j.Replicas, "1 to 5"},
 		{anInput.MatchString(j.Input), "input", j.Input, anInput.String()},

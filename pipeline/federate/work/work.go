@@ -6,6 +6,7 @@
 package work
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,6 +47,8 @@ func resultName(id string) string { return "result-" + id }
 type queue struct {
 	store *store.Store
 	js    jetstream.JetStream
+	jobs  jetstream.Stream
+	look  time.Duration // between two looks for a job in the queue
 }
 
 // Queue is the queue of a server, for one round.
@@ -63,11 +66,11 @@ type Queue struct {
 }
 
 func newQueue(ctx context.Context, st *store.Store) (q queue, err error) {
-	q.store = st
+	q.store, q.look = st, Silence
 	if q.js, err = jetstream.New(st.Conn()); err != nil {
 		return q, fmt.Errorf("job queue: %w", err)
 	}
-	_, err = makeStream(ctx, q.js, st.Replicas())
+	q.jobs, err = makeStream(ctx, q.js, st.Replicas())
 	return q, err
 }
 
@@ -213,14 +216,28 @@ func (q *queue) ask(ctx context.Context, j Job, input []byte) (Job, error) {
 	if parent := trace.Parent(ctx); parent != "" {
 		m.Header.Set(trace.Header, parent)
 	}
-	if _, err := q.js.PublishMsg(ctx, m); err != nil {
+	sent, err := q.js.PublishMsg(ctx, m)
+	if err != nil {
 		return j, fmt.Errorf("job queue: %w", err)
 	}
+	j.sent = sent.Sequence
 	return j, nil
 }
 
-// wait waits for a worker to finish a job and returns the result.
+// queued reports whether a job that has no result is in the queue, as far as the servers say.
+func (q *queue) queued(ctx context.Context, j Job) bool {
+	m, err := q.jobs.GetMsg(ctx, j.sent)
+	if err != nil {
+		return !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound)
+	}
+	return bytes.Contains(m.Data, []byte(j.ID)) // else the queue was made anew
+}
+
+// wait waits for a worker to finish a job and returns the result. A job that is neither done nor in
+// the queue is an error at the second look: a worker may leave its result between two questions.
 func (q *queue) wait(ctx context.Context, j Job) (answer, error) {
+	look, missed := time.NewTicker(q.look), false
+	defer look.Stop()
 	for {
 		r, err := q.result(ctx, j.ID)
 		switch {
@@ -238,6 +255,14 @@ func (q *queue) wait(ctx context.Context, j Job) (answer, error) {
 		select {
 		case <-ctx.Done():
 			return r, ctx.Err()
+		case <-look.C:
+			gone := !q.queued(ctx, j)
+			if gone && missed {
+				return r, fmt.Errorf("job %.12s: nobody did it, and it is in the queue no more, which was lost, or "+
+					"a worker of another release threw it away: run workers of this release alone; the next "+
+					"attempt asks again", j.ID)
+			}
+			missed = gone
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

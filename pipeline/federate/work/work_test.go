@@ -381,6 +381,69 @@ func TestQueueLost(t *testing.T) {
 	}
 }
 
+// TestJobLost: a job that is in the queue no more, and that nobody did, is an error; one that waits for
+// a worker is none. Asked for again, it is done.
+func TestJobLost(t *testing.T) {
+	for name, c := range map[string]struct {
+		lose func(ctx context.Context, g *Grid, w *Worker) error
+		want string
+	}{
+		"it waits": {func(context.Context, *Grid, *Worker) error { return nil }, "deadline"},
+		"the queue": {func(ctx context.Context, g *Grid, _ *Worker) error {
+			return g.js.DeleteStream(ctx, stream)
+		}, "no more"},
+		"the queue, made anew by others": {func(ctx context.Context, g *Grid, _ *Worker) error {
+			if err := g.js.DeleteStream(ctx, stream); err != nil {
+				return err
+			}
+			if _, err := makeStream(ctx, g.js, 1); err != nil {
+				return err
+			}
+			_, err := g.Ask(ctx, []byte("another's"))
+			return err
+		}, "no more"},
+		"a worker of another release": {func(ctx context.Context, g *Grid, w *Worker) error {
+			c, err := w.attach(ctx, g.js, 1)
+			if err != nil {
+				return err
+			}
+			m, err := c.Next()
+			if err != nil {
+				return err
+			}
+			w.handle(ctx, &newer{m})
+			return nil
+		}, "no more"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := freeAddress(t)
+			g := must.Get(NewGrid(t.Context(), openAt(t, address)))(t)
+			g.look = 200 * time.Millisecond
+			w := connect(t, "nats://"+address)
+			w.Experiment = repeated
+			job := must.Get(g.Ask(t.Context(), []byte(name)))(t)
+			must.Do(t, c.lose(t.Context(), g, w))
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			must.Fail(g.Wait(ctx, job))(t, c.want)
+			must.Get(makeStream(t.Context(), g.js, 1))(t)
+			ctx, cancel = context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			go func() { _ = w.Run(ctx, 1) }()
+			job = must.Get(g.Ask(ctx, []byte(name)))(t)
+			must.Get(g.Wait(ctx, job))(t)
+		})
+	}
+}
+
+// newer is a job of another release, whose id is of fields that this one lacks.
+type newer struct{ jetstream.Msg }
+
+func (m *newer) Data() []byte {
+	return bytes.Replace(m.Msg.Data(), []byte(`"id":"`), []byte(`"id":"0`), 1)
+}
+
 // servers stand in for a cluster with a queue of some replicas (0: none), and note those asked for.
 type servers struct {
 	jetstream.JetStream
