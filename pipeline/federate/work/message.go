@@ -30,7 +30,7 @@ const format = 1
 // Maximum sizes of messages: a job, its input, an answer, a list of uploads, a model, and the text
 // of an error.
 const (
-	maxJob     = 512 << 10 // the longest options of a round file, escaped, and below what NATS takes
+	maxJob     = 512 << 10 // the longest options of a round file, escaped, and below the 1 MiB that NATS takes
 	maxInput   = 128 << 20
 	maxAnswer  = 1 << 30
 	maxMembers = 128 << 20
