@@ -352,9 +352,9 @@ func (t *taker) labelling(seen map[*onnx.Node]bool) error {
 }
 
 // axes returns the axes of a reduction that drops them, from an attribute or, from operator set 18
-// on, an input.
+// on, an input. With anything beside these two the reduction is the extractor's own.
 func (t *taker) axes(n *onnx.Node) []int64 {
-	if keep, ok := n.Attr("keepdims"); !ok || keep.Int != 0 {
+	if keep, ok := n.Attr("keepdims"); !ok || keep.Int != 0 || len(n.Attrs)+len(n.Inputs) != 3 {
 		return nil
 	}
 	if a, ok := n.Attr("axes"); ok {

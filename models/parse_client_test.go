@@ -109,6 +109,13 @@ func clientCases(t *testing.T) []clientCase {
 	newer := linearExtractor(t, false, 4)
 	must.Do(t, pass.Upgrade(newer, 20))
 	out = append(out, fuse(t, "operator set 20", newer, e, standard))
+	own := onnx.Clone(newer)
+	own.Graph.Nodes = withNode(own.Graph.Nodes, "h", "ReduceMean")
+	own.Graph.Initializers["axes"] = onnx.Vector[int64](2, 3)
+	mean := own.Graph.Nodes[len(own.Graph.Nodes)-1]
+	mean.Inputs = append(mean.Inputs, "axes")
+	mean.Attrs = []onnx.Attr{onnx.IntAttr("keepdims", 0), onnx.IntAttr("noop_with_empty_axes", 0)}
+	out = append(out, fuse(t, "an average as PyTorch writes it", own, e, standard))
 	for _, raw := range []bool{true, false} {
 		b := build.New("colour")
 		d := onnx.Float32
