@@ -220,6 +220,35 @@ func classifier(t *testing.T, soft bool, out string) *onnx.Model {
 	return must.Get(b.Model())(t)
 }
 
+// inBytes stores each value that a node computes in bytes, and reads these in its place.
+func inBytes(g *onnx.Graph) {
+	g.Initializers["scale"] = onnx.Scalar[float32](0.01)
+	g.Initializers["zero"] = onnx.Scalar[uint8](128)
+	var nodes []*onnx.Node
+	for _, n := range g.Nodes {
+		v := n.Outputs[0]
+		n.Outputs[0] = v + "/real"
+		nodes = append(nodes, n, &onnx.Node{Op: "QuantizeLinear", Name: v + "/store",
+			Inputs: []string{v + "/real", "scale", "zero"}, Outputs: []string{v + "/bytes"}},
+			&onnx.Node{Op: "DequantizeLinear", Name: v + "/read",
+				Inputs: []string{v + "/bytes", "scale", "zero"}, Outputs: []string{v}})
+	}
+	g.Nodes = nodes
+}
+
+// apartBias writes a Gemm of values in bytes as MatMul, its bytes, and Add.
+func apartBias(g *onnx.Graph) {
+	at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return n.Op == "Gemm" })
+	n := g.Nodes[at]
+	n.Op = "MatMul"
+	read := g.Nodes[at+2]
+	v := read.Outputs[0]
+	read.Outputs[0] = v + "/product"
+	g.Nodes = slices.Insert(g.Nodes, at+3, &onnx.Node{Op: "Add", Name: v + "/add",
+		Inputs: []string{v + "/product", n.Inputs[2]}, Outputs: []string{v}})
+	n.Inputs = n.Inputs[:2]
+}
+
 func TestPenultimateFeatures(t *testing.T) {
 	eng := orttest.New(t)
 	im := images(3, 8, 8, 1)
@@ -227,16 +256,28 @@ func TestPenultimateFeatures(t *testing.T) {
 		soft bool
 		out  string
 		opt  Options
+		as   func(*onnx.Graph)
 		dx   int
-	}{{false, "logits", Options{}, 4}, {true, "probabilities", Options{}, 4},
-		{false, "features", Options{}, 10}, {false, "logits",
-			Options{Output: "logits"}, 10}, {false, "y", Options{Output: "relu"}, 4}} {
-		x, err := New(eng, classifier(t, c.soft, c.out), models.Manifest{}, c.opt, *im)
+	}{{false, "logits", Options{}, nil, 4}, {true, "probabilities", Options{}, nil, 4},
+		{false, "features", Options{}, nil, 10}, {false, "logits", Options{Output: "logits"}, nil, 10},
+		{false, "y", Options{Output: "relu"}, nil, 4}, {true, "bytes", Options{}, inBytes, 4},
+		{true, "product in bytes", Options{}, func(g *onnx.Graph) { inBytes(g); apartBias(g) }, 4},
+		{true, "a weight that may be replaced", Options{}, func(g *onnx.Graph) {
+			g.AddOptional("k", g.Initializers["k"])
+		}, 4}} {
+		m := classifier(t, c.soft, c.out)
+		if c.as != nil {
+			c.as(m.Graph)
+		}
+		x, err := New(eng, m, models.Manifest{}, c.opt, *im)
 		if err != nil {
-			t.Fatalf("%+v: %v", c, err)
+			t.Fatalf("%s: %v", c.out, err)
 		}
 		if x.Dx() != c.dx {
-			t.Errorf("%+v: dx %d; want %d (%q)", c, x.Dx(), c.dx, x.Notes())
+			t.Errorf("%s: dx %d; want %d (%q)", c.out, x.Dx(), c.dx, x.Notes())
+		}
+		if m, _ := x.Client(nil, nil); len(m.Graph.Optional) > 0 {
+			t.Errorf("%s: inputs besides the images are left: %v", c.out, m.Graph.Optional)
 		}
 		x.Close()
 	}

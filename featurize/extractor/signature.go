@@ -186,7 +186,8 @@ func classifierHead(g *onnx.Graph, maker map[string]*onnx.Node, out string) stri
 			return ""
 		}
 		switch n.Op {
-		case "Identity", "Softmax", "LogSoftmax", "Sigmoid", "Cast", "Flatten", "Reshape", "Squeeze":
+		case "Identity", "Softmax", "LogSoftmax", "Sigmoid", "Cast", "Flatten", "Reshape", "Squeeze",
+			"QuantizeLinear", "DequantizeLinear":
 			out = n.Input(0)
 		case "Add":
 			a, b := isConstant(g, maker, n.Input(0)), isConstant(g, maker, n.Input(1))
@@ -198,7 +199,13 @@ func classifierHead(g *onnx.Graph, maker map[string]*onnx.Node, out string) stri
 			default:
 				return ""
 			}
-			if m := maker[out]; m == nil || m.Op != "MatMul" {
+			m := maker[out]
+			for range 2 { // a product that is stored in bytes
+				if m != nil && (m.Op == "QuantizeLinear" || m.Op == "DequantizeLinear") {
+					m = maker[m.Input(0)]
+				}
+			}
+			if m == nil || m.Op != "MatMul" {
 				return ""
 			}
 		case "Gemm", "MatMul":
@@ -241,7 +248,7 @@ func isConstant(g *onnx.Graph, maker map[string]*onnx.Node, v string) bool {
 }
 
 // prune returns the model with value as its only output, without the nodes and weights that value
-// does not need. The original is not changed.
+// does not need. Weights that a caller may replace are constants. The original is not changed.
 func prune(m *onnx.Model, value string) *onnx.Model {
 	out := onnx.ValueInfo{Name: value}
 	if v, ok := m.Graph.Output(value); ok {
@@ -254,7 +261,7 @@ func prune(m *onnx.Model, value string) *onnx.Model {
 	}
 	c, g := *m, *m.Graph
 	g.Outputs, g.Values = []onnx.ValueInfo{out}, nil
-	g.Initializers, g.Optional = maps.Clone(g.Initializers), slices.Clone(g.Optional)
+	g.Initializers, g.Optional = maps.Clone(g.Initializers), nil
 	pass.RemoveUnused(&g)
 	c.Graph = &g
 	return &c
