@@ -448,7 +448,7 @@ func (t *taker) network(seen map[*onnx.Node]bool) error {
 		if seen[n] {
 			return fmt.Errorf("its extractor reads what %s computes, a node of another part", n.Label())
 		}
-		todo = append(todo, n.Inputs...)
+		todo = append(todo, n.Reads()...) // of branches too, which are refused by name
 	}
 	for _, n := range t.nodes {
 		seen[n] = true

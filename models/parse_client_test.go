@@ -312,6 +312,24 @@ func TestParseClientRefuses(t *testing.T) {
 	}
 }
 
+// TestParseClientBranch: an extractor is refused by the node that branches, not by the nodes that its
+// branches read.
+func TestParseClientBranch(t *testing.T) {
+	x := linearExtractor(t, false, 2)
+	x.Graph.Nodes = withNode(x.Graph.Nodes, "h", "If")
+	x.Graph.Initializers["yes"] = onnx.NewTensor([]bool{true})
+	n := x.Graph.Nodes[len(x.Graph.Nodes)-1]
+	n.Inputs = []string{"yes"}
+	for _, name := range []string{"then_branch", "else_branch"} {
+		n.Attrs = append(n.Attrs, onnx.Attr{Name: name, Kind: onnx.AttrGraph, Graph: &onnx.Graph{Name: name,
+			Nodes:   []*onnx.Node{{Name: name, Op: "Relu", Inputs: []string{"h_before"}, Outputs: []string{name}}},
+			Outputs: []onnx.ValueInfo{{Name: name, DType: onnx.Float32}}}})
+	}
+	c := fuse(t, "branches", x, clientEmbeddings(t)["points"],
+		Preprocessing{Height: 2, Width: 3, Channels: 2, Output: "h"})
+	must.Fail(ParseClient(c.m, c.f))(t, `"new" (If) has an attribute`, "a branch")
+}
+
 // TestParseClientBounds: sizes that a manifest states are held against the graph before anything of
 // these sizes is built.
 func TestParseClientBounds(t *testing.T) {
