@@ -94,6 +94,9 @@ func (f front) print(dx int) string {
 		}
 	}
 	why, _, _ := strings.Cut(f.layer.Why, " (")
+	if f.layer.Over != "" {
+		why += ", " + f.layer.Over
+	}
 	return fmt.Sprintf("resize:       %s, for images of another shape\npixels:       %s\nfeatures:     %d of "+
 		"%q, %s\ncut off:      %s (--layer NAME takes the features of another layer)\n",
 		cmp.Or(f.Resize, string(imagefile.Stretch)), f.pixels(), dx, f.layer.Value, why, cut)

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
@@ -229,7 +230,7 @@ func (x *Extractor) try(images dataset.Images) error {
 		x.notes = append([]string{fmt.Sprintf("features are %q, %s%s", x.sig.output, x.sig.why, over)},
 			x.notes...)
 	}
-	x.dx = len(probe)
+	x.dx, x.layer.Over = len(probe), strings.TrimPrefix(over, ", ")
 	if x.manifest.Dx != 0 && x.manifest.Dx != x.dx {
 		return fmt.Errorf("its manifest says dx %d and it gives %d features", x.manifest.Dx, x.dx)
 	}
@@ -240,6 +241,8 @@ func (x *Extractor) try(images dataset.Images) error {
 type Layer struct {
 	Value string `json:"value"`
 	Why   string `json:"why"`
+	// Over says what a map or tokens are averaged over; empty where the value has none.
+	Over string `json:"over,omitempty"`
 	// Without are the layers that the features do not need and that are cut off, each by its
 	// operator and the value that it gives, in the order of the model. Constants are not listed.
 	Without []string `json:"cut_off"`
@@ -532,30 +535,36 @@ func (x *Extractor) pool(t *onnx.Tensor, n int) (features []float32, over string
 		return nil, "", fmt.Errorf("output %q is %v for %d images; its first dimension must be theirs",
 			x.sig.output, t.Shape, n)
 	}
-	// v is [rows, inner, d] with the pixels on axis 1, or [rows, d, inner] where last
-	rows, inner, d := 0, 1, 0
+	// v is [n, inner, d] with the pixels on axis 1, or [n, d, inner] where last
+	inner, d := 1, 0
 	last := false
 	switch len(t.Shape) {
 	case 2:
 		return v, "", nil
 	case 3:
-		rows, inner, d = n, t.Shape[1], t.Shape[2]
+		inner, d = t.Shape[1], t.Shape[2]
 		over = fmt.Sprintf(", averaged over %d tokens", inner)
 	case 4:
-		rows = n
-		if x.sig.nhwc {
-			inner, d = t.Shape[1]*t.Shape[2], t.Shape[3]
-		} else {
-			d, inner, last = t.Shape[1], t.Shape[2]*t.Shape[3], true
+		rows, cols := t.Shape[2], t.Shape[3]
+		other := t.Shape[1:3]
+		if d, last = t.Shape[1], !x.sig.nhwc; x.sig.nhwc {
+			rows, cols, d, other = t.Shape[1], t.Shape[2], t.Shape[3], t.Shape[2:]
 		}
-		over = fmt.Sprintf(", averaged over %d pixels", inner)
+		if !x.shapedLikeImages(rows, cols) && x.shapedLikeImages(other[0], other[1]) {
+			return nil, "", fmt.Errorf("output %q is %v for images of %dx%d pixels: its channels are not on "+
+				"the axis of the input's, so that others would be averaged over; name a value of the input's "+
+				"layout with extractor.output, next to a Transpose, or export the network with its average",
+				x.sig.output, t.Shape, x.sig.h, x.sig.w)
+		}
+		inner = rows * cols
+		over = fmt.Sprintf(", averaged over %d x %d pixels", rows, cols)
 	default:
 		return nil, "", fmt.Errorf("output %q is %v; features are [batch, dx], [batch, tokens, dx] or "+
 			"a map of 4 dimensions: name another value with extractor.output",
 			x.sig.output, t.Shape)
 	}
-	out := make([]float32, rows*d)
-	for i := range rows {
+	out := make([]float32, n*d)
+	for i := range n {
 		for k := range d {
 			var sum float64
 			for j := range inner {
@@ -569,6 +578,13 @@ func (x *Extractor) pool(t *onnx.Tensor, n int) (features []float32, over string
 		}
 	}
 	return out, over, nil
+}
+
+// shapedLikeImages reports whether the pixels of a map have the proportions of the images', but for
+// a rounded side.
+func (x *Extractor) shapedLikeImages(rows, cols int) bool {
+	h, w := x.sig.h, x.sig.w
+	return max(rows*w-cols*h, cols*h-rows*w) <= max(h, w)
 }
 
 // float32s returns a tensor's elements as float32.

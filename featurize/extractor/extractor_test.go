@@ -2,6 +2,7 @@ package extractor
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -121,7 +122,7 @@ func TestPoolingAndElementTypesAgree(t *testing.T) {
 			x := must.Get(New(eng, shaped(t, tokens, half), models.Manifest{}, Options{}, *im))(t)
 			got, err := x.Features(context.Background(), im, nil)
 			x.Close()
-			over := map[bool]string{true: "averaged over 24 tokens", false: "averaged over 24 pixels"}[tokens]
+			over := map[bool]string{true: "averaged over 24 tokens", false: "averaged over 6 x 4 pixels"}[tokens]
 			if notes := x.Notes(); err != nil || len(got) != 9 || !strings.Contains(notes[0], over) {
 				t.Fatalf("tokens %v, float16 %v: %d numbers, %v, notes %q", tokens, half, len(got), err, notes)
 			}
@@ -135,6 +136,42 @@ func TestPoolingAndElementTypesAgree(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestMapLayout: a map whose channels are elsewhere than the input's is refused where the images'
+// proportions tell, and what is averaged over is told.
+func TestMapLayout(t *testing.T) {
+	eng := orttest.New(t)
+	for name, c := range map[string]struct {
+		dims, perm, want []int // of the input, of the output's axes; pixels averaged over, none where refused
+	}{
+		"NCHW":                {[]int{3, 24, 40}, []int{0, 1, 2, 3}, []int{24, 40}},
+		"NHWC":                {[]int{24, 40, 3}, []int{0, 1, 2, 3}, []int{24, 40}},
+		"NHWC behind NCHW":    {[]int{3, 24, 40}, []int{0, 2, 3, 1}, nil},
+		"NCHW behind NHWC":    {[]int{24, 40, 3}, []int{0, 3, 1, 2}, nil},
+		"square, behind NCHW": {[]int{3, 8, 8}, []int{0, 2, 3, 1}, nil},
+		"a row less":          {[]int{3, 4, 4}, []int{0, 1, 2, 3}, []int{3, 4}},
+		"neither":             {[]int{3, 8, 40}, []int{0, 1, 3, 2}, []int{40, 8}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := build.New("maps")
+			v := b.Input("x", onnx.Float32, "n", c.dims[0], c.dims[1], c.dims[2])
+			if name == "a row less" {
+				v = b.Slice(v, 2, 0, 3)
+			}
+			b.Output("y", b.Transpose(v, c.perm...))
+			x, err := New(eng, must.Get(b.Model())(t), models.Manifest{}, Options{}, *images(1, 8, 8, 3))
+			if c.want == nil {
+				must.Fail(x, err)(t, "extractor.output")
+				return
+			}
+			must.Do(t, err)
+			defer x.Close()
+			if got, want := x.Layer().Over, fmt.Sprintf("averaged over %d x %d pixels", c.want[0], c.want[1]); got != want {
+				t.Errorf("%s; want %s", got, want)
+			}
+		})
 	}
 }
 
@@ -330,6 +367,52 @@ func TestSidecar(t *testing.T) {
 		if o, _, err := Sidecar(model); err == nil {
 			t.Errorf("%.20q: no error, %+v", bad, o)
 		}
+	}
+}
+
+// A model that still trains has features that depend on the batch or on chance: refused, not run.
+func TestTrainingFormIsRefused(t *testing.T) {
+	eng := orttest.New(t)
+	im := images(1, 6, 4, 3)
+	ones := func(b *build.Builder, name string) build.Ref {
+		return b.Param(name, onnx.NewTensor([]float32{1, 1, 1}, 3))
+	}
+	for _, c := range []struct {
+		op   string
+		mode int64
+	}{{"BatchNormalization", 0}, {"BatchNormalization", 1}, {"Dropout", 0}, {"Dropout", 1}} {
+		b := build.New("training")
+		v := b.Input("image", onnx.Float32, "n", 3, 6, 4)
+		if c.op == "Dropout" {
+			on := b.Param("on", onnx.NewTensor([]bool{c.mode == 1}))
+			v = b.Op("Dropout", []build.Ref{v, b.Param("ratio", onnx.NewTensor([]float32{0.5})), on})
+		} else {
+			outputs := 1
+			if c.mode == 1 {
+				outputs = 3
+			}
+			v = b.OpN("BatchNormalization",
+				[]build.Ref{v, ones(b, "scale"), ones(b, "shift"), ones(b, "mean"), ones(b, "var")},
+				outputs, onnx.IntAttr("training_mode", int(c.mode)))[0]
+		}
+		b.Output("features", v)
+		m := must.Get(b.Model())(t)
+		x, err := New(eng, m, models.Manifest{}, Options{}, *im)
+		if c.mode == 1 {
+			if err == nil || !strings.Contains(err.Error(), c.op) ||
+				!strings.Contains(err.Error(), "evaluation form") {
+				t.Errorf("%s in training form: error is %v", c.op, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s in evaluation form: %v", c.op, err)
+			continue
+		}
+		if notes := x.Notes(); len(notes) == 0 || !strings.Contains(notes[0], "averaged over 6 x 4 pixels") {
+			t.Errorf("notes are %q", notes)
+		}
+		x.Close()
 	}
 }
 
