@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"fmp/onnx"
 	"fmp/onnx/internal/spell"
@@ -78,10 +80,10 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 			}
 			a = slices.Clone(a)
 			for k := range a {
-				if a[k].IsKnown() && b[k].IsKnown() && a[k] != b[k] {
-					return nil, fmt.Errorf("the carried value %q changes from size %d to %d on "+
+				if a[k].IsKnown() && b[k].IsKnown() && a[k] != b[k] || changes(a[k].Symbol, b[k].Symbol) {
+					return nil, fmt.Errorf("the carried value %q changes from size %v to %v on "+
 						"axis %d, so that its turns cannot be kept; carry it padded",
-						s.inputs[lead+i], a[k].Size, b[k].Size, k)
+						s.inputs[lead+i], a[k], b[k], k)
 				}
 				if a[k] != b[k] && (a[k].IsKnown() || a[k].Symbol != "") {
 					a[k], steady = onnx.Symbolic(""), false
@@ -108,6 +110,22 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 		inner.constants[name] = constants[name]
 	}
 	return s, nil
+}
+
+// changes reports whether an open size is another plus or less some, or a multiple of it, so that the
+// two differ unless sizes are 0.
+func changes(from, to string) bool {
+	if from == "" || from == to || strings.Contains(to, "(") {
+		return false
+	}
+	if !strings.Contains(to, " - ") {
+		return slices.ContainsFunc(strings.Split(to, " + "), func(term string) bool {
+			factor, of := strings.CutSuffix(term, "*"+from)
+			_, err := strconv.Atoi(factor)
+			return term == from || of && err == nil
+		})
+	}
+	return strings.HasPrefix(to, from+" - ") && !strings.Contains(to, " + ")
 }
 
 // infer works out shapes and spells operators out as [spell.Spell] does, under names that taken has

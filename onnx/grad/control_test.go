@@ -36,6 +36,15 @@ func TestGradientsThroughGraphsWithin(t *testing.T) {
 	}
 }
 
+// grown is a Loop whose nodes make the next value of one of an open size.
+func grown(nodes ...*onnx.Node) *onnx.Graph {
+	node := modeltest.Node
+	return modeltest.Graph("x:float32[N] n:int64[] w:float32[K]", "y:float32",
+		map[string]*onnx.Tensor{"k": onnx.ZerosF32(1, 1, 2), "a": onnx.Vector[int64](0, 1)},
+		node("Loop", "n _ x", "y", modeltest.Body("body", modeltest.Graph("i:int64[] on:bool[] v:float32",
+			"on2:bool[] v2:float32", nil, append(nodes, node("Identity", "on", "on2"))...))))
+}
+
 // What cannot be differentiated is refused by name, also where it is within a graph.
 func TestRefusalsWithinGraphs(t *testing.T) {
 	node, body, graph := modeltest.Node, modeltest.Body, modeltest.Graph
@@ -54,6 +63,12 @@ func TestRefusalsWithinGraphs(t *testing.T) {
 				body("body", graph("i:int64[] on:bool[] v:float32", "on2:bool[] v2:float32", nil,
 					node("Identity", "on", "on2"), node("Concat", "v v", "v2", onnx.IntAttr("axis", 0)))))),
 			[]string{"Loop", `"v"`, "from size 2 to 4"}},
+		"a value of open size that doubles": {grown(node("Concat", "v v", "v2", onnx.IntAttr("axis", 0))),
+			[]string{"Loop", `"v"`, "from size N to 2*N"}},
+		"a value of open size that grows": {grown(node("Concat", "v w", "v2", onnx.IntAttr("axis", 0))),
+			[]string{"Loop", `"v"`, "from size N to K + N"}},
+		"a value of open size that shrinks": {grown(node("Unsqueeze", "v a", "v3"), node("Conv", "v3 k", "v4"),
+			node("Squeeze", "v4 a", "v2")), []string{"Loop", `"v"`, "from size N to N - 1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := onnx.NewModel(c.g)
