@@ -146,19 +146,22 @@ func opCases() []opCase {
 		add("AffineGrid", 20, ts(r.f(2, 3, 4), onnx.Vector[int64](2, 3, 2, 4, 5)),
 			I("align_corners", corners))
 	}
-	rois := onnx.NewTensor([]float32{0, 0, 6, 5, -2, 1, 3, 9, 2, 2, 2.5, 2.5}, 3, 4)
+	// The last two have no area, and a width below 0.
+	rois := onnx.NewTensor([]float32{0, 0, 6, 5, -2, 1, 3, 9, 2, 2, 2.5, 2.5, 4, 4, 4, 4, 5, 1, 3, 4}, 5, 4)
+	of := onnx.Vector[int64](0, 1, 1, 0, 1)
 	for _, transform := range []string{"half_pixel", "output_half_pixel"} {
 		for _, ratio := range []int{0, 2} {
-			add("RoiAlign", 16, ts(r.pos(2, 2, 6, 7), rois, onnx.Vector[int64](0, 1, 1)),
-				S("mode", "max"), I("output_height", 2), I("output_width", 3),
-				I("sampling_ratio", ratio), S("coordinate_transformation_mode", transform),
-				F("spatial_scale", .9))
+			for _, mode := range []string{"avg", "max"} {
+				add("RoiAlign", 16, ts(r.pos(2, 2, 6, 7), rois, of), S("mode", mode),
+					I("output_height", 2), I("output_width", 3), I("sampling_ratio", ratio),
+					S("coordinate_transformation_mode", transform), F("spatial_scale", .9))
+			}
 		}
 	}
 	for _, opset := range []int64{10, 12, 14} { // whose corners are those of the output
 		for _, mode := range []string{"avg", "max"} {
-			add("RoiAlign", opset, ts(r.pos(2, 2, 6, 7), rois, onnx.Vector[int64](0, 1, 1)),
-				S("mode", mode), I("output_height", 2), I("output_width", 3), F("spatial_scale", .9))
+			add("RoiAlign", opset, ts(r.pos(2, 2, 6, 7), rois, of), S("mode", mode),
+				I("output_height", 2), I("output_width", 3), F("spatial_scale", .9))
 		}
 	}
 	return cs

@@ -206,7 +206,8 @@ type points struct {
 	at string // [regions, cells, points], in pixels
 	// of the same shape, whether a point is one of its cell's and not outside of the image
 	there string
-	one   string // [regions, 1, points] or less, whether a point is one of its cell's
+	// [regions, 1, points] or less, whether a point is one of its cell's, or the first of a cell without
+	one   string
 	count string // [regions, 1, 1] or a scalar, the points of a cell
 	size  string // of the axis
 }
@@ -228,9 +229,11 @@ func (s *speller) cells(rois string, k, cellCount int, size string) points {
 		length = s.bi("Max", length, s.num(1))
 	}
 	width := s.div(length, s.num(float64(cellCount)))
-	n := s.num(float64(s.attrs.Int("sampling_ratio")))
+	have := s.num(float64(s.attrs.Int("sampling_ratio")))
+	n := have
 	if s.attrs.Int("sampling_ratio") <= 0 {
-		n = s.bi("Max", s.un("Ceil", width), s.num(1))
+		have = s.un("Ceil", width) // none in a region without extent, whose mean and highest are 0
+		n = s.bi("Max", have, s.num(1))
 	}
 	zero, one := s.num(0), s.num(1)
 	most := s.op("ReduceMax", []string{n}, onnx.IntAttr("keepdims", 0))
@@ -241,7 +244,7 @@ func (s *speller) cells(rois string, k, cellCount int, size string) points {
 	at := s.add(from, s.mul(width, s.add(cell, inCell))) // [regions, cells, points]
 	kept := s.bi("And", s.bi("GreaterOrEqual", at, s.num(-1)), s.bi("LessOrEqual", at, size))
 	mine := s.bi("Less", i, n)
-	kept = s.bi("And", kept, mine)
+	kept = s.bi("And", kept, s.bi("Less", i, have))
 	at = s.bi("Max", s.bi("Min", at, s.sub(size, one)), zero)
 	return points{at: at, there: kept, one: mine, count: n, size: size}
 }
