@@ -241,7 +241,7 @@ func (x *Extractor) try(images dataset.Images) error {
 type Layer struct {
 	Value string `json:"value"`
 	Why   string `json:"why"`
-	// Over says what a map or tokens are averaged over; empty where the value has none.
+	// Over names the pixels or tokens that are averaged over; empty where there are none.
 	Over string `json:"over,omitempty"`
 	// Without are the layers that the features do not need and that are cut off, each by its
 	// operator and the value that it gives, in the order of the model. Constants are not listed.
