@@ -80,7 +80,7 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 			}
 			a = slices.Clone(a)
 			for k := range a {
-				if a[k].IsKnown() && b[k].IsKnown() && a[k] != b[k] || changes(a[k].Symbol, b[k].Symbol) {
+				if changes(a[k], b[k]) {
 					return nil, fmt.Errorf("the carried value %q changes from size %v to %v on "+
 						"axis %d, so that its turns cannot be kept; carry it padded",
 						s.inputs[lead+i], a[k], b[k], k)
@@ -112,11 +112,12 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 	return s, nil
 }
 
-// changes reports whether an open size is another plus or less some, or a multiple of it, so that the
-// two differ unless sizes are 0.
-func changes(from, to string) bool {
+// changes reports whether a turn changes a size: to another known one or, of an open size, to it plus
+// or less some, or to a multiple of it, which differ unless sizes are 0.
+func changes(a, b onnx.Dim) bool {
+	from, to := a.Symbol, b.Symbol
 	if from == "" || from == to || strings.Contains(to, "(") {
-		return false
+		return a.IsKnown() && b.IsKnown() && a != b
 	}
 	if !strings.Contains(to, " - ") {
 		return slices.ContainsFunc(strings.Split(to, " + "), func(term string) bool {
