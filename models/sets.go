@@ -66,8 +66,8 @@ type OriginSets struct {
 	Groups []string `json:"groups,omitempty"`
 	Group  []int    `json:"group,omitempty"`
 	// False are the numbers of clients, of each group, whose points may be false without that the
-	// level falls; Client is then the client of each calibration image, and LeftOut are the names
-	// of those whose points contradict the others' and count nowhere.
+	// level falls; Client is then the client of each calibration image, a number that tells no
+	// name, and LeftOut are the names of those whose points contradict the others' and count nowhere.
 	False   []int    `json:"false,omitempty"`
 	Client  []int    `json:"client,omitempty"`
 	LeftOut []string `json:"left_out,omitempty"`
@@ -77,8 +77,9 @@ type OriginSets struct {
 	// the classifier itself.
 	Clients int    `json:"clients,omitempty"`
 	From    string `json:"from"`
-	// Class are the calibration images' classes, Scores the scores of these, by their name.
-	Class  []int                `json:"class"`
+	// Class are the calibration images' classes, in a file only where the level depends on them;
+	// Scores are the scores of these, by their name.
+	Class  []int                `json:"class,omitempty"`
 	Scores map[string][]float32 `json:"scores"`
 	// Top are the calibration images' highest probabilities, Right whether they name the image's
 	// class.
@@ -200,6 +201,9 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (m *onnx.M
 	m.Graph.Optional[len(m.Graph.Optional)-1].Doc = fmt.Sprintf(
 		"Probability, 0.5 to 0.999, with which a set holds the true class; %v where it is left out.",
 		sets.Level)
+	if !sets.ByClass && sets.Proportions == nil {
+		sets.Class = nil // its reader needs none
+	}
 	origin.Sets = &sets
 	return m, f.writeOrigin(m, origin)
 }

@@ -94,7 +94,8 @@ func TestSets(t *testing.T) {
 }
 
 // TestSetLevels: the level that is set chooses the thresholds of its row, of one class or of all,
-// through the file; a level that no row reaches and one that is no number have all classes.
+// through the file; a level that no row reaches and one that is no number have all classes. The file
+// has the classes of points where the level depends on them.
 func TestSetLevels(t *testing.T) {
 	const n, k, classes = 30, 5, 3
 	m := must.Get(NewClassifier(ClassifierParts{Heads: someHeads(3, k, classes, 1)}, Manifest{Dx: k}))(t)
@@ -135,6 +136,22 @@ func TestSetLevels(t *testing.T) {
 		must.Do(t, none.Graph.SetDefault(LevelInput, onnx.Vector(float32(math.NaN()))))
 		if sets := eval(t, none, feeds, SetOutput)[SetOutput].Data.([]bool); slices.Contains(sets, false) {
 			t.Error("a level that is no number leaves classes out")
+		}
+	}
+	for name, c := range map[string]struct {
+		sets OriginSets
+		kept bool
+	}{
+		"all classes alike": {OriginSets{}, false},
+		"by class":          {OriginSets{ByClass: true}, true},
+		"shares":            {OriginSets{Proportions: []float64{0.5, 0.25, 0.25}}, true},
+	} {
+		c.sets.Table = &SetTable{Columns: 1, Levels: []float32{0.9}, Thresholds: []float32{0.5}}
+		c.sets.Class = []int{1, 2}
+		with := must.Get(WithSets(m, c.sets, false))(t)
+		o := must.Get(ReadOrigin(must.Get(ReadManifest(with))(t)))(t)
+		if (o.Sets.Class != nil) != c.kept {
+			t.Errorf("%s: the file has the points' classes %v; want them kept: %v", name, o.Sets.Class, c.kept)
 		}
 	}
 	two := &SetTable{Columns: 2, Levels: []float32{1, 1}, Thresholds: []float32{1, 1}}

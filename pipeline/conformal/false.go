@@ -261,7 +261,13 @@ func (x *Points) Without(d Design, level float64,
 			}
 			left = append(left, m)
 			d.False[g] = max(d.False[g]-1, 0)
-			x, d = x.of(d, func(i int) bool { return d.Client[i] != m })
+			var rest []int
+			for i, of := range d.Client {
+				if of != m {
+					rest = append(rest, i)
+				}
+			}
+			x, d = x.of(d, rest)
 		}
 	}
 	return x, d, left
@@ -297,21 +303,20 @@ func (x *Points) contradicted(d Design, group int, level float64, score Score) i
 	return worst
 }
 
-// of returns the points that are kept, with their design.
-func (x *Points) of(d Design, keep func(i int) bool) (*Points, Design) {
+// of returns the points at places, in their order, with their design.
+func (x *Points) of(d Design, places []int) (*Points, Design) {
 	out := &Points{True: map[Score][]float32{}}
 	rest := d
 	rest.Client, rest.Group = nil, nil
-	for i, c := range x.Class {
-		if !keep(i) {
-			continue
-		}
-		out.Class, out.Top, out.Right = append(out.Class, c), append(out.Top, x.Top[i]),
+	for _, i := range places {
+		out.Class, out.Top, out.Right = append(out.Class, x.Class[i]), append(out.Top, x.Top[i]),
 			append(out.Right, x.Right[i])
 		for s, v := range x.True {
 			out.True[s] = append(out.True[s], v[i])
 		}
-		rest.Client = append(rest.Client, d.Client[i])
+		if d.Client != nil {
+			rest.Client = append(rest.Client, d.Client[i])
+		}
 		if d.Group != nil {
 			rest.Group = append(rest.Group, d.Group[i])
 		}

@@ -1,6 +1,7 @@
 package conformal
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -19,6 +20,7 @@ func (x *Points) Sets(d Design, level float64, score Score,
 			return nil, err
 		}
 	}
+	x, d = x.anonymous(d)
 	t := d.Table(x.True[score], x.Class, classes)
 	sets := &models.OriginSets{
 		Level: level, Score: string(score), Thresholds: t.At(level), Table: t, ByClass: d.ByClass,
@@ -30,6 +32,38 @@ func (x *Points) Sets(d Design, level float64, score Score,
 		sets.Scores[string(s)] = v
 	}
 	return sets, nil
+}
+
+// anonymous returns the points in the order of their scores, client by client, and clients in that of
+// their points. The numbers and places of a classifier's points then do not name their senders.
+func (x *Points) anonymous(d Design) (*Points, Design) {
+	own := map[int][]int{}
+	for i := range x.Class {
+		m := 0
+		if d.Client != nil {
+			m = d.Client[i]
+		}
+		own[m] = append(own[m], i)
+	}
+	compare := func(a, b int) int {
+		return cmp.Or(cmp.Compare(d.groupOf(a), d.groupOf(b)),
+			cmp.Compare(x.True[Probability][a], x.True[Probability][b]), cmp.Compare(x.Top[a], x.Top[b]),
+			cmp.Compare(x.True[Adaptive][a], x.True[Adaptive][b]), cmp.Compare(x.Class[a], x.Class[b]))
+	}
+	var clients [][]int
+	for _, points := range own {
+		slices.SortFunc(points, compare)
+		clients = append(clients, points)
+	}
+	slices.SortFunc(clients, func(a, b []int) int { return slices.CompareFunc(a, b, compare) })
+	x, d = x.of(d, slices.Concat(clients...))
+	if d.Client != nil {
+		d.Client = nil
+		for m, points := range clients {
+			d.Client = append(d.Client, slices.Repeat([]int{m}, len(points))...)
+		}
+	}
+	return x, d
 }
 
 // Size returns the number of classes in the set of an image, at the thresholds of a
@@ -80,19 +114,23 @@ func numbers(of []int, n int) bool {
 // Thresholds returns those of a classifier's sets under any score, at their level; nil where its
 // calibration does not tell.
 func Thresholds(o *models.OriginSets, s Score, classes int) []float32 {
-	n := len(o.Class)
+	class := o.Class
+	if class == nil && !o.ByClass && o.Proportions == nil {
+		class = make([]int, len(o.Scores[string(s)])) // they matter not
+	}
+	n := len(class)
 	if len(o.Scores[string(s)]) != n || n == 0 || o.Proportions != nil &&
 		len(o.Proportions) != classes || !numbers(o.Group, n) || !numbers(o.Client, n) ||
 		o.False != nil && (o.Client == nil ||
 			slices.Min(o.False) < 0 || len(o.False) <= slices.Max(slices.Concat(o.Group, []int{0}))) {
 		return nil
 	}
-	for _, c := range o.Class {
+	for _, c := range class {
 		if c < 0 || c >= classes {
 			return nil
 		}
 	}
-	return FromOrigin(o).Table(o.Scores[string(s)], o.Class, classes).At(o.Level)
+	return FromOrigin(o).Table(o.Scores[string(s)], class, classes).At(o.Level)
 }
 
 // Groups reads groups of clients, NAME=CLIENT,CLIENT separated by semicolons, and returns their
