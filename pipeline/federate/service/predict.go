@@ -414,7 +414,7 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 		func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error {
 			w.Header().Set("Fmp-Version", fmt.Sprint(v.Number))
 			p.sayVoid(v, w.Header().Set)
-			out, err := classify.NewPrinter(&text, c, classify.JSON, 0)
+			out, err := classify.NewPrinter(&text, c, classify.JSON, p.watch.reject)
 			if err != nil {
 				return err
 			}

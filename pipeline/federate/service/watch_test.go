@@ -2,6 +2,7 @@ package service
 
 import (
 	"bytes"
+	"fmt"
 	"image"
 	"image/png"
 	"log/slog"
@@ -66,6 +67,8 @@ func countedBy(t *testing.T, classifier []byte, reject float64, want []string) {
 		if w := answer(h, http.MethodPost, "/v1/predict", picture.Bytes(),
 			"Content-Type", "image/png"); w.Code != http.StatusOK {
 			t.Fatalf("%d %s", w.Code, w.Body)
+		} else if unsure := fmt.Sprintf(`"unsure":%.0f`, reject); !strings.Contains(w.Body.String(), unsure) {
+			t.Errorf("below %v left to people: the answer lacks %s: %s", reject, unsure, w.Body)
 		}
 	}
 	w := answer(h, http.MethodGet, "/metrics", nil)
