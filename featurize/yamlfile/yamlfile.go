@@ -28,7 +28,7 @@ const (
 )
 
 // Check returns an error unless data is one document of YAML or none, with at most [MaxNodes] nodes
-// and no duplicate key in a mapping. It uses at most about 1,000 bytes of memory per byte of data;
+// no duplicate key in a mapping, and no number but a decimal one without zeros before it. It uses at most about 1,000 bytes of memory per byte of data;
 // the caller bounds the size of data.
 func Check(data []byte) error {
 	d := yaml.NewDecoder(bytes.NewReader(data))
@@ -147,6 +147,9 @@ func keys(t reflect.Type, out []string) []string {
 	return out
 }
 
+// notDecimal are numbers that flags and variables read otherwise, or not at all: 010 is 8 in YAML.
+var notDecimal = regexp.MustCompile(`^[-+]?0[0-9XxOoBb_]|_`)
+
 // walker counts nodes. size holds the count of each that has an anchor; 0 while it is being
 // counted.
 type walker struct {
@@ -165,6 +168,11 @@ func (w *walker) count(n *yaml.Node, depth int) (int, error) {
 				n.Line, n.Value)
 		}
 		return size, w.add(n, size)
+	}
+	if tag := n.ShortTag(); n.Kind == yaml.ScalarNode && (tag == "!!int" || tag == "!!float") &&
+		notDecimal.MatchString(n.Value) {
+		return 0, fmt.Errorf("line %d: YAML takes %.80s for a number of another base or with "+
+			"separators: write it with digits alone, or in quotes for a text", n.Line, n.Value)
 	}
 	size := 1
 	if n.Anchor != "" {

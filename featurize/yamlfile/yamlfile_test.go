@@ -35,6 +35,17 @@ func TestCheck(t *testing.T) {
 		{"deep", strings.Repeat("[", 200) + strings.Repeat("]", 200), "nested more than 100 deep"},
 		{"brackets", strings.Repeat("[", 60_000), "yaml"},
 		{"many", "a: [" + strings.Repeat("1,", 30_000) + "1]", "more than 20000"},
+		{"numbers", "a: [0, -0, 0.5, 10, 1e3, 0e3, -0.1e-3, .5, .inf, +7]\n", ""},
+		{"texts like numbers", "a: ['010', \"0x10\", !!str 010, 0ab1, 0e1f, 1_a, 2030-01-02]\n", ""},
+		{"octal", "a: 1\nround: 010\n", "line 2: YAML takes 010"},
+		{"octal below zero", "a: [1, -007]", "-007"},
+		{"no octal", "a: 08", "08"},
+		{"hexadecimal", "a: 0x10", "0x10"},
+		{"binary", "a: 0b11", "0b11"},
+		{"new octal", "a: 0o17", "0o17"},
+		{"separators", "a: 1_000", "1_000"},
+		{"separators of a fraction", "a: 1_0.5", "1_0.5"},
+		{"said to be a number", "a: !!int 010", "010"},
 		{"no YAML", "a: [", "yaml"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
