@@ -325,7 +325,8 @@ func Parse(data []byte) (*File, error) {
 	if len(data) > maxBytes {
 		return nil, fmt.Errorf("more than %d bytes", maxBytes)
 	}
-	f := &File{Options: option.Default[pool.Options]()}
+	f := &File{Options: option.Default[pool.Options](), MinUploads: 1, RebuildInterval: Duration(time.Minute),
+		Bounds: Bounds{Points: defaultPoints, Bytes: notGiven, Rate: defaultRate, Norm: notGiven}}
 	if err := yamlfile.Decode(data, f); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = errors.New("the file is empty")
@@ -342,16 +343,20 @@ func (f *File) fit(bytes int) {
 	}
 }
 
-// fill sets defaults and returns all that is wrong with the file.
+// notGiven is the value of bounds that a file does not have, where 0 is none that is allowed.
+const notGiven = math.MinInt
+
+// fill sets defaults that depend on other fields, and returns all that is wrong with the file.
 func (f *File) fill() error {
-	f.MinUploads, f.RebuildInterval = cmp.Or(f.MinUploads, 1),
-		cmp.Or(f.RebuildInterval, Duration(time.Minute))
-	f.bytesGiven = f.Bounds.Bytes != 0
-	f.Bounds.Points, f.Bounds.Bytes, f.Bounds.Rate = cmp.Or(f.Bounds.Points, defaultPoints),
-		cmp.Or(f.Bounds.Bytes, defaultBytes),
-		cmp.Or(f.Bounds.Rate, defaultRate)
+	normGiven := f.Bounds.Norm != notGiven
+	if f.bytesGiven = f.Bounds.Bytes != notGiven; !f.bytesGiven {
+		f.Bounds.Bytes = defaultBytes
+	}
+	if !normGiven {
+		f.Bounds.Norm = 0
+	}
 	known := []federate.Precision{federate.Single, federate.Half, federate.Int8}
-	if len(f.Precisions) == 0 {
+	if f.Precisions == nil {
 		f.Precisions = known
 	}
 	private := f.fillPrivacy()
@@ -386,10 +391,11 @@ func (f *File) fill() error {
 		fmt.Sprintf("%d to %d", minBytes, topBytes))
 	want(f.Bounds.Rate >= 1 && f.Bounds.Rate <= topRate, "bounds.rate", f.Bounds.Rate,
 		fmt.Sprintf("1 to %d bytes a second", topRate))
-	want(f.Bounds.Norm >= 0 && !math.IsInf(f.Bounds.Norm, 0), "bounds.norm", f.Bounds.Norm,
+	want(!normGiven || f.Bounds.Norm > 0 && !math.IsInf(f.Bounds.Norm, 0), "bounds.norm", f.Bounds.Norm,
 		"finite numbers above 0")
 	want(f.Calibrate >= 0 && f.Calibrate <= federate.MaxCalibration, "calibrate", f.Calibrate,
 		fmt.Sprintf("0 to %d", federate.MaxCalibration))
+	want(len(f.Precisions) > 0, "precisions", "empty", fmt.Sprintf("%v, each once", known))
 	for i, p := range f.Precisions {
 		want(slices.Contains(known, p) && !slices.Contains(f.Precisions[:i], p), "precisions",
 			f.Precisions, fmt.Sprintf("%v, each once", known))

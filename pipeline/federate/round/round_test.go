@@ -47,6 +47,13 @@ func TestParse(t *testing.T) {
 		good + "bounds: {bytes: 100}":                      "bounds.bytes is 100",
 		good + "bounds: {bytes: 8388608}":                  "bounds.bytes is 8388608",
 		good + "bounds: {norm: -1}":                        "bounds.norm is -1",
+		good + "min_uploads: 0":                            "min_uploads is 0",
+		good + "rebuild_interval: 0s":                      "rebuild_interval is 0s",
+		good + "bounds: {points: 0}":                       "bounds.points is 0",
+		good + "bounds: {bytes: 0}":                        "bounds.bytes is 0",
+		good + "bounds: {rate: 0}":                         "bounds.rate is 0",
+		good + "bounds: {norm: 0}":                         "bounds.norm is 0",
+		good + "precisions: []":                            "precisions is empty",
 		good + "bounds: {norm: .inf}":                      "bounds.norm",
 		good + "precisions: [float8]":                      "precisions is [float8]",
 		good + "precisions: [int8, int8]":                  "each once",
@@ -138,8 +145,8 @@ func FuzzRound(f *testing.F) {
 
 // TestBytesOfGraph: where the file does not say otherwise, what a client graph makes is allowed.
 func TestBytesOfGraph(t *testing.T) {
-	for _, c := range [][3]int{{0, 2 << 20, 2<<20 + headBytes}, {0, 1 << 10, defaultBytes}, {0, 1 << 30, topBytes},
-		{0, 0, defaultBytes}, {4096, 2 << 20, 4096}} {
+	for _, c := range [][3]int{{notGiven, 2 << 20, 2<<20 + headBytes}, {notGiven, 1 << 10, defaultBytes},
+		{notGiven, 1 << 30, topBytes}, {notGiven, 0, defaultBytes}, {4096, 2 << 20, 4096}} {
 		f := &File{Bounds: Bounds{Bytes: c[0]}}
 		_ = f.fill() // it lacks what has no default
 		if f.fit(c[1]); f.Bounds.Bytes != c[2] {
@@ -162,7 +169,7 @@ func TestTakesPrivate(t *testing.T) {
 		noise          string
 		bytes, classes int
 		allowed        int // 0: refused
-	}{{privacy.Local, 0, 10, defaultBytes}, {privacy.Local, 0, 10_000, 10_000*80 + 2*headBytes},
+	}{{privacy.Local, notGiven, 10, defaultBytes}, {privacy.Local, notGiven, 10_000, 10_000*80 + 2*headBytes},
 		{privacy.Local, 1024, 10, 0}, {privacy.Local, 1056, 10, 1056}, {privacy.Trusted, 1024, 10, 0},
 		{privacy.Trusted, 1076, 10, 0}, {privacy.Trusted, 1077, 10, 1077},
 		{privacy.TwoServers, 4096, 10, 0}, {privacy.TwoServers, 1 << 20, 10, 1 << 20}} {
