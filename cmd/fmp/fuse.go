@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/csv"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -223,7 +222,7 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	if err != nil {
 		return err
 	}
-	f.Command = strings.TrimPrefix(f.Command+"; fmp "+strings.Join(os.Args[1:], " "), "; ")
+	f.Command = strings.TrimPrefix(f.Command+"; "+s.recorded(), "; ")
 	if err := f.Write(m); err != nil {
 		return err
 	}

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -110,6 +112,41 @@ func TestFuseMoments(t *testing.T) {
 		}
 	}
 	refused(t, exitUsage, "", "fuse", "--engine", "pure", "--extractor", net, "-o", out, "--class-names", "a,b\nc")
+}
+
+// TestFuseCommand: graphs record what acts on them, however it was given, and no path of this machine,
+// so that equal settings give equal graphs.
+func TestFuseCommand(t *testing.T) {
+	net, dir := saveNet(t, onnx.ZerosF32(192, 4)), t.TempDir()
+	settings := filepath.Join(dir, "s.yaml")
+	must.Do(t, os.WriteFile(settings, fmt.Appendf(nil, "extractor: {model: %q, kappa: [3, 0.2]}\n", net), 0o644))
+	const want = "fmp fuse --class-names=a,bc --extractor.kappa=[3, 0.2] --extractor.model=model.onnx"
+	t.Setenv("FMP_ENGINE_NAME", "pure")
+	digests := map[string]string{}
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"flags":         {[]string{"--extractor", net, "--class-names", "a,bc", "--kappa", "3,.2"}, want},
+		"other order":   {[]string{"--kappa", "3,0.20", "--class-names", "a, bc", "--extractor=" + net}, want},
+		"a file":        {[]string{"--config", settings, "--class-names", "a,bc"}, want},
+		"--set":         {[]string{"--config", settings, "--set", "seed=1", "--class-names", "a,bc"}, want},
+		"defaults":      {[]string{"--config", settings, "--class-names", "a,bc", "--dataset", "digits"}, want},
+		"threads":       {[]string{"--config", settings, "--class-names", "a,bc", "--threads", "1", "--json"}, want},
+		"another seed":  {[]string{"--config", settings, "--class-names", "a,bc", "--seed", "2"}, want + " --seed=2"},
+		"another names": {[]string{"--config", settings, "--class-names", "x,bc"}, strings.Replace(want, "a,bc", "x,bc", 1)},
+	} {
+		out := filepath.Join(dir, strings.ReplaceAll(name, " ", "")+".onnx")
+		ran(t, append([]string{"fuse", "-o", out}, c.args...)...)
+		_, f := must.Get2(models.Load(out))(t)
+		if f.Command != c.want {
+			t.Errorf("%s: the command is %q; want %q", name, f.Command, c.want)
+		}
+		if d := digests[c.want]; d != "" && d != f.Digest {
+			t.Errorf("%s: sha256 %.12s; another graph of the same settings has %.12s", name, f.Digest, d)
+		}
+		digests[c.want] = f.Digest
+	}
 }
 
 // TestCheckNames: names of classes are names that folders can have.

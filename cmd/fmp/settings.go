@@ -156,6 +156,37 @@ func (f *settingFlag) Set(s string) error { f.text = s; return nil }
 func (f *settingFlag) Type() string       { return f.kind }
 func (f *settingFlag) Setting()           {} // [outputs.Setting]
 
+// recorded is the command for manifests, without paths of this machine: settings that differ from
+// their defaults, wherever they were given, and other flags, by ascending names. Those that leave a
+// model as it is are none of it.
+func (s *resolver) recorded() string {
+	parts := []string{s.cmd.CommandPath()}
+	s.cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		value := strings.Trim(f.Value.String(), "[]")
+		at := slices.IndexFunc(s.list, func(x setting) bool { return x.Key == f.Name })
+		switch {
+		case strings.HasPrefix(f.Name, "engine.") || slices.Contains([]string{"config", "dataset.dir", "help",
+			"json", "model", "set"}, f.Name):
+			return
+		case at >= 0:
+			if value = showValue(s.list[at].Value); s.list[at].Source == sourceDataset ||
+				value == f.DefValue || f.DefValue == "" && (value == `""` || value == "[]") {
+				return
+			}
+			own := s.fields[slices.IndexFunc(s.fields, func(x option.Setting) bool { return x.Key == f.Name })]
+			if own.NamesFile() || f.Name == "dataset.name" {
+				value = showValue(filepath.Base(own.Value.String()))
+			}
+		case !f.Changed:
+			return
+		case f.Name == "from":
+			value = filepath.Base(value)
+		}
+		parts = append(parts, "--"+f.Name+"="+value)
+	})
+	return strings.Join(parts, " ")
+}
+
 func kindName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer:

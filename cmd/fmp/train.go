@@ -89,6 +89,7 @@ type metaFlags struct {
 	out, from, licence string
 	meta.Config
 	settings trainSettings
+	given    *resolver // the settings
 	// train makes the model.
 	train func(ctx context.Context, t *training) (*onnx.Model, error)
 }
@@ -97,7 +98,7 @@ type metaFlags struct {
 // every training, bindOptimizer those of the ones whose schedule is the caller's choice.
 func (f *metaFlags) bind(cmd *cobra.Command, steps, batch, samples int, reads ...string) {
 	f.settings = option.Default[trainSettings]()
-	bindSettings(cmd, &f.settings, runAliases, append(reads, metaSettings...)...)
+	f.given = bindSettings(cmd, &f.settings, runAliases, append(reads, metaSettings...)...)
 	cmd.Args, cmd.RunE = noArgs, func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
 	fl := cmd.Flags()
 	kind := cmd.Name()
@@ -279,7 +280,7 @@ func (f *metaFlags) describe(m *onnx.Model, images *corpus.Images) error {
 	}
 	man.TrainingData = fmt.Sprintf("%s, corpus part (images sha256 %s)", cfg.Dataset.Label(),
 		images.Set.Digest)
-	man.Command = "fmp " + strings.Join(os.Args[1:], " ")
+	man.Command = f.given.recorded()
 	return man.Write(m)
 }
 
