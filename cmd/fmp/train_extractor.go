@@ -130,8 +130,8 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 	if o.out == "" {
 		return usageErrorf("--out is not given; name the model file to write")
 	}
-	if o.auxOut != "" && o.aux == "" {
-		return usageErrorf("--aux-out is given without --aux; name the auxiliary data set")
+	if err := o.unread(cmd); err != nil {
+		return err
 	}
 	ctx := cmd.Context()
 	if !cmd.Flags().Changed("classes") {
@@ -195,6 +195,24 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 		return fmt.Errorf("removing the checkpoint of the finished run: %w", err)
 	}
 	return o.print(cmd, res, cfg, time.Since(began), ds, second)
+}
+
+// unread returns an error for a flag that a network of the command's own, or a training without an
+// auxiliary data set, does not read.
+func (o *extractorTraining) unread(cmd *cobra.Command) error {
+	if o.from == "" {
+		for _, name := range []string{"lora", "preset", "mean", "std", "layout", "side"} {
+			if cmd.Flags().Changed(name) {
+				return usageErrorf("--%s goes with --from, and would be ignored here", name)
+			}
+		}
+	}
+	for _, name := range []string{"aux-out", "aux-classes", "aux-share"} {
+		if cmd.Flags().Changed(name) && o.aux == "" {
+			return usageErrorf("--%s is given without --aux; name the auxiliary data set", name)
+		}
+	}
+	return nil
 }
 
 // print says how good the extractors are.

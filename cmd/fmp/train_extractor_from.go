@@ -20,7 +20,7 @@ import (
 // adapt trains another's extractor to tell the classes of a corpus apart, and writes it with its
 // own last layers.
 func (o *extractorTraining) adapt(cmd *cobra.Command) error {
-	for _, name := range []string{"aux", "aux-out", "dx", "widths", "shards", "start", "mirror", "cutout"} {
+	for _, name := range []string{"aux", "dx", "widths", "shards", "start", "mirror", "cutout"} {
 		if cmd.Flags().Changed(name) {
 			return usageErrorf("--%s does not go with --from, which keeps the network as it is", name)
 		}

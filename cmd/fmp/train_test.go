@@ -93,7 +93,9 @@ func TestTrainAndFuse(t *testing.T) {
 		absent(t, f+".checkpoint")
 		_, man := must.Get2(models.Load(f))(t)
 		if len(man.Extractor) != 64 || len(man.Classes) != 10 ||
-			!strings.Contains(man.TrainingData, "digits") || man.Command == "" {
+			!strings.Contains(man.TrainingData, "digits") || strings.Contains(man.Command, dir) ||
+			!strings.Contains(man.Command, " --extractor.model=model.onnx --") ||
+			!strings.HasPrefix(man.Command, "fmp train ") {
 			t.Errorf("%s: manifest %+v", f, man)
 		}
 	}
@@ -136,6 +138,44 @@ func TestFuseClassNames(t *testing.T) {
 	}
 	refused(t, exitUsage, "each another", "fuse", "--dataset", "digits", "--class-names",
 		"larch,larch", "-o", graph)
+}
+
+func TestTrainErrors(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"train", "predctor"}, "did you mean predictor?"},
+		{[]string{"train", "predictor", "extra"}, "no arguments"},
+		{[]string{"train", "embedding", "--stps", "3"}, "--steps"},
+		{[]string{"fuse", "--embeding", "x"}, "--embeding"},
+		{[]string{"fuse", "--set", "federation.clients=3"}, "does not read"},
+		{[]string{"train", "open", "--set", "posterior.samples=3"}, "does not read"},
+		{[]string{"train", "open", "--set", "federation.points=3"}, "does not read"},
+		{[]string{"train", "private", "--clients", "3"}, "--clients"},
+		{[]string{"train", "extractor", "--steps", "100", "-o", "x.onnx"}, "give --epochs"},
+		{[]string{"train", "extractor", "--lora", "8", "-o", "x.onnx"}, "--lora goes with --from"},
+		{[]string{"train", "extractor", "--preset", "imagenet", "-o", "x.onnx"}, "--preset goes with --from"},
+		{[]string{"train", "extractor", "--mean", "1", "-o", "x.onnx"}, "--mean goes with --from"},
+		{[]string{"train", "extractor", "--std", "1", "-o", "x.onnx"}, "--std goes with --from"},
+		{[]string{"train", "extractor", "--layout", "NHWC", "-o", "x.onnx"}, "--layout goes with --from"},
+		{[]string{"train", "extractor", "--side", "64", "-o", "x.onnx"}, "--side goes with --from"},
+		{[]string{"train", "extractor", "--aux-share", "0.3", "-o", "x.onnx"}, "--aux-share is given without --aux"},
+		{[]string{"train", "extractor", "--aux-classes", "3", "-o", "x.onnx"}, "--aux-classes is given without --aux"},
+		{[]string{"train", "extractor", "--aux-out", "y.onnx", "-o", "x.onnx"}, "--aux-out is given without --aux"},
+		{[]string{"train", "extractor", "--from", "x.onnx", "--aux-share", "0.3", "-o", "y.onnx"},
+			"--aux-share is given without --aux"},
+		{[]string{"train", "conjugate", "--set", "erm.l2=3"}, "does not read"},
+		{[]string{"train", "predictor", "--set", "federation.alpha=1"}, "does not read"},
+		{[]string{"train", "embedding", "--seeds", "3"}, "--seeds"},
+		{[]string{"train", "predictor", "--steps", "many"}, `--steps is "many"; want a whole number`},
+		{[]string{"pool", "--rows=0.5"}, `--rows is "0.5"; want true or false`},
+		{[]string{"onnx", "run", "--time-limit", "5"}, `--time-limit is "5"; want a time such as 90s`},
+		{[]string{"train", "predictor", "--latent", "-4"}, "latent is -4; allowed are 0 to 105"},
+		{[]string{"train", "predictor", "--dim", "5"}, "dim is 5; allowed are 43 to"},
+	} {
+		refused(t, exitUsage, c.want, c.args...)
+	}
 }
 
 // TestTrainOpenUnlearned: classes of the corpus are none that an extractor has not learned, which
