@@ -40,7 +40,7 @@ func (o *tuning) check(cmd *cobra.Command) error {
 		{"classes", float64(o.classes), o.classes >= 0, up},
 		{"shift", float64(o.augment.Shift), o.augment.Shift >= 0, up},
 		{"held-out", o.heldOut, o.heldOut >= 0 && o.heldOut < 1, "0 to below 1"},
-		{"rate", o.rate, o.rate >= 0, up},
+		{"rate", o.rate, o.rate > 0 || !cmd.Flags().Changed("rate"), "above 0"},
 		{"warmup", o.warmup, o.warmup >= 0 && o.warmup <= 1, "0 to 1"},
 		{"momentum", o.momentum, o.momentum >= 0 && o.momentum < 1, "0 to below 1"},
 		{"weight-decay", o.decay, o.decay >= 0, up},
@@ -59,7 +59,9 @@ func (o *tuning) check(cmd *cobra.Command) error {
 		{o.images != "", "--images", []string{"preset", "mean", "std", "layout", "side", "flip", "shift", "on-bad"}},
 		{o.data != "", "--data", []string{"classes"}},
 		{o.optimizer != "adamw", "--optimizer sgd", []string{"momentum"}},
-		{o.t.Loss.Name == train.CrossEntropy, "--loss " + train.CrossEntropy, []string{"smoothing"}},
+		{o.t.Loss.Name == train.CrossEntropy || o.t.Loss.Name == train.Contrastive,
+			"--loss " + train.CrossEntropy + " or " + train.Contrastive, []string{"classes"}},
+		{o.t.Loss.Name == train.CrossEntropy, "--loss " + train.CrossEntropy, []string{"smoothing", "head"}},
 		{o.t.Loss.Name == train.Contrastive, "--loss " + train.Contrastive, []string{"temperature"}},
 	} {
 		for _, name := range c.flags {
