@@ -43,9 +43,10 @@ type written struct {
 	Precision   string `json:"precision,omitempty"`
 	// Skipped counts files under the folder that are no images.
 	Skipped int `json:"skipped,omitempty"`
-	// Bad counts images that cannot be read (--on-bad skip) and classes of too few images
-	// (--at-least) that were left out.
+	// Bad counts images that cannot be read (--on-bad skip), Few classes of too few images
+	// (--at-least); all were left out.
 	Bad int `json:"bad,omitempty"`
+	Few int `json:"few,omitempty"`
 	// Copies counts images that were left out as copies of others of their class.
 	Copies int `json:"copies,omitempty"`
 	// Folders are the classes that folders or labels were taken for.
@@ -89,9 +90,9 @@ type compressing struct {
 
 	mostImages, mostBytes int // that the round takes; 0 where that is not known
 
-	copies int
-	bytes  int // of an upload of moments at most; 0 for other uploads
-	mapped []imagefile.Mapped
+	copies, few int
+	bytes       int // of an upload of moments at most; 0 for other uploads
+	mapped      []imagefile.Mapped
 }
 
 func compressFlags(f *pflag.FlagSet) *compressing {
@@ -237,9 +238,9 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 		return refused("compress", err)
 	}
 	tell(log, cl, left)
-	c.copies = cl.Copies
+	c.copies, c.few = cl.Copies, cl.Few
 	c.mapped = enough(imagefile.MappingOf(src), *c.atLeast)
-	if err := c.write(ctx, stdout, u, others.N, len(left)); err != nil {
+	if err := c.write(ctx, stdout, u, others.N, len(left)-cl.Few); err != nil {
 		return err
 	}
 	return imagefile.PrintMapping(log, "fmp-edge: ", c.mapped)
@@ -342,7 +343,7 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 		Upload:  *c.output, Bytes: len(data), Client: u.Client, Round: u.Round, Model: u.Model, N: u.N,
 		Size: u.Points.N, Dx: u.Points.Dx,
 		C:       u.Points.C,
-		Skipped: skipped, Bad: bad, Copies: c.copies,
+		Skipped: skipped, Bad: bad, Few: c.few, Copies: c.copies,
 	}
 	if u.Within != nil {
 		w.Calibration, w.Precision = len(u.Within.Labels), string(u.Precision)

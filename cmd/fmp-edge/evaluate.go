@@ -128,6 +128,8 @@ func (o *scoring) check(f *pflag.FlagSet) error {
 		return usagef("evaluate: --least is of reports without noise: leave it out")
 	case o.wait < time.Second || o.wait > 366*24*time.Hour:
 		return usagef("evaluate: --wait %v; allowed are 1s to a year", o.wait)
+	case o.to == "" && (o.ca != "" || f.Changed("wait")):
+		return usagef("evaluate: --ca and --wait are of --report-to: give it, or leave them out")
 	}
 	return o.checkNoise()
 }

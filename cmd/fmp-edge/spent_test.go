@@ -209,7 +209,8 @@ func TestExplainCounts(t *testing.T) {
 		if s := run(t, "inspect", "--json", out); !strings.Contains(s, c.json) {
 			t.Errorf("%v: want %s in %s", c.flags, c.json, s)
 		}
-		if left := slices.Contains(c.flags, "--at-least"); left == strings.Contains(log, `"from": "5"`) {
+		if left := slices.Contains(c.flags, "--at-least"); left != strings.Contains(log, `"few": 5`) ||
+			strings.Contains(log, `"bad"`) || left == strings.Contains(log, `"from": "5"`) {
 			t.Errorf("%v: folders of the upload: %s", c.flags, log)
 		}
 	}
@@ -251,7 +252,8 @@ func TestExplainSingles(t *testing.T) {
 		u.Within, u.Calibration = c.within, c.calibration
 		if s := explainUpload(i, u); !strings.Contains(s, "- the features of 5 single images, 32 numbers each, with "+
 			"their classes, by which the server makes prediction sets and may set its temperature; it can "+
-			"tell that these images took part\n") || !strings.Contains(s, fmt.Sprintf("number %d (%g)", y, few)) {
+			"tell that these images took part, and the classifier tells their scores, without names\n") ||
+			!strings.Contains(s, fmt.Sprintf("number %d (%g)", y, few)) {
 			t.Errorf("%s: %s", name, s)
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -68,7 +69,9 @@ Python runs but pip. What is there already is left alone.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := published.Pull(cmd.Context(), args[0],
 				func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), "fmp extractors pull: "+s) })
-			if err != nil {
+			if err != nil && !slices.Contains(published.Names(), args[0]) {
+				return usageError(err)
+			} else if err != nil {
 				return missingError(err)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: use it with --extractor %s\n",

@@ -127,14 +127,15 @@ func TestFuseCommand(t *testing.T) {
 		args []string
 		want string
 	}{
-		"flags":         {[]string{"--extractor", net, "--class-names", "a,bc", "--kappa", "3,.2"}, want},
-		"other order":   {[]string{"--kappa", "3,0.20", "--class-names", "a, bc", "--extractor=" + net}, want},
-		"a file":        {[]string{"--config", settings, "--class-names", "a,bc"}, want},
-		"--set":         {[]string{"--config", settings, "--set", "seed=1", "--class-names", "a,bc"}, want},
-		"defaults":      {[]string{"--config", settings, "--class-names", "a,bc", "--dataset", "digits"}, want},
-		"threads":       {[]string{"--config", settings, "--class-names", "a,bc", "--threads", "1", "--json"}, want},
-		"another seed":  {[]string{"--config", settings, "--class-names", "a,bc", "--seed", "2"}, want + " --seed=2"},
-		"another names": {[]string{"--config", settings, "--class-names", "x,bc"}, strings.Replace(want, "a,bc", "x,bc", 1)},
+		"flags":        {[]string{"--extractor", net, "--class-names", "a,bc", "--kappa", "3,.2"}, want},
+		"other order":  {[]string{"--kappa", "3,0.20", "--class-names", "a, bc", "--extractor=" + net}, want},
+		"a file":       {[]string{"--config", settings, "--class-names", "a,bc"}, want},
+		"--set":        {[]string{"--config", settings, "--set", "seed=1", "--class-names", "a,bc"}, want},
+		"defaults":     {[]string{"--config", settings, "--class-names", "a,bc", "--dataset", "digits"}, want},
+		"threads":      {[]string{"--config", settings, "--class-names", "a,bc", "--threads", "1", "--json"}, want},
+		"another seed": {[]string{"--config", settings, "--class-names", "a,bc", "--seed", "2"}, want + " --seed=2"},
+		"another names": {[]string{"--config", settings, "--class-names", "x,bc"},
+			strings.Replace(want, "a,bc", "x,bc", 1)},
 	} {
 		out := filepath.Join(dir, strings.ReplaceAll(name, " ", "")+".onnx")
 		ran(t, append([]string{"fuse", "-o", out}, c.args...)...)

@@ -275,7 +275,10 @@ func (o *poolRun) open(oneRound bool) (err error) {
 			o.out)
 	}
 	if o.fixedSize && (o.rows || o.ext == ".npy") {
-		return usageErrorf("--fixed-size is for classifiers of images: leave --rows out, and write .onnx")
+		return usageErrorf("--fixed-size is for classifiers of images, without --rows: write .onnx")
+	}
+	if o.withSamples && o.ext == ".npy" {
+		return usageErrorf("--with-samples is an output of classifiers: leave it out, or write .onnx")
 	}
 	if o.skip, err = skipBad(o.onBad); err != nil {
 		return err

@@ -44,8 +44,8 @@ type resultsFilter struct{ partition, protocol string }
 func (f *resultsFilter) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.partition, "partition", "",
 		"only this partition, such as homogeneous or dirichlet-0.1")
-	cmd.Flags().StringVar(&f.protocol, "protocol", "", "only this protocol: shared or tuned")
-	offers(cmd, "protocol", "shared", "tuned")
+	cmd.Flags().StringVar(&f.protocol, "protocol", "", "only this protocol: shared, tuned or calibrated")
+	offers(cmd, "protocol", "shared", "tuned", "calibrated")
 }
 
 // check refuses a filter that lets nothing through of the records of all runs, which is a name

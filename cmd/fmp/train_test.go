@@ -154,15 +154,6 @@ func TestTrainErrors(t *testing.T) {
 		{[]string{"train", "open", "--set", "federation.points=3"}, "does not read"},
 		{[]string{"train", "private", "--clients", "3"}, "--clients"},
 		{[]string{"train", "extractor", "--steps", "100", "-o", "x.onnx"}, "give --epochs"},
-		{[]string{"train", "extractor", "--lora", "8", "-o", "x.onnx"}, "--lora goes with --from"},
-		{[]string{"train", "extractor", "--preset", "imagenet", "-o", "x.onnx"}, "--preset goes with --from"},
-		{[]string{"train", "extractor", "--mean", "1", "-o", "x.onnx"}, "--mean goes with --from"},
-		{[]string{"train", "extractor", "--std", "1", "-o", "x.onnx"}, "--std goes with --from"},
-		{[]string{"train", "extractor", "--layout", "NHWC", "-o", "x.onnx"}, "--layout goes with --from"},
-		{[]string{"train", "extractor", "--side", "64", "-o", "x.onnx"}, "--side goes with --from"},
-		{[]string{"train", "extractor", "--aux-share", "0.3", "-o", "x.onnx"}, "--aux-share is given without --aux"},
-		{[]string{"train", "extractor", "--aux-classes", "3", "-o", "x.onnx"}, "--aux-classes is given without --aux"},
-		{[]string{"train", "extractor", "--aux-out", "y.onnx", "-o", "x.onnx"}, "--aux-out is given without --aux"},
 		{[]string{"train", "extractor", "--from", "x.onnx", "--aux-share", "0.3", "-o", "y.onnx"},
 			"--aux-share is given without --aux"},
 		{[]string{"train", "conjugate", "--set", "erm.l2=3"}, "does not read"},
@@ -175,6 +166,12 @@ func TestTrainErrors(t *testing.T) {
 		{[]string{"train", "predictor", "--dim", "5"}, "dim is 5; allowed are 43 to"},
 	} {
 		refused(t, exitUsage, c.want, c.args...)
+	}
+	for flag, want := range map[string]string{"lora=8": "goes with --from", "preset=imagenet": "goes with --from",
+		"mean=1": "goes with --from", "std=1": "goes with --from", "layout=NHWC": "goes with --from",
+		"side=64": "goes with --from", "aux-share=0.3": "without --aux", "aux-classes=3": "without --aux",
+		"aux-out=y.onnx": "without --aux"} {
+		refused(t, exitUsage, want, "train", "extractor", "--dataset", "nowhere", "-o", "x.onnx", "--"+flag)
 	}
 }
 

@@ -77,6 +77,7 @@ func TestWrong(t *testing.T) {
 		{"pool not.upload --client-graph client.onnx -o client.onnx", over},
 		{"pool not.upload --state new.onnx -o new.onnx", over},
 		{"pool not.upload --signed-by= -o new.onnx", "--signed-by is empty"},
+		{"pool not.upload --with-samples -o new.npy", "--with-samples is an output of classifiers"},
 		{"pool x.onnx -o x.onnx", over},
 		{"merge not.upload -o not.upload", over}, {"calibrate x.onnx photos -o x.onnx", over},
 		{"onnx half x.onnx -o x.onnx", over},

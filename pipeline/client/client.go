@@ -52,6 +52,8 @@ type Client struct {
 	// Read counts the images of the last upload that could be read, Copies those of them that were
 	// left out as copies, and Zeros those of which the graph made no finite row.
 	Read, Copies, Zeros int
+	// Few counts the classes left out of it, as they have too few images.
+	Few int
 
 	alike     map[[sha256.Size]byte]*alike // of a file
 	curve     *moments.ClientCurve         // of the last upload of moments
@@ -224,7 +226,7 @@ func near(a, b []float32) bool {
 // and no others are, as the ledger knows an image by its file: none is charged more than once.
 func (c *Client) images(ctx context.Context, src imagefile.Source, step int, skip bool,
 	use func(pixels []uint8, items []imagefile.Item) error) (bad []error, err error) {
-	c.Read, c.Copies, c.Zeros, c.alike = 0, 0, 0, map[[sha256.Size]byte]*alike{}
+	c.Read, c.Copies, c.Zeros, c.Few, c.alike = 0, 0, 0, 0, map[[sha256.Size]byte]*alike{}
 	c.now.Context = ctx
 	defer func() { c.now.Context = context.Background() }()
 	if k := src.Len(); k < 1 || k > MaxItems {
@@ -310,7 +312,7 @@ func (c *Client) labelled(ctx context.Context, src imagefile.Source,
 		return nil, nil, nil, nil, err
 	}
 	keep, few := classes(all, f, o.AtLeast)
-	left = append(left, few...)
+	left, c.Few = append(left, few...), len(few)
 	for i, y := range all {
 		if y >= 0 && y < f.C && keep[y] {
 			rows, labels, kept = append(rows, h[i*f.Dx:(i+1)*f.Dx]...), append(labels, y),
