@@ -168,7 +168,8 @@ func newServeCommand() *cobra.Command {
 	f.StringVar(&o.page, "page", "",
 		"`FOLDER` that make page wrote: the client for browsers, at /join/ (docs/browser.md)")
 	bindHosts(f, &o.hosts)
-	f.Float64Var(&o.reject, "reject", 0, "mark as unsure, and count under /metrics as left to people, what has less than this "+
+	f.Float64Var(&o.reject, "reject", 0, "mark as unsure, and count under /metrics as left to people, "+
+		"what has less than this "+
 		"`PROBABILITY` for its most probable class")
 	f.BoolVar(&o.jsonLog, "log-json", false, "write the log as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
