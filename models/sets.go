@@ -66,7 +66,7 @@ type OriginSets struct {
 	Groups []string `json:"groups,omitempty"`
 	Group  []int    `json:"group,omitempty"`
 	// False are the numbers of clients, of each group, whose points may be false without that the
-	// level falls; Client is then the client of each calibration image, a number that tells no
+	// level falls. Client is then the client of each calibration image, a number that tells no
 	// name, and LeftOut are the names of those whose points contradict the others' and count nowhere.
 	False   []int    `json:"false,omitempty"`
 	Client  []int    `json:"client,omitempty"`

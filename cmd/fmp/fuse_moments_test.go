@@ -114,8 +114,8 @@ func TestFuseMoments(t *testing.T) {
 	refused(t, exitUsage, "", "fuse", "--engine", "pure", "--extractor", net, "-o", out, "--class-names", "a,b\nc")
 }
 
-// TestFuseCommand: graphs record what acts on them, however it was given, and no path of this machine,
-// so that equal settings give equal graphs.
+// TestFuseCommand: graphs record the settings that act on them, however these were given, and no path
+// of this machine. Equal settings give equal graphs.
 func TestFuseCommand(t *testing.T) {
 	net, dir := saveNet(t, onnx.ZerosF32(192, 4)), t.TempDir()
 	settings := filepath.Join(dir, "s.yaml")

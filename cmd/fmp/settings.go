@@ -156,9 +156,9 @@ func (f *settingFlag) Set(s string) error { f.text = s; return nil }
 func (f *settingFlag) Type() string       { return f.kind }
 func (f *settingFlag) Setting()           {} // [outputs.Setting]
 
-// recorded is the command for manifests, without paths of this machine: settings that differ from
-// their defaults, wherever they were given, and other flags, by ascending names. Those that leave a
-// model as it is are none of it.
+// recorded is the command for manifests, without paths of this machine. It has the settings that
+// differ from their defaults, wherever they were given, and other flags, by ascending names. Those
+// that leave a model as it is are none of it.
 func (s *resolver) recorded() string {
 	parts := []string{s.cmd.CommandPath()}
 	s.cmd.Flags().VisitAll(func(f *pflag.Flag) {

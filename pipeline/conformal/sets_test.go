@@ -19,8 +19,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestSetsAreAnonymous: sets are the same whatever the names, and so the order, of the clients and of
-// their points; a file without classes has the same thresholds where these do not depend on them.
+// TestSetsAreAnonymous: sets are the same in any order of the clients and of their points. A file
+// without classes has the same thresholds where these do not depend on them.
 func TestSetsAreAnonymous(t *testing.T) {
 	sent := map[string][]struct {
 		p []float32
