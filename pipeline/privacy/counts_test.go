@@ -3,7 +3,6 @@ package privacy
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -27,10 +26,7 @@ func TestCountsNoise(t *testing.T) {
 	}
 	for _, bad := range [][2]float64{{0, 1e-5}, {21, 1e-5}, {1, 0}, {1, 0.5}, {math.NaN(), 1e-5},
 		{1, math.NaN()}} {
-		must.Fail(CountsNoise(bad[0], bad[1]))(
-			t, "",
-			fmt.Sprintf("epsilon %v and delta %v are taken", bad[0], bad[1]))
-
+		must.Fail(CountsNoise(bad[0], bad[1]))(t, "", "epsilon and delta", bad)
 	}
 }
 
@@ -44,8 +40,7 @@ func TestCountsSpending(t *testing.T) {
 		s.Client = "a"
 		return s
 	}
-	upload := NewSpending(Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove,
-		Noise: Local}, 3, 4, digests, []int{0, 1})
+	upload := NewSpending(usual, 3, 4, digests, []int{0, 1})
 	upload.Client = "a"
 	other := counts(1, sha256.Sum256([]byte("c")))
 	for _, c := range []struct {

@@ -183,33 +183,32 @@ func (l Ledger) Find(s Spending) (*Spending, error) {
 }
 
 // FindAll returns all releases that answered the same question about the same images, the last one last.
-func (l Ledger) FindAll(s Spending) (found []Spending, err error) {
+func (l Ledger) FindAll(s Spending) ([]Spending, error) {
+	past, err := l.past()
+	return slices.DeleteFunc(past, func(o Spending) bool { return !s.same(o) }), err
+}
+
+// past returns the releases of the ledger, none of one that is not begun.
+func (l Ledger) past() (all []Spending, err error) {
 	if !l.begun() {
 		return nil, nil
 	}
-	err = l.read(func(lines []byte, _ *chain) ([]byte, error) {
-		past, err := parseLedger(lines)
-		found = slices.DeleteFunc(past, func(o Spending) bool { return !s.same(o) })
+	err = l.read(func(lines []byte, _ *chain) (_ []byte, err error) {
+		all, err = parseLedger(lines)
 		return nil, err
 	})
-	return found, err
+	return all, err
 }
 
 // Written returns the sha256 of every file that the ledger counts.
 func (l Ledger) Written() (map[string]bool, error) {
 	all := map[string]bool{}
-	if !l.begun() {
-		return all, nil
-	}
-	err := l.read(func(lines []byte, _ *chain) ([]byte, error) {
-		past, err := parseLedger(lines)
-		for _, s := range past {
-			for _, f := range s.Files {
-				all[f.Sha256] = true
-			}
+	past, err := l.past()
+	for _, s := range past {
+		for _, f := range s.Files {
+			all[f.Sha256] = true
 		}
-		return nil, err
-	})
+	}
 	return all, err
 }
 

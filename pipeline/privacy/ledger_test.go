@@ -19,6 +19,9 @@ import (
 	"fmp/onnx/must"
 )
 
+// usual is the budget of most tests.
+var usual = Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
+
 // spending is a release of images that are named by numbers.
 func spending(b Budget, round uint64, images ...int) Spending {
 	var digests [][sha256.Size]byte
@@ -30,18 +33,27 @@ func spending(b Budget, round uint64, images ...int) Spending {
 	return s
 }
 
+// holding is a ledger of n releases of one image.
+func holding(t *testing.T, n uint64) Ledger {
+	t.Helper()
+	l := Ledger{filepath.Join(t.TempDir(), "spent.jsonl")}
+	for round := range n {
+		must.Get2(l.Spend(spending(usual, round, 1), 0, false))(t)
+	}
+	return l
+}
+
 // TestTotal: what was spent on the image, or the client, that spent most.
 func TestTotal(t *testing.T) {
 	t.Parallel()
-	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
-	four, replace, client := b, b, b
+	four, replace, client := usual, usual, usual
 	four.Epsilon = 4
 	replace.Relation = ReplaceOne
 	client.Unit, client.Points = Client, 5
 	sigma := func(b Budget) float64 { return float64(b.NoiseSteps(10)) / b.Sensitivity(10) }
-	one := Epsilon(sigma(b), b.Delta)
-	times := func(k float64) float64 { return Epsilon(sigma(b)/math.Sqrt(k), b.Delta) }
-	other := spending(b, 1, 1, 2)
+	one := Epsilon(sigma(usual), usual.Delta)
+	times := func(k float64) float64 { return Epsilon(sigma(usual)/math.Sqrt(k), usual.Delta) }
+	other := spending(usual, 1, 1, 2)
 	other.Client = "another key of the same owner"
 	otherClient := spending(client, 1, 1)
 	otherClient.Client = "another"
@@ -51,28 +63,28 @@ func TestTotal(t *testing.T) {
 		want    float64
 		earlier int
 	}{
-		"the first": {nil, spending(b, 1, 1, 2), one, 0},
-		"the same images twice": {[]Spending{spending(b, 1, 1, 2)},
-			spending(b, 2, 1, 2), times(2), 1},
-		"other images": {[]Spending{spending(b, 1, 1, 2)}, spending(b, 2, 3, 4), one, 0},
-		"one image in three folders": {[]Spending{spending(b, 1, 1, 2), spending(b, 2, 2, 3)},
-			spending(b, 3, 2, 4), times(3), 2},
-		"spent on images not in this": {[]Spending{spending(b, 1, 1, 2), spending(b, 2, 1, 3),
-			spending(b, 3, 1, 4)}, spending(b, 4, 2, 5), times(2), 1},
-		"by another key":             {[]Spending{other}, spending(b, 1, 1), times(2), 1},
-		"an image twice in a folder": {nil, spending(b, 1, 1, 1), times(4), 0},
-		"two budgets": {[]Spending{spending(four, 1, 1)}, spending(b, 2, 1),
-			Epsilon(1/math.Hypot(1/sigma(b), 1/sigma(four)), b.Delta), 1},
-		"a replacement, after additions": {[]Spending{spending(b, 1, 1)}, spending(replace, 2, 1),
-			Epsilon(1/math.Hypot(1/sigma(replace), 2*Steps/float64(b.NoiseSteps(10))), b.Delta), 1},
+		"the first": {nil, spending(usual, 1, 1, 2), one, 0},
+		"the same images twice": {[]Spending{spending(usual, 1, 1, 2)},
+			spending(usual, 2, 1, 2), times(2), 1},
+		"other images": {[]Spending{spending(usual, 1, 1, 2)}, spending(usual, 2, 3, 4), one, 0},
+		"one image in three folders": {[]Spending{spending(usual, 1, 1, 2), spending(usual, 2, 2, 3)},
+			spending(usual, 3, 2, 4), times(3), 2},
+		"spent on images not in this": {[]Spending{spending(usual, 1, 1, 2), spending(usual, 2, 1, 3),
+			spending(usual, 3, 1, 4)}, spending(usual, 4, 2, 5), times(2), 1},
+		"by another key":             {[]Spending{other}, spending(usual, 1, 1), times(2), 1},
+		"an image twice in a folder": {nil, spending(usual, 1, 1, 1), times(4), 0},
+		"two budgets": {[]Spending{spending(four, 1, 1)}, spending(usual, 2, 1),
+			Epsilon(1/math.Hypot(1/sigma(usual), 1/sigma(four)), usual.Delta), 1},
+		"a replacement, after additions": {[]Spending{spending(usual, 1, 1)}, spending(replace, 2, 1),
+			Epsilon(1/math.Hypot(1/sigma(replace), 2*Steps/float64(usual.NoiseSteps(10))), usual.Delta), 1},
 		"a client twice": {[]Spending{spending(client, 1, 1, 2)}, spending(client, 2, 3, 4),
-			Epsilon(sigma(client)/math.Sqrt2, b.Delta), 1},
+			Epsilon(sigma(client)/math.Sqrt2, usual.Delta), 1},
 		"a client's message with a salt": {[]Spending{spending(client, 1, 1), spending(client, 1)},
-			spending(client, 2, 3), Epsilon(sigma(client)/math.Sqrt2, b.Delta), 1},
-		"a client's salt": {[]Spending{spending(client, 1, 1)}, spending(client, 1), Epsilon(sigma(client), b.Delta), 1},
-		"a salt":          {[]Spending{spending(b, 1, 1)}, spending(b, 1), 0, 0},
+			spending(client, 2, 3), Epsilon(sigma(client)/math.Sqrt2, usual.Delta), 1},
+		"a client's salt": {[]Spending{spending(client, 1, 1)}, spending(client, 1), Epsilon(sigma(client), usual.Delta), 1},
+		"a salt":          {[]Spending{spending(usual, 1, 1)}, spending(usual, 1), 0, 0},
 		"another client": {[]Spending{otherClient}, spending(client, 1, 1),
-			Epsilon(sigma(client), b.Delta), 0},
+			Epsilon(sigma(client), usual.Delta), 0},
 	} {
 		got, earlier := Total(c.past, c.next)
 		if math.Abs(got-c.want) > 1e-9 || earlier != c.earlier {
@@ -85,7 +97,6 @@ func TestTotal(t *testing.T) {
 // TestCopiesOfBefore: a release of an earlier program, which listed copies, is found by its images; one
 // without copies by its content alone.
 func TestCopiesOfBefore(t *testing.T) {
-	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
 	for name, c := range map[string]struct {
 		was  []int
 		same bool
@@ -97,21 +108,21 @@ func TestCopiesOfBefore(t *testing.T) {
 		"copies, and one more":  {[]int{1, 1, 2, 3}, false},
 		"copies, and one fewer": {[]int{1, 1}, false},
 	} {
-		l := Ledger{filepath.Join(t.TempDir(), "spent.jsonl")}
-		must.Get2(l.Spend(spending(b, 1, c.was...), 0, false))(t)
-		found := must.Get(l.Find(spending(b, 1, 1, 2)))(t)
-		if _, _, err := l.Spend(spending(b, 1, 1, 2), 0, false); (found != nil) != c.same || (err != nil) != c.same {
+		l := holding(t, 0)
+		must.Get2(l.Spend(spending(usual, 1, c.was...), 0, false))(t)
+		found := must.Get(l.Find(spending(usual, 1, 1, 2)))(t)
+		if _, _, err := l.Spend(spending(usual, 1, 1, 2), 0, false); (found != nil) != c.same || (err != nil) != c.same {
 			t.Errorf("%s: found %v, spent again: %v", name, found, err)
 		}
 	}
-	turned := spending(b, 1, 1, 2)
+	turned := spending(usual, 1, 1, 2)
 	turned.Content = "of other labels"
-	if turned.same(spending(b, 1, 1, 2)) {
+	if turned.same(spending(usual, 1, 1, 2)) {
 		t.Error("the same images under other labels are the same release")
 	}
-	stray := b
+	stray := usual
 	stray.Points = 9
-	if !spending(b, 1, 1, 2).same(spending(stray, 1, 1, 2)) {
+	if !spending(usual, 1, 1, 2).same(spending(stray, 1, 1, 2)) {
 		t.Error("with points that have no effect it is another release")
 	}
 }
@@ -154,13 +165,12 @@ func TestTotalGrows(t *testing.T) {
 // of an image what the total says, and no more: the noise of the mean has the delta of the total.
 func TestAveraging(t *testing.T) {
 	t.Parallel()
-	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
 	var past []Spending
 	for k := 1; k <= 100; k++ {
-		next := spending(b, uint64(k), 1)
+		next := spending(usual, uint64(k), 1)
 		total, _ := Total(past, next)
-		sigma := float64(b.NoiseSteps(10)) / math.Sqrt(float64(k)) / b.Sensitivity(10)
-		if d := Delta(total, sigma); d > b.Delta*(1+1e-6) || d < b.Delta*(1-1e-3) {
+		sigma := float64(usual.NoiseSteps(10)) / math.Sqrt(float64(k)) / usual.Sensitivity(10)
+		if d := Delta(total, sigma); d > usual.Delta*(1+1e-6) || d < usual.Delta*(1-1e-3) {
 			t.Fatalf("the mean of %d releases has delta %v at the total's epsilon %v", k, d, total)
 		}
 		past = append(past, next)
@@ -172,8 +182,7 @@ func TestAveraging(t *testing.T) {
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	l := Ledger{filepath.Join(t.TempDir(), "fmp", "spent.jsonl")}
-	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
-	if s, err := l.Find(spending(b, 1, 1)); s != nil || err != nil {
+	if s, err := l.Find(spending(usual, 1, 1)); s != nil || err != nil {
 		t.Fatal(s, err)
 	}
 	const limit = 2.5 // five releases
@@ -184,7 +193,7 @@ func TestLedger(t *testing.T) {
 		wg.Add(1)
 		go func() {
 			defer wg.Done()
-			_, _, err := l.Spend(spending(b, uint64(i), 1, 2), limit, false)
+			_, _, err := l.Spend(spending(usual, uint64(i), 1, 2), limit, false)
 			var spent *SpentError
 			mu.Lock()
 			defer mu.Unlock()
@@ -201,8 +210,8 @@ func TestLedger(t *testing.T) {
 	}
 	wg.Wait()
 	most := 1
-	for ; Epsilon(float64(b.NoiseSteps(10))/b.Sensitivity(10)/math.Sqrt(float64(most+1)),
-		b.Delta) <= limit; most++ {
+	for ; Epsilon(float64(usual.NoiseSteps(10))/usual.Sensitivity(10)/math.Sqrt(float64(most+1)),
+		usual.Delta) <= limit; most++ {
 	}
 	data, err := os.ReadFile(l.Path)
 	if err != nil || made != most || refused != 12-most || bytes.Count(data, []byte("\n")) != made {
@@ -212,14 +221,15 @@ func TestLedger(t *testing.T) {
 	if st, _ := os.Stat(l.Path); st.Mode().Perm()&0o077 != 0 {
 		t.Errorf("mode %v", st.Mode())
 	}
-	s := spending(b, 77, 5)
+	s := spending(usual, 77, 5)
 	must.Get2(l.Spend(s, 0, false))(t)
-	if found, err := l.Find(spending(b, 77, 5)); err != nil || found == nil || found.Round != 77 {
+	if found, err := l.Find(spending(usual, 77, 5)); err != nil || found == nil || found.Round != 77 {
 		t.Errorf("found %v, %v", found, err)
 	}
-	for name, other := range map[string]Spending{"round": spending(b, 78, 5), "images": spending(b, 77, 5, 6),
-		"budget": spending(Budget{Epsilon: 2, Delta: 1e-5, Unit: Example, Relation: AddRemove,
-			Noise: Local}, 77, 5)} {
+	dearer := usual
+	dearer.Epsilon = 2
+	for name, other := range map[string]Spending{"round": spending(usual, 78, 5),
+		"images": spending(usual, 77, 5, 6), "budget": spending(dearer, 77, 5)} {
 		if found, err := l.Find(other); err != nil || found != nil {
 			t.Errorf("another %s: found %v, %v", name, found, err)
 		}
@@ -233,7 +243,7 @@ func TestLedger(t *testing.T) {
 	for _, bad := range []string{"{}\n", "nonsense\n",
 		`{"noise_steps":5,"classes":1,"coordinates":1,"budget":{"epsilon":99}}` + "\n"} {
 		must.Do(t, os.WriteFile(l.Path, append(bytes.Clone(data), bad...), 0o600))
-		if _, _, err := l.Spend(spending(b, 99, 1), 0, false); err == nil ||
+		if _, _, err := l.Spend(spending(usual, 99, 1), 0, false); err == nil ||
 			!strings.Contains(err.Error(), "cannot be told") &&
 				!strings.Contains(err.Error(), "does not follow") {
 			t.Errorf("a ledger with the line %q: %v", bad, err)
@@ -246,9 +256,7 @@ func TestLedger(t *testing.T) {
 func FuzzLedger(f *testing.F) {
 	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Client, Relation: ReplaceOne,
 		Noise: TwoServers, Points: 3}
-	for _, s := range []Spending{spending(b, 1, 1, 2),
-		spending(Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove,
-			Noise: Local}, 2, 2, 2)} {
+	for _, s := range []Spending{spending(b, 1, 1, 2), spending(usual, 2, 2, 2)} {
 		f.Add(append(must.Get(json.Marshal(s))(f), '\n'))
 	}
 	f.Add([]byte("{}\n\nnull\n"))
@@ -273,17 +281,16 @@ func FuzzLedger(f *testing.F) {
 
 // TestFindLast: of releases that were drawn again the last one is found, and all of them in order.
 func TestFindLast(t *testing.T) {
-	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
 	l := Ledger{Path: filepath.Join(t.TempDir(), "spent")}
 	for i, path := range []string{"first", "other", "last"} {
-		s := spending(b, 1+uint64(i%2), 1)
+		s := spending(usual, 1+uint64(i%2), 1)
 		s.Files = []Written{{Path: path}}
 		must.Get2(l.Spend(s, 0, true))(t)
 	}
-	if found := must.Get(l.Find(spending(b, 1, 1)))(t); found == nil || found.Files[0].Path != "last" {
+	if found := must.Get(l.Find(spending(usual, 1, 1)))(t); found == nil || found.Files[0].Path != "last" {
 		t.Errorf("found %v; want the last", found)
 	}
-	all := must.Get(l.FindAll(spending(b, 1, 1)))(t)
+	all := must.Get(l.FindAll(spending(usual, 1, 1)))(t)
 	if len(all) != 2 || all[0].Files[0].Path != "first" || all[1].Files[0].Path != "last" {
 		t.Errorf("found %v; want the first and the last", all)
 	}
@@ -293,11 +300,7 @@ func TestFindLast(t *testing.T) {
 // its end added, or nothing is spent.
 func TestTornLedger(t *testing.T) {
 	t.Parallel()
-	l := Ledger{filepath.Join(t.TempDir(), "spent.jsonl")}
-	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
-	for round := range uint64(2) {
-		must.Get2(l.Spend(spending(b, round, 1), 0, false))(t)
-	}
+	l := holding(t, 2)
 	whole := must.Get(os.ReadFile(l.Path))(t)
 	seal := must.Get(os.ReadFile(l.Path + SealSuffix))(t)
 	first := bytes.IndexByte(whole, '\n') + 1
@@ -305,7 +308,7 @@ func TestTornLedger(t *testing.T) {
 		for path, data := range map[string][]byte{l.Path: whole[:n], l.Path + SealSuffix: seal} {
 			must.Do(t, os.WriteFile(path, data, 0o600))
 		}
-		_, earlier, err := l.Spend(spending(b, 9, 1), 0, false)
+		_, earlier, err := l.Spend(spending(usual, 9, 1), 0, false)
 		if n < len(whole)-1 && err == nil || n >= len(whole)-1 && (err != nil || earlier != 2) {
 			t.Fatalf("cut after %d of %d bytes: %d earlier releases, %v", n, len(whole), earlier, err)
 		}
@@ -317,19 +320,14 @@ func TestTornLedger(t *testing.T) {
 // program was stopped, is counted by the next command: taking it away afterwards is seen.
 func TestSealNotWritten(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
-	l := Ledger{filepath.Join(dir, "spent.jsonl")}
-	for round := range uint64(2) {
-		must.Get2(l.Spend(spending(b, round, 1), 0, false))(t)
-	}
+	l := holding(t, 2)
 	var counts chain
 	must.Do(t, json.Unmarshal(must.Get(os.ReadFile(l.Path+SealSuffix))(t), &counts))
 	if counts.Lines != 2 {
 		t.Errorf("after two releases the seal counts %d", counts.Lines)
 	}
 	// A name that is too long for the temporary file of a seal, and for nothing else.
-	long := Ledger{filepath.Join(dir, strings.Repeat("n", 245))}
+	long := Ledger{filepath.Join(filepath.Dir(l.Path), strings.Repeat("n", 245))}
 	move := func(from, to Ledger) {
 		t.Helper()
 		for _, suffix := range []string{"", SealSuffix} {
@@ -342,24 +340,24 @@ func TestSealNotWritten(t *testing.T) {
 	}
 	before := read(l)
 	move(l, long)
-	if _, _, err := long.Spend(spending(b, 2, 1), 0, false); err == nil || !strings.Contains(err.Error(), SealSuffix) {
+	if _, _, err := long.Spend(spending(usual, 2, 1), 0, false); err == nil || !strings.Contains(err.Error(), SealSuffix) {
 		t.Fatalf("a release that no seal counts: %v", err)
 	}
 	if after := read(long); after != before {
 		t.Errorf("the ledger and its seal are\n%s\nwant\n%s", after, before)
 	}
 	move(long, l)
-	if _, earlier, err := l.Spend(spending(b, 2, 1), 0, false); err != nil || earlier != 2 {
+	if _, earlier, err := l.Spend(spending(usual, 2, 1), 0, false); err != nil || earlier != 2 {
 		t.Fatalf("the same once there is room: %d earlier releases, %v", earlier, err)
 	}
 	lines, seal := must.Get(os.ReadFile(l.Path))(t), must.Get(os.ReadFile(l.Path+SealSuffix))(t)
-	must.Get2(l.Spend(spending(b, 3, 1), 0, false))(t)
+	must.Get2(l.Spend(spending(usual, 3, 1), 0, false))(t)
 	must.Do(t, os.WriteFile(l.Path+SealSuffix, seal, 0o600)) // stopped between line and seal
-	if found, err := l.Find(spending(b, 3, 1)); err != nil || found == nil {
+	if found, err := l.Find(spending(usual, 3, 1)); err != nil || found == nil {
 		t.Fatalf("a line that was not counted: %v, %v", found, err)
 	}
 	must.Do(t, os.WriteFile(l.Path, lines, 0o600))
-	if _, _, err := l.Spend(spending(b, 4, 1), 0, false); err == nil || !strings.Contains(err.Error(), "are gone") {
+	if _, _, err := l.Spend(spending(usual, 4, 1), 0, false); err == nil || !strings.Contains(err.Error(), "are gone") {
 		t.Errorf("the line was taken away: %v", err)
 	}
 }
@@ -370,24 +368,23 @@ func TestSealNotWritten(t *testing.T) {
 func TestEditedLedger(t *testing.T) {
 	t.Parallel()
 	l := Ledger{filepath.Join(t.TempDir(), "spent.jsonl")}
-	b := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
 	var seals [][]byte
 	read := func(path string) []byte {
 		return must.Get(os.ReadFile(path))(t)
 	}
 	for round := range uint64(3) {
-		must.Get2(l.Spend(spending(b, round, 1), 0, false))(t)
+		must.Get2(l.Spend(spending(usual, round, 1), 0, false))(t)
 		seals = append(seals, read(l.Path+SealSuffix))
 	}
 	whole := read(l.Path)
 	lines := bytes.SplitAfter(whole, []byte("\n"))[:3]
-	smaller := b
+	smaller := usual
 	smaller.Epsilon = 0.5
-	was, _ := json.Marshal(b)
+	was, _ := json.Marshal(usual)
 	other, _ := json.Marshal(smaller)
 	noise := func(k Budget) []byte { return fmt.Appendf(nil, `"noise_steps":%d`, k.NoiseSteps(10)) }
 	budget := func(line []byte) []byte {
-		return bytes.Replace(bytes.Replace(line, was, other, 1), noise(b), noise(smaller), 1)
+		return bytes.Replace(bytes.Replace(line, was, other, 1), noise(usual), noise(smaller), 1)
 	}
 	plain := bytes.ReplaceAll(whole, []byte(`"chain"`), []byte(`"other"`))
 	try := func(ledger, seal []byte) error {
@@ -400,7 +397,7 @@ func TestEditedLedger(t *testing.T) {
 				must.Do(t, os.WriteFile(path, data, 0o600))
 			}
 		}
-		_, earlier, err := l.Spend(spending(b, 9, 1), 0, false)
+		_, earlier, err := l.Spend(spending(usual, 9, 1), 0, false)
 		if err == nil && earlier != 3 {
 			t.Errorf("%d earlier releases; want 3", earlier)
 		}
@@ -434,8 +431,7 @@ func TestEditedLedger(t *testing.T) {
 		must.Fail(try(c.ledger, c.seal))(t, "", name)
 	}
 	for _, n := range []string{`"noise_steps":1`, `"noise_steps":999999`} {
-		must.Fail(parseLedger(bytes.Replace(whole, noise(b), []byte(n), 1)))(
+		must.Fail(parseLedger(bytes.Replace(whole, noise(usual), []byte(n), 1)))(
 			t, "it was changed", n)
-
 	}
 }

@@ -61,7 +61,8 @@ func TestSigma(t *testing.T) {
 func TestDiscreteDelta(t *testing.T) {
 	t.Parallel()
 	for _, epsilon := range []float64{0.5, 2, 8} {
-		b := Budget{Epsilon: epsilon, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Trusted}
+		b := usual
+		b.Epsilon = epsilon
 		sigma := float64(b.NoiseSteps(10))
 		shift := math.Floor(b.Sensitivity(10))
 		density := func(x float64) float64 { return math.Exp(-x * x / (2 * sigma * sigma)) }
@@ -127,106 +128,13 @@ func TestNoRandomness(t *testing.T) {
 	r := NewRelease(2, 3)
 	must.Fail(r.AddNoise(5, iotest.ErrReader(io.ErrUnexpectedEOF)))(t, "no randomness")
 	for _, sigma := range []uint64{0, maxDeviation + 1} {
-		must.Fail(NewSampler(sigma, rand.Reader))(
-			t, "",
-			fmt.Sprintf("a sampler of deviation %d", sigma))
-
-	}
-}
-
-// TestSensitivity: no point, whatever its coordinates, moves a release by more than the budget
-// says, nor does a client.
-func TestSensitivity(t *testing.T) {
-	t.Parallel()
-	const k, classes = 7, 4
-	r := rng.New(1, "sensitivity")
-	norm := func(a, b *Release) (sum float64) {
-		for i := range a.Values {
-			d := float64(a.Values[i] - b.Values[i])
-			sum += d * d
-		}
-		return math.Sqrt(sum)
-	}
-	budget := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove,
-		Noise: Trusted, Points: 12}
-	replace, client := budget, budget
-	replace.Relation, client.Unit = ReplaceOne, Client
-	largest := 0.0
-	for range 2000 {
-		w := make([]float32, 2*k)
-		scale := math.Exp(6 * r.NormFloat64())
-		for j := range w {
-			w[j] = float32(scale * r.NormFloat64())
-		}
-		if r.IntN(4) == 0 { // opposite points: the worst of replacements
-			for j := range k {
-				w[k+j] = -w[j]
-			}
-		}
-		of := func(w []float32, y ...int) *Release {
-			return must.Get(Sum(w, y, classes, k, 2.5))(t)
-		}
-		one, other := of(w[:k], r.IntN(classes)), of(w[k:], r.IntN(classes))
-		if d := norm(one, NewRelease(classes, k)); d > budget.Sensitivity(classes) {
-			t.Fatalf("a point moves the release by %v, above %v", d, budget.Sensitivity(classes))
-		} else {
-			largest = max(largest, d)
-		}
-		if d := norm(one, other); d > replace.Sensitivity(classes) {
-			t.Fatalf("a replacement moves the release by %v, above %v", d, replace.Sensitivity(classes))
-		}
-		many := NewRelease(classes, k)
-		for range 100 {
-			must.Do(t, many.Add(one))
-		}
-		many.Clip(client.ClientNorm(classes))
-		if d := norm(many, NewRelease(classes, k)); d > client.Sensitivity(classes) {
-			t.Fatalf("a client moves the release by %v, above %v", d, client.Sensitivity(classes))
-		}
-	}
-	if largest < 0.99*budget.Sensitivity(classes) {
-		t.Errorf("the largest point moved the release by %v; the bound %v is loose", largest,
-			budget.Sensitivity(classes))
-	}
-}
-
-func TestSumRefuses(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		w      []float32
-		labels []int
-		radius float64
-	}{{[]float32{1, 2, 3}, []int{0}, 1}, {[]float32{1, 2}, []int{0}, 0}} {
-		must.Fail(Sum(c.w, c.labels, 2, 2, c.radius))(t, "", fmt.Sprintf("%v was summed", c))
-	}
-	s, err := Sum([]float32{3, 4, 3, 4}, []int{7, 1}, 2, 2, 5)
-	if err != nil || s.Values[2] != 0 || s.Values[5] != CountSteps || s.Values[3] != 3*Steps/5 {
-		t.Errorf("%v, %v: want one point of class 1 at (.6, .8) of the norm", s, err)
-	}
-	// counts, and adds nothing else
-	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
-		s, err := Sum([]float32{1, float32(v), 3, 4}, []int{0, 0}, 2, 2, 5)
-		if err != nil || s.Values[2] != 2*CountSteps || s.Values[0] != 3*Steps/5 {
-			t.Errorf("beside a row with %v: %v, %v", v, s, err)
-		}
-	}
-}
-
-// TestAdd: releases of other sizes and numbers out of bounds are refused.
-func TestAdd(t *testing.T) {
-	t.Parallel()
-	a := NewRelease(2, 2)
-	wild := NewRelease(2, 2)
-	wild.Values[3] = maxEntry + 1
-	for _, o := range []*Release{NewRelease(2, 3), NewRelease(3, 2), wild, {Classes: 2, K: 2}} {
-		must.Fail(a.Add(o))(t, "", fmt.Sprintf("%v was added", o))
+		must.Fail(NewSampler(sigma, rand.Reader))(t, "", "a sampler of deviation", sigma)
 	}
 }
 
 func TestBudget(t *testing.T) {
 	t.Parallel()
-	good := Budget{Epsilon: 1, Delta: 1e-5, Unit: Example, Relation: AddRemove, Noise: Local}
-	must.Do(t, good.Check())
+	must.Do(t, usual.Check())
 	for want, change := range map[string]func(*Budget){
 		"epsilon is 0":      func(b *Budget) { b.Epsilon = 0 },
 		"epsilon is NaN":    func(b *Budget) { b.Epsilon = math.NaN() },
@@ -237,7 +145,7 @@ func TestBudget(t *testing.T) {
 		"points is 0":       func(b *Budget) { b.Unit = Client },
 		"points is 2000000": func(b *Budget) { b.Points = 2_000_000 },
 	} {
-		b := good
+		b := usual
 		change(&b)
 		must.Fail(b.Check())(t, want)
 	}
@@ -257,7 +165,7 @@ func TestBudget(t *testing.T) {
 			t.Errorf("of %v and other points: the same is %t, want %t", b, same, stray)
 		}
 	}
-	if v := good.Spend(10, 50); v.Releases != 50 ||
+	if v := usual.Spend(10, 50); v.Releases != 50 ||
 		v.Variance() != 50*float64(v.Deviation*v.Deviation) {
 		t.Errorf("account %+v", v)
 	}
@@ -338,6 +246,22 @@ func TestNoNoise(t *testing.T) {
 	}
 }
 
+// TestSum: labels that are no class's are left out, and a row that is not finite counts and adds
+// nothing else.
+func TestSum(t *testing.T) {
+	t.Parallel()
+	s, err := Sum([]float32{3, 4, 3, 4}, []int{7, 1}, 2, 2, 5)
+	if err != nil || s.Values[2] != 0 || s.Values[5] != CountSteps || s.Values[3] != 3*Steps/5 {
+		t.Errorf("%v, %v: want one point of class 1 at (.6, .8) of the norm", s, err)
+	}
+	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
+		s, err := Sum([]float32{1, float32(v), 3, 4}, []int{0, 0}, 2, 2, 5)
+		if err != nil || s.Values[2] != 2*CountSteps || s.Values[0] != 3*Steps/5 {
+			t.Errorf("beside a row with %v: %v, %v", v, s, err)
+		}
+	}
+}
+
 // TestRefuses: sizes and norms that make no release, and releases that make no sum, are refused one
 // by one.
 func TestRefuses(t *testing.T) {
@@ -348,7 +272,8 @@ func TestRefuses(t *testing.T) {
 		radius     float64
 	}{
 		"no class": {0, 2, []int{0}, 1}, "no coordinate": {2, 0, nil, 1},
-		"a label too many":    {2, 2, []int{0, 1}, 1},
+		"a label too many":     {2, 2, []int{0, 1}, 1},
+		"a coordinate too few": {2, 3, []int{0}, 1}, "a norm of nothing": {2, 2, []int{0}, 0},
 		"a norm of no number": {2, 2, []int{0}, math.NaN()},
 	} {
 		w := []float32{1, 2}
@@ -357,24 +282,19 @@ func TestRefuses(t *testing.T) {
 		}
 		must.Fail(Sum(w, c.labels, c.classes, c.k, c.radius))(t, "", name)
 	}
-	must.Fail(Sum(make([]float32, maxPoints+1), make([]int, maxPoints+1), 2, 1, 1))(
-		t, "",
-		"a point too many: no error")
-
+	must.Fail(Sum(make([]float32, maxPoints+1), make([]int, maxPoints+1), 2, 1, 1))(t, "", "a point too many")
+	a := NewRelease(2, 3) // as many numbers as 4 classes of 1 coordinate
 	for name, r := range map[string]*Release{
 		"no class": {K: 2}, "no coordinate": {Classes: 2, Values: make([]int64, 2)},
 		"a number too few":   {Classes: 2, K: 2, Values: make([]int64, 5)},
 		"a number too small": {Classes: 1, K: 1, Values: []int64{0, -maxEntry - 1}},
 		"a number too large": {Classes: 1, K: 1, Values: []int64{maxEntry + 1, 0}},
 	} {
-		if r.Check() == nil {
-			t.Errorf("%s: no error", name)
-		}
+		must.Fail(a.Add(r))(t, fmt.Sprint(r.Check()), name)
 	}
 	must.Do(t, (&Release{Classes: 1, K: 1, Values: []int64{maxEntry, -maxEntry}}).Check())
-	a := NewRelease(2, 3) // as many numbers as 4 classes of 1 coordinate
-	if a.Add(NewRelease(4, 1)) == nil {
-		t.Error("another size with as many numbers: no error")
+	for _, size := range [][2]int{{4, 1}, {2, 2}, {3, 3}} {
+		must.Fail(a.Add(NewRelease(size[0], size[1])))(t, "use one client graph", size)
 	}
 }
 
