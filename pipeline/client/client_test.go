@@ -115,6 +115,19 @@ func TestZeros(t *testing.T) {
 	}
 }
 
+// sent are the messages, one or two, that a client sends about its coordinates.
+func sent(t *testing.T, c *Client, l *Labelled, b privacy.Budget) (data [][]byte) {
+	t.Helper()
+	messages := []*federate.Release{must.Get(c.Release(l, b, "a", 1))(t)}
+	if b.Noise == privacy.TwoServers {
+		messages = must.Get(messages[0].Split(rand.Reader))(t)
+	}
+	for _, r := range messages {
+		data = append(data, must.Get(r.Encode())(t))
+	}
+	return data
+}
+
 // TestDigestTellsNothing: two messages of the same images differ, whoever adds the noise, so that a
 // digest, which is published, is no test of images that somebody has.
 func TestDigestTellsNothing(t *testing.T) {
@@ -126,12 +139,8 @@ func TestDigestTellsNothing(t *testing.T) {
 			Noise: noise, Points: 9}
 		digests := map[string]bool{}
 		for range 2 {
-			messages := []*federate.Release{must.Get(private.Release(l, b, "a", 1))(t)}
-			if noise == privacy.TwoServers {
-				messages = must.Get(messages[0].Split(rand.Reader))(t)
-			}
-			for _, r := range messages {
-				digests[models.DigestBytes(must.Get(r.Encode())(t))] = true
+			for _, data := range sent(t, private, l, b) {
+				digests[models.DigestBytes(data)] = true
 			}
 		}
 		want := 2
@@ -168,13 +177,7 @@ func TestEveryNumberAnswers(t *testing.T) {
 			}
 			b := privacy.Budget{Epsilon: 20, Delta: 1e-2, Unit: unit, Relation: privacy.AddRemove,
 				Noise: noise, Points: 1}
-			messages := []*federate.Release{must.Get(private.Release(l, b, "a", 1))(t)}
-			if noise == privacy.TwoServers {
-				messages = must.Get(messages[0].Split(rand.Reader))(t)
-			}
-			for _, r := range messages {
-				must.Get(r.Encode())(t)
-			}
+			sent(t, private, l, b)
 		}
 	}
 }

@@ -43,10 +43,15 @@ func made(t testing.TB, i int, precision federate.Precision) []byte {
 }
 
 // several are the class means of some clients.
-func several(t testing.TB, from, to int) (all [][]byte) {
+func several(t testing.TB, from, to int) [][]byte {
 	t.Helper()
-	for i := from; i < to; i++ {
-		all = append(all, made(t, i, federate.Single))
+	return each(to-from, func(i int) []byte { return made(t, from+i, federate.Single) })
+}
+
+// each returns n uploads.
+func each(n int, upload func(i int) []byte) (all [][]byte) {
+	for i := range n {
+		all = append(all, upload(i))
 	}
 	return all
 }
@@ -76,14 +81,20 @@ func encoded(t testing.TB, u *federate.Upload) []byte {
 // merged merges messages into a part's bytes.
 func merged(t testing.TB, judge func(*federate.Upload) (float64, error), all ...[]byte) []byte {
 	t.Helper()
-	m := Merger{Trust: judge == nil, Judge: judge}
+	return must.Get(merger(t, judge, all...).Part().Encode())(t)
+}
+
+// merger has merged messages.
+func merger(t testing.TB, judge func(*federate.Upload) (float64, error), all ...[]byte) *Merger {
+	t.Helper()
+	m := &Merger{Trust: judge == nil, Judge: judge}
 	if judge != nil {
 		m.Against = model
 	}
 	for _, data := range all {
 		must.Do(t, m.Add(data))
 	}
-	return must.Get(m.Part().Encode())(t)
+	return m
 }
 
 // tree merges messages in a random tree: order, groups and depth are random.
@@ -137,10 +148,7 @@ func TestTrees(t *testing.T) {
 				if name == "moments" {
 					n = 450
 				}
-				var all [][]byte
-				for i := range n {
-					all = append(all, upload(i))
-				}
+				all := each(n, upload)
 				whole := merged(t, judge, all...)
 				p := must.Get(Decode(whole, federate.Expect{}))(t)
 				if p.Clients() != n || p.Summed == 0 || (judge != nil) != (p.LeftOut > 0) ||
@@ -381,10 +389,7 @@ func changed(t testing.TB, data []byte, change func(m *partpb.Part)) []byte {
 // TestHostile: parts whose fields contradict each other, or are out of bounds, are refused.
 func TestHostile(t *testing.T) {
 	t.Parallel()
-	var few [][]byte
-	for i := range 500 {
-		few = append(few, madeMoments(t, i, 60, federate.Single))
-	}
+	few := each(500, func(i int) []byte { return madeMoments(t, i, 60, federate.Single) })
 	means, ofMoments := merged(t, nil, several(t, 0, 30)...), merged(t, nil, few...)
 	set := func(b []byte, at int, v whole.Number) {
 		copy(b[at*whole.Bytes:], whole.Append(nil, []whole.Number{v}))

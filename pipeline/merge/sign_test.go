@@ -52,10 +52,7 @@ func TestSigned(t *testing.T) {
 // their parts give the part of the whole; a part lists its own uploads and no others.
 func TestGivenLimit(t *testing.T) {
 	t.Parallel()
-	var all [][]byte
-	for i := range 40 {
-		all = append(all, made(t, i, federate.Single))
-	}
+	all := several(t, 0, 40)
 	want := merged(t, nil, all...)
 	whole := must.Get(Decode(want, federate.Expect{}))(t)
 	kept := map[string]bool{}

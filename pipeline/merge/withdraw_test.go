@@ -21,21 +21,12 @@ func TestRemove(t *testing.T) {
 	for rule, judge := range map[string]func(*federate.Upload) (float64, error){"trusted": nil,
 		"judged": judging} {
 		for _, n := range []int{6, 40} {
-			var all [][]byte
-			for i := range n {
-				all = append(all, made(t, i, federate.Single))
-			}
+			all := several(t, 0, n)
 			whole := merged(t, judge, all...)
 			p := must.Get(Decode(whole, federate.Expect{}))(t)
 			refused, kept := 0, 0
 			for i, data := range all {
-				m := Merger{Trust: judge == nil, Judge: judge}
-				if judge != nil {
-					m.Against = model
-				}
-				for _, half := range [][]byte{merged(t, judge, all[:n/2]...), merged(t, judge, all[n/2:]...)} {
-					must.Do(t, m.Add(half))
-				}
+				m := merger(t, judge, merged(t, judge, all[:n/2]...), merged(t, judge, all[n/2:]...))
 				err := m.Remove(data)
 				got := must.Get(m.Part().Encode())(t)
 				want := whole
@@ -65,15 +56,8 @@ func TestRemove(t *testing.T) {
 // TestRemoveOfMoments: sums of moments lose a client without a trace, with its calibration points.
 func TestRemoveOfMoments(t *testing.T) {
 	t.Parallel()
-	var all [][]byte
-	for i := range 450 {
-		all = append(all, madeMoments(t, i, 1+i%90, federate.Single))
-	}
-	m := Merger{Trust: true}
-	left := slices.Clone(all)
-	for _, data := range all {
-		must.Do(t, m.Add(data))
-	}
+	left := each(450, func(i int) []byte { return madeMoments(t, i, 1+i%90, federate.Single) })
+	m := merger(t, nil, left...)
 	r := rng.New(1, "gone")
 	gone := 0
 	for range 40 {
@@ -96,10 +80,7 @@ func TestRemoveOfMoments(t *testing.T) {
 // another judgement, is refused.
 func TestWithout(t *testing.T) {
 	t.Parallel()
-	var all [][]byte
-	for i := range 12 {
-		all = append(all, made(t, i, federate.Single))
-	}
+	all := several(t, 0, 12)
 	m := Merger{Trust: true, Without: map[[sha256.Size]byte]bool{sha256.Sum256(all[3]): false,
 		sha256.Sum256(all[7]): false, {}: false}}
 	for _, data := range all {
@@ -130,10 +111,7 @@ func TestWithout(t *testing.T) {
 // trace; another upload of its client, or one of nobody's round, is told of or does no harm.
 func TestWithoutInAPart(t *testing.T) {
 	t.Parallel()
-	var all [][]byte
-	for i := range 5 {
-		all = append(all, made(t, i, federate.Single))
-	}
+	all := several(t, 0, 5)
 	u := must.Get(federate.Decode(all[2], federate.Expect{}))(t)
 	u.Precision = federate.Int8
 	other, damaged := encoded(t, u), all[2][:99]
