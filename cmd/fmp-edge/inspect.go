@@ -139,7 +139,7 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	s := u.ToSet()
+	s := u.Points
 	i := uploadInfo{Kind: "upload", Bytes: len(data), Round: u.Round, Client: u.Client, Model: u.Model,
 		N: u.Images(), Size: s.N,
 		Dx: s.Dx, C: s.C, Precision: u.Precision, Masses: s.W, ClassMass: make([]float64, s.C)}

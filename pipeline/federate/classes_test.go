@@ -103,14 +103,12 @@ func TestClassesRefused(t *testing.T) {
 		"points.dims":      func(m *uploadpb.Upload) { m.Format, m.PointClasses = Format, nil },
 		"format":           func(m *uploadpb.Upload) { m.Format = 6 },
 	} {
-		_, err := Decode(spoilt(t, oneClass(5, 4, 3, 20), change), Expect{})
-		refusesField(t, field, "changed", err)
+		refusesField(Decode(spoilt(t, oneClass(5, 4, 3, 20), change), Expect{}))(t, field, "changed")
 	}
 	var m uploadpb.Upload
 	must.Do(t, proto.Unmarshal(must.Get(oneClass(5, 4, 3, 20).Encode())(t), &m))
 	m.PointClasses[0] = 0
-	_, err := Decode(must.Get(proto.Marshal(&m))(t), Expect{})
-	refusesField(t, "checksum", "damaged", err)
+	refusesField(Decode(must.Get(proto.Marshal(&m))(t), Expect{}))(t, "checksum", "damaged")
 }
 
 // calibrated is an upload of class means with so many calibration points.
@@ -172,15 +170,13 @@ func TestCalibrationRefused(t *testing.T) {
 		},
 		"scatter": func(m *uploadpb.Upload) { m.Scatter = m.Masses },
 	} {
-		_, err := Decode(spoilt(t, calibrated(2), change), Expect{})
-		refusesField(t, field, "changed", err)
+		refusesField(Decode(spoilt(t, calibrated(2), change), Expect{}))(t, field, "changed")
 	}
 	several, narrow := drawn(5, 4, 3, 20), calibrated(2)
 	several.Calibration = calibrated(2).Calibration
 	narrow.Calibration.Dx, narrow.Calibration.Z = 2, narrow.Calibration.Z[:4]
 	for field, u := range map[string]*Upload{"calibration_classes": calibrated(MaxCalibration + 1),
 		"points": several, "calibration": narrow} {
-		_, err := u.Encode()
-		refusesField(t, field, "encoding", err)
+		refusesField(u.Encode())(t, field, "encoding")
 	}
 }

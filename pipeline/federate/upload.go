@@ -105,9 +105,6 @@ type Upload struct {
 	Curve *moments.ClientCurve
 }
 
-// ToSet returns the upload's points with their masses as weights. It shares memory with the upload.
-func (u *Upload) ToSet() *point.Set { return u.Points }
-
 // Images returns the number of images behind the upload, its calibration points among them.
 func (u *Upload) Images() int {
 	n := u.N

@@ -64,7 +64,7 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 	var sets []*point.Set
 	points := 0
 	for _, u := range r.Uploads {
-		sets = append(sets, u.ToSet())
+		sets = append(sets, u.Points)
 		points += u.Points.N
 	}
 	if !r.closedForm() && r.Rest != nil {
@@ -155,7 +155,7 @@ func (s *Sampling) openMeans(eng engine.Engine, sets []*point.Set) (err error) {
 		in.Rest = r.Rest.Means
 	}
 	if r.AnchorUpload != nil {
-		in.Known, in.Yields = r.AnchorUpload.ToSet(), r.anchored == anchoredShipped
+		in.Known, in.Yields = r.AnchorUpload.Points, r.anchored == anchoredShipped
 	}
 	if r.open != nil {
 		if in.Open, err = open.FromModel(r.open); err != nil {

@@ -155,8 +155,7 @@ func TestReplayed(t *testing.T) {
 			status == 409 && !strings.Contains(string(data), "was replaced") {
 			t.Errorf("request %d, upload %d: %d %s; want %d", i, c.seed, status, data, c.want)
 		}
-		f.stop()
-		f.start()
+		f.restart()
 	}
 }
 
@@ -228,10 +227,7 @@ func TestWithdrawCut(t *testing.T) {
 		if _, err := f.store.Get(t.Context(), "a"); err != nil {
 			f.isGone("a", report)
 		}
-		status, data := f.request("DELETE", wire.UploadPath(3, "a"), nil, change)
-		if status != http.StatusOK {
-			t.Errorf("again: %d %s", status, data)
-		}
+		f.wants("again", http.StatusOK, "")(f.request("DELETE", wire.UploadPath(3, "a"), nil, change))
 		f.isGone("a", report)
 		f.stop()
 	})
@@ -427,8 +423,8 @@ func TestLostSum(t *testing.T) {
 	send("c", http.StatusGone)
 	start()
 	send("c", http.StatusGone)
-	if !f.srv.closed() || len(f.srv.Status().Versions) != 1 || f.srv.Status().Versions[0].Clients != 2 {
-		t.Errorf("versions %+v; closed: %v", f.srv.Status().Versions, f.srv.closed())
+	if f.wantsOne(2); !f.srv.closed() {
+		t.Error("the round is not closed")
 	}
 }
 
@@ -461,9 +457,7 @@ func TestMergeFollows(t *testing.T) {
 		must.Do(t, c.change(f, must.Get(f.store.Get(t.Context(), "b"))(t)))
 		must.Fail(f.srv.Pool(t.Context()))(t, "", name)
 		must.Do(t, f.srv.Pool(t.Context()))
-		if v := f.srv.Status().Versions; len(v) != 1 || v[0].Clients != c.clients {
-			t.Errorf("%s: versions %+v", name, v)
-		}
+		f.wantsOne(c.clients)
 	}
 }
 
@@ -475,8 +469,7 @@ func TestStartsOnLast(t *testing.T) {
 	f.pool()
 	stored := must.Get(f.store.Get(t.Context(), "a"))(t)
 	must.Do(t, f.store.Withdraw(t.Context(), stored, store.Gone{Time: f.clock(), By: wire.ByClient}, nil))
-	f.stop()
-	f.start()
+	f.restart()
 	if n := f.notices(); len(n.Superseded) != 1 || n.Latest != nil {
 		t.Errorf("notice %+v", n)
 	}
@@ -492,7 +485,7 @@ func TestStartsOnLast(t *testing.T) {
 // the next start, and by a withdrawal.
 func TestUnlisted(t *testing.T) {
 	for name, erase := range map[string]func(f *fixture){
-		"start": func(f *fixture) { f.stop(); f.start() },
+		"start": func(f *fixture) { f.restart() },
 		"withdrawal": func(f *fixture) {
 			f.srv.unsure = true // as after the failure
 			f.gone("a", f.made("a", 1, nil))

@@ -60,14 +60,9 @@ func TestEvaluations(t *testing.T) {
 	for i, c := range []string{"a", "b", "c"} {
 		data := f.counted(c, 20*(i+1), nil)
 		for range 2 {
-			if status, answer := f.report(c, data); status != http.StatusNoContent {
-				t.Fatalf("%s: %d %s", c, status, answer)
-			}
+			f.wants(c, http.StatusNoContent, "")(f.report(c, data))
 		}
-		if status, answer := f.report(c, f.counted(c, 20*(i+1)+1, nil)); status != 409 ||
-			code(t, answer) != wire.OtherUpload {
-			t.Errorf("%s, one image more: %d %s", c, status, answer)
-		}
+		f.wants(c+", one image more", 409, wire.OtherUpload)(f.report(c, f.counted(c, 20*(i+1)+1, nil)))
 	}
 	for name, data := range map[string][]byte{
 		"of another site": f.counted("b", 20, nil),
@@ -88,8 +83,7 @@ func TestEvaluations(t *testing.T) {
 	f.wants("without a signature", 401, "")(
 		f.request("PUT", wire.EvaluationPath(3, "a"), f.counted("a", 20, nil), reader))
 	f.wants("without the readers' token", 401, "")(f.request("GET", path, nil, nil))
-	f.stop()
-	f.start()
+	f.restart()
 	pool := func(sites int) {
 		t.Helper()
 		r := read[pooled.Result](t, 200)(f.request("GET", path, nil, reader))
@@ -124,9 +118,7 @@ func TestEvaluationsOfTheGone(t *testing.T) {
 	reports := map[string][]byte{}
 	for _, c := range []string{"a", "b"} {
 		reports[c] = f.counted(c, 20, nil)
-		if status, answer := f.report(c, reports[c]); status != http.StatusNoContent {
-			t.Fatalf("%s: %d %s", c, status, answer)
-		}
+		f.wants(c, http.StatusNoContent, "")(f.report(c, reports[c]))
 	}
 	late := f.made("b", 1, nil)
 	f.put("b", late)
@@ -145,15 +137,11 @@ func TestEvaluationsOfTheGone(t *testing.T) {
 	alone("after the withdrawal")
 	for name, data := range map[string][]byte{"the same report": reports["b"],
 		"one of the last version": f.counted("b", 20, nil)} {
-		if status, answer := f.report("b", data); status != http.StatusGone ||
-			code(t, answer) != wire.Withdrawn {
-			t.Errorf("%s: %d %s", name, status, answer)
-		}
+		f.wants(name, http.StatusGone, wire.Withdrawn)(f.report("b", data))
 	}
 	must.Do(t, f.store.PutObject(t.Context(), evaluationName("b", 1), reports["b"]))
 	alone("not deleted yet")
-	f.stop()
-	f.start()
+	f.restart()
 	if names, err := f.store.Objects(t.Context()); err != nil ||
 		slices.Contains(names, evaluationName("b", 1)) {
 		t.Errorf("after a start there are %q, %v", names, err)

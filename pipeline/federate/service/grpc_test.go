@@ -76,13 +76,17 @@ func tensorOf(name, datatype string, contents []byte, shape ...int) []byte {
 	return b
 }
 
+// rawRows is a ModelInferRequest of feature rows, of zeros, as raw bytes.
+func rawRows(n, dx int) []byte {
+	return appendBytes(appendBytes(appendText(nil, 1, modelName), 5,
+		tensorOf("features", "FP32", nil, n, dx)), 7, make([]byte, 4*n*dx))
+}
+
 // TestGRPCRows: feature rows as packed floats, as single ones, in two pieces and as raw bytes give
 // the probabilities that JSON gives.
 func TestGRPCRows(t *testing.T) {
 	f, dx := serving(t)
-	body := `{"inputs":[{"name":"features","datatype":"FP32","shape":[2,` + strconv.Itoa(dx) +
-		`],"data":` + rows(2, dx) + `}]}`
-	want := f.ask(inferPath, "application/json", []byte(body)).Body.String()
+	want := f.ask(inferPath, "application/json", inferRows(2, dx)).Body.String()
 	var packed, single []byte
 	for range 2 * dx {
 		packed = binary.LittleEndian.AppendUint32(packed, math.Float32bits(0.5))
@@ -129,16 +133,13 @@ func TestGRPCRows(t *testing.T) {
 // that was withdrawn, and only then.
 func TestSupersededIsSaid(t *testing.T) {
 	f, dx := serving(t)
-	raw := appendBytes(appendBytes(appendText(nil, 1, modelName), 5,
-		tensorOf("features", "FP32", nil, 1, dx)), 7, make([]byte, 4*dx))
+	raw := rawRows(1, dx)
 	for _, void := range []bool{false, true} {
 		f.srv.predictions.void = func(int) bool { return void }
 		for name, w := range map[string]*httptest.ResponseRecorder{
 			"gRPC": f.grpcReply("ModelInfer", frame(raw)),
 			"/v1":  f.ask("/v1/predict", "application/json", []byte(`{"features":`+rows(1, dx)+`}`)),
-			"/v2": f.ask(inferPath, "application/json",
-				[]byte(`{"inputs":[{"name":"features","datatype":"FP32","shape":[1,`+strconv.Itoa(dx)+
-					`],"data":`+rows(1, dx)+`}]}`)),
+			"/v2":  f.ask(inferPath, "application/json", inferRows(1, dx)),
 		} {
 			want := map[bool]string{true: withdrawn}[void]
 			if got := w.Header().Get("Fmp-Superseded"); w.Code != http.StatusOK || got != want {
@@ -153,7 +154,7 @@ func TestSupersededIsSaid(t *testing.T) {
 func TestGRPCRefusals(t *testing.T) {
 	f, dx := serving(t)
 	good := appendBytes(appendText(nil, 1, modelName), 5, tensorOf("features", "FP32", nil, 1, dx))
-	raw := appendBytes(slices.Clone(good), 7, make([]byte, 4*dx))
+	raw := rawRows(1, dx)
 	if code, text, _ := f.grpcCall("ModelInfer", frame(raw)); code != 0 {
 		t.Fatalf("%d %s", code, text)
 	}

@@ -182,8 +182,7 @@ func TestInferMetadata(t *testing.T) {
 // refusal is the protocol's JSON.
 func TestInferVersions(t *testing.T) {
 	f, dx := serving(t)
-	body := []byte(`{"inputs":[{"name":"features","datatype":"FP32","shape":[1,` + strconv.Itoa(dx) +
-		`],"data":` + rows(1, dx) + `}]}`)
+	body := inferRows(1, dx)
 	for path, want := range map[string]struct {
 		method string
 		status int

@@ -340,15 +340,13 @@ func TestUnreadAnswers(t *testing.T) {
 	p.intake.taking = 50 * time.Millisecond
 	const n, padding, most = 64, 1 << 20, 256 << 10
 	blank := strings.Repeat(" ", padding) + "}"
-	raw := appendBytes(appendBytes(appendText(nil, 1, modelName), 5, tensorOf("features", "FP32", nil, n, dx)), 7,
-		make([]byte, 4*n*dx))
+	raw := rawRows(n, dx)
 	for name, c := range map[string]struct {
 		path, kind string
 		body       []byte
 	}{
-		"/v1": {"/v1/predict", "application/json", []byte(`{"features": ` + rows(n, dx) + blank)},
-		"/v2": {inferPath, "application/json", fmt.Appendf(nil, `{"inputs": [{"name": "features", "shape": [%d, %d], `+
-			`"datatype": "FP32", "data": %s}]%s`, n, dx, rows(n, dx), blank)},
+		"/v1":  {"/v1/predict", "application/json", []byte(`{"features": ` + rows(n, dx) + blank)},
+		"/v2":  {inferPath, "application/json", append(bytes.TrimSuffix(inferRows(n, dx), []byte("}")), blank...)},
 		"gRPC": {grpcPath + "ModelInfer", "application/grpc", frame(appendBytes(raw, 15, make([]byte, padding)))},
 	} {
 		r := httptest.NewRequest("POST", c.path, bytes.NewReader(c.body))

@@ -65,6 +65,12 @@ func rows(n, dx int) string {
 		strings.Repeat("["+strings.TrimSuffix(strings.Repeat("0.5,", dx), ",")+"],", n), ",") + "]"
 }
 
+// inferRows is a request of the Open Inference Protocol for feature rows.
+func inferRows(n, dx int) []byte {
+	return fmt.Appendf(nil,
+		`{"inputs": [{"name": "features", "shape": [%d, %d], "datatype": "FP32", "data": %s}]}`, n, dx, rows(n, dx))
+}
+
 // TestPredictions: images and rows get answers by both interfaces, with the same probabilities;
 // what is neither is refused with its reason.
 func TestPredictions(t *testing.T) {
@@ -119,57 +125,56 @@ func TestPredictions(t *testing.T) {
 			t.Errorf("grey images of %d x 28: %d %s, of 28 x 28 %s", size, w.Code, w.Body, flat[0])
 		}
 	}
-	for _, c := range []struct{ path, kind, body, want string }{
-		{"/v1/predict", "application/json", `{"features": ` + rows(1, dx+1) + `}`, "want dx"},
-		{"/v1/predict", "application/json", `{"features": ` + rows(maxPredictItems+1, 1) + `}`,
-			"more than 1024 rows"},
-		{"/v1/predict", "application/json", `{"features": []}`, "0 rows"},
-		{"/v1/predict", "application/json", `{"rows": []}`, "where features is wanted"},
-		{"/v1/predict", "application/json", `{"features": [[1]], "more": 1}`, "send nothing else"},
-		{"/v1/predict", "application/json", `{"features": [[1]]} {}`, "send nothing else"},
-		{"/v1/predict", "application/json", `{"features": [["x"]]}`, "cannot unmarshal"},
-		{"/v1/predict", "application/json", `{"features": [[1e39]]}`, "cannot unmarshal"},
-		{"/v1/predict", "application/json", `{"features": ` + strings.Replace(rows(1, dx), "0.5", "null", 1) + `}`,
-			"is null"},
-		{"/v1/predict", "application/json", `{"features": [null]}`, "is null"},
-		{"/v1/predict", "image/png", "x", "image"},
-		{"/v1/predict", "text/plain", "x", "want image/png"},
-		{inferPath, "application/json", string(infer("[1, 3]", "[1, 2, 3]")), "has shape [1 3]"},
-		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), "[1]")),
-			"1 numbers; want"},
-		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), rows(2, dx))),
-			"more than the"},
-		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `["x"]`)),
-			"is no number"},
-		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `{}`)),
-			"is no number"},
-		{inferPath, "application/json", string(infer(fmt.Sprintf("[1, %d]", dx), `[1e300]`)),
-			"allowed are"},
-		{inferPath, "application/json",
-			string(infer(fmt.Sprintf("[1, %d]", dx), `[[[[[[[[[1]]]]]]]]]`)), "want 32"},
-		{inferPath, "application/json", string(grey("[1, 28, 28, 3]", 28*28*3)), "has shape"},
-		{inferPath, "application/json", string(grey("[1, 0, 28, 1]", 1)), "has shape"},
-		{inferPath, "application/json", strings.ReplaceAll(string(grey("[1, 28, 28, 1]", 28*28)), "7", "0.7"),
-			"0.7 is no whole number"},
-		{inferPath, "application/json", strings.ReplaceAll(string(grey("[1, 5, 5, 1]", 25)), "7,", "256,"),
-			"256"},
-		{"/v1/predict", "", "", "Content-Type"},
-		{inferPath, "application/json", string(grey("[1, 5, 5, 1]", 24)), "24 numbers; want"},
-		{inferPath, "application/json", string(grey("[1, 16000000, 2, 1]", 1)),
-			"allowed are 16000000 in all"},
-		{inferPath, "application/json", string(grey("[1000, 400, 400, 1]", 1)),
-			"allowed are 33554432 bytes"},
-		{inferPath, "application/json", `{"inputs": []}`, "want one"},
-	} {
-		if w := f.ask(c.path, c.kind, []byte(c.body)); w.Code != 400 ||
-			!strings.Contains(w.Body.String(), c.want) {
-			t.Errorf("%s %.60s: %d %s; want 400 and %q", c.path, c.body, w.Code, w.Body, c.want)
+	refused := func(path, kind, body, want string) {
+		t.Helper()
+		if w := f.ask(path, kind, []byte(body)); w.Code != 400 || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s %.60s: %d %s; want 400 and %q", path, body, w.Code, w.Body, want)
 		}
+	}
+	refused("/v1/predict", "image/png", "x", "image")
+	refused("/v1/predict", "text/plain", "x", "want image/png")
+	refused("/v1/predict", "", "", "Content-Type")
+	for _, c := range [][2]string{
+		{`{"features": ` + rows(1, dx+1) + `}`, "want dx"},
+		{`{"features": ` + rows(maxPredictItems+1, 1) + `}`, "more than 1024 rows"},
+		{`{"features": []}`, "0 rows"},
+		{`{"rows": []}`, "where features is wanted"},
+		{`{"features": [[1]], "more": 1}`, "send nothing else"},
+		{`{"features": [[1]]} {}`, "send nothing else"},
+		{`{"features": [["x"]]}`, "cannot unmarshal"},
+		{`{"features": [[1e39]]}`, "cannot unmarshal"},
+		{`{"features": ` + strings.Replace(rows(1, dx), "0.5", "null", 1) + `}`, "is null"},
+		{`{"features": [null]}`, "is null"},
+	} {
+		refused("/v1/predict", "application/json", c[0], c[1])
+	}
+	one := fmt.Sprintf("[1, %d]", dx)
+	for _, c := range []struct {
+		body []byte
+		want string
+	}{
+		{infer("[1, 3]", "[1, 2, 3]"), "has shape [1 3]"},
+		{infer(one, "[1]"), "1 numbers; want"},
+		{infer(one, rows(2, dx)), "more than the"},
+		{infer(one, `["x"]`), "is no number"},
+		{infer(one, `{}`), "is no number"},
+		{infer(one, `[1e300]`), "allowed are"},
+		{infer(one, `[[[[[[[[[1]]]]]]]]]`), "want 32"},
+		{grey("[1, 28, 28, 3]", 28*28*3), "has shape"},
+		{grey("[1, 0, 28, 1]", 1), "has shape"},
+		{bytes.ReplaceAll(grey("[1, 28, 28, 1]", 28*28), []byte("7"), []byte("0.7")), "0.7 is no whole number"},
+		{bytes.ReplaceAll(grey("[1, 5, 5, 1]", 25), []byte("7,"), []byte("256,")), "256"},
+		{grey("[1, 5, 5, 1]", 24), "24 numbers; want"},
+		{grey("[1, 16000000, 2, 1]", 1), "allowed are 16000000 in all"},
+		{grey("[1000, 400, 400, 1]", 1), "allowed are 33554432 bytes"},
+		{[]byte(`{"inputs": []}`), "want one"},
+	} {
+		refused(inferPath, "application/json", string(c.body), c.want)
 	}
 	// What is over a bound is not parsed further, and takes no more memory than its buffer.
 	long := []byte(`{"features": [` + strings.Repeat("[],", 1<<20))
 	alloctest.AtMost(t, 4*len(long), func() { f.ask("/v1/predict", "application/json", long) })
-	long = infer(fmt.Sprintf("[1, %d]", dx), "["+strings.Repeat("0,", 1<<20)+"0]")
+	long = infer(one, "["+strings.Repeat("0,", 1<<20)+"0]")
 	alloctest.AtMost(t, 5*len(long), func() { f.ask(inferPath, "application/json", long) })
 }
 
@@ -178,9 +183,7 @@ func TestPredictions(t *testing.T) {
 func FuzzPredict(f *testing.F) {
 	x, dx := serving(f)
 	f.Add(false, "application/json", []byte(`{"features": `+rows(1, dx)+`}`))
-	f.Add(true, "", fmt.Appendf(nil,
-		`{"inputs": [{"name": "features", "shape": [1, %d], "datatype": "FP32", "data": %s}]}`,
-		dx, rows(1, dx)))
+	f.Add(true, "", inferRows(1, dx))
 	f.Add(true, "",
 		[]byte(
 			`{"inputs": [{"name": "images", "shape": [1, 28, 28, 1], "datatype": "UINT8", "data": [255]}], "outputs": [{"name": "entropy"}]}`))
@@ -232,14 +235,12 @@ func (f *fixture) askings(n, dx, side int) []asking {
 		}
 	}
 	own := []byte(`{"features": ` + rows(n, dx) + `}`)
-	infer := fmt.Appendf(nil,
-		`{"inputs": [{"name": "features", "shape": [%d, %d], "datatype": "FP32", "data": %s}]}`, n,
-		dx, rows(n, dx))
+	infer := inferRows(n, dx)
 	data := make([]byte, 4*n*dx)
 	text := fmt.Sprintf(
 		`{"inputs": [{"name": "features", "shape": [%d, %d], "datatype": "FP32", "parameters": {"binary_data_size": %d}}], `+`"parameters": {"binary_data_output": true}}`, n, dx, len(data))
 	head := appendText(nil, 1, modelName)
-	raw := appendBytes(appendBytes(head, 5, tensorOf("features", "FP32", nil, n, dx)), 7, data)
+	raw := rawRows(n, dx)
 	contents := appendBytes(head, 5, tensorOf("features", "FP32", appendBytes(nil, 6, data), n, dx))
 	picture := image.NewNRGBA64(image.Rect(0, 0, side, side))
 	for i := range side {

@@ -99,9 +99,7 @@ func greedy(u *federate.Upload) {
 func TestRefusedKeepNobodyWaiting(t *testing.T) {
 	for extra, want := range map[string]bool{"": true, "quorum: 4\n": false, "min_uploads: 4\n": false} {
 		f := newFixture(t, extra)
-		if status, data := f.put("d/e f", f.made("d/e f", 1, greedy)); code(t, data) != wire.BadUpload {
-			t.Fatalf("a thousand times the images: %d %s", status, data)
-		}
+		f.wants("a thousand times the images", 422, wire.BadUpload)(f.put("d/e f", f.made("d/e f", 1, greedy)))
 		for _, client := range []string{"a", "b", "c"} {
 			if f.srv.due() <= 0 {
 				t.Errorf("%q: due before %s has answered", extra, client)
@@ -111,8 +109,7 @@ func TestRefusedKeepNobodyWaiting(t *testing.T) {
 		if got := f.srv.due() <= 0; got != want {
 			t.Errorf("%q: due %v with three in and one refused; want %v", extra, got, want)
 		}
-		f.stop()
-		f.start()
+		f.restart()
 		if got := f.srv.due() <= 0; got != want {
 			t.Errorf("%q: due %v after a restart; want %v", extra, got, want)
 		}
@@ -121,10 +118,8 @@ func TestRefusedKeepNobodyWaiting(t *testing.T) {
 		}
 		must.Do(t, f.srv.Pool(t.Context()))
 		f.pass(2 * time.Minute)
-		if status, data := f.put("d/e f", f.made("d/e f", 1, nil)); status != http.StatusCreated ||
-			f.srv.due() > 0 {
-			t.Errorf("mended, it is not in the next version: %d %s, due in %v", status,
-				data, f.srv.due())
+		if f.in("d/e f"); f.srv.due() > 0 {
+			t.Errorf("mended, it is not in the next version, due in %v", f.srv.due())
 		}
 	}
 	f := newFixture(t, "privacy: {epsilon: 1, noise: trusted}\n")
@@ -146,8 +141,7 @@ func TestRefusedKeepNobodyWaiting(t *testing.T) {
 func TestFloodOfRefusals(t *testing.T) {
 	f := newFixture(t, "")
 	var log strings.Builder
-	f.stop()
-	f.start()
+	f.restart()
 	f.srv.Log = quietly(slog.New(slog.NewTextHandler(&log, nil)))
 	bad, off := f.made("a", 1, greedy), 0
 	for range 300 {

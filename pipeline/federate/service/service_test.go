@@ -129,6 +129,12 @@ func (f *fixture) start() {
 	f.http = httptest.NewServer(f.srv.Handler())
 }
 
+func (f *fixture) restart() {
+	f.t.Helper()
+	f.stop()
+	f.start()
+}
+
 func (f *fixture) stop() {
 	f.http.Close()
 	f.store.Close()
@@ -241,13 +247,28 @@ func code(t testing.TB, data []byte) string {
 	return p.Code
 }
 
-// wants checks the answer to a request: its status, and the code of a refusal, if one is wanted.
-func (f *fixture) wants(name string, status int, refusal string) func(int, []byte) {
+// wants checks the answer to a request: its status, the code of a refusal, if one is wanted, and words
+// in it, as they are or as JSON has them.
+func (f *fixture) wants(name string, status int, refusal string, words ...string) func(int, []byte) {
 	return func(got int, data []byte) {
 		f.t.Helper()
 		if got != status || refusal != "" && code(f.t, data) != refusal {
 			f.t.Errorf("%s: %d %s; want %d %s", name, got, data, status, refusal)
 		}
+		for _, w := range words {
+			if !strings.Contains(string(data), w) &&
+				!strings.Contains(string(data), strings.ReplaceAll(w, `"`, `\"`)) {
+				f.t.Errorf("%s: %s; want %s", name, data, w)
+			}
+		}
+	}
+}
+
+// wantsOne checks that the round has one version, of a number of clients.
+func (f *fixture) wantsOne(clients int) {
+	f.t.Helper()
+	if v := f.srv.Status().Versions; len(v) != 1 || v[0].Clients != clients {
+		f.t.Errorf("versions %+v; want one of %d clients", v, clients)
 	}
 }
 
@@ -293,8 +314,7 @@ func TestRound(t *testing.T) {
 			t.Errorf("with %d of a quorum of 3, due: %v", i+1, got)
 		}
 		if i == 1 { // what is in survives the server
-			f.stop()
-			f.start()
+			f.restart()
 		}
 		if own, same := f.request("GET", wire.ReceiptPath(3, c), nil,
 			f.signed(f.keys[c], identity.Ask, nil, nil)); own != http.StatusOK ||
@@ -317,8 +337,7 @@ func TestRound(t *testing.T) {
 		t.Errorf("a late upload is pooled in %v", d)
 	}
 	must.Do(t, f.srv.Pool(t.Context()))
-	f.stop()
-	f.start()
+	f.restart()
 	if d := f.srv.due(); d < time.Minute {
 		t.Errorf("after a restart due in %v", d)
 	}
@@ -344,14 +363,8 @@ func TestRound(t *testing.T) {
 			t.Errorf("%s: %d %s", p, status, data)
 		}
 	}
-	_, page := f.request("GET", "/", nil, reader)
-	for _, want := range []string{"4<small> of 4", "accuracy</th><td>0.75",
-		`<span class="bad">0.25</span>`, "<span>0.50</span>", ">7777<",
-		"d/e f"} {
-		if !bytes.Contains(page, []byte(want)) {
-			t.Errorf("the page lacks %s:\n%s", want, page)
-		}
-	}
+	f.wants("the page", 200, "", "4<small> of 4", "accuracy</th><td>0.75", `<span class="bad">0.25</span>`,
+		"<span>0.50</span>", ">7777<", "d/e f")(f.request("GET", "/", nil, reader))
 }
 
 // TestUnauthorised: every action that is not allowed is refused, and leaves nothing behind.
@@ -422,10 +435,7 @@ func TestUnauthorised(t *testing.T) {
 		{"the metrics", "GET", "/metrics", nil, nil, 401, wire.NoToken},
 		{"the versions", "GET", wire.RoundPath(3) + "/versions", nil, nil, 401, wire.NoToken},
 	} {
-		status, data := f.request(c.method, c.path, c.body, c.change)
-		if status != c.status || code(t, data) != c.code {
-			t.Errorf("%s: %d %s; want %d %s", c.name, status, data, c.status, c.code)
-		}
+		f.wants(c.name, c.status, c.code)(f.request(c.method, c.path, c.body, c.change))
 	}
 	// what only readers may, nobody else may, a client's signature included
 	for _, r := range f.srv.routes() {
@@ -433,10 +443,7 @@ func TestUnauthorised(t *testing.T) {
 			path = strings.NewReplacer("{round}", "3", "{version}", "1", "{$}", "").Replace(path)
 			for _, change := range []func(*http.Request){nil, sign(f.keys["a"], nil),
 				func(r *http.Request) { r.Header.Set("Authorization", "Bearer ") }} {
-				if status, data := f.request(method, path, nil, change); status != 401 ||
-					code(t, data) != wire.NoToken {
-					t.Errorf("%s without the token: %d %s", r.pattern, status, data)
-				}
+				f.wants(r.pattern, 401, wire.NoToken)(f.request(method, path, nil, change))
 			}
 		}
 	}
@@ -454,11 +461,7 @@ func TestUnauthorised(t *testing.T) {
 			u.N, u.Points.W = 1e9, heavy(len(u.Points.W), 1e9)
 		},
 	} {
-		if status, data := f.put("a", f.made("a", 1, change)); status != 422 ||
-			!strings.Contains(string(data), name) &&
-				!strings.Contains(string(data), strings.ReplaceAll(name, `"`, `\"`)) {
-			t.Errorf("%s: %d %s", name, status, data)
-		}
+		f.wants(name, 422, "", name)(f.put("a", f.made("a", 1, change)))
 	}
 	st := f.srv.Status()
 	if len(st.Refused) != 1 || st.Refused[0].Client != "a" || st.Refused[0].Count != 5 || st.In != 1 {
@@ -472,8 +475,7 @@ func TestUnauthorised(t *testing.T) {
 	f.wants("after the deadline", 410, wire.RoundClosed)(f.put("c", f.made("c", 1, nil)))
 	f.wants("the same bytes after the deadline", 200, "")(f.put("a", good))
 	must.Do(t, f.srv.Pool(t.Context()))
-	f.stop()
-	f.start()
+	f.restart()
 	if st := f.srv.Status(); st.In != 2 || len(st.Refused) != 1 || st.State != wire.Closed ||
 		len(st.Missing) != 2 {
 		t.Errorf("after a restart: %+v", st)
@@ -487,12 +489,7 @@ func TestSameImages(t *testing.T) {
 	var replies []string
 	for _, c := range []string{"a", "b"} {
 		data := f.made("a", 1, func(u *federate.Upload) { u.Client = c })
-		status, text := f.put(c, data)
-		if status != 201 {
-			t.Errorf("%s: %d %s", c, status, text)
-		}
-		var r wire.Receipt
-		must.Do(t, json.Unmarshal(text, &r))
+		r := read[wire.Receipt](t, 201)(f.put(c, data))
 		r.Client, r.Upload, r.Signature = "", "", ""
 		replies = append(replies, fmt.Sprintf("%+v", r))
 	}
@@ -557,10 +554,8 @@ func TestBounds(t *testing.T) {
 		f.wants(c.name, c.status, "")(f.put("a", f.made("a", 1, c.change)))
 	}
 	f.round.Calibrate = 1
-	if status, data := f.put("a", f.made("a", 2, beside(2))); status != 422 ||
-		!strings.Contains(string(data), "calibrate of the round allows 1") {
-		t.Errorf("a calibration point more: %d %s", status, data)
-	}
+	f.wants("a calibration point more", 422, "", "calibrate of the round allows 1")(
+		f.put("a", f.made("a", 2, beside(2))))
 	f.round.Bounds.Bytes--
 	f.wants("one byte more", 413, wire.TooLarge)(f.put("b", f.made("b", 1, beside(2))))
 	if st := f.srv.Status(); st.In != 1 || st.Members[0].Client != "a" {

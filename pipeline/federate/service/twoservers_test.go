@@ -123,20 +123,12 @@ func (p *pair) isSum(t *testing.T, got *privacy.Release, clients ...string) {
 func TestTwoServers(t *testing.T) {
 	p := newPair(t)
 	for f, want := range map[*fixture]string{p.leader: `"server":"leader"`, p.helper: `"server":"helper"`} {
-		if _, data := f.request("GET", wire.RoundPath(3), nil, nil); !strings.Contains(string(data), want) ||
-			!strings.Contains(string(data), `"honesty":false`) {
-			t.Errorf("%s; want %s, and no honesty", data, want)
-		}
-		if _, data := f.request("GET", "/", nil, reader); !strings.Contains(string(data), "shares of class sums") {
-			t.Errorf("the page does not say what is in: %s", data)
-		}
+		f.wants("the round", 200, "", want, `"honesty":false`)(f.request("GET", wire.RoundPath(3), nil, nil))
+		f.wants("the page", 200, "", "shares of class sums")(f.request("GET", "/", nil, reader))
 	}
 	refused := func(f *fixture, client string, data []byte, status int, c, want string) {
 		t.Helper()
-		if got, reply := f.put(client, data); got != status || code(t, reply) != c ||
-			!strings.Contains(string(reply), want) {
-			t.Errorf("%d %s; want %d %s %s", got, reply, status, c, want)
-		}
+		f.wants(client, status, c, want)(f.put(client, data))
 	}
 	l, h := p.shares("a", nil)
 	refused(p.leader, "a", h, 422, wire.BadUpload, "this one is the leader")
@@ -167,8 +159,7 @@ func TestTwoServers(t *testing.T) {
 	refused(p.leader, "c", l, 503, wire.Unavailable, "send again")
 	p.lose = false
 	for _, f := range []*fixture{p.helper, p.leader} {
-		f.stop()
-		f.start()
+		f.restart()
 	}
 	p.leader.wants("an upload", 201, "")(p.leader.put("c", l))
 
@@ -184,8 +175,7 @@ func TestTwoServers(t *testing.T) {
 	p.lose = false
 	kept := must.Get(p.helper.store.Object(t.Context(), openedObject, maxOpened))(t)
 	for _, f := range []*fixture{p.helper, p.leader} {
-		f.stop()
-		f.start()
+		f.restart()
 	}
 	if p.leader.srv.due() > 0 {
 		t.Error("a leader that was stopped while it opened a sum does not go on")
@@ -230,49 +220,39 @@ func TestLeaderAsks(t *testing.T) {
 		}
 		return s
 	}
-	problem := func(err error, want string) {
-		t.Helper()
-		var p *wire.Problem
-		if !errors.As(err, &p) || p.Code != want {
-			t.Errorf("error %v; want %s", err, want)
+	problem := func(want string) func(_ []byte, err error) {
+		return func(_ []byte, err error) {
+			t.Helper()
+			var p *wire.Problem
+			if !errors.As(err, &p) || p.Code != want {
+				t.Errorf("error %v; want %s", err, want)
+			}
 		}
 	}
 	ask := p.leader.helper
 	stranger := must.Get(NewHelper(p.helper.http.URL, "", "another secret altogether"))(t)
-	_, err := stranger.sum(t.Context(), 3, of("a", "b"))
-	problem(err, wire.NoToken)
-	_, err = stranger.check(t.Context(), 3, "a", proofCheck{nonce("a"), []byte("x")})
-	problem(err, wire.NoToken)
+	problem(wire.NoToken)(stranger.sum(t.Context(), 3, of("a", "b")))
+	problem(wire.NoToken)(stranger.check(t.Context(), 3, "a", proofCheck{nonce("a"), []byte("x")}))
 	self := must.Get(NewHelper(p.leader.http.URL, "", twoSecret))(t)
-	_, err = self.sum(t.Context(), 3, of("a", "b"))
-	problem(err, wire.NoToken) // a leader is nobody's helper
-	_, err = ask.sum(t.Context(), 4, of("a", "b"))
-	problem(err, wire.NoRound)
-	_, err = ask.check(t.Context(), 3, "a", proofCheck{nonce("a"), []byte("another part")})
-	problem(err, wire.OtherUpload)
-	_, err = ask.sum(t.Context(), 3, of("a"))
-	problem(err, wire.BadRequest) // fewer than least
-	_, err = ask.sum(t.Context(), 3, of("b", "a"))
-	problem(err, wire.BadRequest)
-	_, err = ask.sum(t.Context(), 3, of("a", "a"))
-	problem(err, wire.BadRequest)
+	problem(wire.NoToken)(self.sum(t.Context(), 3, of("a", "b"))) // a leader is nobody's helper
+	problem(wire.NoRound)(ask.sum(t.Context(), 4, of("a", "b")))
+	problem(wire.OtherUpload)(ask.check(t.Context(), 3, "a", proofCheck{nonce("a"), []byte("another part")}))
+	problem(wire.BadRequest)(ask.sum(t.Context(), 3, of("a"))) // fewer than least
+	problem(wire.BadRequest)(ask.sum(t.Context(), 3, of("b", "a")))
+	problem(wire.BadRequest)(ask.sum(t.Context(), 3, of("a", "a")))
 	wrong := of("a", "b")
 	wrong.Clients[1].Nonce = nonce("a")
-	_, err = ask.sum(t.Context(), 3, wrong)
-	problem(err, wire.NoShare)
+	problem(wire.NoShare)(ask.sum(t.Context(), 3, wrong))
 	_, h := p.shares("d/e f", nil)
 	p.helper.wants("an upload", 201, "")(p.helper.put("d/e f", h))
-	_, err = ask.sum(t.Context(), 3, of("a", "d/e f"))
-	problem(err, wire.NoShare) // not checked
+	problem(wire.NoShare)(ask.sum(t.Context(), 3, of("a", "d/e f"))) // not checked
 	one := must.Get(ask.sum(t.Context(), 3, of("a", "b")))(t)
 	same, err := ask.sum(t.Context(), 3, of("a", "b"))
 	if err != nil || !bytes.Equal(one, same) {
 		t.Errorf("asked again it is another share, %v", err)
 	}
-	_, err = ask.sum(t.Context(), 3, of("a", "b", "c"))
-	problem(err, wire.SumOpened)
-	_, err = ask.check(t.Context(), 3, "d/e f", proofCheck{nonce("d/e f"), []byte("x")})
-	problem(err, wire.RoundClosed)
+	problem(wire.SumOpened)(ask.sum(t.Context(), 3, of("a", "b", "c")))
+	problem(wire.RoundClosed)(ask.check(t.Context(), 3, "d/e f", proofCheck{nonce("d/e f"), []byte("x")}))
 }
 
 // TestLeastOfSum: the helper gives its share of a sum wherever the round file has the leader make one:
@@ -333,10 +313,7 @@ func TestShareOfAnother(t *testing.T) {
 	}
 	// one share alone does not show it
 	p.helper.wants("an upload", 201, "")(p.helper.put("b", steal(h)))
-	if status, reply := p.leader.put("b", steal(l)); status != 422 ||
-		!strings.Contains(string(reply), "in range") {
-		t.Errorf("%d %s", status, reply)
-	}
+	p.leader.wants("stolen", 422, "", "in range")(p.leader.put("b", steal(l)))
 	if _, err := p.leader.store.Get(t.Context(), "b"); !errors.Is(err, store.ErrNone) {
 		t.Errorf("it is in: %v", err)
 	}
@@ -347,9 +324,7 @@ func TestShareOfAnother(t *testing.T) {
 func FuzzLeaderAsks(f *testing.F) {
 	p := newPair(f)
 	_, h := p.shares("a", nil)
-	if status, reply := p.helper.put("a", h); status != 201 {
-		f.Fatalf("%d %s", status, reply)
-	}
+	p.helper.wants("an upload", 201, "")(p.helper.put("a", h))
 	token := peerToken(twoSecret)
 	handler := p.helper.srv.Handler()
 	good, _ := json.Marshal(sumOf{Clients: []shared{{"a", make([]byte, 16)}, {"b", nil}}})
@@ -397,9 +372,7 @@ func TestReceiptAndSum(t *testing.T) {
 		}
 	})
 	group.Wait()
-	if v := p.leader.srv.Status().Versions; len(v) != 1 || v[0].Clients != int(in.Load()) {
-		t.Errorf("%d receipts, %+v", in.Load(), v)
-	}
+	p.leader.wantsOne(int(in.Load()))
 }
 
 // TestHelperHangs: a client that gave up waiting for a helper that hangs is taken when it comes again.

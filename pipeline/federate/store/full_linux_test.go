@@ -63,7 +63,7 @@ func TestFullDisk(t *testing.T) {
 	all := func(when string) {
 		t.Helper()
 		in := map[string]bool{}
-		for r, err := range s.Records(t.Context()) {
+		for r, err := range s.All(t.Context()) {
 			must.Do(t, err)
 			in[r.Receipt.Client] = true
 		}

@@ -34,11 +34,9 @@ func TestHold(t *testing.T) {
 	o := external(t)
 	refused := func(when, server, says string) {
 		t.Helper()
-		_, _, err := held(t, o, server)
-		must.Fail(0, err)(t, says, when)
+		must.Fail(held(t, o, server))(t, says, when)
 	}
-	first, _, err := held(t, o, "key a")
-	must.Do(t, err)
+	first, _ := must.Get2(held(t, o, "key a"))(t)
 	refused("another server", "key b", "the server with the key key a, and this one's is key b")
 	start := time.Now()
 	refused("the same server twice", "key a", ErrBusy.Error())
@@ -48,23 +46,20 @@ func TestHold(t *testing.T) {
 	first.Close()
 	refused("another server, the first one gone", "key b", "bring back that one's server.key")
 	start = time.Now()
-	killed, _, err := held(t, o, "key a")
-	must.Do(t, err)
+	killed, _ := must.Get2(held(t, o, "key a"))(t)
 	if d := time.Since(start); d > holdFor/2 {
 		t.Errorf("after a stop: %v", d)
 	}
 	killed.conn.Close()
 	renewEvery = 3 * time.Second // this one falls silent
 	start = time.Now()
-	slow, lost, err := held(t, o, "key a")
-	must.Do(t, err)
+	slow, lost := must.Get2(held(t, o, "key a"))(t)
 	if d := time.Since(start); d < holdFor {
 		t.Errorf("taken from a killed one after %v", d)
 	}
 	defer slow.Close()
 	renewEvery, holdFor = 100*time.Millisecond, 500*time.Millisecond
-	last, kept, err := held(t, o, "key a")
-	must.Do(t, err)
+	last, kept := must.Get2(held(t, o, "key a"))(t)
 	if err := <-lost; !errors.Is(err, ErrBusy) {
 		t.Errorf("of which it was taken: %v", err)
 	}
@@ -80,8 +75,7 @@ func TestHold(t *testing.T) {
 // TestLostAnswer: a renewal whose answer was lost takes the hold from nobody.
 func TestLostAnswer(t *testing.T) {
 	o := external(t)
-	s, _, err := held(t, o, "key")
-	must.Do(t, err)
+	s, _ := must.Get2(held(t, o, "key"))(t)
 	h := &hold{kv: s.hold.kv, mine: s.hold.mine}
 	must.Do(t, h.write(t.Context(), h.mine))
 	h.mine.Holder, h.revision = "another", 1
@@ -98,8 +92,7 @@ func TestStoodStill(t *testing.T) {
 	defer func(a, b time.Duration) { renewEvery, holdFor = a, b }(renewEvery, holdFor)
 	o := external(t)
 	renewEvery, holdFor = time.Hour, 400*time.Millisecond
-	still, _, err := held(t, o, "key")
-	must.Do(t, err)
+	still, _ := must.Get2(held(t, o, "key"))(t)
 	defer still.Close()
 	for !still.hold.late() {
 		time.Sleep(time.Millisecond)
@@ -108,7 +101,7 @@ func TestStoodStill(t *testing.T) {
 	must.Do(t, still.Put(ctx, record("kept", "1"), 0))
 	kept := must.Get(still.Get(ctx, "kept"))(t)
 	var last *Store
-	must.Fail(0, still.write(ctx, 1, func(context.Context) error {
+	must.Fail(0, still.write(ctx, 1, func(context.Context) (err error) {
 		renewEvery = 20 * time.Millisecond
 		last, _, err = held(t, o, "key")
 		return err
@@ -136,8 +129,7 @@ func TestOwnerRemoved(t *testing.T) {
 	defer func(d time.Duration) { renewEvery = d }(renewEvery)
 	renewEvery = 50 * time.Millisecond
 	o := external(t)
-	s, lost, err := held(t, o, "key")
-	must.Do(t, err)
+	s, lost := must.Get2(held(t, o, "key"))(t)
 	must.Do(t, s.hold.kv.Purge(t.Context(), ownerKey))
 	select {
 	case err := <-lost:
@@ -146,8 +138,7 @@ func TestOwnerRemoved(t *testing.T) {
 		t.Error("the holder is not told")
 	}
 	s.Close()
-	_, _, err = held(t, o, "key")
-	must.Do(t, err)
+	must.Get2(held(t, o, "key"))(t)
 }
 
 // TestReadyStored: a state is ready only while its hold is renewed: a NATS server without the others of
@@ -155,8 +146,7 @@ func TestOwnerRemoved(t *testing.T) {
 func TestReadyStored(t *testing.T) {
 	defer func(a time.Duration) { renewEvery = a }(renewEvery)
 	renewEvery = time.Hour
-	s, _, err := held(t, external(t), "key")
-	must.Do(t, err)
+	s, _ := must.Get2(held(t, external(t), "key"))(t)
 	for _, c := range []struct {
 		ago  time.Duration
 		says string

@@ -130,7 +130,7 @@ func Attach(ctx context.Context, conn *nats.Conn, name string, replicas int) (*S
 	s := &Store{conn: conn, name: name, replicas: replicas}
 	err := s.dial()
 	if err == nil {
-		err = s.bind(ctx)
+		err = s.bind(ctx, false)
 	}
 	return s, err
 }
@@ -147,10 +147,15 @@ func (s *Store) open(ctx context.Context, start time.Time) error {
 	if err := s.dial(); err != nil {
 		return err
 	}
-	err := s.create(ctx, start)
+	err := s.bind(ctx, true)
+	if err == nil {
+		if err = unlessFull(s.discardRest(ctx, start)); err != nil {
+			err = fmt.Errorf("store: bucket %s-objects: %w", s.name, err)
+		}
+	}
 	// on a full disk the buckets that are there serve their values
 	if full := s.Room(); err != nil && full != nil {
-		if s.bind(ctx) == nil {
+		if s.bind(ctx, false) == nil {
 			err = nil
 		} else {
 			err = errors.Join(err, full)
@@ -162,50 +167,32 @@ func (s *Store) open(ctx context.Context, start time.Time) error {
 	return err
 }
 
-// create creates the buckets if they do not exist.
-func (s *Store) create(ctx context.Context, start time.Time) (err error) {
+// bind uses the buckets that are there; create makes those that are not.
+func (s *Store) bind(ctx context.Context, create bool) (err error) {
+	bucketOf, keyValue, objectStore := s.bindBucket, s.js.KeyValue, s.js.ObjectStore
+	if create {
+		bucketOf = s.openBucket
+		keyValue = func(ctx context.Context, name string) (jetstream.KeyValue, error) {
+			return s.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, History: 1,
+				Storage: jetstream.FileStorage, Replicas: s.replicas})
+		}
+		objectStore = func(ctx context.Context, name string) (jetstream.ObjectStore, error) {
+			return s.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name,
+				Storage: jetstream.FileStorage, Replicas: s.replicas})
+		}
+	}
 	for _, b := range []struct {
 		to   *bucket
 		name string
 	}{{&s.uploads, "uploads"}, {&s.refused, "refused"}} {
-		if *b.to, err = s.openBucket(ctx, s.name+"-"+b.name); err != nil {
+		if *b.to, err = bucketOf(ctx, s.name+"-"+b.name); err != nil {
 			return fmt.Errorf("store: bucket %s-%s: %w", s.name, b.name, err)
 		}
 	}
-	s.versions, err = s.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{
-		Bucket: s.name + "-versions", History: 1, Storage: jetstream.FileStorage,
-		Replicas: s.replicas})
-	if err != nil {
+	if s.versions, err = keyValue(ctx, s.name+"-versions"); err != nil {
 		return fmt.Errorf("store: bucket %s-versions: %w", s.name, err)
 	}
-	s.objects, err = s.js.CreateOrUpdateObjectStore(ctx,
-		jetstream.ObjectStoreConfig{Bucket: s.name + "-objects",
-			Storage: jetstream.FileStorage, Replicas: s.replicas})
-	if err == nil {
-		if s.parts, err = s.js.Stream(ctx, "OBJ_"+s.name+"-objects"); err == nil {
-			err = unlessFull(s.discardRest(ctx, start))
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("store: bucket %s-objects: %w", s.name, err)
-	}
-	return nil
-}
-
-// bind uses the buckets that are there.
-func (s *Store) bind(ctx context.Context) (err error) {
-	for _, b := range []struct {
-		to   *bucket
-		name string
-	}{{&s.uploads, "uploads"}, {&s.refused, "refused"}} {
-		if *b.to, err = s.bindBucket(ctx, s.name+"-"+b.name); err != nil {
-			return fmt.Errorf("store: bucket %s-%s: %w", s.name, b.name, err)
-		}
-	}
-	if s.versions, err = s.js.KeyValue(ctx, s.name+"-versions"); err != nil {
-		return fmt.Errorf("store: bucket %s-versions: %w", s.name, err)
-	}
-	if s.objects, err = s.js.ObjectStore(ctx, s.name+"-objects"); err == nil {
+	if s.objects, err = objectStore(ctx, s.name+"-objects"); err == nil {
 		s.parts, err = s.js.Stream(ctx, "OBJ_"+s.name+"-objects")
 	}
 	if err != nil {
@@ -445,11 +432,7 @@ func each(ctx context.Context, kv jetstream.KeyValue) iter.Seq2[jetstream.KeyVal
 			if done {
 				return
 			}
-			if ctx.Err() != nil {
-				yield(nil, fmt.Errorf("store: reading %s: %w", kv.Bucket(), ctx.Err()))
-				return
-			}
-			if err != nil {
+			if err = cmp.Or(ctx.Err(), err); err != nil {
 				yield(nil, fmt.Errorf("store: reading %s: %w", kv.Bucket(), err))
 				return
 			}

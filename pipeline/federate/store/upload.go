@@ -169,17 +169,6 @@ func (s *Store) Get(ctx context.Context, client string) (*Record, error) {
 	return r, nil
 }
 
-// Records iterates over the records of uploads that are in, in no particular order.
-func (s *Store) Records(ctx context.Context) iter.Seq2[*Record, error] {
-	return func(yield func(*Record, error) bool) {
-		for r, err := range s.All(ctx) {
-			if (err != nil || r.Gone == nil) && !yield(r, err) {
-				return
-			}
-		}
-	}
-}
-
 // All iterates over all records, those of withdrawn uploads too, in no particular order.
 func (s *Store) All(ctx context.Context) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {

@@ -561,7 +561,7 @@ func (w *Worker) sampling(ctx context.Context, st *store.Store, job Job) (Sample
 		at[m.Client] = i
 	}
 	uploads := make([]pool.Upload, len(members))
-	for r, err := range st.Records(ctx) {
+	for r, err := range st.All(ctx) {
 		if err != nil {
 			return nil, err
 		}
