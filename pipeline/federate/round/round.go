@@ -311,15 +311,6 @@ func (r *Round) CheckRoster(clients *identity.Roster) error {
 	return nil
 }
 
-// Enough returns the number of uploads at which the first classifier is made, for a roster of the
-// given number of clients.
-func (r *Round) Enough(clients int) int {
-	if r.Quorum == 0 {
-		return clients
-	}
-	return r.Quorum
-}
-
 // Parse parses a round file and checks every field.
 func Parse(data []byte) (*File, error) {
 	if len(data) > maxBytes {

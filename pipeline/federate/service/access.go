@@ -51,25 +51,23 @@ func (s *Server) ofRound(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// signed reports whether a request carries a signature over a statement by the client in its path,
-// and refuses it otherwise. The refusal does not tell a name that the roster lacks from a wrong
-// key, nor does the time that it takes.
-func (s *Server) signed(w http.ResponseWriter, r *http.Request, purpose identity.Purpose,
-	content string) (client string, signature []byte, ok bool) {
+// signed returns the client in a request's path and its signature over a statement, or the refusal of
+// a request that carries none. This does not tell a name that the roster lacks from a wrong key, nor
+// does the time that it takes.
+func (s *Server) signed(r *http.Request, purpose identity.Purpose,
+	content string) (client string, signature []byte, err error) {
 	client = r.PathValue("client")
 	if signature = wire.Signature(r.Header.Get("Authorization")); signature == nil {
-		s.refuse(w, wire.NoKey,
+		return client, nil, refusef(wire.NoKey,
 			"give the header Authorization: %s SIGNATURE, as fmp-edge join does with --key",
 			wire.Scheme)
-		return client, nil, false
 	}
 	statement := identity.Statement{Purpose: purpose, Server: s.Key.PublicText(), Round: s.Round.Round, Client: client,
 		Graph: s.Round.Client.Digest, Content: content}
 	if !s.clients.Load().Verify(statement, signature) {
-		s.refuse(w, wire.WrongKey,
+		return client, nil, refusef(wire.WrongKey,
 			"the roster of round %d has no client %.128q with a key that made this signature for this "+
 				"server, the round's graph and this content", s.Round.Round, client)
-		return client, nil, false
 	}
-	return client, signature, true
+	return client, signature, nil
 }

@@ -32,33 +32,29 @@ func evaluationsOf(client string) string {
 
 // evaluation stores a client's signed counts of how a version of the classifier does on its own
 // images: one report a classifier, as two of nearly the same images would tell their difference.
-func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) {
-	client, digest, _, ok := s.stated(w, r, identity.Evaluated, "report")
-	if !ok {
-		return
+func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) error {
+	client, digest, _, err := s.stated(r, identity.Evaluated, "report")
+	if err != nil {
+		return err
 	}
 	if !s.take(client) {
-		s.refuse(w, wire.TooMany, "another request of %q is being taken", client)
-		return
+		return refusef(wire.TooMany, "another request of %q is being taken", client)
 	}
 	defer s.release(client)
 	if gone := s.goneOf(client); gone != nil {
-		s.refuseGone(w, gone)
-		return
+		return s.refuseGone(gone)
 	}
 	held := lease{in: s.intake}
 	defer held.release()
 	data, err := held.read(w, r, tally.MaxBytes, 1)
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
-		s.refuse(w, wire.TooLarge, "a report of more than %d bytes", tally.MaxBytes)
-		return
+		return refusef(wire.TooLarge, "a report of more than %d bytes", tally.MaxBytes)
 	} else if err != nil {
-		s.unread(w, err)
-		return
+		return s.unread(err)
 	}
-	if !s.asStated(w, "report", digest, data) {
-		return
+	if err := asStated("report", digest, data); err != nil {
+		return err
 	}
 	report, err := tally.Read(data, s.clients.Load())
 	if err == nil && (report.Site != client || report.Round != s.Round.Round ||
@@ -69,43 +65,37 @@ func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) {
 			report.Server, client, s.Round.Round, s.Round.Client.C)
 	}
 	if err != nil {
-		s.refuse(w, wire.BadUpload, "%v", err)
-		return
+		return refusef(wire.BadUpload, "%v", err)
 	}
 	version := s.versionOf(report.Classifier)
 	if version == 0 {
-		s.refuse(w, wire.NoVersion, "no version that is in use has sha256 %s; take the last",
+		return refusef(wire.NoVersion, "no version that is in use has sha256 %s; take the last",
 			report.Classifier)
-		return
 	}
 	of, err := s.about(r.Context(), version, report.Classifier)
 	if err != nil {
-		s.fail(w, r, err)
-		return
+		return err
 	}
 	if err := of.Refuse(report); err != nil {
-		s.refuse(w, wire.BadUpload, "report of %q: %v", client, err)
-		return
+		return refusef(wire.BadUpload, "report of %q: %v", client, err)
 	}
 	r = carried(r)
 	was, err := s.reported(r.Context(), client, report.Classifier)
 	switch {
 	case errors.Is(err, store.ErrNone):
 		if err := s.Store.PutObject(r.Context(), evaluationName(client, version), data); err != nil {
-			s.fail(w, r, err)
-			return
+			return err
 		}
 		s.Log.Info("evaluation taken", "client", client, "version", version)
 	case err != nil:
-		s.fail(w, r, err)
-		return
+		return err
 	case !slices.Equal(was, data):
-		s.refuse(w, wire.OtherUpload,
+		return refusef(wire.OtherUpload,
 			"another report of %q about version %d is in: two of nearly the same images would tell their "+
 				"difference", client, version)
-		return
 	}
 	w.WriteHeader(http.StatusNoContent)
+	return nil
 }
 
 // goneOf returns the record of a client that withdrew, nil of others.
@@ -189,36 +179,33 @@ func (s *Server) versionOf(digest string) int {
 }
 
 // evaluations serves the pooled report about the latest version, or of ?version=N.
-func (s *Server) evaluations(w http.ResponseWriter, r *http.Request) {
-	v, ok := s.asked(w, r)
-	if !ok {
-		return
+func (s *Server) evaluations(w http.ResponseWriter, r *http.Request) error {
+	v, err := s.asked(r)
+	if err != nil {
+		return err
 	}
 	reports, err := s.reports(r.Context(), v)
 	if err != nil {
-		s.fail(w, r, err)
-		return
+		return err
 	}
 	if len(reports) == 0 {
-		s.refuse(w, wire.NotYet,
+		return refusef(wire.NotYet,
 			"no client has evaluated version %d yet (fmp-edge evaluate --report-to)", v.Number)
-		return
 	}
 	of, err := s.about(r.Context(), v.Number, v.Digest)
 	if err != nil {
-		s.fail(w, r, err)
-		return
+		return err
 	}
 	all, err := pooled.Pool(of, reports)
 	if err != nil {
 		s.Log.Error("evaluations", "version", v.Number, "error", err)
-		s.refuse(w, wire.ServerFailed, "the reports cannot be pooled; the server's log says why")
-		return
+		return refusef(wire.ServerFailed, "the reports cannot be pooled; the server's log says why")
 	}
 	for _, l := range all.LeftOut {
 		s.Log.Warn("an evaluation is left out", "client", l.Site, "version", v.Number, "of", l.Why)
 	}
 	reply(w, http.StatusOK, all)
+	return nil
 }
 
 // maxReports bounds the reports that are pooled at once: 256 MiB.

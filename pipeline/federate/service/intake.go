@@ -76,20 +76,19 @@ type lease struct {
 }
 
 // release gives the memory back.
-func (l *lease) release() {
-	l.in.memory.Release(l.held)
-	l.in.shares.add(l.of, -l.held)
-	l.held = 0
+func (l *lease) release() { l.back(l.held) }
+
+// back gives a part of the memory back.
+func (l *lease) back(bytes int64) {
+	l.in.memory.Release(bytes)
+	l.in.shares.add(l.of, -bytes)
+	l.held -= bytes
 }
 
 // answering holds the memory of an answer's bytes alone, until a reader has them or the time for
 // that has passed.
 func (l *lease) answering(w http.ResponseWriter, bytes int) {
-	if back := l.held - int64(bytes); back > 0 {
-		l.in.memory.Release(back)
-		l.in.shares.add(l.of, -back)
-		l.held -= back
-	}
+	l.back(max(0, l.held-int64(bytes)))
 	// it fails where there is no connection, as in tests
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(l.in.taking))
 }

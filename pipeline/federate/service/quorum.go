@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,7 +27,7 @@ type fixed struct {
 // or the round file states another, for which the roster must have clients. A roster that changes
 // afterwards does not change it.
 func (s *Server) fixQuorum(ctx context.Context) error {
-	next := fixed{s.Round.Enough(s.clients.Load().Len()), s.Round.Quorum != 0}
+	next := fixed{cmp.Or(s.Round.Quorum, s.clients.Load().Len()), s.Round.Quorum != 0}
 	unfit := s.Round.CheckRoster(s.clients.Load())
 	var was fixed
 	data, err := s.Store.Object(ctx, quorumObject, 1<<10)

@@ -412,18 +412,18 @@ func (s *Server) routes() []route {
 		{"GET /v1/rounds", false, s.rounds},
 		{"GET /v1/rounds/{round}", false, s.describe},
 		{"GET /v1/rounds/{round}/graph", false, s.graph},
-		{"PUT /v1/rounds/{round}/uploads/{client}", false, s.upload},
-		{"DELETE /v1/rounds/{round}/uploads/{client}", false, s.withdraw},
-		{"GET /v1/rounds/{round}/uploads/{client}/receipt", false, s.receipt},
-		{"POST /v1/rounds/{round}/uploads/{client}/proof", false, s.peer(s.proof)},
-		{"POST /v1/rounds/{round}/sum", false, s.peer(s.sum)},
+		{"PUT /v1/rounds/{round}/uploads/{client}", false, s.answer(s.upload)},
+		{"DELETE /v1/rounds/{round}/uploads/{client}", false, s.answer(s.withdraw)},
+		{"GET /v1/rounds/{round}/uploads/{client}/receipt", false, s.answer(s.receipt)},
+		{"POST /v1/rounds/{round}/uploads/{client}/proof", false, s.answer(s.peer(s.proof))},
+		{"POST /v1/rounds/{round}/sum", false, s.answer(s.peer(s.sum))},
 		{"GET /v1/rounds/{round}/notice", false, s.notice},
-		{"PUT /v1/rounds/{round}/evaluations/{client}", false, s.evaluation},
-		{"GET /v1/rounds/{round}/evaluation", true, s.evaluations},
+		{"PUT /v1/rounds/{round}/evaluations/{client}", false, s.answer(s.evaluation)},
+		{"GET /v1/rounds/{round}/evaluation", true, s.answer(s.evaluations)},
 		{"GET /v1/rounds/{round}/status", true, s.status},
 		{"GET /v1/rounds/{round}/versions", true, s.listVersions},
-		{"GET /v1/rounds/{round}/versions/{version}", true, s.version},
-		{"GET /v1/rounds/{round}/classifier.onnx", true, s.classifier},
+		{"GET /v1/rounds/{round}/versions/{version}", true, s.answer(s.version)},
+		{"GET /v1/rounds/{round}/classifier.onnx", true, s.answer(s.classifier)},
 		{"GET /v1/openapi.yaml", false, s.openAPI},
 		{"GET /metrics", true, s.metrics.handler.ServeHTTP},
 		{"GET /{$}", true, s.page},
@@ -520,13 +520,33 @@ func refuse(w http.ResponseWriter, code, detail string, args ...any) {
 		Detail: fmt.Sprintf(detail, args...)})
 }
 
-// fail logs why the store could not serve a request, and refuses it.
-func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
-		return // the client has gone
+// errRefused is the refusal of a request, with its code.
+type errRefused struct{ code, detail string }
+
+func (e *errRefused) Error() string { return e.detail }
+
+func refusef(code, detail string, args ...any) error {
+	return &errRefused{code, fmt.Sprintf(detail, args...)}
+}
+
+// handler answers a request, or returns why it does not: an errRefused, or an error of the store.
+type handler func(w http.ResponseWriter, r *http.Request) error
+
+// answer refuses the requests that a handler does not answer, and logs why the store could not serve
+// one.
+func (s *Server) answer(next handler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var no *errRefused
+		switch err := next(w, r); {
+		case err == nil:
+		case errors.As(err, &no):
+			s.refuse(w, no.code, "%s", no.detail)
+		case errors.Is(err, context.Canceled) && r.Context().Err() != nil: // the client has gone
+		default:
+			s.Log.Error("request failed", "path", r.URL.Path, "error", err)
+			s.unavailable(w, err)
+		}
 	}
-	s.Log.Error("request failed", "path", r.URL.Path, "error", err)
-	s.unavailable(w, err)
 }
 
 // unavailable refuses a request that the store could not serve.

@@ -129,47 +129,44 @@ func (s *Server) prove(ctx context.Context, r *federate.Release) ([]byte, error)
 	return theirs, err
 }
 
-// refuseProof answers a client whose share could not be verified and reports whether it did; if the
-// share itself is at fault, the caller answers.
-func (s *Server) refuseProof(w http.ResponseWriter, client string, err error) bool {
+// unproven is the refusal of a share that could not be verified, which is in quarantine if it is at
+// fault itself.
+func (s *Server) unproven(ctx context.Context, a arrival, err error) error {
 	var p *wire.Problem
 	switch {
 	case errors.Is(err, prio.ErrProof), errors.As(err, &p) && p.Code == wire.BadUpload:
-		return false
+		return s.quarantine(ctx, a.refusal(err), nil)
 	case errors.As(err, &p) && (p.Code == wire.NoShare || p.Code == wire.RoundClosed):
-		s.refuse(w, p.Code, "the helper: %s", p.Detail)
-	default:
-		s.Log.Error("the helper did not check a share", "client", client, "error", err)
-		s.refuse(w, wire.Unavailable,
-			"the helper of this round does not answer; nothing was lost, send again")
+		return refusef(p.Code, "the helper: %s", p.Detail)
 	}
-	return true
+	s.Log.Error("the helper did not check a share", "client", a.client, "error", err)
+	return refusef(wire.Unavailable,
+		"the helper of this round does not answer; nothing was lost, send again")
 }
 
 // peer passes on requests of the leader only.
-func (s *Server) peer(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func (s *Server) peer(next handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if s.role() != wire.Helper || !ok ||
 			subtle.ConstantTimeCompare([]byte(token), []byte(peerToken(s.Secret))) != 1 {
-			s.refuse(w, wire.NoToken,
+			return refusef(wire.NoToken,
 				"this is for the leader of a round of which this server is the helper")
-			return
 		}
-		next(w, r)
+		return next(w, r)
 	}
 }
 
 // body decodes a request's JSON of at most most bytes.
-func (s *Server) body(w http.ResponseWriter, r *http.Request, most int64, v any) bool {
+func body(w http.ResponseWriter, r *http.Request, most int64, v any) error {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err == nil {
 		err = json.Unmarshal(data, v)
 	}
 	if err != nil {
-		s.refuse(w, wire.BadRequest, "the request cannot be read: %v", err)
+		return refusef(wire.BadRequest, "the request cannot be read: %v", err)
 	}
-	return err == nil
+	return nil
 }
 
 // share reads a client's share from the helper's store.
@@ -194,51 +191,46 @@ func (s *Server) share(ctx context.Context, client string,
 
 // proof answers with the helper's part of the proof of a client's share. The same request gets the
 // same answer; a different request about the same share is refused.
-func (s *Server) proof(w http.ResponseWriter, r *http.Request) {
+func (s *Server) proof(w http.ResponseWriter, r *http.Request) error {
 	client := r.PathValue("client")
 	var c proofCheck
-	if !s.body(w, r, maxProof, &c) {
-		return
+	if err := body(w, r, maxProof, &c); err != nil {
+		return err
 	}
 	r = carried(r)
 	stored, release, err := s.share(r.Context(), client, c.Nonce)
 	switch {
 	case errors.Is(err, store.ErrNone):
-		s.refuse(w, wire.NoShare,
+		return refusef(wire.NoShare,
 			"no share of %.128q with this nonce is here; a client sends to the helper first", client)
-		return
 	case err != nil:
-		s.fail(w, r, err)
-		return
+		return err
 	case stored.Peer != nil && !slices.Equal(stored.Peer, c.Message):
-		s.refuse(w, wire.OtherUpload,
+		return refusef(wire.OtherUpload,
 			"the share of %.128q was checked against another part of the proof", client)
-		return
 	case stored.Peer == nil && s.closed():
-		s.refuse(w, wire.RoundClosed, "the sum of round %d is settled without %.128q",
+		return refusef(wire.RoundClosed, "the sum of round %d is settled without %.128q",
 			s.Round.Round, client)
-		return
 	}
 	check, own, err := s.begin(release)
 	if err == nil {
 		_, err = check.Finish(c.Message)
 	}
 	if err != nil {
-		s.quarantine(w, r, store.Refusal{Client: client, Time: s.Now(), Upload: stored.Receipt.Upload,
-			Reason: err.Error()}, nil)
-		return
+		return s.quarantine(r.Context(), store.Refusal{Client: client, Time: s.Now(),
+			Upload: stored.Receipt.Upload, Reason: err.Error()}, nil)
 	}
 	if stored.Peer == nil {
 		stored.Peer = c.Message
 		if err := s.Store.Put(r.Context(), stored, stored.Revision); err != nil {
-			s.fail(w, r, err)
-			return
+			return err
 		}
 		s.mu.Lock()
 		s.remember(stored)
 		s.mu.Unlock()
 	}
 	reply(w, http.StatusOK, proofCheck{Message: own})
+	return nil
 }
 
 // close fixes the set of clients in the sum: those whose uploads are in or being accepted.
@@ -265,13 +257,13 @@ type opened struct {
 
 // sum sends the leader the helper's share of a sum, with the helper's noise: for one set of clients
 // only, the same on every request.
-func (s *Server) sum(w http.ResponseWriter, r *http.Request) {
+func (s *Server) sum(w http.ResponseWriter, r *http.Request) error {
 	var of sumOf
 	s.mu.Lock() // clients whose lines were taken out of the roster stay in
 	most := max(s.clients.Load().Len(), len(s.in))
 	s.mu.Unlock()
-	if !s.body(w, r, maxMember*(1+int64(most)), &of) {
-		return
+	if err := body(w, r, maxMember*(1+int64(most)), &of); err != nil {
+		return err
 	}
 	r = carried(r)
 	s.opening.Lock() // one at a time, so that only one set is ever stored
@@ -284,34 +276,29 @@ func (s *Server) sum(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case err == nil && !slices.EqualFunc(was.Of.Clients, of.Clients,
 		func(a, b shared) bool { return a.Client == b.Client && slices.Equal(a.Nonce, b.Nonce) }):
-		s.refuse(w, wire.SumOpened,
+		return refusef(wire.SumOpened,
 			"the sum of %d clients of round %d was given; one of other clients would spend the "+
 				"budget again", len(was.Of.Clients), s.Round.Round)
-		return
 	case err == nil:
 		reply(w, http.StatusOK, was.Share)
-		return
+		return nil
 	case !errors.Is(err, store.ErrNone):
-		s.fail(w, r, err)
-		return
+		return err
 	}
 	// a quorum below min_uploads is enough before the deadline
 	least := min(s.Round.MinUploads, s.quorum)
 	if len(of.Clients) < least || !slices.IsSortedFunc(of.Clients,
 		func(a, b shared) int { return cmp.Or(cmp.Compare(a.Client, b.Client), -1) }) {
-		s.refuse(w, wire.BadRequest,
+		return refusef(wire.BadRequest,
 			"a sum of %d clients; want %d or more, each once, in the order of their names",
 			len(of.Clients), least)
-		return
 	}
 	sum, err := s.addShares(r.Context(), of)
 	switch {
 	case errors.Is(err, store.ErrNone):
-		s.refuse(w, wire.NoShare, "%v", err)
-		return
+		return refusef(wire.NoShare, "%v", err)
 	case err != nil:
-		s.fail(w, r, err)
-		return
+		return err
 	}
 	if err = sum.AddNoise(s.Round.Privacy.NoiseSteps(s.Round.Client.C), rand.Reader); err == nil {
 		was.Of = of
@@ -324,14 +311,14 @@ func (s *Server) sum(w http.ResponseWriter, r *http.Request) {
 		err = s.Store.PutObject(r.Context(), openedObject, data)
 	}
 	if err != nil {
-		s.fail(w, r, err)
-		return
+		return err
 	}
 	s.mu.Lock()
 	s.settled = true
 	s.mu.Unlock()
 	s.Log.Info("share of the sum given, with this server's noise", "clients", len(of.Clients))
 	reply(w, http.StatusOK, was.Share)
+	return nil
 }
 
 // addShares returns this server's share of the sum of the clients whose shares were verified.

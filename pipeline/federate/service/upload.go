@@ -24,77 +24,71 @@ import (
 // upload accepts a client's upload. Nothing is read before its signature is verified over the
 // digest that the request states, so that only clients of the roster, one request at a time each,
 // can make the server work.
-func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
-	client, digest, signature, ok := s.stated(w, r, identity.Upload, "upload")
-	if !ok {
-		return
+func (s *Server) upload(w http.ResponseWriter, r *http.Request) error {
+	client, digest, signature, err := s.stated(r, identity.Upload, "upload")
+	if err != nil {
+		return err
 	}
 	if !s.patient(client) {
-		s.refuse(w, wire.TooMany,
+		return refusef(wire.TooMany,
 			"too many uploads of %q were refused; mend what the last refusal says, and come again",
 			client)
-		return
 	}
 	if !s.take(client) {
-		s.refuse(w, wire.TooMany, "another upload of %q is being taken", client)
-		return
+		return refusef(wire.TooMany, "another upload of %q is being taken", client)
 	}
 	defer s.release(client)
 	held := lease{in: s.intake}
 	defer held.release()
 	data, err := held.read(w, r, s.Round.Bounds.Bytes, 1)
 	if err != nil {
-		s.unread(w, err)
-		return
+		return s.unread(err)
 	}
-	if !s.asStated(w, "upload", digest, data) {
-		return
+	if err := asStated("upload", digest, data); err != nil {
+		return err
 	}
-	s.accept(w, r, arrival{client, digest, s.Now(), signature, data})
+	return s.accept(w, r, arrival{client, digest, s.Now(), signature, data})
 }
 
 // stated returns the client that signed the digest which a request states of its body, a report or an
 // upload.
-func (s *Server) stated(w http.ResponseWriter, r *http.Request, purpose identity.Purpose,
-	body string) (client, digest string, signature []byte, ok bool) {
+func (s *Server) stated(r *http.Request, purpose identity.Purpose,
+	body string) (client, digest string, signature []byte, err error) {
 	digest = contentDigest(r)
 	if digest == "" && wire.Signature(r.Header.Get("Authorization")) != nil {
-		s.refuse(w, wire.BadRequest,
+		return "", "", nil, refusef(wire.BadRequest,
 			"give the header Content-Digest: sha-256=:BASE64: (RFC 9530) of the %s", body)
-		return "", "", nil, false
 	}
-	client, signature, ok = s.signed(w, r, purpose, digest)
-	return client, digest, signature, ok
+	client, signature, err = s.signed(r, purpose, digest)
+	return client, digest, signature, err
 }
 
 // asStated refuses a body whose digest is another than stated.
-func (s *Server) asStated(w http.ResponseWriter, body, digest string, data []byte) bool {
+func asStated(body, digest string, data []byte) error {
 	sum := sha256.Sum256(data)
 	if hex.EncodeToString(sum[:]) == digest {
-		return true
+		return nil
 	}
-	s.refuse(w, wire.BadRequest,
+	return refusef(wire.BadRequest,
 		"the %s's sha256 is %x; Content-Digest and the signature say %s", body, sum, digest)
-	return false
 }
 
-// unread refuses an upload that could not be read.
-func (s *Server) unread(w http.ResponseWriter, err error) {
+// unread is the refusal of an upload that could not be read.
+func (s *Server) unread(err error) error {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		s.refuse(w, wire.TooLarge,
+		return refusef(wire.TooLarge,
 			"an upload of more than %d bytes; bounds.bytes of the round allows no more",
 			s.Round.Bounds.Bytes)
 	case errors.Is(err, errSlow):
-		s.refuse(w, wire.TooSlow,
+		return refusef(wire.TooSlow,
 			"fewer than %d bytes a second came; bounds.rate of the round wants as many",
 			s.Round.Bounds.Rate)
 	case errors.Is(err, errBusy):
-		s.refuse(w, wire.Unavailable, "%v", err)
-	default:
-		s.refuse(w, wire.BadRequest, "%v", err)
+		return refusef(wire.Unavailable, "%v", err)
 	}
+	return refusef(wire.BadRequest, "%v", err)
 }
 
 // contentDigest returns the SHA-256 (hexadecimal) that a request states; empty if it states none.
@@ -177,43 +171,37 @@ func (s *Server) look(ctx context.Context, client string) (*store.Record, error)
 }
 
 // accept decides on an upload whose signature is valid.
-func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
+func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) error {
 	own := r.Context()
 	r = carried(r)
 	state := s.state(a.time)
 	old, err := s.look(r.Context(), a.client)
 	switch {
 	case err != nil:
-		s.fail(w, r, err)
-		return
+		return err
 	case old != nil && old.Gone != nil:
-		s.refuseGone(w, old)
-		return
+		return s.refuseGone(old)
 	case old != nil && old.Receipt.Upload == a.digest:
 		reply(w, http.StatusOK, old.Receipt)
-		return
+		return nil
 	case old != nil && slices.Contains(old.Replaced, a.digest):
-		s.refuse(w, wire.OtherUpload,
+		return refusef(wire.OtherUpload,
 			"the upload of %q with sha256 %s was replaced, and is not taken again: a copy of the request "+
 				"that brought it would undo that", a.client, a.digest)
-		return
 	case state == wire.Closed:
-		s.refuseClosed(w, a.time)
-		return
+		return s.refuseClosed(a.time)
 	case old != nil && (!s.Round.Replace || state != wire.Open):
-		s.refuse(w, wire.OtherUpload,
+		return refusef(wire.OtherUpload,
 			"an upload of %q with sha256 %s is in since %s, and the round does not replace uploads",
 			a.client, old.Receipt.Upload, old.Receipt.Time.Format(time.RFC3339))
-		return
 	}
 	n, err := s.read(a.client, a.data)
 	if err != nil {
-		s.quarantine(w, r, a.refusal(err), a.data)
-		return
+		return s.quarantine(r.Context(), a.refusal(err), a.data)
 	}
-	peer, ok := s.proven(own, w, r, a)
-	if !ok {
-		return
+	peer, err := s.proven(own, r, a)
+	if err != nil {
+		return err
 	}
 	// an upload with a receipt is in the classifier: the set of clients is fixed either before
 	// this, or after the upload is stored
@@ -221,9 +209,8 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 		s.opening.RLock()
 		defer s.opening.RUnlock()
 		if s.closed() {
-			s.refuse(w, wire.RoundClosed, "who is in the classifier of private round %d is settled",
+			return refusef(wire.RoundClosed, "who is in the classifier of private round %d is settled",
 				s.Round.Round)
-			return
 		}
 	}
 	record := &store.Record{Peer: peer, Signature: a.signature, N: n, Data: a.data,
@@ -232,12 +219,12 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) {
 			Bytes: len(a.data), Time: a.time.UTC(),
 			Spent: s.Round.Privacy}}
 	record.Receipt.Sign(s.Key)
-	s.keep(w, r, record, old)
+	return s.keep(w, r, record, old)
 }
 
 // keep stores the record of an upload in place of the old one, nil if there is none, and answers
 // with its receipt.
-func (s *Server) keep(w http.ResponseWriter, r *http.Request, record, old *store.Record) {
+func (s *Server) keep(w http.ResponseWriter, r *http.Request, record, old *store.Record) error {
 	var revision uint64
 	if old != nil {
 		revision, record.Replaced = old.Revision, append(old.Replaced, old.Receipt.Upload)
@@ -247,8 +234,7 @@ func (s *Server) keep(w http.ResponseWriter, r *http.Request, record, old *store
 		// whether it was stored is unknown
 		now, e := s.look(r.Context(), client)
 		if e != nil || now == nil || now.Gone != nil || now.Receipt.Upload != digest {
-			s.fail(w, r, err) // the client will send it again
-			return
+			return err // the client will send it again
 		}
 		record = now
 	}
@@ -262,48 +248,34 @@ func (s *Server) keep(w http.ResponseWriter, r *http.Request, record, old *store
 		"in", count, "replaced", old != nil)
 	s.rouse()
 	reply(w, http.StatusCreated, record.Receipt)
+	return nil
 }
 
 // refuseClosed says why the round takes no more uploads.
-func (s *Server) refuseClosed(w http.ResponseWriter, now time.Time) {
+func (s *Server) refuseClosed(now time.Time) error {
 	if s.Round.Now(now) != wire.Closed {
-		s.refuse(w, wire.RoundClosed, "the classifier of private round %d is made, or being made; "+
+		return refusef(wire.RoundClosed, "the classifier of private round %d is made, or being made; "+
 			"another, of more uploads, would spend its budget again", s.Round.Round)
-		return
 	}
-	s.refuse(w, wire.RoundClosed, "the deadline of round %d was %s", s.Round.Round,
+	return refusef(wire.RoundClosed, "the deadline of round %d was %s", s.Round.Round,
 		s.Round.Deadline.Format(time.RFC3339))
 }
 
 // proven verifies, at the leader of two servers, the proof that an upload's numbers are in range,
-// and returns the helper's part of the record. ok is false where the request is answered. The
-// helper is waited for while ctx lasts, that of the request's connection: a client that comes again
-// is not kept out by a request that it gave up.
-func (s *Server) proven(ctx context.Context, w http.ResponseWriter, r *http.Request,
-	a arrival) (peer []byte, ok bool) {
+// and returns the helper's part of the record. The helper is waited for while ctx lasts, that of the
+// request's connection: a client that comes again is not kept out by a request that it gave up.
+func (s *Server) proven(ctx context.Context, r *http.Request, a arrival) (peer []byte, err error) {
 	if s.role() != wire.Leader {
-		return nil, true
+		return nil, nil
 	}
 	release, err := s.believePrivate(a.client, a.data, s.expect())
 	if err == nil {
 		peer, err = s.prove(ctx, release)
 	}
-	if err != nil && !s.refuseProof(w, a.client, err) {
-		s.quarantine(w, r, a.refusal(err), nil)
+	if err != nil {
+		return nil, s.unproven(r.Context(), a, err)
 	}
-	return peer, err == nil
-}
-
-// again answers with the receipt of an upload that is in, as the store gave it.
-func (s *Server) again(w http.ResponseWriter, r *http.Request, stored *store.Record, err error) {
-	switch {
-	case errors.Is(err, store.ErrWithdrawn):
-		s.refuseGone(w, stored)
-	case err != nil:
-		s.fail(w, r, err)
-	default:
-		reply(w, http.StatusOK, stored.Receipt)
-	}
+	return peer, nil
 }
 
 // read checks a message of the kind that the round asks for and returns the number of images that
@@ -412,10 +384,9 @@ func length(x []float32) float64 {
 	return math.Sqrt(sum)
 }
 
-// quarantine refuses an upload for its contents, and stores it with the reason for the server's
-// operators.
-func (s *Server) quarantine(w http.ResponseWriter, r *http.Request,
-	refusal store.Refusal, data []byte) {
+// quarantine stores an upload that is refused for its contents, with the reason for the server's
+// operators, and returns the refusal.
+func (s *Server) quarantine(ctx context.Context, refusal store.Refusal, data []byte) error {
 	s.mu.Lock()
 	refusal.Count = s.refused[refusal.Client].Count + 1
 	s.refused[refusal.Client] = refusal
@@ -424,25 +395,30 @@ func (s *Server) quarantine(w http.ResponseWriter, r *http.Request,
 	if s.Round.Privacy != nil {
 		data = nil // do not keep what it may reveal about its client
 	}
-	if err := s.Store.Refuse(r.Context(), refusal, data); err != nil {
+	if err := s.Store.Refuse(ctx, refusal, data); err != nil {
 		s.Log.Error("quarantine failed", "client", refusal.Client, "error", err)
 	}
 	s.Log.Warn("upload refused", "client", refusal.Client, "upload", refusal.Upload, "reason",
 		refusal.Reason, "count", refusal.Count)
-	s.refuse(w, wire.BadUpload, "%s", refusal.Reason)
 	s.rouse() // it may have been the last that the round waited for
+	return refusef(wire.BadUpload, "%s", refusal.Reason)
 }
 
 // receipt sends a client its own receipt.
-func (s *Server) receipt(w http.ResponseWriter, r *http.Request) {
-	client, _, ok := s.signed(w, r, identity.Ask, "")
-	if !ok {
-		return
+func (s *Server) receipt(w http.ResponseWriter, r *http.Request) error {
+	client, _, err := s.signed(r, identity.Ask, "")
+	if err != nil {
+		return err
 	}
 	stored, err := s.Store.Get(r.Context(), client)
-	if errors.Is(err, store.ErrNone) {
-		s.refuse(w, wire.NoReceipt, "nothing of %q is in round %d", client, s.Round.Round)
-		return
+	switch {
+	case errors.Is(err, store.ErrNone):
+		return refusef(wire.NoReceipt, "nothing of %q is in round %d", client, s.Round.Round)
+	case errors.Is(err, store.ErrWithdrawn):
+		return s.refuseGone(stored)
+	case err != nil:
+		return err
 	}
-	s.again(w, r, stored, err)
+	reply(w, http.StatusOK, stored.Receipt)
+	return nil
 }

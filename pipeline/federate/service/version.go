@@ -17,9 +17,8 @@ func (s *Server) listVersions(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"versions": versions})
 }
 
-// find returns the version that a request names, by default the latest. If there is none, it
-// refuses the request.
-func (s *Server) find(w http.ResponseWriter, name string) (VersionStatus, bool) {
+// find returns the version that a request names, by default the latest.
+func (s *Server) find(name string) (v VersionStatus, err error) {
 	s.mu.Lock()
 	versions, why := s.listed(), s.short()
 	s.mu.Unlock()
@@ -27,87 +26,83 @@ func (s *Server) find(w http.ResponseWriter, name string) (VersionStatus, bool) 
 		if why == "" {
 			why = fmt.Sprintf("it is made at %d uploads, or at the deadline", s.quorum)
 		}
-		s.refuse(w, wire.NotYet, "round %d has no classifier yet: %s", s.Round.Round, why)
-		return VersionStatus{}, false
+		return v, refusef(wire.NotYet, "round %d has no classifier yet: %s", s.Round.Round, why)
 	}
 	if name == "" {
-		return versions[len(versions)-1], true
+		return versions[len(versions)-1], nil
 	}
 	for _, v := range versions {
 		if strconv.Itoa(v.Number) == name {
-			return v, true
+			return v, nil
 		}
 	}
-	s.refuse(w, wire.NoVersion, "version %.20q; there are 1 to %d", name,
+	return v, refusef(wire.NoVersion, "version %.20q; there are 1 to %d", name,
 		versions[len(versions)-1].Number)
-	return VersionStatus{}, false
 }
 
-// withheld refuses a request for the file of a version that holds an upload that was withdrawn, and
-// reports whether it did. The one that takes the place of the last is made at once.
-func (s *Server) withheld(w http.ResponseWriter, v VersionStatus, named bool) bool {
+// withheld is the refusal of a request for the file of a version that holds an upload that was
+// withdrawn, nil of others. The one that takes the place of the last is made at once.
+func (s *Server) withheld(v VersionStatus, named bool) error {
 	sup := v.Superseded
 	switch {
 	case sup == nil || sup.Reason != withdrawn:
-		return false
+		return nil
 	case named && sup.By > 0:
-		s.refuse(w, wire.Superseded,
+		return refusef(wire.Superseded,
 			"version %d holds an upload that was withdrawn and is deleted; version %d takes its place",
 			v.Number, sup.By)
 	case named:
-		s.refuse(w, wire.Superseded,
+		return refusef(wire.Superseded,
 			"version %d holds an upload that was withdrawn; no version has taken its place yet",
 			v.Number)
 	case s.enough():
-		s.refuse(w, wire.Unavailable,
+		return refusef(wire.Unavailable,
 			"version %d holds an upload that was withdrawn; the next is being made without it",
 			v.Number)
-	default:
-		s.refuse(w, wire.NotYet, "version %d holds an upload that was withdrawn, and a classifier "+
-			"takes min_uploads, %d: fewer are left", v.Number, s.Round.MinUploads)
 	}
-	return true
+	return refusef(wire.NotYet, "version %d holds an upload that was withdrawn, and a classifier "+
+		"takes min_uploads, %d: fewer are left", v.Number, s.Round.MinUploads)
 }
 
 // version serves a version's record with the uploads in it.
-func (s *Server) version(w http.ResponseWriter, r *http.Request) {
-	v, ok := s.find(w, r.PathValue("version"))
-	if !ok {
-		return
+func (s *Server) version(w http.ResponseWriter, r *http.Request) error {
+	v, err := s.find(r.PathValue("version"))
+	if err != nil {
+		return err
 	}
 	members, err := s.Store.Members(r.Context(), v.Number)
 	if err != nil {
-		s.fail(w, r, err)
-		return
+		return err
 	}
 	reply(w, http.StatusOK, struct {
 		VersionStatus
 		Members []store.Member `json:"members"`
 	}{v, members})
+	return nil
 }
 
-// asked returns the version of a request for the latest one, or for ?version=N. If there is none, or it is
-// withheld, it refuses the request.
-func (s *Server) asked(w http.ResponseWriter, r *http.Request) (v VersionStatus, ok bool) {
+// asked returns the version of a request for the latest one, or for ?version=N, unless it is withheld.
+func (s *Server) asked(r *http.Request) (v VersionStatus, err error) {
 	name := ""
 	if given := r.URL.Query()["version"]; len(given) > 0 {
 		if len(given) > 1 || given[0] == "" {
-			s.refuse(w, wire.BadRequest,
+			return v, refusef(wire.BadRequest,
 				"version is given %d times or is empty; want one number, or leave it out for the latest",
 				len(given))
-			return v, false
 		}
 		name = given[0]
 	}
-	v, ok = s.find(w, name)
-	return v, ok && !s.withheld(w, v, name != "")
+	if v, err = s.find(name); err == nil {
+		err = s.withheld(v, name != "")
+	}
+	return v, err
 }
 
 // classifier serves the classifier file of the latest version, or of ?version=N.
-func (s *Server) classifier(w http.ResponseWriter, r *http.Request) {
-	v, ok := s.asked(w, r)
-	if !ok {
-		return
+func (s *Server) classifier(w http.ResponseWriter, r *http.Request) error {
+	v, err := s.asked(r)
+	if err != nil {
+		return err
 	}
 	s.predictions.mu.Lock()
 	now := s.predictions.latest
@@ -115,20 +110,18 @@ func (s *Server) classifier(w http.ResponseWriter, r *http.Request) {
 	held := lease{in: s.files, of: caller(r)} // until its reader has it
 	defer held.release()
 	var data []byte
-	var err error
 	if now != nil && now.version.Number == v.Number {
 		data = now.data
 	} else if err = held.take(r.Context(), min(int64(v.Bytes), maxFiles/2)); err != nil { // one of any size
-		s.unread(w, err)
-		return
+		return s.unread(err)
 	} else if data, err = s.Store.File(r.Context(), v.Number); err != nil {
 		if errors.Is(err, store.ErrNone) {
 			err = fmt.Errorf("version %d is listed and its file is not there: %w", v.Number, err)
 		}
-		s.fail(w, r, err)
-		return
+		return err
 	}
 	w.Header().Set("Content-Disposition",
 		fmt.Sprintf(`attachment; filename="classifier-%d-%d.onnx"`, s.Round.Round, v.Number))
 	serveModel(w, r, v.Digest, data)
+	return nil
 }

@@ -72,28 +72,25 @@ func (s *Server) outside(clients *identity.Roster) (out []string) {
 // client is taken in this round again, not even the same upload, which somebody else may have kept.
 // The request is signed by the client or by the server's operator, for the upload's digest
 // (If-Match) or for any.
-func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) {
-	client, by, signature, ok := s.withdrawer(w, r)
-	if !ok {
-		return
+func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) error {
+	client, by, signature, err := s.withdrawer(r)
+	if err != nil {
+		return err
 	}
 	if s.once() {
-		s.refuse(w, wire.NoWithdrawal, "round %d hides single uploads in one noisy sum: another sum "+
+		return refusef(wire.NoWithdrawal, "round %d hides single uploads in one noisy sum: another sum "+
 			"without one of them would reveal it, and spend the budget again; its description said so "+
 			"before anybody joined", s.Round.Round)
-		return
 	}
 	if !s.take(client) {
-		s.refuse(w, wire.TooMany, "an upload of %q is being taken", client)
-		return
+		return refusef(wire.TooMany, "an upload of %q is being taken", client)
 	}
 	defer s.release(client)
 	r = carried(r)
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
 	if err := s.adopt(r.Context()); err != nil { // a version that holds the upload is told of
-		s.fail(w, r, err)
-		return
+		return err
 	}
 	stored, err := s.Store.Get(r.Context(), client)
 	if errors.Is(err, store.ErrNone) {
@@ -104,15 +101,12 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) {
 	digest := strings.Trim(r.Header.Get("If-Match"), `"`)
 	switch again := errors.Is(err, store.ErrWithdrawn); {
 	case errors.Is(err, store.ErrNone):
-		s.refuse(w, wire.NoReceipt, "nothing of %q is in round %d", client, s.Round.Round)
-		return
+		return refusef(wire.NoReceipt, "nothing of %q is in round %d", client, s.Round.Round)
 	case err != nil && !again:
-		s.fail(w, r, err)
-		return
+		return err
 	case digest != wire.Any && digest != stored.Receipt.Upload:
-		s.refuse(w, wire.OtherUpload, "the upload of %q has sha256 %s; If-Match says %.80q", client,
+		return refusef(wire.OtherUpload, "the upload of %q has sha256 %s; If-Match says %.80q", client,
 			stored.Receipt.Upload, digest)
-		return
 	case !again:
 		err = s.note(r.Context(), stored, by, signature)
 	default:
@@ -122,29 +116,26 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) {
 		err = s.takeOut(r.Context(), stored)
 	}
 	if err != nil {
-		s.fail(w, r, err)
-		return
+		return err
 	}
 	reply(w, http.StatusOK, s.withdrawal(stored))
+	return nil
 }
 
-// withdrawer returns the client in a request's path and who asks for the withdrawal of its upload.
-// It refuses a request that neither the client nor the operator signed; names on the roster and
+// withdrawer returns the client in a request's path and who asks for the withdrawal of its upload, or
+// the refusal of a request that neither the client nor the operator signed; names on the roster and
 // others take the same time.
-func (s *Server) withdrawer(w http.ResponseWriter,
-	r *http.Request) (client, by string, signature []byte, ok bool) {
+func (s *Server) withdrawer(r *http.Request) (client, by string, signature []byte, err error) {
 	if signature = wire.Signature(r.Header.Get("Authorization")); signature == nil {
-		s.refuse(w, wire.NoKey,
+		return client, by, nil, refusef(wire.NoKey,
 			"give the header Authorization: %s SIGNATURE, as fmp-edge withdraw does with --key",
 			wire.Scheme)
-		return client, by, nil, false
 	}
 	match := r.Header.Get("If-Match")
 	digest := strings.Trim(match, `"`)
 	if digest == "" {
-		s.refuse(w, wire.BadRequest,
+		return client, by, nil, refusef(wire.BadRequest,
 			"give the header If-Match: %q, the sha256 of the upload that is withdrawn", "SHA256")
-		return client, by, nil, false
 	}
 	client = r.PathValue("client")
 	statement := identity.Statement{Purpose: identity.Withdraw, Server: s.Key.PublicText(),
@@ -154,14 +145,13 @@ func (s *Server) withdrawer(w http.ResponseWriter,
 	operator := identity.Verify(s.Key.Public(), statement, signature)
 	switch {
 	case operator:
-		return client, wire.ByOperator, signature, true
+		return client, wire.ByOperator, signature, nil
 	case own:
-		return client, wire.ByClient, signature, true
+		return client, wire.ByClient, signature, nil
 	}
-	s.refuse(w, wire.WrongKey, "neither client %.128q of the roster of round %d nor the server's "+
+	return client, by, nil, refusef(wire.WrongKey, "neither client %.128q of the roster of round %d nor the server's "+
 		"operator made this signature for this server, the round's graph and the upload %.80q", client,
 		s.Round.Round, digest)
-	return client, by, nil, false
 }
 
 // quarantined returns the record by which a client's refused upload is withdrawn; nil if none was
@@ -317,8 +307,8 @@ func (s *Server) withdrawal(r *store.Record) *wire.Withdrawal {
 }
 
 // refuseGone says that nothing more of a client is taken.
-func (s *Server) refuseGone(w http.ResponseWriter, r *store.Record) {
-	s.refuse(w, wire.Withdrawn,
+func (s *Server) refuseGone(r *store.Record) error {
+	return refusef(wire.Withdrawn,
 		"%q withdrew its upload at %s: nothing of it is taken in round %d again", r.Receipt.Client,
 		r.Gone.Time.Format(time.RFC3339), s.Round.Round)
 }
