@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"fmp/onnx/must"
 )
 
@@ -156,9 +154,7 @@ console.log(sending(), panels.leaves.includes('unkept'), store.size);
 			more = strings.Replace(chosen, "await photograph('a.png');", "", 1) +
 				"await rest(); console.log('shown', sending());"
 		}
-		if got := stubbed(t, "join.js", served+c.before, more); got != c.want {
-			t.Errorf("%s: %q; want %q", name, got, c.want)
-		}
+		wants(t, name, stubbed(t, "join.js", served+c.before, more), c.want)
 	}
 }
 
@@ -199,9 +195,7 @@ console.log(faults.join(), epsilon, delta, typeof epsilon, typeof delta,
   calls.filter(c => c.method === 'ask').length > 2, panels.leaves.includes('skipBad'));
 `)
 		// a key that is unknown now is asked for again
-		if want := fmt.Sprintln(c.want, "0.0123456 1e-7 number number", c.want == "notEnrolled", false); got != want {
-			t.Errorf("%s: %q; want %q", name, got, want)
-		}
+		wants(t, name, got, fmt.Sprintln(c.want, "0.0123456 1e-7 number number", c.want == "notEnrolled", false))
 	}
 	// What was stopped while the server was asked changes nothing, and no request goes on.
 	for _, slow := range []string{"slow", "slowAsk"} {
@@ -216,31 +210,25 @@ await rest();
 await photograph('b.png');
 console.log(faults.join(), signal.aborted, panels.leaves.includes('notEnrolled'), panels.send.join(' '));
 `)
-		if want := "stopped true false \n"; got != want {
-			t.Errorf("stopped, %s: %q; want %q", slow, got, want)
-		}
+		wants(t, slow, got, "stopped true false \n")
 	}
 	// In a round that was closed before no upload is offered.
 	got := stubbed(t, "join.js", served+private+"round.state = 'closed';",
 		chosen+"console.log(presses.again, panels.leaves.includes('closed'));")
-	if want := "undefined true\n"; got != want {
-		t.Errorf("a closed round: %q; want %q", got, want)
-	}
+	wants(t, "a closed round", got, "undefined true\n")
 }
 
 // TestTrusted: of a private upload the page says who reads the exact counts, and where the browser
 // may clear the ledger.
 func TestTrusted(t *testing.T) {
-	for noise, want := range map[string]string{"local": "noneOfAll\n", "trusted": "noneOfTrusted\n"} {
+	for noise, want := range map[string]string{"local": "noneOfAll true\n", "trusted": "noneOfTrusted true\n"} {
 		got := stubbed(t, "join.js", served+"round.privacy = { epsilon: 1, delta: 1e-5, noise: '"+noise+"' };\n"+
 			"store.set('upload g 7 me', bytes('upload 0'));\n"+
 			"answers.explain = () => ({ digest: 'upload 0', points: [], budget: round.privacy });", `
 await until(() => panels.leaves?.includes('madeOnce'));
 console.log([...new Set(said)].filter(s => /^noneOf/.test(s)).join(), panels.leaves.includes('ledgerUnsafe'));
 `)
-		if want = strings.TrimSpace(want) + " true\n"; got != want {
-			t.Errorf("%s: %q; want %q", noise, got, want)
-		}
+		wants(t, noise, got, want)
 	}
 }
 
@@ -262,9 +250,7 @@ const entry = { isFile: true, fullPath: '/cat/a.png', file: ok => setTimeout(ok,
 made.find(on => on.drop).drop({ preventDefault() {}, dataTransfer: { items: [{ webkitGetAsEntry: () => entry }] } });
 console.log(files instanceof Promise, JSON.stringify(await files));
 `)
-	if want := "true [{\"path\":\"cat/a.png\",\"file\":\"a\"}]\n"; got != want {
-		t.Errorf("%q; want %q", got, want)
-	}
+	wants(t, "", got, "true [{\"path\":\"cat/a.png\",\"file\":\"a\"}]\n")
 }
 
 // TestReleaseGone: photographs may take the place of a private upload while the page reads the
@@ -286,9 +272,7 @@ shown('');
 await rest();
 console.log(faults, panels.leaves.includes('madeOnce'));
 `)
-	if want := "0 false\n"; got != want {
-		t.Errorf("%q; want %q", got, want)
-	}
+	wants(t, "", got, "0 false\n")
 }
 
 // TestFocus: where the keyboard was in a panel that is filled anew, it stays in it.
@@ -305,9 +289,7 @@ console.log(focused, panel.tabIndex);
 show('leaves');
 console.log(focused);
 `)
-	if want := "1 -1\n1\n"; got != want {
-		t.Errorf("%q; want %q", got, want)
-	}
+	wants(t, "", got, "1 -1\n1\n")
 }
 
 // TestKeysAreKept: another key, of the same name or not, leaves those before it in the browser, to
@@ -336,14 +318,12 @@ await rest();
 await presses.button();
 print();
 `)
-	if d := cmp.Diff(`key=key,key ed25519 old me=key false
+	wants(t, "", got, `key=key,key ed25519 old me=key false
 key=secret 1,key ed25519 old me=key,key ed25519 1 me=secret 1 false
 key=secret 2,key ed25519 old me=key,key ed25519 1 me=secret 1,key ed25519 2 me=secret 2 false
 key=secret 2,key ed25519 old me=key,key ed25519 1 me=secret 1,key ed25519 2 me=secret 2 true
 key=secret 2,key ed25519 old me=key,key ed25519 1 me=secret 1,key ed25519 2 me=secret 2,key ed25519 3 me=secret 3 false
-`, got); d != "" {
-		t.Errorf("want - and got +\n%s", d)
-	}
+`)
 }
 
 // TestUnreadKey: a kept key that could not be read at once is offered again, and stays where another
@@ -373,9 +353,7 @@ console.log(keys.join(), panels.name.includes('unkeptKey'), faults.join());
 			"key=secret,key ? ?=key,key ed25519 new new=secret false ended\n"},
 	} {
 		got := stubbed(t, "join.js", served+before, "await until(() => presses.form); await rest();\n"+c.then+print)
-		if got != c.want {
-			t.Errorf("%s: %q; want %q", name, got, c.want)
-		}
+		wants(t, name, got, c.want)
 	}
 }
 
@@ -399,9 +377,7 @@ await until(() => values.roundOn);
 console.log(values.roundOn.round);
 `, big},
 	} {
-		if got := stubbed(t, c.module, c.before, c.more); got != c.want+"\n" {
-			t.Errorf("%s: %q; want %q", name, got, c.want)
-		}
+		wants(t, name, stubbed(t, c.module, c.before, c.more), c.want+"\n")
 	}
 }
 
@@ -449,9 +425,7 @@ globalThis.indexedDB = { `+c.base+` };
 const { recall, keep, spend } = await import('./common.js');
 console.log(await recall('a'), await keep('a', 1), await spend('there', 'line', 'a', 1).then(() => true, () => false));
 `)
-		if got != c.want {
-			t.Errorf("%s: %q; want %q", name, got, c.want)
-		}
+		wants(t, name, got, c.want)
 	}
 }
 
@@ -490,7 +464,5 @@ const { t } = await import('./words.js');
 for (const n of [.0123456, 1e-7, 1234567]) console.log(t('count', { n }));
 console.log(t('round', { round: '9007199254740993' }));
 `)
-	if want := "Anzahl 0,0123456\nAnzahl 0,0000001\nAnzahl 1.234.567\nRunde 9007199254740993\n"; got != want {
-		t.Errorf("%q; want %q", got, want)
-	}
+	wants(t, "", got, "Anzahl 0,0123456\nAnzahl 0,0000001\nAnzahl 1.234.567\nRunde 9007199254740993\n")
 }

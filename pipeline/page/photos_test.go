@@ -23,6 +23,14 @@ func node(t *testing.T, args ...string) string {
 	return string(out)
 }
 
+// wants compares the output of a script with the wanted one.
+func wants(t *testing.T, name, got, want string) {
+	t.Helper()
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("%s: want - and got +\n%s", name, d)
+	}
+}
+
 // script runs a page's module, with more behind it.
 func script(t *testing.T, module, more string) string {
 	t.Helper()
@@ -150,10 +158,8 @@ func TestPlaced(t *testing.T) {
 		"shop-1/.cache/cat/9.png":  "shop-1/.cache/cat/9.png",
 		"train/cat/.000.png":       "train/cat/.000.png",
 	} {
-		if got := script(t, "photos.js", `
-process.stdout.write(placed('`+path+`', ['cat', 'dog']) ?? 'to sort');`); got != want {
-			t.Errorf("%s: %s; want %s", path, got, want)
-		}
+		wants(t, path, script(t, "photos.js", `
+process.stdout.write(placed('`+path+`', ['cat', 'dog']) ?? 'to sort');`), want)
 	}
 }
 
@@ -171,7 +177,7 @@ const gone = { size: 1, arrayBuffer: async () => { throw new Error('gone'); } };
 await add(photos, 'dog/raw', gone);
 for (const [path, file] of photos) console.log(path, file === gone ? 'gone' : await file.text());
 `)
-	if d := cmp.Diff(`again cat.v1/0.png b
+	wants(t, "", got, `again cat.v1/0.png b
 again dog/.png a
 cat.v1/0.png a
 cat.v1/0 (2).png b
@@ -183,9 +189,7 @@ dog/raw (2) b
 dog/.png a
 dog/.png (2) b
 dog/raw (3) gone
-`, got); d != "" {
-		t.Errorf("want - and got +\n%s", d)
-	}
+`)
 }
 
 // TestScored: every chosen photograph is scored once, under a path of its own; a folder that is no
@@ -199,22 +203,17 @@ await takes['score-folder']([file('a/cat/0.png', 'one'), file('b/cat/0.png', 'tw
 const { paths, files } = calls.find(c => c.method === 'evaluate');
 for (const [i, p] of paths.entries()) console.log(p, files[i].path === p, await files[i].file.text());
 `)
-	if want := "cat/0.png true one\ncat/0 (2).png true two\ntrain/dog/1.png true three\n" +
-		"notes.txt true four\n"; got != want {
-		t.Errorf("%s; want %s", got, want)
-	}
+	wants(t, "", got, "cat/0.png true one\ncat/0 (2).png true two\ntrain/dog/1.png true three\n"+
+		"notes.txt true four\n")
 	// Files that are left out are named beside the counts.
 	for others, want := range map[string]string{"{ n: 0 }": "false\n",
 		"{ n: 2, names: ['a (loose)', 'b (loose)'] }": "true a (loose), b (loose)\n",
 		"{ n: 3, names: ['a (loose)'] }":              "true a (loose) …\n"} {
-		got := stubbed(t, "predict.js", "answers.evaluate = { report: { groups: [] }, others: "+others+" };", `
+		wants(t, others, stubbed(t, "predict.js", "answers.evaluate = { report: { groups: [] }, others: "+others+" };", `
 await until(() => takes['score-folder']);
 await takes['score-folder']([file('a/cat/0.png', 'one')]);
 console.log(...[panels.score.some(s => /othersLeft/.test(s)), values.othersLeft?.names].filter(v => v !== undefined));
-`)
-		if got != want {
-			t.Errorf("%s: %q; want %q", others, got, want)
-		}
+`), want)
 	}
 	// A host that answers every path with a page is no server.
 	for list, want := range map[string]string{"<!doctype html>": "false true\n", `{"rounds": []}`: "true true\n"} {
@@ -223,9 +222,7 @@ await until(() => takes['score-folder']);
 await takes['score-folder']([file('a/cat/0.png', 'one')]);
 console.log(calls.some(c => c.method === 'round'), calls.some(c => c.method === 'evaluate'));
 `)
-		if got != want {
-			t.Errorf("%s: %q; want %q", list, got, want)
-		}
+		wants(t, list, got, want)
 	}
 }
 
@@ -244,11 +241,9 @@ for (const text of ['one', 'six']) {
   console.log(...said.filter(s => /^(thereBefore|ofFolder|toSort)/.test(s)));
 }
 `)
-	if d := cmp.Diff(`cat/0.png shop/.cache/cat/9.png shop/cat/.1.png dog/notes.txt
+	wants(t, "", got, `cat/0.png shop/.cache/cat/9.png shop/cat/.1.png dog/notes.txt
 toSort ofFolder
 cat/0.png shop/.cache/cat/9.png shop/cat/.1.png dog/notes.txt cat/0 (2).png
 thereBefore 3 toSort ofFolder ofFolder
-`, got); d != "" {
-		t.Errorf("want - and got +\n%s", d)
-	}
+`)
 }
