@@ -46,7 +46,7 @@ func neighbours(t *testing.T, b Budget, r *rand.Rand, classes, k int) (*Release,
 	}
 	n := 1
 	if b.Unit == Client {
-		n = 1 + r.IntN(8*b.Points) // some beyond what a client may have: they are clipped
+		n = 1 + r.IntN(8*b.Points) // more than a client may have are clipped
 	}
 	one, two := release(first, y, n), NewRelease(classes, k)
 	if b.Relation == ReplaceOne {

@@ -132,8 +132,8 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// run runs both servers on a pair of shares: the shares of the sum, and what each server says of the
-// pair. An error before messages are exchanged is both servers' verdict.
+// run runs both servers on a pair of shares: the shares of the sum, and each server's verdict. An error
+// before messages are exchanged is that of both.
 func run(s *Scheme, key *Key, pair *[2]Share,
 	tamper func(messages *[2][]byte)) (out [2]*sumvec.OutShare, errs [2]error) {
 	var c [2]*Checking
