@@ -88,8 +88,7 @@ func (o *owners) held(t *testing.T, m *onnx.Model) (share, size float64) {
 func TestCalibratedMeans(t *testing.T) {
 	o := newOwners(t, 3)
 	us := o.calibrated(t, 6, 10, 1)
-	r := must.Get(New(us, o.graph, o.client, Options{Seed: 1, Threads: 1}))(t)
-	p := must.Get(r.Posterior(t.Context(), o.eng))(t)
+	r, p := o.posterior(t, us, Options{Seed: 1})
 	if p.Sets == nil || p.Sets.Images != 50 || p.Sets.Clients != 5 || p.Sets.Level != Level {
 		t.Fatalf("sets %+v; want those of 50 points of five honest clients, P(honest) %.2f", p.Sets,
 			p.Judgement.Honest)
@@ -104,8 +103,7 @@ func TestCalibratedMeans(t *testing.T) {
 		u.Calibration = nil
 		us[i].Upload = &u
 	}
-	r = must.Get(New(us, o.graph, o.client, Options{Seed: 1, Threads: 1}))(t)
-	without := must.Get(r.Posterior(t.Context(), o.eng))(t)
+	_, without := o.posterior(t, us, Options{Seed: 1})
 	for s := range p.Ensembles[0] {
 		if fmt.Sprint(p.Ensembles[0][s].W) != fmt.Sprint(without.Ensembles[0][s].W) {
 			t.Fatalf("sample %d depends on the calibration points", s)

@@ -83,11 +83,18 @@ type pooledOwners struct {
 	open   bool
 }
 
+func (o *owners) posterior(t *testing.T, uploads []Upload, opt Options) (*Round, *posterior.Result) {
+	t.Helper()
+	opt.Threads = 1
+	r, p, err := played(t.Context(), o.eng, uploads, o.graph, o.client, opt)
+	must.Do(t, err)
+	return r, p
+}
+
 func (o *owners) pool(t *testing.T, uploads []Upload, opt Options) pooledOwners {
 	t.Helper()
-	opt.Seed, opt.Threads = 1, 1
-	r := must.Get(New(uploads, o.graph, o.client, opt))(t)
-	p := must.Get(r.Posterior(t.Context(), o.eng))(t)
+	opt.Seed = 1
+	r, p := o.posterior(t, uploads, opt)
 	out := pooledOwners{camera: make([]bool, len(uploads))}
 	out.m = must.Get(r.Classifier(t.Context(), p, false, false, ""))(t)
 	if p.Judgement != nil {
@@ -240,15 +247,4 @@ func length(x *onnx.Tensor) (sum float64) {
 		sum += float64(v) * float64(v)
 	}
 	return math.Sqrt(sum)
-}
-
-// TestForWhom: a classifier can be for a client of the round alone, whose uploads tell of shifts.
-func TestForWhom(t *testing.T) {
-	w := newWorld(t)
-	g, f := w.client(t, true)
-	for _, c := range []struct{ name, want string }{{"nobody", "none of the 3 uploads"},
-		{"client 1", "open predictor"}} {
-		must.Fail(New(w.uploads(t, g, f, 12, 15, 9), g, f, Options{Predictor: w.predictor, For: c.name}))(
-			t, c.want, "a classifier for", c.name)
-	}
 }

@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"fmp/models"
 	"fmp/models/rng"
@@ -247,10 +248,11 @@ func TestClassMeans(t *testing.T) {
 	}
 }
 
+// TestRefused: a round that cannot be is refused, and so is a setting that cannot act on it.
 func TestRefused(t *testing.T) {
 	w := newWorld(t)
 	g, f := w.client(t, true)
-	us := w.uploads(t, g, f, 6)
+	us := w.uploads(t, g, f, 6, 7)
 	points := f
 	points.ClassMeans = false
 	other := f
@@ -261,16 +263,22 @@ func TestRefused(t *testing.T) {
 		want   string
 		ups    []Upload
 		client models.Manifest
-		from   string
+		o      Options
 	}{
-		{"no uploads", nil, f, w.predictor},
-		{"takes its moments from a corpus", us, f, "untrained"},
-		{"which reads class means", us, points, w.predictor},
-		{"goes with extractor", us, other, w.predictor},
-		{"1 coordinates", us, narrow, w.predictor},
-		{"fmp train conjugate", us, f, "default"},
+		{"no uploads", nil, f, Options{}},
+		{"takes its moments from a corpus", us, f, Options{Predictor: "untrained"}},
+		{"which reads class means", us, points, Options{}},
+		{"goes with extractor", us, other, Options{}},
+		{"1 coordinates", us, narrow, Options{}},
+		{"fmp train conjugate", us, f, Options{Predictor: "default"}},
+		{"erm.l2", us, f, Options{L2: 5}},
+		{"predictor.fresh", us, f, Options{Fresh: 10}},
+		{"corpus.upload", us, f, Options{CorpusMoments: &discriminant.Client{}}},
+		{"none of the 2 uploads", us, f, Options{For: "nobody"}},
+		{"open predictor", us, f, Options{For: "client 1"}}, // nothing tells of its shift
 	} {
-		must.Fail(New(c.ups, g, c.client, Options{Predictor: c.from}))(t, c.want)
+		c.o.Predictor = cmp.Or(c.o.Predictor, w.predictor)
+		must.Fail(New(c.ups, g, c.client, c.o))(t, c.want, c.want)
 	}
 }
 
@@ -364,7 +372,7 @@ func TestParts(t *testing.T) {
 		if want := 3 + map[bool]int{true: chainParts}[name == "honesty"]; jobs != want {
 			t.Errorf("%s: %d jobs; want %d", name, jobs, want)
 		}
-		if d := cmp.Diff(whole.Ensembles, parts.Ensembles); d != "" || len(whole.Ensembles[0]) != 25 {
+		if d := gocmp.Diff(whole.Ensembles, parts.Ensembles); d != "" || len(whole.Ensembles[0]) != 25 {
 			t.Errorf("%s: %s", name, d)
 		}
 		if whole.Judgement != nil && (!slices.Equal(whole.Judgement.Honest, parts.Judgement.Honest) ||
@@ -608,17 +616,5 @@ func TestByName(t *testing.T) {
 		if n := right(w.eval(t, model, pix, nil)["probabilities"].F32(), truth); n < len(truth)*95/100 {
 			t.Errorf("%v: right on %d of %d", c.names, n, len(truth))
 		}
-	}
-}
-
-// TestNothingIgnored: a setting that cannot act on a round is an error that names it.
-func TestNothingIgnored(t *testing.T) {
-	w := newWorld(t)
-	g, f := w.client(t, true)
-	uploads := w.uploads(t, g, f, 6, 7)
-	for want, o := range map[string]Options{"erm.l2": {L2: 5}, "predictor.fresh": {Fresh: 10},
-		"corpus.upload": {CorpusMoments: &discriminant.Client{}}} {
-		o.Predictor = w.predictor
-		must.Fail(New(uploads, g, f, o))(t, want, want)
 	}
 }

@@ -322,8 +322,7 @@ func TestSetsOfOne(t *testing.T) {
 		}
 		us, want = append(us, u), pix
 	}
-	r := must.Get(New(us, o.graph, o.client, Options{For: us[4].Client, Seed: 1, Samples: 20, Threads: 1}))(t)
-	p := must.Get(r.Posterior(t.Context(), o.eng))(t)
+	r, p := o.posterior(t, us, Options{For: us[4].Client, Seed: 1, Samples: 20})
 	if !p.Effects.Any() {
 		t.Fatal("the camera is not found")
 	}
