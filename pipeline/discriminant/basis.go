@@ -2,6 +2,7 @@ package discriminant
 
 import (
 	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/lapack/lapack64"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
@@ -52,14 +53,18 @@ func gaussian(dx, k int, seed uint64) *mat.Dense {
 	return moment.Rows(noise, k)
 }
 
-// orthonormal returns Q of the decomposition a = QR.
+// orthonormal returns Q [dx, k] of the decomposition a = QR, in a's place: mat.QR would form all dx
+// columns.
 func orthonormal(a *mat.Dense) *mat.Dense {
-	dx, k := a.Dims()
-	var qr mat.QR
-	qr.Factorize(a)
-	var q mat.Dense
-	qr.QTo(&q)
-	return mat.DenseCopyOf(q.Slice(0, dx, 0, k))
+	m := a.RawMatrix()
+	tau, size := make([]float64, m.Cols), make([]float64, 1)
+	lapack64.Geqrf(m, tau, size, -1)
+	work := make([]float64, int(size[0]))
+	lapack64.Geqrf(m, tau, work, len(work))
+	lapack64.Orgqr(m, tau, size, -1)
+	work = make([]float64, int(size[0]))
+	lapack64.Orgqr(m, tau, work, len(work))
+	return a
 }
 
 func tensor(q *mat.Dense) *onnx.Tensor {
