@@ -2,7 +2,6 @@ package discriminant
 
 import (
 	"gonum.org/v1/gonum/floats"
-	"gonum.org/v1/gonum/lapack/lapack64"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/models/rng"
@@ -36,7 +35,7 @@ func HeadBasis(weights *mat.Dense, k int, seed uint64) *onnx.Tensor {
 		on.Mul(w, q.Slice(0, dx, 0, own))
 		back.Mul(w.T(), &on)
 		q.Slice(0, dx, 0, own).(*mat.Dense).Copy(&back)
-		q = orthonormal(q)
+		q = moment.Orthonormal(q)
 	}
 	return tensor(q)
 }
@@ -44,27 +43,13 @@ func HeadBasis(weights *mat.Dense, k int, seed uint64) *onnx.Tensor {
 // RandomBasis returns k orthonormal directions of dx, [dx, k], drawn uniformly from a stream of
 // seed.
 func RandomBasis(dx, k int, seed uint64) *onnx.Tensor {
-	return tensor(orthonormal(gaussian(dx, k, seed)))
+	return tensor(moment.Orthonormal(gaussian(dx, k, seed)))
 }
 
 func gaussian(dx, k int, seed uint64) *mat.Dense {
 	noise := make([]float32, dx*k)
 	rng.Normal(rng.New(seed, "moments", "basis"), noise)
 	return moment.Rows(noise, k)
-}
-
-// orthonormal returns Q [dx, k] of the decomposition a = QR, in a's place: mat.QR would form all dx
-// columns.
-func orthonormal(a *mat.Dense) *mat.Dense {
-	m := a.RawMatrix()
-	tau, size := make([]float64, m.Cols), make([]float64, 1)
-	lapack64.Geqrf(m, tau, size, -1)
-	work := make([]float64, int(size[0]))
-	lapack64.Geqrf(m, tau, work, len(work))
-	lapack64.Orgqr(m, tau, size, -1)
-	work = make([]float64, int(size[0]))
-	lapack64.Orgqr(m, tau, work, len(work))
-	return a
 }
 
 func tensor(q *mat.Dense) *onnx.Tensor {

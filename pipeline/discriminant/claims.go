@@ -162,7 +162,7 @@ func scattered(h *head, v *mat.Dense) *mat.Dense {
 	if n <= 0 {
 		return v
 	}
-	q := orthonormal(gaussian(k, n, 2))
+	q := moment.Orthonormal(gaussian(k, n, 2))
 	var upper mat.TriDense
 	h.chol.UTo(&upper)
 	// U^-1 q has covariance I, with W = U'U
@@ -348,7 +348,7 @@ func principal(w *mat.SymDense, r int) *mat.Dense {
 	for range 2 * turns {
 		var on mat.Dense
 		on.Mul(w, q)
-		q = orthonormal(&on)
+		q = moment.Orthonormal(&on)
 	}
 	return q
 }

@@ -16,6 +16,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/onnx/dense"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/internal/parallel"
 )
 
@@ -666,12 +667,7 @@ func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*
 			f.SolveHalf(blas.Trans, a)
 		}
 	} else {
-		var qr mat.QR
-		qr.Factorize(mat.NewDense(p.N, d, p.X).T())
-		var full mat.Dense
-		qr.QTo(&full)
-		q := full.RawMatrix()
-		q.Cols = p.N
+		q := moment.Orthonormal(mat.DenseCopyOf(mat.NewDense(p.N, d, p.X).T())).RawMatrix()
 		dense.Gemm(blas.NoTrans, blas.NoTrans, 1, x, q, 0, reduced)
 		out = func(a, t blas64.General) { dense.Gemm(blas.NoTrans, blas.NoTrans, 1, q, a, 0, t) }
 		in = func(t, a blas64.General) { dense.Gemm(blas.Trans, blas.NoTrans, 1, q, t, 0, a) }

@@ -7,6 +7,7 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/lapack/lapack64"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/onnx/dense"
@@ -156,4 +157,18 @@ func WithoutNegative(s *mat.SymDense) *mat.SymDense {
 	out := mat.NewSymDense(s.SymmetricDim(), nil)
 	out.SymOuterK(1, &root)
 	return out
+}
+
+// Orthonormal returns Q [n, k] of the decomposition a = QR of n rows and k <= n columns, in a's place:
+// mat.QR would form all n columns.
+func Orthonormal(a *mat.Dense) *mat.Dense {
+	m := a.RawMatrix()
+	tau, size := make([]float64, m.Cols), make([]float64, 1)
+	lapack64.Geqrf(m, tau, size, -1)
+	work := make([]float64, int(size[0]))
+	lapack64.Geqrf(m, tau, work, len(work))
+	lapack64.Orgqr(m, tau, size, -1)
+	work = make([]float64, int(size[0]))
+	lapack64.Orgqr(m, tau, work, len(work))
+	return a
 }

@@ -16,6 +16,7 @@ import (
 	"fmp/onnx/dense"
 	"fmp/pipeline/erm"
 	"fmp/pipeline/internal/memo"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/internal/parallel"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
@@ -163,11 +164,8 @@ func newTarget(set *point.Set, mode posterior.Theta, precision float64,
 	if p.N < d {
 		r = p.N
 		x := mat.NewDense(p.N, d, p.X)
-		var qr mat.QR
-		qr.Factorize(x.T())
-		var q, reduced mat.Dense
-		qr.QTo(&q)
-		t.basis = mat.DenseCopyOf(q.Slice(0, d, 0, r))
+		var reduced mat.Dense
+		t.basis = moment.Orthonormal(mat.DenseCopyOf(x.T()))
 		reduced.Mul(x, t.basis)
 		t.problem = &erm.Problem{N: p.N, Dx: r - 1, C: p.C, X: reduced.RawMatrix().Data, Y: p.Y,
 			W: p.W, L2: p.L2}

@@ -145,11 +145,7 @@ func (t *Task) projection() *products {
 	}
 	p.d = ghFeatures
 	random := mat.NewDense(t.dx, p.d, normal(rng.New(t.in.Seed, "ghqda"), t.dx*p.d))
-	var qr mat.QR
-	qr.Factorize(random)
-	var q mat.Dense
-	qr.QTo(&q)
-	p.by = mat.DenseCopyOf(q.Slice(0, t.dx, 0, p.d))
+	p.by = moment.Orthonormal(random)
 	return p
 }
 
