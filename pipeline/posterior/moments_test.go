@@ -435,6 +435,18 @@ func TestConfirmedClaims(t *testing.T) {
 			t.Errorf("known images %v: of many images %v count", o.Known != nil, got[0].Share)
 		}
 	}
+	// the server's own site: of its claim nobody else could tell
+	own := w.client(t, 0, many, 4, 1, as)
+	site := []discriminant.Client{own, w.client(t, 1, 2, 4, 1, as), w.client(t, 2, 2, 4, 1, as)}
+	for _, known := range []*discriminant.Client{nil, &known, &own} {
+		o := MomentsOptions{Known: known, Honesty: true, Threads: 1}
+		o.Samples = 10
+		got, _, j, err := judgeMoments(t.Context(), site, nil, o)
+		must.Do(t, err)
+		if full := known == &own; (got[0].Share == 1) != full || math.Abs(j.Counted[0]-j.Claimed[0]) < 1 != full {
+			t.Errorf("own site known %v: %v counts, %v of %v", full, got[0].Share, j.Counted[0], j.Claimed[0])
+		}
+	}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	clients := []discriminant.Client{w.client(t, 0, many, 4, 1, as), claims(w, 1, 1), claims(w, 2, 1)}
