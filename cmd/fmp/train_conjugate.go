@@ -32,7 +32,11 @@ memory are bounded.
 With --images the file holds the corpus's images too, as features of one byte a number. In a round of
 the same class names they count as one more client's, the less the farther the clients' class means
 lie from the corpus's. Where the corpus is nearly free of errors, as MNIST, clients whose images are
-harder lose by it. No client and no classifier gets the images; whoever gets the file does.`,
+harder lose by it. No client and no classifier gets the images; whoever gets the file does.
+
+Behind a network that has not learned the classes, or with few images a feature, none of it is
+needed: a server that takes part as a site of a round of moments has a lower NLL
+(docs/extractors.md, Without a corpus).`,
 		Example: `  fmp train conjugate --dataset cifar10 -o conjugate.onnx
   fmp train conjugate --dataset cifar100 --images -o conjugate.onnx
   fmp train conjugate --dataset mnist --extractor extractor.onnx --steps 600 -o conjugate.onnx`,
