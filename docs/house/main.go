@@ -46,10 +46,10 @@ func main() {
 
 func measure(dir string) (f figures, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		name := d.Name()
 		if err != nil {
 			return err
 		}
+		name := d.Name()
 		if d.IsDir() {
 			if path != dir && (name == "vendor" || name == "testdata" || name[0] == '.' || name == "node_modules") {
 				return fs.SkipDir

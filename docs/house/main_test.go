@@ -27,4 +27,5 @@ func TestMeasure(t *testing.T) {
 	if got, err := measure(dir); err != nil || got != want {
 		t.Errorf("%+v, %v; want %+v", got, err, want)
 	}
+	must.Fail(measure(filepath.Join(dir, "...")))(t, "no such file", "a folder that is not there")
 }
