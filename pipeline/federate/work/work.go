@@ -209,6 +209,16 @@ func (q *queue) ask(ctx context.Context, j Job, input []byte) (Job, error) {
 	if err := q.store.PutObject(ctx, j.Input, input); err != nil {
 		return j, err
 	}
+	err = q.send(ctx, &j)
+	return j, err
+}
+
+// send puts a job into the queue.
+func (q *queue) send(ctx context.Context, j *Job) error {
+	text, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
 	m := &nats.Msg{Subject: subject, Data: text, Header: nats.Header{}}
 	if j.Merge {
 		m.Subject = mergeSubject
@@ -218,10 +228,10 @@ func (q *queue) ask(ctx context.Context, j Job, input []byte) (Job, error) {
 	}
 	sent, err := q.js.PublishMsg(ctx, m)
 	if err != nil {
-		return j, fmt.Errorf("job queue: %w", err)
+		return fmt.Errorf("job queue: %w", err)
 	}
 	j.sent = sent.Sequence
-	return j, nil
+	return nil
 }
 
 // queued reports whether a job that has no result is in the queue, as far as the servers say.
@@ -234,9 +244,11 @@ func (q *queue) queued(ctx context.Context, j Job) bool {
 }
 
 // wait waits for a worker to finish a job and returns the result. A job that is neither done nor in
-// the queue is an error at the second look: a worker may leave its result between two questions.
+// the queue at two looks is sent again, and is an error if it is lost again. It takes two looks, as a
+// worker may leave its result between two questions. A worker may also do a job whose message is
+// acknowledged ([Worker.drop]), or one of another release may have thrown it away.
 func (q *queue) wait(ctx context.Context, j Job) (answer, error) {
-	look, missed := time.NewTicker(q.look), false
+	look, missed, again := time.NewTicker(q.look), false, false
 	defer look.Stop()
 	for {
 		r, err := q.result(ctx, j.ID)
@@ -258,9 +270,16 @@ func (q *queue) wait(ctx context.Context, j Job) (answer, error) {
 		case <-look.C:
 			gone := !q.queued(ctx, j)
 			if gone && missed {
-				return r, fmt.Errorf("job %.12s: nobody did it, and it is in the queue no more, which was lost, or "+
-					"a worker of another release threw it away: run workers of this release alone; the next "+
-					"attempt asks again", j.ID)
+				err := errors.New("it was sent twice")
+				if !again {
+					err = q.send(ctx, &j)
+				}
+				if err != nil {
+					return r, fmt.Errorf("job %.12s: nobody did it, and it is in the queue no more (%w): the queue "+
+						"was lost, or workers of another release threw the job away: run workers of this release "+
+						"alone; the next attempt asks again", j.ID, err)
+				}
+				again, gone = true, false
 			}
 			missed = gone
 		case <-time.After(100 * time.Millisecond):

@@ -381,17 +381,34 @@ func TestQueueLost(t *testing.T) {
 	}
 }
 
-// TestJobLost: a job that is in the queue no more, and that nobody did, is an error; one that waits for
-// a worker is none. Asked for again, it is done.
+// TestJobLost: a job that nobody did, and that is in the queue no more, is sent again. It is an error if
+// it is lost again, and none while it waits for a worker. After an error it is done if asked for again.
 func TestJobLost(t *testing.T) {
+	thrownAway := func(times int) func(context.Context, *Grid, *Worker) error {
+		return func(ctx context.Context, g *Grid, w *Worker) error {
+			c, err := w.attach(ctx, g.js, 1)
+			if err != nil {
+				return err
+			}
+			go func() {
+				for range times {
+					if m, err := c.Next(); err == nil {
+						w.handle(ctx, &newer{m})
+					}
+				}
+			}()
+			return nil
+		}
+	}
 	for name, c := range map[string]struct {
-		lose func(ctx context.Context, g *Grid, w *Worker) error
-		want string
+		lose   func(ctx context.Context, g *Grid, w *Worker) error
+		want   string
+		queued uint64
 	}{
-		"it waits": {func(context.Context, *Grid, *Worker) error { return nil }, "deadline"},
+		"it waits": {func(context.Context, *Grid, *Worker) error { return nil }, "deadline", 1},
 		"the queue": {func(ctx context.Context, g *Grid, _ *Worker) error {
 			return g.js.DeleteStream(ctx, stream)
-		}, "no more"},
+		}, "no more", 0},
 		"the queue, made anew by others": {func(ctx context.Context, g *Grid, _ *Worker) error {
 			if err := g.js.DeleteStream(ctx, stream); err != nil {
 				return err
@@ -401,19 +418,9 @@ func TestJobLost(t *testing.T) {
 			}
 			_, err := g.Ask(ctx, []byte("another's"))
 			return err
-		}, "no more"},
-		"a worker of another release": {func(ctx context.Context, g *Grid, w *Worker) error {
-			c, err := w.attach(ctx, g.js, 1)
-			if err != nil {
-				return err
-			}
-			m, err := c.Next()
-			if err != nil {
-				return err
-			}
-			w.handle(ctx, &newer{m})
-			return nil
-		}, "no more"},
+		}, "deadline", 2},
+		"a worker of another release, once":  {thrownAway(1), "deadline", 1},
+		"a worker of another release, twice": {thrownAway(2), "sent twice", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -427,11 +434,16 @@ func TestJobLost(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			must.Fail(g.Wait(ctx, job))(t, c.want)
-			must.Get(makeStream(t.Context(), g.js, 1))(t)
+			jobs := must.Get(makeStream(t.Context(), g.js, 1))(t)
+			if n := must.Get(jobs.Info(t.Context()))(t).State.Msgs; n != c.queued {
+				t.Errorf("%d jobs are in the queue; want %d", n, c.queued)
+			}
 			ctx, cancel = context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			go func() { _ = w.Run(ctx, 1) }()
-			job = must.Get(g.Ask(ctx, []byte(name)))(t)
+			if c.want != "deadline" {
+				job = must.Get(g.Ask(ctx, []byte(name)))(t)
+			}
 			must.Get(g.Wait(ctx, job))(t)
 		})
 	}
