@@ -299,10 +299,27 @@ func TestPenultimateFeatures(t *testing.T) {
 		{false, "features", Options{}, nil, 10}, {false, "logits", Options{Output: "logits"}, nil, 10},
 		{false, "y", Options{Output: "relu"}, nil, 4}, {true, "bytes", Options{}, inBytes, 4},
 		{true, "product in bytes", Options{}, func(g *onnx.Graph) { inBytes(g); apartBias(g) }, 4},
+		{true, "weights that the network rounds", Options{}, func(g *onnx.Graph) {
+			at := slices.IndexFunc(g.Nodes, func(n *onnx.Node) bool { return n.Op == "Gemm" })
+			g.Nodes[at].Inputs[1] = "w2"
+			g.Nodes = slices.Insert(g.Nodes, 0,
+				&onnx.Node{Op: "Identity", Name: "w2", Inputs: []string{"w"}, Outputs: []string{"w2"}})
+			inBytes(g)
+		}, 4},
+		{true, "bytes of onnxruntime's own", Options{}, func(g *onnx.Graph) {
+			inBytes(g)
+			apartBias(g)
+			for _, n := range g.Nodes {
+				if isBytes(n) {
+					n.Domain = "com.microsoft"
+				}
+			}
+		}, 4},
 		{true, "a weight that may be replaced", Options{}, func(g *onnx.Graph) {
 			g.AddOptional("k", g.Initializers["k"])
 		}, 4}} {
 		m := classifier(t, c.soft, c.out)
+		m.Opsets["com.microsoft"] = 1
 		if c.as != nil {
 			c.as(m.Graph)
 		}

@@ -182,12 +182,17 @@ func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
 func classifierHead(g *onnx.Graph, maker map[string]*onnx.Node, out string) string {
 	for range len(g.Nodes) {
 		n := maker[out]
-		if n == nil || n.Domain != "" {
+		switch {
+		case n == nil:
+			return ""
+		case isBytes(n):
+			out = n.Input(0)
+			continue
+		case n.Domain != "":
 			return ""
 		}
 		switch n.Op {
-		case "Identity", "Softmax", "LogSoftmax", "Sigmoid", "Cast", "Flatten", "Reshape", "Squeeze",
-			"QuantizeLinear", "DequantizeLinear":
+		case "Identity", "Softmax", "LogSoftmax", "Sigmoid", "Cast", "Flatten", "Reshape", "Squeeze":
 			out = n.Input(0)
 		case "Add":
 			a, b := isConstant(g, maker, n.Input(0)), isConstant(g, maker, n.Input(1))
@@ -201,7 +206,7 @@ func classifierHead(g *onnx.Graph, maker map[string]*onnx.Node, out string) stri
 			}
 			m := maker[out]
 			for range 2 { // a product that is stored in bytes
-				if m != nil && (m.Op == "QuantizeLinear" || m.Op == "DequantizeLinear") {
+				if m != nil && isBytes(m) {
 					m = maker[m.Input(0)]
 				}
 			}
@@ -224,8 +229,15 @@ func classifierHead(g *onnx.Graph, maker map[string]*onnx.Node, out string) stri
 	return ""
 }
 
-// isConstant reports whether a value is an initializer, a Constant, or made from one by an operator
-// that keeps its elements.
+// isBytes reports whether a node rounds numbers to bytes or reads these. onnxruntime writes both
+// in its own domain where they are of 16 bits.
+func isBytes(n *onnx.Node) bool {
+	return (n.Domain == "" || n.Domain == "com.microsoft") &&
+		(n.Op == "QuantizeLinear" || n.Op == "DequantizeLinear")
+}
+
+// isConstant reports whether a value is an initializer, a Constant, or made from one by operators
+// that keep its elements or round them.
 func isConstant(g *onnx.Graph, maker map[string]*onnx.Node, v string) bool {
 	for range 8 {
 		if _, ok := g.Initializers[v]; ok {
@@ -235,10 +247,10 @@ func isConstant(g *onnx.Graph, maker map[string]*onnx.Node, v string) bool {
 		if n == nil {
 			return false
 		}
-		switch n.Op {
-		case "Constant":
+		switch {
+		case n.Op == "Constant":
 			return true
-		case "Cast", "Transpose", "Identity", "DequantizeLinear":
+		case isBytes(n) || n.Op == "Cast" || n.Op == "Transpose" || n.Op == "Identity":
 			v = n.Input(0)
 		default:
 			return false
