@@ -1,36 +1,59 @@
 package models
 
 import (
+	"maps"
+
 	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/pass"
 )
 
 // LastLayer returns the weights [classes, dx] of the linear layer that reads a value of dx numbers
-// in a model; nil where there is none whose weights are float32 constants.
-func LastLayer(m *onnx.Model, value string, dx int) *onnx.Tensor {
+// in a model; nil where there is none whose weights are numbers that no input changes.
+func LastLayer(eng engine.Engine, m *onnx.Model, value string, dx int) *onnx.Tensor {
 	for _, n := range m.Graph.Nodes {
 		if n.Op != "Gemm" && n.Op != "MatMul" || len(n.Inputs) < 2 || n.Inputs[0] != value {
 			continue
 		}
-		w := m.Graph.Initializers[n.Inputs[1]]
-		if w == nil || w.DType != onnx.Float32 || len(w.Shape) != 2 {
+		w := fixed(eng, m, n.Inputs[1])
+		if w == nil || !w.DType.IsFloat() || len(w.Shape) != 2 {
 			continue
 		}
-		flipped := false // [classes, dx]
-		if a, ok := n.Attr("transB"); ok && n.Op == "Gemm" {
-			flipped = a.Int != 0
+		classes, perClass, perFeature := w.Shape[1], 1, w.Shape[1]
+		if a, ok := n.Attr("transB"); ok && n.Op == "Gemm" && a.Int != 0 {
+			classes, perClass, perFeature = w.Shape[0], w.Shape[1], 1
 		}
-		if flipped && w.Shape[1] == dx {
-			return w
+		if w.Len() != classes*dx {
+			continue
 		}
-		if !flipped && w.Shape[0] == dx {
-			out := onnx.ZerosF32(w.Shape[1], dx)
-			for j := range dx {
-				for c := range w.Shape[1] {
-					out.F32()[c*dx+j] = w.F32()[j*w.Shape[1]+c]
-				}
-			}
-			return out
+		out := onnx.ZerosF32(classes, dx)
+		for i := range out.F32() {
+			out.F32()[i] = float32(w.At(i/dx*perClass + i%dx*perFeature))
 		}
+		return out
 	}
 	return nil
+}
+
+// fixed returns a value that is the same for all inputs, such as weights that a network stores in
+// bytes; nil where it is none or the engine cannot compute it.
+func fixed(eng engine.Engine, m *onnx.Model, value string) *onnx.Tensor {
+	if t := m.Graph.Initializers[value]; t != nil {
+		return t
+	}
+	c, g := *m, *m.Graph
+	g.Inputs, g.Optional, g.Values, g.Outputs = nil, nil, nil, []onnx.ValueInfo{{Name: value}}
+	g.Initializers = maps.Clone(g.Initializers)
+	pass.RemoveUnused(&g)
+	c.Graph = &g
+	s, err := eng.Load(&c)
+	if err != nil {
+		return nil
+	}
+	defer s.Close()
+	out, err := engine.Eval(s, nil, value)
+	if err != nil {
+		return nil
+	}
+	return out[value]
 }

@@ -7,6 +7,8 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/build"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
 )
 
@@ -80,25 +82,39 @@ func TestMomentsEmbedding(t *testing.T) {
 	}
 }
 
-// TestLastLayer: weights come as [classes, dx], whichever way the layer holds them.
+// TestLastLayer: weights come as [classes, dx], whichever way the layer holds them, and as the
+// numbers that it reads where the file stores others.
 func TestLastLayer(t *testing.T) {
-	for name, transposed := range map[string]bool{"MatMul": false, "Gemm": true} {
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
+	w := onnx.NewTensor([]float32{1, 2, 3, 4, 5, 6}, 2, 3)
+	flipped := onnx.NewTensor([]float32{1, 4, 2, 5, 3, 6}, 3, 2)
+	for name, layer := range map[string]func(b *build.Builder, h build.Ref) build.Ref{
+		"MatMul": func(b *build.Builder, h build.Ref) build.Ref { return b.MatMul(h, b.Const(w)) },
+		"Gemm": func(b *build.Builder, h build.Ref) build.Ref {
+			return b.Op("Gemm", []build.Ref{h, b.Const(flipped)}, onnx.IntAttr("transB", 1))
+		},
+		"float16": func(b *build.Builder, h build.Ref) build.Ref {
+			return b.MatMul(h, b.Cast(b.Const(w), onnx.Float16))
+		},
+		"bytes": func(b *build.Builder, h build.Ref) build.Ref {
+			return b.MatMul(h, b.Transpose(b.Op("DequantizeLinear", []build.Ref{
+				b.Const(onnx.NewTensor([]int8{1, 7, 3, 9, 5, 11}, 3, 2)), b.Const(onnx.Scalar[float32](.5)),
+				b.Const(onnx.Scalar[int8](-1))}), 1, 0))
+		},
+	} {
 		b := build.New("net")
 		h := b.Relu(b.Input("x", onnx.Float32, "n", 2))
-		w := onnx.NewTensor([]float32{1, 2, 3, 4, 5, 6}, 2, 3)
-		if transposed {
-			w = onnx.NewTensor([]float32{1, 4, 2, 5, 3, 6}, 3, 2)
-			b.Output("y", b.Op("Gemm", []build.Ref{h, b.Const(w)}, onnx.IntAttr("transB", 1)))
-		} else {
-			b.Output("y", b.MatMul(h, b.Const(w)))
+		if name == "float16" {
+			h = b.Cast(h, onnx.Float16)
 		}
+		b.Output("y", layer(b, h))
 		m := must.Get(b.Model())(t)
-		features := m.Graph.Nodes[0].Outputs[0]
-		got := LastLayer(m, features, 2)
+		features := string(h)
+		got := LastLayer(eng, m, features, 2)
 		if got == nil || fmt.Sprint(got.Shape, got.F32()) != "[3 2] [1 4 2 5 3 6]" {
 			t.Errorf("%s: %v", name, got)
 		}
-		if LastLayer(m, "x", 2) != nil || LastLayer(m, features, 3) != nil {
+		if LastLayer(eng, m, "x", 2) != nil || LastLayer(eng, m, features, 3) != nil {
 			t.Errorf("%s: a layer of another value is taken", name)
 		}
 	}

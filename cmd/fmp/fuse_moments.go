@@ -77,14 +77,17 @@ func (f momentsFlags) width(dx, classes int) (int, error) {
 
 // basis returns k directions of an extractor's features: those in which the classes of its last
 // linear layer lie furthest apart or, where it has none, random ones.
-func basis(cfg *fuseSettings, x *extractor.Extractor, k int) (*onnx.Tensor, error) {
+func basis(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, x *extractor.Extractor,
+	k int) (*onnx.Tensor, error) {
 	whole, _, err := models.Load(cfg.Extractor.Model)
 	if err != nil {
 		return nil, usageError(err)
 	}
 	_, pre := x.Client(nil, nil)
-	w := models.LastLayer(whole, pre.Output, x.Dx())
+	w := models.LastLayer(eng, whole, pre.Output, x.Dx())
 	if w == nil || w.Shape[0] < 3 {
+		remark(cmd, []string{fmt.Sprintf("no layer of 3 classes or more reads the features, so that the %d "+
+			"directions are random", k)})
 		return discriminant.RandomBasis(x.Dx(), k, cfg.Seed), nil
 	}
 	weights := mat.NewDense(w.Shape[0], w.Shape[1], nil)
@@ -131,7 +134,7 @@ func momentsClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, nam
 		c.Kappa, c.KappaDeviation = known[0], known[1]
 	}
 	if k < x.Dx() {
-		if c.Basis, err = basis(cfg, x, k); err != nil {
+		if c.Basis, err = basis(cmd, eng, cfg, x, k); err != nil {
 			return nil, none, err
 		}
 	}

@@ -98,17 +98,32 @@ func saveNet(t *testing.T, weights *onnx.Tensor) string {
 	return saved(t)(b.Model())
 }
 
-// TestFuseMoments: a client graph without a data set, with all features or with fewer.
+// saveScores saves a classifier of three classes behind dx features, with weights in bytes.
+func saveScores(t *testing.T, dx int) string {
+	t.Helper()
+	b := build.New("net")
+	x := b.Reshape(b.Input("image", onnx.Float32, "n", 3, 8, 8), -1, 192)
+	w := b.Op("DequantizeLinear", []build.Ref{b.Const(must.Get(onnx.Zeros(onnx.Int8, dx, 3))(t)),
+		b.Const(onnx.Scalar[float32](1))})
+	b.Output("y", b.MatMul(b.Relu(b.MatMul(x, b.Const(onnx.ZerosF32(192, dx)))), w))
+	return saved(t)(b.Model())
+}
+
+// TestFuseMoments: a client graph without a data set, with all features or with fewer, and a note
+// where no layer tells their directions.
 func TestFuseMoments(t *testing.T) {
 	const dx = 40
 	net, out := saveNet(t, onnx.ZerosF32(192, dx)), filepath.Join(t.TempDir(), "client.onnx")
-	for bytes, k := range map[string]int{"2m": 0, "2k": 15} {
-		ran(t, "fuse", "--extractor", net, "--class-names", "a,b", "--bytes", bytes, "--engine",
+	for _, c := range []struct {
+		net, bytes   string
+		some, random bool
+	}{{net, "2m", false, false}, {net, "2k", true, true}, {saveScores(t, dx), "2k", true, false}} {
+		_, notes := ran(t, "fuse", "--extractor", c.net, "--class-names", "a,b", "--bytes", c.bytes, "--engine",
 			"pure", "--kappa", "3,.2", "-o", out)
 		_, f := must.Get2(models.Load(out))(t)
-		if f.Dx != dx || f.C != 2 || (k == 0) != (f.K == 0) || f.K > 25 ||
-			f.Kappa != 3 || f.Bytes == 0 {
-			t.Errorf("--bytes %s: manifest %+v", bytes, f)
+		if f.Dx != dx || f.C != 2 || c.some != (f.K > 0) || f.K > 25 ||
+			strings.Contains(notes, "directions are random") != c.random || f.Kappa != 3 || f.Bytes == 0 {
+			t.Errorf("--bytes %s: manifest %+v, notes %q", c.bytes, f, notes)
 		}
 	}
 	refused(t, exitUsage, "", "fuse", "--engine", "pure", "--extractor", net, "-o", out, "--class-names", "a,b\nc")
