@@ -54,8 +54,11 @@ func (e element) append(b []byte, explicit, undef bool) []byte {
 	return append(b, e.value...)
 }
 
+// end ends a sequence of undefined length.
+var end = element{tagEnd, "", nil}.append(nil, false, false)
+
 // file returns a file of a transfer syntax with a patient, sequences of both kinds, and the given
-// elements before the pixels.
+// elements before the pixels. Those that hold an end are of undefined length.
 func file(syntax string, pixels []byte, elements ...element) []byte {
 	b := append(make([]byte, preamble), "DICM"...)
 	b = element{0x0002_0001, "OB", []byte{0, 1}}.append(b, true, false)
@@ -71,7 +74,7 @@ func file(syntax string, pixels []byte, elements ...element) []byte {
 		explicit, false)
 	b = text(0x0010_0010, "PN", "Secret^Patient").append(b, explicit, false)
 	for _, e := range elements {
-		b = e.append(b, explicit, false)
+		b = e.append(b, explicit, bytes.HasSuffix(e.value, end))
 	}
 	return element{tagPixels, "OW", pixels}.append(b, explicit, syntax == jpegBaseline)
 }
@@ -128,8 +131,10 @@ func TestGrey(t *testing.T) {
 			element{tagPlanar, "US", nil}, text(tagFrames, "IS", "")), []float64{0, 1. / 3, 1, 2. / 3}},
 		"window beside a table": {words(0, 50, 100, 200), grey(2, 2, 16, 12, 0, window("50", "101", table)...),
 			[]float64{.005, .505, 1, 1}},
-		"empty table": {words(10, 20, 40, 30), grey(2, 2, 16, 12, 0, element{tagInterest, "SQ", nil},
-			text(tagShape, "CS", "IDENTITY")), []float64{0, 1. / 3, 1, 2. / 3}},
+		"empty tables": {words(10, 20, 40, 30), grey(2, 2, 16, 12, 0, element{tagTable, "SQ", nil},
+			element{tagInterest, "SQ", nil}, text(tagShape, "CS", "IDENTITY")), []float64{0, 1. / 3, 1, 2. / 3}},
+		"tables of an end alone": {words(10, 20, 40, 30), grey(2, 2, 16, 12, 0, element{tagTable, "SQ", end},
+			element{tagInterest, "SQ", end}), []float64{0, 1. / 3, 1, 2. / 3}},
 		"step": {words(49, 50, 51, 0), grey(2, 2, 16, 12, 0, window("50", "1")...),
 			[]float64{0, 1, 1, 0}},
 	} {
@@ -257,7 +262,9 @@ func TestRefused(t *testing.T) {
 			text(tagFrames, "IS", "7")), "7 frames"},
 		"cut":   {file(explicitVR, pixels, grey(2, 2, 16, 12, 0)...)[:300], "EOF"},
 		"order": {file(explicitVR, pixels, short(tagRows, 2), short(tagSamples, 1)), "after"},
-		"table": {file(explicitVR, pixels, element{tagTable, "SQ", nil}), "table of the modality"},
+		"table": {file(explicitVR, pixels, element{tagTable, "SQ", table.value}), "table of the modality"},
+		"table with an end": {file(explicitVR, pixels, element{tagTable, "SQ", slices.Concat(table.value, end)}),
+			"table of the modality"},
 		"table for a window": {file(explicitVR, pixels, grey(2, 2, 16, 12, 0, table)...),
 			"its VOI LUT"},
 		"inverse": {file(implicitVR, pixels, grey(2, 2, 16, 12, 0, text(tagShape, "CS", "INVERSE"))...),

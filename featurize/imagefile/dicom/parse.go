@@ -100,21 +100,19 @@ func (p *parser) header() (*header, error) {
 			return nil, fmt.Errorf("element %08x after %08x", tag, last)
 		}
 		last = tag
-		h.table = h.table || tag == tagInterest && length > 0
+		filled := length > 0
 		switch {
 		case tag == tagPixels:
 			h.length = length
 			return h, h.check()
 		case tag > tagPixels:
 			return nil, errors.New("it has no pixels")
-		case tag == tagTable:
-			return nil, errors.New("its grey values go through a table of the modality " +
-				"(0028,3000), which is not read")
 		case length == undefined:
-			explicit := p.explicit
+			explicit, before := p.explicit, p.elements
 			p.explicit = explicit && kind != "UN" // whose items are of implicit VR (PS3.5 6.2.2)
 			err = p.sequence(0)
 			p.explicit = explicit
+			filled = p.elements > before+1 // more than its end
 		case tag == tagSyntax || tag == tagShape || tag>>16 == 0x0028 && tag < tagTable:
 			err = p.keep(h, tag, length)
 		default:
@@ -123,6 +121,11 @@ func (p *parser) header() (*header, error) {
 		if err != nil {
 			return nil, err
 		}
+		if filled && tag == tagTable {
+			return nil, errors.New("its grey values go through a table of the modality " +
+				"(0028,3000), which is not read")
+		}
+		h.table = h.table || filled && tag == tagInterest
 	}
 }
 
