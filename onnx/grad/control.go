@@ -112,21 +112,35 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 	return s, nil
 }
 
-// changes reports whether a turn changes a size: to another known one or, of an open size, to it plus
-// or less some, or to a multiple of it, which differ unless sizes are 0.
+// changes reports whether a turn changes a size: to another known one or, of an open size, by terms
+// that all add or all take away, so that it differs unless these are 0.
 func changes(a, b onnx.Dim) bool {
-	from, to := a.Symbol, b.Symbol
-	if from == "" || from == to || strings.Contains(to, "(") {
+	if a.Symbol == "" || b.Symbol == "" || strings.Contains(a.Symbol+b.Symbol, "(") {
 		return a.IsKnown() && b.IsKnown() && a != b
 	}
-	if !strings.Contains(to, " - ") {
-		return slices.ContainsFunc(strings.Split(to, " + "), func(term string) bool {
-			factor, of := strings.CutSuffix(term, "*"+from)
-			_, err := strconv.Atoi(factor)
-			return term == from || of && err == nil
-		})
+	by := map[string]int{}
+	addTerms(by, b.Symbol, 1)
+	addTerms(by, a.Symbol, -1)
+	var more, less bool
+	for _, n := range by {
+		more, less = more || n > 0, less || n < 0
 	}
-	return strings.HasPrefix(to, from+" - ") && !strings.Contains(to, " + ")
+	return more != less
+}
+
+// addTerms adds the terms of a size such as 2*a*b - c + 4, times sign, to those that by holds.
+func addTerms(by map[string]int, size string, sign int) {
+	for _, term := range strings.Split(strings.ReplaceAll(size, " - ", " + -"), " + ") {
+		factor, of, _ := strings.Cut(term, "*")
+		n, err := strconv.Atoi(factor)
+		if err != nil {
+			n, of = 1, term
+			if rest, minus := strings.CutPrefix(term, "-"); minus {
+				n, of = -1, rest
+			}
+		}
+		by[of] += sign * n
+	}
 }
 
 // infer works out shapes and spells operators out as [spell.Spell] does, under names that taken has

@@ -82,6 +82,22 @@ func TestRefusalsWithinGraphs(t *testing.T) {
 	}
 }
 
+// TestChanges: a size changes where all that its turn adds has one sign, and may stay where terms of
+// both signs can make up for each other.
+func TestChanges(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		want     bool
+	}{{"N", "N", false}, {"2*N", "4*N", true}, {"N + 2", "N + 4", true}, {"N + 2", "N", true},
+		{"N + 2", "2*N + 4", true}, {"K + N", "N", true}, {"K*N", "2*K*N", true}, {"N - 2", "N", true},
+		{"N - K", "2*N", true}, {"N - K", "2*N - 2*K", false}, {"N", "M", false}, {"N", "K*N", false},
+		{"N", "K + 2", false}, {"N - 2", "K - 2", false}, {"N", "N + floor(N/2)", false}, {"N", "", false}} {
+		if got := changes(onnx.Symbolic(c.from), onnx.Symbolic(c.to)); got != c.want {
+			t.Errorf("from %q to %q: %v", c.from, c.to, got)
+		}
+	}
+}
+
 // TestControlByFloats: what a file gives in place of a condition, or leaves out, is no fault. No
 // gradient goes through a condition.
 func TestControlByFloats(t *testing.T) {
