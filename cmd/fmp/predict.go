@@ -217,8 +217,8 @@ their level: calibration images were of the clients' cameras.
 --listen answers requests on this machine in place of IMAGES: the Open Inference Protocol (/v2),
 images as they are (/v1/predict), and a page to drop photographs on, at /. Its /metrics count as
 left to people, and its /v1/predict marks as unsure, what --reject says. With --adapt and --level it
-serves the classifier of that camera, with sets of that level. It reads the notice every 10 s, and ends where it names the
-classifier.`
+serves the classifier of that camera, with sets of that level. It reads the notice every 10 s, and
+ends where it names the classifier.`
 
 func newPredictCommand() *cobra.Command {
 	var asCSV bool
