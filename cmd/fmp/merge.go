@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -167,6 +168,11 @@ func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) 
 		o.want = pool.Expect(o.manifest)
 	}
 	o.want.Round = o.round
+	release, err := claimSignature(o.out)
+	if err != nil {
+		return usageError(err)
+	}
+	defer release()
 	var key *identity.Key
 	if o.key != "" {
 		if key, err = identity.Load(o.key); err != nil {
@@ -193,6 +199,24 @@ func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) 
 	return say(cmd, res,
 		"part:    %s (%d bytes)\nclients: %d: %d kept whole, %d summed, %d left out of the sums\n",
 		o.out, res.Bytes, res.Clients, res.Kept, res.Summed, res.LeftOut)
+}
+
+// claimSignature keeps the place of a part's signature for it: from then on no file that is there can
+// be read as an input. One that is no signature would be lost, and is an error.
+func claimSignature(part string) (release func(), err error) {
+	path := part + ".sig"
+	if release, err = outputs.Claim(path); err != nil {
+		return nil, fmt.Errorf("merge: signature of the part: %w", err)
+	}
+	data, err := regularfile.ReadOutput(path, merge.MaxSignature)
+	var is struct{ Worker, Signature string }
+	if err != nil && !errors.Is(err, fs.ErrNotExist) ||
+		err == nil && (json.Unmarshal(data, &is) != nil || is.Worker == "" || is.Signature == "") {
+		release()
+		return nil, fmt.Errorf("merge: %s: it is no signature of a part, and would be overwritten by that of %s: "+
+			"give the part another name", path, part)
+	}
+	return release, nil
 }
 
 // write writes the part, and its signature where there is a key. Without one none stays, which would

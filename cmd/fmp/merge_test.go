@@ -93,6 +93,17 @@ func TestMerge(t *testing.T) {
 		fails(t, want, fields...)
 		absent(t, path("out.onnx"))
 	}
+	// No file is lost to the signature of a part, nor to the lack of one.
+	must.Do(t, errors.Join(os.Link(path("0.upload"), path("x.part.sig")), os.Link(path("all.part"), path("y.part.sig")),
+		os.Link(path("keys/worker.key"), path("k.part.sig")), os.Mkdir(path("z.part.sig"), 0o755),
+		os.Link(path("signed.part.sig"), path("s.part.sig"))))
+	for _, c := range [][2]string{{"x.part", uploads[1]}, {"x.part", path("x.part.sig")}, {"y.part", path("all.part")},
+		{"y.part", uploads[1] + " --without " + path("y.part.sig")}, {"z.part", uploads[1]},
+		{"k.part", uploads[1] + " --key " + path("k.part.sig")}, {"s.part", path("s.part.sig")}} {
+		refused(t, exitUsage, c[0], append([]string{"merge", "-o", path(c[0])}, strings.Fields(c[1])...)...)
+		absent(t, path(c[0]))
+		must.Get(os.Stat(path(c[0] + ".sig")))(t)
+	}
 	refused(t, exitOK, "bad.upload", "merge", "--on-bad", "skip", "-o", path("skip.part"),
 		path("bad.upload"), uploads[1])
 }
