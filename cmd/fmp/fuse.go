@@ -134,6 +134,7 @@ func (c *fuseSettings) FillDefaults() []string { return option.FillDefaults(c, c
 type fuseRun struct {
 	out, upload string
 	names       []string // of the clients' classes
+	acts        []string // keys and groups of settings that the graph depends on
 	moments     momentsFlags
 	settings    fuseSettings
 }
@@ -222,7 +223,7 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	if err != nil {
 		return err
 	}
-	f.Command = strings.TrimPrefix(f.Command+"; "+s.recorded(), "; ")
+	f.Command = s.recorded(o.acts...) // the predictor's own may hold paths of this machine
 	if err := f.Write(m); err != nil {
 		return err
 	}
@@ -284,7 +285,7 @@ func (o *fuseRun) client(cmd *cobra.Command, s *resolver,
 			return nil, pre, usageError(fmt.Errorf("%w; --upload %s asks for them", err, uploadMoments))
 		}
 		o.moments.learn = s.given("dataset.name") && len(cfg.Extractor.Kappa) == 0
-		return momentsClient(cmd, eng, cfg, o.names, o.moments)
+		return o.momentsClient(cmd, eng)
 	}
 	if cmd.Flags().Changed("bytes") || len(cfg.Extractor.Kappa) > 0 {
 		return nil, pre, usageErrorf("--bytes and --kappa are of uploads of moments, which --extractor with " +
@@ -293,44 +294,44 @@ func (o *fuseRun) client(cmd *cobra.Command, s *resolver,
 	if o.upload == "" && s.given("embedding.model") {
 		o.upload = uploadPoints
 	}
-	m, pre, o.upload, err = corpusClient(cmd, eng, cfg, o.upload, o.names)
-	return m, pre, err
+	return o.corpusClient(cmd, eng)
 }
 
-// corpusClient makes the client graph of uploads that a predictor of some corpus reads, and returns
+// corpusClient makes the client graph of uploads that a predictor of some corpus reads, and settles
 // the kind of its uploads.
-func corpusClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, upload string,
-	names []string) (*onnx.Model, front, string,
-	error) {
-	none := front{}
+func (o *fuseRun) corpusClient(cmd *cobra.Command, eng engine.Engine) (*onnx.Model, front, error) {
+	none, cfg := front{}, &o.settings
+	o.acts = []string{"extractor.", "dataset.name"}
 	from := source(cfg.Dataset, cfg.Extractor, cfg.Engine)
 	images, err := from.Describe(eng)
 	if err == nil && images == nil {
+		o.acts = append(o.acts, "dataset.")
 		bar := newProgress(cmd.ErrOrStderr())
 		defer bar.close()
 		images, err = corpus.Read(cmd.Context(), from, eng, bar.report, nil)
 	}
 	if err != nil {
-		return nil, none, upload, usageError(err)
+		return nil, none, usageError(err)
 	}
 	remark(cmd, images.Set.Notes)
 	p := &predictors{cfg: cfg, behind: images.Behind(), classes: images.Set.Classes}
 	if err := p.find(); err != nil {
-		return nil, none, upload, usageError(err)
+		return nil, none, usageError(err)
 	}
-	if upload == "" {
-		upload = uploadPoints
+	if o.upload == "" {
+		o.upload = uploadPoints
 		if p.conjugate != nil || p.open != nil {
-			upload = uploadClassMeans
+			o.upload = uploadClassMeans
 		}
 	}
-	embedding, err := p.embedding(upload, names)
+	embedding, err := p.embedding(o.upload, o.names)
 	if err != nil {
-		return nil, none, upload, usageError(err)
+		return nil, none, usageError(err)
 	}
+	o.acts = append(o.acts, p.acts...)
 	e, err := models.ReadManifest(embedding)
 	if err != nil {
-		return nil, none, upload, usageError(err)
+		return nil, none, usageError(err)
 	}
 	var mean, std []float32
 	if stats := images.Features.Stats; stats != nil {
@@ -338,20 +339,20 @@ func corpusClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, uplo
 	}
 	x, pre := frontOf(images.Extractor, mean, std)
 	switch {
-	case names != nil:
-		e.Classes = names
+	case o.names != nil:
+		e.Classes = o.names
 	case len(e.Classes) == 0:
 		e.Classes = p.classes
 	}
 	f := images.Extractor.Manifest()
-	if names != nil {
+	if o.names != nil {
 		f.C = 0 // the classes that it learned are not the clients'
 	}
 	m, err := models.ClientGraph(x, f, embedding, e, pre.Preprocessing)
 	if err != nil {
-		return nil, none, upload, usageError(err)
+		return nil, none, usageError(err)
 	}
-	return m, pre, upload, nil
+	return m, pre, nil
 }
 
 // classNames is the value of --class-names: names parted by commas, quoted as in CSV where they
@@ -399,6 +400,7 @@ type predictors struct {
 	behind          models.Manifest
 	classes         []string
 	conjugate, open *onnx.Model // nil: none that was trained
+	acts            []string    // keys of the settings that embedding read
 }
 
 // find loads the conjugate and the open predictor that the settings name.
@@ -429,6 +431,7 @@ func (p *predictors) embedding(upload string, names []string) (*onnx.Model, erro
 			return nil, err
 		}
 		if upload == uploadClassMeans && p.open != nil {
+			p.acts = []string{"open.model"}
 			return models.OpenEmbedding(p.open, len(names))
 		}
 		return p.conjugateOf(upload, names)
@@ -437,6 +440,7 @@ func (p *predictors) embedding(upload string, names []string) (*onnx.Model, erro
 	case upload == uploadPoints:
 		return p.points()
 	case upload == uploadPrivate:
+		p.acts = []string{"privacy.model"}
 		private, _, err := corpus.Private(p.cfg.Privacy.Model, p.cfg.Dataset.Name,
 			p.behind, p.conjugate)
 		if err != nil {
@@ -444,6 +448,7 @@ func (p *predictors) embedding(upload string, names []string) (*onnx.Model, erro
 		}
 		return models.PrivateEmbedding(private, len(p.classes), p.classes)
 	case p.conjugate != nil:
+		p.acts = []string{"conjugate.model"}
 		if upload == uploadClassMeans && p.open != nil && !models.SameSoftening(p.conjugate, p.open) {
 			return nil, fmt.Errorf("the conjugate predictor and the open one (open.model) soften " +
 				"features about different centres, those of two corpora; train both on one, or " +
@@ -451,6 +456,7 @@ func (p *predictors) embedding(upload string, names []string) (*onnx.Model, erro
 		}
 		return models.ConjugateEmbedding(p.conjugate, upload == uploadClassMeans)
 	case upload == uploadClassMeans && p.open != nil:
+		p.acts = []string{"open.model"}
 		return models.OpenEmbedding(p.open, len(p.classes))
 	}
 	return nil, fmt.Errorf("--upload %s wants a conjugate predictor that was trained behind the "+
@@ -464,6 +470,7 @@ func (p *predictors) conjugateOf(upload string, names []string) (*onnx.Model, er
 		if err != nil {
 			return nil, err
 		}
+		p.acts = []string{"conjugate.model"}
 		if m, _, err := models.OfClasses(p.conjugate, f, names); m != nil || err != nil {
 			if err != nil {
 				return nil, err
@@ -478,6 +485,7 @@ func (p *predictors) conjugateOf(upload string, names []string) (*onnx.Model, er
 // points returns the embedding that the settings name; an untrained one only where they ask for it.
 func (p *predictors) points() (*onnx.Model, error) {
 	size := p.cfg.Embedding.Size
+	p.acts = []string{"embedding.model"}
 	m, f, _, err := corpus.Model(models.KindEmbedding, p.cfg.Embedding.Model,
 		p.cfg.Dataset.Name, p.behind)
 	switch {
@@ -491,6 +499,7 @@ func (p *predictors) points() (*onnx.Model, error) {
 			"conjugate.model=conjugate.onnx here), or give --embedding untrained to have the graph "+
 			"all the same", x, x)
 	case m == nil:
+		p.acts = append(p.acts, "embedding.size", "seed")
 		return models.NewEmbedding(models.EmbeddingConfig{Dx: p.behind.Dx, C: p.behind.C, Size: size},
 			p.cfg.Seed)
 	case size != 0 && size != f.S:

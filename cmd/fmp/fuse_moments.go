@@ -103,15 +103,15 @@ func basis(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, x *extracto
 
 // momentsClient makes the client graph of uploads of moments: it needs no image; where the data set
 // has some, they tell kappa.
-func momentsClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, names []string,
-	f momentsFlags) (*onnx.Model, front, error) {
-	none := front{}
+func (o *fuseRun) momentsClient(cmd *cobra.Command, eng engine.Engine) (*onnx.Model, front, error) {
+	none, cfg, names, f := front{}, &o.settings, o.names, o.moments
+	o.acts = []string{"extractor."}
 	if cfg.Extractor.Model == "default" {
 		return nil, none, usageErrorf("--upload %s wants --extractor FILE, an ONNX image model",
 			uploadMoments)
 	}
-	o := source(cfg.Dataset, cfg.Extractor, cfg.Engine).Options()
-	fit, err := extractor.Fit(cfg.Extractor.Model, o)
+	from := source(cfg.Dataset, cfg.Extractor, cfg.Engine).Options()
+	fit, err := extractor.Fit(cfg.Extractor.Model, from)
 	if err != nil {
 		return nil, none, usageError(err)
 	}
@@ -119,7 +119,7 @@ func momentsClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, nam
 		return nil, none, usageErrorf("extractor %s: it leaves height and width of its images open: "+
 			"state side in a side-car file (%[1]s.yaml)", cfg.Extractor.Model)
 	}
-	x, err := extractor.Open(eng, cfg.Extractor.Model, o,
+	x, err := extractor.Open(eng, cfg.Extractor.Model, from,
 		dataset.Images{H: fit.H, W: fit.W, Ch: fit.Ch})
 	if err != nil {
 		return nil, none, usageError(err)
@@ -134,11 +134,13 @@ func momentsClient(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, nam
 		c.Kappa, c.KappaDeviation = known[0], known[1]
 	}
 	if k < x.Dx() {
+		o.acts = append(o.acts, "seed")
 		if c.Basis, err = basis(cmd, eng, cfg, x, k); err != nil {
 			return nil, none, err
 		}
 	}
 	if f.learn {
+		o.acts = append(o.acts, "dataset.", "seed")
 		known, err := learnKappa(cmd, eng, cfg, c.Basis)
 		if err != nil {
 			return nil, none, err

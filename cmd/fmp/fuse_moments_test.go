@@ -135,20 +135,36 @@ func TestFuseCommand(t *testing.T) {
 	net, dir := saveNet(t, onnx.ZerosF32(192, 4)), t.TempDir()
 	settings := filepath.Join(dir, "s.yaml")
 	must.Do(t, os.WriteFile(settings, fmt.Appendf(nil, "extractor: {model: %q, kappa: [3, 0.2]}\n", net), 0o644))
-	const want = "fmp fuse --class-names=a,bc --extractor.kappa=[3, 0.2] --extractor.model=model.onnx"
+	const want = "fmp fuse --class-names=a,bc --extractor.kappa=[3, 0.2] --extractor.model=model.onnx --upload=moments"
+	const means = "fmp fuse --upload=class-means"
+	mine := []string{"--config", settings, "--class-names", "a,bc"}
 	t.Setenv("FMP_ENGINE_NAME", "pure")
 	digests := map[string]string{}
 	for name, c := range map[string]struct {
 		args []string
 		want string
 	}{
-		"flags":        {[]string{"--extractor", net, "--class-names", "a,bc", "--kappa", "3,.2"}, want},
-		"other order":  {[]string{"--kappa", "3,0.20", "--class-names", "a, bc", "--extractor=" + net}, want},
-		"a file":       {[]string{"--config", settings, "--class-names", "a,bc"}, want},
-		"--set":        {[]string{"--config", settings, "--set", "seed=1", "--class-names", "a,bc"}, want},
-		"defaults":     {[]string{"--config", settings, "--class-names", "a,bc", "--dataset", "digits"}, want},
-		"threads":      {[]string{"--config", settings, "--class-names", "a,bc", "--threads", "1", "--json"}, want},
-		"another seed": {[]string{"--config", settings, "--class-names", "a,bc", "--seed", "2"}, want + " --seed=2"},
+		"flags":       {[]string{"--extractor", net, "--class-names", "a,bc", "--kappa", "3,.2"}, want},
+		"other order": {[]string{"--kappa", "3,0.20", "--class-names", "a, bc", "--extractor=" + net}, want},
+		"a file":      {[]string{"--config", settings, "--class-names", "a,bc"}, want},
+		"--set":       {[]string{"--config", settings, "--set", "seed=1", "--class-names", "a,bc"}, want},
+		"defaults":    {[]string{"--config", settings, "--class-names", "a,bc", "--dataset", "digits"}, want},
+		"threads":     {[]string{"--config", settings, "--class-names", "a,bc", "--threads", "1", "--json"}, want},
+		// Settings that the graph does not depend on.
+		"unread": {append(mine, "--seed", "2", "--extractor.batch", "7", "--dataset.test", "7", "--conjugate.model",
+			"none", "--dataset.classes", "5", "--upload", "moments", "--bytes", "2m"), want},
+		"corpus": {[]string{"--dataset", "digits"}, means},
+		"corpus unread": {[]string{"--privacy.model", "nowhere.onnx", "--open.model", "none", "--embedding.size", "9",
+			"--seed", "2", "--extractor.batch", "7", "--dataset.test", "7", "--upload", "class-means"}, means},
+		"open":        {[]string{"--class-names", "x,y"}, "fmp fuse --class-names=x,y --upload=class-means"},
+		"open unread": {[]string{"--class-names", "x,y", "--conjugate.model", "none"}, "fmp fuse --class-names=x,y --upload=class-means"},
+		"coordinates": {[]string{"--upload", "coordinates"}, "fmp fuse --upload=coordinates"},
+		"points": {[]string{"--embedding", "untrained", "--seed", "2", "--embedding.size", "9"},
+			"fmp fuse --embedding.model=untrained --embedding.size=9 --seed=2 --upload=points"},
+		"some classes": {[]string{"--dataset.classes", "0-9"}, "fmp fuse --dataset.classes=0-9 --upload=class-means"},
+		"few bytes": {append(mine, "--seed", "2", "--bytes", "1170"),
+			strings.Replace(strings.Replace(want, "--class", "--bytes=1170 --class", 1), "--upload", "--seed=2 --upload", 1)},
+		"brackets": {[]string{"--config", settings, "--class-names", "[a,b]"}, strings.Replace(want, "a,bc", "[a,b]", 1)},
 		"another names": {[]string{"--config", settings, "--class-names", "x,bc"},
 			strings.Replace(want, "a,bc", "x,bc", 1)},
 	} {

@@ -157,19 +157,20 @@ func (f *settingFlag) Type() string       { return f.kind }
 func (f *settingFlag) Setting()           {} // [outputs.Setting]
 
 // recorded is the command for manifests, without paths of this machine. It has the settings that
-// differ from their defaults, wherever they were given, and other flags, by ascending names. Those
-// that leave a model as it is are none of it.
-func (s *resolver) recorded() string {
+// differ from their defaults, wherever they were given, and other flags that do, by ascending names.
+// Those that leave a model as it is are none of it: acts are the keys and groups of the others, all
+// where it is empty.
+func (s *resolver) recorded(acts ...string) string {
 	parts := []string{s.cmd.CommandPath()}
 	s.cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		value := strings.Trim(f.Value.String(), "[]")
+		value := flagText(f)
 		at := slices.IndexFunc(s.list, func(x setting) bool { return x.Key == f.Name })
 		switch {
-		case strings.HasPrefix(f.Name, "engine.") || slices.Contains([]string{"config", "dataset.dir", "help",
-			"json", "model", "set"}, f.Name):
+		case strings.HasPrefix(f.Name, "engine.") || slices.Contains([]string{"config", "dataset.dir", "dataset.test",
+			"extractor.batch", "help", "json", "model", "set"}, f.Name):
 			return
 		case at >= 0:
-			if value = showValue(s.list[at].Value); s.list[at].Source == sourceDataset ||
+			if value = showValue(s.list[at].Value); s.list[at].Source == sourceDataset || !among(f.Name, acts) ||
 				value == f.DefValue || f.DefValue == "" && (value == `""` || value == "[]") {
 				return
 			}
@@ -177,7 +178,7 @@ func (s *resolver) recorded() string {
 			if own.NamesFile() || f.Name == "dataset.name" {
 				value = showValue(filepath.Base(own.Value.String()))
 			}
-		case !f.Changed:
+		case f.Value.String() == f.DefValue:
 			return
 		case f.Name == "from":
 			value = filepath.Base(value)
@@ -185,6 +186,22 @@ func (s *resolver) recorded() string {
 		parts = append(parts, "--"+f.Name+"="+value)
 	})
 	return strings.Join(parts, " ")
+}
+
+// flagText is a flag's value, of a list its items.
+func flagText(f *pflag.Flag) string {
+	if list, ok := f.Value.(pflag.SliceValue); ok {
+		return strings.Join(list.GetSlice(), ",")
+	}
+	return f.Value.String()
+}
+
+// among reports whether a key is one of these, or of their groups with a dot behind them; of none
+// every key is.
+func among(key string, of []string) bool {
+	return len(of) == 0 || slices.ContainsFunc(of, func(r string) bool {
+		return r == key || strings.HasSuffix(r, ".") && strings.HasPrefix(key, r)
+	})
 }
 
 func kindName(t reflect.Type) string {
@@ -225,9 +242,7 @@ func (s *resolver) isRead(key string) bool {
 	if !slices.ContainsFunc(s.fields, func(f option.Setting) bool { return f.Key == key }) {
 		return false
 	}
-	return len(s.reads) == 0 || slices.ContainsFunc(s.reads, func(r string) bool {
-		return r == key || strings.HasSuffix(r, ".") && strings.HasPrefix(key, r)
-	})
+	return among(key, s.reads)
 }
 
 // given reports whether a resolved setting was given by somebody.
