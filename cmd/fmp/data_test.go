@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"fmp/featurize/dataset"
+	"fmp/models"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/must"
 )
@@ -54,53 +55,6 @@ func TestDataListJSON(t *testing.T) {
 			(s.Missing == "") != drawn {
 			t.Errorf("%+v in an empty folder", s)
 		}
-	}
-}
-
-func TestDataErrors(t *testing.T) {
-	dir := t.TempDir()
-	truncated := filepath.Join(dir, "truncated")
-	ran(t, "data", "synth", "-o", truncated, "--train", "20", "--test", "20")
-	images := filepath.Join(truncated, "train-images-idx3-ubyte")
-	must.Do(t, os.Truncate(images, 5000))
-	for _, c := range []struct {
-		args []string
-		code int
-		want string
-	}{
-		{[]string{"data", "show", "--dataset", truncated}, exitUsage, "truncated"},
-		{[]string{"data", "show", "--dataset", "mnist", "--dataset.dir", dir}, exitMissing,
-			"fmp data pull mnist"},
-		{[]string{"data", "show", "--part", "both"}, exitUsage, "train and test"},
-		{[]string{"data", "show", "--dataset", truncated, "--seed", "3"}, exitUsage, "--seed is for drawn data sets"},
-		{[]string{"data", "show", "--dataset", "digits", "-o", "sheet.jpg"}, exitUsage, "a contact sheet is a PNG"},
-		{[]string{"data", "pull", "imagenet"}, exitUsage, "mnist, cifar10 or cifar100"},
-		{[]string{"data", "pull", "minst"}, exitUsage, "did you mean mnist?"},
-		{[]string{"data", "show", "--dataset", "cifar-10", "--dataset.dir", dir}, exitMissing,
-			"did you mean cifar10?"},
-		{[]string{"data", "pull", "mnist", "--data-dir", dir}, exitUsage,
-			"did you mean --dataset.dir?"},
-		{[]string{"data", "pull"}, exitUsage, "name of a data set"},
-		{[]string{"extractors", "pull", "resnet"}, exitUsage, "none that can be fetched"},
-		{[]string{"data", "import", truncated, "--dataset.dir", filepath.Join(dir, "data")},
-			exitUsage, "truncated"},
-		{[]string{"data", "import", filepath.Join(dir, "nothing"), "--dataset.dir", dir},
-			exitMissing, "nothing"},
-		{[]string{"data", "synth"}, exitUsage, "--out"},
-		{[]string{"data", "synth", "-o", images}, exitUsage, "is a file"},
-		{[]string{"data", "synth", "-o", truncated, "--photos"}, exitUsage, "holds files"},
-		{[]string{"data", "synth", "-o", dir, "--variant", "letters"}, exitUsage, "digits-color"},
-		{[]string{"data", "synth", "-o", dir, "--train", "-3"}, exitUsage, "-3"},
-		{[]string{"data", "synth", "-o", dir, "--train", "0"}, exitUsage, "--train 0"},
-		{[]string{"data", "synth", "-o", dir, "--test", "0"}, exitUsage, "--test 0"},
-		{[]string{"data", "import", truncated, "--name", "CIFAR10", "--dataset.dir", dir}, exitUsage, "of the kind cifar10"},
-		{[]string{"data", "lst"}, exitUsage, "list"},
-		{[]string{"train", "patches"}, exitUsage, "--out"},
-	} {
-		refused(t, c.code, c.want, c.args...)
-	}
-	if entries, err := os.ReadDir(filepath.Join(dir, "data")); err == nil && len(entries) > 0 {
-		t.Errorf("a failed import left %v", entries)
 	}
 }
 
@@ -152,6 +106,10 @@ func TestBadImagesOfFolders(t *testing.T) {
 				"train/3/bad.png, test/4/worse.jpg") {
 			t.Errorf("fmp %q:\n%s%s", args, stdout, stderr)
 		}
+	}
+	if _, f := must.Get2(models.Load(out))(t); !strings.HasPrefix(f.TrainingData, "photos: training images") ||
+		!strings.HasPrefix(f.Command, "fmp train patches --dataset photos --") {
+		t.Errorf("the extractor is of %q, by %q", f.TrainingData, f.Command)
 	}
 	refused(t, exitUsage, "dataset.bad", "run", "--dataset", photos, "--on-bad", "ignore")
 }

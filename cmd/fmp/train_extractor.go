@@ -3,8 +3,6 @@ package main
 import (
 	"cmp"
 	"errors"
-	"fmp/assets"
-	"fmp/cmd/internal/outputs"
 	"fmt"
 	"io/fs"
 	"os"
@@ -15,12 +13,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/assets"
+	"fmp/cmd/internal/outputs"
 	"fmp/featurize/dataset"
 	"fmp/featurize/learn"
 	"fmp/models"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/serde"
+	"fmp/pipeline/settings"
 )
 
 // extractorTraining is the input of fmp train extractor.
@@ -287,13 +288,14 @@ func loadForTraining(cmd *cobra.Command, o dataset.Options,
 	for _, n := range ds.Notes {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", o.Name, n)
 	}
+	ds.Name = settings.Dataset{Name: o.Name}.Label() // models state it
 	return ds, nil
 }
 
 // extractorFlags are those that a command line of fmp train extractor is recorded with.
 var extractorFlags = []string{"dataset", "classes", "exclude-classes", "aux", "aux-classes", "aux-share",
 	"dx", "widths", "epochs", "batch", "shards", "rate", "weight-decay", "cutout", "start", "from", "lora",
-	"mirror", "seed"}
+	"mirror", "seed", "preset", "mean", "std", "layout", "side", "on-bad"}
 
 // commandLine is the command as it was given, without paths of this machine, for manifests.
 // It has those of the flags that were given, and some of them always.
@@ -301,9 +303,11 @@ func commandLine(cmd *cobra.Command, flags []string, always ...string) string {
 	parts := []string{cmd.CommandPath()}
 	for _, name := range flags {
 		if f := cmd.Flags().Lookup(name); f != nil && (f.Changed || slices.Contains(always, name)) {
-			switch value := strings.Trim(f.Value.String(), "[]"); name {
+			switch value := flagText(f); name {
 			case "mirror":
 				parts = append(parts, "--mirror")
+			case "dataset", "aux":
+				parts = append(parts, "--"+name, settings.Dataset{Name: value}.Label())
 			case "start", "from":
 				parts = append(parts, "--"+name, filepath.Base(value))
 			default:

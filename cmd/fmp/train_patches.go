@@ -68,7 +68,7 @@ func newTrainPatchesCommand() *cobra.Command {
 			manifest := models.Manifest{
 				Kind: models.KindExtractor, Dx: dx, Mean: []float32{0}, Std: []float32{1}, Layout: "NCHW",
 				Seed: o.Seed, Licence: "MIT",
-				TrainingData: fmt.Sprintf("%s: training images 0 to %d", name, splits.Extractor.To-1),
+				TrainingData: fmt.Sprintf("%s: training images 0 to %d", ds.Name, splits.Extractor.To-1),
 				Command: commandLine(cmd,
 					[]string{"dataset", "classes", "filters", "side", "grid", "dx", "seed"}, "dataset", "seed"),
 			}

@@ -140,38 +140,21 @@ func TestFuseClassNames(t *testing.T) {
 		"larch,larch", "-o", graph)
 }
 
-func TestTrainErrors(t *testing.T) {
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"train", "predctor"}, "did you mean predictor?"},
-		{[]string{"train", "predictor", "extra"}, "no arguments"},
-		{[]string{"train", "embedding", "--stps", "3"}, "--steps"},
-		{[]string{"fuse", "--embeding", "x"}, "--embeding"},
-		{[]string{"fuse", "--set", "federation.clients=3"}, "does not read"},
-		{[]string{"train", "open", "--set", "posterior.samples=3"}, "does not read"},
-		{[]string{"train", "open", "--set", "federation.points=3"}, "does not read"},
-		{[]string{"train", "private", "--clients", "3"}, "--clients"},
-		{[]string{"train", "extractor", "--steps", "100", "-o", "x.onnx"}, "give --epochs"},
-		{[]string{"train", "extractor", "--from", "x.onnx", "--aux-share", "0.3", "-o", "y.onnx"},
-			"--aux-share is given without --aux"},
-		{[]string{"train", "conjugate", "--set", "erm.l2=3"}, "does not read"},
-		{[]string{"train", "predictor", "--set", "federation.alpha=1"}, "does not read"},
-		{[]string{"train", "embedding", "--seeds", "3"}, "--seeds"},
-		{[]string{"train", "predictor", "--steps", "many"}, `--steps is "many"; want a whole number`},
-		{[]string{"pool", "--rows=0.5"}, `--rows is "0.5"; want true or false`},
-		{[]string{"onnx", "run", "--time-limit", "5"}, `--time-limit is "5"; want a time such as 90s`},
-		{[]string{"train", "predictor", "--latent", "-4"}, "latent is -4; allowed are 0 to 105"},
-		{[]string{"train", "predictor", "--dim", "5"}, "dim is 5; allowed are 43 to"},
+// TestCommandLine: a training's record has the flags that act on the model, and no path of this machine.
+func TestCommandLine(t *testing.T) {
+	for line, want := range map[string]string{
+		"--dataset /srv/secret/photos --aux ../secret/more/ --start /srv/a.onnx -o /srv/b.onnx": "" +
+			"extractor --dataset photos --aux more --start a.onnx",
+		"--from /srv/a.onnx --mean .3,.4 --std 0.2 --layout NHWC --side 32 --preset imagenet --on-bad skip": "" +
+			"extractor --from a.onnx --preset imagenet --mean 0.300000,0.400000 --std 0.200000 --layout NHWC --side 32 " +
+			"--on-bad skip",
+		"--widths 4,8 --mirror --classes [a],b --parallel 1": "extractor --classes [a],b --widths 4,8 --mirror",
 	} {
-		refused(t, exitUsage, c.want, c.args...)
-	}
-	for flag, want := range map[string]string{"lora=8": "goes with --from", "preset=imagenet": "goes with --from",
-		"mean=1": "goes with --from", "std=1": "goes with --from", "layout=NHWC": "goes with --from",
-		"side=64": "goes with --from", "aux-share=0.3": "without --aux", "aux-classes=3": "without --aux",
-		"aux-out=y.onnx": "without --aux"} {
-		refused(t, exitUsage, want, "train", "extractor", "--dataset", "nowhere", "-o", "x.onnx", "--"+flag)
+		cmd := newTrainExtractorCommand()
+		must.Do(t, cmd.ParseFlags(strings.Fields(line)))
+		if got := commandLine(cmd, extractorFlags); got != want {
+			t.Errorf("%s: recorded is %q; want %q", line, got, want)
+		}
 	}
 }
 

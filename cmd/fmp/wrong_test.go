@@ -64,7 +64,9 @@ func TestWrong(t *testing.T) {
 	ran(t, "data", "synth", "-o", "short", "--train", "20", "--test", "20")
 	must.Do(t, os.Truncate("short/train-images-idx3-ubyte", 5000))
 	const over, serve, away = "would be overwritten", "serve --round round.yaml ", "is not loopback"
-	const own, pair = "--tls-cert a.crt --tls-key token ", "--tls-cert a.crt --tls-key a.key "
+	const notIt = "it is a client; want the classifier"
+	const own = "train extractor --dataset nowhere -o y.onnx --"
+	const given, pair = "--tls-cert a.crt --tls-key token ", "--tls-cert a.crt --tls-key a.key "
 	const add2, both = "onnx run add.onnx --out o ", "--input a=a.npy --input b=a.npy "
 	const quantise = "onnx quantise x.onnx --images digits -o q.onnx --seconds .01 --calibrate 2 --test 1 "
 	const fit, tune = "onnx train layers.onnx -o t.onnx --engine pure ", "onnx train net.onnx -o t.onnx --images "
@@ -120,10 +122,10 @@ func TestWrong(t *testing.T) {
 		{"keys a/../b --dir keys --roster new.txt", "path"},
 		{"receipts verify nowhere.json --server-key x", "nowhere.json"},
 		// Classifiers.
-		{"predict x.onnx photos", "x.onnx"}, {"predict nowhere.onnx photos", "nowhere.onnx"},
+		{"predict client.onnx photos", notIt}, {"predict nowhere.onnx photos", "nowhere.onnx"},
 		{"predict cut.onnx photos", "cut.onnx"},
-		{"evaluate client.onnx photos", "client.onnx"}, {"evaluate x.onnx", "CLASSIFIER"},
-		{"calibrate client.onnx photos -o y.onnx", "client.onnx"},
+		{"evaluate client.onnx photos", notIt}, {"evaluate x.onnx", "CLASSIFIER"},
+		{"calibrate client.onnx photos -o y.onnx", notIt},
 		{"calibrate x.onnx photos", "--out is not given"},
 		{"calibrate x.onnx photos -o y.onnx --by-class --proportions equal", "give one of the two"},
 		{"calibrate x.onnx photos -o y.onnx --scaling best", "--scaling is"},
@@ -166,6 +168,7 @@ func TestWrong(t *testing.T) {
 		{"data show --dataset ./short --seed 3", "--seed is for drawn data sets"},
 		{"data show --dataset digits -o sheet.jpg", "a contact sheet is a PNG"},
 		{"data show --dataset cifar-10 --dataset.dir void", "did you mean cifar10?"},
+		{"extractors pull resnet", "none that can be fetched"},
 		{"data pull imagenet", "mnist, cifar10 or cifar100"}, {"data pull minst", "did you mean mnist?"},
 		{"data pull mnist --data-dir void", "did you mean --dataset.dir?"}, {"data pull", "name of a data set"},
 		{"data import short --dataset.dir void", "truncated"}, {"data import nowhere --dataset.dir void", "nowhere"},
@@ -185,13 +188,19 @@ func TestWrong(t *testing.T) {
 		{"train predictor --steps many", `--steps is "many"; want a whole number`},
 		{"train predictor --latent -4", "latent is -4; allowed are 0 to 105"},
 		{"train predictor --dim 5", "dim is 5; allowed are 43 to"},
+		{"train extractor --from x.onnx --aux-share 0.3 -o y.onnx", "--aux-share is given without --aux"},
+		{own + "lora=8", "goes with --from"}, {own + "preset=imagenet", "goes with --from"},
+		{own + "mean=1", "goes with --from"}, {own + "std=1", "goes with --from"},
+		{own + "layout=NHWC", "goes with --from"}, {own + "side=64", "goes with --from"},
+		{own + "aux-share=0.3", "without --aux"}, {own + "aux-classes=3", "without --aux"},
+		{own + "aux-out=o.onnx", "without --aux"},
 		// Servers: off loopback nothing listens without a certificate and the readers' token, workers come
 		// in with a token alone, and no secret stands on the command line.
 		{serve + "--listen :8443", away}, {serve + "--listen 0.0.0.0:8443 --token-file token", away},
 		{serve + "--listen [::]:8443 " + pair, away},
 		{serve + "--listen 192.0.2.1:8443 --tls-self-signed --token-file token", away},
-		{serve + "--listen :8443 --token-file short.token " + own, "want 16 to"},
-		{serve + "--listen :8443 --token-file read.token " + own, "chmod 600 read.token"},
+		{serve + "--listen :8443 --token-file short.token " + given, "want 16 to"},
+		{serve + "--listen :8443 --token-file read.token " + given, "chmod 600 read.token"},
 		{serve + "--tls-cert a.crt --tls-key read.token", "chmod 600 read.token"},
 		{serve + "--nats-listen 127.0.0.1:4222 --nats-token-file read.token", "chmod 600 read.token"},
 		{serve + "--tls-cert a.crt", "--tls-cert with --tls-key"},
