@@ -3,8 +3,11 @@ package main
 import (
 	"bytes"
 	"image"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -17,7 +20,7 @@ import (
 	"fmp/pipeline/federate/identity"
 )
 
-// TestWrong: wrong inputs are refused in one line, and nothing is written or changed.
+// TestWrong: wrong inputs are refused in one line, and nothing is written, changed or sent.
 func TestWrong(t *testing.T) {
 	made := map[string]string{"client.onnx": model(t, models.KindClient), "x.onnx": model(t, models.KindExtractor),
 		"embedding.onnx": model(t, models.KindEmbedding), "private.onnx": privateGraph(t), "c.onnx": classifier(t),
@@ -63,6 +66,9 @@ func TestWrong(t *testing.T) {
 	for link, to := range map[string]string{"hard.upload": "client.onnx", "hard.json": "a.key"} {
 		must.Do(t, os.Link(to, link))
 	}
+	var sent atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { sent.Add(1) }))
+	defer server.Close()
 	const to, score = "compress --model client.onnx --client a -o ", "evaluate --model x.onnx --key a.key "
 	const c, join = to + "a.upload ", "join https://127.0.0.1:9 --key a.key "
 	const private = "compress --model private.onnx --client a -o a.upload photos "
@@ -168,6 +174,8 @@ func TestWrong(t *testing.T) {
 		{score + "photos --delta 1e-6", "give --epsilon"},
 		{score + "photos --ca ca.crt", "of --report-to"}, {score + "photos --wait 3s", "of --report-to"},
 		{score + "photos --epsilon 1 --output o.report --least 5", "--least is of reports without noise"},
+		{score + "photos --epsilon 1 --output o.report --on-bad fail", "--on-bad fail"},
+		{score + "photos --epsilon 1 --output o.report --max-epsilon -1", "--max-epsilon -1"},
 		{score + "photos --epsilon 1 --report-to https://127.0.0.1:9", "give --output FILE"},
 		{score + "photos --epsilon 1 --json", "give --output FILE"},
 		{"evaluate --model client.onnx --key a.key photos", "it is a client"},
@@ -185,7 +193,13 @@ func TestWrong(t *testing.T) {
 			}
 		}
 	}
+	for i := range list {
+		list[i][0] = strings.ReplaceAll(list[i][0], "https://127.0.0.1:9", server.URL)
+	}
 	outputstest.CheckWrong(t, list, both(t))
+	if n := sent.Load(); n > 0 {
+		t.Errorf("%d requests were sent", n)
+	}
 }
 
 // both is how the program is run for its exit code and all that it prints.

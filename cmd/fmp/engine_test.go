@@ -54,4 +54,8 @@ func TestOpenEngine(t *testing.T) {
 			}
 		})
 	}
+	_, said := ran(t, "onnx", "test", backendTest(t, 2), "--engine", "auto")
+	if strings.Count(said, "pure-Go engine") != 1 {
+		t.Errorf("two models in the runtime's place: said %q; want it once", said)
+	}
 }

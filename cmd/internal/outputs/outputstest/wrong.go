@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Wrong is a command line, its words separated by spaces, that must fail with one error that says
@@ -23,7 +24,9 @@ var missing = regexp.MustCompile(`no such|is not there|there is no|not found`)
 func CheckWrong(t *testing.T, list []Wrong, run func(args ...string) (code int, said string)) {
 	for _, w := range list {
 		before := tree(t)
+		ended := time.AfterFunc(time.Minute, func() { panic(w[0] + ": it waits, for a pipe or a server") })
 		code, said := run(strings.Fields(w[0])...)
+		ended.Stop()
 		want := 2
 		if missing.MatchString(said) {
 			want = 3
