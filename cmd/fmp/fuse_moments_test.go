@@ -156,7 +156,7 @@ func TestFuseCommand(t *testing.T) {
 		"corpus": {[]string{"--dataset", "digits"}, means},
 		"corpus unread": {[]string{"--privacy.model", "nowhere.onnx", "--open.model", "none", "--embedding.size", "9",
 			"--seed", "2", "--extractor.batch", "7", "--dataset.test", "7", "--upload", "class-means"}, means},
-		"open":        {[]string{"--class-names", "x,y"}, "fmp fuse --class-names=x,y --upload=class-means"},
+		"open": {[]string{"--class-names", "x,y"}, "fmp fuse --class-names=x,y --upload=class-means"},
 		"open unread": {[]string{"--class-names", "x,y", "--conjugate.model", "none"},
 			"fmp fuse --class-names=x,y --upload=class-means"},
 		"coordinates": {[]string{"--upload", "coordinates"}, "fmp fuse --upload=coordinates"},
