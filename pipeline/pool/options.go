@@ -33,7 +33,7 @@ type Options struct {
 	Tolerance float64 `yaml:"tolerance" setting:"erm.tolerance" default:"1e-8" allowed:"1e-12..0.01" rounds:"points" doc:"gradient norm, relative to that at zero, at which these fits stop"`
 	Trust     bool    `yaml:"trust" default:"false" rounds:"points means moments" doc:"take every client for honest; else each sample of a predictor in closed form draws who is"`
 	Corpus    string  `yaml:"corpus" setting:"corpus.upload" flag:"corpus" default:"" allowed:"|FILE" rounds:"moments" doc:"upload of moments of the server's own images, of any classes: a prior. Clients left out say how far it is believed; where kappa is known or clients cannot be asked, calibration points do, and without any it is not read"`
-	Anchor    string  `yaml:"anchor" default:"default" allowed:"default|none|FILE" rounds:"means moments" doc:"upload of images that the server knows, its own or those of an earlier round, by which clients are judged. One of the round's own uploads counts there in full; default: the one that comes with the program for the extractor and the classes, if one does"`
+	Anchor    string  `yaml:"anchor" default:"default" allowed:"default|none|FILE" rounds:"means moments" doc:"upload of images that the server knows, its own or those of an earlier round, by which clients are judged. Of moments it may be one of the round's own uploads, which then counts in full but in merged sums; default: the one that comes with the program for the extractor and the classes, if one does"`
 	Sets      `yaml:"sets"`
 
 	For string `yaml:"-"` // client whose images the classifier is for; "": a client to come

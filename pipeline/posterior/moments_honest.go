@@ -74,18 +74,20 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *e
 	}
 	out := count(drawn)
 	out[0].samples += o.Samples - len(drawn)
-	own := slices.IndexFunc(clients, func(c discriminant.Client) bool { return o.Known != nil && same(c, *o.Known) })
-	if own >= 0 {
-		clients[own].Share = 1
+	var own []int // copies of it share one claim
+	for m, c := range clients {
+		if o.Known != nil && same(c, *o.Known) {
+			own = append(own, m)
+		}
+	}
+	for _, m := range own {
+		clients[m].Share = 1 / float64(len(own))
 	}
 	confirmed, err := confirm(ctx, clients, out[0].clients, u.Copy, o)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if own >= 0 {
-		confirmed = append(confirmed, own)
-	}
-	for _, m := range confirmed {
+	for _, m := range append(confirmed, own...) {
 		for i, y := range clients[m].Means.Indices() {
 			c.uploads.Masses[m*u.Classes+int(y)] = clients[m].Share * float64(clients[m].Means.W[i])
 		}

@@ -447,6 +447,15 @@ func TestConfirmedClaims(t *testing.T) {
 			t.Errorf("own site known %v: %v counts, %v of %v", full, got[0].Share, j.Counted[0], j.Claimed[0])
 		}
 	}
+	// its copies, by other names, share one claim
+	copies := []discriminant.Client{own, w.client(t, 1, 2, 4, 1, as), own, w.client(t, 2, 2, 4, 1, as), own}
+	o := MomentsOptions{Known: &own, Honesty: true, Threads: 1}
+	o.Samples = 10
+	_, _, j, err := judgeMoments(t.Context(), copies, nil, o)
+	must.Do(t, err)
+	if n := j.Counted[0] + j.Counted[2] + j.Counted[4]; math.Abs(n-j.Claimed[0]) > 1 {
+		t.Errorf("three copies of the own site: %v of %v images count", n, j.Claimed[0])
+	}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	clients := []discriminant.Client{w.client(t, 0, many, 4, 1, as), claims(w, 1, 1), claims(w, 2, 1)}
