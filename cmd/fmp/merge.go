@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -209,9 +210,12 @@ func claimSignature(part string) (release func(), err error) {
 		return nil, fmt.Errorf("merge: signature of the part: %w", err)
 	}
 	data, err := regularfile.ReadOutput(path, merge.MaxSignature)
-	var is struct{ Worker, Signature string }
+	var is struct {
+		Worker    string
+		Signature []byte
+	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) ||
-		err == nil && (json.Unmarshal(data, &is) != nil || is.Worker == "" || is.Signature == "") {
+		err == nil && (json.Unmarshal(data, &is) != nil || is.Worker == "" || len(is.Signature) != ed25519.SignatureSize) {
 		release()
 		return nil, fmt.Errorf("merge: %s: it is no signature of a part, and would be overwritten by that of %s: "+
 			"give the part another name", path, part)
