@@ -236,6 +236,9 @@ func (q *queue) send(ctx context.Context, j *Job) error {
 
 // queued reports whether a job that has no result is in the queue, as far as the servers say.
 func (q *queue) queued(ctx context.Context, j Job) bool {
+	if j.sent == 0 { // its result was there when it was asked for
+		return false
+	}
 	m, err := q.jobs.GetMsg(ctx, j.sent)
 	if err != nil {
 		return !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound)

@@ -449,6 +449,27 @@ func TestJobLost(t *testing.T) {
 	}
 }
 
+// TestResultLost: a job whose result was there when it was asked for is sent where result and queue are
+// lost then.
+func TestResultLost(t *testing.T) {
+	address := freeAddress(t)
+	g := must.Get(NewGrid(t.Context(), openAt(t, address)))(t)
+	g.look = 200 * time.Millisecond
+	w := connect(t, "nats://"+address)
+	w.Experiment = repeated
+	job := must.Get(g.Ask(t.Context(), []byte("x")))(t)
+	text := must.Get((answer{Files: map[string][]byte{}}).encode())(t)
+	must.Do(t, g.store.PutObject(t.Context(), resultName(job.ID), text))
+	must.Do(t, g.js.DeleteStream(t.Context(), stream))
+	must.Get(makeStream(t.Context(), g.js, 1))(t)
+	job = must.Get(g.Ask(t.Context(), []byte("x")))(t)
+	must.Do(t, g.store.DeleteObject(t.Context(), resultName(job.ID)))
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	go func() { _ = w.Run(ctx, 1) }()
+	must.Get(g.Wait(ctx, job))(t)
+}
+
 // newer is a job of another release, whose id is of fields that this one lacks.
 type newer struct{ jetstream.Msg }
 
