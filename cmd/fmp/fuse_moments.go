@@ -14,6 +14,7 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/cost"
 	"fmp/onnx/engine"
 	"fmp/pipeline/corpus"
 	"fmp/pipeline/discriminant"
@@ -84,7 +85,10 @@ func basis(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, x *extracto
 		return nil, usageError(err)
 	}
 	_, pre := x.Client(nil, nil)
-	w := models.LastLayer(eng, whole, pre.Output, x.Dx())
+	w := models.LastLayer(cost.Bounded(engine.Under(cmd.Context(), eng), cost.Foreign), whole, pre.Output, x.Dx())
+	if err := cmd.Context().Err(); err != nil {
+		return nil, err
+	}
 	if w == nil || w.Shape[0] < 3 {
 		remark(cmd, []string{fmt.Sprintf("no layer of 3 classes or more reads the features, so that the %d "+
 			"directions are random", k)})
