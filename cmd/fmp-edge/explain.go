@@ -85,7 +85,7 @@ func explainSingles(n, numbers int) string {
 	}
 	return fmt.Sprintf("- the features of %d single images, %d numbers each, with their classes, by "+
 		"which the server makes prediction sets and may set its temperature; it can tell that these "+
-		"images took part, and the classifier tells their scores, without names\n", n, numbers)
+		"images took part, and the classifier tells their scores\n", n, numbers)
 }
 
 // explainRelease describes in words the content of a private upload, and the promise of its noise.

@@ -252,7 +252,7 @@ func TestExplainSingles(t *testing.T) {
 		u.Within, u.Calibration = c.within, c.calibration
 		if s := explainUpload(i, u); !strings.Contains(s, "- the features of 5 single images, 32 numbers each, with "+
 			"their classes, by which the server makes prediction sets and may set its temperature; it can "+
-			"tell that these images took part, and the classifier tells their scores, without names\n") ||
+			"tell that these images took part, and the classifier tells their scores\n") ||
 			!strings.Contains(s, fmt.Sprintf("number %d (%g)", y, few)) {
 			t.Errorf("%s: %s", name, s)
 		}
