@@ -51,7 +51,7 @@ func confirm(ctx context.Context, clients []discriminant.Client, honest, copies 
 	var large []int
 	for i, m := range honest {
 		c.clients, c.totals = append(c.clients, clients[m]), append(c.totals, totals[m])
-		if totals[m] > limit && cmp.Or(clients[m].Share, 1) < 1 && !copied(copies, m) {
+		if totals[m] > limit && !copied(copies, m) {
 			large = append(large, i)
 			continue
 		}

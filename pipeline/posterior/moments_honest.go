@@ -74,7 +74,7 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *e
 	}
 	out := count(drawn)
 	out[0].samples += o.Samples - len(drawn)
-	var own []int // copies of it share one claim
+	var own []int // copies of it share one claim, and others' claims are confirmed as without it
 	for m, c := range clients {
 		if o.Known != nil && same(c, *o.Known) {
 			own = append(own, m)
@@ -83,7 +83,8 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *e
 	for _, m := range own {
 		clients[m].Share = 1 / float64(len(own))
 	}
-	confirmed, err := confirm(ctx, clients, out[0].clients, u.Copy, o)
+	others := slices.DeleteFunc(slices.Clone(out[0].clients), func(m int) bool { return slices.Contains(own, m) })
+	confirmed, err := confirm(ctx, clients, others, u.Copy, o)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -99,7 +100,8 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *e
 // is the server's own site, of which nobody doubts an image.
 func same(a, b discriminant.Client) bool {
 	return slices.Equal(a.Means.Z, b.Means.Z) && slices.Equal(a.Means.W, b.Means.W) &&
-		slices.Equal(a.Means.Indices(), b.Means.Indices()) && slices.Equal(a.Within.Data, b.Within.Data)
+		slices.Equal(a.Means.Indices(), b.Means.Indices()) && slices.Equal(a.Within.Data, b.Within.Data) &&
+		slices.Equal(a.Within.Labels, b.Within.Labels) && slices.Equal(a.Within.Calibration, b.Within.Calibration)
 }
 
 // anchored returns the claims of clients that known moments judge, beside them in the clients'

@@ -456,6 +456,25 @@ func TestConfirmedClaims(t *testing.T) {
 	if n := j.Counted[0] + j.Counted[2] + j.Counted[4]; math.Abs(n-j.Claimed[0]) > 1 {
 		t.Errorf("three copies of the own site: %v of %v images count", n, j.Claimed[0])
 	}
+	// another's claim is confirmed beside it; and one that claims more than the anchor holds is none
+	others := []discriminant.Client{w.client(t, 9, many, 4, 1, as)}
+	for m := 1; m < 8; m++ {
+		others = append(others, claims(w, m, 1))
+	}
+	for name, c := range map[string]struct {
+		clients []discriminant.Client
+		at      int
+		full    bool
+	}{
+		"another's claim":      {append([]discriminant.Client{own}, others...), 1, true},
+		"more than the anchor": {append([]discriminant.Client{w.client(t, 0, many, 4, 10, as)}, site[1:]...), 0, false},
+	} {
+		got, _, _, err := judgeMoments(t.Context(), c.clients, nil, o)
+		must.Do(t, err)
+		if (got[c.at].Share == 1) != c.full {
+			t.Errorf("%s: of client %d %v counts", name, c.at, got[c.at].Share)
+		}
+	}
 	stopped, stop := context.WithCancel(t.Context())
 	stop()
 	clients := []discriminant.Client{w.client(t, 0, many, 4, 1, as), claims(w, 1, 1), claims(w, 2, 1)}
