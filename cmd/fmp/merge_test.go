@@ -98,7 +98,8 @@ func TestMerge(t *testing.T) {
 		os.Link(path("keys/worker.key"), path("k.part.sig")), os.Mkdir(path("z.part.sig"), 0o755),
 		os.Link(path("signed.part.sig"), path("s.part.sig")),
 		os.WriteFile(path("j.part.sig"), []byte(`{"worker":"a","signature":"YQ=="}`), 0o600)))
-	for _, c := range [][2]string{{"x.part", uploads[1]}, {"x.part", path("x.part.sig")}, {"j.part", uploads[1]}, {"y.part", path("all.part")},
+	for _, c := range [][2]string{{"x.part", uploads[1]}, {"x.part", path("x.part.sig")}, {"j.part", uploads[1]},
+		{"y.part", path("all.part")},
 		{"y.part", uploads[1] + " --without " + path("y.part.sig")}, {"z.part", uploads[1]},
 		{"k.part", uploads[1] + " --key " + path("k.part.sig")}, {"s.part", path("s.part.sig")}} {
 		refused(t, exitUsage, c[0], append([]string{"merge", "-o", path(c[0])}, strings.Fields(c[1])...)...)
