@@ -41,6 +41,7 @@ func TestNamedPipesAreRefused(t *testing.T) {
 	w.ExternalData = []*onnxpb.StringStringEntryProto{{Key: "location", Value: "weights"}}
 	must.Do(t, os.WriteFile("external/model.onnx", must.Get(proto.Marshal(&p))(t), 0o644))
 	t.Setenv("XDG_CACHE_HOME", "cache")
+	t.Setenv("FMP_DATA", "data")
 	var list []outputstest.Wrong
 	for _, line := range []string{"onnx inspect m.onnx", "onnx check external/model.onnx",
 		"onnx run linear.onnx --input x=x.npy --out out --engine pure",
