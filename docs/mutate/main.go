@@ -137,15 +137,24 @@ func parse(text string) ([]mutation, error) {
 	return all, nil
 }
 
+// changed returns the file as the mutation leaves it.
+func (m mutation) changed() (string, error) {
+	source, err := os.ReadFile(m.file)
+	if err != nil {
+		return "", err
+	}
+	if n := strings.Count(string(source), m.old); n != 1 {
+		return "", fmt.Errorf("NOT APPLIED: the lines stand in the file %d times", n)
+	}
+	return strings.Replace(string(source), m.old, m.new, 1), nil
+}
+
 // try runs the test on the changed file; the error says why the mutation was not caught. base
 // begins the names of files that it writes.
 func (m mutation) try(base string) error {
-	source, err := os.ReadFile(m.file)
+	changed, err := m.changed()
 	if err != nil {
 		return err
-	}
-	if n := strings.Count(string(source), m.old); n != 1 {
-		return fmt.Errorf("NOT APPLIED: the lines stand in the file %d times", n)
 	}
 	file, err := filepath.Abs(m.file)
 	if err != nil {
@@ -155,8 +164,7 @@ func (m mutation) try(base string) error {
 	if err != nil {
 		return err
 	}
-	for name, data := range map[string]string{base + ".go": strings.Replace(string(source), m.old, m.new, 1), base +
-		".json": string(overlay)} {
+	for name, data := range map[string]string{base + ".go": changed, base + ".json": string(overlay)} {
 		if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
 			return err
 		}
