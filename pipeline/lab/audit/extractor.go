@@ -324,7 +324,8 @@ func (l *Leak) regress(ctx context.Context, cl *client.Client, k leaking, seed u
 	for i := range regressed * leakClasses {
 		wrong.SetRow((i+1)%(regressed*leakClasses), y[0].RawRowView(i))
 	}
-	for sign, from := range map[float64]*mat.Dense{1: y[0], -1: wrong} {
+	for k, from := range []*mat.Dense{y[0], wrong} {
+		sign := 1 - 2*float64(k)
 		var right, w, guess mat.Dense
 		right.Mul(x[0].T(), from)
 		if err := chol.SolveTo(&w, &right); err != nil {
