@@ -12,6 +12,7 @@
 //	y = ((x - c)/w + 0.5) 65535                      LINEAR_EXACT, clipped
 //	y = 65535/(1 + exp(-4 (x - c)/w))                SIGMOID
 //
+// An enhanced image has them in its functional groups (5200,9229 and 5200,9230), which are read.
 // Without a window y goes from the least to the greatest x of the image; a table in its place
 // (0028,3010) is refused. MONOCHROME1 is inverted after, and an inverse presentation (2050,0020) of
 // MONOCHROME2 refused.
@@ -95,6 +96,10 @@ const (
 	tagItemEnd   = 0xfffe_e00d
 	tagEnd       = 0xfffe_e0dd
 )
+
+// frameGroups are the sequences in which an enhanced image has its rescaling and window: shared and
+// per-frame functional groups, the frame's window and its pixels' transformation.
+var frameGroups = []uint32{0x5200_9229, 0x5200_9230, 0x0028_9132, 0x0028_9145}
 
 // undefined is the length of sequences and pixels that end with a delimiter.
 const undefined = 0xffff_ffff

@@ -8,6 +8,7 @@ import (
 	"image/color"
 	"image/jpeg"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -163,6 +164,46 @@ func TestGrey(t *testing.T) {
 		im.(*image.Gray16).Gray16At(1, 0).Y != 0 {
 		t.Errorf("MONOCHROME1: %v, %v", im, err)
 	}
+}
+
+// TestFunctionalGroups: an enhanced image's rescaling and window act as those of others do, whether
+// its sequences have a length or an end.
+func TestFunctionalGroups(t *testing.T) {
+	pixels := words(512, 562, 612, 0)
+	values := []element{text(tagCentre, "DS", "100"), text(tagWidth, "DS", "201"),
+		text(tagIntercept, "DS", "-1024"), text(tagSlope, "DS", "2")}
+	want := must.Get(Decode(bytes.NewReader(file(explicitVR, pixels, grey(2, 2, 16, 12, 0, values...)...))))(t)
+	for _, syntax := range []string{implicitVR, explicitVR} {
+		for _, ends := range []bool{false, true} {
+			of := func(tag uint32, inner ...element) element {
+				var b []byte
+				for _, e := range inner {
+					b = e.append(b, syntax == explicitVR, bytes.HasSuffix(e.value, end))
+				}
+				if ends {
+					b = element{tagItemEnd, "", nil}.append(b, false, false)
+				}
+				b = element{tagItem, "", b}.append(nil, false, ends)
+				if ends {
+					b = append(b, end...)
+				}
+				return element{tag, "SQ", b}
+			}
+			other := of(0x0028_9110, text(0x0028_0030, "DS", `1\1`), text(tagWidth, "DS", "7"))
+			groups := []element{of(0x5200_9229, other, of(0x0028_9145, values[2:]...)),
+				of(0x5200_9230, of(0x0020_9111, short(0x0020_9157, 1)), of(0x0028_9132, values[:2]...))}
+			data := file(syntax, pixels, grey(2, 2, 16, 12, 0, groups...)...)
+			if got, err := Decode(bytes.NewReader(data)); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s, ends %v: %v, %v; want %v", syntax, ends, got, err, want)
+			}
+			groups[1] = of(0x5200_9230, of(0x0028_9132, table))
+			must.Fail(Decode(bytes.NewReader(file(syntax, pixels, grey(2, 2, 16, 12, 0,
+				groups...)...))))(t, "its VOI LUT", syntax)
+		}
+	}
+	long := append(element{tagItem, "", nil}.append(nil, false, false), words(0x20, 0x10, 8, 0)...)
+	cut := element{0x5200_9229, "SQ", long}
+	must.Fail(Decode(bytes.NewReader(file(implicitVR, pixels, grey(2, 2, 16, 12, 0, cut)...))))(t, "end within an element", "cut")
 }
 
 // colour are the elements of an image of three samples.

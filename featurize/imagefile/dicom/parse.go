@@ -14,6 +14,13 @@ type parser struct {
 	r        io.Reader
 	explicit bool
 	elements int
+	at       int64 // bytes read and passed over
+}
+
+// start is the beginning of an element; kind is empty where it is of implicit VR.
+type start struct {
+	tag, length uint32
+	kind        string
 }
 
 // long are the value representations with a length of four bytes.
@@ -21,6 +28,7 @@ var long = []string{"OB", "OD", "OF", "OL", "OV", "OW", "SQ", "SV", "UC", "UN", 
 
 func (p *parser) read(n int) ([]byte, error) {
 	b := make([]byte, n)
+	p.at += int64(n)
 	_, err := io.ReadFull(p.r, b)
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -30,6 +38,7 @@ func (p *parser) read(n int) ([]byte, error) {
 
 // skip passes over n bytes unread, where the file can be moved in.
 func (p *parser) skip(n int64) error {
+	p.at += n
 	if s, ok := p.r.(io.Seeker); ok {
 		_, err := s.Seek(n, io.SeekCurrent)
 		return err
@@ -39,34 +48,37 @@ func (p *parser) skip(n int64) error {
 }
 
 // element reads the beginning of an element.
-func (p *parser) element() (tag, length uint32, kind string, err error) {
+func (p *parser) element() (e start, err error) {
 	if p.elements++; p.elements > maxElements {
-		return 0, 0, "", fmt.Errorf("more than %d elements before its pixels", maxElements)
+		return e, fmt.Errorf("more than %d elements before its pixels", maxElements)
 	}
 	b, err := p.read(8)
 	if err != nil {
-		return 0, 0, "", fmt.Errorf("an element of its header: %w", err)
+		return e, fmt.Errorf("an element of its header: %w", err)
 	}
-	tag = uint32(binary.LittleEndian.Uint16(b))<<16 | uint32(binary.LittleEndian.Uint16(b[2:]))
-	if !p.explicit || tag>>16 == 0xfffe {
-		return tag, binary.LittleEndian.Uint32(b[4:]), "", nil
+	e.tag = uint32(binary.LittleEndian.Uint16(b))<<16 | uint32(binary.LittleEndian.Uint16(b[2:]))
+	if !p.explicit || e.tag>>16 == 0xfffe {
+		e.length = binary.LittleEndian.Uint32(b[4:])
+		return e, nil
 	}
-	if kind = string(b[4:6]); !slices.Contains(long, kind) {
-		return tag, uint32(binary.LittleEndian.Uint16(b[6:])), kind, nil
+	if e.kind = string(b[4:6]); !slices.Contains(long, e.kind) {
+		e.length = uint32(binary.LittleEndian.Uint16(b[6:]))
+		return e, nil
 	}
 	if b, err = p.read(4); err != nil {
-		return 0, 0, "", fmt.Errorf("element %08x: %w", tag, err)
+		return e, fmt.Errorf("element %08x: %w", e.tag, err)
 	}
-	return tag, binary.LittleEndian.Uint32(b), kind, nil
+	e.length = binary.LittleEndian.Uint32(b)
+	return e, nil
 }
 
 // item reads the beginning of a fragment, or the end of all.
 func (p *parser) item() (tag, length uint32, err error) {
-	tag, length, _, err = p.element()
-	if err == nil && tag != tagItem && tag != tagEnd || length == undefined {
-		err = errors.Join(err, fmt.Errorf("element %08x in place of an item", tag))
+	e, err := p.element()
+	if err == nil && e.tag != tagItem && e.tag != tagEnd || e.length == undefined {
+		err = errors.Join(err, fmt.Errorf("element %08x in place of an item", e.tag))
 	}
-	return tag, length, err
+	return e.tag, e.length, err
 }
 
 // header reads the data set up to its pixels.
@@ -77,10 +89,11 @@ func (p *parser) header() (*header, error) {
 	h := &header{slope: 1, frames: 1, samples: 1, centre: math.NaN()}
 	p.explicit = true // of the file's own group
 	for meta, last := true, uint32(0); ; {
-		tag, length, kind, err := p.element()
+		e, err := p.element()
 		if err != nil {
 			return nil, err
 		}
+		tag, length, kind := e.tag, e.length, e.kind
 		if meta && tag>>16 != 2 {
 			// The group after the file's own is written as the syntax says; its tag is the same in
 			// all that are read.
@@ -100,33 +113,74 @@ func (p *parser) header() (*header, error) {
 			return nil, fmt.Errorf("element %08x after %08x", tag, last)
 		}
 		last = tag
-		filled := length > 0
 		switch {
 		case tag == tagPixels:
 			h.length = length
 			return h, h.check()
 		case tag > tagPixels:
 			return nil, errors.New("it has no pixels")
-		case length == undefined:
-			explicit, before := p.explicit, p.elements
-			p.explicit = explicit && kind != "UN" // whose items are of implicit VR (PS3.5 6.2.2)
-			err = p.sequence(0)
-			p.explicit = explicit
-			filled = p.elements > before+1 // more than its end
-		case tag == tagSyntax || tag == tagShape || tag>>16 == 0x0028 && tag < tagTable:
-			err = p.keep(h, tag, length)
-		default:
-			err = p.skip(int64(length))
 		}
-		if err != nil {
+		if err := p.take(h, start{tag, length, kind}, 0); err != nil {
 			return nil, err
 		}
-		if filled && tag == tagTable {
-			return nil, errors.New("its grey values go through a table of the modality " +
-				"(0028,3000), which is not read")
-		}
-		h.table = h.table || filled && tag == tagInterest
 	}
+}
+
+// take reads an element that is no pixels: its value is kept, or passed over.
+func (p *parser) take(h *header, e start, depth int) error {
+	explicit, before := p.explicit, p.elements
+	filled := e.length > 0
+	var err error
+	switch {
+	case slices.Contains(frameGroups, e.tag) || e.length == undefined:
+		p.explicit = explicit && e.kind != "UN" // whose items are of implicit VR (PS3.5 6.2.2)
+		if slices.Contains(frameGroups, e.tag) {
+			err = p.frame(h, e.length, depth)
+		} else {
+			err = p.sequence(depth)
+		}
+		p.explicit = explicit
+		filled = p.elements > before+1 // more than its end
+	case e.tag == tagSyntax || e.tag == tagShape || e.tag>>16 == 0x0028 && e.tag < tagTable:
+		err = p.keep(h, e.tag, e.length)
+	default:
+		err = p.skip(int64(e.length))
+	}
+	if err == nil && filled && e.tag == tagTable {
+		err = errors.New("its grey values go through a table of the modality (0028,3000), which is " +
+			"not read")
+	}
+	h.table = h.table || filled && e.tag == tagInterest
+	return err
+}
+
+// frame reads the values of a sequence of functional groups, or of an item of one: the rescaling
+// and the window of an enhanced image's only frame (PS3.3 C.7.6.16.2.9 and C.7.6.16.2.10).
+func (p *parser) frame(h *header, length uint32, depth int) error {
+	if depth == maxDepth {
+		return fmt.Errorf("more than %d sequences in each other", maxDepth)
+	}
+	end := p.at + int64(length)
+	for length == undefined || p.at < end {
+		e, err := p.element()
+		switch {
+		case err != nil:
+			return err
+		case e.tag == tagEnd || e.tag == tagItemEnd:
+			return nil
+		case e.tag == tagItem:
+			err = p.frame(h, e.length, depth+1)
+		default:
+			err = p.take(h, e, depth+1)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if p.at != end {
+		return errors.New("its functional groups (5200,9229 and 5200,9230) end within an element")
+	}
+	return nil
 }
 
 // asImplicit returns the length of an element of implicit VR whose beginning was read as an
@@ -159,16 +213,16 @@ func (p *parser) sequence(depth int) error {
 		return fmt.Errorf("more than %d sequences in each other", maxDepth)
 	}
 	for {
-		tag, length, _, err := p.element()
+		e, err := p.element()
 		switch {
 		case err != nil:
 			return err
-		case tag == tagEnd || tag == tagItemEnd:
+		case e.tag == tagEnd || e.tag == tagItemEnd:
 			return nil
-		case length == undefined: // an item, or a sequence in one: both end with a delimiter
+		case e.length == undefined: // an item, or a sequence in one: both end with a delimiter
 			err = p.sequence(depth + 1)
 		default:
-			err = p.skip(int64(length))
+			err = p.skip(int64(e.length))
 		}
 		if err != nil {
 			return err
