@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/cmd/internal/outputs"
+	"fmp/featurize/extractor"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/pass"
@@ -24,7 +25,8 @@ func newONNXHalfCommand() *cobra.Command {
 float32 that runtimes work out once, when they load it. Weights are rounded to 11 significant bits;
 nothing else changes. Weights that half precision does not hold stay as they are: with values beyond
 65504, or so small, below .00006, that more bits would be lost, in the whole tensor or in more than a
-sixteenth of its rows along the first axis. A manifest of ours is kept, its command line completed.`,
+sixteenth of its rows along the first axis. A manifest of ours is kept, its command line completed, and
+a side-car file of MODEL is written again as OUT.yaml.`,
 		Example: `  fmp onnx half extractor.onnx -o small.onnx`,
 		Args:    exactArgs("MODEL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -53,6 +55,10 @@ sixteenth of its rows along the first axis. A manifest of ours is kept, its comm
 				return err
 			}
 			if err := serde.Save(out, m); err != nil {
+				return err
+			}
+			f, _ := models.ReadManifest(m) // another program's model has none
+			if err := keepSidecar(args[0], out, f, extractor.Options{}); err != nil {
 				return err
 			}
 			before, after, err := sizes(args[0], out)

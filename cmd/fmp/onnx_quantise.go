@@ -86,7 +86,8 @@ as before. Optional inputs, such as those of LoRA adapters, stay in float32, and
 with their defaults.
 
 Printed are the loss and the agreement of both models on test images, the accuracy where the model's
-outputs are the folder's classes, the sizes, and the time of one image on both engines.`,
+outputs are the folder's classes, the sizes, and the time of one image on both engines. Where flags or
+a side-car file say how images are fed to MODEL, OUT.yaml says the same of the model that is written.`,
 		Example: `  fmp onnx quantise resnet18.onnx --images photos --preset imagenet -o resnet18-bytes.onnx
   fmp onnx quantise extractor.onnx --images cifar10 --method percentile --percentile 99.9 -o bytes.onnx
   fmp onnx quantise model.onnx --images photos --weights-only 4 -o four.onnx --json`,
@@ -188,6 +189,9 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 		return usageError(err)
 	}
 	if err := serde.Save(q.out, to); err != nil {
+		return err
+	}
+	if err := keepSidecar(path, q.out, manifest, q.x); err != nil {
 		return err
 	}
 	if report.BytesBefore, report.Bytes, err = sizes(path, q.out); err != nil {

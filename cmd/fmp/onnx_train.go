@@ -49,6 +49,8 @@ type tuning struct {
 	// finish makes of the trained model the one that is written; nil writes it with the names of
 	// its classes.
 	finish func(m *onnx.Model) (*onnx.Model, error)
+	// beside writes the side-car of the model; nil: nothing.
+	beside func() error
 }
 
 func newONNXTrainCommand() *cobra.Command {
@@ -69,9 +71,10 @@ new one. --freeze keeps weights as they are, by their names or those of the node
 in the end; the head and no other vector is trained beside them.
 
 After every epoch the held-out examples are scored, and the weights with the lowest loss are
-written. Batch normalisations stay as the exporter left them: in evaluation form their statistics
-are kept, in training form they move and are written in evaluation form. Dropout in training form
-is brought to evaluation form: nothing is dropped.
+written. Where flags or a side-car file say how images are fed to MODEL, OUT.yaml says the same of the
+model that is written. Batch normalisations stay as the exporter left them: in evaluation form their
+statistics are kept, in training form they move and are written in evaluation form. Dropout in training
+form is brought to evaluation form: nothing is dropped.
 
 The run is saved every 30 seconds as OUT.checkpoint and goes on from there, to the bit, when the
 same command is given again. The log is OUT.jsonl, drawn in OUT.svg. The result depends on --parts
@@ -181,6 +184,7 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 	var ex *examples
 	if o.images != "" {
 		ex, err = o.photos(cmd, path, m, manifest, dataset.Options{Name: imagesNamed(o.images)})
+		o.beside = func() error { return keepSidecar(path, o.out, manifest, o.x) }
 	} else {
 		ex, err = o.arrays(m)
 	}
@@ -575,6 +579,11 @@ func (o *tuning) write(cmd *cobra.Command, m *onnx.Model, ex *examples, r tuning
 	}
 	if err := serde.Save(o.out, m); err != nil {
 		return err
+	}
+	if o.beside != nil {
+		if err := o.beside(); err != nil {
+			return err
+		}
 	}
 	if err := meta.DrawLog(o.t.Log, o.out+".svg"); err != nil {
 		return err

@@ -12,7 +12,6 @@ import (
 	"fmp/featurize/published"
 	"fmp/models"
 	"fmp/onnx"
-	"fmp/onnx/atomicfile"
 	"fmp/onnx/train"
 	"fmp/pipeline/settings"
 )
@@ -63,11 +62,7 @@ func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 		if err := f.Write(m); err != nil {
 			return nil, err
 		}
-		side, err := extractor.NewSidecar(path, manifest, t.x)
-		if err != nil {
-			return nil, err
-		}
-		return m, atomicfile.WriteBytes(o.out+".yaml", side)
+		return m, keepSidecar(path, o.out, manifest, t.x)
 	}
 	ex, err := t.photos(cmd, path, body, manifest,
 		dataset.Options{Name: o.name, Dir: o.dir, Classes: o.classes, Exclude: o.exclude})
