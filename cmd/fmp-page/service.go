@@ -17,32 +17,21 @@ type signedRequest struct {
 	Headers map[string]string `json:"headers"`
 }
 
-var errKeyAndRound = errors.New("a key and a round are needed")
-
 // ask returns the request for the key's own receipt: the server refuses it where it does not know
 // the key.
 func (s *session) ask(*request) (any, []byte, error) {
-	if s.key == nil || s.round == nil {
-		return nil, nil, errKeyAndRound
-	}
 	return signedRequest{wire.ReceiptPath(s.round.Round, s.key.Name),
 		map[string]string{"Authorization": wire.Authorization(s.round.Ask(s.key))}}, nil, nil
 }
 
 // withdraw returns the request that withdraws the upload.
 func (s *session) withdraw(*request) (any, []byte, error) {
-	if s.key == nil || s.round == nil {
-		return nil, nil, errKeyAndRound
-	}
 	return signedRequest{wire.UploadPath(s.round.Round, s.key.Name),
 		s.round.Withdraw(s.key)}, nil, nil
 }
 
 // withdrawn verifies the reply to a withdrawal, and returns the receipt in lines and its file.
 func (s *session) withdrawn(q *request) (any, []byte, error) {
-	if s.key == nil || s.round == nil {
-		return nil, nil, errKeyAndRound
-	}
 	w := &wire.Withdrawal{}
 	if err := wire.Unmarshal(q.data, w); err != nil {
 		return nil, nil, err
@@ -56,11 +45,7 @@ func (s *session) withdrawn(q *request) (any, []byte, error) {
 
 // evaluate scores the classifier on labelled photographs, and returns the signed counts and the
 // files left out, with the request that sends the counts where there is a round.
-func (s *session) evaluate(q *request) (any, []byte, error) {
-	var p struct{ Paths []string }
-	if err := q.into(&p); err != nil {
-		return nil, nil, err
-	}
+func (s *session) evaluate(q *request, p struct{ Paths []string }) (any, []byte, error) {
 	if s.key == nil || s.classifier == nil {
 		return nil, nil, errors.New("a key and a classifier are needed")
 	}

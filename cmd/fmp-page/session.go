@@ -51,22 +51,22 @@ type method func(*session, *request) (any, []byte, error)
 
 var methods = map[string]method{
 	"version":    (*session).version,
-	"newKey":     (*session).newKey,
+	"newKey":     with((*session).newKey),
 	"readKey":    (*session).readKey,
-	"round":      (*session).describe,
-	"open":       (*session).open,
+	"round":      with((*session).describe),
+	"open":       with((*session).open),
 	"approve":    (*session).approve,
-	"list":       (*session).list,
-	"compress":   (*session).compress,
+	"list":       with((*session).list),
+	"compress":   with((*session).compress),
 	"explain":    (*session).explain,
-	"sign":       (*session).sign,
-	"receipt":    (*session).receipt,
+	"sign":       inRound((*session).sign),
+	"receipt":    inRound(with((*session).receipt)),
 	"classifier": (*session).openClassifier,
 	"predict":    (*session).predict,
-	"evaluate":   (*session).evaluate,
-	"ask":        (*session).ask,
-	"withdraw":   (*session).withdraw,
-	"withdrawn":  (*session).withdrawn,
+	"evaluate":   with((*session).evaluate),
+	"ask":        inRound((*session).ask),
+	"withdraw":   inRound((*session).withdraw),
+	"withdrawn":  inRound((*session).withdrawn),
 }
 
 func (s *session) call(name string, q *request) (any, []byte, error) {
@@ -82,12 +82,25 @@ func (s *session) version(*request) (any, []byte, error) {
 	return map[string]any{"build": buildinfo.Read(), "vectors": s.vectors}, nil, nil
 }
 
-// into reads the parameters of a request.
-func (q *request) into(v any) error {
-	if err := json.Unmarshal(q.params, v); err != nil {
-		return fmt.Errorf("parameters: %w", err)
+// with reads the parameters of a request for a method.
+func with[P any](do func(*session, *request, P) (any, []byte, error)) method {
+	return func(s *session, q *request) (any, []byte, error) {
+		var p P
+		if err := json.Unmarshal(q.params, &p); err != nil {
+			return nil, nil, fmt.Errorf("parameters: %w", err)
+		}
+		return do(s, q, p)
 	}
-	return nil
+}
+
+// inRound refuses a call before there are a key and a round.
+func inRound(do method) method {
+	return func(s *session, q *request) (any, []byte, error) {
+		if s.key == nil || s.round == nil {
+			return nil, nil, errors.New("a key and a round are needed")
+		}
+		return do(s, q)
+	}
 }
 
 // keyInfo is a page's description of a key.
@@ -97,11 +110,7 @@ type keyInfo struct {
 }
 
 // newKey makes a key, and returns the contents of its file.
-func (s *session) newKey(q *request) (any, []byte, error) {
-	var p struct{ Name string }
-	if err := q.into(&p); err != nil {
-		return nil, nil, err
-	}
+func (s *session) newKey(_ *request, p struct{ Name string }) (any, []byte, error) {
 	k, err := identity.New(p.Name)
 	if err != nil {
 		return nil, nil, err
@@ -123,11 +132,7 @@ func (s *session) readKey(q *request) (any, []byte, error) {
 
 // describe reads the list of a server's rounds. A private round that may end before the reply, a
 // number of seconds from now, is refused.
-func (s *session) describe(q *request) (any, []byte, error) {
-	var p struct{ Reply float64 }
-	if err := q.into(&p); err != nil {
-		return nil, nil, err
-	}
+func (s *session) describe(q *request, p struct{ Reply float64 }) (any, []byte, error) {
 	d, err := wire.One(q.data)
 	if err != nil {
 		return nil, nil, err
@@ -175,11 +180,7 @@ type graphInfo struct {
 }
 
 // open takes a client graph apart, and says whether its extractor may run.
-func (s *session) open(q *request) (any, []byte, error) {
-	var p struct{ Digest, Approved string }
-	if err := q.into(&p); err != nil {
-		return nil, nil, err
-	}
+func (s *session) open(q *request, p struct{ Digest, Approved string }) (any, []byte, error) {
 	s.client, s.trusted = nil, false
 	if sum := models.DigestBytes(q.data); p.Digest != "" && sum != p.Digest {
 		return nil, nil, fmt.Errorf(
@@ -262,11 +263,7 @@ func (s *session) source(q *request, paths []string) (imagefile.Source, imagefil
 }
 
 // list says which of a page's files are images, and of which class, before any is read.
-func (s *session) list(q *request) (any, []byte, error) {
-	var p struct{ Paths []string }
-	if err := q.into(&p); err != nil {
-		return nil, nil, err
-	}
+func (s *session) list(q *request, p struct{ Paths []string }) (any, []byte, error) {
 	src, others, err := s.source(q, p.Paths)
 	if err != nil {
 		return nil, nil, err
@@ -296,20 +293,19 @@ func (c *counted) Next(ctx context.Context, dst []uint8) (imagefile.Item, error)
 	return i, err
 }
 
+// compressing is how an upload is made.
+type compressing struct {
+	Paths     []string
+	Name      string
+	Round     uint64 `json:",string"`
+	Precision federate.Precision
+	AtLeast   int
+	Skip      bool
+	spending
+}
+
 // compress makes the upload of a page's images.
-func (s *session) compress(q *request) (any, []byte, error) {
-	var p struct {
-		Paths     []string
-		Name      string
-		Round     uint64 `json:",string"`
-		Precision federate.Precision
-		AtLeast   int
-		Skip      bool
-		spending
-	}
-	if err := q.into(&p); err != nil {
-		return nil, nil, err
-	}
+func (s *session) compress(q *request, p compressing) (any, []byte, error) {
 	if err := identity.CheckName(p.Name); err != nil {
 		return nil, nil, err
 	}
@@ -497,9 +493,6 @@ func largest(v []float32) (at int) {
 
 // sign returns the request that sends an upload: its path and headers.
 func (s *session) sign(q *request) (any, []byte, error) {
-	if s.key == nil || s.round == nil {
-		return nil, nil, errors.New("a key and a round are needed to send")
-	}
 	if _, _, err := s.explain(q); err != nil {
 		return nil, nil, err
 	}
@@ -516,14 +509,7 @@ func (s *session) sign(q *request) (any, []byte, error) {
 }
 
 // receipt verifies the reply to an upload of a digest, and returns the receipt and its file.
-func (s *session) receipt(q *request) (any, []byte, error) {
-	var p struct{ Digest string }
-	if err := q.into(&p); err != nil {
-		return nil, nil, err
-	}
-	if s.key == nil || s.round == nil {
-		return nil, nil, errors.New("a key and a round are needed to verify a receipt")
-	}
+func (s *session) receipt(q *request, p struct{ Digest string }) (any, []byte, error) {
 	r := &wire.Receipt{}
 	if err := wire.Unmarshal(q.data, r); err != nil {
 		return nil, nil, err
