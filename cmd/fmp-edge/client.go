@@ -12,6 +12,9 @@ import (
 	"fmp/onnx/cost"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	// Quantised classifiers run on bytes; uploads are of float32, whose bits are those of every
+	// processor.
+	_ "fmp/onnx/integers"
 	"fmp/pipeline/client"
 	"fmp/pipeline/point"
 )

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/csv"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
-	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,17 +18,12 @@ import (
 
 	"fmp/cmd/internal/outputs"
 	"fmp/featurize/imagefile"
-	"fmp/onnx"
-	"fmp/onnx/engine/pure"
-	"fmp/onnx/npy"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 )
-
-// maxRowBytes bounds the .npy files of feature rows and labels: 64 MiB.
-const maxRowBytes = 64 << 20
 
 // written is the output of compress.
 type written struct {
@@ -143,8 +142,8 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 
 // check returns an error for flags that are wrong for any files.
 func (c *compressing) check() error {
-	if *c.onBad != "fail" && *c.onBad != "skip" {
-		return usagef("compress: --on-bad is %q; allowed are fail and skip", *c.onBad)
+	if err := checkReading("compress", *c.threads, *c.pixels, *c.onBad); err != nil {
+		return err
 	}
 	for _, r := range []struct{ flag, value string }{{"--model", *c.model}, {"--client", *c.client},
 		{"--output", *c.output}} {
@@ -160,14 +159,6 @@ func (c *compressing) check() error {
 	default:
 		return usagef("compress: --precision %q; allowed are %s, %s and %s", *c.precision,
 			federate.Single, federate.Half, federate.Int8)
-	}
-	if *c.threads < 0 || *c.threads > pure.MaxThreads {
-		return usagef("compress: --threads %d; allowed are 0 (one a core) to %d", *c.threads,
-			pure.MaxThreads)
-	}
-	if *c.pixels < 1 || *c.pixels > imagefile.MaxPixels {
-		return usagef("compress: --max-pixels %d; allowed are 1 to %d", *c.pixels,
-			imagefile.MaxPixels)
 	}
 	if *c.skip < 0 || *c.count < 0 {
 		return usagef("compress: --skip %d and --count %d; allowed are numbers of at least 0",
@@ -289,7 +280,11 @@ func (c *compressing) compressRows(ctx context.Context, args []string, stdout io
 	if err := rowsTake("compress", true, c.set, budgetNames...); err != nil {
 		return err
 	}
-	x, y, err := readRows(*c.rows, *c.labels, math.MaxInt32)
+	x, err := loadRows(*c.rows, classify.FeatureRows)
+	if err != nil {
+		return refused("compress", err)
+	}
+	y, err := loadLabels(*c.labels, math.MaxInt32)
 	if err != nil {
 		return refused("compress", err)
 	}
@@ -373,32 +368,89 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 	return err
 }
 
-// readRows reads feature rows (float32 or float64) and labels (integers).
-func readRows(rows, labels string, c int) (*onnx.Tensor, []int, error) {
-	for _, p := range []string{rows, labels} {
-		st, err := os.Stat(p)
-		if err != nil {
-			return nil, nil, err
+// maxFolders bounds the table of an upload's folders: 4 MiB.
+const maxFolders = 4 << 20
+
+// foldersFile is the table of the classes that an upload's folders or labels were taken for. It
+// stays beside the upload, and is not sent.
+func foldersFile(upload string) string { return upload + ".classes.csv" }
+
+// foldersTable is the table; nil where the list is empty.
+func foldersTable(list []imagefile.Mapped) ([]byte, error) {
+	if len(list) == 0 {
+		return nil, nil
+	}
+	var b bytes.Buffer
+	w := csv.NewWriter(&b)
+	rows := [][]string{{"folder", "class", "number", "images"}}
+	for _, m := range list {
+		rows = append(rows, []string{m.From, m.Class, strconv.Itoa(m.Label), strconv.Itoa(m.Images)})
+	}
+	err := w.WriteAll(rows)
+	return b.Bytes(), err
+}
+
+// enough leaves out classes of fewer images, which are not in the upload either.
+func enough(list []imagefile.Mapped, atLeast int) []imagefile.Mapped {
+	images := map[int]int{}
+	for _, m := range list {
+		images[m.Label] += m.Images
+	}
+	return slices.DeleteFunc(list, func(m imagefile.Mapped) bool { return images[m.Label] < atLeast })
+}
+
+// aTable reports whether a file is the table of an upload.
+func aTable(was []byte) bool { return bytes.HasPrefix(was, []byte("folder,class,number,images\n")) }
+
+// withTable is files of an upload after their table. Without classes that of an earlier upload goes.
+func withTable(upload string, list []imagefile.Mapped, files ...content) ([]content, error) {
+	table, err := foldersTable(list)
+	return append([]content{{foldersFile(upload), table, aTable}}, files...), err
+}
+
+// explainFolders says in words which folders or labels an upload's classes come from; nothing where
+// its table is not beside it.
+func explainFolders(upload string) (string, error) {
+	data, err := regularfile.ReadFile(foldersFile(upload), maxFolders)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	r := csv.NewReader(bytes.NewReader(data))
+	r.FieldsPerRecord = 4
+	rows, err := r.ReadAll()
+	if err != nil || len(rows) == 0 {
+		return "", fmt.Errorf("%s: %w", foldersFile(upload),
+			errors.Join(err, errors.New("want lines of folder,class,number,images")))
+	}
+	text := "Its classes were taken from these folders or labels (" + foldersFile(upload) +
+		", which stays here):\n"
+	for _, row := range rows[1:] {
+		text += fmt.Sprintf("- %s -> class %s (number %s): %s images\n", row[0], row[1],
+			row[2], row[3])
+	}
+	return text, nil
+}
+
+// progressEvery is how often a command says how far it is. Shorter work says nothing.
+const progressEvery = 10 * time.Second
+
+// progress returns a function that says in a log how many images of how many were read, with their
+// rate and the time left. now tells the time.
+func progress(log io.Writer, now func() time.Time) func(done, total int) {
+	start := now()
+	last := start
+	return func(done, total int) {
+		at := now()
+		if at.Sub(last) < progressEvery || done < 1 || done >= total {
+			return
 		}
-		if st.Size() > maxRowBytes {
-			return nil, nil, fmt.Errorf("%s has %d bytes; allowed are %d", p, st.Size(),
-				maxRowBytes)
-		}
+		last = at
+		each := at.Sub(start) / time.Duration(done)
+		left := (each * time.Duration(total-done)).Round(time.Second)
+		fmt.Fprintf(log, "fmp-edge: images: %d of %d (%d%%), %.3g/s, %v left\n", done, total,
+			100*done/total, 1/each.Seconds(), left)
 	}
-	x, err := npy.Load(rows)
-	if err != nil {
-		return nil, nil, err
-	}
-	if x, err = classify.FeatureRows(x); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", rows, err)
-	}
-	y, err := npy.Load(labels)
-	if err != nil {
-		return nil, nil, err
-	}
-	ys, err := classify.Labels(y, c)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", labels, err)
-	}
-	return x, ys, nil
 }

@@ -1,20 +1,24 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"fmp/cmd/internal/outputs"
 	"fmp/featurize/imagefile"
+	"fmp/models"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
-	"fmp/onnx/npy"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate/identity"
@@ -26,13 +30,13 @@ import (
 
 // scoring is the flags of evaluate.
 type scoring struct {
-	model, key, output, to, ca, onBad, labels, notice, server string
-	ledger                                                    string
-	threads, pixels, least                                    int
-	epsilon, delta, maxEpsilon                                float64
-	round                                                     uint64
-	wait                                                      time.Duration
-	asJSON, byNumber, redraw                                  bool
+	reading
+	key, output, to, ca, labels, ledger string
+	least                               int
+	epsilon, delta, maxEpsilon          float64
+	round                               uint64
+	wait                                time.Duration
+	asJSON, redraw                      bool
 }
 
 var evaluateCommand = command{
@@ -56,7 +60,7 @@ The counts are printed, with --json as the signed report, and written or sent on
 --report-to. fmp evaluate --pool pools them (docs/cross-site.md).`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		var o scoring
-		f.StringVar(&o.model, "model", "", "classifier that fmp pool wrote")
+		o.bind(f, "evaluate", "fail, or skip as with --epsilon")
 		f.StringVar(&o.key, "key", "", "key file of this client, which signs the counts")
 		f.StringVar(&o.output, "output", "", "report to write")
 		outputs.Files(f, "output")
@@ -73,21 +77,9 @@ The counts are printed, with --json as the signed report, and written or sent on
 		f.StringVar(&o.ledger, "ledger", "", ledgerHelp)
 		f.BoolVar(&o.redraw, "redraw", false, "draw the noise of a report that was made before a "+
 			"second time, and spend its budget a second time")
-		f.IntVar(&o.threads, "threads", 0,
-			"threads of one operator, and images that are decoded at once; 0 is one a core")
-		f.IntVar(&o.pixels, "max-pixels", imagefile.MaxPixels,
-			"largest image that is decoded, in pixels; each takes 2 to 8 bytes")
-		f.StringVar(&o.onBad, "on-bad", "fail",
-			"what to do about images that cannot be read: fail, or skip as with --epsilon; all are named")
 		f.StringVar(&o.labels, "labels", "",
 			"labels of an IDX file's images (IDX file), or of feature rows (.npy)")
-		f.StringVar(&o.notice, "notice", "",
-			"notice of the round's superseded versions (default: the classifier's name with .notice)")
-		f.StringVar(&o.server, "server-key", "",
-			"public key of the round's server (base64), which must have signed the notice")
-		f.BoolVar(&o.byNumber, imagefile.ByNumberFlag, false, imagefile.ByNumberHelp)
 		f.BoolVar(&o.asJSON, "json", false, "print JSON")
-		signerFlags(f)
 		return func(ctx context.Context, args []string, out, log io.Writer) error {
 			if len(args) != 1 {
 				return usagef("evaluate: %d arguments; want one folder, .csv or IDX file of "+
@@ -112,24 +104,19 @@ func (o *scoring) check(f *pflag.FlagSet) error {
 	switch {
 	case o.model == "" || o.key == "":
 		return usagef("evaluate: give --model CLASSIFIER and --key FILE; see fmp-edge evaluate --help")
-	case o.threads < 0 || o.threads > pure.MaxThreads || o.pixels < 1 ||
-		o.pixels > imagefile.MaxPixels:
-		return usagef("evaluate: --threads %d and --max-pixels %d; allowed are 0 to %d and 1 to %d",
-			o.threads, o.pixels, pure.MaxThreads, imagefile.MaxPixels)
 	case o.least < tally.MinLeast || o.least > tally.MaxLeast:
 		return usagef("evaluate: --least %d; allowed are %d to %d", o.least,
 			tally.MinLeast, tally.MaxLeast)
-	case o.onBad != "fail" && o.onBad != "skip":
-		return usagef("evaluate: --on-bad is %q; allowed are fail and skip", o.onBad)
 	case o.epsilon != 0 && f.Changed("on-bad") && o.onBad == "fail":
 		return usagef("evaluate: --on-bad fail: an error would tell of the image that cannot be read; a " +
 			"report with noise leaves it out")
 	case o.epsilon != 0 && f.Changed("least"):
 		return usagef("evaluate: --least is of reports without noise: leave it out")
-	case o.wait < time.Second || o.wait > 366*24*time.Hour:
-		return usagef("evaluate: --wait %v; allowed are 1s to a year", o.wait)
 	case o.to == "" && (o.ca != "" || f.Changed("wait")):
 		return usagef("evaluate: --ca and --wait are of --report-to: give it, or leave them out")
+	}
+	if err := checkReading("evaluate", o.threads, o.pixels, o.onBad); err != nil {
+		return err
 	}
 	return o.checkNoise()
 }
@@ -172,21 +159,15 @@ func (o *scoring) run(ctx context.Context, f *pflag.FlagSet, path string, out,
 	var s *sender.Client
 	var d *wire.Description
 	if o.to != "" {
-		if s, err = sender.New(o.to, o.ca); err != nil {
-			return &usageError{fmt.Errorf("evaluate: %w", err)}
-		}
-		s.Wait = o.wait
-		s.Log = func(format string, args ...any) { fmt.Fprintf(log, "fmp-edge: "+format+"\n", args...) }
-		if d, err = s.Describe(ctx); err != nil {
+		if s, d, err = dial(ctx, "evaluate", o.to, o.ca, o.wait, log); err != nil {
 			return err
 		}
 		o.round = d.Round
 	}
-	server := ""
+	sc := &scored{scoring: o, key: key, log: log}
 	if d != nil {
-		server = d.ServerKey
+		sc.server = d.ServerKey
 	}
-	sc := &scored{scoring: o, key: key, server: server, log: log}
 	data, err := sc.report(ctx, f, path)
 	if err != nil {
 		return err
@@ -218,13 +199,8 @@ func (o *scoring) score(ctx context.Context, f *pflag.FlagSet, path string, log 
 	if err != nil {
 		return nil, refused("evaluate", err)
 	}
-	if err := checkSigned(f, o.model, c.Manifest.Digest, nil); err != nil {
+	if err := o.vouched(f, c.Manifest.Digest); err != nil {
 		return nil, err
-	}
-	if err := client.Heed(o.model, o.notice, o.server); errors.Is(err, wire.ErrSuperseded) {
-		return nil, err
-	} else if err != nil {
-		return nil, refused("evaluate", err)
 	}
 	if o.epsilon != 0 {
 		c, o.onBad = c.Alone(), "skip"
@@ -251,44 +227,156 @@ func (o *scoring) score(ctx context.Context, f *pflag.FlagSet, path string, log 
 func (o *scoring) add(ctx context.Context, c *classify.Classifier,
 	each func([]classify.Prediction) error, path string,
 	log io.Writer) error {
-	if isRows(path) {
-		rows, err := npy.Load(path)
-		if err != nil {
-			return err
-		}
-		y, err := npy.Load(o.labels)
-		if err != nil {
-			return fmt.Errorf("--labels of feature rows: %w", err)
-		}
-		labels, err := classify.Labels(y, c.Manifest.C)
-		if err != nil {
-			return fmt.Errorf("%s: %w", o.labels, err)
-		}
-		of := classify.FeatureRows
-		if o.epsilon != 0 {
-			of = classify.AnyRows // an error would tell of a row
-		}
-		if rows, err = of(rows); err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		return c.Rows(ctx, rows, labels, each)
+	if !isRows(path) {
+		_, err := o.images(ctx, c, path, imagefile.Options{Labels: o.labels, Repeats: o.epsilon != 0}, each, log)
+		return err
 	}
-	src, others, err := c.Source(path,
-		imagefile.Options{Labels: o.labels, MaxPixels: o.pixels, Threads: o.threads, Repeats: o.epsilon != 0,
-			Classes: imagefile.Classes{ByNumber: o.byNumber}})
+	labels, err := loadLabels(o.labels, c.Manifest.C)
 	if err != nil {
 		return err
 	}
-	defer src.Close()
-	if others.N > 0 {
-		fmt.Fprintf(log, "fmp-edge: under %s %v\n", path, others)
+	of := classify.FeatureRows
+	if o.epsilon != 0 {
+		of = classify.AnyRows // an error would tell of a row
 	}
-	bad, err := c.Images(ctx, src, o.onBad == "skip", each)
-	if err == nil && o.onBad == "fail" {
-		err = imagefile.Unread(bad)
+	rows, err := loadRows(path, of)
+	if err != nil {
+		return err
 	}
-	for _, b := range bad {
-		fmt.Fprintf(log, "fmp-edge: left out: %v\n", b)
+	return c.Rows(ctx, rows, labels, each)
+}
+
+// scored is the report of a site on its way out.
+type scored struct {
+	*scoring
+	key    *identity.Key
+	server string // its public key, where the report is sent
+	log    io.Writer
+
+	digests [][sha256.Size]byte
+	labels  []int
+	made    *tally.Report
+}
+
+// report scores the images and returns the signed report, which it writes where that is asked for.
+// Noise is spent before, wherever the report goes then.
+func (s *scored) report(ctx context.Context, f *pflag.FlagSet, path string) ([]byte, error) {
+	scores, err := s.score(ctx, f, path, s.log, func(ps []classify.Prediction) {
+		for i := range ps {
+			s.digests, s.labels = append(s.digests, ps[i].Digest), append(s.labels, ps[i].Label)
+		}
+	})
+	if err != nil {
+		return nil, err
 	}
-	return err
+	if s.made, err = scores.Report(s.least, s.epsilon, s.delta); err != nil {
+		return nil, refused("evaluate", err)
+	}
+	s.made.Round, s.made.Server = s.round, s.server
+	if s.epsilon > 0 {
+		return s.spent()
+	}
+	data, err := s.made.Sign(s.key)
+	if err == nil && s.output != "" {
+		err = put("evaluate", []content{{s.output, data, aReport}})
+	}
+	return data, err
+}
+
+// spent charges a report with noise to the ledger and writes it, unless it was made before: then
+// that one is given, as noise that is drawn again over the same counts averages out.
+func (s *scored) spent() ([]byte, error) {
+	ledger, err := ledgerOf(s.ledger)
+	if err != nil {
+		return nil, err
+	}
+	spending, err := privacy.NewCountsSpending(s.epsilon, s.delta, s.made.Classes,
+		s.digests, s.labels)
+	if err != nil {
+		return nil, refused("evaluate", err)
+	}
+	spending.Time, spending.Client, spending.Round, spending.Graph = time.Now().UTC(), s.key.Name,
+		s.round, s.made.Classifier
+	earlier, err := ledger.FindAll(spending)
+	if err != nil {
+		return nil, refused("evaluate", err)
+	}
+	if kept := keeps(earlier, s.redraw, s.output, tally.MaxBytes); kept != nil {
+		return s.again(kept, spending, digestsOf(earlier))
+	}
+	data, err := s.made.Sign(s.key)
+	if err != nil {
+		return nil, err
+	}
+	output, err := filepath.Abs(s.output)
+	if err != nil {
+		return nil, err
+	}
+	spending.Files = []privacy.Written{{Path: output, Sha256: models.DigestBytes(data)}}
+	p := payment{ledger, spending, s.maxEpsilon, s.redraw, s.log}
+	files, err := p.pay("evaluate", []content{{output, data, aReport}}, earlier)
+	if err != nil {
+		return nil, err
+	}
+	return data, files.paid(files.place())
+}
+
+// again gives the counts of before, for the server of now. They may replace files with digests of mine.
+func (s *scored) again(kept *privacy.Spending, asked privacy.Spending, mine []string) ([]byte, error) {
+	gone := func() ([]byte, error) {
+		return nil, usagef("evaluate: the report with noise about these images was made on %s, and it "+
+			"is not there any more as it was (%v): noise that is drawn again spends epsilon %g again; "+
+			"bring the file back, or give --redraw", kept.Time.Format(time.RFC3339), kept.Files,
+			kept.Budget.Epsilon)
+	}
+	if len(kept.Files) != 1 {
+		return gone()
+	}
+	paid := paidFor(kept.Files[0], tally.MaxBytes)
+	if paid == nil {
+		return gone()
+	}
+	names := s.made.Names
+	s.made = &tally.Report{}
+	if err := json.Unmarshal(paid, s.made); err != nil {
+		return gone()
+	}
+	givenAgain(s.log, "the report with noise about these images", kept, asked)
+	s.made.Server, s.made.Names = s.server, names
+	data, err := s.made.Sign(s.key)
+	if err != nil {
+		return nil, err
+	}
+	output, err := filepath.Abs(s.output)
+	if err != nil {
+		return nil, err
+	}
+	out := data
+	if output == kept.Files[0].Path {
+		out = paid // the ledger's own stays as the ledger knows it
+	}
+	return data, put("evaluate", []content{{output, out, aReport}}, append(mine, s.copied(data))...)
+}
+
+// copied is the digest of the file in the report's place where it has the report's counts, for any
+// server.
+func (s *scored) copied(report []byte) string {
+	var there tally.Report
+	data, err := regularfile.ReadOutput(s.output, tally.MaxBytes)
+	if err != nil || json.Unmarshal(data, &there) != nil {
+		return ""
+	}
+	there.Server = s.server
+	if again, err := there.Sign(s.key); err != nil || !bytes.Equal(again, report) {
+		return ""
+	}
+	return models.DigestBytes(data)
+}
+
+// ledgerOf returns the ledger at a path, or the default one.
+func ledgerOf(path string) (l privacy.Ledger, err error) {
+	if path == "" {
+		path, err = client.DefaultFile("spent.jsonl", "--ledger")
+	}
+	return privacy.Ledger{Path: path}, err
 }

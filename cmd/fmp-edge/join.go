@@ -102,16 +102,9 @@ func (c *connection) open(ctx context.Context, command, url string,
 		return nil, nil, nil, usagef("%s: --noise %q; allowed are local, two-servers and trusted",
 			command, *c.noise)
 	}
-	if *c.wait < time.Second || *c.wait > 366*24*time.Hour {
-		return nil, nil, nil, usagef("%s: --wait %v; allowed are 1s to a year", command, *c.wait)
-	}
 	key, err := identity.Load(*c.key)
 	if err != nil {
 		return nil, nil, nil, refused(command, err)
-	}
-	s, err := sender.New(url, *c.ca)
-	if err != nil {
-		return nil, nil, nil, &usageError{fmt.Errorf("%s: %w", command, err)}
 	}
 	var helper *sender.Client
 	if *c.helper != "" {
@@ -119,9 +112,7 @@ func (c *connection) open(ctx context.Context, command, url string,
 			return nil, nil, nil, &usageError{fmt.Errorf("%s: --helper: %w", command, err)}
 		}
 	}
-	s.Wait = *c.wait
-	s.Log = func(format string, args ...any) { fmt.Fprintf(log, "fmp-edge: "+format+"\n", args...) }
-	d, err := s.Describe(ctx)
+	s, d, err := dial(ctx, command, url, *c.ca, *c.wait, log)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -137,6 +128,22 @@ func (c *connection) open(ctx context.Context, command, url string,
 	}
 	c.first = &server{s, d}
 	return s, key, d, c.openHelper(ctx, command, s, helper, d)
+}
+
+// dial asks the server at an address for its round.
+func dial(ctx context.Context, command, url, ca string, wait time.Duration,
+	log io.Writer) (*sender.Client, *wire.Description, error) {
+	if wait < time.Second || wait > 366*24*time.Hour {
+		return nil, nil, usagef("%s: --wait %v; allowed are 1s to a year", command, wait)
+	}
+	s, err := sender.New(url, ca)
+	if err != nil {
+		return nil, nil, &usageError{fmt.Errorf("%s: %w", command, err)}
+	}
+	s.Wait = wait
+	s.Log = func(format string, args ...any) { fmt.Fprintf(log, "fmp-edge: "+format+"\n", args...) }
+	d, err := s.Describe(ctx)
+	return s, d, err
 }
 
 // allows returns an error where a round gives less privacy than the flags ask for.

@@ -12,7 +12,6 @@ import (
 
 	"fmp/cmd/internal/outputs"
 	"fmp/pipeline/federate/identity"
-	"fmp/pipeline/federate/sender"
 	"fmp/pipeline/federate/wire"
 )
 
@@ -43,23 +42,11 @@ noise take nothing out, as one noisy sum hides the uploads; join says so before 
 				return usagef("withdraw: give the server's address and --key FILE; see fmp-edge " +
 					"withdraw --help")
 			}
-			if *wait < time.Second || *wait > 366*24*time.Hour {
-				return usagef("withdraw: --wait %v; allowed are 1s to a year", *wait)
-			}
 			key, err := identity.Load(*path)
 			if err != nil {
 				return refused("withdraw", err)
 			}
-			s, err := sender.New(args[0], *ca)
-			if err != nil {
-				return &usageError{fmt.Errorf("withdraw: %w", err)}
-			}
-			s.Wait = *wait
-			s.Log = func(format string,
-				args ...any) {
-				fmt.Fprintf(log, "fmp-edge: "+format+"\n", args...)
-			}
-			d, err := s.Describe(ctx)
+			s, d, err := dial(ctx, "withdraw", args[0], *ca, *wait, log)
 			if err != nil {
 				return err
 			}

@@ -5,16 +5,22 @@ import (
 	"io"
 	"maps"
 	"math"
+	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"fmp/assets"
+	"fmp/featurize/imagefile"
 	"fmp/models"
+	"fmp/onnx/dense"
 	"fmp/onnx/serde"
 	"fmp/onnx/suggest"
+	"fmp/pipeline/lab/bench"
 	"fmp/pipeline/lab/experiment"
 )
 
@@ -127,6 +133,198 @@ func printBench(out io.Writer, dataset string, ms []benchedModel) error {
 	}
 	fmt.Fprintf(w, "\nMedians of %d calls or more.\n", least)
 	if err := w.Flush(); err != nil {
+		return fmt.Errorf("printing the measurements: %w", err)
+	}
+	return nil
+}
+
+// photosReport is the output of fmp bench photos.
+type photosReport struct {
+	Size   int           `json:"size"`
+	Resize string        `json:"resize"`
+	Runs   int           `json:"runs"`
+	Photos []bench.Photo `json:"photos"`
+}
+
+func newBenchPhotosCommand() *cobra.Command {
+	var r photosReport
+	var megapixels []float64
+	cmd := &cobra.Command{
+		Use: "photos",
+		Short: "Measure photographs on their way from a file to a model's pixels: time against " +
+			"megapixels, by stage",
+		Long: `Draw photographs of several sizes, write them as JPEG and PNG, decode them and bring them to a
+model's height and width. Print the processor time of decoding and of resizing, medians of the runs.
+A JPEG that is shrunk far is decoded at a half, a quarter or an eighth of its size: the column of
+pixels says how many of the photograph's one decoded pixel covers (docs/edge.md).`,
+		Example: `  fmp bench photos
+  fmp bench photos --megapixels 12 --size 128 --resize crop
+  fmp bench photos --json`,
+		Args: noArgs,
+	}
+	f := cmd.Flags()
+	f.Float64SliceVar(&megapixels, "megapixels", []float64{0.3072, 1, 3, 12, 48},
+		"`SIZES` of the photographs in millions of pixels")
+	f.IntVar(&r.Size, "size", 224, "height and width of the model's images, 1 to 4096")
+	f.StringVar(&r.Resize, "resize", "stretch", "`WAY` to resize: stretch, crop, crop:SHARE or pad")
+	f.IntVar(&r.Runs, "runs", bench.MinRuns, fmt.Sprintf("runs of each, %d to 1000", bench.MinRuns))
+	jsonFlag(cmd, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		resize, err := imagefile.ParseResize(r.Resize)
+		if err != nil {
+			return usageErrorf("bench photos: %w", err)
+		}
+		if r.Size < 1 || r.Size > 4096 {
+			return usageErrorf("bench photos: --size is %d; allowed are 1 to 4096", r.Size)
+		}
+		if r.Runs < bench.MinRuns || r.Runs > 1000 {
+			return usageErrorf("bench photos: --runs is %d; allowed are %d to 1000",
+				r.Runs, bench.MinRuns)
+		}
+		for _, m := range megapixels {
+			if !(m >= bench.MinMegapixels) || m > bench.MaxMegapixels {
+				return usageErrorf("bench photos: --megapixels has %v; allowed are %v to %v", m,
+					bench.MinMegapixels, bench.MaxMegapixels)
+			}
+		}
+		bar := newProgress(cmd.ErrOrStderr())
+		defer bar.close()
+		report := func(done, total int) { bar.report("photographs", done, total) }
+		fit := imagefile.Fit{H: r.Size, W: r.Size, Ch: 3, Resize: resize}
+		if r.Photos, err = bench.Photos(cmd.Context(), fit, megapixels, r.Runs, report); err != nil {
+			return fmt.Errorf("bench photos: %w", err)
+		}
+		return tell(cmd, r, r.print)
+	}
+	return cmd
+}
+
+func (r photosReport) print(b *strings.Builder) {
+	fmt.Fprintf(b, "to %d x %d pixels (%s), milliseconds of the processor, medians of %d runs\n",
+		r.Size, r.Size, r.Resize, r.Runs)
+	fmt.Fprintf(b, "%10s %12s %6s %10s %8s %8s %8s %8s\n", "megapixels", "size", "format", "bytes",
+		"pixels", "decode", "resize", "all")
+	for _, p := range r.Photos {
+		fmt.Fprintf(b, "%10.3g %12s %6s %10d %8s %8.1f %8.1f %8.1f\n", p.Megapixels,
+			fmt.Sprintf("%d x %d", p.Width, p.Height), p.Format, p.Bytes,
+			fmt.Sprintf("%g x %g", p.Covers[0], p.Covers[1]), p.Decode.Median,
+			p.Resize.Median, p.All.Median)
+	}
+}
+
+// peersReport is the output of fmp bench peers.
+type peersReport struct {
+	Go           string       `json:"go"`
+	Instructions string       `json:"instructions"` // that products are done with
+	Runs         int          `json:"runs"`
+	Before       int          `json:"before"` // runs before each that is measured
+	Works        []peerResult `json:"works"`
+}
+
+type peerResult struct {
+	Work    string         `json:"work"`
+	Results []bench.Result `json:"results"`
+}
+
+func newBenchPeersCommand() *cobra.Command {
+	var folder, only string
+	var runs, before int
+	cfg := experiment.Default()
+	cmd := &cobra.Command{
+		Use:   "peers",
+		Short: "Measure fits, predictions, networks and training beside other programs",
+		Long: `Do the work of a task (fits, heads on shared points, predictions, networks on the pure engine in
+float32 and in bytes, features, steps of training, Table I) and the same with other programs, in
+turns on one thread, and print the processor time that it takes, medians, least and most, and how
+many times as long the others take. With --before a program runs several times in its turn, and the
+last is measured: its code and numbers are in the caches, as in a service. A product of matrices says
+how fast the machine is. The last rows are scaling limits, without a baseline. All takes ten minutes.
+
+scikit-learn, scipy, numpy, tract, OpenVINO and Python's onnxruntime are run by the script in the
+source tree's bench/peers, in a virtual environment that make bench-peers makes; PyTorch where
+somebody has installed it there. What is not at hand is said to be. ort is the ONNX Runtime in this
+process, with a graph of the same; networks have it where there is no such environment. Table I is of
+CIFAR-10's images, where fmp data has them.`,
+		Example: `  fmp bench peers
+  fmp bench peers --only ResNet
+  fmp bench peers --runs 15 --json`,
+		Args: noArgs,
+	}
+	bindSettings(cmd, &cfg, nil, "engine.library", "dataset.dir")
+	flags := cmd.Flags()
+	flags.StringVar(&folder, "peers", "bench/peers",
+		"`FOLDER` of the other programs' scripts and virtual environment")
+	flags.StringVar(&only, "only", "", "measure the rows with this `TEXT` in their names alone")
+	flags.IntVar(&runs, "runs", bench.MinRuns, fmt.Sprintf("runs of each, %d to 1000", bench.MinRuns))
+	flags.IntVar(&before, "before", 0, fmt.Sprintf("runs of a program, one after the other, before each that is "+
+		"measured, 0 to %d", bench.MaxBefore))
+	jsonFlag(cmd, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := bench.CheckRuns(runs, before); err != nil {
+			return usageError(fmt.Errorf("--runs and --before: %w", err))
+		}
+		works := slices.DeleteFunc(bench.Works(),
+			func(w bench.Work) bool { return !strings.Contains(w.Name, only) })
+		if len(works) == 0 {
+			return usageErrorf("--only %q: no row has it in its name; fmp bench peers without it "+
+				"prints them all", only)
+		}
+		b := &bench.Bench{Peers: bench.Peers(folder), Data: cfg.Dataset.Dir}
+		if !b.Peers.Ready() {
+			fmt.Fprintf(cmd.ErrOrStderr(),
+				"%s has no peer.py and venv: other programs but the ONNX Runtime are left out (make "+
+					"bench-peers makes it)\n", folder)
+		}
+		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		defer eng.Close()
+		b.Engine = eng
+		out := peersReport{Go: runtime.Version() + " " + runtime.GOARCH,
+			Instructions: dense.Instructions(), Runs: runs, Before: before}
+		wide := 0
+		for _, w := range works {
+			wide = max(wide, len(w.Name))
+		}
+		for i, w := range works {
+			r, err := b.Measure(cmd.Context(), w, runs, before)
+			out.Works = append(out.Works, peerResult{w.Name, r})
+			if err == nil && !wantsJSON(cmd) {
+				err = out.Works[i].print(cmd.OutOrStdout(), wide, i == 0)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return say(cmd, out,
+			"\nProcessor time: medians of %d runs in turns (least to most), one thread; %s; %s.\n",
+			out.Runs, out.Go, out.Instructions)
+	}
+	return cmd
+}
+
+// print writes the lines of a row, its name in a column that is wide enough for all.
+func (p *peerResult) print(out io.Writer, wide int, heading bool) error {
+	var b strings.Builder
+	line := func(work, with, ms, times string) {
+		fmt.Fprintf(&b, "%-*s  %-36s %-28s %s\n", wide, work, with, ms, times)
+	}
+	if heading {
+		line("work", "with", "ms", "times as long as fmp")
+	}
+	name := p.Work
+	for _, r := range p.Results {
+		ms, times := "not at hand", ""
+		if !r.Missing {
+			ms = fmt.Sprintf("%.4g (%.4g to %.4g)", 1e3*r.Seconds.Median, 1e3*r.Seconds.Least,
+				1e3*r.Seconds.Most)
+			times = fmt.Sprintf("%.2f (%.2f to %.2f)", r.Ratio.Median, r.Ratio.Least, r.Ratio.Most)
+		}
+		line(name, r.Name, ms, times)
+		name = ""
+	}
+	if _, err := io.WriteString(out, b.String()); err != nil {
 		return fmt.Errorf("printing the measurements: %w", err)
 	}
 	return nil

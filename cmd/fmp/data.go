@@ -1,6 +1,23 @@
 package main
 
-import "github.com/spf13/cobra"
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"fmp/cmd/internal/outputs"
+	"fmp/featurize/dataset"
+	"fmp/featurize/digits"
+	"fmp/featurize/store"
+	"fmp/onnx/atomicfile"
+	"fmp/onnx/suggest"
+)
 
 // newDataCommand groups the commands on data sets.
 func newDataCommand() *cobra.Command {
@@ -25,4 +42,336 @@ func dirFlag(cmd *cobra.Command, dir *string) {
 func onBadFlag(cmd *cobra.Command, onBad *string) {
 	cmd.Flags().StringVar(onBad, "on-bad", "fail",
 		"what to do about images of a folder that cannot be read: fail or skip; all are named")
+}
+
+func newDataListCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the data sets: which are there, where, and how to get the others",
+		Example: `  fmp data list
+  fmp data list --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list := dataset.List(dir)
+			return tabulate(cmd, list, func(w io.Writer) {
+				for _, s := range list {
+					where := s.Where
+					if !s.Present {
+						where = "missing: fmp data pull " + s.Name
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.Kind, where)
+				}
+			})
+		},
+	}
+	dirFlag(cmd, &dir)
+	jsonFlag(cmd, "print JSON")
+	return cmd
+}
+
+func newDataShowCommand() *cobra.Command {
+	var (
+		o           dataset.Options
+		out, part   string
+		onBad       string
+		cols, scale int
+	)
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Tell what a data set holds, and draw a contact sheet of its images",
+		Long: `Print the number of images, their size, the classes and the parts of a data set. With --out a PNG is
+written, with one row of images for each class.`,
+		Example: `  fmp data show --dataset digits-color -o sheet.png
+  fmp data show --dataset ./photos --json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if part != "train" && part != "test" {
+				return usageErrorf("--part is %q; allowed are train and test", part)
+			}
+			err := checkShow(o.Name, out, cmd.Flags().Changed("seed"))
+			if err != nil {
+				return err
+			}
+			if o.Skip, err = skipBad(onBad); err != nil {
+				return err
+			}
+			bar := newProgress(cmd.ErrOrStderr())
+			o.Progress = func(done, total int) { bar.report("data", done, total) }
+			ds, err := dataset.Load(cmd.Context(), o)
+			bar.close()
+			if err != nil {
+				return usageError(err)
+			}
+			splits, err := ds.Splits(dataset.DefaultFractions)
+			if errors.Is(err, dataset.ErrSorted) { // shown, as here it can be seen
+				ds.Notes = append(ds.Notes, err.Error())
+			} else if err != nil {
+				return usageError(err)
+			}
+			if out != "" {
+				p := &ds.Train
+				if part == "test" {
+					p = &ds.Test
+				}
+				err := atomicfile.Write(out, func(w io.Writer) error {
+					return dataset.ContactSheet(w, p, len(ds.Classes), cols, scale)
+				})
+				if err != nil {
+					return usageError(err)
+				}
+			}
+			counts := make([]int, len(ds.Classes))
+			for _, y := range ds.Train.Labels {
+				counts[y]++
+			}
+			return show(cmd, map[string]any{
+				"name": ds.Name, "height": ds.Train.H, "width": ds.Train.W, "channels": ds.Train.Ch,
+				"train": ds.Train.N, "test": ds.Test.N, "extra": ds.Extra.N, "classes": ds.Classes,
+				"class_counts": counts, "splits": splits, "notes": ds.Notes, "digest": ds.Digest, "sheet": out,
+			}, func(w io.Writer) error { return printDataset(w, ds, splits, counts, out) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Name, "dataset", "digits", "data set, or a folder of images by class")
+	dirFlag(cmd, &o.Dir)
+	f.StringVar(&o.Classes, "classes", "",
+		"classes to keep: how many, or names, numbers and ranges (0,3,7-9); empty means all")
+	onBadFlag(cmd, &onBad)
+	f.Uint64Var(&o.Seed, "seed", 0, "seed of the drawn data sets")
+	f.StringVarP(&out, "out", "o", "", "PNG `FILE` of the contact sheet")
+	outputs.Files(cmd.Flags(), "out")
+	f.StringVar(&part, "part", "train", "images of the sheet: train or test")
+	f.IntVar(&cols, "columns", 20, "images in a row")
+	f.IntVar(&scale, "scale", 2, "magnification of the sheet, 1 to 16")
+	jsonFlag(cmd, "print JSON")
+	return cmd
+}
+
+// checkShow refuses a seed for a data set that is not drawn, and a sheet that is no PNG.
+func checkShow(name, sheet string, seed bool) error {
+	if _, drawn := digits.VariantByName(name); !drawn && seed {
+		return usageErrorf("--seed is for drawn data sets; %s is read from files", name)
+	}
+	if sheet != "" && !strings.EqualFold(filepath.Ext(sheet), ".png") {
+		return usageErrorf("--out %s: a contact sheet is a PNG; name it so", sheet)
+	}
+	return nil
+}
+
+// printDataset writes the numbers of a data set, its classes, and the file of its contact sheet, if
+// there is one.
+func printDataset(w io.Writer, ds *dataset.Dataset, splits dataset.Splits, counts []int,
+	sheet string) error {
+	fmt.Fprintf(w, "%s: %d training and %d test images of %dx%d pixels, %d channels\n", ds.Name,
+		ds.Train.N, ds.Test.N, ds.Train.H, ds.Train.W, ds.Train.Ch)
+	fmt.Fprintf(w, "parts: extractor %d, corpus %d, clients %d", splits.Extractor.Len(),
+		splits.Corpus.Len(), splits.Clients.Len())
+	if ds.Extra.N > 0 {
+		fmt.Fprintf(w, "; %d images of %d classes that were not chosen, for the extractor alone",
+			ds.Extra.N, len(ds.ExtraClasses))
+	}
+	fmt.Fprintf(w, "\n%d classes:", len(ds.Classes))
+	for i, c := range ds.Classes {
+		if i == 30 {
+			fmt.Fprintf(w, " ...")
+			break
+		}
+		fmt.Fprintf(w, " %s (%d)", c, counts[i])
+	}
+	fmt.Fprintln(w)
+	for _, n := range ds.Notes {
+		fmt.Fprintf(w, "note: %s\n", n)
+	}
+	if sheet != "" {
+		fmt.Fprintf(w, "contact sheet: %s\n", sheet)
+	}
+	_, err := fmt.Fprintf(w, "digest: %s\n", ds.Digest)
+	return err
+}
+
+func newDataPullCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "pull NAME",
+		Short: "Download a data set's official files, check them, and unpack them",
+		Long: `Download ` + suggest.Or(dataset.Published()...) + ` from where they are published into the
+data folder. Every file is checked against its published checksum and must be readable before it
+appears under its name. A download
+that was stopped resumes when the same command is given again; a data set that is there already is
+left as it is.`,
+		Example: `  fmp data pull mnist
+  fmp data pull cifar10 --dataset.dir /data`,
+		Args: exactArgs("the name of a data set"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := dataset.LookupPublished(args[0])
+			if err != nil {
+				return usageError(err)
+			}
+			to, err := store.Dir(dir)
+			if err != nil {
+				return usageError(err)
+			}
+			bar := newProgress(cmd.ErrOrStderr())
+			const unit = 1 << 10 // progress counts KiB
+			d := &store.Downloader{Progress: func(name string, done, total int64) {
+				bar.report(name+" (KiB)", int(done/unit), int(max(total, 0)/unit))
+			}}
+			folder, err := store.Pull(cmd.Context(), s, to, d)
+			bar.close()
+			if err != nil {
+				return fmt.Errorf("%w\nWith the files at hand, from %s, give: fmp data import FOLDER", err,
+					s.Home)
+			}
+			return say(cmd, map[string]string{"name": s.Name, "folder": folder},
+				"%s is in %s\n", s.Name, folder)
+		},
+	}
+	dirFlag(cmd, &dir)
+	jsonFlag(cmd, "print JSON")
+	return cmd
+}
+
+func newDataImportCommand() *cobra.Command {
+	var dir, name, onBad string
+	var replace bool
+	cmd := &cobra.Command{
+		Use:   "import FOLDER",
+		Short: "Copy a data set that you have into the data folder",
+		Long: `Copy a data set into the data folder after reading it whole: a folder of IDX files, of CIFAR's
+binary records, or of images by class (train/CLASS/... and test/CLASS/..., or CLASS/...), or CIFAR's
+official archive. Afterwards it has a name: --dataset NAME.`,
+		Example: `  fmp data import ~/Downloads/cifar-10-batches-bin
+  fmp data import ./photos --name flowers`,
+		Args: exactArgs("a folder"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			to, err := store.Dir(dir)
+			if err != nil {
+				return usageError(err)
+			}
+			skip, err := skipBad(onBad)
+			if err != nil {
+				return err
+			}
+			got, folder, bad, err := store.Import(cmd.Context(), args[0], name, to, replace, skip)
+			if errors.Is(err, fs.ErrPermission) {
+				return err
+			}
+			if err != nil {
+				return usageError(err)
+			}
+			for _, path := range bad {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%s: left out: %s cannot be read\n",
+					cmd.CommandPath(), path)
+			}
+			return say(cmd, map[string]any{"name": got, "folder": folder, "left_out": len(bad)},
+				"%s is in %s; use it with --dataset %s\n", got, folder, got)
+		},
+	}
+	dirFlag(cmd, &dir)
+	f := cmd.Flags()
+	f.StringVar(&name, "name", "",
+		"name to give it; default the folder's own, or CIFAR's official one")
+	onBadFlag(cmd, &onBad)
+	f.BoolVar(&replace, "replace", false, "replace a data set of that name")
+	jsonFlag(cmd, "print JSON")
+	return cmd
+}
+
+// checkDrawing refuses flags of fmp data synth that cannot be met.
+func checkDrawing(out string, c digits.Config, photos, scans bool) error {
+	if out == "" {
+		return usageErrorf("--out is not given; name the folder to write to")
+	}
+	if st, err := os.Stat(out); err == nil && !st.IsDir() {
+		return usageErrorf("--out %s is a file; name a folder", out)
+	}
+	for name, n := range map[string]int{"train": c.Train, "test": c.Test} {
+		if n < 1 || n > digits.MaxImages {
+			return usageErrorf("--%s %d; allowed are 1 to %d images", name, n, digits.MaxImages)
+		}
+	}
+	if photos && scans {
+		return usageErrorf("--photos and --dicom exclude each other")
+	}
+	if scans && c.Variant != digits.Grey {
+		return usageErrorf("--dicom writes grey images, and --variant is %q; leave --variant out", c.Variant)
+	}
+	if _, ok := digits.VariantByName(string(c.Variant)); !ok {
+		return usageErrorf("--variant is %q; allowed are %s and %s", c.Variant, digits.Grey,
+			digits.Color)
+	}
+	// Images of another drawing would be read with this one's.
+	if entries, err := os.ReadDir(out); err == nil && len(entries) > 0 {
+		return usageErrorf("--out %s holds files; name a new or empty folder", out)
+	}
+	return nil
+}
+
+func newDataSynthCommand() *cobra.Command {
+	var (
+		c       digits.Config
+		variant string
+		out     string
+		photos  bool
+		scans   bool
+	)
+	cmd := &cobra.Command{
+		Use:   "synth",
+		Short: "Draw the embedded digits and write them as files",
+		Long: `Draw printed digits in many typefaces, rotated, sheared, warped, thickened or eroded, blurred and
+crossed by clutter; those of the test images are in other typefaces than those of the training
+images. Variant digits is 28x28 grey, digits-color 32x32 colour on textured backgrounds. The same
+seed and sizes give the same bytes.
+
+Written are train-images, train-labels, t10k-images and t10k-labels (IDX; images in colour have a
+fourth dimension) and classes.txt. With --photos they are PNG and JPEG files in train/CLASS and
+test/CLASS, four times as large, some of them stored lying on their side as phones do. With --dicom
+they are uncompressed DICOM files of 16-bit grey, in the same folders and of the same size, with an
+empty name of the patient. fmp reads each of these back by the folder's path.`,
+		Example: `  fmp data synth --out digits --seed 1
+  fmp data synth --out photos --photos --train 60 --test 200
+  fmp data synth --out scans --dicom --train 60 --test 200
+  fmp data synth --out colour --variant digits-color --train 5000 --test 1000`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c.Variant = digits.Variant(variant)
+			if err := checkDrawing(out, c, photos, scans); err != nil {
+				return err
+			}
+			bar := newProgress(cmd.ErrOrStderr())
+			c.Progress = func(done, total int) { bar.report("drawing", done, total) }
+			s, err := digits.Draw(cmd.Context(), c)
+			bar.close()
+			if err != nil {
+				return usageError(err)
+			}
+			ds := dataset.FromDrawn(variant, s)
+			write := dataset.WriteIDX
+			switch {
+			case photos:
+				write = dataset.WritePhotos
+			case scans:
+				write = dataset.WriteDICOM
+			}
+			if err := write(out, ds); err != nil {
+				return err
+			}
+			return say(cmd, map[string]any{"folder": out, "variant": variant, "seed": c.Seed, "train": ds.Train.N,
+				"test": ds.Test.N}, "%s: %d training and %d test images\n", out,
+				ds.Train.N, ds.Test.N)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&out, "out", "o", "", "new or empty `FOLDER` to write to")
+	outputs.Made(f, "out")
+	f.Uint64Var(&c.Seed, "seed", 0, "seed of the drawing")
+	f.StringVar(&variant, "variant", string(digits.Grey), "digits or digits-color")
+	f.IntVar(&c.Train, "train", digits.DefaultTrain, "number of training images")
+	f.IntVar(&c.Test, "test", digits.DefaultTest, "number of test images")
+	f.BoolVar(&photos, "photos", false,
+		"write PNG and JPEG files in folders by class in place of IDX files")
+	f.BoolVar(&scans, "dicom", false, "write DICOM files in folders by class in place of IDX files")
+	jsonFlag(cmd, "print JSON")
+	return cmd
 }

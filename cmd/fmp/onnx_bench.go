@@ -53,7 +53,6 @@ func newONNXBenchCommand() *cobra.Command {
 	var inputs, dims []string
 	var batch int
 	var seconds float64
-	var both bool
 	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use:   "bench MODEL",
@@ -80,16 +79,8 @@ what --dim says. With --engine both, both engines are measured and compared.`,
 	flags.Float64Var(&seconds, "seconds", 2, "how long to measure each engine, 0.01 to 600")
 	jsonFlag(cmd, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if engineName == "both" {
-			both, engineName = true, ""
-		}
-		if !slices.Contains([]string{"", "auto", "ort", "pure"}, engineName) {
-			return usageErrorf("--engine is %q; allowed are auto, ort, pure and both", engineName)
-		}
-		if engineName != "" {
-			s.sets = append(s.sets, "engine.name="+engineName)
-		}
-		if err := s.resolve(); err != nil {
+		both, err := s.resolveEngine(engineName)
+		if err != nil {
 			return err
 		}
 		if batch < 1 || batch > 65536 {
@@ -121,6 +112,18 @@ what --dim says. With --engine both, both engines are measured and compared.`,
 		return show(cmd, report, report.print)
 	}
 	return cmd
+}
+
+// resolveEngine reads the settings with the engine of --engine, one of their sources, and reports whether
+// it is both engines.
+func (s *resolver) resolveEngine(name string) (both bool, err error) {
+	if !slices.Contains([]string{"", "auto", "ort", "pure", "both"}, name) {
+		return false, usageErrorf("--engine is %q; allowed are auto, ort, pure and both", name)
+	}
+	if both = name == "both"; name != "" && !both {
+		s.sets = append(s.sets, "engine.name="+name)
+	}
+	return both, s.resolve()
 }
 
 // measure measures the engine, or both, for some seconds each.

@@ -57,19 +57,13 @@ failure, which ends the command with exit code 1.`,
 		"list unsupported tests, with the reason, as well as failures")
 	jsonFlag(cmd, "print every result as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		names := []string{}
-		switch engineName {
-		case "both":
-			names = []string{"pure", "ort"}
-		case "":
-		default:
-			s.sets = append(s.sets, "engine.name="+engineName)
-		}
-		if err := s.resolve(); err != nil {
+		both, err := s.resolveEngine(engineName)
+		if err != nil {
 			return err
 		}
-		if len(names) == 0 {
-			names = []string{cfg.Engine.Name}
+		names := []string{cfg.Engine.Name}
+		if both {
+			names = []string{"pure", "ort"}
 		}
 		if !(tol.Relative >= 0 && tol.Absolute >= 0) {
 			return usageErrorf("--relative is %v and --absolute %v; both must be at least 0",
@@ -95,7 +89,7 @@ failure, which ends the command with exit code 1.`,
 				return err
 			}
 		}
-		err := show(cmd, reports, func(w io.Writer) error { return printTests(w, reports, verbose) })
+		err = show(cmd, reports, func(w io.Writer) error { return printTests(w, reports, verbose) })
 		if err == nil && failed {
 			err = &silentError{exitFailed}
 		}

@@ -11,7 +11,6 @@ import (
 	"fmp/cmd/internal/outputs"
 	"fmp/models"
 	"fmp/models/serving"
-	"fmp/models/signature"
 	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 )
@@ -97,8 +96,8 @@ func (o *packageRun) run(cmd *cobra.Command, path string) error {
 		}
 	}
 	if o.key != "" {
-		if o.options.Signature, err = verifiedBundle(o.key, path); err != nil {
-			return err
+		if _, o.options.Signature, err = verifiedBundle(o.key, signatureFile(path), path); err != nil {
+			return fmt.Errorf("package: %w", err)
 		}
 	}
 	p, err := serving.Write(o.out, data, o.options)
@@ -108,25 +107,4 @@ func (o *packageRun) run(cmd *cobra.Command, path string) error {
 	return say(cmd, p,
 		"repository: %s\nimage:      %s:%s\ndocuments:  %s\nmodel:      %s, sha256 %s\n", p.Repository,
 		p.Layout, p.Tag, strings.Join(p.Documents, ", "), p.Name, p.Model)
-}
-
-// verifiedBundle returns the signature beside a model, after verifying that it is of the key and of
-// this file.
-func verifiedBundle(key, model string) ([]byte, error) {
-	k, err := signature.LoadPublic(key)
-	if err != nil {
-		return nil, usageError(err)
-	}
-	data, err := regularfile.ReadFile(signatureFile(model), signature.MaxBundle)
-	if err != nil {
-		return nil, usageError(fmt.Errorf("package: signature (fmp sign makes one): %w", err))
-	}
-	m, err := signature.Verify(k, data)
-	if err == nil {
-		err = m.Check(model)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("package: %s: %w", signatureFile(model), err)
-	}
-	return data, nil
 }

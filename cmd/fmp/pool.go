@@ -20,12 +20,14 @@ import (
 	"fmp/onnx/npy"
 	"fmp/onnx/printable"
 	"fmp/onnx/serde"
+	"fmp/pipeline/conformal"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/merge"
 	"fmp/pipeline/option"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
+	"fmp/pipeline/privacy"
 	"fmp/pipeline/settings"
 )
 
@@ -731,4 +733,177 @@ func named(vs []onnx.ValueInfo) []string {
 		out = append(out, v.String())
 	}
 	return out
+}
+
+// printEffects names the clients whose images are shifted against the others', the furthest first.
+func (p *pooled) printEffects(b *strings.Builder) {
+	var shifted []int
+	for m, size := range p.Effects {
+		if size > 0 {
+			shifted = append(shifted, m)
+		}
+	}
+	if len(shifted) == 0 {
+		return
+	}
+	slices.SortStableFunc(shifted,
+		func(a, b int) int { return cmp.Compare(p.Effects[b], p.Effects[a]) })
+	var names []string
+	for _, m := range shifted[:min(len(shifted), maxClients)] {
+		names = append(names, fmt.Sprintf("%s (%.1f)", p.Clients[m], p.Effects[m]))
+	}
+	if more := len(shifted) - maxClients; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	fmt.Fprintf(b, "cameras:    %d of %d clients differ from the others in all classes alike, by so "+
+		"many standard deviations: %s\n", len(shifted), len(p.Clients), strings.Join(names, ", "))
+}
+
+// pooledSets is the calibration of a classifier's prediction sets.
+type pooledSets struct {
+	Level   float64 `json:"level"`
+	Score   string  `json:"score"`
+	Points  int     `json:"points"` // calibration points, held back from everything else
+	Clients int     `json:"clients"`
+	// Thresholds are the scores from which on a class is in a set: one, or with ByClass one a
+	// class.
+	Thresholds  []float32 `json:"thresholds"`
+	ByClass     bool      `json:"by_class,omitempty"`
+	Proportions []float64 `json:"proportions,omitempty"`
+	Groups      []string  `json:"groups,omitempty"` // of clients, for each of which the level holds
+	Always      []string  `json:"always,omitempty"` // classes in every set, as their points are too few
+	// Highest is the highest level that the points prove, for the class with most of them where
+	// ByClass.
+	Highest float64 `json:"highest"`
+	// False is the number of further clients, of each group, whose points may be false; LeftOut are
+	// those whose points contradict the others'.
+	False   []int    `json:"false,omitempty"`
+	LeftOut []string `json:"left_out,omitempty"`
+
+	survived string // conformal.Survived
+}
+
+// pooledChoice is the choice of calibration points (posterior.Calibration): temperature and penalty
+// relative to the corpus's.
+type pooledChoice struct {
+	Temperature float64 `json:"temperature"`
+	Penalty     float64 `json:"penalty"`
+	Points      int     `json:"points"`
+}
+
+func setsOf(s *models.OriginSets, names []string) *pooledSets {
+	if s == nil {
+		return nil
+	}
+	out := &pooledSets{s.Level, s.Score, s.Images, s.Clients, s.Thresholds, s.ByClass, s.Proportions,
+		s.Groups, always(s, names), 1, s.False, s.LeftOut, conformal.Survived(s)}
+	if out.survived == "" {
+		out.False = nil
+	}
+	d := conformal.FromOrigin(s)
+	for _, counts := range d.Counts(s.Class, max(len(names), slices.Max(s.Class)+1)) {
+		out.Highest = min(out.Highest, d.Highest(counts))
+	}
+	return out
+}
+
+func (s *pooledSets) print(b *strings.Builder) {
+	if s == nil {
+		return
+	}
+	clients := fmt.Sprintf("%d clients", s.Clients)
+	if s.Clients == 1 {
+		clients = "one client"
+	}
+	of := "of these clients"
+	if s.ByClass || s.Proportions != nil {
+		of += " " + held(s.ByClass, s.Proportions)
+	}
+	if len(s.Groups) > 0 {
+		of += " of each group (" + clip(strings.Join(s.Groups, ", ")) + ")"
+	}
+	fmt.Fprintf(b, "sets:       hold the class of a new image %s with probability %g or more, from "+
+		"%d calibration points of %s (fmp predict --level: up to %.3g)\n", of, s.Level, s.Points,
+		clients, s.Highest)
+	if s.survived != "" {
+		fmt.Fprintf(b, "            whatever the points of %s are\n", clip(s.survived))
+	}
+	if len(s.LeftOut) > 0 {
+		fmt.Fprintf(b, "            left out, as their points contradict the others': %s (fmp pool "+
+			"--for CLIENT makes sets by a client's own)\n", clip(strings.Join(s.LeftOut, ", ")))
+	}
+	if len(s.Always) > 0 {
+		fmt.Fprintf(b, "            in every set, as their points are too few: %s\n",
+			clip(strings.Join(s.Always, ", ")))
+	}
+}
+
+// pooledPrivate is the output of fmp pool for a private round.
+type pooledPrivate struct {
+	Output  string          `json:"output"`
+	Bytes   int             `json:"bytes,omitempty"`
+	Shape   []int           `json:"shape"`
+	Classes []string        `json:"classes,omitempty"`
+	Clients []string        `json:"clients"`
+	Skipped []string        `json:"skipped,omitempty"`
+	Model   string          `json:"model"`
+	Method  string          `json:"method"`
+	Spent   privacy.Account `json:"spent"`
+	// Counts are the noisy numbers of images of the classes.
+	Counts []float64 `json:"counts"`
+}
+
+// private pools the uploads of a private round.
+func (o *poolRun) private(cmd *cobra.Command, args []string) error {
+	o.bar = newLateProgress(cmd.ErrOrStderr())
+	releases, bad := pool.ReadReleases(args, o.want, o.bar.report)
+	o.bar.close()
+	if len(bad) > 0 && (!o.skip || len(releases) == 0) {
+		return usageError(printable.Errors(bad))
+	}
+	p, err := pool.NewPrivate(releases, o.graph, o.manifest, o.settings.Options)
+	if err != nil {
+		return usageError(err)
+	}
+	res := pooledPrivate{Output: o.out, Model: releases[0].Model, Method: "FMP-DP",
+		Classes: p.Client.Classes}
+	res.Skipped = leftOut(cmd, bad)
+	for _, r := range releases {
+		res.Clients = append(res.Clients, r.Client)
+	}
+	eng, err := openEngine(cmd.Context(), o.settings.Engine, 1, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer eng.Close()
+	var keeper pool.SumFile
+	if p.Account.Noise != privacy.Local {
+		if keeper, err = pool.NewSumFile(o.out + ".sum"); err != nil {
+			return usageError(err)
+		}
+	} else if o.redraw {
+		return usageErrorf("--redraw is of noise that the server adds, and these clients add their own: leave " +
+			"it out")
+	}
+	keeper.Redraw = o.redraw
+	totals, err := p.Totals(keeper, nil)
+	if err != nil {
+		return usageError(err)
+	}
+	r, err := p.Posterior(cmd.Context(), eng, totals)
+	if err != nil {
+		return err
+	}
+	res.Shape, res.Counts, res.Spent = r.Ensembles[0].Shape(), totals.Counts, p.Account
+	if _, res.Bytes, err = o.save(cmd.Context(), p, r); err != nil {
+		return err
+	}
+	again := ""
+	if n := p.Account.Draws; n > 0 {
+		again = fmt.Sprintf("; drawn %d times for one upload", n)
+	}
+	return say(cmd, res, "classifier: %s (%d heads on %d numbers)\nfrom:       "+
+		"%d uploads of a private round\nspent:      %v (noise of %.3g times the sensitivity, %d times "+
+		"in the sum%s)\n", o.out, res.Shape[0], res.Shape[1]-1, len(res.Clients), p.Account.Budget,
+		p.Account.Sigma, p.Account.Releases, again)
 }

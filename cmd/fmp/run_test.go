@@ -3,6 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -10,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/assets/assetstest"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
@@ -17,7 +23,10 @@ import (
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
+	"fmp/pipeline/federate"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/option"
+	"fmp/pipeline/point"
 )
 
 // randomExtractor saves an extractor of 16 random 5x5 filters with stride 2, rectified and averaged
@@ -268,4 +277,129 @@ func TestFeaturesThatAreNoNumbers(t *testing.T) {
 			absent(t, filepath.Join(out, "results.jsonl"))
 		})
 	}
+}
+
+// pictures writes a folder of images by class, bright and dark ones, of two sizes and with a file
+// that is none: every note that a folder can give.
+func pictures(t *testing.T, dir string) {
+	t.Helper()
+	r := rng.New(9, "pictures")
+	for class, base := range map[string]int{"bright": 160, "dark": 20} {
+		must.Do(t, os.MkdirAll(filepath.Join(dir, class), 0o755))
+		for i := range 60 {
+			side := 28 + i%2
+			im := image.NewGray(image.Rect(0, 0, side, side))
+			for k := range im.Pix {
+				im.SetGray(k%side, k/side, color.Gray{Y: uint8(base + r.IntN(80))})
+			}
+			var b bytes.Buffer
+			must.Do(t, png.Encode(&b, im))
+			must.Do(t, os.WriteFile(filepath.Join(dir, class, fmt.Sprintf("%d.png", i)), b.Bytes(),
+				0o644))
+		}
+	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "dark", "thumbs.db"), nil, 0o644))
+}
+
+func TestRunDirectoryNamesNoPlaceOfTheMachine(t *testing.T) {
+	emptyCache(t)
+	lib := os.Getenv(ort.LibraryEnv)
+	place := t.TempDir()
+	data, out := filepath.Join(place, "photos"), filepath.Join(place, "out")
+	pictures(t, data)
+	others := filepath.Join(place, "others")
+	pictures(t, others)
+	x := randomExtractor(t)
+	must.Do(t, os.WriteFile(x+".yaml", []byte("mean: [0.5]\nstd: [0.5]\n"), 0o644))
+	m := must.Get(models.NewPredictor(models.PredictorConfig{Dx: 256, C: 2}, 1))(t)
+	predictor := filepath.Join(place, "mine.onnx")
+	must.Do(t, serde.Save(predictor, m))
+	args := []string{"--dataset", data, "--data-dir", place, "--scores.other", others, "--extractor", x,
+		"--predictor", predictor, "--set", "engine.library=" + lib, "--clients", "2", "--points", "6", "--seeds", "1",
+		"--samples", "2", "--fresh", "10", "--methods", "ANN,FMP", "--set", "protocol=tuned", "--set",
+		"tuning.tasks=1", "--set", "tuning.points=10", "--set", "dataset.splits.extractor=0.3", "--set",
+		"dataset.splits.clients=0.3"}
+	stdout, _ := ran(t, append([]string{"run", "--out", out}, args...)...)
+	if !strings.Contains(stdout, "photos has no train and test folders") {
+		t.Errorf("the notes do not name the data set's folder: %s", stdout)
+	}
+	home := must.Get(os.UserHomeDir())(t)
+	files := 0
+	if err := filepath.WalkDir(out, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		files++
+		for _, p := range []string{place, filepath.Dir(x), filepath.Dir(lib), os.Getenv("XDG_CACHE_HOME"),
+			home + string(filepath.Separator)} {
+			if at := bytes.Index(b, []byte(p)); at >= 0 {
+				t.Errorf("%s names %s: ...%s...", path, p, b[max(0, at-60):min(len(b), at+len(p)+60)])
+			}
+		}
+		return nil
+	}); err != nil || files < 10 {
+		t.Fatalf("%d files: %v", files, err)
+	}
+	was := must.Get(experiment.ReadManifest(out))(t)
+	if was.Files["extractor"] != filepath.Base(x) || was.Files["predictor"] != "mine.onnx" ||
+		len(was.Files) != 2 ||
+		len(was.Models["predictor"]) != 64 {
+		t.Errorf("models are %v, %v", was.Files, was.Models)
+	}
+
+	// The settings make the run again where the data are, with the files given.
+	t.Chdir(place)
+	again := answer[runOutput](t, "run", "--config", filepath.Join(out, experiment.ConfigFile),
+		"--extractor", x, "--json", "--out", "again")
+	if again.Identity != was.Identity {
+		t.Errorf("the settings of the run directory made run %s; want %s", again.Identity, was.Identity)
+	}
+	a := must.Get(os.ReadFile(filepath.Join(out, experiment.ResultsFile)))(t)
+	b, err := os.ReadFile(filepath.Join("again", experiment.ResultsFile))
+	if err != nil || !bytes.Equal(a, b) {
+		t.Errorf("results differ: %v", err)
+	}
+}
+
+// simulated makes uploads of class means of the digits' client graph, of the corpus's kind: beside
+// images of another kind clients tell how much the corpus counts, and sums of clients do not.
+type simulated struct {
+	graph   *onnx.Model
+	f       models.Manifest
+	centres []float32
+}
+
+func newSimulated(t *testing.T) *simulated {
+	t.Helper()
+	s := &simulated{}
+	s.graph, s.f = assetstest.Load(t, "digits", models.KindClient)
+	cfg := option.Default[anchorSettings]()
+	cfg.FillDefaults()
+	u := must.Get(drawAnchor(t.Context(), cfg, "", mostAnchor))(t)
+	s.centres = make([]float32, s.f.S*s.f.Dx)
+	for i, y := range u.Points.Indices() {
+		copy(s.centres[int(y)*s.f.Dx:], u.Points.Features(i))
+	}
+	return s
+}
+
+// upload returns the upload of one client, of two images a class, whose names are further classes
+// by shift than the true ones.
+func (s *simulated) upload(name string, shift int) ([]byte, error) {
+	f := s.f
+	set := &point.Set{N: f.S, Dx: f.Dx, C: f.C, Z: make([]float32, f.S*f.Dx), W: make([]float32, f.S),
+		Y: make([]int32, f.S)}
+	r := rng.New(1, name)
+	for i := range set.Z {
+		set.Z[i] = s.centres[i] + 0.1*float32(r.NormFloat64())
+	}
+	for c := range f.S {
+		set.W[c], set.Y[c] = 2, int32((c+shift)%f.C)
+	}
+	return (&federate.Upload{Round: benchRound, Client: name, Model: f.Digest, N: 2 * f.S,
+		Points: set}).Encode()
 }

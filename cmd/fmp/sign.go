@@ -164,6 +164,29 @@ func makeSigner(w io.Writer, path string) error {
 	return err
 }
 
+// verifiedBundle reads the signature of a model in a file, after verifying that it is of the key and of
+// this model.
+func verifiedBundle(key, bundle, model string) (*signature.Manifest, []byte, error) {
+	k, err := signature.LoadPublic(key)
+	if err != nil {
+		return nil, nil, usageError(err)
+	}
+	data, err := regularfile.ReadFile(bundle, signature.MaxBundle)
+	if err != nil {
+		return nil, nil, usageError(fmt.Errorf("signature (fmp sign makes one): %w", err))
+	}
+	m, err := signature.Verify(k, data)
+	if err == nil {
+		if err = m.Check(model); err != nil && !errors.Is(err, signature.ErrInvalid) {
+			return nil, nil, usageError(err)
+		}
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", bundle, err)
+	}
+	return m, data, nil
+}
+
 func newVerifyCommand() *cobra.Command {
 	var key, bundle string
 	var notice noticeFlags
@@ -195,22 +218,9 @@ withdrew. It is not verified (exit code 1).`,
 			return usageErrorf("verify: --key is missing: the signer's public key")
 		}
 		bundle = cmp.Or(bundle, signatureFile(args[0]))
-		k, err := signature.LoadPublic(key)
+		m, _, err := verifiedBundle(key, bundle, args[0])
 		if err != nil {
-			return usageError(err)
-		}
-		data, err := regularfile.ReadFile(bundle, signature.MaxBundle)
-		if err != nil {
-			return usageError(fmt.Errorf("signature: %w", err))
-		}
-		m, err := signature.Verify(k, data)
-		if err != nil {
-			return fmt.Errorf("%s: %w", bundle, err)
-		}
-		if err := m.Check(args[0]); errors.Is(err, signature.ErrInvalid) {
-			return fmt.Errorf("%s: %w", bundle, err)
-		} else if err != nil {
-			return usageError(err)
+			return err
 		}
 		if err := notice.heed(args[0]); err != nil {
 			return err

@@ -22,7 +22,11 @@ import (
 	"fmp/onnx/train"
 	"fmp/pipeline/corpus"
 	"fmp/pipeline/meta"
+	"fmp/pipeline/meta/scale"
+	"fmp/pipeline/open"
 	"fmp/pipeline/option"
+	"fmp/pipeline/posterior"
+	"fmp/pipeline/sample"
 	"fmp/pipeline/settings"
 	"fmp/pipeline/task"
 )
@@ -293,4 +297,310 @@ func (f *metaFlags) print(cmd *cobra.Command, res trained) error {
 	return say(cmd, res,
 		"model:      %s (sha256 %.12s)\nlog:        %s, drawn in %s.svg\nvalidation: %s\n", res.Model,
 		res.Digest, res.Log, res.Model, strings.Join(scores, ", "))
+}
+
+func newTrainConjugateCommand() *cobra.Command {
+	var f metaFlags
+	var t meta.ConjugateConfig
+	var images bool
+	cmd := &cobra.Command{
+		Use:   "conjugate",
+		Short: "Train the conjugate predictor on tasks from the meta-training corpus",
+		Long: `Train the conjugate predictor: coordinates of the features in which classes are round, the prior of
+their means, the metric of the head, and a few scalars. They start from the moments of the corpus
+part of a data set's features and are learned by gradients through the closed form, on the scores of
+single held-out points of tasks and of ten at a time. Four phases: coordinates and scalars
+(--steps); scalars again (2/5 of as many steps); those of the point head (2/5); those of the
+intervals (1/2). About a minute. Where classes and coordinates are many, a task has some of the
+classes, and a step fewer tasks and noises than --batch and --noises say, so that its time and
+memory are bounded.
+
+With --images the file holds the corpus's images too, as features of one byte a number. In a round of
+the same class names they count as one more client's, the less the farther the clients' class means
+lie from the corpus's. Where the corpus is nearly free of errors, as MNIST, clients whose images are
+harder lose by it. No client and no classifier gets the images; whoever gets the file does.
+
+Behind a network that has not learned the classes, or with few images a feature, none of it is
+needed: a server that takes part as a site of a round of moments has a lower NLL
+(docs/extractors.md, Without a corpus).`,
+		Example: `  fmp train conjugate --dataset cifar10 -o conjugate.onnx
+  fmp train conjugate --dataset cifar100 --images -o conjugate.onnx
+  fmp train conjugate --dataset mnist --extractor extractor.onnx --steps 600 -o conjugate.onnx`,
+	}
+	f.bind(cmd, 300, 4, 64, "federation.clients", "federation.points")
+	cmd.Flags().Float64Var(&t.Shrinkage, "shrinkage", 0,
+		"share, 0 to 1, of the covariance within classes replaced by a multiple of the identity where "+
+			"metric and coordinates start")
+	cmd.Flags().BoolVar(&t.FixedMetric, "fixed-metric", false,
+		"leave coordinates and metric what the moments of the corpus say: learn the scalars alone")
+	cmd.Flags().IntVar(&t.K, "coordinates", 0, "number k of coordinates; 0 means classes - 1")
+	cmd.Flags().BoolVar(&images, "images", false,
+		"keep the corpus's images in the file, for rounds of its class names")
+	f.train = func(ctx context.Context, in *training) (*onnx.Model, error) {
+		t.Config = in.Config
+		if images {
+			if err := sample.ImagesFit(len(in.whole.Labels), cmp.Or(t.K, in.whole.C-1), in.whole.C); err != nil {
+				return nil, usageError(fmt.Errorf("train conjugate: --images: %w", err))
+			}
+		}
+		m, err := meta.TrainConjugate(ctx, t)
+		if err != nil || !images {
+			return m, err
+		}
+		return models.WithImages(m, in.whole.Features, in.whole.Labels)
+	}
+	return cmd
+}
+
+func newTrainOpenCommand() *cobra.Command {
+	var f metaFlags
+	var t meta.OpenConfig
+	var unlearned string
+	cmd := &cobra.Command{
+		Use:   "open",
+		Short: "Train the open predictor, for tasks on classes that the corpus lacks",
+		Long: `Train the predictor of tasks whose classes the corpus lacks, which is what a pretrained extractor
+usually meets: moments of the corpus part of a data set's features, and 16 scalars. The scalars are
+learned by leaving classes out: moments from half of the corpus's classes, tasks of 5 to 20 classes
+from the other half. So is the share of the uncertainty of its own fit that a posterior sample has,
+how far the best temperatures of tasks lie apart, which calibration points are weighed against, and
+how far 90% intervals reach. It takes two minutes, and a corpus of 4 classes at least; more is
+better.
+
+The extractor should not have learned the classes of the corpus better than it will know those of
+the tasks; if it has (our extractors learn from other images of the same classes), the result states
+its probabilities with too much confidence. Intervals then get wider only; with --unlearned-classes
+they are learned on classes that the extractor does not know, and get narrower, too.`,
+		Example: `  fmp train open --dataset cifar100 --classes 0-39 --extractor cifar100-0-39.onnx -o open.onnx
+  fmp train open --dataset cifar100 --classes 0-29 --unlearned-classes 30-39 --extractor cifar100-0-29.onnx -o open.onnx
+  fmp train open --dataset mnist -o open.onnx`,
+	}
+	f.bind(cmd, 300, 4, 32, "federation.clients")
+	cmd.Flags().IntVar(&t.Coordinates, "coordinates", open.MaxCoordinates,
+		"most coordinates; features beyond are projected onto their principal directions")
+	cmd.Flags().StringVar(&unlearned, "unlearned-classes", "",
+		"`CLASSES` of the data set that neither extractor nor corpus has learned, for the widths of "+
+			"intervals; default the corpus's")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if t.Coordinates < 1 {
+			return usageErrorf("--coordinates %d; allowed are numbers from 1", t.Coordinates)
+		}
+		return f.run(cmd)
+	}
+	f.train = func(ctx context.Context, in *training) (*onnx.Model, error) {
+		t.Config = in.Config
+		t.Corpus = in.whole // validation is on classes left out
+		var bank *task.Bank
+		var err error
+		if unlearned != "" {
+			if bank, err = in.withheld(unlearned); err != nil {
+				return nil, err
+			}
+		}
+		m, err := meta.TrainOpen(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		return withScale(ctx, m, bank, in)
+	}
+	return cmd
+}
+
+// withScale returns an open predictor with the scale of its posterior, learned on the same corpus,
+// and the ends of its intervals, learned on a bank of classes that the extractor has not learned
+// or, where it is nil, on the corpus.
+func withScale(ctx context.Context, m *onnx.Model, unlearned *task.Bank,
+	in *training) (*onnx.Model, error) {
+	p, err := open.FromModel(m)
+	if err != nil {
+		return nil, err
+	}
+	report := func(stage string) func(done, total int) {
+		return func(done, total int) { in.report(stage, done, total) }
+	}
+	c := scale.Config{Corpus: in.whole, Clients: in.Clients, Threads: in.Threads, Seed: in.Seed,
+		Level:    posterior.IntervalLevel,
+		Progress: report("scale of the posterior")}
+	if p.Scale, p.Deviation, err = scale.Learn(ctx, p, c); err != nil {
+		return nil, err
+	}
+	c.Progress = report("ends of intervals")
+	if p.Ends, err = scale.Ends(ctx, p, unlearned, c); err != nil {
+		return nil, err
+	}
+	return p.Model()
+}
+
+func newTrainPrivateCommand() *cobra.Command {
+	var f metaFlags
+	var t meta.PrivateConfig
+	cmd := &cobra.Command{
+		Use:   "private",
+		Short: "Train the private predictor, for rounds with differential privacy",
+		Long: `Train the predictor of private rounds, in which class sums are released with noise: it has the
+coordinates, prior and metric of a conjugate predictor (--set conjugate.model=FILE; default: the one
+that comes with the program), the norm that clients clip their points to, and five scalars learned
+on simulated private rounds of the corpus, from 5 to 100 clients and epsilon 0.5 to 16. About ten
+seconds of two idle cores.
+
+With --coordinates it is one for classes that the corpus lacks: no conjugate predictor, but so many
+coordinates, those in which the corpus's classes differ most, and all scalars learned by leaving
+classes out. Every coordinate more carries noise of its own.`,
+		Example: `  fmp train private --dataset cifar10 -o private.onnx
+  fmp train private --dataset cifar100 --classes 0-39 --extractor cifar100-0-39.onnx --coordinates 12 -o private.onnx
+  fmp train private --dataset mnist --extractor extractor.onnx --set conjugate.model=conjugate.onnx -o private.onnx`,
+	}
+	f.bind(cmd, 400, 8, 32, "conjugate.model", "federation.points")
+	cmd.Flags().IntVar(&t.Coordinates, "coordinates", 0,
+		"coordinates of a predictor for classes that the corpus lacks; 0: one for its classes, with "+
+			"the conjugate predictor's")
+	f.train = func(ctx context.Context, in *training) (*onnx.Model, error) {
+		if t.Coordinates < 0 || t.Coordinates >= in.Corpus.Dx {
+			return nil, usageErrorf(
+				"train private: --coordinates %d; allowed are 0 to %d, one less than the features",
+				t.Coordinates, in.Corpus.Dx-1)
+		}
+		conjugate, err := in.conjugate(f.settings.Conjugate.Model, f.settings.Dataset.Name)
+		if err != nil {
+			return nil, usageError(err)
+		}
+		if conjugate == nil && t.Coordinates == 0 {
+			return nil, usageErrorf("no conjugate predictor; fmp train conjugate makes one, " +
+				"and --set conjugate.model=FILE names it")
+		}
+		t.Config, t.Conjugate = in.Config, conjugate
+		return meta.TrainPrivate(ctx, t)
+	}
+	return cmd
+}
+
+// conjugate returns the conjugate predictor that a setting names; without one that fits, the
+// moments of the corpus. With none it is nil.
+func (t *training) conjugate(setting, dataset string) (*onnx.Model, error) {
+	if setting == "none" {
+		return nil, nil
+	}
+	m, _, _, err := corpus.Model(models.KindConjugate, setting, dataset, t.behind)
+	if err == nil && m == nil {
+		m, err = meta.UntrainedConjugate(t.whole)
+	}
+	return m, err
+}
+
+func newTrainPredictorCommand() *cobra.Command {
+	var f metaFlags
+	var pc models.PredictorConfig
+	var t meta.PredictorConfig
+	cmd := &cobra.Command{
+		Use:   "predictor",
+		Short: "Train the predictor of fresh points on tasks from the meta-training corpus",
+		Long: `Train the predictor on tasks drawn from the corpus part of a data set's features: the score of the
+classifiers fitted to a context and what is drawn for it, on held-out points; of those fitted to the
+drawn points alone (--alone); and the distance between what is drawn for a context and for its
+compression (--coupling).
+
+Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
+		Example: `  fmp train predictor --dataset cifar10 -o predictor.onnx
+  fmp train predictor --steps 1000 --batch 8 --federation.points 40
+  fmp train predictor --published`,
+	}
+	f.bind(cmd, 1500, 4, 2, "predictor.fresh", "erm.l2", "tasks.labels", "embedding.size",
+		"federation.clients", "federation.points")
+	f.bindOptimizer(cmd, 1e-3)
+	fl := cmd.Flags()
+	fl.Float64Var(&t.Joint, "joint", 1,
+		"weight of the joint score of ten held-out points at a time; 0 for none")
+	fl.Float64Var(&t.Alone, "alone", 0.3, "weight of the score of the drawn points alone; 0 for none")
+	fl.Float64Var(&t.Local, "local", 0.5,
+		"share of tasks whose context is one client's points; the others' is the pool")
+	fl.Float64Var(&t.Coupling, "coupling", 1,
+		"weight of the distance between draws for a context and for its compression; 0 for none")
+	fl.IntVar(&pc.Dim, "dim", 0, "width of the blocks; 0 means dx + classes + 64")
+	fl.IntVar(&pc.Latent, "latent", 0, "columns of noise that all points of one sample share; 0 "+
+		"means noise of its own for every point")
+	fl.BoolVar(&pc.Published, "published", false,
+		"the published blocks: several heads, layer norm, no identity path")
+	fl.IntVar(&pc.Heads, "heads", 0, "attention heads of the published blocks; 0 means 4")
+	fl.IntVar(&pc.Hidden, "hidden", 0,
+		"width of a two-layer feed-forward part in the blocks; 0 means one layer")
+	fl.BoolVar(&pc.IgnoreMasses, "ignore-masses", false,
+		"leave the masses of a context out, as published")
+	f.train = func(ctx context.Context, in *training) (*onnx.Model, error) {
+		m, err := f.start(func() (*onnx.Model, error) {
+			pc.Dx, pc.C, pc.Fresh = in.Corpus.Dx, in.Corpus.C, in.Fresh
+			return models.NewPredictor(pc, in.Seed)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if t.Compressor, err = models.NewEmbedding(models.EmbeddingConfig{Dx: in.Corpus.Dx,
+			C: in.Corpus.C, Size: f.settings.Embedding.Size},
+			in.Seed); err != nil {
+			return nil, err
+		}
+		t.Config = in.Config
+		for _, weight := range []*float64{&t.Joint, &t.Alone, &t.Local, &t.Coupling} {
+			orNone(weight)
+		}
+		return meta.TrainPredictor(ctx, m, t)
+	}
+	return cmd
+}
+
+func newTrainEmbeddingCommand() *cobra.Command {
+	var f metaFlags
+	var ec models.EmbeddingConfig
+	var t meta.EmbeddingConfig
+	cmd := &cobra.Command{
+		Use:   "embedding",
+		Short: "Train the embedding that makes uploads, behind a predictor",
+		Long: `Train the embedding on tasks drawn from the corpus part of a data set's features, so that the
+classifiers fitted to the clients' uploads, and what --predictor draws for them, are those that the
+clients' own points would have given. The log's gap is their distance divided by the norm of the
+latter.
+
+--embedding.weights constant makes one whose points all weigh n/s.`,
+		Example: `  fmp train embedding --dataset cifar10 --predictor predictor.onnx -o embedding.onnx
+  fmp train embedding --predictor predictor.onnx --embedding.size 20 --steps 3000
+  fmp train embedding --predictor predictor.onnx --blocks 0 --hidden 0`,
+	}
+	f.bind(cmd, 2500, 4, 1, "predictor.", "erm.l2", "tasks.labels", "embedding.size",
+		"embedding.weights", "federation.clients", "federation.points")
+	f.bindOptimizer(cmd, 2e-3)
+	fl := cmd.Flags()
+	fl.BoolVar(&t.Relative, "relative", false, "divide each task's loss by the norm of its target")
+	fl.Float64Var(&t.Score, "score", 2,
+		"weight of the score on held-out points, beside the distance; 0 for none")
+	fl.IntVar(&ec.Dim, "dim", 0, "width of the blocks; 0 means dx + classes + 64")
+	fl.IntVar(&ec.Blocks, "blocks", 1, "set attention blocks before the pooling")
+	fl.IntVar(&ec.Hidden, "hidden", 256,
+		"width of a two-layer feed-forward part in the blocks; 0 means one layer")
+	fl.BoolVar(&ec.Published, "published", false,
+		"the published blocks: several heads, layer norm, no identity path")
+	fl.IntVar(&ec.Heads, "heads", 0, "attention heads of the published blocks; 0 means 4")
+	f.train = func(ctx context.Context, in *training) (*onnx.Model, error) {
+		m, err := f.start(func() (*onnx.Model, error) {
+			ec.Dx, ec.C, ec.Size = in.Corpus.Dx, in.Corpus.C, f.settings.Embedding.Size
+			ec.ConstantWeights = f.settings.Embedding.Weights == "constant"
+			return models.NewEmbedding(ec, in.Seed)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if t.Predictor, _, _, err = corpus.Model(models.KindPredictor, f.settings.Predictor.Model,
+			f.settings.Dataset.Name, in.behind); err != nil {
+			return nil, usageError(err)
+		}
+		if t.Predictor == nil {
+			if t.Predictor, err = models.NewPredictor(models.PredictorConfig{Dx: in.Corpus.Dx,
+				C: in.Corpus.C, Fresh: in.Fresh},
+				in.Seed); err != nil {
+				return nil, err
+			}
+		}
+		t.Config = in.Config
+		orNone(&t.Score)
+		return meta.TrainEmbedding(ctx, m, t)
+	}
+	return cmd
 }

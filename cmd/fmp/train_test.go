@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -11,10 +14,19 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/assets/assetstest"
+	"fmp/featurize/digits"
 	"fmp/featurize/extractor"
+	"fmp/featurize/published"
 	"fmp/models"
+	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/ort"
+	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
+	"fmp/pipeline/client"
+	"fmp/pipeline/federate"
 	"fmp/pipeline/open"
 )
 
@@ -211,4 +223,166 @@ func TestAdaptExtractor(t *testing.T) {
 	graph := filepath.Join(t.TempDir(), "client.onnx")
 	ran(t, "fuse", "--extractor", out, "--class-names", "five,six", "-o", graph)
 	refused(t, exitUsage, "--mirror does not go with --from", append(train, "--mirror")...)
+}
+
+// TestFeatures: shards of the command merge to the file that the command makes without them, byte
+// for byte, and a run reads it.
+func TestFeatures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("draws photographs and runs on them")
+	}
+	emptyCache(t)
+	photos := filepath.Join(t.TempDir(), "photos")
+	ran(t, "data", "synth", "--photos", "--out", photos, "--train", "600", "--test", "100")
+	of := []string{"--dataset", photos, "--extractor", randomExtractor(t), "--extractor.mean", "0",
+		"--extractor.std", "1", "--extractor.batch", "16"}
+	store := func() (name string, data []byte) {
+		t.Helper()
+		files, _ := filepath.Glob(filepath.Join(os.Getenv("XDG_CACHE_HOME"), "fmp", "features", "*"))
+		if len(files) != 2 {
+			t.Fatalf("stored are %v; want features and their digest", files)
+		}
+		return filepath.Base(files[0]), read(t, files[0])
+	}
+	must.Do(t, os.WriteFile(filepath.Join(photos, "train", "0", "bad.png"), []byte("no image"), 0o600))
+	of = append(of, "--on-bad", "skip")
+	if _, errs := ran(t, append([]string{"features"}, of...)...); !strings.Contains(errs, "0/bad.png") {
+		t.Errorf("an image that is left out is not named: %s", errs)
+	}
+	name, want := store()
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	for i := range 3 {
+		ran(t, append([]string{"features", "--shard", fmt.Sprintf("%d/3", i)}, of...)...)
+	}
+	out, _ := ran(t, "features", "merge")
+	if got, data := store(); got != name || !bytes.Equal(data, want) ||
+		!strings.Contains(out, "700 images, of 3 shards") {
+		t.Errorf("merged %s, equal %v: %s", got, bytes.Equal(data, want), out)
+	}
+	_, errs := ran(t, append([]string{"run", "--seeds", "1", "--clients", "3", "--points", "20",
+		"--methods", "LANN,FedCGS", "--out", filepath.Join(t.TempDir(), "run")}, of...)...)
+	if !strings.Contains(errs, "data: ") || strings.Contains(errs, "features: ") {
+		t.Errorf("the run computes features: %s", errs)
+	}
+}
+
+func TestFeaturesUsage(t *testing.T) {
+	for _, shard := range []string{"", "3", "a/3", "3/3", "-1/3", "0/0", "1/100001", "1/2/3"} {
+		if code, _, errs := runFMP(t, "features", "--shard", shard); code != exitUsage ||
+			!strings.Contains(errs, "i/N") && !strings.Contains(errs, "--shard is empty") {
+			t.Errorf("--shard %q: exit code %d: %s", shard, code, errs)
+		}
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	refused(t, exitMissing, "", "features", "merge")
+}
+
+var update = flag.Bool("update", false,
+	"write the digests of known extractors anew, of published ones those that are here")
+
+// TestKnown: the digests that clients know extractors by are those of the graphs that come with the
+// program and that fmp extractors pull makes. Of a published extractor that is not here its line is
+// taken as it is.
+func TestKnown(t *testing.T) {
+	const file = "../../pipeline/client/known.txt"
+	digest := func(graph []byte) string { return must.Get(client.Parse(graph, 1))(t).Parsed.Extractor }
+	want := map[string]string{}
+	names := []string{"digits", "digits-color", "mnist", "cifar10", "cifar100"}
+	for _, name := range names {
+		want[name] = digest(assetstest.Data(t, name, models.KindClient))
+	}
+	if d := digest(assetstest.PrivateClient(t)); d != want["digits"] {
+		t.Errorf("the extractor of a private round's graph has digest %s, that of a plain one %s",
+			d, want["digits"])
+	}
+	for _, e := range must.Get(published.List())(t) {
+		names = append(names, e.Name)
+		if e.Path == "" {
+			continue
+		}
+		out := filepath.Join(t.TempDir(), "client.onnx")
+		ran(t, "fuse", "--extractor", e.Name, "--class-names", "a,b", "--engine", "pure", "-o", out)
+		want[e.Name] = digest(read(t, out))
+	}
+	var lines []string
+	for line := range strings.Lines(string(read(t, file))) {
+		d, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if w, ok := want[name]; ok && w != d {
+			t.Errorf("%s has digest %s; the file says %s: go test ./cmd/fmp -run TestKnown -update",
+				name, w, d)
+			d = w
+		}
+		lines = append(lines, d+" "+name+"\n")
+		at := slices.Index(names, name)
+		if at < 0 || client.Known(strings.Fields(line)[0]) != name {
+			t.Errorf("%q is no extractor of ours, or stands twice", name)
+			continue
+		}
+		names = slices.Delete(names, at, at+1)
+	}
+	if len(names) > 0 {
+		t.Errorf("the file lacks %v", names)
+	}
+	if *update {
+		must.Do(t, os.WriteFile(file, []byte(strings.Join(lines, "")), 0o644))
+	}
+}
+
+// TestUploadOfQuantisedExtractor: digits' extractor in bytes (bench/peers/quantise.py on
+// assets/models/digits/extractor.onnx), from images to an upload, by each engine. Where both
+// compute on bytes they agree to float32's rounding. An engine on float32 rounds a number here and
+// there to the next quantum: class means of twenty images move by up to .003 of their root mean
+// square.
+func TestUploadOfQuantisedExtractor(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "client.onnx")
+	ran(t, "fuse", "--extractor", filepath.Join("..", "..", "onnx", "integers", "testdata",
+		"digits.u8.onnx"), "--class-names", "0,1,2,3,4,5,6,7,8,9", "--engine", "pure", "--kappa",
+		"3,.2", "-o", out)
+	m, f := must.Get2(models.Load(out))(t)
+	drawn := must.Get(digits.Draw(t.Context(), digits.Config{Train: 200, Test: 1}))(t)
+	labels := make([]int64, 200)
+	for i, y := range drawn.Train.Labels {
+		labels[i] = int64(y)
+	}
+	feeds := map[string]*onnx.Tensor{"images": onnx.NewTensor(drawn.Train.Pix, 200, 28, 28, 1),
+		"labels": onnx.NewTensor(labels, 200)}
+	sent := func(e engine.Engine, err error) []float32 {
+		if errors.Is(err, ort.ErrNoLibrary) {
+			return nil
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		s := must.Get(e.Load(m))(t)
+		defer s.Close()
+		of := must.Get(engine.Eval(s, feeds, "points", "masses"))(t)
+		set := must.Get(client.Set(of["points"], of["masses"], f))(t)
+		data := must.Get((&federate.Upload{Client: "a", Model: f.Digest, N: 200, Points: set}).Encode())(t)
+		u := must.Get(federate.Decode(data, federate.Expect{Model: f.Digest}))(t)
+		return u.Points.Z
+	}
+	same := sent(pure.New(engine.Options{Threads: 1, Reproducible: true}))
+	var power float64
+	for _, v := range same {
+		power += float64(v) * float64(v) / float64(len(same))
+	}
+	far := func(a, b []float32) (most, rms float64) {
+		for i, v := range b {
+			d := math.Abs(float64(a[i] - v))
+			most, rms = max(most, d), rms+d*d/float64(len(a))
+		}
+		return most / math.Sqrt(power), math.Sqrt(rms / power)
+	}
+	check := func(what string, a, b []float32, maxLargest, rmsMax float64) {
+		if most, rms := far(a, b); b != nil && (most > maxLargest || rms > rmsMax) {
+			t.Errorf("%s: points differ by %.2g of their root mean square at most, by %.2g in the mean; "+
+				"want %.2g and %.2g", what, most, rms, maxLargest, rmsMax)
+		}
+	}
+	on, theirs := sent(pure.New(engine.Options{Threads: 1})), sent(ort.New(ort.Options{Threads: 1}))
+	check("pure and a client's", on, same, .01, .001)
+	if pure.FastIntegers() {
+		check("pure and the ONNX Runtime's", on, theirs, 1e-6, 1e-6)
+	}
 }

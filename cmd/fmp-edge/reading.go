@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"fmp/featurize/imagefile"
+	"fmp/onnx"
+	"fmp/onnx/engine/pure"
+	"fmp/onnx/npy"
+	"fmp/pipeline/classify"
+	"fmp/pipeline/client"
+	"fmp/pipeline/federate/wire"
+)
+
+// reading is the flags of the commands that classify images: the classifier, and how images are read.
+type reading struct {
+	command, model, notice, server, onBad string
+	threads, pixels                       int
+	byNumber                              bool
+}
+
+// bind declares the flags; skipping says which images are left out.
+func (r *reading) bind(f *pflag.FlagSet, command, skipping string) {
+	r.command = command
+	f.StringVar(&r.model, "model", "", "classifier that fmp pool wrote")
+	f.StringVar(&r.notice, "notice", "", "notice of the round's superseded versions (default: the "+
+		"classifier's name with .notice, if it is there)")
+	f.StringVar(&r.server, "server-key", "",
+		"public key of the round's server (base64), which must have signed the notice")
+	f.IntVar(&r.threads, "threads", 0,
+		"threads of one operator, and images that are decoded at once; 0 is one a core")
+	f.IntVar(&r.pixels, "max-pixels", imagefile.MaxPixels,
+		"largest image that is decoded, in pixels; each takes 2 to 8 bytes")
+	f.StringVar(&r.onBad, "on-bad", "fail",
+		"what to do about images that cannot be read: "+skipping+"; all are named")
+	f.BoolVar(&r.byNumber, imagefile.ByNumberFlag, false, imagefile.ByNumberHelp)
+	signerFlags(f)
+}
+
+// checkReading returns an error for flags of reading images that are out of bounds.
+func checkReading(command string, threads, pixels int, onBad string) error {
+	switch {
+	case threads < 0 || threads > pure.MaxThreads:
+		return usagef("%s: --threads %d; allowed are 0 (one a core) to %d", command, threads, pure.MaxThreads)
+	case pixels < 1 || pixels > imagefile.MaxPixels:
+		return usagef("%s: --max-pixels %d; allowed are 1 to %d", command, pixels, imagefile.MaxPixels)
+	case onBad != "fail" && onBad != "skip":
+		return usagef("%s: --on-bad is %q; allowed are fail and skip", command, onBad)
+	}
+	return nil
+}
+
+// vouched returns an error unless the classifier of a SHA-256 is signed as the flags require, and no
+// notice names it.
+func (r *reading) vouched(f *pflag.FlagSet, digest string) error {
+	if err := checkSigned(f, r.model, digest, nil); err != nil {
+		return err
+	}
+	err := client.Heed(r.model, r.notice, r.server)
+	if errors.Is(err, wire.ErrSuperseded) {
+		return err
+	}
+	return refused(r.command, err)
+}
+
+// images classifies the images of a path, and says which are left out and of which classes they are.
+func (r *reading) images(ctx context.Context, c *classify.Classifier, path string, o imagefile.Options,
+	each func([]classify.Prediction) error, log io.Writer) ([]imagefile.Mapped, error) {
+	o.MaxPixels, o.Threads, o.Classes = r.pixels, r.threads, imagefile.Classes{ByNumber: r.byNumber}
+	src, err := opened(c, path, o, log)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	bad, err := c.Images(ctx, src, r.onBad == "skip", each)
+	if err == nil && r.onBad == "fail" {
+		err = imagefile.Unread(bad)
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range bad {
+		fmt.Fprintf(log, "fmp-edge: left out: %v\n", b)
+	}
+	return imagefile.MappingOf(src), nil
+}
+
+// opened opens the images of a path, and says which files under it are none.
+func opened(c *classify.Classifier, path string, o imagefile.Options, log io.Writer) (imagefile.Source, error) {
+	src, others, err := c.Source(path, o)
+	if err == nil && others.N > 0 {
+		fmt.Fprintf(log, "fmp-edge: under %s %v\n", path, others)
+	}
+	return src, err
+}
+
+// isRows reports whether a path names feature rows.
+func isRows(path string) bool { return strings.HasSuffix(strings.ToLower(path), ".npy") }
+
+// maxRowBytes bounds the .npy files of feature rows and labels: 64 MiB.
+const maxRowBytes = 64 << 20
+
+// loadRows reads feature rows (float32 or float64), of those that of takes.
+func loadRows(path string, of func(*onnx.Tensor) (*onnx.Tensor, error)) (*onnx.Tensor, error) {
+	rows, err := loadArray(path)
+	if err != nil {
+		return nil, err
+	}
+	if rows, err = of(rows); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return rows, nil
+}
+
+// loadLabels reads the labels of feature rows (integers below a number of classes).
+func loadLabels(path string, classes int) ([]int, error) {
+	y, err := loadArray(path)
+	if err != nil {
+		return nil, fmt.Errorf("--labels of feature rows: %w", err)
+	}
+	labels, err := classify.Labels(y, classes)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return labels, nil
+}
+
+func loadArray(path string) (*onnx.Tensor, error) {
+	if st, err := os.Stat(path); err == nil && st.Size() > maxRowBytes {
+		return nil, fmt.Errorf("%s has %d bytes; allowed are %d", path, st.Size(), maxRowBytes)
+	}
+	return npy.Load(path)
+}
