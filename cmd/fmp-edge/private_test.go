@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -262,14 +261,12 @@ func TestSaltedIfNew(t *testing.T) {
 // keeping serves a round with a trusted server's noise, which has an upload of this digest of client a.
 func keeping(t *testing.T, graph, state, has string) (url string) {
 	t.Helper()
-	key := must.Get(identity.New("server"))(t)
-	data := must.Get(os.ReadFile(graph))(t)
+	key, digest := must.Get(identity.New("server"))(t), must.Get(models.DigestFile(graph, maxModel))(t)
 	b := ofExamples
 	b.Noise = privacy.Trusted
-	d := wire.Description{Round: 1, Graph: models.DigestBytes(data), GraphBytes: int64(len(data)), State: state,
-		Now: time.Now(), Deadline: time.Now().Add(time.Hour), ServerKey: key.PublicText(), Privacy: &b, MaxPoints: 100,
+	d := wire.Description{State: state, ServerKey: key.PublicText(), Privacy: &b, MaxPoints: 100,
 		MaxBytes: federate.MaxBytes}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	url, _ = stub(t, d, graph, func(w http.ResponseWriter, r *http.Request) bool {
 		refuse := func(status int, code string) {
 			w.WriteHeader(status)
 			_ = json.NewEncoder(w).Encode(wire.Problem{Code: code, Status: status})
@@ -281,8 +278,6 @@ func keeping(t *testing.T, graph, state, has string) (url string) {
 			sent = models.DigestBytes(body)
 		}
 		switch {
-		case r.URL.Path == "/v1/rounds":
-			_ = json.NewEncoder(w).Encode(map[string]any{"rounds": []wire.Description{d}})
 		case asks && has == "":
 			refuse(http.StatusNotFound, wire.NoReceipt)
 		case sent != "" && sent != has && state == wire.Closed:
@@ -290,16 +285,16 @@ func keeping(t *testing.T, graph, state, has string) (url string) {
 		case sent != "" && has != "" && sent != has:
 			refuse(http.StatusConflict, wire.OtherUpload)
 		case asks || sent != "":
-			receipt := wire.Receipt{Round: 1, Client: "a", Graph: d.Graph, Upload: cmp.Or(sent, has), Time: time.Now(),
+			receipt := wire.Receipt{Round: 1, Client: "a", Graph: digest, Upload: cmp.Or(sent, has), Time: time.Now(),
 				Spent: &b}
 			receipt.Sign(key)
 			_ = json.NewEncoder(w).Encode(receipt)
 		default:
-			_, _ = w.Write(data)
+			return false
 		}
-	}))
-	t.Cleanup(s.Close)
-	return s.URL
+		return true
+	})
+	return url
 }
 
 // TestBelongs: an upload is of its round, client, graph and budget, whatever points that have no effect say.
