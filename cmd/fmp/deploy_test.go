@@ -63,7 +63,7 @@ func TestDeploy(t *testing.T) {
 // parses reports a command line that is none of this program.
 func parses(t *testing.T, name string, words []string) {
 	t.Helper()
-	c, args, err := newRootCommand().Find(words)
+	c, args, err := newRootCommand(nil).Find(words)
 	if err == nil {
 		err = c.ParseFlags(args)
 	}

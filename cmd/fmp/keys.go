@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/identity"
@@ -45,8 +46,11 @@ running fmp serve reads the file again within seconds. Its upload stays in (fmp 
 		"`FILE` of the roster; clients are added to one that is there")
 	jsonFlag(cmd, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
-		if err := rosterApart(roster, dir, names); err != nil {
-			return usageError(err)
+		for _, name := range names {
+			if outputs.Same(roster, keyFile(dir, name)) {
+				return usageErrorf("--roster %s is the key file of %s too, which it would be written over: give "+
+					"another name", roster, name)
+			}
 		}
 		// Two processes would each leave out the other's clients.
 		if err := os.MkdirAll(filepath.Dir(roster), 0o755); err != nil {
@@ -105,39 +109,3 @@ running fmp serve reads the file again within seconds. Its upload stays in (fmp 
 
 // keyFile is where a client's key goes. A name may hold characters that a file's name may not.
 func keyFile(dir, name string) string { return filepath.Join(dir, url.PathEscape(name)+".key") }
-
-// rosterApart returns an error where the roster would be written over one of the keys.
-func rosterApart(roster, dir string, names []string) error {
-	at, err := realPath(roster)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		key, err := realPath(keyFile(dir, name))
-		if err != nil {
-			return err
-		}
-		// A file system may take both cases of a letter for one.
-		if strings.EqualFold(at, key) {
-			return fmt.Errorf("--roster %s is the key file of %s too, which it would be written over: give "+
-				"another name", roster, name)
-		}
-	}
-	return nil
-}
-
-// realPath is the place that a path means, through links, also where nothing is there yet.
-func realPath(path string) (string, error) {
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return "", err
-	}
-	for at, rest := path, ""; ; at, rest = filepath.Dir(at), filepath.Join(filepath.Base(at), rest) {
-		if target, err := filepath.EvalSymlinks(at); err == nil {
-			return filepath.Join(target, rest), nil
-		}
-		if at == filepath.Dir(at) {
-			return path, nil
-		}
-	}
-}

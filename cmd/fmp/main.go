@@ -47,11 +47,10 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout,
 			code = exitFailed
 		}
 	}()
-	root := newRootCommand()
+	root := newRootCommand(stdout)
 	expanding(runtime.GOOS, root)
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
 	root.SetErr(stderr)
 	var unprinted error
 	help := root.HelpFunc() // which leaves errors of its writer out

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"fmp/cmd/internal/outputs"
 	"fmp/models"
@@ -84,20 +85,13 @@ server may add them up but the round's own.`,
 	flags := cmd.Flags()
 	flags.StringVarP(&o.out, "output", "o", "", "`PART` to write")
 	outputs.Files(cmd.Flags(), "output")
-	flags.StringVar(&o.against, "against", "",
-		"`PART` by whose uploads those that are summed are judged")
 	flags.StringArrayVar(&o.without, "without", nil,
 		"`UPLOAD` of a client that withdraws, which is passed over, and taken out of parts (repeatable)")
-	flags.StringVar(&o.client, "client-graph", "",
-		"client `GRAPH` that made the uploads, which --against needs (default: the one that comes with "+
-			"the program, if it did)")
 	flags.Uint64Var(o.round, "round", 0,
 		"round that must be that of the uploads (default: the first upload's)")
 	flags.StringVar(&o.key, "key", "",
 		"`FILE` with a worker's key (fmp keys), which signs the part, in PART.sig")
-	flags.StringVar(&o.workers, "signed-by", "", rosterOfWorkers)
-	flags.StringVar(&o.onBad, "on-bad", "fail",
-		"what to do about uploads that cannot be used: fail or skip; all are named")
+	o.bind(flags)
 	jsonFlag(cmd, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if !flags.Changed("round") {
@@ -151,24 +145,18 @@ func (o *mergeRun) checkJudging(given []setting) error {
 // mergeRun is a run of fmp merge.
 type mergeRun struct {
 	merging
-	out, client, onBad, key string
-	round                   *uint64 // nil: the first upload's
+	out, key string
+	round    *uint64  // nil: the first upload's
+	without  []string // files of uploads that are taken out
 }
 
 func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) (err error) {
 	if o.out == "" {
 		return usageErrorf("merge: no --output: name the part to write, -o all.part")
 	}
-	if o.skip, err = skipBad(o.onBad); err != nil {
+	if err := o.open(o.round); err != nil {
 		return err
 	}
-	if o.client != "" {
-		if o.graph, o.manifest, err = models.Load(o.client); err != nil {
-			return usageError(err)
-		}
-		o.want = pool.Expect(o.manifest)
-	}
-	o.want.Round = o.round
 	release, err := claimSignature(o.out)
 	if err != nil {
 		return usageError(err)
@@ -182,7 +170,7 @@ func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) 
 	}
 	o.bar = newLateProgress(cmd.ErrOrStderr())
 	defer o.bar.close()
-	p, bad, err := o.merge(cmd.Context(), args, options)
+	p, bad, err := o.merge(cmd.Context(), args, o.without, options)
 	if err != nil {
 		return usageError(err)
 	}
@@ -248,24 +236,48 @@ func (o *mergeRun) write(part []byte, key *identity.Key) error {
 	})
 }
 
-// rosterOfWorkers describes the flag --signed-by.
-const rosterOfWorkers = "`ROSTER` of workers (fmp keys), of whom one must have signed each part, " +
-	"in PART.sig"
-
 // merging is how uploads are merged.
 type merging struct {
-	against     string   // file
-	workers     string   // file of the roster; "": parts need no signature
-	without     []string // files of uploads that are taken out
-	trust, skip bool
+	client      string // file of the client graph
+	against     string // file
+	workers     string // file of the roster; "": parts need no signature
+	onBad       string
+	trust, skip bool // skip: uploads that cannot be used are left out
 	want        federate.Expect
-	graph       *onnx.Model
+	graph       *onnx.Model // the client graph; nil: the one of the program that made the uploads
 	manifest    models.Manifest
 	bar         *progress
 }
 
-// merge merges files. bad are the errors of those that were left out.
-func (o *merging) merge(ctx context.Context, files []string,
+// bind declares the flags that say how uploads and parts are read.
+func (o *merging) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&o.client, "client-graph", "",
+		"client `GRAPH` that made the uploads (default: the one that comes with the program, if it did)")
+	flags.StringVar(&o.against, "against", "",
+		"`PART` by whose uploads those that are summed are judged (fmp merge)")
+	flags.StringVar(&o.workers, "signed-by", "",
+		"`ROSTER` of workers (fmp keys), of whom one must have signed each part, in PART.sig")
+	flags.StringVar(&o.onBad, "on-bad", "fail",
+		"what to do about uploads that cannot be used: fail or skip; all are named")
+}
+
+// open checks the flags and loads the client graph, for uploads of a round; nil: the first upload's.
+func (o *merging) open(round *uint64) (err error) {
+	if o.skip, err = skipBad(o.onBad); err != nil {
+		return err
+	}
+	if o.client != "" {
+		if o.graph, o.manifest, err = models.Load(o.client); err != nil {
+			return usageError(err)
+		}
+		o.want = pool.Expect(o.manifest)
+	}
+	o.want.Round = round
+	return nil
+}
+
+// merge merges files, and takes uploads in files out. bad are the errors of those that were left out.
+func (o *merging) merge(ctx context.Context, files, without []string,
 	options pool.Options) (p *merge.Part, bad []error, err error) {
 	m := merge.Merger{Want: o.want, Trust: o.trust}
 	if o.graph != nil {
@@ -309,9 +321,9 @@ func (o *merging) merge(ctx context.Context, files []string,
 			return nil, nil, err
 		}
 	}
-	gone := make([][]byte, len(o.without))
+	gone := make([][]byte, len(without))
 	m.Without = map[[sha256.Size]byte]bool{}
-	for i, name := range o.without {
+	for i, name := range without {
 		if gone[i], err = regularfile.ReadFile(name, federate.MaxBytes); err != nil {
 			return nil, nil, fmt.Errorf("reading upload: %w", err)
 		}
@@ -324,7 +336,7 @@ func (o *merging) merge(ctx context.Context, files []string,
 	}
 	for i, data := range gone {
 		if err := m.Remove(data); err != nil {
-			return nil, nil, fmt.Errorf("--without %s: %w", o.without[i], err)
+			return nil, nil, fmt.Errorf("--without %s: %w", without[i], err)
 		}
 	}
 	return m.Part(), bad, ctx.Err()

@@ -21,7 +21,6 @@ import (
 	"fmp/onnx/printable"
 	"fmp/onnx/serde"
 	"fmp/pipeline/conformal"
-	"fmp/pipeline/federate"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/merge"
 	"fmp/pipeline/option"
@@ -117,20 +116,16 @@ type poolSettings struct {
 
 // poolRun is a run of fmp pool: its flags and settings, and the client graph that they name.
 type poolRun struct {
-	client, out, onBad, of, against, workers string
-	round                                    uint64
-	rows, withSamples, fixedSize             bool
-	redraw                                   bool
-	settings                                 poolSettings
+	merging
+	out, of                      string
+	round                        uint64
+	rows, withSamples, fixedSize bool
+	redraw                       bool
+	settings                     poolSettings
 	poolSums
 
-	command  string      // as it is recorded
-	ext      string      // of the output: .onnx or .npy
-	skip     bool        // uploads that cannot be used are left out
-	graph    *onnx.Model // the client graph; nil: the one of the program that made the uploads
-	manifest models.Manifest
-	want     federate.Expect
-	bar      *progress
+	command string // as it is recorded
+	ext     string // of the output: .onnx or .npy
 }
 
 var poolHelp = `Read the uploads that fmp-edge wrote, check each, pool their points, draw unseen points with the
@@ -208,7 +203,14 @@ func newPoolCommand() *cobra.Command {
 		if err := s.resolve(); err != nil {
 			return err
 		}
-		if err := o.open(flags.Changed("round")); err != nil {
+		if err := o.checkOutput(); err != nil {
+			return err
+		}
+		var round *uint64
+		if flags.Changed("round") {
+			round = &o.round
+		}
+		if err := o.open(round); err != nil {
 			return err
 		}
 		if o.state == "" && (o.against != "" || o.workers != "") && !pool.AnyPart(args) {
@@ -241,8 +243,7 @@ func newPoolCommand() *cobra.Command {
 // flags declares those of the command.
 func (o *poolRun) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&o.client, "client-graph", "",
-		"client `GRAPH` that made the uploads (default: the one that comes with the program, if it did)")
+	o.bind(flags)
 	flags.Uint64Var(&o.round, "round", 0,
 		"round that must be that of the uploads (default: that of most uploads)")
 	flags.StringVarP(&o.out, "output", "o", "classifier.onnx",
@@ -255,11 +256,6 @@ func (o *poolRun) flags(cmd *cobra.Command) {
 			"fmp predict does (default: of any size, with cropping and resizing in the graph)")
 	flags.BoolVar(&o.withSamples, "with-samples", false,
 		"add an output: every head's probabilities, [n, samples, classes]")
-	flags.StringVar(&o.onBad, "on-bad", "fail",
-		"what to do about uploads that cannot be used: fail or skip; all are named")
-	flags.StringVar(&o.against, "against", "",
-		"`PART` by whose uploads those that are summed are judged, as fmp merge has it")
-	flags.StringVar(&o.workers, "signed-by", "", rosterOfWorkers)
 	flags.StringVar(&o.of, "for", "",
 		"`CLIENT` whose images the classifier is for, with the shift of its camera; else it is for a "+
 			"client to come")
@@ -269,8 +265,8 @@ func (o *poolRun) flags(cmd *cobra.Command) {
 	jsonFlag(cmd, "print what was made as JSON")
 }
 
-// open checks the flags and loads the client graph.
-func (o *poolRun) open(oneRound bool) (err error) {
+// checkOutput refuses flags of another output than --output names.
+func (o *poolRun) checkOutput() error {
 	o.ext = strings.ToLower(filepath.Ext(o.out))
 	if o.ext != ".onnx" && o.ext != ".npy" {
 		return usageErrorf("--output %s: the name must end in .onnx (a classifier) or .npy (its heads)",
@@ -281,18 +277,6 @@ func (o *poolRun) open(oneRound bool) (err error) {
 	}
 	if o.withSamples && o.ext == ".npy" {
 		return usageErrorf("--with-samples is an output of classifiers: leave it out, or write .onnx")
-	}
-	if o.skip, err = skipBad(o.onBad); err != nil {
-		return err
-	}
-	if o.client != "" {
-		if o.graph, o.manifest, err = models.Load(o.client); err != nil {
-			return usageError(err)
-		}
-		o.want = pool.Expect(o.manifest)
-	}
-	if oneRound {
-		o.want.Round = &o.round
 	}
 	return nil
 }
@@ -399,14 +383,13 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string,
 	res *pooled) (uploads []pool.Upload, rest *pool.Rest, err error) {
 	var bad []error
 	if pool.AnyPart(files) {
-		by := merging{against: o.against, workers: o.workers, trust: o.settings.Trust, skip: o.skip,
-			want: o.want, graph: o.graph, manifest: o.manifest, bar: o.bar}
+		o.trust = o.settings.Trust
 		options, err := o.options()
 		if err != nil {
 			return nil, nil, err
 		}
 		var p *merge.Part
-		if p, bad, err = by.merge(cmd.Context(), files, options); err != nil {
+		if p, bad, err = o.merge(cmd.Context(), files, nil, options); err != nil {
 			return nil, nil, err
 		}
 		if uploads, rest, err = pool.Merged(p, o.settings.Trust); err != nil {

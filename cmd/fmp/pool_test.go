@@ -756,7 +756,7 @@ func TestKindOfState(t *testing.T) {
 		return pool.Upload{Path: client + ".upload", Upload: &federate.Upload{Client: client, N: 3, Within: w,
 			Points: &point.Set{N: 1, Dx: k, C: 2, Z: make([]float32, k), Y: []int32{1}, W: []float32{3}}}}
 	}
-	o := poolRun{graph: &onnx.Model{}, manifest: models.Manifest{Dx: 2, C: 2, Bytes: 4096}}
+	o := poolRun{merging: merging{graph: &onnx.Model{}, manifest: models.Manifest{Dx: 2, C: 2, Bytes: 4096}}}
 	good, bad := o.ofKind([]pool.Upload{upload("a", 2, &moments.Within{K: 2}), upload("b", 3, &moments.Within{K: 3}),
 		upload("c", 2, nil), upload("d", 2, &moments.Within{K: 2, Dof: 1, Data: []float32{1, 2, 1}}),
 		upload("e", 2, &moments.Within{K: 2, Dof: 1, Data: []float32{1, 0, 1}})}, nil)

@@ -17,8 +17,8 @@ import (
 	"fmp/onnx/suggest"
 )
 
-// newRootCommand is the whole program: every command is listed here.
-func newRootCommand() *cobra.Command {
+// newRootCommand is the whole program, which prints to stdout: every command is listed here.
+func newRootCommand(stdout io.Writer) *cobra.Command {
 	cobra.EnableCommandSorting = false // the list below has an order
 	root := &cobra.Command{
 		Use:   "fmp",
@@ -43,6 +43,7 @@ missing (fmp doctor says what to do); 130 interrupted; 134 out of memory, or a f
 		Args: unknownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetOut(stdout) // before commands of cobra's own ask for it
 	root.SetFlagErrorFunc(flagError)
 	groups := []struct {
 		id, title string
@@ -76,7 +77,7 @@ missing (fmp doctor says what to do); 130 interrupted; 134 out of memory, or a f
 		c.Hidden = true
 		root.AddCommand(c)
 	}
-	root.SetHelpCommand(newHelpCommand())
+	addHelp(root)
 	addCompletion(root)
 	root.SetUsageFunc(usage)
 	root.SetHelpCommandGroupID("setup")

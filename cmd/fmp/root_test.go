@@ -128,7 +128,7 @@ func TestEveryCommandHasHelpAndExample(t *testing.T) {
 			walk(s)
 		}
 	}
-	walk(newRootCommand())
+	walk(newRootCommand(nil))
 }
 
 func TestHelp(t *testing.T) {
@@ -143,21 +143,6 @@ func TestHelp(t *testing.T) {
 	}
 	if _, again, _ := runFMP(t, "config", "--help"); again != out {
 		t.Errorf("fmp help config and fmp config --help differ")
-	}
-}
-
-func TestSay(t *testing.T) {
-	t.Parallel()
-	for asJSON, want := range map[bool]string{false: "a of 2%\n", true: "{\n  \"name\": \"a<b\"\n}\n"} {
-		var b strings.Builder
-		cmd := &cobra.Command{}
-		cmd.SetOut(&b)
-		jsonFlag(cmd, "")
-		must.Do(t, cmd.ParseFlags([]string{fmt.Sprint("--json=", asJSON)}))
-		if err := say(cmd, map[string]string{"name": "a<b"}, "%s of %d%%\n", "a", 2); err != nil ||
-			b.String() != want {
-			t.Errorf("json %v: %q, %v; want %q", asJSON, b.String(), err, want)
-		}
 	}
 }
 
@@ -176,19 +161,6 @@ func TestUnprintedHelp(t *testing.T) {
 			t.Errorf("%s: exit code %d, %q; want %d, %q", args, code, said.String(), exitFailed, want)
 		}
 	}
-}
-
-func TestManualPages(t *testing.T) {
-	for format, want := range map[string]string{"man": "fmp-onnx-run.1", "markdown": "fmp_onnx_run.md"} {
-		dir := filepath.Join(t.TempDir(), "pages")
-		ran(t, "man", dir, "--format", format)
-		b, err := os.ReadFile(filepath.Join(dir, want))
-		if err != nil || !strings.Contains(string(b), "batch.npy") {
-			t.Errorf("%s: %v; want the page with its example", want, err)
-		}
-	}
-	refused(t, exitFailed, "writing manual pages", "man", filepath.Join(writeFile(t, "file", ""),
-		"d"))
 }
 
 func TestSetupErrors(t *testing.T) {
@@ -480,7 +452,7 @@ func TestPagesNameCommandsThatExist(t *testing.T) {
 					args = append(args, w)
 				}
 			}
-			cmd, rest, err := newRootCommand().Find(args)
+			cmd, rest, err := newRootCommand(nil).Find(args)
 			// What cobra adds when the program runs, and words for the reader to fill in, are let
 			// through.
 			if err == nil && cmd.HasSubCommands() && len(rest) > 0 && rest[0] != "help" &&
@@ -508,7 +480,7 @@ func TestPagesAreFresh(t *testing.T) {
 	clearSettings(t)
 	t.Setenv(ort.LibraryEnv, "") // put back afterwards
 	os.Unsetenv(ort.LibraryEnv)
-	read := func(dir string) map[string]string {
+	pages := func(dir string) map[string]string {
 		t.Helper()
 		out := map[string]string{}
 		files := must.Get(filepath.Glob(filepath.Join(dir, "*.md")))(t)
@@ -519,10 +491,15 @@ func TestPagesAreFresh(t *testing.T) {
 		return out
 	}
 	dir := t.TempDir()
+	ran(t, "man", filepath.Join(dir, "man1"))
+	if page := string(read(t, filepath.Join(dir, "man1", "fmp-onnx-run.1"))); !strings.Contains(page, "batch.npy") {
+		t.Errorf("the manual page of an example is %s", page)
+	}
+	refused(t, exitFailed, "writing manual pages", "man", filepath.Join(writeFile(t, "file", ""), "d"))
 	ran(t, "man", "--format", "markdown", dir)
 	settings, _ := ran(t, "config", "--markdown")
-	want, got := read(dir), read("../../docs/commands")
-	want["settings"], got["settings"] = settings, read("../../docs")["settings.md"]
+	want, got := pages(dir), pages("../../docs/commands")
+	want["settings"], got["settings"] = settings, pages("../../docs")["settings.md"]
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("the pages of commands and settings are not what the program writes; run make docs (- "+
 			"as it is now, + as it is kept):\n%s", d)

@@ -64,6 +64,7 @@ func TestWrong(t *testing.T) {
 	ran(t, "data", "synth", "-o", "short", "--train", "20", "--test", "20")
 	must.Do(t, os.Truncate("short/train-images-idx3-ubyte", 5000))
 	const over, serve, away = "would be overwritten", "serve --round round.yaml ", "is not loopback"
+	const run, shard = "run --out results --dataset ", "features --dataset digits --shard "
 	const notIt = "it is a client; want the classifier"
 	const own = "train extractor --dataset nowhere -o y.onnx --"
 	const given, pair = "--tls-cert a.crt --tls-key token ", "--tls-cert a.crt --tls-key a.key "
@@ -131,7 +132,7 @@ func TestWrong(t *testing.T) {
 		{"calibrate x.onnx photos -o y.onnx --scaling best", "--scaling is"},
 		{"calibrate x.onnx photos -o y.onnx --score best", "--score is"},
 		{"verify x.onnx --key bad.key", "bad.key"}, {"package x.onnx", "--output is missing"},
-		{"onnx inspect text.txt", "text.txt"},
+		{"onnx inspect text.txt", "text.txt"}, {"onnx check text.txt", "not an ONNX model"},
 		{"onnx run x.onnx --input images=cut.npy --out o", "cut.npy"},
 		{"onnx train x.onnx --images photos", "-o is not given"},
 		{"bench round --closed-form --dataset digits --classes 5-9 --set corpus.classes=0-4 --seeds 1", "leave it out"},
@@ -177,6 +178,13 @@ func TestWrong(t *testing.T) {
 		{"data synth -o short --photos", "holds files"},
 		{"data synth -o void --variant letters", "digits-color"}, {"data synth -o void --train -3", "-3"},
 		{"data synth -o void --train 0", "--train 0"}, {"data synth -o void --test 0", "--test 0"},
+		// Runs.
+		{run + "minst", "did you mean mnist?"}, {run + "cifar10 --dataset.dir void", "fmp data pull cifar10"},
+		{run + "digits --alpha 0.1", "--partition dirichlet"}, {run + "./short", "truncated"},
+		{run + "digits --extractor nowhere.onnx", "nowhere.onnx"},
+		{"features --shard= --dataset digits", "--shard is empty"}, {shard + "3", "i/N"}, {shard + "a/3", "i/N"},
+		{shard + "3/3", "i/N"}, {shard + "-1/3", "i/N"}, {shard + "0/0", "i/N"}, {shard + "1/100001", "i/N"},
+		{shard + "1/2/3", "i/N"},
 		// Trainings.
 		{"train predctor", "did you mean predictor?"}, {"train predictor extra", "no arguments"},
 		{"train embedding --stps 3", "--steps"}, {"train embedding --seeds 3", "--seeds"}, {"train patches", "--out"},
@@ -276,7 +284,7 @@ func TestNoOutputIsAnInput(t *testing.T) {
 			walk(s)
 		}
 	}
-	walk(newRootCommand())
+	walk(newRootCommand(nil))
 	outputstest.Check(t, commands)
 }
 
@@ -303,5 +311,5 @@ func TestHostileArguments(t *testing.T) {
 			walk(sub, append(append([]string(nil), path...), sub.Name()))
 		}
 	}
-	walk(newRootCommand(), nil)
+	walk(newRootCommand(nil), nil)
 }
