@@ -288,30 +288,6 @@ func TestONNXInspectSaysWhatCannotBeDone(t *testing.T) {
 	}
 }
 
-func TestONNXCheck(t *testing.T) {
-	text := filepath.Join(t.TempDir(), "text.onnx")
-	must.Do(t, os.WriteFile(text, []byte("no model"), 0o644))
-	for name, tc := range map[string]struct{ path, want string }{
-		"a name from nowhere": {writeModel(t, func(m *onnx.Model) { m.Graph.Nodes[0].Inputs[1] = "v" }),
-			`(MatMul): it reads "v"`},
-		"sizes that differ": {writeModel(t,
-			func(m *onnx.Model) { m.Graph.Initializers["w"] = onnx.ZerosF32(4, 2) }),
-			"inner sizes 3 and 4 differ"},
-		"no model": {text, "not an ONNX model"},
-	} {
-		refused(t, exitUsage, tc.want, "onnx", "check", tc.path)
-		code, out, _ := runFMP(t, "onnx", "check", tc.path, "--json")
-		var r struct {
-			OK    bool
-			Error string
-		}
-		if err := json.Unmarshal([]byte(out), &r); err != nil || r.OK || !strings.Contains(r.Error, tc.want) ||
-			code != exitUsage {
-			t.Errorf("%s: JSON is %s (%v), exit code %d", name, out, err, code)
-		}
-	}
-}
-
 func TestONNXHalf(t *testing.T) {
 	model := writeModel(t, func(*onnx.Model) {})
 	out := filepath.Join(t.TempDir(), "half.onnx")
@@ -326,7 +302,8 @@ func TestONNXHalf(t *testing.T) {
 	}
 }
 
-// A model that uses what is not known here is told apart from a wrong one.
+// TestONNXCheckExitCodes: a wrong model is told by node and operator, in lines and as JSON, and apart from
+// one with parts that are not known here.
 func TestONNXCheckExitCodes(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(m *onnx.Model)
@@ -335,6 +312,10 @@ func TestONNXCheckExitCodes(t *testing.T) {
 	}{
 		"sound":          {func(*onnx.Model) {}, exitOK, "is sound"},
 		"the newest set": {func(m *onnx.Model) { m.Opsets[""] = onnx.MaxOpset }, exitOK, "is sound"},
+		"a name from nowhere": {func(m *onnx.Model) { m.Graph.Nodes[0].Inputs[1] = "v" }, exitUsage,
+			`(MatMul): it reads "v"`},
+		"sizes that differ": {func(m *onnx.Model) { m.Graph.Initializers["w"] = onnx.ZerosF32(4, 2) }, exitUsage,
+			"inner sizes 3 and 4 differ"},
 		"a misspelt operator": {func(m *onnx.Model) { m.Graph.Nodes[0].Op = "MatMull" }, exitUsage,
 			"did you mean MatMul"},
 		"a newer set": {func(m *onnx.Model) { m.Opsets[""] = onnx.MaxOpset + 1 }, exitUnknown,
@@ -350,9 +331,19 @@ func TestONNXCheckExitCodes(t *testing.T) {
 		}, exitUsage, "did you mean Scaler"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, out, errs := runFMP(t, "onnx", "check", writeModel(t, c.spoil))
+			model := writeModel(t, c.spoil)
+			code, out, errs := runFMP(t, "onnx", "check", model)
 			if code != c.code || !strings.Contains(out+errs, c.says) {
 				t.Errorf("exit code %d, %q and %q, want %d and %q", code, out, errs, c.code, c.says)
+			}
+			var r struct {
+				OK    bool
+				Error string
+			}
+			code, out, _ = runFMP(t, "onnx", "check", model, "--json")
+			if err := json.Unmarshal([]byte(out), &r); err != nil || code != c.code || r.OK != (code == exitOK) ||
+				!r.OK && !strings.Contains(r.Error, c.says) {
+				t.Errorf("JSON is %s (%v), exit code %d", out, err, code)
 			}
 		})
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"image"
 	"image/color"
@@ -11,11 +10,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"fmp/assets/assetstest"
+	"fmp/cmd/internal/outputs/outputstest"
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
@@ -141,89 +140,21 @@ func TestRunInOpenScope(t *testing.T) {
 	refused(t, exitUsage, "class 6 is among", append(args, "--set", "corpus.classes=0-6")...)
 }
 
-// idx writes an IDX file of unsigned bytes.
-func idx(t *testing.T, path string, magic uint32, dims []uint32, data []byte) {
-	t.Helper()
-	b := binary.BigEndian.AppendUint32(nil, magic)
-	for _, d := range dims {
-		b = binary.BigEndian.AppendUint32(b, d)
-	}
-	must.Do(t, os.WriteFile(path, append(b, data...), 0o644))
-}
-
-// mnistLike writes 80 + 40 blank images of digits that follow one another.
-func mnistLike(t *testing.T) string {
-	t.Helper()
-	dir := filepath.Join(t.TempDir(), "MNIST")
-	must.Do(t, os.Mkdir(dir, 0o755))
-	for part, n := range map[string]int{"train": 80, "t10k": 40} {
-		y := make([]byte, n)
-		for i := range y {
-			y[i] = byte(i % 10)
-		}
-		idx(t, filepath.Join(dir, part+"-images-idx3-ubyte"), 0x803, []uint32{uint32(n), 28, 28},
-			make([]byte, n*28*28))
-		idx(t, filepath.Join(dir, part+"-labels-idx1-ubyte"), 0x801, []uint32{uint32(n)}, y)
-	}
-	return dir
-}
-
+// TestRunRefusesBadInput: models and settings that do not fit the images, and images whose labels are none,
+// are refused in one line, and nothing is written.
 func TestRunRefusesBadInput(t *testing.T) {
 	emptyCache(t)
 	otherDx := saved(t)(models.NewPredictor(models.PredictorConfig{Dx: 64, C: 10}, 1))
-	for _, c := range []struct {
-		name string
-		args []string
-		make func(dir string) // spoils a good data set
-		code int
-		want []string
-	}{
-		{"predictor of another dx", []string{"--predictor", otherDx}, nil, exitUsage,
-			[]string{"dx 256", "dx 64"}},
-		{"truncated images", nil, func(dir string) {
-			must.Do(t, os.Truncate(filepath.Join(dir, "train-images-idx3-ubyte"), 1000))
-		}, exitUsage, []string{"train-images-idx3-ubyte", "truncated"}},
-		{"wrong magic number", nil, func(dir string) {
-			idx(t, filepath.Join(dir, "train-labels-idx1-ubyte"), 0x0d01, []uint32{80}, make([]byte, 80))
-		}, exitUsage, []string{"train-labels-idx1-ubyte"}},
-		{"no such data set", []string{"--dataset", "minst"}, nil, exitMissing, []string{"minst", "mnist"}},
-		{"data that are not there", []string{"--dataset", "cifar10"}, nil, exitMissing,
-			[]string{"fmp data pull cifar10"}},
-		{"alpha of homogeneous clients", []string{"--alpha", "0.1"}, nil, exitUsage,
-			[]string{"--alpha", "--partition dirichlet"}},
-		{"too many clients", []string{"--clients", "100"}, nil, exitUsage,
-			[]string{"federation.clients", "100 clients"}},
-		{"no extractor file", []string{"--extractor", "/nowhere/x.onnx"}, nil, exitMissing,
-			[]string{"/nowhere/x.onnx"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			data := mnistLike(t)
-			if c.make != nil {
-				c.make(data)
-			}
-			out := filepath.Join(t.TempDir(), "run")
-			args := []string{"run", "--dataset", "mnist", "--data-dir", filepath.Dir(data),
-				"--extractor.mean", "0", "--extractor.std", "1", "--clients", "2", "--points",
-				"5", "--methods", "ANN", "--out", out}
-			if !slices.Contains(c.args, "--extractor") {
-				args = append(args, "--extractor", randomExtractor(t))
-			}
-			code, stdout, errs := runFMP(t, append(args, c.args...)...)
-			if code != c.code {
-				t.Errorf("exit code %d; want %d", code, c.code)
-			}
-			last := errs[strings.LastIndex(strings.TrimSuffix(errs, "\n"), "\n")+1:]
-			for _, w := range c.want {
-				if !strings.Contains(last, w) {
-					t.Errorf("said %q; want %q in it", last, w)
-				}
-			}
-			if strings.Count(errs, "fmp: ") != 1 || stdout != "" {
-				t.Errorf("said %q and %q; want one error", stdout, errs)
-			}
-			absent(t, filepath.Join(out, "results.jsonl"))
-		})
+	run := "run --extractor " + randomExtractor(t) + " --extractor.mean 0 --extractor.std 1 --clients 2 --points 5 " +
+		"--methods ANN --out out --dataset "
+	t.Chdir(t.TempDir())
+	for _, folder := range []string{"good", "magic"} {
+		ran(t, "data", "synth", "-o", folder, "--train", "80", "--test", "40")
 	}
+	const magic = "\x00\x00\x0d\x01\x00\x00\x00\x50" // of floats
+	must.Do(t, os.WriteFile("magic/train-labels-idx1-ubyte", []byte(magic+strings.Repeat("\x00", 80)), 0o600))
+	outputstest.CheckWrong(t, []outputstest.Wrong{{run + "./good --predictor " + otherDx, "dx 64"},
+		{run + "./magic", "train-labels-idx1-ubyte"}, {run + "./good --clients 100", "100 clients"}}, everything(t))
 }
 
 // TestFeaturesThatAreNoNumbers: an extractor whose features are not finite, or so large that

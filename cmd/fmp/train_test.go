@@ -266,13 +266,7 @@ func TestFeatures(t *testing.T) {
 	}
 }
 
-func TestFeaturesUsage(t *testing.T) {
-	for _, shard := range []string{"", "3", "a/3", "3/3", "-1/3", "0/0", "1/100001", "1/2/3"} {
-		if code, _, errs := runFMP(t, "features", "--shard", shard); code != exitUsage ||
-			!strings.Contains(errs, "i/N") && !strings.Contains(errs, "--shard is empty") {
-			t.Errorf("--shard %q: exit code %d: %s", shard, code, errs)
-		}
-	}
+func TestNothingToMerge(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	refused(t, exitMissing, "", "features", "merge")
 }
