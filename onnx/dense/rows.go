@@ -1,6 +1,10 @@
 package dense
 
-import "fmt"
+import (
+	"fmt"
+
+	"gonum.org/v1/gonum/blas/blas64"
+)
 
 // As returns numbers in another precision.
 func As[T, F float32 | float64](x []F) []T {
@@ -9,6 +13,11 @@ func As[T, F float32 | float64](x []F) []T {
 		out[i] = T(v)
 	}
 	return out
+}
+
+// General returns the matrix of numbers that lie row by row.
+func General(rows, cols int, data []float64) blas64.General {
+	return blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: data}
 }
 
 // Dots sets out, n numbers, to the products of the rows of a, n x len(x), with x. It reads a once,

@@ -17,16 +17,16 @@ func dot(a, b []float64) float64     { return floats.Dot(a, b) }
 // times returns a b, [n, m], of a, [n, k], and b, [k, m].
 func times(a, b []float64, n, k, m int) []float64 {
 	out := make([]float64, n*m)
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(n, k, a), general(k, m, b), 0,
-		general(n, m, out))
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, dense.General(n, k, a), dense.General(k, m, b), 0,
+		dense.General(n, m, out))
 	return out
 }
 
 // timesT returns a b', [n, m], of a, [n, k], and b, [m, k].
 func timesT(a, b []float64, n, k, m int) []float64 {
 	out := make([]float64, n*m)
-	dense.Gemm(blas.NoTrans, blas.Trans, 1, general(n, k, a), general(m, k, b), 0,
-		general(n, m, out))
+	dense.Gemm(blas.NoTrans, blas.Trans, 1, dense.General(n, k, a), dense.General(m, k, b), 0,
+		dense.General(n, m, out))
 	return out
 }
 

@@ -34,7 +34,7 @@ const (
 //
 // Variances below 0, which rounding makes, count as 0.
 func newTarget(name string, w []float64, dof float64, k int) (target, error) {
-	values, q := dense.Eigen(general(k, k, slices.Clone(w)))
+	values, q := dense.Eigen(dense.General(k, k, slices.Clone(w)))
 	var mean float64
 	for i, v := range values {
 		values[i] = max(v, 0)
@@ -112,9 +112,9 @@ func (p *pool) in(t target) *basis {
 		b.lambda[i] = max(v, 0)
 	}
 	if t.inverse != nil {
-		q := general(k, k, b.v)
+		q := dense.General(k, k, b.v)
 		b.v = make([]float64, k*k)
-		dense.Gemm(blas.Trans, blas.NoTrans, 1, general(k, k, t.inverse), q, 0, general(k, k, b.v))
+		dense.Gemm(blas.Trans, blas.NoTrans, 1, dense.General(k, k, t.inverse), q, 0, dense.General(k, k, b.v))
 	}
 	b.means = b.of(p.mean, p.c)
 	for y := range p.c {

@@ -64,7 +64,7 @@ func newBetween(means []float32, t *target) (rows []float64, left float64) {
 	if t.inverse != nil {
 		white = timesT(a, t.inverse, n, k, k)
 	}
-	values, q := dense.Eigen(general(n, n, timesT(white, white, n, k, n))) // ascending
+	values, q := dense.Eigen(dense.General(n, n, timesT(white, white, n, k, n))) // ascending
 	var all, kept float64
 	for _, v := range values {
 		all += max(v, 0)
@@ -98,10 +98,10 @@ func (p *pool) shrunk(prior *between, n0 float64, means, a []float64,
 	g := timesT(through, a, r, k, r)
 	// of A'A: the mean of B in units of W is 1/n0
 	size := (1 - prior.even) / n0 * float64(k) / trace(g, r)
-	values, q := dense.Eigen(general(r, r, g))
+	values, q := dense.Eigen(dense.General(r, r, g))
 	along := make([]float64, c*r) // coordinates of the means on the eigenvectors
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(c, r, timesT(means, through, c, k, r)), q, 0,
-		general(c, r, along))
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, dense.General(c, r, timesT(means, through, c, k, r)), q, 0,
+		dense.General(c, r, along))
 	out := make([]float64, c*k)
 	for y, n := range p.n {
 		if n == 0 {
@@ -114,8 +114,8 @@ func (p *pool) shrunk(prior *between, n0 float64, means, a []float64,
 		}
 	}
 	back := make([]float64, c*r)
-	dense.Gemm(blas.NoTrans, blas.Trans, 1, general(c, r, along), q, 0, general(c, r, back))
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(c, r, back), general(r, k, a), 1,
-		general(c, k, out))
+	dense.Gemm(blas.NoTrans, blas.Trans, 1, dense.General(c, r, along), q, 0, dense.General(c, r, back))
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, dense.General(c, r, back), dense.General(r, k, a), 1,
+		dense.General(c, k, out))
 	return out
 }

@@ -207,15 +207,15 @@ func (m *images) withOnes(k int) []float64 {
 // gram returns x'x of n rows.
 func gram(x []float64, n, k int) []float64 {
 	out := make([]float64, k*k)
-	dense.Gemm(blas.Trans, blas.NoTrans, 1, general(n, k, x), general(n, k, x), 0,
-		general(k, k, out))
+	dense.Gemm(blas.Trans, blas.NoTrans, 1, dense.General(n, k, x), dense.General(n, k, x), 0,
+		dense.General(k, k, out))
 	mirror(out, k)
 	return out
 }
 
 // eigen returns the eigenvalues of a symmetric matrix and its eigenvectors, one a column.
 func eigen(a []float64, k int) (values, vectors []float64) {
-	values, q := dense.Eigen(general(k, k, a))
+	values, q := dense.Eigen(dense.General(k, k, a))
 	vectors = make([]float64, k*k)
 	for i := range k {
 		copy(vectors[i*k:(i+1)*k], q.Data[i*q.Stride:i*q.Stride+k])

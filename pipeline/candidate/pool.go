@@ -4,8 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"gonum.org/v1/gonum/blas/blas64"
-
 	"fmp/pipeline/internal/memo"
 	"fmp/pipeline/internal/moment"
 )
@@ -278,8 +276,4 @@ func mirror(a []float64, k int) {
 			a[i*k+j] = a[j*k+i]
 		}
 	}
-}
-
-func general(rows, cols int, data []float64) blas64.General {
-	return blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: data}
 }

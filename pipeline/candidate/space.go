@@ -43,7 +43,7 @@ func (r *Round) space() *space {
 			axpy(v, a[:k], total[i*k:(i+1)*k])
 		}
 	}
-	_, v := dense.Eigen(general(k, k, total)) // ascending
+	_, v := dense.Eigen(dense.General(k, k, total)) // ascending
 	s := &space{k: k, q: make([]float64, k*spaceWidth)}
 	for i := range k {
 		for j := range spaceWidth {

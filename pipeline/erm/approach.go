@@ -120,7 +120,7 @@ func (a *approach) lay() {
 		resize(&a.total, a.c*a.d)
 		return
 	}
-	a.across, a.along = dense.PackSingle(general(a.n, a.d, a.p.X), a.across.Buffer(),
+	a.across, a.along = dense.PackSingle(dense.General(a.n, a.d, a.p.X), a.across.Buffer(),
 		a.along.Buffer())
 	c := roundUp(a.c, dense.SingleRows)
 	resize(&a.headS, c*a.d)
@@ -269,9 +269,9 @@ func (a *approach) renew() {
 				row[i] *= w * (1 - row[i])
 			}
 		}
-		sq := general(x.Rows, a.d, squares[:x.Rows*a.d])
+		sq := dense.General(x.Rows, a.d, squares[:x.Rows*a.d])
 		floats.MulTo(sq.Data, x.Data, x.Data)
-		dense.Gemm(blas.NoTrans, blas.NoTrans, 1, own, sq, 1, general(a.c, a.d, curve))
+		dense.Gemm(blas.NoTrans, blas.NoTrans, 1, own, sq, 1, dense.General(a.c, a.d, curve))
 	})
 	for j, v := range curve {
 		curve[j] = 1 / (v + a.p.L2)

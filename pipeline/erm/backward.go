@@ -201,7 +201,7 @@ func (w *workspace) derivatives(p *Problem, r *rows, at int) *Gradient {
 		return dense.Columns{C: w.c, N: r.padded, Stride: w.n, Data: data}
 	}
 	dense.Curve(part(a), part(prob), w.w[at:at+r.padded])
-	points := blas64.General{Rows: p.N, Cols: p.Dx, Stride: p.Dx, Data: g.Points}
+	points := dense.General(p.N, p.Dx, g.Points)
 	for _, k := range []struct{ left, head []float64 }{{residuals, w.step}, {a, w.theta}} {
 		dense.Gemm(blas.Trans, blas.NoTrans, -1,
 			blas64.General{Rows: w.c, Cols: p.N, Stride: w.n, Data: k.left},

@@ -30,13 +30,13 @@ func (a *approach) blocks(theta []float64, do func(x, own blas64.General, z dens
 		z := dense.Columns{C: rows, N: wide, Stride: wide, Data: a.logits[:rows*wide]}
 		clear(z.Data)
 		own := blas64.General{Rows: a.c, Cols: h, Stride: wide, Data: z.Data[(rows-a.c)*wide:]}
-		x := general(h, a.d, p.X[from*a.d:(from+h)*a.d])
+		x := dense.General(h, a.d, p.X[from*a.d:(from+h)*a.d])
 		if a.byRows {
 			a.rowsOf(x, func(x []float64, c, at, n int) {
 				dense.Dots(x, theta[c*a.d:(c+1)*a.d], own.Data[c*wide+at:][:n])
 			})
 		} else {
-			dense.Gemm(blas.NoTrans, blas.Trans, 1, general(a.c, a.d, theta), x, 0, own)
+			dense.Gemm(blas.NoTrans, blas.Trans, 1, dense.General(a.c, a.d, theta), x, 0, own)
 		}
 		do(x, own, z, from)
 	}
@@ -55,7 +55,7 @@ func (a *approach) check(theta, grad []float64) float64 {
 				dense.AddRows(x, own.Data[c*own.Stride+at:][:n], grad[c*a.d:(c+1)*a.d])
 			})
 		} else {
-			dense.Gemm(blas.NoTrans, blas.NoTrans, 1, own, x, 1, general(a.c, a.d, grad))
+			dense.Gemm(blas.NoTrans, blas.NoTrans, 1, own, x, 1, dense.General(a.c, a.d, grad))
 		}
 	})
 	return f

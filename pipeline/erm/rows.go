@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
 
 	"fmp/onnx/dense"
@@ -32,7 +31,7 @@ func (r *rows) prepare(p *Problem) {
 		resize(&r.xS, len(p.X))
 		dense.Narrow(r.xS, p.X)
 	} else {
-		x := general(p.N, r.d, p.X)
+		x := dense.General(p.N, r.d, p.X)
 		r.across = dense.Pack(blas.Trans, x, r.across.Buffer())
 		r.along = dense.Pack(blas.NoTrans, x, r.along.Buffer())
 		r.acrossS = r.across.Single(r.acrossS.Buffer())
@@ -57,10 +56,6 @@ func (r *rows) prepare(p *Problem) {
 // roundUp returns the least multiple of by that is not below n.
 func roundUp(n, by int) int { return (n + by - 1) / by * by }
 
-func general(rows, cols int, data []float64) blas64.General {
-	return blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: data}
-}
-
 // gramRows is the number of points per product in gram.
 const gramRows = 256
 
@@ -69,7 +64,7 @@ const gramRows = 256
 func (r *rows) gram(v, g []float64, buffer *[]float64, upper bool) {
 	d := r.d
 	if r.bare {
-		r.along = dense.Pack(blas.NoTrans, general(r.n, d, r.x), r.along.Buffer())
+		r.along = dense.Pack(blas.NoTrans, dense.General(r.n, d, r.x), r.along.Buffer())
 	}
 	resize(buffer, gramRows*d)
 	for from := 0; from < r.n; from += gramRows {
@@ -78,6 +73,6 @@ func (r *rows) gram(v, g []float64, buffer *[]float64, upper bool) {
 		for i, f := range v[from : from+n] {
 			floats.ScaleTo(scaled[i*d:(i+1)*d], f, r.x[(from+i)*d:(from+i+1)*d])
 		}
-		r.along.MulRows(from, general(n, d, scaled), general(d, d, g), upper)
+		r.along.MulRows(from, dense.General(n, d, scaled), dense.General(d, d, g), upper)
 	}
 }

@@ -351,7 +351,7 @@ func (w *workspace) forward(t, out []float64) {
 		return
 	}
 	w.each(func(r *rows, at int) {
-		r.across.Mul(blas.NoTrans, general(w.c, w.d, t),
+		r.across.Mul(blas.NoTrans, dense.General(w.c, w.d, t),
 			blas64.General{Rows: w.c, Cols: dense.Padded(r.n), Stride: w.n, Data: out[at:]})
 	})
 }
@@ -367,7 +367,7 @@ func (w *workspace) adjoint(a, t, out []float64) {
 	}
 	w.each(func(r *rows, at int) {
 		r.along.Mul(blas.NoTrans, blas64.General{Rows: w.c, Cols: r.n, Stride: w.n, Data: a[at:]},
-			general(w.c, w.d, out))
+			dense.General(w.c, w.d, out))
 	})
 }
 
@@ -517,7 +517,7 @@ func (w *workspace) inverted(v, buffer []float64) (dense.Packed, error) {
 		g[i*w.d+i] += w.l2
 	}
 	resize(&w.blocks, dense.FactorWork(w.d))
-	f, ok := dense.Cholesky(general(w.d, w.d, g), w.blocks)
+	f, ok := dense.Cholesky(dense.General(w.d, w.d, g), w.blocks)
 	if !ok {
 		return dense.Packed{}, fmt.Errorf(
 			"erm: X'WX + l2 I is not positive definite with l2 %v; raise l2 or scale the features",
@@ -574,7 +574,7 @@ func (w *workspace) apply(v, out []float64) {
 		return
 	}
 	if w.lead == nil {
-		w.inverse.Mul(blas.NoTrans, general(w.c, w.d, v), general(w.c, w.d, out))
+		w.inverse.Mul(blas.NoTrans, dense.General(w.c, w.d, v), dense.General(w.c, w.d, out))
 		return
 	}
 	cols := w.lead.blocks[0].Cols()
@@ -638,8 +638,8 @@ func (w *workspace) conjugateGradient(hessian func(v, out []float64), b, x []flo
 // U'U gives Q = X'U^-1 and XQ = U' without forming Q; if the points are nearly collinear, Q comes
 // from the QR decomposition of X' instead.
 func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
-	x, d := general(p.N, p.D(), p.X), p.D()
-	u := general(p.N, p.N, make([]float64, p.N*p.N))
+	x, d := dense.General(p.N, p.D(), p.X), p.D()
+	u := dense.General(p.N, p.N, make([]float64, p.N*p.N))
 	dense.AddOuter(x, u)
 	f, ok := dense.Cholesky(u, nil)
 	least, most := math.Inf(1), 0.0
@@ -648,7 +648,7 @@ func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*
 	}
 	inner := &Problem{N: p.N, Dx: p.N - 1, C: p.C, X: make([]float64, p.N*p.N), Y: p.Y,
 		W: p.W, L2: p.L2, two: p.two}
-	reduced := general(p.N, p.N, inner.X)
+	reduced := dense.General(p.N, p.N, inner.X)
 	// out maps a head, N x C, from the span's coordinates to the original ones, and in maps it
 	// back.
 	var out, in func(a, t blas64.General)
@@ -674,7 +674,7 @@ func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*
 	}
 	if p.Start != nil {
 		start := NewTheta(p.N, p.C)
-		in(general(d, p.C, p.Start.W), general(p.N, p.C, start.W))
+		in(dense.General(d, p.C, p.Start.W), dense.General(p.N, p.C, start.W))
 		inner.Start = &start
 	}
 	w.prepare(inner, nil)
@@ -683,7 +683,7 @@ func (w *workspace) solveInSpan(ctx context.Context, p *Problem, opt Options) (*
 		return nil, err
 	}
 	theta := NewTheta(d, p.C)
-	out(general(p.N, p.C, s.Theta.W), general(d, p.C, theta.W))
+	out(dense.General(p.N, p.C, s.Theta.W), dense.General(d, p.C, theta.W))
 	s.Theta = theta
 	return s, nil
 }

@@ -93,7 +93,7 @@ func (h *model) nearby(u *Uploads) {
 		}
 	}
 	h.among = make([][]int, h.classes)
-	means := blas64.General{Rows: h.classes, Cols: h.k, Stride: h.k, Data: pooled.sum}
+	means := dense.General(h.classes, h.k, pooled.sum)
 	for _, cells := range h.cells {
 		if len(cells) == 0 {
 			continue
@@ -102,8 +102,7 @@ func (h *model) nearby(u *Uploads) {
 		for i := range cells {
 			x.Data = append(x.Data, cells[i].x[:h.k]...)
 		}
-		dots := blas64.General{Rows: len(cells), Cols: h.classes, Stride: h.classes,
-			Data: make([]float64, len(cells)*h.classes)}
+		dots := dense.General(len(cells), h.classes, make([]float64, len(cells)*h.classes))
 		dense.Gemm(blas.NoTrans, blas.Trans, 1, x, means, 0, dots)
 		for i := range cells {
 			score := dots.Data[i*h.classes:][:h.classes]

@@ -23,7 +23,7 @@ func score(heads []erm.Theta, target *point.Set, batches [][]int,
 	weight float64) (nll, joint float64, cots []erm.Theta) {
 	d, c, n := target.Dx+1, target.C, target.N
 	features, labels := target.Labelled()
-	x := general(n, d)
+	x := dense.General(n, d, make([]float64, n*d))
 	for i := range n {
 		row := x.Data[i*d : (i+1)*d]
 		copy(row, dense.As[float64](features[i*target.Dx:(i+1)*target.Dx]))
@@ -31,9 +31,8 @@ func score(heads []erm.Theta, target *point.Set, batches [][]int,
 	}
 	probabilities, logs := make([]blas64.General, len(heads)), make([][]float64, len(heads))
 	for h, t := range heads {
-		p := general(n, c)
-		dense.Gemm(blas.NoTrans, blas.NoTrans, 1, x,
-			blas64.General{Rows: d, Cols: c, Stride: c, Data: t.W}, 0, p)
+		p := dense.General(n, c, make([]float64, n*c))
+		dense.Gemm(blas.NoTrans, blas.NoTrans, 1, x, dense.General(d, c, t.W), 0, p)
 		probabilities[h], logs[h] = p, make([]float64, n)
 		for i, y := range labels {
 			row := p.Data[i*c : (i+1)*c]
@@ -81,14 +80,9 @@ func score(heads []erm.Theta, target *point.Set, batches [][]int,
 			row[y] += g
 		}
 		cots[h] = erm.NewTheta(d, c)
-		dense.Gemm(blas.Trans, blas.NoTrans, 1, x, p, 0,
-			blas64.General{Rows: d, Cols: c, Stride: c, Data: cots[h].W})
+		dense.Gemm(blas.Trans, blas.NoTrans, 1, x, p, 0, dense.General(d, c, cots[h].W))
 	}
 	return nll, joint, cots
-}
-
-func general(rows, cols int) blas64.General {
-	return blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: make([]float64, rows*cols)}
 }
 
 // softmax replaces logits by their softmax.

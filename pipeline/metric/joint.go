@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
 
 	"fmp/onnx/dense"
 )
@@ -99,10 +98,8 @@ func nearest(features []float32, dx int, at []int, k int) [][]int {
 		for i, a := range some {
 			copy(anchors[i*dx:(i+1)*dx], x[a*dx:(a+1)*dx])
 		}
-		dense.Gemm(blas.NoTrans, blas.Trans, 1,
-			blas64.General{Rows: len(some), Cols: dx, Stride: dx, Data: anchors},
-			blas64.General{Rows: n, Cols: dx, Stride: dx, Data: x},
-			0, blas64.General{Rows: len(some), Cols: n, Stride: n, Data: inner})
+		dense.Gemm(blas.NoTrans, blas.Trans, 1, dense.General(len(some), dx, anchors),
+			dense.General(n, dx, x), 0, dense.General(len(some), n, inner))
 		for i := range some {
 			row := inner[i*n : (i+1)*n]
 			for j, v := range square {

@@ -134,15 +134,13 @@ func eachHead(ctx context.Context, heads []erm.Theta, features []float32, thread
 					}
 					b.x[i*d+dx] = 1
 				}
-				b.points = dense.Pack(blas.Trans,
-					blas64.General{Rows: rows, Cols: d, Stride: d, Data: b.x}, b.points.Buffer())
+				b.points = dense.Pack(blas.Trans, dense.General(rows, d, b.x), b.points.Buffer())
 				do(from, rows, func(yield func(int, dense.Columns) bool) {
 					for s := range heads {
 						if s%most == 0 {
 							k := min(most, len(heads)-s) * c
 							clear(b.logits)
-							b.points.Mul(blas.NoTrans,
-								blas64.General{Rows: k, Cols: d, Stride: d, Data: stacked[s*c*d:]},
+							b.points.Mul(blas.NoTrans, dense.General(k, d, stacked[s*c*d:]),
 								blas64.General{Rows: k, Cols: rows, Stride: predictRows,
 									Data: b.logits})
 						}

@@ -93,8 +93,7 @@ func (c *Coordinates) project(rows []float64) []float64 {
 	n := len(rows) / dx
 	out := make([]float64, n*k)
 	blas64.Gemm(blas.NoTrans, blas.NoTrans, 1,
-		blas64.General{Rows: n, Cols: dx, Stride: dx, Data: rows}, c.Projection.RawMatrix(), 0,
-		blas64.General{Rows: n, Cols: k, Stride: k, Data: out})
+		dense.General(n, dx, rows), c.Projection.RawMatrix(), 0, dense.General(n, k, out))
 	return out
 }
 

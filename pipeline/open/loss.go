@@ -87,7 +87,7 @@ func (e *Episode) score(theta *mat.Dense,
 	rows, k := theta.Dims()
 	c := len(e.Stats.Mass)
 	samples, n := rows/c, len(e.Labels)
-	x := blas64.General{Rows: n, Cols: k, Stride: k, Data: e.Rows}
+	x := dense.General(n, k, e.Rows)
 	wide := dense.Padded(n)
 	p := blas64.General{Rows: rows, Cols: n, Stride: wide, Data: make([]float64, rows*wide)}
 	dense.Gemm(blas.NoTrans, blas.Trans, 1, theta.RawMatrix(), x, 0, p)
@@ -160,7 +160,6 @@ func (e *Episode) score(theta *mat.Dense,
 		}
 	}
 	dTheta = make([]float64, rows*k)
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, p, x, 0,
-		blas64.General{Rows: rows, Cols: k, Stride: k, Data: dTheta})
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, p, x, 0, dense.General(rows, k, dTheta))
 	return nll, joint, dTheta, dBias
 }

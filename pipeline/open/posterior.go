@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
@@ -267,8 +266,8 @@ func (g *geometry) quadratic(u *mat.Dense) []float64 {
 // with their signs, and rotates when two eigenvalues are nearly equal.
 func (g *geometry) turned(noise []float64) []float64 {
 	k, _ := g.turn.Dims()
-	rows := blas64.General{Rows: len(noise) / k, Cols: k, Stride: k, Data: noise}
-	out := blas64.General{Rows: rows.Rows, Cols: k, Stride: k, Data: make([]float64, len(noise))}
+	rows := dense.General(len(noise)/k, k, noise)
+	out := dense.General(rows.Rows, k, make([]float64, len(noise)))
 	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, rows, g.turn.RawMatrix(), 0, out)
 	return out.Data
 }

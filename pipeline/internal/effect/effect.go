@@ -39,7 +39,6 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat/distuv"
@@ -313,8 +312,7 @@ func means(set *point.Set, white dense.Packed, k int) []cell {
 		}
 	}
 	x := make([]float64, len(out)*k)
-	white.Mul(blas.NoTrans, blas64.General{Rows: len(out), Cols: set.Dx, Stride: set.Dx, Data: rows},
-		blas64.General{Rows: len(out), Cols: k, Stride: k, Data: x})
+	white.Mul(blas.NoTrans, dense.General(len(out), set.Dx, rows), dense.General(len(out), k, x))
 	for i := range out {
 		out[i].x = x[i*k:][:k:k]
 	}

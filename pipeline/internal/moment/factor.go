@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
 
 	"fmp/onnx/dense"
@@ -63,13 +62,13 @@ func (f *Factor) Flush() {
 		return
 	}
 	n := len(f.Rows) / f.K
-	rows := blas64.General{Rows: n, Cols: f.K, Stride: f.K, Data: f.Rows}
+	rows := dense.General(n, f.K, f.Rows)
 	f.pack = dense.Pack(blas.NoTrans, rows, f.pack.Buffer())
 	if f.Sign != 0 {
 		for i := range f.Rows {
 			f.Rows[i] *= f.Sign
 		}
 	}
-	f.pack.MulRows(0, rows, blas64.General{Rows: f.K, Cols: f.K, Stride: f.K, Data: f.To}, true)
+	f.pack.MulRows(0, rows, dense.General(f.K, f.K, f.To), true)
 	f.Rows = f.Rows[:0]
 }
