@@ -253,7 +253,7 @@ func (r *calibration) scaled(ctx context.Context, x *scaling.Images, kinds []str
 		return nil
 	}
 	r.Scaling = &models.OriginScaling{Scaling: *s, Images: r.Images, From: from,
-		Folds: scaling.Folds(), Before: trials[0].Scores}
+		Folds: scaling.Folds, Before: trials[0].Scores}
 	for _, t := range trials {
 		if t.Chosen {
 			r.Scaling.After = t.Scores

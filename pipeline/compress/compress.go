@@ -56,9 +56,6 @@ func New(e engine.Engine, m *onnx.Model) (*Compressor, error) {
 	return &Compressor{session: s, manifest: f}, nil
 }
 
-// Manifest returns the embedding's manifest.
-func (c *Compressor) Manifest() models.Manifest { return c.manifest }
-
 // Close releases the session.
 func (c *Compressor) Close() error {
 	if c.means != nil {

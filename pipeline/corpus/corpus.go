@@ -218,22 +218,22 @@ func Model(kind, setting, dataset string,
 		}
 		return m, f, "", nil
 	}
-	m, f, err = file(kind, setting, behind)
+	m, f, err = file(kind, kind, setting, behind)
 	return m, f, "", err
 }
 
-// file loads the model that the setting of a kind names.
-func file(kind, setting string, behind models.Manifest) (*onnx.Model, models.Manifest, error) {
+// file loads the model of a kind that the setting of a group names.
+func file(kind, group, setting string,
+	behind models.Manifest) (*onnx.Model, models.Manifest, error) {
 	m, f, err := models.Load(setting)
+	if err == nil && f.Kind != kind {
+		err = fmt.Errorf("%s is %q by its manifest; want %s", setting, f.Kind, kind)
+	}
+	if err == nil {
+		err = models.Match(behind, f)
+	}
 	if err != nil {
-		return nil, f, fmt.Errorf("setting %s.model: %w", kind, err)
-	}
-	if f.Kind != kind {
-		return nil, f, fmt.Errorf("setting %s.model: %s is %q by its manifest; want %s", kind,
-			setting, f.Kind, kind)
-	}
-	if err := models.Match(behind, f); err != nil {
-		return nil, f, fmt.Errorf("setting %s.model: %w", kind, err)
+		return nil, f, fmt.Errorf("setting %s.model: %w", group, err)
 	}
 	return m, f, nil
 }
@@ -251,17 +251,8 @@ func Private(setting, dataset string, behind models.Manifest,
 			return nil, f, fmt.Errorf("setting privacy.model: no private predictor comes with the program "+
 				"that fits (%w); fmp train private makes one", err)
 		}
-	} else {
-		if m, f, err = models.Load(setting); err != nil {
-			return nil, f, fmt.Errorf("setting privacy.model: %w", err)
-		}
-		if f.Kind != models.KindPrivate {
-			return nil, f, fmt.Errorf("setting privacy.model: %s is %q by its manifest; want %s",
-				setting, f.Kind, models.KindPrivate)
-		}
-		if err := models.Match(behind, f); err != nil {
-			return nil, f, fmt.Errorf("setting privacy.model: %w", err)
-		}
+	} else if m, f, err = file(models.KindPrivate, "privacy", setting, behind); err != nil {
+		return nil, f, err
 	}
 	if conjugate != nil {
 		if err := models.SameCoordinates(m, conjugate); err != nil {

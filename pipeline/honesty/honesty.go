@@ -68,12 +68,9 @@ const (
 	concentration = 0.3
 )
 
-// mix are the weights of the kinds of a bad client's cell: its own class, another's, one that
-// nobody holds, and garbage.
-var mix = [4]float64{0.6, 0.3, 0.05, 0.05}
-
-// logMix are the logarithms of mix.
-var logMix = [4]float64{math.Log(mix[0]), math.Log(mix[1]), math.Log(mix[2]), math.Log(mix[3])}
+// logMix are the logarithms of the weights of the kinds of a bad client's cell: its own class,
+// another's, one that nobody holds, and garbage.
+var logMix = [4]float64{math.Log(0.6), math.Log(0.3), math.Log(0.05), math.Log(0.05)}
 
 // Exact is the largest number of clients for which all states are enumerated; for more clients,
 // Gibbs chains propose states.

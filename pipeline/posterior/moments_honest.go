@@ -34,14 +34,8 @@ const minShare = 0.05
 // honesty).
 func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *effect.Effects,
 	o MomentsOptions) ([]discriminant.Client, []momentsState, *Judgement, error) {
-	var u honesty.Uploads
-	var lambda []float64
-	var err error
-	if clients = capped(clients); o.Known != nil {
-		_, u, lambda, err = anchored(clients, *o.Known)
-	} else {
-		_, u, lambda, err = discriminant.NewJudges(clients)
-	}
+	clients = capped(clients)
+	_, u, lambda, err := judges(clients, o.Known)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -104,19 +98,22 @@ func same(a, b discriminant.Client) bool {
 		slices.Equal(a.Within.Labels, b.Within.Labels) && slices.Equal(a.Within.Calibration, b.Within.Calibration)
 }
 
-// anchored returns the claims of clients that known moments judge, beside them in the clients'
-// coordinates, whose calibration points are judged by the discriminant of the known moments alone.
-func anchored(clients []discriminant.Client,
-	known discriminant.Client) (a *MomentsAgainst, u honesty.Uploads, lambda []float64, err error) {
+// judges returns the claims of clients that judge each other, or that known moments judge. These lie
+// beside them then in the clients' coordinates, and calibration points are judged by the
+// discriminant of the known moments alone.
+func judges(clients []discriminant.Client,
+	known *discriminant.Client) (a *MomentsAgainst, u honesty.Uploads, lambda []float64, err error) {
 	a = &MomentsAgainst{}
-	if a.points, _, _, err = discriminant.NewJudges([]discriminant.Client{known}); err != nil {
+	if known == nil {
+		a.judges, u, lambda, err = discriminant.NewJudges(clients)
+		return a, u, lambda, err
+	}
+	if a.points, _, _, err = discriminant.NewJudges([]discriminant.Client{*known}); err != nil {
 		return nil, u, nil, fmt.Errorf("known moments: %w", err)
 	}
-	all := append(slices.Clone(clients), known)
+	all := append(slices.Clone(clients), *known)
 	for m, c := range all {
-		w := *c.Within
-		w.Calibration, w.Labels = nil, nil
-		all[m].Within = &w
+		all[m] = withoutCalibration(c)
 	}
 	if a.judges, u, lambda, err = discriminant.NewJudges(all); err != nil {
 		return nil, u, nil, err
@@ -133,6 +130,14 @@ func anchored(clients []discriminant.Client,
 		u.Odds[m] += odds
 	}
 	return a, u, lambda, nil
+}
+
+// withoutCalibration returns a client without its calibration points.
+func withoutCalibration(c discriminant.Client) discriminant.Client {
+	w := *c.Within
+	w.Calibration, w.Labels = nil, nil
+	c.Within = &w
+	return c
 }
 
 // pointOdds returns the log odds of honesty that a client's calibration points tell by known
@@ -192,15 +197,7 @@ type MomentsAgainst struct {
 // nil: none.
 func NewMomentsAgainst(ctx context.Context, clients []discriminant.Client,
 	known *discriminant.Client, seed uint64, threads int) (*MomentsAgainst, error) {
-	a := &MomentsAgainst{}
-	var u honesty.Uploads
-	var lambda []float64
-	var err error
-	if clients = capped(clients); known != nil {
-		a, u, lambda, err = anchored(clients, *known)
-	} else {
-		a.judges, u, lambda, err = discriminant.NewJudges(clients)
-	}
+	a, u, lambda, err := judges(capped(clients), known)
 	if err != nil {
 		return nil, err
 	}
@@ -218,9 +215,7 @@ func (a *MomentsAgainst) Share(c discriminant.Client) (float64, error) {
 		if odds, err = a.pointOdds(c); err != nil {
 			return 0, err
 		}
-		w := *c.Within
-		w.Calibration, w.Labels = nil, nil
-		judged.Within = &w
+		judged = withoutCalibration(c)
 	}
 	u, err := a.judges.Claims(judged)
 	if err != nil || math.IsInf(u.Odds[0], -1) {

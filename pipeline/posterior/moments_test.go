@@ -800,9 +800,7 @@ func claiming(c discriminant.Client, times float32) discriminant.Client {
 func withoutPoints(clients []discriminant.Client) []discriminant.Client {
 	out := slices.Clone(clients)
 	for m := range out {
-		within := *out[m].Within
-		within.Labels, within.Calibration = nil, nil
-		out[m].Within = &within
+		out[m] = withoutCalibration(out[m])
 	}
 	return out
 }

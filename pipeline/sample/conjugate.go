@@ -38,11 +38,10 @@ type Conjugate struct {
 	// depend on it.
 	Threads int
 
-	engine   engine.Engine
-	config   models.ConjugateConfig
-	manifest models.Manifest
-	values   map[string]*onnx.Tensor
-	client   *compress.Compressor
+	engine engine.Engine
+	config models.ConjugateConfig
+	values map[string]*onnx.Tensor
+	client *compress.Compressor
 
 	model, coordinates *onnx.Model
 	parts              map[string]*lazy
@@ -96,9 +95,6 @@ func NewConjugate(e engine.Engine, m *onnx.Model) (_ *Conjugate, err error) {
 	if c.config, c.values, err = models.ConjugateValues(m); err != nil {
 		return nil, fmt.Errorf("conjugate predictor: %w", err)
 	}
-	if c.manifest, err = models.ReadManifest(m); err != nil {
-		return nil, fmt.Errorf("conjugate predictor: %w", err)
-	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.Close())
@@ -123,9 +119,6 @@ func NewConjugate(e engine.Engine, m *onnx.Model) (_ *Conjugate, err error) {
 	}
 	return c, nil
 }
-
-// Manifest returns the predictor's manifest.
-func (c *Conjugate) Manifest() models.Manifest { return c.manifest }
 
 // Close releases the sessions.
 func (c *Conjugate) Close() error {

@@ -86,7 +86,7 @@ func (c *Conjugate) AtHeads(means *point.Set) (*point.Set, error) {
 func (c *Conjugate) heads(set *point.Set) []float32 {
 	k := c.config.K
 	r, metric := make([]float64, set.N*k), c.values[models.ConjMetric].F32()
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, general(set.N, k, c.leading(set, k)),
-		general(k, k, dense.As[float64](metric)), 0, general(set.N, k, r))
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, dense.General(set.N, k, c.leading(set, k)),
+		dense.General(k, k, dense.As[float64](metric)), 0, dense.General(set.N, k, r))
 	return dense.As[float32](r)
 }

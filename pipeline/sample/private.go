@@ -19,7 +19,6 @@ type Private struct {
 	Threads int
 
 	config      models.PrivateConfig
-	manifest    models.Manifest
 	prior       []float64
 	clip        float64
 	coordinates *onnx.Model
@@ -32,9 +31,6 @@ func NewPrivate(e engine.Engine, m *onnx.Model) (_ *Private, err error) {
 	var values map[string]*onnx.Tensor
 	if p.config, values, err = models.PrivateValues(m); err != nil {
 		return nil, err
-	}
-	if p.manifest, err = models.ReadManifest(m); err != nil {
-		return nil, fmt.Errorf("private predictor: %w", err)
 	}
 	p.prior, p.clip = models.PrivatePrior(values), float64(values[models.PrivateClip].F32()[0])
 	defer func() {
@@ -65,9 +61,6 @@ func (p *Private) Close() error {
 	}
 	return errors.Join(errs...)
 }
-
-// Manifest returns the predictor's manifest.
-func (p *Private) Manifest() models.Manifest { return p.manifest }
 
 // Graph returns the graph of [Private.Map], features [n, dx] to coordinates [n, k].
 func (p *Private) Graph() *onnx.Model { return p.coordinates }

@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
@@ -258,8 +257,8 @@ func (f *Refit) problem(u *images, head erm.Theta, r *rand.Rand, e noise) *Fit {
 	// Features times weights do not change where the head's w R becomes w, and its weights R times
 	// as much.
 	centre := erm.NewTheta(k+1, classes)
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, q.metric.RawMatrix(), general(k, classes, head.W), 0,
-		general(k, classes, centre.W))
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, q.metric.RawMatrix(), dense.General(k, classes, head.W), 0,
+		dense.General(k, classes, centre.W))
 	if e.centre > 0 {
 		for i := range k * classes {
 			centre.W[i] += math.Sqrt(e.centre) * r.NormFloat64()
@@ -344,10 +343,6 @@ func (f *Refit) MeanFit(ctx context.Context, seen *point.Set) (*Fit, error) {
 	}
 	return f.problem(u, head, rng.New(digest(make([]float32, f.LatentSize())), "refit"),
 		noise{}), nil
-}
-
-func general(rows, cols int, data []float64) blas64.General {
-	return blas64.General{Rows: rows, Cols: cols, Stride: cols, Data: data}
 }
 
 // digest returns a seed that stands for a latent.

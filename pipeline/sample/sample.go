@@ -82,9 +82,6 @@ func New(e engine.Engine, m *onnx.Model) (*Predictor, error) {
 	return p, nil
 }
 
-// Manifest returns the predictor's manifest.
-func (p *Predictor) Manifest() models.Manifest { return p.manifest }
-
 // Close releases the sessions.
 func (p *Predictor) Close() error {
 	if p.opened != nil {

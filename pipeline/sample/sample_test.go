@@ -67,7 +67,7 @@ func TestDrawIsReproducible(t *testing.T) {
 
 func TestDrawErrors(t *testing.T) {
 	p := newPredictor(t, 4, 3)
-	noise := make([]float32, 2*5*p.Manifest().D)
+	noise := make([]float32, 2*5*p.manifest.D)
 	nan := seen(5, 4, 3)
 	nan.Z[0] = float32(math.NaN())
 	cancelled, cancel := context.WithCancel(context.Background())

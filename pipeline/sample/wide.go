@@ -145,17 +145,17 @@ func (c *Conjugate) leading(set *point.Set, k int) []float64 {
 	}
 	dx, all := c.config.Dx, c.config.K
 	v, origin := c.values[models.ConjMap].F32(), c.values[models.ConjOrigin].F32()
-	b := general(dx, k, nil)
+	b := dense.General(dx, k, nil)
 	for d := range dx {
 		b.Data = append(b.Data, dense.As[float64](v[d*all:][:k])...)
 	}
-	a := general(set.N, dx, nil)
+	a := dense.General(set.N, dx, nil)
 	for i := range set.N {
 		a.Data = append(a.Data, dense.As[float64](set.Features(i))...)
 		for _, v := range origin[:k] {
 			out = append(out, -float64(v))
 		}
 	}
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, a, b, 1, general(set.N, k, out))
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, a, b, 1, dense.General(set.N, k, out))
 	return out
 }

@@ -23,13 +23,13 @@ const None = "none"
 var Kinds = []string{models.Temperature, models.Vector, models.Matrix}
 
 const (
-	// folds is the number of parts into which images are dealt, class by class.
-	folds = 5
+	// Folds is the number of parts into which images are dealt, class by class.
+	Folds = 5
 	// least is the number of images of each class from which its own parameters are tried: one a
 	// part.
-	least = folds
+	least = Folds
 	// Least is the number of images from which on a scaling is tried.
-	Least = 2 * folds
+	Least = 2 * Folds
 	// mostMixed is the number of classes up to which a matrix is tried: its numbers are their
 	// square.
 	mostMixed = 64
@@ -103,9 +103,6 @@ func Choose(ctx context.Context, x *Images, kinds []string) ([]Trial, *models.Sc
 	return trials, &s, err
 }
 
-// Folds returns the number of parts of the images.
-func Folds() int { return folds }
-
 // skip says why a kind is not tried.
 func (x *Images) skip(kind string) string {
 	count := make([]int, x.C)
@@ -138,7 +135,7 @@ func (x *Images) deal() []int {
 			}
 		}
 		for _, k := range rng.New(uint64(c), "scaling folds").Perm(len(of)) {
-			part[of[k]] = next % folds
+			part[of[k]] = next % Folds
 			next++
 		}
 	}
@@ -149,7 +146,7 @@ func (x *Images) deal() []int {
 // make.
 func (x *Images) cross(ctx context.Context, kind string, part []int) ([]float64, error) {
 	p := make([]float64, len(x.Labels)*x.C)
-	for f := range folds {
+	for f := range Folds {
 		var of []int
 		for i := range part {
 			if part[i] != f {

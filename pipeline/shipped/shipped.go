@@ -21,11 +21,11 @@ func Load(dataset, kind string) (*onnx.Model, models.Manifest, error) {
 	if err != nil {
 		return nil, models.Manifest{}, err
 	}
+	var f models.Manifest
 	m, err := serde.Unmarshal(data)
-	if err != nil {
-		return nil, models.Manifest{}, fmt.Errorf("shipped %s of %s: %w", kind, dataset, err)
+	if err == nil {
+		f, err = models.ReadManifest(m)
 	}
-	f, err := models.ReadManifest(m)
 	if err != nil {
 		return nil, models.Manifest{}, fmt.Errorf("shipped %s of %s: %w", kind, dataset, err)
 	}
@@ -92,28 +92,27 @@ func Predictor(client models.Manifest) (*onnx.Model, models.Manifest, error) {
 	if client.ClassMeans {
 		kind, client.C = models.KindConjugate, 0
 	}
-	return behind(client, kind, func(f models.Manifest) bool { return models.Match(client, f) == nil })
+	return behind(client, kind)
 }
 
 // Open returns the open predictor for the extractor of a client graph's manifest, for any classes.
 func Open(client models.Manifest) (*onnx.Model, models.Manifest, error) {
 	client.C = 0
-	return behind(client, models.KindOpen,
-		func(f models.Manifest) bool { return models.Match(client, f) == nil })
+	return behind(client, models.KindOpen)
 }
 
 // Private returns the private predictor for the extractor of a client graph's manifest.
 func Private(client models.Manifest) (*onnx.Model, models.Manifest, error) {
-	m, f, err := behind(client, models.KindPrivate, func(models.Manifest) bool { return true })
+	m, f, err := behind(client, models.KindPrivate)
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w; fmp train private makes one, and --predictor FILE names it", err)
 	}
 	return m, f, err
 }
 
-// behind returns the first model of a kind that was trained behind the client's extractor and fits.
-func behind(client models.Manifest, kind string,
-	fits func(models.Manifest) bool) (*onnx.Model, models.Manifest, error) {
+// behind returns the first model of a kind that was trained behind the client's extractor and fits;
+// a private predictor fits classes and class means of any number.
+func behind(client models.Manifest, kind string) (*onnx.Model, models.Manifest, error) {
 	for _, d := range assets.Datasets() {
 		m, f, err := Load(d, kind)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +121,8 @@ func behind(client models.Manifest, kind string,
 		if err != nil {
 			return nil, f, err
 		}
-		if client.Extractor != "" && f.Extractor == client.Extractor && fits(f) {
+		if client.Extractor != "" && f.Extractor == client.Extractor &&
+			(kind == models.KindPrivate || models.Match(client, f) == nil) {
 			return m, f, nil
 		}
 	}
