@@ -94,18 +94,18 @@ func (w *world) covariance(reverse bool) []float64 {
 // logProbabilities returns the logarithms of the posterior's class probabilities, [N, C], of
 // feature rows, [N, K].
 func (m *Mixture) logProbabilities(rows []float32) []float64 {
-	heads, weights := m.Heads()
-	k, c := heads[0].D-1, heads[0].C
+	k, c := m.Components[0].Head.D-1, m.Components[0].Head.C
 	n := len(rows) / k
 	x, out := dense.As[float64](rows), make([]float64, n*c)
-	for i, h := range heads {
+	for _, p := range m.places() {
+		h := p.head()
 		l := times(x, h.W[:k*c], n, k, c)
 		for at := 0; at < len(l); at += c {
 			row := l[at : at+c]
 			axpy(1, h.Row(k), row)
 			lse := floats.LogSumExp(row)
 			for y, v := range row {
-				out[at+y] += weights[i] * math.Exp(v-lse)
+				out[at+y] += p.weight * math.Exp(v-lse)
 			}
 		}
 	}
@@ -309,9 +309,12 @@ func TestEnsemble(t *testing.T) {
 	w := newWorld(2)
 	r := w.round(t, 5, 20)
 	m := posterior(t, r, Options{})
-	heads, weights := m.Heads()
-	if len(heads) < 3 {
-		t.Fatalf("%d heads of a mixture", len(heads))
+	var weights []float64
+	for _, p := range m.places() {
+		weights = append(weights, p.weight)
+	}
+	if len(weights) < 3 {
+		t.Fatalf("%d heads of a mixture", len(weights))
 	}
 	const s = 100
 	var far float64
@@ -334,8 +337,8 @@ func TestEnsemble(t *testing.T) {
 	for _, h := range m.Ensemble(s, Options{}) {
 		count[&h.W[0]]++
 	}
-	if len(count) > len(heads) {
-		t.Errorf("%d heads of %d", len(count), len(heads))
+	if len(count) > len(weights) {
+		t.Errorf("%d heads of %d", len(count), len(weights))
 	}
 	var got []float64
 	for _, n := range count {
@@ -636,46 +639,5 @@ func TestAsks(t *testing.T) {
 				t.Errorf("%v images: client %d is asked about %v, want %v", c.images, m, asked, want)
 			}
 		}
-	}
-}
-
-// BenchmarkClasses pools 100 uploads of 1,000 class means of 1,280 features, each with a whole
-// scatter: 816 MB of uploads.
-func BenchmarkClasses(b *testing.B) {
-	const m, c, k = 100, 1000, 1280
-	r := rand.New(rand.NewPCG(1, 2))
-	noise, at := make([]float32, 1<<20), 0
-	for i := range noise {
-		noise[i] = float32(r.NormFloat64())
-	}
-	next := func() float32 { at = (at + 7919) & (1<<20 - 1); return noise[at] }
-	means := make([]float32, c*k)
-	for i := range means {
-		means[i] = .3 * next()
-	}
-	q := Round{K: k, C: c}
-	for range m {
-		s := &point.Set{N: c, Dx: k, C: c, Z: make([]float32, c*k), Y: make([]int32, c),
-			W: make([]float32, c)}
-		for y := range c {
-			s.Y[y], s.W[y] = int32(y), 5
-		}
-		for i, v := range means {
-			s.Z[i] = v + .4*next()
-		}
-		w := &moments.Within{K: k, Dof: 4 * c, Data: make([]float32, 0, k*(k+1)/2)}
-		for i := range k {
-			for j := i; j < k; j++ {
-				v := 60 * next()
-				if i == j {
-					v += 4 * c
-				}
-				w.Data = append(w.Data, v)
-			}
-		}
-		q.Clients = append(q.Clients, Client{Means: s, Within: w})
-	}
-	for b.Loop() {
-		must.Get(q.Posterior(Options{Seed: 1}))(b)
 	}
 }

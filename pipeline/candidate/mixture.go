@@ -68,18 +68,6 @@ func (m *Mixture) Corpora() (evidence float64, ok bool) {
 	return with - without, !math.IsInf(with, -1) && !math.IsInf(without, -1)
 }
 
-// Heads returns the components at every node of their temperature, with weights that sum to 1. The
-// posterior's probabilities are the weighted mean of these heads' softmaxes: with weights w_k of
-// components, heads H_k and nodes (q, z) of N(0, 1)
-//
-//	p(y|x) = sum_k w_k sum_q q softmax(exp(-z Deviation_k) H_k'[x, 1])_y
-func (m *Mixture) Heads() (heads []erm.Theta, weights []float64) {
-	for _, p := range m.places() {
-		heads, weights = append(heads, p.head()), append(weights, p.weight)
-	}
-	return heads, weights
-}
-
 // place is a component at a node of its temperature.
 type place struct {
 	*Component
@@ -87,6 +75,11 @@ type place struct {
 	weight float64
 }
 
+// places returns the components at every node of their temperature, with weights that sum to 1. The
+// posterior's probabilities are the weighted mean of the softmaxes of their heads: with weights w_k
+// of components, heads H_k and nodes (q, z) of N(0, 1)
+//
+//	p(y|x) = sum_k w_k sum_q q softmax(exp(-z Deviation_k) H_k'[x, 1])_y
 func (m *Mixture) places() (out []place) {
 	for i := range m.Components {
 		c := &m.Components[i]
@@ -111,7 +104,7 @@ func (p *place) head() erm.Theta {
 	return t
 }
 
-// Ensemble returns s equally likely heads: those of Heads by systematic resampling, whose counts
+// Ensemble returns s equally likely heads: those of places by systematic resampling, whose counts
 // differ from s times the weight by less than one, in random order, each with class means of its
 // own (spread). Heads without spread that appear more than once share memory.
 func (m *Mixture) Ensemble(s int, o Options) []erm.Theta {

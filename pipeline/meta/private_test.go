@@ -10,39 +10,23 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/must"
+	"fmp/pipeline/task"
 )
 
 // TestTrainPrivate: training lowers the score on validation rounds; neither an interruption nor the
 // number of threads leaves a trace.
 func TestTrainPrivate(t *testing.T) {
-	c := PrivateConfig{Config: config(t, 30)}
-	c.Batch, c.Samples, c.Points, c.ValidationTasks, c.Threads = 4, 8, 6, 24, 2
-	c.Corpus = blobs(t, "corpus", 900, 4, 3)
-	c.ValidateEvery = 30
-	c.Log = filepath.Join(t.TempDir(), "log.jsonl")
-	c.Conjugate = must.Get(UntrainedConjugate(c.Corpus))(t)
-	want := must.Get(TrainPrivate(context.Background(), c))(t)
-	v := validations(t, c.Log)
-	trained := v[len(v)-1]["nll"].(float64)
-	untrained := &privateTrainee{PrivateConfig: &c}
-	untrained.sizes, untrained.values = must.Get2(StartPrivate(c.Corpus, c.Conjugate))(t)
-	untrained.validation = must.Get(untrained.bank(c.Validation))(t)
-	before := must.Get(untrained.validate(context.Background(), 0))(t)
-	if !(trained < before["nll"]) {
-		t.Errorf("nll went from %v to %v", before["nll"], trained)
+	corpus := blobs(t, "corpus", 900, 4, 3)
+	private := func(of *task.Bank) training {
+		m := must.Get(UntrainedConjugate(of))(t)
+		return func(ctx context.Context, c Config) (*onnx.Model, error) {
+			c.Batch, c.Samples, c.Points, c.ValidationTasks, c.Corpus = 4, 8, 6, 24, corpus
+			return TrainPrivate(ctx, PrivateConfig{Config: c, Conjugate: m})
+		}
 	}
-	c.Threads, c.Validation, c.Log = 1, nil, ""
-	c.Checkpoint = filepath.Join(t.TempDir(), "checkpoint.onnx")
-	stopped(t, &c.Config, 12,
-		func(ctx context.Context) (*onnx.Model, error) { return TrainPrivate(ctx, c) })
-	got := must.Get(TrainPrivate(context.Background(), c))(t)
-	if !cmp.Equal(bytesOf(t, got), bytesOf(t, want)) {
-		t.Error("an interrupted training gives another model")
-	}
-	c.Conjugate = must.Get(UntrainedConjugate(blobs(t, "others", 900, 4, 3)))(t)
-	must.Fail(TrainPrivate(context.Background(), c))(
-		t, "another run", "a checkpoint of another conjugate predictor was taken")
-
+	trains(t, "nll", 30, private(corpus), func(*onnx.Model) []training {
+		return []training{private(blobs(t, "others", 900, 4, 3))}
+	})
 }
 
 // TestTrainPrivateLeavingOut: a predictor for other classes has the coordinates that were asked

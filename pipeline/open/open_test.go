@@ -372,27 +372,6 @@ func testGradient(t *testing.T, p *Predictor, s *Stats) {
 	}
 }
 
-func BenchmarkLoss(b *testing.B) {
-	const c, k, n, samples = 20, 64, 200, 32
-	r := rand.New(rand.NewPCG(3, 4))
-	rows := make([]float64, 3000*k)
-	labels := make([]int, 3000)
-	for i := range rows {
-		labels[i/k] = i / k % 30
-		rows[i] = r.NormFloat64() + float64(i/k%30*(i%k)%7)
-	}
-	m, _ := must.Get2(NewMoments(rows, k, labels, 30))(b)
-	set := must.Get(point.FromLabelled(dense.As[float32](rows[:400*k]), k, labels[:400], 30))(b)
-	s := must.Get(Pool([]*point.Set{set}))(b)
-	e := &Episode{Moments: &m, Stats: s, Rows: rows[400*k : (400+n)*k], Labels: labels[400 : 400+n],
-		Noise: make([]float64, samples*30*k)}
-	for b.Loop() {
-		if _, _, _, err := e.Loss(&Start, true); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 // TestWidening: of classes that differ in their covariance, few class means give the h that the
 // covariances say, on average; a round in which no class has three of them takes the corpus's.
 func TestWidening(t *testing.T) {

@@ -44,6 +44,12 @@ func momentsClients(t *testing.T, many, images, k, c int) []discriminant.Client 
 	return out
 }
 
+// judging are options of a round whose clients are judged.
+func judging(samples int) MomentsOptions {
+	return MomentsOptions{Options: discriminant.Options{Samples: samples, Seed: 1, Stream: "test"},
+		Honesty: true, Threads: 1}
+}
+
 // momentsAttacks are ways to send false moments.
 func momentsAttacks(k, c int) map[string]func(u *discriminant.Client, w *moments.Within) {
 	turn := func(n int) func(y []int) {
@@ -107,8 +113,7 @@ func TestMomentsAgainst(t *testing.T) {
 		clients[i] = attacked(clients[i], attacks[name])
 	}
 	by := must.Get(NewMomentsAgainst(t.Context(), clients[:judges], nil, 1, 1))(t)
-	o := MomentsOptions{Options: discriminant.Options{Samples: 1, Seed: 1, Stream: "test"},
-		Honesty: true, Threads: 1}
+	o := judging(1)
 	missed, atOnce := 0, 0
 	for name, attack := range attacks {
 		for i, u := range clients[judges:] {
@@ -136,14 +141,7 @@ func TestMomentsAgainst(t *testing.T) {
 		atOnce); missed > atOnce {
 		t.Error("judged alone more are missed")
 	}
-	large := clients[judges]
-	means := *large.Means
-	means.W = slices.Clone(means.W)
-	for i := range means.W {
-		means.W[i] *= 10
-	}
-	large.Means = &means
-	if share, err := by.Share(large); err != nil || share < 0.1 || share > 0.12 {
+	if share, err := by.Share(claiming(clients[judges], 10)); err != nil || share < 0.1 || share > 0.12 {
 		t.Errorf("%v of a claim ten times as large counts, %v", share, err)
 	}
 	few := momentsClients(t, 1, 60, k+1, c)
@@ -159,8 +157,7 @@ func TestMomentsHonesty(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			clients := momentsClients(t, 7, 60, k, c)
 			clients[bad] = attacked(clients[bad], attack)
-			o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"},
-				Honesty: true, Threads: 1}
+			o := judging(20)
 			p := must.Get(Moments(t.Context(), clients, nil, o))(t)
 			for m, honest := range p.Judgement.Honest {
 				if want := m != bad || name == "none"; (honest > 0.9) != want || !want && honest > 0.2 {
@@ -170,15 +167,6 @@ func TestMomentsHonesty(t *testing.T) {
 			o.Honesty = false
 			if name != "none" {
 				clients = slices.Delete(clients, bad, bad+1)
-			}
-			var limit []float64
-			for _, u := range clients {
-				limit = append(limit, u.Means.Mass()+float64(len(u.Within.Labels)))
-			}
-			for m := range clients { // all have as many images
-				if limit[m] != limit[0] {
-					t.Fatalf("clients of %v images", limit)
-				}
 			}
 			want := must.Get(Moments(t.Context(), clients, nil, o))(t)
 			if got := p.Diagnostics["spread"]; len(p.Ensembles[0]) != 20 ||
@@ -256,9 +244,7 @@ func TestMomentsOutside(t *testing.T) {
 					row[j] += of.lie * deviation(j) * float32(r.NormFloat64())
 				}
 			}
-			p := must.Get(Moments(t.Context(), clients, nil,
-				MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"},
-					Honesty: true, Threads: 1}))(t)
+			p := must.Get(Moments(t.Context(), clients, nil, judging(20)))(t)
 			for m, honest := range p.Judgement.Honest {
 				if want := m != bad || of.lie == 0; (honest > 0.9) != want || !want && honest > 0.2 {
 					t.Errorf("P(honest) of client %d is %.3f", m, honest)
@@ -279,18 +265,11 @@ func TestMomentsCopies(t *testing.T) {
 	const k, c = 12, 4
 	clients := momentsClients(t, 6, 60, k, c)
 	clients[1] = clients[0]
-	large := *clients[5].Means
-	large.W = slices.Clone(large.W)
-	for i := range large.W {
-		large.W[i] *= 3
-	}
-	clients[5].Means = &large
-	o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"},
-		Honesty: true, Threads: 1}
+	clients[5] = claiming(clients[5], 3)
+	o := judging(20)
 	got, _, _, err := judgeMoments(t.Context(), clients, nil, o)
 	must.Do(t, err)
-	claimed := large.Mass() + float64(len(clients[5].Within.Labels))
-	for m, want := range []float64{0.5, 0.5, 1, 1, 1, 60 / claimed} {
+	for m, want := range []float64{0.5, 0.5, 1, 1, 1, 60 / images(clients[5])} {
 		if math.Abs(got[m].Share-want) > 1e-9 {
 			t.Errorf("of client %d the share %v counts, want %v", m, got[m].Share, want)
 		}
@@ -330,6 +309,19 @@ func (w *cameras) images(m, n int, part string) ([]float32, []int) {
 	return x, y
 }
 
+// noShift leaves images as they are.
+func noShift(int) (none [3]float64) { return none }
+
+// newCameras are four classes in twelve coordinates that a seed and a factor set apart.
+func newCameras(seed uint64, apart float32) *cameras {
+	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4), shift: noShift}
+	rng.Normal(rng.New(seed, "mean"), w.mean)
+	for i := range w.mean {
+		w.mean[i] *= apart
+	}
+	return w
+}
+
 func (w *cameras) clients(t *testing.T, many int) []discriminant.Client {
 	t.Helper()
 	out := make([]discriminant.Client, many)
@@ -346,14 +338,7 @@ type sizes struct {
 	few float64
 }
 
-func newSizes(apart float32) *sizes {
-	w := &sizes{cameras{k: 12, c: 4, mean: make([]float32, 48), shift: func(int) (none [3]float64) { return none }}, 24}
-	rng.Normal(rng.New(2, "mean"), w.mean)
-	for i := range w.mean {
-		w.mean[i] *= apart
-	}
-	return w
-}
+func newSizes(apart float32) *sizes { return &sizes{*newCameras(2, apart), 24} }
 
 // client returns client m with n images of classes below c, which claims times as many.
 func (w *sizes) client(t *testing.T, m, n, c int, times float32, name func(y int) int) discriminant.Client {
@@ -515,8 +500,7 @@ func nll(t *testing.T, r *Result, x []float32, y []int) float64 {
 // Without cameras nothing changes.
 func TestMomentsEffects(t *testing.T) {
 	const many = 8
-	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4)}
-	rng.Normal(rng.New(1, "mean"), w.mean)
+	w := newCameras(1, 1)
 	at := identity(t, w.k)
 	o := MomentsOptions{Options: discriminant.Options{Kappa: discriminant.Unknown, Samples: 20, Seed: 1,
 		Stream: "test"}, Honesty: true, Threads: 1}
@@ -526,7 +510,6 @@ func TestMomentsEffects(t *testing.T) {
 		return must.Get(Moments(t.Context(), w.clients(t, many), at, own))(t)
 	}
 	come, plain := func(*MomentsOptions) {}, func(o *MomentsOptions) { o.Alike = true }
-	w.shift = func(int) [3]float64 { return [3]float64{} }
 	x, y := w.images(many, 400, "test")
 	if a, b := of(come), of(plain); a.Effects.Any() || a.Shift != nil ||
 		nll(t, a, x, y) != nll(t, b, x, y) {
@@ -584,11 +567,8 @@ func TestMomentsEffects(t *testing.T) {
 // TestMomentsNear: a client whose shift cannot be told from classes that lie nearer together is not
 // honest, whatever its class means say.
 func TestMomentsNear(t *testing.T) {
-	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4),
-		shift: func(int) [3]float64 { return [3]float64{} }}
-	rng.Normal(rng.New(1, "mean"), w.mean)
-	o := MomentsOptions{Options: discriminant.Options{Samples: 20, Seed: 1, Stream: "test"},
-		Honesty: true, Threads: 1}
+	w := newCameras(1, 1)
+	o := judging(20)
 	near := &effect.Effects{Near: []bool{false, true, false, false, false}}
 	_, states, j, err := judgeMoments(t.Context(), w.clients(t, 5), near, o)
 	must.Do(t, err)
@@ -607,9 +587,7 @@ func TestMomentsNear(t *testing.T) {
 // TestWiderWithin: heads for clients whose shifts have a covariance are less steep along it, and as
 // steep across.
 func TestWiderWithin(t *testing.T) {
-	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4),
-		shift: func(int) [3]float64 { return [3]float64{} }}
-	rng.Normal(rng.New(1, "mean"), w.mean)
+	w := newCameras(1, 1)
 	steep := func(effects *mat.SymDense) (along, across float64) {
 		p := must.Get(discriminant.Compute(t.Context(), w.clients(t, 8),
 			discriminant.Options{Samples: 2, Seed: 1, Stream: "test", Effects: effects}))(t)
@@ -629,9 +607,7 @@ func TestWiderWithin(t *testing.T) {
 // without; it is nearer to the best than that of an unknown kappa.
 func TestClientsLeftOut(t *testing.T) {
 	const many = 6
-	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4),
-		shift: func(int) [3]float64 { return [3]float64{} }}
-	rng.Normal(rng.New(1, "mean"), w.mean)
+	w := newCameras(1, 1)
 	at := identity(t, w.k)
 	all := w.clients(t, many)
 	plain := withoutPoints(all)

@@ -29,10 +29,10 @@ const (
 	intervalChunk = 200
 )
 
-// Conjugate runs a conjugate predictor: uploads of class means, posterior samples in closed form,
-// and the drawn points whose limit these are. Its graph is that of models.NewConjugate, and its
-// equations are those of docs/concepts.md (The conjugate predictor). It is safe for concurrent use
-// if its engine's sessions are; see [Predictor] on threads.
+// Conjugate runs a conjugate predictor: uploads of class means, and posterior samples in closed
+// form. Its graph is that of models.NewConjugate, and its equations are those of docs/concepts.md
+// (The conjugate predictor). It is safe for concurrent use if its engine's sessions are; see
+// [Predictor] on threads.
 type Conjugate struct {
 	// Threads is the number of chunks of feature rows processed at once; 0 means 1. Figures do not
 	// depend on it.
@@ -83,9 +83,7 @@ var conjugateParts = map[string][]string{
 	models.ConjHeads:        {models.ConjHeads},
 	models.ConjMeanHead:     {models.ConjMeanHead},
 	models.ConjIntervalHead: {models.ConjIntervalHead},
-	models.ConjDrawn: {models.ConjDrawn, models.ConjDrawnWeights, models.ConjContext,
-		models.ConjContextMasses},
-	models.ConjLow: {models.ConjLogOddsLow, models.ConjLogOddsHigh},
+	models.ConjLow:          {models.ConjLogOddsLow, models.ConjLogOddsHigh},
 }
 
 // NewConjugate prepares a conjugate predictor for running.
@@ -441,37 +439,4 @@ func heads(model string, out *onnx.Tensor, n, d, classes int) ([]erm.Theta, erro
 		}
 	}
 	return heads, nil
-}
-
-// Draw returns the finite samples whose limit is the closed form: for each latent, 2 f points of
-// the heads' coordinates with labels and weights, from noise (samples x f x k numbers from N(0,
-// 1)), and the pooled uploads as points there. The head fitted to both by pipeline/erm tends to
-// that of [Conjugate.Heads] as f grows.
-func (c *Conjugate) Draw(_ context.Context, seen *point.Set, latent, noise []float32,
-	samples int) (context *point.Set, drawn []*point.Set, err error) {
-	in, err := c.withLatent(seen, latent, samples)
-	if err != nil {
-		return nil, nil, err
-	}
-	k, classes := c.config.K, c.config.C
-	if len(noise) == 0 || len(noise)%(samples*k) != 0 {
-		return nil, nil, fmt.Errorf("conjugate predictor: %d noise numbers for %d samples; want "+
-			"samples x f x %d with f of at least 1", len(noise), samples, k)
-	}
-	f := len(noise) / (samples * k)
-	in["noise"] = onnx.NewTensor(noise, samples, f, k)
-	out, err := c.parts[models.ConjDrawn].eval(in)
-	if err != nil {
-		return nil, nil, fmt.Errorf("conjugate predictor: %w", err)
-	}
-	set := func(points, weights string, i, n int) *point.Set {
-		s := point.New(n, k, classes)
-		copy(s.Z, out[points].F32()[i*n*(k+classes):])
-		copy(s.W, out[weights].F32()[i*n:])
-		return s
-	}
-	for i := range samples {
-		drawn = append(drawn, set(models.ConjDrawn, models.ConjDrawnWeights, i, 2*f))
-	}
-	return set(models.ConjContext, models.ConjContextMasses, 0, classes).Held(), drawn, nil
 }

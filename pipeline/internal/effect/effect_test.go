@@ -3,6 +3,7 @@ package effect
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
@@ -154,52 +155,35 @@ func TestEffects(t *testing.T) {
 // classes at each client, nor with a few, nor where false names of classes, a lie in one class or
 // heavy tails set a client apart.
 func TestNoEffect(t *testing.T) {
-	const rounds = 100
+	const rounds, oneMean = 100, "all classes at one mean"
 	few := func(m, c int) bool { return (c+m)%3 == 0 || c == m%classes }
+	still := func(*rand.Rand, int, int) []float64 { return nil }
 	for name, of := range map[string]struct {
 		held func(m, c int) bool
-		move func(r *rand.Rand) func(m, c int) []float64
+		move func(r *rand.Rand, m, c int) []float64
 	}{
-		"alike": {all, func(*rand.Rand) func(m, c int) []float64 {
-			return func(int, int) []float64 { return nil }
-		}},
-		"few classes": {few, func(*rand.Rand) func(m, c int) []float64 {
-			return func(int, int) []float64 { return nil }
-		}},
-		"a lie in one class": {all, func(*rand.Rand) func(m, c int) []float64 {
-			return func(m, c int) []float64 {
-				if m > 0 || c > 0 {
-					return nil
-				}
-				b := make([]float64, dx)
-				floats.AddConst(3, b)
-				return b
+		"alike":       {all, still},
+		"few classes": {few, still},
+		"a lie in one class": {all, func(_ *rand.Rand, m, c int) []float64 {
+			if m > 0 || c > 0 {
+				return nil
 			}
+			return slices.Repeat([]float64{3}, dx)
 		}},
-		"all classes at one mean": {all, func(*rand.Rand) func(m, c int) []float64 { return nil }},
-		"false names": {all, func(r *rand.Rand) func(m, c int) []float64 {
-			return func(m, _ int) []float64 {
-				if m > 1 {
-					return nil
-				}
-				b := make([]float64, dx)
-				for j := range b {
-					b[j] = 3 * r.NormFloat64()
-				}
-				return b
+		oneMean: {all, still},
+		"false names": {all, func(r *rand.Rand, m, _ int) []float64 {
+			if m > 1 {
+				return nil
 			}
+			return normal(r.NormFloat64, dx, 3)
 		}},
 	} {
 		wrong := 0
 		for i := range rounds {
 			r := rng.New(uint64(i), "none", name)
 			white, back := maps(t, r)
-			move := of.move(r)
-			if move == nil {
-				move = func(int, int) []float64 { return nil }
-			}
-			sets := round(r, back, of.held, move)
-			if of.move(r) == nil { // the last client sends the mean of its first class for all
+			sets := round(r, back, of.held, func(m, c int) []float64 { return of.move(r, m, c) })
+			if name == oneMean { // the last client sends the mean of its first class for all
 				s := sets[clients-1]
 				for i := range s.N {
 					copy(s.Row(i)[:dx], s.Row(0)[:dx])

@@ -2,6 +2,7 @@ package effect
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 
 	"gonum.org/v1/gonum/floats"
@@ -16,27 +17,11 @@ import (
 func TestShrinkLiar(t *testing.T) {
 	r := rng.New(1, "liar")
 	const k = 12
-	cells, class := make([][]cell, clients), make([][]float64, classes)
-	for y := range class {
-		class[y] = normal(r.NormFloat64, k, 2)
-	}
-	var lies []float64
-	for m := range cells {
-		shift := normal(r.NormFloat64, k, 0.5)
-		for y := range classes {
-			x := normal(r.NormFloat64, k, 0.3)
-			floats.Add(x, shift)
-			floats.Add(x, class[y])
-			if m == 0 {
-				lie := normal(r.NormFloat64, k, 3)
-				floats.Add(x, lie)
-				if lies == nil {
-					lies = make([]float64, k)
-				}
-				floats.AddScaled(lies, 1./classes, lie)
-			}
-			cells[m] = append(cells[m], cell{y, 10, 1, x})
-		}
+	cells, lies := cellsOf(r, clients, k, 2, 0.5, 0.3), make([]float64, k)
+	for y := range classes {
+		lie := normal(r.NormFloat64, k, 3)
+		floats.Add(cells[0][y].x, lie)
+		floats.AddScaled(lies, 1./classes, lie)
 	}
 	s := must.Get(fitted(cells, classes, k, lowRank))(t)
 	for m := 1; m < clients; m++ {
@@ -47,6 +32,25 @@ func TestShrinkLiar(t *testing.T) {
 	if got, of := floats.Norm(s.shift[0], 2), floats.Norm(lies, 2); got > of/2 {
 		t.Errorf("the liar has an effect of %.2f; the mean of its lies is %.2f", got, of)
 	}
+}
+
+// cellsOf returns the cells of clients that hold all classes, of k coordinates, where class means,
+// shifts of clients and noise have deviations.
+func cellsOf(r *rand.Rand, clients, k int, apart, moved, noise float64) [][]cell {
+	cells, class := make([][]cell, clients), make([][]float64, classes)
+	for y := range class {
+		class[y] = normal(r.NormFloat64, k, apart)
+	}
+	for m := range cells {
+		shift := normal(r.NormFloat64, k, moved)
+		for y := range class {
+			x := normal(r.NormFloat64, k, noise)
+			floats.Add(x, shift)
+			floats.Add(x, class[y])
+			cells[m] = append(cells[m], cell{y, 10, 1, x})
+		}
+	}
+	return cells
 }
 
 func normal(draw func() float64, k int, by float64) []float64 {
@@ -62,18 +66,7 @@ func normal(draw func() float64, k int, by float64) []float64 {
 func TestShrinkLeftOut(t *testing.T) {
 	r := rng.New(1, "left out")
 	const k = 5
-	var cells [][]cell
-	for range clients {
-		shift := normal(r.NormFloat64, k, 0.5)
-		var own []cell
-		for y := range classes {
-			x := normal(r.NormFloat64, k, 0.3)
-			floats.Add(x, shift)
-			x[y%k] += 2
-			own = append(own, cell{y, 10, 1, x})
-		}
-		cells = append(cells, own)
-	}
+	cells := cellsOf(r, clients, k, 2, 0.5, 0.3)
 	for _, f := range []form{lowRank, isotropic, none} {
 		alone := must.Get(fitted(cells, classes, k, f))(t)
 		beside := must.Get(fitted(append(make([][]cell, clients), cells...), classes, k, f))(t)
@@ -97,21 +90,7 @@ func TestShrinkLeftOut(t *testing.T) {
 // means are estimated from few of them.
 func TestShrinkNoise(t *testing.T) {
 	const k, of = 200, 3
-	r := rng.New(1, "noise")
-	cells := make([][]cell, of)
-	class := make([][]float64, classes)
-	for y := range class {
-		class[y] = normal(r.NormFloat64, k, 3)
-	}
-	for m := range cells {
-		shift := normal(r.NormFloat64, k, 0.7)
-		for y := range classes {
-			x := normal(r.NormFloat64, k, 1)
-			floats.Add(x, shift)
-			floats.Add(x, class[y])
-			cells[m] = append(cells[m], cell{y, 10, 1, x})
-		}
-	}
+	cells := cellsOf(rng.New(1, "noise"), of, k, 3, 0.7, 1)
 	s := must.Get(fitted(cells, classes, k, lowRank))(t)
 	if got := floats.Sum(s.noise) / of; got < 0.9 || got > 1.1 {
 		t.Errorf("noise %.3f, want 1", got)
