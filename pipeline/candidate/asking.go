@@ -54,11 +54,7 @@ func (of *named) byClients(r *Round, s *sums, o *Options) ([]float64, error) {
 	})
 	out := make([]float64, len(shifts))
 	for i := range out {
-		var all moments.Curve
-		for g := range per {
-			floats.Add(all[:], per[g][i][:])
-		}
-		out[i] = slices.Max(all[:])
+		out[i] = slices.Max(sumOf(columnOf(per, i))[:])
 	}
 	return out, err
 }

@@ -43,38 +43,6 @@ func TestScoreByHand(t *testing.T) {
 	near("count of bin 14", s.Curve[14].Count, 1)
 }
 
-// TestCalibratedForecasts: labels drawn from the forecasts themselves have an ECE near 0, and
-// moving the labels away raises every score.
-func TestCalibratedForecasts(t *testing.T) {
-	t.Parallel()
-	r := rand.New(rand.NewPCG(1, 2))
-	const n, c = 20000, 4
-	p := &Probabilities{N: n, C: c, P: make([]float64, n*c)}
-	fair, unfair := make([]int, n), make([]int, n)
-	for i := range n {
-		row := p.Row(i)
-		for j := range row {
-			row[j] = 2 * r.NormFloat64()
-		}
-		softmax(row)
-		u := r.Float64()
-		for fair[i] < c-1 && u > row[fair[i]] {
-			u -= row[fair[i]]
-			fair[i]++
-		}
-		unfair[i] = r.IntN(c)
-	}
-	good := must.Get(Score(p, fair))(t)
-	bad := must.Get(Score(p, unfair))(t)
-	if good.ECE > 0.02 {
-		t.Errorf("ECE of calibrated forecasts is %v", good.ECE)
-	}
-	if bad.ECE < 0.2 || bad.NLL < good.NLL || bad.Brier < good.Brier || bad.ACC > good.ACC {
-		t.Errorf("scores of unrelated labels %+v are no worse than of calibrated forecasts %+v", bad,
-			good)
-	}
-}
-
 func TestEstimate(t *testing.T) {
 	t.Parallel()
 	// Student's t with 4 degrees of freedom: 97.5% quantile 2.776445.
@@ -140,17 +108,6 @@ func TestErrors(t *testing.T) {
 		"interval: no values":            estimate(0.9),
 	} {
 		must.Fail(err)(t, want)
-	}
-}
-
-func BenchmarkPredict(b *testing.B) {
-	heads := make([]erm.Theta, 20)
-	for s := range heads {
-		heads[s] = erm.NewTheta(65, 10)
-	}
-	x := make([]float32, 10000*64)
-	for b.Loop() {
-		must.Get(Predict(context.Background(), heads, x, 2))(b)
 	}
 }
 

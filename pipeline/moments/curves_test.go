@@ -216,17 +216,6 @@ func TestCurvesCheck(t *testing.T) {
 	}
 }
 
-func BenchmarkCurveOf(b *testing.B) {
-	for _, n := range []int{200, 400} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			rows, labels := someRows(rand.New(rand.NewPCG(1, 1)), n, 1280, 10)
-			for b.Loop() {
-				must.Get(CurveOf(rows, 1280, labels, 10, ""))(b)
-			}
-		})
-	}
-}
-
 // TestLeftOutOfRandom: the second curve is that of rows whose class is drawn, a mean over classes.
 func TestLeftOutOfRandom(t *testing.T) {
 	grid := temperatures()

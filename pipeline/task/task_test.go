@@ -97,48 +97,13 @@ func TestPartitionTooFewRows(t *testing.T) {
 	}
 }
 
-// The effective number of classes of a client, exp(entropy), tells the partitions apart; its
-// expectation grows with alpha.
-func TestSkewGrowsAsAlphaShrinks(t *testing.T) {
-	b := bank(t, 400, 10)
-	effective := func(alpha float64) float64 {
-		var sum float64
-		const repeats = 20
-		for k := range repeats {
-			rows := must.Get(b.Partition(rng.New(7, alpha, k), 10, 100, alpha))(t)
-			for _, c := range rows {
-				count := make([]float64, b.C)
-				for _, i := range c {
-					count[b.Labels[i]]++
-				}
-				var h float64
-				for _, v := range count {
-					if v > 0 {
-						h -= v / 100 * math.Log(v/100)
-					}
-				}
-				sum += math.Exp(h)
-			}
-		}
-		return sum / (10 * repeats)
-	}
-	var last float64
-	for _, a := range []float64{0.001, 0.1, 0.5, 1, 5, 0} {
-		e := effective(a)
-		if e <= last {
-			t.Errorf("alpha %g: %.2f effective classes, not above %.2f of the smaller alpha", a, e,
-				last)
-		}
-		last = e
-	}
-	if last < 9 {
-		t.Errorf("homogeneous clients have %.2f effective classes; want above 9", last)
-	}
-}
-
 func TestDirichletMoments(t *testing.T) {
 	// Var p_i of a symmetric Dirichlet is (1/C)(1-1/C)/(C alpha + 1).
 	const c, draws = 4, 20000
+	even := make([]float64, c)
+	if proportions(nil, 0, even); !slices.Equal(even, []float64{0.25, 0.25, 0.25, 0.25}) {
+		t.Errorf("homogeneous clients have proportions %v", even)
+	}
 	for _, alpha := range []float64{0.05, 0.5, 3} {
 		r := rng.New(3, alpha)
 		p := make([]float64, c)
