@@ -42,10 +42,7 @@ func TestApproach(t *testing.T) {
 		if k.warmer {
 			p.Start = withHead(p)
 		}
-		s, err := Solve(t.Context(), p, Options{Tolerance: tolerance})
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		s := must.Get(Solve(t.Context(), p, Options{Tolerance: tolerance}))(t)
 		if s.Steps != 0 || s.Products < 2 {
 			t.Errorf("%s: %d steps of Newton's method after %d products; want none", name, s.Steps,
 				s.Products)
@@ -113,16 +110,10 @@ func TestTwoClasses(t *testing.T) {
 		opt := must.Get(Options{Tolerance: 1e-12}.withDefaults())(t)
 		for _, double := range []bool{false, true} {
 			opt.Double = double
-			got, err := Solve(context.Background(), p, opt)
-			if err != nil {
-				t.Fatalf("%+v: %v", k, err)
-			}
+			got := must.Get(Solve(context.Background(), p, opt))(t)
 			var w workspace
 			w.prepare(p, nil)
-			want, err := w.solve(t.Context(), p.Start, opt, nil)
-			if err != nil {
-				t.Fatalf("%+v: %v", k, err)
-			}
+			want := must.Get(w.solve(t.Context(), p.Start, opt, nil))(t)
 			if d := furthest(got.Theta.W, want.Theta.W); !(d <= 1e-8) {
 				t.Errorf("%+v, double %t: heads differ by %v", k, double, d)
 			}

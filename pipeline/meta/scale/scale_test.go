@@ -2,7 +2,6 @@ package scale
 
 import (
 	"math"
-	"strings"
 	"testing"
 
 	"fmp/models/rng"
@@ -59,10 +58,7 @@ func TestLearn(t *testing.T) {
 		t.Errorf("scale %v where the closed form is right, %v; %v where it is not", other, err, one)
 	}
 	c.Clients = 1000
-	if _, _, err := Learn(t.Context(), p, c); err == nil ||
-		!strings.Contains(err.Error(), "federation.clients") {
-		t.Errorf("a thousand clients: %v", err)
-	}
+	must.Fail(Learn(t.Context(), p, c))(t, "federation.clients")
 }
 
 // TestBest: inside the grid the least of a parabola in log scale is found between the values tried;
