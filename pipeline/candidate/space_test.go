@@ -61,8 +61,7 @@ func (s *spacious) round(t *testing.T, m, n int) *Round {
 	r := &Round{K: s.k, C: s.c}
 	for i := range m {
 		rows, labels := s.images(n, fmt.Sprint("client ", i), s.noise)
-		means, within, err := moments.Compute(rows, s.k, labels, s.c, fmt.Sprint(i))
-		must.Do(t, err)
+		means, within := must.Get2(moments.Compute(rows, s.k, labels, s.c, fmt.Sprint(i)))(t)
 		within.Calibration, within.Labels = nil, nil
 		r.Clients = append(r.Clients, Client{Means: means, Within: within})
 	}

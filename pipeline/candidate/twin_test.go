@@ -64,8 +64,7 @@ func apart(t *testing.T, each, odd int) (mean float64) {
 	const rounds = 8
 	for seed := range uint64(rounds) {
 		r := steep(t, seed, 4, each, odd)
-		own, twin, err := r.curves(must.Get(r.sum(1))(t).all, &Options{Seed: seed, Threads: 2})
-		must.Do(t, err)
+		own, twin := must.Get2(r.curves(must.Get(r.sum(1))(t).all, &Options{Seed: seed, Threads: 2}))(t)
 		mean += (peak(sumOf(own)) - peak(sumOf(twin))) / rounds
 	}
 	return mean
@@ -84,11 +83,9 @@ func TestTwins(t *testing.T) {
 func TestSurprises(t *testing.T) {
 	r := steep(t, 1, 4, 12, 0)
 	all := must.Get(r.sum(1))(t).all
-	own, _, err := r.curves(all, &Options{Threads: 2})
-	must.Do(t, err)
+	own, _ := must.Get2(r.curves(all, &Options{Threads: 2}))(t)
 	scale(1e9, all.n) // one of so many is none
-	without, _, err := r.curves(all, &Options{Threads: 2})
-	must.Do(t, err)
+	without, _ := must.Get2(r.curves(all, &Options{Threads: 2}))(t)
 	if !(peak(sumOf(own)) > peak(sumOf(without))+0.003) {
 		t.Errorf("log temperature %.4f with an image of a random class, %.4f without", peak(sumOf(own)),
 			peak(sumOf(without)))
@@ -148,8 +145,7 @@ func TestWhoseTwins(t *testing.T) {
 	r := steep(t, 1, 35, 3, 0)
 	r.Clients[5].Curve = nil
 	p := must.Get(r.sum(1))(t).all
-	own, twin, err := r.curves(p, &Options{Threads: 2})
-	must.Do(t, err)
+	own, twin := must.Get2(r.curves(p, &Options{Threads: 2}))(t)
 	if len(own) != 12 || len(twin) != 12 {
 		t.Fatalf("%d and %d curves of 34 clients; want every third", len(own), len(twin))
 	}
@@ -221,8 +217,7 @@ func TestClaimedCounts(t *testing.T) {
 		r.Clients[0].Means.W[i] = 1e12
 		r.Clients[1].Means.W[i] = 2
 	}
-	own, twin, err := r.curves(must.Get(r.sum(1))(t).all, &Options{Threads: 2})
-	must.Do(t, err)
+	own, twin := must.Get2(r.curves(must.Get(r.sum(1))(t).all, &Options{Threads: 2}))(t)
 	if len(own) != 3 || len(twin) != 3 {
 		t.Errorf("%d and %d curves; want those of all clients but the second", len(own), len(twin))
 	}

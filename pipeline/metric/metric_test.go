@@ -144,8 +144,7 @@ func TestUncertaintyByHand(t *testing.T) {
 		(0.1+0.2+math.Abs(1.4-1)+0.4+0.55+0.1+0.2+math.Abs(0.6-1)+math.Abs(0.6+0.55-1))/12)
 	near("AUROC", must.Get(AUROC([]float64{3, 1, 2}, []float64{0, 1}))(t), (2+1.5+2)/6)
 	must.Fail(AUROC(nil, []float64{1}))(t, "", "AUROC without positives")
-	held, err := Coverage([]float64{0, 0.5, 0.2}, []float64{0.1, 0.6, 0.3}, []float64{0.1, 0.4, 0.25})
-	must.Do(t, err)
+	held := must.Get(Coverage([]float64{0, 0.5, 0.2}, []float64{0.1, 0.6, 0.3}, []float64{0.1, 0.4, 0.25}))(t)
 	near("coverage", held, 2./3)
 }
 

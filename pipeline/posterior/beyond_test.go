@@ -47,12 +47,10 @@ func TestBeyond(t *testing.T) {
 			}
 		}
 		rows := clients[0].Means.Features(0)
-		low, high, err := r.Intervals.Compute(t.Context(), rows, IntervalLevel)
-		must.Do(t, err)
+		low, high := must.Get2(r.Intervals.Compute(t.Context(), rows, IntervalLevel))(t)
 		narrow := *own
 		narrow.beyond = nil
-		from, to, err := narrow.Compute(t.Context(), rows, IntervalLevel)
-		must.Do(t, err)
+		from, to := must.Get2(narrow.Compute(t.Context(), rows, IntervalLevel))(t)
 		m := must.Get(r.Classifier(t.Context(), nil, false, models.Manifest{}, models.Origin{}))(t)
 		eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 		s := must.Get(eng.Load(m))(t)

@@ -18,8 +18,6 @@ type Task struct {
 	Target *point.Set
 	// Names renames classes: points of the bank's class c carry the label Names[c].
 	Names []int
-	// Alpha is the concentration of the clients' partition; 0 for a homogeneous one.
-	Alpha float64
 }
 
 // Sampler draws meta-training tasks from a bank.
@@ -49,14 +47,14 @@ func (s *Sampler) Draw(r *rand.Rand, clients int) (*Task, error) {
 	if len(alphas) == 0 {
 		alphas = DefaultAlphas
 	}
-	t := &Task{Alpha: alphas[r.IntN(len(alphas))]}
-	t.Names = r.Perm(s.Bank.C)
+	alpha := alphas[r.IntN(len(alphas))]
+	t := &Task{Names: r.Perm(s.Bank.C)}
 	if s.FixedLabels {
 		for i := range t.Names {
 			t.Names[i] = i
 		}
 	}
-	rows, rest, err := s.Bank.draw(r, clients, s.Points, t.Alpha, s.Target)
+	rows, rest, err := s.Bank.draw(r, clients, s.Points, alpha, s.Target)
 	if err != nil {
 		return nil, fmt.Errorf("meta-training task: %w", err)
 	}
