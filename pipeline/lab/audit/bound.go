@@ -2,6 +2,8 @@ package audit
 
 import (
 	"math"
+
+	"gonum.org/v1/gonum/stat/distuv"
 )
 
 // lowerBound returns the epsilon that an audit proves, at the given confidence: each of the given
@@ -28,26 +30,14 @@ func lowerBound(canaries, guesses, right int, delta, confidence float64) float64
 // chance bounds the probability of at least right correct guesses: the binomial tail at
 // e^epsilon/(1 + e^epsilon), plus the effect of delta, 2 m delta max_i P(v - i <= W < v)/i.
 func chance(canaries, guesses, right int, epsilon, delta float64) float64 {
-	q := 1 / (1 + math.Exp(-epsilon))
-	mass := func(k int) float64 {
-		if k < 0 || k > guesses {
-			return 0
-		}
-		n, x := float64(guesses), float64(k)
-		return math.Exp(lgamma(n+1) - lgamma(x+1) - lgamma(n-x+1) + x*math.Log(q) + (n-x)*math.Log1p(-q))
-	}
+	of := distuv.Binomial{N: float64(guesses), P: 1 / (1 + math.Exp(-epsilon))}
 	var tail, below, most float64
 	for k := right; k <= guesses; k++ {
-		tail += mass(k)
+		tail += of.Prob(float64(k))
 	}
 	for i := 1; i <= right; i++ {
-		below += mass(right - i)
+		below += of.Prob(float64(right - i))
 		most = max(most, below/float64(i))
 	}
 	return min(tail+2*float64(canaries)*delta*most, 1)
-}
-
-func lgamma(x float64) float64 {
-	v, _ := math.Lgamma(x)
-	return v
 }

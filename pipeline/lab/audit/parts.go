@@ -199,7 +199,7 @@ type labelled struct {
 
 // whiten returns W^-1/2 (x - mu_y) of rows.
 func (a *attacked) whiten(rows *mat.Dense, labels []int) (*mat.Dense, error) {
-	return forward(&a.chol, less(rows, a.means, labels))
+	return score.Whitened(&a.chol, less(rows, a.means, labels))
 }
 
 // less returns rows less the means of their classes.
@@ -209,17 +209,6 @@ func less(rows, means *mat.Dense, labels []int) *mat.Dense {
 		floats.Sub(rest.RawRowView(i), means.RawRowView(y))
 	}
 	return rest
-}
-
-// forward returns the rows of x times L^-T of a decomposition LL'.
-func forward(chol *mat.Cholesky, x *mat.Dense) (*mat.Dense, error) {
-	var lower mat.TriDense
-	chol.LTo(&lower)
-	var out mat.Dense
-	if err := out.Solve(&lower, x.T()); err != nil {
-		return nil, fmt.Errorf("audit: covariance: %w", err)
-	}
-	return mat.DenseCopyOf(out.T()), nil
 }
 
 // client makes the upload of a client's rows, and attacks it part by part.
@@ -312,50 +301,23 @@ func (a *attacked) uploads(x []float32, labels []int, key string,
 		add("means, scatter, points", all, means, within, nil)
 		return out, nil
 	}
-	for _, most := range slices.Compact([]int{0, calibrate}) {
-		means, points := classMeans(x, a.k, labels, a.c, key, most)
-		add(map[bool]string{true: "class means", false: "means, points"}[most == 0], all,
-			means, nil, points)
+	means, _, err := moments.Parted(x, a.k, labels, a.c, nil)
+	if err != nil {
+		return nil, err
 	}
+	if add("class means", all, means, nil, nil); calibrate == 0 {
+		return out, nil
+	}
+	means, w, err := moments.Parted(x, a.k, labels, a.c, moments.Calibration(x, a.k, key, calibrate))
+	if err != nil {
+		return nil, err
+	}
+	points := &point.Set{N: len(w.Labels), Dx: a.k, C: a.c, Z: w.Calibration}
+	for _, y := range w.Labels {
+		points.Y = append(points.Y, int32(y))
+	}
+	add("means, points", all, means, nil, points)
 	return out, nil
-}
-
-// classMeans returns class means, without the calibration points, and these, chosen as clients
-// choose them; nil where there are none.
-func classMeans(x []float32, k int, labels []int, c int, key string,
-	calibrate int) (means, points *point.Set) {
-	points = &point.Set{Dx: k, C: c}
-	chosen := make([]bool, len(labels))
-	if calibrate > 0 {
-		chosen = moments.Calibration(x, k, key, calibrate)
-	}
-	sum, count := mat.NewDense(c, k, nil), make([]float32, c)
-	for i, y := range labels {
-		row := x[i*k : (i+1)*k]
-		if chosen[i] {
-			points.N, points.Z, points.Y, points.W = points.N+1, append(points.Z, row...),
-				append(points.Y, int32(y)), append(points.W, 0)
-			continue
-		}
-		count[y]++
-		for j, v := range row {
-			sum.Set(y, j, sum.At(y, j)+float64(v))
-		}
-	}
-	means = &point.Set{Dx: k, C: c}
-	for y, n := range count {
-		if n == 0 {
-			continue
-		}
-		means.N, means.Y, means.W = means.N+1, append(means.Y, int32(y)), append(means.W, n)
-		for _, v := range sum.RawRowView(y) {
-			means.Z = append(means.Z, float32(v/float64(n)))
-		}
-	}
-	if points.N == 0 {
-		return means, nil
-	}
-	return means, points
 }
 
 // view is an upload as an attacker reads it.
@@ -450,7 +412,7 @@ func (v *view) scatter(w *moments.Within) error {
 func (v *view) scores(rows, white *mat.Dense, labels []int) ([]float64, error) {
 	leverage := make([]float64, len(labels))
 	if v.freedom > 0 {
-		solved, err := forward(&v.within, less(rows, v.mean, labels))
+		solved, err := score.Whitened(&v.within, less(rows, v.mean, labels))
 		if err != nil {
 			return nil, err
 		}
@@ -613,7 +575,7 @@ func (v *view) reconstruct(white *mat.Dense, labels []int, t *sums) error {
 		if n != 2 || v.pair == nil {
 			continue
 		}
-		apart, err := forward(&v.chol, mat.NewDense(1, v.k, v.pair))
+		apart, err := score.Whitened(&v.chol, mat.NewDense(1, v.k, v.pair))
 		if err != nil {
 			return err
 		}

@@ -75,47 +75,39 @@ func (l *layers) stem(x build.Ref) build.Ref {
 		onnx.IntsAttr("pads", 1, 1, 1, 1))
 }
 
-// resNet18 builds the network of He et al. 2016, "Deep residual learning for image recognition",
-// table 1.
-func resNet18() (*onnx.Model, error) {
-	l, x := newLayers("resnet18")
+// resNet18 and resNet50 build networks of He et al. 2016, "Deep residual learning for image
+// recognition", table 1.
+func resNet18() (*onnx.Model, error) { return resNet("resnet18", []int{2, 2, 2, 2}, false) }
+
+func resNet50() (*onnx.Model, error) { return resNet("resnet50", []int{3, 4, 6, 3}, true) }
+
+// resNet builds a residual network. A bottleneck's stride is in its middle convolution.
+func resNet(name string, blocks []int, bottleneck bool) (*onnx.Model, error) {
+	l, x := newLayers(name)
 	x = l.stem(x)
 	in := 64
-	for stage, out := range []int{64, 128, 256, 512} {
-		for block := range 2 {
+	for stage, n := range blocks {
+		wide := 64 << stage
+		out := wide
+		if bottleneck {
+			out = 4 * wide
+		}
+		for block := range n {
 			stride := 1
 			if stage > 0 && block == 0 {
 				stride = 2
 			}
-			y := l.conv(l.Relu(l.conv(x, in, out, 3, stride, 1)), out, out, 3, 1, 1)
-			if stride != 1 {
+			var y build.Ref
+			if bottleneck {
+				y = l.Relu(l.conv(x, in, wide, 1, 1, 1))
+				y = l.conv(l.Relu(l.conv(y, wide, wide, 3, stride, 1)), wide, out, 1, 1, 1)
+			} else {
+				y = l.conv(l.Relu(l.conv(x, in, out, 3, stride, 1)), out, out, 3, 1, 1)
+			}
+			if in != out {
 				x = l.conv(x, in, out, 1, stride, 1)
 			}
 			x, in = l.Relu(l.Add(x, y)), out
-		}
-	}
-	return l.done(x, in)
-}
-
-// resNet50 builds the network with bottlenecks of the same table, whose stride is in the middle
-// convolution.
-func resNet50() (*onnx.Model, error) {
-	l, x := newLayers("resnet50")
-	x = l.stem(x)
-	in := 64
-	for stage, blocks := range []int{3, 4, 6, 3} {
-		wide := 64 << stage
-		for block := range blocks {
-			stride := 1
-			if stage > 0 && block == 0 {
-				stride = 2
-			}
-			y := l.Relu(l.conv(l.Relu(l.conv(x, in, wide, 1, 1, 1)), wide, wide, 3, stride, 1))
-			y = l.conv(y, wide, 4*wide, 1, 1, 1)
-			if in != 4*wide {
-				x = l.conv(x, in, 4*wide, 1, stride, 1)
-			}
-			x, in = l.Relu(l.Add(x, y)), 4*wide
 		}
 	}
 	return l.done(x, in)

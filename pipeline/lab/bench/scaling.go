@@ -57,8 +57,7 @@ func walls() (out []Work) {
 
 // Fit returns one fit to n points of d features and k classes.
 func Fit(ctx context.Context, n, d, k int) (func() error, error) {
-	r := rng.New(1, "scaling", n, d, k)
-	p, err := erm.FromSets(penalty, labelled(r, classMeans(r, d, k), n, d, k))
+	p, err := fitProblem(FitSize{N: n, D: d + 1, C: k}, false)
 	if err != nil {
 		return nil, err
 	}

@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"fmp/models/rng"
 	"fmp/onnx"
-	"fmp/onnx/npy"
 	"fmp/pipeline/erm"
 )
 
@@ -32,18 +30,13 @@ func FitContenders(ctx context.Context, peers Peers, s FitSize, stretched bool) 
 	for i := range y {
 		y[i] = int64(i % s.C)
 	}
-	dir, err := os.MkdirTemp("", "fmp-bench-")
-	if err != nil {
-		return Contender{}, nil, nil, err
-	}
-	end = func() { os.RemoveAll(dir) }
-	for name, t := range map[string]*onnx.Tensor{"l2": {DType: onnx.Float64, Shape: []int{}, Data: []float64{penalty}},
+	dir, err := saved(map[string]*onnx.Tensor{"l2": onnx.NewTensor([]float64{penalty}),
 		"x0": onnx.NewTensor(p.X, p.N, p.D()), "y0": onnx.NewTensor(y, p.N),
-		"w0": onnx.NewTensor(p.W, p.N)} {
-		if err := npy.Save(filepath.Join(dir, name+".npy"), t); err != nil {
-			end()
-			return Contender{}, nil, nil, err
-		}
+		"w0": onnx.NewTensor(p.W, p.N)})
+	end = func() { os.RemoveAll(dir) }
+	if err != nil {
+		end()
+		return Contender{}, nil, nil, err
 	}
 	ours = Timed("fmp", func() error {
 		_, err := erm.Solve(ctx, p, erm.Options{Tolerance: tolerance, Threads: 1})

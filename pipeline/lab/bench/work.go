@@ -211,18 +211,10 @@ func predictor(e engine.Engine) (*sample.Predictor, error) {
 // with adds peers, which work on files, to out.
 func (b *Bench) with(ctx context.Context, out []Contender, files map[string]*onnx.Tensor,
 	peers ...peer) ([]Contender, error) {
-	dir, err := os.MkdirTemp("", "fmp-bench-")
+	dir, err := saved(files)
+	defer os.RemoveAll(dir) // peers have read the files once they are started
 	if err != nil {
 		return out, err
-	}
-	defer os.RemoveAll(dir) // peers have read the files once they are started
-	for name, t := range files {
-		if len(t.Shape) == 1 && t.Shape[0] == 1 && name != "w0" {
-			t.Shape = []int{} // a scalar
-		}
-		if err := npy.Save(filepath.Join(dir, name+".npy"), t); err != nil {
-			return out, err
-		}
 	}
 	for _, p := range peers {
 		c, err := b.Peers.start(ctx, p, dir)
@@ -232,6 +224,22 @@ func (b *Bench) with(ctx context.Context, out []Contender, files map[string]*onn
 		out = append(out, c)
 	}
 	return out, nil
+}
+
+// saved writes files to a new folder, which the caller removes.
+func saved(files map[string]*onnx.Tensor) (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "fmp-bench-"); err != nil {
+		return "", err
+	}
+	for name, t := range files {
+		if len(t.Shape) == 1 && t.Shape[0] == 1 && name != "w0" {
+			t.Shape = []int{} // a scalar
+		}
+		if err := npy.Save(filepath.Join(dir, name+".npy"), t); err != nil {
+			return dir, err
+		}
+	}
+	return dir, nil
 }
 
 // products measures matrix products, as an indication of the machine's speed.

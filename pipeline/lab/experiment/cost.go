@@ -27,27 +27,38 @@ func even(stage string, done, total int) Step {
 	return s
 }
 
-// counter counts the finished cells of a stage and reports its progress. It is safe for concurrent
-// use once its totals are set.
+// counter counts the finished cells of a stage and reports its progress, each cell weighed by the
+// cost of its method: its mean time so far or, before any, its usual cost, scaled as the timed
+// methods compare with theirs. It is safe for concurrent use once its totals are set.
 type counter struct {
 	stage       string
 	done, total int
-	work        *work
 	progress    Progress
 	mu          sync.Mutex
+	methods     map[string]*methodCells
+}
+
+// methodCells are the cells of a method: all, those that are done, and the time of those that this
+// run did.
+type methodCells struct {
+	done, total, timed int
+	took               time.Duration
 }
 
 func newCounter(stage string, progress Progress) *counter {
-	return &counter{stage: stage, work: newWork(), progress: progress}
+	return &counter{stage: stage, progress: progress, methods: map[string]*methodCells{}}
 }
 
 // expect adds a cell of a method to the stage, finished by an earlier run or not.
 func (k *counter) expect(method string, finished bool) {
+	if k.methods[method] == nil {
+		k.methods[method] = &methodCells{}
+	}
 	k.total++
-	k.work.total[method]++
+	k.methods[method].total++
 	if finished {
 		k.done++
-		k.work.done[method]++
+		k.methods[method].done++
 	}
 }
 
@@ -55,55 +66,35 @@ func (k *counter) expect(method string, finished bool) {
 func (k *counter) finish(method string, took time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.done++
-	k.work.time(method, took)
+	m := k.methods[method]
+	k.done, m.done, m.timed, m.took = k.done+1, m.done+1, m.timed+1, m.took+took
 	k.report()
 }
 
-func (k *counter) report() { k.progress(Step{k.stage, k.done, k.total, k.work.share()}) }
-
-// work tracks how much of a run is done, each cell weighed by the cost of its method: its mean time
-// so far or, before any, its usual cost, scaled as the timed methods compare with theirs. It is not
-// safe for concurrent use.
-type work struct {
-	done, total map[string]int
-	took        map[string]time.Duration
-	timed       map[string]int
-}
-
-func newWork() *work {
-	return &work{map[string]int{}, map[string]int{}, map[string]time.Duration{}, map[string]int{}}
-}
-
-func (w *work) time(method string, took time.Duration) {
-	w.took[method] += took
-	w.timed[method]++
-	w.done[method]++
-}
+func (k *counter) report() { k.progress(Step{k.stage, k.done, k.total, k.share()}) }
 
 // share returns the finished share of the work.
-func (w *work) share() float64 {
+func (k *counter) share() float64 {
 	usual := func(method string) float64 {
 		if m, err := rival.Lookup(method); err == nil {
 			return cmp.Or(m.Info().Cost, 2)
 		}
 		return 2
 	}
-	var seconds, expected float64
-	for method, n := range w.timed {
-		seconds += w.took[method].Seconds()
-		expected += float64(n) * usual(method)
+	var seconds, expected, done, all float64
+	for name, m := range k.methods {
+		seconds += m.took.Seconds()
+		expected += float64(m.timed) * usual(name)
 	}
-	var done, all float64
-	for method, n := range w.total {
-		cost := usual(method)
-		if k := w.timed[method]; k > 0 {
-			cost = w.took[method].Seconds() / float64(k)
+	for name, m := range k.methods {
+		cost := usual(name)
+		if m.timed > 0 {
+			cost = m.took.Seconds() / float64(m.timed)
 		} else if expected > 0 && seconds > 0 {
 			cost *= seconds / expected
 		}
-		done += float64(w.done[method]) * cost
-		all += float64(n) * cost
+		done += float64(m.done) * cost
+		all += float64(m.total) * cost
 	}
 	if all == 0 {
 		return 0

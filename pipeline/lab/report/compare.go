@@ -29,11 +29,6 @@ type Difference struct {
 	Figures
 }
 
-type pairKey struct {
-	partition, protocol, method string
-	repeat                      int
-}
-
 // CompareMethods pairs method with every other method of the same partition, protocol and repeat.
 // Corrected intervals are those of Bonferroni, over the differences of one partition and protocol.
 // m is the run's.
@@ -143,9 +138,9 @@ type paired struct {
 
 // pair pairs records of a and b of one partition, protocol and repeat whose methods match.
 func pair(a, b []experiment.Record, match func(a, b string) bool) ([]paired, error) {
-	byKey := map[pairKey]experiment.Record{}
+	byCell := map[experiment.Cell]experiment.Record{}
 	for _, r := range a {
-		byKey[pairKey{r.Partition, r.Protocol, r.Method, r.Repeat}] = r
+		byCell[r.Cell] = r
 	}
 	type group struct{ partition, protocol, first, second string }
 	at := map[group]int{}
@@ -153,7 +148,7 @@ func pair(a, b []experiment.Record, match func(a, b string) bool) ([]paired, err
 	firsts := methodsOf(a)
 	for _, r := range b {
 		for _, m := range firsts {
-			o, ok := byKey[pairKey{r.Partition, r.Protocol, m, r.Repeat}]
+			o, ok := byCell[experiment.Cell{Partition: r.Partition, Repeat: r.Repeat, Protocol: r.Protocol, Method: m}]
 			if !match(m, r.Method) || !ok {
 				continue
 			}

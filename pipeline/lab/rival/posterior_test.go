@@ -469,7 +469,7 @@ func TestErrors(t *testing.T) {
 		`sampler is "nuts"`: run(bnn, func(_ *Input, s *Settings) { s.Sampler = "nuts" }),
 		`covariance is "block"`: run(cbnn,
 			func(_ *Input, s *Settings) { s.Covariance = "block" }),
-		"1 chains":                    run(bnn, func(_ *Input, s *Settings) { s.Chains = 1 }),
+		"number of chains is 1":       run(bnn, func(_ *Input, s *Settings) { s.Chains = 1 }),
 		"FMP: no conjugate predictor": run(fmp, func(in *Input, _ *Settings) { in.Conjugate = nil }),
 		"FMP-ISAB: no uploads":        run(fmpISAB, func(in *Input, _ *Settings) { in.Uploads = nil }),
 		"PRIOR: no uploads": run(prior,

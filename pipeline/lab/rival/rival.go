@@ -130,44 +130,31 @@ func DefaultSettings() Settings {
 
 // Check returns an error for the first invalid setting, or nil.
 func (s Settings) Check() error {
-	switch {
-	case !(s.L2 > 0) || math.IsInf(s.L2, 0):
-		return fmt.Errorf("posterior: l2 is %v; allowed are finite numbers above 0", s.L2)
-	case !(s.Shrinkage >= 0 && s.Shrinkage <= 1):
-		return fmt.Errorf("posterior: shrinkage is %v; allowed are 0 to 1", s.Shrinkage)
-	case !(s.Beta >= 0 && s.Beta <= 1):
-		return fmt.Errorf("posterior: beta is %v; allowed are 0 to 1", s.Beta)
-	case !(s.Spread >= 0 && s.Spread <= 1):
-		return fmt.Errorf("posterior: spread is %v; allowed are 0 to 1", s.Spread)
-	case !(s.Scale >= 0 && s.Scale <= 16):
-		return fmt.Errorf("posterior: scale is %v; allowed are 0 to 16", s.Scale)
-	case s.Weighting != 0 && s.Weighting != 1:
-		return fmt.Errorf("posterior: weighting is %v; allowed are 0 (equal) and 1 (by precision)",
-			s.Weighting)
-	case !(s.Temperature > 0) || math.IsInf(s.Temperature, 0):
-		return fmt.Errorf("posterior: temperature is %v; allowed are finite numbers above 0",
-			s.Temperature)
-	}
-	return s.checkChains()
-}
-
-// checkChains returns an error for the first invalid setting of the samplers, or nil.
-func (s Settings) checkChains() error {
-	switch {
-	case s.Sampler != HMC && s.Sampler != Laplace:
-		return fmt.Errorf("posterior: sampler is %q; allowed are %q and %q", s.Sampler,
-			HMC, Laplace)
-	case s.Covariance != Diagonal && s.Covariance != Full:
-		return fmt.Errorf("posterior: covariance is %q; allowed are %q and %q",
-			s.Covariance, Diagonal, Full)
-	case s.Chains < 2 || s.Chains > 64:
-		return fmt.Errorf("posterior: %d chains; allowed are 2 to 64 (R-hat compares chains)", s.Chains)
-	case s.Warmup < 10 || s.Warmup > 1e6:
-		return fmt.Errorf("posterior: %d warm-up iterations; allowed are 10 to 1000000", s.Warmup)
-	case s.Draws < minDraws || s.Draws > 1e6:
-		return fmt.Errorf("posterior: %d draws a chain; allowed are 4 to 1000000", s.Draws)
-	case s.Shuffles < 1 || s.Shuffles > 1000:
-		return fmt.Errorf("posterior: %d shuffles; allowed are 1 to 1000", s.Shuffles)
+	for _, of := range []struct {
+		name    string
+		is      bool
+		value   any
+		allowed string
+	}{
+		{"l2", s.L2 > 0 && !math.IsInf(s.L2, 0), s.L2, "finite numbers above 0"},
+		{"shrinkage", s.Shrinkage >= 0 && s.Shrinkage <= 1, s.Shrinkage, "0 to 1"},
+		{"beta", s.Beta >= 0 && s.Beta <= 1, s.Beta, "0 to 1"},
+		{"spread", s.Spread >= 0 && s.Spread <= 1, s.Spread, "0 to 1"},
+		{"scale", s.Scale >= 0 && s.Scale <= 16, s.Scale, "0 to 16"},
+		{"weighting", s.Weighting == 0 || s.Weighting == 1, s.Weighting, "0 (equal) and 1 (by precision)"},
+		{"temperature", s.Temperature > 0 && !math.IsInf(s.Temperature, 0), s.Temperature,
+			"finite numbers above 0"},
+		{"sampler", s.Sampler == HMC || s.Sampler == Laplace, s.Sampler, HMC + " and " + Laplace},
+		{"covariance", s.Covariance == Diagonal || s.Covariance == Full, s.Covariance,
+			Diagonal + " and " + Full},
+		{"number of chains", s.Chains >= 2 && s.Chains <= 64, s.Chains, "2 to 64 (R-hat compares chains)"},
+		{"number of warm-up iterations", s.Warmup >= 10 && s.Warmup <= 1e6, s.Warmup, "10 to 1000000"},
+		{"number of draws of a chain", s.Draws >= minDraws && s.Draws <= 1e6, s.Draws, "4 to 1000000"},
+		{"number of shuffles", s.Shuffles >= 1 && s.Shuffles <= 1000, s.Shuffles, "1 to 1000"},
+	} {
+		if !of.is {
+			return fmt.Errorf("posterior: %s is %#v; allowed are %s", of.name, of.value, of.allowed)
+		}
 	}
 	return nil
 }

@@ -37,17 +37,17 @@ func NewAttacker(rows []float32, k int, labels []int, c int) (*Attacker, error) 
 	if !a.chol.Factorize(m.Within) {
 		return nil, nil
 	}
-	a.others, err = a.white(m.Rest)
+	a.others, err = Whitened(&a.chol, m.Rest)
 	return a, err
 }
 
-// white returns W^-1/2 times the rows of rest.
-func (a *Attacker) white(rest *mat.Dense) (*mat.Dense, error) {
+// Whitened returns the rows of x times L^-T of a decomposition LL' of their covariance.
+func Whitened(chol *mat.Cholesky, x *mat.Dense) (*mat.Dense, error) {
 	var lower mat.TriDense
-	a.chol.LTo(&lower)
+	chol.LTo(&lower)
 	var out mat.Dense
-	if err := out.Solve(&lower, rest.T()); err != nil {
-		return nil, fmt.Errorf("membership: covariance within classes: %w", err)
+	if err := out.Solve(&lower, x.T()); err != nil {
+		return nil, fmt.Errorf("membership: covariance: %w", err)
 	}
 	return mat.DenseCopyOf(out.T()), nil
 }
@@ -71,7 +71,7 @@ func (a *Attacker) AUC(rows []float32, labels []int) (auc float64, members int, 
 	for i, y := range labels {
 		floats.Sub(own.RawRowView(i), a.known.Means.RawRowView(y))
 	}
-	in, err := a.white(own)
+	in, err := Whitened(&a.chol, own)
 	if err != nil {
 		return 0, 0, err
 	}
