@@ -191,12 +191,12 @@ docs: build ## pages of every command and setting in docs, and the tables of mod
 
 figures: setup build ## the pictures in README.md and docs (needs Chromium; docs/screenshots.sh)
 	$(GO) run ./docs/figures/martingale docs/figures/martingale.svg
-	$(GO) run ./docs/figures/latent docs/results docs/results/latent.svg
-	$(GO) run ./docs/figures/drift docs/results/martingale docs/results/martingale.svg
-	$(GO) run ./docs/figures/rounds docs/results docs/results/pretrained.svg
+	$(GO) run ./docs/figures/results latent docs/results docs/results/latent.svg
+	$(GO) run ./docs/figures/results drift docs/results/martingale docs/results/martingale.svg
+	$(GO) run ./docs/figures/results rounds docs/results docs/results/pretrained.svg
 	$(GO) run ./docs/figures/scaling docs/figures/scaling.svg
 	$(GO) run ./docs/figures/width draw docs/figures/width.txt docs/figures/width.svg
-	$(GO) run ./docs/figures/merging docs/results/merging.csv docs/figures/merging.svg
+	$(GO) run ./docs/figures/results merging docs/results/merging.csv docs/figures/merging.svg
 	$(CLEAN) $(BIN)/fmp run --seeds 1 --methods FMP --dataset.test 1000 --out runs/concept
 	$(GO) run ./docs/figures/concept runs/concept docs/figures/concept.svg
 	$(CLEAN) $(BIN)/fmp run --out runs/demo

@@ -1,8 +1,3 @@
-// The program merging draws the cost of merging against the number of clients, from
-// docs/results/merging.csv: processor time, memory and the size of the part, on logarithmic axes.
-// Dashed lines grow in proportion.
-//
-//	go run ./docs/figures/merging docs/results/merging.csv docs/figures/merging.svg
 package main
 
 import (
@@ -16,12 +11,9 @@ import (
 	"fmp/docs/internal/panels"
 )
 
-func main() {
-	panels.Main("merging FILE.csv FILE.svg", func(a []string) error { return run(a[0], a[1]) })
-}
-
-// run draws a panel for each of three columns.
-func run(table, path string) error {
+// merging draws the cost of merging against the number of clients: processor time, memory and the
+// size of the part, on logarithmic axes. Dashed lines grow in proportion.
+func merging(table, path string) error {
 	f, err := os.Open(table)
 	if err != nil {
 		return err

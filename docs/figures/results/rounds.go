@@ -1,7 +1,3 @@
-// The program rounds draws NLL and bytes of an upload against images a client, one line a method,
-// from the kept runs behind a pretrained network: docs/results/pretrained.svg.
-//
-//	go run ./docs/figures/rounds docs/results docs/results/pretrained.svg
 package main
 
 import (
@@ -19,10 +15,6 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
-func main() {
-	panels.Main("rounds RESULTS-DIRECTORY FILE.svg", func(a []string) error { return run(a[0], a[1]) })
-}
-
 // sizes are the images a client of the kept runs, and methods those that are drawn, with their
 // marks.
 var (
@@ -32,8 +24,9 @@ var (
 		draw.CrossGlyph{}, draw.PlusGlyph{}}
 )
 
-// run draws the three panels.
-func run(root, path string) error {
+// rounds draws NLL and bytes of an upload against images a client, one line a method, from the kept
+// runs behind a pretrained network.
+func rounds(root, path string) error {
 	var runs [][]experiment.Record
 	for _, n := range sizes {
 		rs, err := experiment.ReadResults(filepath.Join(root, "pretrained", fmt.Sprintf("cifar10-%d", n)))

@@ -1,7 +1,3 @@
-// The program drift draws how far predictions go from their start under predictive resampling, from
-// the kept runs of fmp bench martingale: docs/results/martingale.svg.
-//
-//	go run ./docs/figures/drift docs/results/martingale docs/results/martingale.svg
 package main
 
 import (
@@ -19,11 +15,9 @@ import (
 	"fmp/pipeline/lab/martingale"
 )
 
-func main() {
-	panels.Main("drift RUNS-DIRECTORY FILE.svg", func(a []string) error { return run(a[0], a[1]) })
-}
-
-func run(root, path string) error {
+// drift draws how far predictions go from their start under predictive resampling, from the kept
+// runs of fmp bench martingale.
+func drift(root, path string) error {
 	var plots []*panels.Panel
 	for _, c := range []struct{ title, name string }{{"1. MNIST, even clients", "mnist"},
 		{"2. MNIST, α = 0.1", "mnist-0.1"},

@@ -1,7 +1,3 @@
-// The program latent draws the gain of a sample's common latent, from the kept runs in closed scope
-// and those of the ablation without it: docs/results/latent.svg.
-//
-//	go run ./docs/figures/latent docs/results docs/results/latent.svg
 package main
 
 import (
@@ -20,10 +16,6 @@ import (
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 )
-
-func main() {
-	panels.Main("latent RESULTS-DIRECTORY FILE.svg", func(a []string) error { return run(a[0], a[1]) })
-}
 
 // sets and partitions of the kept runs, and their labels.
 var (
@@ -84,8 +76,9 @@ func differences(root string, figure kept.Figure) ([]line, error) {
 	return out, nil
 }
 
-// run draws the three panels.
-func run(root, path string) error {
+// latent draws the gain of a sample's common latent, from the kept runs in closed scope and those of
+// the ablation without it.
+func latent(root, path string) error {
 	joint, err := differences(root, kept.Joint)
 	if err != nil {
 		return err
