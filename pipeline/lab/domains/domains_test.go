@@ -1,14 +1,12 @@
 package domains
 
 import (
-	"math"
 	"testing"
 
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
-	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 )
 
@@ -77,21 +75,5 @@ func TestRun(t *testing.T) {
 	if of["FMP, for its client"].Unknown != nil || of["FMP, a client to come"].Unknown == nil {
 		t.Error("a classifier for a client of the round is scored on a kind that no client has, or one " +
 			"for a client to come is not")
-	}
-}
-
-// TestCentred: a centred client's features have mean 0, and the client is as it was.
-func TestCentred(t *testing.T) {
-	s := point.New(3, 2, 2)
-	for i := range s.N {
-		copy(s.Row(i), []float32{float32(i), 10, 1, 0})
-	}
-	c := centredSet(s)
-	for i := range s.N {
-		if row := c.Row(i); math.Abs(float64(row[0])-float64(i-1)) > 1e-6 ||
-			math.Abs(float64(row[1])) > 1e-5 || row[2] != 1 ||
-			s.Row(i)[1] != 10 {
-			t.Errorf("row %d is %v, of %v", i, row, s.Row(i))
-		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/dense"
 	"fmp/onnx/npy"
 	"fmp/onnx/sorting"
 	"fmp/pipeline/lab/rival"
@@ -226,44 +227,40 @@ func (o *Outside) score(ctx context.Context, h *held, arrays map[string]*onnx.Te
 	return out, err
 }
 
-// numbers returns the elements of an array of floating-point numbers, which must be finite.
-func numbers(t *onnx.Tensor) ([]float64, error) {
-	var out []float64
-	switch v := t.Data.(type) {
+// samples returns the finite numbers of an array of at most [maxMembers] posterior samples of rows x
+// columns, or of one, and the number of samples; want says in words which shape is wanted.
+func samples(t *onnx.Tensor, rows, columns int, want string) (v []float64, n int, err error) {
+	shape := t.Shape
+	if len(shape) == 2 {
+		shape = []int{1, shape[0], shape[1]}
+	}
+	if len(shape) != 3 || shape[0] < 1 || shape[0] > maxMembers || shape[1] != rows || shape[2] != columns {
+		return nil, 0, fmt.Errorf("shape %v; want %s with S of at most %d", t.Shape, want, maxMembers)
+	}
+	switch of := t.Data.(type) {
 	case []float64:
-		out = v
+		v = of
 	case []float32:
-		out = make([]float64, len(v))
-		for i, x := range v {
-			out[i] = float64(x)
-		}
+		v = dense.As[float64](of)
 	default:
-		return nil, fmt.Errorf("elements of type %v; want float32 or float64", t.DType)
+		return nil, 0, fmt.Errorf("elements of type %v; want float32 or float64", t.DType)
 	}
-	if !finite(out) {
-		return nil, fmt.Errorf("a number is not finite")
+	if !finite(v) {
+		return nil, 0, fmt.Errorf("a number is not finite")
 	}
-	return out, nil
+	return v, shape[0], nil
 }
 
 // probabilities returns the probabilities of each posterior sample, in the order of the test
 // images. Rows are divided by their sums.
 func (h *held) probabilities(t *onnx.Tensor) ([]*metric.Probabilities, error) {
-	shape, n := t.Shape, len(h.Labels)
-	if len(shape) == 2 {
-		shape = []int{1, shape[0], shape[1]}
-	}
-	if len(shape) != 3 || shape[0] < 1 || shape[0] > maxMembers || shape[1] != n ||
-		shape[2] != h.classes {
-		return nil, fmt.Errorf("shape %v; want %d x %d, or S x %d x %d with S of at most %d",
-			t.Shape, n, h.classes, n, h.classes, maxMembers)
-	}
-	v, err := numbers(t)
+	n := len(h.Labels)
+	v, members, err := samples(t, n, h.classes, fmt.Sprintf("%d x %d, or S x %[1]d x %d", n, h.classes))
 	if err != nil {
 		return nil, err
 	}
 	var out []*metric.Probabilities
-	for s := range shape[0] {
+	for s := range members {
 		p := &metric.Probabilities{N: n, C: h.classes, P: make([]float64, n*h.classes)}
 		for i := range n {
 			from := v[(s*n+i)*h.classes:][:h.classes]
@@ -288,23 +285,16 @@ func (h *held) probabilities(t *onnx.Tensor) ([]*metric.Probabilities, error) {
 	return out, nil
 }
 
-// heads returns the heads of an array of S x D x C, or D x C.
+// heads returns the heads of an array of S x D x C, or D x C: a weight for every feature, and the
+// bias last.
 func heads(t *onnx.Tensor, d, classes int) (posterior.Ensemble, error) {
-	shape := t.Shape
-	if len(shape) == 2 {
-		shape = []int{1, shape[0], shape[1]}
-	}
-	if len(shape) != 3 || shape[0] < 1 || shape[0] > maxMembers || shape[1] != d ||
-		shape[2] != classes {
-		return nil, fmt.Errorf("shape %v; want S x %d x %d with S of at most %d: a weight for every "+
-			"feature, and the bias last", t.Shape, d, classes, maxMembers)
-	}
-	v, err := numbers(t)
+	v, members, err := samples(t, d, classes,
+		fmt.Sprintf("S x %d x %d, a weight for every feature and the bias last,", d, classes))
 	if err != nil {
 		return nil, err
 	}
 	var out posterior.Ensemble
-	for s := range shape[0] {
+	for s := range members {
 		out = append(out, posterior.Theta{D: d, C: classes, W: v[s*d*classes:][:d*classes]})
 	}
 	return out, nil

@@ -15,22 +15,6 @@ import (
 	"fmp/pipeline/tally/pooled"
 )
 
-// TestCardOfIntervals: a model card says how far intervals reach where the predictor has learned
-// it, and nothing of it where not.
-func TestCardOfIntervals(t *testing.T) {
-	for want, ends := range map[string]*models.Ends{
-		"reach 0.87 half widths down and 1.14 up": {Down: 0.87, Up: 1.14}, "": nil} {
-		var b strings.Builder
-		r := &evaluate.Result{Images: 1, Origin: models.Origin{Method: "FMP", Ends: ends}}
-		r.Uncertainty, r.Risk = &metric.Uncertainty{}, []metric.Risk{{Coverage: 1}}
-		must.Do(t, Card(&b, "a classifier", "images", r))
-		if !strings.Contains(b.String(), want) ||
-			strings.Contains(b.String(), "half widths") != (ends != nil) {
-			t.Errorf("ends %v: the card says\n%s", ends, b.String())
-		}
-	}
-}
-
 // TestCardOfPrivacy: card and page state what a private round spent, and no number of images that
 // its uploads do not tell.
 func TestCardOfPrivacy(t *testing.T) {
@@ -134,19 +118,25 @@ func TestCardOfGuarantee(t *testing.T) {
 	}
 }
 
-// TestCardOfScaling: a model card says how probabilities were calibrated, with the scores before
-// and after.
-func TestCardOfScaling(t *testing.T) {
-	var b strings.Builder
-	r := &evaluate.Result{Origin: models.Origin{Scaling: &models.OriginScaling{Images: 90, From: "own",
-		Scaling: models.Scaling{
-			Kind: models.Temperature, Factor: []float32{2}}, Before: models.ScalingScores{ECE: 0.139},
-		After: models.ScalingScores{ECE: 0.041}}}}
-	must.Do(t, Card(&b, "a classifier", "images", r))
-	for _, want := range []string{"on 90 labelled images of own by a temperature of 0.5",
-		"| before | 0.0000 | 0.1390 |", "| after | 0.0000 | 0.0410 |"} {
-		if !strings.Contains(b.String(), want) {
-			t.Errorf("the card lacks %q:\n%s", want, b.String())
+// TestCard: a model card says how probabilities were calibrated, with the scores before and after,
+// and how far intervals reach where the predictor has learned it.
+func TestCard(t *testing.T) {
+	scaling := &models.OriginScaling{Images: 90, From: "own", Scaling: models.Scaling{
+		Kind: models.Temperature, Factor: []float32{2}}, Before: models.ScalingScores{ECE: 0.139},
+		After: models.ScalingScores{ECE: 0.041}}
+	for want, origin := range map[string]models.Origin{
+		"on 90 labelled images of own by a temperature of 0.5": {Scaling: scaling},
+		"| before | 0.0000 | 0.1390 |":                         {Scaling: scaling},
+		"| after | 0.0000 | 0.0410 |":                          {Scaling: scaling},
+		"reach 0.87 half widths down and 1.14 up": {Method: "FMP",
+			Ends: &models.Ends{Down: 0.87, Up: 1.14}},
+		"": {Method: "FMP"},
+	} {
+		var b strings.Builder
+		must.Do(t, Card(&b, "a classifier", "images", &evaluate.Result{Origin: origin}))
+		if got := b.String(); !strings.Contains(got, want) ||
+			strings.Contains(got, "half widths") != (origin.Ends != nil) {
+			t.Errorf("the card lacks %q, or tells ends that it has not:\n%s", want, got)
 		}
 	}
 }

@@ -23,8 +23,7 @@ var fmp = method{
 			}
 			return posterior.Moments(ctx, t.in.Moments, t.in.Embedded, posterior.MomentsOptions{
 				Options: discriminant.Options{Kappa: t.in.Kappa, Samples: t.in.Latents, Seed: t.in.Seed,
-					Stream: t.in.Stream,
-					Corpus: known}, Honesty: t.in.Honesty, Threads: t.in.Threads})
+					Stream: t.in.Stream, Corpus: known}, Threads: t.in.Threads})
 		}
 		f, err := t.form()
 		if err != nil {

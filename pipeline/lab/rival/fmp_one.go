@@ -36,7 +36,7 @@ var fmpOne = method{
 		}
 		if t.in.Named && t.in.Conjugate != nil { // the class means that FMP reads, and the corpus's images
 			named, err := posterior.New(posterior.Input{Conjugate: t.in.Conjugate,
-				ClassMeans: t.in.ClassMeans, Named: true, Samples: t.in.Latents, Honesty: t.in.Honesty,
+				ClassMeans: t.in.ClassMeans, Named: true, Samples: t.in.Latents,
 				Seed: t.in.Seed, Stream: t.in.Stream, Threads: t.in.Threads})
 			if err != nil {
 				return nil, err

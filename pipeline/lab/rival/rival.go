@@ -42,9 +42,6 @@ type Input struct {
 	Latents    int
 	// NoLatent disables the latent: FMP is then a single head, that of its posterior means.
 	NoLatent bool
-	// Honesty makes each of FMP's samples draw which clients are honest, and use only their class
-	// means.
-	Honesty bool
 	// Open is needed by FMP and FMP-mean on classes that the corpus lacks; nil without an open
 	// predictor. Scope chooses between the two: ScopeClosed (Conjugate), ScopeOpen (Open), or
 	// ScopeAuto (default), which decides by the uploads.
@@ -394,7 +391,7 @@ func NewTask(in Input) (*Task, error) {
 			Conjugate: in.Conjugate, ClassMeans: in.ClassMeans, Open: in.Open, Soft: in.Soft,
 			Scope: in.Scope, Samples: in.Latents,
 			NoLatent: in.NoLatent, Calibration: in.Calibration,
-			Honesty: in.Honesty, Seed: in.Seed, Stream: in.Stream, Threads: in.Threads,
+			Seed: in.Seed, Stream: in.Stream, Threads: in.Threads,
 		}); err != nil {
 			return nil, err
 		}
