@@ -86,10 +86,10 @@ func Identity(c Config, models, data map[string]string) (string, error) {
 func (c Config) deciding() Config {
 	c.Output.Dir, c.Engine.Threads, c.Engine.Library, c.Dataset.Dir, c.Dataset.Bad, c.Extractor.Batch =
 		"", 0, "", "", "", 0
-	// their digests are in models
-	c.Extractor.Model, c.Conjugate.Model, c.Predictor.Model, c.Embedding.Model, c.Open.Model = "", "",
-		"", "", ""
-	if c.Privacy.Model = ""; c.Privacy.Epsilon == 0 {
+	for _, path := range c.models() { // their digests are in the manifest's models
+		*path = ""
+	}
+	if c.Privacy.Epsilon == 0 {
 		c.Privacy = settings.Privacy{} // without private rounds none of it is read
 	}
 	c.Dataset.Name, c.Corpus.Dataset = label(c.Dataset.Name), label(c.Corpus.Dataset)

@@ -13,8 +13,7 @@ import (
 // give its path), those of data sets' folders to "./" and their names; the folders of data and
 // results and the library's path are left out, as the defaults find them.
 func (c Config) Portable() Config {
-	for _, p := range []*string{&c.Extractor.Model, &c.Conjugate.Model, &c.Predictor.Model,
-		&c.Embedding.Model, &c.Open.Model, &c.Privacy.Model} {
+	for _, p := range c.models() {
 		if !inside(*p) {
 			*p = filepath.Base(*p)
 		}
@@ -45,18 +44,21 @@ func label(name string) string { return settings.Dataset{Name: name}.Label() }
 // working folder.
 func inside(path string) bool { return path == "" || filepath.IsLocal(path) }
 
+// models returns the settings of models, by kind.
+func (c *Config) models() map[string]*string {
+	return map[string]*string{"extractor": &c.Extractor.Model, "conjugate": &c.Conjugate.Model,
+		"predictor": &c.Predictor.Model, "embedding": &c.Embedding.Model, "open": &c.Open.Model,
+		"private": &c.Privacy.Model}
+}
+
 // fileNames returns the names, without folders, of the models that the settings give as files.
 func (c Config) fileNames() map[string]string {
 	out := map[string]string{}
-	for kind, path := range map[string]string{"extractor": c.Extractor.Model,
-		"conjugate": c.Conjugate.Model, "predictor": c.Predictor.Model,
-		"embedding": c.Embedding.Model, "open": c.Open.Model} {
-		if path != "default" && path != "untrained" && path != "none" {
-			out[kind] = filepath.Base(path)
+	for kind, path := range c.models() {
+		if (kind != "private" || c.Privacy.Epsilon > 0) &&
+			!slices.Contains([]string{"default", "untrained", "none"}, *path) {
+			out[kind] = filepath.Base(*path)
 		}
-	}
-	if c.Privacy.Epsilon > 0 && c.Privacy.Model != "default" {
-		out["private"] = filepath.Base(c.Privacy.Model)
 	}
 	return out
 }

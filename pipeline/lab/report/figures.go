@@ -208,7 +208,8 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 		ticks = append(ticks, plot.Tick{Value: t.Alpha, Label: fmt.Sprintf("%g", t.Alpha)})
 	}
 	lines := 0 // in the legend
-	panel := func(column int, title string, legend bool) (*plot.Plot, error) {
+	var panels []*plot.Plot
+	for column, title := range []string{columnACC: "Accuracy", columnECE: "Expected calibration error"} {
 		p := &drawing{Plot: newPlot(title, "alpha (skewed to even)", "")}
 		grid(p.Plot, false, true)
 		lines = 0
@@ -230,21 +231,15 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 		}
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks
 		p.X.Min, p.X.Max = use[0].Alpha/1.3, use[len(use)-1].Alpha*1.3
-		p.legend(legend, 0.5)
-		return p.Plot, p.err
-	}
-	a, err := panel(columnACC, "Accuracy", false)
-	if err != nil {
-		return nil, err
-	}
-	e, err := panel(columnECE, "Expected calibration error", true)
-	if err != nil {
-		return nil, err
+		if p.legend(column == columnECE, 0.5); p.err != nil {
+			return nil, p.err
+		}
+		panels = append(panels, p.Plot)
 	}
 	return &Figure{Name: "alpha-" + protocol, Title: "Heterogeneous clients (the paper's Figure 2)",
 		Caption: "Classes are spread over clients by Dirichlet(alpha): the smaller alpha, the fewer " +
 			"classes a client has. Solid: one-shot federated; dashed: centralised.",
-		Plots: [][]*plot.Plot{{a, e}}, Panels: true, Width: 7.5 * vg.Inch,
+		Plots: [][]*plot.Plot{panels}, Panels: true, Width: 7.5 * vg.Inch,
 		Height: max(3.2, 0.8+0.16*vg.Length(lines)) * vg.Inch}, nil
 }
 
