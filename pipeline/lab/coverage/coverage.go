@@ -12,6 +12,9 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
+
 	"fmp/models/rng"
 	"fmp/onnx/dense"
 	"fmp/pipeline/conformal"
@@ -98,14 +101,12 @@ const minAlike = 20
 
 // addAlike adds the outcome on images that no client has.
 func (m *Measure) addAlike(o outcome, shares []float64) {
-	var held float64
 	for c, share := range shares {
 		if o.of[c] < minAlike && share > 0 {
 			return
 		}
-		held += share * o.held[c]
 	}
-	m.Alike = (m.Alike*float64(m.AlikeRepeats) + held) / float64(m.AlikeRepeats+1)
+	m.Alike = (m.Alike*float64(m.AlikeRepeats) + floats.Dot(shares, o.held)) / float64(m.AlikeRepeats+1)
 	m.AlikeRepeats++
 }
 
@@ -116,16 +117,14 @@ func (m *Measure) add(o outcome, shares []float64) {
 	n := float64(m.Repeats)
 	m.Repeats++
 	mean := func(to *float64, v float64) { *to = (*to*n + v) / (n + 1) }
-	var held, equal, size float64
-	for c, share := range shares {
-		held, size, equal = held+share*o.held[c], size+share*o.size[c],
-			equal+o.held[c]/float64(len(shares))
-		mean(&m.Classes[c], o.held[c])
+	for c, v := range o.held {
+		mean(&m.Classes[c], v)
 	}
+	held := floats.Dot(shares, o.held)
 	mean(&m.Held, held)
 	mean(&m.squares, held*held)
-	mean(&m.Equal, equal)
-	mean(&m.Size, size)
+	mean(&m.Equal, stat.Mean(o.held, nil))
+	mean(&m.Size, floats.Dot(shares, o.size))
 	if n > 0 {
 		m.HeldError = math.Sqrt(max(m.squares-m.Held*m.Held, 0) / n)
 	}
@@ -151,13 +150,6 @@ func (b *bench) drawn(x images, name string, repeat int) images {
 // outcome is the share held and the mean size of sets on the images of each class, and their
 // number.
 type outcome struct{ held, size, of []float64 }
-
-func (o outcome) mean(shares []float64) (size float64) {
-	for c, s := range shares {
-		size += s * o.size[c]
-	}
-	return size
-}
 
 type bench struct {
 	Options
@@ -323,7 +315,7 @@ func (b *bench) regression(ctx context.Context, clients []*point.Set, stream str
 				best = got
 			}
 			for i, o := range got {
-				if o.held != nil && o.mean(shares) < best[i].mean(shares) {
+				if o.held != nil && floats.Dot(shares, o.size) < floats.Dot(shares, best[i].size) {
 					best[i] = o
 				}
 			}

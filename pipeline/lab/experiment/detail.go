@@ -12,12 +12,12 @@ import (
 	"path/filepath"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/stat"
 
 	"fmp/featurize/dataset"
 	"fmp/models/rng"
-	"fmp/pipeline/erm"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/point"
@@ -158,26 +158,14 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 	if err != nil {
 		return err
 	}
-	n, classes := len(p.Data.TestLabels), len(d.Classes)
-	mean := make([]float64, n*classes)
-	inner := make([]float64, n) // mean entropy of the samples
-	for _, head := range e {
-		q, err := metric.Predict(ctx, []erm.Theta{head}, rows, threads)
-		if err != nil {
-			return err
-		}
-		for i := range n {
-			row := q.Row(i)
-			inner[i] += stat.Entropy(row) / float64(len(e))
-			for k, v := range row {
-				mean[i*classes+k] += v / float64(len(e))
-			}
-		}
+	a, err := metric.Examine(ctx, e, rows, nil, threads)
+	if err != nil {
+		return err
 	}
-	total := make([]float64, n)
+	entropy, disagreement := a.Entropies()
+	n, classes := len(p.Data.TestLabels), len(d.Classes)
 	order := make([]int, n)
-	for i := range n {
-		total[i] = stat.Entropy(mean[i*classes : (i+1)*classes])
+	for i := range order {
 		order[i] = i
 	}
 	firsts := func() (out []int) { // of different classes
@@ -190,9 +178,9 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 		}
 		return out
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(total[a], total[b]) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(entropy[a], entropy[b]) })
 	easy := firsts()
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(total[b]-inner[b], total[a]-inner[a]) })
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(disagreement[b], disagreement[a]) })
 	hard := firsts()
 	chosen := append(slices.Clone(easy), hard...)
 	var few []float32
@@ -200,34 +188,29 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 	for _, i := range chosen {
 		few = append(few, rows[i*width:(i+1)*width]...)
 	}
+	said, err := metric.Said(ctx, e, few, 1)
+	if err != nil {
+		return err
+	}
 	out := make([]Example, len(chosen))
 	for k, i := range chosen {
-		x := Example{Index: i, Label: p.Data.TestLabels[i], Mean: mean[i*classes : (i+1)*classes],
-			Entropy: total[i], Disagreement: total[i] - inner[i]}
+		x := Example{Index: i, Label: p.Data.TestLabels[i], Mean: a.Mean.Row(i), Entropy: entropy[i],
+			Disagreement: disagreement[i], Samples: make([][]float64, len(e))}
 		x.Top = make([]int, classes)
 		for j := range x.Top {
 			x.Top[j] = j
 		}
 		slices.SortStableFunc(x.Top, func(a, b int) int { return cmp.Compare(x.Mean[b], x.Mean[a]) })
 		x.Top = x.Top[:min(topClasses, classes)]
-		var err error
+		for s := range e {
+			for _, c := range x.Top {
+				x.Samples[s] = append(x.Samples[s], said[(k*classes+c)*len(e)+s])
+			}
+		}
 		if x.PNG, err = encodePNG(ctx, p.Images, i); err != nil {
 			return err
 		}
 		out[k] = x
-	}
-	for _, head := range e {
-		q, err := metric.Predict(ctx, []erm.Theta{head}, few, 1)
-		if err != nil {
-			return err
-		}
-		for k := range out {
-			s := make([]float64, len(out[k].Top))
-			for j, cl := range out[k].Top {
-				s[j] = q.Row(k)[cl]
-			}
-			out[k].Samples = append(out[k].Samples, s)
-		}
 	}
 	d.Easy, d.Hard = out[:len(easy)], out[len(easy):]
 	return nil
@@ -278,11 +261,7 @@ func (d *Detail) view(ctx context.Context, p *Prepared, t *rival.Task, stream st
 	var basis mat.Dense
 	pc.VectorsTo(&basis)
 	vars := pc.VarsTo(nil)
-	var sum float64
-	for _, v := range vars {
-		sum += v
-	}
-	if sum > 0 { // otherwise all rows are equal, and no axis explains anything
+	if sum := floats.Sum(vars); sum > 0 { // otherwise all rows are equal, and no axis explains anything
 		for k := range d.View.Explained {
 			d.View.Explained[k] = vars[k] / sum
 		}

@@ -11,6 +11,9 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
+
 	"fmp/models/rng"
 	"fmp/pipeline/candidate"
 	"fmp/pipeline/erm"
@@ -205,11 +208,7 @@ func (o Options) follow(ctx context.Context, row *Row, s *start, test []float32,
 	}
 	top := make([]int, first.N)
 	for i := range top {
-		for c, v := range first.Row(i) {
-			if v > first.Row(i)[top[i]] {
-				top[i] = c
-			}
-		}
+		top[i] = floats.MaxIdx(first.Row(i))
 	}
 	followed := func(head erm.Theta) ([]float64, error) {
 		p, err := metric.Predict(ctx, []erm.Theta{head}, test, o.Threads)
@@ -246,7 +245,7 @@ func (o Options) follow(ctx context.Context, row *Row, s *start, test []float32,
 		}
 	}
 	_, deviation := columns(own)
-	row.Spread += share * mean(deviation)
+	row.Spread += share * stat.Mean(deviation, nil)
 	return nil
 }
 
@@ -255,16 +254,15 @@ func (s *Step) add(now, before, begin [][]float64, share float64) {
 	n := float64(len(now))
 	at, deviation := columns(now)
 	from, _ := columns(begin)
-	s.Probability += share * mean(at)
-	s.Spread += share * mean(deviation)
-	var drift, square, moved float64
+	s.Probability += share * stat.Mean(at, nil)
+	s.Spread += share * stat.Mean(deviation, nil)
+	changes, moved := make([]float64, len(now)), 0.0
 	for i := range now {
-		d := mean(now[i]) - mean(before[i])
-		drift += d / n
-		square += d * d / n
+		changes[i] = stat.Mean(now[i], nil) - stat.Mean(before[i], nil)
 	}
+	drift, apart := stat.MeanStdDev(changes, nil)
 	s.Drift += share * drift
-	s.DriftError = math.Hypot(s.DriftError, share*math.Sqrt(max(square-drift*drift, 0)/(n-1)))
+	s.DriftError = math.Hypot(s.DriftError, share*stat.StdErr(apart, n))
 	for i := range at {
 		moved += ((at[i]-from[i])*(at[i]-from[i]) - deviation[i]*deviation[i]/n) / float64(len(at))
 	}
@@ -273,23 +271,13 @@ func (s *Step) add(now, before, begin [][]float64, share float64) {
 
 // columns returns the mean and the standard deviation of each column.
 func columns(rows [][]float64) (average, deviation []float64) {
-	average, deviation = make([]float64, len(rows[0])), make([]float64, len(rows[0]))
-	n := float64(len(rows))
-	for i := range average {
-		for _, r := range rows {
-			average[i] += r[i] / n
+	column := make([]float64, len(rows))
+	for i := range rows[0] {
+		for k, r := range rows {
+			column[k] = r[i]
 		}
-		for _, r := range rows {
-			deviation[i] += (r[i] - average[i]) * (r[i] - average[i]) / (n - 1)
-		}
-		deviation[i] = math.Sqrt(deviation[i])
+		mean, apart := stat.MeanStdDev(column, nil)
+		average, deviation = append(average, mean), append(deviation, apart)
 	}
 	return average, deviation
-}
-
-func mean(x []float64) (sum float64) {
-	for _, v := range x {
-		sum += v / float64(len(x))
-	}
-	return sum
 }

@@ -445,24 +445,6 @@ func TestWriteMakesAWholePageAndPlots(t *testing.T) {
 	}
 }
 
-func TestRoundTicks(t *testing.T) {
-	for _, c := range [][2]float64{{0, 1}, {0.31, 0.36}, {-2, 700}, {0, 1e-6}, {-0.1, 0.1}} {
-		ticks := roundTicks{}.Ticks(c[0], c[1])
-		if len(ticks) < 2 || len(ticks) > 8 {
-			t.Errorf("%v: %d ticks", c, len(ticks))
-		}
-		for i, k := range ticks {
-			if k.Value < c[0]-1e-9 || k.Value > c[1]*(1+1e-9)+1e-12 ||
-				strings.HasPrefix(k.Label, "-0.0") && len(k.Label) < 5 {
-				t.Errorf("%v: tick %+v", c, k)
-			}
-			if i > 0 && k.Label == ticks[i-1].Label {
-				t.Errorf("%v: %s twice", c, k.Label)
-			}
-		}
-	}
-}
-
 // TestApartBy: names are a line's height apart, within the plot, in the order of their marks, and
 // one in the open stays at its own.
 func TestApartBy(t *testing.T) {

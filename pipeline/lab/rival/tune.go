@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"gonum.org/v1/gonum/floats"
 )
 
 // Held is a task from the meta-training corpus with held-out points of the same corpus, for Tune.
@@ -209,7 +211,7 @@ func (t *tuner) best(ctx context.Context, s Settings, more []Param, p Param,
 		}
 	}
 	for range extensions {
-		v, ok := next(tried.Grid, least(tried.NLL))
+		v, ok := next(tried.Grid, floats.MinIdx(tried.NLL))
 		if _, err := s.With(more[0].Name, v); !ok || err != nil || slices.Contains(tried.Grid, v) {
 			break
 		}
@@ -252,7 +254,7 @@ func (t *tuner) search(ctx context.Context, s Settings, p Param, values []float6
 		}
 	}
 	for range beyond {
-		v, ok := next(c.Grid, least(c.NLL))
+		v, ok := next(c.Grid, floats.MinIdx(c.NLL))
 		if !ok {
 			break
 		}
@@ -264,7 +266,7 @@ func (t *tuner) search(ctx context.Context, s Settings, p Param, values []float6
 		}
 	}
 	for range rounds {
-		k := least(c.NLL)
+		k := floats.MinIdx(c.NLL)
 		var finer []float64
 		for _, j := range []int{k - 1, k + 1} {
 			if j >= 0 && j < len(c.Grid) {
@@ -278,7 +280,7 @@ func (t *tuner) search(ctx context.Context, s Settings, p Param, values []float6
 			}
 		}
 	}
-	k := least(c.NLL)
+	k := floats.MinIdx(c.NLL)
 	c.Value, c.Temperature = c.Grid[k], c.Temperatures[k]
 	if p.Name == "" {
 		c.Grid = nil
@@ -322,18 +324,6 @@ func (t *tuner) heldNLL(ctx context.Context, s Settings, param string,
 		}
 	}
 	return temperature, nll, nil
-}
-
-// least returns the index of the smallest element of xs, the first at ties. A NaN is never the
-// smallest unless all are.
-func least(xs []float64) int {
-	best := 0
-	for i, x := range xs {
-		if x < xs[best] || math.IsNaN(xs[best]) {
-			best = i
-		}
-	}
-	return best
 }
 
 // next returns a value beyond the end of ascending values at which the k-th lies; false if it lies
