@@ -95,7 +95,9 @@ func TestCompareRuns(t *testing.T) {
 	}
 }
 
-// TestSameImages: repeats of the same images have neither intervals, nor stars, nor a second best.
+// TestSameImages: beside the best stands what its paired interval does not tell from it, however far
+// apart the figures of each are from repeat to repeat. Repeats of the same images have neither
+// intervals, nor stars, nor a second best.
 func TestSameImages(t *testing.T) {
 	for _, x := range []struct {
 		same     bool
@@ -111,7 +113,7 @@ func TestSameImages(t *testing.T) {
 		for rep, noise := range []float64{-.01, .01, 0} {
 			for m, v := range map[string]float64{"FMP": .5, "FedCGS": .499 + noise, "FedPFT": .1 + .1*noise} {
 				r := record(m, rep)
-				r.ACC = v
+				r.ACC = v + []float64{.3, -.2, .1}[rep] // of the repeat's tasks, which methods share
 				rs = append(rs, r)
 			}
 		}

@@ -129,39 +129,6 @@ func TestTablesSumUpAndMarkTheBestOfAGroup(t *testing.T) {
 	}
 }
 
-// TestMarksWhatIsNotSeparable: beside the best of a group what its paired interval does not tell
-// from it, however far apart the figures of each are from repeat to repeat.
-func TestMarksWhatIsNotSeparable(t *testing.T) {
-	var rs []experiment.Record
-	noise := []float64{0, 0.3, -0.2, 0.1} // shared by all methods, as tasks are
-	for rep, shared := range noise {
-		for method, nll := range map[string]float64{"FMP": 1, "LDA": 1.01, "NCM": 1.02,
-			"CANN": 1.05 + 0.01*float64(rep%2)} {
-			r := record(method, rep)
-			r.NLL = nll + shared
-			if method == "LDA" {
-				r.NLL += 0.1 * noise[(rep+1)%4]
-			}
-			rs = append(rs, r)
-		}
-	}
-	for repeats, want := range map[int]string{4: "FMP LDA", 1: "FMP"} {
-		some := slices.DeleteFunc(slices.Clone(rs),
-			func(r experiment.Record) bool { return r.Repeat >= repeats })
-		ts := must.Get(Tables(some, &experiment.Manifest{}))(t)
-		var got []string
-		for _, r := range ts[0].Rows {
-			if r.best[columnNLL] {
-				got = append(got, r.Method)
-			}
-		}
-		slices.Sort(got)
-		if strings.Join(got, " ") != want {
-			t.Errorf("%d repeats: %v are marked, want %s", repeats, got, want)
-		}
-	}
-}
-
 // TestUntrainedStandsInTheRow: of the methods that read such a model, and within 80 columns.
 func TestUntrainedStandsInTheRow(t *testing.T) {
 	ts := must.Get(Tables(records("digits"), &experiment.Manifest{Sizes: map[string]int{"classes": 10},

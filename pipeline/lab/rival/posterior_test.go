@@ -18,7 +18,6 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
-	"fmp/pipeline/erm"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/metric"
@@ -295,32 +294,6 @@ func TestBaseNoise(t *testing.T) {
 	}
 	if cmp.Equal(rec.noise[in.Clients[0]], rec.noise[in.Clients[1]]) {
 		t.Error("clients 0 and 1 have the same E")
-	}
-}
-
-// TestFedCGSNearsBayesRule: with much data the discriminant is the optimal rule for Gaussian
-// classes.
-func TestFedCGSNearsBayesRule(t *testing.T) {
-	w := newWorld(8, 5, 3, 3)
-	in := w.input(t, 2, 10, 1000)
-	task := newTestTask(t, in)
-	s := DefaultSettings()
-	s.Shrinkage = 0
-	r := must.Get(fedcgs.Run(context.Background(), task, s))(t)
-	// Bayes rule for means mu_c, unit covariance and equal classes.
-	bayes := erm.NewTheta(6, 3)
-	for c := range 3 {
-		for j, v := range w.means[c*5 : (c+1)*5] {
-			bayes.Row(j)[c] = v
-			bayes.Row(5)[c] -= v * v / 2
-		}
-	}
-	x, y := w.draw(rng.New(3, "test"), 4000)
-	got := must.Get(score.Evaluate(context.Background(), r, x, y, 2))(t)
-	want := must.Get(score.Evaluate(context.Background(),
-		&posterior.Result{Ensembles: []posterior.Ensemble{{bayes}}}, x, y, 2))(t)
-	if math.Abs(got.NLL-want.NLL) > 0.01 || math.Abs(got.ACC-want.ACC) > 0.01 {
-		t.Errorf("ACC %.4f, NLL %.4f; Bayes rule has %.4f, %.4f", got.ACC, got.NLL, want.ACC, want.NLL)
 	}
 }
 

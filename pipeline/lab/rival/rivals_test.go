@@ -115,7 +115,9 @@ func TestDiscriminants(t *testing.T) {
 	near(t, "NCM", probabilities(t, run(ncm), x), x, func(x []float64, y int) float64 {
 		return logNormal(t, x, means.RawRowView(y), isotropic)
 	})
-	near(t, "GH-QDA", probabilities(t, run(ghqda), x), x, func(x []float64, y int) float64 {
+	var covariances [c]*mat.SymDense // denominator n_c
+	pooled := mat.NewSymDense(dx, nil)
+	for y := range c {
 		var rows []float32
 		for _, set := range in.Clients {
 			for i := range set.N {
@@ -124,11 +126,20 @@ func TestDiscriminants(t *testing.T) {
 				}
 			}
 		}
-		var cov mat.SymDense
+		var cov, part mat.SymDense
 		stat.CovarianceMatrix(&cov, moment.Rows(rows, dx), nil)
 		n := float64(len(rows) / dx)
+		part.ScaleSym((n-1)/(floats.Sum(stats.count)-c), &cov)
+		pooled.AddSym(pooled, &part)
 		cov.ScaleSym((n-1)/n, &cov)
-		return logNormal(t, x, means.RawRowView(y), moment.Shrunk(&cov, s.Shrinkage)) +
+		covariances[y] = &cov
+	}
+	near(t, "GH-QDA", probabilities(t, run(ghqda), x), x, func(x []float64, y int) float64 {
+		return logNormal(t, x, means.RawRowView(y), moment.Shrunk(covariances[y], s.Shrinkage)) +
+			math.Log(stats.count[y]+0.5)
+	})
+	near(t, "FedCGS", probabilities(t, run(fedcgs), x), x, func(x []float64, y int) float64 {
+		return logNormal(t, x, means.RawRowView(y), moment.Shrunk(pooled, s.Shrinkage)) +
 			math.Log(stats.count[y]+0.5)
 	})
 }
