@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"fmp/onnx/atomicfile"
 	"fmp/onnx/must"
 )
 
@@ -200,8 +199,6 @@ func TestDrawings(t *testing.T) {
 			return ""
 		}
 	}
-	page := must.Get(os.ReadFile("architecture.md"))(t)
-	text := string(page)
 	for mark, name := range map[string]func(string) string{
 		"rooms": func(pkg string) string {
 			if !slices.Contains(rooms, room(pkg)) {
@@ -223,15 +220,6 @@ func TestDrawings(t *testing.T) {
 		},
 		"featurize": inside("featurize"), "onnx": inside("onnx"),
 	} {
-		has, from, to := between(t, text, mark)
-		want := chart(grouped(name))
-		if has != want && !*update {
-			t.Errorf("the drawing of %s in docs/architecture.md is not that of the packages; run make docs",
-				mark)
-		}
-		text = text[:from] + want + text[to:]
-	}
-	if *update && text != string(page) {
-		must.Do(t, atomicfile.WriteBytes("architecture.md", []byte(text)))
+		write(t, "architecture.md", mark, chart(grouped(name)))
 	}
 }

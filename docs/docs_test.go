@@ -201,13 +201,10 @@ func TestTargets(t *testing.T) {
 	}
 	said := regexp.MustCompile("(?m)(?:`|^)make ([a-z-]+)")
 	n := 0
-	for _, p := range []string{"../README.md", "concepts.md", "edge.md", "extractors.md",
-		"federation.md", "formats.md", "install.md",
-		"library.md", "limits.md", "operators.md", "sets.md", "testing.md"} {
-		text := must.Get(os.ReadFile(p))(t)
-		for _, m := range said.FindAllSubmatch(text, -1) {
+	for p, text := range sources(t, ".md") {
+		for _, m := range said.FindAllStringSubmatch(text, -1) {
 			n++
-			if !targets[string(m[1])] {
+			if !targets[m[1]] {
 				t.Errorf("%s says make %s, which the Makefile has not", p, m[1])
 			}
 		}

@@ -74,10 +74,9 @@ func shell(t *testing.T, dir string, env []string, command string) []byte {
 }
 
 // printed are the lines of a text, without spaces at their ends and empty lines at its end.
-func printed(text []byte) []string {
-	lines := strings.Split(strings.TrimRight(string(text), "\n"), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
+func printed(text []byte) (lines []string) {
+	for line := range strings.Lines(strings.TrimRight(string(text), "\n")) {
+		lines = append(lines, strings.TrimRight(line, " \n"))
 	}
 	return lines
 }

@@ -63,7 +63,7 @@ func play(t *testing.T, page, dir, path string, least int) {
 		}
 		if inside && isCommand {
 			commands++
-			left = printedBy(t, command, dir, path)
+			left = printed(shell(t, dir, environment(path), command))
 			out = append(append(out, line), left...)
 			continue
 		}
@@ -76,14 +76,4 @@ func play(t *testing.T, page, dir, path string, least int) {
 	if *update {
 		must.Do(t, os.WriteFile(page, []byte(strings.Join(out, "\n")), 0o644))
 	}
-}
-
-// printedBy returns the lines that a command prints.
-func printedBy(t *testing.T, command, dir, path string) []string {
-	t.Helper()
-	out := shell(t, dir, environment(path), command)
-	if len(out) == 0 {
-		return nil
-	}
-	return printed(out)
 }

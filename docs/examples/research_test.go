@@ -41,7 +41,7 @@ func TestResearchPage(t *testing.T) {
 				text := must.Get(os.ReadFile(page))(t)
 				for _, command := range regexp.MustCompile(`(?m)^\$ (.*)$`).FindAllStringSubmatch(
 					string(text), -1) {
-					printedBy(t, strings.ReplaceAll(command[1], "cifar10", data), dir, path)
+					shell(t, dir, environment(path), strings.ReplaceAll(command[1], "cifar10", data))
 				}
 			}
 			took := time.Since(start)

@@ -232,7 +232,8 @@ func (b *bench) rivals(ctx context.Context, clients []*point.Set, tests []domain
 	plain, centred := view{clients: clients}, view{}
 	var unlabelled [][]float32
 	for _, c := range clients {
-		centred.clients = append(centred.clients, centredSet(c))
+		x := features(c)
+		centred.clients = append(centred.clients, withFeatures(c, less(x, meanOf(x))))
 	}
 	for _, d := range tests {
 		rows := d.rows[len(d.shift.Labels)/2*b.dx:]
@@ -285,12 +286,6 @@ func (b *bench) clients(of []domain, repeat int,
 		out = append(out, bank.Clients(rows)...)
 	}
 	return out, nil
-}
-
-// centredSet returns a client's points less their mean.
-func centredSet(c *point.Set) *point.Set {
-	x := features(c)
-	return withFeatures(c, less(x, meanOf(x)))
 }
 
 // posterior scores FMP, in the scope that the uploads show and in closed scope: with all clients

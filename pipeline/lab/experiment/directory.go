@@ -429,7 +429,7 @@ func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 			return nil, err
 		}
 	}
-	if err := d.writeMethods(cells); err != nil {
+	if err := d.writeMethods(MethodsOf(rs)); err != nil {
 		return nil, err
 	}
 	if err := d.close(); err != nil {
@@ -442,19 +442,10 @@ func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 }
 
 // writeMethods writes the methods of a finished run into run.json, unless they are there.
-func (d *Directory) writeMethods(cells []Cell) error {
+func (d *Directory) writeMethods(methods []string) error {
 	m, err := ReadManifest(d.Path)
-	if err != nil {
+	if err != nil || slices.Equal(m.Methods, methods) {
 		return err
-	}
-	var methods []string
-	for _, c := range cells {
-		if !slices.Contains(methods, c.Method) {
-			methods = append(methods, c.Method)
-		}
-	}
-	if slices.Equal(m.Methods, methods) {
-		return nil
 	}
 	m.Methods = methods
 	return writeJSON(d.file(RunFile), m)

@@ -113,6 +113,17 @@ func sortRecords(rs []Record, cells []Cell) []Record {
 	return slices.CompactFunc(out, func(a, b Record) bool { return a.Cell == b.Cell })
 }
 
+// MethodsOf returns the methods of records, in their order.
+func MethodsOf(rs []Record) []string {
+	var out []string
+	for _, r := range rs {
+		if !slices.Contains(out, r.Method) {
+			out = append(out, r.Method)
+		}
+	}
+	return out
+}
+
 // ScopeNotes states which form FMP used, where both were available or it used the open one: in how
 // many tasks, and at which novelty of their uploads.
 func ScopeNotes(rs []Record) []string {

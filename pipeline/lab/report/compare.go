@@ -34,7 +34,7 @@ type Difference struct {
 // m is the run's.
 func CompareMethods(rs []experiment.Record, m *experiment.Manifest, method string,
 	corrected bool) ([]Difference, error) {
-	if has := methodsOf(rs); !slices.Contains(has, method) {
+	if has := experiment.MethodsOf(rs); !slices.Contains(has, method) {
 		return nil, fmt.Errorf("the run has no method %q; it has %s", method, strings.Join(has, ", "))
 	}
 	ps, err := pair(rs, rs, func(a, b string) bool { return a == method && b != method })
@@ -120,16 +120,6 @@ func drawnBy(dir string) (tasksOf, *experiment.Manifest, error) {
 		m.Data["images"]}, m, nil
 }
 
-func methodsOf(rs []experiment.Record) []string {
-	var out []string
-	for _, r := range rs {
-		if !slices.Contains(out, r.Method) {
-			out = append(out, r.Method)
-		}
-	}
-	return out
-}
-
 // paired are the figures of two methods, repeat by repeat, column by column.
 type paired struct {
 	Difference
@@ -145,7 +135,7 @@ func pair(a, b []experiment.Record, match func(a, b string) bool) ([]paired, err
 	type group struct{ partition, protocol, first, second string }
 	at := map[group]int{}
 	var out []paired
-	firsts := methodsOf(a)
+	firsts := experiment.MethodsOf(a)
 	for _, r := range b {
 		for _, m := range firsts {
 			o, ok := byCell[experiment.Cell{Partition: r.Partition, Repeat: r.Repeat, Protocol: r.Protocol, Method: m}]

@@ -211,7 +211,7 @@ func newTable(part []experiment.Record, m *experiment.Manifest) (t Table, err er
 	if classes := m.Sizes["classes"]; classes > 0 {
 		t.Chance = 1 / float64(classes)
 	}
-	methods, byMethod := methodsOf(part), map[string][]experiment.Record{}
+	methods, byMethod := experiment.MethodsOf(part), map[string][]experiment.Record{}
 	for _, r := range part {
 		byMethod[r.Method] = append(byMethod[r.Method], r)
 	}
