@@ -8,7 +8,6 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/pipeline/erm"
-	"fmp/pipeline/internal/memo"
 	"fmp/pipeline/posterior"
 )
 
@@ -30,13 +29,7 @@ var fed3r = method{
 	func(_ context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		const softmaxTemperature = 0.1
 		d := t.dx + 1
-		sums, err := memo.Once(t.memo, "fed3r",
-			func() (*secondMoments, error) { return t.secondMoments(), nil })
-		if err != nil {
-			return nil, err
-		}
-		a, b := mat.NewSymDense(d, nil), sums.b
-		a.CopySym(sums.a)
+		a, b := t.secondMoments()
 		for j := range d {
 			a.SetSym(j, j, a.At(j, j)+s.L2)
 		}
@@ -64,32 +57,15 @@ var fed3r = method{
 	},
 }
 
-// secondMoments are the sums of x x' and x e_y' over all rows x, with a 1 appended.
-type secondMoments struct {
-	a *mat.SymDense
-	b *mat.Dense
-}
-
-func (t *Task) secondMoments() *secondMoments {
-	d := t.dx + 1
-	a, b := mat.NewSymDense(d, nil), mat.NewDense(d, t.c, nil)
-	x := mat.NewVecDense(d, nil)
-	for _, set := range t.in.Clients {
-		for i := range set.N {
-			row, w := set.Row(i), float64(set.W[i])
-			for j, v := range row[:t.dx] {
-				x.SetVec(j, float64(v))
-			}
-			x.SetVec(t.dx, 1)
-			a.SymRankOne(a, w, x)
-			for c, y := range row[t.dx:] {
-				if y != 0 {
-					for j := range d {
-						b.Set(j, c, b.At(j, c)+w*float64(y)*x.AtVec(j))
-					}
-				}
-			}
-		}
+// secondMoments returns the sums of x x' and x e_y' over all rows x, with a 1 appended.
+func (t *Task) secondMoments() (a *mat.SymDense, b *mat.Dense) {
+	sums, d := t.statistics(), t.dx
+	a, b = mat.NewSymDense(d+1, nil), mat.NewDense(d+1, t.c, nil)
+	a.CopySym(sums.second)
+	b.Copy(sums.sum.T())
+	b.SetRow(d, sums.count)
+	for j := range d + 1 {
+		a.SetSym(j, d, floats.Sum(b.RawRowView(j)))
 	}
-	return &secondMoments{a, b}
+	return a, b
 }
