@@ -72,6 +72,9 @@ type pooled struct {
 	// Kappa of a round of moments, the temperature of its heads in units of the classes'
 	// separation, and the standard deviation of its logarithm.
 	Kappa []float64 `json:"kappa,omitempty"`
+	// Unmeasured says why nothing told the temperature, so that kappa is a guess; none where
+	// something did, or kappa was known.
+	Unmeasured string `json:"temperature_unmeasured,omitempty"`
 	// Tails is the factor of the temperature for the tails of images, and the standard deviation of
 	// its logarithm, where the temperature is that of clients left out: kappa was not known.
 	Tails []float64 `json:"tails,omitempty"`
@@ -475,6 +478,7 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 	if r.Moments() {
 		p.Scope, p.Kappa = scopeMoments,
 			[]float64{post.Diagnostics["kappa"], post.Diagnostics["kappa deviation"]}
+		p.Unmeasured = post.Unmeasured
 		if post.Diagnostics[posterior.DiagnosticLeftOut] == 1 {
 			p.Kappa, p.Tails = nil, p.Kappa
 			p.judged = int(post.Diagnostics[posterior.DiagnosticPoints])
@@ -536,7 +540,14 @@ func (p *pooled) moments() string {
 	case p.Kappa == nil:
 		return ""
 	}
-	return fmt.Sprintf("form:       moments, %s (kappa %s)\n", corpus, kappaText(p.Kappa[0], p.Kappa[1]))
+	unmeasured := ""
+	if p.Unmeasured != "" {
+		unmeasured = fmt.Sprintf("            the temperature was not measured, and kappa is a guess: %s; "+
+			"calibration points tell it (fmp-edge compress --calibrate 10), as do labelled images "+
+			"(fmp fuse --dataset)\n", p.Unmeasured)
+	}
+	return fmt.Sprintf("form:       moments, %s (kappa %s)\n%s", corpus, kappaText(p.Kappa[0], p.Kappa[1]),
+		unmeasured)
 }
 
 // print describes the result for people.

@@ -272,7 +272,7 @@ func TestPrintSurvived(t *testing.T) {
 }
 
 // TestPrintMoments: the form of a round of moments says whether calibration points corrected the
-// temperature of clients left out, and advises no kappa.
+// temperature of clients left out, and advises no kappa. Why nothing told it is printed with the remedy.
 func TestPrintMoments(t *testing.T) {
 	for want, p := range map[string]pooled{
 		"left out, times 1.54 ± 17% for the tails of images\n": {Tails: []float64{1.54, 0.17},
@@ -280,10 +280,13 @@ func TestPrintMoments(t *testing.T) {
 		"for the tails of images, corrected by 58 calibration points\n": {Tails: []float64{1.54, 0.17}, judged: 58},
 		"moments, the corpus was not read: no (kappa 0.85 ± 25%)\n":     {Kappa: []float64{0.85, 0.25}, Unread: "no"},
 		"(kappa 0.85 ± 25%)\n": {Kappa: []float64{0.85, 0.25}, Calibration: []int{2}},
+		"a guess: no; calibration points tell it (fmp-edge compress --calibrate 10)": {
+			Kappa: []float64{0.85, 0.25}, Unmeasured: "no"},
 	} {
 		p.Shape = []int{1, 2, 2}
 		var b strings.Builder
-		if p.print(&b); !strings.Contains(b.String(), want) {
+		if p.print(&b); !strings.Contains(b.String(), want) ||
+			strings.Contains(b.String(), "not measured") != (p.Unmeasured != "") {
 			t.Errorf("want %q in %s", want, b.String())
 		}
 	}

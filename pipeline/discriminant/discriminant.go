@@ -107,8 +107,9 @@ type Posterior struct {
 	// Heads are linear in rows, [k+1, C] each, the biases last.
 	Heads []erm.Theta
 	// Kappa is the mean of log kappa's posterior, exponentiated, and Deviation its standard
-	// deviation.
-	Kappa Kappa
+	// deviation. Points counts the calibration points that tell it; of none it is the prior.
+	Kappa  Kappa
+	Points int
 	// Spread is b, Separation Q/b, and Pseudo n0.
 	Spread, Separation, Pseudo float64
 	// Corpus is the log evidence of the corpus, its prior odds included; below 0 it took no part. It
@@ -143,11 +144,13 @@ func Compute(ctx context.Context, clients []Client, o Options) (*Posterior, erro
 	kappas := []float64{o.Kappa.Median}
 	weights := []float64{1}
 	var evidence float64
+	points := 0
 	if o.Corpus != nil {
 		p.unread = "no client that counts has calibration points"
 	}
 	if len(p.labels) > 0 && p.total() > 0 {
 		rows := p.rows
+		points = len(p.labels)
 		if o.Effects != nil {
 			p.rows = p.seen(clients)
 		}
@@ -165,7 +168,7 @@ func Compute(ctx context.Context, clients []Client, o Options) (*Posterior, erro
 		return nil, err
 	}
 	out := &Posterior{Spread: h.spread, Separation: h.separation, Pseudo: h.pseudo, Corpus: evidence,
-		Unread: p.unread, Means: mat.DenseCopyOf(h.away)}
+		Unread: p.unread, Means: mat.DenseCopyOf(h.away), Points: points}
 	for y := range p.c {
 		floats.Add(out.Means.RawRowView(y), h.origin)
 	}
@@ -176,6 +179,9 @@ func Compute(ctx context.Context, clients []Client, o Options) (*Posterior, erro
 	}
 	out.Kappa.Deviation = math.Sqrt(max(out.Kappa.Deviation-out.Kappa.Median*out.Kappa.Median, 0))
 	out.Kappa.Median = math.Exp(out.Kappa.Median)
+	if points == 0 {
+		out.Kappa = o.Kappa
+	}
 	out.Heads, err = p.draw(ctx, h, quantiles(kappas, weights, o), o)
 	return out, err
 }

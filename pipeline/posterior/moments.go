@@ -110,7 +110,7 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded,
 		if o.Rest != nil {
 			honest = append(honest, *o.Rest)
 		}
-		if i == 0 && o.leavesOut(honest) { // candidates take images that are all alike
+		if i == 0 && o.unasked(honest) == "" { // candidates take images that are all alike
 			if err := discriminant.CheckScatter(honest); err != nil {
 				return nil, err
 			}
@@ -127,7 +127,7 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	r := &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, Regression: true,
 		Intervals:   &headIntervals{c, e, math.Sqrt((1 + 1/float64(len(e))) / first.tempering), first.beyond},
 		UploadBytes: momentsBytes(clients), Judgement: j, Effects: effects,
-		Diagnostics: first.diagnostics, Unread: first.unread}
+		Diagnostics: first.diagnostics, Unread: first.unread, Unmeasured: first.unmeasured}
 	if effects.Any() {
 		var sets []*point.Set
 		for _, m := range states[0].clients {
@@ -147,13 +147,15 @@ type statePosterior struct {
 	beyond      []float64 // variance of log-odds beyond that of heads, [C]
 	diagnostics map[string]float64
 	unread      string // why nothing weighed the corpus
+	unmeasured  string // why nothing told the temperature
 }
 
 // state computes the posterior of the honest clients of a state. Where kappa is not known it is
 // one posterior, whose temperature is that of clients left out, who weigh a corpus too.
 func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client,
 	of discriminant.Options) (*statePosterior, error) {
-	if o.leavesOut(honest) {
+	why := o.unasked(honest)
+	if why == "" {
 		r, err := One(ctx, honest, nil, MomentsOptions{Options: of, Threads: o.Threads, limit: o.limit})
 		if err != nil {
 			return nil, err
@@ -161,7 +163,7 @@ func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client
 		if of.Drawn != nil {
 			of.Drawn(len(r.Ensembles[0]), len(r.Ensembles[0]))
 		}
-		return &statePosterior{r.Ensembles[0], nil, 1, beyond(honest), r.Diagnostics, ""}, nil
+		return &statePosterior{r.Ensembles[0], nil, 1, beyond(honest), r.Diagnostics, "", ""}, nil
 	}
 	p, err := discriminant.Compute(ctx, honest, of)
 	if err != nil {
@@ -172,8 +174,11 @@ func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client
 	if of.Corpus != nil && p.Unread == "" {
 		d["corpus"] = p.Corpus
 	}
+	if o.Kappa != (discriminant.Kappa{}) || p.Points > 0 {
+		why = ""
+	}
 	return &statePosterior{p.Heads, p.Means, discriminant.Tempering, beyond(honest), d,
-		p.Unread}, nil
+		p.Unread, why}, nil
 }
 
 // leastAsked is the least share of the images that clients could be asked about, were all classes
@@ -181,23 +186,28 @@ func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client
 // temperature for all: a single further image took NLL from .530 to .614 (docs/notes/moments.md).
 const leastAsked = 0.25
 
-// leavesOut reports whether the temperature is that of clients left out, and of calibration points
-// where there are enough: kappa is not known, and clients can be asked about enough images. With n_mc
-// images of class c that count of client m, n_m in all, others can be asked about
+// unasked says why the temperature is not that of clients left out, and of calibration points where
+// there are enough. It is "" where it is: kappa is not known, and clients can be asked about enough
+// images. With n_mc images of class c that count of client m, n_m in all, others can be asked about
 //
 //	sum_mc min(n_mc, n_c - n_mc)   of   sum_m min(n_m, n - n_m)
 //
 // so that a client that claims many counts as many as the others have. A sum of merged clients cannot
 // be left out. Clients with effects keep the discriminant, whose temperature knows the covariance of
 // these.
-func (o *MomentsOptions) leavesOut(clients []discriminant.Client) bool {
-	if o.Kappa != (discriminant.Kappa{}) || o.Rest != nil || len(clients) < 2 {
-		return false
+func (o *MomentsOptions) unasked(clients []discriminant.Client) string {
+	switch {
+	case o.Kappa != (discriminant.Kappa{}):
+		return "kappa is known"
+	case o.Rest != nil:
+		return "a client whose upload is summed cannot be left out"
+	case len(clients) < 2:
+		return "one client alone counts, and nobody else can be asked about its images"
 	}
 	total := make([]float64, clients[0].Means.C)
 	for _, c := range clients {
 		if c.Shift != nil {
-			return false
+			return "clients differ by a shift, as of another camera"
 		}
 		addImages(total, c)
 	}
@@ -211,7 +221,10 @@ func (o *MomentsOptions) leavesOut(clients []discriminant.Client) bool {
 		n := floats.Sum(own)
 		most += min(n, all-n)
 	}
-	return asked > 0 && asked >= leastAsked*most
+	if !(asked > 0 && asked >= leastAsked*most) {
+		return "others hold the classes of less than a quarter of the images"
+	}
+	return ""
 }
 
 // addImages adds a client's images of each class that count.

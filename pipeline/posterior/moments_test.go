@@ -671,6 +671,47 @@ func TestClientsLeftOut(t *testing.T) {
 	t.Logf("NLL %v", found)
 }
 
+// TestUnmeasured: where nothing tells the temperature the result says why, and kappa and its deviation
+// are those of the prior. With calibration points, or a kappa that is known, there is no reason.
+func TestUnmeasured(t *testing.T) {
+	w := &cameras{k: 12, c: 4, mean: make([]float32, 12*4),
+		shift: func(int) [3]float64 { return [3]float64{} }}
+	rng.Normal(rng.New(1, "mean"), w.mean)
+	all := w.clients(t, 6)
+	plain := withoutPoints(all)
+	w.shift = func(m int) [3]float64 { return [3]float64{2 * rng.New(2, "shift", m).NormFloat64()} }
+	shifted := withoutPoints(w.clients(t, 6))
+	given := discriminant.Kappa{Median: 0.7, Deviation: 0.15}
+	for name, c := range map[string]struct {
+		clients []discriminant.Client
+		kappa   discriminant.Kappa
+		rest    *discriminant.Client
+		why     string
+	}{
+		"clients left out":  {plain, discriminant.Kappa{}, nil, ""},
+		"points":            {all[:1], discriminant.Kappa{}, nil, ""},
+		"kappa":             {plain, given, nil, ""},
+		"kappa, one client": {plain[:1], given, nil, ""},
+		"one client":        {plain[:1], discriminant.Kappa{}, nil, "one client alone counts"},
+		"merged":            {plain[1:], discriminant.Kappa{}, &plain[0], "is summed cannot be left out"},
+		"cameras":           {shifted, discriminant.Kappa{}, nil, "clients differ by a shift"},
+		"no class is shared": {[]discriminant.Client{only(plain[0], 0, 2), only(plain[1], 2, 4)},
+			discriminant.Kappa{}, nil, "less than a quarter"},
+	} {
+		o := MomentsOptions{Options: discriminant.Options{Kappa: c.kappa, Samples: 2, Seed: 1, Stream: "test"},
+			Rest: c.rest, Threads: 1}
+		r := must.Get(Moments(t.Context(), c.clients, identity(t, w.k), o))(t)
+		if !strings.Contains(r.Unmeasured, c.why) || (r.Unmeasured == "") != (c.why == "") {
+			t.Errorf("%s: the temperature is unmeasured as %q; want %q", name, r.Unmeasured, c.why)
+		}
+		prior := cmp.Or(c.kappa, discriminant.Unknown)
+		got := discriminant.Kappa{Median: r.Diagnostics["kappa"], Deviation: r.Diagnostics["kappa deviation"]}
+		if told := name == "points" || name == "clients left out"; (got == prior) == told {
+			t.Errorf("%s: kappa is %v, and that of the prior %v", name, got, prior)
+		}
+	}
+}
+
 // TestOneClass: images of one class make no classifier, whether or not kappa is known; those of a
 // second may be calibration points.
 func TestOneClass(t *testing.T) {

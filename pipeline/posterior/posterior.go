@@ -76,6 +76,9 @@ type Result struct {
 	Unlike []int
 	// Unread says why nothing weighed a corpus of moments; "" where something did, or there is none.
 	Unread string
+	// Unmeasured says why nothing of the round told the temperature of a round of moments, whose
+	// kappa is discriminant.Unknown; "" where something did, or kappa was known.
+	Unmeasured string
 	// Diagnostics of samplers by name: "rhat" (largest split R-hat), "acceptance" (mean), and so
 	// on.
 	Diagnostics map[string]float64
