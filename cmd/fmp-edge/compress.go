@@ -256,7 +256,7 @@ func (c *compressing) source(cl *client.Client, path string,
 }
 
 // tell names the images that were left out, and says how many were copies and of how many the graph
-// made nothing.
+// made nothing. One feature that drowns the others is told of.
 func tell(log io.Writer, cl *client.Client, left []error) {
 	for _, err := range left {
 		fmt.Fprintf(log, "fmp-edge: left out: %v\n", err)
@@ -268,6 +268,11 @@ func tell(log io.Writer, cl *client.Client, left []error) {
 	if cl.Zeros > 0 {
 		fmt.Fprintf(log, "fmp-edge: of %d images the client graph made no finite numbers; they count "+
 			"as rows of zeros\n", cl.Zeros)
+	}
+	if h := cl.Heavy; h.Share > 0 {
+		fmt.Fprintf(log, "fmp-edge: number %d of %d of the features, from 0, has %.0f%% of the sum of all and varies, "+
+			"which drowns the others: who made the client graph should take another layer (fmp fuse --layer)\n",
+			h.Feature, cl.Manifest.Dx, 100*h.Share)
 	}
 }
 

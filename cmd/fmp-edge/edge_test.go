@@ -39,6 +39,7 @@ import (
 	"fmp/pipeline/client"
 	"fmp/pipeline/compress"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
 
@@ -288,6 +289,17 @@ func TestCopiesTold(t *testing.T) {
 		if w.N != n || w.Copies != 4 || listed != n ||
 			!strings.Contains(log.String(), "4 of 24 images are copies of others and count once") {
 			t.Errorf("%s: %d images, %d copies, %d listed; said %q", name, w.N, w.Copies, listed, log.String())
+		}
+	}
+}
+
+// TestHeavyTold: one feature that drowns the others is told of, and none of a client without one.
+func TestHeavyTold(t *testing.T) {
+	for share, want := range map[float64]string{0: "", 0.83: "number 7 of 256 of the features, from 0, has 83%"} {
+		var log bytes.Buffer
+		tell(&log, &client.Client{Manifest: models.Manifest{Dx: 256}, Heavy: moments.Heavy{Feature: 7, Share: share}}, nil)
+		if !strings.Contains(log.String(), want) || (log.Len() == 0) != (want == "") {
+			t.Errorf("share %v: told %q; want %q", share, log.String(), want)
 		}
 	}
 }

@@ -306,6 +306,9 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 			"together, to %d points with the same masses and class means", res.Points,
 			pool.MaxPoints))
 	}
+	if heavy := r.Heavy(); heavy != "" {
+		warnPool(cmd, heavy)
+	}
 	eng, err := openEngine(ctx, o.settings.Engine, 1, cmd.ErrOrStderr())
 	if err != nil {
 		return err

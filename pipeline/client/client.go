@@ -54,6 +54,8 @@ type Client struct {
 	Read, Copies, Zeros int
 	// Few counts the classes left out of it, as they have too few images.
 	Few int
+	// Heavy is the feature that drowns the others in the last upload of moments, if one does.
+	Heavy moments.Heavy
 
 	alike     map[[sha256.Size]byte]*alike // of a file
 	curve     *moments.ClientCurve         // of the last upload of moments
@@ -360,6 +362,7 @@ func (c *Client) Moments(ctx context.Context, src imagefile.Source,
 		return nil, nil, nil, err
 	}
 	dx, k := c.Manifest.Dx, c.Manifest.PointWidth()
+	c.Heavy = moments.HeavyRows(h, dx)
 	rows := make([]float32, 0, len(labels)*k)
 	for i := range labels {
 		rows = append(rows, c.settle(c.coordinates(h[i*dx:(i+1)*dx]), k)...)

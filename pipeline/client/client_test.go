@@ -466,15 +466,40 @@ func TestCurves(t *testing.T) {
 // graph.
 func behindPixels(t *testing.T, e *onnx.Model) (*Client, *onnx.Model) {
 	t.Helper()
-	ef := must.Get(models.ReadManifest(e))(t)
+	return behindWeighed(t, e, 1, 1, 1, 1, 1, 1)
+}
+
+// behindWeighed returns the client of an embedding of two rows of pixels times weights, and its graph.
+func behindWeighed(t *testing.T, e *onnx.Model, weights ...float32) (*Client, *onnx.Model) {
+	t.Helper()
+	ef, dx := must.Get(models.ReadManifest(e))(t), len(weights)
 	b := build.New("extractor")
-	b.Output("h", b.Reshape(b.Input("image", onnx.Float32, "n", 1, 2, 3), -1, 6))
+	pixels := b.Reshape(b.Input("image", onnx.Float32, "n", 1, 2, dx/2), -1, dx)
+	b.Output("h", b.Mul(pixels, b.Param("weights", onnx.NewTensor(weights, dx))))
 	x := must.Get(b.Model())(t)
 	g := must.Get(models.ClientGraph(x, models.Manifest{Digest: "x"}, e, ef, models.Preprocessing{Height: 2,
-		Width: 3, Channels: 1, Mean: []float32{0.5}, Std: []float32{0.25}}))(t)
+		Width: dx / 2, Channels: 1, Mean: []float32{0.5}, Std: []float32{0.25}}))(t)
 	f := must.Get(models.ReadManifest(g))(t)
 	f.Digest = must.Get(models.Digest(g))(t)
 	return must.Get(New(g, f, 1))(t), g
+}
+
+// TestHeavyFeature: a client of moments, on a basis too, knows of the feature that drowns the others.
+func TestHeavyFeature(t *testing.T) {
+	basis := onnx.ZerosF32(16, 2)
+	rng.Normal(rng.New(1, "basis"), basis.F32())
+	for name, b := range map[string]*onnx.Tensor{"all": nil, "basis": basis} {
+		for _, times := range []float32{1, 1000} {
+			e := must.Get(models.MomentsEmbedding(models.MomentsConfig{Dx: 16, C: 3, Bytes: 1 << 16, Basis: b}))(t)
+			weights := slices.Repeat([]float32{1}, 16)
+			weights[5] = times
+			c, _ := behindWeighed(t, e, weights...)
+			must.Get2(c.Upload(t.Context(), &images{n: 30, classes: 3}, Options{}, "a"))(t)
+			if h := c.Heavy; h.Share > 0 != (times > 1) || h.Share > 0 && h.Feature != 5 {
+				t.Errorf("%s, one feature times %v: %+v", name, times, h)
+			}
+		}
+	}
 }
 
 // meanEmbeddings returns embeddings of class means of six features, by name.

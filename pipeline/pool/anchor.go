@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/posterior"
@@ -83,9 +84,32 @@ func (r *Round) Anchored(j *posterior.Judgement) string {
 		return fmt.Sprintf("%d images that come with the program, of all %d classes",
 			r.AnchorUpload.N, r.Client.C)
 	case r.anchored == anchoredGiven:
-		return fmt.Sprintf("%d images of %q", r.AnchorUpload.N, r.AnchorUpload.Client)
+		return fmt.Sprintf("%d images of %q%s", r.AnchorUpload.N, r.AnchorUpload.Client, r.thin())
 	}
 	return "none: " + falls(m)
+}
+
+// wellHeld is the number of images of a class from which on an anchor judges it, as the shipped one
+// has them.
+const wellHeld = 10
+
+// thin says of how many classes the anchor has too few images; "" where of none.
+func (r *Round) thin() string {
+	held := make([]float64, r.Client.C)
+	for i, w := range r.AnchorUpload.Points.W {
+		r.AnchorUpload.Points.Shares(i, func(y int, share float32) { held[y] += float64(share * w) })
+	}
+	n := 0
+	for _, images := range held {
+		if images > 0 && math.Round(images) < wellHeld {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; of %d classes it has fewer than %d images, by which honest clients may pass for bad "+
+		"ones: give more", n, wellHeld)
 }
 
 // falls says from how many colluders on a round falls whose clients judge each other.

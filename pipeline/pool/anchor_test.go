@@ -2,6 +2,7 @@ package pool
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -16,6 +17,8 @@ import (
 	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/merge"
+	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/shipped"
 )
@@ -43,6 +46,69 @@ func TestFallsSection(t *testing.T) {
 	text := string(must.Get(os.ReadFile(filepath.Join("../..", page)))(t))
 	if section == "" || !strings.Contains(text, "\n## "+section+"\n") {
 		t.Errorf("%q: %s has no such section", falls(4), page)
+	}
+}
+
+// TestThinAnchor: a given anchor of fewer than ten images of some class says so.
+func TestThinAnchor(t *testing.T) {
+	for _, c := range []struct {
+		w    []float32
+		want string
+	}{
+		{[]float32{10, 10, 40}, `60 images of "own"`},
+		{[]float32{10, 0, 40}, `50 images of "own"`},
+		{[]float32{9, 40, 2}, `51 images of "own"; of 2 classes it has fewer than 10 images`},
+	} {
+		points := &point.Set{Dx: 1, C: 3, N: 3, Z: make([]float32, 3), Y: []int32{0, 1, 2}, W: c.w}
+		r := Round{Client: models.Manifest{C: 3}, anchored: anchoredGiven,
+			Options: Options{AnchorUpload: &federate.Upload{Client: "own", N: int(points.Mass()), Points: points}}}
+		if got := r.Anchored(&posterior.Judgement{}); !strings.HasPrefix(got, c.want) ||
+			strings.Contains(got, "fewer") != strings.Contains(c.want, "fewer") {
+			t.Errorf("%v: %s; want %s", c.w, got, c.want)
+		}
+	}
+}
+
+// TestHeavy: a feature that drowns the others in half of the uploads is told of, and not where uploads
+// hold directions of the features.
+func TestHeavy(t *testing.T) {
+	const dx = 16
+	upload := func(heavy float64) Upload {
+		x, y := make([]float32, 40*dx), make([]int, 40)
+		r := rng.New(1, "heavy")
+		for i := range y {
+			row, total := make([]float64, dx), 0.0
+			for j := range row {
+				row[j] = r.Float64()
+				if j == 3 {
+					row[j] *= heavy
+				}
+				total += row[j]
+			}
+			for j, v := range row {
+				x[i*dx+j] = float32(math.Sqrt(v / total))
+			}
+			y[i] = i % 2
+		}
+		means, within := must.Get2(moments.Parted(x, dx, y, 2, nil))(t)
+		return Upload{Upload: &federate.Upload{Points: means, Within: within}}
+	}
+	even, heavy := upload(1), upload(1000)
+	for i, c := range []struct {
+		us   []Upload
+		dx   int
+		told bool
+	}{
+		{[]Upload{even, even}, dx, false},
+		{[]Upload{heavy}, dx, true},
+		{[]Upload{even, heavy}, dx, true},
+		{[]Upload{even, heavy, even}, dx, false},
+		{[]Upload{heavy}, 20, false},
+	} {
+		r := Round{Uploads: c.us, Client: models.Manifest{Dx: c.dx}}
+		if got := r.Heavy(); strings.HasPrefix(got, "number 3 of 16 of the features") != c.told || (got != "") != c.told {
+			t.Errorf("%d: told %q", i, got)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 	"fmp/pipeline/privacy"
@@ -189,6 +190,27 @@ func Twins(us []Upload) []string {
 		first[key] = append(first[key], i)
 	}
 	return out
+}
+
+// Heavy says which feature drowns the others (moments.Heavy) in half of the uploads or more; "" where
+// none does, and where uploads hold directions of the features alone, which do not tell.
+func (r *Round) Heavy() string {
+	in := map[int]int{}
+	for _, u := range r.Uploads {
+		if u.Within == nil || u.Points.Dx != r.Client.Dx {
+			return ""
+		}
+		h := moments.HeavyMoments(u.Points, u.Within)
+		if h.Share == 0 {
+			continue
+		}
+		if in[h.Feature]++; 2*in[h.Feature] >= len(r.Uploads) {
+			return fmt.Sprintf("number %d of %d of the features, from 0, has most of the sum of all and varies, "+
+				"which drowns the others: take another layer (fmp fuse --layer) or scale it down "+
+				"(docs/extractors.md, Without a corpus)", h.Feature, r.Client.Dx)
+		}
+	}
+	return ""
 }
 
 // Absent returns the names of the round's classes of which no upload, and no sum of merged ones,
