@@ -82,8 +82,9 @@ A classifier, client graph or predictor of fmp is refused: quantise the extracto
 client graph from it (fmp fuse --extractor).
 
 With --weights-only the weights alone are stored in 8 or 4 bits, and the model computes in float32
-as before. Optional inputs, such as those of LoRA adapters, stay in float32, and ranges are taken
-with their defaults.
+as before. Other programs on the ONNX Runtime set session.qdq_matmulnbits_accuracy_level to 1 for
+that: by itself it rounds what such weights multiply to bytes. Optional inputs, such as those of LoRA
+adapters, stay in float32, and ranges are taken with their defaults.
 
 Printed are the loss and the agreement of both models on test images, the accuracy where the model's
 outputs are the folder's classes, the sizes, and the time of one image on both engines. Where flags or

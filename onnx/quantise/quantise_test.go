@@ -210,9 +210,7 @@ func TestWeights(t *testing.T) {
 		if d := far(got, want); d > c.near || d == 0 {
 			t.Errorf("%d bits: scores are %v off, of at most %v", c.bits, d, c.near)
 		}
-		// The ONNX Runtime takes such a product for one of bytes (MatMulNBits with its accuracy
-		// level 4).
-		if d := far(run(t, theirs, q, b), got); d > .04 {
+		if d := far(run(t, theirs, q, b), got); d > 1e-5 {
 			t.Errorf("%d bits: the engines are %v apart", c.bits, d)
 		}
 		four := slices.ContainsFunc(slices.Collect(maps.Values(q.Graph.Initializers)),
