@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/op"
 )
 
 // Inlining may not make a graph of more parts (nodes, operands, attributes) than this: functions
@@ -15,7 +16,7 @@ const maxInlinedParts = 1 << 20
 
 // Inline replaces every call of a model's own function by the function's nodes, in subgraphs and
 // nested calls too, and drops the functions. A function that calls itself, or that imports another
-// version of an operator set than the model, is an error.
+// version of an operator set than the model, in which one of its operators differs, is an error.
 func Inline(m *onnx.Model) error {
 	if err := graphOf(m, "inlining functions"); err != nil {
 		return err
@@ -132,11 +133,14 @@ func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 			len(n.Outputs), len(f.Inputs), len(f.Outputs))
 	}
 	for d, v := range f.Opsets {
-		if have, ok := in.opsets[d]; ok && have != v {
+		have, ok := in.opsets[d]
+		if !ok {
+			in.opsets[d] = v
+		} else if n := in.differs(f.Nodes, d, v, have); n != nil {
 			return nil, fmt.Errorf("the function imports version %d of operator set %q and the model "+
-				"version %d; export the model with one version", v, d, have)
+				"version %d, and %s is not known to be the same in both; export the model with one version",
+				v, d, have, n.Label())
 		}
-		in.opsets[d] = v
 	}
 	for _, b := range f.Nodes {
 		if in.parts += weight(b); in.parts > maxInlinedParts {
@@ -199,6 +203,25 @@ func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 		}
 	}
 	return append(body, extra...), nil
+}
+
+// differs returns a node whose operator is not the same in two versions of its operator set, nil
+// where there is none. That the others may be of two versions is stated at FunctionProto.opset_import.
+func (in *inliner) differs(nodes []*onnx.Node, domain string, a, b int64) *onnx.Node {
+	for _, n := range nodes {
+		if a != b && n.Domain == domain && in.functions[onnx.OpName{Domain: domain, Name: n.Op}] == nil {
+			one := op.Find(n, map[string]int64{domain: a})
+			if one == nil || one != op.Find(n, map[string]int64{domain: b}) {
+				return n
+			}
+		}
+		for _, g := range n.Subgraphs() {
+			if n := in.differs(g.Nodes, domain, a, b); n != nil {
+				return n
+			}
+		}
+	}
+	return nil
 }
 
 // bindAttrs puts the values of a function's attributes in place of references to them; a reference

@@ -69,3 +69,46 @@ func TestInlineRefusesEndlessFunctions(t *testing.T) {
 	m.Graph.Nodes[0].Outputs[0] = "h"
 	must.Fail(Inline(m))(t, "grow by more than")
 }
+
+// A function may import another version of an operator set where its operators are the same in both.
+func TestInlineOfVersions(t *testing.T) {
+	within := func(n *onnx.Node) []*onnx.Node {
+		g := &onnx.Graph{Nodes: []*onnx.Node{n}, Outputs: []onnx.ValueInfo{{Name: n.Outputs[0]}}}
+		return []*onnx.Node{{Op: "If", Inputs: []string{"c"}, Outputs: []string{"y"}, Attrs: []onnx.Attr{
+			{Name: "then_branch", Kind: onnx.AttrGraph, Graph: g}, {Name: "else_branch", Kind: onnx.AttrGraph, Graph: g}}}}
+	}
+	node := func(op, domain string) *onnx.Node {
+		return &onnx.Node{Op: op, Domain: domain, Inputs: []string{"x"}, Outputs: []string{"v"}}
+	}
+	for name, c := range map[string]struct {
+		domain string
+		v      int64
+		nodes  []*onnx.Node
+		err    string
+	}{
+		"the same":       {"", 14, nil, ""},
+		"another":        {"", 13, nil, "Add"},
+		"within":         {"", 16, within(node("LayerNormalization", "")), "LayerNorm"},
+		"the same there": {"", 16, within(node("Relu", "")), ""},
+		"unknown":        {"far", 2, []*onnx.Node{node("Op", "far")}, "Op"},
+		"own":            {"own", 2, []*onnx.Node{node("times", "own")}, ""},
+	} {
+		m := modeltest.Doubler(t)
+		m.Opsets["far"] = 1
+		f := m.Functions[1]
+		f.Opsets[c.domain] = c.v
+		if c.nodes != nil {
+			f.Nodes = append(c.nodes, f.Nodes[0], &onnx.Node{Op: "Mul", Inputs: []string{"x", "z"}, Outputs: []string{"y"}})
+			f.Outputs[0] = "y"
+		}
+		if c.nodes != nil && c.nodes[0].Op == "If" {
+			c.nodes[0].Outputs[0] = "if"
+		}
+		err := Inline(m)
+		if c.err != "" {
+			must.Fail(err)(t, c.err, name)
+		} else if err != nil || m.Opsets[""] != onnx.DefaultOpset {
+			t.Errorf("%s: %v, versions %v", name, err, m.Opsets)
+		}
+	}
+}
