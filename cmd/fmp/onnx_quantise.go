@@ -83,8 +83,11 @@ client graph from it (fmp fuse --extractor).
 
 With --weights-only the weights alone are stored in 8 or 4 bits, and the model computes in float32
 as before. Other programs on the ONNX Runtime set session.qdq_matmulnbits_accuracy_level to 1 for
-that: by itself it rounds what such weights multiply to bytes. Optional inputs, such as those of LoRA
-adapters, stay in float32, and ranges are taken with their defaults.
+that: by itself it rounds what such weights multiply to bytes. Weights that other operators read too
+stay in float32.
+
+Weights in branches and in bodies of loops stay in float32, and so do optional inputs, such as those
+of LoRA adapters. Ranges are taken with the defaults of these.
 
 Printed are the loss and the agreement of both models on test images, the accuracy where the model's
 outputs are the folder's classes, the sizes, and the time of one image on both engines. Where flags or

@@ -306,6 +306,53 @@ func TestStacks(t *testing.T) {
 	}
 }
 
+// TestShared: weights that several products read are stored once, and those that others read as well
+// stay in float32 alone.
+func TestShared(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	b := build.New("shared")
+	w, u := b.Param("w", drawn(r, .1, 64, 64)), b.Param("u", drawn(r, .1, 64, 64))
+	y := b.Input("x", onnx.Float32, "n", 64)
+	batch := Batch{"x": drawn(r, 1, 8, 64), "k": onnx.Vector[int64](3)}
+	for i := range 4 {
+		bias := b.Param(fmt.Sprint("bias", i), onnx.ZerosF32(64))
+		y = b.Op("Tanh", []build.Ref{b.Op("Gemm", []build.Ref{y, w, bias})})
+	}
+	b.Output("scores", b.Add(b.MatMul(y, u), b.Op("Gather", []build.Ref{u, b.Input("k", onnx.Int64, 1)})))
+	m := must.Get(b.Model())(t)
+	weights := func(bits int) func() (*onnx.Model, error) {
+		return func() (*onnx.Model, error) {
+			q, n, err := Weights(m, bits, 1)
+			if n != 1 {
+				t.Errorf("%d bits: %d tensors; want 1", bits, n)
+			}
+			return q, err
+		}
+	}
+	for name, q := range map[string]func() (*onnx.Model, error){
+		"bytes": func() (*onnx.Model, error) {
+			q, _, err := Static(t.Context(), m, inGo(t, true), []Batch{batch}, Options{})
+			return q, err
+		},
+		"weights of 8 bits": weights(8),
+		"weights of 4 bits": weights(4),
+	} {
+		q := must.Get(q())(t)
+		size := 0
+		for _, v := range q.Graph.Initializers {
+			size += v.Len() * v.DType.Size()
+		}
+		// Of w, a byte and less; of u, four, and in the form of bytes one more.
+		if most := 6*64*64 + 4096; size > most {
+			t.Errorf("%s: %d bytes of constants; want %d at most", name, size, most)
+		}
+		want := run(t, inGo(t, true), q, batch)
+		if d := far(run(t, orttest.New(t), q, batch), want); d > .02 {
+			t.Errorf("%s: the engines are %v apart", name, d)
+		}
+	}
+}
+
 // TestBlocks: each block has its own scale, along any axis, the last block shorter.
 func TestBlocks(t *testing.T) {
 	w := onnx.ZerosF32(3, 2*Block+5, 2)

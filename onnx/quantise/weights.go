@@ -28,23 +28,31 @@ func Weights(m *onnx.Model, bits, least int) (*onnx.Model, int, error) {
 	if err != nil {
 		return nil, 0, fmt.Errorf("quantising weights: %w", err)
 	}
-	s, g, names := &static{}, c.Graph, newNames(c.Graph)
+	s, g := &static{}, c.Graph
 	s.see(c)
+	// Weights that others read stay in float32 for them: to store them in few bits too would take more.
+	uses := readers(g)
+	for _, node := range g.Nodes {
+		if s.weights(node) != nil {
+			uses[node.Inputs[1]]--
+		}
+	}
 	var before []*onnx.Node
-	n := 0
+	to, tensors := newConstants(g), map[string]bool{}
 	for _, node := range g.Nodes {
 		w := s.weights(node)
-		if w == nil || w.Len() < least {
+		if w == nil || w.Len() < least || uses[node.Inputs[1]] > 0 {
 			continue
 		}
-		n++
+		tensors[node.Inputs[1]] = true
 		var nodes []*onnx.Node
-		nodes, node.Inputs[1] = stored(g, names, node, w, bits)
+		nodes, node.Inputs[1] = to.stored(node, w, bits)
 		before = append(before, nodes...)
 	}
+	n := len(tensors)
 	if n == 0 {
-		return nil, 0, fmt.Errorf("quantising weights: no convolution or product has constant float32 "+
-			"weights of %d elements or more", least)
+		return nil, 0, fmt.Errorf("quantising weights: no convolution or product of the main graph has "+
+			"constant float32 weights of %d elements or more that products alone read", least)
 	}
 	g.Nodes = slices.Concat(before, g.Nodes)
 	pass.RemoveUnused(g)
@@ -52,14 +60,13 @@ func Weights(m *onnx.Model, bits, least int) (*onnx.Model, int, error) {
 }
 
 // stored stores the weights of a product, and returns the nodes that read them, and their output.
-func stored(g *onnx.Graph, names names, n *onnx.Node, w *onnx.Tensor,
-	bits int) ([]*onnx.Node, string) {
+func (c *constants) stored(n *onnx.Node, w *onnx.Tensor, bits int) ([]*onnx.Node, string) {
 	base := n.Inputs[1]
 	axis := outputs(n, w)
 	rows := w.Len() / w.Shape[axis] // weights of an output
 	if bits == 8 || rows < Block {
 		q, scales := signed(w, axis, 8)
-		d, out := dequantise(g, names, base, onnx.NewTensor(q, w.Shape...), onnx.Vector(scales...),
+		d, out := c.dequantise(base, onnx.NewTensor(q, w.Shape...), onnx.Vector(scales...),
 			onnx.Vector(make([]int8, len(scales))...), onnx.IntAttr("axis", axis))
 		return []*onnx.Node{d}, out
 	}
@@ -72,18 +79,18 @@ func stored(g *onnx.Graph, names names, n *onnx.Node, w *onnx.Tensor,
 		}
 	}
 	q, scales := blocks(onnx.NewTensor(w.F32(), flat...), along)
-	d, out := dequantise(g, names, base, q, scales, nil, onnx.IntAttr("axis", along),
+	d, out := c.dequantise(base, q, scales, nil, onnx.IntAttr("axis", along),
 		onnx.IntAttr("block_size", Block))
 	if slices.Equal(flat, w.Shape) {
 		return []*onnx.Node{d}, out
 	}
-	whole, to := names.add(base+"/shape"), names.add(base+"/whole")
+	whole, to := c.names.add(base+"/shape"), c.names.add(base+"/whole")
 	dims := make([]int64, len(w.Shape))
 	for i, k := range w.Shape {
 		dims[i] = int64(k)
 	}
-	g.Initializers[whole] = onnx.Vector(dims...)
-	return []*onnx.Node{d, {Name: names.add(base + "/reshape"), Op: "Reshape",
+	c.g.Initializers[whole] = onnx.Vector(dims...)
+	return []*onnx.Node{d, {Name: c.names.add(base + "/reshape"), Op: "Reshape",
 		Inputs: []string{out, whole}, Outputs: []string{to}}}, to
 }
 

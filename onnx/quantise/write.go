@@ -1,6 +1,7 @@
 package quantise
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -21,9 +22,8 @@ var (
 // writer writes a quantised copy of a model.
 type writer struct {
 	*static
-	g      *onnx.Graph
+	*constants
 	float  map[*onnx.Node]bool // layers that stay as they are
-	names  names
 	made   map[string]*onnx.Node
 	uses   map[string]int
 	ranges map[string]string // the value whose range a quantised value has
@@ -36,8 +36,8 @@ func (s *static) build(float map[int]bool) *onnx.Model {
 	m := onnx.Clone(s.model)
 	g := m.Graph
 	g.Values = nil
-	w := &writer{static: s, g: g, float: map[*onnx.Node]bool{}, names: newNames(g), made: g.Makers(),
-		uses:   readers(g),
+	w := &writer{static: s, constants: newConstants(g), float: map[*onnx.Node]bool{},
+		made: g.Makers(), uses: readers(g),
 		ranges: map[string]string{}, after: map[string][]*onnx.Node{}}
 	for i := range float {
 		w.float[g.Nodes[i]] = true
@@ -214,24 +214,40 @@ func (w *writer) layer(n *onnx.Node, t *onnx.Tensor) {
 
 // dequantised stores a constant in integers, and returns the float32 that it is read as.
 func (w *writer) dequantised(base string, q, scale, zero *onnx.Tensor, attrs ...onnx.Attr) string {
-	n, d := dequantise(w.g, w.names, base, q, scale, zero, attrs...)
+	n, d := w.dequantise(base, q, scale, zero, attrs...)
 	w.before = append(w.before, n)
 	return d
 }
 
-// dequantise adds a constant in integers to a graph, and returns the node that reads it, and its
-// output.
-func dequantise(g *onnx.Graph, names names, base string, q, scale, zero *onnx.Tensor,
+// constants are added to a graph in integers.
+type constants struct {
+	g     *onnx.Graph
+	names names
+	kept  map[string][]string // inputs of the nodes that read a constant of some scales
+}
+
+func newConstants(g *onnx.Graph) *constants {
+	return &constants{g, newNames(g), map[string][]string{}}
+}
+
+// dequantise adds a constant in integers to a graph, once for all readers of the same scales, and
+// returns a node that reads it, and its output.
+func (c *constants) dequantise(base string, q, scale, zero *onnx.Tensor,
 	attrs ...onnx.Attr) (*onnx.Node, string) {
-	in := []string{names.add(base + "/integers"), names.add(base + "/scales")}
-	g.Initializers[in[0]], g.Initializers[in[1]] = q, scale
-	if zero != nil {
-		in = append(in, names.add(base+"/zeros"))
-		g.Initializers[in[2]] = zero
+	key := fmt.Sprint(base, attrs, scale.Data)
+	in := c.kept[key]
+	if in == nil {
+		in = []string{c.names.add(base + "/integers"), c.names.add(base + "/scales")}
+		c.g.Initializers[in[0]], c.g.Initializers[in[1]] = q, scale
+		if zero != nil {
+			in = append(in, c.names.add(base+"/zeros"))
+			c.g.Initializers[in[2]] = zero
+		}
+		c.kept[key] = in
 	}
-	d := names.add(base + "/read")
-	return &onnx.Node{Name: names.add(base + "/dequantise"), Op: "DequantizeLinear", Inputs: in,
-		Outputs: []string{d}, Attrs: attrs}, d
+	d := c.names.add(base + "/read")
+	return &onnx.Node{Name: c.names.add(base + "/dequantise"), Op: "DequantizeLinear",
+		Inputs: slices.Clone(in), Outputs: []string{d}, Attrs: attrs}, d
 }
 
 // outputs returns the axis of a product's weights that counts its outputs.
