@@ -430,6 +430,9 @@ func TestErrors(t *testing.T) {
 	plain := must.Get(b.Model())(t)
 	infinite := images(1)
 	infinite[0]["x"].F32()[5] = float32(math.Inf(1))
+	b = build.New("infinite output")
+	b.Output("scores", b.Log(b.Relu(b.MatMul(b.Input("x", onnx.Float32, "n", 4), b.Param("w", onnx.ZerosF32(4, 4))))))
+	logs := must.Get(b.Model())(t)
 	static := func(m *onnx.Model, batches []Batch, o Options) error {
 		_, _, err := Static(t.Context(), m, e, batches, o)
 		return err
@@ -450,7 +453,8 @@ func TestErrors(t *testing.T) {
 		{"method", static(m, batches, Options{Method: "best"}), `method "best"`},
 		{"percentile", static(m, batches, Options{Percentile: 50}), "percentile 50"},
 		{"share", static(m, batches, Options{Float: 2}), "share in float32 2"},
-		{"infinite", static(m, infinite, Options{}), ": a number is "},
+		{"no number", static(m, infinite, Options{}), ": a number is NaN"},
+		{"infinite", static(logs, []Batch{{"x": onnx.ZerosF32(1, 4)}}, Options{}), `output "scores": a number is infinite`},
 		{"bits", weights(m, 3, 1), "3 bits"},
 		{"small", weights(m, 8, 1<<20), "of 1048576 elements or more"},
 	} {
@@ -466,7 +470,7 @@ func TestMasks(t *testing.T) {
 	for _, c := range []struct {
 		out   float32
 		bytes bool // of the scores with their mask
-	}{{0, true}, {-4, true}, {-1e4, false}, {-math.MaxFloat32, false}} {
+	}{{0, true}, {-4, true}, {-1e4, false}, {-math.MaxFloat32, false}, {float32(math.Inf(-1)), false}} {
 		b := build.New("attention")
 		x := b.Input("x", onnx.Float32, "n", steps, wide)
 		layer := func(name string) build.Ref { return b.MatMul(x, b.Param(name, drawn(r, .4, wide, wide))) }

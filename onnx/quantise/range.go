@@ -1,7 +1,7 @@
 package quantise
 
 import (
-	"fmt"
+	"errors"
 	"math"
 
 	"fmp/onnx"
@@ -29,10 +29,11 @@ type span struct {
 	count  [bins]int64
 }
 
+// widen takes in numbers, infinite ones too; it refuses those that are none.
 func (s *span) widen(x []float32) error {
 	for _, v := range x {
-		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			return fmt.Errorf("a number is %v", v)
+		if math.IsNaN(float64(v)) {
+			return errors.New("a number is NaN; quantise a model whose values are numbers on these images")
 		}
 		s.lo, s.hi = min(s.lo, float64(v)), max(s.hi, float64(v))
 	}

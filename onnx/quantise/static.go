@@ -245,6 +245,14 @@ func (s *static) calibrate(ctx context.Context, batches []Batch) error {
 				}
 			}
 		}
+		// A mask of -Inf has no range: it stays in float32, and so do the layers that need one.
+		maps.DeleteFunc(s.spans, func(_ string, sp *span) bool { return math.IsInf(sp.hi-sp.lo, 0) })
+	}
+	for _, v := range s.model.Graph.Outputs {
+		if s.active(v.Name) && s.spans[v.Name] == nil {
+			return fmt.Errorf("output %q: a number is infinite; name an output of finite numbers as the "+
+				"model's", v.Name)
+		}
 	}
 	return nil
 }
