@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -52,7 +53,7 @@ type quantisedReport struct {
 type quantisedTest struct {
 	Images    int      `json:"images"`
 	Agree     float64  `json:"agreement"`                 // share of images of the same likeliest class, or largest output
-	Loss      float64  `json:"loss"`                      // squared error of the first output as a share of its variance
+	Loss      float64  `json:"loss"`                      // squared error of the first output of floats as a share of its variance
 	Accuracy  *float64 `json:"accuracy,omitempty"`        // of the quantised model, where its outputs are the folder's classes
 	AccBefore *float64 `json:"accuracy_before,omitempty"` // of the model
 }
@@ -163,6 +164,12 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	m, manifest, err := quantisable(path)
 	if err != nil {
 		return err
+	}
+	if !slices.ContainsFunc(m.Graph.Outputs, func(v onnx.ValueInfo) bool {
+		return isFloat32(v) || v.DType == onnx.Float16 || v.DType == onnx.BFloat16 // which float32 takes the place of
+	}) {
+		return usageErrorf("%s: no output is of float32, by which models are compared; the model's outputs "+
+			"are %s", path, describeValues(m.Graph.Outputs))
 	}
 	ds, batches, tests, err := q.read(cmd, path, m, manifest)
 	if err != nil {
@@ -312,7 +319,9 @@ func halve(ds *dataset.Dataset) error {
 	return nil
 }
 
-// compareModels runs both models on test images.
+func isFloat32(v onnx.ValueInfo) bool { return v.DType == onnx.Float32 }
+
+// compareModels runs both models on test images, and compares their first output of float32.
 func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Model,
 	tests []quantise.Batch, ds *dataset.Dataset) (
 	*quantisedTest, error) {
@@ -331,7 +340,8 @@ func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Mod
 	for k, b := range tests {
 		var out [2][]float32
 		for i, s := range sessions {
-			name := s.Outputs()[0].Name
+			outputs := s.Outputs()
+			name := outputs[max(0, slices.IndexFunc(outputs, isFloat32))].Name
 			got := map[string]*onnx.Tensor{name: nil}
 			if err := s.Run(ctx, b, got); err != nil {
 				return nil, err
@@ -345,7 +355,7 @@ func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Mod
 		}
 		if len(out[0]) == 0 || len(out[0]) != len(out[1]) {
 			return nil,
-				fmt.Errorf("the first output has %d and %d numbers of float32; want the same, and some",
+				fmt.Errorf("the first output of float32 has %d and %d numbers; want the same, and some",
 					len(out[0]), len(out[1]))
 		}
 		width = len(out[0])

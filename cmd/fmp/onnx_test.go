@@ -512,6 +512,32 @@ func TestONNXQuantiseOutputs(t *testing.T) {
 	}
 }
 
+// TestONNXQuantiseLabels: models are compared by their first output of float32, wherever it stands.
+func TestONNXQuantiseLabels(t *testing.T) {
+	t.Parallel()
+	for _, labels := range []bool{false, true} {
+		b := build.New("labels first")
+		x := b.Op("Flatten", []build.Ref{b.Input("x", onnx.Float32, "n", 1, 8, 8)})
+		w := onnx.ZerosF32(64, 10)
+		for i := range w.F32() {
+			w.F32()[i] = float32(i%7) / 7
+		}
+		y := b.MatMul(x, b.Param("w", w))
+		b.Output("label", b.Op("ArgMax", []build.Ref{y}, onnx.IntAttr("axis", 1)))
+		if !labels {
+			b.Output("scores", y)
+		}
+		model := saved(t)(b.Model())
+		args := []string{"onnx", "quantise", model, "--images", "digits", "-o", model + ".out", "--preset", "0-1",
+			"--seconds", "0.01", "--calibrate", "2", "--test", "2", "--weights-only", "8", "--least", "1", "--json"}
+		if labels {
+			refused(t, exitUsage, "no output is of float32", args...)
+		} else if r := answer[quantisedReport](t, args...); !(r.Test.Loss < .01) || r.Test.Accuracy == nil {
+			t.Errorf("%+v", r.Test)
+		}
+	}
+}
+
 // TestSizes: the files of external data count.
 func TestSizes(t *testing.T) {
 	dir := t.TempDir()

@@ -220,6 +220,8 @@ func TestRefusals(t *testing.T) {
 			[]string{`"surprise"`}},
 		{"attribute of another kind", one(node("LeakyRelu", "x", "y", onnx.IntAttr("alpha", 1)), 17),
 			[]string{`"alpha"`, "kind"}},
+		{"window too large", one(node("MaxPool", "x", "y", onnx.IntsAttr("kernel_shape", 1<<20+1)), 17),
+			[]string{"each must be 1 to 1048576"}},
 		{"too many inputs", one(node("Relu", "x x", "y"), 17), []string{"2 inputs", "takes 1 (X)"}},
 		{"too few inputs", one(node("Add", "x", "y"), 17), []string{"1 inputs", "takes 2 (A, B)"}},
 		{"element type", one(node("Not", "x", "y"), 17), []string{"float32"}},

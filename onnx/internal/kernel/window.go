@@ -17,6 +17,9 @@ type window struct {
 // maxExtent bounds the positions between the first and the last that a window sees.
 const maxExtent = 1 << 28
 
+// maxSide bounds a window's size, stride and dilation along an axis.
+const maxSide = 1 << 20
+
 // newWindow reads auto_pad (NOTSET), kernel_shape, strides (1), dilations (1), pads (0). Without a
 // kernel_shape attribute the size comes from the weights when the model runs.
 func newWindow(s *Spec) (window, error) {
@@ -41,9 +44,9 @@ func newWindow(s *Spec) (window, error) {
 	}
 	for _, v := range [][]int{w.size, w.stride, w.dilation} {
 		for _, x := range v {
-			if x < 1 || x > 1<<20 {
-				return w, fmt.Errorf("kernel_shape %v, strides %v, dilations %v: each must be at least 1",
-					w.size, w.stride, w.dilation)
+			if x < 1 || x > maxSide {
+				return w, fmt.Errorf("kernel_shape %v, strides %v, dilations %v: each must be 1 to %d",
+					w.size, w.stride, w.dilation, maxSide)
 			}
 		}
 	}
