@@ -208,6 +208,35 @@ func SameSoftening(a, b *onnx.Model) bool {
 	return math.Sqrt(off) <= most*r && math.Abs(r-q) <= most*r
 }
 
+// SofteningOf returns the parameters by which a graph of class means of dx features softens these,
+// [ConjCentre] and [ConjRadius], and in k coordinates (0: none) [ConjMap] and [ConjOrigin]: those of a
+// client graph, an embedding or a predictor. Numbers that are stored in float16 are widened.
+func SofteningOf(m *onnx.Model, dx, k int) (map[string]*onnx.Tensor, error) {
+	shapes, names := ConjugateConfig{Dx: dx, K: k}.shapes(), []string{ConjCentre, ConjRadius}
+	if k > 0 {
+		names = append(names, ConjMap, ConjOrigin)
+	}
+	values := map[string]*onnx.Tensor{}
+	for _, name := range names {
+		t := m.Graph.Initializers[name]
+		if cast := producer(m.Graph, name); t == nil && cast != nil && cast.Op == "Cast" {
+			if stored := m.Graph.Initializers[cast.Input(0)]; stored != nil && stored.DType == onnx.Float16 {
+				wide := make([]float32, stored.Len())
+				for i := range wide {
+					wide[i] = float32(stored.At(i))
+				}
+				t = onnx.NewTensor(wide, stored.Shape...)
+			}
+		}
+		if !isTensor(t, onnx.Float32, shapes[name]...) {
+			return nil, fmt.Errorf("%q, by which features of %d numbers are softened, is %v; want %v numbers",
+				name, dx, t, shapes[name])
+		}
+		values[name] = t
+	}
+	return values, nil
+}
+
 // OpenValues returns the parameters of an open predictor's model.
 func OpenValues(m *onnx.Model) (OpenParameters, error) {
 	var p OpenParameters

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +18,7 @@ import (
 	"fmp/pipeline/classify"
 	"fmp/pipeline/evaluate"
 	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/lab/report"
 	"fmp/pipeline/option"
 	"fmp/pipeline/tally"
@@ -304,9 +303,7 @@ func (f *siteFlags) read(of *evaluate.Result) (*sites.Result, error) {
 		return nil, fmt.Errorf("reading report: %w", err)
 	}
 	r := &sites.Result{}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(r); err != nil {
+	if err := wire.Only(data, r); err != nil {
 		return nil, fmt.Errorf("%s is no pooled report of fmp serve: %w", f.pooled, err)
 	}
 	return r, isFor(of, r)

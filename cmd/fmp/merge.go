@@ -25,11 +25,13 @@ import (
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/printable"
 	"fmp/onnx/regularfile"
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/merge"
 	"fmp/pipeline/option"
 	"fmp/pipeline/pool"
+	"fmp/pipeline/shipped"
 )
 
 // merged is the output of fmp merge.
@@ -60,7 +62,7 @@ keeps all, and fmp pool reads it as these.
 An upload that is summed is judged beforehand, by those that the part of --against keeps: one that
 is less likely honest than not is left out, and one that claims more images than most counts as
 these. All parts of a round are merged against the same part, which fmp merge makes of some hundred
-uploads, and with the same options. --trust sums every upload as it is.
+uploads, and with the same options. --trust sums every upload that images can give, as it is.
 
 --without takes a client's upload out: the part is then, byte for byte, the one that it never took
 part in. A part of which another upload would take its place whole is refused; merge the round's
@@ -276,13 +278,41 @@ func (o *merging) open(round *uint64) (err error) {
 	return nil
 }
 
+// checker returns the check of uploads before they are summed. The client graph that comes with the
+// program is found by the first of them. Behind an unknown one none is summed (--trust), and those that
+// stay whole are checked when they are pooled.
+func (o *merging) checker(corpus *discriminant.Client) func(*federate.Upload) error {
+	checks := map[string]func(*federate.Upload) error{} // by the client graph
+	return func(u *federate.Upload) (err error) {
+		if check := checks[u.Model]; check != nil {
+			return check(u)
+		}
+		graph, client := o.graph, o.manifest
+		if graph == nil {
+			graph, client, err = shipped.Model(u.Model)
+		}
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && !o.trust:
+			return nil
+		case errors.Is(err, fs.ErrNotExist):
+			return fmt.Errorf("its client graph does not come with the program, and uploads are checked before "+
+				"they are summed: %w", pool.ErrNoGraph)
+		case err != nil:
+			return err
+		}
+		check, err := pool.Checker(graph, client, corpus)
+		if err != nil {
+			return err
+		}
+		checks[u.Model] = check
+		return check(u)
+	}
+}
+
 // merge merges files, and takes uploads in files out. bad are the errors of those that were left out.
 func (o *merging) merge(ctx context.Context, files, without []string,
 	options pool.Options) (p *merge.Part, bad []error, err error) {
-	m := merge.Merger{Want: o.want, Trust: o.trust}
-	if o.graph != nil {
-		m.Check = pool.Kind(o.manifest)
-	}
+	m := merge.Merger{Want: o.want, Trust: o.trust, Check: o.checker(options.CorpusMoments)}
 	if o.against != "" {
 		if o.trust {
 			return nil, nil, errors.New("--against judges clients, and --trust takes all for " +

@@ -94,17 +94,27 @@ func TestMerge(t *testing.T) {
 	ran(t, "merge", "--key", path("keys/worker.key"), "-o", path("again.part"), uploads[0])
 	ran(t, "merge", "-o", path("again.part"), uploads[1])
 	absent(t, path("again.part.sig"))
+	f := shippedManifest(t, "digits", models.KindClient)
+	madeUpload(t, f, path("unknown.upload"), "unknown", strings.Repeat("ab", 32), 0)
+	ran(t, "merge", "-o", path("unknown.part"), path("unknown.upload"))
+	ran(t, "merge", "-o", path("fit.part"), "--on-bad", "skip", "--trust", r.far(), uploads[1])
+	ran(t, "merge", "-o", path("one.part"), uploads[1])
+	if !bytes.Equal(read("fit.part"), read("one.part")) {
+		t.Error("an upload that no image gives is in a part")
+	}
 	for want, args := range map[string]string{
-		"not valid":      "pool signed.part forged.part --signed-by workers.txt -o OUT",
-		"no signature":   "merge -o OUT signed.part left.part --signed-by workers.txt",
-		"reading roster": "merge -o OUT signed.part --signed-by missing.txt",
-		"reading key":    "merge -o OUT signed.part --key missing.key",
-		"bad.upload":     "merge -o OUT bad.upload 1.upload",
-		"is in already":  "merge -o OUT all.part 3.upload",
-		"--trust":        "merge -o OUT all.part --against all.part --trust",
-		"5 uploads":      "merge -o OUT all.part --against all.part",
-		"none":           "merge -o OUT",
-		"already":        "pool all.part 3.upload -o OUT",
+		"far.upload: points[0]": "merge -o OUT far.upload 1.upload",
+		"(--client-graph)":      "merge -o OUT unknown.upload --trust",
+		"not valid":             "pool signed.part forged.part --signed-by workers.txt -o OUT",
+		"no signature":          "merge -o OUT signed.part left.part --signed-by workers.txt",
+		"reading roster":        "merge -o OUT signed.part --signed-by missing.txt",
+		"reading key":           "merge -o OUT signed.part --key missing.key",
+		"bad.upload":            "merge -o OUT bad.upload 1.upload",
+		"is in already":         "merge -o OUT all.part 3.upload",
+		"--trust":               "merge -o OUT all.part --against all.part --trust",
+		"5 uploads":             "merge -o OUT all.part --against all.part",
+		"none":                  "merge -o OUT",
+		"already":               "pool all.part 3.upload -o OUT",
 	} {
 		fields := strings.Fields(args)
 		for i, a := range fields {

@@ -381,6 +381,15 @@ func (o *poolRun) fileRound(cmd *cobra.Command, args []string, res *pooled) (*po
 func (o *poolRun) options() (pool.Options, error) {
 	options := o.settings.Options
 	options.For, options.Threads = o.of, o.settings.Engine.Threads
+	if options.Groups != "" {
+		_, of, _ := conformal.Groups(options.Groups) // preparing the round says if they are none
+		for _, name := range o.without {
+			if _, in := of[name]; in {
+				return options, fmt.Errorf("groups of clients: client %q is left out by --without: take it out of "+
+					"--groups too", name)
+			}
+		}
+	}
 	return options, options.ReadFiles()
 }
 
@@ -402,7 +411,12 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string,
 			return nil, nil, err
 		}
 	} else if uploads, bad = o.read(files); len(bad) > 0 && (!o.skip || len(uploads) == 0) {
-		return nil, nil, printable.Errors(bad)
+		err = printable.Errors(bad)
+		if len(o.without) > 0 {
+			err = fmt.Errorf("%w; a damaged file does not tell its client: leave it off the command line if that "+
+				"client withdraws", err)
+		}
+		return nil, nil, err
 	}
 	res.Skipped = leftOut(cmd, bad)
 	if uploads, o.gone, err = pool.Without(uploads, o.without); err != nil {

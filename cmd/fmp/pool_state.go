@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,10 +21,10 @@ import (
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/printable"
 	"fmp/onnx/regularfile"
+	"fmp/pipeline/discriminant"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/option"
 	"fmp/pipeline/pool"
-	"fmp/pipeline/shipped"
 	"fmp/pipeline/stats"
 )
 
@@ -97,8 +98,12 @@ func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*
 		o.want.Model, o.want.Dx, o.want.C, o.want.Round = o.sums.Model, o.sums.Dx,
 			o.sums.C, &o.sums.Round
 	}
+	options, err := o.options()
+	if err != nil {
+		return nil, usageError(err)
+	}
 	uploads, bad := o.read(files)
-	uploads, bad = o.ofKind(uploads, bad)
+	uploads, bad = o.fit(uploads, bad, options.CorpusMoments)
 	if len(bad) > 0 && !o.skip {
 		return nil, usageError(printable.Errors(bad))
 	}
@@ -108,10 +113,6 @@ func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*
 		return nil, usageError(err)
 	}
 	o.sums, o.gone = sums, gone
-	options, err := o.options()
-	if err != nil {
-		return nil, usageError(err)
-	}
 	r, err := pool.NewState(o.sums, o.graph, o.manifest, options)
 	if err != nil {
 		return nil, usageError(err)
@@ -165,21 +166,17 @@ func (o *poolSums) take() (release func(), err error) {
 	return func() { lock.Close() }, nil
 }
 
-// ofKind moves uploads that the client graph does not make to the bad ones: once they are in a sum,
-// nobody tells whose they were.
-func (o *poolRun) ofKind(uploads []pool.Upload, bad []error) ([]pool.Upload, []error) {
-	client := o.manifest
-	if o.graph == nil && len(uploads) > 0 {
-		var err error
-		if _, client, err = shipped.Model(uploads[0].Model); err != nil {
-			return uploads, bad // which preparing the round says
-		}
-	}
-	check, good := pool.Kind(client), []pool.Upload(nil)
+// fit moves uploads that the client graph makes of no images to the bad ones: once they are in a sum,
+// nobody tells whose they were. Those that are taken out are the ones that were added, as they are.
+func (o *poolRun) fit(uploads []pool.Upload, bad []error, corpus *discriminant.Client) (good []pool.Upload, _ []error) {
+	by := merging{graph: o.graph, manifest: o.manifest, trust: true}
+	check := by.checker(corpus)
 	for _, u := range uploads {
-		if err := check(u.Upload); err != nil {
-			bad = append(bad, fmt.Errorf("%s: of client %q: %w", u.Path, u.Client, err))
-			continue
+		if !slices.Contains(o.without, u.Client) {
+			if err := check(u.Upload); err != nil {
+				bad = append(bad, fmt.Errorf("%s: of client %q: %w", u.Path, u.Client, err))
+				continue
+			}
 		}
 		good = append(good, u)
 	}

@@ -573,6 +573,9 @@ func TestPoolWithout(t *testing.T) {
 			r.path("keys/server.key"), "--record", r.path("x.json"), "--published",
 			shippedFile(t, models.KindPredictor)}, r.uploads),
 		"fmp merge --without": {"--without", "client 1", r.path("first.part")},
+		"take it out of --groups": append([]string{"--without", "client 1", "--groups",
+			"a=client 0,client 1"}, r.uploads...),
+		"leave it off the command line": {"--without", "client 1", r.uploads[0], r.uploads[1], r.path("servers.txt")},
 	} {
 		refused(t, exitUsage, want, r.args(append(args, "-o", r.path("none.onnx"))...)...)
 	}
@@ -639,6 +642,44 @@ func (r *madeRound) atOnce() {
 	must.Do(r.t, s.Add(u, strings.Repeat("ab", 32)))
 	if err := run.finish(); err == nil || !bytes.Equal(r.read("once.state"), before) {
 		r.t.Errorf("a record that cannot be written: %v; the state changed", err)
+	}
+}
+
+// far writes an upload whose first class mean is as far out as no image.
+func (r *madeRound) far() string {
+	r.t.Helper()
+	u := decoded(r.t, r.uploads[0])
+	u.Client = "far"
+	for i := range u.Points.Dx {
+		u.Points.Z[i] *= 1e4
+	}
+	must.Do(r.t, os.WriteFile(r.path("far.upload"), must.Get(u.Encode())(r.t), 0o600))
+	return r.path("far.upload")
+}
+
+// TestStateUnfit: an upload that no image gives is refused before it is in a state's sums, or left out
+// by itself, in whichever fold; one that a state has is taken out.
+func TestStateUnfit(t *testing.T) {
+	r := newMadeRound(t, 3)
+	far, state := r.far(), r.path("s.state")
+	r.pool("two.onnx", "--state", state, r.uploads[0], r.uploads[1])
+	before := r.read("s.state")
+	refused(t, exitUsage, far+": of client \"far\": points[0] is", r.args("--state", state, far, r.uploads[2], "-o",
+		r.path("none.onnx"))...)
+	if !bytes.Equal(r.read("s.state"), before) {
+		t.Error("a state changed with an upload that is refused")
+	}
+	all := r.pool("all.onnx", append([]string{"--state", r.path("all.state")}, r.uploads...)...)
+	late := r.pool("late.onnx", "--state", state, "--on-bad", "skip", far, r.uploads[2])
+	if !bytes.Equal(late, all) {
+		t.Error("an upload that is left out leaves a trace, or takes others with it")
+	}
+	s := must.Get(stats.Decode(r.read("s.state"), federate.Expect{}))(t)
+	must.Do(t, s.Add(decoded(t, far), models.DigestBytes(r.read("far.upload"))))
+	must.Do(t, os.WriteFile(state, must.Get(s.Encode())(t), 0o600))
+	refused(t, exitUsage, "the state's sums of fold", r.args("--state", state, "-o", r.path("none.onnx"))...)
+	if out := r.pool("out.onnx", "--state", state, "--without", "far", far); !bytes.Equal(out, all) {
+		t.Error("an upload that no image gives is not taken out of a state")
 	}
 }
 
@@ -760,9 +801,9 @@ func TestKindOfState(t *testing.T) {
 			Points: &point.Set{N: 1, Dx: k, C: 2, Z: make([]float32, k), Y: []int32{1}, W: []float32{3}}}}
 	}
 	o := poolRun{merging: merging{graph: &onnx.Model{}, manifest: models.Manifest{Dx: 2, C: 2, Bytes: 4096}}}
-	good, bad := o.ofKind([]pool.Upload{upload("a", 2, &moments.Within{K: 2}), upload("b", 3, &moments.Within{K: 3}),
+	good, bad := o.fit([]pool.Upload{upload("a", 2, &moments.Within{K: 2}), upload("b", 3, &moments.Within{K: 3}),
 		upload("c", 2, nil), upload("d", 2, &moments.Within{K: 2, Dof: 1, Data: []float32{1, 2, 1}}),
-		upload("e", 2, &moments.Within{K: 2, Dof: 1, Data: []float32{1, 0, 1}})}, nil)
+		upload("e", 2, &moments.Within{K: 2, Dof: 1, Data: []float32{1, 0, 1}})}, nil, nil)
 	if len(good) != 2 || good[1].Client != "e" || len(bad) != 3 {
 		t.Fatalf("%d good, %v", len(good), bad)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"fmp/onnx/message"
 	"fmp/pipeline/federate/uploadpb"
+	"fmp/pipeline/internal/whole"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/privacy/prio"
 )
@@ -170,9 +171,8 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 			hex.EncodeToString(m.Checksum[:min(len(m.Checksum), sha256.Size)]),
 			"%s, that of the content; the message was damaged on its way", hex.EncodeToString(sum))
 	}
-	if len(m.Client) < 1 || len(m.Client) > MaxClient || !printable(m.Client) {
-		return nil, refuse("client", fmt.Sprintf("%d bytes", len(m.Client)),
-			"1 to %d bytes of printable UTF-8", MaxClient)
+	if err := CheckClient(m.Client); err != nil {
+		return nil, err
 	}
 	r := &Release{Round: m.Round, Client: m.Client, Model: hex.EncodeToString(m.Model),
 		Budget: privacy.Budget{Epsilon: m.Epsilon, Delta: m.Delta, Unit: m.Unit, Relation: m.Relation,
@@ -233,20 +233,20 @@ func (r *Release) Matches(want Expect) error {
 func releaseChecksum(m *uploadpb.Release) []byte {
 	h := sha256.New()
 	h.Write([]byte("fmp.federate.Release\n"))
-	number(h, uint64(m.Format), m.Round)
-	text(h, []byte(m.Client))
-	text(h, m.Model)
-	number(h, uint64(m.Classes), uint64(m.Coordinates))
-	text(h, m.Values)
-	number(h, math.Float64bits(m.Epsilon), math.Float64bits(m.Delta))
+	whole.Hash(h, uint64(m.Format), m.Round)
+	whole.HashText(h, []byte(m.Client))
+	whole.HashText(h, m.Model)
+	whole.Hash(h, uint64(m.Classes), uint64(m.Coordinates))
+	whole.HashText(h, m.Values)
+	whole.Hash(h, math.Float64bits(m.Epsilon), math.Float64bits(m.Delta))
 	for _, s := range []string{m.Unit, m.Relation, m.Noise} {
-		text(h, []byte(s))
+		whole.HashText(h, []byte(s))
 	}
-	number(h, uint64(m.Points))
+	whole.Hash(h, uint64(m.Points))
 	if len(m.Nonce) > 0 {
-		number(h, uint64(m.Server))
+		whole.Hash(h, uint64(m.Server))
 		for _, b := range [][]byte{m.Nonce, m.PublicShare, m.InputShare} {
-			text(h, b)
+			whole.HashText(h, b)
 		}
 	}
 	return h.Sum(nil)

@@ -284,7 +284,7 @@ func (u *Upload) decodeStatistics(m *uploadpb.Upload) (err error) {
 		}
 	}
 	if m.Dof != nil || c.N > 0 || u.Curve != nil {
-		if err := u.checkMeans(); err != nil {
+		if err := u.CheckMeans(); err != nil {
 			return err
 		}
 	}
@@ -297,8 +297,9 @@ func (u *Upload) decodeStatistics(m *uploadpb.Upload) (err error) {
 	return nil
 }
 
-// checkMeans returns an error unless each class has one mean, of an image or more.
-func (u *Upload) checkMeans() error {
+// CheckMeans returns an error unless each class has one mean, of an image or more. The points have one
+// class each.
+func (u *Upload) CheckMeans() error {
 	held := make([]bool, u.Points.C)
 	for i, y := range u.Points.Indices() {
 		if n := u.Points.W[i]; held[y] || n < 1 {
@@ -341,13 +342,13 @@ func (u *Upload) decodeWithin(m *uploadpb.Upload, c *point.Set) (err error) {
 		return fmt.Errorf("upload: %w", err)
 	}
 	for i := range u.Points.N {
-		if l := length(u.Points.Features(i)); l > maxLength {
+		if l := point.Norm(u.Points.Features(i)); l > maxLength {
 			return refuse(fmt.Sprintf("points[%d]", i), fmt.Sprintf("of length %.4g", l),
 				"class means of length 1 at most")
 		}
 	}
 	for i := range w.Labels {
-		if l := length(w.Calibration[i*w.K : (i+1)*w.K]); l > maxLength {
+		if l := point.Norm(w.Calibration[i*w.K : (i+1)*w.K]); l > maxLength {
 			return refuse(fmt.Sprintf("calibration[%d]", i), fmt.Sprintf("of length %.4g", l),
 				"rows of length 1 at most")
 		}
@@ -363,12 +364,4 @@ func (u *Upload) decodeWithin(m *uploadpb.Upload, c *point.Set) (err error) {
 	}
 	u.Within = w
 	return nil
-}
-
-func length(row []float32) float64 {
-	var sum float64
-	for _, v := range row {
-		sum += float64(v) * float64(v)
-	}
-	return math.Sqrt(sum)
 }

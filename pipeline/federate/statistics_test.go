@@ -12,6 +12,7 @@ import (
 	"fmp/onnx/must"
 	"fmp/pipeline/federate/uploadpb"
 	"fmp/pipeline/moments"
+	"fmp/pipeline/point"
 )
 
 // withMoments is an upload of moments of n rows of length 1 or less.
@@ -22,7 +23,7 @@ func withMoments(t testing.TB, n int, p Precision) *Upload {
 	rng.Normal(rng.New(1, "rows"), x)
 	for i := range y {
 		y[i] = i % c
-		l := float32(length(x[i*k : (i+1)*k]))
+		l := float32(point.Norm(x[i*k : (i+1)*k]))
 		for j := range k {
 			x[i*k+j] /= l
 		}

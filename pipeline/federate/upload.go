@@ -10,10 +10,8 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"hash"
 	"math"
 	"slices"
 	"strings"
@@ -27,6 +25,7 @@ import (
 	"fmp/onnx/onnxpb"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate/uploadpb"
+	"fmp/pipeline/internal/whole"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
@@ -677,48 +676,37 @@ func ontoSimplex(s *point.Set) {
 func checksum(m *uploadpb.Upload) []byte {
 	h := sha256.New()
 	h.Write([]byte("fmp.federate.Upload\n"))
-	number(h, uint64(m.Format), m.Round)
-	text(h, []byte(m.Client))
-	text(h, m.Model)
-	number(h, m.N, uint64(m.Dx), uint64(m.Classes), uint64(m.Size))
+	whole.Hash(h, uint64(m.Format), m.Round)
+	whole.HashText(h, []byte(m.Client))
+	whole.HashText(h, m.Model)
+	whole.Hash(h, m.N, uint64(m.Dx), uint64(m.Classes), uint64(m.Size))
 	tensors := []*onnxpb.TensorProto{m.Points, m.Scale, m.Masses}
 	if m.Format == StatisticsFormat {
 		tensors = append(tensors, m.Scatter, m.ScatterScale, m.Calibration)
 	}
 	for _, t := range tensors {
 		if t == nil {
-			number(h, 0)
+			whole.Hash(h, 0)
 			continue
 		}
-		number(h, uint64(t.DataType), uint64(len(t.Dims)))
+		whole.Hash(h, uint64(t.DataType), uint64(len(t.Dims)))
 		for _, d := range t.Dims {
-			number(h, uint64(d))
+			whole.Hash(h, uint64(d))
 		}
-		text(h, t.RawData)
+		whole.HashText(h, t.RawData)
 	}
 	if m.Format == StatisticsFormat {
 		if m.Dof != nil { // 0 where there is none
-			number(h, 1)
+			whole.Hash(h, 1)
 		}
-		number(h, m.GetDof())
+		whole.Hash(h, m.GetDof())
 		for _, list := range [][]uint32{m.CalibrationClasses, m.PointClasses, m.Curve} {
-			number(h, uint64(len(list)))
+			whole.Hash(h, uint64(len(list)))
 			for _, v := range list {
-				number(h, uint64(v))
+				whole.Hash(h, uint64(v))
 			}
 		}
-		number(h, 0) // the length of a second curve, of earlier uploads
+		whole.Hash(h, 0) // the length of a second curve, of earlier uploads
 	}
 	return h.Sum(nil)
-}
-
-func number(h hash.Hash, values ...uint64) {
-	for _, v := range values {
-		h.Write(binary.LittleEndian.AppendUint64(nil, v))
-	}
-}
-
-func text(h hash.Hash, b []byte) {
-	number(h, uint64(len(b)))
-	h.Write(b)
 }

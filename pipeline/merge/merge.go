@@ -116,7 +116,8 @@ type Merger struct {
 	Without map[[sha256.Size]byte]bool
 	// Want holds the fields of the uploads that are known beforehand.
 	Want federate.Expect
-	// Check refuses single uploads that no client graph of the round makes; nil: none.
+	// Check refuses single uploads that the round's client graph makes of no images, and uploads of a part
+	// that Trust would sum; nil: none.
 	Check func(*federate.Upload) error
 
 	part  *Part
@@ -281,6 +282,11 @@ func (m *Merger) share(k *Kept) (float64, error) {
 	if m.Judge == nil {
 		if !m.Trust || m.part.Against != "" {
 			return 0, ErrJudge
+		}
+		if m.Check != nil {
+			if err := m.Check(k.Upload); err != nil {
+				return 0, fmt.Errorf("client %q: %w", k.Client, err)
+			}
 		}
 		return 1, nil
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
 	"google.golang.org/protobuf/proto"
 
 	"fmp/models/rng"
@@ -289,32 +290,20 @@ func TestMomentsWithCalibration(t *testing.T) {
 	got := make([]float64, k*k)
 	w.AddTo(got)
 	set := withCalibration(&federate.Upload{Points: means, Within: w}, got)
-	mean, count := make([]float64, c*k), make([]float64, c)
-	for i, y := range labels {
-		count[y]++
-		for j := range k {
-			mean[y*k+j] += (float64(rows[i*k+j]) - mean[y*k+j]) / count[y]
-		}
-	}
-	for i := range set.N {
-		y := int(set.Y[i])
+	all, scatter := must.Get2(moments.Parted(rows, k, labels, c, nil))(t)
+	want := make([]float64, k*k)
+	scatter.AddTo(want)
+	_, held := all.Labelled()
+	for i, y := range held {
 		for j, v := range set.Features(i) {
-			if math.Abs(float64(v)-mean[y*k+j]) > 1e-6 || float64(set.W[i]) != count[y] {
-				t.Errorf("mean %d of class %d is %v of %v images, want %v of %v", j, y, v, set.W[i],
-					mean[y*k+j], count[y])
+			if math.Abs(float64(v-all.Features(i)[j])) > 1e-6 || set.W[i] != all.W[i] || int(set.Y[i]) != y {
+				t.Errorf("mean %d of class %d is %v of %v images, want %v of %v of class %d", j, set.Y[i], v,
+					set.W[i], all.Features(i)[j], all.W[i], y)
 			}
 		}
 	}
-	for a := range k {
-		for b := a; b < k; b++ {
-			want := 0.0
-			for i, y := range labels {
-				want += (float64(rows[i*k+a]) - mean[y*k+a]) * (float64(rows[i*k+b]) - mean[y*k+b])
-			}
-			if math.Abs(got[a*k+b]-want) > 1e-5 {
-				t.Errorf("scatter %d, %d is %v, want %v", a, b, got[a*k+b], want)
-			}
-		}
+	if set.N != len(held) || !floats.EqualApprox(got, want, 1e-5) {
+		t.Errorf("%d classes with the scatter %v, want %d with %v", set.N, got, len(held), want)
 	}
 }
 
@@ -557,5 +546,13 @@ func TestCheck(t *testing.T) {
 	}
 	if n := m.Part().Clients(); n != 2 {
 		t.Errorf("%d clients are in; want 2", n)
+	}
+	// One that a part keeps whole is not summed either.
+	kept := Merger{Trust: true}
+	must.Do(t, kept.Add(made(t, 0, federate.Single)))
+	m = Merger{Trust: true, Limit: make([]byte, 32), Check: m.Check}
+	must.Fail(0, m.AddPart(kept.Part()))(t, "no moments")
+	if p := m.Part(); p.Clients() != 0 || p.Summed != 0 {
+		t.Errorf("%d clients are in, %d summed; want none", p.Clients(), p.Summed)
 	}
 }

@@ -3,7 +3,10 @@
 // such sets, in float32, the element type of graph inputs and outputs.
 package point
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // Set is N weighted points. Z holds N rows of Dx features and C label probabilities, row-major; W
 // holds N non-negative weights (1 for a real or drawn point, a mass for an uploaded one). Sets of
@@ -64,6 +67,15 @@ func (s *Set) Mass() float64 {
 		m += float64(w)
 	}
 	return m
+}
+
+// Norm returns the Euclidean norm of a row of features.
+func Norm(row []float32) float64 {
+	var sum float64
+	for _, v := range row {
+		sum += float64(v) * float64(v)
+	}
+	return math.Sqrt(sum)
 }
 
 // Held returns the set without its points of weight 0.

@@ -115,8 +115,9 @@ func (r *Round) Join(rest *Rest) error {
 			"uploads, and %d clients were summed", r.For, rest.Summed)
 	}
 	if r.reach != nil {
-		if err := r.reach.Check(rest.Means); err != nil {
-			return fmt.Errorf("pool: the sum of %d clients: %w", rest.Summed, err)
+		if err := r.reach.CheckSum(rest.Means); err != nil {
+			return fmt.Errorf("pool: the sum of %d clients: %w: one of the parts is false; merge the uploads "+
+				"anew (fmp merge --on-bad skip), or take signed parts alone (--signed-by)", rest.Summed, err)
 		}
 	}
 	if w := rest.Within; w != nil && w.Dof > 0 {

@@ -47,6 +47,7 @@ type Options struct {
 	AnchorUpload  *federate.Upload     `yaml:"-" json:"-"`
 
 	alike bool // no client has an effect
+	folds bool // each upload is the sum of some clients of a state
 }
 
 // Sets are the options of the prediction sets.

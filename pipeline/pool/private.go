@@ -51,49 +51,17 @@ func head(path string) []byte {
 // the errors of those that cannot be used. progress is told of each; nil: nobody asks.
 func ReadReleases(paths []string, want federate.Expect,
 	progress func(stage string, done, total int)) (good []Release, bad []error) {
-	all, errs := make([]Release, len(paths)), make([]error, len(paths))
-	for i, path := range paths {
-		data, err := regularfile.ReadFile(path, federate.MaxBytes)
-		var r *federate.Release
-		if err == nil {
-			r, err = federate.DecodeRelease(data, want)
-		}
-		all[i], errs[i] = Release{r, path, models.DigestBytes(data)}, err
-		if progress != nil {
-			progress("uploads", i+1, len(paths))
-		}
+	return gather(len(paths), files(paths, progress), decodeRelease,
+		rule{want, nil, "pool one of each, as two spend twice"})
+}
+
+func decodeRelease(path string, data []byte, want federate.Expect) (Release, received, error) {
+	r, err := federate.DecodeRelease(data, want)
+	if err != nil {
+		return Release{}, received{}, err
 	}
-	most := mostly(len(all), func(i int) (string, shared, bool) {
-		if errs[i] != nil {
-			return "", shared{}, false
-		}
-		r := all[i]
-		return r.Client, shared{r.Model, r.Round, r.Sums.K, r.Sums.Classes, r.Budget.Effective()}, true
-	})
-	from := map[string]string{}
-	for i, r := range all {
-		err := errs[i]
-		if err == nil {
-			err = r.Matches(most.expect(want))
-		}
-		switch {
-		case err != nil:
-			err = fmt.Errorf("%s: %w", r.Path, err)
-		case from[r.Client] != "":
-			err = fmt.Errorf("%s and %s are both of client %q; pool one of each, as two spend twice",
-				from[r.Client], r.Path, r.Client)
-		case r.Budget.Effective() != most.budget:
-			err = fmt.Errorf("%s: its budget is %v; that of most uploads is %v, and a round has one", r.Path,
-				r.Budget, most.budget)
-		}
-		if err != nil {
-			bad = append(bad, err)
-			continue
-		}
-		from[r.Client] = r.Path
-		good = append(good, r)
-	}
-	return good, bad
+	return Release{r, path, models.DigestBytes(data)}, received{client: r.Client, matches: r.Matches,
+		shared: shared{r.Model, r.Round, r.Sums.K, r.Sums.Classes, r.Budget.Effective()}}, nil
 }
 
 // Private is the messages of a private round with all that is needed to pool them.

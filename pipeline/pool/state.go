@@ -98,7 +98,7 @@ func NewState(s *stats.State, graph *onnx.Model, client models.Manifest,
 				"has sums: leave --%s out", setting.Flag)
 		}
 	}
-	o.Trust, o.alike, o.Level = true, true, -1
+	o.Trust, o.alike, o.folds, o.Level = true, true, true, -1
 	var uploads []Upload
 	for i := range stats.Folds {
 		f := s.Fold(i)
@@ -113,6 +113,10 @@ func NewState(s *stats.State, graph *onnx.Model, client models.Manifest,
 				Path: fmt.Sprint("fold ", i)})
 	}
 	r, err := New(uploads, graph, client, o)
+	if unfit := (*UnfitError)(nil); errors.As(err, &unfit) {
+		return nil, fmt.Errorf("%w: take out the client whose upload is at fault (--without), or make the state "+
+			"anew of uploads", err)
+	}
 	if err == nil {
 		r.members = s.Clients()
 	}

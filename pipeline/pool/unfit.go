@@ -1,10 +1,12 @@
 package pool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
 	"fmp/models"
+	"fmp/onnx"
 	"fmp/onnx/printable"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/federate"
@@ -21,15 +23,9 @@ type UnfitError struct {
 func (e *UnfitError) Error() string { return printable.Errors(e.Errors).Error() }
 
 // bound returns an [UnfitError] where [Round.Check] refuses an upload.
-func (r *Round) bound() (err error) {
-	if r.closedForm() && !r.Moments() { // moments have a radius of their own (federate.Decode)
-		from := r.predictor
-		if from == nil {
-			from = r.open
-		}
-		if r.reach, err = sample.NewReach(from, r.Client.K > 0); err != nil {
-			return err
-		}
+func (r *Round) bound() error {
+	if err := r.measure(); err != nil {
+		return fmt.Errorf("pool: %w", err)
 	}
 	var unfit UnfitError
 	for _, u := range r.Uploads {
@@ -37,8 +33,11 @@ func (r *Round) bound() (err error) {
 			continue
 		}
 		if err := r.Check(u.Upload); err != nil {
-			unfit.Errors = append(unfit.Errors,
-				fmt.Errorf("pool: upload %s of client %q: %w", u.Path, u.Client, err))
+			of := fmt.Sprintf("upload %s of client %q", u.Path, u.Client)
+			if r.folds {
+				of = "the state's sums of " + u.Client
+			}
+			unfit.Errors = append(unfit.Errors, fmt.Errorf("pool: %s: %w", of, err))
 		} else {
 			unfit.Left = append(unfit.Left, u)
 		}
@@ -49,11 +48,33 @@ func (r *Round) bound() (err error) {
 	return nil
 }
 
-// Kind returns a check of single uploads: an error unless they have the sizes and the parts that
-// the client graph makes, and a scatter that is a covariance.
-func Kind(client models.Manifest) func(*federate.Upload) error {
-	r := &Round{Client: client, Options: Options{Trust: true}}
-	return r.checkKind
+// measure reads how far out class means of images are: of the client graph, so that no predictor has a
+// say in who is refused, or of a predictor where the graph's parameters were renamed.
+func (r *Round) measure() error {
+	if r.kind() != ofMeans { // moments have a radius of their own (federate.Decode)
+		return nil
+	}
+	var missing error
+	for _, m := range []*onnx.Model{r.Graph, r.predictor, r.open} {
+		if m == nil {
+			continue
+		}
+		var err error
+		if r.reach, err = sample.NewReach(m, r.Client.Dx, r.Client.K); err == nil {
+			return nil
+		}
+		missing = cmp.Or(missing, err)
+	}
+	return fmt.Errorf("the client graph does not tell how far out class means of images are: %w; give the graph "+
+		"that fmp fuse wrote", missing)
+}
+
+// Checker returns [Round.Check] of single uploads behind a client graph, for those that are summed:
+// nobody tells later whose they were. Corpus is the round's own moments; nil: it has none.
+func Checker(graph *onnx.Model, client models.Manifest, corpus *discriminant.Client) (
+	func(*federate.Upload) error, error) {
+	r := &Round{Graph: graph, Client: client, Options: Options{Trust: true, CorpusMoments: corpus}}
+	return r.Check, r.measure()
 }
 
 // checkKind returns an error unless an upload has the sizes and the parts that the round's client
@@ -122,17 +143,14 @@ func (r *Round) Check(u *federate.Upload) error {
 	if err := r.checkKind(u); err != nil || r.reach == nil {
 		return err
 	}
-	classes := u.Points.Indices()
-	if classes == nil {
+	if u.Points.Indices() == nil {
 		return errors.New("points are of several classes each; want class means")
 	}
-	held := make(map[int32]bool, len(classes))
-	for i, y := range classes {
-		if n := u.Points.W[i]; held[y] || n < 1 {
-			return fmt.Errorf("points[%d] is of class %d and mass %g; want one mean a class, of an "+
-				"image at least", i, y, n)
-		}
-		held[y] = true
+	if err := u.CheckMeans(); err != nil {
+		return err
+	}
+	if r.folds {
+		return r.reach.CheckSum(u.Points)
 	}
 	if err := r.reach.Check(u.Points); err != nil || u.Calibration == nil {
 		return err

@@ -39,7 +39,13 @@ func Expect(client models.Manifest) federate.Expect {
 // all uploads that cannot be used. progress is told of each; nil: nobody asks.
 func ReadUploads(paths []string, want federate.Expect, without []string,
 	progress func(stage string, done, total int)) (good []Upload, bad []error) {
-	return gather(len(paths), want, without, func(i int) (string, []byte, error) {
+	return gather(len(paths), files(paths, progress), decodeUpload, rule{want, without, "pool one upload of each"})
+}
+
+// files returns a function that reads one of some files of messages, and tells progress of it.
+func files(paths []string,
+	progress func(stage string, done, total int)) func(i int) (string, []byte, error) {
+	return func(i int) (string, []byte, error) {
 		data, err := regularfile.ReadFile(paths[i], federate.MaxBytes)
 		if err != nil {
 			err = fmt.Errorf("reading upload: %w", err)
@@ -48,7 +54,7 @@ func ReadUploads(paths []string, want federate.Expect, without []string,
 			progress("uploads", i+1, len(paths))
 		}
 		return paths[i], data, err
-	})
+	}
 }
 
 // ReadCorpus reads moments of a server's own images: an upload that a client graph of their classes
@@ -86,53 +92,26 @@ func readUpload(as, path string) (*federate.Upload, error) {
 
 // DecodeUploads is [ReadUploads] for messages in memory, which are called by their numbers from 0.
 func DecodeUploads(messages [][]byte, want federate.Expect) (good []Upload, bad []error) {
-	return gather(len(messages), want, nil,
-		func(i int) (string, []byte, error) { return fmt.Sprint("upload ", i), messages[i], nil })
+	read := func(i int) (string, []byte, error) { return fmt.Sprint("upload ", i), messages[i], nil }
+	return gather(len(messages), read, decodeUpload, rule{want, nil, "pool one upload of each"})
 }
 
-func gather(n int, want federate.Expect, without []string,
-	read func(i int) (name string, data []byte, err error)) (good []Upload, bad []error) {
-	uploads, errs := make([]Upload, n), make([]error, n)
-	for i := range n {
-		name, data, err := read(i)
-		var u *federate.Upload
-		if err == nil {
-			if u, err = federate.Decode(data, want); err != nil {
-				err = fmt.Errorf("%s: %w", name, err)
-			}
-		}
-		if uploads[i], errs[i] = (Upload{u, name, ""}), err; err == nil {
-			uploads[i].Digest = models.DigestBytes(data)
-		}
+func decodeUpload(path string, data []byte, want federate.Expect) (Upload, received, error) {
+	u, err := federate.Decode(data, want)
+	if err != nil {
+		return Upload{}, received{}, err
 	}
-	want = mostly(n, func(i int) (string, shared, bool) {
-		u := uploads[i]
-		if errs[i] != nil {
-			return "", shared{}, false
-		}
-		return u.Client, shared{model: u.Model, round: u.Round, dx: u.Points.Dx, c: u.Points.C},
-			!slices.Contains(without, u.Client)
-	}).expect(want)
-	from := map[string]string{}
-	for i, u := range uploads {
-		err := errs[i]
-		if err == nil {
-			if err = u.Matches(want); err != nil {
-				err = fmt.Errorf("%s: %w", u.Path, err)
-			}
-		}
-		if err == nil && from[u.Client] != "" && !slices.Contains(without, u.Client) {
-			err = fmt.Errorf("%s and %s are both of client %q; pool one upload of each",
-				from[u.Client], u.Path, u.Client)
-		}
-		if err != nil {
-			bad = append(bad, err)
-			continue
-		}
-		from[u.Client] = u.Path
-		good = append(good, u)
-	}
-	return good, bad
+	return Upload{u, path, models.DigestBytes(data)}, received{client: u.Client, matches: u.Matches,
+		shared: shared{model: u.Model, round: u.Round, dx: u.Points.Dx, c: u.Points.C}}, nil
+}
+
+// received is a message as it came: its client, and the fields that all messages of a round have in
+// common; or the reason why it cannot be used.
+type received struct {
+	path, client string
+	shared
+	matches func(federate.Expect) error
+	err     error
 }
 
 // shared is the fields that all messages of a round have in common.
@@ -143,28 +122,72 @@ type shared struct {
 	budget privacy.Budget // of a private round
 }
 
-// expect returns the expectations with these fields.
-func (s *shared) expect(want federate.Expect) federate.Expect {
-	if s != nil {
-		want.Model, want.Round, want.Dx, want.C = s.model, &s.round, s.dx, s.c
+// rule says which messages are of one round.
+type rule struct {
+	want    federate.Expect // fields that are known
+	without []string        // clients that do not say which round it is, and may have several messages
+	twice   string          // the remedy where another client has
+}
+
+// gather reads messages and returns those of the round of most clients', each from a different client;
+// bad are the errors of the others.
+func gather[M any](n int, read func(i int) (path string, data []byte, err error),
+	decode func(path string, data []byte, want federate.Expect) (M, received, error), by rule) (good []M, bad []error) {
+	all, in := make([]M, n), make([]received, n)
+	for i := range n {
+		path, data, err := read(i)
+		if err == nil {
+			if all[i], in[i], err = decode(path, data, by.want); err != nil {
+				err = fmt.Errorf("%s: %w", path, err)
+			}
+		}
+		in[i].path, in[i].err = path, err
 	}
-	return want
+	most, want := mostly(in, by.without), by.want
+	if most != nil {
+		want.Model, want.Round, want.Dx, want.C = most.model, &most.round, most.dx, most.c
+	}
+	from := map[string]string{}
+	for i, m := range in {
+		err := m.err
+		if err == nil {
+			if err = m.matches(want); err != nil {
+				err = fmt.Errorf("%s: %w", m.path, err)
+			}
+		}
+		switch {
+		case err != nil:
+		case from[m.client] != "" && !slices.Contains(by.without, m.client):
+			err = fmt.Errorf("%s and %s are both of client %q; %s", from[m.client], m.path, m.client, by.twice)
+		case most != nil && m.budget != most.budget:
+			err = fmt.Errorf("%s: its budget is %v; that of most uploads is %v, and a round has one", m.path,
+				m.budget, most.budget)
+		}
+		if err != nil {
+			bad = append(bad, err)
+			continue
+		}
+		from[m.client] = m.path
+		good = append(good, all[i])
+	}
+	return good, bad
 }
 
 // mostly returns the fields of most clients' first messages, of the first where as many have others;
 // nil where none counts.
-func mostly(n int, of func(i int) (client string, f shared, counts bool)) (most *shared) {
+func mostly(in []received, without []string) (most *shared) {
+	counts := func(m received) bool { return m.err == nil && !slices.Contains(without, m.client) }
 	count, voted := map[shared]int{}, map[string]bool{}
-	for i := range n {
-		if client, f, counts := of(i); counts && !voted[client] {
-			count[f]++
-			voted[client] = true
+	for _, m := range in {
+		if counts(m) && !voted[m.client] {
+			count[m.shared]++
+			voted[m.client] = true
 		}
 	}
 	best := 0
-	for i := range n {
-		if _, f, counts := of(i); counts && count[f] > best {
-			most, best = &f, count[f]
+	for _, m := range in {
+		if counts(m) && count[m.shared] > best {
+			most, best = &m.shared, count[m.shared]
 		}
 	}
 	return most

@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 
 	"fmp/models"
 	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/wire"
 )
 
 // MaxWithdrawal is the maximum size of the record of a withdrawal.
@@ -111,16 +111,11 @@ func (w *Withdrawal) statement() (identity.Statement, error) {
 // VerifyWithdrawal reads a record that one of the keys of a roster signed.
 func VerifyWithdrawal(data []byte, signers *identity.Roster) (*Withdrawal, error) {
 	var w Withdrawal
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
 	if len(data) > MaxWithdrawal {
 		return nil, fmt.Errorf("withdrawal: %d bytes; want up to %d", len(data), MaxWithdrawal)
 	}
-	if err := d.Decode(&w); err != nil {
+	if err := wire.Only(data, &w); err != nil {
 		return nil, fmt.Errorf("withdrawal: not a record that fmp pool --record writes: %w", err)
-	}
-	if d.More() {
-		return nil, errors.New("withdrawal: the record has more behind its end")
 	}
 	s, err := w.statement()
 	if err != nil {

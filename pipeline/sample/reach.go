@@ -21,28 +21,22 @@ type Reach struct {
 	gram   mat.Cholesky // V'V
 }
 
-// NewReach reads a conjugate predictor, or an open one, whose uploads are class means of phi only,
-// for uploads of phi or of coordinates.
-func NewReach(m *onnx.Model, coordinates bool) (*Reach, error) {
-	if f, err := models.ReadManifest(m); err != nil {
-		return nil, err
-	} else if f.Kind == models.KindOpen {
-		p, err := models.OpenValues(m)
-		return &Reach{dx: len(p.Centre), k: len(p.Centre), radius: float64(p.Radius)}, err
-	}
-	config, values, err := models.ConjugateValues(m)
+// NewReach reads the softening of a graph of class means: of dx softened features or, where k is above
+// 0, of k coordinates of them.
+func NewReach(m *onnx.Model, dx, k int) (*Reach, error) {
+	values, err := models.SofteningOf(m, dx, k)
 	if err != nil {
 		return nil, err
 	}
-	r := &Reach{dx: config.Dx, k: config.K, radius: float64(values[models.ConjRadius].F32()[0]),
-		origin: values[models.ConjOrigin].F32()}
+	r := &Reach{dx: dx, k: k, radius: float64(values[models.ConjRadius].F32()[0])}
 	if !(r.radius > 0) {
-		return nil, fmt.Errorf("conjugate predictor: the radius is %v; want a number above 0", r.radius)
+		return nil, fmt.Errorf("the radius is %v; want a number above 0", r.radius)
 	}
-	if !coordinates {
-		r.k = r.dx
+	if k == 0 {
+		r.k = dx
 		return r, nil
 	}
+	r.origin = values[models.ConjOrigin].F32()
 	v, gram := values[models.ConjMap].F32(), mat.NewSymDense(r.k, nil)
 	for i := range r.k {
 		for j := range i + 1 {
@@ -54,7 +48,7 @@ func NewReach(m *onnx.Model, coordinates bool) (*Reach, error) {
 		}
 	}
 	if !r.gram.Factorize(gram) {
-		return nil, fmt.Errorf("conjugate predictor: its %d coordinates are not independent", r.k)
+		return nil, fmt.Errorf("its %d coordinates are not independent", r.k)
 	}
 	return r, nil
 }
@@ -64,7 +58,7 @@ func NewReach(m *onnx.Model, coordinates bool) (*Reach, error) {
 // (w + m0).
 func (r *Reach) Compute(u *point.Set) ([]float64, error) {
 	if u.Dx != r.dx && u.Dx != r.k {
-		return nil, fmt.Errorf("uploaded means of %d numbers; the predictor takes %d or %d",
+		return nil, fmt.Errorf("uploaded means of %d numbers; the graph gives %d or %d",
 			u.Dx, r.k, r.dx)
 	}
 	out := make([]float64, u.N)
@@ -81,7 +75,7 @@ func (r *Reach) Compute(u *point.Set) ([]float64, error) {
 				z.SetVec(j, float64(v)+float64(r.origin[j]))
 			}
 			if err := r.gram.SolveVecTo(solved, z); err != nil {
-				return nil, fmt.Errorf("conjugate predictor: %w", err)
+				return nil, fmt.Errorf("coordinates: %w", err)
 			}
 			sum = mat.Dot(z, solved)
 		}
@@ -94,13 +88,19 @@ func (r *Reach) Compute(u *point.Set) ([]float64, error) {
 const rounding = 1e-2
 
 // Check returns an error for an upload with a mean that no images can have.
-func (r *Reach) Check(u *point.Set) error {
+func (r *Reach) Check(u *point.Set) error { return r.within(u, 1+rounding) }
+
+// CheckSum is Check of means of uploads that Check let pass. They lie within its bound as these do, and
+// beyond it by their own rounding at most.
+func (r *Reach) CheckSum(u *point.Set) error { return r.within(u, 1+2*rounding) }
+
+func (r *Reach) within(u *point.Set, most float64) error {
 	all, err := r.Compute(u)
 	if err != nil {
 		return err
 	}
 	for i, v := range all {
-		if !(v <= 1+rounding) {
+		if !(v <= most) {
 			return fmt.Errorf("points[%d] is %.3g times as far out as the features of any image", i, v)
 		}
 	}

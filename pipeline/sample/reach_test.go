@@ -23,7 +23,7 @@ func TestReach(t *testing.T) {
 	for _, v := range []struct {
 		share float64 // of the radius
 		ok    bool
-	}{{0.5, true}, {1, true}, {1.009, true}, {1.02, false}, {50, false}} {
+	}{{0.5, true}, {1, true}, {1.009, true}, {1.011, false}, {1.03, false}, {50, false}} {
 		phi := make([]float64, dx)
 		w := make([]float64, k)
 		// The direction of a column of V has no shorter phi of the same coordinates.
@@ -37,12 +37,15 @@ func TestReach(t *testing.T) {
 				w[j] += x * float64(c.values[models.ConjMap].F32()[d*k+j])
 			}
 		}
-		for coordinates, mean := range map[bool][]float64{false: phi, true: w} {
-			r := must.Get(NewReach(c.model, coordinates))(t)
+		for coordinates, mean := range map[int][]float64{0: phi, k: w} {
+			r := must.Get(NewReach(c.model, dx, coordinates))(t)
 			set := point.New(1, len(mean), c.config.C)
 			copy(set.Z, dense.As[float32](mean))
 			if err := r.Check(set); (err == nil) != v.ok {
-				t.Errorf("a mean at %v of the radius, of coordinates %v: %v", v.share, coordinates, err)
+				t.Errorf("a mean at %v of the radius, of %d coordinates: %v", v.share, coordinates, err)
+			}
+			if err := r.CheckSum(set); (err == nil) != (v.ok || v.share < 1.02) {
+				t.Errorf("a sum at %v of the radius, of %d coordinates: %v", v.share, coordinates, err)
 			}
 			set.Dx++
 			must.Fail(r.Compute(set))(t, "", "means of another width have a reach")

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/gonum/floats"
 	"google.golang.org/protobuf/proto"
 
 	"fmp/onnx/alloctest"
@@ -177,13 +178,13 @@ func TestRefusals(t *testing.T) {
 // TestClient: the sum is the class means and the scatter of all clients' images together, as one
 // client would have sent them, and the sum of the curves. Squares of counts tell how many hold a class.
 func TestClient(t *testing.T) {
-	all := someClients(t, 3, 7)
+	clients := someClients(t, 3, 7)
 	sum := &Sum{Dx: testK, C: testC}
 	var rows []float32
 	var labels []int
 	var curve moments.Curve
 	masses, squares := map[int]float64{}, map[int]float64{}
-	for _, c := range all {
+	for _, c := range clients {
 		of := must.Get(Compute(c.upload))(t)
 		must.Do(t, sum.Add(of))
 		rows, labels = append(rows, c.rows...), append(labels, c.labels...)
@@ -211,41 +212,20 @@ func TestClient(t *testing.T) {
 			t.Errorf("class %d has %v holders; want %v", y, got.Holders[i], want)
 		}
 	}
-	want, count := make([]float64, testC*testK), make([]float64, testC)
-	for i, y := range labels {
-		count[y]++
-		for j, v := range rows[i*testK : (i+1)*testK] {
-			want[y*testK+j] += float64(v)
-		}
-	}
-	scatter := make([]float64, testK*testK)
-	for i, y := range labels {
-		row := rows[i*testK : (i+1)*testK]
-		for a := range testK {
-			for b := range testK {
-				scatter[a*testK+b] += (float64(row[a]) - want[y*testK+a]/count[y]) * (float64(row[b]) - want[y*testK+b]/count[y])
-			}
-		}
-	}
-	_, ys := means.Labelled()
-	for i, y := range ys {
+	direct, all := must.Get2(moments.Parted(rows, testK, labels, testC, nil))(t)
+	for i, y := range held {
 		for j, v := range means.Features(i) {
-			if off := math.Abs(float64(v) - want[y*testK+j]/count[y]); off > 1e-6 ||
-				float64(means.W[i]) != count[y] {
-				t.Errorf("mean of class %d is off by %v, of mass %v; want %v images", y, off,
-					means.W[i], count[y])
+			if math.Abs(float64(v-direct.Features(i)[j])) > 1e-6 || means.W[i] != direct.W[i] {
+				t.Errorf("mean of class %d is %v, of mass %v; want %v of %v images", y, v, means.W[i],
+					direct.Features(i)[j], direct.W[i])
 			}
 		}
 	}
-	full := make([]float64, testK*testK)
+	full, want := make([]float64, testK*testK), make([]float64, testK*testK)
 	within.AddTo(full)
-	for a := range testK {
-		for b := a; b < testK; b++ {
-			if math.Abs(full[a*testK+b]-scatter[a*testK+b]) > 1e-5 {
-				t.Errorf("scatter of %d and %d is %v; want %v", a, b, full[a*testK+b],
-					scatter[a*testK+b])
-			}
-		}
+	all.AddTo(want)
+	if _, ys := direct.Labelled(); !slices.Equal(held, ys) || !floats.EqualApprox(full, want, 1e-5) {
+		t.Errorf("scatter of classes %v is %v; want %v of %v", held, full, want, ys)
 	}
 	if means, within, curves := (&Sum{Dx: testK, C: testC}).Client(); means != nil ||
 		within != nil || curves != nil {

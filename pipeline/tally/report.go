@@ -1,16 +1,15 @@
 package tally
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
 
 	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/privacy"
 )
 
@@ -86,13 +85,8 @@ func Read(data []byte, sites *identity.Roster) (*Report, error) {
 		return nil, fmt.Errorf("report: %d bytes; want up to %d", len(data), MaxBytes)
 	}
 	r := &Report{}
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(r); err != nil {
+	if err := wire.Only(data, r); err != nil {
 		return nil, fmt.Errorf("report: not what fmp-edge evaluate writes: %w", err)
-	}
-	if d.More() {
-		return nil, errors.New("report: there is more behind its end")
 	}
 	s, err := r.statement()
 	if err != nil {

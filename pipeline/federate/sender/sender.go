@@ -185,16 +185,9 @@ func (c *Client) try(ctx context.Context, what string, once func(ctx context.Con
 // replies that ask for a retry, are transient.
 func (c *Client) do(req *http.Request) ([]byte, error) {
 	req.Header.Set("Accept", "application/json")
-	req.Header.Set("Traceparent", c.traceparent())
-	resp, err := c.http.Do(req)
+	resp, err := c.answer(req)
 	if err != nil {
-		if errors.As(err, new(x509.UnknownAuthorityError)) {
-			err = fmt.Errorf("%w; where the server has a certificate of its own, --ca names its file", err)
-		}
-		if certificate(err) {
-			return nil, err
-		}
-		return nil, &transient{err: err}
+		return nil, err
 	}
 	defer resp.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(resp.Body, wire.MaxJSON+1))
@@ -207,11 +200,18 @@ func (c *Client) do(req *http.Request) ([]byte, error) {
 	return nil, c.refusal(resp, data)
 }
 
-// certificate reports whether the error is due to the server's certificate, in which case a retry
-// is useless.
-func certificate(err error) bool {
-	var v *tls.CertificateVerificationError
-	return errors.As(err, &v)
+// answer sends one request and returns the beginning of its answer. A retry is useless where an error is
+// due to the server's certificate.
+func (c *Client) answer(req *http.Request) (*http.Response, error) {
+	req.Header.Set("Traceparent", c.traceparent())
+	resp, err := c.http.Do(req)
+	if errors.As(err, new(x509.UnknownAuthorityError)) {
+		err = fmt.Errorf("%w; where the server has a certificate of its own, --ca names its file", err)
+	}
+	if err != nil && !errors.As(err, new(*tls.CertificateVerificationError)) {
+		err = &transient{err: err}
+	}
+	return resp, err
 }
 
 // refusal returns the error for a reply that is not a success.
@@ -379,13 +379,9 @@ func (c *Client) fetch(ctx context.Context, d *wire.Description, f *os.File) err
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 		req.Header.Set("If-Range", `"`+d.Graph+`"`)
 	}
-	req.Header.Set("Traceparent", c.traceparent())
-	resp, err := c.http.Do(req)
+	resp, err := c.answer(req)
 	if err != nil {
-		if certificate(err) {
-			return err
-		}
-		return &transient{err: err}
+		return err
 	}
 	defer resp.Body.Close()
 	switch resp.StatusCode {

@@ -355,28 +355,31 @@ func (p *predictor) run(ctx context.Context, held *lease, rows bool,
 // predict answers with the classes of images (of any format that is read, one as the body or
 // several as multipart/form-data), or of feature rows (JSON), in the format of fmp predict --json.
 func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
-	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil {
+	given := r.Header.Get("Content-Type")
+	kind, params, err := mime.ParseMediaType(given)
+	image := strings.HasPrefix(kind, "image/") || kind == "application/octet-stream" // its first bytes say of which format
+	form, rows := kind == "multipart/form-data", kind == "application/json"
+	if err != nil || !image && !form && !rows {
 		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg or another "+
-			"image format that is read, multipart/form-data or application/json",
-			r.Header.Get("Content-Type"))
+			"image format that is read, multipart/form-data or application/json", given)
 		return
 	}
-	refuse := func(code, detail string, args ...any) { p.refuse(w, code, detail, args...) }
 	held := lease{in: p.intake}
 	defer held.release()
+	times := ofBinary
+	if rows {
+		times = ofJSON
+	}
+	data, err := p.receive(&held, w, r, maxPredictBytes, times)
 	var build func(c *classify.Classifier) (*memory, *onnx.Tensor, error)
-	image := strings.HasPrefix(kind, "image/") // of which format its first bytes say
-	switch {
-	case image, kind == "application/octet-stream", kind == "multipart/form-data":
-		data, err := p.receive(&held, w, r, maxPredictBytes, ofBinary)
+	if err == nil && rows {
+		build, err = buildRows(data)
+	} else if err == nil {
 		names, files := []string{"image"}, [][]byte{data}
-		if err == nil && kind == "multipart/form-data" {
-			names, files, err = parts(bytes.NewReader(data), params["boundary"])
-		}
-		if err != nil {
-			badBody(refuse, err)
-			return
+		if form {
+			if names, files, err = parts(bytes.NewReader(data), params["boundary"]); err != nil {
+				err = inputf("%w", err)
+			}
 		}
 		build = func(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
 			m := &memory{}
@@ -385,33 +388,11 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 			}
 			return m, nil, nil
 		}
-	case kind == "application/json":
-		var rows [][]float32
-		data, err := p.receive(&held, w, r, maxPredictBytes, ofJSON)
-		if err == nil {
-			rows, err = featureRows(bytes.NewReader(data))
-		}
-		if err != nil {
-			badBody(refuse, err)
-			return
-		}
-		build = func(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
-			for i, row := range rows {
-				if len(row) != c.Manifest.Dx {
-					return nil, nil, inputf("features[%d] has %d numbers; want dx, %d", i,
-						len(row), c.Manifest.Dx)
-				}
-			}
-			return nil, onnx.NewTensor(slices.Concat(rows...), len(rows), c.Manifest.Dx), nil
-		}
-	default:
-		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg or another "+
-			"image format that is read, multipart/form-data or application/json", kind)
-		return
 	}
 	var text bytes.Buffer
-	err = p.run(r.Context(), &held, kind == "application/json", build,
-		func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error {
+	if err == nil {
+		err = p.run(r.Context(), &held, rows, build, func(v store.Version, c *classify.Classifier,
+			ps []classify.Prediction) error {
 			w.Header().Set("Fmp-Version", fmt.Sprint(v.Number))
 			p.sayVoid(v, w.Header().Set)
 			out, err := classify.NewPrinter(&text, c, classify.JSON, p.watch.reject)
@@ -423,8 +404,9 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 			}
 			return out.Close()
 		})
+	}
 	if err != nil {
-		p.badPrediction(refuse, r, err)
+		p.badPrediction(func(code, detail string, args ...any) { p.refuse(w, code, detail, args...) }, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -436,6 +418,22 @@ func (p *predictor) sayVoid(v store.Version, set func(name, value string)) {
 	if p.void(v.Number) {
 		set("Fmp-Superseded", withdrawn)
 	}
+}
+
+// buildRows returns the input of feature rows, which are JSON.
+func buildRows(data []byte) (func(c *classify.Classifier) (*memory, *onnx.Tensor, error), error) {
+	rows, err := featureRows(bytes.NewReader(data))
+	if err != nil {
+		return nil, inputf("%w", err)
+	}
+	return func(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
+		for i, row := range rows {
+			if len(row) != c.Manifest.Dx {
+				return nil, nil, inputf("features[%d] has %d numbers; want dx, %d", i, len(row), c.Manifest.Dx)
+			}
+		}
+		return nil, onnx.NewTensor(slices.Concat(rows...), len(rows), c.Manifest.Dx), nil
+	}, nil
 }
 
 // featureRows parses {"features": [[...], ...]}, 1 to maxPredictItems rows, and stops at the first
@@ -520,24 +518,6 @@ func parts(body io.Reader, boundary string) (names []string, files [][]byte, err
 // refuses writes a refusal, in the form of an interface.
 type refuses func(code, detail string, args ...any)
 
-// badBody refuses a body that cannot be read.
-func badBody(refuse refuses, err error) {
-	var large *http.MaxBytesError
-	var beyond *errBeyond
-	switch {
-	case errors.As(err, &large):
-		refuse(wire.TooLarge, "a request of more than %d bytes", large.Limit)
-	case errors.As(err, &beyond):
-		refuse(wire.TooLarge, "%v", err)
-	case errors.Is(err, errBusy):
-		refuse(wire.Unavailable, "%v", err)
-	case errors.Is(err, errSlow):
-		refuse(wire.TooSlow, "fewer than %d bytes a second came", predictRate)
-	default:
-		refuse(wire.BadRequest, "%v", err)
-	}
-}
-
 // badPrediction refuses a request whose body or input could not be read or classified.
 func (p *predictor) badPrediction(refuse refuses, r *http.Request, err error) {
 	var input *errInput
@@ -546,9 +526,16 @@ func (p *predictor) badPrediction(refuse refuses, r *http.Request, err error) {
 	switch {
 	case errors.Is(err, errNotYet):
 		refuse(wire.NotYet, "there is no classifier yet")
-	case errors.Is(err, errBusy), errors.Is(err, errSlow), errors.As(err, &large),
-		errors.As(err, &beyond), errors.As(err, &input):
-		badBody(refuse, err)
+	case errors.As(err, &large):
+		refuse(wire.TooLarge, "a request of more than %d bytes", large.Limit)
+	case errors.As(err, &beyond):
+		refuse(wire.TooLarge, "%v", err)
+	case errors.Is(err, errBusy):
+		refuse(wire.Unavailable, "%v", err)
+	case errors.Is(err, errSlow):
+		refuse(wire.TooSlow, "fewer than %d bytes a second came", predictRate)
+	case errors.As(err, &input):
+		refuse(wire.BadRequest, "%v", err)
 	case r.Context().Err() != nil: // the client has gone
 	case errors.Is(err, context.DeadlineExceeded):
 		refuse(wire.Unavailable, "the answer took more than %v; ask for fewer at a time",

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/trace"
 	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/point"
 	"fmp/pipeline/pool"
 )
 
@@ -362,7 +362,7 @@ func (s *Server) believe(client string, data []byte) (*federate.Upload, error) {
 	}
 	if b.Norm > 0 {
 		for i := range u.Points.N {
-			if norm := length(u.Points.Features(i)); !(norm <= b.Norm) {
+			if norm := point.Norm(u.Points.Features(i)); !(norm <= b.Norm) {
 				return nil, fmt.Errorf("upload: points[%d] has norm %.4g; bounds.norm of the "+
 					"round allows %.4g", i, norm, b.Norm)
 			}
@@ -374,14 +374,6 @@ func (s *Server) believe(client string, data []byte) (*federate.Upload, error) {
 		}
 	}
 	return u, nil
-}
-
-func length(x []float32) float64 {
-	var sum float64
-	for _, v := range x {
-		sum += float64(v) * float64(v)
-	}
-	return math.Sqrt(sum)
 }
 
 // quarantine stores an upload that is refused for its contents, with the reason for the server's

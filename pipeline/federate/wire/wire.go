@@ -207,7 +207,7 @@ func (r *Receipt) Verify(server string) error {
 // zone. Nor does it cover Bytes.
 func ReadReceipt(data []byte, server string) (*Receipt, error) {
 	r := &Receipt{}
-	if err := readOnly(data, r); err != nil {
+	if err := Only(data, r); err != nil {
 		return nil, fmt.Errorf("not a receipt as a server writes it: %w", err)
 	}
 	if err := r.Verify(server); err != nil {
@@ -217,8 +217,8 @@ func ReadReceipt(data []byte, server string) (*Receipt, error) {
 	return r, nil
 }
 
-// readOnly parses JSON that has the fields of a value and nothing else.
-func readOnly(data []byte, to any) error {
+// Only parses JSON that has the fields of a value and nothing else.
+func Only(data []byte, to any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	if err := d.Decode(to); err != nil {

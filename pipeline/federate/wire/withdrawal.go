@@ -134,7 +134,7 @@ func IsWithdrawal(data []byte) bool {
 // verifies its signature by the server's given key (base64).
 func ReadWithdrawal(data []byte, server string) (*Withdrawal, error) {
 	w := &Withdrawal{}
-	if err := readOnly(data, w); err != nil {
+	if err := Only(data, w); err != nil {
 		return nil, fmt.Errorf("not a receipt of a withdrawal as a server writes it: %w", err)
 	}
 	return w, w.Verify(server)
@@ -219,7 +219,7 @@ func ReadNotice(data []byte, server string) (*Notice, error) {
 		return nil, fmt.Errorf("notice: more than %d bytes", MaxNotice)
 	}
 	n := &Notice{}
-	if err := readOnly(data, n); err != nil {
+	if err := Only(data, n); err != nil {
 		return nil, fmt.Errorf("notice: not what %s answers: %w", NoticePath(0), err)
 	}
 	server = cmp.Or(server, n.Server)
