@@ -82,40 +82,6 @@ func (o *owners) held(t *testing.T, m *onnx.Model) (share, size float64) {
 	return share / float64(len(labels)), size / float64(len(labels))
 }
 
-// TestCalibratedMeans: a round of class means with calibration points has sets that hold as stated,
-// without those of clients that lie; the posterior does not see the points; too few are refused
-// where a level was asked for.
-func TestCalibratedMeans(t *testing.T) {
-	o := newOwners(t, 3)
-	us := o.calibrated(t, 6, 10, 1)
-	r, p := o.posterior(t, us, Options{Seed: 1})
-	if p.Sets == nil || p.Sets.Images != 50 || p.Sets.Clients != 5 || p.Sets.Level != Level {
-		t.Fatalf("sets %+v; want those of 50 points of five honest clients, P(honest) %.2f", p.Sets,
-			p.Judgement.Honest)
-	}
-	share, size := o.held(t, must.Get(r.Classifier(t.Context(), p, false, false, ""))(t))
-	t.Logf("sets of %d points hold %.3f of 400 images, mean size %.2f", p.Sets.Images, share, size)
-	if share < .85 || size > 3 {
-		t.Errorf("sets hold %.3f, mean size %.2f", share, size)
-	}
-	for i := range us {
-		u := *us[i].Upload
-		u.Calibration = nil
-		us[i].Upload = &u
-	}
-	_, without := o.posterior(t, us, Options{Seed: 1})
-	for s := range p.Ensembles[0] {
-		if fmt.Sprint(p.Ensembles[0][s].W) != fmt.Sprint(without.Ensembles[0][s].W) {
-			t.Fatalf("sample %d depends on the calibration points", s)
-		}
-	}
-	if without.Sets != nil {
-		t.Errorf("sets %+v without points", without.Sets)
-	}
-	must.Fail(played(t.Context(), o.eng, us, o.graph, o.client,
-		Options{Seed: 1, Sets: Sets{Level: .9}}))(t, "--calibrate", "a level without points")
-}
-
 // TestSetsByClass: sets by class and for named shares of classes hold as stated on the images that
 // they are for, from one round; either is refused where points are too few, both together always,
 // and the other score has the same guarantee.

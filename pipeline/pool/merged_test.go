@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -413,19 +412,6 @@ func TestJudgedOneByOne(t *testing.T) {
 			t.Errorf(
 				"one client in %d lies: probabilities differ by %.2g, and by %.2g where nobody is judged",
 				liar, one, trusted)
-		}
-	}
-}
-
-// TestMergedNames: an error of a file names it once.
-func TestMergedNames(t *testing.T) {
-	folder := t.TempDir()
-	empty := filepath.Join(folder, "empty")
-	must.Do(t, os.WriteFile(empty, nil, 0o600))
-	for _, path := range []string{empty, folder, filepath.Join(folder, "none")} {
-		bad := ReadMerged([]string{path}, &merge.Merger{}, nil, nil)
-		if len(bad) != 1 || strings.Count(bad[0].Error(), path) != 1 {
-			t.Errorf("%s: %v, want an error that names it once", path, bad)
 		}
 	}
 }
