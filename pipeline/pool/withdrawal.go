@@ -84,12 +84,8 @@ func (w *Withdrawal) Add(path string) error {
 
 // Sign signs the record and returns its file.
 func (w *Withdrawal) Sign(key *identity.Key) ([]byte, error) {
-	w.Signer, w.Signature = key.Name, nil
-	s, err := w.statement()
-	if err != nil {
-		return nil, err
-	}
-	w.Signature = key.Sign(s)
+	w.Signer = key.Name
+	w.Signature = key.Sign(w.statement())
 	data, err := json.MarshalIndent(w, "", "  ")
 	if err == nil && len(data) >= MaxWithdrawal {
 		err = fmt.Errorf(
@@ -100,12 +96,10 @@ func (w *Withdrawal) Sign(key *identity.Key) ([]byte, error) {
 }
 
 // statement is signed: the digest of the record without its signature.
-func (w *Withdrawal) statement() (identity.Statement, error) {
-	bare := *w
-	bare.Signature = nil
-	data, err := json.Marshal(bare)
+func (w Withdrawal) statement() identity.Statement {
+	w.Signature = nil
 	return identity.Statement{Purpose: identity.Withdrawn, Round: w.Round,
-		Client: w.Signer, Graph: w.Graph, Content: models.DigestBytes(data)}, err
+		Client: w.Signer, Graph: w.Graph, Content: wire.Content(w)}
 }
 
 // VerifyWithdrawal reads a record that one of the keys of a roster signed.
@@ -117,11 +111,7 @@ func VerifyWithdrawal(data []byte, signers *identity.Roster) (*Withdrawal, error
 	if err := wire.Only(data, &w); err != nil {
 		return nil, fmt.Errorf("withdrawal: not a record that fmp pool --record writes: %w", err)
 	}
-	s, err := w.statement()
-	if err != nil {
-		return nil, err
-	}
-	if !signers.Verify(s, w.Signature) {
+	if !signers.Verify(w.statement(), w.Signature) {
 		return nil, fmt.Errorf("%w: the signature in the name of %.128q is not valid",
 			ErrWithdrawal, w.Signer)
 	}

@@ -1,8 +1,6 @@
 package tally
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -58,23 +56,17 @@ type Report struct {
 	Names []string `json:"-"`
 }
 
-func (r *Report) statement() (identity.Statement, error) {
-	bare := *r
-	bare.Signature = nil
-	data, err := json.Marshal(bare)
-	sum := sha256.Sum256(data)
+// statement is that of a site's key about all of a report but its signature.
+func (r Report) statement() identity.Statement {
+	r.Signature = nil
 	return identity.Statement{Purpose: identity.Evaluated, Server: r.Server, Round: r.Round,
-		Client: r.Site, Graph: r.Classifier, Content: hex.EncodeToString(sum[:])}, err
+		Client: r.Site, Graph: r.Classifier, Content: wire.Content(r)}
 }
 
 // Sign names the site and signs the report, and returns its file.
 func (r *Report) Sign(k *identity.Key) ([]byte, error) {
 	r.Site = k.Name
-	s, err := r.statement()
-	if err != nil {
-		return nil, err
-	}
-	r.Signature = k.Sign(s)
+	r.Signature = k.Sign(r.statement())
 	data, err := json.MarshalIndent(r, "", " ")
 	return append(data, '\n'), err
 }
@@ -88,11 +80,7 @@ func Read(data []byte, sites *identity.Roster) (*Report, error) {
 	if err := wire.Only(data, r); err != nil {
 		return nil, fmt.Errorf("report: not what fmp-edge evaluate writes: %w", err)
 	}
-	s, err := r.statement()
-	if err != nil {
-		return nil, fmt.Errorf("report: %w", err)
-	}
-	if !sites.Verify(s, r.Signature) {
+	if !sites.Verify(r.statement(), r.Signature) {
 		return nil, fmt.Errorf("report: the roster has no %.128q with a key that signed it", r.Site)
 	}
 	if err := r.check(); err != nil {

@@ -59,14 +59,11 @@ func (s *Server) Run(ctx context.Context) error {
 			}
 			s.Log.Error("pooling failed", "error", err, "again_in", wait)
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return nil
 		case <-s.wake:
-			timer.Stop()
-		case <-timer.C:
+		case <-time.After(wait):
 		}
 	}
 }
@@ -109,10 +106,7 @@ func (s *Server) due() time.Duration {
 	last := s.versions[len(s.versions)-1]
 	changed := n != len(s.weighed) || s.otherOptions(last)
 	for client, h := range s.in {
-		if changed {
-			break
-		}
-		changed = s.weighed[client].Upload != h.upload
+		changed = changed || s.weighed[client].Upload != h.upload
 	}
 	if !changed {
 		return long

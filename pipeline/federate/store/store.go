@@ -296,15 +296,12 @@ func Redact(urls string) string {
 }
 
 func splitHostPort(address string) (string, int, error) {
-	i := strings.LastIndex(address, ":")
-	if i < 0 {
-		return "", 0, fmt.Errorf("address %q; want HOST:PORT", address)
+	host, text, err := net.SplitHostPort(address)
+	port, _ := strconv.ParseUint(text, 10, 16)
+	if err != nil || port == 0 {
+		return "", 0, fmt.Errorf("address %q; want HOST:PORT, with a port of 1 to 65535", address)
 	}
-	port, err := strconv.Atoi(address[i+1:])
-	if err != nil || port < 1 || port > 65535 {
-		return "", 0, fmt.Errorf("address %q; want a port of 1 to 65535", address)
-	}
-	return strings.Trim(address[:i], "[]"), port, nil
+	return host, int(port), nil
 }
 
 // Close gives up the hold on the state, closes the connection, and stops the embedded server if there is one.

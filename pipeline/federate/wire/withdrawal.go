@@ -81,19 +81,19 @@ func Remains(held int) []string {
 func (w Withdrawal) statement(server string) identity.Statement {
 	w.Signature = ""
 	return identity.Statement{Purpose: identity.Withdrawn, Server: server, Round: w.Round,
-		Client: w.Client, Graph: w.Graph, Content: contentOf(w)}
+		Client: w.Client, Graph: w.Graph, Content: Content(w)}
 }
 
 // statement is that of a server's key about all of a notice but its signature.
 func (n Notice) statement(server string) identity.Statement {
 	n.Signature = ""
 	return identity.Statement{Purpose: identity.Noticed, Server: server, Round: n.Round, Graph: n.Graph,
-		Content: contentOf(n)}
+		Content: Content(n)}
 }
 
-// contentOf is the SHA-256 (hexadecimal) of a value as JSON: of nothing for one that has no JSON,
+// Content is the SHA-256 (hexadecimal) of a value as JSON: of nothing for one that has no JSON,
 // such as a year of five digits.
-func contentOf(v any) string {
+func Content(v any) string {
 	data, _ := json.Marshal(v)
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
