@@ -357,7 +357,8 @@ func (p *predictor) run(ctx context.Context, held *lease, rows bool,
 func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 	given := r.Header.Get("Content-Type")
 	kind, params, err := mime.ParseMediaType(given)
-	image := strings.HasPrefix(kind, "image/") || kind == "application/octet-stream" // its first bytes say of which format
+	// the first bytes of an image say of which format it is
+	image := strings.HasPrefix(kind, "image/") || kind == "application/octet-stream"
 	form, rows := kind == "multipart/form-data", kind == "application/json"
 	if err != nil || !image && !form && !rows {
 		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg or another "+
