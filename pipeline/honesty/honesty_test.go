@@ -140,6 +140,48 @@ func TestHonesty(t *testing.T) {
 	}
 }
 
+// TestAlone: honest clients whose classes nobody else holds are not suspected, although these are like
+// classes that all hold; one of them that sends images of those is found.
+func TestAlone(t *testing.T) {
+	const clients, shared, k = 6, 6, 40
+	const classes = shared + clients
+	for seed := range uint64(8) {
+		for _, kin := range []float64{.3, .6} { // how far alike classes are apart, where two of all are at 1
+			r := rng.New(seed, "alone")
+			lambda, mu := truth(r, classes, k)
+			for y := range clients {
+				for j := range k {
+					mu[(shared+y)*k+j] = mu[y*k+j] + kin*r.NormFloat64()*math.Sqrt(2*lambda[j])
+				}
+			}
+			for _, liar := range []int{-1, 2} {
+				u := Uploads{Clients: clients, Classes: classes, K: k, Masses: make([]float64, clients*classes),
+					Means: make([]float64, clients*classes*k)}
+				for m := range clients {
+					for y := range classes {
+						if y >= shared && y != shared+m || liar < 0 && y < shared && y != m && seed%2 == 0 {
+							continue
+						}
+						of := y
+						if m == liar && y >= shared {
+							of = 0
+						}
+						u.Masses[m*classes+y] = 20
+						for j := range k {
+							u.Means[(m*classes+y)*k+j] = mu[of*k+j] + r.NormFloat64()*math.Sqrt(1./20)
+						}
+					}
+				}
+				for m, p := range must.Get(Infer(t.Context(), u, lambda, 1, 0))(t).Marginal() {
+					if m == liar && p > .1 || m != liar && p < Prior-.01 {
+						t.Errorf("seed %d, classes %.1f apart, liar %v: client %d is honest with %.3f", seed, kin, liar, m, p)
+					}
+				}
+			}
+		}
+	}
+}
+
 // TestFew: a cell's densities under few classes are those under all, for every number of coordinates
 // and for masses as small as a float32 has.
 func TestFew(t *testing.T) {
@@ -147,7 +189,7 @@ func TestFew(t *testing.T) {
 	for k := 1; k <= 40; k++ {
 		for _, n := range []float64{20, 1, 1e-20, 1e-38, math.SmallestNonzeroFloat32} {
 			r := rng.New(uint64(k), "few")
-			st := &state{h: &model{k: k, classes: classes}, iv: math.NaN(), dets: make([]logDet, classes)}
+			st := &state{h: &model{k: k, classes: classes}, n: []float64{1, 1, 1}, iv: math.NaN(), dets: make([]logDet, classes)}
 			l := &cell{iv: meanVariance(n), near: []int{0, 1, 2, classes, classes + 1}}
 			for range classes * k {
 				st.mean, st.v = append(st.mean, r.NormFloat64()), append(st.v, math.Exp(r.NormFloat64()))
