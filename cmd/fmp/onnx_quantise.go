@@ -165,12 +165,6 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(m.Graph.Outputs, func(v onnx.ValueInfo) bool {
-		return isFloat32(v) || v.DType == onnx.Float16 || v.DType == onnx.BFloat16 // which float32 takes the place of
-	}) {
-		return usageErrorf("%s: no output is of float32, by which models are compared; the model's outputs "+
-			"are %s", path, describeValues(m.Graph.Outputs))
-	}
 	ds, batches, tests, err := q.read(cmd, path, m, manifest)
 	if err != nil {
 		return err
@@ -214,7 +208,7 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	return show(cmd, report, report.print)
 }
 
-// quantisable loads a model that is an extractor, or none of fmp's.
+// quantisable loads a model that is an extractor, or none of fmp's, and has an output of floats.
 func quantisable(path string) (*onnx.Model, models.Manifest, error) {
 	m, manifest, err := models.Load(path)
 	if err == nil {
@@ -226,6 +220,12 @@ func quantisable(path string) (*onnx.Model, models.Manifest, error) {
 	if k := manifest.Kind; k != "" && k != models.KindExtractor {
 		return nil, manifest, usageErrorf("%s is of kind %q, which is not quantised: quantise its "+
 			"extractor, and make the client graph from that (fmp fuse --extractor)", path, k)
+	}
+	if !slices.ContainsFunc(m.Graph.Outputs, func(v onnx.ValueInfo) bool {
+		return isFloat32(v) || v.DType == onnx.Float16 || v.DType == onnx.BFloat16 // which float32 takes the place of
+	}) {
+		return nil, manifest, usageErrorf("%s: no output is of float32, by which models are compared; the model's outputs "+
+			"are %s", path, describeValues(m.Graph.Outputs))
 	}
 	return m, manifest, nil
 }

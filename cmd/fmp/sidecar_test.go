@@ -35,7 +35,11 @@ func TestSidecarKept(t *testing.T) {
 		side string
 		more []string
 		want float64 // the mean; 0: no side-car
-	}{{"mean: [64]\nstd: [32]\nscale: 0-255\n", nil, 64}, {"", []string{"--mean", "0.5", "--std", "0.25"}, .5}, {"", nil, 0}} {
+	}{
+		{"mean: [64]\nstd: [32]\nscale: 0-255\n", nil, 64},
+		{"", []string{"--mean", "0.5", "--std", "0.25"}, .5},
+		{"", nil, 0},
+	} {
 		for name, args := range commands {
 			if c.more != nil && name == "half" {
 				continue

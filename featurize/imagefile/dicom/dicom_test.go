@@ -203,7 +203,8 @@ func TestFunctionalGroups(t *testing.T) {
 	}
 	long := append(element{tagItem, "", nil}.append(nil, false, false), words(0x20, 0x10, 8, 0)...)
 	cut := element{0x5200_9229, "SQ", long}
-	must.Fail(Decode(bytes.NewReader(file(implicitVR, pixels, grey(2, 2, 16, 12, 0, cut)...))))(t, "end within an element", "cut")
+	must.Fail(Decode(bytes.NewReader(file(implicitVR, pixels,
+		grey(2, 2, 16, 12, 0, cut)...))))(t, "end within an element", "cut")
 }
 
 // colour are the elements of an image of three samples.
