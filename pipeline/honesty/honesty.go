@@ -635,7 +635,7 @@ var kin = [3]float64{1, 1. / 2, 1. / 4}
 // may be like another without being it. With q_t(x) = N(x; m_j, v_j + 1/a + tλ) and f the density
 // of a fresh class, that of class j becomes
 //
-//	f N(x; m_j, v_j + 1/a) / max(f, max_t q_t(x))
+//	f N(x; m_j, v_j + 1/a) / max(f, mean_t q_t(x))
 //
 // so that a mean of another's very images still tells, and one that is merely near does not.
 func (st *state) related(l *cell, out []float64) {
@@ -650,15 +650,18 @@ func (st *state) related(l *cell, out []float64) {
 		mean, v := st.mean[c*k:][:k], st.v[c*k:][:k]
 		var near [len(kin)]float64
 		for i, t := range kin {
-			q := 0.0
+			q, logs, product := 0.0, 0.0, 1.0
 			for j, x := range l.x[:k] {
 				d, s := x-mean[j], v[j]+l.iv+t*st.h.lambda[j]
-				q += d*d/s + math.Log(s)
+				q += d * d / s
+				if product *= s; product < 1e-200 || product > 1e200 {
+					logs += math.Log(product)
+					product = 1
+				}
 			}
-			near[i] = -0.5*(q+float64(k)*log2pi) - math.Log(float64(len(kin)))
+			near[i] = -0.5*(q+logs+math.Log(product)+float64(k)*log2pi) - math.Log(float64(len(kin)))
 		}
-		best := max(l.fresh, logSum(near[:]))
-		out[at] += l.fresh - best
+		out[at] += l.fresh - max(l.fresh, logSum(near[:]))
 	}
 }
 

@@ -143,7 +143,7 @@ func TestHonesty(t *testing.T) {
 // TestAlone: honest clients whose classes nobody else holds are not suspected, although these are like
 // classes that all hold; one of them that sends images of those is found.
 func TestAlone(t *testing.T) {
-	const clients, shared, k = 6, 6, 40
+	const clients, shared, k = 5, 5, 40
 	const classes = shared + clients
 	for seed := range uint64(8) {
 		for _, kin := range []float64{.3, .6} { // how far alike classes are apart, where two of all are at 1
@@ -154,9 +154,10 @@ func TestAlone(t *testing.T) {
 					mu[(shared+y)*k+j] = mu[y*k+j] + kin*r.NormFloat64()*math.Sqrt(2*lambda[j])
 				}
 			}
-			for _, liar := range []int{-1, 2} {
+			for which := range 4 {
+				liar, wide := []int{-1, 2}[which%2], which > 1
 				u := Uploads{Clients: clients, Classes: classes, K: k, Masses: make([]float64, clients*classes),
-					Means: make([]float64, clients*classes*k)}
+					Means: make([]float64, clients*classes*k), Wide: wide}
 				for m := range clients {
 					for y := range classes {
 						if y >= shared && y != shared+m || liar < 0 && y < shared && y != m && seed%2 == 0 {
@@ -174,7 +175,8 @@ func TestAlone(t *testing.T) {
 				}
 				for m, p := range must.Get(Infer(t.Context(), u, lambda, 1, 0))(t).Marginal() {
 					if m == liar && p > .1 || m != liar && p < Prior-.01 {
-						t.Errorf("seed %d, classes %.1f apart, liar %v: client %d is honest with %.3f", seed, kin, liar, m, p)
+						t.Errorf("seed %d, classes %.1f apart, liar %d, wide %v: client %d is honest with %.3f", seed, kin, liar, wide,
+							m, p)
 					}
 				}
 			}

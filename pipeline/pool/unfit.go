@@ -66,7 +66,7 @@ func (r *Round) measure() error {
 		missing = cmp.Or(missing, err)
 	}
 	return fmt.Errorf("the client graph does not tell how far out class means of images are: %w; give the graph "+
-		"that fmp fuse wrote", missing)
+		"that fmp fuse wrote", cmp.Or(missing, errors.New("there is none")))
 }
 
 // Checker returns [Round.Check] of single uploads behind a client graph, for those that are summed:
