@@ -27,7 +27,8 @@
 // Where half of the clients differ by the F test and are not found in this way, or the evidence
 // tells of effects beyond those found (evident), all have one: e_mc has a variance of its own for
 // each client, T is of low rank plus a multiple of I, and all are estimated by evidence
-// (shrinkage).
+// (shrinkage). Clients whose classes hardly lie apart are no such evidence: one mean for all classes
+// differs from the others' by more than its noise, and by no camera.
 //
 // The covariance of effects over clients is that of those found, of low rank (Effects.ToCome); a
 // client to come has an effect of that covariance.
@@ -60,6 +61,9 @@ const (
 	// minSlope is how far apart a camera leaves classes at least, as a share of their distances in
 	// others' images.
 	minSlope = 0.5
+	// minTelling is that from which on a client is evidence of effects: halfway from one mean for all
+	// classes, 0, to minSlope. At minSlope sites of strong noise or blur would hide that all differ.
+	minTelling = 0.25
 )
 
 // Effects are those of a round's clients.
@@ -224,6 +228,7 @@ func effects(found [][]float64, share []float64, cells [][]cell, l Law) *Effects
 func common(cells [][]cell, found [][]float64, classes int, l Law) (*Effects, error) {
 	k, _ := l.back.Dims()
 	in, near, held, differ, of := make([][]cell, len(cells)), make([]bool, len(cells)), 0, 0, 0
+	apart, tell := make([][]cell, len(cells)), 0 // cells of the clients that tell of effects
 	effective := 1.
 	for m, d := range differences(cells, found, classes, k) {
 		if d == nil {
@@ -236,6 +241,9 @@ func common(cells [][]cell, found [][]float64, classes int, l Law) (*Effects, er
 			continue
 		}
 		in[m] = cells[m]
+		if d.slope >= minTelling {
+			apart[m], tell = cells[m], tell+1
+		}
 		if held++; !alike {
 			differ++
 		}
@@ -244,7 +252,10 @@ func common(cells [][]cell, found [][]float64, classes int, l Law) (*Effects, er
 		return nil, nil
 	}
 	if 2*differ <= of {
-		if ok, err := evident(without(in, found), classes, k, effective); !ok || err != nil {
+		if tell < 3 { // as in Estimate
+			return nil, nil
+		}
+		if ok, err := evident(without(apart, found), classes, k, effective); !ok || err != nil {
 			return nil, err
 		}
 	}

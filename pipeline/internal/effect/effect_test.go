@@ -153,40 +153,44 @@ func TestEffects(t *testing.T) {
 
 // TestNoEffect: where no client has another camera, hardly any round has an effect: not with all
 // classes at each client, nor with a few, nor where false names of classes, a lie in one class or
-// heavy tails set a client apart.
+// one mean for all classes, of up to all clients but two, set clients apart.
 func TestNoEffect(t *testing.T) {
-	const rounds, oneMean = 100, "all classes at one mean"
+	const rounds = 100
 	few := func(m, c int) bool { return (c+m)%3 == 0 || c == m%classes }
 	still := func(*rand.Rand, int, int) []float64 { return nil }
 	for name, of := range map[string]struct {
 		held func(m, c int) bool
 		move func(r *rand.Rand, m, c int) []float64
+		one  int // clients that send the first client's mean of its first class for all
 	}{
-		"alike":       {all, still},
-		"few classes": {few, still},
+		"alike":       {all, still, 0},
+		"few classes": {few, still, 0},
 		"a lie in one class": {all, func(_ *rand.Rand, m, c int) []float64 {
 			if m > 0 || c > 0 {
 				return nil
 			}
 			return slices.Repeat([]float64{3}, dx)
-		}},
-		oneMean: {all, still},
+		}, 0},
+		"all classes at one mean":              {all, still, 1},
+		"half at one mean":                     {all, still, clients / 2},
+		"few classes, half at one mean":        {few, still, clients / 2},
+		"few classes, more than half":          {few, still, clients/2 + 1},
+		"few classes, all but two at one mean": {few, still, clients - 2},
 		"false names": {all, func(r *rand.Rand, m, _ int) []float64 {
 			if m > 1 {
 				return nil
 			}
 			return normal(r.NormFloat64, dx, 3)
-		}},
+		}, 0},
 	} {
 		wrong := 0
 		for i := range rounds {
 			r := rng.New(uint64(i), "none", name)
 			white, back := maps(t, r)
 			sets := round(r, back, of.held, func(m, c int) []float64 { return of.move(r, m, c) })
-			if name == oneMean { // the last client sends the mean of its first class for all
-				s := sets[clients-1]
+			for _, s := range sets[clients-of.one:] {
 				for i := range s.N {
-					copy(s.Row(i)[:dx], s.Row(0)[:dx])
+					copy(s.Row(i)[:dx], sets[0].Row(0)[:dx])
 				}
 			}
 			e := must.Get(Estimate(sets, white, back))(t)
@@ -196,6 +200,53 @@ func TestNoEffect(t *testing.T) {
 		}
 		if wrong > rounds*5/100 {
 			t.Errorf("%s: %d of %d rounds have an effect; want at most 5%%", name, wrong, rounds)
+		}
+	}
+}
+
+// TestOneMean: where no client has another camera, few rounds have an effect in which up to eight
+// of ten clients send one mean for all classes, with a few images of each, in coordinates of unequal
+// variance.
+func TestOneMean(t *testing.T) {
+	const rounds, k, classes, clients = 40, 48, 10, 10
+	one := mat.NewDense(k, k, nil)
+	for j := range k {
+		one.Set(j, j, 1)
+	}
+	for _, liars := range []int{4, 5, 8} {
+		wrong := 0
+		for i := range rounds {
+			r := rng.New(uint64(i), "one mean", liars)
+			deviation := func(j int) float64 { return math.Pow(float64(j+1), -0.5) }
+			class := normal(r.NormFloat64, classes*k, 2)
+			var sets []*point.Set
+			for m := range clients {
+				s := point.New(classes, k, classes)
+				for c := range classes {
+					n := math.Floor(20 * math.Pow(r.Float64(), 4))
+					from := c
+					if m < liars {
+						from = 0
+					}
+					for j, row := 0, s.Row(c); j < k && n > 0; j++ {
+						x := class[from*k+j]
+						if from == c {
+							x += r.NormFloat64() / math.Sqrt(n)
+						}
+						row[j] = float32(x * deviation(j))
+					}
+					s.Row(c)[k+c], s.W[c] = 1, float32(n)
+				}
+				sets = append(sets, s.Held())
+			}
+			if must.Get(Estimate(sets, one, one))(t).Any() {
+				wrong++
+			}
+		}
+		t.Logf("%d of %d clients: %d of %d rounds have an effect", liars, clients, wrong, rounds)
+		if wrong > rounds*15/100 {
+			t.Errorf("%d of %d clients: %d of %d rounds have an effect; want at most 15%%", liars, clients,
+				wrong, rounds)
 		}
 	}
 }
