@@ -77,7 +77,8 @@ scale for each output channel. The ranges of values are those on images of --ima
 one folder of images for each class, or a data set by name. Normalisations are folded into
 convolutions first. Half of the --calibrate images choose the ranges. The others measure the loss:
 the squared error of the outputs as a share of their variance. Where it is above --loss, the layers
-that cost most stay in float32, a share of --float at most.
+that cost most stay in float32, a share of --float at most. Layers whose input is infinite, 0
+throughout or an output of MODEL stay in float32 too.
 
 A classifier, client graph or predictor of fmp is refused: quantise the extractor, and make the
 client graph from it (fmp fuse --extractor).
@@ -118,7 +119,7 @@ a side-car file say how images are fed to MODEL, OUT.yaml says the same of the m
 		"of weights: 8, or 7 for the ONNX Runtime on x86 without VNNI, which saturates sums of 8")
 	f.Float64Var(&q.o.Loss, "loss", q.o.Loss, "loss above which layers stay in float32")
 	f.Float64Var(&q.o.Float, "float", q.o.Float,
-		"share of the layers that may stay in float32, 0 to 1")
+		"share of the layers that may stay in float32 for their loss, 0 to 1")
 	f.Float64Var(&q.seconds, "seconds", 1, "how long to measure each engine and model, 0.01 to 600")
 	preprocessingFlags(cmd, &q.x)
 	jsonFlag(cmd, "print JSON")

@@ -433,6 +433,9 @@ func TestErrors(t *testing.T) {
 	b = build.New("infinite output")
 	b.Output("scores", b.Log(b.Relu(b.MatMul(b.Input("x", onnx.Float32, "n", 4), b.Param("w", onnx.ZerosF32(4, 4))))))
 	logs := must.Get(b.Model())(t)
+	b = build.New("zeros")
+	b.Output("scores", b.MatMul(b.Input("x", onnx.Float32, "n", 4), b.Param("w", drawn(rand.New(rand.NewPCG(1, 2)), 1, 4, 4))))
+	zeros := must.Get(b.Model())(t)
 	static := func(m *onnx.Model, batches []Batch, o Options) error {
 		_, _, err := Static(t.Context(), m, e, batches, o)
 		return err
@@ -455,6 +458,8 @@ func TestErrors(t *testing.T) {
 		{"share", static(m, batches, Options{Float: 2}), "share in float32 2"},
 		{"no number", static(m, infinite, Options{}), ": a number is NaN"},
 		{"infinite", static(logs, []Batch{{"x": onnx.ZerosF32(1, 4)}}, Options{}), `output "scores": a number is infinite`},
+		{"no layer in bytes", static(zeros, []Batch{{"x": onnx.ZerosF32(1, 4)}}, Options{}),
+			`value "x": it is infinite, 0 throughout or an output`},
 		{"bits", weights(m, 3, 1), "3 bits"},
 		{"small", weights(m, 8, 1<<20), "of 1048576 elements or more"},
 	} {
@@ -491,6 +496,60 @@ func TestMasks(t *testing.T) {
 		})
 		if report.All > .01 || stored != c.bytes {
 			t.Errorf("%v: the loss is %.4f, the scores in bytes: %v", c.out, report.All, stored)
+		}
+	}
+}
+
+// TestLeft: layers whose input is infinite, 0 throughout or an output of the model stay in float32,
+// and the report names them. An infinite output is refused where models are compared by it.
+func TestLeft(t *testing.T) {
+	log := func(b *build.Builder, h build.Ref) build.Ref { return b.Log(b.Relu(h)) }
+	none := func(*build.Builder, build.Ref, build.Ref) {}
+	for _, c := range []struct {
+		name        string
+		of          func(b *build.Builder, h build.Ref) build.Ref // the input of the last layer
+		first, last func(b *build.Builder, h, v build.Ref)        // other outputs
+		left        int
+		refused     string
+	}{
+		{"numbers", (*build.Builder).Relu, none, none, 0, ""},
+		{"infinite", log, none, none, 1, ""},
+		{"0 throughout", func(b *build.Builder, h build.Ref) build.Ref {
+			return b.Relu(b.Op("Neg", []build.Ref{b.Relu(h)}))
+		}, none, none, 1, ""},
+		{"output", (*build.Builder).Relu, none, func(b *build.Builder, _, v build.Ref) { b.Output("v", v) }, 1, ""},
+		{"last output infinite", (*build.Builder).Relu, none,
+			func(b *build.Builder, h, _ build.Ref) { b.Output("log", log(b, h)) }, 0, ""},
+		{"first output infinite", (*build.Builder).Relu,
+			func(b *build.Builder, h, _ build.Ref) { b.Output("log", log(b, h)) }, none, 0,
+			`output "log": a number is infinite; export the model without this output, or use --weights-only`},
+	} {
+		r := rand.New(rand.NewPCG(7, 8))
+		above := drawn(r, .1, 8, 8) // 0, for no product of an infinity to be NaN
+		for i, v := range above.F32() {
+			above.F32()[i] = float32(math.Abs(float64(v)))
+		}
+		b := build.New("left")
+		h := b.MatMul(b.Input("x", onnx.Float32, "n", 8), b.Param("u", drawn(r, 1, 8, 8)))
+		v := c.of(b, h)
+		c.first(b, h, v)
+		b.Output("scores", b.Add(b.MatMul(h, b.Param("w", drawn(r, 1, 8, 8))), b.Exp(b.MatMul(v, b.Param("above", above)))))
+		c.last(b, h, v)
+		q, report, err := Static(t.Context(), must.Get(b.Model())(t), inGo(t, false),
+			[]Batch{{"x": drawn(r, 1, 64, 8)}}, Options{})
+		if c.refused != "" {
+			must.Fail(err)(t, c.refused, c.name)
+			continue
+		}
+		must.Do(t, err)
+		var float []string
+		for _, n := range q.Graph.Nodes {
+			if n.Op == "MatMul" && q.Graph.Initializers[n.Inputs[1]] != nil {
+				float = append(float, n.Label())
+			}
+		}
+		if report.Layers != 3 || len(float) != c.left || !slices.Equal(report.Float, float) || !(report.Loss < .01) {
+			t.Errorf("%s: the report is %+v; in float32 are %v, want %d", c.name, report, float, c.left)
 		}
 	}
 }

@@ -24,7 +24,8 @@ type Options struct {
 	// Loss is the most that the outputs may lose, as a share of their variance. Where they lose
 	// more, the layers that cost most stay in float32.
 	Loss float64
-	// Float is the most layers that may stay in float32, as a share of all; 0 lets none.
+	// Float is the most layers that may stay in float32 for their loss, as a share of those that can
+	// compute in bytes; 0 lets none.
 	Float float64
 	// Bits of weights: 8, or 7 for x86 processors without VNNI: there the ONNX Runtime adds two
 	// products of an activation and a weight in 16 bits, and saturates where weights have 8, unless
@@ -45,7 +46,7 @@ type Report struct {
 	Float  []string `json:"float,omitempty"`  // of them, those left in float32
 	Folded int      `json:"folded,omitempty"` // normalisations that were folded
 	// Loss is the squared error of the outputs on the images that chose no range, as a share of
-	// their variance; All is that of all layers in bytes.
+	// their variance; All is that with all layers in bytes that can be.
 	Loss float64 `json:"loss"`
 	All  float64 `json:"loss_of_all_layers"`
 }
@@ -248,13 +249,38 @@ func (s *static) calibrate(ctx context.Context, batches []Batch) error {
 		// A mask of -Inf has no range: it stays in float32, and so do the layers that need one.
 		maps.DeleteFunc(s.spans, func(_ string, sp *span) bool { return math.IsInf(sp.hi-sp.lo, 0) })
 	}
-	for _, v := range s.model.Graph.Outputs {
-		if s.active(v.Name) && s.spans[v.Name] == nil {
-			return fmt.Errorf("output %q: a number is infinite; name an output of finite numbers as the "+
-				"model's", v.Name)
-		}
+	outputs := s.model.Graph.Outputs // by the first of float32 models are compared
+	if i := slices.IndexFunc(outputs, func(v onnx.ValueInfo) bool { return s.active(v.Name) }); i >= 0 &&
+		s.spans[outputs[i].Name] == nil {
+		return fmt.Errorf("output %q: a number is infinite; export the model without this output, or use "+
+			"--weights-only", outputs[i].Name)
 	}
-	return nil
+	return s.leave()
+}
+
+// leave leaves the layers in float32 whose input cannot be quantised.
+func (s *static) leave() error {
+	nodes := s.model.Graph.Nodes
+	first := nodes[s.layers[0]]
+	s.layers = slices.DeleteFunc(s.layers, func(l int) bool {
+		if s.can(nodes[l].Inputs[0]) {
+			return false
+		}
+		s.report.Float = append(s.report.Float, nodes[l].Label())
+		return true
+	})
+	if len(s.layers) > 0 {
+		return nil
+	}
+	return fmt.Errorf("value %q: it is infinite, 0 throughout or an output of the model, and so is the "+
+		"input of each other layer: none can compute in bytes; use --weights-only", first.Inputs[0])
+}
+
+// can reports whether a value can be quantised: a float32 that is no constant and no output of the
+// model. One that was 0 throughout has no range: an adapter that is still to be fed gives such.
+func (s *static) can(v string) bool {
+	return s.spans[v] != nil && s.spans[v].lo < s.spans[v].hi &&
+		!slices.ContainsFunc(s.model.Graph.Outputs, func(o onnx.ValueInfo) bool { return o.Name == v })
 }
 
 func (s *static) tell(done, all int) {
@@ -327,7 +353,7 @@ func (s *static) choose(ctx context.Context, batches []Batch) (*onnx.Model, *Rep
 }
 
 // loss is the squared error of a model's outputs as a share of their variance, the mean over
-// outputs of float32.
+// outputs of finite float32 numbers.
 func (s *static) loss(ctx context.Context, m *onnx.Model, batches []Batch,
 	want []map[string]*onnx.Tensor) (float64, error) {
 	session, err := s.engine.Load(m)

@@ -109,13 +109,6 @@ func (w *writer) markAll(values ...string) {
 	}
 }
 
-// can reports whether a value can be quantised: a float32 that is no constant and no output of the
-// model. One that was 0 throughout has no range: an adapter that is still to be fed gives such.
-func (w *writer) can(v string) bool {
-	return w.spans[v] != nil && w.spans[v].lo < w.spans[v].hi &&
-		!slices.ContainsFunc(w.g.Outputs, func(o onnx.ValueInfo) bool { return o.Name == v })
-}
-
 // last returns the value behind a node and the rectifier that alone reads it: bytes that end at 0
 // rectify by themselves.
 func (w *writer) last(n *onnx.Node) string {
