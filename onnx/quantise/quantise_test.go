@@ -353,6 +353,20 @@ func TestShared(t *testing.T) {
 	}
 }
 
+// TestSharedScales: readers of the same scales share a constant, and those of others have their own.
+func TestSharedScales(t *testing.T) {
+	c := newConstants(&onnx.Graph{Initializers: map[string]*onnx.Tensor{}})
+	for _, k := range []struct {
+		last  float32
+		named string
+	}{{3, "w/integers"}, {3, "w/integers"}, {4, "w/integers/2"}} {
+		n, _ := c.dequantise("w", onnx.Vector[int8](1, 2), onnx.Vector(1, k.last), nil, onnx.IntAttr("axis", 0))
+		if scales := c.g.Initializers[n.Inputs[1]].F32(); n.Inputs[0] != k.named || scales[1] != k.last {
+			t.Errorf("a scale of %v: %v of %v; want %s", k.last, n.Inputs, scales, k.named)
+		}
+	}
+}
+
 // TestBlocks: each block has its own scale, along any axis, the last block shorter.
 func TestBlocks(t *testing.T) {
 	w := onnx.ZerosF32(3, 2*Block+5, 2)

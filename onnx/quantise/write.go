@@ -1,6 +1,8 @@
 package quantise
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
@@ -227,7 +229,8 @@ func newConstants(g *onnx.Graph) *constants {
 // returns a node that reads it, and its output.
 func (c *constants) dequantise(base string, q, scale, zero *onnx.Tensor,
 	attrs ...onnx.Attr) (*onnx.Node, string) {
-	key := fmt.Sprint(base, attrs, scale.Data)
+	raw, _ := binary.Append(nil, binary.LittleEndian, scale.F32()) // numbers are always written
+	key := fmt.Sprint(base, attrs, sha256.Sum256(raw))
 	in := c.kept[key]
 	if in == nil {
 		in = []string{c.names.add(base + "/integers"), c.names.add(base + "/scales")}
