@@ -232,8 +232,7 @@ func (b *bench) rivals(ctx context.Context, clients []*point.Set, tests []domain
 	plain, centred := view{clients: clients}, view{}
 	var unlabelled [][]float32
 	for _, c := range clients {
-		x := features(c)
-		centred.clients = append(centred.clients, withFeatures(c, less(x, meanOf(x))))
+		centred.clients = append(centred.clients, centredSet(c))
 	}
 	for _, d := range tests {
 		rows := d.rows[len(d.shift.Labels)/2*b.dx:]
@@ -265,6 +264,12 @@ func (b *bench) rivals(ctx context.Context, clients []*point.Set, tests []domain
 		}
 	}
 	return nil
+}
+
+// centredSet returns a client's points less their mean.
+func centredSet(c *point.Set) *point.Set {
+	x := features(c)
+	return withFeatures(c, less(x, meanOf(x)))
 }
 
 // clients draws the images of the clients of each domain from the first half.

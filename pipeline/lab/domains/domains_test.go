@@ -1,12 +1,14 @@
 package domains
 
 import (
+	"slices"
 	"testing"
 
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
 )
 
@@ -75,5 +77,21 @@ func TestRun(t *testing.T) {
 	if of["FMP, for its client"].Unknown != nil || of["FMP, a client to come"].Unknown == nil {
 		t.Error("a classifier for a client of the round is scored on a kind that no client has, or one " +
 			"for a client to come is not")
+	}
+}
+
+// TestCentred: a centred client's features have mean 0, and the client is as it was.
+func TestCentred(t *testing.T) {
+	s := point.New(3, 2, 2)
+	for i := range s.N {
+		copy(s.Row(i), []float32{float32(i), 10, 1, 0})
+	}
+	c := centredSet(s)
+	for i := range s.N {
+		want := []float32{float32(i - 1), 0, 1, 0}
+		if row := c.Row(i); !slices.EqualFunc(row, want, func(a, b float32) bool { return max(a-b, b-a) < 1e-5 }) ||
+			s.Row(i)[1] != 10 {
+			t.Errorf("row %d is %v of %v; want %v", i, row, s.Row(i), want)
+		}
 	}
 }
