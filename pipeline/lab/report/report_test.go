@@ -412,6 +412,30 @@ func TestWriteMakesAWholePageAndPlots(t *testing.T) {
 	}
 }
 
+// TestRoundTicks: ticks are few, of different labels and without a negative zero.
+func TestRoundTicks(t *testing.T) {
+	for _, c := range []struct {
+		lo, hi float64
+		want   string
+	}{
+		{0, 1, "0.0 0.2 0.4 0.6 0.8 1.0"},
+		{.31, .36, "0.31 0.32 0.33 0.34 0.35 0.36"},
+		{-2, 700, "0 200 400 600"},
+		{0, 1e-6, "0.0000000 0.0000002 0.0000004 0.0000006 0.0000008 0.0000010"},
+		{-.1, .1, "-0.10 -0.05 0.00 0.05 0.10"},
+		{1, 1, ""},
+		{0, math.Inf(1), ""},
+	} {
+		var labels []string
+		for _, k := range (roundTicks{}).Ticks(c.lo, c.hi) {
+			labels = append(labels, k.Label)
+		}
+		if got := strings.Join(labels, " "); got != c.want {
+			t.Errorf("%v to %v: %s; want %s", c.lo, c.hi, got, c.want)
+		}
+	}
+}
+
 // TestApartBy: names are a line's height apart, within the plot, in the order of their marks, and
 // one in the open stays at its own.
 func TestApartBy(t *testing.T) {
