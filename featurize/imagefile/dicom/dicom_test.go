@@ -167,18 +167,19 @@ func TestGrey(t *testing.T) {
 }
 
 // TestFunctionalGroups: an enhanced image's rescaling and window act as those of others do, whether
-// its sequences have a length or an end.
+// its sequences have a length or an end, and where their VR is unknown.
 func TestFunctionalGroups(t *testing.T) {
 	pixels := words(512, 562, 612, 0)
 	values := []element{text(tagCentre, "DS", "100"), text(tagWidth, "DS", "201"),
 		text(tagIntercept, "DS", "-1024"), text(tagSlope, "DS", "2")}
 	want := must.Get(Decode(bytes.NewReader(file(explicitVR, pixels, grey(2, 2, 16, 12, 0, values...)...))))(t)
-	for _, syntax := range []string{implicitVR, explicitVR} {
+	for _, c := range []struct{ syntax, kind string }{{implicitVR, "SQ"}, {explicitVR, "SQ"}, {explicitVR, "UN"}} {
+		syntax := c.syntax
 		for _, ends := range []bool{false, true} {
 			of := func(tag uint32, inner ...element) element {
 				var b []byte
 				for _, e := range inner {
-					b = e.append(b, syntax == explicitVR, bytes.HasSuffix(e.value, end))
+					b = e.append(b, syntax == explicitVR && c.kind == "SQ", bytes.HasSuffix(e.value, end))
 				}
 				if ends {
 					b = element{tagItemEnd, "", nil}.append(b, false, false)
@@ -187,14 +188,14 @@ func TestFunctionalGroups(t *testing.T) {
 				if ends {
 					b = append(b, end...)
 				}
-				return element{tag, "SQ", b}
+				return element{tag, c.kind, b}
 			}
 			other := of(0x0028_9110, text(0x0028_0030, "DS", `1\1`), text(tagWidth, "DS", "7"))
 			groups := []element{of(0x5200_9229, other, of(0x0028_9145, values[2:]...)),
 				of(0x5200_9230, of(0x0020_9111, short(0x0020_9157, 1)), of(0x0028_9132, values[:2]...))}
 			data := file(syntax, pixels, grey(2, 2, 16, 12, 0, groups...)...)
 			if got, err := Decode(bytes.NewReader(data)); err != nil || !reflect.DeepEqual(got, want) {
-				t.Errorf("%s, ends %v: %v, %v; want %v", syntax, ends, got, err, want)
+				t.Errorf("%s, ends %v: %v, %v; want %v", c, ends, got, err, want)
 			}
 			groups[1] = of(0x5200_9230, of(0x0028_9132, table))
 			must.Fail(Decode(bytes.NewReader(file(syntax, pixels, grey(2, 2, 16, 12, 0,
