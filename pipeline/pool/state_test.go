@@ -107,3 +107,32 @@ func TestStateOfMoments(t *testing.T) {
 		t.Logf("NLL of the sums is %.4f, of the uploads %.4f", b, a)
 	}
 }
+
+// TestSumsReach: sums of class means, of a state and of merged uploads, may lie beyond the bound of
+// single uploads by their rounding alone.
+func TestSumsReach(t *testing.T) {
+	w := newWorld(t)
+	g, f := w.client(t, true)
+	o := Options{Predictor: w.predictor, Open: "none"}
+	r := must.Get(New(w.uploads(t, g, f, 9, 12), g, f, o))(t)
+	for out, refused := range map[float64]bool{0.99: false, 1.015: false, 1.03: true} {
+		u := *w.uploads(t, g, f, 9, 12)[1].Upload
+		u.Points = u.Points.Compact()
+		row := u.Points.Features(0)
+		scale := out / must.Get(r.reach.Compute(u.Points))(t)[0]
+		for j := range row {
+			row[j] *= float32(scale)
+		}
+		if _, err := New([]Upload{{Upload: &u}}, g, f, o); (err == nil) != (out < 1) {
+			t.Errorf("%v of the radius, a single upload: %v", out, err)
+		}
+		s, _ := must.Get2(Update(nil, []Upload{{Upload: &u, Digest: strings.Repeat("a", 64)}}, nil))(t)
+		_, state := NewState(s, g, f, o)
+		joined := r.Join(&Rest{Means: u.Points, Summed: 2, N: u.N})
+		for of, err := range map[string]error{"a state": state, "merged": joined} {
+			if (err != nil) != refused || refused && !strings.Contains(err.Error(), "as far out") {
+				t.Errorf("%v of the radius, %s: %v", out, of, err)
+			}
+		}
+	}
+}
