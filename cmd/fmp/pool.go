@@ -559,12 +559,16 @@ func (p *pooled) moments() string {
 	}
 	unmeasured := ""
 	if p.Unmeasured != "" {
-		unmeasured = fmt.Sprintf("            the temperature was not measured, and kappa is a guess: %s; "+
-			"calibration points tell it (fmp-edge compress --calibrate 10), as do labelled images "+
-			"(fmp fuse --dataset)\n", p.Unmeasured)
+		unmeasured = "            " + guessed(p.Unmeasured, "fmp-edge compress --calibrate 10") + "\n"
 	}
 	return fmt.Sprintf("form:       moments, %s (kappa %s)\n%s", corpus, kappaText(p.Kappa[0], p.Kappa[1]),
 		unmeasured)
+}
+
+// guessed says why nothing told the temperature, and the remedies: calibration points, got by an option.
+func guessed(why, by string) string {
+	return fmt.Sprintf("the temperature was not measured, and kappa is a guess: %s; calibration points "+
+		"tell it (%s), as do labelled images (fmp fuse --dataset)", why, by)
 }
 
 // print describes the result for people.

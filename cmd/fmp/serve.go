@@ -670,6 +670,21 @@ type summary struct {
 	Unlike string `json:"unlike,omitempty"`
 	// Unknown names classes of the round that the corpus lacks.
 	Unknown string `json:"unknown,omitempty"`
+	// Unmeasured says why nothing told the temperature of a round of moments, and Heavy which feature
+	// drowns the others.
+	Unmeasured string `json:"temperature_unmeasured,omitempty"`
+	Heavy      string `json:"heavy_feature,omitempty"`
+}
+
+// warnings are those of a version.
+func (s *summary) warnings() (out []string) {
+	if s.Heavy != "" {
+		out = append(out, s.Heavy)
+	}
+	if s.Unmeasured != "" {
+		out = append(out, guessed(s.Unmeasured, "calibrate of the round file"))
+	}
+	return out
 }
 
 func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Pooled, error) {
@@ -738,7 +753,7 @@ func (p *pooling) poolRest(ctx context.Context, uploads []pool.Upload,
 	}
 	s := summary{Samples: len(post.Ensembles[0])}
 	if r.Moments() {
-		s.Scope = scopeMoments
+		s.Scope, s.Unmeasured, s.Heavy = scopeMoments, post.Unmeasured, r.Heavy()
 	} else if r.Method() == "FMP" {
 		s.Scope = posterior.ScopeClosed
 		if open, _ := pool.Open(post); open {
@@ -757,7 +772,7 @@ func (p *pooling) poolRest(ctx context.Context, uploads []pool.Upload,
 		}
 		s.Disputed = strings.Join(disputed(j, r.Client.Classes), ", ")
 	}
-	made.Summary = s
+	made.Summary, made.Warnings = s, s.warnings()
 	return made, nil
 }
 

@@ -25,6 +25,8 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate"
@@ -744,6 +746,63 @@ func TestRoundCorpus(t *testing.T) {
 	must.Do(t, os.WriteFile(at("corpus.upload"), data[:50], 0o600))
 	if _, err := load("moments.onnx"); err == nil || !strings.Contains(err.Error(), "corpus") {
 		t.Errorf("half a corpus: %v", err)
+	}
+}
+
+// TestServeWarns: a version of moments says in its account and in the log that nothing told the
+// temperature, and which feature drowns the others.
+func TestServeWarns(t *testing.T) {
+	const dx, images = 16, 40
+	graph := filepath.Join(t.TempDir(), "moments.onnx")
+	ran(t, "fuse", "--extractor", saveNet(t, onnx.ZerosF32(192, dx)), "--class-names", "a,b", "--engine", "pure",
+		"-o", graph)
+	m, f := must.Get2(models.Load(graph))(t)
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
+	t.Cleanup(func() { eng.Close() })
+	for name, c := range map[string]struct {
+		heavy, kappa      float64
+		drowns, guess     string
+		warnings, clients int
+	}{
+		"one client":      {1, 0, "", "one client alone counts", 1, 1},
+		"heavy":           {1000, 0.85, "number 3 of 16", "", 1, 2},
+		"heavy and alone": {1000, 0, "number 3 of 16", "one client alone counts", 2, 1},
+		"neither":         {1, 0.85, "", "", 0, 2},
+	} {
+		var uploads []pool.Upload
+		for i := range c.clients {
+			r, rows, labels := rng.New(1, "warns", i), make([]float32, images*dx), make([]int, images)
+			for at := range rows {
+				v := r.Float64()
+				if at%dx == 3 {
+					v *= c.heavy
+				}
+				labels[at/dx], rows[at] = at/dx%2, float32(v)
+			}
+			for at := range images {
+				row, sum := rows[at*dx:][:dx], float32(0)
+				for _, v := range row {
+					sum += v
+				}
+				for j, v := range row {
+					row[j] = float32(math.Sqrt(float64(v / sum)))
+				}
+			}
+			u := &federate.Upload{Client: fmt.Sprint("client ", i), Model: f.Digest, N: images}
+			u.Points, u.Within = must.Get2(moments.Parted(rows, dx, labels, 2, nil))(t)
+			uploads = append(uploads, pool.Upload{Upload: u})
+		}
+		p := &pooling{graph: m, client: f, eng: eng, options: pool.Options{Samples: 2, Seed: 1}}
+		p.client.Kappa, p.client.KappaDeviation = c.kappa, c.kappa/4
+		made := must.Get(p.pool(t.Context(), uploads))(t)
+		s, said := made.Summary.(summary), strings.Join(made.Warnings, "\n")
+		if !strings.HasPrefix(s.Heavy, c.drowns) || (s.Heavy == "") != (c.drowns == "") ||
+			!strings.HasPrefix(s.Unmeasured, c.guess) || (s.Unmeasured == "") != (c.guess == "") {
+			t.Errorf("%s: the account is %+v", name, s)
+		}
+		if len(made.Warnings) != c.warnings || !strings.Contains(said, c.drowns) || !strings.Contains(said, c.guess) {
+			t.Errorf("%s: the log has %q", name, said)
+		}
 	}
 }
 

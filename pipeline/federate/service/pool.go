@@ -189,6 +189,9 @@ func (s *Server) Pool(ctx context.Context) (err error) {
 	s.metrics.pooled.Observe(time.Since(start).Seconds())
 	s.Log.Info("classifier made", "version", v.Number, "clients", v.Clients, "points", v.Points,
 		"digest", v.Digest, "seconds", time.Since(start).Seconds())
+	for _, text := range made.Warnings {
+		s.Log.Warn(text, "version", v.Number)
+	}
 	return nil
 }
 

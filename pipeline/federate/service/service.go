@@ -45,6 +45,8 @@ type Pooled struct {
 	Counted []float64
 	// Members are the uploads with their honesty, where they were merged; nil elsewhere.
 	Members []store.Member
+	// Warnings are logged once the version is served.
+	Warnings []string
 	// Summary is shown on the status page and stored in the version's record: any value that can be
 	// encoded as JSON.
 	Summary any

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -377,5 +378,20 @@ func TestNoWithdrawal(t *testing.T) {
 		if !possible {
 			f.wants(noise, 409, wire.NoWithdrawal)(f.delete("a", digestOf(nil), f.keys["a"], nil))
 		}
+	}
+}
+
+// TestWarningsLogged: warnings of a version are in the log, by its number.
+func TestWarningsLogged(t *testing.T) {
+	f := newFixture(t, "quorum: 1\n")
+	var log strings.Builder
+	f.srv.Log = slog.New(slog.NewTextHandler(&log, nil))
+	f.in("a")
+	f.srv.Config.Pool = func(context.Context, []pool.Upload) (*Pooled, error) {
+		return &Pooled{Classifier: []byte("made"), Warnings: []string{"kappa-is-a-guess"}}, nil
+	}
+	f.pool()
+	if want := "level=WARN msg=kappa-is-a-guess version=1"; !strings.Contains(log.String(), want) {
+		t.Errorf("want %q in %s", want, log.String())
 	}
 }
