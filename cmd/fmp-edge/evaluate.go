@@ -115,6 +115,9 @@ func (o *scoring) check(f *pflag.FlagSet) error {
 	case o.to == "" && (o.ca != "" || f.Changed("wait")):
 		return usagef("evaluate: --ca and --wait are of --report-to: give it, or leave them out")
 	}
+	if err := checkWait("evaluate", o.wait); err != nil {
+		return err
+	}
 	if err := checkReading("evaluate", o.threads, o.pixels, o.onBad); err != nil {
 		return err
 	}

@@ -102,6 +102,9 @@ func (c *connection) open(ctx context.Context, command, url string,
 		return nil, nil, nil, usagef("%s: --noise %q; allowed are local, two-servers and trusted",
 			command, *c.noise)
 	}
+	if err := checkWait(command, *c.wait); err != nil {
+		return nil, nil, nil, err
+	}
 	key, err := identity.Load(*c.key)
 	if err != nil {
 		return nil, nil, nil, refused(command, err)
@@ -130,12 +133,17 @@ func (c *connection) open(ctx context.Context, command, url string,
 	return s, key, d, c.openHelper(ctx, command, s, helper, d)
 }
 
+// checkWait refuses a --wait that is out of bounds, before any file is read.
+func checkWait(command string, wait time.Duration) error {
+	if wait < time.Second || wait > 366*24*time.Hour {
+		return usagef("%s: --wait %v; allowed are 1s to a year", command, wait)
+	}
+	return nil
+}
+
 // dial asks the server at an address for its round.
 func dial(ctx context.Context, command, url, ca string, wait time.Duration,
 	log io.Writer) (*sender.Client, *wire.Description, error) {
-	if wait < time.Second || wait > 366*24*time.Hour {
-		return nil, nil, usagef("%s: --wait %v; allowed are 1s to a year", command, wait)
-	}
 	s, err := sender.New(url, ca)
 	if err != nil {
 		return nil, nil, &usageError{fmt.Errorf("%s: %w", command, err)}
@@ -611,6 +619,9 @@ noise take nothing out, as one noisy sum hides the uploads; join says so before 
 			if len(args) != 1 || *path == "" {
 				return usagef("withdraw: give the server's address and --key FILE; see fmp-edge " +
 					"withdraw --help")
+			}
+			if err := checkWait("withdraw", *wait); err != nil {
+				return err
 			}
 			key, err := identity.Load(*path)
 			if err != nil {

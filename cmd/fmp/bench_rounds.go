@@ -80,7 +80,8 @@ func (r *drawnRounds) bind(cmd *cobra.Command, cfg *experiment.Config, reads ...
 func (r *drawnRounds) measure(cmd *cobra.Command, cfg experiment.Config,
 	do func(p *experiment.Prepared, bar *progress) error) error {
 	if !(r.Alpha >= 0 && r.Alpha <= 1000) {
-		return usageErrorf("%s: --alpha is %v; allowed are 0 to 1000", cmd.CommandPath(), r.Alpha)
+		return usageErrorf("%s: --alpha is %v; allowed are 0 to 1000", strings.TrimPrefix(cmd.CommandPath(), "fmp "),
+			r.Alpha)
 	}
 	return benched(cmd, cfg, func(p *experiment.Prepared, bar *progress) error {
 		c := p.Config

@@ -135,6 +135,7 @@ func TestWrong(t *testing.T) {
 		{"onnx inspect text.txt", "text.txt"}, {"onnx check text.txt", "not an ONNX model"},
 		{"onnx run x.onnx --input images=cut.npy --out o", "cut.npy"},
 		{"onnx train x.onnx --images photos", "-o is not given"},
+		{"bench round --alpha -1", "fmp: bench round: --alpha is -1"},
 		{"bench round --closed-form --dataset digits --classes 5-9 --set corpus.classes=0-4 --seeds 1", "leave it out"},
 		// Tensors.
 		{"onnx run --out o", "wants MODEL"}, {"onnx run nowhere.onnx --out o", "nowhere.onnx"},
