@@ -283,30 +283,45 @@ func (o *merging) open(round *uint64) (err error) {
 // stay whole are checked when they are pooled.
 func (o *merging) checker(corpus *discriminant.Client) func(*federate.Upload) error {
 	checks := map[string]func(*federate.Upload) error{} // by the client graph
-	return func(u *federate.Upload) (err error) {
-		if check := checks[u.Model]; check != nil {
-			return check(u)
+	return func(u *federate.Upload) error {
+		check := checks[u.Model]
+		if check == nil {
+			var err error
+			if check, err = o.checkerOf(u.Model, corpus); err != nil {
+				check = func(*federate.Upload) error { return err }
+			}
+			checks[u.Model] = check
 		}
-		graph, client := o.graph, o.manifest
-		if graph == nil {
-			graph, client, err = shipped.Model(u.Model)
-		}
-		switch {
-		case errors.Is(err, fs.ErrNotExist) && !o.trust:
-			return nil
-		case errors.Is(err, fs.ErrNotExist):
-			return fmt.Errorf("its client graph does not come with the program, and uploads are checked before "+
-				"they are summed: %w", pool.ErrNoGraph)
-		case err != nil:
-			return err
-		}
-		check, err := pool.Checker(graph, client, corpus)
-		if err != nil {
-			return err
-		}
-		checks[u.Model] = check
 		return check(u)
 	}
+}
+
+// checkerOf returns the check of uploads behind the client graph of a digest.
+func (o *merging) checkerOf(digest string, corpus *discriminant.Client) (_ func(*federate.Upload) error, err error) {
+	graph, client := o.graph, o.manifest
+	if graph == nil {
+		graph, client, err = shipped.Model(digest)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !o.trust:
+		return func(*federate.Upload) error { return nil }, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("the client graph behind the uploads has the sha256 %.12s, and none that comes with "+
+			"the program does: %w", digest, pool.ErrNoGraph)
+	case err != nil:
+		return nil, err
+	}
+	return pool.Checker(graph, client, corpus)
+}
+
+// noGraph returns the error that uploads share whose client graph is not known; nil: there is none.
+func noGraph(bad []error) error {
+	for _, err := range bad {
+		if errors.Is(err, pool.ErrNoGraph) {
+			return err
+		}
+	}
+	return nil
 }
 
 // merge merges files, and takes uploads in files out. bad are the errors of those that were left out.
@@ -362,6 +377,9 @@ func (o *merging) merge(ctx context.Context, files, without []string,
 	bad = pool.ReadMerged(files, &m, workers, o.bar.report)
 	o.bar.close()
 	if m.Part() == nil || len(bad) > 0 && !o.skip {
+		if err := noGraph(bad); err != nil && m.Part() == nil {
+			return nil, nil, err
+		}
 		return nil, nil, cmp.Or(printable.Errors(bad), errors.New("no upload is left"))
 	}
 	for i, data := range gone {

@@ -223,6 +223,26 @@ func TestMergeFull(t *testing.T) {
 	ran(t, "merge", "--signed-by", r.path("workers.txt"), "-o", r.path("again.part"), at("all.part"))
 }
 
+// TestNoGraph: uploads behind a client graph that is not known end the command in one error.
+func TestNoGraph(t *testing.T) {
+	r := newMadeRound(t, 0)
+	f := shippedManifest(t, "digits", models.KindClient)
+	for _, client := range []string{"a", "b"} {
+		r.uploads = append(r.uploads, madeUpload(t, f, r.path(client+".upload"), client, strings.Repeat("ab", 32), 0))
+	}
+	for _, onBad := range []string{"fail", "skip"} {
+		for name, args := range map[string][]string{"a pool": r.args(), "a state": r.args("--state", r.path("s.state")),
+			"a merge": {"merge", "--trust"}} {
+			args = append(slices.Concat(args, r.uploads), "--on-bad", onBad, "-o", r.path("out.onnx"))
+			code, _, said := runFMP(t, args...)
+			if code != exitUsage || strings.Count(said, "the client graph behind the uploads") != 1 ||
+				strings.Count(said, "\n") != 1 {
+				t.Errorf("%s, --on-bad %s: exit code %d, %q; want one error", name, onBad, code, said)
+			}
+		}
+	}
+}
+
 // TestMergeKilled: a server that is killed (-9) while its workers' jobs wait leaves the sample and
 // the jobs in the store. Another upload has come meanwhile, so that the server merges other uploads
 // when it is back; nothing of the first attempt stays, and no upload is lost.

@@ -104,6 +104,9 @@ func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*
 	}
 	uploads, bad := o.read(files)
 	uploads, bad = o.fit(uploads, bad, options.CorpusMoments)
+	if err := noGraph(bad); err != nil {
+		return nil, usageError(err)
+	}
 	if len(bad) > 0 && !o.skip {
 		return nil, usageError(printable.Errors(bad))
 	}
