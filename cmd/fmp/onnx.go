@@ -444,6 +444,11 @@ a side-car file of MODEL is written again as OUT.yaml.`,
 			if err := checkModel(m); err != nil {
 				return usageError(fmt.Errorf("%s: %w", args[0], err))
 			}
+			f, _ := models.ReadManifest(m) // another program's model has none
+			side, err := newSidecar(cmd.Flags(), args[0], out, f, extractor.Options{}, false)
+			if err != nil {
+				return err
+			}
 			n, beyond := pass.StoreHalf(m, least)
 			if n == 0 {
 				return usageErrorf("%s has no float32 weight of %d elements or more whose values half "+
@@ -455,11 +460,13 @@ a side-car file of MODEL is written again as OUT.yaml.`,
 			if err := descends(m, args[0], "fmp onnx half"); err != nil {
 				return err
 			}
+			if err := side.fits(m); err != nil {
+				return err
+			}
 			if err := serde.Save(out, m); err != nil {
 				return err
 			}
-			f, _ := models.ReadManifest(m) // another program's model has none
-			if err := keepSidecar(args[0], out, f, extractor.Options{}); err != nil {
+			if err := side.write(); err != nil {
 				return err
 			}
 			before, after, err := sizes(args[0], out)

@@ -166,6 +166,10 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	if err != nil {
 		return err
 	}
+	side, err := newSidecar(cmd.Flags(), path, q.out, manifest, q.x, false)
+	if err != nil {
+		return err
+	}
 	ds, batches, tests, err := q.read(cmd, path, m, manifest)
 	if err != nil {
 		return err
@@ -191,13 +195,16 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	if err := descends(to, path, "fmp onnx quantise"); err != nil {
 		return err
 	}
+	if err := side.fits(to); err != nil {
+		return err
+	}
 	if report.Test, err = compareModels(cmd.Context(), e, m, to, tests, ds); err != nil {
 		return usageError(err)
 	}
 	if err := serde.Save(q.out, to); err != nil {
 		return err
 	}
-	if err := keepSidecar(path, q.out, manifest, q.x); err != nil {
+	if err := side.write(); err != nil {
 		return err
 	}
 	if report.BytesBefore, report.Bytes, err = sizes(path, q.out); err != nil {

@@ -49,8 +49,7 @@ type tuning struct {
 	// finish makes of the trained model the one that is written; nil writes it with the names of
 	// its classes.
 	finish func(m *onnx.Model) (*onnx.Model, error)
-	// beside writes the side-car of the model; nil: nothing.
-	beside func() error
+	side   *sidecar // nil: none
 }
 
 func newONNXTrainCommand() *cobra.Command {
@@ -183,8 +182,12 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 	}
 	var ex *examples
 	if o.images != "" {
+		if !o.list {
+			if o.side, err = newSidecar(cmd.Flags(), path, o.out, manifest, o.x, false); err != nil {
+				return err
+			}
+		}
 		ex, err = o.photos(cmd, path, m, manifest, dataset.Options{Name: imagesNamed(o.images)})
-		o.beside = func() error { return keepSidecar(path, o.out, manifest, o.x) }
 	} else {
 		ex, err = o.arrays(m)
 	}
@@ -200,6 +203,11 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 	}
 	if slices.ContainsFunc(m.Graph.Nodes, func(n *onnx.Node) bool { return n.Op == "Dropout" && n.Input(2) != "" }) {
 		ex.notes = append(ex.notes, "nothing is dropped: Dropout is in evaluation form, in training and in the result")
+	}
+	if o.side != nil {
+		if err := o.side.fits(m); err != nil {
+			return err
+		}
 	}
 	for _, n := range ex.notes {
 		fmt.Fprintln(cmd.ErrOrStderr(), "fmp onnx train: "+n)
@@ -580,8 +588,8 @@ func (o *tuning) write(cmd *cobra.Command, m *onnx.Model, ex *examples, r tuning
 	if err := serde.Save(o.out, m); err != nil {
 		return err
 	}
-	if o.beside != nil {
-		if err := o.beside(); err != nil {
+	if o.side != nil {
+		if err := o.side.write(); err != nil {
 			return err
 		}
 	}

@@ -1,23 +1,67 @@
 package main
 
 import (
+	"os"
 	"reflect"
 
+	"github.com/spf13/pflag"
+
+	"fmp/cmd/internal/outputs"
 	"fmp/featurize/extractor"
 	"fmp/models"
+	"fmp/onnx"
 	"fmp/onnx/atomicfile"
 )
 
-// keepSidecar writes the side-car file of a model that was made of another and takes images as that
-// one does with x, where the other's own metadata do not say it all: it has a side-car, or x is of
-// flags.
-func keepSidecar(model, made string, f models.Manifest, x extractor.Options) error {
-	if _, path, err := extractor.Sidecar(model); err != nil || path == "" && reflect.ValueOf(x).IsZero() {
-		return err
-	}
-	side, err := extractor.NewSidecar(model, f, x)
+// sidecar is the side-car file OUT.yaml of a model that was made of another.
+type sidecar struct {
+	path   string
+	output string // the value of features that it names; "": none
+	data   []byte // nil: nothing is to be said
+}
+
+// newSidecar makes, before the work, the side-car of a model at out that takes images as the one at
+// path does with x. Where the other's own metadata say it all it is written if always is set, or if
+// another file would be taken for out's.
+func newSidecar(f *pflag.FlagSet, path, out string, m models.Manifest, x extractor.Options,
+	always bool) (*sidecar, error) {
+	side, from, err := extractor.Sidecar(path)
 	if err != nil {
-		return err
+		return nil, usageError(err)
 	}
-	return atomicfile.WriteBytes(made+".yaml", side)
+	s := &sidecar{path: out + ".yaml", output: side.Output}
+	_, taken, unread := extractor.Sidecar(out)
+	if !always && from == "" && taken == "" && reflect.ValueOf(x).IsZero() {
+		return s, nil
+	}
+	if err := outputs.Beside(f, "out", s.path, from); err != nil {
+		return nil, usageError(err)
+	}
+	if _, err := os.Lstat(s.path); err == nil && unread != nil {
+		return nil, usageErrorf("%s: it is no side-car, and would be overwritten by that of %s: %w; "+
+			"give the output another name", s.path, out, unread)
+	}
+	if s.data, err = extractor.NewSidecar(path, m, x); err != nil {
+		return nil, usageError(err)
+	}
+	return s, nil
+}
+
+// fits returns an error where the side-car names features that a model lacks.
+func (s *sidecar) fits(m *onnx.Model) error {
+	if s.output == "" {
+		return nil
+	}
+	if _, _, err := extractor.Body(m, extractor.Options{Output: s.output}); err != nil {
+		return usageErrorf("the side-car names the features %q, which the model that would be written lacks: name "+
+			"another value, or give it as an output of the model", s.output)
+	}
+	return nil
+}
+
+func (s *sidecar) write() error {
+	if s.data == nil {
+		return nil
+	}
+	return atomicfile.WriteBytes(s.path, s.data)
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // TestSidecarKept: a model that is made of another takes images as that one does, by the other's
-// side-car or by flags; without either nothing is written beside it.
+// side-car or by flags; without either nothing is written beside it, and the
+// side-car of an earlier output does not stay.
 func TestSidecarKept(t *testing.T) {
 	t.Parallel()
 	b := build.New("linear")
@@ -32,13 +33,15 @@ func TestSidecarKept(t *testing.T) {
 		"train": {"onnx", "train", model, "-o", out, "--images", "digits", "--epochs", "1", "--rate", "1e-9", "--lora", "1"},
 	}
 	for _, c := range []struct {
-		side string
-		more []string
-		want float64 // the mean; 0: no side-car
+		side  string
+		more  []string
+		want  float64 // the mean; 0: no side-car, or one without a mean
+		stale string  // the side-car of an earlier output
 	}{
-		{"mean: [64]\nstd: [32]\nscale: 0-255\n", nil, 64},
-		{"", []string{"--mean", "0.5", "--std", "0.25"}, .5},
-		{"", nil, 0},
+		{"mean: [64]\nstd: [32]\nscale: 0-255\n", nil, 64, ""},
+		{"", []string{"--mean", "0.5", "--std", "0.25"}, .5, ""},
+		{"", nil, 0, ""},
+		{"", nil, 0, "mean: [0.1]\nstd: [0.2]\n"},
 	} {
 		for name, args := range commands {
 			if c.more != nil && name == "half" {
@@ -49,9 +52,18 @@ func TestSidecarKept(t *testing.T) {
 			if c.side != "" {
 				must.Do(t, os.WriteFile(model+".yaml", []byte(c.side), 0o600))
 			}
+			if c.stale != "" {
+				must.Do(t, os.WriteFile(out+".yaml", []byte(c.stale), 0o600))
+			}
 			ran(t, append(args, c.more...)...)
 			made, path, err := extractor.Sidecar(out)
 			must.Do(t, err)
+			if c.stale != "" {
+				if path == "" || made.Mean != nil || made.Std != nil {
+					t.Errorf("%s: the side-car %q of an earlier output stays: %+v", name, path, made)
+				}
+				continue
+			}
 			if c.want == 0 {
 				if _, err := os.Stat(out + ".yaml"); path != "" || !errors.Is(err, fs.ErrNotExist) {
 					t.Errorf("%s: a side-car %q of nothing", name, path)

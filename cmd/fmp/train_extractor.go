@@ -354,6 +354,9 @@ func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 		0.01), 1, 0.1
 	t.head, t.optimizer, t.schedule, t.augment.Flip = "add", "adamw", "cosine", true
 	t.out, t.onBad = o.out, o.onBad
+	if t.side, err = newSidecar(cmd.Flags(), path, o.out, manifest, t.x, true); err != nil {
+		return err
+	}
 	t.finish = func(trained *onnx.Model) (*onnx.Model, error) {
 		for name := range m.Graph.Initializers {
 			if v := trained.Graph.Initializers[name]; v != nil {
@@ -369,7 +372,7 @@ func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 		if err := f.Write(m); err != nil {
 			return nil, err
 		}
-		return m, keepSidecar(path, o.out, manifest, t.x)
+		return m, nil
 	}
 	ex, err := t.photos(cmd, path, body, manifest,
 		dataset.Options{Name: o.name, Dir: o.dir, Classes: o.classes, Exclude: o.exclude})

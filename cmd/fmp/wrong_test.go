@@ -32,7 +32,7 @@ func TestWrong(t *testing.T) {
 	must.Do(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 8, 8))))
 	files := map[string]string{"cut.onnx": "\x08", "not.upload": "nothing", "bad.key": "nothing",
 		"text.txt": "text", "round.yaml": "round: 1\n",
-		"word.yaml":  "rond: 1\n",
+		"word.yaml": "rond: 1\n", "side.yaml": "rond: 1\n", "named.yaml": "output: gone\n", "in.yaml/a": "",
 		"past.yaml":  "round: 1\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: soon\n",
 		"roster.txt": "nobody\n", "grid.yaml": "vary: 1\n",
 		"settings.yaml": "extractor:\n  model: x.onnx\n", "key.yaml": "extractr:\n  model: x.onnx\n",
@@ -40,7 +40,7 @@ func TestWrong(t *testing.T) {
 		"stray/zebra/a.png": picture.String(), "not.part": "nothing", "bad.npy": "not numpy", "bad.pb": "\xff\xff\xff",
 		"token": "a token of the test's own", "short.token": "guess", "read.token": "a token of the test's own"}
 	for name, from := range map[string]string{"client.onnx": client, "x.onnx": extractor, "add.onnx": add,
-		"net.onnx": net, "layers.onnx": layers, "rows.npz": examples} {
+		"side.onnx": extractor, "named.onnx": extractor, "net.onnx": net, "layers.onnx": layers, "rows.npz": examples} {
 		data := must.Get(os.ReadFile(from))(t)
 		files[name] = string(data)
 	}
@@ -92,7 +92,14 @@ func TestWrong(t *testing.T) {
 		{"train predictor --from x.onnx -o x.onnx", over}, {"onnx grad x.onnx -o x.onnx", over},
 		{"onnx half x.onnx -o nowhere/y.onnx", "is not there"},
 		{"onnx half x.onnx -o /proc/y.onnx", "cannot be written to"},
-		{"onnx half x.onnx -o photos", "it is a folder"},
+		{"onnx half x.onnx -o photos", "it is a folder"}, {"onnx half x.onnx -o in", "it is a folder"},
+		// Side-cars.
+		{"onnx half x.onnx -o word", "it is no side-car"}, {"onnx half side.onnx -o h.onnx", "side-car side.yaml"},
+		{"onnx half named.onnx -o named", "the input named.yaml"},
+		{"onnx half named.onnx -o h.onnx --least 1", "\"gone\""},
+		{"onnx quantise x.onnx --images digits -o word", "it is no side-car"},
+		{"onnx train net.onnx -o word --images digits", "it is no side-car"},
+		{"train extractor --from net.onnx --dataset digits -o word", "it is no side-car"},
 		{"onnx half x.onnx", "-o is not given"},
 		{"data show --dataset ./photos --out photos/1/a.png", "give the output another name"},
 		{"results export nowhere -o a.csv", "nowhere"},

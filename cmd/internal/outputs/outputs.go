@@ -137,6 +137,17 @@ func Claim(path string) (release func(), err error) {
 	return regularfile.Guard(there), nil
 }
 
+// Beside returns an error where a file that the command writes beside the output of a flag cannot be
+// written, or is one of some inputs or the file of a flag.
+func Beside(f *pflag.FlagSet, flag, path string, inputs ...string) error {
+	if err := atomicfile.Ready(path); err != nil {
+		return fmt.Errorf("--%s: %w", flag, err)
+	}
+	o := output{flag: flag, path: path}
+	o.info, _ = os.Stat(path) // nil where it is not there
+	return distinct(f, inputs, []output{o})
+}
+
 // distinct returns an error where an output is an argument or the value of another flag.
 func distinct(f *pflag.FlagSet, args []string, outputs []output) (err error) {
 	clash := func(what, path string) error {
