@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -53,7 +54,7 @@ type quantisedReport struct {
 type quantisedTest struct {
 	Images    int      `json:"images"`
 	Agree     float64  `json:"agreement"`                 // share of images of the same likeliest class, or largest output
-	Loss      float64  `json:"loss"`                      // squared error of the first output of floats as a share of its variance
+	Loss      float64  `json:"loss"`                      // squared error of the finite numbers of the first output of floats, as a share of their variance
 	Accuracy  *float64 `json:"accuracy,omitempty"`        // of the quantised model, where its outputs are the folder's classes
 	AccBefore *float64 `json:"accuracy_before,omitempty"` // of the model
 }
@@ -368,6 +369,9 @@ func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Mod
 		}
 		width = len(out[0])
 		for i, v := range out[0] {
+			if math.IsInf(float64(v), 0) || math.IsInf(float64(out[1][i]), 0) {
+				continue // the loss is that of finite numbers
+			}
 			d := float64(out[1][i]) - float64(v)
 			n, x, xx, off = n+1, x+float64(v), xx+float64(v)*float64(v), off+d*d
 		}
@@ -440,7 +444,7 @@ func (r *quantisedReport) print(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %d bytes (%d before)\n", r.File, r.Bytes, r.BytesBefore)
 	if s := r.Static; s != nil {
 		fmt.Fprintf(w, "%d of %d layers in bytes, %d normalisations folded; loss %.4f (%.4f with all "+
-			"layers in bytes)\n", s.Layers-len(s.Float), s.Layers, s.Folded, s.Loss, s.All)
+			"layers in bytes that can be)\n", s.Layers-len(s.Float), s.Layers, s.Folded, s.Loss, s.All)
 		for _, l := range s.Float {
 			fmt.Fprintf(w, "in float32: %s\n", l)
 		}

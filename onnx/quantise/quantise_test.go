@@ -448,7 +448,8 @@ func TestErrors(t *testing.T) {
 	b.Output("scores", b.Log(b.Relu(b.MatMul(b.Input("x", onnx.Float32, "n", 4), b.Param("w", onnx.ZerosF32(4, 4))))))
 	logs := must.Get(b.Model())(t)
 	b = build.New("zeros")
-	b.Output("scores", b.MatMul(b.Input("x", onnx.Float32, "n", 4), b.Param("w", drawn(rand.New(rand.NewPCG(1, 2)), 1, 4, 4))))
+	product := drawn(rand.New(rand.NewPCG(1, 2)), 1, 4, 4)
+	b.Output("scores", b.MatMul(b.Input("x", onnx.Float32, "n", 4), b.Param("w", product)))
 	zeros := must.Get(b.Model())(t)
 	static := func(m *onnx.Model, batches []Batch, o Options) error {
 		_, _, err := Static(t.Context(), m, e, batches, o)
@@ -536,7 +537,7 @@ func TestLeft(t *testing.T) {
 			func(b *build.Builder, h, _ build.Ref) { b.Output("log", log(b, h)) }, 0, ""},
 		{"first output infinite", (*build.Builder).Relu,
 			func(b *build.Builder, h, _ build.Ref) { b.Output("log", log(b, h)) }, none, 0,
-			`output "log": a number is infinite; export the model without this output, or use --weights-only`},
+			`output "log": a number is infinite; export the model without this output, or store`},
 	} {
 		r := rand.New(rand.NewPCG(7, 8))
 		above := drawn(r, .1, 8, 8) // 0, for no product of an infinity to be NaN

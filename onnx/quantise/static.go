@@ -252,8 +252,8 @@ func (s *static) calibrate(ctx context.Context, batches []Batch) error {
 	outputs := s.model.Graph.Outputs // by the first of float32 models are compared
 	if i := slices.IndexFunc(outputs, func(v onnx.ValueInfo) bool { return s.active(v.Name) }); i >= 0 &&
 		s.spans[outputs[i].Name] == nil {
-		return fmt.Errorf("output %q: a number is infinite; export the model without this output, or use "+
-			"--weights-only", outputs[i].Name)
+		return fmt.Errorf("output %q: a number is infinite; export the model without this output, or store the "+
+			"weights alone in few bits (fmp onnx quantise --weights-only 8)", outputs[i].Name)
 	}
 	return s.leave()
 }
@@ -273,7 +273,8 @@ func (s *static) leave() error {
 		return nil
 	}
 	return fmt.Errorf("value %q: it is infinite, 0 throughout or an output of the model, and so is the "+
-		"input of each other layer: none can compute in bytes; use --weights-only", first.Inputs[0])
+		"input of each other layer: none can compute in bytes; store the weights alone in few bits "+
+		"(fmp onnx quantise --weights-only 8)", first.Inputs[0])
 }
 
 // can reports whether a value can be quantised: a float32 that is no constant and no output of the
