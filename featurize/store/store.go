@@ -128,11 +128,12 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 		return err
 	}
 	tmp := filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+".tmp")
-	if err := os.MkdirAll(tmp, 0o755); err != nil {
-		return err
+	var lock io.Closer
+	if err = os.MkdirAll(tmp, 0o755); err == nil {
+		lock, err = alone(tmp)
 	}
-	lock, err := alone(tmp)
-	if errors.Is(err, os.ErrNotExist) || lock == nil && err == nil {
+	// The folder of another may come and go meanwhile.
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrExist) || lock == nil && err == nil {
 		return fmt.Errorf("another fmp is at work on %s; wait for that one", to)
 	} else if err != nil {
 		return err
