@@ -188,7 +188,7 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 			}
 		}
 		ex, err = o.photos(cmd, path, m, manifest, dataset.Options{Name: imagesNamed(o.images)})
-	} else {
+	} else if err = noSidecar(o.out); err == nil {
 		ex, err = o.arrays(m)
 	}
 	if err != nil {

@@ -65,3 +65,18 @@ func (s *sidecar) write() error {
 	}
 	return atomicfile.WriteBytes(s.path, s.data)
 }
+
+// noSidecar returns an error where a side-car that is there would be taken for that of a model whose
+// own metadata say how images are fed to it, or that takes none.
+func noSidecar(models ...string) error {
+	for _, m := range models {
+		if m == "" {
+			continue
+		}
+		if _, path, _ := extractor.Sidecar(m); path != "" {
+			return usageErrorf("%s would say how images are fed to %s, and was made for another model: move it "+
+				"away, or give the output another name", path, m)
+		}
+	}
+	return nil
+}

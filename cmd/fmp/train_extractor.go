@@ -146,6 +146,9 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 	if o.from != "" {
 		return o.adapt(cmd)
 	}
+	if err := noSidecar(o.out, o.auxOut); err != nil {
+		return err
+	}
 	ds, err := loadForTraining(cmd,
 		dataset.Options{Name: o.name, Dir: o.dir, Classes: o.classes, Exclude: o.exclude}, o.onBad)
 	if err != nil {
@@ -406,6 +409,9 @@ func newTrainPatchesCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out == "" {
 				return usageErrorf("--out is not given; name the model file to write")
+			}
+			if err := noSidecar(out); err != nil {
+				return err
 			}
 			ds, err := loadForTraining(cmd, dataset.Options{Name: name, Dir: dir, Classes: classes}, onBad)
 			if err != nil {
