@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"syscall"
 	"testing"
 )
@@ -18,5 +19,21 @@ func tinyDisk(t *testing.T, bytes int) string {
 			t.Error(err)
 		}
 	})
+	return dir
+}
+
+// memoryDir returns a folder in memory where the system has one with a GiB free, or a folder on disk.
+func memoryDir(t *testing.T) string {
+	t.Helper()
+	const memory = "/dev/shm"
+	var s syscall.Statfs_t
+	if syscall.Statfs(memory, &s) != nil || s.Bavail*uint64(s.Bsize) < 1<<30 {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp(memory, "fmp-test")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }

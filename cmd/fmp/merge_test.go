@@ -447,9 +447,30 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// natsCluster starts three NATS servers that keep streams together. They listen on a loopback
-// address that other programs do not take ports of, where the system has one.
+// natsCluster starts three NATS servers that keep streams together. Servers without a leader after a
+// minute end, and others start on other ports: a port may be another program's by then.
 func natsCluster(t *testing.T, token string) (urls []string, servers []*natsserver.Server) {
+	t.Helper()
+	var said []string
+	for range 3 {
+		urls, servers = startCluster(t, token)
+		for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(100 * time.Millisecond) {
+			if slices.ContainsFunc(servers, (*natsserver.Server).JetStreamIsLeader) {
+				return urls, servers
+			}
+		}
+		for _, s := range servers {
+			said = append(said, fmt.Sprintf("%s: listens at %v, %d routes", s.Name(), s.Addr(), s.NumRoutes()))
+			s.Shutdown()
+		}
+	}
+	t.Fatalf("the NATS servers have no leader: %q", said)
+	return nil, nil
+}
+
+// startCluster starts the servers on a loopback address that other programs do not take ports of, where
+// the system has one. Elections wait until votes are written, so that a busy disk may stop them.
+func startCluster(t *testing.T, token string) (urls []string, servers []*natsserver.Server) {
 	t.Helper()
 	host := fmt.Sprintf("127.77.%d.%d", os.Getpid()>>8&255, os.Getpid()&255)
 	if l, err := net.Listen("tcp", host+":0"); err != nil {
@@ -475,19 +496,13 @@ func natsCluster(t *testing.T, token string) (urls []string, servers []*natsserv
 	for i := range 3 {
 		s := must.Get(natsserver.NewServer(&natsserver.Options{ServerName: fmt.Sprint("n", i), Host: host,
 			Port: ports[i], JetStream: true,
-			StoreDir: t.TempDir(), NoSigs: true, NoLog: true, MaxPayload: 8 << 20, Authorization: token,
+			StoreDir: memoryDir(t), NoSigs: true, NoLog: true, MaxPayload: 8 << 20, Authorization: token,
 			LeafNode: natsserver.LeafNodeOpts{Host: host, Port: natsserver.RANDOM_PORT},
 			Cluster:  natsserver.ClusterOpts{Name: "fmp", Host: host, Port: ports[3+i]},
 			Routes:   natsserver.RoutesFromStr(strings.Join(routes, ","))}))(t)
 		s.Start()
 		servers = append(servers, s)
 		t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	}
-	for start := time.Now(); !slices.ContainsFunc(servers,
-		(*natsserver.Server).JetStreamIsLeader); time.Sleep(100 * time.Millisecond) {
-		if time.Since(start) > time.Minute {
-			t.Fatal("the NATS servers have no leader")
-		}
 	}
 	return urls, servers
 }
