@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +18,7 @@ import (
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/sender"
 	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/pool"
 )
 
 func newReceiptsCommand() *cobra.Command {
@@ -39,9 +42,9 @@ type verified struct {
 }
 
 func newReceiptsVerifyCommand() *cobra.Command {
-	var server, upload string
+	var server, roster, upload string
 	cmd := &cobra.Command{
-		Use:   "verify RECEIPT --server-key KEY",
+		Use:   "verify RECEIPT --server-key KEY | RECORD --signed-by ROSTER",
 		Short: "Verify a receipt's signature, and that it is of an upload",
 		Long: `Check that the server with the given public key signed the receipt, of an upload or of a withdrawal,
 and with --upload that it is the receipt of that file: its sha256 and size, round, client and client
@@ -49,33 +52,41 @@ graph. Nothing is sent, and nothing is printed that the signature does not cover
 upload is, once it is compared with the file. A receipt with other fields than the server writes does
 not hold. Exit code 0 if the receipt holds, 1 if it does not, 2 for wrong arguments.
 
+With --signed-by check the record of a withdrawal (fmp pool --record): one of the roster's keys signed
+it, and with --upload it names that file.
+
 The key is the base64 text that the server's description has as server_key (/v1/rounds); get it from
 the server's operators, not from the receipt, which anybody could sign with a key of their own.`,
 		Example: `  fmp receipts verify shop-17.7.receipt.json --server-key MCowBQYDK2VwAyEA...= --upload shop-17.7.upload
   fmp receipts verify shop-17.7.withdrawal.json --server-key "$(cat server.pub)"
-  fmp receipts verify receipt.json --server-key "$(cat server.pub)" --json`,
+  fmp receipts verify receipt.json --server-key "$(cat server.pub)" --json
+  fmp receipts verify ward-3.json --signed-by servers.txt --upload ward-3.upload`,
 		Args: rangeArgs(1, 1, "RECEIPT"),
 	}
+	cmd.Flags().StringVar(&roster, "signed-by", "",
+		"`ROSTER` (fmp keys) of whose keys one must have signed the record of a withdrawal")
 	cmd.Flags().StringVar(&server, "server-key", "", "public `KEY` of the server (base64)")
 	cmd.Flags().StringVar(&upload, "upload", "", "`FILE` that the receipt should be of")
 	jsonFlag(cmd, "print the receipt as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if server == "" {
-			return usageErrorf("receipts verify: --server-key is missing; it is server_key of " +
-				"the round's description")
+		if (server == "") == (roster == "") {
+			return usageErrorf("receipts verify: give --server-key, which is server_key of the round's " +
+				"description, or --signed-by for the record of a withdrawal (fmp pool --record)")
 		}
-		data, err := regularfile.ReadFile(args[0], wire.MaxJSON)
+		data, err := regularfile.ReadFile(args[0], pool.MaxWithdrawal)
 		if err != nil {
 			return usageError(fmt.Errorf("receipts verify: %w", err))
 		}
 		if !json.Valid(data) {
 			return usageErrorf("receipts verify: %s is no receipt: it is not JSON", args[0])
 		}
-		read := verifyReceipt
-		if wire.IsWithdrawal(data) {
+		read, by := verifyReceipt, server
+		if roster != "" {
+			read, by = verifyRecord, roster
+		} else if wire.IsWithdrawal(data) {
 			read = verifyWithdrawal
 		}
-		show, err := read(cmd, data, server, upload)
+		show, err := read(cmd, data, by, upload)
 		if err != nil {
 			return fmt.Errorf("receipts verify: %s: %w", args[0], err)
 		}
@@ -123,6 +134,46 @@ func verifyWithdrawal(cmd *cobra.Command, data []byte, server, upload string) (f
 			*wire.Withdrawal
 			UploadFile string `json:"upload_file,omitempty"`
 		}{w, upload}, "receipt:   holds\n%s", wire.Printed(w))
+	}, nil
+}
+
+// verifyRecord verifies the record of a withdrawal by a roster, and that it names an upload if one is
+// given.
+func verifyRecord(cmd *cobra.Command, data []byte, roster, upload string) (func() error, error) {
+	signers, err := identity.LoadRoster(roster)
+	if err != nil {
+		return nil, usageError(fmt.Errorf("--signed-by: %w", err))
+	}
+	w, err := pool.VerifyWithdrawal(data, signers)
+	if err != nil {
+		return nil, err
+	}
+	if upload != "" {
+		message, err := regularfile.ReadFile(upload, federate.MaxBytes)
+		if err != nil {
+			return nil, usageError(fmt.Errorf("--upload: %w", err))
+		}
+		digest := models.DigestBytes(message)
+		if !slices.ContainsFunc(w.Withdrawn, func(c models.OriginClient) bool { return c.Upload == digest }) {
+			return nil, fmt.Errorf("it names no upload of sha256 %s, which is that of %s", digest, upload)
+		}
+	}
+	return func() error {
+		return tell(cmd, w, func(b *strings.Builder) {
+			fmt.Fprintf(b, "record:     holds; signed by %q at %s\n", w.Signer, w.Time.Format(time.RFC3339))
+			for _, c := range w.Withdrawn {
+				fmt.Fprintf(b, "withdrawn:  %q from round %d, %d images, sha256 %s\n", c.Name, w.Round, c.N, c.Upload)
+			}
+			fmt.Fprintf(b, "without:    sha256 %s\n", w.Classifier)
+			for _, of := range []struct {
+				what     string
+				versions []pool.Version
+			}{{"held by:   ", w.Holds}, {"free:      ", w.Free}, {"not known: ", w.Unknown}} {
+				for _, v := range of.versions {
+					fmt.Fprintf(b, "%s %q, sha256 %s\n", of.what, v.File, v.SHA256)
+				}
+			}
+		})
 	}, nil
 }
 

@@ -428,7 +428,7 @@ func TestReceiptsVerify(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s%s; want %d and %q", name, code, out, errs, c.code, c.want)
 		}
 	}
-	refused(t, exitUsage, "--server-key is missing", "receipts", "verify", message)
+	refused(t, exitUsage, "give --server-key", "receipts", "verify", message)
 	out, _ := ran(t, "receipts", "verify", signed, "--server-key", key(server), "--json")
 	var r wire.Receipt
 	if err := json.Unmarshal([]byte(out), &r); err != nil || r.Verify(key(server)) != nil ||
