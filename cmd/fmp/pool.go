@@ -106,6 +106,8 @@ type pooled struct {
 	// Sets is the calibration of prediction sets; none where the uploads have too few calibration
 	// points, or none.
 	Sets *pooledSets `json:"sets,omitempty"`
+	// NoSets says why there are none where uploads have calibration points for them.
+	NoSets string `json:"sets_missing,omitempty"`
 	// Inputs and Outputs are those of the classifier.
 	Inputs  []string `json:"inputs,omitempty"`
 	Outputs []string `json:"outputs,omitempty"`
@@ -492,6 +494,7 @@ func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 		p.Effects = post.Effects.Size
 	}
 	p.For, p.Sets, p.Absent = r.For, setsOf(post.Sets, r.Client.Classes), r.Absent()
+	p.NoSets = post.NoSets
 	if r.Moments() {
 		p.Scope, p.Kappa = scopeMoments,
 			[]float64{post.Diagnostics["kappa"], post.Diagnostics["kappa deviation"]}
@@ -640,6 +643,9 @@ func (p *pooled) print(b *strings.Builder) {
 			c.Temperature, c.Penalty, c.Points)
 	}
 	p.Sets.print(b)
+	if p.NoSets != "" {
+		fmt.Fprintf(b, "sets:       none: %s\n", p.NoSets)
+	}
 	if len(p.Disputed) > 0 {
 		fmt.Fprintf(b, "disputed:   %s\n", strings.Join(p.Disputed, ", "))
 	}

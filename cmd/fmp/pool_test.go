@@ -279,7 +279,8 @@ func TestPrintMoments(t *testing.T) {
 			Calibration: []int{9}},
 		"for the tails of images, corrected by 58 calibration points\n": {Tails: []float64{1.54, 0.17}, judged: 58},
 		"moments, the corpus was not read: no (kappa 0.85 ± 25%)\n":     {Kappa: []float64{0.85, 0.25}, Unread: "no"},
-		"(kappa 0.85 ± 25%)\n": {Kappa: []float64{0.85, 0.25}, Calibration: []int{2}},
+		"(kappa 0.85 ± 25%)\n":                    {Kappa: []float64{0.85, 0.25}, Calibration: []int{2}},
+		"sets:       none: level .9 wants more\n": {NoSets: "level .9 wants more"},
 		"a guess: no; calibration points tell it (fmp-edge compress --calibrate 10)": {
 			Kappa: []float64{0.85, 0.25}, Unmeasured: "no"},
 	} {

@@ -674,6 +674,8 @@ type summary struct {
 	// drowns the others.
 	Unmeasured string `json:"temperature_unmeasured,omitempty"`
 	Heavy      string `json:"heavy_feature,omitempty"`
+	// NoSets says why there are no prediction sets where uploads have calibration points for them.
+	NoSets string `json:"sets_missing,omitempty"`
 }
 
 // warnings are those of a version.
@@ -683,6 +685,9 @@ func (s *summary) warnings() (out []string) {
 	}
 	if s.Unmeasured != "" {
 		out = append(out, guessed(s.Unmeasured, "calibrate of the round file"))
+	}
+	if s.NoSets != "" {
+		out = append(out, "the classifier has no prediction sets: "+s.NoSets)
 	}
 	return out
 }
@@ -751,7 +756,7 @@ func (p *pooling) poolRest(ctx context.Context, uploads []pool.Upload,
 	if err != nil {
 		return nil, err
 	}
-	s := summary{Samples: len(post.Ensembles[0])}
+	s := summary{Samples: len(post.Ensembles[0]), NoSets: post.NoSets}
 	if r.Moments() {
 		s.Scope, s.Unmeasured, s.Heavy = scopeMoments, post.Unmeasured, r.Heavy()
 	} else if r.Method() == "FMP" {

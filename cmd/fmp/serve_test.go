@@ -804,6 +804,9 @@ func TestServeWarns(t *testing.T) {
 			t.Errorf("%s: the log has %q", name, said)
 		}
 	}
+	if said := (&summary{NoSets: "too few"}).warnings(); len(said) != 1 || !strings.HasSuffix(said[0], ": too few") {
+		t.Errorf("no sets: the log has %q", said)
+	}
 }
 
 // TestServePrivate: a private round with the programs as users have them: the client makes what the

@@ -176,6 +176,9 @@ func TestChoice(t *testing.T) {
 			sets != c.sets {
 			t.Errorf("%+v: diagnostics %v, %v points for sets", c, p.Diagnostics, sets)
 		}
+		if told := p.NoSets != ""; told != (c.calibrate > 0 && c.level >= 0 && sets == 0) {
+			t.Errorf("%+v: no sets as %q", c, p.NoSets)
+		}
 	}
 	us := o.calibrated(t, 6, 10, 0)
 	here, there := pooled(us, Options{}, false), pooled(us, Options{}, true)

@@ -54,6 +54,7 @@ type Sampling struct {
 
 	clients []discriminant.Client // of moments
 	held    []calibrationPoint    // of prediction sets
+	noSets  string                // why there are none
 }
 
 // Sampling loads the predictor on an engine.

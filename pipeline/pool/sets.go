@@ -195,13 +195,20 @@ func (r *Round) designed(points, all []calibrationPoint) (d conformal.Design, cl
 }
 
 // enough reports whether calibration points prove sets of the level. Where these were asked for it
-// is an error if they do not.
-func (r *Round) enough(points []calibrationPoint, remedy string) (bool, error) {
+// is an error if they do not; elsewhere the posterior says why it has no sets, if there are points.
+func (s *Sampling) enough(points []calibrationPoint, remedy string) (bool, error) {
+	r := s.round
 	err := r.proves(points, cmp.Or(r.Level, Level))
-	if err != nil && r.Level != 0 && !r.Lenient {
+	if err == nil {
+		return true, nil
+	}
+	if r.Level != 0 && !r.Lenient {
 		return false, fmt.Errorf("pool: %w; %s", err, remedy)
 	}
-	return err == nil, nil
+	if len(points) > 0 {
+		s.noSets = fmt.Sprintf("%v; %s", err, remedy)
+	}
+	return false, nil
 }
 
 // calibration holds points for prediction sets back: every second one of each client, at random.
@@ -227,7 +234,7 @@ func (s *Sampling) calibration() error {
 			points = append(points, calibrationPoint{class: c.Within.Labels[i], client: m})
 		}
 	}
-	if ok, err := r.enough(points, "one in two of those in the uploads is for sets: pool "+
+	if ok, err := s.enough(points, "one in two of those in the uploads is for sets: pool "+
 		"more uploads"); !ok {
 		return err
 	}
@@ -264,13 +271,15 @@ func (s *Sampling) calibrate() error {
 			if err := s.choose(rest); err != nil {
 				return err
 			}
-			all = half
+			if half != nil { // nil: all choose, and there are no sets
+				all = half
+			}
 		}
 	}
 	if r.Level < 0 {
 		return nil
 	}
-	if ok, err := r.enough(all, "make uploads with more (fmp-edge compress --calibrate)"); !ok {
+	if ok, err := s.enough(all, "make uploads with more (fmp-edge compress --calibrate)"); !ok {
 		return err
 	}
 	s.hold(all)
@@ -435,6 +444,7 @@ func (s *Sampling) holdBack(client int, out []int) *moments.Within {
 // where there were none or too few.
 func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 	if len(s.held) == 0 {
+		p.NoSets = s.noSets
 		return nil, nil
 	}
 	r := s.round
@@ -448,8 +458,9 @@ func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 			counting = append(counting, c)
 		}
 	}
-	if ok, err := r.enough(counting,
+	if ok, err := s.enough(counting,
 		"points of clients that are likely not honest do not count: pool more uploads"); !ok {
+		p.NoSets = s.noSets
 		return nil, err
 	}
 	for _, c := range counting {
@@ -473,6 +484,7 @@ func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 	d.Clients = len(trusted) > 1
 	sets, err := kept.Sets(d, level, r.Score, p.Ensembles[0][0].C)
 	if err != nil && (r.Lenient || r.Level == 0) {
+		p.NoSets = err.Error()
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("pool: %w", err)

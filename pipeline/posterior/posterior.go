@@ -61,6 +61,8 @@ type Result struct {
 	Judgement *Judgement
 	// Sets is the calibration of prediction sets; nil where there is none.
 	Sets *models.OriginSets
+	// NoSets says why there are none where uploads have calibration points for them; "" elsewhere.
+	NoSets string
 	// Effects are the shifts of clients whose camera differs; nil where none does.
 	Effects *effect.Effects
 	// Shift estimates a further client's effect from images without labels; nil where no client has
