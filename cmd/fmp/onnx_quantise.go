@@ -171,7 +171,8 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	if err != nil {
 		return err
 	}
-	ds, batches, tests, err := q.read(cmd, path, m, manifest)
+	was := m.Graph
+	ds, batches, tests, err := q.read(cmd, path, m, manifest) // in float32 from here
 	if err != nil {
 		return err
 	}
@@ -192,6 +193,9 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	}
 	if err != nil {
 		return usageError(fmt.Errorf("%s: %w", path, err))
+	}
+	for _, n := range retyped(was, to.Graph) {
+		fmt.Fprintln(cmd.ErrOrStderr(), "fmp onnx quantise: "+n)
 	}
 	if err := descends(to, path, "fmp onnx quantise"); err != nil {
 		return err

@@ -504,10 +504,14 @@ func TestONNXQuantiseOutputs(t *testing.T) {
 		b.Output("a", v)
 		b.Output("b", b.Relu(v))
 		model := saved(t)(b.Model())
-		r := answer[quantisedReport](t, "onnx", "quantise", model, "--images", "digits", "-o", model+".out",
+		out, said := ran(t, "onnx", "quantise", model, "--images", "digits", "-o", model+".out",
 			"--preset", "0-1", "--seconds", "0.01", "--calibrate", "4", "--test", "1", "--json")
-		if r.Static == nil || r.Static.Layers != 1 {
+		var r quantisedReport
+		if must.Do(t, json.Unmarshal([]byte(out), &r)); r.Static == nil || r.Static.Layers != 1 {
 			t.Errorf("%s: %+v", name, r.Static)
+		}
+		if strings.Contains(said, `output "b" is of float32, and was of float16`) != (d == onnx.Float16) {
+			t.Errorf("%s: said is %q", name, said)
 		}
 	}
 }

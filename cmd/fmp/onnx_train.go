@@ -171,6 +171,7 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 		return usageError(err)
 	}
 	err = checkModel(m)
+	was := *m.Graph
 	if err == nil {
 		err = trainable(m)
 	}
@@ -209,7 +210,7 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 			return err
 		}
 	}
-	for _, n := range ex.notes {
+	for _, n := range append(ex.notes, retyped(&was, m.Graph)...) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "fmp onnx train: "+n)
 	}
 	return o.train(cmd, m, ex, cfg)

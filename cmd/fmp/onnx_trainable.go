@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 
 	"fmp/onnx"
@@ -24,6 +25,24 @@ func trainable(m *onnx.Model) error {
 	s.walk()
 	hoist(m.Graph, m.Graph, taken, s.weights)
 	return nil
+}
+
+// retyped says which inputs and outputs of a model are of another type than those of the model that
+// it was made from: programs that feed it must be told.
+func retyped(was, is *onnx.Graph) (said []string) {
+	for _, c := range []struct {
+		of      string
+		was, is []onnx.ValueInfo
+	}{{"input", was.Inputs, is.Inputs}, {"output", was.Outputs, is.Outputs}} {
+		for _, v := range c.was {
+			at := slices.IndexFunc(c.is, func(o onnx.ValueInfo) bool { return o.Name == v.Name })
+			if at >= 0 && c.is[at].DType != v.DType {
+				said = append(said, fmt.Sprintf("%s %q is of %v, and was of %v", c.of, v.Name,
+					c.is[at].DType, v.DType))
+			}
+		}
+	}
+	return said
 }
 
 // hoist moves the float32 initializers of a graph within another, and of those within it, outward,
