@@ -170,3 +170,23 @@ func TestSlowGraph(t *testing.T) {
 		}
 	})
 }
+
+// TestSilent: a server that takes requests and never answers holds a client no longer than it waits.
+func TestSilent(t *testing.T) {
+	for _, wait := range []time.Duration{2 * time.Second, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			c := replies(func(r *http.Request) (*http.Response, error) {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}).client()
+			c.Wait = wait
+			start := time.Now()
+			must.Fail(c.Describe(t.Context()))(t, "no answer for ", wait.String())
+			must.Fail(c.Withdraw(t.Context(), &wire.Description{}, must.Get(identity.New("a"))(t)))(
+				t, "no answer for ", wait.String())
+			if took := time.Since(start); took > 2*wait+2*requestTime || wait < requestTime && took > 4*wait {
+				t.Errorf("waiting for %v twice took %v", wait, took)
+			}
+		})
+	}
+}

@@ -143,6 +143,15 @@ type transient struct {
 func (e *transient) Error() string { return e.err.Error() }
 func (e *transient) Unwrap() error { return e.err }
 
+// attempt is the timeout of one attempt. While no deadline is known it is not longer than the client
+// waits in all.
+func (c *Client) attempt() time.Duration {
+	if c.over.IsZero() && c.Wait > 0 {
+		return min(requestTime, c.Wait)
+	}
+	return requestTime
+}
+
 // try calls once until it succeeds, fails permanently, or the deadline passes.
 func (c *Client) try(ctx context.Context, what string, once func(ctx context.Context) error) error {
 	start := time.Now()
@@ -163,7 +172,7 @@ func (c *Client) try(ctx context.Context, what string, once func(ctx context.Con
 		}
 		if time.Now().Add(wait).After(last) {
 			if c.late || c.over.IsZero() {
-				return fmt.Errorf("%s: no answer for %v: %w", what, last.Sub(start).Round(time.Second), err)
+				return fmt.Errorf("%s: no answer for %v: %w", what, time.Since(start).Round(time.Second), err)
 			}
 			return fmt.Errorf("%s: %w: its deadline was %s and the last attempt failed: %w",
 				what, ErrClosed, c.over.Format(time.RFC3339), err)
@@ -243,7 +252,7 @@ func (c *Client) refusal(resp *http.Response, data []byte) error {
 }
 
 func (c *Client) get(ctx context.Context, path string, v any) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, c.attempt())
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
 	if err != nil {
@@ -458,7 +467,7 @@ type request struct {
 func (c *Client) send(ctx context.Context, r request, read func(reply []byte) error) error {
 	return c.try(ctx, r.what, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx,
-			requestTime+time.Duration(len(r.body)/slowest)*time.Second)
+			c.attempt()+time.Duration(len(r.body)/slowest)*time.Second)
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path,
 			bytes.NewReader(r.body))
