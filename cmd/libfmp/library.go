@@ -24,6 +24,7 @@ import (
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/privacy"
 	"fmp/pipeline/tally"
 )
 
@@ -247,6 +248,9 @@ type evaluation struct {
 func (e *evaluation) check() error {
 	if e.epsilon != 0 && e.least != 0 {
 		return errors.New("evaluate: least is of reports without noise: give 0 beside epsilon")
+	}
+	if e.epsilon == 0 && e.delta != 0 && e.delta != privacy.DefaultDelta {
+		return fmt.Errorf("evaluate: delta is %v, which is of reports with noise: give epsilon, or 0", e.delta)
 	}
 	e.least = cmp.Or(e.least, tally.Least)
 	if e.least < tally.MinLeast || e.least > tally.MaxLeast {

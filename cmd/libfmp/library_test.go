@@ -95,6 +95,9 @@ func TestSettings(t *testing.T) {
 		"a high bound":       {&evaluation{least: 1001}, "least is 1001"},
 		"noise":              {&evaluation{epsilon: 1, delta: 1e-5}, ""},
 		"noise, and a bound": {&evaluation{epsilon: 1, delta: 1e-5, least: 10}, "least is of reports without noise"},
+		"no noise":           {&evaluation{delta: 1e-5}, ""},
+		"delta alone":        {&evaluation{delta: 5}, "delta is 5, which is of reports with noise"},
+		"no delta":           {&evaluation{delta: math.NaN()}, "delta is NaN"},
 		"no base64":          {&evaluation{server: "zz"}, `server is "zz"`},
 		"half a key":         {&evaluation{server: key[:24]}, "no base64 of 32 bytes"},
 		"an upload":          {&upload{name: "site", atLeast: 5}, ""},
@@ -185,6 +188,7 @@ func (s *site) python(t *testing.T) {
 		s.read("installed/fmp/libfmp.so")
 	}
 	s.run(python, "-c", `
+import os
 import fmp
 lines = [line.rsplit(" ", 1) for line in open("images.txt")]
 paths, labels = [p for p, _ in lines], [y.strip() for _, y in lines]
@@ -195,6 +199,15 @@ with fmp.Classifier("classifier.onnx") as c, fmp.Client("client.onnx") as g:
     assert some[0].name in c.names and some[0].low[0] <= some[0].high[0] and some[0].classes is None
     assert g.compress(paths, labels, "site", round=3) == open("edge.upload", "rb").read()
     assert c.evaluate(paths, labels, "site.key", round=3) == open("edge.evaluation.json", "rb").read()
+    child = os.fork()
+    if child == 0:
+        try:
+            c.predict(paths[:1])
+        except fmp.Error as e:
+            c.close()
+            os._exit(0 if "spawn" in str(e) else 2)
+        os._exit(3)
+    assert os.waitpid(child, 0)[1] == 0, "a call after fork()"
     for refused, kind in [(lambda: c.predict(["images.txt"]), fmp.Error), (lambda: c.predict([]), fmp.Error),
                           (lambda: c.predict("images.txt"), TypeError), (lambda: c.predict([1]), TypeError), (lambda: fmp.Classifier("client.onnx"), fmp.Error),
                           (lambda: g.compress(paths, ["ten"] * 60, "site"), ValueError),

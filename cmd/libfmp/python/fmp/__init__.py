@@ -69,6 +69,13 @@ def _load():
 
 
 _lib = _load()
+_process = os.getpid()
+
+
+def _check_process():
+    """Go's threads are not in a process that fork() made: a call there may wait for them for ever."""
+    if os.getpid() != _process:
+        raise Error('the library does not survive fork(): start workers by multiprocessing.get_context("spawn")')
 
 
 def _text(pointer):
@@ -80,6 +87,7 @@ def _text(pointer):
 
 
 def _call(function, *arguments):
+    _check_process()
     error = ctypes.c_void_p()
     if function(*arguments, ctypes.byref(error)) != 0:
         raise Error(_text(error) if error else "no message")
@@ -96,6 +104,7 @@ def _result(function, *arguments):
 
 def version():
     """The library's version."""
+    _check_process()
     return _text(_lib.fmp_version())
 
 
@@ -171,9 +180,9 @@ class _Model:
             raise ValueError(f"label {e} is no class; classes are {self.names}") from None
 
     def close(self):
-        if self._handle:
+        if self._handle and os.getpid() == _process:
             _lib.fmp_close(self._handle)
-            self._handle = 0
+        self._handle = 0
 
     def __enter__(self):
         return self
