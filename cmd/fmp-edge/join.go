@@ -126,11 +126,18 @@ func (c *connection) open(ctx context.Context, command, url string,
 		s.Log("round %d is private: %v", d.Round, d.Privacy)
 	}
 	if !d.Withdrawal {
-		s.Log("an upload to round %d cannot be withdrawn: one noisy sum hides it among the others",
-			d.Round)
+		s.Log("an upload to round %d cannot be withdrawn%s", d.Round, hidden(d))
 	}
 	c.first = &server{s, d}
 	return s, key, d, c.openHelper(ctx, command, s, helper, d)
+}
+
+// hidden says why nothing can be withdrawn from a round, where its noise is the reason.
+func hidden(d *wire.Description) string {
+	if d.Privacy == nil || d.Privacy.Noise == privacy.Local {
+		return ""
+	}
+	return ": one noisy sum hides it among the others"
 }
 
 // checkWait refuses a --wait that is out of bounds, before any file is read.

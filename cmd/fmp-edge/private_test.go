@@ -373,3 +373,16 @@ func TestKeyAgain(t *testing.T) {
 		t.Errorf("%q; want %q", again, first)
 	}
 }
+
+// TestHidden: only where servers add the noise it is said to hide an upload that cannot be withdrawn.
+func TestHidden(t *testing.T) {
+	for noise, want := range map[string]bool{"": false, privacy.Local: false, privacy.Trusted: true, privacy.TwoServers: true} {
+		d := &wire.Description{}
+		if noise != "" {
+			d.Privacy = &privacy.Budget{Noise: noise}
+		}
+		if (hidden(d) != "") != want {
+			t.Errorf("noise %q: %q", noise, hidden(d))
+		}
+	}
+}
