@@ -51,7 +51,7 @@ const (
 
 const calibrateHelp = `Read labelled images of one owner that took no part in making the classifier,
 and write a classifier whose probabilities are calibrated on them, in the graph and in its model
-card. No image leaves this machine. CLASSIFIER stays as it is.
+card. No image leaves this machine. Copies of an image count once. CLASSIFIER stays as it is.
 
 A temperature is tried, a factor and an offset for each class (vector), and a matrix besides. Each
 is fitted to four fifths of the images, in turn, and scored on the last fifth: negative

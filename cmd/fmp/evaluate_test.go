@@ -343,6 +343,7 @@ func TestCalibrate(t *testing.T) {
 		"of 120 calibration images are answered") {
 		t.Errorf("predict --error says %q", errs)
 	}
+	calibrateCopies(t, kept[0], at("photos/test"))
 	t.Chdir(at(""))
 	of, plain := "predict sets.onnx "+images+" ", "predict "+kept[0]+" "+images+" "
 	outputstest.CheckWrong(t, []outputstest.Wrong{{of + "--error 0.1 --reject 0.5", "give one"},
@@ -357,6 +358,36 @@ func TestCalibrate(t *testing.T) {
 	refused(t, exitUsage, "at least 199 calibration points, and there are 120",
 		append([]string{"calibrate", kept[0], images, "--level", "0.995", "-o", "no.onnx"}, half...)...)
 	absent(t, "no.onnx")
+}
+
+// calibrateCopies calibrates and evaluates on a folder of classes, and on one that has every image
+// twice: both say the same, and the copies are told.
+func calibrateCopies(t *testing.T, classifier, folder string) {
+	t.Helper()
+	twice := filepath.Join(t.TempDir(), "test")
+	must.Do(t, os.CopyFS(twice, os.DirFS(folder)))
+	images := must.Get(filepath.Glob(filepath.Join(twice, "*", "*")))(t)
+	for _, image := range images {
+		must.Do(t, os.WriteFile(image+".again"+filepath.Ext(image), read(t, image), 0o600))
+	}
+	said := fmt.Sprintf("left out: %d copies", len(images))
+	out := filepath.Join(t.TempDir(), "out.onnx")
+	for _, args := range [][]string{{"calibrate", "--level", "0.6", "-o", out}, {"evaluate"}} {
+		var shown []string
+		for _, of := range []string{folder, twice} {
+			text, log := ran(t, append(args, classifier, of, "--engine", "pure", "--json")...)
+			if strings.Contains(log, said) != (of == twice) {
+				t.Errorf("%s of %s says %q", args[0], of, log)
+			}
+			shown = append(shown, text)
+		}
+		once, again := strings.Split(shown[0], "\n"), strings.Split(shown[1], "\n")
+		for i, line := range once {
+			if i < len(again) && line != again[i] && !strings.Contains(line, `"file"`) {
+				t.Errorf("%s: of copies %s, without %s", args[0], again[i], line)
+			}
+		}
+	}
 }
 
 // TestCalibrateMissing: classes that no image is of are named.

@@ -104,7 +104,7 @@ func openedBy(cmd *cobra.Command, cfg engineSettings,
 }
 
 // classifyPath classifies the images (or the feature rows, .npy) of a path and names unreadable
-// files.
+// files. Where labels are not optional, copies of an image count once.
 func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string,
 	f imageFlags, optional bool,
 	do func([]classify.Prediction) error) (bad []error, err error) {
@@ -148,12 +148,20 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string,
 		return nil, err
 	}
 	defer src.Close()
+	copies := new(int)
+	if !optional {
+		do, copies = classify.Distinct(do)
+	}
 	bad, err = c.Images(cmd.Context(), src, skip, do)
 	if err == nil && !skip {
 		err = imagefile.Unread(bad)
 	}
 	if err != nil {
 		return nil, usageError(err)
+	}
+	if *copies > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: left out: %d copies of other images of their class, which count once\n",
+			cmd.CommandPath(), *copies)
 	}
 	for _, err := range bad {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: left out: %v\n", cmd.CommandPath(), err)
