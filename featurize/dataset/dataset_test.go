@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"image"
 	"image/color"
 	"image/png"
@@ -357,10 +358,10 @@ func TestFolder(t *testing.T) {
 	for i := range 10 {
 		name := string(rune('a'+i)) + ".png"
 		red, clear := plain(8, 6, color.RGBA{200, 0, 0, 255}), plain(8, 6, color.RGBA{})
-		imagefiletest.Write(t, filepath.Join(dir, "red", name), imagefiletest.PNG(t, red))
-		imagefiletest.Write(t, filepath.Join(dir, "clear", "deep", name), imagefiletest.PNG(t, clear))
+		imagefiletest.WriteApart(t, filepath.Join(dir, "red", name), imagefiletest.PNG(t, red))
+		imagefiletest.WriteApart(t, filepath.Join(dir, "clear", "deep", name), imagefiletest.PNG(t, clear))
 	}
-	imagefiletest.Write(t, filepath.Join(dir, "red", "z.JPG"),
+	imagefiletest.WriteApart(t, filepath.Join(dir, "red", "z.JPG"),
 		imagefiletest.JPEG(t, plain(16, 12, color.RGBA{0, 0, 200, 255}), 0))
 	imagefiletest.Write(t, filepath.Join(dir, "red", "notes.txt"), []byte("x"))
 	ds := must.Get(Load(context.Background(), Options{Name: dir}))(t)
@@ -394,13 +395,13 @@ func TestFolderWithSplit(t *testing.T) {
 	dir := t.TempDir()
 	grey := image.NewGray(image.Rect(0, 0, 3, 3))
 	for _, p := range []string{"train/x/1.png", "train/y/1.png", "train/y/2.png", "test/y/1.png"} {
-		imagefiletest.Write(t, filepath.Join(dir, p), imagefiletest.PNG(t, grey))
+		imagefiletest.WriteApart(t, filepath.Join(dir, p), imagefiletest.PNG(t, grey))
 	}
 	ds := must.Get(Load(context.Background(), Options{Name: dir}))(t)
 	if ds.Train.N != 3 || ds.Test.N != 1 || ds.Test.Labels[0] != 1 || ds.Train.Ch != 1 {
 		t.Errorf("%+v", ds)
 	}
-	imagefiletest.Write(t, filepath.Join(dir, "test/z/1.png"), imagefiletest.PNG(t, grey))
+	imagefiletest.WriteApart(t, filepath.Join(dir, "test/z/1.png"), imagefiletest.PNG(t, grey))
 	must.Fail(Load(context.Background(), Options{Name: dir}))(t, `"z"`,
 		"a test class without training images")
 }
@@ -418,7 +419,7 @@ func TestFolderOfParts(t *testing.T) {
 		dir := t.TempDir()
 		for _, folder := range strings.Fields(c.folders) {
 			for _, name := range []string{"x/1.png", "x/2.png", "y/1.png", "y/2.png"} {
-				imagefiletest.Write(t, filepath.Join(dir, folder, name), grey)
+				imagefiletest.WriteApart(t, filepath.Join(dir, folder, name), grey)
 			}
 		}
 		_, err := Load(context.Background(), Options{Name: dir})
@@ -443,8 +444,8 @@ func TestBadImages(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		for _, f := range []string{"1.png", "2.png"} {
-			imagefiletest.Write(t, filepath.Join(dir, "a", f), imagefiletest.PNG(t, plain(4, 4, color.Black)))
-			imagefiletest.Write(t, filepath.Join(dir, "b", f), good)
+			imagefiletest.WriteApart(t, filepath.Join(dir, "a", f), imagefiletest.PNG(t, plain(4, 4, color.Black)))
+			imagefiletest.WriteApart(t, filepath.Join(dir, "b", f), good)
 		}
 		imagefiletest.Write(t, filepath.Join(dir, "b/bad.png"), c.data)
 		imagefiletest.Write(t, filepath.Join(dir, "a/deep/bad.jpg"), c.data)
@@ -481,7 +482,7 @@ func TestBadImages(t *testing.T) {
 	}
 	none := t.TempDir()
 	for _, f := range []string{"a/1.png", "a/2.png", "b/1.png", "b/2.png"} {
-		imagefiletest.Write(t, filepath.Join(none, f), nil)
+		imagefiletest.WriteApart(t, filepath.Join(none, f), nil)
 	}
 	must.Fail(Load(context.Background(), Options{Name: none, Skip: true}))(t,
 		"0 training and 0 test images", "nothing left")
@@ -625,5 +626,52 @@ func TestRealData(t *testing.T) {
 				ds.Test.N, ds.Train.H, ds.Train.Ch, len(ds.Classes))
 		}
 		must.Get(ds.Splits(DefaultFractions))(t)
+	}
+}
+
+// TestFolderCopies: copies of a file count once, and no training image is one of a test image, in
+// folders with and without train and test, decoded at once or later. What is left out is named.
+func TestFolderCopies(t *testing.T) {
+	for parts, most := range map[string]int{"": 21, "train test": 43} { // 40, and image 0 of both classes
+		dir, n := t.TempDir(), 0
+		for _, part := range strings.Split(parts, " ") {
+			for _, class := range []string{"x", "y"} {
+				for i := range 10 { // image 0 is in both parts
+					data := imagefiletest.PNG(t, plain(2, 2, color.RGBA{uint8(10 * i), class[0], uint8(i * len(part)), 255}))
+					for _, name := range []string{"%d.png", "again/%d.png"} {
+						imagefiletest.Write(t, filepath.Join(dir, part, class, fmt.Sprintf(name, i)), data)
+						n++
+					}
+				}
+			}
+		}
+		// An image of both classes, and where there are two parts of both.
+		both := imagefiletest.PNG(t, plain(2, 2, color.RGBA{1, 2, 3, 255}))
+		for _, name := range []string{"train/x/b.png", "test/y/b.png"} {
+			if parts == "" {
+				name = strings.TrimPrefix(strings.TrimPrefix(name, "train/"), "test/")
+			}
+			imagefiletest.Write(t, filepath.Join(dir, name), both)
+			n++
+		}
+		for _, hold := range []int64{0, 1} {
+			ds := must.Get(Load(t.Context(), Options{Name: dir, Hold: hold}))(t)
+			train, test := must.Get(ds.Train.Load(t.Context()))(t), must.Get(ds.Test.Load(t.Context()))(t)
+			seen := map[string]bool{}
+			for i := range test.N {
+				seen[string(test.At(i))] = true
+			}
+			for i := range train.N {
+				if seen[string(train.At(i))] {
+					t.Errorf("%q, hold %d: training image %d is a test image", parts, hold, i)
+				}
+			}
+			left := n - ds.Train.N - ds.Test.N
+			if said := strings.Join(ds.Notes, "\n"); !strings.Contains(said, fmt.Sprintf("%d files were left out", left)) ||
+				!strings.Contains(said, "copies count once") || left > most || left < most-1 || len(seen) != test.N {
+				t.Errorf("%q, hold %d: %d of %d are left out, %d of %d test images differ: %s", parts, hold, left, n,
+					len(seen), test.N, said)
+			}
+		}
 	}
 }

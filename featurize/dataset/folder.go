@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"image/color"
+	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
@@ -34,9 +35,11 @@ type imageFile struct {
 	key   [sha256.Size]byte // of class and file name: orders the images
 	h, w  int
 	grey  bool
-	bytes int64 // decoded
-	err   error // why it cannot be read
-	at    int   // where its pixels are
+	bytes int64             // decoded
+	long  int64             // in bytes, as a file
+	sum   [sha256.Size]byte // of the file; zero where no other has its length
+	err   error             // why it cannot be read
+	at    int               // where its pixels are
 	test  bool
 }
 
@@ -50,7 +53,8 @@ const decodedAtOnce = 256 << 20
 // are grey if all files are. They are resized to fit; where its size is 0 and theirs differ, to the
 // median height and width, at most 256, by Catmull-Rom interpolation; transparent pixels show
 // white. Where images cannot be read, the error names them all; with o.Skip they are left out, and
-// a note names them. Where the pixels take more than o.Hold bytes, these are files without a
+// a note names them. Copies of a file count once, and no training image is a copy of a test image.
+// Where the pixels take more than o.Hold bytes, these are files without a
 // readable header: the others are decoded later.
 func openFolder(ctx context.Context, dir string, o Options) (*Dataset, error) {
 	fit := o.Fit
@@ -79,6 +83,9 @@ func openFolder(ctx context.Context, dir string, o Options) (*Dataset, error) {
 		return nil, err
 	}
 	if err := f.leaveOut(o.Skip); err != nil {
+		return nil, err
+	}
+	if err := f.distinct(ctx); err != nil {
 		return nil, err
 	}
 	if err := f.parts(pixels); err != nil {
@@ -248,11 +255,80 @@ func (f *folder) leaveOut(skip bool) error {
 	return nil
 }
 
-// parts divides the images into training and test images.
-func (f *folder) parts(im *Images) error {
+// distinct chooses the test images, and leaves out copies: files of a class and part that have the
+// bytes of an earlier one, and training images that have those of a test image of whatever class. A
+// method that learned of the latter would be scored on what it has seen.
+func (f *folder) distinct(ctx context.Context) error {
+	if err := hashFiles(ctx, f.files); err != nil {
+		return err
+	}
+	type key struct {
+		sum   [sha256.Size]byte
+		label int
+		test  bool
+	}
+	none := [sha256.Size]byte{} // of files that have no copy
+	first, tests := map[key]string{}, map[[sha256.Size]byte]string{}
+	var copies imagefile.LeftOut
+	leave := func(file *imageFile, of string) bool {
+		name, _ := filepath.Rel(f.dir, file.path) // it lies in dir
+		copies.Add(name, "a copy of "+of)
+		return true
+	}
+	f.files = slices.DeleteFunc(f.files, func(file imageFile) bool {
+		k := key{file.sum, file.label, file.test}
+		if of, again := first[k]; again && k.sum != none {
+			return leave(&file, of)
+		}
+		first[k], _ = filepath.Rel(f.dir, file.path)
+		return false
+	})
 	if !f.split {
 		chooseTest(f.files, len(f.data.Classes))
 	}
+	for _, file := range f.files {
+		if file.test && file.sum != none {
+			tests[file.sum], _ = filepath.Rel(f.dir, file.path)
+		}
+	}
+	f.files = slices.DeleteFunc(f.files, func(file imageFile) bool {
+		of, again := tests[file.sum]
+		return again && !file.test && leave(&file, of)
+	})
+	if copies.N > 0 {
+		f.note("under %s %v: copies count once, and no training image is a test image",
+			filepath.Base(f.dir), copies)
+	}
+	return nil
+}
+
+// hashFiles computes the sums of files of which others have the length.
+func hashFiles(ctx context.Context, files []imageFile) error {
+	alike := map[int64]int{}
+	for _, f := range files {
+		alike[f.long]++
+	}
+	return each(ctx, len(files), func(_ context.Context, i int) error {
+		f := &files[i]
+		if alike[f.long] < 2 {
+			return nil
+		}
+		r, err := regularfile.Open(f.path)
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		h := sha256.New()
+		if _, err := io.Copy(h, r); err != nil {
+			return fmt.Errorf("%s: %w", f.path, err)
+		}
+		h.Sum(f.sum[:0])
+		return nil
+	})
+}
+
+// parts divides the images into training and test images.
+func (f *folder) parts(im *Images) error {
 	part := func(pix []uint8, test bool) Labelled {
 		p := Labelled{Images: Images{H: im.H, W: im.W, Ch: im.Ch, Pix: pix}}
 		if im.Lazy() {
@@ -274,7 +350,7 @@ func (f *folder) parts(im *Images) error {
 	f.data.Test = part(nil, true)
 	f.data.Train = part(im.Pix[:0], false) // where they are, moved up
 	if train, test := f.data.Train.N, f.data.Test.N; train == 0 || test == 0 {
-		return fmt.Errorf("%s gives %d training and %d test images; both are needed", f.dir,
+		return fmt.Errorf("%s gives %d training and %d test images, without copies; both are needed", f.dir,
 			train, test)
 	}
 	return nil
@@ -347,6 +423,9 @@ func readHeaders(ctx context.Context, files []imageFile) error {
 			return nil
 		}
 		defer r.Close()
+		if info, err := r.Stat(); err == nil {
+			f.long = info.Size()
+		}
 		c, err := imagefile.Header(r)
 		if err != nil {
 			f.err = fmt.Errorf("%s: %w", f.path, err)

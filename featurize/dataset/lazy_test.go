@@ -242,11 +242,11 @@ func TestHoldBounds(t *testing.T) {
 	dir := t.TempDir()
 	tall := imagefiletest.PNG(t, plain(2, 2, color.White))
 	for _, f := range []string{"a/1.png", "a/2.png", "b/1.png", "b/2.png"} {
-		imagefiletest.Write(t, filepath.Join(dir, f), tall)
+		imagefiletest.WriteApart(t, filepath.Join(dir, f), tall)
 	}
 	o := Options{Name: dir, Fit: imagefile.Fit{H: MaxSide, W: MaxSide}, Hold: MaxBytes}
 	for i := range 25 { // 29 images of 4096 x 4096 pixels and 3 channels: 1.4 GB
-		imagefiletest.Write(t, filepath.Join(dir, fmt.Sprintf("a/x%d.png", i)), tall)
+		imagefiletest.WriteApart(t, filepath.Join(dir, fmt.Sprintf("a/x%d.png", i)), tall)
 	}
 	ds, err := Load(t.Context(), o)
 	if err != nil || !ds.Train.Lazy() {

@@ -33,7 +33,7 @@ func TestLargeImagesAreNotDecodedAllAtOnce(t *testing.T) {
 	im = nil
 	dir := t.TempDir()
 	for i := range 6 {
-		imagefiletest.Write(t, filepath.Join(dir, fmt.Sprint("class", i%2), fmt.Sprintf("%d.png", i)), b.Bytes())
+		imagefiletest.WriteApart(t, filepath.Join(dir, fmt.Sprint("class", i%2), fmt.Sprintf("%d.png", i)), b.Bytes())
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // as many goroutines decode as there are threads
 	for _, hold := range []int64{0, 1} {
@@ -56,7 +56,7 @@ func TestLazyMemory(t *testing.T) {
 	dir := t.TempDir()
 	data := imagefiletest.PNG(t, plain(1000, 1000, color.NRGBA{9, 200, 30, 255}))
 	for i := range 64 {
-		imagefiletest.Write(t, filepath.Join(dir, fmt.Sprint("class", i%2), fmt.Sprintf("%d.png", i)), data)
+		imagefiletest.WriteApart(t, filepath.Join(dir, fmt.Sprint("class", i%2), fmt.Sprintf("%d.png", i)), data)
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(20)) // what is in use is near what is needed
 	read := func(hold int64) uint64 {

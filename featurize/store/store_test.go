@@ -397,7 +397,7 @@ func TestImportOfBadImages(t *testing.T) {
 		if strings.Contains(name, "bad") || strings.Contains(name, "worse") {
 			data = data[:20]
 		}
-		imagefiletest.Write(t, filepath.Join("photos", name), data)
+		imagefiletest.WriteApart(t, filepath.Join("photos", name), data)
 	}
 	_, _, _, err := Import(t.Context(), "photos", "", "data", false, false)
 	for _, want := range []string{filepath.Join("photos", "a", "bad.png"),

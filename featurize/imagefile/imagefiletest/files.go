@@ -9,6 +9,7 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"fmp/onnx/must"
@@ -19,6 +20,13 @@ func Write(t testing.TB, path string, data []byte) {
 	t.Helper()
 	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
 	must.Do(t, os.WriteFile(path, data, 0o644))
+}
+
+// WriteApart is [Write] with the path behind the data, which decoders leave unread: a file of the same
+// image that is no copy of others.
+func WriteApart(t testing.TB, path string, data []byte) {
+	t.Helper()
+	Write(t, path, append(slices.Clone(data), path...))
 }
 
 // PNG returns a picture's file.
