@@ -87,7 +87,8 @@ type compressing struct {
 
 	byNumber *bool
 
-	mostImages, mostBytes int // that the round takes; 0 where that is not known
+	mostImages, mostBytes int    // that the round takes; 0 where that is not known
+	server                string // its public key; "" where that is not known
 
 	copies, few int
 	bytes       int // of an upload of moments at most; 0 for other uploads

@@ -46,6 +46,10 @@ type connection struct {
 	noise            *string
 	asJSON           *bool
 
+	// ledger charges an upload for the server that it is sent to; nil where that is done.
+	ledger *string
+	log    io.Writer
+
 	first  *server // of the round, once it is known
 	second *server // the helper of a private round with two servers; nil in other rounds
 }
@@ -128,7 +132,7 @@ func (c *connection) open(ctx context.Context, command, url string,
 	if !d.Withdrawal {
 		s.Log("an upload to round %d cannot be withdrawn%s", d.Round, hidden(d))
 	}
-	c.first = &server{s, d}
+	c.first, c.log = &server{s, d}, log
 	return s, key, d, c.openHelper(ctx, command, s, helper, d)
 }
 
@@ -289,10 +293,42 @@ func ofServer(ctx context.Context, d *wire.Description, making *pflag.FlagSet, g
 	return refused("join", trust(ctx, cl, client.ServerScope(d.ServerKey), approved, yes, log))
 }
 
+// servers are the public keys of those that get an upload.
+func (c *connection) servers() string {
+	if c.second == nil {
+		return c.first.round.ServerKey
+	}
+	return c.first.round.ServerKey + " " + c.second.round.ServerKey
+}
+
+// charge writes down that an upload goes to these servers, where they add the noise.
+func (c *connection) charge(command, path string, data []byte) error {
+	if c.ledger == nil || !federate.IsRelease(data) {
+		return nil
+	}
+	r, err := federate.DecodeRelease(data, federate.Expect{Unsalted: true})
+	if err != nil || r.Budget.Noise == privacy.Local {
+		return err
+	}
+	l, err := ledgerOf(*c.ledger)
+	if err != nil {
+		return err
+	}
+	s := privacy.NewSpending(r.Budget, r.Sums.Classes, r.Sums.K, nil, nil)
+	s.Time, s.Client, s.Round, s.Graph, s.Server = time.Now().UTC(), r.Client, r.Round, r.Model, c.servers()
+	if s.Files, err = absolute(path, [][]byte{data}); err != nil {
+		return err
+	}
+	return hand(command, l, s, *c.maxEpsilon, c.log)
+}
+
 // deliver sends an upload, keeps the receipt, and says so.
 func (c *connection) deliver(ctx context.Context, command string, key *identity.Key, path string, data []byte,
 	out io.Writer) error {
 	if err := c.receiptsFree(command, key.Name); err != nil {
+		return err
+	}
+	if err := c.charge(command, path, data); err != nil {
 		return err
 	}
 	if err := c.sendHelper(ctx, command, key, path); err != nil {
@@ -325,6 +361,7 @@ It comes back, at growing intervals, until the server has the upload or the roun
 (exit code 4). The same upload may be sent again at any time: the receipt is the same.`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		c := connectionFlags(f)
+		c.ledger = f.String("ledger", "", ledgerHelp)
 		return func(ctx context.Context, args []string, out, log io.Writer) error {
 			if len(args) != 2 {
 				return usagef("send: %d arguments; want the server's address and an upload", len(args))
@@ -441,6 +478,7 @@ sums, which says nothing without the other's: give the address of the second wit
 		fresh := f.Bool("fresh", false, "make the upload anew even if it is there")
 		making := pflag.NewFlagSet("compress", pflag.ContinueOnError)
 		compress := compressFlags(making)
+		c.ledger = compress.private.ledger
 		making.VisitAll(func(flag *pflag.Flag) {
 			if !slices.Contains(decided, flag.Name) {
 				f.AddFlag(flag)
@@ -550,7 +588,7 @@ sums, which says nothing without the other's: give the address of the second wit
 					return fmt.Errorf("join: --%s %s: %w", name, value, err)
 				}
 			}
-			compress.mostImages = d.MaxPoints
+			compress.mostImages, compress.server, c.ledger = d.MaxPoints, c.servers(), nil
 			if compress.mostBytes = d.MaxBytes; c.second != nil {
 				compress.mostBytes = min(d.MaxBytes, c.second.round.MaxBytes)
 			}

@@ -195,6 +195,7 @@ type answer struct {
 	messages [][]byte
 	files    *holding           // the messages, the leader's last, before they are in their places
 	made     bool               // before, and spent
+	kept     *privacy.Spending  // the release that is given again
 	earlier  []privacy.Spending // the same releases, whose messages this one's may replace
 	released
 	stdout, log io.Writer
@@ -233,6 +234,9 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 	}
 	s := privacy.NewSpending(b, f.C, f.K, im.Digests, im.Labels)
 	s.Time, s.Client, s.Round, s.Graph = time.Now().UTC(), a.Client, a.Round, a.Model
+	if b.Noise != privacy.Local {
+		s.Server = c.server
+	}
 	a.spending = s
 	if a.earlier, err = a.ledger.FindAll(s); err != nil {
 		return nil, err
@@ -259,12 +263,36 @@ func (a *answer) Record() error {
 	}
 	if a.made {
 		a.files, err = hold("compress", files, digestsOf(a.earlier)...)
+	} else {
+		p := payment{a.ledger, a.spending, *a.private.maxEpsilon,
+			*a.private.redraw || len(a.spending.Images) == 0, a.log}
+		if a.files, err = p.pay("compress", files, a.earlier); err == nil {
+			a.files.made = nil
+		}
+	}
+	if err != nil || a.kept == nil || a.server == "" {
 		return err
 	}
-	p := payment{a.ledger, a.spending, *a.private.maxEpsilon,
-		*a.private.redraw || len(a.spending.Images) == 0, a.log}
-	a.files, err = p.pay("compress", files, a.earlier)
-	return err
+	s := *a.kept
+	s.Time, s.Server = a.spending.Time, a.server
+	if err := hand("compress", a.ledger, s, *a.private.maxEpsilon, a.log); err != nil {
+		a.files.drop()
+		return err
+	}
+	return nil
+}
+
+// hand charges a message for a server that has not had it, before it is sent there.
+func hand(command string, l privacy.Ledger, s privacy.Spending, limit float64, log io.Writer) error {
+	total, earlier, err := l.Hand(s, limit)
+	if err != nil {
+		return usagef("%s: the upload of round %d is not sent to another server: %w", command, s.Round, err)
+	}
+	if earlier > 0 {
+		fmt.Fprintf(log, "fmp-edge: another server has this upload, and each adds noise of its own: with %d earlier "+
+			"releases epsilon %.4g has been spent on the same images (%s)\n", earlier, total, l.Path)
+	}
+	return nil
 }
 
 // messages makes the messages of a private upload: one, or a share for each of two servers.
@@ -318,7 +346,7 @@ func (a *answer) keep(s *privacy.Spending) error {
 		a.messages = append(a.messages, data)
 	}
 	givenAgain(a.log, fmt.Sprintf("the upload of these images for round %d", s.Round), s, a.spending)
-	a.made = true
+	a.made, a.kept, a.spending.Server = true, s, ""
 	return a.salt()
 }
 

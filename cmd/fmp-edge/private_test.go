@@ -258,6 +258,57 @@ func TestSaltedIfNew(t *testing.T) {
 	}
 }
 
+// TestEveryServerIsCharged: an upload to which servers add the noise is charged for every server that it goes
+// to, once, by join from any folder and by send, and none gets it beyond --max-epsilon.
+func TestEveryServerIsCharged(t *testing.T) {
+	graph, photos := privateGraph(t), photosOf(t, 6)
+	t.Chdir(t.TempDir())
+	must.Do(t, os.Mkdir("other", 0o700))
+	for _, to := range []string{"a.key", "other/a.key"} {
+		must.Do(t, must.Get(identity.New("a"))(t).Save(to))
+	}
+	one, two := keeping(t, graph, wire.Open, ""), keeping(t, graph, wire.Open, "")
+	join := func(url, key string) []string {
+		return []string{"join", url, "--key", key, "--ledger", "ledger", "--wait", "1s", "--cache", "graphs",
+			"--receipt", filepath.Dir(key) + "/" + models.DigestBytes([]byte(url)), "--reply-after", "0", photos}
+	}
+	send := []string{"send", two, "--key", "a.key", "--ledger", "ledger", "--wait", "1s", "--receipt", "sent.json",
+		"a.1.upload"}
+	limit := []string{"--max-epsilon", "1"}
+	for i, c := range []struct {
+		args  []string
+		code  int
+		says  string
+		lines int
+	}{
+		{slices.Concat(join(one, "a.key"), limit), exitOK, "", 1},
+		{slices.Concat(join(one, "a.key"), limit), exitOK, "as it was made earlier", 1},
+		{slices.Concat(join(one, "other/a.key"), limit), exitOK, "nothing is spent", 1},
+		{slices.Concat(join(two, "a.key"), limit), exitUsage, "over 1 earlier releases", 1},
+		{slices.Concat(join(two, "other/a.key"), limit), exitUsage, "over 1 earlier releases", 1},
+		{slices.Concat(send, limit), exitUsage, "over 1 earlier releases", 1},
+		{send, exitOK, "each adds noise of its own: with 1 earlier releases epsilon 1.465", 2},
+		{send, exitOK, "", 2},
+		{join(two, "other/a.key"), exitOK, "", 2},
+	} {
+		code, log := said(t, c.args...)
+		ledger := must.Get(os.ReadFile("ledger"))(t)
+		if lines := bytes.Count(ledger, []byte("\n")); code != c.code || lines != c.lines ||
+			!strings.Contains(log, c.says) {
+			t.Errorf("%d: exit code %d, %d lines, %s; want %d, %d and %q", i, code, lines, log, c.code, c.lines, c.says)
+		}
+		if sent := isThere("sent.json"); sent != (i >= 6) {
+			t.Errorf("%d: sent: %t", i, sent)
+		}
+	}
+	must.Do(t, os.RemoveAll("other/a.1.upload"))
+	refuses(t, exitUsage, "--max-epsilon allows 1", slices.Concat(join(keeping(t, graph, wire.Open, ""), "other/a.key"),
+		limit)...)
+	if isThere("other/a.1.upload") {
+		t.Error("an upload that is not sent is there")
+	}
+}
+
 // keeping serves a round with a trusted server's noise, which has an upload of this digest of client a.
 func keeping(t *testing.T, graph, state, has string) (url string) {
 	t.Helper()
@@ -374,15 +425,7 @@ func TestKeyAgain(t *testing.T) {
 	}
 }
 
-// TestHidden: only where servers add the noise it is said to hide an upload that cannot be withdrawn.
-func TestHidden(t *testing.T) {
-	for noise, want := range map[string]bool{"": false, privacy.Local: false, privacy.Trusted: true, privacy.TwoServers: true} {
-		d := &wire.Description{}
-		if noise != "" {
-			d.Privacy = &privacy.Budget{Noise: noise}
-		}
-		if (hidden(d) != "") != want {
-			t.Errorf("noise %q: %q", noise, hidden(d))
-		}
-	}
+func isThere(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }

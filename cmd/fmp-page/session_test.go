@@ -215,7 +215,7 @@ func TestExtractorOfAnother(t *testing.T) {
 func TestPrivate(t *testing.T) {
 	_, paths, read := photographs(t)
 	graphs := map[bool][]byte{false: graph(t), true: assetstest.PrivateClient(t)}
-	delta, state := 1e-5, wire.Open
+	delta, state, server := 1e-5, wire.Open, byte(0)
 	round := func(s *session, number uint64, noise string, epsilon float64, private bool,
 		refused string) {
 		t.Helper()
@@ -223,7 +223,7 @@ func TestPrivate(t *testing.T) {
 			Deadline: time.Now().Add(time.Hour),
 			Graph:    models.DigestBytes(graphs[private]), GraphBytes: 1, MaxPoints: 100,
 			MaxBytes:  1 << 20,
-			ServerKey: base64.StdEncoding.EncodeToString(make([]byte, 32))}
+			ServerKey: base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{server}, 32))}
 		if noise != "" {
 			d.Privacy = &privacy.Budget{Epsilon: epsilon, Delta: delta, Unit: privacy.Example,
 				Relation: privacy.AddRemove, Noise: noise, Points: 1}
@@ -318,6 +318,15 @@ func TestPrivate(t *testing.T) {
 		ask(t, s, "explain", nil, &request{data: data}, "")
 		ask(t, s, "sign", nil, &request{data: data}, map[byte]string{0: "next round", 1: ""}[salt])
 	}
+	ledger = ""
+	round(s, 1, privacy.Trusted, 1, true, "")
+	shown, first = compress(1.2, false, "", paths...)
+	ledger = shown["spent"].(map[string]any)["line"].(string)
+	compress(1.2, true, "", paths...)
+	server = 1
+	round(s, 1, privacy.Trusted, 1, true, "")
+	compress(9, false, "was made for another server", paths...)
+	ledger = ""
 	round(s, 1, "", 0, true, "")
 	compress(9, false, "is not private", paths...)
 	ask(t, s, "explain", nil, &request{data: first}, "privacy is")

@@ -219,11 +219,12 @@ console.log(faults.join(), signal.aborted, panels.leaves.includes('notEnrolled')
 }
 
 // TestTrusted: of a private upload the page says who reads the exact counts, and where the browser
-// may clear the ledger.
+// may clear the ledger. One to which a server adds the noise is kept for that server alone.
 func TestTrusted(t *testing.T) {
 	for noise, want := range map[string]string{"local": "noneOfAll true\n", "trusted": "noneOfTrusted true\n"} {
+		of := map[string]string{"local": "me", "trusted": "k me"}[noise]
 		got := stubbed(t, "join.js", served+"round.privacy = { epsilon: 1, delta: 1e-5, noise: '"+noise+"' };\n"+
-			"store.set('upload g 7 me', bytes('upload 0'));\n"+
+			"store.set('upload g 7 "+of+"', bytes('upload 0'));\n"+
 			"answers.explain = () => ({ digest: 'upload 0', points: [], budget: round.privacy });", `
 await until(() => panels.leaves?.includes('madeOnce'));
 console.log([...new Set(said)].filter(s => /^noneOf/.test(s)).join(), panels.leaves.includes('ledgerUnsafe'));

@@ -26,7 +26,10 @@ type Spending struct {
 	Client string    `json:"client"` // its name
 	Round  uint64    `json:"round"`
 	Graph  string    `json:"graph"` // sha256 of the client graph
-	Budget Budget    `json:"budget"`
+	// Server is the public key of the server that has it, both keys where there are two; "" is not
+	// yet any server's. Local noise has none: the message already holds it.
+	Server string `json:"server,omitempty"`
+	Budget Budget `json:"budget"`
 	// Classes and K are the sizes of the release, Noise the standard deviation in steps of the
 	// noise that its budget asks for.
 	Classes int    `json:"classes"`
@@ -37,7 +40,7 @@ type Spending struct {
 	Counts bool `json:"counts,omitempty"`
 	// Content is the sha256 of the images with their labels, Images the beginnings of the images'
 	// own, sorted; an image that is there twice is listed twice. A line without images spends
-	// nothing: it counts the message of an earlier line, with a salt.
+	// nothing: it counts the message of an earlier line, with a salt or for its first server.
 	Content string   `json:"content"`
 	Images  []string `json:"images"`
 	// Files are the files written, with the sha256 of each.
@@ -243,6 +246,80 @@ func (l Ledger) Spend(s Spending, limit float64,
 		return append(line, '\n'), err
 	})
 	return total, earlier, err
+}
+
+// Hand writes down that a message is about to go to the server of next, which adds noise. Each
+// server draws its own: the release itself pays for the first, and every further one is charged on
+// the same images, like another release. A server that has the release is charged no more. Of a
+// message that no line has, next is its account; that one goes to one server alone.
+func (l Ledger) Hand(next Spending, limit float64) (total float64, earlier int, err error) {
+	if next.Budget.Noise == Local {
+		return 0, 0, nil
+	}
+	err = l.read(func(lines []byte, c *chain) (line []byte, err error) {
+		past, err := parseLedger(lines)
+		if err != nil {
+			return nil, err
+		}
+		s, err := handed(past, next)
+		if s == nil || err != nil {
+			return nil, err
+		}
+		if len(s.Images) > 0 {
+			if _, total, earlier, err = Spend(lines, *s, limit, true); err != nil {
+				return nil, err
+			}
+		}
+		s.Chain = c.of(lines, *s)
+		line, err = json.Marshal(s)
+		return append(line, '\n'), err
+	})
+	return total, earlier, err
+}
+
+// handed returns the line of a release that goes to a server, with images where it is charged; nil
+// where that server has it.
+func handed(past []Spending, next Spending) (*Spending, error) {
+	s := next
+	for _, o := range past {
+		if o.holds(next) {
+			s = o
+			s.Time, s.Server = next.Time, next.Server
+			break
+		}
+	}
+	s.Images = nil
+	paid, servers := 0, map[string]bool{}
+	for _, o := range past {
+		if !s.same(o) && !o.holds(next) {
+			continue
+		}
+		if len(o.Images) > 0 {
+			paid++
+			s.Images = o.Images
+		}
+		if o.Server != "" {
+			servers[o.Server] = true
+		}
+	}
+	switch {
+	case servers[next.Server]:
+		return nil, nil
+	case paid > len(servers) || len(servers) == 0:
+		s.Images = nil
+	case paid == 0:
+		return nil, errors.New("the upload went to another server, and no line says of which images it is: a " +
+			"second server draws noise of its own and spends its budget again; give the --ledger of the " +
+			"machine that made it")
+	}
+	return &s, nil
+}
+
+// holds reports whether a file of a release is one of another's.
+func (s Spending) holds(o Spending) bool {
+	return slices.ContainsFunc(s.Files, func(f Written) bool {
+		return slices.ContainsFunc(o.Files, func(g Written) bool { return f.Sha256 == g.Sha256 })
+	})
 }
 
 // Spend is [Ledger.Spend] in a ledger's lines: it returns the line to append, which the caller

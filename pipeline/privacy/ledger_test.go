@@ -435,3 +435,68 @@ func TestEditedLedger(t *testing.T) {
 			t, "it was changed", n)
 	}
 }
+
+// TestHand: where servers add the noise, a draw pays for one server, and every further one is charged on the
+// same images; the same server is charged once, whichever message of the release it gets.
+func TestHand(t *testing.T) {
+	t.Parallel()
+	trusted, two := usual, usual
+	trusted.Noise, two.Noise, two.Points = Trusted, TwoServers, 9
+	for name, c := range map[string]struct {
+		budget Budget
+		made   string // a line each: a draw, "+" a salt of the one before, "A" a draw for server A
+		to     string // the servers
+		lines  int    // in all
+		spent  int    // of these
+		over   string
+	}{
+		"one server":                     {trusted, "-", "AAA", 2, 1, ""},
+		"one that it was made for":       {trusted, "A", "AA", 1, 1, ""},
+		"two":                            {trusted, "-", "ABBA", 3, 2, ""},
+		"two, made for one":              {trusted, "A", "BAB", 2, 2, ""},
+		"two draws":                      {trusted, "--", "ABAB", 4, 2, ""},
+		"a salt":                         {trusted, "-+", "AAB", 4, 2, ""},
+		"two over the limit":             {trusted, "-", "AABB!", 2, 1, "--max-epsilon allows 1.1"},
+		"pairs":                          {two, "-", "AB", 3, 2, ""},
+		"the noise is in the message":    {usual, "-", "ABC", 1, 1, ""},
+		"no line has it":                 {trusted, "", "AA", 1, 0, ""},
+		"no line has it, another server": {trusted, "", "AB!", 1, 0, "of which images"},
+	} {
+		l := Ledger{filepath.Join(t.TempDir(), "spent.jsonl")}
+		message := NewSpending(c.budget, 10, 9, nil, nil)
+		message.Client, message.Round, message.Files = "ward", 1, []Written{{"a", "0"}}
+		for i, kind := range c.made {
+			s := spending(c.budget, 1, 1, 2)
+			s.Files = []Written{{"a", fmt.Sprint(i)}}
+			message.Files = s.Files
+			if kind == '+' {
+				s.Images = nil
+			} else if kind != '-' {
+				s.Server = string(kind)
+			}
+			must.Get2(l.Spend(s, 0, true))(t)
+		}
+		limit := 0.0
+		to, fails := strings.CutSuffix(c.to, "!")
+		if fails {
+			limit = 1.1
+		}
+		var failed error
+		for _, server := range to {
+			message.Server = string(server)
+			if _, _, err := l.Hand(message, limit); err != nil {
+				failed = err
+			}
+		}
+		if fails {
+			must.Fail(failed)(t, c.over, name)
+		} else {
+			must.Do(t, failed)
+		}
+		past := must.Get(l.past())(t)
+		_, releases := Total(past, spending(usual, 9, 1))
+		if len(past) != c.lines || releases != c.spent {
+			t.Errorf("%s: %d lines, %d of which spend; want %d and %d", name, len(past), releases, c.lines, c.spent)
+		}
+	}
+}

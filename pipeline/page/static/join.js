@@ -344,9 +344,10 @@ function sorter() {
 
 // --- what leaves ---
 
-const uploadName = () => `upload ${state.graph.digest} ${numberOf()} ${state.name}`;
-
 const budget = () => state.round?.privacy;
+
+// A private upload is one server's, as each adds noise of its own.
+const uploadName = () => `upload ${state.graph.digest} ${numberOf()} ${(budget()?.noise ?? 'local') === 'local' ? '' : state.round.server_key + ' '}${state.name}`;
 
 function dropUpload() { state.upload = state.summary = null; state.unkept = false; if (!state.gone) showSend(); }
 
