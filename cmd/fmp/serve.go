@@ -363,7 +363,7 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 			Token: o.readers,
 			Log:   s.log, Options: s.pooling.digest,
 			Pool: measured(s, s.pooling.pool), Merge: s.merging(), Private: s.private(),
-			Secret: secret, Helper: s.helper, Check: s.pooling.check, Engine: s.eng, Reject: o.reject})
+			Sweep: s.pooling.sweep, Secret: secret, Helper: s.helper, Check: s.pooling.check, Engine: s.eng, Reject: o.reject})
 	if err != nil {
 		return err
 	}
@@ -694,6 +694,19 @@ func (s *summary) warnings() (out []string) {
 
 func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Pooled, error) {
 	return p.poolRest(ctx, uploads, nil)
+}
+
+// sweep deletes the remainders of jobs of this round.
+func (p *pooling) sweep(ctx context.Context) error {
+	for _, q := range []*work.Queue{p.queue, p.mergers} {
+		if q == nil {
+			continue
+		}
+		if err := q.Sweep(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // merged pools uploads that workers merge.

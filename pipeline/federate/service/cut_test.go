@@ -461,6 +461,51 @@ func TestMergeFollows(t *testing.T) {
 	}
 }
 
+// TestNothingLeftForWorkers: what a pooling left for workers is deleted before the receipt of a withdrawal is
+// sent, where no other pooling follows too; what it stores after that, and what a killed server left, is as well.
+func TestNothingLeftForWorkers(t *testing.T) {
+	f := newFixture(t, "quorum: 2\n")
+	f.stop()
+	left := func() []string {
+		return slices.DeleteFunc(must.Get(f.store.Objects(t.Context()))(t),
+			func(name string) bool { return !strings.HasPrefix(name, "left-") })
+	}
+	f.sweep = func(ctx context.Context) error {
+		for _, name := range left() {
+			if err := f.store.DeleteObject(ctx, name); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	f.start()
+	f.in("a", "b")
+	waits, goOn, ended := make(chan bool), make(chan bool), make(chan error)
+	f.srv.Merge = func(ctx context.Context, _ []store.Member) (*Pooled, error) {
+		must.Do(t, f.store.PutObject(ctx, "left-before", []byte("an upload")))
+		close(waits)
+		<-goOn
+		must.Do(t, f.store.PutObject(t.Context(), "left-after", []byte("an upload")))
+		return nil, ctx.Err()
+	}
+	go func() { ended <- f.srv.Pool(t.Context()) }()
+	<-waits
+	f.gone("a", f.made("a", 1, nil))
+	if names := left(); len(names) > 0 {
+		t.Errorf("with the receipt %q are there", names)
+	}
+	close(goOn)
+	must.Fail(<-ended)(t, errWithdrawn.Error())
+	if names := left(); len(names) > 0 {
+		t.Errorf("after the pooling %q are there", names)
+	}
+	must.Do(t, f.store.PutObject(t.Context(), "left-by-a-kill", []byte("an upload")))
+	f.restart()
+	if names := left(); len(names) > 0 {
+		t.Errorf("after a restart %q are there", names)
+	}
+}
+
 // TestStartsOnLast: a start serves no version whose file is another's, and supersedes one that holds an
 // upload that was withdrawn, whether the note of the withdrawal names it or not.
 func TestStartsOnLast(t *testing.T) {

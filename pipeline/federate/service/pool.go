@@ -154,6 +154,12 @@ func (s *Server) Pool(ctx context.Context) (err error) {
 	defer func() {
 		if errors.Is(context.Cause(ctx), errWithdrawn) && err != nil {
 			err = errWithdrawn
+			s.mu.Lock()
+			s.swept = false // it may have left something after the withdrawal looked
+			s.mu.Unlock()
+			if e := s.sweep(context.WithoutCancel(ctx)); e != nil {
+				s.Log.Error("what a pooling left for workers could not be deleted yet", "error", e)
+			}
 		}
 	}()
 	// Pooling a round of many clients takes much more memory than the server does before and after:

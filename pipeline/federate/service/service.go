@@ -63,6 +63,9 @@ type Config struct {
 	// Merge, if not nil, is Pool for uploads that are merged where they are stored; it sets
 	// [Pooled.Members].
 	Merge func(ctx context.Context, members []store.Member) (*Pooled, error)
+	// Sweep, if not nil, deletes the objects that poolings which ended midway left in the store for
+	// workers: they hold uploads.
+	Sweep func(ctx context.Context) error
 	// Private is Pool for a private round. With two servers, the releases hold no sums, and open
 	// returns the noisy sum; otherwise open is nil.
 	Private func(ctx context.Context, releases []pool.Release,
@@ -104,6 +107,7 @@ type Server struct {
 	wake    chan struct{} // something arrived
 
 	mu      sync.Mutex
+	swept   bool                     // nothing of a withdrawn upload is left for workers
 	in      map[string]held          // by client
 	gone    map[string]*store.Record // clients that withdrew: their records, without the uploads
 	dropped map[int]bool             // of these, those of which the store has no file
@@ -191,7 +195,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	if err := s.unlessFull(s.dropEvaluations(ctx)); err != nil {
+	s.swept = len(s.gone) == 0
+	if err := s.unlessFull(errors.Join(s.dropEvaluations(ctx), s.sweep(ctx))); err != nil {
 		return nil, err
 	}
 	s.unsure = true

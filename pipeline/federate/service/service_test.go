@@ -48,6 +48,7 @@ type fixture struct {
 	// of two servers: the leader's helper, and the sums that were opened
 	helper *Helper
 	opened []*privacy.Release
+	sweep  func(context.Context) error
 
 	mu  sync.Mutex
 	now time.Time
@@ -111,7 +112,7 @@ func (f *fixture) start() {
 		return &Pooled{Classifier: fmt.Append(nil, len(releases))}, nil
 	}
 	f.srv = must.Get(New(f.t.Context(),
-		Config{Private: private, Secret: twoSecret, Helper: f.helper, Round: f.round,
+		Config{Private: private, Secret: twoSecret, Helper: f.helper, Sweep: f.sweep, Round: f.round,
 			Key: f.key, Store: f.store,
 			Now: f.clock, Log: slog.New(slog.DiscardHandler), Token: "for readers", Reject: .25,
 			Pool: func(_ context.Context, uploads []pool.Upload) (*Pooled, error) {

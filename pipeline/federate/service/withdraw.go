@@ -210,6 +210,7 @@ func (s *Server) takeOut(ctx context.Context, noted *store.Record) error {
 	s.forget(noted)
 	if !known {
 		s.halt()
+		s.swept = false
 	}
 	left := len(s.in)
 	short := s.stale() && left < s.Round.MinUploads
@@ -228,7 +229,26 @@ func (s *Server) takeOut(ctx context.Context, noted *store.Record) error {
 			"error", err)
 	}
 	s.rouse()
-	return errors.Join(s.Store.Erase(ctx, client), s.Store.DropRefusal(ctx, client))
+	return errors.Join(s.sweep(ctx), s.Store.Erase(ctx, client), s.Store.DropRefusal(ctx, client))
+}
+
+// sweep deletes the objects that a pooling left for workers, with an upload that is withdrawn since. A
+// pooling that begins meanwhile waits for publishing, which the caller holds, or is the caller's.
+func (s *Server) sweep(ctx context.Context) error {
+	s.mu.Lock()
+	swept := s.swept
+	s.swept = true
+	s.mu.Unlock()
+	if swept || s.Sweep == nil {
+		return nil
+	}
+	err := s.Sweep(ctx)
+	if err != nil {
+		s.mu.Lock()
+		s.swept = false
+		s.mu.Unlock()
+	}
+	return err
 }
 
 // holding returns the numbers of the versions that hold an upload of a client.

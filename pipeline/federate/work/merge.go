@@ -56,7 +56,7 @@ func (q *Queue) Merge(ctx context.Context,
 	}
 	// an attempt that ended midway may have left parts, with uploads that were withdrawn since
 	if len(rest) == 0 {
-		return m.Part(), nil, q.sweep(ctx)
+		return m.Part(), nil, q.Sweep(ctx)
 	}
 	of := merging{Server: q.Server, Limit: merge.Key(q.job.Round, q.job.Graph, rest[0].Client)}
 	if !q.job.Options.Trust {
@@ -70,7 +70,7 @@ func (q *Queue) Merge(ctx context.Context,
 		}
 	}
 	if left, err = q.mergeRest(ctx, &m, of, rest); err == nil {
-		err = q.sweep(ctx)
+		err = q.Sweep(ctx)
 	}
 	return m.Part(), left, err
 }

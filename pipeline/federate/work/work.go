@@ -160,17 +160,17 @@ func (q *Queue) Do(ctx context.Context, uploads []pool.Upload,
 		}
 		out[i] = &r.Piece
 	}
-	return out, q.sweep(ctx)
+	return out, q.Sweep(ctx)
 }
 
 // aRemainder is the name of an object that jobs of a round leave: inputs, results, lists of
 // members, and parts to judge by.
 var aRemainder = regexp.MustCompile(`^((result|input|job-members)-.*|[0-9a-f]{64})$`)
 
-// sweep deletes the objects of finished jobs, and of jobs that a server or a worker left when it
+// Sweep deletes the objects of finished jobs, and of jobs that a server or a worker left when it
 // was killed. The models of the round stay. It looks again until there are none: a worker may have
 // left its result before the input was deleted, and after the first look.
-func (q *Queue) sweep(ctx context.Context) error {
+func (q *Queue) Sweep(ctx context.Context) error {
 	of := q.job
 	for {
 		names, err := q.store.Objects(ctx)

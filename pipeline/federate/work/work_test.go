@@ -248,9 +248,9 @@ func TestNobodyWaits(t *testing.T) {
 		stays  bool
 	}{
 		"waited for":      {stays: true},
-		"swept meanwhile": {while: func() { must.Do(t, q.sweep(t.Context())) }},
+		"swept meanwhile": {while: func() { must.Do(t, q.Sweep(t.Context())) }},
 		"left by the dead": {before: func(result string) {
-			must.Do(t, q.sweep(t.Context()))
+			must.Do(t, q.Sweep(t.Context()))
 			must.Do(t, st.PutObject(t.Context(), result, []byte("left")))
 		}},
 	} {
@@ -320,7 +320,7 @@ func TestAskedAgain(t *testing.T) {
 			defer mu.Unlock()
 			if due && !swept && names(data, job.Input) {
 				swept = true
-				must.Do(t, q.sweep(t.Context()))
+				must.Do(t, q.Sweep(t.Context()))
 			} else if swept && !again && names(data, resultName(job.ID)) {
 				again = true
 				ask()
