@@ -117,20 +117,6 @@ func TestMomentsRefused(t *testing.T) {
 	} {
 		must.Fail(Decode(spoilt(t, withMoments(t, v.n, Int8), v.spoil), Expect{}))(t, v.want, name)
 	}
-	// The checksum covers what was added.
-	data := must.Get(withMoments(t, 40, Single).Encode())(t)
-	for _, spoil := range []func(*uploadpb.Upload){
-		func(m *uploadpb.Upload) { m.Scatter.RawData[0] ^= 1 },
-		func(m *uploadpb.Upload) { m.Calibration.RawData[0] ^= 1 },
-		func(m *uploadpb.Upload) { m.CalibrationClasses[0] ^= 1 },
-		func(m *uploadpb.Upload) { *m.Dof-- },
-		func(m *uploadpb.Upload) { m.Curve[3]++ },
-	} {
-		var m uploadpb.Upload
-		must.Do(t, proto.Unmarshal(data, &m))
-		spoil(&m)
-		refusesField(Decode(must.Get(proto.Marshal(&m))(t), Expect{}))(t, "checksum", "damaged")
-	}
 }
 
 // TestMomentsMeans: an upload of moments has one mean of each class, of an image or more. Thousands

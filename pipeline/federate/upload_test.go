@@ -192,20 +192,20 @@ func TestDecodeRefuses(t *testing.T) {
 
 // TestDamage: a message with any one bit changed, or cut anywhere, is not read as another upload.
 func TestDamage(t *testing.T) {
-	u := drawn(3, 4, 3, 6)
-	for _, p := range []Precision{Single, Int8} {
-		u.Precision = p
-		data := must.Get(u.Encode())(t)
-		want := must.Get(Decode(data, Expect{}))(t)
-		for i := range data {
-			if got, err := Decode(data[:i], Expect{}); err == nil {
-				t.Fatalf("the first %d of %d bytes were read as %+v", i, len(data), got)
-			}
-			for bit := range 8 {
-				bad := bytes.Clone(data)
-				bad[i] ^= 1 << bit
-				if got, err := Decode(bad, Expect{}); err == nil && !cmp.Equal(got, want) {
-					t.Fatalf("bit %d of byte %d changed: read as %+v", bit, i, got)
+	for _, u := range []*Upload{drawn(3, 4, 3, 6), oneClass(3, 4, 3, 6), withMoments(t, 40, Single)} {
+		for _, u.Precision = range []Precision{Single, Int8} {
+			data := must.Get(u.Encode())(t)
+			want := must.Get(Decode(data, Expect{}))(t)
+			for i := range data {
+				if got, err := Decode(data[:i], Expect{}); err == nil {
+					t.Fatalf("the first %d of %d bytes were read as %+v", i, len(data), got)
+				}
+				for bit := range 8 {
+					bad := bytes.Clone(data)
+					bad[i] ^= 1 << bit
+					if got, err := Decode(bad, Expect{}); err == nil && !cmp.Equal(got, want) {
+						t.Fatalf("bit %d of byte %d changed: read as %+v", bit, i, got)
+					}
 				}
 			}
 		}

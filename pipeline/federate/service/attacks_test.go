@@ -118,21 +118,6 @@ func TestBombs(t *testing.T) {
 	}
 }
 
-// TestManyRanges: a request for many ranges of the client graph, each byte again and again, costs
-// no more than a few times the whole.
-func TestManyRanges(t *testing.T) {
-	f := newFixture(t, "")
-	at := listening(t, f.srv.Handler())
-	req := must.Get(http.NewRequest("GET", "http://"+at+wire.GraphPath(3), nil))(t)
-	req.Header.Set("Range", "bytes="+strings.TrimSuffix(strings.Repeat("0-,", 4000), ","))
-	resp := must.Get(http.DefaultClient.Do(req))(t)
-	defer resp.Body.Close()
-	n, err := io.Copy(io.Discard, resp.Body)
-	if whole := int64(len(f.round.GraphData)); err != nil || n > 4*whole {
-		t.Errorf("%d bytes of a graph of %d: %v", n, whole, err)
-	}
-}
-
 // TestSlowHeads: connections that send their head byte by byte keep nobody out, and are cut.
 func TestSlowHeads(t *testing.T) {
 	if testing.Short() {

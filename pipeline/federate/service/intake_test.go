@@ -140,28 +140,6 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestMemory: what uploads may hold together is bounded by what has come of them, and what is given
-// back may be held again.
-func TestMemory(t *testing.T) {
-	const all = 1 << 20
-	in := newIntake(&round.Bounds{Bytes: 1 << 10, Rate: 1000}, all)
-	in.wait = time.Millisecond
-	first, second := lease{in: in}, lease{in: in}
-	if err := first.take(t.Context(), all); err != nil || in.memory.TryAcquire(1) {
-		t.Fatalf("the bound is not %d bytes: %v", all, err)
-	}
-	if err := second.take(t.Context(), 1); err != errBusy {
-		t.Errorf("with nothing left: %v", err)
-	}
-	var beyond *errBeyond
-	if err := first.take(t.Context(), 1); !errors.As(err, &beyond) {
-		t.Errorf("more than there is: %v", err)
-	}
-	first.release()
-	first.release()
-	must.Do(t, second.take(t.Context(), all))
-}
-
 // TestSlowBodies: bodies that come slowly, by whatever interface, hold no memory but that of the
 // bytes that have come; a photograph beside them is answered at once, and each of them is cut.
 func TestSlowBodies(t *testing.T) {

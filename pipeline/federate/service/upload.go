@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"fmp/models"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/store"
@@ -65,12 +66,11 @@ func (s *Server) stated(r *http.Request, purpose identity.Purpose,
 
 // asStated refuses a body whose digest is another than stated.
 func asStated(body, digest string, data []byte) error {
-	sum := sha256.Sum256(data)
-	if hex.EncodeToString(sum[:]) == digest {
-		return nil
+	if is := models.DigestBytes(data); is != digest {
+		return refusef(wire.BadRequest,
+			"the %s's sha256 is %s; Content-Digest and the signature say %s", body, is, digest)
 	}
-	return refusef(wire.BadRequest,
-		"the %s's sha256 is %x; Content-Digest and the signature say %s", body, sum, digest)
+	return nil
 }
 
 // unread is the refusal of an upload that could not be read.

@@ -170,12 +170,9 @@ func (b *momentsBench) attack(i int, clients []discriminant.Client,
 	clients = slices.Clone(clients)
 	r := rng.New(b.Seed, "attack", repeat, i-1)
 	b.toward = slices.Clone(clients[b.Bad].Means.Row(0)[:clients[0].Means.Dx])
-	length := 0.0
-	for _, v := range b.toward {
-		length += float64(v) * float64(v)
-	}
+	length := float32(point.Norm(b.toward))
 	for j := range b.toward {
-		b.toward[j] /= float32(math.Sqrt(length))
+		b.toward[j] /= length
 	}
 	switch at := i - 1 - len(Attacks); {
 	case i == 0:
@@ -267,12 +264,11 @@ func standardised(clients []discriminant.Client) (u honesty.Uploads, lambda, cen
 func means(u honesty.Uploads, m int, centre, scale []float64) *point.Set {
 	set := u.Pool(func(client int) bool { return client == m })
 	for i := range set.N {
-		row, length := set.Row(i)[:u.K], 0.0
+		row := set.Row(i)[:u.K]
 		for j := range row {
 			row[j] = float32(float64(row[j])*scale[j] + centre[j])
-			length += float64(row[j]) * float64(row[j])
 		}
-		if length = math.Sqrt(length); length > 1 {
+		if length := point.Norm(row); length > 1 {
 			for j := range row {
 				row[j] /= float32(length)
 			}

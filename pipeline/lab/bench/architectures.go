@@ -149,20 +149,8 @@ func (l *layers) inverted(x build.Ref, in int, b inverted) build.Ref {
 // linear bottlenecks", table 2.
 func mobileNetV2() (*onnx.Model, error) {
 	l, x := newLayers("mobilenetv2")
-	relu6 := l.relu6()
-	x = relu6(l.conv(x, 3, 32, 3, 2, 1))
-	in := 32
-	for _, s := range []struct{ t, c, n, s int }{{1, 16, 1, 1}, {6, 24, 2, 2}, {6, 32, 3, 2},
-		{6, 64, 4, 2}, {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}} {
-		for i := range s.n {
-			b := inverted{size: 3, wide: in * s.t, out: s.c, stride: 1, act: relu6}
-			if i == 0 {
-				b.stride = s.s
-			}
-			x, in = l.inverted(x, in, b), s.c
-		}
-	}
-	return l.done(relu6(l.conv(x, in, 1280, 1, 1, 1)), 1280)
+	return l.mobile(x, []blocks{{1, 3, 16, 1, 1}, {6, 3, 24, 2, 2}, {6, 3, 32, 3, 2},
+		{6, 3, 64, 4, 2}, {6, 3, 96, 3, 1}, {6, 3, 160, 3, 2}, {6, 3, 320, 1, 1}}, l.relu6(), nil)
 }
 
 // mobileNetV3 builds the large network of Howard et al. 2019, "Searching for MobileNetV3", table 1.
@@ -204,7 +192,7 @@ func efficientNetB0() (*onnx.Model, error) {
 	l, x := newLayers("efficientnet-b0")
 	sigmoid := func(x build.Ref) build.Ref { return l.Op("Sigmoid", []build.Ref{x}) }
 	silu := func(x build.Ref) build.Ref { return l.Mul(x, sigmoid(x)) }
-	return l.efficient(x, silu,
+	return l.mobile(x, efficientBlocks, silu,
 		func(b *inverted, in int) { b.squeeze, b.inner, b.gate = in/4, silu, sigmoid })
 }
 
@@ -214,20 +202,30 @@ func efficientNetB0() (*onnx.Model, error) {
 func efficientNetLite0() (*onnx.Model, error) {
 	l, x := newLayers("efficientnet-lite0")
 	l.padded = true
-	return l.efficient(x, l.relu6(), func(*inverted, int) {})
+	return l.mobile(x, efficientBlocks, l.relu6(), nil)
 }
 
-// efficient builds the blocks of EfficientNet-B0; scales readies those of a block's channels.
-func (l *layers) efficient(x build.Ref, act func(build.Ref) build.Ref,
+// blocks is a row of a network's table: t times as many channels within n blocks of c channels, with
+// windows of a size; the first of them has the stride s.
+type blocks struct{ t, size, c, n, s int }
+
+// efficientBlocks are those of EfficientNet-B0.
+var efficientBlocks = []blocks{{1, 3, 16, 1, 1}, {6, 3, 24, 2, 2}, {6, 5, 40, 2, 2}, {6, 3, 80, 3, 2},
+	{6, 5, 112, 3, 1}, {6, 5, 192, 4, 2}, {6, 3, 320, 1, 1}}
+
+// mobile builds a network of inverted residuals; scales, nil for none, readies those of a block's
+// channels.
+func (l *layers) mobile(x build.Ref, rows []blocks, act func(build.Ref) build.Ref,
 	scales func(b *inverted, in int)) (*onnx.Model, error) {
 	x = act(l.conv(x, 3, 32, 3, 2, 1))
 	in := 32
-	for _, s := range []struct{ t, size, c, n, s int }{{1, 3, 16, 1, 1}, {6, 3, 24, 2, 2},
-		{6, 5, 40, 2, 2}, {6, 3, 80, 3, 2},
-		{6, 5, 112, 3, 1}, {6, 5, 192, 4, 2}, {6, 3, 320, 1, 1}} {
+	for _, s := range rows {
 		for i := range s.n {
 			b := inverted{size: s.size, wide: in * s.t, out: s.c, stride: 1, act: act}
-			if scales(&b, in); i == 0 {
+			if scales != nil {
+				scales(&b, in)
+			}
+			if i == 0 {
 				b.stride = s.s
 			}
 			x, in = l.inverted(x, in, b), s.c

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"gonum.org/v1/gonum/blas"
@@ -274,7 +275,7 @@ func products(ctx context.Context, b *Bench) ([]Contender, error) {
 
 // predictions measures the mean of the softmaxes of features times heads, ours and that of a graph.
 func predictions(ctx context.Context, b *Bench) ([]Contender, error) {
-	const points, samples, atOnce = 10_000, 200, 100
+	const points, samples = 10_000, 200
 	r := rng.New(1, "bench", "predict")
 	features := make([]float32, points*dx)
 	rng.Normal(r, features)
@@ -296,43 +297,40 @@ func predictions(ctx context.Context, b *Bench) ([]Contender, error) {
 		}
 		copy(bias[s*classes:], h.Row(dx))
 	}
-	for _, double := range []bool{true, false} {
-		g := build.New("heads")
-		var x, w, c build.Ref
-		name := b.Engine.Name() + ", float32"
-		rows := func(i int) *onnx.Tensor { return onnx.NewTensor(features[i*dx:(i+atOnce)*dx], atOnce, dx) }
-		if double {
-			name = b.Engine.Name() + ", float64"
-			wide := dense.As[float64](features)
-			rows = func(i int) *onnx.Tensor { return onnx.NewTensor(wide[i*dx:(i+atOnce)*dx], atOnce, dx) }
-			x = g.Input("x", onnx.Float64, atOnce, dx)
-			w, c = g.Param("w", onnx.NewTensor(weights, dx, samples*classes)),
-				g.Param("c", onnx.NewTensor(bias, samples*classes))
-		} else {
-			x = g.Input("x", onnx.Float32, atOnce, dx)
-			w, c = g.Param("w", onnx.NewTensor(dense.As[float32](weights), dx, samples*classes)),
-				g.Param("c", onnx.NewTensor(dense.As[float32](bias), samples*classes))
-		}
-		z := g.Op("Gemm", []build.Ref{x, w, c})
-		g.Output("p", g.ReduceMean(g.Softmax(g.Reshape(z, -1, samples, classes), 2), false, 1))
-		m, err := g.Model()
-		if err != nil {
-			return out, err
-		}
-		s, err := b.Engine.Load(m)
-		if err != nil {
-			return out, err
-		}
-		c2 := Timed(fmt.Sprintf("%s, %d points at once", name, atOnce), func() error {
-			for i := 0; i < points; i += atOnce {
-				if _, err := engine.Eval(s, map[string]*onnx.Tensor{"x": rows(i)}); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		c2.Close = s.Close
-		out = append(out, c2)
+	wide, err := predictionGraph(b.Engine, dense.As[float64](features), weights, bias)
+	if err != nil {
+		return out, err
 	}
-	return out, nil
+	narrow, err := predictionGraph(b.Engine, features, dense.As[float32](weights), dense.As[float32](bias))
+	return append(out, wide, narrow), err
+}
+
+// predictionGraph is the work of [predictions] as a graph of one type of numbers on an engine.
+func predictionGraph[T float32 | float64](e engine.Engine, features, weights, bias []T) (Contender, error) {
+	const atOnce = 100
+	g := build.New("heads")
+	x := g.Input("x", onnx.TypeOf[T](), atOnce, dx)
+	z := g.Op("Gemm", []build.Ref{x, g.Param("w", onnx.NewTensor(weights, dx, len(bias))),
+		g.Param("c", onnx.NewTensor(bias, len(bias)))})
+	g.Output("p", g.ReduceMean(g.Softmax(g.Reshape(z, -1, len(bias)/classes, classes), 2), false, 1))
+	m, err := g.Model()
+	if err != nil {
+		return Contender{}, err
+	}
+	s, err := e.Load(m)
+	if err != nil {
+		return Contender{}, err
+	}
+	name := fmt.Sprintf("%s, %v, %d points at once", e.Name(), onnx.TypeOf[T](), atOnce)
+	c := Timed(name, func() error {
+		for rows := range slices.Chunk(features, atOnce*dx) {
+			x := onnx.NewTensor(rows, atOnce, dx)
+			if _, err := engine.Eval(s, map[string]*onnx.Tensor{"x": x}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	c.Close = s.Close
+	return c, nil
 }

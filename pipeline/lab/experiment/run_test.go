@@ -27,6 +27,7 @@ import (
 	"fmp/onnx/must"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/meta"
+	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 	"fmp/pipeline/sample"
 	"fmp/pipeline/task"
@@ -64,20 +65,12 @@ type classMeans struct{}
 func (classMeans) Compress(_ context.Context, clients []*point.Set) ([]*point.Set, error) {
 	var out []*point.Set
 	for _, s := range clients {
-		u := point.New(s.C, s.Dx, s.C)
-		for c := range s.C {
-			u.W[c] = 0
-			u.Row(c)[s.Dx+c] = 1
+		x, y := s.Labelled()
+		means, _, err := moments.Parted(x, s.Dx, y, s.C, nil)
+		if err != nil {
+			return nil, err
 		}
-		_, y := s.Labelled()
-		for i, c := range y {
-			u.W[c]++
-			for j := range s.Dx {
-				m := u.Row(c)
-				m[j] += (s.Row(i)[j] - m[j]) / u.W[c]
-			}
-		}
-		out = append(out, u)
+		out = append(out, means.Dense())
 	}
 	return out, nil
 }

@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -13,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/npy"
 	"fmp/onnx/regularfile"
@@ -224,8 +224,7 @@ func fileDigest(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("splits: %w", err)
 	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:]), nil
+	return models.DigestBytes(data), nil
 }
 
 // maxSplit bounds the size of a file of splits, in bytes.

@@ -95,10 +95,7 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 		if err != nil {
 			return nil, err
 		}
-		var clients []*point.Set
-		for _, own := range drawn {
-			clients = append(clients, p.Data.Clients.Points(own, nil))
-		}
+		clients := p.Data.Clients.Clients(drawn)
 		test := p.Data.Test[:min(o.Test, len(p.Data.TestLabels))*p.Data.Clients.Dx]
 		for i, begin := range []func(context.Context, *experiment.Prepared, []*point.Set,
 			int) (*start, error){o.points, o.one} {

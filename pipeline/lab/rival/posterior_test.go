@@ -103,26 +103,9 @@ func (w world) input(t testing.TB, seed uint64, m, n int) Input {
 	for range m {
 		x, y := w.draw(r, n)
 		s := must.Get(point.FromLabelled(x, w.dx, y, w.c))(t)
-		up := point.New(w.c, w.dx, w.c)
-		clear(up.W)
-		for i := range n {
-			row := up.Row(y[i])
-			up.W[y[i]]++
-			for j, v := range s.Row(i) {
-				row[j] += v
-			}
-		}
-		for c := range w.c {
-			row := up.Row(c)
-			if up.W[c] == 0 {
-				row[w.dx+c] = 1
-				continue
-			}
-			for j := range row {
-				row[j] /= up.W[c]
-			}
-		}
-		in.Clients, in.Uploads = append(in.Clients, s), append(in.Uploads, up)
+		means := newStatistics(w.dx, w.c)
+		means.add(s)
+		in.Clients, in.Uploads = append(in.Clients, s), append(in.Uploads, means.points())
 	}
 	x, y := w.draw(rng.New(1, "corpus"), 100*w.c)
 	corpus := must.Get(task.NewBank(x, w.dx, y, w.c))(t)

@@ -208,11 +208,7 @@ func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
 		}
 		for i, y := range labels {
 			row := w[i*k : (i+1)*k]
-			var square float64
-			for _, v := range row {
-				square += float64(v) * float64(v)
-			}
-			by := min(1, radius/math.Sqrt(max(square, 1e-300)))
+			by := min(1, radius/max(point.Norm(row), 1e-150)) // rows of zeros stay
 			to := own[y*width:][:width]
 			to[0] += share
 			at := 1 + k
