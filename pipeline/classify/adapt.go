@@ -25,7 +25,8 @@ func (c *Classifier) Adapt(ctx context.Context, src imagefile.Source,
 	skip bool) (n int, bad []error, err error) {
 	if c.TakesRows() {
 		return 0, nil, fmt.Errorf(
-			"adapting the classifier: it takes feature rows: give feature rows, or a classifier of images")
+			"adapting the classifier: it takes feature rows: give feature rows, or a " +
+				"classifier of images")
 	}
 	a, err := c.adapting()
 	if err != nil {
@@ -46,8 +47,8 @@ func (c *Classifier) Adapt(ctx context.Context, src imagefile.Source,
 func (c *Classifier) AdaptRows(ctx context.Context, rows *onnx.Tensor) error {
 	dx := c.Manifest.Dx
 	if !c.TakesRows() || len(rows.Shape) != 2 || rows.Shape[1] != dx || rows.F32() == nil {
-		return fmt.Errorf("adapting the classifier: feature rows are %v; want float32 [n, %d], and a "+
-			"classifier of feature rows", rows, dx)
+		return fmt.Errorf("adapting the classifier: feature rows are %v; want float32 "+
+			"[n, %d], and a classifier of feature rows", rows, dx)
 	}
 	a, err := c.adapting()
 	if err != nil {
@@ -59,7 +60,8 @@ func (c *Classifier) AdaptRows(ctx context.Context, rows *onnx.Tensor) error {
 			return err
 		}
 		to := min(from+adaptBatch, rows.Shape[0])
-		if err := a.add("features", onnx.NewTensor(rows.F32()[from*dx:to*dx], to-from, dx)); err != nil {
+		if err := a.add("features", onnx.NewTensor(rows.F32()[from*dx:to*dx], to-from,
+			dx)); err != nil {
 			return err
 		}
 	}
@@ -79,8 +81,8 @@ type adaptation struct {
 
 func (c *Classifier) adapting() (*adaptation, error) {
 	if c.whole == nil {
-		return nil, errors.New("adapting the classifier: it states no shifts of cameras: fmp pool " +
-			"states them where it finds clients whose cameras differ")
+		return nil, errors.New("adapting the classifier: it states no shifts of cameras: fmp " +
+			"pool states them where it finds clients whose cameras differ")
 	}
 	s, err := c.load(c.whole, models.ShiftOutput)
 	return &adaptation{c: c, session: s}, err
@@ -97,8 +99,8 @@ func (a *adaptation) add(input string, x *onnx.Tensor) error {
 	}
 	for j, v := range shift {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) || len(shift) != len(a.sum) {
-			return fmt.Errorf("adapting the classifier: %s is %v at place %d; check that the file is whole",
-				models.ShiftOutput, v, j)
+			return fmt.Errorf("adapting the classifier: %s is %v at place %d; check that the "+
+				"file is whole", models.ShiftOutput, v, j)
 		}
 		a.sum[j] += float64(n) * float64(v)
 	}
@@ -109,7 +111,8 @@ func (a *adaptation) add(input string, x *onnx.Tensor) error {
 // finish loads the classifier anew, with the mean shift.
 func (a *adaptation) finish() error {
 	if a.n == 0 {
-		return errors.New("adapting the classifier: there are no images; give some dozen of the camera")
+		return errors.New("adapting the classifier: there are no images; give some dozen " +
+			"of the camera")
 	}
 	shift := make([]float32, len(a.sum))
 	for j, v := range a.sum {

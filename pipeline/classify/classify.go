@@ -133,7 +133,8 @@ func open(eng engine.Engine, m *onnx.Model, f models.Manifest,
 	case in[0].Name != "features" || in[0].DType != onnx.Float32 || len(in[0].Shape) != 2:
 		return nil, fmt.Errorf("its input is %v; want images or features", in[0])
 	}
-	for _, name := range append([]string{probabilities, entropy, mutualInformation, low, high, set}, further...) {
+	for _, name := range append([]string{probabilities, entropy, mutualInformation, low, high,
+		set}, further...) {
 		if _, ok := m.Graph.Output(name); ok {
 			c.outputs = append(c.outputs, name)
 		}
@@ -171,9 +172,9 @@ func (c *Classifier) Through(wrap func(engine.Session) engine.Session) *Classifi
 	return &through
 }
 
-// Alone returns the classifier for counts with noise: it sees each image by itself and once, and one
-// that it cannot classify has no probabilities. An error would tell of it, and copies of a file would
-// be in more counts than the noise is for.
+// Alone returns the classifier for counts with noise: it sees each image by itself and once, and
+// one that it cannot classify has no probabilities. An error would tell of it, and copies of a file
+// would be in more counts than the noise is for.
 func (c *Classifier) Alone() *Classifier {
 	alone := *c
 	alone.Batch, alone.seen = 1, map[[sha256.Size]byte]bool{}
@@ -262,8 +263,8 @@ func (p *Prediction) Top() (first, second int) {
 func (c *Classifier) Images(ctx context.Context, src imagefile.Source, skip bool,
 	do func([]Prediction) error) (bad []error, err error) {
 	if c.TakesRows() {
-		return nil, fmt.Errorf("the classifier takes feature rows; fmp pool without --rows makes one " +
-			"that takes images")
+		return nil, fmt.Errorf("the classifier takes feature rows; fmp pool without --rows makes " +
+			"one that takes images")
 	}
 	read := 0
 	bad, err = imagefile.Read(ctx, src, c.Fit, c.Batch, skip,
@@ -299,8 +300,8 @@ func (c *Classifier) Rows(ctx context.Context, rows *onnx.Tensor, labels []int,
 	}
 	n, dx := rows.Shape[0], c.Manifest.Dx
 	if labels != nil && len(labels) != n {
-		return fmt.Errorf("there are %d labels for %d feature rows; the two files do not belong together",
-			len(labels), n)
+		return fmt.Errorf("there are %d labels for %d feature rows; the two files do not "+
+			"belong together", len(labels), n)
 	}
 	for from := 0; from < n; from += c.Batch {
 		if err := ctx.Err(); err != nil {
@@ -316,7 +317,8 @@ func (c *Classifier) Rows(ctx context.Context, rows *onnx.Tensor, labels []int,
 				items[i].Label = labels[from+i]
 			}
 		}
-		if err := c.run(onnx.NewTensor(x[from*dx:to*dx], to-from, dx), "features", items, do); err != nil {
+		if err := c.run(onnx.NewTensor(x[from*dx:to*dx], to-from, dx), "features", items,
+			do); err != nil {
 			return err
 		}
 	}
@@ -408,8 +410,8 @@ func (c *Classifier) predict(in *onnx.Tensor, input string,
 		for k, v := range p.Probabilities {
 			if !(v >= 0 && v <= 1.0001) {
 				return nil, fmt.Errorf(
-					"the classifier's probability of class %s for %s is %v; check that the file is whole",
-					c.Class(k), p.Name, v)
+					"the classifier's probability of class %s for %s is %v; check that the "+
+						"file is whole", c.Class(k), p.Name, v)
 			}
 		}
 	}

@@ -103,8 +103,8 @@ func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Pri
 		fmt.Fprintf(p.w, "%s,\"predictions\":[", printable.JSON(head[:len(head)-1]))
 	case CSV:
 		p.csv = csv.NewWriter(p.w)
-		header := []string{"file", "class", "probability", "second", "second_probability", "entropy",
-			"mutual_information", "unsure"}
+		header := []string{"file", "class", "probability", "second", "second_probability",
+			"entropy", "mutual_information", "unsure"}
 		if p.intervals {
 			header = append(header, "low", "high")
 		}
@@ -113,8 +113,8 @@ func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Pri
 		}
 		return p, p.csv.Write(header)
 	case Table:
-		fmt.Fprintf(p.w, "%-36s  %-*s  %11s  %-*s  %6s  %12s", "file", p.class, "class", "probability",
-			p.class, "second", "", "disagreement")
+		fmt.Fprintf(p.w, "%-36s  %-*s  %11s  %-*s  %6s  %12s", "file", p.class,
+			"class", "probability", p.class, "second", "", "disagreement")
 		if p.sets {
 			p.w.WriteString("  set")
 		}
@@ -182,7 +182,8 @@ func (p *Printer) Print(ps []Prediction) error {
 			p.unsure++
 		}
 		p.n++
-		entropy, disagreement := given(q.Entropy, p.entropy), given(q.MutualInformation, p.disagreement)
+		entropy := given(q.Entropy, p.entropy)
+		disagreement := given(q.MutualInformation, p.disagreement)
 		switch p.format {
 		case JSON:
 			text, err := json.Marshal(printed{q.Name, p.c.Class(first), one, p.c.Class(second), two,
@@ -197,8 +198,8 @@ func (p *Printer) Print(ps []Prediction) error {
 			p.w.WriteByte('\n')
 			p.w.Write(printable.JSON(text))
 		case CSV:
-			record := []string{q.Name, p.c.Class(first), number(one), p.c.Class(second), number(two),
-				figure(entropy), figure(disagreement), strconv.FormatBool(unsure)}
+			record := []string{q.Name, p.c.Class(first), number(one), p.c.Class(second),
+				number(two), figure(entropy), figure(disagreement), strconv.FormatBool(unsure)}
 			if p.intervals {
 				record = append(record, number(float64(q.Low[first])),
 					number(float64(q.High[first])))

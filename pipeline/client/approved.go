@@ -45,8 +45,8 @@ func parseApproved(text string) ([]approval, error) {
 		f := strings.SplitN(line, " ", 3)
 		if len(f) != 3 || len(f[0]) != 64 || strings.Trim(f[0], "0123456789abcdef") != "" ||
 			f[2] == "" {
-			return nil, fmt.Errorf("line %d is %q; want the sha256 of an extractor, a time and a scope: "+
-				"correct the line, or remove it", i+1, line)
+			return nil, fmt.Errorf("line %d is %q; want the sha256 of an extractor, a time "+
+				"and a scope: correct the line, or remove it", i+1, line)
 		}
 		out = append(out, approval{f[0], f[1], f[2]})
 	}
@@ -140,11 +140,11 @@ type UnknownError struct {
 
 func (e *UnknownError) Error() string {
 	if e.Other != "" {
-		return fmt.Sprintf("the extractor %s is not the one that was approved for %s: that was %s on %s",
-			e.Digest, e.Scope, e.Other, e.When)
+		return fmt.Sprintf("the extractor %s is not the one that was approved for %s: "+
+			"that was %s on %s", e.Digest, e.Scope, e.Other, e.When)
 	}
-	return fmt.Sprintf("the extractor %s is unknown: it does not come with this program, and nobody "+
-		"approved it for %s", e.Digest, e.Scope)
+	return fmt.Sprintf("the extractor %s is unknown: it does not come with this program, and "+
+		"nobody approved it for %s", e.Digest, e.Scope)
 }
 
 // Trust returns nil where the extractor of the client graph may run on the images of an owner: one
@@ -180,8 +180,8 @@ func (c *Client) Can() string {
 	if packed*numbers >= pixels {
 		share = "all of"
 	}
-	return fmt.Sprintf("A network made for it can hide %s an image in its %d numbers, as each holds "+
-		"up to %d pixels, and can give zeros for all "+
+	return fmt.Sprintf("A network made for it can hide %s an image in its %d numbers, "+
+		"as each holds up to %d pixels, and can give zeros for all "+
 		"images of a class but one: an average over many images, too, is then that image.", share,
 		numbers, packed)
 }

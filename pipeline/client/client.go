@@ -76,8 +76,8 @@ type during struct{ context.Context }
 
 // Options say which images go into an upload.
 type Options struct {
-	// Skip leaves out images that cannot be read; they are named. Otherwise they are an error, but in
-	// private rounds.
+	// Skip leaves out images that cannot be read; they are named. Otherwise they are an error, but
+	// in private rounds.
 	Skip bool
 	// AtLeast leaves out classes of fewer images, 0 and 1 none. In private rounds that would tell
 	// of single images, and is refused.
@@ -105,7 +105,8 @@ func New(m *onnx.Model, f models.Manifest, threads int) (*Client, error) {
 		return nil, err
 	}
 	c.now = &during{context.Background()}
-	e, err := pure.New(engine.Options{Threads: threads, Reproducible: true, Flush: c.Private(), Bytes: cost.Foreign.Bytes})
+	e, err := pure.New(engine.Options{Threads: threads, Reproducible: true, Flush: c.Private(),
+		Bytes: cost.Foreign.Bytes})
 	if err != nil {
 		return nil, err
 	}
@@ -190,11 +191,12 @@ func (c *Client) block(pixels []uint8, n int, check bool) ([]float32, error) {
 		i := int(k.Int64())
 		alone, err := c.rows(pixels[i*size:(i+1)*size], 1)
 		if err != nil {
-			return nil, fmt.Errorf("the extractor runs on %d images and not on one of them: %w", n, err)
+			return nil, fmt.Errorf("the extractor runs on %d images and not on one of "+
+				"them: %w", n, err)
 		}
 		if !near(alone, h[i*dx:(i+1)*dx]) {
-			return nil, fmt.Errorf("the extractor gives an image other features beside other images than " +
-				"alone; the client graph is not used")
+			return nil, fmt.Errorf("the extractor gives an image other features beside other " +
+				"images than alone; the client graph is not used")
 		}
 	}
 	for i := range n {
@@ -224,8 +226,9 @@ func near(a, b []float32) bool {
 //
 // Images of one class whose pixels are equal, as the graph would take them, are one image: copies
 // are no further evidence, and a calibration point would be no image apart. Under two labels they
-// are two, as labels err. In private rounds equal files are one image under whatever labels, the first,
-// and no others are, as the ledger knows an image by its file: none is charged more than once.
+// are two, as labels err. In private rounds equal files are one image under whatever labels, the
+// first, and no others are, as the ledger knows an image by its file: none is charged more than
+// once.
 func (c *Client) images(ctx context.Context, src imagefile.Source, step int, skip bool,
 	use func(pixels []uint8, items []imagefile.Item) error) (bad []error, err error) {
 	c.Read, c.Copies, c.Zeros, c.Few, c.alike = 0, 0, 0, 0, map[[sha256.Size]byte]*alike{}
@@ -295,21 +298,22 @@ func (c *Client) labelled(ctx context.Context, src imagefile.Source,
 	var all []int
 	var digests, kept [][sha256.Size]byte
 	blocks := 0
-	left, err = c.images(ctx, src, c.chunk(), o.Skip, func(pixels []uint8, items []imagefile.Item) error {
-		rows, err := c.block(pixels, len(items), blocks%spots == 0)
-		if err != nil {
-			return err
-		}
-		blocks++
-		h = append(h, rows...)
-		for _, item := range items {
-			all, digests = append(all, item.Label), append(digests, item.Digest)
-		}
-		if o.Progress != nil {
-			o.Progress(c.Read, src.Len())
-		}
-		return nil
-	})
+	left, err = c.images(ctx, src, c.chunk(), o.Skip,
+		func(pixels []uint8, items []imagefile.Item) error {
+			rows, err := c.block(pixels, len(items), blocks%spots == 0)
+			if err != nil {
+				return err
+			}
+			blocks++
+			h = append(h, rows...)
+			for _, item := range items {
+				all, digests = append(all, item.Label), append(digests, item.Digest)
+			}
+			if o.Progress != nil {
+				o.Progress(c.Read, src.Len())
+			}
+			return nil
+		})
 	if err != nil {
 		return nil, nil, nil, nil, err
 	}
@@ -323,7 +327,8 @@ func (c *Client) labelled(ctx context.Context, src imagefile.Source,
 	}
 	if len(labels) == 0 {
 		if c.Copies > 0 {
-			left = append(left, fmt.Errorf("copies of others, which do not count: %d images", c.Copies))
+			left = append(left,
+				fmt.Errorf("copies of others, which do not count: %d images", c.Copies))
 		}
 		return nil, nil, nil, nil,
 			fmt.Errorf("no class has %d images: %w", max(1, o.AtLeast), errors.Join(left...))
@@ -331,7 +336,8 @@ func (c *Client) labelled(ctx context.Context, src imagefile.Source,
 	if o.Calibrate > 0 {
 		if o.Secret == nil {
 			return nil, nil, nil, nil,
-				errors.New("calibration points are chosen by a secret of the client's, and there is none")
+				errors.New("calibration points are chosen by a secret of the client's, and " +
+					"there is none")
 		}
 		chosen = o.Secret.choose(kept, labels, o.Calibrate, o.AtLeast)
 	}
@@ -354,8 +360,8 @@ func (c *Client) Points(ctx context.Context, src imagefile.Source,
 func (c *Client) Moments(ctx context.Context, src imagefile.Source,
 	o Options) (means *point.Set, within *moments.Within, left []error, err error) {
 	if o.Calibrate > moments.MaxCalibration {
-		return nil, nil, nil, fmt.Errorf("%d calibration points; moments have %d at most", o.Calibrate,
-			moments.MaxCalibration)
+		return nil, nil, nil, fmt.Errorf("%d calibration points; moments have %d at most",
+			o.Calibrate, moments.MaxCalibration)
 	}
 	h, labels, chosen, left, err := c.labelled(ctx, src, o)
 	if err != nil {
@@ -368,7 +374,8 @@ func (c *Client) Moments(ctx context.Context, src imagefile.Source,
 		rows = append(rows, c.settle(c.coordinates(h[i*dx:(i+1)*dx]), k)...)
 	}
 	// The subset differs from round to round, and is that of the rows: no one chooses it.
-	if c.curve, err = moments.CurveOf(rows, k, labels, c.Manifest.C, c.Manifest.Digest); err != nil {
+	if c.curve, err = moments.CurveOf(rows, k, labels, c.Manifest.C,
+		c.Manifest.Digest); err != nil {
 		return nil, nil, nil, err
 	}
 	means, within, err = moments.Parted(rows, k, labels, c.Manifest.C, chosen)
@@ -391,8 +398,8 @@ func classes(labels []int, f models.Manifest, atLeast int) (keep []bool, few []e
 			if len(f.Classes) == f.C {
 				name = f.Classes[y]
 			}
-			few = append(few, fmt.Errorf("class %s, of which there are %d images: wanted are at least %d",
-				name, n, atLeast))
+			few = append(few, fmt.Errorf("class %s, of which there are %d images: wanted "+
+				"are at least %d", name, n, atLeast))
 		}
 	}
 	return keep, few
@@ -444,8 +451,8 @@ func (c *Client) run(points []float32, n int) (z, w *onnx.Tensor, err error) {
 	return out["points"], out["masses"], err
 }
 
-// mean returns the mean of rows of one class and their number: the first of the two classes that the
-// embedding of class means has.
+// mean returns the mean of rows of one class and their number: the first of the two classes that
+// the embedding of class means has.
 func (c *Client) mean(rows []float32) (mean []float32, mass float32, err error) {
 	dx, k := c.Manifest.Dx, c.Manifest.PointWidth()
 	n := len(rows) / dx
@@ -465,8 +472,8 @@ func (c *Client) mean(rows []float32) (mean []float32, mass float32, err error) 
 func Set(points, masses *onnx.Tensor, f models.Manifest) (*point.Set, error) {
 	z, w, dx := points.F32(), masses.F32(), f.PointWidth()
 	if len(z) != f.S*(dx+f.C) || len(w) != f.S {
-		return nil, fmt.Errorf("the model gave points %v and masses %v; its manifest says %d points of "+
-			"%d numbers and %d classes", points, masses, f.S, dx, f.C)
+		return nil, fmt.Errorf("the model gave points %v and masses %v; its manifest says "+
+			"%d points of %d numbers and %d classes", points, masses, f.S, dx, f.C)
 	}
 	set := &point.Set{N: f.S, Dx: dx, C: f.C, Z: z, W: w}
 	if f.ClassMeans {
@@ -494,9 +501,9 @@ func (c *Client) Coordinates(ctx context.Context, src imagefile.Source,
 			"the client graph is not one of private rounds; make it with fmp fuse --upload private")
 	}
 	if o.AtLeast > 1 {
-		return nil, nil, fmt.Errorf("--at-least %d: whether a class has as many images would tell of "+
-			"single ones, which a private round protects; leave the class's folder out instead, for a "+
-			"reason that does not depend on how many it holds", o.AtLeast)
+		return nil, nil, fmt.Errorf("--at-least %d: whether a class has as many images "+
+			"would tell of single ones, which a private round protects; leave the class's folder "+
+			"out instead, for a reason that does not depend on how many it holds", o.AtLeast)
 	}
 	out := &Labelled{}
 	bad, err := c.images(ctx, src, 1, true, func(pixels []uint8, items []imagefile.Item) error {
@@ -544,7 +551,8 @@ func (c *Client) Release(l *Labelled, b privacy.Budget, name string,
 			return nil, err
 		}
 	}
-	r := &federate.Release{Round: round, Client: name, Model: c.Manifest.Digest, Budget: b, Sums: sums}
+	r := &federate.Release{Round: round, Client: name, Model: c.Manifest.Digest,
+		Budget: b, Sums: sums}
 	if b.Noise == privacy.Trusted {
 		rand.Read(r.Salt[:]) // never fails
 	}

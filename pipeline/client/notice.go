@@ -48,7 +48,8 @@ func Heeder(classifier, notice, server string, data []byte) (func() error, error
 	o, err := models.ReadOrigin(f)
 	of, at := named{models.DigestBytes(data), o}, noticesOf(classifier, notice)
 	return func() error {
-		return heedAll(classifier, notice == "", at, server, func() (named, error) { return of, nil })
+		return heedAll(classifier, notice == "", at, server,
+			func() (named, error) { return of, nil })
 	}, err
 }
 
@@ -105,8 +106,8 @@ func heed(classifier, notice string, data []byte, server string, of func() (name
 		return fmt.Errorf("notice of superseded versions: %w", err)
 	}
 	if o := c.origin; o.Client != "" && (o.Round != n.Round || o.Client != n.Graph) {
-		return fmt.Errorf("%s: notice: it is of round %d with client graph %.80s, and tells nothing of "+
-			"%s, which is of round %d with %.80s", notice,
+		return fmt.Errorf("%s: notice: it is of round %d with client graph %.80s, and "+
+			"tells nothing of %s, which is of round %d with %.80s", notice,
 			n.Round, n.Graph, classifier, o.Round, o.Client)
 	}
 	for _, d := range append([]string{c.digest}, c.origin.Of...) {

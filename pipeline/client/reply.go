@@ -40,8 +40,8 @@ func (e *LateError) Error() string {
 // CheckReply returns an error for a time that is not allowed; 0 is a reply as soon as it is made.
 func CheckReply(after time.Duration) error {
 	if after != 0 && (after < MinReply || after > MaxReply) {
-		return fmt.Errorf("a reply after %v; allowed are %v to %v, and 0 for a reply as soon as it is "+
-			"made, whose time tells of the images", after, MinReply, MaxReply)
+		return fmt.Errorf("a reply after %v; allowed are %v to %v, and 0 for a reply as "+
+			"soon as it is made, whose time tells of the images", after, MinReply, MaxReply)
 	}
 	return nil
 }

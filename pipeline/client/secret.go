@@ -19,7 +19,8 @@ import (
 // HMAC-SHA256 of the image's file, or of its pixels in an IDX file. Who does not know it cannot
 // tell beforehand which images these are, nor make an image one of them. The same images give the
 // same points in every round, so that rounds together tell of no more of them, and equal images are
-// all chosen, or none is. Of files that are one image the least SHA-256 tells, in whatever order they come.
+// all chosen, or none is. Of files that are one image the least SHA-256 tells, in whatever order
+// they come.
 type Secret [sha256.Size]byte
 
 // LoadSecret reads the secret of a file that its owner alone may read, and makes it where it is not
@@ -40,8 +41,8 @@ func LoadSecret(path string) (*Secret, error) {
 	if len(data) != len(s) {
 		return nil,
 			fmt.Errorf(
-				"secret of calibration points: %s has %d bytes; want %d: move it away, and another is made",
-				path, len(data), len(s))
+				"secret of calibration points: %s has %d bytes; want %d: move it away, and "+
+					"another is made", path, len(data), len(s))
 	}
 	copy(s[:], data)
 	return &s, nil
@@ -72,7 +73,8 @@ func (s *Secret) choose(digests [][sha256.Size]byte, labels []int, most, atLeast
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return bytes.Compare(sums[b][:], sums[a][:]) })
+	slices.SortStableFunc(order,
+		func(a, b int) int { return bytes.Compare(sums[b][:], sums[a][:]) })
 	for _, i := range order {
 		few := chosen[i] && left[labels[i]] < atLeast
 		for j := range chosen {

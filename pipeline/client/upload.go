@@ -22,8 +22,8 @@ func Parse(data []byte, threads int) (*Client, error) {
 		return nil, err
 	}
 	if f.Kind != models.KindClient || f.Dx < 1 || f.C < 2 || f.S < 1 {
-		return nil, fmt.Errorf("its manifest says kind %q, dx %d, %d classes and s %d; want %q, the "+
-			"file that fmp fuse writes, with dx and s of at least 1 and 2 classes",
+		return nil, fmt.Errorf("its manifest says kind %q, dx %d, %d classes and s %d; "+
+			"want %q, the file that fmp fuse writes, with dx and s of at least 1 and 2 classes",
 			f.Kind, f.Dx, f.C, f.S, models.KindClient)
 	}
 	f.Digest = models.DigestBytes(data)
@@ -64,8 +64,9 @@ func (c *Client) calibrated(ctx context.Context, src imagefile.Source, o Options
 	u *federate.Upload, left *[]error) error {
 	f := c.Manifest
 	if !f.ClassMeans {
-		return fmt.Errorf("calibration points are sent beside class means or moments, and this client " +
-			"graph makes other uploads (fmp fuse --upload class-means makes one); ask for none")
+		return fmt.Errorf("calibration points are sent beside class means or moments, and " +
+			"this client graph makes other uploads (fmp fuse --upload class-means makes " +
+			"one); ask for none")
 	}
 	h, labels, chosen, bad, err := c.labelled(ctx, src, o)
 	if err != nil {

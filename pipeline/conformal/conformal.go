@@ -164,7 +164,9 @@ func (x *Points) Answerable(risk, delta float64,
 		}
 		return n, wrong
 	}
-	p := func(n, wrong int) float64 { return (distuv.Binomial{N: float64(n), P: risk}).CDF(float64(wrong)) }
+	p := func(n, wrong int) float64 {
+		return (distuv.Binomial{N: float64(n), P: risk}).CDF(float64(wrong))
+	}
 	if clients {
 		p = func(n, wrong int) float64 { return 1 / evidence(n, wrong, risk) }
 	}

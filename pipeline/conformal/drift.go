@@ -83,7 +83,8 @@ func (d *Drift) insert(confidence float64) (level int) {
 		confidence = 0
 	}
 	confidence = min(confidence, 1) // but for rounding
-	at := 1 + int((levels-1)*(min(max(math.Log(confidence/(1-confidence)), -odds), odds)/(2*odds)+0.5))
+	logOdds := min(max(math.Log(confidence/(1-confidence)), -odds), odds)
+	at := 1 + int((levels-1)*(logOdds/(2*odds)+0.5))
 	d.n++
 	for i := at; i <= levels; i += i & -i {
 		d.counts[i]++

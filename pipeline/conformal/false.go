@@ -151,7 +151,8 @@ func bounded(n, b int, u float64, length int) []float64 {
 	rest := 1.0
 	for k := range b {
 		lg := func(v int) float64 { g, _ := math.Lgamma(float64(v + 1)); return g }
-		out[k] = math.Exp(lg(n) - lg(k) - lg(n-k) + float64(k)*math.Log(u) + float64(n-k)*math.Log1p(-u))
+		out[k] = math.Exp(lg(n) - lg(k) - lg(n-k) + float64(k)*math.Log(u) +
+			float64(n-k)*math.Log1p(-u))
 		rest -= out[k]
 	}
 	out[b] = max(rest, 0)

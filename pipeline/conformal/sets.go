@@ -34,8 +34,8 @@ func (x *Points) Sets(d Design, level float64, score Score,
 	return sets, nil
 }
 
-// anonymous returns the points in the order of their scores, client by client, and clients in that of
-// their points. The numbers and places of a classifier's points then do not name their senders.
+// anonymous returns the points in the order of their scores, client by client, and clients in that
+// of their points. The numbers and places of a classifier's points then do not name their senders.
 func (x *Points) anonymous(d Design) (*Points, Design) {
 	own := map[int][]int{}
 	for i := range x.Class {
@@ -47,8 +47,9 @@ func (x *Points) anonymous(d Design) (*Points, Design) {
 	}
 	compare := func(a, b int) int {
 		return cmp.Or(cmp.Compare(d.groupOf(a), d.groupOf(b)),
-			cmp.Compare(x.True[Probability][a], x.True[Probability][b]), cmp.Compare(x.Top[a], x.Top[b]),
-			cmp.Compare(x.True[Adaptive][a], x.True[Adaptive][b]), cmp.Compare(x.Class[a], x.Class[b]))
+			cmp.Compare(x.True[Probability][a], x.True[Probability][b]),
+			cmp.Compare(x.Top[a], x.Top[b]), cmp.Compare(x.True[Adaptive][a], x.True[Adaptive][b]),
+			cmp.Compare(x.Class[a], x.Class[b]))
 	}
 	var clients [][]int
 	for _, points := range own {
@@ -122,7 +123,8 @@ func Thresholds(o *models.OriginSets, s Score, classes int) []float32 {
 	if len(o.Scores[string(s)]) != n || n == 0 || o.Proportions != nil &&
 		len(o.Proportions) != classes || !numbers(o.Group, n) || !numbers(o.Client, n) ||
 		o.False != nil && (o.Client == nil ||
-			slices.Min(o.False) < 0 || len(o.False) <= slices.Max(slices.Concat(o.Group, []int{0}))) {
+			slices.Min(o.False) < 0 ||
+			len(o.False) <= slices.Max(slices.Concat(o.Group, []int{0}))) {
 		return nil
 	}
 	for _, c := range class {
@@ -141,7 +143,8 @@ func Groups(text string) (names []string, of map[string]int, err error) {
 		name, clients, ok := strings.Cut(part, "=")
 		if !ok || name == "" || clients == "" || slices.Contains(names, name) {
 			return nil, nil, fmt.Errorf(
-				"conformal: groups of clients: %q is not NAME=CLIENT,CLIENT, with each name once", part)
+				"conformal: groups of clients: %q is not NAME=CLIENT,CLIENT, with each "+
+					"name once", part)
 		}
 		for c := range strings.SplitSeq(clients, ",") {
 			if _, twice := of[c]; twice || c == "" {

@@ -270,8 +270,8 @@ func (d Design) Enough(counts []int, level float64) error {
 	case d.Proportions != nil:
 		return d.lacks(counts, level)
 	}
-	return fmt.Errorf("conformal: level %v wants at least %d calibration points, and there are %d: give more, or a "+
-		"lower level", level, d.least(level), all)
+	return fmt.Errorf("conformal: level %v wants at least %d calibration points, and there are "+
+		"%d: give more, or a lower level", level, d.least(level), all)
 }
 
 // lacks returns an error that names the class whose points prove the lowest level for its share.
@@ -287,8 +287,8 @@ func (d Design) lacks(counts []int, level float64) error {
 		name = d.Names[worst]
 	}
 	const rounding = 1e-9 // of shares that were divided by their sum
-	return fmt.Errorf("conformal: level %v for the given shares of classes wants at least %.0f calibration points of "+
-		"class %s, and there are %d: give more, or a lower level", level,
+	return fmt.Errorf("conformal: level %v for the given shares of classes wants at least %.0f "+
+		"calibration points of class %s, and there are %d: give more, or a lower level", level,
 		math.Ceil(d.Proportions[worst]*level/(1-level)-rounding), name, counts[worst])
 }
 

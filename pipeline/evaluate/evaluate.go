@@ -42,7 +42,7 @@ type Result struct {
 	ACCLow    float64       `json:"acc_low"`
 	ACCHigh   float64       `json:"acc_high"`
 	ByClass   []Class       `json:"by_class"`
-	Confusion [][]int       `json:"confusion"` // images by true class (row) and most probable class (column)
+	Confusion [][]int       `json:"confusion"` // images by true (row) and called class (column)
 	Risk      []metric.Risk `json:"risk_coverage"`
 	// Sure holds the images of highest confidence, Unsure those of lowest, and Mistakes the wrong
 	// ones of highest confidence.
@@ -135,8 +135,8 @@ type Evaluation struct {
 func New(c *classify.Classifier) (*Evaluation, error) {
 	e := &Evaluation{c: c, p: metric.Probabilities{C: c.Manifest.C}, within: []float64{},
 		held:  make([]int, c.Manifest.C),
-		sizes: map[conformal.Score]int{}, at: map[conformal.Score][]float32{}, sure: keeper{sign: 1},
-		unsure: keeper{sign: -1}, mistakes: keeper{sign: 1}}
+		sizes: map[conformal.Score]int{}, at: map[conformal.Score][]float32{},
+		sure: keeper{sign: 1}, unsure: keeper{sign: -1}, mistakes: keeper{sign: 1}}
 	var err error
 	if e.origin, err = models.ReadOrigin(c.Manifest); err != nil {
 		return nil, err
@@ -206,8 +206,8 @@ func (e *Evaluation) Add(ps []classify.Prediction) error {
 	for i := range ps {
 		p := &ps[i]
 		if p.Label < 0 || p.Label >= e.p.C {
-			return fmt.Errorf("%s has no label that the classifier knows; want one of its %d classes",
-				p.Name, e.p.C)
+			return fmt.Errorf("%s has no label that the classifier knows; want one of "+
+				"its %d classes", p.Name, e.p.C)
 		}
 		var sum float64
 		for _, v := range p.Probabilities {
@@ -268,8 +268,8 @@ func (e *Evaluation) Result(bad int) (*Result, error) {
 			images += row[k]
 			called += r.Confusion[k][c]
 		}
-		k := Class{Name: e.c.Class(c), Images: images, Held: e.held[c], Recall: share(row[c], images),
-			Precision: share(row[c], called)}
+		k := Class{Name: e.c.Class(c), Images: images, Held: e.held[c],
+			Recall: share(row[c], images), Precision: share(row[c], called)}
 		right += row[c]
 		r.ByClass, r.Classes = append(r.ByClass, k), append(r.Classes, k.Name)
 	}

@@ -129,12 +129,13 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
 	}
 	if !IsRelease(data) {
-		return nil, fmt.Errorf("upload: not a message of a private round; those are made by fmp-edge " +
-			"with the client graph of a private round (fmp fuse --upload private)")
+		return nil, fmt.Errorf("upload: not a message of a private round; those are made " +
+			"by fmp-edge with the client graph of a private round (fmp fuse --upload private)")
 	}
 	var m uploadpb.Release
 	if err := message.Unmarshal(data, &m, 0); err != nil {
-		return nil, fmt.Errorf("upload: not a message of the type that fmp-edge compress writes: %w", err)
+		return nil, fmt.Errorf("upload: not a message of the type that fmp-edge compress "+
+			"writes: %w", err)
 	}
 	if m.Format != ReleaseFormat {
 		return nil, refuse("format", m.Format, "%d; use programs of one release on both sides",
@@ -175,8 +176,8 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 		return nil, err
 	}
 	r := &Release{Round: m.Round, Client: m.Client, Model: hex.EncodeToString(m.Model),
-		Budget: privacy.Budget{Epsilon: m.Epsilon, Delta: m.Delta, Unit: m.Unit, Relation: m.Relation,
-			Noise: m.Noise, Points: int(m.Points)},
+		Budget: privacy.Budget{Epsilon: m.Epsilon, Delta: m.Delta, Unit: m.Unit,
+			Relation: m.Relation, Noise: m.Noise, Points: int(m.Points)},
 		Sums: &privacy.Release{Classes: int(m.Classes), K: int(m.Coordinates)}}
 	if err := r.Budget.Check(); err != nil {
 		return nil, fmt.Errorf("upload: %w", err)
@@ -204,8 +205,8 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 	return r, r.Matches(want)
 }
 
-// checkShare returns an error for a share or nonce of another noise than the message's. The nonce of
-// a trusted server's noise may be missing where unsalted is set.
+// checkShare returns an error for a share or nonce of another noise than the message's. The nonce
+// of a trusted server's noise may be missing where unsalted is set.
 func checkShare(m *uploadpb.Release, unsalted bool) error {
 	two := m.Noise == privacy.TwoServers
 	if !two && (m.Server != 0 || len(m.PublicShare)+len(m.InputShare) > 0) {

@@ -297,14 +297,14 @@ func (u *Upload) decodeStatistics(m *uploadpb.Upload) (err error) {
 	return nil
 }
 
-// CheckMeans returns an error unless each class has one mean, of an image or more. The points have one
-// class each.
+// CheckMeans returns an error unless each class has one mean, of an image or more. The points have
+// one class each.
 func (u *Upload) CheckMeans() error {
 	held := make([]bool, u.Points.C)
 	for i, y := range u.Points.Indices() {
 		if n := u.Points.W[i]; held[y] || n < 1 {
-			return refuse(fmt.Sprintf("points[%d]", i), fmt.Sprintf("of class %d and mass %g", y, n),
-				"one mean a class, of an image at least")
+			return refuse(fmt.Sprintf("points[%d]", i), fmt.Sprintf("of class %d and mass %g", y,
+				n), "one mean a class, of an image at least")
 		}
 		held[y] = true
 	}

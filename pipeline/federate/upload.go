@@ -159,8 +159,8 @@ func (u *Upload) EncodeWithin(bytes int) ([]byte, error) {
 			return data, err
 		}
 		if u.Precision == Int8 {
-			return nil, fmt.Errorf("the upload has %d bytes in int8, and the client graph allows %d: it "+
-				"takes one with more (fmp fuse --bytes)", len(data), bytes)
+			return nil, fmt.Errorf("the upload has %d bytes in int8, and the client graph "+
+				"allows %d: it takes one with more (fmp fuse --bytes)", len(data), bytes)
 		}
 	}
 	return nil, nil
@@ -217,17 +217,17 @@ func (u *Upload) checkSize() error {
 	s := u.Points
 	if s.N < 1 || s.N > MaxSize || s.Dx < 1 || s.Dx > MaxWidth || s.C < 2 ||
 		s.C > MaxWidth || u.N < 1 {
-		return refuse("points", fmt.Sprintf("%d of dx %d and %d classes, of n %d", s.N, s.Dx, s.C, u.N),
-			"1 to %d points, dx 1 to %d, 2 to %d classes, n of at least 1", MaxSize,
-			MaxWidth, MaxWidth)
+		return refuse("points", fmt.Sprintf("%d of dx %d and %d classes, of n %d", s.N,
+			s.Dx, s.C, u.N), "1 to %d points, dx 1 to %d, 2 to %d classes, n of at least 1",
+			MaxSize, MaxWidth, MaxWidth)
 	}
 	d := s.Dx
 	if s.Y == nil {
 		d += s.C
 	}
 	if len(s.Z) != s.N*d || len(s.W) != s.N || s.Y != nil && len(s.Y) != s.N {
-		return refuse("points", fmt.Sprintf("%d numbers, %d masses and %d classes", len(s.Z), len(s.W),
-			len(s.Y)), "%d and %d for %d points", s.N*d, s.N, s.N)
+		return refuse("points", fmt.Sprintf("%d numbers, %d masses and %d classes",
+			len(s.Z), len(s.W), len(s.Y)), "%d and %d for %d points", s.N*d, s.N, s.N)
 	}
 	return nil
 }
@@ -343,7 +343,8 @@ func decode(data []byte, want Expect) (*Upload, error) {
 		return nil, err
 	}
 	// Tensors: headers first; no memory is allocated before they agree with the size of the data.
-	if err := checkTensor("points", m.Points, []int{s, d}, onnx.Float32, onnx.Float16, onnx.Int8); err != nil {
+	if err := checkTensor("points", m.Points, []int{s, d}, onnx.Float32, onnx.Float16,
+		onnx.Int8); err != nil {
 		return nil, err
 	}
 	if err := checkTensor("masses", m.Masses, []int{s}, onnx.Float32, onnx.Float16); err != nil {
@@ -388,7 +389,8 @@ func decode(data []byte, want Expect) (*Upload, error) {
 // unmarshal reads a message and checks its numbers against their bounds.
 func unmarshal(data []byte, m *uploadpb.Upload) error {
 	if err := message.Unmarshal(data, m, 0); err != nil {
-		return fmt.Errorf("upload: not a message of the type that fmp-edge compress writes: %w", err)
+		return fmt.Errorf("upload: not a message of the type that fmp-edge compress "+
+			"writes: %w", err)
 	}
 	if m.Format != Format && m.Format != StatisticsFormat {
 		return refuse("format", m.Format, "%d and %d; use programs of one release on both sides",
@@ -487,11 +489,12 @@ func checkTensor(field string, p *onnxpb.TensorProto, shape []int, types ...onnx
 		return refuse(field+".raw_data", fmt.Sprintf("%d bytes", len(p.RawData)),
 			"%d for %v of shape %v", n, d, shape)
 	}
-	if p.Segment != nil || p.DataLocation != onnxpb.TensorProto_DEFAULT || len(p.ExternalData) > 0 ||
-		len(p.ProtoReflect().GetUnknown()) > 0 ||
+	if p.Segment != nil || p.DataLocation != onnxpb.TensorProto_DEFAULT ||
+		len(p.ExternalData) > 0 || len(p.ProtoReflect().GetUnknown()) > 0 ||
 		len(p.FloatData)+len(p.DoubleData)+len(p.Int32Data)+len(p.Int64Data)+len(p.Uint64Data)+
 			len(p.StringData)+len(p.DocString) > 0 {
-		return refuse(field, "a tensor with other fields", "name, dims, data_type and raw_data alone")
+		return refuse(field, "a tensor with other fields", "name, dims, data_type and "+
+			"raw_data alone")
 	}
 	return nil
 }
@@ -592,8 +595,8 @@ func dequantise(s *point.Set, raw []byte, scale *onnxpb.TensorProto,
 // CheckClient returns an error unless a client may have the name.
 func CheckClient(name string) error {
 	if len(name) < 1 || len(name) > MaxClient || !printable(name) {
-		return refuse("client", fmt.Sprintf("%q (%d bytes)", name[:min(len(name), MaxClient)], len(name)),
-			"1 to %d bytes of printable UTF-8", MaxClient)
+		return refuse("client", fmt.Sprintf("%q (%d bytes)", name[:min(len(name), MaxClient)],
+			len(name)), "1 to %d bytes of printable UTF-8", MaxClient)
 	}
 	return nil
 }
@@ -651,7 +654,8 @@ func (u *Upload) check(labels, masses float64) error {
 }
 
 func printable(s string) bool {
-	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
+	return utf8.ValidString(s) && !strings.ContainsFunc(s,
+		func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // ontoSimplex removes the rounding of a narrow type from the labels: negative values become 0, and

@@ -68,7 +68,8 @@ func (c *Curve) Calibration() Calibration {
 		}
 		out.ECE += b.Count / total * math.Abs(b.Accuracy-b.Confidence)
 		out.Gap += b.Count / total * (b.Confidence - b.Accuracy)
-		spread += b.Count / total * (b.Accuracy*(1-b.Accuracy) + (b.Confidence-b.Accuracy)*(b.Confidence-b.Accuracy))
+		spread += b.Count / total * (b.Accuracy*(1-b.Accuracy) +
+			(b.Confidence-b.Accuracy)*(b.Confidence-b.Accuracy))
 		p := min(b.Confidence, 1)
 		variance += b.Count * p * (1 - p) / (total * total)
 		n := math.Round(b.Count)

@@ -82,8 +82,8 @@ func ExamineFirst(ctx context.Context, heads []erm.Theta, numbers []int, feature
 	}
 	dx := heads[0].D - 1
 	if labels != nil && len(labels)*dx != len(features) {
-		return nil, fmt.Errorf("predict: %d labels for %d feature values of dx %d; want one a point",
-			len(labels), len(features), dx)
+		return nil, fmt.Errorf("predict: %d labels for %d feature values of dx %d; "+
+			"want one a point", len(labels), len(features), dx)
 	}
 	for i, y := range labels {
 		if y < 0 || y >= heads[0].C {
@@ -226,12 +226,13 @@ func Combine(members []*Probabilities, labels []int) (*Answers, error) {
 	share := 1 / float64(len(members))
 	for s, p := range members {
 		if p.N != n || p.C != c || n != len(labels) {
-			return nil, fmt.Errorf("predict: member %d has %d x %d probabilities, member 0 %d x %d, and "+
-				"there are %d labels; want one size", s, p.N, p.C, n, c, len(labels))
+			return nil, fmt.Errorf("predict: member %d has %d x %d probabilities, member 0 "+
+				"%d x %d, and there are %d labels; want one size", s, p.N, p.C, n, c, len(labels))
 		}
 		for i, y := range labels {
 			if y < 0 || y >= c {
-				return nil, fmt.Errorf("predict: label %d of point %d; allowed are 0 to %d", y, i, c-1)
+				return nil, fmt.Errorf("predict: label %d of point %d; allowed are 0 "+
+					"to %d", y, i, c-1)
 			}
 			out.Likelihood[i][s] = p.Row(i)[y] + nllFloor
 			out.Entropy[i] += share * stat.Entropy(p.Row(i))

@@ -14,7 +14,9 @@ type Interval struct {
 	N    int     `json:"n"`    // repeats
 	Mean float64 `json:"mean"` // mean over repeats
 	SD   float64 `json:"sd"`   // standard deviation over repeats (N-1); 0 for one repeat
-	Half float64 `json:"half"` // half-width of the interval; 0 for one repeat, where it is infinite, which JSON cannot represent
+	// Half is the half-width of the interval. For one repeat it is infinite, which JSON cannot
+	// represent: it is 0 there.
+	Half float64 `json:"half"`
 }
 
 // Lo returns the lower end of the interval.
@@ -30,8 +32,8 @@ func Estimate(x []float64, level float64) (Interval, error) {
 		return Interval{}, fmt.Errorf("interval: no values; give at least one")
 	}
 	if !(level > 0 && level < 1) {
-		return Interval{}, fmt.Errorf("interval: level %v; allowed are numbers between 0 and 1, say 0.95",
-			level)
+		return Interval{}, fmt.Errorf("interval: level %v; allowed are numbers between 0 "+
+			"and 1, say 0.95", level)
 	}
 	out := Interval{N: len(x)}
 	if len(x) == 1 {
@@ -48,8 +50,8 @@ func Estimate(x []float64, level float64) (Interval, error) {
 // repeat i.
 func Paired(a, b []float64, level float64) (Interval, error) {
 	if len(a) != len(b) {
-		return Interval{}, fmt.Errorf("paired interval: %d and %d values; pairs need as many of each",
-			len(a), len(b))
+		return Interval{}, fmt.Errorf("paired interval: %d and %d values; pairs need "+
+			"as many of each", len(a), len(b))
 	}
 	return Estimate(floats.SubTo(make([]float64, len(a)), a, b), level)
 }

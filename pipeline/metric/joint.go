@@ -36,8 +36,8 @@ type Batches struct{ Random, Near [][]int }
 // few heads). Fewer than Neighbours points are an error.
 func NewBatches(r *rand.Rand, features []float32, dx, count int) (*Batches, error) {
 	if dx < 1 || len(features)%dx != 0 || len(features)/dx < Neighbours || count < 1 {
-		return nil, fmt.Errorf("joint scores: %d feature values of dx %d, %d batches; want %d points "+
-			"or more and a batch or more", len(features), dx, count, Neighbours)
+		return nil, fmt.Errorf("joint scores: %d feature values of dx %d, %d batches; "+
+			"want %d points or more and a batch or more", len(features), dx, count, Neighbours)
 	}
 	out := &Batches{}
 	for range count {

@@ -22,8 +22,8 @@ type Risk struct {
 // Points of equal confidence have their error rate in common.
 func RiskCoverage(p *Probabilities, labels []int, points int) ([]Risk, error) {
 	if len(labels) != p.N || p.N == 0 || points < 1 {
-		return nil, fmt.Errorf("risk and coverage: %d labels of %d points at %d places; want one label "+
-			"a point, and one of each at least", len(labels), p.N, points)
+		return nil, fmt.Errorf("risk and coverage: %d labels of %d points at %d places; "+
+			"want one label a point, and one of each at least", len(labels), p.N, points)
 	}
 	confidence, right := byConfidence(p, labels)
 	points = min(points, p.N)

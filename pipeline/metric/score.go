@@ -41,8 +41,9 @@ type Curve [Bins]Bin
 func Score(p *Probabilities, labels []int) (Scores, error) {
 	var s Scores
 	if len(labels) != p.N || len(p.P) != p.N*p.C {
-		return s, fmt.Errorf("score: %d labels and %d probabilities for %d points of %d classes; want "+
-			"one label and %d probabilities a point", len(labels), len(p.P), p.N, p.C, p.C)
+		return s, fmt.Errorf("score: %d labels and %d probabilities for %d points of %d "+
+			"classes; want one label and %d probabilities a point", len(labels),
+			len(p.P), p.N, p.C, p.C)
 	}
 	if p.N == 0 {
 		return s, fmt.Errorf("score: no points; give at least one")

@@ -192,8 +192,8 @@ func AUROC(positives, negatives []float64) (float64, error) {
 // Coverage returns the share of the elements of limit that lie in their interval, low to high.
 func Coverage(low, high, limit []float64) (float64, error) {
 	if len(low) != len(limit) || len(high) != len(limit) || len(limit) == 0 {
-		return 0, fmt.Errorf("coverage: %d and %d ends of intervals for %d numbers; want one of each a "+
-			"number, and one number at least", len(low), len(high), len(limit))
+		return 0, fmt.Errorf("coverage: %d and %d ends of intervals for %d numbers; want "+
+			"one of each a number, and one number at least", len(low), len(high), len(limit))
 	}
 	var held float64
 	for i, v := range limit {

@@ -42,7 +42,8 @@ func WriteFolder(out, program string, graph []byte, round uint64) (files, size i
 		return 0, 0, err
 	}
 	all[graphFile] = graph
-	if all[roundFile], err = json.Marshal(Round{pageRound(round), models.DigestBytes(graph)}); err != nil {
+	if all[roundFile], err = json.Marshal(Round{pageRound(round),
+		models.DigestBytes(graph)}); err != nil {
 		return 0, 0, err
 	}
 	list := slices.Sorted(maps.Keys(all))

@@ -77,8 +77,8 @@ func CheckName(name string) error {
 		ok = ok && part != "" && part != "." && part != ".."
 	}
 	if !ok || name[0] == ' ' || name[len(name)-1] == ' ' {
-		return fmt.Errorf("the client's name is %q (%d bytes); allowed are 1 to %d bytes of printable "+
-			"UTF-8 without spaces at the ends and that leads nowhere as a path",
+		return fmt.Errorf("the client's name is %q (%d bytes); allowed are 1 to %d bytes "+
+			"of printable UTF-8 without spaces at the ends and that leads nowhere as a path",
 			name[:min(len(name), MaxName)], len(name), MaxName)
 	}
 	return nil
@@ -125,8 +125,8 @@ func Load(path string) (*Key, error) {
 // Parse reads the contents of a key file. Its errors never quote them.
 func Parse(data []byte) (*Key, error) {
 	if len(data) > maxKeyBytes {
-		return nil, fmt.Errorf("more than %d bytes; give the file that fmp keys or fmp-edge key wrote",
-			maxKeyBytes)
+		return nil, fmt.Errorf("more than %d bytes; give the file that fmp keys or fmp-edge key "+
+			"wrote", maxKeyBytes)
 	}
 	block, _ := pem.Decode(data)
 	if block == nil || block.Type != pemType {
@@ -136,8 +136,8 @@ func Parse(data []byte) (*Key, error) {
 	name, err := base64.StdEncoding.DecodeString(block.Headers[pemClient])
 	if err != nil {
 		return nil,
-			fmt.Errorf("the header %s is not base64; give the file that fmp keys or fmp-edge key wrote",
-				pemClient)
+			fmt.Errorf("the header %s is not base64; give the file that fmp keys or fmp-edge key "+
+				"wrote", pemClient)
 	}
 	if err := CheckName(string(name)); err != nil {
 		return nil, err

@@ -105,8 +105,8 @@ func ParseRoster(data []byte) (*Roster, error) {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		if r.keys[name] != nil {
-			return nil, fmt.Errorf("line %d: client %q stands there already; give each client one key", n,
-				name)
+			return nil, fmt.Errorf("line %d: client %q stands there already; give each "+
+				"client one key", n, name)
 		}
 		if other, ok := held[string(key)]; ok {
 			return nil,

@@ -35,8 +35,8 @@ func CheckSecret(path string) error {
 		return nil
 	}
 	return fmt.Errorf(
-		"%s: its mode %04o lets other users read or change the secret in it; run: chmod 600 %s", path,
-		info.Mode().Perm(), path)
+		"%s: its mode %04o lets other users read or change the secret in it; run: chmod 600 %s",
+		path, info.Mode().Perm(), path)
 }
 
 // SaveSecret writes a new file, readable by its owner alone, atomically. If the file exists, it is
@@ -46,21 +46,23 @@ func SaveSecret(path string, data []byte) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	_ = atomicfile.RemoveStale(dir, unfinished, time.Hour) // a folder may be written to and not read
-	// A name of its own until it is whole: another process takes none that is half written. The name is
-	// short, as path's may be as long as the file system allows.
+	// A folder may be written to and not read.
+	_ = atomicfile.RemoveStale(dir, unfinished, time.Hour)
+	// A name of its own until it is whole: another process takes none that is half written. The
+	// name is short, as path's may be as long as the file system allows.
 	whole := dir + "/" + unfinished + rand.Text() + ".tmp"
 	err := writeNew(whole, data)
 	if err == nil {
 		err = link(whole, path)
 	}
-	if err != nil && !errors.Is(err, fs.ErrExist) { // no links here, or an error that is to name path
+	// There are no links here, or it is an error that is to name path.
+	if err != nil && !errors.Is(err, fs.ErrExist) {
 		err = writeNew(path, data)
 	}
 	os.Remove(whole)
 	if errors.Is(err, fs.ErrExist) {
-		err = fmt.Errorf("%s is there already and is not overwritten; give another name, or remove it: %w",
-			path, fs.ErrExist)
+		err = fmt.Errorf("%s is there already and is not overwritten; give another name, or "+
+			"remove it: %w", path, fs.ErrExist)
 	}
 	return err
 }
@@ -70,7 +72,8 @@ const unfinished = ".secret."
 
 var link = os.Link
 
-// writeNew writes a file that its owner alone can read, unless one is there, and removes it if that fails.
+// writeNew writes a file that its owner alone can read, unless one is there, and removes it if that
+// fails.
 func writeNew(path string, data []byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -37,8 +37,8 @@ func Dial(ctx context.Context, network, address string) (net.Conn, error) {
 		ip, err := netip.ParseAddrPort(resolved)
 		if err != nil || !ip.Addr().Unmap().IsLoopback() {
 			return fmt.Errorf(
-				"%s is %s, which is not loopback: a connection without TLS stays on this machine; use TLS",
-				address, resolved)
+				"%s is %s, which is not loopback: a connection without TLS stays on this "+
+					"machine; use TLS", address, resolved)
 		}
 		return nil
 	}}

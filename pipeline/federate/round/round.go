@@ -145,8 +145,8 @@ func graphSignature(graph, digest string) ([]byte, error) {
 	}
 	if err := signature.Covers(data, graph, digest); err != nil {
 		return nil,
-			fmt.Errorf("signature %s: %w; sign the client graph again (fmp sign), or move the file away",
-				path, err)
+			fmt.Errorf("signature %s: %w; sign the client graph again (fmp sign), or move "+
+				"the file away", path, err)
 	}
 	return data, nil
 }
@@ -229,8 +229,8 @@ func Load(path string) (*Round, error) {
 	return r, nil
 }
 
-// takesPrivate returns an error if a private round's own bound is below the messages of its clients, whose
-// size is known: a client would spend its budget on one that is refused.
+// takesPrivate returns an error if a private round's own bound is below the messages of its
+// clients, whose size is known: a client would spend its budget on one that is refused.
 func (r *Round) takesPrivate() error {
 	b, c, k := r.Privacy, r.Client.C, r.Client.K
 	if b == nil {
@@ -253,8 +253,9 @@ func (r *Round) takesPrivate() error {
 		n = len(data)
 	}
 	if r.fit(n); n > r.Bounds.Bytes {
-		return fmt.Errorf("an upload of %d classes and %d coordinates has up to %d bytes, and bounds.bytes "+
-			"allows %d: raise it to %d, or with two servers lower privacy.points", c, k, n, r.Bounds.Bytes, n)
+		return fmt.Errorf("an upload of %d classes and %d coordinates has up to %d bytes, and "+
+			"bounds.bytes allows %d: raise it to %d, or with two servers lower privacy.points", c,
+			k, n, r.Bounds.Bytes, n)
 	}
 	return nil
 }
@@ -264,25 +265,27 @@ func (r *Round) takesPrivate() error {
 func (r *Round) suitsGraph(path string) error {
 	if r.Client.Kind != models.KindClient {
 		return fmt.Errorf(
-			"round %s: client_graph %s is of kind %q; want a client graph, as fmp fuse writes it", path,
-			r.Graph, r.Client.Kind)
+			"round %s: client_graph %s is of kind %q; want a client graph, as fmp fuse writes it",
+			path, r.Graph, r.Client.Kind)
 	}
 	if private := r.Client.Clip > 0; private != (r.Privacy != nil) {
 		if private {
-			return fmt.Errorf("round %s: client_graph %s is of a private round and the file states no "+
-				"privacy; give it privacy: {epsilon: ...}, or another graph", path, r.Graph)
+			return fmt.Errorf("round %s: client_graph %s is of a private round and the "+
+				"file states no privacy; give it privacy: {epsilon: ...}, or another "+
+				"graph", path, r.Graph)
 		}
-		return fmt.Errorf("round %s: privacy is stated and client_graph %s is of plain uploads; want "+
-			"the one that fmp fuse --upload private writes", path, r.Graph)
+		return fmt.Errorf("round %s: privacy is stated and client_graph %s is of plain "+
+			"uploads; want the one that fmp fuse --upload private writes", path, r.Graph)
 	}
 	if r.Calibrate > 0 && !r.Client.ClassMeans && r.Client.Bytes == 0 {
 		return fmt.Errorf("round %s: calibrate is %d and client_graph %s is of other uploads than "+
-			"class means and moments: leave it out, or give a graph of fmp fuse --upload class-means "+
-			"or moments", path, r.Calibrate, r.Graph)
+			"class means and moments: leave it out, or give a graph of fmp fuse "+
+			"--upload class-means or moments", path, r.Calibrate, r.Graph)
 	}
 	if r.Calibrate > moments.MaxCalibration && r.Client.Bytes > 0 {
-		return fmt.Errorf("round %s: calibrate is %d and client_graph %s is of moments, which have %d "+
-			"calibration points at most", path, r.Calibrate, r.Graph, moments.MaxCalibration)
+		return fmt.Errorf("round %s: calibrate is %d and client_graph %s is of moments, "+
+			"which have %d calibration points at most", path, r.Calibrate, r.Graph,
+			moments.MaxCalibration)
 	}
 	return nil
 }
@@ -316,8 +319,9 @@ func Parse(data []byte) (*File, error) {
 	if len(data) > maxBytes {
 		return nil, fmt.Errorf("more than %d bytes", maxBytes)
 	}
-	f := &File{Options: option.Default[pool.Options](), MinUploads: 1, RebuildInterval: Duration(time.Minute),
-		Bounds: Bounds{Points: defaultPoints, Bytes: notGiven, Rate: defaultRate, Norm: notGiven}}
+	f := &File{Options: option.Default[pool.Options](), MinUploads: 1,
+		RebuildInterval: Duration(time.Minute), Bounds: Bounds{Points: defaultPoints,
+			Bytes: notGiven, Rate: defaultRate, Norm: notGiven}}
 	if err := yamlfile.Decode(data, f); err != nil {
 		if errors.Is(err, io.EOF) {
 			err = errors.New("the file is empty")
@@ -417,7 +421,8 @@ func (f *File) fillPrivacy() error {
 		{f.Bounds.Norm != 0, "bounds.norm", "it is of points, and a private upload has sums"},
 	} {
 		if k.given {
-			faults = append(faults, fmt.Errorf("%s does not go with this private round: %s", k.key, k.why))
+			faults = append(faults, fmt.Errorf("%s does not go with this private "+
+				"round: %s", k.key, k.why))
 		}
 	}
 	return errors.Join(faults...)

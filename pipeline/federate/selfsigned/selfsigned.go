@@ -70,5 +70,6 @@ func Ensure(cert, key string, now time.Time) error {
 		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})); err != nil {
 		return fmt.Errorf("certificate: %w", err)
 	}
-	return atomicfile.WriteBytes(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	return atomicfile.WriteBytes(cert,
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }

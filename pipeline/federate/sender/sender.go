@@ -109,7 +109,8 @@ func HTTP(address, ca string) (*http.Client, string, error) {
 			"its key alone")
 	}
 	if u.Scheme == "http" && !loopback.Host(u.Hostname()) {
-		return nil, "", fmt.Errorf("server %s: plain HTTP is for loopback alone; use https://", address)
+		return nil, "", fmt.Errorf("server %s: plain HTTP is for loopback alone; use "+
+			"https://", address)
 	}
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	if u.Scheme == "http" {
@@ -172,7 +173,8 @@ func (c *Client) try(ctx context.Context, what string, once func(ctx context.Con
 		}
 		if time.Now().Add(wait).After(last) {
 			if c.late || c.over.IsZero() {
-				return fmt.Errorf("%s: no answer for %v: %w", what, time.Since(start).Round(time.Second), err)
+				return fmt.Errorf("%s: no answer for %v: %w", what,
+					time.Since(start).Round(time.Second), err)
 			}
 			return fmt.Errorf("%s: %w: its deadline was %s and the last attempt failed: %w",
 				what, ErrClosed, c.over.Format(time.RFC3339), err)
@@ -209,13 +211,14 @@ func (c *Client) do(req *http.Request) ([]byte, error) {
 	return nil, c.refusal(resp, data)
 }
 
-// answer sends one request and returns the beginning of its answer. A retry is useless where an error is
-// due to the server's certificate.
+// answer sends one request and returns the beginning of its answer. A retry is useless where an
+// error is due to the server's certificate.
 func (c *Client) answer(req *http.Request) (*http.Response, error) {
 	req.Header.Set("Traceparent", c.traceparent())
 	resp, err := c.http.Do(req)
 	if errors.As(err, new(x509.UnknownAuthorityError)) {
-		err = fmt.Errorf("%w; where the server has a certificate of its own, --ca names its file", err)
+		err = fmt.Errorf("%w; where the server has a certificate of its own, --ca names "+
+			"its file", err)
 	}
 	if err != nil && !errors.As(err, new(*tls.CertificateVerificationError)) {
 		err = &transient{err: err}
@@ -432,10 +435,11 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Key,
 	data []byte) (*wire.Receipt, error) {
 	if len(data) > d.MaxBytes {
-		err := fmt.Errorf("the upload has %d bytes; the round allows %d (bounds.bytes of the server's round file)",
-			len(data), d.MaxBytes)
+		err := fmt.Errorf("the upload has %d bytes; the round allows %d (bounds.bytes of the "+
+			"server's round file)", len(data), d.MaxBytes)
 		if d.Privacy == nil {
-			err = fmt.Errorf("%w: made anew with --precision float16 or int8 (join: with --fresh too) it is smaller", err)
+			err = fmt.Errorf("%w: made anew with --precision float16 or int8 (join: with --fresh "+
+				"too) it is smaller", err)
 		}
 		return nil, err
 	}
@@ -489,7 +493,8 @@ func (c *Client) send(ctx context.Context, r request, read func(reply []byte) er
 func (c *Client) Receipt(ctx context.Context, d *wire.Description,
 	key *identity.Key) (*wire.Receipt, error) {
 	r := &wire.Receipt{}
-	err := c.signed(ctx, "asking for the receipt", http.MethodGet, wire.ReceiptPath(d.Round, key.Name),
+	err := c.signed(ctx, "asking for the receipt", http.MethodGet,
+		wire.ReceiptPath(d.Round, key.Name),
 		map[string]string{"Authorization": wire.Authorization(d.Ask(key))}, r)
 	if err != nil {
 		return nil, err
@@ -508,8 +513,9 @@ func (c *Client) signed(ctx context.Context, what, method, path string, headers 
 func (c *Client) Evaluate(ctx context.Context, d *wire.Description, key *identity.Key,
 	report []byte) error {
 	c.over = time.Time{}
-	return c.send(ctx, request{"sending the report", http.MethodPut, wire.EvaluationPath(d.Round, key.Name),
-		d.Report(key, report), report}, func([]byte) error { return nil })
+	return c.send(ctx, request{"sending the report", http.MethodPut,
+		wire.EvaluationPath(d.Round, key.Name), d.Report(key, report), report},
+		func([]byte) error { return nil })
 }
 
 // Withdraw withdraws a client's upload and returns the server's verified receipt. It may be called

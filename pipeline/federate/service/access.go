@@ -51,9 +51,9 @@ func (s *Server) ofRound(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// signed returns the client in a request's path and its signature over a statement, or the refusal of
-// a request that carries none. This does not tell a name that the roster lacks from a wrong key, nor
-// does the time that it takes.
+// signed returns the client in a request's path and its signature over a statement, or the refusal
+// of a request that carries none. This does not tell a name that the roster lacks from a wrong key,
+// nor does the time that it takes.
 func (s *Server) signed(r *http.Request, purpose identity.Purpose,
 	content string) (client string, signature []byte, err error) {
 	client = r.PathValue("client")
@@ -62,12 +62,12 @@ func (s *Server) signed(r *http.Request, purpose identity.Purpose,
 			"give the header Authorization: %s SIGNATURE, as fmp-edge join does with --key",
 			wire.Scheme)
 	}
-	statement := identity.Statement{Purpose: purpose, Server: s.Key.PublicText(), Round: s.Round.Round, Client: client,
-		Graph: s.Round.Client.Digest, Content: content}
+	statement := identity.Statement{Purpose: purpose, Server: s.Key.PublicText(),
+		Round: s.Round.Round, Client: client, Graph: s.Round.Client.Digest, Content: content}
 	if !s.clients.Load().Verify(statement, signature) {
 		return client, nil, refusef(wire.WrongKey,
-			"the roster of round %d has no client %.128q with a key that made this signature for this "+
-				"server, the round's graph and this content", s.Round.Round, client)
+			"the roster of round %d has no client %.128q with a key that made this signature for "+
+				"this server, the round's graph and this content", s.Round.Round, client)
 	}
 	return client, signature, nil
 }

@@ -29,8 +29,8 @@ func Classifier(eng engine.Engine, data []byte, page http.Handler, reject float6
 	}
 	if p.serving.images != nil && p.serving.images.TakesRows() {
 		p.close()
-		return nil, nil, errors.New("it takes feature rows; served are classifiers of images, as fmp pool " +
-			"makes them without --rows")
+		return nil, nil, errors.New("it takes feature rows; served are classifiers of images, " +
+			"as fmp pool makes them without --rows")
 	}
 	mux := http.NewServeMux()
 	for _, r := range p.routes() {

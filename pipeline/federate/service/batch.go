@@ -147,7 +147,8 @@ func runBatch(s engine.Session, batch []*batchInput, n int) error {
 	for name := range in.fetch {
 		fetch[name] = nil
 	}
-	if err := s.Run(context.Background(), map[string]*onnx.Tensor{in.name: all}, fetch); err != nil {
+	if err := s.Run(context.Background(), map[string]*onnx.Tensor{in.name: all},
+		fetch); err != nil {
 		return err
 	}
 	from := 0

@@ -60,9 +60,9 @@ func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) error {
 	if err == nil && (report.Site != client || report.Round != s.Round.Round ||
 		report.Server != s.Key.PublicText() ||
 		report.Classes != s.Round.Client.C) {
-		err = fmt.Errorf("report of %q for round %d of %d classes and server %q; want it of %q for "+
-			"this server and round %d of %d classes", report.Site, report.Round, report.Classes,
-			report.Server, client, s.Round.Round, s.Round.Client.C)
+		err = fmt.Errorf("report of %q for round %d of %d classes and server %q; want "+
+			"it of %q for this server and round %d of %d classes", report.Site, report.Round,
+			report.Classes, report.Server, client, s.Round.Round, s.Round.Client.C)
 	}
 	if err != nil {
 		return refusef(wire.BadUpload, "%v", err)
@@ -83,7 +83,8 @@ func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) error {
 	was, err := s.reported(r.Context(), client, report.Classifier)
 	switch {
 	case errors.Is(err, store.ErrNone):
-		if err := s.Store.PutObject(r.Context(), evaluationName(client, version), data); err != nil {
+		if err := s.Store.PutObject(r.Context(), evaluationName(client, version),
+			data); err != nil {
 			return err
 		}
 		s.Log.Info("evaluation taken", "client", client, "version", version)
@@ -91,8 +92,8 @@ func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) error {
 		return err
 	case !slices.Equal(was, data):
 		return refusef(wire.OtherUpload,
-			"another report of %q about version %d is in: two of nearly the same images would tell their "+
-				"difference", client, version)
+			"another report of %q about version %d is in: two of nearly the same images "+
+				"would tell their difference", client, version)
 	}
 	w.WriteHeader(http.StatusNoContent)
 	return nil
@@ -140,8 +141,8 @@ func setsOf(classifier []byte) (float64, error) {
 	return o.Sets.Level, nil
 }
 
-// numbersOf returns the numbers of all versions of a SHA-256. One that is made again, without a late upload
-// that was withdrawn, has the bytes of an earlier one.
+// numbersOf returns the numbers of all versions of a SHA-256. One that is made again, without a
+// late upload that was withdrawn, has the bytes of an earlier one.
 func (s *Server) numbersOf(digest string) (out []int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +154,8 @@ func (s *Server) numbersOf(digest string) (out []int) {
 	return out
 }
 
-// reported returns the report of a client that is stored about a classifier, by whichever of its numbers.
+// reported returns the report of a client that is stored about a classifier, by whichever of its
+// numbers.
 func (s *Server) reported(ctx context.Context, client, digest string) (was []byte, err error) {
 	err = store.ErrNone
 	for _, n := range s.numbersOf(digest) {
@@ -211,8 +213,8 @@ func (s *Server) evaluations(w http.ResponseWriter, r *http.Request) error {
 // maxReports bounds the reports that are pooled at once: 256 MiB.
 const maxReports = 256 << 20
 
-// reports reads the stored reports about a version and others of the same bytes, in the order of their names.
-// One whose client the roster lacks by now is left out, and logged.
+// reports reads the stored reports about a version and others of the same bytes, in the order of
+// their names. One whose client the roster lacks by now is left out, and logged.
 func (s *Server) reports(ctx context.Context, v VersionStatus) (out []*tally.Report, err error) {
 	names, err := s.Store.Objects(ctx)
 	if err != nil {

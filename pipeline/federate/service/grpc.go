@@ -65,7 +65,8 @@ func (p *predictor) grpc(w http.ResponseWriter, r *http.Request) {
 	} else {
 		// Without the request's end in the context this returns when the call has, not before: its
 		// memory is held until then.
-		p.calls.ServeHTTP(w, c.r.WithContext(context.WithValue(context.WithoutCancel(r.Context()), calling{}, c)))
+		p.calls.ServeHTTP(w, c.r.WithContext(context.WithValue(context.WithoutCancel(r.Context()),
+			calling{}, c)))
 	}
 	if o, ok := w.(*watched); ok && o.status == http.StatusOK {
 		code, err := strconv.Atoi(w.Header().Get("Grpc-Status"))
@@ -95,8 +96,8 @@ func (p *predictor) grpcBody(c *grpcCall, w http.ResponseWriter) error {
 	var large *http.MaxBytesError
 	if errors.As(err, &large) {
 		return status.Errorf(codes.ResourceExhausted,
-			"a message of more than the allowed bytes, or more than one message; allowed are %d, and the "+
-				"methods are unary", most)
+			"a message of more than the allowed bytes, or more than one message; allowed "+
+				"are %d, and the methods are unary", most)
 	}
 	if err == nil && infer && len(body) > grpcHead {
 		var of weight // its memory is bounded, and that of its contents taken, before it is decoded

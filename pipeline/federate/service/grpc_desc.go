@@ -48,6 +48,7 @@ func unaryMethod[In, Out any](name string,
 		if intercept == nil {
 			return do(ctx, in)
 		}
-		return intercept(ctx, in, &grpc.UnaryServerInfo{Server: server, FullMethod: grpcPath + name}, do)
+		return intercept(ctx, in, &grpc.UnaryServerInfo{Server: server,
+			FullMethod: grpcPath + name}, do)
 	}}
 }

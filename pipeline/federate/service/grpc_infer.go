@@ -68,7 +68,8 @@ func (w *weight) add(message []byte, level int) error {
 				"the message cannot be read: field %d is not of its type", number)
 		}
 		if w.fields++; w.fields > maxFields {
-			return status.Errorf(codes.InvalidArgument, "a message of more than %d fields", maxFields)
+			return status.Errorf(codes.InvalidArgument, "a message of more than %d "+
+				"fields", maxFields)
 		}
 		if number == 5 {
 			if err := w.add(value, level+1); err != nil {
@@ -87,7 +88,8 @@ func inferOf(q *pb.ModelInferRequest) (r *inferRequest, raw bool, err error) {
 	}
 	if len(q.Inputs) > 1 || len(q.RawInputContents) > 1 {
 		return nil, false, invalid(
-			"more than one input, or more raw_input_contents than inputs; want one, images or features")
+			"more than one input, or more raw_input_contents than inputs; want one, " +
+				"images or features")
 	}
 	if len(q.Outputs) > maxOutputs {
 		return nil, false, invalid("more than %d outputs", maxOutputs)
@@ -108,8 +110,8 @@ func inferOf(q *pb.ModelInferRequest) (r *inferRequest, raw bool, err error) {
 		}
 		integers, floats := in.GetContents().GetUintContents(), in.GetContents().GetFp32Contents()
 		if len(integers) > 0 && in.Datatype != "UINT8" || len(floats) > 0 && in.Datatype != "FP32" {
-			return nil, false, invalid("contents of another type than datatype, %.20q; %s", in.Datatype,
-				wantContents)
+			return nil, false, invalid("contents of another type than datatype, %.20q; %s",
+				in.Datatype, wantContents)
 		}
 		for _, v := range integers {
 			if v > math.MaxUint8 {
@@ -198,7 +200,9 @@ func (s grpcService) ModelInfer(ctx context.Context,
 		func(v store.Version, c *classify.Classifier, ps []classify.Prediction) (err error) {
 			// a newer one may have come since
 			if err = isModel(v, q.ModelName, q.ModelVersion); err == nil {
-				s.p.sayVoid(v, func(name, value string) { err = grpc.SetHeader(ctx, metadata.Pairs(name, value)) })
+				s.p.sayVoid(v, func(name, value string) {
+					err = grpc.SetHeader(ctx, metadata.Pairs(name, value))
+				})
 			}
 			if err == nil {
 				answer, err = call.answer(v, c, ps)
@@ -235,8 +239,8 @@ func (a *inferAnswer) message(raw bool) *pb.ModelInferResponse {
 // is any.
 func isModel(v store.Version, name, version string) error {
 	if name != modelName || (version != "" && version != strconv.Itoa(v.Number)) {
-		return status.Errorf(codes.NotFound, "model %.40q version %.20q; there is %s version %d", name,
-			version, modelName, v.Number)
+		return status.Errorf(codes.NotFound, "model %.40q version %.20q; there is %s version %d",
+			name, version, modelName, v.Number)
 	}
 	return nil
 }

@@ -67,7 +67,8 @@ func NewHelper(address, ca, secret string) (*Helper, error) {
 // Describe requests the description of the helper's round.
 func (h *Helper) Describe(ctx context.Context, round uint64) (*wire.Description, error) {
 	var d wire.Description
-	if err := h.call(ctx, http.MethodGet, wire.RoundPath(round), nil, &d, wire.MaxJSON); err != nil {
+	if err := h.call(ctx, http.MethodGet, wire.RoundPath(round), nil, &d,
+		wire.MaxJSON); err != nil {
 		return nil, err
 	}
 	return &d, nil

@@ -35,8 +35,8 @@ func inferError(w http.ResponseWriter, status int, format string, args ...any) {
 
 // inferNowhere answers as clients of the protocol read it where there is nothing.
 func inferNowhere(w http.ResponseWriter, r *http.Request) {
-	inferError(w, http.StatusNotFound, "%s %.80s is not answered here; there is the model %s", r.Method,
-		r.URL.Path, modelName)
+	inferError(w, http.StatusNotFound, "%s %.80s is not answered here; there is the model %s",
+		r.Method, r.URL.Path, modelName)
 }
 
 // ofVersion refuses requests for another version than the one that makes predictions.
@@ -81,8 +81,8 @@ func (p *predictor) current() (v *served, inputs, outputs []tensor, err error) {
 	inputs = []tensor{{Name: "images", Shape: []int64{-1, int64(f.H), int64(f.W), int64(f.Ch)},
 		Datatype: "UINT8"}}
 	if v.rows != nil {
-		inputs = append(inputs, tensor{Name: "features", Shape: []int64{-1, int64(v.rows.Manifest.Dx)},
-			Datatype: "FP32"})
+		inputs = append(inputs, tensor{Name: "features",
+			Shape: []int64{-1, int64(v.rows.Manifest.Dx)}, Datatype: "FP32"})
 	}
 	for _, name := range inferOutputs {
 		outputs = append(outputs, tensor{Name: name, Shape: []int64{-1}, Datatype: "FP32"})
@@ -127,8 +127,8 @@ func (p *predictor) inferConfig(w http.ResponseWriter, r *http.Request) {
 		}
 		return out
 	}
-	reply(w, http.StatusOK, map[string]any{"name": modelName, "platform": modelPlatform, "backend": "",
-		"version_policy": map[string]any{"latest": map[string]int{"num_versions": 1}},
+	reply(w, http.StatusOK, map[string]any{"name": modelName, "platform": modelPlatform,
+		"backend": "", "version_policy": map[string]any{"latest": map[string]int{"num_versions": 1}},
 		"max_batch_size": maxPredictItems, "input": of(inputs, len(inputs) > 1),
 		"output": of(outputs, false)})
 }

@@ -52,7 +52,8 @@ func newMetrics(s *Server) *metrics {
 	}
 	r.MustRegister(m.taken, m.refused, m.failed, m.pooled, m.requests,
 		count("fmp_uploads_in", "Uploads that are in.", func() int { return len(s.in) }),
-		count("fmp_clients", "Clients of the roster.", func() int { return s.clients.Load().Len() }),
+		count("fmp_clients", "Clients of the roster.",
+			func() int { return s.clients.Load().Len() }),
 		count("fmp_clients_refused", "Clients with an upload in quarantine.",
 			func() int { return len(s.refused) }),
 		count("fmp_versions", "Versions of the classifier.", func() int { return len(s.versions) }),
@@ -64,13 +65,14 @@ func newMetrics(s *Server) *metrics {
 			"1 while no version has taken the place of one that holds a withdrawn upload.",
 			func() int { return one(s.stale()) }),
 		count("fmp_state_free_bytes",
-			"Free bytes on the disk of the state; -1 where the system or an external store does not tell.",
-			func() int { return int(s.Store.Space().Free) }),
+			"Free bytes on the disk of the state; -1 where the system or an external store "+
+				"does not tell.", func() int { return int(s.Store.Space().Free) }),
 		count("fmp_state_low", "1 while the disk of the state is low on space.",
 			func() int { return one(s.Store.Space().Low) }),
 		count("fmp_state_full", "1 while the disk of the state is full, and uploads are refused.",
 			func() int { return one(s.Store.Space().Full) }), privacyGauge(s.Round.Privacy),
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	r.MustRegister(s.predictions.watch.collectors()...)
 	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
 	return m
@@ -120,8 +122,9 @@ func traced(t *trace.Tracer, pattern string, next http.HandlerFunc) http.Handler
 			next(seen, r)
 			return
 		}
-		ctx, span := t.Start(trace.From(r.Context(), r.Header.Get(trace.Header)), pattern, trace.Server,
-			attribute.String("http.request.method", method), attribute.String("http.route", path))
+		ctx, span := t.Start(trace.From(r.Context(), r.Header.Get(trace.Header)),
+			pattern, trace.Server, attribute.String("http.request.method", method),
+			attribute.String("http.route", path))
 		next(seen, r.WithContext(ctx))
 		span.SetAttributes(attribute.Int("http.response.status_code", seen.status))
 		trace.End(span, seen.status >= http.StatusInternalServerError)

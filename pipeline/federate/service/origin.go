@@ -26,8 +26,8 @@ func HTTPServer(h http.Handler, complaints *log.Logger, hosts ...string) *http.S
 	srv.Protocols.SetHTTP1(true)
 	srv.Protocols.SetHTTP2(true)
 	srv.Protocols.SetUnencryptedHTTP2(true)
-	// The deadline of an answer ends nothing behind a frame that the peer does not read: the connection
-	// ends then.
+	// The deadline of an answer ends nothing behind a frame that the peer does not read: the
+	// connection ends then.
 	srv.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, WriteByteTimeout: predictTime}
 	srv.BaseContext = func(l net.Listener) context.Context {
 		return context.WithValue(context.Background(), onLoopback{},
@@ -67,16 +67,16 @@ func guard(next http.Handler, hosts []string) http.Handler {
 		}
 		if sites.Check(r) != nil {
 			refuse(w, wire.CrossSite,
-				"the request is of a page of another site (Origin %.80q); open this server's own page",
-				r.Header.Get("Origin"))
+				"the request is of a page of another site (Origin %.80q); open this server's own "+
+					"page", r.Header.Get("Origin"))
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// limited gives the reader of an answer a limit, by its length: one that nobody reads would hold its
-// connection, and its memory, without end. An answer may have a limit of its own.
+// limited gives the reader of an answer a limit, by its length: one that nobody reads would hold
+// its connection, and its memory, without end. An answer may have a limit of its own.
 type limited struct {
 	http.ResponseWriter
 	set bool

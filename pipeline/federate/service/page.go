@@ -55,17 +55,20 @@ func (st *Status) html(joins bool) g.Node {
 			h.H1(g.Text(heading)),
 			h.P(h.Class("lead"), st.phase(), g.Textf(" It is %s.", when(st.Now))),
 			h.P(h.ID("in"), h.Class("count"), g.Text(strconv.Itoa(st.In)),
-				h.Small(g.Textf(" of %d clients are in", st.Clients), g.Iff(!st.past(), func() g.Node {
-					return g.Textf("; the classifier is made at %d, or at the deadline", st.Quorum)
-				}), g.Text("."))),
+				h.Small(g.Textf(" of %d clients are in", st.Clients),
+					g.Iff(!st.past(), func() g.Node {
+						return g.Textf("; the classifier is made at %d, or at the deadline", st.Quorum)
+					}), g.Text("."))),
 			h.Progress(h.Max(strconv.Itoa(st.Clients)), h.Value(strconv.Itoa(st.In)),
-				h.Aria("label", "Clients that are in"), g.Textf("%d %%", 100*st.In/max(st.Clients, 1))),
+				h.Aria("label", "Clients that are in"),
+				g.Textf("%d %%", 100*st.In/max(st.Clients, 1))),
 			g.If(st.Privacy != nil, h.P(h.ID("private"),
-				g.Textf("This round is private: %v. What is in is %s; nobody's honesty is judged and "+
-					"nobody's images are counted.", st.Privacy, st.whatIsIn()))),
+				g.Textf("This round is private: %v. What is in is %s; nobody's honesty "+
+					"is judged and nobody's images are counted.", st.Privacy, st.whatIsIn()))),
 			g.If(st.Privacy == nil && !st.Honesty,
 				h.P(g.Text("Nobody's honesty is judged in this round."))),
-			g.If(st.Failure != "", h.P(h.Class("bad"), g.Text("There is no new classifier: "+st.Failure))),
+			g.If(st.Failure != "", h.P(h.Class("bad"),
+				g.Text("There is no new classifier: "+st.Failure))),
 			section("Classifier", "None yet.", st.classifier(round)),
 			section(fmt.Sprintf("Refused (%d)", len(st.Refused)), "Nothing.",
 				list(st.Refused, []g.Node{
@@ -82,10 +85,12 @@ func (st *Status) html(joins bool) g.Node {
 						h.Th(g.Text("client")), h.Th(g.Text("by")), h.Th(g.Text("since"))},
 						withdrawnRow))),
 			g.If(!st.Withdrawal, h.P(h.ID("kept"),
-				g.Text("Uploads of this round cannot be withdrawn: its one noisy sum hides them."))),
+				g.Text("Uploads of this round cannot be withdrawn: its one noisy sum "+
+					"hides them."))),
 			section("Missing", "Nobody.", names(st.Missing)),
-			h.P(g.Text("Lists end at 1,000 clients; "), h.A(h.Href(round+"/status"), g.Text("as JSON")),
-				g.Text(", "), h.A(h.Href("/metrics"), g.Text("metrics")), g.Text(", "),
+			h.P(g.Text("Lists end at 1,000 clients; "),
+				h.A(h.Href(round+"/status"), g.Text("as JSON")), g.Text(", "),
+				h.A(h.Href("/metrics"), g.Text("metrics")), g.Text(", "),
 				h.A(h.Href("/v1/openapi.yaml"), g.Text("interface")), g.Text(".")),
 		)),
 	))
@@ -120,8 +125,8 @@ func (st *Status) classifier(round string) g.Group {
 	if st.Privacy == nil {
 		images = fmt.Sprintf(", %d images", v.Points)
 	}
-	out := g.Group{h.P(g.Textf("Version %d, made %s of %d uploads%s: ", v.Number, when(v.Time), v.Clients, images),
-		h.A(h.Href(round+"/classifier.onnx"), g.Text("classifier.onnx")),
+	out := g.Group{h.P(g.Textf("Version %d, made %s of %d uploads%s: ", v.Number, when(v.Time),
+		v.Clients, images), h.A(h.Href(round+"/classifier.onnx"), g.Text("classifier.onnx")),
 		g.Textf(", %d bytes, sha256 ", v.Bytes), h.Code(g.Text(v.Digest)), g.Text("."))}
 	if v.Superseded != nil {
 		out = append(out, h.P(h.Class("bad"),
@@ -135,8 +140,8 @@ func (st *Status) classifier(round string) g.Group {
 			if v.Superseded != nil && v.Superseded.Reason == withdrawn {
 				return g.Textf("%d (withdrawn) ", v.Number)
 			}
-			return g.Group{h.A(h.Href(fmt.Sprintf("%s/classifier.onnx?version=%d", round, v.Number)),
-				g.Text(strconv.Itoa(v.Number))), g.Textf(" (%d) ", v.Clients)}
+			return g.Group{h.A(h.Href(fmt.Sprintf("%s/classifier.onnx?version=%d",
+				round, v.Number)), g.Text(strconv.Itoa(v.Number))), g.Textf(" (%d) ", v.Clients)}
 		})))
 	}
 	return out

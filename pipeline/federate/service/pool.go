@@ -69,7 +69,8 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // long is how long Run waits if only an upload can make a difference. It looks at the clock before
-// that: a timer stands still while the machine sleeps, and a clock that is put right moves the deadline.
+// that: a timer stands still while the machine sleeps, and a clock that is put right moves the
+// deadline.
 const long = time.Hour
 
 var look = 15 * time.Second
@@ -115,11 +116,12 @@ func (s *Server) due() time.Duration {
 	return time.Duration(s.Round.RebuildInterval) - max(time.Since(s.made), now.Sub(last.Time))
 }
 
-// short says that too few uploads for a classifier were in at the deadline; empty where it has not passed, or
-// a classifier is made. The caller holds mu.
+// short says that too few uploads for a classifier were in at the deadline; empty where it has not
+// passed, or a classifier is made. The caller holds mu.
 func (s *Server) short() string {
 	n := len(s.in)
-	if s.role() == wire.Helper || len(s.versions) > 0 || s.settled || s.Now().Before(s.Round.Deadline.Time) ||
+	if s.role() == wire.Helper || len(s.versions) > 0 || s.settled ||
+		s.Now().Before(s.Round.Deadline.Time) ||
 		n >= min(s.quorum, s.Round.MinUploads) {
 		return ""
 	}
@@ -127,10 +129,12 @@ func (s *Server) short() string {
 	if s.Round.AcceptLate {
 		none = "it is made once as many are in"
 	}
-	return fmt.Sprintf("the deadline has passed with %d uploads, and min_uploads is %d: %s", n, s.Round.MinUploads, none)
+	return fmt.Sprintf("the deadline has passed with %d uploads, and min_uploads is %d: %s", n,
+		s.Round.MinUploads, none)
 }
 
-// otherOptions reports whether a version was made with other options of pooling than the server has.
+// otherOptions reports whether a version was made with other options of pooling than the server
+// has.
 func (s *Server) otherOptions(v store.Version) bool {
 	return s.Options != "" && v.Options != "" && v.Options != s.Options
 }
@@ -214,9 +218,9 @@ func (s *Server) found(ctx context.Context) (bool, error) {
 }
 
 // reopen lets a private round of one server take uploads again whose classifier could not be made.
-// It stays closed where its noisy sum is kept, or may be: with a further upload it would be another,
-// which spends the budget again. It stays so where the state may have a classifier: a further upload
-// would be in none.
+// It stays closed where its noisy sum is kept, or may be: with a further upload it would be
+// another, which spends the budget again. It stays so where the state may have a classifier: a
+// further upload would be in none.
 func (s *Server) reopen(ctx context.Context) {
 	summed, err := s.summed(ctx)
 	s.publishing.Lock()

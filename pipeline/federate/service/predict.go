@@ -150,8 +150,10 @@ func (p *predictor) routes() []route {
 		{"GET %s/stats", true, p.inferStatistics},
 		{"POST %s/infer", true, p.infer},
 	} {
-		for _, model := range []string{"/v2/models/classifier", "/v2/models/classifier/versions/{version}"} {
-			out = append(out, route{fmt.Sprintf(r.pattern, model), r.readers, p.ofVersion(r.handle)})
+		for _, model := range []string{"/v2/models/classifier",
+			"/v2/models/classifier/versions/{version}"} {
+			out = append(out, route{fmt.Sprintf(r.pattern, model), r.readers,
+				p.ofVersion(r.handle)})
 		}
 	}
 	return out
@@ -254,7 +256,8 @@ func (m *memory) add(name string, data []byte, fit imagefile.Fit, in *intake) {
 		defer cancel()
 		err = fit.Decode(within, data, dst)
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			return fmt.Errorf("an image that takes more than %v to decode; save it anew", decodeTime)
+			return fmt.Errorf("an image that takes more than %v to decode; save it "+
+				"anew", decodeTime)
 		}
 		return err
 	})
@@ -361,8 +364,8 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 	image := strings.HasPrefix(kind, "image/") || kind == "application/octet-stream"
 	form, rows := kind == "multipart/form-data", kind == "application/json"
 	if err != nil || !image && !form && !rows {
-		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg or another "+
-			"image format that is read, multipart/form-data or application/json", given)
+		p.refuse(w, wire.BadRequest, "the Content-Type is %.80q; want image/png, image/jpeg or "+
+			"another image format that is read, multipart/form-data or application/json", given)
 		return
 	}
 	held := lease{in: p.intake}
@@ -407,7 +410,9 @@ func (p *predictor) predict(w http.ResponseWriter, r *http.Request) {
 		})
 	}
 	if err != nil {
-		p.badPrediction(func(code, detail string, args ...any) { p.refuse(w, code, detail, args...) }, r, err)
+		p.badPrediction(func(code, detail string, args ...any) {
+			p.refuse(w, code, detail, args...)
+		}, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -430,7 +435,8 @@ func buildRows(data []byte) (func(c *classify.Classifier) (*memory, *onnx.Tensor
 	return func(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
 		for i, row := range rows {
 			if len(row) != c.Manifest.Dx {
-				return nil, nil, inputf("features[%d] has %d numbers; want dx, %d", i, len(row), c.Manifest.Dx)
+				return nil, nil, inputf("features[%d] has %d numbers; want dx, %d", i,
+					len(row), c.Manifest.Dx)
 			}
 		}
 		return nil, onnx.NewTensor(slices.Concat(rows...), len(rows), c.Manifest.Dx), nil

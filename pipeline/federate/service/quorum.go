@@ -60,11 +60,12 @@ func (s *Server) fixQuorum(ctx context.Context) error {
 	return s.Store.PutObject(ctx, quorumObject, data)
 }
 
-// warnRoster says that the roster of an open round no longer fits the round file, which keeps nobody
-// on it.
+// warnRoster says that the roster of an open round no longer fits the round file, which keeps
+// nobody on it.
 func (s *Server) warnRoster(unfit error) {
 	if unfit != nil {
-		s.Log.Warn("the roster is taken, and the round file asks for clients that it lacks", "error", unfit)
+		s.Log.Warn("the roster is taken, and the round file asks for clients that it lacks",
+			"error", unfit)
 	}
 }
 

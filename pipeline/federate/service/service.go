@@ -156,9 +156,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	uploads := newIntake(&c.Round.Bounds, maxInFlight*int64(c.Round.Bounds.Bytes+1))
 	files := newPredicting(maxFiles)
 	files.shares = newShares(maxFiles / 2)
-	s := &Server{Config: c, intake: uploads, files: files, wake: make(chan struct{}, 1), in: map[string]held{},
-		gone: map[string]*store.Record{}, void: map[int]time.Time{}, dropped: map[int]bool{},
-		busy: map[string]bool{}, refused: map[string]store.Refusal{},
+	s := &Server{Config: c, intake: uploads, files: files, wake: make(chan struct{}, 1),
+		in: map[string]held{}, gone: map[string]*store.Record{}, void: map[int]time.Time{},
+		dropped: map[int]bool{}, busy: map[string]bool{}, refused: map[string]store.Refusal{},
 		faults: map[string]*rate.Limiter{}, sets: setsOf}
 	s.clients.Store(c.Round.Clients)
 	s.predictions = newPredictor(c.Engine, c.Log, c.Tracer)
@@ -233,8 +233,8 @@ func (s *Server) adopt(ctx context.Context) error {
 		data, rows, err := s.Store.Classifier(ctx, last.Number)
 		gone := errors.Is(err, store.ErrNone)
 		if err == nil && models.DigestBytes(data) != last.Digest {
-			err = fmt.Errorf("version %d: its file has another digest than its record: bring back a copy of the state",
-				last.Number)
+			err = fmt.Errorf("version %d: its file has another digest than its record: bring "+
+				"back a copy of the state", last.Number)
 		}
 		if err != nil && !gone {
 			return err
@@ -262,7 +262,8 @@ func (s *Server) warnOptions(version int) {
 	if s.once() {
 		next = "the budget pays for one classifier, so that it stays as it is"
 	}
-	s.Log.Warn("the options of pooling are not those of the latest version: "+next, "version", version)
+	s.Log.Warn("the options of pooling are not those of the latest version: "+next,
+		"version", version)
 }
 
 // admit adds versions of the state to those that are known, of which members are in the last, and
@@ -293,9 +294,9 @@ func (s *Server) ofBudget(r *store.Record) error {
 		}
 		return b.String()
 	}
-	return fmt.Errorf("round %d: its privacy budget is %s; that of the upload of %q, by its receipt, is %s: "+
-		"put the round file back as it was, or make a round of another number", s.Round.Round, say(now),
-		r.Receipt.Client, say(was))
+	return fmt.Errorf("round %d: its privacy budget is %s; that of the upload of %q, by its "+
+		"receipt, is %s: put the round file back as it was, or make a round of another number",
+		s.Round.Round, say(now), r.Receipt.Client, say(was))
 }
 
 // unlessFull leaves a deletion for which the disk has no room to the next start: a full disk does
@@ -316,8 +317,8 @@ func (s *Server) Admit(clients *identity.Roster) {
 	s.Log.Info("roster read again", "clients", clients.Len(), "quorum", s.quorum)
 	s.warnRoster(s.Round.CheckRoster(clients))
 	if out := s.outside(clients); len(out) > 0 {
-		s.Log.Warn("clients whose uploads are in are no longer on the roster: their uploads stay in; "+
-			"fmp withdraw takes them out", "clients", len(out), "names",
+		s.Log.Warn("clients whose uploads are in are no longer on the roster: their uploads stay "+
+			"in; fmp withdraw takes them out", "clients", len(out), "names",
 			out[:min(len(out), maxNamed)])
 	}
 }
@@ -539,8 +540,8 @@ func refusef(code, detail string, args ...any) error {
 // handler answers a request, or returns why it does not: an errRefused, or an error of the store.
 type handler func(w http.ResponseWriter, r *http.Request) error
 
-// answer refuses the requests that a handler does not answer, and logs why the store could not serve
-// one.
+// answer refuses the requests that a handler does not answer, and logs why the store could not
+// serve one.
 func (s *Server) answer(next handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var no *errRefused
@@ -560,7 +561,8 @@ func (s *Server) answer(next handler) http.HandlerFunc {
 func (s *Server) unavailable(w http.ResponseWriter, err error) {
 	if errors.Is(err, store.ErrFull) {
 		s.refuse(w, wire.NoSpace,
-			"the disk of the server's state is full; nothing that has a receipt is lost: send again")
+			"the disk of the server's state is full; nothing that has a receipt is "+
+				"lost: send again")
 		return
 	}
 	s.refuse(w, wire.Unavailable, "the store did not answer: send again")

@@ -84,7 +84,8 @@ func (s *Server) Status() Status {
 	for client, r := range s.gone {
 		st.Withdrawn = append(st.Withdrawn, WithdrawnStatus{client, r.Gone.Time, r.Gone.By})
 	}
-	sorting.By(st.Withdrawn, func(a, b WithdrawnStatus) int { return cmp.Compare(a.Client, b.Client) })
+	sorting.By(st.Withdrawn,
+		func(a, b WithdrawnStatus) int { return cmp.Compare(a.Client, b.Client) })
 	st.Withdrawn = st.Withdrawn[:min(len(st.Withdrawn), maxListed)]
 	for _, r := range s.refused {
 		st.Refused = append(st.Refused, r)

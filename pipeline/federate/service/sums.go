@@ -23,7 +23,8 @@ type Sums struct {
 func (s Sums) String() string { return "the state of the round" }
 
 // Keep implements [pool.Keeper].
-func (s Sums) Keep(inputs string, _ map[string]string, draw func(before int) ([]byte, error)) ([]byte, error) {
+func (s Sums) Keep(inputs string, _ map[string]string, draw func(before int) ([]byte,
+	error)) ([]byte, error) {
 	data, err := s.Store.Object(s.Ctx, sumObject+inputs, pool.MaxPublished)
 	if !errors.Is(err, store.ErrNone) {
 		return data, err

@@ -107,8 +107,8 @@ func parseInfer(body []byte, header http.Header) (*inferRequest, error) {
 		n, err := strconv.ParseUint(h, 10, 31)
 		if err != nil || n > uint64(len(body)) {
 			return nil,
-				fmt.Errorf("%s is %.20q; want the length of the JSON, up to the %d bytes of the body",
-					headerLength, h, len(body))
+				fmt.Errorf("%s is %.20q; want the length of the JSON, up to the %d bytes of the "+
+					"body", headerLength, h, len(body))
 		}
 		text, rest = body[:n], body[n:]
 	}
@@ -123,14 +123,14 @@ func parseInfer(body []byte, header http.Header) (*inferRequest, error) {
 		}
 		n := *in.Parameters.Bytes
 		if n < 0 || n > int64(len(rest)) || in.Data != nil {
-			return nil, fmt.Errorf("%.40q has binary_data_size %d; %d bytes follow the JSON, and there "+
-				"may be no data beside them", in.Name, n, len(rest))
+			return nil, fmt.Errorf("%.40q has binary_data_size %d; %d bytes follow the "+
+				"JSON, and there may be no data beside them", in.Name, n, len(rest))
 		}
 		in.Binary, rest = rest[:n:n], rest[n:]
 	}
 	if len(rest) > 0 {
-		return nil, fmt.Errorf("%d bytes follow the JSON that no input's binary_data_size accounts for",
-			len(rest))
+		return nil, fmt.Errorf("%d bytes follow the JSON that no input's binary_data_size "+
+			"accounts for", len(rest))
 	}
 	return req, req.check()
 }

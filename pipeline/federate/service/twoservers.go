@@ -75,8 +75,8 @@ const (
 	maxOpened    = 512 << 20 // a million clients and the largest share
 )
 
-// recallSum reads from the store whether the set of clients in the sum is fixed: with two servers at
-// the leader, or at the helper by the leader; with one by the sum that is kept.
+// recallSum reads from the store whether the set of clients in the sum is fixed: with two servers
+// at the leader, or at the helper by the leader; with one by the sum that is kept.
 func (s *Server) recallSum(ctx context.Context) (err error) {
 	if !s.twoServers() {
 		if s.once() {
@@ -202,7 +202,8 @@ func (s *Server) proof(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case errors.Is(err, store.ErrNone):
 		return refusef(wire.NoShare,
-			"no share of %.128q with this nonce is here; a client sends to the helper first", client)
+			"no share of %.128q with this nonce is here; a client sends to the helper "+
+				"first", client)
 	case err != nil:
 		return err
 	case stored.Peer != nil && !slices.Equal(stored.Peer, c.Message):

@@ -51,8 +51,8 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) error {
 	return s.accept(w, r, arrival{client, digest, s.Now(), signature, data})
 }
 
-// stated returns the client that signed the digest which a request states of its body, a report or an
-// upload.
+// stated returns the client that signed the digest which a request states of its body, a report or
+// an upload.
 func (s *Server) stated(r *http.Request, purpose identity.Purpose,
 	body string) (client, digest string, signature []byte, err error) {
 	digest = contentDigest(r)
@@ -186,8 +186,8 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) error
 		return nil
 	case old != nil && slices.Contains(old.Replaced, a.digest):
 		return refusef(wire.OtherUpload,
-			"the upload of %q with sha256 %s was replaced, and is not taken again: a copy of the request "+
-				"that brought it would undo that", a.client, a.digest)
+			"the upload of %q with sha256 %s was replaced, and is not taken again: a copy "+
+				"of the request that brought it would undo that", a.client, a.digest)
 	case state == wire.Closed:
 		return s.refuseClosed(a.time)
 	case old != nil && (!s.Round.Replace || state != wire.Open):
@@ -209,8 +209,8 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) error
 		s.opening.RLock()
 		defer s.opening.RUnlock()
 		if s.closed() {
-			return refusef(wire.RoundClosed, "who is in the classifier of private round %d is settled",
-				s.Round.Round)
+			return refusef(wire.RoundClosed, "who is in the classifier of private round "+
+				"%d is settled", s.Round.Round)
 		}
 	}
 	record := &store.Record{Peer: peer, Signature: a.signature, N: n, Data: a.data,
@@ -244,8 +244,8 @@ func (s *Server) keep(w http.ResponseWriter, r *http.Request, record, old *store
 	count := len(s.in)
 	s.mu.Unlock()
 	s.metrics.taken.Inc()
-	s.Log.Info("upload taken", "client", client, "upload", digest, "bytes", record.Receipt.Bytes, "n", record.N,
-		"in", count, "replaced", old != nil)
+	s.Log.Info("upload taken", "client", client, "upload", digest, "bytes", record.Receipt.Bytes,
+		"n", record.N, "in", count, "replaced", old != nil)
 	s.rouse()
 	reply(w, http.StatusCreated, record.Receipt)
 	return nil
@@ -254,16 +254,16 @@ func (s *Server) keep(w http.ResponseWriter, r *http.Request, record, old *store
 // refuseClosed says why the round takes no more uploads.
 func (s *Server) refuseClosed(now time.Time) error {
 	if s.Round.Now(now) != wire.Closed {
-		return refusef(wire.RoundClosed, "the classifier of private round %d is made, or being made; "+
-			"another, of more uploads, would spend its budget again", s.Round.Round)
+		return refusef(wire.RoundClosed, "the classifier of private round %d is made, "+
+			"or being made; another, of more uploads, would spend its budget again", s.Round.Round)
 	}
 	return refusef(wire.RoundClosed, "the deadline of round %d was %s", s.Round.Round,
 		s.Round.Deadline.Format(time.RFC3339))
 }
 
 // proven verifies, at the leader of two servers, the proof that an upload's numbers are in range,
-// and returns the helper's part of the record. The helper is waited for while ctx lasts, that of the
-// request's connection: a client that comes again is not kept out by a request that it gave up.
+// and returns the helper's part of the record. The helper is waited for while ctx lasts, that of
+// the request's connection: a client that comes again is not kept out by a request that it gave up.
 func (s *Server) proven(ctx context.Context, r *http.Request, a arrival) (peer []byte, err error) {
 	if s.role() != wire.Leader {
 		return nil, nil
@@ -285,8 +285,9 @@ func (s *Server) read(client string, data []byte) (n int, err error) {
 	private := federate.IsRelease(data)
 	switch budget := s.Round.Privacy; {
 	case budget != nil && !private:
-		return 0, fmt.Errorf("upload: it is a plain one, and round %d is private (%v): make one with "+
-			"the noise and budget that the round states (fmp-edge join)", s.Round.Round, budget)
+		return 0, fmt.Errorf("upload: it is a plain one, and round %d is private (%v): "+
+			"make one with the noise and budget that the round states (fmp-edge join)",
+			s.Round.Round, budget)
 	case budget == nil && private:
 		return 0, fmt.Errorf("upload: it is of a private round, and round %d is not private",
 			s.Round.Round)
@@ -297,8 +298,8 @@ func (s *Server) read(client string, data []byte) (n int, err error) {
 			err = fmt.Errorf("upload: its budget is %v; that of round %d is %v", r.Budget,
 				s.Round.Round, budget)
 		case err == nil && s.twoServers() && r.Share.Server != s.serverOf():
-			err = fmt.Errorf("upload: it is the share for server %d of two; this one is the %s, server %d",
-				r.Share.Server, s.role(), s.serverOf())
+			err = fmt.Errorf("upload: it is the share for server %d of two; this one is the "+
+				"%s, server %d", r.Share.Server, s.role(), s.serverOf())
 		}
 		return 0, err
 	}
@@ -316,14 +317,16 @@ func (s *Server) expect() federate.Expect {
 	return want
 }
 
-// kept is expect of a message that has a receipt: the program that gave it may have asked for no salt.
+// kept is expect of a message that has a receipt: the program that gave it may have asked for no
+// salt.
 func (s *Server) kept() federate.Expect {
 	want := s.expect()
 	want.Unsalted = true
 	return want
 }
 
-// believePrivate decodes a message of a private round and checks it against the fields that are expected.
+// believePrivate decodes a message of a private round and checks it against the fields that are
+// expected.
 func (s *Server) believePrivate(client string, data []byte,
 	want federate.Expect) (*federate.Release, error) {
 	r, err := federate.DecodeRelease(data, want)
@@ -357,8 +360,8 @@ func (s *Server) believe(client string, data []byte) (*federate.Upload, error) {
 		singles = len(w.Labels)
 	}
 	if singles > s.Round.Calibrate {
-		return nil, fmt.Errorf("upload: it has %d calibration points; calibrate of the round allows %d",
-			singles, s.Round.Calibrate)
+		return nil, fmt.Errorf("upload: it has %d calibration points; calibrate of the "+
+			"round allows %d", singles, s.Round.Calibrate)
 	}
 	if b.Norm > 0 {
 		for i := range u.Points.N {

@@ -49,8 +49,8 @@ func (s *Server) withheld(v VersionStatus, named bool) error {
 		return nil
 	case named && sup.By > 0:
 		return refusef(wire.Superseded,
-			"version %d holds an upload that was withdrawn and is deleted; version %d takes its place",
-			v.Number, sup.By)
+			"version %d holds an upload that was withdrawn and is deleted; version %d "+
+				"takes its place", v.Number, sup.By)
 	case named:
 		return refusef(wire.Superseded,
 			"version %d holds an upload that was withdrawn; no version has taken its place yet",
@@ -81,14 +81,15 @@ func (s *Server) version(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// asked returns the version of a request for the latest one, or for ?version=N, unless it is withheld.
+// asked returns the version of a request for the latest one, or for ?version=N, unless it is
+// withheld.
 func (s *Server) asked(r *http.Request) (v VersionStatus, err error) {
 	name := ""
 	if given := r.URL.Query()["version"]; len(given) > 0 {
 		if len(given) > 1 || given[0] == "" {
 			return v, refusef(wire.BadRequest,
-				"version is given %d times or is empty; want one number, or leave it out for the latest",
-				len(given))
+				"version is given %d times or is empty; want one number, or leave it out "+
+					"for the latest", len(given))
 		}
 		name = given[0]
 	}
@@ -112,7 +113,7 @@ func (s *Server) classifier(w http.ResponseWriter, r *http.Request) error {
 	var data []byte
 	if now != nil && now.version.Number == v.Number {
 		data = now.data
-	} else if err = held.take(r.Context(), min(int64(v.Bytes), maxFiles/2)); err != nil { // one of any size
+	} else if err = held.take(r.Context(), min(int64(v.Bytes), maxFiles/2)); err != nil { // of any size
 		return s.unread(err)
 	} else if data, err = s.Store.File(r.Context(), v.Number); err != nil {
 		if errors.Is(err, store.ErrNone) {

@@ -47,16 +47,16 @@ func newWatch() *watch {
 		classes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fmp_predictions_total",
 			Help: "Predictions by their most probable class; classes after the first 100 are one."},
 			[]string{"class"}),
-		confidence: histogram("fmp_prediction_confidence", "Probability of the most probable class.",
-			[]float64{.1, .2, .3, .4, .5, .6, .7, .8, .9, .95, .99, .999, 1}),
+		confidence: histogram("fmp_prediction_confidence", "Probability of the most "+
+			"probable class.", []float64{.1, .2, .3, .4, .5, .6, .7, .8, .9, .95, .99, .999, 1}),
 		entropy: histogram("fmp_prediction_entropy_nats", "Entropy of the probabilities.", nats),
 		disagreement: histogram("fmp_prediction_disagreement_nats",
 			"Disagreement of the heads (mutual information): large for new kinds of image.", nats),
 		set: histogram("fmp_prediction_set_classes", "Classes in the prediction set.",
 			[]float64{0, 1, 2, 3, 5, 10, 20, 50, 100}),
 		open: prometheus.NewCounter(prometheus.CounterOpts{Name: "fmp_predictions_open_total",
-			Help: "Predictions whose set has not one class alone, or that are less sure than --reject: " +
-				"for people."}),
+			Help: "Predictions whose set has not one class alone, or that are less sure " +
+				"than --reject: for people."}),
 	}
 	w.classes.WithLabelValues(otherClass)
 	return w
@@ -79,12 +79,13 @@ var (
 	driftImages = driftMetric("fmp_drift_images",
 		"Images since the classifier was loaded, which the test of drift has seen.")
 	driftBefore = driftMetric("fmp_drift_reference_images",
-		"Images that calibrated the classifier, which the test of drift holds images against; 0 where "+
-			"it has none.")
+		"Images that calibrated the classifier, which the test of drift holds images "+
+			"against; 0 where it has none.")
 	driftWealth = driftMetric("fmp_drift_wealth_decades",
 		"Decimal logarithm of the wealth of the test of drift.")
 	driftHighest = driftMetric("fmp_drift_wealth_decades_highest",
-		"The highest of it since the classifier was loaded: 2 is evidence of drift at a level of .01.")
+		"The highest of it since the classifier was loaded: 2 is evidence of drift at a "+
+			"level of .01.")
 )
 
 // Describe is [prometheus.Collector].

@@ -78,9 +78,9 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if s.once() {
-		return refusef(wire.NoWithdrawal, "round %d hides single uploads in one noisy sum: another sum "+
-			"without one of them would reveal it, and spend the budget again; its description said so "+
-			"before anybody joined", s.Round.Round)
+		return refusef(wire.NoWithdrawal, "round %d hides single uploads in one noisy "+
+			"sum: another sum without one of them would reveal it, and spend the budget again; "+
+			"its description said so before anybody joined", s.Round.Round)
 	}
 	if !s.take(client) {
 		return refusef(wire.TooMany, "an upload of %q is being taken", client)
@@ -105,8 +105,8 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) error {
 	case err != nil && !again:
 		return err
 	case digest != wire.Any && digest != stored.Receipt.Upload:
-		return refusef(wire.OtherUpload, "the upload of %q has sha256 %s; If-Match says %.80q", client,
-			stored.Receipt.Upload, digest)
+		return refusef(wire.OtherUpload, "the upload of %q has sha256 %s; If-Match says %.80q",
+			client, stored.Receipt.Upload, digest)
 	case !again:
 		err = s.note(r.Context(), stored, by, signature)
 	default:
@@ -122,9 +122,9 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// withdrawer returns the client in a request's path and who asks for the withdrawal of its upload, or
-// the refusal of a request that neither the client nor the operator signed; names on the roster and
-// others take the same time.
+// withdrawer returns the client in a request's path and who asks for the withdrawal of its upload,
+// or the refusal of a request that neither the client nor the operator signed; names on the roster
+// and others take the same time.
 func (s *Server) withdrawer(r *http.Request) (client, by string, signature []byte, err error) {
 	if signature = wire.Signature(r.Header.Get("Authorization")); signature == nil {
 		return client, by, nil, refusef(wire.NoKey,
@@ -149,9 +149,9 @@ func (s *Server) withdrawer(r *http.Request) (client, by string, signature []byt
 	case own:
 		return client, wire.ByClient, signature, nil
 	}
-	return client, by, nil, refusef(wire.WrongKey, "neither client %.128q of the roster of round %d nor the server's "+
-		"operator made this signature for this server, the round's graph and the upload %.80q", client,
-		s.Round.Round, digest)
+	return client, by, nil, refusef(wire.WrongKey, "neither client %.128q of the roster of round "+
+		"%d nor the server's operator made this signature for this server, the round's graph and "+
+		"the upload %.80q", client, s.Round.Round, digest)
 }
 
 // quarantined returns the record by which a client's refused upload is withdrawn; nil if none was
@@ -165,7 +165,8 @@ func (s *Server) quarantined(client string) *store.Record {
 		return nil
 	}
 	return &store.Record{Receipt: wire.Receipt{Server: s.Key.PublicText(), Round: s.Round.Round,
-		Client: client, Graph: s.Round.Client.Digest, Upload: refused.Upload, Time: refused.Time.UTC()}}
+		Client: client, Graph: s.Round.Client.Digest, Upload: refused.Upload,
+		Time: refused.Time.UTC()}}
 }
 
 // note puts the note of a withdrawal in place of an upload. The caller holds publishing.
@@ -175,7 +176,8 @@ func (s *Server) note(ctx context.Context, stored *store.Record, by string,
 	if err != nil {
 		return err
 	}
-	err = s.Store.Withdraw(ctx, stored, store.Gone{Time: s.Now().UTC(), By: by, Held: held}, signature)
+	err = s.Store.Withdraw(ctx, stored, store.Gone{Time: s.Now().UTC(), By: by, Held: held},
+		signature)
 	if err == nil {
 		return nil
 	}
@@ -340,7 +342,8 @@ func (s *Server) notice(w http.ResponseWriter, r *http.Request) {
 		Superseded: []wire.VersionRef{}, Latest: s.latest()}
 	for i, v := range s.versions {
 		if _, void := s.void[i+1]; void {
-			n.Superseded = append(n.Superseded, wire.VersionRef{Version: v.Number, SHA256: v.Digest})
+			n.Superseded = append(n.Superseded, wire.VersionRef{Version: v.Number,
+				SHA256: v.Digest})
 		}
 	}
 	s.mu.Unlock()

@@ -49,8 +49,8 @@ var errStopped = errors.New("the store stopped writing after an error of the dis
 
 // errRemovedFolder means that the embedded server's files are no longer where they were: it would
 // write on to files that nothing finds again.
-var errRemovedFolder = errors.New("the folder of the server's state was removed or replaced: nothing " +
-	"is stored until it is back")
+var errRemovedFolder = errors.New("the folder of the server's state was removed or " +
+	"replaced: nothing is stored until it is back")
 
 // embedded is the NATS server inside the program. A write that fails, for want of space or
 // otherwise, makes NATS refuse every later write of the stream until it is started again: embedded
@@ -102,8 +102,8 @@ func newEmbedded(o Options) (*embedded, error) {
 			ServerName: "fmp", DontListen: o.Listen == "", NoSigs: true, NoLog: true,
 			MaxPayload: maxPayload,
 			JetStream:  true,
-			StoreDir:   filepath.Join(o.Dir, "nats"), SyncAlways: o.Sync, JetStreamMaxMemory: 64 << 20,
-			JetStreamMaxStore: maxStore,
+			StoreDir:   filepath.Join(o.Dir, "nats"), SyncAlways: o.Sync,
+			JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: maxStore,
 		}}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)

@@ -142,8 +142,8 @@ func unlessFull(err error) error {
 func (s *Store) makeBucket(ctx context.Context, name string) (b bucket, err error) {
 	b.store = s
 	if st, err := s.js.Stream(ctx, "KV_"+name); err == nil && st.CachedInfo().Config.DenyDelete {
-		return b, fmt.Errorf("the bucket %s keeps what is deleted: it is no server's of this program; give another "+
-			"folder or other NATS servers for the state", name)
+		return b, fmt.Errorf("the bucket %s keeps what is deleted: it is no server's of this "+
+			"program; give another folder or other NATS servers for the state", name)
 	}
 	b.stream, err = s.js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{Name: "KV_" + name,
 		Subjects: []string{"$KV." + name + ".>"}, MaxMsgsPerSubject: history, MaxBytes: -1,
@@ -197,13 +197,13 @@ func (s *Store) discard(ctx context.Context, name string) error {
 	return s.erase(ctx, s.parts, s.chunks(o), false)
 }
 
-// unfinished is the age before this start at which parts without an object are left from a program that
-// was killed: a worker that sent them before may name them after it.
+// unfinished is the age before this start at which parts without an object are left from a program
+// that was killed: a worker that sent them before may name them after it.
 const unfinished = time.Hour
 
-// discardRest erases the parts of deleted objects that were left when the program was killed, and those
-// that no object names once nobody can name them any more. External servers are not asked for these: one
-// of a cluster that lags behind lists few of the objects, without an error.
+// discardRest erases the parts of deleted objects that were left when the program was killed, and
+// those that no object names once nobody can name them any more. External servers are not asked for
+// these: one of a cluster that lags behind lists few of the objects, without an error.
 func (s *Store) discardRest(ctx context.Context, start time.Time) error {
 	all, err := s.objects.List(ctx, jetstream.ListObjectsShowDeleted())
 	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
@@ -248,8 +248,8 @@ func (s *Store) discardRest(ctx context.Context, start time.Time) error {
 	return nil
 }
 
-// lastBefore reports whether the last part of a subject is older than a time; none is where somebody else
-// erased them meanwhile.
+// lastBefore reports whether the last part of a subject is older than a time; none is where
+// somebody else erased them meanwhile.
 func (s *Store) lastBefore(ctx context.Context, subject string, t time.Time) (bool, error) {
 	m, err := s.parts.GetLastMsgForSubject(ctx, subject)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {

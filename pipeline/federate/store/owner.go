@@ -24,8 +24,8 @@ type owner struct {
 
 const ownerKey = "owner"
 
-// renewEvery is the interval at which a hold is renewed, holdFor the time without a renewal after which
-// another process may take it. Clocks of two machines are never compared.
+// renewEvery is the interval at which a hold is renewed, holdFor the time without a renewal after
+// which another process may take it. Clocks of two machines are never compared.
 var renewEvery, holdFor = 2 * time.Second, 12 * time.Second
 
 // hold is a process's hold on a state of external servers.
@@ -41,9 +41,10 @@ type hold struct {
 	ended    chan struct{}
 }
 
-// Hold claims the state for the server of a public key, for good, and for this process until Close. A
-// state of another server is refused, and one on which another process works is ErrBusy. The channel
-// tells that another process took the state, as it may while this one cannot renew its hold.
+// Hold claims the state for the server of a public key, for good, and for this process until Close.
+// A state of another server is refused, and one on which another process works is ErrBusy. The
+// channel tells that another process took the state, as it may while this one cannot renew its
+// hold.
 func (s *Store) Hold(ctx context.Context, server string, log *slog.Logger) (<-chan error, error) {
 	lost := make(chan error, 1)
 	h := &hold{mine: owner{Server: server}, every: renewEvery, ended: make(chan struct{})}
@@ -66,8 +67,9 @@ func (s *Store) Hold(ctx context.Context, server string, log *slog.Logger) (<-ch
 // claim writes the owner where none is recorded, and takes the hold.
 func (s *Store) claim(ctx context.Context, h *hold, log *slog.Logger) (err error) {
 	bucket := s.name + "-owner"
-	h.kv, err = s.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: bucket, History: 1,
-		Storage: jetstream.FileStorage, Replicas: s.replicas})
+	h.kv, err = s.js.CreateOrUpdateKeyValue(ctx,
+		jetstream.KeyValueConfig{Bucket: bucket, History: 1,
+			Storage: jetstream.FileStorage, Replicas: s.replicas})
 	full := s.Room() != nil // which keeps no server from starting
 	if err != nil && full {
 		h.kv, err = s.js.KeyValue(ctx, bucket)
@@ -76,7 +78,8 @@ func (s *Store) claim(ctx context.Context, h *hold, log *slog.Logger) (err error
 	if err == nil {
 		was, err = h.read(ctx)
 	}
-	if errors.Is(err, jetstream.ErrKeyNotFound) || full && errors.Is(err, jetstream.ErrBucketNotFound) {
+	if errors.Is(err, jetstream.ErrKeyNotFound) || full &&
+		errors.Is(err, jetstream.ErrBucketNotFound) {
 		if err = s.unclaimed(ctx, h.mine.Server); err == nil && !full {
 			err = h.write(ctx, h.mine)
 		}
@@ -97,8 +100,8 @@ func (s *Store) claim(ctx context.Context, h *hold, log *slog.Logger) (err error
 	return h.write(ctx, h.mine)
 }
 
-// unclaimed returns an error if receipts of a state without a record of its owner are another server's:
-// version 0.1.0 recorded none.
+// unclaimed returns an error if receipts of a state without a record of its owner are another
+// server's: version 0.1.0 recorded none.
 func (s *Store) unclaimed(ctx context.Context, server string) error {
 	for r, err := range s.All(ctx) {
 		if err != nil {
@@ -113,8 +116,8 @@ func (s *Store) unclaimed(ctx context.Context, server string) error {
 }
 
 func otherServer(was, is string) error {
-	return fmt.Errorf("it is of the server with the key %s, and this one's is %s: bring back that one's "+
-		"server.key, or give the round another number", was, is)
+	return fmt.Errorf("it is of the server with the key %s, and this one's is %s: bring "+
+		"back that one's server.key, or give the round another number", was, is)
 }
 
 // wait returns once no process has the hold: it was given up, or was not renewed for a while.
@@ -150,8 +153,8 @@ func (h *hold) read(ctx context.Context) (o owner, err error) {
 	return o, json.Unmarshal(e.Value(), &o)
 }
 
-// write writes the owner in place of the revision that was read or written last. A second attempt is
-// for a write of this process whose answer was lost.
+// write writes the owner in place of the revision that was read or written last. A second attempt
+// is for a write of this process whose answer was lost.
 func (h *hold) write(ctx context.Context, o owner) error {
 	text, err := json.Marshal(o)
 	if err != nil {
@@ -196,8 +199,8 @@ func (h *hold) write(ctx context.Context, o owner) error {
 // errRemoved means that somebody removed the record of the owner from the NATS servers.
 var errRemoved = errors.New("the record of its owner was removed: start fmp serve again")
 
-// check returns an error unless this process has the hold. A process that stood still has it renewed
-// first: another one may have taken it.
+// check returns an error unless this process has the hold. A process that stood still has it
+// renewed first: another one may have taken it.
 func (h *hold) check(ctx context.Context) error {
 	if h == nil || !h.late() {
 		return nil
@@ -205,8 +208,8 @@ func (h *hold) check(ctx context.Context) error {
 	return h.write(ctx, h.mine)
 }
 
-// late reports whether the hold was not renewed for so long that it may soon be another's. The monotonic
-// clock stands still while the machine sleeps, and the other one may be put back.
+// late reports whether the hold was not renewed for so long that it may soon be another's. The
+// monotonic clock stands still while the machine sleeps, and the other one may be put back.
 func (h *hold) late() bool {
 	then, now := *h.renewed.Load(), time.Now()
 	return max(now.Sub(then), now.Round(0).Sub(then.Round(0))) > holdFor/2

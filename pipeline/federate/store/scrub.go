@@ -57,8 +57,8 @@ type remnant struct {
 	sequence uint64
 }
 
-// messages are those of the blocks that were read: the ones that are there by their sequence numbers, and
-// the deleted ones that are not overwritten, by block.
+// messages are those of the blocks that were read: the ones that are there by their sequence
+// numbers, and the deleted ones that are not overwritten, by block.
 type messages struct {
 	there map[uint64]place
 	gone  map[int][]remnant
@@ -105,8 +105,8 @@ func scrubStream(dir string, log *slog.Logger) error {
 
 func blockFile(dir string, n int) string { return filepath.Join(dir, strconv.Itoa(n)+".blk") }
 
-// read reads a block, adds its messages to those of the blocks before it, and takes out those that its
-// tombstones name. One whose overwriting was cut short is to be overwritten again.
+// read reads a block, adds its messages to those of the blocks before it, and takes out those that
+// its tombstones name. One whose overwriting was cut short is to be overwritten again.
 func (m *messages) read(dir string, n int, log *slog.Logger) error {
 	block := blockFile(dir, n)
 	data, err := os.ReadFile(block)
@@ -122,8 +122,8 @@ func (m *messages) read(dir string, n int, log *slog.Logger) error {
 		here := place{n, int64(at), length}
 		switch {
 		case !whole && (length == 0 || sequence&overwritten == 0):
-			log.Warn("a file of the state cannot be read to its end: what is deleted there may not be erased",
-				"file", block, "bytes", len(data), "read", at)
+			log.Warn("a file of the state cannot be read to its end: what is deleted there may "+
+				"not be erased", "file", block, "bytes", len(data), "read", at)
 			return nil
 		case !whole:
 			m.delete(here, sequence)
@@ -185,10 +185,10 @@ func checksum(h hash.Hash, parts ...[]byte) []byte {
 // toDisk waits until a file is on the disk. Tests count it.
 var toDisk = (*os.File).Sync
 
-// overwrite overwrites records of a block in place, which a full disk has room for, and leaves them as
-// NATS does. The marks are on the disk first, in one byte each: until the rest is, the checksums are
-// wrong. NATS would leave out all that follows, and the next scrub tells by the marks that it is to end it.
-// Thousands of records wait for the disk twice, and not twice each.
+// overwrite overwrites records of a block in place, which a full disk has room for, and leaves them
+// as NATS does. The marks are on the disk first, in one byte each: until the rest is, the checksums
+// are wrong. NATS would leave out all that follows, and the next scrub tells by the marks that it
+// is to end it. Thousands of records wait for the disk twice, and not twice each.
 func overwrite(block string, all []remnant) error {
 	if len(all) == 0 {
 		return nil

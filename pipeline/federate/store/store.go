@@ -55,8 +55,8 @@ type Options struct {
 	// cache: a receipt then survives a power failure and not just a crash of the program.
 	Sync bool
 	// Largest is the size of the largest upload: fewer bytes free on the disk, and a little more,
-	// and the state is full. External servers must take it in one message. LowSpace is the number of
-	// free bytes below which the disk is low on space. Log reports both.
+	// and the state is full. External servers must take it in one message. LowSpace is the number
+	// of free bytes below which the disk is low on space. Log reports both.
 	Largest, LowSpace int64
 	Log               *slog.Logger
 	// URL, in place of Dir, is the comma-separated URLs of external NATS servers; Credentials is an
@@ -113,13 +113,13 @@ func Open(ctx context.Context, name string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// fits returns an error if a record with the largest upload is beyond one message of the servers: no
-// retry of its client would ever store it.
+// fits returns an error if a record with the largest upload is beyond one message of the servers:
+// no retry of its client would ever store it.
 func (s *Store) fits(o Options) error {
 	if most := s.conn.MaxPayload(); most < o.Largest+headBytes {
-		return fmt.Errorf("NATS servers %s: messages have at most %d bytes, and an upload of %d takes %d: raise "+
-			"max_payload of the servers (docs/federate.md), or lower bounds.bytes of the round", Redact(o.URL), most,
-			o.Largest, o.Largest+headBytes)
+		return fmt.Errorf("NATS servers %s: messages have at most %d bytes, and an upload of %d "+
+			"takes %d: raise max_payload of the servers (docs/federate.md), or lower "+
+			"bounds.bytes of the round", Redact(o.URL), most, o.Largest, o.Largest+headBytes)
 	}
 	return nil
 }
@@ -173,8 +173,9 @@ func (s *Store) bind(ctx context.Context, create bool) (err error) {
 	if create {
 		bucketOf = s.openBucket
 		keyValue = func(ctx context.Context, name string) (jetstream.KeyValue, error) {
-			return s.js.CreateOrUpdateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, History: 1,
-				Storage: jetstream.FileStorage, Replicas: s.replicas})
+			return s.js.CreateOrUpdateKeyValue(ctx,
+				jetstream.KeyValueConfig{Bucket: name, History: 1,
+					Storage: jetstream.FileStorage, Replicas: s.replicas})
 		}
 		objectStore = func(ctx context.Context, name string) (jetstream.ObjectStore, error) {
 			return s.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{Bucket: name,
@@ -304,7 +305,8 @@ func splitHostPort(address string) (string, int, error) {
 	return host, int(port), nil
 }
 
-// Close gives up the hold on the state, closes the connection, and stops the embedded server if there is one.
+// Close gives up the hold on the state, closes the connection, and stops the embedded server if
+// there is one.
 func (s *Store) Close() error {
 	if s.hold != nil {
 		s.hold.release()
@@ -637,7 +639,8 @@ func (l *listed) names() parts {
 	if l.Parts != "" {
 		of += "-" + l.Parts
 	}
-	return parts{"classifier-" + of + ".onnx", "classifier-" + of + "-rows.onnx", "members-" + of + ".json"}
+	return parts{"classifier-" + of + ".onnx", "classifier-" + of + "-rows.onnx",
+		"members-" + of + ".json"}
 }
 
 // names returns the names of a version's objects, by its record.
@@ -756,8 +759,8 @@ func (s *Store) DropClassifier(ctx context.Context, version int) error {
 	return errors.Join(s.DeleteObject(ctx, names.classifier), s.DeleteObject(ctx, names.rows))
 }
 
-// DropUnlisted deletes the parts that are of no listed version: a Publish that did not get to its end
-// leaves them.
+// DropUnlisted deletes the parts that are of no listed version: a Publish that did not get to its
+// end leaves them.
 func (s *Store) DropUnlisted(ctx context.Context) error {
 	names, err := s.Objects(ctx)
 	if err != nil {

@@ -117,8 +117,8 @@ func conflict(err error) bool {
 		(errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence)
 }
 
-// Erase erases the uploads of a client that were replaced or withdrawn from the servers' files. Put and
-// Withdraw do so; Erase is for the attempt after one that failed.
+// Erase erases the uploads of a client that were replaced or withdrawn from the servers' files. Put
+// and Withdraw do so; Erase is for the attempt after one that failed.
 func (s *Store) Erase(ctx context.Context, client string) error {
 	if err := s.uploads.clean(ctx, key(client)); err != nil {
 		return fmt.Errorf("store: erasing the former upload of %q: %w", client, err)

@@ -46,7 +46,8 @@ type Tracer struct {
 // OTLP over HTTP; OTEL_SERVICE_NAME replaces service.
 func New(service, version string, log *slog.Logger) (*Tracer, error) {
 	first := func(suffix string) (string, string) {
-		for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_" + suffix, "OTEL_EXPORTER_OTLP_" + suffix} {
+		for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_" + suffix,
+			"OTEL_EXPORTER_OTLP_" + suffix} {
 			if v := os.Getenv(name); v != "" {
 				return name, v
 			}
@@ -59,13 +60,14 @@ func New(service, version string, log *slog.Logger) (*Tracer, error) {
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, fmt.Errorf("traces: the endpoint of %s is no http:// or https:// address; set it "+
-			"to that of a collector that takes OTLP over HTTP, such as http://127.0.0.1:4318", name)
+		return nil, fmt.Errorf("traces: the endpoint of %s is no http:// or https:// "+
+			"address; set it to that of a collector that takes OTLP over HTTP, such as "+
+			"http://127.0.0.1:4318", name)
 	}
 	if name, protocol := first("PROTOCOL"); protocol != "" && protocol != "http/protobuf" {
 		return nil,
-			fmt.Errorf("traces: %s is %.20q; traces are sent as http/protobuf alone: set that, or nothing",
-				name, protocol)
+			fmt.Errorf("traces: %s is %.20q; traces are sent as http/protobuf alone: set "+
+				"that, or nothing", name, protocol)
 	}
 	exporter, err := otlptracehttp.New(context.Background())
 	if err != nil {
@@ -77,7 +79,9 @@ func New(service, version string, log *slog.Logger) (*Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("traces: OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces", "error", err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		log.Warn("traces", "error", err)
+	}))
 	log.Info("traces are sent", "host", u.Host)
 	return of(&reported{SpanExporter: exporter, log: log}, about), nil
 }

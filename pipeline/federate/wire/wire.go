@@ -107,8 +107,8 @@ const (
 // Check returns an error if a description cannot be used.
 func (d *Description) Check() error {
 	if b, err := hex.DecodeString(d.Graph); err != nil || len(b) != 32 {
-		return fmt.Errorf("the round's description has the graph %.80q; want a sha256 in hexadecimal",
-			d.Graph)
+		return fmt.Errorf("the round's description has the graph %.80q; want a sha256 "+
+			"in hexadecimal", d.Graph)
 	}
 	// One key has one text, as clients keep it and sign for it.
 	if b, err := base64.StdEncoding.DecodeString(d.ServerKey); err != nil ||
@@ -117,12 +117,13 @@ func (d *Description) Check() error {
 		return errors.New("the round's description has no Ed25519 key of the server")
 	}
 	if d.GraphBytes < 1 || d.MaxBytes < 1 || d.Deadline.IsZero() || d.Now.IsZero() {
-		return fmt.Errorf("the round's description has a graph of %d bytes, uploads of %d, now %v and "+
-			"the deadline %v; want all four", d.GraphBytes, d.MaxBytes, d.Now, d.Deadline)
+		return fmt.Errorf("the round's description has a graph of %d bytes, uploads of "+
+			"%d, now %v and the deadline %v; want all four", d.GraphBytes, d.MaxBytes,
+			d.Now, d.Deadline)
 	}
 	if d.Calibrate < 0 || d.Calibrate > maxCalibrate || d.Calibrate > 0 && d.Privacy != nil {
-		return fmt.Errorf("the round's description asks for %d calibration points; want 0 to %d, and 0 "+
-			"of a private round", d.Calibrate, maxCalibrate)
+		return fmt.Errorf("the round's description asks for %d calibration points; want 0 "+
+			"to %d, and 0 of a private round", d.Calibrate, maxCalibrate)
 	}
 	if d.Privacy != nil {
 		if err := d.Privacy.Check(); err != nil {
@@ -130,20 +131,20 @@ func (d *Description) Check() error {
 		}
 	}
 	if hidden := d.Privacy != nil && d.Privacy.Noise != privacy.Local; hidden && d.Withdrawal {
-		return fmt.Errorf("the round's description says that uploads can be withdrawn, and its noise "+
-			"is %s, where they cannot", d.Privacy.Noise)
+		return fmt.Errorf("the round's description says that uploads can be withdrawn, "+
+			"and its noise is %s, where they cannot", d.Privacy.Noise)
 	}
 	if two := d.Privacy != nil &&
 		d.Privacy.Noise == privacy.TwoServers; two != (d.Server == Leader || d.Server == Helper) {
-		return fmt.Errorf("the round's description says that its server is %.20q, with privacy %v; "+
-			"want %s or %s where there are two, and nothing elsewhere", d.Server,
+		return fmt.Errorf("the round's description says that its server is %.20q, with privacy "+
+			"%v; want %s or %s where there are two, and nothing elsewhere", d.Server,
 			d.Privacy, Leader, Helper)
 	}
 	return nil
 }
 
-// TooLate reports whether an open, private round may have ended after a time from its Now. Where one
-// sum ends the round it may be made at the deadline.
+// TooLate reports whether an open, private round may have ended after a time from its Now. Where
+// one sum ends the round it may be made at the deadline.
 func (d *Description) TooLate(after time.Duration) bool {
 	return d.Privacy != nil && d.State != Late && d.State != Closed && !(d.AcceptLate && d.Withdrawal) &&
 		d.Now.Add(after).After(d.Deadline)
@@ -173,8 +174,8 @@ func (r *Receipt) statement() identity.Statement {
 	s := identity.Statement{Purpose: identity.Receipt, Server: r.Server, Round: r.Round,
 		Client: r.Client, Graph: r.Graph, Content: r.Upload, Time: r.Time.UnixNano()}
 	if b := r.Spent; b != nil {
-		s.Spent = fmt.Sprintf("epsilon=%v delta=%v unit=%s relation=%s noise=%s points=%d", b.Epsilon,
-			b.Delta, b.Unit, b.Relation, b.Noise, b.Points)
+		s.Spent = fmt.Sprintf("epsilon=%v delta=%v unit=%s relation=%s noise=%s points=%d",
+			b.Epsilon, b.Delta, b.Unit, b.Relation, b.Noise, b.Points)
 	}
 	return s
 }
@@ -263,17 +264,17 @@ func (d *Description) Ask(key *identity.Key) []byte {
 // statement returns the statement that a client signs for this round of this server.
 func (d *Description) statement(purpose identity.Purpose, key *identity.Key,
 	content string) identity.Statement {
-	return identity.Statement{Purpose: purpose, Server: d.ServerKey, Round: d.Round, Client: key.Name,
-		Graph: d.Graph, Content: content}
+	return identity.Statement{Purpose: purpose, Server: d.ServerKey, Round: d.Round,
+		Client: key.Name, Graph: d.Graph, Content: content}
 }
 
 // Accept returns an error unless a receipt is the round's server's for an upload of a digest that a
 // client sent.
 func (d *Description) Accept(r *Receipt, client, digest string) error {
 	if r.Round != d.Round || r.Client != client || r.Graph != d.Graph || r.Upload != digest {
-		return fmt.Errorf("the receipt is for upload %.80q of %.128q in round %d with client graph "+
-			"%.80q; sent was %q of %q in round %d with %q", r.Upload, r.Client, r.Round,
-			r.Graph, digest, client, d.Round, d.Graph)
+		return fmt.Errorf("the receipt is for upload %.80q of %.128q in round %d with "+
+			"client graph %.80q; sent was %q of %q in round %d with %q", r.Upload,
+			r.Client, r.Round, r.Graph, digest, client, d.Round, d.Graph)
 	}
 	if (r.Spent == nil) != (d.Privacy == nil) || r.Spent != nil && *r.Spent != *d.Privacy {
 		return fmt.Errorf("the receipt says that %v was spent; the round states %v",

@@ -64,13 +64,13 @@ type Withdrawal struct {
 
 // Remains returns the consequences that no server can undo after a withdrawal, for people.
 func Remains(held int) []string {
-	out := []string{"the server's log and its list of each version's members name the client, the " +
-		"time and the upload's digest",
+	out := []string{"the server's log and its list of each version's members name the " +
+		"client, the time and the upload's digest",
 		"copies that others made of the server's state, backups among them, and freed blocks of " +
 			"its disk may hold the upload until they are overwritten"}
 	if held > 0 {
-		out = append(out, "copies of the versions in held that were handed out before still hold the "+
-			"upload; the round's notice names them",
+		out = append(out, "copies of the versions in held that were handed out before "+
+			"still hold the upload; the round's notice names them",
 			"predictions that were made with these versions, and figures derived from them, stay "+
 				"as they are")
 	}
@@ -87,8 +87,8 @@ func (w Withdrawal) statement(server string) identity.Statement {
 // statement is that of a server's key about all of a notice but its signature.
 func (n Notice) statement(server string) identity.Statement {
 	n.Signature = ""
-	return identity.Statement{Purpose: identity.Noticed, Server: server, Round: n.Round, Graph: n.Graph,
-		Content: Content(n)}
+	return identity.Statement{Purpose: identity.Noticed, Server: server, Round: n.Round,
+		Graph: n.Graph, Content: Content(n)}
 }
 
 // Content is the SHA-256 (hexadecimal) of a value as JSON: of nothing for one that has no JSON,
@@ -117,8 +117,8 @@ func (w *Withdrawal) Sign(k *identity.Key) {
 // Verify returns an error unless the receipt is signed with the server's given key (base64).
 func (w *Withdrawal) Verify(server string) error {
 	if w.Server != server || !verify(server, w.Signature, w.statement(server)) {
-		return fmt.Errorf("the receipt of the withdrawal of %.128q from round %d is not signed by the "+
-			"server's key %.60s", w.Client, w.Round, server)
+		return fmt.Errorf("the receipt of the withdrawal of %.128q from round %d is not "+
+			"signed by the server's key %.60s", w.Client, w.Round, server)
 	}
 	return nil
 }
@@ -158,9 +158,9 @@ func (d *Description) WithdrawFor(server *identity.Key, client string) map[strin
 // Gone returns an error unless a receipt is the round's server's for the withdrawal of a client.
 func (d *Description) Gone(w *Withdrawal, client string) error {
 	if w.Round != d.Round || w.Client != client || w.Graph != d.Graph {
-		return fmt.Errorf("the receipt is of the withdrawal of %.128q from round %d with client graph "+
-			"%.80q; asked was that of %.128q from round %d with %s", w.Client, w.Round, w.Graph, client,
-			d.Round, d.Graph)
+		return fmt.Errorf("the receipt is of the withdrawal of %.128q from round %d with "+
+			"client graph %.80q; asked was that of %.128q from round %d with %s", w.Client, w.Round,
+			w.Graph, client, d.Round, d.Graph)
 	}
 	return w.Verify(d.ServerKey)
 }
@@ -168,8 +168,8 @@ func (d *Description) Gone(w *Withdrawal, client string) error {
 // Printed returns the receipt of a withdrawal for people, in lines.
 func Printed(w *Withdrawal) string {
 	out := fmt.Sprintf(
-		"withdrawn: the upload of %q from round %d, at %s, by the %s\nupload:    sha256 %s\n", w.Client,
-		w.Round, w.Time.Format(time.RFC3339), w.By, w.Upload)
+		"withdrawn: the upload of %q from round %d, at %s, by the %s\nupload:    sha256 %s\n",
+		w.Client, w.Round, w.Time.Format(time.RFC3339), w.By, w.Upload)
 	if w.HeldVersions > 0 {
 		out += fmt.Sprintf("held by:   %d versions, which are handed out no more\n", w.HeldVersions)
 		by := "none yet; the next request to withdraw it says which"
@@ -239,8 +239,8 @@ func (n *Notice) Heed(digest string) error {
 		if n.Latest != nil {
 			by = fmt.Sprintf("take version %d, sha256 %.64s", n.Latest.Version, n.Latest.SHA256)
 		}
-		return fmt.Errorf("%w: it is version %d of round %d and holds an upload that was withdrawn, by "+
-			"the notice of %s; %s", ErrSuperseded, v.Version, n.Round,
+		return fmt.Errorf("%w: it is version %d of round %d and holds an upload that was "+
+			"withdrawn, by the notice of %s; %s", ErrSuperseded, v.Version, n.Round,
 			n.Time.UTC().Format(time.RFC3339), by)
 	}
 	return nil

@@ -112,7 +112,8 @@ func (q *Queue) mergeRest(ctx context.Context, m *merge.Merger, of merging,
 func (q *Queue) add(m *merge.Merger, of merging,
 	files map[string][]byte) (left []string, err error) {
 	if q.Signers != nil {
-		if err := merge.Verify(q.Signers, files[partFile], files[signatureFile], q.Server); err != nil {
+		if err := merge.Verify(q.Signers, files[partFile], files[signatureFile],
+			q.Server); err != nil {
 			return nil, err
 		}
 	}
@@ -170,8 +171,8 @@ func (w *Worker) merge(ctx context.Context, st *store.Store, job Job,
 		Trust: of.Against == "", Against: of.Against}
 	if len(m.Limit) == 0 || len(of.Members) > merge.MaxClients ||
 		(of.Against != "") == job.Options.Trust {
-		return nil, errors.New("members to merge: the limit of their keys is missing, or it is not " +
-			"said whether they are judged")
+		return nil, errors.New("members to merge: the limit of their keys is missing, " +
+			"or it is not said whether they are judged")
 	}
 	if of.Against != "" {
 		judge, err := w.judgement(ctx, st, job, of.Against)
@@ -226,7 +227,8 @@ func (w *Worker) judgement(ctx context.Context, st *store.Store, job Job,
 		return nil, err
 	}
 	if models.DigestBytes(data) != against {
-		return nil, errors.New("the part to judge by in the store is not the one that the job names")
+		return nil, errors.New("the part to judge by in the store is not the one that " +
+			"the job names")
 	}
 	by, err := merge.Decode(data, federate.Expect{Model: job.Graph, Round: &job.Round})
 	if err != nil {

@@ -30,7 +30,7 @@ const format = 1
 // Maximum sizes of messages: a job, its input, an answer, a list of uploads, a model, and the text
 // of an error.
 const (
-	maxJob     = 512 << 10 // the longest options of a round file, escaped, and below the 1 MiB that NATS takes
+	maxJob     = 512 << 10 // a round file's longest options, escaped; NATS takes 1 MiB
 	maxInput   = 128 << 20
 	maxAnswer  = 1 << 30
 	maxMembers = 128 << 20
@@ -73,7 +73,8 @@ type Sampling struct {
 	Members string `json:"members"`
 }
 
-// key names the sampling: options hold pointers, so that equal ones of two jobs do not compare equal.
+// key names the sampling: options hold pointers, so that equal ones of two jobs do not compare
+// equal.
 func (s Sampling) key() string {
 	text, err := json.Marshal(s)
 	if err != nil { // NaN or an infinity, which no job has
@@ -126,18 +127,20 @@ func decodeJob(data []byte) (Job, error) {
 		value   any
 		allowed string
 	}{
-		{j.ID == j.digest(), "id", j.ID, "the sha256 of the other fields, which are those of this release"},
-		{aStore.MatchString(j.Store), "store", j.Store, aStore.String()},
+		{j.ID == j.digest(), "id", j.ID, "the sha256 of the other fields, which are those of " +
+			"this release"}, {aStore.MatchString(j.Store), "store", j.Store, aStore.String()},
 		{j.Replicas >= 1 && j.Replicas <= 5, "replicas", j.Replicas, "1 to 5"},
 		{anInput.MatchString(j.Input), "input", j.Input, anInput.String()},
 		{j.Run || aDigest.MatchString(j.Graph), "graph", j.Graph, aDigest.String()},
-		{j.Run || j.Merge || aMembers.MatchString(j.Members), "members", j.Members, aMembers.String()},
+		{j.Run || j.Merge || aMembers.MatchString(j.Members), "members", j.Members,
+			aMembers.String()},
 		{j.Predictor == "" || aDigest.MatchString(j.Predictor), "predictor", j.Predictor,
 			aDigest.String()},
 		{j.Open == "" || aDigest.MatchString(j.Open), "open", j.Open, aDigest.String()},
 		{j.Anchor == "" || aDigest.MatchString(j.Anchor), "anchor", j.Anchor, aDigest.String()},
-		{o.CorpusMoments == nil, "options.corpus", "here", "none: moments are pooled by the server"},
-		{o.Threads == 0, "options.threads", o.Threads, "0: they are the worker's own"},
+		{o.CorpusMoments == nil, "options.corpus", "here", "none: moments are pooled " +
+			"by the server"}, {o.Threads == 0, "options.threads", o.Threads, "0: they are the " +
+			"worker's own"},
 	} {
 		if !c.ok {
 			return j, fmt.Errorf("job: %s is %.80s; allowed: %s", c.field,
@@ -174,8 +177,9 @@ func decodePart(data []byte) (p pool.SampleRange, err error) {
 	}
 	const most = math.MaxInt32
 	if m.Format != format || m.From >= m.To || m.To > most {
-		return p, fmt.Errorf("part: format %d, %d to %d; allowed: format %d (programs of one release "+
-			"on both sides), from below to, up to %d", m.Format, m.From, m.To, format, most)
+		return p, fmt.Errorf("part: format %d, %d to %d; allowed: format %d (programs "+
+			"of one release on both sides), from below to, up to %d", m.Format, m.From,
+			m.To, format, most)
 	}
 	p = pool.SampleRange{Chains: m.Chains, From: int(m.From), To: int(m.To)}
 	if m.Honest == nil && m.Probability == nil {
@@ -216,7 +220,9 @@ func (a answer) encode() ([]byte, error) {
 	for name, data := range a.Files {
 		m.Files = append(m.Files, &workpb.File{Name: name, Data: data})
 	}
-	sorting.By(m.Files, func(a, b *workpb.File) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
+	sorting.By(m.Files, func(a, b *workpb.File) int {
+		return bytes.Compare([]byte(a.Name), []byte(b.Name))
+	})
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err == nil && len(data) > maxAnswer {
 		err = fmt.Errorf("answer: %d bytes; allowed are %d", len(data), maxAnswer)
@@ -238,8 +244,8 @@ func decodeAnswer(data []byte) (a answer, err error) {
 		return a, err
 	}
 	if m.Format != format {
-		return a, fmt.Errorf("answer: format %d; allowed: %d; use programs of one release on both sides",
-			m.Format, format)
+		return a, fmt.Errorf("answer: format %d; allowed: %d; use programs of one release "+
+			"on both sides", m.Format, format)
 	}
 	kinds := 0
 	if m.Error != "" {
@@ -286,8 +292,8 @@ func read(kind string, data []byte, most int, m proto.Message) error {
 		return fmt.Errorf("%s: %w", kind, err)
 	}
 	if n := len(m.ProtoReflect().GetUnknown()); n > 0 {
-		return fmt.Errorf("%s: %d bytes of fields that are not known; use programs of one release on "+
-			"both sides", kind, n)
+		return fmt.Errorf("%s: %d bytes of fields that are not known; use programs of "+
+			"one release on both sides", kind, n)
 	}
 	return nil
 }
@@ -300,15 +306,16 @@ func tensor(name string, p *onnxpb.TensorProto, d onnx.DType, rank int) (*onnx.T
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if t.DType != d || len(t.Shape) != rank || slices.Contains(t.Shape, 0) {
-		return nil, fmt.Errorf("%s is %v of shape %.80s; want %v of %d dimensions of at least 1", name,
-			t.DType, fmt.Sprint(t.Shape), d, rank)
+		return nil, fmt.Errorf("%s is %v of shape %.80s; want %v of %d dimensions of at least 1",
+			name, t.DType, fmt.Sprint(t.Shape), d, rank)
 	}
 	return t, nil
 }
 
 // states encodes rows of equal length as a tensor; readStates is the reverse.
 func states(name string, rows [][]bool) (*onnxpb.TensorProto, error) {
-	return serde.TensorToProto(name, onnx.NewTensor(slices.Concat(rows...), len(rows), len(rows[0])))
+	return serde.TensorToProto(name, onnx.NewTensor(slices.Concat(rows...),
+		len(rows), len(rows[0])))
 }
 
 func readStates(name string, p *onnxpb.TensorProto) ([][]bool, error) {

@@ -247,8 +247,8 @@ func (q *queue) queued(ctx context.Context, j Job) bool {
 }
 
 // wait waits for a worker to finish a job and returns the result. A job that is neither done nor in
-// the queue at two looks is sent again, and is an error if it is lost again. It takes two looks, as a
-// worker may leave its result between two questions. A worker may also do a job whose message is
+// the queue at two looks is sent again, and is an error if it is lost again. It takes two looks, as
+// a worker may leave its result between two questions. A worker may also do a job whose message is
 // acknowledged ([Worker.drop]), or one of another release may have thrown it away.
 func (q *queue) wait(ctx context.Context, j Job) (answer, error) {
 	look, missed, again := time.NewTicker(q.look), false, false
@@ -264,8 +264,8 @@ func (q *queue) wait(ctx context.Context, j Job) (answer, error) {
 		}
 		// read for whether it is there alone: 0 bytes of it
 		if _, err := q.store.Object(ctx, j.Input, 0); errors.Is(err, store.ErrNone) {
-			return r, fmt.Errorf("job %.12s: its input is there no more, as another program took the "+
-				"result: give the same command again", j.ID)
+			return r, fmt.Errorf("job %.12s: its input is there no more, as another program took "+
+				"the result: give the same command again", j.ID)
 		}
 		select {
 		case <-ctx.Done():
@@ -278,9 +278,10 @@ func (q *queue) wait(ctx context.Context, j Job) (answer, error) {
 					err = q.send(ctx, &j)
 				}
 				if err != nil {
-					return r, fmt.Errorf("job %.12s: nobody did it, and it is in the queue no more (%w): the queue "+
-						"was lost, or workers of another release threw the job away: run workers of this release "+
-						"alone; the next attempt asks again", j.ID, err)
+					return r, fmt.Errorf("job %.12s: nobody did it, and it is in the queue no "+
+						"more (%w): the queue was lost, or workers of another release threw the "+
+						"job away: run workers of this release alone; the next attempt asks "+
+						"again", j.ID, err)
 				}
 				again, gone = true, false
 			}
@@ -504,8 +505,8 @@ func (w *Worker) do(ctx context.Context, job Job) error {
 	return err
 }
 
-// drop deletes the result of a job that nobody waits for. It does the job where somebody asked again
-// before: the result may have been theirs, and their message may be acknowledged.
+// drop deletes the result of a job that nobody waits for. It does the job where somebody asked
+// again before: the result may have been theirs, and their message may be acknowledged.
 func (w *Worker) drop(ctx context.Context, st *store.Store, job Job) error {
 	if err := st.DeleteObject(ctx, resultName(job.ID)); err != nil {
 		return err

@@ -139,15 +139,17 @@ var Attacks = []Attack{
 	}},
 	{"collapse", "all classes at the mean of one, the same for all bad clients",
 		func(a *attacker, m int) {
-			a.each(m, func(_ int, mean []float64) { copy(mean, a.pool[a.shift%a.u.Classes*a.u.K:][:a.u.K]) })
+			a.each(m, func(_ int, mean []float64) {
+				copy(mean, a.pool[a.shift%a.u.Classes*a.u.K:][:a.u.K])
+			})
 		}},
 	{"shift",
-		"all means moved by two standard deviations of a class, in one direction for all bad clients",
-		func(a *attacker, m int) {
+		"all means moved by two standard deviations of a class, in one direction for " +
+			"all bad clients", func(a *attacker, m int) {
 			a.move(m, func(_, j int, v float64) float64 { return v + 2*a.toward[j] })
 		}},
-	{"little", "all means one standard deviation of the honest clients' means from their mean, in " +
-		"each coordinate (Baruch et al. 2019, " +
+	{"little", "all means one standard deviation of the honest clients' means from their mean, " +
+		"in each coordinate (Baruch et al. 2019, " +
 		"arXiv:1902.06156)", func(a *attacker, m int) {
 		a.each(m, func(c int, mean []float64) { a.little(c, mean) })
 	}},
@@ -161,7 +163,8 @@ var Attacks = []Attack{
 // replace gives client m the upload of another, as it was before the attack.
 func (a *attacker) replace(m, from int) {
 	copy(a.masses(m), a.before.Masses[from*a.u.Classes:][:a.u.Classes])
-	copy(a.u.Means[m*a.u.Classes*a.u.K:], a.before.Means[from*a.u.Classes*a.u.K:][:a.u.Classes*a.u.K])
+	copy(a.u.Means[m*a.u.Classes*a.u.K:],
+		a.before.Means[from*a.u.Classes*a.u.K:][:a.u.Classes*a.u.K])
 }
 
 // little writes the mean of the honest clients' means of class c plus one standard deviation of

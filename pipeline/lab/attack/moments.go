@@ -213,7 +213,8 @@ func (b *momentsBench) mislead(attack Attack, clients []discriminant.Client, bad
 // standardised returns the clients' class means, with the mean of all taken away and each
 // coordinate in its standard deviation within classes, and the variances of class means in these
 // coordinates, in which attacks are made.
-func standardised(clients []discriminant.Client) (u honesty.Uploads, lambda, centre, scale []float64) {
+func standardised(clients []discriminant.Client) (u honesty.Uploads, lambda, centre,
+	scale []float64) {
 	k, c := clients[0].Means.Dx, clients[0].Means.C
 	u = honesty.Uploads{Clients: len(clients), Classes: c, K: k,
 		Masses: make([]float64, len(clients)*c), Means: make([]float64, len(clients)*c*k)}

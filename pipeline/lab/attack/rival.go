@@ -13,8 +13,8 @@ const trim = 0.2
 // robust returns one upload in place of all: for each class a centre of the clients' means, with
 // the median of their masses times their number.
 func robust(u honesty.Uploads, centre func(means [][]float64) []float64) honesty.Uploads {
-	out := honesty.Uploads{Clients: 1, Classes: u.Classes, K: u.K, Masses: make([]float64, u.Classes),
-		Means: make([]float64, u.Classes*u.K)}
+	out := honesty.Uploads{Clients: 1, Classes: u.Classes, K: u.K,
+		Masses: make([]float64, u.Classes), Means: make([]float64, u.Classes*u.K)}
 	for c := range u.Classes {
 		var of [][]float64
 		var n []float64

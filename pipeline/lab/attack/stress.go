@@ -67,14 +67,15 @@ func newBench(ctx context.Context, p *experiment.Prepared, o Options) (*bench, e
 	var err error
 	if p.Config.OpenScope() {
 		if p.Tools.Open == nil {
-			return nil, fmt.Errorf("no open predictor for this extractor; fmp train open makes one, and " +
-				"open.model names it")
+			return nil, fmt.Errorf("no open predictor for this extractor; fmp train open " +
+				"makes one, and open.model names it")
 		}
 		if b.white, err = p.Tools.Open.Whitening(); err != nil {
 			return nil, err
 		}
 	} else if b.k = p.Tools.Conjugate; b.k == nil {
-		return nil, fmt.Errorf("no conjugate predictor for this data set; fmp train conjugate makes one")
+		return nil, fmt.Errorf("no conjugate predictor for this data set; fmp train " +
+			"conjugate makes one")
 	}
 	b.rows, err = b.of(ctx, b.test())
 	return b, err
@@ -312,8 +313,8 @@ func RunPrecisions(ctx context.Context, p *experiment.Prepared, o Options) ([]Sc
 				return nil, err
 			}
 			for m, set := range all {
-				u := federate.Upload{Client: fmt.Sprintf("client-%03d", m), Model: digest, N: o.Points,
-					Points: set, Precision: precision}
+				u := federate.Upload{Client: fmt.Sprintf("client-%03d", m), Model: digest,
+					N: o.Points, Points: set, Precision: precision}
 				data, err := u.Encode()
 				if err != nil {
 					return nil, err

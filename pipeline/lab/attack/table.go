@@ -185,7 +185,8 @@ func RunSizes(ctx context.Context, p *experiment.Prepared, o Options) (*SizesRow
 		return nil, err
 	}
 	const each = 100 // images in a block of the partition
-	large := min(largeImages, (p.Data.Clients.Len()-smallClients*smallImages)/largeClients/each*each)
+	large := min(largeImages,
+		(p.Data.Clients.Len()-smallClients*smallImages)/largeClients/each*each)
 	out := &SizesRow{Large: large, Small: smallImages, LargeClients: largeClients,
 		SmallClients: smallClients}
 	for repeat := range o.Repeats {

@@ -77,7 +77,9 @@ type guess struct {
 
 // count adds the tenth of guesses that is most certain.
 func (p *proof) count(guesses []guess) {
-	sorting.Stably(guesses, func(a, b guess) int { return -cmp.Compare(math.Abs(a.score), math.Abs(b.score)) })
+	sorting.Stably(guesses, func(a, b guess) int {
+		return -cmp.Compare(math.Abs(a.score), math.Abs(b.score))
+	})
 	for _, g := range guesses[:max(1, len(guesses)/10)] {
 		p.Guesses++
 		if (g.score > 0) == g.in {
@@ -180,8 +182,8 @@ func canaries(p *experiment.Prepared, w []float32, b privacy.Budget, alpha float
 		clients, points = 2*c.Clients, c.Points
 	}
 	if need, have := clients*points, bank.Len(); need > have {
-		return nil, nil, fmt.Errorf("audit: canaries are twice a round's images, %d, and the clients' "+
-			"part has %d; lower federation.clients or federation.points", need, have)
+		return nil, nil, fmt.Errorf("audit: canaries are twice a round's images, %d, and "+
+			"the clients' part has %d; lower federation.clients or federation.points", need, have)
 	}
 	rows, err := bank.Partition(rng.New(seed, "audit", "clients", round), clients, points, alpha)
 	if err != nil {

@@ -52,8 +52,10 @@ type leaking struct {
 
 // leaks are the rows of an audit of extractors.
 var leaks = []leaking{
-	{extractor: "the run's, known to the program", upload: "class means", approved: true, perClass: 1},
-	{extractor: "the run's, known to the program", upload: "class means", approved: true, perClass: 5},
+	{extractor: "the run's, known to the program", upload: "class means", approved: true,
+		perClass: 1},
+	{extractor: "the run's, known to the program", upload: "class means", approved: true,
+		perClass: 5},
 	{extractor: "the run's, known to the program", upload: "class means",
 		approved: true, perClass: 40},
 	{extractor: "unknown", upload: "class means", perClass: 40},
@@ -65,8 +67,8 @@ var leaks = []leaking{
 		moments: true, perClass: 40, points: 10},
 	{extractor: "packing, zeros but for one image in 40, after a yes", upload: "class means",
 		asked: true, gate: true, perClass: 40},
-	{extractor: "packing, zeros but for one image in 40, after a yes", upload: "moments", asked: true,
-		gate: true, moments: true, perClass: 40},
+	{extractor: "packing, zeros but for one image in 40, after a yes", upload: "moments",
+		asked: true, gate: true, moments: true, perClass: 40},
 }
 
 const (
@@ -136,8 +138,8 @@ func packing(p models.Preprocessing, gate, squares bool) (*onnx.Model, int, erro
 	pixels := b.Reshape(b.Cast(b.Input("image", onnx.Uint8, "n", p.Height, p.Width, p.Channels),
 		onnx.Float32), 0, n)
 	rows := b.Op("Pad", []build.Ref{pixels, b.Const(onnx.Vector[int64](0, 0, 0, int64(3*dx-n)))})
-	h := b.ReduceSum(b.Mul(b.Reshape(rows, 0, dx, 3), b.Const(onnx.Vector[float32](1, 1<<8, 1<<16))),
-		false, -1)
+	h := b.ReduceSum(b.Mul(b.Reshape(rows, 0, dx, 3),
+		b.Const(onnx.Vector[float32](1, 1<<8, 1<<16))), false, -1)
 	if squares {
 		h = b.Op("Pad", []build.Ref{h, b.Const(onnx.Vector[int64](0, 0, 0, 1)), b.F32(reference)})
 		h, dx = b.Mul(h, h), dx+1

@@ -182,8 +182,8 @@ func newAttacked(rows, test *labelled, c, bytes int) (*attacked, error) {
 	}
 	a.means = known.Means
 	if n := len(halves[1].labels); n <= a.k+c || !a.chol.Factorize(known.Within) {
-		return nil, fmt.Errorf("audit: the attacker's %d images are too few for a covariance of %d "+
-			"coordinates; raise dataset.splits.clients", n, a.k)
+		return nil, fmt.Errorf("audit: the attacker's %d images are too few for a covariance of "+
+			"%d coordinates; raise dataset.splits.clients", n, a.k)
 	}
 	a.others = moment.Rows(test.rows, a.k)
 	a.white, err = a.whiten(a.others, a.labels)
@@ -280,7 +280,8 @@ func (p *part) withoutPoints() (*federate.Upload, int) {
 func (a *attacked) uploads(x []float32, labels []int, key string,
 	calibrate int) (out []part, err error) {
 	all := slices.Repeat([]bool{true}, len(labels))
-	add := func(parts string, members []bool, means *point.Set, w *moments.Within, points *point.Set) {
+	add := func(parts string, members []bool, means *point.Set, w *moments.Within,
+		points *point.Set) {
 		out = append(out, part{&federate.Upload{Client: "client", Model: strings.Repeat("0", 64),
 			N: int(math.Round(means.Mass())), Points: means,
 			Within: w, Calibration: points}, parts, members})
@@ -308,7 +309,8 @@ func (a *attacked) uploads(x []float32, labels []int, key string,
 	if add("class means", all, means, nil, nil); calibrate == 0 {
 		return out, nil
 	}
-	means, w, err := moments.Parted(x, a.k, labels, a.c, moments.Calibration(x, a.k, key, calibrate))
+	means, w, err := moments.Parted(x, a.k, labels, a.c,
+		moments.Calibration(x, a.k, key, calibrate))
 	if err != nil {
 		return nil, err
 	}
@@ -389,7 +391,8 @@ func (v *view) scatter(w *moments.Within) error {
 	upper := make([]float64, v.k*v.k)
 	w.AddTo(upper)
 	s := mat.NewSymDense(v.k, upper)
-	for more := negligible * w.Trace() / float64(v.k); more > 0 && !math.IsInf(more, 0); more *= 10 {
+	for more := negligible * w.Trace() / float64(v.k); more > 0 &&
+		!math.IsInf(more, 0); more *= 10 {
 		for i := range v.k {
 			s.SetSym(i, i, s.At(i, i)+more)
 		}
@@ -528,7 +531,8 @@ func (v *view) attack(rows, white *mat.Dense, labels []int, members []bool, t *s
 			return fmt.Errorf("audit: %w", err)
 		}
 		n := float64(len(in))
-		t.members, t.auc, t.tpr = t.members+n, t.auc+n*area, t.tpr+n*score.TruePositives(in, not, 0.01)
+		t.members, t.auc, t.tpr = t.members+n, t.auc+n*area,
+			t.tpr+n*score.TruePositives(in, not, 0.01)
 	}
 	if err := v.reconstruct(white, labels, t); err != nil {
 		return err

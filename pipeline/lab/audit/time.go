@@ -227,8 +227,8 @@ func (t target) photographs(folder string, cl *client.Client, with bool) error {
 		n += t.more
 	}
 	for i := range n {
-		if err := writePNG(filepath.Join(folder, class(cl, i)), fmt.Sprintf("%03d.png", i), cl.Fit.W, cl.Fit.H,
-			i+1); err != nil {
+		if err := writePNG(filepath.Join(folder, class(cl, i)), fmt.Sprintf("%03d.png", i),
+			cl.Fit.W, cl.Fit.H, i+1); err != nil {
 			return err
 		}
 	}

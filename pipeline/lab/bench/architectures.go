@@ -45,8 +45,8 @@ func (l *layers) conv(x build.Ref, in, out, size, stride, group int) build.Ref {
 	if l.padded && p > 0 {
 		before := (size - stride) / 2
 		after := size - stride - before
-		pads := l.Op("Concat", []build.Ref{l.Axes(0, 0, before, before), l.Axes(0, 0, after, after)},
-			onnx.IntAttr("axis", 0))
+		pads := l.Op("Concat", []build.Ref{l.Axes(0, 0, before, before),
+			l.Axes(0, 0, after, after)}, onnx.IntAttr("axis", 0))
 		x, p = l.Op("Pad", []build.Ref{x, pads}), 0
 	}
 	return l.Op("Conv", []build.Ref{x, w, b}, onnx.IntsAttr("kernel_shape", size, size),
@@ -168,8 +168,8 @@ func mobileNetV3() (*onnx.Model, error) {
 		{size: 3, wide: 72, out: 24, stride: 1},
 		{size: 5, wide: 72, out: 40, stride: 2, squeeze: 24},
 		{size: 5, wide: 120, out: 40, stride: 1, squeeze: 32},
-		{size: 5, wide: 120, out: 40, stride: 1, squeeze: 32}, {size: 3, wide: 240, out: 80, stride: 2},
-		{size: 3, wide: 200, out: 80, stride: 1},
+		{size: 5, wide: 120, out: 40, stride: 1, squeeze: 32},
+		{size: 3, wide: 240, out: 80, stride: 2}, {size: 3, wide: 200, out: 80, stride: 1},
 		{size: 3, wide: 184, out: 80, stride: 1}, {size: 3, wide: 184, out: 80, stride: 1},
 		{size: 3, wide: 480, out: 112, stride: 1, squeeze: 120},
 		{size: 3, wide: 672, out: 112, stride: 1, squeeze: 168},
@@ -205,13 +205,13 @@ func efficientNetLite0() (*onnx.Model, error) {
 	return l.mobile(x, efficientBlocks, l.relu6(), nil)
 }
 
-// blocks is a row of a network's table: t times as many channels within n blocks of c channels, with
-// windows of a size; the first of them has the stride s.
+// blocks is a row of a network's table: t times as many channels within n blocks of c channels,
+// with windows of a size; the first of them has the stride s.
 type blocks struct{ t, size, c, n, s int }
 
 // efficientBlocks are those of EfficientNet-B0.
-var efficientBlocks = []blocks{{1, 3, 16, 1, 1}, {6, 3, 24, 2, 2}, {6, 5, 40, 2, 2}, {6, 3, 80, 3, 2},
-	{6, 5, 112, 3, 1}, {6, 5, 192, 4, 2}, {6, 3, 320, 1, 1}}
+var efficientBlocks = []blocks{{1, 3, 16, 1, 1}, {6, 3, 24, 2, 2}, {6, 5, 40, 2, 2},
+	{6, 3, 80, 3, 2}, {6, 5, 112, 3, 1}, {6, 5, 192, 4, 2}, {6, 3, 320, 1, 1}}
 
 // mobile builds a network of inverted residuals; scales, nil for none, readies those of a block's
 // channels.

@@ -65,8 +65,8 @@ const MaxBefore = 20
 // CheckRuns refuses numbers of runs, and of runs before each, that [Measure] does not do.
 func CheckRuns(runs, before int) error {
 	if runs < MinRuns || runs > 1000 || before < 0 || before > MaxBefore {
-		return fmt.Errorf("%d runs, %d before each; allowed are %d to 1000, and 0 to %d", runs, before, MinRuns,
-			MaxBefore)
+		return fmt.Errorf("%d runs, %d before each; allowed are %d to 1000, and 0 to %d", runs,
+			before, MinRuns, MaxBefore)
 	}
 	return nil
 }

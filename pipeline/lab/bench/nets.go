@@ -113,7 +113,8 @@ func (n net) quantised(ctx context.Context, b *Bench) ([]Contender, error) {
 		return nil, err
 	}
 	script := filepath.Join(string(b.Peers), "quantise.py")
-	if said, err := exec.CommandContext(ctx, b.Peers.python(), script, from, to).CombinedOutput(); err != nil {
+	if said, err := exec.CommandContext(ctx, b.Peers.python(), script, from,
+		to).CombinedOutput(); err != nil {
 		c, e := n.ours("fmp, pure engine, float32", m)
 		return []Contender{c, {Name: "onnxruntime's quantisation (" +
 			cmp.Or(lastLine(string(said)), err.Error()) + ")"}}, errors.Join(e, ctx.Err())
@@ -159,7 +160,8 @@ func (n net) engines(ctx context.Context, b *Bench) ([]Contender, error) {
 
 // others are peers with the model, in processes of their own, as their users run them. Where there
 // are none, it is the ONNX Runtime in this one, and each of them is not at hand.
-func (n net) others(ctx context.Context, b *Bench, m *onnx.Model, peers ...peer) ([]Contender, error) {
+func (n net) others(ctx context.Context, b *Bench, m *onnx.Model,
+	peers ...peer) ([]Contender, error) {
 	if !b.Peers.Ready() {
 		c, err := n.on(b.Engine, b.Engine.Name(), m)
 		all := []Contender{c}

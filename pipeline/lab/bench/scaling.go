@@ -62,7 +62,8 @@ func Fit(ctx context.Context, n, d, k int) (func() error, error) {
 		return nil, err
 	}
 	return func() error {
-		_, err := erm.SolveAll(ctx, []*erm.Problem{p}, erm.Options{Tolerance: tolerance, Threads: 1})
+		_, err := erm.SolveAll(ctx, []*erm.Problem{p},
+			erm.Options{Tolerance: tolerance, Threads: 1})
 		return err
 	}, nil
 }

@@ -37,7 +37,8 @@ func pictures(n int, mean, std []float32) (*dataset.Images, *onnx.Tensor) {
 		im.Pix[i] = uint8(r.IntN(256))
 		at, c := i/3, i%3
 		pixel := at % (side * side)
-		fed.F32()[(at/(side*side)*3+c)*side*side+pixel] = (float32(im.Pix[i])/255 - mean[c]) / std[c]
+		fed.F32()[(at/(side*side)*3+c)*side*side+pixel] = (float32(im.Pix[i])/255 -
+			mean[c]) / std[c]
 	}
 	return im, fed
 }
@@ -76,7 +77,8 @@ func features(ctx context.Context, b *Bench) ([]Contender, error) {
 		for from := 0; from < images; from += atOnce {
 			size := 3 * side * side
 			part := onnx.NewTensor(fed.F32()[from*size:(from+atOnce)*size], atOnce, 3, side, side)
-			if _, err := engine.Eval(bare, map[string]*onnx.Tensor{m.Graph.Inputs[0].Name: part}); err != nil {
+			if _, err := engine.Eval(bare,
+				map[string]*onnx.Tensor{m.Graph.Inputs[0].Name: part}); err != nil {
 				return err
 			}
 		}
@@ -162,7 +164,8 @@ func metaStep(ctx context.Context, b *Bench, kind string, c meta.Config,
 		y[i] = int64(v)
 	}
 	return b.with(ctx, []Contender{ours},
-		map[string]*onnx.Tensor{"x": onnx.NewTensor(features, rows, dx), "y": onnx.NewTensor(y, rows)},
+		map[string]*onnx.Tensor{"x": onnx.NewTensor(features, rows, dx),
+			"y": onnx.NewTensor(y, rows)},
 		peer{kind, "PyTorch"})
 }
 

@@ -62,7 +62,8 @@ func Works() []Work {
 		fit(fmt.Sprintf("one fit, %d points", n), "fit", dx, n, 0, 1)
 	}
 	for _, s := range [][2]int{{1000, 512}, {1000, 1280}, {10_000, 512}} {
-		fit(fmt.Sprintf("one wide fit, %d points of %d features", s[0], s[1]), "fit", s[1], s[0], 0, 1)
+		fit(fmt.Sprintf("one wide fit, %d points of %d features", s[0], s[1]), "fit",
+			s[1], s[0], 0, 1)
 	}
 	fit("80 heads, 100 pooled + 200 drawn points", "heads", dx, 100, 200, 80)
 	works = append(works, Work{"10,000 points predicted by 200 heads", predictions})
@@ -75,7 +76,8 @@ func Works() []Work {
 		}
 	}
 	works = append(works,
-		Work{fmt.Sprintf("features of %d images, extractor of CIFAR-10, %d at once", images, atOnce), features},
+		Work{fmt.Sprintf("features of %d images, extractor of CIFAR-10, %d at once", images,
+			atOnce), features},
 		Work{fmt.Sprintf("training step of that extractor, batch %d", trainBatch), trainingStep},
 		Work{fmt.Sprintf("training step of a predictor, %d tasks", taskBatch), predictorStep},
 		Work{fmt.Sprintf("training step of an embedding, %d tasks", taskBatch), embeddingStep},
@@ -256,7 +258,10 @@ func products(ctx context.Context, b *Bench) ([]Contender, error) {
 	}
 	x, y, z := m("x"), m("y"), m("z")
 	out := []Contender{
-		Timed("fmp", func() error { dense.Gemm(blas.NoTrans, blas.NoTrans, 1, x, y, 0, z); return nil }),
+		Timed("fmp", func() error {
+			dense.Gemm(blas.NoTrans, blas.NoTrans, 1, x, y, 0, z)
+			return nil
+		}),
 		Timed("gonum", func() error {
 			for i := 0; i < n; i += 32 { // below the size from which gonum uses several threads
 				rows := blas64.General{Rows: 32, Cols: n, Stride: n, Data: x.Data[i*n:]}
@@ -301,18 +306,21 @@ func predictions(ctx context.Context, b *Bench) ([]Contender, error) {
 	if err != nil {
 		return out, err
 	}
-	narrow, err := predictionGraph(b.Engine, features, dense.As[float32](weights), dense.As[float32](bias))
+	narrow, err := predictionGraph(b.Engine, features, dense.As[float32](weights),
+		dense.As[float32](bias))
 	return append(out, wide, narrow), err
 }
 
 // predictionGraph is the work of [predictions] as a graph of one type of numbers on an engine.
-func predictionGraph[T float32 | float64](e engine.Engine, features, weights, bias []T) (Contender, error) {
+func predictionGraph[T float32 | float64](e engine.Engine, features, weights,
+	bias []T) (Contender, error) {
 	const atOnce = 100
 	g := build.New("heads")
 	x := g.Input("x", onnx.TypeOf[T](), atOnce, dx)
 	z := g.Op("Gemm", []build.Ref{x, g.Param("w", onnx.NewTensor(weights, dx, len(bias))),
 		g.Param("c", onnx.NewTensor(bias, len(bias)))})
-	g.Output("p", g.ReduceMean(g.Softmax(g.Reshape(z, -1, len(bias)/classes, classes), 2), false, 1))
+	g.Output("p", g.ReduceMean(g.Softmax(g.Reshape(z, -1, len(bias)/classes, classes), 2), false,
+		1))
 	m, err := g.Model()
 	if err != nil {
 		return Contender{}, err

@@ -82,7 +82,7 @@ type Row struct {
 // Measure is the coverage and size of sets, means over the repeats in which the points prove the
 // level.
 type Measure struct {
-	Held      float64   `json:"held"`       // share of images of the clients' mixture whose set holds their class
+	Held      float64   `json:"held"`       // share of the mixture's images whose set holds their class
 	HeldError float64   `json:"held_error"` // its standard error
 	Equal     float64   `json:"equal"`      // the same where all classes have one share
 	Classes   []float64 `json:"classes"`    // the same by class
@@ -106,7 +106,8 @@ func (m *Measure) addAlike(o outcome, shares []float64) {
 			return
 		}
 	}
-	m.Alike = (m.Alike*float64(m.AlikeRepeats) + floats.Dot(shares, o.held)) / float64(m.AlikeRepeats+1)
+	m.Alike = (m.Alike*float64(m.AlikeRepeats) + floats.Dot(shares, o.held)) /
+		float64(m.AlikeRepeats+1)
 	m.AlikeRepeats++
 }
 

@@ -17,7 +17,8 @@ var FalseAttacks = []struct{ Name, Does string }{
 	{"wrong", "true images under the next class's name"},
 	{"half", "the same for half of the points, and the truth of the rest"},
 	{"easy", "points whose own class has probability 1"},
-	{"edge", "points whose own class has probability 0, as many as are not left out, and easy ones"},
+	{"edge", "points whose own class has probability 0, as many as are not left out, " +
+		"and easy ones"},
 }
 
 // FalseRow holds the measures of sets of the mixture where some clients send false points, means
@@ -55,7 +56,8 @@ func RunFalse(ctx context.Context, p *experiment.Prepared, o Options,
 		out = append(out, FalseRow{Calibrate: each, Attack: "none"})
 		for _, a := range FalseAttacks {
 			for tenths := 1; tenths <= 4; tenths++ {
-				out = append(out, FalseRow{Calibrate: each, Attack: a.Name, Bad: tenths * o.Clients / 10})
+				out = append(out, FalseRow{Calibrate: each, Attack: a.Name,
+					Bad: tenths * o.Clients / 10})
 			}
 		}
 	}

@@ -72,7 +72,9 @@ func roots(s mat.Symmetric) (root, inverse *mat.Dense) {
 	of := mat.NewDense(d, d, v.Data)
 	scaled := func(by func(float64) float64) *mat.Dense {
 		left := mat.NewDense(d, d, nil)
-		left.Apply(func(_, j int, x float64) float64 { return x * by(max(values[j], values[d-1]*1e-12)) },
+		left.Apply(func(_, j int, x float64) float64 {
+			return x * by(max(values[j], values[d-1]*1e-12))
+		},
 			of)
 		left.Mul(left, of.T())
 		return left

@@ -39,8 +39,8 @@ type Family struct {
 // Families are those that are measured: corruptions of two severities, turns by 0, 90, 180 and 270
 // degrees, of which one is left out in turn, and sources of digits.
 var Families = []Family{
-	{"corruptions", []string{"gaussian-noise", "gaussian-blur", "contrast", "brightness", "pixelate"},
-		[]int{2, 4}, 1},
+	{"corruptions", []string{"gaussian-noise", "gaussian-blur", "contrast", "brightness",
+		"pixelate"}, []int{2, 4}, 1},
 	{"rotation", []string{experiment.Rotation}, []int{0, 1, 2, 3}, 2},
 	{"digits", []string{"mnist", "digits", "digits8x8"}, []int{0}, 3},
 }
@@ -139,9 +139,9 @@ type bench struct {
 func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) {
 	b := &bench{Options: o, p: p, dx: p.Data.Clients.Dx, rows: map[string]*Row{}}
 	if p.Tools.Embedded == nil && (p.Tools.Conjugate == nil || p.Tools.Open == nil) {
-		return nil, fmt.Errorf("domains: one of the conjugate and the open predictor is missing for " +
-			"this data set; fmp train conjugate and fmp train open make them, and without both " +
-			"FMP reads moments")
+		return nil, fmt.Errorf("domains: one of the conjugate and the open predictor is " +
+			"missing for this data set; fmp train conjugate and fmp train open make them, and " +
+			"without both FMP reads moments")
 	}
 	for i := range p.Data.Shifts {
 		s := &p.Data.Shifts[i]
@@ -201,7 +201,8 @@ func (b *bench) embedded(ctx context.Context, features []float32) ([]float32, er
 func (b *bench) fold(ctx context.Context, repeat int, of, tests []domain, known bool) error {
 	for i := range tests {
 		tests[i].seen, tests[i].unlabelled = nil, nil
-		for _, at := range rng.New(b.Seed, "domains", repeat).Perm(len(tests[i].shift.Labels) / 2)[:Unlabelled] {
+		for _, at := range rng.New(b.Seed, "domains", repeat).Perm(len(tests[i].shift.Labels) /
+			2)[:Unlabelled] {
 			tests[i].seen = append(tests[i].seen, tests[i].shift.Features[at*b.dx:][:b.dx]...)
 			tests[i].unlabelled = append(tests[i].unlabelled, tests[i].rows[at*b.dx:][:b.dx]...)
 		}
@@ -217,7 +218,8 @@ func (b *bench) fold(ctx context.Context, repeat int, of, tests []domain, known 
 	if err := fmp(ctx, clients, tests, repeat, known); err != nil {
 		return err
 	}
-	if clients, err = b.clients(of, repeat, func(d domain) []float32 { return d.rows }); err != nil {
+	if clients, err = b.clients(of, repeat,
+		func(d domain) []float32 { return d.rows }); err != nil {
 		return err
 	}
 	return b.rivals(ctx, clients, tests, repeat, known)
@@ -316,8 +318,9 @@ func (b *bench) posterior(ctx context.Context, clients []*point.Set, tests []dom
 		if scope != posterior.ScopeAuto {
 			name += ", " + scope + " scope"
 		}
-		in := posterior.Input{Conjugate: k, ClassMeans: means, Named: b.Named, Open: open, Soft: soft, Scope: scope,
-			Samples: b.Samples, Honesty: true, Seed: b.Seed, Stream: stream, Threads: b.Threads}
+		in := posterior.Input{Conjugate: k, ClassMeans: means, Named: b.Named, Open: open,
+			Soft: soft, Scope: scope, Samples: b.Samples, Honesty: true, Seed: b.Seed,
+			Stream: stream, Threads: b.Threads}
 		if err := b.views(ctx, name, func(client int, alike bool) (*posterior.Result, error) {
 			in.For, in.Alike = client, alike
 			t, err := posterior.New(in)

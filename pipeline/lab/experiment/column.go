@@ -35,9 +35,13 @@ var Columns = []Column{
 	{"joint_nll_random", of(joint, func(j *metric.Joint) *float64 { return &j.Random })},
 	{"aurc", of(uncertainty, func(u *metric.Uncertainty) *float64 { return &u.AURC })},
 	{"class_ece", of(uncertainty, func(u *metric.Uncertainty) *float64 { return &u.ClassECE })},
-	{"adaptive_ece", of(uncertainty, func(u *metric.Uncertainty) *float64 { return &u.AdaptiveECE })},
+	{"adaptive_ece", of(uncertainty, func(u *metric.Uncertainty) *float64 {
+		return &u.AdaptiveECE
+	})},
 	{"entropy", of(uncertainty, func(u *metric.Uncertainty) *float64 { return &u.Entropy })},
-	{"disagreement", of(uncertainty, func(u *metric.Uncertainty) *float64 { return &u.Disagreement })},
+	{"disagreement", of(uncertainty, func(u *metric.Uncertainty) *float64 {
+		return &u.Disagreement
+	})},
 	{temperature, func(r *Record) any { return r.Temperature }},
 	{"coverage_top", of(coverage, func(c *score.Coverage) *float64 { return &c.Top })},
 	{"coverage_uncertain", of(coverage, func(c *score.Coverage) *float64 { return c.Uncertain })},

@@ -157,8 +157,8 @@ func (c *Config) Validate() error {
 	}
 	s := c.Dataset.Splits
 	if sum := s.Extractor + s.Corpus + s.Clients; sum > 1+1e-9 {
-		fail("dataset.splits", fmt.Sprintf("%g + %g + %g = %g", s.Extractor, s.Corpus, s.Clients, sum),
-			"a sum of at most 1", "make a part smaller: the parts are disjoint")
+		fail("dataset.splits", fmt.Sprintf("%g + %g + %g = %g", s.Extractor, s.Corpus,
+			s.Clients, sum), "a sum of at most 1", "make a part smaller: the parts are disjoint")
 	}
 	if len(c.Extractor.Mean) != len(c.Extractor.Std) {
 		fail("extractor.mean and extractor.std",
@@ -184,7 +184,9 @@ func (c *Config) Validate() error {
 		}
 	}
 	for i, name := range c.Scores.Other {
-		again := func(s string) bool { return label(s) == label(name) || dataset.Same(s, name, c.Dataset.Dir) }
+		again := func(s string) bool {
+			return label(s) == label(name) || dataset.Same(s, name, c.Dataset.Dir)
+		}
 		if name == "" || c.sameSet(name) || slices.ContainsFunc(c.Scores.Other[:i], again) {
 			fail("scores.other", c.Scores.Other,
 				"other data sets of different names, inverted and noise, each once",
@@ -211,7 +213,8 @@ func (c *Config) checkScope(fail func(key string, value any, allowed, next strin
 	if c.Posterior.Calibrate > 0 && (c.Protocol != "shared" || !c.OpenScope()) {
 		fail("posterior.calibrate", c.Posterior.Calibrate,
 			"0 with another protocol than shared, and in closed scope",
-			"calibration points choose the temperature themselves, where the corpus lacks the classes")
+			"calibration points choose the temperature themselves, where the corpus "+
+				"lacks the classes")
 	}
 }
 

@@ -27,8 +27,8 @@ func (d *Directory) Files() (map[string][]byte, error) {
 	return out, nil
 }
 
-// Deliver writes the files of a run made elsewhere into a directory that has none, which [Open] then
-// finds finished. Files of a run with another identity than m, the manifest of the run with
+// Deliver writes the files of a run made elsewhere into a directory that has none, which [Open]
+// then finds finished. Files of a run with another identity than m, the manifest of the run with
 // settings c here, are refused, and nothing of them is written.
 func Deliver(path string, files map[string][]byte, c Config, m Manifest) error {
 	made, err := parseManifest(files[RunFile])
@@ -36,8 +36,8 @@ func Deliver(path string, files map[string][]byte, c Config, m Manifest) error {
 		return fmt.Errorf("run directory %s: %s of a worker: %w", path, RunFile, err)
 	}
 	if made.Identity != m.Identity {
-		return fmt.Errorf("run directory %s: a worker made another run (%s): give it the data, models "+
-			"and release of this machine", path, differences(path, made, c, m))
+		return fmt.Errorf("run directory %s: a worker made another run (%s): give it the "+
+			"data, models and release of this machine", path, differences(path, made, c, m))
 	}
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return fmt.Errorf("run directory: %w", err)

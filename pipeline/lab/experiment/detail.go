@@ -180,7 +180,8 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(entropy[a], entropy[b]) })
 	easy := firsts()
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(disagreement[b], disagreement[a]) })
+	slices.SortStableFunc(order,
+		func(a, b int) int { return cmp.Compare(disagreement[b], disagreement[a]) })
 	hard := firsts()
 	chosen := append(slices.Clone(easy), hard...)
 	var few []float32
@@ -194,13 +195,14 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 	}
 	out := make([]Example, len(chosen))
 	for k, i := range chosen {
-		x := Example{Index: i, Label: p.Data.TestLabels[i], Mean: a.Mean.Row(i), Entropy: entropy[i],
-			Disagreement: disagreement[i], Samples: make([][]float64, len(e))}
+		x := Example{Index: i, Label: p.Data.TestLabels[i], Mean: a.Mean.Row(i),
+			Entropy: entropy[i], Disagreement: disagreement[i], Samples: make([][]float64, len(e))}
 		x.Top = make([]int, classes)
 		for j := range x.Top {
 			x.Top[j] = j
 		}
-		slices.SortStableFunc(x.Top, func(a, b int) int { return cmp.Compare(x.Mean[b], x.Mean[a]) })
+		slices.SortStableFunc(x.Top,
+			func(a, b int) int { return cmp.Compare(x.Mean[b], x.Mean[a]) })
 		x.Top = x.Top[:min(topClasses, classes)]
 		for s := range e {
 			for _, c := range x.Top {
@@ -261,7 +263,8 @@ func (d *Detail) view(ctx context.Context, p *Prepared, t *rival.Task, stream st
 	var basis mat.Dense
 	pc.VectorsTo(&basis)
 	vars := pc.VarsTo(nil)
-	if sum := floats.Sum(vars); sum > 0 { // otherwise all rows are equal, and no axis explains anything
+	// Otherwise all rows are equal, and no axis explains anything.
+	if sum := floats.Sum(vars); sum > 0 {
 		for k := range d.View.Explained {
 			d.View.Explained[k] = vars[k] / sum
 		}

@@ -84,8 +84,8 @@ func Identity(c Config, models, data map[string]string) (string, error) {
 
 // deciding returns c without the settings that [Identity] leaves out.
 func (c Config) deciding() Config {
-	c.Output.Dir, c.Engine.Threads, c.Engine.Library, c.Dataset.Dir, c.Dataset.Bad, c.Extractor.Batch =
-		"", 0, "", "", "", 0
+	c.Output.Dir, c.Engine.Threads, c.Engine.Library, c.Dataset.Dir, c.Dataset.Bad,
+		c.Extractor.Batch = "", 0, "", "", "", 0
 	for _, path := range c.models() { // their digests are in the manifest's models
 		*path = ""
 	}
@@ -132,10 +132,12 @@ func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 	old, err := ReadManifest(path)
 	switch {
 	case err == nil && old.Identity != m.Identity:
-		return nil, fmt.Errorf("run directory %s holds another run (%s): give --out another folder, or "+
-			"the same settings to resume it%s", path, differences(path, old, c, m), modelsOf(old, m))
+		return nil, fmt.Errorf("run directory %s holds another run (%s): give --out "+
+			"another folder, or the same settings to resume it%s", path,
+			differences(path, old, c, m), modelsOf(old, m))
 	case errors.Is(err, fs.ErrNotExist):
-		if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return !unfinished(e.Name(), RunFile) }) {
+		if slices.ContainsFunc(entries,
+			func(e os.DirEntry) bool { return !unfinished(e.Name(), RunFile) }) {
 			return nil,
 				fmt.Errorf("run directory %s holds files and no run: give --out a new or "+
 					"empty folder", path)
@@ -221,8 +223,8 @@ func (d *Directory) take() error {
 		return fmt.Errorf("run directory: %w", err)
 	}
 	if !ok {
-		return fmt.Errorf("run directory %s: another fmp is at work in it; wait for that one, or give "+
-			"--out another folder", d.Path)
+		return fmt.Errorf("run directory %s: another fmp is at work in it; wait for that "+
+			"one, or give --out another folder", d.Path)
 	}
 	d.lock = lock
 	return nil
@@ -403,8 +405,8 @@ func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 	rs := sortRecords(d.records, cells)
 	if len(rs) != len(cells) {
 		return nil,
-			fmt.Errorf("run directory %s: %d of %d cells are finished; run the same command again to "+
-				"finish the rest", d.Path, len(rs), len(cells))
+			fmt.Errorf("run directory %s: %d of %d cells are finished; run the same "+
+				"command again to finish the rest", d.Path, len(rs), len(cells))
 	}
 	data, err := encodeRecords(rs)
 	if err != nil {
@@ -533,16 +535,17 @@ func ReadResults(dir string) ([]Record, error) {
 		return nil, err
 	}
 	if lacks := c.lacking(m.Methods, rs); !whole || len(rs) == 0 || len(lacks) > 0 {
-		return nil, fmt.Errorf("%s: the file is damaged: %d records are whole, %d or more are missing; fmp run with "+
-			"the settings of %s and --out %s computes them", path, len(rs), max(1, len(lacks)), ConfigFile, dir)
+		return nil, fmt.Errorf("%s: the file is damaged: %d records are whole, %d or more are "+
+			"missing; fmp run with the settings of %s and --out %s computes them", path, len(rs),
+			max(1, len(lacks)), ConfigFile, dir)
 	}
 	more, err := readOutside(dir)
 	if err != nil {
 		return nil, err
 	}
 	if lacks := c.lacking(nil, slices.Concat(rs, more)); len(lacks) > 0 {
-		return nil, fmt.Errorf("%s: the file is damaged: it lacks %s; remove it, and score the predictions again",
-			filepath.Join(dir, OutsideFile), lacks[0])
+		return nil, fmt.Errorf("%s: the file is damaged: it lacks %s; remove it, and score the "+
+			"predictions again", filepath.Join(dir, OutsideFile), lacks[0])
 	}
 	return append(rs, more...), nil
 }
@@ -583,8 +586,8 @@ func writeJSON(path string, v any) error {
 func modelsOf(old *Manifest, m Manifest) string {
 	for k, is := range m.Models {
 		if old.Models[k] != is {
-			return fmt.Sprintf(" and its own models: those of fmp %s, or the files that its settings name",
-				cmp.Or(old.Versions["fmp"], "of its day"))
+			return fmt.Sprintf(" and its own models: those of fmp %s, or the files that its "+
+				"settings name", cmp.Or(old.Versions["fmp"], "of its day"))
 		}
 	}
 	return ""
@@ -614,8 +617,8 @@ func differences(dir string, old *Manifest, c Config, m Manifest) string {
 		slices.Sort(keys)
 		for _, k := range slices.Compact(keys) {
 			if d.was[k] != d.is[k] {
-				out = append(out, fmt.Sprintf(d.text+" %.12s there and %.12s here", k, cmp.Or(d.was[k], "none"),
-					cmp.Or(d.is[k], "none")))
+				out = append(out, fmt.Sprintf(d.text+" %.12s there and %.12s here", k,
+					cmp.Or(d.was[k], "none"), cmp.Or(d.is[k], "none")))
 			}
 		}
 	}

@@ -57,20 +57,22 @@ func ParseGrid(data []byte) (*Grid, error) {
 	}
 	known := option.Keys[Config]()
 	if _, set := valueAt(g.Settings, []string{"output", "dir"}); set {
-		return nil, errors.New("grid: settings: output.dir is the grid's own, given by --out: leave it out")
+		return nil, errors.New("grid: settings: output.dir is the grid's own, given by " +
+			"--out: leave it out")
 	}
 	total := 1
 	for _, k := range slices.Sorted(maps.Keys(g.Vary)) {
 		if strings.HasPrefix(k, "output.") {
-			return nil, fmt.Errorf("grid: vary has %q, and output is the grid's own, given by --out: leave it out", k)
+			return nil, fmt.Errorf("grid: vary has %q, and output is the grid's own, given by "+
+				"--out: leave it out", k)
 		}
 		if !slices.Contains(known, k) {
 			return nil, fmt.Errorf("grid: vary has no setting %q; `fmp config` lists them%s", k,
 				suggest.DidYouMean(k, known))
 		}
 		if _, set := valueAt(g.Settings, strings.Split(k, ".")); set {
-			return nil, fmt.Errorf("grid: %s stands under settings and under vary, which would take its place: leave "+
-				"one out", k)
+			return nil, fmt.Errorf("grid: %s stands under settings and under vary, which would "+
+				"take its place: leave one out", k)
 		}
 		seen := map[string]bool{}
 		for _, v := range g.Vary[k] {

@@ -26,9 +26,9 @@ const HeldFile = "held.npz"
 type held struct {
 	score.Test
 	dx, classes int
-	// order holds, for every row of the splits' test features, its index among the test images. It is
-	// drawn from the run's seed: equal runs have equal ones on every processor, and images that come
-	// class by class do not tell their labels.
+	// order holds, for every row of the splits' test features, its index among the test images. It
+	// is drawn from the run's seed: equal runs have equal ones on every processor, and images that
+	// come class by class do not tell their labels.
 	order []int
 }
 
@@ -49,10 +49,11 @@ func (p *Prepared) hold(ctx context.Context, dir *Directory) (*held, error) {
 	}
 	dx := p.Data.Clients.Dx
 	order := rng.New(p.Config.Seed, "splits").Perm(len(test.Labels))
-	arrays := map[string]*onnx.Tensor{"features": onnx.NewTensor(test.Features, len(test.Labels), dx),
-		"labels": indices(test.Labels), "order": indices(order),
+	arrays := map[string]*onnx.Tensor{"features": onnx.NewTensor(test.Features, len(test.Labels),
+		dx), "labels": indices(test.Labels), "order": indices(order),
 		"classes": onnx.Vector(int64(p.Data.Clients.C))}
-	for name, head := range map[string]*posterior.Theta{"limit": test.Limit, "regression": test.Regression} {
+	for name, head := range map[string]*posterior.Theta{"limit": test.Limit,
+		"regression": test.Regression} {
 		if head != nil {
 			arrays[name] = onnx.NewTensor(head.W, head.D, head.C)
 		}
@@ -61,8 +62,8 @@ func (p *Prepared) hold(ctx context.Context, dir *Directory) (*held, error) {
 	return h, npy.SaveArchive(dir.file(HeldFile), arrays)
 }
 
-// tests returns the arrays of the splits' test rows. The features are those that are held, as another
-// processor may compute them with other bits.
+// tests returns the arrays of the splits' test rows. The features are those that are held, as
+// another processor may compute them with other bits.
 func (h *held) tests() map[string]*onnx.Tensor {
 	rows := make([]float32, 0, len(h.Features))
 	for _, i := range h.order {
@@ -84,8 +85,8 @@ func readHeld(dir string) (*held, error) {
 	arrays, err := npy.LoadArchive(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("run directory %s has no %s: give its `fmp run` once more with "+
-			"--export-splits, which writes it, by the program and the models that made the run, as others "+
-			"make another run: %w", dir, HeldFile, err)
+			"--export-splits, which writes it, by the program and the models that made the "+
+			"run, as others make another run: %w", dir, HeldFile, err)
 	}
 	if err != nil {
 		return nil, err
@@ -94,8 +95,8 @@ func readHeld(dir string) (*held, error) {
 	if err != nil {
 		return nil,
 			fmt.Errorf(
-				"%s: %w; remove it, and give the `fmp run` once more with --export-splits and a new folder",
-				path, err)
+				"%s: %w; remove it, and give the `fmp run` once more with --export-splits "+
+					"and a new folder", path, err)
 	}
 	return h, nil
 }
@@ -117,8 +118,8 @@ func parseHeld(arrays map[string]*onnx.Tensor) (*held, error) {
 	if h.dx = arrays["features"].Shape[1]; len(labels) != n || len(order) != n || n == 0 ||
 		h.dx == 0 || len(classes) != 1 ||
 		classes[0] < 2 || classes[0] > dataset.MaxClasses {
-		return nil, fmt.Errorf("%d rows of %d features, %d labels, %d in order, classes %v", n, h.dx,
-			len(labels), len(order), classes)
+		return nil, fmt.Errorf("%d rows of %d features, %d labels, %d in order, classes %v", n,
+			h.dx, len(labels), len(order), classes)
 	}
 	h.classes = int(classes[0])
 	seen := make([]bool, n)
@@ -135,7 +136,8 @@ func parseHeld(arrays map[string]*onnx.Tensor) (*held, error) {
 	if h.Features = features; !finite(features) {
 		return nil, fmt.Errorf("a feature is not finite")
 	}
-	for name, to := range map[string]**posterior.Theta{"limit": &h.Limit, "regression": &h.Regression} {
+	for name, to := range map[string]**posterior.Theta{"limit": &h.Limit,
+		"regression": &h.Regression} {
 		if arrays[name] == nil {
 			continue
 		}
@@ -160,8 +162,8 @@ func array[T onnx.Element](arrays map[string]*onnx.Tensor, name string, rank int
 	}
 	data, ok := t.Data.([]T)
 	if !ok || len(t.Shape) != rank {
-		return nil, fmt.Errorf("array %q is %v of shape %v; want %v of rank %d", name, t.DType, t.Shape,
-			onnx.TypeOf[T](), rank)
+		return nil, fmt.Errorf("array %q is %v of shape %v; want %v of rank %d", name,
+			t.DType, t.Shape, onnx.TypeOf[T](), rank)
 	}
 	return data, nil
 }

@@ -127,7 +127,8 @@ func (k *keeper) keep(ctx context.Context, cell Cell, t *rival.Task, rows [][]in
 		o.L2, o.Fresh = s.L2, k.Config.Predictor.Fresh
 	}
 	for i, r := range rows {
-		o.Clients = append(o.Clients, models.OriginClient{Name: fmt.Sprint("client ", i), N: len(r)})
+		o.Clients = append(o.Clients,
+			models.OriginClient{Name: fmt.Sprint("client ", i), N: len(r)})
 	}
 	classifier, err := res.Classifier(ctx, k.features, false, k.manifest, o)
 	if err != nil {

@@ -32,7 +32,8 @@ type Summary struct {
 const maxListDepth = 4
 
 // List returns the run directories in and below root, in the order of their paths, those that links
-// lead to from elsewhere among them. It does not search inside a run directory, nor further behind a link.
+// lead to from elsewhere among them. It does not search inside a run directory, nor further behind
+// a link.
 func List(root string) ([]Summary, error) {
 	var out []Summary
 	real, err := resolved(root) // a walk does not follow its root where that is a link
@@ -115,8 +116,8 @@ func Summarise(path string) (*Summary, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run directory %s: %w", path, err)
 	}
-	s := &Summary{Path: path, Identity: m.Identity, Dataset: c.Dataset.Label(), Extractor: "shipped",
-		Seeds: c.Seeds, Cells: len(cells), Manifest: m}
+	s := &Summary{Path: path, Identity: m.Identity, Dataset: c.Dataset.Label(),
+		Extractor: "shipped", Seeds: c.Seeds, Cells: len(cells), Manifest: m}
 	if name := m.Files["extractor"]; name != "" {
 		s.Extractor = name
 	}

@@ -32,8 +32,8 @@ const OutsideFile = "outside.jsonl"
 type Outside struct {
 	// Path is a .npz file with an array for every task of the run, of its name: probabilities (N x
 	// C, or S x N x C for S posterior samples) of the N rows of test.npz, or, as NAME-heads, heads
-	// on the features (S x (dx+1) x C, the bias last). An array test_sha256, where there is one, holds
-	// the digest of test.npz (32 bytes, uint8), which must be that of the run.
+	// on the features (S x (dx+1) x C, the bias last). An array test_sha256, where there is one,
+	// holds the digest of test.npz (32 bytes, uint8), which must be that of the run.
 	Path string
 	// Name is the method's name in tables, Group its group; default one-shot federated.
 	Name  string
@@ -60,7 +60,8 @@ func (o *Outside) check() error {
 	if _, err := rival.Lookup(o.Name); err == nil {
 		return fmt.Errorf("name %q: a method of this program has that name; give another", o.Name)
 	}
-	if !slices.Contains([]rival.Group{rival.Local, rival.Centralised, rival.OneShot, rival.Baseline}, o.Group) {
+	if !slices.Contains([]rival.Group{rival.Local, rival.Centralised, rival.OneShot,
+		rival.Baseline}, o.Group) {
 		return fmt.Errorf("group %q: allowed are %q, %q, %q and %q", o.Group, rival.Local,
 			rival.Centralised, rival.OneShot, rival.Baseline)
 	}
@@ -108,8 +109,9 @@ func ScoreOutside(ctx context.Context, dir string, o Outside) (notes []string, e
 		return nil, fmt.Errorf("predictions %s: %w", o.Path, err)
 	}
 	if !tied {
-		notes = append(notes, fmt.Sprintf("nothing ties the order of the rows of %s to this run's test.npz: an "+
-			"array %q with that file's sha256 in it would", filepath.Base(o.Path), tieArray))
+		notes = append(notes, fmt.Sprintf("nothing ties the order of the rows of %s to this "+
+			"run's test.npz: an array %q with that file's sha256 in it would",
+			filepath.Base(o.Path), tieArray))
 	}
 	var rs []Record
 	for _, t := range tasks {
@@ -130,8 +132,8 @@ func ScoreOutside(ctx context.Context, dir string, o Outside) (notes []string, e
 	return notes, o.keep(d, rs)
 }
 
-// ties reports whether predictions carry the digest of the splits' test rows; another one is an error.
-// Heads alone have no rows to be tied.
+// ties reports whether predictions carry the digest of the splits' test rows; another one is an
+// error. Heads alone have no rows to be tied.
 func (h *held) ties(arrays map[string]*onnx.Tensor) (bool, error) {
 	if arrays[tieArray] == nil {
 		for name := range arrays {
@@ -150,9 +152,9 @@ func (h *held) ties(arrays map[string]*onnx.Tensor) (bool, error) {
 		return false, err
 	}
 	if !bytes.Equal(got, want) {
-		return false, fmt.Errorf("array %q is %x and the run's test.npz has %x: they were made from the splits of "+
-			"another run directory, whose rows may be other images; predict from this one's (--export-splits)",
-			tieArray, got, want)
+		return false, fmt.Errorf("array %q is %x and the run's test.npz has %x: they were made "+
+			"from the splits of another run directory, whose rows may be other images; predict "+
+			"from this one's (--export-splits)", tieArray, got, want)
 	}
 	return true, nil
 }
@@ -183,8 +185,8 @@ func (o *Outside) read(h *held, tasks []SplitTask) (map[string]*onnx.Tensor, str
 	for name := range arrays {
 		if !slices.Contains(known, name) {
 			return nil, "", fmt.Errorf(
-				"predictions %s: array %q is of no task of the run; tasks are %q to %q", o.Path, name,
-				tasks[0].Name, tasks[len(tasks)-1].Name)
+				"predictions %s: array %q is of no task of the run; tasks are %q to %q", o.Path,
+				name, tasks[0].Name, tasks[len(tasks)-1].Name)
 		}
 	}
 	return arrays, digest, nil
@@ -227,15 +229,17 @@ func (o *Outside) score(ctx context.Context, h *held, arrays map[string]*onnx.Te
 	return out, err
 }
 
-// samples returns the finite numbers of an array of at most [maxMembers] posterior samples of rows x
-// columns, or of one, and the number of samples; want says in words which shape is wanted.
+// samples returns the finite numbers of an array of at most [maxMembers] posterior samples of rows
+// x columns, or of one, and the number of samples; want says in words which shape is wanted.
 func samples(t *onnx.Tensor, rows, columns int, want string) (v []float64, n int, err error) {
 	shape := t.Shape
 	if len(shape) == 2 {
 		shape = []int{1, shape[0], shape[1]}
 	}
-	if len(shape) != 3 || shape[0] < 1 || shape[0] > maxMembers || shape[1] != rows || shape[2] != columns {
-		return nil, 0, fmt.Errorf("shape %v; want %s with S of at most %d", t.Shape, want, maxMembers)
+	if len(shape) != 3 || shape[0] < 1 || shape[0] > maxMembers || shape[1] != rows ||
+		shape[2] != columns {
+		return nil, 0, fmt.Errorf("shape %v; want %s with S of at most %d", t.Shape,
+			want, maxMembers)
 	}
 	switch of := t.Data.(type) {
 	case []float64:
@@ -255,7 +259,8 @@ func samples(t *onnx.Tensor, rows, columns int, want string) (v []float64, n int
 // images. Rows are divided by their sums.
 func (h *held) probabilities(t *onnx.Tensor) ([]*metric.Probabilities, error) {
 	n := len(h.Labels)
-	v, members, err := samples(t, n, h.classes, fmt.Sprintf("%d x %d, or S x %[1]d x %d", n, h.classes))
+	v, members, err := samples(t, n, h.classes,
+		fmt.Sprintf("%d x %d, or S x %[1]d x %d", n, h.classes))
 	if err != nil {
 		return nil, err
 	}
@@ -267,7 +272,8 @@ func (h *held) probabilities(t *onnx.Tensor) ([]*metric.Probabilities, error) {
 			sum := 0.0
 			for _, x := range from {
 				if x < 0 {
-					return nil, fmt.Errorf("row %d has a probability of %v; want none below 0", i, x)
+					return nil, fmt.Errorf("row %d has a probability of %v; want none "+
+						"below 0", i, x)
 				}
 				sum += x
 			}
@@ -307,15 +313,16 @@ func (o *Outside) keep(d *Directory, rs []Record) error {
 		return err
 	}
 	same := func(r Record) bool { return r.Method == o.Name }
-	if i := slices.IndexFunc(all, func(r Record) bool { return !same(r) && strings.EqualFold(r.Method, o.Name) }); i >= 0 {
-		return fmt.Errorf("run directory %s: it has figures under the name %s, which differs from %s in its case "+
-			"alone; give another name", d.Path, all[i].Method, o.Name)
+	if i := slices.IndexFunc(all,
+		func(r Record) bool { return !same(r) && strings.EqualFold(r.Method, o.Name) }); i >= 0 {
+		return fmt.Errorf("run directory %s: it has figures under the name %s, which differs "+
+			"from %s in its case alone; give another name", d.Path, all[i].Method, o.Name)
 	}
 	if i := slices.IndexFunc(all, same); i >= 0 && !o.Replace && (all[i].Origin != rs[0].Origin ||
 		all[i].Group != rs[0].Group || all[i].UploadBytes != rs[0].UploadBytes) {
-		return fmt.Errorf("run directory %s: it has figures under the name %s, from %s (%s, uploads of %v bytes); "+
-			"give another name, or --replace", d.Path, o.Name, all[i].Origin, all[i].Group,
-			all[i].UploadBytes)
+		return fmt.Errorf("run directory %s: it has figures under the name %s, from %s (%s, "+
+			"uploads of %v bytes); give another name, or --replace", d.Path, o.Name, all[i].Origin,
+			all[i].Group, all[i].UploadBytes)
 	}
 	all = append(slices.DeleteFunc(all, same), rs...)
 	sorting.Stably(all, func(a, b Record) int { return cmp.Compare(a.Method, b.Method) })
@@ -338,8 +345,8 @@ func readOutside(dir string) ([]Record, error) {
 		return nil, err
 	}
 	if !whole {
-		return nil, fmt.Errorf("%s: the file is damaged: its last line is cut; remove it, and score the "+
-			"predictions again", path)
+		return nil, fmt.Errorf("%s: the file is damaged: its last line is cut; remove it, "+
+			"and score the predictions again", path)
 	}
 	for _, r := range rs {
 		if o := (Outside{Name: r.Method, Group: rival.Group(r.Group)}); r.Origin == "" ||

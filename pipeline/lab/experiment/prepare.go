@@ -101,10 +101,10 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progr
 	p.Extractor, p.Stats, p.Data = l.Extractor, l.Features.Stats, l.data
 	if have := p.Data.Clients.Len(); least > have {
 		part := c.TaskSplits().Clients
-		return nil, fmt.Errorf("federation.clients and federation.points are %d clients of %d points "+
-			"and the clients' part has %d images, %v of the training images: lower them, take %.0f "+
-			"training images, or enlarge dataset.splits.clients", c.Federation.Clients,
-			c.Federation.Points, have, part, math.Ceil(float64(least)/part))
+		return nil, fmt.Errorf("federation.clients and federation.points are %d clients "+
+			"of %d points and the clients' part has %d images, %v of the training images: lower "+
+			"them, take %.0f training images, or enlarge dataset.splits.clients",
+			c.Federation.Clients, c.Federation.Points, have, part, math.Ceil(float64(least)/part))
 	}
 	p.Images = &l.Set.Test.Images
 	p.Tools.Shared = s
@@ -132,16 +132,16 @@ type modelManifests struct{ predictor, embedding, open, conjugate, private model
 func (p *Prepared) models(eng engine.Engine, l *loaded) (from modelManifests, err error) {
 	c, behind := &p.Config, l.Behind()
 	dx, classes := l.Features.Dx, len(l.Set.Classes)
-	p.Predictor, from.predictor, err = p.model(models.KindPredictor, c.Predictor.Model, c.Dataset.Name,
-		behind, func() (*onnx.Model, error) {
+	p.Predictor, from.predictor, err = p.model(models.KindPredictor, c.Predictor.Model,
+		c.Dataset.Name, behind, func() (*onnx.Model, error) {
 			return models.NewPredictor(models.PredictorConfig{Dx: dx, C: classes,
 				Fresh: c.Predictor.Fresh}, c.Seed)
 		})
 	if err != nil {
 		return from, err
 	}
-	p.Embedding, from.embedding, err = p.model(models.KindEmbedding, c.Embedding.Model, c.Dataset.Name,
-		behind, func() (*onnx.Model, error) {
+	p.Embedding, from.embedding, err = p.model(models.KindEmbedding, c.Embedding.Model,
+		c.Dataset.Name, behind, func() (*onnx.Model, error) {
 			return models.NewEmbedding(models.EmbeddingConfig{Dx: dx, C: classes,
 				Size: c.Embedding.Size}, c.Seed)
 		})
@@ -149,8 +149,9 @@ func (p *Prepared) models(eng engine.Engine, l *loaded) (from modelManifests, er
 		return from, err
 	}
 	if em := from.embedding; c.Embedding.Size != 0 && c.Embedding.Size != em.S {
-		return from, fmt.Errorf("setting embedding.size is %d and the embedding %s makes %d points; "+
-			"leave the setting at 0, or give another model", c.Embedding.Size, em.Source, em.S)
+		return from, fmt.Errorf("setting embedding.size is %d and the embedding %s "+
+			"makes %d points; leave the setting at 0, or give another model", c.Embedding.Size,
+			em.Source, em.S)
 	}
 	c.Embedding.Size = from.embedding.S
 
@@ -235,7 +236,8 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 	l := &loaded{}
 	var shifts []score.Shift
 	l.Images, err = corpus.Read(ctx, s, eng, told, func(r *corpus.Images) (err error) {
-		shifts, l.others, err = c.Scores.shifts(ctx, c, r.Set, r.Extractor, r.Features.Stats, progress)
+		shifts, l.others, err = c.Scores.shifts(ctx, c, r.Set, r.Extractor,
+			r.Features.Stats, progress)
 		return err
 	})
 	if err != nil {
@@ -266,8 +268,8 @@ func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (
 		images = l.data.Corpus.Len()
 	}
 	l.Features.Notes = append(l.Features.Notes,
-		fmt.Sprintf("open scope: the corpus is %d images of %d classes of %s, none of them the tasks'",
-			images, len(from.Set.Classes), c.corpus().Label()))
+		fmt.Sprintf("open scope: the corpus is %d images of %d classes of %s, none of "+
+			"them the tasks'", images, len(from.Set.Classes), c.corpus().Label()))
 	return l, nil
 }
 
@@ -279,8 +281,8 @@ func (c *Config) checkClasses(tasks, known []string) error {
 	for _, name := range tasks {
 		if slices.Contains(known, name) {
 			return fmt.Errorf("class %s is among the tasks' (dataset.classes %q) and the corpus's "+
-				"(corpus.classes %q); in open scope tasks are of classes that the corpus lacks", name,
-				c.Dataset.Classes, c.corpus().Classes)
+				"(corpus.classes %q); in open scope tasks are of classes that the corpus lacks",
+				name, c.Dataset.Classes, c.corpus().Classes)
 		}
 	}
 	return nil
@@ -303,9 +305,9 @@ func (l *loaded) tuning(ctx context.Context, c Config, s corpus.Source, from *co
 	same := c.sameSet(s.Dataset.Name)
 	for _, name := range own.Set.Classes {
 		if slices.Contains(from.Set.Classes, name) || same && slices.Contains(l.Set.Classes, name) {
-			return fmt.Errorf("class %s of tuning.classes %q is the corpus's (%q) or the tasks' (%q); "+
-				"give classes that neither has", name, c.Tuning.Classes, c.Corpus.Classes,
-				c.Dataset.Classes)
+			return fmt.Errorf("class %s of tuning.classes %q is the corpus's (%q) or the "+
+				"tasks' (%q); give classes that neither has", name, c.Tuning.Classes,
+				c.Corpus.Classes, c.Dataset.Classes)
 		}
 	}
 	if l.data.Tuning, err = own.Bank(own.Features.Splits.Clients); err != nil {
@@ -390,8 +392,8 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine,
 	return models.Manifest{}, p.withoutPredictor(c, note)
 }
 
-// withImages returns a predictor with the corpus's images. Of fewer than a round wants FMP-one, which
-// alone reads them, is left out: an error where it was asked for, and a note otherwise.
+// withImages returns a predictor with the corpus's images. Of fewer than a round wants FMP-one,
+// which alone reads them, is left out: an error where it was asked for, and a note otherwise.
 func (p *Prepared) withImages(c *Config, m *onnx.Model, b *task.Bank) (*onnx.Model, error) {
 	v, _, err := models.ConjugateValues(m)
 	if err != nil {
@@ -408,11 +410,11 @@ func (p *Prepared) withImages(c *Config, m *onnx.Model, b *task.Bank) (*onnx.Mod
 	if !slices.ContainsFunc(all, is) {
 		return m, nil
 	}
-	why := fmt.Sprintf("of the corpus's %d images in %d classes and %d coordinates it reads fewer than %d of "+
-		"each class", b.Len(), v.C, v.K, models.LeastImages)
+	why := fmt.Sprintf("of the corpus's %d images in %d classes and %d coordinates it reads "+
+		"fewer than %d of each class", b.Len(), v.C, v.K, models.LeastImages)
 	if len(c.Methods) > 0 {
-		return nil, fmt.Errorf("setting methods: FMP-one: %s: enlarge dataset.splits.corpus, or leave the "+
-			"method out", why)
+		return nil, fmt.Errorf("setting methods: FMP-one: %s: enlarge dataset.splits.corpus, "+
+			"or leave the method out", why)
 	}
 	for _, m := range slices.DeleteFunc(all, is) {
 		c.Methods = append(c.Methods, m.Info().Name)
@@ -421,9 +423,9 @@ func (p *Prepared) withImages(c *Config, m *onnx.Model, b *task.Bank) (*onnx.Mod
 	return m, nil
 }
 
-// withNames leaves out the methods that name a task's classes by the corpus's where these are fewer,
-// and notes which; where the settings name methods (given), it is an error. In open scope tuning
-// tasks take their classes from the corpus, and methods know the rest ([leaveOut]).
+// withNames leaves out the methods that name a task's classes by the corpus's where these are
+// fewer, and notes which; where the settings name methods (given), it is an error. In open scope
+// tuning tasks take their classes from the corpus, and methods know the rest ([leaveOut]).
 func (p *Prepared) withNames(given bool) error {
 	c, d := &p.Config, p.Data
 	if d.Corpus == nil {
@@ -449,10 +451,11 @@ func (p *Prepared) withNames(given bool) error {
 	if len(out) == 0 {
 		return nil
 	}
-	why := fmt.Sprintf("%d classes are named by those of the corpus, and %d are known%s", n, known, where)
+	why := fmt.Sprintf("%d classes are named by those of the corpus, and %d are known%s",
+		n, known, where)
 	if given {
-		return fmt.Errorf("setting methods: %s: %s: give corpus.classes more, %sor leave the method out", out[0], why,
-			remedy)
+		return fmt.Errorf("setting methods: %s: %s: give corpus.classes more, %sor leave the "+
+			"method out", out[0], why, remedy)
 	}
 	c.Methods = rest
 	p.Manifest.Notes = append(p.Manifest.Notes, "left out are "+strings.Join(out, " and ")+": "+why)
@@ -477,7 +480,8 @@ func (p *Prepared) withoutPredictor(c *Config, note string) error {
 	}
 	var err error
 	p.Tools.Calibration = c.Federation.Calibration
-	if p.Tools.Embedded, err = posterior.NewEmbedded(p.Data.Clients.Dx, nil, mean, std); err != nil {
+	if p.Tools.Embedded, err = posterior.NewEmbedded(p.Data.Clients.Dx, nil, mean,
+		std); err != nil {
 		return err
 	}
 	note += "; FMP reads moments"
@@ -557,7 +561,8 @@ func banks(r *corpus.Images, test int) (*Data, error) {
 		d.Test, d.TestLabels = d.Test[:test*f.Dx], d.TestLabels[:test]
 	}
 	if len(d.TestLabels) == 0 {
-		return nil, fmt.Errorf("the data set has no test images, and figures come from them: add some")
+		return nil, fmt.Errorf("the data set has no test images, and figures come from " +
+			"them: add some")
 	}
 	part := f.Select(f.Splits.Clients)
 	var err error

@@ -83,7 +83,8 @@ func parseRecords(data []byte) ([]Record, error) {
 			return nil, fmt.Errorf("line %d is not a record: %w", n, err)
 		}
 		if has[r.Cell] {
-			return nil, fmt.Errorf("line %d is a second record of %s: remove one of the two", n, r.Cell)
+			return nil, fmt.Errorf("line %d is a second record of %s: remove one of the "+
+				"two", n, r.Cell)
 		}
 		has[r.Cell], out = true, append(out, r)
 	}
@@ -108,7 +109,8 @@ func sortRecords(rs []Record, cells []Cell) []Record {
 	for i, c := range cells {
 		at[c] = i
 	}
-	out := slices.DeleteFunc(slices.Clone(rs), func(r Record) bool { _, ok := at[r.Cell]; return !ok })
+	out := slices.DeleteFunc(slices.Clone(rs),
+		func(r Record) bool { _, ok := at[r.Cell]; return !ok })
 	sorting.Stably(out, func(a, b Record) int { return cmp.Compare(at[a.Cell], at[b.Cell]) })
 	return slices.CompactFunc(out, func(a, b Record) bool { return a.Cell == b.Cell })
 }
@@ -144,6 +146,6 @@ func ScopeNotes(rs []Record) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf(
-		"FMP took its open form in %d of %d tasks; novelty of the uploads %.2f to %.2f (about 1: the "+
-			"corpus's classes)", open, len(tasks), low, high)}
+		"FMP took its open form in %d of %d tasks; novelty of the uploads %.2f to %.2f "+
+			"(about 1: the corpus's classes)", open, len(tasks), low, high)}
 }

@@ -105,8 +105,8 @@ func (c *Config) cellsOf(methods []string) []Cell {
 	return out
 }
 
-// lacking returns the cells without a record, of the methods that run.json and the settings name and
-// those of the records. Where neither names any, an earlier version had fewer methods.
+// lacking returns the cells without a record, of the methods that run.json and the settings name
+// and those of the records. Where neither names any, an earlier version had fewer methods.
 func (c *Config) lacking(ran []string, rs []Record) []Cell {
 	methods, has := slices.Clone(ran), map[Cell]bool{}
 	add := func(name string) {
@@ -142,7 +142,8 @@ func (c *Config) methods() ([]rival.Method, error) {
 		if lacks := c.lacks(m.Info()); lacks == "" {
 			out = append(out, m)
 		} else if len(c.Methods) > 0 {
-			return nil, fmt.Errorf("setting methods: %s %s, or leave the method out", m.Info().Name, lacks)
+			return nil, fmt.Errorf("setting methods: %s %s, or leave the method out",
+				m.Info().Name, lacks)
 		}
 	}
 	return out, nil
@@ -156,10 +157,11 @@ func (c *Config) lacks(i rival.Info) string {
 	case i.Private && c.Privacy.Epsilon == 0:
 		return "is of private rounds and privacy.epsilon is 0: give one"
 	case i.Fitted && !c.OpenScope():
-		return "is of open scope, where heads are fitted to the uploads: set corpus.dataset or corpus.classes"
+		return "is of open scope, where heads are fitted to the uploads: set corpus.dataset or " +
+			"corpus.classes"
 	case c.Posterior.Samples < i.Least:
-		return fmt.Sprintf("weighs clients by how their samples vary and posterior.samples is %d: raise it to %d",
-			c.Posterior.Samples, i.Least)
+		return fmt.Sprintf("weighs clients by how their samples vary and posterior.samples is "+
+			"%d: raise it to %d", c.Posterior.Samples, i.Least)
 	}
 	return ""
 }
@@ -442,7 +444,8 @@ func (k Tools) drawn(ctx context.Context, c *Config, bank *task.Bank, p Partitio
 	if err != nil {
 		return nil, nil, err
 	}
-	t, err := k.task(ctx, *c, bank.Clients(rows), p.stream(repeat), threads, calibration(bank, beside))
+	t, err := k.task(ctx, *c, bank.Clients(rows), p.stream(repeat), threads,
+		calibration(bank, beside))
 	return t, rows, err
 }
 
@@ -466,8 +469,8 @@ func calibration(bank *task.Bank, beside [][]int) *posterior.Calibration {
 func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream string, threads int,
 	by *posterior.Calibration) (*rival.Task, error) {
 	in := rival.Input{
-		Calibration: by, Clients: clients, Drawer: k.Drawer, Open: k.Open, Samples: c.Posterior.Samples,
-		Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples,
+		Calibration: by, Clients: clients, Drawer: k.Drawer, Open: k.Open,
+		Samples: c.Posterior.Samples, Fresh: c.Predictor.Fresh, Latents: c.Conjugate.Samples,
 		NoLatent: c.Conjugate.Latent == "none", Scope: c.Posterior.Scope,
 		Corpus: k.known, Named: !c.OpenScope(), Private: k.Private,
 		Privacy: c.Privacy.Budget(c.Federation.Points), Limits: k.all,
@@ -609,8 +612,8 @@ func (r *running) score(ctx context.Context, t *rival.Task, test *score.Test, ce
 	if err != nil {
 		return nil, err
 	}
-	out.Scores, out.BySamples, out.Coverage, out.Shifted, out.Membership = scored.Scores, scored.First,
-		scored.Coverage, scored.Shifted,
+	out.Scores, out.BySamples, out.Coverage, out.Shifted, out.Membership = scored.Scores,
+		scored.First, scored.Coverage, scored.Shifted,
 		scored.Membership
 	out.Absent = scored.Absent
 	if r.Scores.Hindsight &&

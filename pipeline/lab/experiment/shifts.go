@@ -40,7 +40,8 @@ func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *ex
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		out = append(out, score.Shift{Name: name, Severity: severity, Features: rows, Labels: labels})
+		out = append(out, score.Shift{Name: name, Severity: severity, Features: rows,
+			Labels: labels})
 		progress(even("other images", len(out), total))
 		return nil
 	}
@@ -119,8 +120,8 @@ func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset,
 			return nil, "", fmt.Errorf("domain: %w", err)
 		}
 		if !slices.Equal(other.Classes, ds.Classes) {
-			return nil, "", fmt.Errorf("domain %s: its classes are %q, those of %s %q; want the same",
-				d.Kind, other.Classes, ds.Name, ds.Classes)
+			return nil, "", fmt.Errorf("domain %s: its classes are %q, those of %s %q; "+
+				"want the same", d.Kind, other.Classes, ds.Name, ds.Classes)
 		}
 	}
 	part := other.Test
@@ -132,8 +133,8 @@ func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset,
 	if err != nil {
 		return nil, "", err
 	}
-	return &dataset.Labelled{Images: *corrupt.Shaped(&some.Images, &test.Images), Labels: some.Labels},
-		other.Digest, nil
+	return &dataset.Labelled{Images: *corrupt.Shaped(&some.Images, &test.Images),
+		Labels: some.Labels}, other.Digest, nil
 }
 
 // inMemory returns images of a part with their pixels.

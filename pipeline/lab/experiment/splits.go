@@ -70,8 +70,8 @@ func (c *Config) splitTasks() []SplitTask {
 	for _, p := range c.Partitions() {
 		for r := range c.Seeds {
 			name := fmt.Sprintf("%s-%d", p.Name(), r)
-			out = append(out, SplitTask{Name: name, File: "task-" + name + ".npz", Partition: p.Name(),
-				Alpha: p.Alpha, Repeat: r})
+			out = append(out, SplitTask{Name: name, File: "task-" + name + ".npz",
+				Partition: p.Name(), Alpha: p.Alpha, Repeat: r})
 		}
 	}
 	return out
@@ -126,13 +126,14 @@ func ExportSplits(ctx context.Context, p *Prepared, dir *Directory, path string)
 			return err
 		}
 	}
-	for name, b := range map[string]*task.Bank{corpusSplit: p.Data.Corpus, tuningSplit: p.Data.Tuning} {
+	for name, b := range map[string]*task.Bank{corpusSplit: p.Data.Corpus,
+		tuningSplit: p.Data.Tuning} {
 		if b == nil {
 			continue
 		}
 		m.Rows[name] = b.Len()
-		if err := save(name, map[string]*onnx.Tensor{"features": onnx.NewTensor(b.Features, b.Len(), b.Dx),
-			"labels": indices(b.Labels)}); err != nil {
+		if err := save(name, map[string]*onnx.Tensor{"features": onnx.NewTensor(b.Features,
+			b.Len(), b.Dx), "labels": indices(b.Labels)}); err != nil {
 			return err
 		}
 	}
@@ -166,23 +167,23 @@ func splitsThere(path string, p *Prepared) (*Splits, error) {
 		if !slices.Contains(known, e.Name()) &&
 			!slices.ContainsFunc(known, func(of string) bool { return unfinished(e.Name(), of) }) {
 			return nil, fmt.Errorf(
-				"splits: folder %s holds %s, which is not of this run's splits: give a new or empty folder",
-				path, e.Name())
+				"splits: folder %s holds %s, which is not of this run's splits: give a new "+
+					"or empty folder", path, e.Name())
 		}
 	}
 	return nil, nil
 }
 
-// whole reports whether the folder has all files of the splits unchanged. Splits whose test rows are
-// not the given ones are an error: their predictions would be scored against other images.
+// whole reports whether the folder has all files of the splits unchanged. Splits whose test rows
+// are not the given ones are an error: their predictions would be scored against other images.
 func (m *Splits) whole(path string, h *held) (bool, error) {
 	sum, err := h.digest()
 	if err != nil {
 		return false, err
 	}
 	if m.Digests[testSplit] != hex.EncodeToString(sum) {
-		return false, fmt.Errorf("splits: folder %s holds those of another run directory, with other test "+
-			"rows or another order of them: give a new or empty folder", path)
+		return false, fmt.Errorf("splits: folder %s holds those of another run directory, "+
+			"with other test rows or another order of them: give a new or empty folder", path)
 	}
 	for name, want := range m.Digests {
 		if got, err := fileDigest(filepath.Join(path, name)); err != nil || got != want {
@@ -206,8 +207,8 @@ func rowArrays(bank *task.Bank, of [][]int, prefix string) map[string]*onnx.Tens
 	if len(labels) == 0 {
 		return nil
 	}
-	return map[string]*onnx.Tensor{prefix + "features": onnx.NewTensor(features, len(labels), bank.Dx),
-		prefix + "labels": indices(labels), prefix + "client": indices(client)}
+	return map[string]*onnx.Tensor{prefix + "features": onnx.NewTensor(features, len(labels),
+		bank.Dx), prefix + "labels": indices(labels), prefix + "client": indices(client)}
 }
 
 // indices is a vector of class or client indices.

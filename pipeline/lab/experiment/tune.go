@@ -59,8 +59,8 @@ func (t *Tuned) EdgeNotes() []string {
 			if !further {
 				value = c.Value
 			}
-			out = append(out, fmt.Sprintf("the %s of %s on %s, %g, is at the end of its grid: a value beyond "+
-				"might be better", name, c.Method, c.Partition, value))
+			out = append(out, fmt.Sprintf("the %s of %s on %s, %g, is at the end of its grid: a "+
+				"value beyond might be better", name, c.Method, c.Partition, value))
 		}
 	}
 	return out
@@ -154,7 +154,8 @@ func (r *running) newTuning() (*tuning, error) {
 		if info.Calibrated {
 			continue
 		}
-		if slices.ContainsFunc(all, func(o rival.Method) bool { return o.Info().Name == info.Follows }) {
+		if slices.ContainsFunc(all,
+			func(o rival.Method) bool { return o.Info().Name == info.Follows }) {
 			u.followers = append(u.followers, info)
 		} else {
 			u.methods = append(u.methods, m)
@@ -241,7 +242,8 @@ func (r *running) heldTasks(ctx context.Context, p Partition, threads int) ([]ri
 		stream := fmt.Sprintf("tuning/%s/%d", p.Name(), i)
 		if c.OpenScope() {
 			var err error
-			if s.Bank, tools, err = leaveOut(rng.New(c.Seed, "classes", stream), c, data, tools); err != nil {
+			if s.Bank, tools, err = leaveOut(rng.New(c.Seed, "classes", stream), c, data,
+				tools); err != nil {
 				return nil, err
 			}
 		}
@@ -279,8 +281,9 @@ func leaveOut(r *rand.Rand, c Config, data *Data, tools Tools) (*task.Bank, Tool
 		return bank, tools, err
 	}
 	if data.Corpus.C < n {
-		return nil, tools, fmt.Errorf("the tasks have %d classes and the corpus %d: settings cannot be "+
-			"tuned on it; set protocol to shared, or give corpus.classes more", n, data.Corpus.C)
+		return nil, tools, fmt.Errorf("the tasks have %d classes and the corpus %d: "+
+			"settings cannot be tuned on it; set protocol to shared, or give corpus.classes more",
+			n, data.Corpus.C)
 	}
 	classes := r.Perm(data.Corpus.C)
 	bank, err := data.Corpus.Choose(classes[:n])

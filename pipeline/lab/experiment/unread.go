@@ -19,8 +19,9 @@ func (p *Prepared) checkUnread() error {
 		return nil
 	}
 	fail := func(key string, value, is any) error {
-		return option.Violation(key, value, fmt.Sprintf("%v where FMP has a predictor: no client sends moments", is),
-			"leave it at that, or pass --set conjugate.model=none --set open.model=none")
+		return option.Violation(key, value, fmt.Sprintf("%v where FMP has a predictor: no client "+
+			"sends moments", is), "leave it at that, or pass --set conjugate.model=none --set "+
+			"open.model=none")
 	}
 	if c.Protocol == protocolCalibrated {
 		return fail("protocol", c.Protocol, "shared or tuned")
@@ -45,11 +46,12 @@ func (c *Config) unread() string {
 		got, was any // given, and by default
 		key      string
 	}{
-		{c.Protocol == "tuned" || c.Protocol == "both", "the protocol is " + c.Protocol, c.Tuning, d.Tuning, "tuning"},
-		{s.Corruptions || len(s.Other)+len(s.Domains) > 0, "there are no other and no spoiled images", s.Images,
-			d.Scores.Images, "scores.images"},
-		{c.Federation.Partition != "homogeneous", "the partition is homogeneous", c.Federation.Alpha,
-			d.Federation.Alpha, "federation.alpha"},
+		{c.Protocol == "tuned" || c.Protocol == "both", "the protocol is " + c.Protocol, c.Tuning,
+			d.Tuning, "tuning"},
+		{s.Corruptions || len(s.Other)+len(s.Domains) > 0, "there are no other and no spoiled " +
+			"images", s.Images, d.Scores.Images, "scores.images"},
+		{c.Federation.Partition != "homogeneous", "the partition is homogeneous",
+			c.Federation.Alpha, d.Federation.Alpha, "federation.alpha"},
 		{c.Privacy.Epsilon > 0, "privacy.epsilon is 0", c.Privacy, d.Privacy, "privacy"},
 		{!c.OpenScope(), "the corpus lacks the tasks' classes", c.Conjugate.Model == "none" ||
 			c.Conjugate.Model == d.Conjugate.Model, true, "conjugate.model"},

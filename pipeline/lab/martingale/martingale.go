@@ -193,10 +193,11 @@ func (o Options) one(_ context.Context, _ *experiment.Prepared, clients []*point
 // follow adds the paths' probabilities at the test features, with a share of 1/Repeats.
 func (o Options) follow(ctx context.Context, row *Row, s *start, test []float32, repeat int) error {
 	paths := make([][]erm.Theta, o.Paths)
-	if err := parallel.Each(ctx, max(o.Threads, 1), len(paths), func(ctx context.Context, i int) (err error) {
-		paths[i], err = s.path(ctx, rng.New(o.Seed, "martingale", row.Method, repeat, i))
-		return err
-	}); err != nil {
+	if err := parallel.Each(ctx, max(o.Threads, 1), len(paths),
+		func(ctx context.Context, i int) (err error) {
+			paths[i], err = s.path(ctx, rng.New(o.Seed, "martingale", row.Method, repeat, i))
+			return err
+		}); err != nil {
 		return err
 	}
 	first, err := metric.Predict(ctx, paths[0][:1], test, o.Threads)

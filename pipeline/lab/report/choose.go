@@ -34,7 +34,8 @@ func Choose(ts []Table, columnNames, rowNames []string) ([]Table, error) {
 	var only []int
 	var upload, setting bool
 	for _, name := range columnNames {
-		switch i := slices.IndexFunc(headings[:], func(h string) bool { return strings.EqualFold(plain(h), plain(name)) }); {
+		switch i := slices.IndexFunc(headings[:],
+			func(h string) bool { return strings.EqualFold(plain(h), plain(name)) }); {
 		case i >= 0:
 			only = append(only, i)
 		case strings.EqualFold(name, uploadName):
@@ -64,11 +65,14 @@ func Choose(ts []Table, columnNames, rowNames []string) ([]Table, error) {
 				}
 			}
 		}
-		rank := func(r Row) int { return slices.IndexFunc(t.Rows, func(o Row) bool { return o.Group == r.Group }) }
+		rank := func(r Row) int {
+			return slices.IndexFunc(t.Rows, func(o Row) bool { return o.Group == r.Group })
+		}
 		sorting.Stably(rows, func(a, b Row) int { return rank(a) - rank(b) })
 		t.Rows = rows
 	}
-	out = slices.DeleteFunc(out, func(t Table) bool { return len(t.Rows) == 0 && len(rowNames) > 0 })
+	out = slices.DeleteFunc(out,
+		func(t Table) bool { return len(t.Rows) == 0 && len(rowNames) > 0 })
 	for _, name := range rowNames {
 		if !found[name] {
 			var have []string

@@ -35,7 +35,8 @@ type Difference struct {
 func CompareMethods(rs []experiment.Record, m *experiment.Manifest, method string,
 	corrected bool) ([]Difference, error) {
 	if has := experiment.MethodsOf(rs); !slices.Contains(has, method) {
-		return nil, fmt.Errorf("the run has no method %q; it has %s", method, strings.Join(has, ", "))
+		return nil, fmt.Errorf("the run has no method %q; it has %s", method,
+			strings.Join(has, ", "))
 	}
 	ps, err := pair(rs, rs, func(a, b string) bool { return a == method && b != method })
 	if err != nil {
@@ -71,8 +72,8 @@ func CompareRuns(dirs []string, keep func([]experiment.Record) []experiment.Reco
 		}
 		if drawn != first {
 			return nil, fmt.Errorf("runs %s and %s did not draw the same tasks (seed, clients, "+
-				"points, images and the part that clients draw from must agree); their figures cannot be paired: see `fmp "+
-				"results list` for their means", dirs[0], d)
+				"points, images and the part that clients draw from must agree); their figures "+
+				"cannot be paired: see `fmp results list` for their means", dirs[0], d)
 		}
 	}
 	keys, values, err := experiment.Varied(dirs)
@@ -138,7 +139,8 @@ func pair(a, b []experiment.Record, match func(a, b string) bool) ([]paired, err
 	firsts := experiment.MethodsOf(a)
 	for _, r := range b {
 		for _, m := range firsts {
-			o, ok := byCell[experiment.Cell{Partition: r.Partition, Repeat: r.Repeat, Protocol: r.Protocol, Method: m}]
+			o, ok := byCell[experiment.Cell{Partition: r.Partition, Repeat: r.Repeat,
+				Protocol: r.Protocol, Method: m}]
 			if !match(m, r.Method) || !ok {
 				continue
 			}
@@ -147,8 +149,8 @@ func pair(a, b []experiment.Record, match func(a, b string) bool) ([]paired, err
 			if !ok {
 				i = len(out)
 				at[g] = i
-				out = append(out, paired{Difference: Difference{Partition: r.Partition, Protocol: r.Protocol,
-					First: m, Second: r.Method}})
+				out = append(out, paired{Difference: Difference{Partition: r.Partition,
+					Protocol: r.Protocol, First: m, Second: r.Method}})
 			}
 			v, mine, other := &out[i].values, measured(&o), measured(&r)
 			for c := range v {
@@ -184,7 +186,8 @@ func differences(all []paired, same, corrected bool) ([]Difference, error) {
 				continue
 			}
 			var err error
-			if *d.interval(c), err = metric.Paired(v[0], v[1], 1-(1-Level)/float64(d.Of)); err != nil {
+			if *d.interval(c), err = metric.Paired(v[0], v[1],
+				1-(1-Level)/float64(d.Of)); err != nil {
 				return nil, fmt.Errorf("comparing %s and %s: %w", d.First, d.Second, err)
 			}
 			if same {
@@ -268,8 +271,8 @@ func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 	if len(ds) > 0 && ds[0].Of > 1 {
 		each := 100 * (1 - (1-Level)/float64(ds[0].Of))
 		fmt.Fprintf(&b,
-			"Intervals of a column hold together (Bonferroni: each at %.4g%% for %d differences).\n", each,
-			ds[0].Of)
+			"Intervals of a column hold together (Bonferroni: each at %.4g%% for %d "+
+				"differences).\n", each, ds[0].Of)
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("printing differences: %w", err)

@@ -32,8 +32,8 @@ var coverages = []float64{0.5, 0.8, 0.9, 1}
 // evaluationSummary returns an evaluation in one sentence.
 func evaluationSummary(r *evaluate.Result) string {
 	classes := fmt.Sprintf("%d classes", len(r.Classes))
-	return fmt.Sprintf("Right on %.1f%% of %d images of %s (95%% interval %.1f to %.1f); its stated "+
-		"probabilities are %.1f points off on average%s.%s",
+	return fmt.Sprintf("Right on %.1f%% of %d images of %s (95%% interval %.1f to "+
+		"%.1f); its stated probabilities are %.1f points off on average%s.%s",
 		100*r.ACC, r.Images, classes, 100*r.ACCLow, 100*r.ACCHigh, 100*r.ECE, beside(r.Calibration),
 		direction(r.File, r.Calibration))
 }
@@ -56,8 +56,8 @@ func direction(file string, c metric.Calibration) string {
 // beside returns the error of a perfectly calibrated classifier, for the end of a sentence.
 func beside(c metric.Calibration) string {
 	return fmt.Sprintf(
-		", where a perfectly calibrated classifier would read %.1f (%.1f to %.1f) on as many images",
-		100*c.Perfect, 100*c.Low, 100*c.High)
+		", where a perfectly calibrated classifier would read %.1f (%.1f to %.1f) on "+
+			"as many images", 100*c.Perfect, 100*c.Low, 100*c.High)
 }
 
 type evaluationScore struct{ Name, Value, Meaning string }
@@ -67,18 +67,20 @@ func evaluationScores(r *evaluate.Result) []evaluationScore {
 	u := r.Uncertainty
 	scores := []evaluationScore{
 		{"ACC", f(r.ACC), "share of images whose most probable class is the true one"},
-		{"ECE", f(r.ECE), fmt.Sprintf("expected calibration error, %d bins of confidence", metric.Bins)},
+		{"ECE", f(r.ECE), fmt.Sprintf("expected calibration error, %d bins of confidence",
+			metric.Bins)},
 		{"perfect ECE", f(r.Calibration.Perfect),
 			fmt.Sprintf(
-				"ECE of a perfectly calibrated classifier on %d images, mean (95%% read %.4f to %.4f)",
-				r.Images, r.Calibration.Low, r.Calibration.High)},
+				"ECE of a perfectly calibrated classifier on %d images, mean (95%% read "+
+					"%.4f to %.4f)", r.Images, r.Calibration.Low, r.Calibration.High)},
 		{"debiased RMSCE", f(r.Calibration.Debiased),
 			"root mean square calibration error less what chance adds to it (Kumar et al. 2019)"},
-		{"class-wise ECE", f(u.ClassECE), "the same of every class's probability, mean over classes"},
-		{"NLL", f(r.NLL), "mean negative log probability of the true class, in nats"},
-		{"Brier", f(r.Brier), "mean squared distance of the probabilities from the truth, 0 to 2"},
-		{"AURC", f(u.AURC), "error rate of the surest images, mean over how many are answered"},
-		{"disagreement", f(u.Disagreement), "mutual information of class and head, mean, in nats"},
+		{"class-wise ECE", f(u.ClassECE), "the same of every class's probability, mean " +
+			"over classes"}, {"NLL", f(r.NLL), "mean negative log probability of the true " +
+			"class, in nats"}, {"Brier", f(r.Brier), "mean squared distance of the probabilities " +
+			"from the truth, 0 to 2"}, {"AURC", f(u.AURC), "error rate of the surest images, mean " +
+			"over how many are answered"}, {"disagreement", f(u.Disagreement), "mutual information " +
+			"of class and head, mean, in nats"},
 	}
 	if r.Sets != nil {
 		scores = append(scores, setScore(r))
@@ -131,7 +133,8 @@ func EvaluationText(w io.Writer, r *evaluate.Result) error {
 		}
 	}
 	if n := len(r.Classes); n <= 10 {
-		fmt.Fprintf(&b, "\nconfusion (rows: the true class; columns: what it says, in the same order)\n")
+		fmt.Fprintf(&b, "\nconfusion (rows: the true class; columns: what it says, in the "+
+			"same order)\n")
 		for i, row := range r.Confusion {
 			fmt.Fprintf(&b, "  %-*s ", width, short(r.Classes[i]))
 			for _, k := range row {
@@ -167,8 +170,9 @@ func EvaluationText(w io.Writer, r *evaluate.Result) error {
 
 // riskPlot returns the plot of the risk-coverage curve.
 func riskPlot(r *evaluate.Result) (*plot.Plot, error) {
-	p := &drawing{Plot: newPlot(fmt.Sprintf("Errors among the answered  AURC %.4f", r.Uncertainty.AURC),
-		"share of images answered, the surest first", "error rate"), of: "figure of risk and coverage"}
+	p := &drawing{Plot: newPlot(fmt.Sprintf("Errors among the answered  AURC %.4f",
+		r.Uncertainty.AURC), "share of images answered, the surest first", "error rate"),
+		of: "figure of risk and coverage"}
 	p.Title.TextStyle.Font.Size = vg.Points(10)
 	grid(p.Plot, false, true)
 	var xys plotter.XYs
@@ -193,12 +197,13 @@ func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 	if err != nil {
 		return err
 	}
-	figure, err := inlinedAll([]*Figure{{Title: "Are the probabilities to be believed?", Panels: true,
-		Plots: [][]*plot.Plot{{reliability, risk}}, Width: 8 * vg.Inch, Height: 3.2 * vg.Inch,
-		Caption: fmt.Sprintf("Left: accuracy against confidence in %d bins, with 95%% Wilson "+
-			"intervals; on the diagonal the classifier is right as often as it says. Bars: the share of "+
-			"the images in each bin. Right: the error rate where only the surest images are answered and "+
-			"the rest is left to people.", metric.Bins)}}, h.H2)
+	figure, err := inlinedAll([]*Figure{{Title: "Are the probabilities to be believed?",
+		Panels: true, Plots: [][]*plot.Plot{{reliability, risk}}, Width: 8 * vg.Inch,
+		Height: 3.2 * vg.Inch, Caption: fmt.Sprintf("Left: accuracy against confidence in %d "+
+			"bins, with 95%% Wilson intervals; on the diagonal the classifier is right as often "+
+			"as it says. Bars: the share of the images in each bin. Right: the error rate where "+
+			"only the surest images are answered and the rest is left to people.", metric.Bins)}},
+		h.H2)
 	if err != nil {
 		return err
 	}
@@ -315,7 +320,8 @@ func originFacts(r *evaluate.Result) []pageFact {
 		}
 	}
 	if o.Method != "" {
-		add("method", fmt.Sprintf("%s, %d heads on %d features", o.Method, r.Manifest.S, r.Manifest.Dx))
+		add("method", fmt.Sprintf("%s, %d heads on %d features", o.Method, r.Manifest.S,
+			r.Manifest.Dx))
 		add("clients (images)", fmt.Sprintf("%d clients with %s: %s", len(o.Clients), images,
 			strings.Join(names, ", ")))
 		add("round", fmt.Sprint(o.Round))
@@ -349,10 +355,11 @@ func spent(o models.Origin) string {
 func cardPrivacy(o models.Origin) string {
 	of := spent(o)
 	if of == "" {
-		return "- Nothing is promised about what the uploads reveal of the clients' images: no noise was added.\n"
+		return "- Nothing is promised about what the uploads reveal of the clients' images: no " +
+			"noise was added.\n"
 	}
-	return fmt.Sprintf("- The uploads' promise of privacy is that of this release alone (%s). Several "+
-		"releases of the same images add up.\n", printable.Markdown(of))
+	return fmt.Sprintf("- The uploads' promise of privacy is that of this release alone "+
+		"(%s). Several releases of the same images add up.\n", printable.Markdown(of))
 }
 
 // cardScores writes the section of a model card on the scores.
@@ -364,7 +371,8 @@ func cardScores(b *strings.Builder, on string, r *evaluate.Result) {
 	for _, s := range evaluationScores(r) {
 		fmt.Fprintf(b, "| %s | %s | %s |\n", s.Name, s.Value, s.Meaning)
 	}
-	b.WriteString("\n| answered, the surest first | from probability | wrong |\n| ---: | ---: | ---: |\n")
+	b.WriteString("\n| answered, the surest first | from probability | wrong |\n| ---: | " +
+		"---: | ---: |\n")
 	for _, p := range answering(r) {
 		fmt.Fprintf(b, "| %.0f%% | %.3f | %.2f%% |\n", 100*p.Coverage, p.Confidence, 100*p.Risk)
 	}
@@ -385,10 +393,10 @@ func cardScaling(b *strings.Builder, r *evaluate.Result) {
 	if s.Kind == models.Temperature && len(s.Factor) == 1 {
 		what = fmt.Sprintf("a temperature of %.3g", 1/s.Factor[0])
 	}
-	fmt.Fprintf(b, "\n## Calibration\n\nIts probabilities were calibrated on %d labelled images of "+
-		"%s by %s, in the graph. Scores on these images, after by fits that left a fifth out:\n\n| | "+
-		"NLL | ECE | ECE by chance | confidence less accuracy |\n| --- | ---: | ---: | ---: | ---: |\n",
-		s.Images, printable.Markdown(s.From), what)
+	fmt.Fprintf(b, "\n## Calibration\n\nIts probabilities were calibrated on %d labelled images "+
+		"of %s by %s, in the graph. Scores on these images, after by fits that left a "+
+		"fifth out:\n\n| | NLL | ECE | ECE by chance | confidence less accuracy |\n| --- | ---: "+
+		"| ---: | ---: | ---: |\n", s.Images, printable.Markdown(s.From), what)
 	for _, row := range []struct {
 		name string
 		of   models.ScalingScores
@@ -396,8 +404,8 @@ func cardScaling(b *strings.Builder, r *evaluate.Result) {
 		fmt.Fprintf(b, "| %s | %.4f | %.4f | %.4f | %+.4f |\n", row.name, row.of.NLL, row.of.ECE,
 			row.of.Perfect, row.of.Gap)
 	}
-	b.WriteString("\nIt holds for images like those. Images of another camera or of other shares of " +
-		"the classes want a calibration of their own.\n")
+	b.WriteString("\nIt holds for images like those. Images of another camera or of other shares " +
+		"of the classes want a calibration of their own.\n")
 }
 
 // Card writes a model card in Markdown (Mitchell et al. 2019, arXiv 1810.03993): data, clients,
@@ -408,12 +416,12 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 		printable.Markdown(title), len(r.Classes),
 		printable.Markdown(strings.Join(r.Classes, ", ")))
 	fmt.Fprintf(&b, "It was made by federated martingale posterior sampling: each client sent one "+
-		"small upload made from its images and no image left it. The classifier's probabilities are "+
-		"the mean of %d samples of the posterior.\n\n", r.Manifest.S)
-	fmt.Fprintf(&b, "## Intended use\n\nTo tell these %d classes apart in images like those of the "+
-		"clients, and to leave to people those that it is unsure of. It is not for images that hold "+
-		"none of the classes, nor for decisions about persons.\n\n## What it was made from\n\n",
-		len(r.Classes))
+		"small upload made from its images and no image left it. The classifier's probabilities "+
+		"are the mean of %d samples of the posterior.\n\n", r.Manifest.S)
+	fmt.Fprintf(&b, "## Intended use\n\nTo tell these %d classes apart in images like "+
+		"those of the clients, and to leave to people those that it is unsure of. It is not for "+
+		"images that hold none of the classes, nor for decisions about persons.\n\n## What it "+
+		"was made from\n\n", len(r.Classes))
 	for _, f := range originFacts(r) {
 		fmt.Fprintf(&b, "- **%s**: %s\n", f.Name, printable.Markdown(f.Value))
 	}
@@ -439,13 +447,13 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 `)
 	b.WriteString(cardPrivacy(r.Origin))
 	if m := r.Origin.Method; m == "FMP" || m == "FMP-one" {
-		b.WriteString("- The outputs low and high are 90% credible intervals of the probability that " +
-			"images without end would lead to, not of the next label. How often they hold it, on which " +
-			"images, and where they do not, is measured on the program's page on intervals " +
-			"(docs/intervals.md).\n")
+		b.WriteString("- The outputs low and high are 90% credible intervals of the probability " +
+			"that images without end would lead to, not of the next label. How often they hold " +
+			"it, on which images, and where they do not, is measured on the program's page " +
+			"on intervals (docs/intervals.md).\n")
 		if e := r.Origin.Ends; e != nil {
-			fmt.Fprintf(&b, "- Their ends were learned on simulated tasks: at an image's most probable "+
-				"class they reach %.2f half widths down and %.2f up.\n", e.Down, e.Up)
+			fmt.Fprintf(&b, "- Their ends were learned on simulated tasks: at an image's "+
+				"most probable class they reach %.2f half widths down and %.2f up.\n", e.Down, e.Up)
 		}
 	}
 	b.WriteString(guarantee(r))

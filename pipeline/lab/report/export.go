@@ -25,8 +25,8 @@ type exported struct {
 	run int
 }
 
-// Parquet writes the records of runs as one Parquet file: run, [experiment.Columns], the origin of a
-// method from outside, and the settings in which the runs differ, KEY=VALUE, by semicolons.
+// Parquet writes the records of runs as one Parquet file: run, [experiment.Columns], the origin of
+// a method from outside, and the settings in which the runs differ, KEY=VALUE, by semicolons.
 func Parquet(w io.Writer, runs *Runs) error {
 	var rows []exported
 	varied := make([]string, len(runs.Records))
@@ -62,8 +62,8 @@ func CSV(w io.Writer, runs *Runs) error {
 		runs.Keys)}
 	for i, rs := range runs.Records {
 		for _, r := range rs {
-			lines = append(lines, slices.Concat([]string{runs.Names[i]}, r.CSV(), []string{r.Origin},
-				runs.Values[i]))
+			lines = append(lines, slices.Concat([]string{runs.Names[i]}, r.CSV(),
+				[]string{r.Origin}, runs.Values[i]))
 		}
 	}
 	if err := csv.NewWriter(w).WriteAll(lines); err != nil {

@@ -77,8 +77,8 @@ func methodsFigure(t *Table, _ []experiment.Record) (*Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	caption := "Means and 95% intervals over the repeats. Triangles: local; squares: centralised; " +
-		"discs: one-shot federated."
+	caption := "Means and 95% intervals over the repeats. Triangles: local; squares: " +
+		"centralised; discs: one-shot federated."
 	if t.showsPrinted() {
 		caption += " Rings: the figures printed in the paper."
 	}
@@ -119,9 +119,10 @@ func reliabilityFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 		rows = append(rows, append(row, make([]*plot.Plot, cols-len(row))...))
 	}
 	return &Figure{Name: "reliability-" + t.suffix(), Title: "Reliability", Tiles: true,
-		Caption: fmt.Sprintf("Accuracy against confidence in %d bins, over all repeats, with the 95%% "+
-			"Wilson interval of one repeat's images; on the diagonal a method is right as often as it "+
-			"says. Bars: the share of the %.0f test images in each bin.", metric.Bins, images),
+		Caption: fmt.Sprintf("Accuracy against confidence in %d bins, over all repeats, "+
+			"with the 95%% Wilson interval of one repeat's images; on the diagonal a method is "+
+			"right as often as it says. Bars: the share of the %.0f test images in each bin.",
+			metric.Bins, images),
 		Plots: rows, Width: 7.5 * vg.Inch, Height: vg.Length(len(rows)) * 1.9 * vg.Inch}, nil
 }
 
@@ -209,7 +210,8 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 	}
 	lines := 0 // in the legend
 	var panels []*plot.Plot
-	for column, title := range []string{columnACC: "Accuracy", columnECE: "Expected calibration error"} {
+	for column, title := range []string{columnACC: "Accuracy", columnECE: "Expected " +
+		"calibration error"} {
 		p := &drawing{Plot: newPlot(title, "alpha (skewed to even)", "")}
 		grid(p.Plot, false, true)
 		lines = 0
@@ -222,7 +224,8 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 			for _, t := range use {
 				for j := range t.Rows {
 					if t.Rows[j].Method == row.Method {
-						xys = append(xys, plotter.XY{X: t.Alpha, Y: t.Rows[j].interval(column).Mean})
+						xys = append(xys, plotter.XY{X: t.Alpha,
+							Y: t.Rows[j].interval(column).Mean})
 					}
 				}
 			}
@@ -237,8 +240,9 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 		panels = append(panels, p.Plot)
 	}
 	return &Figure{Name: "alpha-" + protocol, Title: "Heterogeneous clients (the paper's Figure 2)",
-		Caption: "Classes are spread over clients by Dirichlet(alpha): the smaller alpha, the fewer " +
-			"classes a client has. Solid: one-shot federated; dashed: centralised.",
+		Caption: "Classes are spread over clients by Dirichlet(alpha): the smaller " +
+			"alpha, the fewer classes a client has. Solid: one-shot federated; " +
+			"dashed: centralised.",
 		Plots: [][]*plot.Plot{panels}, Panels: true, Width: 7.5 * vg.Inch,
 		Height: max(3.2, 0.8+0.16*vg.Length(lines)) * vg.Inch}, nil
 }
@@ -253,7 +257,9 @@ func bytesFigure(t *Table, _ []experiment.Record) (*Figure, error) {
 	var names []string
 	lo, hi, bottom, top := math.Inf(1), 0.0, math.Inf(1), 0.0
 	rows := slices.Clone(t.Rows)
-	sorting.Stably(rows, func(a, b Row) int { return cmp.Compare(subjectLast(&a), subjectLast(&b)) })
+	sorting.Stably(rows, func(a, b Row) int {
+		return cmp.Compare(subjectLast(&a), subjectLast(&b))
+	})
 	for _, r := range rows {
 		if r.UploadBytes <= 0 || r.Control() {
 			continue
@@ -281,8 +287,8 @@ func bytesFigure(t *Table, _ []experiment.Record) (*Figure, error) {
 	p.Y.Min, p.Y.Max = math.Floor(20*bottom-1e-9)/20, math.Ceil(20*top+1e-9)/20
 	p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, powersOfTwo{}
 	return &Figure{Name: "bytes-" + t.suffix(), Title: "Accuracy against communication",
-		Caption: "Each client's upload, float32, one round. Centralised methods (squares) send the " +
-			"feature rows themselves, which one-shot methods keep at home.",
+		Caption: "Each client's upload, float32, one round. Centralised methods (squares) send " +
+			"the feature rows themselves, which one-shot methods keep at home.",
 		Plots: [][]*plot.Plot{{p.Plot}}, Width: columnWidth, Height: columnHeight(len(names))}, nil
 }
 
@@ -367,7 +373,8 @@ func bySamples(t *Table, rs []experiment.Record) (out []sampled, joint bool) {
 		m := sampled{row: row}
 		for _, k := range slices.Sorted(maps.Keys(sums)) {
 			for l := range m.lines {
-				m.lines[l] = append(m.lines[l], plotter.XY{X: float64(k), Y: sums[k][l] / counts[k]})
+				m.lines[l] = append(m.lines[l],
+					plotter.XY{X: float64(k), Y: sums[k][l] / counts[k]})
 			}
 		}
 		out = append(out, m)
@@ -464,7 +471,8 @@ func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 	caption := "The predictions of the first S samples of each method's ensemble, mean over the " +
 		"repeats. Dashed: centralised."
 	if len(plots) > 1 {
-		caption += " Below: methods that would flatten the lines of FMP and MP, on scales of their own."
+		caption += " Below: methods that would flatten the lines of FMP and MP, on " +
+			"scales of their own."
 	}
 	return &Figure{Name: "samples-" + t.suffix(),
 		Title: "Calibration against the number of posterior samples", Caption: caption,
@@ -528,8 +536,8 @@ func viewFigure(d *experiment.Detail) (*Figure, error) {
 	return &Figure{Name: "view", Title: "What a client sends, and what the server draws from it",
 		Tiles: true,
 		Caption: fmt.Sprintf("The plane of the two leading principal components of the features "+
-			"(%.0f%% and %.0f%% of the variance). Colour and shape: class. Small and pale: other images "+
-			"of the clients' part.", 100*d.View.Explained[0], 100*d.View.Explained[1]),
+			"(%.0f%% and %.0f%% of the variance). Colour and shape: class. Small and pale: "+
+			"other images of the clients' part.", 100*d.View.Explained[0], 100*d.View.Explained[1]),
 		Plots: [][]*plot.Plot{row}, Width: 9 * vg.Inch, Height: 2.4 * vg.Inch}, nil
 }
 
@@ -599,7 +607,8 @@ func spreadPlot(e *experiment.Example, classes []string) (*plot.Plot, error) {
 		for i, s := range e.Samples {
 			// A deterministic jitter across the line, so that samples of equal probability remain
 			// distinguishable.
-			dots = append(dots, plotter.XY{X: s[k], Y: float64(y) + 0.5*(math.Mod(float64(i)*0.6180339887, 1)-0.5)})
+			dots = append(dots, plotter.XY{X: s[k], Y: float64(y) +
+				0.5*(math.Mod(float64(i)*0.6180339887, 1)-0.5)})
 		}
 		style := draw.GlyphStyle{Color: blue, Shape: draw.CircleGlyph{}, Radius: vg.Points(1.8)}
 		if c == e.Label {

@@ -29,8 +29,8 @@ func sheet() string {
 	b.WriteString(design.CSS + style)
 	for i := 2; i <= maxColumns; i++ {
 		fmt.Fprintf(&b,
-			".pick:has(.c%d:not(:checked)) + .scroll tr:not(.group) > :nth-child(%d) { display: none; }\n",
-			i, i)
+			".pick:has(.c%d:not(:checked)) + .scroll tr:not(.group) > :nth-child(%d) { "+
+				"display: none; }\n", i, i)
 	}
 	return b.String()
 }
@@ -41,8 +41,9 @@ func pick(headings []string) g.Node {
 	var boxes g.Group
 	for i, name := range headings {
 		if i > 0 && i < maxColumns && name != "" {
-			boxes = append(boxes, h.Label(h.Input(h.Type("checkbox"), h.Class(fmt.Sprintf("c%d", i+1)),
-				h.Checked(), h.AutoComplete("off")), g.Text(" "+name)), g.Text("\n"))
+			boxes = append(boxes, h.Label(h.Input(h.Type("checkbox"),
+				h.Class(fmt.Sprintf("c%d", i+1)), h.Checked(), h.AutoComplete("off")),
+				g.Text(" "+name)), g.Text("\n"))
 		}
 	}
 	return h.FieldSet(h.Class("pick"), h.Legend(g.Text("Columns")), boxes)
@@ -70,7 +71,9 @@ func table(class string, headings []string, body ...g.Node) g.Node {
 		}
 		return h.Th(h.Scope("col"), g.Text(s))
 	}
-	name := strings.Join(slices.DeleteFunc(slices.Clone(headings), func(s string) bool { return s == "" }), ", ")
+	name := strings.Join(slices.DeleteFunc(slices.Clone(headings), func(s string) bool {
+		return s == ""
+	}), ", ")
 	return h.Div(h.Class("scroll"), h.TabIndex("0"), h.Role("group"),
 		h.Aria("label", "Table of "+name), g.Text("\n"),
 		h.Table(g.If(class != "", h.Class(class)), h.THead(h.Tr(g.Map(headings, th))),

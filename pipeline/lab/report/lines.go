@@ -29,8 +29,8 @@ type At struct {
 func Lines(runs []At, setting, column string) (*Figure, error) {
 	c := slices.IndexFunc(headings[:], func(h string) bool { return strings.EqualFold(h, column) })
 	if c < 0 {
-		return nil, fmt.Errorf("no column %q; there are %s%s", column, strings.Join(headings[:], ", "),
-			suggest.DidYouMean(column, headings[:]))
+		return nil, fmt.Errorf("no column %q; there are %s%s", column,
+			strings.Join(headings[:], ", "), suggest.DidYouMean(column, headings[:]))
 	}
 	x, err := newValueAxis(runs, setting)
 	if err != nil {
@@ -84,8 +84,8 @@ func newValueAxis(runs []At, setting string) (*valueAxis, error) {
 	numbers := true
 	for _, r := range runs {
 		if _, ok := x.at[r.Value]; ok {
-			return nil, fmt.Errorf("two runs have %s = %s: name runs that differ in this setting alone",
-				setting, r.Value)
+			return nil, fmt.Errorf("two runs have %s = %s: name runs that differ in this "+
+				"setting alone", setting, r.Value)
 		}
 		v, err := strconv.ParseFloat(r.Value, 64)
 		numbers = numbers && err == nil && !math.IsInf(v, 0) && !math.IsNaN(v)

@@ -116,17 +116,17 @@ func (r *run) page(w io.Writer) error {
 	}
 	if len(r.tuned.Choices) > 0 {
 		body = append(body, folded(false, g.Text("What the tuned settings were chosen from"),
-			h.P(g.Text("Each method's setting with the least NLL on held-out rows of tasks drawn from the "+
-				"meta-training corpus, of the run's size and partition. The values tried go on where the "+
-				"best is at an end, and grow finer around it.")),
+			h.P(g.Text("Each method's setting with the least NLL on held-out rows of tasks "+
+				"drawn from the meta-training corpus, of the run's size and partition. The "+
+				"values tried go on where the best is at an end, and grow finer around it.")),
 			table("", []string{"method", "partition", "setting", "chosen", "held-out NLL", "of"},
 				rows(r.tuned.Choices, choiceCells))))
 	}
 	if len(r.costs) > 0 {
 		body = append(body, folded(false, g.Text("What each method cost"),
-			h.P(g.Text("Seconds of the clock, over all partitions and repeats: choosing its settings, and "+
-				"running and scoring it. What methods share (fits, drawn points) counts for the "+
-				"one that came first.")),
+			h.P(g.Text("Seconds of the clock, over all partitions and repeats: choosing its "+
+				"settings, and running and scoring it. What methods share (fits, drawn points) "+
+				"counts for the one that came first.")),
 			table("", []string{"method", "tuning, s", "running, s", "share"},
 				rows(r.costs, func(c experiment.Cost) []string {
 					return []string{c.Method, fmt.Sprintf("%.2f", c.Tuning),
@@ -208,7 +208,8 @@ func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 			return row(cells)
 		})
 		groups = append(groups, h.TBody(
-			row(h.Class("group"), h.Th(h.ColSpan(fmt.Sprint(len(head))), h.Scope("rowgroup"), g.Text(name))),
+			row(h.Class("group"), h.Th(h.ColSpan(fmt.Sprint(len(head))), h.Scope("rowgroup"),
+				g.Text(name))),
 			lines))
 		of = of[n:]
 	}
@@ -219,9 +220,9 @@ func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 	sentence := t.sentence()
 	return folded(open, h.H2(g.Text(t.title())), g.If(sentence != "", h.P(g.Text(sentence))),
 		pick(head), table("", head, groups),
-		g.If(t.tuned(), h.P(g.Text("The setting, and the temperature T that divides the heads, were chosen "+
-			"on the meta-training corpus by NLL; no test image took part. All that was tried: "+
-			"see below."))),
+		g.If(t.tuned(), h.P(g.Text("The setting, and the temperature T that divides the "+
+			"heads, were chosen on the meta-training corpus by NLL; no test image took part. All "+
+			"that was tried: see below."))),
 		g.Map(t.sideTables(), func(s sideTable) g.Node {
 			return g.Group{h.H3(g.Text(s.Title)),
 				table("", append([]string{"method"}, s.Headings...), rows(s.Rows,
@@ -249,7 +250,8 @@ func examplesForPage(d *experiment.Detail) (g.Node, error) {
 		h.P(g.Text("Every dot is one posterior sample of FMP and its probability for a class: "),
 			h.Span(h.Class("key"), g.Text("▲ the true class")), g.Text(", "),
 			h.Span(h.Class("key2"), g.Text("● another")),
-			g.Text(". Where the dots are spread, the samples disagree: the uploads do not settle it.")),
+			g.Text(". Where the dots are spread, the samples disagree: the uploads do "+
+				"not settle it.")),
 		h.H3(g.Text("Unsure: the images of largest disagreement")),
 		h.Div(h.Class("examples"), lists[0]),
 		h.H3(g.Text("Sure: the images of least entropy")), h.Div(h.Class("examples"), lists[1]),
@@ -273,7 +275,8 @@ func exampleForPage(e *experiment.Example, classes []string) (g.Node, error) {
 	truth := classes[e.Label]
 	return h.Div(h.Class("example"), image(e.PNG, "test image of class "+truth), g.Raw(svg),
 			h.Div(g.Text("true: "), h.B(g.Text(truth)),
-				g.Text(fmt.Sprintf("; FMP says %s (%.0f%%)", classes[says], 100*e.Mean[says])), h.Br(),
-				h.Small(g.Text(fmt.Sprintf("test image %d, disagreement %.3f nats", e.Index, e.Disagreement))))),
+				g.Text(fmt.Sprintf("; FMP says %s (%.0f%%)", classes[says], 100*e.Mean[says])),
+				h.Br(), h.Small(g.Text(fmt.Sprintf("test image %d, disagreement %.3f nats", e.Index,
+					e.Disagreement))))),
 		nil
 }

@@ -41,7 +41,8 @@ func writeParquet[T any](w io.Writer, rows []T, columns []parquetColumn[T]) erro
 	defer enc.Close()
 	file := bytes.NewBufferString(parquetMagic)
 	schema := [][]byte{new(thrift).text(4, "row").int(5, int64(len(columns))).end()}
-	encodings := [][]byte{binary.AppendVarint(nil, encodingPlain), binary.AppendVarint(nil, encodingRLE)}
+	encodings := [][]byte{binary.AppendVarint(nil, encodingPlain),
+		binary.AppendVarint(nil, encodingRLE)}
 	var chunks [][]byte
 	total := 0
 	for _, c := range columns {
@@ -51,8 +52,8 @@ func writeParquet[T any](w io.Writer, rows []T, columns []parquetColumn[T]) erro
 		}
 		packed := enc.EncodeAll(page, nil)
 		if len(page) > math.MaxInt32 || len(packed) > math.MaxInt32 {
-			return fmt.Errorf("column %s has %d bytes; a page has at most %d: export fewer runs at once",
-				c.name, len(page), math.MaxInt32)
+			return fmt.Errorf("column %s has %d bytes; a page has at most %d: export "+
+				"fewer runs at once", c.name, len(page), math.MaxInt32)
 		}
 		element := new(thrift).int(1, kind).int(3, repetition).text(4, c.name)
 		if kind == typeByteArray {
@@ -95,8 +96,8 @@ func (c *parquetColumn[T]) encode(rows []T) (kind, repetition int64, page []byte
 	case string:
 		kind = typeByteArray
 	default:
-		return 0, 0, nil, fmt.Errorf("has type %T; int32, float64, *float64 and string can be written",
-			c.like)
+		return 0, 0, nil, fmt.Errorf("has type %T; int32, float64, *float64 and string "+
+			"can be written", c.like)
 	}
 	var levels []byte
 	run, last := 0, byte(0)

@@ -41,7 +41,8 @@ func setShare(images, held int, low, high float64) []string {
 func setRows(r *evaluate.Result) (rows [][]string) {
 	add := func(name string, images, held int, low, high float64) {
 		if images > 0 {
-			rows = append(rows, append([]string{name, fmt.Sprint(images)}, setShare(images, held, low, high)...))
+			rows = append(rows, append([]string{name, fmt.Sprint(images)},
+				setShare(images, held, low, high)...))
 		}
 	}
 	if r.Sets == nil {
@@ -79,8 +80,8 @@ func guarantee(r *evaluate.Result) string {
 		by += " for clients that differ, by Hoeffding's bound"
 	}
 	fmt.Fprintf(&b, "\n## Guarantee of the sets\n\n- **Promise**: the set of %s holds its class "+
-		"with a probability of at least %g, over the draw of calibration points and image (%s), from "+
-		"%s. Sets of another level are had by the input level.\n", promised(r, survived != ""),
+		"with a probability of at least %g, over the draw of calibration points and image (%s), "+
+		"from %s. Sets of another level are had by the input level.\n", promised(r, survived != ""),
 		q.Level, by, points)
 	fmt.Fprintf(&b, "- **Assumption**: %s.\n", assumed(q, survived))
 	voids := "another camera or light, "
@@ -90,7 +91,8 @@ func guarantee(r *evaluate.Result) string {
 	voids += "images of none of the classes"
 	switch {
 	case survived != "":
-		voids = "a client that took no part, " + voids + ", and false points of more clients than that"
+		voids = "a client that took no part, " + voids + ", and false points of more " +
+			"clients than that"
 	case q.Clients > 0:
 		voids = "a client that took no part, " + voids + ", and clients that send false points"
 	}
@@ -106,16 +108,16 @@ func guarantee(r *evaluate.Result) string {
 		}
 	}
 	if len(always) > 0 {
-		fmt.Fprintf(&b, "- In every set, as their calibration points are too few for the level: %s.\n",
-			strings.Join(always, ", "))
+		fmt.Fprintf(&b, "- In every set, as their calibration points are too few for "+
+			"the level: %s.\n", strings.Join(always, ", "))
 	}
 	of := "Single classes and clients may be held less often."
 	if q.ByClass {
 		of = "A single client's images may be held less often."
 	}
 	b.WriteString(
-		"- The level is held on average over calibrations: this one may hold somewhat less or more. " +
-			of + "\n")
+		"- The level is held on average over calibrations: this one may hold somewhat " +
+			"less or more. " + of + "\n")
 	return b.String()
 }
 
@@ -156,9 +158,10 @@ func assumed(q *models.OriginSets, survived string) string {
 	}
 	switch {
 	case survived != "":
-		return fmt.Sprintf("the points of %s may be false, whatever they are. The honest clients%s "+
-			"draw their points and new images alike, or differ so little that none of them is above "+
-			"its bound (docs/sets.md), and none of them is left out", survived, of)
+		return fmt.Sprintf("the points of %s may be false, whatever they are. The "+
+			"honest clients%s draw their points and new images alike, or differ so little that "+
+			"none of them is above its bound (docs/sets.md), and none of them is left "+
+			"out", survived, of)
 	case q.Clients > 0:
 		return fmt.Sprintf("each client's new images are drawn as its points were, and %s in "+
 			"proportion to its points; clients may differ in any way", client)

@@ -102,9 +102,10 @@ type sideRow struct {
 
 // sideTables returns the tables of other and of corrupted images; none where the run had none.
 func (t *Table) sideTables() []sideTable {
-	other := sideTable{Title: "Other images: area under the ROC curve by entropy / by disagreement " +
-		"of the samples"}
-	spoiled := sideTable{Title: "Spoiled images, mean over the corruptions, by severity: ACC / ECE / NLL"}
+	other := sideTable{Title: "Other images: area under the ROC curve by entropy / by " +
+		"disagreement of the samples"}
+	spoiled := sideTable{Title: "Spoiled images, mean over the corruptions, by severity: " +
+		"ACC / ECE / NLL"}
 	for _, s := range t.Shifted {
 		g, heading, cell := &other, s.Name, mean(s.Entropy)+" / "+mean(s.Disagreement)
 		if s.Severity > 0 {
@@ -125,8 +126,8 @@ func (t *Table) sideTables() []sideTable {
 }
 
 func (g *sideTable) markdown(w io.Writer) {
-	fmt.Fprintf(w, "\n%s:\n\n| method | %s |\n| --- |%s\n", g.Title, strings.Join(g.Headings, " | "),
-		strings.Repeat(" ---: |", len(g.Headings)))
+	fmt.Fprintf(w, "\n%s:\n\n| method | %s |\n| --- |%s\n", g.Title,
+		strings.Join(g.Headings, " | "), strings.Repeat(" ---: |", len(g.Headings)))
 	for _, r := range g.Rows {
 		fmt.Fprintf(w, "| %s | %s |\n", r.Label, strings.Join(r.Cells, " | "))
 	}

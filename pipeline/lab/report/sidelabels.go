@@ -38,13 +38,15 @@ func (l *sideLabels) Plot(c draw.Canvas, p *plot.Plot) {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(l.marks[a].Y, l.marks[b].Y), cmp.Compare(l.marks[b].X, l.marks[a].X))
+		return cmp.Or(cmp.Compare(l.marks[a].Y, l.marks[b].Y),
+			cmp.Compare(l.marks[b].X, l.marks[a].X))
 	})
 	var wanted []float64
 	for _, i := range order {
 		wanted = append(wanted, float64(y(l.marks[i].Y)))
 	}
-	for k, at := range apartBy(wanted, float64(l.style.Height("X")*1.25), float64(c.Min.Y), float64(c.Max.Y)) {
+	for k, at := range apartBy(wanted, float64(l.style.Height("X")*1.25), float64(c.Min.Y),
+		float64(c.Max.Y)) {
 		i := order[k]
 		end := vg.Point{X: c.Max.X + leader, Y: vg.Length(at)}
 		c.StrokeLines(draw.LineStyle{Color: faint, Width: vg.Points(0.6)},
@@ -59,7 +61,8 @@ func (l *sideLabels) GlyphBoxes(*plot.Plot) []plot.GlyphBox {
 	for _, s := range l.texts {
 		width = max(width, l.style.Width(s))
 	}
-	return []plot.GlyphBox{{X: 1, Y: 0.5, Rectangle: vg.Rectangle{Max: vg.Point{X: leader + 2 + width}}}}
+	return []plot.GlyphBox{{X: 1, Y: 0.5,
+		Rectangle: vg.Rectangle{Max: vg.Point{X: leader + 2 + width}}}}
 }
 
 // apartBy moves ascending positions as far as needed to be at least gap apart, and within lo and hi

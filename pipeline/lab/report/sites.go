@@ -14,10 +14,10 @@ import (
 // of the classes; numbers where there are none.
 func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d images of %d sites, which scored the classifier on their own; single images "+
-		"stayed there.\n\n", r.Images, len(r.Sites))
-	b.WriteString("| site | images | accuracy | coverage of sets | mean set size | ECE | hidden |\n" +
-		"| --- | ---: | --- | --- | ---: | ---: | --- |\n")
+	fmt.Fprintf(&b, "%d images of %d sites, which scored the classifier on their own; "+
+		"single images stayed there.\n\n", r.Images, len(r.Sites))
+	b.WriteString("| site | images | accuracy | coverage of sets | mean set size | ECE " +
+		"| hidden |\n| --- | ---: | --- | --- | ---: | ---: | --- |\n")
 	number := func(v *float64, format string) string {
 		if v == nil {
 			return "–"
@@ -33,13 +33,13 @@ func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 		if s.ECE != nil {
 			told++
 		}
-		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s |\n", printable.Markdown(s.Name), s.Images,
-			shareText(s.Accuracy), coverage, number(s.SetSize, "%.2f"),
+		fmt.Fprintf(&b, "| %s | %d | %s | %s | %s | %s | %s |\n", printable.Markdown(s.Name),
+			s.Images, shareText(s.Accuracy), coverage, number(s.SetSize, "%.2f"),
 			number(s.ECE, "%.3f"), hidden(s))
 	}
 	for _, l := range r.LeftOut {
-		fmt.Fprintf(&b, "\n**Left out** is %s, whose report is of %s.\n", printable.Markdown(l.Site),
-			printable.Markdown(l.Why))
+		fmt.Fprintf(&b, "\n**Left out** is %s, whose report is of %s.\n",
+			printable.Markdown(l.Site), printable.Markdown(l.Why))
 	}
 	b.WriteString("\n")
 	overall(&b, "accuracy", r.Accuracy)
@@ -47,8 +47,8 @@ func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 		overall(&b, fmt.Sprintf("coverage of sets, stated %v", r.Level), *r.Coverage)
 	}
 	if r.ECE != nil {
-		fmt.Fprintf(&b, "- **ECE** over the bins that the %d sites with means of bins have in common: %.3f\n",
-			told, *r.ECE)
+		fmt.Fprintf(&b, "- **ECE** over the bins that the %d sites with means of bins have in "+
+			"common: %.3f\n", told, *r.ECE)
 	}
 	if len(r.Curve) > 0 {
 		b.WriteString("\n| confidence | images | mean | right |\n| --- | ---: | ---: | ---: |\n")
@@ -61,8 +61,8 @@ func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 		}
 	}
 	if len(r.ByClass) > 0 {
-		b.WriteString("\n| class | sites that tell of it alone | images | accuracy |\n| --- | ---: | " +
-			"---: | --- |\n")
+		b.WriteString("\n| class | sites that tell of it alone | images | accuracy |\n| " +
+			"--- | ---: | ---: | --- |\n")
 	}
 	for _, c := range r.ByClass {
 		name := fmt.Sprint(c.Class)
@@ -114,15 +114,17 @@ func overall(b *strings.Builder, what string, o pooled.Overall) {
 	}
 	b.WriteString("\n")
 	if o.Hidden > 0 {
-		fmt.Fprintf(b, "- %d of %d sites hide their count: a range without a figure before it begins "+
-			"with all of these at their least, and ends with all at their most\n", o.Hidden, o.Sites)
+		fmt.Fprintf(b, "- %d of %d sites hide their count: a range without a figure "+
+			"before it begins with all of these at their least, and ends with all at their most\n",
+			o.Hidden, o.Sites)
 	}
 	least, most := "", "="
 	if o.Hidden > 0 {
 		least, most = "at least ", "at most"
 	}
 	if o.DF > 0 && o.Q != nil && o.I2 != nil && o.P != nil {
-		fmt.Fprintf(b, "- **do sites differ in %s?** I² %s%.0f%%, Cochran's Q %s%.1f with %d degrees of "+
-			"freedom (p %s %.2g)\n", what, least, 100**o.I2, least, *o.Q, o.DF, most, *o.P)
+		fmt.Fprintf(b, "- **do sites differ in %s?** I² %s%.0f%%, Cochran's Q %s%.1f with "+
+			"%d degrees of freedom (p %s %.2g)\n", what, least, 100**o.I2, least, *o.Q,
+			o.DF, most, *o.P)
 	}
 }

@@ -103,9 +103,9 @@ func (f *Figures) interval(column int) *metric.Interval {
 }
 
 // keys are the columns' names in [experiment.Columns]; empty where it has none.
-var keys = [columns]string{"acc", "ece", "nll", "brier", "joint_nll_near", "joint_nll_random", "aurc",
-	"class_ece", "adaptive_ece", "", "", "coverage_top", "coverage_uncertain", "coverage_weights",
-	"membership_auc", "disagreement"}
+var keys = [columns]string{"acc", "ece", "nll", "brier", "joint_nll_near", "joint_nll_random",
+	"aurc", "class_ece", "adaptive_ece", "", "", "coverage_top", "coverage_uncertain",
+	"coverage_weights", "membership_auc", "disagreement"}
 
 // measured returns the figures of one record by column; NaN where it lacks one.
 func measured(r *experiment.Record) (out [columns]float64) {
@@ -181,7 +181,9 @@ func Tables(rs []experiment.Record, m *experiment.Manifest) ([]Table, error) {
 		}
 		parts[k] = append(parts[k], r)
 	}
-	sorting.Stably(order, func(a, b key) int { return protocolRank(a.protocol) - protocolRank(b.protocol) })
+	sorting.Stably(order, func(a, b key) int {
+		return protocolRank(a.protocol) - protocolRank(b.protocol)
+	})
 	var out []Table
 	for _, k := range order {
 		t, err := newTable(parts[k], m)

@@ -39,8 +39,8 @@ func (t *Table) sentence() string {
 	}
 	calibrated := ""
 	if c := fmp.Calibration; c != nil {
-		calibrated = fmt.Sprintf(" (perfectly calibrated ones would be %.1f on that number of images)",
-			100*c.Perfect)
+		calibrated = fmt.Sprintf(" (perfectly calibrated ones would be %.1f on that "+
+			"number of images)", 100*c.Perfect)
 	}
 	return fmt.Sprintf("%sFMP is right on %.1f%% of images%s; its stated probabilities are %.1f "+
 		"points off on average%s.", sent, 100*fmp.ACC.Mean, beside, 100*fmp.ECE.Mean, calibrated)
@@ -162,7 +162,9 @@ const untrainedNote = "(untrained): a model that the method reads was not traine
 // untrained reports whether some row's label has that mark.
 func untrained(ts []Table) bool {
 	return slices.ContainsFunc(ts,
-		func(t Table) bool { return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Untrained }) })
+		func(t Table) bool {
+			return slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Untrained })
+		})
 }
 
 // origins states, for each method from outside, where its figures come from.

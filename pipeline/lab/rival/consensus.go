@@ -69,8 +69,8 @@ func fullConsensus(ctx context.Context, locals []posterior.Ensemble) (posterior.
 	d, c, samples := locals[0][0].D, locals[0][0].C, len(locals[0])
 	dim := d * c
 	if dim > maxDense {
-		return nil, fmt.Errorf("full covariance of %d numbers a head; allowed are %d: use the diagonal",
-			dim, maxDense)
+		return nil, fmt.Errorf("full covariance of %d numbers a head; allowed are %d: "+
+			"use the diagonal", dim, maxDense)
 	}
 	total := mat.NewSymDense(dim, nil)
 	sum := mat.NewDense(samples, dim, nil)
@@ -156,7 +156,8 @@ func LedoitWolf(centred *mat.Dense) (r, mu float64, outer *mat.SymDense, err err
 	}
 	mu = trace / float64(p)
 	if !(mu > 0) {
-		return 0, 0, nil, fmt.Errorf("the samples are all alike; a covariance needs samples that differ")
+		return 0, 0, nil, fmt.Errorf("the samples are all alike; a covariance needs " +
+			"samples that differ")
 	}
 	d2 := square - mu*mu*float64(p)
 	var b2 float64
@@ -190,8 +191,8 @@ func inverse(x *mat.Dense, outer *mat.SymDense, a, b float64) (*mat.SymDense, er
 		var chol mat.Cholesky
 		if !chol.Factorize(out) {
 			return nil,
-				fmt.Errorf("covariance of %d samples of %d numbers is singular at shrinkage %v; raise "+
-					"posterior.samples", n, p, 1-b*float64(n))
+				fmt.Errorf("covariance of %d samples of %d numbers is singular at shrinkage %v; "+
+					"raise posterior.samples", n, p, 1-b*float64(n))
 		}
 		return out, chol.InverseTo(out)
 	}
@@ -207,8 +208,8 @@ func inverse(x *mat.Dense, outer *mat.SymDense, a, b float64) (*mat.SymDense, er
 	var chol mat.Cholesky
 	if !chol.Factorize(outer) {
 		return nil,
-			fmt.Errorf("the Gram matrix of %d samples is singular at shrinkage %v; raise posterior.samples",
-				n, 1-b*float64(n))
+			fmt.Errorf("the Gram matrix of %d samples is singular at shrinkage %v; raise "+
+				"posterior.samples", n, 1-b*float64(n))
 	}
 	// outer = L L', so X' outer^-1 X is the Gram matrix of L^-1 X.
 	var l mat.TriDense

@@ -49,8 +49,8 @@ func NewCorpus(features []float32, dx int, labels []int, c int) (*Corpus, error)
 	if err != nil {
 		return nil, fmt.Errorf("corpus: %w", err)
 	}
-	return &Corpus{Dx: dx, C: c, Features: features, Labels: labels, Means: m.Means, Centre: m.Centre,
-		Within: m.Within, Between: m.Between(m.Within)}, nil
+	return &Corpus{Dx: dx, C: c, Features: features, Labels: labels, Means: m.Means,
+		Centre: m.Centre, Within: m.Within, Between: m.Between(m.Within)}, nil
 }
 
 // spreads are the values that the tuned protocol tries.

@@ -51,8 +51,8 @@ var corpusOnly = method{
 				named.Row(d)[c] = head.Row(d)[j]
 			}
 		}
-		return &posterior.Result{Ensembles: []posterior.Ensemble{{named}}, UploadBytes: t.meansBytes()},
-			nil
+		return &posterior.Result{Ensembles: []posterior.Ensemble{{named}},
+			UploadBytes: t.meansBytes()}, nil
 	},
 }
 

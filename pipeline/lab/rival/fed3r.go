@@ -23,8 +23,8 @@ import (
 var fed3r = method{
 	Info{Name: "Fed3R", Title: "ridge regression of the labels, from the clients' second moments",
 		Group: OneShot,
-		Cite: "Fed3R: Fanì, Camoriano, Caputo and Ciccone 2024, Accelerating heterogeneous federated " +
-			"learning with closed-form classifiers, ICML, arXiv:2406.01116",
+		Cite: "Fed3R: Fanì, Camoriano, Caputo and Ciccone 2024, Accelerating heterogeneous " +
+			"federated learning with closed-form classifiers, ICML, arXiv:2406.01116",
 		Param: ParamL2, Grid: gridL2},
 	func(_ context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		const softmaxTemperature = 0.1

@@ -43,8 +43,8 @@ var fedcgs = method{
 // (Gelman et al. 2013, section 3.6), where W is the corpus's covariance, spread over all directions
 // by another share, and s W has the size of S.
 var fedcgsCorpus = method{
-	Info{Name: "FedCGS-corpus", Title: "FedCGS, its covariance shrunk to the corpus's", Group: OneShot,
-		Cite:  citeFedCGS,
+	Info{Name: "FedCGS-corpus", Title: "FedCGS, its covariance shrunk to the corpus's",
+		Group: OneShot, Cite: citeFedCGS,
 		Param: ParamShrinkage, Grid: gridShrinkage, More: spreads, NeedsCorpus: true},
 	func(_ context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		k, err := t.corpus()
@@ -122,8 +122,8 @@ func (a *statistics) means() *mat.Dense {
 	return means
 }
 
-// scatter returns the sum of outer products of the points less their class means; 0 where it is within
-// rounding of that.
+// scatter returns the sum of outer products of the points less their class means; 0 where it is
+// within rounding of that.
 func (a *statistics) scatter() (*mat.SymDense, error) {
 	if floats.Sum(a.count) == 0 {
 		return nil, fmt.Errorf("the clients' points have no weight; give some weight above 0")
@@ -146,8 +146,8 @@ func (a *statistics) scatter() (*mat.SymDense, error) {
 func (a *statistics) within() (*mat.SymDense, error) {
 	out, err := a.covariance()
 	if err == nil && !(mat.Trace(out) > 0) {
-		err = errors.New("covariance within classes: no class has two different images: give clients more " +
-			"(federation.points), or leave the method out")
+		err = errors.New("covariance within classes: no class has two different images: give " +
+			"clients more (federation.points), or leave the method out")
 	}
 	return out, err
 }
@@ -200,12 +200,13 @@ func (a *statistics) head(within mat.Symmetric) (posterior.Theta, error) {
 	var chol mat.Cholesky
 	if !chol.Factorize(within) {
 		return posterior.Theta{},
-			fmt.Errorf("within-class covariance of %v points with %d features is singular; raise the "+
-				"shrinkage", n, a.dx)
+			fmt.Errorf("within-class covariance of %v points with %d features is singular; raise "+
+				"the shrinkage", n, a.dx)
 	}
 	var directions mat.Dense // dx x C
 	if err := chol.SolveTo(&directions, means.T()); err != nil {
-		return posterior.Theta{}, fmt.Errorf("within-class covariance: %w; raise the shrinkage", err)
+		return posterior.Theta{}, fmt.Errorf("within-class covariance: %w; raise the "+
+			"shrinkage", err)
 	}
 	theta := posterior.Theta{D: a.dx + 1, C: a.c, W: make([]float64, (a.dx+1)*a.c)}
 	for c := range a.c {

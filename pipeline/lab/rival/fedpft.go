@@ -63,7 +63,8 @@ func (t *Task) classGaussians() (*point.Set, error) {
 			for i := range rows {
 				row := drawn.Row(i)
 				for j := range t.dx {
-					row[j] = float32(mean[j] + math.Sqrt(max(square[j]-mean[j]*mean[j], 0))*r.NormFloat64())
+					row[j] = float32(mean[j] +
+						math.Sqrt(max(square[j]-mean[j]*mean[j], 0))*r.NormFloat64())
 				}
 				row[t.dx+c] = 1
 			}

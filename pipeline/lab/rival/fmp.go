@@ -22,8 +22,8 @@ var fmp = method{
 				return nil, err
 			}
 			return posterior.Moments(ctx, t.in.Moments, t.in.Embedded, posterior.MomentsOptions{
-				Options: discriminant.Options{Kappa: t.in.Kappa, Samples: t.in.Latents, Seed: t.in.Seed,
-					Stream: t.in.Stream, Corpus: known}, Threads: t.in.Threads})
+				Options: discriminant.Options{Kappa: t.in.Kappa, Samples: t.in.Latents,
+					Seed: t.in.Seed, Stream: t.in.Stream, Corpus: known}, Threads: t.in.Threads})
 		}
 		f, err := t.form()
 		if err != nil {

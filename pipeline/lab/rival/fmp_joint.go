@@ -13,8 +13,8 @@ var fmpJoint = method{
 	Info{Name: "FMP-joint",
 		Title: "FMP, with the uncertainty of each sample's fit as well (open scope)",
 		Group: OneShot, Conjugate: true, Cost: 36,
-		Cite: citeFMP + "; Bardsley, Solonen, Haario and Laine 2014, Randomize-then-optimize, SIAM J. " +
-			"Scientific Computing 36(4)",
+		Cite: citeFMP + "; Bardsley, Solonen, Haario and Laine 2014, Randomize-then-optimize, " +
+			"SIAM J. Scientific Computing 36(4)",
 		Param: ParamScale, Grid: gridScale, Joint: true, Fitted: true},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		f, refit, err := t.refit()

@@ -69,8 +69,8 @@ func (t *Task) refit() (*posterior.Form, *sample.Refit, error) {
 	}
 	refit, ok := f.Conjugate.(*sample.Refit)
 	if !ok {
-		return nil, nil, fmt.Errorf("heads of the closed form are not fitted to the uploads, so that " +
-			"there is no curvature; leave the method out in closed scope")
+		return nil, nil, fmt.Errorf("heads of the closed form are not fitted to the uploads, so " +
+			"that there is no curvature; leave the method out in closed scope")
 	}
 	return f, refit, nil
 }

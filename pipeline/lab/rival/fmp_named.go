@@ -13,8 +13,8 @@ import (
 // classes are the corpus'. Like corpusOnly it shows the advantage of closed scope.
 var fmpNamed = method{
 	Info{Name: "FMP-named", Cost: 9,
-		Title: "FMP with the corpus' class means beside the clients', named by these", Group: Baseline,
-		Cite: citeFMP, Conjugate: true, NeedsCorpus: true, Names: true},
+		Title: "FMP with the corpus' class means beside the clients', named by these",
+		Group: Baseline, Cite: citeFMP, Conjugate: true, NeedsCorpus: true, Names: true},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		f, seen, err := t.pooledMeans()
 		if err != nil {
@@ -26,7 +26,8 @@ var fmpNamed = method{
 		}
 		read := t.in.Corpus.Read
 		if read == nil || read.Dx != seen.Dx {
-			return nil, fmt.Errorf("no class means of the corpus as the conjugate predictor reads them")
+			return nil, fmt.Errorf("no class means of the corpus as the conjugate " +
+				"predictor reads them")
 		}
 		taskClass := map[int]int{}
 		for c, j := range names {

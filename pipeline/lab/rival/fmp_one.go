@@ -34,7 +34,8 @@ var fmpOne = method{
 				Options: discriminant.Options{Samples: t.in.Latents, Seed: t.in.Seed,
 					Stream: t.in.Stream, Corpus: known}, Threads: t.in.Threads})
 		}
-		if t.in.Named && t.in.Conjugate != nil { // the class means that FMP reads, and the corpus's images
+		// The class means that FMP reads, and the corpus's images.
+		if t.in.Named && t.in.Conjugate != nil {
 			named, err := posterior.New(posterior.Input{Conjugate: t.in.Conjugate,
 				ClassMeans: t.in.ClassMeans, Named: true, Samples: t.in.Latents,
 				Seed: t.in.Seed, Stream: t.in.Stream, Threads: t.in.Threads})
@@ -57,7 +58,8 @@ var fmpOne = method{
 			return nil, err
 		}
 		o := candidate.Options{Seed: t.in.Seed, Stream: t.in.Stream, Threads: t.in.Threads}
-		m, err := memo.Once(t.memo, "one", func() (*candidate.Mixture, error) { return r.Posterior(o) })
+		m, err := memo.Once(t.memo, "one",
+			func() (*candidate.Mixture, error) { return r.Posterior(o) })
 		if err != nil {
 			return nil, err
 		}
@@ -76,7 +78,8 @@ func RoundOf(clients []*point.Set, stream string) (*candidate.Round, float64, er
 		var u candidate.Client
 		var err error
 		u.Means, u.Within = statisticsOf(rows, r.K, labels, r.C)
-		if u.Curve, err = moments.CurveOf(rows, r.K, labels, r.C, fmt.Sprint(stream, "/", i)); err != nil {
+		if u.Curve, err = moments.CurveOf(rows, r.K, labels, r.C,
+			fmt.Sprint(stream, "/", i)); err != nil {
 			return nil, 0, fmt.Errorf("client %d: %w", i, err)
 		}
 		numbers += u.Means.N*(r.K+2) + len(u.Within.Data)

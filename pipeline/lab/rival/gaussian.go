@@ -37,16 +37,17 @@ func (t *Task) localGaussianPosteriors(ctx context.Context, precision float64, s
 	}
 	out := make([]posterior.Ensemble, len(fits))
 	diagnostics := make([]*diagnostics, len(fits))
-	err = parallel.Each(ctx, max(t.in.Threads, 1), len(fits), func(ctx context.Context, m int) error {
-		var err error
-		out[m], diagnostics[m], err = t.gaussianPosterior(ctx,
-			gaussianFit{fmt.Sprint("client/", m), t.in.Clients[m], fits[m], precision},
-			samples, s, 1)
-		if err != nil {
-			return fmt.Errorf("client %d: %w", m, err)
-		}
-		return nil
-	})
+	err = parallel.Each(ctx, max(t.in.Threads, 1), len(fits),
+		func(ctx context.Context, m int) error {
+			var err error
+			out[m], diagnostics[m], err = t.gaussianPosterior(ctx,
+				gaussianFit{fmt.Sprint("client/", m), t.in.Clients[m], fits[m], precision},
+				samples, s, 1)
+			if err != nil {
+				return fmt.Errorf("client %d: %w", m, err)
+			}
+			return nil
+		})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -180,8 +181,8 @@ func newTarget(set *point.Set, mode posterior.Theta, precision float64,
 	o := erm.NewObjective(t.problem)
 	if sampler == Laplace {
 		if dim := r * p.C; dim > maxDense {
-			return nil, fmt.Errorf("the Hessian of %d x %d numbers a head; allowed are %d in all: sample "+
-				"by %q, or use fewer classes or features", r, p.C, maxDense, HMC)
+			return nil, fmt.Errorf("the Hessian of %d x %d numbers a head; allowed are %d "+
+				"in all: sample by %q, or use fewer classes or features", r, p.C, maxDense, HMC)
 		}
 		return t, t.addBlock(o.Hessian(t.mode))
 	}
@@ -242,8 +243,8 @@ func (t *target) addBlock(h *mat.SymDense) error {
 	u, ok := lapack64.Potrf(h.RawSymmetric())
 	if !ok || !lapack64.Trtri(u) {
 		return fmt.Errorf(
-			"the Hessian at the mode is not positive definite with prior precision %v; raise erm.l2",
-			t.precision)
+			"the Hessian at the mode is not positive definite with prior precision "+
+				"%v; raise erm.l2", t.precision)
 	}
 	for i := range u.N {
 		clear(u.Data[i*u.Stride : i*u.Stride+i])
@@ -259,7 +260,8 @@ func (t *target) unwhiten(z, out []float64) {
 	n := len(z) / len(t.inverse)
 	copy(out, z)
 	for b := range t.inverse {
-		blas64.Trmv(blas.NoTrans, t.factor(b), blas64.Vector{N: n, Inc: 1, Data: out[b*n : (b+1)*n]})
+		blas64.Trmv(blas.NoTrans, t.factor(b),
+			blas64.Vector{N: n, Inc: 1, Data: out[b*n : (b+1)*n]})
 	}
 }
 

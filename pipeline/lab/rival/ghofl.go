@@ -83,8 +83,8 @@ var ghqda = method{
 			}
 			var p mat.SymDense
 			if err := chol.InverseTo(&p); err != nil {
-				return nil, fmt.Errorf("covariance of class %d at shrinkage %v: %w; raise the shrinkage", c,
-					s.Shrinkage, err)
+				return nil, fmt.Errorf("covariance of class %d at shrinkage %v: %w; raise "+
+					"the shrinkage", c, s.Shrinkage, err)
 			}
 			mu := mat.NewVecDense(d, means.RawRowView(c))
 			var w mat.VecDense

@@ -20,7 +20,8 @@ import (
 // margin of the first version of the paper is not in their last program.
 var fisherMix = method{
 	Info{Name: "FisherMix",
-		Title: "linear head fitted to points drawn in the Fisher subspace, from the clients' moments",
+		Title: "linear head fitted to points drawn in the Fisher subspace, from the " +
+			"clients' moments",
 		Group: OneShot, Cite: citeGHOFL,
 		Param: ParamShrinkage, Grid: gridShrinkage, Published: &ghShrinkage},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
@@ -138,8 +139,8 @@ func (f *fisher) draw(t *Task) (*erm.Problem, error) {
 	for c := range f.c {
 		var chol mat.Cholesky
 		if !chol.Factorize(f.within[c]) {
-			return nil, fmt.Errorf("covariance of class %d in the Fisher subspace is singular; raise the "+
-				"shrinkage", c)
+			return nil, fmt.Errorf("covariance of class %d in the Fisher subspace is "+
+				"singular; raise the shrinkage", c)
 		}
 		var l mat.TriDense
 		chol.LTo(&l)
@@ -164,7 +165,8 @@ func (f *fisher) fit(ctx context.Context, p *erm.Problem,
 		return nil, err
 	}
 	theta := erm.NewTheta(f.dx+1, f.c)
-	mat.NewDense(f.dx, f.c, theta.W[:f.dx*f.c]).Mul(f.v, mat.NewDense(f.k, f.c, s.Theta.W[:f.k*f.c]))
+	mat.NewDense(f.dx, f.c, theta.W[:f.dx*f.c]).Mul(f.v,
+		mat.NewDense(f.k, f.c, s.Theta.W[:f.k*f.c]))
 	copy(theta.Row(f.dx), s.Theta.Row(f.k))
 	return &posterior.Result{Ensembles: []posterior.Ensemble{{theta}}, UploadBytes: f.bytes}, nil
 }

@@ -20,9 +20,11 @@ import (
 // (Hastie, Tibshirani and Friedman 2009, section 4.3, at the posterior mean of Ioffe 2006, section
 // 3). The settings shrink W towards a multiple of the identity and spread beta over all directions.
 var lda = method{
-	Info{Name: "LDA", Title: "linear discriminant of posterior class means, covariances of the corpus",
+	Info{Name: "LDA", Title: "linear discriminant of posterior class means, covariances " +
+		"of the corpus",
 		Group: OneShot,
-		Cite:  citeIoffe, Param: ParamShrinkage, Grid: gridShrinkage, More: spreads, NeedsCorpus: true},
+		Cite:  citeIoffe, Param: ParamShrinkage, Grid: gridShrinkage, More: spreads,
+		NeedsCorpus: true},
 	func(_ context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		l, err := t.latent(s.Shrinkage)
 		if err != nil {

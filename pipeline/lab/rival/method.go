@@ -22,8 +22,8 @@ func (m method) Run(ctx context.Context, t *Task, s Settings) (*posterior.Result
 	}
 	if len(t.in.Clients) == 0 && !(m.info.Conjugate && len(t.in.ClassMeans)+len(t.in.Soft) > 0) &&
 		!(m.info.Compresses && len(t.in.Uploads) > 0) {
-		return nil, fmt.Errorf("%s: the clients' own points are not here, and the method reads them",
-			m.info.Name)
+		return nil, fmt.Errorf("%s: the clients' own points are not here, and the method reads "+
+			"them", m.info.Name)
 	}
 	r, err := m.run(ctx, t, s)
 	if err != nil {
@@ -65,8 +65,8 @@ const (
 	citeIoffe = "Ioffe 2006, Probabilistic linear discriminant analysis, ECCV, LNCS 3954"
 	citeGHOFL = "GH-OFL: Turazza, Picone and Mamei 2026, The Gaussian-head OFL family: one-shot " +
 		"federated learning from client global statistics, ICLR, arXiv:2602.01186"
-	citeFedPFT = "FedPFT: Beitollahi et al. 2024, Parametric feature transfer: one-shot federated " +
-		"learning with foundation models, arXiv:2402.01862"
+	citeFedPFT = "FedPFT: Beitollahi et al. 2024, Parametric feature transfer: " +
+		"one-shot federated learning with foundation models, arXiv:2402.01862"
 	citeFedCGS = "FedCGS: Guan, Zhou and Gu 2025, Capture global feature statistics for one-shot " +
 		"federated learning, arXiv:2503.06962"
 )

@@ -20,8 +20,8 @@ import (
 // A class that nobody holds has the mean of all points. It has no setting but the temperature.
 var ncm = method{
 	Info{Name: "NCM", Title: "nearest class mean, from the clients' class means", Group: OneShot,
-		Cite: "Mensink, Verbeek, Perronnin and Csurka 2013, Distance-based image classification, IEEE " +
-			"TPAMI 35(11)", NeedsCorpus: true},
+		Cite: "Mensink, Verbeek, Perronnin and Csurka 2013, Distance-based image classification, " +
+			"IEEE TPAMI 35(11)", NeedsCorpus: true},
 	func(_ context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		k, err := t.corpus()
 		if err != nil {

@@ -132,8 +132,8 @@ var (
 	mp = method{Info{Name: "MP", Family: Martingales, Keep: true, Cost: 12,
 		Title: "martingale posterior of all clients' points", Group: Centralised,
 		Cite: citeFong, Param: ParamL2, Grid: gridL2, Draws: true}, martingale.centralised}
-	cann = method{Info{Name: "CANN", Family: Fits, Cost: 1, Title: "average of the clients' fits", Group: OneShot,
-		Cite: citeZinkevich, Param: ParamL2, Grid: gridL2}, fits.combined}
+	cann = method{Info{Name: "CANN", Family: Fits, Cost: 1, Title: "average of the clients' fits",
+		Group: OneShot, Cite: citeZinkevich, Param: ParamL2, Grid: gridL2}, fits.combined}
 	cbnn = method{Info{Name: "CBNN", Family: GaussianPriors, Cost: 80,
 		Title: "consensus of the clients' Gaussian-prior posteriors", Group: OneShot,
 		Cite: citeScott, Param: ParamL2, Grid: gridL2, More: weightings}, gaussian.combined}

@@ -23,7 +23,8 @@ import (
 var plda = method{
 	Info{Name: "PLDA", Title: "predictive densities of the classes, covariances of the corpus",
 		Group: OneShot,
-		Cite:  citeIoffe, Param: ParamShrinkage, Grid: gridShrinkage, More: spreads, NeedsCorpus: true},
+		Cite:  citeIoffe, Param: ParamShrinkage, Grid: gridShrinkage, More: spreads,
+		NeedsCorpus: true},
 	func(_ context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		l, err := t.latent(s.Shrinkage)
 		if err != nil {

@@ -24,15 +24,17 @@ import (
 // corpus, whose labels are not used.
 var predbayes = method{
 	Info{Name: "PredBayes", Cost: 5,
-		Title: "mixture and product of the clients' posterior predictions, distilled", Group: OneShot,
-		Cite: "beta-predictive Bayes: Hasan, Zhang, Guo, Chen and Poupart 2024, Calibrated one round " +
-			"federated learning with Bayesian inference in the predictive space, AAAI, arXiv:2312.09817",
+		Title: "mixture and product of the clients' posterior predictions, distilled",
+		Group: OneShot, Cite: "beta-predictive Bayes: Hasan, Zhang, Guo, Chen and Poupart 2024, " +
+			"Calibrated one round federated learning with Bayesian inference in the predictive " +
+			"space, AAAI, arXiv:2312.09817",
 		Param: ParamBeta, Grid: []float64{0, 0.25, 0.5, 0.75, 1},
 		More: []Param{{ParamL2, []float64{0.1, 1, 10}}}, NeedsCorpus: true},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		precision := s.L2 / float64(len(t.in.Clients))
 		local, err := memo.Once(t.memo,
-			fmt.Sprint("predbayes/", precision, s.Tolerance, s.Sampler, s.Chains, s.Warmup, s.Draws),
+			fmt.Sprint("predbayes/", precision, s.Tolerance, s.Sampler, s.Chains,
+				s.Warmup, s.Draws),
 			func() (*localPredictions, error) {
 				return t.predictCorpus(ctx, precision, s)
 			})

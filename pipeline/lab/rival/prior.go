@@ -25,7 +25,8 @@ var prior = method{
 		cycle := min(s.Shuffles, t.c)
 		r := &posterior.Result{}
 		heads := func(k int, set *point.Set) (posterior.Ensemble, error) {
-			return t.martingale(ctx, fmt.Sprint("shuffle/", k, "of", cycle), set, s, posterior.BaseNoise)
+			return t.martingale(ctx, fmt.Sprint("shuffle/", k, "of", cycle), set, s,
+				posterior.BaseNoise)
 		}
 		var seen *point.Set
 		var err error

@@ -80,8 +80,8 @@ func (t *Task) releaseBytes() float64 { return 8 * float64(t.c*(t.in.Private.K()
 // private returns the predictor of private rounds and their budget.
 func (t *Task) private() (posterior.Private, *privacy.Budget, error) {
 	if t.in.Private == nil || t.in.Privacy == nil {
-		return nil, nil, fmt.Errorf("no private predictor and budget; fmp train private makes the one, " +
-			"and privacy.epsilon above 0 states the other")
+		return nil, nil, fmt.Errorf("no private predictor and budget; fmp train private " +
+			"makes the one, and privacy.epsilon above 0 states the other")
 	}
 	return t.in.Private, t.in.Privacy, t.in.Privacy.Check()
 }
@@ -285,9 +285,12 @@ func (t *Task) drawGaussians(sums []float64, share float64, width int) (*point.S
 		}
 		values, root, ok := moment.Eigen(cov)
 		if !ok {
-			return nil, fmt.Errorf("the covariance of class %d: its eigenvalues did not converge", c)
+			return nil, fmt.Errorf("the covariance of class %d: its eigenvalues did "+
+				"not converge", c)
 		}
-		root.Apply(func(_, j int, v float64) float64 { return v * math.Sqrt(max(values[j], 0)) }, root)
+		root.Apply(func(_, j int, v float64) float64 {
+			return v * math.Sqrt(max(values[j], 0))
+		}, root)
 		r := rng.New(t.in.Seed, t.in.Stream, "fedpft-dp/draw", c)
 		drawn := point.New(int(math.Round(min(n, maxDrawn))), k, t.c)
 		z, x := mat.NewVecDense(k, nil), mat.NewVecDense(k, nil)

@@ -138,16 +138,17 @@ func (s Settings) Check() error {
 		{"beta", s.Beta >= 0 && s.Beta <= 1, s.Beta, "0 to 1"},
 		{"spread", s.Spread >= 0 && s.Spread <= 1, s.Spread, "0 to 1"},
 		{"scale", s.Scale >= 0 && s.Scale <= 16, s.Scale, "0 to 16"},
-		{"weighting", s.Weighting == 0 || s.Weighting == 1, s.Weighting, "0 (equal) and 1 (by precision)"},
-		{"temperature", s.Temperature > 0 && !math.IsInf(s.Temperature, 0), s.Temperature,
-			"finite numbers above 0"},
+		{"weighting", s.Weighting == 0 || s.Weighting == 1, s.Weighting, "0 (equal) and 1 " +
+			"(by precision)"}, {"temperature", s.Temperature > 0 && !math.IsInf(s.Temperature, 0),
+			s.Temperature, "finite numbers above 0"},
 		{"sampler", s.Sampler == HMC || s.Sampler == Laplace, s.Sampler, HMC + " and " + Laplace},
 		{"covariance", s.Covariance == Diagonal || s.Covariance == Full, s.Covariance,
 			Diagonal + " and " + Full},
-		{"number of chains", s.Chains >= 2 && s.Chains <= 64, s.Chains, "2 to 64 (R-hat compares chains)"},
-		{"number of warm-up iterations", s.Warmup >= 10 && s.Warmup <= 1e6, s.Warmup, "10 to 1000000"},
-		{"number of draws of a chain", s.Draws >= minDraws && s.Draws <= 1e6, s.Draws, "4 to 1000000"},
-		{"number of shuffles", s.Shuffles >= 1 && s.Shuffles <= 1000, s.Shuffles, "1 to 1000"},
+		{"number of chains", s.Chains >= 2 && s.Chains <= 64, s.Chains, "2 to 64 (R-hat " +
+			"compares chains)"}, {"number of warm-up iterations", s.Warmup >= 10 && s.Warmup <= 1e6,
+			s.Warmup, "10 to 1000000"}, {"number of draws of a chain", s.Draws >= minDraws &&
+			s.Draws <= 1e6, s.Draws, "4 to 1000000"}, {"number of shuffles", s.Shuffles >= 1 &&
+			s.Shuffles <= 1000, s.Shuffles, "1 to 1000"},
 	} {
 		if !of.is {
 			return fmt.Errorf("posterior: %s is %#v; allowed are %s", of.name, of.value, of.allowed)
@@ -167,8 +168,9 @@ func (s *Settings) tunable(name string) *float64 {
 func (s Settings) With(name string, value float64) (Settings, error) {
 	p := s.tunable(name)
 	if p == nil {
-		return s, fmt.Errorf("posterior: no tunable setting %q; there are %q, %q, %q, %q, %q and %q",
-			name, ParamL2, ParamShrinkage, ParamBeta, ParamWeighting, ParamSpread, ParamScale)
+		return s, fmt.Errorf("posterior: no tunable setting %q; there are %q, %q, %q, "+
+			"%q, %q and %q", name, ParamL2, ParamShrinkage, ParamBeta, ParamWeighting,
+			ParamSpread, ParamScale)
 	}
 	*p = value
 	return s, s.Check()
@@ -235,8 +237,8 @@ type Info struct {
 	NeedsCorpus bool
 	// ReadsCorpus says that the method reads Input.Corpus where there is one.
 	ReadsCorpus bool
-	// Names says that the method names the task's classes by those of Input.Corpus, which must have as
-	// many.
+	// Names says that the method names the task's classes by those of Input.Corpus, which must have
+	// as many.
 	Names bool
 	// Calibrated says that the method has no setting and tells its own temperature: it is not
 	// tuned.

@@ -77,7 +77,8 @@ func newLogits(ctx context.Context, r *posterior.Result, k Held) (*logits, error
 					top[i] = max(top[i], v)
 				}
 			}
-			narrow := ensembleLogits{make([]float32, len(z)), make([]float32, stride), make([]float32, stride)}
+			narrow := ensembleLogits{make([]float32, len(z)), make([]float32, stride),
+				make([]float32, stride)}
 			for j := range h.C {
 				to := narrow.all[j*stride:]
 				for i, v := range row(j) {
@@ -108,7 +109,8 @@ func (l *logits) nll(t float64) float64 {
 		return nll
 	}
 	n := float64(l.n)
-	return (n*nll + l.errs*l.mean(t, func(h *ensembleLogits) []float32 { return h.other })) / (n + l.errs)
+	other := l.mean(t, func(h *ensembleLogits) []float32 { return h.other })
+	return (n*nll + l.errs*other) / (n + l.errs)
 }
 
 // mean returns the mean of -log p at temperature t over points and ensembles, where p is the

@@ -55,7 +55,8 @@ type Tried struct {
 const flat = 1e-4
 
 // AtEnd returns the names of the settings for which a value beyond those tried might be better: the
-// chosen one is the first or the last, no bound of the setting, and more than flat below its neighbour.
+// chosen one is the first or the last, no bound of the setting, and more than flat below its
+// neighbour.
 func (c *Choice) AtEnd() []string {
 	var out []string
 	if c.atEnd(c.Param, c.Value, Tried{c.Grid, c.NLL}) {

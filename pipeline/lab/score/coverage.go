@@ -222,7 +222,8 @@ func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32
 			limit = k.Regression
 		}
 	}
-	if heads := len(r.Ensembles[0]); limit == nil || heads < 2 || r.Intervals == nil && heads < leastHeads {
+	if heads := len(r.Ensembles[0]); limit == nil || heads < 2 || r.Intervals == nil &&
+		heads < leastHeads {
 		return nil, nil
 	}
 	rows, features, by := k.covered(rows), k.covered(k.Features), k.covered(by)
@@ -236,7 +237,8 @@ func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32
 	}
 	var other *goal
 	if k.Regression != nil {
-		if other, err = newGoal(ctx, posterior.Ensemble{*k.Regression}, features, threads); err != nil {
+		if other, err = newGoal(ctx, posterior.Ensemble{*k.Regression}, features,
+			threads); err != nil {
 			return nil, err
 		}
 	}
@@ -267,7 +269,9 @@ func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32
 		out.Classes += share * held
 		out.Top += share * *own.held(low, high, own.top, math.Inf(1))
 		add(&out.Uncertain, own.held(low, high, own.top, 0.9))
-		add(&out.Above, own.share(own.top, func(v float64, at int) (counts, is bool) { return true, v > high[at] }))
+		add(&out.Above, own.share(own.top, func(v float64, at int) (counts, is bool) {
+			return true, v > high[at]
+		}))
 		add(&out.Near, own.near(low, high))
 		add(&out.Named, own.held(low, high, said.top, math.Inf(1)))
 		if other != nil {
@@ -275,7 +279,8 @@ func (k *Test) coverage(ctx context.Context, r *posterior.Result, rows []float32
 			add(&out.RegressionNear, other.near(low, high))
 			add(&out.RegressionNamed, other.held(low, high, said.top, math.Inf(1)))
 		}
-		if r.Regression || len(e) < leastHeads { // weights of features, where heads' are of coordinates
+		// The weights are of features there, where heads' are of coordinates.
+		if r.Regression || len(e) < leastHeads {
 			continue
 		}
 		if low, high, err = weightQuantiles(e); err != nil {

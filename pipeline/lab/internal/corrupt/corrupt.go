@@ -244,9 +244,11 @@ func (p *picture) pixelate(share float64) {
 			x0, x1 := float64(x)*float64(p.w)/float64(w), float64(x+1)*float64(p.w)/float64(w)
 			for sy := int(y0); sy < min(int(math.Ceil(y1)), p.h); sy++ {
 				for sx := int(x0); sx < min(int(math.Ceil(x1)), p.w); sx++ {
-					area := (min(y1, float64(sy+1)) - max(y0, float64(sy))) * (min(x1, float64(sx+1)) - max(x0, float64(sx)))
+					area := (min(y1, float64(sy+1)) - max(y0, float64(sy))) *
+						(min(x1, float64(sx+1)) - max(x0, float64(sx)))
 					for c := range p.ch {
-						small[(y*w+x)*p.ch+c] += area / ((y1 - y0) * (x1 - x0)) * p.v[(sy*p.w+sx)*p.ch+c]
+						small[(y*w+x)*p.ch+c] += area / ((y1 - y0) * (x1 - x0)) *
+							p.v[(sy*p.w+sx)*p.ch+c]
 					}
 				}
 			}
@@ -264,7 +266,8 @@ func (p *picture) compress(quality int) error {
 	pix := make([]uint8, len(p.v))
 	p.pixels(pix)
 	var b bytes.Buffer
-	if err := jpeg.Encode(&b, imagefile.Raw(pix, p.h, p.w, p.ch), &jpeg.Options{Quality: quality}); err != nil {
+	if err := jpeg.Encode(&b, imagefile.Raw(pix, p.h, p.w, p.ch),
+		&jpeg.Options{Quality: quality}); err != nil {
 		return fmt.Errorf("JPEG: %w", err)
 	}
 	fit := imagefile.Fit{H: p.h, W: p.w, Ch: p.ch}
