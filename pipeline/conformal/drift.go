@@ -77,7 +77,8 @@ func (d *Drift) rank(confidence float64) float64 {
 	return (float64(below) + d.lot.Float64()*float64(upTo-below)) / float64(d.n)
 }
 
-// insert counts a score, and returns its level.
+// insert counts a score, and returns its level, from 1 on. NaN and scores below 0 count as 0: an
+// image that no class fits is among the least sure. The cost is O(log levels), as in sum.
 func (d *Drift) insert(confidence float64) (level int) {
 	if !(confidence >= 0) { // no probability
 		confidence = 0
@@ -101,7 +102,8 @@ func (d *Drift) sum(level int) (n int) {
 }
 
 // bet plays one p-value. A share s_e of the wealth becomes ((1 - J) s_e + J/3)(1 + e (p - 1/2)),
-// and the wealth is times their sum.
+// and the wealth is times their sum. The mean of f(p) is 1 for a uniform p, which makes the wealth
+// a martingale; f is 1/2 at least, so that the logarithm is finite.
 func (d *Drift) bet(p float64) {
 	var total float64
 	for i := range d.shares {

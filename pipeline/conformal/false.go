@@ -99,7 +99,9 @@ const nodes = 100
 //	1 - int_0^1 P(sum_m min(Bin(n_m, u), b_m) <= r) du
 //
 // The distribution of the sum is the product of the clients' Fourier transforms. Beyond top the
-// integrand counts as there, where it is larger than further on.
+// integrand counts as there, where it is larger than further on. Clients of equal n and b, which
+// stand side by side, share a transform. The cost is O(nodes (G L log L + M L)) for M
+// clients of G kinds, where L is the sum of all b. The result has one level for each r of 0 to L.
 func heldAlike(n, b []int, level float64) []float64 {
 	size := 1
 	for _, v := range b {
@@ -145,7 +147,8 @@ func heldAlike(n, b []int, level float64) []float64 {
 	return held
 }
 
-// bounded returns the probabilities of min(Bin(n, u), b), of a length.
+// bounded returns the probabilities of min(Bin(n, u), b), of a length of more than b: that of k < b
+// is the binomial one, by logarithms of factorials, and that of b is the rest.
 func bounded(n, b int, u float64, length int) []float64 {
 	out := make([]float64, length)
 	rest := 1.0
@@ -226,7 +229,10 @@ func surviving(scores []float32, client []int, bad int, from float64) []rank {
 			}
 			return 1
 		})
-		to := rank{level, all[next-1]} // below the least score there is none
+		// Below the least score there is none. A larger r has a lower level. Bounds that grow with
+		// it may lower the threshold: one that holds at a higher level holds at a lower one as
+		// well.
+		to := rank{level, all[next-1]}
 		if last := len(out) - 1; last >= 0 {
 			to.level, to.score = min(to.level, out[last].level), max(to.score, out[last].score)
 		}

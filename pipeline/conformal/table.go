@@ -230,6 +230,8 @@ func table(columns [][]rank, rounding float32) *models.SetTable {
 			func(r rank, level float64) int { return cmp.Compare(r.level, level) })
 		ranks = ranks[min(first, max(len(ranks)-1, 0)):]
 		if n := len(ranks); n > maxRows {
+			// The last rank of each of maxRows equal parts: the highest level stays. Of the levels
+			// between, a set has the next higher one's threshold, which holds for them too.
 			thin := make([]rank, maxRows)
 			for i := range thin {
 				thin[i] = ranks[(i+1)*n/maxRows-1]

@@ -61,7 +61,8 @@ func (r *Release) context() string {
 		b.Delta, unit, relation, b.Noise, b.Points)
 }
 
-// Split returns the releases for the leader and the helper, each with its share of the sums.
+// Split returns the releases for the leader and the helper, in this order, each with its share of
+// the sums. Either share alone tells nothing of the sums, where random is a cryptographic source.
 func (r *Release) Split(random io.Reader) ([]*Release, error) {
 	s, err := r.Scheme()
 	if err != nil {
@@ -81,6 +82,7 @@ func (r *Release) Split(random io.Reader) ([]*Release, error) {
 }
 
 // IsRelease reports whether a message belongs to a private round, judged by its format field alone.
+// A message begins with field 1, a varint: the byte 0x08, and then the format.
 func IsRelease(data []byte) bool {
 	return len(data) > 1 && data[0] == 0x08 && data[1] == ReleaseFormat
 }
@@ -123,7 +125,8 @@ func (r *Release) Encode() ([]byte, error) {
 
 // DecodeRelease decodes a message of a private round and checks it: size, checksum, every number
 // against its bounds, the budget, and the expectations in want, where Dx is the number of
-// coordinates.
+// coordinates. The values are C (K+1) integers of 8 bytes, little endian: K sums and a count for
+// each class. With two servers they are none, and the share is checked against the scheme.
 func DecodeRelease(data []byte, want Expect) (*Release, error) {
 	if len(data) > MaxBytes {
 		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)

@@ -82,7 +82,9 @@ func (u *Upload) singles() (rows []float32, labels []uint32, err error) {
 }
 
 // encodeWithin sets degrees of freedom and scatter. Int8 has a scale for each row of a factor or,
-// of the scatter itself, for each coordinate, the root of its own scatter.
+// of the scatter itself, for each coordinate, the root of its own scatter. Element (i, j) of the
+// scatter then has the step s_i s_j = sqrt(S_ii S_jj) / 127. By Cauchy and Schwarz no element is
+// beyond 127 steps.
 func (u *Upload) encodeWithin(m *uploadpb.Upload) (err error) {
 	w := u.Within
 	m.Dof = proto.Uint64(uint64(w.Dof))
@@ -107,7 +109,8 @@ func (u *Upload) encodeWithin(m *uploadpb.Upload) (err error) {
 }
 
 // scatterShape returns the shape of a scatter of k coordinates: [rank, k], or the numbers of its
-// upper triangle.
+// upper triangle, row by row. A factor F of [rank, k] stands for F' F, which is smaller where the
+// rank is below about k/2.
 func scatterShape(k, rank int) []int {
 	if rank > 0 {
 		return []int{rank, k}
@@ -115,7 +118,8 @@ func scatterShape(k, rank int) []int {
 	return []int{k * (k + 1) / 2}
 }
 
-// scatterScale returns the scales of a scatter in int8.
+// scatterScale returns the scales of a scatter in int8: max |v| / 127 of each row of a factor, or
+// sqrt(S_ii / 127) of each coordinate. The step of an element is the product of two of the latter.
 func scatterScale(w *moments.Within) []float32 {
 	var scale []float32
 	if w.Rank > 0 {
@@ -136,7 +140,8 @@ func scatterScale(w *moments.Within) []float32 {
 }
 
 // stepOf returns a function from the number of an element, asked for in order, to the value of one
-// step of it.
+// step of it. Of an upper triangle it counts rows and columns by itself, and is for one pass.
+// Zeros have a step of 1.
 func stepOf(scale []float32, k, rank int) func(i int) float64 {
 	step := func(v float64) float64 {
 		if v > 0 {

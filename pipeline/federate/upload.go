@@ -145,7 +145,8 @@ func refuse(field string, value any, allowed string, args ...any) error {
 }
 
 // EncodeWithin is Encode in the first precision from the upload's own on that keeps to the given
-// number of bytes; 0 sets no bound.
+// number of bytes; 0 sets no bound. The size is known once it is encoded, so that it is encoded up
+// to three times. It leaves the precision that it chose in the upload.
 func (u *Upload) EncodeWithin(bytes int) ([]byte, error) {
 	all := []Precision{Single, Half, Int8}
 	u.Precision = cmp.Or(u.Precision, Single)
@@ -265,7 +266,9 @@ func inProto(field string, t *onnx.Tensor) (*onnxpb.TensorProto, error) {
 }
 
 // quantise rounds features and, where a point has several classes, labels to integer multiples,
-// -127 to 127, of a scale each.
+// -127 to 127, of a scale each. With the scale s = max |v| / 127 the error of a number is at most
+// s/2; zeros alone have the scale 1. The scales are [N, 2], of features and labels by turns, or [N]
+// without labels.
 func quantise(s *point.Set) (q []int8, scale []float32) {
 	q = make([]int8, len(s.Z))
 	at := 0
@@ -293,7 +296,8 @@ func quantise(s *point.Set) (q []int8, scale []float32) {
 // Decode decodes a message and checks it: size, checksum, every number against its bounds, tensors
 // against the numbers, finite points, labels on the simplex, nonnegative masses that sum to n, and
 // the expectations in want. The error is a *FieldError, which names the field, its value and the
-// allowed ones, unless data are not a message at all.
+// allowed ones, unless data are not a message at all. The checks that cost least come first:
+// bounds, then headers of tensors, then the checksum. Numbers are read after these.
 func Decode(data []byte, want Expect) (*Upload, error) {
 	if len(data) == 0 {
 		return nil, refuse("size", "0 bytes, the file is empty", "1 to %d", MaxBytes)
@@ -554,7 +558,9 @@ func numbers(field string, p *onnxpb.TensorProto) ([]float32, error) {
 	return t.F32(), nil
 }
 
-// dequantise sets Z and returns the tolerance of a label's sum around 1: half a scale per class.
+// dequantise sets Z and returns the tolerance of a label's sum around 1: half a scale per class,
+// and 1/2 at most. raw is row by row; d is the number of features, or of features and classes. A
+// scale of one number is for all points.
 func dequantise(s *point.Set, raw []byte, scale *onnxpb.TensorProto,
 	shape []int) (tolerance float64, err error) {
 	f, err := numbers("scale", scale)
@@ -659,7 +665,8 @@ func printable(s string) bool {
 }
 
 // ontoSimplex removes the rounding of a narrow type from the labels: negative values become 0, and
-// each label sums to 1.
+// each label sums to 1. check has held the sum within 1/2 of 1, and taking out negative values only
+// adds to it: the division is by 1/2 at least.
 func ontoSimplex(s *point.Set) {
 	for i := range s.N {
 		y := s.Row(i)[s.Dx:]
@@ -676,7 +683,8 @@ func ontoSimplex(s *point.Set) {
 
 // checksum returns the SHA-256 of the content: every field but the checksum in the order of the
 // field numbers, numbers as little-endian uint64, strings and bytes preceded by their length,
-// tensors as type, dims and raw data.
+// tensors as type, dims and raw data. As each length is in it, two messages of different content
+// never give the hash the same bytes. A tensor that is missing counts as a 0.
 func checksum(m *uploadpb.Upload) []byte {
 	h := sha256.New()
 	h.Write([]byte("fmp.federate.Upload\n"))

@@ -64,6 +64,9 @@ func Examine(ctx context.Context, heads []erm.Theta, features []float32, labels 
 
 // ExamineFirst returns the answers of the first heads of an ensemble, for each of some ascending
 // numbers of them, the last of which is all. They share the memory of likelihoods.
+// The heads run once over the points, in O(S n C dx) for all numbers together. Kept are S n
+// likelihoods and, for each number, n (C + 1) figures. A label outside the classes, no heads, and
+// numbers that do not ascend to len(heads) are errors.
 func ExamineFirst(ctx context.Context, heads []erm.Theta, numbers []int, features []float32,
 	labels []int, threads int) ([]*Answers, error) {
 	if len(heads) == 0 {
@@ -125,8 +128,12 @@ func ExamineFirst(ctx context.Context, heads []erm.Theta, numbers []int, feature
 }
 
 // examination is one block of points on its way through the heads of an ensemble. The entropy of a
-// prediction is top + log sum - <p, logits>, of which the logarithms are taken of products of
-// sums, many heads at a time.
+// prediction p of logits l is
+//
+//	H = -sum_k p_k log p_k = top + log sum - <p, l>,  top = max_k l_k,  sum = sum_k exp(l_k - top)
+//
+// of which the logarithms are taken of products of sums, many heads at a time: a logarithm costs
+// more than a product. Columns are classes and rows points, as dense.Softmax takes them.
 type examination struct {
 	n, heads       int
 	p, mean        dense.Columns
@@ -144,7 +151,7 @@ func newExamination(c, n int, b *blockSpace) *examination {
 	}
 	e := &examination{n: n, p: columns(), mean: columns(), top: b.top, sum: b.sum,
 		tops: make([]float64, wide), products: make([]float64, wide), inner: make([]float64, wide)}
-	// a sum is C at most, and a float64 1e308
+	// A sum is from 1 to C, as its largest term is 1, and a float64 is up to 1e308.
 	e.most = max(1, int(300/max(1, math.Log10(float64(c)))))
 	for i := range e.products {
 		e.products[i] = 1
@@ -188,7 +195,9 @@ func (e *examination) write(to *Answers, from int) {
 	}
 }
 
-// Said returns the probabilities of every head: one row of S numbers per point and class.
+// Said returns the probabilities of every head: one row of S numbers per point and class. Head s
+// gives class k of point i the number at (i C + k) S + s. That is n C S numbers of 8 bytes: it is
+// for few points.
 func Said(ctx context.Context, heads []erm.Theta, features []float32,
 	threads int) ([]float64, error) {
 	var out []float64
@@ -215,7 +224,8 @@ func Said(ctx context.Context, heads []erm.Theta, features []float32,
 }
 
 // Combine returns the answers of an ensemble from the probabilities that each member gives to the
-// labelled points.
+// labelled points. Members of another size than the first, or than labels, and labels outside the
+// classes are errors. It is for members that are no linear heads, such as those of other programs.
 func Combine(members []*Probabilities, labels []int) (*Answers, error) {
 	if len(members) == 0 {
 		return nil, fmt.Errorf("predict: the ensemble is empty; give at least one member")

@@ -80,7 +80,9 @@ func choose(r *rand.Rand, n, k int) []int {
 }
 
 // nearest returns the k points nearest to each of the points with the indices at, including the
-// point itself.
+// point itself. The distance of x to an anchor a is |x|^2 - 2 <x, a> + |a|^2: the last term is the
+// same for all x and is left out. The inner products of predictRows anchors at once are one matrix
+// product: O(A n dx) in time for A anchors, and predictRows n numbers of room.
 func nearest(features []float32, dx int, at []int, k int) [][]int {
 	n := len(features) / dx
 	x := make([]float64, len(features))
@@ -112,7 +114,8 @@ func nearest(features []float32, dx int, at []int, k int) [][]int {
 }
 
 // smallest returns the places of the k smallest values, in ascending order of value, the first
-// place first at ties.
+// place first at ties. A value that is not below k others before it costs O(1), and every other
+// O(k).
 func smallest(of []float64, k int) []int {
 	at, values := make([]int, 0, k+1), make([]float64, 0, k+1)
 	bound := math.Inf(1) // of the values to come, once there are k
@@ -131,11 +134,13 @@ func smallest(of []float64, k int) []int {
 	return at
 }
 
-// direct is the most points whose likelihoods, 1e-12 at least, have a product above the smallest
-// normal number, 2e-308.
+// direct is a number of points whose likelihoods, 1e-12 at least, have a product of 1e-288 or more.
+// That is a normal float64, as those reach down to 2e-308.
 const direct = 24
 
-// JointNLL returns the joint score on batches of points.
+// JointNLL returns the joint score on batches of points, in nats a point; NaN without either.
+// Batches of more than direct points go by the logarithms of their heads' products, of which the
+// largest is taken out of the sum. The cost is one product for each head and point of a batch.
 func JointNLL(l Likelihood, batches [][]int) float64 {
 	if len(l) == 0 || len(batches) == 0 {
 		return math.NaN()
@@ -160,6 +165,7 @@ func JointNLL(l Likelihood, batches [][]int) float64 {
 				logs[s] += math.Log(v)
 			}
 		}
+		// log sum_s exp(log_s) = top + log sum_s exp(log_s - top), where no term is above 1.
 		top := slices.Max(logs)
 		for _, v := range logs {
 			mean += math.Exp(v - top)

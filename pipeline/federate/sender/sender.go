@@ -153,7 +153,10 @@ func (c *Client) attempt() time.Duration {
 	return requestTime
 }
 
-// try calls once until it succeeds, fails permanently, or the deadline passes.
+// try calls once until it succeeds, fails permanently, or the deadline passes. The n-th wait, from
+// 0, is uniform between half of w and w = min(Base 2^n, Top), and at least as long as the server
+// asked for. Clients that lost a server at one moment thus do not come back at one moment. No wait
+// is begun that would end after the last moment.
 func (c *Client) try(ctx context.Context, what string, once func(ctx context.Context) error) error {
 	start := time.Now()
 	for n := 0; ; n++ {
@@ -226,7 +229,9 @@ func (c *Client) answer(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// refusal returns the error for a reply that is not a success.
+// refusal returns the error for a reply that is not a success. Codes of HTTP that say that the
+// server may answer otherwise later are transient: 408, 429, 500, 502, 503 and 504. Its Retry-After
+// is kept to, but for no longer than Top. A round that is closed is ErrClosed.
 func (c *Client) refusal(resp *http.Response, data []byte) error {
 	var err error
 	p := &wire.Problem{}
@@ -368,7 +373,10 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 
 func digestOf(path string) (string, error) { return models.DigestFile(path, wire.MaxGraph+1) }
 
-// fetch appends the missing bytes to a partial file of the graph.
+// fetch appends the missing bytes to a partial file of the graph. It asks for the rest by a range,
+// under the condition that the file is still the one with this digest; a server that sends all
+// starts the file anew. Besides the limit of the whole download, requestTime without a byte ends
+// it. The digest is checked by the caller, once the file is whole.
 func (c *Client) fetch(ctx context.Context, d *wire.Description, f *os.File) error {
 	have, err := f.Seek(0, io.SeekEnd)
 	if err != nil {

@@ -17,7 +17,8 @@ const maxBatch = 64
 
 // batches is the queue of one classifier. Inputs that wait while it runs are run together next, so
 // that a batch is as large as the load, and an input that finds the classifier idle waits for
-// nothing.
+// nothing. There is no goroutine of the queue's own: the first of the inputs that wait is woken to
+// run the next batch, and busy stays set while it is handed on.
 type batches struct {
 	statistics *statistics
 
@@ -95,7 +96,9 @@ func (q *batches) run(ctx context.Context, in *batchInput) (took time.Duration, 
 	return took, result
 }
 
-// wait waits for a turn and reports whether it is this input's to run the next batch.
+// wait waits for a turn and reports whether it is this input's to run the next batch. An input
+// whose request ended leaves the queue. One that was taken out of it already waits for its wake, as
+// others may depend on the batch that it is to run.
 func (q *batches) wait(ctx context.Context, in *batchInput) (lead bool, err error) {
 	select {
 	case lead = <-in.wake:
@@ -130,7 +133,9 @@ func (q *batches) done(batch []*batchInput, took time.Duration, err error) {
 	}
 }
 
-// runBatch runs a session on the inputs of a batch, n images or rows in all.
+// runBatch runs a session on the inputs of a batch, n images or rows in all. One input is run as it
+// is; several are copied into one tensor, and their results share the memory of its outputs. The
+// run has no request's context: one that ends must not end it for the others.
 func runBatch(s engine.Session, batch []*batchInput, n int) error {
 	in := batch[0]
 	if len(batch) == 1 {

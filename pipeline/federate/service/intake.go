@@ -59,7 +59,8 @@ func newIntake(b *round.Bounds, all int64) *intake {
 }
 
 // limit returns the time by which more must have come of an upload that began at start and of which
-// n bytes are here.
+// n bytes are here: start + grace + n/rate, and start + total at most. A body that sends one byte
+// at a time thus ends when its mean rate falls below the bound.
 func (in *intake) limit(start time.Time, n int) time.Time {
 	after := in.grace + time.Duration(n)*time.Second/time.Duration(in.bounds.Rate)
 	if in.total > 0 {
@@ -68,7 +69,8 @@ func (in *intake) limit(start time.Time, n int) time.Time {
 	return start.Add(after)
 }
 
-// lease is the memory that one request holds.
+// lease is the memory that one request holds. It is for one goroutine. release gives back
+// all that it holds, also where that is nothing.
 type lease struct {
 	in   *intake
 	held int64
@@ -137,7 +139,9 @@ func (b *paced) Read(to []byte) (n int, err error) {
 	return n, err
 }
 
-// read reads the body of a request whole, and holds a multiple of its buffer as it grows.
+// read reads the body of a request whole, and holds a multiple of its buffer as it grows. The
+// buffer doubles from firstPart on, up to most + 1 bytes, so that it is at most twice the body, or
+// firstPart, and the copies are O(n) in all. The memory is taken before the buffer grows.
 func (l *lease) read(w http.ResponseWriter, r *http.Request, most,
 	times int) (data []byte, err error) {
 	body := l.body(w, r, most)
@@ -160,7 +164,9 @@ func (l *lease) read(w http.ResponseWriter, r *http.Request, most,
 	}
 }
 
-// take waits for memory. Errors are errBusy, *errBeyond, or the context's.
+// take waits for memory. Errors are errBusy, *errBeyond, or the context's. A share that is used up
+// is errBusy at once, and memory that others hold after the wait. On an error the lease holds as
+// much as before.
 func (l *lease) take(ctx context.Context, bytes int64) error {
 	in := l.in
 	if l.held+bytes > in.all {

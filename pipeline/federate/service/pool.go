@@ -303,7 +303,9 @@ func (s *Server) stored(ctx context.Context, in *inputs) error {
 	return nil
 }
 
-// publish stores a version and serves it.
+// publish stores a version and serves it. Under publishing it looks once more whether the pooling
+// was ended: a withdrawal that came before has ended it, and one that comes later finds the
+// version. unsure is set while it is not known whether the record was stored.
 func (s *Server) publish(ctx context.Context, in inputs,
 	made *Pooled) (v store.Version, err error) {
 	summary, err := json.Marshal(made.Summary)

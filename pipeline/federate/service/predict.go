@@ -165,7 +165,8 @@ func (p *predictor) close() {
 	p.replace(nil)
 }
 
-// replace makes a version the one that makes predictions, nil: none, and closes the last.
+// replace makes a version the one that makes predictions, nil: none, and closes the last. It waits
+// for the requests that the last one still answers; new ones are answered by the next meanwhile.
 func (p *predictor) replace(next *served) {
 	p.mu.Lock()
 	last := p.serving
@@ -282,7 +283,8 @@ func (p *predictor) version() *served {
 }
 
 // acquire returns the version that makes predictions, locked for reading, so that a newer one does
-// not close it; errNotYet if there is none.
+// not close it; errNotYet if there is none. Between the look and the lock another version may have
+// taken its place and closed it: it looks again.
 func (p *predictor) acquire() (*served, error) {
 	for {
 		v := p.version()

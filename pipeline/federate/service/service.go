@@ -97,6 +97,10 @@ type Config struct {
 }
 
 // Server serves the requests of one round.
+//
+// Locks are taken in one order: publishing or opening first, mu last. Nothing that waits for the
+// store, for the other server or for a client is done under mu. Under publishing and opening the
+// store is written, as the decision and its record must not be parted.
 type Server struct {
 	Config
 	metrics *metrics

@@ -6,7 +6,9 @@ import (
 	"sync"
 )
 
-// shares bounds the part of a memory that one caller holds, so that the others find room.
+// shares bounds the part of a memory that one caller holds, so that the others find room. Between
+// allow and add a caller's other requests may be allowed as well: the bound may be passed by as
+// much as these take, and the memory of all is bounded by the semaphore.
 type shares struct {
 	most int64
 	mu   sync.Mutex

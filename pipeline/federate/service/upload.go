@@ -103,7 +103,8 @@ func contentDigest(r *http.Request) string {
 	return ""
 }
 
-// take and release limit a client to one upload at a time.
+// take and release limit a client to one upload at a time: of two at once each would find the
+// other's record missing, and the memory of uploads is shared by all clients.
 func (s *Server) take(client string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,7 +171,10 @@ func (s *Server) look(ctx context.Context, client string) (*store.Record, error)
 	return stored, s.Store.Erase(ctx, client)
 }
 
-// accept decides on an upload whose signature is valid.
+// accept decides on an upload whose signature is valid. The state is asked first, and not the
+// index: a client that comes again after an answer was lost gets the receipt that it has. An upload
+// that was replaced or withdrawn never comes back: a copy of its request has a valid signature
+// still. The content is read after that, and the helper of two servers is asked after the content.
 func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) error {
 	own := r.Context()
 	r = carried(r)

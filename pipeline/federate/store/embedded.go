@@ -227,7 +227,8 @@ func (e *embedded) watch(ctx context.Context) {
 	}
 }
 
-// hold remembers a folder of the server, by the names below its own.
+// hold remembers a folder of the server, by the names below its own. It stays open until close: the
+// system gives its inode to no other folder meanwhile, so that kept can tell them apart.
 func (e *embedded) hold(names ...string) error {
 	path := filepath.Join(e.options.StoreDir, natsserver.JetStreamStoreDir, filepath.Join(names...))
 	f, err := os.Open(path)
@@ -286,7 +287,8 @@ func (e *embedded) look() Space {
 	return now
 }
 
-// fails reports whether the server has stopped writing, and tells those who wait for it.
+// fails reports whether the server has stopped writing, and tells those who wait for it, by closing
+// stopped. reopen makes another channel. Only watch calls it.
 func (e *embedded) fails() bool {
 	e.mu.Lock()
 	s, stopped := e.server, e.stopped

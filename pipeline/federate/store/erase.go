@@ -67,7 +67,9 @@ func (b bucket) cleanAll(ctx context.Context) error {
 	return nil
 }
 
-// erase overwrites the messages of a subject, but the last one if it is to stay.
+// erase overwrites the messages of a subject, but the last one if it is to stay. It counts after
+// each pass, and returns once none is left. On the embedded server each pass wants room for a
+// block, which NATS writes anew.
 func (s *Store) erase(ctx context.Context, st jetstream.Stream, subject string, last bool) error {
 	var failed error
 	for range attempts {
@@ -96,7 +98,9 @@ func (s *Store) erase(ctx context.Context, st jetstream.Stream, subject string, 
 	return errors.Join(fmt.Errorf("%s: old messages are still there: ask again", subject), failed)
 }
 
-// eraseBefore overwrites the messages of a subject before a sequence number.
+// eraseBefore overwrites the messages of a subject before a sequence number. It asks for the first
+// one at or after seq, so that the server passes over those of other subjects. It goes on
+// after a message that could not be erased, and returns the last such error.
 func eraseBefore(ctx context.Context, st jetstream.Stream, subject string,
 	end uint64) (failed error) {
 	for seq := uint64(1); seq < end; seq++ {

@@ -28,7 +28,9 @@ const ownerKey = "owner"
 // which another process may take it. Clocks of two machines are never compared.
 var renewEvery, holdFor = 2 * time.Second, 12 * time.Second
 
-// hold is a process's hold on a state of external servers.
+// hold is a process's hold on a state of external servers: a record of the owner that one process
+// alone can renew. NATS takes a write of it only in place of the revision that the writer knows. Of
+// two processes that write at once, one thus learns that it has lost.
 type hold struct {
 	kv       jetstream.KeyValue
 	mine     owner
@@ -120,7 +122,9 @@ func otherServer(was, is string) error {
 		"back that one's server.key, or give the round another number", was, is)
 }
 
-// wait returns once no process has the hold: it was given up, or was not renewed for a while.
+// wait returns once no process has the hold: it was given up, or was not renewed for a while. A
+// revision that grows meanwhile is a renewal, and ErrBusy. Time is this process's own, from its
+// first look on, so that two machines need no common clock.
 func (h *hold) wait(ctx context.Context, was owner, log *slog.Logger) (err error) {
 	since, first := time.Now(), h.revision
 	if was.Holder != "" {
@@ -208,7 +212,8 @@ func (h *hold) check(ctx context.Context) error {
 	return h.write(ctx, h.mine)
 }
 
-// late reports whether the hold was not renewed for so long that it may soon be another's. The
+// late reports whether the hold was not renewed for so long that it may soon be another's: half of
+// holdFor leaves the other half to a write that is under way. The
 // monotonic clock stands still while the machine sleeps, and the other one may be put back.
 func (h *hold) late() bool {
 	then, now := *h.renewed.Load(), time.Now()

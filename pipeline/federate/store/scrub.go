@@ -68,7 +68,9 @@ func (m *messages) delete(p place, sequence uint64) {
 	m.gone[p.block] = append(m.gone[p.block], remnant{p, sequence})
 }
 
-// scrubStream overwrites the deleted messages of one stream.
+// scrubStream overwrites the deleted messages of one stream. All blocks are read before one is
+// written, as a tombstone may be in a later block than its message. In memory are one block and a
+// place for each message.
 func scrubStream(dir string, log *slog.Logger) error {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -150,7 +152,8 @@ func blockHash(block string) (hash.Hash, error) {
 }
 
 // readRecord reads the record at the start of the data: its length, 0 if there is none, its
-// sequence number, and whether its checksum is right.
+// sequence number, and whether its checksum is right. Lengths are checked before they are used: a
+// block that is cut short, or that something else wrote, is no error.
 func readRecord(h hash.Hash, data []byte) (length int, sequence uint64, whole bool) {
 	if len(data) < recordHead+recordSum {
 		return 0, 0, false

@@ -354,7 +354,8 @@ func (s *Store) Room() error {
 
 // write calls a function that stores that number of bytes. It returns at once if there is no room,
 // and if the embedded server stops writing meanwhile; in that case it is not known whether the
-// bytes were stored. With external servers it fails where another process has the state.
+// bytes were stored. With external servers it fails where another process has the state. A caller
+// must treat an error as either outcome: it reads the state, or writes the same once more.
 func (s *Store) write(ctx context.Context, bytes int64, do func(ctx context.Context) error) error {
 	if s.inside == nil {
 		if err := s.hold.check(ctx); err != nil {
@@ -410,7 +411,8 @@ func (s *Store) Ready(ctx context.Context) error {
 	return nil
 }
 
-// key encodes a client's name as a valid key.
+// key encodes a client's name as a valid key: NATS takes neither spaces nor most other characters
+// in one. Its Base64 is of the form for URLs, and reversible.
 func key(client string) string { return base64.RawURLEncoding.EncodeToString([]byte(client)) }
 
 // silences is the number of times in a row that each asks in vain; quiet is the time that it waits
@@ -660,6 +662,9 @@ func (s *Store) names(ctx context.Context, version int) (parts, error) {
 }
 
 // Publish stores a version. Its parts are written first, so that a listed version is complete.
+// Their names hold a digest of all three: an attempt that ended midway leaves parts of other names,
+// or the same bytes. A number that is listed already is an error, as the record is created and
+// never replaced. rows may be nil.
 func (s *Store) Publish(ctx context.Context, v Version, classifier, rows []byte,
 	members []Member) error {
 	list, err := json.Marshal(members)

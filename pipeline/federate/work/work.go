@@ -3,6 +3,11 @@
 // The sampling of a round is several jobs (pool.Part). A job is done by one worker, and by another
 // if that one dies. The posterior is, sample for sample, the one that the server would compute by
 // itself, as both run the same function on the same uploads; so is the part of merged uploads.
+//
+// A job leaves two objects in the store. Its input is there from before it is queued until its
+// result was taken: a worker that finds none knows that nobody waits. Its result is there once a
+// worker is done, whether the message is acknowledged or not. The name of a result is a digest of
+// the job and its input. Equal jobs thus have one result, and a server that was restarted finds it.
 package work
 
 import (
@@ -124,7 +129,8 @@ func NewQueue(ctx context.Context, st *store.Store, round uint64, m Models,
 }
 
 // Do distributes parts of the sampling of uploads to workers and waits for all of them. The pieces
-// are in the order of the parts.
+// are in the order of the parts. All parts are in the queue before the first is waited for. At an
+// error the results that are there stay, and the next attempt finds them.
 func (q *Queue) Do(ctx context.Context, uploads []pool.Upload,
 	parts []pool.SampleRange) ([]*pool.Piece, error) {
 	members := make([]store.Member, len(uploads))
@@ -192,7 +198,8 @@ func (q *Queue) Sweep(ctx context.Context) error {
 	}
 }
 
-// ask queues a job, unless a worker finished it before this program was restarted.
+// ask queues a job, unless a worker finished it before this program was restarted. The input is in
+// the store before the message is in the queue: a worker that finds none drops the job.
 func (q *queue) ask(ctx context.Context, j Job, input []byte) (Job, error) {
 	j.Format, j.Input = format, inputName(input)
 	j.ID = j.digest()
@@ -405,7 +412,10 @@ func (w *Worker) take(ctx context.Context, c jetstream.Consumer) error {
 	return nil
 }
 
-// handle does one job, sending heartbeats meanwhile.
+// handle does one job, sending heartbeats meanwhile. A heartbeat starts the consumer's time for an
+// acknowledgement, Silence, anew. A job that fails for a reason of the worker's own goes back into
+// the queue; one whose own error is its result is acknowledged. A
+// job of another release is left to its workers, and a message that is no job is thrown away.
 func (w *Worker) handle(ctx context.Context, m jetstream.Msg) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
