@@ -154,8 +154,8 @@ func (c *Client) attempt() time.Duration {
 }
 
 // try calls once until it succeeds, fails permanently, or the deadline passes. The n-th wait, from
-// 0, is uniform between half of w and w = min(Base 2^n, Top), and at least as long as the server
-// asked for. Clients that lost a server at one moment thus do not come back at one moment. No wait
+// 0, is uniform between w/2 and w = min(Base 2^n, Top). It is at least as long as the server asked
+// for. Clients that lost a server at one moment thus do not come back at one moment. No wait
 // is begun that would end after the last moment.
 func (c *Client) try(ctx context.Context, what string, once func(ctx context.Context) error) error {
 	start := time.Now()

@@ -25,7 +25,7 @@ type Attack struct {
 // attacker holds the values that the bad clients share.
 type attacker struct {
 	u      *honesty.Uploads
-	lambda []float64
+	lambda []float64 // [k] variances of class means, where the variance within classes is 1
 	r      *rand.Rand
 	pool   []float64       // [classes, k] means over all clients, before the attack
 	before honesty.Uploads // before the attack
@@ -189,7 +189,8 @@ func (a *attacker) little(c int, mean []float64) {
 }
 
 // apply returns the uploads with those of the first bad clients replaced. Each bad client claims
-// the given number of images.
+// the given number of images. The uploads that are given stay as they are. Shift, direction and the
+// means of the pool are drawn or taken once, before the attack: colluders agree on them.
 func (t Attack) apply(u honesty.Uploads, lambda []float64, bad int, claimed float64,
 	r *rand.Rand) honesty.Uploads {
 	out := u

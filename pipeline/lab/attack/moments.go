@@ -212,7 +212,9 @@ func (b *momentsBench) mislead(attack Attack, clients []discriminant.Client, bad
 
 // standardised returns the clients' class means, with the mean of all taken away and each
 // coordinate in its standard deviation within classes, and the variances of class means in these
-// coordinates, in which attacks are made.
+// coordinates, in which attacks are made. The scale of coordinate j is sqrt(S_jj / f), with
+// the sums S of the scatters and f of the degrees of freedom: the variance within classes is 1
+// then.
 func standardised(clients []discriminant.Client) (u honesty.Uploads, lambda, centre,
 	scale []float64) {
 	k, c := clients[0].Means.Dx, clients[0].Means.C

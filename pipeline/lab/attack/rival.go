@@ -52,6 +52,8 @@ func coordinatewise(of func([]float64) float64) func([][]float64) []float64 {
 	}
 }
 
+// trimmed returns the mean without the share [trim] of the values at each end, rounded up, and the
+// median where nothing would be left.
 func trimmed(x []float64) float64 {
 	x = slices.Sorted(slices.Values(x))
 	cut := int(math.Ceil(trim * float64(len(x))))
@@ -65,8 +67,12 @@ func trimmed(x []float64) float64 {
 	return sum / float64(len(x)-2*cut)
 }
 
-// geometric returns the geometric median, by Weiszfeld's algorithm (Pillutla et al. 2022,
-// arXiv:1912.13445).
+// geometric returns the geometric median, the point z of least sum_i |x_i - z|, by Weiszfeld's
+// algorithm (Pillutla et al. 2022, arXiv:1912.13445):
+//
+//	z <- sum_i w_i x_i / sum_i w_i,   w_i = 1 / max(|x_i - z|, 1e-6)
+//
+// from the coordinatewise median, in a hundred steps. All clients weigh alike, whatever they claim.
 func geometric(means [][]float64) []float64 {
 	at := coordinatewise(median)(means)
 	for range 100 {

@@ -46,6 +46,8 @@ type Attack struct {
 	TheoryTPR float64 `json:"theory_tpr_at_1"`
 }
 
+// theory sets the success in theory of the best attack, whose scores are N(0, 1) without a member
+// and N(d, 1) with it: AUC = Phi(d / sqrt 2), TPR = Phi(d - z) where z is the 99% quantile.
 func (a *Attack) theory(d float64) {
 	n := distuv.UnitNormal
 	a.TheoryD, a.TheoryAUC, a.TheoryTPR = d, n.CDF(d/math.Sqrt2), n.CDF(d-n.Quantile(0.99))
@@ -229,7 +231,14 @@ func canaries(p *experiment.Prepared, w []float32, b privacy.Budget, alpha float
 }
 
 // canaryScores returns u' C^-1 (S - E S) for each canary of a group, above 0 where it is more
-// likely included.
+// likely included. Each canary u_i is in S by a fair coin, so that with a variance v of the noise
+// in each number
+//
+//	E S = 1/2 sum_i u_i,   C = v I + 1/4 sum_i u_i u_i'
+//
+// C has the canary's own coin in it as well. This divides its score by 1 + u' D^-1 u / 4, where D
+// is C without the coin, and keeps the sign. For n numbers and G canaries the cost is O(n^3 + G
+// n^2).
 func canaryScores(units []*privacy.Release, group []int, total *privacy.Release,
 	variance float64) ([]float64, error) {
 	n := len(total.Values)

@@ -381,6 +381,8 @@ func (a *attacked) read(u *federate.Upload) (*view, error) {
 // inverted; it grows until it can.
 const negligible = 1e-6
 
+// scatter reads the scatter. That of one class of two images x and y, and of nothing else, is
+// (x - y)(x - y)'/2: its factor is their difference by sqrt 2, but for the sign.
 func (v *view) scatter(w *moments.Within) error {
 	v.freedom = float64(w.Dof)
 	if w.Rank == 1 {
@@ -407,9 +409,10 @@ func (v *view) scatter(w *moments.Within) error {
 // upload. For Gaussian classes, of a mean m of n rows less mu_c and a scatter S of f degrees of
 // freedom,
 //
-//	m ~ N(x/n, (n-1)/n^2 W),  S - aa' ~ Wishart(f - 1, W)  with a row at mu_c + x, where a = sqrt(n/(n-1)) (x - m),
-//	m ~ N(0, W/n),            S ~ Wishart(f, W)            without.
+//	m ~ N(x/n, (n-1)/n^2 W),  S - aa' ~ Wishart(f - 1, W)  with a row at mu_c + x,
+//	m ~ N(0, W/n),            S ~ Wishart(f, W)            without,
 //
+// where a = sqrt(n/(n-1)) (x - m).
 // The second ratio is (1 - a'S^-1 a)^((f-k-2)/2) exp(a'W^-1 a/2): no member has a'S^-1 a above 1,
 // and others do where S is singular.
 func (v *view) scores(rows, white *mat.Dense, labels []int) ([]float64, error) {
@@ -429,6 +432,7 @@ func (v *view) scores(rows, white *mat.Dense, labels []int) ([]float64, error) {
 		n := v.count[y]
 		x := white.RawRowView(i)
 		if n > 0 {
+			// n m ~ N(x, (n-1) W) with the row; without, the density does not depend on x.
 			out[i] = -squared(v.sum.RawRowView(y), x) / (2 * max(n-1, 1e-9))
 		}
 		if v.freedom > 0 && n > 0 {

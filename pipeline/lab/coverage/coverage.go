@@ -126,6 +126,7 @@ func (m *Measure) add(o outcome, shares []float64) {
 	mean(&m.squares, held*held)
 	mean(&m.Equal, stat.Mean(o.held, nil))
 	mean(&m.Size, floats.Dot(shares, o.size))
+	// With the variance v of denominator N = n + 1 the standard error of a mean is sqrt(v / (N-1)).
 	if n > 0 {
 		m.HeldError = math.Sqrt(max(m.squares-m.Held*m.Held, 0) / n)
 	}
@@ -372,7 +373,8 @@ func (b *bench) sets(ctx context.Context, r *posterior.Result, temperature float
 }
 
 // count returns the outcome of sets of the given thresholds on images, by their stated
-// probabilities and the scores of these.
+// probabilities and the scores of these. Thresholds are one for all classes or one for each. A
+// class of the largest probability is in every set, as in a classifier's.
 func count(stated, scores [][]float32, labels []int, thresholds []float32, classes int) outcome {
 	o := outcome{make([]float64, classes), make([]float64, classes), make([]float64, classes)}
 	for i, p := range stated {

@@ -247,7 +247,9 @@ func (o Options) follow(ctx context.Context, row *Row, s *start, test []float32,
 	return nil
 }
 
-// add adds the state of paths, [paths][images], beside that before the batch and at the start.
+// add adds the state of paths, [paths][images], beside that before the batch and at the start. With
+// n paths of deviation d the mean over them has a variance of d^2/n. Moved has the square of
+// its distance to the start less that. Errors of repeats are independent: their squares add up.
 func (s *Step) add(now, before, begin [][]float64, share float64) {
 	n := float64(len(now))
 	at, deviation := columns(now)

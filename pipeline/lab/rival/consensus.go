@@ -108,7 +108,8 @@ func fullConsensus(ctx context.Context, locals []posterior.Ensemble) (posterior.
 
 // shrunkPrecision returns the inverse of the covariance of the rows of x (n x p), shrunk as
 // [LedoitWolf] says. Where there are fewer samples than dimensions it comes from the Woodbury
-// identity: (a I + b X'X)^-1 = (I - X' (a/b I + G)^-1 X) / a with G = XX'.
+// identity: (a I + b X'X)^-1 = (I - X' (a/b I + G)^-1 X) / a with G = XX'. Here a = r mu, with the
+// floor minVariance, and b = (1-r)/n. That costs O(n^2 p + n p^2) in place of O(n p^2 + p^3).
 func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 	n, p := x.Dims()
 	centred := mat.NewDense(n, p, nil)
@@ -159,11 +160,12 @@ func LedoitWolf(centred *mat.Dense) (r, mu float64, outer *mat.SymDense, err err
 		return 0, 0, nil, fmt.Errorf("the samples are all alike; a covariance needs " +
 			"samples that differ")
 	}
-	d2 := square - mu*mu*float64(p)
+	d2 := square - mu*mu*float64(p) // <S, mu I> = |mu I|^2 = p mu^2
 	var b2 float64
 	for k := range n {
 		row := centred.RawRowView(k)
 		length := floats.Dot(row, row)
+		// |x_k x_k' - S|^2 = |x_k|^4 - 2 x_k' S x_k + |S|^2.
 		// n x_k' S x_k: the square of G's row k, or x_k' (X'X) x_k.
 		along := floats.Dot(product.RawRowView(k), product.RawRowView(k))
 		if !few {

@@ -57,7 +57,9 @@ var fed3r = method{
 	},
 }
 
-// secondMoments returns the sums of x x' and x e_y' over all rows x, with a 1 appended.
+// secondMoments returns the sums of x x', (dx+1) x (dx+1), and x e_y', (dx+1) x C, over all rows x
+// with a 1 appended. The last column of the first is the sum of rows. The second gives it by a
+// sum over classes, as a row's labels sum to 1.
 func (t *Task) secondMoments() (a *mat.SymDense, b *mat.Dense) {
 	sums, d := t.statistics(), t.dx
 	a, b = mat.NewSymDense(d+1, nil), mat.NewDense(d+1, t.c, nil)

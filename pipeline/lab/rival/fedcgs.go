@@ -87,6 +87,8 @@ func newStatistics(dx, c int) *statistics {
 		second: mat.NewSymDense(dx, nil)}
 }
 
+// add adds a set of N points, in O(N dx^2). A point with several classes counts in each by its
+// share, and once in the second moment.
 func (a *statistics) add(set *point.Set) {
 	x := mat.NewVecDense(a.dx, nil)
 	for i := range set.N {
@@ -122,8 +124,11 @@ func (a *statistics) means() *mat.Dense {
 	return means
 }
 
-// scatter returns the sum of outer products of the points less their class means; 0 where it is
-// within rounding of that.
+// scatter returns the sum of outer products of the points less their class means,
+//
+//	sum_i w_i x_i x_i' - sum_c n_c mu_c mu_c'
+//
+// and 0 where this is within rounding of 0: the two terms cancel where points are near their means.
 func (a *statistics) scatter() (*mat.SymDense, error) {
 	if floats.Sum(a.count) == 0 {
 		return nil, fmt.Errorf("the clients' points have no weight; give some weight above 0")
@@ -193,7 +198,8 @@ func (a *statistics) discriminant(shrinkage float64) (posterior.Theta, error) {
 	return theta, nil
 }
 
-// head returns the linear discriminant of the class means and a covariance within classes.
+// head returns the linear discriminant of the class means and a covariance within classes, in
+// O(dx^3 + C dx^2). A covariance that is singular is an error, which says to shrink it more.
 func (a *statistics) head(within mat.Symmetric) (posterior.Theta, error) {
 	means := a.means()
 	n := floats.Sum(a.count)

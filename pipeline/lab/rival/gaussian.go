@@ -238,7 +238,9 @@ func (t *target) blocks(o *erm.Objective, curvature []float64) (*target, error) 
 	return &out, nil
 }
 
-// addBlock appends U^-1 of a diagonal block U'U, which it overwrites.
+// addBlock appends U^-1 of a diagonal block U'U, which it overwrites. Below the diagonal it writes
+// zeros, as blocks multiplies it as a full matrix. A block that is not positive definite is an
+// error.
 func (t *target) addBlock(h *mat.SymDense) error {
 	u, ok := lapack64.Potrf(h.RawSymmetric())
 	if !ok || !lapack64.Trtri(u) {
@@ -312,7 +314,9 @@ func (t *target) sumEnergy(head, g, b, force []float64) float64 {
 }
 
 // head returns the D x C head whose part in the span of the points is a (C x r, overwritten); the
-// parts that samplers leave out are drawn from r.
+// parts that samplers leave out are drawn from r. Of a chain, the sum over classes by sqrt(C) is
+// replaced by a draw of N(0, I / precision), and differences between classes stay. With a basis Q
+// the head is Q A + (I - QQ') G, where G has the prior's distribution.
 func (t *target) head(a []float64, r *rand.Rand) posterior.Theta {
 	if t.kinetic != nil {
 		n := len(a) / t.c

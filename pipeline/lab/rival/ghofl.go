@@ -89,6 +89,8 @@ var ghqda = method{
 			mu := mat.NewVecDense(d, means.RawRowView(c))
 			var w mat.VecDense
 			w.MulVec(&p, mu)
+			// -1/2 h'Ph + h'P mu, by products of features: h_i h_j has the weight -P_ij, of both
+			// triangles, and h_i^2 has -P_ii/2.
 			k := 0
 			for i := range d {
 				for j := i; j < d; j++ {
@@ -107,7 +109,8 @@ var ghqda = method{
 	},
 }
 
-// byClass returns the statistics of each class of the sets.
+// byClass returns the statistics of each class of the sets, each as that of a single class. A point
+// with several classes counts in each by its share.
 func byClass(sets []*point.Set, d, classes int) []*statistics {
 	out := make([]*statistics, classes)
 	for c := range out {

@@ -118,7 +118,8 @@ func subspace(within, between *mat.SymDense) (*mat.Dense, error) {
 	return mat.DenseCopyOf(v.Slice(0, d, 0, k)), nil
 }
 
-// project returns V' cov V.
+// project returns V' cov V + 1e-6 I. As V' within V = I, that is a millionth of the pooled
+// variance, which keeps the covariance of a class with few points invertible.
 func (f *fisher) project(cov *mat.SymDense) *mat.SymDense {
 	var half, whole mat.Dense
 	half.Mul(cov, f.v)
@@ -157,7 +158,7 @@ func (f *fisher) draw(t *Task) (*erm.Problem, error) {
 	return p, nil
 }
 
-// fit returns the minimiser as a head on the features.
+// fit returns the minimiser as a head on the features: logits z'w of z = V'h are h'(V w).
 func (f *fisher) fit(ctx context.Context, p *erm.Problem,
 	o erm.Options) (*posterior.Result, error) {
 	s, err := erm.Solve(ctx, p, o)
