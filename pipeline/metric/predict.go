@@ -78,7 +78,9 @@ func newBlockSpace(d, c, heads int) *blockSpace {
 
 // eachHead calls do for every block of points, with the index of its first point, their number, and
 // the logits of the heads at them: C x n, one class per row, which do may overwrite. At most
-// threads goroutines (0: one per processor) call do.
+// threads goroutines (0: one per processor) call do. They take blocks from one counter, and each
+// block is the same whichever takes it. The cost is O(n S C D), and the room S C D numbers for the
+// heads and a block's for each goroutine. Numbers that are not finite in a head are an error.
 func eachHead(ctx context.Context, heads []erm.Theta, features []float32, threads int,
 	do func(from, n int, logits iter.Seq2[int, dense.Columns], b *blockSpace)) error {
 	if len(heads) == 0 {

@@ -11,7 +11,7 @@ import (
 // Risk is one point of the risk-coverage curve (Geifman, Uziel and El-Yaniv 2019, arXiv
 // 1805.08206): the error rate when the least confident points are left to people.
 type Risk struct {
-	Coverage float64 `json:"coverage"` // share of the points that are answered, most confident first
+	Coverage float64 `json:"coverage"` // share of the points that are answered, the surest first
 	Risk     float64 `json:"risk"`     // error rate of the answered points
 	// Confidence is the least confidence of an answered point: the threshold that gives this
 	// coverage.
@@ -52,7 +52,11 @@ func Confusion(p *Probabilities, labels []int) [][]int {
 }
 
 // Wilson returns the Wilson score interval (Wilson 1927) of a probability, given hits in n trials,
-// at the given level.
+// at the given level. With q = hits/n and the normal quantile z of the level it is
+//
+//	(q + z^2/2n ± z sqrt(q (1-q)/n + z^2/4n^2)) / (1 + z^2/n)
+//
+// n is at least 1.
 func Wilson(hits, n int, level float64) (lo, hi float64) {
 	z := distuv.UnitNormal.Quantile((1 + level) / 2)
 	k, q := float64(n), float64(hits)/float64(n)

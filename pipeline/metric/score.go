@@ -17,9 +17,9 @@ const nllFloor = 1e-12
 // Scores are those of one predictor on one labelled set.
 type Scores struct {
 	ACC   float64 `json:"acc"`   // share of points whose most probable class is the true one
-	ECE   float64 `json:"ece"`   // expected calibration error over Bins equal-width bins of confidence
+	ECE   float64 `json:"ece"`   // expected calibration error over Bins bins of equal width
 	NLL   float64 `json:"nll"`   // mean negative log-likelihood of the true class, in nats
-	Brier float64 `json:"brier"` // mean squared distance between the probabilities and the one-hot label, 0 to 2
+	Brier float64 `json:"brier"` // mean squared distance to the one-hot label, 0 to 2
 	Curve Curve   `json:"curve"` // reliability curve
 	// Uncertainty holds the further scores of [ScoreAll]; nil otherwise.
 	Uncertainty *Uncertainty `json:"uncertainty,omitempty"`
@@ -37,7 +37,14 @@ type Bin struct {
 // Curve is a reliability curve.
 type Curve [Bins]Bin
 
-// Score scores p against labels, one class index per row of p.
+// Score scores p against labels, one class index per row of p. With the most probable class k_i of
+// point i, the first at ties, and the bins B of confidence
+//
+//	ECE = sum_B |sum_{i in B} (1[y_i = k_i] - p_i,k_i)| / N
+//	Brier = sum_i |p_i - e_{y_i}|^2 / N,   NLL = -sum_i log(p_i,y_i + 1e-12) / N
+//
+// No points, sizes that differ, and probabilities outside of 0 to 1 are errors. Rows need not sum
+// to 1.
 func Score(p *Probabilities, labels []int) (Scores, error) {
 	var s Scores
 	if len(labels) != p.N || len(p.P) != p.N*p.C {

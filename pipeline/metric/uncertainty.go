@@ -103,8 +103,8 @@ func byConfidence(p *Probabilities, labels []int) (confidence []float64, right [
 	return confidence, right
 }
 
-// aurc counts points of equal confidence as wrong in proportion to their mean error, so that their
-// order does not matter.
+// aurc is the mean over i of the error rate among the i most confident points. It counts points of
+// equal confidence as wrong in proportion to their mean error, so that their order does not matter.
 func aurc(confidence []float64, right []bool) float64 {
 	var area, errors float64
 	for i, rate := range errorRates(confidence, right) {
@@ -132,6 +132,9 @@ func errorRates(confidence []float64, right []bool) []float64 {
 	return out
 }
 
+// classECE is ECE of all classes' probabilities: with the bins B of the probabilities of class c,
+//
+//	sum_c sum_B |sum_{i in B} (p_ic - 1[y_i = c])| / (C N)
 func classECE(p *Probabilities, labels []int) float64 {
 	gaps := make([]float64, p.C*Bins)
 	for i, y := range labels {
@@ -150,6 +153,8 @@ func classECE(p *Probabilities, labels []int) float64 {
 	return sum / float64(p.C*p.N)
 }
 
+// adaptiveECE is ECE with bins of as many points each, by descending confidence. A bin's gap is the
+// sum of its confidences less the number of its points that are right.
 func adaptiveECE(confidence []float64, right []bool) float64 {
 	n, sum := len(confidence), 0.0
 	errors := errorRates(confidence, right)
@@ -165,7 +170,8 @@ func adaptiveECE(confidence []float64, right []bool) float64 {
 }
 
 // AUROC returns the area under the ROC curve: the probability that a positive scores above a
-// negative; ties count half.
+// negative; ties count half. It is the statistic U of Mann and Whitney by the number of pairs, in
+// O(n log n): both sides are sorted and passed once.
 func AUROC(positives, negatives []float64) (float64, error) {
 	if len(positives) == 0 || len(negatives) == 0 {
 		return 0, fmt.Errorf("AUROC: %d positives and %d negatives; want one of each at least",

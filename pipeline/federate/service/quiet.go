@@ -71,7 +71,8 @@ func (q *quiet) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // may reports whether a line of a kind is written. The first that is not starts the interval at
-// whose end the number of them is.
+// whose end the number of them is. A kind has a bucket of logBurst lines, which gets one back each
+// logEvery. Beyond maxKinds kinds the client is left out of a kind, so that memory stays bounded.
 func (q *quiet) may(k kind) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -103,7 +104,8 @@ func (q *quiet) may(k kind) bool {
 	return false
 }
 
-// sum writes how many lines of a kind were left out.
+// sum writes how many lines of a kind were left out. It writes without the lock, as a handler may
+// be slow.
 func (q *quiet) sum(k kind) {
 	q.mu.Lock()
 	p := q.of[k]

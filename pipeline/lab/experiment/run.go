@@ -257,7 +257,8 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 	return dir.Finish(cells)
 }
 
-// cells computes those that the directory does not have.
+// cells computes those that the directory does not have. Goroutines take them from one queue, and
+// each computes with inner threads. At the first error the others stop before their next cell.
 func (r *running) cells(ctx context.Context, cells []Cell) error {
 	q, count := &queue{}, newCounter("methods", r.progress)
 	work, ctx := errgroup.WithContext(ctx)
@@ -299,7 +300,8 @@ func (r *running) cells(ctx context.Context, cells []Cell) error {
 	return work.Wait()
 }
 
-// group returns the group of a partition and a repeat, without cells.
+// group returns the group of a partition and a repeat, without cells. Its task is made by the first
+// cell that asks for it, while others wait; an error is theirs too.
 func (r *running) group(ctx context.Context, p Partition, repeat int) *group {
 	g := &group{partition: p, repeat: repeat}
 	g.task = sync.OnceValues(func() (*rival.Task, error) {
@@ -316,7 +318,8 @@ func (r *running) group(ctx context.Context, p Partition, repeat int) *group {
 	return g
 }
 
-// cell computes and records one cell.
+// cell computes and records one cell. Processor time is the whole process's, and is recorded only
+// where no other cell runs beside it.
 func (r *running) cell(ctx context.Context, g *group, cell Cell, count *counter) error {
 	if err := ctx.Err(); err != nil {
 		return err

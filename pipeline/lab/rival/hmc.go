@@ -154,6 +154,10 @@ func (a *averaging) next(p float64) float64 {
 // final returns the adapted step size.
 func (a *averaging) final() float64 { return math.Min(math.Exp(a.log), hmcMaxStep) }
 
+// run runs the chain and keeps draws. The first quarter of the warm-up leaves the start, and the
+// second gathers the mean curvature. The chain then whitens by it, and in the other half adapts its
+// step again. A step of the integrator (leapfrog) has velocities at half steps and positions at
+// whole ones; whitening the velocity gives the momentum p = U v, whose energy is |p|^2/2.
 func (c *chain) run(ctx context.Context, warmup, draws int) error {
 	n := c.t.dim()
 	c.sum, c.force = make([]float64, n/c.t.c), make([]float64, n/c.t.c)
@@ -231,7 +235,9 @@ func (c *chain) run(ctx context.Context, warmup, draws int) error {
 }
 
 // splitRHat returns the potential scale reduction of chains split in halves (Gelman et al. 2013,
-// Bayesian Data Analysis, section 11.4): 1 where all halves agree, also for constant chains.
+// Bayesian Data Analysis, section 11.4): 1 where all halves agree, also for constant chains. With n
+// draws of a half, W the mean of the halves' variances and V the variance of their means it is
+// sqrt((n-1)/n + V/W).
 func splitRHat(chains [][]float64) float64 {
 	var means, variances []float64
 	n := len(chains[0]) / 2

@@ -328,7 +328,7 @@ func (t *tuner) heldNLL(ctx context.Context, s Settings, param string,
 }
 
 // next returns a value beyond the end of ascending values at which the k-th lies; false if it lies
-// between others.
+// between others. The ratio to the end is that of the last two values: grids are geometric.
 func next(xs []float64, k int) (float64, bool) {
 	n := len(xs)
 	switch {

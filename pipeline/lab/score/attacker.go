@@ -41,7 +41,8 @@ func NewAttacker(rows []float32, k int, labels []int, c int) (*Attacker, error) 
 	return a, err
 }
 
-// Whitened returns the rows of x times L^-T of a decomposition LL' of their covariance.
+// Whitened returns the rows of x times L^-T of a decomposition LL' of their covariance W. A row x
+// becomes z = L^-1 x with |z|^2 = x'W^-1 x.
 func Whitened(chol *mat.Cholesky, x *mat.Dense) (*mat.Dense, error) {
 	var lower mat.TriDense
 	chol.LTo(&lower)
@@ -113,7 +114,8 @@ func (a *Attacker) AUC(rows []float32, labels []int) (auc float64, members int, 
 }
 
 // TruePositives returns the true positive rate at a false positive rate of at most rate; NaN
-// without positives or negatives.
+// without positives or negatives. Of n negatives floor(rate n) at most are above the threshold, as
+// scores equal to it count on neither side.
 func TruePositives(positives, negatives []float64, rate float64) float64 {
 	if len(positives) == 0 || len(negatives) == 0 {
 		return math.NaN()
