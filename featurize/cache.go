@@ -86,8 +86,7 @@ func (g grid) begins(n int) bool {
 // partial results are saved beside it every saveEvery and when ctx ends; the next call resumes from
 // them and returns the same features.
 func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, g grid,
-	r dataset.Range, path string,
-	progress func(done, total int)) ([]float32, error) {
+	r dataset.Range, path string, progress func(done, total int)) ([]float32, error) {
 	dx, total := x.Dx(), r.Len()
 	partial := ""
 	if path != "" {
@@ -154,9 +153,8 @@ func loadRows(path string, n, dx int) (rows []float32, note string) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ""
 	}
-	damaged := fmt.Sprintf(
-		"the cached features in %s do not match their digest: they are computed anew",
-		filepath.Base(path))
+	damaged := fmt.Sprintf("the cached features in %s do not match their digest: they are "+
+		"computed anew", filepath.Base(path))
 	if err != nil {
 		return nil, damaged
 	}

@@ -148,16 +148,13 @@ func (f *Features) statistics() (*Stats, dataset.Range, error) {
 	part := splits.Extractor
 	if part.Len() < minStats {
 		part = dataset.Range{From: 0, To: splits.Clients.From}
-		f.Notes = append(f.Notes,
-			fmt.Sprintf(
-				"the extractor part holds %d images: features are standardised over the corpus as well",
-				splits.Extractor.Len()))
+		f.Notes = append(f.Notes, fmt.Sprintf("the extractor part holds %d images: features are "+
+			"standardised over the corpus as well", splits.Extractor.Len()))
 	}
 	if part.Len() < minStats {
-		return nil, part, fmt.Errorf(
-			"standardising features needs %d images outside the clients' part and there are %d; give "+
-				"dataset.splits.extractor or dataset.splits.corpus a larger share",
-			minStats, part.Len())
+		return nil, part, fmt.Errorf("standardising features needs %d "+
+			"images outside the clients' part and there are %d; give dataset.splits.extractor or "+
+			"dataset.splits.corpus a larger share", minStats, part.Len())
 	}
 	return newStats(f.Train.Features[part.From*f.Dx:part.To*f.Dx], f.Dx), part, nil
 }

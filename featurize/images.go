@@ -13,12 +13,11 @@ import (
 
 // Rows computes, or reads from the cache folder (see [Config]), the features of further images of a
 // data set's shape, standardised by stats if that is not nil.
-func Rows(ctx context.Context, images *dataset.Images, x *extractor.Extractor,
-	stats *Stats, cache string,
-	progress func(done, total int)) ([]float32, error) {
+func Rows(ctx context.Context, images *dataset.Images, x *extractor.Extractor, stats *Stats,
+	cache string, progress func(done, total int)) ([]float32, error) {
 	if images.Lazy() {
-		return nil, fmt.Errorf("features of %d images: they are named by their pixels, which must be "+
-			"in memory", images.N)
+		return nil, fmt.Errorf("features of %d images: they are named by their pixels, which "+
+			"must be in memory", images.N)
 	}
 	h := sha256.New()
 	for _, v := range []int{images.N, images.H, images.W, images.Ch} {
@@ -27,7 +26,8 @@ func Rows(ctx context.Context, images *dataset.Images, x *extractor.Extractor,
 		h.Write(b[:])
 	}
 	h.Write(images.Pix)
-	path := cachePath(cache, &dataset.Dataset{Digest: "images " + hex.EncodeToString(h.Sum(nil))}, x)
+	path := cachePath(cache,
+		&dataset.Dataset{Digest: "images " + hex.EncodeToString(h.Sum(nil))}, x)
 	rows, _ := loadRows(path, images.N, x.Dx())
 	if rows == nil {
 		var err error

@@ -174,7 +174,8 @@ func Merge(ctx context.Context, cache string) ([]Merged, error) {
 func mergeShards(ctx context.Context, path string, shards []Shard) (Merged, error) {
 	m := Merged{Path: path, Images: shards[0].Total, Shards: len(shards)}
 	at := 0
-	for _, s := range append(slices.Clone(shards), Shard{From: m.Images, To: m.Images, Total: m.Images}) {
+	for _, s := range append(slices.Clone(shards),
+		Shard{From: m.Images, To: m.Images, Total: m.Images}) {
 		switch {
 		case s.From > at:
 			return m, fmt.Errorf("images %d to %d of %d are missing: %w", at, s.From-1,
@@ -265,7 +266,8 @@ func (s Shard) copyTo(w io.Writer, first bool) (dx int, err error) {
 	}
 	if sum, err := regularfile.ReadFile(sumPath(s.Path), 1<<10); err != nil || n != want ||
 		string(sum) != sumLine(h, s.Path) {
-		return 0, fmt.Errorf("it does not match its digest: remove it and run fmp features --shard again")
+		return 0, fmt.Errorf("it does not match its digest: remove it and run fmp " +
+			"features --shard again")
 	}
 	return dx, nil
 }

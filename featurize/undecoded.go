@@ -36,8 +36,8 @@ func refused(ctx context.Context, train, test *dataset.Images, bad []int) error 
 			return err
 		}
 		if len(why) == 0 {
-			return fmt.Errorf("%s could not be decoded when its features were stored, and can be now: "+
-				"remove the stored features", strings.Join(part.Names([]int{i}), ""))
+			return fmt.Errorf("%s could not be decoded when its features were stored, and can be "+
+				"now: remove the stored features", strings.Join(part.Names([]int{i}), ""))
 		}
 		errs = append(errs, why[0].Err)
 	}
@@ -89,9 +89,8 @@ func (f *Features) decodable(ctx context.Context, ds *dataset.Dataset, rows []fl
 			left = append(left, rows[i*f.Dx:(i+1)*f.Dx]...)
 		}
 	}
-	f.Notes = append(f.Notes,
-		fmt.Sprintf("%d of %d images cannot be decoded and were left out: %s", len(bad), of,
-			strings.Join(names, ", ")))
+	f.Notes = append(f.Notes, fmt.Sprintf("%d of %d images cannot be decoded and were left out: %s",
+		len(bad), of, strings.Join(names, ", ")))
 	splits, err := ds.Splits(c.Fractions)
 	f.Splits = splits
 	return left, errors.Join(ds.Check(), err)

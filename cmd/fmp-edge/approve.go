@@ -72,9 +72,8 @@ var terminal = func() io.Reader {
 func trust(ctx context.Context, c *client.Client, scope, file, yes string, log io.Writer) error {
 	digest := c.Parsed.Extractor
 	if yes != "" && yes != digest {
-		return usagef(
-			"--%s says %s, and the client graph's extractor is %s: nothing was read and nothing sent",
-			yesFlag, yes, digest)
+		return usagef("--%s says %s, and the client graph's extractor is %s: nothing was read "+
+			"and nothing sent", yesFlag, yes, digest)
 	}
 	approved, err := approvedFile(file)
 	if err != nil {
@@ -201,7 +200,8 @@ func checkSigned(f *pflag.FlagSet, model, digest string, given []byte) error {
 	if path != "" || given == nil {
 		path = cmp.Or(path, model+".sig")
 		if given, err = regularfile.ReadFile(path, signature.MaxBundle); err != nil {
-			return &usageError{fmt.Errorf("--%s asks for a signature of %s: %w", signedBy, model, err)}
+			return &usageError{fmt.Errorf("--%s asks for a signature of %s: %w",
+				signedBy, model, err)}
 		}
 	}
 	m, err := signature.Verify(key, given)
@@ -220,16 +220,15 @@ func checkSigned(f *pflag.FlagSet, model, digest string, given []byte) error {
 func checkRound(f *pflag.FlagSet, d *wire.Description) error {
 	if f.Lookup(signedBy).Value.String() != "" && f.Lookup(signatureOf).Value.String() == "" &&
 		len(d.GraphSignature) == 0 {
-		return usagef("round %d comes without a signature of its client graph, and --%s asks for one: "+
-			"have the server's people put it beside the graph (fmp sign), or give it with --%s; "+
-			"nothing was sent", d.Round, signedBy, signatureOf)
+		return usagef("round %d comes without a signature of its client graph, and --%s asks for "+
+			"one: have the server's people put it beside the graph (fmp sign), or give it with "+
+			"--%s; nothing was sent", d.Round, signedBy, signatureOf)
 	}
 	if p := f.Lookup("calibrate"); p.Changed && p.Value.String() != "0" &&
 		p.Value.String() != fmt.Sprint(d.Calibrate) {
 		if n, err := f.GetInt("calibrate"); err != nil || n > d.Calibrate {
-			return usagef(
-				"round %d takes up to %d calibration points, and --calibrate asks for %s; nothing was sent",
-				d.Round, d.Calibrate, p.Value)
+			return usagef("round %d takes up to %d calibration points, and --calibrate asks for "+
+				"%s; nothing was sent", d.Round, d.Calibrate, p.Value)
 		}
 	}
 	if err := checkSigned(f, fmt.Sprintf("client graph of round %d", d.Round), d.Graph,

@@ -47,8 +47,8 @@ var benchCommand = command{
 				return usagef("bench: give --model and nothing else; see fmp-edge bench --help")
 			}
 			if *images < 1 || *images > maxItems || *runs < 1 || *runs > 10_000 {
-				return usagef("bench: --images %d and --runs %d; allowed are 1 to %d and 1 to 10000", *images,
-					*runs, maxItems)
+				return usagef("bench: --images %d and --runs %d; allowed are 1 to %d "+
+					"and 1 to 10000", *images, *runs, maxItems)
 			}
 			if *threads < 0 || *threads > pure.MaxThreads {
 				return usagef("bench: --threads %d; allowed are 0 (one a core) to %d", *threads,
@@ -81,10 +81,9 @@ var benchCommand = command{
 			if *asJSON {
 				return printJSON(out, b)
 			}
-			_, err = fmt.Fprintf(out,
-				"load:    %.1f ms\nfirst:   %.1f ms for %d images\nmedian:  %.1f ms (least "+
-					"%.1f), %.0f images/s\nmemory:  %.1f MiB at most\n", b.Load, b.First, b.Images,
-				b.Median, b.Min, b.Throughput, b.PeakMemory)
+			_, err = fmt.Fprintf(out, "load:    %.1f ms\nfirst:   %.1f ms for %d images\n"+
+				"median:  %.1f ms (least %.1f), %.0f images/s\nmemory:  %.1f MiB at most\n", b.Load,
+				b.First, b.Images, b.Median, b.Min, b.Throughput, b.PeakMemory)
 			return err
 		}
 	},

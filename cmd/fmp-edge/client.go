@@ -98,9 +98,10 @@ func compressRows(path string, threads int, rows *onnx.Tensor,
 	if err != nil {
 		return nil, f, err
 	}
-	if len(rows.Shape) != 2 || rows.Shape[1] != f.Dx || rows.Shape[0] < 1 || rows.Shape[0] > maxItems {
-		return nil, f, fmt.Errorf("feature rows of shape %v; want 1 to %d rows of the model's dx, %d",
-			rows.Shape, maxItems, f.Dx)
+	if len(rows.Shape) != 2 || rows.Shape[1] != f.Dx || rows.Shape[0] < 1 ||
+		rows.Shape[0] > maxItems {
+		return nil, f, fmt.Errorf("feature rows of shape %v; want 1 to %d rows of the "+
+			"model's dx, %d", rows.Shape, maxItems, f.Dx)
 	}
 	set, err := point.FromLabelled(rows.F32(), f.Dx, labels, f.C)
 	if err != nil {

@@ -105,8 +105,8 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 			"upload to write, into a folder that is there; there whole or not at all"),
 		precision: f.String("precision", string(federate.Single),
 			"of the points: float32, float16 or int8"),
-		labels: f.String("labels", "", "labels of an IDX file's images (IDX), of a folder's images "+
-			"(.csv of path,label) or of --rows (.npy)"),
+		labels: f.String("labels", "", "labels of an IDX file's images (IDX), of a folder's "+
+			"images (.csv of path,label) or of --rows (.npy)"),
 		rows:  f.String("rows", "", ".npy of feature rows [n, dx], in place of SOURCE"),
 		skip:  f.Int("skip", 0, "images of an IDX file to leave out at its beginning"),
 		count: f.Int("count", 0, "images of an IDX file to take; 0 takes all"),
@@ -114,8 +114,8 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 			"threads of one operator, and images that are decoded at once; 0 is one a core"),
 		pixels: f.Int("max-pixels", imagefile.MaxPixels,
 			"largest image that is decoded, in pixels; each takes 2 to 8 bytes"),
-		onBad: f.String("on-bad", "fail",
-			"what to do about images that cannot be read: fail, or skip as private rounds do; all are named"),
+		onBad: f.String("on-bad", "fail", "what to do about images that cannot be read: fail, or "+
+			"skip as private rounds do; all are named"),
 		atLeast: f.Int("at-least", 1, "leave out classes of fewer images; a mean of five or more "+
 			"hides single images better than one of one"),
 		calibrate: f.Int("calibrate", 0, "calibration points, 0 to 100 beside class means and to 10 "+
@@ -126,9 +126,9 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 			"configuration)"),
 		byNumber: f.Bool(imagefile.ByNumberFlag, false, imagefile.ByNumberHelp),
 		approved: approvedFlag(f),
-		yes: f.String(yesFlag, "", "`DIGEST` (sha256) of the extractor that may run on the images, "+
-			"for scripts: the answer to the question about one that is unknown; any other extractor "+
-			"is an error"),
+		yes: f.String(yesFlag, "", "`DIGEST` (sha256) of the extractor that may run on the "+
+			"images, for scripts: the answer to the question about one that is unknown; any "+
+			"other extractor is an error"),
 		scope:   f.String("scope", client.Files, "what the extractor is approved for"),
 		private: newPrivateFlags(f),
 		asJSON:  f.Bool("json", false, "print JSON"),
@@ -183,7 +183,8 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 		return c.compressRows(ctx, args, stdout)
 	}
 	if len(args) != 1 {
-		return usagef("compress: %d sources; want one folder, .csv or IDX file, or --rows", len(args))
+		return usagef("compress: %d sources; want one folder, .csv or IDX "+
+			"file, or --rows", len(args))
 	}
 	cl, err := openClient(*c.model, *c.threads)
 	if err != nil {
@@ -267,13 +268,13 @@ func tell(log io.Writer, cl *client.Client, left []error) {
 			cl.Copies, cl.Read)
 	}
 	if cl.Zeros > 0 {
-		fmt.Fprintf(log, "fmp-edge: of %d images the client graph made no finite numbers; they count "+
-			"as rows of zeros\n", cl.Zeros)
+		fmt.Fprintf(log, "fmp-edge: of %d images the client graph made no finite numbers; they "+
+			"count as rows of zeros\n", cl.Zeros)
 	}
 	if h := cl.Heavy; h.Share > 0 {
-		fmt.Fprintf(log, "fmp-edge: number %d of %d of the features, from 0, has %.0f%% of the sum of all and varies, "+
-			"which drowns the others: who made the client graph should take another layer (fmp fuse --layer)\n",
-			h.Feature, cl.Manifest.Dx, 100*h.Share)
+		fmt.Fprintf(log, "fmp-edge: number %d of %d of the features, from 0, has %.0f%% of the "+
+			"sum of all and varies, which drowns the others: who made the client graph should "+
+			"take another layer (fmp fuse --layer)\n", h.Feature, cl.Manifest.Dx, 100*h.Share)
 	}
 }
 
@@ -341,7 +342,8 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 	}
 	w := written{
 		Folders: c.mapped,
-		Upload:  *c.output, Bytes: len(data), Client: u.Client, Round: u.Round, Model: u.Model, N: u.N,
+		Upload:  *c.output, Bytes: len(data), Client: u.Client, Round: u.Round,
+		Model: u.Model, N: u.N,
 		Size: u.Points.N, Dx: u.Points.Dx,
 		C:       u.Points.C,
 		Skipped: skipped, Bad: bad, Few: c.few, Copies: c.copies,
@@ -358,19 +360,17 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 		return printJSON(stdout, w)
 	}
 	if u.Within != nil {
-		_, err = fmt.Fprintf(stdout,
-			"upload: %s (%d bytes of %s; moments of %d numbers and %d classes from n = %d, %d of "+
-				"them calibration points)\n", w.Upload, w.Bytes, w.Precision, w.Dx, w.C,
-			w.N, w.Calibration)
+		_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes of %s; moments of %d numbers and %d "+
+			"classes from n = %d, %d of them calibration points)\n", w.Upload, w.Bytes, w.Precision,
+			w.Dx, w.C, w.N, w.Calibration)
 		return err
 	}
 	calibration := ""
 	if w.Calibration > 0 {
 		calibration = fmt.Sprintf(", %d of them calibration points", w.Calibration)
 	}
-	_, err = fmt.Fprintf(stdout,
-		"upload: %s (%d bytes; %d points of dx %d and %d classes from n = %d%s)\n", w.Upload, w.Bytes,
-		w.Size, w.Dx, w.C, w.N, calibration)
+	_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes; %d points of dx %d and %d classes "+
+		"from n = %d%s)\n", w.Upload, w.Bytes, w.Size, w.Dx, w.C, w.N, calibration)
 	return err
 }
 
@@ -390,7 +390,8 @@ func foldersTable(list []imagefile.Mapped) ([]byte, error) {
 	w := csv.NewWriter(&b)
 	rows := [][]string{{"folder", "class", "number", "images"}}
 	for _, m := range list {
-		rows = append(rows, []string{m.From, m.Class, strconv.Itoa(m.Label), strconv.Itoa(m.Images)})
+		rows = append(rows,
+			[]string{m.From, m.Class, strconv.Itoa(m.Label), strconv.Itoa(m.Images)})
 	}
 	err := w.WriteAll(rows)
 	return b.Bytes(), err
@@ -402,7 +403,8 @@ func enough(list []imagefile.Mapped, atLeast int) []imagefile.Mapped {
 	for _, m := range list {
 		images[m.Label] += m.Images
 	}
-	return slices.DeleteFunc(list, func(m imagefile.Mapped) bool { return images[m.Label] < atLeast })
+	return slices.DeleteFunc(list,
+		func(m imagefile.Mapped) bool { return images[m.Label] < atLeast })
 }
 
 // aTable reports whether a file is the table of an upload.

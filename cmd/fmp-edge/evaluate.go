@@ -41,7 +41,8 @@ type scoring struct {
 
 var evaluateCommand = command{
 	name: "evaluate", args: "--model CLASSIFIER --key FILE IMAGES",
-	short: "Score a classifier on this site's labelled images, and sign counts for the report of all sites",
+	short: "Score a classifier on this site's labelled images, and sign counts for the " +
+		"report of all sites",
 	example: `  fmp-edge evaluate --model classifier.onnx --key shop-17.key --output shop-17.evaluation.json test/
   fmp-edge evaluate --model classifier.onnx --key shop-17.key --report-to https://server:8443 test/
   fmp-edge evaluate --model classifier.onnx --key shop-17.key --output shop-17.evaluation.json \
@@ -66,12 +67,12 @@ The counts are printed, with --json as the signed report, and written or sent on
 		outputs.Files(f, "output")
 		f.StringVar(&o.to, "report-to", "", "address of the server of the round to send it to")
 		f.StringVar(&o.ca, "ca", "", "file of certificates to trust in place of the system's")
-		f.DurationVar(&o.wait, "wait", time.Hour, "how long to wait for a server that does not answer")
+		f.DurationVar(&o.wait, "wait", time.Hour,
+			"how long to wait for a server that does not answer")
 		f.Uint64Var(&o.round, "round", 0, "number of the round; --report-to asks the server")
 		f.IntVar(&o.least, "least", tally.Least, "least count that is told, 2 to 1000")
-		f.Float64Var(&o.epsilon, "epsilon", 0,
-			"privacy of each image: noise on every count in place of --least, 0.01 to 20, with --output; "+
-				"0 is none")
+		f.Float64Var(&o.epsilon, "epsilon", 0, "privacy of each image: noise on every count in "+
+			"place of --least, 0.01 to 20, with --output; 0 is none")
 		f.Float64Var(&o.delta, "delta", privacy.DefaultDelta, "delta of --epsilon")
 		f.Float64Var(&o.maxEpsilon, "max-epsilon", 0, mostSpentHelp)
 		f.StringVar(&o.ledger, "ledger", "", ledgerHelp)
@@ -103,13 +104,14 @@ The counts are printed, with --json as the signed report, and written or sent on
 func (o *scoring) check(f *pflag.FlagSet) error {
 	switch {
 	case o.model == "" || o.key == "":
-		return usagef("evaluate: give --model CLASSIFIER and --key FILE; see fmp-edge evaluate --help")
+		return usagef("evaluate: give --model CLASSIFIER and --key FILE; see " +
+			"fmp-edge evaluate --help")
 	case o.least < tally.MinLeast || o.least > tally.MaxLeast:
 		return usagef("evaluate: --least %d; allowed are %d to %d", o.least,
 			tally.MinLeast, tally.MaxLeast)
 	case o.epsilon != 0 && f.Changed("on-bad") && o.onBad == "fail":
-		return usagef("evaluate: --on-bad fail: an error would tell of the image that cannot be read; a " +
-			"report with noise leaves it out")
+		return usagef("evaluate: --on-bad fail: an error would tell of the image that cannot be " +
+			"read; a report with noise leaves it out")
 	case o.epsilon != 0 && f.Changed("least"):
 		return usagef("evaluate: --least is of reports without noise: leave it out")
 	case o.to == "" && (o.ca != "" || f.Changed("wait")):
@@ -142,9 +144,9 @@ func (o *scoring) checkNoise() error {
 	}
 	// printed counts can be kept and averaged as well as sent ones
 	if o.output == "" {
-		return usagef("evaluate: --epsilon without --output: each run would draw other noise about the " +
-			"same images, which averages out: give --output FILE, where the report is kept for the next " +
-			"run, which draws and spends nothing")
+		return usagef("evaluate: --epsilon without --output: each run would draw other noise " +
+			"about the same images, which averages out: give --output FILE, where the report is " +
+			"kept for the next run, which draws and spends nothing")
 	}
 	return nil
 }
@@ -220,18 +222,18 @@ func (o *scoring) score(ctx context.Context, f *pflag.FlagSet, path string, log 
 		return nil, refused("evaluate", err)
 	}
 	if scores.Failed > 0 {
-		fmt.Fprintf(log, "fmp-edge: of %d images the classifier made no probabilities; they count as wrong\n",
-			scores.Failed)
+		fmt.Fprintf(log, "fmp-edge: of %d images the classifier made no probabilities; they "+
+			"count as wrong\n", scores.Failed)
 	}
 	return scores, nil
 }
 
 // add scores the images, or the feature rows (.npy), of a path.
 func (o *scoring) add(ctx context.Context, c *classify.Classifier,
-	each func([]classify.Prediction) error, path string,
-	log io.Writer) error {
+	each func([]classify.Prediction) error, path string, log io.Writer) error {
 	if !isRows(path) {
-		_, err := o.images(ctx, c, path, imagefile.Options{Labels: o.labels, Repeats: o.epsilon != 0}, each, log)
+		_, err := o.images(ctx, c, path,
+			imagefile.Options{Labels: o.labels, Repeats: o.epsilon != 0}, each, log)
 		return err
 	}
 	labels, err := loadLabels(o.labels, c.Manifest.C)
@@ -325,12 +327,13 @@ func (s *scored) spent() ([]byte, error) {
 }
 
 // again gives the counts of before, for the server of now. They may replace files with digests of mine.
-func (s *scored) again(kept *privacy.Spending, asked privacy.Spending, mine []string) ([]byte, error) {
+func (s *scored) again(kept *privacy.Spending, asked privacy.Spending,
+	mine []string) ([]byte, error) {
 	gone := func() ([]byte, error) {
-		return nil, usagef("evaluate: the report with noise about these images was made on %s, and it "+
-			"is not there any more as it was (%v): noise that is drawn again spends epsilon %g again; "+
-			"bring the file back, or give --redraw", kept.Time.Format(time.RFC3339), kept.Files,
-			kept.Budget.Epsilon)
+		return nil, usagef("evaluate: the report with noise about "+
+			"these images was made on %s, and it is not there any more as it was (%v): noise "+
+			"that is drawn again spends epsilon %g again; bring the file back, or give --redraw",
+			kept.Time.Format(time.RFC3339), kept.Files, kept.Budget.Epsilon)
 	}
 	if len(kept.Files) != 1 {
 		return gone()

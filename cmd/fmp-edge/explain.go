@@ -40,8 +40,8 @@ and the fewer images are behind one the better.
 `, i.Bytes, i.Client, i.Round, i.Model, i.N, about, i.C, i.ClassMass, i.Size, numbers, i.Precision, averages,
 		explainMore(u))
 	if len(few) > 0 {
-		text += fmt.Sprintf("Classes of fewer than %d images (the average of one image is that image's "+
-			"own features): %s; --at-least %d leaves them out.\n", fewImages,
+		text += fmt.Sprintf("Classes of fewer than %d images (the average of one "+
+			"image is that image's own features): %s; --at-least %d leaves them out.\n", fewImages,
 			strings.Join(few, ", "), fewImages)
 	}
 	return text
@@ -83,9 +83,9 @@ func explainSingles(n, numbers int) string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("- the features of %d single images, %d numbers each, with their classes, by "+
-		"which the server makes prediction sets and may set its temperature; it can tell that these "+
-		"images took part, and the classifier tells their scores\n", n, numbers)
+	return fmt.Sprintf("- the features of %d single images, %d numbers each, with their classes, "+
+		"by which the server makes prediction sets and may set its temperature; it can tell that "+
+		"these images took part, and the classifier tells their scores\n", n, numbers)
 }
 
 // explainRelease describes in words the content of a private upload, and the promise of its noise.
@@ -94,18 +94,18 @@ func explainRelease(w released, share bool) string {
 - that client %q takes part in round %d, with the client graph of sha256 %s
 `, w.Bytes, w.Client, w.Round, w.Model)
 	if share {
-		text += fmt.Sprintf("- one of two shares of the sums of %d classes, %d coordinates and a count "+
-			"each: random numbers without the other's\n", w.Classes, w.Coordinates)
+		text += fmt.Sprintf("- one of two shares of the sums of %d classes, %d coordinates and a "+
+			"count each: random numbers without the other's\n", w.Classes, w.Coordinates)
 	} else {
-		text += fmt.Sprintf("- for each of %d classes the sums of %d coordinates and a count, %d whole "+
-			"numbers in all; an image adds %d to its class's count, and to the sums a vector of "+
-			"length %d at most\n", w.Classes, w.Coordinates, w.Classes*(w.Coordinates+1),
+		text += fmt.Sprintf("- for each of %d classes the sums of %d coordinates and a count, "+
+			"%d whole numbers in all; an image adds %d to its class's count, and to the sums a "+
+			"vector of length %d at most\n", w.Classes, w.Coordinates, w.Classes*(w.Coordinates+1),
 			privacy.CountSteps, privacy.Steps)
 	}
 	holds := ", no file name and no number of images.\n"
 	if w.Budget.Noise == privacy.Trusted {
-		holds = " and no file name. The server reads the exact number of images of each class, and of a " +
-			"class with one image that image's own coordinates.\n"
+		holds = " and no file name. The server reads the exact number of images of each class, " +
+			"and of a class with one image that image's own coordinates.\n"
 	}
 	return text + "It holds no image" + holds + w.Budget.Promise(w.Classes)
 }
@@ -116,31 +116,31 @@ func explainGraph(c *client.Client) string {
 	text := "What would leave the machine with an upload that this graph makes:\n"
 	switch {
 	case c.Private():
-		text += fmt.Sprintf("- for each of %d classes the sums of %d coordinates and a count, %d whole "+
-			"numbers in all (8 bytes each), with noise as the round has it; no number of images, unless "+
-			"the noise is trusted: then the server reads that of each class\n", f.C,
-			f.K, f.C*(f.K+1))
+		text += fmt.Sprintf("- for each of %d classes the sums of %d coordinates and a count, "+
+			"%d whole numbers in all (8 bytes each), with noise as the round has it; no number "+
+			"of images, unless the noise is trusted: then the server reads that of each class\n",
+			f.C, f.K, f.C*(f.K+1))
 	case f.Bytes > 0:
-		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their "+
-			"number, and the mean of %d numbers made of each image\n- the scatter of these numbers within "+
-			"classes, at most %d; %d bytes at most in all\n- with --calibrate the %d numbers of the "+
-			"requested number of images, one in five and at most %d, with their classes\n", f.C,
-			f.PointWidth(), f.PointWidth()*(f.PointWidth()+1)/2, f.Bytes, f.PointWidth(),
-			moments.MaxCalibration)
+		text += fmt.Sprintf("- the number of images\n- for each class with "+
+			"images, at most %d, their number, and the mean of %d numbers made of each image\n"+
+			"- the scatter of these numbers within classes, at most %d; %d bytes at most in all\n"+
+			"- with --calibrate the %d numbers of the requested number "+
+			"of images, one in five and at most %d, with their classes\n", f.C, f.PointWidth(),
+			f.PointWidth()*(f.PointWidth()+1)/2, f.Bytes, f.PointWidth(), moments.MaxCalibration)
 	case f.ClassMeans:
-		text += fmt.Sprintf("- the number of images\n- for each class with images, at most %d, their "+
-			"number, and the mean of %d numbers made of each image; %d bytes at most in all (float32)\n"+
-			"- with --calibrate the same numbers of the requested number of images, with their classes\n",
-			f.C, f.PointWidth(), f.S*4*(f.PointWidth()+f.C+1))
+		text += fmt.Sprintf("- the number of images\n- for each class with images, at most "+
+			"%d, their number, and the mean of %d numbers made of each image; %d bytes at most "+
+			"in all (float32)\n- with --calibrate the same numbers of the requested number of "+
+			"images, with their classes\n", f.C, f.PointWidth(), f.S*4*(f.PointWidth()+f.C+1))
 	default:
-		text += fmt.Sprintf("- the number of images\n- %d points of %d numbers, each a weighted "+
-			"average over images, and their masses, which tell about how many images each class has; %d "+
-			"bytes in all (float32)\n", f.S, f.PointWidth()+f.C, f.S*4*(f.PointWidth()+f.C+1))
+		text += fmt.Sprintf("- the number of images\n"+
+			"- %d points of %d numbers, each a weighted average over images, and their masses, "+
+			"which tell about how many images each class has; %d bytes in all (float32)\n", f.S,
+			f.PointWidth()+f.C, f.S*4*(f.PointWidth()+f.C+1))
 	}
 	if f.Bytes > 0 && !c.Private() {
-		text += fmt.Sprintf("- where classes have three images, a curve of %d numbers: sums of how "+
-			"well the images tell each other's classes\n",
-			moments.Temperatures)
+		text += fmt.Sprintf("- where classes have three images, a curve of %d numbers: sums of "+
+			"how well the images tell each other's classes\n", moments.Temperatures)
 	}
 	text += "and no image and no file name. The numbers are made by the extractor: " +
 		described(c) + ".\n"

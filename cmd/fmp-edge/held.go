@@ -196,7 +196,8 @@ func keeps(all []privacy.Spending, redraw bool, output string, most int64) *priv
 		return nil
 	}
 	last := &all[len(all)-1]
-	if !redraw || len(last.Files) > 0 && outputs.Same(last.Files[0].Path, output) && unplaced(last, most) {
+	if !redraw || len(last.Files) > 0 && outputs.Same(last.Files[0].Path, output) &&
+		unplaced(last, most) {
 		return last
 	}
 	return nil
@@ -208,8 +209,8 @@ func givenAgain(log io.Writer, name string, kept *privacy.Spending, asked privac
 	fmt.Fprintf(log, "fmp-edge: %s was made on %s; it is given again, and nothing is spent\n", name,
 		kept.Time.Format(time.RFC3339))
 	if kept.Content != asked.Content {
-		fmt.Fprintln(log, "fmp-edge: an earlier program made it of images with copies, and its labels may differ "+
-			"from these: --redraw makes another, and spends its budget again")
+		fmt.Fprintln(log, "fmp-edge: an earlier program made it of images with copies, and its "+
+			"labels may differ from these: --redraw makes another, and spends its budget again")
 	}
 }
 
@@ -239,7 +240,8 @@ func holds(path, digest string, most int64) []byte {
 
 // pay holds the files of a release and spends its budget; where that fails the files go, unless the ledger
 // counts them.
-func (p *payment) pay(command string, files []content, replaced []privacy.Spending) (*holding, error) {
+func (p *payment) pay(command string, files []content,
+	replaced []privacy.Spending) (*holding, error) {
 	// The ledger would come between the holding and the placing, in the place of the release that it pays for.
 	names := []string{p.ledger.Path, p.ledger.Path + privacy.SealSuffix}
 	for dir := filepath.Dir(p.ledger.Path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
@@ -248,9 +250,9 @@ func (p *payment) pay(command string, files []content, replaced []privacy.Spendi
 	for _, f := range files {
 		for _, taken := range names {
 			if outputs.Same(f.path, taken) {
-				return nil, usagef("%s: %s is to be written, and it is the ledger, its seal or a folder of it "+
-					"(--ledger %s): give another output, or another ledger; nothing was spent", command, f.path,
-					p.ledger.Path)
+				return nil, usagef("%s: %s is to be written, and it is the ledger, its seal "+
+					"or a folder of it (--ledger %s): give another output, or another ledger; "+
+					"nothing was spent", command, f.path, p.ledger.Path)
 			}
 		}
 	}
@@ -269,9 +271,8 @@ func (p *payment) pay(command string, files []content, replaced []privacy.Spendi
 	}
 	h.sweep(p.ledger)
 	if earlier > 0 {
-		fmt.Fprintf(p.log,
-			"fmp-edge: with %d earlier releases epsilon %.4g has been spent on the same images (%s)\n",
-			earlier, total, p.ledger.Path)
+		fmt.Fprintf(p.log, "fmp-edge: with %d earlier releases epsilon %.4g has been spent on "+
+			"the same images (%s)\n", earlier, total, p.ledger.Path)
 	}
 	return h, nil
 }
@@ -334,8 +335,8 @@ func (h *holding) paid(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: the budget is spent, and what it paid for is kept beside its place, where the "+
-		"same command puts it: %v", h.command, err)
+	return fmt.Errorf("%s: the budget is spent, and what it paid for is kept beside its place, "+
+		"where the same command puts it: %v", h.command, err)
 }
 
 func (h *holding) drop() {

@@ -58,12 +58,13 @@ type modelInfo struct {
 
 var inspectCommand = command{
 	name: "inspect", args: "FILE", short: "Say what is in an upload or a model, after checking it",
-	example: "  fmp-edge inspect shop-17.upload\n  fmp-edge inspect shop-17.upload --model " +
-		"client.onnx\n  fmp-edge inspect client.onnx --json\n  fmp-edge inspect shop-17.upload --explain",
+	example: "  fmp-edge inspect shop-17.upload\n  fmp-edge " +
+		"inspect shop-17.upload --model client.onnx\n  fmp-edge inspect client.onnx --json\n" +
+		"  fmp-edge inspect shop-17.upload --explain",
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		model := f.String("model", "", "model that must have made the upload")
-		explain := f.Bool("explain", false,
-			"say in words what leaves the machine with an upload, or with one that a client graph makes")
+		explain := f.Bool("explain", false, "say in words what leaves the machine with an "+
+			"upload, or with one that a client graph makes")
 		asJSON := f.Bool("json", false, "print JSON")
 		return func(_ context.Context, args []string, out, _ io.Writer) error {
 			if len(args) != 1 {
@@ -117,9 +118,8 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		w := released{Upload: path, Bytes: len(data), Client: r.Client, Round: r.Round, Model: r.Model,
-			Classes:     r.Sums.Classes,
-			Coordinates: r.Sums.K, Budget: r.Budget}
+		w := released{Upload: path, Bytes: len(data), Client: r.Client, Round: r.Round,
+			Model: r.Model, Classes: r.Sums.Classes, Coordinates: r.Sums.K, Budget: r.Budget}
 		if r.Budget.Noise == privacy.Local {
 			w.Noise = r.Budget.NoiseSteps(w.Classes)
 		}
@@ -129,10 +129,10 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 		case inWords:
 			return inFull(out, explainRelease(w, r.Share != nil), path)
 		}
-		_, err = fmt.Fprintf(out, "private:   %d bytes, valid\nclient:    %s, round %d\nmodel:     "+
-			"sha256 %s\nsums:      %d classes of %d coordinates, noise of %d steps added "+
-			"here\nspent:     %v\n", w.Bytes, w.Client, w.Round, w.Model, w.Classes, w.Coordinates,
-			w.Noise, w.Budget)
+		_, err = fmt.Fprintf(out, "private:   %d bytes, valid\nclient:    %s, round %d\n"+
+			"model:     sha256 %s\nsums:      %d classes of %d coordinates, noise of "+
+			"%d steps added here\nspent:     %v\n", w.Bytes, w.Client, w.Round, w.Model, w.Classes,
+			w.Coordinates, w.Noise, w.Budget)
 		return err
 	}
 	u, err := federate.Decode(data, want)
@@ -140,9 +140,9 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	s := u.Points
-	i := uploadInfo{Kind: "upload", Bytes: len(data), Round: u.Round, Client: u.Client, Model: u.Model,
-		N: u.Images(), Size: s.N,
-		Dx: s.Dx, C: s.C, Precision: u.Precision, Masses: s.W, ClassMass: make([]float64, s.C)}
+	i := uploadInfo{Kind: "upload", Bytes: len(data), Round: u.Round, Client: u.Client,
+		Model: u.Model, N: u.Images(), Size: s.N, Dx: s.Dx, C: s.C, Precision: u.Precision,
+		Masses: s.W, ClassMass: make([]float64, s.C)}
 	for k := range s.N {
 		s.Shares(k, func(c int, p float32) { i.ClassMass[c] += float64(p) * float64(s.W[k]) })
 	}
@@ -213,8 +213,9 @@ func inspectModel(path string, how form, out io.Writer) error {
 		usable = "no: " + i.Why
 	}
 	if i.Kind == "" {
-		_, err = fmt.Fprintf(out, "model:     sha256 %s\ninputs:    %s\noutputs:   %s\ncompress:  %s\n",
-			i.Digest, strings.Join(i.Inputs, ", "), strings.Join(i.Outputs, ", "), usable)
+		_, err = fmt.Fprintf(out,
+			"model:     sha256 %s\ninputs:    %s\noutputs:   %s\ncompress:  %s\n", i.Digest,
+			strings.Join(i.Inputs, ", "), strings.Join(i.Outputs, ", "), usable)
 		return err
 	}
 	_, err = fmt.Fprintf(out, "model:     kind %q, sha256 %s\nsizes:     dx %d, %d classes, %d "+
@@ -248,8 +249,8 @@ func unusable(path string, m *onnx.Model, f models.Manifest) string {
 			return err.Error()
 		}
 	case "":
-		return "it does not say what it is (it has no property fmp.kind); fmp fuse makes a client " +
-			"graph of an extractor and an embedding"
+		return "it does not say what it is (it has no property fmp.kind); fmp fuse makes a " +
+			"client graph of an extractor and an embedding"
 	default:
 		return "it is neither a client graph nor an embedding"
 	}

@@ -64,17 +64,16 @@ func connectionFlags(f *pflag.FlagSet) *connection {
 	c := &connection{
 		key: f.String("key", "", "key file of this client, as fmp-edge key or fmp keys writes it"),
 		ca:  f.String("ca", "", "file of certificates to trust in place of the system's"),
-		helper: f.String("helper", "", "address of the helper of a private round with two servers, "+
-			"from elsewhere than the first server"),
+		helper: f.String("helper", "", "address of the helper of a private round with two "+
+			"servers, from elsewhere than the first server"),
 		receipt: f.String("receipt", "", "receipt to write (default: KEY.ROUND.receipt.json)"),
-		wait: f.Duration("wait", 24*time.Hour,
-			"how long to wait for a server that does not answer, before the deadline is known "+
-				"or, with late uploads, after it"),
+		wait: f.Duration("wait", 24*time.Hour, "how long to wait for a server that does not "+
+			"answer, before the deadline is known or, with late uploads, after it"),
 		private:    f.Bool("private", false, "send to a private round alone (docs/privacy.md)"),
 		maxEpsilon: f.Float64("max-epsilon", 0, maxEpsilonHelp),
 		maxDelta: f.Float64("max-delta", privacy.DefaultDelta,
-			"largest delta of a private round, also where --max-epsilon alone is given: an epsilon says "+
-				"less at a larger one; refuses plain rounds too"),
+			"largest delta of a private round, also where --max-epsilon alone is given: an "+
+				"epsilon says less at a larger one; refuses plain rounds too"),
 		deltaAsked: func() bool { return f.Changed("max-delta") },
 		noise: f.String("noise", "", "refuse plain rounds, and noise from elsewhere: local "+
 			"(this client) or two-servers; without it also trusted (the server, which sees the "+
@@ -92,8 +91,7 @@ func (c *connection) beside(round uint64, kind string) string {
 
 // open reads the key and asks the server for its round.
 func (c *connection) open(ctx context.Context, command, url string,
-	log io.Writer) (*sender.Client, *identity.Key, *wire.Description,
-	error) {
+	log io.Writer) (*sender.Client, *identity.Key, *wire.Description, error) {
 	if *c.key == "" {
 		return nil, nil, nil, usagef("%s: --key is missing; fmp-edge key makes one", command)
 	}
@@ -169,18 +167,18 @@ func dial(ctx context.Context, command, url, ca string, wait time.Duration,
 func (c *connection) allows(command string, d *wire.Description) error {
 	switch b := d.Privacy; {
 	case b == nil && (*c.private || *c.maxEpsilon > 0 || *c.noise != "" || c.deltaAsked()):
-		return usagef("%s: round %d is not private, and --private, --max-epsilon, --max-delta or --noise "+
-			"asks for one that is; nothing was sent", command, d.Round)
+		return usagef("%s: round %d is not private, and --private, --max-epsilon, --max-delta or "+
+			"--noise asks for one that is; nothing was sent", command, d.Round)
 	case b == nil:
 	case *c.maxEpsilon > 0 && b.Epsilon > *c.maxEpsilon:
 		return usagef("%s: epsilon of round %d is %v; --max-epsilon allows %v; nothing was sent",
 			command, d.Round, b.Epsilon, *c.maxEpsilon)
 	case (*c.maxEpsilon > 0 || c.deltaAsked()) && !(b.Delta <= *c.maxDelta):
-		return usagef("%s: delta of round %d is %v; --max-delta allows %v; nothing was sent", command,
-			d.Round, b.Delta, *c.maxDelta)
+		return usagef("%s: delta of round %d is %v; --max-delta allows %v; nothing was sent",
+			command, d.Round, b.Delta, *c.maxDelta)
 	case *c.noise != "" && *c.noise != privacy.Trusted && b.Noise != *c.noise:
-		return usagef("%s: the noise of round %d is %s; --noise allows %s; nothing was sent", command,
-			d.Round, b.Noise, *c.noise)
+		return usagef("%s: the noise of round %d is %s; --noise allows %s; nothing was sent",
+			command, d.Round, b.Noise, *c.noise)
 	}
 	return nil
 }
@@ -194,11 +192,11 @@ func (c *connection) openHelper(ctx context.Context, command string, leader, hel
 	case !two && helper == nil:
 		return nil
 	case !two:
-		return fmt.Errorf("%s: --helper is given and round %d has one server alone; nothing was sent",
-			command, d.Round)
+		return fmt.Errorf("%s: --helper is given and round %d has one server alone; "+
+			"nothing was sent", command, d.Round)
 	case helper == nil:
-		return usagef("%s: round %d has two servers (noise: %s); give --helper with the address of the "+
-			"other, from elsewhere than this one", command, d.Round, d.Privacy.Noise)
+		return usagef("%s: round %d has two servers (noise: %s); give --helper with the address "+
+			"of the other, from elsewhere than this one", command, d.Round, d.Privacy.Noise)
 	}
 	helper.Wait, helper.Log = leader.Wait, leader.Log
 	h, err := helper.Describe(ctx)
@@ -206,12 +204,11 @@ func (c *connection) openHelper(ctx context.Context, command string, leader, hel
 		return fmt.Errorf("--helper: %w", err)
 	}
 	if d.Server != wire.Leader || h.Server != wire.Helper || h.ServerKey == d.ServerKey ||
-		h.Round != d.Round || h.Graph != d.Graph ||
-		h.Privacy == nil || *h.Privacy != *d.Privacy {
-		return fmt.Errorf("%s: the first server is %q of round %d with client graph %s and privacy %v, "+
-			"and --helper is %q of round %d with %s and %v; want the leader and the helper of one round, "+
-			"with keys of their own: nothing was sent", command, d.Server, d.Round, d.Graph, d.Privacy,
-			h.Server, h.Round, h.Graph, h.Privacy)
+		h.Round != d.Round || h.Graph != d.Graph || h.Privacy == nil || *h.Privacy != *d.Privacy {
+		return fmt.Errorf("%s: the first server is %q of round %d with client graph %s "+
+			"and privacy %v, and --helper is %q of round %d with %s and %v; want the leader and "+
+			"the helper of one round, with keys of their own: nothing was sent", command, d.Server,
+			d.Round, d.Graph, d.Privacy, h.Server, h.Round, h.Graph, h.Privacy)
 	}
 	c.second = &server{helper, h}
 	return nil
@@ -219,7 +216,8 @@ func (c *connection) openHelper(ctx context.Context, command string, leader, hel
 
 // sendHelper sends the helper's share of an upload, which the leader asks the helper about, and
 // keeps its receipt.
-func (c *connection) sendHelper(ctx context.Context, command string, key *identity.Key, upload string) error {
+func (c *connection) sendHelper(ctx context.Context, command string, key *identity.Key,
+	upload string) error {
 	if c.second == nil {
 		return nil
 	}
@@ -250,8 +248,7 @@ func readShares(upload string, d *wire.Description, key *identity.Key) ([]byte, 
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if leader.Share == nil || leader.Share.Server != prio.Leader ||
-		helper.Share.Server != prio.Helper ||
-		helper.Share.Nonce != leader.Share.Nonce {
+		helper.Share.Server != prio.Helper || helper.Share.Nonce != leader.Share.Nonce {
 		return nil, fmt.Errorf("%s and %s are not the shares of one upload for leader and helper",
 			upload, path)
 	}
@@ -261,8 +258,8 @@ func readShares(upload string, d *wire.Description, key *identity.Key) ([]byte, 
 // receiptsFree returns an error where a receipt would take the place of anything but an earlier one of the
 // same server and client.
 func (c *connection) receiptsFree(command, client string) error {
-	_, err := free(command, content{path: cmp.Or(*c.receipt, c.beside(c.first.round.Round, "receipt.json")),
-		own: receiptOf(c.first.round, client, false)})
+	_, err := free(command, content{path: cmp.Or(*c.receipt, c.beside(c.first.round.Round,
+		"receipt.json")), own: receiptOf(c.first.round, client, false)})
 	if err == nil && c.second != nil {
 		_, err = free(command, content{path: c.beside(c.second.round.Round, "helper.receipt.json"),
 			own: receiptOf(c.second.round, client, false)})
@@ -284,7 +281,8 @@ func saveReceipt(command, path string, r any, own func(was []byte) bool) error {
 
 // ofServer returns an error unless the extractor behind an upload that is there is approved for the server:
 // it was made for another one, perhaps.
-func ofServer(ctx context.Context, d *wire.Description, making *pflag.FlagSet, graph string, log io.Writer) error {
+func ofServer(ctx context.Context, d *wire.Description, making *pflag.FlagSet, graph string,
+	log io.Writer) error {
 	cl, err := openClient(graph, 1)
 	if err != nil {
 		return refused("join", err)
@@ -323,8 +321,8 @@ func (c *connection) charge(command, path string, data []byte) error {
 }
 
 // deliver sends an upload, keeps the receipt, and says so.
-func (c *connection) deliver(ctx context.Context, command string, key *identity.Key, path string, data []byte,
-	out io.Writer) error {
+func (c *connection) deliver(ctx context.Context, command string, key *identity.Key, path string,
+	data []byte, out io.Writer) error {
 	if err := c.receiptsFree(command, key.Name); err != nil {
 		return err
 	}
@@ -341,14 +339,15 @@ func (c *connection) deliver(ctx context.Context, command string, key *identity.
 	if *c.receipt == "" {
 		*c.receipt = c.beside(c.first.round.Round, "receipt.json")
 	}
-	if err := saveReceipt(command, *c.receipt, r, receiptOf(c.first.round, key.Name, false)); err != nil {
+	if err := saveReceipt(command, *c.receipt, r,
+		receiptOf(c.first.round, key.Name, false)); err != nil {
 		return fmt.Errorf("the server has the upload: %w", err)
 	}
 	if *c.asJSON {
 		return printJSON(out, sent{path, *c.receipt, r})
 	}
-	_, err = fmt.Fprintf(out, "sent:    %s (%d bytes) as %q to round %d\nreceipt: %s, of %s\n", path,
-		len(data), r.Client, r.Round, *c.receipt, r.Time.Format(time.RFC3339))
+	_, err = fmt.Fprintf(out, "sent:    %s (%d bytes) as %q to round %d\nreceipt: %s, of %s\n",
+		path, len(data), r.Client, r.Round, *c.receipt, r.Time.Format(time.RFC3339))
 	return err
 }
 
@@ -364,7 +363,8 @@ It comes back, at growing intervals, until the server has the upload or the roun
 		c.ledger = f.String("ledger", "", ledgerHelp)
 		return func(ctx context.Context, args []string, out, log io.Writer) error {
 			if len(args) != 2 {
-				return usagef("send: %d arguments; want the server's address and an upload", len(args))
+				return usagef("send: %d arguments; want the server's address "+
+					"and an upload", len(args))
 			}
 			u, data, err := readUpload(args[1])
 			if err != nil {
@@ -403,8 +403,8 @@ func belongs(u *message, d *wire.Description, key *identity.Key) error {
 	case u.Client != key.Name:
 		return fmt.Errorf("the upload is of client %q; the key is %q's", u.Client, key.Name)
 	case u.Budget == nil && d.Privacy != nil:
-		return fmt.Errorf("the upload is a plain one and round %d is private (%v); it is not sent: "+
-			"compress with the round's budget, or join", d.Round, d.Privacy)
+		return fmt.Errorf("the upload is a plain one and round %d is private (%v); it is not "+
+			"sent: compress with the round's budget, or join", d.Round, d.Privacy)
 	case u.Budget != nil && d.Privacy == nil:
 		return fmt.Errorf("the upload is of a private round (%v) and round %d is not private",
 			u.Budget, d.Round)
@@ -486,10 +486,8 @@ sums, which says nothing without the other's: give the address of the second wit
 		})
 		return func(ctx context.Context, args []string, out, log io.Writer) error {
 			if len(args) != 2 {
-				return usagef(
-					"join: %d arguments; want the server's address and one folder, .csv or IDX "+
-						"file of images",
-					len(args))
+				return usagef("join: %d arguments; want the server's address and one folder, "+
+					".csv or IDX file of images", len(args))
 			}
 			s, key, d, err := c.open(ctx, "join", args[0], log)
 			if err != nil {
@@ -532,10 +530,10 @@ sums, which says nothing without the other's: give the address of the second wit
 			}
 			if d.Privacy != nil && err == nil && u.Budget != nil &&
 				(*fresh || *compress.private.redraw || !made && d.State != wire.Closed) {
-				return usagef("%s is an upload of a private round already (round %d, %v), which may have "+
-					"been sent: another of the same images spends a budget a second time; if "+
-					"that is meant, or it never left this machine, move the file away", path,
-					u.Round, u.Budget)
+				return usagef("%s is an upload of a private round already (round %d, %v), which "+
+					"may have been sent: another of the same images spends a budget a second "+
+					"time; if that is meant, or it never left this machine, move the file away",
+					path, u.Round, u.Budget)
 			}
 			if d.State == wire.Closed {
 				if made {
@@ -553,8 +551,8 @@ sums, which says nothing without the other's: give the address of the second wit
 				if d.Privacy != nil {
 					anew = ""
 				}
-				fmt.Fprintf(log, "fmp-edge: sending %s as it was made earlier, of the images and by the flags that "+
-					"were given then%s\n", path, anew)
+				fmt.Fprintf(log, "fmp-edge: sending %s as it was made earlier, of the images and "+
+					"by the flags that were given then%s\n", path, anew)
 				return c.deliver(ctx, "join", key, path, data, out)
 			}
 			if after, _ := making.GetDuration("reply-after"); d.TooLate(after) {
@@ -569,17 +567,18 @@ sums, which says nothing without the other's: give the address of the second wit
 			set := map[string]string{"model": graph, "client": key.Name,
 				"round": fmt.Sprint(d.Round), "output": path,
 				"scope": client.ServerScope(d.ServerKey)}
-			if p := making.Lookup("precision"); !p.Changed && d.Privacy == nil && len(d.Precisions) > 0 {
+			if p := making.Lookup("precision"); !p.Changed && d.Privacy == nil &&
+				len(d.Precisions) > 0 {
 				set["precision"] = d.Precisions[0]
 			}
 			if p := making.Lookup("calibrate"); !p.Changed && d.Calibrate > 0 {
-				fmt.Fprintf(log, "fmp-edge: the round asks for %d calibration points, features of single "+
-					"images (docs/sets.md); none are sent: --calibrate N grants N\n", d.Calibrate)
+				fmt.Fprintf(log, "fmp-edge: the round asks for %d calibration points, "+
+					"features of single images (docs/sets.md); none are sent: --calibrate "+
+					"N grants N\n", d.Calibrate)
 			}
 			if b := d.Privacy; b != nil {
 				set["epsilon"], set["delta"], set["points"] = fmt.Sprint(b.Epsilon),
-					fmt.Sprint(b.Delta),
-					fmt.Sprint(b.Points)
+					fmt.Sprint(b.Delta), fmt.Sprint(b.Points)
 				set["unit"], set["relation"], set["noise"] = b.Unit, b.Relation, b.Noise
 				set["max-epsilon"] = fmt.Sprint(*c.maxEpsilon)
 			}
@@ -618,7 +617,8 @@ line of a key that is there is printed again.`,
 		name := f.String("client", "", "name of this client, 1 to 128 bytes")
 		return func(_ context.Context, args []string, out, _ io.Writer) error {
 			if len(args) != 1 {
-				return usagef("key: want --client NAME and the FILE to write, or the FILE of a key alone")
+				return usagef("key: want --client NAME and the FILE to write, or the " +
+					"FILE of a key alone")
 			}
 			var k *identity.Key
 			var err error

@@ -105,8 +105,8 @@ func execute(ctx context.Context, args []string, out, log io.Writer) (code int) 
 	out, log = printable.Writer(out), printable.Writer(log) // a terminal obeys no text of others
 	defer func() {
 		if r := recover(); r != nil {
-			fmt.Fprintf(log, "fmp-edge: internal error: %v\nfmp-edge: this is a fault of the program, not "+
-				"of your input; please report it with the command you ran\n", r)
+			fmt.Fprintf(log, "fmp-edge: internal error: %v\nfmp-edge: this is a fault of the "+
+				"program, not of your input; please report it with the command you ran\n", r)
 			code = exitFailed
 		}
 	}()
@@ -157,8 +157,8 @@ func dispatch(ctx context.Context, args []string, out, log io.Writer) error {
 		run := c.flags(f)
 		err := parse(f, args[1:], strconv.IntSize)
 		if errors.Is(err, pflag.ErrHelp) {
-			_, err := fmt.Fprintf(out, "%s\n\nUsage:\n  fmp-edge %s %s\n\nExamples:\n%s\n\nFlags:\n%s",
-				c.short, c.name, c.args, c.example, f.FlagUsages())
+			_, err := fmt.Fprintf(out, "%s\n\nUsage:\n  fmp-edge %s %s\n\nExamples:\n%s\n"+
+				"\nFlags:\n%s", c.short, c.name, c.args, c.example, f.FlagUsages())
 			return err
 		}
 		if err != nil {

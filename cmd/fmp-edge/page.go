@@ -17,11 +17,11 @@ import (
 )
 
 var pageCommand = command{
-	name: "page", args: "", short: "Write a folder with the client for browsers, to be shown by any " +
-		"web server",
+	name: "page", args: "",
+	short: "Write a folder with the client for browsers, to be shown by any web server",
 	example: "  fmp-edge page --model client.onnx --round 7 -o site\n  fmp-edge page --model " +
-		"client.onnx --program bin/page -o site\n\nThe page computes an upload in the browser and " +
-		"saves it as a file, which fmp pool reads and fmp-edge send sends.",
+		"client.onnx --program bin/page -o site\n\nThe page computes an upload in the browser " +
+		"and saves it as a file, which fmp pool reads and fmp-edge send sends.",
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		model := f.String("model", "", "client graph that the page's visitors use")
 		output := f.StringP("output", "o", "",
@@ -53,8 +53,8 @@ func writePage(output, program, model string, round uint64, out io.Writer) error
 		return err
 	}
 	if cl.Private() {
-		return fmt.Errorf("page: %s is the client graph of a private round, and a folder states no "+
-			"budget; use fmp serve --page", model)
+		return fmt.Errorf("page: %s is the client graph of a private round, and a folder states "+
+			"no budget; use fmp serve --page", model)
 	}
 	graph, err := regularfile.ReadFile(model, wire.MaxGraph)
 	if err != nil {

@@ -30,23 +30,23 @@ its probability, the second, and the disagreement of the classifier's heads (mut
 			"leave images to people whose most probable class has less than this probability")
 		skip := f.Int("skip", 0, "images of an IDX file to leave out at its beginning")
 		count := f.Int("count", 0, "images of an IDX file to take; 0 takes all")
-		level := f.Float64("level", 0, "probability with which a prediction set holds the true class, "+
-			"0.5 to 0.999; 0 is the stored one")
+		level := f.Float64("level", 0, "probability with which a prediction set holds the true "+
+			"class, 0.5 to 0.999; 0 is the stored one")
 		camera := f.String("adapt", "",
 			"folder of images without labels of the camera that took IMAGES: its shift is left out")
 		asJSON := f.Bool("json", false, "print JSON")
 		asCSV := f.Bool("csv", false, "print CSV")
 		return func(ctx context.Context, args []string, out, log io.Writer) error {
 			if r.model == "" || len(args) != 1 {
-				return usagef("predict: give --model and one image, folder, .csv, IDX file or .npy; see " +
-					"fmp-edge predict --help")
+				return usagef("predict: give --model and one image, folder, .csv, IDX file or " +
+					".npy; see fmp-edge predict --help")
 			}
 			if err := checkReading("predict", r.threads, r.pixels, r.onBad); err != nil {
 				return err
 			}
 			if *skip < 0 || *count < 0 || !(*reject >= 0 && *reject <= 1) {
-				return usagef("predict: --skip %d, --count %d and --reject %v; allowed are numbers of at least 0, "+
-					"and 0 to 1", *skip, *count, *reject)
+				return usagef("predict: --skip %d, --count %d and --reject %v; allowed are "+
+					"numbers of at least 0, and 0 to 1", *skip, *count, *reject)
 			}
 			format := classify.Table
 			switch {
@@ -109,7 +109,8 @@ its probability, the second, and the disagreement of the classifier's heads (mut
 }
 
 // adapt makes a classifier that of the camera that took the images of a path.
-func (r *reading) adapt(ctx context.Context, c *classify.Classifier, path string, log io.Writer) error {
+func (r *reading) adapt(ctx context.Context, c *classify.Classifier, path string,
+	log io.Writer) error {
 	src, err := opened(c, path, imagefile.Options{Optional: true, MaxPixels: r.pixels}, log)
 	if err != nil {
 		return err

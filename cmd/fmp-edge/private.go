@@ -59,24 +59,24 @@ func newPrivateFlags(f *pflag.FlagSet) privateFlags {
 	f.Float64Var(&b.Epsilon, "epsilon", 0,
 		"epsilon of a private round; a client graph of one (fmp fuse --upload private) wants it")
 	f.Float64Var(&b.Delta, "delta", privacy.DefaultDelta, "delta of a private round")
-	f.StringVar(&b.Unit, "unit", privacy.Example, "what a private round protects: example or client")
+	f.StringVar(&b.Unit, "unit", privacy.Example,
+		"what a private round protects: example or client")
 	f.StringVar(&b.Relation, "relation", privacy.AddRemove,
 		"neighbours of a private round: add-remove or replace-one")
 	f.StringVar(&b.Noise, "noise", privacy.Local,
-		"who adds the noise of a private round: local (this client), trusted (the server, which then "+
-			"sees the sums) or two-servers (each adds its own; writes a share for each)")
-	f.IntVar(&b.Points, "points", 0, "images of one client of a private round that count in full, where a "+
-		"client is the unit or there are two servers; sums of more are shortened")
+		"who adds the noise of a private round: local (this client), trusted (the server, which "+
+			"then sees the sums) or two-servers (each adds its own; writes a share for each)")
+	f.IntVar(&b.Points, "points", 0, "images of one client of a private round that count in "+
+		"full, where a client is the unit or there are two servers; sums of more are shortened")
 	return privateFlags{
 		budget:     b,
 		maxEpsilon: f.Float64("max-epsilon", 0, mostSpentHelp),
 		ledger:     f.String("ledger", "", ledgerHelp),
-		redraw: f.Bool("redraw", false, "draw the noise of a private upload that was made before a "+
-			"second time, and spend its budget a second time"),
-		reply: f.Duration("reply-after", replyAfter,
-			"fixed time from the start of the work to a private upload, or to the error in its place, so "+
-				"that time tells nothing of the images: more than their work takes at most; 0 "+
-				"does not wait"),
+		redraw: f.Bool("redraw", false, "draw the noise of a private upload that was made before "+
+			"a second time, and spend its budget a second time"),
+		reply: f.Duration("reply-after", replyAfter, "fixed time from the start of the work to "+
+			"a private upload, or to the error in its place, so that time tells nothing of the "+
+			"images: more than their work takes at most; 0 does not wait"),
 	}
 }
 
@@ -100,17 +100,17 @@ func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 	}
 	for _, name := range budgetNames {
 		if !private && f.Changed(name) {
-			return usagef("compress: --%s is of private rounds, and %s is not the client graph of one "+
-				"(fmp fuse --upload private makes that): its upload would be a plain one",
-				name, model)
+			return usagef("compress: --%s is of private rounds, and %s is not the "+
+				"client graph of one (fmp fuse --upload private makes that): its upload would "+
+				"be a plain one", name, model)
 		}
 	}
 	if !private {
 		return nil
 	}
 	if b := f.Lookup("on-bad"); b.Changed && b.Value.String() != "skip" {
-		return usagef("compress: --on-bad %v: an error would tell of the image that cannot be read; a "+
-			"private round leaves it out", b.Value)
+		return usagef("compress: --on-bad %v: an error would tell of the image that cannot be "+
+			"read; a private round leaves it out", b.Value)
 	}
 	if f.Changed("precision") {
 		return usagef("compress: --precision is of plain uploads: %s makes whole numbers", model)
@@ -131,13 +131,13 @@ func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 func (c *compressing) compressPrivate(ctx context.Context, cl *client.Client, source string, stdout,
 	log io.Writer) error {
 	if *c.calibrate > 0 {
-		return usagef("compress: --calibrate %d: calibration points are single images, which a private "+
-			"round protects: leave it out", *c.calibrate)
+		return usagef("compress: --calibrate %d: calibration points are single images, which a "+
+			"private round protects: leave it out", *c.calibrate)
 	}
 	after := *c.private.reply
 	if after == 0 {
-		fmt.Fprintln(log, "fmp-edge: --reply-after 0: the upload is there as soon as it is made, and "+
-			"who sees when learns of the images")
+		fmt.Fprintln(log, "fmp-edge: --reply-after 0: the upload is there as soon as it is made, "+
+			"and who sees when learns of the images")
 	} else {
 		fmt.Fprintf(log, "fmp-edge: the reply comes after %v, however long the images take "+
 			"(--reply-after)\n", after)
@@ -222,8 +222,8 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 	tell(log, cl, bad)
 	c.mapped = imagefile.MappingOf(src)
 	if (b.Unit == privacy.Client || b.Noise == privacy.TwoServers) && len(im.Labels) > b.Points {
-		fmt.Fprintf(log, "fmp-edge: %d images; of more than the round's %d sums may be shortened (--points)\n",
-			len(im.Labels), b.Points)
+		fmt.Fprintf(log, "fmp-edge: %d images; of more than the round's %d sums may be shortened "+
+			"(--points)\n", len(im.Labels), b.Points)
 	}
 	a := &answer{compressing: c, ledger: ledger, stdout: stdout, log: log,
 		released: released{Upload: *c.output,
@@ -313,8 +313,9 @@ func messages(cl *client.Client, im *client.Labelled, w released, most int) ([][
 			return nil, err
 		}
 		if n := len(messages[i]); most > 0 && n > most {
-			return nil, usagef("compress: the upload has %d bytes; the round allows %d (bounds.bytes of the "+
-				"server's round file): nothing was made and nothing spent", n, most)
+			return nil, usagef("compress: the upload has %d bytes; the round allows "+
+				"%d (bounds.bytes of the server's round file): nothing was made and "+
+				"nothing spent", n, most)
 		}
 	}
 	return messages, nil
@@ -338,14 +339,15 @@ func (a *answer) keep(s *privacy.Spending) error {
 	for _, f := range s.Files {
 		data := paidFor(f, federate.MaxBytes)
 		if data == nil {
-			return usagef("compress: the upload of these images for round %d was made on %s, and %s is "+
-				"not there any more as it was: noise that is drawn again spends epsilon %g "+
-				"again; bring the file back, or give --redraw", s.Round,
+			return usagef("compress: the upload of these images for round "+
+				"%d was made on %s, and %s is not there any more as it was: noise that is drawn "+
+				"again spends epsilon %g again; bring the file back, or give --redraw", s.Round,
 				s.Time.Format(time.RFC3339), f.Path, s.Budget.Epsilon)
 		}
 		a.messages = append(a.messages, data)
 	}
-	givenAgain(a.log, fmt.Sprintf("the upload of these images for round %d", s.Round), s, a.spending)
+	givenAgain(a.log,
+		fmt.Sprintf("the upload of these images for round %d", s.Round), s, a.spending)
 	a.made, a.kept, a.spending.Server = true, s, ""
 	return a.salt()
 }
@@ -391,9 +393,8 @@ func (a *answer) Give() error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(a.stdout,
-		"private upload: %s (%d bytes; %d classes of %d coordinates)\nspent:          %v\n", w.Upload,
-		w.Bytes, w.Classes, w.Coordinates, w.Budget)
+	_, err := fmt.Fprintf(a.stdout, "private upload: %s (%d bytes; %d classes of %d "+
+		"coordinates)\nspent:          %v\n", w.Upload, w.Bytes, w.Classes, w.Coordinates, w.Budget)
 	return err
 }
 

@@ -48,9 +48,11 @@ func (r *reading) bind(f *pflag.FlagSet, command, skipping string) {
 func checkReading(command string, threads, pixels int, onBad string) error {
 	switch {
 	case threads < 0 || threads > pure.MaxThreads:
-		return usagef("%s: --threads %d; allowed are 0 (one a core) to %d", command, threads, pure.MaxThreads)
+		return usagef("%s: --threads %d; allowed are 0 (one a core) to %d", command,
+			threads, pure.MaxThreads)
 	case pixels < 1 || pixels > imagefile.MaxPixels:
-		return usagef("%s: --max-pixels %d; allowed are 1 to %d", command, pixels, imagefile.MaxPixels)
+		return usagef("%s: --max-pixels %d; allowed are 1 to %d", command, pixels,
+			imagefile.MaxPixels)
 	case onBad != "fail" && onBad != "skip":
 		return usagef("%s: --on-bad is %q; allowed are fail and skip", command, onBad)
 	}
@@ -71,8 +73,9 @@ func (r *reading) vouched(f *pflag.FlagSet, digest string) error {
 }
 
 // images classifies the images of a path, and says which are left out and of which classes they are.
-func (r *reading) images(ctx context.Context, c *classify.Classifier, path string, o imagefile.Options,
-	each func([]classify.Prediction) error, log io.Writer) ([]imagefile.Mapped, error) {
+func (r *reading) images(ctx context.Context, c *classify.Classifier,
+	path string, o imagefile.Options, each func([]classify.Prediction) error,
+	log io.Writer) ([]imagefile.Mapped, error) {
 	o.MaxPixels, o.Threads, o.Classes = r.pixels, r.threads, imagefile.Classes{ByNumber: r.byNumber}
 	src, err := opened(c, path, o, log)
 	if err != nil {
@@ -93,7 +96,8 @@ func (r *reading) images(ctx context.Context, c *classify.Classifier, path strin
 }
 
 // opened opens the images of a path, and says which files under it are none.
-func opened(c *classify.Classifier, path string, o imagefile.Options, log io.Writer) (imagefile.Source, error) {
+func opened(c *classify.Classifier, path string, o imagefile.Options,
+	log io.Writer) (imagefile.Source, error) {
 	src, others, err := c.Source(path, o)
 	if err == nil && others.N > 0 {
 		fmt.Fprintf(log, "fmp-edge: under %s %v\n", path, others)

@@ -21,16 +21,14 @@ import (
 func (s *session) admit(c *client.Client) error {
 	switch d := s.round; {
 	case c.Private() && d == nil:
-		return errors.New("the client graph is one of private rounds, and no server states the round's " +
-			"budget here: use fmp-edge compress --epsilon")
+		return errors.New("the client graph is one of private rounds, and no server states the " +
+			"round's budget here: use fmp-edge compress --epsilon")
 	case c.Private() && d.Privacy == nil:
-		return fmt.Errorf(
-			"the client graph is one of private rounds and round %d is not private: it is not used",
-			d.Round)
+		return fmt.Errorf("the client graph is one of private rounds and round %d is not "+
+			"private: it is not used", d.Round)
 	case !c.Private() && d != nil && d.Privacy != nil:
-		return fmt.Errorf(
-			"round %d is private (%v) and its client graph is one of plain uploads: it is not used",
-			d.Round, d.Privacy)
+		return fmt.Errorf("round %d is private (%v) and its client graph is one of plain "+
+			"uploads: it is not used", d.Round, d.Privacy)
 	}
 	return nil
 }
@@ -60,21 +58,20 @@ func (s *session) release(src imagefile.Source, name string, p spending) (any, [
 	d, f := s.round, s.client.Manifest
 	b := *d.Privacy
 	if d.State == wire.Closed {
-		return nil, nil, fmt.Errorf("round %d is closed and takes no upload: nothing was read", d.Round)
+		return nil, nil, fmt.Errorf("round %d is closed and takes no upload: "+
+			"nothing was read", d.Round)
 	}
 	if !(p.MaxEpsilon > 0) || math.IsInf(p.MaxEpsilon, 0) {
-		return nil, nil, fmt.Errorf(
-			"round %d is private: say how much epsilon rounds may spend in all, a number above 0",
-			d.Round)
+		return nil, nil, fmt.Errorf("round %d is private: say how much epsilon rounds may spend "+
+			"in all, a number above 0", d.Round)
 	}
 	if b.Epsilon > p.MaxEpsilon { // no photograph is read
-		return nil, nil, fmt.Errorf(
-			"round %d spends epsilon %g, and you allow %g in all: nothing was read", d.Round,
-			b.Epsilon, p.MaxEpsilon)
+		return nil, nil, fmt.Errorf("round %d spends epsilon %g, and you allow %g in all: "+
+			"nothing was read", d.Round, b.Epsilon, p.MaxEpsilon)
 	}
 	if !(b.Delta <= privacy.DefaultDelta) { // an epsilon says less at a larger delta
-		return nil, nil, fmt.Errorf("delta of round %d is %g, and the page allows %g: nothing was read",
-			d.Round, b.Delta, privacy.DefaultDelta)
+		return nil, nil, fmt.Errorf("delta of round %d is %g, and the page allows %g: "+
+			"nothing was read", d.Round, b.Delta, privacy.DefaultDelta)
 	}
 	im, left, err := s.client.Coordinates(context.Background(), src, client.Options{})
 	if err != nil {
@@ -97,11 +94,11 @@ func (s *session) release(src imagefile.Source, name string, p spending) (any, [
 		return map[string]any{"spent": spent{Again: &kept.Files[0]}}, nil, nil
 	case made([]byte(p.Ledger), record):
 		return nil, nil, fmt.Errorf("an upload for round %d was made in this browser, of other "+
-			"photographs or another budget: a second one would spend a second budget on those in both; "+
-			"nothing is made", d.Round)
+			"photographs or another budget: a second one would spend a second budget on those in "+
+			"both; nothing is made", d.Round)
 	case p.Taken:
-		return nil, nil, fmt.Errorf("the server has an upload of %q for round %d, made elsewhere, and "+
-			"takes no other: nothing is made", name, d.Round)
+		return nil, nil, fmt.Errorf("the server has an upload of %q for round %d, made "+
+			"elsewhere, and takes no other: nothing is made", name, d.Round)
 	}
 	u, err := s.client.Release(im, b, name, d.Round)
 	if err != nil {
@@ -120,10 +117,10 @@ func (s *session) release(src imagefile.Source, name string, p spending) (any, [
 	var over *privacy.SpentError
 	switch {
 	case errors.As(err, &over):
-		return nil, nil, fmt.Errorf("with this upload epsilon %.4g would be spent on %s, over %d "+
-			"earlier releases and this; you allow %.4g in all: nothing is made", over.Total,
-			map[bool]string{false: "one of the photographs", true: "you"}[over.Unit == privacy.Client],
-			over.Earlier, over.Limit)
+		return nil, nil, fmt.Errorf("with this upload epsilon %.4g would be spent "+
+			"on %s, over %d earlier releases and this; you allow %.4g in all: nothing is made",
+			over.Total, map[bool]string{false: "one of the photographs",
+				true: "you"}[over.Unit == privacy.Client], over.Earlier, over.Limit)
 	case err != nil:
 		return nil, nil, fmt.Errorf("ledger: %w", err)
 	}
@@ -149,9 +146,9 @@ func made(ledger []byte, next privacy.Spending) bool {
 // releasing is the content of a private upload that leaves a page.
 func releasing(u *federate.Release, data []byte) *leaving {
 	width := u.Sums.K + 1
-	l := &leaving{Bytes: len(data), Digest: models.DigestBytes(data), Client: u.Client, Round: u.Round,
-		Model: u.Model, Features: u.Sums.K,
-		Budget: &u.Budget, Promise: u.Budget.Promise(u.Sums.Classes)}
+	l := &leaving{Bytes: len(data), Digest: models.DigestBytes(data),
+		Client: u.Client, Round: u.Round, Model: u.Model, Features: u.Sums.K, Budget: &u.Budget,
+		Promise: u.Budget.Promise(u.Sums.Classes)}
 	var sums [][]float32
 	for c := range u.Sums.Classes {
 		values := u.Sums.Values[c*width:][:width]

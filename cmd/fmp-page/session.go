@@ -142,14 +142,14 @@ func (s *session) describe(q *request, p struct{ Reply float64 }) (any, []byte, 
 			d.GraphBytes, wire.MaxGraph)
 	}
 	if d.Privacy != nil && d.Privacy.Noise == privacy.TwoServers {
-		return nil, nil, fmt.Errorf("round %d is private with two servers, and a page speaks to the "+
-			"one that it came from alone: take part with fmp-edge join --helper; nothing was read and "+
-			"nothing sent", d.Round)
+		return nil, nil, fmt.Errorf("round %d is private with two servers, and a page speaks to "+
+			"the one that it came from alone: take part with fmp-edge join --helper; nothing was "+
+			"read and nothing sent", d.Round)
 	}
 	if d.TooLate(time.Duration(p.Reply * float64(time.Second))) {
-		return nil, nil, fmt.Errorf("round %d takes uploads until %s, and the upload would be there %v seconds "+
-			"from now: give a shorter time; nothing was read and nothing sent", d.Round,
-			d.Deadline.Format(time.RFC3339), p.Reply)
+		return nil, nil, fmt.Errorf("round %d takes uploads until %s, and the upload would "+
+			"be there %v seconds from now: give a shorter time; nothing was read and nothing sent",
+			d.Round, d.Deadline.Format(time.RFC3339), p.Reply)
 	}
 	s.round = d
 	return struct {
@@ -183,9 +183,8 @@ type graphInfo struct {
 func (s *session) open(q *request, p struct{ Digest, Approved string }) (any, []byte, error) {
 	s.client, s.trusted = nil, false
 	if sum := models.DigestBytes(q.data); p.Digest != "" && sum != p.Digest {
-		return nil, nil, fmt.Errorf(
-			"the client graph that came has sha256 %s; the round says %s: it is not used", sum,
-			p.Digest)
+		return nil, nil, fmt.Errorf("the client graph that came has sha256 %s; the round says "+
+			"%s: it is not used", sum, p.Digest)
 	}
 	c, err := client.Parse(q.data, 1)
 	if err != nil {
@@ -206,12 +205,11 @@ func (s *session) judge() (any, []byte, error) {
 	f, a := s.client.Manifest, s.client.Parsed
 	err := s.client.Trust(&s.approved, s.scope)
 	s.trusted = err == nil
-	i := graphInfo{Digest: f.Digest, Classes: names(f), Height: s.client.Fit.H, Width: s.client.Fit.W,
-		Channels: s.client.Fit.Ch,
-		Features: f.Dx, Most: most(f),
-		Extractor: a.Extractor, Shipped: client.Known(a.Extractor), Nodes: a.Nodes, Numbers: a.Numbers,
-		Bytes: a.Bytes, Pixels: a.Pixels,
-		Can: s.client.Can(), Approved: s.approved.Lines}
+	i := graphInfo{Digest: f.Digest, Classes: names(f),
+		Height: s.client.Fit.H, Width: s.client.Fit.W, Channels: s.client.Fit.Ch,
+		Features: f.Dx, Most: most(f), Extractor: a.Extractor, Shipped: client.Known(a.Extractor),
+		Nodes: a.Nodes, Numbers: a.Numbers, Bytes: a.Bytes, Pixels: a.Pixels, Can: s.client.Can(),
+		Approved: s.approved.Lines}
 	var unknown *client.UnknownError
 	switch {
 	case errors.As(err, &unknown):
@@ -340,8 +338,8 @@ func (s *session) compress(q *request, p compressing) (any, []byte, error) {
 		return nil, nil, err
 	}
 	if d := s.round; d != nil && (u.N > d.MaxPoints || len(data) > d.MaxBytes) {
-		return nil, nil, fmt.Errorf("%d images in %d bytes; the round allows %d in %d: give fewer", u.N,
-			len(data), d.MaxPoints, d.MaxBytes)
+		return nil, nil, fmt.Errorf("%d images in %d bytes; the round allows %d in %d: give fewer",
+			u.N, len(data), d.MaxPoints, d.MaxBytes)
 	}
 	l, err := s.leaving(data)
 	if err != nil {
@@ -364,10 +362,8 @@ func (s *session) explain(q *request) (any, []byte, error) {
 			d.Round, d.Privacy)
 	}
 	if d := s.round; d != nil && (l.Round != d.Round || l.Model != d.Graph) {
-		return nil, nil, fmt.Errorf(
-			"the upload is for round %d with client graph %s; the server's are %d and %s",
-			l.Round, l.Model,
-			d.Round, d.Graph)
+		return nil, nil, fmt.Errorf("the upload is for round %d with client graph %s; the "+
+			"server's are %d and %s", l.Round, l.Model, d.Round, d.Graph)
 	}
 	if s.key != nil && l.Client != s.key.Name {
 		return nil, nil, fmt.Errorf("the upload is of client %q; the key is %q's",
@@ -432,9 +428,8 @@ func (s *session) leaving(data []byte) (*leaving, error) {
 		return nil, err
 	}
 	p := u.Points
-	l := &leaving{Bytes: len(data), Digest: models.DigestBytes(data), Client: u.Client, Round: u.Round,
-		Model: u.Model, Precision: u.Precision,
-		Images: u.N, Features: p.Dx}
+	l := &leaving{Bytes: len(data), Digest: models.DigestBytes(data), Client: u.Client,
+		Round: u.Round, Model: u.Model, Precision: u.Precision, Images: u.N, Features: p.Dx}
 	var points [][]float32
 	for i := range p.N {
 		points = append(points, p.Features(i))
@@ -498,9 +493,9 @@ func (s *session) sign(q *request) (any, []byte, error) {
 	}
 	if federate.IsRelease(q.data) {
 		if _, err := federate.DecodeRelease(q.data, federate.Expect{}); err != nil { // the salt alone is left
-			return nil, nil, fmt.Errorf("the upload was made by an earlier program, without the salt that the "+
-				"server asks for now, and is not sent; take part in the next round, as another one for this "+
-				"round would spend its budget again: %w", err)
+			return nil, nil, fmt.Errorf("the upload was made by an earlier program, without "+
+				"the salt that the server asks for now, and is not sent; take part in the next "+
+				"round, as another one for this round would spend its budget again: %w", err)
 		}
 	}
 	headers, digest := s.round.Headers(s.key, q.data)
@@ -532,13 +527,13 @@ func (s *session) openClassifier(q *request) (any, []byte, error) {
 		return nil, nil, fmt.Errorf("classifier: %w", err)
 	}
 	if c.TakesRows() {
-		return nil, nil, errors.New(
-			"the classifier takes feature rows; fmp pool without --rows makes one that takes images")
+		return nil, nil, errors.New("the classifier takes feature rows; fmp pool without --rows " +
+			"makes one that takes images")
 	}
 	c.Batch, s.classifier = 1, c
 	f := c.Manifest
-	return map[string]any{"digest": f.Digest, "classes": names(f), "height": c.Fit.H, "width": c.Fit.W,
-		"sets": c.Has(models.SetOutput), "intervals": c.Has("low")}, nil, nil
+	return map[string]any{"digest": f.Digest, "classes": names(f), "height": c.Fit.H,
+		"width": c.Fit.W, "sets": c.Has(models.SetOutput), "intervals": c.Has("low")}, nil, nil
 }
 
 // predicted is the prediction of one image.
@@ -555,10 +550,11 @@ func (s *session) predict(q *request) (any, []byte, error) {
 	if s.classifier == nil {
 		return nil, nil, errors.New("no classifier is open")
 	}
-	src, _, err := imagefile.OpenFiles([]string{"image.jpg"},
-		func(string) ([]byte, error) { return q.data, nil },
-		imagefile.Options{Fit: s.classifier.Fit, Classes: imagefile.Classes{N: s.classifier.Manifest.C},
-			MaxItems: 1, Optional: true})
+	src, _, err := imagefile.OpenFiles([]string{"image.jpg"}, func(
+		string) ([]byte, error) {
+		return q.data, nil
+	}, imagefile.Options{Fit: s.classifier.Fit,
+		Classes: imagefile.Classes{N: s.classifier.Manifest.C}, MaxItems: 1, Optional: true})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -566,8 +562,8 @@ func (s *session) predict(q *request) (any, []byte, error) {
 	bad, err := s.classifier.Images(context.Background(), src, false,
 		func(ps []classify.Prediction) error {
 			p := ps[0]
-			out = predicted{slices.Clone(p.Probabilities), slices.Clone(p.Low), slices.Clone(p.High),
-				slices.Clone(p.Set), p.MutualInformation}
+			out = predicted{slices.Clone(p.Probabilities), slices.Clone(p.Low),
+				slices.Clone(p.High), slices.Clone(p.Set), p.MutualInformation}
 			return nil
 		})
 	return out, nil, errors.Join(append(bad, err)...)

@@ -47,8 +47,9 @@ func newAnchorCommand() *cobra.Command {
 	var graph, out string
 	var each int
 	cmd := &cobra.Command{
-		Use:   "anchor",
-		Short: "Make an anchor: an upload of images that the server knows, by which clients are judged",
+		Use: "anchor",
+		Short: "Make an anchor: an upload of images that the server knows, by which " +
+			"clients are judged",
 		Long: `Draw a few images of each class from the corpus of a data set, whose images no client holds, and
 pass them through the client graph of a round: the upload is an anchor (fmp pool --anchor, anchor of
 a round file). It tells which clients are honest where many collude, and counts nowhere else
@@ -62,8 +63,8 @@ the one that comes with the program. fmp-edge compress makes an anchor of a fold
 	}
 	bindSettings(cmd, &cfg, runAliases)
 	f := cmd.Flags()
-	f.StringVar(&graph, "client-graph", "",
-		"client `GRAPH` of the round (default: the one that comes with the program for the data set)")
+	f.StringVar(&graph, "client-graph", "", "client `GRAPH` of the round (default: the one that "+
+		"comes with the program for the data set)")
 	f.IntVar(&each, "images", 10, "images of each class")
 	f.StringVarP(&out, "output", "o", "anchor.upload", "`FILE` to write")
 	outputs.Files(f, "output")
@@ -84,9 +85,8 @@ the one that comes with the program. fmp-edge compress makes an anchor of a fold
 			return err
 		}
 		res := anchorMade{Output: out, Bytes: len(data), Model: u.Model, N: u.N}
-		return say(cmd, res,
-			"anchor: %s (%d bytes), %d images behind the client graph %.12s\n", out, res.Bytes,
-			res.N, res.Model)
+		return say(cmd, res, "anchor: %s (%d bytes), %d images behind the client graph %.12s\n",
+			out, res.Bytes, res.N, res.Model)
 	}
 	return cmd
 }
@@ -106,22 +106,21 @@ func drawAnchor(ctx context.Context, cfg anchorSettings, graph string,
 		return nil, usageError(fmt.Errorf("anchor: client graph: %w", err))
 	}
 	if f.Clip > 0 || !f.ClassMeans {
-		return nil, usageErrorf(
-			"anchor: the client graph makes no class means or moments, whose clients alone are judged")
+		return nil, usageErrorf("anchor: the client graph makes no class means or moments, whose " +
+			"clients alone are judged")
 	}
 	c, err := client.New(m, f, cfg.Engine.Threads)
 	if err != nil {
 		return nil, usageError(fmt.Errorf("anchor: %w", err))
 	}
 	d := cfg.Dataset
-	set, err := dataset.Load(ctx,
-		dataset.Options{Name: d.Name, Dir: d.Dir, Classes: d.Classes, Test: d.Splits.Test, Fit: c.Fit,
-			Skip: d.Bad == "skip", Hold: dataset.MaxBytes})
+	set, err := dataset.Load(ctx, dataset.Options{Name: d.Name, Dir: d.Dir, Classes: d.Classes,
+		Test: d.Splits.Test, Fit: c.Fit, Skip: d.Bad == "skip", Hold: dataset.MaxBytes})
 	if err != nil {
 		return nil, err
 	}
-	part, err := set.Splits(dataset.Fractions{Extractor: d.Splits.Extractor, Corpus: d.Splits.Corpus,
-		Clients: d.Splits.Clients})
+	part, err := set.Splits(dataset.Fractions{Extractor: d.Splits.Extractor,
+		Corpus: d.Splits.Corpus, Clients: d.Splits.Clients})
 	if err != nil {
 		return nil, usageError(fmt.Errorf("anchor: %w", err))
 	}
@@ -136,14 +135,13 @@ func drawAnchor(ctx context.Context, cfg anchorSettings, graph string,
 		}
 	}
 	if y := slices.Index(held, 0); y >= 0 {
-		return nil, usageErrorf(
-			"anchor: the corpus of data set %s has no image of class %q of the client graph",
-			d.Name, f.Classes[y])
+		return nil, usageErrorf("anchor: the corpus of data set %s has no image of class %q of "+
+			"the client graph", d.Name, f.Classes[y])
 	}
 	if got, want := src.images, c.Fit; got.H != want.H || got.W != want.W || got.Ch != want.Ch {
-		return nil, usageErrorf("anchor: images of %dx%d pixels and %d channels, and the client graph "+
-			"takes %dx%d and %d: give the round's data set", got.H, got.W, got.Ch, want.H,
-			want.W, want.Ch)
+		return nil, usageErrorf("anchor: images of %dx%d pixels and %d channels, and "+
+			"the client graph takes %dx%d and %d: give the round's data set", got.H, got.W, got.Ch,
+			want.H, want.W, want.Ch)
 	}
 	u, _, err := c.Upload(ctx, src, client.Options{}, "anchor")
 	return u, err

@@ -50,7 +50,8 @@ func (t attacks) check(o *audit.Options) error {
 	case o.Points < 0:
 		return usageErrorf("--points is %d; allowed are 0 and more", o.Points)
 	case o.Calibrate < 0 || o.Calibrate > federate.MaxCalibration:
-		return usageErrorf("--calibrate is %d; allowed are 0 to %d", o.Calibrate, federate.MaxCalibration)
+		return usageErrorf("--calibrate is %d; allowed are 0 to %d", o.Calibrate,
+			federate.MaxCalibration)
 	case t.server != "" && (t.server != "extractor" || t.runs > 0):
 		return usageErrorf("--server is %q and --time %d; allowed are extractor and no --time",
 			t.server, t.runs)
@@ -168,8 +169,8 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 		return nil, err
 	}
 	if len(own) > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: the program's own models have changed since the run: %s\n",
-			strings.Join(own, ", "))
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: the program's own models have changed since "+
+			"the run: %s\n", strings.Join(own, ", "))
 	}
 	if t.server != "" {
 		a := audited{Dataset: p.Config.Dataset.Label()}
@@ -194,8 +195,8 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 		}
 		switch {
 		case t.runs > 0 && c.Privacy.Epsilon == 0:
-			return nil, usageErrorf("--time %d: the run is not private, and its clients reply when "+
-				"they are done", t.runs)
+			return nil, usageErrorf("--time %d: the run is not private, and its clients reply "+
+				"when they are done", t.runs)
 		case t.runs > 0 && len(out) == 0: // of no partition
 			a.ReplyMS = float64(t.after.Milliseconds())
 			if a.Time, err = audit.RunTime(ctx, p, o, t.runs, t.after); err != nil {
@@ -203,8 +204,8 @@ func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Op
 			}
 		}
 		if a.Parts == nil && a.Private == nil {
-			return nil, usageErrorf("%s: the run has neither class means, nor moments, nor a private round",
-				dir)
+			return nil, usageErrorf("%s: the run has neither class means, nor moments, nor a "+
+				"private round", dir)
 		}
 		out = append(out, a)
 	}
@@ -232,8 +233,8 @@ func sameSources(dir string, kept, now *experiment.Manifest) (own []string, err 
 		}
 	}
 	if len(other) > 0 {
-		return nil, usageErrorf("auditing: %s: these are not the run's, by their digests: %s; audit it "+
-			"in the folder in which it was made", dir, strings.Join(other, ", "))
+		return nil, usageErrorf("auditing: %s: these are not the run's, by their digests: %s; "+
+			"audit it in the folder in which it was made", dir, strings.Join(other, ", "))
 	}
 	return own, nil
 }
@@ -247,19 +248,19 @@ func (a *audited) print(b *strings.Builder) {
 	fmt.Fprintf(b, "%s, %s, %d clients, %d rounds\n%-34s %6s %10s   %s\n", a.Dataset, a.Partition,
 		a.Clients, a.Rounds, "", "AUC", "TPR at 1%", "in theory")
 	line := func(name string, k audit.Attack) {
-		fmt.Fprintf(b, "%-34s %6.3f %10.3f   %.3f, %.3f (d' = %.2f)\n", name, k.AUC, k.TPR, k.TheoryAUC,
-			k.TheoryTPR, k.TheoryD)
+		fmt.Fprintf(b, "%-34s %6.3f %10.3f   %.3f, %.3f (d' = %.2f)\n", name, k.AUC, k.TPR,
+			k.TheoryAUC, k.TheoryTPR, k.TheoryD)
 	}
 	for _, p := range a.Parts {
 		line(fmt.Sprintf("%s (%d)", p.Read, p.Coordinates), p.Attack)
-		fmt.Fprintf(b, "  %.3g images behind a mean, %.0f bytes; %.1f%% of images known whole, %.2f of "+
-			"the distance left\n", p.Behind, p.Bytes, 100*p.Whole, p.Error)
+		fmt.Fprintf(b, "  %.3g images behind a mean, %.0f bytes; %.1f%% of images known whole, "+
+			"%.2f of the distance left\n", p.Behind, p.Bytes, 100*p.Whole, p.Error)
 	}
 	if v := a.Private; v != nil {
 		line(fmt.Sprintf("private, epsilon %g, %s", v.Budget.Epsilon, v.Budget.Unit), v.Attack)
 		fmt.Fprintf(b, "%d of %d guesses on %d canaries are right: epsilon is at least %.3f "+
-			"(confidence %g); stated is %g\n", v.Right, v.Guesses, v.Canaries, v.Epsilon, v.Confidence,
-			v.Budget.Epsilon)
+			"(confidence %g); stated is %g\n", v.Right, v.Guesses, v.Canaries, v.Epsilon,
+			v.Confidence, v.Budget.Epsilon)
 	}
 	a.printServer(b)
 	a.printTime(b)
@@ -267,10 +268,9 @@ func (a *audited) print(b *strings.Builder) {
 
 // printExtractors writes the bits that extractors get out.
 func (a *audited) printExtractors(b *strings.Builder) {
-	fmt.Fprintf(b,
-		"%s: bits of an image of %d that leave with a plain upload\n%-52s %-36s %15s %9s %9s\n",
-		a.Dataset, a.Extractors[0].Most, "extractor", "upload", "images a class",
-		"average", "one image")
+	fmt.Fprintf(b, "%s: bits of an image of %d that leave with a plain upload\n"+
+		"%-52s %-36s %15s %9s %9s\n", a.Dataset, a.Extractors[0].Most, "extractor", "upload",
+		"images a class", "average", "one image")
 	for _, l := range a.Extractors {
 		if l.Refused != "" {
 			fmt.Fprintf(b, "%-52s %-36s %15d   %s\n", l.Extractor, l.Upload, l.PerClass, l.Refused)
@@ -304,8 +304,8 @@ func (a *audited) printServer(b *strings.Builder) {
 	if len(a.Server) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "a malicious server's client graphs, epsilon %g stated\n%-64s %8s %6s %6s   %s\n",
-		a.Private.Budget.Epsilon, "", "moved", "AUC", "best", "epsilon at least")
+	fmt.Fprintf(b, "a malicious server's client graphs, epsilon %g stated\n%-64s %8s "+
+		"%6s %6s   %s\n", a.Private.Budget.Epsilon, "", "moved", "AUC", "best", "epsilon at least")
 	for _, c := range a.Server {
 		if c.Refused != "" {
 			fmt.Fprintf(b, "%-64s refused: %s\n", c.Name, c.Refused)

@@ -92,7 +92,8 @@ machine does; the ratio does so less. fmp onnx bench measures any other model.`,
 			b.compare()
 			out = append(out, b)
 		}
-		return show(cmd, out, func(w io.Writer) error { return printBench(w, cfg.Dataset.Name, out) })
+		return show(cmd, out,
+			func(w io.Writer) error { return printBench(w, cfg.Dataset.Name, out) })
 	}
 	cmd.AddCommand(newBenchDomainsCommand(), newBenchPeersCommand(), newBenchPhotosCommand(),
 		newBenchRoundCommand(), newBenchServeCommand(), newBenchSetsCommand(),
@@ -114,10 +115,11 @@ func benchWork(c experiment.Config) []workload {
 	dim := func(name string, n int) string { return name + "=" + strconv.Itoa(n) }
 	return []workload{
 		{models.KindExtractor, "256 images to features", 256, nil},
-		{models.KindEmbedding, fmt.Sprintf("uploads of %d clients of %d points", clients, n), clients,
-			[]string{dim("n", n)}},
-		{models.KindPredictor, fmt.Sprintf("%d draws of %d points from %d", samples, fresh, clients*n),
-			samples, []string{dim("contexts", 1), dim("n", clients*n), dim("fresh", fresh)}},
+		{models.KindEmbedding, fmt.Sprintf("uploads of %d clients of %d points", clients, n),
+			clients, []string{dim("n", n)}},
+		{models.KindPredictor,
+			fmt.Sprintf("%d draws of %d points from %d", samples, fresh, clients*n), samples,
+			[]string{dim("contexts", 1), dim("n", clients*n), dim("fresh", fresh)}},
 		{models.KindClient, fmt.Sprintf("%d images to an upload", n), n, nil},
 	}
 }
@@ -191,7 +193,8 @@ pixels says how many of the photograph's one decoded pixel covers (docs/edge.md)
 		defer bar.close()
 		report := func(done, total int) { bar.report("photographs", done, total) }
 		fit := imagefile.Fit{H: r.Size, W: r.Size, Ch: 3, Resize: resize}
-		if r.Photos, err = bench.Photos(cmd.Context(), fit, megapixels, r.Runs, report); err != nil {
+		if r.Photos, err = bench.Photos(cmd.Context(), fit, megapixels, r.Runs,
+			report); err != nil {
 			return fmt.Errorf("bench photos: %w", err)
 		}
 		return tell(cmd, r, r.print)
@@ -206,9 +209,8 @@ func (r photosReport) print(b *strings.Builder) {
 		"pixels", "decode", "resize", "all")
 	for _, p := range r.Photos {
 		fmt.Fprintf(b, "%10.3g %12s %6s %10d %8s %8.1f %8.1f %8.1f\n", p.Megapixels,
-			fmt.Sprintf("%d x %d", p.Width, p.Height), p.Format, p.Bytes,
-			fmt.Sprintf("%g x %g", p.Covers[0], p.Covers[1]), p.Decode.Median,
-			p.Resize.Median, p.All.Median)
+			fmt.Sprintf("%d x %d", p.Width, p.Height), p.Format, p.Bytes, fmt.Sprintf("%g x %g",
+				p.Covers[0], p.Covers[1]), p.Decode.Median, p.Resize.Median, p.All.Median)
 	}
 }
 
@@ -255,9 +257,10 @@ CIFAR-10's images, where fmp data has them.`,
 	flags.StringVar(&folder, "peers", "bench/peers",
 		"`FOLDER` of the other programs' scripts and virtual environment")
 	flags.StringVar(&only, "only", "", "measure the rows with this `TEXT` in their names alone")
-	flags.IntVar(&runs, "runs", bench.MinRuns, fmt.Sprintf("runs of each, %d to 1000", bench.MinRuns))
-	flags.IntVar(&before, "before", 0, fmt.Sprintf("runs of a program, one after the other, before each that is "+
-		"measured, 0 to %d", bench.MaxBefore))
+	flags.IntVar(&runs, "runs", bench.MinRuns,
+		fmt.Sprintf("runs of each, %d to 1000", bench.MinRuns))
+	flags.IntVar(&before, "before", 0, fmt.Sprintf("runs of a program, one after the other, "+
+		"before each that is measured, 0 to %d", bench.MaxBefore))
 	jsonFlag(cmd, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := bench.CheckRuns(runs, before); err != nil {
@@ -271,9 +274,8 @@ CIFAR-10's images, where fmp data has them.`,
 		}
 		b := &bench.Bench{Peers: bench.Peers(folder), Data: cfg.Dataset.Dir}
 		if !b.Peers.Ready() {
-			fmt.Fprintf(cmd.ErrOrStderr(),
-				"%s has no peer.py and venv: other programs but the ONNX Runtime are left out (make "+
-					"bench-peers makes it)\n", folder)
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s has no peer.py and venv: other programs but the "+
+				"ONNX Runtime are left out (make bench-peers makes it)\n", folder)
 		}
 		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
 		if err != nil {
@@ -297,9 +299,8 @@ CIFAR-10's images, where fmp data has them.`,
 				return err
 			}
 		}
-		return say(cmd, out,
-			"\nProcessor time: medians of %d runs in turns (least to most), one thread; %s; %s.\n",
-			out.Runs, out.Go, out.Instructions)
+		return say(cmd, out, "\nProcessor time: medians of %d runs in turns (least to most), one "+
+			"thread; %s; %s.\n", out.Runs, out.Go, out.Instructions)
 	}
 	return cmd
 }

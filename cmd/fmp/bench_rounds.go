@@ -80,24 +80,25 @@ func (r *drawnRounds) bind(cmd *cobra.Command, cfg *experiment.Config, reads ...
 func (r *drawnRounds) measure(cmd *cobra.Command, cfg experiment.Config,
 	do func(p *experiment.Prepared, bar *progress) error) error {
 	if !(r.Alpha >= 0 && r.Alpha <= 1000) {
-		return usageErrorf("%s: --alpha is %v; allowed are 0 to 1000", strings.TrimPrefix(cmd.CommandPath(), "fmp "),
-			r.Alpha)
+		return usageErrorf("%s: --alpha is %v; allowed are 0 to 1000",
+			strings.TrimPrefix(cmd.CommandPath(), "fmp "), r.Alpha)
 	}
 	return benched(cmd, cfg, func(p *experiment.Prepared, bar *progress) error {
 		c := p.Config
-		r.Dataset, r.Clients, r.Points, r.Repeats = c.Dataset.Name, c.Federation.Clients, c.Federation.Points,
-			c.Seeds
+		r.Dataset, r.Clients, r.Points, r.Repeats = c.Dataset.Name, c.Federation.Clients,
+			c.Federation.Points, c.Seeds
 		return do(p, bar)
 	})
 }
 
 // closedFormHelp is the help of the flag by which a corpus's images do not count.
-const closedFormHelp = "the closed form alone: images of the corpus do not count as one more client's"
+const closedFormHelp = "the closed form alone: images of the corpus do not count " +
+	"as one more client's"
 
 // errNoClosedForm says that a benchmark's rounds have no closed form.
 func errNoClosedForm(command string) error {
-	return usageErrorf("%s: --closed-form is for rounds of the corpus's classes, and these have no "+
-		"conjugate predictor: leave it out", command)
+	return usageErrorf("%s: --closed-form is for rounds of the corpus's classes, and these have "+
+		"no conjugate predictor: leave it out", command)
 }
 
 func newBenchRoundCommand() *cobra.Command {
@@ -129,17 +130,18 @@ func newBenchRoundCommand() *cobra.Command {
 			res.Bad = 1 // of them it makes rounds of its own
 		}
 		if res.Bad < 1 || 2*res.Bad >= cfg.Federation.Clients || test < 0 {
-			return usageErrorf("bench round: --bad %d and --test %d; allowed are 1 to less than half of the %d "+
-				"clients, and from 0", res.Bad, test, cfg.Federation.Clients)
+			return usageErrorf("bench round: --bad %d and --test %d; allowed are 1 to less than "+
+				"half of the %d clients, and from 0", res.Bad, test, cfg.Federation.Clients)
 		}
 		return res.drawnRounds.measure(cmd, cfg, func(p *experiment.Prepared, bar *progress) (err error) {
 			if closedForm && p.Tools.Conjugate == nil {
 				return errNoClosedForm("bench round")
 			}
 			c := p.Config
-			o := attack.Options{Clients: res.Clients, Points: res.Points, Alpha: res.Alpha, Bad: res.Bad,
-				Repeats: res.Repeats, ClosedForm: closedForm, Samples: c.Conjugate.Samples, Test: test,
-				Seed: c.Seed, Threads: c.Engine.Threads, Progress: bar.report}
+			o := attack.Options{Clients: res.Clients, Points: res.Points,
+				Alpha: res.Alpha, Bad: res.Bad, Repeats: res.Repeats, ClosedForm: closedForm,
+				Samples: c.Conjugate.Samples, Test: test, Seed: c.Seed, Threads: c.Engine.Threads,
+				Progress: bar.report}
 			res.Open, res.Defences = c.OpenScope(), attack.Defences
 			if colluders {
 				res.Defences = attack.CollusionDefences
@@ -249,12 +251,11 @@ func (r *measuredRound) text() string {
 		line("largest loss", fmt.Sprintf("%g ×", attack.Multiples[i]), worst, " | | |")
 	}
 	if s := r.Sizes; s != nil {
-		fmt.Fprintf(&b,
-			"\n| %d clients of %d images, %d of %d | ACC | NLL | ECE |\n| --- | --- | --- | --- |\n",
-			s.LargeClients, s.Large, s.SmallClients, s.Small)
-		fmt.Fprintf(&b, "| as claimed | %.4f | %.4f | %.4f |\n| as counted | %.4f | %.4f | %.4f |\n",
-			s.Claimed.ACC, s.Claimed.NLL, s.Claimed.ECE, s.Counted.ACC, s.Counted.NLL,
-			s.Counted.ECE)
+		fmt.Fprintf(&b, "\n| %d clients of %d images, %d of %d | ACC | NLL | ECE |\n"+
+			"| --- | --- | --- | --- |\n", s.LargeClients, s.Large, s.SmallClients, s.Small)
+		fmt.Fprintf(&b, "| as claimed | %.4f | %.4f | %.4f |\n"+
+			"| as counted | %.4f | %.4f | %.4f |\n", s.Claimed.ACC, s.Claimed.NLL, s.Claimed.ECE,
+			s.Counted.ACC, s.Counted.NLL, s.Counted.ECE)
 	}
 	for _, t := range []struct {
 		title string
@@ -285,9 +286,9 @@ func (r *measuredRound) colludersText() string {
 	if r.Open {
 		form = "class means in open scope"
 	}
-	fmt.Fprintf(&b, "%s, %s, %s, %d clients of %d images, %d draws: accuracy, largest loss against "+
-		"the honest clients, draws that lost more than .1\n\n| colluders | honest clients |", r.Dataset,
-		form, r.partition(), r.Clients, r.Points, r.Repeats)
+	fmt.Fprintf(&b, "%s, %s, %s, %d clients of %d images, %d draws: accuracy, "+
+		"largest loss against the honest clients, draws that lost more than .1\n\n| colluders | "+
+		"honest clients |", r.Dataset, form, r.partition(), r.Clients, r.Points, r.Repeats)
 	for _, d := range r.Defences {
 		fmt.Fprintf(&b, " %s |", d)
 	}
@@ -335,9 +336,10 @@ func newBenchDomainsCommand() *cobra.Command {
 	family := domains.Families[0].Name
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
-		Use:   "domains",
-		Short: "Measure clients whose images come from domains of their own: other cameras, light or sharpness",
-		Long:  benchDomainsLong,
+		Use: "domains",
+		Short: "Measure clients whose images come from domains of their own: other cameras, " +
+			"light or sharpness",
+		Long: benchDomainsLong,
 		Example: `  fmp bench domains --dataset cifar10
   fmp bench domains --dataset cifar10 --alpha 0.3 --points 40 --seeds 3 --json
   fmp bench domains --dataset mnist --domains digits --points 20`,
@@ -365,11 +367,12 @@ func newBenchDomainsCommand() *cobra.Command {
 				return errNoClosedForm("bench domains")
 			}
 			c := p.Config
-			res.Family, res.Kinds, res.Severities, res.Clients = family, of.Kinds, of.Severities, of.Clients
-			if res.Rows, err = domains.Run(cmd.Context(), p,
-				domains.Options{Family: of, Named: !closedForm, Points: res.Points, Rivals: domains.Rivals,
-					Repeats: res.Repeats, Samples: c.Conjugate.Samples, Alpha: res.Alpha, Seed: c.Seed,
-					Threads: c.Engine.Threads, Progress: bar.report}); err != nil {
+			res.Family, res.Kinds, res.Severities, res.Clients = family, of.Kinds,
+				of.Severities, of.Clients
+			if res.Rows, err = domains.Run(cmd.Context(), p, domains.Options{Family: of,
+				Named: !closedForm, Points: res.Points, Rivals: domains.Rivals,
+				Repeats: res.Repeats, Samples: c.Conjugate.Samples, Alpha: res.Alpha, Seed: c.Seed,
+				Threads: c.Engine.Threads, Progress: bar.report}); err != nil {
 				return err
 			}
 			return tell(cmd, res, res.print)
@@ -379,10 +382,9 @@ func newBenchDomainsCommand() *cobra.Command {
 }
 
 func (r *measuredDomains) print(b *strings.Builder) {
-	fmt.Fprintf(b,
-		"%s, %s, %d images a client, alpha %g, %d repeats\n%-40s %17s %17s\n%-40s %8s %8s %8s %8s\n",
-		r.Dataset, r.Family, r.Points, r.Alpha, r.Repeats, "", "known domain",
-		"unknown kind", "", "ACC", "NLL", "ACC", "NLL")
+	fmt.Fprintf(b, "%s, %s, %d images a client, alpha %g, %d repeats\n%-40s %17s %17s\n"+
+		"%-40s %8s %8s %8s %8s\n", r.Dataset, r.Family, r.Points, r.Alpha, r.Repeats, "",
+		"known domain", "unknown kind", "", "ACC", "NLL", "ACC", "NLL")
 	for _, row := range r.Rows {
 		fmt.Fprintf(b, "%-40s %8.3f %8.3f", row.Name, row.Known.ACC, row.Known.NLL)
 		if row.Unknown != nil {
@@ -430,25 +432,25 @@ survive none; they are scored on new images of the honest clients.`,
 	}
 	res.bind(cmd, &cfg, "federation.clients", "conjugate.")
 	f := cmd.Flags()
-	f.Float64Var(&res.Level, "level", 0.9, "probability with which a set holds the class, 0.5 to 0.999")
-	f.BoolVar(&falsePoints, "false", false, "measure rounds in which clients send false calibration points")
+	f.Float64Var(&res.Level, "level", 0.9,
+		"probability with which a set holds the class, 0.5 to 0.999")
+	f.BoolVar(&falsePoints, "false", false,
+		"measure rounds in which clients send false calibration points")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !(res.Level >= 0.5 && res.Level <= 0.999) {
 			return usageErrorf("bench sets: --level is %v; allowed are 0.5 to 0.999", res.Level)
 		}
 		calibrate := []int{10, 40}
 		if least := 2 * calibrate[1]; cfg.Federation.Points < least {
-			return usageErrorf(
-				"bench sets: --points is %d; want %d or more, of which %d are calibration points",
-				cfg.Federation.Points, least, calibrate[1])
+			return usageErrorf("bench sets: --points is %d; want %d or more, of which %d are "+
+				"calibration points", cfg.Federation.Points, least, calibrate[1])
 		}
 		cfg.Methods = []string{"FMP"}
 		return res.measure(cmd, cfg, func(p *experiment.Prepared, bar *progress) (err error) {
 			c := p.Config
 			o := coverage.Options{Clients: res.Clients, Points: res.Points, Calibrate: calibrate,
-				Repeats: res.Repeats, Samples: c.Conjugate.Samples, Level: res.Level, Alpha: res.Alpha,
-				Seed: c.Seed, Threads: c.Engine.Threads,
-				Progress: bar.report}
+				Repeats: res.Repeats, Samples: c.Conjugate.Samples, Level: res.Level,
+				Alpha: res.Alpha, Seed: c.Seed, Threads: c.Engine.Threads, Progress: bar.report}
 			if falsePoints {
 				res.FalseShare = pool.FalseShare
 				res.False, err = coverage.RunFalse(cmd.Context(), p, o, res.FalseShare)
@@ -481,8 +483,7 @@ func (r *measuredSets) print(b *strings.Builder) {
 			continue
 		}
 		fmt.Fprintf(b, "%-52s %8d %8.3f %8.3f %8.3f %8.3f %8.2f %12.2f\n", name, m.Repeats, m.Alike,
-			m.Held, m.Equal, slices.Min(m.Classes), m.Size,
-			row.Regression.Size)
+			m.Held, m.Equal, slices.Min(m.Classes), m.Size, row.Regression.Size)
 	}
 }
 
@@ -491,8 +492,8 @@ func (r *measuredSets) printFalse(b *strings.Builder) {
 	for _, a := range coverage.FalseAttacks {
 		fmt.Fprintf(b, "%-6s %s\n", a.Name, a.Does)
 	}
-	fmt.Fprintf(b, "%-30s %8s %8s %8s %10s %10s %12s %12s\n", "", "held", "error", "size", "left out",
-		"of others", "plain: held", "size")
+	fmt.Fprintf(b, "%-30s %8s %8s %8s %10s %10s %12s %12s\n", "", "held", "error", "size",
+		"left out", "of others", "plain: held", "size")
 	for _, row := range r.False {
 		fmt.Fprintf(b, "%-30s %8.3f %8.3f %8.2f %10.2f %10.3f %12.3f %12.2f\n",
 			fmt.Sprintf("%d points each, %s of %d", row.Calibrate, row.Attack, row.Bad), row.Held,
@@ -536,8 +537,9 @@ temperature. Spread is the standard deviation over paths, and of the method's ow
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if o.Paths < 2 || o.Paths > 1000 || o.Batches < 1 || o.Batches > 100 || o.Batch < 1 ||
 			o.Batch > 1000 || !(o.L2 > 0 && o.L2 <= 1e6) {
-			return usageErrorf("bench martingale: --paths is %d, --batches %d, --batch %d and --l2 %v; allowed "+
-				"are 2 to 1000, 1 to 100, 1 to 1000, and above 0 to 1e6", o.Paths, o.Batches, o.Batch, o.L2)
+			return usageErrorf("bench martingale: --paths is %d, --batches %d, --batch %d and "+
+				"--l2 %v; allowed are 2 to 1000, 1 to 100, 1 to 1000, and above 0 to 1e6", o.Paths,
+				o.Batches, o.Batch, o.L2)
 		}
 		cfg.Methods = []string{"FMP-ISAB"}
 		return res.measure(cmd, cfg, func(p *experiment.Prepared, bar *progress) (err error) {

@@ -105,18 +105,17 @@ once the two have checked its proof.`,
 	f.BoolVar(&sync, "sync", false, "with fmp serve --sync")
 	f.BoolVar(&pool, "pool", false, "wait for the classifier of all of them as well")
 	f.BoolVar(&two, "two-servers", false, "a private round with two servers")
-	f.IntVar(&workers, "workers", 0, "leave the adding up to that many fmp worker --merge, 1 to 64, "+
-		"and wait for the classifier; 0: to none")
+	f.IntVar(&workers, "workers", 0, "leave the adding up to that many fmp worker --merge, 1 to "+
+		"64, and wait for the classifier; 0: to none")
 	jsonFlag(cmd, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if clients < 1 || clients > 200_000 || parallel < 1 || parallel > 1024 {
-			return usageErrorf(
-				"bench serve: --clients %d and --parallel %d; allowed are 1 to 200000 and 1 to 1024",
-				clients, parallel)
+			return usageErrorf("bench serve: --clients %d and --parallel %d; allowed are 1 to "+
+				"200000 and 1 to 1024", clients, parallel)
 		}
 		if workers < 0 || workers > 64 || two && workers > 0 {
-			return usageErrorf("bench serve: --workers %d; allowed are 0 to 64, and 0 with --two-servers",
-				workers)
+			return usageErrorf("bench serve: --workers %d; allowed are 0 to 64, and 0 with "+
+				"--two-servers", workers)
 		}
 		pool = pool || workers > 0
 		dir, err := os.MkdirTemp("", "fmp-bench-serve")
@@ -129,22 +128,24 @@ once the two have checked its proof.`,
 			return err
 		}
 		return tell(cmd, res, func(b *strings.Builder) {
-			fmt.Fprintf(b, "uploads:  %d of %d bytes in %.2f s, %d at once: %.0f a second, %d put off and sent "+
-				"again\nlatency:  median %.1f ms, 99%% %.1f ms, longest %.1f ms\nmemory:   %.0f "+
-				"MiB before, %.0f MiB after\nrestart:  %.2f s after kill -9 until ready, "+
-				"nothing lost\n", res.Clients, res.Bytes, res.Seconds, res.Parallel, res.PerSecond,
-				res.Again, res.P50, res.P99, res.Max, res.MemoryBefore, res.MemoryAfter, res.Restart)
+			fmt.Fprintf(b, "uploads:  %d of %d bytes in %.2f s, %d at "+
+				"once: %.0f a second, %d put off and sent again\nlatency:  median %.1f ms, 99%% "+
+				"%.1f ms, longest %.1f ms\nmemory:   %.0f MiB before, %.0f MiB after\n"+
+				"restart:  %.2f s after kill -9 until ready, nothing lost\n", res.Clients,
+				res.Bytes, res.Seconds, res.Parallel, res.PerSecond, res.Again, res.P50, res.P99,
+				res.Max, res.MemoryBefore, res.MemoryAfter, res.Restart)
 			if two {
-				fmt.Fprintf(b, "helper:   %d bytes of each client, %.0f MiB; a client makes its two shares in "+
-					"%.1f ms\n", res.HelperBytes, res.MemoryHelper, res.ShareMS)
+				fmt.Fprintf(b, "helper:   %d bytes of each client, %.0f MiB; a client makes its "+
+					"two shares in %.1f ms\n", res.HelperBytes, res.MemoryHelper, res.ShareMS)
 			}
 			if pool {
-				fmt.Fprintf(b, "pooling:  %.1f s (%.1f s of processors), at most %.0f MiB, %.0f MiB after it\n",
-					res.PoolSeconds, res.PoolCPU, res.MemoryPeak, res.MemoryPooled)
+				fmt.Fprintf(b, "pooling:  %.1f s (%.1f s of processors), at "+
+					"most %.0f MiB, %.0f MiB after it\n", res.PoolSeconds, res.PoolCPU,
+					res.MemoryPeak, res.MemoryPooled)
 			}
 			if workers > 0 {
-				fmt.Fprintf(b, "workers:  %d, %.1f s of processors, at most %.0f MiB each\n", workers,
-					res.WorkersCPU, res.MemoryWorker)
+				fmt.Fprintf(b, "workers:  %d, %.1f s of processors, at most %.0f MiB each\n",
+					workers, res.WorkersCPU, res.MemoryWorker)
 			}
 		})
 	}
@@ -215,7 +216,8 @@ func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) 
 		if err := waitPooled(ctx, client, url); err != nil {
 			return err
 		}
-		res.PoolSeconds, res.PoolCPU = time.Since(start).Seconds()-res.Seconds, serverCPU(dir)-worked
+		res.PoolSeconds, res.PoolCPU = time.Since(start).Seconds()-res.Seconds,
+			serverCPU(dir)-worked
 		res.MemoryPooled, res.MemoryPeak = serverMemory(dir, "VmRSS"), serverMemory(dir, "VmHWM")
 	}
 	for i := range res.Workers {
@@ -303,7 +305,8 @@ func (res *servedLoad) checkRestart(url string, start time.Time) error {
 	}
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("bench serve: after kill -9, the server answers %s to /readyz", resp.Status)
+		return fmt.Errorf("bench serve: after kill -9, the server answers "+
+			"%s to /readyz", resp.Status)
 	}
 	res.Restart = time.Since(start).Seconds()
 	if resp, err = http.Get(url + wire.RoundPath(benchRound) + "/status"); err != nil {
@@ -319,14 +322,16 @@ func (res *servedLoad) checkRestart(url string, start time.Time) error {
 }
 
 // prepare makes the round's files and the requests of each client, in their order.
-func (res *servedLoad) prepare(ctx context.Context, dir string, two, pool bool) ([][]loadRequest, error) {
+func (res *servedLoad) prepare(ctx context.Context, dir string, two,
+	pool bool) ([][]loadRequest, error) {
 	path := filepath.Join(dir, "client.onnx")
-	round := fmt.Sprintf(
-		"round: %d\nclient_graph: client.onnx\nroster: roster.txt\ndeadline: 2199-01-01T00:00:00Z\n", benchRound)
+	round := fmt.Sprintf("round: %d\nclient_graph: client.onnx\nroster: roster.txt\n"+
+		"deadline: 2199-01-01T00:00:00Z\n", benchRound)
 	var err error
 	if two {
 		round += "privacy: {epsilon: 1, noise: two-servers, points: 10}\n"
-		if err = identity.SaveSecret(filepath.Join(dir, "secret"), []byte(rand.Text())); err == nil {
+		if err = identity.SaveSecret(filepath.Join(dir, "secret"),
+			[]byte(rand.Text())); err == nil {
 			err = fuse(ctx, path)
 		}
 	} else {
@@ -389,7 +394,8 @@ func (res *servedLoad) prepare(ctx context.Context, dir string, two, pool bool) 
 			row[f.Dx+c%f.C] = 1
 			s.W[c] = 2
 		}
-		u := federate.Upload{Round: benchRound, Client: name, Model: f.Digest, N: 2 * f.S, Points: s}
+		u := federate.Upload{Round: benchRound, Client: name, Model: f.Digest,
+			N: 2 * f.S, Points: s}
 		body, err := u.Encode()
 		if err != nil {
 			return nil, err
@@ -463,8 +469,8 @@ func fuse(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
-	if out, err := exec.CommandContext(ctx, self, "fuse", "--dataset", "digits", "--upload", "private", "-o",
-		path).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, self, "fuse", "--dataset", "digits", "--upload",
+		"private", "-o", path).CombinedOutput(); err != nil {
 		return fmt.Errorf("bench serve: %w: %s", err, out)
 	}
 	return nil

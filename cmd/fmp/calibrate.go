@@ -91,17 +91,16 @@ func newCalibrateCommand() *cobra.Command {
 	fl.StringVarP(&r.File, "out", "o", "", "classifier to write")
 	fl.Float64Var(&r.Level, "level", 0.9,
 		"probability with which a set holds the true class, 0.5 to 0.999")
-	fl.StringVar((*string)(&r.Score), "score", string(conformal.Probability),
-		"conformity score of the sets: probability (small sets) or adaptive (larger sets for hard images)")
+	fl.StringVar((*string)(&r.Score), "score", string(conformal.Probability), "conformity score "+
+		"of the sets: probability (small sets) or adaptive (larger sets for hard images)")
 	fl.BoolVar(&r.ByClass, "by-class", false,
 		"sets that hold the images of each class as often as stated, whatever the shares of the "+
 			"classes; a class with too few calibration images is in every set")
-	fl.StringVar(&r.shares, "proportions", "",
-		"shares of the classes among new images, where they are not those of the calibration images: "+
-			"equal, or `NAME=SHARE,...`, divided by their sum; classes without one have none")
-	fl.StringVar(&r.scale, "scaling", scaleAuto,
-		"calibration of the probabilities: auto, none (as they are), or at most temperature, "+
-			"vector or matrix")
+	fl.StringVar(&r.shares, "proportions", "", "shares of the classes among new images, "+
+		"where they are not those of the calibration images: equal, or `NAME=SHARE,...`, "+
+		"divided by their sum; classes without one have none")
+	fl.StringVar(&r.scale, "scaling", scaleAuto, "calibration of the probabilities: auto, none "+
+		"(as they are), or at most temperature, vector or matrix")
 	jsonFlag(cmd, "print JSON")
 	outputs.Files(cmd.Flags(), "out")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -120,7 +119,8 @@ func newCalibrateCommand() *cobra.Command {
 		if err := images.notice.heed(args[0]); err != nil {
 			return err
 		}
-		c, closeAll, err := openedBy(cmd, cfg, func() (classify.Opener, error) { return classify.ReadHeads(args[0]) })
+		c, closeAll, err := openedBy(cmd, cfg,
+			func() (classify.Opener, error) { return classify.ReadHeads(args[0]) })
 		if err != nil {
 			return err
 		}
@@ -207,7 +207,8 @@ func (r *calibration) calibrate(ctx context.Context, f models.Manifest, from str
 				continue
 			}
 			if err := x.Add(ps[i].Samples, ps[i].Probabilities, ps[i].Label); err != nil {
-				return fmt.Errorf("%w; or keep the probabilities as they are, with --scaling none", err)
+				return fmt.Errorf("%w; or keep the probabilities as they are, with "+
+					"--scaling none", err)
 			}
 		}
 		return nil
@@ -311,8 +312,8 @@ func (r *calibration) print(b *strings.Builder) {
 	fmt.Fprintf(b, "A set of a new image %s holds its class with a probability of at least %v, "+
 		"over calibrations and images.\n", held(r.ByClass, r.Proportions), r.Level)
 	if len(r.Missing) > 0 {
-		fmt.Fprintf(b, "No image is of %s: whether probabilities and sets are right for these classes "+
-			"is not measured.\n", clip(strings.Join(r.Missing, ", ")))
+		fmt.Fprintf(b, "No image is of %s: whether probabilities and sets are right for these "+
+			"classes is not measured.\n", clip(strings.Join(r.Missing, ", ")))
 	}
 	if len(r.Always) > 0 {
 		fmt.Fprintf(b, "In every set, as their images are too few: %s.\n",
@@ -330,8 +331,8 @@ func (r *calibration) print(b *strings.Builder) {
 func (r *calibration) printScaling(b *strings.Builder) {
 	if len(r.Trials) == 0 {
 		if r.scale == scaleAuto {
-			fmt.Fprintf(b, "The probabilities stay as they were: %d images are too few to calibrate them, "+
-				"and %d are enough.\n", r.Images, scaling.Least)
+			fmt.Fprintf(b, "The probabilities stay as they were: %d images are too few to "+
+				"calibrate them, and %d are enough.\n", r.Images, scaling.Least)
 		}
 		return
 	}
@@ -362,7 +363,8 @@ func (r *calibration) printScaling(b *strings.Builder) {
 	}
 	switch {
 	case r.Scaling == nil:
-		fmt.Fprintf(b, "The probabilities stay as they were: no scaling helps on images left out.\n\n")
+		fmt.Fprintf(b,
+			"The probabilities stay as they were: no scaling helps on images left out.\n\n")
 	case r.Scaling.Kind == models.Temperature:
 		fmt.Fprintf(b, "Temperature %.3f is in the graph and in the model card.\n\n",
 			1/r.Scaling.Factor[0])

@@ -21,9 +21,10 @@ var runAliases = map[string]string{
 	"embedding": "embedding.model", "preset": "extractor.preset", "layer": "extractor.output",
 	"kappa":  "extractor.kappa",
 	"resize": "extractor.resize", "clients": "federation.clients", "points": "federation.points",
-	"partition": "federation.partition", "alpha": "federation.alpha", "samples": "posterior.samples",
-	"fresh": "predictor.fresh",
-	"l2":    "erm.l2", "scope": "posterior.scope", "engine": "engine.name",
+	"partition": "federation.partition", "alpha": "federation.alpha",
+	"samples": "posterior.samples",
+	"fresh":   "predictor.fresh",
+	"l2":      "erm.l2", "scope": "posterior.scope", "engine": "engine.name",
 	"threads":  "engine.threads",
 	"provider": "engine.provider",
 	"out":      "output.dir",
@@ -81,12 +82,11 @@ func settingsPage(w io.Writer, s *resolver) error {
 		short[key] = "`--" + a + "`"
 	}
 	var b strings.Builder
-	b.WriteString("# Settings\n\n" +
-		"Each is a key of a settings file (`--config FILE`), a variable of the environment, and a flag " +
-		"`--KEY VALUE`\n(some have a short one). Flags win over the environment, that over the file, " +
-		"that over the default.\n`fmp config` prints what holds and where it comes from. An unknown " +
-		"key is an error.\n\n| key | default | allowed | variable | short flag | meaning |\n" +
-		"| --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("# Settings\n\nEach is a key of a settings file (`--config FILE`), a variable " +
+		"of the environment, and a flag `--KEY VALUE`\n(some have a short one). Flags win over " +
+		"the environment, that over the file, that over the default.\n`fmp config` prints what " +
+		"holds and where it comes from. An unknown key is an error.\n\n| key | default | allowed " +
+		"| variable | short flag | meaning |\n| --- | --- | --- | --- | --- | --- |\n")
 	for _, x := range s.list {
 		value := "`" + showValue(x.Value) + "`"
 		if x.Source == sourceDataset {
@@ -102,12 +102,12 @@ func settingsPage(w io.Writer, s *resolver) error {
 
 // optionsTable writes the options of a round, which fmp pool, fmp merge and fmp serve read.
 func optionsTable(b *strings.Builder) {
-	b.WriteString("\n## Options of a round\n\n" +
-		"`fmp pool` reads them as settings, and `fmp serve` from the [round " +
-		"file](federate.md#the-round-file), by the name there; flags and\nvariables of `fmp serve` " +
-		"take the place of the file's. Given in a round whose uploads do not read it, an option is an " +
-		"error.\n\n| in a round file | default | allowed | setting | variable | short flag | read by " +
-		"rounds of | meaning |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	b.WriteString("\n## Options of a round\n\n`fmp pool` reads them as settings, and `fmp " +
+		"serve` from the [round file](federate.md#the-round-file), by the name there; flags and\n" +
+		"variables of `fmp serve` take the place of the file's. Given " +
+		"in a round whose uploads do not read it, an option is an error.\n\n| in a round file " +
+		"| default | allowed | setting | variable | short flag | read by rounds of | meaning |\n" +
+		"| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	o := option.Default[pool.Options]()
 	for _, s := range option.List(&o) {
 		short := ""
@@ -115,8 +115,7 @@ func optionsTable(b *strings.Builder) {
 			short = "`--" + s.Flag + "`"
 		}
 		fmt.Fprintf(b, "| `%s` | `%s` | %s | `%s` | `%s` | %s | %s | %s |\n", s.Name,
-			showValue(s.Value.Interface()), s.Allowed(), s.Key, envName(s.Key), short,
-			strings.Join(strings.Fields(s.Tag.Get("rounds")), ", "),
-			strings.ReplaceAll(s.Doc, "|", "\\|"))
+			showValue(s.Value.Interface()), s.Allowed(), s.Key, envName(s.Key), short, strings.Join(
+				strings.Fields(s.Tag.Get("rounds")), ", "), strings.ReplaceAll(s.Doc, "|", "\\|"))
 	}
 }

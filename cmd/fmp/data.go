@@ -35,7 +35,8 @@ user's cache folder. The drawn ones, digits and digits-color, need no files.`,
 
 // dirFlag binds the flag for the data folder.
 func dirFlag(cmd *cobra.Command, dir *string) {
-	cmd.Flags().StringVar(dir, "dataset.dir", "", "data folder; empty means $FMP_DATA, then the cache")
+	cmd.Flags().StringVar(dir, "dataset.dir", "",
+		"data folder; empty means $FMP_DATA, then the cache")
 }
 
 // onBadFlag binds the flag for images of folders that cannot be read; skipBad reads it.
@@ -128,7 +129,8 @@ written, with one row of images for each class.`,
 			return show(cmd, map[string]any{
 				"name": ds.Name, "height": ds.Train.H, "width": ds.Train.W, "channels": ds.Train.Ch,
 				"train": ds.Train.N, "test": ds.Test.N, "extra": ds.Extra.N, "classes": ds.Classes,
-				"class_counts": counts, "splits": splits, "notes": ds.Notes, "digest": ds.Digest, "sheet": out,
+				"class_counts": counts, "splits": splits, "notes": ds.Notes,
+				"digest": ds.Digest, "sheet": out,
 			}, func(w io.Writer) error { return printDataset(w, ds, splits, counts, out) })
 		},
 	}
@@ -220,8 +222,8 @@ left as it is.`,
 			folder, err := store.Pull(cmd.Context(), s, to, d)
 			bar.close()
 			if err != nil {
-				return fmt.Errorf("%w\nWith the files at hand, from %s, give: fmp data import FOLDER", err,
-					s.Home)
+				return fmt.Errorf("%w\nWith the files at hand, from %s, give: fmp data "+
+					"import FOLDER", err, s.Home)
 			}
 			return say(cmd, map[string]string{"name": s.Name, "folder": folder},
 				"%s is in %s\n", s.Name, folder)
@@ -295,7 +297,8 @@ func checkDrawing(out string, c digits.Config, photos, scans bool) error {
 		return usageErrorf("--photos and --dicom exclude each other")
 	}
 	if scans && c.Variant != digits.Grey {
-		return usageErrorf("--dicom writes grey images, and --variant is %q; leave --variant out", c.Variant)
+		return usageErrorf("--dicom writes grey images, and --variant is %q; leave "+
+			"--variant out", c.Variant)
 	}
 	if _, ok := digits.VariantByName(string(c.Variant)); !ok {
 		return usageErrorf("--variant is %q; allowed are %s and %s", c.Variant, digits.Grey,
@@ -357,9 +360,9 @@ empty name of the patient. fmp reads each of these back by the folder's path.`,
 			if err := write(out, ds); err != nil {
 				return err
 			}
-			return say(cmd, map[string]any{"folder": out, "variant": variant, "seed": c.Seed, "train": ds.Train.N,
-				"test": ds.Test.N}, "%s: %d training and %d test images\n", out,
-				ds.Train.N, ds.Test.N)
+			return say(cmd, map[string]any{"folder": out, "variant": variant, "seed": c.Seed,
+				"train": ds.Train.N, "test": ds.Test.N}, "%s: %d training and %d test images\n",
+				out, ds.Train.N, ds.Test.N)
 		},
 	}
 	f := cmd.Flags()

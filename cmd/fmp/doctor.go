@@ -93,9 +93,8 @@ func diagnose(cfg experiment.Config) *diagnosis {
 		if !p.Works {
 			f.State, f.Detail = stateAbsent, p.Why
 			if p.Name == cfg.Engine.Provider {
-				f.State, f.Advice = stateMissing,
-					"set engine.provider to cpu, or engine.library to a build of the ONNX "+
-						"Runtime with this provider"
+				f.State, f.Advice = stateMissing, "set engine.provider to cpu, or engine.library "+
+					"to a build of the ONNX Runtime with this provider"
 			}
 		}
 		add(f)

@@ -31,9 +31,8 @@ func openEngine(ctx context.Context, cfg settings.Engine, threads int,
 	stderr io.Writer) (engine.Engine, error) {
 	inGo := func() (engine.Engine, error) {
 		if cfg.Provider != "" && cfg.Provider != "cpu" {
-			return nil,
-				fmt.Errorf("engine.provider is %q; engine pure runs on cpu alone, for others use "+
-					"engine ort", cfg.Provider)
+			return nil, fmt.Errorf("engine.provider is %q; engine pure runs on cpu alone, for "+
+				"others use engine ort", cfg.Provider)
 		}
 		return pure.New(engine.Options{Threads: threads})
 	}
@@ -41,14 +40,15 @@ func openEngine(ctx context.Context, cfg settings.Engine, threads int,
 	var err error
 	switch cfg.Name {
 	case "ort", "auto":
-		e, err = ort.New(ort.Options{Threads: threads, Provider: cfg.Provider, Library: cfg.Library})
+		e, err = ort.New(ort.Options{Threads: threads, Provider: cfg.Provider,
+			Library: cfg.Library})
 		if errors.Is(err, ort.ErrNoLibrary) {
 			// A library or a provider asked for by name is not passed over in silence.
 			if libraryIsNeeded(cfg) {
 				return nil, missingError(err)
 			}
-			fmt.Fprintln(stderr, "No ONNX Runtime library was found: running on the pure-Go engine, which "+
-				"is slower (make setup fetches the library).")
+			fmt.Fprintln(stderr, "No ONNX Runtime library was found: running on the pure-Go "+
+				"engine, which is slower (make setup fetches the library).")
 			e, err = inGo()
 		}
 	case "pure":

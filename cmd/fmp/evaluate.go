@@ -111,14 +111,13 @@ func newEvaluateCommand() *cobra.Command {
 // evaluated scores a classifier on the images of the second argument; without one the result tells
 // of the classifier alone.
 func evaluated(cmd *cobra.Command, cfg engineSettings, args []string, level float64,
-	images imageFlags, clients bool) (*evaluate.Result,
-	error) {
+	images imageFlags, clients bool) (*evaluate.Result, error) {
 	if len(args) == 1 {
 		for _, name := range []string{"level", "by-client", "labels", "skip", "count", "max-pixels",
 			"on-bad", imagefile.ByNumberFlag} {
 			if cmd.Flags().Changed(name) {
-				return nil, usageErrorf("--%s goes with IMAGES, and there are none: give them, or leave it out",
-					name)
+				return nil, usageErrorf("--%s goes with IMAGES, and there are none: give them, "+
+					"or leave it out", name)
 			}
 		}
 		_, f, err := models.Load(args[0])
@@ -163,8 +162,7 @@ func writePages(page, card, title string, args []string, r *evaluate.Result) err
 	}{
 		{page, func(w io.Writer) error { return report.EvaluationPage(w, title+" on "+on, r) }},
 		{card, func(w io.Writer) error {
-			return report.Card(w, title,
-				fmt.Sprintf("%d images of %s", r.Images, on), r)
+			return report.Card(w, title, fmt.Sprintf("%d images of %s", r.Images, on), r)
 		}},
 	} {
 		if f.path != "" {
@@ -179,8 +177,7 @@ func writePages(page, card, title string, args []string, r *evaluate.Result) err
 // evaluatePath adds the images of a path to an evaluation, with byClient those of each folder in it
 // as a client's. It returns the number of those that were left out.
 func evaluatePath(cmd *cobra.Command, c *classify.Classifier, e *evaluate.Evaluation, path string,
-	f imageFlags, byClient bool) (int,
-	error) {
+	f imageFlags, byClient bool) (int, error) {
 	clients := []string{""}
 	if byClient {
 		o, err := models.ReadOrigin(c.Manifest)
@@ -188,8 +185,8 @@ func evaluatePath(cmd *cobra.Command, c *classify.Classifier, e *evaluate.Evalua
 			return 0, usageError(err)
 		}
 		if o.Sets == nil {
-			return 0, usageErrorf("--by-client scores prediction sets, and the classifier has none: " +
-				"leave it out, or add sets (fmp calibrate)")
+			return 0, usageErrorf("--by-client scores prediction sets, and the classifier has " +
+				"none: leave it out, or add sets (fmp calibrate)")
 		}
 		var others imagefile.LeftOut
 		if clients, others, err = clientFolders(path); err != nil {
@@ -221,12 +218,13 @@ func clientFolders(path string) ([]string, imagefile.LeftOut, error) {
 	for _, name := range names {
 		at := filepath.Join(path, name)
 		if st, err := os.Lstat(at); err != nil || st.Mode()&os.ModeSymlink != 0 {
-			return nil, others, usageErrorf("--by-client: %s is a link: copy the folder that it leads to", at)
+			return nil, others, usageErrorf("--by-client: %s is a link: copy the folder "+
+				"that it leads to", at)
 		}
 	}
 	if len(names) == 0 {
-		return nil, others, usageErrorf("--by-client: %s has no folders: want one a client, each with "+
-			"one a class", path)
+		return nil, others, usageErrorf("--by-client: %s has no folders: want one a client, each "+
+			"with one a class", path)
 	}
 	return names, others, nil
 }
@@ -257,9 +255,8 @@ func (f *siteFlags) pool(of *evaluate.Result) (*sites.Result, error) {
 	case len(f.reports) > 0 && f.pooled != "":
 		return nil, errors.New("--pool and --pooled both say how the sites scored: give one")
 	case (len(f.reports) > 0) != (f.roster != ""):
-		return nil,
-			errors.New("--pool REPORT and --roster FILE go together: the clients of the roster " +
-				"signed the reports")
+		return nil, errors.New("--pool REPORT and --roster FILE go together: the clients of the " +
+			"roster signed the reports")
 	case f.pooled != "":
 		return f.read(of)
 	case len(f.reports) == 0:

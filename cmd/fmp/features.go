@@ -64,7 +64,8 @@ these once. Images that cannot be decoded are named at the end, or left out with
 			got.To-1, got.Total)
 		switch {
 		case got.From == got.To:
-			text = fmt.Sprintf("shard %s is empty: there are fewer chunks of images than shards", shard)
+			text = fmt.Sprintf("shard %s is empty: there are fewer chunks of "+
+				"images than shards", shard)
 		case got.Cached:
 			text += ", which were there"
 		}
@@ -90,9 +91,8 @@ func parseShard(text string) (i, n int, err error) {
 	i, err = strconv.Atoi(a)
 	n, err2 := strconv.Atoi(b)
 	if !ok || err != nil || err2 != nil || i < 0 || i >= n || n > featurize.MaxShards {
-		return 0, 0, usageErrorf(
-			"--shard is %q; want i/N with i from 0 to N-1 and N at most %d, such as 3/16", clip(text),
-			featurize.MaxShards)
+		return 0, 0, usageErrorf("--shard is %q; want i/N with i from 0 to N-1 and N at most %d, "+
+			"such as 3/16", clip(text), featurize.MaxShards)
 	}
 	return i, n, nil
 }
@@ -154,14 +154,15 @@ func newExtractorsListCommand() *cobra.Command {
 				return err
 			}
 			return tabulate(cmd, list, func(w io.Writer) {
-				fmt.Fprintln(w, "name\timages\tfeatures\tmultiplications\tlicence\ttrained on\tfile")
+				fmt.Fprintln(w,
+					"name\timages\tfeatures\tmultiplications\tlicence\ttrained on\tfile")
 				for _, e := range list {
 					where := "fmp extractors pull " + e.Name
 					if e.Path != "" {
 						where = fmt.Sprintf("%s (%.1f MB)", e.Path, float64(e.Bytes)/1e6)
 					}
-					fmt.Fprintf(w, "%s\t%dx%d RGB\t%d\t%d million\t%s\t%s\t%s\n", e.Name, e.Side, e.Side,
-						e.Features, e.Operations, e.Licence, e.Data, where)
+					fmt.Fprintf(w, "%s\t%dx%d RGB\t%d\t%d million\t%s\t%s\t%s\n", e.Name, e.Side,
+						e.Side, e.Features, e.Operations, e.Licence, e.Data, where)
 				}
 			})
 		},

@@ -96,9 +96,10 @@ func (f front) print(dx int) string {
 	if f.layer.Over != "" {
 		why += ", " + f.layer.Over
 	}
-	return fmt.Sprintf("resize:       %s, for images of another shape\npixels:       %s\nfeatures:     %d of "+
-		"%q, %s\ncut off:      %s (--layer NAME takes the features of another layer)\n",
-		cmp.Or(f.Resize, string(imagefile.Stretch)), f.pixels(), dx, f.layer.Value, why, cut)
+	return fmt.Sprintf("resize:       %s, for images of another shape\n"+
+		"pixels:       %s\nfeatures:     %d of %q, %s\ncut off:      %s (--layer NAME takes the "+
+		"features of another layer)\n", cmp.Or(f.Resize, string(imagefile.Stretch)), f.pixels(), dx,
+		f.layer.Value, why, cut)
 }
 
 // Kinds of an upload.
@@ -187,13 +188,13 @@ lacks.`,
 	}
 	s := bindSettings(cmd, &o.settings, runAliases, "seed", "dataset.", "extractor.",
 		"conjugate.model", "open.", "privacy.model", "embedding.", "engine.")
-	cmd.Flags().StringVarP(&o.out, "model", "o", "", "`FILE` to write (default DATASET-client.onnx)")
+	cmd.Flags().StringVarP(&o.out, "model", "o", "",
+		"`FILE` to write (default DATASET-client.onnx)")
 	outputs.Files(cmd.Flags(), "model")
-	cmd.Flags().StringVar(&o.upload, "upload", "",
-		"what uploads are made of: moments, class-means, coordinates, points or private (see above)")
-	cmd.Flags().Var(&o.moments.bytes, "bytes",
-		"`SIZE` of an upload of moments at most, 64k, 256k or 2m say: fewer take fewer coordinates of "+
-			"the features")
+	cmd.Flags().StringVar(&o.upload, "upload", "", "what uploads are made of: moments, "+
+		"class-means, coordinates, points or private (see above)")
+	cmd.Flags().Var(&o.moments.bytes, "bytes", "`SIZE` of an upload of moments at most, 64k, "+
+		"256k or 2m say: fewer take fewer coordinates of the features")
 	cmd.Flags().Var(&classNames{&o.names}, "class-names",
 		"`NAMES` of the clients' classes, 2 or more, where the data set has no images of them")
 	jsonFlag(cmd, "print what was made as JSON")
@@ -204,8 +205,8 @@ lacks.`,
 // run makes and writes the client graph.
 func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	if o.upload != "" && parts[o.upload] == "" {
-		return usageErrorf("--upload is %q; allowed are %s, %s, %s, %s and %s", o.upload, uploadMoments,
-			uploadClassMeans, uploadCoordinates, uploadPoints, uploadPrivate)
+		return usageErrorf("--upload is %q; allowed are %s, %s, %s, %s and %s", o.upload,
+			uploadMoments, uploadClassMeans, uploadCoordinates, uploadPoints, uploadPrivate)
 	}
 	if err := o.settings.Extractor.CheckKappa(); err != nil {
 		return usageError(err)
@@ -238,8 +239,8 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 		return err
 	}
 	res := fused{Model: o.out, Digest: models.DigestBytes(data), Bytes: len(data),
-		Image: []int{pre.Height, pre.Width, pre.Channels}, Resize: cmp.Or(pre.Resize, string(imagefile.Stretch)),
-		Size: f.S, Upload: o.upload, Features: pre.layer, BGR: pre.BGR}
+		Image: []int{pre.Height, pre.Width, pre.Channels}, Resize: cmp.Or(pre.Resize, string(
+			imagefile.Stretch)), Size: f.S, Upload: o.upload, Features: pre.layer, BGR: pre.BGR}
 	if !pre.Raw {
 		res.Mean, res.Std = pre.Mean, pre.Std
 	}
@@ -248,11 +249,10 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 		res.Kappa = []float64{f.Kappa, f.KappaDeviation}
 		known = fmt.Sprintf("kappa:        %s\n", kappaText(f.Kappa, f.KappaDeviation))
 	}
-	return say(cmd, res,
-		"client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, %d channels\nupload:       "+
-			"%s, at most %d %s of %d numbers each\n%s%s", o.out, res.Bytes, res.Digest, pre.Height,
-		pre.Width, pre.Channels, o.upload, f.S, parts[o.upload], f.PointWidth(),
-		pre.print(f.Dx), known)
+	return say(cmd, res, "client graph: %s (%d bytes, sha256 %.12s)\nimages:       %dx%d, "+
+		"%d channels\nupload:       %s, at most %d %s of %d numbers each\n%s%s", o.out,
+		res.Bytes, res.Digest, pre.Height, pre.Width, pre.Channels, o.upload, f.S, parts[o.upload],
+		f.PointWidth(), pre.print(f.Dx), known)
 }
 
 // client makes the client graph, and settles the kind of its uploads and the name of its file where
@@ -261,12 +261,13 @@ func (o *fuseRun) client(cmd *cobra.Command, s *resolver,
 	eng engine.Engine) (m *onnx.Model, pre front, err error) {
 	cfg := &o.settings
 	if cfg.Extractor.Model != "default" && o.names == nil && !s.given("dataset.name") {
-		return nil, pre, usageErrorf("--extractor %s comes without the clients' classes: name them "+
-			"(--class-names larch,spruce), or give --dataset, whose classes they then are",
+		return nil, pre, usageErrorf("--extractor %s comes without the clients' classes: name "+
+			"them (--class-names larch,spruce), or give --dataset, whose classes they then are",
 			cfg.Extractor.Model)
 	}
 	// Without a corpus nothing but moments can be read.
-	if o.upload == "" && o.names != nil && cfg.Extractor.Model != "default" && !s.given("open.model") {
+	if o.upload == "" && o.names != nil && cfg.Extractor.Model != "default" &&
+		!s.given("open.model") {
 		o.upload = uploadMoments
 	}
 	if o.out == "" {
@@ -282,14 +283,15 @@ func (o *fuseRun) client(cmd *cobra.Command, s *resolver,
 	}
 	if o.upload == uploadMoments {
 		if err := checkNames(o.names); err != nil {
-			return nil, pre, usageError(fmt.Errorf("%w; --upload %s asks for them", err, uploadMoments))
+			return nil, pre, usageError(fmt.Errorf("%w; --upload %s asks for them",
+				err, uploadMoments))
 		}
 		o.moments.learn = s.given("dataset.name") && len(cfg.Extractor.Kappa) == 0
 		return o.momentsClient(cmd, eng)
 	}
 	if cmd.Flags().Changed("bytes") || len(cfg.Extractor.Kappa) > 0 {
-		return nil, pre, usageErrorf("--bytes and --kappa are of uploads of moments, which --extractor with " +
-			"--class-names, or --upload moments, makes: leave them out")
+		return nil, pre, usageErrorf("--bytes and --kappa are of uploads of moments, which " +
+			"--extractor with --class-names, or --upload moments, makes: leave them out")
 	}
 	if o.upload == "" && s.given("embedding.model") {
 		o.upload = uploadPoints
@@ -383,8 +385,9 @@ const maxFolder = 255
 func checkNames(names []string) error {
 	for _, name := range names {
 		if strings.ContainsAny(name, "/\\") || strings.HasPrefix(name, ".") || len(name) > maxFolder {
-			return fmt.Errorf("--class-names has %q, and no folder of a client's images can be called so: give a name "+
-				"of %d bytes at most, without slashes, that does not begin with a dot", name, maxFolder)
+			return fmt.Errorf("--class-names has %q, and no folder of a client's images can "+
+				"be called so: give a name of %d bytes at most, without slashes, that does not "+
+				"begin with a dot", name, maxFolder)
 		}
 	}
 	if slices.Contains(names, "") || len(names) < 2 ||
@@ -449,7 +452,8 @@ func (p *predictors) embedding(upload string, names []string) (*onnx.Model, erro
 		return models.PrivateEmbedding(private, len(p.classes), p.classes)
 	case p.conjugate != nil:
 		p.acts = []string{"conjugate.model"}
-		if upload == uploadClassMeans && p.open != nil && !models.SameSoftening(p.conjugate, p.open) {
+		if upload == uploadClassMeans && p.open != nil &&
+			!models.SameSoftening(p.conjugate, p.open) {
 			return nil, fmt.Errorf("the conjugate predictor and the open one (open.model) soften " +
 				"features about different centres, those of two corpora; train both on one, or " +
 				"set open.model or conjugate.model to none")
@@ -478,8 +482,9 @@ func (p *predictors) conjugateOf(upload string, names []string) (*onnx.Model, er
 			return models.ConjugateEmbedding(m, true)
 		}
 	}
-	return nil, fmt.Errorf("--class-names wants uploads of class means and, for names that the corpus lacks, an open " +
-		"predictor that was trained behind the extractor; fmp train open makes one, and --set open.model=FILE names it")
+	return nil, fmt.Errorf("--class-names wants uploads of class means and, for names that the " +
+		"corpus lacks, an open predictor that was trained behind the extractor; fmp train open " +
+		"makes one, and --set open.model=FILE names it")
 }
 
 // points returns the embedding that the settings name; an untrained one only where they ask for it.
@@ -493,18 +498,18 @@ func (p *predictors) points() (*onnx.Model, error) {
 		return nil, err
 	case m == nil && p.cfg.Embedding.Model != "untrained":
 		x := p.cfg.Extractor.Model
-		return nil, fmt.Errorf("neither a predictor nor an embedding was trained behind the extractor "+
-			"%s, and fmp pool could not read uploads of an untrained one: train one first (fmp train "+
-			"conjugate --dataset CORPUS --extractor %s -o conjugate.onnx, then --set "+
-			"conjugate.model=conjugate.onnx here), or give --embedding untrained to have the graph "+
-			"all the same", x, x)
+		return nil, fmt.Errorf("neither a predictor nor an embedding was trained behind the "+
+			"extractor %s, and fmp pool could not read uploads of an untrained one: train one "+
+			"first (fmp train conjugate --dataset CORPUS --extractor %s -o conjugate.onnx, then "+
+			"--set conjugate.model=conjugate.onnx here), or give --embedding untrained to have "+
+			"the graph all the same", x, x)
 	case m == nil:
 		p.acts = append(p.acts, "embedding.size", "seed")
-		return models.NewEmbedding(models.EmbeddingConfig{Dx: p.behind.Dx, C: p.behind.C, Size: size},
-			p.cfg.Seed)
+		return models.NewEmbedding(models.EmbeddingConfig{Dx: p.behind.Dx, C: p.behind.C,
+			Size: size}, p.cfg.Seed)
 	case size != 0 && size != f.S:
-		return nil, fmt.Errorf("setting embedding.size is %d and the embedding %s makes %d points; "+
-			"leave the setting at 0, or give another model", size, f.Source, f.S)
+		return nil, fmt.Errorf("setting embedding.size is %d and the embedding %s makes %d "+
+			"points; leave the setting at 0, or give another model", size, f.Source, f.S)
 	}
 	return m, nil
 }

@@ -73,7 +73,8 @@ func (f momentsFlags) width(dx, classes int) (int, error) {
 			return k, nil
 		}
 	}
-	return 0, usageErrorf("--bytes %d are too few for %d classes; give %d or more", f.bytes, classes, size(2))
+	return 0, usageErrorf("--bytes %d are too few for %d classes; give %d or more",
+		f.bytes, classes, size(2))
 }
 
 // basis returns k directions of an extractor's features: those in which the classes of its last
@@ -85,7 +86,8 @@ func basis(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, x *extracto
 		return nil, usageError(err)
 	}
 	_, pre := x.Client(nil, nil)
-	w := models.LastLayer(cost.Bounded(engine.Under(cmd.Context(), eng), cost.Foreign), whole, pre.Output, x.Dx())
+	w := models.LastLayer(cost.Bounded(engine.Under(cmd.Context(), eng), cost.Foreign),
+		whole, pre.Output, x.Dx())
 	if err := cmd.Context().Err(); err != nil {
 		return nil, err
 	}
@@ -120,8 +122,8 @@ func (o *fuseRun) momentsClient(cmd *cobra.Command, eng engine.Engine) (*onnx.Mo
 		return nil, none, usageError(err)
 	}
 	if fit.H == 0 {
-		return nil, none, usageErrorf("extractor %s: it leaves height and width of its images open: "+
-			"state side in a side-car file (%[1]s.yaml)", cfg.Extractor.Model)
+		return nil, none, usageErrorf("extractor %s: it leaves height and width of its images "+
+			"open: state side in a side-car file (%[1]s.yaml)", cfg.Extractor.Model)
 	}
 	x, err := extractor.Open(eng, cfg.Extractor.Model, from,
 		dataset.Images{H: fit.H, W: fit.W, Ch: fit.Ch})

@@ -79,9 +79,8 @@ byte for byte, whoever makes it on the same release and engine.`,
 	bindStore(cmd, &o.store, &o.tokenFile)
 	cmd.Flags().IntVar(&o.store.Replicas, "nats-replicas", 1,
 		"on how many of the servers of --nats the queue is kept: 1 to 5")
-	cmd.Flags().StringVar(&o.store.Listen, "nats-listen", "",
-		"loopback `HOST:PORT` on which a NATS server in this program lets workers in (with "+
-			"--nats-token-file)")
+	cmd.Flags().StringVar(&o.store.Listen, "nats-listen", "", "loopback `HOST:PORT` on which a "+
+		"NATS server in this program lets workers in (with --nats-token-file)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) }
 	return cmd
 }
@@ -126,7 +125,8 @@ func (o *gridOptions) run(cmd *cobra.Command, file string) error {
 			return usageError(fmt.Errorf("grid: %w", err))
 		}
 	} else if o.store.URL != "" || o.store.Listen != "" {
-		return usageErrorf("grid: --nats and --nats-listen are where workers come in; add --workers")
+		return usageErrorf("grid: --nats and --nats-listen are where workers come " +
+			"in; add --workers")
 	}
 	// before runs are given away: without an engine nobody would take them back
 	defer todo.close()
@@ -156,9 +156,8 @@ func gridLines(w io.Writer, runs []*runOutput) {
 		for _, t := range o.Tables {
 			for _, row := range t.Rows {
 				if !row.Control() {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", o.Directory,
-						t.Partition, t.Protocol, row.Method, row.ACC.Mean, row.ECE.Mean,
-						row.NLL.Mean)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%.4f\t%.4f\t%.4f\n", o.Directory, t.Partition,
+						t.Protocol, row.Method, row.ACC.Mean, row.ECE.Mean, row.NLL.Mean)
 				}
 			}
 		}
@@ -348,8 +347,8 @@ func (w *gridWork) do(cmd *cobra.Command) ([]*runOutput, error) {
 	errs = slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 	if err := cmd.Context().Err(); err != nil {
 		finished, total := p.cells()
-		fmt.Fprintf(stderr, "stopped with %d of %d cells done; the same command goes on from there\n",
-			finished, total)
+		fmt.Fprintf(stderr, "stopped with %d of %d cells done; the same command goes on "+
+			"from there\n", finished, total)
 		return done, err
 	}
 	if len(errs) > 0 {

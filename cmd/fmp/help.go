@@ -96,8 +96,8 @@ func usage(cmd *cobra.Command) error {
 		fmt.Fprintf(&b, "\n\nFlags:\n%s", flags)
 	}
 	if settings := helpFlags(cmd, true); settings != "" {
-		fmt.Fprintf(&b, "\n\nSettings (also in a settings file and the environment; fmp config shows "+
-			"where each comes from):\n%s", settings)
+		fmt.Fprintf(&b, "\n\nSettings (also in a settings file and the environment; fmp config "+
+			"shows where each comes from):\n%s", settings)
 	}
 	if parent {
 		fmt.Fprintf(&b, "\n\n\"%s COMMAND --help\" explains a command.", cmd.CommandPath())
@@ -211,8 +211,7 @@ var flagCompletion = map[string]completer{
 	"aux":         completeDataset,
 	"dataset.dir": completeDirs(0),
 	"method":      cobra.FixedCompletions(rival.Names(), cobra.ShellCompDirectiveNoFileComp),
-	"part": cobra.FixedCompletions([]string{"train", "test"},
-		cobra.ShellCompDirectiveNoFileComp),
+	"part":        cobra.FixedCompletions([]string{"train", "test"}, cobra.ShellCompDirectiveNoFileComp),
 	"variant": cobra.FixedCompletions([]string{"digits", "digits-color"},
 		cobra.ShellCompDirectiveNoFileComp),
 	"predictor":    completeFiles(0, "onnx"),
@@ -245,7 +244,8 @@ func addCompletion(root *cobra.Command) {
 
 	root.InitDefaultCompletionCmd()
 	completion := child(root, "completion")
-	completion.Short = "Write the script by which a shell completes commands, flags, data sets and methods"
+	completion.Short = "Write the script by which a shell completes commands, flags, " +
+		"data sets and methods"
 	completion.Example = "  source <(fmp completion bash)"
 	completion.Args = unknownCommand
 	completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }

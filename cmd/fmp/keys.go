@@ -48,8 +48,8 @@ running fmp serve reads the file again within seconds. Its upload stays in (fmp 
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
 		for _, name := range names {
 			if outputs.Same(roster, keyFile(dir, name)) {
-				return usageErrorf("--roster %s is the key file of %s too, which it would be written over: give "+
-					"another name", roster, name)
+				return usageErrorf("--roster %s is the key file of %s too, which it would be "+
+					"written over: give another name", roster, name)
 			}
 		}
 		// Two processes would each leave out the other's clients.

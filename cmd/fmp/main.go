@@ -42,8 +42,8 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout,
 	stdout, stderr = printable.Writer(stdout), printable.Writer(stderr) // a terminal obeys no text of others
 	defer func() {
 		if r := recover(); r != nil {
-			fmt.Fprintf(stderr, "fmp: internal error: %v\nfmp: this is a fault of the program, not of "+
-				"your input; please report it with the command you ran\n", r)
+			fmt.Fprintf(stderr, "fmp: internal error: %v\nfmp: this is a fault of the program, "+
+				"not of your input; please report it with the command you ran\n", r)
 			code = exitFailed
 		}
 	}()

@@ -83,12 +83,13 @@ server may add them up but the round's own.`,
 			return nil
 		},
 	}
-	s := bindSettings(cmd, &cfg, engineAliases, append([]string{"trust", "engine.threads"}, ofJudging...)...)
+	s := bindSettings(cmd, &cfg, engineAliases,
+		append([]string{"trust", "engine.threads"}, ofJudging...)...)
 	flags := cmd.Flags()
 	flags.StringVarP(&o.out, "output", "o", "", "`PART` to write")
 	outputs.Files(cmd.Flags(), "output")
-	flags.StringArrayVar(&o.without, "without", nil,
-		"`UPLOAD` of a client that withdraws, which is passed over, and taken out of parts (repeatable)")
+	flags.StringArrayVar(&o.without, "without", nil, "`UPLOAD` of a client that withdraws, which "+
+		"is passed over, and taken out of parts (repeatable)")
 	flags.Uint64Var(o.round, "round", 0,
 		"round that must be that of the uploads (default: the first upload's)")
 	flags.StringVar(&o.key, "key", "",
@@ -137,8 +138,8 @@ func judgement(part []byte, o pool.Options) (string, error) {
 func (o *mergeRun) checkJudging(given []setting) error {
 	for _, v := range given {
 		if o.against == "" && slices.Contains(ofJudging, v.Key) && strings.HasPrefix(v.Source, "flag ") {
-			return usageErrorf("setting %s (%s) says how uploads are judged, and without --against none is: "+
-				"give a part to judge by, or leave it out", v.Key, v.Source)
+			return usageErrorf("setting %s (%s) says how uploads are judged, and without "+
+				"--against none is: give a part to judge by, or leave it out", v.Key, v.Source)
 		}
 	}
 	return nil
@@ -187,9 +188,8 @@ func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) 
 		return err
 	}
 	res.Bytes = len(data)
-	return say(cmd, res,
-		"part:    %s (%d bytes)\nclients: %d: %d kept whole, %d summed, %d left out of the sums\n",
-		o.out, res.Bytes, res.Clients, res.Kept, res.Summed, res.LeftOut)
+	return say(cmd, res, "part:    %s (%d bytes)\nclients: %d: %d kept whole, %d summed, %d left "+
+		"out of the sums\n", o.out, res.Bytes, res.Clients, res.Kept, res.Summed, res.LeftOut)
 }
 
 // claimSignature keeps the place of a part's signature for it: from then on no file that is there can
@@ -207,8 +207,8 @@ func claimSignature(part string) (release func(), err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) ||
 		err == nil && (json.Unmarshal(data, &is) != nil || is.Worker == "" || len(is.Signature) != ed25519.SignatureSize) {
 		release()
-		return nil, fmt.Errorf("merge: %s: it is no signature of a part, and would be overwritten by that of %s: "+
-			"give the part another name", path, part)
+		return nil, fmt.Errorf("merge: %s: it is no signature of a part, and would be "+
+			"overwritten by that of %s: give the part another name", path, part)
 	}
 	return release, nil
 }
@@ -253,8 +253,8 @@ type merging struct {
 
 // bind declares the flags that say how uploads and parts are read.
 func (o *merging) bind(flags *pflag.FlagSet) {
-	flags.StringVar(&o.client, "client-graph", "",
-		"client `GRAPH` that made the uploads (default: the one that comes with the program, if it did)")
+	flags.StringVar(&o.client, "client-graph", "", "client `GRAPH` that made the uploads "+
+		"(default: the one that comes with the program, if it did)")
 	flags.StringVar(&o.against, "against", "",
 		"`PART` by whose uploads those that are summed are judged (fmp merge)")
 	flags.StringVar(&o.workers, "signed-by", "",
@@ -297,7 +297,8 @@ func (o *merging) checker(corpus *discriminant.Client) func(*federate.Upload) er
 }
 
 // checkerOf returns the check of uploads behind the client graph of a digest.
-func (o *merging) checkerOf(digest string, corpus *discriminant.Client) (_ func(*federate.Upload) error, err error) {
+func (o *merging) checkerOf(digest string,
+	corpus *discriminant.Client) (_ func(*federate.Upload) error, err error) {
 	graph, client := o.graph, o.manifest
 	if graph == nil {
 		graph, client, err = shipped.Model(digest)
@@ -306,8 +307,8 @@ func (o *merging) checkerOf(digest string, corpus *discriminant.Client) (_ func(
 	case errors.Is(err, fs.ErrNotExist) && !o.trust:
 		return func(*federate.Upload) error { return nil }, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("the client graph behind the uploads has the sha256 %.12s, and none that comes with "+
-			"the program does: %w", digest, pool.ErrNoGraph)
+		return nil, fmt.Errorf("the client graph behind the uploads has the sha256 %.12s, and "+
+			"none that comes with the program does: %w", digest, pool.ErrNoGraph)
 	case err != nil:
 		return nil, err
 	}
@@ -355,9 +356,8 @@ func (o *merging) merge(ctx context.Context, files, without []string,
 	}
 	for _, name := range files {
 		if strings.HasSuffix(name, ".sum") || pool.IsPrivate(name) {
-			return nil, nil, fmt.Errorf(
-				"%s: it is of a private round, whose messages the round's own server adds up "+
-					"(fmp pool)", name)
+			return nil, nil, fmt.Errorf("%s: it is of a private round, whose messages the "+
+				"round's own server adds up (fmp pool)", name)
 		}
 	}
 	var workers *identity.Roster

@@ -191,7 +191,8 @@ func inspectModel(m *onnx.Model, sizes map[string]int, cfg settings.Engine) (ins
 		Graph: m.Graph.Name, Producer: strings.TrimSpace(m.Producer + " " + m.ProducerVersion),
 		IR:        m.IR,
 		Opset:     m.Opset(),
-		Functions: len(m.Functions), Metadata: m.Metadata, Check: "ok", Engines: map[string]string{},
+		Functions: len(m.Functions), Metadata: m.Metadata, Check: "ok",
+		Engines: map[string]string{},
 	}
 	sum, err := inspect.Stats(m, sizes)
 	if err != nil {
@@ -420,8 +421,9 @@ func newONNXHalfCommand() *cobra.Command {
 	var out string
 	var least int
 	cmd := &cobra.Command{
-		Use:   "half MODEL",
-		Short: "Store a model's weights in half precision: half the file, float32 arithmetic as before",
+		Use: "half MODEL",
+		Short: "Store a model's weights in half precision: half the file, float32 " +
+			"arithmetic as before",
 		Long: `Write MODEL with its large float32 weights stored as float16, each followed by a Cast back to
 float32 that runtimes work out once, when they load it. Weights are rounded to 11 significant bits;
 nothing else changes. Weights that half precision does not hold stay as they are: with values beyond
@@ -451,8 +453,8 @@ a side-car file of MODEL is written again as OUT.yaml.`,
 			}
 			n, beyond := pass.StoreHalf(m, least)
 			if n == 0 {
-				return usageErrorf("%s has no float32 weight of %d elements or more whose values half "+
-					"precision can hold; nothing was written", args[0], least)
+				return usageErrorf("%s has no float32 weight of %d elements or more whose values "+
+					"half precision can hold; nothing was written", args[0], least)
 			}
 			if err := checkModel(m); err != nil {
 				return err
@@ -477,10 +479,9 @@ a side-car file of MODEL is written again as OUT.yaml.`,
 			if beyond > 0 {
 				kept = fmt.Sprintf(", %d kept whose values it does not hold", beyond)
 			}
-			return say(cmd, map[string]any{"file": out, "tensors": n, "kept": beyond, "bytes": after,
-				"bytes_before": before},
-				"%s: %d tensors in half precision%s, %d bytes (%d before)\n", out, n, kept,
-				after, before)
+			return say(cmd, map[string]any{"file": out, "tensors": n, "kept": beyond,
+				"bytes": after, "bytes_before": before}, "%s: %d tensors in half precision%s, %d "+
+				"bytes (%d before)\n", out, n, kept, after, before)
 		},
 	}
 	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")

@@ -104,8 +104,8 @@ what --dim says. With --engine both, both engines are measured and compared.`,
 			return usageError(err)
 		}
 		if cmd.Flags().Changed("batch") && !takesBatch(m, inputs, dims) {
-			return usageErrorf("--batch is %d, and no input that is drawn leaves its first axis open: leave it out",
-				batch)
+			return usageErrorf("--batch is %d, and no input that is drawn leaves its first axis "+
+				"open: leave it out", batch)
 		}
 		report := benchReport{Model: args[0], Batch: itemsOf(m, feeds), Threads: cfg.Engine.Threads,
 			Inputs: map[string]string{}}
@@ -141,7 +141,8 @@ func (b *benchReport) measure(cmd *cobra.Command, cfg settings.Engine, m *onnx.M
 	}
 	for _, name := range names {
 		cfg.Name = name
-		r, err := benchEngine(cmd, cfg, m, feeds, b.Batch, time.Duration(seconds*float64(time.Second)))
+		r, err := benchEngine(cmd, cfg, m, feeds, b.Batch,
+			time.Duration(seconds*float64(time.Second)))
 		if err != nil {
 			if !both || cmd.Context().Err() != nil {
 				return err
@@ -219,11 +220,8 @@ func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onn
 		size := in.DType.Size()
 		size = cmp.Or(size, 16) // of a Go string
 		if total += n * size; total > maxBenchBytes {
-			return nil,
-				fmt.Errorf(
-					"input %q of shape %v: the inputs need more than %d bytes; make --batch or "+
-						"--dim smaller",
-					in.Name, shape, maxBenchBytes)
+			return nil, fmt.Errorf("input %q of shape %v: the inputs need more than %d bytes; "+
+				"make --batch or --dim smaller", in.Name, shape, maxBenchBytes)
 		}
 		t, err := onnx.Zeros(in.DType, shape...)
 		if err != nil {
@@ -279,9 +277,8 @@ func benchSizes(m *onnx.Model, dims []string) (map[string]int, error) {
 // first one that of the batch.
 func benchShape(in onnx.ValueInfo, sizes map[string]int, batch int) ([]int, error) {
 	if in.Shape == nil || in.DType == onnx.Undefined {
-		return nil,
-			fmt.Errorf("input %q: the model does not say its type and shape; give --input %s=FILE",
-				in.Name, in.Name)
+		return nil, fmt.Errorf("input %q: the model does not say its type and shape; give "+
+			"--input %s=FILE", in.Name, in.Name)
 	}
 	shape := make([]int, len(in.Shape))
 	for i, d := range in.Shape {
@@ -294,9 +291,8 @@ func benchShape(in onnx.ValueInfo, sizes map[string]int, batch int) ([]int, erro
 		case i == 0:
 			shape[i] = batch
 		default:
-			return nil,
-				fmt.Errorf("input %q: axis %d (%q) has no fixed size; give --dim %s=N, or --input %s=FILE",
-					in.Name, i, d.Symbol, d.Symbol, in.Name)
+			return nil, fmt.Errorf("input %q: axis %d (%q) has no fixed size; give --dim %s=N, "+
+				"or --input %s=FILE", in.Name, i, d.Symbol, d.Symbol, in.Name)
 		}
 	}
 	return shape, nil
@@ -322,8 +318,7 @@ func drawValues(r *rand.Rand, t *onnx.Tensor) {
 
 // benchEngine measures one engine.
 func benchEngine(cmd *cobra.Command, cfg settings.Engine, m *onnx.Model,
-	feeds map[string]*onnx.Tensor, batch int,
-	budget time.Duration) (benchResult, error) {
+	feeds map[string]*onnx.Tensor, batch int, budget time.Duration) (benchResult, error) {
 	ctx := cmd.Context()
 	e, err := openEngine(ctx, cfg, cfg.Threads, cmd.ErrOrStderr())
 	if err != nil {
@@ -389,8 +384,8 @@ func (b *benchReport) print(out io.Writer) error {
 		if v, ok := b.Ratio[r.Engine]; ok {
 			ratio = fmt.Sprintf("%.2f", v)
 		}
-		fmt.Fprintf(w, "%s\t%.1f\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.1f\t%s\t\n", r.Engine, r.Load, r.Runs,
-			r.Min, r.Median, r.P90, r.Mean, r.Throughput, ratio)
+		fmt.Fprintf(w, "%s\t%.1f\t%d\t%.3f\t%.3f\t%.3f\t%.3f\t%.1f\t%s\t\n", r.Engine, r.Load,
+			r.Runs, r.Min, r.Median, r.P90, r.Mean, r.Throughput, ratio)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -533,7 +528,8 @@ func printTests(out io.Writer, reports []testReport, verbose bool) error {
 		for _, x := range r.Results {
 			if x.Verdict == conformance.Failed || verbose && x.Verdict == conformance.Unsupported {
 				why := ""
-				if k := conformance.KnownFailure(x.Name); k != "" && x.Verdict == conformance.Failed {
+				if k := conformance.KnownFailure(x.Name); k != "" &&
+					x.Verdict == conformance.Failed {
 					why = " (known: " + k + ")"
 				}
 				fmt.Fprintf(out, "%s: %s: %s: %s%s\n", r.Engine, x.Verdict, x.Name, x.Reason, why)

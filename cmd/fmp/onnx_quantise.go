@@ -124,7 +124,10 @@ a side-car file say how images are fed to MODEL, OUT.yaml says the same of the m
 	f.Float64Var(&q.seconds, "seconds", 1, "how long to measure each engine and model, 0.01 to 600")
 	preprocessingFlags(cmd, &q.x)
 	jsonFlag(cmd, "print JSON")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return q.run(cmd, args[0], cfg.Engine) }
+	cmd.RunE = func(cmd *cobra.Command,
+		args []string) error {
+		return q.run(cmd, args[0], cfg.Engine)
+	}
 	return cmd
 }
 
@@ -150,8 +153,8 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	case q.out == "":
 		return usageErrorf("-o is not given; name the file to write")
 	case q.images == "":
-		return usageErrorf("--images is not given; name a folder with one folder of images for each " +
-			"class, or a data set")
+		return usageErrorf("--images is not given; name a folder with one folder of images for " +
+			"each class, or a data set")
 	case q.calibrate < 2 || q.calibrate > 10_000 || q.test < 1 || q.test > 100_000:
 		return usageErrorf("--calibrate %d and --test %d; allowed are 2 to 10000 and 1 to 100000",
 			q.calibrate, q.test)
@@ -237,8 +240,8 @@ func quantisable(path string) (*onnx.Model, models.Manifest, error) {
 	if !slices.ContainsFunc(m.Graph.Outputs, func(v onnx.ValueInfo) bool {
 		return isFloat32(v) || v.DType == onnx.Float16 || v.DType == onnx.BFloat16 // which float32 takes the place of
 	}) {
-		return nil, manifest, usageErrorf("%s: no output is of float32, by which models are compared; the model's outputs "+
-			"are %s", path, describeValues(m.Graph.Outputs))
+		return nil, manifest, usageErrorf("%s: no output is of float32, by which models are "+
+			"compared; the model's outputs are %s", path, describeValues(m.Graph.Outputs))
 	}
 	return m, manifest, nil
 }
@@ -246,8 +249,7 @@ func quantisable(path string) (*onnx.Model, models.Manifest, error) {
 // read returns batches of images for ranges, and the test images one by one, as the model takes
 // them.
 func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model,
-	manifest models.Manifest) (
-	ds *dataset.Dataset, batches, tests []quantise.Batch, err error) {
+	manifest models.Manifest) (ds *dataset.Dataset, batches, tests []quantise.Batch, err error) {
 	d := dataset.Options{Name: imagesNamed(q.images)}
 	if d.Fit, err = extractor.Fit(path, q.x); err != nil {
 		return nil, nil, nil, usageError(err)
@@ -279,11 +281,8 @@ func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model,
 			}
 			for _, t := range b {
 				if bytes += t.Len() * t.DType.Size(); bytes > maxQuantiseBytes {
-					return nil,
-						fmt.Errorf(
-							"the images take more than %d bytes as the model takes them; lower "+
-								"--calibrate and --test",
-							maxQuantiseBytes)
+					return nil, fmt.Errorf("the images take more than %d bytes as the model "+
+						"takes them; lower --calibrate and --test", maxQuantiseBytes)
 				}
 			}
 			out = append(out, b)
@@ -304,9 +303,8 @@ func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model,
 		return nil, nil, nil, usageError(err)
 	}
 	if len(mixed) < 2 || len(tests) == 0 {
-		return nil, nil, nil, usageErrorf(
-			"%s has %d images for ranges and %d for a test; want 2 and 1 at least", q.images,
-			len(mixed), len(tests))
+		return nil, nil, nil, usageErrorf("%s has %d images for ranges and %d for a test; want 2 "+
+			"and 1 at least", q.images, len(mixed), len(tests))
 	}
 	return ds, mixed, tests, nil
 }
@@ -336,8 +334,7 @@ func isFloat32(v onnx.ValueInfo) bool { return v.DType == onnx.Float32 }
 
 // compareModels runs both models on test images, and compares their first output of float32.
 func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Model,
-	tests []quantise.Batch, ds *dataset.Dataset) (
-	*quantisedTest, error) {
+	tests []quantise.Batch, ds *dataset.Dataset) (*quantisedTest, error) {
 	var sessions [2]engine.Session
 	for i, m := range []*onnx.Model{before, after} {
 		s, err := e.Load(m)
@@ -367,9 +364,8 @@ func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Mod
 			}
 		}
 		if len(out[0]) == 0 || len(out[0]) != len(out[1]) {
-			return nil,
-				fmt.Errorf("the first output of float32 has %d and %d numbers; want the same, and some",
-					len(out[0]), len(out[1]))
+			return nil, fmt.Errorf("the first output of float32 has %d and %d numbers; want the "+
+				"same, and some", len(out[0]), len(out[1]))
 		}
 		width = len(out[0])
 		for i, v := range out[0] {
@@ -447,8 +443,9 @@ func (q *quantising) time(
 func (r *quantisedReport) print(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %d bytes (%d before)\n", r.File, r.Bytes, r.BytesBefore)
 	if s := r.Static; s != nil {
-		fmt.Fprintf(w, "%d of %d layers in bytes, %d normalisations folded; loss %.4f (%.4f with all "+
-			"layers in bytes that can be)\n", s.Layers-len(s.Float), s.Layers, s.Folded, s.Loss, s.All)
+		fmt.Fprintf(w, "%d of %d layers in bytes, %d normalisations folded; loss %.4f "+
+			"(%.4f with all layers in bytes that can be)\n", s.Layers-len(s.Float), s.Layers,
+			s.Folded, s.Loss, s.All)
 		for _, l := range s.Float {
 			fmt.Fprintf(w, "in float32: %s\n", l)
 		}

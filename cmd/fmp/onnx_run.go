@@ -48,9 +48,12 @@ func newONNXRunCommand() *cobra.Command {
 	}
 	bindSettings(cmd, &cfg, engineAliases)
 	flags := cmd.Flags()
-	flags.StringArrayVar(&inputs, "input", nil, "input `NAME=FILE`; give one for every input of the model")
-	flags.StringArrayVar(&wanted, "output", nil, "write the output `NAME` only; may be given several times")
-	flags.StringVar(&adapter, "adapter", "", "LoRA adapter `FILE` (.onnx_adapter): values of the model's optional inputs")
+	flags.StringArrayVar(&inputs, "input", nil,
+		"input `NAME=FILE`; give one for every input of the model")
+	flags.StringArrayVar(&wanted, "output", nil,
+		"write the output `NAME` only; may be given several times")
+	flags.StringVar(&adapter, "adapter", "",
+		"LoRA adapter `FILE` (.onnx_adapter): values of the model's optional inputs")
 	flags.StringVar(&dir, "out", "", "`DIR` to write the outputs to; made where it is missing")
 	outputs.Made(flags, "out")
 	flags.StringVar(&format, "format", "npy", "npy, or pb (TensorProto)")
@@ -86,8 +89,9 @@ func newONNXRunCommand() *cobra.Command {
 		}
 		if limit > 0 {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not end within "+
-				"--time-limit %v; allow more, or see whether the model has a loop that never ends", limit))
+			ctx, cancel = context.WithTimeoutCause(ctx, limit,
+				fmt.Errorf("it did not end within --time-limit %v; allow more, or see whether "+
+					"the model has a loop that never ends", limit))
 			defer cancel()
 		}
 		e, err := openEngine(ctx, cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
@@ -118,7 +122,8 @@ func newONNXRunCommand() *cobra.Command {
 type outputFile struct{ name, path string }
 
 // outputFiles returns the files of the wanted outputs, or of all, in the order of the model's.
-func outputFiles(m *onnx.Model, wanted []string, dir, format string) (files []outputFile, err error) {
+func outputFiles(m *onnx.Model, wanted []string, dir,
+	format string) (files []outputFile, err error) {
 	for _, name := range wanted {
 		if _, ok := m.Graph.Output(name); !ok {
 			return nil, fmt.Errorf("--output %s: the model's outputs are %s", name,
@@ -280,7 +285,8 @@ func loadTensor(path string) (*onnx.Tensor, error) {
 	case ".pb":
 		return conformance.ReadTensor(path)
 	default:
-		return nil, fmt.Errorf("%s: the extension %q is not known; allowed are .npy and .pb", path, ext)
+		return nil, fmt.Errorf("%s: the extension %q is not known; allowed are "+
+			".npy and .pb", path, ext)
 	}
 }
 

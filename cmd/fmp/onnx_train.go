@@ -57,8 +57,8 @@ func newONNXTrainCommand() *cobra.Command {
 	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use: "train MODEL --images FOLDER | --data FILE.npz -o OUT",
-		Short: "Train an ONNX model further on new examples: fine-tuning, with a new head where the " +
-			"classes are new",
+		Short: "Train an ONNX model further on new examples: fine-tuning, with a new head where " +
+			"the classes are new",
 		Long: `Differentiate MODEL, train it on labelled examples, and write it with its weights replaced. Whoever
 made the model, the stock ONNX Runtime trains it. --images takes a folder with one folder of images
 a class, or train/CLASS and test/CLASS; --data takes arrays by the names of the model's inputs, and
@@ -85,13 +85,17 @@ and not on the number of threads.`,
 	}
 	bindSettings(cmd, &cfg, engineAliases)
 	o.bind(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0], cfg.Engine) }
+	cmd.RunE = func(cmd *cobra.Command,
+		args []string) error {
+		return o.run(cmd, args[0], cfg.Engine)
+	}
 	return cmd
 }
 
 func (o *tuning) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&o.images, "images", "", "`FOLDER` of images, one folder a class, or a known data set")
+	f.StringVar(&o.images, "images", "",
+		"`FOLDER` of images, one folder a class, or a known data set")
 	f.StringVar(&o.data, "data", "", "`FILE` of arrays (.npz)")
 	f.StringVarP(&o.out, "out", "o", "", "model to write")
 	outputs.Files(f, "out")
@@ -112,15 +116,16 @@ func (o *tuning) bind(cmd *cobra.Command) {
 	f.StringVar(&o.schedule, "schedule", "cosine",
 		"learning rate after warmup: cosine (to 0) or constant")
 	f.Float64Var(&o.warmup, "warmup", 0.1, "share of the steps over which the learning rate rises")
-	f.StringArrayVar(&o.groups, "rate-of", nil,
-		"`REGEXP=FACTOR` of the learning rate for weights of these names; the first that fits counts")
+	f.StringArrayVar(&o.groups, "rate-of", nil, "`REGEXP=FACTOR` of the learning rate for "+
+		"weights of these names; the first that fits counts")
 	f.Float64Var(&o.decay, "weight-decay", 0.01, "weight decay of matrices")
 	f.Float64Var(&o.momentum, "momentum", 0.9, "momentum of sgd")
 	f.Float64Var(&o.clip, "clip", 1, "norm that gradients are clipped at; 0 for none")
 	f.IntVar(&o.t.Epochs, "epochs", 5, "passes over the examples")
 	f.IntVar(&o.t.Batch, "batch", 32, "examples of a step")
 	f.IntVar(&o.t.Parts, "parts", 4, "parts that a batch is cut into; their gradients are summed")
-	f.IntVar(&o.t.Threads, "parallel", 2, "parts that run at once; the result does not depend on it")
+	f.IntVar(&o.t.Threads, "parallel", 2,
+		"parts that run at once; the result does not depend on it")
 	f.Float64Var(&o.heldOut, "held-out", 0.1, "share of the examples that is held out")
 	f.IntVar(&o.t.Patience, "patience", 0,
 		"epochs without a lower held-out loss before training ends; 0 for no end")
@@ -184,7 +189,8 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 	var ex *examples
 	if o.images != "" {
 		if !o.list {
-			if o.side, err = newSidecar(cmd.Flags(), path, o.out, manifest, o.x, false); err != nil {
+			if o.side, err = newSidecar(cmd.Flags(), path, o.out, manifest, o.x,
+				false); err != nil {
 				return err
 			}
 		}
@@ -203,7 +209,8 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 		return o.printWeights(cmd.OutOrStdout(), m)
 	}
 	if slices.ContainsFunc(m.Graph.Nodes, func(n *onnx.Node) bool { return n.Op == "Dropout" && n.Input(2) != "" }) {
-		ex.notes = append(ex.notes, "nothing is dropped: Dropout is in evaluation form, in training and in the result")
+		ex.notes = append(ex.notes,
+			"nothing is dropped: Dropout is in evaluation form, in training and in the result")
 	}
 	if o.side != nil {
 		if err := o.side.fits(m); err != nil {
@@ -264,8 +271,8 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 	}
 	target := t[train.TargetInput]
 	if target == nil {
-		return nil, usageErrorf("%s: it has the arrays %q; want %q beside the model's inputs", o.data,
-			slices.Sorted(maps.Keys(t)), train.TargetInput)
+		return nil, usageErrorf("%s: it has the arrays %q; want %q beside the model's inputs",
+			o.data, slices.Sorted(maps.Keys(t)), train.TargetInput)
 	}
 	for _, in := range m.Graph.Inputs {
 		if t[in.Name] == nil {
@@ -304,7 +311,8 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(t)) {
 		if given[name] == nil {
-			ex.notes = append(ex.notes, fmt.Sprintf("the array %q is of no input, and is left out", name))
+			ex.notes = append(ex.notes,
+				fmt.Sprintf("the array %q is of no input, and is left out", name))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -362,8 +370,8 @@ func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
 		}
 	}
 	if frozen != nil && kept == 0 {
-		return nil, fmt.Errorf("--freeze %q fits no weight but the new head's, and no node that reads one "+
-			"(--list shows them)", o.freeze)
+		return nil, fmt.Errorf("--freeze %q fits no weight but the new head's, and no node that "+
+			"reads one (--list shows them)", o.freeze)
 	}
 	if err := o.choose(m); err != nil {
 		return nil, err
@@ -380,7 +388,8 @@ func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
 
 // withHead gives the model a last layer of the data's classes where --head asks for it, and returns
 // the layer's weights.
-func (o *tuning) withHead(m *onnx.Model, out onnx.ValueInfo, ex *examples) (*onnx.Model, []string, error) {
+func (o *tuning) withHead(m *onnx.Model, out onnx.ValueInfo,
+	ex *examples) (*onnx.Model, []string, error) {
 	if !slices.Contains([]string{"auto", "keep", "new", "add"}, o.head) {
 		return nil, nil, fmt.Errorf("--head is %q; allowed are auto, keep, new and add", o.head)
 	}
@@ -391,14 +400,14 @@ func (o *tuning) withHead(m *onnx.Model, out onnx.ValueInfo, ex *examples) (*onn
 	if o.head == "keep" {
 		open := out.Shape == nil || len(out.Shape) == 2 && !out.Shape[1].IsKnown()
 		if !fits && !open {
-			return nil, nil, fmt.Errorf("output %q is %s and the data has %d classes; --head new gives it a "+
-				"last layer of %d", o.t.Output, out.Type(), ex.classes, ex.classes)
+			return nil, nil, fmt.Errorf("output %q is %s and the data has %d classes; --head new "+
+				"gives it a last layer of %d", o.t.Output, out.Type(), ex.classes, ex.classes)
 		}
 		return m, nil, nil
 	}
 	m, head, err := train.NewHead(m, o.t.Output, ex.classes, o.head == "add", o.t.Seed)
-	ex.notes = append(ex.notes,
-		fmt.Sprintf("output %q is given a new last layer of %d classes (--head)", o.t.Output, ex.classes))
+	ex.notes = append(ex.notes, fmt.Sprintf("output %q is given a new last layer of %d "+
+		"classes (--head)", o.t.Output, ex.classes))
 	return m, head, err
 }
 
@@ -441,7 +450,8 @@ func (o *tuning) choose(m *onnx.Model) error {
 			}
 		}
 		if !fitted {
-			return fmt.Errorf("--rate-of %q fits no weight, and no node that reads one (--list shows them)", g)
+			return fmt.Errorf("--rate-of %q fits no weight, and no node that reads one "+
+				"(--list shows them)", g)
 		}
 	}
 	return nil
@@ -480,7 +490,8 @@ type tuningReport struct {
 func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg settings.Engine) error {
 	ctx := cmd.Context()
 	if len(o.t.Weights) == 0 && o.t.LoRA == 0 {
-		return usageErrorf("no weights are trained; freeze fewer, or give a model with weights of float32")
+		return usageErrorf("no weights are trained; freeze fewer, or give a model with " +
+			"weights of float32")
 	}
 	batch, parts := o.t.Batch, o.t.Parts
 	o.t.Batch = min(batch, ex.train.N)
@@ -488,13 +499,14 @@ func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg sett
 		o.t.Parts--
 	}
 	if o.t.Batch < batch || o.t.Parts < parts {
-		fmt.Fprintf(cmd.ErrOrStderr(), "fmp onnx train: a step takes %d examples in %d parts, not %d in %d: "+
-			"there are %d to train on, and the parts must divide a step's\n", o.t.Batch, o.t.Parts, batch,
-			parts, ex.train.N)
+		fmt.Fprintf(cmd.ErrOrStderr(), "fmp onnx train: a step takes %d examples in %d parts, "+
+			"not %d in %d: there are %d to train on, and the parts must divide a step's\n",
+			o.t.Batch, o.t.Parts, batch, parts, ex.train.N)
 	}
 	steps := o.t.Epochs * max(1, ex.train.N/max(1, o.t.Batch))
 	rate := cmp.Or(o.rate, 1e-4)
-	if o.t.Rate = optim.WarmupCosine(rate, 0, int(o.warmup*float64(steps))); o.schedule == "constant" {
+	if o.t.Rate = optim.WarmupCosine(rate, 0,
+		int(o.warmup*float64(steps))); o.schedule == "constant" {
 		o.t.Rate = optim.WarmupCosine(rate, rate, int(o.warmup*float64(steps)))
 	} else if o.schedule != "cosine" {
 		return usageErrorf("--schedule is %q; allowed are cosine and constant", o.schedule)
@@ -561,8 +573,8 @@ func norms(m *onnx.Model) string {
 	}
 	switch {
 	case moved > 0:
-		return fmt.Sprintf("%d in training form: batch statistics in training, running ones moved and "+
-			"written in evaluation form; %d kept", moved, kept)
+		return fmt.Sprintf("%d in training form: batch statistics in training, running ones "+
+			"moved and written in evaluation form; %d kept", moved, kept)
 	case kept > 0:
 		return fmt.Sprintf("%d in evaluation form: running statistics kept", kept)
 	}
@@ -607,12 +619,12 @@ func (o *tuning) write(cmd *cobra.Command, m *onnx.Model, ex *examples, r tuning
 		return fmt.Sprintf("loss %.4f", m["loss"])
 	}
 	return tell(cmd, r, func(b *strings.Builder) {
-		fmt.Fprintf(b, "model:        %s (step %d of %d taken; curve in %s.svg)\ntrained:      %d "+
-			"numbers in %.0f s\nbatch norms:  %s\n", r.File, cmp.Or(r.Best, r.Steps), r.Steps, r.File,
-			r.Trained, r.Seconds, r.Norms)
+		fmt.Fprintf(b, "model:        %s (step %d of %d taken; curve in %s.svg)\n"+
+			"trained:      %d numbers in %.0f s\nbatch norms:  %s\n", r.File,
+			cmp.Or(r.Best, r.Steps), r.Steps, r.File, r.Trained, r.Seconds, r.Norms)
 		if r.Before != nil {
-			fmt.Fprintf(b, "before:       %s, on the %s\nafter:        %s\n", score(r.Before), r.Measure,
-				score(r.After))
+			fmt.Fprintf(b, "before:       %s, on the %s\nafter:        %s\n", score(r.Before),
+				r.Measure, score(r.After))
 		}
 	})
 }
@@ -663,13 +675,15 @@ func (o *tuning) check(cmd *cobra.Command) error {
 		with  string
 		flags []string
 	}{
-		{o.images != "", "--images", []string{"preset", "mean", "std", "layout", "side", "flip", "shift", "on-bad"}},
+		{o.images != "", "--images",
+			[]string{"preset", "mean", "std", "layout", "side", "flip", "shift", "on-bad"}},
 		{o.data != "", "--data", []string{"classes"}},
 		{o.optimizer != "adamw", "--optimizer sgd", []string{"momentum"}},
 		{o.t.Loss.Name == train.CrossEntropy || o.t.Loss.Name == train.Contrastive,
 			"--loss " + train.CrossEntropy + " or " + train.Contrastive, []string{"classes"}},
 		{o.t.Loss.Name == train.CrossEntropy, "--loss " + train.CrossEntropy, []string{"smoothing", "head"}},
-		{o.t.Loss.Name == train.Contrastive, "--loss " + train.Contrastive, []string{"temperature"}},
+		{o.t.Loss.Name == train.Contrastive, "--loss " + train.Contrastive,
+			[]string{"temperature"}},
 	} {
 		for _, name := range c.flags {
 			if cmd.Flags().Changed(name) && !c.acts {
@@ -696,7 +710,8 @@ func (o *tuning) checkRows(name string, t *onnx.Tensor) error {
 		switch {
 		case math.IsNaN(sum) || size > 0 && (math.IsInf(low, 0) || math.IsInf(high, 0)):
 			want = "finite numbers"
-		case target && o.t.Loss.Name == train.CrossEntropy && !(low >= 0 && math.Abs(sum-1) <= 1e-3):
+		case target && o.t.Loss.Name == train.CrossEntropy &&
+			!(low >= 0 && math.Abs(sum-1) <= 1e-3):
 			want = "probabilities that sum to 1, or the number of a class"
 		case target && o.t.Loss.Name == train.Binary && !(low >= 0 && high <= 1):
 			want = "numbers from 0 to 1"

@@ -60,8 +60,8 @@ func hoist(from, to *onnx.Graph, taken map[string]bool, weights map[place]bool) 
 		if from != to {
 			moved = pass.Unique(taken, name)
 			if output {
-				outputs = append(outputs, &onnx.Node{Name: moved, Op: "Identity", Inputs: []string{moved},
-					Outputs: []string{name}})
+				outputs = append(outputs, &onnx.Node{Name: moved, Op: "Identity",
+					Inputs: []string{moved}, Outputs: []string{name}})
 			} else {
 				names[name] = moved
 			}

@@ -96,7 +96,8 @@ func (o *packageRun) run(cmd *cobra.Command, path string) error {
 		}
 	}
 	if o.key != "" {
-		if _, o.options.Signature, err = verifiedBundle(o.key, signatureFile(path), path); err != nil {
+		if _, o.options.Signature, err = verifiedBundle(o.key, signatureFile(path),
+			path); err != nil {
 			return fmt.Errorf("package: %w", err)
 		}
 	}
@@ -104,7 +105,7 @@ func (o *packageRun) run(cmd *cobra.Command, path string) error {
 	if err != nil {
 		return usageError(fmt.Errorf("package: %s: %w", path, err))
 	}
-	return say(cmd, p,
-		"repository: %s\nimage:      %s:%s\ndocuments:  %s\nmodel:      %s, sha256 %s\n", p.Repository,
-		p.Layout, p.Tag, strings.Join(p.Documents, ", "), p.Name, p.Model)
+	return say(cmd,
+		p, "repository: %s\nimage:      %s:%s\ndocuments:  %s\nmodel:      %s, sha256 %s\n",
+		p.Repository, p.Layout, p.Tag, strings.Join(p.Documents, ", "), p.Name, p.Model)
 }

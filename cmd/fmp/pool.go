@@ -190,9 +190,8 @@ func newPoolCommand() *cobra.Command {
   fmp pool --state round.state late.upload --client-graph client.onnx`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > pool.MaxUploads {
-				return usageErrorf(
-					"pool wants 1 to %d uploads and was given %d; fmp pool --help shows how to use it",
-					pool.MaxUploads, len(args))
+				return usageErrorf("pool wants 1 to %d uploads and was given %d; fmp pool --help "+
+					"shows how to use it", pool.MaxUploads, len(args))
 			}
 			return nil
 		},
@@ -219,8 +218,8 @@ func newPoolCommand() *cobra.Command {
 			return err
 		}
 		if o.state == "" && (o.against != "" || o.workers != "") && !pool.AnyPart(args) {
-			return usageErrorf("--against and --signed-by are of parts (fmp merge), and none is given: leave " +
-				"them out")
+			return usageErrorf("--against and --signed-by are of parts (fmp merge), and none is " +
+				"given: leave them out")
 		}
 		var err error
 		if o.command, err = o.acts(flags); err != nil {
@@ -228,17 +227,18 @@ func newPoolCommand() *cobra.Command {
 		}
 		if len(args) > 0 && pool.IsPrivate(args[0]) {
 			if o.state != "" || len(o.without) > 0 {
-				return usageErrorf("--state and --without are of rounds that are not private: leave the " +
-					"message's file out, whose noise then is of another round")
+				return usageErrorf("--state and --without are of rounds that are not private: " +
+					"leave the message's file out, whose noise then is of another round")
 			}
 			if o.of != "" {
-				return usageErrorf("--for is of clients whose shift single uploads show, and a private round is of " +
-					"sums alone: leave it out")
+				return usageErrorf("--for is of clients whose shift single uploads show, and a " +
+					"private round is of sums alone: leave it out")
 			}
 			return o.private(cmd, args)
 		}
 		if o.redraw {
-			return usageErrorf("--redraw is of private rounds, and these uploads are not of one: leave it out")
+			return usageErrorf("--redraw is of private rounds, and these uploads are not of " +
+				"one: leave it out")
 		}
 		return o.run(cmd, args)
 	}
@@ -257,15 +257,14 @@ func (o *poolRun) flags(cmd *cobra.Command) {
 	flags.BoolVar(&o.rows, "rows", false,
 		"make the classifier of feature rows, without preprocessing and extractor")
 	flags.BoolVar(&o.fixedSize, "fixed-size", false,
-		"make the classifier of images of one size alone, which its callers must crop and resize as "+
-			"fmp predict does (default: of any size, with cropping and resizing in the graph)")
+		"make the classifier of images of one size alone, which its callers must crop and resize "+
+			"as fmp predict does (default: of any size, with cropping and resizing in the graph)")
 	flags.BoolVar(&o.withSamples, "with-samples", false,
 		"add an output: every head's probabilities, [n, samples, classes]")
-	flags.StringVar(&o.of, "for", "",
-		"`CLIENT` whose images the classifier is for, with the shift of its camera; else it is for a "+
-			"client to come")
-	flags.BoolVar(&o.redraw, "redraw", false, "draw noise again for uploads of a private round of which "+
-		"another sum was made, which spends their budget again")
+	flags.StringVar(&o.of, "for", "", "`CLIENT` whose images the classifier is for, with the "+
+		"shift of its camera; else it is for a client to come")
+	flags.BoolVar(&o.redraw, "redraw", false, "draw noise again for uploads of a private round "+
+		"of which another sum was made, which spends their budget again")
 	o.poolSums.flags(flags)
 	jsonFlag(cmd, "print what was made as JSON")
 }
@@ -274,14 +273,15 @@ func (o *poolRun) flags(cmd *cobra.Command) {
 func (o *poolRun) checkOutput() error {
 	o.ext = strings.ToLower(filepath.Ext(o.out))
 	if o.ext != ".onnx" && o.ext != ".npy" {
-		return usageErrorf("--output %s: the name must end in .onnx (a classifier) or .npy (its heads)",
-			o.out)
+		return usageErrorf("--output %s: the name must end in .onnx (a classifier) or "+
+			".npy (its heads)", o.out)
 	}
 	if o.fixedSize && (o.rows || o.ext == ".npy") {
 		return usageErrorf("--fixed-size is for classifiers of images, without --rows: write .onnx")
 	}
 	if o.withSamples && o.ext == ".npy" {
-		return usageErrorf("--with-samples is an output of classifiers: leave it out, or write .onnx")
+		return usageErrorf("--with-samples is an output of classifiers: leave it " +
+			"out, or write .onnx")
 	}
 	return nil
 }
@@ -304,9 +304,9 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if res.Points > pool.MaxPoints && r.Method() != "FMP" {
-		warnPool(cmd, fmt.Sprintf("%d points: those of one class that are near each other are taken "+
-			"together, to %d points with the same masses and class means", res.Points,
-			pool.MaxPoints))
+		warnPool(cmd, fmt.Sprintf("%d points: those of one class that are "+
+			"near each other are taken together, to %d points with the same masses and class means",
+			res.Points, pool.MaxPoints))
 	}
 	if heavy := r.Heavy(); heavy != "" {
 		warnPool(cmd, heavy)
@@ -325,12 +325,13 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	res.describe(r, p)
 	if res.Scope == posterior.ScopeOpen && o.ext == ".npy" {
 		_, novelty := pool.Open(p)
-		return usageErrorf("--output %s: heads of the open form (novelty %.2f) are on coordinates of "+
-			"this round alone: write the classifier (.onnx), or give --scope closed", o.out, novelty)
+		return usageErrorf("--output %s: heads of the open form (novelty %.2f) are on "+
+			"coordinates of this round alone: write the classifier (.onnx), or give --scope closed",
+			o.out, novelty)
 	}
 	if p.Effects.Any() && o.ext == ".npy" {
-		return usageErrorf("--output %s: some clients have another camera, and heads of such a round "+
-			"are on coordinates of its own: write the classifier (.onnx)", o.out)
+		return usageErrorf("--output %s: some clients have another camera, and heads of such a "+
+			"round are on coordinates of its own: write the classifier (.onnx)", o.out)
 	}
 	release, err := o.take()
 	if err != nil {
@@ -342,8 +343,8 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	if o.fixedSize {
-		warnPool(cmd, fmt.Sprintf("--fixed-size: %s neither crops nor resizes; where callers do so in "+
-			"another way than fmp predict, probabilities differ", o.out))
+		warnPool(cmd, fmt.Sprintf("--fixed-size: %s neither crops nor resizes; where callers do "+
+			"so in another way than fmp predict, probabilities differ", o.out))
 	}
 	if err := o.finish(); err != nil {
 		return err
@@ -387,8 +388,8 @@ func (o *poolRun) options() (pool.Options, error) {
 		_, of, _ := conformal.Groups(options.Groups) // preparing the round says if they are none
 		for _, name := range o.without {
 			if _, in := of[name]; in {
-				return options, fmt.Errorf("groups of clients: client %q is left out by --without: take it out of "+
-					"--groups too", name)
+				return options, fmt.Errorf("groups of clients: client %q is left out by "+
+					"--without: take it out of --groups too", name)
 			}
 		}
 	}
@@ -415,8 +416,8 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string,
 	} else if uploads, bad = o.read(files); len(bad) > 0 && (!o.skip || len(uploads) == 0) {
 		err = printable.Errors(bad)
 		if len(o.without) > 0 {
-			err = fmt.Errorf("%w; a damaged file does not tell its client: leave it off the command line if that "+
-				"client withdraws", err)
+			err = fmt.Errorf("%w; a damaged file does not tell its client: leave it off the "+
+				"command line if that client withdraws", err)
 		}
 		return nil, nil, err
 	}
@@ -555,32 +556,33 @@ func (p *pooled) moments() string {
 		if p.judged > 0 {
 			points = fmt.Sprintf(", corrected by %d calibration points", p.judged)
 		}
-		return fmt.Sprintf("form:       moments, %s; the temperature is that of clients left out, times "+
-			"%s for the tails of images%s\n", corpus, kappaText(p.Tails[0], p.Tails[1]), points)
+		return fmt.Sprintf("form:       moments, %s; the temperature is "+
+			"that of clients left out, times %s for the tails of images%s\n", corpus,
+			kappaText(p.Tails[0], p.Tails[1]), points)
 	case p.Kappa == nil:
 		return ""
 	}
 	unmeasured := ""
 	if p.Unmeasured != "" {
-		unmeasured = "            " + guessed(p.Unmeasured, "fmp-edge compress --calibrate 10") + "\n"
+		unmeasured = "            " +
+			guessed(p.Unmeasured, "fmp-edge compress --calibrate 10") + "\n"
 	}
-	return fmt.Sprintf("form:       moments, %s (kappa %s)\n%s", corpus, kappaText(p.Kappa[0], p.Kappa[1]),
-		unmeasured)
+	return fmt.Sprintf("form:       moments, %s (kappa %s)\n%s", corpus,
+		kappaText(p.Kappa[0], p.Kappa[1]), unmeasured)
 }
 
 // guessed says why nothing told the temperature, and the remedies: calibration points, got by an option.
 func guessed(why, by string) string {
-	return fmt.Sprintf("the temperature was not measured, and kappa is a guess: %s; calibration points "+
-		"tell it (%s), as do labelled images (fmp fuse --dataset)", why, by)
+	return fmt.Sprintf("the temperature was not measured, and kappa is a guess: %s; calibration "+
+		"points tell it (%s), as do labelled images (fmp fuse --dataset)", why, by)
 }
 
 // print describes the result for people.
 func (p *pooled) print(b *strings.Builder) {
 	if p.Bytes > 0 {
-		fmt.Fprintf(b,
-			"classifier: %s (%d bytes, %d heads on %d numbers)\ninput:      %s\noutputs:    %s\n",
-			p.Output, p.Bytes, p.Shape[0], p.Shape[1]-1, strings.Join(p.Inputs, ", "),
-			strings.Join(p.Outputs, ", "))
+		fmt.Fprintf(b, "classifier: %s (%d bytes, %d heads on %d numbers)\n"+
+			"input:      %s\noutputs:    %s\n", p.Output, p.Bytes, p.Shape[0], p.Shape[1]-1,
+			strings.Join(p.Inputs, ", "), strings.Join(p.Outputs, ", "))
 		fmt.Fprintf(b, "classes:    %s\n", clip(strings.Join(p.Classes, ", ")))
 	} else {
 		fmt.Fprintf(b, "posterior:  %s (%d samples of %d x %d)\n", p.Output, p.Shape[0],
@@ -617,8 +619,8 @@ func (p *pooled) print(b *strings.Builder) {
 		fmt.Fprintf(b, "scope:      %s: by --scope\n", p.Scope)
 	}
 	if len(p.Absent) > 0 {
-		fmt.Fprintf(b, "absent:     no upload has images of %s, which the classifier can still name\n",
-			clip(strings.Join(p.Absent, ", ")))
+		fmt.Fprintf(b, "absent:     no upload has images of %s, which the classifier can "+
+			"still name\n", clip(strings.Join(p.Absent, ", ")))
 	}
 	if len(p.Unknown) > 0 {
 		fmt.Fprintf(b, "names:      the corpus has no class %s\n",
@@ -628,8 +630,8 @@ func (p *pooled) print(b *strings.Builder) {
 		fmt.Fprintf(b, "corpus:     %.0f%% of its images count as one more client's\n",
 			100**p.Named)
 		if len(p.Unlike) > 0 {
-			fmt.Fprintf(b, "            not those of %s: the clients' lie elsewhere, as under another name\n",
-				clip(strings.Join(p.Unlike, ", ")))
+			fmt.Fprintf(b, "            not those of %s: the clients' lie elsewhere, as under "+
+				"another name\n", clip(strings.Join(p.Unlike, ", ")))
 		}
 	}
 	if p.Anchor != "" {
@@ -638,9 +640,8 @@ func (p *pooled) print(b *strings.Builder) {
 	p.printClients(b)
 	p.printEffects(b)
 	if c := p.Chosen; c != nil {
-		fmt.Fprintf(b,
-			"chosen:     temperature %.2f and penalty %.2g times the corpus's, by %d calibration points\n",
-			c.Temperature, c.Penalty, c.Points)
+		fmt.Fprintf(b, "chosen:     temperature %.2f and penalty %.2g times the corpus's, by %d "+
+			"calibration points\n", c.Temperature, c.Penalty, c.Points)
 	}
 	p.Sets.print(b)
 	if p.NoSets != "" {
@@ -674,22 +675,23 @@ func (p *pooled) printClients(b *strings.Builder) {
 		if p.Calibration != nil {
 			calibration = ofCalibration(p.Calibration[m])
 		}
-		fmt.Fprintf(b, "            %9.2f %9.0f %9.0f  %s%s\n", p.Honest[m], p.Claimed[m], p.Counted[m],
-			p.Clients[m], calibration)
+		fmt.Fprintf(b, "            %9.2f %9.0f %9.0f  %s%s\n", p.Honest[m], p.Claimed[m],
+			p.Counted[m], p.Clients[m], calibration)
 	}
 	if more := len(order) - maxClients; more > 0 {
 		fmt.Fprintf(b, "            and %d more (--json lists all)\n", more)
 	}
 	if len(order) == 2 && slices.Equal(p.Claimed, p.Counted) { // copies count as one
-		fmt.Fprintf(b, "            of two clients neither can be judged by the others: each counts as it claims\n")
+		fmt.Fprintf(b, "            of two clients neither can be judged by the others: each "+
+			"counts as it claims\n")
 	}
 	if claimed, counted := floats.Sum(p.Claimed), floats.Sum(p.Counted); counted < claimed/2 {
-		fmt.Fprintf(b, "            %.0f of %.0f images count: the others' images bear no more out; --trust "+
-			"counts all, of clients that you know\n", counted, claimed)
+		fmt.Fprintf(b, "            %.0f of %.0f images count: the others' images bear no more "+
+			"out; --trust counts all, of clients that you know\n", counted, claimed)
 	}
 	if at := slices.Index(p.Clients, p.For); at >= 0 && p.Honest[at] < 0.5 {
-		fmt.Fprintf(b, "            the classifier is for %s, and hardly of its upload, as its images "+
-			"are too unlike the others': for this client pool its upload alone\n", p.For)
+		fmt.Fprintf(b, "            the classifier is for %s, and hardly of its upload, as its "+
+			"images are too unlike the others': for this client pool its upload alone\n", p.For)
 	}
 }
 
@@ -776,8 +778,9 @@ func (p *pooled) printEffects(b *strings.Builder) {
 	if more := len(shifted) - maxClients; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	fmt.Fprintf(b, "cameras:    %d of %d clients differ from the others in all classes alike, by so "+
-		"many standard deviations: %s\n", len(shifted), len(p.Clients), strings.Join(names, ", "))
+	fmt.Fprintf(b, "cameras:    %d of %d clients differ from the others "+
+		"in all classes alike, by so many standard deviations: %s\n", len(shifted), len(p.Clients),
+		strings.Join(names, ", "))
 }
 
 // pooledSets is the calibration of a classifier's prediction sets.
@@ -816,8 +819,8 @@ func setsOf(s *models.OriginSets, names []string) *pooledSets {
 	if s == nil {
 		return nil
 	}
-	out := &pooledSets{s.Level, s.Score, s.Images, s.Clients, s.Thresholds, s.ByClass, s.Proportions,
-		s.Groups, always(s, names), 1, s.False, s.LeftOut, conformal.Survived(s)}
+	out := &pooledSets{s.Level, s.Score, s.Images, s.Clients, s.Thresholds, s.ByClass,
+		s.Proportions, s.Groups, always(s, names), 1, s.False, s.LeftOut, conformal.Survived(s)}
 	if out.survived == "" {
 		out.False = nil
 	}
@@ -843,15 +846,16 @@ func (s *pooledSets) print(b *strings.Builder) {
 	if len(s.Groups) > 0 {
 		of += " of each group (" + clip(strings.Join(s.Groups, ", ")) + ")"
 	}
-	fmt.Fprintf(b, "sets:       hold the class of a new image %s with probability %g or more, from "+
-		"%d calibration points of %s (fmp predict --level: up to %.3g)\n", of, s.Level, s.Points,
-		clients, s.Highest)
+	fmt.Fprintf(b, "sets:       hold the class of a new image %s with probability %g or "+
+		"more, from %d calibration points of %s (fmp predict --level: up to %.3g)\n", of, s.Level,
+		s.Points, clients, s.Highest)
 	if s.survived != "" {
 		fmt.Fprintf(b, "            whatever the points of %s are\n", clip(s.survived))
 	}
 	if len(s.LeftOut) > 0 {
-		fmt.Fprintf(b, "            left out, as their points contradict the others': %s (fmp pool "+
-			"--for CLIENT makes sets by a client's own)\n", clip(strings.Join(s.LeftOut, ", ")))
+		fmt.Fprintf(b, "            left out, as their points "+
+			"contradict the others': %s (fmp pool --for CLIENT makes sets by a client's own)\n",
+			clip(strings.Join(s.LeftOut, ", ")))
 	}
 	if len(s.Always) > 0 {
 		fmt.Fprintf(b, "            in every set, as their points are too few: %s\n",
@@ -903,8 +907,8 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 			return usageError(err)
 		}
 	} else if o.redraw {
-		return usageErrorf("--redraw is of noise that the server adds, and these clients add their own: leave " +
-			"it out")
+		return usageErrorf("--redraw is of noise that the server adds, and these clients add " +
+			"their own: leave it out")
 	}
 	keeper.Redraw = o.redraw
 	totals, err := p.Totals(keeper, nil)
@@ -923,8 +927,8 @@ func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 	if n := p.Account.Draws; n > 0 {
 		again = fmt.Sprintf("; drawn %d times for one upload", n)
 	}
-	return say(cmd, res, "classifier: %s (%d heads on %d numbers)\nfrom:       "+
-		"%d uploads of a private round\nspent:      %v (noise of %.3g times the sensitivity, %d times "+
+	return say(cmd, res, "classifier: %s (%d heads on %d numbers)\nfrom:       %d uploads "+
+		"of a private round\nspent:      %v (noise of %.3g times the sensitivity, %d times "+
 		"in the sum%s)\n", o.out, res.Shape[0], res.Shape[1]-1, len(res.Clients), p.Account.Budget,
 		p.Account.Sigma, p.Account.Releases, again)
 }

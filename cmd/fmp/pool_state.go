@@ -45,8 +45,8 @@ func (o *poolSums) flags(flags *pflag.FlagSet) {
 		"uploads are added to it, and all clients taken for honest; made where there is none")
 	flags.StringArrayVar(&o.without, "without", nil,
 		"`CLIENT` that withdraws, whose upload is left out, or taken out of --state (repeatable)")
-	flags.StringVar(&o.record, "record", "",
-		"`FILE` to write: who withdrew, and which --published versions still hold it, signed by --key")
+	flags.StringVar(&o.record, "record", "", "`FILE` to write: who withdrew, and which "+
+		"--published versions still hold it, signed by --key")
 	outputs.Files(flags, "record")
 	flags.StringVar(&o.key, "key", "", "`FILE` with the key (fmp keys) that signs --record")
 	flags.StringArrayVar(&o.published, "published", nil,
@@ -64,11 +64,11 @@ func (o *poolSums) check(files []string) (err error) {
 		return usageErrorf("--published versions are named in the record of a withdrawal: give " +
 			"--record FILE and --key FILE")
 	case len(files) == 0 && o.state == "":
-		return usageErrorf("pool wants uploads and was given none; fmp pool --help shows how to use it")
+		return usageErrorf("pool wants uploads and was given none; fmp pool --help " +
+			"shows how to use it")
 	case len(o.without) > 0 && o.state == "" && pool.AnyPart(files):
-		return usageErrorf("--without CLIENT leaves out one of several uploads, and a part holds sums: " +
-			"take it out of the part first (fmp merge " +
-			"--without UPLOAD)")
+		return usageErrorf("--without CLIENT leaves out one of several uploads, and a part holds " +
+			"sums: take it out of the part first (fmp merge --without UPLOAD)")
 	}
 	if o.key != "" {
 		if o.by, err = identity.Load(o.key); err != nil {
@@ -159,8 +159,8 @@ func (o *poolSums) take() (release func(), err error) {
 	}
 	now, err := readState(path)
 	if err == nil && ((now == nil) != (o.before == nil) || !bytes.Equal(now, o.before)) {
-		err = fmt.Errorf("--state %s: another process changed it meanwhile, and nothing was written: run the "+
-			"command again", o.state)
+		err = fmt.Errorf("--state %s: another process changed it meanwhile, and nothing was "+
+			"written: run the command again", o.state)
 	}
 	if err != nil {
 		lock.Close()
@@ -171,7 +171,8 @@ func (o *poolSums) take() (release func(), err error) {
 
 // fit moves uploads that the client graph makes of no images to the bad ones: once they are in a sum,
 // nobody tells whose they were. Those that are taken out are the ones that were added, as they are.
-func (o *poolRun) fit(uploads []pool.Upload, bad []error, corpus *discriminant.Client) (good []pool.Upload, _ []error) {
+func (o *poolRun) fit(uploads []pool.Upload, bad []error,
+	corpus *discriminant.Client) (good []pool.Upload, _ []error) {
 	by := merging{graph: o.graph, manifest: o.manifest, trust: true}
 	check := by.checker(corpus)
 	for _, u := range uploads {

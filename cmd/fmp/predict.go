@@ -39,7 +39,8 @@ func (f *imageFlags) bind(cmd *cobra.Command) {
 		"labels of an IDX file's images (IDX `FILE`), or of a folder's (.csv of path,label)")
 	fl.IntVar(&f.skip, "skip", 0, "images of an IDX file to leave out at its beginning")
 	fl.IntVar(&f.count, "count", 0, "images of an IDX file to take; 0 takes all")
-	fl.IntVar(&f.limit, "max-pixels", imagefile.MaxPixels, "largest image that is decoded, in pixels")
+	fl.IntVar(&f.limit, "max-pixels", imagefile.MaxPixels,
+		"largest image that is decoded, in pixels")
 	fl.StringVar(&f.onBad, "on-bad", "fail",
 		"what to do about images that cannot be read: fail or skip; all are named")
 	fl.BoolVar(&f.byNumber, imagefile.ByNumberFlag, false, imagefile.ByNumberHelp)
@@ -53,8 +54,8 @@ func (f *imageFlags) options(labelsOptional bool) imagefile.Options {
 
 // levelFlag adds --level, of prediction sets.
 func levelFlag(cmd *cobra.Command, level *float64) {
-	cmd.Flags().Float64Var(level, "level", 0,
-		"`PROBABILITY` with which a prediction set holds the true class, 0.5 to 0.999 (default: as stored)")
+	cmd.Flags().Float64Var(level, "level", 0, "`PROBABILITY` with which a prediction set holds "+
+		"the true class, 0.5 to 0.999 (default: as stored)")
 }
 
 // openClassifier opens a classifier on the engine of the settings, with prediction sets of a level;
@@ -105,9 +106,8 @@ func openedBy(cmd *cobra.Command, cfg engineSettings,
 
 // classifyPath classifies the images (or the feature rows, .npy) of a path and names unreadable
 // files. Where labels are not optional, copies of an image count once.
-func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string,
-	f imageFlags, optional bool,
-	do func([]classify.Prediction) error) (bad []error, err error) {
+func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags,
+	optional bool, do func([]classify.Prediction) error) (bad []error, err error) {
 	skip, err := skipBad(f.onBad)
 	if err != nil {
 		return nil, err
@@ -270,18 +270,21 @@ func newPredictCommand() *cobra.Command {
 	bindSettings(cmd, &cfg, engineAliases)
 	images.bind(cmd)
 	fl := cmd.Flags()
-	fl.Float64Var(&reject, "reject", 0, "leave to people what has less than this `PROBABILITY` at best")
-	fl.Float64Var(&risk, "error", 0, "leave as many images to people as keep the share of wrong answers "+
-		"at this `SHARE` or below, with a probability of 95%; wants a classifier of fmp calibrate")
+	fl.Float64Var(&reject, "reject", 0,
+		"leave to people what has less than this `PROBABILITY` at best")
+	fl.Float64Var(&risk, "error",
+		0, "leave as many images to people as keep the share of wrong answers at this `SHARE` or "+
+			"below, with a probability of 95%; wants a classifier of fmp calibrate")
 	levelFlag(cmd, &level)
-	fl.StringVar(&camera, "adapt", "",
-		"`IMAGES` without labels, of the camera that took the images to classify: its shift is left out")
+	fl.StringVar(&camera, "adapt", "", "`IMAGES` without labels, of the camera that took the "+
+		"images to classify: its shift is left out")
 	jsonFlag(cmd, "print JSON: the classes, and for each image all probabilities")
 	fl.BoolVar(&asCSV, "csv", false, "print CSV")
-	fl.StringVar(&listen, "listen", "", "answer requests on a loopback `HOST:PORT` (0: a free one), in place of IMAGES")
+	fl.StringVar(&listen, "listen", "",
+		"answer requests on a loopback `HOST:PORT` (0: a free one), in place of IMAGES")
 	bindHosts(fl, &hosts)
-	fl.StringVar(&folder, "page", "", "`FOLDER` that make page wrote, with which the page of --listen classifies "+
-		"in the browser; without it the page sends photographs to this program")
+	fl.StringVar(&folder, "page", "", "`FOLDER` that make page wrote, with which the page of "+
+		"--listen classifies in the browser; without it the page sends photographs to this program")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := images.notice.heed(args[0]); err != nil {
 			return err
@@ -331,8 +334,8 @@ func newPredictCommand() *cobra.Command {
 func adapt(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags) error {
 	err := adaptTo(cmd, c, path, f)
 	if err == nil && hasSets(c.Manifest) {
-		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: sets do not promise their level for this camera: "+
-			"calibration images were of others\n", cmd.CommandPath())
+		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: sets do not promise their level for this "+
+			"camera: calibration images were of others\n", cmd.CommandPath())
 	}
 	return err
 }
@@ -389,14 +392,14 @@ func answerable(cmd *cobra.Command, c *classify.Classifier, reject, risk float64
 		return 0, err
 	}
 	if o.Sets == nil || len(o.Sets.Top) != len(o.Sets.Right) || len(o.Sets.Top) == 0 {
-		return 0, errors.New("--error: the classifier has no calibration images: pool uploads with " +
-			"calibration points, or make one with fmp calibrate")
+		return 0, errors.New("--error: the classifier has no calibration images: pool uploads " +
+			"with calibration points, or make one with fmp calibrate")
 	}
 	points := conformal.Points{Top: o.Sets.Top, Right: o.Sets.Right}
 	threshold, answered, ok := points.Answerable(risk, 1-confidence, o.Sets.Clients > 1)
 	if !ok {
-		return 0, fmt.Errorf("--error %v: %d calibration images prove no such share of wrong answers: "+
-			"calibrate with more images, or allow a larger share", risk, len(points.Top))
+		return 0, fmt.Errorf("--error %v: %d calibration images prove no such share of wrong "+
+			"answers: calibrate with more images, or allow a larger share", risk, len(points.Top))
 	}
 	before := ""
 	if o.Scaling != nil {
@@ -475,7 +478,8 @@ func (e smooth) Load(m *onnx.Model) (engine.Session, error) {
 		return strings.HasPrefix(strings.TrimPrefix(n.Op, "Dynamic"), "Quantize") ||
 			strings.HasPrefix(n.Op, "QLinear")
 	}) {
-		return nil, errors.New("the model rounds to bytes, to which each engine comes by its own sums")
+		return nil, errors.New("the model rounds to bytes, to which each engine " +
+			"comes by its own sums")
 	}
 	return e.Engine.Load(m)
 }

@@ -76,8 +76,8 @@ type listening struct {
 // without.
 func withoutListen(cmd *cobra.Command) error {
 	if cmd.Flags().Changed("adapt") && cmd.Flags().Changed("error") {
-		return usageErrorf("--error is proved by calibration images of the clients' cameras, and --adapt " +
-			"is for another: give one of the two")
+		return usageErrorf("--error is proved by calibration images of the clients' cameras, and " +
+			"--adapt is for another: give one of the two")
 	}
 	for _, name := range []string{"page", "host"} {
 		if cmd.Flags().Changed(name) {
@@ -91,8 +91,8 @@ func withoutListen(cmd *cobra.Command) error {
 // bytes, on an address of loopback until the context ends or a notice names the classifier.
 func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data []byte,
 	o listening) error {
-	for _, name := range []string{"error", "json", "csv", "count", "skip", "labels", imagefile.ByNumberFlag, "on-bad",
-		"max-pixels"} {
+	for _, name := range []string{"error", "json", "csv", "count", "skip", "labels",
+		imagefile.ByNumberFlag, "on-bad", "max-pixels"} {
 		if name == "max-pixels" && cmd.Flags().Changed("adapt") {
 			continue // it bounds the camera's images
 		}
@@ -104,8 +104,9 @@ func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data 
 		return usageError(err)
 	}
 	if !loopback.Address(o.address) {
-		return usageErrorf("--listen %s is not loopback, such as 127.0.0.1:8080: predictions without a "+
-			"round are for this machine; put a proxy with TLS before it, or use fmp serve", o.address)
+		return usageErrorf("--listen %s is not loopback, such as 127.0.0.1:8080: predictions "+
+			"without a round are for this machine; put a proxy with TLS before it, or "+
+			"use fmp serve", o.address)
 	}
 	pages, err := page.Handler(o.folder)
 	if err != nil {

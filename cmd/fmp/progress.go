@@ -175,12 +175,10 @@ func newBar(w io.Writer, description string, total int) *progressbar.ProgressBar
 	if total <= 0 {
 		limit = -1
 	}
-	return progressbar.NewOptions64(limit,
-		progressbar.OptionSetWriter(printable.Raw(w)),
-		progressbar.OptionSetDescription(printable.Line(description)), progressbar.OptionSetWidth(24),
-		progressbar.OptionSetPredictTime(true),
-		progressbar.OptionEnableColorCodes(false), progressbar.OptionThrottle(100*time.Millisecond),
-		progressbar.OptionUseANSICodes(true))
+	return progressbar.NewOptions64(limit, progressbar.OptionSetWriter(printable.Raw(w)),
+		progressbar.OptionSetDescription(printable.Line(description)), progressbar.OptionSetWidth(
+			24), progressbar.OptionSetPredictTime(true), progressbar.OptionEnableColorCodes(false),
+		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionUseANSICodes(true))
 }
 
 func (p *progress) finish() {
@@ -424,9 +422,9 @@ func (p *trainingProgress) report(t train.Progress) {
 		return
 	}
 	p.last = now
-	line := fmt.Sprintf("training: step %d of %d (%d%%), loss %.4f, learning rate %.2g, %.3g/s, %s left",
-		t.Step, t.Steps, 100*t.Step/t.Steps, t.Metrics["loss"], t.Rate, t.PerSecond,
-		t.Left.Round(time.Second))
+	line := fmt.Sprintf("training: step %d of %d (%d%%), loss %.4f, learning rate "+
+		"%.2g, %.3g/s, %s left", t.Step, t.Steps, 100*t.Step/t.Steps, t.Metrics["loss"], t.Rate,
+		t.PerSecond, t.Left.Round(time.Second))
 	if !p.over {
 		fmt.Fprintln(p.w, line)
 		return
@@ -439,8 +437,9 @@ func (p *trainingProgress) report(t train.Progress) {
 
 // json prints one line of JSON a step.
 func (p *trainingProgress) json(t train.Progress) {
-	line := map[string]any{"step": t.Step, "steps": t.Steps, "rate": t.Rate, "per_second": t.PerSecond,
-		"seconds_left": t.Left.Seconds(), "metrics": t.Metrics, "validation": t.Validation}
+	line := map[string]any{"step": t.Step, "steps": t.Steps, "rate": t.Rate,
+		"per_second": t.PerSecond, "seconds_left": t.Left.Seconds(), "metrics": t.Metrics,
+		"validation": t.Validation}
 	if t.Problem != nil {
 		line = map[string]any{"problem": t.Problem.Error()}
 	}

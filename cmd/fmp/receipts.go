@@ -118,7 +118,8 @@ func verifyReceipt(cmd *cobra.Command, data []byte, server, upload string) (show
 }
 
 // verifyWithdrawal is verifyReceipt for the receipt of a withdrawal.
-func verifyWithdrawal(cmd *cobra.Command, data []byte, server, upload string) (func() error, error) {
+func verifyWithdrawal(cmd *cobra.Command, data []byte, server,
+	upload string) (func() error, error) {
 	w, err := wire.ReadWithdrawal(data, server)
 	if err != nil {
 		return nil, err
@@ -210,9 +211,8 @@ func isOf(r *wire.Receipt, message []byte) error {
 		round, client, graph = m.Round, m.Client, m.Model
 	}
 	if round != r.Round || client != r.Client || graph != r.Graph {
-		return fmt.Errorf(
-			"it is of %q in round %d with client graph %s; the upload is of %q in round %d with %s",
-			r.Client, r.Round, r.Graph, client, round, graph)
+		return fmt.Errorf("it is of %q in round %d with client graph %s; the upload is of %q in "+
+			"round %d with %s", r.Client, r.Round, r.Graph, client, round, graph)
 	}
 	return nil
 }
@@ -227,8 +227,8 @@ func (v *verified) print(cmd *cobra.Command, what string) error {
 	if v.Spent != nil {
 		spent = fmt.Sprintf("spent:   %v\n", v.Spent)
 	}
-	return say(cmd, v, "receipt: %s; %q, round %d, in since %s\nupload:  %ssha256 %s\n%s", what, v.Client,
-		v.Round, v.Time.Format(time.RFC3339), size, v.Upload, spent)
+	return say(cmd, v, "receipt: %s; %q, round %d, in since %s\nupload:  %ssha256 %s\n%s", what,
+		v.Client, v.Round, v.Time.Format(time.RFC3339), size, v.Upload, spent)
 }
 
 func newReceiptsFetchCommand() *cobra.Command {
@@ -271,8 +271,8 @@ otherwise the key is what the server says.`,
 			return fmt.Errorf("receipts fetch: %w", err)
 		}
 		if r.Client != key.Name || r.Round != d.Round || r.Graph != d.Graph {
-			return fmt.Errorf("receipts fetch: the server sent the receipt of %q in round %d; asked was "+
-				"for that of %q in round %d", r.Client, r.Round, key.Name, d.Round)
+			return fmt.Errorf("receipts fetch: the server sent the receipt of %q in round %d; "+
+				"asked was for that of %q in round %d", r.Client, r.Round, key.Name, d.Round)
 		}
 		if output == "" {
 			return printJSON(cmd.OutOrStdout(), r)
@@ -327,10 +327,8 @@ noise take nothing out.`,
 			return err
 		}
 		if d.ServerKey != key.PublicText() {
-			return usageErrorf(
-				"withdraw: the server's key is %s, and --key is %s: it is no key of this server",
-				d.ServerKey,
-				key.PublicText())
+			return usageErrorf("withdraw: the server's key is %s, and --key is %s: it is no key "+
+				"of this server", d.ServerKey, key.PublicText())
 		}
 		done := []*wire.Withdrawal{}
 		var failed error
@@ -367,7 +365,10 @@ func reach(cmd *cobra.Command, name, path, url, ca string,
 		return nil, nil, nil, usageError(fmt.Errorf("%s: %w", name, err))
 	}
 	s.Wait = wait
-	s.Log = func(format string, args ...any) { fmt.Fprintf(cmd.ErrOrStderr(), "fmp: "+format+"\n", args...) }
+	s.Log = func(format string,
+		args ...any) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "fmp: "+format+"\n", args...)
+	}
 	d, err := s.Describe(cmd.Context())
 	if err != nil {
 		err = fmt.Errorf("%s: %w", name, err)

@@ -45,7 +45,8 @@ type resultsFilter struct{ partition, protocol string }
 func (f *resultsFilter) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.partition, "partition", "",
 		"only this partition, such as homogeneous or dirichlet-0.1")
-	cmd.Flags().StringVar(&f.protocol, "protocol", "", "only this protocol: shared, tuned or calibrated")
+	cmd.Flags().StringVar(&f.protocol, "protocol", "",
+		"only this protocol: shared, tuned or calibrated")
 	offers(cmd, "protocol", "shared", "tuned", "calibrated")
 }
 
@@ -77,7 +78,8 @@ func (f *resultsFilter) check(runs ...[]experiment.Record) error {
 
 // drops reports whether the filter lets nothing of a partition and a protocol through.
 func (f *resultsFilter) drops(partition, protocol string) bool {
-	return f.partition != "" && partition != f.partition || f.protocol != "" && protocol != f.protocol
+	return f.partition != "" && partition != f.partition || f.protocol != "" &&
+		protocol != f.protocol
 }
 
 // keep is the records that the filter lets through.
@@ -94,7 +96,8 @@ func (f *resultsFilter) tables(dir string, rs []experiment.Record) ([]report.Tab
 		return nil, usageError(err)
 	}
 	ts, err := report.Tables(rs, m)
-	return slices.DeleteFunc(ts, func(t report.Table) bool { return f.drops(t.Partition, t.Protocol) }), err
+	return slices.DeleteFunc(ts,
+		func(t report.Table) bool { return f.drops(t.Partition, t.Protocol) }), err
 }
 
 // runError adds to an error of reading the run at path which run was probably meant.
@@ -109,8 +112,8 @@ func runError(path string, err error) error {
 					}
 				}
 			}
-			return missingError(fmt.Errorf("there is no run directory %s (`fmp results list` shows "+
-				"the runs)%s", path, suggest.DidYouMean(filepath.Clean(path), beside)))
+			return missingError(fmt.Errorf("there is no run directory %s (`fmp results list` "+
+				"shows the runs)%s", path, suggest.DidYouMean(filepath.Clean(path), beside)))
 		}
 	}
 	return usageError(err)
@@ -121,8 +124,8 @@ func newResultsListCommand() *cobra.Command {
 	var filter resultsFilter
 	cmd := &cobra.Command{
 		Use: "list [DIR]",
-		Short: "List the runs in a folder (default: runs): date, data set, extractor, methods, one " +
-			"method's figures",
+		Short: "List the runs in a folder (default: runs): date, data set, extractor, methods, " +
+			"one method's figures",
 		Long: `List the runs in a folder and below it: when figures were last written, of which data set and
 extractor, which methods, and, for each partition of the clients and each protocol, the figures of
 one method (--method).`,
@@ -140,8 +143,8 @@ one method (--method).`,
 			root = args[0]
 		}
 		if _, err := os.Stat(root); errors.Is(err, fs.ErrNotExist) {
-			return missingError(fmt.Errorf("there is no folder %s here; fmp run makes a run in runs, and "+
-				"fmp results list DIR looks elsewhere", root))
+			return missingError(fmt.Errorf("there is no folder %s here; fmp run makes a run in "+
+				"runs, and fmp results list DIR looks elsewhere", root))
 		}
 		runs, err := experiment.List(root)
 		if err != nil {
@@ -187,8 +190,8 @@ one method (--method).`,
 
 // runLines lists runs with one method's figures.
 func runLines(w io.Writer, runs []listed, method string) {
-	fmt.Fprintf(w, "run\tdate\tdata set\textractor\tmethods\tpartition\tsettings\t%s ACC\tECE\tNLL\n",
-		method)
+	fmt.Fprintf(w,
+		"run\tdate\tdata set\textractor\tmethods\tpartition\tsettings\t%s ACC\tECE\tNLL\n", method)
 	for _, r := range runs {
 		methods := strings.Join(r.Methods, ",")
 		if n := len(r.Methods); n > 3 {
@@ -219,8 +222,8 @@ func runLines(w io.Writer, runs []listed, method string) {
 type chosenParts struct{ columns, rows []string }
 
 func (c *chosenParts) bind(cmd *cobra.Command) {
-	cmd.Flags().StringSliceVar(&c.columns, "columns", nil,
-		"only these columns of tables, in this order, such as ACC,NLL,joint random (a name's own comma is left out)")
+	cmd.Flags().StringSliceVar(&c.columns, "columns", nil, "only these columns of tables, in "+
+		"this order, such as ACC,NLL,joint random (a name's own comma is left out)")
 	cmd.Flags().StringSliceVar(&c.rows, "rows", nil,
 		"only these methods in tables, in this order within their groups")
 	offers(cmd, "columns", report.ColumnNames()...)
@@ -231,8 +234,9 @@ func newResultsShowCommand() *cobra.Command {
 	var wide bool
 	var parts chosenParts
 	cmd := &cobra.Command{
-		Use:   "show RUN",
-		Short: "Print a run's tables again, and write its report anew where its folder can be written to",
+		Use: "show RUN",
+		Short: "Print a run's tables again, and write its report anew where its folder " +
+			"can be written to",
 		Example: `  fmp results show runs/digits-*
   fmp results show runs/digits-* --columns ACC,NLL --rows FMP,FedCGS`,
 		Args: exactArgs("RUN"),
@@ -301,7 +305,8 @@ and column hold together with 95% (Bonferroni); --correct none gives each its ow
 			return usageErrorf("--correct is %q; allowed are bonferroni and none", clip(correct))
 		}
 		if len(args) > 1 && cmd.Flags().Changed("method") {
-			return usageErrorf("--method is for the methods of one run; several are compared method by method")
+			return usageErrorf("--method is for the methods of one run; several are " +
+				"compared method by method")
 		}
 		runs, err := filter.read(args)
 		if err != nil {
@@ -363,12 +368,13 @@ of the lines, and stand in the titles of the tables. --columns and --rows are fo
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		ext := strings.ToLower(filepath.Ext(file))
 		if len(show.columns)+len(show.rows) > 0 && (ext == ".csv" || ext == ".parquet") {
-			return usageErrorf("--columns and --rows: %s holds all lines whole; leave them out, or write tables, "+
-				".md or .tex", ext)
+			return usageErrorf("--columns and --rows: %s holds all lines whole; leave them out, "+
+				"or write tables, .md or .tex", ext)
 		}
 		if _, err := os.Stat(filepath.Join(filepath.Dir(file), experiment.RunFile)); err == nil && slices.Contains(
 			[]string{experiment.CSVFile, report.MarkdownFile, report.LaTeXFile}, filepath.Base(file)) {
-			return usageErrorf("--output %s: it is the run's own file, which would be overwritten: give another name", file)
+			return usageErrorf("--output %s: it is the run's own file, which would be "+
+				"overwritten: give another name", file)
 		}
 		runs, err := filter.read(args)
 		if err != nil {
@@ -405,8 +411,8 @@ of the lines, and stand in the titles of the tables. --columns and --rows are fo
 				".tex or .parquet")
 		}
 		if !ok {
-			return usageErrorf("--output is %q; allowed are files that end in .csv, .md, .tex or .parquet",
-				file)
+			return usageErrorf("--output is %q; allowed are files that end in .csv, .md, "+
+				".tex or .parquet", file)
 		}
 		if err := atomicfile.Write(file, write); err != nil {
 			return err
@@ -462,8 +468,9 @@ the tuned protocol chooses, beside the temperature, on images that are not score
 those that it tries. Default: all methods, in the order of the table.`,
 		Example: `  fmp results methods
   fmp results methods FedCGS GH-LDA --json`,
-		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: cobra.FixedCompletions(rival.Names(), cobra.ShellCompDirectiveNoFileComp),
+		Args: cobra.ArbitraryArgs,
+		ValidArgsFunction: cobra.FixedCompletions(rival.Names(),
+			cobra.ShellCompDirectiveNoFileComp),
 	}
 	jsonFlag(cmd, "print JSON: a list of methods")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -518,8 +525,8 @@ colours can be told apart with every kind of colour vision. --output ends in .sv
 	}
 	f := cmd.Flags()
 	f.StringVarP(&file, "output", "o", "", "file to write: .svg or .png (required)")
-	f.StringVar(&x, "x", "", "`setting` along the axis, such as federation.points (default: the one "+
-		"in which the runs differ)")
+	f.StringVar(&x, "x", "", "`setting` along the axis, such as federation.points (default: the "+
+		"one in which the runs differ)")
 	f.StringVar(&y, "y", "NLL", "`column` of the tables that is drawn")
 	f.StringSliceVar(&rows, "rows", nil, "only these methods")
 	outputs.Files(f, "output")
@@ -560,8 +567,9 @@ colours can be told apart with every kind of colour vision. --output ends in .sv
 			at = append(at, report.At{Value: value, Tables: ts})
 		}
 		if keys = apart(keys, x); len(keys) > 0 {
-			return usageErrorf("plotting against %s: a line would join runs that differ in other settings "+
-				"too: %s; name runs that differ in this one alone", x, strings.Join(keys, ", "))
+			return usageErrorf("plotting against %s: a line would join runs "+
+				"that differ in other settings too: %s; name runs that differ in this one alone", x,
+				strings.Join(keys, ", "))
 		}
 		figure, err := report.Lines(at, x, y)
 		if err != nil {
@@ -604,7 +612,8 @@ func differing(dirs []string) ([]string, error) {
 		return slices.ContainsFunc(of, func(v string) bool { return v != of[0] })
 	}
 	// how many images are taken, and of which classes, are settings
-	own := slices.ContainsFunc(keys, func(k string) bool { return strings.HasPrefix(k, "dataset.") })
+	own := slices.ContainsFunc(keys,
+		func(k string) bool { return strings.HasPrefix(k, "dataset.") })
 	if differ(names) || differ(images) && !own {
 		keys = append(keys, "dataset.name")
 	}

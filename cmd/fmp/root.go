@@ -52,18 +52,16 @@ missing (fmp doctor says what to do); 130 interrupted; 134 out of memory, or a f
 		{"client", "Client (fmp-edge makes and sends the upload):",
 			[]*cobra.Command{newPredictCommand(), newEvaluateCommand(), newVerifyCommand(),
 				newReceiptsCommand(), newDataCommand()}},
-		{"server", "Server:", []*cobra.Command{newFuseCommand(), newAnchorCommand(), newPoolCommand(),
-			newServeCommand(), newWorkerCommand(), newMergeCommand(),
-			newWithdrawCommand(), newCalibrateCommand(), newKeysCommand(), newSignCommand(),
-			newPackageCommand()}},
-		{"researcher", "Researcher:",
-			[]*cobra.Command{newRunCommand(), newScoreCommand(), newGridCommand(), newResultsCommand(),
-				newLabCommand()}},
+		{"server",
+			"Server:", []*cobra.Command{newFuseCommand(), newAnchorCommand(), newPoolCommand(),
+				newServeCommand(), newWorkerCommand(), newMergeCommand(), newWithdrawCommand(),
+				newCalibrateCommand(), newKeysCommand(), newSignCommand(), newPackageCommand()}},
+		{"researcher", "Researcher:", []*cobra.Command{newRunCommand(), newScoreCommand(),
+			newGridCommand(), newResultsCommand(), newLabCommand()}},
 		{"models", "Models:", []*cobra.Command{newONNXCommand(), newTrainCommand(),
 			newExtractorsCommand(), newFeaturesCommand()}},
-		{"setup", "This installation:",
-			[]*cobra.Command{newSetupCommand(), newDoctorCommand(), newConfigCommand(), newManCommand(),
-				newVersionCommand()}},
+		{"setup", "This installation:", []*cobra.Command{newSetupCommand(), newDoctorCommand(),
+			newConfigCommand(), newManCommand(), newVersionCommand()}},
 	}
 	for _, g := range groups {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
@@ -109,15 +107,9 @@ func newONNXCommand() *cobra.Command {
 		Short: "Run, inspect, test and train any ONNX model",
 		Example: `  fmp onnx inspect assets/models/digits/extractor.onnx
   fmp onnx bench assets/models/digits/extractor.onnx --batch 64`,
-	}, newONNXBenchCommand(),
-		newONNXCheckCommand(),
-		newONNXGradCommand(),
-		newONNXHalfCommand(),
-		newONNXInspectCommand(),
-		newONNXQuantiseCommand(),
-		newONNXRunCommand(),
-		newONNXTestCommand(),
-		newONNXTrainCommand())
+	}, newONNXBenchCommand(), newONNXCheckCommand(), newONNXGradCommand(), newONNXHalfCommand(),
+		newONNXInspectCommand(), newONNXQuantiseCommand(), newONNXRunCommand(),
+		newONNXTestCommand(), newONNXTrainCommand())
 }
 
 // unknownCommand refuses arguments of a command that only has subcommands, suggesting the nearest.
@@ -151,9 +143,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	if name, ok := strings.CutPrefix(msg, "unknown flag: --"); ok {
 		if name == "steps" && cmd.Flags().Lookup("epochs") != nil {
-			return usageErrorf(
-				"unknown flag --steps of %s, which counts passes over the images: give --epochs",
-				cmd.CommandPath())
+			return usageErrorf("unknown flag --steps of %s, which counts passes over the images: "+
+				"give --epochs", cmd.CommandPath())
 		}
 		var names []string
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
@@ -253,8 +244,8 @@ func rangeArgs(lo, hi int, name string) cobra.PositionalArgs {
 		case lo == 0:
 			want = fmt.Sprintf("at most %d", hi)
 		}
-		return usageErrorf("%s wants %s arguments (%s) and was given %d; %s --help shows how to use it",
-			cmd.CommandPath(), want, name, len(args), cmd.CommandPath())
+		return usageErrorf("%s wants %s arguments (%s) and was given %d; %s --help shows "+
+			"how to use it", cmd.CommandPath(), want, name, len(args), cmd.CommandPath())
 	}
 }
 
@@ -275,7 +266,8 @@ func expanding(system string, cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		expanding(system, c)
 	}
-	if system != "windows" || !strings.Contains(cmd.Use, " UPLOAD") && !strings.Contains(cmd.Use, " RUN") {
+	if system != "windows" || !strings.Contains(cmd.Use, " UPLOAD") &&
+		!strings.Contains(cmd.Use, " RUN") {
 		return
 	}
 	check, run := cmd.Args, cmd.RunE
@@ -297,7 +289,8 @@ func expand(args []string) (out []string, err error) {
 		names := []string{a}
 		if strings.ContainsAny(a, "*?") { // which no name has on Windows
 			if names, err = filepath.Glob(a); err != nil || len(names) == 0 {
-				return nil, usageErrorf("%s: no file has such a name: mend the pattern, or the folder", a)
+				return nil, usageErrorf("%s: no file has such a name: mend the "+
+					"pattern, or the folder", a)
 			}
 		}
 		out = append(out, names...)

@@ -76,12 +76,11 @@ open: every method in closed and open scope; table1, figure2: the paper's; priva
 	s := bindSettings(cmd, &cfg, runAliases)
 	outputs.Made(cmd.Flags(), "output.dir")
 	jsonFlag(cmd, "print the tables as JSON")
-	cmd.Flags().BoolVar(&keep, "keep-models", false,
-		"leave the classifiers of the first repeat's martingale posteriors in the run directory, "+
-			"for fmp predict")
-	cmd.Flags().StringVar(&splits, "export-splits", "",
-		"write each task's clients, the corpus and the test features, without labels of test images, "+
-			"to this new or empty `folder`, for methods of other programs (fmp score)")
+	cmd.Flags().BoolVar(&keep, "keep-models", false, "leave the classifiers of the first "+
+		"repeat's martingale posteriors in the run directory, for fmp predict")
+	cmd.Flags().StringVar(&splits, "export-splits",
+		"", "write each task's clients, the corpus and the test features, without labels of test "+
+			"images, to this new or empty `folder`, for methods of other programs (fmp score)")
 	outputs.Made(cmd.Flags(), "export-splits")
 	bindWide(cmd, &wide)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -89,8 +88,8 @@ open: every method in closed and open scope; table1, figure2: the paper's; priva
 			slices.ContainsFunc(s.list, func(x setting) bool {
 				return x.Key == "federation.alpha" && strings.HasPrefix(x.Source, "flag")
 			}) {
-			return usageErrorf("--alpha is for skewed clients, and federation.partition is homogeneous: " +
-				"add --partition dirichlet, or both")
+			return usageErrorf("--alpha is for skewed clients, and federation.partition is " +
+				"homogeneous: add --partition dirichlet, or both")
 		}
 		out, err := runExperiment(cmd, cfg, keep, splits)
 		if err != nil {
@@ -172,9 +171,8 @@ func (r *runner) run(ctx context.Context, cfg experiment.Config, made map[string
 	defer p.Close()
 	path := p.Config.Output.Dir
 	if path == "" {
-		path = filepath.Join("runs",
-			fmt.Sprintf("%s-%.8s", strings.Map(fileRune, p.Config.Dataset.Label()),
-				p.Manifest.Identity))
+		path = filepath.Join("runs", fmt.Sprintf("%s-%.8s",
+			strings.Map(fileRune, p.Config.Dataset.Label()), p.Manifest.Identity))
 	}
 	if made != nil {
 		if err := experiment.Deliver(path, made, p.Config, p.Manifest); err != nil {
@@ -283,8 +281,8 @@ stands under each protocol of the run, as its settings are its author's own.`,
 		}
 		var ok bool
 		if o.Group, ok = groupNames[group]; !ok {
-			return usageErrorf("--group is %q; allowed are local, centralised, one-shot and baseline",
-				clip(group))
+			return usageErrorf("--group is %q; allowed are local, centralised, one-shot "+
+				"and baseline", clip(group))
 		}
 		m, err := experiment.ReadManifest(run)
 		if err != nil {
@@ -299,8 +297,8 @@ stands under each protocol of the run, as its settings are its author's own.`,
 		if err != nil {
 			return err
 		}
-		out := &runOutput{Directory: run, Identity: m.Identity, Notes: slices.Concat(m.Notes, notes),
-			Tables: ts, wide: wide}
+		out := &runOutput{Directory: run, Identity: m.Identity,
+			Notes: slices.Concat(m.Notes, notes), Tables: ts, wide: wide}
 		return show(cmd, out, out.print)
 	}
 	return cmd
@@ -316,8 +314,7 @@ func lookupMethod(name string, runs ...[]experiment.Record) (string, error) {
 	for _, rs := range runs {
 		if i := slices.IndexFunc(rs,
 			func(r experiment.Record) bool {
-				return r.Origin != "" &&
-					strings.EqualFold(r.Method, name)
+				return r.Origin != "" && strings.EqualFold(r.Method, name)
 			}); i >= 0 {
 			return rs[i].Method, nil
 		}

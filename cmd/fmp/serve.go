@@ -69,8 +69,9 @@ type serveFlags struct {
 // bindStore declares the flags that say where NATS is, for the server and for workers.
 func bindStore(cmd *cobra.Command, o *store.Options, token *string) {
 	f := cmd.Flags()
-	f.StringVar(&o.URL, "nats", "", "`URL` of NATS servers elsewhere, several separated by commas, "+
-		"with TLS unless on loopback; passwords belong in --nats-creds or --nats-token-file")
+	f.StringVar(&o.URL, "nats",
+		"", "`URL` of NATS servers elsewhere, several separated by commas, with TLS unless on "+
+			"loopback; passwords belong in --nats-creds or --nats-token-file")
 	f.StringVar(&o.Credentials, "nats-creds", "", "`FILE` of credentials (.creds) for them")
 	f.StringVar(&o.CA, "nats-ca", "", "`FILE` of certificates to trust for them")
 	f.StringVar(token, "nats-token-file", "",
@@ -148,18 +149,17 @@ func newServeCommand() *cobra.Command {
 	bindStore(cmd, &o.nats, &o.natsToken)
 	f.IntVar(&o.nats.Replicas, "nats-replicas", 1,
 		"on how many of the servers of --nats everything is kept: 1 to 5")
-	f.StringVar(&o.nats.Listen, "nats-listen", "",
-		"loopback `HOST:PORT` on which the NATS server inside lets workers in (with --nats-token-file)")
+	f.StringVar(&o.nats.Listen, "nats-listen", "", "loopback `HOST:PORT` on which the NATS "+
+		"server inside lets workers in (with --nats-token-file)")
 	f.BoolVar(&o.nats.Sync, "sync", false,
 		"give receipts only once the disk has the upload, so that they outlive a power cut")
 	f.IntVar(&o.low, "low-space", 1024,
 		"`MIB` of free space on the disk of --state below which the server warns (log, /metrics)")
 	f.BoolVar(&o.workers, "workers", false, "leave the sampling to fmp worker")
-	f.BoolVar(&o.merge, "merge", false,
-		"leave the adding up of uploads to fmp worker --merge, for rounds too large for this machine")
-	f.StringVar(&o.helper, "helper", "",
-		"`URL` of the helper of a private round with noise: two-servers, of which this server is "+
-			"then the leader")
+	f.BoolVar(&o.merge, "merge", false, "leave the adding up of uploads to fmp worker --merge, "+
+		"for rounds too large for this machine")
+	f.StringVar(&o.helper, "helper", "", "`URL` of the helper of a private round with noise: "+
+		"two-servers, of which this server is then the leader")
 	f.StringVar(&o.helperCA, "helper-ca", "", "`FILE` of certificates to trust for it")
 	f.BoolVar(&o.asHelper, "as-helper", false,
 		"be the helper of such a round: hold the other shares, and open nothing")
@@ -168,9 +168,8 @@ func newServeCommand() *cobra.Command {
 	f.StringVar(&o.page, "page", "",
 		"`FOLDER` that make page wrote: the client for browsers, at /join/ (docs/browser.md)")
 	bindHosts(f, &o.hosts)
-	f.Float64Var(&o.reject, "reject", 0, "mark as unsure, and count under /metrics as left to people, "+
-		"what has less than this "+
-		"`PROBABILITY` for its most probable class")
+	f.Float64Var(&o.reject, "reject", 0, "mark as unsure, and count under /metrics as left to "+
+		"people, what has less than this `PROBABILITY` for its most probable class")
 	f.BoolVar(&o.jsonLog, "log-json", false, "write the log as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.check(); err != nil {
@@ -213,8 +212,8 @@ func readToken(flag, path string) (string, error) {
 	}
 	token := strings.TrimSpace(string(data))
 	if len(token) < 16 || len(token) > maxToken {
-		return "", fmt.Errorf("--%s %s: %d bytes; want 16 to %d, drawn at random (openssl rand -hex 24)",
-			flag, path, len(token), maxToken)
+		return "", fmt.Errorf("--%s %s: %d bytes; want 16 to %d, drawn at random (openssl "+
+			"rand -hex 24)", flag, path, len(token), maxToken)
 	}
 	return token, nil
 }
@@ -239,9 +238,8 @@ func (o *serveFlags) check() error {
 		return fmt.Errorf("serve: %w", err)
 	}
 	if !loopback.Address(o.address) && (o.cert == "" || o.token == "") {
-		return fmt.Errorf(
-			"serve: --listen %s is not loopback; there give --tls-cert, --tls-key and --token-file",
-			o.address)
+		return fmt.Errorf("serve: --listen %s is not loopback; there give --tls-cert, --tls-key "+
+			"and --token-file", o.address)
 	}
 	if o.key != "" {
 		if err := identity.CheckSecret(o.key); err != nil {
@@ -261,11 +259,12 @@ func checkStore(o *store.Options, tokenFile string, workers bool) error {
 			o.Replicas)
 	}
 	if l := o.Listen; l != "" && (!loopback.Address(l) || o.URL != "" || tokenFile == "") {
-		return fmt.Errorf("--nats-listen %s; want an address of loopback, with --nats-token-file and "+
-			"without --nats: workers elsewhere need NATS servers of their own, with TLS", l)
+		return fmt.Errorf("--nats-listen %s; want an address of loopback, with --nats-token-file "+
+			"and without --nats: workers elsewhere need NATS servers of their own, with TLS", l)
 	}
 	if workers && o.URL == "" && o.Listen == "" {
-		return errors.New("--workers and --merge want --nats-listen or --nats, where workers come in")
+		return errors.New("--workers and --merge want --nats-listen or --nats, " +
+			"where workers come in")
 	}
 	if o.URL != store.Redact(o.URL) {
 		return errors.New("--nats holds a password; give it with --nats-creds or --nats-token-file")
@@ -318,12 +317,12 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 	}
 	defer s.eng.Close()
 	if (o.workers || o.merge) && s.round.Privacy != nil {
-		return usageErrorf("serve: --workers and --merge are of rounds that are not private; a private " +
-			"one is sampled here in a moment")
+		return usageErrorf("serve: --workers and --merge are of rounds that are not private; a " +
+			"private one is sampled here in a moment")
 	}
 	if o.workers && o.merge {
-		return usageErrorf("serve: give --workers or --merge: a merged round is sampled here, as its " +
-			"sample is small")
+		return usageErrorf("serve: give --workers or --merge: a merged round is sampled here, as " +
+			"its sample is small")
 	}
 	secret := ""
 	if s.helper, secret, err = o.twoServers(s.round.Privacy); err != nil {
@@ -336,7 +335,8 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 		return usageError(err)
 	}
 	o.nats.Dir, o.nats.Largest, o.nats.Log = o.state, int64(s.round.Bounds.Bytes), s.log
-	if s.store, err = store.Open(ctx, store.Name(s.round.Round, s.round.Client.Digest), o.nats); err != nil {
+	if s.store, err = store.Open(ctx, store.Name(s.round.Round, s.round.Client.Digest),
+		o.nats); err != nil {
 		return err
 	}
 	defer s.store.Close()
@@ -358,12 +358,10 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 		return err
 	}
 	defer closeTracer()
-	svc, err := service.New(ctx,
-		service.Config{Tracer: tracer, Page: join, Round: s.round, Key: s.signer, Store: s.store,
-			Token: o.readers,
-			Log:   s.log, Options: s.pooling.digest,
-			Pool: measured(s, s.pooling.pool), Merge: s.merging(), Private: s.private(),
-			Sweep: s.pooling.sweep, Secret: secret, Helper: s.helper, Check: s.pooling.check, Engine: s.eng, Reject: o.reject})
+	svc, err := service.New(ctx, service.Config{Tracer: tracer, Page: join, Round: s.round,
+		Key: s.signer, Store: s.store, Token: o.readers, Log: s.log, Options: s.pooling.digest,
+		Pool: measured(s, s.pooling.pool), Merge: s.merging(), Private: s.private(), Secret: secret,
+		Sweep: s.pooling.sweep, Helper: s.helper, Check: s.pooling.check, Engine: s.eng, Reject: o.reject})
 	if err != nil {
 		return err
 	}
@@ -391,15 +389,16 @@ func (s *server) openQueue(ctx context.Context) (err error) {
 		return nil
 	}
 	if s.round.Corpus != "" && s.workers {
-		return usageErrorf("serve: round: corpus does not go with --workers: moments are pooled here, " +
-			"leave --workers out")
+		return usageErrorf("serve: round: corpus does not go with --workers: moments are pooled " +
+			"here, leave --workers out")
 	}
 	if c := s.pooling.client; s.merge && !c.ClassMeans && c.Bytes == 0 {
-		return usageErrorf("serve: --merge is of rounds of class means or moments, and the client " +
-			"graph makes points of an embedding, which do not add up; leave --merge out")
+		return usageErrorf("serve: --merge is of rounds of class means or moments, and the " +
+			"client graph makes points of an embedding, which do not add up; leave --merge out")
 	}
 	m := work.Models{Graph: s.round.GraphData}
-	for path, to := range map[string]*[]byte{s.round.Predictor: &m.Predictor, s.round.Open: &m.Open} {
+	for path, to := range map[string]*[]byte{s.round.Predictor: &m.Predictor,
+		s.round.Open: &m.Open} {
 		if slices.Contains([]string{"", "default", "untrained", "none"}, path) {
 			continue
 		}
@@ -441,7 +440,8 @@ func (s *server) private() func(context.Context, []pool.Release,
 		open func() (*privacy.Release, error)) (*service.Pooled, error) {
 		return measured(s,
 			func(ctx context.Context, releases []pool.Release) (*service.Pooled, error) {
-				return s.pooling.private(ctx, releases, open, service.Sums{Ctx: ctx, Store: s.store})
+				return s.pooling.private(ctx, releases, open,
+					service.Sums{Ctx: ctx, Store: s.store})
 			})(ctx, releases)
 	}
 }
@@ -512,8 +512,9 @@ func (a *acceptor) Accept() (net.Conn, error) {
 func (s *server) warnExpired() {
 	pair, err := tls.LoadX509KeyPair(s.cert, s.key)
 	if err == nil && time.Now().After(pair.Leaf.NotAfter) {
-		s.log.Warn("certificate", "file", s.cert, "warning", "it ended at "+
-			pair.Leaf.NotAfter.Format(time.RFC3339)+": clients refuse it; get another one, and start again")
+		s.log.Warn("certificate",
+			"file", s.cert, "warning", "it ended at "+pair.Leaf.NotAfter.Format(time.RFC3339)+
+				": clients refuse it; get another one, and start again")
 	}
 }
 
@@ -836,9 +837,8 @@ func scoredOn(r *round.Round) imagefile.Options {
 
 // measured adds the classifier's scores to the summary, on a folder of the server's own images where
 // the round has one. A classifier that cannot be scored is served without.
-func measured[U any](s *server,
-	sampling func(context.Context, []U) (*service.Pooled, error)) func(context.Context,
-	[]U) (*service.Pooled, error) {
+func measured[U any](s *server, sampling func(context.Context,
+	[]U) (*service.Pooled, error)) func(context.Context, []U) (*service.Pooled, error) {
 	if s.round.Labelled == "" {
 		return sampling
 	}

@@ -25,8 +25,8 @@ func (o *serveFlags) twoServers(b *privacy.Budget) (*service.Helper, string, err
 			"--servers-secret-file are of rounds whose file says privacy: {noise: two-servers}")
 	}
 	if two && ((o.helper != "") == o.asHelper || o.secret == "" || o.asHelper && o.helperCA != "") {
-		return nil, "", errors.New("serve: a round with noise: two-servers wants --helper URL at the " +
-			"leader or --as-helper at the helper, and --servers-secret-file at both")
+		return nil, "", errors.New("serve: a round with noise: two-servers wants --helper URL at " +
+			"the leader or --as-helper at the helper, and --servers-secret-file at both")
 	}
 	secret, err := readToken("servers-secret-file", o.secret)
 	if err != nil || o.helper == "" {
@@ -44,10 +44,9 @@ func (s *server) meetHelper(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.log.Info("numbers of a client are proved to be in range; one that lies may choose any there",
-			"bits", scheme.Bits, "as_images",
-			math.Ceil(scheme.WorstNorm()/math.Hypot(privacy.Steps, privacy.CountSteps)),
-			"leader_share_bytes", scheme.LeaderBytes())
+		s.log.Info("numbers of a client are proved to be in range; one that lies may choose "+
+			"any there", "bits", scheme.Bits, "as_images", math.Ceil(scheme.WorstNorm()/math.Hypot(
+			privacy.Steps, privacy.CountSteps)), "leader_share_bytes", scheme.LeaderBytes())
 	}
 	if s.helper == nil {
 		return nil
@@ -69,9 +68,9 @@ func agree(ctx context.Context, h *service.Helper, r *round.Round, log *slog.Log
 		log.Warn("the helper does not answer yet", "error", err)
 	case d.Server != wire.Helper || d.Graph != r.Client.Digest || d.Privacy == nil ||
 		*d.Privacy != *r.Privacy:
-		return fmt.Errorf("serve: --helper is %q of round %d with client graph %s and privacy %v; here "+
-			"they are %s and %v: serve the same round file on both, and --as-helper there", d.Server,
-			d.Round, d.Graph, d.Privacy, r.Client.Digest, r.Privacy)
+		return fmt.Errorf("serve: --helper is %q of round %d with client graph %s and privacy "+
+			"%v; here they are %s and %v: serve the same round file on both, and --as-helper there",
+			d.Server, d.Round, d.Graph, d.Privacy, r.Client.Digest, r.Privacy)
 	}
 	return nil
 }
@@ -84,8 +83,7 @@ type privateSummary struct {
 
 // private makes the classifier of a private round, as fmp pool does.
 func (p *pooling) private(ctx context.Context, releases []pool.Release,
-	open func() (*privacy.Release, error),
-	keeper pool.Keeper) (*service.Pooled, error) {
+	open func() (*privacy.Release, error), keeper pool.Keeper) (*service.Pooled, error) {
 	r, err := pool.NewPrivate(releases, p.graph, p.client, p.options)
 	if err != nil {
 		return nil, err

@@ -170,11 +170,13 @@ func (s *resolver) recorded(acts ...string) string {
 			"extractor.batch", "help", "json", "model", "set"}, f.Name):
 			return
 		case at >= 0:
-			if value = showValue(s.list[at].Value); s.list[at].Source == sourceDataset || !among(f.Name, acts) ||
-				value == f.DefValue || f.DefValue == "" && (value == `""` || value == "[]") {
+			if value = showValue(s.list[at].Value); s.list[at].Source == sourceDataset ||
+				!among(f.Name, acts) || value == f.DefValue || f.DefValue == "" &&
+				(value == `""` || value == "[]") {
 				return
 			}
-			own := s.fields[slices.IndexFunc(s.fields, func(x option.Setting) bool { return x.Key == f.Name })]
+			own := s.fields[slices.IndexFunc(s.fields,
+				func(x option.Setting) bool { return x.Key == f.Name })]
 			if own.NamesFile() || f.Name == "dataset.name" {
 				value = showValue(filepath.Base(own.Value.String()))
 			}
@@ -249,8 +251,7 @@ func (s *resolver) isRead(key string) bool {
 func (s *resolver) given(key string) bool {
 	return slices.ContainsFunc(s.list,
 		func(x setting) bool {
-			return x.Key == key && x.Source != "default" &&
-				x.Source != sourceDataset
+			return x.Key == key && x.Source != "default" && x.Source != sourceDataset
 		})
 }
 
@@ -351,8 +352,8 @@ func (g *givenValues) readFile(file *viper.Viper) {
 		case !g.known(key):
 			g.refuse(g.unknown(key, where))
 		case val == nil:
-			g.refuse(fmt.Errorf("setting %s in %s has no value; give one, or leave the key out for "+
-				"the default", key, where))
+			g.refuse(fmt.Errorf("setting %s in %s has no value; give one, or leave the key out "+
+				"for the default", key, where))
 		default:
 			g.give(key, where, val)
 		}
@@ -375,7 +376,8 @@ func (g *givenValues) readEnvironment(environ []string) {
 			continue
 		}
 		hint := "`fmp config` lists them all"
-		if near := suggest.Nearest(name, slices.AppendSeq(slices.Clone(otherEnv), maps.Keys(byEnv))); near != "" {
+		if near := suggest.Nearest(name,
+			slices.AppendSeq(slices.Clone(otherEnv), maps.Keys(byEnv))); near != "" {
 			hint = fmt.Sprintf("did you mean %s?", near)
 		}
 		g.refuse(fmt.Errorf("environment variable %s is no setting; %s", name, hint))
@@ -403,8 +405,8 @@ func (g *givenValues) readFlags() {
 		case !g.known(key):
 			g.refuse(g.unknown(key, "--set"))
 		case !g.isRead(key):
-			g.refuse(fmt.Errorf("--set %s: %s does not read this setting; --help lists those that it reads",
-				key, g.cmd.CommandPath()))
+			g.refuse(fmt.Errorf("--set %s: %s does not read this setting; --help lists those "+
+				"that it reads", key, g.cmd.CommandPath()))
 		case flagged[key]:
 			g.refuse(fmt.Errorf("setting %s is given by two flags; give it once", key))
 		default:
@@ -424,8 +426,8 @@ func (g *givenValues) decode() {
 				continue
 			}
 		}
-		g.list = append(g.list, setting{f.Key, f.Value.Interface(), cmp.Or(g.source[f.Key], "default"),
-			f.Allowed(), f.Doc})
+		g.list = append(g.list, setting{f.Key, f.Value.Interface(),
+			cmp.Or(g.source[f.Key], "default"), f.Allowed(), f.Doc})
 	}
 }
 
@@ -465,9 +467,8 @@ func readConfigFile(path string) (*viper.Viper, error) {
 	}
 	if ext := strings.ToLower(filepath.Ext(path)); !slices.Contains([]string{".yaml", ".yml",
 		".json", ".toml"}, ext) {
-		return nil,
-			fmt.Errorf("settings file %s: the extension %q is not known; allowed are .yaml, .yml, "+
-				".json, .toml", path, ext)
+		return nil, fmt.Errorf("settings file %s: the extension %q is not known; allowed are "+
+			".yaml, .yml, .json, .toml", path, ext)
 	}
 	data, err := regularfile.ReadFile(path, maxConfigBytes)
 	if err != nil {

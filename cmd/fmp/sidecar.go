@@ -38,8 +38,8 @@ func newSidecar(f *pflag.FlagSet, path, out string, m models.Manifest, x extract
 		return nil, usageError(err)
 	}
 	if _, err := os.Lstat(s.path); err == nil && unread != nil {
-		return nil, usageErrorf("%s: it is no side-car, and would be overwritten by that of %s: %w; "+
-			"give the output another name", s.path, out, unread)
+		return nil, usageErrorf("%s: it is no side-car, and would be overwritten by that of %s: "+
+			"%w; give the output another name", s.path, out, unread)
 	}
 	if s.data, err = extractor.NewSidecar(path, m, x); err != nil {
 		return nil, usageError(err)
@@ -53,8 +53,8 @@ func (s *sidecar) fits(m *onnx.Model) error {
 		return nil
 	}
 	if _, _, err := extractor.Body(m, extractor.Options{Output: s.output}); err != nil {
-		return usageErrorf("the side-car names the features %q, which the model that would be written lacks: name "+
-			"another value, or give it as an output of the model", s.output)
+		return usageErrorf("the side-car names the features %q, which the model that would be "+
+			"written lacks: name another value, or give it as an output of the model", s.output)
 	}
 	return nil
 }
@@ -74,8 +74,8 @@ func noSidecar(models ...string) error {
 			continue
 		}
 		if _, path, _ := extractor.Sidecar(m); path != "" {
-			return usageErrorf("%s would say how images are fed to %s, and was made for another model: move it "+
-				"away, or give the output another name", path, m)
+			return usageErrorf("%s would say how images are fed to %s, and was made for another "+
+				"model: move it away, or give the output another name", path, m)
 		}
 	}
 	return nil

@@ -79,7 +79,8 @@ control.`,
 		case newKey != "":
 			return usageError(makeSigner(cmd.OutOrStdout(), newKey))
 		case key == "" || len(args) == 0:
-			return usageErrorf("sign: give MODEL and --key FILE; fmp sign --new-key FILE makes a key")
+			return usageErrorf("sign: give MODEL and --key FILE; fmp sign " +
+				"--new-key FILE makes a key")
 		}
 		if out == "" {
 			out = signatureFile(args[0])

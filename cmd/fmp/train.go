@@ -106,9 +106,8 @@ func (f *metaFlags) bind(cmd *cobra.Command, steps, batch, samples int, reads ..
 	cmd.Args, cmd.RunE = noArgs, func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
 	fl := cmd.Flags()
 	kind := cmd.Name()
-	fl.StringVarP(&f.out, "model", "o", "",
-		"`FILE` to write; its log goes to FILE.jsonl, drawn in FILE.svg, checkpoints to "+
-			"FILE.checkpoint (default DATASET-"+kind+".onnx)")
+	fl.StringVarP(&f.out, "model", "o", "", "`FILE` to write; its log goes to FILE.jsonl, drawn "+
+		"in FILE.svg, checkpoints to FILE.checkpoint (default DATASET-"+kind+".onnx)")
 	outputs.Files(cmd.Flags(), "model")
 	fl.StringVar(&f.licence, "licence", "", "licence to state in the model's manifest")
 	fl.IntVar(&f.Steps, "steps", steps, "steps of training")
@@ -120,9 +119,11 @@ func (f *metaFlags) bind(cmd *cobra.Command, steps, batch, samples int, reads ..
 
 func (f *metaFlags) bindOptimizer(cmd *cobra.Command, rate float64) {
 	fl := cmd.Flags()
-	fl.StringVar(&f.from, "from", "", "ONNX `FILE` of "+cmd.Name()+" to start from; default a new one")
+	fl.StringVar(&f.from, "from", "",
+		"ONNX `FILE` of "+cmd.Name()+" to start from; default a new one")
 	fl.Float64Var(&f.Rate, "rate", rate, "peak learning rate of AdamW")
-	fl.IntVar(&f.Warmup, "warmup", 30, "steps of rising rate, 0 for none; afterwards it falls along half a cosine")
+	fl.IntVar(&f.Warmup, "warmup", 30,
+		"steps of rising rate, 0 for none; afterwards it falls along half a cosine")
 	fl.Float64Var(&f.Clip, "clip", 1, "largest norm of a gradient; 0 for none")
 	fl.Float64Var(&f.EMA, "ema", 0.99,
 		"decay of the running average of the parameters that is saved; 0 saves the last ones")
@@ -196,7 +197,8 @@ func (f *metaFlags) run(cmd *cobra.Command) error {
 		return usageError(fmt.Errorf("corpus: %w", err))
 	}
 	if whole == nil {
-		return usageErrorf("the data set has no corpus to train on; set dataset.splits.corpus above 0")
+		return usageErrorf("the data set has no corpus to train on; set " +
+			"dataset.splits.corpus above 0")
 	}
 	images.Release()
 	out := cmp.Or(f.out, strings.Map(fileRune, cfg.Dataset.Label())+"-"+cmd.Name()+".onnx")
@@ -250,8 +252,7 @@ func (f *metaFlags) run(cmd *cobra.Command) error {
 
 // withheld reads classes of the data set that the corpus lacks.
 func withheld(ctx context.Context, cfg *trainSettings, classes string, from *corpus.Images,
-	eng engine.Engine,
-	report func(stage string, done, total int)) (*task.Bank, error) {
+	eng engine.Engine, report func(stage string, done, total int)) (*task.Bank, error) {
 	s := source(cfg.Dataset, cfg.Extractor, cfg.Engine)
 	s.Dataset.Classes, s.Dataset.Splits, s.Stats = classes, settings.Splits{Clients: 1},
 		from.Features.Stats
@@ -294,9 +295,8 @@ func (f *metaFlags) print(cmd *cobra.Command, res trained) error {
 	for _, name := range slices.Sorted(maps.Keys(res.Validation)) {
 		scores = append(scores, fmt.Sprintf("%s %.4g", name, res.Validation[name]))
 	}
-	return say(cmd, res,
-		"model:      %s (sha256 %.12s)\nlog:        %s, drawn in %s.svg\nvalidation: %s\n", res.Model,
-		res.Digest, res.Log, res.Model, strings.Join(scores, ", "))
+	return say(cmd, res, "model:      %s (sha256 %.12s)\nlog:        %s, drawn in %s.svg\n"+
+		"validation: %s\n", res.Model, res.Digest, res.Log, res.Model, strings.Join(scores, ", "))
 }
 
 func newTrainConjugateCommand() *cobra.Command {
@@ -328,9 +328,8 @@ needed: a server that takes part as a site of a round of moments has a lower NLL
   fmp train conjugate --dataset mnist --extractor extractor.onnx --steps 600 -o conjugate.onnx`,
 	}
 	f.bind(cmd, 300, 4, 64, "federation.clients", "federation.points")
-	cmd.Flags().Float64Var(&t.Shrinkage, "shrinkage", 0,
-		"share, 0 to 1, of the covariance within classes replaced by a multiple of the identity where "+
-			"metric and coordinates start")
+	cmd.Flags().Float64Var(&t.Shrinkage, "shrinkage", 0, "share, 0 to 1, of the covariance "+
+		"within classes replaced by a multiple of the identity where metric and coordinates start")
 	cmd.Flags().BoolVar(&t.FixedMetric, "fixed-metric", false,
 		"leave coordinates and metric what the moments of the corpus say: learn the scalars alone")
 	cmd.Flags().IntVar(&t.K, "coordinates", 0, "number k of coordinates; 0 means classes - 1")
@@ -339,7 +338,8 @@ needed: a server that takes part as a site of a round of moments has a lower NLL
 	f.train = func(ctx context.Context, in *training) (*onnx.Model, error) {
 		t.Config = in.Config
 		if images {
-			if err := sample.ImagesFit(len(in.whole.Labels), cmp.Or(t.K, in.whole.C-1), in.whole.C); err != nil {
+			if err := sample.ImagesFit(len(in.whole.Labels), cmp.Or(t.K, in.whole.C-1),
+				in.whole.C); err != nil {
 				return nil, usageError(fmt.Errorf("train conjugate: --images: %w", err))
 			}
 		}
@@ -379,8 +379,8 @@ they are learned on classes that the extractor does not know, and get narrower, 
 	cmd.Flags().IntVar(&t.Coordinates, "coordinates", open.MaxCoordinates,
 		"most coordinates; features beyond are projected onto their principal directions")
 	cmd.Flags().StringVar(&unlearned, "unlearned-classes", "",
-		"`CLASSES` of the data set that neither extractor nor corpus has learned, for the widths of "+
-			"intervals; default the corpus's")
+		"`CLASSES` of the data set that neither extractor nor corpus has learned, for the widths "+
+			"of intervals; default the corpus's")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if t.Coordinates < 1 {
 			return usageErrorf("--coordinates %d; allowed are numbers from 1", t.Coordinates)
@@ -451,14 +451,12 @@ classes out. Every coordinate more carries noise of its own.`,
   fmp train private --dataset mnist --extractor extractor.onnx --set conjugate.model=conjugate.onnx -o private.onnx`,
 	}
 	f.bind(cmd, 400, 8, 32, "conjugate.model", "federation.points")
-	cmd.Flags().IntVar(&t.Coordinates, "coordinates", 0,
-		"coordinates of a predictor for classes that the corpus lacks; 0: one for its classes, with "+
-			"the conjugate predictor's")
+	cmd.Flags().IntVar(&t.Coordinates, "coordinates", 0, "coordinates of a predictor for classes "+
+		"that the corpus lacks; 0: one for its classes, with the conjugate predictor's")
 	f.train = func(ctx context.Context, in *training) (*onnx.Model, error) {
 		if t.Coordinates < 0 || t.Coordinates >= in.Corpus.Dx {
-			return nil, usageErrorf(
-				"train private: --coordinates %d; allowed are 0 to %d, one less than the features",
-				t.Coordinates, in.Corpus.Dx-1)
+			return nil, usageErrorf("train private: --coordinates %d; allowed are 0 to %d, one "+
+				"less than the features", t.Coordinates, in.Corpus.Dx-1)
 		}
 		conjugate, err := in.conjugate(f.settings.Conjugate.Model, f.settings.Dataset.Name)
 		if err != nil {
@@ -510,7 +508,8 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
 	fl := cmd.Flags()
 	fl.Float64Var(&t.Joint, "joint", 1,
 		"weight of the joint score of ten held-out points at a time; 0 for none")
-	fl.Float64Var(&t.Alone, "alone", 0.3, "weight of the score of the drawn points alone; 0 for none")
+	fl.Float64Var(&t.Alone, "alone", 0.3,
+		"weight of the score of the drawn points alone; 0 for none")
 	fl.Float64Var(&t.Local, "local", 0.5,
 		"share of tasks whose context is one client's points; the others' is the pool")
 	fl.Float64Var(&t.Coupling, "coupling", 1,

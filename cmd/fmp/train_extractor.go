@@ -91,16 +91,14 @@ func (o *extractorTraining) bind(cmd *cobra.Command) {
 		"classes to keep: how many, or names, numbers and ranges (0,3,7-9); the others are learned "+
 			"beside them; empty means all, and what suits the data set: "+
 			assets.BySet(func(s assets.DatasetDefaults) string {
-				return cmp.Or(s.Classes,
-					"all")
+				return cmp.Or(s.Classes, "all")
 			}))
 	f.StringVar(&o.exclude, "exclude-classes", "",
 		"classes to keep away from the training: names, numbers and ranges (40-59)")
 	f.StringVar(&o.aux, "aux", "", "data set to learn beside the first")
 	f.StringVar(&o.auxOut, "aux-out", "", "model file to write for the auxiliary data set")
-	f.StringVar(&o.auxClasses, "aux-classes", "20",
-		"of the auxiliary data set's classes, those whose extractor part alone is used; the others are "+
-			"used wholly")
+	f.StringVar(&o.auxClasses, "aux-classes", "20", "of the auxiliary data set's classes, those "+
+		"whose extractor part alone is used; the others are used wholly")
 	f.StringVarP(&o.out, "out", "o", "", "model file to write")
 	outputs.Files(f, "out", "aux-out")
 	f.IntVar(&o.dx, "dx", 0, "number of features (default 64)")
@@ -181,7 +179,8 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 	checkpoint := o.out + ".checkpoint"
 	began := time.Now()
 	res, err := learn.Extractor(ctx, eng, ds, second, cfg, learn.Run{
-		Threads: o.parallel, Checkpoint: checkpoint, Log: o.out + ".jsonl", Command: commandLine(cmd, extractorFlags),
+		Threads: o.parallel, Checkpoint: checkpoint, Log: o.out + ".jsonl",
+		Command:  commandLine(cmd, extractorFlags),
 		Progress: p.report,
 	})
 	p.close(err)
@@ -226,8 +225,7 @@ func (o *extractorTraining) unread(cmd *cobra.Command) error {
 
 // print says how good the extractors are.
 func (o *extractorTraining) print(cmd *cobra.Command, res *learn.Result, cfg learn.Config,
-	took time.Duration, ds,
-	second *dataset.Dataset) error {
+	took time.Duration, ds, second *dataset.Dataset) error {
 	report := map[string]any{"file": o.out, "dataset": o.name, "images": res.Images,
 		"seconds": took.Seconds(), "config": cfg}
 	text := fmt.Sprintf("%s: %s after %s on %d images\n", o.out, testAccuracy(ds, res.Accuracy),
@@ -331,7 +329,8 @@ func commandLine(cmd *cobra.Command, flags []string, always ...string) string {
 func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 	for _, name := range []string{"aux", "dx", "widths", "shards", "start", "mirror", "cutout"} {
 		if cmd.Flags().Changed(name) {
-			return usageErrorf("--%s does not go with --from, which keeps the network as it is", name)
+			return usageErrorf("--%s does not go with --from, which keeps the "+
+				"network as it is", name)
 		}
 	}
 	path, err := published.Find(o.from)
@@ -400,9 +399,10 @@ func newTrainPatchesCommand() *cobra.Command {
 		o                       patches.Options
 	)
 	cmd := &cobra.Command{
-		Use:   "patches",
-		Short: "Learn a simple extractor in seconds, without gradients: filters by clustering patches",
-		Long:  trainPatchesHelp,
+		Use: "patches",
+		Short: "Learn a simple extractor in seconds, without gradients: filters by " +
+			"clustering patches",
+		Long: trainPatchesHelp,
 		Example: `  fmp train patches --out extractor.onnx
   fmp train patches --dataset mnist --filters 128 --dx 32 --out mnist.onnx`,
 		Args: noArgs,
@@ -413,7 +413,8 @@ func newTrainPatchesCommand() *cobra.Command {
 			if err := noSidecar(out); err != nil {
 				return err
 			}
-			ds, err := loadForTraining(cmd, dataset.Options{Name: name, Dir: dir, Classes: classes}, onBad)
+			ds, err := loadForTraining(cmd,
+				dataset.Options{Name: name, Dir: dir, Classes: classes}, onBad)
 			if err != nil {
 				return err
 			}
@@ -441,11 +442,13 @@ func newTrainPatchesCommand() *cobra.Command {
 			}
 			dx := m.Graph.Outputs[0].Shape[1].Size
 			manifest := models.Manifest{
-				Kind: models.KindExtractor, Dx: dx, Mean: []float32{0}, Std: []float32{1}, Layout: "NCHW",
+				Kind: models.KindExtractor, Dx: dx, Mean: []float32{0},
+				Std: []float32{1}, Layout: "NCHW",
 				Seed: o.Seed, Licence: "MIT",
-				TrainingData: fmt.Sprintf("%s: training images 0 to %d", ds.Name, splits.Extractor.To-1),
-				Command: commandLine(cmd,
-					[]string{"dataset", "classes", "filters", "side", "grid", "dx", "seed"}, "dataset", "seed"),
+				TrainingData: fmt.Sprintf("%s: training images 0 to %d", ds.Name,
+					splits.Extractor.To-1),
+				Command: commandLine(cmd, []string{"dataset", "classes", "filters", "side", "grid",
+					"dx", "seed"}, "dataset", "seed"),
 			}
 			if err = manifest.Write(m); err == nil {
 				err = serde.Save(out, m)
@@ -453,9 +456,9 @@ func newTrainPatchesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return say(cmd, map[string]any{"file": out, "dataset": name, "dx": dx, "seconds": time.Since(start).Seconds()},
-				"%s: %d features, learned from %d images of %s in %s\n", out, dx, part.N, name,
-				time.Since(start).Round(time.Second))
+			return say(cmd, map[string]any{"file": out, "dataset": name, "dx": dx,
+				"seconds": time.Since(start).Seconds()}, "%s: %d features, learned from %d "+
+				"images of %s in %s\n", out, dx, part.N, name, time.Since(start).Round(time.Second))
 		},
 	}
 	f := cmd.Flags()
@@ -472,7 +475,8 @@ func newTrainPatchesCommand() *cobra.Command {
 	f.IntVar(&o.Grid, "grid", 0, "pooling windows along each axis (default 4)")
 	f.IntVar(&o.Dx, "dx", 0, "number of features (default 12)")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the patches and of the clustering")
-	f.IntVar(&o.Threads, "parallel", 2, "batches that run at once; the result does not depend on it")
+	f.IntVar(&o.Threads, "parallel", 2,
+		"batches that run at once; the result does not depend on it")
 	f.StringVar(&library, "engine.library", "", "path of the ONNX Runtime's library")
 	jsonFlag(cmd, "print JSON")
 	return cmd

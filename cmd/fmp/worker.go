@@ -36,8 +36,9 @@ func newWorkerCommand() *cobra.Command {
 	var merges bool
 	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
-		Use:   "worker --nats URL",
-		Short: "Sample posteriors or merge uploads for fmp serve, and make runs for fmp grid --workers",
+		Use: "worker --nats URL",
+		Short: "Sample posteriors or merge uploads for fmp serve, and make runs for " +
+			"fmp grid --workers",
 		Long: `Take sampling jobs of rounds (fmp serve --workers) from the queue on NATS servers, any number of workers on any
 machine. One round's sampling is several jobs: chains of who is honest, and samples ten at a time. A job whose worker is
 killed goes to another after a few seconds; servers that are away are waited for. The posterior is
@@ -61,10 +62,12 @@ OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces, as fo
 	cmd.Flags().IntVar(&o.Replicas, "nats-replicas", 1,
 		"on how many of the servers a queue is made where there is none, as fmp serve has it")
 	cmd.Flags().BoolVar(&merges, "merge", false, "merge uploads, for fmp serve --merge")
-	cmd.Flags().StringVar(&keyFile, "key", "", "`FILE` with the worker's key (fmp keys), which signs the parts of --merge")
+	cmd.Flags().StringVar(&keyFile, "key", "",
+		"`FILE` with the worker's key (fmp keys), which signs the parts of --merge")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if o.URL == "" {
-			return usageErrorf("worker: --nats is missing; it is the address that fmp serve has with --nats or --nats-listen")
+			return usageErrorf("worker: --nats is missing; it is the address that fmp serve has " +
+				"with --nats or --nats-listen")
 		}
 		if err := checkStore(&o, tokenFile, true); err != nil {
 			return usageError(fmt.Errorf("worker: %w", err))
@@ -158,8 +161,7 @@ func openSampling(eng engine.Engine, uploads []pool.Upload, m work.Models,
 // judging makes the judgement of uploads by those of a part ready. It is the same on every machine:
 // one engine, in one thread.
 func judging(ctx context.Context, by *merge.Part, m work.Models,
-	o pool.Options) (judge func(*federate.Upload) (float64, error),
-	err error) {
+	o pool.Options) (judge func(*federate.Upload) (float64, error), err error) {
 	eng, err := pure.New(engine.Options{Threads: 1})
 	if err != nil {
 		return nil, err

@@ -33,8 +33,8 @@ const (
 func guarded(message **C.char, call func() error) (code C.int) {
 	defer func() {
 		if r := recover(); r != nil {
-			code = failed(message, fmt.Errorf("internal error: %v; this is a fault of the library, not of "+
-				"your input", r))
+			code = failed(message, fmt.Errorf("internal error: %v; this is a fault of the "+
+				"library, not of your input", r))
 		}
 	}()
 	if err := call(); err != nil {
@@ -133,7 +133,8 @@ func fmp_classifier_open(path *C.char, out *C.fmp_handle, message **C.char) C.in
 //export fmp_classifier_load
 func fmp_classifier_load(data unsafe.Pointer, size C.size_t, out *C.fmp_handle,
 	message **C.char) C.int {
-	return guarded(message, func() error { return load("classifier", data, size, out, openClassifier) })
+	return guarded(message,
+		func() error { return load("classifier", data, size, out, openClassifier) })
 }
 
 //export fmp_client_load
@@ -197,8 +198,8 @@ func rowsOf(out *C.fmp_predictions, d *described, n int) (*rows, error) {
 		return nil, fmt.Errorf("predict: places for %d classes; the classifier has %d",
 			int(out.classes), len(d.Classes))
 	case out.set != nil && !d.Sets, (out.low != nil || out.high != nil) && !d.Intervals:
-		return nil, errors.New("predict: the classifier has no such prediction sets or intervals; " +
-			"fmp_describe says what it has")
+		return nil, errors.New("predict: the classifier has no such prediction sets or " +
+			"intervals; fmp_describe says what it has")
 	}
 	floats := func(p *C.float, n int) []float32 {
 		if p == nil {

@@ -105,8 +105,8 @@ func openClassifier(data []byte) (uint64, error) {
 		return 0, fmt.Errorf("classifier: %w", err)
 	}
 	if c.TakesRows() {
-		return 0, errors.New("classifier: it takes feature rows; fmp pool without --rows makes one " +
-			"that takes images")
+		return 0, errors.New("classifier: it takes feature rows; fmp pool without --rows makes " +
+			"one that takes images")
 	}
 	return keep(&model{classifier: c}), nil
 }
@@ -119,14 +119,15 @@ func openClient(data []byte, approved string) (uint64, error) {
 		return 0, fmt.Errorf("client graph: %w", err)
 	}
 	if c.Private() {
-		return 0, errors.New("client graph: it is one of private rounds, whose budget wants a ledger: " +
-			"use fmp-edge join --private")
+		return 0, errors.New("client graph: it is one of private rounds, whose budget wants a " +
+			"ledger: use fmp-edge join --private")
 	}
 	var m client.Memory
 	if approved != "" {
 		approved = strings.ToLower(approved) // some tools write digests in upper case
 		if len(approved) != 64 || strings.Trim(approved, "0123456789abcdef") != "" {
-			return 0, fmt.Errorf("approved extractor: %.80q is no sha256; want 64 hexadecimal digits", approved)
+			return 0, fmt.Errorf("approved extractor: %.80q is no sha256; want 64 "+
+				"hexadecimal digits", approved)
 		}
 		if err := m.Add(approved, client.Files); err != nil {
 			return 0, fmt.Errorf("approved extractor: %w", err)
@@ -161,8 +162,8 @@ func describe(handle uint64) (*described, error) {
 		for i := len(names); i < f.C; i++ {
 			names = append(names[:i:i], strconv.Itoa(i))
 		}
-		return &described{Kind: f.Kind, Digest: f.Digest, Classes: names, Height: fit.H, Width: fit.W,
-			Channels: fit.Ch}
+		return &described{Kind: f.Kind, Digest: f.Digest, Classes: names, Height: fit.H,
+			Width: fit.W, Channels: fit.Ch}
 	}
 	switch {
 	case m.classifier != nil:
@@ -259,8 +260,8 @@ func (e *evaluation) check() error {
 	}
 	key, err := base64.StdEncoding.Strict().DecodeString(e.server)
 	if e.server != "" && (err != nil || len(key) != ed25519.PublicKeySize) {
-		return fmt.Errorf("evaluate: server is %.80q, no base64 of %d bytes; give the public key that "+
-			"the round's description states", e.server, ed25519.PublicKeySize)
+		return fmt.Errorf("evaluate: server is %.80q, no base64 of %d bytes; give the public key "+
+			"that the round's description states", e.server, ed25519.PublicKeySize)
 	}
 	return nil
 }

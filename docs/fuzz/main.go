@@ -108,8 +108,8 @@ func run(length time.Duration, jobs int, only string) error {
 		return err
 	}
 	if n := failed.Load(); n > 0 {
-		return fmt.Errorf("%d targets failed; what they failed on is in testdata/fuzz of their packages",
-			n)
+		return fmt.Errorf("%d targets failed; what they failed on is in testdata/fuzz of "+
+			"their packages", n)
 	}
 	return nil
 }

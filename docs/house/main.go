@@ -29,8 +29,8 @@ type figures struct {
 }
 
 func main() {
-	fmt.Println("| folder | Go without tests | tests | comments | lines over 100 columns | longest " +
-		"function | words of pages |")
+	fmt.Println("| folder | Go without tests | tests | comments | lines over 100 columns | " +
+		"longest function | words of pages |")
 	fmt.Println("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
 	for _, dir := range os.Args[1:] {
 		f, err := measure(dir)
@@ -51,7 +51,8 @@ func measure(dir string) (f figures, err error) {
 		}
 		name := d.Name()
 		if d.IsDir() {
-			if path != dir && (name == "vendor" || name == "testdata" || name[0] == '.' || name == "node_modules") {
+			if path != dir && (name == "vendor" || name == "testdata" || name[0] == '.' ||
+				name == "node_modules") {
 				return fs.SkipDir
 			}
 			return nil

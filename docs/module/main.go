@@ -37,7 +37,8 @@ func main() {
 var (
 	// valid is a module path: elements of letters, digits and -._~, the first with a dot, or the
 	// path of a module without a home.
-	valid = regexp.MustCompile(`^(fmp|[a-z0-9-]+(\.[a-z0-9-]+)+(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+)$`)
+	valid = regexp.MustCompile(
+		`^(fmp|[a-z0-9-]+(\.[a-z0-9-]+)+(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+)$`)
 	// directive is the line of go.mod that names the module.
 	directive = regexp.MustCompile(`(?m)^module (\S+)$`)
 	// kinds are the files that name packages.
@@ -50,8 +51,8 @@ var (
 // changed.
 func Rename(root, path string) (int, error) {
 	if !valid.MatchString(path) {
-		return 0, fmt.Errorf("module path %q: want a host with a dot and an owner, host.tld/owner/fmp",
-			path)
+		return 0, fmt.Errorf("module path %q: want a host with a dot and an owner, "+
+			"host.tld/owner/fmp", path)
 	}
 	mod, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {
@@ -78,8 +79,8 @@ func Rename(root, path string) (int, error) {
 			}
 			return nil
 		}
-		if !d.Type().IsRegular() || !slices.Contains(kinds, filepath.Ext(name)) && name != "Makefile" &&
-			file != filepath.Join(root, "go.mod") {
+		if !d.Type().IsRegular() || !slices.Contains(kinds, filepath.Ext(name)) &&
+			name != "Makefile" && file != filepath.Join(root, "go.mod") {
 			return nil
 		}
 		data, err := os.ReadFile(file)

@@ -41,7 +41,8 @@ func main() {
 	part := flag.String("part", "1/1", "take the K-th of every N mutations: `K/N`")
 	flag.Parse()
 	var k, n int
-	if got, err := fmt.Sscanf(*part, "%d/%d", &k, &n); flag.NArg() != 1 || got != 2 || err != nil || k < 1 || k > n {
+	if got, err := fmt.Sscanf(*part, "%d/%d", &k, &n); flag.NArg() != 1 || got != 2 ||
+		err != nil || k < 1 || k > n {
 		fmt.Fprintln(os.Stderr, "usage: mutate [-part K/N] LIST, K from 1 to N")
 		os.Exit(2)
 	}
@@ -164,13 +165,14 @@ func (m mutation) try(base string) error {
 	if err != nil {
 		return err
 	}
-	for name, data := range map[string]string{base + ".go": changed, base + ".json": string(overlay)} {
+	for name, data := range map[string]string{base + ".go": changed,
+		base + ".json": string(overlay)} {
 		if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
 			return err
 		}
 	}
-	args := []string{"test", "-v", "-overlay", base + ".json", "-count=1", "-vet=off", "-timeout=2m",
-		"-run", m.test, m.pkg}
+	args := []string{"test", "-v", "-overlay", base + ".json", "-count=1", "-vet=off",
+		"-timeout=2m", "-run", m.test, m.pkg}
 	out, err := exec.Command("go", args...).CombinedOutput()
 	switch text := string(out); {
 	case err == nil && strings.Contains(text, "no tests to run"):

@@ -116,8 +116,8 @@ func noticesOf(mods map[string]*module) ([]byte, error) {
 		all = append(all, m)
 	}
 	var b bytes.Buffer
-	b.WriteString("# Third-party notices\n\nWhat `fmp` and `fmp-edge` contain of the work of others, and " +
-		"on which terms. Made by `make docs` from the modules themselves.\n\n")
+	b.WriteString("# Third-party notices\n\nWhat `fmp` and `fmp-edge` contain of the work of " +
+		"others, and on which terms. Made by `make docs` from the modules themselves.\n\n")
 	b.WriteString("| module | version | licence | in |\n| --- | --- | --- | --- |\n")
 	for _, m := range all {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", m.path, m.version, strings.Join(m.ids, ", "),
@@ -172,7 +172,8 @@ var known = []struct{ id, phrase string }{
 	{"patent grant", "Additional IP Rights Grant (Patents)"},
 }
 
-var licenceName = regexp.MustCompile(`(?i)^(licen[cs]e|copying|notice|copyright|patents|ftl)([-._].*)?$`)
+var licenceName = regexp.MustCompile(
+	`(?i)^(licen[cs]e|copying|notice|copyright|patents|ftl)([-._].*)?$`)
 
 // list adds the modules of one program on one system.
 func list(root, program, system string, mods map[string]*module) error {

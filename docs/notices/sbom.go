@@ -122,12 +122,11 @@ func embeddedModels() ([]cdx.Component, error) {
 			}
 			c := cdx.Component{BOMRef: "model:" + dataset + "/" + kind,
 				Type: cdx.ComponentTypeMachineLearningModel, Group: dataset, Name: kind,
-				MIMEType: "application/onnx",
-				Hashes:   sha256Of(f.Digest), Licenses: licences(f.Licence),
-				ModelCard: &cdx.MLModelCard{ModelParameters: &cdx.MLModelParameters{
+				MIMEType: "application/onnx", Hashes: sha256Of(f.Digest), Licenses: licences(
+					f.Licence), ModelCard: &cdx.MLModelCard{ModelParameters: &cdx.MLModelParameters{
 					Datasets: &[]cdx.MLDatasetChoice{
-						{ComponentData: &cdx.ComponentData{Type: cdx.ComponentDataTypeDataset, Name: dataset,
-							Description: f.TrainingData}}}}}}
+						{ComponentData: &cdx.ComponentData{Type: cdx.ComponentDataTypeDataset,
+							Name: dataset, Description: f.TrainingData}}}}}}
 			if f.Command != "" {
 				c.Properties = &[]cdx.Property{{Name: "fmp:command", Value: f.Command}}
 			}

@@ -77,8 +77,8 @@ func stamped(bin, commit string) error {
 		if !slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool {
 			return s.Key == "vcs.revision" && s.Value == commit
 		}) {
-			return fmt.Errorf("%s: it does not say the commit %.12s, as Go leaves it out in a worktree of git; "+
-				"build in a clone: git clone . FOLDER", path, commit)
+			return fmt.Errorf("%s: it does not say the commit %.12s, as Go leaves it out in a "+
+				"worktree of git; build in a clone: git clone . FOLDER", path, commit)
 		}
 	}
 	return nil
@@ -111,7 +111,8 @@ func release(ctx context.Context, bin, out string) error {
 			return err
 		}
 		if arch, ok := debian[p]; ok {
-			if err := save(out, "fmp_"+buildinfo.Next+"_"+arch+".deb")(deb(arch, files, when)); err != nil {
+			if err := save(out,
+				"fmp_"+buildinfo.Next+"_"+arch+".deb")(deb(arch, files, when)); err != nil {
 				return err
 			}
 			clients = append(clients, imageOf(arch, files))
@@ -171,7 +172,8 @@ func contents(ctx context.Context, bin, platform string) ([]file, error) {
 			if err != nil {
 				return nil, err
 			}
-			files = append(files, file{"LICENSE.onnxruntime", 0o644, copyright.ReplaceAll(ours, []byte(microsoft))})
+			files = append(files,
+				file{"LICENSE.onnxruntime", 0o644, copyright.ReplaceAll(ours, []byte(microsoft))})
 		}
 	}
 	for _, name := range []string{"LICENSE", "THIRD_PARTY.md", "CHANGELOG.md"} {

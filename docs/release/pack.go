@@ -75,8 +75,8 @@ func zipped(folder string, files []file, when time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
 	for _, f := range files {
-		to, err := w.CreateHeader(&zip.FileHeader{Name: path.Join(folder, f.name), Method: zip.Deflate,
-			Modified: when})
+		to, err := w.CreateHeader(&zip.FileHeader{Name: path.Join(folder, f.name),
+			Method: zip.Deflate, Modified: when})
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +98,8 @@ func deb(arch string, files []file, when time.Time) ([]byte, error) {
 	}
 	for _, f := range files {
 		folder := "usr/share/doc/fmp"
-		if f.mode == 0o755 || path.Ext(f.name) != ".md" && path.Dir(f.name) == "." && f.name[0] == 'l' {
+		if f.mode == 0o755 || path.Ext(f.name) != ".md" && path.Dir(f.name) == "." &&
+			f.name[0] == 'l' {
 			folder = "usr/lib/fmp"
 		}
 		tree = append(tree, file{path.Join(folder, f.name), f.mode, f.data})
@@ -110,10 +111,10 @@ func deb(arch string, files []file, when time.Time) ([]byte, error) {
 	for _, f := range tree {
 		size += len(f.data)
 	}
-	control := fmt.Sprintf("Package: fmp\nVersion: %s\nArchitecture: %s\nMaintainer: the authors of "+
-		"fmp\nInstalled-Size: %d\nDepends: libc6 (>= 2.28)\nSection: science\nPriority: "+
-		"optional\nDescription: calibrated federated image classification on ONNX\n fmp is the server "+
-		"and the laboratory, fmp-edge the client.\n", buildinfo.Next, arch, (size+1023)/1024)
+	control := fmt.Sprintf("Package: fmp\nVersion: %s\nArchitecture: %s\nMaintainer: the authors "+
+		"of fmp\nInstalled-Size: %d\nDepends: libc6 (>= 2.28)\nSection: science\nPriority: "+
+		"optional\nDescription: calibrated federated image classification on ONNX\n fmp is the "+
+		"server and the laboratory, fmp-edge the client.\n", buildinfo.Next, arch, (size+1023)/1024)
 	meta, err := tarGzip(".", []file{{"control", 0o644, []byte(control)}}, when)
 	if err != nil {
 		return nil, err

@@ -45,9 +45,8 @@ func openCIFAR10(dir string) (*Dataset, error) {
 			ErrNotFound, dir)
 	}
 	if missing != "" {
-		ds.Notes = append(ds.Notes,
-			fmt.Sprintf("%s lacks batches%s: %d training images are there", filepath.Base(dir),
-				missing, ds.Train.N))
+		ds.Notes = append(ds.Notes, fmt.Sprintf("%s lacks batches%s: %d training images are there",
+			filepath.Base(dir), missing, ds.Train.N))
 	}
 	test, err := readCIFAR(filepath.Join(dir, "test_batch.bin"), 1, 10)
 	if err != nil {
@@ -79,9 +78,8 @@ func openCIFAR100(dir string) (*Dataset, error) {
 	if top < 99 {
 		for i, y := range test.Labels {
 			if y > top {
-				return nil,
-					fmt.Errorf("test image %d in %s has class %d; training images have "+
-						"classes up to %d", i, dir, y, top)
+				return nil, fmt.Errorf("test image %d in %s has class %d; training images have "+
+					"classes up to %d", i, dir, y, top)
 			}
 		}
 		ds.Classes = ds.Classes[:top+1]
@@ -102,9 +100,8 @@ func readCIFAR(path string, labelBytes, classes int) (*Labelled, error) {
 func decodeCIFAR(r io.Reader, size int64, labelBytes, classes int) (*Labelled, error) {
 	record := int64(labelBytes + cifarPixels)
 	if size <= 0 || size%record != 0 {
-		return nil,
-			fmt.Errorf("truncated or of another format: %d bytes are not a whole number of %d-byte records",
-				size, record)
+		return nil, fmt.Errorf("truncated or of another format: %d bytes are not a whole number "+
+			"of %d-byte records", size, record)
 	}
 	if size > MaxBytes {
 		return nil, fmt.Errorf("%d bytes; at most %d are read", size, MaxBytes)

@@ -101,8 +101,8 @@ func (ds *Dataset) choose(choice, exclude string) error {
 		count = cmp.Or(count, all)
 		if count < 2 || count > all {
 			_, are := numbersOf(ds.Classes)
-			return fmt.Errorf("dataset.classes is %d; allowed are 2 to %d, 0 for all, or a list such as %s (%s)",
-				count, all, listOf(ds.Classes), are)
+			return fmt.Errorf("dataset.classes is %d; allowed are 2 to %d, 0 for all, or a list "+
+				"such as %s (%s)", count, all, listOf(ds.Classes), are)
 		}
 		for c := range count {
 			keep[c] = true
@@ -237,8 +237,8 @@ func (ds *Dataset) holdOut(share float64) error {
 		test.N += ds.Test.N
 	}
 	ds.Notes = append(ds.Notes,
-		fmt.Sprintf("%d of %d classes have no test images: %d training images, the last of each of "+
-			"these classes, are scored in their place", without, len(ds.Classes), len(move)))
+		fmt.Sprintf("%d of %d classes have no test images: %d training images, the last of each "+
+			"of these classes, are scored in their place", without, len(ds.Classes), len(move)))
 	ds.Train, ds.Test = *train, *test
 	return nil
 }

@@ -255,8 +255,8 @@ func (ds *Dataset) Check() error {
 				p.name, im.H, im.W, im.Ch, ds.Train.H, ds.Train.W, ds.Train.Ch)
 		}
 		if have != im.N*im.H*im.W*im.Ch || len(p.part.Labels) != im.N {
-			return fmt.Errorf("%d %s images of %dx%dx%d come with %d bytes and %d labels", im.N, p.name,
-				im.H, im.W, im.Ch, have, len(p.part.Labels))
+			return fmt.Errorf("%d %s images of %dx%dx%d come with %d bytes and %d labels", im.N,
+				p.name, im.H, im.W, im.Ch, have, len(p.part.Labels))
 		}
 		for i, y := range p.part.Labels {
 			if y < p.lo || y >= p.hi {
@@ -271,10 +271,8 @@ func (ds *Dataset) Check() error {
 	}
 	for c, ok := range seen {
 		if !ok {
-			return fmt.Errorf(
-				"no training image has class %d (%s); choose the classes that are there with "+
-					"dataset.classes",
-				c, ds.Classes[c])
+			return fmt.Errorf("no training image has class %d (%s); choose the classes that are "+
+				"there with dataset.classes", c, ds.Classes[c])
 		}
 	}
 	return nil
@@ -286,8 +284,8 @@ func checkSize(n, h, w, ch int) error {
 		return err
 	}
 	if int64(n) > MaxBytes/int64(h*w*ch) {
-		return fmt.Errorf("%d images of %dx%dx%d need more than %d bytes; use fewer or smaller ones", n,
-			h, w, ch, MaxBytes)
+		return fmt.Errorf("%d images of %dx%dx%d need more than %d bytes; use fewer or "+
+			"smaller ones", n, h, w, ch, MaxBytes)
 	}
 	return nil
 }
@@ -295,8 +293,8 @@ func checkSize(n, h, w, ch int) error {
 // checkShape bounds the dimensions of images.
 func checkShape(n, h, w, ch int) error {
 	if n < 0 || h < 1 || w < 1 || h > MaxSide || w > MaxSide || (ch != 1 && ch != 3) {
-		return fmt.Errorf("%d images of %dx%d pixels and %d channels; allowed are 1 to %d pixels a "+
-			"side and 1 or 3 channels", n, h, w, ch, MaxSide)
+		return fmt.Errorf("%d images of %dx%d pixels and %d channels; allowed are 1 to %d pixels "+
+			"a side and 1 or 3 channels", n, h, w, ch, MaxSide)
 	}
 	return nil
 }

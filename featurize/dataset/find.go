@@ -37,8 +37,8 @@ func Dirs(setting string) []string {
 func Find(name, setting string) (string, error) {
 	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
 		if !isDir(name) {
-			return "", fmt.Errorf("%w: %s is no folder; give a folder of images by class, or a name: %s",
-				ErrNotFound, name, strings.Join(Names(), ", "))
+			return "", fmt.Errorf("%w: %s is no folder; give a folder of images by class, "+
+				"or a name: %s", ErrNotFound, name, strings.Join(Names(), ", "))
 		}
 		return name, nil
 	}
@@ -65,9 +65,8 @@ func Find(name, setting string) (string, error) {
 			ErrNotFound, strings.Join(tried, ", "), of.Home, name)
 	}
 	if official {
-		return "",
-			fmt.Errorf("%w in %s; get it with `fmp data pull %s`, or name its folder with --dataset.dir",
-				ErrNotFound, strings.Join(tried, ", "), name)
+		return "", fmt.Errorf("%w in %s; get it with `fmp data pull %s`, or name its folder with "+
+			"--dataset.dir", ErrNotFound, strings.Join(tried, ", "), name)
 	}
 	known := Names()
 	for _, d := range tried {
@@ -77,8 +76,8 @@ func Find(name, setting string) (string, error) {
 			}
 		}
 	}
-	return "", fmt.Errorf("%w in %s; known names are %s; a folder of images is given by its path (./%s)%s",
-		ErrNotFound, strings.Join(tried, ", "), strings.Join(known, ", "), name,
+	return "", fmt.Errorf("%w in %s; known names are %s; a folder of images is given by its "+
+		"path (./%s)%s", ErrNotFound, strings.Join(tried, ", "), strings.Join(known, ", "), name,
 		suggest.DidYouMean(name, known))
 }
 
@@ -208,9 +207,9 @@ func Detect(dir string) (Kind, error) {
 			return KindFolder, nil
 		}
 	}
-	return "", fmt.Errorf("%w: %s holds neither IDX files (train-images-idx3-ubyte ...), nor CIFAR "+
-		"batches (data_batch_1.bin ... or train.bin and test.bin), nor a folder for each class",
-		ErrNotFound, dir)
+	return "", fmt.Errorf("%w: %s holds neither IDX files (train-images-idx3-ubyte "+
+		"...), nor CIFAR batches (data_batch_1.bin ... or train.bin and test.bin), nor a folder "+
+		"for each class", ErrNotFound, dir)
 }
 
 // globQuote escapes the characters that filepath.Glob reads as a pattern.

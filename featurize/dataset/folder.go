@@ -58,10 +58,10 @@ const decodedAtOnce = 256 << 20
 // readable header: the others are decoded later.
 func openFolder(ctx context.Context, dir string, o Options) (*Dataset, error) {
 	fit := o.Fit
-	if fit.H < 0 || fit.W < 0 || fit.H > MaxSide || fit.W > MaxSide || (fit.H == 0) != (fit.W == 0) {
-		return nil,
-			fmt.Errorf("images are to be resized to %dx%d pixels; allowed are 1 to %d a side, or "+
-				"0 for both", fit.H, fit.W, MaxSide)
+	if fit.H < 0 || fit.W < 0 || fit.H > MaxSide || fit.W > MaxSide ||
+		(fit.H == 0) != (fit.W == 0) {
+		return nil, fmt.Errorf("images are to be resized to %dx%d pixels; allowed are 1 to %d a "+
+			"side, or 0 for both", fit.H, fit.W, MaxSide)
 	}
 	f := &folder{dir: dir, data: &Dataset{}}
 	if err := f.list(); err != nil {
@@ -135,9 +135,9 @@ func (f *folder) list() error {
 			len(classes), MaxClasses)
 	}
 	if !f.split && !slices.ContainsFunc(classes, isClass) {
-		return fmt.Errorf("%s has folders of parts (%s), and no train beside test: rename those of training "+
-			"and test images to train and test, with a folder for each class in both", root,
-			strings.Join(classes, ", "))
+		return fmt.Errorf("%s has folders of parts (%s), and no train beside test: rename those "+
+			"of training and test images to train and test, with a folder for each class in both",
+			root, strings.Join(classes, ", "))
 	}
 	f.data.Classes = classes
 	if f.files, err = listImages(root, classes, &other); err != nil {

@@ -39,8 +39,8 @@ func openIDX(dir string) (*Dataset, error) {
 	paths := make([]string, len(idxFiles))
 	for i, f := range idxFiles {
 		if paths[i] = findIDX(dir, f); paths[i] == "" {
-			return nil, fmt.Errorf("%w: %s has no %s-idx*-ubyte, plain or .gz; all four files are needed",
-				ErrNotFound, dir, f)
+			return nil, fmt.Errorf("%w: %s has no %s-idx*-ubyte, plain or .gz; all four "+
+				"files are needed", ErrNotFound, dir, f)
 		}
 	}
 	ds := &Dataset{}
@@ -55,9 +55,8 @@ func openIDX(dir string) (*Dataset, error) {
 			return nil, err
 		}
 		if im.N != len(labels) {
-			return nil,
-				fmt.Errorf("%s has %d images and %s has %d labels; the two files do not belong together",
-					paths[2*i], im.N, paths[2*i+1], len(labels))
+			return nil, fmt.Errorf("%s has %d images and %s has %d labels; the two files do not "+
+				"belong together", paths[2*i], im.N, paths[2*i+1], len(labels))
 		}
 		*p = Labelled{Images: *im, Labels: labels}
 		for _, y := range labels {
@@ -74,7 +73,8 @@ func openIDX(dir string) (*Dataset, error) {
 }
 
 // readAs decodes a file, gzipped where its name ends in .gz.
-func readAs[T any](path string, decode func(r io.Reader, size int64) (T, error)) (out T, err error) {
+func readAs[T any](path string,
+	decode func(r io.Reader, size int64) (T, error)) (out T, err error) {
 	err = imagefile.ReadFile(path, func(r io.Reader, size int64) error {
 		var err error
 		out, err = decode(r, size)
@@ -142,7 +142,8 @@ func WriteIDX(dir string, ds *Dataset) error {
 		for k, y := range p.Labels {
 			raw[k] = byte(y)
 		}
-		if err := writeIDX(filepath.Join(dir, idxFiles[2*i+1]+"-idx1-ubyte"), []int{p.N}, raw); err != nil {
+		if err := writeIDX(filepath.Join(dir, idxFiles[2*i+1]+"-idx1-ubyte"),
+			[]int{p.N}, raw); err != nil {
 			return err
 		}
 	}

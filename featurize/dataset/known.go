@@ -93,8 +93,9 @@ func All() []Known {
 			},
 		},
 		{
-			Name: "cifar10", Kind: KindCIFAR10, Folders: []string{"cifar-10-batches-bin", "cifar10"},
-			Home: cifarHome,
+			Name: "cifar10", Kind: KindCIFAR10,
+			Folders: []string{"cifar-10-batches-bin", "cifar10"},
+			Home:    cifarHome,
 			Files: []File{{
 				Name: "cifar-10-binary.tar.gz", URLs: []string{kriz + "cifar-10-binary.tar.gz"},
 				MD5:    "c32a1d4ab5d03f1284b67883e8d87530",

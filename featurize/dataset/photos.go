@@ -71,9 +71,8 @@ func WritePhotos(dir string, ds *Dataset) error {
 
 // eachPhoto writes the files of a data set, each as made returns it for image i in a box of its
 // magnified size, with the end of its name.
-func eachPhoto(dir string, ds *Dataset,
-	made func(i int, src image.Image,
-		box image.Rectangle) (data []byte, ext string, err error)) error {
+func eachPhoto(dir string, ds *Dataset, made func(i int, src image.Image,
+	box image.Rectangle) (data []byte, ext string, err error)) error {
 	for _, k := range []struct {
 		name string
 		part *Labelled

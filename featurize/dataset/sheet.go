@@ -12,15 +12,14 @@ import (
 // in p, magnified scale times.
 func ContactSheet(w io.Writer, p *Labelled, classes, cols, scale int) error {
 	if classes < 1 || cols < 1 || scale < 1 || scale > 16 || cols > 1000 || classes*cols > 100_000 {
-		return fmt.Errorf("a contact sheet of %d rows and %d columns at scale %d; allowed are 1 to "+
-			"1000 columns, 100000 images and scale 1 to 16", classes, cols, scale)
+		return fmt.Errorf("a contact sheet of %d rows and %d columns at scale %d; allowed are 1 "+
+			"to 1000 columns, 100000 images and scale 1 to 16", classes, cols, scale)
 	}
 	const gap = 2
 	cw, ch := p.W*scale+gap, p.H*scale+gap
 	if cols*cw*classes*ch > 1<<28 {
-		return fmt.Errorf(
-			"a contact sheet of %dx%d pixels is too large; ask for fewer columns or a smaller scale",
-			cols*cw, classes*ch)
+		return fmt.Errorf("a contact sheet of %dx%d pixels is too large; ask for fewer columns "+
+			"or a smaller scale", cols*cw, classes*ch)
 	}
 	out := image.NewRGBA(image.Rect(0, 0, cols*cw+gap, classes*ch+gap))
 	for i := range out.Pix {

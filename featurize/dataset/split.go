@@ -53,16 +53,15 @@ func Split(n int, f Fractions) (Splits, error) {
 		}
 	}
 	if sum := f.Extractor + f.Corpus + f.Clients; sum > 1+1e-9 {
-		return Splits{}, fmt.Errorf(
-			"split: the fractions %v, %v and %v add up to %v; at most 1 is allowed", f.Extractor,
-			f.Corpus, f.Clients, sum)
+		return Splits{}, fmt.Errorf("split: the fractions %v, %v and %v add up to %v; at most "+
+			"1 is allowed", f.Extractor, f.Corpus, f.Clients, sum)
 	}
 	at := func(v float64) int { return min(n, int(math.Round(v*float64(n)))) }
 	a, b, c := at(f.Extractor), at(f.Extractor+f.Corpus), at(f.Extractor+f.Corpus+f.Clients)
 	s := Splits{Extractor: Range{0, a}, Corpus: Range{a, b}, Clients: Range{b, c}}
 	if s.Clients.Len() == 0 {
-		return Splits{}, fmt.Errorf("split: %d training images leave none for clients (fraction %v)", n,
-			f.Clients)
+		return Splits{}, fmt.Errorf("split: %d training images leave none for clients "+
+			"(fraction %v)", n, f.Clients)
 	}
 	return s, nil
 }
@@ -87,9 +86,9 @@ func (ds *Dataset) Splits(f Fractions) (Splits, error) {
 	}{{"extractor", s.Extractor}, {"corpus", s.Corpus}, {"clients", s.Clients}} {
 		for y, class := range ds.Classes {
 			if p.of.Len() > 0 && !slices.Contains(ds.Train.Labels[p.of.From:p.of.To], y) {
-				return s, fmt.Errorf("split: %w, and the part dataset.splits.%s has none of class %s: "+
-					"write the files in random order, or give the images in a folder for each class", ErrSorted,
-					p.name, class)
+				return s, fmt.Errorf("split: %w, and the part dataset.splits.%s has none of "+
+					"class %s: write the files in random order, or give the images in a folder "+
+					"for each class", ErrSorted, p.name, class)
 			}
 		}
 	}

@@ -74,8 +74,8 @@ func checkSums(ctx context.Context, dir string) error {
 		return err
 	}
 	if len(data) == 0 {
-		return fmt.Errorf("%s: it is empty: get or import the data again, or remove the file where the data are "+
-			"known to be right", list)
+		return fmt.Errorf("%s: it is empty: get or import the data again, or remove the file "+
+			"where the data are known to be right", list)
 	}
 	lines := bufio.NewScanner(bytes.NewReader(data))
 	for n := 1; lines.Scan(); n++ {
@@ -85,10 +85,8 @@ func checkSums(ctx context.Context, dir string) error {
 		want, name, ok := strings.Cut(lines.Text(), " ")
 		name = strings.TrimLeft(name, " *")
 		if !ok || len(want) != 2*sha256.Size || !filepath.IsLocal(filepath.FromSlash(name)) {
-			return fmt.Errorf(
-				"%s: line %d is not a SHA-256 and the name of a file in the folder, as sha256sum "+
-					"writes them",
-				list, n)
+			return fmt.Errorf("%s: line %d is not a SHA-256 and the name of a file in the "+
+				"folder, as sha256sum writes them", list, n)
 		}
 		got, err := models.DigestFile(filepath.Join(dir, filepath.FromSlash(name)), math.MaxInt64)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -98,8 +96,8 @@ func checkSums(ctx context.Context, dir string) error {
 			return err
 		}
 		if !strings.EqualFold(got, want) {
-			return fmt.Errorf("%s has the SHA-256 %s and %s says %s: it was damaged or changed; get the "+
-				"data again, or remove %s where the change is meant",
+			return fmt.Errorf("%s has the SHA-256 %s and %s says %s: it was "+
+				"damaged or changed; get the data again, or remove %s where the change is meant",
 				filepath.Join(dir, name), got, SumsFile, want, SumsFile)
 		}
 	}

@@ -56,7 +56,8 @@ var faces = sync.OnceValues(func() ([]face, error) {
 	for ; len(lines) > 0; lines = lines[11:] {
 		name := strings.Split(lines[0], ", ")
 		if len(name) != 3 {
-			return nil, fmt.Errorf("digits: face %q is not a split, a typeface and a style", lines[0])
+			return nil, fmt.Errorf("digits: face %q is not a split, a "+
+				"typeface and a style", lines[0])
 		}
 		f := face{split: name[0], typeface: name[1], style: name[2]}
 		for d := range f.digits {

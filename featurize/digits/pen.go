@@ -237,7 +237,11 @@ func (p *pen) clutter(r *rand.Rand) {
 		tip := side * between(r, 0.32, 0.45)
 		spread := between(r, 0.04, 0.14)
 		mid := side / 2
-		far := func(a float64) pt { s, co := math.Sincos(a); return pt{mid + side*co, mid + side*s} }
+		far := func(
+			a float64) pt {
+			s, co := math.Sincos(a)
+			return pt{mid + side*co, mid + side*s}
+		}
 		o = outline{{{mid + tip*co, mid + tip*s}, far(angle - spread), far(angle + spread)}}
 	}
 	p.fill(o, func(q pt) pt { return q })
@@ -353,7 +357,10 @@ func (p *pen) pattern(r *rand.Rand) func(x, y float64) float64 {
 	freq, phase := between(r, 1, 7), between(r, 0, 2*math.Pi)
 	switch r.IntN(4) {
 	case 0:
-		return func(x, y float64) float64 { return 0.5 + 0.5*math.Sin(2*math.Pi*freq*(cos*x+sin*y)+phase) }
+		return func(x,
+			y float64) float64 {
+			return 0.5 + 0.5*math.Sin(2*math.Pi*freq*(cos*x+sin*y)+phase)
+		}
 	case 1:
 		return func(x, y float64) float64 {
 			u, v := cos*x+sin*y, cos*y-sin*x

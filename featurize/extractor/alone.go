@@ -43,18 +43,19 @@ func (x *Extractor) beside() error {
 		return err
 	}
 	if rows != nil && (len(alone[0]) != len(alone[1]) || len(rows) != 2*len(alone[0])) {
-		return fmt.Errorf("an image has %d features and %d beside another; the number of features must not "+
-			"depend on the batch: export a model that computes each image by itself", len(alone[1]), len(rows)/2)
+		return fmt.Errorf("an image has %d features and %d beside another; the "+
+			"number of features must not depend on the batch: export a model that computes each "+
+			"image by itself", len(alone[1]), len(rows)/2)
 	}
 	var worst float64
 	if rows != nil { // ranges that the bright image sets cost the dark one more, and sums may run either way
 		worst = max(apart(alone[0], rows[:len(alone[0])]), apart(alone[1], rows[len(alone[0]):]))
 	}
 	if worst > maxApart {
-		return fmt.Errorf("the features of an image change by %.2g of their norm beside another image: "+
-			"they depend on its batch or on chance; export a model that computes each image by itself "+
-			"(PyTorch: net.eval(), running statistics in batch normalisation, attention with "+
-			"batch_first; static quantisation)", worst)
+		return fmt.Errorf("the features of an image change by %.2g of their norm beside another "+
+			"image: they depend on its batch or on chance; export a model that computes each "+
+			"image by itself (PyTorch: net.eval(), running statistics in batch normalisation, "+
+			"attention with batch_first; static quantisation)", worst)
 	}
 	// Features that are all 0 say nothing: a small network may know neither image.
 	other := alone[1]
@@ -63,9 +64,9 @@ func (x *Extractor) beside() error {
 	}
 	if slices.ContainsFunc(other, func(v float32) bool { return v != 0 }) &&
 		len(alone[0]) == len(other) && apart(other, alone[0]) < leastApart {
-		return errors.New("the features of a dark and of a bright image are equal but for rounding: they do " +
-			"not depend on the image; check extractor.mean, extractor.std, the preset, and the layer that " +
-			"features are taken from")
+		return errors.New("the features of a dark and of a bright image are equal but for " +
+			"rounding: they do not depend on the image; check extractor.mean, extractor.std, the " +
+			"preset, and the layer that features are taken from")
 	}
 	return nil
 }
@@ -132,7 +133,8 @@ func plain(m *onnx.Model) (*onnx.Model, error) {
 func isHalf(d onnx.DType) bool { return d == onnx.Float16 || d == onnx.BFloat16 }
 
 func takesHalf(m *onnx.Model) bool {
-	return slices.ContainsFunc(m.Graph.Inputs, func(v onnx.ValueInfo) bool { return isHalf(v.DType) })
+	return slices.ContainsFunc(m.Graph.Inputs,
+		func(v onnx.ValueInfo) bool { return isHalf(v.DType) })
 }
 
 // halfInside reports whether a model computes in half precision behind inputs of another type.
@@ -212,13 +214,13 @@ func evaluates(m *onnx.Model) error {
 		shared := len(batch) == 0 || batch[0].Size != 1
 		switch training := trains(m, n); {
 		case training && (n.Op == "Dropout" || depends && shared):
-			return fmt.Errorf("node %q is %s in training form, so that the features of an image would "+
-				"depend on the others of its batch or on chance; export the model in evaluation form "+
-				"(PyTorch: net.eval() before torch.onnx.export)", n.Name, n.Op)
+			return fmt.Errorf("node %q is %s in training form, so that the features of an "+
+				"image would depend on the others of its batch or on chance; export the model in "+
+				"evaluation form (PyTorch: net.eval() before torch.onnx.export)", n.Name, n.Op)
 		case ownStatistics(m, n) && shared && (varies[n.Input(3)] || varies[n.Input(4)]):
-			return fmt.Errorf("node %q is BatchNormalization by the statistics of its batch, so that "+
-				"the features of an image would depend on the others; export a network that keeps running "+
-				"statistics (PyTorch: track_running_stats=True)", n.Called())
+			return fmt.Errorf("node %q is BatchNormalization by the statistics of its batch, so "+
+				"that the features of an image would depend on the others; export a network that "+
+				"keeps running statistics (PyTorch: track_running_stats=True)", n.Called())
 		}
 	}
 	return nil

@@ -97,8 +97,8 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options,
 	if err != nil {
 		return nil, err
 	}
-	x := &Extractor{opt: o, sig: sig, manifest: manifest, name: cmp.Or(manifest.Source, m.Graph.Name),
-		inside: inside}
+	x := &Extractor{opt: o, sig: sig, manifest: manifest,
+		name: cmp.Or(manifest.Source, m.Graph.Name), inside: inside}
 	pruned := prune(m, sig.output)
 	x.layer = Layer{Value: sig.output, Why: sig.why, Without: without(m.Graph, pruned.Graph)}
 	x.model, x.spelt = portable(pruned)
@@ -187,9 +187,11 @@ func (x *Extractor) shape(images dataset.Images) error {
 			x.sig.w, maxInputSide)
 	}
 	if x.bgr = x.opt.Channels == BGR; x.bgr && x.sig.ch != 3 {
-		return fmt.Errorf("extractor.channels is bgr and the model takes %d channel; want 3", x.sig.ch)
+		return fmt.Errorf("extractor.channels is bgr and the model takes %d "+
+			"channel; want 3", x.sig.ch)
 	}
-	x.fit = imagefile.Fit{H: x.sig.h, W: x.sig.w, Ch: x.sig.ch, Resize: imagefile.Resize(x.opt.Resize)}
+	x.fit = imagefile.Fit{H: x.sig.h, W: x.sig.w, Ch: x.sig.ch,
+		Resize: imagefile.Resize(x.opt.Resize)}
 	x.opt.Batch = cmp.Or(x.opt.Batch, batchOf(x.sig.h, x.sig.w))
 	if batch > 0 {
 		x.opt.Batch = batch
@@ -227,8 +229,8 @@ func (x *Extractor) try(images dataset.Images) error {
 	}
 	if x.manifest.Kind == "" {
 		// First, as the most important note.
-		x.notes = append([]string{fmt.Sprintf("features are %q, %s%s", x.sig.output, x.sig.why, over)},
-			x.notes...)
+		x.notes = append([]string{fmt.Sprintf("features are %q, %s%s", x.sig.output,
+			x.sig.why, over)}, x.notes...)
 	}
 	x.dx, x.layer.Over = len(probe), strings.TrimPrefix(over, ", ")
 	if x.manifest.Dx != 0 && x.manifest.Dx != x.dx {
@@ -290,11 +292,8 @@ func (x *Extractor) setScale() error {
 			case len(v) == ch:
 				out[i] = float32(v[i])
 			default:
-				return nil,
-					fmt.Errorf(
-						"extractor.%s has %d numbers and the model %d channels; give one number, "+
-							"or one a channel",
-						name, len(v), ch)
+				return nil, fmt.Errorf("extractor.%s has %d numbers and the model %d channels; "+
+					"give one number, or one a channel", name, len(v), ch)
 			}
 		}
 		return out, nil
@@ -514,8 +513,9 @@ func (x *Extractor) batch(s engine.Session, images *dataset.Images, from, to int
 	rows = rows[:n*dx]
 	for i, v := range rows {
 		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			return nil, "", fmt.Errorf("feature %d of the image %d after the first is %v; features must "+
-				"be finite: check extractor.mean and extractor.std, and the model", i%dx, i/dx, v)
+			return nil, "", fmt.Errorf("feature %d of the image %d after the first is %v; "+
+				"features must be finite: check extractor.mean and extractor.std, and the model",
+				i%dx, i/dx, v)
 		}
 	}
 	return rows, over, nil
@@ -532,8 +532,8 @@ func (x *Extractor) pool(t *onnx.Tensor, n int) (features []float32, over string
 		return nil, "", fmt.Errorf("output %q: %w", x.sig.output, err)
 	}
 	if len(t.Shape) == 0 || t.Shape[0] != n || t.Len() == 0 {
-		return nil, "", fmt.Errorf("output %q is %v for %d images; its first dimension must be theirs",
-			x.sig.output, t.Shape, n)
+		return nil, "", fmt.Errorf("output %q is %v for %d images; its first dimension "+
+			"must be theirs", x.sig.output, t.Shape, n)
 	}
 	// v is [n, inner, d] with the pixels on axis 1, or [n, d, inner] where last
 	inner, d := 1, 0
@@ -551,16 +551,16 @@ func (x *Extractor) pool(t *onnx.Tensor, n int) (features []float32, over string
 			rows, cols, d, other = t.Shape[1], t.Shape[2], t.Shape[3], t.Shape[2:]
 		}
 		if !x.shapedLikeImages(rows, cols) && x.shapedLikeImages(other[0], other[1]) {
-			return nil, "", fmt.Errorf("output %q is %v for images of %dx%d pixels: its channels are not on "+
-				"the axis of the input's, so that others would be averaged over; name a value of the input's "+
-				"layout with extractor.output, next to a Transpose, or export the network with its average",
-				x.sig.output, t.Shape, x.sig.h, x.sig.w)
+			return nil, "", fmt.Errorf("output %q is %v for images of %dx%d pixels: its channels "+
+				"are not on the axis of the input's, so that others would be averaged over; name "+
+				"a value of the input's layout with extractor.output, next to a Transpose, or "+
+				"export the network with its average", x.sig.output, t.Shape, x.sig.h, x.sig.w)
 		}
 		inner = rows * cols
 		over = fmt.Sprintf(", averaged over %d x %d pixels", rows, cols)
 	default:
-		return nil, "", fmt.Errorf("output %q is %v; features are [batch, dx], [batch, tokens, dx] or "+
-			"a map of 4 dimensions: name another value with extractor.output",
+		return nil, "", fmt.Errorf("output %q is %v; features are [batch, dx], [batch, "+
+			"tokens, dx] or a map of 4 dimensions: name another value with extractor.output",
 			x.sig.output, t.Shape)
 	}
 	out := make([]float32, n*d)
@@ -604,7 +604,8 @@ func float32s(t *onnx.Tensor) ([]float32, error) {
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("elements are %v; features are float32, float64, float16 or bfloat16", t.DType)
+	return nil, fmt.Errorf("elements are %v; features are float32, float64, "+
+		"float16 or bfloat16", t.DType)
 }
 
 // Client returns the model, pruned to its features, and the preprocessing that a fused client graph
@@ -612,7 +613,8 @@ func float32s(t *onnx.Tensor) ([]float32, error) {
 // and std, where given, are those of each feature.
 func (x *Extractor) Client(mean, std []float32) (*onnx.Model, models.Preprocessing) {
 	return x.model, models.Preprocessing{
-		Height: x.sig.h, Width: x.sig.w, Channels: x.sig.ch, Mean: x.mean, Std: x.std, NHWC: x.sig.nhwc,
+		Height: x.sig.h, Width: x.sig.w, Channels: x.sig.ch, Mean: x.mean,
+		Std: x.std, NHWC: x.sig.nhwc,
 		Raw: x.sig.dtype == onnx.Uint8, BGR: x.bgr, Resize: x.manifestResize(), Input: x.sig.input,
 		Output: x.sig.output, FeatureMean: mean,
 		FeatureStd: std,

@@ -157,8 +157,8 @@ func (o Options) settle(under ...Options) (Options, error) {
 		o.Resize = cmp.Or(o.Resize, p.Resize)
 	}
 	if (o.Mean == nil) != (o.Std == nil) {
-		return o, fmt.Errorf("extractor.mean is %v and extractor.std %v: one without the other feeds the "+
-			"model otherwise than it was trained; give both", o.Mean, o.Std)
+		return o, fmt.Errorf("extractor.mean is %v and extractor.std %v: one without the other "+
+			"feeds the model otherwise than it was trained; give both", o.Mean, o.Std)
 	}
 	if o.Scale != Scale255 {
 		return o, o.ofUnit()
@@ -182,8 +182,9 @@ func (o Options) ofUnit() error {
 	for i, of := range [][]float64{o.Mean, o.Std} {
 		name := []string{"mean", "std"}[i]
 		if v := slices.Max(append(of[:len(of):len(of)], 0)); v > 1 {
-			return fmt.Errorf("extractor.%s holds %v, and pixels are scaled to 0 to 1: for a %s of pixels of "+
-				"0 to 255 add extractor.scale 0-255, or divide mean and std by 255", name, v, name)
+			return fmt.Errorf("extractor.%s holds %v, and pixels are scaled to 0 to 1: for a %s "+
+				"of pixels of 0 to 255 add extractor.scale 0-255, or divide mean and std by 255",
+				name, v, name)
 		}
 	}
 	return nil
@@ -196,7 +197,8 @@ const maxSidecar = 64 << 10
 // mapping with the keys mean, std, scale, channels, resize, preset, layout, input, output, side and
 // batch. Without such a file the options are zero and the path is empty.
 func Sidecar(model string) (Options, string, error) {
-	for _, p := range []string{model + ".yaml", strings.TrimSuffix(model, filepath.Ext(model)) + ".yaml"} {
+	for _, p := range []string{model + ".yaml",
+		strings.TrimSuffix(model, filepath.Ext(model)) + ".yaml"} {
 		data, err := regularfile.ReadFile(p, maxSidecar)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -224,8 +226,8 @@ func NewSidecar(path string, f models.Manifest, o Options) ([]byte, error) {
 		return nil, err
 	}
 	keys := map[string]any{}
-	for k, v := range map[string]string{"channels": o.Channels, "resize": o.Resize, "layout": o.Layout,
-		"input": o.Input, "output": o.Output} {
+	for k, v := range map[string]string{"channels": o.Channels, "resize": o.Resize,
+		"layout": o.Layout, "input": o.Input, "output": o.Output} {
 		if v != "" {
 			keys[k] = v
 		}
@@ -247,8 +249,8 @@ func parseSidecar(data []byte) (Options, error) {
 		return o, fmt.Errorf("more than %d bytes", maxSidecar)
 	}
 	if err := yamlfile.Decode(data, &o); err != nil && !errors.Is(err, io.EOF) {
-		return Options{}, fmt.Errorf("%w; allowed keys are mean, std, scale, channels, resize, preset, "+
-			"layout, input, output, side and batch", err)
+		return Options{}, fmt.Errorf("%w; allowed keys are mean, std, scale, channels, resize, "+
+			"preset, layout, input, output, side and batch", err)
 	}
 	return o, o.check()
 }
@@ -284,14 +286,15 @@ func (o Options) figures(b Options) (Options, error) {
 	switch own := cmp.Or(o.Scale, Scale1); {
 	case o.Mean == nil && o.Std == nil:
 		if o.Scale != "" && o.Scale != scale && (b.Mean != nil || b.Std != nil) {
-			return o, fmt.Errorf("extractor.scale is %s, beside mean %v and std %v of scale %s: leave it "+
-				"out, or give extractor.mean and extractor.std with it", o.Scale, b.Mean, b.Std, scale)
+			return o, fmt.Errorf("extractor.scale is %s, beside mean %v and std %v of "+
+				"scale %s: leave it out, or give extractor.mean and extractor.std with it", o.Scale,
+				b.Mean, b.Std, scale)
 		}
 		o.Scale = cmp.Or(o.Scale, b.Scale)
 	case own != scale && o.Scale == "" && (o.Mean == nil && b.Mean != nil || o.Std == nil && b.Std != nil):
-		return o, fmt.Errorf("extractor.mean is %v and extractor.std %v, beside mean %v and std %v of scale %s: "+
-			"add extractor.scale, %s or %s, of the one that is given", o.Mean, o.Std, b.Mean, b.Std, scale,
-			Scale1, Scale255)
+		return o, fmt.Errorf("extractor.mean is %v and extractor.std %v, beside mean %v and "+
+			"std %v of scale %s: add extractor.scale, %s or %s, of the one that is given", o.Mean,
+			o.Std, b.Mean, b.Std, scale, Scale1, Scale255)
 	case own != scale:
 		by := 255.
 		if own == Scale1 {
@@ -358,15 +361,14 @@ func (o Options) check() error {
 		v    []float64
 	}{{"mean", o.Mean}, {"std", o.Std}} {
 		if n := len(l.v); n != 0 && n != 1 && n != 3 {
-			return fmt.Errorf("extractor.%s has %d numbers; give one, or one for each channel (1 or 3)",
-				l.name, n)
+			return fmt.Errorf("extractor.%s has %d numbers; give one, or one for each "+
+				"channel (1 or 3)", l.name, n)
 		}
 		for _, v := range l.v {
-			if math.IsNaN(v) || math.IsInf(v, 0) || math.Abs(v) > 1e6 || (l.name == "std" && v < 1e-6) {
-				return fmt.Errorf(
-					"extractor.%s holds %v; allowed are numbers up to 1e6 in size, for std at "+
-						"least 1e-6", l.name,
-					v)
+			if math.IsNaN(v) || math.IsInf(v, 0) || math.Abs(v) > 1e6 ||
+				(l.name == "std" && v < 1e-6) {
+				return fmt.Errorf("extractor.%s holds %v; allowed are numbers up to 1e6 in size, "+
+					"for std at least 1e-6", l.name, v)
 			}
 		}
 	}

@@ -34,15 +34,17 @@ func portable(m *onnx.Model) (*onnx.Model, bool) {
 		fused := n.Op == "MaxPool" || n.Op == "AveragePool" && (ceil.Int != 0 || !unpadded(n))
 		if fused && p != nil && p.Op == "Pad" && byZero(g, p) {
 			name := pass.Unique(taken, n.Input(0)+"/apart")
-			nodes = append(nodes, &onnx.Node{Name: name, Op: "Concat", Inputs: []string{n.Inputs[0]},
-				Outputs: []string{name}, Attrs: []onnx.Attr{onnx.IntAttr("axis", 1)}})
+			nodes = append(nodes,
+				&onnx.Node{Name: name, Op: "Concat", Inputs: []string{n.Inputs[0]},
+					Outputs: []string{name}, Attrs: []onnx.Attr{onnx.IntAttr("axis", 1)}})
 			n.Inputs[0], changed = name, true
 		}
 		include, _ := n.Attr("count_include_pad")
 		if n.Op == "AveragePool" && ceil.Int != 0 && include.Int != 0 {
 			changed = true
 			if unpadded(n) {
-				n.Attrs = slices.DeleteFunc(n.Attrs, func(a onnx.Attr) bool { return a.Name == include.Name })
+				n.Attrs = slices.DeleteFunc(n.Attrs,
+					func(a onnx.Attr) bool { return a.Name == include.Name })
 			}
 		}
 		nodes = append(nodes, n)

@@ -44,12 +44,13 @@ func readInput(m *onnx.Model, o Options, dataCh int) (signature, error) {
 	}
 	s.input, s.dtype = in.Name, in.DType
 	if in.DType != onnx.Float32 && in.DType != onnx.Uint8 {
-		return s, fmt.Errorf("input %q takes %v; float32, float16 and uint8 are supported: export the "+
-			"model with one of them", in.Name, in.DType)
+		return s, fmt.Errorf("input %q takes %v; float32, float16 and uint8 are supported: "+
+			"export the model with one of them", in.Name, in.DType)
 	}
 	if in.Shape != nil && len(in.Shape) != 4 {
-		return s, fmt.Errorf("input %q is %s; an image model takes 4 dimensions, [batch, channels, "+
-			"height, width] or [batch, height, width, channels]", in.Name, showShape(in.Shape))
+		return s, fmt.Errorf("input %q is %s; an image model takes 4 dimensions, "+
+			"[batch, channels, height, width] or [batch, height, width, channels]", in.Name,
+			showShape(in.Shape))
 	}
 	if in.Shape == nil {
 		in.Shape = onnx.Shape("", "", "", "")
@@ -62,9 +63,8 @@ func readInput(m *onnx.Model, o Options, dataCh int) (signature, error) {
 	default:
 		first, last := isCh(in.Shape[1]), isCh(in.Shape[3])
 		if first == last {
-			return s,
-				fmt.Errorf("input %q is %s, which may be NCHW or NHWC; say which with extractor.layout",
-					in.Name, showShape(in.Shape))
+			return s, fmt.Errorf("input %q is %s, which may be NCHW or NHWC; say which with "+
+				"extractor.layout", in.Name, showShape(in.Shape))
 		}
 		s.nhwc = last
 	}
@@ -77,9 +77,8 @@ func readInput(m *onnx.Model, o Options, dataCh int) (signature, error) {
 		s.ch = ch.Size
 	}
 	if s.ch != 1 && s.ch != 3 {
-		return s,
-			fmt.Errorf("input %q is %s with %d channels; 1 and 3 are supported (is "+
-				"extractor.layout right?)", in.Name, showShape(in.Shape), s.ch)
+		return s, fmt.Errorf("input %q is %s with %d channels; 1 and 3 are supported (is "+
+			"extractor.layout right?)", in.Name, showShape(in.Shape), s.ch)
 	}
 	s.open = !h.IsKnown() && !w.IsKnown()
 	for _, d := range []struct {
@@ -89,8 +88,8 @@ func readInput(m *onnx.Model, o Options, dataCh int) (signature, error) {
 		*d.to = o.Side
 		if d.dim.IsKnown() {
 			if o.Side != 0 && o.Side != d.dim.Size {
-				return s, fmt.Errorf("input %q is %s and a side of %d was asked for; leave side out", in.Name,
-					showShape(in.Shape), o.Side)
+				return s, fmt.Errorf("input %q is %s and a side of %d was asked for; "+
+					"leave side out", in.Name, showShape(in.Shape), o.Side)
 			}
 			*d.to = d.dim.Size
 		}
@@ -115,8 +114,8 @@ func imageInput(m *onnx.Model, name string) (onnx.ValueInfo, error) {
 		return onnx.ValueInfo{}, fmt.Errorf("the model has no input")
 	}
 	if len(ins) > 1 {
-		return onnx.ValueInfo{}, fmt.Errorf("the model has %d inputs (%s); an extractor takes images "+
-			"alone: export it with the others fixed", len(ins), names(ins))
+		return onnx.ValueInfo{}, fmt.Errorf("the model has %d inputs (%s); an extractor takes "+
+			"images alone: export it with the others fixed", len(ins), names(ins))
 	}
 	if name != "" && name != ins[0].Name {
 		return onnx.ValueInfo{},
@@ -143,9 +142,8 @@ func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
 			func(n *onnx.Node) bool { return n.Name == asked && len(n.Outputs) > 0 }); at >= 0 {
 			return g.Nodes[at].Outputs[0], "what the layer " + asked + " gives", nil
 		}
-		return "", "", fmt.Errorf(
-			"extractor.output is %q and the model has no such value; its outputs are %s", asked,
-			names(g.Outputs))
+		return "", "", fmt.Errorf("extractor.output is %q and the model has no such value; its "+
+			"outputs are %s", asked, names(g.Outputs))
 	}
 	if len(g.Outputs) == 0 {
 		return "", "", fmt.Errorf("the model has no output")
@@ -170,8 +168,8 @@ func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
 	}
 	out := g.Outputs[0].Name
 	if head := classifierHead(g, maker, out); head != "" {
-		return head, fmt.Sprintf("the input of the last linear layer, whose output %q is taken for "+
-			"class scores (extractor.output %s would take that itself)", out, out), nil
+		return head, fmt.Sprintf("the input of the last linear layer, whose output %q is taken "+
+			"for class scores (extractor.output %s would take that itself)", out, out), nil
 	}
 	return out, "the only output", nil
 }
@@ -192,7 +190,8 @@ func classifierHead(g *onnx.Graph, maker map[string]*onnx.Node, out string) stri
 			return ""
 		}
 		switch n.Op {
-		case "Identity", "Softmax", "LogSoftmax", "Sigmoid", "Cast", "Flatten", "Reshape", "Squeeze":
+		case "Identity", "Softmax", "LogSoftmax", "Sigmoid", "Cast", "Flatten",
+			"Reshape", "Squeeze":
 			out = n.Input(0)
 		case "Add":
 			a, b := isConstant(g, maker, n.Input(0)), isConstant(g, maker, n.Input(1))

@@ -41,8 +41,8 @@ func (p *pictures) ahead(ctx context.Context) *ahead {
 	ctx, cancel := context.WithCancel(ctx)
 	// One more is taken than the channel holds.
 	n = min(n, maxAhead)
-	a := &ahead{pictures: p, taken: make(chan chan decodedImage, n-1), kept: make(chan *memories, n),
-		cancel: cancel}
+	a := &ahead{pictures: p, taken: make(chan chan decodedImage, n-1),
+		kept: make(chan *memories, n), cancel: cancel}
 	memory, files := semaphore.NewWeighted(MaxMemory), p.files[p.at:]
 	a.all.Go(func() {
 		for _, f := range files {

@@ -22,7 +22,8 @@ type Classes struct {
 // ByNumberFlag is the flag of commands that sets ByNumber, and ByNumberHelp its meaning.
 const (
 	ByNumberFlag = "class-numbers"
-	ByNumberHelp = "folders and labels are the numbers of classes from 0, as labels of IDX files are, not their names"
+	ByNumberHelp = "folders and labels are the numbers of classes from 0, as labels of IDX files " +
+		"are, not their names"
 )
 
 // Name returns the name of a class.
@@ -64,7 +65,8 @@ func (c Classes) label(name string) (int, error) {
 			c.Name(number), ByNumberFlag)
 	}
 	if strings.ContainsFunc(name, func(r rune) bool { return r >= 0x300 && r < 0x370 }) { // combining marks
-		hint += "; its accents are characters of their own (Unicode NFD), those of a class may not be"
+		hint += "; its accents are characters of their own (Unicode NFD), those of " +
+			"a class may not be"
 	}
 	return 0, fmt.Errorf("%q is no class of the model; it knows %s%s", name, known, hint)
 }
@@ -121,8 +123,9 @@ func (m *mapping) count(name string) int {
 // unclear returns an error for a label that is both the number of a class and the name of another.
 func (c Classes) unclear(label int) error {
 	if i := slices.Index(c.Names, strconv.Itoa(label)); i >= 0 && i != label && !c.ByNumber {
-		return fmt.Errorf("it is the number of class %s (from 0) and the name of class number %d: where labels "+
-			"are numbers, give --%s; names are folders' or those of a .csv", c.Name(label), i, ByNumberFlag)
+		return fmt.Errorf("it is the number of class %s (from 0) and the name of class number "+
+			"%d: where labels are numbers, give --%s; names are folders' or those of a .csv",
+			c.Name(label), i, ByNumberFlag)
 	}
 	return nil
 }

@@ -17,9 +17,8 @@ func FitOf(images onnx.ValueInfo, f models.Manifest) (Fit, error) {
 	for i, to := range []*int{&fit.H, &fit.W, &fit.Ch} {
 		d := images.Shape[i+1]
 		if !d.IsKnown() || d.Size < 1 || d.Size > 4096 || (i == 2 && d.Size != 1 && d.Size != 3) {
-			return fit,
-				fmt.Errorf("its images are %v; want a fixed height and width of 1 to 4096 and 1 "+
-					"or 3 channels", images)
+			return fit, fmt.Errorf("its images are %v; want a fixed height and width of 1 to "+
+				"4096 and 1 or 3 channels", images)
 		}
 		*to = d.Size
 	}

@@ -85,18 +85,20 @@ func animatedWebP(head []byte) bool {
 // unread returns the error for an image that a decoder refused, or that none knows.
 func unread(head []byte, err error) error {
 	if animatedWebP(head) {
-		return errors.New("an animated WebP image, which is not read: save its first frame as JPEG or PNG")
+		return errors.New("an animated WebP image, which is not read: save its first " +
+			"frame as JPEG or PNG")
 	}
 	if !errors.Is(err, image.ErrFormat) {
 		return fmt.Errorf("not a readable image: %w", err)
 	}
 	switch name := formatOf(head); name {
 	case "":
-		return fmt.Errorf("not a readable image: its first bytes are of none of the formats that are "+
-			"read (%s; %s with a program)", Formats, HEIFFormats)
+		return fmt.Errorf("not a readable image: its first bytes are of none of the formats that "+
+			"are read (%s; %s with a program)", Formats, HEIFFormats)
 	case "HEIC", "HEIF", "AVIF":
-		return fmt.Errorf("a %s image, a format that is read from files by fmp and fmp-edge alone: "+
-			"save it as JPEG (an iPhone does under Settings, Camera, Formats, Most Compatible)", name)
+		return fmt.Errorf("a %s image, a format that is read from files by fmp and "+
+			"fmp-edge alone: save it as JPEG (an iPhone does under Settings, Camera, Formats, "+
+			"Most Compatible)", name)
 	default:
 		return fmt.Errorf("a %s image, a format that is not read: save it as JPEG or PNG", name)
 	}

@@ -56,9 +56,9 @@ var ErrNoDecoder = errors.New("no program on this machine decodes it")
 func HEIFDecoder() (string, error) {
 	found, _ := installed()
 	if len(found) == 0 {
-		return "", fmt.Errorf("%w (looked for heif-dec, heif-convert and magick on the PATH): install "+
-			"%s, or save it as JPEG (an iPhone does under Settings, Camera, Formats, Most Compatible)",
-			ErrNoDecoder, heifPackage())
+		return "", fmt.Errorf("%w (looked for heif-dec, heif-convert and magick on the PATH): "+
+			"install %s, or save it as JPEG (an iPhone does under Settings, Camera, Formats, "+
+			"Most Compatible)", ErrNoDecoder, heifPackage())
 	}
 	return found[0], nil
 }
@@ -168,7 +168,8 @@ func (t *words) Write(p []byte) (int, error) {
 
 // String returns it for the end of an error, on one line and without control characters.
 func (t *words) String() string {
-	line := strings.Join(strings.FieldsFunc(string(t.b), func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
+	line := strings.Join(strings.FieldsFunc(string(t.b),
+		func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
 	if line == "" {
 		return ""
 	}

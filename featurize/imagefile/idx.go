@@ -55,9 +55,9 @@ func IDXHeader(r io.Reader, minDims, maxDims int) ([]int, error) {
 	}
 	n := int(magic[3])
 	if magic[0] != 0 || magic[1] != 0 || magic[2] != IDXUbyte || n < minDims || n > maxDims {
-		return nil, fmt.Errorf("wrong magic number 0x%08x; an IDX file of unsigned bytes with %d to %d "+
-			"dimensions begins with 0x%08x", binary.BigEndian.Uint32(magic[:]), minDims, maxDims,
-			IDXUbyte<<8|minDims)
+		return nil, fmt.Errorf("wrong magic number 0x%08x; an IDX file of unsigned bytes with "+
+			"%d to %d dimensions begins with 0x%08x", binary.BigEndian.Uint32(magic[:]), minDims,
+			maxDims, IDXUbyte<<8|minDims)
 	}
 	dims := make([]int, n)
 	for i := range dims {

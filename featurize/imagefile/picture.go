@@ -75,7 +75,8 @@ func Header(r io.ReaderAt) (Info, error) {
 // early, the time that a private round fixes. It is to be deferred.
 func recovered(err *error) {
 	if p := recover(); p != nil {
-		*err = fmt.Errorf("not a readable image: its decoder fails (%v), a fault of the program; save it anew", p)
+		*err = fmt.Errorf("not a readable image: its decoder fails (%v), a fault of the "+
+			"program; save it anew", p)
 	}
 }
 
@@ -89,8 +90,8 @@ func header(r io.ReaderAt, pixels int) (h Info, err error) {
 		return h, unread(at(r, 0, headBytes), err)
 	}
 	if format == "tiff" && beginsWithPreview(directory(r)) {
-		return h, errors.New("a camera raw file, or a TIFF that begins with a preview, which is not read: " +
-			"save it as JPEG or PNG")
+		return h, errors.New("a camera raw file, or a TIFF that begins with a preview, which is " +
+			"not read: save it as JPEG or PNG")
 	}
 	c := h.Config
 	if c.Width < 1 || c.Height < 1 || c.Width > MaxSide || c.Height > MaxSide ||
@@ -273,7 +274,8 @@ func (d *Decoded) Covers() (across, down float64) {
 
 // decode decodes an image of at most the given bytes and pixels, no further than a fit wants it;
 // the zero fit wants it whole.
-func decode(ctx context.Context, data []byte, limit, pixels int, f Fit, m *jpeg.Memory) (picture, error) {
+func decode(ctx context.Context, data []byte, limit, pixels int, f Fit,
+	m *jpeg.Memory) (picture, error) {
 	if len(data) > limit {
 		return picture{}, fmt.Errorf("an image file of more than %d bytes", limit)
 	}
@@ -296,7 +298,8 @@ func decode(ctx context.Context, data []byte, limit, pixels int, f Fit, m *jpeg.
 	if err != nil && ctx.Err() != nil {
 		return picture{}, ctx.Err() // a decoder may wrap it in text
 	}
-	if im, ok := p.Image.(*image.YCbCr); ok && h.jpeg != nil && f.nearWhole(h.Width, h.Height, h.by) {
+	if im, ok := p.Image.(*image.YCbCr); ok && h.jpeg != nil &&
+		f.nearWhole(h.Width, h.Height, h.by) {
 		enlarge(im)
 	}
 	if err != nil {
@@ -331,7 +334,8 @@ func decodeOther(ctx context.Context, data []byte) (image.Image, error) {
 	case "tiff":
 		err = tiffBits(im, data)
 	case "bmp":
-		if of, ok := im.(*image.NRGBA); ok && string(at(bytes.NewReader(data), 66, 4)) == "\x00\x00\x00\x00" {
+		if of, ok := im.(*image.NRGBA); ok &&
+			string(at(bytes.NewReader(data), 66, 4)) == "\x00\x00\x00\x00" {
 			for i := 3; i < len(of.Pix); i += 4 { // a mask without bits: the fourth byte is no alpha
 				of.Pix[i] = 255
 			}
@@ -411,8 +415,8 @@ func ParseResize(s string) (Resize, error) {
 	case crop, r == Stretch, r == Pad:
 		return r, nil
 	}
-	return "", fmt.Errorf("resize is %q; allowed are %s, %s (or a share of it, %[3]s:0.875) and %s", s,
-		Stretch, Crop, Pad)
+	return "", fmt.Errorf("resize is %q; allowed are %s, %s (or a share of it, %[3]s:0.875) and %s",
+		s, Stretch, Crop, Pad)
 }
 
 // Fit is the shape that images are brought to, and how: the single conversion from a picture to a

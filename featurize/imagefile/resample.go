@@ -51,8 +51,8 @@ func (f Fit) pixels(src picture, dst []uint8) {
 		clear(dst[:f.Size()])
 	}
 	flipX, flipY := o.mirrors()
-	s := resampler{reader: newReader(src.Image, f.Ch), across: newAxis(across.from, across.to, flipX),
-		down: newAxis(down.from, down.to, flipY), right: f.Ch, below: f.W * f.Ch}
+	s := resampler{reader: newReader(src.Image, f.Ch), across: newAxis(across.from, across.to,
+		flipX), down: newAxis(down.from, down.to, flipY), right: f.Ch, below: f.W * f.Ch}
 	if o.swaps() {
 		s.right, s.below = s.below, s.right
 	}

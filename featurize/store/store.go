@@ -152,7 +152,8 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 	}()
 	// Files that a killed program left there, and those that one of an earlier release called
 	// .NAME.NUMBER.
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(to), "."+filepath.Base(to)+".[0-9]*", "new"))
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(to),
+		"."+filepath.Base(to)+".[0-9]*", "new"))
 	if err != nil {
 		return err
 	}
@@ -308,16 +309,18 @@ func nameOf(from, name, folder string, kind dataset.Kind) (_, _ string, err erro
 	folder = cmp.Or(folder, name)
 	if s, ok := dataset.Lookup(strings.ToLower(name)); ok && s.Kind != "" {
 		if kind != s.Kind {
-			return "", "", fmt.Errorf("%q is the name of a data set whose files are of the kind %s, and these are of the "+
-				"kind %s: give another with --name", s.Name, s.Kind, kind)
+			return "", "", fmt.Errorf("%q is the name of a data set whose files are of the kind "+
+				"%s, and these are of the kind %s: give another with --name", s.Name, s.Kind, kind)
 		}
 		name, folder = s.Name, s.Folders[0]
 	}
-	if name != filepath.Base(name) || strings.HasPrefix(name, ".") || strings.ContainsAny(name, `/\`) {
+	if name != filepath.Base(name) || strings.HasPrefix(name, ".") ||
+		strings.ContainsAny(name, `/\`) {
 		return "", "", fmt.Errorf("%q is no name for a data set; give one without separators", name)
 	}
 	if s, ok := dataset.Lookup(name); ok && s.Kind == "" {
-		return "", "", fmt.Errorf("%q is the name of a drawn data set; give another with --name", name)
+		return "", "", fmt.Errorf("%q is the name of a drawn data set; give "+
+			"another with --name", name)
 	}
 	return name, folder, nil
 }
@@ -338,8 +341,8 @@ func Import(ctx context.Context, from, name, dir string, replace,
 	}
 	to := filepath.Join(dir, folder)
 	if _, err := os.Stat(to); err == nil && !replace {
-		return "", "", nil, fmt.Errorf("%s is there already; give --replace, or another name with --name",
-			to)
+		return "", "", nil, fmt.Errorf("%s is there already; give --replace, or another "+
+			"name with --name", to)
 	}
 	if inside(from, to) {
 		return "", "", nil, fmt.Errorf("%s lies in %s; it is in its place already", from, to)

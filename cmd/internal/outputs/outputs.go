@@ -92,8 +92,8 @@ func Check(f *pflag.FlagSet, args []string) (release func(), err error) {
 	for i, o := range outputs {
 		for _, other := range outputs[:i] {
 			if Same(o.path, other.path) {
-				return nil, fmt.Errorf("--%s and --%s are one file, %s: give each a name of its own",
-					other.flag, o.flag, o.path)
+				return nil, fmt.Errorf("--%s and --%s are one file, %s: give each a "+
+					"name of its own", other.flag, o.flag, o.path)
 			}
 		}
 	}
@@ -157,8 +157,8 @@ func distinct(f *pflag.FlagSet, args []string, outputs []output) (err error) {
 		}
 		for _, o := range outputs {
 			if o.info != nil && os.SameFile(o.info, info) {
-				return fmt.Errorf("--%s %s: it is %s too, which would be overwritten: give another name",
-					o.flag, o.path, what)
+				return fmt.Errorf("--%s %s: it is %s too, which would be overwritten: give "+
+					"another name", o.flag, o.path, what)
 			}
 		}
 		return nil
@@ -191,10 +191,8 @@ func begun(flag *pflag.Flag, outputs []output) error {
 	for _, o := range outputs {
 		for _, path := range []string{flag.Value.String(), flag.Value.String() + privacy.SealSuffix} {
 			if Same(o.path, path) {
-				return fmt.Errorf(
-					"--%s %s: it is the file of --%s too, which would be overwritten: give "+
-						"another name", o.flag,
-					o.path, flag.Name)
+				return fmt.Errorf("--%s %s: it is the file of --%s too, which would be "+
+					"overwritten: give another name", o.flag, o.path, flag.Name)
 			}
 		}
 	}

@@ -83,9 +83,11 @@ func write(library, python, folder string) (string, error) {
 		{"fmp/__init__.py", code},
 		{"fmp/" + filepath.Base(library), binary},
 		{info + "METADATA", []byte("Metadata-Version: 2.4\nName: fmp\nVersion: " + version +
-			"\nSummary: Calibrated federated image classification: client and classifier\nLicense-Expression: " +
-			"MIT\nLicense-File: " + strings.Join(licences, "\nLicense-File: ") + "\nRequires-Python: >=3.8\n")},
-		{info + "WHEEL", []byte("Wheel-Version: 1.0\nGenerator: fmp\nRoot-Is-Purelib: false\nTag: " + tag + "\n")},
+			"\nSummary: Calibrated federated image classification: client and classifier\n" +
+			"License-Expression: MIT\nLicense-File: " + strings.Join(licences, "\nLicense-File: ") +
+			"\nRequires-Python: >=3.8\n")},
+		{info + "WHEEL", []byte("Wheel-Version: 1.0\nGenerator: fmp\n" +
+			"Root-Is-Purelib: false\nTag: " + tag + "\n")},
 	}
 	for _, name := range licences {
 		data, err := os.ReadFile(filepath.Join(filepath.Dir(library), name))
@@ -97,8 +99,8 @@ func write(library, python, folder string) (string, error) {
 	var record strings.Builder
 	for _, f := range files {
 		sum := sha256.Sum256(f.data)
-		fmt.Fprintf(&record, "%s,sha256=%s,%d\n", f.name, base64.RawURLEncoding.EncodeToString(sum[:]),
-			len(f.data))
+		fmt.Fprintf(&record, "%s,sha256=%s,%d\n", f.name,
+			base64.RawURLEncoding.EncodeToString(sum[:]), len(f.data))
 	}
 	fmt.Fprintf(&record, "%sRECORD,,\n", info)
 	files = append(files, file{info + "RECORD", []byte(record.String())})

@@ -57,8 +57,8 @@ func run() error {
 		return one(&bench.Classes{Dir: *dir, C: c, Dx: dx, Rows: *rows, Clients: *clients,
 			Images: *images, Steps: *steps, Samples: *samples}, *step)
 	}
-	fmt.Println("| classes | features | step | processor time, s | wall time, s | memory, MB | |\n| " +
-		"---: | ---: | --- | ---: | ---: | ---: | --- |")
+	fmt.Println("| classes | features | step | processor time, s | wall time, s | memory, MB | " +
+		"|\n| ---: | ---: | --- | ---: | ---: | ---: | --- |")
 	for _, c := range strings.Split(*classes, ",") {
 		for _, d := range strings.Split(*features, ",") {
 			at := *dir
@@ -108,12 +108,11 @@ func measure(c, d, step string, args []string) (bool, error) {
 	s := cmd.ProcessState
 	note := strings.TrimSpace(said.String())
 	if err != nil {
-		note = "refused: " + strings.TrimPrefix(strings.SplitN(strings.TrimSpace(bad.String()), "\n",
-			2)[0], "classes: ")
+		note = "refused: " + strings.TrimPrefix(strings.SplitN(strings.TrimSpace(bad.String()),
+			"\n", 2)[0], "classes: ")
 	}
-	fmt.Printf("| %s | %s | %s | %.2f | %.2f | %d | %s |\n", c, d, step,
-		(s.UserTime() + s.SystemTime()).Seconds(), wall.Seconds(),
-		s.SysUsage().(*syscall.Rusage).Maxrss/1000, note)
+	fmt.Printf("| %s | %s | %s | %.2f | %.2f | %d | %s |\n", c, d, step, (s.UserTime() +
+		s.SystemTime()).Seconds(), wall.Seconds(), s.SysUsage().(*syscall.Rusage).Maxrss/1000, note)
 	return err == nil, nil
 }
 

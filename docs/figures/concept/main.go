@@ -31,8 +31,8 @@ func run(dir, path string) error {
 		return err
 	}
 	if d == nil || len(d.Hard) == 0 {
-		return fmt.Errorf("%s holds no details: make it with the command at the head of this program",
-			dir)
+		return fmt.Errorf("%s holds no details: make it with the command at the head of "+
+			"this program", dir)
 	}
 	plots := []*panels.Panel{panels.New("1. one client's points"),
 		panels.New("2. its upload (area: mass)"), panels.New("3. points drawn by the server")}
@@ -86,8 +86,8 @@ func spread(e *experiment.Example, classes []string) *panels.Panel {
 			points = append(points, plotter.XY{
 				X: float64(k) + 0.5*(float64(i)/float64(len(e.Samples))-0.5), Y: s[k]})
 		}
-		p.Dots(draw.GlyphStyle{Color: panels.Palette[c%len(panels.Palette)], Shape: draw.CircleGlyph{},
-			Radius: 2}, points...)
+		p.Dots(draw.GlyphStyle{Color: panels.Palette[c%len(panels.Palette)],
+			Shape: draw.CircleGlyph{}, Radius: 2}, points...)
 	}
 	probabilities(p, names)
 	return p

@@ -37,7 +37,8 @@ const (
 )
 
 func main() {
-	panels.Main("martingale FILE.svg", func(a []string) error { return run(context.Background(), a[0]) })
+	panels.Main("martingale FILE.svg",
+		func(a []string) error { return run(context.Background(), a[0]) })
 }
 
 func run(ctx context.Context, path string) error {
@@ -210,7 +211,8 @@ func levels(p *panels.Panel, heads []erm.Theta) {
 		width float64
 	}{{0.1, "0.1", 0.8}, {0.5, "0.5", 1.5}, {0.9, "0.9", 0.8}} {
 		c := plotter.NewContour(s, []float64{l.at}, nil)
-		c.LineStyles = []draw.LineStyle{{Color: color.RGBA{40, 40, 40, 255}, Width: vg.Length(l.width)}}
+		c.LineStyles = []draw.LineStyle{{Color: color.RGBA{40, 40, 40, 255},
+			Width: vg.Length(l.width)}}
 		p.Add(c)
 		// The label stands where the line meets the upper edge.
 		for i := range s.side - 1 {

@@ -48,7 +48,8 @@ func panel(title string, rows []martingale.Row) *panels.Panel {
 		var square float64
 		for _, s := range row.Steps {
 			square += s.DriftError * s.DriftError
-			at.XYs = append(at.XYs, plotter.XY{X: s.Drawn, Y: s.Probability - row.Steps[0].Probability})
+			at.XYs = append(at.XYs,
+				plotter.XY{X: s.Drawn, Y: s.Probability - row.Steps[0].Probability})
 			e := 1.96 * math.Sqrt(square)
 			at.YErrors = append(at.YErrors, struct{ Low, High float64 }{e, e})
 		}

@@ -31,9 +31,10 @@ func records(root, scope, name string) ([]experiment.Record, error) {
 }
 
 // selected is a figure of each repeat of a method, with raw (shared) settings.
-func selected(rs []experiment.Record, partition, method string, figure kept.Figure) map[int]float64 {
-	return kept.Select(rs, experiment.Cell{Partition: partition, Protocol: "shared", Method: method},
-		figure)
+func selected(rs []experiment.Record, partition, method string,
+	figure kept.Figure) map[int]float64 {
+	return kept.Select(rs,
+		experiment.Cell{Partition: partition, Protocol: "shared", Method: method}, figure)
 }
 
 // A line is one category of a panel: the loss of FMP without its latent, with the same scalars and
@@ -64,10 +65,12 @@ func differences(root string, figure kept.Figure) ([]line, error) {
 			if l.same, err = kept.Less(selected(none, partition, "FMP", figure), own); err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", set, partition, err)
 			}
-			if l.mean, err = kept.Less(selected(closed, partition, "FMP-mean", figure), own); err != nil {
+			if l.mean, err = kept.Less(selected(closed, partition, "FMP-mean", figure),
+				own); err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", set, partition, err)
 			}
-			if figureOfSome := len(own) < len(selected(closed, partition, "FMP", kept.NLL)); figureOfSome {
+			if figureOfSome := len(own) < len(selected(closed, partition, "FMP",
+				kept.NLL)); figureOfSome {
 				l.label += fmt.Sprintf(", %d tasks", len(own))
 			}
 			out = append(out, l)
@@ -141,7 +144,8 @@ func forest(title string, lines []line) *panels.Panel {
 	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
 	p.Y.Min, p.Y.Max = float64(-len(lines))-0.4, 0.5
 	p.X.Min = math.Min(p.X.Min, 0)
-	p.Line(color.Gray{120}, plotter.XY{Y: p.Y.Min}, plotter.XY{Y: p.Y.Max}).Dashes = []vg.Length{2, 2}
+	p.Line(color.Gray{120}, plotter.XY{Y: p.Y.Min},
+		plotter.XY{Y: p.Y.Max}).Dashes = []vg.Length{2, 2}
 	p.Small()
 	return p
 }

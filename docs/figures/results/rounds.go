@@ -29,7 +29,8 @@ var (
 func rounds(root, path string) error {
 	var runs [][]experiment.Record
 	for _, n := range sizes {
-		rs, err := experiment.ReadResults(filepath.Join(root, "pretrained", fmt.Sprintf("cifar10-%d", n)))
+		rs, err := experiment.ReadResults(filepath.Join(root, "pretrained",
+			fmt.Sprintf("cifar10-%d", n)))
 		if err != nil {
 			return err
 		}
@@ -89,7 +90,8 @@ func lines(title string, runs [][]experiment.Record, partition string,
 			return nil, fmt.Errorf("no kept run has %s on %s", method, partition)
 		}
 		l := p.Line(panels.Palette[i], at...)
-		s := p.Dots(draw.GlyphStyle{Color: panels.Palette[i], Shape: marks[i], Radius: vg.Points(3)}, at...)
+		s := p.Dots(draw.GlyphStyle{Color: panels.Palette[i], Shape: marks[i],
+			Radius: vg.Points(3)}, at...)
 		if method == "FMP" {
 			l.Width = vg.Points(2)
 		} else if !slices.Contains([]string{"FedCGS", "Fed3R"}, method) {

@@ -294,8 +294,8 @@ func draw(path string, ways []way, all map[string][]measured) error {
 	for i, w := range ways {
 		var at plotter.XYs
 		for _, n := range concurrencies {
-			at = append(at, plotter.XY{X: float64(n),
-				Y: median(all[fmt.Sprint(w.name, n)], func(m measured) float64 { return m.processor })})
+			at = append(at, plotter.XY{X: float64(n), Y: median(all[fmt.Sprint(w.name, n)],
+				func(m measured) float64 { return m.processor })})
 		}
 		marks := plotter.DefaultGlyphStyle
 		marks.Color = panels.Palette[i]

@@ -61,7 +61,8 @@ func measure(ctx context.Context, peers, only string) error {
 			for _, d := range []int{65, 513, 2049} {
 				for _, c := range []int{2, 10, 100, 1000} {
 					s := bench.FitSize{N: n, D: d, C: c}
-					if c > n/2 || float64(n)*float64(d)*float64(c) > most || only != "" && only != s.String() {
+					if c > n/2 || float64(n)*float64(d)*float64(c) > most || only != "" &&
+						only != s.String() {
 						continue
 					}
 					if err := cell(ctx, bench.Peers(peers), s, stretched); err != nil {
@@ -147,8 +148,8 @@ func read(path string) (out []row, err error) {
 		var r row
 		var ours float64
 		var others [3]float64
-		if _, err := fmt.Sscan(lines.Text(), &r.n, &r.d, &r.c, &r.kind, &ours, &others[0], &others[1],
-			&others[2]); err != nil {
+		if _, err := fmt.Sscan(lines.Text(), &r.n, &r.d, &r.c, &r.kind, &ours, &others[0],
+			&others[1], &others[2]); err != nil {
 			return nil, fmt.Errorf("%s: %q: %w", path, lines.Text(), err)
 		}
 		best := math.Inf(1)

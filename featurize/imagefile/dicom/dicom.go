@@ -271,9 +271,9 @@ func (h *header) compressed(p *parser) (image.Image, error) {
 	}
 	if inside.Width != h.columns || inside.Height != h.rows ||
 		inside.Memory() > memory*int64(h.rows)*int64(h.columns)+1<<20 {
-		return nil, fmt.Errorf("the JPEG has %dx%d pixels of %d bytes; the header says %dx%d, and a "+
-			"baseline JPEG takes at most %d bytes each", inside.Width, inside.Height, inside.Memory(),
-			h.columns, h.rows, memory)
+		return nil, fmt.Errorf("the JPEG has %dx%d pixels of %d bytes; the header says %dx%d, "+
+			"and a baseline JPEG takes at most %d bytes each", inside.Width, inside.Height,
+			inside.Memory(), h.columns, h.rows, memory)
 	}
 	im, err := jpeg.Decode(context.Background(), data)
 	if err != nil {
@@ -303,9 +303,8 @@ func (h *header) check() error {
 	case h.rows < 1 || h.columns < 1:
 		return fmt.Errorf("%dx%d pixels", h.columns, h.rows)
 	case grey && h.samples != 1, colour && h.samples != 3, !grey && !colour:
-		return fmt.Errorf(
-			"photometric interpretation %.20q with %d samples is not read; save it as grey or RGB",
-			h.meaning, h.samples)
+		return fmt.Errorf("photometric interpretation %.20q with %d samples is not read; save it "+
+			"as grey or RGB", h.meaning, h.samples)
 	case h.allocated != 8 && (h.allocated != 16 || !grey || h.syntax == jpegBaseline):
 		return fmt.Errorf("%d bits a sample are not read; 8 are, and 16 of grey", h.allocated)
 	case h.stored < 1 || h.stored > h.allocated || h.high < h.stored-1 || h.high >= h.allocated:
@@ -326,7 +325,8 @@ func (h *header) checkWindow() error {
 		return errors.New("its grey values go through a table, its VOI LUT (0028,3010), " +
 			"which is not read; save it with a window")
 	case h.meaning == "MONOCHROME2" && h.shape == "INVERSE":
-		return errors.New("its presentation is INVERSE (2050,0020), which is read of MONOCHROME1 alone")
+		return errors.New("its presentation is INVERSE (2050,0020), which is read of " +
+			"MONOCHROME1 alone")
 	}
 	least := math.SmallestNonzeroFloat64
 	switch h.function {

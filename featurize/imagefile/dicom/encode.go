@@ -20,8 +20,8 @@ const secondaryCapture = "1.2.840.10008.5.1.4.1.1.7"
 func Encode(w io.Writer, im *image.Gray16) error {
 	width, height := im.Rect.Dx(), im.Rect.Dy()
 	if width < 1 || height < 1 || width > math.MaxUint16 || height > math.MaxUint16 {
-		return fmt.Errorf("dicom: %dx%d pixels cannot be written; 1 to %d in each direction can", width,
-			height, math.MaxUint16)
+		return fmt.Errorf("dicom: %dx%d pixels cannot be written; 1 to %d in each direction can",
+			width, height, math.MaxUint16)
 	}
 	pixels := make([]byte, 0, 2*width*height)
 	for y := im.Rect.Min.Y; y < im.Rect.Max.Y; y++ {

@@ -147,8 +147,8 @@ func (p *parser) take(h *header, e start, depth int) error {
 		err = p.skip(int64(e.length))
 	}
 	if err == nil && filled && e.tag == tagTable {
-		err = errors.New("its grey values go through a table of the modality (0028,3000), which is " +
-			"not read")
+		err = errors.New("its grey values go through a table of the modality (0028,3000), " +
+			"which is not read")
 	}
 	h.table = h.table || filled && e.tag == tagInterest
 	return err
@@ -190,7 +190,8 @@ func (p *parser) asImplicit(kind string, length uint32) (uint32, error) {
 		return length, nil
 	}
 	if slices.Contains(long, kind) {
-		return 0, errors.New("its first element is of explicit VR, and its transfer syntax implicit VR")
+		return 0, errors.New("its first element is of explicit VR, and its transfer " +
+			"syntax implicit VR")
 	}
 	return uint32(kind[0]) | uint32(kind[1])<<8 | length<<16, nil
 }

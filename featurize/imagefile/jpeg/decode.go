@@ -114,7 +114,8 @@ func Reduce(ctx context.Context, data []byte, points []Points, part image.Rectan
 	return d.Header, planes, nil
 }
 
-func newDecoder(ctx context.Context, data []byte, part image.Rectangle, m *Memory) (*decoder, error) {
+func newDecoder(ctx context.Context, data []byte, part image.Rectangle,
+	m *Memory) (*decoder, error) {
 	h, err := ReadHeader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
@@ -260,9 +261,8 @@ func (d *decoder) segment(s *segments) error {
 		return nil
 	}
 	if d.scans++; d.scans > MaxScans {
-		return fmt.Errorf(
-			"a JPEG of more than %d scans, each of which passes over the whole image; save it anew",
-			MaxScans)
+		return fmt.Errorf("a JPEG of more than %d scans, each of which passes over the whole "+
+			"image; save it anew", MaxScans)
 	}
 	if err := d.scan(b, int(s.at)); err != nil {
 		return err

@@ -286,10 +286,8 @@ func (h *Header) sampled() error {
 	fits := func(a, b int) bool { return b >= 1 && a <= 4 && (a == b || a == 2*b || a == 4*b) }
 	for _, c := range h.Components {
 		if !fits(across, c.H) || !fits(down, c.V) {
-			return fmt.Errorf(
-				"its component %d is sampled %d x %d of %d x %d; factors of 1, 2 and 4 are read",
-				c.ID, c.H,
-				c.V, across, down)
+			return fmt.Errorf("its component %d is sampled %d x %d of %d x %d; factors of 1, 2 "+
+				"and 4 are read", c.ID, c.H, c.V, across, down)
 		}
 	}
 	return nil

@@ -84,7 +84,8 @@ func (d *decoder) spread(i int, to []uint8, stride, step int) {
 // of which black alone is.
 func (d *decoder) inks(r image.Rectangle) (image.Image, error) {
 	if !d.Adobe {
-		return nil, errors.New("it has four colours and does not say which (an Adobe segment is missing)")
+		return nil, errors.New("it has four colours and does not say which (an Adobe " +
+			"segment is missing)")
 	}
 	im := image.NewCMYK(r)
 	for i := range 4 {

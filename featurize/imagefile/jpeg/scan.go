@@ -381,7 +381,8 @@ func (d *decoder) refine(s *scan, p *part, ac *huffman, block int) error {
 			break
 		}
 		if v != 0 && v != 1 && v != -1 {
-			return errors.New("its pixels are corrupt: a coefficient is refined by more than one bit")
+			return errors.New("its pixels are corrupt: a coefficient is refined by " +
+				"more than one bit")
 		}
 		k = d.pass(s, p, stored, block, k, zeros)
 		if v != 0 {

@@ -351,9 +351,8 @@ func (m *machine) persistent(id any) error {
 	n, ok1 := a[4].(int)
 	if kind != floatStorage && kind != longStorage || !ok || !ok1 || n < 0 ||
 		n > len(m.data) || a[5] != nil {
-		return fmt.Errorf(
-			"a storage of %d elements of %q; want 32-bit floats or 64-bit integers, within the file", n,
-			kind)
+		return fmt.Errorf("a storage of %d elements of %q; want 32-bit floats or 64-bit "+
+			"integers, within the file", n, kind)
 	}
 	s := m.storages[key]
 	if s == nil {

@@ -90,9 +90,8 @@ func (c Command) output(t *testing.T, out *pflag.Flag) {
 		}
 		c.Flags.VisitAll(func(in *pflag.Flag) {
 			kind := in.Value.Type()
-			if in.Name != out.Name &&
-				slices.Contains([]string{"string", "stringArray", "stringSlice"}, kind) &&
-				!outputs.Free(in) {
+			if in.Name != out.Name && slices.Contains([]string{"string", "stringArray",
+				"stringSlice"}, kind) && !outputs.Free(in) {
 				refused(link, append(slices.Clone(spare), "--"+in.Name, file, "--"+out.Name, link))
 				if kind == "stringArray" {
 					refused(link, append(slices.Clone(spare), "--"+in.Name, "x="+file,

@@ -24,7 +24,8 @@ var missing = regexp.MustCompile(`no such|is not there|there is no|not found`)
 func CheckWrong(t *testing.T, list []Wrong, run func(args ...string) (code int, said string)) {
 	for _, w := range list {
 		before := tree(t)
-		ended := time.AfterFunc(time.Minute, func() { panic(w[0] + ": it waits, for a pipe or a server") })
+		ended := time.AfterFunc(time.Minute,
+			func() { panic(w[0] + ": it waits, for a pipe or a server") })
 		code, said := run(strings.Fields(w[0])...)
 		ended.Stop()
 		want := 2
@@ -32,7 +33,8 @@ func CheckWrong(t *testing.T, list []Wrong, run func(args ...string) (code int, 
 			want = 3
 		}
 		if code != want || !strings.Contains(said, w[1]) {
-			t.Errorf("%s: exit code %d, %q; want %d and an error with %q", w[0], code, said, want, w[1])
+			t.Errorf("%s: exit code %d, %q; want %d and an error with %q", w[0],
+				code, said, want, w[1])
 		}
 		if n := strings.Count("\n"+said, "\nfmp"); n != 1 { // a second line may name a second image
 			t.Errorf("%s: %d errors in place of one: %q", w[0], n, said)
