@@ -129,7 +129,8 @@ func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, g
 		}
 	}
 	if partial != "" {
-		_ = errors.Join(os.Remove(partial), os.Remove(sumPath(partial))) // a short run has saved none
+		// a short run has saved none
+		_ = errors.Join(os.Remove(partial), os.Remove(sumPath(partial)))
 	}
 	return rows, nil
 }

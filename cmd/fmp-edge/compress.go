@@ -410,7 +410,8 @@ func enough(list []imagefile.Mapped, atLeast int) []imagefile.Mapped {
 // aTable reports whether a file is the table of an upload.
 func aTable(was []byte) bool { return bytes.HasPrefix(was, []byte("folder,class,number,images\n")) }
 
-// withTable is files of an upload after their table. Without classes that of an earlier upload goes.
+// withTable is files of an upload after their table. Without classes that of
+// an earlier upload goes.
 func withTable(upload string, list []imagefile.Mapped, files ...content) ([]content, error) {
 	table, err := foldersTable(list)
 	return append([]content{{foldersFile(upload), table, aTable}}, files...), err

@@ -326,7 +326,8 @@ func (s *scored) spent() ([]byte, error) {
 	return data, files.paid(files.place())
 }
 
-// again gives the counts of before, for the server of now. They may replace files with digests of mine.
+// again gives the counts of before, for the server of now. They may replace files
+// with digests of mine.
 func (s *scored) again(kept *privacy.Spending, asked privacy.Spending,
 	mine []string) ([]byte, error) {
 	gone := func() ([]byte, error) {

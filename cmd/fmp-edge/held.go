@@ -74,9 +74,9 @@ func free(command string, f content, mine ...string) (was []byte, err error) {
 		"another output, or move it away", command, f.path, kind)
 }
 
-// aside is where a file with this sha256 is, whole on the disk, before it moves to its place: budget is
-// spent between the two, so that none is where there is no space. The name follows from place and
-// content: where a program is stopped, the ledger's digest finds it.
+// aside is where a file with this sha256 is, whole on the disk, before it moves to its place:
+// budget is spent between the two, so that none is where there is no space. The name follows from
+// place and content: where a program is stopped, the ledger's digest finds it.
 func aside(path, digest string) string { return beside(path, digest, heldExt) }
 
 const heldExt = ".held"
@@ -129,7 +129,8 @@ type holding struct {
 	release func()
 }
 
-// hold writes files aside: all of them, or none. They may take the place of those with digests of mine.
+// hold writes files aside: all of them, or none. They may take the place of those
+// with digests of mine.
 func hold(command string, files []content, mine ...string) (*holding, error) {
 	h := &holding{command: command, mine: mine}
 	for _, f := range files {
@@ -188,9 +189,9 @@ func digestsOf(releases []privacy.Spending) (out []string) {
 	return out
 }
 
-// keeps returns the last of the same releases where it is to be given again: unless a redraw is asked for,
-// or where its program was stopped before it stood in this place. Nobody has had that one yet, and to draw
-// it again would spend a budget for nothing.
+// keeps returns the last of the same releases where it is to be given again: unless a redraw is
+// asked for, or where its program was stopped before it stood in this place. Nobody has had that
+// one yet, and to draw it again would spend a budget for nothing.
 func keeps(all []privacy.Spending, redraw bool, output string, most int64) *privacy.Spending {
 	if len(all) == 0 {
 		return nil
@@ -203,8 +204,8 @@ func keeps(all []privacy.Spending, redraw bool, output string, most int64) *priv
 	return nil
 }
 
-// givenAgain says that a release is that of before. One of images with copies was found by the images alone
-// ([privacy.Ledger.FindAll]).
+// givenAgain says that a release is that of before. One of images with copies was found by the
+// images alone ([privacy.Ledger.FindAll]).
 func givenAgain(log io.Writer, name string, kept *privacy.Spending, asked privacy.Spending) {
 	fmt.Fprintf(log, "fmp-edge: %s was made on %s; it is given again, and nothing is spent\n", name,
 		kept.Time.Format(time.RFC3339))
@@ -238,11 +239,12 @@ func holds(path, digest string, most int64) []byte {
 	return data
 }
 
-// pay holds the files of a release and spends its budget; where that fails the files go, unless the ledger
-// counts them.
+// pay holds the files of a release and spends its budget; where that fails the files go,
+// unless the ledger counts them.
 func (p *payment) pay(command string, files []content,
 	replaced []privacy.Spending) (*holding, error) {
-	// The ledger would come between the holding and the placing, in the place of the release that it pays for.
+	// The ledger would come between the holding and the placing, in the place of the
+	// release that it pays for.
 	names := []string{p.ledger.Path, p.ledger.Path + privacy.SealSuffix}
 	for dir := filepath.Dir(p.ledger.Path); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		names = append(names, dir) // made for the ledger, where it is not there
@@ -277,12 +279,12 @@ func (p *payment) pay(command string, files []content,
 	return h, nil
 }
 
-// leftFor is how old files aside of places that are not claimed are before they are taken for those of a
-// stopped program.
+// leftFor is how old files aside of places that are not claimed are before they are taken
+// for those of a stopped program.
 const leftFor = time.Hour
 
-// sweep removes releases with noise that stopped programs left aside of these places, and that the ledger
-// does not count. A file that cannot be read or removed is left to the next.
+// sweep removes releases with noise that stopped programs left aside of these places, and that the
+// ledger does not count. A file that cannot be read or removed is left to the next.
 func (h *holding) sweep(ledger privacy.Ledger) {
 	paid, err := ledger.Written()
 	if err != nil {
@@ -355,7 +357,8 @@ func put(command string, files []content, mine ...string) error {
 	return h.place()
 }
 
-// move gives a file its place, and replaces nothing there: by a link, where the file system has them.
+// move gives a file its place, and replaces nothing there: by a link, where the
+// file system has them.
 func move(from, to string) error {
 	err := os.Link(from, to)
 	if err == nil {

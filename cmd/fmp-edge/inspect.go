@@ -32,7 +32,8 @@ type uploadInfo struct {
 	C         int                `json:"classes"`
 	Precision federate.Precision `json:"precision"`
 	Masses    []float32          `json:"masses"`
-	ClassMass []float64          `json:"class_mass"` // images by class: what an upload tells of a client's labels
+	// images by class: what an upload tells of a client's labels
+	ClassMass []float64 `json:"class_mass"`
 	// Calibration counts the images of n that are single ones, Scatter and Curve the numbers of
 	// each.
 	Calibration int `json:"calibration,omitempty"`

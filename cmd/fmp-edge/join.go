@@ -255,8 +255,8 @@ func readShares(upload string, d *wire.Description, key *identity.Key) ([]byte, 
 	return data, nil
 }
 
-// receiptsFree returns an error where a receipt would take the place of anything but an earlier one of the
-// same server and client.
+// receiptsFree returns an error where a receipt would take the place of anything but an earlier
+// one of the same server and client.
 func (c *connection) receiptsFree(command, client string) error {
 	_, err := free(command, content{path: cmp.Or(*c.receipt, c.beside(c.first.round.Round,
 		"receipt.json")), own: receiptOf(c.first.round, client, false)})
@@ -279,8 +279,8 @@ func saveReceipt(command, path string, r any, own func(was []byte) bool) error {
 	return put(command, []content{{path, append(data, '\n'), own}})
 }
 
-// ofServer returns an error unless the extractor behind an upload that is there is approved for the server:
-// it was made for another one, perhaps.
+// ofServer returns an error unless the extractor behind an upload that is there is approved for the
+// server: it was made for another one, perhaps.
 func ofServer(ctx context.Context, d *wire.Description, making *pflag.FlagSet, graph string,
 	log io.Writer) error {
 	cl, err := openClient(graph, 1)
@@ -435,8 +435,8 @@ func readUpload(path string) (*message, []byte, error) {
 	return &message{u.Round, u.Client, u.Model, u.N, nil, nil, false}, data, nil
 }
 
-// wantsSalt reports whether an upload of an earlier program is to be salted, as the server has none of
-// this client: one that it has counts as it is, and it takes no other.
+// wantsSalt reports whether an upload of an earlier program is to be salted, as the server has none
+// of this client: one that it has counts as it is, and it takes no other.
 func (c *connection) wantsSalt(ctx context.Context, u *message, key *identity.Key) (bool, error) {
 	if !u.Unsalted || c.first.round.State == wire.Closed {
 		return false, nil

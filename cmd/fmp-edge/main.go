@@ -40,8 +40,8 @@ const (
 )
 
 // The garbage collector works harder than it does by default, for the sake of memory; GOGC and
-// GOMEMLIMIT overrule it. The bytes of a model come on top of the limit: else the collector never rests
-// behind a larger one.
+// GOMEMLIMIT overrule it. The bytes of a model come on top of the limit: else the collector
+// never rests behind a larger one.
 const (
 	gcPercent   = 25
 	memoryLimit = 48 << 20

@@ -19,7 +19,8 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
-// reading is the flags of the commands that classify images: the classifier, and how images are read.
+// reading is the flags of the commands that classify images: the classifier,
+// and how images are read.
 type reading struct {
 	command, model, notice, server, onBad string
 	threads, pixels                       int
@@ -59,8 +60,8 @@ func checkReading(command string, threads, pixels int, onBad string) error {
 	return nil
 }
 
-// vouched returns an error unless the classifier of a SHA-256 is signed as the flags require, and no
-// notice names it.
+// vouched returns an error unless the classifier of a SHA-256 is signed as the flags
+// require, and no notice names it.
 func (r *reading) vouched(f *pflag.FlagSet, digest string) error {
 	if err := checkSigned(f, r.model, digest, nil); err != nil {
 		return err
@@ -72,7 +73,8 @@ func (r *reading) vouched(f *pflag.FlagSet, digest string) error {
 	return refused(r.command, err)
 }
 
-// images classifies the images of a path, and says which are left out and of which classes they are.
+// images classifies the images of a path, and says which are left out and of
+// which classes they are.
 func (r *reading) images(ctx context.Context, c *classify.Classifier,
 	path string, o imagefile.Options, each func([]classify.Prediction) error,
 	log io.Writer) ([]imagefile.Mapped, error) {

@@ -169,14 +169,15 @@ type graphInfo struct {
 	Features  int      `json:"features"`
 	Most      int      `json:"most_bytes"`
 	Extractor string   `json:"extractor"`
-	Shipped   string   `json:"shipped,omitempty"` // the extractor is known to this program, under this name
-	Nodes     int      `json:"nodes"`
-	Bytes     int64    `json:"bytes"`  // of its parameters
-	Pixels    int      `json:"pixels"` // numbers of an image
-	Can       string   `json:"can"`    // what a network of so many numbers can do
-	Numbers   int      `json:"numbers"`
-	Refused   string   `json:"refused,omitempty"`  // why it may not run until it is approved
-	Approved  string   `json:"approved,omitempty"` // lines of the approved extractors, to be kept
+	// the extractor is known to this program, under this name
+	Shipped  string `json:"shipped,omitempty"`
+	Nodes    int    `json:"nodes"`
+	Bytes    int64  `json:"bytes"`  // of its parameters
+	Pixels   int    `json:"pixels"` // numbers of an image
+	Can      string `json:"can"`    // what a network of so many numbers can do
+	Numbers  int    `json:"numbers"`
+	Refused  string `json:"refused,omitempty"`  // why it may not run until it is approved
+	Approved string `json:"approved,omitempty"` // lines of the approved extractors, to be kept
 }
 
 // open takes a client graph apart, and says whether its extractor may run.
@@ -390,7 +391,8 @@ type leaving struct {
 	Zeros     int                `json:"zeros,omitempty"`
 	Copies    int                `json:"copies,omitempty"`
 
-	Budget  *privacy.Budget `json:"budget,omitempty"` // of a private upload; its points are sums and its images counts, with noise
+	// of a private upload; its points are sums and its images counts, with noise
+	Budget  *privacy.Budget `json:"budget,omitempty"`
 	Promise string          `json:"promise,omitempty"`
 	Spent   *spent          `json:"spent,omitempty"` // where it was made just now
 }

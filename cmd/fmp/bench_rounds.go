@@ -20,11 +20,12 @@ import (
 // measuredRound is the output of fmp bench round.
 type measuredRound struct {
 	drawnRounds
-	Open       bool              `json:"open"` // classes that neither extractor nor corpus has seen
-	Bad        int               `json:"bad"`
-	Defences   []string          `json:"defences"`
-	Attacks    *attack.Table     `json:"attacks"`
-	Sizes      *attack.SizesRow  `json:"sizes,omitempty"` // honest clients of two sizes; of homogeneous clients alone
+	Open     bool          `json:"open"` // classes that neither extractor nor corpus has seen
+	Bad      int           `json:"bad"`
+	Defences []string      `json:"defences"`
+	Attacks  *attack.Table `json:"attacks"`
+	// honest clients of two sizes; of homogeneous clients alone
+	Sizes      *attack.SizesRow  `json:"sizes,omitempty"`
 	Lost       []attack.ScoreRow `json:"lost"`
 	Precisions []attack.ScoreRow `json:"precisions"`
 	// Rivals send something else: Bytes are those of their numbers, without a message around them.
@@ -67,7 +68,8 @@ type drawnRounds struct {
 	Repeats int     `json:"repeats"`
 }
 
-// bind declares the settings and flags of drawn rounds, with the settings that the command reads besides.
+// bind declares the settings and flags of drawn rounds, with the settings that the
+// command reads besides.
 func (r *drawnRounds) bind(cmd *cobra.Command, cfg *experiment.Config, reads ...string) {
 	bindSettings(cmd, cfg, runAliases, append(reads, "engine.", "dataset.", "corpus.", "extractor.",
 		"federation.points", "seeds", "seed")...)

@@ -71,7 +71,8 @@ type servedLoad struct {
 	Workers      int     `json:"workers,omitempty"`
 	WorkersCPU   float64 `json:"workers_cpu_seconds,omitempty"`
 	MemoryWorker float64 `json:"memory_worker_mib,omitempty"`
-	Restart      float64 `json:"restart_seconds"` // after kill -9, until /readyz is answered with 200
+	// after kill -9, until /readyz is answered with 200
+	Restart float64 `json:"restart_seconds"`
 }
 
 const benchRound = 1

@@ -29,8 +29,9 @@ import (
 
 // finding is one thing that doctor looked at.
 type finding struct {
-	Name   string `json:"name"`
-	State  string `json:"state"`            // "ok", "missing" (it is needed and not there) or "absent" (it is not needed)
+	Name string `json:"name"`
+	// "ok", "missing" (it is needed and not there) or "absent" (it is not needed)
+	State  string `json:"state"`
 	Detail string `json:"detail,omitempty"` // version, place, reason
 	Advice string `json:"advice,omitempty"` // what to do where it is not there
 }

@@ -26,8 +26,9 @@ type fused struct {
 	Model  string `json:"model"`
 	Digest string `json:"digest"`
 	Bytes  int    `json:"bytes"`
-	Image  []int  `json:"image"`  // height, width, channels
-	Resize string `json:"resize"` // how images of another shape are brought there: stretch, crop, crop:SHARE or pad
+	Image  []int  `json:"image"` // height, width, channels
+	// how images of another shape are brought there: stretch, crop, crop:SHARE or pad
+	Resize string `json:"resize"`
 	// Mean and Std of pixels of 0 to 1, in the extractor's order of channels; none where it is fed
 	// 0 to 255. BGR says that it takes blue first.
 	Mean   []float32 `json:"mean,omitempty"`

@@ -57,9 +57,10 @@ type momentsFlags struct {
 	learn bool // kappa from the data set
 }
 
-// width returns the number of coordinates, of dx and of those that servers take at most, whose upload
-// in int8 keeps to the bytes: the upper triangle of the scatter with its scales, class means with 16
-// bytes each for scale, mass and number of the class, calibration points in float16, and names.
+// width returns the number of coordinates, of dx and of those that servers take at most,
+// whose upload in int8 keeps to the bytes: the upper triangle of the scatter with its scales,
+// class means with 16 bytes each for scale, mass and number of the class, calibration
+// points in float16, and names.
 func (f momentsFlags) width(dx, classes int) (int, error) {
 	const fixed, scale, mean = 1 << 10, 4, 16
 	size := func(k int) int {

@@ -16,7 +16,8 @@ import (
 	"fmp/pipeline/option"
 )
 
-// addHelp adds cobra's command of help, which suggests the nearest command for one that is not there.
+// addHelp adds cobra's command of help, which suggests the nearest command for
+// one that is not there.
 func addHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help := child(root, "help")
@@ -111,8 +112,8 @@ func usage(cmd *cobra.Command) error {
 type completer = func(cmd *cobra.Command, args []string,
 	toComplete string) ([]string, cobra.ShellCompDirective)
 
-// completeFirst offers values, as a directive has them taken, for the first count arguments; count 0
-// means all.
+// completeFirst offers values, as a directive has them taken, for the first count
+// arguments; count 0 means all.
 func completeFirst(count int, values []string, d cobra.ShellCompDirective) completer {
 	return func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if count > 0 && len(args) >= count {

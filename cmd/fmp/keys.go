@@ -81,7 +81,8 @@ running fmp serve reads the file again within seconds. Its upload stays in (fmp 
 			return usageError(fmt.Errorf("roster %s with the new clients: %w", roster, err))
 		}
 		res.Clients = all.Len()
-		undo := func(err error) error { // a key in no roster would be in the way of the same command
+		// a key in no roster would be in the way of the same command
+		undo := func(err error) error {
 			for _, path := range res.Keys {
 				os.Remove(path)
 			}

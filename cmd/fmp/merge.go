@@ -115,9 +115,9 @@ server may add them up but the round's own.`,
 // ofJudging are the settings that --against alone reads.
 var ofJudging = []string{"seed", "predictor.model", "open.model", "posterior.scope", "anchor"}
 
-// judgement names how uploads are judged: by the digest of the part to judge by, and of the options
-// of ofJudging where one is not its default. Uploads that were judged otherwise are not in the sums as
-// they would be now.
+// judgement names how uploads are judged: by the digest of the part to judge by, and of the
+// options of ofJudging where one is not its default. Uploads that were judged otherwise are not
+// in the sums as they would be now.
 func judgement(part []byte, o pool.Options) (string, error) {
 	as := option.Default[pool.Options]()
 	defaults, err := as.Digest()
@@ -133,8 +133,8 @@ func judgement(part []byte, o pool.Options) (string, error) {
 	return by, err
 }
 
-// checkJudging refuses flags of a judgement that nobody makes. A settings file, which other commands
-// share, may hold them.
+// checkJudging refuses flags of a judgement that nobody makes. A settings file, which other
+// commands share, may hold them.
 func (o *mergeRun) checkJudging(given []setting) error {
 	for _, v := range given {
 		if o.against == "" && slices.Contains(ofJudging, v.Key) && strings.HasPrefix(v.Source, "flag ") {
@@ -192,8 +192,8 @@ func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) 
 		"out of the sums\n", o.out, res.Bytes, res.Clients, res.Kept, res.Summed, res.LeftOut)
 }
 
-// claimSignature keeps the place of a part's signature for it: from then on no file that is there can
-// be read as an input. One that is no signature would be lost, and is an error.
+// claimSignature keeps the place of a part's signature for it: from then on no file that is there
+// can be read as an input. One that is no signature would be lost, and is an error.
 func claimSignature(part string) (release func(), err error) {
 	path := part + ".sig"
 	if release, err = outputs.Claim(path); err != nil {
@@ -213,9 +213,9 @@ func claimSignature(part string) (release func(), err error) {
 	return release, nil
 }
 
-// write writes the part, and its signature where there is a key. Without one none stays, which would
-// be another part's. The part takes its place while the signature is written but not yet in its own:
-// a full disk leaves both as they were.
+// write writes the part, and its signature where there is a key. Without one none stays, which
+// would be another part's. The part takes its place while the signature is written but not yet in
+// its own: a full disk leaves both as they were.
 func (o *mergeRun) write(part []byte, key *identity.Key) error {
 	if key == nil {
 		if err := atomicfile.WritePrivate(o.out, part); err != nil {
@@ -263,7 +263,8 @@ func (o *merging) bind(flags *pflag.FlagSet) {
 		"what to do about uploads that cannot be used: fail or skip; all are named")
 }
 
-// open checks the flags and loads the client graph, for uploads of a round; nil: the first upload's.
+// open checks the flags and loads the client graph, for uploads of a round;
+// nil: the first upload's.
 func (o *merging) open(round *uint64) (err error) {
 	if o.skip, err = skipBad(o.onBad); err != nil {
 		return err
@@ -279,8 +280,8 @@ func (o *merging) open(round *uint64) (err error) {
 }
 
 // checker returns the check of uploads before they are summed. The client graph that comes with the
-// program is found by the first of them. Behind an unknown one none is summed (--trust), and those that
-// stay whole are checked when they are pooled.
+// program is found by the first of them. Behind an unknown one none is summed (--trust), and those
+// that stay whole are checked when they are pooled.
 func (o *merging) checker(corpus *discriminant.Client) func(*federate.Upload) error {
 	checks := map[string]func(*federate.Upload) error{} // by the client graph
 	return func(u *federate.Upload) error {
@@ -325,7 +326,8 @@ func noGraph(bad []error) error {
 	return nil
 }
 
-// merge merges files, and takes uploads in files out. bad are the errors of those that were left out.
+// merge merges files, and takes uploads in files out. bad are the errors of
+// those that were left out.
 func (o *merging) merge(ctx context.Context, files, without []string,
 	options pool.Options) (p *merge.Part, bad []error, err error) {
 	m := merge.Merger{Want: o.want, Trust: o.trust, Check: o.checker(options.CorpusMoments)}

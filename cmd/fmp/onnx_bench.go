@@ -120,8 +120,8 @@ what --dim says. With --engine both, both engines are measured and compared.`,
 	return cmd
 }
 
-// resolveEngine reads the settings with the engine of --engine, one of their sources, and reports whether
-// it is both engines.
+// resolveEngine reads the settings with the engine of --engine, one of their sources, and reports
+// whether it is both engines.
 func (s *resolver) resolveEngine(name string) (both bool, err error) {
 	if !slices.Contains([]string{"", "auto", "ort", "pure", "both"}, name) {
 		return false, usageErrorf("--engine is %q; allowed are auto, ort, pure and both", name)

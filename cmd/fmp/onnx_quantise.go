@@ -41,21 +41,26 @@ const maxQuantiseBytes = 2<<30 - 1
 
 // quantisedReport is printed.
 type quantisedReport struct {
-	File        string           `json:"file"`
-	Bytes       int64            `json:"bytes"`
-	BytesBefore int64            `json:"bytes_before"`
-	Weights     int              `json:"weights,omitempty"` // tensors stored in few bits, of --weights-only
-	Static      *quantise.Report `json:"static,omitempty"`
-	Test        *quantisedTest   `json:"test,omitempty"`
-	Speed       []quantisedSpeed `json:"speed,omitempty"`
+	File        string `json:"file"`
+	Bytes       int64  `json:"bytes"`
+	BytesBefore int64  `json:"bytes_before"`
+	// tensors stored in few bits, of --weights-only
+	Weights int              `json:"weights,omitempty"`
+	Static  *quantise.Report `json:"static,omitempty"`
+	Test    *quantisedTest   `json:"test,omitempty"`
+	Speed   []quantisedSpeed `json:"speed,omitempty"`
 }
 
 // quantisedTest compares the models on images that chose no range.
 type quantisedTest struct {
-	Images    int      `json:"images"`
-	Agree     float64  `json:"agreement"`                 // share of images of the same likeliest class, or largest output
-	Loss      float64  `json:"loss"`                      // squared error of the finite numbers of the first output of floats, as a share of their variance
-	Accuracy  *float64 `json:"accuracy,omitempty"`        // of the quantised model, where its outputs are the folder's classes
+	Images int `json:"images"`
+	// share of images of the same likeliest class, or largest output
+	Agree float64 `json:"agreement"`
+	// squared error of the finite numbers of the first output of floats, as a share of their
+	// variance
+	Loss float64 `json:"loss"`
+	// of the quantised model, where its outputs are the folder's classes
+	Accuracy  *float64 `json:"accuracy,omitempty"`
 	AccBefore *float64 `json:"accuracy_before,omitempty"` // of the model
 }
 
@@ -238,7 +243,8 @@ func quantisable(path string) (*onnx.Model, models.Manifest, error) {
 			"extractor, and make the client graph from that (fmp fuse --extractor)", path, k)
 	}
 	if !slices.ContainsFunc(m.Graph.Outputs, func(v onnx.ValueInfo) bool {
-		return isFloat32(v) || v.DType == onnx.Float16 || v.DType == onnx.BFloat16 // which float32 takes the place of
+		// which float32 takes the place of
+		return isFloat32(v) || v.DType == onnx.Float16 || v.DType == onnx.BFloat16
 	}) {
 		return nil, manifest, usageErrorf("%s: no output is of float32, by which models are "+
 			"compared; the model's outputs are %s", path, describeValues(m.Graph.Outputs))

@@ -9,8 +9,8 @@ import (
 	"fmp/onnx/pass"
 )
 
-// trainable makes every weight an initializer of the graph, in float32: also those of half precision,
-// and those that nodes, functions and graphs within nodes state.
+// trainable makes every weight an initializer of the graph, in float32: also those of half
+// precision, and those that nodes, functions and graphs within nodes state.
 func trainable(m *onnx.Model) error {
 	pass.RestoreHalf(m)
 	if err := pass.ToFloat32(m); err != nil {
@@ -109,8 +109,8 @@ type origin struct {
 // maxChosen bounds the constants that branches choose a value from.
 const maxChosen = 64
 
-// scope finds the constants that are read as weights are. Exporters write weights, bounds, masks and
-// tables alike as Constant nodes, so that only their readers tell them apart.
+// scope finds the constants that are read as weights are. Exporters write weights, bounds, masks
+// and tables alike as Constant nodes, so that only their readers tell them apart.
 type scope struct {
 	outer   *scope
 	g       *onnx.Graph

@@ -571,7 +571,8 @@ func (p *pooled) moments() string {
 		kappaText(p.Kappa[0], p.Kappa[1]), unmeasured)
 }
 
-// guessed says why nothing told the temperature, and the remedies: calibration points, got by an option.
+// guessed says why nothing told the temperature, and the remedies: calibration
+// points, got by an option.
 func guessed(why, by string) string {
 	return fmt.Sprintf("the temperature was not measured, and kappa is a guess: %s; calibration "+
 		"points tell it (%s), as do labelled images (fmp fuse --dataset)", why, by)
@@ -795,7 +796,8 @@ type pooledSets struct {
 	ByClass     bool      `json:"by_class,omitempty"`
 	Proportions []float64 `json:"proportions,omitempty"`
 	Groups      []string  `json:"groups,omitempty"` // of clients, for each of which the level holds
-	Always      []string  `json:"always,omitempty"` // classes in every set, as their points are too few
+	// classes in every set, as their points are too few
+	Always []string `json:"always,omitempty"`
 	// Highest is the highest level that the points prove, for the class with most of them where
 	// ByClass.
 	Highest float64 `json:"highest"`

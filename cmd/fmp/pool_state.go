@@ -169,8 +169,9 @@ func (o *poolSums) take() (release func(), err error) {
 	return func() { lock.Close() }, nil
 }
 
-// fit moves uploads that the client graph makes of no images to the bad ones: once they are in a sum,
-// nobody tells whose they were. Those that are taken out are the ones that were added, as they are.
+// fit moves uploads that the client graph makes of no images to the bad ones: once they
+// are in a sum, nobody tells whose they were. Those that are taken out are the ones
+// that were added, as they are.
 func (o *poolRun) fit(uploads []pool.Upload, bad []error,
 	corpus *discriminant.Client) (good []pool.Upload, _ []error) {
 	by := merging{graph: o.graph, manifest: o.manifest, trust: true}

@@ -123,7 +123,8 @@ func (p *progress) step(s experiment.Step) {
 			p.bar = newBar(p.w, s.Stage, barSteps*min(s.Total, 1))
 		}
 	}
-	p.done, p.share = max(p.done, s.Done), max(p.share, s.Share) // goroutines may report out of order
+	// goroutines may report out of order
+	p.done, p.share = max(p.done, s.Done), max(p.share, s.Share)
 	if p.bar != nil {
 		// The bar only draws; where it cannot, the work goes on.
 		if p.total == 0 {

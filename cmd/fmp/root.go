@@ -260,8 +260,8 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 	}
 }
 
-// expanding has the commands of uploads and runs take patterns for the files that they match: shells
-// of Windows leave that to programs.
+// expanding has the commands of uploads and runs take patterns for the files that they match:
+// shells of Windows leave that to programs.
 func expanding(system string, cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		expanding(system, c)

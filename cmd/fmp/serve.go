@@ -479,7 +479,8 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 	select {
 	case <-ctx.Done():
 		s.log.Info("stopping")
-		// requests that take longer are sent again; the rest of the time is for the state to be closed
+		// requests that take longer are sent again; the rest of the time is for
+		// the state to be closed
 		end, cancel := context.WithTimeout(context.Background(), interrupt.Grace/2)
 		defer cancel()
 		_ = srv.Shutdown(end) // exit code 0: stopping is how a server ends
@@ -508,7 +509,8 @@ func (a *acceptor) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// warnExpired says in the log that the certificate has ended, which clients tell as a fault of theirs.
+// warnExpired says in the log that the certificate has ended, which clients tell
+// as a fault of theirs.
 func (s *server) warnExpired() {
 	pair, err := tls.LoadX509KeyPair(s.cert, s.key)
 	if err == nil && time.Now().After(pair.Leaf.NotAfter) {
@@ -561,8 +563,9 @@ func (f *rosterFile) settled() bool {
 	return true
 }
 
-// watchRoster reads the roster again when its file has changed, and at the start, as it may have
-// changed since the round was loaded. One that cannot be read leaves the last in place, until it can.
+// watchRoster reads the roster again when its file has changed, and at the start, as
+// it may have changed since the round was loaded. One that cannot be read leaves the
+// last in place, until it can.
 func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
 	admit func(*identity.Roster), log *slog.Logger) {
 	f, holds, said := rosterFile{path: r.Roster}, r.Clients, ""
@@ -671,8 +674,8 @@ type summary struct {
 	Unlike string `json:"unlike,omitempty"`
 	// Unknown names classes of the round that the corpus lacks.
 	Unknown string `json:"unknown,omitempty"`
-	// Unmeasured says why nothing told the temperature of a round of moments, and Heavy which feature
-	// drowns the others.
+	// Unmeasured says why nothing told the temperature of a round of moments, and Heavy which
+	// feature drowns the others.
 	Unmeasured string `json:"temperature_unmeasured,omitempty"`
 	Heavy      string `json:"heavy_feature,omitempty"`
 	// NoSets says why there are no prediction sets where uploads have calibration points for them.
@@ -817,8 +820,8 @@ func bothForms(ctx context.Context, r sampledRound,
 	return made, nil
 }
 
-// checkLabelled returns a fault of the folder of the server's own images. A helper, whose round file
-// is the leader's, scores no classifier and needs no such folder.
+// checkLabelled returns a fault of the folder of the server's own images. A helper, whose round
+// file is the leader's, scores no classifier and needs no such folder.
 func (o *serveFlags) checkLabelled(r *round.Round) error {
 	if r.Labelled == "" || o.asHelper {
 		return nil
@@ -835,8 +838,8 @@ func scoredOn(r *round.Round) imagefile.Options {
 	return classify.Bounded(imagefile.Options{}, r.Client)
 }
 
-// measured adds the classifier's scores to the summary, on a folder of the server's own images where
-// the round has one. A classifier that cannot be scored is served without.
+// measured adds the classifier's scores to the summary, on a folder of the server's own images
+// where the round has one. A classifier that cannot be scored is served without.
 func measured[U any](s *server, sampling func(context.Context,
 	[]U) (*service.Pooled, error)) func(context.Context, []U) (*service.Pooled, error) {
 	if s.round.Labelled == "" {

@@ -44,9 +44,10 @@ const sourceDataset = "what suits the data set"
 
 // setting is one resolved key.
 type setting struct {
-	Key    string `json:"key"`
-	Value  any    `json:"value"`
-	Source string `json:"source"` // "default", "file NAME", "environment NAME", "flag --NAME" or "flag --set"
+	Key   string `json:"key"`
+	Value any    `json:"value"`
+	// "default", "file NAME", "environment NAME", "flag --NAME" or "flag --set"
+	Source string `json:"source"`
 	// Allowed names the allowed values; empty: any.
 	Allowed string `json:"allowed,omitempty"`
 	Doc     string `json:"doc,omitempty"`
@@ -157,9 +158,9 @@ func (f *settingFlag) Type() string       { return f.kind }
 func (f *settingFlag) Setting()           {} // [outputs.Setting]
 
 // recorded is the command for manifests, without paths of this machine. It has the settings that
-// differ from their defaults, wherever they were given, and other flags that do, by ascending names.
-// Those that leave a model as it is are none of it: acts are the keys and groups of the others, all
-// where it is empty.
+// differ from their defaults, wherever they were given, and other flags that do, by ascending
+// names. Those that leave a model as it is are none of it: acts are the keys and groups of the
+// others, all where it is empty.
 func (s *resolver) recorded(acts ...string) string {
 	parts := []string{s.cmd.CommandPath()}
 	s.cmd.Flags().VisitAll(func(f *pflag.Flag) {

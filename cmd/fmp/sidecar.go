@@ -66,8 +66,8 @@ func (s *sidecar) write() error {
 	return atomicfile.WriteBytes(s.path, s.data)
 }
 
-// noSidecar returns an error where a side-car that is there would be taken for that of a model whose
-// own metadata say how images are fed to it, or that takes none.
+// noSidecar returns an error where a side-car that is there would be taken for that of a model
+// whose own metadata say how images are fed to it, or that takes none.
 func noSidecar(models ...string) error {
 	for _, m := range models {
 		if m == "" {

@@ -165,8 +165,8 @@ func makeSigner(w io.Writer, path string) error {
 	return err
 }
 
-// verifiedBundle reads the signature of a model in a file, after verifying that it is of the key and of
-// this model.
+// verifiedBundle reads the signature of a model in a file, after verifying that it is of
+// the key and of this model.
 func verifiedBundle(key, bundle, model string) (*signature.Manifest, []byte, error) {
 	k, err := signature.LoadPublic(key)
 	if err != nil {

@@ -355,7 +355,8 @@ func compress(handle uint64, im *images, o *upload) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(left) > 0 && o.atLeast <= 1 { // else these are the classes that were asked to be left out
+	// else these are the classes that were asked to be left out
+	if len(left) > 0 && o.atLeast <= 1 {
 		return nil, errors.Join(left...)
 	}
 	u.Round, u.Precision = o.round, federate.Precision(o.precision)

@@ -17,8 +17,8 @@ func countClasses(choice string) (int, bool) {
 	return n, err == nil
 }
 
-// numbersOf returns the number that each class is chosen by, and says if these are the order from 0 or,
-// where a class is called by another number, as a folder 7 is, the names (-1: none).
+// numbersOf returns the number that each class is chosen by, and says if these are the order from 0
+// or, where a class is called by another number, as a folder 7 is, the names (-1: none).
 func numbersOf(names []string) (numbers []int, are string) {
 	order, named, others := make([]int, len(names)), make([]int, len(names)), false
 	for c, name := range names {
@@ -44,8 +44,8 @@ func listOf(names []string) string {
 	return fmt.Sprintf("%d,%d", numbers[0], numbers[len(numbers)-1])
 }
 
-// parseClasses reads a choice among the classes called names: their names, numbers ([numbersOf]) and
-// ranges of numbers (20-39), separated by commas. It returns their indices in ascending order.
+// parseClasses reads a choice among the classes called names: their names, numbers ([numbersOf])
+// and ranges of numbers (20-39), separated by commas. It returns their indices in ascending order.
 func parseClasses(choice string, names []string) ([]int, error) {
 	var out []int
 	numbers, are := numbersOf(names)

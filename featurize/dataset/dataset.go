@@ -111,10 +111,10 @@ type Options struct {
 	Name string
 	// Dir is the data folder (setting dataset.dir); "" searches $FMP_DATA, then the user's cache.
 	Dir string
-	// Classes selects the classes to keep: a number keeps that many from the first; a list of
-	// names, numbers and ranges ("cat,dog", "0,3,7-9") keeps those; "" or "0" keeps all. Numbers are
-	// the order from 0, or the classes' names where one is called by another number. The others go
-	// into Extra.
+	// Classes selects the classes to keep: a number keeps that many from the first; a list
+	// of names, numbers and ranges ("cat,dog", "0,3,7-9") keeps those; "" or "0" keeps all.
+	// Numbers are the order from 0, or the classes' names where one is called by another number.
+	// The others go into Extra.
 	Classes string
 	// Exclude lists, in the same form, classes that are dropped: not even the training of an
 	// extractor uses them.

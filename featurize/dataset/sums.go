@@ -53,8 +53,8 @@ func WriteSums(ctx context.Context, dir string) error {
 	return nil
 }
 
-// listed is the name in a list of a file whose folders a separator ends; empty where sha256sum would
-// write it in another way.
+// listed is the name in a list of a file whose folders a separator ends; empty where sha256sum
+// would write it in another way.
 func listed(name string, separator rune) string {
 	name = strings.ReplaceAll(name, string(separator), "/")
 	if strings.ContainsAny(name, "\\\n\r") {

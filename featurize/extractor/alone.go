@@ -22,13 +22,13 @@ const maxApart = 0.003
 // of their norm: rounding differs between engines by a tenth of it.
 const leastApart = 1e-5
 
-// trialSide is the height and width of the drawn images where a model takes any: two images at once of
-// a large size take more memory than a batch may.
+// trialSide is the height and width of the drawn images where a model takes any: two images at once
+// of a large size take more memory than a batch may.
 const trialSide = 224
 
 // beside refuses a model that gives a drawn image, bright or dark, other features beside the other
-// one than alone: whatever its operators, the batch or chance then has a part in them. It refuses one
-// that gives both the same features but for rounding, too: classes would be told apart by that.
+// one than alone: whatever its operators, the batch or chance then has a part in them. It refuses
+// one that gives both the same features but for rounding, too: classes would be told apart by that.
 // Features in coarse steps may be equal of these two, and must be others of a ramp then.
 func (x *Extractor) beside() error {
 	small := *x
@@ -48,7 +48,8 @@ func (x *Extractor) beside() error {
 			"image by itself", len(alone[1]), len(rows)/2)
 	}
 	var worst float64
-	if rows != nil { // ranges that the bright image sets cost the dark one more, and sums may run either way
+	// ranges that the bright image sets cost the dark one more, and sums may run either way
+	if rows != nil {
 		worst = max(apart(alone[0], rows[:len(alone[0])]), apart(alone[1], rows[len(alone[0]):]))
 	}
 	if worst > maxApart {
@@ -116,9 +117,9 @@ func apart(others, features []float32) float64 {
 	return math.Sqrt(squares / norm)
 }
 
-// plain returns a model that runs alike on every engine: one that computes in half precision becomes
-// one of float32, and weights are standardised. Weights that are only stored in half precision stay
-// so.
+// plain returns a model that runs alike on every engine: one that computes in half precision
+// becomes one of float32, and weights are standardised. Weights that are only stored
+// in half precision stay so.
 func plain(m *onnx.Model) (*onnx.Model, error) {
 	if !takesHalf(m) && !halfInside(m) {
 		return folded(m)

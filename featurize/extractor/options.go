@@ -54,8 +54,9 @@ type Options struct {
 	// Resize is how images of another shape are brought to the model's: "stretch" (default),
 	// "crop", a share of it ("crop:0.875") or "pad".
 	Resize string `yaml:"resize"`
-	// Preset names the preprocessing of a family of models ([Presets]); it supplies those of Mean,
-	// Std, Scale, Channels and Resize that are not set. A Scale without Mean and Std must be its own.
+	// Preset names the preprocessing of a family of models ([Presets]); it supplies those
+	// of Mean, Std, Scale, Channels and Resize that are not set. A Scale without Mean
+	// and Std must be its own.
 	Preset string `yaml:"preset"`
 	// Layout is "NCHW", "NHWC", or "" or "auto" to read it from the input's shape. Case does not
 	// matter.
@@ -130,8 +131,8 @@ const (
 	BGR      = "bgr"
 )
 
-// settle returns o over the given options, of which the first wins, and over its preset. Mean and Std
-// are converted to pixels of 0 to 1. Those of a preset are in its own order of channels.
+// settle returns o over the given options, of which the first wins, and over its preset. Mean and
+// Std are converted to pixels of 0 to 1. Those of a preset are in its own order of channels.
 func (o Options) settle(under ...Options) (Options, error) {
 	for _, b := range under {
 		var err error
@@ -278,9 +279,10 @@ func (o Options) over(b Options) (Options, error) {
 	return o, nil
 }
 
-// figures returns o with mean and std, where it leaves them open, taken from b in o's scale. A scale
-// alone that is not b's is an error: it would feed b's model otherwise than it was trained. So is a
-// mean or std alone without a scale beside b's of 0 to 255: the number does not tell its own scale.
+// figures returns o with mean and std, where it leaves them open, taken from b in o's scale.
+// A scale alone that is not b's is an error: it would feed b's model otherwise than it was
+// trained. So is a mean or std alone without a scale beside b's of 0 to 255: the number
+// does not tell its own scale.
 func (o Options) figures(b Options) (Options, error) {
 	scale := cmp.Or(b.Scale, Scale1)
 	switch own := cmp.Or(o.Scale, Scale1); {

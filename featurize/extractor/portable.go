@@ -12,10 +12,10 @@ import (
 var through = []string{"Identity", "Transpose", "Dropout", "Cast"}
 
 // portable returns m so that other releases of the ONNX Runtime compute its pools as the standard
-// says, and whether their features of m are others. They fuse a Pad by 0 into MaxPool, which pads by
-// the lowest number; a Concat of one value holds the two apart. In AveragePool they count positions
-// beyond the padding; one without padding is told to count none. Functions are inlined where that
-// shows such a pool.
+// says, and whether their features of m are others. They fuse a Pad by 0 into MaxPool, which pads
+// by the lowest number; a Concat of one value holds the two apart. In AveragePool they count
+// positions beyond the padding; one without padding is told to count none. Functions are inlined
+// where that shows such a pool.
 func portable(m *onnx.Model) (*onnx.Model, bool) {
 	c := onnx.Clone(m)
 	if err := pass.Inline(c); err != nil { // an engine's to tell

@@ -64,7 +64,8 @@ func (c Classes) label(name string) (int, error) {
 		hint = fmt.Sprintf("; where names are numbers of classes (%d: %s), give --%s", number,
 			c.Name(number), ByNumberFlag)
 	}
-	if strings.ContainsFunc(name, func(r rune) bool { return r >= 0x300 && r < 0x370 }) { // combining marks
+	// combining marks
+	if strings.ContainsFunc(name, func(r rune) bool { return r >= 0x300 && r < 0x370 }) {
 		hint += "; its accents are characters of their own (Unicode NFD), those of " +
 			"a class may not be"
 	}

@@ -31,9 +31,10 @@ func memory(r io.ReaderAt, format string, c image.Config) int64 {
 	return pixels * bytesOf(c.ColorModel)
 }
 
-// tiffBlock bounds the bytes that the largest strip or tile of a TIFF takes beside the image, by its
-// first directory. Its decoder lets a compressed one have 8 bytes a pixel, in a buffer that doubles
-// beside the one before. Faxes have a bit a pixel, and uncompressed ones are parts of the file.
+// tiffBlock bounds the bytes that the largest strip or tile of a TIFF takes beside the
+// image, by its first directory. Its decoder lets a compressed one have 8 bytes a pixel, in
+// a buffer that doubles beside the one before. Faxes have a bit a pixel, and uncompressed
+// ones are parts of the file.
 func tiffBlock(d []byte, c image.Config) int64 {
 	const rows, across, down = 0x0116, 0x0142, 0x0143
 	side := func(tag uint16) int64 {
@@ -49,7 +50,8 @@ func tiffBlock(d []byte, c image.Config) int64 {
 	}
 	switch how, told := tiffNumber(d, tiffCompression); {
 	case how == 1 || told == 0:
-		return min(8*block, MaxBytes) * 9 / 4 // a slice that grows by a quarter beside the one before
+		// a slice that grows by a quarter beside the one before
+		return min(8*block, MaxBytes) * 9 / 4
 	case isFax(how):
 		return 3 * block
 	}

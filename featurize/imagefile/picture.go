@@ -101,7 +101,8 @@ func header(r io.ReaderAt, pixels int) (h Info, err error) {
 	}
 	switch {
 	case h.jpeg != nil:
-		h.by, h.Memory = tiffOrientation(h.jpeg.Exif), h.jpeg.Memory()+2*int64(c.Width)*int64(c.Height) // enlarged colours
+		// enlarged colours
+		h.by, h.Memory = tiffOrientation(h.jpeg.Exif), h.jpeg.Memory()+2*int64(c.Width)*int64(c.Height)
 	case h.Memory == 0:
 		h.by, h.Memory = turning(r), memory(r, format, c)
 	}
@@ -170,8 +171,8 @@ func (f Fit) DecodeFile(ctx context.Context, path string, dst []uint8) error {
 	return err
 }
 
-// memories are those that a picture takes over from the one before: fresh ones take the time of their
-// pages, and of the collector.
+// memories are those that a picture takes over from the one before: fresh ones take the time of
+// their pages, and of the collector.
 type memories struct {
 	file    bytes.Buffer
 	samples jpeg.Memory

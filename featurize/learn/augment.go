@@ -9,9 +9,10 @@ import (
 
 // Augment says how training images are varied, anew each time they are seen.
 type Augment struct {
-	Flip   bool `json:"flip"`   // mirror left and right, half the time
-	Shift  int  `json:"shift"`  // move by up to this many pixels along each axis
-	Cutout int  `json:"cutout"` // blank a square of this side (DeVries and Taylor 2017, arXiv:1708.04552); 0 none
+	Flip  bool `json:"flip"`  // mirror left and right, half the time
+	Shift int  `json:"shift"` // move by up to this many pixels along each axis
+	// blank a square of this side (DeVries and Taylor 2017, arXiv:1708.04552); 0 none
+	Cutout int `json:"cutout"`
 }
 
 // scale maps a pixel of a channel to (p/255 - mean) / std.

@@ -104,8 +104,8 @@ func readable(ctx context.Context, dir, to string) error {
 	return nil
 }
 
-// alone locks a folder, nil where another has it. Another fmp may remove the folder meanwhile, and a
-// third make it again: the folder that is locked is the one that is there.
+// alone locks a folder, nil where another has it. Another fmp may remove the folder meanwhile, and
+// a third make it again: the folder that is locked is the one that is there.
 func alone(dir string) (io.Closer, error) {
 	before, err := os.Stat(dir)
 	if err != nil {

@@ -27,9 +27,9 @@ const (
 	MaxDepth = 100
 )
 
-// Check returns an error unless data is one document of YAML or none, with at most [MaxNodes] nodes,
-// no duplicate key in a mapping, and no number but a decimal one without zeros before it. It uses at
-// most about 1,000 bytes of memory per byte of data; the caller bounds the size of data.
+// Check returns an error unless data is one document of YAML or none, with at most [MaxNodes]
+// nodes, no duplicate key in a mapping, and no number but a decimal one without zeros before it. It
+// uses at most about 1,000 bytes of memory per byte of data; the caller bounds the size of data.
 func Check(data []byte) error {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	w := walker{size: map[*yaml.Node]int{}}

@@ -137,8 +137,8 @@ func Claim(path string) (release func(), err error) {
 	return regularfile.Guard(there), nil
 }
 
-// Beside returns an error where a file that the command writes beside the output of a flag cannot be
-// written, or is one of some inputs or the file of a flag.
+// Beside returns an error where a file that the command writes beside the output of a flag cannot
+// be written, or is one of some inputs or the file of a flag.
 func Beside(f *pflag.FlagSet, flag, path string, inputs ...string) error {
 	if err := atomicfile.Ready(path); err != nil {
 		return fmt.Errorf("--%s: %w", flag, err)
@@ -217,8 +217,8 @@ func paths(v pflag.Value) []string {
 }
 
 // Same reports whether two paths are of one file by any name or link. Where neither is there yet,
-// names that differ by case alone are one, as on Windows, macOS and many a disk, and a link to a file
-// that is not there is a name of its own.
+// names that differ by case alone are one, as on Windows, macOS and many a disk, and a link to a
+// file that is not there is a name of its own.
 func Same(a, b string) bool {
 	x, errX := os.Stat(a)
 	y, errY := os.Stat(b)

@@ -79,8 +79,8 @@ func differences(root string, figure kept.Figure) ([]line, error) {
 	return out, nil
 }
 
-// latent draws the gain of a sample's common latent, from the kept runs in closed scope and those of
-// the ablation without it.
+// latent draws the gain of a sample's common latent, from the kept runs in closed scope and
+// those of the ablation without it.
 func latent(root, path string) error {
 	joint, err := differences(root, kept.Joint)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package dicom reads the image of a DICOM file (PS3.10): explicit or implicit VR, little endian,
-// uncompressed or as baseline JPEG, one frame, grey of 8 or 16 bits or colour of 8. Other transfer
-// syntaxes are refused by name. No value of the header is read but the transfer syntax, the group of
-// the image's pixels (0028) and the shape of the presentation. A patient's name is skipped where it
-// stands.
+// Package dicom reads the image of a DICOM file (PS3.10): explicit or implicit VR, little
+// endian, uncompressed or as baseline JPEG, one frame, grey of 8 or 16 bits or colour of 8.
+// Other transfer syntaxes are refused by name. No value of the header is read but the transfer
+// syntax, the group of the image's pixels (0028) and the shape of the presentation. A patient's
+// name is skipped where it stands.
 //
 // A grey value v becomes y in 0 to 65535 by the modality's rescaling and the window (PS3.3 C.11.1,
 // C.11.2):

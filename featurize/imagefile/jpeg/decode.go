@@ -35,7 +35,8 @@ type Memory struct {
 // Size returns the bytes that are held.
 func (m *Memory) Size() int { return cap(m.whole) + 2*cap(m.reduced) }
 
-// room returns n values of a memory, that of kept where it has them. They may be those of the picture before.
+// room returns n values of a memory, that of kept where it has them. They may be
+// those of the picture before.
 func room[T any](kept *[]T, n int) []T {
 	if cap(*kept) < n {
 		*kept = nil // the collector may have it before there is more
@@ -82,9 +83,9 @@ func Decode(ctx context.Context, data []byte) (image.Image, error) {
 	return Part(ctx, data, image.Rectangle{}, &Memory{})
 }
 
-// Part is Decode for the pixels of a part, and some around it: the bounds say which. An empty part
-// is the whole picture. Blocks outside are read, so that a corrupt file is an error, and not decoded.
-// The picture lies in m until that is given to another one.
+// Part is Decode for the pixels of a part, and some around it: the bounds say which. An empty
+// part is the whole picture. Blocks outside are read, so that a corrupt file is an error, and not
+// decoded. The picture lies in m until that is given to another one.
 func Part(ctx context.Context, data []byte, part image.Rectangle, m *Memory) (image.Image, error) {
 	d, err := newDecoder(ctx, data, part, m)
 	if err != nil {
