@@ -3,10 +3,8 @@ package main
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"math"
 	"os"
@@ -609,8 +607,8 @@ func (o *tuning) write(cmd *cobra.Command, m *onnx.Model, ex *examples, r tuning
 	if err := meta.DrawLog(o.t.Log, o.out+".svg"); err != nil {
 		return err
 	}
-	if err := os.Remove(o.t.Checkpoint); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing the checkpoint of the finished run: %w", err)
+	if err := removeCheckpoint(o.t.Checkpoint); err != nil {
+		return err
 	}
 	score := func(m train.Metrics) string {
 		if acc, ok := m["acc"]; ok {

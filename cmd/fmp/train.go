@@ -3,11 +3,8 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -244,8 +241,8 @@ func (f *metaFlags) run(cmd *cobra.Command) error {
 	if err := meta.DrawLog(c.Log, out+".svg"); err != nil {
 		return err
 	}
-	if err := os.Remove(c.Checkpoint); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing the checkpoint of a training that is done: %w", err)
+	if err := removeCheckpoint(c.Checkpoint); err != nil {
+		return err
 	}
 	return f.print(cmd, res)
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -29,15 +30,46 @@ import (
 	"fmp/pipeline/settings"
 )
 
+// learning is the input that fmp train extractor and fmp train patches share.
+type learning struct {
+	data                dataset.Options
+	onBad, out, library string
+	parallel            int
+}
+
+func (l *learning) bind(cmd *cobra.Command, classes, parallel string) {
+	f := cmd.Flags()
+	f.StringVar(&l.data.Name, "dataset", "digits",
+		"data set: "+strings.Join(dataset.Names(), ", ")+", or a folder")
+	dirFlag(cmd, &l.data.Dir)
+	onBadFlag(cmd, &l.onBad)
+	f.StringVar(&l.data.Classes, "classes", "",
+		"classes to keep: how many, or names, numbers and ranges (0,3,7-9); "+classes)
+	f.StringVarP(&l.out, "out", "o", "", "model file to write")
+	f.IntVar(&l.parallel, "parallel", 2,
+		parallel+" that run at once; the result does not depend on it")
+	f.StringVar(&l.library, "engine.library", "", "path of the ONNX Runtime's library")
+	jsonFlag(cmd, "print JSON")
+}
+
+// engine opens an ONNX Runtime of one thread, as parts of a batch run at once instead; the caller
+// closes it.
+func (l *learning) engine(ctx context.Context) (engine.Engine, error) {
+	eng, err := ort.New(ort.Options{Threads: 1, Library: l.library})
+	if err != nil {
+		return nil, usageError(err)
+	}
+	return engine.Under(ctx, eng), nil
+}
+
 // extractorTraining is the input of fmp train extractor.
 type extractorTraining struct {
-	name, dir, aux, out, auxOut, start, library string
-	classes, exclude, auxClasses, onBad         string
-	dx, parallel                                int
-	widths                                      []int
-	c                                           learn.Config
-	from                                        string
-	tune                                        tuning
+	learning
+	aux, auxOut, auxClasses, start, from string
+	dx                                   int
+	widths                               []int
+	c                                    learn.Config
+	tune                                 tuning
 }
 
 func newTrainExtractorCommand() *cobra.Command {
@@ -82,24 +114,17 @@ threads.`,
 }
 
 func (o *extractorTraining) bind(cmd *cobra.Command) {
+	o.learning.bind(cmd, "the others are learned beside them; empty means all, and what suits "+
+		"the data set: "+
+		assets.BySet(func(s assets.DatasetDefaults) string { return cmp.Or(s.Classes, "all") }),
+		"parts of a batch")
 	f := cmd.Flags()
-	f.StringVar(&o.name, "dataset", "digits",
-		"data set: "+strings.Join(dataset.Names(), ", ")+", or a folder")
-	dirFlag(cmd, &o.dir)
-	onBadFlag(cmd, &o.onBad)
-	f.StringVar(&o.classes, "classes", "",
-		"classes to keep: how many, or names, numbers and ranges (0,3,7-9); the others are learned "+
-			"beside them; empty means all, and what suits the data set: "+
-			assets.BySet(func(s assets.DatasetDefaults) string {
-				return cmp.Or(s.Classes, "all")
-			}))
-	f.StringVar(&o.exclude, "exclude-classes", "",
+	f.StringVar(&o.data.Exclude, "exclude-classes", "",
 		"classes to keep away from the training: names, numbers and ranges (40-59)")
 	f.StringVar(&o.aux, "aux", "", "data set to learn beside the first")
 	f.StringVar(&o.auxOut, "aux-out", "", "model file to write for the auxiliary data set")
 	f.StringVar(&o.auxClasses, "aux-classes", "20", "of the auxiliary data set's classes, those "+
 		"whose extractor part alone is used; the others are used wholly")
-	f.StringVarP(&o.out, "out", "o", "", "model file to write")
 	outputs.Files(f, "out", "aux-out")
 	f.IntVar(&o.dx, "dx", 0, "number of features (default 64)")
 	f.IntSliceVar(&o.widths, "widths", nil,
@@ -124,10 +149,6 @@ func (o *extractorTraining) bind(cmd *cobra.Command) {
 	f.IntVar(&o.c.Augment.Cutout, "cutout", 0,
 		"side of the square that is blanked (default by data set)")
 	f.Uint64Var(&o.c.Seed, "seed", 1, "seed of weights, order and augmentation")
-	f.IntVar(&o.parallel, "parallel", 2,
-		"parts of a batch that run at once; the result does not depend on it")
-	f.StringVar(&o.library, "engine.library", "", "path of the ONNX Runtime's library")
-	jsonFlag(cmd, "print JSON")
 }
 
 func (o *extractorTraining) run(cmd *cobra.Command) error {
@@ -139,7 +160,7 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 	}
 	ctx := cmd.Context()
 	if !cmd.Flags().Changed("classes") {
-		o.classes = assets.DefaultsFor(o.name).Classes
+		o.data.Classes = assets.DefaultsFor(o.data.Name).Classes
 	}
 	if o.from != "" {
 		return o.adapt(cmd)
@@ -147,15 +168,15 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 	if err := noSidecar(o.out, o.auxOut); err != nil {
 		return err
 	}
-	ds, err := loadForTraining(cmd,
-		dataset.Options{Name: o.name, Dir: o.dir, Classes: o.classes, Exclude: o.exclude}, o.onBad)
+	ds, err := loadForTraining(cmd, o.data, o.onBad)
 	if err != nil {
 		return err
 	}
 	var second *dataset.Dataset
 	if o.aux != "" {
 		if second, err = loadForTraining(cmd,
-			dataset.Options{Name: o.aux, Dir: o.dir, Classes: o.auxClasses}, o.onBad); err != nil {
+			dataset.Options{Name: o.aux, Dir: o.data.Dir, Classes: o.auxClasses},
+			o.onBad); err != nil {
 			return err
 		}
 	}
@@ -169,12 +190,11 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	eng, err := ort.New(ort.Options{Threads: 1, Library: o.library})
+	eng, err := o.engine(ctx)
 	if err != nil {
-		return usageError(err)
+		return err
 	}
 	defer eng.Close()
-	eng = engine.Under(cmd.Context(), eng)
 	p := newTrainingProgress(cmd.ErrOrStderr())
 	checkpoint := o.out + ".checkpoint"
 	began := time.Now()
@@ -199,10 +219,19 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 			return err
 		}
 	}
-	if err := os.Remove(checkpoint); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing the checkpoint of the finished run: %w", err)
+	if err := removeCheckpoint(checkpoint); err != nil {
+		return err
 	}
 	return o.print(cmd, res, cfg, time.Since(began), ds, second)
+}
+
+// removeCheckpoint removes the checkpoint of a training that is done; a training too short to be
+// saved has none.
+func removeCheckpoint(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the checkpoint of the finished run: %w", err)
+	}
+	return nil
 }
 
 // unread returns an error for a flag that a network of the command's own, or a training without an
@@ -226,7 +255,7 @@ func (o *extractorTraining) unread(cmd *cobra.Command) error {
 // print says how good the extractors are.
 func (o *extractorTraining) print(cmd *cobra.Command, res *learn.Result, cfg learn.Config,
 	took time.Duration, ds, second *dataset.Dataset) error {
-	report := map[string]any{"file": o.out, "dataset": o.name, "images": res.Images,
+	report := map[string]any{"file": o.out, "dataset": o.data.Name, "images": res.Images,
 		"seconds": took.Seconds(), "config": cfg}
 	text := fmt.Sprintf("%s: %s after %s on %d images\n", o.out, testAccuracy(ds, res.Accuracy),
 		took.Round(time.Second), res.Images)
@@ -366,18 +395,17 @@ func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 			}
 		}
 		f := manifest
-		// features are no longer standardised
+		// adapted features are not standardised, and their kappa is unknown
 		f.Kind, f.Kappa, f.KappaDeviation, f.Seed, f.Command = "", 0, 0, o.c.Seed,
 			commandLine(cmd, extractorFlags)
 		f.TrainingData = strings.TrimPrefix(
-			f.TrainingData+"; adapted to "+settings.Dataset{Name: o.name}.Label(), "; ")
+			f.TrainingData+"; adapted to "+settings.Dataset{Name: o.data.Name}.Label(), "; ")
 		if err := f.Write(m); err != nil {
 			return nil, err
 		}
 		return m, nil
 	}
-	ex, err := t.photos(cmd, path, body, manifest,
-		dataset.Options{Name: o.name, Dir: o.dir, Classes: o.classes, Exclude: o.exclude})
+	ex, err := t.photos(cmd, path, body, manifest, o.data)
 	if err != nil {
 		return err
 	}
@@ -394,9 +422,8 @@ weaker than what fmp train extractor makes, and does not depend on the number of
 
 func newTrainPatchesCommand() *cobra.Command {
 	var (
-		name, dir, out, library string
-		classes, onBad          string
-		o                       patches.Options
+		l learning
+		o patches.Options
 	)
 	cmd := &cobra.Command{
 		Use: "patches",
@@ -407,14 +434,13 @@ func newTrainPatchesCommand() *cobra.Command {
   fmp train patches --dataset mnist --filters 128 --dx 32 --out mnist.onnx`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if out == "" {
+			if l.out == "" {
 				return usageErrorf("--out is not given; name the model file to write")
 			}
-			if err := noSidecar(out); err != nil {
+			if err := noSidecar(l.out); err != nil {
 				return err
 			}
-			ds, err := loadForTraining(cmd,
-				dataset.Options{Name: name, Dir: dir, Classes: classes}, onBad)
+			ds, err := loadForTraining(cmd, l.data, l.onBad)
 			if err != nil {
 				return err
 			}
@@ -426,12 +452,12 @@ func newTrainPatchesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			eng, err := ort.New(ort.Options{Threads: 1, Library: library})
+			eng, err := l.engine(cmd.Context())
 			if err != nil {
-				return usageError(err)
+				return err
 			}
 			defer eng.Close()
-			eng = engine.Under(cmd.Context(), eng)
+			o.Threads = l.parallel
 			p := newProgress(cmd.ErrOrStderr())
 			o.Progress = func(done, total int) { p.report("filter responses", done, total) }
 			start := time.Now()
@@ -451,33 +477,24 @@ func newTrainPatchesCommand() *cobra.Command {
 					"dx", "seed"}, "dataset", "seed"),
 			}
 			if err = manifest.Write(m); err == nil {
-				err = serde.Save(out, m)
+				err = serde.Save(l.out, m)
 			}
 			if err != nil {
 				return err
 			}
-			return say(cmd, map[string]any{"file": out, "dataset": name, "dx": dx,
-				"seconds": time.Since(start).Seconds()}, "%s: %d features, learned from %d "+
-				"images of %s in %s\n", out, dx, part.N, name, time.Since(start).Round(time.Second))
+			return say(cmd, map[string]any{"file": l.out, "dataset": l.data.Name, "dx": dx,
+				"seconds": time.Since(start).Seconds()},
+				"%s: %d features, learned from %d images of %s in %s\n", l.out, dx, part.N,
+				l.data.Name, time.Since(start).Round(time.Second))
 		},
 	}
+	l.bind(cmd, "empty means all", "batches")
 	f := cmd.Flags()
-	f.StringVar(&name, "dataset", "digits",
-		"data set: "+strings.Join(dataset.Names(), ", ")+", or a folder")
-	dirFlag(cmd, &dir)
-	onBadFlag(cmd, &onBad)
-	f.StringVar(&classes, "classes", "",
-		"classes to keep: how many, or names, numbers and ranges (0,3,7-9); empty means all")
-	f.StringVarP(&out, "out", "o", "", "model file to write")
-	outputs.Files(cmd.Flags(), "out")
+	outputs.Files(f, "out")
 	f.IntVar(&o.Filters, "filters", 0, "number of filters (default 96)")
 	f.IntVar(&o.Side, "side", 0, "side of a filter in pixels (default 7)")
 	f.IntVar(&o.Grid, "grid", 0, "pooling windows along each axis (default 4)")
 	f.IntVar(&o.Dx, "dx", 0, "number of features (default 12)")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the patches and of the clustering")
-	f.IntVar(&o.Threads, "parallel", 2,
-		"batches that run at once; the result does not depend on it")
-	f.StringVar(&library, "engine.library", "", "path of the ONNX Runtime's library")
-	jsonFlag(cmd, "print JSON")
 	return cmd
 }

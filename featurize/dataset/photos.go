@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"image/jpeg"
 	"image/png"
-	"io"
 	"path/filepath"
 
 	"image"
@@ -86,8 +85,7 @@ func eachPhoto(dir string, ds *Dataset, made func(i int, src image.Image,
 			}
 			path := filepath.Join(dir, k.name, ds.Classes[p.Labels[i]],
 				fmt.Sprintf("%04d.%s", i+1, ext))
-			if err := atomicfile.Write(path,
-				func(w io.Writer) error { _, err := w.Write(data); return err }); err != nil {
+			if err := atomicfile.WriteBytes(path, data); err != nil {
 				return err
 			}
 		}

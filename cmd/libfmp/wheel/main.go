@@ -10,7 +10,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -119,6 +118,5 @@ func write(library, python, folder string) (string, error) {
 		return "", err
 	}
 	name := filepath.Join(folder, "fmp-"+version+"-"+tag+".whl")
-	return name, atomicfile.Write(name,
-		func(w io.Writer) error { _, err := w.Write(b.Bytes()); return err })
+	return name, atomicfile.WriteBytes(name, b.Bytes())
 }
