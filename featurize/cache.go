@@ -93,6 +93,7 @@ func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, g
 		partial = path + ".partial"
 	}
 	rows, _ := loadRows(partial, -1, dx)
+	// Rows that end within a chunk were saved with another batch size: they are computed anew.
 	if n := len(rows) / dx; n > total || !g.begins(r.From+n) {
 		rows = nil
 	}

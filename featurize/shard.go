@@ -41,6 +41,8 @@ type Shard struct {
 // file that [Run] stores, byte for byte. A shard that is there, alone or merged, is not computed
 // again; one that was stopped resumes. Of n shards some are empty where there are fewer chunks:
 // they have no file.
+// Of k chunks a shard has those from i k / n to (i+1) k / n, rounded down: sizes differ by one
+// chunk at most.
 func RunShard(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, i, n int,
 	c Config) (Shard, error) {
 	if n < 1 || n > MaxShards || i < 0 || i >= n {
@@ -174,6 +176,7 @@ func Merge(ctx context.Context, cache string) ([]Merged, error) {
 func mergeShards(ctx context.Context, path string, shards []Shard) (Merged, error) {
 	m := Merged{Path: path, Images: shards[0].Total, Shards: len(shards)}
 	at := 0
+	// An empty shard at the end tells whether the last images are there.
 	for _, s := range append(slices.Clone(shards),
 		Shard{From: m.Images, To: m.Images, Total: m.Images}) {
 		switch {

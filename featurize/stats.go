@@ -11,7 +11,8 @@ type Stats struct {
 // newStats computes the statistics of rows of dx features: mean and population standard deviation,
 // summed in float64 in the order of the rows. A feature that hardly varies (less than a millionth
 // of the largest standard deviation) gets 1 for its standard deviation, so that it becomes 0 and
-// not noise.
+// not noise. Deviations are summed in a second pass: sums of squares less the square of the mean
+// would cancel.
 func newStats(rows []float32, dx int) *Stats {
 	n := len(rows) / dx
 	mean, m2 := make([]float64, dx), make([]float64, dx)

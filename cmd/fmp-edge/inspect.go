@@ -32,7 +32,7 @@ type uploadInfo struct {
 	C         int                `json:"classes"`
 	Precision federate.Precision `json:"precision"`
 	Masses    []float32          `json:"masses"`
-	// images by class: what an upload tells of a client's labels
+	// ClassMass holds images by class, as far as an upload tells a client's labels.
 	ClassMass []float64 `json:"class_mass"`
 	// Calibration counts the images of n that are single ones, Scatter and Curve the numbers of
 	// each.

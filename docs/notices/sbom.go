@@ -67,7 +67,7 @@ func sbom(program string, bi *debug.BuildInfo, digest string,
 		have[m.Path] = true
 		parts = append(parts, library(m.Path, m.Version, mods[m.Path].ids))
 	}
-	// what is embedded of modules that are not linked: outlines of fonts
+	// parts that are embedded of modules that are not linked: outlines of fonts
 	for path, m := range mods {
 		if !have[path] && slices.ContainsFunc(outlined,
 			func(f string) bool { return strings.HasPrefix(f, path) }) &&

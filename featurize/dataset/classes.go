@@ -202,8 +202,10 @@ func (ds *Dataset) holdOut(share float64) error {
 	for c, n := range left {
 		if n > 0 {
 			without++
+			// Half an image is rounded up.
 			left[c] = n - int(share*float64(n)+0.5)
 		} else {
+			// Classes with test images never run out, and give none.
 			left[c] = ds.Train.N
 		}
 	}

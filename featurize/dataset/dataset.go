@@ -138,7 +138,7 @@ type Options struct {
 	Progress func(done, total int)
 }
 
-// Load reads or draws a data set.
+// Load reads or draws a data set. Its error wraps [ErrNotFound] where no folder holds the data set.
 func Load(ctx context.Context, o Options) (*Dataset, error) {
 	o.Name = cmp.Or(o.Name, "digits")
 	ds, err := load(ctx, o)
@@ -300,7 +300,7 @@ func checkShape(n, h, w, ch int) error {
 }
 
 // digest returns the digest of the names, sizes, labels and pixels, or the files that these are
-// decoded from.
+// decoded from. Lengths precede texts, so that no two lists give the same bytes.
 func (ds *Dataset) digest(ctx context.Context, progress func(done, total int)) (string, error) {
 	h := sha256.New()
 	step := counter(ds.Train.N+ds.Test.N+ds.Extra.N, progress)

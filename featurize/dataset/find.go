@@ -182,7 +182,9 @@ const (
 	KindFolder   Kind = "folder"
 )
 
-// Detect determines the format of the data set in a folder from the names of its files.
+// Detect determines the format of the data set in a folder from the names of its files. Contents
+// are checked when they are read. Folders of classes come last, as beside other files there may be
+// folders of any kind.
 func Detect(dir string) (Kind, error) {
 	if !isDir(dir) {
 		return "", fmt.Errorf("%w: no folder %s", ErrNotFound, dir)

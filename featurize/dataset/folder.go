@@ -347,6 +347,7 @@ func (f *folder) parts(im *Images) error {
 		}
 		return p
 	}
+	// Test images are copied out before training images move up over them.
 	f.data.Test = part(nil, true)
 	f.data.Train = part(im.Pix[:0], false) // where they are, moved up
 	if train, test := f.data.Train.N, f.data.Test.N; train == 0 || test == 0 {

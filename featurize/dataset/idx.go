@@ -15,6 +15,7 @@ import (
 	"fmp/onnx/regularfile"
 )
 
+// idxMaxImages bounds the number that a header states, before it is multiplied by an image's size.
 const idxMaxImages = 10_000_000
 
 var idxFiles = []string{"train-images", "train-labels", "t10k-images", "t10k-labels"}
@@ -157,6 +158,9 @@ func WriteIDX(dir string, ds *Dataset) error {
 	})
 }
 
+// writeIDX writes two zero bytes, the type of the values, and the number of dimensions. Each
+// dimension follows in four bytes, most significant first, then the values, the last dimension
+// fastest.
 func writeIDX(path string, shape []int, data []byte) error {
 	head := []byte{0, 0, imagefile.IDXUbyte, byte(len(shape))}
 	for _, d := range shape {

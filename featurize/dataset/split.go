@@ -105,6 +105,8 @@ func (ds *Dataset) sorted() bool {
 			changes++
 		}
 	}
+	// In random order, two neighbours are of one class with probability sum (n_c / N)^2: N - sum
+	// n_c^2 / N changes are expected.
 	expected := float64(ds.Train.N)
 	for _, n := range count {
 		expected -= n * n / float64(ds.Train.N)

@@ -49,6 +49,8 @@ func between(r *rand.Rand, lo, hi float64) float64 { return lo + (hi-lo)*r.Float
 // stretch, shear, rotation, size and shift, then an elastic warp. The warp moves the outline by
 // random displacements at the knots of a grid, interpolated smoothly between them, after Simard,
 // Steinkraus and Platt (ICDAR 2003).
+// A point q goes to c + R h (s q.x - k q.y, q.y) with rotation R, height h, stretch s and shear k,
+// and from there by the warp.
 func (p *pen) place(r *rand.Rand, width float64) func(pt) pt {
 	side := float64(p.big)
 	h := side * between(r, minHeight, maxHeight)
@@ -79,6 +81,7 @@ func (p *pen) place(r *rand.Rand, width float64) func(pt) pt {
 	}
 }
 
+// smooth has slope 0 at 0 and at 1, so that a warp has no creases along the grid's lines.
 func smooth(t float64) float64 { return t * t * (3 - 2*t) }
 
 // fill rasterises polygons, mapped by move, into the mask.
@@ -137,7 +140,8 @@ func (p *pen) mass() float64 {
 	return float64(sum)
 }
 
-// rank replaces each pixel by the largest (or smallest) of itself and its four neighbours.
+// rank replaces each pixel by the largest (or smallest) of itself and its four neighbours. Beyond
+// the border all is 0.
 func (p *pen) rank(largest bool) {
 	n := p.big
 	src, dst := p.mask.Pix, p.temp.Pix
@@ -161,7 +165,8 @@ func (p *pen) rank(largest bool) {
 	p.mask, p.temp = p.temp, p.mask
 }
 
-// blur averages each pixel with its eight neighbours.
+// blur averages each pixel with its eight neighbours. Beyond the border all is 0, so that ink fades
+// towards it.
 func (p *pen) blur() {
 	n := p.big
 	src, dst := p.mask.Pix, p.temp.Pix
@@ -201,6 +206,7 @@ func (p *pen) clutter(r *rand.Rand) {
 	var o outline
 	switch r.IntN(3) {
 	case 0: // a straight or bent stroke
+		// A quadratic Bezier curve from a to b, widened by half to both sides along its normal.
 		a, b := at(), at()
 		c := mix(pt{}, 0, a, 0.5, b, 0.5)
 		c = pt{c.x + uniform(r, 0.3*side), c.y + uniform(r, 0.3*side)}
@@ -237,8 +243,7 @@ func (p *pen) clutter(r *rand.Rand) {
 		tip := side * between(r, 0.32, 0.45)
 		spread := between(r, 0.04, 0.14)
 		mid := side / 2
-		far := func(
-			a float64) pt {
+		far := func(a float64) pt {
 			s, co := math.Sincos(a)
 			return pt{mid + side*co, mid + side*s}
 		}
@@ -279,6 +284,8 @@ func (p *pen) color(r *rand.Rand, o outline, dst []uint8) {
 			mean[c] += ground[3*i+c] / float64(n)
 		}
 	}
+	// Black or white is at least 0.5 from any lightness, so that some colours have the contrast
+	// asked for.
 	paint := func(minContrast float64) [3]float64 {
 		for {
 			var col [3]float64
@@ -357,8 +364,7 @@ func (p *pen) pattern(r *rand.Rand) func(x, y float64) float64 {
 	freq, phase := between(r, 1, 7), between(r, 0, 2*math.Pi)
 	switch r.IntN(4) {
 	case 0:
-		return func(x,
-			y float64) float64 {
+		return func(x, y float64) float64 {
 			return 0.5 + 0.5*math.Sin(2*math.Pi*freq*(cos*x+sin*y)+phase)
 		}
 	case 1:

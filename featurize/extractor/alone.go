@@ -104,7 +104,8 @@ func (x *Extractor) drawn() (alone [3][]float32, rows []float32, err error) {
 	return alone, rows, nil
 }
 
-// apart is how far features are from others, as a share of the norm of these.
+// apart is how far features are from others, as a share of the norm of these. It is |others -
+// features| / |others|: infinite where others are all 0 and features are not.
 func apart(others, features []float32) float64 {
 	var squares, norm float64
 	for k, v := range others {
@@ -228,6 +229,8 @@ func evaluates(m *onnx.Model) error {
 }
 
 // trains reports whether a node is BatchNormalization or Dropout in training form.
+// BatchNormalization says so by training_mode from operator set 14 on, and by more than one output
+// from 7 on. Dropout says so by its third input from 12 on.
 func trains(m *onnx.Model, n *onnx.Node) bool {
 	opset := m.Opset()
 	switch {
@@ -259,7 +262,9 @@ func ownStatistics(m *onnx.Model, n *onnx.Node) bool {
 }
 
 // standardised is the value of a batch normalisation in training form of constants, each channel by
-// its own mean and variance; nil where its operands are not known.
+// its own mean and variance; nil where its operands are not known. y = scale (x - mean) /
+// sqrt(variance + epsilon) + shift, with the variance divided by the number of values, summed in
+// float64.
 func standardised(n *onnx.Node, opset int64, known *shape.Facts) *onnx.Tensor {
 	var in [3]*onnx.Tensor // x, scale and shift
 	for i := range in {

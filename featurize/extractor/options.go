@@ -164,6 +164,7 @@ func (o Options) settle(under ...Options) (Options, error) {
 	if o.Scale != Scale255 {
 		return o, o.ofUnit()
 	}
+	// (pixel - m) / s is (pixel/255 - m/255) / (s/255).
 	over := func(v []float64, def float64) []float64 {
 		if v == nil {
 			v = []float64{def}

@@ -30,7 +30,8 @@ func (x *Extractor) buffer() *buffer {
 }
 
 // feed makes the model's input for images from..to-1: resized, converted in channels, scaled and
-// laid out. A model with a fixed batch gets copies of the last image to fill it.
+// laid out. A model with a fixed batch gets copies of the last image to fill it. The tensor is the
+// buffer's, and is written over by the next call.
 func (x *Extractor) feed(images *dataset.Images, from, to int, buf *buffer) (*onnx.Tensor, error) {
 	s := &x.sig
 	n := to - from

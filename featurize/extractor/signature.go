@@ -61,6 +61,7 @@ func readInput(m *onnx.Model, o Options, dataCh int) (signature, error) {
 	case "NHWC":
 		s.nhwc = true
 	default:
+		// A dimension of 1 or 3 is the channels; where both are, or neither is, the order is open.
 		first, last := isCh(in.Shape[1]), isCh(in.Shape[3])
 		if first == last {
 			return s, fmt.Errorf("input %q is %s, which may be NCHW or NHWC; say which with "+
@@ -178,6 +179,7 @@ func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
 // with Add, by constant weights, followed by nothing but softmax, sigmoid, reshaping and the like.
 // Otherwise it returns "".
 func classifierHead(g *onnx.Graph, maker map[string]*onnx.Node, out string) string {
+	// No path has more steps than there are nodes, so that a cycle ends too.
 	for range len(g.Nodes) {
 		n := maker[out]
 		switch {
@@ -236,7 +238,7 @@ func isBytes(n *onnx.Node) bool {
 }
 
 // isConstant reports whether a value is an initializer, a Constant, or made from one by operators
-// that keep its elements or round them.
+// that keep its elements or round them. A chain of more than eight operators counts as none.
 func isConstant(g *onnx.Graph, maker map[string]*onnx.Node, v string) bool {
 	for range 8 {
 		if _, ok := g.Initializers[v]; ok {

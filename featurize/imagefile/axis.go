@@ -31,13 +31,17 @@ func newAxis(from, to int, mirrored bool) *axis {
 }
 
 // newAxisWithin returns the axis for the part of a line from begin to end, in pixels. A pixel that
-// lies in it in part counts by that part.
+// lies in it in part counts by that part. Let scale be (end-begin)/to and c_i = begin + (i+1/2)
+// scale - 1/2. The weight of input j for output i is cubic(|c_i - m_j| min(1, 1/scale)) r_j,
+// divided by their sum. Here r_j is the share of pixel j within the part and m_j the middle of that
+// share. It costs O(from + to) weights.
 func newAxisWithin(from int, begin, end float64, to int, mirrored bool) *axis {
 	if mirrored {
 		begin, end = float64(from)-end, float64(from)-begin
 	}
 	scale := float64(end-begin) / float64(to)
 	shrink := min(1, 1/scale)
+	// The kernel is 0 from 2 on.
 	reach := min(int(math.Ceil(2/shrink)), from)
 	a := &axis{from: from, first: make([]int, to), bits: axisBits, span: 2 * reach,
 		mirrored: mirrored}
@@ -85,7 +89,8 @@ func newAxisWithin(from int, begin, end float64, to int, mirrored bool) *axis {
 func (a *axis) line(i int) []int16 { return a.weights[i*a.taps : (i+1)*a.taps] }
 
 // cubic is the convolution's kernel at t >= 0. The conversions keep compilers from fusing
-// operations.
+// operations. It is 1.5 t^3 - 2.5 t^2 + 1 for t < 1, and -0.5 t^3 + 2.5 t^2 - 4 t + 2 for
+// t < 2.
 func cubic(t float64) float64 {
 	switch {
 	case t < 1:
@@ -96,13 +101,15 @@ func cubic(t float64) float64 {
 	return 0
 }
 
-// middle rounds a sum along the first axis, of pixels of 8 bits.
+// middle rounds a sum along the first axis, of pixels of 8 bits. A pixel of 255 is 16320: the
+// kernel's overshoot fits 16 bits, and is kept.
 func (a *axis) middle(sum int32) int16 {
 	shift := a.bits - middleBits
 	return int16((sum + 1<<(shift-1)) >> shift)
 }
 
-// level rounds a sum along the second axis, of pixels that middle returned.
+// level rounds a sum along the second axis, of pixels that middle returned. Overshoot is cut off
+// here, and not between the axes.
 func (a *axis) level(sum int32) uint8 {
 	shift := a.bits + middleBits
 	return uint8(min(255, max(0, (sum+1<<(shift-1))>>shift)))

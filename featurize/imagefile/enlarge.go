@@ -15,7 +15,7 @@ func (f Fit) nearWhole(w, h int, o orientation) bool {
 
 // enlarge brings colours of half the resolution, along one axis or both, to that of the luma, as
 // libjpeg, libwebp and browsers do: along an axis a pixel has 3/4 of the nearest and 1/4 of the
-// next one.
+// next one. Along both axes that is (9 a + 3 b + 3 c + d + 8) / 16.
 func enlarge(p *image.YCbCr) {
 	half, size := image.Point{1, 1}, p.Rect.Size()
 	switch p.SubsampleRatio {

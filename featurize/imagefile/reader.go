@@ -161,6 +161,7 @@ func readPairsGo(luma, cb, cr, red, green, blue []uint8) {
 
 // chroma holds the amounts that a colour, less 128, adds to red, green and blue, in units of 2^-16:
 // the numbers of [color.YCbCrToRGB].
+// Red gets 1.402 Cr, green -0.344136 Cb - 0.714136 Cr, and blue 1.772 Cb (JFIF 1.02).
 type chroma struct{ red, green, blue int32 }
 
 func chromaOf(cb, cr int16) chroma {
@@ -171,11 +172,13 @@ func chromaOf(cb, cr int16) chroma {
 func chromaOfBytes(cb, cr uint8) chroma { return chromaOf(int16(cb)-128, int16(cr)-128) }
 
 func (c chroma) with(luma uint8) (red, green, blue uint8) {
+	// 255 becomes 24 bits of ones.
 	y := int32(luma) * 0x10101
 	return byteOf(y + c.red), byteOf(y + c.green), byteOf(y + c.blue)
 }
 
-// byteOf returns a number in units of 2^-16 as a byte.
+// byteOf returns a number in units of 2^-16 as a byte. Negative numbers are 0, and those of more
+// than 24 bits are 255.
 func byteOf(v int32) uint8 {
 	if uint32(v)&0xff000000 == 0 {
 		return uint8(v >> 16)

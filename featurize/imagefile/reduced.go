@@ -32,6 +32,8 @@ func (f Fit) points(h *jpeg.Header, o orientation) []jpeg.Points {
 	across, down := f.stored(h.Width, h.Height, o)
 	few := func(p part, cover int) int {
 		n := 8
+		// n is halved while n/2 points a block leave from (n/2) / (8 cover) samples, at least
+		// minSamples for each pixel.
 		for n > 1 && float64(p.from*n) >= minSamples*float64(16*cover*p.to) {
 			n /= 2
 		}
@@ -160,6 +162,7 @@ func levelOf(v int32) uint8 { return uint8(min(255, max(0, (v+1<<(levelBits-1))>
 
 // resizePlane resizes a component, whose result has levelBits.
 func resizePlane(p *jpeg.Plane, across, down part, flipX, flipY bool) []int32 {
+	// A part may begin and end within samples: the axis weighs those by their share.
 	window := func(w part, cover float64, before, size int, flipped bool) (int, *axis) {
 		begin, end := float64(w.start)/cover, float64(w.start+w.from)/cover
 		first, last := int(begin), min(before+size, int(math.Ceil(end)))
@@ -172,6 +175,7 @@ func resizePlane(p *jpeg.Plane, across, down part, flipX, flipY bool) []int32 {
 	sums := make([]int32, columns.from)
 	out := make([]int32, across.to*down.to)
 	const keep = middleBits - levelBits
+	// Sums have columns.bits + middleBits fractional bits.
 	shift := columns.bits + keep
 	for i := range rows.first {
 		rows.downwardWords(middle[:columns.from], sums,

@@ -12,16 +12,19 @@ type part struct{ start, from, at, to int }
 // parts returns the parts of an upright image of h x w pixels and of the fit's, as [models.AnySize]
 // has them.
 func (f Fit) parts(h, w int) (rows, columns part) {
+	// a b / c, to the nearest whole number of at least 1.
 	share := func(a, b, c int) int { return max(1, (2*a*b+c)/(2*c)) }
 	rows, columns = part{from: h, to: f.H}, part{from: w, to: f.W}
 	cropped, crop := models.CropShare(string(f.Resize))
 	switch {
 	case crop:
+		// The largest middle part of the fit's shape, less the margin that a crop by share names.
 		rows.from, columns.from = min(h, share(w, f.H, f.W)), min(w, share(h, f.W, f.H))
 		rows.from, columns.from = models.Shrunk(rows.from, cropped),
 			models.Shrunk(columns.from, cropped)
 		rows.start, columns.start = (h-rows.from)/2, (w-columns.from)/2
 	case f.Resize == Pad:
+		// The largest size of the image's shape that the fit holds, in its middle.
 		rows.to, columns.to = min(f.H, share(h, f.W, w)), min(f.W, share(w, f.H, h))
 		rows.at, columns.at = (f.H-rows.to)/2, (f.W-columns.to)/2
 	}
@@ -94,6 +97,8 @@ type ring[T any] struct {
 }
 
 func newRing[T any](a *axis, channels, width int) *ring[T] {
+	// There is room for the rows of two outputs, so that a row is moved once at most, on average.
+	// One row more, and two groups, are for lanes that read behind the end.
 	r := &ring[T]{stride: width, capacity: min(2*a.span+tapGroup, a.from)}
 	for c := range channels {
 		r.planes[c] = make([]T, (r.capacity+1)*width+2*tapGroup)
@@ -132,7 +137,8 @@ func (a *axis) outputs(do func(i int)) {
 	}
 }
 
-// downFirst resizes columns, then lines.
+// downFirst resizes columns, then lines. Rows are read once each, and held while outputs want them:
+// memory is O(width * span).
 func (s *resampler) downFirst() {
 	from, ch := s.across.from, s.channels
 	rows := newRing[uint8](s.down, ch, from)
@@ -160,7 +166,8 @@ func (s *resampler) downFirst() {
 	})
 }
 
-// acrossFirst resizes lines, then columns: of a picture that lies on its side.
+// acrossFirst resizes lines, then columns: of a picture that lies on its side. Its lines are the
+// upright picture's columns, so that height still comes before width.
 func (s *resampler) acrossFirst() {
 	from, ch, n := s.across.from, s.channels, len(s.across.first)
 	rows := newRing[int16](s.down, ch, n)

@@ -169,7 +169,7 @@ func startsAsImage(path string) bool {
 // Read passes the images of a source to do in their order, at most n at a time: their pixels, one
 // after another, and their items. Images that cannot be read are left out, of the counts of
 // [MappingOf] too, and returned as bad; do has then seen all others if skip is set, and perhaps
-// only some of them if not.
+// only some of them if not. Both are used again once do has returned.
 func Read(ctx context.Context, src Source, f Fit, n int, skip bool,
 	do func(pixels []uint8, items []Item) error) (bad []error, err error) {
 	p, ok := src.(*pictures)
@@ -290,6 +290,8 @@ func OpenFiles(paths []string, read func(path string) ([]byte, error),
 				printable.Line(strings.Join(parts[i], "/")))
 		}
 	}
+	// As Open names them: hidden files of the folder itself, then loose ones, then those of
+	// classes.
 	l := newLister(".", o)
 	for _, p := range parts {
 		if name := p[0]; len(p) == 1 && strings.HasPrefix(name, ".") && IsImage(name) {

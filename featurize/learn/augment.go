@@ -87,7 +87,8 @@ func (a Augment) vary(dst, pix []uint8, h, w, ch int, r *rand.Rand) {
 }
 
 // pixelStatistics returns the mean and standard deviation of each channel over images whose pixels
-// are scaled to 0..1.
+// are scaled to 0..1. Sums are of whole numbers, and so exact. A channel without variation has a
+// deviation of 0.001, to divide by.
 func pixelStatistics(images *dataset.Images) (mean, std []float32) {
 	ch := images.Ch
 	sum, square := make([]int64, ch), make([]int64, ch)

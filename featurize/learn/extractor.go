@@ -128,6 +128,7 @@ type source struct {
 
 // sources returns the extractor part of ds and, where there is auxiliary data, all that it offers:
 // its own extractor part and its spare classes. ds may have spare classes too.
+// The joint head has the classes of ds, its spare ones, and then the same of aux.
 func sources(ds *dataset.Dataset, aux *dataset.Dataset,
 	f dataset.Fractions) (main, other []source, classes int, err error) {
 	cut := func(d *dataset.Dataset, first int) ([]source, int, error) {
@@ -225,7 +226,8 @@ func (o *order) at(k int) int {
 	return o.perm[k%o.n]
 }
 
-// notAllowed is added to the logits of classes that an image cannot have.
+// notAllowed is added to the logits of classes that an image cannot have. Its exponential is 0 in
+// float32.
 const notAllowed = -1e4
 
 // Gradient returns a model of a network's training loss over classes and of its gradient with
@@ -367,6 +369,7 @@ func (t *trainer) train(ctx context.Context, split *train.Split, digests string,
 		LogEvery: max(1, perEpoch/10),
 		Progress: run.Progress,
 		Step: func(_ context.Context, step int, rate float64) (train.Metrics, error) {
+			// A checkpoint says which step is first.
 			if next == nil {
 				next = train.Prefetch(inner, step, steps, 2, t.batch)
 			}
@@ -444,6 +447,8 @@ func (t *trainer) batch(step int) ([]map[string]*onnx.Tensor, error) {
 			t.c.Augment.put(image.F32()[i*size:(i+1)*size], src.images, at, t.scale, r)
 			row, may := target.F32()[i*t.classes:(i+1)*t.classes],
 				allowed.F32()[i*t.classes:(i+1)*t.classes]
+			// With smoothing s over the K classes of its data set, a target is s / K for each, and
+			// 1-s more for the label.
 			spread := float32(t.c.Smoothing / float64(src.to-src.from))
 			for y := range row {
 				if y >= src.from && y < src.to {

@@ -106,6 +106,7 @@ func filters(ctx context.Context, part *dataset.Labelled, o Options) (*onnx.Tens
 	for i := range o.Samples {
 		// A patch without contrast carries no information; look for another a few times.
 		for range 20 {
+			// The deviation is of pixels of 0 to 1.
 			if cut(part, r, o.Side, x.RawRowView(i)) > 0.05 {
 				break
 			}
@@ -125,6 +126,8 @@ func filters(ctx context.Context, part *dataset.Labelled, o Options) (*onnx.Tens
 		return nil, err
 	}
 	var f, response mat.Dense
+	// A centre's response to a whitened patch is that of (centre times whitening) to the patch
+	// itself. Patches have mean 0, so that a filter's mean would add nothing.
 	f.Mul(centres, white)
 	for j := range o.Filters {
 		centre(f.RawRowView(j))
@@ -145,7 +148,9 @@ func filters(ctx context.Context, part *dataset.Labelled, o Options) (*onnx.Tens
 }
 
 // whitening returns the symmetric matrix that gives the rows of x, patches, the covariance I, small
-// eigenvalues apart.
+// eigenvalues apart. It is V diag(1 / sqrt(l + 0.02 max l)) V^T, where V diag(l) V^T are the second
+// moments of the rows (ZCA). The share of the largest eigenvalue keeps directions of little
+// variance, which are noise, small.
 func whitening(x *mat.Dense) (*mat.Dense, error) {
 	n, d := x.Dims()
 	cov := mat.NewSymDense(d, nil)
@@ -173,7 +178,8 @@ func whitening(x *mat.Dense) (*mat.Dense, error) {
 }
 
 // cluster returns unit centres [filters, d] of the unit rows of u by spherical k-means (Coates and
-// Ng 2012).
+// Ng 2012). Each round gives every row to the centre of largest inner product, and makes each
+// centre the direction of its rows' sum. It costs O(Samples * Filters * d).
 func cluster(ctx context.Context, u *mat.Dense, r *rand.Rand, o Options) (*mat.Dense, error) {
 	_, d := u.Dims()
 	centres := mat.NewDense(o.Filters, d, nil)
@@ -251,6 +257,7 @@ func unit(v []float64) float64 {
 // respond computes the pooled responses of the first images.
 func respond(ctx context.Context, eng engine.Engine, p models.Patches, part *dataset.Labelled,
 	o Options) (*mat.Dense, int, error) {
+	// Without a projection the model gives the pooled responses.
 	m, err := p.Model()
 	if err != nil {
 		return nil, 0, err
@@ -270,7 +277,9 @@ func respond(ctx context.Context, eng engine.Engine, p models.Patches, part *dat
 	return mat.NewDense(n, x.Dx(), dense.As[float64](rows)), n, nil
 }
 
-// project learns the projection and its offset from responses [n, d].
+// project learns the projection and its offset from responses [n, d]. Features are responses times
+// the projection plus the offset, which is minus the mean response times the projection: their mean
+// is 0 and their deviation 1.
 func project(p *models.Patches, x *mat.Dense, labels []int, classes int, o Options) error {
 	n, d := x.Dims()
 	dx := o.Dx
@@ -336,7 +345,8 @@ func centred(x *mat.Dense, labels []int, classes int) (within *mat.Dense, mean [
 }
 
 // discriminants returns the o.Dx directions, as columns, of the largest total variance st relative
-// to the within-class variance sw, which it makes larger by the ridge.
+// to the within-class variance sw, which it makes larger by the ridge. They are stationary points
+// of v^T St v / v^T (Sw + ridge I) v, found as v = L^-T q with L L^T = Sw + ridge I.
 func discriminants(sw, st *mat.SymDense, o Options) (*mat.Dense, error) {
 	d, dx := sw.SymmetricDim(), o.Dx
 	ridge := o.Ridge * largest(sw)
@@ -400,7 +410,8 @@ func square(x *mat.Dense) *mat.SymDense {
 	return s
 }
 
-// largest estimates the largest eigenvalue by power iteration.
+// largest estimates the largest eigenvalue by power iteration. The estimate is from below; the
+// ridge needs its scale alone.
 func largest(s *mat.SymDense) float64 {
 	d := s.SymmetricDim()
 	v := mat.NewVecDense(d, nil)

@@ -38,6 +38,7 @@ func (d *Downloader) withDefaults() *Downloader {
 		c.Client = http.DefaultClient
 	}
 	guarded := *c.Client
+	// Ten redirects are the bound of net/http as well.
 	guarded.CheckRedirect = func(to *http.Request, via []*http.Request) error {
 		if via[0].URL.Scheme == "https" && to.URL.Scheme != "https" {
 			return fmt.Errorf("the server sends on to %s, which is not https", to.URL.Redacted())
@@ -123,6 +124,7 @@ func offered(res *http.Response, url string, have int64) (from, total int64, err
 		return from, total, nil
 	}
 	err = fmt.Errorf("%s: the server says %s", url, res.Status)
+	// A fault of the server, or too many requests, may pass; a fault of the request stays.
 	if res.StatusCode < 500 && res.StatusCode != http.StatusTooManyRequests {
 		err = fmt.Errorf("%w: %w", err, errFinal)
 	}
@@ -146,6 +148,7 @@ func (d *Downloader) get(ctx context.Context, url, part string, f dataset.File) 
 	if err != nil {
 		return err
 	}
+	// A part that is larger than the file may be is of another.
 	if have > f.Max {
 		have = 0
 	}
@@ -156,6 +159,7 @@ func (d *Downloader) get(ctx context.Context, url, part string, f dataset.File) 
 	if have > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 	}
+	// Each read sets the timer back: a slow server is waited for, a silent one is left.
 	stall := time.AfterFunc(d.Stall, func() { cancel(fmt.Errorf("nothing came for %s", d.Stall)) })
 	defer stall.Stop()
 	res, err := d.Client.Do(req)

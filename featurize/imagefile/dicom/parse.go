@@ -47,7 +47,9 @@ func (p *parser) skip(n int64) error {
 	return err
 }
 
-// element reads the beginning of an element.
+// element reads the beginning of an element. It is a tag of two numbers and, of implicit VR, a
+// length of four bytes. Of explicit VR two letters follow the tag, and a length of two bytes, or of
+// four behind two that are reserved.
 func (p *parser) element() (e start, err error) {
 	if p.elements++; p.elements > maxElements {
 		return e, fmt.Errorf("more than %d elements before its pixels", maxElements)
@@ -184,7 +186,7 @@ func (p *parser) frame(h *header, length uint32, depth int) error {
 }
 
 // asImplicit returns the length of an element of implicit VR whose beginning was read as an
-// explicit one.
+// explicit one. The two letters are the lower half of the length.
 func (p *parser) asImplicit(kind string, length uint32) (uint32, error) {
 	if kind == "" { // an item's
 		return length, nil

@@ -66,10 +66,13 @@ func (b *bits) ready() {
 	}
 }
 
-// over reports whether more bits were read than there are.
+// over reports whether more bits were read than there are. Zeros behind the end are read in their
+// place, so that one test a block is enough.
 func (b *bits) over() bool { return 8*b.at-int(b.n) > 8*b.size }
 
-// more gets at least 56 bits.
+// more gets at least 56 bits. Eight bytes are or-ed below the n certain bits. Of these, (63-n)/8
+// whole bytes fit, after which n|56 bits are certain. Bits below them are or-ed again by the next
+// call, with equal ones.
 func (b *bits) more() {
 	b.acc |= binary.BigEndian.Uint64(b.buf[b.at:]) >> (b.n & 63)
 	b.at += int(63-b.n) >> 3

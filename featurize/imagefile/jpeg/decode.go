@@ -98,7 +98,8 @@ func Part(ctx context.Context, data []byte, part image.Rectangle, m *Memory) (im
 }
 
 // Reduce is Part for a smaller picture: a plane for each component, of the given points in each
-// block.
+// block. There is one Points for each component of the header. Planes lie in m, as Part's picture
+// does.
 func Reduce(ctx context.Context, data []byte, points []Points, part image.Rectangle,
 	m *Memory) (*Header, []Plane, error) {
 	d, err := newDecoder(ctx, data, part, m)
@@ -130,7 +131,8 @@ func newDecoder(ctx context.Context, data []byte, part image.Rectangle,
 // fewBlocks are not worth the tables by which they are passed over.
 const fewBlocks = 512
 
-// show leaves out the blocks outside a part of the picture, where they are more than few.
+// show leaves out the blocks outside a part of the picture, where they are more than few. The part
+// grows to whole MCUs.
 func (d *decoder) show(part image.Rectangle, few int) {
 	part = part.Intersect(d.shown)
 	if part.Empty() {
@@ -188,11 +190,14 @@ func (d *decoder) arrange(points []Points) {
 		if points != nil {
 			p.points = points[i]
 		}
+		// Points of a block need the lowest frequencies, as many along each axis as they are.
 		for k, at := range zigzag {
 			if at%8 < p.points.X && at/8 < p.points.Y {
 				p.last = k
 			}
 		}
+		// Blocks are stored in whole MCUs; wide and high are those of a scan of this component
+		// alone.
 		p.across, p.down = ceil(d.Width, 8*across)*c.H, ceil(d.Height, 8*down)*c.V
 		p.wide, p.high = ceil(ceil(d.Width*c.H, across), 8), ceil(ceil(d.Height*c.V, down), 8)
 		p.shown = image.Rect(d.shown.Min.X/(8*across)*c.H, d.shown.Min.Y/(8*down)*c.V,
@@ -236,6 +241,7 @@ func (p *part) values() int {
 // segment reads a segment behind the header.
 func (d *decoder) segment(s *segments) error {
 	switch s.marker {
+	// Tables may be set anew between scans (T.81, B.2.4).
 	case quantizers, huffmans, interval, startScan:
 	case baseline, extended, progressive:
 		if d.scans > 0 {
@@ -288,7 +294,8 @@ var zigzag = func() (order [64]int) {
 	return order
 }()
 
-// quantizers reads tables of quantization (T.81, B.2.4.1).
+// quantizers reads tables of quantization (T.81, B.2.4.1). Each is a byte of precision (8 or 16
+// bits) and number, and 64 factors in zigzag order.
 func (d *decoder) quantizers(b []byte) error {
 	for len(b) > 0 {
 		size, which := 1, b[0]&15
@@ -316,7 +323,8 @@ func (d *decoder) quantizers(b []byte) error {
 	return nil
 }
 
-// huffmans reads tables of codes (T.81, B.2.4.2).
+// huffmans reads tables of codes (T.81, B.2.4.2). Each is a byte of class (0 for DC, 1 for AC) and
+// number, 16 counts of codes by their bits, and the codes' symbols.
 func (d *decoder) huffmans(b []byte) error {
 	for len(b) > 0 {
 		if len(b) < 17 {

@@ -47,7 +47,9 @@ var (
 )
 
 // set makes the table of the number of codes of each length and their symbols, which are sizes of
-// differences where the class is 0.
+// differences where the class is 0. Codes of a length follow each other; the first of l+1 bits is
+// twice the one behind the last of l (T.81, annex C). Counts that no prefix code has, and DC sizes
+// above 15, are errors.
 func (h *huffman) set(counts []byte, symbols []byte, class int) error {
 	h.look, h.skipped = [1 << lookBits]entry{}, false
 	copy(h.symbols[:], symbols)
@@ -67,11 +69,13 @@ func (h *huffman) set(counts []byte, symbols []byte, class int) error {
 		h.last[l] = code << (16 - l)
 		code <<= 1
 	}
+	// No 16 bits reach it: it ends the search of long.
 	h.last[17] = 1 << 30
 	return nil
 }
 
-// enter sets the entries that begin with a code of l bits.
+// enter sets the entries that begin with a code of l bits. These are 2^(lookBits-l), one for each
+// value of the bits that follow the code.
 func (h *huffman) enter(code int32, l int, symbol byte, class int) {
 	from := int(code) << (lookBits - l)
 	for i := range 1 << (lookBits - l) {
@@ -79,7 +83,8 @@ func (h *huffman) enter(code int32, l int, symbol byte, class int) {
 	}
 }
 
-// entryOf returns the entry for a code of l bits, which rest of n bits follows.
+// entryOf returns the entry for a code of l bits, which rest of n bits follows. It holds the value
+// as well where the value's bits are among the n.
 func entryOf(symbol byte, l, class int, rest, n uint) entry {
 	run, size := entry(symbol>>4), uint(symbol&15)
 	if class == 0 {
@@ -97,7 +102,8 @@ func entryOf(symbol byte, l, class int, rest, n uint) entry {
 	return e
 }
 
-// extend returns the value of bits of a size (T.81, F.2.2.1).
+// extend returns the value of bits of a size (T.81, F.2.2.1). It is b where the first of the s bits
+// is 1, and b - 2^s + 1 where it is 0.
 func extend(bits uint64, size uint) int32 {
 	v := int32(bits)
 	if v < 1<<(size-1) {
@@ -116,10 +122,12 @@ func (h *huffman) long(acc uint64, class int) (entry, error) {
 	if l > 16 {
 		return 0, errCode
 	}
+	// Code c of l bits has the symbol of number c + first[l].
 	return entryOf(h.symbols[(top>>(16-l)+h.first[l])&255], l, class, 0, 0), nil
 }
 
-// skipping makes the table of codes that are skipped.
+// skipping makes the table of codes that are skipped. It costs 2^skipBits entries of at most
+// skipBits codes each, once for each table that is read.
 func (h *huffman) skipping() {
 	if h.skipped {
 		return
@@ -141,6 +149,7 @@ func (h *huffman) skipping() {
 				s += ends << 5
 				break
 			}
+			// A block has 63 coefficients behind its first.
 			if s.passed()+e.run() > 62 {
 				s = 0
 				break

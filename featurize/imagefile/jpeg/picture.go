@@ -68,7 +68,8 @@ func (h *Header) ratio() (image.YCbCrSubsampleRatio, bool) {
 	return 0, false
 }
 
-// spread writes a component's sample for each pixel, step bytes apart.
+// spread writes a component's sample for each pixel, step bytes apart. A sample that covers
+// several pixels is repeated for them.
 func (d *decoder) spread(i int, to []uint8, stride, step int) {
 	p := &d.parts[i].plane
 	cx, cy := d.Cover(i)

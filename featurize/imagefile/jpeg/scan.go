@@ -30,11 +30,14 @@ func (d *decoder) scan(b []byte, at int) error {
 		return err
 	}
 	for _, p := range s.parts {
+		// Only the first scan of DC coefficients shows a component: a file without it is an error.
 		p.seen = p.seen || s.start == 0 && s.high == 0
 		p.dc = 0
 	}
 	d.begin(at)
 	across, down := d.most()
+	// A scan of one component has no MCUs: it holds the blocks that show pixels, row by row (T.81,
+	// A.2.2).
 	wide, high, alone := ceil(d.Width, 8*across), ceil(d.Height, 8*down), len(s.parts) == 1
 	if alone {
 		wide, high = s.parts[0].wide, s.parts[0].high
@@ -73,7 +76,8 @@ func (d *decoder) several(s *scan, x, y int) error {
 	return nil
 }
 
-// scanHeader reads a scan's header.
+// scanHeader reads a scan's header. The bytes are the number of components and, for each, its
+// identifier and the numbers of its two tables. Ss and Se follow, and a byte of Ah and Al.
 func (d *decoder) scanHeader(b []byte) (*scan, error) {
 	if len(b) < 1 || b[0] < 1 || b[0] > 4 || len(b) != 4+2*int(b[0]) {
 		return nil, errHeader
@@ -84,6 +88,8 @@ func (d *decoder) scanHeader(b []byte) (*scan, error) {
 	if !d.Progressive {
 		s.start, s.end, s.high, s.low = 0, 63, 0, 0
 	}
+	// A scan refines by one bit (Ah = Al + 1); DC goes without AC, and AC scans are of one
+	// component (T.81, G.1.1.1).
 	if s.start > s.end || s.end > 63 || s.low > 13 || s.high != 0 && s.high != s.low+1 ||
 		d.Progressive && (s.start == 0 && s.end != 0 || s.start > 0 && n > 1) {
 		return nil, errHeader
@@ -102,6 +108,7 @@ func (d *decoder) scanHeader(b []byte) (*scan, error) {
 			return nil, err
 		}
 	}
+	// An MCU has at most ten blocks (T.81, B.2.3).
 	if n > 1 && blocks > 10 {
 		return nil, errHeader
 	}
@@ -124,6 +131,8 @@ func (d *decoder) tables(s *scan, p *part, which byte) error {
 		return errHeader
 	}
 	s.parts = append(s.parts, p)
+	// The table in force at a component's first scan counts; one of the same number that comes
+	// later is another's.
 	if p.quantizer == nil {
 		if p.quantizer = d.quantizer[p.table]; p.quantizer == nil {
 			return fmt.Errorf("component %d has no quantization table", p.ID)
@@ -133,6 +142,7 @@ func (d *decoder) tables(s *scan, p *part, which byte) error {
 	if s.start == 0 && s.high == 0 && s.dc[i] == nil || s.end > 0 && s.ac[i] == nil {
 		return fmt.Errorf("component %d has no table of codes", p.ID)
 	}
+	// Coefficients are passed over where fewer points are wanted, or blocks lie outside the part.
 	if !d.Progressive && (p.last < 63 || d.shown.Dx() < d.Width || d.shown.Dy() < d.Height) {
 		s.ac[i].skipping()
 	}
@@ -146,8 +156,10 @@ func (d *decoder) restart(s *scan, mcu int) error {
 		return nil
 	}
 	d.finish()
+	// Restart markers count modulo eight.
 	want := byte(restart + (mcu/d.interval-1)%8)
 	at := d.next
+	// Bytes 0xff may fill the space before a marker (T.81, B.1.1.2).
 	for at < len(d.data) && d.data[at] == 0xff {
 		at++
 	}
@@ -218,9 +230,11 @@ var errMany = errors.New("its pixels are corrupt: a block has more than 64 coeff
 
 // kept decodes the first coefficient of a block and those up to the last that is wanted. It returns
 // the number of the last that is not zero, and that of the first which is still to be passed over,
-// 64 where the block has ended.
+// 64 where the block has ended. Each code says how many zeros precede a value, and how many bits
+// behind the code hold it (T.81, F.2.2.2).
 func (d *decoder) kept(p *part, last int, dc, ac *huffman) (top, k int, err error) {
 	acc, n, at := d.acc, d.n, d.at // in registers
+	// A code of up to 16 bits and a value of up to 15 need 31 bits.
 	if n < 32 {
 		acc |= binary.BigEndian.Uint64(d.buf[at:]) >> (n & 63)
 		at += int(63-n) >> 3
@@ -253,6 +267,7 @@ func (d *decoder) kept(p *part, last int, dc, ac *huffman) (top, k int, err erro
 				err = errMany
 			}
 		} else if e.run() < 15 {
+			// No value and a run below 15 end the block; a run of 15 is of 16 zeros.
 			k = 64
 			break
 		}
@@ -273,7 +288,8 @@ func (d *decoder) kept(p *part, last int, dc, ac *huffman) (top, k int, err erro
 	return top, k, err
 }
 
-// passOver passes over the coefficients of a block from the k-th on.
+// passOver passes over the coefficients of a block from the k-th on. The table of skips passes
+// groups of codes; a code that is in no group is read by itself.
 func (d *decoder) passOver(ac *huffman, k int) (err error) {
 	acc, n, at := d.acc, d.n, d.at
 	for k < 64 {
@@ -281,6 +297,7 @@ func (d *decoder) passOver(ac *huffman, k int) (err error) {
 		at += int(63-n) >> 3
 		n |= 56
 		var s skip
+		// Each lookup uses at most skipBits of the 56 bits that are certain.
 		for range 56 / skipBits {
 			s = ac.skips[acc>>(64-skipBits)]
 			if k += s.passed(); k > 63 {
@@ -292,11 +309,13 @@ func (d *decoder) passOver(ac *huffman, k int) (err error) {
 		if k < 64 {
 			continue
 		}
+		// The group has the end of the block.
 		if k > ends && k < ends+64 {
 			acc <<= s.length() & 63
 			n -= s.length()
 			break
 		}
+		// The group fits no code, or passes more than the block has: one code is read in its place.
 		k -= s.passed()
 		acc |= binary.BigEndian.Uint64(d.buf[at:]) >> (n & 63)
 		at += int(63-n) >> 3
@@ -320,7 +339,8 @@ func (d *decoder) passOver(ac *huffman, k int) (err error) {
 	return err
 }
 
-// difference decodes the first coefficient of a block of a progressive file (T.81, G.1.2.1).
+// difference decodes the first coefficient of a block of a progressive file (T.81, G.1.2.1). It is
+// the sum of the component's differences so far, times 2^Al; a refining scan sets its bit Al.
 func (d *decoder) difference(s *scan, p *part, dc *huffman, block int) error {
 	c := &p.coefficients[block*(p.last+1)]
 	if s.high > 0 {
@@ -348,6 +368,8 @@ func (d *decoder) first(s *scan, p *part, ac *huffman, block int) error {
 			return err
 		}
 		if e&noValue != 0 && e.run() < 15 {
+			// EOBn: the next 2^n - 1 blocks, and as many more as n bits say, have no more
+			// coefficients.
 			s.run = 1<<e.run() - 1 + int(d.take(uint(e.run())))
 			return nil
 		}
@@ -358,6 +380,7 @@ func (d *decoder) first(s *scan, p *part, ac *huffman, block int) error {
 		if k > s.end {
 			return errMany
 		}
+		// Scans that refine have bits for all that are present, stored or not.
 		p.present[block] |= 1 << k
 		if k <= p.last {
 			stored[k] = int16(v << s.low)
@@ -366,7 +389,9 @@ func (d *decoder) first(s *scan, p *part, ac *huffman, block int) error {
 	return nil
 }
 
-// refine decodes a further bit of a block's coefficients (T.81, G.1.2.3).
+// refine decodes a further bit of a block's coefficients (T.81, G.1.2.3). A code's zeros count
+// absent coefficients alone; behind each that is present lies its bit. A coefficient that becomes
+// present is 2^Al or -2^Al.
 func (d *decoder) refine(s *scan, p *part, ac *huffman, block int) error {
 	stored := p.coefficients[block*(p.last+1):][:p.last+1]
 	k := s.start
@@ -407,6 +432,7 @@ func (d *decoder) refine(s *scan, p *part, ac *huffman, block int) error {
 // behind as many that are not.
 func (d *decoder) pass(s *scan, p *part, stored []int16, block, k, zeros int) int {
 	for {
+		// gap is how many are absent before the next that is present, or before the scan's last.
 		gap := min(mathbits.TrailingZeros64(p.present[block]>>k), s.end+1-k)
 		if zeros < gap {
 			return k + zeros
@@ -415,6 +441,7 @@ func (d *decoder) pass(s *scan, p *part, stored []int16, block, k, zeros int) in
 		if k += gap; k > s.end {
 			return k
 		}
+		// Bits enlarge the amount, whichever its sign.
 		if d.take(1) == 1 && k <= p.last {
 			if stored[k] >= 0 {
 				stored[k] += 1 << s.low

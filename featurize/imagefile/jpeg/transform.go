@@ -33,7 +33,8 @@ const (
 // line is eight coefficients, or the samples of their sum times sqrt 8, with fraction bits more.
 type line [8]int32
 
-// eight computes all points.
+// eight computes all points. Coefficients 0, 2, 4 and 6 make the even part, the others the odd
+// part: samples k and 7-k are their sum and their difference. It takes 12 multiplications.
 func (l *line) eight() {
 	z := (l[2] + l[6]) * c0541
 	even2, even3 := z-l[6]*c1847, z+l[2]*c0765
@@ -105,7 +106,8 @@ func (d *decoder) transform(p *part, top, x, y int) {
 	d.clear(top)
 }
 
-// fourByFour is passes for 4 x 4 points, and writes them.
+// fourByFour is passes for 4 x 4 points, and writes them. The constants are the bits that are
+// rounded off behind the columns and behind the rows.
 func (d *decoder) fourByFour(to []int16, stride int) {
 	const first, second = fraction - between, eighth + fraction + between
 	var m [16]int32
@@ -139,6 +141,7 @@ func (d *decoder) passes(px, py int) {
 	const shift = fraction - between
 	for u := range px {
 		column := d.block[u:]
+		// A column of one coefficient has equal samples.
 		if column[8]|column[16]|column[24]|column[32]|column[40]|column[48]|column[56] == 0 {
 			for v := range py {
 				d.rows[v][u] = (column[0]<<fraction + 1<<(shift-1)) >> shift
@@ -177,6 +180,7 @@ func (p *Plane) put(at int, row []int32, shift uint) {
 		for i, v := range row {
 			v = (v+half)>>(shift&31) + 128
 			if uint32(v) > 255 {
+				// The lower byte is 0 where v is negative, and 255 where it is larger.
 				v = ^(v >> 31)
 			}
 			to[i] = uint8(v)

@@ -320,6 +320,7 @@ func (m *machine) tensor(a []any) (*view, error) {
 			return nil, fmt.Errorf("axis %d of a tensor of %d axes is larger than its storage", i,
 				len(shape))
 		}
+		// Rows lie one after another where each stride is the product of the sizes behind its axis.
 		v.run = v.run && (d == 1 || stride == n)
 		v.shape[i], v.strides[i] = d, stride
 		last += (d - 1) * stride // below 2^56, as the file has at most 2^28 bytes

@@ -26,8 +26,8 @@ const (
 	maxString    = 4096
 	maxTensors   = 1 << 16
 	maxAxes      = 8
-	protocol     = 1001
-	magic        = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19" // little-endian
+	protocol     = 1001                                       // PROTOCOL_VERSION of torch/serialization.py
+	magic        = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19" // its MAGIC_NUMBER, little-endian
 	floatStorage = "torch FloatStorage"
 	longStorage  = "torch LongStorage"
 	orderedDict  = "collections OrderedDict"
@@ -53,6 +53,8 @@ type view struct {
 }
 
 // elements returns the tensor's elements, row by row: the storage's own where they are a run of it.
+// The element at index (i_0, i_1, ...) lies at offset + i_0 strides_0 + i_1 strides_1 + ... of the
+// storage.
 func (v *view) elements() []float32 {
 	n := 1
 	for _, d := range v.shape {
