@@ -102,10 +102,8 @@ func trust(ctx context.Context, c *client.Client, scope, file, yes string, log i
 func ask(ctx context.Context, unknown *client.UnknownError, log io.Writer) error {
 	from := terminal()
 	if from == nil {
-		return &untrustedError{fmt.Errorf(
-			"the extractor %s is not approved for %s: nothing was read and nothing sent",
-			unknown.Digest,
-			unknown.Scope), unknown.Digest}
+		return &untrustedError{fmt.Errorf("the extractor %s is not approved for %s: nothing was "+
+			"read and nothing sent", unknown.Digest, unknown.Scope), unknown.Digest}
 	}
 	fmt.Fprint(log, "fmp-edge: let it run on the images? Type yes, or anything else for no: ")
 	answer := make(chan string, 1)

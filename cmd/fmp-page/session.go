@@ -552,11 +552,10 @@ func (s *session) predict(q *request) (any, []byte, error) {
 	if s.classifier == nil {
 		return nil, nil, errors.New("no classifier is open")
 	}
-	src, _, err := imagefile.OpenFiles([]string{"image.jpg"}, func(
-		string) ([]byte, error) {
-		return q.data, nil
-	}, imagefile.Options{Fit: s.classifier.Fit,
-		Classes: imagefile.Classes{N: s.classifier.Manifest.C}, MaxItems: 1, Optional: true})
+	read := func(string) ([]byte, error) { return q.data, nil }
+	src, _, err := imagefile.OpenFiles([]string{"image.jpg"}, read,
+		imagefile.Options{Fit: s.classifier.Fit, MaxItems: 1, Optional: true,
+			Classes: imagefile.Classes{N: s.classifier.Manifest.C}})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -129,8 +129,7 @@ a side-car file say how images are fed to MODEL, OUT.yaml says the same of the m
 	f.Float64Var(&q.seconds, "seconds", 1, "how long to measure each engine and model, 0.01 to 600")
 	preprocessingFlags(cmd, &q.x)
 	jsonFlag(cmd, "print JSON")
-	cmd.RunE = func(cmd *cobra.Command,
-		args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return q.run(cmd, args[0], cfg.Engine)
 	}
 	return cmd

@@ -83,8 +83,7 @@ and not on the number of threads.`,
 	}
 	bindSettings(cmd, &cfg, engineAliases)
 	o.bind(cmd)
-	cmd.RunE = func(cmd *cobra.Command,
-		args []string) error {
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return o.run(cmd, args[0], cfg.Engine)
 	}
 	return cmd

@@ -365,8 +365,7 @@ func reach(cmd *cobra.Command, name, path, url, ca string,
 		return nil, nil, nil, usageError(fmt.Errorf("%s: %w", name, err))
 	}
 	s.Wait = wait
-	s.Log = func(format string,
-		args ...any) {
+	s.Log = func(format string, args ...any) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "fmp: "+format+"\n", args...)
 	}
 	d, err := s.Describe(cmd.Context())

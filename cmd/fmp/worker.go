@@ -95,13 +95,15 @@ OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces, as fo
 			return err
 		}
 		defer closeTracer()
-		w := &work.Worker{Conn: conn, Log: log, Tracer: tracer, Key: key, Open: func(uploads []pool.Upload, m work.Models,
-			o pool.Options) (work.Sampler, error) {
-			o.Threads = cfg.Engine.Threads
-			return openSampling(eng, uploads, m, o)
-		}, Experiment: func(ctx context.Context, settings []byte) (map[string][]byte, error) {
-			return runRemote(ctx, settings, cfg.Engine, cmd.ErrOrStderr())
-		}}
+		w := &work.Worker{Conn: conn, Log: log, Tracer: tracer, Key: key,
+			Open: func(uploads []pool.Upload, m work.Models,
+				o pool.Options) (work.Sampler, error) {
+				o.Threads = cfg.Engine.Threads
+				return openSampling(eng, uploads, m, o)
+			},
+			Experiment: func(ctx context.Context, settings []byte) (map[string][]byte, error) {
+				return runRemote(ctx, settings, cfg.Engine, cmd.ErrOrStderr())
+			}}
 		if merges {
 			w.Judge = judging
 		}

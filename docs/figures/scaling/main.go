@@ -38,18 +38,18 @@ func run(ctx context.Context, path string) error {
 		sizes []int
 		make  func(ctx context.Context, size int) (func() error, error)
 	}{
-		{"fit: points", []int{100, 300, 1000, 3000, 10_000, 30_000, 100_000}, func(
-			ctx context.Context, n int) (func() error, error) {
-			return bench.Fit(ctx, n, 64, 10)
-		}},
-		{"fit of 1,000: features", []int{32, 64, 128, 256, 512, 1024}, func(ctx context.Context,
-			d int) (func() error, error) {
-			return bench.Fit(ctx, 1000, d, 10)
-		}},
-		{"fit of 2,000: classes", []int{3, 10, 30, 100, 300, 1000}, func(ctx context.Context,
-			k int) (func() error, error) {
-			return bench.Fit(ctx, 2000, 64, k)
-		}},
+		{"fit: points", []int{100, 300, 1000, 3000, 10_000, 30_000, 100_000},
+			func(ctx context.Context, n int) (func() error, error) {
+				return bench.Fit(ctx, n, 64, 10)
+			}},
+		{"fit of 1,000: features", []int{32, 64, 128, 256, 512, 1024},
+			func(ctx context.Context, d int) (func() error, error) {
+				return bench.Fit(ctx, 1000, d, 10)
+			}},
+		{"fit of 2,000: classes", []int{3, 10, 30, 100, 300, 1000},
+			func(ctx context.Context, k int) (func() error, error) {
+				return bench.Fit(ctx, 2000, 64, k)
+			}},
 		{"points drawn by attention", []int{100, 300, 1000, 3000, 10_000},
 			func(ctx context.Context, n int) (func() error, error) {
 				do, _, err := bench.Draw(ctx, eng, n) // the session ends with the program

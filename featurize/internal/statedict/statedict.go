@@ -26,12 +26,17 @@ const (
 	maxString    = 4096
 	maxTensors   = 1 << 16
 	maxAxes      = 8
-	protocol     = 1001                                       // PROTOCOL_VERSION of torch/serialization.py
-	magic        = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19" // its MAGIC_NUMBER, little-endian
 	floatStorage = "torch FloatStorage"
 	longStorage  = "torch LongStorage"
 	orderedDict  = "collections OrderedDict"
 	rebuild      = "torch._utils _rebuild_tensor_v2"
+)
+
+// protocol and magic are PROTOCOL_VERSION and, little-endian, MAGIC_NUMBER of
+// torch/serialization.py.
+const (
+	protocol = 1001
+	magic    = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"
 )
 
 // storage is a run of elements that tensors are views of.
