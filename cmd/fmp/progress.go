@@ -177,9 +177,10 @@ func newBar(w io.Writer, description string, total int) *progressbar.ProgressBar
 		limit = -1
 	}
 	return progressbar.NewOptions64(limit, progressbar.OptionSetWriter(printable.Raw(w)),
-		progressbar.OptionSetDescription(printable.Line(description)), progressbar.OptionSetWidth(
-			24), progressbar.OptionSetPredictTime(true), progressbar.OptionEnableColorCodes(false),
-		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionUseANSICodes(true))
+		progressbar.OptionSetDescription(printable.Line(description)),
+		progressbar.OptionSetWidth(24), progressbar.OptionSetPredictTime(true),
+		progressbar.OptionEnableColorCodes(false), progressbar.OptionUseANSICodes(true),
+		progressbar.OptionThrottle(100*time.Millisecond))
 }
 
 func (p *progress) finish() {

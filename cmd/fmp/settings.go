@@ -592,37 +592,29 @@ func listHook(from, to reflect.Type, data any) (any, error) {
 }
 
 // numberHook reads numbers out of texts and refuses those that the field cannot hold.
-func numberHook(from, to reflect.Type, data any) (any, error) {
-	text, isText := data.(string)
-	text = strings.TrimSpace(text)
-	switch to.Kind() {
-	case reflect.Int, reflect.Int64:
-		switch {
-		case isText:
+func numberHook(_, to reflect.Type, data any) (any, error) {
+	switch v := data.(type) {
+	case string:
+		text := strings.TrimSpace(v)
+		switch to.Kind() {
+		case reflect.Int, reflect.Int64:
 			return strconv.ParseInt(text, 10, 64)
-		case from.Kind() == reflect.Float64 &&
-			reflect.ValueOf(data).Float() != float64(int64(reflect.ValueOf(data).Float())):
-			return nil, errors.New("not a whole number")
-		}
-	case reflect.Uint, reflect.Uint64:
-		switch {
-		case isText:
+		case reflect.Uint, reflect.Uint64:
 			return strconv.ParseUint(text, 10, 64)
-		case from.Kind() == reflect.Float64 &&
-			reflect.ValueOf(data).Float() != float64(uint64(reflect.ValueOf(data).Float())):
-			return nil, errors.New("not a whole number")
-		}
-	case reflect.Float64:
-		if isText {
+		case reflect.Float64:
 			return strconv.ParseFloat(text, 64)
-		}
-	case reflect.Bool:
-		if isText {
+		case reflect.Bool:
 			return strconv.ParseBool(text)
 		}
-	case reflect.String:
-		if n, ok := data.(int); ok { // dataset.classes: 20
-			return strconv.Itoa(n), nil
+	case float64:
+		signed := to.Kind() == reflect.Int || to.Kind() == reflect.Int64
+		unsigned := to.Kind() == reflect.Uint || to.Kind() == reflect.Uint64
+		if signed && v != float64(int64(v)) || unsigned && v != float64(uint64(v)) {
+			return nil, errors.New("not a whole number")
+		}
+	case int:
+		if to.Kind() == reflect.String { // dataset.classes: 20
+			return strconv.Itoa(v), nil
 		}
 	}
 	return data, nil
