@@ -89,7 +89,8 @@ func (c *connection) beside(round uint64, kind string) string {
 	return fmt.Sprintf("%s.%d.%s", strings.TrimSuffix(*c.key, ".key"), round, kind)
 }
 
-// open reads the key and asks the server for its round.
+// open reads the key and asks the server for its round. Flags and files are checked before the
+// server is asked, and the round before anything is sent.
 func (c *connection) open(ctx context.Context, command, url string,
 	log io.Writer) (*sender.Client, *identity.Key, *wire.Description, error) {
 	if *c.key == "" {

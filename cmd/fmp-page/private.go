@@ -145,6 +145,7 @@ func made(ledger []byte, next privacy.Spending) bool {
 
 // releasing is the content of a private upload that leaves a page.
 func releasing(u *federate.Release, data []byte) *leaving {
+	// Behind the K sums of a class comes its number of images, in steps of 1 / CountSteps.
 	width := u.Sums.K + 1
 	l := &leaving{Bytes: len(data), Digest: models.DigestBytes(data),
 		Client: u.Client, Round: u.Round, Model: u.Model, Features: u.Sums.K, Budget: &u.Budget,

@@ -481,7 +481,8 @@ func fuse(ctx context.Context, path string) error {
 // the deadline.
 const patience = time.Minute
 
-// send puts the upload until the server has it, and counts how often it had to come again.
+// send puts the upload until the server has it, and counts how often it had to come again. It waits
+// 20 ms, and twice as long each time, up to 2 s.
 func (l *loadRequest) send(ctx context.Context, client *http.Client, url string,
 	again *int64) error {
 	start := time.Now()

@@ -175,6 +175,7 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 	err = checkModel(m)
 	was := *m.Graph
 	if err == nil {
+		// So that --list, --freeze and --rate-of see all weights.
 		err = trainable(m)
 	}
 	if err != nil {
@@ -358,6 +359,7 @@ func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
 		case !isHead && frozen != nil && fitsAny(frozen, w):
 			kept++
 		case o.t.LoRA > 0 && !isHead:
+			// Vectors, and matrices that the rank would not make smaller, stay as they are.
 			n := m.Graph.Initializers[w.Name].Len()
 			if len(w.Shape) > 1 && min(w.Shape[0], n/w.Shape[0]) > o.t.LoRA { // as AddLoRA chooses
 				o.t.Adapted = append(o.t.Adapted, w.Name)
@@ -432,6 +434,7 @@ func (o *tuning) choose(m *onnx.Model) error {
 	default:
 		return fmt.Errorf("--optimizer is %q; allowed are adamw and sgd", o.optimizer)
 	}
+	// The first that fits counts, and so is written last.
 	for _, g := range slices.Backward(o.groups) {
 		at := strings.LastIndex(g, "=")
 		r, err := whole(g[:max(at, 0)])
@@ -512,6 +515,7 @@ func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg sett
 	if err != nil {
 		return err
 	}
+	// All that the result depends on: a checkpoint of another run is refused.
 	identity, err := json.Marshal([]any{digest, ex.digest, o.t.Loss, o.t.Weights, o.t.Adapted,
 		o.t.LoRA, o.t.Optimizer, o.t.Update, rate, o.warmup,
 		o.schedule, o.t.Epochs, o.t.Batch, o.t.Parts, o.t.Patience, o.t.Seed, o.heldOut,
@@ -692,7 +696,8 @@ func (o *tuning) check(cmd *cobra.Command) error {
 }
 
 // checkRows returns an error for the first row of an array that is no target of the loss, or, of an
-// input, has a number that is not finite.
+// input, has a number that is not finite. Probabilities may miss a sum of 1 by 0.001, as float32
+// rounds.
 func (o *tuning) checkRows(name string, t *onnx.Tensor) error {
 	if t.F32() == nil || len(t.Shape) == 0 || t.Shape[0] == 0 {
 		return nil

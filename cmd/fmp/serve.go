@@ -370,7 +370,7 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 }
 
 // openTracer returns the tracer that the variables of OpenTelemetry ask for, and a function that
-// sends the spans that wait.
+// sends the spans that wait. It takes two seconds at most.
 func openTracer(program string, log *slog.Logger) (*trace.Tracer, func(), error) {
 	t, err := trace.New(program, buildinfo.Read().Version, log)
 	if err != nil {
@@ -461,6 +461,7 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 	}
 	l = &acceptor{Listener: l, log: s.log}
 	srv := service.HTTPServer(svc.Handler(), complaints, s.hosts...)
+	// Room for both: neither waits for a reader once the other has failed.
 	failed := make(chan error, 2)
 	work, stop := context.WithCancel(ctx)
 	defer stop()
@@ -730,6 +731,7 @@ func (p *pooling) merged(ctx context.Context, members []store.Member) (*service.
 	sorting.By(members, func(a, b store.Member) int { return cmp.Compare(a.Client, b.Client) })
 	at := make(map[string]*store.Member, len(members))
 	for i := range members {
+		// Those in the sums were judged when they were merged, and are taken for honest.
 		members[i].Honest, at[members[i].Client] = 1, &members[i]
 	}
 	for _, client := range left {

@@ -56,7 +56,8 @@ func keep(m *model) uint64 {
 	return handles.last
 }
 
-// find returns an open model, locked.
+// find returns an open model, locked. Its lock is waited for without that of the handles, so that a
+// long call keeps no other handle waiting.
 func find(handle uint64) (*model, error) {
 	handles.Lock()
 	m := handles.open[handle]
@@ -81,7 +82,8 @@ func findClassifier(handle uint64) (*model, error) {
 	return m, nil
 }
 
-// drop closes a handle, after the calls that use it.
+// drop closes a handle, after the calls that use it. A call that waits for the model meanwhile
+// finds it empty.
 func drop(handle uint64) {
 	handles.Lock()
 	m := handles.open[handle]
