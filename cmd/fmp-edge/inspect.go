@@ -97,6 +97,8 @@ const (
 	asData
 )
 
+// inspectUpload checks an upload as a server would, as one of the model if that is given, and
+// prints its account.
 func inspectUpload(path, model string, how form, out io.Writer) error {
 	want := federate.Expect{}
 	if model != "" {
@@ -188,6 +190,7 @@ func inFull(out io.Writer, text, upload string) error {
 	return err
 }
 
+// inspectModel prints a model's account; in words it must be a client graph.
 func inspectModel(path string, how form, out io.Writer) error {
 	if how == inWords {
 		c, err := openClient(path, 1)

@@ -136,6 +136,8 @@ func execute(ctx context.Context, args []string, out, log io.Writer) (code int) 
 	return exitFailed
 }
 
+// dispatch runs the command that the first argument names. Its outputs are claimed until it has
+// ended.
 func dispatch(ctx context.Context, args []string, out, log io.Writer) error {
 	if len(args) == 2 && args[0] == "help" {
 		args = []string{args[1], "--help"}

@@ -221,7 +221,8 @@ func (s *session) judge() (any, []byte, error) {
 	return i, nil, nil
 }
 
-// most returns the bytes of the largest upload that a client graph makes (float32).
+// most returns the bytes of the largest upload that a client graph makes (float32). Each of S
+// points has its numbers, a share of each class, and a mass.
 func most(f models.Manifest) int {
 	if f.Bytes > 0 {
 		return f.Bytes
@@ -229,6 +230,7 @@ func most(f models.Manifest) int {
 	return f.S * 4 * (f.PointWidth() + f.C + 1)
 }
 
+// names are those of the classes, their numbers where the graph has no names.
 func names(f models.Manifest) []string {
 	if len(f.Classes) == f.C {
 		return f.Classes
@@ -414,6 +416,7 @@ type row struct {
 	Shades []byte `json:"shades"`
 }
 
+// leaving decodes an upload, so that the account is of the bytes that leave.
 func (s *session) leaving(data []byte) (*leaving, error) {
 	if federate.IsRelease(data) {
 		u, err := federate.DecodeRelease(data, federate.Expect{Unsalted: true})
@@ -472,6 +475,7 @@ func shaded(rows [][]float32) [][]byte {
 		for j, v := range r {
 			out[i][j] = 128
 			if most > 0 {
+				// Negative numbers wrap around, down to 1.
 				out[i][j] += uint8(int(127 * v / most))
 			}
 		}

@@ -157,6 +157,7 @@ type drawnImages struct {
 func (s *drawnImages) Len() int     { return len(s.rows) }
 func (s *drawnImages) Close() error { return nil }
 
+// Next decodes one image, where the data set is of files.
 func (s *drawnImages) Next(ctx context.Context, dst []uint8) (imagefile.Item, error) {
 	i := s.at
 	s.at++

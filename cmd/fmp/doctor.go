@@ -82,6 +82,8 @@ missing, 0 otherwise; a data set that the settings do not name is not needed.`,
 	return cmd
 }
 
+// diagnose looks for all that the settings need. A finding that is missing makes the diagnosis
+// unhealthy, one that is absent does not.
 func diagnose(cfg experiment.Config) *diagnosis {
 	d := &diagnosis{Program: buildinfo.Read(), Cores: runtime.GOMAXPROCS(0), Healthy: true}
 	add := func(f finding) {

@@ -339,6 +339,7 @@ func benchEngine(cmd *cobra.Command, cfg settings.Engine, m *onnx.Model,
 		return benchResult{}, usageError(err)
 	}
 	var times []float64
+	// Three calls are timed at least, however long they take.
 	for end := time.Now().Add(budget); time.Now().Before(end) || len(times) < 3; {
 		if err := ctx.Err(); err != nil {
 			return benchResult{}, err
@@ -361,6 +362,7 @@ func benchEngine(cmd *cobra.Command, cfg settings.Engine, m *onnx.Model,
 	return r, nil
 }
 
+// compare relates the medians to the first engine's, unless that one did not run.
 func (b *benchReport) compare() {
 	if len(b.Results) < 2 || b.Results[0].Median == 0 {
 		return

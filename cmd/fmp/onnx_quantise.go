@@ -338,8 +338,7 @@ func halve(ds *dataset.Dataset) error {
 func isFloat32(v onnx.ValueInfo) bool { return v.DType == onnx.Float32 }
 
 // compareModels runs both models on test images, and compares their first output of float32. The
-// loss is sum (a - b)^2 / sum (b - mean of b)^2 over all numbers b of the model before and a of the
-// one after that are finite.
+// loss is sum (a - b)^2 / sum (b - mean of b)^2, of finite numbers b before and a after.
 func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Model,
 	tests []quantise.Batch, ds *dataset.Dataset) (*quantisedTest, error) {
 	var sessions [2]engine.Session

@@ -127,6 +127,8 @@ func (s *scope) value(name string) origin {
 	return origin{}
 }
 
+// walk visits the nodes in their order, those of graphs within a node before it, and notes which
+// constants are read as weights.
 func (s *scope) walk() {
 	state := func(name string, t *onnx.Tensor) {
 		s.values[name] = origin{constants: []constant{{place{s.g, name}, t}}}

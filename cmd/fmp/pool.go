@@ -817,6 +817,7 @@ type pooledChoice struct {
 	Points      int     `json:"points"`
 }
 
+// setsOf is the account of prediction sets; nil where there are none.
 func setsOf(s *models.OriginSets, names []string) *pooledSets {
 	if s == nil {
 		return nil

@@ -147,6 +147,7 @@ func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data 
 	case err := <-failed:
 		return err
 	}
+	// Requests in progress have five seconds to end.
 	end, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	return cmp.Or(why, srv.Shutdown(end))

@@ -183,6 +183,7 @@ func newBar(w io.Writer, description string, total int) *progressbar.ProgressBar
 		progressbar.OptionThrottle(100*time.Millisecond))
 }
 
+// finish ends a stage: it closes the bar, or writes the last line of a log. The caller holds mu.
 func (p *progress) finish() {
 	if p.stage == "" {
 		return

@@ -624,6 +624,7 @@ type pooling struct {
 	mergers *work.Queue // to workers that merge uploads; nil: none do
 }
 
+// newPooling reads the files of a round's options, and tries these on an example of no images.
 func newPooling(r *round.Round, eng engine.Engine) (*pooling, error) {
 	p := &pooling{eng: eng, client: r.Client, options: r.Options}
 	var err error

@@ -207,6 +207,7 @@ func among(key string, of []string) bool {
 	})
 }
 
+// kindName is the kind of a setting's value as help and errors call it.
 func kindName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer:

@@ -251,6 +251,7 @@ func (f *metaFlags) run(cmd *cobra.Command) error {
 func withheld(ctx context.Context, cfg *trainSettings, classes string, from *corpus.Images,
 	eng engine.Engine, report func(stage string, done, total int)) (*task.Bank, error) {
 	s := source(cfg.Dataset, cfg.Extractor, cfg.Engine)
+	// All training images of these classes are the clients' part.
 	s.Dataset.Classes, s.Dataset.Splits, s.Stats = classes, settings.Splits{Clients: 1},
 		from.Features.Stats
 	own, err := corpus.Read(ctx, s, eng, report, nil)

@@ -308,6 +308,8 @@ func given[T int | float64](cmd *cobra.Command, flag string, to *T, value T) {
 	}
 }
 
+// loadForTraining reads a data set, with progress and notes on standard error. It is called by its
+// label from there on, which has no path.
 func loadForTraining(cmd *cobra.Command, o dataset.Options,
 	onBad string) (_ *dataset.Dataset, err error) {
 	if o.Skip, err = skipBad(onBad); err != nil {

@@ -150,6 +150,7 @@ func fmp_client_load(data unsafe.Pointer, size C.size_t, approved *C.char, out *
 	})
 }
 
+// load copies a caller's bytes and opens them; the handle is set where that succeeds.
 func load(what string, data unsafe.Pointer, size C.size_t, out *C.fmp_handle,
 	open func([]byte) (uint64, error)) error {
 	if out == nil {
@@ -190,6 +191,7 @@ type rows struct {
 	set                                    []byte
 }
 
+// rowsOf views a caller's arrays for n images; NULL is nil, of outputs that are not wanted.
 func rowsOf(out *C.fmp_predictions, d *described, n int) (*rows, error) {
 	switch {
 	case out == nil || out.probabilities == nil:
@@ -238,6 +240,8 @@ func fmp_predict(handle C.fmp_handle, in *C.fmp_images, out *C.fmp_predictions,
 			return err
 		}
 		c := len(d.Classes)
+		// The caller's arrays are written once all predictions are made: an error leaves them as
+		// they were.
 		from := &rows{make([]float32, im.n*c), make([]float32, len(to.low)),
 			make([]float32, len(to.high)), make([]float32, im.n), make([]byte, len(to.set))}
 		err = predict(uint64(handle), im, func(i int, p *classify.Prediction) error {

@@ -69,6 +69,7 @@ func find(handle uint64) (*model, error) {
 	return m, nil
 }
 
+// findClassifier is find for classifiers alone.
 func findClassifier(handle uint64) (*model, error) {
 	m, err := find(handle)
 	if err == nil && m.classifier == nil {

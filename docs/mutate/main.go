@@ -182,6 +182,7 @@ func (m mutation) try(base string) error {
 		return errSkipped
 	case err == nil:
 		return errors.New("SURVIVED")
+	// A change that does not compile is not caught.
 	case !strings.Contains(text, "--- FAIL") && !strings.Contains(text, "panic:"):
 		return fmt.Errorf("NO TEST RAN: %s", strings.Join(strings.Fields(text), " "))
 	}

@@ -127,6 +127,8 @@ func deb(arch string, files []file, when time.Time) ([]byte, error) {
 	b.WriteString("!<arch>\n")
 	for _, f := range []file{{"debian-binary", 0, []byte("2.0\n")}, {"control.tar.gz", 0, meta},
 		{"data.tar.gz", 0, data}} {
+		// An entry of ar: 60 bytes of name, time, owner, group, mode and size in text, and the
+		// data, padded to an even length (deb(5)).
 		fmt.Fprintf(&b, "%-16s%-12d%-6d%-6d%-8s%-10d`\n%s", f.name, when.Unix(), 0, 0, "100644",
 			len(f.data), f.data)
 		if len(f.data)%2 == 1 {
@@ -159,7 +161,8 @@ func imageOf(arch string, archive []file) image {
 
 // oci returns an OCI archive of the client, which needs nothing but itself. Its one image is an
 // index of platforms: readers (skopeo, podman load) refuse an archive of several images without a
-// name.
+// name. Index, manifest, configuration and layer name each other by SHA-256 (OCI image
+// specification). A layer that is not compressed has its own digest for its DiffID.
 func oci(images []image, when time.Time) ([]byte, error) {
 	var files []file
 	blob := func(kind string, data []byte) v1.Descriptor {

@@ -32,8 +32,8 @@ func (f Fit) points(h *jpeg.Header, o orientation) []jpeg.Points {
 	across, down := f.stored(h.Width, h.Height, o)
 	few := func(p part, cover int) int {
 		n := 8
-		// n is halved while n/2 points a block leave from (n/2) / (8 cover) samples, at least
-		// minSamples for each pixel.
+		// n is halved while blocks of n/2 points, p.from / (8 cover) of them, give each pixel
+		// minSamples samples or more.
 		for n > 1 && float64(p.from*n) >= minSamples*float64(16*cover*p.to) {
 			n /= 2
 		}

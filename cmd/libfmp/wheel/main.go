@@ -62,6 +62,9 @@ type file struct {
 	data []byte
 }
 
+// write makes the wheel (PEP 427) of the library, its Python code and the licences, and returns its
+// path. RECORD has the SHA-256 of each file, in base64 without padding, and its size; of itself
+// neither.
 func write(library, python, folder string) (string, error) {
 	tag, err := platform()
 	if err != nil {

@@ -64,6 +64,7 @@ func plane(plots []*panels.Panel, d *experiment.Detail) {
 			size := 9.0
 			switch set {
 			case "upload":
+				// The area grows with the mass.
 				size = 3 + 7*math.Sqrt(max(q.Weight, 0))
 			case "drawn":
 				size = 7

@@ -183,7 +183,8 @@ func boundary(p *panels.Panel, t erm.Theta, width float64, alpha uint8) {
 	p.Line(faded(color.RGBA{40, 40, 40, 255}, alpha), ends...).Width = vg.Length(width)
 }
 
-// surface is the mean over heads of the probability of the second class.
+// surface is the mean over heads of the probability of the second class. It is 1 / (1 + exp(-(w0 x
+// + w1 y + b))), of the differences of the two classes' weights.
 type surface struct {
 	heads []erm.Theta
 	side  int

@@ -179,6 +179,7 @@ func overHTTP(url string, pixels []uint8) ([]way, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A zero says that the message is not compressed, and four bytes how long it is.
 	call = append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(call))), call...) // a frame
 	one := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 	two := &http.Transport{Protocols: new(http.Protocols)}
