@@ -20,11 +20,8 @@ func Rows(ctx context.Context, images *dataset.Images, x *extractor.Extractor, s
 			"must be in memory", images.N)
 	}
 	h := sha256.New()
-	for _, v := range []int{images.N, images.H, images.W, images.Ch} {
-		var b [8]byte
-		binary.LittleEndian.PutUint64(b[:], uint64(v))
-		h.Write(b[:])
-	}
+	binary.Write(h, binary.LittleEndian, []int64{int64(images.N), int64(images.H),
+		int64(images.W), int64(images.Ch)})
 	h.Write(images.Pix)
 	path := cachePath(cache,
 		&dataset.Dataset{Digest: "images " + hex.EncodeToString(h.Sum(nil))}, x)

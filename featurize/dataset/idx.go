@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"fmp/featurize/imagefile"
 	"fmp/onnx/atomicfile"
@@ -148,14 +149,8 @@ func WriteIDX(dir string, ds *Dataset) error {
 			return err
 		}
 	}
-	return atomicfile.Write(filepath.Join(dir, "classes.txt"), func(w io.Writer) error {
-		for _, c := range ds.Classes {
-			if _, err := fmt.Fprintln(w, c); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return atomicfile.WriteBytes(filepath.Join(dir, "classes.txt"),
+		[]byte(strings.Join(ds.Classes, "\n")+"\n"))
 }
 
 // writeIDX writes two zero bytes, the type of the values, and the number of dimensions. Each
