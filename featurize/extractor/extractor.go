@@ -325,10 +325,9 @@ func (x *Extractor) makeDigest(m *onnx.Model, engineName string) (string, error)
 		Uint8                      bool
 		BGR                        bool   `json:",omitempty"`
 		Resize                     string `json:",omitempty"`
-		// Such models once ran in half precision; features of others that are kept stay good.
+		// These two are written for such models alone, so that kept features of others stay good.
 		HalfInside bool `json:",omitempty"`
-		// Features of such models by the ONNX Runtime were once wrong.
-		Spelt bool `json:",omitempty"`
+		Spelt      bool `json:",omitempty"`
 	}{1, model, engineName, s.output, x.mean, x.std, s.nhwc, x.opt.Batch, s.h, s.w, s.ch,
 		s.dtype == onnx.Uint8, x.bgr, x.manifestResize(), x.inside, x.spelt && engineName == "ort"})
 	if err != nil {
@@ -581,7 +580,8 @@ func (x *Extractor) pool(t *onnx.Tensor, n int) (features []float32, over string
 }
 
 // shapedLikeImages reports whether the pixels of a map have the proportions of the images', but for
-// a rounded side.
+// a rounded side. These are rows / cols and h / w: they agree where |rows w - cols h| is at most
+// max(h, w).
 func (x *Extractor) shapedLikeImages(rows, cols int) bool {
 	h, w := x.sig.h, x.sig.w
 	return max(rows*w-cols*h, cols*h-rows*w) <= max(h, w)

@@ -182,6 +182,8 @@ func heifHeader(r io.ReaderAt) (h Info) {
 	h.ColorModel, h.by = color.NRGBAModel, upright
 	var walk func(from, to int64, depth int)
 	quarter := false
+	// A box is its length, its kind and its contents (ISO/IEC 14496-12); those of meta begin with
+	// four bytes of version and flags.
 	walk = func(from, to int64, depth int) {
 		for range maxSegments {
 			b := at(r, from, 20)
