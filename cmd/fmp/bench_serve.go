@@ -385,19 +385,7 @@ func (res *servedLoad) prepare(ctx context.Context, dir string, two,
 			res.ShareMS = making.Seconds() * 1000 / float64(i+1)
 			continue
 		}
-		s := point.New(f.S, f.Dx, f.C)
-		r := rng.New(1, name)
-		for c := range f.S {
-			row := s.Row(c)
-			for j := range f.Dx {
-				row[j] = 0.2*centres[c*f.Dx+j] + 0.1*float32(r.NormFloat64())
-			}
-			row[f.Dx+c%f.C] = 1
-			s.W[c] = 2
-		}
-		u := federate.Upload{Round: benchRound, Client: name, Model: f.Digest,
-			N: 2 * f.S, Points: s}
-		body, err := u.Encode()
+		body, err := loadMeans(name, f, centres)
 		if err != nil {
 			return nil, err
 		}
@@ -433,6 +421,22 @@ func loadServers(dir, graph string) (pair loadPair, err error) {
 func (p *loadPair) upload(k *identity.Key, server int, body []byte) loadRequest {
 	headers, _ := p[server].Headers(k, body)
 	return loadRequest{server, wire.UploadPath(benchRound, k.Name), headers, body}
+}
+
+// loadMeans is a client's upload, of points near centres [S, Dx] of which each is of two images.
+func loadMeans(name string, f models.Manifest, centres []float32) ([]byte, error) {
+	s := point.New(f.S, f.Dx, f.C)
+	r := rng.New(1, name)
+	for c := range f.S {
+		row := s.Row(c)
+		for j := range f.Dx {
+			row[j] = 0.2*centres[c*f.Dx+j] + 0.1*float32(r.NormFloat64())
+		}
+		row[f.Dx+c%f.C] = 1
+		s.W[c] = 2
+	}
+	return (&federate.Upload{Round: benchRound, Client: name, Model: f.Digest, N: 2 * f.S,
+		Points: s}).Encode()
 }
 
 // loadShares are a client's messages for leader and helper, of the sums of ten images.

@@ -83,17 +83,11 @@ func newONNXRunCommand() *cobra.Command {
 		if err != nil {
 			return usageError(err)
 		}
-		ctx := cmd.Context()
 		if limit < 0 {
 			return usageErrorf("--time-limit is %v; allowed are 0 (none) and up", limit)
 		}
-		if limit > 0 {
-			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, limit,
-				fmt.Errorf("it did not end within --time-limit %v; allow more, or see whether "+
-					"the model has a loop that never ends", limit))
-			defer cancel()
-		}
+		ctx, cancel := limited(cmd.Context(), limit)
+		defer cancel()
 		e, err := openEngine(ctx, cfg.Engine, cfg.Engine.Threads, cmd.ErrOrStderr())
 		if err != nil {
 			return err
@@ -116,6 +110,15 @@ func newONNXRunCommand() *cobra.Command {
 		})
 	}
 	return cmd
+}
+
+// limited returns a context that ends after a time, 0 for none.
+func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("it did not end within --time-limit "+
+		"%v; allow more, or see whether the model has a loop that never ends", limit))
 }
 
 // outputFile is where an output goes.

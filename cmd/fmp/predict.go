@@ -272,9 +272,9 @@ func newPredictCommand() *cobra.Command {
 	fl := cmd.Flags()
 	fl.Float64Var(&reject, "reject", 0,
 		"leave to people what has less than this `PROBABILITY` at best")
-	fl.Float64Var(&risk, "error",
-		0, "leave as many images to people as keep the share of wrong answers at this `SHARE` or "+
-			"below, with a probability of 95%; wants a classifier of fmp calibrate")
+	fl.Float64Var(&risk, "error", 0, "leave as many images to people as keep the share of wrong "+
+		"answers at this `SHARE` or below, with a probability of 95%; wants a classifier of "+
+		"fmp calibrate")
 	levelFlag(cmd, &level)
 	fl.StringVar(&camera, "adapt", "", "`IMAGES` without labels, of the camera that took the "+
 		"images to classify: its shift is left out")
@@ -290,12 +290,8 @@ func newPredictCommand() *cobra.Command {
 			return err
 		}
 		if listen != "" {
-			data, err := servedClassifier(cmd, cfg, args[0], level, camera, images)
-			if err != nil {
-				return err
-			}
-			return servePredictions(cmd, cfg, args[0], data,
-				listening{listen, folder, hosts, reject, images.notice, noticeEvery})
+			return listening{listen, folder, hosts, reject, images.notice, noticeEvery}.serve(cmd,
+				cfg, args[0], level, camera, images)
 		}
 		if err := withoutListen(cmd); err != nil {
 			return err
