@@ -104,14 +104,21 @@ func (c ConjugateConfig) checkValues(values map[string]*onnx.Tensor) error {
 	return checkShapes("conjugate predictor", c.shapes(), values)
 }
 
-// checkShapes returns an error unless all parameters of a model are present, finite and of the
-// given shapes.
+// checkShapes returns an error unless all parameters of a model are present, of the given shapes,
+// and finite.
 func checkShapes(model string, shapes map[string][]int, values map[string]*onnx.Tensor) error {
 	for name, shape := range shapes {
 		t := values[name]
 		if t == nil || t.DType != onnx.Float32 || !slices.Equal(t.Shape, shape) {
 			return fmt.Errorf("%s: parameter %q is %v; want float32 %v", model, name, t, shape)
 		}
+	}
+	return finite(model, values)
+}
+
+// finite returns an error for parameters of a model that are not.
+func finite(model string, values map[string]*onnx.Tensor) error {
+	for name, t := range values {
 		for i, v := range t.F32() {
 			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
 				return fmt.Errorf("%s: element %d of parameter %q is %v; want finite numbers",

@@ -425,7 +425,9 @@ func (w *workspace) hessian(v, out []float64) {
 	w.products++
 	w.forward(v, w.a)
 	if w.two {
-		w.curveTwo()
+		for i, p := range w.prob {
+			w.a[i] *= w.w[i] * p * (1 - p)
+		}
 	} else {
 		dense.Curve(w.columns(w.a), w.columns(w.prob), w.w)
 	}

@@ -76,13 +76,6 @@ func (w *workspace) sigmoid(logits, p []float64) {
 	copy(p, w.pair[w.n:])
 }
 
-// curveTwo replaces a by w p (1 - p) a.
-func (w *workspace) curveTwo() {
-	for i, p := range w.prob {
-		w.a[i] *= w.w[i] * p * (1 - p)
-	}
-}
-
 // singleTwo readies hessianTwo: curvatures of the points at the current probabilities.
 func (w *workspace) singleTwo() {
 	resize(&w.dirS, w.d)

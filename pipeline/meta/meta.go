@@ -90,19 +90,14 @@ const (
 )
 
 func (c *Config) fill(batch, samples int, rate float64) error {
-	def := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	def(&c.Clients, 10)
-	def(&c.Points, 20)
-	def(&c.Batch, batch)
-	def(&c.Samples, samples)
-	def(&c.Warmup, 30)
-	def(&c.ValidateEvery, 100)
-	def(&c.ValidationTasks, 12)
-	def(&c.ValidationSamples, 8)
+	c.Clients = cmp.Or(c.Clients, 10)
+	c.Points = cmp.Or(c.Points, 20)
+	c.Batch = cmp.Or(c.Batch, batch)
+	c.Samples = cmp.Or(c.Samples, samples)
+	c.Warmup = cmp.Or(c.Warmup, 30)
+	c.ValidateEvery = cmp.Or(c.ValidateEvery, 100)
+	c.ValidationTasks = cmp.Or(c.ValidationTasks, 12)
+	c.ValidationSamples = cmp.Or(c.ValidationSamples, 8)
 	if c.Threads <= 0 {
 		c.Threads = runtime.GOMAXPROCS(0)
 	}

@@ -100,12 +100,12 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 		p.in = contextFeeds(seen, e)
 		if err := c.crew.all(2, func(part int) (err error) {
 			if part == 1 {
-				p.drawn, err = t.draw(p.in, f)
+				p.drawn, err = drawn(t.run, p.in, f)
 			} else if clients > 1 && c.Coupling > 0 {
 				var up *point.Set
 				if up, err = compress(tk.Clients); err == nil {
 					p.compressed = contextFeeds(up, e)
-					p.coupled, err = t.draw(p.compressed, f)
+					p.coupled, err = drawn(t.run, p.compressed, f)
 				}
 			}
 			return err
@@ -116,7 +116,9 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 	}
 	validate := func(ctx context.Context, _ int) (train.Metrics, error) {
 		return c.validate(ctx, f,
-			func(in map[string]*onnx.Tensor) ([]*point.Set, error) { return t.draw(in, f) }, compress)
+			func(in map[string]*onnx.Tensor) ([]*point.Set, error) {
+				return drawn(t.run, in, f)
+			}, compress)
 	}
 	run, err := c.identity("predictor", []*onnx.Model{m, c.Compressor}, c.Joint, c.Alone, c.Local,
 		c.Coupling)
@@ -153,11 +155,6 @@ func (c *PredictorConfig) prepare(m *onnx.Model) (models.Manifest, error) {
 
 // jointBatches is the number of batches that the joint score of a task is measured on.
 const jointBatches = 40
-
-// draw runs the predictor being trained and checks its draws.
-func (t *trainee) draw(in map[string]*onnx.Tensor, f models.Manifest) ([]*point.Set, error) {
-	return drawn(t.run, in, f)
-}
 
 // drawn returns the points that a predictor draws, one set a sample.
 func drawn(run func(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error),

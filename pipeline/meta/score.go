@@ -36,7 +36,10 @@ func score(heads []erm.Theta, target *point.Set, batches [][]int,
 		probabilities[h], logs[h] = p, make([]float64, n)
 		for i, y := range labels {
 			row := p.Data[i*c : (i+1)*c]
-			softmax(row)
+			lse := floats.LogSumExp(row)
+			for j, v := range row {
+				row[j] = math.Exp(v - lse)
+			}
 			logs[h][i] = math.Log(row[y] + scoreFloor)
 		}
 	}
@@ -83,17 +86,6 @@ func score(heads []erm.Theta, target *point.Set, batches [][]int,
 		dense.Gemm(blas.Trans, blas.NoTrans, 1, x, p, 0, dense.General(d, c, cots[h].W))
 	}
 	return nll, joint, cots
-}
-
-// softmax replaces logits by their softmax.
-func softmax(logits []float64) {
-	top := floats.Max(logits)
-	var sum float64
-	for j, v := range logits {
-		logits[j] = math.Exp(v - top)
-		sum += logits[j]
-	}
-	floats.Scale(1/sum, logits)
 }
 
 // distance returns |a - b| and |b|, both Frobenius norms, and the derivative of the first with
