@@ -91,8 +91,9 @@ func FixedSize(classifier *onnx.Model, f Manifest) (*onnx.Model, error) {
 		func(n *onnx.Node) bool { return len(n.Outputs) == 1 && n.Outputs[0] == resizedImages })
 	in, ok := g.Input("images")
 	if at < 0 || !ok || len(g.Inputs) != 1 || len(in.Shape) != 4 {
-		return nil, fmt.Errorf("the manifest states images of %d x %d pixels, and no value %q of the "+
-			"model holds them: it is none of fmp pool --any-size", f.Height, f.Width, resizedImages)
+		return nil, fmt.Errorf("the manifest states images of %d x %d pixels, and no value %q of "+
+			"the model holds them: it is none of fmp pool --any-size",
+			f.Height, f.Width, resizedImages)
 	}
 	g.Nodes = slices.Delete(g.Nodes, at, at+1)
 	g.Values = nil

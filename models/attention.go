@@ -63,8 +63,8 @@ func publishedBlock(d, heads int) block {
 	return block{Dim: d, Heads: heads, LayerNorm: true, Residual: residualQuery, Project: true}
 }
 
-// identityBlock returns the identity-initialised block of width d whose first keep coordinates start
-// as a convex combination of the points attended to.
+// identityBlock returns the identity-initialised block of width d whose first keep coordinates
+// start as a convex combination of the points attended to.
 func identityBlock(d, keep int, beta float32) block {
 	return block{Dim: d, Heads: 1, Residual: residualProjected, IdentityValue: true,
 		Keep: keep, Beta: beta}

@@ -129,8 +129,8 @@ func plainAttributes(n *onnx.Node) ([]onnx.Attr, error) {
 		case a.Kind == onnx.AttrStrings:
 			c.Strs = a.Strs
 		default:
-			return nil, fmt.Errorf("%s has an attribute %q of a kind that networks have no use for: "+
-				"export it without If, Loop and Scan", n.Label(), a.Name)
+			return nil, fmt.Errorf("%s has an attribute %q of a kind that networks have no use "+
+				"for: export it without If, Loop and Scan", n.Label(), a.Name)
 		}
 		if slices.ContainsFunc(out, func(b onnx.Attr) bool { return b.Name == a.Name }) {
 			return nil, fmt.Errorf("%s has the attribute %q twice", n.Label(), a.Name)

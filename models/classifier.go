@@ -63,9 +63,10 @@ func NewClassifier(p ClassifierParts, f Manifest) (m *onnx.Model, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if classes := p.Heads.Shape[2]; p.Beyond != nil && (len(p.Beyond) != classes || p.Widening == 0) {
-		return nil, fmt.Errorf("a variance that heads lack for %d of %d classes, with a widening of %v; "+
-			"want one a class, and a widening above 0", len(p.Beyond), classes, p.Widening)
+	if classes := p.Heads.Shape[2]; p.Beyond != nil &&
+		(len(p.Beyond) != classes || p.Widening == 0) {
+		return nil, fmt.Errorf("a variance that heads lack for %d of %d classes, with a widening "+
+			"of %v; want one a class, and a widening above 0", len(p.Beyond), classes, p.Widening)
 	}
 	name := "features"
 	if p.Features != nil || p.Coordinates != nil {
@@ -157,8 +158,8 @@ func (p ClassifierParts) regressions() (weights, bias *onnx.Tensor, err error) {
 	if h == nil || h.F64() == nil || len(h.Shape) != 3 || h.Shape[0] < 1 || h.Shape[0] > maxHeads ||
 		h.Shape[1] < 2 ||
 		h.Shape[1]-1 > maxWidth || h.Shape[2] < 2 || h.Shape[2] > maxWidth {
-		return nil, nil, fmt.Errorf("heads %v; want float64 [samples, k+1, classes], 1 to %d samples, "+
-			"k from 1 and classes from 2 to %d", h, maxHeads, maxWidth)
+		return nil, nil, fmt.Errorf("heads %v; want float64 [samples, k+1, classes], 1 to %d "+
+			"samples, k from 1 and classes from 2 to %d", h, maxHeads, maxWidth)
 	}
 	samples, k, classes := h.Shape[0], h.Shape[1]-1, h.Shape[2]
 	weights, bias = onnx.ZerosF32(k, samples*classes), onnx.ZerosF32(samples*classes)
@@ -187,9 +188,11 @@ func (p ClassifierParts) heads(input string, weights, bias *onnx.Tensor) (*onnx.
 		odds := logOdds(b, single)
 		middle := b.ReduceMean(odds, true, 1)
 		off := b.Sub(odds, middle)
-		variance := b.Mul(b.F32(float32(p.Widening*p.Widening)), b.ReduceMean(b.Mul(off, off), false, 1))
+		variance := b.Mul(b.F32(float32(p.Widening*p.Widening)),
+			b.ReduceMean(b.Mul(off, off), false, 1))
 		if p.Beyond != nil {
-			variance = b.Add(variance, b.Param(beyond, onnx.NewTensor(dense.As[float32](p.Beyond), len(p.Beyond))))
+			variance = b.Add(variance, b.Param(beyond,
+				onnx.NewTensor(dense.As[float32](p.Beyond), len(p.Beyond))))
 		}
 		reach := b.Mul(b.F32(normalTenth), b.Sqrt(variance))
 		middle = b.Squeeze(middle, 1)
@@ -201,8 +204,8 @@ func (p ClassifierParts) heads(input string, weights, bias *onnx.Tensor) (*onnx.
 
 // document writes the meaning of a classifier, its inputs and its outputs into its doc strings.
 func document(g *onnx.Graph, f Manifest) {
-	g.Doc = "Classifier of images. Its probabilities are the mean over samples of the posterior of " +
-		"a softmax regression on the features of a frozen extractor."
+	g.Doc = "Classifier of images. Its probabilities are the mean over samples of the posterior " +
+		"of a softmax regression on the features of a frozen extractor."
 	images := "One image a row, bytes 0 to 255 in the order height, width, channel; "
 	fit := map[string]string{"": "stretched", "stretch": "stretched",
 		"pad": "padded with black"}[f.Resize]
@@ -225,7 +228,8 @@ func document(g *onnx.Graph, f Manifest) {
 		"high": "Upper end of the 90% interval of each probability, given infinite data " +
 			"of these classes.",
 		ShiftOutput: "Shift of softened features that the images of this call have in common, by " +
-			"expectation and maximization without labels: feed it as shift with images of the same camera.",
+			"expectation and maximization without labels: feed it as shift with images of the " +
+			"same camera.",
 		"samples": "Probability of each class for each sample of the posterior: image, sample, class.",
 	}
 	about[ShiftInput] = "Shift of the camera that took the images, of " + ShiftOutput +

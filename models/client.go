@@ -100,7 +100,8 @@ func ClientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 	}
 	// The embedding's own outputs have the names that the upload's need.
 	out := onnx.Clone(m)
-	pass.Rename(out.Graph, map[string]string{"masses": "embedded_masses", "compressed": "embedded_points"})
+	pass.Rename(out.Graph, map[string]string{"masses": "embedded_masses",
+		"compressed": "embedded_points"})
 	if m, err = pass.Compose(out, upload, map[string]string{"batch_points": "embedded_points",
 		"batch_masses": "embedded_masses"}); err != nil {
 		return nil, err

@@ -75,8 +75,8 @@ type ConjugateConfig struct {
 
 func (c ConjugateConfig) check() error {
 	if c.Dx < 1 || c.Dx > maxWidth || c.C < 2 || c.C > maxWidth || c.K < 1 || c.K > c.Dx {
-		return fmt.Errorf("conjugate predictor for dx %d, C %d and k %d; allowed are dx 1 to %d, C 2 "+
-			"to %d and k 1 to dx", c.Dx, c.C, c.K, maxWidth, maxWidth)
+		return fmt.Errorf("conjugate predictor for dx %d, C %d and k %d; allowed are dx 1 to %d, "+
+			"C 2 to %d and k 1 to dx", c.Dx, c.C, c.K, maxWidth, maxWidth)
 	}
 	return nil
 }
@@ -241,8 +241,8 @@ func ConjugateIntervals(m *onnx.Model, given map[string]*onnx.Tensor) (*onnx.Mod
 		part.Graph.Initializers[in.Name] = t
 	}
 	if part.Graph.Inputs = open; len(open) != 1 || open[0].Name != "features" {
-		return nil, fmt.Errorf("conjugate predictor: its intervals want %v beside features; give all "+
-			"but these", open)
+		return nil, fmt.Errorf("conjugate predictor: its intervals want %v beside features; give "+
+			"all but these", open)
 	}
 	if err := shape.Infer(part); err != nil {
 		return nil, fmt.Errorf("conjugate predictor: intervals: %w", err)
@@ -334,7 +334,8 @@ func (g conjugate) classMeans(rows, labels build.Ref) (mass, mean build.Ref) {
 func (g conjugate) prior(set string) build.Ref {
 	b := g.b
 	lambda, gamma := g.exp(ConjLogLambda), b.Op("Sigmoid", []build.Ref{g.refs[set+ConjLogitGamma]})
-	mixed := b.Add(b.Mul(b.Sub(b.F32(1), gamma), lambda), b.Mul(gamma, b.ReduceMean(lambda, true, 0)))
+	mixed := b.Add(b.Mul(b.Sub(b.F32(1), gamma), lambda),
+		b.Mul(gamma, b.ReduceMean(lambda, true, 0)))
 	return b.Mul(g.exp(set+ConjLogB), mixed)
 }
 
@@ -398,14 +399,15 @@ func (g conjugate) client() {
 	b.Output(ConjMasses, mass)
 }
 
-// means returns the class means of embedded features [clients, C, dx], such as phi, masses [clients,
-// C] and labels [clients, C, C] of clients' points.
+// means returns the class means of embedded features [clients, C, dx], such as phi, masses
+// [clients, C] and labels [clients, C, C] of clients' points.
 func (g conjugate) means(points, weights build.Ref,
 	embed func(features build.Ref) build.Ref) (mean, mass, names build.Ref) {
 	b := g.b
 	labels := b.Mul(b.Slice(points, 2, g.Dx, g.Dx+g.C), b.Unsqueeze(weights, 2))
 	mass, mean = g.classMeans(embed(b.Slice(points, 2, 0, g.Dx)), labels)
-	names = b.Op("Expand", []build.Ref{g.eye(), b.Concat(0, b.Op("Shape", []build.Ref{mass}), b.Axes(g.C))})
+	names = b.Op("Expand", []build.Ref{g.eye(),
+		b.Concat(0, b.Op("Shape", []build.Ref{mass}), b.Axes(g.C))})
 	return mean, mass, names
 }
 
@@ -453,19 +455,23 @@ func (g conjugate) draws(p moments, mass, mean, mu build.Ref) {
 	b := g.b
 	noise := b.Input("noise", onnx.Float32, "S", "f", g.K)
 	count := b.Slice(b.Op("Shape", []build.Ref{noise}), 0, 1, 2)
-	turn := b.Op("Mod", []build.Ref{b.Op("Range", []build.Ref{b.Const(onnx.Scalar[int64](0)), b.Squeeze(count, 0),
-		b.Const(onnx.Scalar[int64](1))}), b.Const(onnx.Scalar(int64(g.C)))})
+	turn := b.Op("Mod", []build.Ref{b.Op("Range",
+		[]build.Ref{b.Const(onnx.Scalar[int64](0)), b.Squeeze(count, 0),
+			b.Const(onnx.Scalar[int64](1))}), b.Const(onnx.Scalar(int64(g.C)))})
 	around := b.Op("Gather", []build.Ref{b.MatMul(b.Squeeze(mu, 0), g.refs[ConjMetric]), turn},
 		onnx.IntAttr("axis", 1))
 	e := b.Mul(b.Exp(b.Mul(b.F32(-0.5), g.refs[ConjSample+ConjLogRho])), noise)
 	labels := b.Op("Gather", []build.Ref{g.eye(), turn}, onnx.IntAttr("axis", 0))
 	shape := b.Concat(0, b.Op("Shape", []build.Ref{noise}, onnx.IntAttr("end", 1)), count)
 	all := b.Op("Expand", []build.Ref{labels, b.Concat(0, shape, b.Axes(g.C))})
-	b.Output(ConjDrawn, b.Concat(1, b.Concat(2, b.Add(around, e), all), b.Concat(2, b.Sub(around, e), all)))
+	b.Output(ConjDrawn, b.Concat(1, b.Concat(2, b.Add(around, e), all),
+		b.Concat(2, b.Sub(around, e), all)))
 	share := b.Mul(b.F32(float32(g.C)), b.Softmax(b.Squeeze(g.offset(ConjSample, p), 0), 0))
-	half := b.Op("Expand", []build.Ref{b.Op("Gather", []build.Ref{share, turn}, onnx.IntAttr("axis", 0)), shape})
+	half := b.Op("Expand", []build.Ref{b.Op("Gather", []build.Ref{share, turn},
+		onnx.IntAttr("axis", 0)), shape})
 	b.Output(ConjDrawnWeights, b.Concat(1, half, half))
-	b.Output(ConjContext, b.Squeeze(b.Concat(2, b.MatMul(mean, g.refs[ConjMetric]), b.Unsqueeze(g.eye(), 0)), 0))
+	b.Output(ConjContext, b.Squeeze(b.Concat(2, b.MatMul(mean, g.refs[ConjMetric]),
+		b.Unsqueeze(g.eye(), 0)), 0))
 	b.Output(ConjContextMasses, b.Squeeze(mass, 0))
 }
 
@@ -588,13 +594,16 @@ func (g conjugate) ends(odds, middle, width build.Ref, e Ends) {
 	b := g.b
 	off := b.Sub(odds, b.ReduceMean(odds, true, 0))
 	samples := b.Slice(b.Op("Shape", []build.Ref{odds}), 0, 0, 1)
-	spread := b.Sqrt(b.Div(b.ReduceSum(b.Mul(off, off), false, 0), b.Sub(b.Cast(samples, onnx.Float32), b.F32(1))))
+	spread := b.Sqrt(b.Div(b.ReduceSum(b.Mul(off, off), false, 0),
+		b.Sub(b.Cast(samples, onnx.Float32), b.F32(1))))
 	first := b.Cast(b.Op("GreaterOrEqual", []build.Ref{odds,
-		b.Op("ReduceMax", []build.Ref{odds}, onnx.IntsAttr("axes", 2), onnx.IntAttr("keepdims", 1))}),
+		b.Op("ReduceMax", []build.Ref{odds}, onnx.IntsAttr("axes", 2),
+			onnx.IntAttr("keepdims", 1))}),
 		onnx.Float32)
 	scale := b.Op("Max", []build.Ref{spread, b.F32(minWeight)})
 	// [S, n]
-	away := b.Op("ReduceMax", []build.Ref{b.Mul(first, b.Op("Abs", []build.Ref{b.Div(off, scale)}))},
+	away := b.Op("ReduceMax", []build.Ref{b.Mul(first,
+		b.Op("Abs", []build.Ref{b.Div(off, scale)}))},
 		onnx.IntsAttr("axes", 2), onnx.IntAttr("keepdims", 0))
 	tenth := b.Add(b.Div(samples, b.Axes(10)), b.Axes(1))
 	outer := b.OpN("TopK", []build.Ref{away, tenth}, 2, onnx.IntAttr("axis", 0))[0]
@@ -686,8 +695,8 @@ func (l ConjugateLoss) Model() (*onnx.Model, []string, error) {
 		return nil, nil, err
 	}
 	if l.Samples < 1 || l.Joint < 1 {
-		return nil, nil, fmt.Errorf("loss of the conjugate predictor with %d samples and batches of %d "+
-			"points; allowed are numbers from 1", l.Samples, l.Joint)
+		return nil, nil, fmt.Errorf("loss of the conjugate predictor with %d samples and batches "+
+			"of %d points; allowed are numbers from 1", l.Samples, l.Joint)
 	}
 	b := build.New("conjugate-loss")
 	g := conjugate{ConjugateConfig: l.ConjugateConfig, b: b, refs: map[string]build.Ref{}}
@@ -734,7 +743,8 @@ func (g conjugate) scores(set string, samples, joint int, z, truth, batches buil
 			b.Sub(b.ReduceMean(mix, false, 0, 1), b.F32(float32(math.Log(float64(samples))))))
 	}
 	nll, all := score(lp, 1), score(b.MatMul(lp, batches), joint)
-	b.Output("loss", b.Add(b.Add(nll, all), b.Mul(b.F32(0.01), b.Add(b.Mul(o1, o1), b.Mul(o2, o2)))))
+	b.Output("loss", b.Add(b.Add(nll, all), b.Mul(b.F32(0.01),
+		b.Add(b.Mul(o1, o1), b.Mul(o2, o2)))))
 	b.Output("nll", nll)
 	b.Output("joint", all)
 }

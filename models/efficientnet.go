@@ -101,7 +101,8 @@ func (n *efficientNet) block(x build.Ref, name string, s stage, in, out int) bui
 	if s.expand != 1 {
 		y = n.clip(n.conv(y, name+"_expand_conv", name+"_bn0", filter{in, wide, 1, 1, 1}))
 	}
-	y = n.clip(n.conv(y, name+"_depthwise_conv", name+"_bn1", filter{wide, wide, s.kernel, s.stride, wide}))
+	y = n.clip(n.conv(y, name+"_depthwise_conv", name+"_bn1",
+		filter{wide, wide, s.kernel, s.stride, wide}))
 	y = n.conv(y, name+"_project_conv", name+"_bn2", filter{wide, out, 1, 1, 1})
 	if s.stride == 1 && in == out {
 		y = n.b.Add(y, x)
@@ -150,6 +151,7 @@ func (n *efficientNet) conv(x build.Ref, name, norm string, f filter) build.Ref 
 	return n.b.Op("Conv", []build.Ref{x,
 		n.b.Param(name+".weight", onnx.NewTensor(folded, f.out, f.in/f.groups, f.kernel, f.kernel)),
 		n.b.Param(name+".bias", onnx.NewTensor(bias, f.out))},
-		onnx.IntsAttr("kernel_shape", f.kernel, f.kernel), onnx.IntsAttr("strides", f.stride, f.stride),
+		onnx.IntsAttr("kernel_shape", f.kernel, f.kernel),
+		onnx.IntsAttr("strides", f.stride, f.stride),
 		onnx.IntAttr("group", f.groups), onnx.IntsAttr("pads", pad/2, pad/2, pad-pad/2, pad-pad/2))
 }

@@ -46,8 +46,8 @@ func (c *EmbeddingConfig) fill() error {
 	c.Size = cmp.Or(c.Size, c.C)
 	fillWidth(&c.Heads, &c.Dim, c.Published, dz)
 	if !c.Published && c.Dim < dz+1 {
-		return fmt.Errorf("embedding of width %d for points of %d numbers; the identity path needs a "+
-			"width of at least %d", c.Dim, dz, dz+1)
+		return fmt.Errorf("embedding of width %d for points of %d numbers; the identity path "+
+			"needs a width of at least %d", c.Dim, dz, dz+1)
 	}
 	if c.Size < 1 || c.Size > maxSize {
 		return fmt.Errorf("embedding to %d points; allowed are 1 to %d", c.Size, maxSize)
@@ -133,8 +133,9 @@ func labelMates(d, dx, c, hidden int) block {
 		}
 	}
 	return block{
-		Dim: d, Heads: 1, Residual: residualQuery, Project: true, IdentityValue: true, Hidden: hidden,
-		query: match, key: match, keyBias: constant(0),
+		Dim: d, Heads: 1, Residual: residualQuery, Project: true, IdentityValue: true,
+		Hidden: hidden,
+		query:  match, key: match, keyBias: constant(0),
 		project: func(_ *rand.Rand, t []float32, _ []int) {
 			for i := range half {
 				t[(dz+i)*d+dz+half+i], t[(dz+half+i)*d+dz+i] = 1, 1

@@ -68,8 +68,8 @@ func (e Extractor) check() error {
 		return fmt.Errorf("extractor: %d channels; allowed are 1 (grey) and 3 (RGB)", e.Channels)
 	}
 	if len(e.Widths) < 2 || len(e.Residual) != len(e.Widths)-1 {
-		return fmt.Errorf("extractor: %d widths and %d residual flags; want at least two widths, and a "+
-			"flag for each after the first", len(e.Widths), len(e.Residual))
+		return fmt.Errorf("extractor: %d widths and %d residual flags; want at least two widths, "+
+			"and a flag for each after the first", len(e.Widths), len(e.Residual))
 	}
 	for _, w := range e.Widths {
 		if w < 1 || w > 4096 {
@@ -128,8 +128,8 @@ func (e Extractor) Values(m *onnx.Model) (map[string]*onnx.Tensor, error) {
 	for name, want := range wanted {
 		got := m.Graph.Initializers[name]
 		if got == nil {
-			return nil, fmt.Errorf("extractor: the model holds no %q; want one that fmp train extractor "+
-				"made, with widths %v and dx %d", name, e.Widths, e.Dx)
+			return nil, fmt.Errorf("extractor: the model holds no %q; want one that fmp train "+
+				"extractor made, with widths %v and dx %d", name, e.Widths, e.Dx)
 		}
 		if got.DType != want.DType || fmt.Sprint(got.Shape) != fmt.Sprint(want.Shape) {
 			return nil, fmt.Errorf("extractor: the model's %q is %v; widths %v and dx %d want %v",
@@ -191,8 +191,8 @@ func SetStandardization(m *onnx.Model, mean, std []float64) error {
 		// The features so far were (raw - mean) / sqrt(var + epsilon).
 		s := math.Sqrt(float64(vt.F32()[i]) + normEpsilon)
 		if !(std[i] > 0) {
-			return fmt.Errorf("extractor: feature %d has standard deviation %v; it is the same for "+
-				"every image", i, std[i])
+			return fmt.Errorf("extractor: feature %d has standard deviation %v; it is the same "+
+				"for every image", i, std[i])
 		}
 		mt.F32()[i] += float32(s * mean[i])
 		v := s * std[i]

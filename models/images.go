@@ -37,16 +37,16 @@ func WithImages(m *onnx.Model, features []float32, labels []int) (*onnx.Model, e
 	}
 	n := len(labels)
 	if n == 0 || n > min(maxImages, maxImageNumbers/c.Dx) || len(features) != n*c.Dx {
-		return nil, fmt.Errorf("images of a conjugate predictor: %d numbers for %d labels; want %d "+
-			"each, and 1 to %d images", len(features), n, c.Dx,
+		return nil, fmt.Errorf("images of a conjugate predictor: %d numbers for %d labels; want "+
+			"%d each, and 1 to %d images", len(features), n, c.Dx,
 			min(maxImages, maxImageNumbers/c.Dx))
 	}
 	rows := soft(features, values[ConjCentre].F32(), float64(values[ConjRadius].F32()[0]))
 	scale, packed, of := make([]float32, c.Dx), make([]int8, len(rows)), make([]int32, n)
 	for i, v := range rows {
 		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
-			return nil, fmt.Errorf("images of a conjugate predictor: image %d holds %v; want finite "+
-				"numbers", i/c.Dx, v)
+			return nil, fmt.Errorf("images of a conjugate predictor: image %d holds %v; want "+
+				"finite numbers", i/c.Dx, v)
 		}
 		scale[i%c.Dx] = max(scale[i%c.Dx], float32(math.Abs(float64(v))))
 	}
@@ -60,8 +60,8 @@ func WithImages(m *onnx.Model, features []float32, labels []int) (*onnx.Model, e
 	}
 	for i, y := range labels {
 		if y < 0 || y >= c.C {
-			return nil, fmt.Errorf("images of a conjugate predictor: label %d of image %d; allowed are "+
-				"0 to %d", y, i, c.C-1)
+			return nil, fmt.Errorf("images of a conjugate predictor: label %d of image %d; "+
+				"allowed are 0 to %d", y, i, c.C-1)
 		}
 		of[i] = int32(y)
 	}

@@ -258,8 +258,8 @@ func (f Manifest) check() error {
 	for i := range f.Std {
 		if !(f.Std[i] > 0) || math.IsInf(float64(f.Std[i]), 0) || math.IsNaN(float64(f.Mean[i])) ||
 			math.IsInf(float64(f.Mean[i]), 0) {
-			return fmt.Errorf("manifest: channel %d has mean %v and standard deviation %v; want finite "+
-				"numbers, the second above 0", i, f.Mean[i], f.Std[i])
+			return fmt.Errorf("manifest: channel %d has mean %v and standard deviation %v; want "+
+				"finite numbers, the second above 0", i, f.Mean[i], f.Std[i])
 		}
 	}
 	if (f.Kappa == 0) != (f.KappaDeviation == 0) {
@@ -271,8 +271,8 @@ func (f Manifest) check() error {
 	}
 	for i, name := range f.Classes {
 		if !printable.Is(name) {
-			return fmt.Errorf("manifest: the name of class %d is %.200q, which has control characters: "+
-				"name it in plain text", i, name)
+			return fmt.Errorf("manifest: the name of class %d is %.200q, which has control "+
+				"characters: name it in plain text", i, name)
 		}
 	}
 	return nil

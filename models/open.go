@@ -61,13 +61,14 @@ func (p *OpenParameters) learned() map[string]float32 {
 func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 	dx, k := len(p.Centre), len(p.Origin)
 	if dx < 1 || dx > maxWidth || k < 1 || k > dx {
-		return nil, fmt.Errorf("open predictor of %d features and %d coordinates; allowed are 1 to %d "+
-			"features and as many coordinates at most", dx, k, maxWidth)
+		return nil, fmt.Errorf("open predictor of %d features and %d coordinates; allowed are 1 "+
+			"to %d features and as many coordinates at most", dx, k, maxWidth)
 	}
 	if len(p.Within) != k*k || len(p.Between) != k*k || len(p.Known) < 2*k || len(p.Known)%k != 0 ||
 		(k < dx && len(p.Projection) != dx*k) || (k == dx && p.Projection != nil) {
-		return nil, fmt.Errorf("open predictor of %d features and %d coordinates: moments of %d and %d "+
-			"numbers, class means of %d and a projection of %d do not fit", dx, k, len(p.Within),
+		return nil, fmt.Errorf("open predictor of %d features and %d coordinates: moments of %d "+
+			"and %d numbers, class means of %d and a projection of %d do not fit",
+			dx, k, len(p.Within),
 			len(p.Between), len(p.Known), len(p.Projection))
 	}
 	out := map[string]*onnx.Tensor{
@@ -178,7 +179,8 @@ func OpenEmbedding(m *onnx.Model, classes int) (*onnx.Model, error) {
 func SameSoftening(a, b *onnx.Model) bool {
 	of := func(m *onnx.Model) (c []float32, r float64) {
 		x, y := m.Graph.Initializers[ConjCentre], m.Graph.Initializers[ConjRadius]
-		if x == nil || y == nil || x.DType != onnx.Float32 || y.DType != onnx.Float32 || y.Len() != 1 {
+		if x == nil || y == nil || x.DType != onnx.Float32 || y.DType != onnx.Float32 ||
+			y.Len() != 1 {
 			return nil, 0
 		}
 		return x.F32(), float64(y.F32()[0])
@@ -197,8 +199,8 @@ func SameSoftening(a, b *onnx.Model) bool {
 }
 
 // SofteningOf returns the parameters by which a graph of class means of dx features softens these,
-// [ConjCentre] and [ConjRadius], and in k coordinates (0: none) [ConjMap] and [ConjOrigin]: those of a
-// client graph, an embedding or a predictor. Numbers that are stored in float16 are widened.
+// [ConjCentre] and [ConjRadius], and in k coordinates (0: none) [ConjMap] and [ConjOrigin]: those
+// of a client graph, an embedding or a predictor. Numbers that are stored in float16 are widened.
 func SofteningOf(m *onnx.Model, dx, k int) (map[string]*onnx.Tensor, error) {
 	shapes, names := ConjugateConfig{Dx: dx, K: k}.shapes(), []string{ConjCentre, ConjRadius}
 	if k > 0 {
@@ -208,7 +210,8 @@ func SofteningOf(m *onnx.Model, dx, k int) (map[string]*onnx.Tensor, error) {
 	for _, name := range names {
 		t := m.Graph.Initializers[name]
 		if cast := producer(m.Graph, name); t == nil && cast != nil && cast.Op == "Cast" {
-			if stored := m.Graph.Initializers[cast.Input(0)]; stored != nil && stored.DType == onnx.Float16 {
+			if stored := m.Graph.Initializers[cast.Input(0)]; stored != nil &&
+				stored.DType == onnx.Float16 {
 				wide := make([]float32, stored.Len())
 				for i := range wide {
 					wide[i] = float32(stored.At(i))
@@ -236,8 +239,8 @@ func OpenValues(m *onnx.Model) (OpenParameters, error) {
 		t := m.Graph.Initializers[name]
 		if t == nil || t.DType != onnx.Float32 || len(t.Shape) != rank {
 			if err == nil {
-				err = fmt.Errorf("open predictor: parameter %q is %v; want float32 of rank %d: make the "+
-					"model anew with fmp train open", name, t, rank)
+				err = fmt.Errorf("open predictor: parameter %q is %v; want float32 of rank %d: "+
+					"make the model anew with fmp train open", name, t, rank)
 			}
 			return nil
 		}

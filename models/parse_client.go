@@ -135,8 +135,8 @@ func (t *taker) roomFor(f Manifest) error {
 	switch {
 	case f.Dx < 1 || f.C < 2 || f.S < 1 || f.Dx > maxWidth || f.C > maxWidth ||
 		f.S > maxSize || f.K > f.Dx:
-		return fmt.Errorf("its manifest says dx %d, %d classes, k %d and s %d; allowed are dx and s "+
-			"from 1, classes from 2, to %d, and k to dx", f.Dx, f.C, f.K, f.S, maxWidth)
+		return fmt.Errorf("its manifest says dx %d, %d classes, k %d and s %d; allowed are dx "+
+			"and s from 1, classes from 2, to %d, and k to dx", f.Dx, f.C, f.K, f.S, maxWidth)
 	case f.ClassMeans:
 		if want += dx * k; f.C <= maxNamed {
 			want += c * c
@@ -167,8 +167,9 @@ func (t *taker) config() (EmbeddingConfig, error) {
 	}
 	if e.Dx != f.Dx || e.C != f.C || e.Size != f.S || e.Dim > maxWidth || e.Hidden < 0 ||
 		e.Hidden > maxWidth {
-		return e, fmt.Errorf("its manifest says dx %d, %d classes and s %d, and the configuration of "+
-			"its embedding dx %d, %d and %d, width %d and %d hidden units", f.Dx, f.C, f.S, e.Dx, e.C,
+		return e, fmt.Errorf("its manifest says dx %d, %d classes and s %d, and the "+
+			"configuration of its embedding dx %d, %d and %d, width %d and %d hidden units",
+			f.Dx, f.C, f.S, e.Dx, e.C,
 			e.Size, e.Dim, e.Hidden)
 	}
 	return e, nil
@@ -218,8 +219,8 @@ func (t *taker) embedding(seen map[*onnx.Node]bool) error {
 	return pass.Upgrade(t.means, int(min(t.model.Opset(), onnx.MaxOpset)))
 }
 
-// embeddingOf builds the embedding that the manifest tells of, for a number of classes, with numbers
-// that do not matter.
+// embeddingOf builds the embedding that the manifest tells of, for a number of classes, with
+// numbers that do not matter.
 func (t *taker) embeddingOf(classes int) (*onnx.Model, error) {
 	if t.manifest.ClassMeans {
 		return t.manifest.means(classes)

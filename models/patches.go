@@ -56,7 +56,8 @@ func (p Patches) Model() (*onnx.Model, error) {
 		onnx.IntsAttr("strides", p.Pool, p.Pool))
 	x = b.Op("Flatten", []build.Ref{x})
 	if p.Projection != nil {
-		x = b.Op("Gemm", []build.Ref{x, b.Param("projection", p.Projection), b.Param("offset", p.Offset)})
+		x = b.Op("Gemm", []build.Ref{x, b.Param("projection", p.Projection),
+			b.Param("offset", p.Offset)})
 	}
 	b.Output("features", x)
 	return b.Model()

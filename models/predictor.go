@@ -64,7 +64,8 @@ func (c *PredictorConfig) fill() error {
 	for _, n := range []struct {
 		what           string
 		is, low, above int
-	}{{"dim", c.Dim, low, maxSize}, {"heads", c.Heads, 1, maxSize}, {"hidden", c.Hidden, 0, maxSize},
+	}{{"dim", c.Dim, low, maxSize}, {"heads", c.Heads, 1, maxSize},
+		{"hidden", c.Hidden, 0, maxSize},
 		{"latent", c.Latent, 0, c.Dim - 1}} {
 		if n.is < n.low || n.is > n.above {
 			return fmt.Errorf("predictor: %s is %d; allowed are %d to %d", n.what, n.is,

@@ -62,7 +62,8 @@ func PrivateScalars(all bool) []string {
 }
 
 func (c PrivateConfig) shapes() map[string][]int {
-	s := map[string][]int{ConjCentre: {c.Dx}, ConjRadius: {}, ConjMap: {c.Dx, c.K}, ConjOrigin: {c.K},
+	s := map[string][]int{ConjCentre: {c.Dx}, ConjRadius: {}, ConjMap: {c.Dx, c.K},
+		ConjOrigin:    {c.K},
 		ConjLogLambda: {c.K},
 		ConjMetric:    {c.K, c.K}, PrivateClip: {}}
 	for _, n := range PrivateScalars(true) {
@@ -189,9 +190,10 @@ func SameCoordinates(private, conjugate *onnx.Model) error {
 		return err
 	}
 	for _, name := range []string{ConjCentre, ConjRadius, ConjMap, ConjOrigin} {
-		if !slices.Equal(p[name].Shape, c[name].Shape) || !slices.Equal(p[name].F32(), c[name].F32()) {
-			return fmt.Errorf("the private predictor has other coordinates than the conjugate predictor; " +
-				"train it anew with fmp train private --set conjugate.model=FILE")
+		if !slices.Equal(p[name].Shape, c[name].Shape) ||
+			!slices.Equal(p[name].F32(), c[name].F32()) {
+			return fmt.Errorf("the private predictor has other coordinates than the conjugate " +
+				"predictor; train it anew with fmp train private --set conjugate.model=FILE")
 		}
 	}
 	return nil

@@ -110,7 +110,8 @@ func (r *resize) weights(a axis) (weights, unit build.Ref) {
 	upTo, before := running(0), running(1)
 	total := b.Slice(upTo, 1, -1, math.MaxInt32)
 	whole := func(sum build.Ref) build.Ref { return r.rounded(b.Mul(b.Div(sum, total), unit)) }
-	return b.Op("Where", []build.Ref{within(i, a.to), b.Sub(whole(upTo), whole(before)), r.number(0)}),
+	return b.Op("Where", []build.Ref{within(i, a.to), b.Sub(whole(upTo), whole(before)),
+			r.number(0)}),
 		unit
 }
 
@@ -121,7 +122,8 @@ func (r *resize) unit(scale build.Ref) build.Ref {
 	u := r.number(resizeUnit)
 	for _, from := range []float64{2, 4} {
 		twice := r.b.Mul(u, r.number(2))
-		u = r.b.Op("Where", []build.Ref{r.b.Op("GreaterOrEqual", []build.Ref{scale, r.number(from)}), twice, u})
+		u = r.b.Op("Where", []build.Ref{r.b.Op("GreaterOrEqual",
+			[]build.Ref{scale, r.number(from)}), twice, u})
 	}
 	return u
 }

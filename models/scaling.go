@@ -142,8 +142,9 @@ func WithSamples(classifier *onnx.Model) (m *onnx.Model, err error) {
 	m.Graph.Nodes = append(m.Graph.Nodes,
 		&onnx.Node{Name: SamplesOutput, Op: "Identity", Inputs: []string{path[mean].Inputs[0]},
 			Outputs: []string{SamplesOutput}})
-	m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: SamplesOutput, DType: onnx.Float32,
-		Shape: []onnx.Dim{onnx.Symbolic("n"), onnx.Symbolic("s"), onnx.Symbolic("c")}})
+	m.Graph.Outputs = append(m.Graph.Outputs,
+		onnx.ValueInfo{Name: SamplesOutput, DType: onnx.Float32,
+			Shape: []onnx.Dim{onnx.Symbolic("n"), onnx.Symbolic("s"), onnx.Symbolic("c")}})
 	m.Graph.Values = nil
 	return m, shape.Infer(m)
 }
@@ -281,7 +282,8 @@ func (s *Scaling) nodes(g *onnx.Graph, logits string, classes int) (string, erro
 	}
 	y := b.Mul(x, b.Param("factor", onnx.NewTensor(slices.Clone(s.Factor), len(s.Factor))))
 	if s.Mixing != nil {
-		y = b.Add(y, b.MatMul(x, b.Param("mixing", onnx.NewTensor(slices.Clone(s.Mixing), classes, classes))))
+		y = b.Add(y, b.MatMul(x, b.Param("mixing",
+			onnx.NewTensor(slices.Clone(s.Mixing), classes, classes))))
 	}
 	if s.Offset != nil {
 		y = b.Add(y, b.Param("offset", onnx.NewTensor(slices.Clone(s.Offset), classes)))

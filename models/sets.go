@@ -67,7 +67,8 @@ type OriginSets struct {
 	Group  []int    `json:"group,omitempty"`
 	// False are the numbers of clients, of each group, whose points may be false without that the
 	// level falls. Client is then the client of each calibration image, a number that tells no
-	// name, and LeftOut are the names of those whose points contradict the others' and count nowhere.
+	// name, and LeftOut are the names of those whose points contradict the others' and count
+	// nowhere.
 	False   []int    `json:"false,omitempty"`
 	Client  []int    `json:"client,omitempty"`
 	LeftOut []string `json:"left_out,omitempty"`
@@ -118,8 +119,8 @@ func AtLevel(m *onnx.Model, f Manifest, level float64) (*onnx.Model, Manifest, e
 	}
 	if o.Sets == nil || !slices.ContainsFunc(m.Graph.Optional,
 		func(v onnx.ValueInfo) bool { return v.Name == LevelInput }) {
-		return nil, f, fmt.Errorf("level %v: the classifier has no prediction sets whose level can be "+
-			"chosen: make it with fmp pool or fmp calibrate", level)
+		return nil, f, fmt.Errorf("level %v: the classifier has no prediction sets whose level "+
+			"can be chosen: make it with fmp pool or fmp calibrate", level)
 	}
 	m = onnx.Clone(m)
 	if err := m.Graph.SetDefault(LevelInput, onnx.Vector(float32(level))); err != nil {
@@ -174,7 +175,8 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (m *onnx.M
 		score = b.Sub(b.F32(1), back)
 	}
 	likely := b.Op("GreaterOrEqual",
-		[]build.Ref{score, t.threshold(b, b.Optional(LevelInput, onnx.Vector(float32(sets.Level))))})
+		[]build.Ref{score, t.threshold(b, b.Optional(LevelInput,
+			onnx.Vector(float32(sets.Level))))})
 	top := b.Op("Equal", []build.Ref{stated,
 		b.Op("ReduceMax", []build.Ref{stated}, onnx.IntsAttr("axes", 1),
 			onnx.IntAttr("keepdims", 1))})

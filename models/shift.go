@@ -246,7 +246,8 @@ func graft(g, part *onnx.Graph, inputs map[string]string, own func(name string) 
 
 // shiftName returns the name within the classifier of a value of the estimate's graph.
 func shiftName(name string) string {
-	if name == "" || name == ShiftInput || name == ShiftOutput || strings.HasPrefix(name, "shift/") {
+	if name == "" || name == ShiftInput || name == ShiftOutput ||
+		strings.HasPrefix(name, "shift/") {
 		return name
 	}
 	return "shift/" + name

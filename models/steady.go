@@ -122,9 +122,10 @@ func Steady(m *onnx.Model) error {
 		if err := steadyNode(n, op.Find(n, one.Opsets), seen, types); err != nil {
 			return err
 		}
-		if i, ok := lengths[n.Op]; ok && n.Input(i) != "" && one.Graph.Initializers[n.Input(i)] == nil {
-			return fmt.Errorf("the extractor's %s computes how many steps it makes; what it does must not "+
-				"depend on what is in an image", n.Label())
+		if i, ok := lengths[n.Op]; ok && n.Input(i) != "" &&
+			one.Graph.Initializers[n.Input(i)] == nil {
+			return fmt.Errorf("the extractor's %s computes how many steps it makes; what it does "+
+				"must not depend on what is in an image", n.Label())
 		}
 		for _, o := range n.Outputs {
 			v := types[o]
@@ -132,8 +133,8 @@ func Steady(m *onnx.Model) error {
 				!slices.ContainsFunc(v.Shape, func(d onnx.Dim) bool { return !d.IsKnown() }) {
 				continue
 			}
-			return fmt.Errorf("the extractor's %s gives %v: its shape cannot be told before an image is "+
-				"read; what it does must not depend on what is in an image", n.Label(), v)
+			return fmt.Errorf("the extractor's %s gives %v: its shape cannot be told before an "+
+				"image is read; what it does must not depend on what is in an image", n.Label(), v)
 		}
 	}
 	return nil
@@ -154,12 +155,13 @@ func steadyNode(n *onnx.Node, s *op.Schema, seen map[string]bool,
 		return nil
 	}
 	if n.Domain != "" && n.Domain != "ai.onnx" || steady[n.Op] == "" {
-		return fmt.Errorf("the extractor's %s is none of the operators whose time is known to be the "+
-			"same for all images; what it does must not depend on what is in an image", n.Label())
+		return fmt.Errorf("the extractor's %s is none of the operators whose time is known to be "+
+			"the same for all images; what it does must not depend on what is in an image",
+			n.Label())
 	}
 	if integral[n.Op] && !inputType(n, types).IsFloat() {
-		return fmt.Errorf("the extractor's %s divides whole numbers, in a time that depends on them; "+
-			"what it does must not depend on what is in an image", n.Label())
+		return fmt.Errorf("the extractor's %s divides whole numbers, in a time that depends on "+
+			"them; what it does must not depend on what is in an image", n.Label())
 	}
 	if d := inputType(n, types); single[n.Op] && d != onnx.Float32 && d != onnx.Float16 &&
 		d != onnx.BFloat16 {
@@ -175,8 +177,8 @@ func steadyNode(n *onnx.Node, s *op.Schema, seen map[string]bool,
 			"exponents; what it does must not depend on what is in an image", n.Label())
 	}
 	if slices.ContainsFunc(n.Outputs, func(o string) bool { return types[o].DType == onnx.String }) {
-		return fmt.Errorf("the extractor's %s makes text of numbers, whose length depends on them; "+
-			"what it does must not depend on what is in an image", n.Label())
+		return fmt.Errorf("the extractor's %s makes text of numbers, whose length depends on "+
+			"them; what it does must not depend on what is in an image", n.Label())
 	}
 	if n.Op != "Shape" && n.Op != "Size" {
 		for _, o := range n.Outputs {

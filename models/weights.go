@@ -90,7 +90,8 @@ func gaussian(std float64) initial {
 	}
 }
 
-// fanIn is an initial value: U(-1/sqrt(in), 1/sqrt(in)), the usual one for a linear layer with in inputs.
+// fanIn is an initial value: U(-1/sqrt(in), 1/sqrt(in)), the usual one for a linear layer with in
+// inputs.
 func fanIn(in int) initial { return uniform(1 / math.Sqrt(float64(in))) }
 
 // Eye is an initial for a square matrix: scale[i] at [i, i], zero elsewhere.

@@ -51,7 +51,8 @@ func (c ConjugateConfig) WideSamples(most int) int {
 // Steps rounds latents to steps of [LatentStep], in place.
 func Steps(latent []float32) {
 	for i, v := range latent {
-		latent[i] = LatentStep * float32(min(max(math.RoundToEven(float64(v)/LatentStep), -MaxLatent), MaxLatent))
+		latent[i] = LatentStep * float32(min(max(math.RoundToEven(float64(v)/LatentStep),
+			-MaxLatent), MaxLatent))
 	}
 }
 
@@ -139,8 +140,9 @@ func NewWideClassifier(p WideParts, f Manifest) (m *onnx.Model, err error) {
 	samples := len(p.Uniform)
 	if samples < 2 || len(p.Latent) != samples*g.C*g.K || p.Biases == nil ||
 		!slices.Equal(p.Biases.Shape, []int{3, samples, g.C}) {
-		return nil, fmt.Errorf("%d samples, %d numbers of latents, biases %v; want samples x %d x %d "+
-			"latents and biases [3, samples, %d]", samples, len(p.Latent), p.Biases, g.C, g.K, g.C)
+		return nil, fmt.Errorf("%d samples, %d numbers of latents, biases %v; want samples x %d "+
+			"x %d latents and biases [3, samples, %d]",
+			samples, len(p.Latent), p.Biases, g.C, g.K, g.C)
 	}
 	w := &wide{conjugate: g, samples: samples}
 	w.build(p)
@@ -176,7 +178,8 @@ func (w *wide) build(p WideParts) {
 		onnx.IntAttr("end", 1)), b.Axes(0)})
 	at := w.coordinates(w.phi(features))
 	rows := b.MatMul(at, w.refs[ConjMetric])
-	mass, mean := b.Unsqueeze(b.Add(b.Param("masses", p.Masses.Clone()), b.Cast(w.zero, onnx.Float32)),
+	mass, mean := b.Unsqueeze(b.Add(b.Param("masses", p.Masses.Clone()),
+		b.Cast(w.zero, onnx.Float32)),
 		0),
 		b.Unsqueeze(b.Param("means", p.Means.Clone()), 0)
 	w.latent = b.Param("latent", w.bytes(p.Latent))

@@ -24,7 +24,8 @@ func New(seed uint64, name ...any) *rand.Rand {
 		fmt.Fprintf(h, "/%v", p)
 	}
 	sum := h.Sum(nil)
-	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum), binary.LittleEndian.Uint64(sum[8:])))
+	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum),
+		binary.LittleEndian.Uint64(sum[8:])))
 }
 
 // Normal fills dst with independent N(0, 1) draws.

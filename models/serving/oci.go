@@ -190,7 +190,8 @@ func archive(files []file) ([]byte, error) {
 				return nil, err
 			}
 		}
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(f.content)),
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644,
+			Size:    int64(len(f.content)),
 			ModTime: time.Unix(0, 0)}
 		if err := w.WriteHeader(h); err != nil {
 			return nil, err

@@ -139,7 +139,8 @@ func repository(m *onnx.Model, f models.Manifest, data []byte, o Options) ([]fil
 	}
 	files := []file{{o.Name + "/config.pbtxt", config}}
 	if labels {
-		files = append(files, file{o.Name + "/" + labelsFile, []byte(strings.Join(f.Classes, "\n") + "\n")})
+		files = append(files, file{o.Name + "/" + labelsFile,
+			[]byte(strings.Join(f.Classes, "\n") + "\n")})
 	}
 	return append(files, file{o.Name + "/" + o.Version + "/" + modelFile, data}), nil
 }

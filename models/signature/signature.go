@@ -156,7 +156,8 @@ func Sign(key *ecdsa.PrivateKey, path string, ignored []string) (_ []byte, err e
 		Serialization: serialization{Method: method, Hash: algorithm,
 			Ignored: append([]string{}, ignored...)}}}
 	for _, file := range sorted(files) {
-		s.Predicate.Resources = append(s.Predicate.Resources, resource{file, algorithm, files[file]})
+		s.Predicate.Resources = append(s.Predicate.Resources,
+			resource{file, algorithm, files[file]})
 	}
 	root, err := digestOf(s.Predicate.Resources)
 	if err != nil {
@@ -247,8 +248,8 @@ func decode(data []byte) (hint string, payload, signature []byte, err error) {
 	case b.MediaType != mediaType:
 		err = invalid("the bundle is of type %.80q; want %s", b.MediaType, mediaType)
 	case b.Material.PublicKey == nil:
-		err = invalid("the bundle is not signed with a bare key; certificates and Sigstore identities " +
-			"are not verified here")
+		err = invalid("the bundle is not signed with a bare key; certificates and Sigstore " +
+			"identities are not verified here")
 	case e == nil || len(e.Signatures) != 1:
 		err = invalid("the bundle has no DSSE envelope with one signature")
 	case e.Type != payloadType:

@@ -114,7 +114,8 @@ func (p *pool) in(t target) *basis {
 	if t.inverse != nil {
 		q := dense.General(k, k, b.v)
 		b.v = make([]float64, k*k)
-		dense.Gemm(blas.Trans, blas.NoTrans, 1, dense.General(k, k, t.inverse), q, 0, dense.General(k, k, b.v))
+		dense.Gemm(blas.Trans, blas.NoTrans, 1, dense.General(k, k, t.inverse), q, 0,
+			dense.General(k, k, b.v))
 	}
 	b.means = b.of(p.mean, p.c)
 	for y := range p.c {

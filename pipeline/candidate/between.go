@@ -114,7 +114,8 @@ func (p *pool) shrunk(prior *between, n0 float64, means, a []float64,
 		}
 	}
 	back := make([]float64, c*r)
-	dense.Gemm(blas.NoTrans, blas.Trans, 1, dense.General(c, r, along), q, 0, dense.General(c, r, back))
+	dense.Gemm(blas.NoTrans, blas.Trans, 1, dense.General(c, r, along), q, 0,
+		dense.General(c, r, back))
 	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, dense.General(c, r, back), dense.General(r, k, a), 1,
 		dense.General(c, k, out))
 	return out

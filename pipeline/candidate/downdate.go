@@ -34,7 +34,8 @@ func (b *basis) downdate(p *rest) *downdate {
 		return nil
 	}
 	k := p.k
-	d := &downdate{rest: p, whole: b, lambda: b.lambda, lost: times(p.lost, b.v, len(p.lost)/k, k, k),
+	d := &downdate{rest: p, whole: b, lambda: b.lambda,
+		lost:   times(p.lost, b.v, len(p.lost)/k, k, k),
 		origin: b.of(p.m0, 1), means: b.of(p.mean, p.c)}
 	var all float64
 	for _, v := range b.lambda {

@@ -43,7 +43,8 @@ type known struct {
 // knows measures a corpus: its classes, and the temperature of the discriminant of their means.
 func (h *discriminant) knows(c *Corpus) (*known, error) {
 	k := &known{Corpus: c, count: make([]float64, h.c), centre: make([]float64, h.c*h.k),
-		rows: h.white(h.of(dense.As[float64](c.Rows), len(c.Labels))), tied: true, kappa: priorKappa}
+		rows: h.white(h.of(dense.As[float64](c.Rows), len(c.Labels))), tied: true,
+		kappa: priorKappa}
 	of := make([][]int, h.c)
 	for i, y := range c.Labels {
 		k.count[y]++

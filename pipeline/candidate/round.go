@@ -140,7 +140,8 @@ func (r *Round) Check() error {
 		}
 	}
 	if len(r.Points.Rows) != len(r.Points.Labels)*r.K {
-		return fmt.Errorf("candidate: %d numbers for %d calibration points of %d", len(r.Points.Rows),
+		return fmt.Errorf("candidate: %d numbers for %d calibration points of %d",
+			len(r.Points.Rows),
 			len(r.Points.Labels), r.K)
 	}
 	if of := r.Points.Clients; of != nil && len(of) != len(r.Points.Labels) {
@@ -172,9 +173,10 @@ func (c *Client) check(k, classes int) error {
 	seen := map[int32]bool{}
 	for i, y := range of {
 		w := float64(m.W[i])
-		if y < 0 || int(y) >= classes || seen[y] || !(w >= 0) || w > 0 && w < 1 || math.IsInf(w, 0) {
-			return fmt.Errorf("class mean %d is of class %d with weight %v; want each class once at most, "+
-				"0 to %d, with a count of images", i, y, w, classes-1)
+		if y < 0 || int(y) >= classes || seen[y] || !(w >= 0) || w > 0 && w < 1 ||
+			math.IsInf(w, 0) {
+			return fmt.Errorf("class mean %d is of class %d with weight %v; want each class once "+
+				"at most, 0 to %d, with a count of images", i, y, w, classes-1)
 		}
 		seen[y] = true
 		if err := finite(m.Features(i)); err != nil {

@@ -157,8 +157,9 @@ func (s *Source) openExtractor(eng engine.Engine,
 	}
 	m, f, err := shipped.Load(s.Shipped, models.KindExtractor)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: give an ONNX image model with --extractor FILE, or fetch one for "+
-			"photographs (fmp extractors pull efficientnet-lite0) and give --extractor efficientnet-lite0",
+		return nil, fmt.Errorf("%w: give an ONNX image model with --extractor FILE, or fetch one "+
+			"for photographs (fmp extractors pull efficientnet-lite0) and give --extractor "+
+			"efficientnet-lite0",
 			err)
 	}
 	if err != nil {
@@ -213,8 +214,8 @@ func Model(kind, setting, dataset string,
 		}
 		behind.Source = filepath.Base(behind.Source) // notes are shared, so they name no folder
 		if err := models.Match(behind, f); err != nil {
-			return nil, f, fmt.Sprintf("the shipped %s does not fit (%v): an untrained one is used; fmp "+
-				"train %s makes one that does", kind, err, kind), nil
+			return nil, f, fmt.Sprintf("the shipped %s does not fit (%v): an untrained one is "+
+				"used; fmp train %s makes one that does", kind, err, kind), nil
 		}
 		return m, f, "", nil
 	}
@@ -248,8 +249,8 @@ func Private(setting, dataset string, behind models.Manifest,
 			err = models.Match(behind, f)
 		}
 		if err != nil {
-			return nil, f, fmt.Errorf("setting privacy.model: no private predictor comes with the program "+
-				"that fits (%w); fmp train private makes one", err)
+			return nil, f, fmt.Errorf("setting privacy.model: no private predictor comes with "+
+				"the program that fits (%w); fmp train private makes one", err)
 		}
 	} else if m, f, err = file(models.KindPrivate, "privacy", setting, behind); err != nil {
 		return nil, f, err

@@ -289,8 +289,8 @@ const minVariance = 1e-3
 // the sums of squares of the means along them, in descending order. They are of the span of W's
 // [leading] principal directions, which class means had no part in: in all of many coordinates the
 // means of few images lie apart by their noise, and a second client of a class would seem to
-// contradict the first. With L L' = W in the span, they are L^-T times the eigenvectors of A A' with
-// A = L^-1 M', where M are the means: of the span's dimensions, however many the classes.
+// contradict the first. With L L' = W in the span, they are L^-T times the eigenvectors of A A'
+// with A = L^-1 M', where M are the means: of the span's dimensions, however many the classes.
 func directions(h *head) (*mat.Dense, []float64, error) {
 	k, c := h.a.Dims()
 	q := principal(h.within, min(k, leading))
@@ -300,8 +300,8 @@ func directions(h *head) (*mat.Dense, []float64, error) {
 	means.Mul(h.away, q)
 	var chol mat.Cholesky
 	if !chol.Factorize(moment.Symmetric(&inner)) {
-		return nil, nil, fmt.Errorf("discriminant: the principal directions of the covariance are " +
-			"dependent; check the uploads for numbers out of range")
+		return nil, nil, fmt.Errorf("discriminant: the principal directions of the covariance " +
+			"are dependent; check the uploads for numbers out of range")
 	}
 	var lower mat.TriDense
 	chol.LTo(&lower)

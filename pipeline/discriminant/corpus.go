@@ -48,8 +48,8 @@ func newCorpus(u *Client, k int) (*corpus, error) {
 		return nil, fmt.Errorf("corpus: %w", err)
 	}
 	if p.k != k {
-		return nil, fmt.Errorf("discriminant: the corpus has rows of %d numbers, and the clients' have "+
-			"%d; make both behind one client graph", p.k, k)
+		return nil, fmt.Errorf("discriminant: the corpus has rows of %d numbers, and the "+
+			"clients' have %d; make both behind one client graph", p.k, k)
 	}
 	p.addCalibration()
 	classes := held(p.n)
@@ -124,8 +124,8 @@ func (c *corpus) shrink(h *head, half *mat.Dense, n []float64, noise, b float64)
 		}
 		var chol mat.Cholesky
 		if !chol.Factorize(inner) {
-			return fmt.Errorf("discriminant: the corpus's class means are no numbers that a prior can be " +
-				"made of; leave the corpus out")
+			return fmt.Errorf("discriminant: the corpus's class means are no numbers that a " +
+				"prior can be made of; leave the corpus out")
 		}
 		along, in := mat.NewVecDense(r, nil), mat.NewVecDense(k, nil)
 		along.MulVec(c.between.T(), half.ColView(y))

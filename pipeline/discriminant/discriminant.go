@@ -112,8 +112,8 @@ type Posterior struct {
 	Points int
 	// Spread is b, Separation Q/b, and Pseudo n0.
 	Spread, Separation, Pseudo float64
-	// Corpus is the log evidence of the corpus, its prior odds included; below 0 it took no part. It
-	// is 0 where there is none, and where nothing weighs it, for which Unread is the reason.
+	// Corpus is the log evidence of the corpus, its prior odds included; below 0 it took no part.
+	// It is 0 where there is none, and where nothing weighs it, for which Unread is the reason.
 	Corpus float64
 	Unread string
 	Means  *mat.Dense // m_c, [C, k]
@@ -167,7 +167,8 @@ func Compute(ctx context.Context, clients []Client, o Options) (*Posterior, erro
 	if err != nil {
 		return nil, err
 	}
-	out := &Posterior{Spread: h.spread, Separation: h.separation, Pseudo: h.pseudo, Corpus: evidence,
+	out := &Posterior{Spread: h.spread, Separation: h.separation, Pseudo: h.pseudo,
+		Corpus: evidence,
 		Unread: p.unread, Means: mat.DenseCopyOf(h.away), Points: points}
 	for y := range p.c {
 		floats.Add(out.Means.RawRowView(y), h.origin)
@@ -288,7 +289,8 @@ func pool(clients []Client) (*pooled, error) {
 		p.dof += share * float64(u.Within.Dof)
 		rows, labels := u.Means.Labelled()
 		for i, y := range labels {
-			e := cell{m, y, share * float64(u.Means.W[i]), dense.As[float64](rows[i*p.k : (i+1)*p.k])}
+			e := cell{m, y, share * float64(u.Means.W[i]),
+				dense.As[float64](rows[i*p.k : (i+1)*p.k])}
 			if e.n == 0 {
 				continue
 			}
@@ -405,9 +407,9 @@ func (p *pooled) scattered() (*mat.SymDense, float64, error) {
 	}
 	if t := mat.Trace(s); !(t/dof > rounding*rounding*squares/p.total()) || math.IsInf(t, 0) {
 		return nil, 0, fmt.Errorf("discriminant: the clients' images do not differ within their "+
-			"classes, or by rounding alone (scatter of trace %v, %v degrees of freedom); send more images a "+
-			"class, and if they have several, check that features depend on the image: mean, std and layer "+
-			"of fmp fuse", t, dof)
+			"classes, or by rounding alone (scatter of trace %v, %v degrees of freedom); send "+
+			"more images a class, and if they have several, check that features depend on the "+
+			"image: mean, std and layer of fmp fuse", t, dof)
 	}
 	return s, dof, nil
 }

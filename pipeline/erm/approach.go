@@ -253,9 +253,9 @@ func (a *approach) precondition() {
 }
 
 // renew sets the diagonal to the Hessian's own at theta, sum_i w_i p_ic (1 - p_ic) x_ij^2 + l2 for
-// class c and feature j. Heads that can fit every point leave little of the curvature that there was
-// at zero, and not alike in all classes. Networks' 1,280 features need a third fewer products, and
-// simulated ones of up to 31 times the length .81 to 1.08 of them; few points need more.
+// class c and feature j. Heads that can fit every point leave little of the curvature that there
+// was at zero, and not alike in all classes. Networks' 1,280 features need a third fewer products,
+// and simulated ones of up to 31 times the length .81 to 1.08 of them; few points need more.
 func (a *approach) renew() {
 	curve := a.inverse
 	clear(curve)
@@ -423,7 +423,8 @@ func (a *approach) fit(ctx context.Context, p *Problem, opt Options) (*Solution,
 	if well {
 		f := a.check(a.theta, a.next)
 		if norm := math.Sqrt(dot(a.next, a.next)); norm <= limit {
-			return &Solution{Theta: theta, Objective: f, GradientNorm: norm, Products: a.evaluations}, nil,
+			return &Solution{Theta: theta, Objective: f, GradientNorm: norm,
+					Products: a.evaluations}, nil,
 				true, nil
 		}
 	}

@@ -70,8 +70,8 @@ func (f *Fits) add(own []*Problem) error {
 			like = p
 		}
 		if p.Centre != nil || p.C != like.C || p.Dx != like.Dx || p.L2 != like.L2 {
-			return fmt.Errorf("erm: problem %d of %d has dx %d, C %d and l2 %v, others %d, %d and %v; "+
-				"want one of each, and no centre", i, len(own), p.Dx, p.C, p.L2, like.Dx,
+			return fmt.Errorf("erm: problem %d of %d has dx %d, C %d and l2 %v, others %d, %d "+
+				"and %v; want one of each, and no centre", i, len(own), p.Dx, p.C, p.L2, like.Dx,
 				like.C, like.L2)
 		}
 	}
@@ -169,8 +169,9 @@ func (f *Fits) Backward(i int, cotangent Theta, opt Options) (*Gradient, error) 
 	transposeInto(w.grad, &cotangent, w.d, w.c)
 	left := w.invert(w.grad, w.step, opt.Residual)
 	if !finite(left) || left > math.Sqrt(opt.Residual) {
-		return nil, fmt.Errorf("erm: implicit gradient not converged: residual %.3g of the cotangent, "+
-			"wanted %.3g; raise l2 (now %g) or scale the features", left, opt.Residual, p.L2)
+		return nil, fmt.Errorf("erm: implicit gradient not converged: residual %.3g of the "+
+			"cotangent, wanted %.3g; raise l2 (now %g) or scale the features",
+			left, opt.Residual, p.L2)
 	}
 	w.forward(w.step, w.a)
 	w.residuals(w.logits)

@@ -83,8 +83,8 @@ func CheckSet(s *point.Set) error {
 	}
 	if s.N < 0 || s.Dx < 1 || s.C < 1 || len(s.Z) != s.N*d || len(s.W) != s.N || s.Y != nil &&
 		len(s.Y) != s.N {
-		return fmt.Errorf("set of %d points (dx %d, C %d) with %d numbers and %d weights; want N (dx + "+
-			"C) numbers and N weights", s.N, s.Dx, s.C, len(s.Z), len(s.W))
+		return fmt.Errorf("set of %d points (dx %d, C %d) with %d numbers and %d weights; want N "+
+			"(dx + C) numbers and N weights", s.N, s.Dx, s.C, len(s.Z), len(s.W))
 	}
 	for i := range s.N {
 		for j, v := range s.Features(i) {

@@ -144,8 +144,9 @@ func SolveShared(ctx context.Context, shared *Problem, own []*Problem,
 	}
 	for i, p := range own {
 		if p.C != shared.C || p.Dx != shared.Dx || p.L2 != shared.L2 {
-			return nil, fmt.Errorf("erm: problem %d has dx %d, C %d and l2 %v, the shared points %d, %d "+
-				"and %v; want one of each", i, p.Dx, p.C, p.L2, shared.Dx, shared.C, shared.L2)
+			return nil, fmt.Errorf("erm: problem %d has dx %d, C %d and l2 %v, the shared points "+
+				"%d, %d and %v; want one of each",
+				i, p.Dx, p.C, p.L2, shared.Dx, shared.C, shared.L2)
 		}
 		if p.Centre != nil {
 			return nil, fmt.Errorf("erm: problem %d of %d has a centre; fit it with SolveAll", i,
@@ -462,7 +463,8 @@ func (w *workspace) hessianSingle(v, out []float64) {
 	dense.Narrow(w.dirS, v)
 	clear(w.aS)
 	w.each(func(r *rows, at int) {
-		r.acrossS.Mul(generalSingle(c, w.d, w.d, w.dirS), generalSingle(c, r.padded, w.n, w.aS[at:]))
+		r.acrossS.Mul(generalSingle(c, w.d, w.d, w.dirS),
+			generalSingle(c, r.padded, w.n, w.aS[at:]))
 	})
 	dense.CurveSingle(w.c, w.n, w.n, w.aS, w.probS, w.wS)
 	resize(&w.hdirS, c*cols)
@@ -724,8 +726,9 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options,
 		w.gradient()
 		norm := math.Sqrt(dot(w.grad, w.grad))
 		if !finite(norm) || !finite(f) {
-			return nil, fmt.Errorf("erm: gradient norm %v and objective %v after %d steps; scale the "+
-				"features (largest now %v) or raise l2 (now %v)", norm, f, step, w.largest(), w.l2)
+			return nil, fmt.Errorf("erm: gradient norm %v and objective %v after %d steps; scale "+
+				"the features (largest now %v) or raise l2 (now %v)",
+				norm, f, step, w.largest(), w.l2)
 		}
 		stopped = stopped || opt.spent(w.products) || opt.MaxProducts > 0 && step == opt.MaxSteps
 		if norm <= limit || stopped {
@@ -738,8 +741,9 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options,
 			first = norm
 		}
 		if step == opt.MaxSteps {
-			return nil, fmt.Errorf("erm: not converged after %d Newton steps: gradient norm %.3g, wanted "+
-				"%.3g (at the start %.3g); raise the tolerance (now %g), l2 (now %g) or the steps",
+			return nil, fmt.Errorf("erm: not converged after %d Newton steps: gradient norm "+
+				"%.3g, wanted %.3g (at the start %.3g); raise the tolerance (now %g), l2 (now "+
+				"%g) or the steps",
 				step, norm, limit, first, opt.Tolerance, w.l2)
 		}
 		// Inexact Newton: the residual need not be smaller than the step can use (Dembo, Eisenstat
@@ -761,8 +765,8 @@ func (w *workspace) solve(ctx context.Context, start *Theta, opt Options,
 		if f, ok = w.search(f); !ok && opt.MaxProducts > 0 {
 			stopped = true
 		} else if !ok {
-			return nil, fmt.Errorf("erm: no decrease along the Newton step %d: gradient norm %.3g, wanted "+
-				"%.3g; raise the tolerance (now %g) or l2 (now %g)", step, norm, limit,
+			return nil, fmt.Errorf("erm: no decrease along the Newton step %d: gradient norm "+
+				"%.3g, wanted %.3g; raise the tolerance (now %g) or l2 (now %g)", step, norm, limit,
 				opt.Tolerance, w.l2)
 		}
 	}

@@ -49,8 +49,9 @@ func NewAgainst(ctx context.Context, u Uploads, lambda []float64, seed uint64,
 // client that others do not see.
 func (a *Against) Honest(masses, means []float64, told float64) (bool, error) {
 	h := a.st.h
-	one := &model{clients: 1, classes: h.classes, k: h.k, lambda: h.lambda, cells: make([][]cell, 1),
-		e: make([]float64, 1)}
+	one := &model{clients: 1, classes: h.classes, k: h.k, lambda: h.lambda,
+		cells: make([][]cell, 1),
+		e:     make([]float64, 1)}
 	if len(masses) != h.classes || len(means) != h.classes*h.k {
 		return false, fmt.Errorf("honesty: claims of %d masses and %d means; want %d and %d",
 			len(masses), len(means), h.classes, h.classes*h.k)

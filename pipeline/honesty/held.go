@@ -3,8 +3,9 @@ package honesty
 // NewUploads returns uploads that hold nothing yet: [Uploads.Add] adds to them. They take memory
 // for the means that clients hold, and of clients x classes for masses alone.
 func NewUploads(clients, classes, k int) Uploads {
-	return Uploads{Clients: clients, Classes: classes, K: k, Masses: make([]float64, clients*classes),
-		Rows: make([]int32, clients*classes)}
+	return Uploads{Clients: clients, Classes: classes, K: k,
+		Masses: make([]float64, clients*classes),
+		Rows:   make([]int32, clients*classes)}
 }
 
 // Add adds n images to a client's of a class and returns the place of their mean, where the caller

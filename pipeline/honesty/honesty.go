@@ -21,11 +21,10 @@
 // where (m, v) are the moments of μ given the honest uploads, and T_c ~ Dirichlet(.3/(C−1)) is
 // shared by all bad clients, so that colluders pay for their target once (integrated out with a
 // variational bound). A class that a single client holds has (m_c, v_c) = (0, λ): three of the
-// densities coincide there, so that its holder is not suspected for it, nor is it where that class is
-// like another (related). The likelihood is tempered
-// with power .5, the prior probability that a client is honest is .95, and fewer than half of the
-// clients are bad. The constants were fitted on corpora under simulated attacks and are the same
-// for all data sets.
+// densities coincide there, so that its holder is not suspected for it, nor is it where that class
+// is like another (related). The likelihood is tempered with power .5, the prior probability that a
+// client is honest is .95, and fewer than half of the clients are bad. The constants were fitted on
+// corpora under simulated attacks and are the same for all data sets.
 //
 // The share of a claimed mass that counts is bounded before clients are judged, and further by the
 // others' confirmation (influence.go).
@@ -373,8 +372,8 @@ func priorOdds(u Uploads) []float64 {
 	return out
 }
 
-// tempered returns log odds of honesty to the power of the likelihood, and no stronger than needed to
-// make a state impossible.
+// tempered returns log odds of honesty to the power of the likelihood, and no stronger than needed
+// to make a state impossible.
 func tempered(odds float64) float64 { return power * min(max(odds, -maxOdds), maxOdds) }
 
 func newModel(u Uploads, lambda []float64) (*model, error) {
@@ -384,7 +383,8 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 		u.misplaced() || u.Copy != nil && len(u.Copy) != u.Clients || u.Odds != nil &&
 		len(u.Odds) != u.Clients {
 		return nil, fmt.Errorf("%d clients, %d classes, k %d with %d masses, %d means and %d "+
-			"variances; want clients x classes masses, as many x k means, k variances, 2 classes or more",
+			"variances; want clients x classes masses, as many x k means, k variances, 2 classes "+
+			"or more",
 			u.Clients, u.Classes, u.K, len(u.Masses), len(u.Means), len(lambda))
 	}
 	if k := u.Known; k != nil && (len(k.Masses) != u.Classes || len(k.Means) != u.Classes*u.K) {
@@ -450,8 +450,8 @@ func (h *model) read(u Uploads) error {
 			mean := k.Means[c*u.K:][:u.K]
 			if !(n >= 0) || math.IsInf(n, 0) || n > 0 &&
 				slices.ContainsFunc(mean, func(v float64) bool { return !(math.Abs(v) <= 1e100) }) {
-				return fmt.Errorf("known class means: mass %v of class %d, or a number of its mean; want "+
-					"finite numbers", n, c)
+				return fmt.Errorf("known class means: mass %v of class %d, or a number of its "+
+					"mean; want finite numbers", n, c)
 			}
 			if n > 0 {
 				h.hold(u.Clients, c, n, mean)
@@ -920,8 +920,8 @@ func (h *model) distinct(proposed [][]bool) ([][]bool, error) {
 	return out, nil
 }
 
-// judge returns a cell's log densities as an honest client's and as a bad one's, given the weights of
-// the latter's kinds; density is room for them.
+// judge returns a cell's log densities as an honest client's and as a bad one's, given the weights
+// of the latter's kinds; density is room for them.
 func (st *state) judge(l *cell, weights [][]float64, density []float64) (good, bad float64) {
 	st.components(l, density)
 	good = density[l.own]

@@ -116,8 +116,8 @@ type Merger struct {
 	Without map[[sha256.Size]byte]bool
 	// Want holds the fields of the uploads that are known beforehand.
 	Want federate.Expect
-	// Check refuses single uploads that the round's client graph makes of no images, and uploads of a part
-	// that Trust would sum; nil: none.
+	// Check refuses single uploads that the round's client graph makes of no images, and uploads of
+	// a part that Trust would sum; nil: none.
 	Check func(*federate.Upload) error
 
 	part  *Part
@@ -172,8 +172,8 @@ func (m *Merger) start(like *Part) error {
 
 func (m *Merger) addUpload(u *federate.Upload, data []byte) error {
 	if u.Points.Indices() == nil {
-		return errors.New("its points are of several classes each, an embedding's: these do not add " +
-			"up; merge class means or moments")
+		return errors.New("its points are of several classes each, an embedding's: these do not " +
+			"add up; merge class means or moments")
 	}
 	if m.Check != nil {
 		if err := m.Check(u); err != nil {
@@ -275,8 +275,8 @@ func kept(all []Kept) int {
 // ErrJudge is wrapped by the error for an upload that is to be summed, where nothing is known to
 // judge it by.
 var ErrJudge = fmt.Errorf("a part keeps %d uploads whole, or up to %d class means, and sums the "+
-	"others, which are judged beforehand: give a part to judge by (--against), or trust all clients "+
-	"(--trust)", Judges, MaxPoints)
+	"others, which are judged beforehand: give a part to judge by (--against), or trust all "+
+	"clients (--trust)", Judges, MaxPoints)
 
 func (m *Merger) share(k *Kept) (float64, error) {
 	if m.Judge == nil {
@@ -396,8 +396,8 @@ func (m *Merger) AddPart(p *Part) error {
 	against := m.part.Against
 	if p.limit != nil && p.Against != against {
 		if m.Judge != nil || m.part.limit != nil {
-			return fmt.Errorf("its uploads were %s, and those here are %s: merge all given the same part and "+
-				"options", judged(p.Against), judged(against))
+			return fmt.Errorf("its uploads were %s, and those here are %s: merge all given the "+
+				"same part and options", judged(p.Against), judged(against))
 		}
 		against = p.Against
 	}

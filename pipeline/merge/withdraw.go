@@ -19,8 +19,8 @@ var ErrPlace = errors.New(
 
 // Remove takes an upload out of the merged ones: the part is then, to the byte, the one that the
 // client never took part in. An upload whose place a summed one would take cannot be taken out
-// ([ErrPlace]). One that Add passed over ([Merger.Without]) may be in a part besides, and need not be.
-// After an error nothing is taken out.
+// ([ErrPlace]). One that Add passed over ([Merger.Without]) may be in a part besides, and need not
+// be. After an error nothing is taken out.
 func (m *Merger) Remove(data []byte) error {
 	digest := sha256.Sum256(data)
 	passed := m.Without[digest]
@@ -88,9 +88,8 @@ func (m *Merger) subtract(k *Kept) error {
 	if p.LeftOut < 0 || p.Summed < 0 || p.N < p.Summed || (p.Summed > 0) != (p.sums != nil) ||
 		p.checkSums() != nil {
 		*p = before
-		return fmt.Errorf("client %q is not in the sums as it would be now: give what it was judged by "+
-			"(--against), or trust (--trust), as it was "+
-			"merged", k.Client)
+		return fmt.Errorf("client %q is not in the sums as it would be now: give what it was "+
+			"judged by (--against), or trust (--trust), as it was merged", k.Client)
 	}
 	if p.Summed+p.LeftOut == 0 {
 		p.limit = nil

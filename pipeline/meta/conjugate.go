@@ -79,8 +79,8 @@ func (c *ConjugateConfig) phases() []conjugatePhase {
 		{steps: c.Steps, rate: 3e-2, set: models.ConjSample, learn: allScalars,
 			matrices: !c.FixedMetric, begin: func(*conjugateTrainee) error { return nil }},
 		{steps: second, rate: 2e-2, set: models.ConjSample, learn: allScalars,
-			// w has then within-class covariance I and between-class covariance diag(lambda), while the
-			// head's coordinates w R are unchanged
+			// w has then within-class covariance I and between-class covariance diag(lambda), while
+			// the head's coordinates w R are unchanged
 			begin: func(t *conjugateTrainee) error { return standardise(t.values, t.Corpus, 0) }},
 		{steps: second, rate: 2e-2, set: models.ConjMean, mean: true,
 			learn: []string{models.ConjLogRho, models.ConjLogB, models.ConjLogitGamma,
@@ -284,9 +284,10 @@ func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, ta
 	dx, c, n := bank.Dx, t.classes, t.Clients*t.Points
 	in := map[string]*onnx.Tensor{
 		"rows": onnx.ZerosF32(tasks, n, dx), "labels": onnx.ZerosF32(tasks, n, c),
-		"targets": onnx.ZerosF32(tasks, target, dx), "target_labels": onnx.ZerosF32(tasks, target, c),
-		"batches": onnx.ZerosF32(tasks, target, conjugateBatches),
-		"latent":  onnx.ZerosF32(tasks, t.Samples, c, t.sizes.K),
+		"targets":       onnx.ZerosF32(tasks, target, dx),
+		"target_labels": onnx.ZerosF32(tasks, target, c),
+		"batches":       onnx.ZerosF32(tasks, target, conjugateBatches),
+		"latent":        onnx.ZerosF32(tasks, t.Samples, c, t.sizes.K),
 	}
 	return in, parallel.Each(ctx, t.Threads, tasks, func(_ context.Context, k int) error {
 		r := rng.New(t.Seed, append(append([]any{}, stream...), k)...)
@@ -431,16 +432,17 @@ func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*on
 	k = cmp.Or(k, min(corpus.C-1, dx-1))
 	if k < 1 || k >= dx {
 		return nil,
-			fmt.Errorf("moments of the corpus: %d coordinates of %d features; allowed are 1 to one less "+
-				"than these", k, dx)
+			fmt.Errorf("moments of the corpus: %d coordinates of %d features; allowed are 1 to "+
+				"one less than these", k, dx)
 	}
 	at, err := open.NewCoordinates(corpus.Features, dx, dx)
 	if err != nil {
 		return nil, fmt.Errorf("moments of the corpus: all %d rows of features are the same", n)
 	}
 	values := map[string]*onnx.Tensor{
-		models.ConjCentre: narrow(at.Centre, 1, dx), models.ConjRadius: onnx.Scalar(float32(at.Radius)),
-		models.ConjMap: narrow(identity(dx), 1, dx, dx), models.ConjOrigin: onnx.ZerosF32(dx),
+		models.ConjCentre: narrow(at.Centre, 1, dx),
+		models.ConjRadius: onnx.Scalar(float32(at.Radius)),
+		models.ConjMap:    narrow(identity(dx), 1, dx, dx), models.ConjOrigin: onnx.ZerosF32(dx),
 		models.ConjMetric:   narrow(identity(dx), 1, dx, dx),
 		models.ConjWidening: onnx.Scalar[float32](1),
 	}
@@ -513,8 +515,8 @@ func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float6
 	between := m.Between(within)
 	share += (1 - share) * float64(corpus.Dx) / (float64(corpus.Dx) + 10*n)
 	if t := mat.Trace(within); !(t > 0) {
-		return fmt.Errorf("moments of the corpus: within-class covariance has eigenvalue %v; want more "+
-			"varied features", t)
+		return fmt.Errorf("moments of the corpus: within-class covariance has eigenvalue %v; "+
+			"want more varied features", t)
 	}
 	v2, lambda, err := moment.Diagonalise(moment.Shrunk(within, share), between)
 	if err != nil {

@@ -83,8 +83,8 @@ func Kappa(ctx context.Context, bank *task.Bank, seed uint64,
 	}
 	if 2*len(logs) < learnedTasks {
 		return discriminant.Kappa{},
-			fmt.Errorf("kappa: %d of %d tasks tell nothing of it: give images of more classes, or of "+
-				"classes that are harder to tell apart", learnedTasks-len(logs), learnedTasks)
+			fmt.Errorf("kappa: %d of %d tasks tell nothing of it: give images of more classes, "+
+				"or of classes that are harder to tell apart", learnedTasks-len(logs), learnedTasks)
 	}
 	return kappaOf(logs), nil
 }

@@ -116,12 +116,12 @@ func (c *Config) fill(batch, samples int, rate float64) error {
 	case c.Steps < 1:
 		return fmt.Errorf("training: steps is %d; allowed are numbers from 1", c.Steps)
 	case c.Clients < 1 || c.Points < 1 || c.Batch < 1 || c.Samples < 1 || c.Fresh < 1:
-		return fmt.Errorf("training: %d clients of %d points, %d fresh points, batches of %d tasks "+
-			"with %d noises; allowed are numbers from 1", c.Clients, c.Points, c.Fresh,
+		return fmt.Errorf("training: %d clients of %d points, %d fresh points, batches of %d "+
+			"tasks with %d noises; allowed are numbers from 1", c.Clients, c.Points, c.Fresh,
 			c.Batch, c.Samples)
 	case !(c.Rate > 0) || math.IsNaN(c.Clip) || !(c.L2 > 0) || c.EMA < 0 || c.EMA >= 1:
-		return fmt.Errorf("training: rate %v, clip %v, l2 %v, ema %v; allowed are a rate and an l2 above 0, "+
-			"a number, and an ema from 0 to below 1", c.Rate, c.Clip, c.L2, c.EMA)
+		return fmt.Errorf("training: rate %v, clip %v, l2 %v, ema %v; allowed are a rate and an "+
+			"l2 above 0, a number, and an ema from 0 to below 1", c.Rate, c.Clip, c.L2, c.EMA)
 	// refuse it now rather than after ValidateEvery steps
 	case c.Validation != nil && c.Validation.Len() < c.Clients*c.Points+metric.Neighbours:
 		return c.tooFewRows()
@@ -144,11 +144,13 @@ func (c *Config) tooFewRows() error {
 			"%w: lower federation.clients to %d at most, or give the corpus %d images for its %d", err,
 			room/c.Points, need, all)
 	case room >= 4:
-		return fmt.Errorf("%w: lower federation.clients and federation.points to %d points in all (2 "+
-			"clients of %d), or give the corpus %d images for its %d", err, room, room/2, need, all)
+		return fmt.Errorf("%w: lower federation.clients and federation.points to %d points in "+
+			"all (2 clients of %d), or give the corpus %d images for its %d",
+			err, room, room/2, need, all)
 	}
-	return fmt.Errorf("%w: give the corpus %d images for its %d (dataset.splits.corpus), or %d for "+
-		"2 clients of 2 points", err, need, all, ((metric.Neighbours+4)*all+have-1)/max(have, 1))
+	return fmt.Errorf("%w: give the corpus %d images for its %d (dataset.splits.corpus), or %d "+
+		"for 2 clients of 2 points",
+		err, need, all, ((metric.Neighbours+4)*all+have-1)/max(have, 1))
 }
 
 func (c *Config) sampler(b *task.Bank, target int) *task.Sampler {
@@ -169,8 +171,8 @@ func (c *Config) checkModel(m *onnx.Model, kind string) (models.Manifest, error)
 		return f, fmt.Errorf("training: %s: %w", kind, err)
 	}
 	if f.Kind != kind || f.Dx != c.Corpus.Dx || f.C != c.Corpus.C {
-		return f, fmt.Errorf("training: the model is of kind %q for dx %d and %d classes; want kind "+
-			"%q, and the corpus has dx %d and %d classes", f.Kind, f.Dx, f.C, kind,
+		return f, fmt.Errorf("training: the model is of kind %q for dx %d and %d classes; want "+
+			"kind %q, and the corpus has dx %d and %d classes", f.Kind, f.Dx, f.C, kind,
 			c.Corpus.Dx, c.Corpus.C)
 	}
 	return f, nil
@@ -179,8 +181,9 @@ func (c *Config) checkModel(m *onnx.Model, kind string) (models.Manifest, error)
 // identity identifies a training of a kind: by every setting that decides its result, more being
 // those of its kind alone, and by the models that it starts from or reads.
 func (c *Config) identity(kind string, reads []*onnx.Model, more ...any) (string, error) {
-	run := fmt.Sprintf("%s seed %d steps %d batch %d samples %d rate %v warmup %d clip %v clients %d "+
-		"points %d l2 %v fresh %d fixed %v alphas %v ema %v %v %s", kind, c.Seed, c.Steps, c.Batch,
+	run := fmt.Sprintf("%s seed %d steps %d batch %d samples %d rate %v warmup %d clip %v "+
+		"clients %d points %d l2 %v fresh %d fixed %v alphas %v ema %v %v %s",
+		kind, c.Seed, c.Steps, c.Batch,
 		c.Samples, c.Rate, c.Warmup, c.Clip, c.Clients, c.Points, c.L2, c.Fresh, c.FixedLabels, c.Alphas,
 		c.EMA, more, c.Run)
 	for _, m := range reads {
@@ -230,8 +233,8 @@ func (c *Config) loop(ctx context.Context, t *trainee, what, run string,
 	return l.Train(ctx)
 }
 
-// newLoop returns the loop of a run of an identity, without rate, model and step. It validates where
-// there is data to validate by.
+// newLoop returns the loop of a run of an identity, without rate, model and step. It validates
+// where there is data to validate by.
 func (c *Config) newLoop(run string,
 	validate func(ctx context.Context, t int) (train.Metrics, error)) train.Loop {
 	l := train.Loop{Steps: c.Steps, Run: run, Checkpoint: c.Checkpoint, Log: c.Log, LogEvery: 10,

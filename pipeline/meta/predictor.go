@@ -116,9 +116,7 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 	}
 	validate := func(ctx context.Context, _ int) (train.Metrics, error) {
 		return c.validate(ctx, f,
-			func(in map[string]*onnx.Tensor) ([]*point.Set, error) {
-				return drawn(t.run, in, f)
-			}, compress)
+			func(in map[string]*onnx.Tensor) ([]*point.Set, error) { return drawn(t.run, in, f) }, compress)
 	}
 	run, err := c.identity("predictor", []*onnx.Model{m, c.Compressor}, c.Joint, c.Alone, c.Local,
 		c.Coupling)
@@ -138,9 +136,10 @@ func (c *PredictorConfig) prepare(m *onnx.Model) (models.Manifest, error) {
 	c.Alone = cmp.Or(c.Alone, 0.3)
 	c.Local = cmp.Or(c.Local, 0.5)
 	c.Coupling = cmp.Or(c.Coupling, 1)
-	if sum := c.Alone + c.Joint + c.Coupling; !(c.Local <= 1) || math.IsInf(sum, 0) || math.IsNaN(sum) {
-		return f, fmt.Errorf("training predictor: local %v, alone %v, joint %v, coupling %v; allowed "+
-			"are 1 at most, and numbers", c.Local, c.Alone, c.Joint, c.Coupling)
+	if sum := c.Alone + c.Joint + c.Coupling; !(c.Local <= 1) || math.IsInf(sum, 0) ||
+		math.IsNaN(sum) {
+		return f, fmt.Errorf("training predictor: local %v, alone %v, joint %v, coupling %v; "+
+			"allowed are 1 at most, and numbers", c.Local, c.Alone, c.Joint, c.Coupling)
 	}
 	if c.Corpus == nil {
 		return f, fmt.Errorf("training predictor: no corpus given")

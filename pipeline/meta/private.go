@@ -263,10 +263,11 @@ func (t *privateTrainee) draw(ctx context.Context, bank *task.Bank, tasks int,
 	target := min(privateTarget, bank.Len()/3)
 	in := map[string]*onnx.Tensor{
 		"sums": onnx.ZerosF32(tasks, c, k), "noise": onnx.ZerosF32(tasks),
-		"counts":  onnx.ZerosF32(tasks, t.Samples, c),
-		"targets": onnx.ZerosF32(tasks, target, k), "target_labels": onnx.ZerosF32(tasks, target, c),
-		"batches": onnx.ZerosF32(tasks, target, conjugateBatches),
-		"latent":  onnx.ZerosF32(tasks, t.Samples, c, k),
+		"counts":        onnx.ZerosF32(tasks, t.Samples, c),
+		"targets":       onnx.ZerosF32(tasks, target, k),
+		"target_labels": onnx.ZerosF32(tasks, target, c),
+		"batches":       onnx.ZerosF32(tasks, target, conjugateBatches),
+		"latent":        onnx.ZerosF32(tasks, t.Samples, c, k),
 	}
 	prior := models.PrivatePrior(t.now())
 	radius := float64(t.values[models.PrivateClip].F32()[0])
@@ -295,7 +296,8 @@ func (t *privateTrainee) round(r *rand.Rand, bank *task.Bank, target int,
 		points = (points + 9) / 10
 	}
 	clients := min(privateClients[r.IntN(len(privateClients))], max(most/points, 1))
-	drawn, err := (&task.Sampler{Bank: bank, Points: points, Alphas: conjugateAlphas, Target: target,
+	drawn, err := (&task.Sampler{Bank: bank, Points: points, Alphas: conjugateAlphas,
+		Target:      target,
 		FixedLabels: t.FixedLabels}).Draw(r, clients)
 	if err != nil {
 		return nil, nil, err
@@ -349,6 +351,7 @@ func (t *privateTrainee) validate(ctx context.Context, _ int) (train.Metrics, er
 	if err != nil {
 		return nil, err
 	}
-	return train.Metrics{"nll": float64(out["nll"].F32()[0]), "joint": float64(out["joint"].F32()[0])},
+	return train.Metrics{"nll": float64(out["nll"].F32()[0]),
+			"joint": float64(out["joint"].F32()[0])},
 		nil
 }

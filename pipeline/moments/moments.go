@@ -83,7 +83,8 @@ func Parted(rows []float32, k int, labels []int, c int,
 		for _, v := range mean[y*k:][:k] {
 			means.Z = append(means.Z, float32(v))
 		}
-		means.N, means.Y, means.W = means.N+1, append(means.Y, int32(y)), append(means.W, float32(n))
+		means.N, means.Y, means.W = means.N+1, append(means.Y, int32(y)),
+			append(means.W, float32(n))
 	}
 	if means.Small() {
 		means = means.Dense()
@@ -286,8 +287,8 @@ func (w *Within) Check(c int) error {
 	k := w.K
 	switch {
 	case k < 1 || w.Dof < 0 || w.Rank < 0 || w.Rank > k:
-		return fmt.Errorf("moments: rows of %d numbers, %d degrees of freedom and rank %d; want 1, 0 "+
-			"and 0 at least, and no more rank than numbers", k, w.Dof, w.Rank)
+		return fmt.Errorf("moments: rows of %d numbers, %d degrees of freedom and rank %d; want "+
+			"1, 0 and 0 at least, and no more rank than numbers", k, w.Dof, w.Rank)
 	case w.Dof == 0 && len(w.Data) != 0, w.Dof > 0 && w.Rank == 0 && len(w.Data) != k*(k+1)/2,
 		w.Rank > 0 && len(w.Data) != w.Rank*k:
 		return fmt.Errorf(

@@ -34,8 +34,8 @@ func (p *Predictor) Whitening() (*Whitening, error) {
 	// directions in which corpus classes hardly vary may vary in others.
 	chol, ok := factor(moment.Shrunk(p.W, logistic(p.Scalars[LogitDelta])))
 	if !ok {
-		return nil, fmt.Errorf("open predictor: its covariance within classes is singular; make the " +
-			"model anew with fmp train open")
+		return nil, fmt.Errorf("open predictor: its covariance within classes is singular; make " +
+			"the model anew with fmp train open")
 	}
 	l, values, q, err := white(chol, p.B, "class means")
 	if err != nil {
@@ -68,8 +68,9 @@ func (w *Whitening) Claims(clients int, client func(m int) (*point.Set, error),
 			u = honesty.NewUploads(clients, set.C, k)
 		}
 		if set.Dx != len(w.Lambda) || set.C != u.Classes {
-			return u, fmt.Errorf("client %d sends %d coordinates and %d classes; the open predictor has "+
-				"%d coordinates, client 0 %d classes", m, set.Dx, set.C, len(w.Lambda), u.Classes)
+			return u, fmt.Errorf("client %d sends %d coordinates and %d classes; the open "+
+				"predictor has %d coordinates, client 0 %d classes",
+				m, set.Dx, set.C, len(w.Lambda), u.Classes)
 		}
 		s := Means(set)
 		var white mat.Dense

@@ -78,8 +78,8 @@ func (c *Coordinates) K() int {
 func (c *Coordinates) Rows(features []float32) ([]float64, error) {
 	dx := len(c.Centre)
 	if len(features)%dx != 0 {
-		return nil, fmt.Errorf("%d feature values do not divide into rows of dx %d; use the extractor "+
-			"that the open predictor was trained behind", len(features), dx)
+		return nil, fmt.Errorf("%d feature values do not divide into rows of dx %d; use the "+
+			"extractor that the open predictor was trained behind", len(features), dx)
 	}
 	return c.project(c.rows(features)), nil
 }
@@ -111,8 +111,8 @@ func (c *Coordinates) Soften(set *point.Set) (*point.Set, error) {
 func (c *Coordinates) Softened(set *point.Set) (*point.Set, error) {
 	dx := len(c.Centre)
 	if set.Dx != dx {
-		return nil, fmt.Errorf("points of %d features; the open predictor takes %d: use the extractor "+
-			"that it was trained behind", set.Dx, dx)
+		return nil, fmt.Errorf("points of %d features; the open predictor takes %d: use the "+
+			"extractor that it was trained behind", set.Dx, dx)
 	}
 	soft := point.New(set.N, dx, set.C)
 	copy(soft.W, set.W)
@@ -128,8 +128,8 @@ func (c *Coordinates) Softened(set *point.Set) (*point.Set, error) {
 func (c *Coordinates) Project(m int, u *point.Set) (*point.Set, error) {
 	dx, k := len(c.Centre), c.K()
 	if u == nil || u.Dx != dx {
-		return nil, fmt.Errorf("upload %d does not have %d numbers a point; the open predictor takes "+
-			"class means of as many softened features", m, dx)
+		return nil, fmt.Errorf("upload %d does not have %d numbers a point; the open predictor "+
+			"takes class means of as many softened features", m, dx)
 	}
 	if c.Projection == nil {
 		return u, nil

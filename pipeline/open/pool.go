@@ -60,7 +60,8 @@ func pool(uploads int, upload func(m int) (*point.Set, error)) (*Stats, error) {
 		return nil, fmt.Errorf("no uploads to pool; give one at least")
 	}
 	k, c := first.Dx, first.C
-	s := &Stats{Mass: make([]float64, c), Mean: mat.NewDense(c, k, nil), Scatter: mat.NewSymDense(k, nil)}
+	s := &Stats{Mass: make([]float64, c), Mean: mat.NewDense(c, k, nil),
+		Scatter: mat.NewSymDense(k, nil)}
 	s.Own = make([]Scatter, min(c, maxOwn))
 	for y := range s.Own {
 		s.Own[y] = Scatter{mat.NewSymDense(k, nil), -1}

@@ -44,8 +44,8 @@ func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 	inverse := moment.Shrunk(g.within, logistic(t[LogitDelta])) // G^-1
 	chol, ok := factor(inverse)
 	if !ok {
-		return nil, fmt.Errorf("the within-class covariance of corpus and uploads is singular; use " +
-			"more images for the corpus (dataset.splits.corpus)")
+		return nil, fmt.Errorf("the within-class covariance of corpus and uploads is singular; " +
+			"use more images for the corpus (dataset.splits.corpus)")
 	}
 	if err := chol.InverseTo(g.metric); err != nil {
 		return nil, fmt.Errorf("metric of the heads: %w", err)
@@ -60,8 +60,8 @@ func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 	}
 	// W = LL', L^-1 B L^-T = Q diag(lambda) Q', E = LQ.
 	if chol, ok = factor(g.within); !ok {
-		return nil, fmt.Errorf("the within-class covariance of corpus and uploads is singular; use " +
-			"more images for the corpus (dataset.splits.corpus)")
+		return nil, fmt.Errorf("the within-class covariance of corpus and uploads is singular; " +
+			"use more images for the corpus (dataset.splits.corpus)")
 	}
 	l, lambda, turn, err := white(chol, prior, "prior")
 	if err != nil {
@@ -166,8 +166,8 @@ const penalty = 60
 // Posterior returns the posterior of the class means given the pooled statistics of the uploads.
 func (p *Predictor) Posterior(s *Stats) (*Posterior, error) {
 	if _, k := s.Mean.Dims(); k != len(p.M0) {
-		return nil, fmt.Errorf("uploads of %d coordinates, and the open predictor has %d; use models "+
-			"that were made for each other", k, len(p.M0))
+		return nil, fmt.Errorf("uploads of %d coordinates, and the open predictor has %d; use "+
+			"models that were made for each other", k, len(p.M0))
 	}
 	g, err := p.geometry(&p.Scalars, s)
 	if err != nil {

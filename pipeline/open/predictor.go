@@ -156,8 +156,8 @@ func raise(a *mat.SymDense, share float64) (*mat.SymDense, error) {
 	}
 	top := values[len(values)-1]
 	if !(top > 0) {
-		return nil, fmt.Errorf("its largest eigenvalue is %v; the class means do not differ by more "+
-			"than noise", top)
+		return nil, fmt.Errorf("its largest eigenvalue is %v; the class means do not differ by "+
+			"more than noise", top)
 	}
 	k := a.SymmetricDim()
 	for j := range k {
@@ -180,7 +180,8 @@ func FromModel(m *onnx.Model) (*Predictor, error) {
 	k := len(v.Origin)
 	p := &Predictor{
 		Coordinates: Coordinates{Centre: dense.As[float64](v.Centre), Radius: float64(v.Radius)},
-		Moments: Moments{M0: dense.As[float64](v.Origin), W: moment.Symmetric(moment.Rows(v.Within, k)),
+		Moments: Moments{M0: dense.As[float64](v.Origin),
+			W: moment.Symmetric(moment.Rows(v.Within, k)),
 			B: moment.Symmetric(moment.Rows(v.Between, k))},
 		Known: mat.NewDense(len(v.Known)/k, k, dense.As[float64](v.Known)),
 	}

@@ -46,11 +46,11 @@ func (r *Round) anchors() (err error) {
 		}
 		return err
 	case r.Trust:
-		return errors.New("an anchor says which clients are honest, and all are taken for honest: " +
-			"leave one of the two out")
+		return errors.New("an anchor says which clients are honest, and all are taken for " +
+			"honest: leave one of the two out")
 	case a.Model != r.Uploads[0].Model:
-		return fmt.Errorf("the anchor was made by the client graph %.12s, and the round's is %.12s: "+
-			"make it with the round's", a.Model, r.Uploads[0].Model)
+		return fmt.Errorf("the anchor was made by the client graph %.12s, and the round's is "+
+			"%.12s: make it with the round's", a.Model, r.Uploads[0].Model)
 	}
 	r.anchored = anchoredGiven
 	return nil
@@ -64,8 +64,8 @@ func (r *Round) knownMoments() (*discriminant.Client, error) {
 	}
 	if a.Within == nil {
 		return nil,
-			errors.New("pool: the anchor holds no moments, and the uploads do: make it with the round's " +
-				"client graph")
+			errors.New("pool: the anchor holds no moments, and the uploads do: make it with the " +
+				"round's client graph")
 	}
 	return &discriminant.Client{Means: a.Points, Within: a.Within}, nil
 }
@@ -78,8 +78,8 @@ func (r *Round) Anchored(j *posterior.Judgement) string {
 	case j == nil || r.Rest != nil && r.anchored == anchoredMissing:
 		return ""
 	case j.Yielded:
-		return "left out: the anchor that comes with the program contradicts more than two thirds of " +
-			"the clients; " + falls(m)
+		return "left out: the anchor that comes with the program contradicts more than two " +
+			"thirds of the clients; " + falls(m)
 	case r.anchored == anchoredShipped:
 		return fmt.Sprintf("%d images that come with the program, of all %d classes",
 			r.AnchorUpload.N, r.Client.C)
@@ -108,8 +108,8 @@ func (r *Round) thin() string {
 	if n == 0 {
 		return ""
 	}
-	return fmt.Sprintf("; of %d classes it has fewer than %d images, by which honest clients may pass for bad "+
-		"ones: give more", n, wellHeld)
+	return fmt.Sprintf("; of %d classes it has fewer than %d images, by which honest clients may "+
+		"pass for bad ones: give more", n, wellHeld)
 }
 
 // falls says from how many colluders on a round falls whose clients judge each other.

@@ -86,8 +86,8 @@ func Merged(p *merge.Part, trust bool) ([]Upload, *Rest, error) {
 	}
 	sorting.By(uploads, func(a, b Upload) int { return strings.Compare(a.Client, b.Client) })
 	if len(uploads) == 0 {
-		return nil, nil, errors.New("pool: the part keeps no upload whole: it is one of a round's, " +
-			"merge it with the others (fmp merge)")
+		return nil, nil, errors.New("pool: the part keeps no upload whole: it is one of a " +
+			"round's, merge it with the others (fmp merge)")
 	}
 	if p.Summed == 0 {
 		return uploads, nil, nil
@@ -111,13 +111,14 @@ func (r *Round) Join(rest *Rest) error {
 		return nil
 	}
 	if r.For != "" {
-		return fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from single "+
-			"uploads, and %d clients were summed", r.For, rest.Summed)
+		return fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from "+
+			"single uploads, and %d clients were summed", r.For, rest.Summed)
 	}
 	if r.reach != nil {
 		if err := r.reach.CheckSum(rest.Means); err != nil {
-			return fmt.Errorf("pool: the sum of %d clients: %w: one of the parts is false; merge the uploads "+
-				"anew (fmp merge --on-bad skip), or take signed parts alone (--signed-by)", rest.Summed, err)
+			return fmt.Errorf("pool: the sum of %d clients: %w: one of the parts is false; merge "+
+				"the uploads anew (fmp merge --on-bad skip), or take signed parts alone "+
+				"(--signed-by)", rest.Summed, err)
 		}
 	}
 	if w := rest.Within; w != nil && w.Dof > 0 {
@@ -126,9 +127,9 @@ func (r *Round) Join(rest *Rest) error {
 			return fmt.Errorf("pool: the sum of %d clients: %w", rest.Summed, err)
 		}
 		if bad != nil {
-			return fmt.Errorf("pool: the sum of %d clients: its scatter is no covariance, as sums of "+
-				"uploads are: one of the parts is false; pool them one at a time to find it, and "+
-				"take signed parts alone (--signed-by)", rest.Summed)
+			return fmt.Errorf("pool: the sum of %d clients: its scatter is no covariance, as "+
+				"sums of uploads are: one of the parts is false; pool them one at a time to find "+
+				"it, and take signed parts alone (--signed-by)", rest.Summed)
 		}
 	}
 	r.Rest = rest

@@ -91,8 +91,8 @@ func (o *Options) Unread(kind string) error {
 		for i, k := range kinds {
 			kinds[i] = kindNames[k]
 		}
-		return fmt.Errorf("%s (setting %s) is for uploads of %s, and these are of %s, which do not "+
-			"read it: leave it out", s.Name, s.Key, suggest.Or(kinds...), kindNames[kind])
+		return fmt.Errorf("%s (setting %s) is for uploads of %s, and these are of %s, which do "+
+			"not read it: leave it out", s.Name, s.Key, suggest.Or(kinds...), kindNames[kind])
 	}
 	return nil
 }
@@ -111,8 +111,8 @@ func (o *Options) ReadFiles() (err error) {
 	return err
 }
 
-// Digest returns the SHA-256 of the options that are not their defaults, in hex. Files count by their
-// contents.
+// Digest returns the SHA-256 of the options that are not their defaults, in hex. Files count by
+// their contents.
 func (o *Options) Digest() (string, error) {
 	unset := option.Default[Options]()
 	defaults, hash := option.List(&unset), sha256.New()

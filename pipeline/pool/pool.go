@@ -70,8 +70,9 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 	var err error
 	if graph == nil {
 		if r.Graph, r.Client, err = shipped.Model(uploads[0].Model); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("pool: the client graph behind the uploads has the sha256 %.12s, and "+
-				"none that comes with the program does: %w", uploads[0].Model, ErrNoGraph)
+			return nil, fmt.Errorf("pool: the client graph behind the uploads has the sha256 "+
+				"%.12s, and none that comes with the program does: %w",
+				uploads[0].Model, ErrNoGraph)
 		} else if err != nil {
 			return nil, err
 		}
@@ -87,8 +88,8 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 	if r.Moments() {
 		// A server makes its settings sure before it has a point.
 		if c, u := r.CorpusMoments, uploads[0].Points; c != nil && u != nil && c.Within.K != u.Dx {
-			return nil, fmt.Errorf("pool: the corpus has rows of %d numbers, and the uploads have %d: "+
-				"make both behind one extractor, with the same --bytes", c.Within.K, u.Dx)
+			return nil, fmt.Errorf("pool: the corpus has rows of %d numbers, and the uploads "+
+				"have %d: make both behind one extractor, with the same --bytes", c.Within.K, u.Dx)
 		}
 	} else if err := r.openPredictor(); err != nil {
 		return nil, err
@@ -122,8 +123,8 @@ func (r *Round) client() (int, error) {
 	}
 	if !r.Moments() && r.open == nil {
 		return 0, fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from "+
-			"moments, or from class means of all features behind an extractor with an open predictor, and "+
-			"these uploads are other", r.For)
+			"moments, or from class means of all features behind an extractor with an open "+
+			"predictor, and these uploads are other", r.For)
 	}
 	return at + 1, nil
 }
@@ -169,9 +170,9 @@ func (r *Round) openPredictor() (err error) {
 	}
 	for _, m := range []*onnx.Model{r.predictor, r.open} {
 		if m != nil && r.Client.K == 0 && !models.SameSoftening(r.Graph, m) {
-			return errors.New("pool: the client graph and the predictor soften features about different " +
-				"centres, those of two corpora; fuse the client graph anew with the predictor at " +
-				"hand (fmp fuse)")
+			return errors.New("pool: the client graph and the predictor soften features about " +
+				"different centres, those of two corpora; fuse the client graph anew with the " +
+				"predictor at hand (fmp fuse)")
 		}
 	}
 	return r.checkScope()
@@ -180,9 +181,9 @@ func (r *Round) openPredictor() (err error) {
 // bootstrap makes the untrained predictor, a smoothed bootstrap of the uploads.
 func (r *Round) bootstrap() (err error) {
 	if r.Client.ClassMeans {
-		return errors.New("pool: the uploads are class means, and the conjugate predictor that reads " +
-			"them takes its moments from a corpus: give one with --predictor FILE (fmp train " +
-			"conjugate makes it)")
+		return errors.New("pool: the uploads are class means, and the conjugate predictor that " +
+			"reads them takes its moments from a corpus: give one with --predictor FILE (fmp " +
+			"train conjugate makes it)")
 	}
 	if r.predictor, err = models.NewPredictor(models.PredictorConfig{Dx: r.Client.Dx, C: r.Client.C},
 		r.Seed); err != nil {
@@ -206,15 +207,16 @@ func (r *Round) loadPredictor() (err error) {
 		}
 		r.Open, r.predictor, r.drawer = r.Predictor, nil, models.Manifest{}
 	case kind != models.KindPredictor && kind != models.KindConjugate:
-		return fmt.Errorf("pool: %s is %q by its manifest; --predictor wants a predictor, the file "+
-			"that fmp train conjugate, open or predictor writes", r.Predictor, kind)
+		return fmt.Errorf("pool: %s is %q by its manifest; --predictor wants a predictor, the "+
+			"file that fmp train conjugate, open or predictor writes", r.Predictor, kind)
 	case kind == models.KindConjugate && !r.Client.ClassMeans:
-		return fmt.Errorf("pool: %s is a conjugate predictor, which reads class means, and the uploads "+
-			"are an embedding's points: give a predictor of fmp train predictor, or new client graphs "+
-			"(fmp fuse --upload class-means)", r.Predictor)
+		return fmt.Errorf("pool: %s is a conjugate predictor, which reads class means, and the "+
+			"uploads are an embedding's points: give a predictor of fmp train predictor, or new "+
+			"client graphs (fmp fuse --upload class-means)", r.Predictor)
 	case kind == models.KindPredictor && r.Client.ClassMeans:
-		return fmt.Errorf("pool: %s reads an embedding's points, and the uploads are class means: give "+
-			"a conjugate predictor (fmp train conjugate), or new client graphs (fmp fuse --upload points)",
+		return fmt.Errorf("pool: %s reads an embedding's points, and the uploads are class "+
+			"means: give a conjugate predictor (fmp train conjugate), or new client graphs (fmp "+
+			"fuse --upload points)",
 			r.Predictor)
 	case kind == models.KindConjugate && r.Client.K != 0 && r.Client.K != r.drawer.K:
 		return fmt.Errorf("pool: the uploads have %d coordinates and the predictor %s has %d; use "+
@@ -253,8 +255,8 @@ func (r *Round) byName() error {
 func (r *Round) checkScope() error {
 	switch {
 	case r.Scope == posterior.ScopeOpen && r.open == nil:
-		return errors.New("pool: posterior.scope is open, and there is no open predictor for these " +
-			"uploads: give one with --set open.model=FILE (fmp train open makes it)")
+		return errors.New("pool: posterior.scope is open, and there is no open predictor for " +
+			"these uploads: give one with --set open.model=FILE (fmp train open makes it)")
 	case r.Scope == posterior.ScopeClosed && r.predictor == nil, r.predictor == nil && r.open == nil:
 		kind, orElse := "conjugate", ""
 		if r.Client.ClassMeans && r.open == nil {
@@ -263,8 +265,8 @@ func (r *Round) checkScope() error {
 			kind, orElse = "predictor",
 				", or take --predictor untrained, a smoothed bootstrap of the uploads"
 		}
-		return fmt.Errorf("pool: no predictor comes with the program for the extractor behind these "+
-			"uploads: give one with --predictor FILE (fmp train %s makes it%s)", kind, orElse)
+		return fmt.Errorf("pool: no predictor comes with the program for the extractor behind "+
+			"these uploads: give one with --predictor FILE (fmp train %s makes it%s)", kind, orElse)
 	}
 	return nil
 }
@@ -295,8 +297,9 @@ func (r *Round) openOpen() (err error) {
 			r.openFrom.Kind)
 	}
 	if !means {
-		return fmt.Errorf("pool: the open predictor %s reads class means of all features, and these "+
-			"uploads are other points; make new client graphs (fmp fuse --upload class-means)", r.Open)
+		return fmt.Errorf("pool: the open predictor %s reads class means of all features, and "+
+			"these uploads are other points; make new client graphs (fmp fuse --upload "+
+			"class-means)", r.Open)
 	}
 	client := r.Client
 	client.C = 0 // its classes are the corpus's
@@ -320,8 +323,9 @@ const (
 // set, where the penalty need not be that of its training; for another, those of its manifest.
 func (r *Round) settle() error {
 	if most := discriminant.MaxSamples(r.Client.Dx, r.Client.C); r.Moments() && r.Samples > most {
-		return fmt.Errorf("pool: %d samples of heads of %d features and %d classes; allowed are %d, which take 128 MiB: "+
-			"give fewer, or 0 for as many as suit", r.Samples, r.Client.Dx, r.Client.C, most)
+		return fmt.Errorf("pool: %d samples of heads of %d features and %d classes; allowed are "+
+			"%d, which take 128 MiB: give fewer, or 0 for as many as suit",
+			r.Samples, r.Client.Dx, r.Client.C, most)
 	}
 	if r.closedForm() { // no point is drawn, and no head fitted with a penalty that a setting names
 		samples := ConjugateSamples // fewer where many classes and coordinates make a wide classifier
@@ -399,8 +403,8 @@ func (r *Round) Classifier(ctx context.Context, p *posterior.Result, rows, sampl
 	var features *onnx.Model
 	if !rows {
 		if r.Client.Kind == models.KindEmbedding {
-			return nil, errors.New("pool: the uploads were made from feature rows, by an embedding; add " +
-				"--rows for the classifier of feature rows")
+			return nil, errors.New("pool: the uploads were made from feature rows, by an " +
+				"embedding; add --rows for the classifier of feature rows")
 		}
 		var err error
 		if features, err = models.FeatureGraph(r.Graph, r.Client); err != nil {

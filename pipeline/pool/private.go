@@ -47,8 +47,8 @@ func head(path string) []byte {
 }
 
 // ReadReleases reads and checks the messages of one private round, each from a different client,
-// all for one graph and one budget: those of most clients' messages, as [ReadUploads] has it. bad are
-// the errors of those that cannot be used. progress is told of each; nil: nobody asks.
+// all for one graph and one budget: those of most clients' messages, as [ReadUploads] has it. bad
+// are the errors of those that cannot be used. progress is told of each; nil: nobody asks.
 func ReadReleases(paths []string, want federate.Expect,
 	progress func(stage string, done, total int)) (good []Release, bad []error) {
 	return gather(len(paths), files(paths, progress), decodeRelease,
@@ -60,8 +60,9 @@ func decodeRelease(path string, data []byte, want federate.Expect) (Release, rec
 	if err != nil {
 		return Release{}, received{}, err
 	}
-	return Release{r, path, models.DigestBytes(data)}, received{client: r.Client, matches: r.Matches,
-		shared: shared{r.Model, r.Round, r.Sums.K, r.Sums.Classes, r.Budget.Effective()}}, nil
+	return Release{r, path, models.DigestBytes(data)},
+		received{client: r.Client, matches: r.Matches,
+			shared: shared{r.Model, r.Round, r.Sums.K, r.Sums.Classes, r.Budget.Effective()}}, nil
 }
 
 // Private is the messages of a private round with all that is needed to pool them.
@@ -103,8 +104,8 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest,
 		}
 	}
 	if b.Noise == privacy.TwoServers && releases[0].Share != nil {
-		return nil, fmt.Errorf("pool: the uploads are shares for two servers, of which one alone says " +
-			"nothing: serve the round (fmp serve --helper URL), and send each server its own")
+		return nil, fmt.Errorf("pool: the uploads are shares for two servers, of which one alone " +
+			"says nothing: serve the round (fmp serve --helper URL), and send each server its own")
 	}
 	p.Account = b.Spend(releases[0].Sums.Classes, len(releases))
 	var err error
@@ -122,8 +123,9 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest,
 			p.manifest.Kind)
 	}
 	if client.Clip <= 0 || client.K != p.manifest.K {
-		return nil, fmt.Errorf("pool: the client graph has %d coordinates clipped to norm %v and the "+
-			"predictor %d; use models that were made for each other (fmp fuse --upload private)",
+		return nil, fmt.Errorf("pool: the client graph has %d coordinates clipped to norm %v and "+
+			"the predictor %d; use models that were made for each other (fmp fuse --upload "+
+			"private)",
 			client.K, client.Clip, p.manifest.K)
 	}
 	f := p.manifest
@@ -145,9 +147,10 @@ const MaxPublished = 64 << 20
 
 // Keeper stores the noisy sums of rounds in which the server adds the noise.
 type Keeper interface {
-	// Keep returns the sum stored for the messages of which inputs is the digest. Where there is none
-	// it stores that of draw, which is told how often noise was drawn before for one of the messages,
-	// at most. clients has the client of each digest under which its message may be in another sum.
+	// Keep returns the sum stored for the messages of which inputs is the digest. Where there is
+	// none it stores that of draw, which is told how often noise was drawn before for one of the
+	// messages, at most. clients has the client of each digest under which its message may be in
+	// another sum.
 	Keep(inputs string, clients map[string]string, draw func(before int) ([]byte, error)) ([]byte, error)
 }
 
@@ -208,15 +211,16 @@ func (p *Private) noisy(messages []string, sum *privacy.Release, keeper Keeper,
 		return nil, fmt.Errorf("%v is not the noisy sum of a private round; move it away", keeper)
 	}
 	if was.Inputs != inputs || was.Account != p.spent(was.Account.Draws) {
-		return nil, fmt.Errorf("%v is the noisy sum of other uploads or another budget: choose another "+
-			"--output", keeper)
+		return nil, fmt.Errorf("%v is the noisy sum of other uploads or another budget: choose "+
+			"another --output", keeper)
 	}
 	sum.Values, p.Account = was.Values, was.Account
 	return sum, nil
 }
 
-// clients returns the client of each digest that its message has, with its salt or without: an earlier
-// program's had none, and was given one since. That without tells of the images, and is not kept.
+// clients returns the client of each digest that its message has, with its salt or without: an
+// earlier program's had none, and was given one since. That without tells of the images, and is not
+// kept.
 func (p *Private) clients() (map[string]string, error) {
 	clients := map[string]string{}
 	for _, r := range p.Releases {

@@ -69,8 +69,8 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 		points += u.Points.N
 	}
 	if !r.closedForm() && r.Rest != nil {
-		return nil, errors.New("pool: the uploads were merged as class means, and the predictor reads " +
-			"an embedding's points: give a conjugate predictor (fmp train conjugate)")
+		return nil, errors.New("pool: the uploads were merged as class means, and the predictor " +
+			"reads an embedding's points: give a conjugate predictor (fmp train conjugate)")
 	}
 	s := &Sampling{round: r, close: func() {}}
 	s.judges = r.closedForm() && !r.Trust && len(sets) > 1
@@ -102,7 +102,8 @@ func (r *Round) openMoments() (*Sampling, error) {
 		return nil, err
 	}
 	for _, u := range r.Uploads {
-		s.clients = append(s.clients, discriminant.Client{Means: u.Points, Within: u.Within, Curve: u.Curve})
+		s.clients = append(s.clients, discriminant.Client{Means: u.Points, Within: u.Within,
+			Curve: u.Curve})
 	}
 	return s, s.calibration()
 }
@@ -220,8 +221,8 @@ func (s *Sampling) Close() { s.close() }
 func (s *Sampling) Do(ctx context.Context, p SampleRange) (*Piece, error) {
 	if p.Chains {
 		if !s.judges {
-			return nil, errors.New("pool: a part of the chains of who is honest; this round does not " +
-				"judge its clients")
+			return nil, errors.New("pool: a part of the chains of who is honest; this round does " +
+				"not judge its clients")
 		}
 		u, lambda, err := s.means.Claims()
 		if err != nil {

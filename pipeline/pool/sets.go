@@ -68,8 +68,8 @@ func (r *Round) setDesign() (d conformal.Design, err error) {
 	switch {
 	case r.Proportions == "":
 	case r.ByClass:
-		return d, errors.New("sets by class hold for any shares of classes: leave the shares out, or " +
-			"the sets by class")
+		return d, errors.New("sets by class hold for any shares of classes: leave the shares " +
+			"out, or the sets by class")
 	default:
 		d.Names = r.Client.Classes
 		d.Proportions, err = conformal.Shares(r.Proportions, r.Client.Classes, r.classes())
@@ -86,8 +86,8 @@ func (r *Round) setDesign() (d conformal.Design, err error) {
 // unreadSets returns an error for options of the prediction sets that others leave without effect.
 func (r *Round) unreadSets() error {
 	if s := r.FalseShare; (r.Trust || r.For != "") && s != nil && *s != 0 && *s != FalseShare {
-		return fmt.Errorf("false_share is %v, and no client's points may be false where all are taken for "+
-			"honest or the classifier is for one client: take one of the two", *s)
+		return fmt.Errorf("false_share is %v, and no client's points may be false where all are "+
+			"taken for honest or the classifier is for one client: take one of the two", *s)
 	}
 	for _, s := range option.List(&r.Sets) {
 		if r.Level < 0 && s.Given() {
@@ -119,8 +119,8 @@ func (r *Round) setGroups() error {
 	}
 	// a served round waits for its clients
 	if absent := slices.Sorted(maps.Keys(of)); len(absent) > 0 && !r.Lenient {
-		return fmt.Errorf("groups of clients: none of the %d uploads is from client %q: name clients "+
-			"as their uploads do, without spaces", len(r.Uploads), absent[0])
+		return fmt.Errorf("groups of clients: none of the %d uploads is from client %q: name "+
+			"clients as their uploads do, without spaces", len(r.Uploads), absent[0])
 	}
 	if rest {
 		r.groups = append(r.groups, "no group")
@@ -370,8 +370,9 @@ func (r *Round) softened(points []calibrationPoint) ([]float32, error) {
 	if centre == nil || radius == nil || centre.DType != onnx.Float32 ||
 		radius.DType != onnx.Float32 || centre.Len() != r.Client.Dx ||
 		radius.Len() != 1 {
-		return nil, fmt.Errorf("pool: the client graph has no centre and radius of its features (%s, "+
-			"%s), and calibration points want them: give the graph of fmp fuse", models.ConjCentre,
+		return nil, fmt.Errorf("pool: the client graph has no centre and radius of its features "+
+			"(%s, %s), and calibration points want them: give the graph of fmp fuse",
+			models.ConjCentre,
 			models.ConjRadius)
 	}
 	var h []float32

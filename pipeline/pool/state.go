@@ -50,8 +50,8 @@ func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, [
 			s = stats.Start(u.Upload)
 		}
 		if s == nil {
-			return nil, nil, fmt.Errorf("pool: client %q is to be taken out of the state, and there "+
-				"is none yet", u.Client)
+			return nil, nil, fmt.Errorf("pool: client %q is to be taken out of the state, and "+
+				"there is none yet", u.Client)
 		}
 		if out && slices.ContainsFunc(gone, u.is) {
 			continue
@@ -73,13 +73,13 @@ func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, [
 	}
 	for _, name := range without {
 		if !slices.ContainsFunc(gone, func(u Upload) bool { return u.Client == name }) {
-			return nil, nil, fmt.Errorf("pool: client %q is to be taken out of the state: give the upload "+
-				"that was added, which is subtracted", name)
+			return nil, nil, fmt.Errorf("pool: client %q is to be taken out of the state: give "+
+				"the upload that was added, which is subtracted", name)
 		}
 	}
 	if s == nil || len(s.Clients()) == 0 {
-		return nil, nil, errors.New("pool: no upload would be left in the state, which stays as it was: delete its file to " +
-			"withdraw all")
+		return nil, nil, errors.New("pool: no upload would be left in the state, which stays as " +
+			"it was: delete its file to withdraw all")
 	}
 	return s, gone, nil
 }
@@ -89,13 +89,13 @@ func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, [
 func NewState(s *stats.State, graph *onnx.Model, client models.Manifest,
 	o Options) (*Round, error) {
 	if o.For != "" {
-		return nil, fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from "+
-			"single uploads, and a state has their sums", o.For)
+		return nil, fmt.Errorf("pool: a classifier for client %q: shifts of clients are found "+
+			"from single uploads, and a state has their sums", o.For)
 	}
 	for _, setting := range option.List(&o.Sets) {
 		if setting.Given() {
-			return nil, fmt.Errorf("pool: prediction sets are made of single calibration points, and a state "+
-				"has sums: leave --%s out", setting.Flag)
+			return nil, fmt.Errorf("pool: prediction sets are made of single calibration points, "+
+				"and a state has sums: leave --%s out", setting.Flag)
 		}
 	}
 	o.Trust, o.alike, o.folds, o.Level = true, true, true, -1
@@ -114,8 +114,8 @@ func NewState(s *stats.State, graph *onnx.Model, client models.Manifest,
 	}
 	r, err := New(uploads, graph, client, o)
 	if unfit := (*UnfitError)(nil); errors.As(err, &unfit) {
-		return nil, fmt.Errorf("%w: take out the client whose upload is at fault (--without), or make the state "+
-			"anew of uploads", err)
+		return nil, fmt.Errorf("%w: take out the client whose upload is at fault (--without), or "+
+			"make the state anew of uploads", err)
 	}
 	if err == nil {
 		r.members = s.Clients()

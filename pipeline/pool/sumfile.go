@@ -25,8 +25,8 @@ type SumFile struct {
 func NewSumFile(path string) (SumFile, error) {
 	base, err := os.UserConfigDir()
 	if err != nil {
-		return SumFile{}, fmt.Errorf("pool: no folder for configuration, where the noisy sum is kept so "+
-			"that its noise is drawn once: %w; set it", err)
+		return SumFile{}, fmt.Errorf("pool: no folder for configuration, where the noisy sum is "+
+			"kept so that its noise is drawn once: %w; set it", err)
 	}
 	return SumFile{Path: path, Folder: filepath.Join(base, "fmp", "sums")}, nil
 }
@@ -62,13 +62,13 @@ func (f SumFile) settle(inputs string, clients map[string]string,
 	case err != nil:
 		return nil, err
 	case kept != nil && !isSum(kept, inputs):
-		return nil, fmt.Errorf("%s is damaged, and the noise of these uploads was drawn: bring the file "+
-			"back, as a second draw spends the budget again", first)
+		return nil, fmt.Errorf("%s is damaged, and the noise of these uploads was drawn: bring "+
+			"the file back, as a second draw spends the budget again", first)
 	case beside != nil && !isSum(beside, inputs):
 		return beside, nil // Totals refuses it
 	case beside != nil && kept != nil && !bytes.Equal(beside, kept):
-		return nil, fmt.Errorf("%s is another draw of the noise of these uploads than %s: move the former "+
-			"away, and the latter takes its place", f.Path, first)
+		return nil, fmt.Errorf("%s is another draw of the noise of these uploads than %s: move "+
+			"the former away, and the latter takes its place", f.Path, first)
 	}
 	sum := kept
 	if sum == nil {
@@ -108,8 +108,8 @@ func (f SumFile) drawn(clients map[string]string, draw func(before int) ([]byte,
 		}
 		var of published
 		if json.Unmarshal(data, &of) != nil {
-			return nil, fmt.Errorf("%s is damaged, and may be of these uploads: bring the file back, or move "+
-				"it away", path)
+			return nil, fmt.Errorf("%s is damaged, and may be of these uploads: bring the file "+
+				"back, or move it away", path)
 		}
 		for _, m := range of.Messages {
 			if client, in := clients[m]; in {
@@ -119,8 +119,8 @@ func (f SumFile) drawn(clients map[string]string, draw func(before int) ([]byte,
 		}
 	}
 	if most > 0 && !f.Redraw {
-		return nil, fmt.Errorf("noise was drawn for another sum of %d of these uploads, and a second "+
-			"draw spends their budget again: give --redraw if that is meant", len(before))
+		return nil, fmt.Errorf("noise was drawn for another sum of %d of these uploads, and a "+
+			"second draw spends their budget again: give --redraw if that is meant", len(before))
 	}
 	return draw(most)
 }

@@ -48,8 +48,8 @@ func (r *Round) bound() error {
 	return nil
 }
 
-// measure reads how far out class means of images are: of the client graph, so that no predictor has a
-// say in who is refused, or of a predictor where the graph's parameters were renamed.
+// measure reads how far out class means of images are: of the client graph, so that no predictor
+// has a say in who is refused, or of a predictor where the graph's parameters were renamed.
 func (r *Round) measure() error {
 	if r.kind() != ofMeans { // moments have a radius of their own (federate.Decode)
 		return nil
@@ -65,8 +65,8 @@ func (r *Round) measure() error {
 		}
 		missing = cmp.Or(missing, err)
 	}
-	return fmt.Errorf("the client graph does not tell how far out class means of images are: %w; give the graph "+
-		"that fmp fuse wrote", cmp.Or(missing, errors.New("there is none")))
+	return fmt.Errorf("the client graph does not tell how far out class means of images are: %w; "+
+		"give the graph that fmp fuse wrote", cmp.Or(missing, errors.New("there is none")))
 }
 
 // Checker returns [Round.Check] of single uploads behind a client graph, for those that are summed:
@@ -98,8 +98,8 @@ func (r *Round) checkKind(u *federate.Upload) error {
 	case r.kind() == ofPoints && f.S > 0 && u.Points.N > f.S:
 		return of("it has %d points; those of the client graph are %d", u.Points.N, f.S)
 	case r.Moments() && r.CorpusMoments != nil && sameImages(u.Points, r.CorpusMoments):
-		return of("it is of the corpus's images, which would count twice and speak for themselves: give a corpus of " +
-			"images that no client holds")
+		return of("it is of the corpus's images, which would count twice and speak for " +
+			"themselves: give a corpus of images that no client holds")
 	case r.Moments() && r.Trust && !r.alike:
 		return checkCovariance(u.Within, u.Precision)
 	}

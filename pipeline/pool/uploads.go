@@ -39,7 +39,8 @@ func Expect(client models.Manifest) federate.Expect {
 // all uploads that cannot be used. progress is told of each; nil: nobody asks.
 func ReadUploads(paths []string, want federate.Expect, without []string,
 	progress func(stage string, done, total int)) (good []Upload, bad []error) {
-	return gather(len(paths), files(paths, progress), decodeUpload, rule{want, without, "pool one upload of each"})
+	return gather(len(paths), files(paths, progress), decodeUpload,
+		rule{want, without, "pool one upload of each"})
 }
 
 // files returns a function that reads one of some files of messages, and tells progress of it.
@@ -65,8 +66,8 @@ func ReadCorpus(path string) (*discriminant.Client, error) {
 		return nil, err
 	}
 	if u.Within == nil || u.Within.Dof == 0 {
-		return nil, fmt.Errorf("corpus %s: it holds no moments; make it behind a client graph of fmp "+
-			"fuse --upload moments, of several images a class", path)
+		return nil, fmt.Errorf("corpus %s: it holds no moments; make it behind a client graph of "+
+			"fmp fuse --upload moments, of several images a class", path)
 	}
 	if u.Within.Trace() == 0 {
 		return nil, fmt.Errorf("corpus %s: the images of each class are alike; give others", path)
@@ -129,8 +130,8 @@ type rule struct {
 	twice   string          // the remedy where another client has
 }
 
-// gather reads messages and returns those of the round of most clients', each from a different client;
-// bad are the errors of the others.
+// gather reads messages and returns those of the round of most clients', each from a different
+// client; bad are the errors of the others.
 func gather[M any](n int, read func(i int) (path string, data []byte, err error),
 	decode func(path string, data []byte, want federate.Expect) (M, received, error), by rule) (good []M, bad []error) {
 	all, in := make([]M, n), make([]received, n)
@@ -158,7 +159,8 @@ func gather[M any](n int, read func(i int) (path string, data []byte, err error)
 		switch {
 		case err != nil:
 		case from[m.client] != "" && !slices.Contains(by.without, m.client):
-			err = fmt.Errorf("%s and %s are both of client %q; %s", from[m.client], m.path, m.client, by.twice)
+			err = fmt.Errorf("%s and %s are both of client %q; %s", from[m.client], m.path,
+				m.client, by.twice)
 		case most != nil && m.budget != most.budget:
 			err = fmt.Errorf("%s: its budget is %v; that of most uploads is %v, and a round has one", m.path,
 				m.budget, most.budget)
@@ -173,8 +175,8 @@ func gather[M any](n int, read func(i int) (path string, data []byte, err error)
 	return good, bad
 }
 
-// mostly returns the fields of most clients' first messages, of the first where as many have others;
-// nil where none counts.
+// mostly returns the fields of most clients' first messages, of the first where as many have
+// others; nil where none counts.
 func mostly(in []received, without []string) (most *shared) {
 	counts := func(m received) bool { return m.err == nil && !slices.Contains(without, m.client) }
 	count, voted := map[shared]int{}, map[string]bool{}
@@ -215,8 +217,8 @@ func Twins(us []Upload) []string {
 	return out
 }
 
-// Heavy says which feature drowns the others (moments.Heavy) in half of the uploads or more; "" where
-// none does, and where uploads hold directions of the features alone, which do not tell.
+// Heavy says which feature drowns the others (moments.Heavy) in half of the uploads or more; ""
+// where none does, and where uploads hold directions of the features alone, which do not tell.
 func (r *Round) Heavy() string {
 	in := map[int]int{}
 	for _, u := range r.Uploads {
@@ -228,9 +230,9 @@ func (r *Round) Heavy() string {
 			continue
 		}
 		if in[h.Feature]++; 2*in[h.Feature] >= len(r.Uploads) {
-			return fmt.Sprintf("number %d of %d of the features, from 0, has most of the sum of all and varies, "+
-				"which drowns the others: take another layer (fmp fuse --layer) or scale it down "+
-				"(docs/extractors.md, Without a corpus)", h.Feature, r.Client.Dx)
+			return fmt.Sprintf("number %d of %d of the features, from 0, has most of the sum of "+
+				"all and varies, which drowns the others: take another layer (fmp fuse --layer) "+
+				"or scale it down (docs/extractors.md, Without a corpus)", h.Feature, r.Client.Dx)
 		}
 	}
 	return ""

@@ -7,9 +7,9 @@ import (
 )
 
 // Variance of the log-odds of a class in a limit of infinite data about those of a round of
-// moments, beyond that of its heads. Heads vary by the noise of class means as the covariance within
-// classes has it, which understates images along heads by the temperature, and by no error of the
-// covariance. Both were measured on CIFAR-100's classes 20 to 59 behind EfficientNet-Lite0
+// moments, beyond that of its heads. Heads vary by the noise of class means as the covariance
+// within classes has it, which understates images along heads by the temperature, and by no error
+// of the covariance. Both were measured on CIFAR-100's classes 20 to 59 behind EfficientNet-Lite0
 // (docs/notes/moments.md, Intervals).
 const (
 	beyondAll   = 1.7 // however many images there are
@@ -21,8 +21,9 @@ const (
 //	beyondAll + beyondClass (1/(n_c + 1) + mean_c' 1/(n_c' + 1)) / 2
 //
 // as log-odds are of a class beside the others. Images of class means count as in the posterior: by
-// the share of the client that counts, one of each class that it holds at least. Calibration points,
-// which the heads have too, do not count: intervals of rounds with points are the wider for it.
+// the share of the client that counts, one of each class that it holds at least. Calibration
+// points, which the heads have too, do not count: intervals of rounds with points are the wider for
+// it.
 func beyond(clients []discriminant.Client) []float64 {
 	out := make([]float64, clients[0].Means.C)
 	for _, c := range clients {

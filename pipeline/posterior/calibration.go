@@ -60,8 +60,8 @@ var penaltyStep = math.Sqrt(0.1)
 func (c *Calibration) check(classes, clients int) error {
 	n := len(c.Labels)
 	if n == 0 || len(c.Client) != n || len(c.Features) == 0 || len(c.Features)%n != 0 {
-		return fmt.Errorf("posterior: %d numbers, %d labels and %d clients of calibration points; want "+
-			"as many of each, and at least one", len(c.Features), n, len(c.Client))
+		return fmt.Errorf("posterior: %d numbers, %d labels and %d clients of calibration "+
+			"points; want as many of each, and at least one", len(c.Features), n, len(c.Client))
 	}
 	for i, y := range c.Labels {
 		if y < 0 || y >= classes || c.Client[i] < 0 || c.Client[i] >= clients {

@@ -45,7 +45,8 @@ func (t *FMP) withoutEffects() (*subtracted, error) {
 		if err != nil {
 			return nil, err
 		}
-		if a.effects, err = effect.Estimate(t.in.Soft, white, back); err != nil || !a.effects.Any() {
+		if a.effects, err = effect.Estimate(t.in.Soft, white, back); err != nil ||
+			!a.effects.Any() {
 			return a, err
 		}
 		var known []float64

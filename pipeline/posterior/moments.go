@@ -125,7 +125,8 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded,
 		}
 	}
 	r := &Result{Ensembles: []Ensemble{e}, Coordinates: c, Means: c, Regression: true,
-		Intervals:   &headIntervals{c, e, math.Sqrt((1 + 1/float64(len(e))) / first.tempering), first.beyond},
+		Intervals: &headIntervals{c, e, math.Sqrt((1 + 1/float64(len(e))) / first.tempering),
+			first.beyond},
 		UploadBytes: momentsBytes(clients), Judgement: j, Effects: effects,
 		Diagnostics: first.diagnostics, Unread: first.unread, Unmeasured: first.unmeasured}
 	if effects.Any() {
@@ -192,9 +193,9 @@ const leastAsked = 0.25
 //
 //	sum_mc min(n_mc, n_c - n_mc)   of   sum_m min(n_m, n - n_m)
 //
-// so that a client that claims many counts as many as the others have. A sum of merged clients cannot
-// be left out. Clients with effects keep the discriminant, whose temperature knows the covariance of
-// these.
+// so that a client that claims many counts as many as the others have. A sum of merged clients
+// cannot be left out. Clients with effects keep the discriminant, whose temperature knows the
+// covariance of these.
 func (o *MomentsOptions) unasked(clients []discriminant.Client) string {
 	switch {
 	case o.Kappa != (discriminant.Kappa{}):

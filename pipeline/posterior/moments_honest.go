@@ -90,16 +90,18 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *e
 	return clients, out, c.judge(c.uploads, states, states.Marginal()), nil
 }
 
-// same reports whether two uploads have the same moments: a client whose upload is the known moments
-// is the server's own site, of which nobody doubts an image.
+// same reports whether two uploads have the same moments: a client whose upload is the known
+// moments is the server's own site, of which nobody doubts an image.
 func same(a, b discriminant.Client) bool {
 	return slices.Equal(a.Means.Z, b.Means.Z) && slices.Equal(a.Means.W, b.Means.W) &&
-		slices.Equal(a.Means.Indices(), b.Means.Indices()) && slices.Equal(a.Within.Data, b.Within.Data) &&
-		slices.Equal(a.Within.Labels, b.Within.Labels) && slices.Equal(a.Within.Calibration, b.Within.Calibration)
+		slices.Equal(a.Means.Indices(), b.Means.Indices()) &&
+		slices.Equal(a.Within.Data, b.Within.Data) &&
+		slices.Equal(a.Within.Labels, b.Within.Labels) &&
+		slices.Equal(a.Within.Calibration, b.Within.Calibration)
 }
 
-// judges returns the claims of clients that judge each other, or that known moments judge. These lie
-// beside them then in the clients' coordinates, and calibration points are judged by the
+// judges returns the claims of clients that judge each other, or that known moments judge. These
+// lie beside them then in the clients' coordinates, and calibration points are judged by the
 // discriminant of the known moments alone.
 func judges(clients []discriminant.Client,
 	known *discriminant.Client) (a *MomentsAgainst, u honesty.Uploads, lambda []float64, err error) {

@@ -76,7 +76,8 @@ type Result struct {
 	// Unlike names the classes whose images of the corpus do not count, as clients' class means lie
 	// elsewhere; nil where there are none.
 	Unlike []int
-	// Unread says why nothing weighed a corpus of moments; "" where something did, or there is none.
+	// Unread says why nothing weighed a corpus of moments; "" where something did, or there is
+	// none.
 	Unread string
 	// Unmeasured says why nothing of the round told the temperature of a round of moments, whose
 	// kappa is discriminant.Unknown; "" where something did, or kappa was known.

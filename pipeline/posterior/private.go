@@ -35,7 +35,8 @@ type PrivateRound struct {
 // NoiseAware returns samples of FMP's posterior given the totals. The same totals, seed and stream
 // give the same samples.
 func (r *PrivateRound) NoiseAware(ctx context.Context, p Private, samples int) (*Result, error) {
-	return r.Heads(ctx, p, r.Totals.DrawCounts(p.Prior(), samples, rng.New(r.Seed, r.Stream, "counts")))
+	return r.Heads(ctx, p, r.Totals.DrawCounts(p.Prior(), samples,
+		rng.New(r.Seed, r.Stream, "counts")))
 }
 
 // Heads returns the heads of class means given the totals and the counts of each sample,

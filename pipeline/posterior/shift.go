@@ -68,8 +68,9 @@ func newShift(effects *effect.Effects, client int, means *mat.Dense, e Ensemble,
 	}
 	d := law.Directions()
 	out := &models.ShiftParts{Means: matrix(means), Rest: float32(d.Rest), Trace: float32(d.Trace),
-		Shares: onnx.Vector(dense.As[float32](shares(sets))...), Head: onnx.NewTensor(dense.As[float32](head[:k*c]), k, c),
-		Bias: onnx.NewTensor(dense.As[float32](head[k*c:]), c)}
+		Shares: onnx.Vector(dense.As[float32](shares(sets))...),
+		Head:   onnx.NewTensor(dense.As[float32](head[:k*c]), k, c),
+		Bias:   onnx.NewTensor(dense.As[float32](head[k*c:]), c)}
 	if d.To != nil {
 		out.To, out.Back, out.Variance = matrix(d.To), matrix(d.Back),
 			onnx.Vector(dense.As[float32](d.Variance)...)

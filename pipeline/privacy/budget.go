@@ -61,7 +61,8 @@ type Budget struct {
 	// Noise is the source of the noise: [Local], [Trusted] or [TwoServers].
 	Noise string `json:"noise" yaml:"noise"`
 	// Points is the most images of one client that count in full, 1 to 1,000,000; required if the
-	// unit is a client, and with two servers. Sums of more are shortened: an error would tell of one.
+	// unit is a client, and with two servers. Sums of more are shortened: an error would tell of
+	// one.
 	Points int `json:"points,omitempty" yaml:"points,omitempty"`
 }
 
@@ -96,8 +97,8 @@ func (b Budget) Check() error {
 // bounded reports whether Points have an effect.
 func (b Budget) bounded() bool { return b.Unit == Client || b.Noise == TwoServers }
 
-// Effective returns the budget without Points that have no effect: those of releases that promise the
-// same are equal.
+// Effective returns the budget without Points that have no effect: those of releases that promise
+// the same are equal.
 func (b Budget) Effective() Budget {
 	if !b.bounded() {
 		b.Points = 0
@@ -126,12 +127,13 @@ func (b Budget) String() string {
 // Promise describes in words the guarantee of a budget.
 func (b Budget) Promise(classes int) string {
 	noise := map[string]string{
-		Local: fmt.Sprintf("Noise of standard deviation %d was added to each number on this machine. "+
-			"Nobody, the server included, sees the numbers without it.", b.NoiseSteps(classes)),
-		Trusted: "No noise was added here: the server sees the numbers as they are, and is trusted to " +
-			"add noise before anybody else sees them.",
-		TwoServers: "Two servers add noise to the sums of all clients before they are opened. If the " +
-			"two put together what they hold, they see this client's numbers without it.",
+		Local: fmt.Sprintf("Noise of standard deviation %d was added to each number on this "+
+			"machine. Nobody, the server included, sees the numbers without it.",
+			b.NoiseSteps(classes)),
+		Trusted: "No noise was added here: the server sees the numbers as they are, and is " +
+			"trusted to add noise before anybody else sees them.",
+		TwoServers: "Two servers add noise to the sums of all clients before they are opened. If " +
+			"the two put together what they hold, they see this client's numbers without it.",
 	}[b.Noise]
 	unit := "one image"
 	if b.Unit == Client {
@@ -142,8 +144,8 @@ func (b Budget) Promise(classes int) string {
 		change = "these or others"
 	}
 	return fmt.Sprintf("%s\nThe promise (epsilon %g, delta %g): what comes out is at most %.3g "+
-		"times as likely with %s %s, but for a chance of %g. It is for this release; the ledger adds "+
-		"up those of several rounds.\n", noise, b.Epsilon, b.Delta, math.Exp(b.Epsilon), unit,
+		"times as likely with %s %s, but for a chance of %g. It is for this release; the ledger "+
+		"adds up those of several rounds.\n", noise, b.Epsilon, b.Delta, math.Exp(b.Epsilon), unit,
 		change, b.Delta)
 }
 

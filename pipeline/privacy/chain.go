@@ -48,8 +48,8 @@ func openChain(path string, lines []byte) (*chain, error) {
 		return nil, fmt.Errorf("its seal: %w", err)
 	default:
 		if err := json.Unmarshal(data, c); err != nil || len(c.Key) != sha256.Size || c.Lines < 0 {
-			return nil, fmt.Errorf("its seal %s is damaged (%v): bring it back, or move both files away "+
-				"and give the budget that was spent up for lost", path, err)
+			return nil, fmt.Errorf("its seal %s is damaged (%v): bring it back, or move both "+
+				"files away and give the budget that was spent up for lost", path, err)
 		}
 	}
 	n, last, err := c.follow(path, lines)

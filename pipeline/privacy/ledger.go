@@ -77,10 +77,11 @@ func NewSpending(b Budget, classes, k int, digests [][sha256.Size]byte, labels [
 }
 
 // same reports whether a release answers the same question about the same images as an earlier one,
-// so that the second draw of noise would let both be averaged. An earlier program's may hold copies,
-// which its content has: then the images alone are compared.
+// so that the second draw of noise would let both be averaged. An earlier program's may hold
+// copies, which its content has: then the images alone are compared.
 func (s Spending) same(o Spending) bool {
-	alike := s.Client == o.Client && s.Round == o.Round && s.Counts == o.Counts && s.Graph == o.Graph &&
+	alike := s.Client == o.Client && s.Round == o.Round && s.Counts == o.Counts &&
+		s.Graph == o.Graph &&
 		s.Budget.Effective() == o.Budget.Effective()
 	if !alike || s.Content == o.Content {
 		return alike
@@ -96,7 +97,8 @@ func (s Spending) change(unit, relation string, count int) float64 {
 	one := Budget{Unit: Example, Relation: relation}.Sensitivity(s.Classes)
 	switch {
 	case unit == Client && s.Budget.Unit == Client:
-		return Budget{Unit: Client, Relation: relation, Points: s.Budget.Points}.Sensitivity(s.Classes)
+		return Budget{Unit: Client, Relation: relation,
+			Points: s.Budget.Points}.Sensitivity(s.Classes)
 	case unit == Client: // not clipped: as many images as there are
 		return float64(len(s.Images)) * one
 	// one image less moves the clipped vector no further than the vector, but for rounding, nor
@@ -185,7 +187,8 @@ func (l Ledger) Find(s Spending) (*Spending, error) {
 	return &all[len(all)-1], err
 }
 
-// FindAll returns all releases that answered the same question about the same images, the last one last.
+// FindAll returns all releases that answered the same question about the same images, the last one
+// last.
 func (l Ledger) FindAll(s Spending) ([]Spending, error) {
 	past, err := l.past()
 	return slices.DeleteFunc(past, func(o Spending) bool { return !s.same(o) }), err
@@ -383,14 +386,15 @@ func parseLedger(lines []byte) ([]Spending, error) {
 		var s Spending
 		if err := json.Unmarshal(line, &s); err != nil {
 			return nil,
-				fmt.Errorf("line %d: %w; what was spent cannot be told: restore the file, or give another "+
-					"with --ledger", i+1, err)
+				fmt.Errorf("line %d: %w; what was spent cannot be told: restore the file, or "+
+					"give another with --ledger", i+1, err)
 		}
 		if err := s.Budget.Check(); err != nil || s.Noise < 1 || s.Classes < 1 ||
 			s.K < 1 && !s.Counts ||
 			len(s.Images) > maxPoints {
-			return nil, fmt.Errorf("line %d is of noise %d, %d classes and %d coordinates (%v); what was "+
-				"spent cannot be told: restore the file, or give another with --ledger", i+1, s.Noise,
+			return nil, fmt.Errorf("line %d is of noise %d, %d classes and %d coordinates (%v); "+
+				"what was spent cannot be told: restore the file, or give another with --ledger",
+				i+1, s.Noise,
 				s.Classes, s.K, err)
 		}
 		if s.Counts {
@@ -400,8 +404,8 @@ func parseLedger(lines []byte) ([]Spending, error) {
 						"another with --ledger", i+1, err)
 			}
 		} else if want := s.Budget.NoiseSteps(s.Classes); s.Noise != want {
-			return nil, fmt.Errorf("line %d has noise_steps %d, and its budget asks for %d: it was "+
-				"changed; restore the file, or give another with --ledger", i+1, s.Noise, want)
+			return nil, fmt.Errorf("line %d has noise_steps %d, and its budget asks for %d: it "+
+				"was changed; restore the file, or give another with --ledger", i+1, s.Noise, want)
 		}
 		out = append(out, s)
 	}

@@ -34,7 +34,8 @@ func countGrid(total int) (grid, width []float64) {
 	}
 	top := float64(max(total, b))
 	for i := range gridSize {
-		grid = append(grid, math.Round(float64(b)*math.Pow(top/float64(b), float64(i)/(gridSize-1))))
+		grid = append(grid, math.Round(float64(b)*math.Pow(top/float64(b),
+			float64(i)/(gridSize-1))))
 	}
 	slices.Sort(grid)
 	grid = slices.Compact(grid)

@@ -26,8 +26,8 @@ func NewRelease(classes, k int) *Release {
 // counts as one of zeros: an error would tell of the one point that it is of.
 func Sum(w []float32, labels []int, classes, k int, radius float64) (*Release, error) {
 	if classes < 1 || k < 1 || len(w) != len(labels)*k || !(radius > 0) {
-		return nil, fmt.Errorf("privacy: %d coordinates for %d labels, %d of each, %d classes, norm "+
-			"%v; want %d coordinates, a class or more, and a norm above 0", len(w),
+		return nil, fmt.Errorf("privacy: %d coordinates for %d labels, %d of each, %d classes, "+
+			"norm %v; want %d coordinates, a class or more, and a norm above 0", len(w),
 			len(labels), k, classes, radius, len(labels)*k)
 	}
 	if len(labels) > maxPoints {
@@ -92,8 +92,8 @@ func square(v []int64) (high, low uint64) {
 // the unit.
 func (r *Release) Clip(norm uint64) { cut(r.Values, norm) }
 
-// Bound brings every number into -most to most, the range that two servers prove. No two releases are
-// further apart after than before.
+// Bound brings every number into -most to most, the range that two servers prove. No two releases
+// are further apart after than before.
 func (r *Release) Bound(most uint64) {
 	for i, v := range r.Values {
 		r.Values[i] = min(max(v, -int64(most)), int64(most))
@@ -126,8 +126,8 @@ func (r *Release) Add(o *Release) error {
 		return err
 	}
 	if r.Classes != o.Classes || r.K != o.K {
-		return fmt.Errorf("privacy: a release of %d classes and %d coordinates beside one of %d and "+
-			"%d; use one client graph", o.Classes, o.K, r.Classes, r.K)
+		return fmt.Errorf("privacy: a release of %d classes and %d coordinates beside one of %d "+
+			"and %d; use one client graph", o.Classes, o.K, r.Classes, r.K)
 	}
 	for i, v := range o.Values {
 		r.Values[i] += v

@@ -203,9 +203,9 @@ func (c *Conjugate) fits(seen *point.Set) error {
 		return fmt.Errorf("conjugate predictor: no uploaded points; give at least one")
 	}
 	if k := c.config.K; seen.C != c.config.C || seen.Dx != k && seen.Dx != c.config.Dx {
-		return fmt.Errorf("conjugate predictor: the uploads have %d numbers a point and %d classes, "+
-			"the predictor takes %d coordinates or %d features, and %d classes; use models that were made "+
-			"for each other", seen.Dx, seen.C, k, c.config.Dx, c.config.C)
+		return fmt.Errorf("conjugate predictor: the uploads have %d numbers a point and %d "+
+			"classes, the predictor takes %d coordinates or %d features, and %d classes; use "+
+			"models that were made for each other", seen.Dx, seen.C, k, c.config.Dx, c.config.C)
 	}
 	return nil
 }
@@ -311,8 +311,8 @@ func (c *Conjugate) intervalInputs(seen *point.Set, latent, uniform []float32,
 // S - 1 degrees of freedom. It is the interval of one draw more.
 func studentWidth(samples int, level float64) (float32, error) {
 	if samples < 2 || !(level > 0 && level < 1) {
-		return 0, fmt.Errorf("conjugate predictor: intervals of level %v from %d samples; allowed are "+
-			"levels between 0 and 1 and 2 samples or more", level, samples)
+		return 0, fmt.Errorf("conjugate predictor: intervals of level %v from %d samples; "+
+			"allowed are levels between 0 and 1 and 2 samples or more", level, samples)
 	}
 	s := float64(samples)
 	return float32(distuv.StudentsT{Mu: 0, Sigma: 1, Nu: s - 1}.Quantile(0.5+level/2) * math.Sqrt(1+1/s)), nil
@@ -402,8 +402,8 @@ func (c *Conjugate) withLatent(seen *point.Set, latent []float32,
 // holds returns an error unless a latent is of a number of samples.
 func (c *Conjugate) holds(latent []float32, samples int) error {
 	if samples < 1 || len(latent) != samples*c.LatentSize() {
-		return fmt.Errorf("conjugate predictor: a latent of %d numbers for %d samples; want samples x "+
-			"%d, and at least one sample", len(latent), samples, c.LatentSize())
+		return fmt.Errorf("conjugate predictor: a latent of %d numbers for %d samples; want "+
+			"samples x %d, and at least one sample", len(latent), samples, c.LatentSize())
 	}
 	return nil
 }

@@ -42,8 +42,9 @@ const maxProducts = 1 << 30
 // each class: it has few, or classes and coordinates are many.
 func ImagesFit(images, coordinates, classes int) error {
 	if n := min(images, maxProducts/(coordinates*classes)) / classes; n < models.LeastImages {
-		return fmt.Errorf("images of the corpus: of %d in %d classes and %d coordinates a round reads %d of each class, "+
-			"and needs %d; train the predictor without them", images, classes, coordinates, n,
+		return fmt.Errorf("images of the corpus: of %d in %d classes and %d coordinates a round "+
+			"reads %d of each class, and needs %d; train the predictor without them",
+			images, classes, coordinates, n,
 			models.LeastImages)
 	}
 	return nil

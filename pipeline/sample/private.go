@@ -103,9 +103,10 @@ func (p *Private) Heads(ctx context.Context, mean, variance []float64, latent []
 		return nil, err
 	}
 	k := p.config.K
-	if n := samples * classes * k; n == 0 || len(mean) != n || len(variance) != n || len(latent) != n {
-		return nil, fmt.Errorf("private predictor: %d means, %d variances and %d numbers of latent for "+
-			"%d samples of %d classes; want samples x classes x %d", len(mean),
+	if n := samples * classes * k; n == 0 || len(mean) != n || len(variance) != n ||
+		len(latent) != n {
+		return nil, fmt.Errorf("private predictor: %d means, %d variances and %d numbers of "+
+			"latent for %d samples of %d classes; want samples x classes x %d", len(mean),
 			len(variance), len(latent), samples, classes, k)
 	}
 	in := map[string]*onnx.Tensor{"latent": onnx.NewTensor(latent, samples, classes, k)}

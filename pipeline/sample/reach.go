@@ -21,8 +21,8 @@ type Reach struct {
 	gram   mat.Cholesky // V'V
 }
 
-// NewReach reads the softening of a graph of class means: of dx softened features or, where k is above
-// 0, of k coordinates of them.
+// NewReach reads the softening of a graph of class means: of dx softened features or, where k is
+// above 0, of k coordinates of them.
 func NewReach(m *onnx.Model, dx, k int) (*Reach, error) {
 	values, err := models.SofteningOf(m, dx, k)
 	if err != nil {
@@ -90,8 +90,8 @@ const rounding = 1e-2
 // Check returns an error for an upload with a mean that no images can have.
 func (r *Reach) Check(u *point.Set) error { return r.within(u, 1+rounding) }
 
-// CheckSum is Check of means of uploads that Check let pass. They lie within its bound as these do, and
-// beyond it by their own rounding at most.
+// CheckSum is Check of means of uploads that Check let pass. They lie within its bound as these do,
+// and beyond it by their own rounding at most.
 func (r *Reach) CheckSum(u *point.Set) error { return r.within(u, 1+2*rounding) }
 
 func (r *Reach) within(u *point.Set, most float64) error {

@@ -257,7 +257,8 @@ func (f *Refit) problem(u *images, head erm.Theta, r *rand.Rand, e noise) *Fit {
 	// Features times weights do not change where the head's w R becomes w, and its weights R times
 	// as much.
 	centre := erm.NewTheta(k+1, classes)
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, q.metric.RawMatrix(), dense.General(k, classes, head.W), 0,
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, q.metric.RawMatrix(),
+		dense.General(k, classes, head.W), 0,
 		dense.General(k, classes, centre.W))
 	if e.centre > 0 {
 		for i := range k * classes {

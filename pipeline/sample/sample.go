@@ -54,9 +54,9 @@ func New(e engine.Engine, m *onnx.Model) (*Predictor, error) {
 	}
 	if f.Kind != models.KindPredictor || f.Dx < 1 || f.C < 2 || f.D < 1 || f.Latent < 0 ||
 		f.Latent >= f.D {
-		return nil, fmt.Errorf("predictor: the model's manifest says kind %q, dx %d, classes %d, d %d, "+
-			"latent %d; want a predictor with the first three, and a latent below d, as fmp train "+
-			"predictor writes it", f.Kind, f.Dx, f.C, f.D, f.Latent)
+		return nil, fmt.Errorf("predictor: the model's manifest says kind %q, dx %d, classes %d, "+
+			"d %d, latent %d; want a predictor with the first three, and a latent below d, as "+
+			"fmp train predictor writes it", f.Kind, f.Dx, f.C, f.D, f.Latent)
 	}
 	s, err := e.Load(m)
 	if err != nil {
@@ -114,12 +114,13 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32,
 		return nil, fmt.Errorf("drawing: no seen points; give at least one")
 	}
 	if seen.Dx != f.Dx || seen.C != f.C {
-		return nil, fmt.Errorf("drawing: the seen points have dx %d and %d classes, the predictor has "+
-			"dx %d and %d; use models that were made for each other", seen.Dx, seen.C, f.Dx, f.C)
+		return nil, fmt.Errorf("drawing: the seen points have dx %d and %d classes, the "+
+			"predictor has dx %d and %d; use models that were made for each other",
+			seen.Dx, seen.C, f.Dx, f.C)
 	}
 	if samples < 1 || len(noise) == 0 || len(noise)%(samples*f.D) != 0 {
-		return nil, fmt.Errorf("drawing: %d noise numbers for %d samples; want samples x fresh x %d "+
-			"with at least one of each", len(noise), samples, f.D)
+		return nil, fmt.Errorf("drawing: %d noise numbers for %d samples; want samples x fresh x "+
+			"%d with at least one of each", len(noise), samples, f.D)
 	}
 	fresh, dz := len(noise)/(samples*f.D), f.Dx+f.C
 	points, weights := onnx.NewTensor(seen.Dense().Z, 1, seen.N, dz),
@@ -161,8 +162,8 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32,
 		}
 		for i, v := range z {
 			if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-				return nil, fmt.Errorf("drawing: the predictor gave %v in sample %d; check the model and "+
-					"the features for numbers out of range", v, len(sets)+i/(fresh*dz))
+				return nil, fmt.Errorf("drawing: the predictor gave %v in sample %d; check the "+
+					"model and the features for numbers out of range", v, len(sets)+i/(fresh*dz))
 			}
 		}
 		for one := range slices.Chunk(z, fresh*dz) {

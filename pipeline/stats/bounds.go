@@ -45,11 +45,13 @@ func (s *Sum) check() error {
 		}
 		mass, square := row[0].Float(), row[1].Float()
 		if low := mass * mass / float64(clients); !(square >= low/slack-tiny && square <= mass*mass*slack+tiny) {
-			return fmt.Errorf("stats: the squares of clients' masses of class %d sum to %v; want %v to %v, for "+
-				"a mass of %v of %d clients", y, square, low, mass*mass, mass, clients)
+			return fmt.Errorf("stats: the squares of clients' masses of class %d sum to %v; want "+
+				"%v to %v, for a mass of %v of %d clients",
+				y, square, low, mass*mass, mass, clients)
 		}
 		for j, v := range row[first:] {
-			if f := v.Float(); v.High == math.MinInt64 || math.Abs(f) > slack*maxCoordinate*mass+1e-6 {
+			if f := v.Float(); v.High == math.MinInt64 ||
+				math.Abs(f) > slack*maxCoordinate*mass+1e-6 {
 				return fmt.Errorf("stats: sum %d of class %d is %v; want %v at most, for a "+
 					"mass of %v", j, y, f, maxCoordinate*mass, mass)
 			}

@@ -104,8 +104,8 @@ func (s *State) Remove(u *federate.Upload, digest string) error {
 	case !in:
 		return fmt.Errorf("stats: client %q is not in: nothing is taken out", u.Client)
 	case s.client[at].Upload != digest:
-		return fmt.Errorf("stats: client %q is in by the upload %.12s, and this one is %.12s: give the "+
-			"one that was added", u.Client, s.client[at].Upload, digest)
+		return fmt.Errorf("stats: client %q is in by the upload %.12s, and this one is %.12s: "+
+			"give the one that was added", u.Client, s.client[at].Upload, digest)
 	}
 	if err := s.fold[FoldOf(u.Client)].Sub(of); err != nil {
 		return err
@@ -116,9 +116,9 @@ func (s *State) Remove(u *federate.Upload, digest string) error {
 
 func (s *State) sumOf(u *federate.Upload) (*Sum, error) {
 	if u.Round != s.Round || u.Model != s.Model || u.Points.Dx != s.Dx || u.Points.C != s.C {
-		return nil, fmt.Errorf("stats: client %q is of round %d, client graph %.12s, %d coordinates "+
-			"and %d classes; the state is of %d, %.12s, %d "+
-			"and %d", u.Client, u.Round, u.Model, u.Points.Dx, u.Points.C, s.Round,
+		return nil, fmt.Errorf("stats: client %q is of round %d, client graph %.12s, %d "+
+			"coordinates and %d classes; the state is of %d, %.12s, %d and %d",
+			u.Client, u.Round, u.Model, u.Points.Dx, u.Points.C, s.Round,
 			s.Model, s.Dx, s.C)
 	}
 	return Compute(u)

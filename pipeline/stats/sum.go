@@ -62,11 +62,12 @@ func Compute(u *federate.Upload) (*Sum, error) {
 	labels := u.Points.Indices()
 	if labels == nil {
 		return nil,
-			fmt.Errorf("stats: the points of client %q are of several classes each, an embedding's: these "+
-				"do not add up; sum class means or moments", u.Client)
+			fmt.Errorf("stats: the points of client %q are of several classes each, an "+
+				"embedding's: these do not add up; sum class means or moments", u.Client)
 	}
 	r := rowsOf(u, labels)
-	s := &Sum{Dx: u.Points.Dx, C: u.Points.C, Clients: 1, N: int64(u.N + len(r.label) - len(labels)),
+	s := &Sum{Dx: u.Points.Dx, C: u.Points.C, Clients: 1,
+		N:       int64(u.N + len(r.label) - len(labels)),
 		classes: map[int][]whole.Number{}}
 	for i, y := range r.label {
 		to := s.classes[y]

@@ -43,9 +43,9 @@ type Report struct {
 	// Few says which images are fewer than Least, so that only numbers of images are told: "wrong"
 	// or "right".
 	Few string `json:"few,omitempty"`
-	// FewSets says for which of these the prediction sets are fewer than Least, so that no number of
-	// sets is told: "missed", "held", "wrong and held", or "any" where it does not say which. Reports
-	// of 0.1.0 do not say it.
+	// FewSets says for which of these the prediction sets are fewer than Least, so that no number
+	// of sets is told: "missed", "held", "wrong and held", or "any" where it does not say which.
+	// Reports of 0.1.0 do not say it.
 	FewSets string  `json:"few_sets,omitempty"`
 	Groups  []Group `json:"groups"`
 	Bins    []Bin   `json:"bins,omitempty"`
@@ -125,8 +125,8 @@ func (r *Report) check() error {
 func (r *Report) checkBound() error {
 	if r.FewSets != "" && (!slices.Contains([]string{"missed", "held", "wrong and held", "any"}, r.FewSets) ||
 		r.Level == 0 || r.Sigma > 0 || r.Groups[0].Held != nil) {
-		return fmt.Errorf("few sets are %.20q; want missed, held, wrong and held, any, or nothing, "+
-			"and nothing where sets are told of", r.FewSets)
+		return fmt.Errorf("few sets are %.20q; want missed, held, wrong and held, any, or "+
+			"nothing, and nothing where sets are told of", r.FewSets)
 	}
 	if r.Sigma > 0 {
 		if want, err := privacy.CountsNoise(r.Epsilon, r.Delta); err != nil || want != r.Sigma ||
@@ -196,7 +196,8 @@ func (r *Report) checkBins(n, right int) error {
 	}
 	to := 0
 	for i, b := range r.Bins {
-		if b.From != to || b.To <= b.From || b.N < -maxCount || b.N > maxCount || b.Right < -maxCount ||
+		if b.From != to || b.To <= b.From || b.N < -maxCount || b.N > maxCount ||
+			b.Right < -maxCount ||
 			b.Right > maxCount {
 			return fmt.Errorf(
 				"bins[%d] is %+v; want bins that follow each other from 0 to %d, with counts up to %d", i,

@@ -128,9 +128,9 @@ func (a count) fits(tells, least int) bool {
 	return ok
 }
 
-// few says which number of sets is below the bound, of images whose right ones are told or not. It is "any"
-// where a word would tell more than that. Where as many are wrong as the bound, none that is wrong is held
-// unless few are missed; beside hidden right ones, "wrong and held" bounds these.
+// few says which number of sets is below the bound, of images whose right ones are told or not. It
+// is "any" where a word would tell more than that. Where as many are wrong as the bound, none that
+// is wrong is held unless few are missed; beside hidden right ones, "wrong and held" bounds these.
 func (a count) few(told bool, least int) string {
 	switch {
 	case told && a.n-a.right <= least:
@@ -145,9 +145,9 @@ func (a count) few(told bool, least int) string {
 	return "any"
 }
 
-// meanSize returns the mean size of sets, with their sum to steps of the bound: the exact sum would tell
-// how many sets are not the smallest. Steps begin at the least sum that the told numbers give, and
-// the last ends at the most, so that none is narrower.
+// meanSize returns the mean size of sets, with their sum to steps of the bound: the exact sum would
+// tell how many sets are not the smallest. Steps begin at the least sum that the told numbers give,
+// and the last ends at the most, so that none is narrower.
 func (a count) meanSize(classes, least int) float64 {
 	lowest := a.n + a.held - a.right
 	steps := (a.n*(classes-2) + a.right) / least
@@ -197,9 +197,10 @@ type part struct {
 
 func (p part) with(q part) part { return part{append(p.classes, q.classes...), p.of.plus(q.of)} }
 
-// groups merges each class that does not fit alone, also one without images, with those that follow until
-// they fit together, and the last with those before. No count chooses which: beside the smallest of the
-// others, say, whose number is below all that are told, the rest of a sum may be known.
+// groups merges each class that does not fit alone, also one without images, with those that follow
+// until they fit together, and the last with those before. No count chooses which: beside the
+// smallest of the others, say, whose number is below all that are told, the rest of a sum may be
+// known.
 func (m *Images) groups(tells, least int) (out []Group) {
 	var parts []part
 	var open part

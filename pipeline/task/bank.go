@@ -27,14 +27,14 @@ func NewBank(features []float32, dx int, labels []int, c int) (*Bank, error) {
 			"classes and more", dx, c)
 	}
 	if len(features) != len(labels)*dx {
-		return nil, fmt.Errorf("bank: %d feature values for %d labels of dx %d; want %d: check that "+
-			"features and labels come from the same images", len(features), len(labels),
+		return nil, fmt.Errorf("bank: %d feature values for %d labels of dx %d; want %d: check "+
+			"that features and labels come from the same images", len(features), len(labels),
 			dx, len(labels)*dx)
 	}
 	for i, v := range features {
 		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
-			return nil, fmt.Errorf("bank: feature %d of row %d is %v; allowed are finite numbers: check "+
-				"the extractor and its input", i%dx, i/dx, v)
+			return nil, fmt.Errorf("bank: feature %d of row %d is %v; allowed are finite "+
+				"numbers: check the extractor and its input", i%dx, i/dx, v)
 		}
 	}
 	b := &Bank{Dx: dx, C: c, Features: features, Labels: labels, pools: make([][]int, c)}

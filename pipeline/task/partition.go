@@ -48,17 +48,18 @@ type drawer struct {
 // drawer checks that a bank has enough rows for m clients of n points each, and extra ones.
 func (b *Bank) drawer(r *rand.Rand, m, n int, alpha float64, extra int) (*drawer, error) {
 	if m < 1 || n < 1 || extra < 0 || alpha < 0 || math.IsNaN(alpha) || math.IsInf(alpha, 0) {
-		return nil, fmt.Errorf("partition: %d clients of %d points, alpha %g, %d held out; allowed are "+
-			"1 and more clients and points, and no negative number", m, n, alpha, extra)
+		return nil, fmt.Errorf("partition: %d clients of %d points, alpha %g, %d held out; "+
+			"allowed are 1 and more clients and points, and no negative number", m, n, alpha, extra)
 	}
 	have := 0
 	for _, p := range b.pools {
 		have += len(p)
 	}
 	if m > (have-extra)/n {
-		return nil, fmt.Errorf("partition: %d clients of %d points and %d held out need %d images, and "+
-			"this part of the data has %d: lower federation.clients or federation.points, or enlarge the "+
-			"part in dataset.splits", m, n, extra, m*n+extra, have)
+		return nil, fmt.Errorf("partition: %d clients of %d points and %d held out need %d "+
+			"images, and this part of the data has %d: lower federation.clients or "+
+			"federation.points, or enlarge the part in dataset.splits",
+			m, n, extra, m*n+extra, have)
 	}
 	d := &drawer{r: r, left: make([][]int, b.C)}
 	for c, p := range b.pools {

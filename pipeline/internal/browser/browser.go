@@ -280,7 +280,8 @@ func (b *Browser) Choose(selector string, paths ...string) {
 	if object.Result.ObjectID == "" {
 		b.T.Fatalf("the page has no %s", selector)
 	}
-	b.call("DOM.setFileInputFiles", map[string]any{"files": paths, "objectId": object.Result.ObjectID},
+	b.call("DOM.setFileInputFiles", map[string]any{"files": paths,
+		"objectId": object.Result.ObjectID},
 		nil)
 }
 

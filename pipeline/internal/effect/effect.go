@@ -27,8 +27,8 @@
 // Where half of the clients differ by the F test and are not found in this way, or the evidence
 // tells of effects beyond those found (evident), all have one: e_mc has a variance of its own for
 // each client, T is of low rank plus a multiple of I, and all are estimated by evidence
-// (shrinkage). Clients whose classes hardly lie apart are no such evidence: one mean for all classes
-// differs from the others' by more than its noise, and by no camera.
+// (shrinkage). Clients whose classes hardly lie apart are no such evidence: one mean for all
+// classes differs from the others' by more than its noise, and by no camera.
 //
 // The covariance of effects over clients is that of those found, of low rank (Effects.ToCome); a
 // client to come has an effect of that covariance.
@@ -61,8 +61,9 @@ const (
 	// minSlope is how far apart a camera leaves classes at least, as a share of their distances in
 	// others' images.
 	minSlope = 0.5
-	// minTelling is that from which on a client is evidence of effects: halfway from one mean for all
-	// classes, 0, to minSlope. At minSlope sites of strong noise or blur would hide that all differ.
+	// minTelling is that from which on a client is evidence of effects: halfway from one mean for
+	// all classes, 0, to minSlope. At minSlope sites of strong noise or blur would hide that all
+	// differ.
 	minTelling = 0.25
 )
 
@@ -170,8 +171,8 @@ func Estimate(sets []*point.Set, white, back *mat.Dense) (*Effects, error) {
 	for m, set := range sets {
 		if set.Dx != dx || set.C != sets[0].C {
 			return nil,
-				fmt.Errorf("client effects: the class means of client %d have %d numbers and %d classes; "+
-					"want %d and %d", m, set.Dx, set.C, dx, sets[0].C)
+				fmt.Errorf("client effects: the class means of client %d have %d numbers and %d "+
+					"classes; want %d and %d", m, set.Dx, set.C, dx, sets[0].C)
 		}
 		cells[m] = means(set, packed, k)
 	}

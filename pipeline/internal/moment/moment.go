@@ -48,8 +48,8 @@ func Compute(rows *mat.Dense, labels []int, c, least int) (*Classes, error) {
 func means(rows *mat.Dense, labels []int, c, least int) ([]float64, *mat.Dense, error) {
 	n, k := rows.Dims()
 	if n != len(labels) || c < 2 || n <= c {
-		return nil, nil, fmt.Errorf("moments: %d rows, %d labels of %d classes; want a label a row, "+
-			"two classes at least and more rows than classes", n, len(labels), c)
+		return nil, nil, fmt.Errorf("moments: %d rows, %d labels of %d classes; want a label a "+
+			"row, two classes at least and more rows than classes", n, len(labels), c)
 	}
 	count, sum := make([]float64, c), mat.NewDense(c, k, nil)
 	for i, y := range labels {

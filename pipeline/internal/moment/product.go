@@ -159,8 +159,8 @@ func WithoutNegative(s *mat.SymDense) *mat.SymDense {
 	return out
 }
 
-// Orthonormal returns Q [n, k] of the decomposition a = QR of n rows and k <= n columns, in a's place:
-// mat.QR would form all n columns.
+// Orthonormal returns Q [n, k] of the decomposition a = QR of n rows and k <= n columns, in a's
+// place: mat.QR would form all n columns.
 func Orthonormal(a *mat.Dense) *mat.Dense {
 	m := a.RawMatrix()
 	tau, size := make([]float64, m.Cols), make([]float64, 1)

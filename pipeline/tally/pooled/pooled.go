@@ -46,8 +46,9 @@ type LeftOut struct {
 	Why  string `json:"why"`
 }
 
-// Share is a share of images with its 95% interval. Where counts are hidden, this ends at the low end of
-// that of the lower bounds, and at the high end of that of the upper ones. Value is then nil.
+// Share is a share of images with its 95% interval. Where counts are hidden, this ends at the low
+// end of that of the lower bounds, and at the high end of that of the upper ones. Value is then
+// nil.
 type Share struct {
 	Value *float64 `json:"value,omitempty"`
 	Low   float64  `json:"low"`
@@ -70,8 +71,8 @@ type Site struct {
 	ECE      *float64 `json:"ece,omitempty"`
 }
 
-// Class is the accuracy in one class. Sites and Images are of the reports that tell of it alone; images
-// that are merged with others' widen the interval.
+// Class is the accuracy in one class. Sites and Images are of the reports that tell of it alone;
+// images that are merged with others' widen the interval.
 type Class struct {
 	Class  int   `json:"class"`
 	Sites  int   `json:"sites"`
@@ -97,8 +98,9 @@ type Overall struct {
 	// Q is Cochran's (1954), with its degrees of freedom and p-value; I2 is the share of the
 	// variance of sites' log-odds that is beyond chance (Higgins and Thompson 2002), Tau2 their
 	// variance beyond chance. Where counts are hidden, Q is of the sites that tell theirs without
-	// noise, as each further one only adds to it: Q and I2 are at least this, and P at most. Tau2 has no such
-	// bound. All are nil where fewer than two sites tell their count beside hidden ones.
+	// noise, as each further one only adds to it: Q and I2 are at least this, and P at most. Tau2
+	// has no such bound. All are nil where fewer than two sites tell their count beside hidden
+	// ones.
 	Q    *float64 `json:"q,omitempty"`
 	DF   int      `json:"df"`
 	P    *float64 `json:"p,omitempty"`
@@ -122,9 +124,9 @@ func (s share) plus(o share) share {
 	return share{s.n + o.n, s.low + o.low, s.high + o.high, math.Hypot(s.noise, o.noise)}
 }
 
-// logits returns the log-odds of sites' shares and their variances; none is hidden. A noisy count is
-// taken nearest the share of the sites without noise, within a standard deviation, so that it tells no
-// sites apart that may be alike.
+// logits returns the log-odds of sites' shares and their variances; none is hidden. A noisy count
+// is taken nearest the share of the sites without noise, within a standard deviation, so that it
+// tells no sites apart that may be alike.
 func logits(of []share) (theta, variance []float64) {
 	var noisy, plain share
 	for _, s := range of {
@@ -166,8 +168,8 @@ func (s share) noisy(k, p float64) (theta, variance float64) {
 
 func expit(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// interval returns a share with its 95% interval: from the lower end of the lower bound to the upper
-// end of the upper one.
+// interval returns a share with its 95% interval: from the lower end of the lower bound to the
+// upper end of the upper one.
 func (s share) interval() Share {
 	out := Share{Low: s.end(s.low, -1), High: s.end(s.high, 1)}
 	if s.low == s.high && s.n > 0 {
@@ -178,8 +180,8 @@ func (s share) interval() Share {
 }
 
 // end returns the end of the interval of k images on one side, by log-odds. Noise
-// adds to its width by squares, on the scale of shares (Zou and Donner 2008). Of none, or of all, the end is
-// 0 or 1, which log-odds never reach.
+// adds to its width by squares, on the scale of shares (Zou and Donner 2008). Of none, or of all,
+// the end is 0 or 1, which log-odds never reach.
 func (s share) end(k, side float64) float64 {
 	if side < 0 && k <= 0 {
 		return 0
@@ -298,8 +300,8 @@ func weighted(theta, variance []float64, tau2 float64) (mean, se, w, w2 float64)
 	return mean / w, math.Sqrt(1 / w), w, w2
 }
 
-// Of is the classifier that reports are about: its SHA-256, its number of classes, and the level of its
-// prediction sets, 0 without any.
+// Of is the classifier that reports are about: its SHA-256, its number of classes, and the level of
+// its prediction sets, 0 without any.
 type Of struct {
 	Classifier string
 	Classes    int
@@ -336,7 +338,8 @@ func (out *Result) choose(of Of, reports []*tally.Report) (kept []*tally.Report)
 	sorting.By(largest, func(a, b *tally.Report) int { return cmp.Compare(b.Size(), a.Size()) })
 	for _, r := range largest {
 		if size > tally.MaxSize {
-			leave(r, fmt.Sprintf("%d images, and all sites together may have %d", r.Size(), tally.MaxSize))
+			leave(r, fmt.Sprintf("%d images, and all sites together may have %d", r.Size(),
+				tally.MaxSize))
 			size -= r.Size()
 		}
 	}
@@ -345,8 +348,8 @@ func (out *Result) choose(of Of, reports []*tally.Report) (kept []*tally.Report)
 	})
 }
 
-// Pool pools reports of a classifier, each of another site. Those that cannot be pooled are left out,
-// and named.
+// Pool pools reports of a classifier, each of another site. Those that cannot be pooled are left
+// out, and named.
 func Pool(of Of, reports []*tally.Report) (*Result, error) {
 	if len(reports) == 0 || len(reports) > MaxSites {
 		return nil, fmt.Errorf("pooling evaluations: %d reports; want 1 to %d",
@@ -408,9 +411,10 @@ func (out *Result) Check(classes int) error {
 		shares, numbers = append(shares, ofShares...), append(numbers, others...)
 	}
 	for _, s := range out.Sites {
-		if s.Images < 0 || s.SetSize != nil && !(*s.SetSize >= 0 && *s.SetSize <= float64(classes)) {
-			return fmt.Errorf("pooled report: site %.80q has %d images, or sets of a size that no %d "+
-				"classes give", s.Name, s.Images, classes)
+		if s.Images < 0 || s.SetSize != nil &&
+			!(*s.SetSize >= 0 && *s.SetSize <= float64(classes)) {
+			return fmt.Errorf("pooled report: site %.80q has %d images, or sets of a size that "+
+				"no %d classes give", s.Name, s.Images, classes)
 		}
 		shares, numbers = append(shares, &s.Accuracy, s.Coverage), append(numbers, s.ECE)
 	}
@@ -423,8 +427,8 @@ func (out *Result) Check(classes int) error {
 	}
 	for _, c := range out.ByClass {
 		if c.Class < 0 || c.Class >= classes || c.Sites < 0 || c.Images < 0 {
-			return fmt.Errorf("pooled report: class %d with %d images of %d sites; want classes of 0 to "+
-				"%d, and no counts below 0", c.Class, c.Images, c.Sites, classes-1)
+			return fmt.Errorf("pooled report: class %d with %d images of %d sites; want classes "+
+				"of 0 to %d, and no counts below 0", c.Class, c.Images, c.Sites, classes-1)
 		}
 		shares = append(shares, &c.Share)
 	}
@@ -571,9 +575,9 @@ func (out *Result) curve(reports []*tally.Report) {
 	}
 }
 
-// byClass adds up the counts of classes that sites tell of alone. Of the images that are merged with those
-// of other classes, any may be theirs: the interval is wide enough for all of the wrong ones alone, and
-// for all of the right ones.
+// byClass adds up the counts of classes that sites tell of alone. Of the images that are merged
+// with those of other classes, any may be theirs: the interval is wide enough for all of the wrong
+// ones alone, and for all of the right ones.
 func (out *Result) byClass(reports []*tally.Report) {
 	classes := reports[0].Classes
 	alone, most := make([]share, classes), make([]share, classes)
