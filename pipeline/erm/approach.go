@@ -59,7 +59,8 @@ type approach struct {
 
 var approaches = sync.Pool{New: func() any { return new(approach) }}
 
-// prepare lays p's points out in float32.
+// prepare lays p's points out in float32. Features lie in float32 from here on, which halves the
+// memory that a product reads.
 func (a *approach) prepare(p *Problem) {
 	a.p, a.n, a.d, a.c, a.padded = p, p.N, p.D(), p.C, roundUp(p.N, dense.SingleWidth)
 	a.evaluations, a.scale, a.s, a.y, a.rho = 0, 0, a.held[0][:0], a.held[1][:0], a.rho[:0]
@@ -103,7 +104,8 @@ func (a *approach) labels() {
 // rowsFast is whether rows are multiplied by vector instructions, as tiles are everywhere.
 var rowsFast = strings.HasPrefix(dense.Instructions(), "AVX")
 
-// lay lays the points out for products.
+// lay lays the points out for products. By rows, X is read once for logits and gradient; else it is
+// packed twice, for products across points and along them.
 func (a *approach) lay() {
 	a.byRows = a.p.two || rowsFast && a.c <= fewClasses && a.d >= manyFeatures
 	if a.byRows {
@@ -141,7 +143,12 @@ const (
 )
 
 // gradient sets out to the gradient at t, in float32. The data's part has sum zero over the
-// classes, whatever the labels' sums are.
+// classes, whatever the labels' sums are. With R = W(P - Y) of a block of points it sums, block by
+// block,
+//
+//	out = R'X + l2 (t - centre)
+//
+// so that no matrix of points times classes is held.
 func (a *approach) gradient(t, out []float64) {
 	a.evaluations++
 	floats.SubTo(out, t, a.centre)
@@ -164,7 +171,9 @@ func (a *approach) gradient(t, out []float64) {
 	dense.Widen(a.c, a.d, a.gradS, cols, out, out, a.p.L2)
 }
 
-// gradientByRows is gradient from the rows of X; out holds the head less the centre.
+// gradientByRows is gradient from the rows of X; out holds the head less the centre. Sums of
+// rowsPart points are in float32 and those of parts in float64, which bounds rounding however many
+// points there are.
 func (a *approach) gradientByRows(t, out []float64) {
 	for c := range a.c {
 		row := a.headS[c*a.wide : (c+1)*a.wide]
@@ -199,7 +208,8 @@ func (a *approach) gradientByRows(t, out []float64) {
 	}
 }
 
-// addRows adds the gradient of h points, from from on, to gradS.
+// addRows adds the gradient of h points, from from on, to gradS. z is [classes, rowsPoints]: logits
+// first, and residuals w (p - y) after dense.Residual.
 func (a *approach) addRows(from, h int) {
 	rows, z := a.c, a.z
 	clear(z)
@@ -279,7 +289,9 @@ func (a *approach) renew() {
 }
 
 // direct sets dir to minus the L-BFGS matrix times the gradient (Nocedal and Wright 2006, algorithm
-// 7.4), where the diagonal's inverse is the matrix without a memory.
+// 7.4), where the diagonal's inverse is the matrix without a memory. With D the inverse of the
+// diagonal, and s and y the latest pair, its first matrix is D <s, y>/<y, D y>: so long is the last
+// step.
 func (a *approach) direct() {
 	q := a.dir
 	copy(q, a.grad)
@@ -306,7 +318,8 @@ func (a *approach) direct() {
 }
 
 // remember keeps the step from theta to trial and the difference of the gradients, in place of the
-// oldest once there are many.
+// oldest once there are many. Slices of the oldest pair are reused, so that no step allocates once
+// the memory is full.
 func (a *approach) remember() {
 	k := len(a.s)
 	if k == remembered {
@@ -330,8 +343,11 @@ func (a *approach) remember() {
 	a.rho = append(a.rho, 1/sy)
 }
 
-// search goes along dir, from a step of t, until the slope is a part of that before:
-// nearer the minimum, or not far beyond. It reports false if it finds no such place.
+// search goes along dir, from a step of t, until the slope is a part of that before: nearer the
+// minimum, or not far beyond. It reports false if it finds no such place. The slope at step t is
+// <gradient at theta + t dir, dir>. It accepts a slope between short and -overshoot times the first
+// (Nocedal and Wright 2006, section 3.1). It needs no value of the objective. Each trial costs one
+// evaluation.
 func (a *approach) search(t float64) bool {
 	begin := dot(a.grad, a.dir)
 	if !(begin < 0) {
@@ -363,7 +379,9 @@ func (a *approach) search(t float64) bool {
 	return false
 }
 
-// run goes to a gradient of limit, in at most most evaluations. It reports whether it got there.
+// run goes to a gradient of limit, in at most most evaluations. It reports whether it got there. It
+// gives up on numbers that are not finite, and where the rate so far foretells more than twice
+// most.
 func (a *approach) run(ctx context.Context, limit float64, most int) (bool, error) {
 	a.precondition()
 	a.gradient(a.theta, a.grad)
@@ -402,7 +420,8 @@ func (a *approach) run(ctx context.Context, limit float64, most int) (bool, erro
 }
 
 // fit returns the minimiser where the tolerance is within reach of float32. Where it is not, it
-// returns p with a start that is nearer, and reports whether the diagonal did well.
+// returns p with a start that is nearer, and reports whether the diagonal did well. A result is
+// checked in float64, by other code than made it, before it is returned.
 func (a *approach) fit(ctx context.Context, p *Problem, opt Options) (*Solution, *Problem, bool,
 	error) {
 	a.prepare(p)

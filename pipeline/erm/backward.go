@@ -33,6 +33,7 @@ type Fits struct {
 	first  *Theta // the first fit's minimiser
 }
 
+// space stays with the fit from Solve to Close, as Backward reads its probabilities.
 type fit struct {
 	own   *Problem
 	space *workspace
@@ -60,6 +61,7 @@ func (f *Fits) With(own []*Problem) (*Fits, error) {
 	return g, g.add(own)
 }
 
+// It takes a workspace of the pool for each problem, which Close gives back.
 func (f *Fits) add(own []*Problem) error {
 	like := f.shared
 	for i, p := range own {
@@ -81,7 +83,7 @@ func (f *Fits) add(own []*Problem) error {
 	return nil
 }
 
-// Close hands the memory of the fits back.
+// Close hands the memory of the fits back. The fits must not be used after it.
 func (f *Fits) Close() {
 	for _, t := range f.fits {
 		workspaces.Put(t.space)
@@ -179,6 +181,8 @@ func (f *Fits) Backward(i int, cotangent Theta, opt Options) (*Gradient, error) 
 }
 
 // Shared returns the derivatives with respect to the shared points, after Backward of fit i.
+// Backward leaves u and its logits in the workspace, and Shared reads them: it comes once, and
+// right after it.
 func (f *Fits) Shared(i int) *Gradient {
 	w := f.fits[i].space
 	return w.derivatives(f.shared, f.common, w.own.padded)

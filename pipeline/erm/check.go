@@ -43,7 +43,8 @@ func (a *approach) blocks(theta []float64, do func(x, own blas64.General, z dens
 }
 
 // check sets grad to the gradient at the transposed head theta, in float64, and returns the
-// objective there.
+// objective there. It costs two products of n D C operations in float64, as much as one Hessian
+// product.
 func (a *approach) check(theta, grad []float64) float64 {
 	floats.SubTo(grad, theta, a.centre)
 	f := a.p.L2 / 2 * dot(grad, grad)
@@ -72,7 +73,8 @@ func (a *approach) rowsOf(x blas64.General, do func(x []float64, c, at, n int)) 
 }
 
 // losses replaces logits of h points, from from on, by w (p - y), and returns the sum of their
-// losses. Of two classes as one head, the second row is the head's.
+// losses. Of two classes as one head, the second row is the head's. With l the logits it returns
+// sum_i w_i (log sum_c exp(l_ci) - sum_c y_ic l_ci).
 func (a *approach) losses(z dense.Columns, from, h int) float64 {
 	var f float64
 	first := z.C - a.c

@@ -44,7 +44,9 @@ func patience(p *Problem) int {
 // errSlow says that a fit by the diagonal takes more products than it is worth.
 var errSlow = errors.New("erm: more products than the preconditioner is worth")
 
-// fit fits one problem by the cheaper preconditioner.
+// fit fits one problem by the cheaper preconditioner. L-BFGS comes first, then Newton's method by
+// the diagonal, and then by the inverse. Each begins where the one before ended. Products of all of
+// them count against MaxProducts, and stand in the solution.
 func (w *workspace) fit(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
 	if p.C == 2 {
 		return w.fitTwo(ctx, p, opt)
@@ -118,7 +120,8 @@ func (w *workspace) newtonByDiagonal(step int, forcing float64, opt Options) err
 	return nil
 }
 
-// setDiagonal sets diagonal to that of X' diag(v) X + l2 I.
+// setDiagonal sets diagonal to that of X' diag(v) X + l2 I. It costs n D multiplications, where the
+// inverse costs n D^2.
 func (w *workspace) setDiagonal(v []float64) {
 	for j := range w.diagonal {
 		w.diagonal[j] = w.l2

@@ -60,7 +60,8 @@ func (o *Objective) Gram(v []float64) *mat.SymDense {
 	return mat.NewSymDense(w.d, g)
 }
 
-// Hessian returns the Hessian of J at t, C D x C D.
+// Hessian returns the Hessian of J at t, C D x C D. It costs C^2/2 Gram matrices of n D^2
+// multiplications, and holds (C D)^2 numbers: it is for small problems.
 func (o *Objective) Hessian(t []float64) *mat.SymDense {
 	w := &o.w
 	p := o.Probabilities(t)

@@ -22,7 +22,7 @@ type Problem struct {
 	two bool
 }
 
-// D returns the number of rows of the head: Dx + 1.
+// D returns the number of rows of the head: Dx + 1. The last row of a head belongs to the bias.
 func (p *Problem) D() int { return p.Dx + 1 }
 
 // maxElements bounds any one matrix of a problem (8 GiB of float64).
@@ -75,7 +75,8 @@ func FromSets(l2 float64, sets ...*point.Set) (*Problem, error) {
 	return p, nil
 }
 
-// CheckSet returns an error, naming the point, if a set cannot be fitted to.
+// CheckSet returns an error, naming the point, if a set cannot be fitted to. Labels may be off the
+// simplex by [simplexSlack], as float32 rounds probabilities.
 func CheckSet(s *point.Set) error {
 	d := s.Dx
 	if s.Y == nil {
@@ -131,6 +132,7 @@ func checkPoint[T float32 | float64](i int, label []T, sum float64, weight T) er
 // finite reports whether v is neither NaN nor infinite, for which v-v is NaN.
 func finite(v float64) bool { return v-v == 0 }
 
+// Products of sizes are compared by division, so that they cannot overflow.
 func (p *Problem) checkSizes() error {
 	if p.N < 1 || p.Dx < 1 || p.C < 1 {
 		return fmt.Errorf("erm: %d points of %d features and %d classes; want at least one of each",
@@ -150,7 +152,8 @@ func (p *Problem) checkSizes() error {
 	return nil
 }
 
-// Check returns an error if a problem that was not made by FromSets is invalid.
+// Check returns an error if a problem that was not made by FromSets is invalid. A sum of squares
+// tells in one pass whether a row is finite; single numbers are looked at only where it is not.
 func (p *Problem) Check() error {
 	if err := p.checkSizes(); err != nil {
 		return err

@@ -25,6 +25,7 @@ type rows struct {
 	scale           float64      // sum of w |x|
 }
 
+// x stays the problem's own memory, which must not change during the fit. All else is copied.
 func (r *rows) prepare(p *Problem) {
 	r.n, r.padded, r.d, r.c, r.x = p.N, roundUp(p.N, dense.SingleWidth), p.D(), p.C, p.X
 	if r.bare = p.two; r.bare {
@@ -60,7 +61,7 @@ func roundUp(n, by int) int { return (n + by - 1) / by * by }
 const gramRows = 256
 
 // gram adds X' diag(v) X to g, D x D, or to its upper triangle alone, for v of N numbers. buffer
-// grows to hold gramRows points.
+// grows to hold gramRows points. It costs n D^2 multiplications, or half of them for a triangle.
 func (r *rows) gram(v, g []float64, buffer *[]float64, upper bool) {
 	d := r.d
 	if r.bare {

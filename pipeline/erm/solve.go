@@ -60,6 +60,8 @@ func (o Options) left(spent, most int) int {
 	return most
 }
 
+// withDefaults returns the options with defaults in place of zeros, or an error that names the
+// first one out of bounds.
 func (o Options) withDefaults() (Options, error) {
 	o.Tolerance = cmp.Or(o.Tolerance, DefaultTolerance)
 	o.Residual = cmp.Or(o.Residual, backwardTolerance)
@@ -223,7 +225,9 @@ func leader(ctx context.Context, shared *Problem, own []*Problem, opt Options) (
 	return w.guide()
 }
 
-// join returns the problem of all the points, with the weights of own scaled by share.
+// join returns the problem of all the points, with the weights of own scaled by share. X, Y and W
+// are copied, so that the result shares no memory with its parts. Of one problem alone the warm
+// start is kept.
 func join(share float64, shared *Problem, own ...*Problem) *Problem {
 	p := &Problem{N: shared.N, Dx: shared.Dx, C: shared.C, X: slices.Clone(shared.X),
 		Y: slices.Clone(shared.Y), W: slices.Clone(shared.W), L2: shared.L2}
@@ -241,7 +245,7 @@ func join(share float64, shared *Problem, own ...*Problem) *Problem {
 }
 
 // each calls do for 0 to n-1, on at most threads goroutines at a time, and names the item in an
-// error if there are several.
+// error if there are several. The first error ends the context of the others.
 func each(ctx context.Context, n, threads int, do func(context.Context, int) error) error {
 	return parallel.Each(ctx, threads, n, func(ctx context.Context, i int) error {
 		err := do(ctx, i)
@@ -254,6 +258,9 @@ func each(ctx context.Context, n, threads int, do func(context.Context, int) err
 
 // workspace holds the buffers of one fit. Heads inside it are transposed, C x D, one class per row;
 // matrices with an entry per point and class are C x n, with the points of the parts side by side.
+// Buffers hold arbitrary numbers of earlier fits: each method writes its own before it reads. A
+// workspace serves one goroutine at a time. It comes from a pool, as a fit of thousands of features
+// holds megabytes.
 type workspace struct {
 	n, d, c int // n: padded points of all parts
 	l2      float64
@@ -344,7 +351,8 @@ func (w *workspace) each(do func(r *rows, at int)) {
 	}
 }
 
-// forward sets out = t X', C x n, for a transposed head t.
+// forward sets out = t X', C x n, for a transposed head t. It costs 2 n D C operations, as does
+// adjoint.
 func (w *workspace) forward(t, out []float64) {
 	clear(out)
 	if w.two {
@@ -357,7 +365,8 @@ func (w *workspace) forward(t, out []float64) {
 	})
 }
 
-// adjoint sets out = a X + l2 t, C x D, for a of C x n.
+// adjoint sets out = a X + l2 t, C x D, for a of C x n. Without the second term it is the transpose
+// of forward.
 func (w *workspace) adjoint(a, t, out []float64) {
 	for i, v := range t {
 		out[i] = w.l2 * v
@@ -373,6 +382,12 @@ func (w *workspace) adjoint(a, t, out []float64) {
 }
 
 // loss sets p to the softmax of logits (which may be p) and returns the data part of the objective.
+// With wy = w y and l the logits it is
+//
+//	sum_i (w_i log sum_c exp(l_ci) - sum_c wy_ci l_ci)
+//
+// top and sum hold the largest logit of each point, and the sum of exponentials less it. Points of
+// weight 0, padding among them, are left out.
 func (w *workspace) loss(logits, p []float64) float64 {
 	var sum float64
 	w.each(func(r *rows, at int) {
@@ -435,7 +450,8 @@ func (w *workspace) hessian(v, out []float64) {
 	w.adjoint(w.a, v, out)
 }
 
-// single readies hessianSingle for the current probabilities.
+// single readies hessianSingle for the current probabilities. Buffers are rounded up to the tiles
+// of the kernels.
 func (w *workspace) single() {
 	if w.two {
 		w.singleTwo()
@@ -451,7 +467,8 @@ func (w *workspace) single() {
 	dense.Narrow(w.wS, w.w)
 }
 
-// hessianSingle is hessian in float32.
+// hessianSingle is hessian in float32. Float32 has seven digits, so that [minSingle] bounds the
+// residual that such products solve to.
 func (w *workspace) hessianSingle(v, out []float64) {
 	w.products++
 	if w.two {
@@ -511,7 +528,8 @@ func (w *workspace) precondition() error {
 	return err
 }
 
-// inverted returns the inverse of X' diag(v) X + l2 I.
+// inverted returns the inverse of X' diag(v) X + l2 I. It costs n D^2 + D^3 multiplications. But
+// for rounding the matrix is positive definite.
 func (w *workspace) inverted(v, buffer []float64) (dense.Packed, error) {
 	resize(&w.gramian, w.d*w.d)
 	g := w.gramian
@@ -530,7 +548,8 @@ func (w *workspace) inverted(v, buffer []float64) (dense.Packed, error) {
 	return dense.Pack(blas.NoTrans, f.Inverse(), buffer), nil
 }
 
-// guide holds the results of the common fit that similar fits begin with.
+// guide holds the results of the common fit that similar fits begin with. It is read by many fits
+// at once, and never written after it is made.
 type guide struct {
 	theta []float64 // C x D, its minimiser
 	// inverses of approximately its Hessian's diagonal blocks there, one per class; nil: fits have
@@ -546,6 +565,8 @@ const blend = 0.05
 // guide returns the guide at the current solution. The block of class c is the inverse of
 //
 //	sum_i w_i ((1 - blend) p_ic (1 - p_ic) + blend (1 - 1/C)/C) x_i'x_i + l2 I
+//
+// It holds C D^2 numbers in float32.
 func (w *workspace) guide() (*guide, error) {
 	g := &guide{theta: slices.Clone(w.theta), blocks: make([]dense.Single, w.c)}
 	v := w.top
@@ -601,7 +622,12 @@ func (w *workspace) apply(v, out []float64) {
 }
 
 // conjugateGradient solves H x = b to a residual of tol |b| and returns that residual as a share of
-// |b|. hessian multiplies by H.
+// |b|. hessian multiplies by H. One step is, with M the preconditioner and beta the ratio of r'z to
+// the last one's
+//
+//	alpha = r'z / d'Hd,   x += alpha d,   r -= alpha H d,   z = M^-1 r,   d = z + beta d
+//
+// (Nocedal and Wright 2006, algorithm 5.3). It makes most products with H at most.
 func (w *workspace) conjugateGradient(hessian func(v, out []float64), b, x []float64, most int,
 	tol float64) float64 {
 	clear(x)
@@ -701,7 +727,8 @@ const minPivot = 1e-4
 const minSingle = 1e-4
 
 // solve runs Newton's method on the prepared points, from start; lead, if not nil, is a fit to
-// similar points.
+// similar points. Each step costs some products of newton and one of search. It ends where the norm
+// of the gradient is Tolerance times the larger of sum_i w_i |x_i| and l2.
 func (w *workspace) solve(ctx context.Context, start *Theta, opt Options,
 	lead *guide) (*Solution, error) {
 	var scale float64
@@ -820,6 +847,8 @@ func (w *workspace) newton(forcing float64, opt *Options) error {
 // objective without the step, g its gradient and D its data part
 //
 //	D(T - t S) + l2/2 |T - T0 - t S|^2 <= f - 1e-4 t <g, S>
+//
+// Logits move along a line, so that a trial costs no product: dlogits are made once.
 func (w *workspace) search(f float64) (float64, bool) {
 	slope := dot(w.grad, w.step)
 	w.forward(w.step, w.dlogits)
@@ -846,7 +875,8 @@ func (w *workspace) search(f float64) (float64, bool) {
 
 func dot(a, b []float64) float64 { return floats.Dot(a, b) }
 
-// largest returns the largest absolute feature, for messages.
+// largest returns the largest absolute feature, for messages. It helps to tell features of a wrong
+// scale from a penalty that is too weak.
 func (w *workspace) largest() float64 {
 	var m float64
 	for _, r := range w.parts {

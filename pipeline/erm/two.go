@@ -17,7 +17,8 @@ import (
 //
 // where s_i is the sum of a label, 1 but for rounding, and q_i = (1 + y_i2 - y_i1)/2. The mean is
 // m0 - X' w (1 - s) / (2 l2). A product with one head is bound by memory: points are read as they
-// lie, and once for both of a Hessian's products.
+// lie, and once for both of a Hessian's products. Its penalty is half of l2, as t is spread over
+// two heads. The gradient's norm in both heads is sqrt(2) times that of t.
 func (w *workspace) fitTwo(ctx context.Context, p *Problem, opt Options) (*Solution, error) {
 	d := p.D()
 	inner := &Problem{N: p.N, Dx: p.Dx, C: 1, X: p.X, Y: make([]float64, p.N), W: p.W, L2: p.L2 / 2,
@@ -95,7 +96,8 @@ const (
 )
 
 // hessianTwo is hessianSingle for two classes. Four points at a time meet the direction, and are
-// added up by the result, while they are in the first-level cache.
+// added up by the result, while they are in the first-level cache. It is sum_i c_i <x_i, v> x_i +
+// l2 v with c_i = w_i p_i (1 - p_i).
 func (w *workspace) hessianTwo(v, out []float64) {
 	dense.Narrow(w.dirS, v)
 	for j, x := range v {
