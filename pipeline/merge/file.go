@@ -26,12 +26,15 @@ const maxHigh = 1 << 60
 // IsPart reports whether data are a part, by their first bytes.
 func IsPart(data []byte) bool { return len(data) > 1 && data[0] == 0x08 && data[1] == Format }
 
+// refuse is the error for a field of a part, with the values that are allowed.
 func refuse(field string, value any, allowed string, args ...any) error {
 	return fmt.Errorf("part: %w",
 		&federate.FieldError{Field: field, Value: value, Allowed: fmt.Sprintf(allowed, args...)})
 }
 
-// Encode returns the part as a message. The same part has the same bytes on every machine.
+// Encode returns the part as a message. The same part has the same bytes on every machine. Kept
+// uploads stand in it as they came, byte for byte. It is an error if a digest is not hexadecimal,
+// or the message exceeds [MaxBytes].
 func (p *Part) Encode() ([]byte, error) {
 	model, err := hex.DecodeString(p.Model)
 	if err != nil {
@@ -70,7 +73,8 @@ func (p *Part) Encode() ([]byte, error) {
 }
 
 // checksum returns the SHA-256 of all other fields in their order: numbers as little-endian uint64,
-// bytes after their length, lists after their number.
+// bytes after their length, lists after their number. A length before each field keeps two messages
+// of shifted bytes from having one hash.
 func checksum(m *partpb.Part) []byte {
 	h := sha256.New()
 	h.Write([]byte("fmp.merge.Part\n"))
@@ -88,7 +92,8 @@ func checksum(m *partpb.Part) []byte {
 
 // Decode decodes a part and checks it: every number against its bounds, kept uploads as ordinary
 // ones, their keys in order and below the limit, clients in order and among them those kept, sums
-// against masses, masses against images, and the checksum.
+// against masses, masses against images, and the checksum. Parts come from workers that may err or
+// lie. Lengths are compared before memory is taken, and every error names its field.
 func Decode(data []byte, want federate.Expect) (*Part, error) {
 	if len(data) > MaxBytes {
 		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
@@ -134,7 +139,9 @@ func Decode(data []byte, want federate.Expect) (*Part, error) {
 	return p, p.checkSums()
 }
 
-// checkFields checks numbers and lengths, before memory is allocated.
+// checkFields checks numbers and lengths, before memory is allocated. Every upload is either kept,
+// summed or left out, so that these three add up to the clients. Sizes of sums follow from dx and
+// classes alone.
 func checkFields(m *partpb.Part, want federate.Expect) error {
 	if m.Format != Format {
 		return refuse("format", m.Format, "%d", Format)
@@ -199,7 +206,9 @@ func checkFields(m *partpb.Part, want federate.Expect) error {
 	return nil
 }
 
-// readKept reads the uploads that are kept.
+// readKept reads the uploads that are kept. want ties them to the round, graph and sizes of the
+// part. Each must be listed among the clients by its digest, and no more are kept than [Merger]
+// would keep.
 func (p *Part) readKept(uploads [][]byte) error {
 	round := p.Round
 	want := federate.Expect{Model: p.Model, Dx: p.Dx, C: p.C, Round: &round}
@@ -233,7 +242,14 @@ func (p *Part) readKept(uploads [][]byte) error {
 }
 
 // checkSums checks the sums: no masses below 0 or beyond the images, no mean beyond the largest
-// coordinate, and no scatter that as many rows of length 1 cannot have.
+// coordinate, and no scatter that as many rows of length 1 cannot have. With n_c the mass, s_c the
+// sums of class c, N the images and t the trace of the scatter it asks for
+//
+//	n_c >= 0,   |s_cj| <= most n_c,   0 < sum_c n_c <= 1.01 N,   t <= 1.05 N,   |scatter_ij| <= t
+//
+// of which the last two are of moments. Their rows have length 1, so that most is 1 but for
+// rounding; of class means it is maxCoordinate. The bounds do not prove that uploads give the sums:
+// they keep a false part from moving a mean beyond any image's.
 func (p *Part) checkSums() error {
 	total := 0.0
 	for i, s := range p.sums {

@@ -99,7 +99,7 @@ type Part struct {
 // Clients returns the number of clients whose uploads went in.
 func (p *Part) Clients() int { return len(p.clients) }
 
-// Merger merges uploads and parts.
+// Merger merges uploads and parts. It is not safe for concurrent use.
 type Merger struct {
 	// Judge returns the share of an upload's images that counts in the sums, 0 for an upload that
 	// is left out. It depends on the upload and on Against alone. Without it uploads are
@@ -151,7 +151,8 @@ func (m *Merger) Add(data []byte) error {
 	return m.addUpload(u, data)
 }
 
-// start opens the merger for the kind of the first upload, and checks that of later ones.
+// start opens the merger for the kind of the first upload, and checks that of later ones. Later
+// uploads must be of the same round, graph and sizes, which Want has from there on.
 func (m *Merger) start(like *Part) error {
 	if n := sizeOf(like.Dx, like.C, like.Moments); n > maxSums/whole.Bytes {
 		return fmt.Errorf("%d classes of %d coordinates are %d sums; a part has %d at most", like.C,
@@ -170,6 +171,7 @@ func (m *Merger) start(like *Part) error {
 	return nil
 }
 
+// It clones data that it keeps. After an error the upload is not in.
 func (m *Merger) addUpload(u *federate.Upload, data []byte) error {
 	if u.Points.Indices() == nil {
 		return errors.New("its points are of several classes each, an embedding's: these do not " +
@@ -251,7 +253,7 @@ func (p *Part) Lists(uploads map[string]string) bool {
 
 func compare(a, b Kept) int { return bytes.Compare(a.key[:], b.key[:]) }
 
-// has reports whether a client is in.
+// has reports whether a client is in. It costs O(log clients).
 func (m *Merger) has(e entry) bool {
 	if _, ok := m.fresh[[half]byte(e[:half])]; ok {
 		return true
@@ -260,7 +262,8 @@ func (m *Merger) has(e entry) bool {
 	return ok
 }
 
-// kept returns how many of the first of some uploads are kept.
+// kept returns how many of the first of some uploads are kept. Their keys ascend, so that the first
+// ones are those of the lowest keys.
 func kept(all []Kept) int {
 	points, size := 0, 0
 	for i, k := range all {
@@ -278,6 +281,7 @@ var ErrJudge = fmt.Errorf("a part keeps %d uploads whole, or up to %d class mean
 	"others, which are judged beforehand: give a part to judge by (--against), or trust all "+
 	"clients (--trust)", Judges, MaxPoints)
 
+// It is 1 where all are trusted and from 0 to 1 where Judge says so. The error names the client.
 func (m *Merger) share(k *Kept) (float64, error) {
 	if m.Judge == nil {
 		if !m.Trust || m.part.Against != "" {
@@ -311,7 +315,8 @@ func (m *Merger) count(k *Kept, share float64) {
 	p.addMeans(k.Upload, share, (*whole.Number).Add)
 }
 
-// sizeOf returns the number of sums.
+// sizeOf returns the number of sums. It is C (1 + dx) for masses and sums, and dx (dx + 1)/2 more
+// for the triangle of the scatter.
 func sizeOf(dx, c int, ofMoments bool) int {
 	n := c * (1 + dx)
 	if ofMoments {
@@ -321,7 +326,13 @@ func sizeOf(dx, c int, ofMoments bool) int {
 }
 
 // addMeans adds an upload's masses, class means and scatter to the sums, or takes them out.
-// Calibration points of moments count as images.
+// Calibration points of moments count as images. With s the share, and n, x and S of the upload it
+// adds, as whole numbers,
+//
+//	n s  to the mass,   n s x  to the sums,   S s  to the scatter
+//
+// Each product is rounded to a step before it is added, so that taking it out again leaves no
+// trace.
 func (p *Part) addMeans(u *federate.Upload, share float64, add func(*whole.Number, whole.Number)) {
 	set, scatter := u.Points, []float64(nil)
 	dof := 0
@@ -388,7 +399,8 @@ func withCalibration(u *federate.Upload, scatter []float64) *point.Set {
 	return set
 }
 
-// AddPart adds a part.
+// AddPart adds a part. The lower of both limits holds for the result, and uploads from there on are
+// summed. After an error the merger is as it was. It costs O(clients + sums).
 func (m *Merger) AddPart(p *Part) error {
 	if err := m.start(p); err != nil {
 		return err
@@ -486,7 +498,8 @@ func (m *Merger) settle() {
 	clear(m.fresh)
 }
 
-// union merges sorted lists, and returns an entry whose client is in both.
+// union merges sorted lists, and returns an entry whose client is in both. It costs O(a + b), and
+// shares no memory with either.
 func union(a, b []entry) (out []entry, twice *entry) {
 	out = make([]entry, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {

@@ -18,7 +18,8 @@ const maxCurve = moments.MaxCurveImages * -moments.MinLikelihood / moments.Curve
 
 // check returns an error unless the sum is one that uploads can have: no count below 0, no mass
 // beyond the images, no mean and no second moment beyond the largest coordinate, no curve beyond
-// its clients'.
+// its clients'. It holds after Decode, where a file may claim anything, and after Sub, where
+// another sum than was added may be taken out.
 func (s *Sum) check() error {
 	clients := int64(s.Clients)
 	switch {

@@ -25,12 +25,14 @@ const (
 // IsState reports whether data are a state, by their first bytes.
 func IsState(data []byte) bool { return len(data) > 1 && data[0] == 0x08 && data[1] == Format }
 
+// refuse is the error for a field of a state, with the values that are allowed.
 func refuse(field string, value any, allowed string, args ...any) error {
 	return fmt.Errorf("state: %w",
 		&federate.FieldError{Field: field, Value: value, Allowed: fmt.Sprintf(allowed, args...)})
 }
 
-// Encode returns the state as a message. The same state has the same bytes on every machine.
+// Encode returns the state as a message. The same state has the same bytes on every machine. It is
+// an error if a digest is not hexadecimal, or the message exceeds [MaxBytes].
 func (s *State) Encode() ([]byte, error) {
 	model, err := hex.DecodeString(s.Model)
 	if err != nil {
@@ -59,6 +61,9 @@ func (s *State) Encode() ([]byte, error) {
 	return data, nil
 }
 
+// message returns the sum for a state: classes that are held, ascending, each with mass, squares
+// and sums, then second moments and curve. Numbers of clients and images are left out, as the
+// state's clients tell them.
 func (s *Sum) message() *statspb.Sum {
 	m := &statspb.Sum{Curved: uint64(s.Curved), Rows: uint64(s.rows),
 		Second: whole.Append(nil, s.second)}
@@ -100,6 +105,8 @@ func checksum(m *statspb.State) []byte {
 
 // Decode decodes a state and checks it: every number against its bounds, clients in order and each
 // once, sums against the images of the fold's clients, the checksum, and the expectations in want.
+// Names ascend, which makes the order of clients part of the content. Numbers of images of a fold
+// are the sums of its clients', and not read.
 func Decode(data []byte, want federate.Expect) (*State, error) {
 	if len(data) > MaxBytes {
 		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
@@ -149,7 +156,8 @@ func Decode(data []byte, want federate.Expect) (*State, error) {
 	return s, nil
 }
 
-// checkFields checks numbers and lengths, before memory is allocated.
+// checkFields checks numbers and lengths, before memory is allocated. A field that this program
+// does not know would be lost when the state is written again, and is refused.
 func checkFields(m *statspb.State, want federate.Expect) error {
 	if n := len(m.ProtoReflect().GetUnknown()); n > 0 {
 		return refuse("unknown fields", fmt.Sprintf("%d bytes", n), "none")
@@ -186,7 +194,9 @@ func checkFields(m *statspb.State, want federate.Expect) error {
 	return nil
 }
 
-// checkFold compares the lengths of fold i with its numbers of classes and coordinates.
+// checkFold compares the lengths of fold i with its numbers of classes and coordinates. Of h
+// classes held and k coordinates there are h (2 + k) numbers of sums. Second moments have k (k +
+// 1)/2.
 func checkFold(i int, f *statspb.Sum, k int) error {
 	second := len(f.Second)
 	if second != 0 && (k > federate.MaxMoments || second != whole.Bytes*(k*(k+1)/2)) {
@@ -213,7 +223,8 @@ func checkFold(i int, f *statspb.Sum, k int) error {
 	return nil
 }
 
-// read sets a sum whose clients and images are known from a message whose lengths are checked.
+// read sets a sum whose clients and images are known from a message whose lengths are checked. Its
+// numbers are held against the bounds of [Sum.check] at the end.
 func (s *Sum) read(m *statspb.Sum) error {
 	s.Curved, s.rows, s.classes = int(m.Curved), int64(m.Rows), map[int][]whole.Number{}
 	size := (first + s.Dx) * whole.Bytes

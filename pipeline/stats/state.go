@@ -114,6 +114,8 @@ func (s *State) Remove(u *federate.Upload, digest string) error {
 	return nil
 }
 
+// sumOf returns the sum of one upload, or an error where it is not of the state's round, graph and
+// sizes.
 func (s *State) sumOf(u *federate.Upload) (*Sum, error) {
 	if u.Round != s.Round || u.Model != s.Model || u.Points.Dx != s.Dx || u.Points.C != s.C {
 		return nil, fmt.Errorf("stats: client %q is of round %d, client graph %.12s, %d "+

@@ -146,7 +146,7 @@ func rowsOf(u *federate.Upload, labels []int32) *rows {
 
 // second returns the second moments of the images about 0, S + sum_i n_i x_i x_i'. Rows x_i are of
 // mass n_i, and S is the scatter about them. Products are rounded and added then, so that every
-// machine has the same ones.
+// machine has the same ones. It costs k^2 n/2 multiplications.
 func (r *rows) second(w *moments.Within) []whole.Number {
 	k, n := r.k, len(r.label)
 	scatter := make([]float64, k*k)
@@ -166,7 +166,9 @@ func (r *rows) second(w *moments.Within) []whole.Number {
 	return out
 }
 
-// triangle does each element of an upper triangle, row by row, on all processors.
+// triangle does each element of an upper triangle, row by row, on all processors. Element (i, j)
+// lies at i k - i (i - 1)/2 + j - i. do is called from several goroutines, each for rows of its
+// own.
 func triangle(k int, do func(at, i, j int)) {
 	_ = parallel.Each(context.Background(), 0, k, func(_ context.Context, i int) error {
 		for j := i; j < k; j++ {
@@ -211,7 +213,8 @@ func (s *Sum) alike(o *Sum) error {
 }
 
 // combine adds a sum, or takes it out where sign is -1. A class that no image is left of, and
-// second moments of no client, are left out: the sum of the same uploads has one form.
+// second moments of no client, are left out: the sum of the same uploads has one form. Add and take
+// out are exact, so that the one undoes the other, to the bit.
 func (s *Sum) combine(o *Sum, sign int) {
 	each := (*whole.Number).Add
 	if sign < 0 {

@@ -10,13 +10,16 @@ type Memo struct {
 	entries map[string]*entry
 }
 
+// entry is one value. Its own lock lets callers of other keys go on while it is computed.
 type entry struct {
 	mu    sync.Mutex
 	done  bool
 	value any
 }
 
-// Once returns the value for key, computed by make if there is none yet.
+// Once returns the value for key, computed by make if there is none yet. All callers of a key must
+// ask for one type T: another panics. make must not ask for its own key, which would wait for
+// itself.
 func Once[T any](m *Memo, key string, make func() (T, error)) (T, error) {
 	m.mu.Lock()
 	if m.entries == nil {

@@ -10,7 +10,8 @@ import (
 
 // Diagonalise returns the matrix V, directions as columns, for which V' within V is the identity
 // and V' between V is diagonal, and that diagonal in descending order. It fails where a matrix has
-// no eigenvalues, or within is singular to 10 digits.
+// no eigenvalues, or within is singular to 10 digits. With within = Q D Q' and B = between it is Q
+// D^-1/2 U. U are the eigenvectors of D^-1/2 Q'B Q D^-1/2. It costs O(d^3).
 func Diagonalise(within, between *mat.SymDense) (v *mat.Dense, values []float64, err error) {
 	scales, root, ok := Eigen(within)
 	if !ok {

@@ -56,7 +56,8 @@ func (f *Factor) AddScatter(w *moments.Within, share float64) {
 	floats.AddScaled(f.To, share, own)
 }
 
-// Flush adds the rows that are not added yet.
+// Flush adds the rows that are not added yet. Row calls it when FactorRows are there, so that
+// memory is K FactorRows numbers. The caller flushes the last ones.
 func (f *Factor) Flush() {
 	if len(f.Rows) == 0 {
 		return

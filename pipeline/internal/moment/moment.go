@@ -21,7 +21,8 @@ type Classes struct {
 }
 
 // Compute computes moments. Classes need not be equally frequent; a class with fewer than least
-// rows is an error.
+// rows is an error. Within is sum_i r_i r_i'/(N - C), with r_i a row less the mean of its class. It
+// costs N k^2 multiplications, and holds a copy of the rows.
 func Compute(rows *mat.Dense, labels []int, c, least int) (*Classes, error) {
 	n, k := rows.Dims()
 	m := &Classes{Centre: make([]float64, k), Rest: mat.NewDense(n, k, nil)}
@@ -44,7 +45,8 @@ func Compute(rows *mat.Dense, labels []int, c, least int) (*Classes, error) {
 	return m, nil
 }
 
-// means returns the counts and means of classes.
+// means returns the counts and means of classes. It is an error if labels are out of bounds, or a
+// class has fewer than least rows.
 func means(rows *mat.Dense, labels []int, c, least int) ([]float64, *mat.Dense, error) {
 	n, k := rows.Dims()
 	if n != len(labels) || c < 2 || n <= c {

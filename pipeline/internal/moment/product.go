@@ -32,7 +32,7 @@ func Product(a, b *mat.Dense, flipped bool) *mat.Dense {
 	return out
 }
 
-// Gram returns scale times x'x.
+// Gram returns scale times x'x. Only the upper triangle is multiplied; the lower one is its copy.
 func Gram(scale float64, x *mat.Dense) *mat.SymDense {
 	a := x.RawMatrix()
 	n, k := a.Rows, a.Cols
@@ -57,7 +57,8 @@ func Gram(scale float64, x *mat.Dense) *mat.SymDense {
 // block is how many rows of a product are made at a time.
 const block = 160
 
-// rows calls do for all of n rows, divided among processors where the work is large.
+// rows calls do for all of n rows, divided among processors where the work is large. Blocks are the
+// same for any number of threads, and so are the bits of a product.
 func rows(n, work int, do func(from, to int)) {
 	threads := 1
 	if work >= together {
@@ -146,7 +147,7 @@ func Triangle(a []float64, k int) []float32 {
 }
 
 // WithoutNegative returns the covariance nearest to s: its negative eigenvalues are 0 (Higham
-// 1988).
+// 1988). Where the eigenvalues do not converge it is s itself.
 func WithoutNegative(s *mat.SymDense) *mat.SymDense {
 	values, vectors, ok := Eigen(s)
 	if !ok {

@@ -22,7 +22,8 @@ const (
 	Step = 1.0 / (1 << 40)
 )
 
-// Round rounds a number to steps; its size is at most 2^86.
+// Round rounds a number to steps; its size is at most 2^86. Beyond that the upper half overflows,
+// so that callers bound their numbers first.
 func Round(v float64) Number {
 	size := math.RoundToEven(math.Abs(v) / Step)
 	const top = 1 << 64
@@ -40,7 +41,8 @@ func (w Number) Negative() Number {
 	return Number{-w.High - int64(borrow), low}
 }
 
-// Add adds a number.
+// Add adds a number. Sums wrap around at 2^127 steps; bounds on clients and numbers keep them
+// below.
 func (w *Number) Add(v Number) {
 	low, carry := bits.Add64(w.Low, v.Low, 0)
 	w.Low = low
@@ -50,7 +52,8 @@ func (w *Number) Add(v Number) {
 // Sub subtracts a number.
 func (w *Number) Sub(v Number) { w.Add(v.Negative()) }
 
-// Float returns the number, but for the rounding of its lower half.
+// Float returns the number, but for the rounding of its lower half. It is within 1e-15 of the
+// number, relative to it.
 func (w Number) Float() float64 {
 	// The lower half of a small negative number has no bits to lose; the smallest number has no
 	// opposite.
