@@ -63,7 +63,7 @@ func openChain(path string, lines []byte) (*chain, error) {
 	return c, err
 }
 
-// save writes the seal.
+// save writes the seal. It replaces the file as a whole, readable by its owner alone.
 func (c *chain) save(path string) error {
 	data, err := json.Marshal(c)
 	if err == nil {
@@ -74,7 +74,8 @@ func (c *chain) save(path string) error {
 }
 
 // follow returns the number of lines of the chain in a ledger, and the digest of the last. A line
-// that does not follow is an error, as are fewer lines than the seal counts.
+// that does not follow is an error, as are fewer lines than the seal counts. It hashes every byte
+// of the ledger once. Lines without a digest at the beginning are of before there was a key.
 func (c *chain) follow(path string, lines []byte) (n int, last string, err error) {
 	sum := sha256.New()
 	for i, line := range bytes.SplitAfter(lines, []byte("\n")) {
@@ -121,7 +122,8 @@ func (c *chain) count(path string) error {
 	return c.save(path)
 }
 
-// digest returns the keyed digest of a line, by the sha256 of all bytes before it.
+// digest returns the keyed digest of a line, by the sha256 of all bytes before it. The line is
+// hashed as JSON without its own digest. Thereby each digest binds all that stands before it.
 func (c *chain) digest(before []byte, s Spending) string {
 	s.Chain = ""
 	line, err := json.Marshal(s)

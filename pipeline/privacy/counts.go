@@ -14,7 +14,8 @@ const countsChange = 2
 // CountsNoise returns the standard deviation of the noise of each count of a report, a whole
 // number: the discrete Gaussian is rho-zCDP with rho = change²/2 sigma² (Canonne, Kamath and
 // Steinke 2020), and that is (epsilon, delta)-DP with epsilon = rho + 2 sqrt(rho ln(1/delta)) (Bun
-// and Steinke 2016).
+// and Steinke 2016). Solved for rho it is (sqrt(ln(1/delta) + epsilon) - sqrt(ln(1/delta)))^2, and
+// sigma is sqrt(change^2/2)/sqrt(rho), rounded up.
 func CountsNoise(epsilon, delta float64) (uint64, error) {
 	if !(epsilon >= minEpsilon && epsilon <= maxEpsilon && delta >= minDelta && delta <= maxDelta) {
 		return 0, fmt.Errorf("epsilon is %v and delta %v; allowed are %v to %v and %v to %v", epsilon,

@@ -59,7 +59,8 @@ func (s *Sampler) Next() (int64, error) {
 }
 
 // laplace draws from the discrete Laplace distribution of scale t (algorithm 2) and returns
-// magnitude and sign.
+// magnitude and sign. With u below t accepted with probability exp(-u/t), and v geometric with
+// ratio 1/e, the magnitude is u + t v. A negative 0 is drawn again, so that 0 does not count twice.
 func (s *Sampler) laplace() (size uint64, negative bool) {
 	t := new(big.Int).SetUint64(s.t)
 	for s.err == nil {
@@ -95,7 +96,9 @@ func (s *Sampler) exponential(a, b *big.Int) bool {
 	return s.small(rest, b)
 }
 
-// small is [Sampler.exponential] for a <= b.
+// small is [Sampler.exponential] for a <= b. It draws Bernoulli(a/(b k)) for k = 1, 2, ... until
+// one fails, and returns whether that k is odd. Whole numbers alone are compared, so that no
+// rounding moves the probability.
 func (s *Sampler) small(a, b *big.Int) bool {
 	k := uint64(1)
 	for s.err == nil {
@@ -113,7 +116,8 @@ func (s *Sampler) small(a, b *big.Int) bool {
 	return false
 }
 
-// below draws uniformly from 0 to n - 1.
+// below draws uniformly from 0 to n - 1. Numbers beyond n are drawn again, as their remainder would
+// not be uniform.
 func (s *Sampler) below(n uint64) uint64 {
 	mask := ^uint64(0) >> bits.LeadingZeros64(n-1|1)
 	for s.err == nil {
@@ -128,6 +132,7 @@ func (s *Sampler) below(n uint64) uint64 {
 	return 0
 }
 
+// belowBig is below for numbers of any size.
 func (s *Sampler) belowBig(n *big.Int) *big.Int {
 	wide := n.BitLen()
 	b := make([]byte, (wide+7)/8)

@@ -120,7 +120,12 @@ func (s Spending) ratio(unit, relation string, count int) float64 {
 // Total returns the epsilon, at the delta of next and for its unit and relation, that the releases
 // before it and next have spent together on the unit that they spent most on: of images, on the one
 // of next's that was in the most releases; of a client, on that client. Gaussian noise adds up as
-// in [Epsilon]. count is the number of earlier releases that share the unit.
+// in [Epsilon]. count is the number of earlier releases that share the unit. With c_i the change of
+// release i by the unit and s_i its noise, the sum is that of one release of noise
+//
+//	1/sqrt(sum_i (c_i/s_i)^2)
+//
+// at change 1, whose epsilon at delta is returned.
 func Total(past []Spending, next Spending) (epsilon float64, count int) {
 	unit, relation := next.Budget.Unit, next.Budget.Relation
 	spent := map[string]float64{} // sums of (change/noise)^2
@@ -232,7 +237,8 @@ func Find(lines []byte, s Spending) (found *Spending, err error) {
 // Spend writes a release down, and returns the epsilon that has been spent with it and over how
 // many earlier ones; a total above limit is a [SpentError], and nothing is written (0: no limit).
 // Unless again is set, so is a release that was made before: another process may have made it
-// meanwhile.
+// meanwhile. It reads, checks and appends under one lock of the file, so that two processes cannot
+// both pass a limit.
 func (l Ledger) Spend(s Spending, limit float64,
 	again bool) (total float64, earlier int, err error) {
 	if !l.begun() { // what would be refused begins none
@@ -356,7 +362,7 @@ func (l Ledger) begun() bool {
 // read passes the lines of the file to next, with the chain that they follow, and appends its
 // result, a line. The seal then counts it; a line that it cannot count is taken back, as its
 // release is not made. Where a program was stopped between the two, the next reading counts the
-// line.
+// line. next is called under the lock.
 func (l Ledger) read(next func(lines []byte, c *chain) ([]byte, error)) error {
 	var c *chain
 	err := atomicfile.Extend(l.Path, maxLedger, func(lines []byte) (more []byte, err error) {

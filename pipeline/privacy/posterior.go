@@ -27,6 +27,8 @@ const countA = 1
 const gridDense, gridSize = 40, 160
 
 // countGrid returns the grid of possible counts, 0 to total, and the width that each stands for.
+// Steps of 1 serve classes of few images, where the posterior is narrow. Geometric ones keep the
+// grid short for large totals.
 func countGrid(total int) (grid, width []float64) {
 	b := max(min(total, gridDense), 1)
 	for n := range b + 1 {
@@ -47,7 +49,9 @@ func countGrid(total int) (grid, width []float64) {
 	return grid, width
 }
 
-// logWeights returns the log posterior weights of the counts of a class, up to a constant.
+// logWeights returns the log posterior weights of the counts of a class, up to a constant. Terms
+// are the logarithms of p(n), of the noisy count, and of each noisy sum. The variance of a sum is
+// n^2 beta_j + n + v_s. It costs O(K) for each count of the grid.
 func (t *Totals) logWeights(c int, beta, grid, width []float64, total float64) []float64 {
 	b := float64(t.Classes-1) * countA
 	sums := t.Sums[c*t.K:][:t.K]
@@ -122,7 +126,9 @@ func (t *Totals) DrawCounts(beta []float64, samples int, r *rand.Rand) []float64
 }
 
 // Moments returns means and variances of the class means, samples x classes x K, given counts from
-// [Totals.DrawCounts].
+// [Totals.DrawCounts]. With q = n/(n + v_s) they are
+//
+//	v_j = 1/(1/beta_j + n q),   mean_j = v_j q S~_j
 func (t *Totals) Moments(beta, counts []float64) (mean, variance []float64) {
 	for i, n := range counts {
 		q := 0.0

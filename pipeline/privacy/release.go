@@ -61,7 +61,8 @@ func Sum(w []float32, labels []int, classes, k int, radius float64) (*Release, e
 	return out, nil
 }
 
-// cut shortens v, rounding toward zero, until its norm is at most norm.
+// cut shortens v, rounding toward zero, until its norm is at most norm. Norms are compared as whole
+// numbers of 128 bits, so that no rounding lets one pass. It ends as each turn shortens v.
 func cut(v []int64, norm uint64) {
 	for {
 		high, low := square(v)
@@ -100,7 +101,8 @@ func (r *Release) Bound(most uint64) {
 	}
 }
 
-// AddNoise adds discrete Gaussian noise of standard deviation sigma to every number.
+// AddNoise adds discrete Gaussian noise of standard deviation sigma to every number. After an error
+// some numbers have noise and some have none: the release must not be used.
 func (r *Release) AddNoise(sigma uint64, random io.Reader) error {
 	s, err := NewSampler(sigma, random)
 	if err != nil {
@@ -120,7 +122,7 @@ func (r *Release) AddNoise(sigma uint64, random io.Reader) error {
 // overflow.
 const maxEntry = 1 << 42
 
-// Add adds another release.
+// Add adds another release. It changes r alone. An error comes before any number is added.
 func (r *Release) Add(o *Release) error {
 	if err := o.Check(); err != nil {
 		return err
@@ -158,7 +160,8 @@ type Totals struct {
 }
 
 // Totals returns the totals of a release whose numbers have noise of the given variance, in steps
-// squared.
+// squared. With step the clipping norm over [Steps] a sum is a number times step, and a count a
+// number over [CountSteps]. Variances are scaled by the squares.
 func (r *Release) Totals(radius, variance float64) *Totals {
 	step := radius / Steps
 	t := &Totals{Classes: r.Classes, K: r.K, SumVariance: variance * step * step,

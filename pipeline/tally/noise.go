@@ -8,7 +8,10 @@ import (
 
 // Noisy returns all counts with noise, which protects each image whatever else is known: nothing is
 // merged or left out, and means, which noise does not protect, are not told. Negative counts stay,
-// so that sums over sites are right on average.
+// so that sums over sites are right on average. Each cell of a class, and each half of a bin, has
+// noise of its own. Sums of cells have the noise of several. One image changes one cell and one
+// half of a bin, which is the sensitivity that [privacy.CountsNoise] is for. random must be
+// cryptographic.
 func (m *Images) Noisy(epsilon, delta float64, random io.Reader) (*Report, error) {
 	sigma, err := privacy.CountsNoise(epsilon, delta)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"text/tabwriter"
 )
 
-// Print writes a report for people: all that would leave.
+// Print writes a report for people: all that would leave. Its owner reads it before it is sent.
+// Hidden numbers are dashes.
 func (r *Report) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "site:        %s\nclassifier:  %s\n", r.Site, r.Classifier)
@@ -61,6 +62,7 @@ func (r *Report) Print(out io.Writer) error {
 // shown is the number of classes of a group that are named.
 const shown = 6
 
+// classes returns the names of a group's classes, or their numbers where the report has no names.
 func (r *Report) classes(of []int) string {
 	var names []string
 	for _, c := range of[:min(len(of), shown)] {

@@ -89,7 +89,8 @@ func Read(data []byte, sites *identity.Roster) (*Report, error) {
 	return r, nil
 }
 
-// check returns an error for a report that no images give.
+// check returns an error for a report that no images give. Cheap checks come first. Each later one
+// may rely on those before: sizes, then the bound or the noise, then sums, groups and bins.
 func (r *Report) check() error {
 	switch {
 	case r.Format != Format:
@@ -145,7 +146,9 @@ func (r *Report) checkBound() error {
 	return nil
 }
 
-// checkGroups returns the number of images and of those that are right.
+// checkGroups returns the number of images and of those that are right. Without noise each group
+// must reach the bound in all that it tells. With noise counts may be negative, and none larger
+// than maxCount in size.
 func (r *Report) checkGroups() (n, right int, err error) {
 	seen := make([]bool, r.Classes)
 	for i, g := range r.Groups {
@@ -189,7 +192,8 @@ func (r *Report) checkGroups() (n, right int, err error) {
 	return n, right, nil
 }
 
-// checkBins checks the bins against the groups' sums.
+// checkBins checks the bins against the groups' sums. Without noise they hold the images of all
+// groups, and as many right ones.
 func (r *Report) checkBins(n, right int) error {
 	if r.Few != "" {
 		return nil

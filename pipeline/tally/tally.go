@@ -97,6 +97,8 @@ type Bin struct {
 // count is the three numbers of a group that conditions are on.
 type count struct{ n, right, held, size int }
 
+// of returns the counts of a class. Cells are 0 to 3: right images have the second bit, and held
+// ones the first.
 func (m *Images) of(class int) count {
 	c := m.cells[class]
 	return count{c[0] + c[1] + c[2] + c[3], c[2] + c[3], c[1] + c[3], m.sizes[class]}
@@ -115,7 +117,8 @@ const (
 
 // fits reports whether no number, and no difference of two that are nested, is below the bound.
 // Right images are, but for empty sets, among the held: their difference is the number that is
-// wrong and held.
+// wrong and held. Of n images r are right and h held. With sets it asks that n, r, n - r, h, n - h
+// and |h - r| reach the bound.
 func (a count) fits(tells, least int) bool {
 	ok := a.n >= least
 	if tells >= andRight {
@@ -159,7 +162,8 @@ func (a count) meanSize(classes, least int) float64 {
 var ErrFew = errors.New("too few images")
 
 // Report returns the counts that may be told with a bound: those of fewer images are merged with
-// others, or left out.
+// others, or left out. It tells of images, right ones and sets as far as all images together allow,
+// and of the same in every group.
 func (m *Images) Report(least int) (*Report, error) {
 	var all count
 	for c := range m.cells {
@@ -251,6 +255,7 @@ func (m *Images) merged(least int) (out []Bin) {
 	return out
 }
 
+// bin returns a bin with its mean confidence to thousandths. It is of one image at least.
 func bin(from, to, wrong, right int, sum float64) Bin {
 	mean := math.Round(1000*sum/float64(wrong+right)) / 1000
 	return Bin{From: from, To: to, N: wrong + right, Right: right, Confidence: &mean}

@@ -85,6 +85,7 @@ func New(b privacy.Budget, classes, k int, context string) (*Scheme, error) {
 	return s, s.open(context, chunkLength(s.numbers()*s.Bits))
 }
 
+// The size is bounded before memory is taken.
 func (s *Scheme) open(context string, chunk int) error {
 	if n := s.numbers() * s.Bits; s.Classes < 1 || s.K < 1 || n > maxElements {
 		return fmt.Errorf(
@@ -149,7 +150,8 @@ func (s *Scheme) Check(sh *Share) error {
 }
 
 // Split splits sums into shares with randomness from a reader (crypto/rand's). Sums that are out of
-// range are refused.
+// range are refused. Numbers are moved to 0 to 2^Bits - 1 by the offset, as field elements have no
+// sign. Randomness of a weak reader would let one server learn the sums.
 func (s *Scheme) Split(sums *privacy.Release, random io.Reader) (*[servers]Share, error) {
 	if err := sums.Check(); err != nil {
 		return nil, err
@@ -177,6 +179,7 @@ func (s *Scheme) Split(sums *privacy.Release, random io.Reader) (*[servers]Share
 	return s.split(numbers, nonce, seeds)
 }
 
+// split is Split with given randomness, for the vectors of the draft.
 func (s *Scheme) split(numbers []uint64, nonce [NonceSize]byte,
 	seeds []byte) (*[servers]Share, error) {
 	public, inputs, err := s.vdaf.Shard(numbers, (*sumvec.Nonce)(&nonce), seeds)
@@ -228,7 +231,7 @@ func (s *Scheme) Begin(key *Key, sh *Share) (*Checking, error) {
 func (c *Checking) Message() ([]byte, error) { return c.own.MarshalBinary() }
 
 // Finish completes the verification with the other server's [Checking.Message] and returns this
-// server's share of the client's numbers.
+// server's share of the client's numbers. A share that fails must not be added: [ErrProof] says so.
 func (c *Checking) Finish(other []byte) (*sumvec.OutShare, error) {
 	p := c.scheme.vdaf.Params()
 	theirs := new(sumvec.PrepShare).New(&p)
@@ -301,7 +304,7 @@ func (a *Sum) shift(values []int64) error {
 func (a *Sum) Bytes() ([]byte, error) { return a.share.MarshalBinary() }
 
 // Open adds the other server's share to this one and returns the noisy sum. Both shares must
-// contain noise.
+// contain noise. Offsets of all clients and of both servers' noise are taken off.
 func (a *Sum) Open(other []byte) (*privacy.Release, error) {
 	s := a.scheme
 	p := s.vdaf.Params()

@@ -109,17 +109,19 @@ type Overall struct {
 }
 
 // share is a count as it is pooled: low and high are the bounds of the hidden count, which are
-// alike where it is told.
+// alike where it is told. noise is the standard deviation of noise on the count, in images; 0:
+// none.
 type share struct{ n, low, high, noise float64 }
 
 // logit returns the log-odds of a count and their variance, with half an image added to both sides
-// (Anscombe 1956).
+// (Anscombe 1956). With a = k + 1/2 and b = n - k + 1/2 they are log(a/b) and 1/a + 1/b. Counts
+// that noise brings out of range stand for none or all.
 func logit(k, n float64) (theta, variance float64) {
 	a, b := max(k, 0)+0.5, max(n-k, 0)+0.5
 	return math.Log(a / b), 1/a + 1/b
 }
 
-// plus adds the count of other images.
+// plus adds the count of other images. Noise of independent counts adds up by squares.
 func (s share) plus(o share) share {
 	return share{s.n + o.n, s.low + o.low, s.high + o.high, math.Hypot(s.noise, o.noise)}
 }
@@ -155,7 +157,8 @@ func logits(of []share) (theta, variance []float64) {
 // noisy returns the log-odds, and their variance, of a noisy count that is taken at k, beside
 // others of share p. Where it may be theirs, they are linear around p: its own share is mostly
 // noise. Where it is not, they are those at k, as a line from p would lead to shares that nobody
-// has. The noise of right images and that of wrong ones are independent.
+// has. The noise of right images and that of wrong ones are independent. With n images and d = n p
+// (1 - p) the linear form is log(p/(1 - p)) with variance 1/d + noise^2/d^2.
 func (s share) noisy(k, p float64) (theta, variance float64) {
 	if k == p*s.n {
 		d := max(s.n, 1) * p * (1 - p)
@@ -179,9 +182,12 @@ func (s share) interval() Share {
 	return out
 }
 
-// end returns the end of the interval of k images on one side, by log-odds. Noise
-// adds to its width by squares, on the scale of shares (Zou and Donner 2008). Of none, or of all,
-// the end is 0 or 1, which log-odds never reach.
+// end returns the end of the interval of k images on one side, by log-odds. Noise adds to its width
+// by squares, on the scale of shares (Zou and Donner 2008). Of none, or of all, the end is 0 or 1,
+// which log-odds never reach. With theta and v the log-odds and their variance, expit their inverse
+// and side -1 or 1, it is
+//
+//	share + side hypot(expit(theta + side z sqrt(v)) - share, z noise/n),   share = expit(theta)
 func (s share) end(k, side float64) float64 {
 	if side < 0 && k <= 0 {
 		return 0
@@ -194,11 +200,17 @@ func (s share) end(k, side float64) float64 {
 	return min(max(at+side*d, 0), 1)
 }
 
-// fit is the model of random effects, on the scale of log-odds.
+// fit is the model of random effects, on the scale of log-odds. se is the standard error of the
+// mean, and q, i2 and tau2 are as in [Overall].
 type fit struct{ mean, se, q, i2, tau2 float64 }
 
 // fitted returns the model of shares, whose variance beyond chance is tau2 or more, with i2 by some
-// degrees of freedom.
+// degrees of freedom. With weights w_i = 1/v_i, mean mu of weights w_i, and d degrees of freedom,
+// it is by the method of moments (DerSimonian and Laird 1986)
+//
+//	Q = sum_i w_i (theta_i - mu)^2,   I2 = (Q - d)/Q,   tau2 = (Q - d)/(sum_i w_i - sum_i w_i^2/sum_i w_i)
+//
+// where Q is above d, else 0. The mean is then of weights 1/(v_i + tau2).
 func fitted(of []share, df int, tau2 float64) (f fit) {
 	theta, variance := logits(of)
 	mean, _, w, w2 := weighted(theta, variance, 0)
@@ -213,7 +225,9 @@ func fitted(of []share, df int, tau2 float64) (f fit) {
 	return f
 }
 
-// overall pools the shares of sites.
+// overall pools the shares of sites. With k sites the interval of a further one is the mean -+ t
+// sqrt(tau2 + se^2). t is a quantile of Student's distribution of k - 2 degrees of freedom. P is
+// that of chi squared with k - 1 degrees of freedom.
 func overall(of []share) Overall {
 	o := Overall{Sites: len(of), DF: len(of) - 1}
 	var all share
@@ -291,7 +305,8 @@ func median(of []share, empty float64) float64 {
 }
 
 // weighted returns the mean by inverse variances, to each of which tau2 is added, its standard
-// error, and the sums of weights and of their squares.
+// error, and the sums of weights and of their squares. With w_i = 1/(v_i + tau2) the standard error
+// is 1/sqrt(sum_i w_i).
 func weighted(theta, variance []float64, tau2 float64) (mean, se, w, w2 float64) {
 	for i, t := range theta {
 		k := 1 / (variance[i] + tau2)
@@ -318,7 +333,7 @@ func (of Of) Refuse(r *tally.Report) error {
 }
 
 // choose returns the reports that can be pooled. While they claim more images than sums hold, the
-// largest is left out.
+// largest is left out. Leaving the largest out first keeps the most sites.
 func (out *Result) choose(of Of, reports []*tally.Report) (kept []*tally.Report) {
 	leave := func(r *tally.Report, why string) {
 		out.LeftOut = append(out.LeftOut, LeftOut{r.Site, why})
@@ -398,7 +413,7 @@ func (o *Overall) figures() (shares []*Share, numbers []*float64) {
 }
 
 // Check returns an error for a pooled report that no reports about a classifier of that number of
-// classes give.
+// classes give. It is for reports that come from elsewhere, which may hold any numbers.
 func (out *Result) Check(classes int) error {
 	if len(out.Sites) == 0 || len(out.Sites) > MaxSites || out.Images < 0 {
 		return fmt.Errorf("pooled report: %d images of %d sites; want 0 or more of 1 to %d sites",
@@ -445,7 +460,8 @@ func (out *Result) Check(classes int) error {
 	return nil
 }
 
-// right returns the bounds of the right images among n of a report.
+// right returns the bounds of the right images among n of a report. Where few are right a hidden
+// count is 0 to Least - 1. Where few are wrong it is n - Least + 1 to n.
 func right(r *tally.Report, n int, told *int) share {
 	s := share{float64(n), 0, float64(n), float64(r.Sigma)}
 	if r.Level > 0 { // a count is the sum of two that have noise
@@ -516,7 +532,8 @@ func site(r *tally.Report) (s Site, accuracy, sets share) {
 }
 
 // curve pools the bins over the edges that all sites with bins have. A bin's middle does not stand
-// in for a mean that noise hides: it may be further off than the classifier's error.
+// in for a mean that noise hides: it may be further off than the classifier's error. An edge that
+// all sites have is an edge of the curve, so that no site's bin is divided.
 func (out *Result) curve(reports []*tally.Report) {
 	reports = slices.DeleteFunc(slices.Clone(reports),
 		func(r *tally.Report) bool { return len(r.Bins) == 0 })
