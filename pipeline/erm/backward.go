@@ -33,7 +33,8 @@ type Fits struct {
 	first  *Theta // the first fit's minimiser
 }
 
-// space stays with the fit from Solve to Close, as Backward reads its probabilities.
+// fit is one of the fits. space stays with the fit from Solve to Close, as Backward reads its
+// probabilities.
 type fit struct {
 	own   *Problem
 	space *workspace
@@ -61,7 +62,8 @@ func (f *Fits) With(own []*Problem) (*Fits, error) {
 	return g, g.add(own)
 }
 
-// It takes a workspace of the pool for each problem, which Close gives back.
+// add checks problems and adds their fits. It takes a workspace of the pool for each problem, which
+// Close gives back.
 func (f *Fits) add(own []*Problem) error {
 	like := f.shared
 	for i, p := range own {

@@ -132,7 +132,8 @@ func checkPoint[T float32 | float64](i int, label []T, sum float64, weight T) er
 // finite reports whether v is neither NaN nor infinite, for which v-v is NaN.
 func finite(v float64) bool { return v-v == 0 }
 
-// Products of sizes are compared by division, so that they cannot overflow.
+// checkSizes returns an error unless sizes are within bounds, and L2 is above 0. Products of sizes
+// are compared by division, so that they cannot overflow.
 func (p *Problem) checkSizes() error {
 	if p.N < 1 || p.Dx < 1 || p.C < 1 {
 		return fmt.Errorf("erm: %d points of %d features and %d classes; want at least one of each",

@@ -25,7 +25,8 @@ type rows struct {
 	scale           float64      // sum of w |x|
 }
 
-// x stays the problem's own memory, which must not change during the fit. All else is copied.
+// prepare lays p's points out. x stays the problem's own memory, which must not change during the
+// fit. All else is copied.
 func (r *rows) prepare(p *Problem) {
 	r.n, r.padded, r.d, r.c, r.x = p.N, roundUp(p.N, dense.SingleWidth), p.D(), p.C, p.X
 	if r.bare = p.two; r.bare {

@@ -46,7 +46,7 @@ func NewAgainst(ctx context.Context, u Uploads, lambda []float64, seed uint64,
 // Honest reports whether a client is more likely honest than not, by its claims: masses [classes]
 // and means [classes, k], and the log odds that something else tells (Uploads.Odds); 0 where
 // nothing does. The log odds are those of a sweep (model.sweep) at the likelihood's own power, of a
-// client that others do not see.
+// client that others do not see. It is safe for concurrent use: each call has a cache of its own.
 func (a *Against) Honest(masses, means []float64, told float64) (bool, error) {
 	h := a.st.h
 	one := &model{clients: 1, classes: h.classes, k: h.k, lambda: h.lambda,

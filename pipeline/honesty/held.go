@@ -9,7 +9,8 @@ func NewUploads(clients, classes, k int) Uploads {
 }
 
 // Add adds n images to a client's of a class and returns the place of their mean, where the caller
-// adds numbers times n. [Uploads.Divide] makes means of the sums.
+// adds numbers times n. [Uploads.Divide] makes means of the sums. The slice is valid until the next
+// Add, which may move all means.
 func (u *Uploads) Add(client, class int, n float64) []float64 {
 	at := client*u.Classes + class
 	if u.Masses[at] == 0 {
@@ -47,7 +48,8 @@ func (u *Uploads) Client(m int) (masses, means []float64) {
 	return masses, means
 }
 
-// Dense returns the uploads with means of all classes of all clients, zeros where a mass is 0.
+// Dense returns the uploads with means of all classes of all clients, zeros where a mass is 0. It
+// takes clients x classes x k numbers.
 func (u Uploads) Dense() Uploads {
 	if u.Rows == nil {
 		return u

@@ -278,7 +278,8 @@ func Infer(ctx context.Context, u Uploads, lambda []float64, seed uint64,
 }
 
 // Weigh computes the probabilities of the states that all chains of a round proposed, in order; for
-// up to [Exact] clients, of every state.
+// up to [Exact] clients, of every state. Up to [Exact] clients have 2^clients states, of which
+// those with fewer than half bad are weighed.
 func Weigh(ctx context.Context, u Uploads, lambda []float64, proposed [][]bool,
 	threads int) (*States, error) {
 	h, err := newModel(u, lambda)
@@ -343,7 +344,8 @@ type cell struct {
 	at   []int // where these are in the class's model.among
 }
 
-// model is the uploads, prepared for evaluation.
+// model is the uploads, prepared for evaluation. It is read by many states at once, and not changed
+// after newModel.
 type model struct {
 	clients, classes, k int
 	lambda              []float64
@@ -376,6 +378,8 @@ func priorOdds(u Uploads) []float64 {
 // to make a state impossible.
 func tempered(odds float64) float64 { return power * min(max(odds, -maxOdds), maxOdds) }
 
+// newModel checks sizes and numbers, and prepares them. Cells of known means are the last ones,
+// with their precision times the number of clients.
 func newModel(u Uploads, lambda []float64) (*model, error) {
 	h := &model{clients: u.Clients, classes: u.Classes, k: u.K, lambda: lambda}
 	if u.Clients < 1 || u.Classes < 2 || u.K < 1 || len(lambda) != u.K ||
@@ -420,7 +424,8 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 	return h, nil
 }
 
-// read sets the cells of clients, and those that are known.
+// read sets the cells of clients, and those that are known. Means of copies go to the cells of the
+// first of them, where the masses add up.
 func (h *model) read(u Uploads) error {
 	h.cells, h.e = make([][]cell, u.Clients+1), make([]float64, u.Clients+1)
 	cells := make([]cell, len(u.Masses)-zeros(u.Masses)) // of all clients
@@ -488,7 +493,8 @@ func meanVariance(n float64) float64 { return pointVariance/max(n, 1e-9) + cellV
 // Precision returns a, the precision of a mean of n images.
 func Precision(n float64) float64 { return 1 / meanVariance(n) }
 
-// densities computes a client's terms that do not depend on the state.
+// densities computes a client's terms that do not depend on the state. fresh is log N(x; 0, λ +
+// 1/a), and broad log N(x; 0, 30 (λ + 1/a)).
 func (h *model) densities(m int) {
 	for i := range h.cells[m] {
 		l := &h.cells[m][i]
@@ -513,6 +519,8 @@ func (h *model) tie(z []bool) {
 }
 
 // state holds sums over the honest clients of a state, and the moments of class means given them.
+// It serves one goroutine, as components writes its cache. It takes classes x k numbers three
+// times.
 type state struct {
 	h    *model
 	n    []float64 // [classes] precisions
@@ -531,6 +539,7 @@ type state struct {
 // about to leave the range, rest that of the remainder.
 type logDet struct{ parts, rest float64 }
 
+// start returns the state of the honest clients z. It costs O(cells k + classes k).
 func (h *model) start(z []bool) *state {
 	st := &state{h: h, n: make([]float64, h.classes), s: make([]float64, h.classes*h.k),
 		mean: make([]float64, h.classes*h.k),
@@ -591,7 +600,11 @@ func (st *state) honest() float64 {
 }
 
 // components writes a cell's log densities under each class that it may be of, a fresh class, and
-// garbage.
+// garbage. With d_j = x_j - m_j it is of class c
+//
+//	-(sum_j d_j^2/(v_j + 1/a) + sum_j log(v_j + 1/a) + k log 2π)/2
+//
+// It costs O(classes k) for each cell, but in a large round (wide.go).
 func (st *state) components(l *cell, out []float64) {
 	k := st.h.k
 	if st.h.large {
@@ -685,7 +698,8 @@ func (h *model) kind(c, j int) float64 {
 //	weight_ij = w_j, and of another class log(target_cj / sum_j target_cj) more
 //	bound = sum_ij p_ij (d_ij + w_j - log p_ij) + sum_c (ln B(target_c) - ln B(prior))
 //
-// with B the normaliser of a Dirichlet, and c the class that a cell names.
+// with B the normaliser of a Dirichlet, and c the class that a cell names. Two rounds serve a
+// posterior and one a sweep. It costs O(bad cells x classes x k).
 func (st *state) contamination(z []bool, rounds int) (weights [][]float64, bound float64) {
 	h := st.h
 	C := h.classes
@@ -819,6 +833,8 @@ func (h *model) logBeta(c int, given []float64) float64 {
 	return logs - g
 }
 
+// logSum returns log sum_i exp(x_i). It subtracts the largest first, so that no exponential
+// overflows.
 func logSum(x []float64) float64 {
 	top := slices.Max(x)
 	var sum float64
@@ -831,7 +847,8 @@ func logSum(x []float64) float64 {
 }
 
 // logPosterior returns power log p(uploads | z) + log p(z), in nats, up to a constant of the round.
-// Copies count once in log p(z).
+// Copies count once in log p(z). It starts a state anew, so that it does not depend on which states
+// were weighed before.
 func (h *model) logPosterior(z []bool) float64 {
 	st := h.start(z)
 	_, bad := st.contamination(z, 2)
@@ -852,7 +869,7 @@ const Proposals = 2
 
 // Propose runs the annealed Gibbs chains from to to-1 of [Chains] over the clients and returns, for
 // each chain, its last state and the nearby mode. The proposals of a chain do not depend on which
-// others run.
+// others run. Workers may each run some of the chains of a round.
 func (u *Uploads) Propose(ctx context.Context, lambda []float64, seed uint64, from, to,
 	threads int) ([][]bool, error) {
 	if from == to {
@@ -936,7 +953,9 @@ func (st *state) judge(l *cell, weights [][]float64, density []float64) (good, b
 //
 //	eta sum_c (log N(x_mc; m_c, v_c + 1/a) - log sum_j exp(weight_j + log density_j)) + odds_m
 //
-// with moments of the other honest clients, and are within 50 nats.
+// with moments of the other honest clients, and are within 50 nats. Moments of a class change with
+// each client that changes its state, and the weights stay those at the begin of the sweep. It
+// costs O(cells x classes x k).
 func (h *model) sweep(z []bool, eta float64, r *rand.Rand) {
 	st := h.start(z)
 	weights, _ := st.contamination(z, 1)

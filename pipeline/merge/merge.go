@@ -171,7 +171,7 @@ func (m *Merger) start(like *Part) error {
 	return nil
 }
 
-// It clones data that it keeps. After an error the upload is not in.
+// addUpload adds one upload. It clones data that it keeps. After an error the upload is not in.
 func (m *Merger) addUpload(u *federate.Upload, data []byte) error {
 	if u.Points.Indices() == nil {
 		return errors.New("its points are of several classes each, an embedding's: these do not " +
@@ -281,7 +281,8 @@ var ErrJudge = fmt.Errorf("a part keeps %d uploads whole, or up to %d class mean
 	"others, which are judged beforehand: give a part to judge by (--against), or trust all "+
 	"clients (--trust)", Judges, MaxPoints)
 
-// It is 1 where all are trusted and from 0 to 1 where Judge says so. The error names the client.
+// share returns the share of an upload that counts in the sums. It is 1 where all are trusted and
+// from 0 to 1 where Judge says so. The error names the client.
 func (m *Merger) share(k *Kept) (float64, error) {
 	if m.Judge == nil {
 		if !m.Trust || m.part.Against != "" {

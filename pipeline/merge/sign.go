@@ -21,7 +21,8 @@ type signed struct {
 	Signature []byte `json:"signature"`
 }
 
-// It binds the part's digest to worker and server, so that a signature serves no other server.
+// statement is signed by a worker. It binds the part's digest to worker and server, so that a
+// signature serves no other server.
 func statement(part []byte, worker, server string) identity.Statement {
 	return identity.Statement{Purpose: identity.Merged, Server: server, Client: worker,
 		Content: models.DigestBytes(part)}

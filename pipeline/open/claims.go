@@ -27,7 +27,8 @@ type Whitening struct {
 // differ.
 const minVariance = 1e-3
 
-// Whitening returns the whitening of the corpus's moments.
+// Whitening returns the whitening of the corpus's moments. It costs O(k^3), and serves all clients
+// of a round.
 func (p *Predictor) Whitening() (*Whitening, error) {
 	k := len(p.M0)
 	// The within-class covariance as the metric takes it: shrunk toward its mean variance, as
@@ -55,6 +56,7 @@ func (p *Predictor) Whitening() (*Whitening, error) {
 
 // Claims returns the clients' class means, given in the predictor's coordinates, as package honesty
 // takes them: in the first most of the coordinates u. client(m) is called when client m is read.
+// client(m) is called once for each client, in their order.
 func (w *Whitening) Claims(clients int, client func(m int) (*point.Set, error),
 	most int) (honesty.Uploads, error) {
 	k := min(most, len(w.Lambda))

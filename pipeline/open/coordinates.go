@@ -26,7 +26,8 @@ type Coordinates struct {
 
 // NewCoordinates returns the coordinates of a corpus: c is its mean, r the mean distance from it.
 // If there are more than most features, the softened rows are projected onto their first most
-// principal directions.
+// principal directions. An eigendecomposition of dx x dx numbers is made where features are
+// projected.
 func NewCoordinates(features []float32, dx, most int) (*Coordinates, error) {
 	n := len(features) / dx
 	if n < 2 {
@@ -143,12 +144,15 @@ func (c *Coordinates) Project(m int, u *point.Set) (*point.Set, error) {
 	return out, nil
 }
 
-// Pool pools uploads, each of them class means of softened features, in the coordinates.
+// Pool pools uploads, each of them class means of softened features, in the coordinates. Each
+// upload is projected twice, once for the means and once for the scatter, so that all of them are
+// never in memory at once.
 func (c *Coordinates) Pool(uploads []*point.Set) (*Stats, error) {
 	return pool(len(uploads), func(m int) (*point.Set, error) { return c.Project(m, uploads[m]) })
 }
 
-// rows returns the softened rows, before projection.
+// rows returns the softened rows, before projection. It returns a copy; the features stay as they
+// are.
 func (c *Coordinates) rows(features []float32) []float64 {
 	dx := len(c.Centre)
 	out := dense.As[float64](features)

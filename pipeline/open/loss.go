@@ -81,7 +81,10 @@ func (e *Episode) heads(t *Scalars, g *geometry, noise []float64) (*mat.Dense, [
 	return q.rows(q.draw(noise))
 }
 
-// score returns the loss of the heads and its gradient with respect to them.
+// score returns the loss of the heads and its gradient with respect to them. q_s is the share of
+// sample s in the likelihood of a point, or of a batch. By log p_s(i) the derivative is -q_s/N of
+// the point, and -q_s/(B J) of each batch. B is the number of batches, and J that of a batch's
+// points. It costs O(S C n k).
 func (e *Episode) score(theta *mat.Dense,
 	bias []float64) (nll, joint float64, dTheta, dBias []float64) {
 	rows, k := theta.Dims()

@@ -47,7 +47,10 @@ func Each(uploads []*point.Set) func(m int) (*point.Set, error) {
 }
 
 // pool is Pool for uploads that are computed when they are read, so that a round of any size is in
-// memory only once.
+// memory only once. It reads every upload twice. With f_mc and n_mc the means and masses of
+// clients, f_c pooled,
+//
+//	Scatter = sum_mc n_mc (f_mc - f_c)(f_mc - f_c)',   DF = cells - classes present
 func pool(uploads int, upload func(m int) (*point.Set, error)) (*Stats, error) {
 	if uploads == 0 {
 		return nil, fmt.Errorf("no uploads to pool; give one at least")
@@ -157,7 +160,8 @@ func Means(sets ...*point.Set) *Stats {
 	return s
 }
 
-// Set returns the class means as points, one for each class with mass.
+// Set returns the class means as points, one for each class with mass. Beyond [point.MaxDense]
+// numbers labels stay indices, as classes by classes would fill memory.
 func (s *Stats) Set() *point.Set {
 	c, dx := s.Mean.Dims()
 	out := &point.Set{N: c, Dx: dx, C: c, Z: make([]float32, 0, c*dx), W: make([]float32, c),

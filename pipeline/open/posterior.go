@@ -31,7 +31,8 @@ type geometry struct {
 func logistic(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
 // geometry computes the geometry of a task. Most of its cost is an eigendecomposition in k
-// dimensions.
+// dimensions. It costs O(k^3). Scalars besides LogNu0, LogKappa, LogitDelta and LogitGamma are not
+// read.
 func (m *Moments) geometry(t *Scalars, s *Stats) (*geometry, error) {
 	k := len(m.M0)
 	g := &geometry{within: mat.NewSymDense(k, nil), metric: mat.NewSymDense(k, nil)}
@@ -179,6 +180,8 @@ func (p *Predictor) Posterior(s *Stats) (*Posterior, error) {
 	return q, nil
 }
 
+// posterior returns the posterior of class means in a geometry. Its equations are those of the
+// package's doc. It costs O(C k^2), as the metric in u is not diagonal.
 func (m *Moments) posterior(t *Scalars, g *geometry, s *Stats) *Posterior {
 	c, k := s.Mean.Dims()
 	classes, total := s.present()
@@ -249,7 +252,7 @@ func (m *Moments) posterior(t *Scalars, g *geometry, s *Stats) *Posterior {
 	return q
 }
 
-// quadratic returns u'Au for every row of u.
+// quadratic returns u'Au for every row of u. It costs O(n k^2).
 func (g *geometry) quadratic(u *mat.Dense) []float64 {
 	n, k := u.Dims()
 	au := mat.NewDense(n, k, nil)
@@ -263,7 +266,8 @@ func (g *geometry) quadratic(u *mat.Dense) []float64 {
 
 // turned applies Q' to every row of noise. The square root of the posterior covariance is then L Q
 // diag(sqrt v) Q', which is smooth in the scalars, while that of the eigenvectors alone changes
-// with their signs, and rotates when two eigenvalues are nearly equal.
+// with their signs, and rotates when two eigenvalues are nearly equal. N(0, I) stays N(0, I) under
+// it, so that the distribution of samples is the same.
 func (g *geometry) turned(noise []float64) []float64 {
 	k, _ := g.turn.Dims()
 	rows := dense.General(len(noise)/k, k, noise)

@@ -18,7 +18,8 @@ const least = 1e-6
 // Round returns the conjugate predictor (models.NewConjugate) that the open form becomes once the
 // uploads are in, and the posterior. Its coordinates are u = E^-1 (phi - mt), in which W is I and
 // the prior is diagonal; its metric A = E'GE = LL', prior b lambda and temperature are estimated
-// from the uploads. It reads class means of softened features.
+// from the uploads. It reads class means of softened features. The posterior goes along, as fits
+// and intervals read its Penalty, Doubt, Scale and Ends.
 func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 	q, err := p.Posterior(s)
 	if err != nil {

@@ -118,7 +118,7 @@ func (e *Effects) Left(m int) Law {
 const least = 1e-9
 
 // Subtract returns clients' class means less their effects, plus a further shift where that is not
-// nil.
+// nil. The sets given stay as they are, and sets that do not move are shared.
 func (e *Effects) Subtract(sets []*point.Set, plus []float64) []*point.Set {
 	out := slices.Clone(sets)
 	for m, set := range sets {
@@ -332,7 +332,7 @@ func means(set *point.Set, white dense.Packed, k int) []cell {
 }
 
 // reference holds the means of one class that medians are taken of, by coordinate in ascending
-// order.
+// order. Sorted once, it gives each client the median of the others in O(log holders) a coordinate.
 type reference struct {
 	of       map[int]bool // clients
 	sorted   [][]float64
@@ -394,7 +394,7 @@ func (r *reference) median(j int, own float64, among bool) float64 {
 // spread returns the variance of the median of one client's others, in units of the variance of a
 // mean at precision 1. own is 1/a of the client's mean where that is among them. The median of n
 // normal numbers has pi/(2n + 1) times their variance where n is odd, and pi/(2n + 2.6) times where
-// it is even, within a twentieth.
+// it is even, within a twentieth. The mean of the holders' variances stands for that of each.
 func (r *reference) spread(own float64) float64 {
 	n, sum := len(r.of), r.variance
 	if own > 0 {
@@ -455,7 +455,12 @@ func differences(cells [][]cell, shift [][]float64, classes, k int) []*differenc
 }
 
 // compare returns a client's difference, nil where too few classes are held by others too. own is
-// the effect that its means in ref are without.
+// the effect that its means in ref are without. With a_c the precisions, r_c the differences from
+// medians and b their mean it sets
+//
+//	R0 = sum_c a_c |r_c|^2,   R1 = sum_c a_c |r_c - b|^2,   F = ((R0 - R1)/k)/(R1/((N - 1) k))
+//
+// noise is as R1, with images in place of precisions.
 func compare(m int, own []float64, cells []cell, ref []reference) *difference {
 	var weights, images, spread []float64
 	var rows, refs [][]float64

@@ -52,7 +52,8 @@ func principal(rows *mat.Dense) (*mat.Dense, []float64, error) {
 	return u, svd.Values(nil), nil
 }
 
-// Covariance returns that of class means' coordinates, [dx, dx].
+// Covariance returns that of class means' coordinates, [dx, dx]. It is back' (rest I + U diag(along
+// - rest) U') back.
 func (l Law) Covariance() *mat.SymDense {
 	out := new(mat.SymDense)
 	out.SymOuterK(l.rest, l.back.T())
@@ -79,6 +80,8 @@ type Directions struct {
 
 // Directions returns those of the law. Where few clients have effects Rest is 0: most clients have
 // none, and a client to come has none but along those found, unless its own images tell of one.
+// With V = white and U the basis To is V U and Back is U' back. Trace is tr(back back') less that
+// along them.
 func (l Law) Directions() Directions {
 	d := Directions{Variance: l.along, Rest: l.rest, Trace: square(l.back)}
 	if l.basis != nil {

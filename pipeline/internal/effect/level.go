@@ -19,7 +19,7 @@ type residual struct {
 // effectiveNumber returns q = tr(V)^2/tr(V^2), 1 to k, of the covariance V of the residuals: tr(V)
 // is their mean square, and tr(V^2) the variance of products of two of other clients and classes,
 // which are independent but for the means that are taken off them. It is k where V is a multiple of
-// I, and where too few residuals tell.
+// I, and where too few residuals tell. At most [maxResiduals] residuals make pairs.
 func effectiveNumber(all []*difference, k int) float64 {
 	var residuals []residual
 	var square, freedom float64

@@ -85,7 +85,7 @@ func New(b privacy.Budget, classes, k int, context string) (*Scheme, error) {
 	return s, s.open(context, chunkLength(s.numbers()*s.Bits))
 }
 
-// The size is bounded before memory is taken.
+// open makes the sharing of a context. The size is bounded before memory is taken.
 func (s *Scheme) open(context string, chunk int) error {
 	if n := s.numbers() * s.Bits; s.Classes < 1 || s.K < 1 || n > maxElements {
 		return fmt.Errorf(
