@@ -14,7 +14,7 @@ import (
 // the one form that it has here (docs/formats.md): these bytes are decoded and run, and a network's
 // digest is their sha256, so that the digest is of everything that an executor reads. Names,
 // documentation, the order of nodes and of attributes, and nodes that the values do not need are
-// not in it.
+// not in it. It costs one walk over the nodes, and a copy of the constants.
 func canonical(m *onnx.Model, name string, in, out []onnx.ValueInfo) ([]byte, error) {
 	w := &walk{model: m, maker: m.Graph.Makers(), named: map[string]string{"": ""},
 		graph: &onnx.Graph{Name: name, Initializers: map[string]*onnx.Tensor{}}, opsets: map[string]int64{"": m.Opset()}}
@@ -48,7 +48,8 @@ type walk struct {
 const maxChain = 20_000
 
 // value copies the nodes that make a value, and returns its new name. Only the empty name, of a
-// value left out, stays as it is.
+// value left out, stays as it is. It recurses along the longest chain of nodes, which [maxChain]
+// bounds: a hostile graph must not exhaust the stack.
 func (w *walk) value(name string) (string, error) {
 	if to, ok := w.named[name]; ok {
 		return to, nil
@@ -105,6 +106,8 @@ func domainOf(n *onnx.Node) string {
 }
 
 // plainAttributes copies a node's attributes in the order of their names, each its value alone.
+// Graphs as attributes are refused, and so are references to attributes of functions. A name that
+// comes twice would be read in two ways.
 func plainAttributes(n *onnx.Node) ([]onnx.Attr, error) {
 	var out []onnx.Attr
 	for _, a := range n.Attrs {

@@ -50,7 +50,8 @@ func OfClasses(m *onnx.Model, f Manifest, names []string) (*onnx.Model, Manifest
 	return out, f, f.Write(out)
 }
 
-// keep gives a predictor those images of classes that have a number in to, from 1, under it.
+// keep gives a predictor those images of classes that have a number in to, from 1, under it. Rows
+// stay as they are packed, with the scale of all.
 func (t *images) keep(out *onnx.Model, c ConjugateConfig, to []int) {
 	packed, dx := t.packed.Data.([]int8), c.Dx
 	var some []int8

@@ -115,14 +115,16 @@ const makingClassifier = "making the classifier"
 // nearer.
 const MinOther = 1e-7
 
-// logOdds returns log p/(1-p).
+// logOdds returns log p/(1-p). Both probabilities have a lower bound, so that no log-odds are
+// infinite.
 func logOdds(b *build.Builder, p build.Ref) build.Ref {
 	other := b.Op("Max", []build.Ref{b.Sub(b.F32(1), p), b.F32(MinOther)})
 	return b.Sub(b.Log(b.Op("Max", []build.Ref{p, b.F32(minProbability)})), b.Log(other))
 }
 
 // answers adds the outputs that every classifier has, from the probabilities of its heads, [n, S,
-// C].
+// C]. Mutual information is the entropy of the mean less the mean entropy, and is above 0 by
+// Jensen's inequality.
 func answers(b *build.Builder, single build.Ref, samples bool) {
 	mean := b.ReduceMean(single, false, 1)
 	entropy := func(p build.Ref, axis int) build.Ref {
@@ -152,7 +154,9 @@ func described(m *onnx.Model, f Manifest, dx, classes, samples int) (*onnx.Model
 // headRows names the input of the heads behind a graph that makes coordinates or features.
 const headRows = "rows"
 
-// regressions returns the heads as one layer: weights [k, samples x classes] and bias.
+// regressions returns the heads as one layer: weights [k, samples x classes] and bias. Weights of
+// head s and class c are column s C + c, so that one product serves all heads. They are rounded to
+// float32.
 func (p ClassifierParts) regressions() (weights, bias *onnx.Tensor, err error) {
 	h := p.Heads
 	if h == nil || h.F64() == nil || len(h.Shape) != 3 || h.Shape[0] < 1 || h.Shape[0] > maxHeads ||
@@ -177,7 +181,10 @@ func (p ClassifierParts) regressions() (weights, bias *onnx.Tensor, err error) {
 	return weights, bias, nil
 }
 
-// heads builds the graph from rows to the classifier's outputs.
+// heads builds the graph from rows to the classifier's outputs. With l_s the log-odds of head s,
+// their mean and variance over heads, and w the widening, the interval of a class is
+//
+//	logistic(mean -+ 1.645 sqrt(w^2 variance + beyond))
 func (p ClassifierParts) heads(input string, weights, bias *onnx.Tensor) (*onnx.Model, error) {
 	b := build.New("heads")
 	x := b.Input(input, onnx.Float32, "n", weights.Shape[0])

@@ -168,7 +168,8 @@ const (
 )
 
 // NewConjugate builds the graph of a conjugate predictor, with all its outputs, from its
-// parameters; [ConjugatePart] cuts parts out of it.
+// parameters; [ConjugatePart] cuts parts out of it. Parts that nobody asks for cost nothing once
+// they are cut away. values are cloned.
 func NewConjugate(c ConjugateConfig, values map[string]*onnx.Tensor) (*onnx.Model, error) {
 	if err := c.checkValues(values); err != nil {
 		return nil, err
@@ -225,7 +226,7 @@ func ConjugatePart(m *onnx.Model, outputs ...string) (*onnx.Model, error) {
 
 // ConjugateIntervals returns the part that computes coordinates and intervals of class
 // probabilities for one round: features [n, dx] -> coordinates [n, k], low, high [n, C]. The part's
-// other inputs, given, are built in as constants.
+// other inputs, given, are built in as constants. One input alone, the features, must be left open.
 func ConjugateIntervals(m *onnx.Model, given map[string]*onnx.Tensor) (*onnx.Model, error) {
 	part, err := ConjugatePart(m, ConjCoordinates, ConjLow, ConjHigh)
 	if err != nil {
@@ -315,7 +316,7 @@ func (g conjugate) coordinates(phi build.Ref) build.Ref {
 }
 
 // pool returns the masses [T, C] and means [T, C, width] of labelled, weighted points [T, N,
-// width+C].
+// width+C]. A mass below 1e-9, of a class that nobody holds, divides as 1e-9: its mean is 0.
 func (g conjugate) pool(points, weights build.Ref, width int) (mass, mean build.Ref) {
 	b := g.b
 	return g.classMeans(b.Slice(points, 2, 0, width),
@@ -323,6 +324,9 @@ func (g conjugate) pool(points, weights build.Ref, width int) (mass, mean build.
 }
 
 // classMeans returns the masses and means of rows [T, N, width] with weighted labels [T, N, C].
+// With L the labels it is
+//
+//	mass_c = sum_n L_nc,   mean_c = sum_n L_nc rows_n / max(mass_c, 1e-9)
 func (g conjugate) classMeans(rows, labels build.Ref) (mass, mean build.Ref) {
 	b := g.b
 	mass = b.ReduceSum(labels, false, 1)
@@ -330,7 +334,8 @@ func (g conjugate) classMeans(rows, labels build.Ref) (mass, mean build.Ref) {
 	return mass, b.Div(sums, b.Unsqueeze(b.Op("Max", []build.Ref{mass, b.F32(1e-9)}), 2))
 }
 
-// prior returns beta, [k].
+// prior returns beta, [k]. It is b ((1 - g) lambda + g mean lambda), with g the logistic of the
+// parameter.
 func (g conjugate) prior(set string) build.Ref {
 	b := g.b
 	lambda, gamma := g.exp(ConjLogLambda), b.Op("Sigmoid", []build.Ref{g.refs[set+ConjLogitGamma]})
@@ -339,7 +344,8 @@ func (g conjugate) prior(set string) build.Ref {
 	return b.Mul(g.exp(set+ConjLogB), mixed)
 }
 
-// posterior returns the moments of the class means given masses [T, C] and means [T, C, k] of w.
+// posterior returns the moments of the class means given masses [T, C] and means [T, C, k] of w. It
+// is n beta/(n beta + 1) times the mean, and beta/(n beta + 1), as images have covariance I.
 func (g conjugate) posterior(set string, mass, mean build.Ref) moments {
 	b, beta := g.b, g.prior(set)
 	nb := b.Mul(b.Unsqueeze(mass, 2), beta)
@@ -347,7 +353,8 @@ func (g conjugate) posterior(set string, mass, mean build.Ref) moments {
 	return moments{b.Mul(b.Div(nb, shrunk), mean), b.Div(beta, shrunk)}
 }
 
-// sample returns the class means [T, S, C, k] of latent, [T or 1, S, C, k].
+// sample returns the class means [T, S, C, k] of latent, [T or 1, S, C, k]. Tau scales the variance
+// that samples have, 1 being the posterior.
 func (g conjugate) sample(set string, p moments, latent build.Ref) build.Ref {
 	b := g.b
 	spread := b.Sqrt(b.Mul(g.exp(set+ConjLogTau), p.variance))
@@ -371,10 +378,13 @@ func (g conjugate) offset(set string, p moments) build.Ref {
 }
 
 // head returns weights [T, S, k, C] on w R and biases [T, S, C] for class means mu [T, S, C, k].
+// For rows r in the heads' coordinates the logit is rho (r . a_c - |a_c|^2/2) + offset_c with a_c =
+// mu_c R.
 func (g conjugate) head(set string, p moments, mu build.Ref) (weights, bias build.Ref) {
 	return g.headWith(set, mu, g.offset(set, p))
 }
 
+// headWith is head with given offsets.
 func (g conjugate) headWith(set string, mu, offset build.Ref) (weights, bias build.Ref) {
 	b, rho := g.b, g.exp(set+ConjLogRho)
 	a := b.MatMul(mu, g.refs[ConjMetric])
@@ -428,7 +438,8 @@ func (g conjugate) upload(coordinates bool, embed func(features build.Ref) build
 // graph, where [ParseClient] looks for them. Of more classes they would be most of a model.
 const maxNamed = 1 << 10
 
-// eye returns [C, C] with ones on the diagonal.
+// eye returns [C, C] with ones on the diagonal. Where classes are many the nodes compute it, so
+// that no file holds classes by classes.
 func (g conjugate) eye() build.Ref {
 	if g.C > maxNamed {
 		return g.b.Op("EyeLike", []build.Ref{g.square(0)})
@@ -589,7 +600,13 @@ func (e Ends) half(b *build.Builder, middle, half build.Ref) (down, up build.Ref
 	return times(e.Down, e.Up), times(e.Up, e.Down)
 }
 
-// ends adds the ends of intervals about middle [n, C], from the log odds [S, n, C] of samples.
+// ends adds the ends of intervals about middle [n, C], from the log odds [S, n, C] of samples. s is
+// the standard deviation of the samples' log odds. A tenth of the samples lie r of them or more
+// off, at the class that they rank first. The half width is
+//
+//	width s max(1, r/normalTenth)
+//
+// The ends are those of the log odds; low and high are their logistics.
 func (g conjugate) ends(odds, middle, width build.Ref, e Ends) {
 	b := g.b
 	off := b.Sub(odds, b.ReduceMean(odds, true, 0))
@@ -730,7 +747,8 @@ func (l ConjugateLoss) Model() (*onnx.Model, []string, error) {
 }
 
 // scores adds the outputs nll, joint and loss, which includes a penalty on o1 and o2 of a set, for
-// logits z [T, S, h, C].
+// logits z [T, S, h, C]. lp is the log-probability of the true class, and nll and joint are in nats
+// a point.
 func (g conjugate) scores(set string, samples, joint int, z, truth, batches build.Ref) {
 	b, o1, o2 := g.b, g.refs[set+ConjO1], g.refs[set+ConjO2]
 	// [T, S, h]

@@ -92,7 +92,8 @@ func FeatureGraph(m *onnx.Model, f Manifest) (*onnx.Model, error) {
 	return out, check.Model(out)
 }
 
-// cut returns the part of a model that computes its named outputs.
+// cut returns the part of a model that computes its named outputs. It is an error if m lacks one of
+// the outputs.
 func cut(m *onnx.Model, outputs ...string) (*onnx.Model, error) {
 	part := onnx.Clone(m)
 	g := part.Graph

@@ -13,7 +13,8 @@ import (
 
 // matching compares a part of a graph with the graph that this package builds for it, node by node,
 // from outputs to inputs. Operators, attributes, wiring and constants must be equal; of parameters
-// ([Parameters]) element type and shape must be, and their numbers are free.
+// ([Parameters]) element type and shape must be, and their numbers are free. It defends an owner
+// who did not make the graph: only the extractor may compute anything, and its digest is approved.
 type matching struct {
 	want, got           *onnx.Graph
 	wantMaker, gotMaker map[string]*onnx.Node
@@ -24,6 +25,7 @@ type matching struct {
 	seen map[*onnx.Node]bool
 }
 
+// newMatching prepares the comparison of two graphs. maker has the nodes of got by their outputs.
 func newMatching(want *onnx.Model, got *onnx.Graph, maker map[string]*onnx.Node) *matching {
 	u := &matching{want: want.Graph, got: got, wantMaker: want.Graph.Makers(), gotMaker: maker,
 		free:  map[string]bool{},
@@ -35,7 +37,8 @@ func newMatching(want *onnx.Model, got *onnx.Graph, maker map[string]*onnx.Node)
 }
 
 // value compares the nodes that compute a value of want with those that compute a value of got.
-// Inputs of want are bound to any value.
+// Inputs of want are bound to any value. Each value of want is compared once, so that the time is
+// linear in its nodes. The error names the first node that differs.
 func (u *matching) value(want, got string) error {
 	if to, ok := u.bound[want]; ok {
 		if to != got {
@@ -75,7 +78,8 @@ func (u *matching) value(want, got string) error {
 	return nil
 }
 
-// constant compares an initializer. A parameter may be stored as float16 and converted.
+// constant compares an initializer. A parameter may be stored as float16 and converted. A parameter
+// in float16 is bound to the Cast that widens it, which counts as compared.
 func (u *matching) constant(name string, want *onnx.Tensor, got string) error {
 	if m := u.gotMaker[got]; m != nil && u.free[name] && m.Op == "Cast" && m.Domain == "" &&
 		len(m.Inputs) == 1 {
@@ -150,7 +154,8 @@ func attribute(a onnx.Attr) string {
 	return fmt.Sprintf("%s:%d=%v", a.Name, a.Kind, v)
 }
 
-// tensorDigest returns the sha256 of a tensor's element type, shape and numbers.
+// tensorDigest returns the sha256 of a tensor's element type, shape and numbers. Type and shape
+// come first, so that tensors of equal bytes and other shapes differ.
 func tensorDigest(t *onnx.Tensor) [sha256.Size]byte {
 	h := sha256.New()
 	fmt.Fprintf(h, "%v %v\n", t.DType, t.Shape)

@@ -19,7 +19,8 @@ const MomentsBasis = "basis"
 // embedding of zeros.
 const minSum = 1e-20
 
-// hellinger returns the embedded features of h [..., dx].
+// hellinger returns the embedded features of h [..., dx]. It is sign(h_j) sqrt(|h_j| / max(sum_i
+// |h_i|, 1e-20)), times the basis where there is one.
 func hellinger(b *build.Builder, h build.Ref, basis *onnx.Tensor) build.Ref {
 	size := b.Op("Abs", []build.Ref{h})
 	sum := b.Op("Max", []build.Ref{b.ReduceSum(size, true, -1), b.F32(minSum)})

@@ -58,6 +58,9 @@ func (p *OpenParameters) learned() map[string]float32 {
 	return map[string]float32{OpenScale: p.Scale, OpenDeviation: p.Deviation}
 }
 
+// tensors returns the parameters by name. Its errors name sizes that do not fit, numbers that are
+// not finite, and scales out of bounds.
+// Parameters of 0 that older models have not are left out.
 func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 	dx, k := len(p.Centre), len(p.Origin)
 	if dx < 1 || dx > maxWidth || k < 1 || k > dx {
@@ -175,7 +178,8 @@ func OpenEmbedding(m *onnx.Model, classes int) (*onnx.Model, error) {
 
 // SameSoftening reports whether two models soften features with the same centre and radius
 // (initializers [ConjCentre] and [ConjRadius]), within the difference that a few images left out of
-// one of two corpora make (2% of the radius). It returns true where either model lacks them.
+// one of two corpora make (2% of the radius). It returns true where either model lacks them. Heads
+// of one would read class means of the other as shifted features.
 func SameSoftening(a, b *onnx.Model) bool {
 	of := func(m *onnx.Model) (c []float32, r float64) {
 		x, y := m.Graph.Initializers[ConjCentre], m.Graph.Initializers[ConjRadius]
@@ -228,7 +232,8 @@ func SofteningOf(m *onnx.Model, dx, k int) (map[string]*onnx.Tensor, error) {
 	return values, nil
 }
 
-// OpenValues returns the parameters of an open predictor's model.
+// OpenValues returns the parameters of an open predictor's model. The first parameter that is
+// missing or of another rank makes the error.
 func OpenValues(m *onnx.Model) (OpenParameters, error) {
 	var p OpenParameters
 	_, err := manifestOf(m, KindOpen)

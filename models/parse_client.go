@@ -53,7 +53,7 @@ func ParseClient(m *onnx.Model, f Manifest) (*ParsedClient, error) {
 	return t.parts()
 }
 
-// taker takes a client graph apart.
+// taker takes a client graph apart. Fields are set in the order of the steps of take.
 type taker struct {
 	model    *onnx.Model
 	manifest Manifest
@@ -69,6 +69,7 @@ type taker struct {
 	means *onnx.Model // the embedding of class means, of two classes
 }
 
+// take finds all parts. Every node must belong to one part, so that none computes beside them.
 func (t *taker) take() error {
 	g, f := t.model.Graph, t.manifest
 	if err := t.closed(); err != nil {
@@ -124,7 +125,8 @@ func (t *taker) closed() error {
 }
 
 // roomFor returns an error where a manifest states sizes that the graph's own constants do not
-// have: but for dx numbers, the graph built for comparison is no larger than the one given.
+// have: but for dx numbers, the graph built for comparison is no larger than the one given. It
+// keeps a small file from asking for a large graph to be built.
 func (t *taker) roomFor(f Manifest) error {
 	have := 0.0
 	for _, c := range t.model.Graph.Initializers {
@@ -175,7 +177,8 @@ func (t *taker) config() (EmbeddingConfig, error) {
 	return e, nil
 }
 
-// embedding compares the part from set and present to the outputs.
+// embedding compares the part from set and present to the outputs. Of class means the embedding is
+// built again for two classes, with the parameters that were found.
 func (t *taker) embedding(seen map[*onnx.Node]bool) error {
 	f := t.manifest
 	switch {
@@ -265,7 +268,7 @@ func OfTwoClasses(m *onnx.Model) (*onnx.Model, error) {
 }
 
 // setParameter makes a value of another graph the parameter of a graph: an initializer, or the Cast
-// of one that is stored as float16.
+// of one that is stored as float16. g then shares the tensor with the other graph.
 func setParameter(g *onnx.Graph, name string, of *onnx.Graph, value string) error {
 	if t := of.Initializers[value]; t != nil {
 		g.Initializers[name] = t
@@ -432,7 +435,8 @@ func (t *taker) preprocessing(seen map[*onnx.Node]bool) error {
 	return nil
 }
 
-// network finds the extractor's nodes, from its output back to the prepared images.
+// network finds the extractor's nodes, from its output back to the prepared images. It walks
+// without recursion, so that chains of any length take no stack.
 func (t *taker) network(seen map[*onnx.Node]bool) error {
 	own := map[string]bool{t.image: true}
 	todo := []string{t.raw}
@@ -458,7 +462,7 @@ func (t *taker) network(seen map[*onnx.Node]bool) error {
 }
 
 // match compares a part with the graph that is built for it, brought to the client graph's operator
-// set, from pairs of outputs on.
+// set, from pairs of outputs on. Nodes that match are in seen from then on.
 func (t *taker) match(want *onnx.Model, seen map[*onnx.Node]bool,
 	outputs ...[2]string) (*matching, error) {
 	if err := pass.Upgrade(want, int(min(t.model.Opset(), onnx.MaxOpset))); err != nil {
@@ -487,7 +491,7 @@ func (t *taker) part(name string, in, out []onnx.ValueInfo) (*onnx.Model, string
 }
 
 // parts cuts the graph. Its results are decoded from canonical forms, that of the extractor from
-// the bytes of its digest.
+// the bytes of its digest. An owner thus runs the very bytes that were hashed.
 func (t *taker) parts() (*ParsedClient, error) {
 	f, n := t.manifest, onnx.Symbolic("n")
 	images, image := t.images, onnx.ValueInfo{Name: t.image, DType: onnx.Float32}

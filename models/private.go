@@ -121,7 +121,7 @@ type private struct {
 }
 
 // newPrivate starts a graph whose parameters are initializers; those in constants are excluded from
-// training.
+// training. Its conjugate has no classes: their number is an axis of the inputs.
 func newPrivate(c PrivateConfig, name string, values map[string]*onnx.Tensor,
 	constants map[string]bool) private {
 	g := newConjugate(ConjugateConfig{Dx: c.Dx, K: c.K}, name, nil)
@@ -136,7 +136,8 @@ func newPrivate(c PrivateConfig, name string, values map[string]*onnx.Tensor,
 }
 
 // noisyHead returns weights [T, S, k, C] on w R and biases [T, S, C] for moments and latent [T, S,
-// C, k].
+// C, k]. u is the mean over samples, classes and coordinates, so that all heads of a task have one
+// rho.
 func (g private) noisyHead(p moments, latent build.Ref) (weights, bias build.Ref) {
 	b := g.b
 	tau := g.exp(PrivateSet + ConjLogTau)
@@ -218,7 +219,8 @@ func PrivatePrior(values map[string]*onnx.Tensor) []float64 {
 
 // PrivateEmbedding returns the client's part of a private predictor as an embedding for the given
 // number of classes, which [ClientGraph] takes. Given one labelled point it returns that point's
-// coordinates w; the manifest says how they are used and the norm to clip them to.
+// coordinates w; the manifest says how they are used and the norm to clip them to. Of the
+// parameters only those of coordinates go to clients.
 func PrivateEmbedding(m *onnx.Model, classes int, names []string) (*onnx.Model, error) {
 	c, values, err := PrivateValues(m)
 	if err != nil {
@@ -262,7 +264,10 @@ type PrivateLoss struct {
 // Model builds the loss of [ConjugateLoss], with inputs sums [T, C, k] and noise [T] (the variance
 // of a sum), counts [T, S, C] (one draw of the class counts for each sample), targets [T, h, k]
 // (coordinates w), target_labels [T, h, C], batches [T, h, B] and latent [T, S, C, k]; outputs
-// loss, nll and joint. The scalars are its parameters.
+// loss, nll and joint. The scalars are its parameters. With s the sums, v their noise and q = n/(n
+// + v) the posterior in it has
+//
+//	variance = 1/(1/beta + n q),   mean = variance q s
 func (l PrivateLoss) Model() (*onnx.Model, []string, error) {
 	if err := l.checkValues(l.Values); err != nil {
 		return nil, nil, err

@@ -95,7 +95,8 @@ func producer(g *onnx.Graph, value string) *onnx.Node {
 }
 
 // headsOf returns the nodes from the heads' softmax to the mean over heads that a classifier's
-// probabilities are.
+// probabilities are. The path leads through a few nodes of operators that fmp pool writes, and
+// another is an error.
 func headsOf(g *onnx.Graph, probabilities string) ([]*onnx.Node, error) {
 	var path []*onnx.Node
 	for value := probabilities; ; {
@@ -158,7 +159,7 @@ func dropOutputs(g *onnx.Graph, names ...string) {
 // WithScaling returns a classifier whose heads state the probabilities that a scaling makes of
 // theirs, in place of an earlier scaling, and without prediction sets: [WithSets] adds them again.
 // The ends of intervals, where the classifier has them, move with the probability's log-odds: their
-// distances from it are multiplied by Factor.
+// distances from it are multiplied by Factor. The classifier itself is not changed.
 func WithScaling(classifier *onnx.Model, s OriginScaling) (m *onnx.Model, err error) {
 	defer wrapped(&err, "calibrating probabilities")
 	f, err := ReadManifest(classifier)
@@ -364,7 +365,8 @@ func (s *Scaling) intervals(g *onnx.Graph) error {
 	return nil
 }
 
-// moves reports whether a value is computed from scaled logits.
+// moves reports whether a value is computed from scaled logits. Sixteen nodes back are looked at,
+// more than lie between heads and ends.
 func moves(g *onnx.Graph, value string, depth int) bool {
 	n := producer(g, value)
 	if value == scaled("scaled") || n == nil || depth > 16 {

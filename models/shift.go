@@ -155,7 +155,8 @@ func newShiftStep(b *build.Builder, p ShiftParts, features build.Ref) *shiftStep
 	return s
 }
 
-// next returns b [1, dx], given the images' probabilities.
+// next returns b [1, dx], given the images' probabilities. p is [n, C]. The names are those of
+// [ShiftParts].
 func (s *shiftStep) next(p build.Ref) build.Ref {
 	b := s.b
 	sum, want := b.ReduceSum(p, true, 0), b.Mul(s.images, s.shares) // [1, C] and [C]
@@ -188,7 +189,8 @@ func (s *shiftStep) next(p build.Ref) build.Ref {
 }
 
 // joined returns a graph whose nodes read phi less the shift, or give it where phi is the output
-// rows, and the estimate, which reads both.
+// rows, and the estimate, which reads both. The graph m is changed in place, and the estimate's
+// nodes become its own.
 func joined(m, estimate *onnx.Model, phi, rows string) (*onnx.Model, error) {
 	g, from := m.Graph, "shift/from"
 	dx := estimate.Graph.Inputs[0].Shape[1].Size
@@ -253,7 +255,8 @@ func shiftName(name string) string {
 	return "shift/" + name
 }
 
-// product returns the product of matrices, [n, m] and [m, k].
+// product returns the product of matrices, [n, m] and [m, k]. Sums are in float64, and the result
+// is rounded once.
 func product(a, b *onnx.Tensor) *onnx.Tensor {
 	n, m, k := a.Shape[0], a.Shape[1], b.Shape[1]
 	out := onnx.ZerosF32(n, k)
