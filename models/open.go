@@ -59,8 +59,7 @@ func (p *OpenParameters) learned() map[string]float32 {
 }
 
 // tensors returns the parameters by name. Its errors name sizes that do not fit, numbers that are
-// not finite, and scales out of bounds.
-// Parameters of 0 that older models have not are left out.
+// not finite, and scales out of bounds. Parameters of 0 that older models have not are left out.
 func (p *OpenParameters) tensors() (map[string]*onnx.Tensor, error) {
 	dx, k := len(p.Centre), len(p.Origin)
 	if dx < 1 || dx > maxWidth || k < 1 || k > dx {

@@ -35,6 +35,7 @@ type platform struct {
 	OS           string `json:"os"`
 }
 
+// descriptor names a blob by digest, size and media type.
 type descriptor struct {
 	MediaType    string            `json:"mediaType"`
 	ArtifactType string            `json:"artifactType,omitempty"`
@@ -44,6 +45,7 @@ type descriptor struct {
 	Platform     *platform         `json:"platform,omitempty"`
 }
 
+// manifest lists the layers of one image, or the document of a referrer.
 type manifest struct {
 	Schema       int               `json:"schemaVersion"`
 	MediaType    string            `json:"mediaType"`
@@ -54,12 +56,14 @@ type manifest struct {
 	Annotations  map[string]string `json:"annotations,omitempty"`
 }
 
+// index lists manifests: those of all platforms, or all of a layout.
 type index struct {
 	Schema    int          `json:"schemaVersion"`
 	MediaType string       `json:"mediaType"`
 	Manifests []descriptor `json:"manifests"`
 }
 
+// imageConfig is the configuration of an image that runs nothing.
 type imageConfig struct {
 	platform
 	Config struct{} `json:"config"`
@@ -123,7 +127,8 @@ func writeOCI(dir, tag string, files []file, attached []attachment) error {
 	return put(filepath.Join(dir, "index.json"), data)
 }
 
-// image writes the layer, and a manifest for each platform.
+// image writes the layer, and a manifest for each platform. All platforms share one layer, since a
+// model has none of its own.
 func (l layout) image(files []file) (descriptor, error) {
 	tarball, err := archive(files)
 	if err != nil {
@@ -153,7 +158,8 @@ func (l layout) image(files []file) (descriptor, error) {
 	return l.object(typeIndex, all)
 }
 
-// attach writes a document as a referrer of the image.
+// attach writes a document as a referrer of the image. Registries list it by the image's digest
+// (the referrers API of the distribution specification).
 func (l layout) attach(image descriptor, a attachment) (descriptor, error) {
 	layer, err := l.blob(a.mediaType, a.content)
 	if err != nil {
@@ -171,7 +177,8 @@ func (l layout) attach(image descriptor, a attachment) (descriptor, error) {
 	return d, err
 }
 
-// archive returns files as a tar archive under models/. Equal files give equal bytes.
+// archive returns files as a tar archive under models/. Equal files give equal bytes. Folders come
+// before their files, and times are 0.
 func archive(files []file) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

@@ -145,7 +145,8 @@ func repository(m *onnx.Model, f models.Manifest, data []byte, o Options) ([]fil
 	return append(files, file{o.Name + "/" + o.Version + "/" + modelFile, data}), nil
 }
 
-// whole runs write on a folder beside dir, and renames it to dir if write succeeds.
+// whole runs write on a folder beside dir, and renames it to dir if write succeeds. A folder of the
+// same name that has files is an error, and is left as it is.
 func whole(dir string, write func(dir string) error) (err error) {
 	dir = filepath.Clean(dir)
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {

@@ -19,7 +19,8 @@ import (
 
 // digests returns the SHA-256 in hex of every file of a folder that is not ignored, or of the file
 // at path: under the name [single], or where it is a model with data in other files, under its own
-// name beside these.
+// name beside these. The folder is opened once and walked from there, so that no link leads out of
+// it. More than [maxFiles] files are an error.
 func digests(path string, ignored []string) (map[string]string, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -62,7 +63,9 @@ func digests(path string, ignored []string) (map[string]string, error) {
 	return out, err
 }
 
-// ofFile returns the digests of a file and of those that hold data of it.
+// ofFile returns the digests of a file and of those that hold data of it. Data files must lie in
+// the file's own folder or below, and be regular files, as another reader may follow a link
+// elsewhere.
 func ofFile(path string) (map[string]string, error) {
 	f, err := regularfile.Open(path)
 	if err != nil {
@@ -110,7 +113,7 @@ func ofFile(path string) (map[string]string, error) {
 }
 
 // beside returns the names of the files that hold data of a model, with slashes. A file of another
-// kind has none.
+// kind has none. The file is read a second time, and must have the digest of the first.
 func beside(path, digest string) ([]string, error) {
 	st, err := os.Stat(path)
 	if err != nil || st.Size() > serde.MaxFileBytes {

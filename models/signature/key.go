@@ -48,6 +48,8 @@ func load[K any](path string, parse func([]byte) (*K, error)) (*K, error) {
 	return k, nil
 }
 
+// parsePrivate returns the first private key of a file. Encrypted keys are an error with the
+// remedy, as no passphrase is asked for.
 func parsePrivate(data []byte) (*ecdsa.PrivateKey, error) {
 	for {
 		var b *pem.Block
@@ -84,6 +86,7 @@ func parsePrivate(data []byte) (*ecdsa.PrivateKey, error) {
 // LoadPublic reads a public key (PEM: SubjectPublicKeyInfo).
 func LoadPublic(path string) (*ecdsa.PublicKey, error) { return load(path, parsePublic) }
 
+// parsePublic returns the public key of a file's first block.
 func parsePublic(data []byte) (*ecdsa.PublicKey, error) {
 	b, _ := pem.Decode(data)
 	if b == nil || b.Type != "PUBLIC KEY" {
@@ -108,6 +111,7 @@ func checkCurve(k *ecdsa.PublicKey) error {
 	return nil
 }
 
+// publicPEM returns the PEM block of a public key, as OpenSSL writes it.
 func publicPEM(k *ecdsa.PublicKey) ([]byte, error) {
 	der, err := x509.MarshalPKIXPublicKey(k)
 	if err != nil {

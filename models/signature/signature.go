@@ -193,7 +193,7 @@ func preAuthentication(payload []byte) []byte {
 }
 
 // Verify returns the bundle's statements on a model, after checking that it is signed with the key.
-// Every error wraps [ErrInvalid].
+// Every error wraps [ErrInvalid]. The signature is checked before the statement is parsed.
 func Verify(key *ecdsa.PublicKey, data []byte) (*Manifest, error) {
 	if err := checkCurve(key); err != nil {
 		return nil, invalid("%v", err)
@@ -233,7 +233,7 @@ func Covers(data []byte, name, digest string) error {
 }
 
 // decode returns the name of a bundle's key, the statement and the signature; none of them is
-// verified.
+// verified. Sizes and types are checked, as the bundle may be anybody's.
 func decode(data []byte) (hint string, payload, signature []byte, err error) {
 	if len(data) > MaxBundle {
 		return "", nil, nil, invalid("the bundle has %d bytes; allowed are %d",
@@ -276,7 +276,8 @@ func manifest(payload []byte) (*Manifest, error) {
 	return s.manifest()
 }
 
-// manifest checks a statement.
+// manifest checks a statement. Each path is in it once, stays within the model, and is not left out
+// as well. The subject's digest must be that of the files' digests.
 func (s *statement) manifest() (*Manifest, error) {
 	p := s.Predicate
 	switch z := p.Serialization; {
@@ -343,7 +344,8 @@ func sorted(files map[string]string) []string {
 	return names
 }
 
-// digestOf returns the SHA-256 of the files' digests, in hex.
+// digestOf returns the SHA-256 of the files' digests, in hex. They are hashed as bytes, in the
+// order of the list, as the specification's reference does.
 func digestOf(files []resource) (string, error) {
 	h := sha256.New()
 	for _, f := range files {
@@ -375,7 +377,8 @@ func (m *Manifest) CheckDigest(name, digest string) error {
 
 // Check reports whether the file or folder at path has every file that the signature covers,
 // unchanged, and no other that it does not leave out. The files of a model's file are itself and
-// those that it says hold its data. Links and devices are refused.
+// those that it says hold its data. Links and devices are refused. It tells of five faults at most,
+// by name.
 func (m *Manifest) Check(path string) error {
 	files, err := digests(path, m.Ignored)
 	if err != nil {

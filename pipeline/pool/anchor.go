@@ -30,7 +30,8 @@ const (
 )
 
 // anchors sets the anchor of a round that was given none, and returns an error for one that does
-// not go with the round.
+// not go with the round. An anchor must be of the round's own client graph, as its means are
+// compared with the clients'.
 func (r *Round) anchors() (err error) {
 	a := r.AnchorUpload
 	switch {

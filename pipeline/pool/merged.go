@@ -41,7 +41,8 @@ var ErrTrust = errors.New(
 
 // ReadMerged adds files to a merger, each an upload or a part. Where workers is not nil, a part
 // must be signed by one of them, in the file beside it with .sig. bad are the errors of those that
-// cannot be used. progress is told of each; nil: nobody asks.
+// cannot be used. progress is told of each; nil: nobody asks. It goes on after an error, so that
+// all bad files are told of at once. m holds those that could be read.
 func ReadMerged(paths []string, m *merge.Merger, workers *identity.Roster,
 	progress func(stage string, done, total int)) (bad []error) {
 	for i, path := range paths {
@@ -105,7 +106,9 @@ func Merged(p *merge.Part, trust bool) ([]Upload, *Rest, error) {
 	return uploads, r, nil
 }
 
-// Join adds a part's sums to a round.
+// Join adds a part's sums to a round. Sums are checked as uploads are, since a part may be false:
+// means within reach of images, and a scatter that is a covariance. After an error the round is as
+// it was.
 func (r *Round) Join(rest *Rest) error {
 	if rest == nil {
 		return nil
@@ -138,7 +141,7 @@ func (r *Round) Join(rest *Rest) error {
 
 // Judge returns the judgement of further clients by the uploads of a part (merge.Merger.Judge): the
 // share of a client's images that counts is that below the cap of package honesty, and 0 where the
-// client is less likely honest than not.
+// client is less likely honest than not. The predictor's sessions stay open for the judgement.
 func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Model,
 	client models.Manifest, o Options) (
 	func(*federate.Upload) (float64, error), error) {

@@ -144,7 +144,7 @@ func (r *Round) kind() string {
 func (r *Round) Moments() bool { return r.Client.Bytes > 0 }
 
 // openPredictor loads the predictors that read the uploads, and refuses those that do not go with
-// them.
+// them. A shipped predictor that is missing is no error yet: an open one may serve.
 func (r *Round) openPredictor() (err error) {
 	switch r.Predictor {
 	case "", "default":
@@ -194,7 +194,8 @@ func (r *Round) bootstrap() (err error) {
 }
 
 // loadPredictor loads the file of the option Predictor; an open predictor takes the place of the
-// option Open.
+// option Open. Its errors say which kind of predictor the uploads want, and the command that makes
+// it.
 func (r *Round) loadPredictor() (err error) {
 	if r.predictor, r.drawer, err = models.Load(r.Predictor); err != nil {
 		return err
@@ -227,7 +228,7 @@ func (r *Round) loadPredictor() (err error) {
 
 // byName takes of the conjugate predictor the round's classes, in their order, where it has all
 // names. It leaves a round of another number of classes to the open predictor where no option names
-// the conjugate one.
+// the conjugate one. Classes that it lacks are kept for a note.
 func (r *Round) byName() error {
 	if r.predictor == nil {
 		return nil

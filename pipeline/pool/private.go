@@ -55,6 +55,7 @@ func ReadReleases(paths []string, want federate.Expect,
 		rule{want, nil, "pool one of each, as two spend twice"})
 }
 
+// decodeRelease reads one message of a private round for [gather].
 func decodeRelease(path string, data []byte, want federate.Expect) (Release, received, error) {
 	r, err := federate.DecodeRelease(data, want)
 	if err != nil {
@@ -79,7 +80,8 @@ type Private struct {
 }
 
 // NewPrivate prepares a private round. The predictor is a file, or "default" (or empty) for the one
-// shipped with the program for the extractor.
+// shipped with the program for the extractor. Its errors name two budgets in one round, shares for
+// two servers, and a predictor of another kind or extractor.
 func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest,
 	o Options) (*Private, error) {
 	if len(releases) == 0 {
@@ -182,7 +184,8 @@ func (p *Private) Totals(keeper Keeper,
 }
 
 // noisy returns the stored sum of the messages with a server's noise, which is drawn and stored
-// where there is none, and sets the account.
+// where there is none, and sets the account. A stored sum counts only with these inputs and this
+// budget, so that no file of another round stands in.
 func (p *Private) noisy(messages []string, sum *privacy.Release, keeper Keeper,
 	open func() (*privacy.Release, error)) (*privacy.Release, error) {
 	of := sha256.Sum256([]byte(strings.Join(messages, "\n")))
@@ -250,7 +253,8 @@ func (p *Private) spent(draws int) privacy.Account {
 	return a
 }
 
-// Posterior samples the posterior given the totals.
+// Posterior samples the posterior given the totals. It reads noisy totals alone, and so costs no
+// privacy.
 func (p *Private) Posterior(ctx context.Context, eng engine.Engine,
 	totals *privacy.Totals) (*posterior.Result, error) {
 	v, err := sample.NewPrivate(eng, p.predictor)

@@ -26,7 +26,8 @@ const (
 	chainParts = 4
 )
 
-// SampleRange is a piece of a round's sampling that one machine does on its own.
+// SampleRange is a piece of a round's sampling that one machine does on its own. A worker gets it
+// over the wire, so that [Sampling.Do] checks every field.
 type SampleRange struct {
 	// Chains asks for the proposals of the honesty chains From to To-1; otherwise the part is
 	// samples From to To-1.
@@ -37,13 +38,15 @@ type SampleRange struct {
 	States *honesty.States
 }
 
-// Piece is the result of a part: one of the two fields.
+// Piece is the result of a part: one of the two fields. It comes from a worker, and
+// [Sampling.Posterior] checks its sizes.
 type Piece struct {
 	Proposed [][]bool
 	Heads    posterior.Ensemble
 }
 
-// Sampling is a round that is ready to be sampled, as a whole or in parts.
+// Sampling is a round that is ready to be sampled, as a whole or in parts. It holds the predictor's
+// sessions until [Sampling.Close].
 type Sampling struct {
 	round  *Round
 	means  *posterior.FMP // of class means; nil for compressed points
@@ -57,7 +60,8 @@ type Sampling struct {
 	noSets  string                // why there are none
 }
 
-// Sampling loads the predictor on an engine.
+// Sampling loads the predictor on an engine. Of many points those near each other are merged first,
+// where neither honesty nor the open form reads single uploads.
 func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 	if r.Moments() {
 		return r.openMoments()
@@ -145,7 +149,8 @@ func (s *Sampling) moments(ctx context.Context) (*posterior.Result, error) {
 // stream names the random numbers of a round among those of its seed.
 const stream = "pool"
 
-// openMeans prepares the posterior of class means.
+// openMeans prepares the posterior of class means. Closed and open form may both be there: the
+// posterior chooses between them by the scope.
 func (s *Sampling) openMeans(eng engine.Engine, sets []*point.Set) (err error) {
 	r := s.round
 	in := posterior.Input{Scope: r.Scope, Samples: r.Samples, Honesty: s.judges, Alike: r.alike,
@@ -180,7 +185,8 @@ func (s *Sampling) openMeans(eng engine.Engine, sets []*point.Set) (err error) {
 	return s.calibrate()
 }
 
-// openPoints prepares the posterior of compressed points.
+// openPoints prepares the posterior of compressed points. Each set is checked before the predictor
+// runs, so that an error names its upload.
 func (s *Sampling) openPoints(eng engine.Engine, sets []*point.Set) error {
 	r := s.round
 	for m, set := range sets {
@@ -217,7 +223,9 @@ func (s *Sampling) sample(ctx context.Context, p posterior.SampleRange) (*poster
 // Close returns the predictor to the engine.
 func (s *Sampling) Close() { s.close() }
 
-// Do does one part.
+// Do does one part. Its errors name ranges out of bounds, states that are none of the round's
+// clients, and parts that the round does not have. All randomness comes from the round's seed and
+// the numbers of chains and samples, so that any machine makes the same piece.
 func (s *Sampling) Do(ctx context.Context, p SampleRange) (*Piece, error) {
 	if p.Chains {
 		if !s.judges {
@@ -253,7 +261,8 @@ func (s *Sampling) Do(ctx context.Context, p SampleRange) (*Piece, error) {
 }
 
 // Posterior samples the posterior in parts, which do executes in any order and on any machine; if
-// do is nil, they are executed here. The samples do not depend on who executes them.
+// do is nil, they are executed here. The samples do not depend on who executes them. First come the
+// proposals of who is honest, then their weights here, and then the samples given these.
 func (s *Sampling) Posterior(ctx context.Context,
 	do func(ctx context.Context, parts []SampleRange) ([]*Piece,
 		error)) (*posterior.Result, error) {
@@ -340,7 +349,8 @@ func (s *Sampling) samples(ctx context.Context, whole *posterior.SampleRange,
 	return nil
 }
 
-// split returns copies of like that cover 0 to n-1, of at most each items.
+// split returns copies of like that cover 0 to n-1, of at most each items. Parts are the same for
+// any number of workers.
 func split(n, each int, like SampleRange) []SampleRange {
 	var out []SampleRange
 	for from := 0; from < n; from += each {

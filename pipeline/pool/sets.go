@@ -42,7 +42,8 @@ type calibrationPoint struct {
 	client int
 }
 
-// setDesign checks the options of the prediction sets.
+// setDesign checks the options of the prediction sets. It comes before any upload is read for sets,
+// as a server makes its settings sure before a round begins.
 func (r *Round) setDesign() (d conformal.Design, err error) {
 	r.Score = cmp.Or(r.Score, conformal.Probability)
 	if err := r.unreadSets(); err != nil {
@@ -97,7 +98,8 @@ func (r *Round) unreadSets() error {
 	return nil
 }
 
-// setGroups finds the group of every client.
+// setGroups finds the group of every client. Clients that no group names are one more group, "no
+// group", so that sets hold for them too.
 func (r *Round) setGroups() error {
 	if r.For != "" {
 		return fmt.Errorf("a classifier for client %q has sets by its own points: leave the groups out",
@@ -158,7 +160,8 @@ func (r *Round) proves(points []calibrationPoint, level float64) error {
 }
 
 // designed returns the design of the sets by points, with the points' classes. Of the clients that
-// sent all of the points a share may be false, of each group; those that are left out are.
+// sent all of the points a share may be false, of each group; those that are left out are. A share
+// of n clients is n times it, rounded down. Those that were left out as dishonest count toward it.
 func (r *Round) designed(points, all []calibrationPoint) (d conformal.Design, classes []int) {
 	d = r.design
 	held := map[int]bool{}
@@ -214,7 +217,9 @@ func (s *Sampling) enough(points []calibrationPoint, remedy string) (bool, error
 // calibration holds points for prediction sets back: every second one of each client, at random.
 // The others choose the temperature and count as images; those held back do neither, so that the
 // sets' guarantee is exact. A classifier for one client has the sets of that client's points alone.
-// Where they are too few for the level none are, and a level that was asked for is an error.
+// Where they are too few for the level none are, and a level that was asked for is an error. The
+// random order is of the seed and the client's name, so that a client's points are held back
+// whichever others are in.
 func (s *Sampling) calibration() error {
 	r := s.round
 	if r.Level < 0 {
@@ -307,7 +312,8 @@ func (r *Round) points() (all, half, rest []calibrationPoint) {
 
 // hold keeps points for sets, of maxScored at most those of some clients, and of a client as many
 // as half of the clients have at least, so that no client has much influence on the sets. Of more,
-// some are drawn.
+// some are drawn. A client is drawn as a whole, with all of its points, so that points of one
+// client stay together.
 func (s *Sampling) hold(points []calibrationPoint) {
 	if s.round.falseShare > 0 {
 		points = s.round.even(points)
@@ -325,7 +331,7 @@ func (s *Sampling) hold(points []calibrationPoint) {
 }
 
 // even returns points, of each client no more than the lower median of the clients' numbers, and
-// [minCapped] at least.
+// [minCapped] at least. A client with many points would else set the threshold for all.
 func (r *Round) even(points []calibrationPoint) []calibrationPoint {
 	of := map[int]int{}
 	for _, p := range points {
@@ -383,7 +389,8 @@ func (r *Round) softened(points []calibrationPoint) ([]float32, error) {
 }
 
 // features returns feature rows that have softened features z, of centre c and radius r: z = (h -
-// c)/sqrt(1 + |h - c|²/r²) is solved for h.
+// c)/sqrt(1 + |h - c|²/r²) is solved for h. With |h - c| = d and |z| = s it holds that s = d/sqrt(1
+// + d²/r²), and so d = s/sqrt(1 - s²/r²).
 func features(z, c []float32, r float64) []float32 {
 	var square float64
 	for _, v := range z {
@@ -442,7 +449,9 @@ func (s *Sampling) holdBack(client int, out []int) *moments.Within {
 }
 
 // calibrated returns the calibration of prediction sets by the points that were taken for them; nil
-// where there were none or too few.
+// where there were none or too few. Thresholds are of the classifier's own probabilities, so that
+// it needs the heads. Lenient rounds, and those that did not ask for a level, have no sets in place
+// of an error.
 func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 	if len(s.held) == 0 {
 		p.NoSets = s.noSets
@@ -495,7 +504,7 @@ func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 }
 
 // probabilities returns those of a point's classes: the mean over heads, as the classifier computes
-// it.
+// it. With head h_s, [k+1, C], it is mean_s softmax([row, 1] h_s).
 func probabilities(heads posterior.Ensemble, row []float32) []float32 {
 	p, logit := make([]float64, heads[0].C), make([]float64, heads[0].C)
 	for _, h := range heads {

@@ -14,7 +14,7 @@ import (
 )
 
 // Without returns the uploads of all clients but those of some names, and theirs, each once. A name
-// that no upload is from is an error, as is a round of nobody else.
+// that no upload is from is an error, as is a round of nobody else. The order of uploads stays.
 func Without(uploads []Upload, names []string) (left, gone []Upload, err error) {
 	for _, name := range names {
 		if !slices.ContainsFunc(uploads, func(u Upload) bool { return u.Client == name }) {
@@ -41,7 +41,8 @@ func (u Upload) is(v Upload) bool { return u.Client == v.Client && u.Digest == v
 
 // Update adds uploads to a state (nil: none yet), or takes those of some clients out, and returns
 // it and the uploads that were taken out. An upload that is in already stays; of each client that
-// is taken out the upload must be given. After an error the state is of no use.
+// is taken out the upload must be given. After an error the state is of no use. It changes the
+// state that it is given.
 func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, []Upload, error) {
 	var gone []Upload
 	for _, u := range uploads {
@@ -85,7 +86,9 @@ func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, [
 }
 
 // NewState prepares a round of the uploads whose sums a state holds. Each fold of clients stands in
-// as one client, so that all are taken for honest and none has a camera of its own.
+// as one client, so that all are taken for honest and none has a camera of its own. Options that
+// want single uploads are an error. Folds are left out in turn where clients are else, so that the
+// temperature is of clients left out.
 func NewState(s *stats.State, graph *onnx.Model, client models.Manifest,
 	o Options) (*Round, error) {
 	if o.For != "" {

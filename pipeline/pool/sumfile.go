@@ -34,7 +34,7 @@ func NewSumFile(path string) (SumFile, error) {
 func (f SumFile) String() string { return f.Path }
 
 // Keep implements [Keeper]. Another process waits until both files are there, so that it finds this
-// draw and makes none of its own.
+// draw and makes none of its own. It holds a lock of the folder while noise is drawn and stored.
 func (f SumFile) Keep(inputs string, clients map[string]string,
 	draw func(before int) ([]byte, error)) ([]byte, error) {
 	if err := os.MkdirAll(f.Folder, 0o700); err != nil {
@@ -48,8 +48,9 @@ func (f SumFile) Keep(inputs string, clients map[string]string,
 	return f.settle(inputs, clients, draw)
 }
 
-// settle returns the sum that is there, else the one that is drawn, and stores it in both places.
-// A failure between them leaves the one of the machine, which the next call finds.
+// settle returns the sum that is there, else the one that is drawn, and stores it in both places. A
+// failure between them leaves the one of the machine, which the next call finds. The first file is
+// written before the second, so that a draw is never known to the result alone.
 func (f SumFile) settle(inputs string, clients map[string]string,
 	draw func(before int) ([]byte, error)) ([]byte, error) {
 	first := filepath.Join(f.Folder, inputs+".json")
@@ -89,7 +90,8 @@ func (f SumFile) settle(inputs string, clients map[string]string,
 }
 
 // drawn draws the noise of a sum. Messages of which another sum is kept spend their budget again,
-// which Redraw allows.
+// which Redraw allows. It reads every sum that this machine keeps, as messages may be in several. A
+// file that cannot be read is an error, as it may be of these messages.
 func (f SumFile) drawn(clients map[string]string, draw func(before int) ([]byte, error)) ([]byte, error) {
 	files, err := os.ReadDir(f.Folder)
 	if err != nil {

@@ -97,6 +97,7 @@ func DecodeUploads(messages [][]byte, want federate.Expect) (good []Upload, bad 
 	return gather(len(messages), read, decodeUpload, rule{want, nil, "pool one upload of each"})
 }
 
+// decodeUpload reads one upload for [gather].
 func decodeUpload(path string, data []byte, want federate.Expect) (Upload, received, error) {
 	u, err := federate.Decode(data, want)
 	if err != nil {
@@ -131,7 +132,8 @@ type rule struct {
 }
 
 // gather reads messages and returns those of the round of most clients', each from a different
-// client; bad are the errors of the others.
+// client; bad are the errors of the others. It reads every message once and holds all of them, as
+// the fields of most are known at the end. Of two messages of one client the second is bad.
 func gather[M any](n int, read func(i int) (path string, data []byte, err error),
 	decode func(path string, data []byte, want federate.Expect) (M, received, error), by rule) (good []M, bad []error) {
 	all, in := make([]M, n), make([]received, n)
@@ -176,7 +178,7 @@ func gather[M any](n int, read func(i int) (path string, data []byte, err error)
 }
 
 // mostly returns the fields of most clients' first messages, of the first where as many have
-// others; nil where none counts.
+// others; nil where none counts. A client has one vote, so that many files of one do not decide.
 func mostly(in []received, without []string) (most *shared) {
 	counts := func(m received) bool { return m.err == nil && !slices.Contains(without, m.client) }
 	count, voted := map[shared]int{}, map[string]bool{}
@@ -196,7 +198,8 @@ func mostly(in []received, without []string) (most *shared) {
 }
 
 // Twins reports uploads that hold the same points and masses as an earlier one: possibly one client
-// under two names.
+// under two names. Uploads are compared in full only where a few of their values agree, so that it
+// costs O(uploads) in most rounds.
 func Twins(us []Upload) []string {
 	var out []string
 	first := make(map[[3]float32][]int, len(us)) // by a few of their values
