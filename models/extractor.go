@@ -179,7 +179,9 @@ func (e Extractor) Model(values map[string]*onnx.Tensor, classes int) (*onnx.Mod
 
 // SetStandardization changes the standardisation of an extractor model made by [Extractor.Model],
 // so that features that had the given mean and standard deviation get mean 0 and standard deviation
-// 1.
+// 1. Stored are mean and variance (v) of x, and features are (x - mean)/sqrt(v + epsilon). With s =
+// sqrt(v + epsilon) they become mean + s m and (s d)^2 - epsilon, for the given mean m and
+// deviation d.
 func SetStandardization(m *onnx.Model, mean, std []float64) error {
 	mt, vt := m.Graph.Initializers[standardize+"/mean"], m.Graph.Initializers[standardize+"/var"]
 	if mt == nil || vt == nil || len(mean) != mt.Len() || len(std) != mt.Len() {
@@ -201,6 +203,7 @@ func SetStandardization(m *onnx.Model, mean, std []float64) error {
 	return nil
 }
 
+// normSize is a normalisation with its number of channels.
 type normSize struct {
 	name string
 	size int
@@ -229,10 +232,13 @@ type network struct {
 	stored   map[string]*onnx.Tensor // statistics of the inference graph
 }
 
+// image adds the input, [batch, channels, height, width].
 func (n network) image() build.Ref {
 	return n.b.Input(ImageInput, onnx.Float32, "batch", n.Channels, n.Height, n.Width)
 }
 
+// features adds the layers from image to features, [batch, dx]. With Mirror an image and its mirror
+// image are averaged after pooling, outside of training.
 func (n network) features(x build.Ref) build.Ref {
 	mirror := n.Mirror && !n.training
 	if mirror {
@@ -284,7 +290,8 @@ func (n network) unit(scope, suffix string, x build.Ref, in, out int) build.Ref 
 		l.Param("shift", constant(0), out)))
 }
 
-// norm is batch normalisation; name is that of its statistics.
+// norm is batch normalisation; name is that of its statistics. In training it normalises by the
+// batch, and its outputs are the running statistics after it.
 func (n network) norm(name string, x build.Ref, size int, scale, shift build.Ref) build.Ref {
 	epsilon := onnx.FloatAttr("epsilon", normEpsilon)
 	if !n.training {

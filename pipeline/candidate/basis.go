@@ -97,7 +97,7 @@ type basis struct {
 	measured bool
 }
 
-// in returns the basis of a pool for a target.
+// in returns the basis of a pool for a target. It costs O(K^3), once for all strengths of a target.
 func (p *pool) in(t target) *basis {
 	k := p.k
 	a := slices.Clone(p.scatter)

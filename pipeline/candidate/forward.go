@@ -51,7 +51,8 @@ func (a *resample) head(p *pool) erm.Theta {
 	return h.head(*h.linear().over(a.temperature))
 }
 
-// resampled returns the discriminant's pool with images drawn from its prediction.
+// resampled returns the discriminant's pool with images drawn from its prediction. Each
+// image is of class c with probability n_c/sum n, which drawn images do not change.
 func (h *discriminant) resampled(images int, r *rand.Rand) (*pool, error) {
 	var back mat.Dense // u = V'(x - m0)
 	if err := back.Inverse(mat.NewDense(h.k, h.k, h.v)); err != nil {

@@ -7,7 +7,8 @@ import (
 
 // LogLikelihood returns that of the images of some clients under heads of all clients but a few of
 // them, by the best prior at its best temperature, to the power of evidence: how well the counts of
-// the others' images serve them. It is 0 where none of their classes is held by another client.
+// the others' images serve them. It is 0 where none of their classes is held by another client. All
+// other clients are one more group, which no head leaves out.
 func (r *Round) LogLikelihood(of []int, o Options) (float64, error) {
 	r, err := r.prepared(&o)
 	if err != nil {

@@ -31,7 +31,8 @@ type Options struct {
 	Stop func() error
 }
 
-// Posterior computes the posterior of a round.
+// Posterior computes the posterior of a round. Of more than spaceWidth features it is computed
+// once more in the space of a corpus without names ([Round.space]), and both are mixed.
 func (r *Round) Posterior(o Options) (*Mixture, error) {
 	r, err := r.prepared(&o)
 	if err != nil {
@@ -50,7 +51,7 @@ func (r *Round) Posterior(o Options) (*Mixture, error) {
 }
 
 // prepared returns the round, checked and with its class means in order, and sets the defaults of
-// options.
+// options. The round given is not changed.
 func (r *Round) prepared(o *Options) (*Round, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -62,7 +63,8 @@ func (r *Round) prepared(o *Options) (*Round, error) {
 }
 
 // weighed returns the posterior of the candidates in the round's own features. Kappa is nil where
-// it is not known yet.
+// it is not known yet. Evidence of all candidates comes first, kappa second, and fits of the best
+// ones last.
 func (r *Round) weighed(o *Options, kappa *normal) (*Mixture, error) {
 	s, err := r.sum(o.Threads)
 	if err != nil {

@@ -114,6 +114,7 @@ func (r *Round) ordered() *Round {
 	return &out
 }
 
+// dof returns the degrees of freedom of the scatter; 0 where none is sent.
 func (c *Client) dof() float64 {
 	if c.Within == nil {
 		return 0
@@ -122,7 +123,7 @@ func (c *Client) dof() float64 {
 }
 
 // Check returns an error unless there are clients, sizes agree, numbers are finite, and no client
-// has a class twice.
+// has a class twice. Its cost is one pass over all numbers.
 func (r *Round) Check() error {
 	if r.K < 1 || r.C < 2 || len(r.Clients) == 0 {
 		return fmt.Errorf(
@@ -161,6 +162,8 @@ func (r *Round) Check() error {
 	return finite(r.Points.Rows)
 }
 
+// check returns an error unless sizes agree, numbers are finite and classes differ. Counts are 0,
+// or 1 and more.
 func (c *Client) check(k, classes int) error {
 	m := c.Means
 	if m == nil || m.N < 1 || m.Dx != k || m.C != classes || len(m.W) != m.N {
@@ -195,6 +198,8 @@ func (c *Client) check(k, classes int) error {
 	return c.Within.Check(classes)
 }
 
+// check returns an error unless sizes agree and numbers are finite. A trace out of bounds would
+// overflow in squares or inverses.
 func (c *Corpus) check(k, classes int) error {
 	if len(c.Within) != k*k || len(c.Rows) != len(c.Labels)*k {
 		return fmt.Errorf("%d numbers of covariance, and %d for %d labels; want %d, and %d each",
@@ -219,6 +224,7 @@ func (c *Corpus) check(k, classes int) error {
 	return errors.Join(finite(c.Rows), finite(c.Means))
 }
 
+// finite returns an error for the first number that is not.
 func finite[T float32 | float64](x []T) error {
 	for _, v := range x {
 		if f := float64(v); f-f != 0 {

@@ -29,7 +29,7 @@ type space struct {
 }
 
 // space returns that of the round's first corpus with class means; nil where there is none,
-// features are few, or a corpus has the round's names.
+// features are few, or a corpus has the round's names. It costs one eigendecomposition of [K, K].
 func (r *Round) space() *space {
 	at := slices.IndexFunc(r.Corpora, func(c Corpus) bool { return len(c.Means) > r.K })
 	if r.K <= spaceWidth || at < 0 ||
@@ -95,12 +95,13 @@ func (s *space) down(x []float64, n int) []float64 {
 	return out
 }
 
-// inner returns Q'AQ, [spaceWidth, spaceWidth], of a symmetric matrix, [K, K].
+// inner returns Q'AQ, [spaceWidth, spaceWidth], of a symmetric matrix, [K, K]. It costs K^2
+// spaceWidth multiplications, and gives a covariance of rows that of their coordinates.
 func (s *space) inner(a []float64) []float64 {
 	return s.down(times(a, s.q, s.k, s.k, spaceWidth), spaceWidth)
 }
 
-// within returns a scatter in the space.
+// within returns a scatter in the space. A factor of no more rows than coordinates stays one.
 func (s *space) within(w *moments.Within) *moments.Within {
 	switch {
 	case w == nil:

@@ -43,7 +43,7 @@ type Images struct {
 
 // Read turns the images of a data set into feature rows. While the extractor is open, also is
 // called with them, for features of other images; nil: nothing is. progress is called with the
-// stages data and features.
+// stages data and features. The extractor is closed before it returns, also after an error.
 func Read(ctx context.Context, s Source, eng engine.Engine,
 	progress func(stage string, done, total int), also func(*Images) error) (*Images, error) {
 	ds, x, err := s.open(ctx, eng, progress)
@@ -191,7 +191,8 @@ func (r *Images) Behind() models.Manifest {
 // Model returns the model of a kind that a setting names, behind an extractor: a file, or with
 // "default" the shipped one of the data set. It is nil with "untrained" and where no shipped model
 // fits, with a note if there is one for another extractor or other classes. A file that does not
-// fit is an error.
+// fit is an error. Of a conjugate predictor with class names it takes the classes of the data set,
+// where it has them all.
 func Model(kind, setting, dataset string,
 	behind models.Manifest) (m *onnx.Model, f models.Manifest, note string, err error) {
 	switch setting {

@@ -254,6 +254,9 @@ type cell struct {
 	mean          []float64
 }
 
+// pool adds up the uploads of clients. Shifts are subtracted from means and calibration points, and
+// not from scatters, which they do not move. It costs O(clients k^2) for whole scatters, and
+// rank k^2 for factors.
 func pool(clients []Client) (*pooled, error) {
 	if len(clients) == 0 || clients[0].Means == nil || clients[0].Within == nil {
 		return nil, fmt.Errorf("discriminant: no uploads of moments; give at least one")
@@ -454,6 +457,7 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 }
 
 // smoothed returns the mode of W of scatter s and its prior: a multiple of I, and the corpus's.
+// Without a corpus it is (S + nu0 t I)/(nu0 + dof), of t = tr S/(dof k) and nu0 = strength k.
 func (p *pooled) smoothed(s *mat.SymDense, dof float64) *mat.SymDense {
 	t := mat.Trace(s) / max(dof, 1) / float64(p.k)
 	prior := strength * float64(p.k)
@@ -467,6 +471,7 @@ func (p *pooled) smoothed(s *mat.SymDense, dof float64) *mat.SymDense {
 	return w
 }
 
+// held returns the number of classes with images.
 func held(n []float64) int {
 	h := 0
 	for _, v := range n {
@@ -496,7 +501,7 @@ func (h *head) temperature(kappa float64) float64 {
 }
 
 // head computes the discriminant; rows, if not nil, are those that errors of class means are
-// measured along.
+// measured along. Its cost is a Cholesky factor of [k, k] and C solves.
 func (p *pooled) head(rows *mat.Dense) (*head, error) {
 	within, chol, noise, err := p.within()
 	if err != nil {
@@ -728,6 +733,7 @@ func (p *pooled) logLikelihood(h *head, rows *mat.Dense, labels []int, kappas []
 }
 
 // quantiles returns one kappa a sample, stratified over its posterior, in an order of the seed's.
+// Sample s has the quantile (s + 1/2)/S before they are shuffled.
 func quantiles(kappas, weights []float64, o Options) []float64 {
 	out := make([]float64, o.Samples)
 	at, below := 0, 0.0
@@ -744,8 +750,8 @@ func quantiles(kappas, weights []float64, o Options) []float64 {
 	return out
 }
 
-// draw returns one head for each kappa: class means are drawn in antithetic pairs, as
-// N(m_c, Tempering rowSpread/(n_c + n0) W).
+// draw returns one head for each kappa: class means are drawn in antithetic pairs, as N(m_c,
+// Tempering rowSpread/(n_c + n0) W). Both heads of a pair have the same noise with opposite signs.
 func (p *pooled) draw(ctx context.Context, h *head, kappas []float64,
 	o Options) ([]erm.Theta, error) {
 	heads := make([]erm.Theta, len(kappas))

@@ -52,7 +52,8 @@ func Compute(rows []float32, k int, labels []int, c int, key string) (*point.Set
 
 // Parted returns the class means of a client's rows, [n, k], with their counts as weights, and the
 // scatter of those that are not chosen; the chosen ones are its calibration points. nil chooses
-// none.
+// none. The mean is updated one image at a time. Dof is the number of rows that are kept less that
+// of their classes. It costs n k^2/2 multiplications for a triangle.
 func Parted(rows []float32, k int, labels []int, c int,
 	chosen []bool) (*point.Set, *Within, error) {
 	if err := checkRows(rows, k, labels, c); err != nil {
@@ -101,6 +102,7 @@ func Parted(rows []float32, k int, labels []int, c int,
 	return means, w, nil
 }
 
+// checkRows returns an error unless there is a label a row, of one of c classes.
 func checkRows(rows []float32, k int, labels []int, c int) error {
 	if k < 1 || len(rows) != len(labels)*k || len(labels) == 0 {
 		return fmt.Errorf("moments: %d numbers for %d labels of rows of %d; want %d and a label at least",
@@ -165,7 +167,7 @@ func Lowest(sums [][sha256.Size]byte, most int) []bool {
 // scatter sets the scatter of centred rows, [n, K], in the form of fewer numbers. It is a factor of
 // Dof K where these are less than the K (K+1)/2 of a triangle. The factor is that of Cholesky with
 // pivots, which the scatter alone determines: a factor of the rows themselves would give single
-// images away.
+// images away. Sums run over rows in their order, so that equal images have equal bytes.
 func (w *Within) scatter(rest []float64) {
 	k := w.K
 	if w.Dof <= 0 {
@@ -203,6 +205,8 @@ const negligible = 1e-9
 // of the largest variance v_j that is left, and F the rows so far, the next row is
 //
 //	(a_j'A - f_j'F)/sqrt(v_j),   a_j, f_j: column j of A and of F
+//
+// It costs O(rank (n + rank) k).
 func factor(rows []float64, k, rank int) []float32 {
 	left, total := make([]float64, k), 0.0
 	for i, v := range rows {
@@ -249,7 +253,8 @@ func factor(rows []float64, k, rank int) []float32 {
 	return out
 }
 
-// AddTo adds the scatter to the upper triangle of a matrix, [K, K].
+// AddTo adds the scatter to the upper triangle of a matrix, [K, K]. Numbers below the diagonal are
+// left as they are.
 func (w *Within) AddTo(sum []float64) {
 	k := w.K
 	if w.Rank == 0 {
@@ -282,7 +287,8 @@ func (w *Within) alike() string {
 }
 
 // Check returns an error unless sizes agree, numbers are finite, labels are of c classes and no
-// diagonal element is negative.
+// diagonal element is negative. It does not tell whether the scatter is a covariance, which wants a
+// factorization.
 func (w *Within) Check(c int) error {
 	k := w.K
 	switch {

@@ -31,7 +31,9 @@ const minShare = 0.05
 
 // judgeMoments returns the clients with the shares of their images that count, the states of who is
 // honest that samples draw, the likeliest first, and the posterior's view of the clients (package
-// honesty).
+// honesty). Clients are capped first, then judged, and the confirmed ones count in full at last.
+// Samples of states whose honest clients hold one class go to the likeliest state. The clients
+// given are not changed.
 func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *effect.Effects,
 	o MomentsOptions) ([]discriminant.Client, []momentsState, *Judgement, error) {
 	clients = capped(clients)
@@ -102,7 +104,8 @@ func same(a, b discriminant.Client) bool {
 
 // judges returns the claims of clients that judge each other, or that known moments judge. These
 // lie beside them then in the clients' coordinates, and calibration points are judged by the
-// discriminant of the known moments alone.
+// discriminant of the known moments alone. The known moments stand as one more client while
+// coordinates are made, and are then taken off its claims.
 func judges(clients []discriminant.Client,
 	known *discriminant.Client) (a *MomentsAgainst, u honesty.Uploads, lambda []float64, err error) {
 	a = &MomentsAgainst{}
@@ -143,7 +146,7 @@ func withoutCalibration(c discriminant.Client) discriminant.Client {
 }
 
 // pointOdds returns the log odds of honesty that a client's calibration points tell by known
-// moments.
+// moments. The scatter is left out, as it is judged elsewhere, and would count twice.
 func (a *MomentsAgainst) pointOdds(c discriminant.Client) (float64, error) {
 	w := *c.Within
 	w.Dof, w.Rank, w.Data = 0, 0, nil // the scatter is judged
@@ -167,7 +170,7 @@ func classify(u honesty.Uploads, z []bool) bool {
 }
 
 // unconfirmed returns the number of images up to which a client counts without confirmation, and
-// those that each claims.
+// those that each claims. The limit is the cap of package honesty.
 func unconfirmed(clients []discriminant.Client) (limit float64, totals []float64) {
 	for _, c := range clients {
 		totals = append(totals, images(c))
@@ -175,7 +178,9 @@ func unconfirmed(clients []discriminant.Client) (limit float64, totals []float64
 	return honesty.Cap(totals), totals
 }
 
-// capped returns the clients with the shares of their images that count without confirmation.
+// capped returns the clients with the shares of their images that count without confirmation. A
+// client of n images counts for min(1, limit/n) of them. The slice is new, and the moments are
+// shared.
 func capped(clients []discriminant.Client) []discriminant.Client {
 	out := slices.Clone(clients)
 	limit, totals := unconfirmed(clients)

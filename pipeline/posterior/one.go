@@ -19,8 +19,9 @@ const DiagnosticLeftOut = "left out"
 
 // One computes one posterior (package candidate) from uploads of moments: of clients less their
 // shifts, with the shares of their images that count. It reads no kappa, and knows of no effects.
-// Moments computes it where kappa is not known: its gate for other rounds
-// (docs/results/gates.yaml) is not open.
+// Moments computes it where kappa is not known: its gate for other rounds (docs/results/gates.yaml)
+// is not open. Shifts are subtracted from class means and calibration points, and leave scatters
+// and curves as they are.
 func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	o MomentsOptions) (*Result, error) {
 	if err := ctx.Err(); err != nil {

@@ -59,7 +59,7 @@ type lazy struct {
 	err     error
 }
 
-// eval runs the part.
+// eval runs the part. Callers at the same time wait for one load.
 func (p *lazy) eval(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 	p.load.Do(func() { p.session, p.err = p.engine.Load(p.model) })
 	if p.err != nil {
@@ -68,7 +68,8 @@ func (p *lazy) eval(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error)
 	return engine.Eval(p.session, in)
 }
 
-// Close releases the session, if there is one.
+// Close releases the session, if there is one. A part that is closed before
+// it is loaded is never loaded.
 func (p *lazy) Close() error {
 	p.load.Do(func() { p.err = errors.New("the predictor is closed") })
 	if p.session == nil {
@@ -214,7 +215,8 @@ func (c *Conjugate) fits(seen *point.Set) error {
 // by one product, whose last bits are its own.
 const manyCoordinates = 1 << 14
 
-// project turns class means of phi into those of w.
+// project turns class means of phi into those of w. It is w = phi V - m0 for each class mean. Its
+// sums are in float64, in the order of the features.
 func (c *Conjugate) project(seen *point.Set) *point.Set {
 	k := c.config.K
 	v, origin := c.values[models.ConjMap].F32(), c.values[models.ConjOrigin].F32()
@@ -386,6 +388,7 @@ func (c *Conjugate) IntervalGraph(_ context.Context, d Drawn, level float64) (*o
 	return models.ConjugateIntervals(c.model, in)
 }
 
+// withLatent returns the inputs of uploads with a latent, [samples, C, k].
 func (c *Conjugate) withLatent(seen *point.Set, latent []float32,
 	samples int) (map[string]*onnx.Tensor, error) {
 	in, err := c.context(seen)
@@ -408,6 +411,7 @@ func (c *Conjugate) holds(latent []float32, samples int) error {
 	return nil
 }
 
+// thetas returns the n heads of a part.
 func (c *Conjugate) thetas(ctx context.Context, part string, in map[string]*onnx.Tensor,
 	n int) ([]erm.Theta, error) {
 	if err := ctx.Err(); err != nil {
@@ -420,7 +424,8 @@ func (c *Conjugate) thetas(ctx context.Context, part string, in map[string]*onnx
 	return heads("conjugate predictor", out[part], n, c.config.K+1, c.config.C)
 }
 
-// heads returns a predictor's output, n x d x classes, as heads.
+// heads returns a predictor's output, n x d x classes, as heads. A number that is not finite is an
+// error, as no fit or score could read it.
 func heads(model string, out *onnx.Tensor, n, d, classes int) ([]erm.Theta, error) {
 	all := out.F32()
 	if len(all) != n*d*classes {

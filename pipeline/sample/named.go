@@ -15,6 +15,7 @@ import (
 // corpus whose classes are the round's; nil where it holds none.
 func (c *Conjugate) Corpus() (*candidate.Corpus, error) { return c.corpus() }
 
+// readCorpus reads that of Corpus, which keeps it: it takes images x coordinates numbers.
 func (c *Conjugate) readCorpus() (*candidate.Corpus, error) {
 	rows, labels, err := models.Images(c.model)
 	if err != nil || rows == nil {

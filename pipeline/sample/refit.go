@@ -108,6 +108,8 @@ type images struct {
 	total float64   // of these
 }
 
+// images returns the uploads as rows. Those of mass 0 are left out. The total is that of count, by
+// which drawn images are rationed.
 func (f *Refit) images(seen *point.Set) (*images, error) {
 	in, err := f.context(seen)
 	if err != nil {
@@ -214,7 +216,8 @@ type noise struct {
 }
 
 // fit fits each head to its own images of the uploads. All randomness comes from the sample's
-// latent.
+// latent. Fits are independent, so that threads do not move them. A second fit, where e.scale is
+// above 0, starts at the first one's solution.
 func (f *Refit) fit(ctx context.Context, seen *point.Set, heads []erm.Theta, latent []float32,
 	e noise) ([]erm.Theta, error) {
 	u, err := f.images(seen)
@@ -249,7 +252,8 @@ type Fit struct {
 	metric *mat.Dense
 }
 
-// problem returns the fit of a head to images drawn from r.
+// problem returns the fit of a head to images drawn from r. The bias row of the centre takes the
+// head's bias and the offset. [Fit.Head] takes the offset off again.
 func (f *Refit) problem(u *images, head erm.Theta, r *rand.Rand, e noise) *Fit {
 	k, classes := f.config.K, f.config.C
 	q := &Fit{metric: mat.NewDense(k, k, dense.As[float64](f.values[models.ConjMetric].F32()))}
@@ -270,7 +274,8 @@ func (f *Refit) problem(u *images, head erm.Theta, r *rand.Rand, e noise) *Fit {
 	return q
 }
 
-// Head returns the head on the coordinates of [Conjugate.Map] that a solution of the fit is.
+// Head returns the head on the coordinates of [Conjugate.Map] that a solution of the fit is. It
+// solves R W = T for the weights W on w R, [k, C], and is an error where R is singular.
 func (q *Fit) Head(solution erm.Theta) (erm.Theta, error) {
 	theta := erm.Theta{D: solution.D, C: solution.C, W: slices.Clone(solution.W)}
 	weights := mat.NewDense(theta.D-1, theta.C, theta.W[:(theta.D-1)*theta.C])
@@ -287,7 +292,8 @@ func (q *Fit) Head(solution erm.Theta) (erm.Theta, error) {
 //
 //	sqrt(scale) (sum_i sqrt(w_i) x_i (y_i - p_i)'/Penalty + z/sqrt(Penalty))
 //
-// as sum_i w_i (diag p_i - p_i p_i') x x_i x_i' is F.
+// as sum_i w_i (diag p_i - p_i p_i') x x_i x_i' is F. It costs O(n k C), as one product with the
+// Hessian.
 func (q *Fit) perturb(r *rand.Rand, at erm.Theta, scale float64) {
 	d, c := at.D, at.C
 	shift := make([]float64, d*c)
@@ -346,7 +352,8 @@ func (f *Refit) MeanFit(ctx context.Context, seen *point.Set) (*Fit, error) {
 		noise{}), nil
 }
 
-// digest returns a seed that stands for a latent.
+// digest returns a seed that stands for a latent. It is FNV-1a of the numbers' bits: equal latents
+// have equal draws, whatever sample they are of.
 func digest(latent []float32) uint64 {
 	h := fnv.New64a()
 	var b [4]byte
@@ -366,7 +373,8 @@ func digest(latent []float32) uint64 {
 //	widened: β/(1 + n β/h),   samples': τ β/(1 + n β)
 //
 // The root of their ratio scales the latent. Their difference, along the metric R and times ρ/2, is
-// added to the logit of the class. It remembers the heads.
+// added to the logit of the class. It remembers the heads. It holds a lock while it computes them,
+// so that callers at the same time share one computation.
 func (f *Refit) Spread(ctx context.Context, seen *point.Set,
 	latent []float32) ([]erm.Theta, error) {
 	f.mu.Lock()

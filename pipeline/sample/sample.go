@@ -46,7 +46,8 @@ type Predictor struct {
 // parts are the sessions of a predictor's two parts, see [models.SplitPredictor].
 type parts struct{ induce, attend engine.Session }
 
-// New prepares a predictor model for running. The model must carry the manifest of a predictor.
+// New prepares a predictor model for running. The model must carry the manifest of a predictor. Its
+// two parts are loaded when a draw first has more than partPoints points.
 func New(e engine.Engine, m *onnx.Model) (*Predictor, error) {
 	f, err := models.ReadManifest(m)
 	if err != nil {
@@ -106,7 +107,7 @@ func (p *Predictor) Noise(r *rand.Rand, samples, fresh int) ([]float32, error) {
 
 // Draw returns samples sets of fresh points of weight 1, each from its own part of noise (samples x
 // fresh x d, row-major), given seen, whose weights count as masses. The same noise gives the same
-// points.
+// points. seen is not changed. An error names the sample with a number that is not finite.
 func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32,
 	samples int) ([]*point.Set, error) {
 	f := p.manifest
@@ -175,7 +176,9 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32,
 	return sets, nil
 }
 
-// draw returns one draw (fresh x dz) from noise (fresh x d), computed some rows at a time.
+// draw returns one draw (fresh x dz) from noise (fresh x d), computed some rows at a time. Keys and
+// values of all rows come first, since each point attends to all of them. It takes fresh (2 d + dz)
+// numbers, and logits of some rows by all points.
 func (p *parts) draw(ctx context.Context, points, weights *onnx.Tensor, noise []float32, fresh,
 	dz int) ([]float32, error) {
 	d := len(noise) / fresh

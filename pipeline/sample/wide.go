@@ -48,7 +48,8 @@ func (c *Conjugate) WideParts(ctx context.Context, d Drawn,
 		})
 }
 
-// wideHeads is Heads of a wide round, wideSamples samples at a time.
+// wideHeads is Heads of a wide round, wideSamples samples at a time. Each block has its own part of
+// the latent, so that blocks do not move the samples.
 func (c *Conjugate) wideHeads(ctx context.Context, seen *point.Set, latent []float32,
 	samples int) (all []erm.Theta, err error) {
 	if err := c.holds(latent, samples); err != nil {
@@ -67,7 +68,7 @@ func (c *Conjugate) wideHeads(ctx context.Context, seen *point.Set, latent []flo
 }
 
 // wide computes an output of models.WidePart for wideSamples samples at a time, given masses and
-// means of classes.
+// means of classes. The graph is loaded for the call and released at its end.
 func (c *Conjugate) wide(ctx context.Context, output string, masses, means *onnx.Tensor,
 	latent []float32, do func(from, to int, out *onnx.Tensor) error) error {
 	graph, err := models.WidePart(c.model, output)
@@ -134,7 +135,8 @@ func (c *Conjugate) pooled(seen *point.Set) (masses, means *onnx.Tensor, err err
 // minMass is the mass by which the graph divides the mean of a class that nobody holds.
 const minMass = 1e-9
 
-// leading returns the first k coordinates w of class means, of phi or of w.
+// leading returns the first k coordinates w of class means, of phi or of w. Of phi it is phi V - m0
+// of the first k columns, by one product of [N, dx] and [dx, k].
 func (c *Conjugate) leading(set *point.Set, k int) []float64 {
 	out := make([]float64, 0, set.N*k)
 	if set.Dx != c.config.Dx {

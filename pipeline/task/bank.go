@@ -49,7 +49,7 @@ func NewBank(features []float32, dx int, labels []int, c int) (*Bank, error) {
 }
 
 // Choose returns a bank of the rows of the given classes, in the order of the rows; classes[i]
-// becomes class i.
+// becomes class i. It copies the features.
 func (b *Bank) Choose(classes []int) (*Bank, error) {
 	label := make([]int, b.C)
 	for i := range label {
@@ -73,7 +73,8 @@ func (b *Bank) Choose(classes []int) (*Bank, error) {
 }
 
 // Among is [Bank.Choose] that shares the rows: those of other classes stay, in no class, and are
-// never drawn. It costs no copy of the features.
+// never drawn. It costs no copy of the features. Rows of other classes have the label -1. The
+// classes must be different ones of the bank.
 func (b *Bank) Among(classes []int) *Bank {
 	out := &Bank{Dx: b.Dx, C: len(classes), Features: b.Features,
 		Labels: make([]int, len(b.Labels))}

@@ -24,7 +24,8 @@ func (b *Bank) Partition(r *rand.Rand, m, n int, alpha float64) ([][]int, error)
 }
 
 // PartitionBeside is Partition with further rows of each client, drawn from its own proportions
-// once all clients have theirs: the clients are those of Partition.
+// once all clients have theirs: the clients are those of Partition. The stream has given all rows
+// of clients by then, so that further ones do not move these.
 func (b *Bank) PartitionBeside(r *rand.Rand, m, n, beside int,
 	alpha float64) (clients, further [][]int, err error) {
 	d, err := b.drawer(r, m, n, alpha, m*beside)
@@ -80,7 +81,8 @@ func (d *drawer) clients(m, n int, alpha float64) [][]int {
 	return out
 }
 
-// rows draws n rows of class proportions p.
+// rows draws n rows of class proportions p. A row that is drawn is replaced by the last one of its
+// class, in O(1).
 func (d *drawer) rows(p []float64, n int) []int {
 	out := make([]int, n)
 	q := make([]float64, len(p))

@@ -28,6 +28,7 @@ type Browser struct {
 	session string
 }
 
+// reply is an answer by its ID, or an event by its method.
 type reply struct {
 	ID     int             `json:"id"`
 	Result json.RawMessage `json:"result"`
@@ -43,7 +44,8 @@ type Event struct {
 	Params json.RawMessage `json:"params"`
 }
 
-// New starts $CHROMIUM or the system's chromium; it skips where there is none.
+// New starts $CHROMIUM or the system's chromium; it skips where there is none. Messages end with a
+// zero byte on both pipes. The browser ends with the test, and its profile is removed.
 func New(t *testing.T) *Browser {
 	t.Helper()
 	var path string
@@ -114,7 +116,8 @@ func New(t *testing.T) *Browser {
 	return b
 }
 
-// call sends a command and waits for its answer.
+// call sends a command and waits for its answer. Events that come before the answer are kept in
+// Events.
 func (b *Browser) call(method string, params, result any) {
 	b.T.Helper()
 	b.id++
@@ -162,7 +165,7 @@ func (b *Browser) wait(what string, is func(reply) bool) reply {
 	}
 }
 
-// Open shows a page at a width, in the light or in the dark.
+// Open shows a page at a width, in the light or in the dark. It waits for the load event.
 func (b *Browser) Open(address string, width int, dark bool) {
 	b.T.Helper()
 	b.Resize(width, dark)
