@@ -40,8 +40,8 @@ func ConfigNames() []string {
 func Config(name string) ([]byte, error) {
 	b, err := configs.ReadFile("configs/" + name + ".yaml")
 	if err != nil {
-		return nil, fmt.Errorf("no settings file called %q comes with the program; there are %s", name,
-			strings.Join(ConfigNames(), ", "))
+		return nil, fmt.Errorf("no settings file called %q comes with the program; there are %s",
+			name, strings.Join(ConfigNames(), ", "))
 	}
 	return b, nil
 }

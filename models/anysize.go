@@ -33,13 +33,13 @@ func AnySize(classifier *onnx.Model) (m *onnx.Model, err error) {
 	}
 	in, ok := classifier.Graph.Input("images")
 	if f.Kind != KindClassifier || !ok || in.DType != onnx.Uint8 || len(in.Shape) != 4 {
-		return nil, fmt.Errorf("the model is %q with inputs %v: want a classifier of images", f.Kind,
-			classifier.Graph.Inputs)
+		return nil, fmt.Errorf("the model is %q with inputs %v: want a classifier of images",
+			f.Kind, classifier.Graph.Inputs)
 	}
 	for _, d := range in.Shape[1:] {
 		if !d.IsKnown() {
-			return nil, fmt.Errorf("its images are %v: want a fixed height, width and number of channels",
-				in)
+			return nil, fmt.Errorf("its images are %v: want a fixed height, width and number of "+
+				"channels", in)
 		}
 	}
 	f.Height, f.Width = in.Shape[1].Size, in.Shape[2].Size

@@ -86,8 +86,8 @@ func (c block) check(b *build.Builder) bool {
 	case c.Dim < 1 || c.Dim > maxWidth:
 		b.Fail("attention block of width %d; allowed are 1 to %d", c.Dim, maxWidth)
 	case c.Heads < 1 || c.Dim%c.Heads != 0:
-		b.Fail("attention block of width %d with %d heads; the number of heads must divide the width",
-			c.Dim, c.Heads)
+		b.Fail("attention block of width %d with %d heads; the number of heads must divide the "+
+			"width", c.Dim, c.Heads)
 	case c.Hidden < 0 || c.Hidden > maxWidth:
 		b.Fail("attention block with %d hidden units; allowed are 0 to %d", c.Hidden, maxWidth)
 	default:

@@ -61,7 +61,8 @@ func (w *walk) value(name string) (string, error) {
 	}
 	n := w.maker[name]
 	if n == nil {
-		return "", fmt.Errorf("it reads %q, which is neither its input nor one of its constants", name)
+		return "", fmt.Errorf("it reads %q, which is neither its input nor one of its constants",
+			name)
 	}
 	if w.depth++; w.depth > maxChain {
 		return "", fmt.Errorf("more than %d nodes one behind another", maxChain)
@@ -115,8 +116,8 @@ func plainAttributes(n *onnx.Node) ([]onnx.Attr, error) {
 		switch {
 		case a.Ref != "":
 			return nil,
-				fmt.Errorf("%s takes its attribute %q from a function, which networks have no use for",
-					n.Label(), a.Name)
+				fmt.Errorf("%s takes its attribute %q from a function, which networks have no use "+
+					"for", n.Label(), a.Name)
 		case a.Kind == onnx.AttrFloat:
 			c.Float = a.Float
 		case a.Kind == onnx.AttrInt:

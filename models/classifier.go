@@ -228,8 +228,8 @@ func document(g *onnx.Graph, f Manifest) {
 		"probabilities": "Probability of each class, in the order of the property fmp.classes; a " +
 			"row sums to 1.",
 		"entropy": "Entropy of the probabilities in nats: the whole uncertainty of the class.",
-		"mutual_information": "Mutual information of class and posterior sample in nats: the part of " +
-			"the entropy that more data would lower.",
+		"mutual_information": "Mutual information of class and posterior sample in nats: " +
+			"the part of the entropy that more data would lower.",
 		"low": "Lower end of the 90% interval of each probability, given infinite data " +
 			"of these classes.",
 		"high": "Upper end of the 90% interval of each probability, given infinite data " +
@@ -237,8 +237,8 @@ func document(g *onnx.Graph, f Manifest) {
 		ShiftOutput: "Shift of softened features that the images of this call have in common, by " +
 			"expectation and maximization without labels: feed it as shift with images of the " +
 			"same camera.",
-		"samples": "Probability of each class for each sample of the posterior: image, sample, class.",
-	}
+		"samples": "Probability of each class for each sample of the posterior: " +
+			"image, sample, class."}
 	about[ShiftInput] = "Shift of the camera that took the images, of " + ShiftOutput +
 		"; 0 is that of the clients on average."
 	for _, vs := range [][]onnx.ValueInfo{g.Inputs, g.Optional, g.Outputs} {

@@ -48,16 +48,16 @@ func ClientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 	defer wrapped(&err, "fusing the client graph")
 	if e.Kind != KindEmbedding || e.Dx < 1 || e.C < 2 || e.S < 1 {
 		return nil,
-			fmt.Errorf("%s has kind %q, dx %d, %d classes and s %d; want an embedding with all three",
-				e.name(), e.Kind, e.Dx, e.C, e.S)
+			fmt.Errorf("%s has kind %q, dx %d, %d classes and s %d; want an embedding with all "+
+				"three", e.name(), e.Kind, e.Dx, e.C, e.S)
 	}
 	if err := Match(x, e); err != nil {
 		return nil, err
 	}
 	if p.Height < 1 || p.Width < 1 || p.Channels < 1 || p.Height > maxWidth || p.Width > maxWidth ||
 		p.Channels > maxWidth {
-		return nil, fmt.Errorf("images of %dx%d pixels with %d channels; allowed are 1 to %d", p.Height,
-			p.Width, p.Channels, maxWidth)
+		return nil, fmt.Errorf("images of %dx%d pixels with %d channels; allowed are 1 to %d",
+			p.Height, p.Width, p.Channels, maxWidth)
 	}
 	extractor = onnx.Clone(extractor)
 	if err := only(&p.Input, extractor.Graph.Inputs, "input"); err != nil {
@@ -91,7 +91,8 @@ func ClientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 	if m, err = pass.Compose(m, labelled, map[string]string{"features": p.Output}); err != nil {
 		return nil, err
 	}
-	if m, err = pass.Compose(m, embedding, map[string]string{"points": "set", "weights": "present"}); err != nil {
+	m, err = pass.Compose(m, embedding, map[string]string{"points": "set", "weights": "present"})
+	if err != nil {
 		return nil, err
 	}
 	upload, err := uploading(e)
@@ -150,15 +151,15 @@ func preprocessing(p Preprocessing) (*onnx.Model, error) {
 	if len(p.Mean) != len(p.Std) || (len(p.Mean) != 0 && len(p.Mean) != p.Channels) {
 		return nil,
 			fmt.Errorf(
-				"%d means and %d standard deviations for %d channels; give one of each a channel, or none",
-				len(p.Mean), len(p.Std), p.Channels)
+				"%d means and %d standard deviations for %d channels; "+
+					"give one of each a channel, or none", len(p.Mean), len(p.Std), p.Channels)
 	}
 	b := build.New("preprocessing")
 	x := b.Input("images", onnx.Uint8, "n", p.Height, p.Width, p.Channels)
 	if p.BGR {
 		if p.Channels != 3 {
-			return nil, fmt.Errorf("blue first is asked for, of images with %d channels; it wants 3",
-				p.Channels)
+			return nil, fmt.Errorf("blue first is asked for, of images with %d channels; "+
+				"it wants 3", p.Channels)
 		}
 		x = b.Op("Gather", []build.Ref{x, b.Axes(2, 1, 0)}, onnx.IntAttr("axis", 3))
 	}
@@ -185,8 +186,9 @@ func labelling(p Preprocessing, rank int, e Manifest) (*onnx.Model, error) {
 		(len(p.FeatureMean) != 0 && len(p.FeatureMean) != e.Dx) {
 		return nil,
 			fmt.Errorf(
-				"%d means and %d standard deviations for %d features; give one of each a feature, or none",
-				len(p.FeatureMean), len(p.FeatureStd), e.Dx)
+				"%d means and %d standard deviations for %d features; "+
+					"give one of each a feature, or none", len(p.FeatureMean),
+				len(p.FeatureStd), e.Dx)
 	}
 	b := build.New("labelling")
 	var h build.Ref

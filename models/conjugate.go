@@ -90,7 +90,8 @@ func (c ConjugateConfig) shapes() map[string][]int {
 		ConjWidening:  {},
 	}
 	for _, set := range []string{ConjSample, ConjMean, ConjInterval} {
-		for _, n := range []string{ConjLogRho, ConjLogTau, ConjLogB, ConjLogitGamma, ConjO1, ConjO2} {
+		for _, n := range []string{ConjLogRho, ConjLogTau, ConjLogB, ConjLogitGamma, ConjO1,
+			ConjO2} {
 			s[set+n] = []int{}
 		}
 	}
@@ -219,7 +220,8 @@ func ConjugatePart(m *onnx.Model, outputs ...string) (*onnx.Model, error) {
 	}
 	part, err := cut(m, outputs...)
 	if err != nil {
-		return nil, fmt.Errorf("conjugate predictor: %w; make it anew with fmp train conjugate", err)
+		return nil, fmt.Errorf("conjugate predictor: %w; make it anew with fmp train conjugate",
+			err)
 	}
 	return part, nil
 }
@@ -647,7 +649,8 @@ func HeadIntervals(m *onnx.Model, heads, spread *onnx.Tensor, width float32,
 	if err != nil {
 		return nil, fmt.Errorf("conjugate predictor: %w", err)
 	}
-	g := newConjugate(c, "intervals", values, ConjCentre, ConjRadius, ConjMap, ConjOrigin, ConjMetric)
+	g := newConjugate(c, "intervals", values, ConjCentre, ConjRadius, ConjMap, ConjOrigin,
+		ConjMetric)
 	b := g.b
 	rows := b.MatMul(g.coordinates(g.phi(b.Input("features", onnx.Float32, "n", c.Dx))),
 		g.refs[ConjMetric])

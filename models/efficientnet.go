@@ -117,7 +117,8 @@ func (n *efficientNet) clip(x build.Ref) build.Ref {
 // value returns a published tensor of the given shape.
 func (n *efficientNet) value(name string, shape ...int) []float32 {
 	t := n.values[name]
-	if n.err == nil && (t == nil || t.DType != onnx.Float32 || fmt.Sprint(t.Shape) != fmt.Sprint(shape)) {
+	if n.err == nil && (t == nil || t.DType != onnx.Float32 ||
+		fmt.Sprint(t.Shape) != fmt.Sprint(shape)) {
 		n.err = fmt.Errorf("%s is %v; want float32 %v", name, t, shape)
 	}
 	if n.err != nil {

@@ -169,7 +169,8 @@ func (e Extractor) Model(values map[string]*onnx.Tensor, classes int) (*onnx.Mod
 	for name, t := range m.Graph.Initializers {
 		if v, ok := values[name]; ok {
 			if v.DType != t.DType || fmt.Sprint(v.Shape) != fmt.Sprint(t.Shape) {
-				return nil, fmt.Errorf("extractor: %q is %v and the configuration wants %v", name, v, t)
+				return nil, fmt.Errorf("extractor: %q is %v and the configuration wants %v",
+					name, v, t)
 			}
 			m.Graph.Initializers[name] = v.Clone()
 		}
@@ -281,8 +282,9 @@ func ones(shape ...int) *onnx.Tensor {
 // unit is a 3x3 convolution, a normalisation and a relu.
 func (n network) unit(scope, suffix string, x build.Ref, in, out int) build.Ref {
 	w := n.w.Scope(scope)
-	conv := w.b.Op("Conv", []build.Ref{x,
-		w.Scope("conv"+suffix).Param("weight", gaussian(math.Sqrt(2/float64(9*in))), out, in, 3, 3)},
+	weight := w.Scope("conv"+suffix).Param("weight", gaussian(math.Sqrt(2/float64(9*in))),
+		out, in, 3, 3)
+	conv := w.b.Op("Conv", []build.Ref{x, weight},
 		onnx.IntsAttr("kernel_shape", 3, 3), onnx.IntsAttr("pads", 1, 1, 1, 1))
 	name := "norm" + suffix
 	l := w.Scope(name)

@@ -112,7 +112,8 @@ func readImages(m *onnx.Model, dx, classes int) (*images, error) {
 	}
 	for j, v := range t.scale.F32() {
 		if !(v >= 0) || float64(v)*128 > math.MaxFloat32 { // the least int8 is -128
-			return nil, fmt.Errorf("conjugate predictor: scale %v of feature %d of its images", v, j)
+			return nil, fmt.Errorf("conjugate predictor: scale %v of feature %d of its images",
+				v, j)
 		}
 	}
 	for i, y := range t.labels.Data.([]int32) {

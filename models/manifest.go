@@ -219,14 +219,14 @@ func ReadManifest(m *onnx.Model) (Manifest, error) {
 	case "", "true":
 		f.ClassMeans = s != ""
 	default:
-		return Manifest{}, fmt.Errorf("manifest: %sclass_means is %q; want true, or nothing", keyPrefix,
-			s)
+		return Manifest{}, fmt.Errorf("manifest: %sclass_means is %q; want true, or nothing",
+			keyPrefix, s)
 	}
 	if s := get("seed"); s != "" {
 		var err error
 		if f.Seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			return Manifest{}, fmt.Errorf("manifest: %sseed is %q; want a whole number of at least 0",
-				keyPrefix, s)
+			return Manifest{}, fmt.Errorf("manifest: %sseed is %q; want a whole number of at "+
+				"least 0", keyPrefix, s)
 		}
 	}
 	for _, l := range f.lists() {
@@ -235,8 +235,8 @@ func ReadManifest(m *onnx.Model) (Manifest, error) {
 			continue
 		}
 		if err := json.Unmarshal([]byte(s), l.at); err != nil {
-			return Manifest{}, fmt.Errorf("manifest: %s%s is not the JSON list that it should be: %w",
-				keyPrefix, l.key, err)
+			return Manifest{}, fmt.Errorf("manifest: %s%s is not the JSON list that it should "+
+				"be: %w", keyPrefix, l.key, err)
 		}
 	}
 	return f, f.check()
@@ -252,8 +252,8 @@ func (f Manifest) check() error {
 		return fmt.Errorf("manifest: layout is %q; allowed are NCHW and NHWC", f.Layout)
 	}
 	if len(f.Mean) != len(f.Std) {
-		return fmt.Errorf("manifest: %d means and %d standard deviations; want one of each per channel",
-			len(f.Mean), len(f.Std))
+		return fmt.Errorf("manifest: %d means and %d standard deviations; "+
+			"want one of each per channel", len(f.Mean), len(f.Std))
 	}
 	for i := range f.Std {
 		if !(f.Std[i] > 0) || math.IsInf(float64(f.Std[i]), 0) || math.IsNaN(float64(f.Mean[i])) ||
@@ -263,8 +263,8 @@ func (f Manifest) check() error {
 		}
 	}
 	if (f.Kappa == 0) != (f.KappaDeviation == 0) {
-		return fmt.Errorf("manifest: kappa is %v and its deviation %v; want both or neither", f.Kappa,
-			f.KappaDeviation)
+		return fmt.Errorf("manifest: kappa is %v and its deviation %v; want both or neither",
+			f.Kappa, f.KappaDeviation)
 	}
 	if len(f.Classes) > 0 && f.C > 0 && len(f.Classes) != f.C {
 		return fmt.Errorf("manifest: %d class names for %d classes", len(f.Classes), f.C)
@@ -320,8 +320,8 @@ func Match(a, b Manifest) error {
 		a, b int
 	}{{"dx", a.Dx, b.Dx}, {"classes", a.C, b.C}} {
 		if n.a != 0 && n.b != 0 && n.a != n.b {
-			return fmt.Errorf("%s has %s %d and %s has %s %d; use models that were made for each other",
-				a.name(), n.what, n.a, b.name(), n.what, n.b)
+			return fmt.Errorf("%s has %s %d and %s has %s %d; use models that were made for each "+
+				"other", a.name(), n.what, n.a, b.name(), n.what, n.b)
 		}
 	}
 	behind := func(f Manifest) string {

@@ -51,8 +51,8 @@ func (c MomentsConfig) check() error {
 	if b := c.Basis; b != nil &&
 		(b.DType != onnx.Float32 || len(b.Shape) != 2 || b.Shape[0] != c.Dx || b.Shape[1] < 1 ||
 			b.Shape[1] >= c.Dx) {
-		return fmt.Errorf("moments: the basis is %v; want float32 [%d, k] with fewer columns than rows",
-			b, c.Dx)
+		return fmt.Errorf("moments: the basis is %v; want float32 [%d, k] with fewer columns than "+
+			"rows", b, c.Dx)
 	}
 	if c.Bytes < 1 {
 		return fmt.Errorf("moments: uploads of %d bytes; want a number above 0", c.Bytes)
@@ -107,8 +107,8 @@ func BasisOf(m *onnx.Model, f Manifest) (*onnx.Tensor, error) {
 	b := m.Graph.Initializers[MomentsBasis]
 	if !isTensor(b, onnx.Float32, f.Dx, f.K) {
 		return nil,
-			fmt.Errorf("%s: its basis is %v; want float32 [%d, %d], as fmp fuse --upload moments writes it",
-				f.name(), b, f.Dx, f.K)
+			fmt.Errorf("%s: its basis is %v; want float32 [%d, %d], as fmp fuse --upload moments "+
+				"writes it", f.name(), b, f.Dx, f.K)
 	}
 	return b, nil
 }

@@ -223,8 +223,8 @@ func SofteningOf(m *onnx.Model, dx, k int) (map[string]*onnx.Tensor, error) {
 			}
 		}
 		if !isTensor(t, onnx.Float32, shapes[name]...) {
-			return nil, fmt.Errorf("%q, by which features of %d numbers are softened, is %v; want %v numbers",
-				name, dx, t, shapes[name])
+			return nil, fmt.Errorf("%q, by which features of %d numbers are softened, is %v; "+
+				"want %v numbers", name, dx, t, shapes[name])
 		}
 		values[name] = t
 	}
@@ -270,8 +270,8 @@ func OpenValues(m *onnx.Model) (OpenParameters, error) {
 			p.Ends = SizedEnds{Ends{v[0], v[1]}, Ends{v[2], v[3]}}
 		} else if err == nil {
 			err = fmt.Errorf(
-				"open predictor: %s has %d numbers; want 4: make the model anew with fmp train open",
-				OpenEnds, len(v))
+				"open predictor: %s has %d numbers; want 4: make the model anew with fmp train "+
+					"open", OpenEnds, len(v))
 		}
 	}
 	if m.Graph.Initializers[OpenProjection] != nil {

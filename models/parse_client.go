@@ -80,8 +80,8 @@ func (t *taker) take() error {
 	labels, labelled := g.Input("labels")
 	if !pictured || !labelled || len(g.Inputs) != 2 || t.images.DType != onnx.Uint8 ||
 		len(t.images.Shape) != 4 || labels.DType != onnx.Int64 || len(labels.Shape) != 1 {
-		return fmt.Errorf("its inputs are %v; want images (uint8, [n, H, W, Ch]) and labels (int64, [n])",
-			g.Inputs)
+		return fmt.Errorf("its inputs are %v; want images (uint8, [n, H, W, Ch]) and labels "+
+			"(int64, [n])", g.Inputs)
 	}
 	for i, d := range t.images.Shape[1:] {
 		if !d.IsKnown() || d.Size < 1 || d.Size > maxWidth {
@@ -102,7 +102,8 @@ func (t *taker) take() error {
 	}
 	for _, n := range g.Nodes {
 		if !seen[n] {
-			return fmt.Errorf("%s belongs to none of preprocessing, extractor and embedding", n.Label())
+			return fmt.Errorf("%s belongs to none of preprocessing, extractor and embedding",
+				n.Label())
 		}
 	}
 	return nil
@@ -183,11 +184,13 @@ func (t *taker) embedding(seen map[*onnx.Node]bool) error {
 	f := t.manifest
 	switch {
 	case f.Clip > 0 && (f.K < 1 || !f.ClassMeans):
-		return fmt.Errorf("its manifest says that points are clipped, and not which coordinates they have")
+		return fmt.Errorf("its manifest says that points are clipped, and not which coordinates " +
+			"they have")
 	case f.ClassMeans && f.S != f.C:
 		return fmt.Errorf("its manifest says class means of %d classes and %d points", f.C, f.S)
 	case f.Bytes > 0 && (f.Clip > 0 || !f.ClassMeans):
-		return fmt.Errorf("its manifest says moments, and not of class means, or of a private round")
+		return fmt.Errorf("its manifest says moments, and not of class means, or of a private " +
+			"round")
 	}
 	e, err := t.embeddingOf(f.C)
 	if err != nil {
@@ -451,7 +454,8 @@ func (t *taker) network(seen map[*onnx.Node]bool) error {
 			t.nodes = append(t.nodes, n)
 		}
 		if seen[n] {
-			return fmt.Errorf("its extractor reads what %s computes, a node of another part", n.Label())
+			return fmt.Errorf("its extractor reads what %s computes, a node of another part",
+				n.Label())
 		}
 		todo = append(todo, n.Reads()...) // of branches too, which are refused by name
 	}

@@ -74,15 +74,16 @@ func (c PrivateConfig) shapes() map[string][]int {
 
 func (c PrivateConfig) checkValues(values map[string]*onnx.Tensor) error {
 	if c.Dx < 1 || c.Dx > maxWidth || c.K < 1 || c.K > c.Dx {
-		return fmt.Errorf("private predictor for dx %d and k %d; allowed are dx 1 to %d and k 1 to dx",
-			c.Dx, c.K, maxWidth)
+		return fmt.Errorf("private predictor for dx %d and k %d; allowed are dx 1 to %d and k 1 "+
+			"to dx", c.Dx, c.K, maxWidth)
 	}
 	if err := checkShapes("private predictor", c.shapes(), values); err != nil {
 		return err
 	}
 	for _, name := range []string{PrivateClip, ConjRadius} {
 		if v := values[name].F32()[0]; !(v > 0) {
-			return fmt.Errorf("private predictor: parameter %q is %v; want a number above 0", name, v)
+			return fmt.Errorf("private predictor: parameter %q is %v; want a number above 0",
+				name, v)
 		}
 	}
 	return nil
@@ -98,7 +99,9 @@ func NewPrivate(c PrivateConfig, values map[string]*onnx.Tensor) (*onnx.Model, e
 	w := g.coordinates(g.phi(b.Input("features", onnx.Float32, "n", c.Dx)))
 	b.Output(PrivateRows, w)
 	b.Output(PrivateCoordinates, b.MatMul(w, g.refs[ConjMetric]))
-	in := func(name string) build.Ref { return b.Unsqueeze(b.Input(name, onnx.Float32, "S", "C", c.K), 0) }
+	in := func(name string) build.Ref {
+		return b.Unsqueeze(b.Input(name, onnx.Float32, "S", "C", c.K), 0)
+	}
 	weights, bias := g.noisyHead(moments{in("mean"), in("variance")}, in("latent"))
 	b.Output(PrivateHeads, b.Squeeze(b.Concat(2, weights, b.Unsqueeze(bias, 2)), 0))
 	m, err := b.Model()
@@ -227,8 +230,8 @@ func PrivateEmbedding(m *onnx.Model, classes int, names []string) (*onnx.Model, 
 		return nil, err
 	}
 	if classes < 2 || classes > maxWidth {
-		return nil, fmt.Errorf("private predictor: a client graph of %d classes; allowed are 2 to %d",
-			classes, maxWidth)
+		return nil, fmt.Errorf("private predictor: a client graph of %d classes; "+
+			"allowed are 2 to %d", classes, maxWidth)
 	}
 	g := newPrivate(c, "private", values, nil).conjugate
 	g.C = classes
@@ -246,8 +249,8 @@ func PrivateEmbedding(m *onnx.Model, classes int, names []string) (*onnx.Model, 
 	if err != nil {
 		return nil, err
 	}
-	f.Kind, f.C, f.S, f.ClassMeans, f.Classes, f.Clip = KindEmbedding, classes, classes, true, names,
-		float64(values[PrivateClip].F32()[0])
+	f.Kind, f.C, f.S, f.ClassMeans, f.Classes, f.Clip = KindEmbedding, classes, classes, true,
+		names, float64(values[PrivateClip].F32()[0])
 	return e, f.Write(e)
 }
 

@@ -89,8 +89,8 @@ func (r *resize) weights(a axis) (weights, unit build.Ref) {
 	real := func(x build.Ref) build.Ref { return b.Cast(x, onnx.Float64) }
 	count := func(n, from build.Ref, axis int) build.Ref {
 		zero, one := b.Const(onnx.Scalar(int64(0))), b.Const(onnx.Scalar(int64(1)))
-		return b.Unsqueeze(real(b.Sub(b.Op("Range", []build.Ref{zero, b.Squeeze(n, 0), one}), from)),
-			axis)
+		to := b.Op("Range", []build.Ref{zero, b.Squeeze(n, 0), one})
+		return b.Unsqueeze(real(b.Sub(to, from)), axis)
 	}
 	within := func(x, n build.Ref) build.Ref {
 		return b.Op("And", []build.Ref{b.Op("GreaterOrEqual", []build.Ref{x, r.number(0)}),

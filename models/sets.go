@@ -156,8 +156,8 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (m *onnx.M
 	t := sets.Table
 	if (t.Columns != 1 && t.Columns != f.C) || len(t.Levels) == 0 || len(t.Levels)%t.Columns != 0 ||
 		len(t.Thresholds) != len(t.Levels) {
-		return nil, fmt.Errorf("a table of %d levels and %d thresholds in %d columns for %d classes",
-			len(t.Levels), len(t.Thresholds), t.Columns, f.C)
+		return nil, fmt.Errorf("a table of %d levels and %d thresholds in %d columns for %d "+
+			"classes", len(t.Levels), len(t.Thresholds), t.Columns, f.C)
 	}
 	b := build.New("sets")
 	stated := b.Input("stated", onnx.Float32, "n", f.C)
@@ -191,7 +191,8 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (m *onnx.M
 	if m, err = pass.Compose(before, after, link); err != nil {
 		return nil, err
 	}
-	m.Graph.Outputs = slices.Insert(m.Graph.Outputs, 0, probabilities) // linked, and an output still
+	// The probabilities are linked, and an output still.
+	m.Graph.Outputs = slices.Insert(m.Graph.Outputs, 0, probabilities)
 	if scaled {
 		m.Graph.Outputs = slices.Insert(m.Graph.Outputs, len(m.Graph.Outputs)-1, uncalibrated)
 	}
@@ -201,8 +202,8 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (m *onnx.M
 		"Whether a class is in the prediction set of an image, which holds the true class with a " +
 			"probability of level or more for images like the calibration images."
 	m.Graph.Optional[len(m.Graph.Optional)-1].Doc = fmt.Sprintf(
-		"Probability, 0.5 to 0.999, with which a set holds the true class; %v where it is left out.",
-		sets.Level)
+		"Probability, 0.5 to 0.999, with which a set holds the true class; "+
+			"%v where it is left out.", sets.Level)
 	if !sets.ByClass && sets.Proportions == nil {
 		sets.Class = nil // its reader needs none
 	}

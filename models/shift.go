@@ -70,8 +70,8 @@ func WithShift(coordinates *onnx.Model, p ShiftParts) (m *onnx.Model, err error)
 	phi, rows, v, r := shiftPlace(m)
 	if phi == "" {
 		return nil,
-			fmt.Errorf("graph %q is none of a conjugate predictor's coordinates or of embedded features",
-				m.Graph.Name)
+			fmt.Errorf("graph %q is none of a conjugate predictor's coordinates or of embedded "+
+				"features", m.Graph.Name)
 	}
 	dx, k, slope := p.Means.Shape[1], p.Head.Shape[0], p.Head
 	if v != nil {

@@ -36,11 +36,11 @@ var reasons = []struct {
 			"IsInf", "Cast", "CastLike", "QuantizeLinear", "DequantizeLinear",
 			"DynamicQuantizeLinear", "Dropout", "Identity"}},
 	{"sums and products of one element at a time, as many for every number, in float32 (TestEven)",
-		[]string{"Exp", "Log", "Erf", "Tanh", "Elu", "Selu", "Celu", "Sigmoid", "Swish", "Mish", "Gelu",
-			"Softplus", "Pow", "Softmax", "LogSoftmax"}},
+		[]string{"Exp", "Log", "Erf", "Tanh", "Elu", "Selu", "Celu", "Sigmoid", "Swish", "Mish",
+			"Gelu", "Softplus", "Pow", "Softmax", "LogSoftmax"}},
 	{"copies of elements to places that shapes or constants give",
-		[]string{"Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Concat", "Split", "Slice",
-			"Pad", "Expand", "Tile", "Gather", "GatherElements", "DepthToSpace",
+		[]string{"Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Concat", "Split",
+			"Slice", "Pad", "Expand", "Tile", "Gather", "GatherElements", "DepthToSpace",
 			"SpaceToDepth", "Resize", "Upsample", "Trilu"}},
 	{"as many steps as constant lengths say", []string{"RNN", "GRU", "LSTM"}},
 	{"of shapes alone", []string{"Shape", "Size"}},
@@ -61,8 +61,8 @@ func init() {
 // precision, which is computed in it.
 var single = map[string]bool{"Exp": true, "Log": true, "Erf": true, "Tanh": true, "Elu": true,
 	"Selu": true, "Celu": true, "Sigmoid": true, "Swish": true, "Mish": true, "Gelu": true,
-	"Softplus": true, "Pow": true, "Softmax": true, "LogSoftmax": true, "Attention": true, "RNN": true,
-	"GRU": true, "LSTM": true}
+	"Softplus": true, "Pow": true, "Softmax": true, "LogSoftmax": true, "Attention": true,
+	"RNN": true, "GRU": true, "LSTM": true}
 
 // integral are operators whose time depends on values where these are whole numbers, since
 // processors divide those by steps.
@@ -82,7 +82,8 @@ func wholeNumbers(s *op.Schema, i int) bool {
 		return false
 	}
 	p, ok := s.Input(i)
-	for _, d := range []onnx.DType{onnx.Float32, onnx.Float64, onnx.Float16, onnx.Uint8, onnx.Int8, onnx.Bool} {
+	for _, d := range []onnx.DType{onnx.Float32, onnx.Float64, onnx.Float16, onnx.Uint8, onnx.Int8,
+		onnx.Bool} {
 		ok = ok && !p.Types.Has(d)
 	}
 	return ok && (p.Types.Has(onnx.Int64) || p.Types.Has(onnx.Int32))
@@ -116,8 +117,8 @@ func Steady(m *onnx.Model) error {
 	for _, n := range one.Graph.Nodes {
 		if len(n.Subgraphs()) > 0 {
 			return fmt.Errorf(
-				"the extractor's %s branches or loops; what it does must not depend on what is in an image",
-				n.Label())
+				"the extractor's %s branches or loops; what it does must not depend on what is in "+
+					"an image", n.Label())
 		}
 		if err := steadyNode(n, op.Find(n, one.Opsets), seen, types); err != nil {
 			return err
@@ -148,8 +149,8 @@ func steadyNode(n *onnx.Node, s *op.Schema, seen map[string]bool,
 	from := slices.ContainsFunc(n.Inputs, func(in string) bool { return seen[in] })
 	if strings.HasPrefix(n.Op, "Random") || n.Op == "Bernoulli" || n.Op == "Multinomial" {
 		return fmt.Errorf(
-			"the extractor's %s draws random numbers; what it does must not depend on what is in an image",
-			n.Label())
+			"the extractor's %s draws random numbers; what it does must not depend on what is in "+
+				"an image", n.Label())
 	}
 	if !from {
 		return nil

@@ -63,7 +63,8 @@ func billOfMaterials(o Options, f models.Manifest, digest string) ([]byte, error
 		model.Licences = make([]licence, 1)
 		model.Licences[0].Licence.Name = f.Licence
 	}
-	for _, p := range []property{{"fmp:training_data", f.TrainingData}, {"fmp:command", f.Command}} {
+	for _, p := range []property{{"fmp:training_data", f.TrainingData},
+		{"fmp:command", f.Command}} {
 		if p.Value != "" {
 			model.Properties = append(model.Properties, p)
 		}

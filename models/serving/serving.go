@@ -53,8 +53,8 @@ func (o Options) check() error {
 	}
 	if o.Batch < 1 || o.Batch > 4096 || o.Instances < 1 || o.Instances > 64 || o.Delay < 0 ||
 		o.Delay > time.Second {
-		return fmt.Errorf("batch %d, %d instances, delay %v; allowed are 1 to 4096, 1 to 64, and 0 to 1s",
-			o.Batch, o.Instances, o.Delay)
+		return fmt.Errorf("batch %d, %d instances, delay %v; allowed are 1 to 4096, 1 to 64, and "+
+			"0 to 1s", o.Batch, o.Instances, o.Delay)
 	}
 	return nil
 }
@@ -121,7 +121,8 @@ func Write(dir string, data []byte, o Options) (*Package, error) {
 			}
 		}
 		for _, f := range files {
-			if err := put(filepath.Join(dir, "triton", filepath.FromSlash(f.path)), f.content); err != nil {
+			path := filepath.Join(dir, "triton", filepath.FromSlash(f.path))
+			if err := put(path, f.content); err != nil {
 				return err
 			}
 		}

@@ -24,8 +24,8 @@ const labelsFile = "labels.txt"
 func tritonConfig(g *onnx.Graph, o Options, labels bool) ([]byte, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b,
-		"name: %q\nbackend: \"onnxruntime\"\ndefault_model_filename: %q\nmax_batch_size: %d\n", o.Name,
-		modelFile, o.Batch)
+		"name: %q\nbackend: \"onnxruntime\"\ndefault_model_filename: %q\nmax_batch_size: %d\n",
+		o.Name, modelFile, o.Batch)
 	for _, side := range []struct {
 		field   string
 		tensors []onnx.ValueInfo
@@ -34,7 +34,8 @@ func tritonConfig(g *onnx.Graph, o Options, labels bool) ([]byte, error) {
 			if v.Name == models.ShiftOutput { // of a batch, which Triton makes of several requests
 				continue
 			}
-			if err := tritonTensor(&b, side.field, v, labels && v.Name == "probabilities"); err != nil {
+			labelled := labels && v.Name == "probabilities"
+			if err := tritonTensor(&b, side.field, v, labelled); err != nil {
 				return nil, err
 			}
 		}
@@ -46,8 +47,8 @@ func tritonConfig(g *onnx.Graph, o Options, labels bool) ([]byte, error) {
 		kind = "KIND_GPU"
 	}
 	fmt.Fprintf(&b,
-		"instance_group [ { count: %d kind: %s } ]\nversion_policy { latest { num_versions: 1 } }\n",
-		o.Instances, kind)
+		"instance_group [ { count: %d kind: %s } ]\n"+
+			"version_policy { latest { num_versions: 1 } }\n", o.Instances, kind)
 	return []byte(b.String()), nil
 }
 

@@ -89,7 +89,8 @@ func ofFile(path string) (map[string]string, error) {
 	for _, name := range names {
 		switch {
 		case !local(name) || name == base:
-			return nil, fmt.Errorf("its data lie in %.200q, which is no other file of its folder", name)
+			return nil, fmt.Errorf("its data lie in %.200q, which is no other file of its folder",
+				name)
 		case len(out) == maxFiles:
 			return nil, fmt.Errorf("more than %d files", maxFiles)
 		}
@@ -128,7 +129,8 @@ func beside(path, digest string) ([]string, error) {
 	}
 	names, err := serde.Externals(data)
 	if err != nil {
-		return nil, fmt.Errorf("it is a model, and which files hold its data cannot be told: %w", err)
+		return nil, fmt.Errorf("it is a model, and which files hold its data cannot be told: %w",
+			err)
 	}
 	return names, nil
 }

@@ -62,7 +62,8 @@ func parsePrivate(data []byte) (*ecdsa.PrivateKey, error) {
 		switch b.Type {
 		case "EC PRIVATE KEY":
 			if len(b.Headers) > 0 {
-				return nil, errors.New("is encrypted: decrypt it with openssl pkcs8 -topk8 -nocrypt")
+				return nil, errors.New("is encrypted: decrypt it with openssl pkcs8 -topk8 " +
+					"-nocrypt")
 			}
 			k, err = x509.ParseECPrivateKey(b.Bytes)
 		case "PRIVATE KEY":

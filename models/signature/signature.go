@@ -282,13 +282,13 @@ func (s *statement) manifest() (*Manifest, error) {
 	p := s.Predicate
 	switch z := p.Serialization; {
 	case s.Type != statementType || s.Kind != predicateType:
-		return nil, invalid("the statement is a %.80q about %.80q; want %s about %s", s.Type, s.Kind,
-			statementType, predicateType)
+		return nil, invalid("the statement is a %.80q about %.80q; want %s about %s",
+			s.Type, s.Kind, statementType, predicateType)
 	case len(s.Subject) != 1:
 		return nil, invalid("the statement has %d subjects; want 1", len(s.Subject))
 	case z.Method != method || z.Hash != algorithm:
-		return nil, invalid("files are hashed with method %.40q and %.40q; want %s and %s", z.Method,
-			z.Hash, method, algorithm)
+		return nil, invalid("files are hashed with method %.40q and %.40q; want %s and %s",
+			z.Method, z.Hash, method, algorithm)
 	case len(p.Resources) < 1 || len(p.Resources) > maxFiles:
 		return nil, invalid("the statement covers %d files; allowed are 1 to %d",
 			len(p.Resources), maxFiles)
@@ -340,7 +340,9 @@ func below(name string, of []string) bool {
 // sorted returns the paths in the order of OMS: by folder, then name.
 func sorted(files map[string]string) []string {
 	names := slices.Collect(maps.Keys(files))
-	sorting.By(names, func(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) })
+	sorting.By(names, func(a, b string) int {
+		return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/"))
+	})
 	return names
 }
 

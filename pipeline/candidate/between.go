@@ -100,8 +100,8 @@ func (p *pool) shrunk(prior *between, n0 float64, means, a []float64,
 	size := (1 - prior.even) / n0 * float64(k) / trace(g, r)
 	values, q := dense.Eigen(dense.General(r, r, g))
 	along := make([]float64, c*r) // coordinates of the means on the eigenvectors
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, dense.General(c, r, timesT(means, through, c, k, r)), q, 0,
-		dense.General(c, r, along))
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, dense.General(c, r, timesT(means, through, c, k, r)),
+		q, 0, dense.General(c, r, along))
 	out := make([]float64, c*k)
 	for y, n := range p.n {
 		if n == 0 {

@@ -14,15 +14,16 @@ import (
 // multiplications. The corpus keeps rows and labels.
 func NewCorpus(rows []float32, k int, labels []int, c int) (*Corpus, error) {
 	if k < 1 || len(labels) == 0 || len(rows) != len(labels)*k {
-		return nil, fmt.Errorf("candidate: corpus: %d numbers for %d labels; want %d each", len(rows),
-			len(labels), k)
+		return nil, fmt.Errorf("candidate: corpus: %d numbers for %d labels; want %d each",
+			len(rows), len(labels), k)
 	}
 	mean, count := make([]float64, c*k), make([]float64, c)
 	out := &Corpus{Within: make([]float64, k*k), Rows: rows, Labels: labels}
 	f := moment.Factor{K: k, To: out.Within}
 	for i, y := range labels {
 		if y < 0 || y >= c {
-			return nil, fmt.Errorf("candidate: corpus: label %d of row %d; allowed are 0 to %d", y, i, c-1)
+			return nil, fmt.Errorf("candidate: corpus: label %d of row %d; allowed are 0 to %d",
+				y, i, c-1)
 		}
 		m, n := mean[y*k:][:k], count[y]
 		var contrast []float64

@@ -165,8 +165,8 @@ func (d *downdate) root(inverse []float64) ([]float64, bool) {
 		clear(t.Data[i*r+i+1 : (i+1)*r])
 	}
 	y := make([]float64, len(p))
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, dense.General(r, r, t.Data), dense.General(r, k, p), 0,
-		dense.General(r, k, y))
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, dense.General(r, r, t.Data), dense.General(r, k, p),
+		0, dense.General(r, k, y))
 	for _, v := range y {
 		if math.IsNaN(v) {
 			return nil, false

@@ -80,9 +80,7 @@ func (g *judge) ask(b *basis, l linear) [judgeBlocks]moments.Curve {
 		block := i % judgeBlocks
 		share := 1 / float64((n-block+judgeBlocks-1)/judgeBlocks)
 		for t, by := range inverseTemperatures {
-			for c, v := range own {
-				row[c] = v * by
-			}
+			floats.ScaleTo(row, by, own)
 			out[block][t] += share * (row[y] - floats.LogSumExp(row))
 		}
 	}

@@ -177,9 +177,7 @@ func (h *discriminant) byMeans(means []float64) linear {
 	for y := range h.c {
 		own := l.w[y*h.k:][:h.k]
 		l.bias[y] = -dot(own, own) / 2
-		for j, v := range root {
-			own[j] *= v
-		}
+		floats.Mul(own, root)
 	}
 	return l
 }

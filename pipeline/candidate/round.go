@@ -127,8 +127,8 @@ func (c *Client) dof() float64 {
 func (r *Round) Check() error {
 	if r.K < 1 || r.C < 2 || len(r.Clients) == 0 {
 		return fmt.Errorf(
-			"candidate: %d features, %d classes and %d clients; want one, two and one at least", r.K,
-			r.C, len(r.Clients))
+			"candidate: %d features, %d classes and %d clients; want one, two and one at least",
+			r.K, r.C, len(r.Clients))
 	}
 	for i := range r.Clients {
 		if err := r.Clients[i].check(r.K, r.C); err != nil {
@@ -155,8 +155,8 @@ func (r *Round) Check() error {
 				i, len(r.Clients))
 		}
 		if y < 0 || y >= r.C {
-			return fmt.Errorf("candidate: class %d of calibration point %d; allowed are 0 to %d", y, i,
-				r.C-1)
+			return fmt.Errorf("candidate: class %d of calibration point %d; allowed are 0 to %d",
+				y, i, r.C-1)
 		}
 	}
 	return finite(r.Points.Rows)
@@ -206,12 +206,13 @@ func (c *Corpus) check(k, classes int) error {
 			len(c.Within), len(c.Rows), len(c.Labels), k*k, k)
 	}
 	if !(c.Dof >= 0) || math.IsInf(c.Dof, 0) {
-		return fmt.Errorf("a covariance of %v degrees of freedom; want a number of 0 at least", c.Dof)
+		return fmt.Errorf("a covariance of %v degrees of freedom; want a number of 0 at least",
+			c.Dof)
 	}
 	size := trace(c.Within, k)
 	if err := finite(c.Within); err != nil || !(size > 1/maxTrace && size < maxTrace) {
-		return fmt.Errorf("the covariance has trace %v; want finite numbers and a trace of %g to %g", size, 1/maxTrace,
-			maxTrace)
+		return fmt.Errorf("the covariance has trace %v; want finite numbers and a trace of %g "+
+			"to %g", size, 1/maxTrace, maxTrace)
 	}
 	for i, y := range c.Labels {
 		if y < 0 || y >= classes {

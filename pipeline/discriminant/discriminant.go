@@ -132,8 +132,8 @@ func Compute(ctx context.Context, clients []Client, o Options) (*Posterior, erro
 		math.IsInf(o.Kappa.Median+o.Kappa.Deviation, 0) || o.Samples < 1 {
 		return nil,
 			fmt.Errorf(
-				"discriminant: kappa %v with deviation %v and %d samples; want finite numbers above 0",
-				o.Kappa.Median, o.Kappa.Deviation, o.Samples)
+				"discriminant: kappa %v with deviation %v and %d samples; "+
+					"want finite numbers above 0", o.Kappa.Median, o.Kappa.Deviation, o.Samples)
 	}
 	p, err := pool(clients)
 	if err != nil {
@@ -284,8 +284,8 @@ func pool(clients []Client) (*pooled, error) {
 			return nil, fmt.Errorf("client %d: %w", m, err)
 		}
 		if u.Shift != nil && len(u.Shift) != p.k {
-			return nil, fmt.Errorf("discriminant: the shift of client %d has %d numbers; want %d", m,
-				len(u.Shift), p.k)
+			return nil, fmt.Errorf("discriminant: the shift of client %d has %d numbers; want %d",
+				m, len(u.Shift), p.k)
 		}
 		share := cmp.Or(u.Share, 1)
 		scatter.AddScatter(u.Within, share)
@@ -433,7 +433,8 @@ func (p *pooled) within() (*mat.SymDense, *mat.Cholesky, float64, error) {
 			p.scatter = s
 		}
 		if w = p.smoothed(s, dof); !chol.Factorize(w) {
-			return nil, nil, 0, errors.New("discriminant: the covariance within classes is not positive definite")
+			return nil, nil, 0, errors.New("discriminant: the covariance within classes is not " +
+				"positive definite")
 		}
 	}
 	var inv mat.SymDense

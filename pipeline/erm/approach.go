@@ -17,16 +17,18 @@ import (
 // One of its steps takes the work of one Hessian product, where a step of Newton's method takes
 // several and two products in float64 besides. Gradients are within 1e-9 of sum w |x|.
 const (
-	remembered   = 6    // pairs of steps and differences of gradients
-	approachTo   = 0.8  // of the tolerance, so that a check in float64 finds it met
-	leastSingle  = 5e-7 // the least tolerance that it is tried for
-	mostTrials   = 12   // of one line search
-	firstStep    = 30   // times a point's mean length: the curvature it meets is that of the start
-	settled      = 6    // steps before the rate of convergence foretells their number
-	overshoot    = 0.5  // slope that a step may end with beyond the minimum, as a share of that before
-	short        = 0.7  // the same before the minimum
-	diagonalRows = 512  // points that the diagonal is taken from, if there are more
-	renewed      = 12   // steps before the diagonal is taken anew, where points are fewer than features
+	remembered  = 6    // pairs of steps and differences of gradients
+	approachTo  = 0.8  // of the tolerance, so that a check in float64 finds it met
+	leastSingle = 5e-7 // the least tolerance that it is tried for
+	mostTrials  = 12   // of one line search
+	firstStep   = 30   // times a point's mean length: the curvature it meets is that of the start
+	settled     = 6    // steps before the rate of convergence foretells their number
+	// overshoot is the slope that a step may end with beyond the minimum, as a share of that before.
+	overshoot    = 0.5
+	short        = 0.7 // the same before the minimum
+	diagonalRows = 512 // points that the diagonal is taken from, if there are more
+	// renewed is the steps before the diagonal is taken anew, where points are fewer than features.
+	renewed = 12
 )
 
 // approach is the state of such a fit. Heads are transposed, C x D.
@@ -137,9 +139,10 @@ const (
 	fewClasses   = 10
 	manyFeatures = 256
 	rowsPoints   = dense.SingleWidth // in work at a time, in the second-level cache
-	rowsPart     = 256               // summed in float32, a multiple of rowsPoints; in float64 from there
-	blockPoints  = 128               // in work at a time where classes are many
-	rowsAtOnce   = 4                 // in the first-level cache
+	// rowsPart is summed in float32, a multiple of rowsPoints; in float64 from there.
+	rowsPart    = 256
+	blockPoints = 128 // in work at a time where classes are many
+	rowsAtOnce  = 4   // in the first-level cache
 )
 
 // gradient sets out to the gradient at t, in float32. The data's part has sum zero over the
@@ -213,7 +216,9 @@ func (a *approach) gradientByRows(t, out []float64) {
 func (a *approach) addRows(from, h int) {
 	rows, z := a.c, a.z
 	clear(z)
-	if a.p.two { // beside logits of zero; the labels of the first row are the second's, and not used
+	// Of two classes the logits lie beside zeros. The labels of the first row are the second's, and
+	// not used.
+	if a.p.two {
 		rows, z = 2, a.z[rowsPoints:]
 	}
 	each := func(do func(x []float32, c, at int)) {

@@ -16,7 +16,8 @@ const checkPoints = 256
 // blocks calls do for [checkPoints] points at a time, from from on: their rows, and logits at the
 // transposed head theta in float64. Own are those of its rows: of two classes as one head, the
 // second alone. So nothing is held of points times classes.
-func (a *approach) blocks(theta []float64, do func(x, own blas64.General, z dense.Columns, from int)) {
+func (a *approach) blocks(theta []float64,
+	do func(x, own blas64.General, z dense.Columns, from int)) {
 	p := a.p
 	rows := a.c
 	if p.two {

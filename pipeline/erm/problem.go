@@ -44,8 +44,8 @@ func FromSets(l2 float64, sets ...*point.Set) (*Problem, error) {
 	for i, s := range sets {
 		if s.Dx != p.Dx || s.C != p.C {
 			return nil,
-				fmt.Errorf("erm: set %d has dx %d and C %d, set 0 has %d and %d; fit sets of one kind", i,
-					s.Dx, s.C, p.Dx, p.C)
+				fmt.Errorf("erm: set %d has dx %d and C %d, set 0 has %d and %d; "+
+					"fit sets of one kind", i, s.Dx, s.C, p.Dx, p.C)
 		}
 		if err := CheckSet(s); err != nil {
 			return nil, fmt.Errorf("erm: set %d: %w", i, err)
@@ -121,7 +121,8 @@ func checkPoint[T float32 | float64](i int, label []T, sum float64, weight T) er
 		sum += float64(v)
 	}
 	if math.Abs(sum-1) > simplexSlack {
-		return fmt.Errorf("label of point %d sums to %v; the probabilities of a label sum to 1", i, sum)
+		return fmt.Errorf("label of point %d sums to %v; the probabilities of a label sum to 1",
+			i, sum)
 	}
 	if w := float64(weight); !finite(w) || w < 0 {
 		return fmt.Errorf("weight of point %d is %v; allowed are finite numbers from 0", i, w)
@@ -162,19 +163,21 @@ func (p *Problem) Check() error {
 	d := p.D()
 	if len(p.X) != p.N*d || len(p.Y) != p.N*p.C || len(p.W) != p.N {
 		return fmt.Errorf(
-			"erm: %d numbers in X, %d in Y, %d in W; want %d (N x dx+1), %d (N x C), %d (N)", len(p.X),
-			len(p.Y), len(p.W), p.N*d, p.N*p.C, p.N)
+			"erm: %d numbers in X, %d in Y, %d in W; want %d (N x dx+1), %d (N x C), %d (N)",
+			len(p.X), len(p.Y), len(p.W), p.N*d, p.N*p.C, p.N)
 	}
 	for i := range p.N {
 		if row := p.X[i*d : (i+1)*d]; !finite(dot(row, row)) {
 			for j, v := range row { // squares may overflow where no feature is infinite
 				if !finite(v) {
-					return fmt.Errorf("erm: feature %d of point %d is %v; want finite numbers", j, i, v)
+					return fmt.Errorf("erm: feature %d of point %d is %v; want finite numbers",
+						j, i, v)
 				}
 			}
 		}
 		if v := p.X[i*d+p.Dx]; v != 1 {
-			return fmt.Errorf("erm: the last column of X is %v at point %d; it holds 1, for the bias", v, i)
+			return fmt.Errorf("erm: the last column of X is %v at point %d; "+
+				"it holds 1, for the bias", v, i)
 		}
 		if err := checkPoint(i, p.Y[i*p.C:(i+1)*p.C], 0, p.W[i]); err != nil {
 			return fmt.Errorf("erm: %w", err)

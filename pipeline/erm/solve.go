@@ -320,8 +320,8 @@ func (w *workspace) prepare(p *Problem, shared *rows) {
 	for _, r := range w.parts {
 		w.n += r.padded
 	}
-	for _, b := range []*[]float64{&w.theta, &w.away, &w.grad, &w.step, &w.centre, &w.r, &w.z, &w.dir,
-		&w.hdir, &w.rest, &w.part} {
+	for _, b := range []*[]float64{&w.theta, &w.away, &w.grad, &w.step, &w.centre, &w.r, &w.z,
+		&w.dir, &w.hdir, &w.rest, &w.part} {
 		resize(b, w.c*w.d)
 	}
 	for _, b := range []*[]float64{&w.prob, &w.a, &w.logits, &w.dlogits} {
@@ -368,9 +368,7 @@ func (w *workspace) forward(t, out []float64) {
 // adjoint sets out = a X + l2 t, C x D, for a of C x n. Without the second term it is the transpose
 // of forward.
 func (w *workspace) adjoint(a, t, out []float64) {
-	for i, v := range t {
-		out[i] = w.l2 * v
-	}
+	floats.ScaleTo(out, w.l2, t)
 	if w.two {
 		dense.AddRows(w.own.x, a[:w.own.n], out)
 		return

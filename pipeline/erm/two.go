@@ -100,9 +100,7 @@ const (
 // l2 v with c_i = w_i p_i (1 - p_i).
 func (w *workspace) hessianTwo(v, out []float64) {
 	dense.Narrow(w.dirS, v)
-	for j, x := range v {
-		out[j] = w.l2 * x
-	}
+	floats.ScaleTo(out, w.l2, v)
 	r := &w.own
 	for from := 0; from < r.n; from += partRows {
 		clear(w.partS)

@@ -192,15 +192,15 @@ type States struct {
 // Check returns an error unless the states, made elsewhere, are valid for this number of clients.
 func (s *States) Check(clients int) error {
 	if len(s.P) == 0 || len(s.P) != len(s.Honest) {
-		return fmt.Errorf("honesty: %d states with %d probabilities; want as many, and at least one",
-			len(s.Honest), len(s.P))
+		return fmt.Errorf("honesty: %d states with %d probabilities; want as many, and at least "+
+			"one", len(s.Honest), len(s.P))
 	}
 	sum := 0.0
 	for q, p := range s.P {
 		if len(s.Honest[q]) != clients || !(p >= 0) {
 			return fmt.Errorf(
-				"honesty: state %d is of %d clients and has probability %v; want %d clients and 0 to 1", q,
-				len(s.Honest[q]), p, clients)
+				"honesty: state %d is of %d clients and has probability %v; "+
+					"want %d clients and 0 to 1", q, len(s.Honest[q]), p, clients)
 		}
 		sum += p
 	}
@@ -672,7 +672,8 @@ func (st *state) related(l *cell, out []float64) {
 					product = 1
 				}
 			}
-			near[i] = -0.5*(q+logs+math.Log(product)+float64(k)*log2pi) - math.Log(float64(len(kin)))
+			near[i] = -0.5*(q+logs+math.Log(product)+float64(k)*log2pi) -
+				math.Log(float64(len(kin)))
 		}
 		out[at] += l.fresh - max(l.fresh, logSum(near[:]))
 	}
@@ -920,7 +921,8 @@ func (h *model) distinct(proposed [][]bool) ([][]bool, error) {
 				bad++
 			}
 		}
-		if bad <= h.most && !slices.ContainsFunc(out, func(o []bool) bool { return slices.Equal(o, z) }) {
+		if bad <= h.most && !slices.ContainsFunc(out,
+			func(o []bool) bool { return slices.Equal(o, z) }) {
 			out = append(out, z)
 		}
 	}

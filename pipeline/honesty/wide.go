@@ -7,6 +7,7 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/floats"
 
 	"fmp/onnx/dense"
 )
@@ -106,9 +107,7 @@ func (h *model) nearby(u *Uploads) {
 		dense.Gemm(blas.NoTrans, blas.Trans, 1, x, means, 0, dots)
 		for i := range cells {
 			score := dots.Data[i*h.classes:][:h.classes]
-			for c := range score {
-				score[c] -= half[c]
-			}
+			floats.Sub(score, half)
 			cells[i].near = h.nearest(cells[i].class, score)
 			cells[i].own = slices.Index(cells[i].near, cells[i].class)
 			h.among[cells[i].class] = append(h.among[cells[i].class], cells[i].near...)

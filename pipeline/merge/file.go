@@ -84,7 +84,8 @@ func checksum(m *partpb.Part) []byte {
 	}
 	whole.Hash(h, uint64(m.Format), m.Round, uint64(m.Dx), uint64(m.Classes), moments, m.Summed,
 		m.LeftOut, m.N, uint64(len(m.Kept)))
-	for _, b := range append(slices.Clone(m.Kept), m.Model, m.Limit, m.Clients, m.Sums, m.Dof, m.Against) {
+	for _, b := range append(slices.Clone(m.Kept), m.Model, m.Limit, m.Clients, m.Sums, m.Dof,
+		m.Against) {
 		whole.HashText(h, b)
 	}
 	return h.Sum(nil)

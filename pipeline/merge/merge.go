@@ -120,8 +120,9 @@ type Merger struct {
 	// a part that Trust would sum; nil: none.
 	Check func(*federate.Upload) error
 
-	part  *Part
-	fresh map[[half]byte]entry // clients of the uploads that were added one by one since the last part
+	part *Part
+	// fresh are the clients of the uploads that were added one by one since the last part.
+	fresh map[[half]byte]entry
 }
 
 // errTwice is the error for a client that comes again.
@@ -166,7 +167,8 @@ func (m *Merger) start(like *Part) error {
 		m.Want = federate.Expect{Model: like.Model, Dx: like.Dx, C: like.C, Round: &round}
 	}
 	if m.part.Moments != like.Moments {
-		return fmt.Errorf("uploads of moments and others do not add up; merge those of one client graph")
+		return fmt.Errorf("uploads of moments and others do not add up; " +
+			"merge those of one client graph")
 	}
 	return nil
 }
@@ -184,8 +186,8 @@ func (m *Merger) addUpload(u *federate.Upload, data []byte) error {
 	}
 	for i, v := range u.Points.Z {
 		if math.Abs(float64(v)) > maxCoordinate {
-			return fmt.Errorf("a coordinate of point %d is %v; class means that add up have %d at most",
-				i/(len(u.Points.Z)/u.Points.N), v, maxCoordinate)
+			return fmt.Errorf("a coordinate of point %d is %v; class means that add up have %d at "+
+				"most", i/(len(u.Points.Z)/u.Points.N), v, maxCoordinate)
 		}
 	}
 	if err := m.start(&Part{Round: u.Round, Model: u.Model, Dx: u.Points.Dx, C: u.Points.C,
@@ -211,7 +213,8 @@ func (m *Merger) addUpload(u *federate.Upload, data []byte) error {
 		at, _ := slices.BinarySearchFunc(m.part.Kept, k, compare)
 		m.part.Kept = slices.Insert(m.part.Kept, at, k)
 		if err := m.below(); err != nil {
-			m.part.Kept = slices.DeleteFunc(m.part.Kept, func(o Kept) bool { return o.key == k.key })
+			m.part.Kept = slices.DeleteFunc(m.part.Kept,
+				func(o Kept) bool { return o.key == k.key })
 			return err
 		}
 	}
@@ -460,7 +463,8 @@ func (m *Merger) below() error {
 	}
 	out := m.part.Kept[n:]
 	shares := make([]float64, len(out))
-	for i := range out { // all are judged before one is added, so that nothing is added after an error
+	// All are judged before one is added, so that nothing is added after an error.
+	for i := range out {
 		var err error
 		if shares[i], err = m.share(&out[i]); err != nil {
 			return err

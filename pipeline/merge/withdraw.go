@@ -45,7 +45,8 @@ func (m *Merger) Remove(data []byte) error {
 	case !in:
 		return fmt.Errorf("client %q is not in: nothing is taken out", u.Client)
 	case p.clients[at] != e:
-		return fmt.Errorf("client %q is in by another upload: give the one that was merged", u.Client)
+		return fmt.Errorf("client %q is in by another upload: give the one that was merged",
+			u.Client)
 	case len(p.clients) == 1:
 		return fmt.Errorf("without client %q no upload is left", u.Client)
 	}
@@ -81,7 +82,8 @@ func (m *Merger) subtract(k *Kept) error {
 		if p.sums != nil {
 			p.addMeans(k.Upload, share, (*whole.Number).Sub)
 		}
-		if p.Summed == 0 && !slices.ContainsFunc(p.sums, func(w whole.Number) bool { return w != whole.Number{} }) {
+		if p.Summed == 0 && !slices.ContainsFunc(p.sums,
+			func(w whole.Number) bool { return w != whole.Number{} }) {
 			p.sums = nil
 		}
 	}

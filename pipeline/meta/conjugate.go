@@ -426,7 +426,8 @@ func (t *conjugateTrainee) copyScalars(from, to string) {
 // the identity.
 func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*onnx.Tensor, error) {
 	if corpus == nil {
-		return nil, fmt.Errorf("moments of the corpus: there is none; set dataset.splits.corpus above 0")
+		return nil, fmt.Errorf("moments of the corpus: there is none; " +
+			"set dataset.splits.corpus above 0")
 	}
 	dx, n := corpus.Dx, corpus.Len()
 	k = cmp.Or(k, min(corpus.C-1, dx-1))

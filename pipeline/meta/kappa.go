@@ -113,10 +113,11 @@ func simulate(bank *task.Bank, i int, seed uint64) ([]discriminant.Client, *poin
 	}
 	s := task.Sampler{Bank: some, Target: min(scored, some.Len()/3), FixedLabels: true,
 		Alphas: learnedAlphas[i/2%2 : i/2%2+1]}
-	if s.Points = min(learnedImages[i%2], (some.Len()-s.Target)/learnedClients); s.Points < fewestImages {
+	s.Points = min(learnedImages[i%2], (some.Len()-s.Target)/learnedClients)
+	if s.Points < fewestImages {
 		return nil, nil, fmt.Errorf(
-			"kappa: %d images of %d classes are too few to learn it from; give %d at least", some.Len(),
-			some.C, (3*fewestImages*learnedClients+1)/2)
+			"kappa: %d images of %d classes are too few to learn it from; give %d at least",
+			some.Len(), some.C, (3*fewestImages*learnedClients+1)/2)
 	}
 	t, err := s.Draw(r, learnedClients)
 	if err != nil {
@@ -126,7 +127,8 @@ func simulate(bank *task.Bank, i int, seed uint64) ([]discriminant.Client, *poin
 	for m, set := range t.Clients {
 		x, y := set.Labelled()
 		var c discriminant.Client
-		if c.Means, c.Within, err = moments.Compute(x, set.Dx, y, set.C, fmt.Sprint(m)); err != nil {
+		c.Means, c.Within, err = moments.Compute(x, set.Dx, y, set.C, fmt.Sprint(m))
+		if err != nil {
 			return nil, nil, err
 		}
 		cs = append(cs, c)

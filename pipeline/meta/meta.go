@@ -111,8 +111,8 @@ func (c *Config) fill(batch, samples int, rate float64) error {
 	case c.Corpus == nil:
 		return fmt.Errorf("training: no corpus given")
 	case c.Validation != nil && (c.Validation.Dx != c.Corpus.Dx || c.Validation.C != c.Corpus.C):
-		return fmt.Errorf("training: the corpus has dx %d and %d classes, the validation part %d and %d",
-			c.Corpus.Dx, c.Corpus.C, c.Validation.Dx, c.Validation.C)
+		return fmt.Errorf("training: the corpus has dx %d and %d classes, the validation part %d "+
+			"and %d", c.Corpus.Dx, c.Corpus.C, c.Validation.Dx, c.Validation.C)
 	case c.Steps < 1:
 		return fmt.Errorf("training: steps is %d; allowed are numbers from 1", c.Steps)
 	case c.Clients < 1 || c.Points < 1 || c.Batch < 1 || c.Samples < 1 || c.Fresh < 1:
@@ -141,8 +141,8 @@ func (c *Config) tooFewRows() error {
 	switch room := have - metric.Neighbours; {
 	case room >= 2*c.Points:
 		return fmt.Errorf(
-			"%w: lower federation.clients to %d at most, or give the corpus %d images for its %d", err,
-			room/c.Points, need, all)
+			"%w: lower federation.clients to %d at most, or give the corpus %d images for its %d",
+			err, room/c.Points, need, all)
 	case room >= 4:
 		return fmt.Errorf("%w: lower federation.clients and federation.points to %d points in "+
 			"all (2 clients of %d), or give the corpus %d images for its %d",

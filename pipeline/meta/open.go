@@ -145,8 +145,8 @@ func (t *openTrainee) split(r *rand.Rand) (*openSplit, error) {
 	classes := r.Perm(t.Corpus.C)
 	half := (len(classes) + 1) / 2
 	if half < 2 || len(classes)-half < 2 {
-		return nil, fmt.Errorf("the corpus has %d classes; leaving half of them out takes 4 and more",
-			len(classes))
+		return nil, fmt.Errorf("the corpus has %d classes; leaving half of them out takes 4 and "+
+			"more", len(classes))
 	}
 	rest, err := t.Corpus.Choose(classes[half:])
 	if err != nil {
@@ -305,9 +305,11 @@ func (t *openTrainee) step(ctx context.Context, at int, rate float64) (train.Met
 	for j, g := range gradient {
 		t.first[j] = 0.9*t.first[j] + 0.1*g
 		t.then[j] = 0.99*t.then[j] + 0.01*g*g
-		s[j] -= rate * t.first[j] / (1 - math.Pow(0.9, n)) / (math.Sqrt(t.then[j]/(1-math.Pow(0.99, n))) + 1e-8)
+		s[j] -= rate * t.first[j] / (1 - math.Pow(0.9, n)) /
+			(math.Sqrt(t.then[j]/(1-math.Pow(0.99, n))) + 1e-8)
 		if math.IsNaN(s[j]) || math.Abs(s[j]) > 50 {
-			return nil, errors.New("a scalar runs away: the corpus tells classes apart by less than noise")
+			return nil, errors.New("a scalar runs away: the corpus tells classes apart by less " +
+				"than noise")
 		}
 	}
 	return m, nil

@@ -53,11 +53,6 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 	if err != nil {
 		return nil, err
 	}
-	if c.Compressor == nil {
-		if c.Compressor, err = models.NewEmbedding(models.EmbeddingConfig{Dx: f.Dx, C: f.C}, c.Seed); err != nil {
-			return nil, err
-		}
-	}
 	small, err := c.checkModel(c.Compressor, models.KindEmbedding)
 	if err != nil {
 		return nil, err
@@ -75,6 +70,7 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 	compress := compressed(func(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 		return engine.Eval(session, in)
 	}, small)
+	draw := func(in map[string]*onnx.Tensor) ([]*point.Set, error) { return drawn(t.run, in, f) }
 
 	sampler := c.sampler(c.Corpus, targetPoints)
 	step := func(ctx context.Context, r *rand.Rand) ([]map[string]*onnx.Tensor,
@@ -100,12 +96,12 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 		p.in = contextFeeds(seen, e)
 		if err := c.crew.all(2, func(part int) (err error) {
 			if part == 1 {
-				p.drawn, err = drawn(t.run, p.in, f)
+				p.drawn, err = draw(p.in)
 			} else if clients > 1 && c.Coupling > 0 {
 				var up *point.Set
 				if up, err = compress(tk.Clients); err == nil {
 					p.compressed = contextFeeds(up, e)
-					p.coupled, err = drawn(t.run, p.compressed, f)
+					p.coupled, err = draw(p.compressed)
 				}
 			}
 			return err
@@ -115,8 +111,7 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 		return p.gradients(ctx)
 	}
 	validate := func(ctx context.Context, _ int) (train.Metrics, error) {
-		return c.validate(ctx, f,
-			func(in map[string]*onnx.Tensor) ([]*point.Set, error) { return drawn(t.run, in, f) }, compress)
+		return c.validate(ctx, f, draw, compress)
 	}
 	run, err := c.identity("predictor", []*onnx.Model{m, c.Compressor}, c.Joint, c.Alone, c.Local,
 		c.Coupling)
@@ -149,7 +144,11 @@ func (c *PredictorConfig) prepare(m *onnx.Model) (models.Manifest, error) {
 		return f, err
 	}
 	c.Fresh = cmp.Or(c.Fresh, f.Fresh)
-	return f, c.fill(4, 2, 1e-3)
+	if err = c.fill(4, 2, 1e-3); err != nil || c.Compressor != nil {
+		return f, err
+	}
+	c.Compressor, err = models.NewEmbedding(models.EmbeddingConfig{Dx: f.Dx, C: f.C}, c.Seed)
+	return f, err
 }
 
 // jointBatches is the number of batches that the joint score of a task is measured on.
@@ -294,9 +293,7 @@ func (p *predictorTask) couple(ctx context.Context, both *erm.Fits, heads,
 		mean += gap / norm / k
 		scaled(p.c.Coupling/(norm*k), cot)
 		back[i] = cot
-		for j, v := range cot.W {
-			cots[i].W[j] -= v
-		}
+		floats.Sub(cots[i].W, cot.W)
 	}
 	return f, back, mean, nil
 }

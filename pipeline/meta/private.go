@@ -70,8 +70,8 @@ func StartPrivate(corpus *task.Bank,
 	}
 	if corpus == nil || corpus.Dx != c.Dx {
 		return models.PrivateConfig{}, nil,
-			fmt.Errorf("private predictor: no corpus of %d features; set dataset.splits.corpus above 0",
-				c.Dx)
+			fmt.Errorf("private predictor: no corpus of %d features; set dataset.splits.corpus "+
+				"above 0", c.Dx)
 	}
 	values := map[string]*onnx.Tensor{}
 	for _, name := range []string{models.ConjCentre, models.ConjRadius, models.ConjMap,
@@ -167,7 +167,8 @@ func TrainPrivate(ctx context.Context, c PrivateConfig) (*onnx.Model, error) {
 }
 
 // overWhole returns learned scalars with coordinates, prior and clipping norm of the whole corpus.
-func (c *PrivateConfig) overWhole(all *task.Bank, scalars map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
+func (c *PrivateConfig) overWhole(all *task.Bank,
+	scalars map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 	m, err := conjugateOf(all, c.Coordinates)
 	if err != nil {
 		return nil, err
@@ -188,8 +189,8 @@ func (c *PrivateConfig) leaveOut() (rounds *task.Bank, err error) {
 	classes := rng.New(c.Seed, "private", "classes").Perm(c.Corpus.C)
 	half := len(classes) / 2
 	if half < 2 || len(classes)-half < 2 {
-		return nil, fmt.Errorf("the corpus has %d classes; leaving half of them out takes 4 and more",
-			len(classes))
+		return nil, fmt.Errorf("the corpus has %d classes; leaving half of them out takes 4 and "+
+			"more", len(classes))
 	}
 	if rounds, err = c.Corpus.Choose(classes[:half]); err != nil {
 		return nil, err

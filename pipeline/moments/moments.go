@@ -105,8 +105,8 @@ func Parted(rows []float32, k int, labels []int, c int,
 // checkRows returns an error unless there is a label a row, of one of c classes.
 func checkRows(rows []float32, k int, labels []int, c int) error {
 	if k < 1 || len(rows) != len(labels)*k || len(labels) == 0 {
-		return fmt.Errorf("moments: %d numbers for %d labels of rows of %d; want %d and a label at least",
-			len(rows), len(labels), k, len(labels)*k)
+		return fmt.Errorf("moments: %d numbers for %d labels of rows of %d; "+
+			"want %d and a label at least", len(rows), len(labels), k, len(labels)*k)
 	}
 	for i, y := range labels {
 		if y < 0 || y >= c {
@@ -147,7 +147,8 @@ func Lowest(sums [][sha256.Size]byte, most int) []bool {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return bytes.Compare(sums[a][:], sums[b][:]) })
+	slices.SortStableFunc(order,
+		func(a, b int) int { return bytes.Compare(sums[a][:], sums[b][:]) })
 	for at := 0; at < n; {
 		next := at + 1
 		for next < n && sums[order[at]] == sums[order[next]] {
@@ -283,7 +284,8 @@ func (w *Within) alike() string {
 	if len(w.Data) > 0 || w.Rank > 0 {
 		return ""
 	}
-	return ": the images of each class are alike, and do not tell how images of a class differ; give others"
+	return ": the images of each class are alike, and do not tell how images of a class differ; " +
+		"give others"
 }
 
 // Check returns an error unless sizes agree, numbers are finite, labels are of c classes and no
@@ -301,8 +303,8 @@ func (w *Within) Check(c int) error {
 			"moments: a scatter of %d numbers, rank %d and %d degrees of freedom for rows of %d%s",
 			len(w.Data), w.Rank, w.Dof, k, w.alike())
 	case w.Rank > w.Dof:
-		return fmt.Errorf("moments: a scatter of rank %d with %d degrees of freedom; want no higher rank",
-			w.Rank, w.Dof)
+		return fmt.Errorf("moments: a scatter of rank %d with %d degrees of freedom; "+
+			"want no higher rank", w.Rank, w.Dof)
 	case len(w.Labels) > MaxCalibration || len(w.Calibration) != len(w.Labels)*k:
 		return fmt.Errorf(
 			"moments: %d calibration points of %d numbers; allowed are %d at most, of %d each",

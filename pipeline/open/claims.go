@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/pipeline/honesty"
@@ -78,10 +79,7 @@ func (w *Whitening) Claims(clients int, client func(m int) (*point.Set, error),
 		var white mat.Dense
 		for y, n := range s.Mass {
 			if n > 0 {
-				row := s.Mean.RawRowView(y)
-				for j := range row {
-					row[j] -= w.centre[j]
-				}
+				floats.Sub(s.Mean.RawRowView(y), w.centre)
 			}
 		}
 		white.Mul(s.Mean, w.inv.T())

@@ -7,6 +7,7 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/onnx/dense"
@@ -46,7 +47,8 @@ func NewCoordinates(features []float32, dx, most int) (*Coordinates, error) {
 		c.Radius += math.Sqrt(sum) / float64(n)
 	}
 	if !(c.Radius > 0) {
-		return nil, fmt.Errorf("coordinates: all corpus rows are alike; check the extractor and its input")
+		return nil, fmt.Errorf("coordinates: all corpus rows are alike; " +
+			"check the extractor and its input")
 	}
 	if dx <= most {
 		return c, nil
@@ -163,10 +165,7 @@ func (c *Coordinates) rows(features []float32) []float64 {
 			row[j] -= c.Centre[j]
 			sum += row[j] * row[j]
 		}
-		scale := 1 / math.Sqrt(1+sum/(c.Radius*c.Radius))
-		for j := range row {
-			row[j] *= scale
-		}
+		floats.Scale(1/math.Sqrt(1+sum/(c.Radius*c.Radius)), row)
 	}
 	return out
 }

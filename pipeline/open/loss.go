@@ -5,6 +5,7 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
 	"fmp/onnx/dense"
@@ -100,10 +101,7 @@ func (e *Episode) score(theta *mat.Dense,
 		z := p.Data[s*c*wide : (s+1)*c*wide]
 		like[s] = make([]float64, n)
 		for y := range c {
-			b := bias[s*c+y]
-			for i := range n {
-				z[y*wide+i] += b
-			}
+			floats.AddConst(bias[s*c+y], z[y*wide:][:n])
 		}
 		for i, y := range e.Labels {
 			like[s][i] = z[y*wide+i]

@@ -111,10 +111,7 @@ func (f *frame) white(rows *mat.Dense) (*mat.Dense, error) {
 	n, k := rows.Dims()
 	centred := mat.NewDense(n, k, nil)
 	for i := range n {
-		row := centred.RawRowView(i)
-		for j, v := range rows.RawRowView(i) {
-			row[j] = v - f.centre[j]
-		}
+		floats.SubTo(centred.RawRowView(i), rows.RawRowView(i), f.centre)
 	}
 	out := new(mat.Dense)
 	return out, out.Solve(&f.l, centred.T())

@@ -76,7 +76,8 @@ func pool(uploads int, upload func(m int) (*point.Set, error)) (*Stats, error) {
 			return nil, err
 		}
 		if u == nil || u.Dx != k || u.C != c {
-			return nil, fmt.Errorf("upload %d is not of %d coordinates and %d classes, as the first is", m, k, c)
+			return nil, fmt.Errorf("upload %d is not of %d coordinates and %d classes, as the "+
+				"first is", m, k, c)
 		}
 		own := Means(u)
 		for y := range c {

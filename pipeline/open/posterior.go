@@ -88,17 +88,18 @@ func white(within *mat.Cholesky, b *mat.SymDense, of string) (l *mat.TriDense, v
 	within.LTo(l)
 	var half, whole mat.Dense
 	if err := half.Solve(l, b); err != nil {
-		return nil, nil, nil, fmt.Errorf("%s in the coordinates of the covariance within classes: %w",
-			of, err)
+		return nil, nil, nil, fmt.Errorf("%s in the coordinates of the covariance within "+
+			"classes: %w", of, err)
 	}
 	if err := whole.Solve(l, half.T()); err != nil {
-		return nil, nil, nil, fmt.Errorf("%s in the coordinates of the covariance within classes: %w",
-			of, err)
+		return nil, nil, nil, fmt.Errorf("%s in the coordinates of the covariance within "+
+			"classes: %w", of, err)
 	}
 	values, q, ok := moment.Eigen(moment.Symmetric(&whole))
 	if !ok {
 		return nil, nil, nil, fmt.Errorf(
-			"eigenvalues of the covariance of the %s did not converge; check the model's moments", of)
+			"eigenvalues of the covariance of the %s did not converge; check the model's moments",
+			of)
 	}
 	return l, values, q, nil
 }
@@ -191,15 +192,11 @@ func (m *Moments) posterior(t *Scalars, g *geometry, s *Stats) *Posterior {
 		Penalty: penalty / g.scale, Doubt: g.scale}
 	eta := math.Exp(t[LogEta])
 	weights := eta
-	for j, v := range m.M0 {
-		q.Centre[j] = eta * v
-	}
+	floats.ScaleTo(q.Centre, eta, m.M0)
 	for y, n := range s.Mass {
 		w := n / (n + 2)
 		weights += w
-		for j, v := range s.Mean.RawRowView(y) {
-			q.Centre[j] += w * v
-		}
+		floats.AddScaled(q.Centre, w, s.Mean.RawRowView(y))
 	}
 	for j := range q.Centre {
 		q.Centre[j] /= weights
@@ -212,10 +209,7 @@ func (m *Moments) posterior(t *Scalars, g *geometry, s *Stats) *Posterior {
 			continue
 		}
 		noise += 1 / n / classes
-		row := away.RawRowView(y)
-		for j, v := range s.Mean.RawRowView(y) {
-			row[j] = v - q.Centre[j]
-		}
+		floats.SubTo(away.RawRowView(y), s.Mean.RawRowView(y), q.Centre)
 	}
 	var u mat.Dense
 	u.Mul(away, g.inv.T())

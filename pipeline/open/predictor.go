@@ -152,7 +152,8 @@ func NewMoments(rows []float64, k int, labels []int,
 func raise(a *mat.SymDense, share float64) (*mat.SymDense, error) {
 	values, q, ok := moment.Eigen(a)
 	if !ok {
-		return nil, fmt.Errorf("its eigenvalues did not converge; check that features are finite and vary")
+		return nil, fmt.Errorf("its eigenvalues did not converge; check that features are finite " +
+			"and vary")
 	}
 	top := values[len(values)-1]
 	if !(top > 0) {

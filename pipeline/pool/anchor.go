@@ -98,7 +98,8 @@ const wellHeld = 10
 func (r *Round) thin() string {
 	held := make([]float64, r.Client.C)
 	for i, w := range r.AnchorUpload.Points.W {
-		r.AnchorUpload.Points.Shares(i, func(y int, share float32) { held[y] += float64(share * w) })
+		r.AnchorUpload.Points.Shares(i,
+			func(y int, share float32) { held[y] += float64(share * w) })
 	}
 	n := 0
 	for _, images := range held {

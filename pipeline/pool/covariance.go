@@ -11,7 +11,8 @@ import (
 	"fmp/pipeline/moments"
 )
 
-var errImproper = errors.New("its scatter is no covariance: it has negative directions beyond rounding")
+var errImproper = errors.New("its scatter is no covariance: it has negative directions beyond " +
+	"rounding")
 
 // rounding is the largest eigenvalue that rounding of an upload's precision takes off a matrix of k
 // rows whose diagonal is 1, over the root of k. Independent errors of e to either side have

@@ -69,7 +69,8 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 	r := &Round{Options: o, Uploads: uploads, Graph: graph, Client: client}
 	var err error
 	if graph == nil {
-		if r.Graph, r.Client, err = shipped.Model(uploads[0].Model); errors.Is(err, fs.ErrNotExist) {
+		r.Graph, r.Client, err = shipped.Model(uploads[0].Model)
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("pool: the client graph behind the uploads has the sha256 "+
 				"%.12s, and none that comes with the program does: %w",
 				uploads[0].Model, ErrNoGraph)
@@ -118,8 +119,8 @@ func (r *Round) client() (int, error) {
 	if at < 0 {
 		return 0,
 			fmt.Errorf(
-				"pool: the classifier is to be for client %q: none of the %d uploads is from this client",
-				r.For, len(r.Uploads))
+				"pool: the classifier is to be for client %q: none of the %d uploads is from this "+
+					"client", r.For, len(r.Uploads))
 	}
 	if !r.Moments() && r.open == nil {
 		return 0, fmt.Errorf("pool: a classifier for client %q: shifts of clients are found from "+
@@ -148,7 +149,8 @@ func (r *Round) Moments() bool { return r.Client.Bytes > 0 }
 func (r *Round) openPredictor() (err error) {
 	switch r.Predictor {
 	case "", "default":
-		if r.predictor, r.drawer, err = shipped.Predictor(r.Client); errors.Is(err, fs.ErrNotExist) {
+		r.predictor, r.drawer, err = shipped.Predictor(r.Client)
+		if errors.Is(err, fs.ErrNotExist) {
 			err = nil
 		}
 	case "untrained":
@@ -185,8 +187,8 @@ func (r *Round) bootstrap() (err error) {
 			"reads them takes its moments from a corpus: give one with --predictor FILE (fmp " +
 			"train conjugate makes it)")
 	}
-	if r.predictor, err = models.NewPredictor(models.PredictorConfig{Dx: r.Client.Dx, C: r.Client.C},
-		r.Seed); err != nil {
+	c := models.PredictorConfig{Dx: r.Client.Dx, C: r.Client.C}
+	if r.predictor, err = models.NewPredictor(c, r.Seed); err != nil {
 		return err
 	}
 	r.drawer, err = models.ReadManifest(r.predictor)
@@ -258,10 +260,12 @@ func (r *Round) checkScope() error {
 	case r.Scope == posterior.ScopeOpen && r.open == nil:
 		return errors.New("pool: posterior.scope is open, and there is no open predictor for " +
 			"these uploads: give one with --set open.model=FILE (fmp train open makes it)")
-	case r.Scope == posterior.ScopeClosed && r.predictor == nil, r.predictor == nil && r.open == nil:
+	case r.Scope == posterior.ScopeClosed && r.predictor == nil,
+		r.predictor == nil && r.open == nil:
 		kind, orElse := "conjugate", ""
 		if r.Client.ClassMeans && r.open == nil {
-			orElse = " where the corpus has the clients' classes, fmp train open where it lacks them"
+			orElse = " where the corpus has the clients' classes, fmp train open where it lacks " +
+				"them"
 		} else if !r.Client.ClassMeans {
 			kind, orElse = "predictor",
 				", or take --predictor untrained, a smoothed bootstrap of the uploads"
@@ -329,9 +333,10 @@ func (r *Round) settle() error {
 			r.Samples, r.Client.Dx, r.Client.C, most)
 	}
 	if r.closedForm() { // no point is drawn, and no head fitted with a penalty that a setting names
-		samples := ConjugateSamples // fewer where many classes and coordinates make a wide classifier
-		if c := (models.ConjugateConfig{Dx: r.drawer.Dx, C: r.drawer.C, K: r.drawer.K}); r.predictor != nil &&
-			c.Wide(samples) {
+		// There are fewer where many classes and coordinates make a wide classifier.
+		samples := ConjugateSamples
+		c := models.ConjugateConfig{Dx: r.drawer.Dx, C: r.drawer.C, K: r.drawer.K}
+		if r.predictor != nil && c.Wide(samples) {
 			samples = c.WideSamples(samples)
 		}
 		r.L2, r.Fresh, r.Samples = 0, 0, cmp.Or(r.Samples, samples)
@@ -430,8 +435,8 @@ func (r *Round) Classifier(ctx context.Context, p *posterior.Result, rows, sampl
 		}
 	}
 	if r.Rest != nil {
-		o.Clients = append(o.Clients, models.OriginClient{Name: fmt.Sprint(r.Rest.Summed, mergedClients),
-			Upload: r.Rest.Digest, N: r.Rest.N})
+		o.Clients = append(o.Clients, models.OriginClient{
+			Name: fmt.Sprint(r.Rest.Summed, mergedClients), Upload: r.Rest.Digest, N: r.Rest.N})
 	}
 	f := r.Client
 	f.Seed, f.Command = r.Seed, command
@@ -439,7 +444,8 @@ func (r *Round) Classifier(ctx context.Context, p *posterior.Result, rows, sampl
 	if err != nil || p.Sets == nil {
 		return m, err
 	}
-	if m, err = models.WithSets(m, *p.Sets, p.Sets.Score == string(conformal.Adaptive)); err != nil {
+	m, err = models.WithSets(m, *p.Sets, p.Sets.Score == string(conformal.Adaptive))
+	if err != nil {
 		return nil, fmt.Errorf("pool: %w", err)
 	}
 	return m, nil

@@ -101,8 +101,8 @@ func NewPrivate(releases []Release, graph *onnx.Model, client models.Manifest,
 	b := releases[0].Budget
 	for _, r := range releases {
 		if r.Budget.Effective() != b.Effective() {
-			return nil, fmt.Errorf("pool: the budget of %s is %v; that of %s is %v, and a round has one", r.Path,
-				r.Budget, releases[0].Path, b)
+			return nil, fmt.Errorf("pool: the budget of %s is %v; that of %s is %v, and a round "+
+				"has one", r.Path, r.Budget, releases[0].Path, b)
 		}
 	}
 	if b.Noise == privacy.TwoServers && releases[0].Share != nil {
@@ -153,7 +153,8 @@ type Keeper interface {
 	// none it stores that of draw, which is told how often noise was drawn before for one of the
 	// messages, at most. clients has the client of each digest under which its message may be in
 	// another sum.
-	Keep(inputs string, clients map[string]string, draw func(before int) ([]byte, error)) ([]byte, error)
+	Keep(inputs string, clients map[string]string,
+		draw func(before int) ([]byte, error)) ([]byte, error)
 }
 
 // Totals returns the round's noisy sums. If a server adds the noise, it is drawn once and the sum

@@ -303,12 +303,13 @@ func (s *Sampling) Posterior(ctx context.Context,
 				proposed = append(proposed, m.Proposed...)
 			}
 			if len(proposed) != honesty.Proposals*n {
-				return nil, fmt.Errorf("pool: the parts hold %d proposals of %d chains; want %d a chain",
-					len(proposed), n, honesty.Proposals)
+				return nil, fmt.Errorf("pool: the parts hold %d proposals of %d chains; "+
+					"want %d a chain", len(proposed), n, honesty.Proposals)
 			}
 		}
 		u.Progress = s.round.Progress
-		if whole.States, err = honesty.Weigh(ctx, u, lambda, proposed, s.round.Threads); err != nil {
+		whole.States, err = honesty.Weigh(ctx, u, lambda, proposed, s.round.Threads)
+		if err != nil {
 			return nil, err
 		}
 	}

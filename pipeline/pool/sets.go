@@ -92,7 +92,8 @@ func (r *Round) unreadSets() error {
 	}
 	for _, s := range option.List(&r.Sets) {
 		if r.Level < 0 && s.Given() {
-			return fmt.Errorf("%s is of prediction sets, and level -1 makes none: leave one of the two out", s.Key)
+			return fmt.Errorf("%s is of prediction sets, and level -1 makes none: "+
+				"leave one of the two out", s.Key)
 		}
 	}
 	return nil
@@ -102,8 +103,8 @@ func (r *Round) unreadSets() error {
 // group", so that sets hold for them too.
 func (r *Round) setGroups() error {
 	if r.For != "" {
-		return fmt.Errorf("a classifier for client %q has sets by its own points: leave the groups out",
-			r.For)
+		return fmt.Errorf("a classifier for client %q has sets by its own points: "+
+			"leave the groups out", r.For)
 	}
 	names, of, err := conformal.Groups(r.Groups)
 	if err != nil {

@@ -60,9 +60,10 @@ func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, [
 		var err error
 		if in, ok := s.Client(u.Client); out {
 			err = s.Remove(u.Upload, u.Digest)
-			if i := slices.IndexFunc(gone, func(g Upload) bool { return g.Client == u.Client }); i >= 0 {
-				err = fmt.Errorf("client %q: a second upload, %.12s, beside %.12s, which was in: give that alone",
-					u.Client, u.Digest, gone[i].Digest)
+			if i := slices.IndexFunc(gone,
+				func(g Upload) bool { return g.Client == u.Client }); i >= 0 {
+				err = fmt.Errorf("client %q: a second upload, %.12s, beside %.12s, which was in: "+
+					"give that alone", u.Client, u.Digest, gone[i].Digest)
 			}
 			gone = append(gone, u)
 		} else if !ok || in.Upload != u.Digest {

@@ -92,7 +92,8 @@ func (f SumFile) settle(inputs string, clients map[string]string,
 // drawn draws the noise of a sum. Messages of which another sum is kept spend their budget again,
 // which Redraw allows. It reads every sum that this machine keeps, as messages may be in several. A
 // file that cannot be read is an error, as it may be of these messages.
-func (f SumFile) drawn(clients map[string]string, draw func(before int) ([]byte, error)) ([]byte, error) {
+func (f SumFile) drawn(clients map[string]string,
+	draw func(before int) ([]byte, error)) ([]byte, error) {
 	files, err := os.ReadDir(f.Folder)
 	if err != nil {
 		return nil, err

@@ -94,7 +94,8 @@ func (r *Round) checkKind(u *federate.Upload) error {
 		return of("it holds moments, and the client graph asks for others (%s): make it anew with "+
 			"fmp-edge compress", r.kind())
 	case r.kind() == ofPoints && (u.Calibration != nil || u.Curve != nil):
-		return of("it holds calibration points or a curve, and the client graph asks for points alone")
+		return of("it holds calibration points or a curve, and the client graph asks for points " +
+			"alone")
 	case r.kind() == ofPoints && f.S > 0 && u.Points.N > f.S:
 		return of("it has %d points; those of the client graph are %d", u.Points.N, f.S)
 	case r.Moments() && r.CorpusMoments != nil && sameImages(u.Points, r.CorpusMoments):

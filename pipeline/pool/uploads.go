@@ -93,7 +93,9 @@ func readUpload(as, path string) (*federate.Upload, error) {
 
 // DecodeUploads is [ReadUploads] for messages in memory, which are called by their numbers from 0.
 func DecodeUploads(messages [][]byte, want federate.Expect) (good []Upload, bad []error) {
-	read := func(i int) (string, []byte, error) { return fmt.Sprint("upload ", i), messages[i], nil }
+	read := func(i int) (string, []byte, error) {
+		return fmt.Sprint("upload ", i), messages[i], nil
+	}
 	return gather(len(messages), read, decodeUpload, rule{want, nil, "pool one upload of each"})
 }
 
@@ -126,9 +128,10 @@ type shared struct {
 
 // rule says which messages are of one round.
 type rule struct {
-	want    federate.Expect // fields that are known
-	without []string        // clients that do not say which round it is, and may have several messages
-	twice   string          // the remedy where another client has
+	want federate.Expect // fields that are known
+	// without are clients that do not say which round it is, and may have several messages.
+	without []string
+	twice   string // the remedy where another client has
 }
 
 // gather reads messages and returns those of the round of most clients', each from a different
@@ -164,8 +167,8 @@ func gather[M any](n int, read func(i int) (path string, data []byte, err error)
 			err = fmt.Errorf("%s and %s are both of client %q; %s", from[m.client], m.path,
 				m.client, by.twice)
 		case most != nil && m.budget != most.budget:
-			err = fmt.Errorf("%s: its budget is %v; that of most uploads is %v, and a round has one", m.path,
-				m.budget, most.budget)
+			err = fmt.Errorf("%s: its budget is %v; that of most uploads is %v, and a round has "+
+				"one", m.path, m.budget, most.budget)
 		}
 		if err != nil {
 			bad = append(bad, err)
@@ -210,8 +213,8 @@ func Twins(us []Upload) []string {
 				slices.Equal(a.Points.Y, b.Points.Y) &&
 				slices.Equal(a.Points.W, b.Points.W) {
 				out = append(out, fmt.Sprintf(
-					"%s and %s hold the same points, from clients %q and %q: are they one client's?", b.Path,
-					a.Path, b.Client, a.Client))
+					"%s and %s hold the same points, from clients %q and %q: "+
+						"are they one client's?", b.Path, a.Path, b.Client, a.Client))
 				break
 			}
 		}

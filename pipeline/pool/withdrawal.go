@@ -53,8 +53,8 @@ func (w *Withdrawal) Add(path string) error {
 		return fmt.Errorf("withdrawal: reading a published version: %w", err)
 	}
 	if f.Kind != models.KindClassifier {
-		return fmt.Errorf("withdrawal: %s is %q by its manifest; published versions are classifiers",
-			path, f.Kind)
+		return fmt.Errorf("withdrawal: %s is %q by its manifest; published versions are "+
+			"classifiers", path, f.Kind)
 	}
 	o, err := models.ReadOrigin(f)
 	if err != nil {

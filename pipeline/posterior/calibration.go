@@ -65,8 +65,8 @@ func (c *Calibration) check(classes, clients int) error {
 	}
 	for i, y := range c.Labels {
 		if y < 0 || y >= classes || c.Client[i] < 0 || c.Client[i] >= clients {
-			return fmt.Errorf("posterior: calibration point %d is of class %d of %d and client %d of %d", i,
-				y, classes, c.Client[i], clients)
+			return fmt.Errorf("posterior: calibration point %d is of class %d of %d and client %d "+
+				"of %d", i, y, classes, c.Client[i], clients)
 		}
 	}
 	return nil

@@ -64,7 +64,8 @@ func confirm(ctx context.Context, clients []discriminant.Client, honest, copies 
 	if len(large) == 0 || len(c.others) == 0 {
 		return nil, nil
 	}
-	slices.SortStableFunc(large, func(a, b int) int { return cmp.Compare(c.totals[b], c.totals[a]) })
+	slices.SortStableFunc(large,
+		func(a, b int) int { return cmp.Compare(c.totals[b], c.totals[a]) })
 	top := c.totals[large[0]]
 	found, err := c.best(ctx, large, []float64{top, math.Sqrt(limit * top)})
 	if err != nil {

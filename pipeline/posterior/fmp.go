@@ -86,14 +86,16 @@ func New(in Input) (*FMP, error) {
 	case in.Samples < 1 || in.Samples > maxSamples:
 		return nil, fmt.Errorf("posterior: %d samples of the closed form; allowed are 1 to %d",
 			in.Samples, maxSamples)
-	case in.Scope != "" && in.Scope != ScopeAuto && in.Scope != ScopeClosed && in.Scope != ScopeOpen:
-		return nil, fmt.Errorf("posterior: scope is %q; allowed are %q, %q and %q", in.Scope, ScopeAuto,
-			ScopeClosed, ScopeOpen)
+	case in.Scope != "" && in.Scope != ScopeAuto && in.Scope != ScopeClosed &&
+		in.Scope != ScopeOpen:
+		return nil, fmt.Errorf("posterior: scope is %q; allowed are %q, %q and %q",
+			in.Scope, ScopeAuto, ScopeClosed, ScopeOpen)
 	case in.For < 0 || in.For > max(len(in.ClassMeans), len(in.Soft)):
 		return nil, fmt.Errorf("posterior: predictions for client %d of %d", in.For,
 			max(len(in.ClassMeans), len(in.Soft)))
 	case len(in.ClassMeans)+len(in.Soft) == 0:
-		return nil, fmt.Errorf("posterior: no class means; a round needs those of one client at least")
+		return nil, fmt.Errorf("posterior: no class means; a round needs those of one client at " +
+			"least")
 	}
 	if in.Rest != nil {
 		if err := erm.CheckSet(in.Rest); err != nil {

@@ -101,7 +101,8 @@ func (t *FMP) judged(ctx context.Context, f *Form) (*judged, error) {
 	}
 	states := t.part.States
 	if states == nil {
-		if states, err = honesty.Infer(ctx, c.uploads, c.lambda, t.in.Seed, t.in.Threads); err != nil {
+		states, err = honesty.Infer(ctx, c.uploads, c.lambda, t.in.Seed, t.in.Threads)
+		if err != nil {
 			return nil, err
 		}
 	}

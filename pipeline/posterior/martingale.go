@@ -89,8 +89,8 @@ func (t *Martingale) draws(ctx context.Context, key string, seen *point.Set, par
 				return nil, fmt.Errorf("drawing points: %w", err)
 			}
 			if len(drawn) != to-from {
-				return nil, fmt.Errorf("drawing points: the predictor made %d sets, %d were asked for",
-					len(drawn), to-from)
+				return nil, fmt.Errorf("drawing points: the predictor made %d sets, %d were asked "+
+					"for", len(drawn), to-from)
 			}
 			return drawn, nil
 		})

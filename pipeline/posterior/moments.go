@@ -99,7 +99,9 @@ func Moments(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	o.report(makingSamples, 0, o.Samples)
 	for i, s := range states {
 		of := o.Options
-		of.Drawn = func(done, all int) { o.report(makingSamples, before+s.samples*done/all, o.Samples) }
+		of.Drawn = func(done, all int) {
+			o.report(makingSamples, before+s.samples*done/all, o.Samples)
+		}
 		if of.Samples = s.samples; i > 0 {
 			of.Stream = fmt.Sprintf("%s/state %d", o.Stream, i)
 		}

@@ -79,7 +79,8 @@ func judgeMoments(ctx context.Context, clients []discriminant.Client, effects *e
 	for _, m := range own {
 		clients[m].Share = 1 / float64(len(own))
 	}
-	others := slices.DeleteFunc(slices.Clone(out[0].clients), func(m int) bool { return slices.Contains(own, m) })
+	others := slices.DeleteFunc(slices.Clone(out[0].clients),
+		func(m int) bool { return slices.Contains(own, m) })
 	confirmed, err := confirm(ctx, clients, others, u.Copy, o)
 	if err != nil {
 		return nil, nil, nil, err

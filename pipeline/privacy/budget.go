@@ -88,8 +88,8 @@ func (b Budget) Check() error {
 		}
 	}
 	if b.Points < 0 || b.Points > maxPoints || b.Points == 0 && b.bounded() {
-		fail("points", b.Points, "1 to %d, the most images of a client, where the unit is a client or "+
-			"the noise comes from two servers", maxPoints)
+		fail("points", b.Points, "1 to %d, the most images of a client, where the unit is a "+
+			"client or the noise comes from two servers", maxPoints)
 	}
 	return errors.Join(errs...)
 }

@@ -92,13 +92,14 @@ func (c *chain) follow(path string, lines []byte) (n int, last string, err error
 			continue
 		}
 		if !hmac.Equal([]byte(c.digest(sum.Sum(nil), s)), []byte(s.Chain)) {
-			return 0, "", fmt.Errorf("line %d does not follow from those before it: it, or one of these, "+
+			return 0, "", fmt.Errorf("line %d does not follow from those before it: "+
+				"it, or one of these, "+
 				"was changed, or %s is of another ledger; bring the files back", i+1, path)
 		}
 		sum.Write(line)
 		if n, last = n+1, s.Chain; n == c.Lines && last != c.Last {
-			return 0, "", fmt.Errorf("line %d is not the one that %s has seen: bring the files back", i+1,
-				path)
+			return 0, "", fmt.Errorf("line %d is not the one that %s has seen: "+
+				"bring the files back", i+1, path)
 		}
 	}
 	if n < c.Lines {

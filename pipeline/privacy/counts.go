@@ -18,8 +18,8 @@ const countsChange = 2
 // sigma is sqrt(change^2/2)/sqrt(rho), rounded up.
 func CountsNoise(epsilon, delta float64) (uint64, error) {
 	if !(epsilon >= minEpsilon && epsilon <= maxEpsilon && delta >= minDelta && delta <= maxDelta) {
-		return 0, fmt.Errorf("epsilon is %v and delta %v; allowed are %v to %v and %v to %v", epsilon,
-			delta, minEpsilon, maxEpsilon, minDelta, maxDelta)
+		return 0, fmt.Errorf("epsilon is %v and delta %v; allowed are %v to %v and %v to %v",
+			epsilon, delta, minEpsilon, maxEpsilon, minDelta, maxDelta)
 	}
 	l := math.Log(1 / delta)
 	root := math.Sqrt(l+epsilon) - math.Sqrt(l) // of rho

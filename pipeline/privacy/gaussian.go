@@ -28,8 +28,8 @@ const maxDeviation = 1 << 40
 // randomness from r: crypto/rand's reader in a round, the run's stream in a simulation.
 func NewSampler(sigma uint64, r io.Reader) (*Sampler, error) {
 	if sigma < 1 || sigma > maxDeviation {
-		return nil, fmt.Errorf("privacy: noise of standard deviation %d; allowed are 1 to %d", sigma,
-			uint64(maxDeviation))
+		return nil, fmt.Errorf("privacy: noise of standard deviation %d; allowed are 1 to %d",
+			sigma, uint64(maxDeviation))
 	}
 	s := &Sampler{r: bufio.NewReader(r), t: sigma + 1, s2: new(big.Int).SetUint64(sigma)}
 	s.s2.Mul(s.s2, s.s2)

@@ -371,7 +371,8 @@ func (l Ledger) read(next func(lines []byte, c *chain) ([]byte, error)) error {
 		}
 		more, err = next(lines, c)
 		if err == nil && len(more) > 0 && c.unsaved {
-			err = c.save(l.Path + SealSuffix) // before its first line, which no other key could follow
+			// This is before its first line, which no other key could follow.
+			err = c.save(l.Path + SealSuffix)
 		}
 		return more, err
 	}, func() error { return c.count(l.Path + SealSuffix) })

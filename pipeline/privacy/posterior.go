@@ -57,7 +57,8 @@ func (t *Totals) logWeights(c int, beta, grid, width []float64, total float64) [
 	sums := t.Sums[c*t.K:][:t.K]
 	out := make([]float64, len(grid))
 	for i, n := range grid {
-		l := lgamma(n+countA) - lgamma(n+1) + lgamma(total-n+b) - lgamma(total-n+1) + math.Log(width[i])
+		l := lgamma(n+countA) - lgamma(n+1) + lgamma(total-n+b) - lgamma(total-n+1) +
+			math.Log(width[i])
 		if t.CountVariance > 0 {
 			l -= 0.5 * (t.Counts[c] - n) * (t.Counts[c] - n) / t.CountVariance
 		} else if math.Abs(t.Counts[c]-n) > width[i]/2 {

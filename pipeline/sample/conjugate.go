@@ -166,8 +166,8 @@ func mapped(ctx context.Context, features []float32, dx, k, threads int,
 	n := len(features) / dx
 	out := make([]float32, n*k)
 	return out, chunks(ctx, threads, n, rowChunk, func(from, to int) error {
-		rows, err := eval(
-			map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx], to-from, dx)})
+		part := onnx.NewTensor(features[from*dx:to*dx], to-from, dx)
+		rows, err := eval(map[string]*onnx.Tensor{"features": part})
 		if err != nil {
 			return err
 		}
@@ -362,13 +362,15 @@ func (c *Conjugate) oddsEnds(ctx context.Context, part *lazy, in map[string]*onn
 	n := len(features) / dx
 	low, high = make([]float64, n*classes), make([]float64, n*classes)
 	err = chunks(ctx, c.Threads, n, intervalChunk, func(from, to int) error {
-		feeds := map[string]*onnx.Tensor{"features": onnx.NewTensor(features[from*dx:to*dx], to-from, dx)}
+		rows := onnx.NewTensor(features[from*dx:to*dx], to-from, dx)
+		feeds := map[string]*onnx.Tensor{"features": rows}
 		maps.Copy(feeds, in)
 		out, err := part.eval(feeds)
 		if err != nil {
 			return fmt.Errorf("conjugate predictor: intervals: %w", err)
 		}
-		for name, ends := range map[string][]float64{models.ConjLogOddsLow: low, models.ConjLogOddsHigh: high} {
+		for name, ends := range map[string][]float64{
+			models.ConjLogOddsLow: low, models.ConjLogOddsHigh: high} {
 			for i, v := range out[name].F32() {
 				ends[from*classes+i] = float64(v)
 			}
@@ -437,8 +439,8 @@ func heads(model string, out *onnx.Tensor, n, d, classes int) ([]erm.Theta, erro
 		for i := range heads[s].W {
 			v := float64(all[s*d*classes+i])
 			if math.IsNaN(v) || math.IsInf(v, 0) {
-				return nil, fmt.Errorf("%s: head %d holds %v; check the uploads for numbers out of range",
-					model, s, v)
+				return nil, fmt.Errorf("%s: head %d holds %v; check the uploads for numbers out "+
+					"of range", model, s, v)
 			}
 			heads[s].W[i] = v
 		}

@@ -78,7 +78,8 @@ func (c *Conjugate) AtHeads(means *point.Set) (*point.Set, error) {
 	}
 	of := means.Indices()
 	if of == nil {
-		return nil, fmt.Errorf("conjugate predictor: an uploaded point is of several classes; want class means")
+		return nil, fmt.Errorf("conjugate predictor: an uploaded point is of several classes; " +
+			"want class means")
 	}
 	return &point.Set{N: means.N, Dx: c.config.K, C: means.C, Z: c.heads(means), Y: of,
 		W: means.W}, nil

@@ -38,7 +38,8 @@ func NewPrivate(e engine.Engine, m *onnx.Model) (_ *Private, err error) {
 			err = errors.Join(err, p.Close())
 		}
 	}()
-	for _, output := range []string{models.PrivateRows, models.PrivateCoordinates, models.PrivateHeads} {
+	for _, output := range []string{models.PrivateRows, models.PrivateCoordinates,
+		models.PrivateHeads} {
 		part, err := models.PrivatePart(m, output)
 		if err != nil {
 			return nil, err

@@ -101,7 +101,8 @@ func (r *Reach) within(u *point.Set, most float64) error {
 	}
 	for i, v := range all {
 		if !(v <= most) {
-			return fmt.Errorf("points[%d] is %.3g times as far out as the features of any image", i, v)
+			return fmt.Errorf("points[%d] is %.3g times as far out as the features of any image",
+				i, v)
 		}
 	}
 	return nil

@@ -422,7 +422,8 @@ func (f *Refit) Spread(ctx context.Context, seen *point.Set,
 	for _, head := range heads {
 		floats.Add(head.Row(k), extra)
 	}
-	if heads, err = f.fit(ctx, seen, heads, latent, noise{weights: true, centre: f.Doubt / f.Penalty}); err != nil {
+	heads, err = f.fit(ctx, seen, heads, latent, noise{weights: true, centre: f.Doubt / f.Penalty})
+	if err != nil {
 		return nil, err
 	}
 	if f.spread == nil {

@@ -128,14 +128,16 @@ func (p *Predictor) Draw(ctx context.Context, seen *point.Set, noise []float32,
 		onnx.NewTensor(seen.W, 1, seen.N)
 	draw := func(e []float32) ([]float32, error) {
 		n := len(e) / (fresh * f.D)
-		out, err := engine.Eval(p.session, map[string]*onnx.Tensor{"points": points, "weights": weights,
-			"noise": onnx.NewTensor(e, n, fresh, f.D)}, "drawn")
+		out, err := engine.Eval(p.session,
+			map[string]*onnx.Tensor{"points": points, "weights": weights,
+				"noise": onnx.NewTensor(e, n, fresh, f.D)}, "drawn")
 		if err != nil {
 			return nil, err
 		}
 		z := out["drawn"].F32()
 		if len(z) != n*fresh*dz {
-			return nil, fmt.Errorf("the predictor gave %v; want %d x %d x %d", out["drawn"], n, fresh, dz)
+			return nil, fmt.Errorf("the predictor gave %v; want %d x %d x %d",
+				out["drawn"], n, fresh, dz)
 		}
 		return z, nil
 	}

@@ -25,12 +25,13 @@ func (s *Sum) check() error {
 	switch {
 	case s.Clients < 0 || s.Clients > MaxClients || s.Curved < 0 || s.Curved > s.Clients:
 		return fmt.Errorf(
-			"stats: %d clients, %d of them with a curve; allowed are 0 to %d, and no more with a curve",
-			s.Clients, s.Curved, MaxClients)
+			"stats: %d clients, %d of them with a curve; allowed are 0 to %d, and no more with a "+
+				"curve", s.Clients, s.Curved, MaxClients)
 	case s.N < clients || s.N > clients*maxImages:
 		return fmt.Errorf("stats: %d images of %d clients; allowed are one to %d each", s.N,
 			s.Clients, maxImages)
-	case s.rows < clients || s.rows < int64(len(s.classes)) || s.rows > s.N+clients*federate.MaxSize:
+	case s.rows < clients || s.rows < int64(len(s.classes)) ||
+		s.rows > s.N+clients*federate.MaxSize:
 		return fmt.Errorf("stats: %d rows of %d images", s.rows, s.N)
 	case (s.Clients > 0) != (len(s.classes) > 0),
 		(s.second != nil) != (s.Clients > 0 && s.Dx <= federate.MaxMoments):
@@ -45,7 +46,8 @@ func (s *Sum) check() error {
 				row[0].Float())
 		}
 		mass, square := row[0].Float(), row[1].Float()
-		if low := mass * mass / float64(clients); !(square >= low/slack-tiny && square <= mass*mass*slack+tiny) {
+		low := mass * mass / float64(clients)
+		if !(square >= low/slack-tiny && square <= mass*mass*slack+tiny) {
 			return fmt.Errorf("stats: the squares of clients' masses of class %d sum to %v; want "+
 				"%v to %v, for a mass of %v of %d clients",
 				y, square, low, mass*mass, mass, clients)
@@ -87,7 +89,8 @@ func (s *Sum) checkSecond() error {
 	for i := range s.Dx {
 		for j := i; j < s.Dx; j++ {
 			v := s.second[at]
-			if f := v.Float(); v.High == math.MinInt64 || math.Abs(f) > most || i == j && v.High < 0 {
+			if f := v.Float(); v.High == math.MinInt64 || math.Abs(f) > most ||
+				i == j && v.High < 0 {
 				return fmt.Errorf("stats: the second moment of coordinates %d and %d is %v; want "+
 					"up to %v, and at least 0 of one", i, j, f, most)
 			}

@@ -112,11 +112,13 @@ func Decode(data []byte, want federate.Expect) (*State, error) {
 		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
 	}
 	if !IsState(data) {
-		return nil, refuse("format", "of another message", "%d, which fmp pool --state writes", Format)
+		return nil, refuse("format", "of another message", "%d, which fmp pool --state writes",
+			Format)
 	}
 	var m statspb.State
 	if err := message.Unmarshal(data, &m, 0); err != nil {
-		return nil, fmt.Errorf("state: not a message of the type that fmp pool --state writes: %w", err)
+		return nil, fmt.Errorf("state: not a message of the type that fmp pool --state writes: %w",
+			err)
 	}
 	if err := checkFields(&m, want); err != nil {
 		return nil, err

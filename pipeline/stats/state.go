@@ -79,8 +79,8 @@ func (s *State) Add(u *federate.Upload, digest string) error {
 	at, in := s.find(u.Client)
 	if in {
 		return fmt.Errorf(
-			"stats: client %q is in already, by the upload %.12s; this one is %.12s: take that out first",
-			u.Client, s.client[at].Upload, digest)
+			"stats: client %q is in already, by the upload %.12s; this one is %.12s: "+
+				"take that out first", u.Client, s.client[at].Upload, digest)
 	}
 	if n := s.numbers() + len(of.second) + len(of.classes)*(first+s.Dx); n > maxNumbers {
 		return fmt.Errorf("stats: with client %q the sums have %d numbers; a state has %d at most",

@@ -206,8 +206,8 @@ func (s *Sum) Sub(o *Sum) error {
 
 func (s *Sum) alike(o *Sum) error {
 	if s.Dx != o.Dx || s.C != o.C {
-		return fmt.Errorf("stats: sums of %d coordinates and %d classes, and of %d and %d, do not add up",
-			s.Dx, s.C, o.Dx, o.C)
+		return fmt.Errorf("stats: sums of %d coordinates and %d classes, and of %d and %d, do not "+
+			"add up", s.Dx, s.C, o.Dx, o.C)
 	}
 	return nil
 }

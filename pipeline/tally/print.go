@@ -15,8 +15,8 @@ func (r *Report) Print(out io.Writer) error {
 	fmt.Fprintf(w, "site:        %s\nclassifier:  %s\n", r.Site, r.Classifier)
 	if r.Sigma > 0 {
 		fmt.Fprintf(w,
-			"noise:       standard deviation %d on every count: epsilon %v, delta %v for each image\n",
-			r.Sigma, r.Epsilon, r.Delta)
+			"noise:       standard deviation %d on every count: epsilon %v, delta %v for each "+
+				"image\n", r.Sigma, r.Epsilon, r.Delta)
 	} else {
 		fmt.Fprintf(w, "least count: %d\n", r.Least)
 	}
@@ -28,7 +28,8 @@ func (r *Report) Print(out io.Writer) error {
 	case "any":
 		fmt.Fprintf(w, "hidden:      counts of sets, of which one is or may be below %d\n", r.Least)
 	default:
-		fmt.Fprintf(w, "hidden:      fewer than %d images are %s, by their sets\n", r.Least, r.FewSets)
+		fmt.Fprintf(w, "hidden:      fewer than %d images are %s, by their sets\n",
+			r.Least, r.FewSets)
 	}
 	fmt.Fprintln(w, "classes\timages\tright\tin the set\tmean size")
 	number := func(n *int) string {

@@ -96,15 +96,15 @@ func (r *Report) check() error {
 	case r.Format != Format:
 		return fmt.Errorf("format %d; this program reads %d", r.Format, Format)
 	case r.Classes < 2 || r.Classes > maxClasses || len(r.Classifier) != 64:
-		return fmt.Errorf("%d classes of the classifier %.80q; want 2 to %d and a sha256", r.Classes,
-			r.Classifier, maxClasses)
+		return fmt.Errorf("%d classes of the classifier %.80q; want 2 to %d and a sha256",
+			r.Classes, r.Classifier, maxClasses)
 	case r.Level != 0 && !(r.Level >= 0.5 && r.Level <= 0.999):
 		return fmt.Errorf("sets of level %v; want 0.5 to 0.999", r.Level)
 	case r.Few != "" && r.Few != "wrong" && r.Few != "right" || r.Few != "" &&
 		(r.Sigma > 0 || len(r.Bins) > 0):
 		return fmt.Errorf(
-			"few is %.20q with %d bins; want wrong, right or nothing, and no bins where it is given",
-			r.Few, len(r.Bins))
+			"few is %.20q with %d bins; want wrong, right or nothing, and no bins where it is "+
+				"given", r.Few, len(r.Bins))
 	case len(r.Groups) == 0 || len(r.Groups) > r.Classes || len(r.Bins) > Bins:
 		return fmt.Errorf("%d groups and %d bins; want 1 to %d and up to %d",
 			len(r.Groups), len(r.Bins), r.Classes, Bins)
@@ -184,8 +184,8 @@ func (r *Report) checkGroups() (n, right int, err error) {
 		case (g.Held == nil) != (r.Groups[0].Held == nil):
 			return 0, 0, fmt.Errorf("groups[%d] tells other things than the first", i)
 		case r.Sigma == 0 && !of.fits(tells, r.Least):
-			return 0, 0, fmt.Errorf("groups[%d] has counts that do not fit, or below the bound of %d", i,
-				r.Least)
+			return 0, 0, fmt.Errorf("groups[%d] has counts that do not fit, or below the bound "+
+				"of %d", i, r.Least)
 		}
 		n, right = n+of.n, right+of.right
 	}
@@ -204,8 +204,8 @@ func (r *Report) checkBins(n, right int) error {
 			b.Right < -maxCount ||
 			b.Right > maxCount {
 			return fmt.Errorf(
-				"bins[%d] is %+v; want bins that follow each other from 0 to %d, with counts up to %d", i,
-				b, Bins, maxCount)
+				"bins[%d] is %+v; want bins that follow each other from 0 to %d, with counts up "+
+					"to %d", i, b, Bins, maxCount)
 		}
 		to = b.To
 		if r.Sigma > 0 {
@@ -219,15 +219,15 @@ func (r *Report) checkBins(n, right int) error {
 			!(*b.Confidence >= float64(b.From)/Bins-rounding &&
 				*b.Confidence <= float64(b.To)/Bins+rounding) ||
 			b.Right < r.Least || b.N-b.Right < r.Least {
-			return fmt.Errorf("bins[%d] has a confidence outside of it, or counts below the bound of %d", i,
-				r.Least)
+			return fmt.Errorf("bins[%d] has a confidence outside of it, or counts below the bound "+
+				"of %d", i, r.Least)
 		}
 		n, right = n-b.N, right-b.Right
 	}
 	if to != Bins || r.Sigma == 0 && (n != 0 || right != 0) {
 		return fmt.Errorf(
-			"the bins end at %d and lack %d images, %d of them right; want those of the groups, to %d",
-			to, n, right, Bins)
+			"the bins end at %d and lack %d images, %d of them right; "+
+				"want those of the groups, to %d", to, n, right, Bins)
 	}
 	return nil
 }

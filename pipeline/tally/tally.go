@@ -170,7 +170,8 @@ func (m *Images) Report(least int) (*Report, error) {
 		all = all.plus(m.of(c))
 	}
 	if all.n <= least { // of as many as the bound, that the right ones are few means that there are none
-		return nil, fmt.Errorf("%w: %d; want more than the bound of %d on counts", ErrFew, all.n, least)
+		return nil, fmt.Errorf("%w: %d; want more than the bound of %d on counts",
+			ErrFew, all.n, least)
 	}
 	r := &Report{Format: Format, Classes: m.C, Level: m.Level, Least: least}
 	tells := andHeld

@@ -57,8 +57,8 @@ func (b *Bank) Choose(classes []int) (*Bank, error) {
 	}
 	for i, c := range classes {
 		if c < 0 || c >= b.C || label[c] >= 0 {
-			return nil, fmt.Errorf("bank: classes %v; allowed are different ones from 0 to %d", classes,
-				b.C-1)
+			return nil, fmt.Errorf("bank: classes %v; allowed are different ones from 0 to %d",
+				classes, b.C-1)
 		}
 		label[c] = i
 	}

@@ -275,9 +275,7 @@ func common(cells [][]cell, found [][]float64, classes int, l Law) (*Effects, er
 	l.basis, l.along, l.rest = s.basis, s.along, s.rest
 	out := effects(s.shift, share, cells, l)
 	out.Near = near
-	for m, v := range s.noise {
-		out.precision[m] /= v
-	}
+	floats.Div(out.precision, s.noise)
 	return out, nil
 }
 

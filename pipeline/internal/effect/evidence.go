@@ -53,12 +53,14 @@ func (s *shrinkage) bound() (out float64) {
 		var variance float64 // of b_m, in each direction
 		if s.rest > 0 && len(of) > 0 {
 			variance = 1 / (precision + 1/s.rest)
-			out -= (floats.Dot(s.shift[m], s.shift[m])/s.rest + k*(variance/s.rest-1+math.Log(s.rest/variance))) / 2
+			out -= (floats.Dot(s.shift[m], s.shift[m])/s.rest +
+				k*(variance/s.rest-1+math.Log(s.rest/variance))) / 2
 		}
 		for _, l := range of {
 			floats.SubTo(off, l.x, s.mean[l.class])
 			floats.Sub(off, s.shift[m])
-			out -= (k*math.Log(s.noise[m]) + l.a/s.noise[m]*(floats.Dot(off, off)+k*(s.vary[l.class]+variance))) / 2
+			out -= (k*math.Log(s.noise[m]) +
+				l.a/s.noise[m]*(floats.Dot(off, off)+k*(s.vary[l.class]+variance))) / 2
 		}
 	}
 	for y, v := range s.vary {

@@ -45,7 +45,8 @@ func principal(rows *mat.Dense) (*mat.Dense, []float64, error) {
 	var svd mat.SVD
 	if !svd.Factorize(rows.T(), mat.SVDThin) {
 		return nil, nil, fmt.Errorf(
-			"client effects: their covariance has no eigenvalues; check that class means are finite")
+			"client effects: their covariance has no eigenvalues; check that class means are " +
+				"finite")
 	}
 	u := new(mat.Dense)
 	svd.UTo(u)

@@ -284,7 +284,9 @@ func (s *shrinkage) covariance(along []float64, outside float64) error {
 		s.rest = max(trace/float64(clients*(s.k-rank)), math.SmallestNonzeroFloat32)
 	}
 	isotropic := (floats.Sum(next) + float64(s.k-rank)*s.rest) / float64(s.k)
-	shrunk := func(v float64) float64 { return (float64(clients)*v + pseudo*isotropic) / float64(clients+pseudo) }
+	shrunk := func(v float64) float64 {
+		return (float64(clients)*v + pseudo*isotropic) / float64(clients+pseudo)
+	}
 	for j, v := range next {
 		next[j] = shrunk(v)
 	}

@@ -15,17 +15,21 @@ import (
 func Diagonalise(within, between *mat.SymDense) (v *mat.Dense, values []float64, err error) {
 	scales, root, ok := Eigen(within)
 	if !ok {
-		return nil, nil, errors.New("the covariance within classes: its eigenvalues did not converge")
+		return nil, nil, errors.New("the covariance within classes: its eigenvalues did not " +
+			"converge")
 	}
 	d := len(scales)
 	if !(scales[0] > 1e-10*scales[d-1]) {
-		return nil, nil, errors.New("the covariance within classes is singular; raise the shrinkage")
+		return nil, nil, errors.New("the covariance within classes is singular; " +
+			"raise the shrinkage")
 	}
 	root.Apply(func(_, j int, v float64) float64 { return v / math.Sqrt(scales[j]) }, root)
-	whole := Product(mat.DenseCopyOf(root.T()), Product(mat.DenseCopyOf(between), root, false), false)
+	whole := Product(mat.DenseCopyOf(root.T()), Product(mat.DenseCopyOf(between), root, false),
+		false)
 	values, q, ok := Eigen(Symmetric(whole))
 	if !ok {
-		return nil, nil, errors.New("the covariance between classes: its eigenvalues did not converge")
+		return nil, nil, errors.New("the covariance between classes: its eigenvalues did not " +
+			"converge")
 	}
 	slices.Reverse(values)
 	turned := mat.NewDense(d, d, nil)

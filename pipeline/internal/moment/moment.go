@@ -7,6 +7,7 @@ import (
 
 	"fmp/onnx/dense"
 
+	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -36,10 +37,7 @@ func Compute(rows *mat.Dense, labels []int, c, least int) (*Classes, error) {
 		}
 	}
 	for i, y := range labels {
-		rest, row, mean := m.Rest.RawRowView(i), rows.RawRowView(i), m.Means.RawRowView(y)
-		for j, v := range row {
-			rest[j] = v - mean[j]
-		}
+		floats.SubTo(m.Rest.RawRowView(i), rows.RawRowView(i), m.Means.RawRowView(y))
 	}
 	m.Within = Gram(1/float64(n-c), m.Rest)
 	return m, nil
@@ -56,19 +54,17 @@ func means(rows *mat.Dense, labels []int, c, least int) ([]float64, *mat.Dense, 
 	count, sum := make([]float64, c), mat.NewDense(c, k, nil)
 	for i, y := range labels {
 		if y < 0 || y >= c {
-			return nil, nil, fmt.Errorf("moments: label %d of row %d; allowed are 0 to %d", y, i, c-1)
+			return nil, nil, fmt.Errorf("moments: label %d of row %d; allowed are 0 to %d",
+				y, i, c-1)
 		}
 		count[y]++
-		mean := sum.RawRowView(y)
-		for j, v := range rows.RawRowView(i) {
-			mean[j] += v
-		}
+		floats.Add(sum.RawRowView(y), rows.RawRowView(i))
 	}
 	for y, n := range count {
 		if n < float64(least) {
 			return nil, nil, fmt.Errorf(
-				"moments: class %d has %v rows; it needs %d and more: enlarge dataset.splits.corpus", y, n,
-				least)
+				"moments: class %d has %v rows; it needs %d and more: "+
+					"enlarge dataset.splits.corpus", y, n, least)
 		}
 		mean := sum.RawRowView(y)
 		for j := range mean {
@@ -86,10 +82,7 @@ func (m *Classes) Between(within mat.Symmetric) *mat.SymDense {
 	spread := mat.NewDense(c, k, nil)
 	sampling := 0.0
 	for y, n := range m.Count {
-		row := spread.RawRowView(y)
-		for j, v := range m.Means.RawRowView(y) {
-			row[j] = v - m.Centre[j]
-		}
+		floats.SubTo(spread.RawRowView(y), m.Means.RawRowView(y), m.Centre)
 		sampling += 1 / n / float64(c)
 	}
 	out, noise := Gram(1/float64(c-1), spread), mat.NewSymDense(k, nil)

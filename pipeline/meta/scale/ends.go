@@ -81,7 +81,8 @@ func outer(tasks []residuals, sign, tail float64) (best line) {
 		}
 		slices.Sort(off)
 		n := len(off)
-		level := off[n-max(int(tail*float64(n+1)), 1)] // the finite-sample quantile (Vovk et al. 2005)
+		// It is the finite-sample quantile (Vovk et al. 2005).
+		level := off[n-max(int(tail*float64(n+1)), 1)]
 		loss := 0.0
 		for _, v := range off {
 			loss += max((1-tail)*(v-level), tail*(level-v))

@@ -163,8 +163,8 @@ func (s *Scheme) Split(sums *privacy.Release, random io.Reader) (*[servers]Share
 	numbers := make([]uint64, len(sums.Values))
 	for i, v := range sums.Values {
 		if v < -s.offset() || v >= s.offset() {
-			return nil, fmt.Errorf("two servers: number %d of the sums is %d; %d bits allow %d to %d", i, v,
-				s.Bits, -s.offset(), s.offset()-1)
+			return nil, fmt.Errorf("two servers: number %d of the sums is %d; "+
+				"%d bits allow %d to %d", i, v, s.Bits, -s.offset(), s.offset()-1)
 		}
 		numbers[i] = uint64(v + s.offset())
 	}
@@ -221,7 +221,8 @@ func (s *Scheme) Begin(key *Key, sh *Share) (*Checking, error) {
 	c := &Checking{scheme: s, server: sh.Server}
 	nonce := sumvec.Nonce(sh.Nonce)
 	var err error
-	if c.state, c.own, err = s.vdaf.PrepInit(key, &nonce, uint8(sh.Server), sh.Public, input); err != nil {
+	c.state, c.own, err = s.vdaf.PrepInit(key, &nonce, uint8(sh.Server), sh.Public, input)
+	if err != nil {
 		return nil, fmt.Errorf("two servers: %w (%w)", ErrProof, err)
 	}
 	return c, nil

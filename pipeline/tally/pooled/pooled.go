@@ -326,7 +326,8 @@ type Of struct {
 // Refuse returns an error for a report that is about another classifier.
 func (of Of) Refuse(r *tally.Report) error {
 	if r.Classifier != of.Classifier || r.Classes != of.Classes || r.Level != of.Level {
-		return fmt.Errorf("classifier %.64s of %d classes with sets of level %v; want %s of %d with %v",
+		return fmt.Errorf("classifier %.64s of %d classes with sets of level %v; "+
+			"want %s of %d with %v",
 			r.Classifier, r.Classes, r.Level, of.Classifier, of.Classes, of.Level)
 	}
 	return nil
@@ -379,8 +380,8 @@ func Pool(of Of, reports []*tally.Report) (*Result, error) {
 	}
 	out := &Result{Classifier: of.Classifier, Level: of.Level}
 	if reports = out.choose(of, reports); len(reports) == 0 {
-		return nil, fmt.Errorf("pooling evaluations: no report can be pooled: that of %q is about %s",
-			out.LeftOut[0].Site, out.LeftOut[0].Why)
+		return nil, fmt.Errorf("pooling evaluations: no report can be pooled: "+
+			"that of %q is about %s", out.LeftOut[0].Site, out.LeftOut[0].Why)
 	}
 	var right, held []share
 	tells := false
@@ -435,8 +436,8 @@ func (out *Result) Check(classes int) error {
 	}
 	for _, b := range out.Curve {
 		if b.From < 0 || b.To <= b.From || b.To > tally.Bins {
-			return fmt.Errorf("pooled report: the curve has a bin from %d to %d; want 0 to %d", b.From,
-				b.To, tally.Bins)
+			return fmt.Errorf("pooled report: the curve has a bin from %d to %d; want 0 to %d",
+				b.From, b.To, tally.Bins)
 		}
 		numbers = append(numbers, b.Confidence)
 	}
