@@ -27,12 +27,9 @@ type PredictorConfig struct {
 	Heads int `json:"heads"`
 	// Hidden is the width of a two-layer feed-forward part in the blocks; default 0, one layer.
 	Hidden int `json:"hidden"`
-	// Beta is the initial value of the learned factor on the identity path's attention logits;
-	// default
-	// 2. At 6, the other value that was tried, an untrained draw is nearly one point of the
-	//    context:
-	// more diverse, less calibrated, and, more important here, the draw for an upload is unrelated
-	// to that for the data.
+	// Beta is the initial value of the learned factor on the identity path's attention logits; the
+	// default is 2. At 6 an untrained draw is nearly one point of the context: more diverse and less
+	// calibrated. The draw for an upload is then unrelated to that for the data.
 	Beta float32 `json:"beta"`
 	// IgnoreMasses leaves the context's weights out (the published form): every point counts once,
 	// and padding is not possible.

@@ -48,6 +48,8 @@ var conjugateAlphas = []float64{0, 0.1}
 
 // Held-out points of a training task, and batches of the joint score on them.
 const (
+	// conjugateTarget is the points of a task, and each of conjugateBatches batches has ten of
+	// them.
 	conjugateTarget  = 200
 	conjugateBatches = 40
 )
@@ -104,7 +106,7 @@ func (c *ConjugateConfig) phases() []conjugatePhase {
 	}
 }
 
-// plainGamma is the logit of a gamma that is practically 0.
+// plainGamma is the logit of a gamma that is practically 0. The sigmoid of -6 is 0.0025.
 const plainGamma = -6
 
 // TrainConjugate trains a conjugate predictor (models.NewConjugate) on the corpus: first moments,
@@ -145,7 +147,8 @@ func TrainConjugate(ctx context.Context, c ConjugateConfig) (*onnx.Model, error)
 	return models.NewConjugate(t.sizes, t.values)
 }
 
-// conjugateTrainee is the state of the training between two steps.
+// conjugateTrainee is the state of the training between two steps. It is both the model of the loop
+// and its state, so that a checkpoint within a phase resumes there.
 type conjugateTrainee struct {
 	*ConjugateConfig
 	sizes models.ConjugateConfig
@@ -157,6 +160,7 @@ type conjugateTrainee struct {
 	run   *train.Step
 }
 
+// close releases the graph of the phase.
 func (t *conjugateTrainee) close() {
 	if t.run != nil {
 		t.run.Close()
@@ -164,7 +168,8 @@ func (t *conjugateTrainee) close() {
 	}
 }
 
-// at returns the phase of step i and the step within the phase.
+// at returns the phase of step i and the step within the phase. A step beyond the last phase is one
+// of it.
 func (t *conjugateTrainee) at(i int) (phase, step int) {
 	for phase, p := range t.phases() {
 		if i < p.steps {
@@ -175,6 +180,8 @@ func (t *conjugateTrainee) at(i int) (phase, step int) {
 	return len(t.phases()) - 1, i
 }
 
+// rate returns the learning rate of step i: half a cosine over its phase, which begins at the rate
+// of the phase.
 func (t *conjugateTrainee) rate(i, _ int) float64 {
 	phase, step := t.at(i)
 	p := t.phases()[phase]
@@ -186,7 +193,8 @@ func (t *conjugateTrainee) taskSizes() models.ConjugateConfig {
 	return models.ConjugateConfig{Dx: t.sizes.Dx, C: t.classes, K: t.sizes.K}
 }
 
-// enter starts a phase.
+// enter starts a phase. It builds the loss of the parameters that the phase learns. The optimiser
+// starts anew.
 func (t *conjugateTrainee) enter(phase int) error {
 	p := t.phases()[phase]
 	l := models.ConjugateLoss{ConjugateConfig: t.taskSizes(), Values: t.values, Set: p.set,
@@ -224,7 +232,9 @@ func (t *conjugateTrainee) take() {
 	maps.Copy(t.values, t.now())
 }
 
-// now returns the current values of the parameters that the phase learns.
+// now returns the current values of the parameters that the phase learns. A matrix is its value at
+// the start of the phase plus meanAbs/10 times the move. Moves have the scale of scalars, and one
+// rate serves both.
 func (t *conjugateTrainee) now() map[string]*onnx.Tensor {
 	out := map[string]*onnx.Tensor{}
 	state := t.run.State()
@@ -242,6 +252,7 @@ func (t *conjugateTrainee) now() map[string]*onnx.Tensor {
 	return out
 }
 
+// step makes step i of all phases. Where a phase begins it takes the values of the one before.
 func (t *conjugateTrainee) step(ctx context.Context, i int, rate float64) (train.Metrics, error) {
 	phase, at := t.at(i)
 	if phase != t.phase {
@@ -278,7 +289,9 @@ func scoresOf(out map[string]*onnx.Tensor) train.Metrics {
 	return m
 }
 
-// draw returns the inputs of the loss for some tasks, each drawn from its own stream.
+// draw returns the inputs of the loss for some tasks, each drawn from its own stream. Shapes are
+// those of ConjugateLoss: rows [tasks, n, dx], targets [tasks, target, dx], latent [tasks, S, C,
+// k]. n is the images of all clients together.
 func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, tasks int,
 	stream ...any) (map[string]*onnx.Tensor, error) {
 	dx, c, n := bank.Dx, t.classes, t.Clients*t.Points
@@ -327,7 +340,8 @@ func addTargets(in map[string]*onnx.Tensor, i int, r *rand.Rand, set *point.Set)
 	}
 }
 
-// validate scores the current parameters on fixed validation tasks.
+// validate scores the current parameters on fixed validation tasks. Tasks have their own streams,
+// which do not depend on the step: figures of two steps are of the same tasks.
 func (t *conjugateTrainee) validate(ctx context.Context, _ int) (train.Metrics, error) {
 	p := t.phases()[t.phase]
 	values := maps.Clone(t.values)
@@ -388,7 +402,8 @@ func (t *conjugateTrainee) State() map[string]*onnx.Tensor {
 	return out
 }
 
-// SetState restores a state.
+// SetState restores a state. A phase below 0 is one before the first step. The graph of the phase
+// is built before its state is read.
 func (t *conjugateTrainee) SetState(state map[string]*onnx.Tensor) error {
 	phase := state[statePhase]
 	if phase == nil || phase.Len() != 1 ||
@@ -412,8 +427,10 @@ func (t *conjugateTrainee) SetState(state map[string]*onnx.Tensor) error {
 	return t.run.SetState(step)
 }
 
+// set sets a scalar parameter.
 func (t *conjugateTrainee) set(name string, v float64) { t.values[name] = onnx.Scalar(float32(v)) }
 
+// copyScalars gives the set to the values of the set from.
 func (t *conjugateTrainee) copyScalars(from, to string) {
 	for _, name := range allScalars {
 		t.values[to+name] = t.values[from+name].Clone()
@@ -505,7 +522,13 @@ const smallestLambda = 1e-2
 // standardise changes V, m0, lambda and R so that w = phi V - m0 of the corpus has within-class
 // covariance I, between-class covariance diag(lambda), descending, and class means of mean 0; w R
 // is unchanged up to a shift. The within-class covariance is shrunk toward a multiple of I, by the
-// given share and a little more, dx/(dx + 10 n), so that the moments exist for few rows too.
+// given share and a little more, dx/(dx + 10 n), so that the moments exist for few rows too. With S
+// the within-class covariance after shrinking, V2 has V2'S V2 = I and V2'B V2 = diag(lambda). The
+// parameters become
+//
+//	V <- V V2,   R <- V2^-1 R,   m0 <- V2'(mean + m0)
+//
+// It costs O(n k^2 + k^3) for n rows of k coordinates.
 func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float64) error {
 	m, err := moment.Compute(coordinates(values, corpus), corpus.Labels, corpus.C, 1)
 	if err != nil {
@@ -544,7 +567,8 @@ func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float6
 	return nil
 }
 
-// coordinates returns w of the corpus's rows.
+// coordinates returns w of the corpus's rows. Sums are in float64, and rows are softened first. A
+// product with the identity is left out.
 func coordinates(values map[string]*onnx.Tensor, corpus *task.Bank) *mat.Dense {
 	n, dx := corpus.Len(), corpus.Dx
 	c := open.Coordinates{Centre: dense.As[float64](values[models.ConjCentre].F32()),
@@ -565,6 +589,7 @@ func coordinates(values map[string]*onnx.Tensor, corpus *task.Bank) *mat.Dense {
 	return w
 }
 
+// isIdentity reports whether a matrix is I, bit for bit.
 func isIdentity(m *mat.Dense) bool {
 	r, c := m.Dims()
 	for i := range r {
@@ -577,6 +602,7 @@ func isIdentity(m *mat.Dense) bool {
 	return r == c
 }
 
+// meanAbs returns the mean size of the elements.
 func meanAbs(t *onnx.Tensor) float64 {
 	var s float64
 	for _, v := range t.F32() {
@@ -585,6 +611,7 @@ func meanAbs(t *onnx.Tensor) float64 {
 	return s
 }
 
+// identity returns I, [n, n], row by row.
 func identity(n int) []float64 {
 	out := make([]float64, n*n)
 	for i := range n {

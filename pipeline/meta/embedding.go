@@ -86,7 +86,7 @@ func TrainEmbedding(ctx context.Context, m *onnx.Model, c EmbeddingConfig) (*onn
 }
 
 // embedder is the training of an embedding: its models with their manifests, and the source of its
-// tasks.
+// tasks. Of two manifests f is that of the embedding, and pf that of the predictor.
 type embedder struct {
 	*EmbeddingConfig
 	t         *trainee
@@ -100,7 +100,9 @@ func (e *embedder) draw(in map[string]*onnx.Tensor) ([]*point.Set, error) {
 	return drawn(e.predictor.run, in, e.f)
 }
 
-// step draws a task and returns the gradient of its loss with respect to the embedding.
+// step draws a task and returns the gradient of its loss with respect to the embedding. The two
+// sides are computed at the same time where a worker is free. Heads of the uploads start at the
+// targets, which they are near to.
 func (e *embedder) step(ctx context.Context,
 	r *rand.Rand) ([]map[string]*onnx.Tensor, train.Metrics, error) {
 	tk, err := e.sampler.Draw(r, e.Clients)
@@ -155,7 +157,10 @@ func (e *embedder) step(ctx context.Context,
 	return []map[string]*onnx.Tensor{g}, metrics, nil
 }
 
-// loss returns the gradient of the loss with respect to the heads, and its parts as metrics.
+// loss returns the gradient of the loss with respect to the heads, and its parts as metrics. The
+// gap of head i is |a_i - b_i|, Frobenius, of S samples:
+//
+//	loss = sum_i gap_i/S + Score nll,   with gap_i/|b_i| in place of gap_i where Relative
 func (e *embedder) loss(heads, targets []erm.Theta,
 	points *point.Set) ([]erm.Theta, train.Metrics) {
 	metrics := train.Metrics{}
@@ -186,7 +191,8 @@ func (e *embedder) loss(heads, targets []erm.Theta,
 }
 
 // gradient carries the gradient with respect to the heads back through the fits, the drawn points
-// and the uploads to the embedding.
+// and the uploads to the embedding. The heads depend on the uploads in two ways: by the fits, and
+// by the points that the predictor draws for them. Both cotangents are added up.
 func (e *embedder) gradient(fits *erm.Fits, cots []erm.Theta, in,
 	own map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 	dz, pool := e.f.Dx+e.f.C, e.Clients*e.f.S
@@ -214,7 +220,8 @@ func (e *embedder) gradient(fits *erm.Fits, cots []erm.Theta, in,
 	}))
 }
 
-// clientFeeds returns the embedding's inputs for a batch of clients, one per row.
+// clientFeeds returns the embedding's inputs for a batch of clients, one per row. Shorter clients
+// are padded with points of weight 0.
 func clientFeeds(clients []*point.Set) map[string]*onnx.Tensor {
 	widest := 0
 	for _, s := range clients {
@@ -224,7 +231,8 @@ func clientFeeds(clients []*point.Set) map[string]*onnx.Tensor {
 	return map[string]*onnx.Tensor{"points": points, "weights": weights}
 }
 
-// uploads returns the pooled outputs of an embedding for its clients.
+// uploads returns the pooled outputs of an embedding for its clients. Numbers that are not finite
+// are an error, as no fit could take them.
 func uploads(out map[string]*onnx.Tensor, f models.Manifest) (*point.Set, error) {
 	z, w := out["compressed"], out["masses"]
 	if err := finite("compressed", z); err != nil {

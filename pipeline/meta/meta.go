@@ -89,6 +89,8 @@ const (
 	validationPoints = 500
 )
 
+// fill sets the defaults of fields that are 0, and checks all of them before any graph is built.
+// batch, samples and rate are the defaults of a kind of training.
 func (c *Config) fill(batch, samples int, rate float64) error {
 	c.Clients = cmp.Or(c.Clients, 10)
 	c.Points = cmp.Or(c.Points, 20)
@@ -153,6 +155,7 @@ func (c *Config) tooFewRows() error {
 		err, need, all, ((metric.Neighbours+4)*all+have-1)/max(have, 1))
 }
 
+// sampler returns the source of tasks of a bank, each with target held-out points.
 func (c *Config) sampler(b *task.Bank, target int) *task.Sampler {
 	return &task.Sampler{Bank: b, Points: c.Points, Alphas: c.Alphas, Target: target,
 		FixedLabels: c.FixedLabels}
@@ -197,7 +200,8 @@ func (c *Config) identity(kind string, reads []*onnx.Model, more ...any) (string
 }
 
 // loop trains t, a run of an identity: step returns, for one task of a batch, its gradients (of
-// [train.Split.Gradient]) and its metrics.
+// [train.Split.Gradient]) and its metrics. Gradients are added in the order of tasks, so that
+// threads do not move their sum. A metric is averaged over the tasks that have it.
 func (c *Config) loop(ctx context.Context, t *trainee, what, run string,
 	step func(ctx context.Context, r *rand.Rand) ([]map[string]*onnx.Tensor, train.Metrics, error),
 	validate func(ctx context.Context, t int) (train.Metrics, error)) error {
@@ -246,7 +250,8 @@ func (c *Config) newLoop(run string,
 }
 
 // crew counts the threads that are busy. Tasks take one each; parts of a task take those that no
-// task is waiting for.
+// task is waiting for. Its capacity is Config.Threads. A task puts a token in when it begins, and
+// takes it out at its end.
 type crew chan struct{}
 
 // tasks calls do for 0 to n-1, each with a worker of its own.
@@ -261,7 +266,8 @@ func (c *Config) tasks(ctx context.Context, n int,
 
 // all calls do for the parts 0 to n-1 of a task: each with another worker if one is free, else with
 // the task's own, and the last with that in any case. The error is that of the first part that
-// failed.
+// failed. A send to a nil channel never proceeds, so that the last part always takes the default
+// branch. Parts write to places of their own.
 func (c crew) all(n int, do func(i int) error) error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
@@ -286,7 +292,7 @@ func (c crew) all(n int, do func(i int) error) error {
 
 // fits solves the problem of seen together with each set of fresh points; if seen is nil, of the
 // fresh points alone. start, if given, holds the starting points of the fits. The caller closes
-// them.
+// them. Rows of seen are prepared once for all fits.
 func (c *Config) fits(ctx context.Context, seen *point.Set, fresh []*point.Set,
 	start []erm.Theta) (*erm.Fits, []erm.Theta, error) {
 	own, err := c.problems(fresh, start)
@@ -306,6 +312,8 @@ func (c *Config) fits(ctx context.Context, seen *point.Set, fresh []*point.Set,
 	return c.solve(ctx, f, len(own))
 }
 
+// problems returns the problem of each set of fresh points, with its start. It is an error if a
+// label is no distribution.
 func (c *Config) problems(fresh []*point.Set, start []erm.Theta) ([]*erm.Problem, error) {
 	own := make([]*erm.Problem, len(fresh))
 	for i, f := range fresh {
@@ -320,6 +328,8 @@ func (c *Config) problems(fresh []*point.Set, start []erm.Theta) ([]*erm.Problem
 	return own, nil
 }
 
+// solve fits n heads to tolerance. The first fit is alone, and the others are parts of the task.
+// After an error the fits are closed.
 func (c *Config) solve(ctx context.Context, f *erm.Fits, n int) (*erm.Fits, []erm.Theta, error) {
 	heads := make([]erm.Theta, n)
 	one := func(i int) error {
@@ -342,7 +352,9 @@ func (c *Config) solve(ctx context.Context, f *erm.Fits, n int) (*erm.Fits, []er
 
 // pullBack propagates cotangents of the heads back to the points of the fits: those of their own
 // points it adds to fresh ([fits, n', dx+c], row-major), and, if seen is not nil, those of the
-// shared points, summed over fits, to seen (n x (dx+c)) and those of their weights to seenW.
+// shared points, summed over fits, to seen (n x (dx+c)) and those of their weights to seenW. The
+// derivative is that of the implicit function: one solve with the Hessian for each head, to
+// residual. Sums over heads run in their order.
 func (c *Config) pullBack(f *erm.Fits, cots []erm.Theta, seen, seenW, fresh []float64) error {
 	own, shared := make([]*erm.Gradient, len(cots)), make([]*erm.Gradient, len(cots))
 	if err := c.crew.all(len(cots), func(i int) (err error) {
@@ -391,7 +403,7 @@ func contextFeeds(s *point.Set, noise *onnx.Tensor) map[string]*onnx.Tensor {
 	}
 }
 
-// noise returns k draws of base noise, n rows each, for a predictor.
+// noise returns k draws of base noise, n rows each, for a predictor. Its shape is [k, n, d].
 func noise(r *rand.Rand, f models.Manifest, k, n int) *onnx.Tensor {
 	return onnx.NewTensor(f.Noise(r, k, n), k, n, f.D)
 }

@@ -107,7 +107,8 @@ func TrainOpen(ctx context.Context, c OpenConfig) (*onnx.Model, error) {
 	return out.Model()
 }
 
-// openTrainee is the scalars and Adam's moments of their gradients.
+// openTrainee is the scalars and Adam's moments of their gradients. It has no graph: package open
+// differentiates its loss by itself.
 type openTrainee struct {
 	OpenConfig
 	splits      []*openSplit
@@ -136,11 +137,13 @@ func (t *openTrainee) SetState(state map[string]*onnx.Tensor) error {
 	return nil
 }
 
+// parts returns the vectors of a state by their names in a checkpoint.
 func (t *openTrainee) parts() map[string]*open.Scalars {
 	return map[string]*open.Scalars{"scalars": &t.scalars, "first": &t.first, "second": &t.then}
 }
 
-// split leaves half of the classes out.
+// split leaves half of the classes out. Coordinates and moments are those of the half that stays.
+// Distances of the class means left out find neighbours.
 func (t *openTrainee) split(r *rand.Rand) (*openSplit, error) {
 	classes := r.Perm(t.Corpus.C)
 	half := (len(classes) + 1) / 2
@@ -185,7 +188,8 @@ func (t *openTrainee) split(r *rand.Rand) (*openSplit, error) {
 	return s, nil
 }
 
-// choose returns the classes of a task.
+// choose returns the classes of a task. Neighbours are ordered by squared distance plus noise of up
+// to 0.1 times the mean of all distances.
 func (s *openSplit) choose(r *rand.Rand) []int {
 	k := len(s.distance)
 	least := min(openLeast, k)
@@ -206,7 +210,8 @@ func (s *openSplit) choose(r *rand.Rand) []int {
 	return order[:n]
 }
 
-// widen multiplies the distance of each row from the mean of its class.
+// widen multiplies the distance of each row from the mean of its class. With x the row and m the
+// mean of its class, the row becomes m + by (x - m). The features are changed in place.
 func widen(bank *task.Bank, by float64) {
 	k := bank.Dx
 	sums, count := make([]float64, bank.C*k), make([]float64, bank.C)
@@ -224,7 +229,8 @@ func widen(bank *task.Bank, by float64) {
 	}
 }
 
-// episode draws a task from the classes left out.
+// episode draws a task from the classes left out. Widening comes before clients are drawn, so that
+// held-out points are as wide as theirs.
 func (t *openTrainee) episode(r *rand.Rand) (*open.Episode, error) {
 	s := t.splits[r.IntN(len(t.splits))]
 	bank, err := s.tasks.Choose(s.choose(r))
@@ -264,7 +270,8 @@ func (t *openTrainee) episode(r *rand.Rand) (*open.Episode, error) {
 	return e, nil
 }
 
-// losses returns the means over n episodes, each drawn from its own stream.
+// losses returns the means over n episodes, each drawn from its own stream. The penalty is
+// openPenalty v^2 for each scalar v of O1, O2, R2, R3 and R4.
 func (t *openTrainee) losses(ctx context.Context, differentiate bool, n int,
 	stream func(i int) *rand.Rand) (train.Metrics, open.Scalars, error) {
 	nll, joint, gradients := make([]float64, n), make([]float64, n), make([]open.Scalars, n)
@@ -294,7 +301,8 @@ func (t *openTrainee) losses(ctx context.Context, differentiate bool, n int,
 	return m, sum, err
 }
 
-// step makes one step of Adam (Kingma and Ba 2015) with decays 0.9 and 0.99.
+// step makes one step of Adam (Kingma and Ba 2015) with decays 0.9 and 0.99. It is an error where a
+// scalar is no number, or beyond 50.
 func (t *openTrainee) step(ctx context.Context, at int, rate float64) (train.Metrics, error) {
 	m, gradient, err := t.losses(ctx, true, t.Batch,
 		func(i int) *rand.Rand { return rng.New(t.Seed, "open", at, i) })
@@ -315,6 +323,7 @@ func (t *openTrainee) step(ctx context.Context, at int, rate float64) (train.Met
 	return m, nil
 }
 
+// validate returns the scores of tasks of streams that no step reads.
 func (t *openTrainee) validate(ctx context.Context, _ int) (train.Metrics, error) {
 	m, _, err := t.losses(ctx, false, t.ValidationTasks,
 		func(i int) *rand.Rand { return rng.New(t.Seed, "open", "validation", i) })

@@ -154,7 +154,8 @@ func (c *PredictorConfig) prepare(m *onnx.Model) (models.Manifest, error) {
 // jointBatches is the number of batches that the joint score of a task is measured on.
 const jointBatches = 40
 
-// drawn returns the points that a predictor draws, one set a sample.
+// drawn returns the points that a predictor draws, one set a sample. The points of a set have
+// weight 1. Numbers that are not finite are an error.
 func drawn(run func(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error),
 	in map[string]*onnx.Tensor, f models.Manifest) ([]*point.Set, error) {
 	out, err := run(in)
@@ -187,7 +188,9 @@ type predictorTask struct {
 	drawn, coupled []*point.Set
 }
 
-// gradients returns the gradients of the loss and its metrics.
+// gradients returns the gradients of the loss and its metrics. Heads with the context and heads
+// without it are fitted at the same time where a worker is free. Their derivatives by the drawn
+// points are added up.
 func (p *predictorTask) gradients(ctx context.Context) ([]map[string]*onnx.Tensor,
 	train.Metrics, error) {
 	c := p.c
@@ -270,7 +273,7 @@ func (p *predictorTask) together(ctx context.Context,
 // couple fits heads b to the context's own points and the draws from its compression, and returns
 // the fits, the derivative of Coupling times |b - a| / |a| with respect to b, and this distance
 // from the heads a drawn for the context. It adds the derivative with respect to a to cots, with
-// |a| held constant.
+// |a| held constant. Fits b share the rows of fits a, and start at heads a.
 func (p *predictorTask) couple(ctx context.Context, both *erm.Fits, heads,
 	cots []erm.Theta) (*erm.Fits, []erm.Theta, float64, error) {
 	own, err := p.c.problems(p.coupled, heads)
@@ -312,7 +315,8 @@ func (p *predictorTask) alone(ctx context.Context, fresh []float64) (train.Metri
 }
 
 // validate measures MP and FMP on fixed tasks: the means of acc, ece, nll and joint of each, and of
-// the relative gap of the heads.
+// the relative gap of the heads. Both methods have the same noise, so that their gap is that of the
+// compression alone.
 func (c *Config) validate(ctx context.Context, f models.Manifest,
 	draw func(map[string]*onnx.Tensor) ([]*point.Set, error),
 	compress compresses) (train.Metrics, error) {

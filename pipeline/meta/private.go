@@ -87,7 +87,8 @@ func StartPrivate(corpus *task.Bank,
 	return models.PrivateConfig{Dx: c.Dx, K: c.K}, values, nil
 }
 
-// clipNorm returns the quantile of |w| to which points are clipped.
+// clipNorm returns the quantile of |w| to which points are clipped. A low quantile clips most
+// points. It bounds the noise, which grows with the norm, and leaves their directions.
 func clipNorm(values map[string]*onnx.Tensor, corpus *task.Bank) float64 {
 	w := coordinates(values, corpus)
 	norms := make([]float64, corpus.Len())
@@ -184,7 +185,8 @@ func (c *PrivateConfig) overWhole(all *task.Bank,
 }
 
 // leaveOut splits the corpus's classes in halves: corpus and coordinates are then of one half, and
-// rounds, including those of validation, of the other.
+// rounds, including those of validation, of the other. Learned scalars are then those of classes
+// that the coordinates were not made for. The order of classes is a stream of the seed.
 func (c *PrivateConfig) leaveOut() (rounds *task.Bank, err error) {
 	classes := rng.New(c.Seed, "private", "classes").Perm(c.Corpus.C)
 	half := len(classes) / 2
@@ -209,6 +211,7 @@ func (c *PrivateConfig) leaveOut() (rounds *task.Bank, err error) {
 	return rounds, err
 }
 
+// privateTrainee is the state of the training: parameters, and the rows that rounds are drawn from.
 type privateTrainee struct {
 	*PrivateConfig
 	sizes              models.PrivateConfig
@@ -218,12 +221,14 @@ type privateTrainee struct {
 	run                *train.Step
 }
 
-// bank returns a bank's rows in coordinates w.
+// bank returns a bank's rows in coordinates w. Coordinates do not change in training, so that rows
+// are mapped before it.
 func (t *privateTrainee) bank(b *task.Bank) (*task.Bank, error) {
 	w := tensor(coordinates(t.values, b))
 	return task.NewBank(w.F32(), t.sizes.K, b.Labels, b.C)
 }
 
+// loss returns the graph of the loss, and the names of the parameters that it is differentiated by.
 func (t *privateTrainee) loss() (*onnx.Model, []string, error) {
 	return models.PrivateLoss{PrivateConfig: t.sizes, Values: t.now(), Samples: t.Samples,
 		Joint: metric.JointPoints, All: t.Coordinates > 0}.Model()
@@ -241,6 +246,7 @@ func (t *privateTrainee) now() map[string]*onnx.Tensor {
 	return out
 }
 
+// step makes one step of Adam on a batch of rounds. Widths take turns by step.
 func (t *privateTrainee) step(ctx context.Context, i int, rate float64) (train.Metrics, error) {
 	bank := t.corpus
 	if len(t.wide) > 0 {
@@ -257,7 +263,9 @@ func (t *privateTrainee) step(ctx context.Context, i int, rate float64) (train.M
 	return scoresOf(out), nil
 }
 
-// draw returns the inputs of the loss for some rounds, each drawn from its own stream.
+// draw returns the inputs of the loss for some rounds, each drawn from its own stream. Counts are
+// drawn from their posterior given the noisy totals, S for each round. The prior is that of the
+// current parameters.
 func (t *privateTrainee) draw(ctx context.Context, bank *task.Bank, tasks int,
 	stream ...any) (map[string]*onnx.Tensor, error) {
 	k, c := t.sizes.K, bank.C
@@ -288,7 +296,9 @@ func (t *privateTrainee) draw(ctx context.Context, bank *task.Bank, tasks int,
 	})
 }
 
-// round simulates a private round.
+// round simulates a private round. Points are clipped to the radius, and the sums of a client to
+// its norm where clients are protected. A deviation of one step, the smallest there is, stands for
+// rounds without noise. Epsilon is log-uniform.
 func (t *privateTrainee) round(r *rand.Rand, bank *task.Bank, target int,
 	radius float64) (*privacy.Totals, *task.Task, error) {
 	most := min(privateMostPoints, bank.Len()-target)

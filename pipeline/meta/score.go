@@ -18,7 +18,10 @@ const scoreFloor = 1e-9
 // score returns the mean negative log score, in nats, of the ensemble of heads on labelled points;
 // the joint score of batches of them (metric.JointNLL), 0 if there are none; and the derivative of
 // the first plus weight times the second with respect to each head. p_s(y|x) = softmax(x
-// head_s)[y], floored.
+// head_s)[y], floored. It costs O(S n d C) for S heads on n points of d coordinates. With q_s(B)
+// the softmax over heads of the summed log p_s of batch B, the derivative by log p_s(i) is
+//
+//	-q_s(i)/n - weight sum over batches B of i: q_s(B)/(|B| batches)
 func score(heads []erm.Theta, target *point.Set, batches [][]int,
 	weight float64) (nll, joint float64, cots []erm.Theta) {
 	d, c, n := target.Dx+1, target.C, target.N

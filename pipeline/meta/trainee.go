@@ -21,7 +21,8 @@ type trainee struct {
 	forward engine.Session
 }
 
-// newTrainee prepares all parameters of m for training, with cotangents for all its outputs.
+// newTrainee prepares all parameters of m for training, with cotangents for all its outputs. The
+// forward graph takes parameters as inputs, so that it is loaded once for all steps.
 func newTrainee(e engine.Engine, m *onnx.Model, o optim.Options, threads int) (*trainee, error) {
 	one := oneContext(m)
 	params := models.Parameters(one)
@@ -108,6 +109,7 @@ type frozen struct {
 	forward, reverse engine.Session
 }
 
+// newFrozen loads a model and its gradient with respect to the inputs wrt. The caller closes them.
 func newFrozen(e engine.Engine, m *onnx.Model, wrt ...string) (*frozen, error) {
 	m = oneContext(m)
 	reverse, err := grad.Build(m, grad.Options{WRT: wrt, Prefix: optim.GradPrefix})
@@ -128,11 +130,13 @@ func newFrozen(e engine.Engine, m *onnx.Model, wrt ...string) (*frozen, error) {
 // Close closes the sessions.
 func (f *frozen) Close() error { return errors.Join(f.forward.Close(), f.reverse.Close()) }
 
+// run evaluates the outputs.
 func (f *frozen) run(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 	return engine.Eval(f.forward, in)
 }
 
-// vjp returns the vector-Jacobian products with respect to the chosen inputs, by name.
+// vjp returns the vector-Jacobian products with respect to the chosen inputs, by name. cotangents
+// has one tensor for each output, under its name.
 func (f *frozen) vjp(in, cotangents map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 	out, err := engine.Eval(f.reverse, shard(in, cotangents))
 	if err != nil {
