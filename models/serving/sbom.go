@@ -17,10 +17,12 @@ type bom struct {
 	Dependencies []dependency `json:"dependencies,omitempty"`
 }
 
+// bomMetadata names the thing that the bill is of.
 type bomMetadata struct {
 	Component component `json:"component"`
 }
 
+// component is a model or a network. Its Ref is unique in the bill.
 type component struct {
 	Type       string     `json:"type"`
 	Ref        string     `json:"bom-ref"`
@@ -47,14 +49,17 @@ type property struct {
 	Value string `json:"value"`
 }
 
+// dependency says that the component Ref uses those of On.
 type dependency struct {
 	Ref string   `json:"ref"`
 	On  []string `json:"dependsOn,omitempty"`
 }
 
+// machineLearningModel is the type of a component in CycloneDX.
 const machineLearningModel = "machine-learning-model"
 
-// billOfMaterials lists a classifier, by the digest of its file, and the extractor in it.
+// billOfMaterials lists a classifier, by the digest of its file, and the extractor in it. Equal
+// options and files give equal bytes, as it has no time and no serial number.
 func billOfMaterials(o Options, f models.Manifest, digest string) ([]byte, error) {
 	model := component{Type: machineLearningModel, Ref: "sha256:" + digest, Name: o.Name,
 		Version: o.Version}

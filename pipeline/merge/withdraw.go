@@ -20,7 +20,8 @@ var ErrPlace = errors.New(
 // Remove takes an upload out of the merged ones: the part is then, to the byte, the one that the
 // client never took part in. An upload whose place a summed one would take cannot be taken out
 // ([ErrPlace]). One that Add passed over ([Merger.Without]) may be in a part besides, and need not
-// be. After an error nothing is taken out.
+// be. After an error nothing is taken out. The clients are found by binary search, since both lists
+// ascend by key.
 func (m *Merger) Remove(data []byte) error {
 	digest := sha256.Sum256(data)
 	passed := m.Without[digest]
@@ -63,7 +64,9 @@ func (m *Merger) Remove(data []byte) error {
 }
 
 // subtract takes an upload out of the sums. The one of the limit is the first that had no room:
-// without it the next might have some.
+// without it the next might have some. Exact sums make this possible: package whole undoes an
+// addition bit for bit. The judge gives its share again, which must be the one that it was added
+// with.
 func (m *Merger) subtract(k *Kept) error {
 	p := m.part
 	if bytes.Equal(k.key[:], p.limit) && p.Summed+p.LeftOut > 1 {

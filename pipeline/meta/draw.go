@@ -47,7 +47,8 @@ func drawable(v float64) bool { return math.Abs(v) <= 1e30 && (v == 0 || math.Ab
 const maxLog = 256 << 20
 
 // readLog returns the points of a training log by kind and metric ("train loss"). Values that are
-// not drawable are left out.
+// not drawable are left out. A line is one object of JSON with a kind, a step and numbers. Other
+// fields are passed over.
 func readLog(data []byte) (map[string]plotter.XYs, error) {
 	series := map[string]plotter.XYs{}
 	sc := bufio.NewScanner(bytes.NewReader(data))
@@ -85,14 +86,16 @@ func widenAxis(a *plot.Axis) {
 // legendLine is the height of a legend's line as a share of a panel's lines.
 const legendLine = 0.07
 
-// makeRoom raises the end of an axis, so that a legend of some lines stands above all curves.
+// makeRoom raises the end of an axis, so that a legend of some lines stands above all curves. Of a
+// height h it grows by s/(1 - s) h: the legend takes the share s of the whole.
 func makeRoom(a *plot.Axis, lines int) {
 	share := legendLine * float64(lines)
 	a.Max += share / (1 - share) * (a.Max - a.Min)
 }
 
 // DrawLog plots a training log (JSON Lines of [Config].Log) as an SVG file. Values beyond 1e30, and
-// nonzero values below 1e-30, are left out.
+// nonzero values below 1e-30, are left out. Panels stand side by side, and one without any metric
+// is left out. The log is untrusted, and at most maxLog bytes are read.
 func DrawLog(log, svg string) error {
 	data, err := regularfile.ReadFile(log, maxLog)
 	if err != nil {

@@ -78,7 +78,8 @@ func AnyPart(paths []string) bool {
 }
 
 // Merged returns the uploads that a part keeps whole, in the order of their clients' names, and its
-// sums; nil where it has none. Sums that nobody judged are an error unless trust is set.
+// sums; nil where it has none. Sums that nobody judged are an error unless trust is set. An
+// upload's path begins with its digest, as a part has no files.
 func Merged(p *merge.Part, trust bool) ([]Upload, *Rest, error) {
 	var uploads []Upload
 	for _, k := range p.Kept {
@@ -141,7 +142,8 @@ func (r *Round) Join(rest *Rest) error {
 
 // Judge returns the judgement of further clients by the uploads of a part (merge.Merger.Judge): the
 // share of a client's images that counts is that below the cap of package honesty, and 0 where the
-// client is less likely honest than not. The predictor's sessions stay open for the judgement.
+// client is less likely honest than not. The predictor's sessions stay open for the judgement. Sums
+// of the part do not judge: only the uploads that it keeps do.
 func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Model,
 	client models.Manifest, o Options) (
 	func(*federate.Upload) (float64, error), error) {

@@ -99,7 +99,7 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 	return s, nil
 }
 
-// openMoments prepares the posterior of moments.
+// openMoments prepares the posterior of moments. It loads no predictor: moments need none.
 func (r *Round) openMoments() (*Sampling, error) {
 	s := &Sampling{round: r, close: func() {}}
 	if _, err := r.client(); err != nil {
@@ -328,7 +328,8 @@ func (s *Sampling) Posterior(ctx context.Context,
 }
 
 // samples computes the heads of a posterior in parts; none of a round of named classes, whose
-// posterior is computed in one piece.
+// posterior is computed in one piece. Heads of all parts are put together in the order of the
+// parts.
 func (s *Sampling) samples(ctx context.Context, whole *posterior.SampleRange,
 	do func(ctx context.Context, parts []SampleRange) ([]*Piece, error)) error {
 	if s.means != nil {

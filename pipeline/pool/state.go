@@ -15,6 +15,7 @@ import (
 
 // Without returns the uploads of all clients but those of some names, and theirs, each once. A name
 // that no upload is from is an error, as is a round of nobody else. The order of uploads stays.
+// Files of one upload that were given twice are one.
 func Without(uploads []Upload, names []string) (left, gone []Upload, err error) {
 	for _, name := range names {
 		if !slices.ContainsFunc(uploads, func(u Upload) bool { return u.Client == name }) {
@@ -36,13 +37,13 @@ func Without(uploads []Upload, names []string) (left, gone []Upload, err error) 
 	return left, gone, nil
 }
 
-// is reports whether two files are of one upload.
+// is reports whether two files are of one upload. The digest is that of the message.
 func (u Upload) is(v Upload) bool { return u.Client == v.Client && u.Digest == v.Digest }
 
 // Update adds uploads to a state (nil: none yet), or takes those of some clients out, and returns
 // it and the uploads that were taken out. An upload that is in already stays; of each client that
 // is taken out the upload must be given. After an error the state is of no use. It changes the
-// state that it is given.
+// state that it is given. Adding and taking out are exact, so that their order leaves no trace.
 func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, []Upload, error) {
 	var gone []Upload
 	for _, u := range uploads {

@@ -31,6 +31,7 @@ func NewSumFile(path string) (SumFile, error) {
 	return SumFile{Path: path, Folder: filepath.Join(base, "fmp", "sums")}, nil
 }
 
+// String names the file beside the classifier.
 func (f SumFile) String() string { return f.Path }
 
 // Keep implements [Keeper]. Another process waits until both files are there, so that it finds this
@@ -91,7 +92,8 @@ func (f SumFile) settle(inputs string, clients map[string]string,
 
 // drawn draws the noise of a sum. Messages of which another sum is kept spend their budget again,
 // which Redraw allows. It reads every sum that this machine keeps, as messages may be in several. A
-// file that cannot be read is an error, as it may be of these messages.
+// file that cannot be read is an error, as it may be of these messages. draw is told how often a
+// client's noise was drawn before, the most of all clients.
 func (f SumFile) drawn(clients map[string]string,
 	draw func(before int) ([]byte, error)) ([]byte, error) {
 	files, err := os.ReadDir(f.Folder)
@@ -128,7 +130,8 @@ func (f SumFile) drawn(clients map[string]string,
 	return draw(most)
 }
 
-// readSum returns the bytes of a file; nil where there is none.
+// readSum returns the bytes of a file; nil where there is none. More than MaxPublished bytes are an
+// error.
 func readSum(path string) ([]byte, error) {
 	data, err := regularfile.ReadFile(path, MaxPublished)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -137,7 +140,7 @@ func readSum(path string) ([]byte, error) {
 	return data, err
 }
 
-// isSum reports whether data is a sum of these inputs.
+// isSum reports whether data is a sum of these inputs. The inputs are a digest of the messages.
 func isSum(data []byte, inputs string) bool {
 	var of published
 	return json.Unmarshal(data, &of) == nil && of.Inputs == inputs

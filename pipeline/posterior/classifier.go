@@ -13,7 +13,8 @@ import (
 // Classifier returns the ONNX model that predicts from a result with one ensemble. features is the
 // graph that computes its feature rows (models.FeatureGraph); if nil, the model takes feature rows.
 // samples adds an output with the probabilities of each head. f describes the features (class
-// names, preprocessing, extractor), o the sources of the heads.
+// names, preprocessing, extractor), o the sources of the heads. It is an error where there is more
+// than one ensemble, or coordinates without a graph.
 func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples bool,
 	f models.Manifest, o models.Origin) (*onnx.Model, error) {
 	if len(r.Ensembles) != 1 {

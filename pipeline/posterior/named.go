@@ -47,7 +47,9 @@ func (t *FMP) corpus(f *Form) (*candidate.Corpus, error) {
 const DiagnosticNamed = "named"
 
 // one returns the posterior of a round of named classes: of the class means of clients that are
-// more likely honest than not, with the masses that count, and of the corpus.
+// more likely honest than not, with the masses that count, and of the corpus. The mixture is
+// computed once for a round, and draws come from it. Intervals are widened by sqrt(1 + 1/S) for S
+// heads.
 func (t *FMP) one(ctx context.Context, f *Form, c *candidate.Corpus) (*Result, error) {
 	var j *Judgement
 	if t.in.Honesty {
@@ -94,7 +96,8 @@ func (t *FMP) one(ctx context.Context, f *Form, c *candidate.Corpus) (*Result, e
 	return out, nil
 }
 
-// namedRound returns the round that one posterior is computed from.
+// namedRound returns the round that one posterior is computed from. Clients less likely honest than
+// 1/2 are left out. A sum of clients joins all to one client.
 func (t *FMP) namedRound(f *Form, c *candidate.Corpus, j *Judgement) (*candidate.Round, error) {
 	r := &candidate.Round{C: t.c, Corpora: []candidate.Corpus{*c}}
 	var sets []*point.Set
@@ -120,6 +123,7 @@ func (t *FMP) namedRound(f *Form, c *candidate.Corpus, j *Judgement) (*candidate
 }
 
 // atLeastOne returns the class means of a set that have mass, which counts for one image at least.
+// Package candidate refuses counts below 1. The set is not changed.
 func atLeastOne(set *point.Set) *point.Set {
 	out := set.Held()
 	counted := *out

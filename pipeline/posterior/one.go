@@ -21,7 +21,8 @@ const DiagnosticLeftOut = "left out"
 // shifts, with the shares of their images that count. It reads no kappa, and knows of no effects.
 // Moments computes it where kappa is not known: its gate for other rounds (docs/results/gates.yaml)
 // is not open. Shifts are subtracted from class means and calibration points, and leave scatters
-// and curves as they are.
+// and curves as they are. Calibration points of all clients become points of the round. A single
+// class in means and points is an error.
 func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 	o MomentsOptions) (*Result, error) {
 	if err := ctx.Err(); err != nil {
@@ -69,6 +70,8 @@ func One(ctx context.Context, clients []discriminant.Client, c *Embedded,
 // statisticsOf returns a client's statistics less its shift, with the share of its images that
 // counts: a client counts for one image a class at least. A scatter S of dof degrees of freedom
 // becomes S dof'/dof with dof' = round(share dof), 1 at least, so that the covariance S/dof stays.
+// A factor F of S = F'F is scaled by sqrt(dof'/dof). One of more rows than dof' becomes a triangle,
+// since a rank exceeds no dof.
 func statisticsOf(c discriminant.Client) candidate.Client {
 	out := candidate.Client{Means: c.Means, Within: c.Within, Curve: c.Curve}
 	share := cmp.Or(c.Share, 1)
@@ -112,7 +115,8 @@ func subtract(row []float32, shift []float64) {
 	}
 }
 
-// corpusOf returns a server's own images as a corpus.
+// corpusOf returns a server's own images as a corpus. Its covariance is S/dof, and its class means
+// are those with images.
 func corpusOf(c *discriminant.Client) candidate.Corpus {
 	k := c.Within.K
 	out := candidate.Corpus{Within: make([]float64, k*k), Dof: float64(max(c.Within.Dof, 1))}

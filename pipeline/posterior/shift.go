@@ -18,7 +18,8 @@ import (
 // shiftParts returns the estimate of a shift from images without labels: the effect of a client to
 // come or, of one that took part, the error of the estimate of its effect. It is nil where no
 // client has an effect. Class means are the posterior's, and the head is the mean of the
-// ensemble's.
+// ensemble's. Clients count by P(honest) and their shares. A classifier for one client has the law
+// of its own error, given its upload.
 func (t *FMP) shiftParts(f *Form, e Ensemble, j *Judgement) (*models.ShiftParts, error) {
 	a, err := t.withoutEffects()
 	if err != nil || !a.effects.Any() || len(e) == 0 || isWide(f, t.in.Samples) {
@@ -78,6 +79,7 @@ func newShift(effects *effect.Effects, client int, means *mat.Dense, e Ensemble,
 	return out
 }
 
+// matrix returns a matrix as a float32 tensor.
 func matrix(m *mat.Dense) *onnx.Tensor {
 	r, c := m.Dims()
 	return onnx.NewTensor(dense.As[float32](mat.DenseCopyOf(m).RawMatrix().Data), r, c)
@@ -96,7 +98,7 @@ const (
 //
 //	sum_m (lnG(a) - lnG(a + n_m) + sum_y (lnG(n_my + a p_y) - lnG(a p_y))),   n_m = sum_y n_my
 //
-// with G the gamma function.
+// with G the gamma function. The search is a grid of a from 0.1 to 1e4 with a ratio of 1.2.
 func shares(sets []*point.Set) []float64 {
 	counts := make([][]float64, len(sets))
 	mean := make([]float64, sets[0].C)
@@ -132,7 +134,8 @@ func shares(sets []*point.Set) []float64 {
 
 // Adapt returns the result for an owner who took no part, given feature rows of images without
 // labels: its coordinates leave out the shift that the rows have in common. It has no intervals. It
-// is an error where no client of the round has an effect.
+// is an error where no client of the round has an effect. r is not changed, and the heads are
+// shared.
 func (r *Result) Adapt(features []float32) (*Result, error) {
 	form, ok := r.Coordinates.(interface{ Graph() *onnx.Model })
 	if r.Shift == nil || !ok {

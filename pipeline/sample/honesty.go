@@ -11,7 +11,8 @@ import (
 )
 
 // Claims returns clients' uploads as package honesty weighs them, and the variances of class means
-// between the corpus's classes.
+// between the corpus's classes. lambda has as many numbers as the claims have coordinates, the
+// leading ones of a wide round.
 func (c *Conjugate) Claims(clients []*point.Set) (u honesty.Uploads, lambda []float64, err error) {
 	if u, err = c.claims(clients, honesty.IsWide(c.config.C, c.config.K)); err != nil {
 		return u, nil, err
@@ -19,7 +20,8 @@ func (c *Conjugate) Claims(clients []*point.Set) (u honesty.Uploads, lambda []fl
 	return u, c.lambda()[:u.K], nil
 }
 
-// claims returns those of a round; of a wide one in the leading coordinates.
+// claims returns those of a round; of a wide one in the leading coordinates. Sums are in float64.
+// Soft labels add a share of the point to each of their classes.
 func (c *Conjugate) claims(clients []*point.Set, wide bool) (honesty.Uploads, error) {
 	k := c.config.K
 	if wide {

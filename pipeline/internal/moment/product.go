@@ -17,7 +17,8 @@ import (
 // bits do not depend on that.
 const together = 1 << 24
 
-// Product returns a b, or a b' where flipped is set.
+// Product returns a b, or a b' where flipped is set. It costs n m k multiplications. The operands
+// are not changed.
 func Product(a, b *mat.Dense, flipped bool) *mat.Dense {
 	x, y, t := a.RawMatrix(), b.RawMatrix(), blas.NoTrans
 	columns := y.Cols
@@ -33,6 +34,7 @@ func Product(a, b *mat.Dense, flipped bool) *mat.Dense {
 }
 
 // Gram returns scale times x'x. Only the upper triangle is multiplied; the lower one is its copy.
+// Block of rows r takes columns from r on, about half of the n k^2 multiplications.
 func Gram(scale float64, x *mat.Dense) *mat.SymDense {
 	a := x.RawMatrix()
 	n, k := a.Rows, a.Cols
@@ -58,7 +60,8 @@ func Gram(scale float64, x *mat.Dense) *mat.SymDense {
 const block = 160
 
 // rows calls do for all of n rows, divided among processors where the work is large. Blocks are the
-// same for any number of threads, and so are the bits of a product.
+// same for any number of threads, and so are the bits of a product. Workers take the next block
+// from a channel that is closed, and none waits for another.
 func rows(n, work int, do func(from, to int)) {
 	threads := 1
 	if work >= together {
@@ -80,6 +83,7 @@ func rows(n, work int, do func(from, to int)) {
 	wg.Wait()
 }
 
+// slice returns rows from to to-1, which share their numbers.
 func slice(a blas64.General, from, to int) blas64.General {
 	return blas64.General{Rows: to - from, Cols: a.Cols, Stride: a.Stride,
 		Data: a.Data[from*a.Stride:]}
@@ -90,7 +94,7 @@ func slice(a blas64.General, from, to int) blas64.General {
 const small = 256
 
 // Eigen returns the eigenvalues of a symmetric matrix, ascending, and its eigenvectors as columns;
-// false where they did not converge.
+// false where they did not converge. It costs O(n^3). The columns are orthonormal.
 func Eigen(s *mat.SymDense) ([]float64, *mat.Dense, bool) {
 	n := s.SymmetricDim()
 	if n <= small {
@@ -113,7 +117,7 @@ func Eigen(s *mat.SymDense) ([]float64, *mat.Dense, bool) {
 	return values, out, true
 }
 
-// Symmetric returns the symmetric part of a square matrix.
+// Symmetric returns the symmetric part of a square matrix. It is (A + A')/2.
 func Symmetric(a mat.Matrix) *mat.SymDense {
 	n, _ := a.Dims()
 	out := mat.NewSymDense(n, nil)
@@ -147,7 +151,8 @@ func Triangle(a []float64, k int) []float32 {
 }
 
 // WithoutNegative returns the covariance nearest to s: its negative eigenvalues are 0 (Higham
-// 1988). Where the eigenvalues do not converge it is s itself.
+// 1988). Where the eigenvalues do not converge it is s itself. It is the nearest in the Frobenius
+// norm, U diag(max(lambda, 0)) U'.
 func WithoutNegative(s *mat.SymDense) *mat.SymDense {
 	values, vectors, ok := Eigen(s)
 	if !ok {
@@ -161,7 +166,7 @@ func WithoutNegative(s *mat.SymDense) *mat.SymDense {
 }
 
 // Orthonormal returns Q [n, k] of the decomposition a = QR of n rows and k <= n columns, in a's
-// place: mat.QR would form all n columns.
+// place: mat.QR would form all n columns. It costs O(n k^2), by Householder reflections.
 func Orthonormal(a *mat.Dense) *mat.Dense {
 	m := a.RawMatrix()
 	tau, size := make([]float64, m.Cols), make([]float64, 1)
