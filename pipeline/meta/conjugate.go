@@ -188,20 +188,24 @@ func (t *conjugateTrainee) rate(i, _ int) float64 {
 	return optim.WarmupCosine(p.rate, 0, 0)(step, p.steps)
 }
 
-// taskSizes returns the sizes of the predictor with the classes of a task.
-func (t *conjugateTrainee) taskSizes() models.ConjugateConfig {
-	return models.ConjugateConfig{Dx: t.sizes.Dx, C: t.classes, K: t.sizes.K}
+// loss returns the loss of a phase at values of the parameters, for the classes of a task.
+func (t *conjugateTrainee) loss(p conjugatePhase,
+	values map[string]*onnx.Tensor) models.ConjugateLoss {
+	l := models.ConjugateLoss{Values: values, Set: p.set, Samples: t.Samples,
+		Joint: metric.JointPoints}
+	l.ConjugateConfig = models.ConjugateConfig{Dx: t.sizes.Dx, C: t.classes, K: t.sizes.K}
+	if p.mean {
+		l.Samples = 1
+	}
+	return l
 }
 
 // enter starts a phase. It builds the loss of the parameters that the phase learns. The optimiser
 // starts anew.
 func (t *conjugateTrainee) enter(phase int) error {
 	p := t.phases()[phase]
-	l := models.ConjugateLoss{ConjugateConfig: t.taskSizes(), Values: t.values, Set: p.set,
-		Learn: p.learn, Samples: t.Samples, Joint: metric.JointPoints}
-	if p.mean {
-		l.Samples = 1
-	}
+	l := t.loss(p, t.values)
+	l.Learn = p.learn
 	if p.matrices {
 		l.Moves = map[string]float64{models.ConjMap: meanAbs(t.values[models.ConjMap]) / 10,
 			models.ConjMetric: meanAbs(t.values[models.ConjMetric]) / 10}
@@ -270,9 +274,6 @@ func (t *conjugateTrainee) step(ctx context.Context, i int, rate float64) (train
 	if err != nil {
 		return nil, err
 	}
-	if t.phases()[phase].mean {
-		batch["latent"] = onnx.ZerosF32(t.Batch, 1, t.classes, t.sizes.K)
-	}
 	out, err := t.run.Run(at, rate, batch)
 	if err != nil {
 		return nil, err
@@ -291,7 +292,8 @@ func scoresOf(out map[string]*onnx.Tensor) train.Metrics {
 
 // draw returns the inputs of the loss for some tasks, each drawn from its own stream. Shapes are
 // those of ConjugateLoss: rows [tasks, n, dx], targets [tasks, target, dx], latent [tasks, S, C,
-// k]. n is the images of all clients together.
+// k]. n is the images of all clients together. For the head of means the latent is 0, of one
+// sample.
 func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, tasks int,
 	stream ...any) (map[string]*onnx.Tensor, error) {
 	dx, c, n := bank.Dx, t.classes, t.Clients*t.Points
@@ -302,7 +304,7 @@ func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, ta
 		"batches":       onnx.ZerosF32(tasks, target, conjugateBatches),
 		"latent":        onnx.ZerosF32(tasks, t.Samples, c, t.sizes.K),
 	}
-	return in, parallel.Each(ctx, t.Threads, tasks, func(_ context.Context, k int) error {
+	err := parallel.Each(ctx, t.Threads, tasks, func(_ context.Context, k int) error {
 		r := rng.New(t.Seed, append(append([]any{}, stream...), k)...)
 		tk, err := t.sampler(some(r, bank, c), target).Draw(r, t.Clients)
 		if err != nil {
@@ -318,6 +320,10 @@ func (t *conjugateTrainee) draw(ctx context.Context, bank *task.Bank, target, ta
 		rng.Normal(r, in["latent"].F32()[k*size:(k+1)*size])
 		return nil
 	})
+	if t.phases()[t.phase].mean {
+		in["latent"] = onnx.ZerosF32(tasks, 1, c, t.sizes.K)
+	}
+	return in, err
 }
 
 // spread writes points to rows and labels of a batch, from one on.
@@ -343,15 +349,9 @@ func addTargets(in map[string]*onnx.Tensor, i int, r *rand.Rand, set *point.Set)
 // validate scores the current parameters on fixed validation tasks. Tasks have their own streams,
 // which do not depend on the step: figures of two steps are of the same tasks.
 func (t *conjugateTrainee) validate(ctx context.Context, _ int) (train.Metrics, error) {
-	p := t.phases()[t.phase]
 	values := maps.Clone(t.values)
 	maps.Copy(values, t.now())
-	samples := t.Samples
-	if p.mean {
-		samples = 1
-	}
-	loss, _, err := models.ConjugateLoss{ConjugateConfig: t.taskSizes(), Values: values, Set: p.set,
-		Samples: samples, Joint: metric.JointPoints}.Model()
+	loss, _, err := t.loss(t.phases()[t.phase], values).Model()
 	if err != nil {
 		return nil, err
 	}
@@ -366,9 +366,6 @@ func (t *conjugateTrainee) validate(ctx context.Context, _ int) (train.Metrics, 
 		batch, err := t.draw(ctx, t.Validation, target, 1, "conjugate validation", i)
 		if err != nil {
 			return nil, err
-		}
-		if p.mean {
-			batch["latent"] = onnx.ZerosF32(1, 1, t.classes, t.sizes.K)
 		}
 		out, err := engine.Eval(s, batch)
 		if err != nil {
