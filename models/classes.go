@@ -10,7 +10,7 @@ import (
 // OfClasses returns a conjugate predictor for classes of the given names, in their order, with the
 // images of these alone, or with none where they are under [LeastImages] a class; f is the
 // predictor's manifest. Parameters are those of all classes: they know of no single one. It is nil
-// where the predictor lacks a name.
+// where the predictor lacks a name. A name given twice is an error.
 func OfClasses(m *onnx.Model, f Manifest, names []string) (*onnx.Model, Manifest, error) {
 	if slices.Equal(names, f.Classes) {
 		return m, f, nil
@@ -51,7 +51,7 @@ func OfClasses(m *onnx.Model, f Manifest, names []string) (*onnx.Model, Manifest
 }
 
 // keep gives a predictor those images of classes that have a number in to, from 1, under it. Rows
-// stay as they are packed, with the scale of all.
+// stay as they are packed, with the scale of all. Too few images leave the predictor without any.
 func (t *images) keep(out *onnx.Model, c ConjugateConfig, to []int) {
 	packed, dx := t.packed.Data.([]int8), c.Dx
 	var some []int8

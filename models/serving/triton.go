@@ -19,7 +19,7 @@ var tritonTypes = map[onnx.DType]string{
 const labelsFile = "labels.txt"
 
 // tritonConfig returns config.pbtxt of a model, from its inputs and outputs: the text form of
-// ModelConfig (github.com/triton- inference-server/common, protobuf/model_config.proto). Every
+// ModelConfig (github.com/triton-inference-server/common, protobuf/model_config.proto). Every
 // tensor has the batch as its first axis, which dims leave out.
 func tritonConfig(g *onnx.Graph, o Options, labels bool) ([]byte, error) {
 	var b strings.Builder
@@ -52,7 +52,8 @@ func tritonConfig(g *onnx.Graph, o Options, labels bool) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// tritonTensor writes an input or output.
+// tritonTensor writes an input or output. An unknown size is -1. A tensor of the batch axis alone
+// has dims 1, and reshape takes that off again.
 func tritonTensor(b *strings.Builder, field string, v onnx.ValueInfo, labels bool) error {
 	typ, ok := tritonTypes[v.DType]
 	if !ok || len(v.Shape) == 0 || v.Shape[0].IsKnown() {

@@ -20,7 +20,8 @@ import (
 // digests returns the SHA-256 in hex of every file of a folder that is not ignored, or of the file
 // at path: under the name [single], or where it is a model with data in other files, under its own
 // name beside these. The folder is opened once and walked from there, so that no link leads out of
-// it. More than [maxFiles] files are an error.
+// it. More than [maxFiles] files are an error. A link or a device is an error, and so is a name
+// that is not UTF-8.
 func digests(path string, ignored []string) (map[string]string, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -114,7 +115,8 @@ func ofFile(path string) (map[string]string, error) {
 }
 
 // beside returns the names of the files that hold data of a model, with slashes. A file of another
-// kind has none. The file is read a second time, and must have the digest of the first.
+// kind has none. The file is read a second time, and must have the digest of the first. More than
+// the largest message are no model: it has no such files.
 func beside(path, digest string) ([]string, error) {
 	st, err := os.Stat(path)
 	if err != nil || st.Size() > serde.MaxFileBytes {

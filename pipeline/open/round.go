@@ -19,7 +19,8 @@ const least = 1e-6
 // uploads are in, and the posterior. Its coordinates are u = E^-1 (phi - mt), in which W is I and
 // the prior is diagonal; its metric A = E'GE = LL', prior b lambda and temperature are estimated
 // from the uploads. It reads class means of softened features. The posterior goes along, as fits
-// and intervals read its Penalty, Doubt, Scale and Ends.
+// and intervals read its Penalty, Doubt, Scale and Ends. With P the projection, or I, the map is V
+// = P E^-T. The origin is mt E^-T, and u = phi V - origin.
 func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 	q, err := p.Posterior(s)
 	if err != nil {
