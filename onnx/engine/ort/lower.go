@@ -38,6 +38,7 @@ func lower(m *onnx.Model) (*onnx.Model, error) {
 		return nil, err
 	}
 	restate(&c)
+	c.Graph = guarded(&c)
 	if m.Opset() < countsRightly && overcounts(c.Graph) {
 		if err := pass.Upgrade(&c, countsRightly); err != nil {
 			return nil, fmt.Errorf("the ONNX Runtime computes AveragePool with ceil_mode and "+

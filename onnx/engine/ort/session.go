@@ -14,6 +14,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/engine"
+	"fmp/onnx/op"
 	"fmp/onnx/pass"
 	"fmp/onnx/serde"
 	"fmp/onnx/shape"
@@ -48,10 +49,16 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	if newer, err := pass.FromSix(m); err == nil { // others the runtime refuses
 		m = newer
 	}
+	if err := ranges(m.Graph); err != nil {
+		return nil, err
+	}
 	// The runtime works out all constants when it loads a model. Where that is more than the model
 	// may ask for, it is left to the run, which can be stopped.
 	heavy, err := shape.TooHeavy(m)
-	lazy := err == nil && len(heavy) > 0 // contradictions in shapes are the runtime's to name
+	if err != nil && m.Opset() >= onnx.MinOpset { // older broadcasts contradict the rules of today
+		return nil, err
+	}
+	lazy := len(heavy) > 0
 	if lazy {
 		m = onnx.Clone(m)
 		if err := shape.Infer(m); err != nil {
@@ -115,6 +122,21 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	// would be a panic.
 	runtime.SetFinalizer(s, (*session).Close)
 	return s, nil
+}
+
+// ranges reports as [op.Ranges] does of the nodes of a graph and of the graphs within it.
+func ranges(g *onnx.Graph) error {
+	for _, n := range g.Nodes {
+		if err := op.Ranges(n); err != nil {
+			return fmt.Errorf("%s: %w", n.Label(), err)
+		}
+		for _, s := range n.Subgraphs() {
+			if err := ranges(s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // pools reports whether a graph, or one within it, has a pool that a Pad may be fused into.

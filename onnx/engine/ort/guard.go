@@ -1,0 +1,142 @@
+package ort
+
+import (
+	"maps"
+	"sync"
+
+	"fmp/onnx"
+	"fmp/onnx/op"
+	"fmp/onnx/pass"
+	"fmp/onnx/shape"
+)
+
+// guard restates computations on which the runtime ends the process, in all graphs of a model: dividing the
+// least int32 or int64 by -1, which the processor refuses, and diagonals of Trilu far outside the matrix.
+// A division whose element type is not known, as of a value that an If within an If gives, stays.
+type guard struct {
+	opsets map[string]int64
+	taken  map[string]bool
+	// inferred are the types of the outermost graph's values
+	inferred func() map[string]onnx.ValueInfo
+}
+
+// guarded is a model of which no integers end the process.
+func guarded(m *onnx.Model) *onnx.Graph {
+	taken := map[string]bool{}
+	m.Graph.AddNames(taken)
+	return guard{opsets: m.Opsets, taken: taken, inferred: sync.OnceValue(func() map[string]onnx.ValueInfo {
+		types, _ := shape.Types(m) // of a model in error, the runtime says so
+		return types
+	})}.graph(m.Graph, nil, nil)
+}
+
+// farthest is beyond every diagonal of a matrix.
+const farthest = 1 << 30
+
+// graph returns g with its nodes restated; types and constants are those of the values around it.
+func (w guard) graph(g *onnx.Graph, types map[string]onnx.DType, constants map[string]*onnx.Tensor) *onnx.Graph {
+	own, fixed := map[string]onnx.DType{}, map[string]*onnx.Tensor{}
+	maps.Copy(own, types)
+	maps.Copy(fixed, constants)
+	types, constants = own, fixed
+	for _, vs := range [][]onnx.ValueInfo{g.Values, g.Outputs, g.Inputs} {
+		for _, v := range vs {
+			if v.DType != onnx.Undefined {
+				types[v.Name] = v.DType
+			}
+		}
+	}
+	for name, t := range g.Initializers {
+		types[name], constants[name] = t.DType, t
+	}
+	c := *g
+	c.Nodes = nil
+	for _, n := range g.Nodes {
+		if t, _ := n.Attr("value"); n.Op == "Constant" && t.Tensor != nil && len(n.Outputs) == 1 {
+			types[n.Outputs[0]], constants[n.Outputs[0]] = t.Tensor.DType, t.Tensor
+		} else if s := op.Find(n, w.opsets); s != nil {
+			in := make([]onnx.DType, len(n.Inputs))
+			for i, name := range n.Inputs {
+				in[i] = types[name]
+			}
+			out, _ := s.Bind(in, len(n.Outputs)) // of a node in error, the runtime says so
+			for i, d := range out {
+				if _, known := types[n.Outputs[i]]; !known && d != onnx.Undefined {
+					types[n.Outputs[i]] = d
+				}
+			}
+		}
+		if len(n.Subgraphs()) > 0 {
+			n = onnx.CloneNode(n)
+			for i := range n.Attrs {
+				a := &n.Attrs[i]
+				if a.Graph != nil {
+					a.Graph = w.graph(a.Graph, types, constants)
+				}
+				for k, s := range a.Graphs {
+					a.Graphs[k] = w.graph(s, types, constants)
+				}
+			}
+		}
+		c.Nodes = append(c.Nodes, w.node(n, types, constants)...)
+	}
+	return &c
+}
+
+// node restates one node, which it does not change.
+func (w guard) node(n *onnx.Node, types map[string]onnx.DType, constants map[string]*onnx.Tensor) []*onnx.Node {
+	var nodes []*onnx.Node
+	emit := func(op, out string, in ...string) string {
+		nodes = append(nodes, &onnx.Node{Name: out, Op: op, Inputs: in, Outputs: []string{out}})
+		return out
+	}
+	name := func(base string) string { return pass.Unique(w.taken, base) }
+	number := func(d onnx.DType, v int64) string {
+		t := onnx.Scalar(v)
+		if d == onnx.Int32 {
+			t = onnx.Scalar(int32(v))
+		}
+		out := emit("Constant", name("number"))
+		nodes[len(nodes)-1].Attrs = []onnx.Attr{onnx.TensorAttr("value", t)}
+		return out
+	}
+	by, d := n.Input(1), types[n.Input(1)]
+	if d == onnx.Undefined && (n.Op == "Div" || n.Op == "Mod") {
+		d = w.inferred()[by].DType
+	}
+	switch {
+	case n.Op == "Trilu" && by != "":
+		n = onnx.CloneNode(n)
+		n.Inputs[1] = emit("Clip", name("diagonal"), by, number(onnx.Int64, -farthest), number(onnx.Int64, farthest))
+	case n.Domain == "" && (n.Op == "Div" || n.Op == "Mod") && (d == onnx.Int32 || d == onnx.Int64) &&
+		len(n.Outputs) == 1 && mayNegate(constants[by]):
+		// x / y = (x / (y + 2t)) (1 - 2t) where t is 1 for y = -1, else 0; the remainder by 1 is that by -1.
+		out := n.Outputs[0]
+		n = onnx.CloneNode(n)
+		one := emit("Cast", name("negates"), emit("Equal", name("negates"), by, number(d, -1)))
+		nodes[len(nodes)-1].Attrs = []onnx.Attr{onnx.IntAttr("to", int(d))}
+		twice := emit("Add", name("twice"), one, one)
+		n.Inputs[1] = emit("Add", name("divisor"), by, twice)
+		if n.Op == "Div" {
+			n.Outputs[0] = name("quotient")
+			sign := emit("Sub", name("sign"), number(d, 1), twice)
+			nodes = append(nodes, n)
+			emit("Mul", out, n.Outputs[0], sign)
+			return nodes
+		}
+	}
+	return append(nodes, n)
+}
+
+// mayNegate reports whether a divisor, nil where it is not a constant, may hold -1.
+func mayNegate(t *onnx.Tensor) bool {
+	if t == nil || t.External != nil {
+		return true
+	}
+	for i := range t.Len() {
+		if t.At(i) == -1 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,41 @@
+package op
+
+import (
+	"fmt"
+	"strings"
+
+	"fmp/onnx"
+)
+
+// Integer attributes that are at least 1, and those that are at least 0.
+const (
+	counts = " strides dilations kernel_shape pooled_shape output_height output_width blocksize group groups " +
+		"offset_group num_groups size num_outputs hidden_size q_num_heads kv_num_heads num_heads "
+	mayBeNone = " block_size batch_dims "
+)
+
+// Ranges reports an attribute of a node that is out of the range which its name has, whether or not the
+// operator is known: runtimes divide by them, and some end the process where one is 0.
+func Ranges(n *onnx.Node) error {
+	for _, a := range n.Attrs {
+		name := " " + a.Name + " "
+		none := strings.Contains(mayBeNone, name)
+		if a.Ref != "" || !none && !strings.Contains(counts, name) {
+			continue
+		}
+		least := int64(1)
+		if none || n.Op == "RotaryEmbedding" { // whose heads a shape may tell
+			least = 0
+		}
+		list := a.Ints
+		if a.Kind == onnx.AttrInt {
+			list = []int64{a.Int}
+		}
+		for _, v := range list {
+			if v < least || v > 1<<28 {
+				return fmt.Errorf("%s holds %d; allowed are %d to %d", a.Name, v, least, 1<<28)
+			}
+		}
+	}
+	return nil
+}
