@@ -84,7 +84,8 @@ one folder of images for each class, or a data set by name. Normalisations are f
 convolutions first. Half of the --calibrate images choose the ranges. The others measure the loss:
 the squared error of the outputs as a share of their variance. Where it is above --loss, the layers
 that cost most stay in float32, a share of --float at most. Layers whose input is infinite, 0
-throughout or an output of MODEL stay in float32 too.
+throughout or an output of MODEL stay in float32 too. An output whose shape depends on the images, and
+differs in bytes, is refused: models are compared by their outputs.
 
 A classifier, client graph or predictor of fmp is refused: quantise the extractor, and make the
 client graph from it (fmp fuse --extractor).

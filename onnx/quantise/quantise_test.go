@@ -160,7 +160,7 @@ func TestFloat(t *testing.T) {
 	must.Do(t, errors.Join(s.prepare(m), s.calibrate(t.Context(), batches[:8])))
 	var want []map[string]*onnx.Tensor
 	for _, b := range batches[8:] {
-		want = append(want, map[string]*onnx.Tensor{"scores": onnx.Vector(run(t, inGo(t, true), m, b)...)})
+		want = append(want, modeltest.Eval(t, inGo(t, true), m, b))
 	}
 	least := math.Inf(1)
 	for _, l := range s.layers {
@@ -282,6 +282,25 @@ func TestLayersOfInputs(t *testing.T) {
 		} else if must.Do(t, err); report.Layers != fed {
 			t.Errorf("%d layers are fed, and the report says %d", fed, report.Layers)
 		}
+	}
+}
+
+// TestWithin: a branch reads the rectified numbers of a layer in bytes, as the name of the value says.
+func TestWithin(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	node := modeltest.Node
+	branch := func(name, op string) onnx.Attr {
+		return modeltest.Body(name, modeltest.Graph("", name+":float32", nil, node(op, "d", name)))
+	}
+	m := onnx.NewModel(modeltest.Graph("x:float32[n,8]", "scores:float32[n,4] e:float32[n,4]", map[string]*onnx.Tensor{
+		"w": drawn(r, 1, 8, 4), "v": drawn(r, .1, 4, 4), "zero": onnx.Scalar[float32](0)},
+		node("MatMul", "x w", "a"), node("Relu", "a", "d"), node("MatMul", "d v", "e"),
+		node("ReduceMax", "x", "most", onnx.IntAttr("keepdims", 0)), node("Greater", "most zero", "on"),
+		node("If", "on", "scores", branch("then_branch", "Identity"), branch("else_branch", "Neg"))))
+	batch := Batch{"x": drawn(r, 1, 64, 8)}
+	q, report := must.Get2(Static(t.Context(), m, inGo(t, true), []Batch{batch}, Options{}))(t)
+	if d := far(run(t, inGo(t, true), q, batch), run(t, inGo(t, true), m, batch)); report.Layers != 2 || d > .3 {
+		t.Errorf("scores are %v off, and the report is %+v", d, report)
 	}
 }
 
@@ -447,8 +466,14 @@ func TestErrors(t *testing.T) {
 	b = build.New("infinite output")
 	b.Output("scores", b.Log(b.Relu(b.MatMul(b.Input("x", onnx.Float32, "n", 4), b.Param("w", onnx.ZerosF32(4, 4))))))
 	logs := must.Get(b.Model())(t)
+	r := rand.New(rand.NewPCG(1, 2))
+	b = build.New("those above")
+	h := b.MatMul(b.Input("x", onnx.Float32, "n", 8), b.Param("w", drawn(r, 1, 8, 8)))
+	h = b.Reshape(b.MatMul(b.Relu(h), b.Param("v", drawn(r, 1, 8, 8))), -1)
+	b.Output("scores", b.Op("Compress", []build.Ref{h, b.Op("Greater", []build.Ref{h, b.F32(0)})}))
+	above := must.Get(b.Model())(t)
 	b = build.New("zeros")
-	product := drawn(rand.New(rand.NewPCG(1, 2)), 1, 4, 4)
+	product := drawn(r, 1, 4, 4)
 	b.Output("scores", b.MatMul(b.Input("x", onnx.Float32, "n", 4), b.Param("w", product)))
 	zeros := must.Get(b.Model())(t)
 	static := func(m *onnx.Model, batches []Batch, o Options) error {
@@ -473,6 +498,8 @@ func TestErrors(t *testing.T) {
 		{"share", static(m, batches, Options{Float: 2}), "share in float32 2"},
 		{"no number", static(m, infinite, Options{}), ": a number is NaN"},
 		{"infinite", static(logs, []Batch{{"x": onnx.ZerosF32(1, 4)}}, Options{}), `output "scores": a number is infinite`},
+		{"as many numbers as are above 0", static(above, []Batch{{"x": drawn(r, 1, 256, 8)}}, Options{}),
+			`output "scores": its shape depends on the images`},
 		{"no layer in bytes", static(zeros, []Batch{{"x": onnx.ZerosF32(1, 4)}}, Options{}),
 			`value "x": it is infinite, 0 throughout or an output`},
 		{"bits", weights(m, 3, 1), "3 bits"},

@@ -369,8 +369,12 @@ func (s *static) loss(ctx context.Context, m *onnx.Model, batches []Batch,
 		if err != nil {
 			return 0, err
 		}
-		for name, w := range want[i] {
-			y := out[name].F32()
+		for _, name := range slices.Sorted(maps.Keys(want[i])) {
+			w, y := want[i][name], out[name].F32()
+			if !slices.Equal(out[name].Shape, w.Shape) {
+				return 0, fmt.Errorf("output %q: its shape depends on the images: it is %v, and %v in bytes; export "+
+					"the model without this output", name, w.Shape, out[name].Shape)
+			}
 			if total[name] == nil {
 				total[name] = &sums{}
 			}

@@ -28,6 +28,7 @@ type writer struct {
 	float  map[*onnx.Node]bool // layers that stay as they are
 	made   map[string]*onnx.Node
 	uses   map[string]int
+	within map[string]bool   // values that graphs within nodes read
 	ranges map[string]string // the value whose range a quantised value has
 	before []*onnx.Node      // that read constants and inputs
 	after  map[string][]*onnx.Node
@@ -39,10 +40,17 @@ func (s *static) build(float map[int]bool) *onnx.Model {
 	g := m.Graph
 	g.Values = nil
 	w := &writer{static: s, constants: newConstants(g), float: map[*onnx.Node]bool{},
-		made: g.Makers(), uses: readers(g),
+		made: g.Makers(), uses: readers(g), within: map[string]bool{},
 		ranges: map[string]string{}, after: map[string][]*onnx.Node{}}
 	for i := range float {
 		w.float[g.Nodes[i]] = true
+	}
+	for _, n := range g.Nodes {
+		for _, sub := range n.Subgraphs() {
+			for _, v := range sub.Captures() {
+				w.within[v] = true
+			}
+		}
 	}
 	for _, n := range g.Nodes {
 		w.mark(n)
@@ -120,13 +128,14 @@ func (w *writer) last(n *onnx.Node) string {
 	return n.Outputs[0]
 }
 
-// rectifier returns a Relu, or a Clip from 0, that alone reads a product or sum.
+// rectifier returns a Relu, or a Clip from 0, that alone reads a product or sum. Graphs within nodes
+// read no bytes, and so a node rectifies the values that they take.
 func (w *writer) rectifier(n *onnx.Node) *onnx.Node {
 	if w.weights(n) == nil && n.Op != "Add" || w.uses[n.Outputs[0]] != 1 {
 		return nil
 	}
 	for _, r := range w.g.Nodes {
-		if r.Domain != "" || r.Input(0) != n.Outputs[0] || !w.can(r.Outputs[0]) {
+		if r.Domain != "" || r.Input(0) != n.Outputs[0] || !w.can(r.Outputs[0]) || w.within[r.Outputs[0]] {
 			continue
 		}
 		low := constant(w.g, r.Input(1))
