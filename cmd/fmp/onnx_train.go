@@ -62,6 +62,9 @@ made the model, the stock ONNX Runtime trains it. --images takes a folder with o
 a class, or train/CLASS and test/CLASS; --data takes arrays by the names of the model's inputs, and
 "target" (class numbers, or scores of the output's shape).
 
+Cross-entropy is of the scores before a last Softmax of MODEL, and binary of those before a last
+Sigmoid. Each is refused for the operator of the other.
+
 Where the model has another number of classes than the data, its last linear layer is replaced by a
 new one. --freeze keeps weights as they are, by their names or those of the nodes that read them;
 --list shows both. --lora R trains factors of rank R beside each matrix instead and adds them to it
@@ -161,6 +164,7 @@ type examples struct {
 	classes           int      // 0 where the target is no class
 	names             []string // of classes
 	digest            string
+	side              extractor.Options // of the side-car file beside the model
 	notes             []string
 }
 
@@ -241,6 +245,9 @@ func (o *tuning) photos(cmd *cobra.Command, path string, m *onnx.Model, manifest
 	}
 	part := &ds.Train
 	ex := &examples{classes: len(ds.Classes), names: ds.Classes, digest: ds.Digest, notes: notes}
+	if ex.side, _, err = extractor.Sidecar(path); err != nil {
+		return nil, usageError(err)
+	}
 	if o.finish != nil {
 		if part, ex.classes, err = learn.Corpus(ds); err != nil {
 			return nil, usageError(err)
@@ -302,6 +309,9 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 		t[train.TargetInput] = train.Target(labels, ex.classes, o.t.Loss.Name)
 	} else {
 		t[train.TargetInput] = float32s(target)
+		if err := o.targetFits(m, target); err != nil {
+			return nil, err
+		}
 	}
 	given := map[string]*onnx.Tensor{train.TargetInput: t[train.TargetInput]}
 	for _, in := range m.Graph.Inputs {
@@ -326,6 +336,30 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 		return nil, usageError(err)
 	}
 	return ex, nil
+}
+
+// targetFits returns an error where the rows of a target that is no list of classes have not the shape
+// of the output's. Contrastive labels have one number a row.
+func (o *tuning) targetFits(m *onnx.Model, target *onnx.Tensor) error {
+	out, ok := m.Graph.Output(o.t.Output)
+	if !ok || out.Shape == nil || o.t.Loss.Name == train.Contrastive {
+		return nil
+	}
+	fits := len(target.Shape) == len(out.Shape)
+	for i := 1; fits && i < len(out.Shape); i++ {
+		fits = !out.Shape[i].IsKnown() || out.Shape[i].Size == target.Shape[i]
+	}
+	want := "want numbers of the output's shape"
+	switch {
+	case fits:
+		return nil
+	case o.t.Loss.Name == train.CrossEntropy:
+		want = "want class numbers of one axis, or probabilities of the output's shape"
+	case len(target.Shape) == 1:
+		want += "; target[:, None] of NumPy is a column"
+	}
+	return usageErrorf("%s: %q is of shape %v and output %q is %s; %s", o.data, train.TargetInput, target.Shape,
+		out.Name, out.Type(), want)
 }
 
 // float32s converts a tensor.
@@ -515,8 +549,7 @@ func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg sett
 	if err != nil {
 		return err
 	}
-	// All that the result depends on: a checkpoint of another run is refused.
-	identity, err := json.Marshal([]any{digest, ex.digest, o.t.Loss, o.t.Weights, o.t.Adapted,
+	identity, err := json.Marshal([]any{digest, ex.digest, ex.side, o.t.Output, o.t.Loss, o.t.Weights, o.t.Adapted,
 		o.t.LoRA, o.t.Optimizer, o.t.Update, rate, o.warmup,
 		o.schedule, o.t.Epochs, o.t.Batch, o.t.Parts, o.t.Patience, o.t.Seed, o.heldOut,
 		o.augment, o.x})

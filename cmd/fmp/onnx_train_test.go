@@ -255,6 +255,38 @@ func TestExamplesDigest(t *testing.T) {
 	}
 }
 
+// TestONNXTrainOfAnother: a checkpoint of another output, or of images that a side-car feeds otherwise,
+// is not gone on from. A folder in the place of the drawn log keeps the checkpoint.
+func TestONNXTrainOfAnother(t *testing.T) {
+	t.Parallel()
+	rows, data := trainingFiles(t)
+	m := must.Get(serde.Load(rows))(t)
+	m.Graph.Nodes = append(m.Graph.Nodes, reader("Identity y > z"))
+	m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: "z", DType: onnx.Float32, Shape: m.Graph.Outputs[0].Shape})
+	must.Do(t, serde.Save(rows, m))
+	weights := onnx.ZerosF32(192, 10)
+	for i := range weights.F32() {
+		weights.F32()[i] = float32(i%7) / 80
+	}
+	net := saveNet(t, weights)
+	for _, c := range []struct {
+		model, side   string
+		first, second []string
+	}{
+		{rows, "", []string{"--data", data, "--classes", "7"}, []string{"--data", data, "--classes", "7", "--output", "z"}},
+		{net, "mean: [0.5]\nstd: [0.25]\n", []string{"--images", "digits"}, []string{"--images", "digits"}},
+	} {
+		out := c.model + ".out"
+		train := []string{"onnx", "train", c.model, "-o", out, "--engine", "pure", "--epochs", "1"}
+		must.Do(t, os.Mkdir(out+".svg", 0o700))
+		fails(t, "out.svg", append(train, c.first...)...)
+		if c.side != "" {
+			must.Do(t, os.WriteFile(c.model+".yaml", []byte(c.side), 0o600))
+		}
+		fails(t, "is of another run", append(train, c.second...)...)
+	}
+}
+
 // reader is a node of the inputs and the output that a line names, as in "Add h c > y".
 func reader(line string, attrs ...onnx.Attr) *onnx.Node {
 	of, out, _ := strings.Cut(line, " > ")

@@ -61,6 +61,7 @@ func TestWrong(t *testing.T) {
 	endless.F32()[5] = float32(math.Inf(1))
 	archive(t, "sums.npz", onnx.ZerosF32(20, 3), twos)
 	archive(t, "endless.npz", endless, twos)
+	archive(t, "three.npz", onnx.ZerosF32(20, 3), onnx.ZerosF32(20, 3))
 	ran(t, "data", "synth", "-o", "short", "--train", "20", "--test", "20")
 	must.Do(t, os.Truncate("short/train-images-idx3-ubyte", 5000))
 	const over, serve, away = "would be overwritten", "serve --round round.yaml ", "is not loopback"
@@ -248,6 +249,9 @@ func TestWrong(t *testing.T) {
 		{fit + "--data layers.onnx", "want an archive"}, {fit + "--data sums.npz", "of sum 2; want prob"},
 		{fit + "--data sums.npz --loss binary", "want numbers from 0"},
 		{fit + "--data endless.npz --loss mse", "want finite"},
+		{rows + "--loss mse", `"target" is of shape [60] and output "y" is float32[n,7]; want numbers of the output's sh`},
+		{rows + "--loss binary", "; target[:, None] of NumPy is a column"},
+		{fit + "--data three.npz", "[20 3] and output \"y\" is float32[n,7]; want class numbers of one axis, or prob"},
 		{tune + "none --loss hinge", `loss "hinge"; allowed`}, {tune + "none --lora -3", "--lora -3"},
 		{tune + "./void", "holds neither"}, {tune + "none", "known names are"},
 		{tune + "none --freeze (", "error parsing regexp"}, {tune + "./photos --classes 3", "--classes goes with"},

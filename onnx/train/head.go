@@ -20,23 +20,35 @@ var after = []string{"Identity", "Softmax", "LogSoftmax", "Sigmoid", "Flatten", 
 // precision.
 var movers = []string{"Identity", "Cast", "Flatten", "Squeeze", "Unsqueeze", "Reshape", "Transpose"}
 
-// scores has an output's final Sigmoid, or Softmax or LogSoftmax over all classes, pass its input on:
-// losses take scores.
-func scores(m *onnx.Model, out onnx.ValueInfo) {
+// links lists the last operators whose input a loss takes for scores.
+var links = map[string][]string{CrossEntropy: {"Softmax", "LogSoftmax"}, Binary: {"Sigmoid"}}
+
+// scores has the last operator of an output pass its input on where the loss has that operator in it:
+// a Softmax or LogSoftmax over all classes for cross-entropy, a Sigmoid for binary. One loss with the
+// operator of the other is an error: the model that is written would not be the one that was trained.
+func scores(m *onnx.Model, out onnx.ValueInfo, loss string) error {
 	maker := m.Graph.Makers()
 	n := maker[out.Name]
 	for n != nil && slices.Contains(movers, n.Op) {
 		n = maker[n.Input(0)]
 	}
-	if n == nil || !slices.Contains([]string{"Softmax", "LogSoftmax", "Sigmoid"}, n.Op) {
-		return
+	if n == nil || links[loss] == nil {
+		return nil
 	}
-	if n.Op != "Sigmoid" && len(out.Shape) == 2 {
-		if k := together(m, n); k != 0 && k != out.Shape[1].Size { // groups of classes
-			return
+	if !slices.Contains(links[loss], n.Op) {
+		for _, fitting := range LossNames {
+			if slices.Contains(links[fitting], n.Op) {
+				return fmt.Errorf("output %q: loss %s has a %s of its own in it, and a %s makes the output; train "+
+					"with loss %s, or a model without the %s", out.Name, loss, links[loss][0], n.Op, fitting, n.Op)
+			}
 		}
+		return nil
+	}
+	if loss == CrossEntropy && len(out.Shape) == 2 && together(m, n) != out.Shape[1].Size { // groups, or the batch
+		return nil
 	}
 	n.Op, n.Attrs = "Identity", nil
+	return nil
 }
 
 // together is how many numbers a softmax makes sum to 1; 0 where that is not known.

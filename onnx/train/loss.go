@@ -62,6 +62,10 @@ func WithLoss(m *onnx.Model, scores onnx.ValueInfo, l Loss) (*onnx.Model, error)
 	part := onnx.Clone(m)
 	part.Graph.Outputs = []onnx.ValueInfo{scores}
 	pass.RemoveUnused(part.Graph)
+	if _, taken := part.Graph.Input(TargetInput); taken {
+		return nil, fmt.Errorf("input %q: examples give the target of the loss under this name; export the model "+
+			"with another name for its input", TargetInput)
+	}
 	// The part's value and the loss's are both outputs: the loss reads the first under another
 	// name.
 	loss, err := l.model(scores)

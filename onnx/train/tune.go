@@ -348,8 +348,16 @@ func (t Tuning) prepare(m *onnx.Model) (*tuned, error) {
 		p.names = append(slices.DeleteFunc(p.names, inPlace), factors...)
 	}
 	p.scores = t.Output
-	if adapted = onnx.Clone(adapted); t.Loss.Name != MSE {
-		scores(adapted, out)
+	adapted = onnx.Clone(adapted)
+	if err := scores(adapted, out, t.Loss.Name); err != nil {
+		return nil, err
+	}
+	if out.Name == LossOutput {
+		taken := map[string]bool{}
+		adapted.Graph.AddNames(taken)
+		p.scores = pass.Unique(taken, LossOutput)
+		pass.Rename(adapted.Graph, map[string]string{LossOutput: p.scores})
+		out.Name = p.scores
 	}
 	for _, v := range adapted.Graph.Inputs {
 		if len(v.Shape) > 0 && v.Shape[0].IsKnown() {
@@ -578,7 +586,8 @@ func measure(ctx context.Context, s engine.Session, p *tuned, values map[string]
 		n += len(rows)
 	}
 	if n == 0 {
-		return nil, errors.New("measuring: too few examples to fill one batch of the model")
+		return nil, fmt.Errorf("measuring: %d examples: the model's batch is fixed at %d; hold out as many "+
+			"(--held-out), or none (--held-out 0)", data.N, p.fixed)
 	}
 	for k := range total {
 		total[k] /= float64(n)

@@ -99,8 +99,9 @@ func tuningOf(m *onnx.Model) Tuning {
 		Parts: 2, Threads: 2, Seed: 3}
 }
 
-// TestScores: losses are of the scores before a softmax or sigmoid, whatever moves its numbers behind
-// it, but where a softmax is over groups of classes; the squared error is of the output itself.
+// TestScores: cross-entropy is of the scores before a softmax, and binary of those before a sigmoid,
+// whatever moves its numbers behind it, but where a softmax is over groups of classes or over the
+// batch; the squared error and directions are of the output itself.
 func TestScores(t *testing.T) {
 	t.Parallel()
 	node := modeltest.Node
@@ -109,13 +110,26 @@ func TestScores(t *testing.T) {
 		"axis": onnx.Vector[int64](1), "row": onnx.Vector[int64](-1, 1, 3)}
 	opset := int64(17)
 	data := clusters(t, 24, 3)
-	measure := func(loss string, nodes ...*onnx.Node) float64 {
+	numbered := Data{N: data.N, Batch: func(rows []int, r *rand.Rand) (map[string]*onnx.Tensor, error) {
+		b, err := data.Batch(rows, r)
+		b[TargetInput] = onnx.ZerosF32(len(rows), 1)
+		for i, row := range rows {
+			b[TargetInput].F32()[i] = float32(row % 3)
+		}
+		return b, err
+	}}
+	tried := func(loss string, nodes ...*onnx.Node) (Metrics, error) {
 		m := onnx.NewModel(modeltest.Graph("x:float32[n,6]", "y:float32[n,3]", weights,
 			append([]*onnx.Node{node("MatMul", "x w", "s")}, nodes...)...))
 		m.Opsets[""] = opset
 		tn := tuningOf(m)
-		tn.Loss.Name = loss
-		return must.Get(tn.Measure(t.Context(), pureEngine(t), m, data))(t)["loss"]
+		if tn.Loss.Name = loss; loss == Contrastive {
+			return tn.Measure(t.Context(), pureEngine(t), m, numbered)
+		}
+		return tn.Measure(t.Context(), pureEngine(t), m, data)
+	}
+	measure := func(loss string, nodes ...*onnx.Node) float64 {
+		return must.Get(tried(loss, nodes...))(t)["loss"]
 	}
 	for _, c := range []struct {
 		name  string
@@ -134,16 +148,25 @@ func TestScores(t *testing.T) {
 				t.Errorf("%s and %s: the loss is %v, of the scores %v", of[1], c.name, got, want)
 			}
 		}
-		got := measure(MSE, append([]*onnx.Node{node("Softmax", "s", "p")}, c.nodes...)...)
-		if scores := measure(MSE, node("Identity", "s", "y")); got == scores {
-			t.Errorf("%s: the squared error is of the scores", c.name)
+		for _, loss := range []string{MSE, Contrastive} {
+			got := measure(loss, append([]*onnx.Node{node("Softmax", "s", "p")}, c.nodes...)...)
+			if scores := measure(loss, node("Identity", "s", "y")); got == scores {
+				t.Errorf("%s: the loss %s is of the scores", c.name, loss)
+			}
+		}
+		for _, of := range [][3]string{{CrossEntropy, "Sigmoid", Binary}, {Binary, "Softmax", CrossEntropy},
+			{Binary, "LogSoftmax", CrossEntropy}} {
+			must.Fail(tried(of[0], append([]*onnx.Node{node(of[1], "s", "p")}, c.nodes...)...))(t,
+				`output "y": loss `+of[0]+" has a "+links[of[0]][0]+" of its own in it, and a "+of[1]+
+					" makes the output; train with loss "+of[2], c.name)
 		}
 	}
 	for _, c := range []struct {
 		opset int64
 		axis  int
 		whole bool
-	}{{17, 2, true}, {17, -1, true}, {17, 1, false}, {17, -2, false}, {12, 1, true}} {
+	}{{17, 2, true}, {17, -1, true}, {17, 1, false}, {17, -2, false}, {17, 0, false},
+		{12, 1, true}} {
 		opset = c.opset
 		got := measure(CrossEntropy, node("Reshape", "s row", "a"),
 			node("Softmax", "a", "p", onnx.IntAttr("axis", c.axis)), node("Reshape", "p rows", "y"))
@@ -332,6 +355,10 @@ func TestMeasure(t *testing.T) {
 	}{{CrossEntropy, 0, true}, {CrossEntropy, 2, true}, {Binary, 0, false}, {MSE, 0, false}} {
 		m := small(t, false)
 		tn := tuningOf(m)
+		if c.loss == Binary {
+			last := m.Graph.Nodes[len(m.Graph.Nodes)-1]
+			last.Op, last.Attrs = "Sigmoid", nil
+		}
 		if tn.Loss.Name, tn.LoRA = c.loss, c.lora; c.lora > 0 {
 			tn.Weights, tn.Adapted = nil, []string{"head"}
 		}
@@ -342,6 +369,36 @@ func TestMeasure(t *testing.T) {
 		tn.LoRA, tn.Weights = 0, nil
 		must.Fail(tn.Train(t.Context(), pureEngine(t), m, clusters(t, 24, 3), Data{}))(t,
 			"no weights are trained", "a training of nothing")
+	}
+}
+
+// TestNames: an output may be called as the loss is. An input may not be called as its target is.
+// Too few examples for a fixed batch are an error that says what to do.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	of := func(in, out string) *onnx.Model {
+		return onnx.NewModel(modeltest.Graph(in+",6]", out+":float32[n,3]",
+			map[string]*onnx.Tensor{"w": random("w", 6, 3)},
+			modeltest.Node("MatMul", strings.Split(in, ":")[0]+" w", out)))
+	}
+	data := clusters(t, 24, 3)
+	var losses []float64
+	for _, out := range []string{"y", LossOutput} {
+		m := of("x:float32[n", out)
+		tn := tuningOf(m)
+		got := must.Get(tn.Train(t.Context(), pureEngine(t), m, data, data))(t)
+		after := must.Get(tn.Measure(t.Context(), pureEngine(t), got.Model, data))(t)
+		if losses = append(losses, after[LossOutput]); got.Model.Graph.Outputs[0].Name != out {
+			t.Errorf("%s: %v, outputs %v", out, after, got.Model.Graph.Outputs)
+		}
+	}
+	if losses[0] != losses[1] {
+		t.Errorf("losses are %v", losses)
+	}
+	for in, want := range map[string]string{"target:float32[n": `input "target": examples give the target`,
+		"x:float32[64": "24 examples: the model's batch is fixed at 64; hold out as many (--held-out)"} {
+		m := of(in, "y")
+		must.Fail(tuningOf(m).Measure(t.Context(), pureEngine(t), m, data))(t, want, in)
 	}
 }
 
