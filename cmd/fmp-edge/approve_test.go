@@ -200,7 +200,7 @@ func withExternal(t *testing.T, path string, change func(p *onnxpb.ModelProto)) 
 	must.Do(t, proto.Unmarshal(data, &p))
 	w := p.Graph.Initializer[0]
 	w.Dims, w.DataType, w.RawData, w.DataLocation = []int64{137}, int32(onnx.Uint8), nil,
-		onnxpb.TensorProto_EXTERNAL
+		1
 	w.ExternalData = []*onnxpb.StringStringEntryProto{{Key: "location", Value: "ward-1.key"}}
 	if change != nil {
 		change(&p)

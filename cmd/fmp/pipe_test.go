@@ -37,7 +37,7 @@ func TestNamedPipesAreRefused(t *testing.T) {
 	var p onnxpb.ModelProto
 	must.Do(t, proto.Unmarshal(data, &p))
 	w := p.Graph.Initializer[0]
-	w.RawData, w.FloatData, w.DataLocation = nil, nil, onnxpb.TensorProto_EXTERNAL
+	w.RawData, w.FloatData, w.DataLocation = nil, nil, 1
 	w.ExternalData = []*onnxpb.StringStringEntryProto{{Key: "location", Value: "weights"}}
 	must.Do(t, os.WriteFile("external/model.onnx", must.Get(proto.Marshal(&p))(t), 0o644))
 	t.Setenv("XDG_CACHE_HOME", "cache")

@@ -68,7 +68,7 @@ func outside(p protoreflect.Message) (what string) {
 		switch {
 		case len(m.GetUnknown()) > 0:
 			what = fmt.Sprintf("its %s has a field that is not known", m.Descriptor().Name())
-		case ok && (t.DataLocation != onnxpb.TensorProto_DEFAULT || len(t.ExternalData) > 0):
+		case ok && (t.DataLocation != 0 || len(t.ExternalData) > 0):
 			what = fmt.Sprintf("the data of its tensor %q lies in another file, which is not read", t.Name)
 		}
 		return what == ""

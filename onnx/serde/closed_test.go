@@ -35,7 +35,7 @@ var openings = map[string]func(p *onnxpb.ModelProto){
 				Output: []string{"y"}}}}}
 	},
 	"a graph within a node": func(p *onnxpb.ModelProto) {
-		attribute(p, &onnxpb.AttributeProto{Name: "then_branch", Type: onnxpb.AttributeProto_GRAPH,
+		attribute(p, &onnxpb.AttributeProto{Name: "then_branch", Type: int32(onnx.AttrGraph),
 			G: &onnxpb.GraphProto{Name: "g"}})
 	},
 	"data in another file": func(p *onnxpb.ModelProto) {
@@ -46,11 +46,11 @@ var openings = map[string]func(p *onnxpb.ModelProto){
 	"an attribute's data in another file": func(p *onnxpb.ModelProto) {
 		t := &onnxpb.TensorProto{DataType: 1, Dims: []int64{1}}
 		elsewhere(t)
-		attribute(p, &onnxpb.AttributeProto{Name: "value", Type: onnxpb.AttributeProto_TENSOR, T: t})
+		attribute(p, &onnxpb.AttributeProto{Name: "value", Type: int32(onnx.AttrTensor), T: t})
 	},
 	"a place without the mark of another file": func(p *onnxpb.ModelProto) {
 		elsewhere(p.Graph.Initializer[0])
-		p.Graph.Initializer[0].DataLocation = onnxpb.TensorProto_DEFAULT
+		p.Graph.Initializer[0].DataLocation = 0
 	},
 	"numbers that stand twice": func(p *onnxpb.ModelProto) {
 		t := p.Graph.Initializer[0]
@@ -92,22 +92,22 @@ var openings = map[string]func(p *onnxpb.ModelProto){
 		p.Graph.Input = append(p.Graph.Input, &onnxpb.ValueInfoProto{Name: t.Name})
 	},
 	"an attribute of two values": func(p *onnxpb.ModelProto) {
-		attribute(p, &onnxpb.AttributeProto{Name: "a", Type: onnxpb.AttributeProto_INT,
+		attribute(p, &onnxpb.AttributeProto{Name: "a", Type: int32(onnx.AttrInt),
 			I: proto.Int64(1),
 			F: proto.Float32(2)})
 	},
 	"an attribute of no kind": func(p *onnxpb.ModelProto) {
 		attribute(p, &onnxpb.AttributeProto{Name: "a", I: proto.Int64(1)})
 	},
-	"a node's documentation": func(p *onnxpb.ModelProto) { p.Graph.Node[0].DocString = "x" },
-	"a denotation":           func(p *onnxpb.ModelProto) { p.Graph.Input[0].Type.Denotation = "IMAGE" },
 	"a size below 0": func(p *onnxpb.ModelProto) {
-		p.Graph.Input[0].Type.GetTensorType().Shape.Dim[0].Value =
-			&onnxpb.TensorShapeProto_Dimension_DimValue{DimValue: -1}
+		p.Graph.Input[0].Type.TensorType.Shape.Dim[0].DimValue = proto.Int64(-1)
+	},
+	"a size and a name": func(p *onnxpb.ModelProto) {
+		p.Graph.Input[0].Type.TensorType.Shape.Dim[1].DimParam = proto.String("n")
 	},
 	"a format of old": func(p *onnxpb.ModelProto) { p.IrVersion = 3 },
 	"a part of a tensor": func(p *onnxpb.ModelProto) {
-		p.Graph.Initializer[0].Segment = &onnxpb.TensorProto_Segment{Begin: 0, End: 1}
+		p.Graph.Initializer[0].Segment = &onnxpb.TensorProto_Segment{}
 	},
 }
 
@@ -125,7 +125,7 @@ func unknown(m proto.Message) {
 }
 
 func elsewhere(t *onnxpb.TensorProto) {
-	t.DataLocation = onnxpb.TensorProto_EXTERNAL
+	t.DataLocation = dataElsewhere
 	t.ExternalData = []*onnxpb.StringStringEntryProto{{Key: "location", Value: "ward-1.key"}}
 }
 

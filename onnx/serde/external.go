@@ -19,6 +19,9 @@ import (
 	"fmp/onnx/regularfile"
 )
 
+// dataElsewhere is the data_location of a tensor whose data lie in another file.
+const dataElsewhere = 1
+
 // mapFrom is the size of a file of tensor data from which on it is mapped and not read.
 const mapFrom = 16 << 20
 
@@ -65,8 +68,7 @@ func readExternal(p *onnxpb.ModelProto, dir string) (map[string]*onnx.External, 
 // message.
 func tensorsElsewhere(p *onnxpb.ModelProto) (all []*onnxpb.TensorProto) {
 	eachMessage(p.ProtoReflect(), func(m protoreflect.Message) bool {
-		if t, ok := m.Interface().(*onnxpb.TensorProto); ok &&
-			t.DataLocation == onnxpb.TensorProto_EXTERNAL {
+		if t, ok := m.Interface().(*onnxpb.TensorProto); ok && t.DataLocation == dataElsewhere {
 			all = append(all, t)
 		}
 		return true
@@ -239,6 +241,6 @@ func readTensorData(root *os.Root, files map[string]*dataFile,
 	if err != nil {
 		return nil, fmt.Errorf("file %q: %w", location, err)
 	}
-	t.RawData, t.DataLocation, t.ExternalData = raw, onnxpb.TensorProto_DEFAULT, nil
+	t.RawData, t.DataLocation, t.ExternalData = raw, 0, nil
 	return e, nil
 }

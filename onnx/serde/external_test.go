@@ -25,7 +25,7 @@ func external(t *testing.T, dir string, dims []int64, entries map[string]string)
 	data := must.Get(Marshal(modeltest.Linear(t, "m", "image", "features", 2, 2)))(t)
 	data = edited(t, data, func(p *onnxpb.ModelProto) {
 		w := p.Graph.Initializer[0]
-		w.RawData, w.DataLocation, w.Dims = nil, onnxpb.TensorProto_EXTERNAL, dims
+		w.RawData, w.DataLocation, w.Dims = nil, dataElsewhere, dims
 		for _, k := range slices.Sorted(maps.Keys(entries)) {
 			w.ExternalData = append(w.ExternalData, &onnxpb.StringStringEntryProto{Key: k, Value: entries[k]})
 		}
@@ -121,7 +121,7 @@ func FuzzExternal(f *testing.F) {
 		for i := range int(tensors % 16) {
 			w := &onnxpb.TensorProto{Name: string(rune('a' + i)), DataType: dtype,
 				Dims:         []int64{rows, columns},
-				DataLocation: onnxpb.TensorProto_EXTERNAL}
+				DataLocation: dataElsewhere}
 			w.ExternalData = append(w.ExternalData,
 				&onnxpb.StringStringEntryProto{Key: "location", Value: location})
 			for k, v := range map[string]string{"offset": offset, "length": length} {

@@ -299,38 +299,37 @@ func zipped(p *onnxpb.GraphProto, output string) string {
 
 func valueFromProto(p *onnxpb.ValueInfoProto) (onnx.ValueInfo, error) {
 	v := onnx.ValueInfo{Name: p.Name, Doc: p.DocString}
-	if p.Type == nil {
-		return v, nil
-	}
-	tt := p.Type.GetTensorType()
+	tt := p.GetType().GetTensorType()
 	if tt == nil {
-		if p.Type.Value == nil {
-			return v, nil
+		if isOther(p.Type) {
+			return v, onnx.Unknownf("%q is not a tensor (a sequence, map, optional or sparse tensor), "+
+				"which is not supported", p.Name)
 		}
-		return v, onnx.Unknownf(
-			"%q is not a tensor (a sequence, map, optional or sparse tensor), which is not supported",
-			p.Name)
+		return v, nil
 	}
 	v.DType = onnx.DType(tt.ElemType)
 	if tt.Shape != nil {
 		v.Shape = []onnx.Dim{}
 		for _, d := range tt.Shape.Dim {
-			switch x := d.Value.(type) {
-			case *onnxpb.TensorShapeProto_Dimension_DimValue:
-				if x.DimValue < 0 || x.DimValue > onnx.MaxElements {
-					// Some exporters write -1 for "any".
-					v.Shape = append(v.Shape, onnx.Symbolic(""))
-					continue
-				}
-				v.Shape = append(v.Shape, onnx.Known(int(x.DimValue)))
-			case *onnxpb.TensorShapeProto_Dimension_DimParam:
-				v.Shape = append(v.Shape, onnx.Symbolic(x.DimParam))
-			default:
-				v.Shape = append(v.Shape, onnx.Symbolic(""))
+			dim := onnx.Symbolic(d.GetDimParam())
+			// Some exporters write -1 for "any".
+			if n := d.DimValue; n != nil && *n >= 0 && *n <= onnx.MaxElements {
+				dim = onnx.Known(int(*n))
 			}
+			v.Shape = append(v.Shape, dim)
 		}
 	}
 	return v, nil
+}
+
+// isOther reports whether a type that is not a tensor's names another kind of value.
+func isOther(p *onnxpb.TypeProto) (other bool) {
+	const denotation = 6
+	unknown := p.ProtoReflect().GetUnknown()
+	eachField(unknown, func(num protowire.Number, _ protowire.Type, _, _ []byte) {
+		other = other || num != denotation
+	})
+	return other
 }
 
 func nodeFromProto(p *onnxpb.NodeProto, depth int) (*onnx.Node, error) {
@@ -351,26 +350,25 @@ func nodeFromProto(p *onnxpb.NodeProto, depth int) (*onnx.Node, error) {
 }
 
 // kindOf returns the kind of an attribute; IR 1 left it out, and the field that is set tells it.
-func kindOf(p *onnxpb.AttributeProto) onnxpb.AttributeProto_AttributeType {
+func kindOf(p *onnxpb.AttributeProto) onnx.AttrKind {
 	switch {
-	case p.Type != onnxpb.AttributeProto_UNDEFINED:
-		return p.Type
+	case p.Type != 0:
 	case p.F != nil:
-		return onnxpb.AttributeProto_FLOAT
+		return onnx.AttrFloat
 	case p.I != nil:
-		return onnxpb.AttributeProto_INT
+		return onnx.AttrInt
 	case p.S != nil:
-		return onnxpb.AttributeProto_STRING
+		return onnx.AttrString
 	case p.T != nil:
-		return onnxpb.AttributeProto_TENSOR
+		return onnx.AttrTensor
 	case len(p.Floats) > 0:
-		return onnxpb.AttributeProto_FLOATS
+		return onnx.AttrFloats
 	case len(p.Ints) > 0:
-		return onnxpb.AttributeProto_INTS
+		return onnx.AttrInts
 	case len(p.Strings) > 0:
-		return onnxpb.AttributeProto_STRINGS
+		return onnx.AttrStrings
 	}
-	return p.Type
+	return onnx.AttrKind(p.Type)
 }
 
 // each converts a list up to its first error.
@@ -387,42 +385,41 @@ func each[P, T any](list []P, convert func(P) (T, error)) ([]T, error) {
 }
 
 func attrFromProto(p *onnxpb.AttributeProto, depth int) (onnx.Attr, error) {
-	kind := kindOf(p)
-	a := onnx.Attr{Name: p.Name, Kind: onnx.AttrKind(kind), Ref: p.RefAttrName}
+	a := onnx.Attr{Name: p.Name, Kind: kindOf(p), Ref: p.RefAttrName}
 	graph := func(g *onnxpb.GraphProto) (*onnx.Graph, error) { return graphFromProto(g, depth+1) }
 	var err error
-	switch kind {
-	case onnxpb.AttributeProto_FLOAT:
+	switch a.Kind {
+	case onnx.AttrFloat:
 		a.Float = p.GetF()
-	case onnxpb.AttributeProto_INT:
+	case onnx.AttrInt:
 		a.Int = p.GetI()
-	case onnxpb.AttributeProto_STRING:
+	case onnx.AttrString:
 		a.Str = string(p.S)
-	case onnxpb.AttributeProto_FLOATS:
+	case onnx.AttrFloats:
 		a.Floats = p.Floats
-	case onnxpb.AttributeProto_INTS:
+	case onnx.AttrInts:
 		a.Ints = p.Ints
-	case onnxpb.AttributeProto_STRINGS:
+	case onnx.AttrStrings:
 		for _, s := range p.Strings {
 			a.Strs = append(a.Strs, string(s))
 		}
-	case onnxpb.AttributeProto_TENSOR:
+	case onnx.AttrTensor:
 		if p.T != nil || a.Ref == "" {
 			a.Tensor, err = TensorFromProto(p.T)
 		}
-	case onnxpb.AttributeProto_TENSORS:
+	case onnx.AttrTensors:
 		a.Tensors, err = each(p.Tensors, TensorFromProto)
-	case onnxpb.AttributeProto_GRAPH:
+	case onnx.AttrGraph:
 		if p.G == nil {
 			err = fmt.Errorf("is a graph and holds none")
 		} else {
 			a.Graph, err = graph(p.G)
 		}
-	case onnxpb.AttributeProto_GRAPHS:
+	case onnx.AttrGraphs:
 		a.Graphs, err = each(p.Graphs, graph)
 	default:
 		if a.Ref == "" {
-			err = onnx.Unknownf("is of kind %v, which is not supported", p.Type)
+			err = onnx.Unknownf("is of kind %d, a sparse tensor or a type, which is not supported", p.Type)
 		}
 	}
 	if err != nil {
@@ -462,7 +459,7 @@ func Refer(m *onnx.Model) (data []byte, folder string, err error) {
 		folder = e.Folder
 		delete(g.Initializers, name)
 		p := header(name, t)
-		p.DataLocation = onnxpb.TensorProto_EXTERNAL
+		p.DataLocation = dataElsewhere
 		for _, kv := range [][2]string{{"location", e.Location}, {"offset", strconv.FormatInt(e.Offset, 10)},
 			{"length", strconv.FormatInt(n, 10)}} {
 			p.ExternalData = append(p.ExternalData, &onnxpb.StringStringEntryProto{Key: kv[0], Value: kv[1]})
@@ -574,14 +571,14 @@ func valueToProto(v onnx.ValueInfo) *onnxpb.ValueInfoProto {
 			dp := &onnxpb.TensorShapeProto_Dimension{}
 			switch {
 			case d.IsKnown():
-				dp.Value = &onnxpb.TensorShapeProto_Dimension_DimValue{DimValue: int64(d.Size)}
+				dp.DimValue = proto.Int64(int64(d.Size))
 			case d.Symbol != "":
-				dp.Value = &onnxpb.TensorShapeProto_Dimension_DimParam{DimParam: d.Symbol}
+				dp.DimParam = proto.String(d.Symbol)
 			}
 			t.Shape.Dim = append(t.Shape.Dim, dp)
 		}
 	}
-	p.Type = &onnxpb.TypeProto{Value: &onnxpb.TypeProto_TensorType{TensorType: t}}
+	p.Type = &onnxpb.TypeProto{TensorType: t}
 	return p
 }
 
@@ -596,7 +593,7 @@ func nodeToProto(n *onnx.Node) (*onnxpb.NodeProto, error) {
 }
 
 func attrToProto(a onnx.Attr) (*onnxpb.AttributeProto, error) {
-	p := &onnxpb.AttributeProto{Name: a.Name, Type: onnxpb.AttributeProto_AttributeType(a.Kind),
+	p := &onnxpb.AttributeProto{Name: a.Name, Type: int32(a.Kind),
 		RefAttrName: a.Ref}
 	if a.Ref != "" {
 		return p, nil

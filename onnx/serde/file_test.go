@@ -144,7 +144,7 @@ func TestUnmarshalRefusesDeepNesting(t *testing.T) {
 	g := &onnxpb.GraphProto{Name: "innermost"}
 	for range 200 {
 		g = &onnxpb.GraphProto{Node: []*onnxpb.NodeProto{{OpType: "If", Output: []string{"y"},
-			Attribute: []*onnxpb.AttributeProto{{Name: "then_branch", Type: onnxpb.AttributeProto_GRAPH, G: g}}}}}
+			Attribute: []*onnxpb.AttributeProto{{Name: "then_branch", Type: int32(onnx.AttrGraph), G: g}}}}}
 	}
 	data := must.Get(proto.Marshal(&onnxpb.ModelProto{Graph: g}))(t)
 	must.Fail(Unmarshal(data))(t, "")
@@ -213,12 +213,15 @@ func fuzzConv(f *testing.F) *onnx.Model {
 
 // Classifiers of skl2onnx end in ZipMap: the error says what to do instead.
 func TestZipMap(t *testing.T) {
+	const sequence, denotation = 4, 6 // fields of TypeProto
+	scores := &onnxpb.TypeProto{}
+	kind := func(field byte) { scores.ProtoReflect().SetUnknown([]byte{field<<3 | 2, 0}) }
 	p := &onnxpb.ModelProto{IrVersion: 8, OpsetImport: []*onnxpb.OperatorSetIdProto{{Version: 17}},
 		Graph: &onnxpb.GraphProto{
 			Node: []*onnxpb.NodeProto{{OpType: "ZipMap", Domain: "ai.onnx.ml", Input: []string{"p"},
 				Output: []string{"scores"}}},
-			Output: []*onnxpb.ValueInfoProto{{Name: "scores", Type: &onnxpb.TypeProto{
-				Value: &onnxpb.TypeProto_SequenceType{SequenceType: &onnxpb.TypeProto_Sequence{}}}}}}}
+			Output: []*onnxpb.ValueInfoProto{{Name: "scores", Type: scores}}}}
+	kind(sequence)
 	for op, want := range map[string]string{"ZipMap": `options={"zipmap": False}), or make`,
 		"SplitToSequence": "is not supported"} {
 		p.Graph.Node[0].OpType = op
@@ -229,4 +232,6 @@ func TestZipMap(t *testing.T) {
 			t.Errorf("%s: %v; want %q", op, err, want)
 		}
 	}
+	kind(denotation) // which names no kind of value
+	must.Get(Unmarshal(must.Get(proto.Marshal(p))(t)))(t)
 }

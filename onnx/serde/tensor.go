@@ -24,7 +24,7 @@ func TensorFromProto(p *onnxpb.TensorProto) (*onnx.Tensor, error) {
 	if p.Segment != nil {
 		return fail("%w", onnx.Unknownf("segmented tensors are not supported; save the model in one piece"))
 	}
-	if p.DataLocation == onnxpb.TensorProto_EXTERNAL {
+	if p.DataLocation == dataElsewhere {
 		return fail("its data lies in another file; load the model from its own folder so that " +
 			"it can be found")
 	}

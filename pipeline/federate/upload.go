@@ -493,12 +493,11 @@ func checkTensor(field string, p *onnxpb.TensorProto, shape []int, types ...onnx
 		return refuse(field+".raw_data", fmt.Sprintf("%d bytes", len(p.RawData)),
 			"%d for %v of shape %v", n, d, shape)
 	}
-	if p.Segment != nil || p.DataLocation != onnxpb.TensorProto_DEFAULT ||
-		len(p.ExternalData) > 0 || len(p.ProtoReflect().GetUnknown()) > 0 ||
+	if p.Segment != nil || p.DataLocation != 0 || len(p.ExternalData) > 0 ||
+		len(p.ProtoReflect().GetUnknown()) > 0 ||
 		len(p.FloatData)+len(p.DoubleData)+len(p.Int32Data)+len(p.Int64Data)+len(p.Uint64Data)+
-			len(p.StringData)+len(p.DocString) > 0 {
-		return refuse(field, "a tensor with other fields", "name, dims, data_type and "+
-			"raw_data alone")
+			len(p.StringData) > 0 {
+		return refuse(field, "a tensor with other fields", "name, dims, data_type and raw_data alone")
 	}
 	return nil
 }

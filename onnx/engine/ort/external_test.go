@@ -36,7 +36,7 @@ func TestExternalData(t *testing.T) {
 	init := p.Graph.Initializer[0]
 	must.Do(t, os.WriteFile(filepath.Join(dir, "w.bin"), append(make([]byte, 64), init.RawData...),
 		0o644))
-	init.RawData, init.DataLocation = nil, onnxpb.TensorProto_EXTERNAL
+	init.RawData, init.DataLocation = nil, 1
 	init.ExternalData = []*onnxpb.StringStringEntryProto{{Key: "location", Value: "w.bin"},
 		{Key: "offset", Value: "64"}}
 	data = must.Get(proto.Marshal(&p))(t)
