@@ -5,6 +5,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/internal/try"
+	"fmp/onnx/op"
 )
 
 func init() { register(vjpEinsum, "Einsum") }
@@ -13,9 +14,8 @@ func init() { register(vjpEinsum, "Einsum") }
 // operands. A letter of an operand that stands in neither of these was summed over alone: the
 // cotangent is the same all along it.
 func vjpEinsum(c *call) []string {
-	equation := strings.ReplaceAll(c.attrs.Str("equation"), " ", "")
-	left, result, explicit := strings.Cut(equation, "->")
-	terms := strings.Split(left, ",")
+	equation := c.attrs.Str("equation")
+	terms, result := try.Get2(op.EinsumTerms(equation))
 	if len(terms) != len(c.node.Inputs) {
 		try.Fail("equation %q is of %d operands and the node has %d",
 			equation, len(terms), len(c.node.Inputs))
@@ -29,9 +29,6 @@ func vjpEinsum(c *call) []string {
 				try.Fail("equation %q: a letter repeated in one operand has no rule", equation)
 			}
 		}
-	}
-	if !explicit {
-		result = implicitResult(left)
 	}
 	out := make([]string, len(terms))
 	for i, t := range terms {
@@ -89,16 +86,4 @@ func (c *call) uneven(terms []string, i int) bool {
 		}
 	}
 	return false
-}
-
-// implicitResult is the output of an equation without an arrow: the letters that stand once, in
-// alphabetical order.
-func implicitResult(left string) string {
-	var out strings.Builder
-	for _, l := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" {
-		if strings.Count(left, string(l)) == 1 {
-			out.WriteRune(l)
-		}
-	}
-	return out.String()
 }

@@ -42,9 +42,10 @@ func EinsumTerms(equation string) (operands []string, result string, err error) 
 			}
 		}
 	}
-	for _, r := range result {
-		if count[r] == 0 && r != '.' {
-			return nil, "", fmt.Errorf("equation %q: the result's %q is in no operand", equation, r)
+	for i, r := range result {
+		if count[r] == 0 && r != '.' || strings.IndexRune(result, r) != i {
+			return nil, "", fmt.Errorf("equation %q: the result's %q is in no operand, or stands twice",
+				equation, r)
 		}
 	}
 	return operands, result, nil

@@ -175,11 +175,8 @@ func prelu[T number](x, slope T) T {
 // PRelu: x < 0 gives slope x; slope is broadcast to x's shape.
 func newPRelu(s *Spec) (Kernel, error) {
 	s.ignore("consumed_inputs")
-	k, err := numeric(s, binaryOf(each(prelu[float32])), binaryOf(each(prelu[float64])),
-		binaryOf(each(prelu[int64])), binaryOf(each(prelu[uint64])))
-	if err != nil {
-		return nil, err
-	}
+	k := try.Get(numeric(s, binaryOf(each(prelu[float32])), binaryOf(each(prelu[float64])),
+		binaryOf(each(prelu[int64])), binaryOf(each(prelu[uint64]))))
 	return func(c *Call) error {
 		if out, err := broadcast(c.In[0].Shape, c.In[1].Shape); err != nil ||
 			!slices.Equal(out, c.In[0].Shape) {
@@ -192,10 +189,7 @@ func newPRelu(s *Spec) (Kernel, error) {
 
 // Before opset 7 the slope is one number or one per channel (axis 1).
 func newPReluBefore7(s *Spec) (Kernel, error) {
-	k, err := newPRelu(s)
-	if err != nil {
-		return nil, err
-	}
+	k := try.Get(newPRelu(s))
 	return func(c *Call) error {
 		x, slope := c.In[0], c.In[1]
 		if slope.Len() > 1 && len(x.Shape) > 2 {

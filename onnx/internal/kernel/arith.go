@@ -39,10 +39,7 @@ func sameShapeOnly(next func(*Spec) (Kernel, error)) func(*Spec) (Kernel, error)
 		if s.bool("broadcast") {
 			return next(s)
 		}
-		k, err := next(s)
-		if err != nil {
-			return nil, err
-		}
+		k := try.Get(next(s))
 		return func(c *Call) error {
 			if !slices.Equal(c.In[0].Shape, c.In[1].Shape) {
 				return fmt.Errorf("shapes %v and %v differ and the node does not broadcast",
@@ -223,10 +220,7 @@ func numeric(s *Spec, ks ...Kernel) (Kernel, error) {
 		if from := narrowInts | boolean; !from.Has(d) {
 			return pick(len(ks)) // none
 		}
-		k, err := pick(2)
-		if err != nil {
-			return nil, err
-		}
+		k := try.Get(pick(2))
 		return via(k, narrowInts|boolean, onnx.Int64, append([]onnx.DType{}, s.Out...),
 			s.Const), nil
 	}

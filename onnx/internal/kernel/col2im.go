@@ -14,10 +14,7 @@ import (
 //	y[n, c, p] = sum x[n, c k + j, w] over p_i = w_i stride_i + j_i dilation_i - pad_i
 //	l = prod_i floor((image_i + pad_i + pad_{i+d} - dilation_i (block_i - 1) - 1) / stride_i + 1)
 func newCol2Im(s *Spec) (Kernel, error) {
-	w, err := newWindow(s)
-	if err != nil {
-		return nil, err
-	}
+	w := newWindow(s)
 	return numeric(s, columnsToImage[float32](w), columnsToImage[float64](w))
 }
 

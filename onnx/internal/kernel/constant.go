@@ -149,10 +149,7 @@ func eyeType(s *Spec) (onnx.DType, error) {
 func newEyeLike(s *Spec) (Kernel, error) {
 	k := s.int("k")
 	s.ignore("dtype") // read by eyeType
-	one, err := onnx.Zeros(s.Out[0], 1)
-	if err != nil {
-		return nil, err
-	}
+	one := try.Get(onnx.Zeros(s.Out[0], 1))
 	castInto(one, onnx.Vector[int64](1))
 	return func(c *Call) error {
 		if len(c.In[0].Shape) != 2 {

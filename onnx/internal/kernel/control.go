@@ -25,63 +25,54 @@ func init() {
 }
 
 // body readies the graph in an attribute for inputs of the given types.
-func (s *Spec) body(attr string, in []onnx.DType, outputs int) (*Body, error) {
+func (s *Spec) body(attr string, in []onnx.DType, outputs int) *Body {
 	a, ok := s.Node.Attr(attr)
 	switch {
 	case !ok || a.Graph == nil:
-		return nil, fmt.Errorf("the attribute %s holds no graph", attr)
+		try.Fail("the attribute %s holds no graph", attr)
 	case s.Body == nil:
-		return nil, fmt.Errorf("graphs within nodes are not run here")
+		try.Fail("graphs within nodes are not run here")
 	case len(a.Graph.Inputs) != len(in) || len(a.Graph.Outputs) != outputs:
-		return nil, fmt.Errorf("%s takes %d inputs and gives %d outputs where %d and %d are expected",
-			attr, len(a.Graph.Inputs), len(a.Graph.Outputs), len(in), outputs)
+		try.Fail("%s takes %d inputs and gives %d outputs where %d and %d are expected", attr,
+			len(a.Graph.Inputs), len(a.Graph.Outputs), len(in), outputs)
 	}
 	s.used[attr] = true
-	return s.Body(a.Graph, in)
+	return try.Get(s.Body(a.Graph, in))
 }
 
 // results gives the node's outputs the element types of a body's.
-func (s *Spec) results(out []onnx.ValueInfo) error {
+func (s *Spec) results(out []onnx.ValueInfo) {
 	for i, v := range out {
 		if s.Out[i] != onnx.Undefined && s.Out[i] != v.DType {
-			return fmt.Errorf("output %d is %v in one branch and %v in the other", i, s.Out[i], v.DType)
+			try.Fail("output %d is %v in one branch and %v in the other", i, s.Out[i], v.DType)
 		}
 		s.Out[i] = v.DType
 	}
-	return nil
 }
 
 // If runs then_branch where the condition holds, else else_branch; neither has inputs of its own.
 func newIf(s *Spec) (Kernel, error) {
 	var branches [2]*Body
 	for i, name := range []string{"else_branch", "then_branch"} {
-		b, err := s.body(name, nil, len(s.Out))
-		if err != nil {
-			return nil, err
-		}
-		if err := s.results(b.Out); err != nil {
-			return nil, err
-		}
-		branches[i] = b
+		branches[i] = s.body(name, nil, len(s.Out))
+		s.results(branches[i].Out)
 	}
 	return func(c *Call) error {
-		on := try.Get(condition(c.In[0]))
 		b := branches[0]
-		if on {
+		if condition(c.In[0]) {
 			b = branches[1]
 		}
-		out := try.Get(b.Run(c, nil))
-		copy(c.Out, out)
+		copy(c.Out, try.Get(b.Run(c, nil)))
 		return nil
 	}, nil
 }
 
 // condition is the element of a boolean tensor of one.
-func condition(t *onnx.Tensor) (bool, error) {
+func condition(t *onnx.Tensor) bool {
 	if t.Len() != 1 {
-		return false, fmt.Errorf("the condition has shape %v where one element is expected", t.Shape)
+		try.Fail("the condition has shape %v where one element is expected", t.Shape)
 	}
-	return t.Data.([]bool)[0], nil
+	return t.Data.([]bool)[0]
 }
 
 // Loop runs its body at most M times, as long as the condition holds:
@@ -92,13 +83,8 @@ func condition(t *onnx.Tensor) (bool, error) {
 func newLoop(s *Spec) (Kernel, error) {
 	carried := max(0, len(s.In)-2)
 	in := append([]onnx.DType{onnx.Int64, onnx.Bool}, s.In[min(2, len(s.In)):]...)
-	body, err := s.body("body", in, len(s.Out)+1)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.results(body.Out[1:]); err != nil {
-		return nil, err
-	}
+	body := s.body("body", in, len(s.Out)+1)
+	s.results(body.Out[1:])
 	for i := range carried {
 		if s.Out[i] != in[2+i] {
 			return nil, fmt.Errorf("carried value %d goes in as %v and comes out as %v", i,
@@ -108,7 +94,7 @@ func newLoop(s *Spec) (Kernel, error) {
 	if body.Out[0].DType != onnx.Bool {
 		return nil, fmt.Errorf("the body's condition is %v where bool is expected", body.Out[0].DType)
 	}
-	return func(c *Call) (err error) {
+	return func(c *Call) error {
 		turns, on := int64(-1), true
 		if t := c.in(0); t != nil && len(s.In) > 0 {
 			if t.Len() != 1 {
@@ -117,7 +103,7 @@ func newLoop(s *Spec) (Kernel, error) {
 			turns = max(0, t.I64()[0])
 		}
 		if t := c.in(1); t != nil && len(s.In) > 1 {
-			on = try.Get(condition(t))
+			on = condition(t)
 		}
 		st := newTurns(c, carried, body.Out[1:])
 		defer st.release()
@@ -126,11 +112,10 @@ func newLoop(s *Spec) (Kernel, error) {
 			if err != nil {
 				return fmt.Errorf("turn %d: %w", turn, err)
 			}
-			on, err = condition(out[0])
-			c.env.Pool.Put(out[0].Data)
-			if err != nil {
-				return err
-			}
+			on = func() bool {
+				defer c.env.Pool.Put(out[0].Data) // whatever its shape is
+				return condition(out[0])
+			}()
 		}
 		return st.finish(2, nil, nil)
 	}, nil
@@ -251,27 +236,12 @@ func newScan(s *Spec) (Kernel, error) {
 	if m < 1 || carried < 0 || carried > len(s.Out) {
 		return nil, fmt.Errorf("num_scan_inputs is %d of %d inputs", m, len(s.In))
 	}
-	body, err := s.body("body", s.In, len(s.Out))
-	if err != nil {
-		return nil, err
-	}
-	if err := s.results(body.Out); err != nil {
-		return nil, err
-	}
+	body := s.body("body", s.In, len(s.Out))
+	s.results(body.Out)
 	for i := range carried {
 		if s.Out[i] != s.In[i] {
 			return nil, fmt.Errorf("carried value %d goes in as %v and comes out as %v", i, s.In[i], s.Out[i])
 		}
-	}
-	list := func(name string, n int) ([]int, error) {
-		v := s.ints(name)
-		if v == nil {
-			v = make([]int, n)
-		}
-		if len(v) != n {
-			return nil, fmt.Errorf("%s has %d numbers where %d are expected", name, len(v), n)
-		}
-		return v, nil
 	}
 	var lists [4][]int
 	for i, suffix := range []string{"input_axes", "input_directions", "output_axes", "output_directions"} {
@@ -279,15 +249,18 @@ func newScan(s *Spec) (Kernel, error) {
 		if i > 1 {
 			n = len(s.Out) - carried
 		}
-		if lists[i], err = list("scan_"+suffix, n); err != nil {
-			return nil, err
+		if lists[i] = s.ints("scan_" + suffix); lists[i] == nil {
+			lists[i] = make([]int, n)
+		}
+		if len(lists[i]) != n {
+			return nil, fmt.Errorf("scan_%s has %d numbers where %d are expected", suffix, len(lists[i]), n)
 		}
 	}
 	backward := make([]bool, len(lists[3]))
 	for i, d := range lists[3] {
 		backward[i] = d == 1
 	}
-	return func(c *Call) (err error) {
+	return func(c *Call) error {
 		length := -1
 		slices, axes := make([]*onnx.Tensor, m), make([]int, m)
 		for i := range slices {

@@ -27,10 +27,7 @@ func init() {
 const columnBytes = 512 << 10
 
 func newConv(s *Spec) (Kernel, error) {
-	w, group, err := newGroups(s)
-	if err != nil {
-		return nil, err
-	}
+	w, group := newGroups(s)
 	f := &filters{group: group, tiles: newWinograd(s, w, group)}
 	if m := s.constant(1); m != nil && len(m.Shape) > 0 && group == m.Shape[0] {
 		f.tame = m.DType == onnx.Float32 && allFinite(m)
@@ -45,12 +42,11 @@ func newConv(s *Spec) (Kernel, error) {
 }
 
 // newGroups reads the attributes that all convolutions have.
-func newGroups(s *Spec) (w window, group int, err error) {
+func newGroups(s *Spec) (w window, group int) {
 	if group = s.int("group"); group < 1 {
-		return w, 0, fmt.Errorf("group %d: at least 1 is expected", group)
+		try.Fail("group %d: at least 1 is expected", group)
 	}
-	w, err = newWindow(s)
-	return w, group, err
+	return newWindow(s), group
 }
 
 // filters are the weights of a convolution as its products read them. Where they are known before

@@ -27,10 +27,7 @@ type transposedConv struct {
 }
 
 func newConvTranspose(s *Spec) (Kernel, error) {
-	w, group, err := newGroups(s)
-	if err != nil {
-		return nil, err
-	}
+	w, group := newGroups(s)
 	t := transposedConv{window: w, group: group, outPad: s.ints("output_padding"),
 		outSize: s.ints("output_shape")}
 	return numeric(s, convTranspose[float32](t), convTranspose[float64](t))

@@ -2,10 +2,10 @@ package kernel
 
 import (
 	"fmt"
-	"sort"
 	"strings"
 
 	"fmp/onnx/internal/try"
+	"fmp/onnx/op"
 )
 
 // Einsum: out[free letters] = sum over the other letters of the product of the inputs. Without "->"
@@ -21,51 +21,11 @@ type einsumSpec struct {
 }
 
 func newEinsum(s *Spec) (Kernel, error) {
-	eq := strings.ReplaceAll(s.str("equation"), " ", "")
-	left, right, explicit := strings.Cut(eq, "->")
+	equation := s.str("equation")
 	var e einsumSpec
-	term := func(t string) (string, error) {
-		t = strings.Replace(t, "...", ".", 1)
-		for i, r := range t {
-			if r != '.' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') ||
-				strings.IndexRune(t, r) != i && r == '.' {
-				return "", fmt.Errorf("equation %q is not understood", eq)
-			}
-		}
-		return t, nil
-	}
-	for _, t := range strings.Split(left, ",") {
-		t, err := term(t)
-		if err != nil {
-			return nil, err
-		}
-		e.terms = append(e.terms, t)
-	}
+	e.terms, e.out = try.Get2(op.EinsumTerms(equation))
 	if len(e.terms) != len(s.In) {
-		return nil, fmt.Errorf("equation %q has %d terms for %d inputs", eq,
-			len(e.terms), len(s.In))
-	}
-	var err error
-	if e.out, err = term(right); err != nil {
-		return nil, err
-	}
-	joined := strings.Join(e.terms, "")
-	if !explicit {
-		letters := strings.Split(joined, "")
-		sort.Strings(letters)
-		if strings.Contains(joined, ".") {
-			e.out = "."
-		}
-		for _, l := range letters {
-			if l != "." && strings.Count(joined, l) == 1 {
-				e.out += l
-			}
-		}
-	}
-	for i, r := range e.out {
-		if !strings.ContainsRune(joined, r) || strings.IndexRune(e.out, r) != i {
-			return nil, fmt.Errorf("equation %q: the output's %q is not one letter of an input", eq, r)
-		}
+		return nil, fmt.Errorf("equation %q has %d terms for %d inputs", equation, len(e.terms), len(s.In))
 	}
 	return numeric(s, einsum[float32](e), einsum[float64](e), einsum[int64](e), einsum[uint64](e))
 }

@@ -25,10 +25,7 @@ type gemmSpec struct {
 // Opset 6: C is broadcast only where broadcast=1.
 func newGemm6(s *Spec) (Kernel, error) {
 	wide := s.bool("broadcast")
-	k, err := newGemm(s)
-	if err != nil {
-		return nil, err
-	}
+	k := try.Get(newGemm(s))
 	return func(c *Call) error {
 		if !wide && len(c.In[2].Shape) != 2 {
 			return fmt.Errorf("input C has shape %v and the node does not broadcast", c.In[2].Shape)

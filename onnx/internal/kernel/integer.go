@@ -27,11 +27,7 @@ func EnableIntegers() {
 		for _, d := range registry[name] {
 			simple := d.New
 			d.New = func(s *Spec) (Kernel, error) {
-				k, err := simple(s)
-				if err != nil {
-					return nil, err
-				}
-				return with(s, k)
+				return with(s, try.Get(simple(s)))
 			}
 		}
 	}
@@ -44,10 +40,7 @@ func maxOfBytes(s *Spec, k Kernel) (Kernel, error) {
 	if !bytes.Has(d) {
 		return k, nil
 	}
-	w, err := newWindow(s)
-	if err != nil {
-		return nil, err
-	}
+	w := newWindow(s)
 	w.ceil = s.bool("ceil_mode")
 	return func(c *Call) error {
 		win, sp, err := poolShape(w, c.In[0].Shape)
@@ -657,10 +650,7 @@ func (o operands) fit(in func(int) *onnx.Tensor, filters int) bool {
 // convOfBytes is a ConvInteger, a QLinearConv, or a Conv with a QLinearConv's inputs; k is run
 // where it is of another kind, and may be nil.
 func convOfBytes(s *Spec, k Kernel) (Kernel, error) {
-	win, group, err := newGroups(s)
-	if err != nil {
-		return nil, err
-	}
+	win, group := newGroups(s)
 	o, d, then := operandsOf(s.Node.Op), s.Out[0], newAfter(s)
 	v := &integerConv{group: group}
 	v.constants(s, o.b, o.zb)

@@ -380,7 +380,7 @@ func TestNoColumns(t *testing.T) {
 // plane's for every tap.
 func TestLargePlanes(t *testing.T) {
 	node := &onnx.Node{Op: "Conv", Attrs: []onnx.Attr{onnx.IntsAttr("pads", 1, 1, 1, 1)}}
-	win := must.Get(newWindow(&Spec{Node: node, attrs: op.Attrs(node, 21), used: map[string]bool{}}))(t)
+	win := newWindow(&Spec{Node: node, attrs: op.Attrs(node, 21), used: map[string]bool{}})
 	for _, c := range []struct {
 		lines, channels, group int
 		gathered               bool

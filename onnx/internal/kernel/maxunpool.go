@@ -12,10 +12,7 @@ import (
 // elements of an output of size (d_k - 1) stride_k + kernel_k - pad_k - pad_{k+r}; zeros stand
 // elsewhere. output_shape, where it is given, adds zeros behind each axis.
 func newMaxUnpool(s *Spec) (Kernel, error) {
-	w, err := newWindow(s)
-	if err != nil {
-		return nil, err
-	}
+	w := newWindow(s)
 	r := len(w.size)
 	if w.stride == nil {
 		w.stride = slices.Repeat([]int{1}, r)

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 
 	"fmp/onnx"
 	"fmp/onnx/internal/try"
@@ -18,46 +19,33 @@ func init() {
 	)
 }
 
-func padMode(s *Spec) (string, error) {
+func padMode(s *Spec) string {
 	m := s.str("mode")
-	switch m {
-	case "constant", "reflect", "edge":
-		return m, nil
-	case "wrap":
-		if s.Opset >= 19 {
-			return m, nil
-		}
+	known := []string{"constant", "reflect", "edge", "wrap"}
+	if s.Opset < 19 {
+		known = known[:3]
 	}
-	return "", fmt.Errorf("mode %q is not known in opset %d", m, s.Opset)
+	if !slices.Contains(known, m) {
+		try.Fail("mode %q is not known in opset %d", m, s.Opset)
+	}
+	return m
 }
 
 func newPadByAttribute(s *Spec) (Kernel, error) {
-	mode, err := padMode(s)
-	if err != nil {
-		return nil, err
-	}
+	mode := padMode(s)
 	name := "pads"
 	if s.Opset == 1 {
 		name = "paddings"
 	}
 	pads, v := s.ints(name), s.float("value")
-	fillValue, err := onnx.Zeros(s.In[0], 1)
-	if err != nil {
-		return nil, err
-	}
+	fillValue := try.Get(onnx.Zeros(s.In[0], 1))
 	castInto(fillValue, onnx.Vector(v))
 	return func(c *Call) error { return pad(c, mode, pads, nil, fillValue) }, nil
 }
 
 func newPad(s *Spec) (Kernel, error) {
-	mode, err := padMode(s)
-	if err != nil {
-		return nil, err
-	}
-	zero, err := onnx.Zeros(s.In[0], 1)
-	if err != nil {
-		return nil, err
-	}
+	mode := padMode(s)
+	zero := try.Get(onnx.Zeros(s.In[0], 1))
 	if s.has(3) && s.Opset < 18 {
 		return nil, fmt.Errorf("axes are defined from opset 18 on")
 	}

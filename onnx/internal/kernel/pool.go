@@ -23,21 +23,18 @@ func init() {
 }
 
 // poolWindow is the window of a pooling's attributes.
-func poolWindow(s *Spec) (window, error) {
-	w, err := newWindow(s)
-	if w.ceil = s.bool("ceil_mode"); err == nil && w.size == nil {
-		err = fmt.Errorf("kernel_shape is missing")
+func poolWindow(s *Spec) window {
+	w := newWindow(s)
+	if w.ceil = s.bool("ceil_mode"); w.size == nil {
+		try.Fail("kernel_shape is missing")
 	}
-	return w, err
+	return w
 }
 
 // MaxPool: storage_order = 0 (row-major indices) or 1 (column-major, of the plane). Padding never
 // wins.
 func newMaxPool(s *Spec) (Kernel, error) {
-	w, err := poolWindow(s)
-	if err != nil {
-		return nil, err
-	}
+	w := poolWindow(s)
 	column := s.int("storage_order") != 0
 	return numeric(s, maxPool[float32](w, column), maxPool[float64](w, column),
 		maxPool[int64](w, column))
@@ -200,10 +197,7 @@ func sumUnder[T floating](plane []T, in, base []int, w window) (sum float64, n i
 // AveragePool: count_include_pad = 0 divides by the elements under the window, 1 by the window's
 // size (cut where ceil_mode lets it pass the end of the padding).
 func newAveragePool(s *Spec) (Kernel, error) {
-	w, err := poolWindow(s)
-	if err != nil {
-		return nil, err
-	}
+	w := poolWindow(s)
 	pads := s.bool("count_include_pad")
 	w.counted = pads
 	return pooled(s, w, func(sum float64, n, padded int) float64 {
@@ -216,10 +210,7 @@ func newAveragePool(s *Spec) (Kernel, error) {
 
 // LpPool: p = 2; (sum |x|^p)^(1/p).
 func newLpPool(s *Spec) (Kernel, error) {
-	w, err := poolWindow(s)
-	if err != nil {
-		return nil, err
-	}
+	w := poolWindow(s)
 	p := float64(s.int("p"))
 	return pooled(s, w, func(sum float64, _, _ int) float64 { return math.Pow(sum, 1/p) },
 		func(v float64) float64 { return math.Pow(math.Abs(v), p) })

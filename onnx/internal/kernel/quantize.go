@@ -252,10 +252,7 @@ func newMatMulInteger(*Spec) (Kernel, error) {
 }
 
 func newConvInteger(s *Spec) (Kernel, error) {
-	w, group, err := newGroups(s)
-	if err != nil {
-		return nil, err
-	}
+	w, group := newGroups(s)
 	k := convOf[float64](w, group, nil, nil)
 	return func(c *Call) error { return intProduct(c, k, c.in(2), c.in(3), 1, 0) }, nil
 }
@@ -273,10 +270,7 @@ func stepOf(c *Call, x, w int) func(k int) float32 {
 // QLinearConv: y = saturate(round((conv(x, w) + B) scale_x scale_w / scale_y) + zero_y), where
 // scale_w and its zero point are scalars or one a channel of the result, and B is int32.
 func newQLinearConv(s *Spec) (Kernel, error) {
-	w, group, err := newGroups(s)
-	if err != nil {
-		return nil, err
-	}
+	w, group := newGroups(s)
 	k, d := convOf[float64](w, group, nil, nil), s.Out[0]
 	return func(c *Call) error {
 		for _, i := range []int{1, 2, 6, 7} {

@@ -28,25 +28,19 @@ var Curves = []string{"Relu", "Clip", "Sigmoid", "HardSigmoid", "HardSwish", "Le
 
 // NewProduct makes the kernel of a Conv, MatMul or Gemm of bytes: s has the operator's attributes,
 // and inputs and constants as a QLinearConv has them, of which the last is the bias.
-func NewProduct(s *Spec) (Kernel, error) {
+func NewProduct(s *Spec) (run Kernel, err error) {
+	defer try.Catch(&err)
 	s.attrs, s.used = op.Attrs(s.Node, s.Opset), map[string]bool{}
+	product := matMulOfBytes
 	switch s.Node.Op {
 	case "Conv":
-		return finished(s, convOfBytes)
+		product = convOfBytes
 	case "Gemm":
 		if s.float("alpha") != 1 || s.float("beta") != 1 || s.bool("transA") {
 			return nil, fmt.Errorf("a Gemm with factors or a transposed first matrix is no product of bytes")
 		}
 	}
-	return finished(s, matMulOfBytes)
-}
-
-func finished(s *Spec, make func(*Spec, Kernel) (Kernel, error)) (Kernel, error) {
-	k, err := make(s, nil)
-	if err != nil {
-		return nil, err
-	}
-	return k, s.finish()
+	return try.Get(product(s, nil)), s.finish()
 }
 
 // Table is a function of a byte.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 )
 
@@ -20,8 +21,8 @@ type Def struct {
 	Half bool
 	// OutType gives the types of outputs that do not follow from those of the inputs.
 	OutType func(s *Spec) (onnx.DType, error)
-	// New parses attributes, with defaults, and returns the kernel; an error names the meaning that
-	// it does not compute.
+	// New parses attributes, with defaults, and returns the kernel. An error, or an end by package
+	// try, names the meaning that it does not compute.
 	New func(s *Spec) (Kernel, error)
 }
 
@@ -50,7 +51,8 @@ func Opsets(op string) string {
 
 // Prepare finds the definition of a node's operator, checks its arity, element types and
 // attributes, and makes its kernel. s.Out is filled in. An error says why the node cannot run.
-func Prepare(s *Spec) (Kernel, error) {
+func Prepare(s *Spec) (run Kernel, err error) {
+	defer try.Catch(&err)
 	defs := registry[s.Node.Op]
 	if len(defs) == 0 {
 		return nil, fmt.Errorf("the operator is not supported")
@@ -66,10 +68,7 @@ func Prepare(s *Spec) (Kernel, error) {
 			Opsets(s.Node.Op), s.Opset)
 	}
 	s.attrs, s.used = op.Attrs(s.Node, s.Opset), map[string]bool{}
-	half, err := def.bind(s)
-	if err != nil {
-		return nil, err
-	}
+	half := try.Get(def.bind(s))
 	outs := append([]onnx.DType{}, s.Out...)
 	if half {
 		for i, d := range s.In {
@@ -97,13 +96,8 @@ func Prepare(s *Spec) (Kernel, error) {
 			}
 		}
 	}
-	k, err := def.New(s)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.finish(); err != nil {
-		return nil, err
-	}
+	k := try.Get(def.New(s))
+	try.Do(s.finish())
 	if i := slices.Index(s.Out, onnx.Undefined); i >= 0 {
 		return nil, fmt.Errorf("the type of output %d is not settled", i)
 	}

@@ -21,25 +21,21 @@ func init() {
 // combiner puts one element of an update in its place.
 type combiner func(dst any, d int, src any, s int)
 
-func newCombiner(s *Spec) (combiner, error) {
+func newCombiner(s *Spec) combiner {
 	r := "none"
 	if s.Opset >= 16 {
 		r = s.str("reduction")
 	}
 	switch r {
 	case "none":
-		none, err := onnx.Zeros(s.In[0], 0)
-		if err != nil {
-			return nil, err
-		}
-		move := movesOf(none.Data)
-		return func(dst any, d int, src any, i int) { move.copy(dst, d, src, i, 1) }, nil
+		move := movesOf(try.Get(onnx.Zeros(s.In[0], 0)).Data)
+		return func(dst any, d int, src any, i int) { move.copy(dst, d, src, i, 1) }
 	case "add", "mul", "min", "max":
 	default:
-		return nil, fmt.Errorf("reduction %q is not one of none, add, mul, min, max", r)
+		try.Fail("reduction %q is not one of none, add, mul, min, max", r)
 	}
 	if !numbers.Has(s.In[0]) {
-		return nil, fmt.Errorf("reduction %q of element type %v is not supported", r, s.In[0])
+		try.Fail("reduction %q of element type %v is not supported", r, s.In[0])
 	}
 	return func(dst any, d int, src any, i int) {
 		switch to := dst.(type) {
@@ -64,7 +60,7 @@ func newCombiner(s *Spec) (combiner, error) {
 		case []uint64:
 			combine(r, to, d, src.([]uint64)[i])
 		}
-	}, nil
+	}
 }
 
 func combine[T number](r string, dst []T, d int, v T) {
@@ -92,10 +88,7 @@ func copied(c *Call) *onnx.Tensor {
 // ScatterElements: axis = 0; out[i_1, ..., indices[i], ..., i_r] = updates[i].
 func newScatterElements(s *Spec) (Kernel, error) {
 	axis := s.int("axis")
-	put, err := newCombiner(s)
-	if err != nil {
-		return nil, err
-	}
+	put := newCombiner(s)
 	return func(c *Call) error {
 		in, is := c.In[0].Shape, c.In[1].Shape
 		try.Do(elementShapes(in, is, axis))
@@ -116,10 +109,7 @@ func newScatterElements(s *Spec) (Kernel, error) {
 
 // ScatterND: indices [..., d] address blocks in_{d}...; updates = [indices_{<last}..., in_{d}...].
 func newScatterND(s *Spec) (Kernel, error) {
-	put, err := newCombiner(s)
-	if err != nil {
-		return nil, err
-	}
+	put := newCombiner(s)
 	return func(c *Call) error {
 		in, is := c.In[0].Shape, c.In[1].Shape
 		if len(is) == 0 || is[len(is)-1] > len(in) {

@@ -116,10 +116,7 @@ func flatSoftmax(f32, f64 func([]float64)) func(*Spec) (Kernel, error) {
 		axis := s.int("axis")
 		last := []Kernel{alongAxis[float32](1, func(_, x []float64) { f32(x) }),
 			alongAxis[float64](1, func(_, x []float64) { f64(x) })}
-		k, err := numeric(s, last...)
-		if err != nil {
-			return nil, err
-		}
+		k := try.Get(numeric(s, last...))
 		return func(c *Call) error {
 			x := c.In[0]
 			ax := axis

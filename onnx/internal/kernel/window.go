@@ -3,6 +3,8 @@ package kernel
 import (
 	"fmt"
 	"slices"
+
+	"fmp/onnx/internal/try"
 )
 
 // window is how a kernel slides over spatial axes: Conv, ConvTranspose and the poolings.
@@ -22,12 +24,12 @@ const maxSide = 1 << 20
 
 // newWindow reads auto_pad (NOTSET), kernel_shape, strides (1), dilations (1), pads (0). Without a
 // kernel_shape attribute the size comes from the weights when the model runs.
-func newWindow(s *Spec) (window, error) {
+func newWindow(s *Spec) window {
 	w := window{autoPad: s.str("auto_pad"), size: s.ints("kernel_shape"), stride: s.ints("strides"),
 		dilation: s.ints("dilations")}
 	pads := s.ints("pads")
 	if len(pads)%2 != 0 {
-		return w, fmt.Errorf("pads %v: a begin and an end for each axis are expected", pads)
+		try.Fail("pads %v: a begin and an end for each axis are expected", pads)
 	}
 	switch w.autoPad {
 	case "NOTSET", "":
@@ -35,28 +37,28 @@ func newWindow(s *Spec) (window, error) {
 	case "VALID", "SAME_UPPER", "SAME_LOWER":
 		for _, p := range pads {
 			if p != 0 {
-				return w, fmt.Errorf("auto_pad %s and pads %v are given together", w.autoPad, pads)
+				try.Fail("auto_pad %s and pads %v are given together", w.autoPad, pads)
 			}
 		}
 		pads = nil
 	default:
-		return w, fmt.Errorf("auto_pad %q is not one of NOTSET, VALID, SAME_UPPER, SAME_LOWER", w.autoPad)
+		try.Fail("auto_pad %q is not one of NOTSET, VALID, SAME_UPPER, SAME_LOWER", w.autoPad)
 	}
 	for _, v := range [][]int{w.size, w.stride, w.dilation} {
 		for _, x := range v {
 			if x < 1 || x > maxSide {
-				return w, fmt.Errorf("kernel_shape %v, strides %v, dilations %v: each must be 1 to %d",
+				try.Fail("kernel_shape %v, strides %v, dilations %v: each must be 1 to %d",
 					w.size, w.stride, w.dilation, maxSide)
 			}
 		}
 	}
 	for _, p := range pads {
 		if p < 0 || p > maxPad {
-			return w, fmt.Errorf("pads %v: each must be 0 to %d", pads, maxPad)
+			try.Fail("pads %v: each must be 0 to %d", pads, maxPad)
 		}
 	}
 	w.begin, w.end = pads[:len(pads)/2], pads[len(pads)/2:]
-	return w, nil
+	return w
 }
 
 // complete sets the lists that are nil, with the padding of an output, to their defaults for r axes,
