@@ -33,7 +33,7 @@ type subgraph struct {
 // subgraph prepares a node's graph for inputs of which so much is known. Of carried values (behind
 // lead inputs that are not), sizes that a turn may change are taken as unknown.
 func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
-	skip int) (*subgraph, error) {
+	skip int) *subgraph {
 	s := &subgraph{graph: onnx.CloneGraph(g)}
 	constants := map[string]*onnx.Tensor{}
 	var around []onnx.ValueInfo
@@ -65,9 +65,7 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 		for i := range s.graph.Outputs {
 			s.graph.Outputs[i].Shape = nil
 		}
-		if err := infer(m, c.taken); err != nil {
-			return nil, err
-		}
+		try.Do(infer(m, c.taken))
 		steady := true
 		for i := range carried {
 			a, b := in[lead+i].Shape, s.graph.Outputs[skip+i].Shape
@@ -75,13 +73,13 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 				continue
 			}
 			if b == nil || len(a) != len(b) {
-				return nil, fmt.Errorf("the carried value %q may change its rank from turn to turn",
+				try.Fail("the carried value %q may change its rank from turn to turn",
 					s.inputs[lead+i])
 			}
 			a = slices.Clone(a)
 			for k := range a {
 				if changes(a[k], b[k]) {
-					return nil, fmt.Errorf("the carried value %q changes from size %v to %v on "+
+					try.Fail("the carried value %q changes from size %v to %v on "+
 						"axis %d, so that its turns cannot be kept; carry it padded",
 						s.inputs[lead+i], a[k], b[k], k)
 				}
@@ -95,10 +93,7 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 			break
 		}
 	}
-	inner, err := newEmitter(m)
-	if err != nil {
-		return nil, err
-	}
+	inner := newEmitter(m)
 	maps.Copy(c.taken, inner.taken)
 	inner.taken, inner.next, inner.twice, inner.budget = c.taken, c.next, c.twice, c.budget
 	s.emitter, s.nodes = inner, s.graph.Nodes
@@ -109,7 +104,7 @@ func (c *call) subgraph(g *onnx.Graph, in []onnx.ValueInfo, lead, carried,
 		delete(s.graph.Initializers, name)
 		inner.constants[name] = constants[name]
 	}
-	return s, nil
+	return s
 }
 
 // changes reports whether a turn changes a size: to another known one or, of an open size, by terms
@@ -178,9 +173,9 @@ func infer(m *onnx.Model, taken map[string]bool) error {
 	return shape.Infer(m)
 }
 
-// pull runs the graph's nodes backward, for the cotangents of its outputs that seeds has by
+// pull runs the nodes of the graph in an attribute backward, for the cotangents of its outputs that seeds has by
 // position, as far as they depend on the values wrt.
-func (s *subgraph) pull(wrt []string, seeds map[int]string) error {
+func (s *subgraph) pull(name string, wrt []string, seeds map[int]string) {
 	s.active = activeValues(s.emitter, s.nodes, wrt)
 	for _, i := range slices.Sorted(maps.Keys(seeds)) {
 		if o := s.outputs[i]; s.active[o] {
@@ -190,10 +185,9 @@ func (s *subgraph) pull(wrt []string, seeds map[int]string) error {
 	}
 	for _, n := range slices.Backward(s.nodes) {
 		if err := pullBack(s.emitter, n, s.active, &s.cot); err != nil {
-			return err
+			try.Fail("%s: %w", name, err)
 		}
 	}
-	return nil
 }
 
 // result makes v an output of the graph; by another name where v is none of its nodes' or is an
@@ -221,13 +215,11 @@ func (s *subgraph) cotangentOf(v string) string {
 }
 
 // finish removes nodes that no output needs and sorts the rest, each after those that it reads.
-func (s *subgraph) finish(name string) (onnx.Attr, error) {
+func (s *subgraph) finish(name string) onnx.Attr {
 	s.graph.Values, s.graph.Name = nil, name
-	if err := pass.SortNodes(s.graph); err != nil {
-		return onnx.Attr{}, err
-	}
+	try.Do(pass.SortNodes(s.graph))
 	pass.RemoveUnused(s.graph)
-	return onnx.Attr{Name: name, Kind: onnx.AttrGraph, Graph: s.graph}, nil
+	return onnx.Attr{Name: name, Kind: onnx.AttrGraph, Graph: s.graph}
 }
 
 // body is the graph in an attribute of the node.
@@ -280,7 +272,7 @@ func vjpIf(c *call) []string {
 	}
 	wrt := c.activeCaptures(graphs...)
 	for i, g := range graphs {
-		s := try.Get(c.subgraph(g, nil, 0, 0, 0))
+		s := c.subgraph(g, nil, 0, 0, 0)
 		s.graph.Outputs = nil
 		seeds := map[int]string{}
 		for k, v := range c.cot {
@@ -291,13 +283,11 @@ func vjpIf(c *call) []string {
 		for _, w := range wrt {
 			s.info[w] = c.info[w]
 		}
-		if err := s.pull(wrt, seeds); err != nil {
-			try.Fail("%s: %w", names[i], err)
-		}
+		s.pull(names[i], wrt, seeds)
 		for _, w := range wrt {
 			s.result(s.cotangentOf(w), c.info[w])
 		}
-		branches = append(branches, try.Get(s.finish(names[i])))
+		branches = append(branches, s.finish(names[i]))
 	}
 	for i, v := range c.emit("If", []string{c.in(0)}, len(wrt), branches...) {
 		c.also(wrt[i], v)

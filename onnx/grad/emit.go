@@ -30,11 +30,8 @@ type emitter struct {
 	shapes map[string]bool // emitted values that are shapes, without a -1 among their sizes
 }
 
-func newEmitter(m *onnx.Model) (*emitter, error) {
-	facts, err := shape.Follow(m, maxKnown, onnx.NewBudget(m))
-	if err != nil {
-		return nil, err
-	}
+func newEmitter(m *onnx.Model) *emitter {
+	facts := try.Get(shape.Follow(m, maxKnown, onnx.NewBudget(m)))
 	e := &emitter{
 		opset: m.Opset(), graph: m.Graph, info: map[string]onnx.ValueInfo{}, taken: map[string]bool{},
 		made: map[string][]string{}, next: map[string]int{}, shapes: map[string]bool{},
@@ -51,7 +48,7 @@ func newEmitter(m *onnx.Model) (*emitter, error) {
 	for name, t := range g.Initializers {
 		e.info[name] = onnx.ValueInfo{Name: name, DType: t.DType, Shape: knownShape(t.Shape)}
 	}
-	return e, nil
+	return e
 }
 
 func knownShape(s []int) []onnx.Dim {

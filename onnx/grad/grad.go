@@ -26,6 +26,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/check"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 	"fmp/onnx/pass"
 	"fmp/onnx/shape"
@@ -67,15 +68,22 @@ func Build(m *onnx.Model, opt Options) (*onnx.Model, error) {
 	if opt.Prefix == "" {
 		opt.Prefix = "grad_"
 	}
-	primal, err := prepare(m)
-	if err != nil {
-		return nil, fmt.Errorf("differentiating %q: %w", graphName(m), err)
-	}
-	out, err := differentiate(primal, opt)
-	if err != nil {
-		return nil, fmt.Errorf("differentiating %q: %w", graphName(m), err)
-	}
-	return out, nil
+	return attempt(m, "", func() *onnx.Model {
+		g := prepare(m)
+		reverse(g, opt, naming{seed: before(opt.Prefix), result: before(opt.Prefix)})
+		return finish(g)
+	})
+}
+
+// attempt names the model in the error that a way to differentiate it ends with.
+func attempt(m *onnx.Model, way string, differentiate func() *onnx.Model) (out *onnx.Model, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("differentiating %q%s: %w", graphName(m), way, err)
+		}
+	}()
+	defer try.Catch(&err)
+	return differentiate(), nil
 }
 
 func graphName(m *onnx.Model) string {
@@ -87,37 +95,24 @@ func graphName(m *onnx.Model) string {
 
 // prepare copies m as far as it will be changed, inlines functions, raises the operator set and
 // infers shapes.
-func prepare(m *onnx.Model) (*onnx.Model, error) {
+func prepare(m *onnx.Model) *onnx.Model {
 	if m == nil || m.Graph == nil {
-		return nil, fmt.Errorf("no graph given")
+		try.Fail("no graph given")
 	}
 	c := onnx.Clone(m)
-	if err := pass.Inline(c); err != nil {
-		return nil, err
-	}
+	try.Do(pass.Inline(c))
 	if v := c.Opset(); v > MaxOpset {
-		return nil,
-			fmt.Errorf("the model imports operator set %d; allowed are up to %d: export it with "+
-				"one of these", v, MaxOpset)
+		try.Fail("the model imports operator set %d; allowed are up to %d: export it with one of these", v,
+			MaxOpset)
 	} else if v < MinOpset {
-		if err := shape.Infer(c); err != nil { // an upgrade needs ranks
-			return nil, err
-		}
-		if err := pass.Upgrade(c, MinOpset); err != nil {
-			return nil, err
-		}
+		try.Do(shape.Infer(c)) // an upgrade needs ranks
+		try.Do(pass.Upgrade(c, MinOpset))
 		c.IR = max(c.IR, onnx.DefaultIR)
 	}
 	taken := map[string]bool{}
 	c.Graph.AddNames(taken)
-	return c, infer(c, taken)
-}
-
-func differentiate(m *onnx.Model, opt Options) (*onnx.Model, error) {
-	if err := reverse(m, opt, naming{seed: before(opt.Prefix), result: before(opt.Prefix)}); err != nil {
-		return nil, err
-	}
-	return finish(m)
+	try.Do(infer(c, taken))
+	return c
 }
 
 // naming says how the cotangents of outputs, and of values that are differentiated for, are called.
@@ -133,47 +128,32 @@ func before(prefix string) func(string) string {
 }
 
 // reverse adds the nodes of the gradient to m, and makes it m's output.
-func reverse(m *onnx.Model, opt Options, names naming) error {
-	e, err := newEmitter(m)
-	if err != nil {
-		return err
-	}
+func reverse(m *onnx.Model, opt Options, names naming) {
+	e := newEmitter(m)
 	e.twice = names.again
 	g := m.Graph
-	ys, err := outputsOf(e, g, opt.Outputs)
-	if err != nil {
-		return err
-	}
-	if err := checkWRT(e, g, opt.WRT); err != nil {
-		return err
-	}
+	ys := outputsOf(e, g, opt.Outputs)
+	checkWRT(e, g, opt.WRT)
 	active := activeValues(e, g.Nodes, opt.WRT)
 	e.active = active
 
 	primalNodes := g.Nodes
 	g.Nodes = append([]*onnx.Node{}, primalNodes...)
 	cot := cotangents{e: e, of: map[string]string{}}
-	seeds, err := e.seeds(ys, opt.UnitCotangent, names, &cot)
-	if err != nil {
-		return err
-	}
+	seeds := e.seeds(ys, opt.UnitCotangent, names, &cot)
 	for _, w := range opt.WRT {
 		if slices.ContainsFunc(ys, func(y onnx.ValueInfo) bool { return y.Name == w }) && !opt.UnitCotangent {
-			return fmt.Errorf("output %q is given a cotangent, and no gradient is made for it too: name other "+
+			try.Fail("output %q is given a cotangent, and no gradient is made for it too: name other "+
 				"outputs that are differentiated, or inputs and parameters", w)
 		}
 		if !e.claim(names.result(w)) {
-			return fmt.Errorf("the model has a value %q already; choose another prefix",
-				names.result(w))
+			try.Fail("the model has a value %q already; choose another prefix", names.result(w))
 		}
 	}
 
 	// The loop: from the last node to the first.
-	for i := len(primalNodes) - 1; i >= 0; i-- {
-		n := primalNodes[i]
-		if err := pullBack(e, n, active, &cot); err != nil {
-			return err
-		}
+	for _, n := range slices.Backward(primalNodes) {
+		try.Do(pullBack(e, n, active, &cot))
 	}
 
 	var outputs []onnx.ValueInfo
@@ -196,7 +176,6 @@ func reverse(m *onnx.Model, opt Options, names naming) error {
 	if opt.ParamsAsInputs {
 		freeParameters(g, opt.WRT)
 	}
-	return nil
 }
 
 // freeParameters turns initializers into inputs.
@@ -211,7 +190,7 @@ func freeParameters(g *onnx.Graph, names []string) {
 
 // seeds gives the outputs their cotangents, and returns those that are inputs.
 func (e *emitter) seeds(ys []onnx.ValueInfo, unit bool, names naming,
-	cot *cotangents) ([]onnx.ValueInfo, error) {
+	cot *cotangents) []onnx.ValueInfo {
 	var inputs []onnx.ValueInfo
 	for _, y := range ys {
 		s := ""
@@ -220,7 +199,7 @@ func (e *emitter) seeds(ys []onnx.ValueInfo, unit bool, names naming,
 		} else {
 			s = names.seed(y.Name)
 			if !e.claim(s) {
-				return nil, fmt.Errorf("the model has a value %q already; choose another prefix", s)
+				try.Fail("the model has a value %q already; choose another prefix", s)
 			}
 			e.info[s] = onnx.ValueInfo{Name: s, DType: y.DType, Shape: y.Shape}
 			if names.free {
@@ -234,20 +213,19 @@ func (e *emitter) seeds(ys []onnx.ValueInfo, unit bool, names naming,
 		}
 		cot.add(y.Name, s)
 	}
-	return inputs, nil
+	return inputs
 }
 
 // finish drops unused nodes and checks the result.
-func finish(m *onnx.Model) (*onnx.Model, error) {
+func finish(m *onnx.Model) *onnx.Model {
 	m.Graph.Values = nil
 	pass.RemoveUnused(m.Graph)
-	if err := pass.Simplify(m); err != nil {
-		return nil, fmt.Errorf("the gradient graph: %w", err)
+	for _, step := range []func(*onnx.Model) error{pass.Simplify, check.Model} {
+		if err := step(m); err != nil {
+			try.Fail("the gradient graph: %w", err)
+		}
 	}
-	if err := check.Model(m); err != nil {
-		return nil, fmt.Errorf("the gradient graph: %w", err)
-	}
-	return m, nil
+	return m
 }
 
 // pullBack applies the rule of one node.
@@ -321,7 +299,7 @@ func (c *cotangents) add(value, v string) {
 	c.of[value] = v
 }
 
-func outputsOf(e *emitter, g *onnx.Graph, names []string) ([]onnx.ValueInfo, error) {
+func outputsOf(e *emitter, g *onnx.Graph, names []string) []onnx.ValueInfo {
 	var ys []onnx.ValueInfo
 	if len(names) == 0 {
 		for _, o := range g.Outputs {
@@ -330,49 +308,46 @@ func outputsOf(e *emitter, g *onnx.Graph, names []string) ([]onnx.ValueInfo, err
 			}
 		}
 		if len(ys) == 0 {
-			return nil, fmt.Errorf("none of the outputs is of a floating-point type")
+			try.Fail("none of the outputs is of a floating-point type")
 		}
-		return ys, nil
+		return ys
 	}
 	seen := map[string]bool{}
 	for _, y := range names {
 		if seen[y] {
-			return nil, fmt.Errorf("output %q is named twice", y)
+			try.Fail("output %q is named twice", y)
 		}
 		seen[y] = true
 		if _, ok := g.Output(y); !ok {
-			return nil, fmt.Errorf("no output %q; the model's outputs are %s", y,
-				listInfos(g.Outputs))
+			try.Fail("no output %q; the model's outputs are %s", y, listInfos(g.Outputs))
 		}
 		if !e.isFloat(y) {
-			return nil, fmt.Errorf("output %q is of %v; only floating-point values have gradients", y,
+			try.Fail("output %q is of %v; only floating-point values have gradients", y,
 				e.info[y].DType)
 		}
 		ys = append(ys, e.valueInfo(y))
 	}
-	return ys, nil
+	return ys
 }
 
-func checkWRT(e *emitter, g *onnx.Graph, names []string) error {
+func checkWRT(e *emitter, g *onnx.Graph, names []string) {
 	if len(names) == 0 {
-		return fmt.Errorf("nothing to differentiate for; name inputs or initializers")
+		try.Fail("nothing to differentiate for; name inputs or initializers")
 	}
 	seen := map[string]bool{}
 	for _, w := range names {
 		if seen[w] {
-			return fmt.Errorf("%q is named twice among the values to differentiate for", w)
+			try.Fail("%q is named twice among the values to differentiate for", w)
 		}
 		seen[w] = true
 		if !gives(g, w) {
-			return fmt.Errorf("no value %q to differentiate for; inputs are %s, initializers are %s", w,
+			try.Fail("no value %q to differentiate for; inputs are %s, initializers are %s", w,
 				listInfos(g.Inputs), shorten(g.InitializerNames()))
 		}
 		if !e.isFloat(w) {
-			return fmt.Errorf("%q is of %v; only floating-point values have gradients", w,
-				e.info[w].DType)
+			try.Fail("%q is of %v; only floating-point values have gradients", w, e.info[w].DType)
 		}
 	}
-	return nil
 }
 
 // gives reports whether a value is an input, an initializer or a node's output.
@@ -425,19 +400,18 @@ func activeValues(e *emitter, nodes []*onnx.Node, wrt []string) map[string]bool 
 // floating-point input and initializer: it applies each node's rule, as [Build] does. The error
 // names each operator that is refused once, with a node that uses it and the reason.
 func Supports(m *onnx.Model) error {
-	p, err := prepare(m)
-	if err != nil {
-		return fmt.Errorf("differentiating %q: %w", graphName(m), err)
+	var errs []error
+	if _, err := attempt(m, "", func() *onnx.Model { errs = refusals(prepare(m)); return nil }); err != nil {
+		return err
 	}
-	e, err := newEmitter(p)
-	if err != nil {
-		return fmt.Errorf("differentiating %q: %w", graphName(m), err)
-	}
+	return errors.Join(errs...)
+}
+
+// refusals are the errors of rules of a prepared model's nodes, one for each operator.
+func refusals(p *onnx.Model) []error {
+	e := newEmitter(p)
 	g := p.Graph
-	ys, err := outputsOf(e, g, nil)
-	if err != nil {
-		return fmt.Errorf("differentiating %q: %w", graphName(m), err)
-	}
+	ys := outputsOf(e, g, nil)
 	var wrt []string
 	for _, v := range g.Inputs {
 		if e.isFloat(v.Name) {
@@ -477,7 +451,7 @@ func Supports(m *onnx.Model) error {
 		}
 	}
 	slices.Reverse(errs)
-	return errors.Join(errs...)
+	return errs
 }
 
 // Operators lists the operators that have a rule, in alphabetical order.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // JVP makes the model of Jacobian-vector products of m, which is not changed: forward mode. Its
@@ -23,11 +24,7 @@ func JVP(m *onnx.Model, opt Options) (*onnx.Model, error) {
 			fmt.Errorf("differentiating %q forward: UnitCotangent is set, and there are no cotangents",
 				graphName(m))
 	}
-	out, err := twice(m, opt, true)
-	if err != nil {
-		return nil, fmt.Errorf("differentiating %q forward: %w", graphName(m), err)
-	}
-	return out, nil
+	return attempt(m, " forward", func() *onnx.Model { return twice(m, opt, true) })
 }
 
 // HVP makes the model of Hessian-vector products of m, which is not changed. Its inputs are m's
@@ -39,34 +36,23 @@ func JVP(m *onnx.Model, opt Options) (*onnx.Model, error) {
 // The gradient is differentiated once more: its graph is made of operators that have rules
 // themselves.
 func HVP(m *onnx.Model, opt Options) (*onnx.Model, error) {
-	out, err := twice(m, opt, false)
-	if err != nil {
-		return nil, fmt.Errorf("differentiating %q twice: %w", graphName(m), err)
-	}
-	return out, nil
+	return attempt(m, " twice", func() *onnx.Model { return twice(m, opt, false) })
 }
 
 // twice differentiates the gradient of m: for the cotangents of the outputs where it is to go
 // forward, else for its values again.
-func twice(m *onnx.Model, opt Options, forward bool) (*onnx.Model, error) {
+func twice(m *onnx.Model, opt Options, forward bool) *onnx.Model {
 	prefix := cmp.Or(opt.Prefix, "grad_")
-	g, err := prepare(m)
-	if err != nil {
-		return nil, err
-	}
+	g := prepare(m)
 	own := slices.Clone(g.Graph.Outputs)
 	first := opt
 	first.ParamsAsInputs, first.KeepOutputs = false, true
-	if err := reverse(g, first,
-		naming{seed: before(prefix), result: before(prefix), free: forward,
-			again: !forward}); err != nil {
-		return nil, err
-	}
+	reverse(g, first, naming{seed: before(prefix), result: before(prefix), free: forward, again: !forward})
 	gradients := slices.Clone(g.Graph.Outputs[len(own):])
 	taken := map[string]bool{}
 	g.Graph.AddNames(taken)
 	if err := infer(g, taken); err != nil {
-		return nil, fmt.Errorf("the gradient graph: %w", err)
+		try.Fail("the gradient graph: %w", err)
 	}
 	second := Options{WRT: opt.WRT, ParamsAsInputs: opt.ParamsAsInputs}
 	for _, o := range gradients {
@@ -86,9 +72,7 @@ func twice(m *onnx.Model, opt Options, forward bool) (*onnx.Model, error) {
 		names.result = func(w string) string { return "jvp_" + bare(w) }
 		gradients = nil
 	}
-	if err := reverse(g, second, names); err != nil {
-		return nil, err
-	}
+	reverse(g, second, names)
 	if opt.KeepOutputs {
 		g.Graph.Outputs = slices.Concat(own, gradients, g.Graph.Outputs)
 	}

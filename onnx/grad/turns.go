@@ -118,7 +118,7 @@ func (t *turns) prepare() {
 		}
 		infos = append(infos, info)
 	}
-	t.s = try.Get(t.subgraph(t.primal, infos, t.lead, len(t.carried), t.skip))
+	t.s = t.subgraph(t.primal, infos, t.lead, len(t.carried), t.skip)
 }
 
 // activate finds the values to differentiate for: a carried value is active where its initial value
@@ -255,9 +255,7 @@ func (t *turns) replay() {
 // carried cotangents, sums, and the cotangents of the scanned values apart.
 func (t *turns) backward() (body onnx.Attr, apart []int) {
 	s := t.s
-	if err := s.pull(t.wrt, t.seeds); err != nil {
-		try.Fail("body: %w", err)
-	}
+	s.pull("body", t.wrt, t.seeds)
 	s.result(t.on, onnx.ValueInfo{DType: onnx.Bool, Shape: onnx.Shape()})
 	for i := range t.carried {
 		if t.active[i] {
@@ -280,7 +278,7 @@ func (t *turns) backward() (body onnx.Attr, apart []int) {
 	for i := range t.carried {
 		t.take("", 0, t.at, t.input(i))
 	}
-	body = try.Get(s.finish("body"))
+	body = s.finish("body")
 	for _, n := range s.graph.Nodes { // those carried values that are read
 		if n.Op == "Gather" && n.Inputs[0] == "" {
 			n.Inputs[0] = t.give(n.Outputs[0], s.valueInfo(n.Outputs[0]))
