@@ -219,64 +219,30 @@ func (h *header) setType() error {
 
 // decode fills t from the bytes of the file.
 func (h *header) decode(t *onnx.Tensor, raw []byte) error {
-	var put func(i int, b []byte)
-	switch d := t.Data.(type) {
-	case []bool:
-		put = func(i int, b []byte) { d[i] = b[0] != 0 }
-	case []int8:
-		put = func(i int, b []byte) { d[i] = int8(b[0]) }
-	case []uint8:
-		put = func(i int, b []byte) { d[i] = b[0] }
-	case []int16:
-		put = func(i int, b []byte) { d[i] = int16(h.order.Uint16(b)) }
-	case []uint16:
-		put = func(i int, b []byte) { d[i] = h.order.Uint16(b) }
-	case []int32:
-		put = func(i int, b []byte) { d[i] = int32(h.order.Uint32(b)) }
-	case []uint32:
-		put = func(i int, b []byte) { d[i] = h.order.Uint32(b) }
-	case []int64:
-		put = func(i int, b []byte) { d[i] = int64(h.order.Uint64(b)) }
-	case []uint64:
-		put = func(i int, b []byte) { d[i] = h.order.Uint64(b) }
-	case []float32:
-		put = func(i int, b []byte) { d[i] = math.Float32frombits(h.order.Uint32(b)) }
-	case []float64:
-		put = func(i int, b []byte) { d[i] = math.Float64frombits(h.order.Uint64(b)) }
-	case []string:
-		var bad error
-		put = func(i int, b []byte) {
-			var s []rune
-			for ; len(b) > 0; b = b[4:] {
-				r := rune(h.order.Uint32(b))
-				if !utf8.ValidRune(r) {
-					bad = fmt.Errorf("element %d holds %#x, which is no character", i, uint32(r))
-					return
-				}
-				s = append(s, r)
-			}
-			d[i] = strings.TrimRight(string(s), "\x00")
-		}
-		h.each(raw, put)
-		return bad
-	default:
-		return fmt.Errorf("elements of type %v cannot be read", t.DType)
+	raw = h.byRows(raw)
+	texts, ok := t.Data.([]string)
+	if !ok {
+		_, err := binary.Decode(raw, h.order, t.Data)
+		return err
 	}
-	h.each(raw, put)
+	for i := range texts {
+		var s []rune
+		for b := raw[i*h.size : (i+1)*h.size]; len(b) > 0; b = b[4:] {
+			r := rune(h.order.Uint32(b))
+			if !utf8.ValidRune(r) {
+				return fmt.Errorf("element %d holds %#x, which is no character", i, uint32(r))
+			}
+			s = append(s, r)
+		}
+		texts[i] = strings.TrimRight(string(s), "\x00")
+	}
 	return nil
 }
 
-// each calls put with every element and its index in row-major order.
-func (h *header) each(raw []byte, put func(i int, b []byte)) {
-	n := 1
-	for _, d := range h.shape {
-		n *= d
-	}
-	if !h.fortran || len(h.shape) < 2 {
-		for i := range n {
-			put(i, raw[i*h.size:(i+1)*h.size])
-		}
-		return
+// byRows returns the bytes of the elements in row-major order.
+func (h *header) byRows(raw []byte) []byte {
+	if !h.fortran || len(h.shape) < 2 || len(raw) == 0 {
+		return raw
 	}
 	stride := make([]int, len(h.shape)) // of the row-major result
 	s := 1
@@ -284,10 +250,11 @@ func (h *header) each(raw []byte, put func(i int, b []byte)) {
 		stride[k] = s
 		s *= h.shape[k]
 	}
+	rows := make([]byte, len(raw))
 	index := make([]int, len(h.shape))
 	at := 0
-	for i := range n {
-		put(at, raw[i*h.size:(i+1)*h.size])
+	for i := range s {
+		copy(rows[at*h.size:], raw[i*h.size:(i+1)*h.size])
 		for k := 0; k < len(index); k++ { // the first axis runs fastest
 			index[k]++
 			at += stride[k]
@@ -298,6 +265,7 @@ func (h *header) each(raw []byte, put func(i int, b []byte)) {
 			index[k] = 0
 		}
 	}
+	return rows
 }
 
 // parser takes a Python literal apart.
