@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Bounds of the metadata that [Model] accepts.
@@ -31,15 +32,14 @@ func Model(m *onnx.Model) error {
 	return nil
 }
 
-func checkModel(m *onnx.Model) error {
+func checkModel(m *onnx.Model) (err error) {
+	defer try.Catch(&err)
 	if m.IR < 3 || m.IR > onnx.MaxIR {
 		return onnx.Unknownf("IR version %d; allowed are 3 to %d", m.IR, onnx.MaxIR)
 	}
 	for d, v := range m.Opsets {
 		if d == "" || d == "ai.onnx" {
-			if err := checkOpset(v); err != nil {
-				return err
-			}
+			checkOpset(v)
 		}
 	}
 	if len(m.Metadata) > maxMetadata {
@@ -71,9 +71,7 @@ func checkModel(m *onnx.Model) error {
 		return fmt.Errorf("the graph has no output")
 	}
 	c := newChecker(m.Opsets, local)
-	if err := c.graph(m.Graph, 0); err != nil {
-		return err
-	}
+	c.graph(m.Graph, 0)
 	for _, o := range m.Graph.Outputs {
 		if o.DType == onnx.Undefined {
 			return fmt.Errorf("output %q has no element type; run shape.Infer, or give it one where its "+
@@ -83,35 +81,29 @@ func checkModel(m *onnx.Model) error {
 	return nil
 }
 
-func checkOpset(v int64) error {
+func checkOpset(v int64) {
 	if v < onnx.MinOpset || v > onnx.MaxOpset {
-		return onnx.Unknownf("operator set version %d of the standard domain; allowed are %d to %d, "+
-			"export the model with one of them", v, onnx.MinOpset, onnx.MaxOpset)
+		try.Do(onnx.Unknownf("operator set version %d of the standard domain; allowed are %d to %d, "+
+			"export the model with one of them", v, onnx.MinOpset, onnx.MaxOpset))
 	}
-	return nil
 }
 
-func checkFunction(m *onnx.Model, f *onnx.Function, local map[onnx.OpName]bool) error {
+func checkFunction(m *onnx.Model, f *onnx.Function, local map[onnx.OpName]bool) (err error) {
+	defer try.Catch(&err)
 	opsets := f.Opsets
 	if len(opsets) == 0 {
 		opsets = m.Opsets
 	}
 	if v, ok := opsets[""]; ok {
-		if err := checkOpset(v); err != nil {
-			return err
-		}
+		checkOpset(v)
 	}
 	c := newChecker(opsets, local)
 	c.inFunction = true
 	for _, in := range f.Inputs {
-		if err := c.define(in, "input"); err != nil {
-			return err
-		}
+		c.define(in, "input")
 	}
 	for _, n := range f.Nodes {
-		if err := c.node(n, 0); err != nil {
-			return err
-		}
+		try.Do(c.node(n, 0))
 	}
 	for _, o := range f.Outputs {
 		if _, ok := c.defined[o]; !ok {
@@ -155,76 +147,64 @@ func (c *checker) definedBy(name string) (string, bool) {
 	return "", false
 }
 
-func (c *checker) define(name, by string) error {
+func (c *checker) define(name, by string) {
 	switch {
 	case name == "":
-		return fmt.Errorf("an %s has no name", by)
+		try.Fail("an %s has no name", by)
 	case len(name) > onnx.MaxNameBytes || !utf8.ValidString(name):
-		return fmt.Errorf("the name %.40q is no UTF-8 of at most %d bytes", name, onnx.MaxNameBytes)
+		try.Fail("the name %.40q is no UTF-8 of at most %d bytes", name, onnx.MaxNameBytes)
 	}
 	if first, ok := c.definedBy(name); ok {
-		return fmt.Errorf("%q is given twice: by the %s and by the %s", name, first, by)
+		try.Fail("%q is given twice: by the %s and by the %s", name, first, by)
 	}
 	c.defined[name] = by
-	return nil
 }
 
-func (c *checker) graph(g *onnx.Graph, depth int) error {
+func (c *checker) graph(g *onnx.Graph, depth int) {
 	for _, in := range g.Inputs {
-		if err := c.define(in.Name, "input"); err != nil {
-			return err
-		}
-		if err := checkValue(in); err != nil {
-			return fmt.Errorf("input %q: %w", in.Name, err)
-		}
+		c.define(in.Name, "input")
+		checkValue("input", in)
 		c.types[in.Name] = in.DType
 	}
 	for _, v := range g.Values {
 		c.types[v.Name] = v.DType // until the operator that makes it says more
 	}
 	for _, name := range g.InitializerNames() {
-		if err := c.define(name, "initializer"); err != nil {
-			return err
-		}
+		c.define(name, "initializer")
 		if err := onnx.CheckTensor(g.Initializers[name]); err != nil {
-			return fmt.Errorf("initializer %q: %w", name, err)
+			try.Fail("initializer %q: %w", name, err)
 		}
 		c.types[name] = g.Initializers[name].DType
 	}
 	for _, n := range g.Nodes {
-		if err := c.node(n, depth); err != nil {
-			return err
-		}
+		try.Do(c.node(n, depth))
 	}
 	outs := map[string]bool{}
 	for _, o := range g.Outputs {
 		if _, ok := c.definedBy(o.Name); !ok {
-			return fmt.Errorf("output %q is given by no node", o.Name)
+			try.Fail("output %q is given by no node", o.Name)
 		}
 		if outs[o.Name] {
-			return fmt.Errorf("output %q is listed twice", o.Name)
+			try.Fail("output %q is listed twice", o.Name)
 		}
 		outs[o.Name] = true
-		if err := checkValue(o); err != nil {
-			return fmt.Errorf("output %q: %w", o.Name, err)
-		}
+		checkValue("output", o)
 	}
-	return nil
 }
 
-func checkValue(v onnx.ValueInfo) error {
+// checkValue bounds the type and shape of an input or output.
+func checkValue(kind string, v onnx.ValueInfo) {
 	if !v.DType.Known() && v.DType != onnx.Undefined {
-		return fmt.Errorf("element type %d is not known", v.DType)
+		try.Fail("%s %q: element type %d is not known", kind, v.Name, v.DType)
 	}
 	if len(v.Shape) > onnx.MaxRank {
-		return fmt.Errorf("rank %d; at most %d is allowed", len(v.Shape), onnx.MaxRank)
+		try.Fail("%s %q: rank %d; at most %d is allowed", kind, v.Name, len(v.Shape), onnx.MaxRank)
 	}
 	for i, d := range v.Shape {
 		if d.Size < -1 || d.Size > onnx.MaxElements {
-			return fmt.Errorf("size %d of axis %d", d.Size, i)
+			try.Fail("%s %q: size %d of axis %d", kind, v.Name, d.Size, i)
 		}
 	}
-	return nil
 }
 
 func (c *checker) node(n *onnx.Node, depth int) error {
@@ -274,9 +254,7 @@ func (c *checker) node(n *onnx.Node, depth int) error {
 			continue
 		}
 		outputs++
-		if err := c.define(out, n.Label()); err != nil {
-			return err
-		}
+		c.define(out, n.Label())
 		if types[i] != onnx.Undefined {
 			c.types[out] = types[i]
 		}
@@ -287,7 +265,8 @@ func (c *checker) node(n *onnx.Node, depth int) error {
 	return nil
 }
 
-func (c *checker) attr(a onnx.Attr, depth int) error {
+func (c *checker) attr(a onnx.Attr, depth int) (err error) {
+	defer try.Catch(&err)
 	graphs := a.Graphs
 	switch a.Kind {
 	case onnx.AttrFloat:
@@ -299,9 +278,7 @@ func (c *checker) attr(a onnx.Attr, depth int) error {
 		return onnx.CheckTensor(a.Tensor)
 	case onnx.AttrTensors:
 		for _, t := range a.Tensors {
-			if err := onnx.CheckTensor(t); err != nil {
-				return err
-			}
+			try.Do(onnx.CheckTensor(t))
 		}
 	case onnx.AttrGraph:
 		graphs = []*onnx.Graph{a.Graph}
@@ -318,9 +295,7 @@ func (c *checker) attr(a onnx.Attr, depth int) error {
 		}
 		inner := newChecker(c.opsets, c.local)
 		inner.outer, inner.inFunction = c, c.inFunction
-		if err := inner.graph(g, depth+1); err != nil {
-			return err
-		}
+		inner.graph(g, depth+1)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/check"
 	"fmp/onnx/engine"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/pass"
 	"fmp/onnx/shape"
 )
@@ -79,17 +80,23 @@ func Static(ctx context.Context, m *onnx.Model, e engine.Engine, batches []Batch
 		return nil, nil, errors.New("quantising: there are no images to take ranges from")
 	}
 	s := &static{options: o, engine: e, spans: map[string]*span{}}
-	var err error
-	if err = s.prepare(m); err == nil {
-		choose, measure := batches, batches
-		if half := (len(batches) + 1) / 2; half < len(batches) {
-			choose, measure = batches[:half], batches[half:]
-		}
-		if err = s.calibrate(ctx, choose); err == nil {
-			return s.choose(ctx, measure)
-		}
+	q, err := s.quantise(ctx, m, batches)
+	if err != nil {
+		return nil, nil, fmt.Errorf("quantising: %w", err)
 	}
-	return nil, nil, fmt.Errorf("quantising: %w", err)
+	return q, &s.report, nil
+}
+
+func (s *static) quantise(ctx context.Context, m *onnx.Model, batches []Batch) (q *onnx.Model, err error) {
+	defer try.Catch(&err)
+	s.prepare(m)
+	choose, measure := batches, batches
+	if half := (len(batches) + 1) / 2; half < len(batches) {
+		choose, measure = batches[:half], batches[half:]
+	}
+	s.calibrate(ctx, choose)
+	best := s.choose(ctx, measure)
+	return best, check.Model(best)
 }
 
 // static is one model on its way.
@@ -162,25 +169,21 @@ func (s *static) see(c *onnx.Model) {
 }
 
 // prepare readies a model, and finds its layers.
-func (s *static) prepare(m *onnx.Model) error {
-	c, folded, err := ready(m, 13)
-	if err != nil {
-		return err
-	}
+func (s *static) prepare(m *onnx.Model) {
+	c, folded := try.Get2(ready(m, 13))
 	s.see(c)
 	s.report.Folded = folded
 	for i, n := range c.Graph.Nodes {
 		if n.Op == "QuantizeLinear" || n.Op == "DequantizeLinear" {
-			return errors.New("it is quantised already")
+			try.Fail("it is quantised already")
 		}
 		if s.weights(n) != nil && s.active(n.Inputs[0]) {
 			s.layers = append(s.layers, i)
 		}
 	}
 	if s.report.Layers = len(s.layers); s.report.Layers == 0 {
-		return errors.New("it has no convolution or product of its inputs with constant weights")
+		try.Fail("it has no convolution or product of its inputs with constant weights")
 	}
-	return nil
 }
 
 // weights returns the constant float32 weights of a product, nil where there are none.
@@ -211,7 +214,7 @@ func (s *static) active(name string) bool {
 }
 
 // calibrate collects the ranges of all values, in two passes: ends, then histograms.
-func (s *static) calibrate(ctx context.Context, batches []Batch) error {
+func (s *static) calibrate(ctx context.Context, batches []Batch) {
 	all := onnx.Clone(s.model)
 	all.Graph.Outputs = nil
 	for _, v := range append(slices.Clone(s.model.Graph.Values), s.model.Graph.Outputs...) {
@@ -225,24 +228,18 @@ func (s *static) calibrate(ctx context.Context, batches []Batch) error {
 			s.spans[v.Name] = &span{}
 		}
 	}
-	session, err := s.engine.Load(all)
-	if err != nil {
-		return err
-	}
+	session := try.Get(s.engine.Load(all))
 	defer session.Close()
 	for turn := range 2 {
 		for i, b := range batches {
 			s.tell(turn*len(batches)+i, 2*len(batches))
-			out, err := evaluate(ctx, session, b)
-			if err != nil {
-				return err
-			}
+			out := evaluate(ctx, session, b)
 			for _, name := range slices.Sorted(maps.Keys(s.spans)) {
 				sp, t := s.spans[name], cmp.Or(out[name], b[name])
 				if turn == 1 {
 					sp.add(t.F32())
 				} else if err := sp.widen(t.F32()); err != nil {
-					return fmt.Errorf("value %q: %w", name, err)
+					try.Fail("value %q: %w", name, err)
 				}
 			}
 		}
@@ -252,14 +249,14 @@ func (s *static) calibrate(ctx context.Context, batches []Batch) error {
 	outputs := s.model.Graph.Outputs // by the first of float32 models are compared
 	if i := slices.IndexFunc(outputs, func(v onnx.ValueInfo) bool { return s.active(v.Name) }); i >= 0 &&
 		s.spans[outputs[i].Name] == nil {
-		return fmt.Errorf("output %q: a number is infinite; export the model without this output, or store the "+
+		try.Fail("output %q: a number is infinite; export the model without this output, or store the "+
 			"weights alone in few bits (fmp onnx quantise --weights-only 8)", outputs[i].Name)
 	}
-	return s.leave()
+	s.leave()
 }
 
 // leave leaves the layers in float32 whose input cannot be quantised.
-func (s *static) leave() error {
+func (s *static) leave() {
 	nodes := s.model.Graph.Nodes
 	first := nodes[s.layers[0]]
 	s.layers = slices.DeleteFunc(s.layers, func(l int) bool {
@@ -269,12 +266,11 @@ func (s *static) leave() error {
 		s.report.Float = append(s.report.Float, nodes[l].Label())
 		return true
 	})
-	if len(s.layers) > 0 {
-		return nil
+	if len(s.layers) == 0 {
+		try.Fail("value %q: it is infinite, 0 throughout or an output of the model, and so is the "+
+			"input of each other layer: none can compute in bytes; store the weights alone in few bits "+
+			"(fmp onnx quantise --weights-only 8)", first.Inputs[0])
 	}
-	return fmt.Errorf("value %q: it is infinite, 0 throughout or an output of the model, and so is the "+
-		"input of each other layer: none can compute in bytes; store the weights alone in few bits "+
-		"(fmp onnx quantise --weights-only 8)", first.Inputs[0])
 }
 
 // can reports whether a value can be quantised: a float32 that is no constant and no output of the
@@ -290,56 +286,43 @@ func (s *static) tell(done, all int) {
 	}
 }
 
-func evaluate(ctx context.Context, s engine.Session, b Batch) (map[string]*onnx.Tensor, error) {
+func evaluate(ctx context.Context, s engine.Session, b Batch) map[string]*onnx.Tensor {
 	fetch := map[string]*onnx.Tensor{}
 	for _, o := range s.Outputs() {
 		fetch[o.Name] = nil
 	}
-	return fetch, s.Run(ctx, b, fetch)
+	try.Do(s.Run(ctx, b, fetch))
+	return fetch
 }
 
 // choose quantises all layers, and leaves those in float32 that cost most where the loss is too
 // large.
-func (s *static) choose(ctx context.Context, batches []Batch) (*onnx.Model, *Report, error) {
+func (s *static) choose(ctx context.Context, batches []Batch) *onnx.Model {
 	var want []map[string]*onnx.Tensor
-	session, err := s.engine.Load(s.model)
-	if err != nil {
-		return nil, nil, err
-	}
+	session := try.Get(s.engine.Load(s.model))
 	defer session.Close()
 	for _, b := range batches {
-		out, err := evaluate(ctx, session, b)
-		if err != nil {
-			return nil, nil, err
-		}
-		want = append(want, out)
+		want = append(want, evaluate(ctx, session, b))
 	}
 	float := map[int]bool{}
 	best := s.build(float)
-	if s.report.Loss, err = s.loss(ctx, best, batches, want); err != nil {
-		return nil, nil, err
-	}
+	s.report.Loss = s.loss(ctx, best, batches, want)
 	s.report.All = s.report.Loss
 	most := int(math.Ceil(s.options.Float * float64(len(s.layers))))
 	if s.report.Loss <= s.options.Loss || most == 0 {
-		return best, &s.report, check.Model(best)
+		return best
 	}
 	losses := map[int]float64{}
 	for i, l := range s.layers {
 		s.tell(i, len(s.layers))
-		if losses[l], err = s.loss(ctx, s.build(map[int]bool{l: true}), batches, want); err != nil {
-			return nil, nil, err
-		}
+		losses[l] = s.loss(ctx, s.build(map[int]bool{l: true}), batches, want)
 	}
 	order := slices.Clone(s.layers)
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(losses[a], losses[b]) })
 	for _, l := range order[:most] {
 		float[l] = true
 		m := s.build(float)
-		loss, err := s.loss(ctx, m, batches, want)
-		if err != nil {
-			return nil, nil, err
-		}
+		loss := s.loss(ctx, m, batches, want)
 		if loss >= s.report.Loss { // it costs nothing beside the others
 			delete(float, l)
 			continue
@@ -350,29 +333,23 @@ func (s *static) choose(ctx context.Context, batches []Batch) (*onnx.Model, *Rep
 			break
 		}
 	}
-	return best, &s.report, check.Model(best)
+	return best
 }
 
 // loss is the squared error of a model's outputs as a share of their variance, the mean over
 // outputs of finite float32 numbers.
 func (s *static) loss(ctx context.Context, m *onnx.Model, batches []Batch,
-	want []map[string]*onnx.Tensor) (float64, error) {
-	session, err := s.engine.Load(m)
-	if err != nil {
-		return 0, err
-	}
+	want []map[string]*onnx.Tensor) float64 {
+	session := try.Get(s.engine.Load(m))
 	defer session.Close()
 	type sums struct{ n, x, xx, off float64 }
 	total := map[string]*sums{}
 	for i, b := range batches {
-		out, err := evaluate(ctx, session, b)
-		if err != nil {
-			return 0, err
-		}
+		out := evaluate(ctx, session, b)
 		for _, name := range slices.Sorted(maps.Keys(want[i])) {
 			w, y := want[i][name], out[name].F32()
 			if !slices.Equal(out[name].Shape, w.Shape) {
-				return 0, fmt.Errorf("output %q: its shape depends on the images: it is %v, and %v in bytes; export "+
+				try.Fail("output %q: its shape depends on the images: it is %v, and %v in bytes; export "+
 					"the model without this output", name, w.Shape, out[name].Shape)
 			}
 			if total[name] == nil {
@@ -392,7 +369,7 @@ func (s *static) loss(ctx context.Context, m *onnx.Model, batches []Batch,
 		}
 	}
 	if outputs == 0 {
-		return 0, errors.New("no output is of float32 numbers that differ: the loss cannot be told")
+		try.Fail("no output is of float32 numbers that differ: the loss cannot be told")
 	}
-	return loss / outputs, nil
+	return loss / outputs
 }
