@@ -144,31 +144,11 @@ func wrap(t *onnx.Tensor, ptr unsafe.Pointer) (*value, error) {
 		v.data = nil // packed, which is a copy
 		v.ort, err = wrapBytes(t, func() []byte { return onnx.PackedData(t) }, &v.pin)
 	default:
-		switch d := t.Data.(type) {
-		case []float32:
-			v.ort, err = wrapSlice(t.Shape, d)
-		case []float64:
-			v.ort, err = wrapSlice(t.Shape, d)
-		case []int8:
-			v.ort, err = wrapSlice(t.Shape, d)
-		case []int16:
-			v.ort, err = wrapSlice(t.Shape, d)
-		case []int32:
-			v.ort, err = wrapSlice(t.Shape, d)
-		case []int64:
-			v.ort, err = wrapSlice(t.Shape, d)
-		case []uint8:
-			v.ort, err = wrapSlice(t.Shape, d)
-		case []uint16:
-			v.ort, err = wrapSlice(t.Shape, d)
-		case []uint32:
-			v.ort, err = wrapSlice(t.Shape, d)
-		case []uint64:
-			v.ort, err = wrapSlice(t.Shape, d)
-		case []bool:
-			v.ort, err = wrapSlice(t.Shape, d)
-		default:
-			err = fmt.Errorf("elements of type %T cannot be handed to the ONNX Runtime", t.Data)
+		err = fmt.Errorf("elements of type %T cannot be handed to the ONNX Runtime", t.Data)
+		for _, k := range kinds {
+			if k.holds(t.Data) {
+				v.ort, err = k.wrap(t)
+			}
 		}
 	}
 	if err != nil {
@@ -178,11 +158,35 @@ func wrap(t *onnx.Tensor, ptr unsafe.Pointer) (*value, error) {
 	return v, nil
 }
 
-func wrapSlice[T ortgo.TensorData](shape []int, data []T) (ortgo.Value, error) {
-	if len(shape) == 0 {
+// kind is an element type that Go and onnxruntime_go share.
+type kind interface {
+	holds(data any) bool
+	wrap(t *onnx.Tensor) (ortgo.Value, error) // of data that it holds
+	unwrap(v ortgo.Value) any                 // nil where v is of another type
+}
+
+var kinds = []kind{elements[float32]{}, elements[float64]{}, elements[int8]{}, elements[int16]{},
+	elements[int32]{}, elements[int64]{}, elements[uint8]{}, elements[uint16]{}, elements[uint32]{},
+	elements[uint64]{}, elements[bool]{}}
+
+// elements is the kind of T.
+type elements[T ortgo.TensorData] struct{}
+
+func (elements[T]) holds(data any) bool { _, ok := data.([]T); return ok }
+
+func (elements[T]) wrap(t *onnx.Tensor) (ortgo.Value, error) {
+	data := t.Data.([]T)
+	if len(t.Shape) == 0 {
 		return ortgo.NewScalar(data[0])
 	}
-	return ortgo.NewTensor(ortShape(shape), data)
+	return ortgo.NewTensor(ortShape(t.Shape), data)
+}
+
+func (elements[T]) unwrap(v ortgo.Value) any {
+	if t, ok := v.(*ortgo.Tensor[T]); ok {
+		return t.GetData()
+	}
+	return nil
 }
 
 func wrapStrings(t *onnx.Tensor) (ortgo.Value, error) {
@@ -231,38 +235,22 @@ func unwrap(v ortgo.Value) (*onnx.Tensor, error) {
 		shape = append(shape, int(d))
 	}
 	out := &onnx.Tensor{Shape: shape}
-	switch x := v.(type) {
-	case *ortgo.Tensor[float32]:
-		out.DType, out.Data = onnx.Float32, x.GetData()
-	case *ortgo.Tensor[float64]:
-		out.DType, out.Data = onnx.Float64, x.GetData()
-	case *ortgo.Tensor[int8]:
-		out.DType, out.Data = onnx.Int8, x.GetData()
-	case *ortgo.Tensor[int16]:
-		out.DType, out.Data = onnx.Int16, x.GetData()
-	case *ortgo.Tensor[int32]:
-		out.DType, out.Data = onnx.Int32, x.GetData()
-	case *ortgo.Tensor[int64]:
-		out.DType, out.Data = onnx.Int64, x.GetData()
-	case *ortgo.Tensor[uint8]:
-		out.DType, out.Data = onnx.Uint8, x.GetData()
-	case *ortgo.Tensor[uint16]:
-		out.DType, out.Data = onnx.Uint16, x.GetData()
-	case *ortgo.Tensor[uint32]:
-		out.DType, out.Data = onnx.Uint32, x.GetData()
-	case *ortgo.Tensor[uint64]:
-		out.DType, out.Data = onnx.Uint64, x.GetData()
-	case *ortgo.Tensor[bool]:
-		out.DType, out.Data = onnx.Bool, x.GetData()
-	case *ortgo.StringTensor:
-		s, err := x.GetContents()
+	if texts, ok := v.(*ortgo.StringTensor); ok {
+		s, err := texts.GetContents()
 		if err != nil {
 			return nil, err
 		}
-		out.DType, out.Data = onnx.String, s
-	default:
+		out.Data = s
+	}
+	for _, k := range kinds {
+		if data := k.unwrap(v); data != nil {
+			out.Data = data
+		}
+	}
+	if out.Data == nil {
 		return nil, fmt.Errorf("a value of kind %T, which is not supported", v)
 	}
+	out.DType = onnx.TypeOfSlice(out.Data)
 	return out, onnx.CheckTensor(out)
 }
 
