@@ -7,6 +7,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/check"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 	"fmp/onnx/pass"
 	"fmp/onnx/shape"
@@ -127,13 +128,12 @@ func NewHead(m *onnx.Model, output string, classes int, add bool,
 	return m, names, nil
 }
 
-func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) ([]string, error) {
+func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (names []string, err error) {
+	defer try.Catch(&err)
 	if classes < 1 || classes > 1<<20 {
 		return nil, fmt.Errorf("%d classes; allowed are 1 to %d", classes, 1<<20)
 	}
-	if err := pass.Inline(m); err != nil {
-		return nil, err
-	}
+	try.Do(pass.Inline(m))
 	g := m.Graph
 	at := slices.IndexFunc(g.Outputs, func(v onnx.ValueInfo) bool { return v.Name == output })
 	if at < 0 {
@@ -141,7 +141,7 @@ func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (
 	}
 	taken := map[string]bool{}
 	g.AddNames(taken)
-	names := []string{pass.Unique(taken, "head.weight"), pass.Unique(taken, "head.bias")}
+	names = []string{pass.Unique(taken, "head.weight"), pass.Unique(taken, "head.bias")}
 	out := &g.Outputs[at]
 	axis := max(0, len(out.Shape)-1) // of the classes
 	var in int
@@ -178,9 +178,7 @@ func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (
 				in = w.Shape[1]
 			}
 			shape = []int{in, classes}
-			if err := linear(m, layer, bias, names, taken); err != nil {
-				return nil, err
-			}
+			linear(m, layer, bias, names, taken)
 		}
 		resizeTargets(g, layer, output, old, classes, taken)
 		g.Initializers[names[0]] = onnx.ZerosF32(shape...)
@@ -193,9 +191,7 @@ func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (
 	}
 	pass.RemoveUnused(g)
 	g.Values = nil
-	if err := shape.Infer(m); err != nil {
-		return nil, err
-	}
+	try.Do(shape.Infer(m))
 	if d := out.Shape; axis < len(d) && d[axis].IsKnown() && d[axis].Size != classes {
 		return nil, fmt.Errorf("a node behind the last layer makes %v of %d classes; put a new layer "+
 			"behind the output (--head add)", *out, classes)
@@ -205,17 +201,14 @@ func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (
 
 // linear makes a Gemm, or a MatMul and the Add of its bias, read the weight and the bias of the new
 // layer. Tokens and the like stay a MatMul's: a Gemm takes matrices alone.
-func linear(m *onnx.Model, layer, bias *onnx.Node, names []string, taken map[string]bool) error {
-	types, err := shape.Types(m)
-	if err != nil {
-		return err
-	}
+func linear(m *onnx.Model, layer, bias *onnx.Node, names []string, taken map[string]bool) {
+	types := try.Get(shape.Types(m))
 	if layer.Op == "Gemm" || len(types[layer.Input(0)].Shape) == 2 {
 		layer.Op, layer.Attrs = "Gemm", nil
 		if layer.Inputs = []string{layer.Input(0), names[0], names[1]}; bias != nil {
 			bias.Op, bias.Inputs = "Identity", []string{layer.Outputs[0]}
 		}
-		return nil
+		return
 	}
 	if bias == nil {
 		bias = &onnx.Node{Name: names[1], Op: "Add", Outputs: layer.Outputs}
@@ -223,7 +216,6 @@ func linear(m *onnx.Model, layer, bias *onnx.Node, names []string, taken map[str
 		m.Graph.Nodes = slices.Insert(m.Graph.Nodes, slices.Index(m.Graph.Nodes, layer)+1, bias)
 	}
 	layer.Inputs[1], bias.Inputs = names[0], []string{layer.Outputs[0], names[1]}
-	return nil
 }
 
 // resizeTargets writes the new number of classes into the Reshapes between a layer and an output

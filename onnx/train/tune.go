@@ -16,6 +16,7 @@ import (
 	"fmp/onnx/check"
 	"fmp/onnx/engine"
 	"fmp/onnx/grad"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/optim"
 	"fmp/onnx/pass"
 	"fmp/onnx/shape"
@@ -230,7 +231,8 @@ func (t Tuning) Train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 }
 
 func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, data,
-	held Data) (*Tuned, error) {
+	held Data) (tuned *Tuned, err error) {
+	defer try.Catch(&err)
 	if t.Optimizer == nil || t.Rate == nil {
 		return nil, errors.New("an Optimizer and a Rate are wanted, and not both are given")
 	}
@@ -242,13 +244,8 @@ func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 		return nil, errors.New("running averages (Update.EMA) are given, and the result is of the weights themselves")
 	}
 	base := onnx.Clone(m)
-	if err := pass.Inline(base); err != nil {
-		return nil, err
-	}
-	p, err := t.prepare(base)
-	if err != nil {
-		return nil, err
-	}
+	try.Do(pass.Inline(base))
+	p := t.prepare(base)
 	if len(p.names) == 0 {
 		return nil, errors.New("no weights are trained; freeze fewer, or give a model with weights of float32")
 	}
@@ -261,34 +258,26 @@ func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 			"and batches of 1 to %d (the examples) that the parts divide",
 			t.Epochs, t.Batch, t.Parts, data.N)
 	}
-	gradient, err := grad.Build(p.loss, grad.Options{
+	gradient := try.Get(grad.Build(p.loss, grad.Options{
 		Outputs: []string{LossOutput}, WRT: p.names, KeepOutputs: true, ParamsAsInputs: true,
 		UnitCotangent: true, Prefix: optim.GradPrefix,
-	})
-	if err != nil {
-		return nil, err
-	}
+	}))
 	o := SplitOptions{Params: p.names, Optimizer: t.Optimizer, Update: t.Update, Init: p.init,
 		Threads: t.Threads}
-	split, err := NewSplit(eng, gradient, o)
-	if err != nil {
-		return nil, err
-	}
+	split := try.Get(NewSplit(eng, gradient, o))
 	run := &tuner{Split: split, book: onnx.Vector[float64](0, 0, math.Inf(1))}
 	defer split.Close()
-	if err := t.loop(ctx, eng, p, run, data, held); err != nil {
-		return nil, err
-	}
+	try.Do(t.loop(ctx, eng, p, run, data, held))
 	values := run.weights()
 	if run.best != nil {
 		values = run.best
 	}
-	return t.result(base, p, values, run)
+	return t.result(base, p, values, run), nil
 }
 
 // result puts the learnt values into the model.
 func (t Tuning) result(base *onnx.Model, p *tuned, values map[string]*onnx.Tensor,
-	run *tuner) (*Tuned, error) {
+	run *tuner) *Tuned {
 	out := &Tuned{Model: base, Steps: int(run.book.F64()[0]), Best: int(run.book.F64()[1]),
 		Normalised: len(p.statistics) / 2}
 	for _, n := range p.names {
@@ -299,11 +288,10 @@ func (t Tuning) result(base *onnx.Model, p *tuned, values map[string]*onnx.Tenso
 			base.Graph.Initializers[n] = v
 		}
 	}
-	if err := MergeLoRA(base, values); err != nil {
-		return nil, err
-	}
+	try.Do(MergeLoRA(base, values))
 	evaluation(base.Graph)
-	return out, check.Model(base)
+	try.Do(check.Model(base))
+	return out
 }
 
 // keepAll brings Dropout to evaluation form: engines draw its masks from no seed of the run. It
@@ -322,7 +310,7 @@ func keepAll(nodes []*onnx.Node) (changed bool) {
 
 // prepare builds the models of the loss, for training and for measuring. m's batch normalisations get
 // statistics of their own, and its Dropout is in evaluation form.
-func (t Tuning) prepare(m *onnx.Model) (*tuned, error) {
+func (t Tuning) prepare(m *onnx.Model) *tuned {
 	own := ownStatistics(m.Graph)
 	if keepAll(own.Nodes) || own != m.Graph {
 		m.Graph = own
@@ -333,25 +321,20 @@ func (t Tuning) prepare(m *onnx.Model) (*tuned, error) {
 	}
 	out, ok := m.Graph.Output(t.Output)
 	if !ok {
-		return nil, fmt.Errorf("the model has no output %q", t.Output)
+		try.Fail("the model has no output %q", t.Output)
 	}
 	p := &tuned{names: slices.Clone(t.Weights), classes: t.Loss.Name == CrossEntropy,
 		init: map[string]*onnx.Tensor{}}
 	adapted := m
 	if t.LoRA > 0 {
-		var err error
 		var factors []string
-		if adapted, factors, err = AddLoRA(m, t.Adapted, t.LoRA, t.Seed); err != nil {
-			return nil, err
-		}
+		adapted, factors = try.Get2(AddLoRA(m, t.Adapted, t.LoRA, t.Seed))
 		inPlace := func(n string) bool { return slices.Contains(factors, n+loraA) }
 		p.names = append(slices.DeleteFunc(p.names, inPlace), factors...)
 	}
 	p.scores = t.Output
 	adapted = onnx.Clone(adapted)
-	if err := scores(adapted, out, t.Loss.Name); err != nil {
-		return nil, err
-	}
+	try.Do(scores(adapted, out, t.Loss.Name))
 	if out.Name == LossOutput {
 		taken := map[string]bool{}
 		adapted.Graph.AddNames(taken)
@@ -368,33 +351,27 @@ func (t Tuning) prepare(m *onnx.Model) (*tuned, error) {
 	plain.Smoothing = 0
 	eval := onnx.Clone(adapted)
 	p.statistics = moving(adapted)
-	var err error
-	if p.loss, err = WithLoss(adapted, out, t.Loss); err != nil {
-		return nil, err
-	}
+	p.loss = try.Get(WithLoss(adapted, out, t.Loss))
 	// The statistics move: their replacement is an output, and so must outlast the cut at the
 	// scores.
-	if err := carry(p.loss, adapted, p.statistics); err != nil {
-		return nil, err
-	}
+	try.Do(carry(p.loss, adapted, p.statistics))
 	evaluation(eval.Graph)
-	if p.eval, err = WithLoss(eval, out, plain); err != nil {
-		return nil, err
-	}
+	p.eval = try.Get(WithLoss(eval, out, plain))
 	for _, n := range slices.Concat(p.names, p.statistics) {
 		v := p.eval.Graph.Initializers[n]
 		if v == nil {
-			return nil, fmt.Errorf("the output does not depend on the initializer %q", n)
+			try.Fail("the output does not depend on the initializer %q", n)
 		}
 		p.init[n] = v
 		delete(p.eval.Graph.Initializers, n)
 		p.eval.Graph.Inputs = append(p.eval.Graph.Inputs, info(n, v))
 	}
 	if bad := notFinite(p.init); bad != "" {
-		return nil, fmt.Errorf("the initializer %q holds a number that is not finite: it cannot be trained, "+
+		try.Fail("the initializer %q holds a number that is not finite: it cannot be trained, "+
 			"leave it out", bad)
 	}
-	return p, check.Model(p.eval)
+	try.Do(check.Model(p.eval))
+	return p
 }
 
 func info(name string, v *onnx.Tensor) onnx.ValueInfo {
@@ -598,20 +575,13 @@ func measure(ctx context.Context, s engine.Session, p *tuned, values map[string]
 // Measure returns the loss of a model ("loss"), without smoothing, and with cross-entropy the
 // accuracy ("acc").
 func (t Tuning) Measure(ctx context.Context, eng engine.Engine, m *onnx.Model,
-	data Data) (Metrics, error) {
+	data Data) (mean Metrics, err error) {
+	defer try.Catch(&err)
 	base := onnx.Clone(m)
-	if err := pass.Inline(base); err != nil {
-		return nil, err
-	}
+	try.Do(pass.Inline(base))
 	t.LoRA = 0
-	p, err := t.prepare(base)
-	if err != nil {
-		return nil, err
-	}
-	s, err := eng.Load(p.eval)
-	if err != nil {
-		return nil, err
-	}
+	p := t.prepare(base)
+	s := try.Get(eng.Load(p.eval))
 	defer s.Close()
 	size := cmp.Or(p.fixed, max(1, t.Batch/max(1, t.Parts)))
 	return measure(ctx, s, p, p.init, data, size)

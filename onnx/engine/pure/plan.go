@@ -7,6 +7,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/internal/kernel"
 	"fmp/onnx/internal/spell"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/pass"
 )
 
@@ -36,15 +37,14 @@ type step struct {
 // compile checks a model and plans its run. Its error is an [UnsupportedError] where the model is
 // sound but holds an operator that the engine does not run. reproducible is
 // [engine.Options].Reproducible.
-func compile(m *onnx.Model, reproducible bool) (*plan, error) {
+func compile(m *onnx.Model, reproducible bool) (p *plan, err error) {
+	defer try.Catch(&err)
 	if m == nil || m.Graph == nil {
 		return nil, fmt.Errorf("no model to load")
 	}
 	if len(m.Functions) > 0 {
 		inlined := *m
-		if err := pass.Inline(&inlined); err != nil {
-			return nil, err
-		}
+		try.Do(pass.Inline(&inlined))
 		m = &inlined
 	}
 	if newer, err := pass.FromSix(m); err == nil { // of others the node is named below
@@ -52,9 +52,7 @@ func compile(m *onnx.Model, reproducible bool) (*plan, error) {
 	}
 	if v := m.Opset(); v >= onnx.MinOpset && v < 9 && spelt(m.Graph) {
 		m = onnx.Clone(m)
-		if err := pass.Upgrade(m, 9); err != nil {
-			return nil, err
-		}
+		try.Do(pass.Upgrade(m, 9))
 	}
 	opset := onnx.ClampInt(m.Opset())
 	if opset == 0 && !slices.ContainsFunc(m.Graph.Nodes, func(n *onnx.Node) bool { return n.Domain == "" }) {
@@ -97,7 +95,8 @@ type scope func(name string) (d onnx.DType, t *onnx.Tensor, ok bool)
 
 // graph plans a graph whose inputs have the given types (nil: those that it declares) within the
 // scope around it.
-func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, error) {
+func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (made *plan, err error) {
+	defer try.Catch(&err)
 	p := &planner{
 		compiler: c,
 		graph:    g,
@@ -106,28 +105,18 @@ func (c *compiler) graph(g *onnx.Graph, in []onnx.DType, around scope) (*plan, e
 		produced: map[string]bool{}, opsets: map[*onnx.Node]int{},
 		fused: map[*onnx.Node]bool{}, pads: map[int]*kernel.Spec{},
 	}
-	if err := p.defineInputs(in); err != nil {
-		return nil, err
-	}
-	if err := p.defineCaptures(around); err != nil {
-		return nil, err
-	}
-	if err := p.checkProduced(); err != nil {
-		return nil, err
-	}
+	p.defineInputs(in)
+	p.defineCaptures(around)
+	p.checkProduced()
 	// Names and numbers of operands first: an operator that is not supported at all is the clearest
 	// thing to say.
 	if p.checkOperators(); p.refused != nil {
 		return nil, &UnsupportedError{Nodes: p.refused}
 	}
-	if err := p.schedule(); err != nil {
-		return nil, err
-	}
+	p.schedule()
 	if p.refused != nil {
 		return nil, &UnsupportedError{Nodes: p.refused}
 	}
-	if err := p.finish(); err != nil {
-		return nil, err
-	}
+	try.Do(p.finish())
 	return p.plan, nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/internal/kernel"
 	"fmp/onnx/internal/spell"
+	"fmp/onnx/internal/try"
 	"fmp/onnx/op"
 	"fmp/onnx/pass"
 )
@@ -62,37 +63,36 @@ func (p *planner) refuse(n *onnx.Node, err error) {
 }
 
 // defineInputs defines inputs, of the types in where it is not nil, and initializers.
-func (p *planner) defineInputs(in []onnx.DType) error {
+func (p *planner) defineInputs(in []onnx.DType) {
 	for i, v := range p.graph.Inputs {
 		d := v.DType
 		if in != nil {
 			d = in[i]
 		}
 		if d == onnx.Undefined {
-			return fmt.Errorf("input %q has no element type", v.Name)
+			try.Fail("input %q has no element type", v.Name)
 		}
 		if _, err := p.define(v.Name, d); err != nil {
-			return fmt.Errorf("input: %w", err)
+			try.Fail("input: %w", err)
 		}
 	}
 	for _, name := range p.graph.InitializerNames() {
 		t := p.graph.Initializers[name]
 		if err := onnx.CheckTensor(t); err != nil {
-			return fmt.Errorf("initializer %q: %w", name, err)
+			try.Fail("initializer %q: %w", name, err)
 		}
 		i, err := p.define(name, t.DType)
 		if err != nil {
-			return fmt.Errorf("initializer: %w", err)
+			try.Fail("initializer: %w", err)
 		}
 		p.plan.constants[i] = t
 	}
-	return nil
 }
 
 // defineCaptures defines the values that the graph takes from around it.
-func (p *planner) defineCaptures(around scope) error {
+func (p *planner) defineCaptures(around scope) {
 	if around == nil {
-		return nil
+		return
 	}
 	for _, name := range p.graph.Captures() {
 		if _, ok := p.plan.slot[name]; ok {
@@ -100,35 +100,30 @@ func (p *planner) defineCaptures(around scope) error {
 		}
 		d, t, ok := around(name)
 		if !ok {
-			return fmt.Errorf("%q is read, which nothing gives a value", name)
+			try.Fail("%q is read, which nothing gives a value", name)
 		}
-		i, err := p.define(name, d)
-		if err != nil {
-			return err
-		}
+		i := try.Get(p.define(name, d))
 		if t != nil {
 			p.plan.constants[i] = t
 		} else {
 			p.plan.captures = append(p.plan.captures, name)
 		}
 	}
-	return nil
 }
 
 // checkProduced collects the nodes' outputs and checks that each value is given once.
-func (p *planner) checkProduced() error {
+func (p *planner) checkProduced() {
 	for _, n := range p.graph.Nodes {
 		for _, o := range n.Outputs {
 			if o == "" {
 				continue
 			}
 			if _, dup := p.plan.slot[o]; dup || p.produced[o] {
-				return fmt.Errorf("%s: the value %q is given twice", n.Label(), o)
+				try.Fail("%s: the value %q is given twice", n.Label(), o)
 			}
 			p.produced[o] = true
 		}
 	}
-	return nil
 }
 
 // checkOperators refuses operators that have no kernel, and nodes with too many operands or too
@@ -161,13 +156,11 @@ func absent(layer string) error {
 }
 
 // schedule plans the nodes, each after those that it reads.
-func (p *planner) schedule() error {
+func (p *planner) schedule() {
 	p.readers = readers(p.graph)
 	sorted := &onnx.Graph{Name: p.graph.Name, Nodes: inIntegers(p, p.graph.Nodes),
 		Outputs: p.graph.Outputs}
-	if err := pass.SortNodes(sorted); err != nil {
-		return err
-	}
+	try.Do(pass.SortNodes(sorted))
 	p.readers = readers(sorted)
 	for queue := constantsFirst(sorted.Nodes); len(queue) > 0; {
 		n := queue[0]
@@ -190,12 +183,9 @@ func (p *planner) schedule() error {
 			if curve := p.geluFrom(n); curve != nil {
 				n = curve
 			}
-			if err := p.node(n); err != nil {
-				return err
-			}
+			p.node(n)
 		}
 	}
-	return nil
 }
 
 // constantsFirst moves Constant nodes before all others, so that a node's parameters are known when
@@ -223,7 +213,7 @@ func (p *planner) readsRefused(n *onnx.Node) bool {
 }
 
 // node plans one node: as a step, or as a constant where its result is known.
-func (p *planner) node(n *onnx.Node) error {
+func (p *planner) node(n *onnx.Node) {
 	s := &kernel.Spec{Node: n, Opset: max(p.opset, p.opsets[n]), Reproducible: p.reproducible,
 		Keep: func(bytes float64) bool { return p.budget.Spend(bytes, bytes) }}
 	st := step{node: n, opset: s.Opset}
@@ -237,13 +227,11 @@ func (p *planner) node(n *onnx.Node) error {
 		bodies = append(bodies, b)
 		return &kernel.Body{Out: inner.outputs, Run: b.run}, nil
 	}
-	if err := p.operands(&st, s); err != nil {
-		return err
-	}
+	try.Do(p.operands(&st, s))
 	for i, d := range p.ready[n].in {
 		if s.In[i] != d {
 			p.refuse(n, fmt.Errorf("input %d is of %v where its zero point is of %v", i, s.In[i], d))
-			return nil
+			return
 		}
 	}
 	if p.ready[n].run == nil && len(st.in) > 0 {
@@ -255,7 +243,7 @@ func (p *planner) node(n *onnx.Node) error {
 		var err error
 		if run, err = kernel.Prepare(s); err != nil {
 			p.refuse(n, err)
-			return nil
+			return
 		}
 	}
 	st.run, st.types = run, s.Out
@@ -272,18 +260,17 @@ func (p *planner) node(n *onnx.Node) error {
 		}
 		k, err := p.define(name, s.Out[j])
 		if err != nil {
-			return fmt.Errorf("%s: %w", n.Label(), err)
+			try.Fail("%s: %w", n.Label(), err)
 		}
 		st.out = append(st.out, k)
 	}
 	if p.fold(st) {
-		return nil
+		return
 	}
 	p.plan.steps = append(p.plan.steps, st)
 	if n.Op == "Pad" {
 		p.pads[st.out[0]] = s
 	}
-	return nil
 }
 
 // operands finds the slots, types and constants of a node's inputs; trailing inputs left out are as
