@@ -208,23 +208,6 @@ func testRows[T float32 | float64](t *testing.T, slack float64) {
 	}
 }
 
-func BenchmarkRows(b *testing.B) {
-	const n, d = 256, 2048
-	a, x, out := make([]float32, n*d), make([]float32, d), make([]float32, n)
-	b.Run("dots", func(b *testing.B) {
-		b.SetBytes(4 * n * d)
-		for b.Loop() {
-			Dots(a, x, out)
-		}
-	})
-	b.Run("add", func(b *testing.B) {
-		b.SetBytes(4 * n * d)
-		for b.Loop() {
-			AddRows(a, out, x)
-		}
-	})
-}
-
 // Residuals of a softmax in float32 are those of the definition, for labels that lie apart as well.
 func TestResidual(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
@@ -591,16 +574,4 @@ func BenchmarkSingle(b *testing.B) {
 				b.N)/b.Elapsed().Seconds()/1e9, "GFLOP/s")
 		})
 	}
-}
-
-func BenchmarkSoftmax(b *testing.B) {
-	l, p := columns(10, 304, 0), columns(10, 304, 0)
-	for i := range l.Data {
-		l.Data[i] = math.Sin(float64(i))
-	}
-	top, sum := make([]float64, 304), make([]float64, 304)
-	for b.Loop() {
-		Softmax(l, p, top, sum)
-	}
-	b.ReportMetric(float64(b.N)*3040/b.Elapsed().Seconds()/1e6, "Mexp/s")
 }

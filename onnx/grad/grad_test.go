@@ -107,18 +107,6 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestSecondDerivative differentiates a gradient model.
-func TestSecondDerivative(t *testing.T) {
-	eng := orttest.New(t)
-	b := build.New("cubic")
-	x := b.Input("x", onnx.Float32, "n")
-	b.Output("y", b.Op("Tanh", []build.Ref{b.Mul(x, b.Mul(x, x))}))
-	m := must.Get(b.Model())(t)
-	first := must.Get(Build(m, Options{WRT: []string{"x"}, UnitCotangent: true}))(t)
-	checkGradient(t, eng, first, map[string]*onnx.Tensor{"x": onnx.Vector[float32](0.3, -0.7, 0.9)},
-		[]string{"x"})
-}
-
 func TestClashWithNameOfModel(t *testing.T) {
 	b := build.New("g")
 	x := b.Input("x", onnx.Float32, 2)
