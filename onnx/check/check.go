@@ -47,8 +47,8 @@ func checkModel(m *onnx.Model) (err error) {
 			maxMetadata)
 	}
 	for k, v := range m.Metadata {
-		if k == "" || len(k) > onnx.MaxNameBytes || len(v) > maxMetadataBytes || !utf8.ValidString(k) ||
-			!utf8.ValidString(v) {
+		if k == "" || len(k) > onnx.MaxNameBytes || len(v) > maxMetadataBytes ||
+			!utf8.ValidString(k) || !utf8.ValidString(v) {
 			return fmt.Errorf("metadata key %.40q with a value of %d bytes; keys of 1 to %d bytes and "+
 				"values of up to %d bytes of UTF-8 are allowed", k, len(v), onnx.MaxNameBytes,
 				maxMetadataBytes)

@@ -103,8 +103,8 @@ func checkAttrs(n *onnx.Node, s *op.Schema) error {
 				suggest.DidYouMean(a.Name, names), s.Since, has)
 		}
 		if a.Kind != d.Kind && !(a.Ref != "" && a.Kind == onnx.AttrUndefined) {
-			return fmt.Errorf("the attribute %q is %s where %s is expected", a.Name, kindNames[a.Kind],
-				kindNames[d.Kind])
+			return fmt.Errorf("the attribute %q is %s where %s is expected", a.Name,
+				kindNames[a.Kind], kindNames[d.Kind])
 		}
 	}
 	for _, d := range s.Attrs {

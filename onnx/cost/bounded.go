@@ -44,7 +44,8 @@ func (b *bounded) Load(m *onnx.Model) (engine.Session, error) {
 		return nil, err
 	}
 	// One item was counted above: a run of it need not be.
-	return &session{Session: s, model: m, limits: b.limits, known: map[string]error{keyOf(one): nil}}, nil
+	return &session{Session: s, model: m, limits: b.limits,
+		known: map[string]error{keyOf(one): nil}}, nil
 }
 
 // session remembers which shapes it was asked for.

@@ -105,7 +105,8 @@ func (p Packed) Mul(t blas.Transpose, a, c blas64.General) {
 // MulRows adds a' times the rows of p from from on, as many as a has, to the square matrix c; where
 // upper is set, to the tiles that touch its upper triangle alone.
 func (p Packed) MulRows(from int, a, c blas64.General, upper bool) {
-	if from < 0 || from+a.Rows > p.rows || a.Cols != p.cols || c.Rows != p.cols || c.Cols != p.cols {
+	if from < 0 || from+a.Rows > p.rows || a.Cols != p.cols || c.Rows != p.cols ||
+		c.Cols != p.cols {
 		panic(fmt.Sprintf("dense: product of %d x %d and rows from %d of %d x %d into %d x %d", a.Cols,
 			a.Rows, from, p.rows, p.cols, c.Rows, c.Cols))
 	}

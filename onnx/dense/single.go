@@ -102,7 +102,8 @@ func (p Single) mul(from int, a, c blas32.General) {
 				w = 2 * SingleWidth
 			}
 			for i := 0; i < a.Rows; i += tileRows {
-				tileSingle(d, a.Data[i*a.Stride+l:], a.Stride, p.panels[j*p.rows+(from+l)*SingleWidth:],
+				tileSingle(d, a.Data[i*a.Stride+l:], a.Stride,
+					p.panels[j*p.rows+(from+l)*SingleWidth:],
 					p.rows*SingleWidth, c.Data[i*c.Stride+j:], c.Stride, w)
 			}
 			j += w

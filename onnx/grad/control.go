@@ -173,8 +173,8 @@ func infer(m *onnx.Model, taken map[string]bool) error {
 	return shape.Infer(m)
 }
 
-// pull runs the nodes of the graph in an attribute backward, for the cotangents of its outputs that seeds has by
-// position, as far as they depend on the values wrt.
+// pull runs the nodes of the graph in an attribute backward, for the cotangents of its outputs that
+// seeds has by position, as far as they depend on the values wrt.
 func (s *subgraph) pull(name string, wrt []string, seeds map[int]string) {
 	s.active = activeValues(s.emitter, s.nodes, wrt)
 	for _, i := range slices.Sorted(maps.Keys(seeds)) {

@@ -183,7 +183,8 @@ func freeParameters(g *onnx.Graph, names []string) {
 	for _, w := range names {
 		if t, ok := g.Initializers[w]; ok {
 			delete(g.Initializers, w)
-			g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: w, DType: t.DType, Shape: knownShape(t.Shape)})
+			g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: w, DType: t.DType,
+				Shape: knownShape(t.Shape)})
 		}
 	}
 }

@@ -145,7 +145,8 @@ func (c *call) scatterSlice(s *sliced, rank int) string {
 		zero, one := c.constant(onnx.Scalar(int64(0))), c.constant(onnx.Scalar(int64(1)))
 		all := c.op("Range", []string{zero, c.op("Squeeze", []string{n, c.ints(0)}), one})
 		part := func(v string) string { return c.op("Slice", []string{v, c.ints(i), c.ints(i + 1), c.ints(0)}) }
-		kept := c.op("Slice", []string{all, part(c.in(1)), part(c.in(2)), c.ints(0), c.ints(s.steps[i])})
+		kept := c.op("Slice", []string{all, part(c.in(1)), part(c.in(2)), c.ints(0),
+			c.ints(s.steps[i])})
 		shape := ones(rank)
 		shape[a] = -1
 		at := c.op("Expand", []string{c.reshape(kept, c.ints(shape...)), c.vec(sizes...)})

@@ -101,8 +101,8 @@ func vjpBatchNormalization(c *call) []string {
 //
 //	γ̄ = D,  x̄ = a ȳ - a G / n - (a s D / n) (x - μ),
 //
-// in few passes over tensors of x's size: a BatchNormalization in inference form scales and shifts ȳ
-// at once. x is centred before it is squared, or a mean far from 0 would leave nothing of σ².
+// in few passes over tensors of x's size: a BatchNormalization in inference form scales and shifts
+// ȳ at once. x is centred before it is squared, or a mean far from 0 would leave nothing of σ².
 func (c *call) batchNormTraining(out []string, lift func(string) string,
 	back func(v, like string) string, others []int, eps float64) {
 	x, g := c.in(0), c.g()

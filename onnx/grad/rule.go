@@ -86,8 +86,8 @@ func register(r rule, ops ...string) {
 	}
 }
 
-// inFloat32 applies a rule to a node of halves in float32: squares, their sums and numbers of elements
-// are soon beyond 65504, the largest Float16.
+// inFloat32 applies a rule to a node of halves in float32: squares, their sums and numbers of
+// elements are soon beyond 65504, the largest Float16.
 func inFloat32(r rule) rule {
 	half := func(c *call, v string) bool {
 		d := c.dtype(v)

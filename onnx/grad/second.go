@@ -47,7 +47,8 @@ func twice(m *onnx.Model, opt Options, forward bool) *onnx.Model {
 	own := slices.Clone(g.Graph.Outputs)
 	first := opt
 	first.ParamsAsInputs, first.KeepOutputs = false, true
-	reverse(g, first, naming{seed: before(prefix), result: before(prefix), free: forward, again: !forward})
+	reverse(g, first, naming{seed: before(prefix), result: before(prefix), free: forward,
+		again: !forward})
 	gradients := slices.Clone(g.Graph.Outputs[len(own):])
 	taken := map[string]bool{}
 	g.Graph.AddNames(taken)

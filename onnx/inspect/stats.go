@@ -166,8 +166,8 @@ func flops(n *onnx.Node, opset int, types map[string]onnx.ValueInfo) (ops float6
 	}
 	if rule, found := counted[n.Op]; found {
 		w, wok := count(types[n.Input(1)])
-		c := &call{Node: n, attrs: op.Attrs(n, opset), types: types, x: known(x, xok), w: known(w, wok),
-			y: known(y, yok)}
+		c := &call{Node: n, attrs: op.Attrs(n, opset), types: types, x: known(x, xok),
+			w: known(w, wok), y: known(y, yok)}
 		f := rule(c)
 		return f, !math.IsNaN(f)
 	}

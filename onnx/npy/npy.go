@@ -208,8 +208,8 @@ func (h *header) setType() error {
 		h.dtype, h.size = t, t.Size()
 		return nil
 	}
-	if n, err := strconv.Atoi(strings.TrimPrefix(d, "U")); err == nil && strings.HasPrefix(d, "U") &&
-		n >= 0 && n <= maxText {
+	if n, err := strconv.Atoi(strings.TrimPrefix(d, "U")); err == nil &&
+		strings.HasPrefix(d, "U") && n >= 0 && n <= maxText {
 		h.dtype, h.size = onnx.String, 4*n
 		return nil
 	}

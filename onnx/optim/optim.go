@@ -77,8 +77,8 @@ type Options struct {
 	// EMA in (0, 1) keeps for every parameter p a running average ema_p' = EMA ema_p + (1-EMA) p';
 	// 0 keeps none.
 	EMA float64
-	// RateOf are factors of the learning rate for some of the parameters, 0 and up; for the others it
-	// is 1.
+	// RateOf are factors of the learning rate for some of the parameters, 0 and up; for the others
+	// it is 1.
 	RateOf map[string]float64
 }
 
@@ -141,7 +141,8 @@ func Attach(m *onnx.Model, params []string, o Optimizer, opt Options) error {
 		}
 		if opt.EMA > 0 {
 			ema := EMAPrefix + name
-			f.g.Inputs = append(f.g.Inputs, onnx.ValueInfo{Name: ema, DType: info.DType, Shape: info.Shape})
+			f.g.Inputs = append(f.g.Inputs, onnx.ValueInfo{Name: ema, DType: info.DType,
+				Shape: info.Shape})
 			f.output(NewPrefix+ema, f.mix(ema, value, opt.EMA), info)
 		}
 	}
@@ -246,7 +247,8 @@ func checkOptimizer(o Optimizer) error {
 				o.Momentum, o.WeightDecay)
 		}
 	case AdamW:
-		if b1, b2, eps := o.betas(); !(b1 >= 0 && b1 < 1 && b2 >= 0 && b2 < 1 && eps > 0 && o.WeightDecay >= 0) {
+		if b1, b2, eps := o.betas(); !(b1 >= 0 && b1 < 1 && b2 >= 0 && b2 < 1 && eps > 0 &&
+			o.WeightDecay >= 0) {
 			return fmt.Errorf("beta1 %v, beta2 %v, epsilon %v and weight decay %v; allowed are 0 to less "+
 				"than 1, more than 0, and 0 and up", b1, b2, eps, o.WeightDecay)
 		}
@@ -287,7 +289,8 @@ func (f *fragment) output(name, value string, like onnx.ValueInfo) {
 
 // mix is a x + (1-a) y.
 func (f *fragment) mix(x, y string, a float64) string {
-	return f.op("Add", []string{f.op("Mul", []string{x, f.num(a)}), f.op("Mul", []string{y, f.num(1 - a)})})
+	return f.op("Add", []string{f.op("Mul", []string{x, f.num(a)}),
+		f.op("Mul", []string{y, f.num(1 - a)})})
 }
 
 // State returns the prefix of the momentum.
@@ -336,7 +339,8 @@ func (o AdamW) update(f *fragment, p param) (string, []string) {
 	b1, b2, eps := o.betas()
 	m := f.mix(p.state[0], p.grad, b1)
 	v := f.mix(p.state[1], f.op("Mul", []string{p.grad, p.grad}), b2)
-	spread := f.op("Add", []string{f.op("Sqrt", []string{f.op("Mul", []string{v, "unbias2"})}), f.num(eps)})
+	spread := f.op("Add", []string{f.op("Sqrt", []string{f.op("Mul", []string{v, "unbias2"})}),
+		f.num(eps)})
 	d := f.op("Div", []string{f.op("Mul", []string{m, "unbias1"}), spread})
 	if o.WeightDecay > 0 && p.matrix {
 		d = f.op("Add", []string{d, f.op("Mul", []string{p.name, f.num(o.WeightDecay)})})

@@ -129,8 +129,8 @@ func (in *inliner) node(n *onnx.Node, depth int) ([]*onnx.Node, error) {
 // call is the function's body with the node's values in place of the function's.
 func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 	if len(n.Inputs) > len(f.Inputs) || len(n.Outputs) > len(f.Outputs) {
-		return nil, fmt.Errorf("%d inputs and %d outputs for a function of %d and %d", len(n.Inputs),
-			len(n.Outputs), len(f.Inputs), len(f.Outputs))
+		return nil, fmt.Errorf("%d inputs and %d outputs for a function of %d and %d",
+			len(n.Inputs), len(n.Outputs), len(f.Inputs), len(f.Outputs))
 	}
 	for d, v := range f.Opsets {
 		have, ok := in.opsets[d]
@@ -206,10 +206,12 @@ func (in *inliner) call(n *onnx.Node, f *onnx.Function) ([]*onnx.Node, error) {
 }
 
 // differs returns a node whose operator is not the same in two versions of its operator set, nil
-// where there is none. That the others may be of two versions is stated at FunctionProto.opset_import.
+// where there is none. That the others may be of two versions is stated at
+// FunctionProto.opset_import.
 func (in *inliner) differs(nodes []*onnx.Node, domain string, a, b int64) *onnx.Node {
 	for _, n := range nodes {
-		if a != b && n.Domain == domain && in.functions[onnx.OpName{Domain: domain, Name: n.Op}] == nil {
+		if a != b && n.Domain == domain && in.functions[onnx.OpName{Domain: domain,
+			Name: n.Op}] == nil {
 			one := op.Find(n, map[string]int64{domain: a})
 			if one == nil || one != op.Find(n, map[string]int64{domain: b}) {
 				return n

@@ -19,8 +19,8 @@ import (
 //
 // Constants are computed by the pure engine's kernels, within the model's [onnx.Budget].
 // Initializers count as constants: take out those that are still to be trained, as inputs, before;
-// optional inputs become their defaults, and weights that are stored in few bits come back as numbers.
-// Functions are inlined. On an error the model is as it was.
+// optional inputs become their defaults, and weights that are stored in few bits come back as
+// numbers. Functions are inlined. On an error the model is as it was.
 func Simplify(m *onnx.Model) error {
 	if err := graphOf(m, "simplifying"); err != nil {
 		return err

@@ -62,8 +62,8 @@ func Upgrade(m *onnx.Model, to int) error {
 	}
 	c.IR = max(c.IR, irVersion(to))
 	if err := errors.Join(shape.Infer(c), check.Model(c)); err != nil {
-		return fmt.Errorf("upgrading %q from operator set %d to %d: not valid there: %w", m.Graph.Name,
-			from, to, err)
+		return fmt.Errorf("upgrading %q from operator set %d to %d: not valid there: %w",
+			m.Graph.Name, from, to, err)
 	}
 	*m = *c
 	return nil
@@ -109,8 +109,8 @@ func (u *upgrader) graph(g *onnx.Graph, version int) error {
 	return nil
 }
 
-// exchange puts types in the place of those that u has, which it leaves in their place: a copy of all
-// for each subgraph would be quadratic.
+// exchange puts types in the place of those that u has, which it leaves in their place: a copy of
+// all for each subgraph would be quadratic.
 func (u *upgrader) exchange(types map[string]onnx.ValueInfo) {
 	for name, v := range types {
 		types[name], u.types[name] = u.types[name], v

@@ -25,8 +25,8 @@ type Options struct {
 	// Loss is the most that the outputs may lose, as a share of their variance. Where they lose
 	// more, the layers that cost most stay in float32.
 	Loss float64
-	// Float is the most layers that may stay in float32 for their loss, as a share of those that can
-	// compute in bytes; 0 lets none.
+	// Float is the most layers that may stay in float32 for their loss, as a share of those that
+	// can compute in bytes; 0 lets none.
 	Float float64
 	// Bits of weights: 8, or 7 for x86 processors without VNNI: there the ONNX Runtime adds two
 	// products of an activation and a weight in 16 bits, and saturates where weights have 8, unless
@@ -87,7 +87,8 @@ func Static(ctx context.Context, m *onnx.Model, e engine.Engine, batches []Batch
 	return q, &s.report, nil
 }
 
-func (s *static) quantise(ctx context.Context, m *onnx.Model, batches []Batch) (q *onnx.Model, err error) {
+func (s *static) quantise(ctx context.Context, m *onnx.Model, batches []Batch) (q *onnx.Model,
+	err error) {
 	defer try.Catch(&err)
 	s.prepare(m)
 	choose, measure := batches, batches

@@ -30,7 +30,8 @@ func Weights(m *onnx.Model, bits, least int) (*onnx.Model, int, error) {
 	}
 	s, g := &static{}, c.Graph
 	s.see(c)
-	// Weights that others read stay in float32 for them: to store them in few bits too would take more.
+	// Weights that others read stay in float32 for them: to store them in few bits too would take
+	// more.
 	uses := readers(g)
 	for _, node := range g.Nodes {
 		if s.weights(node) != nil {

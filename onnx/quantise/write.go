@@ -148,7 +148,8 @@ func (w *writer) rectifier(n *onnx.Node) *onnx.Node {
 
 // absorb reports whether n rectifies a product or sum in bytes, whose output takes its place.
 func (w *writer) absorb(n *onnx.Node) bool {
-	if n.Domain != "" || n.Op != "Relu" && n.Op != "Clip" || w.ranges[n.Outputs[0]] != n.Outputs[0] {
+	if n.Domain != "" || n.Op != "Relu" && n.Op != "Clip" ||
+		w.ranges[n.Outputs[0]] != n.Outputs[0] {
 		return false
 	}
 	from := w.made[n.Inputs[0]]
@@ -182,15 +183,16 @@ func (w *writer) pair(v string) string {
 func (w *writer) layer(n *onnx.Node, t *onnx.Tensor) {
 	if n.Op == "MatMul" && len(t.Shape) > 2 { // the ONNX Runtime takes no scales of the columns of a stack
 		q, scales := signed(onnx.NewTensor(t.F32(), 1, t.Len()), 0, w.options.Bits)
-		n.Inputs[1] = w.dequantised(n.Inputs[1], onnx.NewTensor(q, t.Shape...), onnx.Scalar(scales[0]),
-			onnx.Scalar(int8(0)))
+		n.Inputs[1] = w.dequantised(n.Inputs[1], onnx.NewTensor(q, t.Shape...),
+			onnx.Scalar(scales[0]), onnx.Scalar(int8(0)))
 		return
 	}
 	axis := outputs(n, t)
 	q, scales := signed(t, axis, w.options.Bits)
 	x, _ := quanta(w.spans[w.ranges[n.Inputs[0]]].bounds(w.options))
 	bias := constant(w.g, n.Input(2))
-	if bias != nil && (bias.DType != onnx.Float32 || len(bias.Shape) != 1 || bias.Len() != len(scales)) {
+	if bias != nil && (bias.DType != onnx.Float32 || len(bias.Shape) != 1 ||
+		bias.Len() != len(scales)) {
 		bias = nil // it stays in float32
 	}
 	if bias != nil {
@@ -257,7 +259,8 @@ func (c *constants) dequantise(base string, q, scale, zero *onnx.Tensor,
 
 // outputs returns the axis of a product's weights that counts its outputs.
 func outputs(n *onnx.Node, w *onnx.Tensor) int {
-	if trans, ok := n.Attr("transB"); n.Op == "MatMul" || n.Op == "Gemm" && (!ok || trans.Int == 0) {
+	if trans, ok := n.Attr("transB"); n.Op == "MatMul" || n.Op == "Gemm" &&
+		(!ok || trans.Int == 0) {
 		return len(w.Shape) - 1
 	}
 	return 0

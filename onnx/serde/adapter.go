@@ -153,7 +153,8 @@ func (f *flat) vector(at, size int) (first, n int) {
 // parameter reads a named tensor. Errors of the file itself stay in f.
 func (f *flat) parameter(t table) (string, *onnx.Tensor, error) {
 	at, n := f.vector(f.field(t, parameterName), 1)
-	p := &onnxpb.TensorProto{Name: string(f.bytes(at, n)), DataType: f.int32(f.field(t, parameterType))}
+	p := &onnxpb.TensorProto{Name: string(f.bytes(at, n)),
+		DataType: f.int32(f.field(t, parameterType))}
 	at, n = f.vector(f.field(t, parameterDims), 8)
 	for i := range n {
 		p.Dims = append(p.Dims, int64(binary.LittleEndian.Uint64(f.bytes(at+8*i, 8))))

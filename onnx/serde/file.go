@@ -26,8 +26,8 @@ const MaxFileBytes = 2 << 30
 
 // Load reads a model file, and the files beside it that hold its larger tensors where it says so
 // (external data; they must lie in the model's folder or below). Such a file of 16 MiB and more is
-// mapped for as long as the process lasts: replace it by renaming another, and never write to it. It
-// neither checks the model nor infers shapes.
+// mapped for as long as the process lasts: replace it by renaming another, and never write to it.
+// It neither checks the model nor infers shapes.
 func Load(path string) (*onnx.Model, error) {
 	data, err := ReadFile(path)
 	if err != nil {
@@ -248,7 +248,8 @@ func graphFromProto(p *onnxpb.GraphProto, depth int) (*onnx.Graph, error) {
 				// Free axes stay free: adapters give tensors of other ranks than the value that
 				// stands for none.
 				v, err := valueFromProto(vp)
-				if err == nil && v.DType == o.DType && v.Shape != nil && onnx.Conflicts(*o, v) == nil {
+				if err == nil && v.DType == o.DType && v.Shape != nil &&
+					onnx.Conflicts(*o, v) == nil {
 					o.Shape = v.Shape
 				}
 				o.Doc = vp.DocString
@@ -462,7 +463,8 @@ func Refer(m *onnx.Model) (data []byte, folder string, err error) {
 		p.DataLocation = dataElsewhere
 		for _, kv := range [][2]string{{"location", e.Location}, {"offset", strconv.FormatInt(e.Offset, 10)},
 			{"length", strconv.FormatInt(n, 10)}} {
-			p.ExternalData = append(p.ExternalData, &onnxpb.StringStringEntryProto{Key: kv[0], Value: kv[1]})
+			p.ExternalData = append(p.ExternalData, &onnxpb.StringStringEntryProto{Key: kv[0],
+				Value: kv[1]})
 		}
 		apart = append(apart, p)
 	}
@@ -512,8 +514,8 @@ func modelToProto(m *onnx.Model) (*onnxpb.ModelProto, error) {
 		return nil, err
 	}
 	for _, f := range m.Functions {
-		fp := &onnxpb.FunctionProto{Domain: f.Domain, Name: f.Name, Input: f.Inputs, Output: f.Outputs,
-			Attribute:   f.Attributes,
+		fp := &onnxpb.FunctionProto{Domain: f.Domain, Name: f.Name, Input: f.Inputs,
+			Output: f.Outputs, Attribute: f.Attributes,
 			OpsetImport: opsetsToProto(f.Opsets)}
 		if fp.AttributeProto, err = each(f.Defaults, attrToProto); err != nil {
 			return nil, err

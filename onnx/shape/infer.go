@@ -439,9 +439,8 @@ type call struct {
 	out   []*fact
 }
 
-// rule sets the facts of a node's outputs from those of its inputs, or ends by package try where they
-// contradict each other. Facts that it does not set are
-// unknown.
+// rule sets the facts of a node's outputs from those of its inputs, or ends by package try where
+// they contradict each other. Facts that it does not set are unknown.
 type rule func(c *call)
 
 // rules holds the rule of each standard operator, by families; see the infer_*.go files.

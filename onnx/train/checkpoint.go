@@ -16,8 +16,8 @@ import (
 )
 
 // A checkpoint is an ONNX file without nodes: the carried tensors are its initializers, and its
-// metadata hold the step, the identity of the run, how it goes on, and the SHA-256 of the file without
-// it.
+// metadata hold the step, the identity of the run, how it goes on, and the SHA-256 of the file
+// without it.
 const (
 	keyStep   = "fmp.train.step"
 	keyRun    = "fmp.train.run"

@@ -86,7 +86,8 @@ func lastLayer(g *onnx.Graph, output string) (layer, bias *onnx.Node, weight *on
 	}
 	if n != nil && n.Op == "Add" {
 		for i := range 2 {
-			if m := maker[n.Input(i)]; m != nil && m.Op == "MatMul" && g.Initializers[n.Input(1-i)] != nil {
+			if m := maker[n.Input(i)]; m != nil && m.Op == "MatMul" &&
+				g.Initializers[n.Input(1-i)] != nil {
 				n, bias = m, n
 				break
 			}
@@ -128,7 +129,8 @@ func NewHead(m *onnx.Model, output string, classes int, add bool,
 	return m, names, nil
 }
 
-func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (names []string, err error) {
+func newHead(m *onnx.Model, output string, classes int, add bool, seed uint64) (names []string,
+	err error) {
 	defer try.Catch(&err)
 	if classes < 1 || classes > 1<<20 {
 		return nil, fmt.Errorf("%d classes; allowed are 1 to %d", classes, 1<<20)
@@ -220,7 +222,8 @@ func linear(m *onnx.Model, layer, bias *onnx.Node, names []string, taken map[str
 
 // resizeTargets writes the new number of classes into the Reshapes between a layer and an output
 // whose constant target ends in the old one; others may read the old target.
-func resizeTargets(g *onnx.Graph, layer *onnx.Node, output string, old, classes int, taken map[string]bool) {
+func resizeTargets(g *onnx.Graph, layer *onnx.Node, output string, old, classes int,
+	taken map[string]bool) {
 	maker := g.Makers()
 	for n := maker[output]; n != layer; n = maker[n.Input(0)] {
 		to := g.Initializers[n.Input(1)]

@@ -57,7 +57,8 @@ type Loop struct {
 	Interval time.Duration
 
 	// Validate measures the model every ValidateEvery steps and after the last; nil never. With
-	// [ErrStop] beside its metrics it ends the training there, for good where there is a checkpoint.
+	// [ErrStop] beside its metrics it ends the training there, for good where there is a
+	// checkpoint.
 	Validate      func(ctx context.Context, t int) (Metrics, error)
 	ValidateEvery int
 
@@ -146,8 +147,8 @@ func (l *Loop) Train(ctx context.Context) (err error) {
 	return r.tell(l.save(t, next))
 }
 
-// resume loads the checkpoint, if there is one, and returns the number of steps done and how the run
-// goes on.
+// resume loads the checkpoint, if there is one, and returns the number of steps done and how the
+// run goes on.
 func (l *Loop) resume() (int, string, error) {
 	if l.Checkpoint == "" {
 		return 0, "", nil

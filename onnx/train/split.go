@@ -83,8 +83,8 @@ func NewSplit(eng engine.Engine, gradient *onnx.Model, o SplitOptions) (*Split, 
 	return s, nil
 }
 
-// Params returns the current parameters, to be fed to models of the caller's. It is to be called after
-// each [Split.Update], which leaves the tensors of before with other numbers.
+// Params returns the current parameters, to be fed to models of the caller's. It is to be called
+// after each [Split.Update], which leaves the tensors of before with other numbers.
 func (s *Split) Params() map[string]*onnx.Tensor {
 	out := make(map[string]*onnx.Tensor, len(s.params))
 	for _, p := range s.params {

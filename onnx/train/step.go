@@ -72,7 +72,8 @@ func NewStep(eng engine.Engine, m *onnx.Model, o optim.Optimizer,
 		return nil, fmt.Errorf("training step: %w", err)
 	}
 	for _, v := range s.Outputs() {
-		if name, ok := strings.CutPrefix(v.Name, optim.NewPrefix); !ok || st.state.now[name] == nil {
+		if name, ok := strings.CutPrefix(v.Name, optim.NewPrefix); !ok ||
+			st.state.now[name] == nil {
 			st.rest = append(st.rest, v.Name)
 		}
 	}

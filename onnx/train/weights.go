@@ -25,10 +25,10 @@ var settings = []string{"Clip", "Dropout", "Pad", "Resize", "Upsample", "TopK", 
 // Weights returns the initializers that a value of the graph depends on and that training can
 // change, in the order of the nodes: those of float32 with more than one element, also where only a
 // graph within a node reads them. Left out are the running statistics of batch normalisations,
-// bounds and scales of operators, numbers that shift and scale images before the first weight, those
-// with a number that is not finite, and masks: two axes or more of only 0 and numbers of -100 or
-// less, or of only 0 and 1 where a node multiplies by the initializer itself.
-// Nodes must be in topological order, as ONNX asks for.
+// bounds and scales of operators, numbers that shift and scale images before the first weight,
+// those with a number that is not finite, and masks: two axes or more of only 0 and numbers of -100
+// or less, or of only 0 and 1 where a node multiplies by the initializer itself. Nodes must be in
+// topological order, as ONNX asks for.
 func Weights(g *onnx.Graph, output string) []Weight {
 	g = ownStatistics(g)
 	c := collector{of: g.Initializers, at: map[string]int{}, weighted: map[string]bool{}}

@@ -117,7 +117,8 @@ func (g *Graph) model(feeds map[string]*onnx.Tensor, opset int64) (*onnx.Model, 
 	for _, v := range g.values {
 		switch t := feeds[v.name]; {
 		case v.made && (v.declared != onnx.Undefined || !v.read):
-			m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: v.name, DType: v.declared})
+			m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: v.name,
+				DType: v.declared})
 		case v.made:
 		case t != nil:
 			in := onnx.ValueInfo{Name: v.name, DType: t.DType, Shape: []onnx.Dim{}}

@@ -74,7 +74,8 @@ func (a *adapted) adaptInputs() {
 	}
 	if len(a.inputs) == 0 {
 		name := pass.Unique(a.taken, dummyInput)
-		g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: onnx.Shape(1)})
+		g.Inputs = append(g.Inputs, onnx.ValueInfo{Name: name, DType: onnx.Float32,
+			Shape: onnx.Shape(1)})
 		a.inputs = append(a.inputs, name)
 	}
 }
@@ -91,7 +92,8 @@ func (a *adapted) fetch(v onnx.ValueInfo) int {
 func (a *adapted) adaptOutput(v onnx.ValueInfo, input bool) {
 	g := a.model.Graph
 	add := func(op string, in []string, out string, attrs ...onnx.Attr) {
-		g.Nodes = append(g.Nodes, &onnx.Node{Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs})
+		g.Nodes = append(g.Nodes, &onnx.Node{Op: op, Inputs: in, Outputs: []string{out},
+			Attrs: attrs})
 	}
 	o := output{info: v}
 	if input {
@@ -121,8 +123,10 @@ func (a *adapted) adaptOutput(v onnx.ValueInfo, input bool) {
 	elements, shape := pass.Unique(a.taken, v.Name+"/elements"), pass.Unique(a.taken, v.Name+"/shape")
 	add("Reshape", []string{from, a.row}, elements)
 	add("Shape", []string{v.Name}, shape)
-	o.at = a.fetch(onnx.ValueInfo{Name: elements, DType: dtype, Shape: []onnx.Dim{onnx.Symbolic("")}})
-	o.shape = a.fetch(onnx.ValueInfo{Name: shape, DType: onnx.Int64, Shape: []onnx.Dim{onnx.Symbolic("")}})
+	o.at = a.fetch(onnx.ValueInfo{Name: elements, DType: dtype,
+		Shape: []onnx.Dim{onnx.Symbolic("")}})
+	o.shape = a.fetch(onnx.ValueInfo{Name: shape, DType: onnx.Int64,
+		Shape: []onnx.Dim{onnx.Symbolic("")}})
 	a.plan = append(a.plan, o)
 }
 

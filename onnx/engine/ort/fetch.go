@@ -34,9 +34,11 @@ type libraryFile struct {
 // libraryFiles lists them by GOOS/GOARCH; the library itself comes last, so that it is only in
 // place when all that it loads is.
 var libraryFiles = map[string][]libraryFile{
-	"linux/amd64": {{"package/bin/napi-v6/linux/x64/libonnxruntime.so.1", "libonnxruntime.so." + PinnedVersion,
+	"linux/amd64": {{"package/bin/napi-v6/linux/x64/libonnxruntime.so.1",
+		"libonnxruntime.so." + PinnedVersion,
 		"d8aff4aa8abee8fb2abb2f2f2459ffc94461e781e41b9f7c072829dd0d470221"}},
-	"linux/arm64": {{"package/bin/napi-v6/linux/arm64/libonnxruntime.so.1", "libonnxruntime.so." + PinnedVersion,
+	"linux/arm64": {{"package/bin/napi-v6/linux/arm64/libonnxruntime.so.1",
+		"libonnxruntime.so." + PinnedVersion,
 		"c36bc200e7e6c093b8abb0b34590fbdd8c52fd3fb5e33795b9523ffdde2fce0f"}},
 	"darwin/arm64": {{"package/bin/napi-v6/darwin/arm64/libonnxruntime.1.27.0.dylib",
 		"libonnxruntime." + PinnedVersion + ".dylib",

@@ -21,7 +21,8 @@ const (
 	runtimeIR    = 13
 )
 
-// countsRightly is the operator set from which on the runtime counts no positions beyond the padding.
+// countsRightly is the operator set from which on the runtime counts no positions beyond the
+// padding.
 const countsRightly = 19
 
 // lower rewrites a model so that the runtime knows its operators: m itself is not changed.
@@ -54,8 +55,8 @@ func lower(m *onnx.Model) (*onnx.Model, error) {
 	return &c, nil
 }
 
-// overcounts reports whether a graph, or one within it, has an AveragePool whose last window may reach
-// beyond a padding that counts.
+// overcounts reports whether a graph, or one within it, has an AveragePool whose last window may
+// reach beyond a padding that counts.
 func overcounts(g *onnx.Graph) bool {
 	return slices.ContainsFunc(g.Nodes, func(n *onnx.Node) bool {
 		ceil, _ := n.Attr("ceil_mode")
@@ -150,8 +151,8 @@ const systemLocale = "C.UTF-8"
 
 // restate puts nodes in the place of others that say the same in a way which the runtime computes:
 // lengths of at least 1 for sequences that are reversed, blocks of channels in the order that older
-// operator sets have, remainders of floats, a locale that is there, and no padding to count for pools
-// that have none.
+// operator sets have, remainders of floats, a locale that is there, and no padding to count for
+// pools that have none.
 func restate(m *onnx.Model) {
 	taken := map[string]bool{}
 	m.Graph.AddNames(taken)
@@ -205,7 +206,8 @@ func remainder(m *onnx.Model, n *onnx.Node, taken map[string]bool) []*onnx.Node 
 	}
 	var nodes []*onnx.Node
 	emit := func(op, out string, attrs []onnx.Attr, in ...string) string {
-		nodes = append(nodes, &onnx.Node{Name: out, Op: op, Inputs: in, Outputs: []string{out}, Attrs: attrs})
+		nodes = append(nodes, &onnx.Node{Name: out, Op: op, Inputs: in, Outputs: []string{out},
+			Attrs: attrs})
 		return out
 	}
 	name := func(base string) string { return pass.Unique(taken, base) }

@@ -172,8 +172,8 @@ func (e *Engine) sessionOptions(lazy bool) (so *ortgo.SessionOptions, err error)
 		func() error { return so.SetLogSeverityLevel(ortgo.LoggingLevelFatal) },
 		// Threads that wait in a loop would take the cores from the Go code between two calls.
 		func() error { return so.AddSessionConfigEntry("session.intra_op.allow_spinning", "0") },
-		// Products of float32 by weights of 8 or 4 bits stay products of float32: by itself the runtime
-		// rounds the other factor to bytes (MatMulNBits, accuracy level 4).
+		// Products of float32 by weights of 8 or 4 bits stay products of float32: by itself the
+		// runtime rounds the other factor to bytes (MatMulNBits, accuracy level 4).
 		func() error { return so.AddSessionConfigEntry("session.qdq_matmulnbits_accuracy_level", "1") },
 		// Without VNNI the runtime adds two products of a uint8 and an int8 in 16 bits, and
 		// saturates them, unless it is told to be right. With VNNI it is right by itself, and twice

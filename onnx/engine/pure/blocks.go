@@ -278,7 +278,8 @@ func apart(n *onnx.Node, opset int, c *kernel.Call, varying []bool) bool {
 // firstVaries reports whether a node's first input alone holds images, and a value of as many axes
 // that a convolution adds.
 func firstVaries(n *onnx.Node, c *kernel.Call, varying []bool) bool {
-	if n.Op == "Conv" && len(varying) == 4 && varying[3] && len(c.In[3].Shape) == len(c.In[0].Shape) {
+	if n.Op == "Conv" && len(varying) == 4 && varying[3] &&
+		len(c.In[3].Shape) == len(c.In[0].Shape) {
 		varying = varying[:3]
 	}
 	return varying[0] && !slices.Contains(varying[1:], true)

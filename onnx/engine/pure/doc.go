@@ -10,8 +10,8 @@
 // The decoder is package serde's. onnx-go (github.com/owulveryck/onnx-go) is the second one, in a
 // test of package onnxgo alone: of the standard's models the two readings must agree, node by node
 // and weight by weight. It is no part of this package: it knows neither element types beyond four
-// nor domains, functions or dynamic axes, so that a plan cannot be made from its graph, and with the
-// tensor library behind it a client would have 15 MB in place of 7.
+// nor domains, functions or dynamic axes, so that a plan cannot be made from its graph, and with
+// the tensor library behind it a client would have 15 MB in place of 7.
 //
 // Batch and set sizes are free from run to run. Buffers of dropped values are reused within a run
 // and by the next. Results are the same to the bit for any number of threads.

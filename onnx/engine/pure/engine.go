@@ -50,5 +50,6 @@ func (e *pureEngine) Load(m *onnx.Model) (engine.Session, error) {
 	}
 	env := &kernel.Env{Pool: &kernel.Pool{Most: e.opts.Bytes}, Threads: e.threads,
 		Reproducible: e.opts.Reproducible, Flush: e.opts.Flush}
-	return &session{frame: newFrame(p, env), turn: make(chan struct{}, 1), files: mapped.Of(m.Graph)}, nil
+	return &session{frame: newFrame(p, env), turn: make(chan struct{}, 1),
+		files: mapped.Of(m.Graph)}, nil
 }

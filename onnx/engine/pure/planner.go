@@ -322,8 +322,8 @@ func (p *planner) fuse(st *step, s *kernel.Spec) *onnx.Node {
 	return last
 }
 
-// addend returns the slot of the operand that a node adds to a value, where that is known by the time
-// it is made; -1 where the node does something else.
+// addend returns the slot of the operand that a node adds to a value, where that is known by the
+// time it is made; -1 where the node does something else.
 func (p *planner) addend(n *onnx.Node, value string) int {
 	if n.Op != "Add" || n.Domain != "" || len(n.Inputs) != 2 || len(n.Attrs) > 0 || p.opset < 7 {
 		return -1
@@ -360,11 +360,12 @@ func (p *planner) swish(value string) (curve, product *onnx.Node) {
 	return curve, product
 }
 
-// soleReader returns the node that reads a value as its first input, or adds it to another, where no
-// other node and no output of the graph does.
+// soleReader returns the node that reads a value as its first input, or adds it to another, where
+// no other node and no output of the graph does.
 func (p *planner) soleReader(value string) *onnx.Node {
 	all := p.readers[value]
-	if len(all) != 1 || all[0] == nil || all[0].Input(0) != value && all[0].Op != "Add" || len(all[0].Outputs) != 1 {
+	if len(all) != 1 || all[0] == nil || all[0].Input(0) != value && all[0].Op != "Add" ||
+		len(all[0].Outputs) != 1 {
 		return nil
 	}
 	return all[0]
@@ -426,8 +427,8 @@ func readers(g *onnx.Graph) map[string][]*onnx.Node {
 // following is a node on the float32 value called in, prepared; nil where it is not known well
 // enough yet.
 func (c *compiler) following(n *onnx.Node, in string, find scope) *kernel.Spec {
-	if n.Domain != "" || !slices.Contains([]string{"BatchNormalization", "Relu", "Clip", "HardSwish",
-		"Sigmoid"}, n.Op) {
+	if n.Domain != "" || !slices.Contains([]string{"BatchNormalization", "Relu", "Clip",
+		"HardSwish", "Sigmoid"}, n.Op) {
 		return nil
 	}
 	s := &kernel.Spec{Node: n, Opset: c.opset, Reproducible: c.reproducible}

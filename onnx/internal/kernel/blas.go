@@ -44,8 +44,8 @@ func multiply[T floating](a, b, c matrix[T], steps bool) {
 	multiplyAs(a, b, c, panels(a.rows, b.cols, a.cols), steps, false)
 }
 
-// multiplyAs is multiply of a part of a product, which is done in panels or not as the whole is, and
-// which panels set c to where fresh is set.
+// multiplyAs is multiply of a part of a product, which is done in panels or not as the whole is,
+// and which panels set c to where fresh is set.
 func multiplyAs[T floating](a, b, c matrix[T], inPanels, steps, fresh bool) {
 	if a.rows == 0 || b.cols == 0 || a.cols == 0 {
 		return

@@ -92,7 +92,8 @@ func newLoop(s *Spec) (Kernel, error) {
 		}
 	}
 	if body.Out[0].DType != onnx.Bool {
-		return nil, fmt.Errorf("the body's condition is %v where bool is expected", body.Out[0].DType)
+		return nil, fmt.Errorf("the body's condition is %v where bool is expected",
+			body.Out[0].DType)
 	}
 	return func(c *Call) error {
 		turns, on := int64(-1), true
@@ -253,7 +254,8 @@ func newScan(s *Spec) (Kernel, error) {
 			lists[i] = make([]int, n)
 		}
 		if len(lists[i]) != n {
-			return nil, fmt.Errorf("scan_%s has %d numbers where %d are expected", suffix, len(lists[i]), n)
+			return nil, fmt.Errorf("scan_%s has %d numbers where %d are expected", suffix,
+				len(lists[i]), n)
 		}
 	}
 	backward := make([]bool, len(lists[3]))

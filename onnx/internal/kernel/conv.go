@@ -198,9 +198,9 @@ func runConv[T floating](c *Call, win window, group int, then *after, f *filters
 func newConvolution[T floating](c *Call, win window, group int, then *after) *convolution[T] {
 	xs, ws := c.In[0].Shape, c.In[1].Shape
 	w, sp := try.Get2(convShape(win, group, xs, ws))
-	v := &convolution[T]{Call: c, window: w, group: group, then: then, xs: xs, sp: sp, channels: ws[1],
-		filters: ws[0] / group,
-		in:      product(xs[2:]), pos: product(sp), taps: product(w.size)}
+	v := &convolution[T]{Call: c, window: w, group: group, then: then, xs: xs, sp: sp,
+		channels: ws[1], filters: ws[0] / group,
+		in: product(xs[2:]), pos: product(sp), taps: product(w.size)}
 	if b := c.in(2); b != nil {
 		if b.Len() != ws[0] {
 			try.Fail("bias has %d elements for %d output channels", b.Len(), ws[0])

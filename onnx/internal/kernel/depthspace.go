@@ -20,8 +20,8 @@ func init() {
 // maxBlock bounds the side of a block, whose square is an int on every machine.
 const maxBlock = 1 << 15
 
-// blocks returns the side of a node's blocks and whether their places come before the channel (DCR),
-// which an attribute says from an operator set on.
+// blocks returns the side of a node's blocks and whether their places come before the channel
+// (DCR), which an attribute says from an operator set on.
 func blocks(s *Spec, since int) (b int, before bool, err error) {
 	b, mode := s.int("blocksize"), "DCR"
 	if s.Opset >= since {

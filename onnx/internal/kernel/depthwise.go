@@ -16,8 +16,8 @@ func (v *convolution[T]) depthwise() {
 		taps := v.weights[channel*v.taps : (channel+1)*v.taps]
 		switch run := any(run).(type) {
 		case []float32:
-			tapSums(run, any(split).([]float32), planes.offsets, any(taps).([]float32), float32(start),
-				v.env.Reproducible)
+			tapSums(run, any(split).([]float32), planes.offsets, any(taps).([]float32),
+				float32(start), v.env.Reproducible)
 		case []T:
 			tapSumsGo(run, split, planes.offsets, taps, start)
 		}

@@ -11,8 +11,8 @@ import (
 // sums.
 const dotFilters, dotColumns = 8, 32
 
-// longerTiles returns how many tiles of 49 columns, in place of 48, take the last columns of a number
-// of them: such a column costs an eighth of the vector that the last ones would take.
+// longerTiles returns how many tiles of 49 columns, in place of 48, take the last columns of a
+// number of them: such a column costs an eighth of the vector that the last ones would take.
 func longerTiles(cols int) int {
 	if rest := cols % 48; rest < 8 && rest <= cols/48 {
 		return rest
@@ -132,8 +132,8 @@ func copyLinesGo(dst, src []uint8, lines, n, to, from int) {
 	}
 }
 
-// gathering is where the bytes of a window's taps lie in a plane: lines of n bytes, from bytes apart, from
-// each offset on. They go to places step bytes apart, line after line.
+// gathering is where the bytes of a window's taps lie in a plane: lines of n bytes, from bytes
+// apart, from each offset on. They go to places step bytes apart, line after line.
 type gathering struct {
 	lines, n, from, step int
 	offsets              []int
@@ -145,8 +145,8 @@ func (g *gathering) gatherGo(dst, src []uint8) {
 	}
 }
 
-// byTurns are lines whose bytes go to two others by turns: how many to either, and bytes from line to
-// line of these and of the source.
+// byTurns are lines whose bytes go to two others by turns: how many to either, and bytes from line
+// to line of these and of the source.
 type byTurns struct{ lines, evens, odds, to, from int }
 
 // copyGo copies from a source that begins with an even byte.

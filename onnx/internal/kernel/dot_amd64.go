@@ -53,8 +53,8 @@ type dotTile struct {
 	longer uint32 // of dotTileZ: tiles of 49 columns, not 48, before the others
 }
 
-// dots is dotsGo, with VNNI of any number of filters, in panels one after the other, and columns. Of
-// each step it reads the columns in whole sixteens.
+// dots is dotsGo, with VNNI of any number of filters, in panels one after the other, and columns.
+// Of each step it reads the columns in whole sixteens.
 func dots(d *dotSums, a []int8, b []uint8, offsets []int, channel, filters, cols int,
 	c []uint8, stride int) {
 	if !haveDots && !haveWords {

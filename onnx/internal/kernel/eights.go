@@ -85,8 +85,8 @@ func (s *sweeps) planes(v *convolution[float32], lo, hi int) {
 	channels, over := v.xs[1], max(0, 8-s.out[1])
 	var room [vectorsOf][8]float32
 	var end [1]finishing
-	a := eightSweep{step: 4 * s.in[1], dstStep: 4 * s.out[1], lead: s.lead, lines: s.in[0], tail: s.tail,
-		odd: s.odd, end: &end[0], room: &room}
+	a := eightSweep{step: 4 * s.in[1], dstStep: 4 * s.out[1], lead: s.lead, lines: s.in[0],
+		tail: s.tail, odd: s.odd, end: &end[0], room: &room}
 	apart := scratch[float32](v.Call, v.pos+over)
 	for plane := lo; plane < hi; plane++ {
 		channel := plane % channels

@@ -166,7 +166,8 @@ func (v *integerConv) filters(w, zero *onnx.Tensor) *byteFilters {
 	return v.kept
 }
 
-// pack lays out weights; nil where products cannot go over them, which are of one or two spatial axes.
+// pack lays out weights; nil where products cannot go over them, which are of one or two spatial
+// axes.
 func (v *integerConv) pack(w, zero *onnx.Tensor) *byteFilters {
 	if v.columns {
 		shape := []int{w.Shape[1], w.Shape[0], 1}
@@ -234,9 +235,9 @@ func (v *integerConv) product(c *Call, x, w, wz *onnx.Tensor, zero int32, q *req
 		return false
 	}
 	src, flip := bytesOf(x)
-	r := &integerRun{Call: c, f: f, x: src, flip: flip, xs: x.Shape, sp: out.Shape[2:], group: v.group,
-		channels: w.Shape[1],
-		filters:  w.Shape[0] / v.group, last: v.matrix, in: product(x.Shape[2:]),
+	r := &integerRun{Call: c, f: f, x: src, flip: flip, xs: x.Shape, sp: out.Shape[2:],
+		group: v.group, channels: w.Shape[1],
+		filters: w.Shape[0] / v.group, last: v.matrix, in: product(x.Shape[2:]),
 		pos: product(out.Shape[2:]), pad: uint8(zero)}
 	across := v.across()
 	r.high = (r.filters + across - 1) / across * across
@@ -314,8 +315,8 @@ type arrangement struct {
 	offsets      []int
 }
 
-// gatheredBytes bounds the columns of all taps that are gathered: they are a plane for every tap, and
-// those that no cache holds are no faster to go over.
+// gatheredBytes bounds the columns of all taps that are gathered: they are a plane for every tap,
+// and those that no cache holds are no faster to go over.
 const gatheredBytes = 4 << 20
 
 // arrange makes the run's arrangement, or takes that of the run before.
@@ -465,8 +466,8 @@ func (r *integerRun) tiles() {
 						cols = p1 - p0
 					}
 					for p := p0; p < p1; p += cols {
-						dots(&r.sums, a, b[4*p:], r.offsets, g*r.high+panel*dotFilters, rows, min(cols, p1-p),
-							c[(p-p0)*r.elem:], stride*r.elem)
+						dots(&r.sums, a, b[4*p:], r.offsets, g*r.high+panel*dotFilters, rows,
+							min(cols, p1-p), c[(p-p0)*r.elem:], stride*r.elem)
 					}
 					if tile != nil {
 						r.compact(planes, tile, rows, p0, p1)
@@ -522,8 +523,8 @@ func (r *integerRun) compact(planes, tile []uint8, rows, p0, p1 int) {
 	}
 	width := r.phases.out[1] * e
 	for f := range rows {
-		copyLines(planes[f*r.pos*e+p0/r.wide*width:], tile[f*(p1-p0)*e:], (p1-p0+r.wide-1)/r.wide, width, width,
-			r.wide*e)
+		copyLines(planes[f*r.pos*e+p0/r.wide*width:], tile[f*(p1-p0)*e:], (p1-p0+r.wide-1)/r.wide,
+			width, width, r.wide*e)
 	}
 }
 
@@ -641,7 +642,8 @@ func (o operands) fit(in func(int) *onnx.Tensor, filters int) bool {
 		return one(i) || len(in(i).Shape) == 1 &&
 			in(i).Len() == filters
 	}
-	if o.b == 3 && !(one(1) && one(6) && one(7) && some(4) && (in(8) == nil || in(8).Len() == filters)) {
+	if o.b == 3 && !(one(1) && one(6) && one(7) && some(4) &&
+		(in(8) == nil || in(8).Len() == filters)) {
 		return false
 	}
 	return one(o.za) && some(o.zb)
@@ -756,7 +758,8 @@ func (q quantization) runs(c *Call, k Kernel, d onnx.DType,
 	case q.block != 0 || scale.Len() == 0 || zero != nil && zero.Len() != scale.Len():
 		return k(c)
 	case scale.Len() > 1:
-		if axis < 0 || axis >= len(x.Shape) || len(scale.Shape) != 1 || scale.Len() != x.Shape[axis] {
+		if axis < 0 || axis >= len(x.Shape) || len(scale.Shape) != 1 ||
+			scale.Len() != x.Shape[axis] {
 			return k(c)
 		}
 		run = product(x.Shape[axis+1:])

@@ -81,8 +81,8 @@ func matMul[T floating](c *Call, r *right, l *lines) error {
 		od := newOdometer(p.batch, [][]int{p.a, p.b}, 0)
 		for i := range product(p.batch) {
 			ao, bo, oo := od.off[0]*p.m*p.k, od.off[1]*p.k*p.n, i*p.m*p.n
-			parallelMultiply(c, dense(a[ao:ao+p.m*p.k], p.m, p.k), dense(b[bo:bo+p.k*p.n], p.k, p.n),
-				dense(o[oo:oo+p.m*p.n], p.m, p.n), nil, nil)
+			parallelMultiply(c, dense(a[ao:ao+p.m*p.k], p.m, p.k),
+				dense(b[bo:bo+p.k*p.n], p.k, p.n), dense(o[oo:oo+p.m*p.n], p.m, p.n), nil, nil)
 			od.next()
 		}
 		return nil

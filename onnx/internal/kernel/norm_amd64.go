@@ -30,8 +30,8 @@ func normalise(dst, src, scale, bias []float32, mean, factor float64) int {
 	return n
 }
 
-// normLines is the arguments of normLinesZ: lines of n numbers, which are normalised with moments of
-// their own.
+// normLines is the arguments of normLinesZ: lines of n numbers, which are normalised with moments
+// of their own.
 type normLines struct {
 	dst, src, scale, bias *float32 // bias may be nil
 	rows, n               int

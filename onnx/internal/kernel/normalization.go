@@ -20,7 +20,8 @@ func init() {
 		Def{Op: "GroupNormalization", Since: 21, Half: true, New: newGroupNormalization},
 		Def{Op: "LpNormalization", Since: 1, Half: true, New: newLpNormalization},
 		Def{Op: "LRN", Since: 1, Half: true, New: newLRN},
-		Def{Op: "MeanVarianceNormalization", Since: 9, Half: true, New: newMeanVarianceNormalization},
+		Def{Op: "MeanVarianceNormalization", Since: 9, Half: true,
+			New: newMeanVarianceNormalization},
 	)
 }
 
@@ -149,8 +150,8 @@ func groupNorm[T floating](eps float64, groups func([]int) int) Kernel {
 		g := groups(xs)
 		want := xs[1]
 		if c.In[1].Len() != want || c.In[2].Len() != want {
-			return fmt.Errorf("scale and bias have %d and %d elements where %d are expected", c.In[1].Len(),
-				c.In[2].Len(), want)
+			return fmt.Errorf("scale and bias have %d and %d elements where %d are expected",
+				c.In[1].Len(), c.In[2].Len(), want)
 		}
 		x, scale, bias := data[T](c.In[0]), data[T](c.In[1]), data[T](c.In[2])
 		out := try.Get(c.New(0, c.In[0].DType, xs))

@@ -65,8 +65,8 @@ var packPool = sync.Pool{New: func() any {
 		c: make([]float32, edgeRoom)}
 }}
 
-// multiplyPanels is multiply in panels, for any numbers: nothing is skipped. Where fresh is set, c is
-// set to the product.
+// multiplyPanels is multiply in panels, for any numbers: nothing is skipped. Where fresh is set, c
+// is set to the product.
 func multiplyPanels(a, b, c matrix[float32], steps, fresh bool) {
 	p := newPacks(steps)
 	defer packPool.Put(p)

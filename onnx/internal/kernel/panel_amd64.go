@@ -28,8 +28,8 @@ func panelUnit() int {
 
 // panelKernel adds a b to c: a [k, panelRows], b [k, panelCols], c panelRows rows of panelCols with
 // a stride, of which the first w are wanted. Where from is not nil, c is set to a b plus from, a
-// number for each row, and with by.more to c plus that. The sums are the same to the bit with either
-// instruction set.
+// number for each row, and with by.more to c plus that. The sums are the same to the bit with
+// either instruction set.
 func panelKernel(by manner, k int, a, b, c []float32, stride, w int, from []float32) {
 	panelStrided(by, k, 1, a, b, panelCols, c, stride, w, from)
 }
@@ -62,7 +62,8 @@ func panelStrided(by manner, k, high int, a, b []float32, bs int, c []float32, s
 			third *= k
 		}
 		_ = b[third+(k-1)*bs+w-panelCols-1]
-		panel8x49(k, &a[0], &b[0], &b[third], bs, &c[0], stride, start, high, by.limits, first, w > wideCols)
+		panel8x49(k, &a[0], &b[0], &b[third], bs, &c[0], stride, start, high, by.limits, first,
+			w > wideCols)
 		return
 	}
 	tile := panel8x16

@@ -161,7 +161,8 @@ func splitFast(p *phases, to, of any, at, from, lines int) bool {
 	even, odd, line := wide[at+first:], wide[at+second:], of.([]float32)[from+a.from:]
 	n = deinterleave(lines, n, even, odd, p.wide, line, down)
 	for y := 0; n < max(a.count, b.count) && y < lines; y++ {
-		deinterleaveGo(even[y*p.wide:][n:a.count], odd[y*p.wide:][n:max(n, b.count)], line[y*down+2*n:])
+		deinterleaveGo(even[y*p.wide:][n:a.count], odd[y*p.wide:][n:max(n, b.count)],
+			line[y*down+2*n:])
 	}
 	return true
 }
@@ -180,9 +181,9 @@ func tapColumns[T floating](p *phases, col []T, cols int, plane, split []T, p0, 
 	}
 }
 
-// patchColumns is tapColumns for all outputs of windows that lie side by side, as [phases.patches] has
-// them: of the lines that a line of taps reads, every other element goes one way, and of either half
-// again.
+// patchColumns is tapColumns for all outputs of windows that lie side by side, as [phases.patches]
+// has them: of the lines that a line of taps reads, every other element goes one way, and of either
+// half again.
 //
 //go:noinline
 func patchColumns(p *phases, col []float32, cols int, plane, room []float32) {
@@ -211,8 +212,8 @@ func inTurn(rows int, dst []float32, apart int, src, room []float32) {
 	}
 }
 
-// patches reports whether windows lie side by side on two axes, without padding, and their lines have
-// a power of two of columns and fit the room of phases.
+// patches reports whether windows lie side by side on two axes, without padding, and their lines
+// have a power of two of columns and fit the room of phases.
 func (p *phases) patches() bool {
 	high, wide := p.stride[0], p.stride[1]
 	return p.begin == [2]int{} && p.high == p.out[0] && p.wide == p.out[1] &&
@@ -228,7 +229,8 @@ type tapPiece struct {
 	lanes    uint64
 }
 
-// layRuns writes a slab of the columns of planes x to b, in panels. Output p0 is the first column's.
+// layRuns writes a slab of the columns of planes x to b, in panels. Output p0 is the first
+// column's.
 func layRuns(b []float32, s slab, p *phases, x, split []float32, p0 int) {
 	const vector = 16
 	var room [64]tapPiece

@@ -159,7 +159,8 @@ func maxOfRuns[T number](c *Call, o, x []T, xs, sp []int, w window, least T,
 func meanOfRuns(c *Call, o, x []float32, xs, sp []int, w window) {
 	// Planes lie under each other as one, as many as the first-level cache holds, where no window
 	// reaches from one to the next.
-	alone := w.size[0] == w.stride[0] && w.dilation[0] == 1 && w.begin[0] == 0 && sp[0]*w.stride[0] == xs[2]
+	alone := w.size[0] == w.stride[0] && w.dilation[0] == 1 && w.begin[0] == 0 &&
+		sp[0]*w.stride[0] == xs[2]
 	xs = append([]int{}, xs...)
 	for size := product(xs[2:]); alone && xs[1]%2 == 0 && size <= 2048; size *= 2 {
 		xs[1], xs[2], sp[0] = xs[1]/2, 2*xs[2], 2*sp[0]

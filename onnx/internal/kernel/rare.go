@@ -7,7 +7,8 @@ func EnableRare() {
 	register(
 		Def{Op: "DFT", Since: 17, Half: true, New: newDFT},
 		Def{Op: "STFT", Since: 17, Half: true, New: newSTFT},
-		Def{Op: "HannWindow", Since: 17, OutType: outputDatatype, New: newWindowFunction(0.5, 0.5, 0)},
+		Def{Op: "HannWindow", Since: 17, OutType: outputDatatype,
+			New: newWindowFunction(0.5, 0.5, 0)},
 		Def{Op: "HammingWindow", Since: 17, OutType: outputDatatype,
 			New: newWindowFunction(25./46, 21./46, 0)},
 		Def{Op: "BlackmanWindow", Since: 17, OutType: outputDatatype,

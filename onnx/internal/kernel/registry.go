@@ -141,6 +141,6 @@ func (d *Def) bind(s *Spec) (half bool, err error) {
 			}
 		}
 	}
-	return d.Half && (slices.ContainsFunc(s.In, halves.Has) || slices.ContainsFunc(s.Out, halves.Has)),
-		nil
+	return d.Half && (slices.ContainsFunc(s.In, halves.Has) ||
+		slices.ContainsFunc(s.Out, halves.Has)), nil
 }

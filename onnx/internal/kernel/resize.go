@@ -18,9 +18,9 @@ import (
 //	align_corners         i (in - 1) / (in scale - 1)
 //	tf_crop_and_resize    start (in - 1) + i (end - start) (in - 1) / (out - 1)
 //
-// mode nearest, linear or cubic; axes are treated one after another. Sizes and positions are the ONNX
-// Runtime's and PyTorch's, of float32: 10 times .7 is 7 there, and 6.9999999 in float64. Positions of
-// half_pixel_symmetric may differ by a last bit, and so the nearest pixel.
+// mode nearest, linear or cubic; axes are treated one after another. Sizes and positions are the
+// ONNX Runtime's and PyTorch's, of float32: 10 times .7 is 7 there, and 6.9999999 in float64.
+// Positions of half_pixel_symmetric may differ by a last bit, and so the nearest pixel.
 func init() {
 	register(
 		Def{Op: "Upsample", Since: 9, Until: 9, Half: true, New: newUpsample},
@@ -244,8 +244,8 @@ func (r resizing) taps(in, out int, scale float64, roi [2]float64) []tap {
 // position is that in the input of output position i.
 func (r resizing) position(i, in, out int, scale float64, roi [2]float64) float64 {
 	f := func(v float64) float64 { return v }
-	// The nearest pixel and the end of a crop are a matter of the last bit. Between pixels fixed sizes
-	// are smooth, and float64 is nearer to the truth.
+	// The nearest pixel and the end of a crop are a matter of the last bit. Between pixels fixed
+	// sizes are smooth, and float64 is nearer to the truth.
 	if r.byScale || r.mode == "nearest" || r.transform == "tf_crop_and_resize" {
 		f = func(v float64) float64 { return float64(float32(v)) }
 	}
@@ -269,13 +269,15 @@ func (r resizing) position(i, in, out int, scale float64, roi [2]float64) float6
 	case r.transform != "half_pixel" && out == 1:
 		return 0
 	case r.transform == "align_corners":
-		// length, not out: where they differ the standard's tests have it so (the ONNX Runtime has not).
+		// length, not out: where they differ the standard's tests have it so (the ONNX Runtime has
+		// not).
 		return f(f(at*last) / f(length-1))
 	}
 	return f(center - 0.5) // half_pixel, pytorch_half_pixel
 }
 
-// tie is how near a half a position is taken for one, as by the ONNX Runtime: float32 seldom holds it.
+// tie is how near a half a position is taken for one, as by the ONNX Runtime: float32 seldom holds
+// it.
 const tie = 1e-6
 
 func (r resizing) tapsAt(x float64, in int, scale float64) tap {

@@ -153,8 +153,8 @@ func (s *sweeps) run(v *convolution[float32]) {
 			src, dst := v.x[plane*v.in:(plane+n*group)*v.in],
 				v.out[plane*v.pos:(plane+n*group)*v.pos]
 			weights := v.weights[channel*v.taps:][:n*group*v.taps]
-			a := sweep{src: &src[0], step: 4 * s.in[1], dst: &dst[0], dstStep: 4 * s.out[1], lead: s.lead,
-				lines: s.in[0], tail: s.tail,
+			a := sweep{src: &src[0], step: 4 * s.in[1], dst: &dst[0], dstStep: 4 * s.out[1],
+				lead: s.lead, lines: s.in[0], tail: s.tail,
 				odd: s.odd, weights: &weights[0], end: &ends[0], room: &room[0], planes: n,
 				planeStep: 4 * group * v.in,
 				outStep:   4 * group * v.pos, weightStep: 4 * group * v.taps,

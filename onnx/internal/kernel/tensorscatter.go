@@ -23,8 +23,8 @@ func newTensorScatter(s *Spec) (Kernel, error) {
 			want[ax] = update.Shape[ax]
 		}
 		if ax == 0 || !slices.Equal(want, update.Shape) || want[ax] > cache.Shape[ax] {
-			return fmt.Errorf("an update of shape %v for a cache of shape %v on axis %d", update.Shape,
-				cache.Shape, ax)
+			return fmt.Errorf("an update of shape %v for a cache of shape %v on axis %d",
+				update.Shape, cache.Shape, ax)
 		}
 		first := make([]int, want[0])
 		if t := c.in(2); t != nil {

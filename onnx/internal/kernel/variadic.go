@@ -40,13 +40,13 @@ func meanOf[T floating]() Kernel {
 }
 
 func newMax(s *Spec) (Kernel, error) {
-	return numeric(s, fold(each(maxOf[float32])), fold(each(maxOf[float64])), fold(each(maxOf[int64])),
-		fold(each(maxOf[uint64])))
+	return numeric(s, fold(each(maxOf[float32])), fold(each(maxOf[float64])),
+		fold(each(maxOf[int64])), fold(each(maxOf[uint64])))
 }
 
 func newMin(s *Spec) (Kernel, error) {
-	return numeric(s, fold(each(minOf[float32])), fold(each(minOf[float64])), fold(each(minOf[int64])),
-		fold(each(minOf[uint64])))
+	return numeric(s, fold(each(minOf[float32])), fold(each(minOf[float64])),
+		fold(each(minOf[int64])), fold(each(minOf[uint64])))
 }
 
 // Go's min and max give NaN where either is NaN, as NumPy and the ONNX reference do.

@@ -289,7 +289,8 @@ func endRows(l *lines, part matrix[float32], column int) bool {
 		return false
 	}
 	_ = part.data[(part.rows-1)*part.stride+part.cols-1]
-	e := lineEnds{dst: &part.data[0], src: &part.data[0], rows: part.rows, n: part.cols, stride: 4 * part.stride}
+	e := lineEnds{dst: &part.data[0], src: &part.data[0], rows: part.rows, n: part.cols,
+		stride: 4 * part.stride}
 	if l.scale != nil {
 		e.scale = &l.scale[column:][:part.cols][0]
 	}

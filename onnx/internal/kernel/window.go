@@ -61,8 +61,8 @@ func newWindow(s *Spec) window {
 	return w
 }
 
-// complete sets the lists that are nil, with the padding of an output, to their defaults for r axes,
-// and copies the others.
+// complete sets the lists that are nil, with the padding of an output, to their defaults for r
+// axes, and copies the others.
 func (w *window) complete(r int, outPad *[]int) error {
 	for _, f := range []struct {
 		v *[]int

@@ -197,8 +197,8 @@ func (i winogradItem) transform(v, split []float32) {
 			splitInto(p, split, i.v.x[(((i.image+n)*i.winograd.group+i.group)*channels+ch)*size:][:size],
 				2*i.first, 2*i.last+2)
 			for line := i.first; line < i.last; line++ {
-				tilesIn(to[n*i.each+(line-i.first)*i.wide:], channels*i.columns, split[2*line*p.wide:], p.wide,
-					p.high*p.wide, i.wide)
+				tilesIn(to[n*i.each+(line-i.first)*i.wide:], channels*i.columns,
+					split[2*line*p.wide:], p.wide, p.high*p.wide, i.wide)
 			}
 		}
 	}

@@ -1,5 +1,5 @@
-// Package mapped maps files of tensor data into memory, and tells where one was written to since: its
-// tensors then have other numbers.
+// Package mapped maps files of tensor data into memory, and tells where one was written to since:
+// its tensors then have other numbers.
 package mapped
 
 import (
@@ -49,8 +49,8 @@ func (f *File) written(now os.FileInfo) bool {
 	return now.Size() != f.was.Size() || !now.ModTime().Equal(f.was.ModTime())
 }
 
-// Unchanged returns an error where the file was written to, by whichever name. One that another took
-// the place of, or that was removed, stays mapped as it was.
+// Unchanged returns an error where the file was written to, by whichever name. One that another
+// took the place of, or that was removed, stays mapped as it was.
 func (f *File) Unchanged() error {
 	if now, err := f.file.Stat(); err == nil && f.written(now) {
 		return fmt.Errorf("file %s was written to while its weights are in use: load the model again, and "+

@@ -37,8 +37,8 @@ func Doubler(t *testing.T) *onnx.Model {
 		Outputs: []onnx.ValueInfo{{Name: "out", DType: onnx.Float32},
 			{Name: "same", DType: onnx.Float32}},
 		Nodes: []*onnx.Node{
-			{Name: "first", Op: "scale", Domain: "own", Inputs: []string{"x"}, Outputs: []string{"h"},
-				Attrs: []onnx.Attr{onnx.FloatAttr("factor", 3)}},
+			{Name: "first", Op: "scale", Domain: "own", Inputs: []string{"x"},
+				Outputs: []string{"h"}, Attrs: []onnx.Attr{onnx.FloatAttr("factor", 3)}},
 			{Name: "second", Op: "scale", Domain: "own", Inputs: []string{"h"},
 				Outputs: []string{"out", "same"}},
 		}}
@@ -85,10 +85,10 @@ func Eval(t testing.TB, e engine.Engine, m *onnx.Model,
 	return must.Get(engine.Eval(s, feeds))(t)
 }
 
-// OneNode returns a model of a node, of operator set opset, and tensors for its inputs x0, x1 and so
-// on; nil ones are left out. The model has sizes of dim: [onnx.Known], or [Open] where a run tells
-// them. Inputs that constant reports are initializers. Outputs are y0, y1 and so on where the node
-// names none.
+// OneNode returns a model of a node, of operator set opset, and tensors for its inputs x0, x1 and
+// so on; nil ones are left out. The model has sizes of dim: [onnx.Known], or [Open] where a run
+// tells them. Inputs that constant reports are initializers. Outputs are y0, y1 and so on where the
+// node names none.
 func OneNode(n *onnx.Node, opset int64, in []*onnx.Tensor, outputs int, dim func(int) onnx.Dim,
 	constant func(i int) bool) (*onnx.Model, map[string]*onnx.Tensor) {
 	m, feeds := onnx.NewModel(Graph("", "", nil, n)), map[string]*onnx.Tensor{}
@@ -123,9 +123,9 @@ func OneNode(n *onnx.Node, opset int64, in []*onnx.Tensor, outputs int, dim func
 // Open is a size that is not known.
 func Open(int) onnx.Dim { return onnx.Symbolic("") }
 
-// Feeds draws values for a model's inputs: numbers of a normal distribution, bytes, truths, and whole
-// numbers of 0 and 1. An open size is open, or where that is 0, the same from 2 to 5 wherever its
-// symbol stands.
+// Feeds draws values for a model's inputs: numbers of a normal distribution, bytes, truths, and
+// whole numbers of 0 and 1. An open size is open, or where that is 0, the same from 2 to 5 wherever
+// its symbol stands.
 func Feeds(t testing.TB, m *onnx.Model, r *rand.Rand, open int) map[string]*onnx.Tensor {
 	t.Helper()
 	sizes, feeds := map[string]int{}, map[string]*onnx.Tensor{}

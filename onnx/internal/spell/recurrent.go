@@ -40,8 +40,8 @@ func spellRecurrent(n *onnx.Node, opset int, d onnx.DType, hidden int,
 	if h := attrs.Int("hidden_size"); h > 0 {
 		hidden = h
 	}
-	r := &recurrent{emit: emit{fresh: fresh, base: n.Outputs[0]}, opset: opset, node: n, attrs: attrs,
-		cell: cells[n.Op], d: d, result: d, hidden: hidden,
+	r := &recurrent{emit: emit{fresh: fresh, base: n.Outputs[0]}, opset: opset, node: n,
+		attrs: attrs, cell: cells[n.Op], d: d, result: d, hidden: hidden,
 		batchFirst: attrs.Int("layout") == 1}
 	r.base = cmp.Or(r.base, strings.ToLower(n.Op))
 	r.widen()
@@ -271,7 +271,8 @@ type step struct {
 func (s *step) input(name string, d onnx.DType, last int) string {
 	name = s.recurrent.fresh(s.recurrent.base + "/step/" + name)
 	s.body.Inputs = append(s.body.Inputs,
-		onnx.ValueInfo{Name: name, DType: d, Shape: []onnx.Dim{onnx.Symbolic(""), onnx.Known(last)}})
+		onnx.ValueInfo{Name: name, DType: d, Shape: []onnx.Dim{onnx.Symbolic(""),
+			onnx.Known(last)}})
 	return name
 }
 

@@ -31,8 +31,8 @@ func Get2[A, B any](a A, b B, err error) (A, B) {
 	return a, b
 }
 
-// Catch sets err, where it is deferred, to the error that work has ended with. Other panics go on, or
-// become the error that other makes of them.
+// Catch sets err, where it is deferred, to the error that work has ended with. Other panics go on,
+// or become the error that other makes of them.
 func Catch(err *error, other ...func(panicked any) error) {
 	switch r := recover().(type) {
 	case nil:
