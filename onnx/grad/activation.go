@@ -6,6 +6,9 @@ import (
 	"fmp/onnx/internal/try"
 )
 
+// Derivatives are in x and y = f(x), whichever takes fewer nodes. In y: sigmoid y (1 - y), tanh
+// 1 - y², and for x < 0 Elu y + α and Selu y + α γ. In x: Softplus σ(x), Softsign 1 / (1 + |x|)²,
+// and for x < 0 Celu exp(x / α).
 func init() {
 	unary("Shrink", func(c *call, x, y string) string {
 		return c.mask(c.op("Greater", []string{c.un("Abs", x), c.num(float64(c.attrs.Float("lambd")), x)}), x)
@@ -88,6 +91,8 @@ func vjpGelu(c *call) []string {
 	return []string{c.mul(g, c.add(phi, c.mul(x, density)))}
 }
 
+// vjpPRelu: x̄ = ȳ where x > 0, else slope · ȳ. The slope's is the sum of x ȳ over the other x that
+// it was broadcast to.
 func vjpPRelu(c *call) []string {
 	g, x, slope := c.g(), c.in(0), c.in(1)
 	pos := c.positive(x)

@@ -77,6 +77,7 @@ func unary(op string, derivative func(c *call, x, y string) string) {
 	}, op)
 }
 
+// onePlusSquare is 1 + x²; oneMinusSquare is 1 - x².
 func (e *emitter) onePlusSquare(x string) string  { return e.add(e.mul(x, x), e.num(1, x)) }
 func (e *emitter) oneMinusSquare(x string) string { return e.sub(e.num(1, x), e.mul(x, x)) }
 
@@ -88,6 +89,7 @@ func (c *call) pull(i int, v func() string) string {
 	return c.unbroadcast(v(), c.out(0), c.in(i))
 }
 
+// vjpSub: ȳ for the minuend and -ȳ for the subtrahend, each summed over the axes of its broadcast.
 func vjpSub(c *call) []string {
 	g := c.g()
 	x := c.pull(0, func() string { return g })
@@ -225,6 +227,7 @@ func vjpClip(c *call) []string {
 	return out
 }
 
+// vjpCast: ȳ cast back to the input's type.
 func vjpCast(c *call) []string {
 	if from := c.dtype(c.in(0)); from != c.dtype(c.out(0)) {
 		return []string{c.cast(c.g(), from)}

@@ -7,6 +7,8 @@ import (
 	"fmp/onnx/op"
 )
 
+// inferEinsum: a label's size is that of the axes that it names, broadcast against each other. Axes
+// under ellipses are broadcast together, aligned at the right, and stand where the result has one.
 func inferEinsum(c *call) {
 	d := try.Get(sameType(c.in...))
 	c.set(0, d, nil)

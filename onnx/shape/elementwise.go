@@ -116,6 +116,8 @@ func (c *call) followBinary(f func(a, b expr) expr) {
 	c.follow(out)
 }
 
+// inferComparison: booleans of the broadcast shape. Elements are followed where both are known, and
+// of Equal also where the sign of their difference is.
 func inferComparison(c *call) {
 	try.Get(sameType(c.in[0], c.in[1]))
 	shape := try.Get(c.broadcast(c.in[0].shape, c.in[1].shape))
@@ -179,6 +181,8 @@ func inferVariadic(c *call) {
 	}
 }
 
+// inferWhere: all three operands are broadcast. Elements are followed where the condition is known,
+// or where either choice is the same.
 func inferWhere(c *call) {
 	d := try.Get(sameType(c.in[1], c.in[2]))
 	if t := c.in[0].dtype; t != onnx.Bool && t != onnx.Undefined {
@@ -211,6 +215,7 @@ func inferWhere(c *call) {
 	c.follow(out)
 }
 
+// inferCast follows elements into whole numbers alone: sizes are computed in no other type.
 func inferCast(c *call) {
 	to := c.attrs.DType("to")
 	if !to.Known() {

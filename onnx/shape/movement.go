@@ -21,6 +21,9 @@ var movementRules = merge(map[string]rule{
 }, each(typeFrom(0), "Scatter", "TensorScatter", "ScatterElements", "ScatterND", "Trilu",
 	"ReverseSequence"))
 
+// inferReshape: the sizes stand in the second input, before operator set 5 in an attribute. A size
+// of 0 is the input's own there, unless allowzero is set; one -1 takes the rest of the elements.
+// Where the sizes are not known, the length of their vector still tells the rank.
 func inferReshape(c *call) {
 	x, want := c.in[0], c.arg(1) // an attribute before operator set 5
 	c.set(0, x.dtype, nil)
@@ -101,6 +104,7 @@ func (c *call) fitReshape(out []expr, infer int) {
 	}
 }
 
+// inferFlatten: [d0 d1 ... d(a-1), da ... d(r-1)], of two sizes for any rank r; axis a may be r.
 func inferFlatten(c *call) {
 	x := c.in[0]
 	c.set(0, x.dtype, c.unknownSizes(2))
@@ -117,6 +121,7 @@ func inferFlatten(c *call) {
 	c.set(0, x.dtype, []expr{product(x.shape[:a]), product(x.shape[a:])})
 }
 
+// inferTranspose: out[i] = in[perm[i]]; without perm the axes come in reverse.
 func inferTranspose(c *call, x *fact) []expr {
 	perm := c.attrs.Ints("perm")
 	if perm == nil {
@@ -139,6 +144,8 @@ func inferTranspose(c *call, x *fact) []expr {
 	return out
 }
 
+// inferConcat: sizes add up on the axis and must agree on the others. Known elements of vectors are
+// joined as well: exporters put shapes together so.
 func inferConcat(c *call) {
 	d := try.Get(sameType(c.in...))
 	c.set(0, d, nil)
@@ -196,6 +203,8 @@ func inferConcat(c *call) {
 	}
 }
 
+// inferSplit: parts of the given sizes, whose sum is the axis. Without sizes an axis of n is cut in
+// k chunks of ceil(n / k), the last of which may be shorter. Before operator set 18 k must divide n.
 func inferSplit(c *call) {
 	x := c.in[0]
 	for i := range c.out {
@@ -323,6 +332,8 @@ func sliceBounds(n, start, end, step int) (int, int) {
 	return min(max(start, 0), n-1), min(max(end, -1), n-1)
 }
 
+// sliceCount is the number of indices of start, start + step, ... before end: ceil((end - start) /
+// step) of the clamped bounds, or 0.
 func sliceCount(n, start, end, step int) int {
 	step = min(max(step, -math.MaxInt32), math.MaxInt32) // so that nothing below overflows
 	start, end = sliceBounds(n, start, end, step)
@@ -344,6 +355,8 @@ type slicing struct {
 	axes, steps  []int
 }
 
+// inferSlice: sizes of the sliced axes by [call.sliceSize], the others as they are. The elements of
+// a vector are sliced as well where both bounds are known.
 func inferSlice(c *call, x *fact) []expr {
 	s, ok := c.slicing()
 	if !ok {
@@ -443,6 +456,8 @@ func (c *call) indices(i int) []expr {
 	return c.arg(i).data
 }
 
+// inferSqueeze drops the given axes, or all of size 1. Without axes an open size leaves even the
+// rank open, as it may turn out to be 1.
 func inferSqueeze(c *call) {
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
@@ -472,6 +487,8 @@ func inferSqueeze(c *call) {
 	c.set(0, x.dtype, out)
 }
 
+// inferUnsqueeze puts axes of size 1 at the given places of the result. Where these are not known,
+// their number still tells the rank.
 func inferUnsqueeze(c *call) {
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
@@ -508,6 +525,7 @@ func inferUnsqueeze(c *call) {
 	c.follow(x.data)
 }
 
+// inferExpand: the input is broadcast to a shape, and the shape to the input.
 func inferExpand(c *call) {
 	x := c.in[0]
 	c.set(0, x.dtype, nil)
@@ -524,6 +542,7 @@ func inferExpand(c *call) {
 	}
 }
 
+// inferTile: out[i] = in[i] · repeats[i].
 func inferTile(c *call, x *fact) []expr {
 	rep := c.given(c.in[1])
 	if rep == nil {
@@ -539,6 +558,7 @@ func inferTile(c *call, x *fact) []expr {
 	return out
 }
 
+// inferCenterCropPad: the given axes get the given sizes, whether they are cut or filled.
 func inferCenterCropPad(c *call, x *fact) []expr {
 	axes := c.attrs.Ints("axes")
 	if len(axes) == 0 {
@@ -564,6 +584,8 @@ func inferCenterCropPad(c *call, x *fact) []expr {
 	return out
 }
 
+// inferPad: out[a] = begin[a] + in[a] + end[a], in which negative pads cut. All begins stand before
+// all ends.
 func inferPad(c *call, x *fact) []expr {
 	pads := c.indices(1)
 	if v := c.attrs.Ints("pads"); c.opset < 11 && len(v) > 0 {

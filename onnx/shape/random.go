@@ -19,6 +19,7 @@ func inferRandom(c *call) {
 	c.set(0, c.attrs.DType("dtype"), constants(c.attrs.Ints("shape")))
 }
 
+// inferMultinomial: [batch, sample_size] of logits [batch, classes].
 func inferMultinomial(c *call) {
 	d := c.attrs.DType("dtype")
 	batch := c.inf.unknownSize()
@@ -48,6 +49,8 @@ func (c *call) half(n expr) expr {
 	return c.inf.unknownSize()
 }
 
+// inferDFT: real signals are [..., n, 1] and complex ones [..., n, 2]. A one-sided transform of n
+// has n/2 + 1 bins. Its inverse is real, of 2 (bins - 1) samples where no length is given.
 func inferDFT(c *call, x *fact) []expr {
 	out := slices.Clone(x.shape)
 	real := c.attrs.Bool("inverse") && c.attrs.Bool("onesided")
@@ -80,6 +83,8 @@ func inferDFT(c *call, x *fact) []expr {
 	return out
 }
 
+// inferSTFT: [batch, frames, bins, 2]. Bins are of the frame length, or of the window's where that
+// is left out; the number of frames is left open.
 func inferSTFT(c *call) {
 	batch, length := c.inf.unknownSize(), c.inf.unknownSize()
 	if s := c.in[0].shape; len(s) > 0 {
@@ -96,6 +101,7 @@ func inferSTFT(c *call) {
 	c.set(0, c.in[0].dtype, []expr{batch, c.inf.unknownSize(), length, constant(2)})
 }
 
+// inferMel: [dft_length/2 + 1, num_mel_bins].
 func inferMel(c *call) {
 	c.set(0, c.attrs.DType("output_datatype"), []expr{c.half(c.number(1)), c.number(0)})
 }

@@ -39,8 +39,9 @@ func scores(m *onnx.Model, out onnx.ValueInfo, loss string) error {
 	if !slices.Contains(links[loss], n.Op) {
 		for _, fitting := range LossNames {
 			if slices.Contains(links[fitting], n.Op) {
-				return fmt.Errorf("output %q: loss %s has a %s of its own in it, and a %s makes the output; train "+
-					"with loss %s, or a model without the %s", out.Name, loss, links[loss][0], n.Op, fitting, n.Op)
+				return fmt.Errorf("output %q: loss %s has a %s of its own in it, and a %s makes the "+
+					"output; train with loss %s, or a model without the %s", out.Name, loss,
+					links[loss][0], n.Op, fitting, n.Op)
 			}
 		}
 		return nil
