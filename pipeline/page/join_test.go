@@ -111,7 +111,6 @@ console.log(sending(), panels.leaves.includes('computeAnew'), faults.join());
 		"after a withdrawal": {before: "served.push(200);", more: `
 await compute();
 await presses['send-upload']();
-globalThis.fetch = async () => ({ ok: true, arrayBuffer: async () => bytes('gone') });
 await presses.withdraw({ target: { replaceWith() {} } });
 await presses['withdraw-sure']();
 const after = panels.leaves.join(' ');
@@ -121,8 +120,7 @@ console.log(after, '.', panels.send.join(' '), '.', panels.leaves.join(' '), ine
 		"a withdrawal that is not answered": {before: "served.push(200);", more: `
 await compute();
 await presses['send-upload']();
-globalThis.fetch = (_, { signal }) => new Promise((_, fail) =>
-  signal.addEventListener('abort', () => fail(signal.reason)));
+globalThis.deleted = signal => new Promise((_, fail) => signal.addEventListener('abort', () => fail(signal.reason)));
 await presses.withdraw({ target: { replaceWith() {} } });
 const over = presses['withdraw-sure']();
 await rest();

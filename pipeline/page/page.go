@@ -71,7 +71,7 @@ func Handler(folder string) (http.Handler, error) {
 // pages are the names of the files that are part of this package, sorted. A program that only
 // copies a folder does not hold the files themselves: fmp-edge is kept small.
 var pages = []string{"common.js", "design.css", "fixed.js", "icon.svg", "index.html", "join.js",
-	"page.css", "photos.js", "predict.html", "predict.js", "vector.js", "words.de.json",
+	"page.css", "photos.js", "predict.html", "predict.js", "server.js", "vector.js", "words.de.json",
 	"words.en.json", "words.es.json", "words.fr.json", "words.js", "words.zh.json", "worker.js"}
 
 // embedded returns the pages of this package.

@@ -47,7 +47,7 @@ Object.assign(globalThis, { takes: {}, calls: [], said: [], values: {}, panels: 
   presses: {}, full: false, list: undefined, here: '{"round": 7}' });
 globalThis.any = new Proxy(() => {}, {
   get: (_, k) => typeof k === 'symbol' ? undefined : any, apply: () => any, set: () => true });
-globalThis.document = any, globalThis.location = { host: '' }, globalThis.navigator ??= {};
+globalThis.document = new Proxy({}, { get: (_, k) => k === 'baseURI' ? 'http://here/join/' : any }), globalThis.location = { host: '' }, globalThis.navigator ??= {};
 globalThis.addEventListener = (name, act) => { presses[name] = act; };
 const bytes = of => new TextEncoder().encode(of), text = of => new TextDecoder().decode(of);
 globalThis.store = new Map([['key', bytes('key')]]);
@@ -71,12 +71,7 @@ const common = {
   recall: async name => store.get(name),
   keptKeys: async () => [...store].filter(([k]) => k.startsWith('key ')).map(([k, v]) => [k.slice(4), v]),
   spend: async (ledger, line, name, data) => { store.set('ledger', ledger + line); store.set(name, data); },
-  foot: async () => {}, problem: async () => 'refused',
-  fetched: async (path, _, signal) => {
-    await globalThis.slow?.(signal);
-    if (/rounds/.test(path) && list === undefined) throw new Error('no server');
-    return bytes(/rounds/.test(path) ? list : here);
-  },
+  foot: async () => {},
   chooser: (_, inputs, take) => { for (const i of inputs) takes[i.id] = take; return any; },
   Program: class {
     stop() {}
@@ -89,6 +84,12 @@ const common = {
 };
 globalThis.common = new Proxy(common, { get: (o, k) => o[k] ?? (() => any) });
 globalThis.t = (key, of) => { said.push(of?.n === undefined ? key : key + ' ' + of.n); values[key] = of; return key; };
+const refused = (status, title, code = title) => new Response(JSON.stringify({ title, code }), { status });
+globalThis.fetch = async (url, { signal } = {}) => {
+  await globalThis.slow?.(signal);
+  if (!/rounds$/.test(url)) return new Response(here);
+  return list === undefined ? refused(404, 'no server') : new Response(list);
+};
 const file = (path, text) => ({ path, file: new File([text], path.split('/').at(-1)) });
 const until = async done => { for (let i = 0; i < 3000 && !done(); i++) await new Promise(ok => setTimeout(ok, 1)); };
 const rest = () => new Promise(ok => setTimeout(ok, 20));
@@ -101,14 +102,15 @@ list = '{"rounds": []}';
 globalThis.document = { baseURI: 'http://here/join/' }, globalThis.getComputedStyle = () => any;
 globalThis.round = { round: '7', graph: 'g', server_key: 'k', state: 'open', graph_path: '/g', withdrawal: true };
 globalThis.requests = [], globalThis.served = [200], globalThis.asked = ['no-receipt'];
+const files = globalThis.fetch;
 globalThis.fetch = async (url, { method = 'GET', body, signal } = {}) => {
+  if (method === 'DELETE') return globalThis.deleted?.(signal) ?? new Response('gone');
+  if (method === 'GET' && !/ask$/.test(url)) return files(url, { signal });
   if (method === 'GET') await globalThis.slowAsk?.(signal);
   const next = method === 'PUT' ? served : asked, answer = next.length > 1 ? next.shift() : next[0];
   if (method === 'PUT') requests.push(method + ' ' + text(body));
-  const held = async () => receipt(globalThis.theirs ?? text(body));
-  if (answer === 200) return { ok: true, status: 200, arrayBuffer: held };
-  const status = answer === 'withdrawn' ? 410 : Number(answer) || 404;
-  return { ok: false, status, json: async () => ({ code: answer }) };
+  if (answer === 200) return new Response(receipt(globalThis.theirs ?? text(body)));
+  return refused(answer === 'withdrawn' ? 410 : Number(answer) || 404, 'refused', answer);
 };
 let made = 0;
 const receipt = upload => bytes(JSON.stringify({ upload }));
@@ -127,7 +129,7 @@ Object.assign(answers, { round: () => round, open: { digest: 'g', classes: ['cat
 func stubbed(t *testing.T, module, before, more string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{module, "photos.js", "fixed.js"} {
+	for _, name := range []string{module, "photos.js", "fixed.js", "server.js"} {
 		data := must.Get(static.ReadFile("static/" + name))(t)
 		must.Do(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
 	}
@@ -135,7 +137,7 @@ func stubbed(t *testing.T, module, before, more string) string {
 		"package.json": `{"type": "module"}`,
 		"words.js":     "export const t = globalThis.t, language = 'en', translate = () => {};",
 		"common.js": "export const { el, byId, show, fill, bytes, duration, Program, recall, keep, keptKeys, spend, save, " +
-			"fetched, problem, chooser, picture, failed, foot } = globalThis.common;",
+			"chooser, picture, failed, foot } = globalThis.common;",
 		"main.js": stubs + before + "await import('./" + module + "');\n" + more + "\nprocess.exit();\n",
 	} {
 		must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(code), 0o600))

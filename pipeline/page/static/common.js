@@ -125,33 +125,6 @@ export function save(name, data, type = 'application/octet-stream') {
   setTimeout(() => URL.revokeObjectURL(a.href), 60000);
 }
 
-// fetched returns the body of a reply, and tells how much of it came; signal ends it.
-export async function fetched(path, progress, signal) {
-  const reply = await fetch(new URL(path, document.baseURI), { signal });
-  if (!reply.ok) throw new Error(await problem(reply));
-  const all = Number(reply.headers.get('Content-Length')) || 0;
-  const parts = [];
-  let n = 0;
-  for (const reader = reply.body.getReader(); ;) {
-    const { done, value } = await reader.read();
-    if (done) break;
-    parts.push(value);
-    n += value.length;
-    progress?.(n, all);
-  }
-  return new Uint8Array(await new Blob(parts).arrayBuffer());
-}
-
-// problem says why a server refused (RFC 9457).
-export async function problem(reply) {
-  try {
-    const p = await reply.json();
-    return p.detail ? `${p.title}: ${p.detail}` : p.title ?? p.error ?? reply.statusText;
-  } catch {
-    return `the server answered ${reply.status} ${reply.statusText}`;
-  }
-}
-
 // filesOf returns what was dropped or chosen, as {path, file}.
 export async function filesOf(list) {
   if (list instanceof FileList) return [...list].map(file => ({ path: file.webkitRelativePath || file.name, file }));

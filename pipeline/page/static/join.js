@@ -1,7 +1,8 @@
 // A client in the browser: round, name, photographs, what leaves, and the sending of it.
-import { el, byId, show, bytes, duration, Program, recall, keep, keptKeys, spend, save, fetched, problem, chooser, picture, failed, foot } from './common.js';
+import { el, byId, show, bytes, duration, Program, recall, keep, keptKeys, spend, save, chooser, picture, failed, foot } from './common.js';
 import { fixed } from './fixed.js';
 import { placed, add } from './photos.js';
+import { at, fetched, mostFile, patient, rounds } from './server.js';
 import { t, language, translate } from './words.js';
 
 translate();
@@ -13,7 +14,6 @@ const mostSeconds = 86400; // to a private upload
 
 const state = { round: null, rounds: null, graph: null, graphData: null, key: null, secret: null, name: '', photos: new Map(), loose: [], again: 0, before: [], upload: null, summary: null, receipt: null, busy: '', turn: Promise.resolve(), reply: 60 };
 const program = new Program(() => { if (state.graph) alone(reopen); });
-const at = path => '..' + path; // the page lies in a folder of the server's
 
 const active = (id, on) => { byId(id).inert = !on; byId(id).classList.toggle('off', !on); };
 
@@ -51,28 +51,41 @@ async function reopen() {
 
 // --- the round ---
 
-// findHere looks for a client graph beside the page, as fmp-edge page writes it.
+// askedAgain tells in a panel that the server has no answer for now.
+const askedAgain = id => (why, time) => show(id, el('p', { class: 'note' }, t('askedAgain', { why, time: duration(time) })));
+
+// findHere looks for a round beside the page, as fmp-edge page writes it.
 async function findHere() {
   try {
     state.here = JSON.parse(new TextDecoder().decode(await fetched('round.json')));
     state.here.round = String(state.here.round); // a name, which may have more digits than numbers here
-  } catch { return false; }
+    return true;
+  } catch (e) {
+    if (e.transient) throw e;
+    return false;
+  }
+}
+
+async function openHere() {
   byId('server').textContent = t('roundSaved', { round: state.here.round });
   byId('server').classList.add('on');
   show('round', el('p', {}, t('fetchingGraph')));
   try {
-    await openGraph(await fetched('client.onnx'));
+    await openGraph(await patient(() => fetched('client.onnx', { most: mostFile }), askedAgain('round')));
   } catch (e) { show('round', failed(e)); }
-  return true;
 }
 
+// findRound looks for a server, then for a round beside the page. While one of the two has no answer it asks again: an upload that is made
+// without the round is refused in it.
 async function findRound() {
-  let list;
-  try {
-    list = await fetched(at('/v1/rounds'));
-    JSON.parse(new TextDecoder().decode(list)); // some hosts answer every path with a page
-  } catch {
-    if (await findHere()) return;
+  const list = await patient(async () => {
+    let fault;
+    const list = await rounds().catch(e => { fault = e; });
+    if (!list && !await findHere() && fault) throw fault;
+    return list;
+  }, askedAgain('round'));
+  if (state.here) { await openHere(); return; }
+  if (!list) {
     byId('server').textContent = t('noServer');
     show('round', el('p', {}, t('openGraph')),
       chooser(t('drop', { file: 'client.onnx' }), [{ id: 'graph-file', label: t('choose', { file: 'client.onnx' }), accept: '.onnx' }], takeGraph));
@@ -83,9 +96,11 @@ async function findRound() {
     const d = state.round = await program.call('round', {}, { data: list });
     byId('server').textContent = t('roundOn', { round: d.round, host: location.host });
     byId('server').classList.add('on');
-    const bar = el('progress', { max: 1, value: 0, 'aria-label': t('fetchingGraph') });
-    show('round', el('p', {}, t('fetchingGraphOf', { bytes: bytes(d.graph_bytes) })), bar);
-    const data = await fetched(at(d.graph_path), n => { bar.value = n / d.graph_bytes; });
+    const data = await patient(() => {
+      const bar = el('progress', { max: 1, value: 0, 'aria-label': t('fetchingGraph') });
+      show('round', el('p', {}, t('fetchingGraphOf', { bytes: bytes(d.graph_bytes) })), bar);
+      return fetched(at(d.graph_path), { most: d.graph_bytes, progress: n => { bar.value = n / d.graph_bytes; } });
+    }, askedAgain('round'));
     if (d.privacy) { state.limit = await recall('limit'); state.reply = await recall('reply') ?? state.reply; state.unsafe = !await navigator.storage?.persisted?.(); }
     await openGraph(data);
   } catch (e) { show('round', failed(e)); }
@@ -217,12 +232,13 @@ async function nameForm(why) {
 
 // ask asks the server whether it knows the key, and for the receipt of the upload that is in: null where it says that none is.
 async function ask(signal) {
+  const { path, headers } = await program.call('ask', {});
   try {
-    const { path, headers } = await program.call('ask', {});
-    const reply = await fetch(new URL(at(path), document.baseURI), { headers, signal });
-    if (reply.ok) return { known: true, gone: false, receipt: new Uint8Array(await reply.arrayBuffer()) };
-    return { known: (await reply.json()).code === 'no-receipt', gone: reply.status === 410, receipt: null };
-  } catch { return { known: false, gone: false }; } // it cannot be reached now
+    return { known: true, gone: false, receipt: await fetched(at(path), { headers, signal }) };
+  } catch (e) {
+    if (!e.status || e.transient) throw e;
+    return { known: e.code === 'no-receipt', gone: e.status === 410, receipt: null };
+  }
 }
 
 const receiptOf = data => JSON.parse(new TextDecoder().decode(data));
@@ -238,12 +254,13 @@ async function verified(receipt) {
 // server does not confirm is not shown.
 async function enrolled() {
   const { key, receipt } = state;
-  const { known, gone, receipt: got } = await ask();
+  const { known, gone, receipt: got } = await ask().catch(() => ({})); // there is no answer for now
   if (key !== state.key) return;
   if (!known && !gone) {
     clearTimeout(state.asking);
     state.asking = setTimeout(enrolled, 2000);
   }
+  if (known === undefined) return;
   if (known) {
     alone(async () => {
       if (key !== state.key || receipt !== state.receipt || state.gone) return;
@@ -421,7 +438,7 @@ async function asked(place, signal) {
   if (!await keep('limit', state.limit) || !await keep('reply', state.reply)) throw new Error(t('spentMeanwhile'));
   // Firefox asks its user, and the promise stays open until there is an answer: the work does not wait for a remark.
   navigator.storage?.persist?.().then(kept => { state.unsafe = !kept; }, () => {});
-  const list = await fetched(at('/v1/rounds'), undefined, signal), now = await program.call('round', { reply: Number(state.reply) }, { data: list });
+  const list = await fetched(at('/v1/rounds'), { signal }), now = await program.call('round', { reply: Number(state.reply) }, { data: list });
   signal.throwIfAborted();
   if (['round', 'graph', 'server_key', 'privacy'].some(k => JSON.stringify(now[k]) !== JSON.stringify(state.round[k]))) {
     await program.call('round', {}, { data: state.rounds });
@@ -572,12 +589,14 @@ const stopButton = (stop, ...more) => el('div', { class: 'buttons' }, el('button
 async function withdraw() {
   if (!state.receipt) return;
   const stop = new AbortController();
-  show('send', el('progress', { 'aria-label': t('progress') }), stopButton(stop));
+  const say = el('p', {});
+  show('send', say, el('progress', { 'aria-label': t('progress') }), stopButton(stop));
   try {
-    const { path, headers } = await program.call('withdraw', {});
-    const reply = await fetch(new URL(at(path), document.baseURI), { method: 'DELETE', headers, signal: stop.signal });
-    if (!reply.ok) throw new Error(await problem(reply));
-    const { text, data } = await program.call('withdrawn', {}, { data: new Uint8Array(await reply.arrayBuffer()) });
+    const got = await patient(async () => {
+      const { path, headers } = await program.call('withdraw', {});
+      return fetched(at(path), { method: 'DELETE', headers, signal: stop.signal });
+    }, (why, time) => { say.textContent = t('askedAgain', { why, time: duration(time) }); }, stop.signal);
+    const { text, data } = await program.call('withdrawn', {}, { data: got });
     await keep(uploadName(), undefined);
     await keep(uploadName() + ' receipt', undefined);
     state.gone = true;
@@ -602,37 +621,21 @@ function showSend(fault) {
     el('div', { class: 'buttons' }, state.round && !closed && el('button', { type: 'button', id: 'send-upload', onclick: () => working('send', send) }, t('send', { bytes: bytes(state.upload.length) })), saveButton()));
 }
 
-const pause = (ms, signal) => new Promise((ok, no) => { const t = setTimeout(ok, ms); signal.addEventListener('abort', () => { clearTimeout(t); no(new Error(t('stoppedSending'))); }); });
-
 async function send() {
   const { upload } = state, place = uploadName(), stop = new AbortController(), say = el('p', {}, t('sending'));
   if (!upload) return; // photographs came first
   show('send', say, stopButton(stop, saveButton()));
   try {
     const { path, headers, digest } = await program.call('sign', {}, { data: upload.slice() });
-    for (let wait = 500; ; wait = Math.min(2 * wait, 60000)) {
-      let why;
-      try {
-        const reply = await fetch(new URL(at(path), document.baseURI), { method: 'PUT', headers, body: upload, signal: stop.signal });
-        if (reply.ok) {
-          const { data } = await program.call('receipt', { digest }, { data: new Uint8Array(await reply.arrayBuffer()) });
-          state.receipt = data;
-          await keep(place + ' receipt', data);
-          showReceipt();
-          return;
-        }
-        why = await problem(reply);
-        if (![408, 429, 500, 502, 503, 504].includes(reply.status)) {
-          throw Object.assign(new Error(reply.status === 403 ? `${why}. ${t('addLine')}` : why), { final: true });
-        }
-      } catch (e) {
-        if (e.final || stop.signal.aborted || !(e instanceof TypeError)) throw e;
-        why = t('unreachable');
-      }
-      say.textContent = t('again', { why, time: duration(wait / 1000) });
-      await pause(wait * (.5 + Math.random() / 2), stop.signal);
-    }
-  } catch (e) { showSend(failed(e.name === 'AbortError' ? new Error(t('stoppedSending')) : e)); }
+    const got = await patient(() => fetched(at(path), { method: 'PUT', headers, body: upload, signal: stop.signal }),
+      (why, time) => { say.textContent = t('again', { why, time: duration(time) }); }, stop.signal);
+    const { data } = await program.call('receipt', { digest }, { data: got });
+    state.receipt = data;
+    await keep(place + ' receipt', data);
+    showReceipt();
+  } catch (e) {
+    showSend(failed(stop.signal.aborted ? new Error(t('stoppedSending')) : e.status === 403 ? new Error(`${e.message}. ${t('addLine')}`) : e));
+  }
 }
 
 const saveReceipt = () => el('button', { type: 'button', id: 'save-receipt', class: 'quiet', onclick: () => save(fileName('receipt.json'), state.receipt, 'application/json') }, t('saveReceipt'));

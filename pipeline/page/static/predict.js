@@ -1,6 +1,7 @@
 // Classification in the browser; where the program is not beside the page, by the server that shows it.
-import { el, byId, show, fill, Program, fetched, problem, chooser, picture, failed, foot, recall, save } from './common.js';
+import { el, byId, show, fill, Program, chooser, picture, failed, foot, recall, save, duration } from './common.js';
 import { placed, add } from './photos.js';
+import { at, fetched, mostFile, patient, rounds } from './server.js';
 import { t, translate } from './words.js';
 
 translate();
@@ -8,19 +9,26 @@ translate();
 const lost = why => { if (state.data) open(state.data, why).catch(e => show('model', failed(e))); };
 const program = new Program(lost);
 const state = { data: null, info: null, below: .9, remote: null, queue: Promise.resolve() };
-const at = path => '..' + path;
 
 async function find() {
-  let from;
+  const opened = () => { if (state.data) throw new Error(); }; // its user gave a file meanwhile
   try {
-    const [, round] = /"round":\s*(\d+)/.exec(new TextDecoder().decode(await fetched(at('/v1/rounds')))); // it may have more digits than numbers here
-    from = [at(`/v1/rounds/${round}/classifier.onnx`), t('roundOn', { round, host: location.host })];
-  } catch { from = [at('/classifier.onnx'), location.host || t('thisComputer')]; }
-  try {
-    const bar = el('progress', { max: 1, 'aria-label': t('fetchingClassifier') });
-    show('model', el('p', {}, t('fetchingClassifier')), bar);
-    await open(await fetched(from[0], (n, all) => { if (all) { bar.max = all; bar.value = n; } }), '', from[1]);
-  } catch (e) {
+    let from;
+    const data = await patient(async () => {
+      const list = await rounds(), [, round] = /"round":\s*(\d+)/.exec(new TextDecoder().decode(list)) ?? []; // it may have more digits than numbers here
+      opened();
+      from = round ? t('roundOn', { round, host: location.host }) : location.host || t('thisComputer');
+      const bar = el('progress', { max: 1, 'aria-label': t('fetchingClassifier') });
+      show('model', el('p', {}, t('fetchingClassifier')), bar);
+      return fetched(at(round ? `/v1/rounds/${round}/classifier.onnx` : '/classifier.onnx'),
+        { most: mostFile, progress: (n, all) => { if (all) { bar.max = all; bar.value = n; } } });
+    }, (why, time) => {
+      opened();
+      show('model', el('p', { class: 'note' }, t('askedAgain', { why, time: duration(time) })), choose());
+    });
+    await open(data, '', from);
+  } catch {
+    if (state.data) return;
     byId('server').textContent = t('noClassifier');
     show('model', el('p', {}, t('openClassifier')), choose());
   }
@@ -74,13 +82,8 @@ async function score(chosen) {
     const secret = await recall('key');
     if (!secret) throw new Error(t('scoreKey'));
     const { name } = await program.call('readKey', {}, { data: secret.slice() });
-    let rounds;
-    try {
-      const reply = await fetched(at('/v1/rounds'));
-      JSON.parse(new TextDecoder().decode(reply)); // some hosts answer every path with a page
-      rounds = reply;
-    } catch { /* without a server the counts are saved */ }
-    if (rounds) await program.call('round', {}, { data: rounds });
+    const list = await rounds(); // without a server the counts are saved
+    if (list) await program.call('round', {}, { data: list });
     const known = new Map();
     for (const { path, file } of files) await add(known, placed(path, state.info.classes) ?? path.slice(path.indexOf('/') + 1), file);
     const { report: r, others, path, headers, data } = await program.call('evaluate', { paths: [...known.keys()] }, { files: [...known].map(([path, file]) => ({ path, file })), progress: (done, all) => { bar.max = all; bar.value = done; } });
@@ -93,8 +96,7 @@ async function score(chosen) {
       el('div', { class: 'buttons' },
         path && el('button', { type: 'button', id: 'score-send', onclick: async () => {
           try {
-            const reply = await fetch(new URL(at(path), document.baseURI), { method: 'PUT', headers, body: data });
-            if (!reply.ok) throw new Error(await problem(reply));
+            await fetched(at(path), { method: 'PUT', headers, body: data });
             fill(sent, t('scoreSent'));
           } catch (e) { fill(sent, failed(e)); }
         } }, t('scoreSend')),
@@ -155,12 +157,10 @@ function judge() { for (const card of byId('answers').children) if (card.predict
 
 // remote lets the server that shows the page classify, where the program is not beside it.
 async function remote() {
-  const ready = await fetch(new URL(at('/v2/models/classifier/ready'), document.baseURI));
-  if (!ready.ok) throw new Error('no classifier answers here');
+  await fetched(at('/v2/models/classifier/ready'));
   const ask = async file => {
-    const reply = await fetch(new URL(at('/v1/predict'), document.baseURI), { method: 'POST', headers: { 'Content-Type': 'application/octet-stream' }, body: file });
-    if (!reply.ok) throw new Error(await problem(reply));
-    const { classes, predictions: [p] } = await reply.json();
+    const reply = await fetched(at('/v1/predict'), { most: mostFile, method: 'POST', headers: { 'Content-Type': 'application/octet-stream' }, body: file });
+    const { classes, predictions: [p] } = JSON.parse(new TextDecoder().decode(reply));
     if (p.set && !state.info.sets) state.below = 0;
     state.info = { classes, sets: Boolean(p.set) };
     showModel();
