@@ -128,6 +128,54 @@ presses.stop();
 await over;
 console.log(sending(), inert(), faults.join());
 `, want: "receipt name photos leaves send stoppedWithdrawing\n"},
+		"another round meanwhile": {before: "served.push(200);", more: `
+const withdraw = async () => {
+  await presses.withdraw({ target: { replaceWith() {} } });
+  await presses['withdraw-sure']();
+};
+await compute();
+const was = answers.round;
+answers.round = () => ({ ...round, round: '8' });
+await presses['send-upload']();
+console.log(requests.length, sending());
+answers.round = was;
+await presses['send-upload']();
+answers.round = () => ({ ...round, server_key: 'l' });
+await withdraw();
+await compute();
+console.log(sending(), calls.filter(c => /withdrawn|compress/.test(c.method)).length, faults.join());
+`, want: "0 send\nreceipt 1 roundChanged,roundChanged,roundChanged\n"},
+		"no answer while it computes": {more: `
+const next = globalThis.fetch;
+globalThis.fetch = async (url, of) => /rounds$/.test(url) ? refused(503, 'busy') : next(url, of);
+await compute();
+console.log(sending(), faults.length);
+`, want: "send 0\n"},
+		"withdrawn in another page": {more: `
+await compute();
+asked[0] = 'withdrawn';
+presses.focus();
+await rest();
+console.log([...new Set(panels.send)].join(), inert());
+await compute();
+console.log(calls.filter(c => c.method === 'compress').length, faults.join());
+`, want: "goneHere name photos leaves send\n1 goneHere\n"},
+		"a reply of before a withdrawal": {more: `
+await compute();
+let late;
+globalThis.slowAsk = () => new Promise(ok => { late = ok; });
+presses.focus();
+await until(() => late);
+globalThis.slowAsk = undefined;
+asked[0] = 'withdrawn';
+presses.focus();
+await rest();
+asked[0] = 'no-receipt';
+late();
+await rest();
+await photograph('b.png');
+console.log(panels.leaves.join(' '));
+`, want: "willRun goneHere\n"},
 		"a page that is left": {more: `
 const leave = () => { let asks = false; presses.beforeunload({ preventDefault() { asks = true; } }); return asks; };
 const sorted = leave();

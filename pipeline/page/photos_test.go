@@ -109,7 +109,8 @@ globalThis.fetch = async (url, { method = 'GET', body, signal } = {}) => {
   if (method === 'GET') await globalThis.slowAsk?.(signal);
   const next = method === 'PUT' ? served : asked, answer = next.length > 1 ? next.shift() : next[0];
   if (method === 'PUT') requests.push(method + ' ' + text(body));
-  if (answer === 200) return new Response(receipt(globalThis.theirs ?? text(body)));
+  if (method === 'PUT' && answer === 200) asked[0] = 200, globalThis.had = text(body);
+  if (answer === 200) return new Response(receipt(globalThis.theirs ?? globalThis.had));
   return refused(answer === 'withdrawn' ? 410 : Number(answer) || 404, 'refused', answer);
 };
 let made = 0;

@@ -272,11 +272,12 @@ async function enrolled() {
       refresh();
     });
   }
-  if (known === state.known && !gone) return;
+  const withdrawn = gone && !state.gone;
+  if (known === state.known && !withdrawn) return;
   state.known = known;
-  state.gone = gone;
-  byId('unknown')?.replaceWith(computeButton()); // what its owner is writing beside it stays
-  if (gone) showSend();
+  state.gone ||= gone; // a reply may be of before a withdrawal
+  byId('computing')?.replaceWith(computeButton()); // what its owner is writing beside it stays
+  if (withdrawn) showSend();
   refresh();
 }
 
@@ -386,8 +387,8 @@ const idle = () => state.gone ? t('goneHere') : budget() && state.round.state ==
 
 function computeButton() {
   const why = idle();
-  if (why) return el('p', { class: 'note', id: 'unknown' }, why);
-  return el('div', { class: 'buttons' }, el('button', { type: 'button', id: 'compute', onclick: () => working('leaves', compute) }, state.upload ? t('computeAnew') : t('compute')), el('span', { class: 'hint' }, t('nothingSent')));
+  if (why) return el('p', { class: 'note', id: 'computing' }, why);
+  return el('div', { class: 'buttons', id: 'computing' }, el('button', { type: 'button', id: 'compute', onclick: () => working('leaves', compute) }, state.upload ? t('computeAnew') : t('compute')), el('span', { class: 'hint' }, t('nothingSent')));
 }
 
 // limits asks how much private rounds may spend in all, and says where it is counted.
@@ -430,15 +431,9 @@ async function made({ data, ...summary }, place, ledger) {
   state.summary = summary;
 }
 
-// asked asks whether the round would take a private upload, and returns the program's parameters for it: the round may have changed or
-// ended, and its upload have come or gone, since the page was opened. After signal it changes nothing more, and no request goes on, for which
-// the browser would let the next one wait.
-async function asked(place, signal) {
-  if (!(Number(state.reply) >= 2 && Number(state.reply) <= mostSeconds)) throw new Error(t('badReply', { seconds: state.reply, most: mostSeconds }));
-  if (!await keep('limit', state.limit) || !await keep('reply', state.reply)) throw new Error(t('spentMeanwhile'));
-  // Firefox asks its user, and the promise stays open until there is an answer: the work does not wait for a remark.
-  navigator.storage?.persist?.().then(kept => { state.unsafe = !kept; }, () => {});
-  const list = await fetched(at('/v1/rounds'), { signal }), now = await program.call('round', { reply: Number(state.reply) }, { data: list });
+// current throws where the server's round is another than the one that this page shows, or a private one ends within seconds of reply.
+async function current(signal, reply) {
+  const list = await fetched(at('/v1/rounds'), { signal }), now = await program.call('round', { reply }, { data: list });
   signal.throwIfAborted();
   if (['round', 'graph', 'server_key', 'privacy'].some(k => JSON.stringify(now[k]) !== JSON.stringify(state.round[k]))) {
     await program.call('round', {}, { data: state.rounds });
@@ -446,14 +441,35 @@ async function asked(place, signal) {
   }
   state.rounds = list;
   state.round = now;
-  const { known, gone, receipt } = await ask(signal), held = await verified(receipt);
+}
+
+// asked asks whether the round would take an upload, and returns the program's parameters for a private one: the round may have changed or
+// ended, and its upload have come or gone, since the page was opened. After signal it changes nothing more, and no request goes on, for which
+// the browser would let the next one wait.
+async function asked(place, signal) {
+  const spends = Boolean(budget());
+  if (spends) {
+    if (!(Number(state.reply) >= 2 && Number(state.reply) <= mostSeconds)) throw new Error(t('badReply', { seconds: state.reply, most: mostSeconds }));
+    if (!await keep('limit', state.limit) || !await keep('reply', state.reply)) throw new Error(t('spentMeanwhile'));
+    // Firefox asks its user, and the promise stays open until there is an answer: the work does not wait for a remark.
+    navigator.storage?.persist?.().then(kept => { state.unsafe = !kept; }, () => {});
+  }
+  let answer;
+  try {
+    await current(signal, spends ? Number(state.reply) : 0);
+    answer = await ask(signal);
+  } catch (e) {
+    if (spends || !e.transient) throw e;
+    return; // nothing is spent, and it is asked again before the upload is sent
+  }
+  const { known, gone, receipt } = answer, held = await verified(receipt);
   signal.throwIfAborted();
-  state.gone = gone;
+  state.gone ||= gone;
   state.known = known;
   if (known) state.receipt = held;
   if (!known && !gone) enrolled();
   if (idle()) throw new Error(idle());
-  return { ledger: await recall('ledger') ?? '', maxEpsilon: Number(state.limit), kept: place, taken: Boolean(receipt) };
+  return spends && { ledger: await recall('ledger') ?? '', maxEpsilon: Number(state.limit), kept: place, taken: Boolean(receipt) };
 }
 
 async function compute() {
@@ -475,7 +491,7 @@ async function compute() {
     text.textContent = t('rate', { done, photographs: t('photographs', { n: all }), rate: rate.toPrecision(2) }) + ' ' + (done < all ? t('timeLeft', { time: duration((all - done) / rate) }) : budget() ? t('thereAfter', { time: t('seconds', { n: Number(state.reply) }) }) : t('lastSums'));
   };
   try {
-    const spending = budget() && await Promise.race([halted, asked(place, stop.signal)]);
+    const spending = state.round && await Promise.race([halted, asked(place, stop.signal)]);
     const call = () => program.call('compress', { paths: files.map(f => f.path), name: state.name, round: numberOf(), skip, ...spending }, { files, progress });
     const late = () => program.stop(t('tooLong', { seconds: state.reply }));
     await made(await Promise.race([halted, spending ? fixed(Number(state.reply), call, late) : call()]), place, spending?.ledger);
@@ -593,6 +609,7 @@ async function withdraw() {
   show('send', say, el('progress', { 'aria-label': t('progress') }), stopButton(stop));
   try {
     const got = await patient(async () => {
+      await current(stop.signal);
       const { path, headers } = await program.call('withdraw', {});
       return fetched(at(path), { method: 'DELETE', headers, signal: stop.signal });
     }, (why, time) => { say.textContent = t('askedAgain', { why, time: duration(time) }); }, stop.signal);
@@ -626,10 +643,12 @@ async function send() {
   if (!upload) return; // photographs came first
   show('send', say, stopButton(stop, saveButton()));
   try {
-    const { path, headers, digest } = await program.call('sign', {}, { data: upload.slice() });
-    const got = await patient(() => fetched(at(path), { method: 'PUT', headers, body: upload, signal: stop.signal }),
-      (why, time) => { say.textContent = t('again', { why, time: duration(time) }); }, stop.signal);
-    const { data } = await program.call('receipt', { digest }, { data: got });
+    const { data } = await patient(async () => {
+      await current(stop.signal);
+      const { path, headers, digest } = await program.call('sign', {}, { data: upload.slice() });
+      const got = await fetched(at(path), { method: 'PUT', headers, body: upload, signal: stop.signal });
+      return program.call('receipt', { digest }, { data: got });
+    }, (why, time) => { say.textContent = t('again', { why, time: duration(time) }); }, stop.signal);
     state.receipt = data;
     await keep(place + ' receipt', data);
     showReceipt();
@@ -654,5 +673,7 @@ function showReceipt(fault) {
 for (const name of ['dragover', 'drop']) addEventListener(name, e => e.preventDefault());
 // Work that this browser does not keep is not left without a question: to another page, or for another language.
 addEventListener('beforeunload', e => { if (state.busy || state.unkept || state.keyUnkept || !state.upload && (state.photos.size > 0 || state.loose.length > 0)) e.preventDefault(); });
+// Another page or program may have sent or withdrawn since its owner was here.
+for (const name of ['focus', 'visibilitychange']) addEventListener(name, () => { if (state.key && state.round && !document.hidden) enrolled(); });
 refresh();
 foot(program).then(findRound, e => { byId('server').textContent = t('noProgram'); show('round', failed(e)); });
