@@ -37,7 +37,7 @@ func (l *lister) class(name string) (int, error) {
 
 func (l *lister) add(folder, path string, label int, bad error) error {
 	if len(l.files) == l.o.MaxItems {
-		return fmt.Errorf("more than %d images under %s", l.o.MaxItems, l.dir)
+		return fmt.Errorf("more than %d images under %s; give fewer", l.o.MaxItems, l.dir)
 	}
 	l.files = append(l.files, Item{Name: path, Label: label, bad: bad, from: l.count(folder)})
 	return nil

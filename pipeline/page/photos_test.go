@@ -249,4 +249,31 @@ toSort ofFolder
 cat/0.png shop/.cache/cat/9.png shop/cat/.1.png dog/notes.txt cat/0 (2).png
 thereBefore 3 toSort ofFolder ofFolder
 `)
+	// Files of which no list is made are taken out again, and those before them stay.
+	got = stubbed(t, "join.js", `
+answers.list = ({ paths }) => {
+  if (paths.length > 2 || !paths.some(p => /png$/.test(p))) throw new Error('not ' + paths.length);
+  return { items: paths.filter(p => /png$/.test(p)).map(path => ({ path, label: 0 })), others: { n: 0 } };
+};
+`, `
+await until(() => takes.folder);
+const drop = async (...names) => {
+  faults.length = 0;
+  await takes.folder(names.map(n => file('cat/' + n, n)));
+  console.log(calls.filter(c => c.method === 'list').at(-1)?.paths.join(), values.notAdded?.why, faults.join(),
+    panels.leaves.join());
+};
+await drop('notes.txt');
+await drop('a.png', 'notes.txt');
+await drop('b.png', 'c.png');
+await presses.button();
+console.log(faults.at(-1), panels.leaves.join());
+await drop('b.png');
+`)
+	wants(t, "a list that fails", got, `cat/notes.txt not 1 notAdded chooseFirst
+cat/a.png,cat/notes.txt not 1  willRun,compute,nothingSent
+cat/a.png,cat/notes.txt not 4 notAdded willRun,compute,nothingSent
+notAdded chooseFirst
+cat/b.png not 1  willRun,compute,nothingSent
+`)
 }

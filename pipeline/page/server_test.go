@@ -38,7 +38,7 @@ globalThis.document = { baseURI: 'http://here/join/' };
 `+hurried+`
 const stop = new AbortController(), silence = new Promise(() => {});
 let ended = '';
-const endless = () => new ReadableStream({ pull(c) { c.enqueue(new Uint8Array(9000)); }, cancel() { ended = ', ended'; } });
+const endless = (left = 200) => new ReadableStream({ pull(c) { left-- ? c.enqueue(new Uint8Array(9000)) : c.error(new Error('read on')); }, cancel() { ended = ', ended'; } });
 const half = then => new ReadableStream({ start(c) { c.enqueue(new Uint8Array(9)); if (then !== silence) timer(() => c.error(then), 5); } });
 const refused = (status, body) => new Response(body, { status });
 // As in a browser, what is read of a reply ends with its request.
@@ -48,7 +48,7 @@ globalThis.fetch = async (url, of) => {
   if (!reader) return reply;
   const { ok, status, statusText, headers } = reply;
   const given = new Promise((_, fail) => of.signal.addEventListener('abort', () => fail(of.signal.reason)));
-  given.catch(() => reader.cancel());
+  given.catch(() => reader.cancel().catch(() => {}));
   return { ok, status, statusText, headers, body: { getReader: () => ({ read: () => Promise.race([given, reader.read()]) }) } };
 };
 const idle = timer(() => {}, 1e6);

@@ -12,7 +12,7 @@ const mostThumbs = 9;   // of a class
 const mostLoose = 400;  // that are shown to be sorted
 const mostSeconds = 86400; // to a private upload
 
-const state = { round: null, rounds: null, graph: null, graphData: null, key: null, secret: null, name: '', photos: new Map(), loose: [], again: 0, before: [], upload: null, summary: null, receipt: null, busy: '', turn: Promise.resolve(), reply: 60 };
+const state = { round: null, rounds: null, graph: null, graphData: null, key: null, secret: null, name: '', photos: new Map(), listed: new Map(), loose: [], again: 0, before: [], upload: null, summary: null, receipt: null, busy: '', turn: Promise.resolve(), reply: 60 };
 const program = new Program(() => { if (state.graph) alone(reopen); });
 
 const active = (id, on) => { byId(id).inert = !on; byId(id).classList.toggle('off', !on); };
@@ -297,18 +297,24 @@ const place = files => alone(async () => {
 
 async function put(path, file) { if (!await add(state.photos, path, file)) state.again++; }
 
-// listed asks the program which files are images, by its rules, and shows them.
+// listed asks the program which files are images, by its rules, and shows them. Files of which it makes no list are taken out again: those
+// of the list before are left.
 async function listed() {
   clearTimeout(state.later);
   state.later = 0;
-  let items = [], others = { n: 0 }, fault;
+  const none = { items: [], others: { n: 0 } }, list = async () => state.photos.size > 0 ? program.call('list', { paths: [...state.photos.keys()] }) : none;
+  let got, fault;
   const again = state.again;
   state.again = 0;
-  if (state.photos.size > 0) {
-    try {
-      ({ items, others } = await program.call('list', { paths: [...state.photos.keys()] }));
-    } catch (e) { fault = e; }
+  try {
+    got = await list();
+  } catch (e) {
+    fault = new Error(t('notAdded', { why: e.message }));
+    state.photos = state.listed;
+    got = await list().catch(() => none); // the program may have ended
   }
+  state.listed = new Map(state.photos);
+  const { items, others } = got;
   const of = state.graph.classes.map(() => []);
   for (const i of items) of[i.label].push(i.path);
   state.counts = of.map(p => p.length);
@@ -318,7 +324,7 @@ async function listed() {
     el('div', {}, el('strong', {}, state.graph.classes[c]), el('span', {}, ' ' + t('photographs', { n: paths.length })),
       paths.length < few && el('span', { class: 'warn' }, ' ' + (paths.length === 1 ? t('oneAlone') : t('fewOf')))),
     el('div', { class: 'thumbs' }, paths.slice(0, mostThumbs).map(p => picture(state.photos.get(p), '')), paths.length > mostThumbs && el('span', { class: 'more' }, `+${(paths.length - mostThumbs).toLocaleString(language)}`)),
-    el('button', { type: 'button', class: 'quiet', 'aria-label': t('takeOutOf', { class: state.graph.classes[c] }), onclick: () => alone(() => { for (const p of paths) state.photos.delete(p); dropUpload(); return listed(); }) }, t('takeOut'))));
+    el('button', { type: 'button', class: 'quiet', 'aria-label': t('takeOutOf', { class: state.graph.classes[c] }), onclick: () => alone(() => { for (const p of paths) state.photos.delete(p); state.listed = new Map(); dropUpload(); return listed(); }) }, t('takeOut'))));
   show('photos',
     chooser(t('dropFolders'), [
       { id: 'folder', label: t('chooseFolder'), webkitdirectory: true },
