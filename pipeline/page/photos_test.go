@@ -47,7 +47,8 @@ Object.assign(globalThis, { takes: {}, calls: [], said: [], values: {}, panels: 
   presses: {}, full: false, list: undefined, here: '{"round": 7}' });
 globalThis.any = new Proxy(() => {}, {
   get: (_, k) => typeof k === 'symbol' ? undefined : any, apply: () => any, set: () => true });
-globalThis.document = new Proxy({}, { get: (_, k) => k === 'baseURI' ? 'http://here/join/' : any }), globalThis.location = { host: '' }, globalThis.navigator ??= {};
+globalThis.document = new Proxy({}, { get: (_, k) => k === 'baseURI' ? 'http://here/join/' : any });
+globalThis.location = { host: '' }, globalThis.navigator ??= {};
 globalThis.addEventListener = (name, act) => { presses[name] = act; };
 const bytes = of => new TextEncoder().encode(of), text = of => new TextDecoder().decode(of);
 globalThis.store = new Map([['key', bytes('key')]]);

@@ -17,43 +17,53 @@ const silent = (_, { signal }) => new Promise((_, fail) => {
 // says whether the same request may have an answer later.
 func TestFetched(t *testing.T) {
 	for name, c := range map[string]struct{ fetch, of, want string }{
-		"a reply":     {`async () => new Response('text')`, "{}", "4"},
-		"a long one":  {`async () => new Response(endless())`, "{}", "undefined undefined a reply of more than 65536 bytes, ended"},
-		"a file":      {`async () => new Response(new Uint8Array(70000))`, "{ most: 70000 }", "70000"},
-		"more of it":  {`async () => new Response(endless())`, "{ most: 70000 }", "undefined undefined a reply of more than 70000 bytes, ended"},
-		"nothing":     {`silent`, "{}", "undefined true unreachable"},
-		"no network":  {`async () => { throw new TypeError('failed'); }`, "{}", "undefined true unreachable"},
-		"half of it":  {`async () => new Response(half(silence))`, "{ most: 70000 }", "undefined true unreachable"},
-		"broken off":  {`async () => new Response(half(new TypeError('lost')))`, "{}", "undefined true unreachable"},
-		"a refusal":   {`async () => refused(404, '{"title": "No", "detail": "round", "code": "no-round"}')`, "{}", "404 false No: round, no-round"},
-		"too busy":    {`async () => refused(503, '{"title": "Later"}')`, "{}", "503 true Later"},
-		"a long page": {`async () => refused(502, endless())`, "{ most: 1 }", "502 true the server answered 502 , ended"},
-		"stopped":     {`(...of) => { timer(() => stop.abort(new Error('stopped')), 5); return silent(...of); }`, "{ signal: stop.signal }", "undefined undefined stopped"},
-		"elsewhere":   {`async () => ({ status: 0, statusText: '', headers: new Headers(), body: null })`, "{}", "0 false the server answered 0 "},
+		"a reply": {`new Response('text')`, "{}", "4"},
+		"a long one": {`new Response(endless())`, "{}",
+			"undefined undefined a reply of more than 65536 bytes, ended"},
+		"a file": {`new Response(new Uint8Array(70000))`, "{ most: 70000 }", "70000"},
+		"more of it": {`new Response(endless())`, "{ most: 70000 }",
+			"undefined undefined a reply of more than 70000 bytes, ended"},
+		"nothing":    {`silent(...of)`, "{}", "undefined true unreachable"},
+		"no network": {`Promise.reject(new TypeError('failed'))`, "{}", "undefined true unreachable"},
+		"half of it": {`new Response(half())`, "{ most: 70000 }", "undefined true unreachable"},
+		"broken off": {`new Response(half(new TypeError('lost')))`, "{}", "undefined true unreachable"},
+		"a refusal": {`refused(404, '{"title": "No", "detail": "round", "code": "no-round"}')`, "{}",
+			"404 false No: round, no-round"},
+		"too busy": {`refused(503, '{"title": "Later"}')`, "{}", "503 true Later"},
+		"a long page": {`refused(502, endless())`, "{ most: 1 }",
+			"502 true the server answered 502 , ended"},
+		"stopped": {`(timer(() => stop.abort(new Error('stopped')), 5), silent(...of))`,
+			"{ signal: stop.signal }", "undefined undefined stopped"},
+		"elsewhere": {`({ status: 0, statusText: '', headers: new Headers(), body: null })`, "{}",
+			"0 false the server answered 0 "},
 	} {
 		got := modules(t, `
 globalThis.localStorage = { getItem: () => null };
 const { fetched } = await import('./server.js');
 globalThis.document = { baseURI: 'http://here/join/' };
 `+hurried+`
-const stop = new AbortController(), silence = new Promise(() => {});
+const stop = new AbortController();
 let ended = '';
-const endless = (left = 200) => new ReadableStream({ pull(c) { left-- ? c.enqueue(new Uint8Array(9000)) : c.error(new Error('read on')); }, cancel() { ended = ', ended'; } });
-const half = then => new ReadableStream({ start(c) { c.enqueue(new Uint8Array(9)); if (then !== silence) timer(() => c.error(then), 5); } });
+const endless = (left = 200) => new ReadableStream({
+  pull(c) { left-- ? c.enqueue(new Uint8Array(9000)) : c.error(new Error('read on')); }, cancel() { ended = ', ended'; } });
+const half = fault => new ReadableStream({
+  start(c) { c.enqueue(new Uint8Array(9)); },
+  pull(c) { if (fault) c.error(fault); else return new Promise(() => {}); } });
 const refused = (status, body) => new Response(body, { status });
 // As in a browser, what is read of a reply ends with its request.
-const fetch = `+c.fetch+`;
+const fetch = async (...of) => `+c.fetch+`;
 globalThis.fetch = async (url, of) => {
   const reply = await fetch(url, of), reader = reply.body?.getReader();
   if (!reader) return reply;
   const { ok, status, statusText, headers } = reply;
   const given = new Promise((_, fail) => of.signal.addEventListener('abort', () => fail(of.signal.reason)));
   given.catch(() => reader.cancel().catch(() => {}));
-  return { ok, status, statusText, headers, body: { getReader: () => ({ read: () => Promise.race([given, reader.read()]) }) } };
+  const read = () => Promise.race([given, reader.read()]);
+  return { ok, status, statusText, headers, body: { getReader: () => ({ read }) } };
 };
 const idle = timer(() => {}, 1e6);
-await fetched('/', `+c.of+`).then(data => console.log(data.length),
-  e => console.log(e.status, e.transient, e.message.replace(/.*nicht zu erreichen/, 'unreachable') + (e.code ? ', ' + e.code : '') + ended));
+const say = e => e.message.replace(/.*nicht zu erreichen/, 'unreachable') + (e.code ? ', ' + e.code : '') + ended;
+await fetched('/', `+c.of+`).then(data => console.log(data.length), e => console.log(e.status, e.transient, say(e)));
 clearTimeout(idle);
 `)
 		wants(t, name, got, c.want+"\n")
@@ -77,6 +87,7 @@ const first = (of, fail) => {
 const busy = async () => refused(503, 'busy'), lost = async () => { throw new TypeError('lost'); };
 `
 	const noFolder = served + "here = '<!doctype html>';"
+	const numbered = "list = '{\"rounds\": [{\"round\": 8}]}'; "
 	const asks = `
 await until(() => takes.folder && panels.name);
 console.log(said.includes('askedAgain'), said.includes('noServer'), calls.some(c => c.method === 'round'));
@@ -112,9 +123,11 @@ await presses.withdraw({ target: { replaceWith() {} } });
 await presses['withdraw-sure']();
 console.log(panels.send.join(' '));
 `, "withdrawn withdrawnHow cannotUndo saveReceipt"},
-		"a list for a classifier": {"predict.js", "list = '{\"rounds\": [{\"round\": 8}]}'; first(/rounds$/, busy);", classifies, "true false roundOn"},
-		"a classifier":            {"predict.js", "list = '{\"rounds\": [{\"round\": 8}]}'; first(/onnx$/, silent);", classifies, "true false roundOn"},
-		"counts": {"predict.js", "list = '{\"rounds\": [{\"round\": 8}]}'; failing = false; first(/rounds$/, busy);", `
+		"a list for a classifier": {"predict.js", numbered + "first(/rounds$/, busy);", classifies,
+			"true false roundOn"},
+		"a classifier": {"predict.js", numbered + "first(/onnx$/, silent);", classifies,
+			"true false roundOn"},
+		"counts": {"predict.js", numbered + "failing = false; first(/rounds$/, busy);", `
 await until(() => takes['score-folder']);
 failing = true;
 await takes['score-folder']([file('a/cat/0.png', 'one')]);
