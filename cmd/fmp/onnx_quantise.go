@@ -202,9 +202,7 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	if err != nil {
 		return usageError(fmt.Errorf("%s: %w", path, err))
 	}
-	for _, n := range retyped(was, to.Graph) {
-		fmt.Fprintln(cmd.ErrOrStderr(), "fmp onnx quantise: "+n)
-	}
+	remark(cmd, retyped(was, to.Graph))
 	if err := descends(to, path, "fmp onnx quantise"); err != nil {
 		return err
 	}

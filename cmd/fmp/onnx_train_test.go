@@ -262,7 +262,8 @@ func TestONNXTrainOfAnother(t *testing.T) {
 	rows, data := trainingFiles(t)
 	m := must.Get(serde.Load(rows))(t)
 	m.Graph.Nodes = append(m.Graph.Nodes, reader("Identity y > z"))
-	m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: "z", DType: onnx.Float32, Shape: m.Graph.Outputs[0].Shape})
+	m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: "z",
+		DType: onnx.Float32, Shape: m.Graph.Outputs[0].Shape})
 	must.Do(t, serde.Save(rows, m))
 	weights := onnx.ZerosF32(192, 10)
 	for i := range weights.F32() {

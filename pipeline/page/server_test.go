@@ -45,7 +45,8 @@ globalThis.document = { baseURI: 'http://here/join/' };
 const stop = new AbortController();
 let ended = '';
 const endless = (left = 200) => new ReadableStream({
-  pull(c) { left-- ? c.enqueue(new Uint8Array(9000)) : c.error(new Error('read on')); }, cancel() { ended = ', ended'; } });
+  pull(c) { left-- ? c.enqueue(new Uint8Array(9000)) : c.error(new Error('read on')); },
+  cancel() { ended = ', ended'; } });
 const half = fault => new ReadableStream({
   start(c) { c.enqueue(new Uint8Array(9)); },
   pull(c) { if (fault) c.error(fault); else return new Promise(() => {}); } });

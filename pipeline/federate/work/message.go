@@ -128,7 +128,8 @@ func decodeJob(data []byte) (Job, error) {
 		allowed string
 	}{
 		{j.ID == j.digest(), "id", j.ID, "the sha256 of the other fields, which are those of " +
-			"this release"}, {aStore.MatchString(j.Store), "store", j.Store, aStore.String()},
+			"this release"},
+		{aStore.MatchString(j.Store), "store", j.Store, aStore.String()},
 		{j.Replicas >= 1 && j.Replicas <= 5, "replicas", j.Replicas, "1 to 5"},
 		{anInput.MatchString(j.Input), "input", j.Input, anInput.String()},
 		{j.Run || aDigest.MatchString(j.Graph), "graph", j.Graph, aDigest.String()},
@@ -139,8 +140,8 @@ func decodeJob(data []byte) (Job, error) {
 		{j.Open == "" || aDigest.MatchString(j.Open), "open", j.Open, aDigest.String()},
 		{j.Anchor == "" || aDigest.MatchString(j.Anchor), "anchor", j.Anchor, aDigest.String()},
 		{o.CorpusMoments == nil, "options.corpus", "here", "none: moments are pooled " +
-			"by the server"}, {o.Threads == 0, "options.threads", o.Threads, "0: they are the " +
-			"worker's own"},
+			"by the server"},
+		{o.Threads == 0, "options.threads", o.Threads, "0: they are the worker's own"},
 	} {
 		if !c.ok {
 			return j, fmt.Errorf("job: %s is %.80s; allowed: %s", c.field,

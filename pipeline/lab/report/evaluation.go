@@ -75,12 +75,12 @@ func evaluationScores(r *evaluate.Result) []evaluationScore {
 					"%.4f to %.4f)", r.Images, r.Calibration.Low, r.Calibration.High)},
 		{"debiased RMSCE", f(r.Calibration.Debiased),
 			"root mean square calibration error less what chance adds to it (Kumar et al. 2019)"},
-		{"class-wise ECE", f(u.ClassECE), "the same of every class's probability, mean " +
-			"over classes"}, {"NLL", f(r.NLL), "mean negative log probability of the true " +
-			"class, in nats"}, {"Brier", f(r.Brier), "mean squared distance of the probabilities " +
-			"from the truth, 0 to 2"}, {"AURC", f(u.AURC), "error rate of the surest images, mean " +
-			"over how many are answered"}, {"disagreement", f(u.Disagreement), "mutual information " +
-			"of class and head, mean, in nats"},
+		{"class-wise ECE", f(u.ClassECE),
+			"the same of every class's probability, mean over classes"},
+		{"NLL", f(r.NLL), "mean negative log probability of the true class, in nats"},
+		{"Brier", f(r.Brier), "mean squared distance of the probabilities from the truth, 0 to 2"},
+		{"AURC", f(u.AURC), "error rate of the surest images, mean over how many are answered"},
+		{"disagreement", f(u.Disagreement), "mutual information of class and head, mean, in nats"},
 	}
 	if r.Sets != nil {
 		scores = append(scores, setScore(r))

@@ -138,17 +138,20 @@ func (s Settings) Check() error {
 		{"beta", s.Beta >= 0 && s.Beta <= 1, s.Beta, "0 to 1"},
 		{"spread", s.Spread >= 0 && s.Spread <= 1, s.Spread, "0 to 1"},
 		{"scale", s.Scale >= 0 && s.Scale <= 16, s.Scale, "0 to 16"},
-		{"weighting", s.Weighting == 0 || s.Weighting == 1, s.Weighting, "0 (equal) and 1 " +
-			"(by precision)"}, {"temperature", s.Temperature > 0 && !math.IsInf(s.Temperature, 0),
-			s.Temperature, "finite numbers above 0"},
+		{"weighting", s.Weighting == 0 || s.Weighting == 1, s.Weighting,
+			"0 (equal) and 1 (by precision)"},
+		{"temperature", s.Temperature > 0 && !math.IsInf(s.Temperature, 0), s.Temperature,
+			"finite numbers above 0"},
 		{"sampler", s.Sampler == HMC || s.Sampler == Laplace, s.Sampler, HMC + " and " + Laplace},
 		{"covariance", s.Covariance == Diagonal || s.Covariance == Full, s.Covariance,
 			Diagonal + " and " + Full},
-		{"number of chains", s.Chains >= 2 && s.Chains <= 64, s.Chains, "2 to 64 (R-hat " +
-			"compares chains)"}, {"number of warm-up iterations", s.Warmup >= 10 && s.Warmup <= 1e6,
-			s.Warmup, "10 to 1000000"}, {"number of draws of a chain", s.Draws >= minDraws &&
-			s.Draws <= 1e6, s.Draws, "4 to 1000000"}, {"number of shuffles", s.Shuffles >= 1 &&
-			s.Shuffles <= 1000, s.Shuffles, "1 to 1000"},
+		{"number of chains", s.Chains >= 2 && s.Chains <= 64, s.Chains,
+			"2 to 64 (R-hat compares chains)"},
+		{"number of warm-up iterations", s.Warmup >= 10 && s.Warmup <= 1e6, s.Warmup,
+			"10 to 1000000"},
+		{"number of draws of a chain", s.Draws >= minDraws && s.Draws <= 1e6, s.Draws,
+			"4 to 1000000"},
+		{"number of shuffles", s.Shuffles >= 1 && s.Shuffles <= 1000, s.Shuffles, "1 to 1000"},
 	} {
 		if !of.is {
 			return fmt.Errorf("posterior: %s is %#v; allowed are %s", of.name, of.value, of.allowed)
