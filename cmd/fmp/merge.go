@@ -326,35 +326,61 @@ func noGraph(bad []error) error {
 	return nil
 }
 
-// merge merges files, and takes uploads in files out. bad are the errors of
-// those that were left out.
+// judges makes a merger judge by the uploads of the part in --against, which it returns; nil: there is none.
+func (o *merging) judges(ctx context.Context, m *merge.Merger, options pool.Options) (*merge.Part, error) {
+	if o.against == "" {
+		return nil, nil
+	}
+	if o.trust {
+		return nil, errors.New("--against judges clients, and --trust takes all for " +
+			"honest; give one of them")
+	}
+	data, err := regularfile.ReadFile(o.against, merge.MaxBytes)
+	if err != nil {
+		return nil, fmt.Errorf("reading part: %w", err)
+	}
+	by, err := merge.Decode(data, o.want)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", o.against, err)
+	}
+	// The same judgement on every machine: one engine, in one thread.
+	eng, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		return nil, err
+	}
+	if m.Judge, err = pool.Judge(ctx, eng, by, o.graph, o.manifest, options); err != nil {
+		return nil, err
+	}
+	if m.Against, err = judgement(data, options); err != nil {
+		return nil, err
+	}
+	return by, nil
+}
+
+// stays returns an error where a client that withdraws is in the part by which the others are judged: it
+// would go on acting on them.
+func stays(by *merge.Part, gone []byte, want federate.Expect, against string) error {
+	if by == nil {
+		return nil
+	}
+	u, err := federate.Decode(gone, want)
+	if err != nil {
+		return err
+	}
+	if by.Holds(u.Client) {
+		return fmt.Errorf("--against %s holds client %q, by whom the others are judged: merge that part without it "+
+			"first, and the round's uploads anew against the new one", against, u.Client)
+	}
+	return nil
+}
+
+// merge merges files, and takes uploads in files out. bad are the errors of those that were left out.
 func (o *merging) merge(ctx context.Context, files, without []string,
 	options pool.Options) (p *merge.Part, bad []error, err error) {
 	m := merge.Merger{Want: o.want, Trust: o.trust, Check: o.checker(options.CorpusMoments)}
-	if o.against != "" {
-		if o.trust {
-			return nil, nil, errors.New("--against judges clients, and --trust takes all for " +
-				"honest; give one of them")
-		}
-		data, err := regularfile.ReadFile(o.against, merge.MaxBytes)
-		if err != nil {
-			return nil, nil, fmt.Errorf("reading part: %w", err)
-		}
-		by, err := merge.Decode(data, o.want)
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", o.against, err)
-		}
-		// The same judgement on every machine: one engine, in one thread.
-		eng, err := pure.New(engine.Options{Threads: 1})
-		if err != nil {
-			return nil, nil, err
-		}
-		if m.Judge, err = pool.Judge(ctx, eng, by, o.graph, o.manifest, options); err != nil {
-			return nil, nil, err
-		}
-		if m.Against, err = judgement(data, options); err != nil {
-			return nil, nil, err
-		}
+	by, err := o.judges(ctx, &m, options)
+	if err != nil {
+		return nil, nil, err
 	}
 	for _, name := range files {
 		if strings.HasSuffix(name, ".sum") || pool.IsPrivate(name) {
@@ -373,6 +399,9 @@ func (o *merging) merge(ctx context.Context, files, without []string,
 	for i, name := range without {
 		if gone[i], err = regularfile.ReadFile(name, federate.MaxBytes); err != nil {
 			return nil, nil, fmt.Errorf("reading upload: %w", err)
+		}
+		if err := stays(by, gone[i], o.want, o.against); err != nil {
+			return nil, nil, fmt.Errorf("--without %s: %w", name, err)
 		}
 		m.Without[sha256.Sum256(gone[i])] = false
 	}

@@ -195,6 +195,29 @@ func TestMergeJudgement(t *testing.T) {
 	}
 }
 
+// TestMergeWithdrawnJudge: a client that withdraws judges nobody: a part to judge by that is of its upload, or of
+// another upload of it, is refused.
+func TestMergeWithdrawnJudge(t *testing.T) {
+	r := newMadeRound(t, 11)
+	ran(t, append([]string{"merge", "-o", r.path("by.part")}, r.uploads[:10]...)...)
+	other := decoded(t, r.uploads[3])
+	other.Points.W[0]++
+	other.N++
+	must.Do(t, os.WriteFile(r.path("other"), must.Get(other.Encode())(t), 0o600))
+	for without, want := range map[string]string{r.uploads[10]: "", r.uploads[3]: `holds client "client 3"`,
+		r.path("other"): `holds client "client 3"`} {
+		args := append([]string{"merge", "-o", r.path("o.part"), "--against", r.path("by.part"), "--without", without},
+			r.uploads...)
+		if want == "" {
+			ran(t, args...)
+			must.Do(t, os.Remove(r.path("o.part")))
+			continue
+		}
+		refused(t, exitUsage, want, args...)
+		absent(t, r.path("o.part"))
+	}
+}
+
 // TestMergeFull: where the disk is full a signed part and its signature stay as they were.
 func TestMergeFull(t *testing.T) {
 	disk := tinyDisk(t, 1<<20)

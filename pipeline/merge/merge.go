@@ -254,6 +254,13 @@ func (p *Part) Lists(uploads map[string]string) bool {
 	return len(uploads) == len(p.clients)
 }
 
+// Holds reports whether the part is of an upload of a client.
+func (p *Part) Holds(client string) bool {
+	e := entryOf(key(p.Round, p.Model, client), [sha256.Size]byte{})
+	_, ok := slices.BinarySearchFunc(p.clients, e, byKey)
+	return ok
+}
+
 func compare(a, b Kept) int { return bytes.Compare(a.key[:], b.key[:]) }
 
 // has reports whether a client is in. It costs O(log clients).
