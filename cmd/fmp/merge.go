@@ -357,19 +357,22 @@ func (o *merging) judges(ctx context.Context, m *merge.Merger, options pool.Opti
 	return by, nil
 }
 
-// stays returns an error where a client that withdraws is in the part by which the others are judged: it
-// would go on acting on them.
-func stays(by *merge.Part, gone []byte, want federate.Expect, against string) error {
+// stays returns an error where a client that withdraws would go on judging the others: by the anchor, or by the
+// part of --against.
+func (o *merging) stays(by *merge.Part, gone []byte, options pool.Options) error {
 	if by == nil {
 		return nil
 	}
-	u, err := federate.Decode(gone, want)
+	u, err := federate.Decode(gone, o.want)
 	if err != nil {
+		return err
+	}
+	if err := options.Withdrawn(u.Client, models.DigestBytes(gone), u.Round, u.Model); err != nil {
 		return err
 	}
 	if by.Holds(u.Client) {
 		return fmt.Errorf("--against %s holds client %q, by whom the others are judged: merge that part without it "+
-			"first, and the round's uploads anew against the new one", against, u.Client)
+			"first, and the round's uploads anew against the new one", o.against, u.Client)
 	}
 	return nil
 }
@@ -400,7 +403,7 @@ func (o *merging) merge(ctx context.Context, files, without []string,
 		if gone[i], err = regularfile.ReadFile(name, federate.MaxBytes); err != nil {
 			return nil, nil, fmt.Errorf("reading upload: %w", err)
 		}
-		if err := stays(by, gone[i], o.want, o.against); err != nil {
+		if err := o.stays(by, gone[i], options); err != nil {
 			return nil, nil, fmt.Errorf("--without %s: %w", name, err)
 		}
 		m.Without[sha256.Sum256(gone[i])] = false

@@ -216,6 +216,9 @@ func TestMergeWithdrawnJudge(t *testing.T) {
 		refused(t, exitUsage, want, args...)
 		absent(t, r.path("o.part"))
 	}
+	refused(t, exitUsage, "which withdraws", append([]string{"merge", "-o", r.path("o.part"), "--against",
+		r.path("by.part"), "--anchor", r.uploads[10], "--without", r.uploads[10]}, r.uploads...)...)
+	absent(t, r.path("o.part"))
 }
 
 // TestMergeFull: where the disk is full a signed part and its signature stay as they were.

@@ -537,6 +537,7 @@ func TestPoolWithout(t *testing.T) {
 	ran(t, "keys", "--dir", r.path("keys"), "--roster", r.path("servers.txt"), "server")
 	ran(t, append([]string{"merge", "-o", r.path("first.part")}, r.uploads...)...)
 	r.pool("mixed.onnx", r.uploads[0], r.uploads[1])
+	r.pool("judged.onnx", "--anchor", r.uploads[2], r.uploads[0], r.uploads[1])
 	must.Do(t, os.WriteFile(r.path("again"), r.read("2.upload"), 0o600))
 	other := decoded(t, r.uploads[2])
 	other.Points.W[0]++
@@ -545,7 +546,7 @@ func TestPoolWithout(t *testing.T) {
 	got := r.pool("without.onnx",
 		slices.Concat([]string{"--without", "client 2", "--key", r.path("keys/server.key"), "--record",
 			r.path("record.json"), "--published", r.path("all.onnx"), "--published",
-			r.path("mixed.onnx")}, r.uploads, []string{r.path("again"), r.path("other")})...)
+			r.path("mixed.onnx"), "--published", r.path("judged.onnx")}, r.uploads, []string{r.path("again"), r.path("other")})...)
 	if !bytes.Equal(got, never) || bytes.Equal(got, before) {
 		t.Error("the classifier without a client is not the one that it never took part in")
 	}
@@ -553,7 +554,7 @@ func TestPoolWithout(t *testing.T) {
 	w := must.Get(pool.VerifyWithdrawal(r.read("record.json"), roster))(t)
 	if len(w.Withdrawn) != 2 || w.Withdrawn[0].Name != "client 2" ||
 		w.Withdrawn[0].Upload != models.DigestBytes(r.read("2.upload")) ||
-		w.Classifier != models.DigestBytes(got) || len(w.Holds) != 1 ||
+		w.Classifier != models.DigestBytes(got) || len(w.Holds) != 2 || w.Holds[1].File != r.path("judged.onnx") ||
 		w.Holds[0].SHA256 != models.DigestBytes(before) || len(w.Holds[0].Holds) != 1 || len(w.Free) != 1 ||
 		len(w.Unknown) != 0 {
 		t.Errorf("record: %+v", w)
@@ -591,6 +592,8 @@ func TestPoolWithout(t *testing.T) {
 		"take it out of --groups": append([]string{"--without", "client 1", "--groups",
 			"a=client 0,client 1"}, r.uploads...),
 		"leave it off the command line": {"--without", "client 1", r.uploads[0], r.uploads[1], r.path("servers.txt")},
+		"again: it is an upload of client": append([]string{"--without", "client 2", "--anchor", r.path("again")},
+			r.uploads...),
 	} {
 		refused(t, exitUsage, want, r.args(append(args, "-o", r.path("none.onnx"))...)...)
 	}

@@ -361,7 +361,8 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 	svc, err := service.New(ctx, service.Config{Tracer: tracer, Page: join, Round: s.round,
 		Key: s.signer, Store: s.store, Token: o.readers, Log: s.log, Options: s.pooling.digest,
 		Pool: measured(s, s.pooling.pool), Merge: s.merging(), Private: s.private(), Secret: secret,
-		Sweep: s.pooling.sweep, Helper: s.helper, Check: s.pooling.check, Engine: s.eng, Reject: o.reject})
+		Sweep: s.pooling.sweep, Withdrawn: s.pooling.options.Withdrawn, Helper: s.helper,
+		Check: s.pooling.check, Engine: s.eng, Reject: o.reject})
 	if err != nil {
 		return err
 	}

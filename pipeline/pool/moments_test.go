@@ -146,19 +146,50 @@ func TestMoments(t *testing.T) {
 	}
 }
 
+// readCorpus returns the corpus in a file.
+func readCorpus(path string) (*discriminant.Client, error) {
+	o := Options{Corpus: path}
+	err := o.ReadFiles()
+	return o.CorpusMoments, err
+}
+
+// TestWithdrawnActs: an upload that is withdrawn, or another of its client in that round, is neither corpus nor
+// anchor.
+func TestWithdrawnActs(t *testing.T) {
+	g, f := momentsGraph(t)
+	us := newWorld(t).owned(t, g, f, 2)
+	path := func(u Upload) string {
+		u.Round = 7
+		return writeUpload(t, u.Upload)
+	}
+	o := Options{Corpus: path(us[0]), Anchor: path(us[1])}
+	must.Do(t, o.ReadFiles())
+	for i, u := range us {
+		digest := must.Get(models.DigestFile(o.acting[i].Path, math.MaxInt64))(t)
+		must.Fail(o.Withdrawn("somebody", digest, 8, u.Model))(t, "which withdraws", "the upload")
+		must.Fail(o.Withdrawn(u.Client, "another", 7, u.Model))(t, "which withdraws", "another of the client")
+		must.Do(t, o.Withdrawn(u.Client, "another", 8, u.Model))
+		must.Do(t, o.Withdrawn(u.Client, "another", 7, "another"))
+		must.Do(t, o.Withdrawn("somebody", "another", 7, u.Model))
+	}
+}
+
+// writeUpload writes an upload to a file of its own.
+func writeUpload(t *testing.T, u *federate.Upload) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "corpus.upload")
+	must.Do(t, os.WriteFile(path, must.Get(u.Encode())(t), 0o600))
+	return path
+}
+
 // TestMomentsCorpus: an upload of moments is read as a corpus, and the posterior says how much
 // speaks for it; what is no corpus of the round is refused with the reason.
 func TestMomentsCorpus(t *testing.T) {
 	w := newWorld(t)
 	g, f := momentsGraph(t)
 	us := w.owned(t, g, f, 4)
-	write := func(u *federate.Upload) string {
-		data := must.Get(u.Encode())(t)
-		path := filepath.Join(t.TempDir(), "corpus.upload")
-		must.Do(t, os.WriteFile(path, data, 0o600))
-		return path
-	}
-	c := must.Get(ReadCorpus(write(us[3].Upload)))(t)
+	write := func(u *federate.Upload) string { return writeUpload(t, u) }
+	c := must.Get(readCorpus(write(us[3].Upload)))(t)
 	_, p := w.posterior(t, us[:3], g, f, Options{Seed: 1, CorpusMoments: c})
 	if e, ok := p.Diagnostics["corpus"]; !ok || e == 0 {
 		t.Errorf("diagnostics %v; want the evidence of the corpus", p.Diagnostics)
@@ -205,11 +236,11 @@ func TestMomentsCorpus(t *testing.T) {
 	for want, path := range map[string]string{"it holds no moments": write(&means),
 		"are alike": write(&alike), "no covariance": write(&improper),
 		"reading corpus": filepath.Join(t.TempDir(), "none")} {
-		must.Fail(ReadCorpus(path))(t, want)
+		must.Fail(readCorpus(path))(t, want)
 	}
 	copied := *us[2].Upload
 	copied.Client, copied.Precision = "somebody", federate.Int8
-	_, err := New(us[:3], g, f, Options{Seed: 1, CorpusMoments: must.Get(ReadCorpus(write(&copied)))(t)})
+	_, err := New(us[:3], g, f, Options{Seed: 1, CorpusMoments: must.Get(readCorpus(write(&copied)))(t)})
 	must.Fail(err)(t, "of the corpus's images")
 	if unfit := (*UnfitError)(nil); !errors.As(err, &unfit) || len(unfit.Left) != 2 {
 		t.Errorf("%v; want an upload that can be left out, and two others", err)

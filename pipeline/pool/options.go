@@ -46,8 +46,9 @@ type Options struct {
 	CorpusMoments *discriminant.Client `yaml:"-"`
 	AnchorUpload  *federate.Upload     `yaml:"-" json:"-"`
 
-	alike bool // no client has an effect
-	folds bool // each upload is the sum of some clients of a state
+	acting []Upload // of Corpus and Anchor, as they were read
+	alike  bool     // no client has an effect
+	folds  bool     // each upload is the sum of some clients of a state
 }
 
 // Sets are the options of the prediction sets.
@@ -98,17 +99,38 @@ func (o *Options) Unread(kind string) error {
 }
 
 // ReadFiles reads the files of Corpus and Anchor, for all rounds that are made with these options.
-func (o *Options) ReadFiles() (err error) {
+func (o *Options) ReadFiles() error {
 	if o.Corpus != "" && o.CorpusMoments == nil {
-		if o.CorpusMoments, err = ReadCorpus(o.Corpus); err != nil {
+		u, err := readUpload("corpus", o.Corpus)
+		if err != nil {
 			return err
 		}
+		if o.CorpusMoments, err = corpusOf(u); err != nil {
+			return err
+		}
+		o.acting = append(o.acting, u)
 	}
 	if o.AnchorUpload != nil || slices.Contains([]string{"", ShippedAnchor, LeftOut}, o.Anchor) {
 		return nil
 	}
-	o.AnchorUpload, err = readUpload("anchor", o.Anchor)
-	return err
+	u, err := readUpload("anchor", o.Anchor)
+	if err != nil {
+		return err
+	}
+	o.AnchorUpload, o.acting = u.Upload, append(o.acting, u)
+	return nil
+}
+
+// Withdrawn returns an error where the corpus or the anchor is an upload that is withdrawn, or another of its
+// client in that round: it would go on acting on the classifier.
+func (o *Options) Withdrawn(client, digest string, round uint64, graph string) error {
+	for _, u := range o.acting {
+		if u.Digest == digest || u.Client == client && u.Round == round && u.Model == graph {
+			return fmt.Errorf("pool: %s: it is an upload of client %q, which withdraws: give another corpus or "+
+				"anchor, or none", u.Path, client)
+		}
+	}
+	return nil
 }
 
 // Digest returns the SHA-256 of the options that are not their defaults, in hex. Files count by

@@ -58,13 +58,9 @@ func files(paths []string,
 	}
 }
 
-// ReadCorpus reads moments of a server's own images: an upload that a client graph of their classes
-// made.
-func ReadCorpus(path string) (*discriminant.Client, error) {
-	u, err := readUpload("corpus", path)
-	if err != nil {
-		return nil, err
-	}
+// corpusOf returns the moments of a server's own images: of an upload that a client graph of their classes made.
+func corpusOf(u Upload) (*discriminant.Client, error) {
+	path := u.Path
 	if u.Within == nil || u.Within.Dof == 0 {
 		return nil, fmt.Errorf("corpus %s: it holds no moments; make it behind a client graph of "+
 			"fmp fuse --upload moments, of several images a class", path)
@@ -79,16 +75,16 @@ func ReadCorpus(path string) (*discriminant.Client, error) {
 }
 
 // readUpload reads an upload that is something to the server.
-func readUpload(as, path string) (*federate.Upload, error) {
+func readUpload(as, path string) (Upload, error) {
 	data, err := regularfile.ReadFile(path, federate.MaxBytes)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", as, err)
+		return Upload{}, fmt.Errorf("reading %s: %w", as, err)
 	}
 	u, err := federate.Decode(data, federate.Expect{})
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", as, path, err)
+		return Upload{}, fmt.Errorf("%s %s: %w", as, path, err)
 	}
-	return u, nil
+	return Upload{u, path, models.DigestBytes(data)}, nil
 }
 
 // DecodeUploads is [ReadUploads] for messages in memory, which are called by their numbers from 0.

@@ -61,6 +61,11 @@ func (w *Withdrawal) Add(path string) error {
 		return fmt.Errorf("withdrawal: %s: %w", path, err)
 	}
 	v := Version{File: path, SHA256: f.Digest}
+	for _, gone := range w.Withdrawn { // a corpus or an anchor acts, and is named by the command alone
+		if strings.Contains(f.Command, "="+gone.Upload) && !slices.Contains(v.Holds, gone.Name) {
+			v.Holds = append(v.Holds, gone.Name)
+		}
+	}
 	merged := false
 	for _, c := range o.Clients {
 		merged = merged || strings.HasSuffix(c.Name, mergedClients)

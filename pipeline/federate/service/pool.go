@@ -181,6 +181,9 @@ func (s *Server) Pool(ctx context.Context) (err error) {
 	if in.clients() == 0 {
 		return fmt.Errorf("pooling: no uploads are in")
 	}
+	if err := s.apart(); err != nil {
+		return fmt.Errorf("pooling: %w", err)
+	}
 	var made *Pooled
 	if in.merged != nil {
 		made, err = s.merge(ctx, in.merged)

@@ -66,6 +66,9 @@ type Config struct {
 	// Sweep, if not nil, deletes the objects that poolings which ended midway left in the store for
 	// workers: they hold uploads.
 	Sweep func(ctx context.Context) error
+	// Withdrawn, if not nil, returns an error where a file that acts on the classifier, as the anchor, is of an
+	// upload that is withdrawn.
+	Withdrawn func(client, digest string, round uint64, graph string) error
 	// Private is Pool for a private round. With two servers, the releases hold no sums, and open
 	// returns the noisy sum; otherwise open is nil.
 	Private func(ctx context.Context, releases []pool.Release,

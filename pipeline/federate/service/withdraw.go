@@ -253,6 +253,21 @@ func (s *Server) sweep(ctx context.Context) error {
 	return err
 }
 
+// apart returns an error where an upload that was withdrawn is in a file that acts on the classifier.
+func (s *Server) apart() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Withdrawn == nil {
+		return nil
+	}
+	for client, r := range s.gone {
+		if err := s.Withdrawn(client, r.Receipt.Upload, s.Round.Round, r.Receipt.Graph); err != nil {
+			return fmt.Errorf("%w: change the round file, and start the server again", err)
+		}
+	}
+	return nil
+}
+
 // holding returns the numbers of the versions that hold an upload of a client.
 func (s *Server) holding(ctx context.Context, client string) (held []int, err error) {
 	s.mu.Lock()

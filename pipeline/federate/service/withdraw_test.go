@@ -199,6 +199,24 @@ func TestWithdrawMeanwhile(t *testing.T) {
 	}
 }
 
+// TestWithdrawnActs: no version is made while a client that withdrew is in a file that acts on it.
+func TestWithdrawnActs(t *testing.T) {
+	f := newFixture(t, "quorum: 2\n")
+	uploads := f.in("a", "b", "c")
+	f.srv.Withdrawn = func(client, digest string, round uint64, graph string) error {
+		if client == "a" && digest == digestOf(uploads["a"]) && round == 3 && graph == f.round.Client.Digest {
+			return errors.New("a is the anchor")
+		}
+		return nil
+	}
+	f.gone("b", uploads["b"])
+	f.pool()
+	f.gone("a", uploads["a"])
+	must.Fail(f.srv.Pool(t.Context()))(t, "a is the anchor: change the round file")
+	f.srv.Withdrawn = nil
+	f.pool()
+}
+
 // TestWithdrawRefused: who may not withdraw an upload does not, whatever the request says.
 func TestWithdrawRefused(t *testing.T) {
 	type statement = identity.Statement

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -136,7 +137,7 @@ func TestHostileJobs(t *testing.T) {
 		}
 		return must.Get(json.Marshal(j))(t)
 	}
-	if j, err := decodeJob(encode(good, true)); err != nil || j.Sampling != good.Sampling {
+	if j, err := decodeJob(encode(good, true)); err != nil || !reflect.DeepEqual(j.Sampling, good.Sampling) {
 		t.Fatalf("%+v, %v", j, err)
 	}
 	for want, change := range map[string]func(j *Job){
