@@ -205,6 +205,9 @@ func (o *poolRun) withdrawn(r *pool.Round) error {
 		o.withdrawal.Withdrawn = append(o.withdrawal.Withdrawn,
 			models.OriginClient{Name: u.Client, Upload: u.Digest, N: u.Images()})
 	}
+	if err := o.withdrawal.Replaces(o.record); err != nil {
+		return usageError(fmt.Errorf("--record: %w", err))
+	}
 	for _, path := range o.published {
 		if err := o.withdrawal.Add(path); err != nil {
 			return usageError(err)

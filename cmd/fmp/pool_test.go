@@ -592,6 +592,8 @@ func TestPoolWithout(t *testing.T) {
 		"take it out of --groups": append([]string{"--without", "client 1", "--groups",
 			"a=client 0,client 1"}, r.uploads...),
 		"leave it off the command line": {"--without", "client 1", r.uploads[0], r.uploads[1], r.path("servers.txt")},
+		"is the record of client \"client 2\"": slices.Concat([]string{"--without", "client 1", "--key",
+			r.path("keys/server.key"), "--record", r.path("record.json")}, r.uploads),
 		"again: it is an upload of client": append([]string{"--without", "client 2", "--anchor", r.path("again")},
 			r.uploads...),
 	} {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fmp/models"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
 )
@@ -83,6 +84,23 @@ func (w *Withdrawal) Add(path string) error {
 		w.Unknown = append(w.Unknown, v)
 	default:
 		w.Free = append(w.Free, v)
+	}
+	return nil
+}
+
+// Replaces returns an error where a file is the record of an upload that this one does not name: writing there
+// would lose it.
+func (w *Withdrawal) Replaces(path string) error {
+	data, err := regularfile.ReadOutput(path, MaxWithdrawal)
+	var old Withdrawal
+	if err != nil || wire.Only(data, &old) != nil { // nothing is there, or another file: writing it tells
+		return nil
+	}
+	for _, gone := range old.Withdrawn {
+		if old.Round != w.Round || old.Graph != w.Graph || !slices.Contains(w.Withdrawn, gone) {
+			return fmt.Errorf("withdrawal: %s: it is the record of client %q of round %d, which would be lost: "+
+				"give another file", path, gone.Name, old.Round)
+		}
 	}
 	return nil
 }
