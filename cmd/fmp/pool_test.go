@@ -808,6 +808,7 @@ func TestPoolCommand(t *testing.T) {
 	for want, args := range map[string][]string{
 		"are of parts":  {"--against", r.path("1.part")},
 		"anchor: open ": {"--anchor", r.path("gone")},
+		"upload: open ": {"--against", r.path("1.part"), r.path("gone.part")},
 	} {
 		fails(t, want, r.args(slices.Concat(args, uploads, []string{"-o", r.path("none.onnx")})...)...)
 	}

@@ -77,6 +77,18 @@ func AnyPart(paths []string) bool {
 	return slices.ContainsFunc(paths, func(path string) bool { return merge.IsPart(head(path)) })
 }
 
+// Readable returns an error where one of some files cannot be read: it may be a part for all that [AnyPart] says.
+func Readable(paths []string) error {
+	for _, path := range paths {
+		f, err := regularfile.Open(path)
+		if err != nil {
+			return fmt.Errorf("reading upload: %w", err)
+		}
+		f.Close()
+	}
+	return nil
+}
+
 // Merged returns the uploads that a part keeps whole, in the order of their clients' names, and its
 // sums; nil where it has none. Sums that nobody judged are an error unless trust is set. An
 // upload's path begins with its digest, as a part has no files.
