@@ -546,7 +546,8 @@ func TestPoolWithout(t *testing.T) {
 	got := r.pool("without.onnx",
 		slices.Concat([]string{"--without", "client 2", "--key", r.path("keys/server.key"), "--record",
 			r.path("record.json"), "--published", r.path("all.onnx"), "--published",
-			r.path("mixed.onnx"), "--published", r.path("judged.onnx")}, r.uploads, []string{r.path("again"), r.path("other")})...)
+			r.path("mixed.onnx"), "--published", r.path("judged.onnx")}, r.uploads,
+			[]string{r.path("again"), r.path("other")})...)
 	if !bytes.Equal(got, never) || bytes.Equal(got, before) {
 		t.Error("the classifier without a client is not the one that it never took part in")
 	}

@@ -53,6 +53,11 @@ func (r *Roster) Verify(s Statement, signature []byte) bool {
 	return Verify(key, s, signature) && known
 }
 
+// Key returns the public key of a client; "" if the roster lacks it.
+func (r *Roster) Key(client string) string {
+	return base64.StdEncoding.EncodeToString(r.keys[client])
+}
+
 func line(name string, key ed25519.PublicKey) string {
 	return algorithm + " " + base64.StdEncoding.EncodeToString(key) + " " + name
 }

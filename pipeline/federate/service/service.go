@@ -152,6 +152,7 @@ type held struct {
 	revision uint64
 	n        int
 	time     time.Time
+	key      string // public key of the client
 }
 
 // New reads the round's state from the store and returns a server that is ready to serve.
@@ -336,7 +337,7 @@ func (s *Server) remember(r *store.Record) {
 	if s.gone[r.Receipt.Client] != nil || r.Revision < s.in[r.Receipt.Client].revision {
 		return
 	}
-	s.in[r.Receipt.Client] = held{r.Receipt.Upload, r.Revision, r.N, r.Receipt.Time}
+	s.in[r.Receipt.Client] = held{r.Receipt.Upload, r.Revision, r.N, r.Receipt.Time, r.Key}
 }
 
 // forget takes a client that withdrew out of the index. The caller holds mu or has exclusive

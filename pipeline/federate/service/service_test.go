@@ -512,6 +512,23 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// TestOneKeyOnce: by a key that the roster gives another name nothing more comes in, over a restart too, while
+// the upload of the first name is in.
+func TestOneKeyOnce(t *testing.T) {
+	f := newFixture(t, "quorum: 3\n")
+	f.in("a", "b")
+	renamed := *f.keys["b"]
+	renamed.Name = "b2"
+	f.keys["b2"] = &renamed
+	for _, when := range []string{"renamed", "after a restart"} {
+		f.srv.Admit(f.rosterOf("a", "b2", "c"))
+		f.wants(when, 409, wire.OtherUpload, `an upload of "b" by the same key is in`)(f.put("b2", f.made("b2", 1, nil)))
+		f.restart()
+	}
+	f.srv.Admit(f.rosterOf("a", "b", "c"))
+	f.in("c")
+}
+
 func heavy(n int, total float64) []float32 {
 	w := make([]float32, n)
 	w[0] = float32(total)

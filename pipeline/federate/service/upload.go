@@ -171,6 +171,18 @@ func (s *Server) look(ctx context.Context, client string) (*store.Record, error)
 	return stored, s.Store.Erase(ctx, client)
 }
 
+// byKey returns another client than the one named whose upload is in by a public key; "" if there is none.
+func (s *Server) byKey(key, client string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for other, h := range s.in {
+		if key != "" && h.key == key && other != client {
+			return other
+		}
+	}
+	return ""
+}
+
 // accept decides on an upload whose signature is valid. The state is asked first, and not the
 // index: a client that comes again after an answer was lost gets the receipt that it has. An upload
 // that was replaced or withdrawn never comes back: a copy of its request has a valid signature
@@ -199,6 +211,11 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) error
 			"an upload of %q with sha256 %s is in since %s, and the round does not replace uploads",
 			a.client, old.Receipt.Upload, old.Receipt.Time.Format(time.RFC3339))
 	}
+	key := s.clients.Load().Key(a.client)
+	if other := s.byKey(key, a.client); other != "" {
+		return refusef(wire.OtherUpload, "an upload of %q by the same key is in, and who holds one key is one "+
+			"client: the operator takes it out first (fmp withdraw)", other)
+	}
 	n, err := s.read(a.client, a.data)
 	if err != nil {
 		return s.quarantine(r.Context(), a.refusal(err), a.data)
@@ -217,7 +234,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) error
 				"%d is settled", s.Round.Round)
 		}
 	}
-	record := &store.Record{Peer: peer, Signature: a.signature, N: n, Data: a.data,
+	record := &store.Record{Peer: peer, Signature: a.signature, Key: key, N: n, Data: a.data,
 		Receipt: wire.Receipt{
 			Round: s.Round.Round, Client: a.client, Graph: s.Round.Client.Digest, Upload: a.digest,
 			Bytes: len(a.data), Time: a.time.UTC(),

@@ -20,6 +20,8 @@ type Record struct {
 	Receipt wire.Receipt `json:"receipt"`
 	// Signature is the client's.
 	Signature []byte `json:"signature"`
+	// Key is the public key that the roster had for the client; "" where the record does not say.
+	Key string `json:"key,omitempty"`
 	// N is the number of real points that the upload claims.
 	N int `json:"n"`
 	// Replaced are the digests of the client's uploads that were in before this one.
