@@ -23,6 +23,7 @@ import (
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/grad"
 	"fmp/onnx/inspect"
+	"fmp/onnx/op"
 	"fmp/onnx/pass"
 	"fmp/onnx/serde"
 	"fmp/onnx/shape"
@@ -109,6 +110,9 @@ func checkModel(m *onnx.Model) error {
 		return err
 	}
 	if err := shape.Infer(m); err != nil {
+		return err
+	}
+	if err := op.Ranges(m.Graph); err != nil {
 		return err
 	}
 	return check.Model(m)

@@ -316,6 +316,12 @@ func TestONNXCheckExitCodes(t *testing.T) {
 			`(MatMul): it reads "v"`},
 		"sizes that differ": {func(m *onnx.Model) { m.Graph.Initializers["w"] = onnx.ZerosF32(4, 2) }, exitUsage,
 			"inner sizes 3 and 4 differ"},
+		"heads of Attention": {func(m *onnx.Model) {
+			n := m.Graph.Nodes[0]
+			n.Op, m.Opsets[""] = "Attention", onnx.MaxOpset
+			n.Inputs = []string{"x", "x", "x"}
+			n.Attrs = []onnx.Attr{onnx.IntAttr("q_num_heads", 0), onnx.IntAttr("kv_num_heads", 1)}
+		}, exitUsage, "q_num_heads holds 0"},
 		"a misspelt operator": {func(m *onnx.Model) { m.Graph.Nodes[0].Op = "MatMull" }, exitUsage,
 			"did you mean MatMul"},
 		"a newer set": {func(m *onnx.Model) { m.Opsets[""] = onnx.MaxOpset + 1 }, exitUnknown,

@@ -14,9 +14,24 @@ const (
 	mayBeNone = " block_size batch_dims "
 )
 
-// Ranges reports an attribute of a node that is out of the range which its name has, whether or not the
-// operator is known: runtimes divide by them, and some end the process where one is 0.
-func Ranges(n *onnx.Node) error {
+// Ranges reports an attribute of a node of g, or of a graph within it, that is out of the range which its
+// name has, whether or not the operator is known: runtimes divide by them, and some end the process where
+// one is 0.
+func Ranges(g *onnx.Graph) error {
+	for _, n := range g.Nodes {
+		if err := ranges(n); err != nil {
+			return fmt.Errorf("%s: %w", n.Label(), err)
+		}
+		for _, s := range n.Subgraphs() {
+			if err := Ranges(s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func ranges(n *onnx.Node) error {
 	for _, a := range n.Attrs {
 		name := " " + a.Name + " "
 		none := strings.Contains(mayBeNone, name)

@@ -49,7 +49,7 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	if newer, err := pass.FromSix(m); err == nil { // others the runtime refuses
 		m = newer
 	}
-	if err := ranges(m.Graph); err != nil {
+	if err := op.Ranges(m.Graph); err != nil {
 		return nil, err
 	}
 	// The runtime works out all constants when it loads a model. Where that is more than the model
@@ -122,21 +122,6 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	// would be a panic.
 	runtime.SetFinalizer(s, (*session).Close)
 	return s, nil
-}
-
-// ranges reports as [op.Ranges] does of the nodes of a graph and of the graphs within it.
-func ranges(g *onnx.Graph) error {
-	for _, n := range g.Nodes {
-		if err := op.Ranges(n); err != nil {
-			return fmt.Errorf("%s: %w", n.Label(), err)
-		}
-		for _, s := range n.Subgraphs() {
-			if err := ranges(s); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 // pools reports whether a graph, or one within it, has a pool that a Pad may be fused into.
