@@ -270,7 +270,8 @@ func (c *checker) attr(a onnx.Attr, depth int) (err error) {
 	graphs := a.Graphs
 	switch a.Kind {
 	case onnx.AttrFloat:
-		if math.IsNaN(float64(a.Float)) {
+		// of Imputer, a missing value
+		if math.IsNaN(float64(a.Float)) && a.Name != "replaced_value_float" {
 			return fmt.Errorf("the value is not a number")
 		}
 	case onnx.AttrInt, onnx.AttrString, onnx.AttrInts, onnx.AttrFloats, onnx.AttrStrings:

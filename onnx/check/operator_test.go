@@ -1,6 +1,7 @@
 package check_test
 
 import (
+	"math"
 	"testing"
 
 	"fmp/onnx"
@@ -13,6 +14,9 @@ import (
 func TestModelHoldsNodesAgainstTheirOperators(t *testing.T) {
 	t.Parallel()
 	node := modeltest.Node
+	imputer := node("Imputer", "x", "y", onnx.FloatsAttr("imputed_value_floats", 1),
+		onnx.FloatAttr("replaced_value_float", float32(math.NaN())))
+	imputer.Domain = "ai.onnx.ml"
 	microsoft := func(op string) *onnx.Node {
 		n := node(op, "x w", "y")
 		n.Domain = "com.microsoft"
@@ -25,6 +29,9 @@ func TestModelHoldsNodesAgainstTheirOperators(t *testing.T) {
 		want  string // "" where nothing is wrong
 	}{
 		{"sound", 17, node("Conv", "x w", "y", onnx.IntsAttr("strides", 1, 1)), ""},
+		{"no number", 17, node("LeakyRelu", "x", "y", onnx.FloatAttr("alpha", float32(math.NaN()))),
+			"not a number"},
+		{"missing values", 17, imputer, ""},
 		{"an optional input", 17, node("Conv", "x w b", "y"), ""},
 		{"an optional input left out", 17, node("Clip", "x _ b0", "y"), ""},
 		{"trailing inputs left out", 17, node("Relu", "x _ _", "y"), ""},
@@ -73,7 +80,7 @@ func TestModelHoldsNodesAgainstTheirOperators(t *testing.T) {
 			m := onnx.NewModel(modeltest.Graph("x:float32[1,2,4,4] n:int64[4]", "y:float32",
 				map[string]*onnx.Tensor{"w": onnx.ZerosF32(2, 2, 1, 1), "b": onnx.ZerosF32(2),
 					"b0": onnx.Scalar[float32](1), "s": onnx.ZerosF32(4)}, tc.node))
-			m.Opsets = map[string]int64{"": tc.opset, "com.microsoft": 1}
+			m.Opsets = map[string]int64{"": tc.opset, "com.microsoft": 1, "ai.onnx.ml": 3}
 			err := check.Model(m)
 			if tc.want == "" {
 				must.Do(t, err)
