@@ -2,6 +2,7 @@ package grad
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 
@@ -193,6 +194,16 @@ func (c *call) resizeAxes() []string {
 	letters := "abcdefghijklmnopqrstuvwxyz"[:r]
 	for i, a := range axes {
 		a = (a + r) % r
+		if !bySize && c.attrs.Str("coordinate_transformation_mode") == "align_corners" {
+			// Engines differ in the length of other outputs: in x scale, or that in whole numbers.
+			scale := math.NaN()
+			if constant && i < known.Len() {
+				scale = known.At(i)
+			}
+			if size := float64(float32(max(1, sx[a].Size)) * float32(scale)); size != math.Trunc(size) {
+				try.Fail("align_corners by a scale that gives no whole size has no rule; give sizes in place of scales")
+			}
+		}
 		if constant && !bySize && i < known.Len() && known.At(i) == 1 || bySize && len(sy) == r &&
 			sx[a] == sy[a] && sx[a] != (onnx.Dim{}) {
 			continue

@@ -24,6 +24,18 @@ func TestSupportsAgreesWithBuild(t *testing.T) {
 			return b.Op("Resize", []build.Ref{x, "", b.Const(onnx.Vector[float32](1, 1, 2, 2))},
 				onnx.StrAttr("mode", "linear"))
 		}, ""},
+		{"corners aligned to half a pixel", func(b *build.Builder, x build.Ref) build.Ref {
+			return b.Op("Resize", []build.Ref{x, "", b.Const(onnx.Vector[float32](1, 1.25, 1, 1))},
+				onnx.StrAttr("mode", "linear"), onnx.StrAttr("coordinate_transformation_mode", "align_corners"))
+		}, "whole size"},
+		{"corners aligned by scales of the graph", func(b *build.Builder, x build.Ref) build.Ref {
+			return b.Op("Resize", []build.Ref{x, "", b.Input("s", onnx.Float32, 4)},
+				onnx.StrAttr("mode", "linear"), onnx.StrAttr("coordinate_transformation_mode", "align_corners"))
+		}, "whole size"},
+		{"corners aligned", func(b *build.Builder, x build.Ref) build.Ref {
+			return b.Op("Resize", []build.Ref{x, "", b.Const(onnx.Vector[float32](1, 1.5, 1, 2))},
+				onnx.StrAttr("mode", "linear"), onnx.StrAttr("coordinate_transformation_mode", "align_corners"))
+		}, ""},
 		{"a resize before a refused node", func(b *build.Builder, x build.Ref) build.Ref {
 			x = b.Op("Resize", []build.Ref{x, "", b.Const(onnx.Vector[float32](1, 1, 2, 2))},
 				onnx.StrAttr("mode", "linear"))
