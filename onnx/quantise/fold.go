@@ -39,7 +39,8 @@ func foldNormalisation(m *onnx.Model) {
 		conv := by[n.Input(0)]
 		if n.Domain != "" || n.Op != "BatchNormalization" || conv == nil || conv.Domain != "" ||
 			conv.Op != "Conv" ||
-			uses[n.Input(0)] != 1 || len(n.Outputs) != 1 || !foldInto(m, conv, n) {
+			uses[n.Input(0)] != 1 || op.Attrs(n, onnx.ClampInt(m.Opset())).Bool("training_mode") ||
+			len(n.Outputs) != 1 || !foldInto(m, conv, n) {
 			kept = append(kept, n)
 			continue
 		}

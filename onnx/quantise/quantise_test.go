@@ -181,6 +181,17 @@ func TestFloat(t *testing.T) {
 // Normalisations are folded without a change beyond rounding.
 func TestFold(t *testing.T) {
 	m := network(t)
+	trains := onnx.Clone(m)
+	for _, n := range trains.Graph.Nodes {
+		if n.Op == "BatchNormalization" {
+			n.Attrs = append(n.Attrs, onnx.IntAttr("training_mode", 1))
+		}
+	}
+	before := count(trains, "BatchNormalization")
+	foldNormalisation(trains)
+	if n := count(trains, "BatchNormalization"); n != before {
+		t.Errorf("%d of %d normalisations by the batch are left", n, before)
+	}
 	folded := onnx.Clone(m)
 	foldNormalisation(folded)
 	if n := count(folded, "BatchNormalization"); n != 0 {
