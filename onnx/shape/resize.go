@@ -3,6 +3,7 @@ package shape
 import (
 	"fmp/onnx"
 	"fmp/onnx/internal/try"
+	"fmp/onnx/op"
 )
 
 // inferResize: sizes are given, or floor(size x scale). Upsample has only scales (an attribute at
@@ -127,5 +128,17 @@ func inferDeformConv(c *call, x *fact) []expr {
 	if len(x.shape) < 3 || len(w.shape) != len(x.shape) || len(offset.shape) != len(x.shape) {
 		return nil
 	}
-	return append([]expr{x.shape[0], w.shape[0]}, offset.shape[2:]...)
+	out := append([]expr{x.shape[0], w.shape[0]}, offset.shape[2:]...)
+	group, parts := c.attrs.Int("group"), c.attrs.Int("offset_group")
+	if group < 1 || parts < 1 || group > onnx.MaxElements || parts > onnx.MaxElements {
+		try.Fail("group is %d and offset_group %d; at least 1 is allowed", group, parts)
+	}
+	agree(x.shape[1], w.shape[1].times(constant(group)), "channels of the input and of the weight times %d groups", group)
+	if kernel := spatial(w.shape); kernel != nil {
+		win := try.Get(op.WindowOf(c.attrs, len(kernel), kernel))
+		for i := range kernel {
+			agree(out[i+2], output(win, x.shape[i+2], i), "positions of the offset and of the window")
+		}
+	}
+	return out
 }

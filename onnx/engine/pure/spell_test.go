@@ -109,7 +109,7 @@ func TestSpeltSizes(t *testing.T) {
 	}
 	for _, c := range []struct{ name, op, in, attrs string }{
 		{"cells", "RoiAlign", "x:float32[1,1,4,4] r:float32[1,4] b:int64[1]", "output_height=33554432"},
-		{"kernel", "DeformConv", "x:float32[1,1,4,4] w:float32[1,1,4096,8192] o:float32[1,2,4,4]", ""},
+		{"kernel", "DeformConv", "x:float32[1,1,h,k] w:float32[1,1,4096,8192] o:float32[1,2,4,4]", ""},
 		{"state", "LSTM", "x:float32[2,1,4] w:float32[1,33554432,4] r:float32[1,33554432,8388608]", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -120,6 +120,15 @@ func TestSpeltSizes(t *testing.T) {
 	defer s.Close()
 	must.Fail(s.Run(t.Context(), map[string]*onnx.Tensor{"x": onnx.ZerosF32(2, 3), "w": onnx.ZerosF32(3)},
 		map[string]*onnx.Tensor{"y": nil}))(t, "axis 2", "a norm over axis 2 of a matrix")
+	deform := must.Get(own.Load(model("DeformConv", "x:float32[n,1,h,k] w:float32[1,1,3,3] o:float32[n,18,p,q]", "")))(t)
+	defer deform.Close()
+	for _, side := range []int{3, 6, 9, 12} {
+		err := deform.Run(t.Context(), map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 1, 8, 8),
+			"w": onnx.ZerosF32(1, 1, 3, 3), "o": onnx.ZerosF32(1, 18, side, side)}, map[string]*onnx.Tensor{"y": nil})
+		if (err == nil) != (side == 6) {
+			t.Errorf("offsets of %d rows where the window has 6 positions: %v", side, err)
+		}
+	}
 }
 
 // TestRoiAlignOfOneImage: regions of one image, which no copy of it for each is made for, have the

@@ -6,6 +6,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/internal/try"
+	"fmp/onnx/op"
 )
 
 // Polynomials of the weights of the positions around one, by rows of powers of its fraction: of the
@@ -131,16 +132,16 @@ func spellDeformConv(s *speller) []string {
 		try.Fail("its weight: %w", err)
 	}
 	k := int64(kh * kw)
-	two := func(name string, def int) []int {
-		if v := s.attrs.Ints(name); len(v) >= 2 {
-			return v
-		}
-		return []int{def, def}
+	win := try.Get(op.WindowOf(s.attrs, 2, []int{kh, kw}))
+	groups, parts := int64(s.attrs.Int("group")), int64(s.attrs.Int("offset_group"))
+	if groups < 1 || parts < 1 {
+		try.Fail("group is %d and offset_group %d; each is at least 1", groups, parts)
 	}
-	strides, dilations, pads := two("strides", 1), two("dilations", 1), two("pads", 0)
-	groups, parts := int64(max(1, s.attrs.Int("group"))), int64(max(1, s.attrs.Int("offset_group")))
+	strides, dilations, pads := win.Strides, win.Dilations, win.Pads
+	more := func(i int) int64 { return int64(pads[i] + pads[i+2] - win.Extent(i) + strides[i]) }
+	sides := s.div(s.add(s.dims(x, 2, 4), s.ints(more(0), more(1))), s.ints(int64s(strides)...)) // oh, ow
 	// Offsets are [n·parts, k, 2, oh, ow], rows before columns.
-	moved := s.shaped(offset, s.ints(-1, k, 2), s.dims(offset, 2, 4))
+	moved := s.shaped(offset, s.mul(s.dims(x, 0, 1), s.ints(parts)), s.ints(k, 2), sides)
 	taps := s.span(0, s.whole(kh*kw))
 	at := func(axis int, along string, shape ...int64) string {
 		v := s.op("Gather", []string{moved, s.whole(axis)}, onnx.IntAttr("axis", 2))
