@@ -257,7 +257,7 @@ func (f *folder) leaveOut(skip bool) error {
 
 // distinct chooses the test images, and leaves out copies: files of a class and part that have the
 // bytes of an earlier one, and training images that have those of a test image of whatever class. A
-// method that learned of the latter would be scored on what it has seen.
+// method that learned of the latter would be scored on images that it has seen.
 func (f *folder) distinct(ctx context.Context) error {
 	if err := hashFiles(ctx, f.files); err != nil {
 		return err

@@ -11,7 +11,8 @@ import (
 )
 
 // guard restates computations on which the runtime ends the process, in all graphs of a model: dividing the
-// least int32 or int64 by -1, which the processor refuses, and diagonals of Trilu far outside the matrix.
+// least int32 or int64 by -1, which the processor refuses, diagonals of Trilu far outside the matrix, and
+// columns of Col2Im that its image does not have.
 // A division whose element type is not known, as of a value that an If within an If gives, stays.
 type guard struct {
 	opsets map[string]int64
@@ -91,20 +92,28 @@ func (w guard) node(n *onnx.Node, types map[string]onnx.DType, constants map[str
 		return out
 	}
 	name := func(base string) string { return pass.Unique(w.taken, base) }
-	number := func(d onnx.DType, v int64) string {
-		t := onnx.Scalar(v)
-		if d == onnx.Int32 {
-			t = onnx.Scalar(int32(v))
-		}
+	constant := func(t *onnx.Tensor) string {
 		out := emit("Constant", name("number"))
 		nodes[len(nodes)-1].Attrs = []onnx.Attr{onnx.TensorAttr("value", t)}
 		return out
+	}
+	number := func(d onnx.DType, v int64) string {
+		if d == onnx.Int32 {
+			return constant(onnx.Scalar(int32(v)))
+		}
+		return constant(onnx.Scalar(v))
 	}
 	by, d := n.Input(1), types[n.Input(1)]
 	if d == onnx.Undefined && (n.Op == "Div" || n.Op == "Mod") {
 		d = w.inferred()[by].DType
 	}
 	switch {
+	case n.Op == "Col2Im" && n.Domain == "" && len(n.Inputs) == 3:
+		do := func(op string, in ...string) string { return emit(op, name("columns"), in...) }
+		to, block := columns(n, do, func(v ...int64) string { return constant(onnx.Vector(v...)) })
+		n = onnx.CloneNode(n)
+		n.Inputs[0], n.Inputs[2] = do("Reshape", n.Inputs[0], to), block
+		nodes[len(nodes)-1].Attrs = []onnx.Attr{onnx.IntAttr("allowzero", 1)}
 	case n.Op == "Trilu" && by != "":
 		n = onnx.CloneNode(n)
 		n.Inputs[1] = emit("Clip", name("diagonal"), by, number(onnx.Int64, -farthest), number(onnx.Int64, farthest))
@@ -126,6 +135,33 @@ func (w guard) node(n *onnx.Node, types map[string]onnx.DType, constants map[str
 		}
 	}
 	return append(nodes, n)
+}
+
+// columns returns the shape of a Col2Im's input with as many columns as its window has positions, to which
+// no other can be reshaped, and its block with sides of at least 1:
+//
+//	prod_i floor((image_i + pads_i + pads_{i+d} - dilation_i (block_i - 1) - 1) / stride_i + 1)
+//
+// and 0 where a side of the image or of the block is below 1. No side counts more than farthest.
+func columns(n *onnx.Node, do func(op string, in ...string) string, ints func(...int64) string) (to, block string) {
+	list := func(attr string, otherwise int64) []int64 {
+		if a, _ := n.Attr(attr); len(a.Ints) > 0 {
+			return a.Ints
+		}
+		return []int64{otherwise}
+	}
+	pads := list("pads", 0)
+	both := make([]int64, (len(pads)+1)/2)
+	for i := range both {
+		both[i] = pads[i] + pads[len(pads)-len(both)+i]
+	}
+	stride, image := ints(list("strides", 1)...), do("Min", n.Inputs[1], ints(farthest))
+	block = do("Max", n.Inputs[2], do("Min", image, ints(1)), ints(1)) // of as many sides as the image
+	extent := do("Mul", do("Sub", do("Min", block, ints(farthest)), ints(1)), ints(list("dilations", 1)...))
+	room := do("Sub", do("Add", do("Add", image, ints(both...)), do("Sub", stride, ints(1))), extent)
+	there := do("Max", do("Min", image, n.Inputs[2], ints(1)), ints(0))
+	count := do("Mul", do("Div", do("Max", room, ints(0)), stride), there)
+	return do("ScatterElements", do("Shape", n.Inputs[0]), ints(2), do("ReduceProd", count)), block
 }
 
 // mayNegate reports whether a divisor, nil where it is not a constant, may hold -1.

@@ -59,6 +59,36 @@ func TestGuard(t *testing.T) {
 	}
 }
 
+// TestColumns: a Col2Im of other columns than its window has positions is an error of the run.
+func TestColumns(t *testing.T) {
+	e := newEngine(t, Options{Threads: 1})
+	m := onnx.NewModel(modeltest.Graph("x:float32[1,4,l] image:int64[2] block:int64[2]", "y:float32[1,c,h,w]", nil,
+		modeltest.Node("Col2Im", "x image block", "y", onnx.IntsAttr("strides", 2, 1), onnx.IntsAttr("pads", 0, 1, 1, 0),
+			onnx.IntsAttr("dilations", 1, 2))))
+	m.IR, m.Opsets[""] = 8, 18
+	s := open(t, e, m)
+	for _, c := range []struct {
+		image, block []int64
+		columns      int
+		ok           bool
+	}{
+		{[]int64{5, 5}, []int64{2, 2}, 12, true}, // 3 x 4
+		{[]int64{5, 5}, []int64{2, 2}, 11, false},
+		{[]int64{500000, 5}, []int64{2, 2}, 16, false},
+		{[]int64{5, 5}, []int64{0, 2}, 12, false},
+		{[]int64{5, 5}, []int64{0, 2}, 15, false},
+		{[]int64{-5, -5}, []int64{2, 2}, 12, false},
+		{[]int64{math.MinInt64, 5}, []int64{2, 2}, 4, false},
+		{[]int64{5, 5}, []int64{math.MaxInt64, 2}, 12, false},
+	} {
+		_, err := engine.Eval(s, map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 4, c.columns),
+			"image": onnx.Vector(c.image...), "block": onnx.Vector(c.block...)})
+		if (err == nil) != c.ok {
+			t.Errorf("%d columns of blocks %v, image %v: %v", c.columns, c.block, c.image, err)
+		}
+	}
+}
+
 // TestRefused: a model with an attribute or a shape that cannot be never meets the runtime, some of which
 // would end the process; neither does one behind an operator or a set that is not known.
 func TestRefused(t *testing.T) {
