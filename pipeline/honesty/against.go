@@ -64,6 +64,10 @@ func (a *Against) Honest(masses, means []float64, told float64) (bool, error) {
 	}
 	one.densities(0)
 	one.everywhere()
+	for i := range one.cells[0] {
+		l := &one.cells[0][i]
+		l.alone = few*h.claimed[l.class] <= l.n
+	}
 	st := *a.st // with a cache of its own
 	st.iv, st.dets = math.NaN(), slices.Clone(a.st.dets)
 	density := make([]float64, h.width())

@@ -339,9 +339,10 @@ type cell struct {
 	fresh, broad float64   // log densities that do not depend on the state
 	// near are the classes that the cell may be of, its own at own, and then those of a fresh class
 	// and of garbage. In a wide round they are few (wide.go), else all.
-	near []int
-	own  int
-	at   []int // where these are in the class's model.among
+	near  []int
+	own   int
+	at    []int // where these are in the class's model.among
+	alone bool  // others claim few images of its class
 }
 
 // model is the uploads, prepared for evaluation. It is read by many states at once, and not changed
@@ -351,11 +352,12 @@ type model struct {
 	lambda              []float64
 	copy                []int // by client: the first of its copies
 	// by client, copies have theirs with the first of them; then those that are known
-	cells [][]cell
-	among [][]int // by class: all that its cells may be of, in ascending order
-	large bool
-	most  int       // clients that may be bad
-	odds  []float64 // by client: prior log odds of being honest
+	cells   [][]cell
+	among   [][]int   // by class: all that its cells may be of, in ascending order
+	claimed []float64 // by class: the mass of all cells
+	large   bool
+	most    int       // clients that may be bad
+	odds    []float64 // by client: prior log odds of being honest
 	// by client: the terms of the honest likelihood that do not depend on the state
 	e []float64
 }
@@ -421,8 +423,24 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 		h.cells[u.Clients][i].a *= float64(u.Clients)
 	}
 	h.nearby(&u)
+	h.claimed = make([]float64, h.classes)
+	for _, cells := range h.cells {
+		for _, l := range cells {
+			h.claimed[l.class] += l.n
+		}
+	}
+	for m := range h.cells {
+		for i := range h.cells[m] {
+			l := &h.cells[m][i]
+			l.alone = few*(h.claimed[l.class]-l.n) <= l.n
+		}
+	}
 	return h, nil
 }
+
+// few is how many times the images of all others a cell has that alone holds its class: some of
+// these may have strayed into it.
+const few = 4
 
 // read sets the cells of clients, and those that are known. Means of copies go to the cells of the
 // first of them, where the masses add up.
@@ -644,15 +662,16 @@ func (st *state) components(l *cell, out []float64) {
 // apart.
 var kin = [3]float64{1, 1. / 2, 1. / 4}
 
-// related lowers the densities of other classes for a cell that alone holds its class: its class
-// may be like another without being it. With q_t(x) = N(x; m_j, v_j + 1/a + tλ) and f the density
+// related lowers the densities of other classes for a cell that alone holds its class, by what
+// clients claim: its class may be like another without being it. Colluders who share a class do not
+// hold it alone. With q_t(x) = N(x; m_j, v_j + 1/a + tλ) and f the density
 // of a fresh class, that of class j becomes
 //
 //	f N(x; m_j, v_j + 1/a) / max(f, mean_t q_t(x))
 //
 // so that a mean of another's very images still tells, and one that is merely near does not.
 func (st *state) related(l *cell, out []float64) {
-	if st.n[l.class] > 1e-9 {
+	if !l.alone {
 		return
 	}
 	k := st.h.k

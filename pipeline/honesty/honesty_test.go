@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -141,7 +142,8 @@ func TestHonesty(t *testing.T) {
 }
 
 // TestAlone: honest clients whose classes nobody else holds are not suspected, although these are like
-// classes that all hold; one of them that sends images of those is found.
+// classes that all hold, and although one client claims a little of each. One of them that sends
+// images of those is found, and so are two who share a class of such images.
 func TestAlone(t *testing.T) {
 	const clients, shared, k = 5, 5, 40
 	const classes = shared + clients
@@ -154,29 +156,32 @@ func TestAlone(t *testing.T) {
 					mu[(shared+y)*k+j] = mu[y*k+j] + kin*r.NormFloat64()*math.Sqrt(2*lambda[j])
 				}
 			}
-			for which := range 4 {
-				liar, wide := []int{-1, 2}[which%2], which > 1
+			for which := range 8 {
+				liars, stray, wide := [][]int{nil, {2}, {2, 3}, nil}[which%4], which%4 == 3, which > 3
 				u := Uploads{Clients: clients, Classes: classes, K: k, Masses: make([]float64, clients*classes),
 					Means: make([]float64, clients*classes*k), Wide: wide}
 				for m := range clients {
+					lies := slices.Contains(liars, m)
 					for y := range classes {
-						if y >= shared && y != shared+m || liar < 0 && y < shared && y != m && seed%2 == 0 {
+						of, n := y, 20.
+						switch own := y == shared+m; {
+						case lies && y == shared+2: // the liars' class is the first of all
+							of = 0
+						case y >= shared && !own && stray && m == 0:
+							n = 1e-4 // an image, of a client that claims very many of others
+						case y >= shared && (!own || lies), liars == nil && y < shared && y != m && seed%2 == 0:
 							continue
 						}
-						of := y
-						if m == liar && y >= shared {
-							of = 0
-						}
-						u.Masses[m*classes+y] = 20
+						u.Masses[m*classes+y] = n
 						for j := range k {
-							u.Means[(m*classes+y)*k+j] = mu[of*k+j] + r.NormFloat64()*math.Sqrt(1./20)
+							u.Means[(m*classes+y)*k+j] = mu[of*k+j] + r.NormFloat64()/math.Sqrt(n)
 						}
 					}
 				}
 				for m, p := range must.Get(Infer(t.Context(), u, lambda, 1, 0))(t).Marginal() {
-					if m == liar && p > .1 || m != liar && p < Prior-.01 {
-						t.Errorf("seed %d, classes %.1f apart, liar %d, wide %v: client %d is honest with %.3f", seed, kin, liar, wide,
-							m, p)
+					if lies := slices.Contains(liars, m); lies && p > .1 || !lies && p < .9 {
+						t.Errorf("seed %d, classes %.1f apart, liars %v, stray %v, wide %v: client %d is honest with %.3f",
+							seed, kin, liars, stray, wide, m, p)
 					}
 				}
 			}
