@@ -225,6 +225,10 @@ func (o *scoring) score(ctx context.Context, f *pflag.FlagSet, path string, log 
 		fmt.Fprintf(log, "fmp-edge: of %d images the classifier made no probabilities; they "+
 			"count as wrong\n", scores.Failed)
 	}
+	if *scores.Copies > 0 {
+		fmt.Fprintf(log, "fmp-edge: left out: %d copies of other images of their class, which count "+
+			"once\n", *scores.Copies)
+	}
 	return scores, nil
 }
 

@@ -87,7 +87,7 @@ func (s *session) release(src imagefile.Source, name string, p spending) (any, [
 	switch {
 	case err != nil:
 		return nil, nil, fmt.Errorf("ledger: %w", err)
-	case kept != nil && kept.Server != record.Server:
+	case kept != nil && kept.Server != "" && kept.Server != record.Server:
 		return nil, nil, fmt.Errorf("the upload of these photographs for round %d was made for another server: a "+
 			"second one adds noise of its own and spends the budget again; nothing is sent", d.Round)
 	case kept != nil && len(kept.Files) == 1:

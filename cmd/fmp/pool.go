@@ -481,7 +481,7 @@ func leftOut(cmd *cobra.Command, bad []error) (reasons []string) {
 }
 
 func warnPool(cmd *cobra.Command, text string) {
-	fmt.Fprintln(cmd.ErrOrStderr(), "fmp pool: "+text)
+	fmt.Fprintln(cmd.ErrOrStderr(), cmd.CommandPath()+": "+text)
 }
 
 // describe sets the posterior's account of the round: its form, shape, penalty and the honesty of

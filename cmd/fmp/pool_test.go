@@ -573,10 +573,12 @@ func TestPoolWithout(t *testing.T) {
 	for want, args := range map[string][]string{
 		"the signature in the name": verify("forged.json", by...),
 		"names no upload":           verify("record.json", append(by, "--upload", r.uploads[1])...),
-		"unknown field":             verify("record.json", "--server-key", "x"),
 	} {
 		refused(t, exitFailed, want, args...)
 	}
+	refused(t, exitUsage, "--signed-by is of the record", verify("record.json", "--server-key", "x")...)
+	must.Do(t, os.WriteFile(r.path("receipt.json"), []byte(`{"client":"a"}`), 0o600))
+	refused(t, exitUsage, "--server-key of every receipt", verify("receipt.json", by...)...)
 	refused(t, exitUsage, "or --signed-by", verify("record.json", append(by, "--server-key", "x")...)...)
 	for want, args := range map[string][]string{
 		"none of the 5 uploads":     append([]string{"--without", "client 9"}, r.uploads...),

@@ -81,9 +81,13 @@ the server's operators, not from the receipt, which anybody could sign with a ke
 			return usageErrorf("receipts verify: %s is no receipt: it is not JSON", args[0])
 		}
 		read, by := verifyReceipt, server
-		if roster != "" {
+		switch record := pool.IsWithdrawal(data); {
+		case record != (roster != ""):
+			return usageErrorf("receipts verify: %s: --signed-by is of the record of a withdrawal (fmp pool "+
+				"--record), and --server-key of every receipt: give the one that goes with the file", args[0])
+		case record:
 			read, by = verifyRecord, roster
-		} else if wire.IsWithdrawal(data) {
+		case wire.IsWithdrawal(data):
 			read = verifyWithdrawal
 		}
 		show, err := read(cmd, data, by, upload)

@@ -1,9 +1,6 @@
 package classify
 
-import (
-	"crypto/sha256"
-	"slices"
-)
+import "crypto/sha256"
 
 // Distinct passes predictions on without copies: images of one label whose pixels, as the classifier
 // saw them, are those of an earlier one. Intervals and guarantees count images that were drawn apart,
@@ -17,17 +14,19 @@ func Distinct(do func([]Prediction) error) (distinct func([]Prediction) error, c
 	seen := map[key]bool{}
 	copies = new(int)
 	return func(ps []Prediction) error {
-		n := len(ps)
-		ps = slices.DeleteFunc(ps, func(p Prediction) bool {
-			if p.Pixels == nil {
-				return false
+		kept := make([]Prediction, 0, len(ps)) // the caller's stay as they are
+		for _, p := range ps {
+			if p.Pixels != nil {
+				k := key{sha256.Sum256(p.Pixels), p.Label}
+				again := seen[k]
+				seen[k] = true
+				if again {
+					*copies++
+					continue
+				}
 			}
-			k := key{sha256.Sum256(p.Pixels), p.Label}
-			again := seen[k]
-			seen[k] = true
-			return again
-		})
-		*copies += n - len(ps)
-		return do(ps)
+			kept = append(kept, p)
+		}
+		return do(kept)
 	}, copies
 }

@@ -37,6 +37,10 @@ type Scores struct {
 	classifier *Classifier
 	// Failed is the number of images without probabilities, which count as wrong and in no set.
 	Failed int
+	// Copies is the number of images that were left out as copies of others of their label
+	// ([Distinct]).
+	Copies *int
+	add    func([]Prediction) error
 }
 
 // Scores returns the scores of no image yet.
@@ -49,11 +53,15 @@ func (c *Classifier) Scores() (*Scores, error) {
 	if origin.Sets != nil {
 		s.images.Level = origin.Sets.Level
 	}
+	s.add, s.Copies = Distinct(s.count)
 	return s, nil
 }
 
-// Add adds the predictions of labelled images.
-func (s *Scores) Add(ps []Prediction) error {
+// Add adds the predictions of labelled images, of copies once. One image more or less changes the
+// counts by one image at most, as the noise of a report wants.
+func (s *Scores) Add(ps []Prediction) error { return s.add(ps) }
+
+func (s *Scores) count(ps []Prediction) error {
 	for i := range ps {
 		p := &ps[i]
 		top, confidence := (p.Label+1)%s.images.C, float32(0)

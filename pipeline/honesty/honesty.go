@@ -423,6 +423,12 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 		h.cells[u.Clients][i].a *= float64(u.Clients)
 	}
 	h.nearby(&u)
+	h.count()
+	return h, nil
+}
+
+// count adds up the mass that is claimed of each class, and says which cells hold theirs alone.
+func (h *model) count() {
 	h.claimed = make([]float64, h.classes)
 	for _, cells := range h.cells {
 		for _, l := range cells {
@@ -435,12 +441,14 @@ func newModel(u Uploads, lambda []float64) (*model, error) {
 			l.alone = few*(h.claimed[l.class]-l.n) <= l.n
 		}
 	}
-	return h, nil
 }
 
 // few is how many times the images of all others a cell has that alone holds its class: some of
 // these may have strayed into it.
 const few = 4
+
+// strayed is the precision of as many images of a class, beside which a cell still holds it alone.
+var strayed = Precision(few)
 
 // read sets the cells of clients, and those that are known. Means of copies go to the cells of the
 // first of them, where the masses add up.
@@ -663,15 +671,15 @@ func (st *state) components(l *cell, out []float64) {
 var kin = [3]float64{1, 1. / 2, 1. / 4}
 
 // related lowers the densities of other classes for a cell that alone holds its class, by what
-// clients claim: its class may be like another without being it. Colluders who share a class do not
-// hold it alone. With q_t(x) = N(x; m_j, v_j + 1/a + tλ) and f the density
-// of a fresh class, that of class j becomes
+// clients claim and by those who count as honest: its class may be like another without being it.
+// Colluders who share a class do not hold it alone, also in the state that has them all bad. With
+// q_t(x) = N(x; m_j, v_j + 1/a + tλ) and f the density of a fresh class, that of class j becomes
 //
 //	f N(x; m_j, v_j + 1/a) / max(f, mean_t q_t(x))
 //
 // so that a mean of another's very images still tells, and one that is merely near does not.
 func (st *state) related(l *cell, out []float64) {
-	if !l.alone {
+	if !l.alone || st.n[l.class] > strayed {
 		return
 	}
 	k := st.h.k

@@ -125,6 +125,12 @@ func (w Withdrawal) statement() identity.Statement {
 		Client: w.Signer, Graph: w.Graph, Content: wire.Content(w)}
 }
 
+// IsWithdrawal reports whether JSON has the fields of such a record.
+func IsWithdrawal(data []byte) bool {
+	var some struct{ Withdrawn, Classifier json.RawMessage }
+	return json.Unmarshal(data, &some) == nil && some.Withdrawn != nil && some.Classifier != nil
+}
+
 // VerifyWithdrawal reads a record that one of the keys of a roster signed.
 func VerifyWithdrawal(data []byte, signers *identity.Roster) (*Withdrawal, error) {
 	var w Withdrawal

@@ -247,9 +247,19 @@ func TestWideRows(t *testing.T) {
 	}
 }
 
+// TestFoldIsForGood: a client's fold is that of every program, and folds are even.
 func TestFoldIsForGood(t *testing.T) {
 	if FoldOf("client 1") != 3 {
 		t.Errorf("client 1 is in fold %d; want 3", FoldOf("client 1"))
+	}
+	counts := map[int]int{}
+	for i := range 10_000 {
+		counts[FoldOf(fmt.Sprint("site ", i))]++
+	}
+	for fold, n := range counts {
+		if len(counts) != 10 || n < 850 || n > 1150 { // five deviations
+			t.Errorf("%d of 10000 clients are in fold %d of %d", n, fold, len(counts))
+		}
 	}
 }
 
