@@ -58,7 +58,7 @@ type quantisedTest struct {
 	Agree float64 `json:"agreement"`
 	// squared error of the finite numbers of the first output of floats, as a share of their
 	// variance
-	Loss float64 `json:"loss"`
+	Loss quantise.Loss `json:"loss"`
 	// of the quantised model, where its outputs are the folder's classes
 	Accuracy  *float64 `json:"accuracy,omitempty"`
 	AccBefore *float64 `json:"accuracy_before,omitempty"` // of the model
@@ -99,8 +99,12 @@ Weights in branches and in bodies of loops stay in float32, and so do optional i
 of LoRA adapters. Ranges are taken with the defaults of these.
 
 Printed are the loss and the agreement of both models on test images, the accuracy where the model's
-outputs are the folder's classes, the sizes, and the time of one image on both engines. Where flags or
-a side-car file say how images are fed to MODEL, OUT.yaml says the same of the model that is written.`,
+outputs are the folder's classes, the sizes, and the time of one image on both engines. The loss leaves
+out numbers that MODEL has infinite or NaN. It is infinite where OUT alone has such numbers, which
+--json prints as null.
+
+Where flags or a side-car file say how images are fed to MODEL, OUT.yaml says the same of the model that
+is written.`,
 		Example: `  fmp onnx quantise resnet18.onnx --images photos --preset imagenet -o resnet18-bytes.onnx
   fmp onnx quantise extractor.onnx --images cifar10 --method percentile --percentile 99.9 -o bytes.onnx
   fmp onnx quantise model.onnx --images photos --weights-only 4 -o four.onnx --json`,
@@ -212,6 +216,7 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	if report.Test, err = compareModels(cmd.Context(), e, m, to, tests, ds); err != nil {
 		return usageError(err)
 	}
+	remark(cmd, untold(report.Test.Loss))
 	if err := serde.Save(q.out, to); err != nil {
 		return err
 	}
@@ -336,8 +341,7 @@ func halve(ds *dataset.Dataset) error {
 
 func isFloat32(v onnx.ValueInfo) bool { return v.DType == onnx.Float32 }
 
-// compareModels runs both models on test images, and compares their first output of float32. The
-// loss is sum (a - b)^2 / sum (b - mean of b)^2, of finite numbers b before and a after.
+// compareModels runs both models on test images, and compares their first output of float32.
 func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Model,
 	tests []quantise.Batch, ds *dataset.Dataset) (*quantisedTest, error) {
 	var sessions [2]engine.Session
@@ -350,7 +354,8 @@ func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Mod
 		sessions[i] = s
 	}
 	r := &quantisedTest{Images: len(tests)}
-	var n, x, xx, off, accuracy, accBefore float64
+	var sums quantise.Sums
+	var accuracy, accBefore float64
 	width := 0
 	for k, b := range tests {
 		var out [2][]float32
@@ -374,11 +379,7 @@ func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Mod
 		}
 		width = len(out[0])
 		for i, v := range out[0] {
-			if math.IsInf(float64(v), 0) || math.IsInf(float64(out[1][i]), 0) {
-				continue // the loss is that of finite numbers
-			}
-			d := float64(out[1][i]) - float64(v)
-			n, x, xx, off = n+1, x+float64(v), xx+float64(v)*float64(v), off+d*d
+			sums.Add(v, out[1][i])
 		}
 		label := ds.Test.Labels[k*ds.Test.N/len(tests)]
 		was, is := largest(out[0]), largest(out[1])
@@ -390,10 +391,20 @@ func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Mod
 	if width == len(ds.Classes) {
 		r.Accuracy, r.AccBefore = &accuracy, &accBefore
 	}
-	if variance := xx - x*x/n; variance > 0 {
-		r.Loss = off / variance
-	}
+	r.Loss = sums.Loss()
 	return r, nil
+}
+
+// untold says why a loss is no number.
+func untold(loss quantise.Loss) []string {
+	switch {
+	case math.IsInf(float64(loss), 0):
+		return []string{"the loss is infinite: on test images the quantised model has infinite numbers or NaN " +
+			"where MODEL's are finite"}
+	case math.IsNaN(float64(loss)):
+		return []string{"the loss cannot be told: on test images MODEL's output has no finite numbers that differ"}
+	}
+	return nil
 }
 
 func indicator(b bool) float64 {
@@ -458,7 +469,12 @@ func (r *quantisedReport) print(w io.Writer) error {
 		fmt.Fprintf(w, "%d tensors of weights stored in few bits\n", r.Weights)
 	}
 	t := r.Test
-	fmt.Fprintf(w, "%d test images: agreement %.3f, loss %.4f", t.Images, t.Agree, t.Loss)
+	fmt.Fprintf(w, "%d test images: agreement %.3f, ", t.Images, t.Agree)
+	if math.IsNaN(float64(t.Loss)) {
+		fmt.Fprint(w, "no loss")
+	} else {
+		fmt.Fprintf(w, "loss %.4f", t.Loss)
+	}
 	if t.AccBefore != nil {
 		fmt.Fprintf(w, ", accuracy %.3f (%.3f before)", *t.Accuracy, *t.AccBefore)
 	}

@@ -20,6 +20,7 @@ import (
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/must"
 	"fmp/onnx/npy"
+	"fmp/onnx/quantise"
 	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 )
@@ -421,7 +422,7 @@ func TestONNXQuantise(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		more []string
-		loss float64
+		loss quantise.Loss
 	}{
 		{"static", nil, .02},
 		{"seven", []string{"--weight-bits", "7"}, .03},
@@ -544,6 +545,39 @@ func TestONNXQuantiseLabels(t *testing.T) {
 			refused(t, exitUsage, "no output is of float32", args...)
 		} else if r := answer[quantisedReport](t, args...); !(r.Test.Loss < .01) || r.Test.Accuracy == nil {
 			t.Errorf("%+v", r.Test)
+		}
+	}
+}
+
+// TestONNXQuantiseInfinite: a model that is finite and breaks down in few bits has an infinite loss,
+// and one of no finite number has none. Both are said, and JSON has null for them.
+func TestONNXQuantiseInfinite(t *testing.T) {
+	t.Parallel()
+	for loss, tiny := range map[string]float32{"loss +Inf": 1e-6, "no loss": 0} {
+		b := build.New("reciprocals")
+		x := b.Op("Flatten", []build.Ref{b.Input("x", onnx.Float32, "n", 1, 8, 8)})
+		w, mask := onnx.ZerosF32(64, 10), onnx.ZerosF32(64)
+		for i := range w.F32() {
+			w.F32()[i] = tiny * float32(1+i%10)
+			mask.F32()[i/10] = 1
+			if row := i / 10; row%32 == 0 { // of a masked pixel: its weights only set the scale
+				w.F32()[i], mask.F32()[row] = 1, 0
+			}
+		}
+		x = b.Mul(b.Add(x, b.Param("one", onnx.Vector[float32](1))), b.Param("mask", mask))
+		b.Output("y", b.Op("Reciprocal", []build.Ref{b.MatMul(x, b.Param("w", w))}))
+		model := saved(t)(b.Model())
+		args := []string{"onnx", "quantise", model, "--images", "digits", "-o", model + ".out", "--preset", "0-1",
+			"--seconds", "0.01", "--calibrate", "2", "--test", "2", "--weights-only", "8", "--least", "1"}
+		out, said := ran(t, args...)
+		if !strings.Contains(out, loss) || !strings.Contains(said, "the loss ") {
+			t.Errorf("%s: printed %s, said %s", loss, out, said)
+		}
+		out, _ = ran(t, append(args, "--json")...)
+		var r struct{ Test map[string]any }
+		must.Do(t, json.Unmarshal([]byte(out), &r))
+		if l, told := r.Test["loss"]; !told || l != nil {
+			t.Errorf("%s: JSON has %v", loss, r.Test)
 		}
 	}
 }

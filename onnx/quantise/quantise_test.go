@@ -162,17 +162,17 @@ func TestFloat(t *testing.T) {
 	for _, b := range batches[8:] {
 		want = append(want, modeltest.Eval(t, inGo(t, true), m, b))
 	}
-	least := math.Inf(1)
+	least := Loss(math.Inf(1))
 	for _, l := range s.layers {
 		least = min(least, s.loss(t.Context(), s.build(map[int]bool{l: true}), batches[8:], want))
 	}
 	_, some := must.Get2(Static(t.Context(), m, inGo(t, true), batches,
-		Options{Loss: all.Loss / 100, Float: .2}))(t)
-	if len(some.Float) != 1 || math.Abs(some.Loss-least) > .01*least || some.All != all.Loss {
+		Options{Loss: float64(all.Loss) / 100, Float: .2}))(t)
+	if len(some.Float) != 1 || math.Abs(float64(some.Loss/least)-1) > .01 || some.All != all.Loss {
 		t.Errorf("with a layer in float32: %+v, without: %+v; want a loss of %v", some, all, least)
 	}
 	_, none, err := Static(t.Context(), m, inGo(t, true), batches,
-		Options{Loss: 2 * all.Loss, Float: 1})
+		Options{Loss: 2 * float64(all.Loss), Float: 1})
 	if err != nil || len(none.Float) != 0 {
 		t.Errorf("where the loss is small: %+v, %v", none, err)
 	}

@@ -48,8 +48,8 @@ type Report struct {
 	Folded int      `json:"folded,omitempty"` // normalisations that were folded
 	// Loss is the squared error of the outputs on the images that chose no range, as a share of
 	// their variance; All is that with all layers in bytes that can be.
-	Loss float64 `json:"loss"`
-	All  float64 `json:"loss_of_all_layers"`
+	Loss Loss `json:"loss"`
+	All  Loss `json:"loss_of_all_layers"`
 }
 
 // Batch is the inputs of one run of a model.
@@ -310,10 +310,10 @@ func (s *static) choose(ctx context.Context, batches []Batch) *onnx.Model {
 	s.report.Loss = s.loss(ctx, best, batches, want)
 	s.report.All = s.report.Loss
 	most := int(math.Ceil(s.options.Float * float64(len(s.layers))))
-	if s.report.Loss <= s.options.Loss || most == 0 {
+	if s.report.Loss <= Loss(s.options.Loss) || most == 0 {
 		return best
 	}
-	losses := map[int]float64{}
+	losses := map[int]Loss{}
 	for i, l := range s.layers {
 		s.tell(i, len(s.layers))
 		losses[l] = s.loss(ctx, s.build(map[int]bool{l: true}), batches, want)
@@ -330,7 +330,7 @@ func (s *static) choose(ctx context.Context, batches []Batch) *onnx.Model {
 		}
 		best, s.report.Loss = m, loss
 		s.report.Float = append(s.report.Float, s.model.Graph.Nodes[l].Label())
-		if loss <= s.options.Loss {
+		if loss <= Loss(s.options.Loss) {
 			break
 		}
 	}
@@ -340,11 +340,10 @@ func (s *static) choose(ctx context.Context, batches []Batch) *onnx.Model {
 // loss is the squared error of a model's outputs as a share of their variance, the mean over
 // outputs of finite float32 numbers.
 func (s *static) loss(ctx context.Context, m *onnx.Model, batches []Batch,
-	want []map[string]*onnx.Tensor) float64 {
+	want []map[string]*onnx.Tensor) Loss {
 	session := try.Get(s.engine.Load(m))
 	defer session.Close()
-	type sums struct{ n, x, xx, off float64 }
-	total := map[string]*sums{}
+	total := map[string]*Sums{}
 	for i, b := range batches {
 		out := evaluate(ctx, session, b)
 		for _, name := range slices.Sorted(maps.Keys(want[i])) {
@@ -354,19 +353,17 @@ func (s *static) loss(ctx context.Context, m *onnx.Model, batches []Batch,
 					"the model without this output", name, w.Shape, out[name].Shape)
 			}
 			if total[name] == nil {
-				total[name] = &sums{}
+				total[name] = &Sums{}
 			}
-			t := total[name]
 			for k, x := range w.F32() {
-				d := float64(y[k]) - float64(x)
-				t.n, t.x, t.xx, t.off = t.n+1, t.x+float64(x), t.xx+float64(x)*float64(x), t.off+d*d
+				total[name].Add(x, y[k])
 			}
 		}
 	}
-	loss, outputs := 0.0, 0.0
+	var loss, outputs Loss
 	for _, t := range total {
-		if variance := t.xx - t.x*t.x/max(1, t.n); variance > 0 {
-			loss, outputs = loss+t.off/variance, outputs+1
+		if l := t.Loss(); !t.left && !math.IsNaN(float64(l)) {
+			loss, outputs = loss+l, outputs+1
 		}
 	}
 	if outputs == 0 {
