@@ -188,16 +188,13 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 	if o.t.Output == "" && len(m.Graph.Outputs) > 0 {
 		o.t.Output = m.Graph.Outputs[0].Name
 	}
+	if err := o.sidecar(cmd, path, manifest); err != nil {
+		return err
+	}
 	var ex *examples
 	if o.images != "" {
-		if !o.list {
-			if o.side, err = newSidecar(cmd.Flags(), path, o.out, manifest, o.x,
-				false); err != nil {
-				return err
-			}
-		}
 		ex, err = o.photos(cmd, path, m, manifest, dataset.Options{Name: imagesNamed(o.images)})
-	} else if err = noSidecar(o.out); err == nil {
+	} else {
 		ex, err = o.arrays(m)
 	}
 	if err != nil {
@@ -223,6 +220,19 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 		fmt.Fprintln(cmd.ErrOrStderr(), "fmp onnx train: "+n)
 	}
 	return o.train(cmd, m, ex, cfg)
+}
+
+// sidecar makes the side-car of the model that is written. A model of arrays has one where the model
+// that is read has.
+func (o *tuning) sidecar(cmd *cobra.Command, path string, manifest models.Manifest) (err error) {
+	if o.list {
+		return nil
+	}
+	if _, from, _ := extractor.Sidecar(path); o.images == "" && from == "" {
+		return noSidecar(o.out)
+	}
+	o.side, err = newSidecar(cmd.Flags(), path, o.out, manifest, o.x, false)
+	return err
 }
 
 // photos reads a data set of images. An extractor sees the part and the classes of it that are an

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"fmp/featurize/extractor"
@@ -25,12 +26,15 @@ func TestSidecarKept(t *testing.T) {
 	}
 	b.Output("y", b.Op("MatMul", []build.Ref{x, b.Param("w", w)}))
 	model := saved(t)(b.Model())
-	out := model + ".out"
+	out, data := model+".out", filepath.Join(t.TempDir(), "rows.npz")
+	archive(t, data, onnx.ZerosF32(20, 1, 8, 8), onnx.Vector(append(make([]int64, 19), 9)...))
 	commands := map[string][]string{
 		"half": {"onnx", "half", model, "--least", "1", "-o", out},
 		"quantise": {"onnx", "quantise", model, "-o", out, "--images", "digits", "--weights-only", "8", "--least", "1",
 			"--seconds", "0.01", "--calibrate", "2", "--test", "1"},
 		"train": {"onnx", "train", model, "-o", out, "--images", "digits", "--epochs", "1", "--rate", "1e-9", "--lora", "1"},
+		"train on arrays": {"onnx", "train", model, "-o", out, "--data", data, "--epochs", "1", "--rate", "1e-9",
+			"--lora", "1"},
 	}
 	for _, c := range []struct {
 		side  string
@@ -44,7 +48,8 @@ func TestSidecarKept(t *testing.T) {
 		{"", nil, 0, "mean: [0.1]\nstd: [0.2]\n"},
 	} {
 		for name, args := range commands {
-			if c.more != nil && name == "half" {
+			if c.more != nil && (name == "half" || name == "train on arrays") ||
+				c.stale != "" && name == "train on arrays" { // which is refused: see TestWrong
 				continue
 			}
 			_ = os.Remove(model + ".yaml")

@@ -670,14 +670,15 @@ func (st *state) components(l *cell, out []float64) {
 // apart.
 var kin = [3]float64{1, 1. / 2, 1. / 4}
 
-// related lowers the densities of other classes for a cell that alone holds its class, by what
-// clients claim and by those who count as honest: its class may be like another without being it.
+// related lowers the densities of other classes for a cell that alone holds its class, by all claims
+// and by those who count as honest: its class may be like another without being it.
 // Colluders who share a class do not hold it alone, also in the state that has them all bad. With
 // q_t(x) = N(x; m_j, v_j + 1/a + tλ) and f the density of a fresh class, that of class j becomes
 //
 //	f N(x; m_j, v_j + 1/a) / max(f, mean_t q_t(x))
 //
-// so that a mean of another's very images still tells, and one that is merely near does not.
+// so that a mean of the very images of another class still tells, and one that is merely near does
+// not.
 func (st *state) related(l *cell, out []float64) {
 	if !l.alone || st.n[l.class] > strayed {
 		return
