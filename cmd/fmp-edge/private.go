@@ -286,7 +286,7 @@ func (a *answer) Record() error {
 func hand(command string, l privacy.Ledger, s privacy.Spending, limit float64, log io.Writer) error {
 	total, earlier, err := l.Hand(s, limit)
 	if err != nil {
-		return usagef("%s: the upload of round %d is not sent to another server: %w", command, s.Round, err)
+		return usagef("%s: the upload of round %d is not sent: %w", command, s.Round, err)
 	}
 	if earlier > 0 {
 		fmt.Fprintf(log, "fmp-edge: another server has this upload, and each adds noise of its own: with %d earlier "+

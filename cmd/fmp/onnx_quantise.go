@@ -471,7 +471,7 @@ func (r *quantisedReport) print(w io.Writer) error {
 	t := r.Test
 	fmt.Fprintf(w, "%d test images: agreement %.3f, ", t.Images, t.Agree)
 	if math.IsNaN(float64(t.Loss)) {
-		fmt.Fprint(w, "no loss")
+		fmt.Fprint(w, "loss not known")
 	} else {
 		fmt.Fprintf(w, "loss %.4f", t.Loss)
 	}

@@ -553,7 +553,7 @@ func TestONNXQuantiseLabels(t *testing.T) {
 // and one of no finite number has none. Both are said, and JSON has null for them.
 func TestONNXQuantiseInfinite(t *testing.T) {
 	t.Parallel()
-	for loss, tiny := range map[string]float32{"loss +Inf": 1e-6, "no loss": 0} {
+	for loss, tiny := range map[string]float32{"loss +Inf": 1e-6, "loss not known": 0} {
 		b := build.New("reciprocals")
 		x := b.Op("Flatten", []build.Ref{b.Input("x", onnx.Float32, "n", 1, 8, 8)})
 		w, mask := onnx.ZerosF32(64, 10), onnx.ZerosF32(64)

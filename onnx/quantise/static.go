@@ -324,7 +324,8 @@ func (s *static) choose(ctx context.Context, batches []Batch) *onnx.Model {
 		float[l] = true
 		m := s.build(float)
 		loss := s.loss(ctx, m, batches, want)
-		if loss >= s.report.Loss { // it costs nothing beside the others
+		// It costs nothing beside the others; of an infinite loss several layers may have a part.
+		if loss >= s.report.Loss && !math.IsInf(float64(loss), 0) {
 			delete(float, l)
 			continue
 		}
@@ -348,6 +349,9 @@ func (s *static) loss(ctx context.Context, m *onnx.Model, batches []Batch,
 		out := evaluate(ctx, session, b)
 		for _, name := range slices.Sorted(maps.Keys(want[i])) {
 			w, y := want[i][name], out[name].F32()
+			if w.DType != onnx.Float32 {
+				continue // no part of the loss
+			}
 			if !slices.Equal(out[name].Shape, w.Shape) {
 				try.Fail("output %q: its shape depends on the images: it is %v, and %v in bytes; export "+
 					"the model without this output", name, w.Shape, out[name].Shape)
@@ -361,7 +365,8 @@ func (s *static) loss(ctx context.Context, m *onnx.Model, batches []Batch,
 		}
 	}
 	var loss, outputs Loss
-	for _, t := range total {
+	for _, name := range slices.Sorted(maps.Keys(total)) {
+		t := total[name]
 		if l := t.Loss(); !t.left && !math.IsNaN(float64(l)) {
 			loss, outputs = loss+l, outputs+1
 		}

@@ -60,14 +60,14 @@ func closedModel(p *onnxpb.ModelProto) (*onnx.Model, error) {
 	return m, nil
 }
 
-// outside describes a part of a message that lies in another file or in a field that is not known;
+// outside describes a part of a message that lies in another file or in a field that is not read;
 // "" where there is none.
 func outside(p protoreflect.Message) (what string) {
 	eachMessage(p, func(m protoreflect.Message) bool {
 		t, ok := m.Interface().(*onnxpb.TensorProto)
 		switch {
 		case len(m.GetUnknown()) > 0:
-			what = fmt.Sprintf("its %s has a field that is not known", m.Descriptor().Name())
+			what = fmt.Sprintf("its %s has a field that is not read", m.Descriptor().Name())
 		case ok && (t.DataLocation != 0 || len(t.ExternalData) > 0):
 			what = fmt.Sprintf("the data of its tensor %q lies in another file, which is not read", t.Name)
 		}

@@ -10,9 +10,9 @@ import (
 	"fmp/onnx/shape"
 )
 
-// guard restates computations on which the runtime ends the process, in all graphs of a model: dividing the
-// least int32 or int64 by -1, which the processor refuses, diagonals of Trilu far outside the matrix, and
-// columns of Col2Im that its image does not have.
+// guard restates computations on which the runtime ends the process, in all graphs of a model. The
+// least int32 or int64 is not divided by -1, which the processor refuses. Diagonals of Trilu stay near
+// the matrix. Col2Im reads no columns that its image does not have.
 // A division whose element type is not known, as of a value that an If within an If gives, stays.
 type guard struct {
 	opsets map[string]int64
@@ -21,7 +21,7 @@ type guard struct {
 	inferred func() map[string]onnx.ValueInfo
 }
 
-// guarded is a model of which no integers end the process.
+// guarded returns the graph of a model, restated so that no integers end the process.
 func guarded(m *onnx.Model) *onnx.Graph {
 	taken := map[string]bool{}
 	m.Graph.AddNames(taken)

@@ -212,6 +212,14 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) error
 			a.client, old.Receipt.Upload, old.Receipt.Time.Format(time.RFC3339))
 	}
 	key := s.clients.Load().Key(a.client)
+	if key == "" {
+		return refusef(wire.WrongKey, "client %.128q is not on the roster of round %d any more", a.client,
+			s.Round.Round)
+	}
+	if !s.take("key " + key) { // of two names at once each would find the other's upload missing
+		return refusef(wire.TooMany, "another upload by the key of %q is being taken", a.client)
+	}
+	defer s.release("key " + key)
 	if other := s.byKey(key, a.client); other != "" {
 		return refusef(wire.OtherUpload, "an upload of %q by the same key is in, and who holds one key is one "+
 			"client: the operator takes it out first (fmp withdraw)", other)

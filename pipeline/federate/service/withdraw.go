@@ -211,8 +211,10 @@ func (s *Server) takeOut(ctx context.Context, noted *store.Record) error {
 	known := s.gone[client] != nil
 	s.forget(noted)
 	if !known {
-		s.halt()
 		s.swept = false
+	}
+	if !s.swept { // a sweep takes what a pooling has for workers
+		s.halt()
 	}
 	left := len(s.in)
 	short := s.stale() && left < s.Round.MinUploads
@@ -234,8 +236,9 @@ func (s *Server) takeOut(ctx context.Context, noted *store.Record) error {
 	return errors.Join(s.sweep(ctx), s.Store.Erase(ctx, client), s.Store.DropRefusal(ctx, client))
 }
 
-// sweep deletes the objects that a pooling left for workers, with an upload that is withdrawn since. A
-// pooling that begins meanwhile waits for publishing, which the caller holds, or is the caller's.
+// sweep deletes the objects that poolings left for workers: they may hold an upload that is withdrawn
+// since. No pooling runs meanwhile: takeOut ends it, and the next waits for publishing, which takeOut
+// holds. Pool itself sweeps once its pooling has ended.
 func (s *Server) sweep(ctx context.Context) error {
 	s.mu.Lock()
 	swept := s.swept

@@ -26,6 +26,7 @@ async function find() {
       opened();
       show('model', el('p', { class: 'note' }, t('askedAgain', { why, time: duration(time) })), choose());
     });
+    opened();
     await open(data, '', from);
   } catch {
     if (state.data) return;
@@ -82,7 +83,7 @@ async function score(chosen) {
     const secret = await recall('key');
     if (!secret) throw new Error(t('scoreKey'));
     const { name } = await program.call('readKey', {}, { data: secret.slice() });
-    const list = await rounds(); // without a server the counts are saved
+    const list = await rounds(); // without a server the counts are saved; one without an answer for now is an error
     if (list) await program.call('round', {}, { data: list });
     const known = new Map();
     for (const { path, file } of files) await add(known, placed(path, state.info.classes) ?? path.slice(path.indexOf('/') + 1), file);
