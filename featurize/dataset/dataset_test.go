@@ -668,7 +668,7 @@ func TestFolderCopies(t *testing.T) {
 			}
 			left := n - ds.Train.N - ds.Test.N
 			if said := strings.Join(ds.Notes, "\n"); !strings.Contains(said, fmt.Sprintf("%d files were left out", left)) ||
-				!strings.Contains(said, "copies count once") || left > most || left < most-1 || len(seen) != test.N {
+				!strings.Contains(said, "copies of a file count once") || left > most || left < most-1 || len(seen) != test.N {
 				t.Errorf("%q, hold %d: %d of %d are left out, %d of %d test images differ: %s", parts, hold, left, n,
 					len(seen), test.N, said)
 			}

@@ -296,7 +296,7 @@ func (f *folder) distinct(ctx context.Context) error {
 		return again && !file.test && leave(&file, of)
 	})
 	if copies.N > 0 {
-		f.note("under %s %v: copies count once, and no training image is a test image",
+		f.note("under %s %v: copies of a file count once, and none is in both parts",
 			filepath.Base(f.dir), copies)
 	}
 	return nil
