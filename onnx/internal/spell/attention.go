@@ -23,8 +23,8 @@ func spellAttention(s *speller) []string {
 		q, k, v = s.splitHeads(q, qHeads), s.splitHeads(k, heads), s.splitHeads(v, heads)
 	}
 	if past := s.node.Input(4); past != "" {
-		k = s.op("Concat", []string{past, k}, onnx.IntAttr("axis", 2))
-		v = s.op("Concat", []string{s.node.Input(5), v}, onnx.IntAttr("axis", 2))
+		k = s.opInt("Concat", []string{past, k}, "axis", 2)
+		v = s.opInt("Concat", []string{s.node.Input(5), v}, "axis", 2)
 	}
 	a := &attention{speller: s, shared: !flat || qHeads != heads, q: q, k: k, v: v}
 	a.sizeQ, a.sizeK = s.pick(s.un("Shape", q), 2), s.pick(s.un("Shape", k), 2)
@@ -100,7 +100,7 @@ func (a *attention) scores() string {
 	if a.attrs.Has("scale") {
 		scale = a.num(float64(a.attrs.Float("scale")))
 	} else {
-		size := a.op("Cast", []string{a.pick(a.un("Shape", a.q), 3)}, onnx.IntAttr("to", int(a.d)))
+		size := a.opInt("Cast", []string{a.pick(a.un("Shape", a.q), 3)}, "to", int(a.d))
 		scale = a.un("Reciprocal", a.un("Sqrt", size))
 	}
 	transposed := a.op("Transpose", []string{a.k}, onnx.IntsAttr("perm", 0, 1, 3, 2))
@@ -201,11 +201,11 @@ func (s *speller) softmax(x string) string {
 	precision := s.attrs.DType("softmax_precision")
 	cast := s.attrs.Has("softmax_precision") && precision != s.d && !isHalf(precision)
 	if cast {
-		x = s.op("Cast", []string{x}, onnx.IntAttr("to", int(precision)))
+		x = s.opInt("Cast", []string{x}, "to", int(precision))
 	}
-	x = s.op("Softmax", []string{x}, onnx.IntAttr("axis", -1))
+	x = s.opInt("Softmax", []string{x}, "axis", -1)
 	if cast {
-		x = s.op("Cast", []string{x}, onnx.IntAttr("to", int(s.d)))
+		x = s.opInt("Cast", []string{x}, "to", int(s.d))
 	}
 	return x
 }

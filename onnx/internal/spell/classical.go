@@ -55,7 +55,7 @@ func EnableClassical() {
 
 // cast returns a value in another element type.
 func (s *speller) cast(v string, d onnx.DType) string {
-	return s.op("Cast", []string{v}, onnx.IntAttr("to", int(d)))
+	return s.opInt("Cast", []string{v}, "to", int(d))
 }
 
 // reals returns the input in the floats that are computed in: float64 stays, all others become
@@ -99,7 +99,7 @@ func (s *speller) numbers(name string) []float64 {
 
 // reduced reduces one axis.
 func (s *speller) reduced(op, x string, axis, keep int) string {
-	return s.op(op, []string{x, s.ints(int64(axis))}, onnx.IntAttr("keepdims", keep))
+	return s.opInt(op, []string{x, s.ints(int64(axis))}, "keepdims", keep)
 }
 
 // transformed applies a post_transform to scores [n, classes].
@@ -110,7 +110,7 @@ func (s *speller) transformed(scores, name string) string {
 	case "LOGISTIC":
 		return s.un("Sigmoid", scores)
 	case "SOFTMAX":
-		return s.op("Softmax", []string{scores}, onnx.IntAttr("axis", 1))
+		return s.opInt("Softmax", []string{scores}, "axis", 1)
 	case "SOFTMAX_ZERO": // a score of 0 has no part in the sum
 		top := s.reduced("ReduceMax", scores, 1, 1)
 		e := s.un("Exp", s.bi("Sub", scores, top))
@@ -187,7 +187,7 @@ func (s *speller) second(labels, score string, bound float64, probabilities bool
 	if probabilities {
 		first = s.add(first, s.num(1))
 	}
-	both := s.op("Concat", []string{first, score}, onnx.IntAttr("axis", 1))
+	both := s.opInt("Concat", []string{first, score}, "axis", 1)
 	return []string{s.bi("Gather", labels, s.cast(wins, onnx.Int64)), both}
 }
 
@@ -263,7 +263,7 @@ func spellFeatureVectorizer(s *speller) []string {
 		}
 		parts = append(parts, part)
 	}
-	return []string{s.op("Concat", parts, onnx.IntAttr("axis", 1))}
+	return []string{s.opInt("Concat", parts, "axis", 1)}
 }
 
 // spellArrayFeatureExtractor takes positions of the last axis; a vector is one row.
@@ -272,8 +272,8 @@ func spellArrayFeatureExtractor(s *speller) []string {
 	if len(s.Shape(x)) == 1 {
 		x = s.bi("Reshape", x, s.ints(1, -1))
 	}
-	return []string{s.op("Gather", []string{x, s.bi("Reshape", s.node.Input(1), s.ints(-1))},
-		onnx.IntAttr("axis", -1))}
+	return []string{s.opInt("Gather", []string{x, s.bi("Reshape", s.node.Input(1), s.ints(-1))},
+		"axis", -1)}
 }
 
 // spellOneHotEncoder: 1 where a value is the category of its column, all 0 where it is none.

@@ -271,7 +271,7 @@ func (s *speller) memberships() (lists [][]float64) {
 func (s *speller) scores(f *forest, x string) string {
 	rows := s.op("Slice", []string{s.un("Shape", x), s.ints(0), s.ints(1)})
 	trees := int64(len(f.roots))
-	at := s.bi("Expand", s.ints(f.roots...), s.op("Concat", []string{rows, s.ints(trees)}, onnx.IntAttr("axis", 0)))
+	at := s.bi("Expand", s.ints(f.roots...), s.opInt("Concat", []string{rows, s.ints(trees)}, "axis", 0))
 	tables := map[string]string{"feature": s.ints(f.feature...), "yes": s.ints(f.yes...),
 		"no": s.ints(f.no...), "mode": s.ints(f.mode...), "split": s.table(f.split, len(f.split)),
 		"missing": s.constant(onnx.Vector(f.missing...))}
@@ -281,7 +281,7 @@ func (s *speller) scores(f *forest, x string) string {
 	}
 	for range f.depth {
 		look := func(name string) string { return s.bi("Gather", tables[name], at) }
-		v := s.op("GatherElements", []string{x, look("feature")}, onnx.IntAttr("axis", 1))
+		v := s.opInt("GatherElements", []string{x, look("feature")}, "axis", 1)
 		at = s.op("Where", []string{s.branch(f, v, look), look("yes"), look("no")})
 	}
 	y := s.bi("Gather", s.table(f.weight, len(f.mode), f.targets), at) // [n, trees, targets]

@@ -45,8 +45,8 @@ func spellLinearAttention(s *speller) []string {
 	state := s.node.Input(3)
 	if state == "" {
 		zero := try.Get(onnx.Zeros(s.d, 1))
-		shape := s.op("Concat", []string{s.dims(q, 0, 1), per, dk, s.div(s.dims(v, 2, 3), per)},
-			onnx.IntAttr("axis", 0))
+		shape := s.opInt("Concat", []string{s.dims(q, 0, 1), per, dk, s.div(s.dims(v, 2, 3), per)},
+			"axis", 0)
 		state = s.op("ConstantOfShape", []string{shape}, onnx.TensorAttr("value", zero))
 	} else {
 		// It may be of another type than the queries; it is computed in theirs, and comes back in
@@ -127,9 +127,9 @@ func spellAffineGrid(s *speller) []string {
 		at = s.div(s.add(at, s.num(1)), lengths)
 	}
 	at = s.sub(at, s.num(1))
-	one := s.bi("Expand", s.num(1), s.op("Concat", []string{s.ints(1), s.dims(at, 1, 2)}, onnx.IntAttr("axis", 0)))
+	one := s.bi("Expand", s.num(1), s.opInt("Concat", []string{s.ints(1), s.dims(at, 1, 2)}, "axis", 0))
 	last := s.op("Slice", []string{at, s.ints(-1), s.ints(math.MinInt64), s.ints(0), s.ints(-1)}) // x first
-	y := s.bi("MatMul", theta, s.op("Concat", []string{last, one}, onnx.IntAttr("axis", 0)))
+	y := s.bi("MatMul", theta, s.opInt("Concat", []string{last, one}, "axis", 0))
 	y = s.op("Transpose", []string{y}, onnx.IntsAttr("perm", 0, 2, 1))
 	return []string{s.shaped(y, s.dims(theta, 0, 1), space, s.dims(theta, 1, 2))}
 }

@@ -67,7 +67,7 @@ func (r *recurrent) widen() {
 	n := onnx.CloneNode(r.node)
 	for i, in := range n.Inputs {
 		if in != "" && i != 4 {
-			n.Inputs[i] = r.op("Cast", []string{in}, onnx.IntAttr("to", int(onnx.Float32)))
+			n.Inputs[i] = r.opInt("Cast", []string{in}, "to", int(onnx.Float32))
 		}
 	}
 	r.node, r.d = n, onnx.Float32
@@ -116,7 +116,7 @@ func (r *recurrent) sequence() string {
 		steps := r.op("ConstantOfShape", []string{r.vector(r.pick(sizes, 0))},
 			onnx.TensorAttr("value", onnx.Vector[int64](1)))
 		at := r.bi("Reshape", r.un("NonZero", steps), r.constant(onnx.Vector[int64](-1, 1, 1)))
-		wide := r.bi("Reshape", r.op("Cast", []string{lens}, onnx.IntAttr("to", int(onnx.Int64))),
+		wide := r.bi("Reshape", r.opInt("Cast", []string{lens}, "to", int(onnx.Int64)),
 			r.constant(onnx.Vector[int64](1, -1, 1)))
 		r.mask = r.bi("Less", at, wide)
 	}
@@ -131,7 +131,7 @@ func (r *recurrent) join(i int, parts []string, axis int, shape ...int64) {
 	for k, p := range parts {
 		parts[k] = r.bi("Reshape", p, r.constant(onnx.Vector(shape...)))
 	}
-	v := r.op("Concat", parts, onnx.IntAttr("axis", axis))
+	v := r.opInt("Concat", parts, "axis", axis)
 	if r.batchFirst {
 		perm := []int{1, 0, 2}
 		if axis == 1 {
@@ -160,6 +160,13 @@ func (e *emit) op(op string, in []string, attrs ...onnx.Attr) string {
 	return out
 }
 
+// opInt is op with one integer attribute. It is a call, which takes less code than a list of one.
+//
+//go:noinline
+func (e *emit) opInt(op string, in []string, name string, v int) string {
+	return e.op(op, in, onnx.IntAttr(name, v))
+}
+
 // give names a value out, in another element type unless that is Undefined.
 func (e *emit) give(v, out string, to onnx.DType) {
 	node := &onnx.Node{Name: out, Op: "Identity", Inputs: []string{v}, Outputs: []string{out}}
@@ -178,7 +185,7 @@ func (e *emit) constant(t *onnx.Tensor) string {
 func (e *emit) number(v float32, d onnx.DType) string {
 	s := e.constant(onnx.Scalar(v))
 	if d != onnx.Float32 {
-		s = e.op("Cast", []string{s}, onnx.IntAttr("to", int(d)))
+		s = e.opInt("Cast", []string{s}, "to", int(d))
 	}
 	return s
 }
@@ -208,7 +215,7 @@ func (e *emit) vector(scalars ...string) string {
 	for i, s := range scalars {
 		scalars[i] = e.bi("Reshape", s, e.constant(onnx.Vector[int64](1)))
 	}
-	return e.op("Concat", scalars, onnx.IntAttr("axis", 0))
+	return e.opInt("Concat", scalars, "axis", 0)
 }
 
 // recurrent is a layer that is being spelt out.

@@ -27,7 +27,7 @@ type sampler struct {
 }
 
 func (s *speller) real(v string) string {
-	return s.op("Cast", []string{v}, onnx.IntAttr("to", int(s.d)))
+	return s.opInt("Cast", []string{v}, "to", int(s.d))
 }
 func (s *speller) sub(x, y string) string { return s.bi("Sub", x, y) }
 func (s *speller) div(x, y string) string { return s.bi("Div", x, y) }
@@ -80,16 +80,16 @@ func (s sampler) read(image, y, x string) string {
 	columns, wx := s.taps(x, width)
 	one := func(v string, axis int64) string { return s.bi("Unsqueeze", v, s.ints(axis)) }
 	pixel := s.add(s.mul(one(rows, 2), width), one(columns, 1)) // [n, k, k, l]
-	pixel = s.op("Cast", []string{pixel}, onnx.IntAttr("to", int(onnx.Int64)))
+	pixel = s.opInt("Cast", []string{pixel}, "to", int(onnx.Int64))
 	flat := s.shaped(image, s.dims(image, 0, 2), s.ints(-1))
 	n, c := s.dims(image, 0, 1), s.dims(image, 1, 2)
 	pixel = s.shaped(pixel, n, s.ints(1, -1))
-	all := s.bi("Expand", pixel, s.op("Concat", []string{n, c, s.dims(pixel, 2, 3)}, onnx.IntAttr("axis", 0)))
-	got := s.shaped(s.op("GatherElements", []string{flat, all}, onnx.IntAttr("axis", 2)), n, c,
+	all := s.bi("Expand", pixel, s.opInt("Concat", []string{n, c, s.dims(pixel, 2, 3)}, "axis", 0))
+	got := s.shaped(s.opInt("GatherElements", []string{flat, all}, "axis", 2), n, c,
 		s.ints(int64(len(s.weights[0])*len(s.weights[0]))), s.dims(y, 1, 2))
 	weight := s.shaped(s.mul(one(wy, 2), one(wx, 1)), n,
 		s.ints(1, int64(len(s.weights[0])*len(s.weights[0]))), s.dims(y, 1, 2))
-	return s.op("ReduceSum", []string{s.mul(got, weight), s.ints(2)}, onnx.IntAttr("keepdims", 0))
+	return s.opInt("ReduceSum", []string{s.mul(got, weight), s.ints(2)}, "keepdims", 0)
 }
 
 // spellGridSample: x [n, c, h, w] at the positions of grid [n, oh, ow, 2], (x, y) in -1..1.
@@ -108,8 +108,8 @@ func spellGridSample(s *speller) []string {
 	size := s.real(s.dims(x, 2, 4))
 	flat := s.shaped(grid, s.dims(grid, 0, 1), s.ints(-1, 2))
 	at := func(i int, size string) string {
-		v := s.add(s.op("Gather", []string{flat, s.whole(i)},
-			onnx.IntAttr("axis", 2)), s.num(1))
+		v := s.add(s.opInt("Gather", []string{flat, s.whole(i)},
+			"axis", 2), s.num(1))
 		if r.align {
 			return s.mul(v, s.mul(s.sub(size, s.num(1)), s.num(0.5)))
 		}
@@ -144,7 +144,7 @@ func spellDeformConv(s *speller) []string {
 	moved := s.shaped(offset, s.mul(s.dims(x, 0, 1), s.ints(parts)), s.ints(k, 2), sides)
 	taps := s.span(0, s.whole(kh*kw))
 	at := func(axis int, along string, shape ...int64) string {
-		v := s.op("Gather", []string{moved, s.whole(axis)}, onnx.IntAttr("axis", 2))
+		v := s.opInt("Gather", []string{moved, s.whole(axis)}, "axis", 2)
 		steps := s.mul(s.real(s.span(0, s.pick(s.dims(offset, 2, 4), axis))),
 			s.num(float64(strides[axis])))
 		start := s.sub(s.mul(s.real(s.bi(along, taps, s.ints(int64(kw)))),
@@ -237,7 +237,7 @@ func (s *speller) cells(rois string, k, cellCount int, size string) points {
 		n = s.bi("Max", have, s.num(1))
 	}
 	zero, one := s.num(0), s.num(1)
-	most := s.op("ReduceMax", []string{n}, onnx.IntAttr("keepdims", 0))
+	most := s.opInt("ReduceMax", []string{n}, "keepdims", 0)
 	i := s.op("Range", []string{zero, most, one})
 	cell := s.bi("Reshape", s.op("Range", []string{zero, s.num(float64(cellCount)), one}),
 		s.ints(1, -1, 1))
@@ -256,8 +256,8 @@ func (s *speller) shares(c points) string {
 	last := func(v string) string { return s.bi("Unsqueeze", v, s.ints(3)) }
 	pixels := s.op("Range", []string{zero, c.size, one})
 	weight := s.un("Relu", s.sub(one, s.un("Abs", s.sub(last(c.at), pixels))))
-	weight = s.op("ReduceSum", []string{s.mul(weight, s.real(last(c.there))), s.ints(2)},
-		onnx.IntAttr("keepdims", 0))
+	weight = s.opInt("ReduceSum", []string{s.mul(weight, s.real(last(c.there))), s.ints(2)},
+		"keepdims", 0)
 	return s.bi("Unsqueeze", s.div(weight, c.count), s.ints(1))
 }
 
@@ -279,14 +279,14 @@ func (s *speller) highest(images string, rows, columns points) string {
 	// Rows stand on axes 1 to 3, columns on 4 to 6.
 	row := func(v string) string { return s.bi("Unsqueeze", v, s.ints(4, 5, 6)) }
 	column := func(v string) string { return s.bi("Unsqueeze", v, s.ints(1, 2, 3)) }
-	at := s.op("Cast", []string{s.add(s.mul(row(y), columns.size), column(x))},
-		onnx.IntAttr("to", int(onnx.Int64)))
+	at := s.opInt("Cast", []string{s.add(s.mul(row(y), columns.size), column(x))},
+		"to", int(onnx.Int64))
 	shape := s.dims(at, 1, 7)
 	n, c := s.dims(images, 0, 1), s.dims(images, 1, 2)
 	flat := s.shaped(at, n, s.ints(1, -1))
-	all := s.bi("Expand", flat, s.op("Concat", []string{n, c, s.dims(flat, 2, 3)}, onnx.IntAttr("axis", 0)))
-	got := s.shaped(s.op("GatherElements", []string{s.shaped(images, n, c, s.ints(-1)), all},
-		onnx.IntAttr("axis", 2)), n, c, shape)
+	all := s.bi("Expand", flat, s.opInt("Concat", []string{n, c, s.dims(flat, 2, 3)}, "axis", 0))
+	got := s.shaped(s.opInt("GatherElements", []string{s.shaped(images, n, c, s.ints(-1)), all},
+		"axis", 2), n, c, shape)
 	got = s.mul(got, s.bi("Unsqueeze", s.mul(row(wy), column(wx)), s.ints(1)))
 	whole := func(c points) string { return s.bi("Expand", c.one, s.un("Shape", c.at)) }
 	mine := s.bi("And", row(s.bi("Unsqueeze", whole(rows), s.ints(3))),
@@ -299,7 +299,7 @@ func (s *speller) highest(images string, rows, columns points) string {
 // maxOver is the maximum over axes, without them.
 func (s *speller) maxOver(v string, axes ...int) string {
 	if s.Opset >= 18 {
-		return s.op("ReduceMax", []string{v, s.ints(int64s(axes)...)}, onnx.IntAttr("keepdims", 0))
+		return s.opInt("ReduceMax", []string{v, s.ints(int64s(axes)...)}, "keepdims", 0)
 	}
 	return s.op("ReduceMax", []string{v}, onnx.IntAttr("keepdims", 0),
 		onnx.IntsAttr("axes", axes...))

@@ -84,11 +84,11 @@ func Scan(n *onnx.Node, fresh func(base string) (name string)) (*onnx.Node, erro
 				if err != nil {
 					return nil, fmt.Errorf("output %q of its body: %w", info.Name, err)
 				}
-				shape := e.op("Concat", []string{e.bi("Sub", longest, length),
-					e.slice(e.un("Shape", out), 1, math.MaxInt32)}, onnx.IntAttr("axis", 0))
-				out = e.op("Concat", []string{out,
+				shape := e.opInt("Concat", []string{e.bi("Sub", longest, length),
+					e.slice(e.un("Shape", out), 1, math.MaxInt32)}, "axis", 0)
+				out = e.opInt("Concat", []string{out,
 					e.op("ConstantOfShape", []string{shape}, onnx.TensorAttr("value", zero))},
-					onnx.IntAttr("axis", 0))
+					"axis", 0)
 			}
 		}
 		info.Name = out

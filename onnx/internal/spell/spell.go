@@ -29,12 +29,13 @@ func IsSpelt(n *onnx.Node) bool { return HasSpelling(n) && n.Op != "GridSample" 
 
 // SpeltOpset returns the operator set that [Spell] spells a node out in, for a model of the given
 // one: files of ai.onnx.ml name early ones, in which trees cannot be written, and detectors those
-// before part of a shape could be taken. An operator is of one version in both.
+// before part of a shape could be taken, as do files that a runtime has optimised. An operator is of one version in both.
 func SpeltOpset(n *onnx.Node, opset int) int {
 	switch {
 	case n.Domain == classical:
 		return max(opset, classicalOpset)
-	case n.Op == "RoiAlign":
+	case n.Op == "RoiAlign", n.Domain == microsoft && (n.Op == "QGemm" ||
+		strings.HasPrefix(n.Op, "Fused") || strings.HasSuffix(n.Op, "Attention")):
 		return max(opset, 15)
 	}
 	return opset
@@ -79,7 +80,7 @@ func Spell(n *onnx.Node, a Around) (nodes []*onnx.Node, err error) {
 	s.halves = map[string]string{}
 	for i, in := range n.Inputs {
 		if t := a.Type(in); in != "" && (isHalf(t) || t == onnx.Undefined && isHalf(d)) {
-			s.node.Inputs[i] = s.op("Cast", []string{in}, onnx.IntAttr("to", int(onnx.Float32)))
+			s.node.Inputs[i] = s.opInt("Cast", []string{in}, "to", int(onnx.Float32))
 			s.halves[s.node.Inputs[i]] = in
 		}
 	}
@@ -153,6 +154,17 @@ var spellings = map[onnx.OpName]func(s *speller) []string{
 	{Domain: microsoft, Name: "QLinearSigmoid"}:                   spellQuantized,
 	{Domain: microsoft, Name: "QLinearLeakyRelu"}:                 spellQuantized,
 	{Domain: microsoft, Name: "QLinearGlobalAveragePool"}:         spellQuantized,
+	{Domain: microsoft, Name: "QLinearAveragePool"}:               spellQuantized,
+	{Domain: microsoft, Name: "QLinearSoftmax"}:                   spellQuantizedSoftmax,
+	{Domain: microsoft, Name: "QLinearConcat"}:                    spellQuantizedConcat,
+	{Domain: microsoft, Name: "QLinearWhere"}:                     spellQuantizedWhere,
+	{Domain: microsoft, Name: "QGemm"}:                            spellQuantizedGemm,
+	{Domain: microsoft, Name: "DynamicQuantizeMatMul"}:            spellIntegerProduct,
+	{Domain: microsoft, Name: "MatMulIntegerToFloat"}:             spellIntegerProduct,
+	{Domain: microsoft, Name: "FusedGemm"}:                        spellFusedGemm,
+	{Domain: microsoft, Name: "FusedConv"}:                        spellFusedConv,
+	{Domain: microsoft, Name: "MultiHeadAttention"}:               spellMultiHead,
+	{Domain: microsoft, Name: "Attention"}:                        spellPackedAttention,
 }
 
 const microsoft = "com.microsoft"
@@ -173,6 +185,7 @@ func (e *emit) span(from int, to string) string {
 	return e.op("Range", []string{e.whole(from), to, e.whole(1)})
 }
 
+//go:noinline
 func (e *emit) ints(v ...int64) string { return e.constant(onnx.Vector(v...)) }
 
 func int64s(v []int) []int64 {
@@ -184,6 +197,8 @@ func int64s(v []int) []int64 {
 }
 
 // dims takes axes from to to - 1 of a value's shape.
+//
+//go:noinline
 func (e *emit) dims(v string, from, to int) string {
 	return e.op("Shape", []string{v}, onnx.IntAttr("start", from), onnx.IntAttr("end", to))
 }
@@ -194,7 +209,7 @@ func (e *emit) dims(v string, from, to int) string {
 func (s *speller) num(v float64) string { return s.number(float32(v), s.d) }
 
 func (s *speller) shaped(v string, parts ...string) string {
-	return s.bi("Reshape", v, s.op("Concat", parts, onnx.IntAttr("axis", 0)))
+	return s.bi("Reshape", v, s.opInt("Concat", parts, "axis", 0))
 }
 
 // spellSwish: x σ(αx), times b where a second operand gates.
@@ -226,8 +241,8 @@ func spellCausalConv(s *speller) []string {
 			[]string{s.op("Concat", []string{s.dims(x, 0, 2), s.ints(int64(shape[2].Size - 1))},
 				onnx.IntAttr("axis", 0))}, onnx.TensorAttr("value", zero))
 	}
-	whole := s.op("Concat", []string{past, x}, onnx.IntAttr("axis", 2))
-	y := s.op("Conv", without(whole, w, s.node.Input(2)), onnx.IntAttr("group", shape[0].Size))
+	whole := s.opInt("Concat", []string{past, x}, "axis", 2)
+	y := s.opInt("Conv", without(whole, w, s.node.Input(2)), "group", shape[0].Size)
 	switch a := s.attrs.Str("activation"); a {
 	case "none", "":
 	case "silu", "swish":
@@ -254,7 +269,7 @@ func (s *speller) lastAxes(x string, a int) string {
 		return s.ints(axes...)
 	}
 	rest := s.span(a+1, s.un("Size", s.un("Shape", x)))
-	return s.op("Concat", []string{s.ints(int64(a)), rest}, onnx.IntAttr("axis", 0))
+	return s.opInt("Concat", []string{s.ints(int64(a)), rest}, "axis", 0)
 }
 
 // rms is x over the root of its mean square over axes, which is of rank 1.
@@ -305,8 +320,8 @@ func spellRotaryEmbedding(s *speller) []string {
 	}
 	apart := s.bi("Reshape", x, s.ints(pairs...))
 	part := func(i int64) string {
-		return s.op("Gather", []string{apart, s.constant(onnx.Scalar(i))},
-			onnx.IntAttr("axis", axis))
+		return s.opInt("Gather", []string{apart, s.constant(onnx.Scalar(i))},
+			"axis", axis)
 	}
 	re, im := part(0), part(1)
 	turned := []string{
@@ -316,9 +331,9 @@ func spellRotaryEmbedding(s *speller) []string {
 	for i, v := range turned {
 		turned[i] = s.bi("Unsqueeze", v, s.ints(int64(axis)))
 	}
-	y := s.bi("Reshape", s.op("Concat", turned, onnx.IntAttr("axis", axis)), s.un("Shape", x))
+	y := s.bi("Reshape", s.opInt("Concat", turned, "axis", axis), s.un("Shape", x))
 	if rest != "" {
-		y = s.op("Concat", []string{y, rest}, onnx.IntAttr("axis", -1))
+		y = s.opInt("Concat", []string{y, rest}, "axis", -1)
 	}
 	if heads > 0 {
 		y = s.joinHeads(y)
@@ -407,44 +422,4 @@ func spellSkipNormalization(s *speller) []string {
 		y = s.add(y, beta)
 	}
 	return []string{y, "", "", sum}
-}
-
-// dequantized is input i with its scale and zero point in the two inputs after it, in float32.
-func (s *speller) dequantized(i int) string {
-	return s.op("DequantizeLinear", without(s.node.Input(i), s.node.Input(i+1), s.node.Input(i+2)))
-}
-
-// quantized quantises a result with the scale and zero point of inputs i and i + 1.
-func (s *speller) quantized(v string, i int) []string {
-	if s.node.Input(i+1) == "" && s.d != onnx.Uint8 {
-		try.Fail("its output's zero point is left out, which is supported for uint8")
-	}
-	return []string{s.op("QuantizeLinear", without(v, s.node.Input(i), s.node.Input(i+1)))}
-}
-
-// without leaves out an empty name at the end.
-func without(names ...string) []string {
-	if names[len(names)-1] == "" {
-		return names[:len(names)-1]
-	}
-	return names
-}
-
-// spellQuantizedPair: a sum or product of two quantised values, quantised again.
-func spellQuantizedPair(s *speller) []string {
-	op := strings.TrimPrefix(s.node.Op, "QLinear")
-	return s.quantized(s.bi(op, s.dequantized(0), s.dequantized(3)), 6)
-}
-
-// spellQuantized: a function of one quantised value, quantised again.
-func spellQuantized(s *speller) []string {
-	op := strings.TrimPrefix(s.node.Op, "QLinear")
-	var attrs []onnx.Attr
-	switch {
-	case op == "LeakyRelu":
-		attrs = append(attrs, onnx.FloatAttr("alpha", s.attrs.Float("alpha")))
-	case s.attrs.Bool("channels_last"):
-		try.Fail("channels_last is not supported")
-	}
-	return s.quantized(s.op(op, []string{s.dequantized(0)}, attrs...), 3)
 }

@@ -1,0 +1,147 @@
+package spell
+
+import (
+	"slices"
+	"strings"
+
+	"fmp/onnx"
+	"fmp/onnx/internal/try"
+	"fmp/onnx/op"
+)
+
+// fusable are the activations that the runtime fuses; parameters are their alpha, then their beta.
+const fusable = "Elu HardSigmoid LeakyRelu Relu Sigmoid Softplus Softsign Tanh ThresholdedRelu"
+
+// activated is an activation of y by the name and the parameters that the node gives it.
+func (s *speller) activated(y string, params []float32) []string {
+	name := s.attrs.Str("activation")
+	switch {
+	case name == "":
+		return []string{y}
+	case name == "Clip" && len(params) == 2:
+		return []string{s.op("Clip", []string{y, s.num(float64(params[0])), s.num(float64(params[1]))})}
+	case !slices.Contains(strings.Fields(fusable), name):
+		try.Fail("activation %q with %d parameters is not supported", name, len(params))
+	}
+	var attrs []onnx.Attr
+	for i, of := range []string{"alpha", "beta"} {
+		if op.Last("", name, s.Opset).Attr(of) != nil && i < len(params) {
+			attrs = append(attrs, onnx.FloatAttr(of, params[i]))
+		}
+	}
+	return []string{s.op(name, []string{y}, attrs...)}
+}
+
+// spellFusedGemm: an activation of alpha A'B' + beta C.
+func spellFusedGemm(s *speller) []string {
+	y := s.op("Gemm", s.node.Inputs,
+		s.attributes("activation", "activation_alpha", "activation_beta", "activation_gamma")...)
+	var params []float32
+	for _, name := range []string{"activation_alpha", "activation_beta"} {
+		if s.attrs.Has(name) {
+			params = append(params, s.attrs.Float(name))
+		}
+	}
+	return s.activated(y, params)
+}
+
+// spellFusedConv: an activation of a convolution plus Z.
+func spellFusedConv(s *speller) []string {
+	in := s.node.Inputs[:min(len(s.node.Inputs), 3)]
+	y := s.op("Conv", without(in...), s.attributes("activation", "activation_params")...)
+	if z := s.node.Input(3); z != "" {
+		y = s.add(y, z)
+	}
+	return s.activated(y, s.attrs.Floats("activation_params"))
+}
+
+// spellMultiHead: attention of flat queries, keys and values, [B, S, H·D] and [B, T, H·D], with a
+// bias of all three, [3 H·D].
+func spellMultiHead(s *speller) []string {
+	s.without("key_padding_mask", 4)
+	s.without("past_key", 6)
+	qkv := []string{s.node.Input(0), s.node.Input(1), s.node.Input(2)}
+	if slices.Contains(qkv, "") || slices.ContainsFunc(qkv, func(v string) bool {
+		return len(s.Shape(v)) != 0 && len(s.Shape(v)) != 3
+	}) {
+		try.Fail("queries, keys and values in one tensor are not supported")
+	}
+	if bias := s.node.Input(3); bias != "" {
+		sizes := make([]string, 3) // widths of the three, [1]
+		for i, v := range qkv {
+			sizes[i] = s.bi("Gather", s.un("Shape", v), s.ints(2))
+		}
+		qkv = s.addParts(qkv, bias, sizes)
+	}
+	return s.heads(qkv, s.node.Input(5))
+}
+
+// addParts adds to each value its part of a vector, which holds them all one after another.
+func (s *speller) addParts(values []string, vector string, sizes []string) []string {
+	out, from := make([]string, len(values)), s.ints(0)
+	for i, v := range values {
+		to := s.add(from, sizes[i])
+		out[i] = s.add(v, s.op("Slice", []string{vector, from, to, s.ints(0)}))
+		from = to
+	}
+	return out
+}
+
+// spellPackedAttention: attention of one input, whose queries, keys and values are its products
+// with the columns of one matrix, plus a bias.
+func spellPackedAttention(s *speller) []string {
+	s.without("mask_index", 3)
+	s.without("past", 4)
+	if s.attrs.Bool("do_rotary") {
+		try.Fail("do_rotary is not supported")
+	}
+	all := s.bi("MatMul", s.node.Input(0), s.node.Input(1))
+	if bias := s.node.Input(2); bias != "" {
+		all = s.add(all, bias)
+	}
+	sizes := int64s(s.attrs.Ints("qkv_hidden_sizes"))
+	var ends []string
+	switch len(sizes) {
+	case 0: // a third each
+		third := s.bi("Div", s.bi("Gather", s.un("Shape", all), s.ints(2)), s.ints(3))
+		ends = []string{s.ints(0), third, s.add(third, third), s.add(third, s.add(third, third))}
+	case 3:
+		ends = []string{s.ints(0), s.ints(sizes[0]), s.ints(sizes[0] + sizes[1]),
+			s.ints(sizes[0] + sizes[1] + sizes[2])}
+	default:
+		try.Fail("qkv_hidden_sizes has %d numbers, want 3", len(sizes))
+	}
+	var qkv []string
+	for i := range 3 {
+		qkv = append(qkv, s.op("Slice", []string{all, ends[i], ends[i+1], s.ints(2)}))
+	}
+	return s.heads(qkv, s.node.Input(5))
+}
+
+// without refuses a node that has an input which is not supported.
+func (s *speller) without(name string, input int) {
+	if s.node.Input(input) != "" {
+		try.Fail("%s is not supported", name)
+	}
+}
+
+// heads is attention over num_heads heads, and a bias of its scores, as the standard's operator has
+// it.
+func (s *speller) heads(qkv []string, bias string) []string {
+	n := &onnx.Node{Op: "Attention", Inputs: append(qkv, bias)}
+	for _, of := range [][2]string{{"q_num_heads", "num_heads"}, {"kv_num_heads", "num_heads"},
+		{"is_causal", "unidirectional"}} {
+		n.Attrs = append(n.Attrs, onnx.IntAttr(of[0], s.attrs.Int(of[1])))
+	}
+	if scale := s.attrs.Float("scale"); s.attrs.Has("scale") && scale != 0 {
+		n.Attrs = append(n.Attrs, onnx.FloatAttr("scale", scale))
+	}
+	standard := *s
+	standard.node, standard.attrs = n, op.Attrs(n, attentionOpset)
+	out := spellAttention(&standard)
+	s.nodes = standard.nodes
+	return out[:1]
+}
+
+// attentionOpset has the standard's attention.
+const attentionOpset = 23
