@@ -492,23 +492,21 @@ func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*on
 	return values, nil
 }
 
-// UntrainedConjugate returns the conjugate predictor with the parameters of [StartConjugate].
-func UntrainedConjugate(corpus *task.Bank) (*onnx.Model, error) {
-	return conjugateOf(corpus, 0)
-}
-
-// conjugateOf returns an untrained conjugate predictor with k coordinates (0: as StartConjugate has
-// it).
+// conjugateOf returns the predictor of k coordinates with the parameters of [StartConjugate].
 func conjugateOf(corpus *task.Bank, k int) (*onnx.Model, error) {
 	values, err := StartConjugate(corpus, k, 0)
 	if err != nil {
 		return nil, err
 	}
+	return conjugateWith(corpus, values)
+}
+
+func conjugateWith(corpus *task.Bank, values map[string]*onnx.Tensor) (*onnx.Model, error) {
 	return models.NewConjugate(models.ConjugateConfig{Dx: corpus.Dx, C: corpus.C,
 		K: values[models.ConjOrigin].Len()}, values)
 }
 
-// startRho is the initial temperature of the head: features of a class are less certain than their
+// startRho is the initial precision of the head: features of a class are less certain than their
 // covariance suggests, as their errors are correlated.
 const startRho = 0.17
 

@@ -18,7 +18,7 @@ import (
 func TestTrainPrivate(t *testing.T) {
 	corpus := blobs(t, "corpus", 900, 4, 3)
 	private := func(of *task.Bank) training {
-		m := must.Get(UntrainedConjugate(of))(t)
+		m := must.Get(conjugateOf(of, 0))(t)
 		return func(ctx context.Context, c Config) (*onnx.Model, error) {
 			c.Batch, c.Samples, c.Points, c.ValidationTasks, c.Corpus = 4, 8, 6, 24, corpus
 			return TrainPrivate(ctx, PrivateConfig{Config: c, Conjugate: m})

@@ -65,10 +65,12 @@ func (w *world) draw(t *testing.T, name string, n, classes int) *task.Bank {
 	return must.Get(task.NewBank(x, w.dx, y, w.c))(t)
 }
 
-// untrained returns the untrained conjugate predictor of a corpus of n rows.
+// untrained returns the conjugate predictor that training starts from, of a corpus of n rows.
 func (w *world) untrained(t *testing.T, n int) *Conjugate {
 	t.Helper()
-	m := must.Get(meta.UntrainedConjugate(w.draw(t, "corpus", n, w.c)))(t)
+	values := must.Get(meta.StartConjugate(w.draw(t, "corpus", n, w.c), 0, 0))(t)
+	m := must.Get(models.NewConjugate(models.ConjugateConfig{Dx: w.dx, C: w.c,
+		K: values[models.ConjOrigin].Len()}, values))(t)
 	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
 	t.Cleanup(func() { eng.Close() })
 	k := must.Get(NewConjugate(eng, m))(t)

@@ -1,0 +1,204 @@
+package meta
+
+import (
+	"math"
+
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/mat"
+
+	"fmp/models"
+	"fmp/onnx"
+	"fmp/pipeline/task"
+)
+
+// UntrainedConjugate returns the conjugate predictor of a corpus's moments ([StartConjugate]), with
+// the variances and the precision of heads that its rows, each left out, bear out.
+func UntrainedConjugate(corpus *task.Bank) (*onnx.Model, error) {
+	values, err := StartConjugate(corpus, 0, 0)
+	if err != nil {
+		return nil, err
+	}
+	var folds []*leftOut
+	for fold := range leftOutFolds {
+		f, err := leaveOut(corpus, fold, values[models.ConjOrigin].Len())
+		if err != nil {
+			return nil, err
+		}
+		if f != nil {
+			folds = append(folds, f)
+		}
+	}
+	if len(folds) > 0 {
+		within, between := variances(folds)
+		rescale(values, within, between)
+		log := onnx.Scalar(float32(logRho(folds, within, between)))
+		for _, set := range []string{models.ConjSample, models.ConjMean, models.ConjInterval} {
+			values[set+models.ConjLogRho] = log.Clone()
+		}
+	}
+	return conjugateWith(corpus, values)
+}
+
+// leftOutFolds are the parts of each class that are left out in turn. The precision of heads is at
+// most 1, that of Gaussian classes, and tried down to minRho, at which heads are even on any image,
+// in steps of e^rhoStep. In units of the corpus's moments the variance between classes is at least
+// minBetween.
+const (
+	leftOutFolds = 5
+	minRho       = 1e-6
+	rhoStep      = 0.05
+	minBetween   = 1e-3
+)
+
+// leftOut are a fifth of the corpus's rows in coordinates of the others, w [n, k], and of the
+// others the means of classes, [C, k], their rows, [C], and the variances between them, [k].
+type leftOut struct {
+	w, mean *mat.Dense
+	labels  []int
+	count   []float64
+	lambda  []float64
+}
+
+// leaveOut returns a fold; nil of one without rows. A class of one row is never left out. It costs
+// the moments of the others, O(n dx^2 + dx^3).
+func leaveOut(corpus *task.Bank, fold, k int) (*leftOut, error) {
+	var in, out []int
+	seen, all := make([]int, corpus.C), make([]int, corpus.C)
+	for _, y := range corpus.Labels {
+		all[y]++
+	}
+	for i, y := range corpus.Labels {
+		if seen[y]++; all[y] > 1 && seen[y]%leftOutFolds == fold {
+			out = append(out, i)
+		} else {
+			in = append(in, i)
+		}
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	others, err := subset(corpus, in)
+	if err != nil {
+		return nil, err
+	}
+	left, err := subset(corpus, out)
+	if err != nil {
+		return nil, err
+	}
+	values, err := StartConjugate(others, k, 0)
+	if err != nil {
+		return nil, err
+	}
+	f := &leftOut{w: coordinates(values, left), labels: left.Labels}
+	f.describe(values, others)
+	return f, nil
+}
+
+// describe takes the class means of rows, and the variances of the values.
+func (f *leftOut) describe(values map[string]*onnx.Tensor, rows *task.Bank) {
+	_, k := f.w.Dims()
+	f.mean, f.count = mat.NewDense(rows.C, k, nil), make([]float64, rows.C)
+	w := coordinates(values, rows)
+	for i, y := range rows.Labels {
+		f.count[y]++
+		floats.Add(f.mean.RawRowView(y), w.RawRowView(i))
+	}
+	for y, n := range f.count {
+		floats.Scale(1/max(n, 1), f.mean.RawRowView(y))
+	}
+	for _, v := range values[models.ConjLogLambda].F32() {
+		f.lambda = append(f.lambda, math.Exp(float64(v)))
+	}
+}
+
+// variances returns that of left-out rows within classes and between them, in units of those that
+// the others' moments say. In coordinates in which rows are furthest apart they lie nearer to their
+// class mean than any image to come, and class means further apart, by the more the fewer rows
+// there are a feature. A row w of class y lies away from the mean m of n others by N(0, (1 + 1/n)
+// within), and E w m' is (C - 1)/C of the variance between C classes.
+func variances(folds []*leftOut) (within, between float64) {
+	c := float64(len(folds[0].count))
+	var away, of, along, lambda float64
+	for _, f := range folds {
+		_, k := f.w.Dims()
+		for i, y := range f.labels {
+			w, m := f.w.RawRowView(i), f.mean.RawRowView(y)
+			d := floats.Distance(w, m, 2)
+			away, of = away+d*d/(1+1/max(f.count[y], 1)), of+float64(k)
+			along, lambda = along+floats.Dot(w, m)*c/(c-1), lambda+floats.Sum(f.lambda)
+		}
+	}
+	return max(away/of, 1), min(max(along/lambda, minBetween), 1)
+}
+
+// rescale puts w in units in which the variance within classes is I again, and lambda with it.
+func rescale(values map[string]*onnx.Tensor, within, between float64) {
+	for _, name := range []string{models.ConjMap, models.ConjOrigin} {
+		v := values[name].F32()
+		for i := range v {
+			v[i] /= float32(math.Sqrt(within))
+		}
+	}
+	v := values[models.ConjLogLambda].F32()
+	for i := range v {
+		v[i] += float32(math.Log(between / within))
+	}
+}
+
+// logits returns those of the rows at rho 1, less that of the label, by the posterior means m_y of
+// the classes of n others, in the units of [rescale]:
+//
+//	logit_y = rho (w m_y - |m_y|^2/2),   m_y = n lambda/(1 + n lambda) mean_y
+func (f *leftOut) logits(within, between float64) [][]float64 {
+	means, bias := mat.DenseCopyOf(f.mean), make([]float64, len(f.count))
+	for y, n := range f.count {
+		m := means.RawRowView(y)
+		for j, v := range f.lambda {
+			l := n * v * between / within
+			m[j] *= l / (1 + l)
+		}
+		bias[y] = -floats.Dot(m, m) / 2
+	}
+	var z mat.Dense
+	z.Mul(f.w, means.T())
+	out := make([][]float64, len(f.labels))
+	for i, y := range f.labels {
+		out[i] = z.RawRowView(i)
+		floats.Add(out[i], bias)
+		floats.AddConst(-out[i][y], out[i])
+		floats.Scale(1/within, out[i])
+	}
+	return out
+}
+
+// logRho returns log of the precision rho of heads that is likeliest by left-out rows and the prior
+// log rho ~ N(log startRho, 1), which keeps few rows that nothing errs on from certainty.
+func logRho(folds []*leftOut, within, between float64) float64 {
+	var logits [][]float64
+	for _, f := range folds {
+		logits = append(logits, f.logits(within, between)...)
+	}
+	best, least := 0.0, math.Inf(1)
+	scaled := make([]float64, len(logits[0]))
+	for at := math.Log(minRho); at <= 0; at += rhoStep {
+		nll := math.Pow(at-math.Log(startRho), 2) / 2
+		for _, z := range logits {
+			floats.ScaleTo(scaled, math.Exp(at), z)
+			nll += floats.LogSumExp(scaled)
+		}
+		if nll < least {
+			best, least = at, nll
+		}
+	}
+	return best
+}
+
+// subset returns rows of a corpus, in order, with its classes.
+func subset(corpus *task.Bank, rows []int) (*task.Bank, error) {
+	features := make([]float32, 0, len(rows)*corpus.Dx)
+	labels := make([]int, len(rows))
+	for i, row := range rows {
+		features, labels[i] = append(features, corpus.Row(row)...), corpus.Labels[row]
+	}
+	return task.NewBank(features, corpus.Dx, labels, corpus.C)
+}
