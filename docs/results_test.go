@@ -585,3 +585,30 @@ func frontText(t *testing.T, runs map[string]*keptRun) string {
 	}
 	return b.String()
 }
+
+// TestHindsight: with the settings that are best on the scored images no method does worse than
+// with those it was given.
+func TestHindsight(t *testing.T) {
+	rows := 0
+	must.Do(t, filepath.WalkDir("results", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Base(path) != "results.jsonl" {
+			return err
+		}
+		records, err := experiment.ReadResults(filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			if r.Hindsight == nil {
+				continue
+			}
+			if rows++; *r.Hindsight > r.NLL {
+				t.Errorf("%s: %+v: NLL %v, in hindsight %v", path, r.Cell, r.NLL, *r.Hindsight)
+			}
+		}
+		return nil
+	}))
+	if rows < 1000 {
+		t.Errorf("%d rows have an NLL in hindsight; want those of all families", rows)
+	}
+}

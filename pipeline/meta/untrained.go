@@ -77,11 +77,11 @@ func leaveOut(corpus *task.Bank, fold, k int) (*leftOut, error) {
 	if len(out) == 0 {
 		return nil, nil
 	}
-	others, err := subset(corpus, in)
+	others, err := corpus.Subset(in)
 	if err != nil {
 		return nil, err
 	}
-	left, err := subset(corpus, out)
+	left, err := corpus.Subset(out)
 	if err != nil {
 		return nil, err
 	}
@@ -191,14 +191,4 @@ func logRho(folds []*leftOut, within, between float64) float64 {
 		}
 	}
 	return best
-}
-
-// subset returns rows of a corpus, in order, with its classes.
-func subset(corpus *task.Bank, rows []int) (*task.Bank, error) {
-	features := make([]float32, 0, len(rows)*corpus.Dx)
-	labels := make([]int, len(rows))
-	for i, row := range rows {
-		features, labels[i] = append(features, corpus.Row(row)...), corpus.Labels[row]
-	}
-	return task.NewBank(features, corpus.Dx, labels, corpus.C)
 }

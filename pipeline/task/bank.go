@@ -5,6 +5,7 @@ package task
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"fmp/pipeline/point"
 )
@@ -88,6 +89,38 @@ func (b *Bank) Among(classes []int) *Bank {
 		}
 	}
 	return out
+}
+
+// Subset returns a bank of the given rows, in that order, with the same classes. It copies the
+// features.
+func (b *Bank) Subset(rows []int) (*Bank, error) {
+	features, labels := make([]float32, 0, len(rows)*b.Dx), make([]int, len(rows))
+	for i, row := range rows {
+		features, labels[i] = append(features, b.Row(row)...), b.Labels[row]
+	}
+	return NewBank(features, b.Dx, labels, b.C)
+}
+
+// Without returns a bank without the given rows; nil where less than half of the rows, or fewer
+// than two of a class, are left.
+func (b *Bank) Without(rows ...[]int) (*Bank, error) {
+	gone, held := make([]bool, b.Len()), make([]int, b.C)
+	for _, some := range rows {
+		for _, i := range some {
+			gone[i] = true
+		}
+	}
+	var left []int
+	for i, y := range b.Labels {
+		if !gone[i] {
+			left = append(left, i)
+			held[y]++
+		}
+	}
+	if 2*len(left) < b.Len() || slices.Min(held) < 2 {
+		return nil, nil
+	}
+	return b.Subset(left)
 }
 
 // Len returns the number of rows.

@@ -16,6 +16,8 @@ type Task struct {
 	// Target holds points of the same classes and names that no client holds; nil where none were
 	// asked for.
 	Target *point.Set
+	// Held are the row numbers of Target in the bank.
+	Held []int
 	// Names renames classes: points of the bank's class c carry the label Names[c].
 	Names []int
 }
@@ -63,7 +65,7 @@ func (s *Sampler) Draw(r *rand.Rand, clients int) (*Task, error) {
 		t.Clients = append(t.Clients, s.Bank.Points(c, t.Names))
 	}
 	if s.Target > 0 {
-		t.Target = s.Bank.Points(rest, t.Names)
+		t.Held, t.Target = rest, s.Bank.Points(rest, t.Names)
 	}
 	return t, nil
 }

@@ -28,7 +28,7 @@ func TestLeaveOut(t *testing.T) {
 	data := &Data{Clients: bank(drawn), Corpus: bank(classes)}
 	known := must.Get(meta.UntrainedOpen(data.Corpus, dx))(t)
 	known.Scalars[0], known.Scale = 1.5, 0.25
-	tasks, tools := must.Get2(leaveOut(rng.New(1, "classes"), Config{}, data, Tools{Open: known}))(t)
+	tasks, tools := must.Get2(leaveOut(t.Context(), rng.New(1, "classes"), Config{}, data, Tools{Open: known}))(t)
 	if n, _ := tools.Open.Known.Dims(); tasks.C != drawn || n != classes-drawn ||
 		tools.Open.Scalars != known.Scalars ||
 		tools.Open.Scale != 0.25 {

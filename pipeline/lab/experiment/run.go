@@ -223,13 +223,8 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 		progress = func(Step) {}
 	}
 	r := &running{Config: c, data: data, tools: tools, dir: dir, progress: progress}
-	if r.tools.known, err = data.known(c, tools.Embedded != nil); err != nil {
+	if err := r.tools.knows(ctx, c, data); err != nil {
 		return nil, err
-	}
-	if r.tools.known != nil && tools.Conjugate != nil && !c.OpenScope() {
-		if r.tools.known.Read, err = tools.classMeans(ctx, data.Corpus); err != nil {
-			return nil, err
-		}
 	}
 	if r.tuned, err = r.tune(ctx); err != nil {
 		return nil, err
@@ -414,15 +409,25 @@ func (k *Tools) classMeans(ctx context.Context, b *task.Bank) (*point.Set, error
 	return means[0], nil
 }
 
-// known returns the corpus' moments; nil where no requested method needs them.
-func (d *Data) known(c Config, moments bool) (*rival.Corpus, error) {
+// knows gives the tools the corpus' moments where a requested method needs them, and in closed scope
+// its class means as the conjugate predictor reads them.
+func (k *Tools) knows(ctx context.Context, c Config, d *Data) error {
+	k.known = nil
 	methods, err := c.methods()
 	if err != nil || d.Corpus == nil || !slices.ContainsFunc(methods, func(m rival.Method) bool {
-		return m.Info().NeedsCorpus || m.Info().ReadsCorpus || moments && m.Info().Name == "FMP"
+		i := m.Info()
+		return i.NeedsCorpus || i.ReadsCorpus || k.Embedded != nil && i.Name == "FMP"
 	}) {
-		return nil, err
+		return err
 	}
-	return rival.NewCorpus(d.Corpus.Features, d.Corpus.Dx, d.Corpus.Labels, d.Corpus.C)
+	b := d.Corpus
+	if k.known, err = rival.NewCorpus(b.Features, b.Dx, b.Labels, b.C); err != nil {
+		return err
+	}
+	if k.Conjugate != nil && !c.OpenScope() {
+		k.known.Read, err = k.classMeans(ctx, b)
+	}
+	return err
 }
 
 // Task returns the task of clients who hold the given rows of the clients' part, with everything
@@ -628,7 +633,8 @@ func (r *running) score(ctx context.Context, t *rival.Task, test *score.Test, ce
 		if err != nil {
 			return nil, fmt.Errorf("in hindsight: %w", err)
 		}
-		nll := slices.Min(best.NLL)
+		// The row's own settings are among those that hindsight has, and a search may miss them.
+		nll := min(slices.Min(best.NLL), out.NLL)
 		out.Hindsight = &nll
 	}
 	out.UploadBytes, out.Diagnostics = res.UploadBytes, res.Diagnostics

@@ -409,13 +409,13 @@ func TestTuningClasses(t *testing.T) {
 	d.Tuning = own
 	c := small()
 	c.Corpus.Classes = "4-7"
-	bank, tools := must.Get2(leaveOut(rng.New(1, "classes"), c, d, Tools{known: &rival.Corpus{}}))(t)
+	bank, tools := must.Get2(leaveOut(t.Context(), rng.New(1, "classes"), c, d, Tools{known: &rival.Corpus{}}))(t)
 	if bank.C != d.Clients.C || slices.Min(bank.Features) < 500 || tools.known.C != 0 {
 		t.Errorf("a bank of %d classes, the least feature %v, and tools that know %d classes", bank.C,
 			slices.Min(bank.Features), tools.known.C)
 	}
 	d.Tuning = must.Get(own.Choose([]int{0, 1, 2}))(t)
-	if bank, tools, err := leaveOut(rng.New(1, "classes"), c, d,
+	if bank, tools, err := leaveOut(t.Context(), rng.New(1, "classes"), c, d,
 		Tools{Compressor: constantWeights{}}); err != nil || bank.C != 3 ||
 		tools.Compressor != nil {
 		t.Errorf("three classes for tasks of four: %d, %v, compressed by %v", bank.C, err,
@@ -568,4 +568,32 @@ func TestCosts(t *testing.T) {
 	}
 	must.Do(t, os.WriteFile(filepath.Join(dir, TimingsFile), []byte("nonsense\n"), 0o644))
 	must.Fail(ReadCosts(dir))(t, TimingsFile, "a spoiled file")
+}
+
+// TestTunedApart: settings are tuned on rows that the corpus's moments have not seen: where features
+// say nothing of classes no setting promises more than chance.
+func TestTunedApart(t *testing.T) {
+	const dx, classes, n = 60, 4, 240
+	x, y := make([]float32, n*dx), make([]int, n)
+	rng.Normal(rng.New(5, "noise"), x)
+	for i := range y {
+		y[i] = i % classes
+	}
+	corpus := must.Get(task.NewBank(x, dx, y, classes))(t)
+	c := small()
+	c.Methods, c.Protocol, c.Seeds = []string{"LDA", "Corpus"}, "tuned", 1
+	c.Federation.Clients, c.Federation.Points, c.Tuning.Points, c.Tuning.Tasks = 2, 8, 60, 3
+	c.Federation.Partition = "homogeneous"
+	c.FillDefaults()
+	r := &running{Config: c, data: &Data{Clients: corpus, Corpus: corpus}, inner: 1}
+	must.Do(t, r.tools.knows(t.Context(), c, r.data))
+	held := must.Get(r.heldTasks(t.Context(), Partition{}, 1))(t)
+	for _, name := range c.Methods {
+		m := must.Get(rival.Lookup(name))(t)
+		choice, _ := must.Get2(rival.Tune(t.Context(), m, held, r.settings(), nil))(t)
+		if got := slices.Min(choice.NLL); got < math.Log(classes)-0.02 {
+			t.Errorf("%s: the least NLL on noise is %.3f, want log %d = %.3f", name, got, classes,
+				math.Log(classes))
+		}
+	}
 }

@@ -242,7 +242,7 @@ func (r *running) heldTasks(ctx context.Context, p Partition, threads int) ([]ri
 		stream := fmt.Sprintf("tuning/%s/%d", p.Name(), i)
 		if c.OpenScope() {
 			var err error
-			if s.Bank, tools, err = leaveOut(rng.New(c.Seed, "classes", stream), c, data,
+			if s.Bank, tools, err = leaveOut(ctx, rng.New(c.Seed, "classes", stream), c, data,
 				tools); err != nil {
 				return nil, err
 			}
@@ -250,6 +250,11 @@ func (r *running) heldTasks(ctx context.Context, p Partition, threads int) ([]ri
 		drawn, err := s.Draw(rng.New(c.Seed, "clients", stream), c.Federation.Clients)
 		if err != nil {
 			return nil, err
+		}
+		if !c.OpenScope() {
+			if tools, err = r.withoutRows(ctx, drawn); err != nil {
+				return nil, err
+			}
 		}
 		t, err := tools.task(ctx, c, s.Bank.Clients(drawn.Rows), stream, threads, nil)
 		if err != nil {
@@ -266,12 +271,31 @@ func (r *running) heldTasks(ctx context.Context, p Partition, threads int) ([]ri
 	return out, nil
 }
 
+// withoutRows returns tools that know only those rows of the corpus which a tuning task does not
+// have: moments of the very rows that are scored would ask for settings that trust them too much.
+// Where less than half of the corpus would be left they know all of it.
+func (r *running) withoutRows(ctx context.Context, t *task.Task) (Tools, error) {
+	tools := r.tools
+	if tools.known == nil {
+		return tools, nil
+	}
+	rest, err := r.data.Corpus.Without(append(slices.Clone(t.Rows), t.Held)...)
+	if err != nil || rest == nil {
+		return tools, err
+	}
+	d := *r.data
+	d.Corpus = rest
+	err = tools.knows(ctx, r.Config, &d)
+	return tools, err
+}
+
 // leaveOut returns the bank of a tuning task in open scope: as many classes of the corpus as the
 // run's tasks have, drawn anew each time, and tools that know only the rest of the corpus. If fewer
 // than two classes would remain, they know all of it. Classes of the setting tuning.classes take
 // the place of the corpus's, all of them where they are fewer, without uploads of an embedding
 // then, and tools know all of the corpus.
-func leaveOut(r *rand.Rand, c Config, data *Data, tools Tools) (*task.Bank, Tools, error) {
+func leaveOut(ctx context.Context, r *rand.Rand, c Config, data *Data,
+	tools Tools) (*task.Bank, Tools, error) {
 	n := data.Clients.C
 	if apart := data.Tuning; apart != nil {
 		if apart.C < n { // the embedding is of the run's classes
@@ -297,7 +321,7 @@ func leaveOut(r *rand.Rand, c Config, data *Data, tools Tools) (*task.Bank, Tool
 	if tools.known != nil {
 		d := *data
 		d.Corpus = rest
-		if tools.known, err = d.known(c, tools.Embedded != nil); err != nil {
+		if err := tools.knows(ctx, c, &d); err != nil {
 			return nil, tools, err
 		}
 	}

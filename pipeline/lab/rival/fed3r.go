@@ -25,7 +25,7 @@ var fed3r = method{
 		Group: OneShot,
 		Cite: "Fed3R: Fanì, Camoriano, Caputo and Ciccone 2024, Accelerating heterogeneous " +
 			"federated learning with closed-form classifiers, ICML, arXiv:2406.01116",
-		Param: ParamL2, Grid: gridL2},
+		Param: ParamL2, Grid: gridRidge},
 	func(_ context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		const softmaxTemperature = 0.1
 		d := t.dx + 1
@@ -56,6 +56,11 @@ var fed3r = method{
 			UploadBytes: float32Bytes(d*(d+1)/2 + d*t.c)}, nil
 	},
 }
+
+// gridRidge holds the values that the tuned protocol tries for l2: it is added to sums of squares
+// of features, whose size goes with their number and scale. NLL often has two minima.
+var gridRidge = []float64{0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1e3, 3e3, 1e4, 3e4, 1e5, 3e5,
+	1e6}
 
 // secondMoments returns the sums of x x', (dx+1) x (dx+1), and x e_y', (dx+1) x C, over all rows x
 // with a 1 appended. The last column of the first is the sum of rows. The second gives it by a

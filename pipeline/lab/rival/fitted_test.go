@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -149,6 +150,27 @@ func TestJointCriterion(t *testing.T) {
 		if more := nll[1] > nll[0]; more != c.more {
 			t.Errorf("%s is tuned by %v without batches and %v with",
 				c.method.Info().Name, nll[0], nll[1])
+		}
+	}
+}
+
+// TestBetween: finer values lie beside every minimum that may be the least, and of a plateau beside
+// its first value.
+func TestBetween(t *testing.T) {
+	grid := []float64{0, 1, 4, 16, 64, 256}
+	for _, c := range []struct {
+		name string
+		nll  []float64
+		want []float64
+	}{
+		{"one", []float64{3, 2, 1, 2, 3, 4}, []float64{2, 8}},
+		{"two", []float64{3, 1.05, 2, 3, 1, 2}, []float64{0.5, 2, 32, 128}},
+		{"far above", []float64{3, 1.5, 2, 3, 1, 2}, []float64{32, 128}},
+		{"ends", []float64{1, 2, 3, 2, 1.5, 1}, []float64{0.5, 128}},
+		{"plateau", []float64{2, 1, 1, 1, 2, 3}, []float64{0.5, 2}},
+	} {
+		if got := between(grid, c.nll); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
 }

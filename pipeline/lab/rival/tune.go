@@ -121,15 +121,19 @@ const tuneWarmup = 50
 // less than the solver's tolerance.
 const extensions = 10
 
-// refinements is how often a method's own grid is refined around its best value. Each refinement
-// halves the steps on both sides of it: the half-decades of gridL2 become eighths of a decade
+// refinements is how often a method's own grid is refined around its minima. Each refinement halves
+// the steps on both sides of one: the half-decades of gridL2 become eighths of a decade
 // there.
 const refinements = 2
 
+// nearMinimum bounds how far above the least NLL, in nats, a minimum is refined too. Finer steps
+// between its neighbours gain less.
+const nearMinimum = 0.1
+
 // Tune is the tuned protocol: it chooses the value of m's own setting, and the temperature, of
 // least mean NLL over held; the smallest value at ties. It tries the values of m's grid, a few more
-// beyond its end while the best one lies there, and then, twice, the geometric means of the best so
-// far and its neighbours (the arithmetic ones beside 0); if grid is given, only the values of grid.
+// beyond its end while the best one lies there, and then, twice, the geometric means of each minimum
+// so far and its neighbours (the arithmetic ones beside 0); if grid is given, only its values.
 // At each value it uses the best temperature, which needs no fit. All combinations of further
 // settings (Info.More) are tried, with a search for each, and values beyond an end of theirs too.
 // Every method is tuned in the same way. The settings returned are base with the
@@ -267,15 +271,7 @@ func (t *tuner) search(ctx context.Context, s Settings, p Param, values []float6
 		}
 	}
 	for range rounds {
-		k := floats.MinIdx(c.NLL)
-		var finer []float64
-		for _, j := range []int{k - 1, k + 1} {
-			if j >= 0 && j < len(c.Grid) {
-				v := cmp.Or(math.Sqrt(c.Grid[k]*c.Grid[j]), (c.Grid[k]+c.Grid[j])/2)
-				finer = append(finer, digits(v))
-			}
-		}
-		for _, v := range finer {
+		for _, v := range between(c.Grid, c.NLL) {
 			if err := try(v); err != nil {
 				return c, err
 			}
@@ -339,6 +335,26 @@ func next(xs []float64, k int) (float64, bool) {
 		return digits(xs[k] * xs[k] / xs[k-1]), true
 	}
 	return 0, false
+}
+
+// between returns the values between each minimum of NLL over an ascending grid and its neighbours:
+// their geometric means, the arithmetic ones beside 0. NLL may have several minima; those more than
+// nearMinimum above the least are left out.
+func between(grid, nll []float64) (finer []float64) {
+	least := slices.Min(nll)
+	for k, v := range nll {
+		first := k == 0 || v < nll[k-1] // of a plateau the first
+		if !first || k+1 < len(nll) && nll[k+1] < v || v > least+nearMinimum {
+			continue
+		}
+		for _, j := range []int{k - 1, k + 1} {
+			if j >= 0 && j < len(grid) {
+				finer = append(finer,
+					digits(cmp.Or(math.Sqrt(grid[k]*grid[j]), (grid[k]+grid[j])/2)))
+			}
+		}
+	}
+	return finer
 }
 
 // digits rounds to three significant digits.
