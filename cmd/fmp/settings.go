@@ -15,9 +15,11 @@ import (
 	"strings"
 
 	"github.com/go-viper/mapstructure/v2"
+	"github.com/pelletier/go-toml/v2"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
+	"go.yaml.in/yaml/v3"
 
 	"fmp/assets"
 	"fmp/featurize/yamlfile"
@@ -150,12 +152,19 @@ func completeSetting(f option.Setting) cobra.CompletionFunc {
 }
 
 // settingFlag is a flag whose text is decoded with all other sources in resolve.
-type settingFlag struct{ text, kind string }
+type settingFlag struct {
+	text, kind string
+	given      int // how often
+}
 
-func (f *settingFlag) String() string     { return f.text }
-func (f *settingFlag) Set(s string) error { f.text = s; return nil }
-func (f *settingFlag) Type() string       { return f.kind }
-func (f *settingFlag) Setting()           {} // [outputs.Setting]
+func (f *settingFlag) String() string { return f.text }
+func (f *settingFlag) Set(s string) error {
+	f.text = s
+	f.given++
+	return nil
+}
+func (f *settingFlag) Type() string { return f.kind }
+func (f *settingFlag) Setting()     {} // [outputs.Setting]
 
 // recorded is the command for manifests, without paths of this machine. It has the settings that
 // differ from their defaults, wherever they were given, and other flags that do, by ascending
@@ -391,8 +400,10 @@ func (g *givenValues) readFlags() {
 	flagged := map[string]bool{}
 	g.cmd.Flags().Visit(func(f *pflag.Flag) {
 		if sf, ok := f.Value.(*settingFlag); ok {
+			if flagged[f.Name] = true; sf.given > 1 {
+				g.refuse(fmt.Errorf("setting %s is given by two flags; give it once", f.Name))
+			}
 			g.give(f.Name, "flag --"+f.Name, sf.text)
-			flagged[f.Name] = true
 		}
 	})
 	for _, kv := range g.sets {
@@ -491,14 +502,83 @@ func parseConfig(path string, data []byte) (*viper.Viper, error) {
 	if err == nil {
 		err = v.ReadConfig(bytes.NewReader(data))
 	}
-	if err == nil && ext == ".json" {
-		err = checkNoDoubles(json.NewDecoder(bytes.NewReader(data)))
+	var values map[string]any
+	switch {
+	case err != nil:
+	case ext == ".json":
+		if err = checkNoDoubles(json.NewDecoder(bytes.NewReader(data))); err == nil {
+			if values, err = exactJSON(data); err == nil {
+				err = v.MergeConfigMap(values)
+			}
+		}
+	case ext == ".toml":
+		err = toml.Unmarshal(data, &values)
+	default:
+		err = yaml.Unmarshal(data, &values)
+	}
+	if err == nil {
+		err = checkPaths("", values, v.AllKeys(), map[string]bool{})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("settings file %s: %s", path,
 			strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; "))
 	}
 	return v, nil
+}
+
+// checkPaths refuses a setting that is given by two keys, and one that is not among those that were
+// read: of keys in another case, or a key with dots beside the group that it names, viper drops one.
+func checkPaths(group string, values map[string]any, read []string, seen map[string]bool) error {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		path := group + strings.ToLower(key)
+		if inner, ok := values[key].(map[string]any); ok {
+			if err := checkPaths(path+".", inner, read, seen); err != nil {
+				return err
+			}
+			continue
+		}
+		if seen[path] || !slices.Contains(read, path) {
+			return fmt.Errorf("setting %s is given by two keys, or stands in one of two groups of "+
+				"a name; give each once", path)
+		}
+		seen[path] = true
+	}
+	return nil
+}
+
+// exactJSON decodes an object whose whole numbers stay what they are: float64 has those up to 2^53.
+func exactJSON(data []byte) (values map[string]any, err error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if err := d.Decode(&values); err != nil {
+		return nil, err
+	}
+	exact(values)
+	return values, nil
+}
+
+// exact puts a number in the place of each json.Number of a tree, and returns the tree.
+func exact(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for key, of := range v {
+			v[key] = exact(of)
+		}
+	case []any:
+		for i, of := range v {
+			v[i] = exact(of)
+		}
+	case json.Number:
+		if n, err := strconv.Atoi(v.String()); err == nil {
+			return n
+		}
+		if n, err := strconv.ParseUint(v.String(), 10, 64); err == nil {
+			return n
+		}
+		n, _ := v.Float64() // infinite where it is too large, which no setting takes
+		return n
+	}
+	return v
 }
 
 // checkNoDoubles reads one value and refuses an object with a key that stands in it twice, the

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
@@ -97,6 +98,8 @@ func TestSettingsErrors(t *testing.T) {
 		{name: "--set without a value", args: []string{"--set", "erm.l2"}, want: "want KEY=VALUE"},
 		{name: "given twice", args: []string{"--set", "erm.l2=1", "--l2", "2"},
 			want: "given by two flags"},
+		{name: "one flag twice", args: []string{"--points", "3", "--federation.points", "4"},
+			want: "given by two flags"},
 		{name: "no such file", args: []string{"--config", "gone.yaml"},
 			want: "gone.yaml", code: exitMissing},
 		{name: "unknown kind of file", args: []string{"--config", "x.ini"}, want: "allowed are .yaml"},
@@ -148,6 +151,20 @@ func TestSettingsOfEveryFormat(t *testing.T) {
 	}
 }
 
+// TestLargeNumbers: whole numbers are those of the file, or refused, in every format.
+func TestLargeNumbers(t *testing.T) {
+	for name, content := range map[string]string{
+		"a.json": `{"seed": 18446744073709551615}`, "a.yaml": "seed: 18446744073709551615",
+		"b.json": `{"seed": 9007199254740993}`, "b.toml": "seed = 9007199254740993",
+	} {
+		want := strings.TrimFunc(content, func(r rune) bool { return !unicode.IsDigit(r) })
+		out, _ := ran(t, "config", "--config", writeFile(t, name, content))
+		if !strings.Contains(out, "seed: "+want+" ") {
+			t.Errorf("%s: %s became\n%.200s", name, content, out)
+		}
+	}
+}
+
 // TestSettingsTwice: a file that says a thing twice is an error; the first was ignored in silence.
 func TestSettingsTwice(t *testing.T) {
 	for name, content := range map[string]string{
@@ -156,6 +173,11 @@ func TestSettingsTwice(t *testing.T) {
 		"a.yaml": "erm.l2: 2\n---\nerm.l2: 3\n",
 		"b.yaml": "erm.l2: 2\nerm.l2: 3\n",
 		"a.toml": "[erm]\nl2 = 2\n[erm]\nl2 = 3\n",
+		"b.toml": "seeds = 2\nSeeds = 3\n",
+		"c.yaml": "federation.points: 12\nfederation:\n  points: 13\n",
+		"d.yaml": "federation: {points: 13}\nFederation: {alpha: 1}\n",
+		"e.yaml": "seeds: 2\nSeeds: 3\n",
+		"c.json": `{"federation.points": 12, "federation": {"points": 13}}`,
 	} {
 		if _, err := parseConfig(name, []byte(content)); err == nil {
 			t.Errorf("%s: %s is taken", name, content)

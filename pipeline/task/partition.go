@@ -57,10 +57,14 @@ func (b *Bank) drawer(r *rand.Rand, m, n int, alpha float64, extra int) (*drawer
 		have += len(p)
 	}
 	if m > (have-extra)/n {
+		held := ""
+		if extra > 0 {
+			held = "the number held out (tuning.points of a tuned run), "
+		}
 		return nil, fmt.Errorf("partition: %d clients of %d points and %d held out need %d "+
-			"images, and this part of the data has %d: lower federation.clients or "+
+			"images, and this part of the data has %d: lower %sfederation.clients or "+
 			"federation.points, or enlarge the part in dataset.splits",
-			m, n, extra, m*n+extra, have)
+			m, n, extra, m*n+extra, have, held)
 	}
 	d := &drawer{r: r, left: make([][]int, b.C)}
 	for c, p := range b.pools {
