@@ -14,7 +14,7 @@ import (
 const minVariance = 1e-8
 
 // maxDense bounds the dense matrices of full covariances and of BNN preconditioners (dimension dx+1
-// times C).
+// times C). One matrix of that dimension takes 512 MiB.
 const maxDense = 8192
 
 // weightings are the values that the tuned protocol tries.
@@ -27,6 +27,9 @@ var weightings = []Param{{ParamWeighting, []float64{0, 1}}}
 //
 // which is exact for Gaussian subposteriors. The covariance is diagonal, or full with shrinkage.
 // With a weighting of 0 the clients count equally: P_m = I.
+//
+// All clients have as many samples, S, two at least, and heads of one size D x C. The diagonal form
+// costs O(M S D C) for M clients.
 func consensus(ctx context.Context, locals []posterior.Ensemble,
 	s Settings) (posterior.Ensemble, error) {
 	samples := len(locals[0])
@@ -65,6 +68,9 @@ func consensus(ctx context.Context, locals []posterior.Ensemble,
 	return out, nil
 }
 
+// fullConsensus is [consensus] with full covariances: one Cholesky decomposition of sum_m P_m
+// solves for all samples. With p = D C numbers a head, and S samples fewer than p, it costs O(M S
+// p^2 + p^3). It holds some matrices of p x p. A head of more than maxDense numbers is an error.
 func fullConsensus(ctx context.Context, locals []posterior.Ensemble) (posterior.Ensemble, error) {
 	d, c, samples := locals[0][0].D, locals[0][0].C, len(locals[0])
 	dim := d * c
@@ -135,7 +141,8 @@ func shrunkPrecision(x *mat.Dense) (*mat.SymDense, error) {
 //	d^2 = |S - mu I|^2,   b^2 = 1/n^2 sum_k |x_k x_k' - S|^2
 //
 // (Ledoit and Wolf 2004, "A well-conditioned estimator for large-dimensional covariance matrices"),
-// and the smaller of XX' and X'X, which has the trace and the norm of n S.
+// and the smaller of XX' and X'X, which has the trace and the norm of n S. That makes the cost
+// O(n p min(n, p)). Rows that are all alike are an error.
 func LedoitWolf(centred *mat.Dense) (r, mu float64, outer *mat.SymDense, err error) {
 	n, p := centred.Dims()
 	outer = &mat.SymDense{}

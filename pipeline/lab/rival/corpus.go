@@ -66,7 +66,9 @@ type latent struct {
 }
 
 // latent shrinks W by the given share towards a multiple of the identity and diagonalises both
-// covariances.
+// covariances, in O(dx^3). Variances between classes that the correction for sampling made negative
+// count as 0. A W that stays singular is an error, as of fewer rows than features at a shrinkage
+// of 0.
 func (k *Corpus) latent(shrinkage float64) (*latent, error) {
 	v, beta, err := moment.Diagonalise(moment.Shrunk(k.Within, shrinkage), k.Between)
 	if err != nil {
@@ -79,7 +81,12 @@ func (k *Corpus) latent(shrinkage float64) (*latent, error) {
 }
 
 // posterior returns the mean and variance (C x dx each) of the class means in u, given the clients'
-// counts and means. The prior variances are (1-g) beta + g mean beta for a spread of g.
+// counts and means. The prior variances are (1-g) beta + g mean beta for a spread of g. Of n points
+// of mean u and a prior variance b
+//
+//	mean = n b / (1 + n b) u,   variance = b / (1 + n b)
+//
+// in each coordinate; a class without points keeps its prior, N(0, b).
 func (l *latent) posterior(s *statistics, spread float64) (m, v *mat.Dense) {
 	prior := slices.Clone(l.beta)
 	floats.Scale(1-spread, prior)
@@ -160,7 +167,8 @@ func (t *Task) meansBytes() float64 {
 	return float32Bytes(held*(t.dx+2)) / float64(len(t.in.Clients))
 }
 
-// maxMoments bounds the rows that moments of a corpus are computed from; more tell no more.
+// maxMoments bounds the rows that moments of a corpus are computed from; more tell no more. Every
+// k-th row is taken, for a whole number k, so that up to twice as many may be read.
 const maxMoments = 10000
 
 // moments returns the moments of the corpus's embedded features; nil without a corpus.

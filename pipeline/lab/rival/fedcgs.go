@@ -21,6 +21,8 @@ import (
 // g tr(S)/dx I, the head has columns S^-1 mu_c and biases -1/2 mu_c' S^-1 mu_c + log pi_c (Hastie,
 // Tibshirani and Friedman 2009, section 4.3), with pi_c = (n_c + 1/2) / (n + C/2), so that a class
 // without points stays possible. Its mean is that of all points.
+//
+// An upload has C counts, C x dx sums and the upper triangle of the second moment, in float32.
 var fedcgs = method{
 	Info{Name: "FedCGS", Family: Discriminants,
 		Title: "linear discriminant from the clients' counts, means and covariance", Group: OneShot,
@@ -147,7 +149,8 @@ func (a *statistics) scatter() (*mat.SymDense, error) {
 	return out, nil
 }
 
-// within returns the pooled covariance within classes. Where it is 0 no shrinkage tells its size.
+// within returns the pooled covariance within classes. Where it is 0 no shrinkage tells its size,
+// which is an error.
 func (a *statistics) within() (*mat.SymDense, error) {
 	out, err := a.covariance()
 	if err == nil && !(mat.Trace(out) > 0) {
@@ -157,7 +160,8 @@ func (a *statistics) within() (*mat.SymDense, error) {
 	return out, err
 }
 
-// covariance returns the pooled covariance within classes, denominator n - C.
+// covariance returns the pooled covariance within classes, denominator n - C and 1 at least. It may
+// be 0.
 func (a *statistics) covariance() (*mat.SymDense, error) {
 	out, err := a.scatter()
 	if err != nil {
@@ -186,6 +190,8 @@ func (a *statistics) points() *point.Set {
 	return out
 }
 
+// discriminant returns the head of the pooled covariance, shrunk by a share towards a multiple of
+// the identity. Its errors name that share.
 func (a *statistics) discriminant(shrinkage float64) (posterior.Theta, error) {
 	within, err := a.within()
 	if err != nil {

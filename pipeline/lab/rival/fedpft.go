@@ -36,7 +36,9 @@ var fedpft = method{
 }
 
 // classGaussians replaces every client's points of a class by as many draws from the Gaussian
-// fitted to them.
+// fitted to them: N(m, diag(E x^2 - m^2)) by maximum likelihood. Rounding can make a difference of
+// nearly equal numbers negative; its variance is 0 then. A point with several classes counts in the
+// likeliest. Each client has a stream of its own.
 func (t *Task) classGaussians() (*point.Set, error) {
 	var all []*point.Set
 	for m, set := range t.in.Clients {

@@ -53,6 +53,7 @@ var fmp = method{
 		if f.Open {
 			return r, nil
 		}
+		// Head weights have the limit of FMP's own heads, at a latent of 0.
 		limit, err := f.Heads(ctx, all, make([]float32, f.LatentSize()), 1)
 		if err != nil {
 			return nil, fmt.Errorf("limit of infinite data: %w", err)

@@ -75,7 +75,8 @@ func (t *Task) refit() (*posterior.Form, *sample.Refit, error) {
 	return f, refit, nil
 }
 
-// laplace returns the Laplace approximation of FMP-mean's fit.
+// laplace returns the Laplace approximation of FMP-mean's fit, in O((C D)^3). A head of more than
+// maxDense numbers is an error.
 func (t *Task) laplace(ctx context.Context, f *posterior.Form, refit *sample.Refit,
 	s Settings) (*laplace, error) {
 	seen, err := f.Pooled()
@@ -97,6 +98,7 @@ func (t *Task) laplace(ctx context.Context, f *posterior.Form, refit *sample.Ref
 	}
 	q := &laplace{fit: fit, target: &target{problem: fit.Problem, d: d, c: fit.C, precision: fit.L2,
 		mode: make([]float64, d*fit.C)}}
+	// Theta has a class a column, the objective one a row.
 	for j := range d {
 		for y, v := range solution.Theta.Row(j) {
 			q.mode[y*d+j] = v

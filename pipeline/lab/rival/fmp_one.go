@@ -69,7 +69,8 @@ var fmpOne = method{
 }
 
 // RoundOf returns the statistics that clients send of their own points, named by their place in the
-// stream, and the mean size of one upload in bytes.
+// stream, and the mean size of one upload in bytes. All clients have the first one's dx and C. A
+// class mean has a label and a count beside its K numbers; numbers are float32.
 func RoundOf(clients []*point.Set, stream string) (*candidate.Round, float64, error) {
 	r := &candidate.Round{K: clients[0].Dx, C: clients[0].C}
 	numbers := 0

@@ -85,7 +85,9 @@ type gaussianFit struct {
 	precision float64
 }
 
-// gaussianPosterior draws samples heads from the density about a fit.
+// gaussianPosterior draws samples heads from the density about a fit, and returns the diagnostics
+// of its chains; nil for Laplace, which runs none. The streams are named by the set and, for HMC,
+// the chain, so that heads do not depend on threads.
 func (t *Task) gaussianPosterior(ctx context.Context, p gaussianFit, samples int, s Settings,
 	threads int) (posterior.Ensemble, *diagnostics, error) {
 	memoKey := fmt.Sprint("gaussian/", p.key, "/", p.precision, samples, s.Tolerance, s.Sampler)
@@ -152,7 +154,8 @@ type target struct {
 	sum     dense.Packed   // K, r x r; for Markov chains only
 }
 
-// newTarget prepares a target for a sampler: the whole Hessian for Laplace, blocks for HMC.
+// newTarget prepares a target for a sampler: the whole Hessian for Laplace, blocks for HMC. For
+// Laplace, a part in the span of more than maxDense numbers is an error.
 func newTarget(set *point.Set, mode posterior.Theta, precision float64,
 	sampler string) (*target, error) {
 	p, err := erm.FromSets(precision, set)
@@ -162,7 +165,7 @@ func newTarget(set *point.Set, mode posterior.Theta, precision float64,
 	d := p.D()
 	t := &target{problem: p, d: d, c: p.C, precision: precision}
 	r := d
-	if p.N < d {
+	if p.N < d { // X becomes X Q, N x N, and the mode its part Q'T
 		r = p.N
 		x := mat.NewDense(p.N, d, p.X)
 		var reduced mat.Dense
@@ -203,7 +206,12 @@ func addCurvature(curvature []float64, share float64, p dense.Columns) {
 }
 
 // blocks returns t with blocks and K from the given curvature of the points, C x N: p (1 - p) at
-// one head, or its mean over several heads. o evaluates t.problem.
+// one head, or its mean over several heads. o evaluates t.problem. With q_c the curvature of class
+// c and w the weights of the points, the blocks are
+//
+//	U'U = X' diag(w q_c) X + K / C + precision I,   K = X' diag(w sum_c q_c / (C - 1)) X
+//
+// in O(C r^2 (N + r)).
 func (t *target) blocks(o *erm.Objective, curvature []float64) (*target, error) {
 	p := t.problem
 	r := len(t.mode) / p.C
@@ -346,6 +354,7 @@ func (t *target) head(a []float64, r *rand.Rand) posterior.Theta {
 	return out
 }
 
+// normal returns n draws of N(0, 1).
 func normal(r *rand.Rand, n int) []float64 {
 	out := make([]float64, n)
 	for i := range out {

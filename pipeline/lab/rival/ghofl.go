@@ -110,7 +110,7 @@ var ghqda = method{
 }
 
 // byClass returns the statistics of each class of the sets, each as that of a single class. A point
-// with several classes counts in each by its share.
+// with several classes counts in each by its share. They take C dx^2 numbers.
 func byClass(sets []*point.Set, d, classes int) []*statistics {
 	out := make([]*statistics, classes)
 	for c := range out {
@@ -141,6 +141,8 @@ type products struct {
 	by    *mat.Dense // dx x d, orthonormal columns; nil for no projection
 }
 
+// projection returns the coordinates of all tasks of a run: the features where they are few, else
+// orthonormal directions that the run's seed alone decides. Clients must agree on them.
 func (t *Task) projection() *products {
 	p := &products{dx: t.dx, d: t.dx}
 	if t.dx <= ghFeatures {
@@ -183,6 +185,8 @@ func (p *products) set(s *point.Set) *point.Set {
 	return out
 }
 
+// Map returns d (d+1)/2 products, row by row of the upper triangle, and the d projected features of
+// each row.
 func (p *products) Map(_ context.Context, features []float32) ([]float32, error) {
 	n := len(features) / p.dx
 	out := make([]float32, 0, n*(p.d*(p.d+1)/2+p.d))

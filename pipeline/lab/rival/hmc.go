@@ -24,15 +24,19 @@ import (
 // Whitening z = U (T - mode) with momentum p is equivalent to keeping T itself with velocity v =
 // U^-1 p, which the force -g(T) accelerates by -(U'U)^-1 g: one product per step instead of two.
 const (
-	hmcTrajectory = 2
+	hmcTrajectory = 2   // mean length of a trajectory in whitened coordinates
 	hmcJitter     = 0.6 // relative variation of trajectory lengths
 	hmcTarget     = 0.8 // target acceptance
-	hmcMaxStep    = 1.9
+	hmcMaxStep    = 1.9 // a leapfrog step is unstable on N(0, I) from 2 on
 	hmcMaxSteps   = 100 // leapfrog steps per trajectory
+	// hmcDivergence is the gain of total energy from which on a trajectory has diverged: it would
+	// be accepted with a probability of e^-1000.
 	hmcDivergence = 1000
 )
 
-// diagnostics are those of a set of chains.
+// diagnostics are those of a set of chains. rhat is the largest split R-hat over coordinates, and
+// rhatEnergy that of the potential energy. acceptance is the mean over kept draws, stepSize the
+// least of the chains, and divergences counts trajectories after warm-up.
 type diagnostics struct {
 	rhat, rhatEnergy, acceptance, stepSize float64
 	divergences                            int
@@ -61,7 +65,10 @@ func summary(all []*diagnostics) map[string]float64 {
 	return out
 }
 
-// hmc runs s.Chains chains and returns samples draws, evenly spaced, alternating between chains.
+// hmc runs s.Chains chains and returns samples draws, evenly spaced, alternating between chains. A
+// chain keeps s.Draws draws or as many as the samples need, rounded up to an even number. stream
+// gives each chain its own random numbers, so that draws do not depend on threads. A step of the
+// integrator costs O(C r (N + r)) for heads of C x r numbers and N points.
 func hmc(ctx context.Context, t *target, samples int, s Settings, threads int,
 	stream func(chain int) *rand.Rand) ([][]float64, *diagnostics, error) {
 	draws := max(s.Draws, (samples+s.Chains-1)/s.Chains)
@@ -139,7 +146,13 @@ type averaging struct{ mu, slack, log, n float64 }
 
 func newAveraging(epsilon float64) *averaging { return &averaging{mu: math.Log(10 * epsilon)} }
 
-// next returns the step size after a step with acceptance probability p.
+// next returns the step size after a step with acceptance probability p. With n steps so far
+//
+//	slack <- (1 - 1/(n + t0)) slack + (target - p)/(n + t0)
+//	log   =  mu - sqrt(n)/gamma slack
+//	mean  <- n^-kappa log + (1 - n^-kappa) mean
+//
+// where mu = log 10 epsilon lets early steps be large, and the mean of logs is the final step.
 func (a *averaging) next(p float64) float64 {
 	const gamma, t0, kappa = 0.05, 10, 0.75
 	a.n++

@@ -16,6 +16,8 @@ type method struct {
 
 func (m method) Info() Info { return m.info }
 
+// Run checks the settings and that the task has the points that the method reads. Errors begin with
+// the method's name.
 func (m method) Run(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 	if err := s.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", m.info.Name, err)

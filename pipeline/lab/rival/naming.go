@@ -55,7 +55,7 @@ func (t *Task) naming() ([]int, error) {
 
 // assign returns the column of each row of a cost matrix, no column twice, at least total cost: the
 // Hungarian method with shortest augmenting paths (Jonker and Volgenant 1987, Computing 38). There
-// must not be more rows than columns.
+// must not be more rows than columns. It costs O(rows^2 columns).
 func assign(cost [][]float64) []int {
 	rows, columns := len(cost), len(cost[0])
 	rowOf := make([]int, columns) // the row that holds a column; -1: none

@@ -51,6 +51,7 @@ var plda = method{
 // latentSquares are the coordinates (u^2, u).
 type latentSquares latent
 
+// Map returns the dx squares and then the dx numbers u = (h - m0) V of each row h.
 func (l *latentSquares) Map(_ context.Context, features []float32) ([]float32, error) {
 	x := moment.Rows(features, len(l.m0))
 	n, _ := x.Dims()

@@ -64,6 +64,9 @@ type localPredictions struct {
 	diagnostics map[string]float64
 }
 
+// predictCorpus predicts evenly spaced rows of the corpus, distillRows at most, by the samples of
+// each client's posterior, whose prior precision is given. A floor keeps the logarithm of an
+// impossible class finite.
 func (t *Task) predictCorpus(ctx context.Context, precision float64,
 	s Settings) (*localPredictions, error) {
 	k, err := t.corpus()

@@ -178,6 +178,11 @@ var fedpftDP = method{
 const maxDrawn = 20_000
 
 // privateGaussians returns points drawn from the noisy class Gaussians, in the heads' coordinates.
+//
+// A class has 1 + k + k (k+1)/2 sums, with R the clipping radius: share for each point, w, and the
+// lower triangle of w w'/R, whose products off the diagonal are times sqrt(2). The norm of these
+// numbers is then that of the whole matrix. Noise has the deviation sigma(epsilon, delta) times the
+// largest norm of one unit, twice that where units are replaced.
 func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
 	p, b, err := t.private()
 	if err != nil {
@@ -190,7 +195,8 @@ func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
 	share := radius * privacy.CountSteps / privacy.Steps
 	one := math.Sqrt(share*share + 2*radius*radius)
 	n := float64(b.Points)
-	all := 0.7 * math.Sqrt(n*(1+n/float64(t.c))) // norms of one that a client may contribute
+	// the norms of one that a client may contribute, as in [privacy.Budget.ClientNorm]
+	all := 0.7 * math.Sqrt(n*(1+n/float64(t.c)))
 	deviation := privacy.Sigma(b.Epsilon, b.Delta) * one
 	if b.Unit == privacy.Client {
 		deviation *= all
@@ -260,7 +266,9 @@ func (p privateRows) Map(ctx context.Context, features []float32) ([]float32, er
 
 // drawGaussians draws, for each class, as many points as its noisy count says (at least one) from
 // the Gaussian of its noisy sums: count times share, the sum of w, and the sum of w w'/R on and
-// below the diagonal.
+// below the diagonal. With n the count, m the mean and S the second moment over n, the covariance
+// is S - m m'. Noise can make its eigenvalues L negative: draws are m + Q max(L, 0)^1/2 z, z from
+// N(0, I).
 func (t *Task) drawGaussians(sums []float64, share float64, width int) (*point.Set, error) {
 	k, radius := t.in.Private.K(), t.in.Private.Clip()
 	var all []*point.Set

@@ -160,7 +160,7 @@ func (s Settings) Check() error {
 	return nil
 }
 
-// tunable returns a pointer to the tunable setting name; nil for other names.
+// tunable returns a pointer to the tunable setting name, a Param constant; nil for other names.
 func (s *Settings) tunable(name string) *float64 {
 	return map[string]*float64{ParamL2: &s.L2, ParamShrinkage: &s.Shrinkage, ParamBeta: &s.Beta,
 		ParamWeighting: &s.Weighting, ParamSpread: &s.Spread, ParamScale: &s.Scale}[name]
@@ -311,8 +311,8 @@ type Method interface {
 type Task struct {
 	in     Input
 	dx, c  int
-	pooled func() *point.Set // the clients' own points, pooled on first use
-	memo   *memo.Memo
+	pooled func() *point.Set     // the clients' own points, pooled on first use
+	memo   *memo.Memo            // by names that hold all settings that a value depends on
 	means  *posterior.FMP        // FMP of the class means; nil without any
 	drawn  *posterior.Martingale // posteriors of drawn points
 }

@@ -35,6 +35,9 @@ type logits struct {
 // head's likeliest others, one a point.
 type ensembleLogits struct{ all, truth, other []float32 }
 
+// newLogits computes the logits of a result's heads on held-out points, in O(S n dx C) for S heads.
+// The product runs in float64 over all points at once; its rows are padded as package dense wants
+// them.
 func newLogits(ctx context.Context, r *posterior.Result, k Held) (*logits, error) {
 	rows, err := r.Rows(ctx, k.Features)
 	if err != nil {
@@ -103,7 +106,9 @@ func newLogits(ctx context.Context, r *posterior.Result, k Held) (*logits, error
 
 // nll returns the mean NLL at temperature t, averaged over the ensembles, with the points that are
 // taken to err (Held.Errs): to n points it adds that number of others, whose label is the likeliest
-// wrong one.
+// wrong one. With e such points among n the sum is
+//
+//	(sum_i -log p(truth_i) + e mean_i -log p(other_i)) / (n + e)
 func (l *logits) nll(t float64) float64 {
 	nll := l.mean(t, func(h *ensembleLogits) []float32 { return h.truth })
 	if l.errs == 0 {
@@ -115,7 +120,9 @@ func (l *logits) nll(t float64) float64 {
 }
 
 // mean returns the mean of -log p at temperature t over points and ensembles, where p is the
-// probability of the class with the given logits.
+// probability of the class with the given logits, a mean over the ensemble's heads:
+//
+//	p = 1/S sum_s exp(z_s/t) / sum_c exp(z_sc/t)
 func (l *logits) mean(t float64, class func(h *ensembleLogits) []float32) float64 {
 	n := dense.Padded(l.n)
 	p, part, total := make([]float64, n), make([]float64, n), make([]float64, n)

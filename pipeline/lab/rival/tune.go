@@ -181,7 +181,8 @@ type tuner struct {
 	warm float64 // the last temperature found, where the next search starts
 }
 
-// best returns the best choice over all combinations of the values of more.
+// best returns the best choice over all combinations of the values of more: a search for each value
+// of the first, which goes through the others in turn. Their number multiplies its cost.
 func (t *tuner) best(ctx context.Context, s Settings, more []Param, p Param,
 	values []float64) (Choice, error) {
 	if len(more) == 0 {
