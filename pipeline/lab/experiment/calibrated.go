@@ -35,7 +35,10 @@ func (k Tools) embed(ctx context.Context, features []float32) ([]float32, error)
 	return rows, nil
 }
 
-// calibrate returns a task as rivals have it.
+// calibrate returns a task as rivals have it: of all rows of the clients, and with them the task of
+// the rows that are left where the calibration points are held out. A client's points are those
+// that it sends in FMP's round of the same stream. One more point is taken to err (rival.Held), so
+// that few points that are all right do not choose a temperature near 0.
 func (r *running) calibrate(ctx context.Context, clients []*point.Set,
 	stream string) (*calibrated, error) {
 	k := r.tools

@@ -63,7 +63,7 @@ func joint(r *Record) *metric.Joint {
 	return r.Uncertainty.Joint
 }
 
-// of is a figure of a part that records may lack.
+// of is a figure of a part that records may lack: a *float64, nil without the part.
 func of[T any](part func(*Record) *T, figure func(*T) *float64) func(*Record) any {
 	return func(r *Record) any {
 		if p := part(r); p != nil {
@@ -73,7 +73,8 @@ func of[T any](part func(*Record) *T, figure func(*T) *float64) func(*Record) an
 	}
 }
 
-// CSV returns the record as a row of a table; figures that it lacks are empty.
+// CSV returns the record as a row of a table; figures that it lacks are empty. Numbers have as many
+// digits as it takes to read the same float64 back.
 func (r *Record) CSV() []string {
 	num := func(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
 	var line []string

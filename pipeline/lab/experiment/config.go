@@ -142,7 +142,7 @@ func (c *Config) FillDefaults() []string {
 }
 
 // Validate checks every setting, by its tags and together with the others. It returns all
-// violations, joined, or nil.
+// violations, joined, or nil. It reads no file: models and data are checked as they are loaded.
 func (c *Config) Validate() error {
 	errs := option.Check(c)
 	fail := func(key string, value any, allowed, next string) {
@@ -233,7 +233,8 @@ func (p Partition) Name() string {
 	return fmt.Sprintf("dirichlet-%g", p.Alpha)
 }
 
-// stream names the random numbers of the task of a partition and a repeat.
+// stream names the random numbers of the task of a partition and a repeat. Tasks of different
+// streams can run in any order.
 func (p Partition) stream(repeat int) string { return fmt.Sprintf("%s/%d", p.Name(), repeat) }
 
 // Partitions returns the partitions that the settings ask for.

@@ -45,6 +45,7 @@ type methodCells struct {
 	took               time.Duration
 }
 
+// newCounter returns a counter without cells, which [counter.expect] adds.
 func newCounter(stage string, progress Progress) *counter {
 	return &counter{stage: stage, progress: progress, methods: map[string]*methodCells{}}
 }
@@ -71,9 +72,12 @@ func (k *counter) finish(method string, took time.Duration) {
 	k.report()
 }
 
+// report tells the progress. Callers hold mu, or are alone.
 func (k *counter) report() { k.progress(Step{k.stage, k.done, k.total, k.share()}) }
 
-// share returns the finished share of the work.
+// share returns the finished share of the work, sum_m done_m cost_m / sum_m total_m cost_m over
+// methods m. A timed method costs its mean seconds, another its usual units times the seconds that
+// a unit has taken so far.
 func (k *counter) share() float64 {
 	usual := func(method string) float64 {
 		if m, err := rival.Lookup(method); err == nil {

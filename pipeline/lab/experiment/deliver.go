@@ -29,7 +29,8 @@ func (d *Directory) Files() (map[string][]byte, error) {
 
 // Deliver writes the files of a run made elsewhere into a directory that has none, which [Open]
 // then finds finished. Files of a run with another identity than m, the manifest of the run with
-// settings c here, are refused, and nothing of them is written.
+// settings c here, are refused, and nothing of them is written. The results come last, as a run
+// with results is a finished one.
 func Deliver(path string, files map[string][]byte, c Config, m Manifest) error {
 	made, err := parseManifest(files[RunFile])
 	if err != nil {

@@ -109,6 +109,8 @@ func ReadDetail(dir string) (*Detail, error) {
 	return d, nil
 }
 
+// parseDetail reads details whose labels and top classes are among the classes, since pages index
+// names by them.
 func parseDetail(b []byte) (*Detail, error) {
 	d := new(Detail)
 	if err := json.Unmarshal(b, d); err != nil {
@@ -124,6 +126,8 @@ func parseDetail(b []byte) (*Detail, error) {
 	return d, nil
 }
 
+// inspect runs FMP on the first partition's first repeat, with shared settings. FMP-ISAB stands in
+// for FMP where no model that FMP reads is there.
 func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 	c := p.Config
 	first := c.Partitions()[0]
@@ -151,7 +155,8 @@ func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 }
 
 // pick chooses the easy and the hard images and keeps the probabilities of every posterior sample
-// for them.
+// for them. Probabilities by sample are kept for these alone, so that memory does not grow with the
+// test set times the ensemble.
 func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, threads int) error {
 	e := res.Ensembles[0]
 	rows, err := res.Rows(ctx, p.Data.Test)
@@ -218,6 +223,7 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 	return nil
 }
 
+// encodePNG returns image i as PNG: grey for one channel, else RGB, of values from 0 to 255.
 func encodePNG(ctx context.Context, all *dataset.Images, i int) ([]byte, error) {
 	im, _, err := all.Load(ctx, i, i+1)
 	if err != nil {
@@ -242,7 +248,9 @@ func encodePNG(ctx context.Context, all *dataset.Images, i int) ([]byte, error) 
 	return b.Bytes(), nil
 }
 
-// view places the first client's points, its upload and drawn points in the plane.
+// view places the first client's points, its upload and drawn points in the plane: x'v_1 and x'v_2,
+// with v the leading eigenvectors of the covariance of at most componentsLimit rows. Rows are not
+// centred, which moves all points alike.
 func (d *Detail) view(ctx context.Context, p *Prepared, t *rival.Task, stream string) error {
 	clients, uploads := t.Clients(), t.Uploads()
 	bank := p.Data.Clients

@@ -100,16 +100,18 @@ func (c Config) deciding() Config {
 	return c
 }
 
-// Directory is an open run directory. It is locked against other processes until closed.
+// Directory is an open run directory. It is locked against other processes until closed. Done, Add,
+// Tuned, Finish and Close are safe for concurrent use.
 type Directory struct {
 	Path string
 
-	lock    io.Closer
-	mu      sync.Mutex
+	lock io.Closer  // nil before it is taken and after Close
+	mu   sync.Mutex // guards the fields below
+	// journal and timings are opened by the first line that is added.
 	journal *os.File
 	timings *os.File
 	done    map[Cell]bool
-	records []Record
+	records []Record // in the order of completion
 }
 
 // Open creates the directory of a run, or reopens one of the same identity and reads its finished
@@ -256,7 +258,8 @@ func (d *Directory) Finished() bool {
 // at the same time.
 type Took struct{ Clock, Processor time.Duration }
 
-// Add appends a finished cell to the journal and syncs it to disk.
+// Add appends a finished cell to the journal and syncs it to disk: a machine that loses power loses
+// no cell that was reported.
 func (d *Directory) Add(r Record, took Took) error {
 	line, err := encodeRecords([]Record{r})
 	if err != nil {
@@ -398,7 +401,8 @@ func appendTo(path string) (*os.File, error) {
 }
 
 // Finish writes results.jsonl and results.csv in the order of cells and removes the journal. It
-// returns the records. A missing cell is an error.
+// returns the records. A missing cell is an error. The journal is removed last, so that a program
+// that is killed on the way finds every cell again.
 func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -466,6 +470,7 @@ func (d *Directory) Close() error {
 	return err
 }
 
+// close closes the files of lines; the caller holds mu.
 func (d *Directory) close() error {
 	var errs []error
 	for _, f := range []**os.File{&d.journal, &d.timings} {
@@ -495,6 +500,7 @@ func readFile[T any](dir, name string, parse func([]byte) (T, error)) (v T, err 
 // ReadManifest reads run.json of a run directory.
 func ReadManifest(dir string) (*Manifest, error) { return readFile(dir, RunFile, parseManifest) }
 
+// parseManifest reads run.json. Keys of later versions are ignored.
 func parseManifest(data []byte) (*Manifest, error) {
 	m := new(Manifest)
 	return m, json.Unmarshal(data, m)
@@ -574,6 +580,7 @@ func readOptional(path, what string) ([]byte, error) {
 	return data, nil
 }
 
+// writeJSON writes an indented file that is either whole or as it was.
 func writeJSON(path string, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -631,7 +638,7 @@ func differences(dir string, old *Manifest, c Config, m Manifest) string {
 	return strings.Join(out, "; ")
 }
 
-// flatten returns the settings as text, by dotted key.
+// flatten returns the settings as text, by dotted key. Settings that cannot be encoded have none.
 func flatten(c Config) map[string]string {
 	out := map[string]string{}
 	b, err := yaml.Marshal(c)

@@ -110,7 +110,7 @@ func valueAt(tree map[string]any, path []string) (any, bool) {
 	return nil, false
 }
 
-// lineNumber matches the position in the decoder's messages.
+// lineNumber matches the position in the decoder's messages, which is that of a part of the file.
 var lineNumber = regexp.MustCompile(`(?m)\bline \d+: `)
 
 // Runs returns the combinations, keys in alphabetical order and the last one varying fastest. Every
@@ -122,7 +122,7 @@ func (g *Grid) Runs() ([]GridRun, error) {
 		return nil, fmt.Errorf("grid: settings: %w", err)
 	}
 	var out []GridRun
-	at := make([]int, len(keys))
+	at := make([]int, len(keys)) // digits of a counter, of base len(g.Vary[keys[i]]) each
 	names := map[string]bool{}
 	for {
 		r := GridRun{Config: Default()}

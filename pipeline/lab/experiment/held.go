@@ -101,6 +101,8 @@ func readHeld(dir string) (*held, error) {
 	return h, nil
 }
 
+// parseHeld checks the arrays of [HeldFile]: shapes that agree, labels of the classes, finite
+// numbers and an order that has each image once. The file lies where others can change it.
 func parseHeld(arrays map[string]*onnx.Tensor) (*held, error) {
 	h := &held{}
 	features, err := array[float32](arrays, "features", 2)
@@ -171,7 +173,7 @@ func array[T onnx.Element](arrays map[string]*onnx.Tensor, name string, rank int
 // finite reports whether no number is NaN or infinite.
 func finite[T float32 | float64](of []T) bool {
 	for _, v := range of {
-		if v-v != 0 {
+		if v-v != 0 { // NaN for NaN and infinities
 			return false
 		}
 	}

@@ -96,7 +96,8 @@ func leadsOut(path, root string) bool {
 	return err != nil || !filepath.IsLocal(rel)
 }
 
-// Summarise reads the results in a run directory so far; nil if it is not a run.
+// Summarise reads the results in a run directory so far; nil if it is not a run. A cell counts as
+// finished in the journal and in the results, and once where a run was killed between both.
 func Summarise(path string) (*Summary, error) {
 	m, err := ReadManifest(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -46,6 +46,7 @@ type Outside struct {
 	Threads int
 }
 
+// outsideName matches names without blanks, bars and commas, which would end a cell of some table.
 var outsideName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,39}$`)
 
 // maxMembers bounds the posterior samples of predictions from outside.
@@ -159,7 +160,8 @@ func (h *held) ties(arrays map[string]*onnx.Tensor) (bool, error) {
 	return true, nil
 }
 
-// read reads the arrays of predictions, one for each task, and the digest of their file.
+// read reads the arrays of predictions, one for each task, and the digest of their file. The bytes
+// that it takes are bounded by the largest predictions that the run can have.
 func (o *Outside) read(h *held, tasks []SplitTask) (map[string]*onnx.Tensor, string, error) {
 	most := int64(8*len(tasks)*maxMembers) * int64(h.classes) * int64(len(h.Labels)+h.dx+1)
 	arrays, err := npy.LoadArchiveWithin(o.Path, min(most, maxPredictions))
@@ -292,7 +294,7 @@ func (h *held) probabilities(t *onnx.Tensor) ([]*metric.Probabilities, error) {
 }
 
 // heads returns the heads of an array of S x D x C, or D x C: a weight for every feature, and the
-// bias last.
+// bias last. They share the memory of an array of float64.
 func heads(t *onnx.Tensor, d, classes int) (posterior.Ensemble, error) {
 	v, members, err := samples(t, d, classes,
 		fmt.Sprintf("S x %d x %d, a weight for every feature and the bias last,", d, classes))
@@ -306,7 +308,9 @@ func heads(t *onnx.Tensor, d, classes int) (posterior.Ensemble, error) {
 	return out, nil
 }
 
-// keep adds records to [OutsideFile].
+// keep adds records to [OutsideFile], in place of those of the same name. Records of another file,
+// group or size under that name are refused unless Replace is set. A file that would be as it was
+// is not written.
 func (o *Outside) keep(d *Directory, rs []Record) error {
 	all, err := readOutside(d.Path)
 	if err != nil {

@@ -74,7 +74,8 @@ func (s *Shared) Prepare(ctx context.Context, c Config, eng engine.Engine,
 	return s.prepare(ctx, c, eng, progress, versions, c.Federation.Clients*c.Federation.Points)
 }
 
-// prepare is [Prepare] for a clients' part of at least that many images.
+// prepare is [Prepare] for a clients' part of at least that many images. On an error the models
+// that were opened are closed.
 func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progress Progress,
 	versions map[string]string, least int) (_ *Prepared, err error) {
 	if progress == nil {
@@ -128,7 +129,8 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progr
 // empty.
 type modelManifests struct{ predictor, embedding, open, conjugate, private models.Manifest }
 
-// models finds the models of the run and opens them in their engine.
+// models finds the models of the run and opens them in their engine. The open predictor comes
+// before the conjugate one: without the latter, the former decides how FMP reads its clients.
 func (p *Prepared) models(eng engine.Engine, l *loaded) (from modelManifests, err error) {
 	c, behind := &p.Config, l.Behind()
 	dx, classes := l.Features.Dx, len(l.Set.Classes)
@@ -462,6 +464,7 @@ func (p *Prepared) withNames(given bool) error {
 	return nil
 }
 
+// errNoCorpus says why an untrained conjugate predictor cannot be made.
 var errNoCorpus = errors.New("there is no corpus to take its moments from (dataset.splits.corpus)")
 
 // withoutPredictor makes FMP read moments where there is no open predictor either, drops the
@@ -501,7 +504,8 @@ func (p *Prepared) withoutPredictor(c *Config, note string) error {
 	return nil
 }
 
-// private loads the private predictor if the settings ask for a private round.
+// private loads the private predictor if the settings ask for a private round. It has to be of the
+// extractor and, where there is one, of the conjugate predictor.
 func (p *Prepared) private(c Config, eng engine.Engine,
 	behind models.Manifest) (models.Manifest, error) {
 	if c.Privacy.Epsilon == 0 {

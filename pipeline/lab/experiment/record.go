@@ -91,7 +91,8 @@ func parseRecords(data []byte) ([]Record, error) {
 	return out, nil
 }
 
-// encodeRecords writes records as JSON Lines.
+// encodeRecords writes records as JSON Lines. NaN and infinite figures, which JSON lacks, are
+// errors.
 func encodeRecords(rs []Record) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -127,7 +127,7 @@ func (c *Config) lacking(ran []string, rs []Record) []Cell {
 }
 
 // methods returns the requested methods. If all are requested, those that lack something are left
-// out.
+// out; if some are named, that is an error.
 func (c *Config) methods() ([]rival.Method, error) {
 	names := c.Methods
 	if len(names) == 0 {
@@ -177,7 +177,8 @@ func (c *Config) leftOut() []string {
 	return out
 }
 
-// settings returns those of the shared protocol.
+// settings returns those of the shared protocol: the defaults of methods, with the run's own
+// penalty, tolerance, sampler and covariances.
 func (c *Config) settings() rival.Settings {
 	s := rival.DefaultSettings()
 	s.L2, s.Tolerance = c.ERM.L2, c.ERM.Tolerance
@@ -185,7 +186,7 @@ func (c *Config) settings() rival.Settings {
 	return s
 }
 
-// threads returns the number of threads of the run.
+// threads returns the number of threads of the run; one a processor where the setting is 0.
 func (c *Config) threads() int {
 	if c.Engine.Threads > 0 {
 		return c.Engine.Threads
@@ -339,7 +340,8 @@ func (r *running) cell(ctx context.Context, g *group, cell Cell, count *counter)
 	return nil
 }
 
-// jointBatches is the number of batches of each kind over which joint scores are averaged.
+// jointBatches is the number of batches of each kind over which joint scores are averaged. They are
+// drawn once for a run, so that methods are compared on the same ones.
 const jointBatches = 1000
 
 // test returns the points that all methods are scored on; test sets too small for neighbourhoods
@@ -360,7 +362,8 @@ func batches(c Config, features []float32, dx int) (*metric.Batches, error) {
 }
 
 // limits computes the limits of the methods as data grow, from all rows of corpus and clients'
-// part; in open scope, where the corpus has other classes, from the latter alone.
+// part; in open scope, where the corpus has other classes, from the latter alone. It sets the class
+// means of all rows in the tools, and in test the heads fitted to all rows.
 func (k *Tools) limits(ctx context.Context, d *Data, test *score.Test, open bool) error {
 	var sets []*point.Set
 	for _, b := range []*task.Bank{d.Corpus, d.Clients} {
@@ -473,7 +476,9 @@ func calibration(bank *task.Bank, beside [][]int) *posterior.Calibration {
 	return out
 }
 
-// task computes the clients' uploads and returns their task.
+// task computes the clients' uploads and returns their task. The embedding's uploads are computed
+// only where a method reads them: where FMP has neither predictor nor moments, and for FMP-ISAB and
+// the control of a run without a closed form.
 func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream string, threads int,
 	by *posterior.Calibration) (*rival.Task, error) {
 	in := rival.Input{
@@ -524,7 +529,8 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 	return rival.NewTask(in)
 }
 
-// Moments computes the clients' uploads of moments; stream names the round.
+// Moments computes the clients' uploads of moments; stream names the round. Calibration points are
+// chosen by hashes with a key of the client: of equal images two clients do not choose the same.
 func (k Tools) Moments(ctx context.Context, clients []*point.Set,
 	stream string) ([]discriminant.Client, error) {
 	var out []discriminant.Client

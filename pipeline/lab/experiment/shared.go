@@ -19,9 +19,10 @@ type Shared struct {
 	threads, runs int
 	free          *semaphore.Weighted
 
-	mu    sync.Mutex
+	mu    sync.Mutex     // guards users and data
 	users map[string]int // runs that have yet to use the data of a key
-	data  map[string]func() (*loaded, error)
+	// data makes the data of a key once; others wait, and get the same, or the same error.
+	data map[string]func() (*loaded, error)
 }
 
 // loaded is a data set passed through an extractor and split into the parts of a run. It is
@@ -65,7 +66,8 @@ func (s *Shared) Done(c Config) error {
 	return nil
 }
 
-// Do calls do, which uses n threads, once that many are free.
+// Do calls do, which uses n threads, once that many are free. Work that asks for more than there
+// are gets all of them. A call within do may wait for itself.
 func (s *Shared) Do(ctx context.Context, n int, do func() error) error {
 	if s == nil {
 		return do()
@@ -107,7 +109,8 @@ func (s *Shared) load(c Config, make func() (*loaded, error)) (*loaded, error) {
 	return made()
 }
 
-// dataKey identifies the settings that decide feature rows and their parts.
+// dataKey identifies the settings that decide feature rows and their parts. Scores that are
+// computed after loading are left out of it.
 func dataKey(c Config) (string, error) {
 	c.FillDefaults()
 	c.Scores.Coverage, c.Scores.Hindsight = false, false

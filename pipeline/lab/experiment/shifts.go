@@ -14,7 +14,8 @@ import (
 )
 
 // shifts returns the features of the other and corrupted images that the settings ask for, from the
-// extractor of the data set, standardised like its own. digests identify their images.
+// extractor of the data set, standardised like its own. digests identify their images, those of
+// data sets alone: others are made of the test images. At most Images of each kind are taken.
 func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *extractor.Extractor,
 	stats *featurize.Stats,
 	progress Progress) (out []score.Shift, digests map[string]string, err error) {

@@ -220,6 +220,7 @@ func indices(of []int) *onnx.Tensor {
 	return onnx.Vector(out...)
 }
 
+// fileDigest returns the sha256 digest of a file in hexadecimal digits.
 func fileDigest(path string) (string, error) {
 	data, err := regularfile.ReadFile(path, maxSplit)
 	if err != nil {
@@ -228,5 +229,5 @@ func fileDigest(path string) (string, error) {
 	return models.DigestBytes(data), nil
 }
 
-// maxSplit bounds the size of a file of splits, in bytes.
+// maxSplit bounds the size of a file of splits, in bytes: 16 GiB.
 const maxSplit = 16 << 30

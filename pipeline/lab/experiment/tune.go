@@ -66,6 +66,7 @@ func (t *Tuned) EdgeNotes() []string {
 	return out
 }
 
+// choice returns a method's choice on a partition, which points into t.
 func (t *Tuned) choice(partition, method string) (*Choice, error) {
 	for i, c := range t.Choices {
 		if c.Partition == partition && c.Method == method {
@@ -142,7 +143,8 @@ func (r *running) tune(ctx context.Context) (*Tuned, error) {
 	return u.made(), nil
 }
 
-// newTuning lists the methods to be tuned, and reads the choices of an earlier run.
+// newTuning lists the methods to be tuned, and reads the choices of an earlier run. A method whose
+// leader runs too gets the leader's choice; methods that calibrate themselves have none.
 func (r *running) newTuning() (*tuning, error) {
 	all, err := r.Config.methods()
 	if err != nil {
@@ -201,7 +203,8 @@ func (u *tuning) made() *Tuned {
 	return out
 }
 
-// choose tunes one method on the held-out tasks of one partition, and saves its choice.
+// choose tunes one method on the held-out tasks of one partition, and saves its choice. The file
+// has all choices so far, in the order of partitions and methods, whichever was made first.
 func (u *tuning) choose(ctx context.Context, partition, method int, held []rival.Held,
 	inner int) error {
 	m, p := u.methods[method], u.partitions[partition].Name()
@@ -232,7 +235,8 @@ func (u *tuning) choose(ctx context.Context, partition, method int, held []rival
 // tuningBatches is the number of batches of a tuning task over which joint scores are averaged.
 const tuningBatches = 250
 
-// heldTasks draws the tasks of the corpus on which one partition is tuned.
+// heldTasks draws the tasks of the corpus on which one partition is tuned: clients as in the run,
+// and held-out rows that no client has. In open scope each task has classes of its own.
 func (r *running) heldTasks(ctx context.Context, p Partition, threads int) ([]rival.Held, error) {
 	c, data, tools := r.Config, r.data, r.tools
 	s := task.Sampler{Bank: data.Corpus, Points: c.Federation.Points, Alphas: []float64{p.Alpha},

@@ -57,7 +57,7 @@ func Setting(dir, key string) (value string, keys []string, err error) {
 }
 
 // Brief names the values of settings in a few words: as much of each key's end as no other setting
-// has, and its value. One that is empty is not named.
+// has, and its value. One that is empty is not named. keys and values have one length.
 func Brief(keys, values []string) string {
 	var out []string
 	all := option.Keys[Config]()
