@@ -180,7 +180,7 @@ func boundary(p *panels.Panel, t erm.Theta, width float64, alpha uint8) {
 		p.Failed(fmt.Errorf("a boundary %v lies outside the figure", w))
 		return
 	}
-	p.Line(faded(color.RGBA{40, 40, 40, 255}, alpha), ends...).Width = vg.Length(width)
+	p.Line(faded(color.RGBA{40, 40, 40, 255}, alpha), width, ends...)
 }
 
 // surface is the mean over heads of the probability of the second class. It is 1 / (1 + exp(-(w0 x

@@ -58,7 +58,7 @@ func panel(title string, rows []martingale.Row) *panels.Panel {
 			return p
 		}
 		bars.Color = panels.Palette[i]
-		p.Legend.Add(row.Method, p.Line(panels.Palette[i], at.XYs...))
+		p.Legend.Add(row.Method, p.Line(panels.Palette[i], 1, at.XYs...))
 		p.Add(bars)
 	}
 	p.Y.Label.Text, p.Y.Label.TextStyle = "probability less the start's",

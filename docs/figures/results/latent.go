@@ -144,7 +144,7 @@ func forest(title string, lines []line) *panels.Panel {
 	p.Y.Tick.Marker = plot.ConstantTicks(ticks)
 	p.Y.Min, p.Y.Max = float64(-len(lines))-0.4, 0.5
 	p.X.Min = math.Min(p.X.Min, 0)
-	p.Line(color.Gray{120}, plotter.XY{Y: p.Y.Min},
+	p.Line(color.Gray{120}, 1, plotter.XY{Y: p.Y.Min},
 		plotter.XY{Y: p.Y.Max}).Dashes = []vg.Length{2, 2}
 	p.Small()
 	return p
@@ -180,8 +180,7 @@ func bySamples(root string) (*panels.Panel, error) {
 				xys = append(xys, plotter.XY{X: float64(s), Y: x.Mean})
 				ticks = append(ticks, plot.Tick{Value: float64(s), Label: fmt.Sprint(s)})
 			}
-			l := p.Line(panels.Palette[i], xys...)
-			l.Width = vg.Points(1.2)
+			l := p.Line(panels.Palette[i], 1.2, xys...)
 			if j == 0 {
 				l.Dashes = []vg.Length{vg.Points(4), vg.Points(2)}
 			}

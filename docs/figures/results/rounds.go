@@ -89,7 +89,7 @@ func lines(title string, runs [][]experiment.Record, partition string,
 		if len(at) == 0 {
 			return nil, fmt.Errorf("no kept run has %s on %s", method, partition)
 		}
-		l := p.Line(panels.Palette[i], at...)
+		l := p.Line(panels.Palette[i], 1, at...)
 		s := p.Dots(draw.GlyphStyle{Color: panels.Palette[i], Shape: marks[i],
 			Radius: vg.Points(3)}, at...)
 		if method == "FMP" {

@@ -16,16 +16,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
@@ -40,6 +38,7 @@ import (
 	"fmp/onnx/serde"
 	"fmp/pipeline/federate/inferpb"
 	"fmp/pipeline/federate/service"
+	"fmp/pipeline/lab/bench"
 	"fmp/pipeline/shipped"
 )
 
@@ -199,40 +198,32 @@ func overHTTP(url string, pixels []uint8) ([]way, error) {
 func measure(w way, n int) (m measured, err error) {
 	var mu sync.Mutex
 	var times []float64
-	var failed atomic.Pointer[error]
-	var group sync.WaitGroup
-	before, start := processor(), time.Now()
-	for range n {
-		group.Go(func() {
-			for failed.Load() == nil && time.Since(start) < turn {
-				begun := time.Now()
-				if err := w.ask(); err != nil {
-					failed.Store(&err)
-					return
+	start := time.Now()
+	took, err := bench.Timed(w.name, func() error {
+		var group errgroup.Group
+		for range n {
+			group.Go(func() error {
+				for time.Since(start) < turn {
+					begun := time.Now()
+					if err := w.ask(); err != nil {
+						return err
+					}
+					mu.Lock()
+					times = append(times, float64(time.Since(begun).Microseconds())/1e3)
+					mu.Unlock()
 				}
-				mu.Lock()
-				times = append(times, float64(time.Since(begun).Microseconds())/1e3)
-				mu.Unlock()
-			}
-		})
-	}
-	group.Wait()
-	if e := failed.Load(); e != nil {
-		return m, *e
+				return nil
+			})
+		}
+		return group.Wait()
+	}).Once()
+	if err != nil {
+		return m, err
 	}
 	slices.Sort(times)
 	k := float64(len(times))
 	return measured{k / time.Since(start).Seconds(), times[len(times)/2], times[len(times)*99/100],
-		(processor() - before) / k * 1e3}, nil
-}
-
-// processor returns the seconds of processor time of this program.
-func processor() float64 {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return math.NaN()
-	}
-	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+		took.Seconds() / k * 1e3}, nil
 }
 
 func median(of []measured, get func(measured) float64) float64 {
@@ -300,7 +291,7 @@ func draw(path string, ways []way, all map[string][]measured) error {
 		}
 		marks := plotter.DefaultGlyphStyle
 		marks.Color = panels.Palette[i]
-		p.Legend.Add(w.name, p.Line(panels.Palette[i], at...))
+		p.Legend.Add(w.name, p.Line(panels.Palette[i], 1, at...))
 		p.Dots(marks, at...)
 	}
 	return panels.SaveSized(path, 5*72, 3*72, p)

@@ -185,7 +185,7 @@ func figure(from, to string) error {
 		p.X.Label.Text = "rows of a head"
 		p.X.Label.TextStyle = panels.Style(9, panels.Palette[8])
 		p.Legend.Top, p.Legend.TextStyle.Font = true, panels.Style(8, panels.Palette[8]).Font
-		p.Line(panels.Palette[8], plotter.XY{X: 60, Y: goal}, plotter.XY{X: 2200, Y: goal}).Dashes =
+		p.Line(panels.Palette[8], 1, plotter.XY{X: 60, Y: goal}, plotter.XY{X: 2200, Y: goal}).Dashes =
 			[]vg.Length{vg.Points(3), vg.Points(3)}
 		for i, n := range []int{100, 1000, 10_000, 100_000} {
 			add(p, rows, n, c, i)
@@ -207,7 +207,7 @@ func add(p *panels.Panel, rows []row, n, c, colour int) {
 		if len(at) == 0 {
 			continue
 		}
-		line, marks := p.Line(panels.Palette[colour], at...), plotter.DefaultGlyphStyle
+		line, marks := p.Line(panels.Palette[colour], 1, at...), plotter.DefaultGlyphStyle
 		if kind == "strong" {
 			line.Dashes = []vg.Length{vg.Points(1), vg.Points(2)}
 		} else {

@@ -20,9 +20,9 @@ func Growth(title, label string, at plotter.XYs) *Panel {
 	last := at[len(at)-1]
 	_, _, least, _ := plotter.XYRange(at)
 	from := max(at[0].X, last.X*least/last.Y)
-	p.Line(Palette[8], plotter.XY{X: from, Y: last.Y * from / last.X}, last).Dashes =
+	p.Line(Palette[8], 1, plotter.XY{X: from, Y: last.Y * from / last.X}, last).Dashes =
 		[]vg.Length{vg.Points(3), vg.Points(3)}
-	p.Line(Palette[0], at...)
+	p.Line(Palette[0], 1, at...)
 	marks := plotter.DefaultGlyphStyle
 	marks.Color = Palette[0]
 	p.Dots(marks, at...)

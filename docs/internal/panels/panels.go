@@ -2,7 +2,6 @@
 package panels
 
 import (
-	"cmp"
 	"fmt"
 	"image/color"
 	"io"
@@ -18,6 +17,7 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 
 	"fmp/onnx/atomicfile"
+	"fmp/pipeline/lab/report"
 )
 
 // Main is the main function of a program that draws a figure: usage is its name and those of its
@@ -51,39 +51,8 @@ func Style(size float64, c color.Color) text.Style {
 	}
 }
 
-// Panel is a plot that keeps the first error of drawing on it.
-type Panel struct {
-	*plot.Plot
-	err error
-}
-
-// Failed keeps an error.
-func (p *Panel) Failed(err error) bool {
-	p.err = cmp.Or(p.err, err)
-	return err != nil
-}
-
-// Line adds a line, which is plain until it is styled.
-func (p *Panel) Line(c color.Color, at ...plotter.XY) *plotter.Line {
-	l, err := plotter.NewLine(plotter.XYs(at))
-	if p.Failed(err) {
-		return &plotter.Line{}
-	}
-	l.Color = c
-	p.Add(l)
-	return l
-}
-
-// Dots adds points.
-func (p *Panel) Dots(style draw.GlyphStyle, at ...plotter.XY) *plotter.Scatter {
-	s, err := plotter.NewScatter(plotter.XYs(at))
-	if p.Failed(err) {
-		return &plotter.Scatter{}
-	}
-	s.GlyphStyle = style
-	p.Add(s)
-	return s
-}
+// Panel is one plot of a figure.
+type Panel struct{ report.Drawing }
 
 // Labels adds words.
 func (p *Panel) Labels(at plotter.XYs, words []string) *plotter.Labels {
@@ -113,7 +82,7 @@ func New(title string) *Panel {
 		a.Padding = vg.Points(2)
 		a.Tick.Label.Font = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 9}
 	}
-	return &Panel{Plot: p}
+	return &Panel{report.Drawing{Plot: p, Of: title}}
 }
 
 // Save writes the plots in a row to a file, whose extension says how (.svg, .png).
@@ -135,8 +104,8 @@ func SaveSized(path string, side, height vg.Length, plots ...*Panel) error {
 	canvas.SetColor(color.White)
 	canvas.Fill(canvas.Rectangle.Path())
 	for i, p := range plots {
-		if p.err != nil {
-			return p.err
+		if p.Err != nil {
+			return p.Err
 		}
 		p.Draw(tiles.At(canvas, i, 0))
 	}

@@ -54,13 +54,7 @@ func (a *attacker) rename(m int, to func(c int) int) {
 
 // claim scales a client's masses to the given sum.
 func (a *attacker) claim(m int, total float64) {
-	var sum float64
-	for _, n := range a.masses(m) {
-		sum += n
-	}
-	for c := range a.masses(m) {
-		a.masses(m)[c] *= total / sum
-	}
+	floats.Scale(total/floats.Sum(a.masses(m)), a.masses(m))
 }
 
 func (a *attacker) each(m int, do func(c int, mean []float64)) {
@@ -214,11 +208,9 @@ func pooled(u honesty.Uploads) (masses, means []float64) {
 	masses, means = make([]float64, u.Classes), make([]float64, u.Classes*u.K)
 	for m := range u.Clients {
 		for c := range u.Classes {
-			n := u.Masses[m*u.Classes+c]
+			at, n := m*u.Classes+c, u.Masses[m*u.Classes+c]
 			masses[c] += n
-			for j := range u.K {
-				means[c*u.K+j] += n * u.Means[(m*u.Classes+c)*u.K+j]
-			}
+			floats.AddScaled(means[c*u.K:][:u.K], n, u.Means[at*u.K:][:u.K])
 		}
 	}
 	for i := range means {

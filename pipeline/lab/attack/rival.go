@@ -4,6 +4,9 @@ import (
 	"math"
 	"slices"
 
+	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
+
 	"fmp/pipeline/honesty"
 )
 
@@ -60,11 +63,7 @@ func trimmed(x []float64) float64 {
 	if 2*cut >= len(x) {
 		return median(x)
 	}
-	var sum float64
-	for _, v := range x[cut : len(x)-cut] {
-		sum += v
-	}
-	return sum / float64(len(x)-2*cut)
+	return stat.Mean(x[cut:len(x)-cut], nil)
 }
 
 // geometric returns the geometric median, the point z of least sum_i |x_i - z|, by Weiszfeld's
@@ -78,19 +77,11 @@ func geometric(means [][]float64) []float64 {
 	for range 100 {
 		next, sum := make([]float64, len(at)), 0.0
 		for _, x := range means {
-			var d float64
-			for j, v := range x {
-				d += (v - at[j]) * (v - at[j])
-			}
-			w := 1 / max(math.Sqrt(d), 1e-6)
+			w := 1 / max(floats.Distance(x, at, 2), 1e-6)
 			sum += w
-			for j, v := range x {
-				next[j] += w * v
-			}
+			floats.AddScaled(next, w, x)
 		}
-		for j := range next {
-			next[j] /= sum
-		}
+		floats.Scale(1/sum, next)
 		at = next
 	}
 	return at

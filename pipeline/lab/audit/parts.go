@@ -213,11 +213,7 @@ func less(rows, means *mat.Dense, labels []int) *mat.Dense {
 
 // client makes the upload of a client's rows, and attacks it part by part.
 func (a *attacked) client(of []int, key string, calibrate int, found *tally) error {
-	var x []float32
-	var labels []int
-	for _, r := range of {
-		x, labels = append(x, a.bank.Row(r)...), append(labels, a.bank.Labels[r])
-	}
+	x, labels := a.bank.Points(of, nil).Labelled()
 	uploads, err := a.uploads(x, labels, key, calibrate)
 	if err != nil {
 		return err
@@ -423,7 +419,8 @@ func (v *view) scores(rows, white *mat.Dense, labels []int) ([]float64, error) {
 			return nil, err
 		}
 		for i, y := range labels {
-			leverage[i] = squared(solved.RawRowView(i), nil) * weight(v.count[y])
+			z := solved.RawRowView(i)
+			leverage[i] = floats.Dot(z, z) * weight(v.count[y])
 		}
 	}
 	out := make([]float64, len(labels))
@@ -483,15 +480,10 @@ func (v *view) nearest(x []float64, y int) float64 {
 	return least
 }
 
-// squared returns |a - b|^2, and |a|^2 without b.
-func squared(a, b []float64) (sum float64) {
-	for j, v := range a {
-		if b != nil {
-			v -= b[j]
-		}
-		sum += v * v
-	}
-	return sum
+// squared returns |a - b|^2.
+func squared(a, b []float64) float64 {
+	d := floats.Distance(a, b, 2)
+	return d * d
 }
 
 // attack scores the rows of a client, and those that took no part, by a view of its upload. The
@@ -598,7 +590,7 @@ func (v *view) reconstruct(white *mat.Dense, labels []int, t *sums) error {
 	}
 	for i, y := range labels {
 		x := white.RawRowView(i)
-		least := squared(x, nil)
+		least := floats.Dot(x, x)
 		t.apart += least
 		for _, g := range guesses[y] {
 			least = min(least, squared(x, g))

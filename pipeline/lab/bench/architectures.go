@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"fmp/models/rng"
 	"fmp/onnx"
@@ -266,11 +267,9 @@ func convNeXt() (*onnx.Model, error) {
 // norm normalises the last axis, of d numbers.
 func (l *layers) norm(x build.Ref, d int) build.Ref {
 	l.n++
-	one := onnx.ZerosF32(d)
-	for i := range one.F32() {
-		one.F32()[i] = 1
-	}
-	return l.Op("LayerNormalization", []build.Ref{x, l.Param(fmt.Sprint("g", l.n), one),
+	one := slices.Repeat([]float32{1}, d)
+	return l.Op("LayerNormalization", []build.Ref{x,
+		l.Param(fmt.Sprint("g", l.n), onnx.Vector(one...)),
 		l.Param(fmt.Sprint("s", l.n), onnx.ZerosF32(d))}, onnx.IntAttr("axis", -1))
 }
 

@@ -140,9 +140,9 @@ type images struct {
 }
 
 // drawn returns images with their numbers, drawn from a stream of that name.
-func (b *bench) drawn(x images, name string, repeat int) images {
+func (b *bench) drawn(features []float32, labels []int, name string, repeat int) images {
 	r := rng.New(b.Seed, "coverage", name, repeat)
-	x.u = make([]float32, len(x.labels))
+	x := images{features, labels, make([]float32, len(labels))}
 	for i := range x.u {
 		x.u[i] = float32(r.Float64())
 	}
@@ -195,23 +195,19 @@ func (b *bench) round(ctx context.Context, repeat, k int) error {
 	}
 	shares := make([]float64, bank.C)
 	var clients []*point.Set
-	var points, rest images
+	var chosen, left []int // calibration points, and rows of no client
 	taken := make([]bool, bank.Len())
 	for _, own := range drawn {
 		for _, i := range own {
 			shares[bank.Labels[i]] += 1 / float64(b.Clients*b.Points)
 			taken[i] = true
 		}
-		for _, i := range own[:each] { // the partition draws a client's rows one by one
-			points.features, points.labels = append(points.features, bank.Row(i)...),
-				append(points.labels, bank.Labels[i])
-		}
+		chosen = append(chosen, own[:each]...) // the partition draws a client's rows one by one
 		clients = append(clients, bank.Points(own[each:], nil))
 	}
 	for i := range bank.Len() {
 		if !taken[i] {
-			rest.features, rest.labels = append(rest.features, bank.Row(i)...),
-				append(rest.labels, bank.Labels[i])
+			left = append(left, i)
 		}
 	}
 	stream := fmt.Sprint("coverage/", repeat)
@@ -219,8 +215,11 @@ func (b *bench) round(ctx context.Context, repeat, k int) error {
 	if err != nil {
 		return err
 	}
-	points, rest = b.drawn(points, "points", repeat), b.drawn(rest, "rest", repeat)
-	test := b.drawn(images{features: b.p.Data.Test, labels: b.p.Data.TestLabels}, "test", repeat)
+	x, y := bank.Points(chosen, nil).Labelled()
+	points := b.drawn(x, y, "points", repeat)
+	x, y = bank.Points(left, nil).Labelled()
+	rest := b.drawn(x, y, "rest", repeat)
+	test := b.drawn(b.p.Data.Test, b.p.Data.TestLabels, "test", repeat)
 	mine, err := b.sets(ctx, r, 1, points, test)
 	if err != nil {
 		return err

@@ -120,11 +120,7 @@ func (f *falseRound) draw(ctx context.Context, repeat int) error {
 	}
 	f.stated, f.on, f.labels, f.of = nil, nil, nil, nil
 	for _, own := range drawn {
-		var rows []float32
-		var labels []int
-		for _, i := range own[:f.each+fresh] {
-			rows, labels = append(rows, bank.Row(i)...), append(labels, bank.Labels[i])
-		}
+		rows, labels := bank.Points(own[:f.each+fresh], nil).Labelled()
 		p, err := f.predicted(ctx, r, r.Ensembles[0], rows)
 		if err != nil {
 			return err

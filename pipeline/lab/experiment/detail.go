@@ -18,6 +18,7 @@ import (
 
 	"fmp/featurize/dataset"
 	"fmp/models/rng"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/lab/rival"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/point"
@@ -258,14 +259,8 @@ func (d *Detail) view(ctx context.Context, p *Prepared, t *rival.Task, stream st
 	if n < 3 || bank.Dx < 2 || len(uploads) == 0 {
 		return nil // no plane to draw in, or nothing that a method of the run sends
 	}
-	rows := mat.NewDense(n, bank.Dx, nil)
-	for i := range n {
-		for j, v := range bank.Row(i) {
-			rows.Set(i, j, float64(v))
-		}
-	}
 	var pc stat.PC
-	if !pc.PrincipalComponents(rows, nil) {
+	if !pc.PrincipalComponents(moment.Rows(bank.Features[:n*bank.Dx], bank.Dx), nil) {
 		return fmt.Errorf("the principal components of %d feature rows did not converge", n)
 	}
 	var basis mat.Dense

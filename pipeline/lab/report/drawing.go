@@ -10,25 +10,26 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 )
 
-// drawing is a plot that keeps the first error of drawing on it.
-type drawing struct {
+// Drawing is a plot that keeps the first error of drawing on it: a figure is checked once, at its
+// end. After an error lines and dots are drawn on nothing.
+type Drawing struct {
 	*plot.Plot
-	of  string // whom an error is about
-	err error
+	Of  string // the subject of an error
+	Err error
 }
 
-// failed keeps an error.
-func (d *drawing) failed(err error) bool {
-	if err != nil && d.err == nil {
-		d.err = fmt.Errorf("%s: %w", d.of, err)
+// Failed keeps an error, and reports whether there is one.
+func (d *Drawing) Failed(err error) bool {
+	if err != nil && d.Err == nil {
+		d.Err = fmt.Errorf("%s: %w", d.Of, err)
 	}
 	return err != nil
 }
 
-// line adds a line of a width in points.
-func (d *drawing) line(c color.Color, width float64, through ...plotter.XY) *plotter.Line {
+// Line adds a line of a width in points, which is plain until it is styled.
+func (d *Drawing) Line(c color.Color, width float64, through ...plotter.XY) *plotter.Line {
 	l, err := plotter.NewLine(plotter.XYs(through))
-	if d.failed(err) {
+	if d.Failed(err) {
 		return &plotter.Line{}
 	}
 	l.Color, l.Width = c, vg.Points(width)
@@ -36,10 +37,10 @@ func (d *drawing) line(c color.Color, width float64, through ...plotter.XY) *plo
 	return l
 }
 
-// dots adds points.
-func (d *drawing) dots(style draw.GlyphStyle, at ...plotter.XY) *plotter.Scatter {
+// Dots adds points.
+func (d *Drawing) Dots(style draw.GlyphStyle, at ...plotter.XY) *plotter.Scatter {
 	s, err := plotter.NewScatter(plotter.XYs(at))
-	if d.failed(err) {
+	if d.Failed(err) {
 		return &plotter.Scatter{}
 	}
 	s.GlyphStyle = style

@@ -170,19 +170,19 @@ func EvaluationText(w io.Writer, r *evaluate.Result) error {
 
 // riskPlot returns the plot of the risk-coverage curve.
 func riskPlot(r *evaluate.Result) (*plot.Plot, error) {
-	p := &drawing{Plot: newPlot(fmt.Sprintf("Errors among the answered  AURC %.4f",
+	p := &Drawing{Plot: newPlot(fmt.Sprintf("Errors among the answered  AURC %.4f",
 		r.Uncertainty.AURC), "share of images answered, the surest first", "error rate"),
-		of: "figure of risk and coverage"}
+		Of: "figure of risk and coverage"}
 	p.Title.TextStyle.Font.Size = vg.Points(10)
 	grid(p.Plot, false, true)
 	var xys plotter.XYs
 	for _, k := range r.Risk {
 		xys = append(xys, plotter.XY{X: k.Coverage, Y: k.Risk})
 	}
-	p.line(methodColor("FMP"), 1.5, xys...)
+	p.Line(methodColor("FMP"), 1.5, xys...)
 	p.X.Min, p.X.Max, p.Y.Min = 0, 1, 0
 	p.Y.Max = max(p.Y.Max*1.1, 0.01)
-	return p.Plot, p.err
+	return p.Plot, p.Err
 }
 
 // EvaluationPage writes the self-contained page of an evaluation.

@@ -28,7 +28,7 @@ func (t *Table) suffix() string { return t.Partition + "-" + t.Protocol }
 // intervalPlot shows one column of a table, one method per line, as a mean with its interval. It
 // leaves out the control, which is so far from the others that it would compress them.
 func intervalPlot(t *Table, column int, title string) (*plot.Plot, error) {
-	p := &drawing{Plot: newPlot(title, "", "")}
+	p := &Drawing{Plot: newPlot(title, "", "")}
 	grid(p.Plot, true, false)
 	rows := slices.DeleteFunc(slices.Clone(t.Rows), func(r Row) bool { return r.Control() })
 	labels := make([]string, len(rows))
@@ -40,17 +40,17 @@ func intervalPlot(t *Table, column int, title string) (*plot.Plot, error) {
 		if column == columnACC {
 			hi = math.Min(1, hi)
 		}
-		p.of = "figure of " + r.Method
-		p.line(methodColor(r.Method), 2, plotter.XY{X: lo, Y: y}, plotter.XY{X: hi, Y: y})
-		p.dots(glyph(r.Method, r.Group, vg.Points(4)), plotter.XY{X: iv.Mean, Y: y})
+		p.Of = "figure of " + r.Method
+		p.Line(methodColor(r.Method), 2, plotter.XY{X: lo, Y: y}, plotter.XY{X: hi, Y: y})
+		p.Dots(glyph(r.Method, r.Group, vg.Points(4)), plotter.XY{X: iv.Mean, Y: y})
 		if r.Printed != nil && column <= columnECE {
 			v := [2]float64{r.Printed.ACC, r.Printed.ECE}[column]
-			p.dots(draw.GlyphStyle{Color: ink, Shape: draw.RingGlyph{}, Radius: vg.Points(3)},
+			p.Dots(draw.GlyphStyle{Color: ink, Shape: draw.RingGlyph{}, Radius: vg.Points(3)},
 				plotter.XY{X: v, Y: y})
 		}
 	}
-	if p.err != nil {
-		return nil, p.err
+	if p.Err != nil {
+		return nil, p.Err
 	}
 	p.NominalY(labels...)
 	p.Y.Tick.Label.Color = ink
@@ -127,8 +127,8 @@ func reliabilityFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 }
 
 func reliabilityPlot(row *Row, curve metric.Curve) (*plot.Plot, error) {
-	p := &drawing{Plot: newPlot(fmt.Sprintf("%s  ECE %.3f", row.label(), row.ECE.Mean), "", ""),
-		of: "reliability of " + row.Method}
+	p := &Drawing{Plot: newPlot(fmt.Sprintf("%s  ECE %.3f", row.label(), row.ECE.Mean), "", ""),
+		Of: "reliability of " + row.Method}
 	p.Title.TextStyle.Font.Size = vg.Points(10)
 	var total float64
 	for _, b := range curve {
@@ -143,7 +143,7 @@ func reliabilityPlot(row *Row, curve metric.Curve) (*plot.Plot, error) {
 		share := b.Count / total
 		bar, err := plotter.NewPolygon(plotter.XYs{{X: x0, Y: 0}, {X: x1, Y: 0}, {X: x1, Y: share},
 			{X: x0, Y: share}})
-		if p.failed(err) {
+		if p.Failed(err) {
 			break
 		}
 		bar.Color, bar.LineStyle.Width = faint, 0
@@ -153,36 +153,36 @@ func reliabilityPlot(row *Row, curve metric.Curve) (*plot.Plot, error) {
 			line = append(line, plotter.XY{X: b.Confidence, Y: b.Accuracy})
 			n := max(1, int(math.Round(b.Count)))
 			lo, hi := metric.Wilson(min(n, int(math.Round(b.Accuracy*float64(n)))), n, Level)
-			p.line(methodColor(row.Method), 0.75, plotter.XY{X: b.Confidence, Y: lo},
+			p.Line(methodColor(row.Method), 0.75, plotter.XY{X: b.Confidence, Y: lo},
 				plotter.XY{X: b.Confidence, Y: hi})
 		}
 	}
-	p.line(grey, 1, plotter.XY{}, plotter.XY{X: 1, Y: 1}).Dashes =
+	p.Line(grey, 1, plotter.XY{}, plotter.XY{X: 1, Y: 1}).Dashes =
 		[]vg.Length{vg.Points(3), vg.Points(3)}
 	if len(line) > 0 {
-		p.line(methodColor(row.Method), 1.5, line...)
-		p.dots(glyph(row.Method, row.Group, vg.Points(2.5)), line...)
+		p.Line(methodColor(row.Method), 1.5, line...)
+		p.Dots(glyph(row.Method, row.Group, vg.Points(2.5)), line...)
 	}
 	ticks := plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5, Label: "0.5"},
 		{Value: 1, Label: "1"}}
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 1, 0, 1
 	p.X.Tick.Marker, p.Y.Tick.Marker = ticks, ticks
-	return p.Plot, p.err
+	return p.Plot, p.Err
 }
 
 // series draws a line with points and adds it to the legend.
-func (d *drawing) series(row *Row, xys plotter.XYs, dashed bool) {
-	d.of = "figure of " + row.Method
-	l := d.line(methodColor(row.Method), 1.5, xys...)
+func (d *Drawing) series(row *Row, xys plotter.XYs, dashed bool) {
+	d.Of = "figure of " + row.Method
+	l := d.Line(methodColor(row.Method), 1.5, xys...)
 	if dashed {
 		l.Dashes = []vg.Length{vg.Points(4), vg.Points(3)}
 	}
-	d.Legend.Add(row.label(), l, d.dots(glyph(row.Method, row.Group, vg.Points(3)), xys...))
+	d.Legend.Add(row.label(), l, d.Dots(glyph(row.Method, row.Group, vg.Points(3)), xys...))
 }
 
 // legend takes the legend away, or makes room for it beside the lines on a logarithmic axis, as a
 // power of the axis's range.
-func (d *drawing) legend(shown bool, room float64) {
+func (d *Drawing) legend(shown bool, room float64) {
 	if !shown {
 		d.Legend = plot.NewLegend()
 		return
@@ -212,7 +212,7 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 	var panels []*plot.Plot
 	for column, title := range []string{columnACC: "Accuracy", columnECE: "Expected " +
 		"calibration error"} {
-		p := &drawing{Plot: newPlot(title, "alpha (skewed to even)", "")}
+		p := &Drawing{Plot: newPlot(title, "alpha (skewed to even)", "")}
 		grid(p.Plot, false, true)
 		lines = 0
 		for i := range use[0].Rows {
@@ -234,8 +234,8 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 		}
 		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks
 		p.X.Min, p.X.Max = use[0].Alpha/1.3, use[len(use)-1].Alpha*1.3
-		if p.legend(column == columnECE, 0.5); p.err != nil {
-			return nil, p.err
+		if p.legend(column == columnECE, 0.5); p.Err != nil {
+			return nil, p.Err
 		}
 		panels = append(panels, p.Plot)
 	}
@@ -250,7 +250,7 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 // bytesFigure shows ACC against the bytes that a client sends, as wide as a column of a journal. It
 // is nil where nothing is sent.
 func bytesFigure(t *Table, _ []experiment.Record) (*Figure, error) {
-	p := &drawing{Plot: newPlot("", "bytes that one client sends", "accuracy")}
+	p := &Drawing{Plot: newPlot("", "bytes that one client sends", "accuracy")}
 	narrowed(p.Plot)
 	grid(p.Plot, true, true)
 	var marks plotter.XYs
@@ -268,17 +268,17 @@ func bytesFigure(t *Table, _ []experiment.Record) (*Figure, error) {
 		low, high := math.Max(0, r.ACC.Lo()), math.Min(1, r.ACC.Hi())
 		lo, hi, bottom, top = math.Min(lo, at.X), math.Max(hi, at.X), math.Min(bottom, low),
 			math.Max(top, high)
-		p.of = "figure of " + r.Method
-		p.line(methodColor(r.Method), 1, plotter.XY{X: at.X, Y: low}, plotter.XY{X: at.X, Y: high})
+		p.Of = "figure of " + r.Method
+		p.Line(methodColor(r.Method), 1, plotter.XY{X: at.X, Y: low}, plotter.XY{X: at.X, Y: high})
 		size := vg.Points(2.5)
 		if r.Subject() {
 			size = vg.Points(4)
 		}
-		p.dots(glyph(r.Method, r.Group, size), at)
+		p.Dots(glyph(r.Method, r.Group, size), at)
 		marks, names = append(marks, at), append(names, r.label())
 	}
-	if len(marks) == 0 || p.err != nil {
-		return nil, p.err
+	if len(marks) == 0 || p.Err != nil {
+		return nil, p.Err
 	}
 	p.Add(newSideLabels(p.Plot, marks, names))
 	// Ends at powers of two and twentieths: tables of one run mostly have the same.
@@ -452,12 +452,12 @@ func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 		lines = max(lines, len(ms))
 		var row []*plot.Plot
 		for l, title := range titles {
-			p := &drawing{Plot: newPlot(title, "posterior samples S", "")}
+			p := &Drawing{Plot: newPlot(title, "posterior samples S", "")}
 			for _, m := range ms {
 				p.series(m.row, m.lines[l], m.row.Group == string(rival.Centralised))
 			}
-			if p.err != nil {
-				return nil, p.err
+			if p.Err != nil {
+				return nil, p.Err
 			}
 			grid(p.Plot, false, true)
 			calm(&p.Y, l == 0)
@@ -509,11 +509,11 @@ func viewFigure(d *experiment.Detail) (*Figure, error) {
 		{"client", "one client's points"}, {"upload", "its upload (area: mass)"},
 		{"drawn", "points drawn by the server"},
 	} {
-		p := &drawing{Plot: newPlot(panel.title, "", ""), of: "view"}
-		p.dots(draw.GlyphStyle{Color: faint, Shape: draw.CircleGlyph{}, Radius: vg.Points(1.5)},
+		p := &Drawing{Plot: newPlot(panel.title, "", ""), Of: "view"}
+		p.Dots(draw.GlyphStyle{Color: faint, Shape: draw.CircleGlyph{}, Radius: vg.Points(1.5)},
 			xys(d.View.Sets["background"])...)
 		set := d.View.Sets[panel.set]
-		p.dots(draw.GlyphStyle{}, xys(set)...).GlyphStyleFunc = func(i int) draw.GlyphStyle {
+		p.Dots(draw.GlyphStyle{}, xys(set)...).GlyphStyleFunc = func(i int) draw.GlyphStyle {
 			q := set[i]
 			size := 3.0
 			if panel.set == "upload" {
@@ -522,8 +522,8 @@ func viewFigure(d *experiment.Detail) (*Figure, error) {
 			return draw.GlyphStyle{Color: classColor(q.Class), Shape: classShape(q.Class),
 				Radius: vg.Points(size)}
 		}
-		if p.err != nil {
-			return nil, p.err
+		if p.Err != nil {
+			return nil, p.Err
 		}
 		frame(p.Plot, xmin, xmax, ymin, ymax)
 		row = append(row, p.Plot)
@@ -550,7 +550,7 @@ func classKey(classes []string) (*plot.Plot, error) {
 	if more > 0 {
 		classes = classes[:2*keyRows-1]
 	}
-	p := &drawing{Plot: newPlot("classes", "", ""), of: "key of the classes"}
+	p := &Drawing{Plot: newPlot("classes", "", ""), Of: "key of the classes"}
 	var marks plotter.XYs
 	var words plotter.XYLabels
 	word := func(column, row int, name string) {
@@ -564,12 +564,12 @@ func classKey(classes []string) (*plot.Plot, error) {
 	if more > 0 {
 		word(1, keyRows-1, fmt.Sprintf("and %d more", more+1))
 	}
-	p.dots(draw.GlyphStyle{}, marks...).GlyphStyleFunc = func(i int) draw.GlyphStyle {
+	p.Dots(draw.GlyphStyle{}, marks...).GlyphStyleFunc = func(i int) draw.GlyphStyle {
 		return draw.GlyphStyle{Color: classColor(i), Shape: classShape(i), Radius: vg.Points(3)}
 	}
 	l, err := plotter.NewLabels(words)
-	if p.failed(err) || p.err != nil {
-		return nil, p.err
+	if p.Failed(err) || p.Err != nil {
+		return nil, p.Err
 	}
 	for i := range l.TextStyle {
 		l.TextStyle[i].Color, l.TextStyle[i].Font, l.TextStyle[i].YAlign = ink,
@@ -598,7 +598,7 @@ func classShape(c int) draw.GlyphDrawer {
 
 // spreadPlot shows the posterior samples' probabilities of the most probable classes of one image.
 func spreadPlot(e *experiment.Example, classes []string) (*plot.Plot, error) {
-	p := &drawing{Plot: newPlot("", "", ""), of: fmt.Sprintf("spread of image %d", e.Index)}
+	p := &Drawing{Plot: newPlot("", "", ""), Of: fmt.Sprintf("spread of image %d", e.Index)}
 	names := make([]string, len(e.Top))
 	for k, c := range e.Top {
 		y := len(e.Top) - 1 - k
@@ -614,7 +614,7 @@ func spreadPlot(e *experiment.Example, classes []string) (*plot.Plot, error) {
 		if c == e.Label {
 			style.Color, style.Shape = vermillion, draw.PyramidGlyph{}
 		}
-		p.dots(style, dots...)
+		p.Dots(style, dots...)
 	}
 	grid(p.Plot, true, false)
 	p.NominalY(names...)
@@ -623,7 +623,7 @@ func spreadPlot(e *experiment.Example, classes []string) (*plot.Plot, error) {
 	p.Y.Min, p.Y.Max = -0.6, float64(len(e.Top))-0.4
 	p.X.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5, Label: "0.5"},
 		{Value: 1, Label: "1"}}
-	return p.Plot, p.err
+	return p.Plot, p.Err
 }
 
 // imagesFigure shows the images of which the posterior is least and most certain, each beside its

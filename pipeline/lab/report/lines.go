@@ -48,13 +48,13 @@ func Lines(runs []At, setting, column string) (*Figure, error) {
 	var plots []*plot.Plot
 	most := 0
 	for _, k := range panels {
-		p := &drawing{Plot: newPlot(k.partition+", "+k.protocol, x.setting, headings[c])}
+		p := &Drawing{Plot: newPlot(k.partition+", "+k.protocol, x.setting, headings[c])}
 		narrowed(p.Plot)
 		grid(p.Plot, false, true)
 		n := x.lines(p, runs, c,
 			func(t *Table) bool { return t.Partition == k.partition && t.Protocol == k.protocol })
-		if p.err != nil {
-			return nil, p.err
+		if p.Err != nil {
+			return nil, p.Err
 		}
 		x.set(p.Plot)
 		room := 0.04 * (p.Y.Max - p.Y.Min) // of the marks: one at the end would part the axes
@@ -118,7 +118,7 @@ func (x *valueAxis) set(p *plot.Plot) {
 }
 
 // lines draws a line for each method of the tables that match, and returns their number.
-func (x *valueAxis) lines(p *drawing, runs []At, column int, match func(t *Table) bool) int {
+func (x *valueAxis) lines(p *Drawing, runs []At, column int, match func(t *Table) bool) int {
 	type mark struct {
 		plotter.XY
 		half float64
@@ -164,7 +164,7 @@ func (x *valueAxis) lines(p *drawing, runs []At, column int, match func(t *Table
 			plotter.XYer
 			plotter.YErrorer
 		}{xys, bars})
-		if p.of = "figure of " + l.row.Method; p.failed(err) {
+		if p.Of = "figure of " + l.row.Method; p.Failed(err) {
 			return 0
 		}
 		e.Color, e.CapWidth = methodColor(l.row.Method), vg.Points(3)

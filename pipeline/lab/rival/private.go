@@ -232,27 +232,18 @@ func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
 			}
 		}
 		if b.Unit == privacy.Client {
-			var square float64
-			for _, v := range own {
-				square += v * v
-			}
-			for i := range own {
-				own[i] *= min(1, all*one/math.Sqrt(max(square, 1e-300)))
-			}
+			floats.Scale(min(1, all*one/max(floats.Norm(own, 2), 1e-150)), own)
 		}
 		if b.Noise == privacy.Local {
 			r := rng.New(t.in.Seed, t.in.Stream, "fedpft-dp/noise", m)
-			for i := range own {
-				own[i] += deviation * r.NormFloat64()
-			}
+			floats.AddScaled(own, deviation, normal(r, len(own)))
 		}
 		floats.Add(sums, own)
 	}
 	if b.Noise != privacy.Local {
 		r := rng.New(t.in.Seed, t.in.Stream, "fedpft-dp/noise")
-		for i := range sums {
-			sums[i] += deviation * math.Sqrt(float64(b.Parts(len(t.in.Clients)))) * r.NormFloat64()
-		}
+		parts := math.Sqrt(float64(b.Parts(len(t.in.Clients)))) // independent, so variances add up
+		floats.AddScaled(sums, deviation*parts, normal(r, len(sums)))
 	}
 	return t.drawGaussians(sums, share, width)
 }
@@ -301,12 +292,9 @@ func (t *Task) drawGaussians(sums []float64, share float64, width int) (*point.S
 		}, root)
 		r := rng.New(t.in.Seed, t.in.Stream, "fedpft-dp/draw", c)
 		drawn := point.New(int(math.Round(min(n, maxDrawn))), k, t.c)
-		z, x := mat.NewVecDense(k, nil), mat.NewVecDense(k, nil)
+		x := mat.NewVecDense(k, nil)
 		for i := range drawn.N {
-			for j := range k {
-				z.SetVec(j, r.NormFloat64())
-			}
-			x.MulVec(root, z)
+			x.MulVec(root, mat.NewVecDense(k, normal(r, k)))
 			row := drawn.Row(i)
 			for j := range k {
 				row[j] = float32(mean[j] + x.AtVec(j))
