@@ -104,10 +104,11 @@ type tasksOf struct {
 	seed            uint64
 	clients, points int
 	splits          settings.Splits
-	test            int
-	images          string
+	test            int    // images
+	images          string // their digest in the run's manifest
 }
 
+// drawnBy reads which tasks the run in dir draws, and its manifest.
 func drawnBy(dir string) (tasksOf, *experiment.Manifest, error) {
 	c, err := experiment.ReadConfig(dir)
 	if err != nil {
@@ -121,13 +122,15 @@ func drawnBy(dir string) (tasksOf, *experiment.Manifest, error) {
 		m.Data["images"]}, m, nil
 }
 
-// paired are the figures of two methods, repeat by repeat, column by column.
+// paired are the figures of two methods, repeat by repeat, column by column: values[c][0] is the
+// first's, values[c][1] the second's, of equal length.
 type paired struct {
 	Difference
 	values [columns][2][]float64
 }
 
-// pair pairs records of a and b of one partition, protocol and repeat whose methods match.
+// pair pairs records of a and b of one partition, protocol and repeat whose methods match. A column
+// counts repeats in which both have it. Nothing to pair is an error.
 func pair(a, b []experiment.Record, match func(a, b string) bool) ([]paired, error) {
 	byCell := map[experiment.Cell]experiment.Record{}
 	for _, r := range a {

@@ -18,7 +18,7 @@ type Drawing struct {
 	Err error
 }
 
-// Failed keeps an error, and reports whether there is one.
+// Failed keeps an error, the first alone, and reports whether err is one.
 func (d *Drawing) Failed(err error) bool {
 	if err != nil && d.Err == nil {
 		d.Err = fmt.Errorf("%s: %w", d.Of, err)
@@ -26,7 +26,8 @@ func (d *Drawing) Failed(err error) bool {
 	return err != nil
 }
 
-// Line adds a line of a width in points, which is plain until it is styled.
+// Line adds a line of a width in points, which is plain until it is styled. A line through no point
+// and one through a NaN or an infinity are errors.
 func (d *Drawing) Line(c color.Color, width float64, through ...plotter.XY) *plotter.Line {
 	l, err := plotter.NewLine(plotter.XYs(through))
 	if d.Failed(err) {
@@ -37,7 +38,7 @@ func (d *Drawing) Line(c color.Color, width float64, through ...plotter.XY) *plo
 	return l
 }
 
-// Dots adds points.
+// Dots adds points. A style of their own for each is set by GlyphStyleFunc of the result.
 func (d *Drawing) Dots(style draw.GlyphStyle, at ...plotter.XY) *plotter.Scatter {
 	s, err := plotter.NewScatter(plotter.XYs(at))
 	if d.Failed(err) {

@@ -29,7 +29,8 @@ const matrixClasses = 20
 // coverages are the shares of images for which error rates are reported.
 var coverages = []float64{0.5, 0.8, 0.9, 1}
 
-// evaluationSummary returns an evaluation in one sentence.
+// evaluationSummary returns an evaluation in one sentence: accuracy and ECE, in percent, and the
+// direction of the error.
 func evaluationSummary(r *evaluate.Result) string {
 	classes := fmt.Sprintf("%d classes", len(r.Classes))
 	return fmt.Sprintf("Right on %.1f%% of %d images of %s (95%% interval %.1f to "+
@@ -39,7 +40,8 @@ func evaluationSummary(r *evaluate.Result) string {
 }
 
 // direction says in which direction stated probabilities err, where that is beyond chance, and the
-// command that mends it.
+// command that mends it. The gap is mean confidence less accuracy: positive is too confident. Of a
+// negative gap the ends of the interval change sign and places.
 func direction(file string, c metric.Calibration) string {
 	too, gap, low, high := "confident", c.Gap, c.GapLow, c.GapHigh
 	switch {
@@ -60,8 +62,10 @@ func beside(c metric.Calibration) string {
 			"as many images", 100*c.Perfect, 100*c.Low, 100*c.High)
 }
 
+// evaluationScore is a score of an evaluation in words.
 type evaluationScore struct{ Name, Value, Meaning string }
 
+// evaluationScores are the scores of an evaluation, in the order in which all its forms list them.
 func evaluationScores(r *evaluate.Result) []evaluationScore {
 	f := func(v float64) string { return fmt.Sprintf("%.4f", v) }
 	u := r.Uncertainty
@@ -168,7 +172,8 @@ func EvaluationText(w io.Writer, r *evaluate.Result) error {
 	return err
 }
 
-// riskPlot returns the plot of the risk-coverage curve.
+// riskPlot returns the plot of the risk-coverage curve: the error rate among the surest share of
+// the images, by that share. The axis of rates begins at 0 and reaches at least 1%.
 func riskPlot(r *evaluate.Result) (*plot.Plot, error) {
 	p := &Drawing{Plot: newPlot(fmt.Sprintf("Errors among the answered  AURC %.4f",
 		r.Uncertainty.AURC), "share of images answered, the surest first", "error rate"),
@@ -254,7 +259,7 @@ func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 }
 
 // confusionMatrix returns the table of true and predicted classes; cells are darker the larger
-// their share of the true class.
+// their share of the true class. Opacity is 0.1 for next to nothing and 0.6 for all.
 func confusionMatrix(r *evaluate.Result) g.Node {
 	var lines g.Group
 	for i, counts := range r.Confusion {
@@ -291,7 +296,7 @@ func evaluatedImage(e evaluate.Example) g.Node {
 		h.Small(g.Text(fmt.Sprintf("%s, disagreement %.3f nats", e.File, e.Disagreement)))))
 }
 
-// originFacts returns the sources of a classifier.
+// originFacts returns the sources of a classifier. At most twenty clients are named.
 func originFacts(r *evaluate.Result) []pageFact {
 	o := r.Origin
 	n := 0

@@ -26,7 +26,9 @@ import (
 func (t *Table) suffix() string { return t.Partition + "-" + t.Protocol }
 
 // intervalPlot shows one column of a table, one method per line, as a mean with its interval. It
-// leaves out the control, which is so far from the others that it would compress them.
+// leaves out the control, which is so far from the others that it would compress them. The first
+// row stands at the top: row i of n is at height n-1-i. Intervals are cut at 0, those of accuracy
+// at 1 also, since t-intervals of shares may leave that range.
 func intervalPlot(t *Table, column int, title string) (*plot.Plot, error) {
 	p := &Drawing{Plot: newPlot(title, "", "")}
 	grid(p.Plot, true, false)
@@ -67,7 +69,7 @@ func intervalPlot(t *Table, column int, title string) (*plot.Plot, error) {
 	return p.Plot, nil
 }
 
-// methodsFigure shows ACC and ECE by method.
+// methodsFigure shows ACC and ECE by method, side by side; its height grows with the rows.
 func methodsFigure(t *Table, _ []experiment.Record) (*Figure, error) {
 	a, err := intervalPlot(t, columnACC, "Accuracy (more is better)")
 	if err != nil {
@@ -87,7 +89,8 @@ func methodsFigure(t *Table, _ []experiment.Record) (*Figure, error) {
 		Height: vg.Length(len(t.Rows))*0.23*vg.Inch + 0.7*vg.Inch}, nil
 }
 
-// reliabilityFigure shows small multiples of reliability diagrams, one per method.
+// reliabilityFigure shows small multiples of reliability diagrams, one per method, four to a line.
+// Curves are means over repeats, bin by bin, by [metric.Mean].
 func reliabilityFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 	var plots []*plot.Plot
 	images := 0.0
@@ -126,6 +129,9 @@ func reliabilityFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 		Plots: rows, Width: 7.5 * vg.Inch, Height: vg.Length(len(rows)) * 1.9 * vg.Inch}, nil
 }
 
+// reliabilityPlot draws one reliability diagram: accuracy against mean confidence, bin by bin, with
+// Wilson intervals at [Level]. Their counts are those of a mean repeat, rounded, at least 1.
+// Empty bins are left out.
 func reliabilityPlot(row *Row, curve metric.Curve) (*plot.Plot, error) {
 	p := &Drawing{Plot: newPlot(fmt.Sprintf("%s  ECE %.3f", row.label(), row.ECE.Mean), "", ""),
 		Of: "reliability of " + row.Method}
@@ -181,7 +187,8 @@ func (d *Drawing) series(row *Row, xys plotter.XYs, dashed bool) {
 }
 
 // legend takes the legend away, or makes room for it beside the lines on a logarithmic axis, as a
-// power of the axis's range.
+// power of the axis's range. Its end max becomes max (max/min)^room. Call it when the axis has its
+// range.
 func (d *Drawing) legend(shown bool, room float64) {
 	if !shown {
 		d.Legend = plot.NewLegend()
@@ -192,7 +199,8 @@ func (d *Drawing) legend(shown bool, room float64) {
 }
 
 // alphaFigure shows ACC and ECE against the concentration of the Dirichlet partitions: the paper's
-// Figure 2. It is nil for fewer than two concentrations.
+// Figure 2. It is nil for fewer than two concentrations. Methods are those of the
+// least concentration's table; local ones and the control are left out.
 func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 	var use []Table
 	for _, t := range ts {
@@ -248,7 +256,8 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 }
 
 // bytesFigure shows ACC against the bytes that a client sends, as wide as a column of a journal. It
-// is nil where nothing is sent.
+// is nil where nothing is sent. Bytes are on a logarithmic axis, so methods that send none have no
+// place. FMP is drawn last and larger.
 func bytesFigure(t *Table, _ []experiment.Record) (*Figure, error) {
 	p := &Drawing{Plot: newPlot("", "bytes that one client sends", "accuracy")}
 	narrowed(p.Plot)
@@ -296,6 +305,7 @@ func bytesFigure(t *Table, _ []experiment.Record) (*Figure, error) {
 const columnWidth = 3.5 * vg.Inch
 
 // columnHeight returns the height of a figure of that width, by the number of names in its margin.
+// A name has 0.135 inch, which holds a line of 7-point letters with its gap.
 func columnHeight(names int) vg.Length { return max(2.4, 0.7+0.135*vg.Length(names)) * vg.Inch }
 
 // narrowed gives a plot axes that meet, and letters for a figure as wide as a column.
@@ -315,7 +325,8 @@ func subjectLast(r *Row) int {
 	return 0
 }
 
-// powersOfTwo ticks an axis of bytes.
+// powersOfTwo ticks an axis of bytes. Every power within the range has a mark; beyond five, labels
+// are thinned so that at most six remain.
 type powersOfTwo struct{}
 
 func (powersOfTwo) Ticks(lo, hi float64) []plot.Tick {
@@ -341,7 +352,8 @@ type sampled struct {
 }
 
 // bySamples returns the methods of a table that have samples, averaged over repeats. joint reports
-// whether joint NLL was measured.
+// whether joint NLL was measured. A method with figures at one number of samples only has no line
+// and is left out.
 func bySamples(t *Table, rs []experiment.Record) (out []sampled, joint bool) {
 	for i := range t.Rows {
 		row := &t.Rows[i]
@@ -393,7 +405,8 @@ func span(ms []sampled, l int) (lo, hi float64) {
 }
 
 // split splits methods into those that can be drawn together with FMP and MP, and those that would
-// stretch the range of some panel to more than three times the range of FMP and MP.
+// stretch the range of some panel to more than three times the range of FMP and MP. Without FMP and
+// MP all are near.
 func split(ms []sampled, panels int) (near, far []sampled) {
 	of := func(names ...string) (out []sampled) {
 		for _, m := range ms {
@@ -493,8 +506,9 @@ func calm(a *plot.Axis, fromZero bool) {
 	}
 }
 
-// viewFigure shows a client's points, its upload and the drawn points in the plane. It is nil
-// without a view.
+// viewFigure shows a client's points, its upload and the drawn points in the plane, on one scale.
+// It is nil without a view. A mark of the upload has a radius that grows with the root of its mass:
+// area stands for mass.
 func viewFigure(d *experiment.Detail) (*Figure, error) {
 	if d == nil || len(d.View.Sets) == 0 {
 		return nil, nil
@@ -580,6 +594,7 @@ func classKey(classes []string) (*plot.Plot, error) {
 	return p.Plot, nil
 }
 
+// xys are the places of points, in their order.
 func xys(ps []experiment.Placed) plotter.XYs {
 	out := make(plotter.XYs, len(ps))
 	for i, q := range ps {
@@ -588,8 +603,10 @@ func xys(ps []experiment.Placed) plotter.XYs {
 	return out
 }
 
+// classColor is the colour of class c: colours return after seven classes, with another shape.
 func classColor(c int) color.Color { return classColors[c%len(classColors)] }
 
+// classShape is the shape of class c; colour and shape together tell 28 classes apart.
 func classShape(c int) draw.GlyphDrawer {
 	shapes := []draw.GlyphDrawer{draw.CircleGlyph{}, draw.BoxGlyph{}, draw.PyramidGlyph{},
 		draw.CrossGlyph{}}
@@ -606,7 +623,7 @@ func spreadPlot(e *experiment.Example, classes []string) (*plot.Plot, error) {
 		var dots plotter.XYs
 		for i, s := range e.Samples {
 			// A deterministic jitter across the line, so that samples of equal probability remain
-			// distinguishable.
+			// distinguishable: fractional parts of multiples of the golden ratio spread evenly.
 			dots = append(dots, plotter.XY{X: s[k], Y: float64(y) +
 				0.5*(math.Mod(float64(i)*0.6180339887, 1)-0.5)})
 		}

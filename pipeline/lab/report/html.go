@@ -95,6 +95,7 @@ func folded(open bool, summary g.Node, body ...g.Node) g.Node {
 		g.Text("\n")}
 }
 
+// factList returns a list of names and values.
 func factList(facts []pageFact) g.Node {
 	return h.Dl(g.Map(facts,
 		func(f pageFact) g.Node { return g.Group{h.Dt(g.Text(f.Name)), h.Dd(g.Text(f.Value))} }))

@@ -7,6 +7,8 @@ import (
 	"strings"
 )
 
+// latexEscape escapes the characters that LaTeX reads as commands, and those that its default fonts
+// print as others.
 var latexEscape = strings.NewReplacer(`\`, `\textbackslash{}`, `&`, `\&`, `%`, `\%`, `$`, `\$`, `#`,
 	`\#`, `_`, `\_`, `{`, `\{`, `}`, `\}`, `~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`,
 	`<`, `\textless{}`, `>`, `\textgreater{}`, `|`, `\textbar{}`, `"`, `\textquotedbl{}`)

@@ -73,12 +73,14 @@ func Lines(runs []At, setting, column string) (*Figure, error) {
 
 // valueAxis is the x-axis of a setting.
 type valueAxis struct {
-	setting string
-	at      map[string]float64
-	ticks   plot.ConstantTicks
+	setting string             // its label
+	at      map[string]float64 // places of the runs' values
+	ticks   plot.ConstantTicks // ascending, one per run
 	log     bool
 }
 
+// newValueAxis places the values of the runs. Where all are finite numbers, they lie at themselves,
+// else at 0, 1, 2 in the order of the runs. A value that is a path is labelled by its last part.
 func newValueAxis(runs []At, setting string) (*valueAxis, error) {
 	x := &valueAxis{setting: setting, at: map[string]float64{}, log: true}
 	numbers := true
@@ -104,7 +106,8 @@ func newValueAxis(runs []At, setting string) (*valueAxis, error) {
 	return x, nil
 }
 
-// set gives a plot the axis.
+// set gives a plot the axis, with room of 4% of its length at both ends. One value alone gets half
+// a unit on both sides, since a range of 0 cannot be drawn.
 func (x *valueAxis) set(p *plot.Plot) {
 	lo, hi := x.ticks[0].Value, x.ticks[len(x.ticks)-1].Value
 	p.X.Tick.Marker = x.ticks
@@ -117,7 +120,9 @@ func (x *valueAxis) set(p *plot.Plot) {
 	p.X.Min, p.X.Max = lo-room, hi+room
 }
 
-// lines draws a line for each method of the tables that match, and returns their number.
+// lines draws a line for each method of the tables that match, and returns their number. Methods
+// are named beside the last mark of their lines. FMP's line is drawn last, above the others. A run
+// without a figure in the column has no mark.
 func (x *valueAxis) lines(p *Drawing, runs []At, column int, match func(t *Table) bool) int {
 	type mark struct {
 		plotter.XY

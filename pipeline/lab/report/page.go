@@ -15,9 +15,11 @@ import (
 	"fmp/pipeline/lab/experiment"
 )
 
+// pageFact is an entry of a list of facts.
 type pageFact struct{ Name, Value string }
 
-// inlined renders a figure as elements of the page.
+// inlined renders a figure as elements of the page. Tiles and panels have an SVG for each plot,
+// each of an equal share of the figure's size; others are one SVG.
 func inlined(f *Figure) (g.Node, error) {
 	var svgs g.Group
 	add := func(svg string, err error) error {
@@ -258,6 +260,7 @@ func examplesForPage(d *experiment.Detail) (g.Node, error) {
 	}, nil
 }
 
+// exampleForPage returns one image beside its spreadPlot, its class and FMP's prediction.
 func exampleForPage(e *experiment.Example, classes []string) (g.Node, error) {
 	p, err := spreadPlot(e, classes)
 	if err != nil {

@@ -32,7 +32,9 @@ type parquetColumn[T any] struct {
 	value func(row T) any
 }
 
-// writeParquet writes rows as one row group with one Zstandard-compressed page per column.
+// writeParquet writes rows as one row group with one Zstandard-compressed page per column. The file
+// is PAR1, the pages each behind its header, the footer (FileMetaData), its length, PAR1. Field
+// numbers are those of parquet.thrift. The whole file is in memory before it is written.
 func writeParquet[T any](w io.Writer, rows []T, columns []parquetColumn[T]) error {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	if err != nil {
@@ -85,6 +87,9 @@ func writeParquet[T any](w io.Writer, rows []T, columns []parquetColumn[T]) erro
 }
 
 // encode returns the column in PLAIN encoding, preceded by the definition levels if it is optional.
+// PLAIN is little-endian; a text follows its length in 4 bytes; nulls have no value. A level is 1
+// for a value and 0 for null. Levels are run-length encoded, at one bit each: twice the length of
+// a run as varint, then its level. The bytes of all levels follow their number in 4 bytes.
 func (c *parquetColumn[T]) encode(rows []T) (kind, repetition int64, page []byte, err error) {
 	switch c.like.(type) {
 	case int32:
@@ -137,12 +142,14 @@ func (c *parquetColumn[T]) encode(rows []T) (kind, repetition int64, page []byte
 }
 
 // thrift encodes a struct in Thrift's compact protocol: for each field a byte with the id delta and
-// the type, then the value.
+// the type, then the value. Deltas have four bits: fields are added in ascending order of their
+// ids, at most 15 apart. Integers are zigzag varints.
 type thrift struct {
 	b    []byte
-	last int
+	last int // the id of the last field
 }
 
+// Types of fields in the compact protocol.
 const compactI32, compactI64, compactBinary, compactList, compactStruct = 5, 6, 8, 9, 12
 
 func (t *thrift) field(id int, kind byte, value []byte) *thrift {
@@ -166,7 +173,8 @@ func sized(s string) []byte { return append(binary.AppendUvarint(nil, uint64(len
 
 func (t *thrift) nested(id int, s []byte) *thrift { return t.field(id, compactStruct, s) }
 
-// list adds a list of values of one type, each as a field has it.
+// list adds a list of values of one type, each as a field has it. Its head is a byte of length and
+// type; lengths from 15 on follow as a varint behind 15.
 func (t *thrift) list(id int, kind byte, values ...[]byte) *thrift {
 	n := len(values)
 	head := []byte{byte(n)<<4 | kind}
@@ -176,5 +184,5 @@ func (t *thrift) list(id int, kind byte, values ...[]byte) *thrift {
 	return t.field(id, compactList, append(head, bytes.Join(values, nil)...))
 }
 
-// end returns the finished struct.
+// end returns the finished struct: the fields and a byte 0.
 func (t *thrift) end() []byte { return append(t.b, 0) }

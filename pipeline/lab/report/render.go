@@ -27,6 +27,7 @@ type Figure struct {
 	Tiles, Panels bool
 }
 
+// draw draws the figure on a canvas of any kind. Plots of several have their axes aligned.
 func (f *Figure) draw(c vg.CanvasSizer) {
 	const margin = 3 * vg.Length(1) // for letters and glyphs that extend a little beyond
 	dc := draw.Crop(draw.New(c), margin, -margin, margin, -margin)
@@ -67,6 +68,7 @@ func (f *Figure) PNG(w io.Writer) error {
 	return nil
 }
 
+// white fills a canvas.
 func white(c vg.CanvasSizer) {
 	w, h := c.Size()
 	var p vg.Path
@@ -79,6 +81,7 @@ func white(c vg.CanvasSizer) {
 	c.Fill(p)
 }
 
+// Parts of an SVG of gonum's writer that a page replaces or leaves out.
 var (
 	svgHead  = regexp.MustCompile(`(?s)^.*?<svg[^>]*?(viewBox="[^"]*")[^>]*>`)
 	svgFont  = regexp.MustCompile(`font-family:[^;"]*`)
@@ -92,6 +95,7 @@ func inline(p *plot.Plot, w, h vg.Length, label string) (string, error) {
 	return f.inline(label)
 }
 
+// inline returns the whole figure as one SVG element.
 func (f *Figure) inline(label string) (string, error) {
 	c := vgsvg.New(f.Width, f.Height)
 	f.draw(c)

@@ -58,7 +58,8 @@ func setRows(r *evaluate.Result) (rows [][]string) {
 }
 
 // guarantee states for a model card the promise of a classifier's prediction sets, its assumption
-// and its limits.
+// and its limits; empty for a classifier without sets. A negative threshold of a class, of
+// too few points, means that the class is in every set.
 func guarantee(r *evaluate.Result) string {
 	q := r.Origin.Sets
 	if q == nil {

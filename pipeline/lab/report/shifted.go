@@ -26,7 +26,9 @@ type Shifted struct {
 	Disagreement metric.Interval `json:"auroc_disagreement,omitzero"`
 }
 
-// shifted summarises the records of one table, for methods in the given order.
+// shifted summarises the records of one table, for methods in the given order. Within a repeat,
+// figures of one severity are means over the kinds of corruption; intervals are over repeats. A
+// disagreement of 0 means that it was not measured.
 func shifted(rs []experiment.Record, methods []string) ([]Shifted, error) {
 	type key struct {
 		method, name string
@@ -95,6 +97,7 @@ type sideTable struct {
 	Rows     []sideRow
 }
 
+// sideRow is a method's row, with a cell for each heading.
 type sideRow struct {
 	Label string
 	Cells []string

@@ -30,7 +30,8 @@ func newSideLabels(p *plot.Plot, marks plotter.XYs, texts []string) *sideLabels 
 	return &sideLabels{marks, texts, style}
 }
 
-// Plot draws the names and their lines.
+// Plot draws the names and their lines. Names are ordered by height; of marks at one height, that
+// further right is named below. A quarter of a letter's height separates names.
 func (l *sideLabels) Plot(c draw.Canvas, p *plot.Plot) {
 	x, y := p.Transforms(&c)
 	order := make([]int, len(l.marks))
@@ -55,7 +56,8 @@ func (l *sideLabels) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// GlyphBoxes keeps room for the names on the right.
+// GlyphBoxes keeps room for the names on the right: a box at the right end of the plot, as wide as
+// leader and longest name.
 func (l *sideLabels) GlyphBoxes(*plot.Plot) []plot.GlyphBox {
 	var width vg.Length
 	for _, s := range l.texts {
@@ -66,7 +68,8 @@ func (l *sideLabels) GlyphBoxes(*plot.Plot) []plot.GlyphBox {
 }
 
 // apartBy moves ascending positions as far as needed to be at least gap apart, and within lo and hi
-// where they fit.
+// where they fit. A pass upwards moves positions up from their predecessors; a pass downwards moves
+// those above hi back. Where they do not fit, the gap holds and the least are below lo.
 func apartBy(at []float64, gap, lo, hi float64) []float64 {
 	out := slices.Clone(at)
 	for i := range out {

@@ -75,6 +75,7 @@ func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 	return err
 }
 
+// shareText is a share with its interval; the interval alone where the share is hidden.
 func shareText(s pooled.Share) string {
 	if s.Value == nil {
 		return fmt.Sprintf("%.3f–%.3f", s.Low, s.High)
@@ -99,7 +100,8 @@ func hidden(s pooled.Site) string {
 	return fmt.Sprintf("counts below %d", s.Least)
 }
 
-// overall writes a share over sites and how much they differ.
+// overall writes a share over sites and how much they differ. With hidden counts, I² and Q are
+// lower bounds and p is an upper one.
 func overall(b *strings.Builder, what string, o pooled.Overall) {
 	median := "–"
 	if o.Median != nil {

@@ -53,6 +53,7 @@ func info(method string) rival.Info {
 	return m.Info()
 }
 
+// glyph is the mark of a method: colour by family, shape by group, radius by size.
 func glyph(method, group string, size vg.Length) draw.GlyphStyle {
 	shape := groupShapes[group]
 	if shape == nil { // of a baseline
@@ -110,7 +111,9 @@ func grid(p *plot.Plot, vertical, horizontal bool) {
 	p.Add(g)
 }
 
-// roundTicks places three to six ticks at multiples of 1, 2 or 5 times a power of ten.
+// roundTicks places ticks at multiples of 1, 2 or 5 times a power of ten. The step is the smallest
+// such from 10^floor(log10(span/3)) of which at most six fit into the span. Each label has the
+// decimals that the step needs. Slacks of 1e-9 keep ticks at the ends in spite of rounding.
 type roundTicks struct{}
 
 func (roundTicks) Ticks(lo, hi float64) []plot.Tick {

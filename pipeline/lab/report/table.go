@@ -92,10 +92,12 @@ const (
 	columns
 )
 
+// headings name the columns for readers, in the order of the constants.
 var headings = [columns]string{"ACC", "ECE", "NLL", "Brier", "joint NLL", "joint, random", "AURC",
 	"class ECE", "adaptive ECE", "raw NLL", "hindsight NLL", "90% of top", "90%, p < 0.9",
 	"90% of weights", "membership", "disagreement"}
 
+// interval is the figure of a column, in place.
 func (f *Figures) interval(column int) *metric.Interval {
 	return [columns]*metric.Interval{&f.ACC, &f.ECE, &f.NLL, &f.Brier, &f.JointNear, &f.JointRandom,
 		&f.AURC, &f.ClassECE, &f.AdaptiveECE, &f.RawNLL, &f.HindsightNLL, &f.CoverTop,
@@ -206,7 +208,8 @@ func Tables(rs []experiment.Record, m *experiment.Manifest) ([]Table, error) {
 	return out, nil
 }
 
-// newTable summarises the records of one partition and protocol.
+// newTable summarises the records of one partition and protocol. The paper's figures are
+// given for homogeneous clients alone.
 func newTable(part []experiment.Record, m *experiment.Manifest) (t Table, err error) {
 	t = Table{Dataset: part[0].Dataset, Partition: part[0].Partition, Alpha: part[0].Alpha,
 		Protocol: part[0].Protocol, Same: m.SameImages}
@@ -236,7 +239,9 @@ func newTable(part []experiment.Record, m *experiment.Manifest) (t Table, err er
 	return t, nil
 }
 
-// newRow summarises the records of one method.
+// newRow summarises the records of one method. Each figure is a mean over the repeats that measured
+// it, with its t-interval at [Level]. Repeats with the same images are no sample of images: of
+// them the mean alone remains.
 func newRow(rs []experiment.Record, m *experiment.Manifest) (Row, error) {
 	first := &rs[0]
 	row := Row{Method: first.Method, Group: first.Group, Param: first.Param, Value: first.Value,
@@ -323,7 +328,8 @@ func protocolRank(p string) int {
 	return 1
 }
 
-// group sorts the rows by group and marks the best of each group.
+// group sorts the rows by group and marks the best of each group, the control apart. Columns from
+// raw NLL on are no competition and have no best.
 func (t *Table) group() error {
 	rank := map[string]int{string(rival.Local): 0, string(rival.Centralised): 1,
 		string(rival.OneShot): 2, string(rival.Baseline): 3}
@@ -346,7 +352,8 @@ func (t *Table) group() error {
 
 // markBest marks, among competing rows, the best one in a column, those with the same displayed
 // figure, and, unless repeats have the same images, those whose paired difference from it has an
-// interval that contains zero.
+// interval that contains zero. Pairs are of repeats that both rows have. A row alone in its group
+// has no mark.
 func markBest(rows []*Row, column int, same bool) error {
 	if len(rows) < 2 {
 		return nil
@@ -382,7 +389,8 @@ func markBest(rows []*Row, column int, same bool) error {
 	return nil
 }
 
-// better reports whether figure a is better than b by more than the displayed precision.
+// better reports whether figure a is better than b by more than the displayed precision, four
+// decimals. More is better of accuracy, less of all else.
 func better(column int, a, b float64) bool {
 	a, b = math.Round(a*1e4), math.Round(b*1e4)
 	if column == columnACC {

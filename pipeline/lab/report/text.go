@@ -300,6 +300,8 @@ func (l *layout) write(b *strings.Builder) {
 	}
 }
 
+// row writes a method's line. FMP's begins with >. A name that is too long for its column stands on
+// a line of its own, above the figures.
 func (l *layout) row(b *strings.Builder, r *Row) {
 	lead := " "
 	if r.Subject() {
@@ -351,7 +353,7 @@ const (
 	uploadWidth = 10
 )
 
-// width returns the width of a column of figures.
+// width returns the width of a column of figures: at least that of 0.0000±.0000, 12 columns.
 func width(column int) int { return max(12, len(headings[column])) }
 
 // labels returns the width of the column of methods and the gap between columns, which is smaller
