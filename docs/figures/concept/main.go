@@ -19,6 +19,7 @@ import (
 
 	"fmp/docs/internal/panels"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/report"
 )
 
 func main() {
@@ -53,13 +54,13 @@ func plane(plots []*panels.Panel, d *experiment.Detail) {
 	for i, set := range []string{"client", "upload", "drawn"} {
 		p := plots[i]
 		p.Dots(draw.GlyphStyle{Color: color.Gray{215}, Shape: draw.CircleGlyph{}, Radius: 1.2},
-			xys(d.View.Sets["background"])...)
+			report.XYs(d.View.Sets["background"])...)
 		points := d.View.Sets[set]
 		names := make([]string, len(points))
 		for k, q := range points {
 			names[k] = d.Classes[q.Class]
 		}
-		labels := p.Labels(xys(points), names)
+		labels := p.Labels(report.XYs(points), names)
 		for k, q := range points {
 			size := 9.0
 			switch set {
@@ -121,12 +122,4 @@ func probabilities(p *panels.Panel, names []string) {
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -0.6, float64(len(names))-0.4, 0, 1
 	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5, Label: "½"},
 		{Value: 1, Label: "1"}}
-}
-
-func xys(ps []experiment.Placed) plotter.XYs {
-	out := make(plotter.XYs, len(ps))
-	for i, q := range ps {
-		out[i] = plotter.XY{X: q.X, Y: q.Y}
-	}
-	return out
 }

@@ -41,25 +41,16 @@ func panel(title string, rows []martingale.Row) *panels.Panel {
 	p := panels.New(title)
 	p.X.Label.Text, p.X.Label.TextStyle = "draws", panels.Style(8, color.Black)
 	for i, row := range rows {
-		var at struct {
-			plotter.XYs
-			plotter.YErrors
-		}
+		var at plotter.XYs
+		var half []float64
 		var square float64
 		for _, s := range row.Steps {
 			square += s.DriftError * s.DriftError
-			at.XYs = append(at.XYs,
-				plotter.XY{X: s.Drawn, Y: s.Probability - row.Steps[0].Probability})
-			e := 1.96 * math.Sqrt(square)
-			at.YErrors = append(at.YErrors, struct{ Low, High float64 }{e, e})
+			at = append(at, plotter.XY{X: s.Drawn, Y: s.Probability - row.Steps[0].Probability})
+			half = append(half, 1.96*math.Sqrt(square))
 		}
-		bars, err := plotter.NewYErrorBars(at)
-		if p.Failed(err) {
-			return p
-		}
-		bars.Color = panels.Palette[i]
-		p.Legend.Add(row.Method, p.Line(panels.Palette[i], 1, at.XYs...))
-		p.Add(bars)
+		p.Legend.Add(row.Method, p.Line(panels.Palette[i], 1, at...))
+		p.Bars(panels.Palette[i], at, half)
 	}
 	p.Y.Label.Text, p.Y.Label.TextStyle = "probability less the start's",
 		panels.Style(8, color.Black)

@@ -7,6 +7,7 @@ import (
 	"fmp/models/rng"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/lab/score"
+	"fmp/pipeline/task"
 )
 
 // MembershipRow is how well an attacker who holds an upload of n images, and knows the distribution
@@ -35,11 +36,8 @@ func RunMembership(ctx context.Context, p *experiment.Prepared, o Options,
 		return nil, err
 	}
 	k := len(all) / bank.Len()
-	pick := func(at []int) (rows []float32, labels []int) {
-		for _, r := range at {
-			rows, labels = append(rows, all[r*k:(r+1)*k]...), append(labels, bank.Labels[r])
-		}
-		return rows, labels
+	if bank, err = task.NewBank(all, k, bank.Labels, bank.C); err != nil {
+		return nil, err
 	}
 	var out []MembershipRow
 	for _, n := range sizes {
@@ -49,7 +47,7 @@ func RunMembership(ctx context.Context, p *experiment.Prepared, o Options,
 		var sum, members float64
 		for repeat := 0; members < membershipPoints; repeat++ {
 			perm := rng.New(o.Seed, "membership", n, repeat).Perm(bank.Len())
-			others, labels := pick(perm[n:])
+			others, labels := bank.Points(perm[n:], nil).Labelled()
 			attacker, err := score.NewAttacker(others, k, labels, bank.C)
 			if err != nil {
 				return nil, err
@@ -59,7 +57,7 @@ func RunMembership(ctx context.Context, p *experiment.Prepared, o Options,
 					fmt.Errorf("membership: %d images are too few to know classes by; enlarge "+
 						"dataset.splits.clients", len(labels))
 			}
-			own, of := pick(perm[:n])
+			own, of := bank.Points(perm[:n], nil).Labelled()
 			auc, told, err := attacker.AUC(own, of)
 			if err != nil {
 				return nil, err

@@ -19,6 +19,7 @@ import (
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/privacy"
+	"fmp/pipeline/task"
 )
 
 // Options set the extent of an audit.
@@ -122,6 +123,9 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64,
 	if err != nil {
 		return nil, err
 	}
+	if bank, err = task.NewBank(w, v.K(), bank.Labels, bank.C); err != nil {
+		return nil, err
+	}
 	out := &Private{Budget: b}
 	account := b.Spend(bank.C, c.Federation.Clients)
 	var in, not []float64
@@ -130,7 +134,7 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64,
 			return nil, err
 		}
 		r := rng.New(o.Seed, "audit", "canaries", round)
-		units, groups, err := canaries(p, w, b, alpha, round, o.Seed)
+		units, groups, err := canaries(p, bank, b, alpha, round, o.Seed)
 		if err != nil {
 			return nil, err
 		}
@@ -175,10 +179,11 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64,
 }
 
 // canaries returns the contributions of twice as many units as a round has, and the groups of them
-// in one release: all of them or, where clients add their own noise, those of each client.
-func canaries(p *experiment.Prepared, w []float32, b privacy.Budget, alpha float64, round int,
+// in one release: all of them or, where clients add their own noise, those of each client. The bank
+// has the rows that clients sum up.
+func canaries(p *experiment.Prepared, bank *task.Bank, b privacy.Budget, alpha float64, round int,
 	seed uint64) (units []*privacy.Release, groups [][]int, err error) {
-	c, k, bank := p.Config.Federation, p.Tools.Private.K(), p.Data.Clients
+	c := p.Config.Federation
 	clients, points := c.Clients, 2*c.Points
 	if b.Unit == privacy.Client {
 		clients, points = 2*c.Clients, c.Points
@@ -191,14 +196,6 @@ func canaries(p *experiment.Prepared, w []float32, b privacy.Budget, alpha float
 	if err != nil {
 		return nil, nil, err
 	}
-	sum := func(rows ...int) (*privacy.Release, error) {
-		var x []float32
-		var labels []int
-		for _, r := range rows {
-			x, labels = append(x, w[r*k:(r+1)*k]...), append(labels, bank.Labels[r])
-		}
-		return privacy.Sum(x, labels, bank.C, k, p.Tools.Private.Clip())
-	}
 	var all []int
 	for _, of := range rows {
 		first := len(units)
@@ -207,7 +204,8 @@ func canaries(p *experiment.Prepared, w []float32, b privacy.Budget, alpha float
 			images = len(of)
 		}
 		for unit := range slices.Chunk(of, images) {
-			u, err := sum(unit...)
+			x, labels := bank.Points(unit, nil).Labelled()
+			u, err := privacy.Sum(x, labels, bank.C, bank.Dx, p.Tools.Private.Clip())
 			if err != nil {
 				return nil, nil, err
 			}

@@ -433,9 +433,7 @@ func (v *view) scores(rows, white *mat.Dense, labels []int) ([]float64, error) {
 			out[i] = -squared(v.sum.RawRowView(y), x) / (2 * max(n-1, 1e-9))
 		}
 		if v.freedom > 0 && n > 0 {
-			for j, m := range v.sum.RawRowView(y) {
-				mean[j] = m / n
-			}
+			floats.ScaleTo(mean, 1/n, v.sum.RawRowView(y))
 			out[i] += squared(x, mean)*weight(n)/2 + max(v.freedom-float64(v.k)-2,
 				1)/2*logRest(leverage[i])
 		}
@@ -567,10 +565,7 @@ func (v *view) reconstruct(white *mat.Dense, labels []int, t *sums) error {
 		if n == 0 {
 			continue
 		}
-		mean := make([]float64, v.k)
-		for j, s := range v.sum.RawRowView(y) {
-			mean[j] = s / n
-		}
+		mean := floats.ScaleTo(make([]float64, v.k), 1/n, v.sum.RawRowView(y))
 		guesses[y] = append(guesses[y], mean)
 		if n != 2 || v.pair == nil {
 			continue
@@ -580,9 +575,8 @@ func (v *view) reconstruct(white *mat.Dense, labels []int, t *sums) error {
 			return err
 		}
 		for _, sign := range []float64{1, -1} {
-			one := slices.Clone(mean)
-			floats.AddScaled(one, sign, apart.RawRowView(0))
-			guesses[y] = append(guesses[y], one)
+			guesses[y] = append(guesses[y], floats.AddScaledTo(make([]float64, v.k), mean, sign,
+				apart.RawRowView(0)))
 		}
 	}
 	for i, y := range v.classes {

@@ -38,6 +38,25 @@ func (d *Drawing) Line(c color.Color, width float64, through ...plotter.XY) *plo
 	return l
 }
 
+// Bars adds vertical intervals of the given half widths about points.
+func (d *Drawing) Bars(c color.Color, at plotter.XYs, half []float64) *plotter.YErrorBars {
+	var points struct {
+		plotter.XYs
+		plotter.YErrors
+	}
+	points.XYs = at
+	for _, h := range half {
+		points.YErrors = append(points.YErrors, struct{ Low, High float64 }{h, h})
+	}
+	bars, err := plotter.NewYErrorBars(points)
+	if d.Failed(err) {
+		return &plotter.YErrorBars{}
+	}
+	bars.Color = c
+	d.Add(bars)
+	return bars
+}
+
 // Dots adds points. A style of their own for each is set by GlyphStyleFunc of the result.
 func (d *Drawing) Dots(style draw.GlyphStyle, at ...plotter.XY) *plotter.Scatter {
 	s, err := plotter.NewScatter(plotter.XYs(at))

@@ -515,7 +515,7 @@ func viewFigure(d *experiment.Detail) (*Figure, error) {
 	}
 	var all plotter.XYs
 	for _, s := range d.View.Sets {
-		all = append(all, xys(s)...)
+		all = append(all, XYs(s)...)
 	}
 	xmin, xmax, ymin, ymax := plotter.XYRange(all)
 	var row []*plot.Plot
@@ -525,9 +525,9 @@ func viewFigure(d *experiment.Detail) (*Figure, error) {
 	} {
 		p := &Drawing{Plot: newPlot(panel.title, "", ""), Of: "view"}
 		p.Dots(draw.GlyphStyle{Color: faint, Shape: draw.CircleGlyph{}, Radius: vg.Points(1.5)},
-			xys(d.View.Sets["background"])...)
+			XYs(d.View.Sets["background"])...)
 		set := d.View.Sets[panel.set]
-		p.Dots(draw.GlyphStyle{}, xys(set)...).GlyphStyleFunc = func(i int) draw.GlyphStyle {
+		p.Dots(draw.GlyphStyle{}, XYs(set)...).GlyphStyleFunc = func(i int) draw.GlyphStyle {
 			q := set[i]
 			size := 3.0
 			if panel.set == "upload" {
@@ -594,8 +594,8 @@ func classKey(classes []string) (*plot.Plot, error) {
 	return p.Plot, nil
 }
 
-// xys are the places of points, in their order.
-func xys(ps []experiment.Placed) plotter.XYs {
+// XYs are the places of points, in their order.
+func XYs(ps []experiment.Placed) plotter.XYs {
 	out := make(plotter.XYs, len(ps))
 	for i, q := range ps {
 		out[i] = plotter.XY{X: q.X, Y: q.Y}

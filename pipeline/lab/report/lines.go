@@ -160,20 +160,12 @@ func (x *valueAxis) lines(p *Drawing, runs []At, column int, match func(t *Table
 	for _, l := range order {
 		slices.SortFunc(l.marks, func(a, b mark) int { return cmp.Compare(a.X, b.X) })
 		var xys plotter.XYs
-		var bars plotter.YErrors
+		var half []float64
 		for _, m := range l.marks {
-			xys = append(xys, m.XY)
-			bars = append(bars, struct{ Low, High float64 }{m.half, m.half})
+			xys, half = append(xys, m.XY), append(half, m.half)
 		}
-		e, err := plotter.NewYErrorBars(struct {
-			plotter.XYer
-			plotter.YErrorer
-		}{xys, bars})
-		if p.Of = "figure of " + l.row.Method; p.Failed(err) {
-			return 0
-		}
-		e.Color, e.CapWidth = methodColor(l.row.Method), vg.Points(3)
-		p.Add(e)
+		p.Of = "figure of " + l.row.Method
+		p.Bars(methodColor(l.row.Method), xys, half).CapWidth = vg.Points(3)
 		p.series(&l.row, xys, l.row.Group == string(rival.Centralised) ||
 			l.row.Group == string(rival.Local))
 		ends, names = append(ends, xys[len(xys)-1]), append(names, l.row.label())

@@ -433,6 +433,12 @@ func TestErrors(t *testing.T) {
 		"class means of 1 of 2 clients": run(fmp,
 			func(in *Input, _ *Settings) { in.ClassMeans = in.ClassMeans[:1] }),
 		"MP: no predictor": run(mp, func(in *Input, _ *Settings) { in.Drawer = nil }),
+		"FMP-DP: no private predictor and budget": run(fmpDP,
+			func(in *Input, _ *Settings) { in.Privacy = nil }),
+		"FMP-DP-plugin: no private predictor and budget": run(fmpDPPlugin,
+			func(in *Input, _ *Settings) { in.Privacy = nil }),
+		"FedPFT-DP: no private predictor and budget": run(fedpftDP,
+			func(in *Input, _ *Settings) { in.Private = nil }),
 		"1 uploads of 2 clients": run(fmp,
 			func(in *Input, _ *Settings) { in.Uploads = in.Uploads[:1] }),
 		"no clients and no uploads": run(ann, func(in *Input, _ *Settings) {

@@ -2,7 +2,6 @@ package rival
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -66,16 +65,5 @@ func TestPrivateRounds(t *testing.T) {
 	}
 	if _, nll := run("FedPFT-DP", b); math.IsNaN(nll) {
 		t.Error("no NLL for FedPFT-DP")
-	}
-}
-
-// TestPrivateNeedsBudget: the methods say what is missing.
-func TestPrivateNeedsBudget(t *testing.T) {
-	in := newWorld(1, 6, 3, 4).input(t, 2, 2, 6)
-	in.Privacy = nil
-	task := newTestTask(t, in)
-	for _, m := range []Method{fmpDP, fmpDPPlugin, fedpftDP} {
-		must.Fail(m.Run(context.Background(), task, DefaultSettings()))(t, "",
-			fmt.Sprintf("%s ran without a budget", m.Info().Name))
 	}
 }
