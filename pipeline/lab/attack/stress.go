@@ -119,17 +119,7 @@ func (b *bench) compress(ctx context.Context, rows [][]int) ([]*point.Set, error
 		if own, err = point.FromLabelled(features, b.p.Tools.Open.K(), labels, own.C); err != nil {
 			return nil, err
 		}
-		means := open.Means(own)
-		out[i] = point.New(own.C, own.Dx, own.C)
-		for y, n := range means.Mass {
-			out[i].W[y] = float32(n)
-			row := out[i].Row(y)
-			row[own.Dx+y] = 1
-			for j, v := range means.Mean.RawRowView(y) {
-				row[j] = float32(v)
-			}
-		}
-		out[i] = out[i].Held()
+		out[i] = open.Means(own).Set()
 	}
 	return out, nil
 }
