@@ -44,6 +44,7 @@ func main() {
 	}
 }
 
+// measure counts the files of a repository. Words of pages are counted between spaces.
 func measure(dir string) (f figures, err error) {
 	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -48,7 +48,7 @@ var (
 )
 
 // Rename gives the module in folder root another path, and returns the number of files that it
-// changed.
+// changed. Sources are formatted again, as imports are sorted by path.
 func Rename(root, path string) (int, error) {
 	if !valid.MatchString(path) {
 		return 0, fmt.Errorf("module path %q: want a host with a dot and an owner, "+

@@ -37,6 +37,7 @@ func main() {
 	}
 }
 
+// write writes the notices, or the bills of materials of programs.
 func write(args []string) error {
 	if len(args) < 1 || args[0] != "-sbom" && len(args) > 1 {
 		return errors.New("give the file to write, THIRD_PARTY.md, or -sbom and programs")
@@ -84,6 +85,8 @@ const embedded = `Besides modules:
 * The models that are embedded were trained by this project; each says in its metadata on which data.
 `
 
+// module is a module by others: its folder in the cache of the Go tool, and the programs that link
+// it.
 type module struct {
 	path, version, dir string
 	programs           []string
@@ -105,7 +108,8 @@ func modules(root string) (map[string]*module, error) {
 	return mods, nil
 }
 
-// noticesOf returns the text for modules; each must have a licence, in UTF-8.
+// noticesOf returns the text for modules; each must have a licence, in UTF-8. Texts are compared by
+// their SHA-256, and modules are in the order of their paths: the same modules give the same bytes.
 func noticesOf(mods map[string]*module) ([]byte, error) {
 	var all []*module
 	for _, path := range slices.Sorted(maps.Keys(mods)) {
@@ -172,10 +176,12 @@ var known = []struct{ id, phrase string }{
 	{"patent grant", "Additional IP Rights Grant (Patents)"},
 }
 
+// licenceName matches the names of files with terms.
 var licenceName = regexp.MustCompile(
 	`(?i)^(licen[cs]e|copying|notice|copyright|patents|ftl)([-._].*)?$`)
 
-// list adds the modules of one program on one system.
+// list adds the modules of one program on one system. fmp-edge is built without C, and fmp with it,
+// which decides on the packages linked.
 func list(root, program, system string, mods map[string]*module) error {
 	args := []string{"list", "-deps", "-json=Dir,Standard,Module", "./cmd/" + program}
 	if program == "fmp" {
@@ -240,7 +246,8 @@ func list(root, program, system string, mods map[string]*module) error {
 	}
 }
 
-// read takes the licences and notices of one folder.
+// read takes the licences and notices of one folder. Phrases are looked for in the words of a text,
+// across its line breaks.
 func (m *module) read(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

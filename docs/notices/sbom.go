@@ -104,6 +104,7 @@ func sbom(program string, bi *debug.BuildInfo, digest string,
 	return b.Bytes(), nil
 }
 
+// library is the component of a module, named by its package URL.
 func library(path, version string, ids []string) cdx.Component {
 	url := "pkg:golang/" + path + "@" + version
 	return cdx.Component{BOMRef: url, Type: cdx.ComponentTypeLibrary, Name: path, Version: version,
@@ -137,6 +138,7 @@ func embeddedModels() ([]cdx.Component, error) {
 	return out, nil
 }
 
+// sha256Of is a digest, in hexadecimal, as CycloneDX has it.
 func sha256Of(digest string) *[]cdx.Hash {
 	return &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: digest}}
 }
@@ -144,6 +146,7 @@ func sha256Of(digest string) *[]cdx.Hash {
 // notSPDX are licences that the SPDX list lacks; CycloneDX has names for them.
 var notSPDX = []string{"GFL", "LicenseRef-Gorgonia-1.0", "patent grant"}
 
+// licences are licences by their SPDX identifiers or, where SPDX has none, by their names.
 func licences(ids ...string) *cdx.Licenses {
 	var out cdx.Licenses
 	for _, id := range ids {

@@ -20,16 +20,19 @@ import (
 	"fmp/cmd/buildinfo"
 )
 
-// file is one of an archive.
+// file is one of an archive. Its mode is that of Unix; 0 is a link, whose target stands as data. A
+// name that ends in / is a folder.
 type file struct {
 	name string
 	mode int64
 	data []byte
 }
 
+// copyright is the line of a licence that names the owner.
 var copyright = regexp.MustCompile(`(?m)^Copyright .*$`)
 
-// tarball writes files under a folder, in their order.
+// tarball writes files under a folder, in their order, owned by root (numbers 0) and as old as
+// when. The same files give the same bytes.
 func tarball(folder string, files []file, when time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -55,6 +58,7 @@ func tarball(folder string, files []file, when time.Time) ([]byte, error) {
 	return b.Bytes(), err
 }
 
+// tarGzip is tarball compressed, with neither name nor time in the head of gzip.
 func tarGzip(folder string, files []file, when time.Time) ([]byte, error) {
 	t, err := tarball(folder, files, when)
 	if err != nil {
@@ -71,6 +75,7 @@ func tarGzip(folder string, files []file, when time.Time) ([]byte, error) {
 	return b.Bytes(), err
 }
 
+// zipped writes files into a ZIP, in their order.
 func zipped(folder string, files []file, when time.Time) ([]byte, error) {
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)

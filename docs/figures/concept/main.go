@@ -117,6 +117,7 @@ func average(e *experiment.Example, classes []string) *panels.Panel {
 	return p
 }
 
+// probabilities gives a panel the axes of probabilities of named classes.
 func probabilities(p *panels.Panel, names []string) {
 	p.NominalX(names...)
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -0.6, float64(len(names))-0.4, 0, 1

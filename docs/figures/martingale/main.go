@@ -41,6 +41,8 @@ func main() {
 		func(a []string) error { return run(context.Background(), a[0]) })
 }
 
+// run fits one head to the seen points alone, and one to them with each set of drawn points. The
+// latter are the samples of the posterior, and their mean is the prediction.
 func run(ctx context.Context, path string) error {
 	seen, err := observe()
 	if err != nil {
@@ -190,9 +192,12 @@ type surface struct {
 	side  int
 }
 
+// Dims, X and Y place side x side values evenly on the plane.
 func (s surface) Dims() (c, r int) { return s.side, s.side }
 func (s surface) X(c int) float64  { return extent * (2*float64(c)/float64(s.side-1) - 1) }
 func (s surface) Y(r int) float64  { return s.X(r) }
+
+// Z is the mean probability at a place.
 func (s surface) Z(c, r int) float64 {
 	sum := 0.0
 	for _, t := range s.heads {
@@ -203,7 +208,8 @@ func (s surface) Z(c, r int) float64 {
 	return sum / float64(len(s.heads))
 }
 
-// levels draws lines of equal probability.
+// levels draws lines of equal probability. Where a line crosses the upper edge is interpolated
+// between two values.
 func levels(p *panels.Panel, heads []erm.Theta) {
 	s := surface{heads, 41}
 	for _, l := range []struct {

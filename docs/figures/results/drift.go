@@ -36,7 +36,7 @@ func drift(root, path string) error {
 }
 
 // panel is one line a method: the mean probability less that at the start, with bars of 95% of the
-// sum of its drifts.
+// sum of its drifts. Errors of batches are taken as independent: their squares add up.
 func panel(title string, rows []martingale.Row) *panels.Panel {
 	p := panels.New(title)
 	p.X.Label.Text, p.X.Label.TextStyle = "draws", panels.Style(8, color.Black)

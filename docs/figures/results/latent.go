@@ -44,7 +44,8 @@ type line struct {
 	same, mean metric.Interval
 }
 
-// differences are lines of a figure for the data sets and partitions in which a repeat has it.
+// differences are lines of a figure for the data sets and partitions in which two repeats or more
+// have it: an interval wants two. The label says their number where others lack the figure.
 func differences(root string, figure kept.Figure) ([]line, error) {
 	var out []line
 	for i, set := range sets {
@@ -156,7 +157,8 @@ type errors struct {
 	plotter.XErrors
 }
 
-// bySamples is the joint NLL of the first S samples, less that of all.
+// bySamples is the joint NLL of the first S samples, less that of all, a mean over repeats: the
+// cost of fewer samples.
 func bySamples(root string) (*panels.Panel, error) {
 	p := panels.New("3. joint NLL of S samples, less of 100")
 	p.X.Tick.Label.Font.Size, p.Y.Tick.Label.Font.Size = 8, 8

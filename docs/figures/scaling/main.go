@@ -65,7 +65,8 @@ func run(ctx context.Context, path string) error {
 	return panels.Save(path, plots...)
 }
 
-// curve measures the work of every size.
+// curve measures the work of every size: the least of three runs, at least a microsecond, as the
+// axis is logarithmic.
 func curve(ctx context.Context, title string, sizes []int,
 	work func(context.Context, int) (func() error, error)) (*panels.Panel, error) {
 	var at plotter.XYs

@@ -43,7 +43,7 @@ import (
 )
 
 const (
-	turns = 3
+	turns = 3 // of each way at each concurrency, beside one that warms up
 	turn  = 200 * time.Millisecond
 	side  = 32 // of an image of CIFAR-10
 )
@@ -57,7 +57,8 @@ type way struct {
 	ask  func() error
 }
 
-// measured is one turn of a way.
+// measured is one turn of a way: images a second, and the median and the 99% quantile of a
+// request's milliseconds. processor is milliseconds of an image, of client and server together.
 type measured struct{ perSecond, p50, p99, processor float64 }
 
 func main() {
@@ -85,7 +86,8 @@ func classifier() (*onnx.Model, error) {
 		Heads: onnx.NewTensor(heads, samples, f.Dx+1, f.C)}, models.Manifest{Classes: f.Classes})
 }
 
-// open starts the server and returns the ways.
+// open starts the server on a loopback port and returns the ways, the bare session first. The
+// engine has one thread.
 func open() (ways []way, end func(), err error) {
 	m, err := classifier()
 	if err != nil {
@@ -129,7 +131,9 @@ func open() (ways []way, end func(), err error) {
 		func() { srv.Close(); closeAll(); session.Close(); eng.Close() }, err
 }
 
-// overHTTP returns the interfaces of a server.
+// overHTTP returns the interfaces of a server: the inference protocol of KServe, version 2, by
+// gRPC, by its extension of binary tensors and by JSON. Requests are made once and sent again and
+// again; connections are kept.
 func overHTTP(url string, pixels []uint8) ([]way, error) {
 	post := func(c *http.Client, path, kind string, header map[string]string,
 		body []byte) func() error {
@@ -226,6 +230,7 @@ func measure(w way, n int) (m measured, err error) {
 		took.Seconds() / k * 1e3}, nil
 }
 
+// median returns that of a figure over turns.
 func median(of []measured, get func(measured) float64) float64 {
 	var v []float64
 	for _, m := range of {
@@ -235,6 +240,8 @@ func median(of []measured, get func(measured) float64) float64 {
 	return v[len(v)/2]
 }
 
+// run measures all ways at all concurrencies, turn by turn, so that a slow moment of the machine
+// falls on all. It prints and draws the medians.
 func run(path string) error {
 	ways, end, err := open()
 	if err != nil {

@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	most   = 2.1e9                   // numbers in X times classes of the largest fit
+	most   = 2.1e9                   // points x rows x classes of the largest fit
 	budget = 1500 * time.Millisecond // of the runs of one contender, after the first
 	goal   = 1.5                     // times as long as fmp
 )
@@ -134,6 +134,8 @@ type row struct {
 	ratio   float64
 }
 
+// read returns the rows of a file of [measure]; lines that begin with # are its head. A time of 0
+// is of a contender that was left out.
 func read(path string) (out []row, err error) {
 	f, err := os.Open(path)
 	if err != nil {

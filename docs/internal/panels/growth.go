@@ -10,7 +10,7 @@ import (
 )
 
 // Growth is a plot of a cost against a size on logarithmic axes. A dashed line through the last
-// point grows in proportion.
+// point grows in proportion; it begins where the least cost or the least size does.
 func Growth(title, label string, at plotter.XYs) *Panel {
 	p := New(title)
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}

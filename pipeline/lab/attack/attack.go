@@ -19,6 +19,7 @@ type Attack struct {
 	Name string
 	// Does describes a bad client's upload.
 	Does string
+	// make changes the upload of client m in place; its mass is set afterwards.
 	make func(a *attacker, m int)
 }
 
@@ -34,10 +35,12 @@ type attacker struct {
 	toward []float64       // [k] a direction of length 1 on which colluders agree
 }
 
+// mean is client m's mean of class c, [k], in place.
 func (a *attacker) mean(m, c int) []float64 {
 	return a.u.Means[(m*a.u.Classes+c)*a.u.K:][:a.u.K]
 }
 
+// masses are client m's numbers of images of each class, in place.
 func (a *attacker) masses(m int) []float64 { return a.u.Masses[m*a.u.Classes:][:a.u.Classes] }
 
 // rename gives every class c the statistics of class to(c).
@@ -57,6 +60,7 @@ func (a *attacker) claim(m int, total float64) {
 	floats.Scale(total/floats.Sum(a.masses(m)), a.masses(m))
 }
 
+// each visits the means of the classes that client m has images of.
 func (a *attacker) each(m int, do func(c int, mean []float64)) {
 	for c, n := range a.masses(m) {
 		if n > 0 {
@@ -203,7 +207,8 @@ func (t Attack) apply(u honesty.Uploads, lambda []float64, bad int, claimed floa
 	return out
 }
 
-// pooled returns the mass and the mean of each class over all clients.
+// pooled returns the mass and the mean of each class over all clients, weighted by mass; a class of
+// no mass has the mean 0.
 func pooled(u honesty.Uploads) (masses, means []float64) {
 	masses, means = make([]float64, u.Classes), make([]float64, u.Classes*u.K)
 	for m := range u.Clients {

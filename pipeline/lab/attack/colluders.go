@@ -191,6 +191,7 @@ func (b *bench) shipped() (*point.Set, error) {
 	return u.Points, nil
 }
 
+// colluded draws a round of class means, and the images that its server knows.
 func (b *bench) colluded(ctx context.Context, repeat int) (colluded, error) {
 	rows, err := b.partition(repeat)
 	if err != nil {
@@ -211,6 +212,8 @@ func (b *bench) colluded(ctx context.Context, repeat int) (colluded, error) {
 	return d, err
 }
 
+// attacked returns the round's uploads under an attack. Its randomness is that of the draw, the
+// attack and the number of colluders, so that all defences meet the same uploads.
 func (d *meansDraw) attacked(attack Attack, colluders int) honesty.Uploads {
 	return attack.apply(d.honest, d.lambda, colluders, float64(d.Points),
 		rng.New(d.Seed, "colluders", d.repeat, attack.Name, colluders))
@@ -241,6 +244,7 @@ type momentsDraw struct {
 	known   *discriminant.Client
 }
 
+// colluded draws a round of moments; the images that the server knows make the last client's.
 func (b *momentsBench) colluded(ctx context.Context, repeat int) (colluded, error) {
 	rows, err := b.partition(repeat)
 	if err != nil {

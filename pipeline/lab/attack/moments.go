@@ -164,7 +164,8 @@ func (b *momentsBench) attacked(ctx context.Context, to *MomentsRow, i int,
 	return nil
 }
 
-// attack returns the uploads under attack i of the table.
+// attack returns the uploads under attack i of the table: 0 is none, then come those on means and
+// those on the scatter. toward points along the first class mean of the first honest client.
 func (b *momentsBench) attack(i int, clients []discriminant.Client,
 	repeat int) []discriminant.Client {
 	clients = slices.Clone(clients)

@@ -45,7 +45,7 @@ type bench struct {
 	p      *experiment.Prepared
 	k      experiment.ConjugateModel // nil in open scope
 	white  *open.Whitening           // nil in closed scope
-	rows   []float32
+	rows   []float32                 // [test images, coordinates]
 	labels []int
 }
 
@@ -61,6 +61,8 @@ func begin(p *experiment.Prepared, o Options) bench {
 // test returns the features of the test images.
 func (b *bench) test() []float32 { return b.p.Data.Test[:len(b.labels)*b.p.Data.Clients.Dx] }
 
+// newBench returns a bench in the scope of the run. A run without that scope's predictor is an
+// error.
 func newBench(ctx context.Context, p *experiment.Prepared, o Options) (*bench, error) {
 	start := begin(p, o)
 	b := &start

@@ -76,7 +76,7 @@ const (
 	// extractor's features.
 	leakClasses, regressed = 10, 60
 	// reference is the feature beside those that pack pixels, by which a normalised row is scaled
-	// back.
+	// back. Three bytes are below it, and a float32 holds integers up to it exactly.
 	reference = 1 << 24
 )
 

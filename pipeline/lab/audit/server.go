@@ -180,6 +180,7 @@ type craft struct {
 	fused func(m *onnx.Model)
 }
 
+// crafts are the rows of an audit, the honest graph first.
 var crafts = []craft{
 	{name: "the graph as it should be"},
 	{name: "an approved extractor, every image at the norm that clips it", scale: 1e4},
@@ -214,6 +215,7 @@ var crafts = []craft{
 	}},
 }
 
+// node is a node of one output, by which it is named.
 func node(op string, in []string, out string, attrs ...onnx.Attr) *onnx.Node {
 	return &onnx.Node{Name: "audit/" + out, Op: op, Inputs: in, Outputs: []string{out},
 		Attrs: attrs}

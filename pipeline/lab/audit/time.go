@@ -83,6 +83,7 @@ func slow(op string, target, other float32) behind {
 		node("Add", []string{"honest", "none"}, "crafted"))
 }
 
+// constant is a node that gives a tensor.
 func constant(name string, t *onnx.Tensor) *onnx.Node {
 	return node("Constant", nil, name, onnx.TensorAttr("value", t))
 }
@@ -97,6 +98,8 @@ type target struct {
 	more  int // images beside it that come and go with it
 }
 
+// targets are the rows of an audit by time. Slow graphs use subnormal and infinite numbers, and
+// operators that take longer for some values than for others.
 var targets = []target{
 	{name: "one image like any other"},
 	{name: "45 images more", more: 44},
@@ -274,6 +277,7 @@ func writePNG(folder, name string, w, h, seed int) error {
 	return errors.Join(png.Encode(f, im), f.Close())
 }
 
+// median is the value of rank n/2, counted from 0, of n values in any order.
 func median(v []float64) float64 {
 	v = slices.Sorted(slices.Values(v))
 	return v[len(v)/2]

@@ -11,19 +11,24 @@ import (
 )
 
 // layers builds architectures: convolutions with folded batch normalisation, and weights from N(0,
-// 2 / fan in).
+// 2 / fan in). Speed does not depend on the weights, so long as no activation leaves the normal
+// range. With that variance, activations keep their size from layer to layer behind a ReLU (He and
+// others 2015, "Delving deep into rectifiers").
 type layers struct {
 	*build.Builder
-	n int
+	n int // parameters made, of which names and seeds have the number
 	// paddings are nodes of their own, computed from constants, as PyTorch exports "same" ones
 	padded bool
 }
 
+// newLayers begins a graph of that name, whose input is images [batch, 3, 224, 224].
 func newLayers(name string) (*layers, build.Ref) {
 	l := &layers{Builder: build.New(name)}
 	return l, l.Input("images", onnx.Float32, "batch", 3, 224, 224)
 }
 
+// weight adds a parameter from N(0, gain / fan), where fan is the product of all axes but the
+// first. That is the fan in of a convolution [out, in, height, width].
 func (l *layers) weight(gain float64, shape ...int) build.Ref {
 	l.n++
 	fan := 1
@@ -38,6 +43,9 @@ func (l *layers) weight(gain float64, shape ...int) build.Ref {
 	return l.Param(fmt.Sprint("w", l.n), t)
 }
 
+// conv is a convolution of size x size with bias, from in to out channels in groups. Paddings let
+// sides shrink by the stride alone. The paddings of PyTorch's "same" are size - stride in all, the
+// larger half behind. Others are size/2 at both ends.
 func (l *layers) conv(x build.Ref, in, out, size, stride, group int) build.Ref {
 	w := l.weight(2, out, in/group, size, size)
 	l.n++
@@ -55,6 +63,7 @@ func (l *layers) conv(x build.Ref, in, out, size, stride, group int) build.Ref {
 		onnx.IntAttr("group", group))
 }
 
+// linear is x W + b along the last axis, from in to out numbers.
 func (l *layers) linear(x build.Ref, in, out int) build.Ref {
 	// [in, out], the layout of MatMul: fan in is the first axis.
 	w := l.weight(float64(out)/float64(in), in, out)
@@ -130,6 +139,8 @@ type inverted struct {
 	inner, gate func(build.Ref) build.Ref
 }
 
+// inverted adds a block to x, of in channels. The input is added to the output where both have one
+// shape.
 func (l *layers) inverted(x build.Ref, in int, b inverted) build.Ref {
 	y := x
 	if b.wide != in {
@@ -280,7 +291,8 @@ func (l *layers) gelu(x build.Ref) build.Ref {
 }
 
 // tinyViT builds the network of Dosovitskiy et al. 2021, "An image is worth 16x16 words", in the
-// size of Touvron et al. 2021 (DeiT-Ti); it classifies the mean of the patches.
+// size of Touvron et al. 2021 (DeiT-Ti); it classifies the mean of the patches. Queries are scaled
+// by 1/sqrt(64), the root of a head's width, before the product with the keys.
 func tinyViT() (*onnx.Model, error) {
 	const d, heads, side = 192, 3, 14
 	l, x := newLayers("vit")

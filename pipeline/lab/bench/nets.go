@@ -25,7 +25,8 @@ type net struct {
 	model func() (*onnx.Model, error)
 }
 
-// nets returns shipped graphs, and well-known architectures with random weights.
+// nets returns shipped graphs, and well-known architectures with random weights. Inputs are drawn
+// from a seed.
 func nets() []net {
 	ours := func(dataset, kind string) func() (*onnx.Model, error) {
 		return func() (*onnx.Model, error) {
@@ -97,7 +98,7 @@ func (n net) on(e engine.Engine, name string, m *onnx.Model) (Contender, error) 
 }
 
 // quantised returns the contenders for a net in bytes, as quantise.py makes it, and for the net as
-// it is.
+// it is. Where the script fails, its last line stands in the name of a contender that is missing.
 func (n net) quantised(ctx context.Context, b *Bench) ([]Contender, error) {
 	m, err := n.model()
 	if err != nil {

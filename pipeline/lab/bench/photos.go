@@ -71,7 +71,8 @@ func Photos(ctx context.Context, fit imagefile.Fit, megapixels []float64, runs i
 	return out, nil
 }
 
-// measure fills in the times, of runs after one to warm up.
+// measure fills in the times, of runs after one to warm up. Reading decodes as far as the fit
+// wants it, and the second part resizes.
 func (p *Photo) measure(ctx context.Context, fit imagefile.Fit, data []byte, runs int) error {
 	pix := make([]uint8, fit.Size())
 	var decode, resize, all []float64

@@ -20,15 +20,17 @@ import (
 	"fmp/pipeline/task"
 )
 
+// Sizes of the works on images.
 const (
 	side       = 32  // of CIFAR-10's images
 	trainBatch = 128 // of a training step
 	images     = 500 // images whose features are computed
-	atOnce     = 250
+	atOnce     = 250 // images of one call, of which images is a multiple
 )
 
 // pictures returns n images of random pixels, and the input tensor of an extractor with the given
-// mean and standard deviation.
+// mean and standard deviation. Images are bytes [n, height, width, 3]; the tensor is (byte/255 -
+// mean) / std as [n, 3, height, width].
 func pictures(n int, mean, std []float32) (*dataset.Images, *onnx.Tensor) {
 	im := &dataset.Images{N: n, H: side, W: side, Ch: 3, Pix: make([]uint8, n*side*side*3)}
 	fed := onnx.ZerosF32(n, 3, side, side)
@@ -136,7 +138,8 @@ func trainingStep(ctx context.Context, b *Bench) ([]Contender, error) {
 const taskBatch = 8
 
 // metaStep measures a step of meta-training: ours is train with c, of which the first step does not
-// count.
+// count. The figure is processor time from the end of the first step to that
+// of the last, over their number.
 func metaStep(ctx context.Context, b *Bench, kind string, c meta.Config,
 	run func(c meta.Config) error) ([]Contender, error) {
 	const rows, steps = 6000, 4

@@ -107,7 +107,7 @@ func (b *Bench) Measure(ctx context.Context, w Work, runs, before int) (_ []Resu
 	return r, nil
 }
 
-// labelled returns n points of classes with such means.
+// labelled returns n points of d features and k classes in turn, N(mean, I) each, with weight 1.
 func labelled(r *rand.Rand, means []float32, n, d, k int) *point.Set {
 	s := point.New(n, d, k)
 	for i := range n {
@@ -133,6 +133,8 @@ func classMeans(r *rand.Rand, d, k int) []float32 {
 }
 
 // fits measures fits to count sets of own points each, together with shared points, of d features.
+// Ours holds the shared points once for all fits; peers get each set whole, as they have no such
+// call.
 func fits(ctx context.Context, b *Bench, kind string, d, shared, own,
 	count int) ([]Contender, error) {
 	r := rng.New(1, "bench", kind, shared)

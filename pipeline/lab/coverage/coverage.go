@@ -111,6 +111,7 @@ func (m *Measure) addAlike(o outcome, shares []float64) {
 	m.AlikeRepeats++
 }
 
+// add adds a repeat's outcome to the running means. shares are the classes' in the mixture.
 func (m *Measure) add(o outcome, shares []float64) {
 	if m.Classes == nil {
 		m.Classes = make([]float64, len(shares))
@@ -153,6 +154,7 @@ func (b *bench) drawn(features []float32, labels []int, name string, repeat int)
 // number.
 type outcome struct{ held, size, of []float64 }
 
+// bench is a measurement at work. Rows are in the order of numbers of points, kinds and scores.
 type bench struct {
 	Options
 	p    *experiment.Prepared

@@ -98,10 +98,10 @@ func RunFalse(ctx context.Context, p *experiment.Prepared, o Options,
 type falseRound struct {
 	Options
 	p          *experiment.Prepared
-	each       int
-	share      float64
-	stated, on [][][]float32
-	labels, of [][]int
+	each       int           // calibration points of a client
+	share      float64       // of the clients, whose false points sets are to survive
+	stated, on [][][]float32 // probabilities of calibration points, and of new images
+	labels, of [][]int       // the classes of both
 }
 
 // draw draws a round. A client's first images are calibration points, the next are new, and the

@@ -103,6 +103,7 @@ type Scores struct {
 	n   int
 }
 
+// add counts one more score into the means.
 func (s *Scores) add(acc, nll float64) {
 	s.n++
 	s.ACC += (acc - s.ACC) / float64(s.n)
@@ -125,13 +126,15 @@ type view struct {
 	strength float64 // of alignment
 }
 
+// bench is a measurement at work. Of each domain's images, the first half are the clients' and the
+// unlabelled ones, the second half are scored.
 type bench struct {
 	Options
 	p       *experiment.Prepared
-	dx      int
-	domains []domain
+	dx      int      // features of an image
+	domains []domain // kind by kind, severities within
 	rows    map[string]*Row
-	names   []string
+	names   []string // of rows, in the order of their first score
 }
 
 // Run measures FMP and its rivals. The run must have been prepared with the family's domains, of
@@ -414,7 +417,9 @@ func (b *bench) scored(ctx context.Context, name string, r *posterior.Result, te
 	return nil
 }
 
-// rival scores a method at the view, setting and temperature that are best on the test images.
+// rival scores a method at the view, setting and temperature that are best on the test images: of
+// least sum of the domains' NLL. FedCGS has a shrinkage in place of a penalty. That choice favours
+// rivals.
 func (b *bench) rival(ctx context.Context, method, name string, views []view, tests []domain,
 	repeat int, known bool) error {
 	m, err := rival.Lookup(method)
@@ -503,6 +508,7 @@ func (b *bench) score(ctx context.Context, r *posterior.Result, features []float
 	return acc, nll, nil
 }
 
+// note adds scores to the row of that name, which it makes where there is none.
 func (b *bench) note(name string, known bool, acc, nll float64) {
 	row := b.rows[name]
 	if row == nil {

@@ -73,7 +73,9 @@ type Step struct {
 // start is the beginning of paths: the heads after each batch of one path, and the method's own
 // samples.
 type start struct {
-	seen    float64
+	seen float64 // images or points of all clients
+	// path draws one path, of Batches + 1 heads, the first before any batch. Several run at a time,
+	// each with a generator of its own.
 	path    func(ctx context.Context, r *rand.Rand) ([]erm.Theta, error)
 	samples posterior.Ensemble
 }
@@ -114,7 +116,8 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 	return rows, nil
 }
 
-// points starts from the clients' compressed points: a batch is drawn given all points before it.
+// points starts from the clients' compressed points. A batch is drawn given all points before it,
+// and the head is fitted again to all of them. A path of T batches costs T + 1 fits.
 func (o Options) points(ctx context.Context, p *experiment.Prepared, clients []*point.Set,
 	repeat int) (*start, error) {
 	uploads, err := p.Tools.Compressor.Compress(ctx, clients)
@@ -190,7 +193,8 @@ func (o Options) one(_ context.Context, _ *experiment.Prepared, clients []*point
 	return &start{float64(o.Clients * o.Images), path, m.Ensemble(o.Paths, of)}, nil
 }
 
-// follow adds the paths' probabilities at the test features, with a share of 1/Repeats.
+// follow adds the paths' probabilities at the test features, with a share of 1/Repeats. All paths
+// begin at one head, whose most probable class is followed at each image.
 func (o Options) follow(ctx context.Context, row *Row, s *start, test []float32, repeat int) error {
 	paths := make([][]erm.Theta, o.Paths)
 	if err := parallel.Each(ctx, max(o.Threads, 1), len(paths),
@@ -269,7 +273,7 @@ func (s *Step) add(now, before, begin [][]float64, share float64) {
 	s.Moved += share * math.Sqrt(max(moved, 0))
 }
 
-// columns returns the mean and the standard deviation of each column.
+// columns returns the mean and the standard deviation, of denominator n - 1, of each column.
 func columns(rows [][]float64) (average, deviation []float64) {
 	column := make([]float64, len(rows))
 	for i := range rows[0] {

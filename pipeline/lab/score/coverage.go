@@ -61,6 +61,7 @@ func LimitHead(ctx context.Context, all *point.Set) (*posterior.Theta, error) {
 // they are tried until none is better.
 var regressionPenalties = []float64{1, 3, 10, 30, 100, 300, 1000}
 
+// folds is the number of parts of a cross-validation.
 const folds = 3
 
 // RegressionHead returns the softmax regression on all available rows whose penalty
@@ -141,6 +142,7 @@ type goal struct {
 	top []int
 }
 
+// newGoal returns the mean probabilities that heads give rows as a goal.
 func newGoal(ctx context.Context, heads posterior.Ensemble, rows []float32,
 	threads int) (*goal, error) {
 	p, err := metric.Predict(ctx, heads, rows, threads)

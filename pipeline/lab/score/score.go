@@ -23,7 +23,8 @@ type Prefix struct {
 	Joint *metric.Joint `json:"joint_nll,omitempty"`
 }
 
-// prefixes are the ensemble sizes at which scores against S are computed.
+// prefixes are the ensemble sizes at which scores against S are computed, about evenly spaced on a
+// logarithmic axis.
 var prefixes = []int{1, 2, 5, 10, 20, 40, 100, 200, 400}
 
 // Test holds the labelled points that results are scored on: n x dx features, row-major, and one
