@@ -19,8 +19,8 @@ type MembershipRow struct {
 	AUC float64 `json:"auc"`
 }
 
-// membershipPoints is the minimum number of members tested: an AUC of 0.5 from as many pairs of
-// classes has a standard error of some 0.01.
+// membershipPoints is the minimum number of members tested: an AUC of 0.5 from 1,000 members and
+// many others has a standard error of about 0.01.
 const membershipPoints = 1000
 
 // RunMembership measures membership inference on the class means of a client with n images, for

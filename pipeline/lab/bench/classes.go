@@ -36,9 +36,12 @@ type Classes struct {
 	Engine     engine.Engine
 }
 
+// file is the path of a file that steps hand on.
 func (c *Classes) file(name string) string { return filepath.Join(c.Dir, name) }
 
 // draw returns labelled rows: classes in turn, Gaussian, with scales that decay over the features.
+// Feature j of class c is (z + separation m_cj) (1 + j)^-0.3 with z and m from N(0, 1). Streams of
+// a size have the same means, so that corpus, clients and test are of one task.
 func (c *Classes) draw(stream string, n int) ([]float32, []int) {
 	means := make([]float32, c.C*c.Dx)
 	rng.Normal(rng.New(1, "classes", c.C, c.Dx), means)
@@ -122,7 +125,8 @@ func (c *Classes) Upload(ctx context.Context) (int, error) {
 	return most, nil
 }
 
-// Pool turns the uploads into a classifier of feature rows, and returns its size in bytes.
+// Pool turns the uploads into a classifier of feature rows, and returns its size in bytes. A file
+// that is no upload of the round is an error.
 func (c *Classes) Pool(ctx context.Context) (int, error) {
 	graph, f, err := models.Load(c.file("client.onnx"))
 	if err != nil {

@@ -144,7 +144,7 @@ func (n net) quantised(ctx context.Context, b *Bench) ([]Contender, error) {
 	return all, nil
 }
 
-// engines returns the contenders for a net.
+// engines returns the contenders for a net: the pure engine, and peers in processes of their own.
 func (n net) engines(ctx context.Context, b *Bench) ([]Contender, error) {
 	m, err := n.model()
 	if err != nil {

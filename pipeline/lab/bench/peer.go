@@ -28,6 +28,7 @@ func (p Peers) Ready() bool {
 	return true
 }
 
+// python and script are the interpreter and the program of peers.
 func (p Peers) python() string { return filepath.Join(string(p), "venv", "bin", "python") }
 func (p Peers) script() string { return filepath.Join(string(p), "peer.py") }
 
@@ -95,6 +96,7 @@ func (p Peers) start(ctx context.Context, of peer, folder string) (Contender, er
 	}, nil
 }
 
+// lastLine is the last line of a program's messages: of a Python traceback, the error.
 func lastLine(s string) string {
 	s = strings.TrimSpace(s)
 	return s[strings.LastIndexByte(s, '\n')+1:]

@@ -213,7 +213,8 @@ func predictor(e engine.Engine) (*sample.Predictor, error) {
 	return sample.New(e, m)
 }
 
-// with adds peers, which work on files, to out.
+// with adds peers, which work on files, to out. On an error it returns those that were started, for
+// the caller to close.
 func (b *Bench) with(ctx context.Context, out []Contender, files map[string]*onnx.Tensor,
 	peers ...peer) ([]Contender, error) {
 	dir, err := saved(files)
@@ -247,7 +248,8 @@ func saved(files map[string]*onnx.Tensor) (dir string, err error) {
 	return dir, nil
 }
 
-// products measures matrix products, as an indication of the machine's speed.
+// products measures matrix products, as an indication of the machine's speed: 2 n^3 operations
+// each, of which the name gives the billions.
 func products(ctx context.Context, b *Bench) ([]Contender, error) {
 	const n = 512
 	m := func(name string) blas64.General {

@@ -52,6 +52,7 @@ var Columns = []Column{
 // temperature is the column of which 0 says that none was chosen.
 const temperature = "temperature"
 
+// uncertainty, coverage and joint are parts of a record, nil where it lacks them.
 func uncertainty(r *Record) *metric.Uncertainty { return r.Uncertainty }
 
 func coverage(r *Record) *score.Coverage { return r.Coverage }

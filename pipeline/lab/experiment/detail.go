@@ -71,6 +71,7 @@ type Placed struct {
 	Weight float64 `json:"weight"`
 }
 
+// Sizes of details, which keep the file and the page small.
 const (
 	examples        = 6    // easy images, and as many hard ones
 	topClasses      = 3    // classes shown per image

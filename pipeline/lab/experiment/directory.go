@@ -447,7 +447,8 @@ func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 	return rs, nil
 }
 
-// writeMethods writes the methods of a finished run into run.json, unless they are there.
+// writeMethods writes the methods of a finished run into run.json, unless they are there. A later
+// version may have more methods: by their list it knows that nothing lacks.
 func (d *Directory) writeMethods(methods []string) error {
 	m, err := ReadManifest(d.Path)
 	if err != nil || slices.Equal(m.Methods, methods) {

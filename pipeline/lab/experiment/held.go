@@ -32,7 +32,8 @@ type held struct {
 	order []int
 }
 
-// hold writes [HeldFile], unless it is there, and returns its content.
+// hold writes [HeldFile], unless it is there, and returns its content. A file that is there has
+// precedence, as predictions may have been made from its rows.
 func (p *Prepared) hold(ctx context.Context, dir *Directory) (*held, error) {
 	if _, err := os.Stat(dir.file(HeldFile)); err == nil {
 		return readHeld(dir.Path)
@@ -72,7 +73,8 @@ func (h *held) tests() map[string]*onnx.Tensor {
 	return map[string]*onnx.Tensor{"features": onnx.NewTensor(rows, len(h.order), h.dx)}
 }
 
-// digest returns the sha256 digest of the splits' file of test rows.
+// digest returns the sha256 digest of the splits' file of test rows, which is written anew to be
+// hashed. The same rows give the same bytes.
 func (h *held) digest() ([]byte, error) {
 	sum := sha256.New()
 	err := npy.WriteArchive(sum, h.tests())

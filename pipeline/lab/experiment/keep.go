@@ -60,7 +60,7 @@ func KeepModels(ctx context.Context, p *Prepared, dir *Directory) ([]string, err
 }
 
 // featureGraph returns the part of the client graph from images to features, and the manifest of
-// classifiers behind it.
+// classifiers behind it. Features are standardised in the graph where the run did so itself.
 func (p *Prepared) featureGraph() (*onnx.Model, models.Manifest, error) {
 	var mean, std []float32
 	if p.Stats != nil {

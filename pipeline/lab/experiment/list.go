@@ -28,7 +28,7 @@ type Summary struct {
 	Manifest  *Manifest `json:"-"`
 }
 
-// maxListDepth bounds the depth of the search for runs.
+// maxListDepth bounds the depth of the search for runs, so that a large folder is not walked whole.
 const maxListDepth = 4
 
 // List returns the run directories in and below root, in the order of their paths, those that links

@@ -232,7 +232,8 @@ func (o *Outside) score(ctx context.Context, h *held, arrays map[string]*onnx.Te
 }
 
 // samples returns the finite numbers of an array of at most [maxMembers] posterior samples of rows
-// x columns, or of one, and the number of samples; want says in words which shape is wanted.
+// x columns, or of one, and the number of samples; want says in words which shape is wanted. Those
+// of an array of float64 are not copied.
 func samples(t *onnx.Tensor, rows, columns int, want string) (v []float64, n int, err error) {
 	shape := t.Shape
 	if len(shape) == 2 {

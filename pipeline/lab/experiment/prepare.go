@@ -557,7 +557,8 @@ func (p *Prepared) open(c Config, behind models.Manifest) (models.Manifest, erro
 	return f, err
 }
 
-// banks returns the clients' part and the test images, at most test of these; 0 means all.
+// banks returns the clients' part and the test images, at most test of these, the first; 0 means
+// all.
 func banks(r *corpus.Images, test int) (*Data, error) {
 	f := r.Features
 	d := &Data{Test: f.Test.Features, TestLabels: f.Test.Labels}
@@ -576,7 +577,8 @@ func banks(r *corpus.Images, test int) (*Data, error) {
 	return d, nil
 }
 
-// constantWeights replaces an upload's masses by the paper's constant n/s.
+// constantWeights replaces an upload's masses by the paper's constant n/s, for n images and s
+// points: the total stays.
 type constantWeights struct{ Compressor }
 
 func (k constantWeights) Compress(ctx context.Context, clients []*point.Set) ([]*point.Set, error) {

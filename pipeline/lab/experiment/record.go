@@ -104,7 +104,8 @@ func encodeRecords(rs []Record) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// sortRecords sorts records in the order of cells and drops duplicates.
+// sortRecords sorts records in the order of cells and drops duplicates, and records of none of
+// them. Of two records of a cell the first is kept.
 func sortRecords(rs []Record, cells []Cell) []Record {
 	at := map[Cell]int{}
 	for i, c := range cells {

@@ -362,8 +362,8 @@ func batches(c Config, features []float32, dx int) (*metric.Batches, error) {
 }
 
 // limits computes the limits of the methods as data grow, from all rows of corpus and clients'
-// part; in open scope, where the corpus has other classes, from the latter alone. It sets the class
-// means of all rows in the tools, and in test the heads fitted to all rows.
+// part. In open scope, where the corpus has other classes, they are from the latter alone. It sets
+// the class means of all rows in the tools, and in test the heads fitted to all rows.
 func (k *Tools) limits(ctx context.Context, d *Data, test *score.Test, open bool) error {
 	var sets []*point.Set
 	for _, b := range []*task.Bank{d.Corpus, d.Clients} {
@@ -605,7 +605,8 @@ type applied struct {
 	choice   *Choice
 }
 
-// score runs a method on a task and scores it.
+// score runs a method on a task and scores it. Hindsight tunes the method once more, on the scored
+// images themselves: a bound of tuning that no protocol may use.
 func (r *running) score(ctx context.Context, t *rival.Task, test *score.Test, cell Cell,
 	p Partition, a applied) (*Record, error) {
 	m, s, choice := a.Method, a.settings, a.choice

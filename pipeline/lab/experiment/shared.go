@@ -67,7 +67,8 @@ func (s *Shared) Done(c Config) error {
 }
 
 // Do calls do, which uses n threads, once that many are free. Work that asks for more than there
-// are gets all of them. A call within do may wait for itself.
+// are gets all of them. A call within do may wait for itself. Waiting calls are served in their
+// order, so that work of many threads is not put off for ever.
 func (s *Shared) Do(ctx context.Context, n int, do func() error) error {
 	if s == nil {
 		return do()

@@ -15,7 +15,9 @@ import (
 
 // shifts returns the features of the other and corrupted images that the settings ask for, from the
 // extractor of the data set, standardised like its own. digests identify their images, those of
-// data sets alone: others are made of the test images. At most Images of each kind are taken.
+// data sets alone: others are made of the test images. At most Images of each kind are taken. All
+// corruptions are made of the same test images, so that severities can be compared. Shifts are in
+// the order of the settings: others, domains, then corruptions by kind and severity.
 func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *extractor.Extractor,
 	stats *featurize.Stats,
 	progress Progress) (out []score.Shift, digests map[string]string, err error) {

@@ -193,8 +193,8 @@ func (m *Splits) whole(path string, h *held) (bool, error) {
 	return true, nil
 }
 
-// rowArrays returns the rows of the given clients: features, labels and client; none where there
-// are no rows.
+// rowArrays returns the rows of the given clients: features [n, dx], labels [n] and client [n]. The
+// last two are int64. There are none where there are no rows.
 func rowArrays(bank *task.Bank, of [][]int, prefix string) map[string]*onnx.Tensor {
 	var features []float32
 	var labels, client []int

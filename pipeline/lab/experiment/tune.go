@@ -86,16 +86,18 @@ type tuning struct {
 	methods    []rival.Method
 	followers  []rival.Info // these get the value of another method, which is tuned anyway
 	partitions []Partition
-	mu         sync.Mutex
-	choices    []*Choice // nil: not made yet
-	missing    [][]int   // of each partition the methods without a choice
-	count      *counter
+	mu         sync.Mutex // guards choices, and the file that holds them
+	// choices has that of partition i and method j at i len(methods) + j; nil: not made yet.
+	choices []*Choice
+	missing [][]int // of each partition the methods without a choice
+	count   *counter
 }
 
 // tune chooses every method's own setting and temperature by NLL on held-out rows of tasks drawn
 // from the corpus, of the same size and partition as the run's. Test images are not used. The
 // choices of an earlier run in the same directory are read back, and each choice is saved as it is
-// made, so that a stopped run resumes with the next.
+// made, so that a stopped run resumes with the next. The tasks of one partition are made while the
+// methods of the one before are tuned. Choices do not depend on their order.
 func (r *running) tune(ctx context.Context) (*Tuned, error) {
 	if !slices.Contains(r.Protocols(), "tuned") {
 		return &Tuned{}, nil

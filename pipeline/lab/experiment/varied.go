@@ -70,7 +70,8 @@ func Brief(keys, values []string) string {
 	return strings.Join(out, ", ")
 }
 
-// ending returns the shortest end of a dotted key that no other one has.
+// ending returns the shortest end of a dotted key that no other one has. It is of whole words
+// between dots, and the whole key where no end is its own.
 func ending(key string, all []string) string {
 	for at := strings.LastIndex(key, "."); at >= 0; at = strings.LastIndex(key[:at], ".") {
 		if !slices.ContainsFunc(all, func(k string) bool {

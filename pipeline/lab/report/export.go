@@ -56,7 +56,7 @@ func Parquet(w io.Writer, runs *Runs) error {
 }
 
 // CSV writes the records of runs with a heading line; each setting in which the runs differ is a
-// column.
+// column. Columns are run, [experiment.Columns], origin and the settings, in this order.
 func CSV(w io.Writer, runs *Runs) error {
 	lines := [][]string{slices.Concat([]string{"run"}, experiment.CSVHeading(), []string{"origin"},
 		runs.Keys)}

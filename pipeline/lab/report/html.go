@@ -64,6 +64,8 @@ func document(title, summary string, body ...g.Node) g.Node {
 }
 
 // table returns a table with a heading line, as wide as it needs to be, in a scrolling container.
+// The container takes the keyboard's focus and has a name, so that it can be scrolled without a
+// mouse.
 func table(class string, headings []string, body ...g.Node) g.Node {
 	th := func(s string) g.Node {
 		if s == "" {

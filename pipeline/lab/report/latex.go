@@ -13,7 +13,8 @@ var latexEscape = strings.NewReplacer(`\`, `\textbackslash{}`, `&`, `\&`, `%`, `
 	`\#`, `_`, `\_`, `{`, `\{`, `}`, `\}`, `~`, `\textasciitilde{}`, `^`, `\textasciicircum{}`,
 	`<`, `\textless{}`, `>`, `\textgreater{}`, `|`, `\textbar{}`, `"`, `\textquotedbl{}`)
 
-// Figures of a table that fit one column of a journal, and the width of a page.
+// Figures of a table that fit one column of a journal, and the width of a page, beside the names of
+// methods.
 const (
 	columnFits = 3
 	pageFits   = 6

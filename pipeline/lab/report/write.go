@@ -19,7 +19,8 @@ const (
 )
 
 // Write adds tables, plots and the self-contained page to a finished run directory. It returns the
-// tables, with an error even, where they are known and something cannot be written.
+// tables, with an error even, where they are known and something cannot be written. Files are
+// replaced as a whole, the page last; plots that a run has no more are left.
 func Write(dir string) ([]Table, error) {
 	r := &run{}
 	var err error
