@@ -75,13 +75,7 @@ server may add them up but the round's own.`,
   fmp merge site-*.part --against sample.part --client-graph client.onnx -o all.part
   fmp merge all.part --without site-3.upload --trust -o without-3.part
   fmp pool all.part --client-graph client.onnx`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usageErrorf("merge wants uploads and was given none; fmp merge --help " +
-					"shows how to use it")
-			}
-			return nil
-		},
+		Args: rangeArgs(1, 0, "UPLOAD"),
 	}
 	s := bindSettings(cmd, &cfg, engineAliases,
 		append([]string{"trust", "engine.threads"}, ofJudging...)...)

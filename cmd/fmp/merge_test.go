@@ -113,7 +113,7 @@ func TestMerge(t *testing.T) {
 		"is in already":         "merge -o OUT all.part 3.upload",
 		"--trust":               "merge -o OUT all.part --against all.part --trust",
 		"5 uploads":             "merge -o OUT all.part --against all.part",
-		"none":                  "merge -o OUT",
+		"at least 1 arguments":  "merge -o OUT",
 		"already":               "pool all.part 3.upload -o OUT",
 	} {
 		fields := strings.Fields(args)
@@ -429,7 +429,7 @@ func TestWorkersOpen(t *testing.T) {
 	}{"the program's": {}, "the round's own": {own, file}} {
 		p := &pooling{graph: g, client: f, eng: open(),
 			options: pool.Options{Open: c.path, Scope: posterior.ScopeOpen, Samples: 25, Seed: 3}}
-		alone := must.Get(p.pool(ctx, uploads))(t)
+		alone := must.Get(p.pool(ctx, uploads, nil))(t)
 		if s := alone.Summary.(summary); s.Scope != posterior.ScopeOpen || s.Unknown != "nine" || s.Samples != 25 ||
 			len(alone.Honest) != clients {
 			t.Fatalf("%s: summary %+v, P(honest) %v", name, s, alone.Honest)
@@ -437,7 +437,7 @@ func TestWorkersOpen(t *testing.T) {
 		p.queue = must.Get(work.NewQueue(ctx, st, 1,
 			work.Models{Graph: assetstest.Data(t, "digits", models.KindClient), Open: c.data},
 			p.options))(t)
-		spread := must.Get(p.pool(ctx, uploads))(t)
+		spread := must.Get(p.pool(ctx, uploads, nil))(t)
 		if !bytes.Equal(alone.Classifier, spread.Classifier) || !bytes.Equal(alone.Rows, spread.Rows) {
 			t.Errorf("%s: the classifier that workers sampled is not that of one process", name)
 		}
@@ -693,7 +693,7 @@ func (c *mergeCluster) alone() []byte {
 	if rest.LeftOut == 0 || rest.Summed == 0 {
 		t.Fatalf("%d are summed and %d are left out", rest.Summed, rest.LeftOut)
 	}
-	made := must.Get(c.pooling.poolRest(t.Context(), uploads, rest))(t)
+	made := must.Get(c.pooling.pool(t.Context(), uploads, rest))(t)
 	return made.Rows
 }
 
@@ -766,7 +766,7 @@ func TestMergeCluster(t *testing.T) {
 		u := must.Get(federate.Decode(c.uploads[m.Client], federate.Expect{}))(t)
 		uploads = append(uploads, pool.Upload{Upload: u, Digest: m.Upload})
 	}
-	single := must.Get(c.pooling.pool(t.Context(), uploads))(t)
+	single := must.Get(c.pooling.pool(t.Context(), uploads, nil))(t)
 	most := 0.0
 	was := c.probabilities(single.Rows)
 	for i, p := range c.probabilities(made.Rows) {

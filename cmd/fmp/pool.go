@@ -188,13 +188,7 @@ func newPoolCommand() *cobra.Command {
   fmp pool all.part late.upload --client-graph client.onnx --against sample.part
   fmp pool *.upload --without ward-3 --key server.key --record ward-3.json --published classifier.onnx -o next.onnx
   fmp pool --state round.state late.upload --client-graph client.onnx`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > pool.MaxUploads {
-				return usageErrorf("pool wants 1 to %d uploads and was given %d; fmp pool --help "+
-					"shows how to use it", pool.MaxUploads, len(args))
-			}
-			return nil
-		},
+		Args: rangeArgs(0, pool.MaxUploads, "UPLOAD"),
 	}
 	s := bindSettings(cmd, &o.settings, engineAliases)
 	cmd.PreRunE = nil

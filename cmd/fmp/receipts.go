@@ -309,12 +309,7 @@ It is for good: nothing of the client is taken in this round again. Rounds whose
 noise take nothing out.`,
 		Example: `  fmp withdraw https://127.0.0.1:8443 ward-1 --key state/server.key --ca state/server.crt
   fmp withdraw https://server.example:8443 ward-1 ward-2 --key state/server.key --json > withdrawals.json`,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) < 2 {
-				return usageErrorf("withdraw: give the server's URL and one CLIENT or more")
-			}
-			return nil
-		},
+		Args: rangeArgs(2, 0, "URL CLIENT..."),
 	}
 	f := cmd.Flags()
 	f.StringVar(&path, "key", "", "`FILE` of the server's key: server.key in its folder of state")

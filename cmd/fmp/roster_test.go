@@ -246,9 +246,8 @@ func TestLabelledImages(t *testing.T) {
 	var log bytes.Buffer
 	s := &server{round: r, eng: must.Get(pure.New(engine.Options{}))(t), log: slog.New(slog.NewTextHandler(&log, nil))}
 	r.Labelled = folder + "/nowhere"
-	made := must.Get(measured(s, func(context.Context, []int) (*service.Pooled, error) {
-		return &service.Pooled{Classifier: []byte("x"), Summary: "kept"}, nil
-	})(t.Context(), nil))(t)
+	made := must.Get(s.measured(t.Context(),
+		&service.Pooled{Classifier: []byte("x"), Summary: "kept"}, nil))(t)
 	if made.Summary != "kept" || !strings.Contains(log.String(), "not scored") {
 		t.Errorf("summary %v; log %s", made.Summary, &log)
 	}

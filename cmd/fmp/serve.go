@@ -114,6 +114,8 @@ needed. A roster is needed everywhere.
 
 OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces (docs/federate.md).`
 
+// newServeCommand declares fmp serve. Its settings are resolved once the round file is read, as
+// they are over the file's.
 func newServeCommand() *cobra.Command {
 	var o serveFlags
 	cfg := option.Default[poolSettings]()
@@ -360,7 +362,7 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 	defer closeTracer()
 	svc, err := service.New(ctx, service.Config{Tracer: tracer, Page: join, Round: s.round,
 		Key: s.signer, Store: s.store, Token: o.readers, Log: s.log, Options: s.pooling.digest,
-		Pool: measured(s, s.pooling.pool), Merge: s.merging(), Private: s.private(), Secret: secret,
+		Pool: s.pool, Merge: s.merging(), Private: s.private, Secret: secret,
 		Sweep: s.pooling.sweep, Withdrawn: s.pooling.options.Withdrawn, Helper: s.helper,
 		Check: s.pooling.check, Engine: s.eng, Reject: o.reject})
 	if err != nil {
@@ -431,20 +433,23 @@ func (s *server) merging() func(context.Context, []store.Member) (*service.Poole
 	if !s.merge {
 		return nil
 	}
-	return measured(s, s.pooling.merged)
+	return func(ctx context.Context, members []store.Member) (*service.Pooled, error) {
+		made, err := s.pooling.merged(ctx, members)
+		return s.measured(ctx, made, err)
+	}
 }
 
-// private returns the sampling of a private round, measured where the round has labelled images.
-func (s *server) private() func(context.Context, []pool.Release,
-	func() (*privacy.Release, error)) (*service.Pooled, error) {
-	return func(ctx context.Context, releases []pool.Release,
-		open func() (*privacy.Release, error)) (*service.Pooled, error) {
-		return measured(s,
-			func(ctx context.Context, releases []pool.Release) (*service.Pooled, error) {
-				return s.pooling.private(ctx, releases, open,
-					service.Sums{Ctx: ctx, Store: s.store})
-			})(ctx, releases)
-	}
+// pool samples a round of plain uploads.
+func (s *server) pool(ctx context.Context, uploads []pool.Upload) (*service.Pooled, error) {
+	made, err := s.pooling.pool(ctx, uploads, nil)
+	return s.measured(ctx, made, err)
+}
+
+// private samples a private round.
+func (s *server) private(ctx context.Context, releases []pool.Release,
+	open func() (*privacy.Release, error)) (*service.Pooled, error) {
+	made, err := s.pooling.private(ctx, releases, open, service.Sums{Ctx: ctx, Store: s.store})
+	return s.measured(ctx, made, err)
 }
 
 // listen answers requests and runs the round until the context ends.
@@ -699,10 +704,6 @@ func (s *summary) warnings() (out []string) {
 	return out
 }
 
-func (p *pooling) pool(ctx context.Context, uploads []pool.Upload) (*service.Pooled, error) {
-	return p.poolRest(ctx, uploads, nil)
-}
-
 // sweep deletes the remainders of jobs of this round.
 func (p *pooling) sweep(ctx context.Context) error {
 	for _, q := range []*work.Queue{p.queue, p.mergers} {
@@ -726,7 +727,7 @@ func (p *pooling) merged(ctx context.Context, members []store.Member) (*service.
 	if err != nil {
 		return nil, err
 	}
-	made, err := p.poolRest(ctx, uploads, rest)
+	made, err := p.pool(ctx, uploads, rest)
 	if err != nil {
 		return nil, err
 	}
@@ -748,8 +749,8 @@ func (p *pooling) merged(ctx context.Context, members []store.Member) (*service.
 	return made, nil
 }
 
-// poolRest pools uploads, and the sums of others where rest is not nil.
-func (p *pooling) poolRest(ctx context.Context, uploads []pool.Upload,
+// pool pools uploads, and the sums of others where rest is not nil.
+func (p *pooling) pool(ctx context.Context, uploads []pool.Upload,
 	rest *pool.Rest) (*service.Pooled, error) {
 	r, err := pool.New(uploads, p.graph, p.client, p.options)
 	if err == nil {
@@ -842,35 +843,30 @@ func scoredOn(r *round.Round) imagefile.Options {
 	return classify.Bounded(imagefile.Options{}, r.Client)
 }
 
-// measured adds the classifier's scores to the summary, on a folder of the server's own images
-// where the round has one. A classifier that cannot be scored is served without.
-func measured[U any](s *server, sampling func(context.Context,
-	[]U) (*service.Pooled, error)) func(context.Context, []U) (*service.Pooled, error) {
-	if s.round.Labelled == "" {
-		return sampling
-	}
-	return func(ctx context.Context, uploads []U) (*service.Pooled, error) {
-		made, err := sampling(ctx, uploads)
-		if err != nil {
-			return nil, err
-		}
-		score, err := measure(ctx, s.eng, made.Classifier, s.round.Labelled)
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		if err != nil {
-			s.log.Error("the classifier is not scored on the server's own images", "labelled",
-				s.round.Labelled, "error", err)
-			return made, nil
-		}
-		all := map[string]any{"labelled": score.N, "accuracy": score.ACC, "nll": score.NLL}
-		text, err := json.Marshal(made.Summary)
-		if err == nil {
-			err = json.Unmarshal(text, &all)
-		}
-		made.Summary = all
+// measured adds the classifier's scores to the summary that a sampling returned, on a folder of the
+// server's own images where the round has one. A classifier that cannot be scored is served
+// without.
+func (s *server) measured(ctx context.Context, made *service.Pooled,
+	err error) (*service.Pooled, error) {
+	if err != nil || s.round.Labelled == "" {
 		return made, err
 	}
+	score, err := measure(ctx, s.eng, made.Classifier, s.round.Labelled)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		s.log.Error("the classifier is not scored on the server's own images", "labelled",
+			s.round.Labelled, "error", err)
+		return made, nil
+	}
+	all := map[string]any{"labelled": score.N, "accuracy": score.ACC, "nll": score.NLL}
+	text, err := json.Marshal(made.Summary)
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	made.Summary = all
+	return made, err
 }
 
 // onImages is how a classifier does.

@@ -794,7 +794,7 @@ func TestServeWarns(t *testing.T) {
 		}
 		p := &pooling{graph: m, client: f, eng: eng, options: pool.Options{Samples: 2, Seed: 1}}
 		p.client.Kappa, p.client.KappaDeviation = c.kappa, c.kappa/4
-		made := must.Get(p.pool(t.Context(), uploads))(t)
+		made := must.Get(p.pool(t.Context(), uploads, nil))(t)
 		s, said := made.Summary.(summary), strings.Join(made.Warnings, "\n")
 		if !strings.HasPrefix(s.Heavy, c.drowns) || (s.Heavy == "") != (c.drowns == "") ||
 			!strings.HasPrefix(s.Unmeasured, c.guess) || (s.Unmeasured == "") != (c.guess == "") {
