@@ -340,14 +340,9 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 	if err := put("compress", files); err != nil {
 		return err
 	}
-	w := written{
-		Folders: c.mapped,
-		Upload:  *c.output, Bytes: len(data), Client: u.Client, Round: u.Round,
-		Model: u.Model, N: u.N,
-		Size: u.Points.N, Dx: u.Points.Dx,
-		C:       u.Points.C,
-		Skipped: skipped, Bad: bad, Few: c.few, Copies: c.copies,
-	}
+	w := written{Folders: c.mapped, Upload: *c.output, Bytes: len(data), Client: u.Client,
+		Round: u.Round, Model: u.Model, N: u.N, Size: u.Points.N, Dx: u.Points.Dx, C: u.Points.C,
+		Skipped: skipped, Bad: bad, Few: c.few, Copies: c.copies}
 	if u.Within != nil {
 		w.Calibration, w.Precision = len(u.Within.Labels), string(u.Precision)
 		w.N += w.Calibration
@@ -365,13 +360,17 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 			w.Dx, w.C, w.N, w.Calibration)
 		return err
 	}
-	calibration := ""
-	if w.Calibration > 0 {
-		calibration = fmt.Sprintf(", %d of them calibration points", w.Calibration)
-	}
 	_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes; %d points of dx %d and %d classes "+
-		"from n = %d%s)\n", w.Upload, w.Bytes, w.Size, w.Dx, w.C, w.N, calibration)
+		"from n = %d%s)\n", w.Upload, w.Bytes, w.Size, w.Dx, w.C, w.N, ofCalibration(w.Calibration))
 	return err
+}
+
+// ofCalibration says that some of the images are calibration points.
+func ofCalibration(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d of them calibration points", n)
 }
 
 // maxFolders bounds the table of an upload's folders: 4 MiB.

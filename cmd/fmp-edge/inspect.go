@@ -165,10 +165,6 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 	case inWords:
 		return inFull(out, explainUpload(i, u), path)
 	}
-	calibration := ""
-	if i.Calibration > 0 {
-		calibration = fmt.Sprintf(", %d of them calibration points", i.Calibration)
-	}
 	beside := ""
 	if i.Scatter+i.Curve > 0 {
 		beside = fmt.Sprintf("beside:    scatter of %d numbers, curve of %d\n", i.Scatter, i.Curve)
@@ -176,7 +172,7 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 	_, err = fmt.Fprintf(out, "upload:    %d bytes, valid\nclient:    %s, round %d\nmodel:     "+
 		"sha256 %s\npoints:    %d of dx %d and %d classes, %s, from n = %d%s\nmasses:    "+
 		"%.4g\nby class:  %.4g\n%s", i.Bytes, i.Client, i.Round, i.Model, i.Size, i.Dx, i.C,
-		i.Precision, i.N, calibration, i.Masses, i.ClassMass, beside)
+		i.Precision, i.N, ofCalibration(i.Calibration), i.Masses, i.ClassMass, beside)
 	return err
 }
 

@@ -53,8 +53,8 @@ machine does; the ratio does so less. fmp onnx bench measures any other model.`,
 		"how long to measure each model on each engine, 0.01 to 600")
 	jsonFlag(cmd, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if !(seconds >= 0.01 && seconds <= 600) {
-			return usageErrorf("--seconds is %v; allowed are 0.01 to 600", seconds)
+		if err := checkSeconds(seconds); err != nil {
+			return err
 		}
 		cfg.FillDefaults()
 		var out []benchedModel
@@ -73,12 +73,8 @@ machine does; the ratio does so less. fmp onnx bench measures any other model.`,
 				return fmt.Errorf("the shipped %s for %s: %w", w.kind, cfg.Dataset.Name, err)
 			}
 			b := benchedModel{w.kind, w.work,
-				benchReport{Model: "models/" + cfg.Dataset.Name + "/" + w.kind + ".onnx",
-					Batch:   w.items,
-					Threads: cfg.Engine.Threads, Inputs: map[string]string{}}}
-			for name, t := range feeds {
-				b.Inputs[name] = t.String()
-			}
+				newBenchReport("models/"+cfg.Dataset.Name+"/"+w.kind+".onnx", w.items,
+					cfg.Engine.Threads, feeds)}
 			for _, name := range []string{"ort", "pure"} {
 				ec := cfg.Engine
 				ec.Name = name

@@ -92,8 +92,8 @@ what --dim says. With --engine both, both engines are measured and compared.`,
 		if batch < 1 || batch > 65536 {
 			return usageErrorf("--batch is %d; allowed are 1 to 65536", batch)
 		}
-		if !(seconds >= 0.01 && seconds <= 600) {
-			return usageErrorf("--seconds is %v; allowed are 0.01 to 600", seconds)
+		if err := checkSeconds(seconds); err != nil {
+			return err
 		}
 		m, err := serde.Load(args[0])
 		if err != nil {
@@ -107,17 +107,30 @@ what --dim says. With --engine both, both engines are measured and compared.`,
 			return usageErrorf("--batch is %d, and no input that is drawn leaves its first axis "+
 				"open: leave it out", batch)
 		}
-		report := benchReport{Model: args[0], Batch: itemsOf(m, feeds), Threads: cfg.Engine.Threads,
-			Inputs: map[string]string{}}
-		for name, t := range feeds {
-			report.Inputs[name] = t.String()
-		}
+		report := newBenchReport(args[0], itemsOf(m, feeds), cfg.Engine.Threads, feeds)
 		if err := report.measure(cmd, cfg.Engine, m, feeds, both, seconds); err != nil {
 			return err
 		}
 		return show(cmd, report, report.print)
 	}
 	return cmd
+}
+
+// checkSeconds refuses a --seconds that nothing is measured for.
+func checkSeconds(seconds float64) error {
+	if !(seconds >= 0.01 && seconds <= 600) {
+		return usageErrorf("--seconds is %v; allowed are 0.01 to 600", seconds)
+	}
+	return nil
+}
+
+// newBenchReport returns a report without results yet.
+func newBenchReport(model string, batch, threads int, feeds map[string]*onnx.Tensor) benchReport {
+	b := benchReport{Model: model, Batch: batch, Threads: threads, Inputs: map[string]string{}}
+	for name, t := range feeds {
+		b.Inputs[name] = t.String()
+	}
+	return b
 }
 
 // resolveEngine reads the settings with the engine of --engine, one of their sources, and reports

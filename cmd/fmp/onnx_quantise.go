@@ -169,10 +169,8 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 			q.calibrate, q.test)
 	case q.o.Bits != 7 && q.o.Bits != 8:
 		return usageErrorf("--weight-bits is %d; allowed are 7 and 8", q.o.Bits)
-	case !(q.seconds >= 0.01 && q.seconds <= 600):
-		return usageErrorf("--seconds is %v; allowed are 0.01 to 600", q.seconds)
 	}
-	if err := q.unused(cmd.Flags()); err != nil {
+	if err := cmp.Or(checkSeconds(q.seconds), q.unused(cmd.Flags())); err != nil {
 		return err
 	}
 	m, manifest, err := quantisable(path)

@@ -587,13 +587,13 @@ func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg sett
 	if report.Before, err = measure(m); err != nil {
 		return usageError(err)
 	}
-	p := newTrainingProgress(cmd.ErrOrStderr())
-	if o.t.Progress = p.report; wantsJSON(cmd) {
-		o.t.Progress = func(t train.Progress) { p.json(t) }
+	p := newProgress(cmd.ErrOrStderr())
+	if o.t.Progress = p.training; wantsJSON(cmd) {
+		o.t.Progress = p.trainingJSON
 	}
 	began := time.Now()
 	res, err := o.t.Train(ctx, eng, m, ex.train, ex.held)
-	p.close(err)
+	p.close()
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"slices"
@@ -290,17 +290,22 @@ func newPredictCommand() *cobra.Command {
 			return err
 		}
 		if listen != "" {
-			return listening{listen, folder, hosts, reject, images.notice, noticeEvery}.serve(cmd,
-				cfg, args[0], level, camera, images)
-		}
-		if err := withoutListen(cmd); err != nil {
-			return err
+			data, err := servedClassifier(cmd, cfg, args[0], level, camera, images)
+			if err != nil {
+				return err
+			}
+			return servePredictions(cmd, cfg, args[0], data,
+				listening{listen, folder, hosts, reject, images.notice, noticeEvery})
 		}
 		format, err := formatOf(wantsJSON(cmd), asCSV)
-		if err != nil {
+		if err := cmp.Or(withoutListen(cmd), err); err != nil {
 			return err
 		}
-		c, closeAll, err := openFor(cmd, cfg, args, level, camera == "")
+		open := openClassifier
+		if camera == "" && runsAlone(cmd, cfg, args[1]) {
+			open = openForOne
+		}
+		c, closeAll, err := open(cmd, cfg, args[0], level)
 		if err != nil {
 			return err
 		}
@@ -316,11 +321,7 @@ func newPredictCommand() *cobra.Command {
 			}
 			c = c.BeforeCalibration()
 		}
-		return printPredictions(cmd.OutOrStdout(), c, format, reject,
-			func(do func([]classify.Prediction) error) error {
-				_, err := classifyPath(cmd, c, args[1], images, true, do)
-				return err
-			})
+		return printPredictions(cmd, c, format, reject, args[1], images)
 	}
 	return cmd
 }
@@ -408,13 +409,14 @@ func answerable(cmd *cobra.Command, c *classify.Classifier, reject, risk float64
 	return threshold, err
 }
 
-func printPredictions(w io.Writer, c *classify.Classifier, format classify.Format, reject float64,
-	predict func(func([]classify.Prediction) error) error) error {
-	p, err := classify.NewPrinter(w, c, format, reject)
+// printPredictions prints the predictions of the images of a path.
+func printPredictions(cmd *cobra.Command, c *classify.Classifier, format classify.Format,
+	reject float64, path string, images imageFlags) error {
+	p, err := classify.NewPrinter(cmd.OutOrStdout(), c, format, reject)
 	if err != nil {
 		return usageError(err)
 	}
-	if err := predict(p.Print); err != nil {
+	if _, err := classifyPath(cmd, c, path, images, true, p.Print); err != nil {
 		return err
 	}
 	return p.Close()
@@ -424,16 +426,6 @@ func printPredictions(w io.Writer, c *classify.Classifier, format classify.Forma
 // choice: ResNet-50 has 4.1 billion. Beyond, the ONNX Runtime makes up for its start. A variable
 // for tests.
 var oneImage = engine.Limits{Work: 1 << 32}
-
-// openFor opens the classifier of a command's arguments for its images. Where these are all that it
-// is for, one image has a way of its own.
-func openFor(cmd *cobra.Command, cfg engineSettings, args []string, level float64,
-	all bool) (*classify.Classifier, func(), error) {
-	if all && runsAlone(cmd, cfg, args[1]) {
-		return openForOne(cmd, cfg, args[0], level)
-	}
-	return openClassifier(cmd, cfg, args[0], level)
-}
 
 // openForOne opens a classifier for one image. The ONNX Runtime takes longer to start, and to lay
 // out its weights, than the pure engine takes for all of it. A model that is too much work in Go,

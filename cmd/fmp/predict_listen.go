@@ -87,16 +87,6 @@ func withoutListen(cmd *cobra.Command) error {
 	return nil
 }
 
-// serve is servePredictions for the classifier that servedClassifier returns.
-func (o listening) serve(cmd *cobra.Command, cfg engineSettings, path string, level float64,
-	camera string, f imageFlags) error {
-	data, err := servedClassifier(cmd, cfg, path, level, camera, f)
-	if err != nil {
-		return err
-	}
-	return servePredictions(cmd, cfg, path, data, o)
-}
-
 // servePredictions answers requests for the predictions of a classifier, the file path with its
 // bytes, on an address of loopback until the context ends or a notice names the classifier.
 func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data []byte,

@@ -38,6 +38,7 @@ type progress struct {
 	total   int
 	share   float64 // of the work, where steps differ in what they cost; else 0
 	begun   float64 // share when the stage was first heard of
+	note    string  // behind the numbers of the last step
 	said    string  // the last problem
 }
 
@@ -105,12 +106,15 @@ func (p *progress) report(stage string, done, total int) {
 	if total > 0 {
 		share = float64(done) / float64(total)
 	}
-	p.step(experiment.Step{Stage: stage, Done: done, Total: total, Share: share})
+	p.work(experiment.Step{Stage: stage, Done: done, Total: total, Share: share})
 }
 
-// step is report of work whose steps differ in cost: the bar, the share and the time left are of
-// the work, not of the steps.
-func (p *progress) step(s experiment.Step) {
+// work is report of steps that differ in cost: the bar, the share and the time left are of the
+// work, not of the steps.
+func (p *progress) work(s experiment.Step) { p.step(s, "") }
+
+// step is work with a note behind the numbers.
+func (p *progress) step(s experiment.Step, note string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
@@ -124,7 +128,7 @@ func (p *progress) step(s experiment.Step) {
 		}
 	}
 	// goroutines may report out of order
-	p.done, p.share = max(p.done, s.Done), max(p.share, s.Share)
+	p.done, p.share, p.note = max(p.done, s.Done), max(p.share, s.Share), note
 	if p.bar != nil {
 		// The bar only draws; where it cannot, the work goes on.
 		if p.total == 0 {
@@ -132,7 +136,8 @@ func (p *progress) step(s experiment.Step) {
 			_ = p.bar.Set(p.done)
 			return
 		}
-		p.bar.Describe(printable.Line(fmt.Sprintf("%s %d of %d", p.stage, p.done, p.total)))
+		p.bar.Describe(printable.Line(fmt.Sprintf("%s %d of %d%s", p.stage, p.done, p.total,
+			note)))
 		_ = p.bar.Set(int(barSteps * p.share))
 		return
 	}
@@ -149,7 +154,7 @@ func (p *progress) line(now time.Time) {
 	if p.total > 0 {
 		text = fmt.Sprintf("%s: %d of %d (%d%%)", p.stage, p.done, p.total, int(100*p.share))
 	}
-	fmt.Fprintln(p.w, text+pace(p.done-p.first, p.share-p.begun, 1-p.share, now.Sub(p.started)))
+	fmt.Fprintln(p.w, text+p.note+pace(p.done-p.first, p.share-p.begun, 1-p.share, now.Sub(p.started)))
 }
 
 // pace returns the rate of work and its time left, to follow a line of progress, given the steps
@@ -395,51 +400,19 @@ func (p *gridProgress) close() {
 	}
 }
 
-// trainingProgress shows loss, rate and time left of a training run: one line that is written over
-// on a terminal, a line every ten seconds elsewhere.
-type trainingProgress struct {
-	w    io.Writer
-	over bool
-	last time.Time
-	said string // the last problem
-}
-
-func newTrainingProgress(w io.Writer) *trainingProgress {
-	return &trainingProgress{w: w, over: isTerminal(w)}
-}
-
-func (p *trainingProgress) report(t train.Progress) {
+// training is report of a training, with its loss and learning rate.
+func (p *progress) training(t train.Progress) {
 	if t.Problem != nil {
-		if said := t.Problem.Error(); p.said != said {
-			p.said = said
-			fmt.Fprintf(p.w, "\nProblem: %s; training goes on.\n", said)
-		}
+		p.problem(t.Problem)
 		return
 	}
-	every := logEvery
-	if p.over {
-		every = 200 * time.Millisecond
-	}
-	now := time.Now()
-	if now.Sub(p.last) < every && t.Step < t.Steps {
-		return
-	}
-	p.last = now
-	line := fmt.Sprintf("training: step %d of %d (%d%%), loss %.4f, learning rate "+
-		"%.2g, %.3g/s, %s left", t.Step, t.Steps, 100*t.Step/t.Steps, t.Metrics["loss"], t.Rate,
-		t.PerSecond, t.Left.Round(time.Second))
-	if !p.over {
-		fmt.Fprintln(p.w, line)
-		return
-	}
-	fmt.Fprintf(printable.Raw(p.w), "\r\x1b[K%s", line)
-	if t.Step == t.Steps {
-		fmt.Fprintln(p.w)
-	}
+	p.step(experiment.Step{Stage: "training", Done: t.Step, Total: t.Steps,
+		Share: float64(t.Step) / float64(max(t.Steps, 1))},
+		fmt.Sprintf(", loss %.4f, learning rate %.2g", t.Metrics["loss"], t.Rate))
 }
 
-// json prints one line of JSON a step.
-func (p *trainingProgress) json(t train.Progress) {
+// trainingJSON prints one line of JSON a step.
+func (p *progress) trainingJSON(t train.Progress) {
 	line := map[string]any{"step": t.Step, "steps": t.Steps, "rate": t.Rate,
 		"per_second": t.PerSecond, "seconds_left": t.Left.Seconds(), "metrics": t.Metrics,
 		"validation": t.Validation}
@@ -448,12 +421,5 @@ func (p *trainingProgress) json(t train.Progress) {
 	}
 	if data, err := json.Marshal(line); err == nil {
 		fmt.Fprintf(p.w, "%s\n", data)
-	}
-}
-
-// close ends a line that was broken off.
-func (p *trainingProgress) close(err error) {
-	if p.over && err != nil {
-		fmt.Fprintln(p.w)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -400,21 +401,12 @@ of the lines, and stand in the titles of the tables. --columns and --rows are fo
 			return usageError(err)
 		}
 		all := &report.Runs{Names: args, Records: runs, Keys: keys, Values: values}
-		write, ok := map[string]func(io.Writer) error{
+		if err := writeAs(file, map[string]func(io.Writer) error{
 			".csv":     func(w io.Writer) error { return report.CSV(w, all) },
 			".parquet": func(w io.Writer) error { return report.Parquet(w, all) },
 			".md":      func(w io.Writer) error { return report.Markdown(w, tables) },
 			".tex":     func(w io.Writer) error { return report.LaTeX(w, tables) },
-		}[ext]
-		if file == "" {
-			return usageErrorf("say with --output which file to write; it ends in .csv, .md, " +
-				".tex or .parquet")
-		}
-		if !ok {
-			return usageErrorf("--output is %q; allowed are files that end in .csv, .md, "+
-				".tex or .parquet", file)
-		}
-		if err := atomicfile.Write(file, write); err != nil {
+		}); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", file, map[bool]string{true: "1 run",
@@ -422,6 +414,16 @@ of the lines, and stand in the titles of the tables. --columns and --rows are fo
 		return err
 	}
 	return cmd
+}
+
+// writeAs writes the file of --output in the form that its extension names.
+func writeAs(file string, forms map[string]func(io.Writer) error) error {
+	write := forms[strings.ToLower(filepath.Ext(file))]
+	if write == nil {
+		return usageErrorf("--output is %q; name a file that ends in %s", clip(file),
+			suggest.Or(slices.Sorted(maps.Keys(forms))...))
+	}
+	return atomicfile.Write(file, write)
 }
 
 // described is a method as `fmp results methods --json` tells it.
@@ -575,12 +577,8 @@ colours can be told apart with every kind of colour vision. --output ends in .sv
 		if err != nil {
 			return usageError(err)
 		}
-		ext := strings.ToLower(filepath.Ext(file))
-		write, ok := map[string]func(io.Writer) error{".svg": figure.SVG, ".png": figure.PNG}[ext]
-		if !ok {
-			return usageErrorf("--output is %q; want a file that ends in .svg or .png", clip(file))
-		}
-		if err := atomicfile.Write(file, write); err != nil {
+		if err := writeAs(file, map[string]func(io.Writer) error{".png": figure.PNG,
+			".svg": figure.SVG}); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s. %s\n", file, figure.Title, figure.Caption)

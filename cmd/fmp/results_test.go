@@ -206,12 +206,12 @@ func TestRunsBesideEachOther(t *testing.T) {
 		"two runs":       {"results", "plot", "-o", "a.svg", "--x", "seed", runs[0], runs[0]},
 		", dataset.name; name runs": {"results", "plot", "-o", "a.svg", "--x", "seeds",
 			filepath.Join(kept, "figure2", "cifar10"), filepath.Join(kept, "figure2", "mnist")},
-		".svg or":   at("results", "plot", "-o", "a.pdf"),
-		"no row":    at("results", "export", "-o", "a.tex", "--rows", "FMPP"),
-		"--columns": at("results", "export", "-o", filepath.Join(dir, "b.csv"), "--columns", "ACC"),
-		"--rows":    at("results", "export", "-o", filepath.Join(dir, "a.Parquet"), "--rows", "FMP-ISAB"),
-		"--method":  at("results", "compare", "--method", "NCM"),
-		"--correct": at("results", "compare", "--correct", "holm"),
+		".png or .svg": at("results", "plot", "-o", "a.pdf"),
+		"no row":       at("results", "export", "-o", "a.tex", "--rows", "FMPP"),
+		"--columns":    at("results", "export", "-o", filepath.Join(dir, "b.csv"), "--columns", "ACC"),
+		"--rows":       at("results", "export", "-o", filepath.Join(dir, "a.Parquet"), "--rows", "FMP-ISAB"),
+		"--method":     at("results", "compare", "--method", "NCM"),
+		"--correct":    at("results", "compare", "--correct", "holm"),
 	} {
 		refused(t, exitUsage, want, args...)
 	}

@@ -130,7 +130,7 @@ func runExperiment(cmd *cobra.Command, cfg experiment.Config, keep bool,
 	bar := newProgress(cmd.ErrOrStderr())
 	defer bar.close()
 	r.keep, r.splits = keep, splits
-	return r.run(cmd.Context(), cfg, nil, bar.step)
+	return r.run(cmd.Context(), cfg, nil, bar.work)
 }
 
 // runner makes runs with one engine.

@@ -195,15 +195,15 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 		return err
 	}
 	defer eng.Close()
-	p := newTrainingProgress(cmd.ErrOrStderr())
+	p := newProgress(cmd.ErrOrStderr())
 	checkpoint := o.out + ".checkpoint"
 	began := time.Now()
 	res, err := learn.Extractor(ctx, eng, ds, second, cfg, learn.Run{
 		Threads: o.parallel, Checkpoint: checkpoint, Log: o.out + ".jsonl",
 		Command:  commandLine(cmd, extractorFlags),
-		Progress: p.report,
+		Progress: p.training,
 	})
-	p.close(err)
+	p.close()
 	if errors.Is(err, learn.ErrStart) {
 		return usageError(fmt.Errorf(
 			"--start %s: %w; give --dx and --widths of the training that made it", o.start, err))
