@@ -22,7 +22,8 @@ import (
 	"fmp/pipeline/tally"
 )
 
-// content is a file that is to be written; without data none is to be there.
+// content is a file that is to be written; without data none is to be there. A command lists its
+// files in the order in which they take their places; the last is the one that the others go with.
 type content struct {
 	path string
 	data []byte
@@ -51,7 +52,8 @@ func receiptOf(d *wire.Description, client string, withdrawal bool) func([]byte)
 }
 
 // free returns the file in the place of another, and an error where that may not replace it: its
-// sha256 is none of these, and it is not its own.
+// sha256 is none of these, and it is not its own. An empty file is free. The error names an upload
+// of a private round and a report with noise as such, since budget was spent on them.
 func free(command string, f content, mine ...string) (was []byte, err error) {
 	if _, err := os.Lstat(f.path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -76,11 +78,15 @@ func free(command string, f content, mine ...string) (was []byte, err error) {
 
 // aside is where a file with this sha256 is, whole on the disk, before it moves to its place:
 // budget is spent between the two, so that none is where there is no space. The name follows from
-// place and content: where a program is stopped, the ledger's digest finds it.
+// place and content: where a program is stopped, the ledger's digest finds it. A program that is
+// stopped in between leaves a file that the ledger counts; the same command puts it in its place.
 func aside(path, digest string) string { return beside(path, digest, heldExt) }
 
+// heldExt ends the names of files aside.
 const heldExt = ".held"
 
+// beside is a hidden name in the folder of path: 64 bits of the sha256 of "BASE NAME/DIGEST", in
+// hexadecimal, and an ending.
 func beside(path, digest, kind string) string {
 	name := models.DigestBytes([]byte(filepath.Base(path) + "/" + digest))
 	return filepath.Join(filepath.Dir(path), "."+name[:16]+kind)
@@ -94,7 +100,9 @@ func resolved(path string) string {
 	return path
 }
 
-// claim takes an output for this process, until it is given back.
+// claim takes an output for this process, until it is given back. The lock is a file beside the
+// output, which its owner removes at the end. Under the lock the name must still be that of the
+// locked file: the owner before may have removed it.
 func claim(path string) (release func(), err error) {
 	name := beside(path, "", ".lock")
 	for {
@@ -120,7 +128,10 @@ func claim(path string) (release func(), err error) {
 	}
 }
 
-// holding is files on their way to their places, of which the last is claimed.
+// holding is files on their way to their places, of which the last is claimed. Files go through
+// three steps: hold writes all of them aside, pay spends the budget, and place moves them. So no
+// budget is spent on files that the disk has no space for, and none is in its place that was not
+// paid for.
 type holding struct {
 	command string
 	files   []content
@@ -129,8 +140,8 @@ type holding struct {
 	release func()
 }
 
-// hold writes files aside: all of them, or none. They may take the place of those
-// with digests of mine.
+// hold writes files aside: all of them, or none. They may take the place of those with digests of
+// mine. The claim on the last is one on all. It lasts until place or drop.
 func hold(command string, files []content, mine ...string) (*holding, error) {
 	h := &holding{command: command, mine: mine}
 	for _, f := range files {
@@ -149,6 +160,7 @@ func hold(command string, files []content, mine ...string) (*holding, error) {
 	return h, nil
 }
 
+// write checks the places of all files before it writes the first one aside.
 func (h *holding) write() error {
 	for _, f := range h.files {
 		if _, err := free(h.command, f, h.mine...); err != nil {
@@ -170,7 +182,8 @@ func (h *holding) write() error {
 	return nil
 }
 
-// payment is the budget of a release.
+// payment is the budget of a release. limit is the epsilon that may be spent on any image in all, 0
+// for any. With again a release that the ledger has is spent once more.
 type payment struct {
 	ledger   privacy.Ledger
 	spending privacy.Spending
@@ -191,7 +204,8 @@ func digestsOf(releases []privacy.Spending) (out []string) {
 
 // keeps returns the last of the same releases where it is to be given again: unless a redraw is
 // asked for, or where its program was stopped before it stood in this place. Nobody has had that
-// one yet, and to draw it again would spend a budget for nothing.
+// one yet, and to draw it again would spend a budget for nothing. most bounds the files that are
+// read, in bytes.
 func keeps(all []privacy.Spending, redraw bool, output string, most int64) *privacy.Spending {
 	if len(all) == 0 {
 		return nil
@@ -239,8 +253,8 @@ func holds(path, digest string, most int64) []byte {
 	return data
 }
 
-// pay holds the files of a release and spends its budget; where that fails the files go,
-// unless the ledger counts them.
+// pay holds the files of a release and spends its budget; where that fails the files go, unless the
+// ledger counts them. replaced are earlier releases whose files these may take the place of.
 func (p *payment) pay(command string, files []content,
 	replaced []privacy.Spending) (*holding, error) {
 	// The ledger would come between the holding and the placing, in the place of the
@@ -264,6 +278,7 @@ func (p *payment) pay(command string, files []content,
 	}
 	total, earlier, err := p.ledger.Spend(p.spending, p.limit, p.again)
 	if err != nil {
+		// The line may be written, or may not be known to be: then the files are kept.
 		was, failed := p.ledger.Find(p.spending)
 		if failed != nil || was != nil && slices.Equal(was.Files, p.spending.Files) {
 			h.made = nil
@@ -308,7 +323,9 @@ func (h *holding) sweep(ledger privacy.Ledger) {
 	}
 }
 
-// place moves the files to their places, one after the other.
+// place moves the files to their places, one after the other. It gives the claim back. An empty
+// place is filled by a link, which fails where a file came meanwhile. A file that may be replaced
+// is, by a rename.
 func (h *holding) place() error {
 	defer h.release()
 	for _, f := range h.files {
@@ -341,6 +358,7 @@ func (h *holding) paid(err error) error {
 		"where the same command puts it: %v", h.command, err)
 }
 
+// drop removes the files aside that this command wrote, and gives the claim back.
 func (h *holding) drop() {
 	for _, name := range h.made {
 		os.Remove(name)

@@ -34,7 +34,8 @@ type sent struct {
 	Receipt     *wire.Receipt `json:"receipt"`
 }
 
-// connection is the flags of the commands that speak to a server.
+// connection is the flags of the commands that speak to a server. The pointers are set when the
+// command line is parsed. first and second are set by open, in rounds that it accepts.
 type connection struct {
 	key, ca, receipt *string
 	helper           *string
@@ -90,7 +91,9 @@ func (c *connection) beside(round uint64, kind string) string {
 }
 
 // open reads the key and asks the server for its round. Flags and files are checked before the
-// server is asked, and the round before anything is sent.
+// server is asked, and the round before anything is sent. By its end nothing but requests for
+// descriptions has left this machine. Faults of flags and of the key are usage errors; those of the
+// servers are the sender's.
 func (c *connection) open(ctx context.Context, command, url string,
 	log io.Writer) (*sender.Client, *identity.Key, *wire.Description, error) {
 	if *c.key == "" {
@@ -151,7 +154,8 @@ func checkWait(command string, wait time.Duration) error {
 	return nil
 }
 
-// dial asks the server at an address for its round.
+// dial asks the server at an address for its round. wait bounds how long a server that does not
+// answer is asked again.
 func dial(ctx context.Context, command, url, ca string, wait time.Duration,
 	log io.Writer) (*sender.Client, *wire.Description, error) {
 	s, err := sender.New(url, ca)
@@ -164,7 +168,10 @@ func dial(ctx context.Context, command, url, ca string, wait time.Duration,
 	return s, d, err
 }
 
-// allows returns an error where a round gives less privacy than the flags ask for.
+// allows returns an error where a round gives less privacy than the flags ask for. The round's
+// numbers are compared as its server states them, before any image is read. A limit on epsilon
+// limits delta too: an epsilon says less at a larger one. A delta that is no number is beyond every
+// limit.
 func (c *connection) allows(command string, d *wire.Description) error {
 	switch b := d.Privacy; {
 	case b == nil && (*c.private || *c.maxEpsilon > 0 || *c.noise != "" || c.deltaAsked()):
@@ -185,7 +192,9 @@ func (c *connection) allows(command string, d *wire.Description) error {
 }
 
 // openHelper asks the helper for its round where there are two servers, and reports where the two
-// do not agree. Its address is not asked of the leader, which could name itself.
+// do not agree. Its address is not asked of the leader, which could name itself. The two must have
+// one round, one client graph and one budget, and keys that differ. A party with both shares of an
+// upload reads the client's sums.
 func (c *connection) openHelper(ctx context.Context, command string, leader, helper *sender.Client,
 	d *wire.Description) error {
 	two := d.Server != ""
@@ -216,7 +225,7 @@ func (c *connection) openHelper(ctx context.Context, command string, leader, hel
 }
 
 // sendHelper sends the helper's share of an upload, which the leader asks the helper about, and
-// keeps its receipt.
+// keeps its receipt. It comes before the leader's.
 func (c *connection) sendHelper(ctx context.Context, command string, key *identity.Key,
 	upload string) error {
 	if c.second == nil {
@@ -234,7 +243,8 @@ func (c *connection) sendHelper(ctx context.Context, command string, key *identi
 		receiptOf(c.second.round, key.Name, false))
 }
 
-// readShares reads the two shares of a round with two servers, and returns the helper's.
+// readShares reads the two shares of a round with two servers, and returns the helper's. Two shares
+// are of one upload where their nonces are equal.
 func readShares(upload string, d *wire.Description, key *identity.Key) ([]byte, error) {
 	leader, _, err := readUpload(upload)
 	if err != nil {
@@ -256,8 +266,8 @@ func readShares(upload string, d *wire.Description, key *identity.Key) ([]byte, 
 	return data, nil
 }
 
-// receiptsFree returns an error where a receipt would take the place of anything but an earlier
-// one of the same server and client.
+// receiptsFree returns an error where a receipt would take the place of anything but an earlier one
+// of the same server and client. It is asked before anything is sent.
 func (c *connection) receiptsFree(command, client string) error {
 	_, err := free(command, content{path: cmp.Or(*c.receipt, c.beside(c.first.round.Round,
 		"receipt.json")), own: receiptOf(c.first.round, client, false)})
@@ -292,7 +302,8 @@ func ofServer(ctx context.Context, d *wire.Description, making *pflag.FlagSet, g
 	return refused("join", trust(ctx, cl, client.ServerScope(d.ServerKey), approved, yes, log))
 }
 
-// servers are the public keys of those that get an upload.
+// servers are the public keys of those that get an upload. The leader's is the first of two, which
+// a space parts, as in [privacy.Spending].
 func (c *connection) servers() string {
 	if c.second == nil {
 		return c.first.round.ServerKey
@@ -300,7 +311,9 @@ func (c *connection) servers() string {
 	return c.first.round.ServerKey + " " + c.second.round.ServerKey
 }
 
-// charge writes down that an upload goes to these servers, where they add the noise.
+// charge writes down that an upload goes to these servers, where they add the noise. Plain uploads,
+// and those whose noise this client added, cost nothing here. Each server draws noise of its own,
+// so that every further one is charged for the same images.
 func (c *connection) charge(command, path string, data []byte) error {
 	if c.ledger == nil || !federate.IsRelease(data) {
 		return nil
@@ -321,7 +334,10 @@ func (c *connection) charge(command, path string, data []byte) error {
 	return hand(command, l, s, *c.maxEpsilon, c.log)
 }
 
-// deliver sends an upload, keeps the receipt, and says so.
+// deliver sends an upload, keeps the receipt, and says so. The steps come in an order in which a
+// failure loses nothing: places of receipts, ledger, helper, leader, receipt. The same command goes
+// on after any of them. A server that has the upload is charged no more, and its receipt is the
+// same.
 func (c *connection) deliver(ctx context.Context, command string, key *identity.Key, path string,
 	data []byte, out io.Writer) error {
 	if err := c.receiptsFree(command, key.Name); err != nil {
@@ -383,7 +399,8 @@ It comes back, at growing intervals, until the server has the upload or the roun
 	},
 }
 
-// message is the part that both kinds of upload share.
+// message is the part that both kinds of upload share. A plain one has N, and a private one Budget,
+// Share and Unsalted.
 type message struct {
 	Round         uint64
 	Client, Model string
@@ -393,7 +410,8 @@ type message struct {
 	Unsalted      bool            // [federate.Expect]
 }
 
-// belongs reports whether an upload is one of a client for a round.
+// belongs reports whether an upload is one of a client for a round. Budgets are compared by
+// [privacy.Budget.Effective], which drops fields that have no effect.
 func belongs(u *message, d *wire.Description, key *identity.Key) error {
 	switch {
 	case u.Round != d.Round:
@@ -437,7 +455,8 @@ func readUpload(path string) (*message, []byte, error) {
 }
 
 // wantsSalt reports whether an upload of an earlier program is to be salted, as the server has none
-// of this client: one that it has counts as it is, and it takes no other.
+// of this client: one that it has counts as it is, and it takes no other. A closed round is not
+// asked, as it takes nothing new.
 func (c *connection) wantsSalt(ctx context.Context, u *message, key *identity.Key) (bool, error) {
 	if !u.Unsalted || c.first.round.State == wire.Closed {
 		return false, nil
@@ -497,6 +516,7 @@ sums, which says nothing without the other's: give the address of the second wit
 			if err := checkRound(making, d); err != nil {
 				return err
 			}
+			// An upload that is there counts where it is of this round, graph, client and budget.
 			path := c.beside(d.Round, "upload")
 			u, data, err := readUpload(path)
 			made := err == nil && belongs(u, d, key) == nil
@@ -519,6 +539,7 @@ sums, which says nothing without the other's: give the address of the second wit
 					return err
 				}
 			}
+			// Both shares are needed: one without the other is no upload.
 			if made && c.second != nil {
 				_, e := readShares(path, c.second.round, key)
 				made = e == nil
@@ -529,6 +550,8 @@ sums, which says nothing without the other's: give the address of the second wit
 					return err
 				}
 			}
+			// Another private upload in this place would be a second release of the images. The
+			// owner moves the first away where that is meant.
 			if d.Privacy != nil && err == nil && u.Budget != nil &&
 				(*fresh || *compress.private.redraw || !made && d.State != wire.Closed) {
 				return usagef("%s is an upload of a private round already (round %d, %v), which "+
@@ -565,6 +588,7 @@ sums, which says nothing without the other's: give the address of the second wit
 			if err != nil {
 				return err
 			}
+			// The round decides these flags, which is why join has none of them.
 			set := map[string]string{"model": graph, "client": key.Name,
 				"round": fmt.Sprint(d.Round), "output": path,
 				"scope": client.ServerScope(d.ServerKey)}
@@ -588,6 +612,7 @@ sums, which says nothing without the other's: give the address of the second wit
 					return fmt.Errorf("join: --%s %s: %w", name, value, err)
 				}
 			}
+			// compress charges the upload to these servers as it is made, so that deliver does not.
 			compress.mostImages, compress.server, c.ledger = d.MaxPoints, c.servers(), nil
 			if compress.mostBytes = d.MaxBytes; c.second != nil {
 				compress.mostBytes = min(d.MaxBytes, c.second.round.MaxBytes)

@@ -92,7 +92,8 @@ const ledgerHelp = "file of what private rounds and reports with noise spent on 
 	"(default: fmp/spent.jsonl in the user's folder for configuration)"
 
 // fits returns an error where a private round's flags are missing, or given with a graph of another
-// round: an upload that is taken for a private one is the worst that can happen.
+// round: an upload that is taken for a private one is the worst that can happen. private says of
+// which kind the graph is, and model is its file, for errors.
 func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 	if private && !f.Changed("epsilon") {
 		return usagef("compress: %s is the client graph of a private round: give --epsilon, and "+
@@ -127,7 +128,8 @@ func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 }
 
 // compressPrivate makes a message of a private round and writes it, at a fixed time after the
-// start. Remarks on the images are printed then.
+// start. Remarks on the images are printed then. The time of the reply and of each line before it
+// depends on the clock alone ([client.Reply]).
 func (c *compressing) compressPrivate(ctx context.Context, cl *client.Client, source string, stdout,
 	log io.Writer) error {
 	if *c.calibrate > 0 {
@@ -162,7 +164,9 @@ func (c *compressing) compressPrivate(ctx context.Context, cl *client.Client, so
 }
 
 // countDown writes to log how long it is until a private reply, until it is stopped. The lines
-// depend on the clock alone: how far the work is would tell of the images.
+// depend on the clock alone: how far the work is would tell of the images. A line comes every ten
+// seconds, or every hundredth of the time where that is more. stop returns once the last line is
+// written.
 func countDown(log io.Writer, after time.Duration) (stop func()) {
 	end := time.Now().Add(after)
 	lines := time.NewTicker(max(10*time.Second, after/100))
@@ -187,7 +191,8 @@ func countDown(log io.Writer, after time.Duration) (stop func()) {
 	}
 }
 
-// answer is the upload of a private round.
+// answer is the upload of a private round. answer makes the messages. Record holds them aside and
+// spends the budget, and Give places them at the fixed time.
 type answer struct {
 	*compressing
 	spending privacy.Spending
@@ -251,7 +256,9 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 	return a, err
 }
 
-// Record is [client.Answer]. All that Give needs space for is on the disk before.
+// Record is [client.Answer]. All that Give needs space for is on the disk before. A release that is
+// given again is held without payment, and one that was salted is paid for as a line without
+// images. A server that has not had the release is charged besides.
 func (a *answer) Record() error {
 	var files []content
 	for i, data := range slices.Backward(a.messages) {
@@ -282,7 +289,8 @@ func (a *answer) Record() error {
 	return nil
 }
 
-// hand charges a message for a server that has not had it, before it is sent there.
+// hand charges a message for a server that has not had it, before it is sent there. limit is the
+// epsilon that may be spent on any image in all, 0 for any.
 func hand(command string, l privacy.Ledger, s privacy.Spending, limit float64, log io.Writer) error {
 	total, earlier, err := l.Hand(s, limit)
 	if err != nil {
@@ -295,7 +303,8 @@ func hand(command string, l privacy.Ledger, s privacy.Spending, limit float64, l
 	return nil
 }
 
-// messages makes the messages of a private upload: one, or a share for each of two servers.
+// messages makes the messages of a private upload: one, or a share for each of two servers. most
+// bounds each in bytes, 0 for no bound; it is checked before any budget is spent.
 func messages(cl *client.Client, im *client.Labelled, w released, most int) ([][]byte, error) {
 	whole, err := cl.Release(im, w.Budget, w.Client, w.Round)
 	if err != nil {
@@ -334,7 +343,9 @@ func absolute(upload string, messages [][]byte) ([]privacy.Written, error) {
 	return out, nil
 }
 
-// keep takes the upload that was made before of the same images, for the same round.
+// keep takes the upload that was made before of the same images, for the same round. Its files are
+// read from their places or from beside them. One that is gone is an error: the noise cannot be had
+// again without spending.
 func (a *answer) keep(s *privacy.Spending) error {
 	for _, f := range s.Files {
 		data := paidFor(f, federate.MaxBytes)
