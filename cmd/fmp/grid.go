@@ -171,7 +171,8 @@ const maxGridThreads = 1024
 // folder of the run directories.
 const queueFolder, gridFile = ".queue", "grid"
 
-// gridWork is the runs of a grid, ready to be done.
+// gridWork is the runs of a grid, ready to be done. runs, states and the results of do have one
+// order, that of the grid.
 type gridWork struct {
 	runs    []experiment.GridRun
 	states  []gridRun
@@ -198,7 +199,8 @@ func gridName(dir string) (string, error) {
 }
 
 // give puts the runs that nobody has begun into the queue. A comment in the settings makes each a
-// job of its own, as who has the result of a job removes it.
+// job of its own, as who has the result of a job removes it. Settings of this machine are taken out
+// of a job: its folder, threads and library.
 func (w *gridWork) give(ctx context.Context, st *store.Store, dir string) error {
 	grid, err := gridName(dir)
 	if err != nil {
@@ -274,7 +276,7 @@ func newGridWork(runs []experiment.GridRun, out string, threads int) (*gridWork,
 	return w, nil
 }
 
-// open opens the engines of the runs.
+// open opens the engines of the runs. Runs of the same engine settings share one.
 func (w *gridWork) open(cmd *cobra.Command) (err error) {
 	var configs []experiment.Config
 	for _, r := range w.runs {
@@ -309,7 +311,8 @@ func (w *gridWork) close() {
 func (w *gridWork) atOnce() int { return min(w.threads, len(w.runs)) }
 
 // do makes the runs, and returns those that ended well, in the order of the grid, and the errors of
-// others.
+// others. A run that fails stops no other. An interrupt is the context's error, with the runs that
+// ended before.
 func (w *gridWork) do(cmd *cobra.Command) ([]*runOutput, error) {
 	stderr := cmd.ErrOrStderr()
 	p := newGridProgress(stderr, w.states)

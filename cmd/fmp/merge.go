@@ -120,6 +120,7 @@ func judgement(part []byte, o pool.Options) (string, error) {
 	}
 	as.Seed, as.Predictor, as.Open, as.Scope, as.Anchor = o.Seed, o.Predictor, o.Open, o.Scope, o.Anchor
 	options, err := as.Digest()
+	// h(part), or h(h(part) + digest of the options), with h for sha256.
 	by := models.DigestBytes(part)
 	if options != defaults {
 		by = models.DigestBytes([]byte(by + options))
@@ -275,7 +276,8 @@ func (o *merging) open(round *uint64) (err error) {
 
 // checker returns the check of uploads before they are summed. The client graph that comes with the
 // program is found by the first of them. Behind an unknown one none is summed (--trust), and those
-// that stay whole are checked when they are pooled.
+// that stay whole are checked when they are pooled. It is made once for each client graph. corpus
+// is the round's own moments; nil: it has none.
 func (o *merging) checker(corpus *discriminant.Client) func(*federate.Upload) error {
 	checks := map[string]func(*federate.Upload) error{} // by the client graph
 	return func(u *federate.Upload) error {

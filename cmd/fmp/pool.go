@@ -119,7 +119,8 @@ type poolSettings struct {
 	Engine       settings.Engine `yaml:"engine" json:"engine"`
 }
 
-// poolRun is a run of fmp pool: its flags and settings, and the client graph that they name.
+// poolRun is a run of fmp pool: its flags and settings, and the client graph that they name. check,
+// resolve, checkOutput and open are called in this order before run or private.
 type poolRun struct {
 	merging
 	out, of                      string
@@ -280,7 +281,8 @@ func (o *poolRun) checkOutput() error {
 	return nil
 }
 
-// run pools the uploads of a round that is not private.
+// run pools the uploads of a round that is not private. The classifier is written before the record
+// of a withdrawal and the state (finish): the record has its digest.
 func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	ctx := cmd.Context()
 	res := pooled{Output: o.out, Without: o.without}
@@ -349,7 +351,8 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 	return tell(cmd, res, res.print)
 }
 
-// fileRound prepares a round of uploads and parts in files.
+// fileRound prepares a round of uploads and parts in files. Uploads that no images give are left
+// out where --on-bad is skip, and end the command else.
 func (o *poolRun) fileRound(cmd *cobra.Command, args []string, res *pooled) (*pool.Round, error) {
 	uploads, rest, err := o.uploads(cmd, args, res)
 	if err != nil {
@@ -374,7 +377,8 @@ func (o *poolRun) fileRound(cmd *cobra.Command, args []string, res *pooled) (*po
 	return r, nil
 }
 
-// options are those of the round, with the contents of the files that they name.
+// options are those of the round, with the contents of the files that they name. A client that is
+// left out may stand in no group.
 func (o *poolRun) options() (pool.Options, error) {
 	options := o.settings.Options
 	options.For, options.Threads = o.of, o.settings.Engine.Threads
@@ -390,7 +394,9 @@ func (o *poolRun) options() (pool.Options, error) {
 	return options, options.ReadFiles()
 }
 
-// uploads reads and counts the uploads, and warns of those that are left out or doubtful.
+// uploads reads and counts the uploads, and warns of those that are left out or doubtful. Where a
+// part is among the files all of them are merged first. rest is the part's sums, nil where there
+// are none.
 func (o *poolRun) uploads(cmd *cobra.Command, files []string,
 	res *pooled) (uploads []pool.Upload, rest *pool.Rest, err error) {
 	var bad []error
@@ -435,7 +441,8 @@ func (o *poolRun) read(files []string) ([]pool.Upload, []error) {
 	return pool.ReadUploads(files, o.want, o.without, o.bar.report)
 }
 
-// count adds the uploads of a round to its account.
+// count adds the uploads of a round to its account. Calibration stays nil where no upload has a
+// calibration point.
 func (p *pooled) count(uploads []pool.Upload) {
 	calibration, any := make([]int, len(uploads)), false
 	for i, u := range uploads {
@@ -479,7 +486,7 @@ func warnPool(cmd *cobra.Command, text string) {
 }
 
 // describe sets the posterior's account of the round: its form, shape, penalty and the honesty of
-// its clients.
+// its clients. Diagnostics of the posterior say which fields the form of the round has.
 func (p *pooled) describe(r *pool.Round, post *posterior.Result) {
 	if j := post.Judgement; j != nil {
 		p.Honest, p.Disputed, p.Anchor = j.Honest, disputed(j, r.Client.Classes), r.Anchored(j)
@@ -651,7 +658,8 @@ func (p *pooled) print(b *strings.Builder) {
 const maxClients = 20
 
 // printClients lists the clients that were judged: those that are less likely honest than not, then
-// those with the smallest counted share.
+// those with the smallest counted share. Shares n/N and m/M, of counted and claimed images, are
+// compared as n*M and m*N: a claim may be 0.
 func (p *pooled) printClients(b *strings.Builder) {
 	if len(p.Honest) == 0 {
 		return
@@ -722,7 +730,8 @@ type sampledRound interface {
 }
 
 // save writes the heads of a posterior alone (.npy), or its classifier, which it returns with its
-// size.
+// size. Heads are [samples, k+1, classes] in float64. A classifier of images crops and resizes
+// unless --fixed-size is given.
 func (o *poolRun) save(ctx context.Context, r sampledRound,
 	p *posterior.Result) (*onnx.Model, int, error) {
 	if o.ext == ".npy" {
@@ -811,7 +820,8 @@ type pooledChoice struct {
 	Points      int     `json:"points"`
 }
 
-// setsOf is the account of prediction sets; nil where there are none.
+// setsOf is the account of prediction sets; nil where there are none. Highest is the level that the
+// points of every group prove.
 func setsOf(s *models.OriginSets, names []string) *pooledSets {
 	if s == nil {
 		return nil
@@ -875,7 +885,8 @@ type pooledPrivate struct {
 	Counts []float64 `json:"counts"`
 }
 
-// private pools the uploads of a private round.
+// private pools the uploads of a private round. Noise that this server adds is drawn once for a set
+// of uploads: the noisy sum is kept in OUTPUT.sum, and read again from there.
 func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 	o.bar = newLateProgress(cmd.ErrOrStderr())
 	releases, bad := pool.ReadReleases(args, o.want, o.bar.report)

@@ -53,7 +53,8 @@ func (o *poolSums) flags(flags *pflag.FlagSet) {
 		"`CLASSIFIER` that was published before, for --record (repeatable)")
 }
 
-// check checks the flags, and reads the key before any work is done.
+// check checks the flags, and reads the key before any work is done. files are the arguments of the
+// command.
 func (o *poolSums) check(files []string) (err error) {
 	switch {
 	case (o.record != "") != (o.key != ""):
@@ -78,7 +79,8 @@ func (o *poolSums) check(files []string) (err error) {
 	return nil
 }
 
-// stateRound prepares a round of the sums in --state and of uploads.
+// stateRound prepares a round of the sums in --state and of uploads. A state that is there says
+// which model, sizes and round uploads must have.
 func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*pool.Round, error) {
 	if o.against != "" || o.workers != "" || pool.AnyPart(files) {
 		return nil, usageErrorf("--state adds up single uploads: give no parts, and no --against " +

@@ -133,7 +133,7 @@ func runExperiment(cmd *cobra.Command, cfg experiment.Config, keep bool,
 	return r.run(cmd.Context(), cfg, nil, bar.work)
 }
 
-// runner makes runs with one engine.
+// runner makes runs with one engine. A grid calls run from several goroutines.
 type runner struct {
 	eng      engine.Engine
 	versions map[string]string
@@ -161,7 +161,8 @@ func newRunner(ctx context.Context, cfg settings.Engine, stderr io.Writer) (*run
 	return r, nil
 }
 
-// run makes a run, or takes over the files that a worker made of it, if there are any.
+// run makes a run, or takes over the files that a worker made of it, if there are any. Cells that
+// the run directory has are not done again.
 func (r *runner) run(ctx context.Context, cfg experiment.Config, made map[string][]byte,
 	progress experiment.Progress) (*runOutput, error) {
 	p, err := r.shared.Prepare(ctx, cfg, r.eng, r.versions, progress)

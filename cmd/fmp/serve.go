@@ -52,7 +52,8 @@ import (
 // maxToken bounds a file with a token, and maxLow the threshold of low disk space: 1 PiB in MiB.
 const maxToken, maxLow = 4 << 10, 1 << 30
 
-// serveFlags are those of fmp serve that are no settings.
+// serveFlags are those of fmp serve that are no settings. check fills in defaults, and reads the
+// tokens that files hold.
 type serveFlags struct {
 	file, address, state, cert, key, token        string
 	helper, helperCA, secret                      string
@@ -84,7 +85,7 @@ func bindHosts(f *pflag.FlagSet, to *[]string) {
 		"loopback: requests for other names than localhost are refused")
 }
 
-// checkReject returns a fault of --reject.
+// checkReject returns a fault of --reject. A probability that is no number is one.
 func checkReject(p float64) error {
 	if !(p >= 0 && p <= 1) {
 		return fmt.Errorf("--reject is %v; allowed are 0 to 1", p)
@@ -192,7 +193,8 @@ func newServeCommand() *cobra.Command {
 	return cmd
 }
 
-// resolveOver reads settings over the options of a round file.
+// resolveOver reads settings over the options of a round file. The file's values take the place of
+// defaults, and flags and environment that of the file's.
 func (s *resolver) resolveOver(o *pool.Options, cfg *poolSettings) error {
 	cfg.Options = *o
 	if err := s.resolve(); err != nil {
@@ -203,7 +205,8 @@ func (s *resolver) resolveOver(o *pool.Options, cfg *poolSettings) error {
 	return nil
 }
 
-// readToken reads a secret from the file that a flag names.
+// readToken reads a secret from the file that a flag names. An empty path is an empty secret.
+// Spaces around it are no part of it, and less than 16 bytes are too few to be drawn at random.
 func readToken(flag, path string) (string, error) {
 	if path == "" {
 		return "", nil
@@ -220,7 +223,9 @@ func readToken(flag, path string) (string, error) {
 	return token, nil
 }
 
-// check reports missing flags, fills in defaults, and reads the readers' token.
+// check reports missing flags, fills in defaults, and reads the readers' token. Off loopback it
+// asks for a certificate and a token: the status, the classifier and predictions would be
+// anybody's.
 func (o *serveFlags) check() error {
 	if o.file == "" {
 		return errors.New("serve: --round is missing; docs/federate.md shows a round file")
@@ -290,7 +295,9 @@ type server struct {
 	helper  *service.Helper // nil: this server is no leader
 }
 
-// serveRound runs the server until the context ends.
+// serveRound runs the server until the context ends. Files of the round are read and its options
+// tried before the address is taken, so that a client meets no server that cannot pool. Their
+// faults are usage errors.
 func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serveFlags) (err error) {
 	ctx := cmd.Context()
 	s := &server{serveFlags: o, round: r}
@@ -314,6 +321,7 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 	if s.signer, err = serverKey(filepath.Join(o.state, "server.key")); err != nil {
 		return usageError(err)
 	}
+	// One thread an operator: a classifier must not depend on the number of cores.
 	if s.eng, err = openEngine(ctx, cfg, 1, cmd.ErrOrStderr()); err != nil {
 		return err
 	}
@@ -342,6 +350,7 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 		return err
 	}
 	defer s.store.Close()
+	// One process at a time works on a state.
 	if s.lost, err = s.store.Hold(ctx, s.signer.PublicText(), s.log); err != nil {
 		return err
 	}
@@ -386,7 +395,8 @@ func openTracer(program string, log *slog.Logger) (*trace.Tracer, func(), error)
 	}, nil
 }
 
-// openQueue gives the sampling to workers, where the server leaves it to them.
+// openQueue gives the sampling to workers, where the server leaves it to them. Predictors go to
+// them as bytes, as workers have no files of this machine. An option that is a word names no file.
 func (s *server) openQueue(ctx context.Context) (err error) {
 	if !s.workers && !s.merge {
 		return nil
@@ -428,7 +438,8 @@ func (s *server) openQueue(ctx context.Context) (err error) {
 	return nil
 }
 
-// merging returns the sampling of a round whose uploads workers merge; nil of another.
+// merging returns the sampling of a round whose uploads workers merge; nil of another. A nil
+// function has the service call pool in its place.
 func (s *server) merging() func(context.Context, []store.Member) (*service.Pooled, error) {
 	if !s.merge {
 		return nil
@@ -445,14 +456,16 @@ func (s *server) pool(ctx context.Context, uploads []pool.Upload) (*service.Pool
 	return s.measured(ctx, made, err)
 }
 
-// private samples a private round.
+// private samples a private round. With two servers open returns the noisy sum. With a trusted one
+// the store keeps it, so that its noise is drawn once.
 func (s *server) private(ctx context.Context, releases []pool.Release,
 	open func() (*privacy.Release, error)) (*service.Pooled, error) {
 	made, err := s.pooling.private(ctx, releases, open, service.Sums{Ctx: ctx, Store: s.store})
 	return s.measured(ctx, made, err)
 }
 
-// listen answers requests and runs the round until the context ends.
+// listen answers requests and runs the round until the context ends. Its end by the context is no
+// error; the end of the server, of the round's loop or of the hold on the state is.
 func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log.Logger) error {
 	ctx := cmd.Context()
 	l, err := net.Listen("tcp", s.address)
@@ -541,13 +554,15 @@ func reached(address string, taken net.Addr) string {
 // that finds it.
 const rosterEvery = 2 * time.Second
 
-// rosterFile is a roster's file as it is watched.
+// rosterFile is a roster's file as it is watched. The zero value has taken nothing, so that the
+// first settled look reads the file.
 type rosterFile struct {
 	path        string
 	taken, last string // stamps: of the file as it was read last, and of the last look
 }
 
-// stamp tells the file's contents by its time and size.
+// stamp tells the file's contents by its time and size. A file that cannot be looked at has its
+// error for a stamp.
 func (f *rosterFile) stamp() string {
 	info, err := os.Stat(f.path)
 	if err != nil {
@@ -570,9 +585,10 @@ func (f *rosterFile) settled() bool {
 	return true
 }
 
-// watchRoster reads the roster again when its file has changed, and at the start, as
-// it may have changed since the round was loaded. One that cannot be read leaves the
-// last in place, until it can.
+// watchRoster reads the roster again when its file has changed, and at the start, as it may have
+// changed since the round was loaded. One that cannot be read leaves the last in place, until it
+// can. admit is called for other clients alone. A fault is logged once, until file or fault
+// changes.
 func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
 	admit func(*identity.Roster), log *slog.Logger) {
 	f, holds, said := rosterFile{path: r.Roster}, r.Clients, ""
@@ -603,7 +619,8 @@ func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
 	}
 }
 
-// serverKey reads the key that signs receipts, made at the first start.
+// serverKey reads the key that signs receipts, made at the first start. Clients sign for it, so
+// that a state keeps it for good.
 func serverKey(path string) (*identity.Key, error) {
 	k, err := identity.Load(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -630,7 +647,8 @@ type pooling struct {
 	mergers *work.Queue // to workers that merge uploads; nil: none do
 }
 
-// newPooling reads the files of a round's options, and tries these on an example of no images.
+// newPooling reads the files of a round's options, and tries these on an example of no images. Its
+// errors are of the round file: options that contradict each other or do not fit the client graph.
 func newPooling(r *round.Round, eng engine.Engine) (*pooling, error) {
 	p := &pooling{eng: eng, client: r.Client, options: r.Options}
 	var err error
@@ -657,7 +675,8 @@ func newPooling(r *round.Round, eng engine.Engine) (*pooling, error) {
 	return p, err
 }
 
-// check refuses uploads that no images give.
+// check refuses uploads that no images give. In a private round it accepts all, as messages of
+// another kind come there.
 func (p *pooling) check(u *federate.Upload) error {
 	if p.example == nil {
 		return nil
@@ -717,7 +736,9 @@ func (p *pooling) sweep(ctx context.Context) error {
 	return nil
 }
 
-// merged pools uploads that workers merge.
+// merged pools uploads that workers merge. The members come back by ascending names, with the
+// probability that each is honest and, of uploads that stayed whole, the images that count. left
+// are those that a merger took for dishonest.
 func (p *pooling) merged(ctx context.Context, members []store.Member) (*service.Pooled, error) {
 	part, left, err := p.mergers.Merge(ctx, members)
 	if err != nil {
@@ -749,7 +770,8 @@ func (p *pooling) merged(ctx context.Context, members []store.Member) (*service.
 	return made, nil
 }
 
-// pool pools uploads, and the sums of others where rest is not nil.
+// pool pools uploads, and the sums of others where rest is not nil. With a queue workers draw the
+// samples; they are those of this process, sample for sample, on the same release and engine.
 func (p *pooling) pool(ctx context.Context, uploads []pool.Upload,
 	rest *pool.Rest) (*service.Pooled, error) {
 	r, err := pool.New(uploads, p.graph, p.client, p.options)
@@ -803,7 +825,8 @@ func (p *pooling) pool(ctx context.Context, uploads []pool.Upload,
 	return made, nil
 }
 
-// bothForms are the classifier of images and the one of feature rows.
+// bothForms are the classifier of images and the one of feature rows. The first takes images of any
+// size.
 func bothForms(ctx context.Context, r sampledRound,
 	post *posterior.Result) (*service.Pooled, error) {
 	made := &service.Pooled{}
@@ -875,7 +898,8 @@ type onImages struct {
 	metric.Scores
 }
 
-// measure scores a classifier on a folder of images by class.
+// measure scores a classifier on a folder of images by class. An image that cannot be read is an
+// error. N is the number of images.
 func measure(ctx context.Context, eng engine.Engine, classifier []byte,
 	folder string) (s onImages, err error) {
 	m, err := serde.Closed(classifier)

@@ -17,7 +17,7 @@ import (
 )
 
 // twoServers is the helper, where the round has two servers and this is the leader, and the secret
-// that they have in common.
+// that they have in common. b is the round's budget, nil in a round that is not private.
 func (o *serveFlags) twoServers(b *privacy.Budget) (*service.Helper, string, error) {
 	two := b != nil && b.Noise == privacy.TwoServers
 	if !two && (o.helper != "" || o.helperCA != "" || o.asHelper || o.secret != "") {
@@ -37,7 +37,9 @@ func (o *serveFlags) twoServers(b *privacy.Budget) (*service.Helper, string, err
 }
 
 // meetHelper logs the range of a client's numbers in a round of two servers, and asks the helper,
-// where there is one, for its round.
+// where there is one, for its round. as_images is that range in images, rounded up: the largest
+// norm of numbers that pass the proof over that of one image. The latter is sqrt(Steps^2 +
+// CountSteps^2).
 func (s *server) meetHelper(ctx context.Context) error {
 	if b := s.round.Privacy; b != nil && b.Noise == privacy.TwoServers {
 		scheme, err := prio.New(*b, s.round.Client.C, s.round.Client.K, "")
@@ -55,7 +57,7 @@ func (s *server) meetHelper(ctx context.Context) error {
 }
 
 // agree asks the helper for its round, and reports differences. One that does not answer yet is
-// waited for when it is needed.
+// waited for when it is needed. It waits five seconds for the reply.
 func agree(ctx context.Context, h *service.Helper, r *round.Round, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

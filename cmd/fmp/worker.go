@@ -124,7 +124,8 @@ func partKey(file string, merges bool) (*identity.Key, error) {
 	return identity.Load(file)
 }
 
-// connectPatiently connects to the servers, and waits for those that are away.
+// connectPatiently connects to the servers, and waits for those that are away. It tries again every
+// second until the context ends; any other fault is returned at once.
 func connectPatiently(ctx context.Context, o store.Options, log *slog.Logger) (*nats.Conn, error) {
 	for {
 		conn, err := store.Connect(o, "fmp worker")
@@ -148,7 +149,8 @@ func away(err error) bool {
 		errors.Is(err, io.EOF) || errors.As(err, &network)
 }
 
-// openSampling makes the sampling of a job ready.
+// openSampling makes the sampling of a job ready. The engine is the worker's, and outlives the
+// sampling.
 func openSampling(eng engine.Engine, uploads []pool.Upload, m work.Models,
 	o pool.Options) (s *pool.Sampling, err error) {
 	return s, withModels(m, o, func(g *onnx.Model, client models.Manifest, o pool.Options) error {
@@ -175,7 +177,7 @@ func judging(ctx context.Context, by *merge.Part, m work.Models,
 }
 
 // withModels calls a function with the client graph of a job, and with its predictors in files of
-// their own.
+// their own. The files are removed when it returns, so that it reads them before.
 func withModels(m work.Models, o pool.Options,
 	do func(*onnx.Model, models.Manifest, pool.Options) error) error {
 	g, err := serde.Closed(m.Graph)
@@ -212,7 +214,8 @@ func withModels(m work.Models, o pool.Options,
 	return do(g, client, o)
 }
 
-// runRemote makes a run for a grid elsewhere, with this machine's data, library and threads.
+// runRemote makes a run for a grid elsewhere, with this machine's data, library and threads. Its
+// files are returned in memory by their names, and the folder of the run is removed.
 func runRemote(ctx context.Context, settings []byte, own settings.Engine,
 	stderr io.Writer) (files map[string][]byte, err error) {
 	cfg, err := experiment.ParseConfig(settings)
