@@ -36,7 +36,8 @@ import (
 	"fmp/pipeline/privacy/prio"
 )
 
-// servedLoad is the output of fmp bench serve.
+// servedLoad is the output of fmp bench serve. Rates are of all clients together, and MiB are 2^20
+// bytes.
 type servedLoad struct {
 	Clients int `json:"clients"`
 	Bytes   int `json:"bytes"` // of one upload
@@ -235,7 +236,9 @@ func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) 
 	return res.checkRestart(url, start)
 }
 
-// send sends the requests of all clients, Parallel at once, and measures their rate and latency.
+// send sends the requests of all clients, Parallel at once, and measures their rate and latency. A
+// client's requests follow each other. Of n sorted times P50 is the n/2-th and P99 the 99n/100-th.
+// An error ends its goroutine alone, and the first is returned once all have ended.
 func (res *servedLoad) send(ctx context.Context, client *http.Client, urls [2]string,
 	requests [][]loadRequest) error {
 	took := make([]float64, len(requests))
@@ -439,7 +442,8 @@ func loadMeans(name string, f models.Manifest, centres []float32) ([]byte, error
 		Points: s}).Encode()
 }
 
-// loadShares are a client's messages for leader and helper, of the sums of ten images.
+// loadShares are a client's messages for leader and helper, of the sums of ten images. Points are
+// normal and labels uniform, by a stream of the client's name.
 func loadShares(name string, f models.Manifest) (messages [2][]byte, err error) {
 	const images = 10
 	r := rng.New(1, name)
@@ -547,7 +551,8 @@ func startServer(ctx context.Context, dir string,
 		ctx.Err())
 }
 
-// launch starts this program with its log and its process's id in a folder.
+// launch starts this program with its log and its process's id in a folder. kill may be called
+// again; it waits for the end.
 func launch(ctx context.Context, dir string,
 	args []string) (out io.Reader, kill func(), err error) {
 	self, err := os.Executable()
@@ -641,7 +646,7 @@ func serverMemory(dir, which string) float64 {
 }
 
 // serverCPU is the seconds that processors have worked for the server, in it and for it, where the
-// system says it.
+// system says it. It is user and system time of /proc/PID/stat, 0 elsewhere.
 func serverCPU(dir string) float64 {
 	const perSecond = 100 // ticks, on every Linux
 	// The name, in brackets, may hold anything; of the fields after it the 12th and 13th are ticks.

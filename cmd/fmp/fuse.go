@@ -51,7 +51,7 @@ type front struct {
 }
 
 // frontOf returns the part of a client graph before the embedding, with the statistics that its
-// features are standardised by.
+// features are standardised by. mean and std are [dx], or nil.
 func frontOf(x *extractor.Extractor, mean, std []float32) (*onnx.Model, front) {
 	m, pre := x.Client(mean, std)
 	f := front{Preprocessing: pre}
@@ -64,7 +64,8 @@ func frontOf(x *extractor.Extractor, mean, std []float32) (*onnx.Model, front) {
 // maxCut is how many layers that are cut off the text names.
 const maxCut = 4
 
-// pixels returns how the extractor is fed, in words.
+// pixels returns how the extractor is fed, in words. Mean and deviation are of pixels scaled to
+// 0..1.
 func (f front) pixels() string {
 	switch {
 	case f.Raw:
@@ -301,7 +302,9 @@ func (o *fuseRun) client(cmd *cobra.Command, s *resolver,
 }
 
 // corpusClient makes the client graph of uploads that a predictor of some corpus reads, and settles
-// the kind of its uploads.
+// the kind of its uploads. The data set's images are read where the extractor's statistics are not
+// known without them. acts gathers the settings that the graph depends on, which its manifest
+// records.
 func (o *fuseRun) corpusClient(cmd *cobra.Command, eng engine.Engine) (*onnx.Model, front, error) {
 	none, cfg := front{}, &o.settings
 	o.acts = []string{"extractor.", "dataset.name"}
@@ -398,7 +401,8 @@ func checkNames(names []string) error {
 	return nil
 }
 
-// predictors are the trained models behind the extractor of a client graph.
+// predictors are the trained models behind the extractor of a client graph. find loads them, and
+// embedding makes of one of them the client's part.
 type predictors struct {
 	cfg             *fuseSettings
 	behind          models.Manifest
@@ -428,7 +432,8 @@ func (p *predictors) find() error {
 }
 
 // embedding returns the graph from a client's features to an upload: for classes of these names or,
-// where there are none, those of the data set.
+// where there are none, those of the data set. A graph of class means is read by both predictors,
+// which must then soften features about one centre.
 func (p *predictors) embedding(upload string, names []string) (*onnx.Model, error) {
 	if names != nil {
 		if err := checkNames(names); err != nil {

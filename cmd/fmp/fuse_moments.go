@@ -25,7 +25,8 @@ import (
 	"fmp/pipeline/task"
 )
 
-// byteSize is a flag: a number of bytes, with k or m for 2^10 or 2^20 of them.
+// byteSize is a flag: a number of bytes, with k or m for 2^10 or 2^20 of them. It is between 1 and
+// maxBytes.
 type byteSize int
 
 // maxBytes bounds the upload of a client of moments.
@@ -34,7 +35,8 @@ const maxBytes = 16 << 20
 func (b *byteSize) String() string { return strconv.Itoa(int(*b)) }
 func (b *byteSize) Type() string   { return "bytes" }
 
-// Set reads a size such as 64k, 256k or 2m.
+// Set reads a size such as 64k, 256k or 2m. The number is compared with maxBytes over the unit, as
+// the product could overflow.
 func (b *byteSize) Set(s string) error {
 	unit := 1
 	number := strings.ToLower(s)
@@ -57,10 +59,16 @@ type momentsFlags struct {
 	learn bool // kappa from the data set
 }
 
-// width returns the number of coordinates, of dx and of those that servers take at most,
-// whose upload in int8 keeps to the bytes: the upper triangle of the scatter with its scales,
-// class means with 16 bytes each for scale, mass and number of the class, calibration
-// points in float16, and names.
+// width returns the largest number of coordinates whose upload in int8 keeps to the bytes, of dx
+// and of those that servers take at most. The upload holds the upper triangle of the scatter with
+// its scales, and class means with 16 bytes each for scale, mass and number of the class.
+// Calibration points in float16 and names come on top. With C classes and at most M calibration
+// points, k coordinates take
+//
+//	k(k+1)/2 + 4k + C(k + 16) + 2M(k + 1) + 1024
+//
+// bytes. This grows with k, so that the first k that fits from above is the largest. Less than 2
+// coordinates are an error, which says how many bytes 2 would take.
 func (f momentsFlags) width(dx, classes int) (int, error) {
 	const fixed, scale, mean = 1 << 10, 4, 16
 	size := func(k int) int {
@@ -79,7 +87,9 @@ func (f momentsFlags) width(dx, classes int) (int, error) {
 }
 
 // basis returns k directions of an extractor's features: those in which the classes of its last
-// linear layer lie furthest apart or, where it has none, random ones.
+// linear layer lie furthest apart or, where it has none, random ones. They are [dx, k] and
+// orthonormal. The layer's weights [classes, dx] are read from the extractor's file, whose last
+// layers the client graph lacks. A layer of less than 3 classes is not read.
 func basis(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, x *extractor.Extractor,
 	k int) (*onnx.Tensor, error) {
 	whole, _, err := models.Load(cfg.Extractor.Model)
@@ -109,7 +119,8 @@ func basis(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, x *extracto
 }
 
 // momentsClient makes the client graph of uploads of moments: it needs no image; where the data set
-// has some, they tell kappa.
+// has some, they tell kappa. The seed acts on the graph where there is a basis or a kappa that is
+// learned, and is recorded then alone.
 func (o *fuseRun) momentsClient(cmd *cobra.Command, eng engine.Engine) (*onnx.Model, front, error) {
 	none, cfg, names, f := front{}, &o.settings, o.names, o.moments
 	o.acts = []string{"extractor."}
@@ -177,7 +188,9 @@ func (o *fuseRun) momentsClient(cmd *cobra.Command, eng engine.Engine) (*onnx.Mo
 // maxLearned bounds the images that kappa is learned from; more tell no more.
 const maxLearned = 10000
 
-// learnKappa learns kappa from the images of the data set, those that are no test images.
+// learnKappa learns kappa from the images of the data set, those that are no test images. They are
+// drawn without replacement by the seed, as a folder lists its images class by class. Features are
+// brought to the coordinates of uploads first.
 func learnKappa(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings,
 	basis *onnx.Tensor) (discriminant.Kappa, error) {
 	bar := newProgress(cmd.ErrOrStderr())

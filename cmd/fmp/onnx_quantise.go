@@ -254,7 +254,7 @@ func quantisable(path string) (*onnx.Model, models.Manifest, error) {
 }
 
 // read returns batches of images for ranges, and the test images one by one, as the model takes
-// them.
+// them. Of N images those at floor(kN/n) are taken, for k from 0 to n-1.
 func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model,
 	manifest models.Manifest) (ds *dataset.Dataset, batches, tests []quantise.Batch, err error) {
 	d := dataset.Options{Name: imagesNamed(q.images)}
@@ -340,6 +340,8 @@ func halve(ds *dataset.Dataset) error {
 func isFloat32(v onnx.ValueInfo) bool { return v.DType == onnx.Float32 }
 
 // compareModels runs both models on test images, and compares their first output of float32.
+// Agreement and accuracy are by the place of the largest number, the first of equals. Images are
+// run one by one.
 func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Model,
 	tests []quantise.Batch, ds *dataset.Dataset) (*quantisedTest, error) {
 	var sessions [2]engine.Session
@@ -405,6 +407,7 @@ func untold(loss quantise.Loss) []string {
 	return nil
 }
 
+// indicator is 1 for true, a summand of a share.
 func indicator(b bool) float64 {
 	if b {
 		return 1
@@ -412,6 +415,7 @@ func indicator(b bool) float64 {
 	return 0
 }
 
+// largest returns the place of the largest number, the first of equals.
 func largest(v []float32) int {
 	at := 0
 	for i, x := range v {
@@ -422,7 +426,8 @@ func largest(v []float32) int {
 	return at
 }
 
-// time measures both models on both engines.
+// time measures both models on both engines. An engine that lacks an operator, or is not installed,
+// has its error in place of times.
 func (q *quantising) time(
 	cmd *cobra.Command, cfg settings.Engine, before, after *onnx.Model, one quantise.Batch,
 	r *quantisedReport,

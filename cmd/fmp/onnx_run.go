@@ -169,7 +169,8 @@ func claimOutputs(m *onnx.Model, wanted []string, dir, format, model string) (fi
 }
 
 // evalWithin loads and runs a model once. Where ctx is done and the engine does not stop within a
-// second, which a single long operator does not, it is left behind, with all that it holds.
+// second, which a single long operator does not, it is left behind, with all that it holds. The
+// engine is closed in either case, by the goroutine that runs it.
 func evalWithin(ctx context.Context, e engine.Engine, m *onnx.Model, feeds map[string]*onnx.Tensor,
 	outputs []string) (map[string]*onnx.Tensor, error) {
 	var results map[string]*onnx.Tensor
@@ -301,8 +302,9 @@ type writtenTensor struct {
 	File  string `json:"file"`
 }
 
-// writeTensors writes tensors to their files in dir: all of them, or, where anything fails,
-// none.
+// writeTensors writes tensors to their files in dir: all of them, or, where anything fails, none.
+// They are written to a folder within dir and renamed from there, so that a reader meets none in
+// part.
 func writeTensors(dir string, files []outputFile,
 	tensors map[string]*onnx.Tensor) (written []writtenTensor, err error) {
 	made := false
@@ -360,7 +362,8 @@ func savePB(path, name string, t *onnx.Tensor) error {
 }
 
 // fileName is a file name for the value of that name: no folders, nothing hidden, nothing that a
-// shell or a file system would take amiss. A name that is taken gets a number.
+// shell or a file system would take amiss. A name that is taken gets a number. Names that differ by
+// case alone are taken for one, as some file systems do.
 func fileName(name, ext string, taken map[string]bool) string {
 	clean := strings.Map(func(r rune) rune {
 		switch {

@@ -274,7 +274,7 @@ func (o *tuning) photos(cmd *cobra.Command, path string, m *onnx.Model, manifest
 }
 
 // arrays reads an archive of arrays. Where the target is class numbers, they become the targets of
-// the loss.
+// the loss. Each array has a row for each example. Those of float32 inputs are converted to it.
 func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 	t, err := npy.LoadArchive(o.data)
 	if err != nil {
@@ -381,7 +381,8 @@ func float32s(t *onnx.Tensor) *onnx.Tensor {
 	return out
 }
 
-// prepare gives the model its head, and chooses the trained weights and the method.
+// prepare gives the model its head, and chooses the trained weights and the method. A new head
+// learns at ten times the rate of the others, unless a rate is given.
 func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
 	out, ok := m.Graph.Output(o.t.Output)
 	if !ok {
@@ -462,7 +463,8 @@ func whole(s string) (*regexp.Regexp, error) {
 	return regexp.Compile("^(?:" + s + ")$")
 }
 
-// fitsAny reports whether an expression fits the name of a weight or of a node that reads it.
+// fitsAny reports whether an expression fits the name of a weight or of a node that reads it. Some
+// exporters name weights by numbers where their nodes bear the names of layers.
 func fitsAny(r *regexp.Regexp, w train.Weight) bool {
 	return r.MatchString(w.Name) || slices.ContainsFunc(w.Nodes, r.MatchString)
 }
@@ -530,7 +532,9 @@ type tuningReport struct {
 	Seconds float64       `json:"seconds"`    // of training alone
 }
 
-// train trains the model and writes it.
+// train trains the model and writes it. With N examples an epoch has floor(N/batch) steps, one at
+// least. All that the result depends on is the identity of the run: a checkpoint of another one is
+// not gone on from.
 func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg settings.Engine) error {
 	ctx := cmd.Context()
 	if len(o.t.Weights) == 0 && o.t.LoRA == 0 {

@@ -10,7 +10,8 @@ import (
 )
 
 // trainable makes every weight an initializer of the graph, in float32: also those of half
-// precision, and those that nodes, functions and graphs within nodes state.
+// precision, and those that nodes, functions and graphs within nodes state. m is changed, also
+// where an error is returned.
 func trainable(m *onnx.Model) error {
 	pass.RestoreHalf(m)
 	if err := pass.ToFloat32(m); err != nil {
@@ -46,7 +47,9 @@ func retyped(was, is *onnx.Graph) (said []string) {
 }
 
 // hoist moves the float32 initializers of a graph within another, and of those within it, outward,
-// and those constants that are weights. A branch's output keeps its name.
+// and those constants that are weights. A branch's output keeps its name. taken are the names in
+// use anywhere in the model, which a weight that moves avoids. A single number is no weight: it is
+// a constant of the arithmetic.
 func hoist(from, to *onnx.Graph, taken map[string]bool, weights map[place]bool) {
 	names := map[string]string{}
 	var outputs []*onnx.Node
@@ -110,7 +113,8 @@ type origin struct {
 const maxChosen = 64
 
 // scope finds the constants that are read as weights are. Exporters write weights, bounds, masks
-// and tables alike as Constant nodes, so that only their readers tell them apart.
+// and tables alike as Constant nodes, so that only their readers tell them apart. The cost is
+// linear in nodes and inputs, times maxChosen for values that branches choose.
 type scope struct {
 	outer   *scope
 	g       *onnx.Graph
@@ -118,6 +122,7 @@ type scope struct {
 	weights map[place]bool // of all graphs
 }
 
+// value returns the origin of a value by the innermost graph that has it, as ONNX scopes names.
 func (s *scope) value(name string) origin {
 	for ; s != nil; s = s.outer {
 		if v, ok := s.values[name]; ok {
@@ -161,7 +166,9 @@ func (s *scope) walk() {
 	}
 }
 
-// reads reports whether input i of a node is a weight where it is the constant t.
+// reads reports whether input i of a node is a weight where it is the constant t. Kernels,
+// matrices, tables, scales and biases are read at fixed places of their operators. A sum or product
+// with a vector is one behind such an operator alone.
 func (s *scope) reads(n *onnx.Node, i int, t *onnx.Tensor) bool {
 	switch n.Op {
 	case "Conv", "ConvTranspose", "Gemm":
@@ -181,7 +188,9 @@ func (s *scope) reads(n *onnx.Node, i int, t *onnx.Tensor) bool {
 	return false
 }
 
-// gives returns the origin of output i of a node, which reads weights or not.
+// gives returns the origin of output i of a node, which reads weights or not. Operators that move
+// numbers alone pass the origin of their input on. (x - mean) / sqrt(variance + epsilon) in single
+// nodes counts as an operator with weights, whose scale and bias follow.
 func (s *scope) gives(n *onnx.Node, i int, weighted bool, within []*scope) origin {
 	switch n.Op {
 	case "Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten":

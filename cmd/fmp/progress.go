@@ -22,7 +22,8 @@ import (
 const logEvery = 10 * time.Second
 
 // progress shows how far work is: a bar with rate and time left on a terminal; elsewhere plain
-// lines, at the start and the end of a stage and every ten seconds between.
+// lines, at the start and the end of a stage and every ten seconds between. Its methods may be
+// called from several goroutines.
 type progress struct {
 	mu      sync.Mutex
 	w       io.Writer
@@ -159,7 +160,8 @@ func (p *progress) line(now time.Time) {
 
 // pace returns the rate of work and its time left, to follow a line of progress, given the steps
 // that are done, their share of the whole, the share that is left, and the time that the steps
-// took.
+// took. The rate is done/took, and the time left is left/share*took. Without a step or a time there
+// is none.
 func pace(done int, share, left float64, took time.Duration) string {
 	if took <= 0 || done <= 0 {
 		return ""
@@ -271,7 +273,7 @@ func (p *gridProgress) cells() (done, total int) {
 	return done, total
 }
 
-// share is that of all runs' work that is done.
+// share is that of all runs' work that is done. Each run has the weight of its cells.
 func (p *gridProgress) share() float64 {
 	done, total := 0.0, 0
 	for _, r := range p.runs {

@@ -209,7 +209,7 @@ func flagText(f *pflag.Flag) string {
 }
 
 // among reports whether a key is one of these, or of their groups with a dot behind them; of none
-// every key is.
+// every key is. "engine." stands for "engine.name" and all beside it.
 func among(key string, of []string) bool {
 	return len(of) == 0 || slices.ContainsFunc(of, func(r string) bool {
 		return r == key || strings.HasSuffix(r, ".") && strings.HasPrefix(key, r)
@@ -250,7 +250,8 @@ func (s *resolver) keys() []string {
 
 func (s *resolver) known(key string) bool { return slices.Contains(s.keys(), key) }
 
-// isRead reports whether the command reads a setting.
+// isRead reports whether the command reads a setting. A key of other commands' settings is known,
+// and not read.
 func (s *resolver) isRead(key string) bool {
 	if !slices.ContainsFunc(s.fields, func(f option.Setting) bool { return f.Key == key }) {
 		return false
@@ -266,7 +267,8 @@ func (s *resolver) given(key string) bool {
 		})
 }
 
-// unknown words the complaint about a key.
+// unknown words the complaint about a key. In this order it tries a value taken for a group, a
+// group taken for a value, the nearest spelling, and a missing group.
 func (s *resolver) unknown(key, where string) error {
 	key = clip(strings.ToLower(key))
 	var under []string
@@ -341,7 +343,8 @@ func (s *resolver) merge(file *viper.Viper) error {
 	return nil
 }
 
-// givenValues collects the values that somebody gave, a later source over an earlier one.
+// givenValues collects the values that somebody gave, a later source over an earlier one. Errors
+// are collected, so that one run of the command tells of all of them.
 type givenValues struct {
 	*resolver
 	source map[string]string
@@ -430,6 +433,7 @@ func (g *givenValues) readFlags() {
 }
 
 // decode writes the given values into the fields of the settings, and lists all with their sources.
+// The target is written field by field: after an error it is of no use.
 func (g *givenValues) decode() {
 	g.list = nil
 	for _, f := range g.fields {
@@ -582,7 +586,8 @@ func exact(v any) any {
 }
 
 // checkNoDoubles reads one value and refuses an object with a key that stands in it twice, the
-// first of which would be ignored. Case is ignored, as the names of settings ignore it.
+// first of which would be ignored. Case is ignored, as the names of settings ignore it. The decoder
+// stands before the value. Depth is bounded by the file's 64 KiB.
 func checkNoDoubles(d *json.Decoder) error {
 	t, err := d.Token()
 	if t != json.Delim('{') && t != json.Delim('[') {
@@ -614,7 +619,8 @@ var underscores = strings.NewReplacer(".", "_", "-", "_")
 func envName(key string) string { return envPrefix + strings.ToUpper(underscores.Replace(key)) }
 
 // decodeSetting puts val, as a file, the environment or a flag gave it, into a field. Nothing is
-// rounded or guessed: 1.5 is no integer, and true is no number.
+// rounded or guessed: 1.5 is no integer, and true is no number. The field is set where all of the
+// value is right, and left as it is otherwise.
 func decodeSetting(val any, field reflect.Value) error {
 	out := reflect.New(field.Type())
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{
@@ -652,6 +658,7 @@ func clip(s string) string {
 }
 
 // listHook makes lists of the texts that the environment and flags give, and of single values.
+// Items of a text are parted by commas, and brackets around them are optional.
 func listHook(from, to reflect.Type, data any) (any, error) {
 	if to.Kind() != reflect.Slice || from.Kind() == reflect.Slice {
 		return data, nil
@@ -672,7 +679,8 @@ func listHook(from, to reflect.Type, data any) (any, error) {
 	return list, nil
 }
 
-// numberHook reads numbers out of texts and refuses those that the field cannot hold.
+// numberHook reads numbers out of texts and refuses those that the field cannot hold. A float64
+// comes from a file, where 2 and 2.0 are one number; one with a fraction is no integer.
 func numberHook(_, to reflect.Type, data any) (any, error) {
 	switch v := data.(type) {
 	case string:
@@ -701,7 +709,8 @@ func numberHook(_, to reflect.Type, data any) (any, error) {
 	return data, nil
 }
 
-// showValue is a value as a settings file would hold it.
+// showValue is a value as a settings file would hold it. A text that YAML would read as more than
+// itself is quoted.
 func showValue(v any) string {
 	rv := reflect.ValueOf(v)
 	switch rv.Kind() {

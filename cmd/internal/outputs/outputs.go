@@ -27,7 +27,8 @@ const (
 	made = "made"
 )
 
-// kept are flags of files that are read where they are there, and begun where they are not.
+// kept are flags of files that are read where they are there, and begun where they are not. An
+// output in their place is refused before they are begun.
 var kept = []string{"ledger", "state"}
 
 // words are flags of names that people choose freely, and that a file may bear by chance.
@@ -55,7 +56,8 @@ func mark(f *pflag.FlagSet, kind string, names []string) {
 	}
 }
 
-// output is one that a flag names.
+// output is one that a flag names. info is of the file that is there, by which links and other
+// names of it are known.
 type output struct {
 	flag, path string
 	info       fs.FileInfo // nil: not there yet
@@ -200,7 +202,8 @@ func begun(flag *pflag.Flag, outputs []output) error {
 }
 
 // paths returns the parts of a flag's value that may be names of files: the value, its items, and
-// the FILE of NAME=FILE.
+// the FILE of NAME=FILE. More of them than there are files do no harm: a name that is no file's is
+// passed over.
 func paths(v pflag.Value) []string {
 	out := []string{v.String()}
 	if s, ok := v.(pflag.SliceValue); ok {
