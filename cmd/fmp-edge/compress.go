@@ -118,12 +118,12 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 			"skip as private rounds do; all are named"),
 		atLeast: f.Int("at-least", 1, "leave out classes of fewer images; a mean of five or more "+
 			"hides single images better than one of one"),
-		calibrate: f.Int("calibrate", 0, "calibration points, 0 to 100 beside class means and to 10 "+
-			"beside moments: features of single images, one in five at most, for prediction sets and "+
-			"temperature (docs/sets.md)"),
+		calibrate: f.Int("calibrate", 0, "calibration points, 0 to 100 beside class means and to "+
+			"10 beside moments: features of single images, one in five at most, for prediction sets "+
+			"and temperature (docs/sets.md)"),
 		secret: f.String("secret", "", "file of this client's secret that chooses the calibration "+
-			"points; made where it is missing (default: fmp/calibration.key in the user's folder for "+
-			"configuration)"),
+			"points; made where it is missing (default: fmp/calibration.key in the user's folder "+
+			"for configuration)"),
 		byNumber: f.Bool(imagefile.ByNumberFlag, false, imagefile.ByNumberHelp),
 		approved: approvedFlag(f),
 		yes: f.String(yesFlag, "", "`DIGEST` (sha256) of the extractor that may run on the "+
@@ -306,8 +306,8 @@ func (c *compressing) compressRows(ctx context.Context, args []string, stdout io
 }
 
 // imageNames are the names of flags that go with images alone.
-var imageNames = []string{"at-least", "approved", yesFlag, "calibrate", "secret", "skip", "count", "on-bad",
-	"max-pixels", imagefile.ByNumberFlag}
+var imageNames = []string{"at-least", "approved", yesFlag, "calibrate", "secret", "skip", "count",
+	"on-bad", "max-pixels", imagefile.ByNumberFlag}
 
 // rowsTake returns an error where a command has feature rows, and a flag that goes with images.
 func rowsTake(command string, rows bool, f *pflag.FlagSet, others ...string) error {

@@ -226,8 +226,8 @@ func (o *scoring) score(ctx context.Context, f *pflag.FlagSet, path string, log 
 			"count as wrong\n", scores.Failed)
 	}
 	if *scores.Copies > 0 {
-		fmt.Fprintf(log, "fmp-edge: left out: %d copies of other images of their class, which count "+
-			"once\n", *scores.Copies)
+		fmt.Fprintf(log, "fmp-edge: left out: %d copies of other images of their class, which "+
+			"count once\n", *scores.Copies)
 	}
 	return scores, nil
 }

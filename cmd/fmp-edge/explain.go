@@ -64,15 +64,15 @@ func singles(u *federate.Upload) (all []int) {
 // calibration points of moments, calibration points of class means, and the curve.
 func explainMore(u *federate.Upload) (text string) {
 	if w := u.Within; w != nil {
-		text = fmt.Sprintf("- the scatter of the features within classes, %d numbers\n", len(w.Data)) +
-			explainSingles(len(w.Labels), w.K)
+		text = fmt.Sprintf("- the scatter of the features within classes, %d numbers\n",
+			len(w.Data)) + explainSingles(len(w.Labels), w.K)
 	}
 	if s := u.Calibration; s != nil {
 		text += explainSingles(s.N, s.Dx)
 	}
 	if u.Curve != nil {
-		text += fmt.Sprintf("- a curve of %d numbers: sums over up to %d of the images of how well "+
-			"the others tell their classes\n",
+		text += fmt.Sprintf("- a curve of %d numbers: sums over up to %d of the images of how "+
+			"well the others tell their classes\n",
 			moments.Temperatures, moments.MaxCurveImages)
 	}
 	return text

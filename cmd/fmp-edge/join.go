@@ -327,7 +327,8 @@ func (c *connection) charge(command, path string, data []byte) error {
 		return err
 	}
 	s := privacy.NewSpending(r.Budget, r.Sums.Classes, r.Sums.K, nil, nil)
-	s.Time, s.Client, s.Round, s.Graph, s.Server = time.Now().UTC(), r.Client, r.Round, r.Model, c.servers()
+	s.Time, s.Client, s.Round, s.Graph, s.Server = time.Now().UTC(), r.Client, r.Round, r.Model,
+		c.servers()
 	if s.Files, err = absolute(path, [][]byte{data}); err != nil {
 		return err
 	}

@@ -291,14 +291,16 @@ func (a *answer) Record() error {
 
 // hand charges a message for a server that has not had it, before it is sent there. limit is the
 // epsilon that may be spent on any image in all, 0 for any.
-func hand(command string, l privacy.Ledger, s privacy.Spending, limit float64, log io.Writer) error {
+func hand(command string, l privacy.Ledger, s privacy.Spending, limit float64,
+	log io.Writer) error {
 	total, earlier, err := l.Hand(s, limit)
 	if err != nil {
 		return usagef("%s: the upload of round %d is not sent: %w", command, s.Round, err)
 	}
 	if earlier > 0 {
-		fmt.Fprintf(log, "fmp-edge: another server has this upload, and each adds noise of its own: with %d earlier "+
-			"releases epsilon %.4g has been spent on the same images (%s)\n", earlier, total, l.Path)
+		fmt.Fprintf(log, "fmp-edge: another server has this upload, and each adds noise of its own: "+
+			"with %d earlier releases epsilon %.4g has been spent on the same images (%s)\n",
+			earlier, total, l.Path)
 	}
 	return nil
 }

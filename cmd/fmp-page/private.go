@@ -88,8 +88,9 @@ func (s *session) release(src imagefile.Source, name string, p spending) (any, [
 	case err != nil:
 		return nil, nil, fmt.Errorf("ledger: %w", err)
 	case kept != nil && kept.Server != "" && kept.Server != record.Server:
-		return nil, nil, fmt.Errorf("the upload of these photographs for round %d was made for another server: a "+
-			"second one adds noise of its own and spends the budget again; nothing is sent", d.Round)
+		return nil, nil, fmt.Errorf("the upload of these photographs for round %d was made for "+
+			"another server: a second one adds noise of its own and spends the budget again; "+
+			"nothing is sent", d.Round)
 	case kept != nil && len(kept.Files) == 1:
 		return map[string]any{"spent": spent{Again: &kept.Files[0]}}, nil, nil
 	case made([]byte(p.Ledger), record):

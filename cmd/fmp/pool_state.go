@@ -190,8 +190,8 @@ func (o *poolRun) fit(uploads []pool.Upload, bad []error,
 	return good, bad
 }
 
-// withdrawn refuses a corpus or an anchor of a client that withdraws, and prepares the record: published versions
-// are read before any work is done.
+// withdrawn refuses a corpus or an anchor of a client that withdraws, and prepares the record:
+// published versions are read before any work is done.
 func (o *poolRun) withdrawn(r *pool.Round) error {
 	for _, u := range o.gone {
 		if err := r.Withdrawn(u.Client, u.Digest, u.Round, u.Model); err != nil {

@@ -160,8 +160,8 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f ima
 		return nil, usageError(err)
 	}
 	if *copies > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: left out: %d copies of other images of their class, which count once\n",
-			cmd.CommandPath(), *copies)
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: left out: %d copies of other images of their class, "+
+			"which count once\n", cmd.CommandPath(), *copies)
 	}
 	for _, err := range bad {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: left out: %v\n", cmd.CommandPath(), err)

@@ -155,7 +155,8 @@ func (p *progress) line(now time.Time) {
 	if p.total > 0 {
 		text = fmt.Sprintf("%s: %d of %d (%d%%)", p.stage, p.done, p.total, int(100*p.share))
 	}
-	fmt.Fprintln(p.w, text+p.note+pace(p.done-p.first, p.share-p.begun, 1-p.share, now.Sub(p.started)))
+	fmt.Fprintln(p.w, text+p.note+
+		pace(p.done-p.first, p.share-p.begun, 1-p.share, now.Sub(p.started)))
 }
 
 // pace returns the rate of work and its time left, to follow a line of progress, given the steps

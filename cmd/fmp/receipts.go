@@ -70,8 +70,8 @@ the server's operators, not from the receipt, which anybody could sign with a ke
 	jsonFlag(cmd, "print the receipt as JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if (server == "") == (roster == "") {
-			return usageErrorf("receipts verify: give --server-key, which is server_key of the round's " +
-				"description, or --signed-by for the record of a withdrawal (fmp pool --record)")
+			return usageErrorf("receipts verify: give --server-key, which is server_key of the " +
+				"round's description, or --signed-by for the record of a withdrawal (fmp pool --record)")
 		}
 		data, err := regularfile.ReadFile(args[0], pool.MaxWithdrawal)
 		if err != nil {
@@ -83,8 +83,9 @@ the server's operators, not from the receipt, which anybody could sign with a ke
 		read, by := verifyReceipt, server
 		switch record := pool.IsWithdrawal(data); {
 		case record != (roster != ""):
-			return usageErrorf("receipts verify: %s: --signed-by is of the record of a withdrawal (fmp pool "+
-				"--record), and --server-key of every receipt: give the one that goes with the file", args[0])
+			return usageErrorf("receipts verify: %s: --signed-by is of the record of a withdrawal "+
+				"(fmp pool --record), and --server-key of every receipt: give the one that goes "+
+				"with the file", args[0])
 		case record:
 			read, by = verifyRecord, roster
 		case wire.IsWithdrawal(data):
@@ -142,8 +143,8 @@ func verifyWithdrawal(cmd *cobra.Command, data []byte, server,
 	}, nil
 }
 
-// verifyRecord verifies the record of a withdrawal by a roster, and that it names an upload if one is
-// given.
+// verifyRecord verifies the record of a withdrawal by a roster, and that it names an upload if one
+// is given.
 func verifyRecord(cmd *cobra.Command, data []byte, roster, upload string) (func() error, error) {
 	signers, err := identity.LoadRoster(roster)
 	if err != nil {
@@ -159,15 +160,19 @@ func verifyRecord(cmd *cobra.Command, data []byte, roster, upload string) (func(
 			return nil, usageError(fmt.Errorf("--upload: %w", err))
 		}
 		digest := models.DigestBytes(message)
-		if !slices.ContainsFunc(w.Withdrawn, func(c models.OriginClient) bool { return c.Upload == digest }) {
-			return nil, fmt.Errorf("it names no upload of sha256 %s, which is that of %s", digest, upload)
+		if !slices.ContainsFunc(w.Withdrawn,
+			func(c models.OriginClient) bool { return c.Upload == digest }) {
+			return nil, fmt.Errorf("it names no upload of sha256 %s, which is that of %s", digest,
+				upload)
 		}
 	}
 	return func() error {
 		return tell(cmd, w, func(b *strings.Builder) {
-			fmt.Fprintf(b, "record:     holds; signed by %q at %s\n", w.Signer, w.Time.Format(time.RFC3339))
+			fmt.Fprintf(b, "record:     holds; signed by %q at %s\n", w.Signer,
+				w.Time.Format(time.RFC3339))
 			for _, c := range w.Withdrawn {
-				fmt.Fprintf(b, "withdrawn:  %q from round %d, %d images, sha256 %s\n", c.Name, w.Round, c.N, c.Upload)
+				fmt.Fprintf(b, "withdrawn:  %q from round %d, %d images, sha256 %s\n", c.Name,
+					w.Round, c.N, c.Upload)
 			}
 			fmt.Fprintf(b, "without:    sha256 %s\n", w.Classifier)
 			for _, of := range []struct {

@@ -170,10 +170,11 @@ func judging(ctx context.Context, by *merge.Part, m work.Models,
 	if err != nil {
 		return nil, err
 	}
-	return judge, withModels(m, o, func(g *onnx.Model, client models.Manifest, o pool.Options) error {
-		judge, err = pool.Judge(ctx, eng, by, g, client, o)
-		return err
-	})
+	return judge, withModels(m, o,
+		func(g *onnx.Model, client models.Manifest, o pool.Options) error {
+			judge, err = pool.Judge(ctx, eng, by, g, client, o)
+			return err
+		})
 }
 
 // withModels calls a function with the client graph of a job, and with its predictors in files of

@@ -254,7 +254,8 @@ func (e *evaluation) check() error {
 		return errors.New("evaluate: least is of reports without noise: give 0 beside epsilon")
 	}
 	if e.epsilon == 0 && e.delta != 0 && e.delta != privacy.DefaultDelta {
-		return fmt.Errorf("evaluate: delta is %v, which is of reports with noise: give epsilon, or 0", e.delta)
+		return fmt.Errorf("evaluate: delta is %v, which is of reports with noise: give epsilon, "+
+			"or 0", e.delta)
 	}
 	e.least = cmp.Or(e.least, tally.Least)
 	if e.least < tally.MinLeast || e.least > tally.MaxLeast {

@@ -191,7 +191,8 @@ func distinct(f *pflag.FlagSet, args []string, outputs []output) (err error) {
 // neither need be there yet.
 func begun(flag *pflag.Flag, outputs []output) error {
 	for _, o := range outputs {
-		for _, path := range []string{flag.Value.String(), flag.Value.String() + privacy.SealSuffix} {
+		name := flag.Value.String()
+		for _, path := range []string{name, name + privacy.SealSuffix} {
 			if Same(o.path, path) {
 				return fmt.Errorf("--%s %s: it is the file of --%s too, which would be "+
 					"overwritten: give another name", o.flag, o.path, flag.Name)
