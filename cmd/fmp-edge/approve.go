@@ -68,7 +68,9 @@ var terminal = func() io.Reader {
 
 // trust returns an error unless the extractor of a client graph may run on the images: one that is
 // known, one that was approved for the scope, or one that the owner says yes to, with its digest on
-// the command line or at the terminal. A yes is written down for the scope.
+// the command line or at the terminal. A yes is written down for the scope. A digest on the command
+// line that is another extractor's is an error, also where the extractor is known: the script means
+// another graph.
 func trust(ctx context.Context, c *client.Client, scope, file, yes string, log io.Writer) error {
 	digest := c.Parsed.Extractor
 	if yes != "" && yes != digest {
@@ -98,7 +100,8 @@ func trust(ctx context.Context, c *client.Client, scope, file, yes string, log i
 	return nil
 }
 
-// ask returns nil where a person at the terminal says yes.
+// ask returns nil where a person at the terminal says yes. The read of the terminal cannot be
+// interrupted, and is left behind where the context ends.
 func ask(ctx context.Context, unknown *client.UnknownError, log io.Writer) error {
 	from := terminal()
 	if from == nil {
@@ -124,7 +127,8 @@ func ask(ctx context.Context, unknown *client.UnknownError, log io.Writer) error
 	return nil
 }
 
-// withYes is a command line that approves an extractor, as it is typed in a shell.
+// withYes is a command line that approves an extractor, as it is typed in a shell. A word of other
+// characters than these is quoted by POSIX rules.
 func withYes(args []string, digest string) string {
 	text := "fmp-edge"
 	for _, a := range append(slices.Clone(args), "--"+yesFlag, digest) {

@@ -91,7 +91,7 @@ var benchCommand = command{
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// noise is a source of random images.
+// noise is a source of random images. Labels are the classes in turn.
 type noise struct {
 	n, c, at int
 	r        *rand.Rand

@@ -27,7 +27,8 @@ const (
 	maxItems = client.MaxItems
 )
 
-// boundedModel refuses a model file that is too large to load.
+// boundedModel refuses a model file that is too large to load. Where the program chose its limit of
+// memory, the model's bytes come on top.
 func boundedModel(path string) error {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -92,6 +93,7 @@ func openClient(path string, threads int) (*client.Client, error) {
 }
 
 // compressRows makes the points of an upload from feature rows, [n, dx], with an embedding model.
+// The embedding is of anybody's making, and runs under the bounds of package cost.
 func compressRows(path string, threads int, rows *onnx.Tensor,
 	labels []int) (*point.Set, models.Manifest, error) {
 	m, f, err := readModel(path, models.KindEmbedding)

@@ -73,7 +73,8 @@ it says (stretch, crop or pad), by Catmull-Rom interpolation, to grey by ITU-R B
 	},
 }
 
-// compressing is the flags of compress.
+// compressing is the flags of compress. mostImages, mostBytes and server are set by join, and the
+// fields behind them by run.
 type compressing struct {
 	set                                   *pflag.FlagSet
 	model, client, output, labels, rows   *string
@@ -175,6 +176,8 @@ func (c *compressing) check() error {
 	return nil
 }
 
+// run checks flags and files, has the extractor approved, and makes the upload. No image is read
+// before the approval.
 func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Writer) error {
 	if err := c.check(); err != nil {
 		return err
@@ -319,7 +322,8 @@ func rowsTake(command string, rows bool, f *pflag.FlagSet, others ...string) err
 	return nil
 }
 
-// write writes an upload and says so.
+// write writes an upload and says so. skipped files were no images, and bad images could not be
+// read. N counts calibration points too, which the upload's own N leaves out.
 func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.Upload, skipped,
 	bad int) error {
 	if c.mostImages > 0 && u.N > c.mostImages {
@@ -396,7 +400,8 @@ func foldersTable(list []imagefile.Mapped) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// enough leaves out classes of fewer images, which are not in the upload either.
+// enough leaves out classes of fewer images, which are not in the upload either. Several folders
+// may be of one class, whose images count together.
 func enough(list []imagefile.Mapped, atLeast int) []imagefile.Mapped {
 	images := map[int]int{}
 	for _, m := range list {
@@ -409,8 +414,8 @@ func enough(list []imagefile.Mapped, atLeast int) []imagefile.Mapped {
 // aTable reports whether a file is the table of an upload.
 func aTable(was []byte) bool { return bytes.HasPrefix(was, []byte("folder,class,number,images\n")) }
 
-// withTable is files of an upload after their table. Without classes that of
-// an earlier upload goes.
+// withTable is files of an upload after their table. Without classes that of an earlier upload
+// goes. It comes first, as the upload is there last.
 func withTable(upload string, list []imagefile.Mapped, files ...content) ([]content, error) {
 	table, err := foldersTable(list)
 	return append([]content{{foldersFile(upload), table, aTable}}, files...), err
@@ -446,7 +451,8 @@ func explainFolders(upload string) (string, error) {
 const progressEvery = 10 * time.Second
 
 // progress returns a function that says in a log how many images of how many were read, with their
-// rate and the time left. now tells the time.
+// rate and the time left. now tells the time. Time left is elapsed/done for each image that is
+// left.
 func progress(log io.Writer, now func() time.Time) func(done, total int) {
 	start := now()
 	last := start

@@ -151,7 +151,8 @@ func (o *scoring) checkNoise() error {
 	return nil
 }
 
-// run scores the images, prints the counts that would leave, and writes or sends them.
+// run scores the images, prints the counts that would leave, and writes or sends them. The server
+// is asked for its round before an image is read, as the report names both.
 func (o *scoring) run(ctx context.Context, f *pflag.FlagSet, path string, out,
 	log io.Writer) error {
 	key, err := identity.Load(o.key)
@@ -193,7 +194,8 @@ func (o *scoring) run(ctx context.Context, f *pflag.FlagSet, path string, out,
 	return err
 }
 
-// score scores the images, each of which it passes on as well.
+// score scores the images, each of which it passes on as well. With noise each is classified by
+// itself, and one that cannot be read is left out.
 func (o *scoring) score(ctx context.Context, f *pflag.FlagSet, path string, log io.Writer,
 	also func([]classify.Prediction)) (*classify.Scores, error) {
 	e, err := pure.New(engine.Options{Threads: o.threads})
@@ -255,7 +257,8 @@ func (o *scoring) add(ctx context.Context, c *classify.Classifier,
 	return c.Rows(ctx, rows, labels, each)
 }
 
-// scored is the report of a site on its way out.
+// scored is the report of a site on its way out. digests and labels are of the images that were
+// scored, in one order, for the ledger.
 type scored struct {
 	*scoring
 	key    *identity.Key
@@ -330,8 +333,8 @@ func (s *scored) spent() ([]byte, error) {
 	return data, files.paid(files.place())
 }
 
-// again gives the counts of before, for the server of now. They may replace files
-// with digests of mine.
+// again gives the counts of before, for the server of now. They may replace files with digests of
+// mine. The report is signed for that server, with the same counts and noise.
 func (s *scored) again(kept *privacy.Spending, asked privacy.Spending,
 	mine []string) ([]byte, error) {
 	gone := func() ([]byte, error) {
@@ -370,7 +373,7 @@ func (s *scored) again(kept *privacy.Spending, asked privacy.Spending,
 }
 
 // copied is the digest of the file in the report's place where it has the report's counts, for any
-// server.
+// server. It is compared as if it were for this one.
 func (s *scored) copied(report []byte) string {
 	var there tally.Report
 	data, err := regularfile.ReadOutput(s.output, tally.MaxBytes)

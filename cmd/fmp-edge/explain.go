@@ -15,7 +15,9 @@ import (
 // image is that image's own features.
 const fewImages = 5
 
-// explainUpload describes in words the content of a plain upload.
+// explainUpload describes in words the content of a plain upload. A mean's number of images is its
+// mass less the calibration points, which i counts in. It need not be whole: half an image less
+// than fewImages is still enough.
 func explainUpload(i uploadInfo, u *federate.Upload) string {
 	var few []string
 	means := slices.Clone(i.ClassMass)

@@ -98,7 +98,8 @@ const (
 )
 
 // inspectUpload checks an upload as a server would, as one of the model if that is given, and
-// prints its account.
+// prints its account. ClassMass[c] is sum_k w_k y_kc over points of mass w and shares y of the
+// classes, and one for each calibration point of the class.
 func inspectUpload(path, model string, how form, out io.Writer) error {
 	want := federate.Expect{}
 	if model != "" {

@@ -62,7 +62,7 @@ func (e *usageError) Unwrap() error { return e.err }
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
 // refused marks err as a fault of the command's input; nil stays nil. A full disk, no memory and a
-// reader who went away are none.
+// reader who went away are none. They are exit code 1, and not 2.
 func refused(command string, err error) error {
 	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.ENOMEM) ||
 		errors.Is(err, syscall.EPIPE) {
@@ -137,7 +137,7 @@ func execute(ctx context.Context, args []string, out, log io.Writer) (code int) 
 }
 
 // dispatch runs the command that the first argument names. Its outputs are claimed until it has
-// ended.
+// ended. Outputs are checked against all inputs before the command begins.
 func dispatch(ctx context.Context, args []string, out, log io.Writer) error {
 	if len(args) == 2 && args[0] == "help" {
 		args = []string{args[1], "--help"}
@@ -211,7 +211,8 @@ func printJSON(w io.Writer, v any) error {
 	return err
 }
 
-// parse is f's, which forgets of a number the bits that an int here has not.
+// parse is f's, which forgets of a number the bits that an int here has not. On processors of 32
+// bits a larger number would be taken for a smaller one.
 func parse(f *pflag.FlagSet, args []string, bits int) error {
 	return f.ParseAll(args, func(flag *pflag.Flag, value string) error {
 		err := f.Set(flag.Name, value)

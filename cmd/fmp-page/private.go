@@ -53,7 +53,8 @@ type spent struct {
 }
 
 // release makes the upload of a private round, unless it was made before: noise that is drawn again
-// over the same sums averages out.
+// over the same sums averages out. The ledger's new line is returned with the upload: the page
+// stores both at once. Limits of epsilon and delta are checked before a photograph is read.
 func (s *session) release(src imagefile.Source, name string, p spending) (any, []byte, error) {
 	d, f := s.round, s.client.Manifest
 	b := *d.Privacy
@@ -132,7 +133,7 @@ func (s *session) release(src imagefile.Source, name string, p spending) (any, [
 }
 
 // made reports whether a ledger, which is read before, has a release of the same client and round,
-// of any photographs.
+// of any photographs. Reports of counts are no releases of a round.
 func made(ledger []byte, next privacy.Spending) bool {
 	for line := range bytes.Lines(ledger) {
 		var s privacy.Spending
@@ -144,7 +145,8 @@ func made(ledger []byte, next privacy.Spending) bool {
 	return false
 }
 
-// releasing is the content of a private upload that leaves a page.
+// releasing is the content of a private upload that leaves a page. Its points are the noisy sums of
+// the classes.
 func releasing(u *federate.Release, data []byte) *leaving {
 	// Behind the K sums of a class comes its number of images, in steps of 1 / CountSteps.
 	width := u.Sums.K + 1

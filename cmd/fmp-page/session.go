@@ -26,7 +26,8 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// session is the state of a page.
+// session is the state of a page. Its Web Worker calls one method at a time, so that nothing is
+// locked.
 type session struct {
 	vectors    bool // models run by vector kernels
 	key        *identity.Key
@@ -180,7 +181,8 @@ type graphInfo struct {
 	Approved string `json:"approved,omitempty"` // lines of the approved extractors, to be kept
 }
 
-// open takes a client graph apart, and says whether its extractor may run.
+// open takes a client graph apart, and says whether its extractor may run. Digest is that of the
+// round, "" for none, and Approved the lines that the page has kept.
 func (s *session) open(q *request, p struct{ Digest, Approved string }) (any, []byte, error) {
 	s.client, s.trusted = nil, false
 	if sum := models.DigestBytes(q.data); p.Digest != "" && sum != p.Digest {
@@ -253,7 +255,8 @@ func (s *session) approve(*request) (any, []byte, error) {
 	return s.judge()
 }
 
-// source returns the images of a request by the rules of fmp-edge: folders are classes.
+// source returns the images of a request by the rules of fmp-edge: folders are classes. Files are
+// read when an image is asked for.
 func (s *session) source(q *request, paths []string) (imagefile.Source, imagefile.LeftOut, error) {
 	if s.client == nil {
 		return nil, imagefile.LeftOut{}, errors.New("no client graph is open")
@@ -294,7 +297,7 @@ func (c *counted) Next(ctx context.Context, dst []uint8) (imagefile.Item, error)
 	return i, err
 }
 
-// compressing is how an upload is made.
+// compressing is how an upload is made. Round is a text in JSON, as JavaScript's numbers round it.
 type compressing struct {
 	Paths     []string
 	Name      string
@@ -305,7 +308,8 @@ type compressing struct {
 	spending
 }
 
-// compress makes the upload of a page's images.
+// compress makes the upload of a page's images. It refuses an extractor that is not approved before
+// the first image is read. The account is of the bytes that are returned.
 func (s *session) compress(q *request, p compressing) (any, []byte, error) {
 	if err := identity.CheckName(p.Name); err != nil {
 		return nil, nil, err
@@ -461,7 +465,8 @@ func (s *session) leaving(data []byte) (*leaving, error) {
 	return l, nil
 }
 
-// shaded returns rows of numbers as shades, in units of the largest of them.
+// shaded returns rows of numbers as shades, in units of the largest of them. With m for the largest
+// absolute value, v is 128 + 127 v/m, cut to an integer. Rows of zeros are all 128.
 func shaded(rows [][]float32) [][]byte {
 	most := float32(0)
 	for _, r := range rows {

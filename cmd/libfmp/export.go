@@ -29,7 +29,8 @@ const (
 	maxKey  = 1 << 16
 )
 
-// guarded runs a call, turns an error or a panic into a message, and returns the code of fmp.h.
+// guarded runs a call, turns an error or a panic into a message, and returns the code of fmp.h. A
+// panic that crossed into C would end the caller's program.
 func guarded(message **C.char, call func() error) (code C.int) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -43,6 +44,7 @@ func guarded(message **C.char, call func() error) (code C.int) {
 	return C.FMP_OK
 }
 
+// failed hands an error's text to the caller, who frees it with fmp_free; NULL takes none.
 func failed(message **C.char, err error) C.int {
 	if message != nil {
 		*message = C.CString(err.Error())
@@ -50,7 +52,8 @@ func failed(message **C.char, err error) C.int {
 	return C.FMP_ERROR
 }
 
-// text copies a caller's text; NULL is "".
+// text copies a caller's text; NULL is "". It reads maxText+1 bytes at most, and none behind the
+// first 0.
 func text(s *C.char) (string, error) {
 	if s == nil {
 		return "", nil
@@ -64,7 +67,7 @@ func text(s *C.char) (string, error) {
 	return "", fmt.Errorf("a text has more than %d bytes", maxText)
 }
 
-// copied copies a caller's bytes.
+// copied copies a caller's bytes. C.GoBytes takes a C.int, which bounds them as well as most does.
 func copied(what string, data unsafe.Pointer, size C.size_t, most int) ([]byte, error) {
 	if data == nil || size == 0 || uint64(size) > uint64(min(most, math.MaxInt32)) {
 		return nil, fmt.Errorf("%s: %d bytes at %v; allowed are 1 to %d", what,
@@ -73,7 +76,7 @@ func copied(what string, data unsafe.Pointer, size C.size_t, most int) ([]byte, 
 	return C.GoBytes(data, C.int(size)), nil
 }
 
-// give gives bytes to the caller.
+// give gives bytes to the caller. They are of C's heap, and the caller frees them with fmp_free.
 func give(to *C.fmp_buffer, data []byte) error {
 	p := C.CBytes(data)
 	if p == nil {
@@ -83,7 +86,8 @@ func give(to *C.fmp_buffer, data []byte) error {
 	return nil
 }
 
-// imagesOf views a caller's images.
+// imagesOf views a caller's images. The encoded images stay the caller's until they are read one by
+// one; labels are copied.
 func imagesOf(c *C.fmp_images) (*images, error) {
 	if c == nil || c.items == nil || c.n < 1 || c.n > maxImages {
 		n := uint64(0)
@@ -185,7 +189,8 @@ func fmp_describe(handle C.fmp_handle, out, message **C.char) C.int {
 	})
 }
 
-// rows are a caller's arrays of predictions.
+// rows are a caller's arrays of predictions. disagreement has n numbers, and the others n by the
+// number of classes, image by image.
 type rows struct {
 	probabilities, low, high, disagreement []float32
 	set                                    []byte

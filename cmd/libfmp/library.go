@@ -34,6 +34,7 @@ func main() {}
 const maxImages = client.MaxItems
 
 // model is a classifier or a client graph behind a handle. Calls of one handle wait for each other.
+// Of classifier and client one is set, and none once the handle is closed.
 type model struct {
 	sync.Mutex
 	classifier *classify.Classifier
@@ -48,6 +49,7 @@ var handles = struct {
 	last uint64
 }{open: map[uint64]*model{}}
 
+// keep gives a model its handle. 0 is none.
 func keep(m *model) uint64 {
 	handles.Lock()
 	defer handles.Unlock()
@@ -115,7 +117,7 @@ func openClassifier(data []byte) (uint64, error) {
 }
 
 // openClient opens a client graph. Its extractor comes with this library, or is the approved one
-// (SHA-256): else it is an error.
+// (SHA-256): else it is an error. approved is 64 hexadecimal digits in either case, or "".
 func openClient(data []byte, approved string) (uint64, error) {
 	c, err := client.Parse(data, 0)
 	if err != nil {
@@ -154,6 +156,7 @@ type described struct {
 	Intervals bool     `json:"intervals"`
 }
 
+// describe waits for a call that uses the model. A class without a name has its number.
 func describe(handle uint64) (*described, error) {
 	m, err := find(handle)
 	if err != nil {
@@ -186,7 +189,8 @@ type images struct {
 	labels []int32
 }
 
-// source returns the images under names of their numbers, in folders of their classes.
+// source returns the images under names of their numbers, in folders of their classes. Six digits
+// are enough for maxImages.
 func (im *images) source(fit imagefile.Fit, classes int) (imagefile.Source, error) {
 	if im.n < 1 || im.n > maxImages {
 		return nil, fmt.Errorf("%d images; want 1 to %d", im.n, maxImages)
@@ -215,7 +219,8 @@ func number(p string) int {
 	return i
 }
 
-// predict classifies images and gives each prediction with the number of its image.
+// predict classifies images and gives each prediction with the number of its image. p is valid
+// until give returns. An image that cannot be read is an error.
 func predict(handle uint64, im *images, give func(i int, p *classify.Prediction) error) error {
 	m, err := findClassifier(handle)
 	if err != nil {
@@ -270,7 +275,8 @@ func (e *evaluation) check() error {
 	return nil
 }
 
-// evaluate scores labelled images and returns the signed counts of a site.
+// evaluate scores labelled images and returns the signed counts of a site. With noise each image is
+// classified by itself, and one that cannot be read is left out: an error would tell of it.
 func evaluate(handle uint64, im *images, e *evaluation) ([]byte, error) {
 	key, err := identity.Parse(e.key)
 	if err != nil {
@@ -333,7 +339,8 @@ func (o *upload) check() error {
 	return nil
 }
 
-// compress makes the upload of labelled images, with the bytes of fmp-edge compress.
+// compress makes the upload of labelled images, with the bytes of fmp-edge compress. An image that
+// cannot be read is an error, and nothing is made.
 func compress(handle uint64, im *images, o *upload) ([]byte, error) {
 	if err := o.check(); err != nil {
 		return nil, err
