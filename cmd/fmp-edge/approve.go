@@ -26,6 +26,7 @@ func approvedFlag(f *pflag.FlagSet) *string {
 		"fmp/approved in the user's folder for configuration)")
 }
 
+// approvedFile is the list that the flag names, else the one in the user's folder.
 func approvedFile(flag string) (client.Approved, error) {
 	if flag != "" {
 		return client.Approved{Path: flag}, nil
@@ -177,6 +178,7 @@ pull, need it not; compress and join ask about any other.`,
 // Flags of the commands that run a model: whose signature it must have.
 const signedBy, signatureOf = "signed-by", "signature"
 
+// signerFlags declares them; checkSigned reads them by name from any set that has them.
 func signerFlags(f *pflag.FlagSet) {
 	f.String(signedBy, "", "public key (PEM, P-256) that must have signed the model (fmp sign)")
 	f.String(signatureOf, "",

@@ -89,6 +89,7 @@ var benchCommand = command{
 	},
 }
 
+// ms is a time in milliseconds, to the microsecond.
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // noise is a source of random images. Labels are the classes in turn.

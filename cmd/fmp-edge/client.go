@@ -70,6 +70,7 @@ func readModel(path string, kinds ...string) (*onnx.Model, models.Manifest, erro
 	return nil, f, fmt.Errorf("model %s %s; %s", path, what, wanted(kinds))
 }
 
+// wanted says which model a command wants: images a client graph, feature rows an embedding.
 func wanted(kinds []string) string {
 	for _, k := range kinds {
 		if k == models.KindClient {

@@ -96,6 +96,7 @@ type compressing struct {
 	mapped      []imagefile.Mapped
 }
 
+// compressFlags declares the flags of compress, also in the set of join's own.
 func compressFlags(f *pflag.FlagSet) *compressing {
 	c := &compressing{
 		set:    f,

@@ -61,6 +61,7 @@ type server struct {
 	round *wire.Description
 }
 
+// connectionFlags declares the flags that join and send share.
 func connectionFlags(f *pflag.FlagSet) *connection {
 	c := &connection{
 		key: f.String("key", "", "key file of this client, as fmp-edge key or fmp keys writes it"),

@@ -200,6 +200,7 @@ var versionCommand = command{
 	},
 }
 
+// printJSON writes v indented, in characters that are harmless to a terminal.
 func printJSON(w io.Writer, v any) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

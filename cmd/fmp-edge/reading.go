@@ -138,6 +138,7 @@ func loadLabels(path string, classes int) ([]int, error) {
 	return labels, nil
 }
 
+// loadArray reads an array, whose size is checked before.
 func loadArray(path string) (*onnx.Tensor, error) {
 	if st, err := os.Stat(path); err == nil && st.Size() > maxRowBytes {
 		return nil, fmt.Errorf("%s has %d bytes; allowed are %d", path, st.Size(), maxRowBytes)

@@ -50,6 +50,7 @@ type request struct {
 // method answers a call with a value sent as JSON, and bytes or nil.
 type method func(*session, *request) (any, []byte, error)
 
+// methods are those that the page calls, by their names there.
 var methods = map[string]method{
 	"version":    (*session).version,
 	"newKey":     with((*session).newKey),

@@ -31,6 +31,7 @@ type benchedModel struct {
 	benchReport
 }
 
+// newBenchCommand declares fmp bench. Both engines get the same inputs.
 func newBenchCommand() *cobra.Command {
 	var seconds float64
 	cfg := experiment.Default()
@@ -224,6 +225,8 @@ type peerResult struct {
 	Results []bench.Result `json:"results"`
 }
 
+// newBenchPeersCommand declares fmp bench peers. Rows are printed as they are measured, but for
+// --json.
 func newBenchPeersCommand() *cobra.Command {
 	var folder, only string
 	var runs, before int

@@ -76,6 +76,7 @@ type servedLoad struct {
 	Restart float64 `json:"restart_seconds"`
 }
 
+// benchRound is the number of the benchmark's round.
 const benchRound = 1
 
 func newBenchServeCommand() *cobra.Command {
@@ -165,6 +166,8 @@ type loadRequest struct {
 // The servers of a load.
 const loadLeader, loadHelper = prio.Leader, prio.Helper
 
+// measure starts the servers in dir, sends the load, waits for the classifier where pool is set,
+// and measures a restart after kill -9. Processes that it started end with it.
 func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) error {
 	requests, err := res.prepare(ctx, dir, two, pool)
 	if err != nil {
@@ -511,6 +514,7 @@ func (l *loadRequest) send(ctx context.Context, client *http.Client, url string,
 	}
 }
 
+// once sends the request and returns the reply's status and its first bytes, wire.MaxJSON at most.
 func (l *loadRequest) once(ctx context.Context, client *http.Client,
 	url string) (status int, text []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPut, url+l.path, bytes.NewReader(l.body))

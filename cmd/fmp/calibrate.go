@@ -69,6 +69,7 @@ and want more of these (docs/sets.md).
 
 The same images let fmp predict --error R answer only as many images as keep the share of wrong answers below R.`
 
+// newCalibrateCommand declares fmp calibrate. Flags are checked before the classifier is opened.
 func newCalibrateCommand() *cobra.Command {
 	var r calibration
 	var images imageFlags
@@ -301,6 +302,8 @@ func held(byClass bool, proportions []float64) string {
 	return "drawn like these"
 }
 
+// print describes the result for people, with the promise of the sets and the conditions that void
+// it.
 func (r *calibration) print(b *strings.Builder) {
 	var sizes []string
 	for _, k := range conformal.Scores {

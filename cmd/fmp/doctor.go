@@ -55,6 +55,8 @@ type diagnosis struct {
 	Healthy   bool                 `json:"healthy"`
 }
 
+// newDoctorCommand declares fmp doctor. That something is missing is told by the exit code alone,
+// as its line is printed already.
 func newDoctorCommand() *cobra.Command {
 	cfg := experiment.Default()
 	cmd := &cobra.Command{
@@ -253,6 +255,7 @@ func checkCache() finding {
 	return f
 }
 
+// print writes a line for each finding, its state in colour on a terminal.
 func (d *diagnosis) print(out io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "fmp %s (%s, %s), %d cores\n", d.Program.Version, d.Program.Go,
@@ -280,6 +283,8 @@ func (d *diagnosis) print(out io.Writer) error {
 	return err
 }
 
+// newSetupCommand declares fmp setup. A library of the user's own that is missing or does not work
+// is an error: fetching another would hide it.
 func newSetupCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "setup",
@@ -313,6 +318,7 @@ where ONNXRUNTIME_LIB names a library of your own, or the system has one that wo
 	}
 }
 
+// newManCommand declares fmp man. Equal programs write equal pages.
 func newManCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{

@@ -44,6 +44,7 @@ evaluate), signed by clients of --roster, in place of IMAGES or beside them: acc
 at each site, over all, and for a further site, and how much they differ. --pooled takes what fmp
 serve made of such reports (/v1/rounds/N/evaluation). A model card has them too.`
 
+// newEvaluateCommand declares fmp evaluate. Reports of sites may take the place of IMAGES.
 func newEvaluateCommand() *cobra.Command {
 	var page, card string
 	var clients bool

@@ -60,6 +60,7 @@ func usageErrorf(format string, args ...any) error {
 // err stays nil.
 func missingError(err error) error { return coded(exitMissing, err) }
 
+// coded marks an error with its exit code; nil stays nil.
 func coded(code int, err error) error {
 	if err == nil {
 		return nil

@@ -301,6 +301,7 @@ func (w *gridWork) open(cmd *cobra.Command) (err error) {
 	return nil
 }
 
+// close closes the engines, none before open.
 func (w *gridWork) close() {
 	for _, r := range w.runners {
 		r.eng.Close()

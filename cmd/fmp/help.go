@@ -37,6 +37,7 @@ func addHelp(root *cobra.Command) {
 	}
 }
 
+// child is the command of a name or alias below another; nil: there is none.
 func child(cmd *cobra.Command, name string) *cobra.Command {
 	for _, c := range cmd.Commands() {
 		if c.Name() == name || c.HasAlias(name) {
@@ -58,6 +59,7 @@ func helpFlags(cmd *cobra.Command, settings bool) string {
 	return strings.TrimRight(set.FlagUsagesWrapped(helpWidth()), "\n")
 }
 
+// helpWidth is the width of help: that of the terminal from 60 to 120 columns, else 100.
 func helpWidth() int {
 	if w, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && w >= 60 {
 		return min(w, 120)

@@ -24,6 +24,8 @@ type madeKeys struct {
 	Keys    map[string]string `json:"keys"`    // file of each client's new key
 }
 
+// newKeysCommand declares fmp keys. The roster is written last; where that fails the keys are
+// removed again.
 func newKeysCommand() *cobra.Command {
 	var dir, roster string
 	cmd := &cobra.Command{

@@ -47,6 +47,8 @@ type merged struct {
 	Skipped []string `json:"skipped,omitempty"`
 }
 
+// newMergeCommand declares fmp merge. A setting that --against alone reads is refused as a flag
+// without it.
 func newMergeCommand() *cobra.Command {
 	o := mergeRun{round: new(uint64)}
 	cfg := option.Default[poolSettings]()
@@ -150,6 +152,7 @@ type mergeRun struct {
 	without  []string // files of uploads that are taken out
 }
 
+// run merges and writes the part. The place of its signature is claimed before any upload is read.
 func (o *mergeRun) run(cmd *cobra.Command, args []string, options pool.Options) (err error) {
 	if o.out == "" {
 		return usageErrorf("merge: no --output: name the part to write, -o all.part")

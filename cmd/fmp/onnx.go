@@ -31,6 +31,8 @@ import (
 	"fmp/pipeline/settings"
 )
 
+// newONNXCheckCommand declares fmp onnx check. With --json a fault is part of the report, and no
+// line of error is printed besides.
 func newONNXCheckCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check MODEL",
@@ -276,6 +278,8 @@ func withoutData(m *onnx.Model) *onnx.Model {
 	return c
 }
 
+// valueReports describes values; a size is its number or symbol, and a rank that is not known has
+// none.
 func valueReports(vs []onnx.ValueInfo) []valueReport {
 	out := make([]valueReport, len(vs))
 	for i, v := range vs {
@@ -423,6 +427,8 @@ func valueNames(vs []onnx.ValueInfo) []string {
 	return names
 }
 
+// newONNXHalfCommand declares fmp onnx half. The model is checked before and after: weights are
+// stored in another type, and values keep theirs.
 func newONNXHalfCommand() *cobra.Command {
 	var out string
 	var least int

@@ -349,6 +349,7 @@ func writeTensors(dir string, files []outputFile,
 	return written, nil
 }
 
+// savePB writes a serialised TensorProto; equal tensors have equal bytes.
 func savePB(path, name string, t *onnx.Tensor) error {
 	p, err := serde.TensorToProto(name, t)
 	if err != nil {

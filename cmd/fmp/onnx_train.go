@@ -168,6 +168,9 @@ type examples struct {
 	notes             []string
 }
 
+// run loads the model, reads the examples, gives the model its head and trains it. All weights
+// become float32 initializers first; inputs and outputs that change their type by it are told.
+// --list ends before an engine is opened.
 func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error {
 	if err := o.check(cmd); err != nil {
 		return err

@@ -78,6 +78,8 @@ With --signed-by the signature CLASSIFIER.sig is verified with that key and goes
 	return cmd
 }
 
+// run writes the package. Before that the notice is heeded, the card must state the model's sha256,
+// and the signature must hold.
 func (o *packageRun) run(cmd *cobra.Command, path string) error {
 	if err := o.notice.heed(path); err != nil {
 		return err

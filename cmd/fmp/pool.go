@@ -176,6 +176,8 @@ float64, [samples, k+1, classes], the bias row last; a prediction is then the me
 the features h (k = dx), or of a conjugate predictor their k coordinates, as its graph gives them. Of moments w is
 sign(h) sqrt(|h| / sum|h|), times the client graph's tensor "basis" [dx, k] where it has one.`
 
+// newPoolCommand declares fmp pool. It resolves its settings itself: flags that contradict each
+// other are told before any file is read.
 func newPoolCommand() *cobra.Command {
 	o := poolRun{settings: option.Default[poolSettings]()}
 	cmd := &cobra.Command{
@@ -838,6 +840,7 @@ func setsOf(s *models.OriginSets, names []string) *pooledSets {
 	return out
 }
 
+// print describes the sets for people; nil, which stands for none, prints nothing.
 func (s *pooledSets) print(b *strings.Builder) {
 	if s == nil {
 		return

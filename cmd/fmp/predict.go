@@ -46,6 +46,7 @@ func (f *imageFlags) bind(cmd *cobra.Command) {
 	fl.BoolVar(&f.byNumber, imagefile.ByNumberFlag, false, imagefile.ByNumberHelp)
 }
 
+// options are those of the images of a path; with labelsOptional images without a label are taken.
 func (f *imageFlags) options(labelsOptional bool) imagefile.Options {
 	return imagefile.Options{Labels: f.labels, Skip: f.skip, Count: f.count, MaxPixels: f.limit,
 		Optional: labelsOptional,
@@ -243,6 +244,7 @@ left to people, and its /v1/predict marks as unsure, what --reject says. With --
 serves the classifier of that camera, with sets of that level. It reads the notice every 10 s, and
 ends where it names the classifier.`
 
+// newPredictCommand declares fmp predict. With --listen it takes one argument, and two without.
 func newPredictCommand() *cobra.Command {
 	var asCSV bool
 	var listen, folder, camera string

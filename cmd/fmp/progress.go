@@ -73,6 +73,7 @@ type late struct {
 	now  func() time.Time
 }
 
+// Write says that all bytes were written, also of those that it drops.
 func (l *late) Write(b []byte) (int, error) {
 	if l.now().Before(l.from) {
 		return len(b), nil
@@ -80,6 +81,8 @@ func (l *late) Write(b []byte) (int, error) {
 	return l.to.Write(b)
 }
 
+// isTerminal reports whether w, or the writer behind a printable one, is a terminal that can redraw
+// a line.
 func isTerminal(w any) bool {
 	if to, ok := w.(io.Writer); ok {
 		w = printable.Raw(to)
@@ -241,6 +244,7 @@ type gridProgress struct {
 	begun   float64 // share of the work that was done before
 }
 
+// gridRun is the state of one run of a grid. A cell is one record of its results.
 type gridRun struct {
 	name        string
 	cells, done int

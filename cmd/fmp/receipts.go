@@ -240,6 +240,8 @@ func (v *verified) print(cmd *cobra.Command, what string) error {
 		v.Client, v.Round, v.Time.Format(time.RFC3339), size, v.Upload, spent)
 }
 
+// newReceiptsFetchCommand declares fmp receipts fetch. The receipt must be of the key's client, the
+// round and its graph: that of another client is signed as well.
 func newReceiptsFetchCommand() *cobra.Command {
 	var path, ca, server, output string
 	var wait time.Duration
@@ -298,6 +300,8 @@ otherwise the key is what the server says.`,
 	return cmd
 }
 
+// newWithdrawCommand declares fmp withdraw. A client whose withdrawal fails stops no other;
+// receipts are printed before the errors.
 func newWithdrawCommand() *cobra.Command {
 	var path, ca string
 	var wait time.Duration

@@ -120,6 +120,8 @@ func runError(path string, err error) error {
 	return usageError(err)
 }
 
+// newResultsListCommand declares fmp results list. Names of filters are looked for in all runs of
+// the folder, so that a misspelt one is told.
 func newResultsListCommand() *cobra.Command {
 	var dataset, method string
 	var filter resultsFilter
@@ -231,6 +233,8 @@ func (c *chosenParts) bind(cmd *cobra.Command) {
 	offers(cmd, "rows", rival.Names()...)
 }
 
+// newResultsShowCommand declares fmp results show. A report that cannot be written is told, and the
+// tables are printed nevertheless.
 func newResultsShowCommand() *cobra.Command {
 	var wide bool
 	var parts chosenParts
@@ -276,6 +280,8 @@ func newResultsShowCommand() *cobra.Command {
 	return cmd
 }
 
+// newResultsCompareCommand declares fmp results compare. With m differences, each interval has the
+// confidence 1 - .05/m (Bonferroni), so that all hold together with 95%.
 func newResultsCompareCommand() *cobra.Command {
 	var wide bool
 	var method string
@@ -510,6 +516,8 @@ func printMethods(b *strings.Builder, methods []described) {
 	}
 }
 
+// newResultsPlotCommand declares fmp results plot. Runs that differ in a further setting are
+// refused: a line would join points of two experiments.
 func newResultsPlotCommand() *cobra.Command {
 	var file, x, y string
 	var rows []string

@@ -41,6 +41,8 @@ func bindWide(cmd *cobra.Command, wide *bool) {
 		"print every figure, the tuned settings and the paper's figures, in more than 80 columns")
 }
 
+// newRunCommand declares fmp run. --alpha with homogeneous clients is refused as a flag alone:
+// files and environment are shared by runs.
 func newRunCommand() *cobra.Command {
 	var wide, keep bool
 	var splits string
@@ -142,6 +144,8 @@ type runner struct {
 	shared   *experiment.Shared // with runs that go on beside; nil for a run by itself
 }
 
+// newRunner opens the engine of the settings, which its caller closes, and notes the versions that
+// the manifest of a run states.
 func newRunner(ctx context.Context, cfg settings.Engine, stderr io.Writer) (*runner, error) {
 	// One thread an operator: more would change the last bits of figures. The run spreads tasks
 	// over threads.

@@ -248,6 +248,7 @@ func (s *resolver) keys() []string {
 	return keys
 }
 
+// known reports whether any command has a setting of this key.
 func (s *resolver) known(key string) bool { return slices.Contains(s.keys(), key) }
 
 // isRead reports whether the command reads a setting. A key of other commands' settings is known,
@@ -358,6 +359,8 @@ func (g *givenValues) give(key, source string, value any) {
 
 func (g *givenValues) refuse(err error) { g.errs = append(g.errs, err) }
 
+// readFile reads the values of a settings file. Those that other commands alone read are collected
+// too, and decode passes them over.
 func (g *givenValues) readFile(file *viper.Viper) {
 	where := "file " + g.file
 	for _, key := range file.AllKeys() {
@@ -616,6 +619,7 @@ func checkNoDoubles(d *json.Decoder) error {
 
 var underscores = strings.NewReplacer(".", "_", "-", "_")
 
+// envName is the environment variable of a key: erm.l2 is FMP_ERM_L2.
 func envName(key string) string { return envPrefix + strings.ToUpper(underscores.Replace(key)) }
 
 // decodeSetting puts val, as a file, the environment or a flag gave it, into a field. Nothing is

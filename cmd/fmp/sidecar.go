@@ -59,6 +59,7 @@ func (s *sidecar) fits(m *onnx.Model) error {
 	return nil
 }
 
+// write writes the side-car, where there is anything to say.
 func (s *sidecar) write() error {
 	if s.data == nil {
 		return nil

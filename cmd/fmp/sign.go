@@ -40,6 +40,8 @@ func (s *signed) print(cmd *cobra.Command, verb string) error {
 // signatureFile is where the signature of a model is by default: beside it.
 func signatureFile(model string) string { return filepath.Clean(model) + ".sig" }
 
+// newSignCommand declares fmp sign. A signature is verified with the public half of its key before
+// it is written.
 func newSignCommand() *cobra.Command {
 	var key, newKey, out string
 	var ignored []string

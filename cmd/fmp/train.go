@@ -114,6 +114,8 @@ func (f *metaFlags) bind(cmd *cobra.Command, steps, batch, samples int, reads ..
 	jsonFlag(cmd, "print what was made as JSON")
 }
 
+// bindOptimizer declares the flags of a training whose schedule is the caller's. A 0 that means
+// none is turned into the trainings' own word for it (orNone).
 func (f *metaFlags) bindOptimizer(cmd *cobra.Command, rate float64) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.from, "from", "",
@@ -297,6 +299,8 @@ func (f *metaFlags) print(cmd *cobra.Command, res trained) error {
 		"validation: %s\n", res.Model, res.Digest, res.Log, res.Model, strings.Join(scores, ", "))
 }
 
+// newTrainConjugateCommand declares fmp train conjugate. Whether --images fit into a model's file
+// is known before the training, and checked then.
 func newTrainConjugateCommand() *cobra.Command {
 	var f metaFlags
 	var t meta.ConjugateConfig
@@ -350,6 +354,8 @@ needed: a server that takes part as a site of a round of moments has a lower NLL
 	return cmd
 }
 
+// newTrainOpenCommand declares fmp train open. It trains the predictor, then the scale of its
+// posterior, then the ends of its intervals, each by the one before.
 func newTrainOpenCommand() *cobra.Command {
 	var f metaFlags
 	var t meta.OpenConfig

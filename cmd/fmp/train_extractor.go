@@ -37,6 +37,7 @@ type learning struct {
 	parallel            int
 }
 
+// bind declares the flags that both trainings share. classes and parallel complete the help of two.
 func (l *learning) bind(cmd *cobra.Command, classes, parallel string) {
 	f := cmd.Flags()
 	f.StringVar(&l.data.Name, "dataset", "digits",
@@ -151,6 +152,8 @@ func (o *extractorTraining) bind(cmd *cobra.Command) {
 	f.Uint64Var(&o.c.Seed, "seed", 1, "seed of weights, order and augmentation")
 }
 
+// run trains a network of the command's own, or adapts another's (--from). Models are written once
+// the training has ended, and the checkpoint is removed last.
 func (o *extractorTraining) run(cmd *cobra.Command) error {
 	if o.out == "" {
 		return usageErrorf("--out is not given; name the model file to write")

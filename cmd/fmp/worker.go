@@ -30,6 +30,8 @@ import (
 	"fmp/pipeline/settings"
 )
 
+// newWorkerCommand declares fmp worker. Operators run in one thread, as at the server: samples must
+// be the same bits on both.
 func newWorkerCommand() *cobra.Command {
 	var o store.Options
 	var tokenFile, keyFile string

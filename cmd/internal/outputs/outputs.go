@@ -22,6 +22,7 @@ import (
 // annotation marks a flag as the name of an output.
 const annotation = "fmp.output"
 
+// Kinds of outputs: of a file the folder must be there, and of made ones folders are made.
 const (
 	file = "file"
 	made = "made"
