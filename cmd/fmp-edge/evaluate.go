@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"math"
 	"path/filepath"
 	"time"
 
@@ -138,9 +137,8 @@ func (o *scoring) checkNoise() error {
 	if _, err := privacy.CountsNoise(o.epsilon, o.delta); err != nil {
 		return usagef("evaluate: %w", err)
 	}
-	if !(o.maxEpsilon >= 0) || math.IsInf(o.maxEpsilon, 0) {
-		return usagef("evaluate: --max-epsilon %v; allowed are numbers above 0, and 0 for any",
-			o.maxEpsilon)
+	if err := checkMaxEpsilon("evaluate", o.maxEpsilon); err != nil {
+		return err
 	}
 	// printed counts can be kept and averaged as well as sent ones
 	if o.output == "" {

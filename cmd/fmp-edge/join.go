@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -88,7 +87,12 @@ func connectionFlags(f *pflag.FlagSet) *connection {
 
 // beside is the name of a file of a round beside the key's.
 func (c *connection) beside(round uint64, kind string) string {
-	return fmt.Sprintf("%s.%d.%s", strings.TrimSuffix(*c.key, ".key"), round, kind)
+	return besideKey(*c.key, round, kind)
+}
+
+// besideKey is the name of a file of a round beside a key file.
+func besideKey(key string, round uint64, kind string) string {
+	return fmt.Sprintf("%s.%d.%s", strings.TrimSuffix(key, ".key"), round, kind)
 }
 
 // open reads the key and asks the server for its round. Flags and files are checked before the
@@ -100,9 +104,8 @@ func (c *connection) open(ctx context.Context, command, url string,
 	if *c.key == "" {
 		return nil, nil, nil, usagef("%s: --key is missing; fmp-edge key makes one", command)
 	}
-	if !(*c.maxEpsilon >= 0) || math.IsInf(*c.maxEpsilon, 0) {
-		return nil, nil, nil, usagef("%s: --max-epsilon %v; allowed are numbers above 0",
-			command, *c.maxEpsilon)
+	if err := checkMaxEpsilon(command, *c.maxEpsilon); err != nil {
+		return nil, nil, nil, err
 	}
 	if allowed := []string{"", privacy.Local, privacy.TwoServers,
 		privacy.Trusted}; !slices.Contains(allowed, *c.noise) {
@@ -708,8 +711,7 @@ noise take nothing out, as one noisy sum hides the uploads; join says so before 
 				return fmt.Errorf("withdraw: the server's key is %s; --server-key is %s",
 					d.ServerKey, *server)
 			}
-			file := cmp.Or(*receipt,
-				fmt.Sprintf("%s.%d.withdrawal.json", strings.TrimSuffix(*path, ".key"), d.Round))
+			file := cmp.Or(*receipt, besideKey(*path, d.Round, "withdrawal.json"))
 			own := receiptOf(d, key.Name, true)
 			if _, err := free("withdraw", content{path: file, own: own}); err != nil {
 				return fmt.Errorf("%w; nothing was withdrawn", err)

@@ -116,13 +116,23 @@ func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 	if f.Changed("precision") {
 		return usagef("compress: --precision is of plain uploads: %s makes whole numbers", model)
 	}
-	if m := *p.maxEpsilon; !(m >= 0) || math.IsInf(m, 0) {
-		return usagef("compress: --max-epsilon %v; allowed are numbers above 0, and 0 for any", m)
+	if err := checkMaxEpsilon("compress", *p.maxEpsilon); err != nil {
+		return err
 	}
 	for _, err := range []error{p.budget.Check(), client.CheckReply(*p.reply)} {
 		if err != nil {
 			return &usageError{fmt.Errorf("compress: %w", err)}
 		}
+	}
+	return nil
+}
+
+// checkMaxEpsilon refuses a --max-epsilon that limits nothing: a negative number, an infinite one, or
+// none.
+func checkMaxEpsilon(command string, epsilon float64) error {
+	if !(epsilon >= 0) || math.IsInf(epsilon, 0) {
+		return usagef("%s: --max-epsilon %v; allowed are numbers above 0, and 0 for any", command,
+			epsilon)
 	}
 	return nil
 }

@@ -474,16 +474,7 @@ a side-car file of MODEL is written again as OUT.yaml.`,
 			if err := descends(m, args[0], "fmp onnx half"); err != nil {
 				return err
 			}
-			if err := side.fits(m); err != nil {
-				return err
-			}
-			if err := serde.Save(out, m); err != nil {
-				return err
-			}
-			if err := side.write(); err != nil {
-				return err
-			}
-			before, after, err := sizes(args[0], out)
+			before, after, err := side.save(m, args[0], out)
 			if err != nil {
 				return err
 			}

@@ -20,7 +20,6 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/quantise"
-	"fmp/onnx/serde"
 	"fmp/pipeline/option"
 	"fmp/pipeline/settings"
 )
@@ -217,13 +216,7 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 		return usageError(err)
 	}
 	remark(cmd, untold(report.Test.Loss))
-	if err := serde.Save(q.out, to); err != nil {
-		return err
-	}
-	if err := side.write(); err != nil {
-		return err
-	}
-	if report.BytesBefore, report.Bytes, err = sizes(path, q.out); err != nil {
+	if report.BytesBefore, report.Bytes, err = side.save(to, path, q.out); err != nil {
 		return err
 	}
 	if err := q.time(cmd, cfg, m, to, tests[0], &report); err != nil {

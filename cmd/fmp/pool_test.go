@@ -153,55 +153,49 @@ func TestPoolUnfit(t *testing.T) {
 // of many the text names twenty. A classifier for a suspect is told of, and so are calibration
 // points.
 func TestPrintClients(t *testing.T) {
+	text := func(p pooled) string {
+		var b strings.Builder
+		p.printClients(&b)
+		return b.String()
+	}
 	p := pooled{Clients: []string{"small", "large", "suspect"}, Honest: []float64{0.99, 0.98, 0.1},
 		Claimed: []float64{20, 20000, 20},
 		Counted: []float64{20, 57.4, 20}}
-	var b strings.Builder
-	p.printClients(&b)
 	want := `clients:    P(honest)   claimed   counted
                  0.10        20        20  suspect
                  0.98     20000        57  large
                  0.99        20        20  small
             97 of 20040 images count: the others' images bear no more out; --trust counts all, of clients that you know
 `
-	if b.String() != want {
-		t.Errorf("got\n%swant\n%s", b.String(), want)
+	if got := text(p); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	for _, c := range []struct {
-		of    string
-		warns bool
-	}{{"suspect", true}, {"small", false}, {"", false}} {
-		b.Reset()
-		p.For = c.of
-		if p.printClients(&b); strings.Contains(b.String(), "for suspect, and hardly of its upload") != c.warns ||
-			!strings.HasPrefix(b.String(), want) {
-			t.Errorf("for %q:\n%s", c.of, b.String())
+	for of, warns := range map[string]bool{"suspect": true, "small": false, "": false} {
+		p.For = of
+		if got := text(p); strings.Contains(got, "for suspect, and hardly of its upload") != warns ||
+			!strings.HasPrefix(got, want) {
+			t.Errorf("for %q:\n%s", of, got)
 		}
 	}
 	p.For, p.Calibration = "", []int{0, 10, 0}
-	b.Reset()
-	if p.printClients(&b); b.String() != strings.Replace(want, "large", "large, 10 of them calibration points", 1) {
-		t.Errorf("with calibration points:\n%s", b.String())
+	if got := text(p); got != strings.Replace(want, "large", "large, 10 of them calibration points", 1) {
+		t.Errorf("with calibration points:\n%s", got)
 	}
 	two := pooled{Clients: []string{"a", "b"}, Honest: []float64{1, 1}, Claimed: []float64{9, 4}, Counted: []float64{9, 4}}
-	b.Reset()
-	if two.printClients(&b); !strings.Contains(b.String(), "of two clients neither can be judged") {
-		t.Errorf("of two clients:\n%s", b.String())
+	if got := text(two); !strings.Contains(got, "of two clients neither can be judged") {
+		t.Errorf("of two clients:\n%s", got)
 	}
 	two.Counted = []float64{4.5, 4} // copies
-	b.Reset()
-	if two.printClients(&b); strings.Contains(b.String(), "each counts as it claims") {
-		t.Errorf("of copies:\n%s", b.String())
+	if got := text(two); strings.Contains(got, "each counts as it claims") {
+		t.Errorf("of copies:\n%s", got)
 	}
 	p.Calibration = nil
 	for range 30 {
 		p.Clients, p.Honest, p.Claimed, p.Counted = append(p.Clients, "x"), append(p.Honest, 1),
 			append(p.Claimed, 5), append(p.Counted, 5)
 	}
-	b.Reset()
-	if p.printClients(&b); strings.Count(b.String(), "\n") != 1+maxClients+2 ||
-		!strings.Contains(b.String(), "and 13 more") {
-		t.Errorf("of 33 clients:\n%s", b.String())
+	if got := text(p); strings.Count(got, "\n") != 1+maxClients+2 || !strings.Contains(got, "and 13 more") {
+		t.Errorf("of 33 clients:\n%s", got)
 	}
 }
 
@@ -271,23 +265,30 @@ func TestPrintSurvived(t *testing.T) {
 	}
 }
 
-// TestPrintMoments: the form of a round of moments says whether calibration points corrected the
-// temperature of clients left out, and advises no kappa. Why nothing told it is printed with the remedy.
-func TestPrintMoments(t *testing.T) {
+// TestPrintPooled: of moments the text says whether calibration points corrected the temperature of
+// clients left out, and why nothing told it, with the remedy. Of class means it says the scope.
+func TestPrintPooled(t *testing.T) {
+	tails, kappa, novelty := []float64{1.54, 0.17}, []float64{0.85, 0.25}, 2.5
 	for want, p := range map[string]pooled{
-		"left out, times 1.54 ± 17% for the tails of images\n": {Tails: []float64{1.54, 0.17},
-			Calibration: []int{9}},
-		"for the tails of images, corrected by 58 calibration points\n": {Tails: []float64{1.54, 0.17}, judged: 58},
-		"moments, the corpus was not read: no (kappa 0.85 ± 25%)\n":     {Kappa: []float64{0.85, 0.25}, Unread: "no"},
-		"(kappa 0.85 ± 25%)\n":                    {Kappa: []float64{0.85, 0.25}, Calibration: []int{2}},
-		"sets:       none: level .9 wants more\n": {NoSets: "level .9 wants more"},
-		"a guess: no; calibration points tell it (fmp-edge compress --calibrate 10)": {
-			Kappa: []float64{0.85, 0.25}, Unmeasured: "no"},
+		"left out, times 1.54 ± 17% for the tails of images\n":          {Tails: tails, Calibration: []int{9}},
+		"for the tails of images, corrected by 58 calibration points\n": {Tails: tails, judged: 58},
+		"moments, the corpus was not read: no (kappa 0.85 ± 25%)\n":     {Kappa: kappa, Unread: "no"},
+		"(kappa 0.85 ± 25%)\n":                                             {Kappa: kappa, Calibration: []int{2}},
+		"sets:       none: level .9 wants more\n":                          {NoSets: "level .9 wants more"},
+		"a guess: no; calibration points tell it (fmp-edge compress --cal": {Kappa: kappa, Unmeasured: "no"},
+		"scope:      closed: of the corpus's classes (novelty 2.50":        {Scope: "closed", known: true, Novelty: &novelty},
+		"scope:      open: of classes that the corpus lacks (novelty 2.50": {Scope: "open", Novelty: &novelty},
+		"scope:      open: images unlike the corpus's of the same names (": {Scope: "open", known: true,
+			Novelty: &novelty},
+		"scope:      open: by --scope (novelty 2.50": {Scope: "open", known: true, asked: true, Novelty: &novelty},
+		"scope:      closed: by --scope\n":           {Scope: "closed", asked: true},
+		"":                                           {Scope: "closed"},
 	} {
 		p.Shape = []int{1, 2, 2}
 		var b strings.Builder
 		if p.print(&b); !strings.Contains(b.String(), want) ||
-			strings.Contains(b.String(), "not measured") != (p.Unmeasured != "") {
+			strings.Contains(b.String(), "not measured") != (p.Unmeasured != "") ||
+			strings.Contains(b.String(), "scope:") != strings.HasPrefix(want, "scope:") {
 			t.Errorf("want %q in %s", want, b.String())
 		}
 	}
@@ -359,34 +360,6 @@ func TestPoolNames(t *testing.T) {
 		}
 		if text := fmp(append(args, "--scope", "closed")...); !strings.Contains(text, "closed: by --scope\n") {
 			t.Errorf("%s: printed is %s", c.names, text)
-		}
-	}
-}
-
-// TestPoolScope: what is printed of a round's scope.
-func TestPoolScope(t *testing.T) {
-	novelty := 2.5
-	for want, p := range map[string]pooled{
-		"closed: of the corpus's classes":                    {Scope: "closed", known: true},
-		"open: of classes that the corpus lacks":             {Scope: "open"},
-		"open: images unlike the corpus's of the same names": {Scope: "open", known: true},
-		"open: by --scope":                                   {Scope: "open", known: true, asked: true},
-	} {
-		p.Novelty, p.Shape = &novelty, []int{1, 2, 2}
-		var b strings.Builder
-		p.print(&b)
-		if !strings.Contains(b.String(), "scope:      "+want+" (novelty 2.50") {
-			t.Errorf("%+v: printed is %s", p, b.String())
-		}
-	}
-	for want, p := range map[string]pooled{
-		"scope:      closed: by --scope\n": {Scope: "closed", asked: true},
-		"":                                 {Scope: "closed"},
-	} {
-		p.Shape = []int{1, 2, 2}
-		var b strings.Builder
-		if p.print(&b); !strings.Contains(b.String(), want) || want == "" && strings.Contains(b.String(), "scope:") {
-			t.Errorf("%+v: printed is %s, want %q", p, b.String(), want)
 		}
 	}
 }

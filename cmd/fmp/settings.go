@@ -78,9 +78,8 @@ type resolver struct {
 // share, may hold them.
 func bindSettings(cmd *cobra.Command, target any, aliases map[string]string,
 	reads ...string) *resolver {
-	s := &resolver{target: target, cmd: cmd, reads: reads, aliases: aliases,
+	s := &resolver{target: target, cmd: cmd, reads: reads, aliases: map[string]string{},
 		fields: option.List(target)}
-	s.aliases = map[string]string{}
 	maps.Copy(s.aliases, aliases)
 	for _, f := range s.fields {
 		if f.Flag != "" {
@@ -88,17 +87,13 @@ func bindSettings(cmd *cobra.Command, target any, aliases map[string]string,
 		}
 	}
 	maps.DeleteFunc(s.aliases, func(_, key string) bool { return !s.isRead(key) })
-	aliases = s.aliases
 	flags := cmd.Flags()
 	short := map[string]string{}
-	for a, key := range aliases {
+	for a, key := range s.aliases {
 		short[key] = a
 	}
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if key, ok := aliases[name]; ok {
-			return pflag.NormalizedName(key)
-		}
-		return pflag.NormalizedName(name)
+		return pflag.NormalizedName(cmp.Or(s.aliases[name], name))
 	})
 	for _, f := range s.fields {
 		if !s.isRead(f.Key) {

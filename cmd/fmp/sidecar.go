@@ -11,6 +11,7 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/atomicfile"
+	"fmp/onnx/serde"
 )
 
 // sidecar is the side-car file OUT.yaml of a model that was made of another.
@@ -57,6 +58,21 @@ func (s *sidecar) fits(m *onnx.Model) error {
 			"written lacks: name another value, or give it as an output of the model", s.output)
 	}
 	return nil
+}
+
+// save writes a model that was made of the one at path, then its side-car, and returns the bytes of
+// both models.
+func (s *sidecar) save(m *onnx.Model, path, out string) (before, after int64, err error) {
+	if err = s.fits(m); err == nil {
+		err = serde.Save(out, m)
+	}
+	if err == nil {
+		err = s.write()
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	return sizes(path, out)
 }
 
 // write writes the side-car, where there is anything to say.

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"fmp/cmd/internal/outputs"
 	"fmp/models"
@@ -489,6 +490,14 @@ func (t *training) conjugate(setting, dataset string) (*onnx.Model, error) {
 	return m, err
 }
 
+// blockFlags declares the flags of attention blocks, which predictor and embedding share.
+func blockFlags(fl *pflag.FlagSet, dim, heads *int, published *bool) {
+	fl.IntVar(dim, "dim", 0, "width of the blocks; 0 means dx + classes + 64")
+	fl.IntVar(heads, "heads", 0, "attention heads of the published blocks; 0 means 4")
+	fl.BoolVar(published, "published", false,
+		"the published blocks: several heads, layer norm, no identity path")
+}
+
 func newTrainPredictorCommand() *cobra.Command {
 	var f metaFlags
 	var pc models.PredictorConfig
@@ -518,12 +527,9 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
 		"share of tasks whose context is one client's points; the others' is the pool")
 	fl.Float64Var(&t.Coupling, "coupling", 1,
 		"weight of the distance between draws for a context and for its compression; 0 for none")
-	fl.IntVar(&pc.Dim, "dim", 0, "width of the blocks; 0 means dx + classes + 64")
+	blockFlags(fl, &pc.Dim, &pc.Heads, &pc.Published)
 	fl.IntVar(&pc.Latent, "latent", 0, "columns of noise that all points of one sample share; 0 "+
 		"means noise of its own for every point")
-	fl.BoolVar(&pc.Published, "published", false,
-		"the published blocks: several heads, layer norm, no identity path")
-	fl.IntVar(&pc.Heads, "heads", 0, "attention heads of the published blocks; 0 means 4")
 	fl.IntVar(&pc.Hidden, "hidden", 0,
 		"width of a two-layer feed-forward part in the blocks; 0 means one layer")
 	fl.BoolVar(&pc.IgnoreMasses, "ignore-masses", false,
@@ -574,13 +580,10 @@ latter.
 	fl.BoolVar(&t.Relative, "relative", false, "divide each task's loss by the norm of its target")
 	fl.Float64Var(&t.Score, "score", 2,
 		"weight of the score on held-out points, beside the distance; 0 for none")
-	fl.IntVar(&ec.Dim, "dim", 0, "width of the blocks; 0 means dx + classes + 64")
+	blockFlags(fl, &ec.Dim, &ec.Heads, &ec.Published)
 	fl.IntVar(&ec.Blocks, "blocks", 1, "set attention blocks before the pooling")
 	fl.IntVar(&ec.Hidden, "hidden", 256,
 		"width of a two-layer feed-forward part in the blocks; 0 means one layer")
-	fl.BoolVar(&ec.Published, "published", false,
-		"the published blocks: several heads, layer norm, no identity path")
-	fl.IntVar(&ec.Heads, "heads", 0, "attention heads of the published blocks; 0 means 4")
 	f.train = func(ctx context.Context, in *training) (*onnx.Model, error) {
 		m, err := f.start(func() (*onnx.Model, error) {
 			ec.Dx, ec.C, ec.Size = in.Corpus.Dx, in.Corpus.C, f.settings.Embedding.Size

@@ -148,8 +148,6 @@ func TestFuseClassNames(t *testing.T) {
 	if _, f, err := models.Load(graph); err != nil || f.C != 3 || f.Classes[2] != "fir" {
 		t.Errorf("%d classes %v, %v", f.C, f.Classes, err)
 	}
-	refused(t, exitUsage, "each another", "fuse", "--dataset", "digits", "--class-names",
-		"larch,larch", "-o", graph)
 }
 
 // TestCommandLine: a training's record has the flags that act on the model, and no path of this machine.
