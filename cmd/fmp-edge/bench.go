@@ -20,8 +20,10 @@ import (
 
 // benched is the output of bench; times in milliseconds.
 type benched struct {
-	Images     int     `json:"images"`
-	Threads    int     `json:"threads"`
+	// Images are those of one upload, and Threads those of one operator, 0 for one a core.
+	Images  int `json:"images"`
+	Threads int `json:"threads"`
+	// Load is the time to open the graph, and First that of the first upload, with cold caches.
 	Load       float64 `json:"load_ms"`
 	First      float64 `json:"first_ms"`
 	Min        float64 `json:"min_ms"`

@@ -91,6 +91,8 @@ type compressing struct {
 	mostImages, mostBytes int    // that the round takes; 0 where that is not known
 	server                string // its public key; "" where that is not known
 
+	// copies and few count images and classes that were left out; mapped are the folders of the
+	// others.
 	copies, few int
 	bytes       int // of an upload of moments at most; 0 for other uploads
 	mapped      []imagefile.Mapped

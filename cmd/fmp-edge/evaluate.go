@@ -30,12 +30,14 @@ import (
 // scoring is the flags of evaluate.
 type scoring struct {
 	reading
+	// to is the address that the report is sent to, "" for none.
 	key, output, to, ca, labels, ledger string
-	least                               int
-	epsilon, delta, maxEpsilon          float64
-	round                               uint64
-	wait                                time.Duration
-	asJSON, redraw                      bool
+	// least is the smallest count that is told. It stands for noise where epsilon is 0.
+	least                      int
+	epsilon, delta, maxEpsilon float64
+	round                      uint64
+	wait                       time.Duration
+	asJSON, redraw             bool
 }
 
 var evaluateCommand = command{

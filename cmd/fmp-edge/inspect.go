@@ -21,17 +21,19 @@ import (
 
 // uploadInfo is the description of an upload by inspect.
 type uploadInfo struct {
-	Kind      string             `json:"kind"`
-	Bytes     int                `json:"bytes"`
-	Round     uint64             `json:"round"`
-	Client    string             `json:"client"`
-	Model     string             `json:"model"`
+	Kind   string `json:"kind"`
+	Bytes  int    `json:"bytes"`
+	Round  uint64 `json:"round"`
+	Client string `json:"client"`
+	Model  string `json:"model"`
+	// N counts images, calibration points among them; Size counts points of Dx numbers each.
 	N         int                `json:"n"`
 	Size      int                `json:"size"`
 	Dx        int                `json:"dx"`
 	C         int                `json:"classes"`
 	Precision federate.Precision `json:"precision"`
-	Masses    []float32          `json:"masses"`
+	// Masses are images behind each point.
+	Masses []float32 `json:"masses"`
 	// ClassMass holds images by class, as far as an upload tells a client's labels.
 	ClassMass []float64 `json:"class_mass"`
 	// Calibration counts the images of n that are single ones, Scatter and Curve the numbers of
@@ -43,12 +45,15 @@ type uploadInfo struct {
 
 // modelInfo is the description of a model by inspect.
 type modelInfo struct {
-	Kind      string   `json:"kind"`
-	Digest    string   `json:"digest"`
-	Dx        int      `json:"dx"`
-	C         int      `json:"classes"`
-	S         int      `json:"size"`
-	Names     []string `json:"class_names,omitempty"`
+	Kind string `json:"kind"`
+	// Digest is the sha256 of the file.
+	Digest string `json:"digest"`
+	// Dx is the number of features, and S the most points of an upload.
+	Dx    int      `json:"dx"`
+	C     int      `json:"classes"`
+	S     int      `json:"size"`
+	Names []string `json:"class_names,omitempty"`
+	// Inputs and Outputs are values with their types and shapes.
 	Inputs    []string `json:"inputs"`
 	Outputs   []string `json:"outputs"`
 	Extractor string   `json:"extractor_digest,omitempty"`

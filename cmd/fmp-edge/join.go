@@ -38,13 +38,15 @@ type sent struct {
 type connection struct {
 	key, ca, receipt *string
 	helper           *string
-	wait             *time.Duration
-	private          *bool
-	maxEpsilon       *float64
-	maxDelta         *float64
-	deltaAsked       func() bool // whether --max-delta is given
-	noise            *string
-	asJSON           *bool
+	// wait bounds how long a server that does not answer is asked again.
+	wait    *time.Duration
+	private *bool
+	// maxEpsilon, maxDelta and noise are the least privacy that a round may give.
+	maxEpsilon *float64
+	maxDelta   *float64
+	deltaAsked func() bool // whether --max-delta is given
+	noise      *string
+	asJSON     *bool
 
 	// ledger charges an upload for the server that it is sent to; nil where that is done.
 	ledger *string

@@ -47,11 +47,14 @@ var budgetNames = []string{"epsilon", "delta", "unit", "relation", "noise", "poi
 
 // privateFlags are the flags of a private round.
 type privateFlags struct {
-	budget     *privacy.Budget
+	// budget is that of the round, which the flags state or join sets.
+	budget *privacy.Budget
+	// maxEpsilon is the most that may be spent on any image in all, 0 for any.
 	maxEpsilon *float64
 	ledger     *string
 	redraw     *bool
-	reply      *time.Duration
+	// reply is the fixed time from the start of the work to the upload.
+	reply *time.Duration
 }
 
 func newPrivateFlags(f *pflag.FlagSet) privateFlags {

@@ -22,6 +22,8 @@ import (
 // reading is the flags of the commands that classify images: the classifier,
 // and how images are read.
 type reading struct {
+	// onBad is fail or skip. pixels bounds an image that is decoded, and notice and server are the
+	// file and the key of a notice.
 	command, model, notice, server, onBad string
 	threads, pixels                       int
 	byNumber                              bool

@@ -41,7 +41,8 @@ type session struct {
 
 // request is a call of a method.
 type request struct {
-	params   []byte // JSON
+	params []byte // JSON
+	// data are bytes beside the parameters, such as a model or a reply of the server.
 	data     []byte
 	read     func(path string) ([]byte, error) // returns a file of the page's
 	progress func(done, all int)               // is called after each image
@@ -163,14 +164,15 @@ func (s *session) describe(q *request, p struct{ Reply float64 }) (any, []byte, 
 
 // graphInfo is a page's description of a client graph that it took apart.
 type graphInfo struct {
-	Digest    string   `json:"digest"`
-	Classes   []string `json:"classes"`
-	Height    int      `json:"height"`
-	Width     int      `json:"width"`
-	Channels  int      `json:"channels"`
-	Features  int      `json:"features"`
-	Most      int      `json:"most_bytes"`
-	Extractor string   `json:"extractor"`
+	Digest   string   `json:"digest"`
+	Classes  []string `json:"classes"`
+	Height   int      `json:"height"`
+	Width    int      `json:"width"`
+	Channels int      `json:"channels"`
+	// Features are the numbers of a point, and Most bounds an upload in float32.
+	Features  int    `json:"features"`
+	Most      int    `json:"most_bytes"`
+	Extractor string `json:"extractor"`
 	// the extractor is known to this program, under this name
 	Shipped  string `json:"shipped,omitempty"`
 	Nodes    int    `json:"nodes"`
@@ -552,10 +554,13 @@ func (s *session) openClassifier(q *request) (any, []byte, error) {
 // predicted is the prediction of one image.
 type predicted struct {
 	Probabilities []float32 `json:"probabilities"`
-	Low           []float32 `json:"low,omitempty"`
-	High          []float32 `json:"high,omitempty"`
-	Set           []bool    `json:"set,omitempty"`
-	Disagreement  float32   `json:"mutual_information"`
+	// Low and High are the ends of the credible intervals, and Set marks the classes of the
+	// prediction set. Each is by class, and left out where the classifier has none.
+	Low  []float32 `json:"low,omitempty"`
+	High []float32 `json:"high,omitempty"`
+	Set  []bool    `json:"set,omitempty"`
+	// Disagreement is in nats.
+	Disagreement float32 `json:"mutual_information"`
 }
 
 // predict classifies one image, the data of the request.

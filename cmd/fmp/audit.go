@@ -19,12 +19,14 @@ import (
 
 // audited is the output of fmp audit for one partition of a run.
 type audited struct {
-	Dataset   string         `json:"dataset"`
-	Partition string         `json:"partition"`
-	Clients   int            `json:"clients"`
-	Rounds    int            `json:"rounds"`
-	Parts     []audit.Parts  `json:"parts,omitempty"`
-	Private   *audit.Private `json:"private,omitempty"`
+	Dataset   string `json:"dataset"`
+	Partition string `json:"partition"`
+	Clients   int    `json:"clients"`
+	// Rounds were drawn and attacked. Parts are the attacks on parts of plain uploads, and Private
+	// those on the release of a private one.
+	Rounds  int            `json:"rounds"`
+	Parts   []audit.Parts  `json:"parts,omitempty"`
+	Private *audit.Private `json:"private,omitempty"`
 	// Server are the attacks of a malicious server, in a private round in which one server is not
 	// to see a client's sums.
 	Server []audit.Crafted `json:"server,omitempty"`

@@ -65,7 +65,8 @@ type drawnRounds struct {
 	Clients int     `json:"clients"`
 	Points  int     `json:"points"` // images of a client
 	Alpha   float64 `json:"alpha"`  // 0: homogeneous
-	Repeats int     `json:"repeats"`
+	// Repeats are rounds that are drawn anew, over which figures are means.
+	Repeats int `json:"repeats"`
 }
 
 // bind declares the settings and flags of drawn rounds, with the settings that the
@@ -506,6 +507,7 @@ func (r *measuredSets) printFalse(b *strings.Builder) {
 // measuredPaths is the output of fmp bench martingale.
 type measuredPaths struct {
 	drawnRounds
+	// Paths are drawn for each round, and Rows are by method.
 	Paths int              `json:"paths"`
 	Rows  []martingale.Row `json:"rows"`
 }

@@ -27,10 +27,11 @@ type calibration struct {
 	Score  conformal.Score `json:"score"`
 	// Thresholds are the scores from which on a class is in a set: one, or with ByClass one a
 	// class.
-	Thresholds  []float32                   `json:"thresholds"`
-	ByClass     bool                        `json:"by_class,omitempty"`
-	Proportions []float64                   `json:"proportions,omitempty"`
-	MeanSize    map[conformal.Score]float64 `json:"mean_size"`
+	Thresholds  []float32 `json:"thresholds"`
+	ByClass     bool      `json:"by_class,omitempty"`
+	Proportions []float64 `json:"proportions,omitempty"`
+	// MeanSize is the mean number of classes in a set of the calibration images, by score.
+	MeanSize map[conformal.Score]float64 `json:"mean_size"`
 	// Always are the classes that are in every set, as their images are too few.
 	Always []string `json:"always,omitempty"`
 	// Missing are the classes that no image is of.

@@ -44,15 +44,17 @@ const (
 
 // diagnosis is the output of `fmp doctor --json`.
 type diagnosis struct {
-	Program   buildinfo.Info       `json:"program"`
-	Cores     int                  `json:"cores"`
+	Program buildinfo.Info `json:"program"`
+	Cores   int            `json:"cores"`
+	// Library is the file that was found, and Tried are the places where it was looked for.
 	Library   string               `json:"library,omitempty"`
 	Version   string               `json:"onnxruntime,omitempty"`
 	Tried     []string             `json:"library_tried"`
 	Providers []ort.ProviderStatus `json:"providers,omitempty"`
 	Data      []dataset.Status     `json:"data"`
 	Findings  []finding            `json:"findings"`
-	Healthy   bool                 `json:"healthy"`
+	// Healthy says that nothing is missing that the settings need.
+	Healthy bool `json:"healthy"`
 }
 
 // newDoctorCommand declares fmp doctor. That something is missing is told by the exit code alone,

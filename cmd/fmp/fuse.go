@@ -135,6 +135,7 @@ func (c *fuseSettings) FillDefaults() []string { return option.FillDefaults(c, c
 
 // fuseRun is a run of fmp fuse: its flags and settings.
 type fuseRun struct {
+	// upload is the kind of uploads; "" is settled by the models that there are.
 	out, upload string
 	names       []string // of the clients' classes
 	acts        []string // keys and groups of settings that the graph depends on

@@ -30,9 +30,10 @@ import (
 // gridOptions are the flags of fmp grid.
 type gridOptions struct {
 	out, tokenFile string
-	threads        int
-	dry, workers   bool
-	store          store.Options
+	// threads are those of all runs together, 0 for one a core.
+	threads      int
+	dry, workers bool
+	store        store.Options
 }
 
 func newGridCommand() *cobra.Command {
@@ -178,6 +179,7 @@ type gridWork struct {
 	states  []gridRun
 	threads int
 	shared  *experiment.Shared
+	// runners are by the settings of their engine.
 	runners map[settings.Engine]*runner
 	// queue holds the jobs of runs that workers make, by index; nil: none.
 	queue *work.Grid

@@ -241,15 +241,17 @@ func (o *mergeRun) write(part []byte, key *identity.Key) error {
 
 // merging is how uploads are merged.
 type merging struct {
-	client      string // file of the client graph
-	against     string // file
-	workers     string // file of the roster; "": parts need no signature
+	client  string // file of the client graph
+	against string // file
+	workers string // file of the roster; "": parts need no signature
+	// onBad is the text of --on-bad, and skip its meaning.
 	onBad       string
 	trust, skip bool // skip: uploads that cannot be used are left out
-	want        federate.Expect
-	graph       *onnx.Model // the client graph; nil: the one of the program that made the uploads
-	manifest    models.Manifest
-	bar         *progress
+	// want is checked of every upload and part.
+	want     federate.Expect
+	graph    *onnx.Model // the client graph; nil: the one of the program that made the uploads
+	manifest models.Manifest
+	bar      *progress
 }
 
 // bind declares the flags that say how uploads and parts are read.

@@ -122,27 +122,30 @@ func checkModel(m *onnx.Model) error {
 
 // inspection is the description of a model by inspect.
 type inspection struct {
-	File           string            `json:"file"`
-	Graph          string            `json:"graph"`
-	Producer       string            `json:"producer,omitempty"`
-	IR             int64             `json:"ir_version"`
-	Opset          int64             `json:"opset"`
-	Functions      int               `json:"functions,omitempty"`
-	Metadata       map[string]string `json:"metadata,omitempty"`
-	Inputs         []valueReport     `json:"inputs"`
-	Optional       []valueReport     `json:"optional_inputs,omitempty"`
-	Outputs        []valueReport     `json:"outputs"`
-	Nodes          int               `json:"nodes"`
-	Operators      map[string]int    `json:"operators"`
-	Parameters     int64             `json:"parameters"`
-	ParameterBytes int64             `json:"parameter_bytes"`
-	FLOPs          float64           `json:"flops"`
+	File      string            `json:"file"`
+	Graph     string            `json:"graph"`
+	Producer  string            `json:"producer,omitempty"`
+	IR        int64             `json:"ir_version"`
+	Opset     int64             `json:"opset"`
+	Functions int               `json:"functions,omitempty"`
+	Metadata  map[string]string `json:"metadata,omitempty"`
+	Inputs    []valueReport     `json:"inputs"`
+	Optional  []valueReport     `json:"optional_inputs,omitempty"`
+	Outputs   []valueReport     `json:"outputs"`
+	Nodes     int               `json:"nodes"`
+	Operators map[string]int    `json:"operators"`
+	// Parameters counts the numbers of all weights.
+	Parameters     int64 `json:"parameters"`
+	ParameterBytes int64 `json:"parameter_bytes"`
+	// FLOPs are of one call: a multiplication and an addition are two.
+	FLOPs float64 `json:"flops"`
 	// for which the operations were counted
 	Sizes map[string]int `json:"sizes,omitempty"`
 	// operators that flops leaves out
-	Uncounted       []string          `json:"uncounted,omitempty"`
-	FLOPsError      string            `json:"flops_error,omitempty"`
-	Check           string            `json:"check"` // "ok" or what is wrong
+	Uncounted  []string `json:"uncounted,omitempty"`
+	FLOPsError string   `json:"flops_error,omitempty"`
+	Check      string   `json:"check"` // "ok" or what is wrong
+	// Engines has "yes", or "no" or "unknown" with a reason, by engine.
 	Engines         map[string]string `json:"engines"`
 	Differentiation string            `json:"grad"` // "yes" or why not
 }

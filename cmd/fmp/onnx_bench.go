@@ -44,9 +44,10 @@ type benchResult struct {
 
 // benchReport compares engines on one model.
 type benchReport struct {
-	Model   string            `json:"model"`
-	Batch   int               `json:"batch"`   // items of one call
-	Threads int               `json:"threads"` // 0: one a core
+	Model   string `json:"model"`
+	Batch   int    `json:"batch"`   // items of one call
+	Threads int    `json:"threads"` // 0: one a core
+	// Inputs are types and shapes by name.
 	Inputs  map[string]string `json:"inputs"`
 	Results []benchResult     `json:"results"`
 	// Ratio is the median of each engine over that of the first.
@@ -421,7 +422,8 @@ func (b *benchReport) print(out io.Writer) error {
 
 // testReport is one engine's result on a folder of tests.
 type testReport struct {
-	Engine      string               `json:"engine"`
+	Engine string `json:"engine"`
+	// Unsupported are tests whose model the engine refuses, and failed those whose outputs differ.
 	Passed      int                  `json:"passed"`
 	Failed      int                  `json:"failed"`
 	Unsupported int                  `json:"unsupported"`

@@ -37,13 +37,17 @@ type tuning struct {
 	t                                      train.Tuning
 	images, data, out, head, freeze, onBad string
 	optimizer, schedule                    string
-	groups                                 []string
-	x                                      extractor.Options
-	augment                                learn.Augment
-	rate, warmup, decay, momentum, clip    float64
-	heldOut                                float64
-	classes                                int
-	list                                   bool
+	// groups are REGEXP=FACTOR of the learning rate.
+	groups  []string
+	x       extractor.Options
+	augment learn.Augment
+	// rate is the highest one, 0 for the default. warmup and heldOut are shares: of the steps, and
+	// of the examples.
+	rate, warmup, decay, momentum, clip float64
+	heldOut                             float64
+	// classes is the number of those of --data, 0 for as many as the targets show.
+	classes int
+	list    bool
 	// finish makes of the trained model the one that is written; nil writes it with the names of
 	// its classes.
 	finish func(m *onnx.Model) (*onnx.Model, error)

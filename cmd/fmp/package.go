@@ -20,7 +20,8 @@ const maxCard = 4 << 20
 
 // packageRun is a run of fmp package: its flags.
 type packageRun struct {
-	options        serving.Options
+	options serving.Options
+	// out is a new folder. card and key are files, "" for none.
 	out, card, key string
 	notice         noticeFlags
 }

@@ -123,7 +123,9 @@ type poolSettings struct {
 // resolve, checkOutput and open are called in this order before run or private.
 type poolRun struct {
 	merging
-	out, of                      string
+	// out is the file to write, and of the client that the classifier is for.
+	out, of string
+	// round is read where its flag is given; else it is that of the uploads.
 	round                        uint64
 	rows, withSamples, fixedSize bool
 	redraw                       bool
@@ -875,15 +877,17 @@ func (s *pooledSets) print(b *strings.Builder) {
 
 // pooledPrivate is the output of fmp pool for a private round.
 type pooledPrivate struct {
-	Output  string          `json:"output"`
-	Bytes   int             `json:"bytes,omitempty"`
-	Shape   []int           `json:"shape"`
-	Classes []string        `json:"classes,omitempty"`
-	Clients []string        `json:"clients"`
-	Skipped []string        `json:"skipped,omitempty"`
-	Model   string          `json:"model"`
-	Method  string          `json:"method"`
-	Spent   privacy.Account `json:"spent"`
+	Output string `json:"output"`
+	Bytes  int    `json:"bytes,omitempty"`
+	// Shape is samples, k+1 (bias last) and classes.
+	Shape   []int    `json:"shape"`
+	Classes []string `json:"classes,omitempty"`
+	Clients []string `json:"clients"`
+	Skipped []string `json:"skipped,omitempty"`
+	Model   string   `json:"model"`
+	Method  string   `json:"method"`
+	// Spent is the budget that all sums of these uploads have spent.
+	Spent privacy.Account `json:"spent"`
 	// Counts are the noisy numbers of images of the classes.
 	Counts []float64 `json:"counts"`
 }

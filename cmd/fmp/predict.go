@@ -26,7 +26,8 @@ import (
 
 // imageFlags say how the images of predict and evaluate are read.
 type imageFlags struct {
-	labels, onBad      string
+	labels, onBad string
+	// limit bounds an image that is decoded, in pixels.
 	skip, count, limit int
 	notice             noticeFlags
 	byNumber           bool

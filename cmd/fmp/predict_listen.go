@@ -67,9 +67,10 @@ type listening struct {
 	address string
 	folder  string // of the page
 	hosts   []string
-	reject  float64
-	notice  noticeFlags
-	every   time.Duration // time between looks at the notice
+	// reject is the probability below which an image is left to people.
+	reject float64
+	notice noticeFlags
+	every  time.Duration // time between looks at the notice
 }
 
 // withoutListen refuses flags that go with --listen alone, and those that exclude each other

@@ -25,7 +25,8 @@ const logEvery = 10 * time.Second
 // lines, at the start and the end of a stage and every ten seconds between. Its methods may be
 // called from several goroutines.
 type progress struct {
-	mu      sync.Mutex
+	mu sync.Mutex
+	// bars says that w is a terminal: a bar is drawn there.
 	w       io.Writer
 	bars    bool
 	now     func() time.Time

@@ -23,11 +23,12 @@ import (
 
 // runOutput is the output of `fmp run --json`.
 type runOutput struct {
-	Directory string         `json:"directory"`
-	Identity  string         `json:"identity"`
-	Notes     []string       `json:"notes,omitempty"`
-	Models    []string       `json:"models,omitempty"` // classifiers that were kept
-	Tables    []report.Table `json:"tables"`
+	Directory string `json:"directory"`
+	// Identity is the digest of all that decides the figures: settings, models and data.
+	Identity string         `json:"identity"`
+	Notes    []string       `json:"notes,omitempty"`
+	Models   []string       `json:"models,omitempty"` // classifiers that were kept
+	Tables   []report.Table `json:"tables"`
 	// Costs are the methods' times, where the run directory has them.
 	Costs []experiment.Cost `json:"costs,omitempty"`
 

@@ -637,8 +637,11 @@ func serverKey(path string) (*identity.Key, error) {
 
 // pooling makes classifiers of a round's uploads, as fmp pool does.
 type pooling struct {
-	graph   *onnx.Model
-	client  models.Manifest
+	// graph and client are the round's client graph and its manifest.
+	graph  *onnx.Model
+	client models.Manifest
+	// options are those of the round file with the flags over them, and the contents of files that
+	// they name.
 	options pool.Options
 	digest  string // of the options
 	eng     engine.Engine

@@ -59,14 +59,18 @@ type setting struct {
 // environment variables, flags. An unknown key anywhere is an error that names the nearest known
 // one.
 type resolver struct {
-	target  any
-	cmd     *cobra.Command
-	reads   []string // keys, and groups with a dot behind them, that the command reads; empty: all
+	// target is a pointer to a struct of settings.
+	target any
+	cmd    *cobra.Command
+	reads  []string // keys, and groups with a dot behind them, that the command reads; empty: all
+	// fields are all settings of target, also those that the command does not read.
 	fields  []option.Setting
 	aliases map[string]string // short flag to key
-	file    string
-	sets    []string
-	list    []setting
+	// file and sets are the values of --config and --set.
+	file string
+	sets []string
+	// list is made by merge: every setting with its value and source, in the order of fields.
+	list []setting
 }
 
 // bindSettings gives cmd a flag for every setting of the struct that target points to, which holds

@@ -16,6 +16,7 @@ import (
 
 // sidecar is the side-car file OUT.yaml of a model that was made of another.
 type sidecar struct {
+	// path is the model's name with .yaml.
 	path   string
 	output string // the value of features that it names; "": none
 	data   []byte // nil: nothing is to be said

@@ -88,6 +88,7 @@ type training struct {
 
 // metaFlags are the flags that the trainings of predictor and embedding share, and their settings.
 type metaFlags struct {
+	// from is the model to start from, "" for a new one; licence is stated in the manifest.
 	out, from, licence string
 	meta.Config
 	settings trainSettings
@@ -152,9 +153,10 @@ func orNone[T int | float64](v *T) {
 
 // trained is the output of the train commands.
 type trained struct {
-	Model      string        `json:"model"`
-	Digest     string        `json:"digest"`
-	Log        string        `json:"log"`
+	Model  string `json:"model"`
+	Digest string `json:"digest"`
+	Log    string `json:"log"`
+	// Validation has the scores of the last validation.
 	Validation train.Metrics `json:"validation"`
 }
 

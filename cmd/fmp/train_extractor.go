@@ -34,7 +34,8 @@ import (
 type learning struct {
 	data                dataset.Options
 	onBad, out, library string
-	parallel            int
+	// parallel bounds parts or batches that run at once, and does not act on the result.
+	parallel int
 }
 
 // bind declares the flags that both trainings share. classes and parallel complete the help of two.
@@ -66,11 +67,14 @@ func (l *learning) engine(ctx context.Context) (engine.Engine, error) {
 // extractorTraining is the input of fmp train extractor.
 type extractorTraining struct {
 	learning
+	// aux is a second data set, learned beside the first. start and from are models to go on from:
+	// one of this command, or another program's.
 	aux, auxOut, auxClasses, start, from string
 	dx                                   int
 	widths                               []int
-	c                                    learn.Config
-	tune                                 tuning
+	// c has the values of flags; those that are not given are the data set's defaults.
+	c    learn.Config
+	tune tuning
 }
 
 func newTrainExtractorCommand() *cobra.Command {

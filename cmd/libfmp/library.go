@@ -146,14 +146,16 @@ func openClient(data []byte, approved string) (uint64, error) {
 
 // described is the classes, the size of images and the outputs of a model.
 type described struct {
-	Kind      string   `json:"kind"`
-	Digest    string   `json:"digest"`
-	Classes   []string `json:"classes"`
-	Height    int      `json:"height"`
-	Width     int      `json:"width"`
-	Channels  int      `json:"channels"`
-	Sets      bool     `json:"sets"`
-	Intervals bool     `json:"intervals"`
+	Kind    string   `json:"kind"`
+	Digest  string   `json:"digest"`
+	Classes []string `json:"classes"`
+	// Height, Width and Channels are of the images that the model takes after resizing.
+	Height   int `json:"height"`
+	Width    int `json:"width"`
+	Channels int `json:"channels"`
+	// Sets and Intervals say whether predictions have prediction sets and credible intervals.
+	Sets      bool `json:"sets"`
+	Intervals bool `json:"intervals"`
 }
 
 // describe waits for a call that uses the model. A class without a name has its number.
