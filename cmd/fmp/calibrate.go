@@ -217,6 +217,7 @@ func (r *calibration) calibrate(ctx context.Context, f models.Manifest, from str
 	}); err != nil {
 		return nil, err
 	}
+	// Sets are of probabilities before the scaling, so that all images serve both.
 	sets, err := points.Sets(d, r.Level, r.Score, f.C)
 	if err != nil {
 		return nil, err

@@ -231,6 +231,7 @@ func (o *fuseRun) run(cmd *cobra.Command, s *resolver) error {
 	if err := f.Write(m); err != nil {
 		return err
 	}
+	// The graph is taken apart as every client does, before it is written.
 	if _, err := models.ParseClient(m, f); err != nil {
 		return usageError(fmt.Errorf("every client would refuse it: %w", err))
 	}
@@ -278,6 +279,7 @@ func (o *fuseRun) client(cmd *cobra.Command, s *resolver,
 		if o.upload != uploadMoments {
 			o.out = strings.Map(fileRune, cfg.Dataset.Label()) + "-client.onnx"
 		}
+		// A name that the program chose is checked as that of a flag is.
 		release, err := outputs.Claim(o.out)
 		if err != nil {
 			return nil, pre, usageError(err)

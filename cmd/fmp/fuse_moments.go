@@ -151,6 +151,7 @@ func (o *fuseRun) momentsClient(cmd *cobra.Command, eng engine.Engine) (*onnx.Mo
 	if known := cfg.Extractor.Kappa; len(known) == 2 {
 		c.Kappa, c.KappaDeviation = known[0], known[1]
 	}
+	// Features that fit are sent as they are.
 	if k < x.Dx() {
 		o.acts = append(o.acts, "seed")
 		if c.Basis, err = basis(cmd, eng, cfg, x, k); err != nil {

@@ -217,6 +217,7 @@ func inspectModel(m *onnx.Model, sizes map[string]int, cfg settings.Engine) (ins
 	r.FLOPs, r.Sizes, r.Uncounted = sum.FLOPs, sum.Sizes, sum.Uncounted
 
 	r.Engines["pure"] = "yes"
+	// Three reasons are told, and a fourth where it is the last.
 	if list := pure.Supports(onnx.Clone(m)); len(list) > 0 {
 		reasons := make([]string, len(list))
 		for i, u := range list {

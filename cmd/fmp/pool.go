@@ -333,6 +333,7 @@ func (o *poolRun) run(cmd *cobra.Command, args []string) error {
 		return usageErrorf("--output %s: some clients have another camera, and heads of such a "+
 			"round are on coordinates of its own: write the classifier (.onnx)", o.out)
 	}
+	// From here no other process changes the state, until it is written.
 	release, err := o.take()
 	if err != nil {
 		return err

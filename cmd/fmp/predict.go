@@ -150,6 +150,7 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f ima
 		return nil, err
 	}
 	defer src.Close()
+	// Predictions are of every file; scores count an image once.
 	copies := new(int)
 	if !optional {
 		do, copies = classify.Distinct(do)

@@ -123,6 +123,7 @@ func (p *progress) step(s experiment.Step, note string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()
+	// Another total is other work, also under the same name.
 	if s.Stage != p.stage || s.Total != p.total {
 		p.finish()
 		p.stage, p.total, p.started, p.first, p.last, p.lined = s.Stage, s.Total, now, s.Done,

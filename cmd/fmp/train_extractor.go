@@ -398,6 +398,7 @@ func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 		return err
 	}
 	t.finish = func(trained *onnx.Model) (*onnx.Model, error) {
+		// Weights of MODEL's own names are taken: the head has others, and is left out.
 		for name := range m.Graph.Initializers {
 			if v := trained.Graph.Initializers[name]; v != nil {
 				m.Graph.Initializers[name] = v
