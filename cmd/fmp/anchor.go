@@ -91,7 +91,9 @@ the one that comes with the program. fmp-edge compress makes an anchor of a fold
 	return cmd
 }
 
-// drawAnchor returns the upload of some images of each class of a data set's corpus.
+// drawAnchor returns the upload of some images of each class of a data set's corpus. Images of a
+// class are those that come first in a random order of the seed, each at most. A class of the graph
+// without one is an error.
 func drawAnchor(ctx context.Context, cfg anchorSettings, graph string,
 	each int) (*federate.Upload, error) {
 	var m *onnx.Model
@@ -157,7 +159,7 @@ type drawnImages struct {
 func (s *drawnImages) Len() int     { return len(s.rows) }
 func (s *drawnImages) Close() error { return nil }
 
-// Next decodes one image, where the data set is of files.
+// Next decodes one image, where the data set is of files. dst has room for one image.
 func (s *drawnImages) Next(ctx context.Context, dst []uint8) (imagefile.Item, error) {
 	i := s.at
 	s.at++

@@ -143,7 +143,9 @@ func newAuditCommand() *cobra.Command {
 	return cmd
 }
 
-// auditRun attacks rounds like those of the run in a folder, partition by partition.
+// auditRun attacks rounds like those of the run in a folder, partition by partition. The engine is
+// this command's, and scores that an audit does not read are left out of the run's settings.
+// Attacks by time are of no partition, and made once.
 func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Options,
 	t attacks) ([]audited, error) {
 	ctx := cmd.Context()

@@ -69,8 +69,8 @@ type drawnRounds struct {
 	Repeats int `json:"repeats"`
 }
 
-// bind declares the settings and flags of drawn rounds, with the settings that the
-// command reads besides.
+// bind declares the settings and flags of drawn rounds, with the settings that the command reads
+// besides. Their sizes are settings, but for alpha: it is one number here, and a list in a run.
 func (r *drawnRounds) bind(cmd *cobra.Command, cfg *experiment.Config, reads ...string) {
 	bindSettings(cmd, cfg, runAliases, append(reads, "engine.", "dataset.", "corpus.", "extractor.",
 		"federation.points", "seeds", "seed")...)
@@ -79,7 +79,8 @@ func (r *drawnRounds) bind(cmd *cobra.Command, cfg *experiment.Config, reads ...
 	jsonFlag(cmd, "print JSON")
 }
 
-// measure prepares the data of an experiment and measures rounds of it.
+// measure prepares the data of an experiment and measures rounds of it. r has the sizes of the
+// prepared experiment when do is called.
 func (r *drawnRounds) measure(cmd *cobra.Command, cfg experiment.Config,
 	do func(p *experiment.Prepared, bar *progress) error) error {
 	if !(r.Alpha >= 0 && r.Alpha <= 1000) {
@@ -161,7 +162,7 @@ func newBenchRoundCommand() *cobra.Command {
 	return cmd
 }
 
-// attack fills the tables.
+// attack fills the tables. Uploads of moments have a table of their own, and none of the others.
 func (r *measuredRound) attack(ctx context.Context, p *experiment.Prepared,
 	o attack.Options) (err error) {
 	if p.Tools.Embedded != nil {

@@ -150,7 +150,8 @@ written, with one row of images for each class.`,
 	return cmd
 }
 
-// checkShow refuses a seed for a data set that is not drawn, and a sheet that is no PNG.
+// checkShow refuses a seed for a data set that is not drawn, and a sheet that is no PNG. seed says
+// that one was given.
 func checkShow(name, sheet string, seed bool) error {
 	if _, drawn := digits.VariantByName(name); !drawn && seed {
 		return usageErrorf("--seed is for drawn data sets; %s is read from files", name)
@@ -162,7 +163,7 @@ func checkShow(name, sheet string, seed bool) error {
 }
 
 // printDataset writes the numbers of a data set, its classes, and the file of its contact sheet, if
-// there is one.
+// there is one. counts are training images by class; thirty classes are named at most.
 func printDataset(w io.Writer, ds *dataset.Dataset, splits dataset.Splits, counts []int,
 	sheet string) error {
 	fmt.Fprintf(w, "%s: %d training and %d test images of %dx%d pixels, %d channels\n", ds.Name,

@@ -128,7 +128,8 @@ func diagnose(cfg experiment.Config) *diagnosis {
 	return d
 }
 
-// checkLibrary loads the ONNX Runtime and runs a small model on every provider.
+// checkLibrary loads the ONNX Runtime and runs a small model on every provider. A library that is
+// not needed is absent at worst, as the pure engine runs in its place.
 func (d *diagnosis) checkLibrary(cfg settings.Engine) finding {
 	f := finding{Name: "ONNX Runtime", State: stateOK}
 	bad := stateAbsent // the pure engine takes its place
@@ -184,7 +185,7 @@ func checkPure(cfg settings.Engine) finding {
 	return f
 }
 
-// selfTest runs a small model whose answer is known.
+// selfTest runs a small model whose answer is known. The model is y = x + x.
 func selfTest(e engine.Engine) error {
 	b := build.New("selftest")
 	x := b.Input("x", onnx.Float32, 2)
@@ -235,7 +236,8 @@ func (d *diagnosis) checkData(cfg settings.Dataset) []finding {
 	return out
 }
 
-// checkCache sees whether the cache folder can be written.
+// checkCache sees whether the cache folder can be written. It makes the folder, as a run would, and
+// a file that it removes again.
 func checkCache() finding {
 	f := finding{Name: "cache folder", State: stateOK}
 	lib, err := ort.CacheDir()

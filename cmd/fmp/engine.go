@@ -72,7 +72,8 @@ func libraryIsNeeded(cfg settings.Engine) bool {
 		(cfg.Provider != "" && cfg.Provider != "cpu")
 }
 
-// benched measures an experiment, which it prepares, with a bar of its progress.
+// benched measures an experiment, which it prepares, with a bar of its progress. Engine and data
+// are closed when measure has returned.
 func benched(cmd *cobra.Command, cfg experiment.Config,
 	measure func(p *experiment.Prepared, bar *progress) error) error {
 	eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())

@@ -176,7 +176,8 @@ func writePages(page, card, title string, args []string, r *evaluate.Result) err
 }
 
 // evaluatePath adds the images of a path to an evaluation, with byClient those of each folder in it
-// as a client's. It returns the number of those that were left out.
+// as a client's. It returns the number of those that were left out. Copies of an image count once
+// in each client's folder.
 func evaluatePath(cmd *cobra.Command, c *classify.Classifier, e *evaluate.Evaluation, path string,
 	f imageFlags, byClient bool) (int, error) {
 	clients := []string{""}
@@ -250,7 +251,8 @@ func (f *siteFlags) bind(cmd *cobra.Command) {
 
 func (f *siteFlags) given() bool { return len(f.reports) > 0 || f.pooled != "" }
 
-// pool reads the reports of sites about a classifier; nil if the flags name none.
+// pool reads the reports of sites about a classifier; nil if the flags name none. Reports must be
+// signed by clients of the roster, and be of this classifier.
 func (f *siteFlags) pool(of *evaluate.Result) (*sites.Result, error) {
 	switch {
 	case len(f.reports) > 0 && f.pooled != "":

@@ -68,7 +68,8 @@ func coded(code int, err error) error {
 	return &codedError{code, err}
 }
 
-// exitCode is the code of an error; the outermost mark counts.
+// exitCode is the code of an error; the outermost mark counts. An interrupt has its own code,
+// whatever an error is marked with.
 func exitCode(err error) int {
 	var c *codedError
 	var s *silentError

@@ -85,7 +85,7 @@ func remark(cmd *cobra.Command, notes []string) {
 	}
 }
 
-// parseShard reads i/N.
+// parseShard reads i/N. i is from 0 to n-1, and n featurize.MaxShards at most.
 func parseShard(text string) (i, n int, err error) {
 	a, b, ok := strings.Cut(text, "/")
 	i, err = strconv.Atoi(a)

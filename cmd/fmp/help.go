@@ -68,7 +68,8 @@ func helpWidth() int {
 }
 
 // usage is cobra's, with settings apart from other flags; in Go, since a program that links
-// text/template keeps every exported method.
+// text/template keeps every exported method. Commands without a group come under a title of their
+// own where there are no groups.
 func usage(cmd *cobra.Command) error {
 	var b strings.Builder
 	b.WriteString("Usage:")

@@ -321,6 +321,7 @@ func (o *merging) checkerOf(digest string,
 }
 
 // noGraph returns the error that uploads share whose client graph is not known; nil: there is none.
+// It is told alone: uploads behind one graph would all repeat it.
 func noGraph(bad []error) error {
 	for _, err := range bad {
 		if errors.Is(err, pool.ErrNoGraph) {

@@ -37,7 +37,9 @@ func (f *noticeFlags) heed(classifier string) error {
 const noticeEvery = 10 * time.Second
 
 // watch sends the error of a notice that names the classifier in data, which was read from a path,
-// once there is one. A notice that cannot be read is logged, as it may be on its way.
+// once there is one. A notice that cannot be read is logged, as it may be on its way. The channel
+// has room for the error, so that the watch ends whether it is read or not. A fault of the notice
+// is logged once, until it changes.
 func (f *noticeFlags) watch(ctx context.Context, every time.Duration, path string, data []byte,
 	log *slog.Logger) (<-chan error, error) {
 	heed, err := client.Heeder(path, f.file, f.server, data)

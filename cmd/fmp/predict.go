@@ -81,7 +81,8 @@ func checkLevel(level float64) error {
 }
 
 // openedBy opens a classifier on the engine of the settings, which starts while the file is read:
-// the runtime's library is checked and loaded for as long as a file of some megabytes takes.
+// the runtime's library is checked and loaded for as long as a file of some megabytes takes. The
+// returned function closes both. A fault of the engine is told before one of the file.
 func openedBy(cmd *cobra.Command, cfg engineSettings,
 	read func() (classify.Opener, error)) (*classify.Classifier, func(), error) {
 	var eng engine.Engine
@@ -107,7 +108,8 @@ func openedBy(cmd *cobra.Command, cfg engineSettings,
 }
 
 // classifyPath classifies the images (or the feature rows, .npy) of a path and names unreadable
-// files. Where labels are not optional, copies of an image count once.
+// files. Where labels are not optional, copies of an image count once. bad are the errors of images
+// that were left out.
 func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags,
 	optional bool, do func([]classify.Prediction) error) (bad []error, err error) {
 	skip, err := skipBad(f.onBad)
@@ -380,7 +382,8 @@ func adaptTo(cmd *cobra.Command, c *classify.Classifier, path string, f imageFla
 const confidence = 0.95
 
 // answerable returns the probability below which images are left to people, so that the share of
-// wrong answers is at most risk.
+// wrong answers is at most risk. The promise holds with a probability of 0.95 over the calibration
+// images; where they are too few for it, it is an error.
 func answerable(cmd *cobra.Command, c *classify.Classifier, reject, risk float64) (float64, error) {
 	if reject != 0 {
 		return 0, errors.New("--error and --reject both say which images are answered: give one")

@@ -20,7 +20,8 @@ import (
 )
 
 // servedClassifier returns the file of the classifier that is served: with prediction sets of a
-// level, 0 for the stored one, and adapted to the images of a camera, "" for none.
+// level, 0 for the stored one, and adapted to the images of a camera, "" for none. A file that is
+// changed by either says that it comes of the first, so that a notice of that one counts for it.
 func servedClassifier(cmd *cobra.Command, cfg engineSettings, path string, level float64,
 	camera string, f imageFlags) ([]byte, error) {
 	if level == 0 && camera == "" {
@@ -89,7 +90,8 @@ func withoutListen(cmd *cobra.Command) error {
 }
 
 // servePredictions answers requests for the predictions of a classifier, the file path with its
-// bytes, on an address of loopback until the context ends or a notice names the classifier.
+// bytes, on an address of loopback until the context ends or a notice names the classifier. Flags
+// of images, and an address off loopback, are refused before the engine is opened.
 func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data []byte,
 	o listening) error {
 	for _, name := range []string{"error", "json", "csv", "count", "skip", "labels",

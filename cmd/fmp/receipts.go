@@ -199,7 +199,8 @@ func isOfFile(r *wire.Receipt, path string) (size int, err error) {
 	return len(message), nil
 }
 
-// isOf returns an error unless a receipt, whose signature holds, is of a message.
+// isOf returns an error unless a receipt, whose signature holds, is of a message. Digest, round,
+// client and client graph must be the message's.
 func isOf(r *wire.Receipt, message []byte) error {
 	if digest := models.DigestBytes(message); digest != r.Upload {
 		return fmt.Errorf("it is of sha256 %s; the file has %s", r.Upload, digest)
@@ -361,7 +362,7 @@ noise take nothing out.`,
 }
 
 // reach loads a key and asks the server at a URL which round it has. Errors have the command's
-// name.
+// name. wait bounds how long a server that does not answer is asked again.
 func reach(cmd *cobra.Command, name, path, url, ca string,
 	wait time.Duration) (*identity.Key, *sender.Client, *wire.Description, error) {
 	key, err := identity.Load(path)

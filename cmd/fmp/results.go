@@ -52,7 +52,7 @@ func (f *resultsFilter) bind(cmd *cobra.Command) {
 }
 
 // check refuses a filter that lets nothing through of the records of all runs, which is a name
-// misspelt more often than not.
+// misspelt more often than not. Runs without records have no names to compare with.
 func (f *resultsFilter) check(runs ...[]experiment.Record) error {
 	var partitions, protocols []string
 	for _, rs := range runs {
@@ -83,7 +83,7 @@ func (f *resultsFilter) drops(partition, protocol string) bool {
 		protocol != f.protocol
 }
 
-// keep is the records that the filter lets through.
+// keep is the records that the filter lets through. rs stays as it is.
 func (f *resultsFilter) keep(rs []experiment.Record) []experiment.Record {
 	return slices.DeleteFunc(slices.Clone(rs),
 		func(r experiment.Record) bool { return f.drops(r.Partition, r.Protocol) })
@@ -101,7 +101,8 @@ func (f *resultsFilter) tables(dir string, rs []experiment.Record) ([]report.Tab
 		func(t report.Table) bool { return f.drops(t.Partition, t.Protocol) }), err
 }
 
-// runError adds to an error of reading the run at path which run was probably meant.
+// runError adds to an error of reading the run at path which run was probably meant. It looks at
+// the folders beside a path that is not there.
 func runError(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		if _, statErr := os.Stat(path); errors.Is(statErr, fs.ErrNotExist) {
@@ -596,7 +597,8 @@ colours can be told apart with every kind of colour vision. --output ends in .sv
 }
 
 // differing returns the settings in which runs differ: those that decide a figure, and the data
-// set, which a table has in its title and a line has not.
+// set, which a table has in its title and a line has not. The data set is one of them where names
+// differ, or digests of images that no setting accounts for.
 func differing(dirs []string) ([]string, error) {
 	keys, _, err := experiment.Varied(dirs)
 	if err != nil {

@@ -113,6 +113,7 @@ func newONNXCommand() *cobra.Command {
 }
 
 // unknownCommand refuses arguments of a command that only has subcommands, suggesting the nearest.
+// Without arguments it accepts: such a command prints its help.
 func unknownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -128,7 +129,8 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 	return usageErrorf("unknown command %q of %s; %s", args[0], cmd.CommandPath(), hint)
 }
 
-// flagError words cobra's complaint about a flag, with the nearest flag where one was mistyped.
+// flagError words cobra's complaint about a flag, with the nearest flag where one was mistyped. A
+// flag of a setting is known by its key and, where the command reads that, by its short name.
 func flagError(cmd *cobra.Command, err error) error {
 	msg := err.Error()
 	var bad *pflag.InvalidValueError
@@ -261,7 +263,7 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 }
 
 // expanding has the commands of uploads and runs take patterns for the files that they match:
-// shells of Windows leave that to programs.
+// shells of Windows leave that to programs. Checks of arguments see the files, too.
 func expanding(system string, cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		expanding(system, c)

@@ -121,7 +121,7 @@ control.`,
 }
 
 // ignoredPaths are the files that the signature of a folder leaves out: Git's files, those given,
-// and the signature itself.
+// and the signature itself. They are relative to the folder, with slashes. A file has none.
 func ignoredPaths(model, out string, given []string) ([]string, error) {
 	st, err := os.Stat(model)
 	if err != nil {
@@ -151,7 +151,8 @@ func ignoredPaths(model, out string, given []string) ([]string, error) {
 	return ignored, nil
 }
 
-// makeSigner writes the two files of a new key; a private key that is there is not overwritten.
+// makeSigner writes the two files of a new key; a private key that is there is not overwritten. The
+// private half is written first.
 func makeSigner(w io.Writer, path string) error {
 	private, public, err := signature.NewKey()
 	if err != nil {
@@ -167,8 +168,8 @@ func makeSigner(w io.Writer, path string) error {
 	return err
 }
 
-// verifiedBundle reads the signature of a model in a file, after verifying that it is of
-// the key and of this model.
+// verifiedBundle reads the signature of a model in a file, after verifying that it is of the key
+// and of this model. A signature that does not hold is no usage error (exit code 1).
 func verifiedBundle(key, bundle, model string) (*signature.Manifest, []byte, error) {
 	k, err := signature.LoadPublic(key)
 	if err != nil {

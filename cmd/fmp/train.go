@@ -144,7 +144,8 @@ func (f *metaFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// orNone turns a 0, which the trainings take for their default, into one that means none.
+// orNone turns a 0, which the trainings take for their default, into one that means none. Other
+// values stay.
 func orNone[T int | float64](v *T) {
 	if *v == 0 {
 		*v = -1

@@ -128,7 +128,8 @@ func empty(f *pflag.FlagSet) (err error) {
 	return err
 }
 
-// Claim is Check for a file that no flag names, before anything is read.
+// Claim is Check for a file that no flag names, before anything is read. The name is of the
+// program's choice, as beside another output.
 func Claim(path string) (release func(), err error) {
 	if err := atomicfile.Ready(path); err != nil {
 		return nil, err
