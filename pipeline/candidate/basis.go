@@ -34,7 +34,7 @@ const (
 //
 // Variances below 0, which rounding makes, count as 0.
 func newTarget(name string, w []float64, dof float64, k int) (target, error) {
-	values, q := dense.Eigen(dense.General(k, k, slices.Clone(w)))
+	values, q := eigen(slices.Clone(w), k)
 	var mean float64
 	for i, v := range values {
 		values[i] = max(v, 0)
@@ -53,7 +53,7 @@ func newTarget(name string, w []float64, dof float64, k int) (target, error) {
 	for i, v := range values {
 		v = max((dof*v+own*mean)/(dof+own), singular*mean)
 		for j := range k {
-			inverse[i*k+j] = q.Data[j*q.Stride+i] / math.Sqrt(v)
+			inverse[i*k+j] = q[j*k+i] / math.Sqrt(v)
 		}
 	}
 	return target{name, k, inverse}, nil

@@ -64,7 +64,7 @@ func newBetween(means []float32, t *target) (rows []float64, left float64) {
 	if t.inverse != nil {
 		white = timesT(a, t.inverse, n, k, k)
 	}
-	values, q := dense.Eigen(dense.General(n, n, timesT(white, white, n, k, n))) // ascending
+	values, q := eigen(timesT(white, white, n, k, n), n) // ascending
 	var all, kept float64
 	for _, v := range values {
 		all += max(v, 0)
@@ -73,7 +73,7 @@ func newBetween(means []float32, t *target) (rows []float64, left float64) {
 		kept += values[i]
 		row := make([]float64, k)
 		for j := range n {
-			axpy(q.Data[j*q.Stride+i], a[j*k:(j+1)*k], row)
+			axpy(q[j*n+i], a[j*k:(j+1)*k], row)
 		}
 		rows = append(rows, row...)
 	}
@@ -98,10 +98,8 @@ func (p *pool) shrunk(prior *between, n0 float64, means, a []float64,
 	g := timesT(through, a, r, k, r)
 	// of A'A: the mean of B in units of W is 1/n0
 	size := (1 - prior.even) / n0 * float64(k) / trace(g, r)
-	values, q := dense.Eigen(dense.General(r, r, g))
-	along := make([]float64, c*r) // coordinates of the means on the eigenvectors
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, dense.General(c, r, timesT(means, through, c, k, r)),
-		q, 0, dense.General(c, r, along))
+	values, q := eigen(g, r)
+	along := times(timesT(means, through, c, k, r), q, c, r, r) // on the eigenvectors
 	out := make([]float64, c*k)
 	for y, n := range p.n {
 		if n == 0 {
@@ -113,10 +111,8 @@ func (p *pool) shrunk(prior *between, n0 float64, means, a []float64,
 			along[y*r+i] *= size / (n * s * s) / (1 + size*max(v, 0)/s)
 		}
 	}
-	back := make([]float64, c*r)
-	dense.Gemm(blas.NoTrans, blas.Trans, 1, dense.General(c, r, along), q, 0,
-		dense.General(c, r, back))
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, dense.General(c, r, back), dense.General(r, k, a), 1,
+	back := dense.General(c, r, timesT(along, q, c, r, r))
+	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, back, dense.General(r, k, a), 1,
 		dense.General(c, k, out))
 	return out
 }

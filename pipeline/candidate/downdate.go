@@ -2,12 +2,11 @@ package candidate
 
 import (
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/lapack/lapack64"
-
-	"fmp/onnx/dense"
 )
 
 // minLeft is the least share of a scatter's trace that is left where rows are taken away: below,
@@ -164,13 +163,6 @@ func (d *downdate) root(inverse []float64) ([]float64, bool) {
 	for i := range r {
 		clear(t.Data[i*r+i+1 : (i+1)*r])
 	}
-	y := make([]float64, len(p))
-	dense.Gemm(blas.NoTrans, blas.NoTrans, 1, dense.General(r, r, t.Data), dense.General(r, k, p),
-		0, dense.General(r, k, y))
-	for _, v := range y {
-		if math.IsNaN(v) {
-			return nil, false
-		}
-	}
-	return y, true
+	y := times(t.Data, p, r, r, k)
+	return y, !slices.ContainsFunc(y, math.IsNaN)
 }

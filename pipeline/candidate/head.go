@@ -138,13 +138,7 @@ type linear struct {
 }
 
 // linear returns the head of the discriminant.
-func (h *discriminant) linear() linear {
-	w := make([]float64, len(h.m))
-	for i, v := range h.m {
-		w[i] = v * h.precision[i%h.k]
-	}
-	return linear{w, h.bias}
-}
+func (h *discriminant) linear() linear { return linear{h.solve(h.m), h.bias} }
 
 // roots returns the square roots of the precision: u * roots has covariance I within classes.
 func (h *discriminant) roots() []float64 {

@@ -142,8 +142,7 @@ func (r *Round) Check() error {
 	}
 	if len(r.Points.Rows) != len(r.Points.Labels)*r.K {
 		return fmt.Errorf("candidate: %d numbers for %d calibration points of %d",
-			len(r.Points.Rows),
-			len(r.Points.Labels), r.K)
+			len(r.Points.Rows), len(r.Points.Labels), r.K)
 	}
 	if of := r.Points.Clients; of != nil && len(of) != len(r.Points.Labels) {
 		return fmt.Errorf("candidate: %d clients of %d calibration points", len(of),

@@ -43,11 +43,11 @@ func (r *Round) space() *space {
 			axpy(v, a[:k], total[i*k:(i+1)*k])
 		}
 	}
-	_, v := dense.Eigen(dense.General(k, k, total)) // ascending
+	_, v := eigen(total, k) // ascending
 	s := &space{k: k, q: make([]float64, k*spaceWidth)}
 	for i := range k {
 		for j := range spaceWidth {
-			s.q[i*spaceWidth+j] = v.Data[i*v.Stride+k-1-j]
+			s.q[i*spaceWidth+j] = v[i*k+k-1-j]
 		}
 	}
 	// its classes may lie apart where its images do not vary

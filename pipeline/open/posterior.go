@@ -87,11 +87,10 @@ func white(within *mat.Cholesky, b *mat.SymDense, of string) (l *mat.TriDense, v
 	l = new(mat.TriDense)
 	within.LTo(l)
 	var half, whole mat.Dense
-	if err := half.Solve(l, b); err != nil {
-		return nil, nil, nil, fmt.Errorf("%s in the coordinates of the covariance within "+
-			"classes: %w", of, err)
+	if err = half.Solve(l, b); err == nil {
+		err = whole.Solve(l, half.T())
 	}
-	if err := whole.Solve(l, half.T()); err != nil {
+	if err != nil {
 		return nil, nil, nil, fmt.Errorf("%s in the coordinates of the covariance within "+
 			"classes: %w", of, err)
 	}

@@ -185,11 +185,8 @@ func (e *SpentError) Error() string {
 // Find returns the last release that answered the same question about the same images, nil where
 // there is none.
 func (l Ledger) Find(s Spending) (*Spending, error) {
-	all, err := l.FindAll(s)
-	if len(all) == 0 {
-		return nil, err
-	}
-	return &all[len(all)-1], err
+	past, err := l.past()
+	return last(past, s), err
 }
 
 // FindAll returns all releases that answered the same question about the same images, the last one
@@ -226,12 +223,17 @@ func (l Ledger) Written() (map[string]bool, error) {
 // Find is [Ledger.Find] in a ledger's lines.
 func Find(lines []byte, s Spending) (found *Spending, err error) {
 	past, err := parseLedger(lines)
+	return last(past, s), err
+}
+
+// last returns the last of some releases that is the same as another.
+func last(past []Spending, s Spending) (found *Spending) {
 	for i := range past {
 		if s.same(past[i]) {
 			found = &past[i]
 		}
 	}
-	return found, err
+	return found
 }
 
 // Spend writes a release down, and returns the epsilon that has been spent with it and over how
