@@ -6,7 +6,6 @@ import (
 
 	"fmp/models/rng"
 	"fmp/onnx"
-	"fmp/onnx/dense"
 	"fmp/pipeline/internal/moment"
 )
 
@@ -37,22 +36,17 @@ func HeadBasis(weights *mat.Dense, k int, seed uint64) *onnx.Tensor {
 		q.Slice(0, dx, 0, own).(*mat.Dense).Copy(&back)
 		q = moment.Orthonormal(q)
 	}
-	return tensor(q)
+	return moment.Tensor(q)
 }
 
 // RandomBasis returns k orthonormal directions of dx, [dx, k], drawn uniformly from a stream of
 // seed.
 func RandomBasis(dx, k int, seed uint64) *onnx.Tensor {
-	return tensor(moment.Orthonormal(gaussian(dx, k, seed)))
+	return moment.Tensor(moment.Orthonormal(gaussian(dx, k, seed)))
 }
 
 func gaussian(dx, k int, seed uint64) *mat.Dense {
 	noise := make([]float32, dx*k)
 	rng.Normal(rng.New(seed, "moments", "basis"), noise)
 	return moment.Rows(noise, k)
-}
-
-func tensor(q *mat.Dense) *onnx.Tensor {
-	dx, k := q.Dims()
-	return onnx.NewTensor(dense.As[float32](q.RawMatrix().Data), dx, k)
 }

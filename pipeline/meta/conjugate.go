@@ -470,7 +470,7 @@ func StartConjugate(corpus *task.Bank, k int, shrinkage float64) (map[string]*on
 	// The leading k coordinates, in descending order of lambda.
 	v := mat.NewDense(dx, k, nil)
 	v.Copy(matrix(values[models.ConjMap]))
-	values[models.ConjMap] = tensor(v)
+	values[models.ConjMap] = moment.Tensor(v)
 	for _, name := range []string{models.ConjOrigin, models.ConjLogLambda} {
 		values[name] = onnx.NewTensor(append([]float32{}, values[name].F32()[:k]...), k)
 	}
@@ -555,8 +555,8 @@ func standardise(values map[string]*onnx.Tensor, corpus *task.Bank, share float6
 	if err := inverse.Inverse(v2); err != nil {
 		return fmt.Errorf("moments of the corpus: %w", err)
 	}
-	values[models.ConjMap], values[models.ConjMetric] = tensor(v),
-		tensor(moment.Product(&inverse, matrix(values[models.ConjMetric]), false))
+	values[models.ConjMap], values[models.ConjMetric] = moment.Tensor(v),
+		moment.Tensor(moment.Product(&inverse, matrix(values[models.ConjMetric]), false))
 	values[models.ConjOrigin], values[models.ConjLogLambda] = narrow(origin.RawVector().Data, 1, k),
 		narrow(log, 1, k)
 	return nil
@@ -615,10 +615,5 @@ func identity(n int) []float64 {
 	return out
 }
 
-// matrix returns the matrix of a tensor of rank 2; tensor is the reverse.
+// matrix returns the matrix of a tensor of rank 2.
 func matrix(t *onnx.Tensor) *mat.Dense { return moment.Rows(t.F32(), t.Shape[1]) }
-
-func tensor(m *mat.Dense) *onnx.Tensor {
-	r, c := m.Dims()
-	return onnx.NewTensor(dense.As[float32](m.RawMatrix().Data), r, c)
-}

@@ -43,14 +43,14 @@ const (
 	openHard            = 0.3
 	openWide            = 0.25
 	openWidest          = 1.2
-	openTarget          = 200 // held-out points
+	OpenTarget          = 200 // held-out points
 	openBatches         = 40  // of the joint score
 )
 
-var (
-	openPoints = []int{5, 10, 20, 40}
-	openAlphas = []float64{0, 0.1}
-)
+// OpenAlphas are the concentrations of clients' classes in such tasks; 0: homogeneous.
+var OpenAlphas = []float64{0, 0.1}
+
+var openPoints = []int{5, 10, 20, 40}
 
 // openPenalty keeps scalars on which few tasks depend near 0.
 const openPenalty = 0.003
@@ -142,24 +142,53 @@ func (t *openTrainee) parts() map[string]*open.Scalars {
 	return map[string]*open.Scalars{"scalars": &t.scalars, "first": &t.first, "second": &t.then}
 }
 
+// LeaveOut leaves half of a corpus's classes out, and returns the untrained predictor of the others,
+// of at most that many coordinates, and the classes that are left out.
+func LeaveOut(corpus *task.Bank, r *rand.Rand,
+	coordinates int) (p *open.Predictor, classes []int, err error) {
+	classes = r.Perm(corpus.C)
+	half := (len(classes) + 1) / 2
+	rest, err := chosenHalf(corpus, classes, classes[half:])
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err = UntrainedOpen(rest, coordinates)
+	return p, classes[:half], err
+}
+
+// chosenHalf returns the rows of some of a corpus's classes, where two or more are on either side.
+func chosenHalf(corpus *task.Bank, all, some []int) (*task.Bank, error) {
+	if len(some) < 2 || len(all)-len(some) < 2 {
+		return nil, fmt.Errorf("the corpus has %d classes; leaving half of them out takes 4 and more",
+			len(all))
+	}
+	return corpus.Choose(some)
+}
+
+// DrawOpen draws a task of all classes of a bank: OpenTarget images held out or half of all, and as
+// many more as there are, at most more. It draws the number of points a client, and then the task.
+func DrawOpen(bank *task.Bank, r *rand.Rand, clients int, alphas []float64,
+	more int) (*task.Task, error) {
+	held := min(OpenTarget, bank.Len()/2)
+	points := min(openPoints[r.IntN(len(openPoints))], (bank.Len()-held)/clients)
+	if points < 1 {
+		return nil, fmt.Errorf("%d corpus images of %d classes for %d clients; lower "+
+			"federation.clients, or enlarge dataset.splits.corpus", bank.Len(), bank.C, clients)
+	}
+	held += min(more, bank.Len()-held-points*clients)
+	s := task.Sampler{Bank: bank, Points: points, Alphas: alphas, Target: held, FixedLabels: true}
+	return s.Draw(r, clients)
+}
+
 // split leaves half of the classes out. Coordinates and moments are those of the half that stays.
 // Distances of the class means left out find neighbours.
 func (t *openTrainee) split(r *rand.Rand) (*openSplit, error) {
-	classes := r.Perm(t.Corpus.C)
-	half := (len(classes) + 1) / 2
-	if half < 2 || len(classes)-half < 2 {
-		return nil, fmt.Errorf("the corpus has %d classes; leaving half of them out takes 4 and "+
-			"more", len(classes))
-	}
-	rest, err := t.Corpus.Choose(classes[half:])
+	p, classes, err := LeaveOut(t.Corpus, r, t.Coordinates)
 	if err != nil {
 		return nil, err
 	}
-	p, err := UntrainedOpen(rest, t.Coordinates)
-	if err != nil {
-		return nil, err
-	}
-	left, err := t.Corpus.Choose(classes[:half])
+	half := len(classes)
+	left, err := t.Corpus.Choose(classes)
 	if err != nil {
 		return nil, err
 	}
@@ -240,15 +269,7 @@ func (t *openTrainee) episode(r *rand.Rand) (*open.Episode, error) {
 	if r.Float64() < openWide {
 		widen(bank, 1+(openWidest-1)*r.Float64())
 	}
-	target := min(openTarget, bank.Len()/2)
-	points := min(openPoints[r.IntN(len(openPoints))], (bank.Len()-target)/t.Clients)
-	if points < 1 {
-		return nil, fmt.Errorf("%d corpus images of %d classes for %d clients; lower "+
-			"federation.clients, or enlarge dataset.splits.corpus", bank.Len(), bank.C, t.Clients)
-	}
-	sampler := task.Sampler{Bank: bank, Points: points, Alphas: openAlphas, Target: target,
-		FixedLabels: true}
-	drawn, err := sampler.Draw(r, t.Clients)
+	drawn, err := DrawOpen(bank, r, t.Clients, OpenAlphas, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/optim"
 	"fmp/onnx/train"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/internal/parallel"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/privacy"
@@ -190,11 +191,7 @@ func (c *PrivateConfig) overWhole(all *task.Bank,
 func (c *PrivateConfig) leaveOut() (rounds *task.Bank, err error) {
 	classes := rng.New(c.Seed, "private", "classes").Perm(c.Corpus.C)
 	half := len(classes) / 2
-	if half < 2 || len(classes)-half < 2 {
-		return nil, fmt.Errorf("the corpus has %d classes; leaving half of them out takes 4 and "+
-			"more", len(classes))
-	}
-	if rounds, err = c.Corpus.Choose(classes[:half]); err != nil {
+	if rounds, err = chosenHalf(c.Corpus, classes, classes[:half]); err != nil {
 		return nil, err
 	}
 	rest, err := c.Corpus.Choose(classes[half:])
@@ -224,7 +221,7 @@ type privateTrainee struct {
 // bank returns a bank's rows in coordinates w. Coordinates do not change in training, so that rows
 // are mapped before it.
 func (t *privateTrainee) bank(b *task.Bank) (*task.Bank, error) {
-	w := tensor(coordinates(t.values, b))
+	w := moment.Tensor(coordinates(t.values, b))
 	return task.NewBank(w.F32(), t.sizes.K, b.Labels, b.C)
 }
 

@@ -46,12 +46,11 @@ func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 		log[j] = math.Log(math.Max(q.B*v, least))
 	}
 	values := map[string]*onnx.Tensor{
-		models.ConjCentre: onnx.NewTensor(dense.As[float32](p.Centre), dx),
-		models.ConjRadius: onnx.Scalar(float32(p.Radius)),
-		models.ConjMap:    onnx.NewTensor(dense.As[float32](turn.RawMatrix().Data), dx, k),
-		models.ConjOrigin: onnx.NewTensor(dense.As[float32](origin.RawMatrix().Data), k),
-		models.ConjMetric: onnx.NewTensor(
-			dense.As[float32](mat.DenseCopyOf(&root).RawMatrix().Data), k, k),
+		models.ConjCentre:    onnx.NewTensor(dense.As[float32](p.Centre), dx),
+		models.ConjRadius:    onnx.Scalar(float32(p.Radius)),
+		models.ConjMap:       moment.Tensor(turn),
+		models.ConjOrigin:    onnx.NewTensor(dense.As[float32](origin.RawMatrix().Data), k),
+		models.ConjMetric:    moment.Tensor(&root),
 		models.ConjLogLambda: onnx.NewTensor(dense.As[float32](log), k),
 		models.ConjWidening:  onnx.Scalar(float32(p.widening(q.g, s))),
 	}

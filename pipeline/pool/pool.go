@@ -400,22 +400,27 @@ func (r *Round) Unknown() []string { return r.unknown }
 // Named reports whether the corpus of the round's predictor has all of its classes, by name.
 func (r *Round) Named() bool { return r.named }
 
+// featureGraph returns the graph from images to feature rows; nil where rows are asked for.
+func featureGraph(graph *onnx.Model, client models.Manifest, rows bool) (*onnx.Model, error) {
+	if rows {
+		return nil, nil
+	}
+	return models.FeatureGraph(graph, client)
+}
+
 // Classifier returns the classifier of a posterior of the round: the heads behind the client
 // graph's preprocessing and extractor or, if rows is set, the smaller form that takes feature rows.
 // samples adds an output with the probabilities of each single head. command is recorded in the
 // manifest.
 func (r *Round) Classifier(ctx context.Context, p *posterior.Result, rows, samples bool,
 	command string) (*onnx.Model, error) {
-	var features *onnx.Model
-	if !rows {
-		if r.Client.Kind == models.KindEmbedding {
-			return nil, errors.New("pool: the uploads were made from feature rows, by an " +
-				"embedding; add --rows for the classifier of feature rows")
-		}
-		var err error
-		if features, err = models.FeatureGraph(r.Graph, r.Client); err != nil {
-			return nil, err
-		}
+	if r.Client.Kind == models.KindEmbedding && !rows {
+		return nil, errors.New("pool: the uploads were made from feature rows, by an embedding; add " +
+			"--rows for the classifier of feature rows")
+	}
+	features, err := featureGraph(r.Graph, r.Client, rows)
+	if err != nil {
+		return nil, err
 	}
 	from := r.drawer
 	if open, _ := Open(p); open {

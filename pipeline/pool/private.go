@@ -270,12 +270,9 @@ func (p *Private) Posterior(ctx context.Context, eng engine.Engine,
 // Classifier returns the classifier, with the account in its manifest; see [Round.Classifier].
 func (p *Private) Classifier(ctx context.Context, r *posterior.Result, rows, samples bool,
 	command string) (*onnx.Model, error) {
-	var features *onnx.Model
-	if !rows {
-		var err error
-		if features, err = models.FeatureGraph(p.Graph, p.Client); err != nil {
-			return nil, err
-		}
+	features, err := featureGraph(p.Graph, p.Client, rows)
+	if err != nil {
+		return nil, err
 	}
 	account, err := json.Marshal(p.Account)
 	if err != nil {

@@ -67,30 +67,35 @@ func (t *FMP) Form() (*Form, error) {
 	})
 }
 
+// OpenRefit returns the predictor that a round of the open form leads to, given the pooled uploads,
+// and the posterior of its class means. Its sessions hold memory alone: it need not be closed.
+func OpenRefit(p *open.Predictor, s *open.Stats) (*sample.Refit, *open.Posterior, error) {
+	m, q, err := p.Round(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	eng, err := pure.New(engine.Options{Threads: 1})
+	if err != nil {
+		return nil, nil, err
+	}
+	k, err := sample.NewConjugate(eng, m)
+	return &sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt,
+		Scale: q.Scale, Ends: q.Ends}, q, err
+}
+
 // openForm returns the open form of a round of the given uploads.
 func (t *FMP) openForm(s *open.Stats, novelty float64) (*Form, error) {
 	a, err := t.withoutEffects()
 	if err != nil {
 		return nil, err
 	}
-	m, q, err := a.open.Round(s)
-	if err != nil {
-		return nil, err
-	}
-	// The pure engine's sessions hold memory only, so they need not be closed after each task.
-	eng, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		return nil, err
-	}
-	k, err := sample.NewConjugate(eng, m)
+	k, q, err := OpenRefit(a.open, s)
 	if err != nil {
 		return nil, err
 	}
 	k.Threads = t.in.Threads
-	return &Form{&sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt, Scale: q.Scale,
-		Ends: q.Ends}, true, a.soft, t.in.Rest,
-		map[string]float64{"novelty": novelty, "open": 1, "separation": q.Separation,
-			"rho": q.Rho}}, nil
+	return &Form{k, true, a.soft, t.in.Rest, map[string]float64{"novelty": novelty, "open": 1,
+		"separation": q.Separation, "rho": q.Rho}}, nil
 }
 
 // among returns the form for a round whose clients are judged: its class means have the masses that

@@ -12,6 +12,7 @@ import (
 	"fmp/onnx/dense"
 	"fmp/onnx/engine"
 	"fmp/pipeline/internal/effect"
+	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/point"
 )
 
@@ -68,21 +69,15 @@ func newShift(effects *effect.Effects, client int, means *mat.Dense, e Ensemble,
 		floats.AddScaled(head, 1/float64(len(e)), h.W)
 	}
 	d := law.Directions()
-	out := &models.ShiftParts{Means: matrix(means), Rest: float32(d.Rest), Trace: float32(d.Trace),
+	out := &models.ShiftParts{Means: moment.Tensor(means), Rest: float32(d.Rest), Trace: float32(d.Trace),
 		Shares: onnx.Vector(dense.As[float32](shares(sets))...),
 		Head:   onnx.NewTensor(dense.As[float32](head[:k*c]), k, c),
 		Bias:   onnx.NewTensor(dense.As[float32](head[k*c:]), c)}
 	if d.To != nil {
-		out.To, out.Back, out.Variance = matrix(d.To), matrix(d.Back),
+		out.To, out.Back, out.Variance = moment.Tensor(d.To), moment.Tensor(d.Back),
 			onnx.Vector(dense.As[float32](d.Variance)...)
 	}
 	return out
-}
-
-// matrix returns a matrix as a float32 tensor.
-func matrix(m *mat.Dense) *onnx.Tensor {
-	r, c := m.Dims()
-	return onnx.NewTensor(dense.As[float32](mat.DenseCopyOf(m).RawMatrix().Data), r, c)
 }
 
 // Concentrations that shares weighs, from few classes at each client to the same shares at all.

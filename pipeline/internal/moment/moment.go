@@ -5,6 +5,7 @@ package moment
 import (
 	"fmt"
 
+	"fmp/onnx"
 	"fmp/onnx/dense"
 
 	"gonum.org/v1/gonum/floats"
@@ -89,6 +90,12 @@ func (m *Classes) Between(within mat.Symmetric) *mat.SymDense {
 	noise.ScaleSym(-sampling, within)
 	out.AddSym(out, noise)
 	return out
+}
+
+// Tensor returns a matrix in float32; Rows is the reverse.
+func Tensor(m mat.Matrix) *onnx.Tensor {
+	r, c := m.Dims()
+	return onnx.NewTensor(dense.As[float32](mat.DenseCopyOf(m).RawMatrix().Data), r, c)
 }
 
 // Rows returns float32 values as a float64 matrix with rows of k numbers.

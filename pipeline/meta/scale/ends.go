@@ -8,6 +8,7 @@ import (
 
 	"fmp/models"
 	"fmp/models/rng"
+	"fmp/pipeline/meta"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
 	"fmp/pipeline/sample"
@@ -123,7 +124,7 @@ func (c *Config) residuals(ctx context.Context, p *open.Predictor, unlearned *ta
 		return out, err
 	}
 	features, labels := drawn.Target.Labelled()
-	held := min(target, (len(labels)+len(drawn.Clients)*drawn.Clients[0].N)/2)
+	held := min(meta.OpenTarget, (len(labels)+len(drawn.Clients)*drawn.Clients[0].N)/2)
 	all, err := point.Pool(drawn.Clients...)
 	if err == nil && held < len(labels) {
 		var more *point.Set

@@ -27,8 +27,8 @@ func TestEnds(t *testing.T) {
 	var below, above, all float64
 	for i := range c.Tasks {
 		r := must.Get(c.residuals(t.Context(), p, bank, rng.New(c.Seed, "open", "intervals", i),
-			alphas[i%len(alphas)]))(t)
-		if len(r.of) < 60*least || len(r.of) > 2*target { // half of 60 images of each class, twice
+			meta.OpenAlphas[i%2]))(t)
+		if len(r.of) < 60*least || len(r.of) > 2*meta.OpenTarget { // half of 60 images of each class, twice
 			t.Fatalf("task %d has %d residuals", i, len(r.of))
 		}
 		at := e.At(math.Exp2(r.size))

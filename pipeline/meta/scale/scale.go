@@ -13,13 +13,12 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"fmp/models/rng"
-	"fmp/onnx/engine"
-	"fmp/onnx/engine/pure"
 	"fmp/pipeline/internal/parallel"
 	"fmp/pipeline/meta"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/open"
 	"fmp/pipeline/point"
+	"fmp/pipeline/posterior"
 	"fmp/pipeline/sample"
 	"fmp/pipeline/task"
 )
@@ -39,22 +38,17 @@ type Config struct {
 	Progress func(done, total int)
 }
 
-// Tasks have 5 to 20 classes and 5, 10, 20 or 40 points a client, homogeneous or with few classes a
-// client, as those that the scalars learn from.
+// Tasks have 5 to 20 classes, and clients and points as those that the scalars learn from
+// (meta.DrawOpen).
 const (
 	least, most = 5, 20
-	target      = 200 // held-out points
 	batches     = 200 // of the joint score
 	samples     = 32
 )
 
-var (
-	points = []int{5, 10, 20, 40}
-	alphas = []float64{0, 0.1}
-	// grid holds the scales that are tried: 0 leaves the fit's uncertainty out, 1 is the posterior
-	// of the fit.
-	grid = []float64{0, 1. / 16, 1. / 8, 1. / 4, 1. / 2, 1, 2}
-)
+// grid holds the scales that are tried: 0 leaves the fit's uncertainty out, 1 is the posterior of
+// the fit.
+var grid = []float64{0, 1. / 16, 1. / 8, 1. / 4, 1. / 2, 1, 2}
 
 // Bounds on the deviation of log temperatures: fewer tasks than there are do not tell it apart from
 // none.
@@ -91,7 +85,8 @@ func (c *Config) each(ctx context.Context, what string,
 	tasks := c.tasks()
 	done := make(chan struct{}, tasks)
 	return parallel.Each(ctx, max(1, c.Threads), tasks, func(ctx context.Context, i int) error {
-		if err := do(ctx, i, rng.New(c.Seed, "open", what, i), alphas[i%len(alphas)]); err != nil {
+		if err := do(ctx, i, rng.New(c.Seed, "open", what, i),
+			meta.OpenAlphas[i%len(meta.OpenAlphas)]); err != nil {
 			return fmt.Errorf("%s of the posterior, task %d: %w", what, i, err)
 		}
 		done <- struct{}{}
@@ -128,18 +123,12 @@ func best(grid, loss []float64) float64 {
 // without leaves half of the corpus's classes out: it returns the predictor with the moments of the
 // others, and the classes.
 func (c *Config) without(p *open.Predictor, r *rand.Rand) (*open.Predictor, []int, error) {
-	classes := r.Perm(c.Corpus.C)
-	half := (len(classes) + 1) / 2
-	rest, err := c.Corpus.Choose(classes[half:])
-	if err != nil {
-		return nil, nil, err
-	}
-	known, err := meta.UntrainedOpen(rest, p.K())
+	known, classes, err := meta.LeaveOut(c.Corpus, r, p.K())
 	if err != nil {
 		return nil, nil, err
 	}
 	known.Scalars = p.Scalars
-	return known, classes[:half], nil
+	return known, classes, nil
 }
 
 // draw draws a task of some of the classes of a bank: target images held out or half of all, and as
@@ -150,16 +139,7 @@ func (c *Config) draw(bank *task.Bank, classes []int, r *rand.Rand, alpha float6
 	if err != nil {
 		return nil, err
 	}
-	held := min(target, left.Len()/2)
-	n := min(points[r.IntN(len(points))], (left.Len()-held)/c.Clients)
-	if n < 1 {
-		return nil, fmt.Errorf("%d corpus images of %d classes for %d clients; lower "+
-			"federation.clients, or enlarge dataset.splits.corpus", left.Len(), left.C, c.Clients)
-	}
-	held += min(more, left.Len()-held-n*c.Clients)
-	sampler := task.Sampler{Bank: left, Points: n, Alphas: []float64{alpha}, Target: held,
-		FixedLabels: true}
-	return sampler.Draw(r, c.Clients)
+	return meta.DrawOpen(left, r, c.Clients, []float64{alpha}, more)
 }
 
 // losses returns the loss of one task at each scale, and its temperature there.
@@ -219,18 +199,10 @@ func round(known *open.Predictor, clients []*point.Set) (*sample.Refit, *point.S
 	if err != nil {
 		return nil, nil, err
 	}
-	m, q, err := known.Round(stats)
-	if err != nil {
-		return nil, nil, err
-	}
-	eng, err := pure.New(engine.Options{Threads: 1})
-	if err != nil {
-		return nil, nil, err
-	}
-	k, err := sample.NewConjugate(eng, m)
+	refit, _, err := posterior.OpenRefit(known, stats)
 	if err != nil {
 		return nil, nil, err
 	}
 	seen, err := point.Pool(sets...)
-	return &sample.Refit{Conjugate: k, Penalty: q.Penalty, Doubt: q.Doubt}, seen, err
+	return refit, seen, err
 }
