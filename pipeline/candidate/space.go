@@ -148,7 +148,8 @@ func (l *lifted) draw(t erm.Theta, r *rand.Rand) erm.Theta {
 func (m *Mixture) beside(in *Mixture, s *space, o *Options) *Mixture {
 	out := *m
 	out.Components, out.Evidence = nil, nil
-	sure := shares([][]float64{m.best(), in.best()}, rng.New(o.Seed, "candidate", o.Stream, "space"))
+	sure := shares([][]float64{m.best(), in.best()},
+		rng.New(o.Seed, "candidate", o.Stream, "space"))
 	for i, of := range []*Mixture{m, in} {
 		share := sure[i]
 		if share < minWeight {

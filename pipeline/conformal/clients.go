@@ -18,7 +18,8 @@ import (
 // theorem 4) it is at most j - 1 at least as probably as a binomial number, where j - 1 >= n u. So
 // that, with x = (j-1)/n and I the regularised incomplete beta function,
 //
-//	P(score >= Q) = int_0^1 P(fewer than j points of scores beyond the u-quantile) du >= int_0^x P(Bin(n, u) <= j-1) du
+//	P(score >= Q) = int_0^1 P(fewer than j points of scores beyond the u-quantile) du
+//	              >= int_0^x P(Bin(n, u) <= j-1) du
 //	              = x (1 - I_x(j, n-j+1)) + j/(n+1) I_x(j+1, n-j+1)
 //
 // For points drawn alike over all clients the level is j/(n+1).

@@ -23,7 +23,8 @@ const (
 	mostTrials  = 12   // of one line search
 	firstStep   = 30   // times a point's mean length: the curvature it meets is that of the start
 	settled     = 6    // steps before the rate of convergence foretells their number
-	// overshoot is the slope that a step may end with beyond the minimum, as a share of that before.
+	// overshoot is the slope that a step may end with beyond the minimum, as a share of that
+	// before.
 	overshoot    = 0.5
 	short        = 0.7 // the same before the minimum
 	diagonalRows = 512 // points that the diagonal is taken from, if there are more
@@ -399,9 +400,8 @@ func (a *approach) run(ctx context.Context, limit float64, most int) (bool, erro
 			return false, nil
 		}
 		if step >= settled {
-			// at this rate
-			if whole := float64(step) * math.Log(first/limit) / math.Log(first/norm); !(norm < first) ||
-				whole > 2*float64(most) {
+			whole := float64(step) * math.Log(first/limit) / math.Log(first/norm) // at this rate
+			if !(norm < first) || whole > 2*float64(most) {
 				return false, nil
 			}
 		}

@@ -13,7 +13,7 @@
 // the honest ones,
 //
 //	honest:  x_mc ~ N(μ_c, 1/a),  μ_c ~ N(0, λ)      integrated out
-//	bad:     x_mc ~ .6  N(m_c, v_c + 1/a)            this cell is correct after all (attacks on one class)
+//	bad:     x_mc ~ .6  N(m_c, v_c + 1/a)            this cell is correct (attacks on one class)
 //	              + .3  Σ_{j≠c} T_cj N(m_j, v_j + 1/a)   another class's (flipped labels)
 //	              + .05 N(0, λ + 1/a)                a class that nobody holds
 //	              + .05 N(0, 30 (λ + 1/a))           garbage
@@ -670,8 +670,8 @@ func (st *state) components(l *cell, out []float64) {
 // apart.
 var kin = [3]float64{1, 1. / 2, 1. / 4}
 
-// related lowers the densities of other classes for a cell that alone holds its class, by all claims
-// and by those who count as honest: its class may be like another without being it.
+// related lowers the densities of other classes for a cell that alone holds its class, by all
+// claims and by those who count as honest: its class may be like another without being it.
 // Colluders who share a class do not hold it alone, also in the state that has them all bad. With
 // q_t(x) = N(x; m_j, v_j + 1/a + tλ) and f the density of a fresh class, that of class j becomes
 //

@@ -142,8 +142,8 @@ func (t *openTrainee) parts() map[string]*open.Scalars {
 	return map[string]*open.Scalars{"scalars": &t.scalars, "first": &t.first, "second": &t.then}
 }
 
-// LeaveOut leaves half of a corpus's classes out, and returns the untrained predictor of the others,
-// of at most that many coordinates, and the classes that are left out.
+// LeaveOut leaves half of a corpus's classes out, in an order drawn from r. It returns the untrained
+// predictor of the others, of at most that many coordinates, and the classes that are left out.
 func LeaveOut(corpus *task.Bank, r *rand.Rand,
 	coordinates int) (p *open.Predictor, classes []int, err error) {
 	classes = r.Perm(corpus.C)
@@ -159,8 +159,8 @@ func LeaveOut(corpus *task.Bank, r *rand.Rand,
 // chosenHalf returns the rows of some of a corpus's classes, where two or more are on either side.
 func chosenHalf(corpus *task.Bank, all, some []int) (*task.Bank, error) {
 	if len(some) < 2 || len(all)-len(some) < 2 {
-		return nil, fmt.Errorf("the corpus has %d classes; leaving half of them out takes 4 and more",
-			len(all))
+		return nil, fmt.Errorf("the corpus has %d classes; leaving half of them out takes 4 and "+
+			"more", len(all))
 	}
 	return corpus.Choose(some)
 }

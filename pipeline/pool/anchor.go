@@ -116,6 +116,6 @@ func (r *Round) thin() string {
 
 // falls says from how many colluders on a round falls whose clients judge each other.
 func falls(clients int) string {
-	return fmt.Sprintf("%d of %d clients that collude take the round over, fewer where a class has "+
-		"few holders (docs/byzantine.md, Colluders, and an anchor)", (clients+1)/2, clients)
+	return fmt.Sprintf("%d of %d clients that collude take the round over, fewer where a class "+
+		"has few holders (docs/byzantine.md, Colluders, and an anchor)", (clients+1)/2, clients)
 }

@@ -77,7 +77,8 @@ func AnyPart(paths []string) bool {
 	return slices.ContainsFunc(paths, func(path string) bool { return merge.IsPart(head(path)) })
 }
 
-// Readable returns an error where one of some files cannot be read: it may be a part for all that [AnyPart] says.
+// Readable returns an error where one of some files cannot be read: it may be a part for all that
+// [AnyPart] says.
 func Readable(paths []string) error {
 	for _, path := range paths {
 		f, err := regularfile.Open(path)

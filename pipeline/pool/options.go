@@ -121,13 +121,13 @@ func (o *Options) ReadFiles() error {
 	return nil
 }
 
-// Withdrawn returns an error where the corpus or the anchor is an upload that is withdrawn, or another of its
-// client in that round: it would go on acting on the classifier.
+// Withdrawn returns an error where the corpus or the anchor is an upload that is withdrawn, or
+// another of its client in that round: it would go on acting on the classifier.
 func (o *Options) Withdrawn(client, digest string, round uint64, graph string) error {
 	for _, u := range o.acting {
 		if u.Digest == digest || u.Client == client && u.Round == round && u.Model == graph {
-			return fmt.Errorf("pool: %s: it is an upload of client %q, which withdraws: give another corpus or "+
-				"anchor, or none", u.Path, client)
+			return fmt.Errorf("pool: %s: it is an upload of client %q, which withdraws: give "+
+				"another corpus or anchor, or none", u.Path, client)
 		}
 	}
 	return nil

@@ -248,7 +248,8 @@ func (r *Round) byName() error {
 		r.predictor, r.drawer, r.named = m, f, true
 	}
 	err := models.Match(r.Client, r.drawer)
-	if given := r.Predictor != "" && r.Predictor != "default"; err != nil && r.open != nil && !given {
+	given := r.Predictor != "" && r.Predictor != "default"
+	if err != nil && r.open != nil && !given {
 		r.predictor, r.drawer, err = nil, models.Manifest{}, nil
 	}
 	return err
@@ -415,8 +416,8 @@ func featureGraph(graph *onnx.Model, client models.Manifest, rows bool) (*onnx.M
 func (r *Round) Classifier(ctx context.Context, p *posterior.Result, rows, samples bool,
 	command string) (*onnx.Model, error) {
 	if r.Client.Kind == models.KindEmbedding && !rows {
-		return nil, errors.New("pool: the uploads were made from feature rows, by an embedding; add " +
-			"--rows for the classifier of feature rows")
+		return nil, errors.New("pool: the uploads were made from feature rows, by an embedding; " +
+			"add --rows for the classifier of feature rows")
 	}
 	features, err := featureGraph(r.Graph, r.Client, rows)
 	if err != nil {

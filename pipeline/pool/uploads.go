@@ -58,7 +58,8 @@ func files(paths []string,
 	}
 }
 
-// corpusOf returns the moments of a server's own images: of an upload that a client graph of their classes made.
+// corpusOf returns the moments of a server's own images: of an upload that a client graph of their
+// classes made.
 func corpusOf(u Upload) (*discriminant.Client, error) {
 	path := u.Path
 	if u.Within == nil || u.Within.Dof == 0 {
@@ -134,7 +135,8 @@ type rule struct {
 // client; bad are the errors of the others. It reads every message once and holds all of them, as
 // the fields of most are known at the end. Of two messages of one client the second is bad.
 func gather[M any](n int, read func(i int) (path string, data []byte, err error),
-	decode func(path string, data []byte, want federate.Expect) (M, received, error), by rule) (good []M, bad []error) {
+	decode func(path string, data []byte, want federate.Expect) (M, received, error),
+	by rule) (good []M, bad []error) {
 	all, in := make([]M, n), make([]received, n)
 	for i := range n {
 		path, data, err := read(i)

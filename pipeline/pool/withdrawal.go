@@ -62,7 +62,8 @@ func (w *Withdrawal) Add(path string) error {
 		return fmt.Errorf("withdrawal: %s: %w", path, err)
 	}
 	v := Version{File: path, SHA256: f.Digest}
-	for _, gone := range w.Withdrawn { // a corpus or an anchor acts, and is named by the command alone
+	// a corpus or an anchor acts, and is named by the command alone
+	for _, gone := range w.Withdrawn {
 		if strings.Contains(f.Command, "="+gone.Upload) && !slices.Contains(v.Holds, gone.Name) {
 			v.Holds = append(v.Holds, gone.Name)
 		}
@@ -71,8 +72,8 @@ func (w *Withdrawal) Add(path string) error {
 	for _, c := range o.Clients {
 		merged = merged || strings.HasSuffix(c.Name, mergedClients)
 		for _, gone := range w.Withdrawn {
-			if (c.Upload == gone.Upload || c.Name == gone.Name && o.Round == w.Round && o.Client == w.Graph) &&
-				!slices.Contains(v.Holds, gone.Name) {
+			same := c.Name == gone.Name && o.Round == w.Round && o.Client == w.Graph
+			if (c.Upload == gone.Upload || same) && !slices.Contains(v.Holds, gone.Name) {
 				v.Holds = append(v.Holds, gone.Name)
 			}
 		}
@@ -88,18 +89,18 @@ func (w *Withdrawal) Add(path string) error {
 	return nil
 }
 
-// Replaces returns an error where a file is the record of an upload that this one does not name: writing there
-// would lose it.
+// Replaces returns an error where a file is the record of an upload that this one does not name:
+// writing there would lose it. Where nothing is there, or another file, the writing tells.
 func (w *Withdrawal) Replaces(path string) error {
 	data, err := regularfile.ReadOutput(path, MaxWithdrawal)
 	var old Withdrawal
-	if err != nil || wire.Only(data, &old) != nil { // nothing is there, or another file: writing it tells
+	if err != nil || wire.Only(data, &old) != nil {
 		return nil
 	}
 	for _, gone := range old.Withdrawn {
 		if old.Round != w.Round || old.Graph != w.Graph || !slices.Contains(w.Withdrawn, gone) {
-			return fmt.Errorf("withdrawal: %s: it is the record of client %q of round %d, which would be lost: "+
-				"give another file", path, gone.Name, old.Round)
+			return fmt.Errorf("withdrawal: %s: it is the record of client %q of round %d, which "+
+				"would be lost: give another file", path, gone.Name, old.Round)
 		}
 	}
 	return nil

@@ -121,7 +121,8 @@ func (c *confirmation) best(ctx context.Context, large []int,
 		}
 		c.o.report(confirmingClaims, step+1, len(tries)+1)
 		var now float64
-		if now, err = c.likelihood(ctx, try); err == nil && now-before >= math.Log(honesty.Prior/(1-honesty.Prior)) {
+		now, err = c.likelihood(ctx, try)
+		if err == nil && now-before >= math.Log(honesty.Prior/(1-honesty.Prior)) {
 			if found = append(found, try...); step < len(counts) {
 				break
 			}

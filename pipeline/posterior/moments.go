@@ -159,7 +159,8 @@ func (o *MomentsOptions) state(ctx context.Context, honest []discriminant.Client
 	of discriminant.Options) (*statePosterior, error) {
 	why := o.unasked(honest)
 	if why == "" {
-		r, err := One(ctx, honest, nil, MomentsOptions{Options: of, Threads: o.Threads, limit: o.limit})
+		r, err := One(ctx, honest, nil,
+			MomentsOptions{Options: of, Threads: o.Threads, limit: o.limit})
 		if err != nil {
 			return nil, err
 		}

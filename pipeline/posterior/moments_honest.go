@@ -107,8 +107,8 @@ func same(a, b discriminant.Client) bool {
 // lie beside them then in the clients' coordinates, and calibration points are judged by the
 // discriminant of the known moments alone. The known moments stand as one more client while
 // coordinates are made, and are then taken off its claims.
-func judges(clients []discriminant.Client,
-	known *discriminant.Client) (a *MomentsAgainst, u honesty.Uploads, lambda []float64, err error) {
+func judges(clients []discriminant.Client, known *discriminant.Client) (a *MomentsAgainst,
+	u honesty.Uploads, lambda []float64, err error) {
 	a = &MomentsAgainst{}
 	if known == nil {
 		a.judges, u, lambda, err = discriminant.NewJudges(clients)

@@ -69,7 +69,8 @@ func newShift(effects *effect.Effects, client int, means *mat.Dense, e Ensemble,
 		floats.AddScaled(head, 1/float64(len(e)), h.W)
 	}
 	d := law.Directions()
-	out := &models.ShiftParts{Means: moment.Tensor(means), Rest: float32(d.Rest), Trace: float32(d.Trace),
+	out := &models.ShiftParts{Means: moment.Tensor(means), Rest: float32(d.Rest),
+		Trace:  float32(d.Trace),
 		Shares: onnx.Vector(dense.As[float32](shares(sets))...),
 		Head:   onnx.NewTensor(dense.As[float32](head[:k*c]), k, c),
 		Bias:   onnx.NewTensor(dense.As[float32](head[k*c:]), c)}

@@ -319,10 +319,9 @@ func handed(past []Spending, next Spending) (*Spending, error) {
 	case paid > len(servers) || len(servers) == 0:
 		s.Images = nil
 	case paid == 0:
-		return nil, errors.New("this upload, or another of this client and round, went to another server, and no " +
-			"line says of which images it is: a " +
-			"second server draws noise of its own and spends its budget again; give the --ledger of the " +
-			"machine that made it")
+		return nil, errors.New("this upload, or another of this client and round, went to " +
+			"another server, and no line says of which images it is: a second server draws noise of " +
+			"its own and spends its budget again; give the --ledger of the machine that made it")
 	}
 	return &s, nil
 }

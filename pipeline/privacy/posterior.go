@@ -107,7 +107,8 @@ func (t *Totals) DrawCounts(beta []float64, samples int, r *rand.Rand) []float64
 		}
 		if !(sum > 0) { // without noise a count may lie beyond the grid
 			for i := range grid {
-				if i == len(grid)-1 || math.Abs(grid[i]-t.Counts[c]) <= math.Abs(grid[i+1]-t.Counts[c]) {
+				if i == len(grid)-1 ||
+					math.Abs(grid[i]-t.Counts[c]) <= math.Abs(grid[i+1]-t.Counts[c]) {
 					for j := i; j < len(w); j++ {
 						w[j] = 1
 					}

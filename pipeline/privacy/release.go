@@ -143,7 +143,8 @@ func (r *Release) Check() error {
 		return fmt.Errorf("privacy: a release of %d classes, %d coordinates and %d numbers; want "+
 			"classes x (coordinates + 1)", r.Classes, r.K, len(r.Values))
 	}
-	if i := slices.IndexFunc(r.Values, func(v int64) bool { return v > maxEntry || v < -maxEntry }); i >= 0 {
+	beyond := func(v int64) bool { return v > maxEntry || v < -maxEntry }
+	if i := slices.IndexFunc(r.Values, beyond); i >= 0 {
 		return fmt.Errorf("privacy: number %d of a release is %d; allowed are -2^42 to 2^42", i,
 			r.Values[i])
 	}

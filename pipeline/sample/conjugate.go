@@ -178,9 +178,8 @@ func mapped(ctx context.Context, features []float32, dx, k, threads int,
 
 // chunks processes n rows, size at a time, on the given number of threads.
 func chunks(ctx context.Context, threads, n, size int, do func(from, to int) error) error {
-	return parallel.Each(ctx, max(threads, 1), (n+size-1)/size, func(_ context.Context, i int) error {
-		return do(i*size, min((i+1)*size, n))
-	})
+	return parallel.Each(ctx, max(threads, 1), (n+size-1)/size,
+		func(_ context.Context, i int) error { return do(i*size, min((i+1)*size, n)) })
 }
 
 // context returns the inputs that hold the uploads: class means of w (k numbers) or of phi (dx
@@ -317,7 +316,8 @@ func studentWidth(samples int, level float64) (float32, error) {
 			"allowed are levels between 0 and 1 and 2 samples or more", level, samples)
 	}
 	s := float64(samples)
-	return float32(distuv.StudentsT{Mu: 0, Sigma: 1, Nu: s - 1}.Quantile(0.5+level/2) * math.Sqrt(1+1/s)), nil
+	t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: s - 1}.Quantile(0.5 + level/2)
+	return float32(t * math.Sqrt(1+1/s)), nil
 }
 
 // Drawn is the samples of a round: the pooled class means, heads given these, and for each head its

@@ -227,7 +227,7 @@ func (f *Refit) fit(ctx context.Context, seen *point.Set, heads []erm.Theta, lat
 	size := f.LatentSize()
 	out := make([]erm.Theta, len(heads))
 	options := erm.Options{Tolerance: refitTolerance, Threads: 1}
-	return out, parallel.Each(ctx, max(f.Threads, 1), len(heads), func(ctx context.Context, s int) error {
+	fit := func(ctx context.Context, s int) error {
 		r := rng.New(digest(latent[s*size:(s+1)*size]), "refit")
 		q := f.problem(u, heads[s], r, e)
 		solution, err := erm.Solve(ctx, q.Problem, options)
@@ -241,7 +241,8 @@ func (f *Refit) fit(ctx context.Context, seen *point.Set, heads []erm.Theta, lat
 		}
 		out[s], err = q.Head(solution.Theta)
 		return err
-	})
+	}
+	return out, parallel.Each(ctx, max(f.Threads, 1), len(heads), fit)
 }
 
 // Fit is the fit of a head to images, in the coordinates w in which I is the covariance within

@@ -124,8 +124,9 @@ func (r *Report) check() error {
 
 // checkBound checks the bound on counts and on those of sets, or the noise.
 func (r *Report) checkBound() error {
-	if r.FewSets != "" && (!slices.Contains([]string{"missed", "held", "wrong and held", "any"}, r.FewSets) ||
-		r.Level == 0 || r.Sigma > 0 || r.Groups[0].Held != nil) {
+	words := []string{"", "missed", "held", "wrong and held", "any"}
+	if !slices.Contains(words, r.FewSets) ||
+		r.FewSets != "" && (r.Level == 0 || r.Sigma > 0 || r.Groups[0].Held != nil) {
 		return fmt.Errorf("few sets are %.20q; want missed, held, wrong and held, any, or "+
 			"nothing, and nothing where sets are told of", r.FewSets)
 	}
@@ -179,7 +180,8 @@ func (r *Report) checkGroups() (n, right int, err error) {
 			return 0, 0, fmt.Errorf("groups[%d] has %d classes, or tells what few says is hidden",
 				i, len(g.Classes))
 		case g.Held != nil && (r.Level == 0 || g.Right == nil || r.Sigma == 0 && g.Size == nil),
-			g.Size != nil && (g.Held == nil || r.Sigma > 0 || !(*g.Size >= 0 && *g.Size <= float64(r.Classes))):
+			g.Size != nil && (g.Held == nil || r.Sigma > 0 ||
+				!(*g.Size >= 0 && *g.Size <= float64(r.Classes))):
 			return 0, 0, fmt.Errorf("groups[%d] tells of sets that it cannot have", i)
 		case (g.Held == nil) != (r.Groups[0].Held == nil):
 			return 0, 0, fmt.Errorf("groups[%d] tells other things than the first", i)

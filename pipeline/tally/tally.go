@@ -169,7 +169,8 @@ func (m *Images) Report(least int) (*Report, error) {
 	for c := range m.cells {
 		all = all.plus(m.of(c))
 	}
-	if all.n <= least { // of as many as the bound, that the right ones are few means that there are none
+	// of as many as the bound, that the right ones are few means that there are none
+	if all.n <= least {
 		return nil, fmt.Errorf("%w: %d; want more than the bound of %d on counts",
 			ErrFew, all.n, least)
 	}

@@ -49,7 +49,8 @@ type Event struct {
 func New(t *testing.T) *Browser {
 	t.Helper()
 	var path string
-	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser", "google-chrome"} {
+	for _, name := range []string{os.Getenv("CHROMIUM"), "chromium", "chromium-browser",
+		"google-chrome"} {
 		if p, err := exec.LookPath(name); name != "" && err == nil {
 			path = p
 			break
@@ -63,8 +64,8 @@ func New(t *testing.T) *Browser {
 	profile := must.Get(os.MkdirTemp("", "fmp-browser"))(t)
 	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic",
 		"--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
-		"--remote-debugging-pipe", "--user-data-dir="+profile, "about:blank")
+		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+		"--hide-scrollbars", "--remote-debugging-pipe", "--user-data-dir="+profile, "about:blank")
 	cmd.ExtraFiles = []*os.File{fromUs, toUs} // descriptors 3 and 4
 	must.Do(t, cmd.Start())
 	fromUs.Close()
@@ -267,7 +268,8 @@ func (b *Browser) Resize(width int, dark bool) {
 		map[string]any{"width": width, "height": 900, "deviceScaleFactor": 1,
 			"mobile": width < 600}, nil)
 	b.call("Emulation.setEmulatedMedia",
-		map[string]any{"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}}, nil)
+		map[string]any{"features": []map[string]string{
+			{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
 // Choose sets the files of a file input, or the folder of one that takes folders.
@@ -322,7 +324,8 @@ func (b *Browser) Axe() (found []string) {
 	b.T.Helper()
 	path := os.Getenv("FMP_AXE")
 	if path == "" {
-		b.T.Log("FMP_AXE names no axe.min.js (npm install axe-core): accessibility is not looked at")
+		b.T.Log("FMP_AXE names no axe.min.js (npm install axe-core): accessibility is not " +
+			"looked at")
 		return nil
 	}
 	axe := must.Get(os.ReadFile(path))(b.T)

@@ -29,8 +29,8 @@ func evident(cells [][]cell, classes, k int, effective float64) (bool, error) {
 	for _, of := range cells {
 		numbers += float64(len(of)) * effective
 	}
-	return (with.bound()-plain.bound())*effective/float64(k) > math.Log(1/prior-1)+math.Log(numbers)/2,
-		nil
+	gain := (with.bound() - plain.bound()) * effective / float64(k)
+	return gain > math.Log(1/prior-1)+math.Log(numbers)/2, nil
 }
 
 // bound returns the evidence lower bound, in nats, but for terms that both models have in common.

@@ -20,7 +20,8 @@ const (
 // shrinkage is the model of a round in which most clients have an effect: with u_mc = x_mc less the
 // mean of all,
 //
-//	u_mc = mu_c + b_m + e_mc,  mu_c ~ N(0, t I),  b_m ~ N(0, T),  e_mc ~ N(0, s_m^2 I / a_mc),  T = U diag(l) U' + t0 I
+//	u_mc = mu_c + b_m + e_mc,  mu_c ~ N(0, t I),  b_m ~ N(0, T),  e_mc ~ N(0, s_m^2 I / a_mc)
+//	T    = U diag(l) U' + t0 I
 //
 // q(mu) q(b) maximizes the evidence lower bound, t, T and s_m its value (empirical Bayes; Bishop
 // 2006, section 10.1). T is of low rank plus a multiple of I: U spans the posterior means of
@@ -182,7 +183,8 @@ func (s *shrinkage) clients() error {
 		sum, of = sum+own[m], of+float64(len(cells)*s.k)
 	}
 	for m, cells := range s.cells {
-		s.noise[m] = (own[m] + pseudo*float64(s.k)*sum/of) / (float64(len(cells)+pseudo) * float64(s.k))
+		s.noise[m] = (own[m] + pseudo*float64(s.k)*sum/of) /
+			(float64(len(cells)+pseudo) * float64(s.k))
 	}
 	return nil
 }

@@ -159,7 +159,8 @@ func WithoutNegative(s *mat.SymDense) *mat.SymDense {
 		return s
 	}
 	var root mat.Dense
-	root.Apply(func(_, j int, x float64) float64 { return x * math.Sqrt(max(values[j], 0)) }, vectors)
+	root.Apply(func(_, j int, x float64) float64 { return x * math.Sqrt(max(values[j], 0)) },
+		vectors)
 	out := mat.NewSymDense(s.SymmetricDim(), nil)
 	out.SymOuterK(1, &root)
 	return out

@@ -61,10 +61,12 @@ const minDeviation, maxDeviation = 0.05, 0.5
 func Learn(ctx context.Context, p *open.Predictor, c Config) (scale, deviation float64, err error) {
 	tasks := c.tasks()
 	losses, cooled := make([][]float64, tasks), make([][]sample.Cooled, tasks)
-	if err := c.each(ctx, "scale", func(ctx context.Context, i int, r *rand.Rand, alpha float64) (err error) {
-		losses[i], cooled[i], err = c.losses(ctx, p, r, alpha)
-		return err
-	}); err != nil {
+	err = c.each(ctx, "scale",
+		func(ctx context.Context, i int, r *rand.Rand, alpha float64) (err error) {
+			losses[i], cooled[i], err = c.losses(ctx, p, r, alpha)
+			return err
+		})
+	if err != nil {
 		return 0, 0, err
 	}
 	mean := make([]float64, len(grid))

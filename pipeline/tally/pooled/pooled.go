@@ -208,7 +208,8 @@ type fit struct{ mean, se, q, i2, tau2 float64 }
 // degrees of freedom. With weights w_i = 1/v_i, mean mu of weights w_i, and d degrees of freedom,
 // it is by the method of moments (DerSimonian and Laird 1986)
 //
-//	Q = sum_i w_i (theta_i - mu)^2,   I2 = (Q - d)/Q,   tau2 = (Q - d)/(sum_i w_i - sum_i w_i^2/sum_i w_i)
+//	Q    = sum_i w_i (theta_i - mu)^2,   I2 = (Q - d)/Q
+//	tau2 = (Q - d)/(sum_i w_i - sum_i w_i^2/sum_i w_i)
 //
 // where Q is above d, else 0. The mean is then of weights 1/(v_i + tau2).
 func fitted(of []share, df int, tau2 float64) (f fit) {
@@ -250,7 +251,8 @@ func overall(of []share) Overall {
 	ends := []fit{fitted(lows, o.DF, 0)}
 	if o.Hidden > 0 {
 		at := fitted(highs, o.DF, ends[0].tau2)
-		ends = []fit{fitted(lows, o.DF, at.tau2), at} // both as far apart as sites may be at one of them
+		// both as far apart as sites may be at one of them
+		ends = []fit{fitted(lows, o.DF, at.tau2), at}
 	}
 	o.Typical = span(ends, func(f fit) float64 { return z * f.se })
 	if o.Sites >= 3 {
@@ -258,7 +260,8 @@ func overall(of []share) Overall {
 		further := span(ends, func(f fit) float64 { return t * math.Sqrt(f.tau2+f.se*f.se) })
 		o.New = &further
 	}
-	if o.Hidden > 0 { // a noisy count is read beside the others' share, which hidden counts would move
+	if o.Hidden > 0 {
+		// a noisy count is read beside the others' share, which hidden counts would move
 		told = slices.DeleteFunc(told, func(s share) bool { return s.noise > 0 })
 	}
 	if o.Hidden == 0 || len(told) > 1 {
