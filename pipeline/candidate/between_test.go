@@ -1,7 +1,6 @@
 package candidate
 
 import (
-	"math"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
@@ -38,21 +37,13 @@ func TestBetween(t *testing.T) {
 		own := b.at(c.strength, c.prior)
 		got := b.head(own.linear())
 		want := denseBetween(whole, own, &c)
-		for i, v := range want {
-			if math.Abs(v-got.W[i]) > 1e-8*(1+math.Abs(v)) {
-				t.Fatalf("%s: weight %d is %v, by dense matrices %v", c.name, i, got.W[i], v)
-			}
-		}
+		near(t, c.name+", by dense matrices", got.W[:len(want)], want, 1e-8)
 		f := s.fold(p, c.target)
 		if f.down == nil {
 			t.Fatal("the fold has a basis of its own")
 		}
 		far := f.basis.head(f.at(c.strength, c.prior))
-		for i, v := range got.W {
-			if math.Abs(v-far.W[i]) > 1e-6*(1+math.Abs(v)) {
-				t.Fatalf("%s: weight %d of a fold is %v, of its own basis %v", c.name, i, far.W[i], v)
-			}
-		}
+		near(t, c.name+", of a fold", far.W, got.W, 1e-6)
 	}
 	if tried != len(evens)*len(strengths[betweenStrengths:]) {
 		t.Errorf("%d candidates have a prior of class means", tried)

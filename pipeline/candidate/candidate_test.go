@@ -471,13 +471,9 @@ func TestFormsOfScatter(t *testing.T) {
 		axpy(math.Sqrt(whole.dof()), root.root[i*w.k:(i+1)*w.k], row)
 	}
 	g.Flush()
-	for i := range w.k {
-		for j := i; j < w.k; j++ {
-			if a, b := got[i*w.k+j], f[i*w.k+j]; math.Abs(a-b) > 1e-5*(1+math.Abs(b)) {
-				t.Fatalf("root at %d, %d: %v, want %v", i, j, a, b)
-			}
-		}
-	}
+	mirror(got, w.k)
+	mirror(f, w.k)
+	near(t, "root", got, f, 1e-5)
 	second := *whole.Within
 	second.Rank, second.Data = root.rank, dense.As[float32](root.root)
 	for i := range second.Data {

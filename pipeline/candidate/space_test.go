@@ -156,22 +156,14 @@ func TestSpaceMaps(t *testing.T) {
 			}
 		}
 	}
-	for i, v := range h.W {
-		if math.Abs(v-back.W[i]) > 1e-9 {
-			t.Fatalf("number %d of a head is %v, and %v there and back", i, v, back.W[i])
-		}
-	}
+	near(t, "a head there and back", back.W, h.W, 1e-9)
 	whole := wholeWithin(r.Clients[0].Within)
 	full := at.within(whole)
 	low2 := in.Clients[0].Within
 	a, b := make([]float64, spaceWidth*spaceWidth), make([]float64, spaceWidth*spaceWidth)
 	full.AddTo(a)
 	low2.AddTo(b)
-	for i := range a {
-		if math.Abs(a[i]-b[i]) > 1e-3 {
-			t.Fatalf("scatter %d is %v of a whole matrix, %v of rows", i, a[i], b[i])
-		}
-	}
+	near(t, "scatter of a whole matrix", a, b, 1e-6)
 }
 
 // wholeWithin returns a scatter as a whole matrix.

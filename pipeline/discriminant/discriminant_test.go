@@ -125,24 +125,7 @@ func TestCalibrationPointsCount(t *testing.T) {
 	w := newWorld(2, 0)
 	x, y := w.draw(5, 50)
 	means, within := must.Get2(moments.Compute(x, k, y, c, "a"))(t)
-	mean, n := mat.NewDense(c, k, nil), make([]float64, c)
-	for i, l := range y {
-		n[l]++
-		for j := range k {
-			mean.Set(l, j, mean.At(l, j)+float64(x[i*k+j]))
-		}
-	}
-	scatter := mat.NewSymDense(k, nil)
-	for l := range c {
-		floats.Scale(1/n[l], mean.RawRowView(l))
-	}
-	for i, l := range y {
-		d := make([]float64, k)
-		for j := range d {
-			d[j] = float64(x[i*k+j]) - mean.At(l, j)
-		}
-		scatter.SymRankOne(scatter, 1, mat.NewVecDense(k, d))
-	}
+	images := must.Get(moment.Compute(moment.Rows(x, k), y, c, 1))(t)
 	for _, share := range []float64{1, 0.25} {
 		p := must.Get(pool([]Client{{Means: means, Within: within, Share: share}}))(t)
 		if p.total() != 40*share {
@@ -151,10 +134,10 @@ func TestCalibrationPointsCount(t *testing.T) {
 		}
 		p.addCalibration()
 		counts, all := make([]float64, c), mat.NewSymDense(k, nil)
-		floats.AddScaled(counts, share, n)
-		all.ScaleSym(share, scatter)
+		floats.AddScaled(counts, share, images.Count)
+		all.ScaleSym(share*(50-c), images.Within)
 		if p.dof != share*(50-c) || !floats.Equal(p.n, counts) ||
-			!mat.EqualApprox(p.mean, mean, 1e-6) ||
+			!mat.EqualApprox(p.mean, images.Means, 1e-6) ||
 			!mat.EqualApprox(p.scatter, all, 1e-6) {
 			t.Errorf("share %v: moments with calibration points added are not those of all images",
 				share)

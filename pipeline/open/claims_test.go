@@ -81,11 +81,7 @@ func TestClaims(t *testing.T) {
 	all := must.Get(w.Claims(len(sets), Each(sets), k))(t)
 	back := must.Get(w.Sets(all))(t)
 	again := must.Get(w.Claims(len(back), Each(back), k))(t)
-	for i, v := range all.Means {
-		if math.Abs(v-again.Means[i]) > 1e-4*(1+math.Abs(v)) {
-			t.Fatalf("mean %d is %v, and %v once more", i, v, again.Means[i])
-		}
-	}
+	near(t, "means once more", again.Means, all.Means)
 	few, err := w.Claims(len(sets), Each(sets), 3)
 	if err != nil || few.K != 3 || few.Means[3] != all.Means[k] {
 		t.Fatalf("three coordinates: %d, %v", few.K, err)
