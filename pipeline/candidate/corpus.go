@@ -11,7 +11,10 @@ import (
 // NewCorpus returns a corpus of images whose classes are the round's: rows [N, K] with labels [N]
 // of c classes. A class of n rows has n - 1 contrasts, of each row with the mean of those before
 // it, whose outer products add up to its scatter. It reads the rows once and costs N K^2
-// multiplications. The corpus keeps rows and labels.
+// multiplications. The corpus keeps rows and labels. After n others of mean m the contrast of row x
+// is
+//
+//	sqrt(n/(n + 1)) (x - m)
 func NewCorpus(rows []float32, k int, labels []int, c int) (*Corpus, error) {
 	if k < 1 || len(labels) == 0 || len(rows) != len(labels)*k {
 		return nil, fmt.Errorf("candidate: corpus: %d numbers for %d labels; want %d each",

@@ -113,7 +113,8 @@ func numbers(of []int, n int) bool {
 }
 
 // Thresholds returns those of a classifier's sets under any score, at their level; nil where its
-// calibration does not tell.
+// calibration does not tell. The calibration comes from a file, so that lengths and numbers are
+// checked before any of them is an index.
 func Thresholds(o *models.OriginSets, s Score, classes int) []float32 {
 	class := o.Class
 	if class == nil && !o.ByClass && o.Proportions == nil {
@@ -136,7 +137,7 @@ func Thresholds(o *models.OriginSets, s Score, classes int) []float32 {
 }
 
 // Groups reads groups of clients, NAME=CLIENT,CLIENT separated by semicolons, and returns their
-// names and the number of each client's.
+// names and the number of each client's. A client is in one group at most.
 func Groups(text string) (names []string, of map[string]int, err error) {
 	of = map[string]int{}
 	for part := range strings.SplitSeq(text, ";") {
@@ -160,7 +161,8 @@ func Groups(text string) (names []string, of map[string]int, err error) {
 
 // Shares reads the shares of classes among new images: "equal", or NAME=SHARE for each class that
 // there is, separated by commas, by its name or, where classes have no names, its number. They are
-// divided by their sum.
+// divided by their sum. The number of a class that has a name is no name. Names may hold "=", as
+// the last one in a part divides it. Classes that no part names have the share 0.
 func Shares(text string, names []string, classes int) ([]float64, error) {
 	out := make([]float64, classes)
 	if text == "equal" {

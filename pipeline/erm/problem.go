@@ -8,7 +8,10 @@ import (
 )
 
 // Problem is one softmax regression: N points of Dx features, labels on the C-simplex, weights, and
-// the strength L2 of the regulariser. Everything is row-major float64.
+// the strength L2 of the regulariser. Everything is row-major float64. A fit minimises over the
+// head T, [Dx+1, C], with p_i = softmax(x_i T)
+//
+//	J(T) = -sum_i w_i sum_c y_ic log p_ic + L2/2 |T - Centre|^2
 type Problem struct {
 	N, Dx, C int
 	X        []float64 // N x (Dx+1), the features of a point followed by 1 for the bias

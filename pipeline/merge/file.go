@@ -23,7 +23,8 @@ const Format = 6
 // maxHigh bounds the upper halves of sums, so that sums of parts stay within 128 bits.
 const maxHigh = 1 << 60
 
-// IsPart reports whether data are a part, by their first bytes.
+// IsPart reports whether data are a part, by their first bytes. A message begins with field 1, a
+// varint: the byte 0x08, and then the format.
 func IsPart(data []byte) bool { return len(data) > 1 && data[0] == 0x08 && data[1] == Format }
 
 // refuse is the error for a field of a part, with the values that are allowed.
@@ -142,7 +143,7 @@ func Decode(data []byte, want federate.Expect) (*Part, error) {
 
 // checkFields checks numbers and lengths, before memory is allocated. Every upload is either kept,
 // summed or left out, so that these three add up to the clients. Sizes of sums follow from dx and
-// classes alone.
+// classes alone. These are bounded first, so that no product of them overflows.
 func checkFields(m *partpb.Part, want federate.Expect) error {
 	if m.Format != Format {
 		return refuse("format", m.Format, "%d", Format)
@@ -289,6 +290,7 @@ func (p *Part) checkSums() error {
 	if f := p.dof.Float(); !(f >= 0 && f <= images) {
 		return refuse("dof", f, "0 to n, %d", p.N)
 	}
+	// The triangle lies row by row: the diagonal of row i comes dx - i numbers before the next.
 	trace, at := 0.0, p.C*(1+p.Dx)
 	for i := range p.Dx {
 		d := p.sums[at].Float()

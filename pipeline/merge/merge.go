@@ -43,12 +43,13 @@ const (
 	// MaxBytes is the maximum size of a part.
 	MaxBytes = Judges*federate.MaxBytes + MaxClients*entryBytes + maxSums
 
-	maxKept = 64 << 20
-	maxSums = 256 << 20
+	maxKept = 64 << 20  // bytes of the kept uploads beyond Judges
+	maxSums = 256 << 20 // bytes of the sums
 	// maxCoordinate is the largest coordinate that is summed.
 	maxCoordinate = 1 << 16
 )
 
+// Of 2^24 clients two have one half of a key with a probability of 2^-81.
 const (
 	half       = 16
 	entryBytes = 2 * half
@@ -312,7 +313,8 @@ func (m *Merger) share(k *Kept) (float64, error) {
 	return min(max(share, 0), 1), nil
 }
 
-// count adds an upload to the sums.
+// count adds an upload to the sums. One that has no share is a client of the part all the same, so
+// that it cannot come again.
 func (m *Merger) count(k *Kept, share float64) {
 	p := m.part
 	if share == 0 {
@@ -458,7 +460,8 @@ func (m *Merger) AddPart(p *Part) error {
 }
 
 // below moves kept uploads whose keys are not below the limit, and those beyond the bounds, into
-// the sums.
+// the sums. The limit becomes the key of the first that has no room. It only falls while uploads
+// are added, so that one that was summed would be summed in any order.
 func (m *Merger) below() error {
 	n, limit := len(m.part.Kept), m.part.limit
 	if limit != nil {
@@ -503,7 +506,8 @@ func (m *Merger) name(twice *entry, p *Part) string {
 	return "a client whose key begins with " + hex.EncodeToString(twice[:4])
 }
 
-// settle moves the clients that came one by one among the sorted ones.
+// settle moves the clients that came one by one among the sorted ones: once for many, as it costs
+// O(clients).
 func (m *Merger) settle() {
 	fresh := slices.SortedFunc(maps.Values(m.fresh), byKey)
 	m.part.clients, _ = union(m.part.clients, fresh)
@@ -536,7 +540,9 @@ func (m *Merger) Part() *Part {
 }
 
 // Rest returns the class means of the clients in the sums, one for each class that they hold, with
-// their masses, and of moments their scatter; nil where nothing is summed.
+// their masses, and of moments their scatter; nil where nothing is summed. A mean is s_c/n_c, of
+// the whole numbers s_c and n_c. Shares of images make the degrees of freedom a fraction, which is
+// rounded.
 func (p *Part) Rest() (*point.Set, *moments.Within) {
 	if p.sums == nil {
 		return nil, nil

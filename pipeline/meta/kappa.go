@@ -105,6 +105,8 @@ func kappaOf(logs []float64) discriminant.Kappa {
 }
 
 // simulate draws task i of a bank: the uploads of its clients, and rows that none of them holds.
+// Tasks alternate in images a client, and pairs of tasks in the skew of classes. A third of the
+// images at most is held out.
 func simulate(bank *task.Bank, i int, seed uint64) ([]discriminant.Client, *point.Set, error) {
 	r := rng.New(seed, "kappa", i)
 	some, err := bank.Choose(r.Perm(bank.C)[:min(bank.C, learnedClasses)])

@@ -47,7 +47,12 @@ type PredictorConfig struct {
 // times their joint score, plus Alone times both scores of the heads fitted to the drawn points
 // alone, plus Coupling times the coupling distance. Metrics: loss, score, joint, alone, coupling;
 // in validation acc, ece, nll and joint of MP, the same of FMP with Compressor (fmp_acc and so on),
-// and gap (the relative distance of the heads).
+// and gap (the relative distance of the heads). With S heads a_s for a task's points, b_s for its
+// compression, and nll and joint of a, and nll' and joint' of the heads without the task's points
+//
+//	loss = nll + Joint joint + Alone (nll' + Joint joint') + Coupling mean_s |b_s - a_s|/|a_s|
+//
+// A task of one client, a share Local of them, is not coupled.
 func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onnx.Model, error) {
 	f, err := c.prepare(m)
 	if err != nil {
@@ -216,12 +221,13 @@ func (p *predictorTask) gradients(ctx context.Context) ([]map[string]*onnx.Tenso
 	return append(out, g), metrics, err
 }
 
-// cotangents returns zeros for all drawn points.
+// cotangents returns zeros for all drawn points, [S, n', dx+c], to which derivatives are added.
 func (p *predictorTask) cotangents() []float64 {
 	return make([]float64, p.c.Samples*p.c.Fresh*(p.f.Dx+p.f.C))
 }
 
-// gradient returns the parameters' gradients for the cotangents of the draws given in.
+// gradient returns the parameters' gradients for the cotangents of the draws given in. They are a
+// task's share of its batch: the loop adds them up.
 func (p *predictorTask) gradient(in map[string]*onnx.Tensor,
 	fresh []float64) (map[string]*onnx.Tensor, error) {
 	return p.t.Gradient(shard(in,

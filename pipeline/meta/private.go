@@ -295,7 +295,8 @@ func (t *privateTrainee) draw(ctx context.Context, bank *task.Bank, tasks int,
 
 // round simulates a private round. Points are clipped to the radius, and the sums of a client to
 // its norm where clients are protected. A deviation of one step, the smallest there is, stands for
-// rounds without noise. Epsilon is log-uniform.
+// rounds without noise. Epsilon is log-uniform, low (high/low)^u for u of [0, 1). Points a client
+// are cut to a tenth until two clients of them fit among all.
 func (t *privateTrainee) round(r *rand.Rand, bank *task.Bank, target int,
 	radius float64) (*privacy.Totals, *task.Task, error) {
 	most := min(privateMostPoints, bank.Len()-target)

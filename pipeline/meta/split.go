@@ -7,7 +7,8 @@ import (
 )
 
 // Split splits a corpus: the last eighth of its rows is for validation, the rest for training. It
-// returns an error for fewer than 8 rows.
+// returns an error for fewer than 8 rows. Rows stay in their order: a bank of rows sorted by class
+// is to be shuffled before. Both parts share the corpus's memory.
 func Split(corpus *task.Bank) (training, validation *task.Bank, err error) {
 	n := corpus.Len() - corpus.Len()/8
 	if n == corpus.Len() {

@@ -25,7 +25,8 @@ type Probabilities struct {
 // Row returns the C probabilities of point i. It shares memory with p.
 func (p *Probabilities) Row(i int) []float64 { return p.P[i*p.C : (i+1)*p.C] }
 
-// Predict returns the posterior predictive of an ensemble of heads: the mean of their softmaxes.
+// Predict returns the posterior predictive of an ensemble of heads: the mean of their softmaxes,
+// p(y | x) = 1/S sum_s softmax([x, 1] T_s)_y.
 //
 // features holds n x dx numbers, row-major, with dx = D-1 of the heads. At most threads goroutines
 // share the rows (0: one per processor); the heads are always added in the same order, so the

@@ -35,7 +35,7 @@ const (
 func (r *Round) anchors() (err error) {
 	a := r.AnchorUpload
 	switch {
-	case a == nil && (r.Trust || !r.closedForm()):
+	case a == nil && (r.Trust || !r.closedForm()): // nobody is judged
 		return nil
 	case a == nil && r.Anchor == LeftOut:
 		r.anchored = anchoredMissing
@@ -114,7 +114,8 @@ func (r *Round) thin() string {
 		"pass for bad ones: give more", n, wellHeld)
 }
 
-// falls says from how many colluders on a round falls whose clients judge each other.
+// falls says from how many colluders on a round falls whose clients judge each other: half of them,
+// rounded up.
 func falls(clients int) string {
 	return fmt.Sprintf("%d of %d clients that collude take the round over, fewer where a class "+
 		"has few holders (docs/byzantine.md, Colluders, and an anchor)", (clients+1)/2, clients)

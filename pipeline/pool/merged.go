@@ -116,6 +116,7 @@ func Merged(p *merge.Part, trust bool) ([]Upload, *Rest, error) {
 		return nil, nil, err
 	}
 	r := &Rest{Summed: p.Summed, LeftOut: p.LeftOut, N: p.N, Digest: models.DigestBytes(data)}
+	// Sums become the class means and the scatter of one more client.
 	r.Means, r.Within = p.Rest()
 	return uploads, r, nil
 }

@@ -77,7 +77,7 @@ var kindNames = map[string]string{ofPoints: "an embedding's points", ofMeans: "c
 
 // Unread returns an error for options that were given and that uploads of a kind do not read.
 func (o *Options) Unread(kind string) error {
-	given := *o
+	given := *o // files that were read already are given too
 	if o.CorpusMoments != nil {
 		given.Corpus = "moments"
 	}
@@ -99,6 +99,7 @@ func (o *Options) Unread(kind string) error {
 }
 
 // ReadFiles reads the files of Corpus and Anchor, for all rounds that are made with these options.
+// A second call reads nothing again.
 func (o *Options) ReadFiles() error {
 	if o.Corpus != "" && o.CorpusMoments == nil {
 		u, err := readUpload("corpus", o.Corpus)
@@ -134,7 +135,8 @@ func (o *Options) Withdrawn(client, digest string, round uint64, graph string) e
 }
 
 // Digest returns the SHA-256 of the options that are not their defaults, in hex. Files count by
-// their contents.
+// their contents. A new option at its default changes no digest. The hash is of lines KEY="VALUE",
+// in the order of the fields.
 func (o *Options) Digest() (string, error) {
 	unset := option.Default[Options]()
 	defaults, hash := option.List(&unset), sha256.New()

@@ -46,12 +46,12 @@ type Round struct {
 	unknown   []string // names of the round's classes that the predictor lacks
 	// behind uploads that are folds of a state; nil: uploads are single clients'
 	members []stats.Client
-	design  conformal.Design
+	design  conformal.Design // of the prediction sets, without points
 	// falseShare is the share of the clients whose calibration points may be false.
 	falseShare float64
-	reach      *sample.Reach
-	groups     []string // names of groups of clients that the sets hold for
-	group      []int    // of each upload; nil: none is named
+	reach      *sample.Reach // bounds class means; nil of other uploads
+	groups     []string      // names of groups of clients that the sets hold for
+	group      []int         // of each upload; nil: none is named
 	anchored   anchoring
 }
 
@@ -61,7 +61,11 @@ var ErrNoGraph = errors.New("give the client graph that made the uploads (--clie
 // New prepares a round of at least one upload, in the order of their clients' names: the order in
 // which they are given makes no difference. graph and client are the client graph behind them
 // and its manifest; if graph is nil, it is looked up among those shipped with the program. A
-// predictor that was trained behind another extractor is refused.
+// predictor that was trained behind another extractor is refused. So are options that the kind of
+// uploads does not read.
+//
+// Uploads that no images give are an [UnfitError], which holds the others. All checks come before
+// any sampling, so that a server can make its settings sure by a round without points.
 func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options) (*Round, error) {
 	if len(uploads) == 0 {
 		return nil, errors.New("pool: no uploads; give at least one")
@@ -111,6 +115,7 @@ func New(uploads []Upload, graph *onnx.Model, client models.Manifest, o Options)
 }
 
 // client returns the number of the client that Options.For names, from 1; 0 where it names none.
+// Package posterior counts clients so: 0 stands for a client to come.
 func (r *Round) client() (int, error) {
 	if r.For == "" {
 		return 0, nil
@@ -277,7 +282,9 @@ func (r *Round) checkScope() error {
 	return nil
 }
 
-// openOpen loads the open predictor, which reads class means of softened features.
+// openOpen loads the open predictor, which reads class means of softened features. A shipped one
+// that is missing, or softens about another centre than the client graph, is passed over: the
+// conjugate predictor may serve. One that was asked for is an error then.
 func (r *Round) openOpen() (err error) {
 	means := r.Client.ClassMeans && r.Client.K == 0
 	switch r.Open {
@@ -327,6 +334,7 @@ const (
 
 // settle sets the options that were not given: for a shipped predictor, those suited to its data
 // set, where the penalty need not be that of its training; for another, those of its manifest.
+// Samples of moments are bounded by the size of their heads.
 func (r *Round) settle() error {
 	if most := discriminant.MaxSamples(r.Client.Dx, r.Client.C); r.Moments() && r.Samples > most {
 		return fmt.Errorf("pool: %d samples of heads of %d features and %d classes; allowed are "+
@@ -343,6 +351,7 @@ func (r *Round) settle() error {
 		r.L2, r.Fresh, r.Samples = 0, 0, cmp.Or(r.Samples, samples)
 		return nil
 	}
+	// The digest tells whether a predictor is shipped, also where a file was given.
 	l2 := r.drawer.L2
 	dataset, err := shipped.Dataset(r.drawer.Digest)
 	if err == nil {
@@ -431,6 +440,7 @@ func (r *Round) Classifier(ctx context.Context, p *posterior.Result, rows, sampl
 		Method: r.MethodOf(p), Client: r.Client.Digest, Predictor: from.Digest, Protocol: "shared",
 		L2: r.L2, Fresh: r.Fresh, Round: r.Uploads[0].Round,
 	}
+	// Folds of a state are no clients: those behind them are named.
 	for _, c := range r.members {
 		o.Clients = append(o.Clients, models.OriginClient{Name: c.Name, Upload: c.Upload, N: c.N})
 	}

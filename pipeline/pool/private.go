@@ -160,7 +160,8 @@ type Keeper interface {
 // Totals returns the round's noisy sums. If a server adds the noise, it is drawn once and the sum
 // is stored: pooling the same messages again returns the same sum, as a second draw would spend the
 // budget a second time. With two servers the releases hold no sums, and open returns the noisy sum;
-// otherwise open is nil.
+// otherwise open is nil. Digests are sorted before they name the sum, so that the order of files
+// draws no second noise.
 func (p *Private) Totals(keeper Keeper,
 	open func() (*privacy.Release, error)) (*privacy.Totals, error) {
 	sum := privacy.NewRelease(p.Releases[0].Sums.Classes, p.Releases[0].Sums.K)
@@ -174,6 +175,7 @@ func (p *Private) Totals(keeper Keeper,
 			return nil, fmt.Errorf("%s: %w", r.Path, err)
 		}
 	}
+	// With local noise the sum of the messages has it already.
 	if p.Account.Noise != privacy.Local {
 		slices.Sort(digests)
 		var err error
@@ -255,7 +257,7 @@ func (p *Private) spent(draws int) privacy.Account {
 }
 
 // Posterior samples the posterior given the totals. It reads noisy totals alone, and so costs no
-// privacy.
+// privacy. Numbers of images are drawn given their noisy totals, and class means given both.
 func (p *Private) Posterior(ctx context.Context, eng engine.Engine,
 	totals *privacy.Totals) (*posterior.Result, error) {
 	v, err := sample.NewPrivate(eng, p.predictor)

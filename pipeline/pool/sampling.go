@@ -52,8 +52,8 @@ type Sampling struct {
 	means  *posterior.FMP // of class means; nil for compressed points
 	points *posterior.Martingale
 	sets   []*point.Set // the compressed points
-	judges bool
-	close  func()
+	judges bool         // who is honest is inferred
+	close  func()       // returns the predictor's sessions
 
 	clients []discriminant.Client // of moments
 	held    []calibrationPoint    // of prediction sets
@@ -61,7 +61,8 @@ type Sampling struct {
 }
 
 // Sampling loads the predictor on an engine. Of many points those near each other are merged first,
-// where neither honesty nor the open form reads single uploads.
+// where neither honesty nor the open form reads single uploads. After an error nothing is open;
+// else the caller closes the sampling.
 func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 	if r.Moments() {
 		return r.openMoments()
@@ -99,7 +100,8 @@ func (r *Round) Sampling(eng engine.Engine) (*Sampling, error) {
 	return s, nil
 }
 
-// openMoments prepares the posterior of moments. It loads no predictor: moments need none.
+// openMoments prepares the posterior of moments. It loads no predictor: moments need none. Points
+// that are held back for sets leave the clients' moments here, before the posterior reads them.
 func (r *Round) openMoments() (*Sampling, error) {
 	s := &Sampling{round: r, close: func() {}}
 	if _, err := r.client(); err != nil {
@@ -204,7 +206,8 @@ func (s *Sampling) openPoints(eng engine.Engine, sets []*point.Set) error {
 	return s.points.Check()
 }
 
-// sample computes a part of the posterior.
+// sample computes a part of the posterior. Heads that were computed in parts are taken as they are,
+// and the result is assembled around them.
 func (s *Sampling) sample(ctx context.Context, p posterior.SampleRange) (*posterior.Result, error) {
 	var r *posterior.Result
 	var err error
@@ -292,6 +295,8 @@ func (s *Sampling) Posterior(ctx context.Context,
 		if err != nil {
 			return nil, err
 		}
+		// Of few clients all sets of honest ones are weighed, and n is 0. A chain of more proposes
+		// honesty.Proposals sets.
 		n := u.Chains()
 		var proposed [][]bool
 		if n > 0 {
@@ -352,7 +357,7 @@ func (s *Sampling) samples(ctx context.Context, whole *posterior.SampleRange,
 }
 
 // split returns copies of like that cover 0 to n-1, of at most each items. Parts are the same for
-// any number of workers.
+// any number of workers, since fits of a part start from each other.
 func split(n, each int, like SampleRange) []SampleRange {
 	var out []SampleRange
 	for from := 0; from < n; from += each {

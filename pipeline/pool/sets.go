@@ -35,7 +35,8 @@ const minCapped = moments.MaxCalibration
 const maxScored = 10_000
 
 // calibrationPoint is a calibration point that took no part in a round's posterior: its embedded
-// row and class.
+// row and class. Rows of class means of features become the coordinates of the heads in
+// [Sampling.ontoHeads].
 type calibrationPoint struct {
 	row    []float32
 	class  int
@@ -43,7 +44,8 @@ type calibrationPoint struct {
 }
 
 // setDesign checks the options of the prediction sets. It comes before any upload is read for sets,
-// as a server makes its settings sure before a round begins.
+// as a server makes its settings sure before a round begins. An option that asks for sets asks for
+// [Level] where no level is given: sets that cannot be made are an error then.
 func (r *Round) setDesign() (d conformal.Design, err error) {
 	r.Score = cmp.Or(r.Score, conformal.Probability)
 	if err := r.unreadSets(); err != nil {
@@ -100,7 +102,8 @@ func (r *Round) unreadSets() error {
 }
 
 // setGroups finds the group of every client. Clients that no group names are one more group, "no
-// group", so that sets hold for them too.
+// group", so that sets hold for them too. A name that no upload has is an error, as a spelling
+// mistake would leave its client out of its group.
 func (r *Round) setGroups() error {
 	if r.For != "" {
 		return fmt.Errorf("a classifier for client %q has sets by its own points: "+
@@ -193,6 +196,7 @@ func (r *Round) designed(points, all []calibrationPoint) (d conformal.Design, cl
 		clients[g]++
 	}
 	for g, n := range clients {
+		// A share that is a whole number of clients stays one in spite of rounding.
 		d.False[g] = max(int(r.falseShare*float64(n)+1e-9)-out[g], 0)
 	}
 	return d, classes
@@ -235,7 +239,7 @@ func (s *Sampling) calibration() error {
 		if r.For != "" && r.For != r.Uploads[m].Client {
 			continue
 		}
-		out[m] = random[m].Perm(n)[:(n+1)/2]
+		out[m] = random[m].Perm(n)[:(n+1)/2] // one point alone is for sets
 		for _, i := range out[m] {
 			points = append(points, calibrationPoint{class: c.Within.Labels[i], client: m})
 		}
@@ -244,6 +248,7 @@ func (s *Sampling) calibration() error {
 		"more uploads"); !ok {
 		return err
 	}
+	// Of too many points those of some clients serve; points of the others stay in their moments.
 	share := min(1, float64(maxScored)/float64(len(points)))
 	for m := range s.clients {
 		if len(out[m]) > 0 && random[m].Float64() < share {
@@ -270,9 +275,9 @@ func (s *Sampling) calibrate() error {
 			level := cmp.Or(r.Level, Level)
 			switch {
 			case r.Level < 0 || (r.Level == 0 || r.Lenient) && r.proves(all, level) != nil:
-				half, rest = nil, all
+				half, rest = nil, all // no sets, or none that all points would prove
 			case r.proves(half, level) != nil:
-				half, rest = all, nil
+				half, rest = all, nil // half would prove none
 			}
 			if err := s.choose(rest); err != nil {
 				return err
@@ -429,7 +434,7 @@ func (s *Sampling) ontoHeads(ctx context.Context, p *posterior.Result) error {
 }
 
 // holdBack returns a client's upload without some of its calibration points, which it keeps for
-// sets.
+// sets. The upload itself stays as it is.
 func (s *Sampling) holdBack(client int, out []int) *moments.Within {
 	w := s.clients[client].Within
 	kept := *w
@@ -480,6 +485,7 @@ func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 		}
 		trusted[c.client] = true
 	}
+	// Clients that contradict the others are left out, and count among those that may be false.
 	level := cmp.Or(r.Level, Level)
 	d, _ := r.designed(counting, s.held)
 	kept, d, left := points.Without(d, level, r.Score)
@@ -505,7 +511,7 @@ func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 }
 
 // probabilities returns those of a point's classes: the mean over heads, as the classifier computes
-// it. With head h_s, [k+1, C], it is mean_s softmax([row, 1] h_s).
+// it. With head h_s, [k+1, C], it is mean_s softmax([row, 1] h_s). It costs O(S k C).
 func probabilities(heads posterior.Ensemble, row []float32) []float32 {
 	p, logit := make([]float64, heads[0].C), make([]float64, heads[0].C)
 	for _, h := range heads {

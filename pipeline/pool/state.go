@@ -15,7 +15,7 @@ import (
 
 // Without returns the uploads of all clients but those of some names, and theirs, each once. A name
 // that no upload is from is an error, as is a round of nobody else. The order of uploads stays.
-// Files of one upload that were given twice are one.
+// Files of one upload that were given twice are one. Of a client that leaves all uploads go.
 func Without(uploads []Upload, names []string) (left, gone []Upload, err error) {
 	for _, name := range names {
 		if !slices.ContainsFunc(uploads, func(u Upload) bool { return u.Client == name }) {
@@ -48,7 +48,7 @@ func Update(s *stats.State, uploads []Upload, without []string) (*stats.State, [
 	var gone []Upload
 	for _, u := range uploads {
 		out := slices.Contains(without, u.Client)
-		if s == nil && !out {
+		if s == nil && !out { // the first upload decides round, graph and sizes
 			s = stats.Start(u.Upload)
 		}
 		if s == nil {
@@ -103,6 +103,7 @@ func NewState(s *stats.State, graph *onnx.Model, client models.Manifest,
 				"and a state has sums: leave --%s out", setting.Flag)
 		}
 	}
+	// A fold's means and scatter mix its clients: nothing in them tells of one.
 	o.Trust, o.alike, o.folds, o.Level = true, true, true, -1
 	var uploads []Upload
 	for i := range stats.Folds {

@@ -49,7 +49,8 @@ func (r *Round) bound() error {
 }
 
 // measure reads how far out class means of images are: of the client graph, so that no predictor
-// has a say in who is refused, or of a predictor where the graph's parameters were renamed.
+// has a say in who is refused, or of a predictor where the graph's parameters were renamed. The
+// error is that of the first graph, which should have told.
 func (r *Round) measure() error {
 	if r.kind() != ofMeans { // moments have a radius of their own (federate.Decode)
 		return nil

@@ -62,6 +62,7 @@ func files(paths []string,
 // classes made.
 func corpusOf(u Upload) (*discriminant.Client, error) {
 	path := u.Path
+	// One image a class has no scatter, of which a prior of covariances is made.
 	if u.Within == nil || u.Within.Dof == 0 {
 		return nil, fmt.Errorf("corpus %s: it holds no moments; make it behind a client graph of "+
 			"fmp fuse --upload moments, of several images a class", path)
@@ -75,7 +76,8 @@ func corpusOf(u Upload) (*discriminant.Client, error) {
 	return &discriminant.Client{Means: u.Points, Within: u.Within}, nil
 }
 
-// readUpload reads an upload that is something to the server.
+// readUpload reads an upload that is something to the server, which as says in errors. It may be of
+// any round and graph: whether it goes with a round's is checked where the round is known.
 func readUpload(as, path string) (Upload, error) {
 	data, err := regularfile.ReadFile(path, federate.MaxBytes)
 	if err != nil {
@@ -147,6 +149,7 @@ func gather[M any](n int, read func(i int) (path string, data []byte, err error)
 		}
 		in[i].path, in[i].err = path, err
 	}
+	// Messages are held against their round by all that is known of it, that of most included.
 	most, want := mostly(in, by.without), by.want
 	if most != nil {
 		want.Model, want.Round, want.Dx, want.C = most.model, &most.round, most.dx, most.c

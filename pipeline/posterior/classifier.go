@@ -21,6 +21,7 @@ func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples b
 		return nil, fmt.Errorf("a posterior of %d ensembles; a classifier is made of one",
 			len(r.Ensembles))
 	}
+	// Reports on the classifier tell how far its intervals reach.
 	if k, ok := r.Intervals.(*conjugateIntervals); ok {
 		if f, ok := k.predictor.(*sample.Refit); ok && f.Ends != (models.Ends{}) {
 			o.Ends = &f.Ends
@@ -35,6 +36,7 @@ func (r *Result) Classifier(ctx context.Context, features *onnx.Model, samples b
 		Extractor: f.Extractor, Licence: f.Licence,
 		TrainingData: f.TrainingData, Command: f.Command, Seed: f.Seed, Config: string(config),
 	}
+	// Of many classes the file holds latents, from which it computes heads, in place of these.
 	if k, ok := r.Intervals.(interface {
 		Wide(ctx context.Context) (*models.WideParts, error)
 	}); ok {

@@ -21,7 +21,10 @@ func (c *Conjugate) Claims(clients []*point.Set) (u honesty.Uploads, lambda []fl
 }
 
 // claims returns those of a round; of a wide one in the leading coordinates. Sums are in float64.
-// Soft labels add a share of the point to each of their classes.
+// Soft labels add a share of the point to each of their classes. With p_iy the share of point i in
+// class y, n_i its mass and w_i its coordinates
+//
+//	mass_y = sum_i p_iy n_i,   mean_y = sum_i p_iy n_i w_i/mass_y
 func (c *Conjugate) claims(clients []*point.Set, wide bool) (honesty.Uploads, error) {
 	k := c.config.K
 	if wide {

@@ -14,6 +14,9 @@ import (
 
 // Private runs a private predictor: coordinates that clients clip and sum, and heads from class
 // means known through noise. It is safe for concurrent use if its engine's sessions are.
+//
+// Class means are unknown: the caller gives mean and variance of each in each sample, from the
+// noisy totals (privacy.Totals), and the graph draws the means by a latent.
 type Private struct {
 	// Threads is the number of chunks of feature rows processed at once; 0 means 1.
 	Threads int

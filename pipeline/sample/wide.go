@@ -48,8 +48,8 @@ func (c *Conjugate) WideParts(ctx context.Context, d Drawn,
 		})
 }
 
-// wideHeads is Heads of a wide round, wideSamples samples at a time. Each block has its own part of
-// the latent, so that blocks do not move the samples.
+// wideHeads is Heads of a wide round, wideSamples samples at a time, which bounds the memory. Each
+// block has its own part of the latent, so that blocks do not move the samples.
 func (c *Conjugate) wideHeads(ctx context.Context, seen *point.Set, latent []float32,
 	samples int) (all []erm.Theta, err error) {
 	if err := c.holds(latent, samples); err != nil {
@@ -100,7 +100,7 @@ func (c *Conjugate) wide(ctx context.Context, output string, masses, means *onnx
 
 // pooled returns the masses [C] and the means [C, k] of w of pooled class means, in float32 as the
 // predictor's graph computes them. It never writes out labels, of which there are classes by
-// classes.
+// classes. The mean of a class that nobody holds is zero: its sum is zero, over [minMass].
 func (c *Conjugate) pooled(seen *point.Set) (masses, means *onnx.Tensor, err error) {
 	if err := c.fits(seen); err != nil {
 		return nil, nil, err

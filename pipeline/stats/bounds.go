@@ -19,7 +19,12 @@ const maxCurve = moments.MaxCurveImages * -moments.MinLikelihood / moments.Curve
 // check returns an error unless the sum is one that uploads can have: no count below 0, no mass
 // beyond the images, no mean and no second moment beyond the largest coordinate, no curve beyond
 // its clients'. It holds after Decode, where a file may claim anything, and after Sub, where
-// another sum than was added may be taken out.
+// another sum than was added may be taken out. With M clients, N images, and n_c, q_c and s_c the
+// mass, the squares of clients' masses and the sums of a class that is held, it asks for
+//
+//	n_c > 0,   n_c^2/M <= q_c <= n_c^2,   |s_cj| <= 2^16 n_c,   sum_c n_c <= N
+//
+// but for slack. It costs O(numbers of the sum).
 func (s *Sum) check() error {
 	clients := int64(s.Clients)
 	switch {
@@ -79,7 +84,7 @@ func (s *Sum) check() error {
 }
 
 // checkSecond checks the second moments: no images have larger ones, and none of one coordinate is
-// below 0.
+// below 0. With N images it asks for |m_ij| <= 2^32 N and m_ii >= 0, but for slack.
 func (s *Sum) checkSecond() error {
 	if s.second == nil {
 		return nil

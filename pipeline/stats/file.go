@@ -22,7 +22,8 @@ const (
 	MaxBytes = 1 << 30
 )
 
-// IsState reports whether data are a state, by their first bytes.
+// IsState reports whether data are a state, by their first bytes. A message begins with field 1, a
+// varint: the byte 0x08, and then the format.
 func IsState(data []byte) bool { return len(data) > 1 && data[0] == 0x08 && data[1] == Format }
 
 // refuse is the error for a field of a state, with the values that are allowed.
@@ -47,7 +48,7 @@ func (s *State) Encode() ([]byte, error) {
 		}
 		m.Clients = append(m.Clients, &statspb.Client{Name: c.Name, Upload: digest, N: uint64(c.N)})
 	}
-	for _, f := range s.fold {
+	for _, f := range s.fold { // also those of no clients, as their place is their number
 		m.Folds = append(m.Folds, f.message())
 	}
 	m.Checksum = checksum(m)
@@ -159,7 +160,8 @@ func Decode(data []byte, want federate.Expect) (*State, error) {
 }
 
 // checkFields checks numbers and lengths, before memory is allocated. A field that this program
-// does not know would be lost when the state is written again, and is refused.
+// does not know would be lost when the state is written again, and is refused. Sizes come before
+// the lengths that follow from them, so that no product of sizes overflows.
 func checkFields(m *statspb.State, want federate.Expect) error {
 	if n := len(m.ProtoReflect().GetUnknown()); n > 0 {
 		return refuse("unknown fields", fmt.Sprintf("%d bytes", n), "none")
@@ -198,7 +200,8 @@ func checkFields(m *statspb.State, want federate.Expect) error {
 
 // checkFold compares the lengths of fold i with its numbers of classes and coordinates. Of h
 // classes held and k coordinates there are h (2 + k) numbers of sums. Second moments have k (k +
-// 1)/2.
+// 1)/2, or none where rows are too wide or no client is in. Rows and curves are bounded before they
+// become signed numbers.
 func checkFold(i int, f *statspb.Sum, k int) error {
 	second := len(f.Second)
 	if second != 0 && (k > federate.MaxMoments || second != whole.Bytes*(k*(k+1)/2)) {
@@ -226,7 +229,8 @@ func checkFold(i int, f *statspb.Sum, k int) error {
 }
 
 // read sets a sum whose clients and images are known from a message whose lengths are checked. Its
-// numbers are held against the bounds of [Sum.check] at the end.
+// numbers are held against the bounds of [Sum.check] at the end. Numbers of held classes lie one
+// class after another, 2 + k each.
 func (s *Sum) read(m *statspb.Sum) error {
 	s.Curved, s.rows, s.classes = int(m.Curved), int64(m.Rows), map[int][]whole.Number{}
 	size := (first + s.Dx) * whole.Bytes

@@ -30,8 +30,8 @@ type State struct {
 	Round  uint64
 	Model  string // SHA-256 of the client graph, in hexadecimal
 	Dx, C  int
-	client []Client // by names
-	fold   [Folds]*Sum
+	client []Client    // by names
+	fold   [Folds]*Sum // never nil; of no clients where none is in it
 }
 
 // FoldOf returns the fold of a client: its name alone decides.
@@ -126,7 +126,8 @@ func (s *State) sumOf(u *federate.Upload) (*Sum, error) {
 	return Compute(u)
 }
 
-// numbers returns how many whole numbers the state has.
+// numbers returns how many whole numbers the state has: second moments, and for each class that a
+// fold holds mass, squares and sums.
 func (s *State) numbers() (n int) {
 	for _, f := range s.fold {
 		n += len(f.second) + len(f.classes)*(first+s.Dx)

@@ -87,6 +87,7 @@ func Compute(u *federate.Upload) (*Sum, error) {
 			to[first+j].Add(whole.Round(r.mass[i] * v))
 		}
 	}
+	// The square is that of the rounded mass, so that the bounds of a sum hold for both.
 	for y, v := range s.classes {
 		if v[0] == (whole.Number{}) {
 			delete(s.classes, y) // of mass 0
@@ -178,7 +179,7 @@ func triangle(k int, do func(at, i, j int)) {
 	})
 }
 
-// Add adds a sum. After an error nothing is added.
+// Add adds a sum. After an error nothing is added. It shares no memory with the other.
 func (s *Sum) Add(o *Sum) error {
 	if err := s.alike(o); err != nil {
 		return err

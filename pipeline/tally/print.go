@@ -9,7 +9,8 @@ import (
 )
 
 // Print writes a report for people: all that would leave. Its owner reads it before it is sent.
-// Hidden numbers are dashes.
+// Hidden numbers are dashes: they are absent, and not 0. A report with noise has no bound, and
+// one with a bound has no noise, so that one of the two is printed.
 func (r *Report) Print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "site:        %s\nclassifier:  %s\n", r.Site, r.Classifier)
