@@ -320,11 +320,7 @@ func directions(h *head) (*mat.Dense, []float64, error) {
 	for r < min(c-1, honesty.Leading, len(values)) && values[r] > 1e-6*values[0] {
 		r++
 	}
-	turn := mat.NewDense(len(values), r, nil)
-	for j := range r {
-		turn.SetCol(j, mat.Col(nil, len(values)-1-j, vectors))
-	}
-	if err := back.Solve(lower.T(), turn); err != nil {
+	if err := back.Solve(lower.T(), moment.Leading(vectors, r)); err != nil {
 		return nil, nil, fmt.Errorf("discriminant: %w", err)
 	}
 	v := mat.NewDense(k, r, nil)

@@ -43,15 +43,11 @@ func (p *Predictor) Whitening() (*Whitening, error) {
 	if err != nil {
 		return nil, err
 	}
-	turn := mat.DenseCopyOf(q)
 	w := &Whitening{Lambda: make([]float64, k), centre: p.M0}
 	for j, v := range values { // in ascending order
 		w.Lambda[k-1-j] = max(v, minVariance)
-		for i := range k {
-			turn.Set(i, k-1-j, q.At(i, j))
-		}
 	}
-	w.basis, w.inv, err = turned(l, turn)
+	w.basis, w.inv, err = turned(l, moment.Leading(q, k))
 	return w, err
 }
 

@@ -59,12 +59,7 @@ func NewCoordinates(features []float32, dx, most int) (*Coordinates, error) {
 		return nil, fmt.Errorf("coordinates: the eigenvalues of the corpus's covariance did not " +
 			"converge; check that features are finite and vary")
 	}
-	c.Projection = mat.NewDense(dx, most, nil)
-	for j := range most { // in descending order of variance
-		for i := range dx {
-			c.Projection.Set(i, j, q.At(i, dx-1-j))
-		}
-	}
+	c.Projection = moment.Leading(q, most) // in descending order of variance
 	return c, nil
 }
 

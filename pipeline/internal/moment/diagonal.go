@@ -32,9 +32,5 @@ func Diagonalise(within, between *mat.SymDense) (v *mat.Dense, values []float64,
 			"converge")
 	}
 	slices.Reverse(values)
-	turned := mat.NewDense(d, d, nil)
-	for j := range d {
-		turned.SetCol(j, mat.Col(nil, d-1-j, q))
-	}
-	return Product(root, turned, false), values, nil
+	return Product(root, Leading(q, d), false), values, nil
 }

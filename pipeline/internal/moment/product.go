@@ -117,6 +117,17 @@ func Eigen(s *mat.SymDense) ([]float64, *mat.Dense, bool) {
 	return values, out, true
 }
 
+// Leading returns the last r columns of q, the last one first: of [Eigen] the eigenvectors of the
+// largest eigenvalues, in descending order.
+func Leading(q *mat.Dense, r int) *mat.Dense {
+	rows, columns := q.Dims()
+	out := mat.NewDense(rows, r, nil)
+	for j := range r {
+		out.SetCol(j, mat.Col(nil, columns-1-j, q))
+	}
+	return out
+}
+
 // Symmetric returns the symmetric part of a square matrix. It is (A + A')/2.
 func Symmetric(a mat.Matrix) *mat.SymDense {
 	n, _ := a.Dims()
