@@ -84,7 +84,7 @@ func (s *space) round(r *Round) *Round {
 	return out
 }
 
-// down returns Q'X, [spaceWidth, n], of rows X, [K, n].
+// down returns Q'X, [spaceWidth, n], of rows X, [K, n]. It costs K n spaceWidth multiplications.
 func (s *space) down(x []float64, n int) []float64 {
 	out := make([]float64, spaceWidth*n)
 	for i := range s.k {
@@ -118,7 +118,8 @@ func (s *space) within(w *moments.Within) *moments.Within {
 		Data: moment.Triangle(s.inner(whole), spaceWidth)}
 }
 
-// lift returns a head of the space as one of all features, and lower the reverse.
+// lift returns a head of the space as one of all features, and lower the reverse. Columns of Q are
+// orthonormal, so that lower undoes lift. The part of a head outside the space is lost by lower.
 func (s *space) lift(t erm.Theta) erm.Theta {
 	out := erm.NewTheta(s.k+1, t.C)
 	copy(out.W, times(s.q, t.W[:spaceWidth*t.C], s.k, spaceWidth, t.C))
@@ -133,7 +134,7 @@ func (s *space) lower(t erm.Theta) erm.Theta {
 	return out
 }
 
-// lifted draws heads of a space.
+// lifted draws heads of a space: it varies the part in the space, and knows of no other.
 type lifted struct {
 	space *space
 	of    spreader

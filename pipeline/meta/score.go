@@ -92,7 +92,7 @@ func score(heads []erm.Theta, target *point.Set, batches [][]int,
 }
 
 // distance returns |a - b| and |b|, both Frobenius norms, and the derivative of the first with
-// respect to a (zero if a equals b).
+// respect to a, (a - b)/|a - b| (zero if a equals b).
 func distance(a, b erm.Theta) (gap, norm float64, cot erm.Theta) {
 	cot = erm.NewTheta(a.D, a.C)
 	for i, v := range b.W {

@@ -105,7 +105,8 @@ func (c *Coordinates) Soften(set *point.Set) (*point.Set, error) {
 	return Means(soft).Set(), nil
 }
 
-// Softened returns a set with its features softened.
+// Softened returns a set with its features softened. Images are softened before their mean is
+// taken: the mean of softened rows is not the softened mean.
 func (c *Coordinates) Softened(set *point.Set) (*point.Set, error) {
 	dx := len(c.Centre)
 	if set.Dx != dx {
@@ -122,7 +123,9 @@ func (c *Coordinates) Softened(set *point.Set) (*point.Set, error) {
 	return soft, nil
 }
 
-// Project maps upload m, class means of softened features, to the coordinates.
+// Project maps upload m, class means of softened features, to the coordinates. Without a projection
+// it returns the upload itself. A mean's coordinates are the mean of those of its images, since the
+// map of softened rows is linear.
 func (c *Coordinates) Project(m int, u *point.Set) (*point.Set, error) {
 	dx, k := len(c.Centre), c.K()
 	if u == nil || u.Dx != dx {

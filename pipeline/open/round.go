@@ -57,8 +57,8 @@ func (p *Predictor) Round(s *Stats) (*onnx.Model, *Posterior, error) {
 	for _, set := range []string{models.ConjSample, models.ConjMean, models.ConjInterval} {
 		for name, v := range map[string]float64{
 			models.ConjLogRho: math.Log(q.Rho), models.ConjLogTau: p.Scalars[LogTau],
-			models.ConjLogB:       0,
-			models.ConjLogitGamma: -30,
+			models.ConjLogB:       0,   // the variances have b already
+			models.ConjLogitGamma: -30, // and stay as they are, none shrunk to their mean
 			models.ConjO1:         p.Scalars[O1], models.ConjO2: p.Scalars[O2] / float64(k),
 		} {
 			values[set+name] = onnx.Scalar(float32(v))

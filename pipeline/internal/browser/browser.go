@@ -66,7 +66,8 @@ func New(t *testing.T) *Browser {
 		"--no-first-run", "--disable-background-networking",
 		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 		"--hide-scrollbars", "--remote-debugging-pipe", "--user-data-dir="+profile, "about:blank")
-	cmd.ExtraFiles = []*os.File{fromUs, toUs} // descriptors 3 and 4
+	// The browser reads commands from descriptor 3 and writes answers to 4.
+	cmd.ExtraFiles = []*os.File{fromUs, toUs}
 	must.Do(t, cmd.Start())
 	fromUs.Close()
 	toUs.Close()
@@ -117,8 +118,9 @@ func New(t *testing.T) *Browser {
 	return b
 }
 
-// call sends a command and waits for its answer. Events that come before the answer are kept in
-// Events.
+// call sends a command and waits for its answer, which has the command's number. Events that come
+// before the answer are kept in Events. A command is of the browser until New has attached to its
+// page, and of that page from there on.
 func (b *Browser) call(method string, params, result any) {
 	b.T.Helper()
 	b.id++
@@ -166,7 +168,8 @@ func (b *Browser) wait(what string, is func(reply) bool) reply {
 	}
 }
 
-// Open shows a page at a width, in the light or in the dark. It waits for the load event.
+// Open shows a page at a width, in the light or in the dark. It waits for the load event, which may
+// come before the answer to the command. Events of pages before it are dropped.
 func (b *Browser) Open(address string, width int, dark bool) {
 	b.T.Helper()
 	b.Resize(width, dark)
@@ -180,7 +183,8 @@ func (b *Browser) Open(address string, width int, dark bool) {
 	b.wait("load", func(x reply) bool { return x.Method == "Page.loadEventFired" })
 }
 
-// Eval runs an expression and reads its value.
+// Eval runs an expression and reads its value, that of a promise once it has one. An exception is
+// the end of the test.
 func (b *Browser) Eval(expression string, result any) {
 	b.T.Helper()
 	var x struct {
@@ -272,7 +276,8 @@ func (b *Browser) Resize(width int, dark bool) {
 			{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
-// Choose sets the files of a file input, or the folder of one that takes folders.
+// Choose sets the files of a file input, or the folder of one that takes folders. A page's own code
+// may not, so that the protocol does it.
 func (b *Browser) Choose(selector string, paths ...string) {
 	b.T.Helper()
 	var object struct {

@@ -36,7 +36,8 @@ func (f *Factor) Row() []float64 {
 	return f.Rows[at : at+f.K : at+f.K]
 }
 
-// AddScatter adds a share of a client's scatter: the rows of a factor, or a whole matrix.
+// AddScatter adds a share of a client's scatter: the rows of a factor F, as sqrt(share) F, or a
+// whole matrix. A whole matrix wants To.
 func (f *Factor) AddScatter(w *moments.Within, share float64) {
 	if w.Rank > 0 {
 		root := math.Sqrt(share)

@@ -69,7 +69,12 @@ type line struct{ level, slope float64 }
 func (l line) at(size float64) float64 { return l.level + l.slope*size }
 
 // outer returns the line beyond which a share of the residuals lie, times sign, of least quantile
-// loss.
+// loss: of the residuals' distances u above the line it is the sum of
+//
+//	max((1 - tail) u, -tail u)
+//
+// Slopes are tried one by one. The level that a slope asks for is a quantile, so that n residuals
+// cost O(n log n) a slope.
 func outer(tasks []residuals, sign, tail float64) (best line) {
 	least := math.Inf(1)
 	var off []float64
