@@ -14,6 +14,7 @@ import (
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/regularfile"
+	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/privacy"
@@ -45,21 +46,21 @@ type uploadInfo struct {
 
 // modelInfo is the description of a model by inspect.
 type modelInfo struct {
-	Kind string `json:"kind"`
-	// Digest is the sha256 of the file.
-	Digest string `json:"digest"`
-	// Dx is the number of features, and S the most points of an upload.
-	Dx    int      `json:"dx"`
-	C     int      `json:"classes"`
-	S     int      `json:"size"`
-	Names []string `json:"class_names,omitempty"`
-	// Inputs and Outputs are values with their types and shapes.
-	Inputs    []string `json:"inputs"`
-	Outputs   []string `json:"outputs"`
-	Extractor string   `json:"extractor_digest,omitempty"`
-	Licence   string   `json:"licence,omitempty"`
-	Usable    bool     `json:"usable"`        // by compress
-	Why       string   `json:"why,omitempty"` // it is not
+	Kind    string   `json:"kind"`
+	Digest  string   `json:"digest"`
+	Dx      int      `json:"dx"`
+	C       int      `json:"classes"`
+	S       int      `json:"size"`
+	Names   []string `json:"class_names,omitempty"`
+	Inputs  []string `json:"inputs"`
+	Outputs []string `json:"outputs"`
+	// Extractor is the digest that compress, join and approve take, of a client graph that they
+	// take. File is the maker's word alone: the manifest's sha256 of the extractor's file.
+	Extractor string `json:"extractor_digest,omitempty"`
+	File      string `json:"extractor_file,omitempty"`
+	Licence   string `json:"licence,omitempty"`
+	Usable    bool   `json:"usable"`        // by compress
+	Why       string `json:"why,omitempty"` // it is not
 }
 
 var inspectCommand = command{
@@ -208,9 +209,13 @@ func inspectModel(path string, how form, out io.Writer) error {
 	}
 	i := modelInfo{Kind: f.Kind, Digest: f.Digest, Dx: f.Dx, C: f.C, S: f.S, Names: f.Classes,
 		Inputs:  describe(m.Graph.Inputs),
-		Outputs: describe(m.Graph.Outputs), Extractor: f.Extractor, Licence: f.Licence}
-	i.Why = unusable(path, m, f)
-	i.Usable = i.Why == ""
+		Outputs: describe(m.Graph.Outputs), File: f.Extractor, Licence: f.Licence}
+	c, why := unusable(path, m, f)
+	i.Why, i.Usable = why, why == ""
+	extractor := ""
+	if c != nil {
+		i.Extractor, extractor = c.Parsed.Extractor, "extractor: "+described(c)+"\n"
+	}
 	if how == asData {
 		return printJSON(out, i)
 	}
@@ -225,9 +230,9 @@ func inspectModel(path string, how form, out io.Writer) error {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "model:     kind %q, sha256 %s\nsizes:     dx %d, %d classes, %d "+
-		"points an upload\nclasses:   %s\ninputs:    %s\noutputs:   %s\ncompress:  %s\n",
+		"points an upload\nclasses:   %s\ninputs:    %s\noutputs:   %s\n%scompress:  %s\n",
 		i.Kind, i.Digest, i.Dx, i.C, i.S, strings.Join(i.Names, ", "), strings.Join(i.Inputs, ", "),
-		strings.Join(i.Outputs, ", "), usable)
+		strings.Join(i.Outputs, ", "), extractor, usable)
 	return err
 }
 
@@ -239,26 +244,29 @@ func describe(vs []onnx.ValueInfo) []string {
 	return out
 }
 
-// unusable returns why compress would not take a model; empty where it would.
-func unusable(path string, m *onnx.Model, f models.Manifest) string {
+// unusable returns why compress would not take a model, empty where it would, and the client of a
+// graph that it would take.
+func unusable(path string, m *onnx.Model, f models.Manifest) (*client.Client, string) {
 	switch f.Kind {
 	case models.KindClient:
-		if _, err := openClient(path, 1); err != nil {
-			return err.Error()
+		c, err := openClient(path, 1)
+		if err != nil {
+			return nil, err.Error()
 		}
+		return c, ""
 	case models.KindEmbedding:
 		e, err := pure.New(engine.Options{Threads: 1})
 		if err == nil {
 			_, err = e.Load(m)
 		}
 		if err != nil {
-			return err.Error()
+			return nil, err.Error()
 		}
 	case "":
-		return "it does not say what it is (it has no property fmp.kind); fmp fuse makes a " +
+		return nil, "it does not say what it is (it has no property fmp.kind); fmp fuse makes a " +
 			"client graph of an extractor and an embedding"
 	default:
-		return "it is neither a client graph nor an embedding"
+		return nil, "it is neither a client graph nor an embedding"
 	}
-	return ""
+	return nil, ""
 }
