@@ -32,16 +32,16 @@ func Classifier(eng engine.Engine, data []byte, page http.Handler, reject float6
 		return nil, nil, errors.New("it takes feature rows; served are classifiers of images, " +
 			"as fmp pool makes them without --rows")
 	}
-	mux := http.NewServeMux()
-	for _, r := range p.routes() {
-		mux.Handle(r.pattern, traced(t, r.pattern, r.handle))
-	}
 	r := prometheus.NewRegistry()
 	r.MustRegister(append(p.watch.collectors(), collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))...)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /classifier.onnx",
-		func(w http.ResponseWriter, r *http.Request) { serveModel(w, r, v.Digest, data) })
+	mux := http.NewServeMux()
+	for _, r := range append(p.routes(),
+		route{"GET /metrics", false, promhttp.HandlerFor(r, promhttp.HandlerOpts{}).ServeHTTP},
+		route{"GET /classifier.onnx", false,
+			func(w http.ResponseWriter, r *http.Request) { serveModel(w, r, v.Digest, data) }}) {
+		mux.Handle(r.pattern, traced(t, r.pattern, p.stated(r)))
+	}
 	if page != nil {
 		mux.Handle("GET /{$}", http.RedirectHandler("/page/predict.html", http.StatusSeeOther))
 		mux.Handle("GET /page/", page)

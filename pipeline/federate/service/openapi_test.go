@@ -1,7 +1,11 @@
 package service
 
 import (
+	"encoding/json"
+	"log/slog"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
@@ -9,6 +13,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
 	"fmp/pipeline/federate/store"
 	"fmp/pipeline/federate/wire"
@@ -105,6 +111,70 @@ func TestOpenAPI(t *testing.T) {
 	enum := slices.Sorted(slices.Values(doc.Components.Schemas.Problem.Properties.Code.Enum))
 	if !slices.Equal(codes, enum) {
 		t.Errorf("openapi.yaml states the codes %v and the server has %v", enum, codes)
+	}
+}
+
+// TestQueries: the parameters of a route's query are those of the interface's file. Any other is
+// refused by every route, of a round and of a classifier alone, in the form that its clients read.
+func TestQueries(t *testing.T) {
+	type stated []struct{ Name, In string }
+	var doc struct {
+		Paths map[string]struct {
+			Parameters stated
+			Get        struct{ Parameters stated }
+		}
+	}
+	must.Do(t, yaml.Unmarshal(openAPISource, &doc))
+	says := map[string][]string{}
+	for path, item := range doc.Paths {
+		for _, p := range append(item.Parameters, item.Get.Parameters...) {
+			if p.In == "query" {
+				says["GET "+path] = append(says["GET "+path], p.Name)
+			}
+		}
+	}
+	if !reflect.DeepEqual(says, queries) {
+		t.Errorf("openapi.yaml states the parameters %v and the server takes %v", says, queries)
+	}
+	f, _ := serving(t)
+	alone, end := must.Get2(Classifier(must.Get(pure.New(engine.Options{Threads: 1}))(t), f.srv.predictions.serving.data, nil, 0,
+		slog.New(slog.DiscardHandler), nil))(t)
+	defer end()
+	at := func(h http.Handler, pattern, query string) *httptest.ResponseRecorder {
+		method, path, _ := strings.Cut(pattern, " ")
+		path = strings.NewReplacer("{round}", "3", "{client}", "a", "{version}", "1", "{$}", "",
+			"{path...}", "x", "{method}", "ModelInfer").Replace(path)
+		return answer(h, method, path+query, nil)
+	}
+	refused := func(h http.Handler, pattern string) {
+		for query, want := range map[string]string{"?level=0.99": "level", "?version=1&level=1": "level",
+			"?level": "level", "?version=%zz": "cannot be read"} {
+			w := at(h, pattern, query)
+			var said struct{ Error, Code, Detail string }
+			must.Do(t, json.Unmarshal(w.Body.Bytes(), &said))
+			text, v2 := said.Detail, strings.Contains(pattern, " /v2")
+			if v2 {
+				text = said.Error
+			}
+			if w.Code != http.StatusBadRequest || !v2 && said.Code != wire.BadRequest ||
+				!strings.Contains(text, want) {
+				t.Errorf("%s%s: %d %s", pattern, query, w.Code, w.Body)
+			}
+		}
+	}
+	for _, r := range f.srv.routes() {
+		refused(f.srv.Handler(), r.pattern)
+	}
+	for _, r := range f.srv.predictions.routes() {
+		refused(alone, r.pattern)
+	}
+	refused(alone, "GET /classifier.onnx")
+	refused(alone, "GET /metrics")
+	for _, h := range []http.Handler{f.srv.Handler(), alone} {
+		if w := at(h, "GET /metrics", "?name[]=go_goroutines"); w.Code != http.StatusOK ||
+			strings.Contains(w.Body.String(), "go_threads") {
+			t.Errorf("one metric: %d %.200s", w.Code, w.Body)
+		}
 	}
 }
 

@@ -5,13 +5,17 @@ package service
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
+	"maps"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -399,7 +403,7 @@ func (s *Server) Close() {
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range s.routes() {
-		h := r.handle
+		h := s.predictions.stated(r)
 		if strings.Contains(r.pattern, "/{round}") {
 			h = s.ofRound(h)
 		}
@@ -419,6 +423,41 @@ type route struct {
 	pattern string // method and path
 	readers bool   // requires the readers' token
 	handle  http.HandlerFunc
+}
+
+// queries are the parameters of a route's query. All other routes have none.
+var queries = map[string][]string{
+	"GET /v1/rounds/{round}/evaluation":      {"version"},
+	"GET /v1/rounds/{round}/classifier.onnx": {"version"},
+	"GET /metrics":                           {"name[]"}, // of package promhttp
+}
+
+// stated passes on requests whose parameters the route states: an answer that passes over one is
+// not to the question.
+func (p *predictor) stated(of route) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		no := func(detail string, args ...any) {
+			if strings.Contains(of.pattern, " /v2") {
+				inferError(w, http.StatusBadRequest, detail, args...)
+			} else {
+				p.refuse(w, wire.BadRequest, detail, args...)
+			}
+		}
+		given, err := url.ParseQuery(r.URL.RawQuery)
+		if err != nil {
+			no("the query %.80q of the address cannot be read: %v", r.URL.RawQuery, err)
+			return
+		}
+		has := queries[of.pattern]
+		for _, name := range slices.Sorted(maps.Keys(given)) {
+			if !slices.Contains(has, name) {
+				no("%.80q is no parameter of this address, which has %s; leave it out", name,
+					cmp.Or(strings.Join(has, ", "), "none"))
+				return
+			}
+		}
+		of.handle(w, r)
+	}
 }
 
 func (s *Server) routes() []route {
