@@ -118,12 +118,13 @@ func ClopperPearson(hits, n int, level float64) (low, high float64) {
 	return low, high
 }
 
-// starts are the probabilities at which Answerable begins to test, step the distance to the next.
-// Each start has its share of delta (Bonferroni). Steps along a sequence cost nothing, as it ends
-// at the first threshold that is not proved.
-var starts = []float64{0.99, 0.95, 0.9, 0.8}
+// starts are the probabilities at which Answerable begins to test, in units of 1/steps, which is the
+// distance to the next. A threshold is then the number nearest to its three decimals, and is read
+// as it is printed. Each start has its share of delta (Bonferroni). Steps along a sequence cost
+// nothing, as it ends at the first threshold that is not proved.
+var starts = []int{198, 190, 180, 160}
 
-const step = 0.005
+const steps = 200
 
 // evidence returns an e-value against a share of wrong answers above risk, from the number of wrong
 // ones among n, for points of several clients that may differ in any way. Its mean is at most 1
@@ -174,11 +175,8 @@ func (x *Points) Answerable(risk, delta float64,
 		p = func(n, wrong int) float64 { return 1 / evidence(n, wrong, risk) }
 	}
 	for _, start := range starts {
-		for k := 0; ; k++ {
-			at := start - float64(k)*step
-			if at < 0 {
-				break
-			}
+		for k := start; k >= 0; k-- {
+			at := float64(k) / steps
 			n, wrong := count(at)
 			if n == 0 || p(n, wrong) > delta/float64(len(starts)) {
 				break

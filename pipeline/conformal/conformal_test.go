@@ -145,7 +145,7 @@ func TestClopperPearson(t *testing.T) {
 }
 
 // TestAnswerable holds the true error among answered images, over many calibrations, to the risk in
-// all but a share delta, and wants most images of an easy task answered.
+// all but a share delta, and to the decimals that are printed of it, and wants most images of an easy task answered.
 func TestAnswerable(t *testing.T) {
 	t.Parallel()
 	const rounds, n, risk, delta = 300, 400, 0.1, 0.1
@@ -160,6 +160,9 @@ func TestAnswerable(t *testing.T) {
 		if !ok {
 			none++
 			continue
+		}
+		if printed := math.Round(1000*threshold) / 1000; threshold != printed {
+			t.Fatalf("a threshold is %v; printed with three decimals it is %v", threshold, printed)
 		}
 		var later Points
 		for range 4000 {
