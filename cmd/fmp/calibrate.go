@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -42,6 +43,7 @@ type calibration struct {
 	Scaling *models.OriginScaling `json:"scaling,omitempty"`
 
 	shares, scale string
+	log           io.Writer // tells how far the fits are
 }
 
 // Values of --scaling beside the kinds of scaling.
@@ -57,7 +59,8 @@ card. No image leaves this machine. Copies of an image count once. CLASSIFIER st
 A temperature is tried, a factor and an offset for each class (vector), and a matrix besides. Each
 is fitted to four fifths of the images, in turn, and scored on the last fifth: negative
 log-likelihood and calibration error (ECE) before and after. The temperature is written where it
-lowers the first, a richer one only where it does by two standard errors of the difference.
+lowers the first, a richer one only where it does by two standard errors of the difference. The
+matrix takes most of the time; --scaling temperature is quick.
 
 The classifier has one more output: set, the classes that an image may have. The set of a new image
 holds its class with a probability of at least --level (split conformal prediction; Vovk 2005). The
@@ -128,6 +131,7 @@ func newCalibrateCommand() *cobra.Command {
 		}
 		defer closeAll()
 		from := filepath.Base(filepath.Clean(args[1]))
+		r.log = cmd.ErrOrStderr()
 		sets, err := r.calibrate(cmd.Context(), c.Manifest, from,
 			func(do func([]classify.Prediction) error) error {
 				_, err := classifyPath(cmd, c, args[1], images, false, do)
@@ -248,7 +252,9 @@ func (r *calibration) scaled(ctx context.Context, x *scaling.Images, kinds []str
 	if r.scale == scaleAuto && len(x.Labels) < scaling.Least {
 		return nil
 	}
-	trials, s, err := scaling.Choose(ctx, x, kinds)
+	bar := newLateProgress(r.log)
+	defer bar.close()
+	trials, s, err := scaling.Choose(ctx, x, kinds, bar.report)
 	if err != nil {
 		return fmt.Errorf("%w; or keep the probabilities as they are, with --scaling none", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"fmp/cmd/internal/outputs/outputstest"
 	"fmp/featurize/imagefile"
@@ -385,6 +386,29 @@ func calibrateCopies(t *testing.T, classifier, folder string) {
 		for i, line := range once {
 			if i < len(again) && line != again[i] && !strings.Contains(line, `"file"`) {
 				t.Errorf("%s: of copies %s, without %s", args[0], again[i], line)
+			}
+		}
+	}
+}
+
+// TestCalibrateShowsProgress: how far the fits are is said where they take their time.
+func TestCalibrateShowsProgress(t *testing.T) {
+	wasQuiet := quietInLog
+	t.Cleanup(func() { quietInLog = wasQuiet })
+	for _, quietInLog = range []time.Duration{time.Hour, 0} {
+		var log strings.Builder
+		r := calibration{Level: 0.5, Score: conformal.Probability, scale: scaleAuto, log: &log}
+		must.Get(r.calibrate(t.Context(), models.Manifest{C: 2}, "", func(do func([]classify.Prediction) error) error {
+			p := []float32{0.6, 0.4}
+			for y := range 40 {
+				must.Do(t, do([]classify.Prediction{{Scored: p, Probabilities: p, Samples: p,
+					Item: imagefile.Item{Label: y % 2}}}))
+			}
+			return nil
+		}))(t)
+		for _, kind := range scaling.Kinds {
+			if want := "fits of a " + kind + ": 5 of 5 (100%)"; strings.Contains(log.String(), want) != (quietInLog == 0) {
+				t.Errorf("quiet for %v, it says %q; want %q where it takes longer", quietInLog, log.String(), want)
 			}
 		}
 	}

@@ -56,8 +56,9 @@ type Trial struct {
 // them there. A temperature is chosen where it lowers the negative log-likelihood, a richer kind
 // where it does by two standard errors of the mean difference. The chosen scaling is then fitted to
 // all images; it is nil where the classifier is better as it is. The first trial is the classifier
-// as it is.
-func Choose(ctx context.Context, x *Images, kinds []string) ([]Trial, *models.Scaling, error) {
+// as it is. While it fits, report is told again and again how many fits of how many of a kind are done.
+func Choose(ctx context.Context, x *Images, kinds []string,
+	report func(stage string, done, total int)) ([]Trial, *models.Scaling, error) {
 	n := len(x.Labels)
 	if n < Least {
 		return nil, nil, fmt.Errorf("scaling: %d labelled images: want %d or more", n, Least)
@@ -73,7 +74,7 @@ func Choose(ctx context.Context, x *Images, kinds []string) ([]Trial, *models.Sc
 			trials = append(trials, Trial{Kind: kind, Skipped: why})
 			continue
 		}
-		p, err := x.cross(ctx, kind, part)
+		p, err := x.cross(ctx, kind, part, report)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -99,7 +100,9 @@ func Choose(ctx context.Context, x *Images, kinds []string) ([]Trial, *models.Sc
 	for i := range all {
 		all[i] = i
 	}
-	s, err := x.fit(ctx, trials[best].Kind, all)
+	stage := fmt.Sprintf("fit of the %s to all images", trials[best].Kind)
+	s, err := x.fit(ctx, trials[best].Kind, all, func() { report(stage, 0, 1) })
+	report(stage, 1, 1)
 	return trials, &s, err
 }
 
@@ -144,7 +147,9 @@ func (x *Images) deal() []int {
 
 // cross returns the probabilities [n, C] of each image by the scaling that the other parts' images
 // make.
-func (x *Images) cross(ctx context.Context, kind string, part []int) ([]float64, error) {
+func (x *Images) cross(ctx context.Context, kind string, part []int,
+	report func(stage string, done, total int)) ([]float64, error) {
+	stage := fmt.Sprintf("fits of a %s", kind)
 	p := make([]float64, len(x.Labels)*x.C)
 	for f := range Folds {
 		var of []int
@@ -153,7 +158,7 @@ func (x *Images) cross(ctx context.Context, kind string, part []int) ([]float64,
 				of = append(of, i)
 			}
 		}
-		s, err := x.fit(ctx, kind, of)
+		s, err := x.fit(ctx, kind, of, func() { report(stage, f, Folds) })
 		if err != nil {
 			return nil, err
 		}
@@ -163,6 +168,7 @@ func (x *Images) cross(ctx context.Context, kind string, part []int) ([]float64,
 			}
 		}
 	}
+	report(stage, Folds, Folds)
 	return p, nil
 }
 

@@ -236,11 +236,14 @@ func (t *space) image(x *Images, m *maps, i int, gradient []float64) float64 {
 }
 
 // fit returns the most probable scaling of a kind by some of the images.
-func (x *Images) fit(ctx context.Context, kind string, of []int) (models.Scaling, error) {
+func (x *Images) fit(ctx context.Context, kind string, of []int, step func()) (models.Scaling, error) {
 	p := newParameters(kind, x.C)
 	at := func(v []float64) parameters { return parameters{kind, x.C, v} }
 	problem := optimize.Problem{
-		Func:   func(v []float64) float64 { return x.loss(at(v), of, nil) },
+		Func: func(v []float64) float64 {
+			step()
+			return x.loss(at(v), of, nil)
+		},
 		Grad:   func(gradient, v []float64) { x.loss(at(v), of, gradient) },
 		Status: func() (optimize.Status, error) { return optimize.NotTerminated, ctx.Err() },
 	}

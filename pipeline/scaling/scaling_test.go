@@ -2,6 +2,7 @@ package scaling
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"fmp/models"
@@ -75,6 +76,9 @@ func TestGradient(t *testing.T) {
 	}
 }
 
+// unheard is progress that nobody follows.
+func unheard(string, int, int) {}
+
 // TestChoose: what drew the labels is found: a classifier that is right stays as it is, a
 // temperature is recovered, and a richer kind is taken where classes are off, each in its own way.
 func TestChoose(t *testing.T) {
@@ -93,7 +97,7 @@ func TestChoose(t *testing.T) {
 			Mixing: []float32{0, 1.2, 0, -1, 0, 0, 0, 0, 0}}, 3000, []string{models.Matrix}},
 	} {
 		x := drawn(t, c.n, 3, 3, c.truth, 11)
-		trials, s := must.Get2(Choose(t.Context(), x, Kinds))(t)
+		trials, s := must.Get2(Choose(t.Context(), x, Kinds, unheard))(t)
 		chosen := ""
 		for _, k := range trials {
 			if k.Chosen {
@@ -129,7 +133,7 @@ func TestLeftOut(t *testing.T) {
 	for i := range x.Labels {
 		x.Labels[i] = i % 5
 	}
-	trials, s := must.Get2(Choose(t.Context(), x, Kinds))(t)
+	trials, s := must.Get2(Choose(t.Context(), x, Kinds, unheard))(t)
 	for _, k := range trials[1:] {
 		if k.Skipped != "" || k.Gain > 0 {
 			t.Errorf("%s gains %v on labels that nothing tells (%q)", k.Kind, k.Gain, k.Skipped)
@@ -146,12 +150,12 @@ func TestFew(t *testing.T) {
 	for i := range x.Labels {
 		x.Labels[i] = i % 2
 	}
-	trials, _, err := Choose(t.Context(), x, Kinds)
+	trials, _, err := Choose(t.Context(), x, Kinds, unheard)
 	if err != nil || trials[2].Skipped == "" || trials[3].Skipped == "" {
 		t.Errorf("%+v, %v", trials, err)
 	}
 	if _, _, err := Choose(t.Context(), drawn(t, 9, 2, 3, models.Scaling{Factor: []float32{2}}, 5),
-		Kinds); err == nil {
+		Kinds, unheard); err == nil {
 		t.Error("nine images are taken")
 	}
 	must.Fail(x.Add(make([]float32, 6), make([]float32, 3), 3))(t, "", "a class that is none is taken")
@@ -165,8 +169,34 @@ func TestOneClass(t *testing.T) {
 	for i := range x.Labels {
 		copy(x.head(i, 0), []float32{0, -1, -1})
 	}
-	trials, s, err := Choose(t.Context(), x, Kinds)
+	trials, s, err := Choose(t.Context(), x, Kinds, unheard)
 	if err != nil || s != nil || !trials[0].Chosen || trials[1].Skipped == "" {
 		t.Errorf("%+v, %+v: %v", trials, s, err)
+	}
+}
+
+// TestProgress: every step of a fit is told, and the fits of each kind that are done, up to all.
+func TestProgress(t *testing.T) {
+	x := drawn(t, 300, 3, 3, models.Scaling{Factor: []float32{2}}, 11)
+	var stages []string
+	calls, last := map[string]int{}, map[string]int{}
+	must.Get2(Choose(t.Context(), x, Kinds, func(stage string, done, total int) {
+		if calls[stage]++; calls[stage] == 1 {
+			stages = append(stages, stage)
+		}
+		if done < last[stage] || done > total || total != Folds && total != 1 {
+			t.Errorf("%s: %d of %d after %d", stage, done, total, last[stage])
+		}
+		last[stage] = done
+	}))(t)
+	want := []string{"fits of a temperature", "fits of a vector", "fits of a matrix",
+		"fit of the temperature to all images"}
+	if !slices.Equal(stages, want) {
+		t.Errorf("the stages are %q; want %q", stages, want)
+	}
+	for i, s := range stages {
+		if total := []int{Folds, Folds, Folds, 1}[i]; last[s] != total || calls[s] < 3*total {
+			t.Errorf("%s: %d of %d in %d calls", s, last[s], total, calls[s])
+		}
 	}
 }
