@@ -137,7 +137,8 @@ func TestQueries(t *testing.T) {
 		t.Errorf("openapi.yaml states the parameters %v and the server takes %v", says, queries)
 	}
 	f, _ := serving(t)
-	alone, end := must.Get2(Classifier(must.Get(pure.New(engine.Options{Threads: 1}))(t), f.srv.predictions.serving.data, nil, 0,
+	eng := must.Get(pure.New(engine.Options{Threads: 1}))(t)
+	alone, end := must.Get2(Classifier(eng, f.srv.predictions.serving.data, nil, 0,
 		slog.New(slog.DiscardHandler), nil))(t)
 	defer end()
 	at := func(h http.Handler, pattern, query string) *httptest.ResponseRecorder {
