@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 
 	"fmp/onnx/regularfile"
@@ -26,24 +27,29 @@ func ReadFile(path string, decode func(r io.Reader, size int64) error) error {
 		return err
 	}
 	defer f.Close()
-	st, err := f.Stat()
+	r, size, err := contents(f)
+	if err == nil {
+		err = decode(r, size)
+	}
 	if err != nil {
-		return err
-	}
-	size := st.Size()
-	var r io.Reader = bufio.NewReaderSize(f, 1<<16)
-	if filepath.Ext(path) == ".gz" {
-		z, err := gzip.NewReader(r)
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		defer z.Close()
-		r, size = z, -1
-	}
-	if err := decode(r, size); err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
+}
+
+// contents returns a file's contents and their size, decompressed and -1 where its name ends in
+// .gz.
+func contents(f *os.File) (io.Reader, int64, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	r := bufio.NewReaderSize(f, 1<<16)
+	if filepath.Ext(f.Name()) == ".gz" {
+		z, err := gzip.NewReader(r)
+		return z, -1, err
+	}
+	return r, st.Size(), nil
 }
 
 // IDXHeader reads the dimensions of an IDX file of unsigned bytes; their number must be minDims to

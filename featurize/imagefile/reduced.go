@@ -59,19 +59,24 @@ func (f Fit) part(p picture) image.Rectangle {
 		return image.Rectangle{}
 	}
 	across, down := f.stored(p.size.X, p.size.Y, p.by)
-	flipX, flipY := p.by.mirrors()
-	x := mirroredStart(across.start, across.from, p.size.X, flipX)
-	y := mirroredStart(down.start, down.from, p.size.Y, flipY)
+	x, y := across.start, down.start
 	return image.Rect(x, y, x+across.from, y+down.from).Inset(-4)
 }
 
 // stored returns the parts along the lines and the columns of a picture as it is stored, with w
-// pixels across and h down.
+// pixels across and h down. Those of a mirrored axis begin as far from its other end.
 func (f Fit) stored(w, h int, o orientation) (across, down part) {
 	if o.swaps() {
 		across, down = f.parts(w, h)
 	} else {
 		down, across = f.parts(h, w)
+	}
+	across.mirrored, down.mirrored = o.mirrors()
+	if across.mirrored {
+		across.start = w - across.start - across.from
+	}
+	if down.mirrored {
+		down.start = h - down.start - down.from
 	}
 	return across, down
 }
@@ -83,9 +88,6 @@ func (p *reduced) pixels(f Fit, o orientation, dst []uint8) {
 	if o.swaps() {
 		right, below = below, right
 	}
-	flipX, flipY := o.mirrors()
-	across.start = mirroredStart(across.start, across.from, p.Width, flipX)
-	down.start = mirroredStart(down.start, down.from, p.Height, flipY)
 	if f.Resize == Pad {
 		clear(dst[:f.Size()])
 	}
@@ -95,7 +97,7 @@ func (p *reduced) pixels(f Fit, o orientation, dst []uint8) {
 	}
 	levels := make([][]int32, len(p.planes))
 	for i := range p.planes {
-		levels[i] = resizePlane(&p.planes[i], across, down, flipX, flipY)
+		levels[i] = resizePlane(&p.planes[i], across, down)
 	}
 	red, green, blue := levels[0], levels[len(levels)/2], levels[len(levels)-1]
 	for y := range down.to {
@@ -161,16 +163,16 @@ func spread(p, like *jpeg.Plane) jpeg.Plane {
 func levelOf(v int32) uint8 { return uint8(min(255, max(0, (v+1<<(levelBits-1))>>levelBits+128))) }
 
 // resizePlane resizes a component, whose result has levelBits.
-func resizePlane(p *jpeg.Plane, across, down part, flipX, flipY bool) []int32 {
+func resizePlane(p *jpeg.Plane, across, down part) []int32 {
 	// A part may begin and end within samples: the axis weighs those by their share.
-	window := func(w part, cover float64, before, size int, flipped bool) (int, *axis) {
+	window := func(w part, cover float64, before, size int) (int, *axis) {
 		begin, end := float64(w.start)/cover, float64(w.start+w.from)/cover
 		first, last := int(begin), min(before+size, int(math.Ceil(end)))
 		return first - before, newAxisWithin(last-first, begin-float64(first), end-float64(first),
-			w.to, flipped)
+			w.to, w.mirrored)
 	}
-	x, columns := window(across, p.Across, p.X, p.W, flipX)
-	y, rows := window(down, p.Down, p.Y, p.H, flipY)
+	x, columns := window(across, p.Across, p.X, p.W)
+	y, rows := window(down, p.Down, p.Y, p.H)
 	middle := make([]int16, columns.from+columns.taps)
 	sums := make([]int32, columns.from)
 	out := make([]int32, across.to*down.to)

@@ -6,8 +6,12 @@ import (
 	"fmp/models"
 )
 
-// part holds the pixels of an image's height or width that are resized, and those of the result.
-type part struct{ start, from, at, to int }
+// part holds the pixels of an image's height or width that are resized, from of them from start
+// on, and those of the result, to of them from at on.
+type part struct {
+	start, from, at, to int
+	mirrored            bool // the result lies in the opposite order
+}
 
 // parts returns the parts of an upright image of h x w pixels and of the fit's, as [models.AnySize]
 // has them.
@@ -53,28 +57,20 @@ func (f Fit) pixels(src picture, dst []uint8) {
 	if f.Resize == Pad {
 		clear(dst[:f.Size()])
 	}
-	flipX, flipY := o.mirrors()
-	s := resampler{reader: newReader(src.Image, f.Ch), across: newAxis(across.from, across.to,
-		flipX), down: newAxis(down.from, down.to, flipY), right: f.Ch, below: f.W * f.Ch}
+	s := resampler{reader: newReader(src.Image, f.Ch),
+		across: newAxis(across.from, across.to, across.mirrored),
+		down:   newAxis(down.from, down.to, down.mirrored),
+		x:      whole.Min.X + across.start, y: whole.Min.Y + down.start,
+		right: f.Ch, below: f.W * f.Ch}
 	if o.swaps() {
 		s.right, s.below = s.below, s.right
 	}
 	s.out = dst[across.at*s.right+down.at*s.below:]
-	s.x = whole.Min.X + mirroredStart(across.start, across.from, whole.Dx(), flipX)
-	s.y = whole.Min.Y + mirroredStart(down.start, down.from, whole.Dy(), flipY)
 	if o.swaps() {
 		s.acrossFirst()
 	} else {
 		s.downFirst()
 	}
-}
-
-// mirroredStart returns where a part begins, counted from the other end of n pixels if mirrored.
-func mirroredStart(start, from, n int, mirrored bool) int {
-	if mirrored {
-		return n - start - from
-	}
-	return start
 }
 
 // resampler resizes a picture as it is stored. Output (x, y) of the axes is written right*x +

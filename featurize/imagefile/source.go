@@ -3,7 +3,6 @@ package imagefile
 import (
 	"bufio"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"encoding/csv"
@@ -513,27 +512,17 @@ func openIDX(images string, o Options) (*idx, error) {
 		return nil, err
 	}
 	s.file = f
-	if err := s.open(images); err != nil {
+	if err := s.open(); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("%s: %w", images, err)
 	}
 	return s, nil
 }
 
-func (s *idx) open(path string) error {
-	s.r = bufio.NewReaderSize(s.file, 1<<15)
-	st, err := s.file.Stat()
-	if err != nil {
+func (s *idx) open() error {
+	var err error
+	if s.r, s.size, err = contents(s.file); err != nil {
 		return err
-	}
-	s.size = st.Size()
-	if filepath.Ext(path) == ".gz" {
-		s.size = -1
-		z, err := gzip.NewReader(s.r)
-		if err != nil {
-			return err
-		}
-		s.r = z
 	}
 	dims, err := IDXHeader(s.r, 3, 4)
 	if err != nil {

@@ -159,23 +159,37 @@ func (p *parser) take(h *header, e start, depth int) error {
 // frame reads the values of a sequence of functional groups, or of an item of one: the rescaling
 // and the window of an enhanced image's only frame (PS3.3 C.7.6.16.2.9 and C.7.6.16.2.10).
 func (p *parser) frame(h *header, length uint32, depth int) error {
+	return p.within(length, depth, func(e start) error {
+		if e.tag == tagItem {
+			return p.frame(h, e.length, depth+1)
+		}
+		return p.take(h, e, depth+1)
+	})
+}
+
+// sequence passes over the items of a sequence of undefined length.
+func (p *parser) sequence(depth int) error {
+	return p.within(undefined, depth, func(e start) error {
+		if e.length == undefined { // an item, or a sequence in one: both end with a delimiter
+			return p.sequence(depth + 1)
+		}
+		return p.skip(int64(e.length))
+	})
+}
+
+// within passes the elements of a sequence, or of an item of one, to do, up to its length or its
+// delimiter.
+func (p *parser) within(length uint32, depth int, do func(e start) error) error {
 	if depth == maxDepth {
 		return fmt.Errorf("more than %d sequences in each other", maxDepth)
 	}
 	end := p.at + int64(length)
 	for length == undefined || p.at < end {
 		e, err := p.element()
-		switch {
-		case err != nil:
+		if err != nil || e.tag == tagEnd || e.tag == tagItemEnd {
 			return err
-		case e.tag == tagEnd || e.tag == tagItemEnd:
-			return nil
-		case e.tag == tagItem:
-			err = p.frame(h, e.length, depth+1)
-		default:
-			err = p.take(h, e, depth+1)
 		}
-		if err != nil {
+		if err := do(e); err != nil {
 			return err
 		}
 	}
@@ -208,27 +222,4 @@ func (p *parser) keep(h *header, tag, length uint32) error {
 		return fmt.Errorf("element %08x: %w", tag, err)
 	}
 	return h.set(tag, value)
-}
-
-// sequence passes over the items of a sequence of undefined length.
-func (p *parser) sequence(depth int) error {
-	if depth == maxDepth {
-		return fmt.Errorf("more than %d sequences in each other", maxDepth)
-	}
-	for {
-		e, err := p.element()
-		switch {
-		case err != nil:
-			return err
-		case e.tag == tagEnd || e.tag == tagItemEnd:
-			return nil
-		case e.length == undefined: // an item, or a sequence in one: both end with a delimiter
-			err = p.sequence(depth + 1)
-		default:
-			err = p.skip(int64(e.length))
-		}
-		if err != nil {
-			return err
-		}
-	}
 }
