@@ -144,6 +144,12 @@ func sumLine(h hash.Hash, path string) string {
 	return hex.EncodeToString(h.Sum(nil)) + "  " + filepath.Base(path) + "\n"
 }
 
+// agrees reports whether the hash of a cache's bytes is the one in the file beside it.
+func agrees(h hash.Hash, path string) bool {
+	sum, err := regularfile.ReadFile(sumPath(path), 1<<10)
+	return err == nil && string(sum) == sumLine(h, path)
+}
+
 // loadRows reads n rows of dx features (any number of rows for n -1). It returns nil rows where the
 // cache cannot be used, and a note with the reason where the file exists: a damaged one would
 // change results unnoticed.
@@ -163,9 +169,8 @@ func loadRows(path string, n, dx int) (rows []float32, note string) {
 	defer f.Close()
 	h := sha256.New()
 	t, err := npy.Read(io.TeeReader(f, h))
-	sum, err2 := regularfile.ReadFile(sumPath(path), 1<<10)
-	if err != nil || err2 != nil || string(sum) != sumLine(h, path) || len(t.Shape) != 2 ||
-		t.Shape[1] != dx || (n >= 0 && t.Shape[0] != n) {
+	if err != nil || !agrees(h, path) || len(t.Shape) != 2 || t.Shape[1] != dx ||
+		n >= 0 && t.Shape[0] != n {
 		return nil, damaged
 	}
 	return t.F32(), ""

@@ -233,8 +233,7 @@ func matches(path string) bool {
 	defer f.Close()
 	h := sha256.New()
 	_, err = io.Copy(h, f)
-	sum, err2 := regularfile.ReadFile(sumPath(path), 1<<10)
-	return err == nil && err2 == nil && string(sum) == sumLine(h, path)
+	return err == nil && agrees(h, path)
 }
 
 // errMissing is the error for images that no shard has.
@@ -267,8 +266,7 @@ func (s Shard) copyTo(w io.Writer, first bool) (dx int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if sum, err := regularfile.ReadFile(sumPath(s.Path), 1<<10); err != nil || n != want ||
-		string(sum) != sumLine(h, s.Path) {
+	if n != want || !agrees(h, s.Path) {
 		return 0, fmt.Errorf("it does not match its digest: remove it and run fmp " +
 			"features --shard again")
 	}

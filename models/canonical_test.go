@@ -176,7 +176,7 @@ func FuzzCollide(f *testing.F) {
 }
 
 // TestCollide: an extractor that differs in nothing but how many outputs a node has, and which are
-// named, has another digest, whatever the number of its features.
+// named, has another digest.
 func TestCollide(t *testing.T) {
 	m, f := collidable(t)
 	one, features, err := digestAndFeatures(t, m, f)
@@ -195,26 +195,6 @@ func TestCollide(t *testing.T) {
 		} else if two == one {
 			t.Errorf("%s: the digest is the same, the features are %v and %v", name, features, others)
 		}
-	}
-}
-
-// TestCollideWide: of two extractors that differ in the number of a node's outputs alone, one of 2
-// features, which an owner may approve, and one of half the image, each has its own digest.
-func TestCollideWide(t *testing.T) {
-	const pixels = 524
-	var digests []string
-	for _, dx := range []int{2, pixels / 2} {
-		b := build.New("extractor")
-		x := b.Reshape(b.Input("x", onnx.Float32, "n", 1, 2, pixels/2), 0, pixels)
-		b.Output("h", b.OpN("Split", []build.Ref{x}, pixels/dx, onnx.IntAttr("axis", 1))[0])
-		m := must.Get(b.Model())(t)
-		e := must.Get(NewEmbedding(EmbeddingConfig{Dx: dx, C: 2}, 1))(t)
-		c := fuse(t, "wide", m, e, Preprocessing{Height: 2, Width: pixels / 2, Channels: 1, Output: "h"})
-		a := must.Get(ParseClient(c.m, c.f))(t)
-		digests = append(digests, a.Extractor)
-	}
-	if digests[0] == digests[1] {
-		t.Errorf("extractors of 2 and of %d features have the digest %s", pixels/2, digests[0])
 	}
 }
 

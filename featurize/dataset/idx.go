@@ -106,15 +106,7 @@ func decodeIDXImages(r io.Reader, size int64) (*Images, error) {
 }
 
 func decodeIDXLabels(r io.Reader, size int64) ([]int, error) {
-	dims, err := imagefile.IDXHeader(r, 1, 1)
-	if err != nil {
-		return nil, err
-	}
-	if dims[0] > idxMaxImages {
-		return nil, fmt.Errorf("the header says %d labels; at most %d are read", dims[0],
-			idxMaxImages)
-	}
-	raw, err := imagefile.ReadExactly(r, dims[0], size)
+	raw, err := imagefile.IDXLabels(r, size, idxMaxImages)
 	if err != nil {
 		return nil, err
 	}

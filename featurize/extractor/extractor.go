@@ -54,29 +54,40 @@ type Extractor struct {
 // with its manifest and side-car file, for images of the given size, and runs it once on a blank
 // image, so that a model that cannot work is refused here.
 func Open(eng engine.Engine, path string, o Options, images dataset.Images) (*Extractor, error) {
+	var x *Extractor
+	err := fromFile(path, func(m *onnx.Model, f models.Manifest, side Options, from string) error {
+		o, err := o.over(side)
+		if err != nil {
+			return err
+		}
+		if x, err = New(eng, m, f, o, images); err == nil && from != "" {
+			x.notes = append(x.notes, "preprocessing is read from "+filepath.Base(from))
+		}
+		return err
+	})
+	return x, err
+}
+
+// fromFile calls use with the model at path, or with the published extractor of that name
+// ([published.Find]), its manifest, the options of its side-car file, and the path of that.
+func fromFile(path string,
+	use func(m *onnx.Model, f models.Manifest, side Options, from string) error) error {
 	path, err := published.Find(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	m, manifest, err := models.Load(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	side, from, err := Sidecar(path)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var x *Extractor
-	if o, err = o.over(side); err == nil {
-		x, err = New(eng, m, manifest, o, images)
+	if err := use(m, manifest, side, from); err != nil {
+		return fmt.Errorf("extractor %s: %w", path, err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("extractor %s: %w", path, err)
-	}
-	if from != "" {
-		x.notes = append(x.notes, "preprocessing is read from "+filepath.Base(from))
-	}
-	return x, nil
+	return nil
 }
 
 // New is Open for a model in memory. Of images only the size and channels are used.
@@ -347,24 +358,12 @@ func (x *Extractor) manifestResize() string {
 
 // Fit returns the shape of the images that the model at path takes, with its side-car file applied;
 // height and width are 0 where one of them is open.
-func Fit(path string, o Options) (imagefile.Fit, error) {
-	path, err := published.Find(path)
-	if err != nil {
-		return imagefile.Fit{}, err
-	}
-	m, manifest, err := models.Load(path)
-	if err != nil {
-		return imagefile.Fit{}, err
-	}
-	side, _, err := Sidecar(path)
-	if err != nil {
-		return imagefile.Fit{}, err
-	}
-	fit, err := fit(m, manifest, side, o)
-	if err != nil {
-		return imagefile.Fit{}, fmt.Errorf("extractor %s: %w", path, err)
-	}
-	return fit, nil
+func Fit(path string, o Options) (of imagefile.Fit, err error) {
+	err = fromFile(path, func(m *onnx.Model, f models.Manifest, side Options, _ string) error {
+		of, err = fit(m, f, side, o)
+		return err
+	})
+	return of, err
 }
 
 func fit(m *onnx.Model, manifest models.Manifest, side, o Options) (imagefile.Fit, error) {

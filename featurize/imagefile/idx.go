@@ -78,6 +78,18 @@ func IDXHeader(r io.Reader, minDims, maxDims int) ([]int, error) {
 	return dims, nil
 }
 
+// IDXLabels reads the labels of an IDX file, at most as many as limit.
+func IDXLabels(r io.Reader, size int64, limit int) ([]byte, error) {
+	dims, err := IDXHeader(r, 1, 1)
+	if err != nil {
+		return nil, err
+	}
+	if dims[0] > limit {
+		return nil, fmt.Errorf("the header says %d labels; at most %d are read", dims[0], limit)
+	}
+	return ReadExactly(r, dims[0], size)
+}
+
 // ReadExactly reads n bytes and returns an error if more follow. Where the size of the source is
 // not known (-1), memory grows with the data that are there, not with the header's numbers.
 func ReadExactly(r io.Reader, n int, size int64) ([]byte, error) {

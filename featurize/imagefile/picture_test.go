@@ -5,9 +5,7 @@ import (
 	"encoding/binary"
 	"image"
 	"image/color"
-	"image/draw"
 	"math"
-	"math/rand/v2"
 	"os"
 	"testing"
 
@@ -87,31 +85,5 @@ func TestOverWhite(t *testing.T) {
 	}
 	if got := over(0x12ff, 0); got != 0x12 {
 		t.Errorf("0x12ff is shown as %#x", got)
-	}
-}
-
-// TestPixels: raw images, and JPEGs, of another size and other channels than the model's are resized as
-// their pixels of 8 bits are, which other programs decode.
-func TestPixels(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 4))
-	ycc := image.NewYCbCr(image.Rect(0, 0, 61, 47), image.YCbCrSubsampleRatio420)
-	raw := make([]uint8, 3*5*3)
-	for _, plane := range [][]uint8{ycc.Y, ycc.Cb, ycc.Cr, raw} {
-		for i := range plane {
-			plane[i] = uint8(random.IntN(256))
-		}
-	}
-	for _, src := range []image.Image{ycc, Raw(raw, 3, 5, 3)} {
-		pixels := image.NewRGBA(src.Bounds())
-		draw.Draw(pixels, pixels.Rect, src, image.Point{}, draw.Src)
-		for _, fit := range []Fit{{20, 24, 3, Stretch}, {20, 24, 3, Crop}, {20, 24, 3, Pad}, {3, 5, 3, Stretch},
-			{3, 5, 1, Stretch}, {7, 4, 3, Crop}, {2, 2, 1, Pad}} {
-			got, want := make([]uint8, fit.Size()), make([]uint8, fit.Size())
-			fit.Pixels(src, got)
-			fit.Pixels(pixels, want)
-			if !bytes.Equal(got, want) {
-				t.Errorf("%T, %+v: a picture and its pixels are resized to other bytes", src, fit)
-			}
-		}
 	}
 }

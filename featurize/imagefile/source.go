@@ -492,15 +492,8 @@ type idx struct {
 func openIDX(images string, o Options) (*idx, error) {
 	s := &idx{Options: o}
 	if o.Labels != "" {
-		err := ReadFile(o.Labels, func(r io.Reader, size int64) error {
-			dims, err := IDXHeader(r, 1, 1)
-			if err != nil {
-				return err
-			}
-			if dims[0] > maxIDX {
-				return fmt.Errorf("the header says %d labels; at most %d are read", dims[0], maxIDX)
-			}
-			s.labels, err = ReadExactly(r, dims[0], size)
+		err := ReadFile(o.Labels, func(r io.Reader, size int64) (err error) {
+			s.labels, err = IDXLabels(r, size, maxIDX)
 			return err
 		})
 		if err != nil {

@@ -20,7 +20,9 @@ func (d *decoder) picture() (image.Image, error) {
 		for i := range 3 {
 			d.spread(i, im.Pix[i:], im.Stride, 4)
 		}
-		d.fillAlpha(im)
+		for i := 3; i < len(im.Pix); i += 4 {
+			im.Pix[i] = 255
+		}
 		return im, nil
 	}
 	ratio, ok := d.ratio()
@@ -35,12 +37,6 @@ func (d *decoder) picture() (image.Image, error) {
 	return &image.YCbCr{Y: luma.Whole, Cb: cb.Whole, Cr: cr.Whole, YStride: luma.Stride,
 		CStride:        cb.Stride,
 		SubsampleRatio: ratio, Rect: r}, nil
-}
-
-func (d *decoder) fillAlpha(im *image.RGBA) {
-	for i := 3; i < len(im.Pix); i += 4 {
-		im.Pix[i] = 255
-	}
 }
 
 // ratio returns how many pixels across and down a sample of colour covers, and whether that is one
