@@ -387,52 +387,6 @@ func TestSidecar(t *testing.T) {
 	}
 }
 
-// A model that still trains has features that depend on the batch or on chance: refused, not run.
-func TestTrainingFormIsRefused(t *testing.T) {
-	eng := orttest.New(t)
-	im := images(1, 6, 4, 3)
-	ones := func(b *build.Builder, name string) build.Ref {
-		return b.Param(name, onnx.NewTensor([]float32{1, 1, 1}, 3))
-	}
-	for _, c := range []struct {
-		op   string
-		mode int64
-	}{{"BatchNormalization", 0}, {"BatchNormalization", 1}, {"Dropout", 0}, {"Dropout", 1}} {
-		b := build.New("training")
-		v := b.Input("image", onnx.Float32, "n", 3, 6, 4)
-		if c.op == "Dropout" {
-			on := b.Param("on", onnx.NewTensor([]bool{c.mode == 1}))
-			v = b.Op("Dropout", []build.Ref{v, b.Param("ratio", onnx.NewTensor([]float32{0.5})), on})
-		} else {
-			outputs := 1
-			if c.mode == 1 {
-				outputs = 3
-			}
-			v = b.OpN("BatchNormalization",
-				[]build.Ref{v, ones(b, "scale"), ones(b, "shift"), ones(b, "mean"), ones(b, "var")},
-				outputs, onnx.IntAttr("training_mode", int(c.mode)))[0]
-		}
-		b.Output("features", v)
-		m := must.Get(b.Model())(t)
-		x, err := New(eng, m, models.Manifest{}, Options{}, *im)
-		if c.mode == 1 {
-			if err == nil || !strings.Contains(err.Error(), c.op) ||
-				!strings.Contains(err.Error(), "evaluation form") {
-				t.Errorf("%s in training form: error is %v", c.op, err)
-			}
-			continue
-		}
-		if err != nil {
-			t.Errorf("%s in evaluation form: %v", c.op, err)
-			continue
-		}
-		if notes := x.Notes(); len(notes) == 0 || !strings.Contains(notes[0], "averaged over 6 x 4 pixels") {
-			t.Errorf("notes are %q", notes)
-		}
-		x.Close()
-	}
-}
-
 // What an engine says of an operator that it lacks is not enough: the error says what to do.
 func TestUnknownOperators(t *testing.T) {
 	eng := orttest.New(t)
