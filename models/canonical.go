@@ -17,7 +17,8 @@ import (
 // not in it. It costs one walk over the nodes, and a copy of the constants.
 func canonical(m *onnx.Model, name string, in, out []onnx.ValueInfo) ([]byte, error) {
 	w := &walk{model: m, maker: m.Graph.Makers(), named: map[string]string{"": ""},
-		graph: &onnx.Graph{Name: name, Initializers: map[string]*onnx.Tensor{}}, opsets: map[string]int64{"": m.Opset()}}
+		graph:  &onnx.Graph{Name: name, Initializers: map[string]*onnx.Tensor{}},
+		opsets: map[string]int64{"": m.Opset()}}
 	for i, v := range in {
 		w.named[v.Name], v.Name, v.Doc = fmt.Sprintf("x%d", i), fmt.Sprintf("x%d", i), ""
 		w.graph.Inputs = append(w.graph.Inputs, v)

@@ -46,15 +46,18 @@ type ClassifierParts struct {
 // NewClassifier builds the model that predicts: preprocessing, extractor, coordinates, S heads and
 // the mean of their softmaxes in one graph.
 //
-//	images [n, H, W, Ch] uint8        raw pixels; or features [n, dx] float32 where Features is nil
+//	images [n, H, W, Ch] uint8        raw pixels; features [n, dx] float32 where Features is nil
 //	probabilities [n, C] float32      p = mean over s of p_s, p_s = softmax([rows, 1] heads_s)
 //	entropy [n] float32               H(p) = -sum p log p, in nats: the total uncertainty
-//	mutual_information [n] float32    H(p) - mean over s of H(p_s), in nats: the part due to the heads' disagreement
-//	                                  (Houlsby et al. 2011, arXiv:1112.5745), which more data would lower
-//	low, high [n, C] float32          bounds of 90% intervals for p given infinite data; only where the method has them
+//	mutual_information [n] float32    H(p) - mean over s of H(p_s), in nats: the part due to the
+//	                                  heads' disagreement (Houlsby et al. 2011, arXiv:1112.5745),
+//	                                  which more data would lower
+//	low, high [n, C] float32          bounds of 90% intervals for p given infinite data; only
+//	                                  where the method has them
 //	samples [n, S, C] float32         p_s; only with Samples
 //	set [n, C] bool                   prediction set; only after [WithSets]
-//	estimated_shift [dx] float32      shift of the images of a call, for the input shift [dx]; only with Shift
+//	estimated_shift [dx] float32      shift of the images of a call, for the input shift [dx];
+//	                                  only with Shift
 //
 // f supplies the manifest fields that only the caller knows; Kind, Dx, C and S are filled in.
 func NewClassifier(p ClassifierParts, f Manifest) (m *onnx.Model, err error) {
@@ -274,9 +277,10 @@ type Origin struct {
 	Predictor string `json:"predictor,omitempty"`
 	// Protocol is "shared", one choice of settings for all methods, or "tuned".
 	Protocol string  `json:"protocol"`
-	L2       float64 `json:"l2,omitempty"`    // penalty of the fits; 0 for a method that fits none
-	Fresh    int     `json:"fresh,omitempty"` // points drawn per sample; 0 for the limit of infinitely many
-	Round    uint64  `json:"round"`
+	L2       float64 `json:"l2,omitempty"` // penalty of the fits; 0 for a method that fits none
+	// Fresh are the points drawn per sample; 0 for the limit of infinitely many.
+	Fresh int    `json:"fresh,omitempty"`
+	Round uint64 `json:"round"`
 	// Private is the privacy account (privacy.Account) of a private round; nil for other rounds.
 	Private json.RawMessage `json:"private,omitempty"`
 	// Clients are the uploads, in their order.

@@ -18,13 +18,14 @@ import (
 // Gaussian, a posterior sample is one draw of all class means, and the classifier that would be
 // fitted to infinitely many points drawn from it has a closed form:
 //
-//	phi(h)  = (h - c) / sqrt(1 + |h - c|^2/r^2)                      features with their norm softened
-//	w       = phi(h) V - m0                                           coordinates, k of them
-//	beta    = b ((1-g) lambda + g mean lambda)                        prior variances
-//	m_c     = n_c beta/(1 + n_c beta) wbar_c,  v_c = beta/(1 + n_c beta)  posterior of mu_c
-//	mu_c    = m_c + sqrt(tau v_c) latent_c                            one latent for all draws of a sample
-//	a_c     = mu_c R                                                  in the head's coordinates w R
-//	logit_c = rho (wR . a_c - |a_c|^2/2) + offset_c                   the head
+//	phi(h)  = (h - c) / sqrt(1 + |h - c|^2/r^2)          features with their norm softened
+//	w       = phi(h) V - m0                              coordinates, k of them
+//	beta    = b ((1-g) lambda + g mean lambda)           prior variances
+//	m_c     = n_c beta/(1 + n_c beta) wbar_c             posterior mean of mu_c
+//	v_c     = beta/(1 + n_c beta)                        posterior variance of mu_c
+//	mu_c    = m_c + sqrt(tau v_c) latent_c               one latent for all draws of a sample
+//	a_c     = mu_c R                                     in the head's coordinates w R
+//	logit_c = rho (wR . a_c - |a_c|^2/2) + offset_c      the head
 //	offset_c = rho/2 o1 tau sum_j v_cj |R_j|^2 + o2 sum_j log(1 + v_cj)
 //
 // n_c is the mass of class c over all clients and wbar_c its mean. It is the martingale posterior
@@ -704,7 +705,8 @@ const ConjMove = "move/"
 
 // Model builds the loss
 //
-//	-log mean_s p_s(y|x), averaged over points, - 1/J log mean_s prod_{j of a batch} p_s(y_j|x_j), averaged over batches,
+//	-log mean_s p_s(y|x), averaged over points,
+//	- 1/J log mean_s prod_{j of a batch} p_s(y_j|x_j), averaged over batches,
 //	+ 0.01 (o1^2 + o2^2)
 //
 // with inputs rows [T, n, dx] and labels [T, n, C] of the clients of T tasks, targets [T, h, dx],

@@ -21,8 +21,11 @@ const (
 // SplitPredictor cuts a predictor Z' = MAB(E, MAB(E, g(Z))) in two, so that many points can be
 // drawn in chunks. Both parts take a chunk of the rows of noise, [batch, fresh, d]:
 //
-//	induce  points, weights, noise to keys and values  [batch, fresh, d]    of the outer block, for those rows
-//	attend  noise, keys, values to drawn               [batch, fresh, dx+C]  where keys and values are those of all rows
+//	induce  points, weights, noise to keys and values  [batch, fresh, d]
+//	attend  noise, keys, values to drawn               [batch, fresh, dx+C]
+//
+// The first gives keys and values of the outer block for those rows. The second takes keys and
+// values of all rows.
 //
 // Both are nil where the graph, perhaps a third party's, lacks the outer block's maps to keys and
 // values.

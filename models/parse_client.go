@@ -95,7 +95,8 @@ func (t *taker) take() error {
 		return err
 	}
 	seen := map[*onnx.Node]bool{}
-	for _, step := range []func(map[*onnx.Node]bool) error{t.embedding, t.labelling, t.preprocessing, t.network} {
+	for _, step := range []func(map[*onnx.Node]bool) error{t.embedding, t.labelling,
+		t.preprocessing, t.network} {
 		if err := step(seen); err != nil {
 			return err
 		}

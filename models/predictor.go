@@ -28,8 +28,8 @@ type PredictorConfig struct {
 	// Hidden is the width of a two-layer feed-forward part in the blocks; default 0, one layer.
 	Hidden int `json:"hidden"`
 	// Beta is the initial value of the learned factor on the identity path's attention logits; the
-	// default is 2. At 6 an untrained draw is nearly one point of the context: more diverse and less
-	// calibrated. The draw for an upload is then unrelated to that for the data.
+	// default is 2. At 6 an untrained draw is nearly one point of the context: more diverse and
+	// less calibrated. The draw for an upload is then unrelated to that for the data.
 	Beta float32 `json:"beta"`
 	// IgnoreMasses leaves the context's weights out (the published form): every point counts once,
 	// and padding is not possible.
@@ -82,11 +82,13 @@ const Contexts = "contexts"
 // NewPredictor builds an untrained predictor Z' = ISAB(Z, E) = MAB(E, MAB(E, g(Z))), which draws
 // exchangeable points given a context Z from Gaussian noise E (arXiv:2605.18554):
 //
-//	points  [contexts, n, dx+C]   the context; contexts is batch, or 1 for the same context in every draw
+//	points  [contexts, n, dx+C]   the context
 //	weights [contexts, n]         its masses; 0 is padding
-//	noise   [batch, fresh, d]     N(0, 1); the first Latent columns the same in all rows of a sample
+//	noise   [batch, fresh, d]     N(0, 1)
 //	drawn   [batch, fresh, dx+C]  features, then a point on the probability simplex
 //
+// contexts is batch, or 1 for the same context in every draw. The first Latent columns of the noise
+// are the same in all rows of a sample.
 // A weight w counts as w points. With the identity path the untrained predictor is a smoothed
 // bootstrap of its context. Initial values are drawn from streams of seed.
 func NewPredictor(c PredictorConfig, seed uint64) (*onnx.Model, error) {

@@ -18,7 +18,9 @@ import (
 //
 //	mu_c     = m_c + sqrt(tau v_c) latent_c
 //	rho      = rho exp(c1 u + c2 u^2), u = mean(v/beta): means shrink as less is known
-//	logit_c  = rho (wR . a_c - |a_c|^2/2) + rho/2 o1 tau sum_j v_cj |R_j|^2 + o2 sum_j log(1 + v_cj),  a_c = mu_c R
+//	a_c      = mu_c R
+//	offset_c = rho/2 o1 tau sum_j v_cj |R_j|^2 + o2 sum_j log(1 + v_cj)
+//	logit_c  = rho (wR . a_c - |a_c|^2/2) + offset_c
 //
 // rho and beta are the conjugate predictor's, so that where the noise is negligible the heads are
 // those without noise: a single rho learned for all amounts of noise is overconfident there. The

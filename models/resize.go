@@ -68,7 +68,8 @@ func (r *resize) part(h, w build.Ref, f Manifest) (rows, columns axis) {
 	columns = axis{in: w, start: zero, from: w, out: toW, at: zero, to: toW}
 	share, crop := CropShare(f.Resize)
 	switch {
-	case crop: // the smaller of the whole and the share is the right one, to the rounding of the other
+	case crop:
+		// The smaller of the whole and the share is the right one, to the rounding of the other.
 		rows.from = r.least(h, r.share(w, toH, toW))
 		columns.from = r.least(w, r.share(h, toW, toH))
 		rows.from, columns.from = r.shrunk(rows.from, share), r.shrunk(columns.from, share)

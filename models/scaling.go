@@ -278,7 +278,8 @@ func (s *Scaling) nodes(g *onnx.Graph, logits string, classes int) (string, erro
 	root := build.New("calibration")
 	b := root.Scope("heads")
 	x := root.Input("logits", onnx.Float32, "a", "b", classes)
-	if s.Kind != Temperature { // one factor for all classes gives the same softmax of logits as they are
+	// One factor for all classes gives the same softmax of logits as they are.
+	if s.Kind != Temperature {
 		x = b.Op("LogSoftmax", []build.Ref{x}, onnx.IntAttr("axis", 2))
 	}
 	y := b.Mul(x, b.Param("factor", onnx.NewTensor(slices.Clone(s.Factor), len(s.Factor))))

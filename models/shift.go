@@ -34,7 +34,7 @@ const shiftTurns = 10
 //	p_i = softmax(rows_i Head + Bias - b Slope)
 //	f   = sum (sum_i p_i - n s)^2/(n s)/(C - 1)                     s = Shares/sum Shares
 //	a   = min(sum Shares, (n - f)/(f - 1))
-//	q   = (sum_i p_i + a s)/(n + a)                               shares of the classes, a Dirichlet prior's
+//	q   = (sum_i p_i + a s)/(n + a)                shares of the classes, a Dirichlet prior's
 //	d   = mean_i phi_i - q Means,  o = d - d To Back
 //	e   = max(1, f)/n where Rest is 0, else 1/n
 //	u   = max(Rest, |o|^2/Trace - e)

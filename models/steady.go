@@ -177,7 +177,8 @@ func steadyNode(n *onnx.Node, s *op.Schema, seen map[string]bool,
 		return fmt.Errorf("the extractor's %s follows from pixels where it takes places, sizes or "+
 			"exponents; what it does must not depend on what is in an image", n.Label())
 	}
-	if slices.ContainsFunc(n.Outputs, func(o string) bool { return types[o].DType == onnx.String }) {
+	if slices.ContainsFunc(n.Outputs,
+		func(o string) bool { return types[o].DType == onnx.String }) {
 		return fmt.Errorf("the extractor's %s makes text of numbers, whose length depends on "+
 			"them; what it does must not depend on what is in an image", n.Label())
 	}

@@ -351,8 +351,8 @@ func (f *folder) parts(im *Images) error {
 	f.data.Test = part(nil, true)
 	f.data.Train = part(im.Pix[:0], false) // where they are, moved up
 	if train, test := f.data.Train.N, f.data.Test.N; train == 0 || test == 0 {
-		return fmt.Errorf("%s gives %d training and %d test images, without copies; both are needed", f.dir,
-			train, test)
+		return fmt.Errorf("%s gives %d training and %d test images, without copies; both are "+
+			"needed", f.dir, train, test)
 	}
 	return nil
 }

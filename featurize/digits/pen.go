@@ -376,7 +376,9 @@ func (p *pen) pattern(r *rand.Rand) func(x, y float64) float64 {
 			return 0
 		}
 	case 2:
-		return func(x, y float64) float64 { return smooth(math.Max(0, math.Min(1, 0.5+cos*(x-0.5)+sin*(y-0.5)))) }
+		return func(x, y float64) float64 {
+			return smooth(math.Max(0, math.Min(1, 0.5+cos*(x-0.5)+sin*(y-0.5))))
+		}
 	}
 	const knots = 8
 	var v [knots][knots]float64

@@ -175,7 +175,8 @@ func folded(m *onnx.Model) (*onnx.Model, error) {
 	}
 	g.Nodes = slices.DeleteFunc(g.Nodes, func(n *onnx.Node) bool {
 		// The moved statistics are not worked out, so that a node that gives them must stay.
-		if !training(n) || slices.ContainsFunc(n.Outputs[1:], func(o string) bool { return read[o] }) {
+		if !training(n) ||
+			slices.ContainsFunc(n.Outputs[1:], func(o string) bool { return read[o] }) {
 			return false
 		}
 		y := standardised(n, m.Opset(), known)

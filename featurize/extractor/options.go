@@ -294,7 +294,8 @@ func (o Options) figures(b Options) (Options, error) {
 				b.Mean, b.Std, scale)
 		}
 		o.Scale = cmp.Or(o.Scale, b.Scale)
-	case own != scale && o.Scale == "" && (o.Mean == nil && b.Mean != nil || o.Std == nil && b.Std != nil):
+	case own != scale && o.Scale == "" &&
+		(o.Mean == nil && b.Mean != nil || o.Std == nil && b.Std != nil):
 		return o, fmt.Errorf("extractor.mean is %v and extractor.std %v, beside mean %v and "+
 			"std %v of scale %s: add extractor.scale, %s or %s, of the one that is given", o.Mean,
 			o.Std, b.Mean, b.Std, scale, Scale1, Scale255)

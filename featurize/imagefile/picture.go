@@ -101,8 +101,8 @@ func header(r io.ReaderAt, pixels int) (h Info, err error) {
 	}
 	switch {
 	case h.jpeg != nil:
-		// enlarged colours
-		h.by, h.Memory = tiffOrientation(h.jpeg.Exif), h.jpeg.Memory()+2*int64(c.Width)*int64(c.Height)
+		h.by = tiffOrientation(h.jpeg.Exif)
+		h.Memory = h.jpeg.Memory() + 2*int64(c.Width)*int64(c.Height) // with enlarged colours
 	case h.Memory == 0:
 		h.by, h.Memory = turning(r), memory(r, format, c)
 	}
@@ -337,7 +337,8 @@ func decodeOther(ctx context.Context, data []byte) (image.Image, error) {
 	case "bmp":
 		if of, ok := im.(*image.NRGBA); ok &&
 			string(at(bytes.NewReader(data), 66, 4)) == "\x00\x00\x00\x00" {
-			for i := 3; i < len(of.Pix); i += 4 { // a mask without bits: the fourth byte is no alpha
+			// A mask without bits says that the fourth byte is no alpha.
+			for i := 3; i < len(of.Pix); i += 4 {
 				of.Pix[i] = 255
 			}
 		}

@@ -284,7 +284,8 @@ func OpenFiles(paths []string, read func(path string) ([]byte, error),
 	}
 	sorting.By(parts, slices.Compare)
 	for i := 1; i < len(parts); i++ {
-		if slices.Equal(parts[i-1], parts[i]) { // one of the two would be read twice, the other never
+		// One of the two would be read twice, and the other never.
+		if slices.Equal(parts[i-1], parts[i]) {
 			return nil, others, fmt.Errorf("%s is there twice; give each file a path of its own",
 				printable.Line(strings.Join(parts[i], "/")))
 		}

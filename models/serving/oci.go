@@ -121,7 +121,8 @@ func writeOCI(dir, tag string, files []file, attached []attachment) error {
 	if err != nil {
 		return err
 	}
-	if err := put(filepath.Join(dir, "oci-layout"), []byte(`{"imageLayoutVersion":"1.0.0"}`)); err != nil {
+	version := []byte(`{"imageLayoutVersion":"1.0.0"}`)
+	if err := put(filepath.Join(dir, "oci-layout"), version); err != nil {
 		return err
 	}
 	return put(filepath.Join(dir, "index.json"), data)

@@ -8,10 +8,11 @@
 // C.11.2):
 //
 //	x = slope v + intercept                         (0028,1053) and (0028,1052); 1 and 0 without
-//	y = ((x - (c - 0.5))/(w - 1) + 0.5) 65535        LINEAR, clipped; c, w: the first window (0028,1050), (0028,1051)
+//	y = ((x - (c - 0.5))/(w - 1) + 0.5) 65535        LINEAR, clipped
 //	y = ((x - c)/w + 0.5) 65535                      LINEAR_EXACT, clipped
 //	y = 65535/(1 + exp(-4 (x - c)/w))                SIGMOID
 //
+// c and w are the first window's centre (0028,1050) and width (0028,1051).
 // An enhanced image has them in its functional groups (5200,9229 and 5200,9230), which are read.
 // Without a window y goes from the least to the greatest x of the image; a table in its place
 // (0028,3010) is refused. MONOCHROME1 is inverted after, and an inverse presentation (2050,0020) of

@@ -22,8 +22,8 @@ func Write(t testing.TB, path string, data []byte) {
 	must.Do(t, os.WriteFile(path, data, 0o644))
 }
 
-// WriteApart is [Write] with the path behind the data, which decoders leave unread: a file of the same
-// image that is no copy of others.
+// WriteApart is [Write] with the path behind the data, which decoders leave unread: a file of the
+// same image that is no copy of others.
 func WriteApart(t testing.TB, path string, data []byte) {
 	t.Helper()
 	Write(t, path, append(slices.Clone(data), path...))

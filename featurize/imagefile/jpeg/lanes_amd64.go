@@ -8,8 +8,9 @@ var haveLanes = cpu.X86.HasAVX2
 //
 //lint:ignore U1000 lanes_amd64.s reads them
 var factors = func() (f [17][8]int32) {
-	for i, v := range [...]int32{c0541, c1847, c0765, c1175, -c0899, -c2562, -c1961, -c0390, c0298, c2053,
-		c3072, c1501, 1 << (fraction - between - 1), 1 << (eighth + fraction + between - 1),
+	for i, v := range [...]int32{c0541, c1847, c0765, c1175, -c0899, -c2562, -c1961, -c0390,
+		c0298, c2053, c3072, c1501,
+		1 << (fraction - between - 1), 1 << (eighth + fraction + between - 1),
 		128 * 0x10001, beyond * 0x10001, -beyond<<16 | -beyond&0xffff} {
 		for k := range f[i] {
 			f[i][k] = v

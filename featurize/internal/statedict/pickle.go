@@ -288,7 +288,8 @@ func (m *machine) reduce(f, args any) error {
 	case ok && name == orderedDict && len(a) == 0:
 		m.push(&dict{})
 		return nil
-	case ok && name == rebuild && len(a) == 6: // storage, offset, shape, strides, requires_grad, hooks
+	case ok && name == rebuild && len(a) == 6:
+		// storage, offset, shape, strides, requires_grad, hooks
 		v, err := m.tensor(a)
 		if err != nil {
 			return err
