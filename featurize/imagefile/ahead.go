@@ -16,10 +16,14 @@ const maxAhead = 8
 
 // ahead decodes the images of files before they are asked for, several at once, and hands them out
 // in their order. Those that are being decoded take [MaxMemory] in all, so that a folder takes no
-// more than its largest image may, and [maxKept] for those that come.
+// more than its largest image may, and [maxKept] for those that come. It is a source itself, whose
+// stop must be called.
 type ahead struct {
 	*pictures
-	taken  chan chan decodedImage
+	// taken has a channel for each image that is being decoded, in the order of the files. Its
+	// length bounds how far decoding runs ahead.
+	taken chan chan decodedImage
+	// kept are the memories that no image has at present, at most one for each that is decoded.
 	kept   chan *memories
 	held   atomic.Int64 // bytes of memories that are kept, or were before an image took them
 	cancel context.CancelFunc
@@ -78,7 +82,8 @@ func (a *ahead) decodeWithin(ctx context.Context, memory *semaphore.Weighted,
 	return d
 }
 
-// keep keeps memories for another image where all that are kept are within their bound.
+// keep keeps memories for another image where all that are kept are within their bound. One that is
+// dropped leaves the count with all its bytes, those of before included.
 func (a *ahead) keep(m *memories) {
 	size := int64(m.size())
 	if a.held.Add(size-m.counted) <= maxKept {
@@ -93,7 +98,8 @@ func (a *ahead) keep(m *memories) {
 }
 
 // weigh returns the bytes that an image of a file takes while it is decoded: of one that cannot be
-// read, as decoding will find, none.
+// read, as decoding will find, none. It is never more than [MaxMemory]: for more a decoder would
+// wait without end.
 func weigh(path string) int64 {
 	f, err := regularfile.Open(path)
 	if err != nil {
@@ -124,7 +130,7 @@ func (a *ahead) Next(ctx context.Context, dst []uint8) (Item, error) {
 	}
 }
 
-// stop returns once nothing is decoded any more.
+// stop returns once nothing is decoded any more. Images that were not taken are lost.
 func (a *ahead) stop() {
 	a.cancel()
 	a.all.Wait()

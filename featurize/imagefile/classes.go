@@ -40,6 +40,8 @@ func (c Classes) number(text string) (int, bool) {
 	return i, err == nil && i >= 0 && i < c.N && strconv.Itoa(i) == text
 }
 
+// label returns the class that a name means. Its error lists the classes, 200 bytes of them, and
+// says which flag or spelling would help.
 func (c Classes) label(name string) (int, error) {
 	number, is := c.number(name)
 	switch {
@@ -80,14 +82,15 @@ type Mapped struct {
 	Images int    `json:"images"`
 }
 
-// mapping counts images by the names that they came under.
+// mapping counts images by the names that they came under. at has the place in list of each name,
+// as names come many times.
 type mapping struct {
 	classes Classes
 	list    []Mapped
 	at      map[string]int
 }
 
-// class returns the label of a name.
+// class returns the label of a name. A name is looked up once, and listed where it is first met.
 func (m *mapping) class(name string) (int, error) {
 	if i, ok := m.at[name]; ok {
 		return m.list[i].Label, nil
@@ -99,6 +102,7 @@ func (m *mapping) class(name string) (int, error) {
 	return label, err
 }
 
+// put lists a name with its label. Names are kept in a form that is safe to print.
 func (m *mapping) put(name string, label int) {
 	if m.at == nil {
 		m.at = map[string]int{}

@@ -8,7 +8,8 @@ import (
 	"fmp/onnx/printable"
 )
 
-// lister lists the images of a folder.
+// lister lists the images of a folder. Files are in the order in which they were added, others
+// those that are left out by name.
 type lister struct {
 	mapping
 	dir    string
@@ -17,6 +18,7 @@ type lister struct {
 	others LeftOut
 }
 
+// newLister begins a list of the images in a folder, of which it reads nothing itself.
 func newLister(dir string, o Options) *lister {
 	return &lister{mapping: mapping{classes: o.Classes}, dir: dir, o: o}
 }
@@ -35,6 +37,8 @@ func (l *lister) class(name string) (int, error) {
 	return label, nil
 }
 
+// add lists an image that lies in a folder of the folder, "" for none. bad says why it cannot be
+// read, where that is known already.
 func (l *lister) add(folder, path string, label int, bad error) error {
 	if len(l.files) == l.o.MaxItems {
 		return fmt.Errorf("more than %d images under %s; give fewer", l.o.MaxItems, l.dir)

@@ -13,6 +13,8 @@ func memory(r io.ReaderAt, format string, c image.Config) int64 {
 	switch format {
 	case "png":
 		n := pixels * bytesOf(c.ColorModel)
+		// An interlaced one is decoded in seven passes, each a picture beside the whole (ISO/IEC
+		// 15948, 8.2). The header's last byte, at offset 28, tells.
 		var interlace [1]byte
 		if k, _ := r.ReadAt(interlace[:], 28); k == 1 && interlace[0] != 0 {
 			n *= 2

@@ -5,14 +5,19 @@ import (
 	"image/color"
 )
 
-// reader reads parts of a picture's lines as planes of 8 bits: red, green and blue, or grey.
+// reader reads parts of a picture's lines as planes of 8 bits: red, green and blue, or grey. It
+// serves one goroutine, and reads as many pixels a call, whose planes spare is made for.
 type reader struct {
 	src      image.Image
 	channels int
-	colours  func(x, y int, to [3][]uint8)
-	spare    [3][]uint8
+	// colours writes the red, green and blue of a part of line y, from x on, as long as the planes.
+	colours func(x, y int, to [3][]uint8)
+	// spare are the colours of a line of which grey is made; nil until a line wants them.
+	spare [3][]uint8
 }
 
+// newReader returns the reader for a type of picture. Opaque pixels of bytes are copied, JPEGs
+// converted by lines, and other pixels asked for one by one.
 func newReader(src image.Image, channels int) *reader {
 	r := &reader{src: src, channels: channels}
 	switch p := src.(type) {
@@ -37,7 +42,8 @@ func newReader(src image.Image, channels int) *reader {
 	return r
 }
 
-// read reads as many pixels of line y, from x on, as the planes hold.
+// read reads as many pixels of line y, from x on, as the planes hold. x and y count from the bounds
+// of the picture. Of a grey result the first plane alone is written.
 func (r *reader) read(x, y int, to [3][]uint8) {
 	if r.channels == 3 {
 		r.colours(x, y, to)
@@ -77,7 +83,8 @@ func (r *reader) overWhite(opaque bool, offset func(x, y int) int, pix []uint8) 
 	return func(x, y int, to [3][]uint8) { split(pix[offset(x, y):], 4, to) }
 }
 
-// anyColours reads pixels of any kind, over white.
+// anyColours reads pixels of any kind, over white. It asks for each pixel by itself, without an
+// allocation where the picture can.
 func (r *reader) anyColours() func(x, y int, to [3][]uint8) {
 	at := func(x, y int) color.RGBA64 {
 		red, green, blue, alpha := r.src.At(x, y).RGBA()
@@ -104,7 +111,8 @@ func over(c, white uint16) uint8 {
 	return uint8((uint32(c+white) + 128) / 257)
 }
 
-// readYCbCr reads a JPEG's pixels.
+// readYCbCr reads a JPEG's pixels. A sample of the colours serves 1 << shift columns. Which lines
+// it serves COffset knows.
 func readYCbCr(p *image.YCbCr, x, y int, to [3][]uint8) {
 	n := len(to[0])
 	luma := p.Y[p.YOffset(x, y):][:n]
@@ -131,6 +139,7 @@ func readYCbCr(p *image.YCbCr, x, y int, to [3][]uint8) {
 		readEach(luma, cb, cr, red, green, blue)
 		return
 	}
+	// The line may begin within the columns of a sample.
 	odd := x & (1<<shift - 1)
 	for i, l := range luma {
 		k := (i + odd) >> shift

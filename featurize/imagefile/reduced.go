@@ -17,7 +17,8 @@ const (
 )
 
 // reduced is a JPEG that is decoded no further than a fit wants it: its components as they are
-// stored, each of its own size.
+// stored, each of its own size. Planes hold the part that the fit wants, and lie in the memory of
+// the decoder.
 type reduced struct {
 	*jpeg.Header
 	planes []jpeg.Plane
@@ -81,7 +82,9 @@ func (f Fit) stored(w, h int, o orientation) (across, down part) {
 	return across, down
 }
 
-// pixels is [Fit.Pixels] for a reduced picture.
+// pixels is [Fit.Pixels] for a reduced picture. right and below are the steps in dst from a sample
+// of the stored picture to the next one of its line and of its column. They change places where the
+// picture lies on its side.
 func (p *reduced) pixels(f Fit, o orientation, dst []uint8) {
 	across, down := f.stored(p.Width, p.Height, o)
 	right, below := f.Ch, f.W*f.Ch
@@ -99,6 +102,7 @@ func (p *reduced) pixels(f Fit, o orientation, dst []uint8) {
 	for i := range p.planes {
 		levels[i] = resizePlane(&p.planes[i], across, down)
 	}
+	// The one plane of a grey picture serves as all three.
 	red, green, blue := levels[0], levels[len(levels)/2], levels[len(levels)-1]
 	for y := range down.to {
 		for x := range across.to {
@@ -162,7 +166,8 @@ func spread(p, like *jpeg.Plane) jpeg.Plane {
 // levelOf returns a level less 128, with levelBits, as a byte.
 func levelOf(v int32) uint8 { return uint8(min(255, max(0, (v+1<<(levelBits-1))>>levelBits+128))) }
 
-// resizePlane resizes a component, whose result has levelBits.
+// resizePlane resizes a component, whose result has levelBits. It returns [down.to, across.to]
+// levels less 128. Columns are resized before lines.
 func resizePlane(p *jpeg.Plane, across, down part) []int32 {
 	// A part may begin and end within samples: the axis weighs those by their share.
 	window := func(w part, cover float64, before, size int) (int, *axis) {

@@ -83,7 +83,9 @@ type resampler struct {
 	right, below int
 }
 
-// ring keeps the rows that an axis's next outputs want, of each channel.
+// ring keeps the rows that an axis's next outputs want, of each channel. They lie one behind
+// another, stride values apart. Where there is no room behind the last one, the rows from begin on
+// move to the front.
 type ring[T any] struct {
 	planes     [3][]T
 	stride     int
@@ -119,10 +121,11 @@ func (r *ring[T]) want(begin, end int, read func(row, at int)) {
 	}
 }
 
-// rows returns a channel's rows from one on.
+// rows returns a channel's rows from one on. The ring must have been filled up to them by want.
 func (r *ring[T]) rows(c, row int) []T { return r.planes[c][(row-r.first)*r.stride:] }
 
-// outputs calls do for each output, in the order of their inputs.
+// outputs calls do for each output, in the order of their inputs. A mirrored axis has its first
+// inputs in its last output. Rows are thus read in one direction.
 func (a *axis) outputs(do func(i int)) {
 	n := len(a.first)
 	for i := range n {
@@ -134,7 +137,11 @@ func (a *axis) outputs(do func(i int)) {
 }
 
 // downFirst resizes columns, then lines. Rows are read once each, and held while outputs want them:
-// memory is O(width * span).
+// memory is O(width * span). Line i of the result is
+//
+//	out_i = across(sum_k w_ik line_(first_i + k))
+//
+// with the weights w of the axis down: of each channel one line of sums is held.
 func (s *resampler) downFirst() {
 	from, ch := s.across.from, s.channels
 	rows := newRing[uint8](s.down, ch, from)
@@ -163,7 +170,8 @@ func (s *resampler) downFirst() {
 }
 
 // acrossFirst resizes lines, then columns: of a picture that lies on its side. Its lines are the
-// upright picture's columns, so that height still comes before width.
+// upright picture's columns, so that height still comes before width. Each line is resized as it is
+// read, so that the ring holds short ones.
 func (s *resampler) acrossFirst() {
 	from, ch, n := s.across.from, s.channels, len(s.across.first)
 	rows := newRing[int16](s.down, ch, n)

@@ -42,7 +42,7 @@ type Item struct {
 	from int   // 1 + the place in [MappingOf] of the name that it came under; 0 for none
 }
 
-// Source returns images one by one.
+// Source returns images one by one. It is read from front to back by one goroutine, and once.
 type Source interface {
 	Len() int // number of images
 	// Next writes the pixels of the next image, brought to the source's shape. A *BadImage error
@@ -58,7 +58,8 @@ func (e *BadImage) Error() string { return e.Err.Error() }
 func (e *BadImage) Unwrap() error { return e.Err }
 
 // Unread returns the error for bad images that were not to be left out; nil where there are none.
-// It names a flag as one of commands: the library and the page have none.
+// It names a flag as one of commands: the library and the page have none. All of them are named, on
+// a line each.
 func Unread(bad []error) error {
 	switch len(bad) {
 	case 0:
@@ -70,7 +71,8 @@ func Unread(bad []error) error {
 		"skip):\n%w", len(bad), errors.Join(bad...))
 }
 
-// MisuseError is the error for a source or options that cannot be used together.
+// MisuseError is the error for a source or options that cannot be used together. It is told from
+// errors of the files, which no other options mend.
 type MisuseError struct{ text string }
 
 func (e *MisuseError) Error() string { return e.text }
@@ -102,7 +104,8 @@ type Options struct {
 
 // Open opens a folder of images (one folder per class), a list of them (.csv of path,label), an IDX
 // file of images, or, where labels are optional, one image. An image of a format that is not read
-// is a bad one; others are the files in a folder that are none.
+// is a bad one; others are the files in a folder that are none. A *MisuseError says which options
+// do not go together. No picture is decoded before it is asked for.
 func Open(path string, o Options) (src Source, others LeftOut, err error) {
 	o.MaxPixels = cmp.Or(o.MaxPixels, MaxPixels)
 	st, err := os.Stat(path)
@@ -149,7 +152,8 @@ func Open(path string, o Options) (src Source, others LeftOut, err error) {
 	return p, others, nil
 }
 
-// startsAsImage reports whether a file without the extension of an image begins like one.
+// startsAsImage reports whether a file without the extension of an image begins like one. Its
+// header alone is read.
 func startsAsImage(path string) bool {
 	f, err := regularfile.Open(path)
 	if err != nil {
@@ -168,7 +172,9 @@ func startsAsImage(path string) bool {
 // Read passes the images of a source to do in their order, at most n at a time: their pixels, one
 // after another, and their items. Images that cannot be read are left out, of the counts of
 // [MappingOf] too, and returned as bad; do has then seen all others if skip is set, and perhaps
-// only some of them if not. Both are used again once do has returned.
+// only some of them if not. Both are used again once do has returned. Files are decoded ahead of
+// their use, by [Options].Threads goroutines. It holds n images of the fit's size besides those
+// that are decoded.
 func Read(ctx context.Context, src Source, f Fit, n int, skip bool,
 	do func(pixels []uint8, items []Item) error) (bad []error, err error) {
 	p, ok := src.(*pictures)
@@ -234,7 +240,8 @@ func (p *pictures) Next(ctx context.Context, dst []uint8) (Item, error) {
 	return p.image(ctx, f, dst, &memories{})
 }
 
-// image writes the pixels of a file.
+// image writes the pixels of a file. An error of the file is a *BadImage. The context's, and that
+// of a file which the command itself is to overwrite, end the reading.
 func (p *pictures) image(ctx context.Context, f Item, dst []uint8, m *memories) (Item, error) {
 	if f.bad != nil {
 		return f, &BadImage{f.bad}
@@ -339,7 +346,8 @@ func Items(s Source) []Item {
 	return nil
 }
 
-// openList reads a list of images whose paths are relative to a folder.
+// openList reads a list of images whose paths are relative to a folder. The list itself may lie
+// elsewhere.
 func openList(path, dir string, o Options) ([]Item, []Mapped, error) {
 	f, err := regularfile.Open(path)
 	if err != nil {
@@ -445,6 +453,7 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 			path = filepath.Join(dir, path)
 		}
 		file := path
+		// A file has several names where links lead to it.
 		if real, err := filepath.EvalSymlinks(path); err == nil {
 			file = real
 		}
@@ -476,7 +485,8 @@ func (o *Options) twice(before, label int) error {
 	return nil
 }
 
-// idx is a source of images of one size in an IDX file, read as they are needed.
+// idx is a source of images of one size in an IDX file, read as they are needed. Labels are read at
+// once: they are a byte each, and at most [maxIDX].
 type idx struct {
 	Options
 	file    *os.File
@@ -490,6 +500,8 @@ type idx struct {
 	buf     []uint8
 }
 
+// openIDX opens an IDX file of images, with its labels where the options name a file of them. The
+// caller closes it.
 func openIDX(images string, o Options) (*idx, error) {
 	s := &idx{Options: o}
 	if o.Labels != "" {
@@ -513,6 +525,8 @@ func openIDX(images string, o Options) (*idx, error) {
 	return s, nil
 }
 
+// open reads the header, checks all sizes against their bounds, and passes over the images that are
+// skipped. Of a gzipped file it decompresses these.
 func (s *idx) open() error {
 	var err error
 	if s.r, s.size, err = contents(s.file); err != nil {
@@ -564,6 +578,7 @@ func (s *idx) open() error {
 		return fmt.Errorf("truncated: its header promises %d bytes of images and "+
 			"the file has %d", want, s.size)
 	}
+	// Only behind the last image of the file is its end to be found.
 	s.last = s.Skip+s.n == all
 	s.buf = make([]uint8, s.h*s.w*s.c)
 	if _, err := io.CopyN(io.Discard, s.r, int64(s.Skip)*int64(len(s.buf))); err != nil {

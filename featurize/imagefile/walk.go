@@ -42,7 +42,8 @@ type link struct {
 	class int
 }
 
-// Walk lists the images in Dir/name, which may be a file or a folder.
+// Walk lists the images in Dir/name, which may be a file or a folder. Links are kept for
+// [Walker.End], once all that is no link is known.
 func (w *Walker) Walk(name string, class int) (err error) {
 	if w.real == "" {
 		if w.real, err = filepath.EvalSymlinks(w.Dir); err != nil {
@@ -76,6 +77,7 @@ func (w *Walker) Walk(name string, class int) (err error) {
 	})
 }
 
+// leave leaves a file out, named by its path within Dir.
 func (w *Walker) leave(path, why string) {
 	if rel, err := filepath.Rel(w.Dir, path); err == nil {
 		path = rel
@@ -83,7 +85,8 @@ func (w *Walker) leave(path, why string) {
 	w.Others.Add(path, why)
 }
 
-// End follows the links, which is done once all folders have been walked.
+// End follows the links, which is done once all folders have been walked. They are taken in the
+// order of the walk, which says which of two links to an image counts.
 func (w *Walker) End() error {
 	if len(w.links) == 0 {
 		return nil
@@ -102,6 +105,8 @@ func (w *Walker) End() error {
 	return nil
 }
 
+// follow visits the image or the folder that a link leads to, or leaves the link out. An error ends
+// the walk; the fault of one link is a bad image.
 func (w *Walker) follow(l link) error {
 	real, err := filepath.EvalSymlinks(l.path)
 	if err != nil {
@@ -148,7 +153,9 @@ func (w *Walker) image(l link, real string) error {
 	return nil
 }
 
-// folder lists the images of a folder that a link leads to, under the link's name.
+// folder lists the images of a folder that a link leads to, under the link's name. A link to a
+// folder that it lies in is left out: it would be followed without end. So is a second link to a
+// folder from one class.
 func (w *Walker) folder(l link, real string) error {
 	at, err := filepath.EvalSymlinks(filepath.Dir(l.path))
 	if err != nil {
