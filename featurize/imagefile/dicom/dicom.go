@@ -107,10 +107,12 @@ const undefined = 0xffff_ffff
 
 // header holds the values that are read before the pixels.
 type header struct {
-	syntax, meaning, function       string
-	shape                           string // of the presentation: IDENTITY or INVERSE
-	table                           bool   // in place of a window
-	rows, columns, samples, frames  int
+	syntax, meaning, function      string
+	shape                          string // of the presentation: IDENTITY or INVERSE
+	table                          bool   // in place of a window
+	rows, columns, samples, frames int
+	// A sample has a cell of allocated bits, of which stored bits up to bit number high are its
+	// value.
 	allocated, stored, high, planar int
 	signed                          int     // 1: yes
 	slope, intercept, centre, width float64 // width 0: no window; centre NaN: not given
@@ -131,6 +133,7 @@ func DecodeConfig(r io.Reader) (image.Config, error) {
 }
 
 // Decode returns a file's image: *image.Gray16 or, of colour, *image.RGBA or the type of a JPEG.
+// The bound on its pixels is the caller's, who knows their number from [DecodeConfig].
 func Decode(r io.Reader) (image.Image, error) {
 	p := &parser{r: r}
 	h, err := p.header()
@@ -187,7 +190,8 @@ func (h *header) value(cell int) int {
 	return v
 }
 
-// grey returns the image of grey values.
+// grey returns the image of grey values. value returns the value of pixel i, and is called twice
+// for each where there is no window. The equations are those of the package's comment.
 func (h *header) grey(value func(i int) int) *image.Gray16 {
 	n := h.rows * h.columns
 	least, most := math.Inf(1), math.Inf(-1)
@@ -226,7 +230,8 @@ func (h *header) grey(value func(i int) int) *image.Gray16 {
 	return im
 }
 
-// colours returns the image of three samples of 8 bits.
+// colours returns the image of three samples of 8 bits. They lie pixel by pixel, or plane by plane
+// where the planar configuration is 1.
 func (h *header) colours(data []byte) *image.RGBA {
 	im := image.NewRGBA(image.Rect(0, 0, h.columns, h.rows))
 	n := h.rows * h.columns
@@ -247,7 +252,8 @@ func (h *header) colours(data []byte) *image.RGBA {
 	return im
 }
 
-// compressed returns the image of a baseline JPEG in its fragments (PS3.5 A.4).
+// compressed returns the image of a baseline JPEG in its fragments (PS3.5 A.4). The JPEG's size
+// must be the header's, which the bound on memory was checked for.
 func (h *header) compressed(p *parser) (image.Image, error) {
 	var data []byte
 	for first := true; ; first = false {
@@ -355,7 +361,8 @@ func syntaxError(uid string) error {
 		uid)
 }
 
-// set keeps a value of the header.
+// set keeps a value of the header. Numbers are two bytes, decimals and other values text (PS3.5
+// 6.2). Other tags are left alone.
 func (h *header) set(tag uint32, value []byte) (err error) {
 	text := strings.TrimRight(string(value), " \x00")
 	number := map[uint32]*int{tagSamples: &h.samples, tagPlanar: &h.planar, tagRows: &h.rows,

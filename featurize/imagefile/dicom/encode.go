@@ -35,6 +35,8 @@ func Encode(w io.Writer, im *image.Gray16) error {
 	}
 	instance := uid("instance")
 
+	// The file's own group (PS3.10 7.1): its version, the class and the identifier of the image,
+	// the transfer syntax, and the program.
 	var meta writer
 	meta.bytes(0x0002_0001, "OB", []byte{0, 1})
 	meta.text(0x0002_0002, "UI", secondaryCapture)
@@ -47,12 +49,15 @@ func Encode(w io.Writer, im *image.Gray16) error {
 	b.bytes(0x0002_0000, "UL", binary.LittleEndian.AppendUint32(nil, uint32(meta.Len())))
 	b.Write(meta.Bytes())
 
+	// The class and the identifier of the image; its modality is other (OT) and its conversion
+	// synthetic (SYN).
 	b.text(0x0008_0016, "UI", secondaryCapture)
 	b.text(0x0008_0018, "UI", instance)
 	b.text(0x0008_0060, "CS", "OT")
 	b.text(0x0008_0064, "CS", "SYN")
 	b.text(0x0010_0010, "PN", "") // name and identifier of nobody
 	b.text(0x0010_0020, "LO", "")
+	// The study and the series that every image is in.
 	b.text(0x0020_000d, "UI", uid("study"))
 	b.text(0x0020_000e, "UI", uid("series"))
 	b.number(tagSamples, 1)
@@ -73,6 +78,8 @@ func Encode(w io.Writer, im *image.Gray16) error {
 // writer collects elements of explicit VR, little endian.
 type writer struct{ bytes.Buffer }
 
+// bytes writes an element (PS3.5 7.1.2): the tag as two numbers, the two letters of the kind, the
+// length and the value. Lengths have two bytes, and of the long kinds four behind two of zero.
 func (w *writer) bytes(tag uint32, kind string, value []byte) {
 	head := binary.LittleEndian.AppendUint16(nil, uint16(tag>>16))
 	head = append(binary.LittleEndian.AppendUint16(head, uint16(tag)), kind...)
@@ -85,6 +92,7 @@ func (w *writer) bytes(tag uint32, kind string, value []byte) {
 	w.Write(value)
 }
 
+// number writes an element of one number of 16 bits.
 func (w *writer) number(tag uint32, v int) {
 	w.bytes(tag, "US", binary.LittleEndian.AppendUint16(nil, uint16(v)))
 }

@@ -9,7 +9,8 @@ import (
 	"slices"
 )
 
-// parser reads the elements of a data set (PS3.5 7.1) in their order.
+// parser reads the elements of a data set (PS3.5 7.1) in their order. r is read once, from the
+// file's beginning on. Elements are counted in all sequences, against maxElements.
 type parser struct {
 	r        io.Reader
 	explicit bool
@@ -26,6 +27,7 @@ type start struct {
 // long are the value representations with a length of four bytes.
 var long = []string{"OB", "OD", "OF", "OL", "OV", "OW", "SQ", "SV", "UC", "UN", "UR", "UT", "UV"}
 
+// read returns the next n bytes; a file that ends before is io.ErrUnexpectedEOF.
 func (p *parser) read(n int) ([]byte, error) {
 	b := make([]byte, n)
 	p.at += int64(n)
@@ -83,7 +85,8 @@ func (p *parser) item() (tag, length uint32, err error) {
 	return e.tag, e.length, err
 }
 
-// header reads the data set up to its pixels.
+// header reads the data set up to its pixels. Outside of sequences elements must be in the
+// order of their tags, each once (PS3.5 7.1).
 func (p *parser) header() (*header, error) {
 	if err := p.skip(preamble + 4); err != nil {
 		return nil, err
@@ -128,7 +131,8 @@ func (p *parser) header() (*header, error) {
 	}
 }
 
-// take reads an element that is no pixels: its value is kept, or passed over.
+// take reads an element that is no pixels: its value is kept, or passed over. depth counts the
+// sequences that it lies in.
 func (p *parser) take(h *header, e start, depth int) error {
 	explicit, before := p.explicit, p.elements
 	filled := e.length > 0

@@ -11,7 +11,8 @@ const (
 	slack = 512
 )
 
-// bits reads the bits of a scan, up to the next marker.
+// bits reads the bits of a scan, up to the next marker. buf holds the bytes without those that are
+// stuffed, and zeros behind the last.
 type bits struct {
 	acc  uint64 // bits not yet read, from the highest on
 	n    uint   // how many of them are certain
@@ -79,7 +80,7 @@ func (b *bits) more() {
 	b.n |= 56
 }
 
-// take reads up to 16 bits.
+// take reads up to 16 bits. They are the value's, the first read highest.
 func (b *bits) take(n uint) uint64 {
 	if n == 0 {
 		return 0
@@ -93,7 +94,7 @@ func (b *bits) take(n uint) uint64 {
 	return v
 }
 
-// code reads a code and its value, if it has one.
+// code reads a code and its value, if it has one. class is 0 for DC and 1 for AC, as in [huffman].
 func (b *bits) code(h *huffman, class int) (e entry, value int32, err error) {
 	if b.n < 32 {
 		b.more()

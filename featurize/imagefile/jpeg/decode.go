@@ -45,7 +45,7 @@ func room[T any](kept *[]T, n int) []T {
 	return (*kept)[:n]
 }
 
-// decoder decodes a file.
+// decoder decodes a file. It decodes one picture, and serves one goroutine.
 type decoder struct {
 	*Header
 	bits
@@ -57,8 +57,10 @@ type decoder struct {
 	codes     [2][4]*huffman // kept when they are read anew
 	interval  int            // MCUs between restarts; 0 is none
 	scans     int
-	block     [64]int32
-	rows      [8]line // of a block, between the passes
+	// block has the coefficients of a block times their quantizers, row by row. It is all 0 between
+	// blocks.
+	block [64]int32
+	rows  [8]line // of a block, between the passes
 }
 
 // part is a component that is being decoded.
@@ -71,6 +73,8 @@ type part struct {
 	shown        image.Rectangle // blocks of those that are decoded
 	quantizer    *[64]int32
 	plane        Plane
+	// seen says that a scan has had its DC coefficients, and dc is the sum of their differences in
+	// the scan so far (T.81, F.2.2.1).
 	seen         bool
 	dc           int32
 	coefficients []int16  // of a progressive file, last+1 a block
@@ -146,7 +150,8 @@ func (d *decoder) show(part image.Rectangle, few int) {
 	}
 }
 
-// decode decodes all scans.
+// decode decodes all scans. A component whose first DC coefficients no scan has is an error. Blocks
+// of progressive files are transformed behind the last scan, others as they are read.
 func (d *decoder) decode(points []Points) error {
 	d.arrange(points)
 	s := &segments{r: bytes.NewReader(d.data)}
@@ -238,7 +243,8 @@ func (p *part) values() int {
 	return p.plane.Stride*(p.shown.Dy()*p.points.Y+1) + 64
 }
 
-// segment reads a segment behind the header.
+// segment reads a segment behind the header. Those that neither the tables nor the pixels are in
+// are passed over.
 func (d *decoder) segment(s *segments) error {
 	switch s.marker {
 	// Tables may be set anew between scans (T.81, B.2.4).

@@ -40,7 +40,8 @@ const (
 	tables = 1 << 17
 )
 
-// Component is one of a picture's colours as it is stored.
+// Component is one of a picture's colours as it is stored. Of its samples the picture has
+// ceil(width H/most H) across, and down alike (T.81, A.1.1).
 type Component struct {
 	// its identifier, its samples across and down relative to others', its quantization table
 	ID, H, V, table int
@@ -60,7 +61,7 @@ type Header struct {
 	jfif      bool
 }
 
-// most returns the largest H and V.
+// most returns the largest H and V. An MCU has 8 times as many pixels across and down.
 func (h *Header) most() (across, down int) {
 	for _, c := range h.Components {
 		across, down = max(across, c.H), max(down, c.V)
@@ -90,15 +91,19 @@ func (h *Header) Memory() int64 {
 	across, down := h.most()
 	blocks := int64(0)
 	for _, c := range h.Components {
+		// Whole MCUs are stored, of H x V blocks of the component each.
 		blocks += int64(ceil(h.Width, 8*across)*c.H) * int64(ceil(h.Height, 8*down)*c.V)
 	}
 	n := blocks*64 + tables
 	if h.Progressive {
+		// A coefficient takes two bytes, and the bits of those that are not zero a word a block.
 		n += blocks * (64*2 + 8)
 	}
 	if len(h.Components) == 4 || h.RGB() {
+		// Inks and RGB become a picture of four bytes a pixel beside the planes.
 		n += 4 * int64(h.Width) * int64(h.Height)
 	} else if len(h.Components) == 3 {
+		// So does YCbCr of a ratio that package image has not, of three bytes.
 		if _, ok := h.ratio(); !ok {
 			n += 3 * int64(h.Width) * int64(h.Height)
 		}
@@ -106,6 +111,7 @@ func (h *Header) Memory() int64 {
 	return n
 }
 
+// ceil returns a/b rounded up.
 func ceil(a, b int) int { return (a + b - 1) / b }
 
 // segments reads the segments of a file.
@@ -166,7 +172,7 @@ func (s *segments) next() error {
 	}
 }
 
-// contents reads a segment's contents.
+// contents reads a segment's contents. They are 65,533 bytes at most, as a length has two.
 func (s *segments) contents() ([]byte, error) {
 	b := make([]byte, s.n)
 	if n, err := s.r.ReadAt(b, s.body); n < len(b) {
@@ -178,7 +184,8 @@ func (s *segments) contents() ([]byte, error) {
 	return b, nil
 }
 
-// ReadHeader reads a file's header, up to its first scan.
+// ReadHeader reads a file's header, up to its first scan. Pixels are not looked at: they may be
+// corrupt.
 func ReadHeader(r io.ReaderAt) (*Header, error) {
 	h, s := &Header{}, &segments{r: r}
 	if err := s.begin(); err != nil {
@@ -201,6 +208,7 @@ func ReadHeader(r io.ReaderAt) (*Header, error) {
 	return nil, fmt.Errorf("more than %d segments before its pixels", maxSegments)
 }
 
+// begin passes over the marker that a file begins with (SOI).
 func (s *segments) begin() error {
 	if n, _ := s.r.ReadAt(s.buf[:2], 0); n < 2 || s.buf[0] != 0xff || s.buf[1] != startImage {
 		return errors.New("it does not begin as a JPEG")
@@ -240,7 +248,9 @@ func (h *Header) segment(s *segments) error {
 	return nil
 }
 
-// frame reads a frame header (T.81, B.2.2).
+// frame reads a frame header (T.81, B.2.2). The bytes are the precision, the height and the width
+// of two bytes each, and the number of components. For each component its identifier, a byte of H
+// and V, and the number of its quantization table follow.
 func (h *Header) frame(marker byte, b []byte) error {
 	if len(h.Components) > 0 {
 		return errFrames

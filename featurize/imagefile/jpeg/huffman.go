@@ -75,7 +75,8 @@ func (h *huffman) set(counts []byte, symbols []byte, class int) error {
 }
 
 // enter sets the entries that begin with a code of l bits. These are 2^(lookBits-l), one for each
-// value of the bits that follow the code.
+// value of the bits that follow the code. The next lookBits bits of a
+// scan find one of them.
 func (h *huffman) enter(code int32, l int, symbol byte, class int) {
 	from := int(code) << (lookBits - l)
 	for i := range 1 << (lookBits - l) {

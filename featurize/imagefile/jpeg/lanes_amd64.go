@@ -25,6 +25,7 @@ func (d *decoder) eightByEight(p *Plane, at int) bool {
 	case !haveLanes:
 		return false
 	case p.Whole != nil:
+		// The assembly checks no bounds: the last byte that it writes must be there.
 		_ = p.Whole[at+7*p.Stride+7]
 		wholeY(&d.block[0], &p.Whole[at], p.Stride)
 	default:

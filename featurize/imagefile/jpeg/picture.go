@@ -6,7 +6,8 @@ import (
 	"image/color"
 )
 
-// picture returns the planes as an image.
+// picture returns the planes as an image. The planes become the image's own memory where package
+// image has such an image. Others are brought to a sample a pixel in memory of its own.
 func (d *decoder) picture() (image.Image, error) {
 	r := d.shown
 	switch {
@@ -40,7 +41,8 @@ func (d *decoder) picture() (image.Image, error) {
 }
 
 // ratio returns how many pixels across and down a sample of colour covers, and whether that is one
-// number for both colours and one that package image has.
+// number for both colours and one that package image has. The luma must have a sample for each
+// pixel.
 func (h *Header) ratio() (image.YCbCrSubsampleRatio, bool) {
 	lx, ly := h.Cover(0)
 	bx, by := h.Cover(1)

@@ -9,7 +9,8 @@ import (
 	"slices"
 )
 
-// scan is one scan's header (T.81, B.2.3) and the state between its blocks.
+// scan is one scan's header (T.81, B.2.3) and the state between its blocks. run is EOBRUN (T.81,
+// G.1.2.2), of progressive scans of AC coefficients alone.
 type scan struct {
 	parts      []*part
 	dc, ac     [4]*huffman
@@ -23,7 +24,8 @@ var (
 	errHeader = errors.New("the header of a scan is corrupt")
 )
 
-// scan decodes a scan, whose header is b, from an offset of the file on.
+// scan decodes a scan, whose header is b, from an offset of the file on. Behind it d.next is the
+// place of the next marker.
 func (d *decoder) scan(b []byte, at int) error {
 	s, err := d.scanHeader(b)
 	if err != nil {
@@ -115,6 +117,7 @@ func (d *decoder) scanHeader(b []byte) (*scan, error) {
 	return s, nil
 }
 
+// component returns the component of an identifier; nil where there is none.
 func (d *decoder) component(id int) *part {
 	for i := range d.parts {
 		if d.parts[i].ID == id {
@@ -186,7 +189,8 @@ func (d *decoder) finish() {
 	}
 }
 
-// one decodes a block of the scan's i-th component.
+// one decodes a block of the scan's i-th component. x and y count blocks of the component. The bits
+// are asked for once it is decoded: a block has fewer than [slack] bytes.
 func (d *decoder) one(s *scan, i, x, y int) error {
 	p := s.parts[i]
 	d.ready()
@@ -355,7 +359,8 @@ func (d *decoder) difference(s *scan, p *part, dc *huffman, block int) error {
 	return err
 }
 
-// first decodes the upper bits of a block's coefficients (T.81, G.1.2.2).
+// first decodes the upper bits of a block's coefficients (T.81, G.1.2.2). Coefficients that the
+// points do not want are read, and not stored.
 func (d *decoder) first(s *scan, p *part, ac *huffman, block int) error {
 	if s.run > 0 {
 		s.run--
@@ -455,7 +460,8 @@ func (d *decoder) pass(s *scan, p *part, stored []int16, block, k, zeros int) in
 	}
 }
 
-// restore turns the coefficients of a progressive file into samples.
+// restore turns the coefficients of a progressive file into samples. Blocks outside of the part are
+// passed over. The memory of the coefficients is given up.
 func (d *decoder) restore(p *part) error {
 	for y := p.shown.Min.Y; y < p.shown.Max.Y; y++ {
 		for x := p.shown.Min.X; x < p.shown.Max.X; x++ {

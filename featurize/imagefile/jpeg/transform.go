@@ -53,14 +53,17 @@ func (l *line) eight() {
 	*l = line{a + o3, b + o2, c + o1, d + o0, d - o0, c - o1, b - o2, a - o3}
 }
 
-// four computes four points of the first four coefficients.
+// four computes four points of the first four coefficients. Its factors are sqrt 2 cos(pi/8) and
+// sqrt 2 cos(3 pi/8).
 func (l *line) four() {
 	even0, even1 := (l[0]+l[2])<<fraction, (l[0]-l[2])<<fraction
 	o0, o1 := l[1]*c1306+l[3]*c0541, l[1]*c0541-l[3]*c1306
 	l[0], l[1], l[2], l[3] = even0+o0, even1+o1, even1-o1, even0-o0
 }
 
-// points computes n points.
+// points computes n points. With l the coefficients it is, for k = 0 to n-1 and times 2^fraction,
+//
+//	x_k = l_0 + sqrt 2 sum_{u=1..n-1} l_u cos((2k+1) u pi/(2n))
 func (l *line) points(n int) {
 	switch n {
 	case 8:
@@ -133,7 +136,7 @@ func (d *decoder) fourByFour(to []int16, stride int) {
 	}
 }
 
-// within returns a reduced sample.
+// within returns a reduced sample. Sums of coefficients of a corrupt file may lie far off.
 func within(v int32) int16 { return int16(min(beyond, max(-beyond, v))) }
 
 // passes computes px x py points, of the columns and then of the rows.
@@ -172,7 +175,8 @@ func (d *decoder) clear(top int) {
 	}
 }
 
-// put writes a row of samples, which have shift fractional bits.
+// put writes a row of samples, which have shift fractional bits. at is the place of the first in
+// the plane. They are rounded, half up, and cut off at the ends of the range.
 func (p *Plane) put(at int, row []int32, shift uint) {
 	half := int32(1) << (shift - 1)
 	if p.Whole != nil {
@@ -193,7 +197,7 @@ func (p *Plane) put(at int, row []int32, shift uint) {
 	}
 }
 
-// fill writes equal samples.
+// fill writes equal samples. v is less 128, as reduced samples are.
 func (p *Plane) fill(at, across, down int, v int32) {
 	for range down {
 		if p.Whole != nil {

@@ -23,6 +23,7 @@ type (
 	mark struct{}
 )
 
+// set puts a value under a key, in the place of an earlier one.
 func (d *dict) set(key, value any) error {
 	k, ok := key.(string)
 	if !ok {
@@ -40,6 +41,7 @@ func (d *dict) set(key, value any) error {
 	return nil
 }
 
+// get returns the value under a key; nil for none.
 func (d *dict) get(key string) any {
 	if i, ok := d.at[key]; ok {
 		return d.values[i]
@@ -47,7 +49,9 @@ func (d *dict) get(key string) any {
 	return nil
 }
 
-// machine runs pickles of protocol 2 (Python's pickletools describes the operations).
+// machine runs pickles of protocol 2 (Python's pickletools describes the operations). Its stack
+// holds the values that operations take and push, and its memo those that they keep by number. Both
+// are of one pickle; storages are of the whole file.
 type machine struct {
 	data     []byte
 	at       int
@@ -87,7 +91,8 @@ func (m *machine) pop() (any, error) {
 	return v, nil
 }
 
-// popMark takes the values above the last mark, and the mark.
+// popMark takes the values above the last mark, and the mark. They are copied, since the stack is
+// written over.
 func (m *machine) popMark() ([]any, error) {
 	for i := len(m.stack) - 1; i >= 0; i-- {
 		if m.stack[i] == (mark{}) {
@@ -99,7 +104,8 @@ func (m *machine) popMark() ([]any, error) {
 	return nil, errors.New("an operation finds no mark on the stack")
 }
 
-// run runs one pickle and returns its value.
+// run runs one pickle and returns its value. It reads from m.at on, up to STOP. Each operation
+// pushes one value at most, so that maxSteps bounds the stack.
 func (m *machine) run() (any, error) {
 	m.stack, m.memo = nil, map[uint32]any{}
 	for range maxSteps {
@@ -129,16 +135,22 @@ func (m *machine) constant(op byte) (done bool, err error) {
 		if n, err = m.uint(1); err == nil && n != 2 {
 			err = fmt.Errorf("pickle protocol %d; want 2", n)
 		}
+	// MARK
 	case '(':
 		m.push(mark{})
+	// NONE
 	case 'N':
 		m.push(nil)
+	// NEWTRUE, NEWFALSE
 	case '\x88', '\x89':
 		m.push(op == '\x88')
+	// EMPTY_TUPLE
 	case ')':
 		m.push([]any(nil))
+	// EMPTY_LIST
 	case ']':
 		m.push(&list{})
+	// EMPTY_DICT
 	case '}':
 		m.push(&dict{})
 	case 'K', 'M', 'J': // BININT1, BININT2, BININT
@@ -219,6 +231,7 @@ func (m *machine) build(op byte) error {
 			return nil
 		}
 		return m.fill(items, op == 'u')
+	// TUPLE1, TUPLE2, SETITEM, APPEND, BUILD, REDUCE
 	case '\x85', '\x86', 's', 'a', 'b', 'R': // of one or two values
 		two := op == '\x86' || op == 's' || op == 'R' || op == 'b'
 		last, err := m.pop()
@@ -246,6 +259,7 @@ func (m *machine) build(op byte) error {
 		default:
 			return m.reduce(first, last)
 		}
+	// BINPERSID
 	case 'Q':
 		id, err := m.pop()
 		if err != nil {
@@ -258,7 +272,9 @@ func (m *machine) build(op byte) error {
 	return nil
 }
 
-// fill adds items to the list, or pairs to the dictionary, on top of the stack.
+// fill adds items to the list, or pairs to the dictionary, on top of the stack. These are shared
+// where the memo has them: a list may come to hold itself. Values are therefore never walked but by
+// the code that knows their shape.
 func (m *machine) fill(items []any, pairs bool) error {
 	if len(m.stack) == 0 || pairs && len(items)%2 != 0 {
 		return errors.New("nothing to add to, or half a pair")
@@ -280,7 +296,8 @@ func (m *machine) fill(items []any, pairs bool) error {
 	return nil
 }
 
-// reduce calls one of the two functions that are known.
+// reduce calls one of the two functions that are known. Nothing else can be called: no pickle runs
+// code of its own.
 func (m *machine) reduce(f, args any) error {
 	a, ok := args.([]any)
 	name, _ := f.(global)
@@ -301,7 +318,10 @@ func (m *machine) reduce(f, args any) error {
 }
 
 // tensor checks a tensor's description: its elements lie within its storage, and all tensors that
-// are no runs of it, and are copied, have no more elements than the file has bytes.
+// are no runs of it, and are copied, have no more elements than the file has bytes. The last
+// element that it names is at
+//
+//	offset + sum_i (shape_i - 1) strides_i
 func (m *machine) tensor(a []any) (*view, error) {
 	s, ok := a[0].(*storage)
 	offset, ok1 := a[1].(int)
@@ -342,7 +362,8 @@ func (m *machine) tensor(a []any) (*view, error) {
 	return v, nil
 }
 
-// persistent pushes the storage that an id names: ("storage", type, key, "cpu", elements, None).
+// persistent pushes the storage that an id names: ("storage", type, key, "cpu", elements, None). A
+// storage is made where it is first named. Its elements come behind the pickles.
 func (m *machine) persistent(id any) error {
 	a, _ := id.([]any)
 	if len(a) != 6 || a[0] != "storage" {

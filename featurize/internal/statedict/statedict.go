@@ -39,7 +39,8 @@ const (
 	magic    = "\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19"
 )
 
-// storage is a run of elements that tensors are views of.
+// storage is a run of elements that tensors are views of. float is nil until the storage is read,
+// and of integers for good.
 type storage struct {
 	kind  string // floatStorage or longStorage
 	n     int
@@ -152,7 +153,8 @@ func decode(data []byte) (map[string]*onnx.Tensor, error) {
 	return out, nil
 }
 
-// readStorages reads the elements of all storages, in the order of their keys.
+// readStorages reads the elements of all storages, in the order of their keys. Each is its number
+// of elements in eight bytes, and the elements. Nothing may follow the last.
 func (m *machine) readStorages(keys any) error {
 	l, ok := keys.(*list)
 	if !ok {
