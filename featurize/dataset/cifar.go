@@ -19,6 +19,8 @@ const (
 var cifar10Classes = []string{"airplane", "automobile", "bird", "cat", "deer", "dog", "frog",
 	"horse", "ship", "truck"}
 
+// openCIFAR10 reads the training batches that are there, and the test batch. Some that are missing
+// make a note, all of them an error.
 func openCIFAR10(dir string) (*Dataset, error) {
 	ds := &Dataset{Classes: cifar10Classes}
 	missing := ""
@@ -56,6 +58,7 @@ func openCIFAR10(dir string) (*Dataset, error) {
 	return ds, nil
 }
 
+// openCIFAR100 reads both parts with their fine labels.
 func openCIFAR100(dir string) (*Dataset, error) {
 	train, err := readCIFAR(filepath.Join(dir, "train.bin"), 2, 100)
 	if err != nil {
@@ -97,6 +100,7 @@ func readCIFAR(path string, labelBytes, classes int) (*Labelled, error) {
 	})
 }
 
+// decodeCIFAR reads size bytes of whole records. A file whose size is not known is refused.
 func decodeCIFAR(r io.Reader, size int64, labelBytes, classes int) (*Labelled, error) {
 	record := int64(labelBytes + cifarPixels)
 	if size <= 0 || size%record != 0 {
@@ -122,6 +126,7 @@ func decodeCIFAR(r io.Reader, size int64, labelBytes, classes int) (*Labelled, e
 		dst, src := p.At(i), buf[labelBytes:]
 		plane := cifarSide * cifarSide
 		for k := range plane {
+			// Planes of red, green and blue become pixels.
 			dst[3*k], dst[3*k+1], dst[3*k+2] = src[k], src[plane+k], src[2*plane+k]
 		}
 	}

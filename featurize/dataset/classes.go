@@ -93,7 +93,8 @@ func parseClasses(choice string, names []string) ([]int, error) {
 // choose keeps the chosen classes ("" or "0": all; a whole number: that many, from the first;
 // otherwise see parseClasses), renumbered from 0 in the order of the data set. The training images
 // of the others move to Extra, except those of the excluded classes, which are dropped; so are the
-// test images of both.
+// test images of both. Labels of chosen classes come first, then those of the spare ones, each in
+// the order of before.
 func (ds *Dataset) choose(choice, exclude string) error {
 	all := len(ds.Classes)
 	keep := make([]bool, all)
@@ -167,7 +168,7 @@ func (ds *Dataset) choose(choice, exclude string) error {
 	return nil
 }
 
-// pick copies the images whose label keep wants, with their labels translated.
+// pick copies the images whose label keep wants, with their labels translated. Their order stays.
 func (p *Labelled) pick(label []int, keep func(y int) bool) (Labelled, error) {
 	var idx, labels []int
 	for i, y := range p.Labels {
@@ -183,7 +184,7 @@ func (p *Labelled) pick(label []int, keep func(y int) bool) (Labelled, error) {
 }
 
 // holdOut moves the last share of the training images of every class without test images to the
-// test set.
+// test set. Of n images of a class share n are moved, rounded to a whole number.
 func (ds *Dataset) holdOut(share float64) error {
 	if !(share >= 0 && share < 1) {
 		return fmt.Errorf("dataset.splits.test is %v; allowed are 0 to below 1", share)

@@ -160,6 +160,7 @@ func Load(ctx context.Context, o Options) (*Dataset, error) {
 	return ds, nil
 }
 
+// load reads or draws a data set with all its classes.
 func load(ctx context.Context, o Options) (*Dataset, error) {
 	if v, ok := digits.VariantByName(o.Name); ok {
 		return drawn(ctx, v, o)
@@ -198,6 +199,7 @@ func open(ctx context.Context, name, dir string, o Options) (*Dataset, error) {
 	return ds, nil
 }
 
+// drawn draws digits, or reads them from the cache of those that were drawn.
 func drawn(ctx context.Context, v digits.Variant, o Options) (*Dataset, error) {
 	set, err := digits.Cached(ctx, digits.Config{Variant: v, Seed: o.Seed, Progress: o.Progress})
 	if err != nil {
@@ -206,7 +208,7 @@ func drawn(ctx context.Context, v digits.Variant, o Options) (*Dataset, error) {
 	return FromDrawn(o.Name, set), nil
 }
 
-// FromDrawn wraps drawn digits as a data set; its Digest is left empty.
+// FromDrawn wraps drawn digits as a data set; its Digest is left empty. It shares the pixels.
 func FromDrawn(name string, set *digits.Set) *Dataset {
 	part := func(p digits.Labelled) Labelled {
 		labels := make([]int, len(p.Labels))
@@ -300,7 +302,8 @@ func checkShape(n, h, w, ch int) error {
 }
 
 // digest returns the digest of the names, sizes, labels and pixels, or the files that these are
-// decoded from. Lengths precede texts, so that no two lists give the same bytes.
+// decoded from. Lengths precede texts, so that no two lists give the same bytes. Files are read
+// whole for it.
 func (ds *Dataset) digest(ctx context.Context, progress func(done, total int)) (string, error) {
 	h := sha256.New()
 	step := counter(ds.Train.N+ds.Test.N+ds.Extra.N, progress)
@@ -324,6 +327,7 @@ func (ds *Dataset) digest(ctx context.Context, progress func(done, total int)) (
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
+// hashInts hashes numbers of eight bytes each, the lowest byte first.
 func hashInts(h hash.Hash, v ...int) {
 	b := make([]byte, 0, 8*len(v))
 	for _, x := range v {

@@ -33,7 +33,8 @@ func Dirs(setting string) []string {
 
 // Find returns the folder that holds the data set called name: the path itself where name is one
 // (it holds a separator or is "."), else a folder in one of [Dirs], or the folder of the setting
-// where that holds the files itself.
+// where that holds the files itself. Of several folders the first one that holds a data set of any
+// format is taken.
 func Find(name, setting string) (string, error) {
 	if strings.ContainsAny(name, `/\`) || name == "." || name == ".." {
 		if !isDir(name) {
@@ -147,7 +148,7 @@ func List(setting string) []Status {
 }
 
 // imported lists the folders of a data folder that hold a data set, the official ones apart, in
-// order.
+// order. A folder that cannot be read has none.
 func imported(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -184,7 +185,7 @@ const (
 
 // Detect determines the format of the data set in a folder from the names of its files. Contents
 // are checked when they are read. Folders of classes come last, as beside other files there may be
-// folders of any kind.
+// folders of any kind. Its error wraps [ErrNotFound] where no format is recognised.
 func Detect(dir string) (Kind, error) {
 	if !isDir(dir) {
 		return "", fmt.Errorf("%w: no folder %s", ErrNotFound, dir)
@@ -219,6 +220,7 @@ func globQuote(s string) string {
 	return strings.NewReplacer(`*`, `[*]`, `?`, `[?]`, `[`, `[[]`).Replace(s)
 }
 
+// isFile reports whether path is an existing regular file, or a link to one.
 func isFile(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.Mode().IsRegular()

@@ -106,7 +106,8 @@ func (f *folder) note(format string, args ...any) {
 	f.data.Notes = append(f.data.Notes, fmt.Sprintf(format, args...))
 }
 
-// list finds the classes and the image files, training images first.
+// list finds the classes and the image files, training images first. Files that are left out are
+// named in a note.
 func (f *folder) list() error {
 	trainDir, testDir := filepath.Join(f.dir, "train"), filepath.Join(f.dir, "test")
 	f.split = isDir(trainDir) && isDir(testDir)
@@ -191,7 +192,8 @@ func (f *folder) listTest(dir, train string, other *imagefile.LeftOut) error {
 	return nil
 }
 
-// size sets the size and channels that all images are brought to.
+// size sets the size and channels that all images are brought to. Sizes that fit gives are kept;
+// its channels are those of the files.
 func (f *folder) size(fit *imagefile.Fit) {
 	h, w, ch, same := commonSize(f.files)
 	if fit.H > 0 {
@@ -227,7 +229,8 @@ func (f *folder) decode(ctx context.Context, fit imagefile.Fit,
 	})
 }
 
-// leaveOut drops images that cannot be read, which without skip are an error.
+// leaveOut drops images that cannot be read, which without skip are an error. A file that the
+// command is to overwrite is an error in any case.
 func (f *folder) leaveOut(skip bool) error {
 	var bad []error
 	var names []string
@@ -302,7 +305,8 @@ func (f *folder) distinct(ctx context.Context) error {
 	return nil
 }
 
-// hashFiles computes the sums of files of which others have the length.
+// hashFiles computes the sums of files of which others have the length. Those of another length are
+// no copies, and are not read for it.
 func hashFiles(ctx context.Context, files []imageFile) error {
 	alike := map[int64]int{}
 	for _, f := range files {
@@ -327,7 +331,7 @@ func hashFiles(ctx context.Context, files []imageFile) error {
 	})
 }
 
-// parts divides the images into training and test images.
+// parts divides the images into training and test images. It takes the memory of im over.
 func (f *folder) parts(im *Images) error {
 	part := func(pix []uint8, test bool) Labelled {
 		p := Labelled{Images: Images{H: im.H, W: im.W, Ch: im.Ch, Pix: pix}}
@@ -358,7 +362,7 @@ func (f *folder) parts(im *Images) error {
 }
 
 // listImages lists the image files in each class's folder and its subfolders ([imagefile.Walker]),
-// ordered by key.
+// ordered by key. Labels are places in classes.
 func listImages(root string, classes []string, other *imagefile.LeftOut) ([]imageFile, error) {
 	var out []imageFile
 	w := imagefile.Walker{Dir: root, Others: other,
@@ -389,7 +393,7 @@ func listImages(root string, classes []string, other *imagefile.LeftOut) ([]imag
 }
 
 // chooseTest makes the first images of each class, in the order of their keys, test images: one in
-// testShare, at least one where the class has two.
+// testShare, at least one where the class has two. Files must be in the order of their keys.
 func chooseTest(files []imageFile, classes int) {
 	want := make([]int, classes)
 	for _, f := range files {
@@ -408,7 +412,8 @@ func chooseTest(files []imageFile, classes int) {
 	}
 }
 
-// readHeaders reads the files' sizes, or the error for a file that cannot be read.
+// readHeaders reads the files' sizes, or the error for a file that cannot be read. Permission that
+// is denied ends it, as no image is at fault.
 func readHeaders(ctx context.Context, files []imageFile) error {
 	return each(ctx, len(files), func(_ context.Context, i int) error {
 		f := &files[i]
@@ -443,7 +448,8 @@ func readHeaders(ctx context.Context, files []imageFile) error {
 const medianSide = 256
 
 // commonSize returns the size and channels that all readable images are brought to; 1x1 where there
-// are none.
+// are none. Height and width have medians of their own, the upper one of an even number. Where the
+// longer of the two is above medianSide, both shrink by one factor.
 func commonSize(files []imageFile) (h, w, ch int, same bool) {
 	var hs, ws []int
 	ch, same = 1, true

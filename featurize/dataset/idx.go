@@ -22,7 +22,8 @@ const idxMaxImages = 10_000_000
 var idxFiles = []string{"train-images", "train-labels", "t10k-images", "t10k-labels"}
 
 // findIDX returns the file of the given part in dir, preferring a plain one to a gzipped one; ""
-// where there is none.
+// where there is none. Names differ in the number of dimensions, and in a dot for the hyphen before
+// it.
 func findIDX(dir, part string) string {
 	for _, dims := range []string{"1", "3", "4"} {
 		for _, sep := range []string{"-", "."} {
@@ -37,6 +38,8 @@ func findIDX(dir, part string) string {
 	return ""
 }
 
+// openIDX reads the four files of MNIST and its kin. Its classes are those that classes.txt names,
+// or else numbers up to the largest label.
 func openIDX(dir string) (*Dataset, error) {
 	paths := make([]string, len(idxFiles))
 	for i, f := range idxFiles {
@@ -105,6 +108,7 @@ func decodeIDXImages(r io.Reader, size int64) (*Images, error) {
 	return im, err
 }
 
+// decodeIDXLabels reads labels, a byte each.
 func decodeIDXLabels(r io.Reader, size int64) ([]int, error) {
 	raw, err := imagefile.IDXLabels(r, size, idxMaxImages)
 	if err != nil {

@@ -30,7 +30,8 @@ const decoding = 5
 // hashedAtOnce is the number of files whose digests are held in memory.
 const hashedAtOnce = 4096
 
-// files are images that are decoded when they are asked for.
+// files are images that are decoded when they are asked for. Sets that were cut from one share all
+// of it but the paths.
 type files struct {
 	paths []string
 	fit   imagefile.Fit
@@ -43,7 +44,7 @@ type files struct {
 // Lazy reports whether the images are files that [Images.Load] decodes; Pix is nil then.
 func (im *Images) Lazy() bool { return im.files != nil }
 
-// with returns the images of other files, decoded in the same way.
+// with returns the images of other files, decoded in the same way. The paths are not copied.
 func (im *Images) with(paths []string) *Images {
 	f := *im.files
 	f.paths = paths
@@ -152,7 +153,8 @@ func environment(err error) bool {
 		errors.Is(err, context.DeadlineExceeded)
 }
 
-// hash writes the digests of all files, in their order. It calls step after each.
+// hash writes the digests of all files, in their order. It calls step after each. Several are read
+// at once, whose digests are held, hashedAtOnce at most. Names play no part.
 func (f *files) hash(ctx context.Context, w io.Writer, step func()) error {
 	fmt.Fprintf(w, "decoding %d %+v\n", decoding, f.fit)
 	sums := make([]string, min(hashedAtOnce, len(f.paths)))

@@ -69,7 +69,7 @@ func WritePhotos(dir string, ds *Dataset) error {
 }
 
 // eachPhoto writes the files of a data set, each as made returns it for image i in a box of its
-// magnified size, with the end of its name.
+// magnified size, with the end of its name. Numbers go through a part, from 1, whatever the class.
 func eachPhoto(dir string, ds *Dataset, made func(i int, src image.Image,
 	box image.Rectangle) (data []byte, ext string, err error)) error {
 	for _, k := range []struct {
@@ -107,7 +107,8 @@ func lying(im *image.NRGBA) *image.NRGBA {
 }
 
 // onItsSide inserts EXIF data after the first two bytes of a JPEG: orientation 6, to be rotated by
-// 90 degrees to the right.
+// 90 degrees to the right. The directory of the EXIF data has one entry, tag 0x0112 of one short
+// (type 3).
 func onItsSide(jpeg []byte) []byte {
 	be := binary.BigEndian
 	tiff := append([]byte("Exif\x00\x00MM\x00*"), 0, 0, 0, 8, 0, 1) // one entry

@@ -9,7 +9,7 @@ import (
 )
 
 // ContactSheet writes a PNG with one row per class, which shows the first cols images of that class
-// in p, magnified scale times.
+// in p, magnified scale times. Images are 2 pixels apart, on grey.
 func ContactSheet(w io.Writer, p *Labelled, classes, cols, scale int) error {
 	if classes < 1 || cols < 1 || scale < 1 || scale > 16 || cols > 1000 || classes*cols > 100_000 {
 		return fmt.Errorf("a contact sheet of %d rows and %d columns at scale %d; allowed are 1 "+

@@ -25,7 +25,8 @@ const SumsFile = "SHA256SUMS"
 // maxSums bounds a list of checksums: 64 MiB.
 const maxSums = 64 << 20
 
-// WriteSums writes the [SumsFile] of a folder.
+// WriteSums writes the [SumsFile] of a folder. Names that sha256sum writes with escapes are not
+// listed. Of a folder without files there is no list.
 func WriteSums(ctx context.Context, dir string) error {
 	var b bytes.Buffer
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {

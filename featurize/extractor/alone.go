@@ -140,6 +140,7 @@ func takesHalf(m *onnx.Model) bool {
 }
 
 // halfInside reports whether a model computes in half precision behind inputs of another type.
+// Constants are left out: weights that are only stored so are widened before use.
 func halfInside(m *onnx.Model) bool {
 	types, _ := shape.Types(m) // a contradiction is an engine's to tell
 	computes := func(n *onnx.Node) bool {
@@ -150,7 +151,8 @@ func halfInside(m *onnx.Model) bool {
 }
 
 // folded returns a model whose batch normalisations of weights in training form are worked out:
-// weight standardisation is exported so.
+// weight standardisation is exported so. A node whose operands are not constants stays, and is
+// refused by evaluates where it varies.
 func folded(m *onnx.Model) (*onnx.Model, error) {
 	training := func(n *onnx.Node) bool {
 		return n.Op == "BatchNormalization" && len(n.Outputs) > 0 && trains(m, n)

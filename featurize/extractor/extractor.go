@@ -29,7 +29,8 @@ import (
 	"fmp/onnx/shape"
 )
 
-// Extractor is a model ready to turn images into features.
+// Extractor is a model ready to turn images into features. Its sessions are of one engine, one for
+// each thread or one for all.
 type Extractor struct {
 	opt      Options
 	sig      signature
@@ -137,6 +138,7 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options,
 	return x, nil
 }
 
+// isExtractor refuses models that say of themselves that they are something else.
 func isExtractor(f models.Manifest) error {
 	if f.Kind != "" && f.Kind != models.KindExtractor {
 		return fmt.Errorf("the model is a %s, not an extractor", f.Kind)
@@ -145,7 +147,7 @@ func isExtractor(f models.Manifest) error {
 }
 
 // Body returns the model without the layers behind its features, and the name of these. Of o the
-// output alone is used.
+// output alone is used. m is not changed, and shares its weights with the result.
 func Body(m *onnx.Model, o Options) (*onnx.Model, string, error) {
 	value, _, err := featureValue(m.Graph, o.Output)
 	if err != nil {
@@ -230,7 +232,8 @@ func (x *Extractor) load(eng engine.Engine) error {
 	return nil
 }
 
-// try runs the model on a blank image and takes the number of features from it.
+// try runs the model on a blank image and takes the number of features from it. The note on where
+// they come from is for models without a manifest, for which it was guessed.
 func (x *Extractor) try(images dataset.Images) error {
 	blank := &dataset.Images{N: 1, H: images.H, W: images.W, Ch: images.Ch,
 		Pix: make([]uint8, images.H*images.W*images.Ch)}
@@ -317,7 +320,8 @@ func (x *Extractor) setScale() error {
 	return err
 }
 
-// makeDigest hashes all that the features of an image depend on.
+// makeDigest hashes all that the features of an image depend on. It is the SHA-256 of a JSON
+// object. Threads are not in it, as features do not depend on them.
 func (x *Extractor) makeDigest(m *onnx.Model, engineName string) (string, error) {
 	model := x.manifest.Digest
 	if model == "" {
@@ -366,6 +370,7 @@ func Fit(path string, o Options) (of imagefile.Fit, err error) {
 	return of, err
 }
 
+// fit is [Fit] for a model in memory. Three channels are assumed where the model leaves them open.
 func fit(m *onnx.Model, manifest models.Manifest, side, o Options) (imagefile.Fit, error) {
 	none := imagefile.Fit{}
 	err := isExtractor(manifest)
@@ -491,7 +496,8 @@ func (x *Extractor) some(ctx context.Context, s engine.Session, images *dataset.
 }
 
 // batch runs images from..to-1 and returns their pooled features, and the axes they were averaged
-// over, in words.
+// over, in words. Rows of the copies that fill a fixed batch are cut off. The rows may be the
+// memory of the engine's output.
 func (x *Extractor) batch(s engine.Session, images *dataset.Images, from, to int,
 	buf *buffer) (rows []float32, over string, err error) {
 	n := to - from
@@ -520,7 +526,12 @@ func (x *Extractor) batch(s engine.Session, images *dataset.Images, from, to int
 }
 
 // pool brings the model's output to [n, dx]: a map of features is averaged over its pixels (the
-// last two axes, or the middle two for an NHWC model), a sequence of tokens over the tokens.
+// last two axes, or the middle two for an NHWC model), a sequence of tokens over the tokens. For a
+// map or tokens v [n, inner, d] it is
+//
+//	features_ik = 1/inner sum_j v_ijk
+//
+// summed in float64 and rounded once.
 func (x *Extractor) pool(t *onnx.Tensor, n int) (features []float32, over string, err error) {
 	if t == nil {
 		return nil, "", fmt.Errorf("the model gave no %q", x.sig.output)

@@ -218,7 +218,7 @@ func Sidecar(model string) (Options, string, error) {
 }
 
 // NewSidecar returns the side-car file of a model that takes images as the model at path does with
-// o.
+// o. Figures are written in full, of pixels of 0 to 1, without a preset.
 func NewSidecar(path string, f models.Manifest, o Options) ([]byte, error) {
 	side, _, err := Sidecar(path)
 	if err != nil {
@@ -245,6 +245,7 @@ func NewSidecar(path string, f models.Manifest, o Options) ([]byte, error) {
 	return json.Marshal(keys) // which is YAML too
 }
 
+// parseSidecar reads a side-car file, which may come from anywhere. An empty one has no options.
 func parseSidecar(data []byte) (Options, error) {
 	var o Options
 	if len(data) > maxSidecar {
@@ -324,6 +325,7 @@ func scaled(v []float64, by float64) []float64 {
 	return v
 }
 
+// fromManifest returns the options that a model's own manifest states.
 func fromManifest(f models.Manifest) Options {
 	o := Options{Layout: f.Layout, Resize: f.Resize}
 	for _, v := range f.Mean {
@@ -335,6 +337,7 @@ func fromManifest(f models.Manifest) Options {
 	return o
 }
 
+// check returns an error for an option that is out of its bounds.
 func (o Options) check() error {
 	if o.Batch < 0 || o.Batch > 65536 {
 		return fmt.Errorf("extractor.batch is %d; allowed are 1 to 65536", o.Batch)

@@ -15,6 +15,8 @@ type buffer struct {
 	floats [][256]float32
 }
 
+// buffer returns the memory for one worker, with the table of (p/255 - mean)/std of each channel's
+// pixels p.
 func (x *Extractor) buffer() *buffer {
 	b := &buffer{pix: make([]uint8, x.sig.h*x.sig.w*x.sig.ch), bytes: make([][256]uint8, x.sig.ch),
 		floats: make([][256]float32, x.sig.ch)}
@@ -71,7 +73,8 @@ func (x *Extractor) feed(images *dataset.Images, from, to int, buf *buffer) (*on
 	return buf.tensor, nil
 }
 
-// arrange writes pixels [h, w, ch] in the model's layout, each mapped by its channel's table.
+// arrange writes pixels [h, w, ch] in the model's layout, each mapped by its channel's table. Value
+// k of channel c goes to c h w + k (NCHW) or to k ch + c (NHWC).
 func arrange[T uint8 | float32](dst []T, pix []uint8, s *signature, table [][256]T) {
 	plane := s.h * s.w
 	for c := range s.ch {

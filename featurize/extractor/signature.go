@@ -35,7 +35,8 @@ func read(m *onnx.Model, o Options, dataCh int) (signature, error) {
 	return s, err
 }
 
-// readInput is read without the choice of the features.
+// readInput is read without the choice of the features. A side that the model leaves open is that
+// of the options, and channels are the data's. All sizes are checked against their bounds.
 func readInput(m *onnx.Model, o Options, dataCh int) (signature, error) {
 	var s signature
 	in, err := imageInput(m, o.Input)
@@ -109,6 +110,7 @@ func readInput(m *onnx.Model, o Options, dataCh int) (signature, error) {
 	return s, nil
 }
 
+// imageInput returns the model's only input; name is the one that was asked for, "" for any.
 func imageInput(m *onnx.Model, name string) (onnx.ValueInfo, error) {
 	ins := m.Graph.Inputs
 	if len(ins) == 0 {
@@ -177,7 +179,7 @@ func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
 
 // classifierHead returns the input of the last linear layer where one computes out: Gemm, or MatMul
 // with Add, by constant weights, followed by nothing but softmax, sigmoid, reshaping and the like.
-// Otherwise it returns "".
+// Otherwise it returns "". It walks from out back along values that are scores still.
 func classifierHead(g *onnx.Graph, maker map[string]*onnx.Node, out string) string {
 	// No path has more steps than there are nodes, so that a cycle ends too.
 	for range len(g.Nodes) {
@@ -280,6 +282,7 @@ func prune(m *onnx.Model, value string) *onnx.Model {
 	return &c
 }
 
+// names lists values for an error.
 func names(vs []onnx.ValueInfo) string {
 	out := make([]string, len(vs))
 	for i, v := range vs {
@@ -288,6 +291,7 @@ func names(vs []onnx.ValueInfo) string {
 	return strings.Join(out, ", ")
 }
 
+// showShape writes a shape for an error: open dimensions by their name, or as ?.
 func showShape(shape []onnx.Dim) string {
 	if shape == nil {
 		return "[?]"
