@@ -45,7 +45,8 @@ func cacheDir(dir string) string {
 }
 
 // cachePath returns the cache file of a data set's features, training images before test images; ""
-// without a cache.
+// without a cache. Its name is of the digests of both: other preprocessing or other images have
+// another file.
 func cachePath(dir string, ds *dataset.Dataset, x *extractor.Extractor) string {
 	if dir = cacheDir(dir); dir == "" {
 		return ""
@@ -56,9 +57,10 @@ func cachePath(dir string, ds *dataset.Dataset, x *extractor.Extractor) string {
 
 // grid divides the images of a data set, training images before test images, into chunks of whole
 // batches. Features are computed chunk by chunk, so that they are the same numbers wherever a
-// computation begins.
+// computation begins. The last chunk of either part may be smaller.
 type grid struct{ train, test, chunk int }
 
+// newGrid divides a data set into chunks of eight batches.
 func newGrid(ds *dataset.Dataset, x *extractor.Extractor) grid {
 	return grid{train: ds.Train.N, test: ds.Test.N, chunk: 8 * x.Batch()}
 }
@@ -140,6 +142,7 @@ func extract(ctx context.Context, ds *dataset.Dataset, x *extractor.Extractor, g
 // sha256sum.
 func sumPath(path string) string { return path + ".sha256" }
 
+// sumLine is the line of sha256sum for a hash of the file at path.
 func sumLine(h hash.Hash, path string) string {
 	return hex.EncodeToString(h.Sum(nil)) + "  " + filepath.Base(path) + "\n"
 }

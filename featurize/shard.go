@@ -172,7 +172,9 @@ func Merge(ctx context.Context, cache string) ([]Merged, error) {
 	return out, errors.Join(errs...)
 }
 
-// mergeShards writes the file at path of shards that cover it, and removes them.
+// mergeShards writes the file at path of shards that cover it, and removes them. Shards must be in
+// the order of their images. The file gets its digest before they are removed, so that a merging
+// which is stopped can be finished.
 func mergeShards(ctx context.Context, path string, shards []Shard) (Merged, error) {
 	m := Merged{Path: path, Images: shards[0].Total, Shards: len(shards)}
 	at := 0
@@ -217,6 +219,7 @@ func mergeShards(ctx context.Context, path string, shards []Shard) (Merged, erro
 	return m, removeShards(shards)
 }
 
+// removeShards removes the files of shards and of their digests.
 func removeShards(shards []Shard) (err error) {
 	for _, s := range shards {
 		err = errors.Join(err, os.Remove(sumPath(s.Path)), os.Remove(s.Path))
@@ -240,7 +243,8 @@ func matches(path string) bool {
 var errMissing = errors.New("run fmp features --shard for them")
 
 // copyTo writes the rows of a shard after, where first is set, the header of the whole file, and
-// returns the number of features of a row.
+// returns the number of features of a row. The digest is known behind the last row alone: the
+// caller must drop the rows where it fails.
 func (s Shard) copyTo(w io.Writer, first bool) (dx int, err error) {
 	f, err := regularfile.Open(s.Path)
 	if err != nil {

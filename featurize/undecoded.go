@@ -13,7 +13,7 @@ import (
 )
 
 // undecoded returns the numbers of the images that could not be decoded: their stored features are
-// NaN.
+// NaN. All features of such an image are NaN, so that the first one tells.
 func undecoded(rows []float32, dx int) (out []int) {
 	for i := 0; i*dx < len(rows); i++ {
 		if math.IsNaN(float64(rows[i*dx])) {
@@ -23,7 +23,8 @@ func undecoded(rows []float32, dx int) (out []int) {
 	return out
 }
 
-// refused returns the error that names images, which cannot be decoded.
+// refused returns the error that names images, which cannot be decoded. Their numbers go on from
+// training to test images. Each is decoded once more for its reason.
 func refused(ctx context.Context, train, test *dataset.Images, bad []int) error {
 	var errs []error
 	for _, i := range bad {
@@ -45,7 +46,8 @@ func refused(ctx context.Context, train, test *dataset.Images, bad []int) error 
 }
 
 // decodable drops the images that cannot be decoded from the features, the data set and rows, and
-// divides the others into splits. Without c.Skip they are an error.
+// divides the others into splits. Without c.Skip they are an error. Rows that stay move up in their
+// memory.
 func (f *Features) decodable(ctx context.Context, ds *dataset.Dataset, rows []float32,
 	c Config) ([]float32, error) {
 	if !ds.Train.Lazy() {

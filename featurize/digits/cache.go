@@ -61,6 +61,8 @@ func writeCache(path string, s *Set) error {
 	})
 }
 
+// readCache returns the images of a file that writeCache wrote for c; false where it is not there,
+// of another length, or damaged.
 func readCache(path string, c Config) (*Set, bool) {
 	side, ch := c.Variant.size()
 	size := side * side * ch

@@ -87,7 +87,8 @@ func (v Variant) size() (side, channels int) {
 }
 
 // Draw draws a data set. Every image has its own stream of random numbers, so the same Config gives
-// the same bytes on any number of threads.
+// the same bytes on any number of threads. The stream is named after the seed, the version, the
+// variant, the part and the image's number.
 func Draw(ctx context.Context, c Config) (*Set, error) {
 	c, err := c.withDefaults()
 	if err != nil {

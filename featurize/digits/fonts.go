@@ -20,6 +20,7 @@ import (
 //go:embed outlines.txt.gz
 var packed string
 
+// outlines unpacks the paths of all faces.
 func outlines() (string, error) {
 	r, err := gzip.NewReader(strings.NewReader(packed))
 	if err != nil {
@@ -81,6 +82,7 @@ var commands = map[sfnt.SegmentOp]struct {
 }{sfnt.SegmentOpMoveTo: {'M', 1}, sfnt.SegmentOpLineTo: {'L', 1}, sfnt.SegmentOpQuadTo: {'Q', 2},
 	sfnt.SegmentOpCubeTo: {'C', 3}}
 
+// parsePath reads a path of one digit.
 func parsePath(line string) (sfnt.Segments, error) {
 	var out sfnt.Segments
 	words := strings.Fields(line)
@@ -111,7 +113,8 @@ next:
 	return out, nil
 }
 
-// flatten cuts the curves of one character into short lines, so that a warp bends them.
+// flatten cuts the curves of one character into short lines, so that a warp bends them. Each
+// becomes six lines, a straight one too, and points are scaled to [outline]'s box.
 func flatten(segs sfnt.Segments) (outline, error) {
 	toPt := func(p fixed.Point26_6) pt { return pt{float64(p.X) / 64, float64(p.Y) / 64} }
 	b := segs.Bounds()
@@ -140,8 +143,10 @@ func flatten(segs sfnt.Segments) (outline, error) {
 			switch s.Op {
 			case sfnt.SegmentOpLineTo:
 				p = mix(pt{}, 0, p0, u, norm(toPt(s.Args[0])), t)
+			// u^2 p0 + 2 u t p1 + t^2 p2, a Bezier curve of degree 2
 			case sfnt.SegmentOpQuadTo:
 				p = mix(p0, u*u, norm(toPt(s.Args[0])), 2*u*t, norm(toPt(s.Args[1])), t*t)
+			// u^3 p0 + 3 u^2 t p1 + 3 u t^2 p2 + t^3 p3, one of degree 3
 			case sfnt.SegmentOpCubeTo:
 				a := mix(p0, u*u*u, norm(toPt(s.Args[0])), 3*u*u*t, norm(toPt(s.Args[1])), 3*u*t*t)
 				p = mix(pt{}, 0, a, 1, norm(toPt(s.Args[2])), t*t*t)
@@ -152,6 +157,7 @@ func flatten(segs sfnt.Segments) (outline, error) {
 	return o, nil
 }
 
+// mix returns wa a + wb b + wc c.
 func mix(a pt, wa float64, b pt, wb float64, c pt, wc float64) pt {
 	return pt{wa*a.x + wb*b.x + wc*c.x, wa*a.y + wb*b.y + wc*c.y}
 }

@@ -26,11 +26,14 @@ const (
 
 // pen draws single images of one size; it is reused from image to image, by one goroutine.
 type pen struct {
-	side, big  int
-	ras        *vector.Rasterizer
+	// side is that of an image in pixels, big that of the drawing, over times as many.
+	side, big int
+	ras       *vector.Rasterizer
+	// mask holds the ink, 0 to 255. A filter writes to temp, and both change places.
 	mask, temp *image.Alpha
 }
 
+// newPen returns a pen for images of a side in pixels.
 func newPen(side int) *pen {
 	big := side * over
 	return &pen{
@@ -43,6 +46,7 @@ func newPen(side int) *pen {
 // uniform draws from -a to a.
 func uniform(r *rand.Rand, a float64) float64 { return a * (2*r.Float64() - 1) }
 
+// between draws from lo to hi.
 func between(r *rand.Rand, lo, hi float64) float64 { return lo + (hi-lo)*r.Float64() }
 
 // place returns a random map of the plane from a glyph's coordinates to the big image's pixels:
@@ -84,7 +88,7 @@ func (p *pen) place(r *rand.Rand, width float64) func(pt) pt {
 // smooth has slope 0 at 0 and at 1, so that a warp has no creases along the grid's lines.
 func smooth(t float64) float64 { return t * t * (3 - 2*t) }
 
-// fill rasterises polygons, mapped by move, into the mask.
+// fill rasterises polygons, mapped by move, into the mask. The ink of before is lost.
 func (p *pen) fill(o outline, move func(pt) pt) {
 	p.ras.Reset(p.big, p.big)
 	p.ras.DrawOp = draw.Src
@@ -102,7 +106,8 @@ func (p *pen) fill(o outline, move func(pt) pt) {
 	p.ras.Draw(p.mask, p.mask.Bounds(), image.Opaque, image.Point{})
 }
 
-// width returns the width of an outline of height 1.
+// width returns the width of an outline of height 1. Its box is centred at the origin, so that the
+// farthest point tells.
 func (o outline) width() float64 {
 	w := 0.0
 	for _, c := range o {
@@ -184,7 +189,8 @@ func (p *pen) blur() {
 	p.mask, p.temp = p.temp, p.mask
 }
 
-// down averages the mask down to the image's size; values are 0 to 1.
+// down averages the mask down to the image's size; values are 0 to 1. dst is [side, side], row by
+// row.
 func (p *pen) down(dst []float64) {
 	for y := range p.side {
 		for x := range p.side {
@@ -199,7 +205,8 @@ func (p *pen) down(dst []float64) {
 	}
 }
 
-// clutter draws a random stroke or blob into the mask, mostly off the centre.
+// clutter draws a random stroke or blob into the mask, mostly off the centre. The mask is
+// overwritten.
 func (p *pen) clutter(r *rand.Rand) {
 	side := float64(p.big)
 	at := func() pt { return pt{between(r, 0, side), between(r, 0, side)} }
@@ -252,7 +259,8 @@ func (p *pen) clutter(r *rand.Rand) {
 	p.fill(o, func(q pt) pt { return q })
 }
 
-// grey draws a bright digit on black with fainter clutter and pixel noise.
+// grey draws a bright digit on black with fainter clutter and pixel noise. Layers are joined by
+// their maximum. dst is [side, side].
 func (p *pen) grey(r *rand.Rand, o outline, dst []uint8) {
 	n := p.side * p.side
 	ink, layer := make([]float64, n), make([]float64, n)
@@ -273,7 +281,12 @@ func (p *pen) grey(r *rand.Rand, o outline, dst []uint8) {
 	}
 }
 
-// color draws a digit in one colour on a texture of others, with clutter in a third.
+// color draws a digit in one colour on a texture of others, with clutter in a third. A layer of
+// colour c with the ink a makes of the ground g
+//
+//	g + a (c - g)
+//
+// dst is [side, side, 3].
 func (p *pen) color(r *rand.Rand, o outline, dst []uint8) {
 	n := p.side * p.side
 	ink, layer := make([]float64, n), make([]float64, n)
@@ -358,8 +371,10 @@ func (p *pen) texture(r *rand.Rand) []float64 {
 	return out
 }
 
-// pattern returns a random function from the unit square to 0..1.
+// pattern returns a random function from the unit square to 0..1. It is a wave, checks, a gradient
+// or smooth noise.
 func (p *pen) pattern(r *rand.Rand) func(x, y float64) float64 {
+	// Patterns lie at an angle, which the noise alone does not use.
 	sin, cos := math.Sincos(between(r, 0, 2*math.Pi))
 	freq, phase := between(r, 1, 7), between(r, 0, 2*math.Pi)
 	switch r.IntN(4) {
@@ -380,6 +395,7 @@ func (p *pen) pattern(r *rand.Rand) func(x, y float64) float64 {
 			return smooth(math.Max(0, math.Min(1, 0.5+cos*(x-0.5)+sin*(y-0.5))))
 		}
 	}
+	// Smooth noise: random values at the knots of a grid, interpolated as a warp is.
 	const knots = 8
 	var v [knots][knots]float64
 	for i := range v {
@@ -395,4 +411,5 @@ func (p *pen) pattern(r *rand.Rand) func(x, y float64) float64 {
 	}
 }
 
+// toByte returns a value of 0 to 1, cut off at both ends, as a byte.
 func toByte(v float64) uint8 { return uint8(math.Round(255 * math.Max(0, math.Min(1, v)))) }

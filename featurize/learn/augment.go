@@ -29,7 +29,8 @@ func newScale(mean, std []float32) scale {
 }
 
 // put writes image i, varied, to dst as [Ch, H, W]. Pixels moved in from outside and pixels cut out
-// are set to the mean, zero.
+// are set to the mean, zero. The numbers that it draws do not depend on the image. A square that is
+// cut out has its centre anywhere, and may reach beyond the border.
 func (a Augment) put(dst []float32, images *dataset.Images, i int, s scale, r *rand.Rand) {
 	h, w, ch := images.H, images.W, images.Ch
 	flip := a.Flip && r.IntN(2) == 0
@@ -88,7 +89,9 @@ func (a Augment) vary(dst, pix []uint8, h, w, ch int, r *rand.Rand) {
 
 // pixelStatistics returns the mean and standard deviation of each channel over images whose pixels
 // are scaled to 0..1. Sums are of whole numbers, and so exact. A channel without variation has a
-// deviation of 0.001, to divide by.
+// deviation of 0.001, to divide by. With p the pixels of a channel it is
+//
+//	mean = E p / 255,   std = max(sqrt(E p^2 - (E p)^2)/255, 0.001)
 func pixelStatistics(images *dataset.Images) (mean, std []float32) {
 	ch := images.Ch
 	sum, square := make([]int64, ch), make([]int64, ch)

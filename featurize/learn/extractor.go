@@ -186,12 +186,13 @@ func Corpus(ds *dataset.Dataset) (*dataset.Labelled, int, error) {
 	return out, classes, nil
 }
 
-// pool combines a list of sources into one.
+// pool combines a list of sources into one. Image i is counted through all of them in turn.
 type pool struct {
 	sources []source
 	n       int
 }
 
+// newPool counts the images of sources.
 func newPool(s []source) pool {
 	p := pool{sources: s}
 	for _, x := range s {
@@ -200,6 +201,7 @@ func newPool(s []source) pool {
 	return p
 }
 
+// at returns the source of image i, and its place there.
 func (p pool) at(i int) (source, int) {
 	for _, s := range p.sources {
 		if i < s.images.N {
@@ -210,7 +212,9 @@ func (p pool) at(i int) (source, int) {
 	return source{}, 0
 }
 
-// order enumerates a pool's images without end, in a new order every epoch.
+// order enumerates a pool's images without end, in a new order every epoch. An epoch's order is a
+// permutation drawn from the seed, the name and the epoch's number. It is remembered until another
+// epoch is asked for.
 type order struct {
 	n     int
 	seed  uint64
@@ -219,6 +223,7 @@ type order struct {
 	perm  []int
 }
 
+// at returns the k-th image, counted over all epochs.
 func (o *order) at(k int) int {
 	if e := k / o.n; o.perm == nil || e != o.epoch {
 		o.epoch, o.perm = e, rng.New(o.seed, "extractor", "order", o.name, e).Perm(o.n)
@@ -232,7 +237,7 @@ const notAllowed = -1e4
 
 // Gradient returns a model of a network's training loss over classes and of its gradient with
 // respect to params. init holds the initial values, drawn from seed, of the parameters, and the
-// statistics of the normalisations.
+// statistics of the normalisations. The parameters are inputs of the model.
 func Gradient(network models.Extractor, classes int,
 	seed uint64) (gradient *onnx.Model, params []string, init map[string]*onnx.Tensor, err error) {
 	loss, err := network.Loss(classes, seed)
@@ -254,7 +259,8 @@ func Gradient(network models.Extractor, classes int,
 // Extractor trains an extractor on the extractor part of ds. aux, where not nil and
 // Config.Auxiliary is more than 0, adds its own extractor part and spare classes: an image is
 // classified among the classes of its own data set only. Test images are used only for the
-// accuracies in Result.
+// accuracies in Result. Each step is one of stochastic gradient descent with Nesterov's momentum on
+// the mean loss of the shards. The gradient's norm is bounded by 5.
 func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset, c Config,
 	run Run) (*Result, error) {
 	if err := c.check(); err != nil {
@@ -392,6 +398,7 @@ func (t *trainer) train(ctx context.Context, split *train.Split, digests string,
 	return loop.Train(ctx)
 }
 
+// describe says for the manifest which images were learned from: n of ds, and m of aux.
 func describe(ds, aux *dataset.Dataset, n, m int) string {
 	s := fmt.Sprintf("%s: %d training images of the extractor part", ds.Name, n)
 	if len(ds.ExtraClasses) > 0 {
@@ -417,7 +424,9 @@ type trainer struct {
 	manifest models.Manifest
 }
 
-// batch makes the shards of step t, the same ones on every call.
+// batch makes the shards of step t, the same ones on every call. A shard is image [n, Ch, H, W],
+// target [n, classes] and allowed [n, classes], with n images of the batch. Random numbers are
+// drawn in the order of the shards.
 func (t *trainer) batch(step int) ([]map[string]*onnx.Tensor, error) {
 	if t.orders[0] == nil {
 		t.orders = [2]*order{{n: t.main.n, seed: t.c.Seed, name: "main"},
@@ -512,6 +521,7 @@ func (t *trainer) accuracy(ctx context.Context, manifest models.Manifest, first 
 }
 
 // finish makes the exported model: features standardised over the extractor part, images unchanged.
+// Mean and deviation are those of the population, in float64.
 func (t *trainer) finish(ctx context.Context, manifest models.Manifest,
 	part *dataset.Images) (*onnx.Model, error) {
 	m, err := t.c.Network.Model(t.state, 0)

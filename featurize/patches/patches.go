@@ -40,6 +40,7 @@ type Options struct {
 	Progress func(done, total int)
 }
 
+// withDefaults returns the options with the zero fields filled.
 func (o Options) withDefaults() Options {
 	for _, d := range []struct {
 		v   *int
@@ -98,7 +99,12 @@ func Learn(ctx context.Context, eng engine.Engine, part *dataset.Labelled, class
 }
 
 // filters clusters whitened patches; each filter's response has mean 0 and standard deviation 1
-// over the patches.
+// over the patches. With x_i the patches, W their whitening, c_j the centres and g_j = W c_j less
+// its mean it is
+//
+//	f_j = g_j / sqrt(mean_i (x_i . g_j)^2 + 1e-12)
+//
+// They are [Filters, channels, side, side].
 func filters(ctx context.Context, part *dataset.Labelled, o Options) (*onnx.Tensor, error) {
 	r := rng.New(o.Seed, "patches")
 	d := part.Ch * o.Side * o.Side
@@ -228,6 +234,7 @@ func cut(part *dataset.Labelled, r *rand.Rand, side int, dst []float64) float64 
 	return math.Sqrt(ss / float64(len(dst)))
 }
 
+// centre subtracts the mean of v from it.
 func centre(v []float64) {
 	var sum float64
 	for _, x := range v {
@@ -254,7 +261,8 @@ func unit(v []float64) float64 {
 	return n
 }
 
-// respond computes the pooled responses of the first images.
+// respond computes the pooled responses of the first images. They are [n, Filters * cells], and n
+// is the number of images, o.Images at most.
 func respond(ctx context.Context, eng engine.Engine, p models.Patches, part *dataset.Labelled,
 	o Options) (*mat.Dense, int, error) {
 	// Without a projection the model gives the pooled responses.
@@ -279,7 +287,9 @@ func respond(ctx context.Context, eng engine.Engine, p models.Patches, part *dat
 
 // project learns the projection and its offset from responses [n, d]. Features are responses times
 // the projection plus the offset, which is minus the mean response times the projection: their mean
-// is 0 and their deviation 1.
+// is 0 and their deviation 1. x is centred in place. With d_j a direction it is
+//
+//	w_j = d_j / sqrt(mean_i (x_i . d_j)^2 + 1e-12),   offset_j = -mean . w_j
 func project(p *models.Patches, x *mat.Dense, labels []int, classes int, o Options) error {
 	n, d := x.Dims()
 	dx := o.Dx
@@ -396,7 +406,7 @@ func conditioned(err error) bool {
 	return errors.As(err, &c)
 }
 
-// square returns the mean of x_i x_i^T over the rows of x.
+// square returns the mean of x_i x_i^T over the rows of x. It costs O(n d^2).
 func square(x *mat.Dense) *mat.SymDense {
 	n, d := x.Dims()
 	var g mat.Dense
@@ -429,7 +439,8 @@ func largest(s *mat.SymDense) float64 {
 	return l
 }
 
-// orthonormal makes the columns of q orthonormal (modified Gram-Schmidt, twice).
+// orthonormal makes the columns of q orthonormal (modified Gram-Schmidt, twice). A second pass
+// makes up for the rounding of the first.
 func orthonormal(q *mat.Dense) {
 	n, k := q.Dims()
 	for range 2 {

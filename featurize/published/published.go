@@ -42,6 +42,7 @@ type Extractor struct {
 	network        models.EfficientNetLite
 }
 
+// lite is EfficientNet-Lite number n; member is the file of its weights, and sum their SHA-256.
 func lite(n, operations int, member, sum string, network models.EfficientNetLite) Extractor {
 	return Extractor{
 		Name:    fmt.Sprintf("efficientnet-lite%d", n),
@@ -112,7 +113,8 @@ func Find(path string) (string, error) {
 	return path, nil
 }
 
-// Pull fetches an extractor, unless it is here, and returns its file. say is told each step.
+// Pull fetches an extractor, unless it is here, and returns its file. say is told each step. An
+// unknown name is an error that suggests one.
 func Pull(ctx context.Context, name string, say func(string)) (string, error) {
 	for _, e := range all {
 		if e.Name != name {
@@ -144,6 +146,8 @@ func Names() (names []string) {
 	return names
 }
 
+// pull fetches an extractor into a folder beside path, which is removed whatever happens, and
+// writes the graph to path.
 func (e Extractor) pull(ctx context.Context, path string, say func(string)) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -211,7 +215,7 @@ func (e Extractor) weights(dir string) ([]byte, error) {
 	return data, nil
 }
 
-// convert makes the graph of published weights.
+// convert makes the graph of published weights. The file is written whole or not at all.
 func (e Extractor) convert(weights []byte, path string) error {
 	values, err := statedict.Read(weights)
 	if err != nil {

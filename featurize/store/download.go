@@ -32,6 +32,7 @@ type Downloader struct {
 	Progress func(name string, done, total int64)
 }
 
+// withDefaults returns a copy with all settings, whose client refuses to leave https.
 func (d *Downloader) withDefaults() *Downloader {
 	c := *d
 	if c.Client == nil {
@@ -61,6 +62,7 @@ var errFinal = errors.New("not tried again")
 // Fetch downloads f into dir and returns its path. A file that is there already with the right
 // checksum is kept; an interrupted download resumes where it stopped; a file with the wrong
 // checksum is removed. The file appears under its name only when it is complete and checked.
+// Addresses are tried in turn. The part that is there is kept as NAME.part.
 func (d *Downloader) Fetch(ctx context.Context, f dataset.File, dir string) (string, error) {
 	d = d.withDefaults()
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -131,7 +133,9 @@ func offered(res *http.Response, url string, have int64) (from, total int64, err
 	return 0, 0, err
 }
 
-// get downloads the rest of the file at url into part, from where part ends.
+// get downloads the rest of the file at url into part, from where part ends. The server is asked
+// for bytes from there on (Range, RFC 9110, 14.2). One that sends all of the file begins the part
+// anew. No more than f.Max bytes are written.
 func (d *Downloader) get(ctx context.Context, url, part string, f dataset.File) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -238,7 +242,7 @@ func contentRange(s string) (from, size int64, ok bool) {
 	return from, size, err == nil
 }
 
-// check verifies a file's checksums.
+// check verifies a file's checksums. The file is read once for both.
 func check(f dataset.File, path string) error {
 	r, err := regularfile.Open(path)
 	if err != nil {

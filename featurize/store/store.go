@@ -32,7 +32,8 @@ func Dir(setting string) (string, error) {
 
 // Pull downloads a published data set into the data folder and returns the data set's folder. A
 // data set that is already there is left unchanged. Nothing appears under its name before every
-// file is checked and readable.
+// file is checked and readable. Downloads lie in DIR/.downloads until the data set has its name: a
+// call that was stopped goes on with them.
 func Pull(ctx context.Context, s dataset.Known, dir string, d *Downloader) (string, error) {
 	to := filepath.Join(dir, s.Folders[0])
 	if complete(ctx, s, to) {
@@ -72,7 +73,8 @@ func Pull(ctx context.Context, s dataset.Known, dir string, d *Downloader) (stri
 }
 
 // complete reports whether all files of a data set are in folder to and can be read. Lists of names
-// may be missing, and files may be unpacked.
+// may be missing, and files may be unpacked. It loads the data set, which checks its list of
+// checksums.
 func complete(ctx context.Context, s dataset.Known, to string) bool {
 	var names []string
 	for n := range s.Unpack {
@@ -123,7 +125,8 @@ func alone(dir string) (io.Closer, error) {
 }
 
 // place fills a temporary folder beside to and gives it the name to. The old folder is replaced
-// only then.
+// only then. fill is given the folder .NAME.tmp/new, and the old folder becomes .NAME.tmp/old. Both
+// lie beside the new one, so that renaming suffices. .NAME.tmp is locked meanwhile.
 func place(ctx context.Context, to string, fill func(tmp string) error) (err error) {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
@@ -158,6 +161,7 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 	if err != nil {
 		return err
 	}
+	// The glob is of the folders new in them.
 	for i, p := range left {
 		left[i] = filepath.Dir(p)
 	}
@@ -193,6 +197,7 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 
 // unpack extracts the wanted files, by base name, from a tar.gz archive. Other entries are skipped;
 // links and folders are never created; a file over its maximum size, or present twice, is an error.
+// Folders in names are left out, so that no file leads out of to.
 func unpack(ctx context.Context, archive, to string, want map[string]int64) error {
 	f, err := regularfile.Open(archive)
 	if err != nil {
@@ -256,6 +261,7 @@ func write(path string, r io.Reader) (err error) {
 	return err
 }
 
+// copyFile copies a regular file to a new one, and makes the folders on its path.
 func copyFile(from, to string) error {
 	in, err := regularfile.Open(from)
 	if err != nil {
@@ -269,7 +275,8 @@ func copyFile(from, to string) error {
 }
 
 // recognise returns the kind of a data set in a folder or an official archive; of an archive also
-// the sizes of its files and its folder.
+// the sizes of its files and its folder. Archives are known by the name of their file, and checked
+// by its digest.
 func recognise(from string) (kind dataset.Kind, archive map[string]int64, folder string,
 	err error) {
 	st, err := os.Stat(from)
@@ -295,7 +302,8 @@ func recognise(from string) (kind dataset.Kind, archive map[string]int64, folder
 }
 
 // nameOf returns the name and the folder of an imported data set; an empty name means the official
-// one, or else that of its folder.
+// one, or else that of its folder. Names of official data sets are for files of their kind alone,
+// and those of drawn ones for none.
 func nameOf(from, name, folder string, kind dataset.Kind) (_, _ string, err error) {
 	if name == "" {
 		abs, err := filepath.Abs(from)
@@ -377,7 +385,7 @@ func Import(ctx context.Context, from, name, dir string, replace,
 	return name, to, bad, err
 }
 
-// inside reports whether path is dir or lies in it.
+// inside reports whether path is dir or lies in it. Links are not followed.
 func inside(path, dir string) bool {
 	a, err := filepath.Abs(path)
 	b, err2 := filepath.Abs(dir)

@@ -157,6 +157,8 @@ type walker struct {
 	total int
 }
 
+// count returns the nodes of a tree, aliases at their full size, and refuses it where a rule of
+// [Check] is broken. Every node is visited once: an alias costs a look-up.
 func (w *walker) count(n *yaml.Node, depth int) (int, error) {
 	if depth > MaxDepth {
 		return 0, fmt.Errorf("line %d: nested more than %d deep", n.Line, MaxDepth)
@@ -202,6 +204,7 @@ func (w *walker) count(n *yaml.Node, depth int) (int, error) {
 	return size, nil
 }
 
+// add adds to the nodes of the file, and refuses more than [MaxNodes] at the line of n.
 func (w *walker) add(n *yaml.Node, size int) error {
 	if w.total += size; w.total > MaxNodes {
 		return fmt.Errorf("line %d: more than %d keys and values, aliases counted each time",
