@@ -51,12 +51,10 @@ func DefaultsFor(dataset string) DatasetDefaults {
 
 // BySet describes which value applies to which data sets: "35 for mnist, 40 for cifar100 and 20 for
 // others".
-func BySet(value func(DatasetDefaults) string) string { return describe(known, value) }
-
-func describe(suits []namedDefaults, value func(DatasetDefaults) string) string {
+func BySet(value func(DatasetDefaults) string) string {
 	var values []string
 	sets := map[string][]string{}
-	for _, s := range suits {
+	for _, s := range known {
 		v := value(s.DatasetDefaults)
 		if v == value(others) {
 			continue

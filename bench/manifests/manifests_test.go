@@ -18,30 +18,31 @@ import (
 
 var deploy = filepath.Join("..", "..", "examples", "deploy")
 
+// get takes the results of a call. The function that it returns gives the value, or ends the test at
+// the error.
+func get[T any](v T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
 // rendered returns the resources of a folder's kustomization.
 func rendered(t *testing.T, folder string) []byte {
 	t.Helper()
-	all, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(),
-		filepath.Join(deploy, folder))
-	if err != nil {
-		t.Fatal(err)
-	}
-	data, err := all.AsYaml()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	all := get(krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(),
+		filepath.Join(deploy, folder)))(t)
+	return get(all.AsYaml())(t)
 }
 
 // checker is kubeconform, strict, which knows no schema but those of a template.
 func checker(t *testing.T) validator.Validator {
 	t.Helper()
-	v, err := validator.New([]string{schemas(t)},
-		validator.Opts{Strict: true, KubernetesVersion: "1.37.2"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return get(validator.New([]string{schemas(t)},
+		validator.Opts{Strict: true, KubernetesVersion: "1.37.2"}))(t)
 }
 
 // check returns the number of sound resources, and what is wrong with the others.
@@ -113,10 +114,7 @@ func TestRendered(t *testing.T) {
 // kind, in each kind of manifest.
 func TestRefused(t *testing.T) {
 	v := checker(t)
-	features, err := os.ReadFile(filepath.Join(deploy, "kubernetes", "features", "features.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	features := get(os.ReadFile(filepath.Join(deploy, "kubernetes", "features", "features.yaml")))(t)
 	base := rendered(t, "kubernetes")
 	for _, c := range []struct {
 		data     []byte

@@ -73,10 +73,7 @@ func schemas(t *testing.T) string {
 	}
 	base := filepath.Join(module(t, kubernetes, kubernetesSum), "api", "openapi-spec", "v3")
 	for _, name := range []string{"api__v1", "apis__apps__v1", "apis__batch__v1", "apis__policy__v1"} {
-		data, err := os.ReadFile(filepath.Join(base, name+"_openapi.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := get(os.ReadFile(filepath.Join(base, name+"_openapi.json")))(t)
 		var document struct{ Components struct{ Schemas object } }
 		if err := json.Unmarshal(data, &document); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -97,11 +94,8 @@ func schemas(t *testing.T) string {
 				object{"$ref": "#/components/schemas/" + id, "components": object{"schemas": all}})
 		}
 	}
-	data, err := os.ReadFile(filepath.Join(module(t, jobset, jobsetSum), "config",
-		"components", "crd", "bases", "jobset.x-k8s.io_jobsets.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := get(os.ReadFile(filepath.Join(module(t, jobset, jobsetSum), "config",
+		"components", "crd", "bases", "jobset.x-k8s.io_jobsets.yaml")))(t)
 	var definition struct {
 		Spec struct {
 			Group    string
