@@ -81,6 +81,7 @@ func fillWidth(heads, dim *int, published bool, dz int) {
 	*dim = cmp.Or(*dim, (dz+64+*heads-1) / *heads * *heads)
 }
 
+// check reports whether the sizes are within their bounds, and fails the graph where they are not.
 func (c block) check(b *build.Builder) bool {
 	switch {
 	case c.Dim < 1 || c.Dim > maxWidth:
@@ -96,6 +97,7 @@ func (c block) check(b *build.Builder) bool {
 	return false
 }
 
+// orElse returns an initialiser, or another one where it is nil.
 func orElse(init, otherwise initial) initial {
 	if init != nil {
 		return init

@@ -74,6 +74,7 @@ type ConjugateConfig struct {
 	K  int `json:"k"`
 }
 
+// check returns an error for sizes out of their bounds.
 func (c ConjugateConfig) check() error {
 	if c.Dx < 1 || c.Dx > maxWidth || c.C < 2 || c.C > maxWidth || c.K < 1 || c.K > c.Dx {
 		return fmt.Errorf("conjugate predictor for dx %d, C %d and k %d; allowed are dx 1 to %d, "+
@@ -99,6 +100,7 @@ func (c ConjugateConfig) shapes() map[string][]int {
 	return s
 }
 
+// checkValues returns an error unless the sizes are sound and the parameters have them.
 func (c ConjugateConfig) checkValues(values map[string]*onnx.Tensor) error {
 	if err := c.check(); err != nil {
 		return err
@@ -301,6 +303,7 @@ func newConjugate(c ConjugateConfig, graph string, values map[string]*onnx.Tenso
 // moments are the posterior mean and variance [T, C, k] of the class means.
 type moments struct{ mean, variance build.Ref }
 
+// exp returns the exponential of a parameter, of which the logarithm is learned: it is above 0.
 func (g conjugate) exp(name string) build.Ref { return g.b.Exp(g.refs[name]) }
 
 // phi softens the norm of features [..., dx].
@@ -308,6 +311,7 @@ func (g conjugate) phi(h build.Ref) build.Ref {
 	return softened(g.b, h, g.refs[ConjCentre], g.refs[ConjRadius])
 }
 
+// softened returns (h - c) / sqrt(1 + |h - c|^2/r^2) of features h [..., dx].
 func softened(b *build.Builder, h, centre, r build.Ref) build.Ref {
 	d := b.Sub(h, centre)
 	return b.Div(d, b.Sqrt(b.Add(b.F32(1), b.Div(b.ReduceSum(b.Mul(d, d), true, -1), b.Mul(r, r)))))
@@ -457,6 +461,7 @@ func (g conjugate) eye() build.Ref {
 // upper returns [C, C] with ones from the diagonal on.
 func (g conjugate) upper() build.Ref { return g.b.Op("Trilu", []build.Ref{g.square(1)}) }
 
+// square returns [C, C] of one number.
 func (g conjugate) square(v float32) build.Ref {
 	return g.b.Op("ConstantOfShape", []build.Ref{g.b.Axes(g.C, g.C)},
 		onnx.TensorAttr("value", onnx.Vector(v)))

@@ -92,6 +92,7 @@ func (e EfficientNetLite) Model(values map[string]*onnx.Tensor) (*onnx.Model, er
 		Resize: "crop"}.Write(m)
 }
 
+// gray3 is one number for each of three channels.
 func gray3(v float32) []float32 { return []float32{v, v, v} }
 
 // block is an inverted residual: expansion, depthwise convolution, projection, and the input added
@@ -110,6 +111,7 @@ func (n *efficientNet) block(x build.Ref, name string, s stage, in, out int) bui
 	return y
 }
 
+// clip is ReLU6, min(max(x, 0), 6).
 func (n *efficientNet) clip(x build.Ref) build.Ref {
 	return n.b.Op("Clip", []build.Ref{x, n.b.F32(0), n.b.F32(6)})
 }

@@ -37,6 +37,7 @@ type EmbeddingConfig struct {
 	Blocks int `json:"blocks"`
 }
 
+// fill gives zero fields their defaults, and returns an error for one out of its bounds.
 func (c *EmbeddingConfig) fill() error {
 	if c.Dx < 1 || c.Dx > maxWidth || c.C < 2 || c.C > maxWidth {
 		return fmt.Errorf("embedding for dx %d and C %d; allowed are dx 1 to %d and C 2 to %d",

@@ -63,6 +63,8 @@ func DefaultExtractor(channels, height, width, dx int) Extractor {
 	return e
 }
 
+// check returns an error for sizes out of their bounds. Each pooling halves the sides, which must
+// not come to 0.
 func (e Extractor) check() error {
 	if e.Channels != 1 && e.Channels != 3 {
 		return fmt.Errorf("extractor: %d channels; allowed are 1 (grey) and 3 (RGB)", e.Channels)

@@ -146,6 +146,7 @@ func Images(m *onnx.Model) (rows []float32, labels []int, err error) {
 	return rows, labels, nil
 }
 
+// isTensor reports whether a tensor is there, of a type and a shape.
 func isTensor(t *onnx.Tensor, of onnx.DType, shape ...int) bool {
 	return t != nil && t.DType == of && slices.Equal(t.Shape, shape)
 }

@@ -164,23 +164,27 @@ type property[P any] struct {
 	at  P
 }
 
+// texts lists the fields that are written as they are.
 func (f *Manifest) texts() []property[*string] {
 	return []property[*string]{{"kind", &f.Kind}, {"layout", &f.Layout}, {"resize", &f.Resize},
 		{"extractor_digest", &f.Extractor}, {"licence", &f.Licence},
 		{"training_data", &f.TrainingData}, {"command", &f.Command}, {"config", &f.Config}}
 }
 
+// numbers lists the fields of whole numbers of at least 0.
 func (f *Manifest) numbers() []property[*int] {
 	return []property[*int]{{"dx", &f.Dx}, {"classes", &f.C}, {"d", &f.D}, {"s", &f.S},
 		{"fresh", &f.Fresh}, {"latent", &f.Latent}, {"k", &f.K}, {"bytes", &f.Bytes},
 		{"height", &f.Height}, {"width", &f.Width}}
 }
 
+// fractions lists the fields of numbers above 0.
 func (f *Manifest) fractions() []property[*float64] {
 	return []property[*float64]{{"l2", &f.L2}, {"clip", &f.Clip}, {"kappa", &f.Kappa},
 		{"kappa_deviation", &f.KappaDeviation}}
 }
 
+// lists lists the fields that are written as JSON.
 func (f *Manifest) lists() []property[any] {
 	return []property[any]{{"mean", &f.Mean}, {"std", &f.Std}, {"class_names", &f.Classes}}
 }
@@ -242,6 +246,8 @@ func ReadManifest(m *onnx.Model) (Manifest, error) {
 	return f, f.check()
 }
 
+// check returns an error for a field that no model of ours has. Manifests come from files of
+// others.
 func (f Manifest) check() error {
 	if f.Kind != "" && !slices.Contains(kinds, f.Kind) {
 		return fmt.Errorf("manifest: kind is %q; allowed are %s", f.Kind, strings.Join(kinds, ", "))
@@ -287,6 +293,7 @@ func (f Manifest) PointWidth() int {
 	return f.Dx
 }
 
+// name names the model in errors, by its kind and its file.
 func (f Manifest) name() string {
 	kind := cmp.Or(f.Kind, "model")
 	if f.Source != "" {
@@ -381,6 +388,7 @@ func LoadClosed(path string) (*onnx.Model, Manifest, error) {
 	return loadAs(path, func(map[string]string) bool { return true })
 }
 
+// loadAs is [Load], where closed says by the metadata if the model must be one file.
 func loadAs(path string,
 	closed func(metadata map[string]string) bool) (*onnx.Model, Manifest, error) {
 	data, err := serde.ReadFile(path)

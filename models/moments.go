@@ -43,6 +43,7 @@ type MomentsConfig struct {
 	Kappa, KappaDeviation float64
 }
 
+// check returns an error for sizes out of their bounds.
 func (c MomentsConfig) check() error {
 	if c.Dx < 1 || c.Dx > maxWidth || c.C < 2 || c.C > maxWidth {
 		return fmt.Errorf("moments of %d features and %d classes; allowed are 1 and 2 to %d",

@@ -42,6 +42,7 @@ type PredictorConfig struct {
 	Latent int `json:"latent,omitempty"`
 }
 
+// fill gives zero fields their defaults, and returns an error for one out of its bounds.
 func (c *PredictorConfig) fill() error {
 	if c.Dx < 1 || c.Dx > maxWidth || c.C < 2 || c.C > maxWidth {
 		return fmt.Errorf("predictor for dx %d and C %d; allowed are dx 1 to %d and C 2 to %d",

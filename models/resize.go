@@ -23,8 +23,10 @@ type axis struct {
 	out, at, to     build.Ref
 }
 
+// atLeastOne returns the larger of a number and 1: no part of an image is empty.
 func (r *resize) atLeastOne(x build.Ref) build.Ref { return r.b.Op("Max", []build.Ref{x, r.one}) }
 
+// least returns the smaller of two numbers.
 func (r *resize) least(x, y build.Ref) build.Ref { return r.b.Op("Min", []build.Ref{x, y}) }
 
 // share returns max(1, a*b/c), rounded: the size of a part that has another shape's aspect ratio.
@@ -146,6 +148,7 @@ func (r *resize) cubic(t build.Ref) build.Ref {
 	return b.Op("Where", []build.Ref{b.Op("Less", []build.Ref{t, number(1)}), near, far})
 }
 
+// number returns a constant of float64, in which all weights are computed.
 func (r *resize) number(v float64) build.Ref { return r.b.Const(onnx.Scalar(v)) }
 
 // rounded returns whole numbers: halves go up.

@@ -136,6 +136,8 @@ type shiftStep struct {
 	to, back, variance, rest, traces build.Ref
 }
 
+// newShiftStep adds the constants of all steps, and the values of the features that each step
+// takes.
 func newShiftStep(b *build.Builder, p ShiftParts, features build.Ref) *shiftStep {
 	s := &shiftStep{b: b, p: p, mean: b.ReduceMean(features, true, 0),
 		means: b.Param("shift/means", p.Means.Clone())}

@@ -102,6 +102,7 @@ type folder struct {
 	files []imageFile
 }
 
+// note adds a remark to the data set. It must name no path, as results are shared.
 func (f *folder) note(format string, args ...any) {
 	f.data.Notes = append(f.data.Notes, fmt.Sprintf(format, args...))
 }

@@ -57,6 +57,7 @@ const (
 	batch     = 10_000 * 3073 // bytes of a file of CIFAR-10
 )
 
+// mnistFile is a file of MNIST, which two servers have.
 func mnistFile(name, md5, sha256 string) File {
 	return File{Name: name, URLs: []string{lecun + name, lecunToo + name}, MD5: md5,
 		SHA256: sha256, Max: 64 * mib}
@@ -142,6 +143,7 @@ func Names() []string { return names(func(Known) bool { return true }) }
 // Published lists those of [Names] that can be downloaded.
 func Published() []string { return names(func(k Known) bool { return k.Files != nil }) }
 
+// names lists the data sets of a kind, in the order of [All].
 func names(want func(Known) bool) []string {
 	var out []string
 	for _, k := range All() {

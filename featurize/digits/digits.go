@@ -63,6 +63,7 @@ type Set struct {
 	Train, Test    Labelled
 }
 
+// withDefaults returns c with the zero fields filled, and an error for one out of its bounds.
 func (c Config) withDefaults() (Config, error) {
 	c.Variant = cmp.Or(c.Variant, Grey)
 	c.Train = cmp.Or(c.Train, DefaultTrain)

@@ -83,6 +83,7 @@ func (x *Extractor) drawn() (alone [3][]float32, rows []float32, err error) {
 		drawn.Pix[i], drawn.Pix[size+i] = uint8(r.IntN(32)), uint8(r.IntN(256))
 		drawn.Pix[2*size+i] = uint8(255 * i / size) //nolint:gosec // below 256
 	}
+	// The ramp is tried only where it can tell more: see beside.
 	for i := range alone {
 		if i == 2 && !slices.Equal(alone[0], alone[1]) {
 			break
@@ -95,6 +96,7 @@ func (x *Extractor) drawn() (alone [3][]float32, rows []float32, err error) {
 		return alone, nil, nil
 	}
 	rows, _, err = x.batch(x.sessions[0], drawn, 0, 2, x.buffer())
+	// Where images go through one at a time, two are not asked of it.
 	if err != nil && x.opt.Batch == 1 {
 		return alone, nil, nil
 	}
@@ -132,8 +134,10 @@ func plain(m *onnx.Model) (*onnx.Model, error) {
 	return folded(&c)
 }
 
+// isHalf reports whether a type is one of half precision.
 func isHalf(d onnx.DType) bool { return d == onnx.Float16 || d == onnx.BFloat16 }
 
+// takesHalf reports whether a model has an input in half precision.
 func takesHalf(m *onnx.Model) bool {
 	return slices.ContainsFunc(m.Graph.Inputs,
 		func(v onnx.ValueInfo) bool { return isHalf(v.DType) })

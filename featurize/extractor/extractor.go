@@ -111,6 +111,7 @@ func New(eng engine.Engine, m *onnx.Model, manifest models.Manifest, o Options,
 	}
 	x := &Extractor{opt: o, sig: sig, manifest: manifest,
 		name: cmp.Or(manifest.Source, m.Graph.Name), inside: inside}
+	// Nodes behind the features play no part: they are cut off before they could be refused.
 	pruned := prune(m, sig.output)
 	x.layer = Layer{Value: sig.output, Why: sig.why, Without: without(m.Graph, pruned.Graph)}
 	x.model, x.spelt = portable(pruned)
@@ -450,6 +451,8 @@ func (x *Extractor) Features(ctx context.Context, images *dataset.Images,
 				if err := ctx.Err(); err != nil {
 					return err
 				}
+				// Workers take batches as they are done with the one before. Rows go to their
+				// images' places.
 				from := int(next.Add(1)-1) * x.opt.Batch
 				if from >= n {
 					return nil
@@ -554,6 +557,7 @@ func (x *Extractor) pool(t *onnx.Tensor, n int) (features []float32, over string
 		inner, d = t.Shape[1], t.Shape[2]
 		over = fmt.Sprintf(", averaged over %d tokens", inner)
 	case 4:
+		// other are the axes that would be averaged over if the layout were the other one.
 		rows, cols := t.Shape[2], t.Shape[3]
 		other := t.Shape[1:3]
 		if d, last = t.Shape[1], !x.sig.nhwc; x.sig.nhwc {

@@ -114,6 +114,8 @@ func weigh(path string) int64 {
 	return min(MaxMemory, h.Memory+st.Size())
 }
 
+// Next waits for the next image of the files' order, which others may have overtaken, and copies
+// its pixels.
 func (a *ahead) Next(ctx context.Context, dst []uint8) (Item, error) {
 	f := a.files[a.at]
 	a.at++

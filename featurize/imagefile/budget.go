@@ -24,6 +24,7 @@ func within(ctx context.Context, data []byte) *budgeted {
 		left: rereads*int64(len(data)) + 1<<20}
 }
 
+// Read is that of the file, within the bounds.
 func (b *budgeted) Read(p []byte) (int, error) {
 	if err := b.ctx.Err(); err != nil {
 		return 0, err

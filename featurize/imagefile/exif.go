@@ -156,6 +156,7 @@ func tiffOrder(d []byte) binary.ByteOrder {
 
 const tiffCompression = 0x0103
 
+// isFax reports whether a compression is one of CCITT's T.4 and T.6 (TIFF 6.0, section 11).
 func isFax(compression uint32) bool { return compression == 3 || compression == 4 }
 
 // Types of a TIFF's numbers, of 16 and of 32 bits (TIFF 6.0, section 2).

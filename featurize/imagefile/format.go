@@ -19,6 +19,7 @@ import (
 	"fmp/onnx/printable"
 )
 
+// DICOM files are found by package image as those of the other formats are.
 func init() { image.RegisterFormat("dicom", dicom.Magic, dicom.Decode, dicom.DecodeConfig) }
 
 // Formats names the formats of images that are read everywhere; of an animated GIF the first frame.

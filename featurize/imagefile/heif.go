@@ -161,6 +161,7 @@ func (d decoder) run(ctx context.Context, path string, data []byte,
 // words keeps the first bytes of a program's output.
 type words struct{ b []byte }
 
+// Write takes all bytes, so that a program which says much does not wait for its reader.
 func (t *words) Write(p []byte) (int, error) {
 	t.b = append(t.b, p[:min(len(p), decoderWords-len(t.b))]...)
 	return len(p), nil

@@ -182,6 +182,7 @@ type memories struct {
 // maxKept bounds the bytes of all memories that a reader keeps for other pictures.
 const maxKept = 32 << 20
 
+// size returns the bytes that are held.
 func (m *memories) size() int { return m.file.Cap() + m.samples.Size() }
 
 // decodeFile is DecodeFile with the given bound on the number of pixels, for devices with little

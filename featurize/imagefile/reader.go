@@ -173,13 +173,16 @@ func readPairsGo(luma, cb, cr, red, green, blue []uint8) {
 // Red gets 1.402 Cr, green -0.344136 Cb - 0.714136 Cr, and blue 1.772 Cb (JFIF 1.02).
 type chroma struct{ red, green, blue int32 }
 
+// chromaOf returns the amounts of chroma, both less 128 already.
 func chromaOf(cb, cr int16) chroma {
 	b, r := int32(cb), int32(cr)
 	return chroma{91881 * r, -22554*b - 46802*r, 116130 * b}
 }
 
+// chromaOfBytes returns the amounts of chroma as a picture stores it.
 func chromaOfBytes(cb, cr uint8) chroma { return chromaOf(int16(cb)-128, int16(cr)-128) }
 
+// with returns the colour of a luma, cut off at 0 and 255.
 func (c chroma) with(luma uint8) (red, green, blue uint8) {
 	// 255 becomes 24 bits of ones.
 	y := int32(luma) * 0x10101

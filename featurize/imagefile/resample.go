@@ -94,6 +94,7 @@ type ring[T any] struct {
 	capacity   int
 }
 
+// newRing returns an empty ring for the rows that an axis takes, of as many values each as width.
 func newRing[T any](a *axis, channels, width int) *ring[T] {
 	// There is room for the rows of two outputs, so that a row is moved once at most, on average.
 	// One row more, and two groups, are for lanes that read behind the end.

@@ -77,6 +77,7 @@ type MisuseError struct{ text string }
 
 func (e *MisuseError) Error() string { return e.text }
 
+// misuse makes the error of options.
 func misuse(format string, args ...any) error { return &MisuseError{fmt.Sprintf(format, args...)} }
 
 // Options say how to read a source.
@@ -234,6 +235,7 @@ type pictures struct {
 func (p *pictures) Len() int     { return len(p.files) }
 func (p *pictures) Close() error { return nil }
 
+// Next decodes one file, in memory of its own.
 func (p *pictures) Next(ctx context.Context, dst []uint8) (Item, error) {
 	f := p.files[p.at]
 	p.at++
@@ -405,6 +407,7 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 		return nil, nil, err
 	}
 	c := csv.NewReader(b)
+	// A line without a label is an error, unless labels are optional.
 	c.FieldsPerRecord = 2
 	if o.Optional {
 		c.FieldsPerRecord = 0 // as many as the first line has
@@ -590,6 +593,8 @@ func (s *idx) open() error {
 func (s *idx) Len() int     { return s.n }
 func (s *idx) Close() error { return s.file.Close() }
 
+// Next reads one image. That something follows the last of the file is told with it, as a gzipped
+// file tells no sooner.
 func (s *idx) Next(_ context.Context, dst []uint8) (Item, error) {
 	item := Item{Name: fmt.Sprintf("%s#%d", s.file.Name(), s.Skip+s.at), Label: Unlabelled}
 	if _, err := io.ReadFull(s.r, s.buf); err != nil {

@@ -18,6 +18,7 @@ type Augment struct {
 // scale maps a pixel of a channel to (p/255 - mean) / std.
 type scale [][256]float32
 
+// newScale returns the map of channels with these means and deviations, of pixels of 0 to 1.
 func newScale(mean, std []float32) scale {
 	s := make(scale, len(mean))
 	for c := range s {

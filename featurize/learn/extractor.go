@@ -76,6 +76,7 @@ func DefaultConfig(ds *dataset.Dataset, dx int) Config {
 	return c
 }
 
+// check returns an error for a setting that is out of its bounds. The network checks its own.
 func (c Config) check() error {
 	switch {
 	case c.Epochs < 1 || c.Epochs > 100000:

@@ -42,6 +42,7 @@ const modelFile = "model.onnx"
 // names are those that both Triton and file systems take.
 var names = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$`)
 
+// check returns an error for options that a model server would not take.
 func (o Options) check() error {
 	if !names.MatchString(o.Name) {
 		return fmt.Errorf("name %q; want letters, digits, _, . and -, at most 100, a letter or "+

@@ -54,6 +54,7 @@ var GitPaths = []string{".git", ".gitattributes", ".github", ".gitignore"}
 // ErrInvalid means that a bundle is no signature of a model by the key.
 var ErrInvalid = errors.New("no valid signature")
 
+// invalid makes an error that wraps [ErrInvalid].
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrInvalid}, args...)...)
 }

@@ -147,6 +147,8 @@ func Decode(r io.Reader) (image.Image, error) {
 	return im, nil
 }
 
+// decode reads the pixels, behind which p stands. Their number of bytes must be that of the
+// header's sizes, made even.
 func (h *header) decode(p *parser) (image.Image, error) {
 	if h.syntax == jpegBaseline {
 		return h.compressed(p)

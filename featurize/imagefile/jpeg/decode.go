@@ -120,6 +120,7 @@ func Reduce(ctx context.Context, data []byte, points []Points, part image.Rectan
 	return d.Header, planes, nil
 }
 
+// newDecoder reads the header of a file and takes no memory for its pixels yet.
 func newDecoder(ctx context.Context, data []byte, part image.Rectangle,
 	m *Memory) (*decoder, error) {
 	h, err := ReadHeader(bytes.NewReader(data))

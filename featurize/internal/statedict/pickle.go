@@ -80,8 +80,10 @@ func (m *machine) uint(n int) (uint32, error) {
 	return binary.LittleEndian.Uint32(b[:]), err
 }
 
+// push puts a value on the stack.
 func (m *machine) push(v any) { m.stack = append(m.stack, v) }
 
+// pop takes the value on top of the stack.
 func (m *machine) pop() (any, error) {
 	if len(m.stack) == 0 {
 		return nil, errors.New("an operation finds nothing on the stack")

@@ -100,6 +100,8 @@ func Read(data []byte) (map[string]*onnx.Tensor, error) {
 	return out, nil
 }
 
+// decode runs the five pickles of a file, and gives its tensors the elements of the storages behind
+// them.
 func decode(data []byte) (map[string]*onnx.Tensor, error) {
 	m := &machine{data: data, storages: map[string]*storage{}}
 	head, err := m.run()
