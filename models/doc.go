@@ -4,8 +4,8 @@
 //
 // The blocks are those of Lee et al., Set Transformer (ICML 2019, arXiv:1810.00825): the type block
 // is the multihead attention block MAB, of which SAB, ISAB and PMA consist. One configuration gives
-// the published block, another the identity-initialised one that starts as a smoothed bootstrap of its
-// context.
+// the published block, another the identity-initialised one that starts as a smoothed bootstrap of
+// its context.
 //
 // Notation: dx features, C classes, a point z = [h, y] of dz = dx + C numbers, blocks of width d,
 // sets of n points, s compressed points.

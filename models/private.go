@@ -75,8 +75,8 @@ func (c PrivateConfig) shapes() map[string][]int {
 	return s
 }
 
-// checkValues returns an error unless the sizes are sound, and the parameters have them. Those that
-// are divided by must be above 0.
+// checkValues returns an error unless the sizes are sound, and the parameters have them. The radius
+// and the norm to clip to must be above 0.
 func (c PrivateConfig) checkValues(values map[string]*onnx.Tensor) error {
 	if c.Dx < 1 || c.Dx > maxWidth || c.K < 1 || c.K > c.Dx {
 		return fmt.Errorf("private predictor for dx %d and k %d; allowed are dx 1 to %d and k 1 "+
