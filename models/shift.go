@@ -162,12 +162,14 @@ func newShiftStep(b *build.Builder, p ShiftParts, features build.Ref) *shiftStep
 func (s *shiftStep) next(p build.Ref) build.Ref {
 	b := s.b
 	sum, want := b.ReduceSum(p, true, 0), b.Mul(s.images, s.shares) // [1, C] and [C]
+	// f, in wide: by how much the classes' shares vary more than by chance.
 	off := b.Sub(sum, want)
 	wide := b.Div(b.ReduceSum(b.Div(b.Mul(off, off), want), true, 1),
 		b.F32(float32(s.p.Shares.Len()-1)))
 	a := b.Div(b.Relu(b.Sub(s.images, wide)),
 		b.Op("Max", []build.Ref{b.Sub(wide, b.F32(1)), b.F32(minWider)}))
 	a = b.Op("Min", []build.Ref{a, s.all})
+	// The classes' shares, and the mean of the images less that of these classes.
 	q := b.Div(b.Add(sum, b.Mul(a, s.shares)), b.Add(s.images, a))
 	d := b.Sub(s.mean, b.MatMul(q, s.means))
 	gained := func(x, v, noise build.Ref) build.Ref { return b.Mul(x, b.Div(v, b.Add(v, noise))) }

@@ -268,6 +268,8 @@ type known struct {
 func (w *wide) bounds(z, pbar, at, rows build.Ref, d known) {
 	b := w.b
 	rho := w.exp(ConjInterval + ConjLogRho)
+	// The class of a sample is the number of cumulative probabilities that its uniform number is
+	// not below.
 	upto := b.Slice(b.Op("CumSum", []build.Ref{pbar, b.Const(onnx.Scalar[int64](1))}), 1, 0, w.C-1)
 	over := b.Cast(b.Op("GreaterOrEqual",
 		[]build.Ref{b.Unsqueeze(d.uniform, 1, 2), b.Unsqueeze(upto, 0)}), onnx.Float32)
@@ -275,6 +277,7 @@ func (w *wide) bounds(z, pbar, at, rows build.Ref, d known) {
 	pick := func(of build.Ref) build.Ref {
 		return b.Op("Gather", []build.Ref{of, class}, onnx.IntAttr("axis", 0))
 	}
+	// Latents of class c and sample s are in row c S + s.
 	first := make([]int64, w.samples)
 	for s := range first {
 		first[s] = int64(s)

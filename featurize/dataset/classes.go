@@ -58,6 +58,7 @@ func parseClasses(choice string, names []string) ([]int, error) {
 	}
 	for _, entry := range strings.Split(choice, ",") {
 		entry = strings.TrimSpace(entry)
+		// A name comes first, as it may look like a range.
 		if c := slices.Index(names, entry); c >= 0 {
 			if err := add(c); err != nil {
 				return nil, err
@@ -97,6 +98,8 @@ func parseClasses(choice string, names []string) ([]int, error) {
 // the order of before.
 func (ds *Dataset) choose(choice, exclude string) error {
 	all := len(ds.Classes)
+	// Classes that are kept go into Train and Test, those to drop nowhere, and the others into
+	// Extra.
 	keep := make([]bool, all)
 	if count, ok := countClasses(choice); ok || strings.TrimSpace(choice) == "" {
 		count = cmp.Or(count, all)
@@ -145,6 +148,7 @@ func (ds *Dataset) choose(choice, exclude string) error {
 			extra = append(extra, name)
 		}
 	}
+	// Nothing is left out, and nothing is copied.
 	if len(chosen) == all {
 		return nil
 	}
@@ -197,6 +201,7 @@ func (ds *Dataset) holdOut(share float64) error {
 		left[y]++
 	}
 	for _, y := range ds.Test.Labels {
+		// Such a class has test images of its own.
 		left[y] = 0
 	}
 	without := 0
@@ -231,6 +236,7 @@ func (ds *Dataset) holdOut(share float64) error {
 		return err
 	}
 	if ds.Test.N > 0 {
+		// Test images that were there come first.
 		if test.Lazy() {
 			test.files.paths = append(ds.Test.files.paths, test.files.paths...)
 		} else {

@@ -55,6 +55,7 @@ func Find(name, setting string) (string, error) {
 				return p, nil
 			}
 		}
+		// The setting may name the folder of the files itself.
 		if kind, err := Detect(d); setting != "" && err == nil &&
 			(kind == of.Kind || of.Kind == "" && filepath.Base(d) == name) {
 			return d, nil
@@ -190,6 +191,7 @@ func Detect(dir string) (Kind, error) {
 	if !isDir(dir) {
 		return "", fmt.Errorf("%w: no folder %s", ErrNotFound, dir)
 	}
+	// Any batch will do: some may be missing.
 	if p, _ := filepath.Glob(filepath.Join(globQuote(dir), "data_batch_*.bin")); len(p) > 0 {
 		return KindCIFAR10, nil
 	}

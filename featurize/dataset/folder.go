@@ -29,6 +29,8 @@ const (
 	testShare = 5
 )
 
+// imageFile is a file of a folder, with all that is found out about it. One that cannot be read
+// keeps its place until leaveOut.
 type imageFile struct {
 	path  string
 	label int
@@ -67,6 +69,8 @@ func openFolder(ctx context.Context, dir string, o Options) (*Dataset, error) {
 	if err := f.list(); err != nil {
 		return nil, err
 	}
+	// Headers tell the size, the memory and the fault of each file before memory is taken for
+	// pixels.
 	if err := readHeaders(ctx, f.files); err != nil {
 		return nil, err
 	}
@@ -85,6 +89,7 @@ func openFolder(ctx context.Context, dir string, o Options) (*Dataset, error) {
 	if err := f.leaveOut(o.Skip); err != nil {
 		return nil, err
 	}
+	// Test images are chosen of those that are left, copies apart.
 	if err := f.distinct(ctx); err != nil {
 		return nil, err
 	}
@@ -214,6 +219,7 @@ func (f *folder) decode(ctx context.Context, fit imagefile.Fit,
 	room, step := semaphore.NewWeighted(decodedAtOnce), counter(n, progress)
 	return im, each(ctx, n, func(ctx context.Context, i int) error {
 		file := &f.files[i]
+		// An image that needs more than all of it is decoded alone.
 		weight := min(file.bytes, decodedAtOnce)
 		if err := room.Acquire(ctx, weight); err != nil {
 			return err
@@ -280,6 +286,7 @@ func (f *folder) distinct(ctx context.Context) error {
 		return true
 	}
 	f.files = slices.DeleteFunc(f.files, func(file imageFile) bool {
+		// The first one in the order of keys stays.
 		k := key{file.sum, file.label, file.test}
 		if of, again := first[k]; again && k.sum != none {
 			return leave(&file, of)
@@ -460,6 +467,7 @@ func commonSize(files []imageFile) (h, w, ch int, same bool) {
 		}
 		hs, ws = append(hs, f.h), append(ws, f.w)
 		if !f.grey {
+			// One image of colours makes all of them colour.
 			ch = 3
 		}
 		same = same && f.h == hs[0] && f.w == ws[0]

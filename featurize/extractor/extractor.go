@@ -490,6 +490,7 @@ func (x *Extractor) some(ctx context.Context, s engine.Session, images *dataset.
 		return nil, fmt.Errorf("they give %d numbers; a blank image gave %d features",
 			len(rows), x.dx)
 	}
+	// Black images have features too, which must not be taken for theirs.
 	for _, b := range bad {
 		for k := range x.dx {
 			rows[b.Index*x.dx+k] = float32(math.NaN())

@@ -54,6 +54,7 @@ func readInput(m *onnx.Model, o Options, dataCh int) (signature, error) {
 			showShape(in.Shape))
 	}
 	if in.Shape == nil {
+		// A shape that is not stated is four open dimensions.
 		in.Shape = onnx.Shape("", "", "", "")
 	}
 	isCh := func(d onnx.Dim) bool { return d.Size == 1 || d.Size == 3 }
@@ -87,6 +88,7 @@ func readInput(m *onnx.Model, o Options, dataCh int) (signature, error) {
 		dim onnx.Dim
 		to  *int
 	}{{h, &s.h}, {w, &s.w}} {
+		// A side that the model fixes counts; to ask for another is an error.
 		*d.to = o.Side
 		if d.dim.IsKnown() {
 			if o.Side != 0 && o.Side != d.dim.Size {
@@ -157,6 +159,7 @@ func featureValue(g *onnx.Graph, asked string) (value, why string, err error) {
 			found = append(found, o.Name)
 		}
 	}
+	// Several names that fit are as unclear as none.
 	if len(found) == 1 {
 		return found[0], "by its name", nil
 	}
@@ -198,6 +201,7 @@ func classifierHead(g *onnx.Graph, maker map[string]*onnx.Node, out string) stri
 			"Reshape", "Squeeze":
 			out = n.Input(0)
 		case "Add":
+			// The bias is constant, and the product is not.
 			a, b := isConstant(g, maker, n.Input(0)), isConstant(g, maker, n.Input(1))
 			switch {
 			case a && !b:
@@ -265,6 +269,7 @@ func isConstant(g *onnx.Graph, maker map[string]*onnx.Node, v string) bool {
 // prune returns the model with value as its only output, without the nodes and weights that value
 // does not need. Weights that a caller may replace are constants. The original is not changed.
 func prune(m *onnx.Model, value string) *onnx.Model {
+	// Type and shape are those that the file states, where it does.
 	out := onnx.ValueInfo{Name: value}
 	if v, ok := m.Graph.Output(value); ok {
 		out = v

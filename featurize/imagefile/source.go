@@ -114,6 +114,7 @@ func Open(path string, o Options) (src Source, others LeftOut, err error) {
 		return nil, others, fmt.Errorf("images: %w", err)
 	}
 	ext := strings.ToLower(filepath.Ext(path))
+	// An image is known by its name, or by how it begins.
 	picture := IsImage(path) || !st.IsDir() && startsAsImage(path)
 	byList := st.IsDir() && strings.EqualFold(filepath.Ext(o.Labels), ".csv")
 	if (st.IsDir() || ext == ".csv" || picture) &&
@@ -178,6 +179,7 @@ func startsAsImage(path string) bool {
 // that are decoded.
 func Read(ctx context.Context, src Source, f Fit, n int, skip bool,
 	do func(pixels []uint8, items []Item) error) (bad []error, err error) {
+	// Files of the file system are decoded ahead; those that a function gives come one by one.
 	p, ok := src.(*pictures)
 	if ok && p.read == nil {
 		a := p.ahead(ctx)
@@ -198,6 +200,7 @@ func Read(ctx context.Context, src Source, f Fit, n int, skip bool,
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		// The image goes behind those that wait for do.
 		at := len(items)
 		if len(bad) > 0 && !skip {
 			at, items = 0, items[:0] // the rest is read to report every bad image
@@ -417,6 +420,8 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 	names, labels := mapping{classes: o.Classes}, map[string]int{}
 	for line := 1; ; line++ {
 		record, err := c.Read()
+		// The reader was given a byte more than the bound, so that a longer list is told from one
+		// that ends there.
 		if c.InputOffset() > maxList {
 			return nil, nil, fmt.Errorf("a list of more than %d bytes", maxList)
 		}
@@ -438,6 +443,7 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 			(len(record) == 1 || strings.EqualFold(name, "label")) {
 			continue
 		}
+		// A system takes a name up to its first NUL.
 		if path == "" || strings.ContainsRune(path, 0) {
 			return nil, nil, fmt.Errorf("record %d: the path is %q; want the "+
 				"path of an image", line, path)

@@ -278,12 +278,14 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 		return nil, fmt.Errorf("training an extractor: %w", err)
 	}
 	main, other := newPool(mainSources), newPool(auxSources)
+	// A batch has the same numbers of images from either pool at every step.
 	fromAux := int(math.Round(c.Auxiliary * float64(c.Batch)))
 	fromMain := c.Batch - fromAux
 	if main.n < fromMain {
 		return nil, fmt.Errorf("training an extractor: the extractor part holds %d images and a "+
 			"batch wants %d; lower the batch", main.n, fromMain)
 	}
+	// Auxiliary images are scaled by the same statistics.
 	mean, std := pixelStatistics(mainSources[0].images)
 	t := &trainer{c: c, main: main, other: other, fromMain: fromMain, classes: classes,
 		scale: newScale(mean, std), eng: eng}
@@ -500,6 +502,7 @@ func (t *trainer) accuracy(ctx context.Context, manifest models.Manifest, first 
 	if ds.Test.N == 0 {
 		return math.NaN(), nil
 	}
+	// Only the classes of the data set compete, though the head has those of the other as well.
 	manifest.Dx = 0 // the logits are taken for the features here
 	x, err := extractor.New(t.eng, m, manifest,
 		extractor.Options{Output: models.LogitsOutput, Threads: 2}, ds.Test.Images)

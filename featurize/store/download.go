@@ -223,7 +223,8 @@ func cause(ctx context.Context, err error) error {
 	return err
 }
 
-// contentRange reads "bytes FROM-TO/SIZE"; the size is -1 for "*".
+// contentRange reads "bytes FROM-TO/SIZE"; the size is -1 for "*". It is the header Content-Range
+// (RFC 9110, 14.4).
 func contentRange(s string) (from, size int64, ok bool) {
 	s, ok = strings.CutPrefix(s, "bytes ")
 	span, all, ok2 := strings.Cut(s, "/")

@@ -35,6 +35,7 @@ func Dir(setting string) (string, error) {
 // file is checked and readable. Downloads lie in DIR/.downloads until the data set has its name: a
 // call that was stopped goes on with them.
 func Pull(ctx context.Context, s dataset.Known, dir string, d *Downloader) (string, error) {
+	// The first folder is the one that is written; others are looked in.
 	to := filepath.Join(dir, s.Folders[0])
 	if complete(ctx, s, to) {
 		return to, nil
@@ -248,6 +249,7 @@ func unpack(ctx context.Context, archive, to string, want map[string]int64) erro
 
 // write makes a file; a file or link that has the name already is an error.
 func write(path string, r io.Reader) (err error) {
+	// O_EXCL follows no link that has the name.
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err

@@ -82,6 +82,7 @@ func plain(err error, t reflect.Type) error {
 		return err
 	}
 	known := keys(t, nil)
+	// Further complaints are counted.
 	const shown = 5
 	var parts []string
 	for i, l := range complaint.Errors {
@@ -165,6 +166,7 @@ func (w *walker) count(n *yaml.Node, depth int) (int, error) {
 	}
 	if n.Kind == yaml.AliasNode {
 		size := w.size[n.Alias]
+		// It is still being counted: it would hold itself.
 		if size == 0 {
 			return 0, fmt.Errorf("line %d: the alias *%s refers to what it stands in",
 				n.Line, n.Value)

@@ -67,6 +67,7 @@ func (d *decoder) scan(b []byte, at int) error {
 // several decodes the blocks of an MCU (T.81, A.2.3).
 func (d *decoder) several(s *scan, x, y int) error {
 	for i, p := range s.parts {
+		// Blocks of a component lie row by row.
 		for v := range p.V {
 			for h := range p.H {
 				if err := d.one(s, i, x*p.H+h, y*p.V+v); err != nil {
@@ -427,6 +428,7 @@ func (d *decoder) refine(s *scan, p *part, ac *huffman, block int) error {
 		k++
 	}
 	if s.run > 0 {
+		// A run of blocks has no new coefficients, and bits for those that are present.
 		d.pass(s, p, stored, block, k, 64)
 		s.run--
 	}

@@ -155,6 +155,7 @@ func (m *machine) constant(op byte) (done bool, err error) {
 	// EMPTY_DICT
 	case '}':
 		m.push(&dict{})
+	// The last one is signed; the others are shorter than 32 bits.
 	case 'K', 'M', 'J': // BININT1, BININT2, BININT
 		n, err = m.uint(map[byte]int{'K': 1, 'M': 2, 'J': 4}[op])
 		m.push(int(int32(n)))
@@ -177,6 +178,8 @@ func (m *machine) constant(op byte) (done bool, err error) {
 		}
 		m.push(string(b))
 	case 'c': // GLOBAL: two lines
+		// Where there is no first line, end is -1, and the second is looked for at the same place:
+		// neither is taken.
 		end := bytes.IndexByte(m.data[m.at:], '\n')
 		next := bytes.IndexByte(m.data[m.at+end+1:], '\n')
 		if end < 0 || next < 0 || end+next > maxString {
@@ -339,6 +342,7 @@ func (m *machine) tensor(a []any) (*view, error) {
 	for i := len(shape) - 1; i >= 0; i-- {
 		d, ok := shape[i].(int)
 		stride, ok1 := strides[i].(int)
+		// Empty axes and negative strides are refused with those that are too large.
 		if !ok || !ok1 || d < 1 || d > s.n || stride < 0 || stride > s.n {
 			return nil, fmt.Errorf("axis %d of a tensor of %d axes is larger than its storage", i,
 				len(shape))
