@@ -12,16 +12,16 @@ import (
 // Bounds of the random distortions, chosen so that a linear model on features of 20 clients' points
 // is right on nine images in ten or a few more, and one client's alone clearly less often.
 const (
-	maxTurn    = 0.42 // rotation, radians either way
-	maxShear   = 0.35
-	minHeight  = 0.50 // of the image's side
-	maxHeight  = 0.82
-	maxStretch = 0.28 // width against height, natural logarithm
-	maxShift   = 0.09 // of the image's side
-	warpSize   = 0.055
-	warpGrid   = 4
-	minLeft    = 0.5 // share of the ink that erosion must leave
-	over       = 2   // drawn this many times larger, then averaged down
+	maxTurn    = 0.42  // rotation, radians either way
+	maxShear   = 0.35  // pixels sideways for a pixel of height, either way
+	minHeight  = 0.50  // of the image's side
+	maxHeight  = 0.82  // of the image's side
+	maxStretch = 0.28  // width against height, natural logarithm
+	maxShift   = 0.09  // of the image's side
+	warpSize   = 0.055 // deviation of a knot, of the image's side
+	warpGrid   = 4     // knots along each axis
+	minLeft    = 0.5   // share of the ink that erosion must leave
+	over       = 2     // drawn this many times larger, then averaged down
 )
 
 // pen draws single images of one size; it is reused from image to image, by one goroutine.

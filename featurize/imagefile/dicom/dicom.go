@@ -53,9 +53,9 @@ const (
 
 // Transfer syntaxes that are read.
 const (
-	implicitVR   = "1.2.840.10008.1.2"
-	explicitVR   = "1.2.840.10008.1.2.1"
-	jpegBaseline = "1.2.840.10008.1.2.4.50"
+	implicitVR   = "1.2.840.10008.1.2"      // Implicit VR Little Endian
+	explicitVR   = "1.2.840.10008.1.2.1"    // Explicit VR Little Endian
+	jpegBaseline = "1.2.840.10008.1.2.4.50" // JPEG Baseline (Process 1)
 )
 
 // refused names transfer syntaxes that are not read, by the beginnings of their identifiers.
@@ -71,35 +71,37 @@ var refused = []struct{ uid, name string }{
 	{"1.2.840.10008.1.2.2", "big endian"},
 }
 
-// Tags of values that are read.
+// Tags of values that are read, with their names in PS3.6.
 const (
-	tagSyntax    = 0x0002_0010
-	tagSamples   = 0x0028_0002
-	tagMeaning   = 0x0028_0004
-	tagPlanar    = 0x0028_0006
-	tagFrames    = 0x0028_0008
-	tagRows      = 0x0028_0010
-	tagColumns   = 0x0028_0011
-	tagAllocated = 0x0028_0100
-	tagStored    = 0x0028_0101
-	tagHigh      = 0x0028_0102
-	tagSigned    = 0x0028_0103
-	tagCentre    = 0x0028_1050
-	tagWidth     = 0x0028_1051
-	tagIntercept = 0x0028_1052
-	tagSlope     = 0x0028_1053
-	tagFunction  = 0x0028_1056
-	tagTable     = 0x0028_3000 // of the modality, in place of slope and intercept
-	tagInterest  = 0x0028_3010 // a table in place of a window
-	tagShape     = 0x2050_0020 // of the presentation
-	tagPixels    = 0x7fe0_0010
-	tagItem      = 0xfffe_e000
-	tagItemEnd   = 0xfffe_e00d
-	tagEnd       = 0xfffe_e0dd
+	tagSyntax    = 0x0002_0010 // Transfer Syntax UID
+	tagSamples   = 0x0028_0002 // Samples per Pixel
+	tagMeaning   = 0x0028_0004 // Photometric Interpretation
+	tagPlanar    = 0x0028_0006 // Planar Configuration
+	tagFrames    = 0x0028_0008 // Number of Frames
+	tagRows      = 0x0028_0010 // Rows
+	tagColumns   = 0x0028_0011 // Columns
+	tagAllocated = 0x0028_0100 // Bits Allocated
+	tagStored    = 0x0028_0101 // Bits Stored
+	tagHigh      = 0x0028_0102 // High Bit
+	tagSigned    = 0x0028_0103 // Pixel Representation
+	tagCentre    = 0x0028_1050 // Window Center
+	tagWidth     = 0x0028_1051 // Window Width
+	tagIntercept = 0x0028_1052 // Rescale Intercept
+	tagSlope     = 0x0028_1053 // Rescale Slope
+	tagFunction  = 0x0028_1056 // VOI LUT Function
+	// Modality LUT Sequence: a table of the modality, in place of slope and intercept
+	tagTable = 0x0028_3000
+	// VOI LUT Sequence: a table in place of a window
+	tagInterest = 0x0028_3010
+	tagShape    = 0x2050_0020 // Presentation LUT Shape
+	tagPixels   = 0x7fe0_0010 // Pixel Data
+	tagItem     = 0xfffe_e000 // Item
+	tagItemEnd  = 0xfffe_e00d // Item Delimitation Item
+	tagEnd      = 0xfffe_e0dd // Sequence Delimitation Item
 )
 
-// frameGroups are the sequences in which an enhanced image has its rescaling and window: shared and
-// per-frame functional groups, the frame's window and its pixels' transformation.
+// frameGroups are the sequences in which an enhanced image has its rescaling and window, in order:
+// shared and per-frame functional groups, the frame's window and its pixels' transformation.
 var frameGroups = []uint32{0x5200_9229, 0x5200_9230, 0x0028_9132, 0x0028_9145}
 
 // undefined is the length of sequences and pixels that end with a delimiter.

@@ -14,19 +14,19 @@ import (
 
 // Markers (T.81, table B.1).
 const (
-	baseline    = 0xc0
-	extended    = 0xc1
-	progressive = 0xc2
-	huffmans    = 0xc4
-	restart     = 0xd0
-	startImage  = 0xd8
-	endImage    = 0xd9
-	startScan   = 0xda
-	quantizers  = 0xdb
-	interval    = 0xdd
-	app0        = 0xe0
-	app1        = 0xe1
-	app14       = 0xee
+	baseline    = 0xc0 // SOF0
+	extended    = 0xc1 // SOF1
+	progressive = 0xc2 // SOF2
+	huffmans    = 0xc4 // DHT
+	restart     = 0xd0 // RST0, the first of eight
+	startImage  = 0xd8 // SOI
+	endImage    = 0xd9 // EOI
+	startScan   = 0xda // SOS
+	quantizers  = 0xdb // DQT
+	interval    = 0xdd // DRI
+	app0        = 0xe0 // of JFIF
+	app1        = 0xe1 // of EXIF
+	app14       = 0xee // of Adobe
 )
 
 // Bounds on a file.

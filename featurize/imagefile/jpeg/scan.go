@@ -14,8 +14,8 @@ import (
 type scan struct {
 	parts      []*part
 	dc, ac     [4]*huffman
-	start, end int // of the coefficients, in zigzag order
-	high, low  int // bits of successive approximation
+	start, end int // of the coefficients, in zigzag order (Ss and Se)
+	high, low  int // bits of successive approximation (Ah and Al)
 	run        int // blocks that end at once
 }
 
