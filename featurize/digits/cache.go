@@ -67,16 +67,8 @@ func readCache(path string, c Config) (*Set, bool) {
 	side, ch := c.Variant.size()
 	size := side * side * ch
 	total := (c.Train+c.Test)*(size+1) + sha256.Size
-	f, err := regularfile.Open(path)
-	if err != nil {
-		return nil, false
-	}
-	defer f.Close()
-	if st, err := f.Stat(); err != nil || st.Size() != int64(total) {
-		return nil, false
-	}
-	data := make([]byte, total)
-	if _, err := io.ReadFull(f, data); err != nil {
+	data, err := regularfile.ReadFile(path, int64(total))
+	if err != nil || len(data) != total {
 		return nil, false
 	}
 	body, sum := data[:total-sha256.Size], data[total-sha256.Size:]

@@ -24,7 +24,6 @@ import (
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/check"
-	"fmp/onnx/dense"
 	"fmp/onnx/engine"
 	"fmp/onnx/shape"
 )
@@ -604,23 +603,18 @@ func (x *Extractor) shapedLikeImages(rows, cols int) bool {
 
 // float32s returns a tensor's elements as float32.
 func float32s(t *onnx.Tensor) ([]float32, error) {
-	switch v := t.Data.(type) {
-	case []float32:
+	if v := t.F32(); v != nil {
 		return v, nil
-	case []float64:
-		return dense.As[float32](v), nil
-	case []uint16:
-		if t.DType != onnx.Float16 && t.DType != onnx.BFloat16 {
-			break
-		}
-		out := make([]float32, len(v))
-		for i, h := range v {
-			out[i] = onnx.HalfToFloat32(t.DType, h)
-		}
-		return out, nil
 	}
-	return nil, fmt.Errorf("elements are %v; features are float32, float64, "+
-		"float16 or bfloat16", t.DType)
+	if !t.DType.IsFloat() {
+		return nil, fmt.Errorf("elements are %v; features are float32, float64, "+
+			"float16 or bfloat16", t.DType)
+	}
+	out := make([]float32, t.Len())
+	for i := range out {
+		out[i] = float32(t.At(i))
+	}
+	return out, nil
 }
 
 // Client returns the model, pruned to its features, and the preprocessing that a fused client graph
