@@ -8,8 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"image/color"
-	"io"
 	"io/fs"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"fmp/featurize/imagefile"
+	"fmp/models"
 	"fmp/onnx/regularfile"
 	"fmp/onnx/sorting"
 )
@@ -37,11 +38,11 @@ type imageFile struct {
 	key   [sha256.Size]byte // of class and file name: orders the images
 	h, w  int
 	grey  bool
-	bytes int64             // decoded
-	long  int64             // in bytes, as a file
-	sum   [sha256.Size]byte // of the file; zero where no other has its length
-	err   error             // why it cannot be read
-	at    int               // where its pixels are
+	bytes int64  // decoded
+	long  int64  // in bytes, as a file
+	sum   string // SHA-256 of the file; empty where no other has its length
+	err   error  // why it cannot be read
+	at    int    // where its pixels are
 	test  bool
 }
 
@@ -273,12 +274,11 @@ func (f *folder) distinct(ctx context.Context) error {
 		return err
 	}
 	type key struct {
-		sum   [sha256.Size]byte
+		sum   string
 		label int
 		test  bool
 	}
-	none := [sha256.Size]byte{} // of files that have no copy
-	first, tests := map[key]string{}, map[[sha256.Size]byte]string{}
+	first, tests := map[key]string{}, map[string]string{}
 	var copies imagefile.LeftOut
 	leave := func(file *imageFile, of string) bool {
 		name, _ := filepath.Rel(f.dir, file.path) // it lies in dir
@@ -288,7 +288,7 @@ func (f *folder) distinct(ctx context.Context) error {
 	f.files = slices.DeleteFunc(f.files, func(file imageFile) bool {
 		// The first one in the order of keys stays.
 		k := key{file.sum, file.label, file.test}
-		if of, again := first[k]; again && k.sum != none {
+		if of, again := first[k]; again && k.sum != "" {
 			return leave(&file, of)
 		}
 		first[k], _ = filepath.Rel(f.dir, file.path)
@@ -298,7 +298,7 @@ func (f *folder) distinct(ctx context.Context) error {
 		chooseTest(f.files, len(f.data.Classes))
 	}
 	for _, file := range f.files {
-		if file.test && file.sum != none {
+		if file.test && file.sum != "" {
 			tests[file.sum], _ = filepath.Rel(f.dir, file.path)
 		}
 	}
@@ -320,22 +320,11 @@ func hashFiles(ctx context.Context, files []imageFile) error {
 	for _, f := range files {
 		alike[f.long]++
 	}
-	return each(ctx, len(files), func(_ context.Context, i int) error {
-		f := &files[i]
-		if alike[f.long] < 2 {
-			return nil
+	return each(ctx, len(files), func(_ context.Context, i int) (err error) {
+		if f := &files[i]; alike[f.long] > 1 {
+			f.sum, err = models.DigestFile(f.path, math.MaxInt64)
 		}
-		r, err := regularfile.Open(f.path)
-		if err != nil {
-			return err
-		}
-		defer r.Close()
-		h := sha256.New()
-		if _, err := io.Copy(h, r); err != nil {
-			return fmt.Errorf("%s: %w", f.path, err)
-		}
-		h.Sum(f.sum[:0])
-		return nil
+		return err
 	})
 }
 

@@ -15,20 +15,28 @@ type buffer struct {
 	floats [][256]float32
 }
 
-// buffer returns the memory for one worker, with the table of (p/255 - mean)/std of each channel's
-// pixels p.
+// buffer returns the memory for one worker.
 func (x *Extractor) buffer() *buffer {
 	b := &buffer{pix: make([]uint8, x.sig.h*x.sig.w*x.sig.ch), bytes: make([][256]uint8, x.sig.ch),
-		floats: make([][256]float32, x.sig.ch)}
-	for c := range x.sig.ch {
+		floats: Scaled(x.mean, x.std)}
+	for c := range b.bytes {
 		for p := range 256 {
 			b.bytes[c][p] = uint8(p)
-			if x.mean != nil {
-				b.floats[c][p] = (float32(p)/255 - x.mean[c]) / x.std[c]
-			}
 		}
 	}
 	return b
+}
+
+// Scaled returns the number that each pixel p of a channel is fed as, (p/255 - mean) / std, one of
+// each a channel.
+func Scaled(mean, std []float32) [][256]float32 {
+	s := make([][256]float32, len(mean))
+	for c := range s {
+		for p := range 256 {
+			s[c][p] = (float32(p)/255 - mean[c]) / std[c]
+		}
+	}
+	return s
 }
 
 // feed makes the model's input for images from..to-1: resized, converted in channels, scaled and

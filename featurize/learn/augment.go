@@ -15,24 +15,11 @@ type Augment struct {
 	Cutout int `json:"cutout"`
 }
 
-// scale maps a pixel of a channel to (p/255 - mean) / std.
-type scale [][256]float32
-
-// newScale returns the map of channels with these means and deviations, of pixels of 0 to 1.
-func newScale(mean, std []float32) scale {
-	s := make(scale, len(mean))
-	for c := range s {
-		for p := range s[c] {
-			s[c][p] = (float32(p)/255 - mean[c]) / std[c]
-		}
-	}
-	return s
-}
-
 // put writes image i, varied, to dst as [Ch, H, W]. Pixels moved in from outside and pixels cut out
 // are set to the mean, zero. The numbers that it draws do not depend on the image. A square that is
-// cut out has its centre anywhere, and may reach beyond the border.
-func (a Augment) put(dst []float32, images *dataset.Images, i int, s scale, r *rand.Rand) {
+// cut out has its centre anywhere, and may reach beyond the border. s has the number of each pixel
+// of a channel ([extractor.Scaled]).
+func (a Augment) put(dst []float32, images *dataset.Images, i int, s [][256]float32, r *rand.Rand) {
 	h, w, ch := images.H, images.W, images.Ch
 	flip := a.Flip && r.IntN(2) == 0
 	dy, dx := 0, 0

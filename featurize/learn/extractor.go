@@ -288,7 +288,7 @@ func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset,
 	// Auxiliary images are scaled by the same statistics.
 	mean, std := pixelStatistics(mainSources[0].images)
 	t := &trainer{c: c, main: main, other: other, fromMain: fromMain, classes: classes,
-		scale: newScale(mean, std), eng: eng}
+		scale: extractor.Scaled(mean, std), eng: eng}
 
 	gradient, params, init, err := Gradient(c.Network, classes, c.Seed)
 	if err != nil {
@@ -420,7 +420,7 @@ type trainer struct {
 	main, other pool
 	fromMain    int
 	classes     int
-	scale       scale
+	scale       [][256]float32 // the number of each pixel of a channel
 	orders      [2]*order
 	// After training: the parameters, and the manifest without the data set's own fields.
 	state    map[string]*onnx.Tensor

@@ -145,7 +145,7 @@ func TestBatchesShareOutTheExtractorPartAlone(t *testing.T) {
 	c := smallConfig(ds)
 	c.Smoothing = 0.2
 	tr := &trainer{c: c, main: newPool(main), other: newPool(other), fromMain: 12, classes: classes,
-		scale: newScale([]float32{0, 0, 0}, []float32{1, 1, 1})}
+		scale: extractor.Scaled([]float32{0, 0, 0}, []float32{1, 1, 1})}
 	shards := must.Get(tr.batch(3))(t)
 	count := map[bool]int{}
 	for _, s := range shards {
@@ -182,7 +182,7 @@ func TestBatchesShareOutTheExtractorPartAlone(t *testing.T) {
 
 func TestAugment(t *testing.T) {
 	im := &dataset.Images{N: 1, H: 3, W: 3, Ch: 1, Pix: []uint8{1, 2, 3, 4, 5, 6, 7, 8, 9}}
-	s := newScale([]float32{0}, []float32{1.0 / 255})
+	s := extractor.Scaled([]float32{0}, []float32{1.0 / 255})
 	dst := make([]float32, 9)
 	Augment{}.put(dst, im, 0, s, rand.New(rand.NewPCG(1, 1)))
 	for i, v := range dst {
