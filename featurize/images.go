@@ -12,7 +12,7 @@ import (
 )
 
 // Rows computes, or reads from the cache folder (see [Config]), the features of further images of a
-// data set's shape, standardised by stats if that is not nil.
+// data set's shape, standardised by stats if that is not nil. Stored are the rows before stats.
 func Rows(ctx context.Context, images *dataset.Images, x *extractor.Extractor, stats *Stats,
 	cache string, progress func(done, total int)) ([]float32, error) {
 	if images.Lazy() {

@@ -45,7 +45,7 @@ func newStats(rows []float32, dx int) *Stats {
 	return s
 }
 
-// Apply standardises rows in place: (h - mean) / std.
+// Apply standardises rows in place: (h - mean) / std. rows are [n, dx], row by row.
 func (s *Stats) Apply(rows []float32) {
 	dx := len(s.Mean)
 	for i := range rows {

@@ -177,7 +177,8 @@ func isClass(name string) bool {
 	return true
 }
 
-// listTest adds the images of the test folder, whose classes are among those of the train folder.
+// listTest adds the images of the test folder, whose classes are among those of the train folder. A
+// class without test images is no error.
 func (f *folder) listTest(dir, train string, other *imagefile.LeftOut) error {
 	names, err := imagefile.ClassFolders(dir, other)
 	if err != nil {
@@ -213,6 +214,7 @@ func (f *folder) size(fit *imagefile.Fit) {
 }
 
 // decode reads all images, in the order of the files; those that cannot be read get an error.
+// Images that are decoded at once take decodedAtOnce bytes.
 func (f *folder) decode(ctx context.Context, fit imagefile.Fit,
 	progress func(done, total int)) (*Images, error) {
 	n := len(f.files)

@@ -176,7 +176,8 @@ func (f *files) hash(ctx context.Context, w io.Writer, step func()) error {
 }
 
 // each calls do with 0 to n-1 from as many goroutines as there are processors. Numbers are taken in
-// ascending order. The first error ends ctx for the others, and is returned when all have ended.
+// ascending order. The first error ends ctx for the others, and is returned when all have ended. do
+// must be safe for several goroutines.
 func each(ctx context.Context, n int, do func(ctx context.Context, i int) error) error {
 	var next atomic.Int64
 	g, ctx := errgroup.WithContext(ctx)

@@ -96,7 +96,7 @@ func (ds *Dataset) Splits(f Fractions) (Splits, error) {
 }
 
 // sorted reports whether the class changes less than half as often, from one training image to the
-// next, as in random order.
+// next, as in random order. Few changes tell nothing: see fewChanges.
 func (ds *Dataset) sorted() bool {
 	count, changes := make([]float64, len(ds.Classes)), 0.
 	for i, y := range ds.Train.Labels {

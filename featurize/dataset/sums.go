@@ -65,7 +65,7 @@ func listed(name string, separator rune) string {
 }
 
 // checkSums checks the files of a folder against its list. Missing and unlisted files are ignored.
-// It reads every listed file whole.
+// It reads every listed file whole. A folder without a list is taken as it is.
 func checkSums(ctx context.Context, dir string) error {
 	list := filepath.Join(dir, SumsFile)
 	data, err := regularfile.ReadFile(list, maxSums)

@@ -107,7 +107,8 @@ func (x *Extractor) drawn() (alone [3][]float32, rows []float32, err error) {
 }
 
 // apart is how far features are from others, as a share of the norm of these. It is |others -
-// features| / |others|: infinite where others are all 0 and features are not.
+// features| / |others|: infinite where others are all 0 and features are not. Equal features are 0
+// apart, zeros too.
 func apart(others, features []float32) float64 {
 	var squares, norm float64
 	for k, v := range others {
@@ -197,6 +198,8 @@ func folded(m *onnx.Model) (*onnx.Model, error) {
 
 // evaluates refuses a model that was exported in training form: its features would depend on which
 // images share a batch (BatchNormalization by the batch's own statistics) or on chance (Dropout).
+// Nodes whose operands no image reaches are let through, and so are those of a model for one image
+// at a time. Dropout in training form is refused in any case.
 func evaluates(m *onnx.Model) error {
 	if !slices.ContainsFunc(m.Graph.Nodes,
 		func(n *onnx.Node) bool { return trains(m, n) || ownStatistics(m, n) }) {

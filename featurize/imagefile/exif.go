@@ -27,7 +27,8 @@ func (o orientation) mirrors() (lines, columns bool) {
 
 // turning reads the orientation of a picture that is no JPEG: from the EXIF data of a PNG (chunk
 // eXIf) or a WebP (chunk EXIF), and from the first directory of a TIFF. The picture is upright
-// where it says nothing, or nothing valid.
+// where it says nothing, or nothing valid. A file that is cut off is upright here; its decoder
+// tells.
 func turning(r io.ReaderAt) orientation {
 	head := string(at(r, 0, 12))
 	switch {
@@ -43,7 +44,8 @@ func turning(r io.ReaderAt) orientation {
 
 // chunkOrientation finds a chunk of the given kind among those from an offset on. In a PNG length
 // precedes kind, and a checksum of sum bytes follows the data (ISO/IEC 15948); in RIFF kind
-// precedes length, and data are padded to an even length.
+// precedes length, and data are padded to an even length. sum is 0 for RIFF. Chunks are passed over
+// unread, maxSegments at most.
 func chunkOrientation(r io.ReaderAt, offset int64, order binary.ByteOrder, kind string,
 	sum int) orientation {
 	for range maxSegments {
@@ -71,6 +73,7 @@ func chunkOrientation(r io.ReaderAt, offset int64, order binary.ByteOrder, kind 
 func directoryOrientation(r io.ReaderAt) orientation { return tiffOrientation(directory(r)) }
 
 // directory returns a TIFF header and the first directory after it, wherever in the file that lies.
+// It is as if the directory followed the header at once: its place is written anew.
 func directory(r io.ReaderAt) []byte {
 	head := at(r, 0, 8)
 	if len(head) < 8 {
@@ -164,7 +167,7 @@ const tiffShort, tiffLong = 3, 4
 
 // tiffNumber returns the last number with a tag in the first directory of a TIFF header, as
 // decoders take it, and its type, 0 where it has none. The number is 0 where it is no single one of
-// 16 or 32 bits.
+// 16 or 32 bits. An entry is the tag, the type, the number of values, and the value or its place.
 func tiffNumber(d []byte, tag uint16) (n uint32, kind uint16) {
 	order := tiffOrder(d)
 	if order == nil {

@@ -86,8 +86,10 @@ func installed() (paths []string, which []decoder) {
 	return paths, which
 }
 
-// decodeHEIF decodes the contents of a HEIF file with a program of the machine.
+// decodeHEIF decodes the contents of a HEIF file with a program of the machine. Where several
+// programs are there, each is tried until one succeeds. The errors of all are joined.
 func decodeHEIF(ctx context.Context, data []byte, pixels int) (image.Image, error) {
+	// The size is bounded before a program of others sees the file.
 	if _, err := header(bytes.NewReader(data), pixels); err != nil {
 		return nil, err
 	}
@@ -108,7 +110,8 @@ func decodeHEIF(ctx context.Context, data []byte, pixels int) (image.Image, erro
 }
 
 // run decodes data in a folder of its own: the program is given names that are ours, and reads and
-// writes there alone.
+// writes there alone. The program has two minutes, bounded memory where the system can bound it,
+// and is killed with ctx. Its PNG is decoded under the bounds of any other.
 func (d decoder) run(ctx context.Context, path string, data []byte,
 	pixels int) (im image.Image, err error) {
 	dir, err := os.MkdirTemp("", "fmp-image-")
@@ -178,10 +181,12 @@ func (t *words) String() string {
 }
 
 // heifHeader reads the size of the largest image in a HEIF file as displayed, from its properties
-// (ispe, irot), and bounds the memory of its decoding here: a PNG of 16 bits.
+// (ispe, irot), and bounds the memory of its decoding here: a PNG of 16 bits. It takes no memory
+// for boxes, and walks at most maxSegments of a level, in four levels.
 func heifHeader(r io.ReaderAt) (h Info) {
 	h.ColorModel, h.by = color.NRGBAModel, upright
 	var walk func(from, to int64, depth int)
+	// quarter says that the image is turned by 90 or 270 degrees.
 	quarter := false
 	// A box is its length, its kind and its contents (ISO/IEC 14496-12); those of meta begin with
 	// four bytes of version and flags.

@@ -7,7 +7,7 @@ import (
 )
 
 // memory bounds the bytes that an image takes while it is decoded, its pixels included; the file
-// itself comes on top.
+// itself comes on top. JPEGs and HEIF files have bounds of their own.
 func memory(r io.ReaderAt, format string, c image.Config) int64 {
 	pixels := int64(c.Width) * int64(c.Height)
 	switch format {

@@ -155,7 +155,8 @@ type picture struct {
 	size image.Point
 }
 
-// whole returns the bounds of the picture, of which a part may be decoded.
+// whole returns the bounds of the picture, of which a part may be decoded. Parts are asked for in
+// its coordinates.
 func (p picture) whole() image.Rectangle {
 	if p.size != (image.Point{}) {
 		return image.Rectangle{Max: p.size}

@@ -149,6 +149,7 @@ func sources(ds *dataset.Dataset, aux *dataset.Dataset,
 			}
 			return out
 		}
+		// Spare classes are a source of their own: all their images may be learned from.
 		out := []source{{part,
 			shift(d.Train.Labels[splits.Extractor.From:splits.Extractor.To]), first, to}}
 		if d.Extra.N > 0 {
@@ -358,6 +359,7 @@ func (c *Config) begin(init map[string]*onnx.Tensor) (data string, err error) {
 
 // train takes all steps, two batches ahead of the network.
 func (t *trainer) train(ctx context.Context, split *train.Split, digests string, run Run) error {
+	// A checkpoint goes on only under the same settings and data.
 	same := t.c
 	// changes the exported model, not the training: a run may continue with it or without
 	same.Network.Mirror = false
@@ -457,6 +459,7 @@ func (t *trainer) batch(step int) ([]map[string]*onnx.Tensor, error) {
 				src, at = t.other.at(t.orders[1].at(step*fromAux + k - t.fromMain))
 			}
 			t.c.Augment.put(image.F32()[i*size:(i+1)*size], src.images, at, t.scale, r)
+			// row and may are the target and the allowed classes of this image.
 			row, may := target.F32()[i*t.classes:(i+1)*t.classes],
 				allowed.F32()[i*t.classes:(i+1)*t.classes]
 			// With smoothing s over the K classes of its data set, a target is s / K for each, and

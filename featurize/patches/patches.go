@@ -199,6 +199,7 @@ func cluster(ctx context.Context, u *mat.Dense, r *rand.Rand, o Options) (*mat.D
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		// Rows and centres have length 1: the inner product is the cosine.
 		sim.Mul(u, centres.T())
 		centres.Zero()
 		for i := range o.Samples {
@@ -254,6 +255,7 @@ func unit(v []float64) float64 {
 	for _, x := range v {
 		ss += x * x
 	}
+	// A vector of zeros stays one.
 	n := math.Sqrt(ss)
 	if n > 0 {
 		for i := range v {
@@ -368,6 +370,7 @@ func discriminants(sw, st *mat.SymDense, o Options) (*mat.Dense, error) {
 	for k := range d {
 		sw.SetSym(k, k, sw.At(k, k)+ridge)
 	}
+	// L L^T = Sw + ridge I
 	var chol mat.Cholesky
 	if !chol.Factorize(sw) {
 		return nil, errors.New("learning patches: the within-class covariance is not positive " +

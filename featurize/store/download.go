@@ -38,6 +38,7 @@ func (d *Downloader) withDefaults() *Downloader {
 	if c.Client == nil {
 		c.Client = http.DefaultClient
 	}
+	// The caller's client stays as it is.
 	guarded := *c.Client
 	// Ten redirects are the bound of net/http as well.
 	guarded.CheckRedirect = func(to *http.Request, via []*http.Request) error {
@@ -75,6 +76,7 @@ func (d *Downloader) Fetch(ctx context.Context, f dataset.File, dir string) (str
 	part := path + ".part"
 	var errs []error
 	for _, url := range f.URLs {
+		// Each address begins with the short pause again.
 		pause := d.Pause
 		for try := range d.Tries {
 			if try > 0 {
@@ -178,6 +180,7 @@ func (d *Downloader) get(ctx context.Context, url, part string, f dataset.File) 
 	if err != nil {
 		return err
 	}
+	// A file that is stated to be too large is not begun.
 	if total > f.Max {
 		return fmt.Errorf("%s: %d bytes are offered; at most %d are taken: %w", url, total,
 			f.Max, errFinal)
@@ -192,6 +195,7 @@ func (d *Downloader) get(ctx context.Context, url, part string, f dataset.File) 
 	for {
 		n, rerr := res.Body.Read(buf)
 		stall.Reset(d.Stall)
+		// The server may state nothing, or something else than it sends.
 		if have+int64(n) > f.Max {
 			return fmt.Errorf("%s: more than %d bytes came: %w", url, f.Max, errFinal)
 		}

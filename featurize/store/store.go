@@ -49,6 +49,7 @@ func Pull(ctx context.Context, s dataset.Known, dir string, d *Downloader) (stri
 		}
 		paths = append(paths, p)
 	}
+	// Files are checked where they are unpacked, under a name that nothing reads.
 	err := place(ctx, to, func(tmp string) error {
 		for _, p := range paths {
 			if s.Unpack == nil {
@@ -143,6 +144,7 @@ func place(ctx context.Context, to string, fill func(tmp string) error) (err err
 	} else if err != nil {
 		return err
 	}
+	// Both are in the locked folder, so that no other fmp makes or removes them meanwhile.
 	fresh, old := filepath.Join(tmp, "new"), filepath.Join(tmp, "old")
 	defer func() {
 		if rm := errors.Join(os.RemoveAll(fresh), os.RemoveAll(old)); err == nil {

@@ -107,7 +107,7 @@ func plain(err error, t reflect.Type) error {
 	return errors.New(strings.Join(parts, "; "))
 }
 
-// wanted describes a Go type to the writer of a file.
+// wanted describes a Go type to the writer of a file. t is its name in the decoder's message.
 func wanted(t string) string {
 	switch {
 	case strings.HasPrefix(t, "[]"):
@@ -128,7 +128,8 @@ func wanted(t string) string {
 	return "a group of keys"
 }
 
-// keys returns the names of t's fields in a file, and those of the structs in it.
+// keys returns the names of t's fields in a file, and those of the structs in it. They are for
+// suggestions alone.
 func keys(t reflect.Type, out []string) []string {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

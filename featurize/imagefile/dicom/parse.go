@@ -60,7 +60,9 @@ func (p *parser) element() (e start, err error) {
 	if err != nil {
 		return e, fmt.Errorf("an element of its header: %w", err)
 	}
+	// Group and element are two numbers of 16 bits each.
 	e.tag = uint32(binary.LittleEndian.Uint16(b))<<16 | uint32(binary.LittleEndian.Uint16(b[2:]))
+	// Items and delimiters have no kind in either form (PS3.5 7.5).
 	if !p.explicit || e.tag>>16 == 0xfffe {
 		e.length = binary.LittleEndian.Uint32(b[4:])
 		return e, nil
@@ -135,6 +137,7 @@ func (p *parser) header() (*header, error) {
 // sequences that it lies in.
 func (p *parser) take(h *header, e start, depth int) error {
 	explicit, before := p.explicit, p.elements
+	// filled says that there is a value, or an item in the sequence.
 	filled := e.length > 0
 	var err error
 	switch {
@@ -187,6 +190,7 @@ func (p *parser) within(length uint32, depth int, do func(e start) error) error 
 	if depth == maxDepth {
 		return fmt.Errorf("more than %d sequences in each other", maxDepth)
 	}
+	// It is of use where the length is stated.
 	end := p.at + int64(length)
 	for length == undefined || p.at < end {
 		e, err := p.element()

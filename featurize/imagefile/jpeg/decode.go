@@ -120,7 +120,8 @@ func Reduce(ctx context.Context, data []byte, points []Points, part image.Rectan
 	return d.Header, planes, nil
 }
 
-// newDecoder reads the header of a file and takes no memory for its pixels yet.
+// newDecoder reads the header of a file and takes no memory for its pixels yet. An empty part is
+// all of the picture.
 func newDecoder(ctx context.Context, data []byte, part image.Rectangle,
 	m *Memory) (*decoder, error) {
 	h, err := ReadHeader(bytes.NewReader(data))
@@ -144,6 +145,7 @@ func (d *decoder) show(part image.Rectangle, few int) {
 		return
 	}
 	across, down := d.most()
+	// An MCU has x by y pixels.
 	x, y := 8*across, 8*down
 	part = image.Rect(part.Min.X/x*x, part.Min.Y/y*y, ceil(part.Max.X, x)*x, ceil(part.Max.Y, y)*y)
 	if ceil(d.Width, 8)*ceil(d.Height, 8)-part.Dx()/8*(part.Dy()/8) > few {
@@ -189,6 +191,7 @@ func (d *decoder) decode(points []Points) error {
 
 // arrange takes memory for the planes, which [Header.Memory] bounds.
 func (d *decoder) arrange(points []Points) {
+	// total is the number of values of all planes, which share one memory.
 	total := 0
 	across, down := d.most()
 	for i, c := range d.Components {
@@ -305,6 +308,7 @@ var zigzag = func() (order [64]int) {
 // bits) and number, and 64 factors in zigzag order.
 func (d *decoder) quantizers(b []byte) error {
 	for len(b) > 0 {
+		// size is the number of bytes of a factor.
 		size, which := 1, b[0]&15
 		switch b[0] >> 4 {
 		case 0:
@@ -337,6 +341,7 @@ func (d *decoder) huffmans(b []byte) error {
 		if len(b) < 17 {
 			return errTable
 		}
+		// n is the number of codes.
 		class, which, n := int(b[0]>>4), b[0]&15, 0
 		for _, c := range b[1:17] {
 			n += int(c)
