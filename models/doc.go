@@ -2,7 +2,7 @@
 // client data, the fused client graph, the classifier and feature extractors, and the manifest that
 // a saved model carries.
 //
-// The blocks are those of Lee et al., Set Transformer (ICML 2019, arXiv:1810.00825): the type block
+// The blocks are those of Lee et al., Set Transformer (ICML 2019, arXiv:1810.00825). The type block
 // is the multihead attention block MAB, of which SAB, ISAB and PMA consist. One configuration gives
 // the published block, another the identity-initialised one that starts as a smoothed bootstrap of
 // its context.

@@ -68,8 +68,8 @@ func Open(eng engine.Engine, path string, o Options, images dataset.Images) (*Ex
 	return x, err
 }
 
-// fromFile calls use with the model at path, or with the published extractor of that name
-// ([published.Find]), its manifest, the options of its side-car file, and the path of that.
+// fromFile loads the model at path, or the published extractor of that name ([published.Find]), and
+// its side-car file. It calls use with both, the manifest, and the path of the side-car file.
 func fromFile(path string,
 	use func(m *onnx.Model, f models.Manifest, side Options, from string) error) error {
 	path, err := published.Find(path)

@@ -31,9 +31,9 @@ func enlarge(p *image.YCbCr) {
 	p.CStride, p.SubsampleRatio = size.X, image.YCbCrSubsampleRatio444
 }
 
-// enlarged returns a plane at a size, of half of it along the axes where half is 1. With c(y) the
-// line that covers pixel line y and c(y') the next one on the pixel's side, lines are first blended
-// as 3 c(y) + c(y'), where half.Y is 1, and columns alike.
+// enlarged returns a plane at a size, of half of it along the axes where half is 1. Pixel line y
+// lies in line c of the plane, and line c' is the next one on its side. Where half.Y is 1, lines
+// are blended as 3 c + c' first; columns are alike.
 func enlarged(plane []uint8, stride int, size, half image.Point) []uint8 {
 	out, n := make([]uint8, size.X*size.Y), (size.X+half.X)>>half.X
 	blended := make([]uint16, n+2) // of two lines, times 4, with one more at either end

@@ -6,8 +6,8 @@ import (
 	"fmp/models"
 )
 
-// part holds the pixels of an image's height or width that are resized, from of them from start
-// on, and those of the result, to of them from at on.
+// part holds the pixels of an image's height or width that are resized: from of them, from start
+// on. Of the result these are to pixels, from at on.
 type part struct {
 	start, from, at, to int
 	mirrored            bool // the result lies in the opposite order

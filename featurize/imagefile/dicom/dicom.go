@@ -100,8 +100,9 @@ const (
 	tagEnd      = 0xfffe_e0dd // Sequence Delimitation Item
 )
 
-// frameGroups are the sequences in which an enhanced image has its rescaling and window, in order:
-// shared and per-frame functional groups, the frame's window and its pixels' transformation.
+// frameGroups are the sequences in which an enhanced image has its rescaling and window. In order
+// they are shared and per-frame functional groups, the frame's window and its pixels'
+// transformation.
 var frameGroups = []uint32{0x5200_9229, 0x5200_9230, 0x0028_9132, 0x0028_9145}
 
 // undefined is the length of sequences and pixels that end with a delimiter.
