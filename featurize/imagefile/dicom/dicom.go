@@ -16,7 +16,8 @@
 // An enhanced image has them in its functional groups (5200,9229 and 5200,9230), which are read.
 // Without a window y goes from the least to the greatest x of the image; a table in its place
 // (0028,3010) is refused. MONOCHROME1 is inverted after, and an inverse presentation (2050,0020) of
-// MONOCHROME2 refused.
+// MONOCHROME2 refused. Padding (0028,0120, to 0028,0121 where that is given) is no part of the image
+// (PS3.3 C.7.5.1.1.2): it has no part in the least and the greatest x, and is black.
 package dicom
 
 import (
@@ -84,6 +85,8 @@ const (
 	tagStored    = 0x0028_0101 // Bits Stored
 	tagHigh      = 0x0028_0102 // High Bit
 	tagSigned    = 0x0028_0103 // Pixel Representation
+	tagPadding   = 0x0028_0120 // Pixel Padding Value
+	tagLimit     = 0x0028_0121 // Pixel Padding Range Limit
 	tagCentre    = 0x0028_1050 // Window Center
 	tagWidth     = 0x0028_1051 // Window Width
 	tagIntercept = 0x0028_1052 // Rescale Intercept
@@ -118,6 +121,7 @@ type header struct {
 	// value.
 	allocated, stored, high, planar int
 	signed                          int     // 1: yes
+	padding, limit                  int     // words between which a cell is no part of the image; -1: not given
 	slope, intercept, centre, width float64 // width 0: no window; centre NaN: not given
 	length                          uint32  // of the pixels
 }
@@ -169,11 +173,10 @@ func (h *header) decode(p *parser) (image.Image, error) {
 		return h.colours(data), nil
 	}
 	return h.grey(func(i int) int {
-		v := int(data[min(i, len(data)-1)])
 		if h.allocated == 16 {
-			v = int(binary.LittleEndian.Uint16(data[2*i:]))
+			return int(binary.LittleEndian.Uint16(data[2*i:]))
 		}
-		return h.value(v)
+		return int(data[i])
 	}), nil
 }
 
@@ -195,20 +198,46 @@ func (h *header) value(cell int) int {
 	return v
 }
 
-// grey returns the image of grey values. value returns the value of pixel i, and is called twice
-// for each where there is no window. The equations are those of the package's comment.
-func (h *header) grey(value func(i int) int) *image.Gray16 {
+// pads says whether a cell is padding, by its value. Of values beyond the stored bits, which some
+// files state, the whole cell decides.
+func (h *header) pads(cell int) bool {
+	if h.padding < 0 {
+		return false
+	}
+	word := func(v int) int {
+		if h.signed == 1 {
+			return int(int16(v))
+		}
+		return v
+	}
+	a, b := word(h.padding), word(h.padding)
+	if h.limit >= 0 {
+		b = word(h.limit)
+	}
+	in := func(v int) bool { return min(a, b) <= v && v <= max(a, b) }
+	return in(h.value(cell)) || h.high == h.stored-1 && in(word(cell))
+}
+
+// grey returns the image of grey cells. cell returns that of pixel i, and is called twice for each
+// where there is no window. The equations are those of the package's comment.
+func (h *header) grey(cell func(i int) int) *image.Gray16 {
 	n := h.rows * h.columns
 	least, most := math.Inf(1), math.Inf(-1)
 	if h.width == 0 {
 		for i := range n {
-			x := h.slope*float64(value(i)) + h.intercept
-			least, most = min(least, x), max(most, x)
+			if c := cell(i); !h.pads(c) {
+				x := h.slope*float64(h.value(c)) + h.intercept
+				least, most = min(least, x), max(most, x)
+			}
 		}
 	}
 	im := image.NewGray16(image.Rect(0, 0, h.columns, h.rows))
 	for i := range n {
-		x := h.slope*float64(value(i)) + h.intercept
+		c := cell(i)
+		if h.pads(c) {
+			continue // black
+		}
+		x := h.slope*float64(h.value(c)) + h.intercept
 		var y float64
 		switch {
 		case h.width == 0 && most > least:
@@ -298,8 +327,7 @@ func (h *header) compressed(p *parser) (image.Image, error) {
 	if !ok {
 		return im, nil
 	}
-	return h.grey(func(i int) int { return h.value(int(g.Pix[i/h.columns*g.Stride+i%h.columns])) }),
-		nil
+	return h.grey(func(i int) int { return int(g.Pix[i/h.columns*g.Stride+i%h.columns]) }), nil
 }
 
 // check returns an error for images that are not read.
@@ -372,7 +400,7 @@ func (h *header) set(tag uint32, value []byte) (err error) {
 	text := strings.TrimRight(string(value), " \x00")
 	number := map[uint32]*int{tagSamples: &h.samples, tagPlanar: &h.planar, tagRows: &h.rows,
 		tagColumns: &h.columns, tagAllocated: &h.allocated, tagStored: &h.stored, tagHigh: &h.high,
-		tagSigned: &h.signed}[tag]
+		tagSigned: &h.signed, tagPadding: &h.padding, tagLimit: &h.limit}[tag]
 	decimal := map[uint32]*float64{tagCentre: &h.centre, tagWidth: &h.width,
 		tagIntercept: &h.intercept, tagSlope: &h.slope}[tag]
 	switch {

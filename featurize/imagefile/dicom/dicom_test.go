@@ -166,6 +166,65 @@ func TestGrey(t *testing.T) {
 	}
 }
 
+// TestPadding: padding is black and no part of the image. Its other cells are, to the bit, those of
+// the image without padding, whichever value outside of them it has.
+func TestPadding(t *testing.T) {
+	window := []element{text(tagCentre, "DS", "50"), text(tagWidth, "DS", "101")}
+	for name, c := range map[string]struct {
+		stored, signed, padding, limit, cell int // limit, cell: -1 for none and for the padding
+	}{
+		"below":                   {16, 1, -2000, -1, -1},
+		"least of all":            {16, 1, -32768, -1, -1},
+		"above":                   {12, 0, 4095, -1, -1},
+		"zero":                    {12, 0, 0, -1, -1},
+		"twelve bits, signed":     {12, 1, -2000, -1, -2000 & 0xfff},
+		"a range":                 {12, 0, 4000, 4095, 4050},
+		"a range, least last":     {12, 0, 4095, 4000, 4050},
+		"a range of signed":       {16, 1, -10, 0, -5},
+		"beyond the stored bits":  {12, 0, 63536, -1, -1},
+		"beyond those and signed": {12, 1, -32768, -1, -1},
+	} {
+		for _, meaning := range []string{"MONOCHROME1", "MONOCHROME2"} {
+			for _, view := range [][]element{nil, window} {
+				of := func(fourth int, more ...element) *image.Gray16 {
+					e := grey(2, 2, 16, c.stored, c.signed, append(more, view...)...)
+					e[1] = text(tagMeaning, "CS", meaning)
+					im := must.Get(Decode(bytes.NewReader(file(implicitVR, words(10, 90, 40, fourth), e...))))(t)
+					return im.(*image.Gray16)
+				}
+				padding, cell := []element{short(tagPadding, c.padding)}, c.padding
+				if c.limit >= 0 {
+					padding = append(padding, short(tagLimit, c.limit))
+				}
+				if c.cell != -1 {
+					cell = c.cell
+				}
+				want := of(40)
+				copy(want.Pix[6:], words(0))
+				if got := of(cell, padding...); !reflect.DeepEqual(got, want) {
+					t.Errorf("%s, %s, window %v: %v; want %v", name, meaning, view != nil, got.Pix, want.Pix)
+				}
+				if got := of(cell, short(tagLimit, 40)); reflect.DeepEqual(got, want) && view == nil {
+					t.Errorf("%s, %s: a limit alone tells padding", name, meaning)
+				}
+			}
+		}
+	}
+	for _, p := range []int{5, 70} { // that of the JPEG, and another
+		im := image.NewGray(image.Rect(0, 0, 8, 8))
+		for i := range im.Pix {
+			im.Pix[i] = 5
+		}
+		var b bytes.Buffer
+		must.Do(t, jpeg.Encode(&b, im, &jpeg.Options{Quality: 100}))
+		e := grey(8, 8, 8, 8, 0, short(tagPadding, p), text(tagCentre, "DS", "1"), text(tagWidth, "DS", "2"))
+		got := must.Get(Decode(bytes.NewReader(file(jpegBaseline, fragments(b.Bytes()), e...))))(t)
+		if black := got.(*image.Gray16).Gray16At(3, 3).Y == 0; black != (p == 5) {
+			t.Errorf("a JPEG of 5 with padding %d: black %v", p, black)
+		}
+	}
+}
+
 // TestFunctionalGroups: an enhanced image's rescaling and window act as those of others do, whether
 // its sequences have a length or an end, and where their VR is unknown.
 func TestFunctionalGroups(t *testing.T) {

@@ -93,7 +93,7 @@ func (p *parser) header() (*header, error) {
 	if err := p.skip(preamble + 4); err != nil {
 		return nil, err
 	}
-	h := &header{slope: 1, frames: 1, samples: 1, centre: math.NaN()}
+	h := &header{slope: 1, frames: 1, samples: 1, centre: math.NaN(), padding: -1, limit: -1}
 	p.explicit = true // of the file's own group
 	for meta, last := true, uint32(0); ; {
 		e, err := p.element()
