@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -29,6 +30,9 @@ type proofCheck struct {
 	// Nonce is that of the client's two messages; Message is the sender's part of the proof.
 	Nonce   []byte `json:"nonce,omitempty"`
 	Message []byte `json:"message"`
+	// Before asks about a share that must have been proven before: the round is closed, and the
+	// leader may have lost it.
+	Before bool `json:"before,omitempty"`
 }
 
 // sumOf requests the helper's share of the sum of these clients, which are sorted by name.
@@ -41,6 +45,8 @@ type shared struct {
 	Client string `json:"client"`
 	Nonce  []byte `json:"nonce"`
 }
+
+func (c shared) is(o shared) bool { return c.Client == o.Client && bytes.Equal(c.Nonce, o.Nonce) }
 
 // noisyShare is the helper's answer to sumOf.
 type noisyShare struct {
@@ -88,6 +94,34 @@ func (h *Helper) sum(ctx context.Context, round uint64, of sumOf) ([]byte, error
 	var answer noisyShare
 	err := h.call(ctx, http.MethodPost, wire.RoundPath(round)+"/sum", of, &answer, maxSum)
 	return answer.Share, err
+}
+
+// given returns the set of clients whose sum the helper gave its share of; none if it gave none.
+func (h *Helper) given(ctx context.Context, round uint64) (of sumOf, err error) {
+	err = h.call(ctx, http.MethodGet, wire.RoundPath(round)+"/sum", nil, &of, maxOpened)
+	return of, err
+}
+
+// Knows returns an error unless the helper knows the leader's secret; [ErrSecret] if it has another.
+func (h *Helper) Knows(ctx context.Context, round uint64) error {
+	_, err := h.given(ctx, round)
+	if codeOf(err) == wire.NoToken {
+		return ErrSecret
+	}
+	return err
+}
+
+// ErrSecret means that leader and helper have different secrets.
+var ErrSecret = errors.New("the helper has another secret than the leader: " +
+	"give both the same file with --servers-secret-file")
+
+// codeOf returns the code of the helper's refusal; "" of another error.
+func codeOf(err error) string {
+	var p *wire.Problem
+	if errors.As(err, &p) {
+		return p.Code
+	}
+	return ""
 }
 
 // call sends JSON and decodes the JSON answer; a refusal is a *wire.Problem.

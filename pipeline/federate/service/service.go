@@ -134,6 +134,7 @@ type Server struct {
 	cause    string                  // traceparent of the last request that brought an upload
 	// in a round of one classifier: the set of clients in it is fixed; no more uploads are accepted
 	settled bool
+	wanted  sumOf // at the helper: the clients of the sum that the leader asked for last
 	opening sync.RWMutex
 	// publishing is held while a version is stored, and while an upload is withdrawn: no version
 	// that holds it is stored afterwards.
@@ -177,6 +178,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s.predictions.watch.reject = c.Reject
 	s.metrics = newMetrics(s)
 	s.predictions.refuse, s.predictions.permits, s.predictions.void = s.refuse, s.permits, s.isVoid
+	known := false // that the secret is that of the state
 	for r, err := range c.Store.All(ctx) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the round's state: %w", err)
@@ -187,6 +189,12 @@ func New(ctx context.Context, c Config) (*Server, error) {
 		}
 		if err := s.ofBudget(r); err != nil {
 			return nil, err
+		}
+		if r.Peer != nil && !known {
+			if err := s.ofSecret(r); err != nil {
+				return nil, err
+			}
+			known = true
 		}
 		s.remember(r)
 	}
@@ -471,6 +479,7 @@ func (s *Server) routes() []route {
 		{"DELETE /v1/rounds/{round}/uploads/{client}", false, s.answer(s.withdraw)},
 		{"GET /v1/rounds/{round}/uploads/{client}/receipt", false, s.answer(s.receipt)},
 		{"POST /v1/rounds/{round}/uploads/{client}/proof", false, s.answer(s.peer(s.proof))},
+		{"GET /v1/rounds/{round}/sum", false, s.answer(s.peer(s.givenSum))},
 		{"POST /v1/rounds/{round}/sum", false, s.answer(s.peer(s.sum))},
 		{"GET /v1/rounds/{round}/notice", false, s.notice},
 		{"PUT /v1/rounds/{round}/evaluations/{client}", false, s.answer(s.evaluation)},

@@ -33,6 +33,9 @@ import (
 // clients in the sum for good, asks the helper for its share of their sum (/sum), to which the
 // helper has added its noise and which it releases for one set of clients only, adds its own noise
 // to its own share, and opens the sum of the two.
+//
+// Either server may lose the last seconds of its state. Shares that one lacks come again from their
+// clients, and their proofs are checked again. The helper gives one sum, with the same noise.
 
 // peerToken derives the token by which the leader proves to the helper that it knows their secret.
 func peerToken(secret string) string {
@@ -114,14 +117,33 @@ func (s *Server) begin(r *federate.Release) (*prio.Checking, []byte, error) {
 	return c, own, err
 }
 
+// ofSecret returns an error if a stored share was proven under another secret than the server has:
+// no sum of such shares could ever be opened.
+func (s *Server) ofSecret(stored *store.Record) error {
+	r, err := s.believePrivate(stored.Receipt.Client, stored.Data, s.kept())
+	if err != nil {
+		return err
+	}
+	c, _, err := s.begin(r)
+	if err != nil {
+		return err
+	}
+	if _, err = c.Finish(stored.Peer); errors.Is(err, prio.ErrProof) {
+		return fmt.Errorf("round %d: the share of %q was proven with another secret of the two servers: "+
+			"give --servers-secret-file the file that it had then", s.Round.Round, stored.Receipt.Client)
+	}
+	return err
+}
+
 // prove verifies the proof of a client's share together with the helper and returns the helper's
-// part of it.
-func (s *Server) prove(ctx context.Context, r *federate.Release) ([]byte, error) {
+// part of it. Of a share that came before, the helper must know that it was proven.
+func (s *Server) prove(ctx context.Context, r *federate.Release, before bool) ([]byte, error) {
 	c, own, err := s.begin(r)
 	if err != nil {
 		return nil, err
 	}
-	theirs, err := s.Helper.check(ctx, r.Round, r.Client, proofCheck{r.Share.Nonce[:], own})
+	theirs, err := s.Helper.check(ctx, r.Round, r.Client,
+		proofCheck{Nonce: r.Share.Nonce[:], Message: own, Before: before})
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +162,16 @@ func (s *Server) unproven(ctx context.Context, a arrival, err error) error {
 		return refusef(p.Code, "the helper: %s", p.Detail)
 	}
 	s.Log.Error("the helper did not check a share", "client", a.client, "error", err)
-	return refusef(wire.Unavailable,
-		"the helper of this round does not answer; nothing was lost, send again")
+	switch {
+	case p == nil:
+		return refusef(wire.Unavailable,
+			"the helper of this round does not answer; nothing was lost, send again")
+	case p.Code == wire.NoToken:
+		return refusef(wire.Unavailable, "the two servers of this round have different secrets, which "+
+			"their operators mend (--servers-secret-file); nothing was lost, send again")
+	}
+	return refusef(wire.Unavailable, "the helper of this round refuses it (%s): %s; nothing was lost, "+
+		"send again", p.Code, p.Detail)
 }
 
 // peer passes on requests of the leader only.
@@ -150,6 +180,10 @@ func (s *Server) peer(next handler) handler {
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if s.role() != wire.Helper || !ok ||
 			subtle.ConstantTimeCompare([]byte(token), []byte(peerToken(s.Secret))) != 1 {
+			if s.role() == wire.Helper && ok {
+				s.Log.Warn("a leader with another secret asked; --servers-secret-file is the same at both",
+					"path", r.URL.Path)
+			}
 			return refusef(wire.NoToken,
 				"this is for the leader of a round of which this server is the helper")
 		}
@@ -200,6 +234,10 @@ func (s *Server) proof(w http.ResponseWriter, r *http.Request) error {
 	r = carried(r)
 	stored, release, err := s.share(r.Context(), client, c.Nonce)
 	switch {
+	case errors.Is(err, store.ErrNone) && c.Before,
+		err == nil && stored.Peer == nil && (c.Before || s.closed()):
+		return refusef(wire.RoundClosed, "the sum of round %d is settled without %.128q",
+			s.Round.Round, client)
 	case errors.Is(err, store.ErrNone):
 		return refusef(wire.NoShare,
 			"no share of %.128q with this nonce is here; a client sends to the helper "+
@@ -209,9 +247,6 @@ func (s *Server) proof(w http.ResponseWriter, r *http.Request) error {
 	case stored.Peer != nil && !slices.Equal(stored.Peer, c.Message):
 		return refusef(wire.OtherUpload,
 			"the share of %.128q was checked against another part of the proof", client)
-	case stored.Peer == nil && s.closed():
-		return refusef(wire.RoundClosed, "the sum of round %d is settled without %.128q",
-			s.Round.Round, client)
 	}
 	check, own, err := s.begin(release)
 	if err == nil {
@@ -256,6 +291,25 @@ type opened struct {
 	Share noisyShare `json:"share"`
 }
 
+// given reads, at the helper, the share of the sum that the leader was given; ErrNone if none was.
+func (s *Server) given(ctx context.Context) (was opened, err error) {
+	data, err := s.Store.Object(ctx, openedObject, maxOpened)
+	if err == nil {
+		err = json.Unmarshal(data, &was)
+	}
+	return was, err
+}
+
+// givenSum tells the leader whose sum it was given, nobody's if none.
+func (s *Server) givenSum(w http.ResponseWriter, r *http.Request) error {
+	was, err := s.given(r.Context())
+	if err != nil && !errors.Is(err, store.ErrNone) {
+		return err
+	}
+	reply(w, http.StatusOK, sumOf{append([]shared{}, was.Of.Clients...)})
+	return nil
+}
+
 // sum sends the leader the helper's share of a sum, with the helper's noise: for one set of clients
 // only, the same on every request.
 func (s *Server) sum(w http.ResponseWriter, r *http.Request) error {
@@ -269,14 +323,9 @@ func (s *Server) sum(w http.ResponseWriter, r *http.Request) error {
 	r = carried(r)
 	s.opening.Lock() // one at a time, so that only one set is ever stored
 	defer s.opening.Unlock()
-	var was opened
-	data, err := s.Store.Object(r.Context(), openedObject, maxOpened)
-	if err == nil {
-		err = json.Unmarshal(data, &was)
-	}
+	was, err := s.given(r.Context())
 	switch {
-	case err == nil && !slices.EqualFunc(was.Of.Clients, of.Clients,
-		func(a, b shared) bool { return a.Client == b.Client && slices.Equal(a.Nonce, b.Nonce) }):
+	case err == nil && !slices.EqualFunc(was.Of.Clients, of.Clients, shared.is):
 		return refusef(wire.SumOpened,
 			"the sum of %d clients of round %d was given; one of other clients would spend the "+
 				"budget again", len(was.Of.Clients), s.Round.Round)
@@ -286,28 +335,27 @@ func (s *Server) sum(w http.ResponseWriter, r *http.Request) error {
 	case !errors.Is(err, store.ErrNone):
 		return err
 	}
-	// a quorum below min_uploads is enough before the deadline
-	least := min(s.Round.MinUploads, s.quorum)
-	if len(of.Clients) < least || !slices.IsSortedFunc(of.Clients,
-		func(a, b shared) int { return cmp.Or(cmp.Compare(a.Client, b.Client), -1) }) {
-		return refusef(wire.BadRequest,
-			"a sum of %d clients; want %d or more, each once, in the order of their names",
-			len(of.Clients), least)
+	if err := s.sized(of); err != nil {
+		return refusef(wire.BadRequest, "%v", err)
 	}
+	s.mu.Lock()
+	s.wanted = of
+	s.mu.Unlock()
 	sum, err := s.addShares(r.Context(), of)
 	switch {
 	case errors.Is(err, store.ErrNone):
 		return refusef(wire.NoShare, "%v", err)
+	case errors.Is(err, prio.ErrProof):
+		return refusef(wire.ServerFailed, "%v: it is not the share whose proof was checked, or "+
+			"--servers-secret-file is another than then", err)
 	case err != nil:
 		return err
 	}
-	if err = sum.AddNoise(s.Round.Privacy.NoiseSteps(s.Round.Client.C), rand.Reader); err == nil {
-		was.Of = of
-		was.Share.Share, err = sum.Bytes()
+	was.Of = of
+	if was.Share.Share, err = sum.Bytes(); err != nil {
+		return err
 	}
-	if err == nil {
-		data, err = json.Marshal(was)
-	}
+	data, err := json.Marshal(was)
 	if err == nil {
 		err = s.Store.PutObject(r.Context(), openedObject, data)
 	}
@@ -322,10 +370,22 @@ func (s *Server) sum(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// addShares returns this server's share of the sum of the clients whose shares were verified. It
-// verifies each again, by the other's part of the proof that is stored with it, as the verified
-// numbers themselves are not stored. That is O(M C K) for M clients. A share that is missing, or
-// was not checked, is store.ErrNone.
+// sized returns an error unless a sum is of enough clients, each once, in the order of their names.
+func (s *Server) sized(of sumOf) error {
+	// a quorum below min_uploads is enough before the deadline
+	least := min(s.Round.MinUploads, s.quorum)
+	if len(of.Clients) < least || !slices.IsSortedFunc(of.Clients,
+		func(a, b shared) int { return cmp.Or(cmp.Compare(a.Client, b.Client), -1) }) {
+		return fmt.Errorf("a sum of %d clients; want %d or more, each once, in the order of their names",
+			len(of.Clients), least)
+	}
+	return nil
+}
+
+// addShares returns this server's share of the sum of the clients whose shares were verified, with
+// its noise. It verifies each again, by the other's part of the proof that is stored with it, as the
+// verified numbers themselves are not stored. That is O(M C K) for M clients. A share that is
+// missing, or was not checked, is store.ErrNone.
 func (s *Server) addShares(ctx context.Context, of sumOf) (*prio.Sum, error) {
 	var sum *prio.Sum
 	for _, m := range of.Clients {
@@ -353,18 +413,14 @@ func (s *Server) addShares(ctx context.Context, of sumOf) (*prio.Sum, error) {
 		}
 		sum.Add(out)
 	}
-	return sum, nil
+	return sum, sum.AddNoise(s.Round.Privacy.NoiseSteps(s.Round.Client.C), rand.Reader)
 }
 
 // settle returns, at the leader, the clients in the sum: those whose uploads are in at the first
 // call, and the same ever after.
 func (s *Server) settle(ctx context.Context) (of sumOf, err error) {
 	s.close()
-	data, err := s.Store.Object(ctx, batchObject, maxOpened)
-	if err == nil {
-		return of, json.Unmarshal(data, &of)
-	}
-	if !errors.Is(err, store.ErrNone) {
+	if of, err = s.readBatch(ctx); !errors.Is(err, store.ErrNone) {
 		return of, err
 	}
 	for stored, err := range s.records(ctx) {
@@ -378,10 +434,49 @@ func (s *Server) settle(ctx context.Context) (of sumOf, err error) {
 		of.Clients = append(of.Clients, shared{r.Client, r.Share.Nonce[:]})
 	}
 	sorting.By(of.Clients, func(a, b shared) int { return cmp.Compare(a.Client, b.Client) })
-	if data, err = json.Marshal(of); err != nil {
-		return of, err
+	return of, s.keepBatch(ctx, of)
+}
+
+// readBatch reads, at the leader, the set of clients in the sum; ErrNone before it is fixed.
+func (s *Server) readBatch(ctx context.Context) (of sumOf, err error) {
+	data, err := s.Store.Object(ctx, batchObject, maxOpened)
+	if err == nil {
+		err = json.Unmarshal(data, &of)
 	}
-	return of, s.Store.PutObject(ctx, batchObject, data)
+	return of, err
+}
+
+func (s *Server) keepBatch(ctx context.Context, of sumOf) error {
+	data, err := json.Marshal(of)
+	if err != nil {
+		return err
+	}
+	return s.Store.PutObject(ctx, batchObject, data)
+}
+
+// lost reports whether an upload that comes when the round is closed may be a share of the sum that
+// this server had, and lost with the last seconds of its state. The helper takes those that the
+// leader asked for. The leader takes those of its set, or, before it has one, those that the helper
+// knows to be proven.
+func (s *Server) lost(ctx context.Context, a arrival) (bool, error) {
+	if !s.twoServers() {
+		return false, nil
+	}
+	r, err := federate.DecodeRelease(a.data, s.expect())
+	if err != nil || r.Share == nil {
+		return false, nil
+	}
+	s.mu.Lock()
+	of, settled, made := s.wanted, s.settled, len(s.versions) > 0
+	s.mu.Unlock()
+	if s.role() == wire.Leader && !made {
+		if of, err = s.readBatch(ctx); errors.Is(err, store.ErrNone) {
+			return !settled, nil
+		}
+	} else if made || settled {
+		return false, nil
+	}
+	return slices.ContainsFunc(of.Clients, shared{a.client, r.Share.Nonce[:]}.is), err
 }
 
 // members returns the clients of the sum for pooling, and a function that adds this server's noise
@@ -394,8 +489,13 @@ func (s *Server) members(ctx context.Context) ([]pool.Release, func() (*privacy.
 	}
 	f := s.Round
 	var out []pool.Release
+	var lost []string
 	for _, m := range of.Clients {
 		stored, err := s.Store.Get(ctx, m.Client)
+		if errors.Is(err, store.ErrNone) {
+			lost = append(lost, m.Client)
+			continue
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -403,8 +503,11 @@ func (s *Server) members(ctx context.Context) ([]pool.Release, func() (*privacy.
 			Release: &federate.Release{Round: f.Round, Client: m.Client, Model: f.Client.Digest,
 				Budget: *f.Privacy, Sums: &privacy.Release{Classes: f.Client.C, K: f.Client.K}}})
 	}
+	if err := lacking("this server", lost); err != nil {
+		return nil, nil, err
+	}
 	return out, func() (*privacy.Release, error) {
-		theirs, err := s.Helper.sum(ctx, f.Round, of)
+		theirs, err := s.helperSum(ctx, of)
 		if err != nil {
 			return nil, err
 		}
@@ -412,9 +515,60 @@ func (s *Server) members(ctx context.Context) ([]pool.Release, func() (*privacy.
 		if err != nil {
 			return nil, err
 		}
-		if err := own.AddNoise(f.Privacy.NoiseSteps(f.Client.C), rand.Reader); err != nil {
-			return nil, err
-		}
 		return own.Open(theirs)
 	}, nil
+}
+
+// lacking is the error of a server that lost shares; nil if it lost none.
+func lacking(server string, lost []string) error {
+	if len(lost) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s lost the shares of %d clients of the sum: have them come again with fmp-edge join, "+
+		"which sends the same: %q", server, len(lost), lost[:min(len(lost), maxNamed)])
+}
+
+// helperSum returns the helper's share of a sum. A helper that lost shares, or that they were
+// proven, is told again of each. Where it gave a sum of other clients that this server lost, these
+// are the clients of the sum from then on.
+func (s *Server) helperSum(ctx context.Context, of sumOf) ([]byte, error) {
+	theirs, err := s.Helper.sum(ctx, s.Round.Round, of)
+	switch codeOf(err) {
+	case wire.NoShare:
+		if err := s.proveAgain(ctx, of); err != nil {
+			return nil, err
+		}
+		return s.Helper.sum(ctx, s.Round.Round, of)
+	case wire.SumOpened:
+		was, e := s.Helper.given(ctx, s.Round.Round)
+		if e == nil {
+			e = s.sized(was)
+		}
+		if e == nil {
+			e = s.keepBatch(ctx, was)
+		}
+		if e == nil {
+			s.rouse()
+		}
+		return nil, errors.Join(err, e)
+	}
+	return theirs, err
+}
+
+// proveAgain proves the shares of a sum to a helper that lost some, or that they were proven.
+func (s *Server) proveAgain(ctx context.Context, of sumOf) error {
+	var lost []string
+	for _, m := range of.Clients {
+		_, r, err := s.share(ctx, m.Client, m.Nonce)
+		if err == nil {
+			_, err = s.prove(ctx, r, false)
+		}
+		if codeOf(err) == wire.NoShare {
+			lost, err = append(lost, m.Client), nil
+		}
+		if err != nil {
+			return fmt.Errorf("the share of %q: %w", m.Client, err)
+		}
+	}
+	return lacking("the helper", lost)
 }

@@ -232,11 +232,11 @@ func TestLeaderAsks(t *testing.T) {
 	ask := p.leader.helper
 	stranger := must.Get(NewHelper(p.helper.http.URL, "", "another secret altogether"))(t)
 	problem(wire.NoToken)(stranger.sum(t.Context(), 3, of("a", "b")))
-	problem(wire.NoToken)(stranger.check(t.Context(), 3, "a", proofCheck{nonce("a"), []byte("x")}))
+	problem(wire.NoToken)(stranger.check(t.Context(), 3, "a", proofCheck{Nonce: nonce("a"), Message: []byte("x")}))
 	self := must.Get(NewHelper(p.leader.http.URL, "", twoSecret))(t)
 	problem(wire.NoToken)(self.sum(t.Context(), 3, of("a", "b"))) // a leader is nobody's helper
 	problem(wire.NoRound)(ask.sum(t.Context(), 4, of("a", "b")))
-	problem(wire.OtherUpload)(ask.check(t.Context(), 3, "a", proofCheck{nonce("a"), []byte("another part")}))
+	problem(wire.OtherUpload)(ask.check(t.Context(), 3, "a", proofCheck{Nonce: nonce("a"), Message: []byte("another part")}))
 	problem(wire.BadRequest)(ask.sum(t.Context(), 3, of("a"))) // fewer than least
 	problem(wire.BadRequest)(ask.sum(t.Context(), 3, of("b", "a")))
 	problem(wire.BadRequest)(ask.sum(t.Context(), 3, of("a", "a")))
@@ -252,7 +252,7 @@ func TestLeaderAsks(t *testing.T) {
 		t.Errorf("asked again it is another share, %v", err)
 	}
 	problem(wire.SumOpened)(ask.sum(t.Context(), 3, of("a", "b", "c")))
-	problem(wire.RoundClosed)(ask.check(t.Context(), 3, "d/e f", proofCheck{nonce("d/e f"), []byte("x")}))
+	problem(wire.RoundClosed)(ask.check(t.Context(), 3, "d/e f", proofCheck{Nonce: nonce("d/e f"), Message: []byte("x")}))
 }
 
 // TestLeastOfSum: the helper gives its share of a sum wherever the round file has the leader make one:
@@ -330,7 +330,7 @@ func FuzzLeaderAsks(f *testing.F) {
 	good, _ := json.Marshal(sumOf{Clients: []shared{{"a", make([]byte, 16)}, {"b", nil}}})
 	f.Add(true, good)
 	f.Add(true, []byte(`{"clients":[{},{"client":"0"}]}`))
-	check, _ := json.Marshal(proofCheck{make([]byte, 16), []byte{1, 2}})
+	check, _ := json.Marshal(proofCheck{Nonce: make([]byte, 16), Message: []byte{1, 2}})
 	f.Add(false, check)
 	f.Fuzz(func(t *testing.T, sum bool, body []byte) {
 		path := wire.UploadPath(3, "a") + "/proof"

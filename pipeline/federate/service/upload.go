@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -191,7 +192,11 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) error
 	own := r.Context()
 	r = carried(r)
 	state := s.state(a.time)
+	lost := false
 	old, err := s.look(r.Context(), a.client)
+	if err == nil && old == nil && state == wire.Closed {
+		lost, err = s.lost(r.Context(), a)
+	}
 	switch {
 	case err != nil:
 		return err
@@ -204,7 +209,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) error
 		return refusef(wire.OtherUpload,
 			"the upload of %q with sha256 %s was replaced, and is not taken again: a copy "+
 				"of the request that brought it would undo that", a.client, a.digest)
-	case state == wire.Closed:
+	case state == wire.Closed && !lost:
 		return s.refuseClosed(a.time)
 	case old != nil && (!s.Round.Replace || state != wire.Open):
 		return refusef(wire.OtherUpload,
@@ -228,7 +233,7 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) error
 	if err != nil {
 		return s.quarantine(r.Context(), a.refusal(err), a.data)
 	}
-	peer, err := s.proven(own, r, a)
+	peer, err := s.proven(own, r, a, lost)
 	if err != nil {
 		return err
 	}
@@ -238,8 +243,10 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) error
 		s.opening.RLock()
 		defer s.opening.RUnlock()
 		if s.closed() {
-			return refusef(wire.RoundClosed, "who is in the classifier of private round "+
-				"%d is settled", s.Round.Round)
+			if lost, err := s.lost(r.Context(), a); err != nil || !lost {
+				return cmp.Or(err, refusef(wire.RoundClosed,
+					"who is in the classifier of private round %d is settled", s.Round.Round))
+			}
 		}
 	}
 	record := &store.Record{Peer: peer, Signature: a.signature, Key: key, N: n, Data: a.data,
@@ -293,13 +300,14 @@ func (s *Server) refuseClosed(now time.Time) error {
 // proven verifies, at the leader of two servers, the proof that an upload's numbers are in range,
 // and returns the helper's part of the record. The helper is waited for while ctx lasts, that of
 // the request's connection: a client that comes again is not kept out by a request that it gave up.
-func (s *Server) proven(ctx context.Context, r *http.Request, a arrival) (peer []byte, err error) {
+func (s *Server) proven(ctx context.Context, r *http.Request, a arrival,
+	before bool) (peer []byte, err error) {
 	if s.role() != wire.Leader {
 		return nil, nil
 	}
 	release, err := s.believePrivate(a.client, a.data, s.expect())
 	if err == nil {
-		peer, err = s.prove(ctx, release)
+		peer, err = s.prove(ctx, release, before)
 	}
 	if err != nil {
 		return nil, s.unproven(r.Context(), a, err)
