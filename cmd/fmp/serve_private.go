@@ -53,28 +53,60 @@ func (s *server) meetHelper(ctx context.Context) error {
 	if s.helper == nil {
 		return nil
 	}
-	return agree(ctx, s.helper, s.round, s.log)
+	ask := func(ctx context.Context) (away, err error) { return agree(ctx, s.helper, s.round) }
+	away, err := ask(ctx)
+	if away != nil {
+		s.log.Warn("the helper does not answer yet", "error", away)
+		go awaitHelper(ctx, helperAgain, ask, s.log)
+	}
+	return err
 }
 
-// agree asks the helper for its round, and reports differences. One that does not answer yet is
-// waited for when it is needed. It waits five seconds for the reply.
-func agree(ctx context.Context, h *service.Helper, r *round.Round, log *slog.Logger) error {
+// helperAgain is how long a leader waits before it asks a helper again that was away at its start.
+const helperAgain = 15 * time.Second
+
+// awaitHelper asks a helper that was away until it answers, and logs where it differs.
+func awaitHelper(ctx context.Context, every time.Duration,
+	ask func(context.Context) (away, err error), log *slog.Logger) {
+	again := time.NewTicker(every)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-again.C:
+		}
+		away, err := ask(ctx)
+		if err != nil {
+			log.Error("leader and helper do not agree", "error", err)
+		}
+		if away == nil {
+			return
+		}
+	}
+}
+
+// agree asks the helper for its round, and returns where it differs, or has another secret. away
+// says why one does not answer.
+func agree(ctx context.Context, h *service.Helper, r *round.Round) (away, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	d, err := h.Describe(ctx, r.Round)
-	var p *wire.Problem
 	switch {
-	case errors.As(err, &p):
-		return fmt.Errorf("serve: %w; leader and helper serve the same round file", err)
+	case errors.As(err, new(*wire.Problem)):
+		return nil, fmt.Errorf("serve: %w; leader and helper serve the same round file", err)
 	case err != nil:
-		log.Warn("the helper does not answer yet", "error", err)
+		return err, nil
 	case d.Server != wire.Helper || d.Graph != r.Client.Digest || d.Privacy == nil ||
 		*d.Privacy != *r.Privacy:
-		return fmt.Errorf("serve: --helper is %q of round %d with client graph %s and privacy "+
+		return nil, fmt.Errorf("serve: --helper is %q of round %d with client graph %s and privacy "+
 			"%v; here they are %s and %v: serve the same round file on both, and --as-helper there",
 			d.Server, d.Round, d.Graph, d.Privacy, r.Client.Digest, r.Privacy)
 	}
-	return nil
+	if err = h.Knows(ctx, r.Round); errors.Is(err, service.ErrSecret) {
+		return nil, fmt.Errorf("serve: %w", err)
+	}
+	return err, nil
 }
 
 // privateSummary is the account of a version of a private round.
