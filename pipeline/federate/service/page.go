@@ -69,6 +69,9 @@ func (st *Status) html(joins bool) g.Node {
 				h.P(g.Text("Nobody's honesty is judged in this round."))),
 			g.If(st.Failure != "", h.P(h.Class("bad"),
 				g.Text("There is no new classifier: "+st.Failure))),
+			g.If(st.Unerased, h.P(h.ID("unerased"), h.Class("bad"),
+				g.Text("Bytes of withdrawn or replaced uploads are still to be erased: the disk "+
+					"of the state lacks room, or the store does not answer."))),
 			section("Classifier", "None yet.", st.classifier(round)),
 			section(fmt.Sprintf("Refused (%d)", len(st.Refused)), "Nothing.",
 				list(st.Refused, []g.Node{

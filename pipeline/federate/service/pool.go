@@ -33,7 +33,8 @@ const retry, retryFull = 30 * time.Second, 2 * time.Second
 func (s *Server) Run(ctx context.Context) error {
 	said := false
 	for {
-		wait := min(s.due(), look)
+		erase := s.eraseDue(ctx) // first, as it may find a withdrawal
+		wait := min(erase, s.due(), look)
 		s.mu.Lock()
 		why := s.short()
 		s.mu.Unlock()
@@ -161,9 +162,7 @@ func (s *Server) Pool(ctx context.Context) (err error) {
 			s.mu.Lock()
 			s.swept = false // it may have left something after the withdrawal looked
 			s.mu.Unlock()
-			if e := s.sweep(context.WithoutCancel(ctx)); e != nil {
-				s.Log.Error("what a pooling left for workers could not be deleted yet", "error", e)
-			}
+			s.later(s.sweep(context.WithoutCancel(ctx)))
 		}
 	}()
 	// Pooling a round of many clients takes much more memory than the server does before and after:
@@ -208,16 +207,26 @@ func (s *Server) Pool(ctx context.Context) (err error) {
 	return nil
 }
 
+// noPredictions is logged of a version that is made, and that the engine does not run.
+const noPredictions = "no predictions are made by the new version"
+
 // found reports whether the state has a version of which the server did not know, which is now
 // served.
 func (s *Server) found(ctx context.Context) (bool, error) {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
 	known := len(s.versions)
-	if err := s.adopt(ctx); err != nil {
-		return false, fmt.Errorf("pooling: %w", err)
+	err := s.adopt(ctx)
+	if len(s.versions) > known {
+		if err != nil {
+			s.Log.Error(noPredictions, "error", err)
+		}
+		return true, nil
 	}
-	return len(s.versions) > known, nil
+	if err != nil {
+		err = fmt.Errorf("pooling: %w", err)
+	}
+	return false, err
 }
 
 // reopen lets a private round of one server take uploads again whose classifier could not be made.
@@ -354,7 +363,8 @@ func (s *Server) publish(ctx context.Context, in inputs,
 	s.failure = ""
 	s.mu.Unlock()
 	if err := s.predictions.serve(v, made.Classifier, made.Rows); err != nil {
-		return v, err
+		s.Log.Error(noPredictions, "error", err)
 	}
-	return v, s.dropVoid(ctx)
+	s.later(s.dropVoid(ctx))
+	return v, nil
 }

@@ -131,6 +131,7 @@ type Server struct {
 	made     time.Time               // when the latest was stored or found, of a clock that nobody sets
 	weighed  map[string]store.Member // in the latest version, by client
 	failure  string                  // why the last pooling failed; empty if it did not
+	unerased bool                    // a deletion failed that eraseRest is to bring to its end
 	cause    string                  // traceparent of the last request that brought an upload
 	// in a round of one classifier: the set of clients in it is fixed; no more uploads are accepted
 	settled bool
@@ -143,6 +144,8 @@ type Server struct {
 	// that are not listed; publishing guards it.
 	unsure bool
 	stop   context.CancelCauseFunc // ends the pooling that is under way; nil: none is
+	// eraseAt is when deletions that failed are tried again, for Run alone
+	eraseAt time.Time
 
 	predictions *predictor
 	// sets returns the level of the prediction sets of a classifier's file, and levels has those
@@ -211,14 +214,12 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	for _, r := range refusals {
 		if s.gone[r.Client] == nil {
 			s.refused[r.Client] = r
-		} else if err := s.unlessFull(c.Store.DropRefusal(ctx, r.Client)); err != nil {
-			return nil, err
+		} else {
+			s.later(c.Store.DropRefusal(ctx, r.Client))
 		}
 	}
 	s.swept = len(s.gone) == 0
-	if err := s.unlessFull(errors.Join(s.dropEvaluations(ctx), s.sweep(ctx))); err != nil {
-		return nil, err
-	}
+	s.later(errors.Join(s.dropEvaluations(ctx), s.sweep(ctx)))
 	s.unsure = true
 	if err := s.adopt(ctx); err != nil {
 		return nil, fmt.Errorf("reading the round's state: %w", err)
@@ -271,9 +272,19 @@ func (s *Server) adopt(ctx context.Context) error {
 			}
 		}
 	}
-	err = s.Store.DropUnlisted(ctx)
+	s.later(errors.Join(s.dropUnlisted(ctx), s.dropVoid(ctx)))
+	return nil
+}
+
+// dropUnlisted deletes parts of versions that are not listed, where there may be some. The caller
+// holds publishing or has exclusive access.
+func (s *Server) dropUnlisted(ctx context.Context) error {
+	if !s.unsure {
+		return nil
+	}
+	err := s.Store.DropUnlisted(ctx)
 	s.unsure = err != nil
-	return s.unlessFull(errors.Join(err, s.dropVoid(ctx)))
+	return err
 }
 
 // warnOptions says that the latest version was made with other options.
@@ -317,16 +328,6 @@ func (s *Server) ofBudget(r *store.Record) error {
 	return fmt.Errorf("round %d: its privacy budget is %s; that of the upload of %q, by its "+
 		"receipt, is %s: put the round file back as it was, or make a round of another number",
 		s.Round.Round, say(now), r.Receipt.Client, say(was))
-}
-
-// unlessFull leaves a deletion for which the disk has no room to the next start: a full disk does
-// not keep a server from starting.
-func (s *Server) unlessFull(err error) error {
-	if errors.Is(err, store.ErrFull) {
-		s.Log.Error("what was withdrawn could not be erased from the state yet", "error", err)
-		return nil
-	}
-	return err
 }
 
 // Admit replaces the round's roster. Uploads that are in stay in; clients that the new roster lacks
@@ -383,6 +384,7 @@ func (s *Server) records(ctx context.Context) iter.Seq2[*store.Record, error] {
 					s.remember(r)
 				case s.gone[r.Receipt.Client] == nil: // one that came before may be of it
 					s.forget(r)
+					s.unerased = true
 					s.halt()
 				}
 				s.mu.Unlock()

@@ -29,6 +29,9 @@ type Status struct {
 	Refused []store.Refusal `json:"refused"`
 	// Withdrawn are the clients that withdrew, at most 1,000, sorted by name.
 	Withdrawn []WithdrawnStatus `json:"withdrawn"`
+	// Unerased says that bytes of withdrawn or replaced uploads are still to be erased from the
+	// state, for want of space or of an answer of the store.
+	Unerased bool `json:"unerased,omitempty"`
 	// Versions are the versions of the classifier, the latest last; Failure says why there is no
 	// newer one, if pooling failed or too few uploads were in at the deadline.
 	Versions []VersionStatus `json:"versions"`
@@ -57,6 +60,7 @@ func (s *Server) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.In, st.Versions, st.Failure = len(s.in), s.listed(), cmp.Or(s.failure, s.short())
+	st.Unerased = s.owes()
 	for client, h := range s.in {
 		m := MemberStatus{Client: client, Time: h.time, N: h.n, Upload: h.upload}
 		if p, ok := s.weighed[client]; ok && p.Upload == h.upload {

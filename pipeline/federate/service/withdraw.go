@@ -112,8 +112,18 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) error {
 	default:
 		err = nil
 	}
-	if err == nil {
-		err = s.takeOut(r.Context(), stored)
+	if errors.Is(err, store.ErrFull) {
+		return refusef(wire.NoSpace, "the withdrawal of %q is not noted: the disk of the server's "+
+			"state is full; send again", client)
+	}
+	if err != nil {
+		return err
+	}
+	err = s.takeOut(r.Context(), stored)
+	if errors.Is(err, store.ErrFull) {
+		return refusef(wire.NoSpace, "the withdrawal of %q is noted and in force; the disk of the "+
+			"server's state is full, and what is deleted is erased once there is space: send again "+
+			"for the receipt", client)
 	}
 	if err != nil {
 		return err
@@ -186,10 +196,12 @@ func (s *Server) note(ctx context.Context, stored *store.Record, by string,
 	if errors.Is(is, store.ErrWithdrawn) {
 		return nil
 	}
-	if is != nil { // the next pooling reads the state
+	if is != nil { // eraseRest reads the state
 		s.mu.Lock()
+		s.unerased = true
 		s.halt()
 		s.mu.Unlock()
+		s.rouse()
 	}
 	return err
 }
@@ -204,8 +216,20 @@ func (s *Server) halt() {
 
 // takeOut stops the use of versions that hold an upload whose withdrawal is noted, and deletes all
 // that the state holds of its client: a receipt is given only where that is done. It also ends a
-// withdrawal that an earlier request left midway. The caller holds publishing.
+// withdrawal that an earlier request left midway. What fails is left to eraseRest. The caller holds
+// publishing.
 func (s *Server) takeOut(ctx context.Context, noted *store.Record) error {
+	s.exclude(noted)
+	s.later(errors.Join(s.dropEvaluations(ctx), s.dropVoid(ctx))) // the withdrawal stands
+	err := s.erase(ctx, noted.Receipt.Client)
+	s.later(err)
+	s.rouse()
+	return err
+}
+
+// exclude takes an upload whose withdrawal is noted out of the index, and ends the use of versions
+// that hold it.
+func (s *Server) exclude(noted *store.Record) {
 	client := noted.Receipt.Client
 	s.mu.Lock()
 	known := s.gone[client] != nil
@@ -226,14 +250,89 @@ func (s *Server) takeOut(ctx context.Context, noted *store.Record) error {
 	if short { // no version can take the place of the last
 		s.predictions.replace(nil)
 	}
-	// the withdrawal stands; the same request, the next start of the server or the next version
-	// tries again
-	if err := errors.Join(s.dropEvaluations(ctx), s.dropVoid(ctx)); err != nil {
-		s.Log.Error("not all that a withdrawn upload was in could be deleted yet", "client", client,
-			"error", err)
+}
+
+// erase overwrites the uploads of clients that withdrew, and what poolings left of them.
+func (s *Server) erase(ctx context.Context, clients ...string) error {
+	err := s.sweep(ctx)
+	for _, client := range clients {
+		err = errors.Join(err, s.Store.Erase(ctx, client), s.Store.DropRefusal(ctx, client))
 	}
-	s.rouse()
-	return errors.Join(s.sweep(ctx), s.Store.Erase(ctx, client), s.Store.DropRefusal(ctx, client))
+	return err
+}
+
+// later leaves a deletion that failed to eraseRest: neither a full disk nor a store that does not
+// answer keeps a server from starting, or undoes a version that is made.
+func (s *Server) later(err error) {
+	if err == nil {
+		return
+	}
+	s.Log.Error("not all that was withdrawn could be erased from the state yet", "error", err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.unerased = true
+}
+
+// owes reports whether the state may hold bytes of something that was withdrawn or replaced. The
+// caller holds mu.
+func (s *Server) owes() bool { return s.unerased || s.Store.Left() }
+
+// eraseDue calls eraseRest where something is left and it is time for another attempt. It returns
+// the time until the next one. Run alone calls it.
+func (s *Server) eraseDue(ctx context.Context) time.Duration {
+	s.mu.Lock()
+	owes := s.owes()
+	s.mu.Unlock()
+	if !owes {
+		return long
+	}
+	if wait := time.Until(s.eraseAt); wait > 0 {
+		return wait
+	}
+	wait := retry
+	switch err := s.eraseRest(ctx); {
+	case err == nil:
+		s.Log.Info("all that was withdrawn is erased from the state")
+		return long
+	case errors.Is(err, store.ErrFull): // which was said
+		wait = retryFull
+	case ctx.Err() == nil:
+		s.Log.Error("erasing failed", "error", err, "again_in", wait)
+	}
+	s.eraseAt = time.Now().Add(wait)
+	return wait
+}
+
+// eraseRest brings all deletions to their end that failed or had no room, also those of withdrawals
+// that the state has noted and the server does not know of. No pooling runs meanwhile, as Run does
+// both.
+func (s *Server) eraseRest(ctx context.Context) error {
+	s.publishing.Lock()
+	defer s.publishing.Unlock()
+	if err := s.Store.EraseRest(ctx); err != nil { // first: it says whether there is room
+		return err
+	}
+	if err := s.adopt(ctx); err != nil { // a version may hold one of the uploads
+		return err
+	}
+	var clients []string
+	for r, err := range s.Store.All(ctx) {
+		if err != nil {
+			return err
+		}
+		if r.Gone != nil {
+			s.exclude(r)
+			clients = append(clients, r.Receipt.Client)
+		}
+	}
+	err := errors.Join(s.dropEvaluations(ctx), s.dropUnlisted(ctx), s.dropVoid(ctx),
+		s.erase(ctx, clients...))
+	if err == nil {
+		s.mu.Lock()
+		s.unerased = false
+		s.mu.Unlock()
+	}
+	return err
 }
 
 // sweep deletes the objects that poolings left for workers: they may hold an upload that is withdrawn

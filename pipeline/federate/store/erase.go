@@ -69,9 +69,14 @@ func (b bucket) cleanAll(ctx context.Context) error {
 
 // erase overwrites the messages of a subject, but the last one if it is to stay. It counts after
 // each pass, and returns once none is left. On the embedded server each pass wants room for a
-// block, which NATS writes anew.
-func (s *Store) erase(ctx context.Context, st jetstream.Stream, subject string, last bool) error {
-	var failed error
+// block, which NATS writes anew. Messages that an error leaves are those of [Store.EraseRest].
+func (s *Store) erase(ctx context.Context, st jetstream.Stream, subject string,
+	last bool) (failed error) {
+	defer func() {
+		if failed != nil {
+			s.left.Store(true)
+		}
+	}()
 	for range attempts {
 		info, err := st.Info(ctx, jetstream.WithSubjectFilter(subject))
 		if err != nil {
@@ -132,10 +137,33 @@ func (s *Store) openBucket(ctx context.Context, name string) (b bucket, err erro
 }
 
 // unlessFull leaves out that the disk has no room to erase the values that a killed program left:
-// the next start does, and before the receipt of a withdrawal is given, [Store.Erase].
+// [Store.EraseRest] does, and before the receipt of a withdrawal is given, [Store.Erase].
 func unlessFull(err error) error {
 	if errors.Is(err, ErrFull) {
 		return nil
+	}
+	return err
+}
+
+// Left reports whether an erasure failed, or had no room, so that the files of the servers may have
+// bytes of values that were deleted or replaced.
+func (s *Store) Left() bool { return s.left.Load() }
+
+// EraseRest erases these bytes. Nothing is begun without room for a block: the error is ErrFull.
+func (s *Store) EraseRest(ctx context.Context) error {
+	if s.inside != nil {
+		if err := s.inside.room(block); err != nil {
+			return fmt.Errorf("store: erasing what is left: %w", err)
+		}
+	}
+	if !s.left.Swap(false) {
+		return nil
+	}
+	err := errors.Join(s.uploads.cleanAll(ctx), s.refused.cleanAll(ctx),
+		s.discardRest(ctx, s.opened))
+	if err != nil {
+		s.left.Store(true)
+		err = fmt.Errorf("store: erasing what is left: %w", err)
 	}
 	return err
 }

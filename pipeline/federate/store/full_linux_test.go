@@ -146,3 +146,29 @@ func TestFullDisk(t *testing.T) {
 	back()
 	all("at the end")
 }
+
+// TestEraseRest: replaced values for whose erasure a start has no room are told of, and are erased once
+// there is space.
+func TestEraseRest(t *testing.T) {
+	dir := tinyDisk(t, 40<<20)
+	o := Options{Dir: dir, Largest: 64 << 10}
+	s := opened(t, o)
+	r := record("a", "a")
+	must.Do(t, s.Put(t.Context(), r, 0))
+	must.Get(s.uploads.Update(t.Context(), key("a"), must.Get(r.encode())(t), r.Revision))(t) // and is killed
+	values := func() uint64 { return must.Get(s.uploads.stream.Info(t.Context()))(t).State.Msgs }
+	path := fill(t, dir, 1<<20)
+	s.Close()
+	s = opened(t, o)
+	for range 2 {
+		if err := s.EraseRest(t.Context()); !errors.Is(err, ErrFull) || !s.Left() || values() != 2 {
+			t.Errorf("on a full disk: %v, left %v, %d values", err, s.Left(), values())
+		}
+	}
+	must.Do(t, os.Remove(path))
+	for range 2 {
+		if err := s.EraseRest(t.Context()); err != nil || s.Left() || values() != 1 {
+			t.Errorf("with space: %v, left %v, %d values", err, s.Left(), values())
+		}
+	}
+}

@@ -21,6 +21,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -80,6 +81,8 @@ type Store struct {
 	replicas int
 	largest  int64 // bytes of an upload
 	hold     *hold // nil: this process has no hold on the state, or the folder's lock is enough
+	opened   time.Time
+	left     atomic.Bool // an erasure did not get to its end
 }
 
 // ErrBusy means that another process works on the state.
@@ -94,8 +97,7 @@ func Name(round uint64, graph string) string {
 // Open starts or connects to the server and creates the round's buckets if they do not exist.
 func Open(ctx context.Context, name string, o Options) (*Store, error) {
 	o.Replicas = cmp.Or(o.Replicas, 1)
-	s := &Store{name: name, replicas: o.Replicas, largest: o.Largest}
-	start := time.Now()
+	s := &Store{name: name, replicas: o.Replicas, largest: o.Largest, opened: time.Now()}
 	var err error
 	if o.URL == "" {
 		err = s.start(o)
@@ -105,7 +107,7 @@ func Open(ctx context.Context, name string, o Options) (*Store, error) {
 	if err != nil {
 		err = fmt.Errorf("store: %w", err)
 	} else {
-		err = s.open(ctx, start)
+		err = s.open(ctx)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
@@ -143,19 +145,20 @@ func (s *Store) dial() (err error) {
 }
 
 // open creates the buckets if they do not exist, and ends the deletions that were left midway.
-func (s *Store) open(ctx context.Context, start time.Time) error {
+func (s *Store) open(ctx context.Context) error {
 	if err := s.dial(); err != nil {
 		return err
 	}
 	err := s.bind(ctx, true)
 	if err == nil {
-		if err = unlessFull(s.discardRest(ctx, start)); err != nil {
+		if err = unlessFull(s.discardRest(ctx, s.opened)); err != nil {
 			err = fmt.Errorf("store: bucket %s-objects: %w", s.name, err)
 		}
 	}
 	// on a full disk the buckets that are there serve their values
 	if full := s.Room(); err != nil && full != nil {
 		if s.bind(ctx, false) == nil {
+			s.left.Store(true) // nothing was looked for
 			err = nil
 		} else {
 			err = errors.Join(err, full)
