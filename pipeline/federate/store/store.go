@@ -190,19 +190,29 @@ func (s *Store) bind(ctx context.Context, create bool) (err error) {
 		name string
 	}{{&s.uploads, "uploads"}, {&s.refused, "refused"}} {
 		if *b.to, err = bucketOf(ctx, s.name+"-"+b.name); err != nil {
-			return fmt.Errorf("store: bucket %s-%s: %w", s.name, b.name, err)
+			return s.unopened(b.name, err)
 		}
 	}
 	if s.versions, err = keyValue(ctx, s.name+"-versions"); err != nil {
-		return fmt.Errorf("store: bucket %s-versions: %w", s.name, err)
+		return s.unopened("versions", err)
 	}
 	if s.objects, err = objectStore(ctx, s.name+"-objects"); err == nil {
 		s.parts, err = s.js.Stream(ctx, "OBJ_"+s.name+"-objects")
 	}
 	if err != nil {
-		return fmt.Errorf("store: bucket %s-objects: %w", s.name, err)
+		return s.unopened("objects", err)
 	}
 	return nil
+}
+
+// unopened is the error of a bucket that cannot be used. Servers of a cluster that choose a leader,
+// or of which too few are there, answer nothing until the time is up.
+func (s *Store) unopened(name string, err error) error {
+	if s.inside == nil && errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("the NATS servers did not answer within %v: too few of the cluster are there, "+
+			"or they choose a leader; start again once they are ready: %w", patience, err)
+	}
+	return fmt.Errorf("store: bucket %s-%s: %w", s.name, name, err)
 }
 
 // start runs the embedded NATS server and connects to it.

@@ -295,6 +295,24 @@ func (w *watched) WatchAll(ctx context.Context,
 	return u, nil
 }
 
+// TestUnopened: where NATS servers do not answer, the error says why that may be, and what helps.
+func TestUnopened(t *testing.T) {
+	for _, c := range []struct {
+		inside *embedded
+		err    error
+		says   bool
+	}{{nil, context.DeadlineExceeded, true}, {nil, ErrNone, false},
+		{&embedded{}, context.DeadlineExceeded, false}} {
+		s := &Store{name: "fmp-6", inside: c.inside}
+		err := s.unopened("uploads", c.err)
+		text := err.Error()
+		if !errors.Is(err, c.err) || !strings.HasPrefix(text, "store: bucket fmp-6-uploads: ") ||
+			strings.Contains(text, "start again once they are ready") != c.says {
+			t.Errorf("%v: %s", c, text)
+		}
+	}
+}
+
 // TestEach: all entries come once, though watches fall silent or close; servers that send nothing
 // and errors of theirs are errors, and so is the end of the context: a part of the entries does not
 // pass for all of them.
