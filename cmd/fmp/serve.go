@@ -613,7 +613,7 @@ func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
 		}
 		f.taken = "" // the fault may be a moment's, such as too many open files: look again
 		if text := f.last + err.Error(); text != said {
-			log.Error("the roster changed and is not taken; the one before it holds", "error", err)
+			log.Error("the roster could not be read again; the one before it holds", "error", err)
 			said = text
 		}
 	}
