@@ -216,7 +216,7 @@ func (s *Server) halt() {
 
 // takeOut stops the use of versions that hold an upload whose withdrawal is noted, and deletes all
 // that the state holds of its client: a receipt is given only where that is done. It also ends a
-// withdrawal that an earlier request left midway. What fails is left to eraseRest. The caller holds
+// withdrawal that an earlier request left midway. Deletions that fail are left to eraseRest. The caller holds
 // publishing.
 func (s *Server) takeOut(ctx context.Context, noted *store.Record) error {
 	s.exclude(noted)
@@ -252,7 +252,7 @@ func (s *Server) exclude(noted *store.Record) {
 	}
 }
 
-// erase overwrites the uploads of clients that withdrew, and what poolings left of them.
+// erase overwrites the uploads of clients that withdrew, and the copies that poolings left.
 func (s *Server) erase(ctx context.Context, clients ...string) error {
 	err := s.sweep(ctx)
 	for _, client := range clients {
