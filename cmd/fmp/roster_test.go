@@ -54,7 +54,7 @@ import (
 func TestRosterBeingWritten(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "roster.txt")
-	f := rosterFile{path: path}
+	f := watchedFiles{paths: []string{path}}
 	at := time.Unix(1e9, 0)
 	write := func(text string) {
 		t.Helper()
@@ -494,7 +494,7 @@ func TestServeExpired(t *testing.T) {
 	f.scheme = "https"
 	f.serve("--tls-cert", cert, "--tls-key", key)
 	f.logged("it ended at")
-	if code, out := f.join(f.address, f.names[0], "--ca", cert); code == 0 ||
+	if code, out := f.join(f.address, f.names[0], "--ca", cert, "--wait", "1s"); code == 0 ||
 		!strings.Contains(out, "expired") || strings.Contains(out, "names its file") {
 		t.Errorf("with the certificate: exit code %d: %s", code, out)
 	}

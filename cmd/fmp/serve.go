@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -478,6 +477,12 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 			return err
 		}
 	}
+	c := &certificate{cert: s.cert, key: s.key, deadline: s.round.Deadline.Time, log: s.log}
+	if s.cert != "" {
+		if err := c.read(); err != nil {
+			return usageError(fmt.Errorf("serve: certificate %s: %w", s.cert, err))
+		}
+	}
 	l = &acceptor{Listener: l, log: s.log}
 	srv := service.HTTPServer(svc.Handler(), complaints, s.hosts...)
 	// Room for both: neither waits for a reader once the other has failed.
@@ -489,8 +494,9 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 	scheme := "http"
 	if s.cert != "" {
 		scheme = "https"
-		s.warnExpired()
-		go func() { failed <- srv.ServeTLS(l, s.cert, s.key) }()
+		srv.TLSConfig = c.config()
+		go c.watch(work, rosterEvery)
+		go func() { failed <- srv.ServeTLS(l, "", "") }()
 	} else {
 		go func() { failed <- srv.Serve(l) }()
 	}
@@ -529,17 +535,6 @@ func (a *acceptor) Accept() (net.Conn, error) {
 	return c, err
 }
 
-// warnExpired says in the log that the certificate has ended, which clients tell
-// as a fault of theirs.
-func (s *server) warnExpired() {
-	pair, err := tls.LoadX509KeyPair(s.cert, s.key)
-	if err == nil && time.Now().After(pair.Leaf.NotAfter) {
-		s.log.Warn("certificate",
-			"file", s.cert, "warning", "it ended at "+pair.Leaf.NotAfter.Format(time.RFC3339)+
-				": clients refuse it; get another one, and start again")
-	}
-}
-
 // reached returns the host that --listen names, which a certificate may cover, with the port that
 // was taken.
 func reached(address string, taken net.Addr) string {
@@ -550,31 +545,32 @@ func reached(address string, taken net.Addr) string {
 	return taken.String()
 }
 
-// rosterEvery is how often the roster's file is looked at; a change is taken at the second look
-// that finds it.
+// rosterEvery is how often the files of the roster and the certificate are looked at; a change is
+// taken at the second look that finds it.
 const rosterEvery = 2 * time.Second
 
-// rosterFile is a roster's file as it is watched. The zero value has taken nothing, so that the
-// first settled look reads the file.
-type rosterFile struct {
-	path        string
-	taken, last string // stamps: of the file as it was read last, and of the last look
+// watchedFiles are files that are read together when one has changed.
+type watchedFiles struct {
+	paths       []string
+	taken, last string // stamps: of the files as they were read last, and of the last look
 }
 
-// stamp tells the file's contents by its time and size. A file that cannot be looked at has its
-// error for a stamp.
-func (f *rosterFile) stamp() string {
-	info, err := os.Stat(f.path)
-	if err != nil {
-		return err.Error()
+// stamp tells the files' contents by their times and sizes.
+func (f *watchedFiles) stamp() (text string) {
+	for _, path := range f.paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return err.Error()
+		}
+		text += fmt.Sprintln(info.ModTime().UnixNano(), info.Size())
 	}
-	return fmt.Sprint(info.ModTime().UnixNano(), info.Size())
+	return text
 }
 
-// settled reports whether the file has changed and two looks in a row found it the same: one that
+// settled reports whether a file has changed and two looks in a row found it the same: one that
 // is being written is not read, as a part of it may be a roster too, and its clients would be
 // turned away.
-func (f *rosterFile) settled() bool {
+func (f *watchedFiles) settled() bool {
 	now := f.stamp()
 	same := now == f.last
 	f.last = now
@@ -591,7 +587,7 @@ func (f *rosterFile) settled() bool {
 // changes.
 func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
 	admit func(*identity.Roster), log *slog.Logger) {
-	f, holds, said := rosterFile{path: r.Roster}, r.Clients, ""
+	f, holds, said := watchedFiles{paths: []string{r.Roster}}, r.Clients, ""
 	f.last = f.stamp()
 	for {
 		select {
@@ -602,7 +598,7 @@ func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
 		if !f.settled() {
 			continue
 		}
-		clients, err := identity.LoadRoster(f.path)
+		clients, err := identity.LoadRoster(r.Roster)
 		if err == nil {
 			if !clients.Equal(holds) {
 				admit(clients)

@@ -215,7 +215,8 @@ func (c *Client) do(req *http.Request) ([]byte, error) {
 }
 
 // answer sends one request and returns the beginning of its answer. A retry is useless where an
-// error is due to the server's certificate.
+// error is due to the server's certificate, unless its time has ended or not begun: the operator
+// renews it.
 func (c *Client) answer(req *http.Request) (*http.Response, error) {
 	req.Header.Set("Traceparent", c.traceparent())
 	resp, err := c.http.Do(req)
@@ -223,7 +224,9 @@ func (c *Client) answer(req *http.Request) (*http.Response, error) {
 		err = fmt.Errorf("%w; where the server has a certificate of its own, --ca names "+
 			"its file", err)
 	}
-	if err != nil && !errors.As(err, new(*tls.CertificateVerificationError)) {
+	var invalid x509.CertificateInvalidError
+	renewable := errors.As(err, &invalid) && invalid.Reason == x509.Expired
+	if err != nil && (renewable || !errors.As(err, new(*tls.CertificateVerificationError))) {
 		err = &transient{err: err}
 	}
 	return resp, err

@@ -21,9 +21,11 @@ import (
 	"time"
 
 	"crypto/sha256"
+	"crypto/tls"
 
 	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/selfsigned"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/privacy"
 )
@@ -191,6 +193,41 @@ func TestCertificates(t *testing.T) {
 			strings.Contains(err.Error(), "--ca names its file") != c.advice {
 			t.Errorf("%s: %v; want one with %q, advice %v", c.host, err, c.want, c.advice)
 		}
+	}
+}
+
+// TestCertificateRenewed: a sender that waits comes again where the server's certificate has ended, or has
+// not begun, until it is renewed.
+func TestCertificateRenewed(t *testing.T) {
+	pair := func(name string, made time.Time) (string, tls.Certificate) {
+		cert := filepath.Join(t.TempDir(), name)
+		must.Do(t, selfsigned.Ensure(cert, cert+".key", made))
+		return cert, must.Get(tls.LoadX509KeyPair(cert, cert+".key"))(t)
+	}
+	path, good := pair("good.crt", time.Now())
+	trusted := must.Get(os.ReadFile(path))(t)
+	for name, years := range map[string]int{"ended": -2, "not begun": 2} {
+		path, bad := pair("bad.crt", time.Now().AddDate(years, 0, 0))
+		ca := filepath.Join(t.TempDir(), "ca.crt")
+		must.Do(t, os.WriteFile(ca, append(must.Get(os.ReadFile(path))(t), trusted...), 0o600))
+		var shown atomic.Int32
+		s := httptest.NewUnstartedServer(http.NotFoundHandler())
+		s.Config.ErrorLog = log.New(io.Discard, "", 0)
+		s.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			if shown.Add(1) == 1 {
+				return &bad, nil
+			}
+			return &good, nil
+		}}
+		s.StartTLS()
+		s.TLS.Certificates = nil
+		client := must.Get(New(s.URL, ca))(t)
+		client.Wait = time.Minute
+		must.Fail(client.Describe(t.Context()))(t, "404", name)
+		if shown.Load() < 2 {
+			t.Errorf("%s: one attempt", name)
+		}
+		s.Close()
 	}
 }
 

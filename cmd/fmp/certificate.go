@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"fmp/pipeline/federate/identity"
+)
+
+// certificate is a server's certificate with its key, which are read again when their files have
+// changed: a round may last longer than the certificate at its start.
+type certificate struct {
+	cert, key string
+	deadline  time.Time // of the round
+	log       *slog.Logger
+	pair      atomic.Pointer[tls.Certificate]
+}
+
+// read reads the files.
+func (c *certificate) read() error {
+	if err := identity.CheckSecret(c.key); err != nil {
+		return err
+	}
+	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err == nil {
+		c.pair.Store(&pair)
+	}
+	return err
+}
+
+// config gives each connection the pair that was read last.
+func (c *certificate) config() *tls.Config {
+	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return c.pair.Load(), nil
+	}}
+}
+
+// fault says why clients refuse the certificate, or will before the round's deadline; empty where
+// they do not.
+func (c *certificate) fault(now time.Time) string {
+	from, to := c.pair.Load().Leaf.NotBefore, c.pair.Load().Leaf.NotAfter
+	const another = "put another one in its place, which is read without a restart"
+	switch {
+	case now.Before(from):
+		return fmt.Sprintf("it begins at %s: clients refuse it until then; %s",
+			from.Format(time.RFC3339), another)
+	case now.After(to):
+		return fmt.Sprintf("it ended at %s: clients refuse it; %s", to.Format(time.RFC3339), another)
+	case to.Before(c.deadline):
+		return fmt.Sprintf("it ends at %s, before the round's deadline: clients refuse it from then "+
+			"on; %s", to.Format(time.RFC3339), another)
+	}
+	return ""
+}
+
+// watch reads the files again when they have changed, and says each fault of the certificate once.
+// Files that cannot be read, or are no pair yet, leave the last one in place, until they can.
+func (c *certificate) watch(ctx context.Context, every time.Duration) {
+	f := watchedFiles{paths: []string{c.cert, c.key}}
+	f.last = f.stamp()
+	said, failed := "", ""
+	for {
+		if text := c.fault(time.Now()); text != said {
+			if said = text; text != "" {
+				c.log.Warn("certificate", "file", c.cert, "warning", text)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(every):
+		}
+		if !f.settled() {
+			continue
+		}
+		was := c.pair.Load().Leaf
+		err := c.read()
+		if err == nil {
+			if is := c.pair.Load().Leaf; !is.Equal(was) { // the first look finds the same
+				c.log.Info("certificate read again", "file", c.cert, "ends", is.NotAfter.Format(time.RFC3339))
+			}
+			failed = ""
+			continue
+		}
+		f.taken = "" // look again
+		if text := f.last + err.Error(); text != failed {
+			c.log.Error("the certificate could not be read again; the one before it is used",
+				"error", err)
+			failed = text
+		}
+	}
+}
