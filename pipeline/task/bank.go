@@ -103,12 +103,10 @@ func (b *Bank) Subset(rows []int) (*Bank, error) {
 
 // Without returns a bank without the given rows; nil where less than half of the rows, or fewer
 // than two of a class, are left.
-func (b *Bank) Without(rows ...[]int) (*Bank, error) {
+func (b *Bank) Without(rows []int) (*Bank, error) {
 	gone, held := make([]bool, b.Len()), make([]int, b.C)
-	for _, some := range rows {
-		for _, i := range some {
-			gone[i] = true
-		}
+	for _, i := range rows {
+		gone[i] = true
 	}
 	var left []int
 	for i, y := range b.Labels {

@@ -634,7 +634,7 @@ func (r *running) score(ctx context.Context, t *rival.Task, test *score.Test, ce
 	if r.Scores.Hindsight &&
 		(choice != nil || cell.Protocol == protocolCalibrated || info.Calibrated) &&
 		info.Follows == "" {
-		best, _, err := rival.Tune(ctx, m,
+		best, _, err := rival.Tune(ctx, rival.InHindsight(m),
 			[]rival.Held{{Task: t, Features: test.Features, Labels: test.Labels}},
 			r.settings(), nil)
 		if err != nil {

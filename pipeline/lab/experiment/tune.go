@@ -278,14 +278,15 @@ func (r *running) heldTasks(ctx context.Context, p Partition, threads int) ([]ri
 }
 
 // withoutRows returns tools that know only those rows of the corpus which a tuning task does not
-// have: moments of the very rows that are scored would ask for settings that trust them too much.
-// Where less than half of the corpus would be left they know all of it.
+// score: moments of the very rows that are scored would ask for settings that trust them too much.
+// The clients' rows stay: without them the corpus would be much smaller than the run's. Where less
+// than half of it would be left the tools know all of it.
 func (r *running) withoutRows(ctx context.Context, t *task.Task) (Tools, error) {
 	tools := r.tools
 	if tools.known == nil {
 		return tools, nil
 	}
-	rest, err := r.data.Corpus.Without(append(slices.Clone(t.Rows), t.Held)...)
+	rest, err := r.data.Corpus.Without(t.Held)
 	if err != nil || rest == nil {
 		return tools, err
 	}

@@ -228,6 +228,8 @@ type Info struct {
 	Cite  string // source
 	Param string // the setting that the tuned protocol chooses; empty: only the temperature
 	Grid  []float64
+	// Wide is the grid of Param in hindsight, where more values harm nothing; nil: Grid.
+	Wide []float64
 	// Published is the authors' value of Param, where the run does not set it; nil: none.
 	Published *float64
 	// More lists further settings that the tuned protocol chooses, each with few values: all

@@ -174,6 +174,25 @@ func Tune(ctx context.Context, m Method, held []Held, base Settings,
 	return c, chosen, nil
 }
 
+// InHindsight returns the method with the grid that is tried where settings are chosen on the scored
+// images themselves (Info.Wide).
+func InHindsight(m Method) Method {
+	if m.Info().Wide == nil {
+		return m
+	}
+	return widened{m}
+}
+
+// widened is a method whose own grid is the wide one.
+type widened struct{ Method }
+
+// Info returns that of the method, with the wide grid.
+func (w widened) Info() Info {
+	i := w.Method.Info()
+	i.Grid = i.Wide
+	return i
+}
+
 // tuner tunes one method.
 type tuner struct {
 	m    Method
