@@ -114,7 +114,7 @@ func checkModel(m *onnx.Model) error {
 	if err := shape.Infer(m); err != nil {
 		return err
 	}
-	if err := op.Ranges(m.Graph); err != nil {
+	if err := op.Ranges(m.Graph, m.Opsets); err != nil {
 		return err
 	}
 	return check.Model(m)

@@ -16,7 +16,7 @@ func (c *checker) operator(n *onnx.Node) ([]onnx.DType, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Arity(n); err != nil {
+	if err := s.Fits(n); err != nil {
 		return nil, err
 	}
 	if err := checkAttrs(n, s); err != nil {

@@ -70,6 +70,15 @@ func TestModelHoldsNodesAgainstTheirOperators(t *testing.T) {
 		{"an operator that came back", 18, node("GroupNormalization", "x s s", "y"),
 			"GroupNormalization is withdrawn in operator sets 18 to 20; export the model with 21"},
 
+		{"a word of a later version", 18, node("Pad", "x n", "y", onnx.StrAttr("mode", "wrap")), ""},
+		{"no word", 18, node("MaxPool", "x", "y", onnx.StrAttr("auto_pad", ""), onnx.IntsAttr("kernel_shape", 2, 2)), ""},
+		{"a word of no version", 18, node("Pad", "x n", "y", onnx.StrAttr("mode", "mirror")),
+			`mode is "mirror"; allowed are constant, reflect, edge, wrap`},
+		{"a word of another operator", 18, node("DepthToSpace", "x", "y", onnx.StrAttr("mode", "constant"),
+			onnx.IntAttr("blocksize", 1)), `mode is "constant"; allowed are DCR, CRD`},
+		{"a part without an output", 18, node("Split", "x", "y z", onnx.IntAttr("num_outputs", 3)),
+			"num_outputs is 3 with 2 outputs"},
+
 		{"an operator of the ONNX Runtime", 17, microsoft("FusedConv"), ""},
 		{"a misspelt one", 17, microsoft("FusedCnov"),
 			"the operator com.microsoft.FusedCnov is not known here; did you mean FusedConv?; " +

@@ -1,19 +1,45 @@
 package op
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"fmp/onnx"
 )
 
-// Arity reports whether a node has as many inputs and outputs as its operator has.
-func (s *Schema) Arity(n *onnx.Node) error {
+// Fits reports whether a node has as many inputs and outputs as its operator has, and words that the
+// operator knows.
+func (s *Schema) Fits(n *onnx.Node) error {
 	if err := checkOperands("input", "inputs", n.Inputs, s.In, s.Input); err != nil {
 		return err
 	}
-	return checkOperands("output", "outputs", n.Outputs, s.Out, s.Output)
+	if err := checkOperands("output", "outputs", n.Outputs, s.Out, s.Output); err != nil {
+		return err
+	}
+	return s.words(n)
+}
+
+// words reports a word of a node that its operator does not know, and a Split into more or fewer parts than
+// it has outputs: some runtimes run such nodes as if they asked for something else.
+func (s *Schema) words(n *onnx.Node) error {
+	for _, a := range n.Attrs {
+		values := a.Strs
+		if a.Kind == onnx.AttrString {
+			values = []string{a.Str}
+		}
+		for d, i := s.Attr(a.Name), 0; d != nil && d.Words != nil && a.Ref == "" && i < len(values); i++ {
+			if !slices.Contains(d.Words, cmp.Or(values[i], `""`)) {
+				return fmt.Errorf("%s is %q; allowed are %s", a.Name, values[i], strings.Join(d.Words, ", "))
+			}
+		}
+		if a.Name == "num_outputs" && a.Ref == "" && a.Int != int64(len(n.Outputs)) {
+			return fmt.Errorf("num_outputs is %d with %d outputs", a.Int, len(n.Outputs))
+		}
+	}
+	return nil
 }
 
 // checkOperands holds a node's inputs or outputs against the formal parameters.

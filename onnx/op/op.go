@@ -66,6 +66,7 @@ type Attribute struct {
 	Kind     onnx.AttrKind
 	Required bool
 	Default  *onnx.Attr // nil where there is none
+	Words    []string   // that a string may be, `""` for the empty one; nil where any may
 }
 
 // TypeSet is a set of element types.
@@ -390,6 +391,9 @@ func parseAttr(words []string) (Attribute, error) {
 		return Attribute{}, fmt.Errorf("an attribute of an unknown kind")
 	}
 	a := Attribute{Name: words[0], Kind: kind}
+	if i := slices.Index(words, "of"); i > 0 {
+		words, a.Words = words[:i], words[i+1:]
+	}
 	if len(words) == 2 {
 		return a, nil
 	}

@@ -2,6 +2,7 @@ package op
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -181,5 +182,41 @@ func TestBind(t *testing.T) {
 		if err != nil || !slices.Equal(got, tc.want) {
 			t.Errorf("%s of %v gives %v, %v, want %v", tc.op, tc.in, got, err, tc.want)
 		}
+	}
+}
+
+// TestWords: an operator takes the words that it has, its default first of them, and no other; where a node
+// is a function's it may refer to one. Ranges says so of a graph.
+func TestWords(t *testing.T) {
+	t.Parallel()
+	attrs := 0
+	for k, versions := range schemas() {
+		for _, s := range versions {
+			for _, a := range s.Attrs {
+				if a.Words == nil || s.Since < onnx.MinOpset && k.domain == "" {
+					continue
+				}
+				attrs++
+				n := &onnx.Node{Op: k.name, Domain: k.domain, Attrs: []onnx.Attr{{Name: a.Name, Kind: a.Kind}}}
+				words := slices.Clone(a.Words)
+				if a.Default != nil {
+					words = append(words, a.Default.Str)
+				}
+				of := &n.Attrs[0]
+				give := func(word string) { of.Str, of.Strs = word, []string{word} }
+				for _, word := range words {
+					give(strings.Trim(word, `"`))
+					must.Do(t, s.words(n))
+				}
+				give("nonsense")
+				g := &onnx.Graph{Nodes: []*onnx.Node{n}}
+				must.Fail(Ranges(g, map[string]int64{k.domain: int64(s.Since)}))(t, a.Name+` is "nonsense"; allowed are`)
+				of.Ref = "a function's"
+				must.Do(t, s.words(n))
+			}
+		}
+	}
+	if attrs < 50 {
+		t.Errorf("words of %d attributes were looked at", attrs)
 	}
 }

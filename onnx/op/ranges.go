@@ -16,14 +16,18 @@ const (
 
 // Ranges reports an attribute of a node of g, or of a graph within it, that is out of the range which its
 // name has, whether or not the operator is known: runtimes divide by them, and some end the process where
-// one is 0.
-func Ranges(g *onnx.Graph) error {
+// one is 0. It reports a word that no operator of the given operator sets has there as well.
+func Ranges(g *onnx.Graph, opsets map[string]int64) error {
 	for _, n := range g.Nodes {
-		if err := ranges(n); err != nil {
+		err := ranges(n)
+		if s := Find(n, opsets); err == nil && s != nil {
+			err = s.words(n)
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", n.Label(), err)
 		}
 		for _, s := range n.Subgraphs() {
-			if err := Ranges(s); err != nil {
+			if err := Ranges(s, opsets); err != nil {
 				return err
 			}
 		}

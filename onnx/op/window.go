@@ -1,6 +1,7 @@
 package op
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 )
@@ -25,18 +26,10 @@ func WindowOf(attrs Values, n int, kernel []int) (Window, error) {
 	w := Window{
 		Kernel: kernel, Strides: list("strides", n, 1), Dilations: list("dilations", n, 1),
 		Pads:    list("pads", 2*n, 0),
-		AutoPad: attrs.Str("auto_pad"), CeilMode: attrs.Bool("ceil_mode"),
+		AutoPad: cmp.Or(attrs.Str("auto_pad"), "NOTSET"), CeilMode: attrs.Bool("ceil_mode"),
 	}
 	if attrs.Has("kernel_shape") {
 		w.Kernel = attrs.Ints("kernel_shape")
-	}
-	switch w.AutoPad {
-	case "NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER":
-	case "":
-		w.AutoPad = "NOTSET"
-	default:
-		return w, fmt.Errorf("auto_pad is %q; allowed are NOTSET, VALID, SAME_UPPER and SAME_LOWER",
-			w.AutoPad)
 	}
 	for _, a := range []struct {
 		name string

@@ -374,7 +374,7 @@ func (inf *inference) node(n *onnx.Node, hints map[string]onnx.ValueInfo) error 
 	r, known := rules[n.Op]
 	schema := op.Lookup("", n.Op, inf.opset)
 	if known && schema != nil && !schema.Deprecated && n.Domain == "" && !inf.local["\x00"+n.Op] {
-		if err := schema.Arity(n); err != nil {
+		if err := schema.Fits(n); err != nil {
 			return c.wrap(err)
 		}
 		if err := c.apply(r); err != nil {

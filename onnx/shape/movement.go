@@ -234,12 +234,6 @@ func inferSplit(c *call) {
 		agree(sum, x.shape[a], "the sum of the parts %v and axis %d", sizes, a)
 	default:
 		n := len(c.out)
-		if c.attrs.Has("num_outputs") {
-			n = c.attrs.Int("num_outputs")
-		}
-		if n < 1 || n < len(c.out) {
-			try.Fail("num_outputs is %d with %d outputs", n, len(c.out))
-		}
 		size, ok := x.shape[a].value()
 		for i := range parts {
 			switch {

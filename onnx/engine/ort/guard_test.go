@@ -113,6 +113,10 @@ func TestRefused(t *testing.T) {
 		"of a newer set":   {99, "strides holds 0", []*onnx.Node{step(node("MaxPool", "x", "y"))}},
 		"in a branch of a newer set": {99, "strides holds 0", []*onnx.Node{
 			node("If", "yes", "y", branch("then_branch"), branch("else_branch"))}},
+		"a word": {20, `approximate is "fast"; allowed are none, tanh`,
+			[]*onnx.Node{node("Gelu", "x", "y", onnx.StrAttr("approximate", "fast"))}},
+		"a part without an output": {18, "num_outputs is 3 with 2 outputs",
+			[]*onnx.Node{node("Split", "x", "y z", onnx.IntAttr("num_outputs", 3))}},
 		"a shape": {17, "sizes 2 and 3 on axis 3", []*onnx.Node{node("Add", "x three", "y")}},
 	} {
 		m := onnx.NewModel(modeltest.Graph("x:float32[1,1,2,2] yes:bool[]", "y:float32",

@@ -83,7 +83,7 @@ func known(g *onnx.Graph, outer bool) bool {
 		if n.Op == "ReverseSequence" && !outer {
 			return false
 		}
-		if s == nil || s.Deprecated || s.Arity(n) != nil {
+		if s == nil || s.Deprecated || s.Fits(n) != nil {
 			return false
 		}
 		for _, a := range n.Attrs {

@@ -49,7 +49,7 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	if newer, err := pass.FromSix(m); err == nil { // others the runtime refuses
 		m = newer
 	}
-	if err := op.Ranges(m.Graph); err != nil {
+	if err := op.Ranges(m.Graph, m.Opsets); err != nil {
 		return nil, err
 	}
 	// The runtime works out all constants when it loads a model. Where that is more than the model

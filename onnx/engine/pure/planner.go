@@ -142,7 +142,7 @@ func (p *planner) checkOperators() {
 			p.refuse(n, errors.New("the operator is not supported"))
 		default:
 			if schema := op.Lookup(n.Domain, n.Op, p.opset); schema != nil && !schema.Deprecated {
-				if err := schema.Arity(n); err != nil {
+				if err := schema.Fits(n); err != nil {
 					p.refuse(n, err)
 				}
 			}

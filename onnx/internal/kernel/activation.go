@@ -154,18 +154,14 @@ func newShrink(s *Spec) (Kernel, error) {
 
 // Gelu: approximate = "none" is x Φ(x), "tanh" its approximation.
 func newGelu(s *Spec) (Kernel, error) {
-	switch a := s.str("approximate"); a {
-	case "none":
+	if s.str("approximate") == "none" {
 		wide := func(x float64) float64 { return 0.5 * x * (1 + math.Erf(x/math.Sqrt2)) }
 		slow, err := singly(s, rowOf(8, evenGelu), 30, wide)
 		return quick(s, geluRow, slow), err
-	case "tanh":
-		inner := func(x float64) float64 { return math.Sqrt(2/math.Pi) * (x + 0.044715*x*x*x) }
-		return evenKernel(s, 30, func(x float64) float64 { return 0.5 * x * (1 + evenTanh(inner(x))) },
-			func(x float64) float64 { return 0.5 * x * (1 + math.Tanh(inner(x))) })
-	default:
-		return nil, fmt.Errorf("approximate %q is neither none nor tanh", a)
 	}
+	inner := func(x float64) float64 { return math.Sqrt(2/math.Pi) * (x + 0.044715*x*x*x) }
+	return evenKernel(s, 30, func(x float64) float64 { return 0.5 * x * (1 + evenTanh(inner(x))) },
+		func(x float64) float64 { return 0.5 * x * (1 + math.Tanh(inner(x))) })
 }
 
 func prelu[T number](x, slope T) T {

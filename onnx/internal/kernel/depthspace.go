@@ -27,8 +27,8 @@ func blocks(s *Spec, since int) (b int, before bool, err error) {
 	if s.Opset >= since {
 		mode = s.str("mode")
 	}
-	if b < 1 || b > maxBlock || (mode != "DCR" && mode != "CRD") {
-		err = fmt.Errorf("blocksize %d and mode %q: 1 to %d, and DCR or CRD", b, mode, maxBlock)
+	if b < 1 || b > maxBlock {
+		err = fmt.Errorf("blocksize is %d; allowed are 1 to %d", b, maxBlock)
 	}
 	return b, mode == "DCR", err
 }

@@ -29,14 +29,6 @@ func newGridSample(s *Spec) (Kernel, error) {
 		g.mode = "bilinear"
 	case "cubic":
 		g.mode = "bicubic"
-	case "bilinear", "nearest", "bicubic":
-	default:
-		return nil, fmt.Errorf("mode %q is not supported", g.mode)
-	}
-	switch g.padding {
-	case "zeros", "border", "reflection":
-	default:
-		return nil, fmt.Errorf("padding_mode %q is not supported", g.padding)
 	}
 	return numeric(s, sampleGrid[float32](g), sampleGrid[float64](g))
 }

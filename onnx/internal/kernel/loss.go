@@ -19,11 +19,6 @@ func newLoss(soft bool) func(*Spec) (Kernel, error) {
 	return func(s *Spec) (Kernel, error) {
 		l := lossSpec{soft: soft, reduction: s.str("reduction"), ignores: s.hasAttr("ignore_index"),
 			ignore: s.int("ignore_index")}
-		switch l.reduction {
-		case "mean", "sum", "none":
-		default:
-			return nil, fmt.Errorf("reduction %q is not one of mean, sum, none", l.reduction)
-		}
 		return numeric(s, loss[float32](l), loss[float64](l))
 	}
 }

@@ -116,7 +116,7 @@ func (d *Def) bind(s *Spec) (half bool, err error) {
 	if schema == nil || schema.Deprecated {
 		return false, fmt.Errorf("operator set %d does not have the operator", s.Opset)
 	}
-	if err := schema.Arity(s.Node); err != nil {
+	if err := schema.Fits(s.Node); err != nil {
 		return false, err
 	}
 	if s.Out, err = schema.Bind(s.In, len(s.Node.Outputs)); err != nil {

@@ -47,9 +47,6 @@ func newUpsample(s *Spec) (Kernel, error) {
 	if r.mode == "bilinear" {
 		r.mode = "linear"
 	}
-	if r.mode != "nearest" && r.mode != "linear" {
-		return nil, fmt.Errorf("mode %q is neither nearest nor linear", r.mode)
-	}
 	fixed := s.floats("scales")
 	return r.kernel(s, func(c *Call) ([]float64, []int) {
 		if t := c.in(1); t != nil {
@@ -78,21 +75,8 @@ func newResize(s *Spec) (Kernel, error) {
 		r.antialias, r.axes = s.bool("antialias"), s.ints("axes")
 		r.policy = s.str("keep_aspect_ratio_policy")
 	}
-	for _, v := range []struct {
-		name, got string
-		allowed   []string
-	}{
-		{"mode", r.mode, []string{"nearest", "linear", "cubic"}},
-		{"coordinate_transformation_mode", r.transform,
-			[]string{"half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners",
-				"tf_crop_and_resize"}},
-		{"nearest_mode", r.nearest, []string{"round_prefer_floor", "round_prefer_ceil", "floor", "ceil"}},
-		{"keep_aspect_ratio_policy", r.policy, []string{"stretch", "not_larger", "not_smaller"}},
-	} {
-		if !slices.Contains(v.allowed, v.got) && !(v.name == "coordinate_transformation_mode" &&
-			s.Opset >= 19 && v.got == "half_pixel_symmetric") {
-			return nil, fmt.Errorf("%s %q is not supported", v.name, v.got)
-		}
+	if r.transform == "tf_half_pixel_for_nn" {
+		return nil, fmt.Errorf("coordinate_transformation_mode %q is not supported", r.transform)
 	}
 	return r.kernel(s, func(c *Call) ([]float64, []int) {
 		scales, sizes := c.in(2), c.in(3)

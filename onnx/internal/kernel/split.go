@@ -17,11 +17,7 @@ func init() {
 
 func newSplit(s *Spec) (Kernel, error) {
 	axis, sizes, uneven := s.int("axis"), s.list("split", 13), s.Opset >= 18
-	if uneven {
-		if n := s.int("num_outputs"); s.hasAttr("num_outputs") && n != len(s.Node.Outputs) {
-			return nil, fmt.Errorf("num_outputs %d for %d outputs", n, len(s.Node.Outputs))
-		}
-	}
+	s.ignore("num_outputs")
 	return func(c *Call) error { return split(c, axis, sizes(c), uneven) }, nil
 }
 

@@ -12,9 +12,6 @@ import (
 // write_indices + 0..n-1 of each sample (from 0 where they are left out).
 func newTensorScatter(s *Spec) (Kernel, error) {
 	axis, mode := s.int("axis"), s.str("mode")
-	if mode != "linear" && mode != "circular" {
-		return nil, fmt.Errorf("mode %q: linear or circular is expected", mode)
-	}
 	return func(c *Call) error {
 		cache, update := c.In[0], c.In[1]
 		ax := try.Get(axisOf(axis, len(cache.Shape)))

@@ -107,12 +107,8 @@ func newStringNormalizer(s *Spec) (Kernel, error) {
 				"their own", locale)
 		}
 	}
-	name := s.str("case_change_action")
 	change := map[string]func(string) string{"NONE": strings.Clone, "LOWER": strings.ToLower,
-		"UPPER": strings.ToUpper}[name]
-	if change == nil {
-		return nil, fmt.Errorf("case_change_action is %q; allowed are NONE, LOWER and UPPER", name)
-	}
+		"UPPER": strings.ToUpper}[s.str("case_change_action")]
 	fold := strings.ToLower
 	if sensitive {
 		fold = strings.Clone

@@ -24,9 +24,6 @@ func spellLinearAttention(s *speller) []string {
 		rule == "gated_delta"
 	decay, beta := s.node.Input(4), s.node.Input(5)
 	switch {
-	case !gated && !delta && rule != "linear":
-		try.Fail("update_rule is %q; allowed are linear, gated, delta and gated_delta",
-			rule)
 	case heads < 1 || qHeads < 1 || qHeads%heads != 0:
 		try.Fail("q_num_heads is %d and kv_num_heads %d; the first is a multiple of the second",
 			qHeads, heads)

@@ -75,15 +75,13 @@ func (r *recurrent) widen() {
 
 // check reads the directions and activations and checks the layer's attributes.
 func (r *recurrent) check() {
-	switch dir := r.attrs.Str("direction"); dir {
-	case "forward", "":
-		r.backward = []bool{false}
+	switch r.attrs.Str("direction") {
 	case "reverse":
 		r.backward = []bool{true}
 	case "bidirectional":
 		r.backward = []bool{false, true}
 	default:
-		try.Fail("direction is %q; allowed are forward, reverse and bidirectional", dir)
+		r.backward = []bool{false}
 	}
 	switch {
 	case r.opset < 9:

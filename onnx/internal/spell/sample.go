@@ -176,9 +176,6 @@ func spellDeformConv(s *speller) []string {
 func spellRoiAlign(s *speller) []string {
 	x, rois := s.node.Input(0), s.node.Input(1)
 	mode := s.attrs.Str("mode")
-	if mode != "avg" && mode != "max" && mode != "" {
-		try.Fail("mode %s is not supported; allowed are avg and max", mode)
-	}
 	height, width := s.attrs.Int("output_height"), s.attrs.Int("output_width")
 	if height < 1 || width < 1 {
 		try.Fail("output_height is %d and output_width %d; each is at least 1",

@@ -18,6 +18,47 @@ GroupQueryAttention Inverse MatMulIntegerToFloat MatMulNBits MultiHeadAttention 
 QLinearConcat QLinearGlobalAveragePool QLinearLeakyRelu QLinearMul QLinearReduceMean QLinearSigmoid QLinearSoftmax
 QLinearWhere QuickGelu RotaryEmbedding SkipLayerNormalization SkipSimplifiedLayerNormalization TransposeMatMul""".split()
 
+# The words that string attributes may hold, which the registries tell in prose alone. An attribute is named by its
+# operator and version, by its operator, or, where it has the same words everywhere, alone. They are those of all
+# versions, which runtimes take in each; a mode of GridSample they take in its own versions only. "" is no word at all.
+WORDS = """
+Cast.round_mode CastLike.round_mode: up down nearest
+CausalConvWithState.activation: none silu swish
+BitShift.direction: LEFT RIGHT
+DepthToSpace.mode SpaceToDepth.mode: DCR CRD
+GRU.direction LSTM.direction RNN.direction: forward reverse bidirectional
+Gelu.approximate: none tanh
+GridSample16.mode: bilinear nearest bicubic
+GridSample.mode: linear nearest cubic
+ImageDecoder.pixel_format: RGB BGR Grayscale
+LinearAttention.update_rule: linear gated delta gated_delta
+NegativeLogLikelihoodLoss.reduction SoftmaxCrossEntropyLoss.reduction: none sum mean
+Pad.mode: constant reflect edge wrap
+Resize.coordinate_transformation_mode: half_pixel half_pixel_symmetric pytorch_half_pixel align_corners asymmetric \
+tf_half_pixel_for_nn tf_crop_and_resize
+Resize10.mode Upsample.mode: nearest linear
+Resize.mode: nearest linear cubic
+RoiAlign.coordinate_transformation_mode: half_pixel output_half_pixel
+RoiAlign.mode: avg max
+ScatterElements.reduction ScatterND.reduction: none add mul max min
+StringNormalizer.case_change_action: NONE LOWER UPPER
+TensorScatter.mode: linear circular
+TfIdfVectorizer.mode: TF IDF TFIDF
+ai.onnx.ml.CastMap.cast_to: TO_FLOAT TO_STRING TO_INT64
+ai.onnx.ml.CastMap.map_form: DENSE SPARSE
+ai.onnx.ml.Normalizer.norm: MAX L1 L2
+aggregate_function: AVERAGE SUM MIN MAX
+auto_pad: "" NOTSET SAME_UPPER SAME_LOWER VALID
+keep_aspect_ratio_policy: stretch not_larger not_smaller
+kernel_type: LINEAR POLY RBF SIGMOID
+nearest_mode: round_prefer_floor round_prefer_ceil floor ceil
+nodes_modes: BRANCH_LEQ BRANCH_LT BRANCH_GTE BRANCH_GT BRANCH_EQ BRANCH_NEQ LEAF
+padding_mode: zeros border reflection
+post_transform: NONE SOFTMAX LOGISTIC SOFTMAX_ZERO PROBIT
+"""
+WORDS = {name: line.partition(": ")[2] for line in WORDS.replace("\\\n", "").splitlines()
+         for name in line.partition(": ")[0].split()}
+
 HEAD = """# What every operator is: facts from the registries of onnx {onnx} and onnxruntime {ort}, written by
 # testdata/registry.py. Do not edit.
 #
@@ -26,7 +67,7 @@ HEAD = """# What every operator is: facts from the registries of onnx {onnx} and
 #   in, out   the formal parameters, NAME:TYPE. After the name ? marks an optional one, *N a variadic one of at least
 #             N values, *N~ one whose values may differ in type. TYPE is a type variable, or a type.
 #   VARIABLE: the element types that a type variable stands for
-#   attr      NAME KIND, then ! where it is required, or = and the default
+#   attr      NAME KIND, then ! where it is required, or = and the default, then "of" and the words that it may hold
 # "deprecated" stands behind a version that says no more than that the operator is gone.
 """
 
@@ -90,6 +131,9 @@ def lines(s, name, formal=lambda p: p, value=lambda a: a.default_value):
             text += " !"
         elif value(a) is not None and value(a).name:
             text += " = " + default(value(a))
+        words = [w for w in ("%s%d.%s" % (name, s.since_version, key), "%s.%s" % (name, key), key) if w in WORDS]
+        if words and "STRING" in str(a.type):
+            text += " of " + WORDS[words[0]]
         yield text
 
 
