@@ -38,10 +38,12 @@ func newONNXCheckCommand() *cobra.Command {
 		Use:   "check MODEL",
 		Short: "Say whether a model is sound, or what is wrong with it, by node and operator",
 		Long: `Check a model: every name is given once, nodes come in order and read what exists, operators are
-those of the model's operator sets with inputs, element types and attributes that they have, tensors
-hold what they say, and no shapes contradict each other. A misspelt name is answered with the one
-that was probably meant. What a sound model would make a runtime work out before it runs, beyond
-what a model of its size may ask for, is noted. Exit code 2 where something is wrong, 3 where there
+those of the model's operator sets with inputs, element types, attributes and words that they have,
+tensors hold what they say, no shapes contradict each other, and the element types that the file
+states follow from its inputs. A misspelt name is answered with the one that was probably meant. A
+shape that the file states and that does not follow is noted: runtimes run such models. What a sound
+model would make a runtime work out before it runs, beyond what a model of its size may ask for, is
+noted. Exit code 2 where something is wrong, 3 where there
 is no such file, 4 where the model may be sound and uses what is not known here: a newer operator
 set, operators of another domain, values that are no tensors.`,
 		Example: `  fmp onnx check model.onnx
@@ -49,12 +51,16 @@ set, operators of another domain, values that are no tensors.`,
 		Args: exactArgs("MODEL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			m, err := serde.Load(args[0])
+			notes, but := []string{}, ""
 			if err == nil {
-				if err = checkModel(m); err != nil {
+				var stated []string
+				if stated, err = checkModel(m); err != nil {
 					err = fmt.Errorf("%s: %w", args[0], err)
 				}
+				if notes = append(notes, stated...); len(stated) > 0 {
+					but = " but for the shapes that it states"
+				}
 			}
-			notes := []string{}
 			if err == nil {
 				heavy, herr := shape.TooHeavy(m)
 				if herr != nil {
@@ -82,7 +88,7 @@ set, operators of another domain, values that are no tensors.`,
 				return checkError(err)
 			}
 			return tell(cmd, nil, func(b *strings.Builder) {
-				fmt.Fprintf(b, "%s is sound: %d nodes, operator set %d\n", args[0],
+				fmt.Fprintf(b, "%s is sound%s: %d nodes, operator set %d\n", args[0], but,
 					len(m.Graph.Nodes), m.Opset())
 				for _, note := range notes {
 					fmt.Fprintf(b, "note: %s\n", note)
@@ -103,21 +109,32 @@ func checkError(err error) error {
 }
 
 // checkModel checks a model and its shapes. Where all is well it has its functions inlined and its
-// types filled in.
-func checkModel(m *onnx.Model) error {
+// types filled in. The notes are of shapes that the file states and that do not follow: runtimes run those,
+// and exporters write them.
+func checkModel(m *onnx.Model) (notes []string, err error) {
 	if err := check.Model(m); err != nil {
-		return err
+		return nil, err
 	}
 	if err := pass.Inline(m); err != nil {
-		return err
+		return nil, err
+	}
+	contradicted, err := shape.Contradicted(m)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range contradicted {
+		if s.OfType() {
+			return nil, errors.New(s.String())
+		}
+		notes = append(notes, s.String())
 	}
 	if err := shape.Infer(m); err != nil {
-		return err
+		return nil, err
 	}
 	if err := op.Ranges(m.Graph, m.Opsets); err != nil {
-		return err
+		return nil, err
 	}
-	return check.Model(m)
+	return notes, check.Model(m)
 }
 
 // inspection is the description of a model by inspect.
@@ -233,7 +250,7 @@ func inspectModel(m *onnx.Model, sizes map[string]int, cfg settings.Engine) (ins
 	if err := grad.Supports(onnx.Clone(m)); err != nil {
 		r.Differentiation = "no: " + err.Error()
 	}
-	if err := checkModel(m); err != nil {
+	if _, err := checkModel(m); err != nil {
 		r.Check = err.Error()
 	}
 	r.Inputs, r.Optional, r.Outputs = valueReports(m.Graph.Inputs), valueReports(m.Graph.Optional),
@@ -459,7 +476,7 @@ a side-car file of MODEL is written again as OUT.yaml.`,
 			if err != nil {
 				return usageError(err)
 			}
-			if err := checkModel(m); err != nil {
+			if _, err := checkModel(m); err != nil {
 				return usageError(fmt.Errorf("%s: %w", args[0], err))
 			}
 			f, _ := models.ReadManifest(m) // another program's model has none
@@ -472,7 +489,7 @@ a side-car file of MODEL is written again as OUT.yaml.`,
 				return usageErrorf("%s has no float32 weight of %d elements or more whose values "+
 					"half precision can hold; nothing was written", args[0], least)
 			}
-			if err := checkModel(m); err != nil {
+			if _, err := checkModel(m); err != nil {
 				return err
 			}
 			if err := descends(m, args[0], "fmp onnx half"); err != nil {

@@ -229,7 +229,7 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 func quantisable(path string) (*onnx.Model, models.Manifest, error) {
 	m, manifest, err := models.Load(path)
 	if err == nil {
-		err = checkModel(m)
+		_, err = checkModel(m)
 	}
 	if err != nil {
 		return nil, manifest, usageError(fmt.Errorf("%s: %w", path, err))

@@ -183,7 +183,7 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 	if err != nil {
 		return usageError(err)
 	}
-	err = checkModel(m)
+	_, err = checkModel(m)
 	was := *m.Graph
 	if err == nil {
 		// So that --list, --freeze and --rate-of see all weights.

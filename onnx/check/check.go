@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"unicode/utf8"
 
 	"fmp/onnx"
@@ -166,7 +167,7 @@ func (c *checker) graph(g *onnx.Graph, depth int) {
 		checkValue("input", in)
 		c.types[in.Name] = in.DType
 	}
-	for _, v := range g.Values {
+	for _, v := range slices.Concat(g.Values, g.Outputs) {
 		c.types[v.Name] = v.DType // until the operator that makes it says more
 	}
 	for _, name := range g.InitializerNames() {
@@ -256,6 +257,9 @@ func (c *checker) node(n *onnx.Node, depth int) error {
 		outputs++
 		c.define(out, n.Label())
 		if types[i] != onnx.Undefined {
+			if d := c.types[out]; d != onnx.Undefined && d != types[i] {
+				return fail("its output %q is %v, and the file states that it is %v", out, types[i], d)
+			}
 			c.types[out] = types[i]
 		}
 	}

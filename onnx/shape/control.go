@@ -39,6 +39,9 @@ func inferIf(c *call) {
 	if d := c.in[0].data; len(d) == 1 {
 		// A condition that is known leaves one branch.
 		if v, ok := d[0].value(); ok {
+			if c.inf.load.contradict != nil {
+				_, _, _ = c.body(branches[boolInt(v != 0)], nil) // never run, and stated all the same
+			}
 			branches = branches[1-boolInt(v != 0):][:1]
 		}
 	}

@@ -115,8 +115,9 @@ func TooHeavy(m *onnx.Model) ([]Heavy, error) {
 
 // load estimates the memory of a runtime that works out all constants when it loads a model.
 type load struct {
-	budget *onnx.Budget
-	left   []Heavy
+	budget     *onnx.Budget
+	left       []Heavy
+	contradict func(*inference, *onnx.Graph) // of [Contradicted], at each graph's end
 }
 
 // settle fills the parts of an output that inference left open from the file's own type.
@@ -142,6 +143,14 @@ func inferModel(m *onnx.Model) (*inference, error) {
 }
 
 func inferWith(m *onnx.Model, foldLimit int, budget *onnx.Budget) (*inference, error) {
+	inf := newInference(m, foldLimit, budget)
+	if err := inf.graph(m.Graph); err != nil {
+		return nil, err
+	}
+	return inf, nil
+}
+
+func newInference(m *onnx.Model, foldLimit int, budget *onnx.Budget) *inference {
 	inf := &inference{foldLimit: foldLimit, budget: budget, load: &load{budget: onnx.NewBudget(m)},
 		opset: onnx.ClampInt(m.Opset()),
 		facts: map[string]*fact{}, counter: new(int), bodies: new(int), foreign: map[string]string{},
@@ -152,10 +161,7 @@ func inferWith(m *onnx.Model, foldLimit int, budget *onnx.Budget) (*inference, e
 	for _, in := range m.Graph.Inputs {
 		inf.facts[in.Name] = inf.declared(in)
 	}
-	if err := inf.graph(m.Graph); err != nil {
-		return nil, err
-	}
-	return inf, nil
+	return inf
 }
 
 // fact is the knowledge of a value.
@@ -316,6 +322,9 @@ func (inf *inference) graph(g *onnx.Graph) error {
 		if err := inf.node(n, hints); err != nil {
 			return err
 		}
+	}
+	if inf.load.contradict != nil {
+		inf.load.contradict(inf, g)
 	}
 	return nil
 }
