@@ -552,7 +552,7 @@ func checkPaths(group string, values map[string]any, read []string, seen map[str
 	return nil
 }
 
-// exactJSON decodes an object whose whole numbers stay what they are: float64 has those up to 2^53.
+// exactJSON decodes an object with its whole numbers as written: float64 has those up to 2^53.
 func exactJSON(data []byte) (values map[string]any, err error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
