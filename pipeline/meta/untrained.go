@@ -39,15 +39,17 @@ func UntrainedConjugate(corpus *task.Bank) (*onnx.Model, error) {
 	return conjugateWith(corpus, values)
 }
 
-// leftOutFolds are the parts of each class that are left out in turn. The precision of heads is at
-// most 1, that of Gaussian classes, and tried down to minRho, at which heads are even on any image,
-// in steps of e^rhoStep. In units of the corpus's moments the variance between classes is at least
-// minBetween.
+// leftOutFolds are the parts of each class that are left out in turn, and maxLeftOut the rows of one
+// that are judged, at even steps. The precision of heads is at most 1, that of Gaussian classes, and
+// at least minRho, at which heads are even on any image. It is tried in steps of e^farStep, then
+// around the best in steps of e^nearStep. In units of the corpus's moments the variance between
+// classes is at least minBetween.
 const (
-	leftOutFolds = 5
-	minRho       = 1e-6
-	rhoStep      = 0.05
-	minBetween   = 1e-3
+	leftOutFolds      = 5
+	maxLeftOut        = 400
+	minRho            = 1e-6
+	farStep, nearStep = 0.8, 0.05
+	minBetween        = 1e-3
 )
 
 // leftOut are a fifth of the corpus's rows in coordinates of the others, w [n, k], and of the
@@ -59,8 +61,8 @@ type leftOut struct {
 	lambda  []float64
 }
 
-// leaveOut returns a fold; nil of one without rows. A class of one row is never left out. It costs
-// the moments of the others, O(n dx^2 + dx^3).
+// leaveOut returns a fold; nil of one without rows, or whose others have no moments, as of one row a
+// class. A class of one row is never left out. It costs the moments of the others, O(n dx^2 + dx^3).
 func leaveOut(corpus *task.Bank, fold, k int) (*leftOut, error) {
 	var in, out []int
 	seen, all := make([]int, corpus.C), make([]int, corpus.C)
@@ -74,8 +76,15 @@ func leaveOut(corpus *task.Bank, fold, k int) (*leftOut, error) {
 			in = append(in, i)
 		}
 	}
-	if len(out) == 0 {
+	if len(out) == 0 || len(in) <= corpus.C {
 		return nil, nil
+	}
+	if step := (len(out) + maxLeftOut - 1) / maxLeftOut; step > 1 {
+		kept := out[:0]
+		for i := 0; i < len(out); i += step {
+			kept = append(kept, out[i])
+		}
+		out = kept
 	}
 	others, err := corpus.Subset(in)
 	if err != nil {
@@ -87,7 +96,7 @@ func leaveOut(corpus *task.Bank, fold, k int) (*leftOut, error) {
 	}
 	values, err := StartConjugate(others, k, 0)
 	if err != nil {
-		return nil, err
+		return nil, nil // they do not vary within their classes, and all of them do
 	}
 	f := &leftOut{w: coordinates(values, left), labels: left.Labels}
 	f.describe(values, others)
@@ -172,7 +181,8 @@ func (f *leftOut) logits(within, between float64) [][]float64 {
 }
 
 // logRho returns log of the precision rho of heads that is likeliest by left-out rows and the prior
-// log rho ~ N(log startRho, 1), which keeps few rows that nothing errs on from certainty.
+// log rho ~ N(log startRho, 1), which keeps few rows that nothing errs on from certainty. The NLL is
+// convex in rho. Each of some fifty values costs O(n C).
 func logRho(folds []*leftOut, within, between float64) float64 {
 	var logits [][]float64
 	for _, f := range folds {
@@ -180,7 +190,7 @@ func logRho(folds []*leftOut, within, between float64) float64 {
 	}
 	best, least := 0.0, math.Inf(1)
 	scaled := make([]float64, len(logits[0]))
-	for at := math.Log(minRho); at <= 0; at += rhoStep {
+	try := func(at float64) {
 		nll := math.Pow(at-math.Log(startRho), 2) / 2
 		for _, z := range logits {
 			floats.ScaleTo(scaled, math.Exp(at), z)
@@ -189,6 +199,12 @@ func logRho(folds []*leftOut, within, between float64) float64 {
 		if nll < least {
 			best, least = at, nll
 		}
+	}
+	for at := 0.0; at >= math.Log(minRho); at -= farStep {
+		try(at)
+	}
+	for at, to := best-farStep, min(best+farStep, 0); at <= to; at += nearStep {
+		try(at)
 	}
 	return best
 }

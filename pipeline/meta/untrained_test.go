@@ -52,6 +52,9 @@ func TestUntrained(t *testing.T) {
 			t.Errorf("%s: images to come have variance %.2f within their classes, want .2 to 1.6", c.name, v)
 		}
 	}
+	for _, n := range []int{classes + 1, classes + 2, 2 * classes} {
+		must.Get(UntrainedConjugate(bank("corpus", n, 0.2)))(t)
+	}
 	corpus := bank("corpus", 40*dx, 0.15)
 	_, got := must.Get2(models.ConjugateValues(must.Get(UntrainedConjugate(corpus))(t)))(t)
 	want := must.Get(StartConjugate(corpus, 0, 0))(t)

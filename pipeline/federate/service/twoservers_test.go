@@ -236,7 +236,8 @@ func TestLeaderAsks(t *testing.T) {
 	self := must.Get(NewHelper(p.leader.http.URL, "", twoSecret))(t)
 	problem(wire.NoToken)(self.sum(t.Context(), 3, of("a", "b"))) // a leader is nobody's helper
 	problem(wire.NoRound)(ask.sum(t.Context(), 4, of("a", "b")))
-	problem(wire.OtherUpload)(ask.check(t.Context(), 3, "a", proofCheck{Nonce: nonce("a"), Message: []byte("another part")}))
+	problem(wire.OtherUpload)(ask.check(t.Context(), 3, "a",
+		proofCheck{Nonce: nonce("a"), Message: []byte("another part")}))
 	problem(wire.BadRequest)(ask.sum(t.Context(), 3, of("a"))) // fewer than least
 	problem(wire.BadRequest)(ask.sum(t.Context(), 3, of("b", "a")))
 	problem(wire.BadRequest)(ask.sum(t.Context(), 3, of("a", "a")))
