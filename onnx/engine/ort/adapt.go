@@ -122,7 +122,7 @@ func (a *adapted) adaptOutput(v onnx.ValueInfo, input bool) {
 	}
 	elements, shape := pass.Unique(a.taken, v.Name+"/elements"), pass.Unique(a.taken, v.Name+"/shape")
 	add("Reshape", []string{from, a.row}, elements)
-	add("Shape", []string{v.Name}, shape)
+	add("Shape", []string{from}, shape) // the runtime has none of the types that are cast
 	o.at = a.fetch(onnx.ValueInfo{Name: elements, DType: dtype,
 		Shape: []onnx.Dim{onnx.Symbolic("")}})
 	o.shape = a.fetch(onnx.ValueInfo{Name: shape, DType: onnx.Int64,

@@ -156,6 +156,32 @@ func TestElementTypes(t *testing.T) {
 	}
 }
 
+// TestFourBits: outputs of 4 bits are fetched, of any rank.
+func TestFourBits(t *testing.T) {
+	e := newEngine(t, Options{Threads: 1})
+	for _, want := range []*onnx.Tensor{{DType: onnx.Int4, Shape: []int{2, 2}, Data: []int8{-8, 7, 0, 1}},
+		{DType: onnx.Uint4, Shape: []int{2, 2}, Data: []uint8{0, 15, 8, 1}},
+		{DType: onnx.Int4, Shape: []int{}, Data: []int8{-3}}} {
+		x := must.Get(onnx.Zeros(onnx.Float32, want.Shape...))(t)
+		for i := range x.F32() {
+			x.F32()[i] = float32(want.At(i))
+		}
+		m := onnx.NewModel(modeltest.Graph("", "", nil,
+			modeltest.Node("Cast", "x", "y", onnx.IntAttr("to", int(want.DType)))))
+		shape := onnx.Shape()
+		if len(want.Shape) > 0 {
+			shape = onnx.Shape("n", 2)
+		}
+		m.Graph.Inputs = []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: shape}}
+		m.Graph.Outputs = []onnx.ValueInfo{{Name: "y", DType: want.DType, Shape: shape}}
+		m.Opsets[""] = 21
+		got := must.Get(engine.Eval(open(t, e, m), map[string]*onnx.Tensor{"x": x}))(t)["y"]
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%v (-want +got):\n%s", want.DType, d)
+		}
+	}
+}
+
 func TestScalars(t *testing.T) {
 	m := modelOf(t, func(b *build.Builder) {
 		x := b.Input("x", onnx.Float32)
