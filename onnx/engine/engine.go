@@ -20,6 +20,15 @@ type Engine interface {
 	Close() error
 }
 
+// Identity is the name of an engine and all else that its results depend on, to the bit, as far as it
+// says so by a method of this name.
+func Identity(e Engine) string {
+	if i, ok := e.(interface{ Identity() string }); ok {
+		return i.Identity()
+	}
+	return e.Name()
+}
+
 // Session is a model ready to run. It is not safe for concurrent use unless its engine says so.
 type Session interface {
 	// Inputs and Outputs describe the model's own, in its order.

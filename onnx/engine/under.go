@@ -15,6 +15,9 @@ type under struct {
 	ctx context.Context
 }
 
+// Identity is that of the engine.
+func (u under) Identity() string { return Identity(u.Engine) }
+
 // Load prepares a model.
 func (u under) Load(m *onnx.Model) (Session, error) {
 	s, err := u.Engine.Load(m)

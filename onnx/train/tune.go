@@ -138,7 +138,7 @@ type Tuning struct {
 	Patience int
 	Seed     uint64
 
-	// Run, Checkpoint, Log and Progress are those of [Loop].
+	// Run, Checkpoint, Log and Progress are those of [Loop]. The engine identifies a run too.
 	Run, Checkpoint, Log string
 	Progress             func(Progress)
 }
@@ -269,7 +269,7 @@ func (t Tuning) train(ctx context.Context, eng engine.Engine, m *onnx.Model, dat
 	defer split.Close()
 	try.Do(t.loop(ctx, eng, p, run, data, held))
 	values := run.weights()
-	if run.best != nil {
+	if len(run.best) > 0 {
 		values = run.best
 	}
 	return t.result(base, p, values, run), nil
@@ -464,8 +464,8 @@ func (t Tuning) loop(ctx context.Context, eng engine.Engine, p *tuned, run *tune
 	}
 	var next func(int) ([]map[string]*onnx.Tensor, error)
 	loop := Loop{
-		Steps: steps, Rate: t.Rate, Model: run, Run: t.Run, Checkpoint: t.Checkpoint, Log: t.Log,
-		Progress: t.Progress,
+		Steps: steps, Rate: t.Rate, Model: run, Run: t.Run + " on " + engine.Identity(eng),
+		Checkpoint: t.Checkpoint, Log: t.Log, Progress: t.Progress,
 		Validate: validate, ValidateEvery: perEpoch,
 		Step: func(_ context.Context, step int, rate float64) (Metrics, error) {
 			if next == nil {

@@ -562,6 +562,33 @@ func resumes(t *testing.T, eng engine.Engine, m *onnx.Model) {
 	}
 }
 
+// elsewhere is an engine of another identity.
+type elsewhere struct {
+	engine.Engine
+	identity string
+}
+
+func (e elsewhere) Identity() string { return e.identity }
+
+// TestOtherEngine: a run goes on with the engine that began it, to its version, and else is refused.
+func TestOtherEngine(t *testing.T) {
+	t.Parallel()
+	m, data := small(t, false), clusters(t, 12, 3)
+	tn := tuningOf(m)
+	tn.Checkpoint = filepath.Join(t.TempDir(), "checkpoint")
+	for _, c := range []struct {
+		identity string
+		goes     bool
+	}{{"ort 1.32.0 cpu", true}, {"ort 1.32.0 cpu", true}, {"ort 1.31.0 cpu", false}, {"pure", false}} {
+		e := engine.Under(t.Context(), elsewhere{pureEngine(t), c.identity})
+		if _, err := tn.Train(t.Context(), e, m, data, Data{}); c.goes {
+			must.Do(t, err)
+		} else {
+			must.Fail(err)(t, c.identity, "another run", "ort 1.32.0 cpu")
+		}
+	}
+}
+
 // TestHoldOut: every example is in one part, once.
 func TestHoldOut(t *testing.T) {
 	t.Parallel()

@@ -15,6 +15,7 @@ import (
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/onnx"
+	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort/orttest"
 	"fmp/onnx/must"
 	"fmp/onnx/serde"
@@ -133,6 +134,7 @@ func trains(t *testing.T, metric string, steps int, run training,
 	}
 	for name, change := range map[string]func(c *Config){"seed": func(c *Config) { c.Seed = 6 },
 		"warmup": func(c *Config) { c.Warmup = 1 }, "clip": func(c *Config) { c.Clip = 0.01 },
+		"engine": func(c *Config) { c.Engine = other{c.Engine} },
 		"corpus": func(c *Config) { c.Run = "others" }} {
 		other := c
 		change(&other)
@@ -143,6 +145,11 @@ func trains(t *testing.T, metric string, steps int, run training,
 	}
 	return want
 }
+
+// other is an engine of another name.
+type other struct{ engine.Engine }
+
+func (other) Name() string { return "other" }
 
 // TestTraining: training lowers the predictor's score and the embedding's gap on validation tasks;
 // neither the number of threads nor an interruption leaves a trace in the result.

@@ -140,6 +140,11 @@ func Version() string {
 // Name returns "ort".
 func (e *Engine) Name() string { return "ort" }
 
+// Identity returns the name, the library's version and the execution provider.
+func (e *Engine) Identity() string {
+	return fmt.Sprintf("ort %s %s", Version(), cmp.Or(e.opts.Provider, "cpu"))
+}
+
 // Library returns the path of the library in use.
 func (e *Engine) Library() string { return e.library }
 
