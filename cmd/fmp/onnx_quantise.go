@@ -56,7 +56,7 @@ type quantisedTest struct {
 	// share of images of the same likeliest class, or largest output
 	Agree float64 `json:"agreement"`
 	// squared error of the finite numbers of the first output of floats, as a share of their
-	// variance
+	// variance between images
 	Loss quantise.Loss `json:"loss"`
 	// of the quantised model, where its outputs are the folder's classes
 	Accuracy  *float64 `json:"accuracy,omitempty"`
@@ -80,9 +80,10 @@ func newONNXQuantiseCommand() *cobra.Command {
 		Long: `Write MODEL with unsigned bytes between its operators and signed bytes for its weights, which have a
 scale for each output channel. The ranges of values are those on images of --images, a folder with
 one folder of images for each class, or a data set by name. Normalisations are folded into
-convolutions first. Half of the --calibrate images choose the ranges. The others measure the loss:
-the squared error of the outputs as a share of their variance. Where it is above --loss, the layers
-that cost most stay in float32, a share of --float at most. Layers whose input is infinite, 0
+convolutions first. Half of the --calibrate images choose the ranges. The others measure the loss of
+each output: its squared error as a share of its variance, which is about the mean over images of each of
+its numbers. Where that of an output is above --loss, the layers that cost most stay in float32: a share
+of --float at most, rounded up to whole layers. Layers whose input is infinite, 0
 throughout or an output of MODEL stay in float32 too. An output whose shape depends on the images, and
 differs in bytes, is refused: models are compared by their outputs.
 
@@ -119,7 +120,7 @@ is written.`,
 	f.IntVar(&q.weightsOnly, "weights-only", 0, "store the weights alone in so many `BITS`, 8 or 4")
 	f.IntVar(&q.least, "least", 1024,
 		"elements that weights must have to be stored so, with --weights-only")
-	f.IntVar(&q.calibrate, "calibrate", 128, "images for ranges and loss, 2 to 10000")
+	f.IntVar(&q.calibrate, "calibrate", 128, "images for ranges and loss, 4 to 10000")
 	f.IntVar(&q.test, "test", 500, "test images for agreement and accuracy, 1 to 100000")
 	f.StringVar(&q.method, "method", string(q.o.Method),
 		"how ranges are chosen: mse, percentile or minmax")
@@ -129,7 +130,7 @@ is written.`,
 		"of weights: 8, or 7 for the ONNX Runtime on x86 without VNNI, which saturates sums of 8")
 	f.Float64Var(&q.o.Loss, "loss", q.o.Loss, "loss above which layers stay in float32")
 	f.Float64Var(&q.o.Float, "float", q.o.Float,
-		"share of the layers that may stay in float32 for their loss, 0 to 1")
+		"share of the layers that may stay in float32 for their loss, 0 to 1, rounded up to whole layers")
 	f.Float64Var(&q.seconds, "seconds", 1, "how long to measure each engine and model, 0.01 to 600")
 	preprocessingFlags(cmd, &q.x)
 	jsonFlag(cmd, "print JSON")
@@ -165,8 +166,8 @@ func (q *quantising) run(cmd *cobra.Command, path string, cfg settings.Engine) e
 	case q.images == "":
 		return usageErrorf("--images is not given; name a folder with one folder of images for " +
 			"each class, or a data set")
-	case q.calibrate < 2 || q.calibrate > 10_000 || q.test < 1 || q.test > 100_000:
-		return usageErrorf("--calibrate %d and --test %d; allowed are 2 to 10000 and 1 to 100000",
+	case q.calibrate < 4 || q.calibrate > 10_000 || q.test < 1 || q.test > 100_000:
+		return usageErrorf("--calibrate %d and --test %d; allowed are 4 to 10000 and 1 to 100000",
 			q.calibrate, q.test)
 	case q.o.Bits != 7 && q.o.Bits != 8:
 		return usageErrorf("--weight-bits is %d; allowed are 7 and 8", q.o.Bits)
@@ -304,8 +305,8 @@ func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model,
 	if tests, err = take(&ds.Test, q.test); err != nil {
 		return nil, nil, nil, usageError(err)
 	}
-	if len(mixed) < 2 || len(tests) == 0 {
-		return nil, nil, nil, usageErrorf("%s has %d images for ranges and %d for a test; want 2 "+
+	if len(mixed) < 4 || len(tests) == 0 {
+		return nil, nil, nil, usageErrorf("%s has %d images for ranges and %d for a test; want 4 "+
 			"and 1 at least", q.images, len(mixed), len(tests))
 	}
 	return ds, mixed, tests, nil
@@ -373,9 +374,7 @@ func compareModels(ctx context.Context, e engine.Engine, before, after *onnx.Mod
 				"same, and some", len(out[0]), len(out[1]))
 		}
 		width = len(out[0])
-		for i, v := range out[0] {
-			sums.Add(v, out[1][i])
-		}
+		sums.Add(out[0], out[1])
 		label := ds.Test.Labels[k*ds.Test.N/len(tests)]
 		was, is := largest(out[0]), largest(out[1])
 		r.Agree += indicator(was == is)
@@ -397,8 +396,8 @@ func untold(loss quantise.Loss) []string {
 		return []string{"the loss is infinite: on test images the quantised model has infinite " +
 			"numbers or NaN where MODEL's are finite"}
 	case math.IsNaN(float64(loss)):
-		return []string{"the loss cannot be told: on test images MODEL's output has no finite " +
-			"numbers that differ"}
+		return []string{"the loss cannot be told: on test images MODEL's output has no finite numbers that " +
+			"differ between images"}
 	}
 	return nil
 }

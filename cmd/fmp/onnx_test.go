@@ -455,7 +455,7 @@ func TestONNXQuantiseBatch(t *testing.T) {
 			b.Output("y", b.Op("Gemm", []build.Ref{x, b.Param("w", onnx.ZerosF32(64, 10)), b.Param("b", bias)}))
 			model := saved(t)(b.Model())
 			r := answer[quantisedReport](t, "onnx", "quantise", model, "--images", "digits", "-o", model+".out",
-				"--preset", "0-1", "--seconds", "0.01", "--calibrate", "2", "--test", "1", "--weights-only",
+				"--preset", "0-1", "--seconds", "0.01", "--calibrate", "4", "--test", "1", "--weights-only",
 				"8", "--least", "1", "--json")
 			if r.Test.Accuracy == nil || r.Test.AccBefore == nil || *r.Test.Accuracy != *r.Test.AccBefore {
 				t.Fatalf("batch %v: %+v", batch, r.Test)
@@ -534,7 +534,7 @@ func TestONNXQuantiseLabels(t *testing.T) {
 		}
 		model := saved(t)(b.Model())
 		args := []string{"onnx", "quantise", model, "--images", "digits", "-o", model + ".out", "--preset", "0-1",
-			"--seconds", "0.01", "--calibrate", "2", "--test", "2", "--weights-only", "8", "--least", "1", "--json"}
+			"--seconds", "0.01", "--calibrate", "4", "--test", "2", "--weights-only", "8", "--least", "1", "--json"}
 		if labels {
 			refused(t, exitUsage, "no output is of float32", args...)
 		} else if r := answer[quantisedReport](t, args...); !(r.Test.Loss < .01) || r.Test.Accuracy == nil {
@@ -562,7 +562,7 @@ func TestONNXQuantiseInfinite(t *testing.T) {
 		b.Output("y", b.Op("Reciprocal", []build.Ref{b.MatMul(x, b.Param("w", w))}))
 		model := saved(t)(b.Model())
 		args := []string{"onnx", "quantise", model, "--images", "digits", "-o", model + ".out", "--preset", "0-1",
-			"--seconds", "0.01", "--calibrate", "2", "--test", "2", "--weights-only", "8", "--least", "1"}
+			"--seconds", "0.01", "--calibrate", "4", "--test", "2", "--weights-only", "8", "--least", "1"}
 		out, said := ran(t, args...)
 		if !strings.Contains(out, loss) || !strings.Contains(said, "the loss ") {
 			t.Errorf("%s: printed %s, said %s", loss, out, said)

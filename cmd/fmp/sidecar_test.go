@@ -31,7 +31,7 @@ func TestSidecarKept(t *testing.T) {
 	commands := map[string][]string{
 		"half": {"onnx", "half", model, "--least", "1", "-o", out},
 		"quantise": {"onnx", "quantise", model, "-o", out, "--images", "digits", "--weights-only", "8", "--least", "1",
-			"--seconds", "0.01", "--calibrate", "2", "--test", "1"},
+			"--seconds", "0.01", "--calibrate", "4", "--test", "1"},
 		"train": {"onnx", "train", model, "-o", out, "--images", "digits", "--epochs", "1", "--rate", "1e-9", "--lora", "1"},
 		"train on arrays": {"onnx", "train", model, "-o", out, "--data", data, "--epochs", "1", "--rate", "1e-9",
 			"--lora", "1"},

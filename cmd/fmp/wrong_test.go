@@ -70,7 +70,7 @@ func TestWrong(t *testing.T) {
 	const own = "train extractor --dataset nowhere -o y.onnx --"
 	const given, pair = "--tls-cert a.crt --tls-key token ", "--tls-cert a.crt --tls-key a.key "
 	const add2, both = "onnx run add.onnx --out o ", "--input a=a.npy --input b=a.npy "
-	const quantise = "onnx quantise x.onnx --images digits -o q.onnx --seconds .01 --calibrate 2 --test 1 "
+	const quantise = "onnx quantise x.onnx --images digits -o q.onnx --seconds .01 --calibrate 4 --test 1 "
 	const fit, tune = "onnx train layers.onnx -o t.onnx --engine pure ", "onnx train net.onnx -o t.onnx --images "
 	const rows, fuse = fit + "--data rows.npz ", "fuse --engine pure --extractor net.onnx -o f.onnx "
 	outputstest.CheckWrong(t, []outputstest.Wrong{
@@ -172,7 +172,7 @@ func TestWrong(t *testing.T) {
 		{"onnx grad add.onnx --wrt a", "-o is not given"}, {"onnx grad add.onnx --wrt nope -o g.onnx", `"nope"`},
 		{"onnx grad nowhere.onnx --wrt a -o g.onnx", "nowhere.onnx"},
 		{quantise + "--method best", `method "best"`}, {quantise + "--weights-only 3", "3 bits"},
-		{quantise + "--calibrate 1", "--calibrate 1"}, {quantise + "--weight-bits 0", "--weight-bits is 0"},
+		{quantise + "--calibrate 3", "--calibrate 3"}, {quantise + "--weight-bits 0", "--weight-bits is 0"},
 		{quantise + "--weights-only 8 --weight-bits 7", "--weight-bits would be ignored"},
 		{quantise + "--percentile 99", "--percentile would be ignored"}, {quantise + "--least 9", "--least would be"},
 		{quantise + "--seconds 0", "--seconds is 0"}, {quantise + "--images ./nowhere", "nowhere"},

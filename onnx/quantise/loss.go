@@ -17,30 +17,53 @@ func (l Loss) MarshalJSON() ([]byte, error) {
 	return json.Marshal(float64(l))
 }
 
-// Sums tell the loss of an output.
+// Sums tell the loss of an output. Differences between its numbers that are the same for every image
+// are no part of the variance: a score that a mask sets to -1e4 would hide the loss of all others.
 type Sums struct {
-	n, x, xx, off float64
-	left          bool // a number was left out
+	at      []position // of an image's numbers
+	xx, off float64
+	left    bool // a number was left out
 }
 
-// Add takes a number of the model and the same of the quantised model. It leaves out those that are
-// infinite or NaN in the model itself.
-func (s *Sums) Add(before, after float32) {
-	x, d := float64(before), float64(after)-float64(before)
-	if !finite(x) {
-		s.left = true
-		return
+// position sums the numbers of one position, less the first of them, so that no large mean rounds
+// their differences away.
+type position struct{ n, first, x float64 }
+
+// Add takes the numbers of an image from the model, and those from the quantised model. It leaves
+// out those that are infinite or NaN in the model itself.
+func (s *Sums) Add(before, after []float32) {
+	if more := len(before) - len(s.at); more > 0 {
+		s.at = append(s.at, make([]position, more)...)
 	}
-	if math.IsNaN(d) {
-		d = math.Inf(1)
+	for i, b := range before {
+		x, d := float64(b), float64(after[i])-float64(b)
+		if !finite(x) {
+			s.left = true
+			continue
+		}
+		if math.IsNaN(d) {
+			d = math.Inf(1)
+		}
+		p := &s.at[i]
+		if p.n == 0 {
+			p.first = x
+		}
+		x -= p.first
+		p.n, p.x = p.n+1, p.x+x
+		s.xx, s.off = s.xx+x*x, s.off+d*d
 	}
-	s.n, s.x, s.xx, s.off = s.n+1, s.x+x, s.xx+x*x, s.off+d*d
 }
 
-// Loss is sum (a - b)^2 / sum (b - mean of b)^2, of finite numbers b before and a after. It is NaN
-// where the b do not differ, or there are none.
+// Loss is sum (a - b)^2 / sum (b - m)^2, of finite numbers b before and a after, and the mean m of
+// all b of the same position within their image. It is NaN where no b differs from its mean.
 func (s *Sums) Loss() Loss {
-	if variance := s.xx - s.x*s.x/s.n; variance > 0 {
+	variance := s.xx
+	for _, p := range s.at {
+		if p.n > 0 {
+			variance -= p.x * p.x / p.n
+		}
+	}
+	if variance > 0 {
 		return Loss(s.off / variance)
 	}
 	return Loss(math.NaN())

@@ -58,7 +58,11 @@ func network(t testing.TB) *onnx.Model {
 func images(n int) (out []Batch) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range n {
-		out = append(out, Batch{"x": drawn(r, 1, 1, 3, 16, 16)})
+		x, brightness := drawn(r, 1, 1, 3, 16, 16), drawn(r, 1, 3)
+		for i := range x.F32() { // images differ by more than noise
+			x.F32()[i] += brightness.F32()[i/256]
+		}
+		out = append(out, Batch{"x": x})
 	}
 	return out
 }
@@ -175,6 +179,38 @@ func TestFloat(t *testing.T) {
 		Options{Loss: 2 * float64(all.Loss), Float: 1})
 	if err != nil || len(none.Float) != 0 {
 		t.Errorf("where the loss is small: %+v, %v", none, err)
+	}
+}
+
+// TestConstants: neither a constant that is added to a column of an output, nor trivial outputs beside
+// it, hide its loss or change which layers stay in float32.
+func TestConstants(t *testing.T) {
+	of := func(constant float32, trivial int) *Report {
+		m := onnx.Clone(network(t))
+		g, b := m.Graph, onnx.ZerosF32(10)
+		b.F32()[3] = constant
+		scores := g.Outputs[0]
+		g.Initializers["constant"] = b
+		g.Nodes = append(g.Nodes, modeltest.Node("Add", "scores constant", "masked"))
+		g.Outputs[0].Name = "masked"
+		for i := range trivial {
+			name := fmt.Sprint("trivial", i)
+			g.Nodes = append(g.Nodes, modeltest.Node("Identity", "x", name))
+			g.Outputs = append(g.Outputs, onnx.ValueInfo{Name: name, DType: onnx.Float32, Shape: g.Inputs[0].Shape})
+		}
+		g.Values = append(g.Values, scores)
+		_, report := must.Get2(Static(t.Context(), m, inGo(t, true), images(16), Options{Loss: 1e-5, Float: .2}))(t)
+		return report
+	}
+	want := of(0, 0)
+	for _, c := range []struct {
+		constant float32
+		trivial  int
+	}{{-1e3, 0}, {0, 19}} {
+		if got := of(c.constant, c.trivial); math.Abs(float64(got.All/want.All)-1) > .05 ||
+			!slices.Equal(got.Float, want.Float) || len(got.Float) == 0 {
+			t.Errorf("%v added, %d trivial outputs: %+v; want %+v", c.constant, c.trivial, got, want)
+		}
 	}
 }
 
@@ -321,8 +357,12 @@ func TestStacks(t *testing.T) {
 		b := build.New("stack")
 		b.Output("scores", b.Op("HardSwish", []build.Ref{b.MatMul(b.Input("x", onnx.Float32, "n", 3, 45),
 			b.Param("w", drawn(r, .1, shape...)))}))
-		batch := Batch{"x": drawn(r, 1, 2, 3, 45)}
-		q, report := must.Get2(Static(t.Context(), must.Get(b.Model())(t), inGo(t, true), []Batch{batch}, Defaults()))(t)
+		var batches []Batch
+		for range 4 {
+			batches = append(batches, Batch{"x": drawn(r, 1, 2, 3, 45)})
+		}
+		batch := batches[0]
+		q, report := must.Get2(Static(t.Context(), must.Get(b.Model())(t), inGo(t, true), batches, Defaults()))(t)
 		if report.Layers != 1 || len(report.Float) != 0 || !(report.Loss < .01) {
 			t.Errorf("%v: %+v", shape, report)
 		}
@@ -456,7 +496,7 @@ func TestBias(t *testing.T) {
 	b.Output("scores", b.Relu(b.Op("Gemm", []build.Ref{b.Input("x", onnx.Float32, "n", 2), b.Param("w", w),
 		b.Param("b", onnx.Vector[float32](5, 1))})))
 	m := must.Get(b.Model())(t)
-	batch := Batch{"x": onnx.NewTensor([]float32{1, -.5}, 1, 2)}
+	batch := Batch{"x": onnx.NewTensor([]float32{1, -.5, .9, -.4}, 2, 2)}
 	q, _ := must.Get2(Static(t.Context(), m, inGo(t, true), []Batch{batch}, Options{Loss: 10}))(t)
 	if got, want := run(t, inGo(t, true), q, batch),
 		run(t, inGo(t, true), m, batch); far(got, want) > .02 {
@@ -465,7 +505,7 @@ func TestBias(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	m, batches := network(t), images(2)
+	m, batches := network(t), images(4)
 	e := inGo(t, true)
 	q, _ := must.Get2(Static(t.Context(), m, e, batches, Options{}))(t)
 	b := build.New("plain")
@@ -505,6 +545,7 @@ func TestErrors(t *testing.T) {
 		{"no images", static(m, nil, Options{}), "no images"},
 		{"method", static(m, batches, Options{Method: "best"}), `method "best"`},
 		{"percentile", static(m, batches, Options{Percentile: 50}), "percentile 50"},
+		{"one image", static(m, images(1), Options{}), "differ between images: the loss cannot be told; give more"},
 		{"share", static(m, batches, Options{Float: 2}), "share in float32 2"},
 		{"no number", static(m, infinite, Options{}), ": a number is NaN"},
 		{"infinite", static(logs, []Batch{{"x": onnx.ZerosF32(1, 4)}}, Options{}), `output "scores": a number is infinite`},

@@ -22,11 +22,11 @@ type Options struct {
 	Method Method
 	// Percentile of the numbers of a value that its range holds, above 50 and up to 100.
 	Percentile float64
-	// Loss is the most that the outputs may lose, as a share of their variance. Where they lose
-	// more, the layers that cost most stay in float32.
+	// Loss is the most that an output may lose, as a share of its variance. Where one loses more,
+	// the layers that cost most stay in float32.
 	Loss float64
 	// Float is the most layers that may stay in float32 for their loss, as a share of those that
-	// can compute in bytes; 0 lets none.
+	// can compute in bytes, rounded up to whole layers; 0 lets none.
 	Float float64
 	// Bits of weights: 8, or 7 for x86 processors without VNNI: there the ONNX Runtime adds two
 	// products of an activation and a weight in 16 bits, and saturates where weights have 8, unless
@@ -46,8 +46,9 @@ type Report struct {
 	Layers int      `json:"layers"`           // convolutions and products of inputs with constant weights
 	Float  []string `json:"float,omitempty"`  // of them, those left in float32
 	Folded int      `json:"folded,omitempty"` // normalisations that were folded
-	// Loss is the squared error of the outputs on the images that chose no range, as a share of
-	// their variance; All is that with all layers in bytes that can be.
+	// Loss is the squared error of an output on the images that chose no range, as a share of its
+	// variance ([Sums.Loss]), of the output that loses most; All is that with all layers in bytes
+	// that can be.
 	Loss Loss `json:"loss"`
 	All  Loss `json:"loss_of_all_layers"`
 }
@@ -56,9 +57,9 @@ type Report struct {
 type Batch = map[string]*onnx.Tensor
 
 // Static returns a copy of m whose products compute in bytes. Ranges are those of the batches, of
-// which a half chooses them and the other measures the loss; one batch alone does both. Models are
-// run on e. The time is that of four runs a batch, and, where layers may stay in float32, of one
-// more for each layer and each measuring batch.
+// which a half chooses them and the other measures the loss, of two images at least; one batch alone
+// does both. Models are run on e. The time is that of four runs a batch, and, where layers may stay
+// in float32, of one more for each layer and each measuring batch.
 func Static(ctx context.Context, m *onnx.Model, e engine.Engine, batches []Batch,
 	o Options) (*onnx.Model, *Report, error) {
 	d := Defaults()
@@ -338,8 +339,7 @@ func (s *static) choose(ctx context.Context, batches []Batch) *onnx.Model {
 	return best
 }
 
-// loss is the squared error of a model's outputs as a share of their variance, the mean over
-// outputs of finite float32 numbers.
+// loss is that of the output of finite float32 numbers that loses most.
 func (s *static) loss(ctx context.Context, m *onnx.Model, batches []Batch,
 	want []map[string]*onnx.Tensor) Loss {
 	session := try.Get(s.engine.Load(m))
@@ -359,20 +359,31 @@ func (s *static) loss(ctx context.Context, m *onnx.Model, batches []Batch,
 			if total[name] == nil {
 				total[name] = &Sums{}
 			}
-			for k, x := range w.F32() {
-				total[name].Add(x, y[k])
+			for x, size := w.F32(), imageSize(w, b); len(x) > 0; x, y = x[size:], y[size:] {
+				total[name].Add(x[:size], y[:size])
 			}
 		}
 	}
-	var loss, outputs Loss
-	for _, name := range slices.Sorted(maps.Keys(total)) {
-		t := total[name]
+	worst := Loss(-1)
+	for _, t := range total {
 		if l := t.Loss(); !t.left && !math.IsNaN(float64(l)) {
-			loss, outputs = loss+l, outputs+1
+			worst = max(worst, l)
 		}
 	}
-	if outputs == 0 {
-		try.Fail("no output is of float32 numbers that differ: the loss cannot be told")
+	if worst < 0 {
+		try.Fail("no output is of float32 numbers that differ between images: the loss cannot be told; " +
+			"give more images, or others")
 	}
-	return loss / outputs
+	return worst
+}
+
+// imageSize returns how many numbers of an output are of one image: those of one row, where the first
+// axis is that of an input, and else all.
+func imageSize(t *onnx.Tensor, b Batch) int {
+	for _, in := range b {
+		if len(t.Shape) > 0 && len(in.Shape) > 0 && t.Shape[0] == in.Shape[0] && t.Shape[0] > 0 {
+			return t.Len() / t.Shape[0]
+		}
+	}
+	return t.Len()
 }
