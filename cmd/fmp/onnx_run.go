@@ -136,6 +136,9 @@ func outputFiles(m *onnx.Model, wanted []string, dir,
 	taken := map[string]bool{}
 	for _, o := range m.Graph.Outputs {
 		if len(wanted) == 0 || slices.Contains(wanted, o.Name) {
+			if format == "npy" && o.DType != onnx.Undefined && !npy.Holds(o.DType) {
+				return nil, fmt.Errorf("output %q: .npy files hold no %v; give --format pb", o.Name, o.DType)
+			}
 			files = append(files,
 				outputFile{o.Name, filepath.Join(dir, fileName(o.Name, "."+format, taken))})
 		}
@@ -159,6 +162,10 @@ func claimOutputs(m *onnx.Model, wanted []string, dir, format, model string) (fi
 		info, err := os.Stat(f.path)
 		if err != nil {
 			continue // not there yet, or the writing will complain of it
+		}
+		if !info.Mode().IsRegular() {
+			return nil, nil, fmt.Errorf("output %q: %s is a folder or another thing that is no file; move it "+
+				"away, or give another --out", f.name, f.path)
 		}
 		if os.SameFile(info, read) {
 			return nil, nil, fmt.Errorf("%s: %w", model, regularfile.ErrOutput)
@@ -341,12 +348,44 @@ func writeTensors(dir string, files []outputFile,
 		}
 		written = append(written, writtenTensor{f.name, t.DType.String(), t.Shape, f.path})
 	}
-	for _, w := range written {
-		if err := os.Rename(filepath.Join(tmp, filepath.Base(w.File)), w.File); err != nil {
-			return nil, fmt.Errorf("writing output %q: %w", w.Name, err)
-		}
+	return written, putAll(tmp, written)
+}
+
+// putAll renames files in tmp to their places: all of them, or, where one cannot be, none. Files that
+// were there are kept in tmp meanwhile.
+func putAll(tmp string, written []writtenTensor) (err error) {
+	kept := filepath.Join(tmp, "kept")
+	if err := os.Mkdir(kept, 0o700); err != nil {
+		return fmt.Errorf("writing outputs: %w", err)
 	}
-	return written, nil
+	for i, w := range written {
+		name := filepath.Base(w.File)
+		was := filepath.Join(kept, name)
+		if info, serr := os.Lstat(w.File); serr == nil && info.IsDir() {
+			err = errors.New("it is a folder")
+		} else if lerr := os.Link(w.File, was); lerr != nil && serr == nil {
+			err = os.Rename(w.File, was) // a file system without links
+		}
+		if err == nil {
+			err = os.Rename(filepath.Join(tmp, name), w.File)
+		}
+		if err == nil {
+			continue
+		}
+		for _, back := range written[:i+1] {
+			was := filepath.Join(kept, filepath.Base(back.File))
+			if _, serr := os.Lstat(was); serr == nil {
+				err = errors.Join(err, os.Rename(was, back.File))
+			} else if back.File != w.File {
+				err = errors.Join(err, os.Remove(back.File))
+			}
+		}
+		if link := (*os.LinkError)(nil); errors.As(err, &link) {
+			err = link.Err // without the name in tmp
+		}
+		return fmt.Errorf("writing output %q: %s: %w; none is written", w.Name, w.File, err)
+	}
+	return nil
 }
 
 // savePB writes a serialised TensorProto; equal tensors have equal bytes.

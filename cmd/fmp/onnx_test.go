@@ -121,6 +121,26 @@ func TestONNXRunOverItsInput(t *testing.T) {
 	}
 }
 
+// TestPutAll: where one file cannot be in its place, those before it are as they were.
+func TestPutAll(t *testing.T) {
+	dir, tmp := t.TempDir(), t.TempDir()
+	var written []writtenTensor
+	for _, name := range []string{"new", "old", "folder", "last"} {
+		must.Do(t, os.WriteFile(filepath.Join(tmp, name), []byte(name), 0o600))
+		written = append(written, writtenTensor{Name: name, File: filepath.Join(dir, name)})
+	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "old"), []byte("before"), 0o600))
+	inside := filepath.Join(dir, "folder", "inside")
+	must.Do(t, os.MkdirAll(inside, 0o700))
+	must.Fail(putAll(tmp, written))(t, filepath.Join(dir, "folder")+": it is a folder; none is written")
+	absent(t, filepath.Join(dir, "new"))
+	absent(t, filepath.Join(dir, "last"))
+	if old := must.Get(os.ReadFile(filepath.Join(dir, "old")))(t); string(old) != "before" {
+		t.Errorf("the old file holds %q", old)
+	}
+	must.Get(os.Stat(inside))(t)
+}
+
 // A full disk gives one error, and neither an output nor a piece of one.
 func TestONNXRunOnAFullDisk(t *testing.T) {
 	needRuntime(t)

@@ -26,6 +26,10 @@ func TestWrong(t *testing.T) {
 	client, extractor := assetstest.File(t, "digits", models.KindClient),
 		assetstest.File(t, "digits", models.KindExtractor)
 	add, net := addModel(t), saveNet(t, onnx.ZerosF32(192, 4))
+	eighths := &onnx.Graph{Name: "eighths", Nodes: []*onnx.Node{{Op: "Cast", Inputs: []string{"x"},
+		Outputs: []string{"y"}, Attrs: []onnx.Attr{onnx.IntAttr("to", int(onnx.Float8E4M3FN))}}},
+		Inputs:  []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n", 2)}},
+		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float8E4M3FN, Shape: onnx.Shape("n", 2)}}}
 	layers, examples := trainingFiles(t)
 	t.Chdir(t.TempDir())
 	var picture bytes.Buffer
@@ -40,7 +44,8 @@ func TestWrong(t *testing.T) {
 		"stray/zebra/a.png": picture.String(), "not.part": "nothing", "bad.npy": "not numpy", "bad.pb": "\xff\xff\xff",
 		"token": "a token of the test's own", "short.token": "guess", "read.token": "a token of the test's own"}
 	for name, from := range map[string]string{"client.onnx": client, "x.onnx": extractor, "add.onnx": add,
-		"side.onnx": extractor, "named.onnx": extractor, "net.onnx": net, "layers.onnx": layers, "rows.npz": examples} {
+		"side.onnx": extractor, "named.onnx": extractor, "net.onnx": net, "layers.onnx": layers, "rows.npz": examples,
+		"eighths.onnx": saved(t)(onnx.NewModel(eighths), nil)} {
 		data := must.Get(os.ReadFile(from))(t)
 		files[name] = string(data)
 	}
@@ -50,6 +55,7 @@ func TestWrong(t *testing.T) {
 	}
 	must.Do(t, os.Chmod("read.token", 0o644)) // by other users
 	must.Do(t, os.Mkdir("void", 0o700))
+	must.Do(t, os.MkdirAll("onto/sum_ab.npy", 0o700))
 	for name, a := range map[string]*onnx.Tensor{"a.npy": onnx.ZerosF32(3, 2), "wide.npy": onnx.ZerosF32(3, 5),
 		"f64.npy": onnx.NewTensor(make([]float64, 6), 3, 2)} {
 		must.Do(t, npy.Save(name, a))
@@ -150,6 +156,8 @@ func TestWrong(t *testing.T) {
 		{"bench round --alpha -1", "fmp: bench round: --alpha is -1"},
 		{"bench round --closed-form --dataset digits --classes 5-9 --set corpus.classes=0-4 --seeds 1", "leave it out"},
 		// Tensors.
+		{"onnx run add.onnx --out onto " + both, `output "sum/ab": onto/sum_ab.npy is a folder`},
+		{"onnx run eighths.onnx --out o --input x=a.npy", `output "y": .npy files hold no float8e4m3fn; give --format pb`},
 		{"onnx run --out o", "wants MODEL"}, {"onnx run nowhere.onnx --out o", "nowhere.onnx"},
 		{"onnx run cut.onnx --out o", "cut.onnx"}, {"onnx run add.onnx " + both, "--out is missing"},
 		{add2 + "--input a=a.npy", "no --input for b (float32[n,2])"},

@@ -339,16 +339,33 @@ func (p *parser) tuple() []int {
 	return shape
 }
 
+// describe returns how files name elements of a type that NumPy has, and of BFloat16; "" of others
+// and of text.
+func describe(t onnx.DType) string {
+	if t == onnx.BFloat16 {
+		return "<f4"
+	}
+	for d, dt := range types {
+		if dt == t && t.Size() == 1 {
+			return "|" + d
+		} else if dt == t {
+			return "<" + d
+		}
+	}
+	return ""
+}
+
+// Holds reports whether [Write] takes tensors of a type.
+func Holds(d onnx.DType) bool { return d == onnx.String || describe(d) != "" }
+
 // Write writes t in format version 1.0, little-endian, row-major. BFloat16
 // elements, which NumPy has not, are written as float32, which holds each of them exactly.
 func Write(w io.Writer, t *onnx.Tensor) error {
 	if err := onnx.CheckTensor(t); err != nil {
 		return fmt.Errorf("npy: %w", err)
 	}
-	var descr string
-	width := 0
-	switch t.DType {
-	case onnx.String:
+	descr, width := describe(t.DType), 0
+	if t.DType == onnx.String {
 		for _, s := range t.Data.([]string) {
 			if !utf8.ValidString(s) {
 				return fmt.Errorf("npy: the text %q is not UTF-8", s)
@@ -356,17 +373,6 @@ func Write(w io.Writer, t *onnx.Tensor) error {
 			width = max(width, utf8.RuneCountInString(s))
 		}
 		descr = fmt.Sprintf("<U%d", width)
-	case onnx.BFloat16:
-		descr = "<f4"
-	default:
-		for d, dt := range types {
-			if dt == t.DType {
-				descr = "<" + d
-				if t.DType.Size() == 1 {
-					descr = "|" + d
-				}
-			}
-		}
 	}
 	if descr == "" {
 		return fmt.Errorf("npy: elements of type %v cannot be written", t.DType)

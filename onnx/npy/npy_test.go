@@ -2,6 +2,7 @@ package npy
 
 import (
 	"bytes"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -84,6 +85,19 @@ func TestWriteThenRead(t *testing.T) {
 // file puts a header before some bytes.
 func file(dict string, data string) string {
 	return magic + "\x01\x00" + string([]byte{byte(len(dict)), byte(len(dict) >> 8)}) + dict + data
+}
+
+// TestHolds: Write takes tensors of the types that Holds names, and refuses others.
+func TestHolds(t *testing.T) {
+	for d := onnx.Float32; d <= onnx.Float8E8M0; d++ {
+		x, err := onnx.Zeros(d, 2)
+		if err != nil {
+			continue
+		}
+		if err := Write(io.Discard, x); (err == nil) != Holds(d) {
+			t.Errorf("%v: Holds is %v, and writing gives %v", d, Holds(d), err)
+		}
+	}
 }
 
 func TestReadErrors(t *testing.T) {
