@@ -25,6 +25,7 @@ import (
 	"fmp/onnx/inspect"
 	"fmp/onnx/op"
 	"fmp/onnx/pass"
+	"fmp/onnx/printable"
 	"fmp/onnx/serde"
 	"fmp/onnx/shape"
 	"fmp/pipeline/option"
@@ -91,7 +92,7 @@ set, operators of another domain, values that are no tensors.`,
 				fmt.Fprintf(b, "%s is sound%s: %d nodes, operator set %d\n", args[0], but,
 					len(m.Graph.Nodes), m.Opset())
 				for _, note := range notes {
-					fmt.Fprintf(b, "note: %s\n", note)
+					line(b, "note: %s\n", note)
 				}
 			})
 		},
@@ -317,11 +318,11 @@ func valueReports(vs []onnx.ValueInfo) []valueReport {
 }
 
 func (r inspection) print(w io.Writer) {
-	fmt.Fprintf(w, "graph\t%s\n", r.Graph)
+	line(w, "graph\t%s\n", r.Graph)
 	if r.Producer != "" {
-		fmt.Fprintf(w, "producer\t%s\n", r.Producer)
+		line(w, "producer\t%s\n", r.Producer)
 	}
-	fmt.Fprintf(w, "version\topset %d, IR %d\n", r.Opset, r.IR)
+	line(w, "version\topset %d, IR %d\n", r.Opset, r.IR)
 	for _, part := range []struct {
 		label string
 		vs    []valueReport
@@ -331,31 +332,31 @@ func (r inspection) print(w io.Writer) {
 			if v.Shape != nil {
 				shape = "[" + strings.Join(v.Shape, ", ") + "]"
 			}
-			fmt.Fprintf(w, "%s\t%s  %s %s\n", part.label, v.Name, v.Type, shape)
+			line(w, "%s\t%s  %s %s\n", part.label, v.Name, v.Type, shape)
 		}
 	}
 	for _, k := range slices.Sorted(maps.Keys(r.Metadata)) {
-		fmt.Fprintf(w, "metadata\t%s = %s\n", k, abridged(r.Metadata[k], 200))
+		line(w, "metadata\t%s = %s\n", k, abridged(r.Metadata[k], 200))
 	}
-	fmt.Fprintf(w, "parameters\t%s (%s bytes)\n", thousands(r.Parameters),
+	line(w, "parameters\t%s (%s bytes)\n", thousands(r.Parameters),
 		thousands(r.ParameterBytes))
 	var sizes []string
 	for _, k := range slices.Sorted(maps.Keys(r.Sizes)) {
 		sizes = append(sizes, fmt.Sprintf("%s=%d", k, r.Sizes[k]))
 	}
 	if r.FLOPsError != "" {
-		fmt.Fprintf(w, "operations\tnot counted: %s; give sizes with --dim NAME=N\n", r.FLOPsError)
+		line(w, "operations\tnot counted: %s; give sizes with --dim NAME=N\n", joined(r.FLOPsError))
 	} else {
-		fmt.Fprintf(w, "operations\t%.4g a call", r.FLOPs)
+		line(w, "operations\t%.4g a call", r.FLOPs)
 		if len(sizes) > 0 {
-			fmt.Fprintf(w, " with %s", strings.Join(sizes, ", "))
+			line(w, " with %s", strings.Join(sizes, ", "))
 		}
 		if len(r.Uncounted) > 0 {
-			fmt.Fprintf(w, ", without %s", strings.Join(r.Uncounted, ", "))
+			line(w, ", without %s", strings.Join(r.Uncounted, ", "))
 		}
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "nodes\t%d\n", r.Nodes)
+	line(w, "nodes\t%d\n", r.Nodes)
 	ops := slices.Sorted(maps.Keys(r.Operators))
 	sort.SliceStable(ops, func(i, j int) bool { return r.Operators[ops[i]] > r.Operators[ops[j]] })
 	for i, op := range ops {
@@ -363,14 +364,17 @@ func (r inspection) print(w io.Writer) {
 		if i > 0 {
 			label = ""
 		}
-		fmt.Fprintf(w, "%s\t%4d  %s\n", label, r.Operators[op], op)
+		line(w, "%s\t%4d  %s\n", label, r.Operators[op], op)
 	}
-	fmt.Fprintf(w, "check\t%s\n", r.Check)
+	line(w, "check\t%s\n", joined(r.Check))
 	for _, name := range slices.Sorted(maps.Keys(r.Engines)) {
-		fmt.Fprintf(w, "engine %s\t%s\n", name, r.Engines[name])
+		line(w, "engine %s\t%s\n", name, joined(r.Engines[name]))
 	}
-	fmt.Fprintf(w, "grad\t%s\n", r.Differentiation)
+	line(w, "grad\t%s\n", joined(r.Differentiation))
 }
+
+// joined is a text of several lines as one.
+func joined(s string) string { return strings.ReplaceAll(s, "\n", "; ") }
 
 // abridged cuts a text to n runes, on one line.
 func abridged(s string, n int) string {
@@ -422,8 +426,8 @@ outputs are grad_A for each value A named by --wrt: inputs, initializers or valu
 				"outputs": valueNames(g.Graph.Outputs),
 				"nodes":   len(g.Graph.Nodes), "opset": g.Opset(),
 			}, "%s: %d nodes, operator set %d\n  inputs   %s\n  outputs  %s\n", out,
-				len(g.Graph.Nodes), g.Opset(), strings.Join(valueNames(g.Graph.Inputs), ", "),
-				strings.Join(valueNames(g.Graph.Outputs), ", "))
+				len(g.Graph.Nodes), g.Opset(), printable.Line(strings.Join(valueNames(g.Graph.Inputs), ", ")),
+				printable.Line(strings.Join(valueNames(g.Graph.Outputs), ", ")))
 		},
 	}
 	f := cmd.Flags()

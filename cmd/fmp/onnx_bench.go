@@ -553,7 +553,7 @@ func printTests(out io.Writer, reports []testReport, verbose bool) error {
 					x.Verdict == conformance.Failed {
 					why = " (known: " + k + ")"
 				}
-				fmt.Fprintf(out, "%s: %s: %s: %s%s\n", r.Engine, x.Verdict, x.Name, x.Reason, why)
+				line(out, "%s: %s: %s: %s%s\n", r.Engine, x.Verdict, x.Name, x.Reason, why)
 			}
 		}
 	}

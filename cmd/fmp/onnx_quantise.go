@@ -461,7 +461,7 @@ func (r *quantisedReport) print(w io.Writer) error {
 			"(%.4f with all layers in bytes that can be)\n", s.Layers-len(s.Float), s.Layers,
 			s.Folded, s.Loss, s.All)
 		for _, l := range s.Float {
-			fmt.Fprintf(w, "in float32: %s\n", l)
+			line(w, "in float32: %s\n", l)
 		}
 	} else {
 		fmt.Fprintf(w, "%d tensors of weights stored in few bits\n", r.Weights)

@@ -21,6 +21,7 @@ import (
 	"fmp/onnx/conformance"
 	"fmp/onnx/engine"
 	"fmp/onnx/npy"
+	"fmp/onnx/printable"
 	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
 	"fmp/pipeline/option"
@@ -105,7 +106,7 @@ func newONNXRunCommand() *cobra.Command {
 		}
 		return tell(cmd, written, func(b *strings.Builder) {
 			for _, x := range written {
-				fmt.Fprintf(b, "%s: %s%v -> %s\n", x.Name, x.DType, x.Shape, x.File)
+				line(b, "%s: %s%v -> %s\n", x.Name, x.DType, x.Shape, x.File)
 			}
 		})
 	}
@@ -279,7 +280,7 @@ func describeValues(vs []onnx.ValueInfo) string {
 	}
 	var parts []string
 	for _, v := range vs {
-		parts = append(parts, fmt.Sprintf("%s (%s)", v.Name, v.Type()))
+		parts = append(parts, printable.Line(fmt.Sprintf("%s (%s)", v.Name, v.Type())))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -141,6 +141,28 @@ func TestPutAll(t *testing.T) {
 	must.Get(os.Stat(inside))(t)
 }
 
+// TestForgedNames: names of a model begin no line of a listing.
+func TestForgedNames(t *testing.T) {
+	const forged = "\nforged\tyes"
+	b := build.New("graph" + forged)
+	x := b.Input("x", onnx.Float32, "n"+forged, 2)
+	b.Output("y"+forged, b.MatMul(x, b.Param("w"+forged, onnx.ZerosF32(2, 2))))
+	m := must.Get(b.Model())(t)
+	m.Producer, m.Metadata["key"+forged] = "producer"+forged, "value"
+	m.Graph.Nodes[0].Name = "node" + forged
+	model, data := saved(t)(m, nil), filepath.Join(t.TempDir(), "rows.npz")
+	archive(t, data, onnx.ZerosF32(4, 2), onnx.ZerosF32(4, 2))
+	in := saveTensor(t, "x.npy", onnx.ZerosF32(4, 2))
+	for _, args := range []string{"inspect", "run --engine pure --input x=" + in + " --out " + t.TempDir(),
+		"train --list --loss mse --data " + data, "grad --wrt x -o " + model + ".grad"} {
+		words := strings.Fields("onnx " + args)
+		out, _ := ran(t, append(words, model)...)
+		if !strings.Contains(out, "forged") || strings.Contains(out, "\nforged") {
+			t.Errorf("%s printed\n%s", words[1], out)
+		}
+	}
+}
+
 // A full disk gives one error, and neither an output nor a piece of one.
 func TestONNXRunOnAFullDisk(t *testing.T) {
 	needRuntime(t)

@@ -522,7 +522,7 @@ func (o *tuning) printWeights(out io.Writer, m *onnx.Model) error {
 		} else if slices.Contains(o.t.Adapted, x.Name) {
 			how = "low rank"
 		}
-		fmt.Fprintf(w, "%s\t%v\t%s\t%s\n", x.Name, x.Shape, how, strings.Join(x.Nodes, " "))
+		line(w, "%s\t%v\t%s\t%s\n", x.Name, x.Shape, how, strings.Join(x.Nodes, " "))
 	}
 	return w.Flush()
 }

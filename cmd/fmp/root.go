@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -222,6 +223,18 @@ func tell(cmd *cobra.Command, v any, text func(b *strings.Builder)) error {
 // say prints v as JSON, or the formatted text.
 func say(cmd *cobra.Command, v any, format string, a ...any) error {
 	return tell(cmd, v, func(b *strings.Builder) { fmt.Fprintf(b, format, a...) })
+}
+
+// line prints formatted text in which names that others chose begin no line of their own: ends of
+// lines within texts become U+FFFD.
+func line(w io.Writer, format string, a ...any) {
+	a = slices.Clone(a)
+	for i, x := range a {
+		if s, ok := x.(string); ok {
+			a[i] = printable.Line(s)
+		}
+	}
+	fmt.Fprintf(w, format, a...)
 }
 
 // noArgs refuses positional arguments, naming them.
