@@ -255,7 +255,7 @@ func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model,
 	manifest models.Manifest) (ds *dataset.Dataset, batches, tests []quantise.Batch, err error) {
 	d := dataset.Options{Name: imagesNamed(q.images)}
 	if d.Fit, err = extractor.Fit(path, q.x); err != nil {
-		return nil, nil, nil, usageError(err)
+		return nil, nil, nil, usageError(flagged{err})
 	}
 	if ds, err = loadForTraining(cmd, d, q.onBad); err != nil {
 		return nil, nil, nil, err
@@ -265,7 +265,7 @@ func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model,
 	}
 	feed, notes, err := extractor.Feeder(path, m, manifest, q.x, ds.Train.Images)
 	if err != nil {
-		return nil, nil, nil, usageError(fmt.Errorf("%s: %w", path, err))
+		return nil, nil, nil, usageError(fmt.Errorf("%s: %w", path, flagged{err}))
 	}
 	for _, n := range notes {
 		fmt.Fprintln(cmd.ErrOrStderr(), "fmp onnx quantise: "+n)

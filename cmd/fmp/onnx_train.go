@@ -81,8 +81,9 @@ statistics are kept, in training form they move and are written in evaluation fo
 form is brought to evaluation form: nothing is dropped.
 
 The run is saved every 30 seconds as OUT.checkpoint and goes on from there, to the bit, when the
-same command is given again. The log is OUT.jsonl, drawn in OUT.svg. The result depends on --parts
-and not on the number of threads.`,
+same command is given again. A checkpoint of another engine, or of another version of the ONNX Runtime,
+is refused. The log is OUT.jsonl, drawn in OUT.svg. The result depends on --parts and not on the number
+of threads.`,
 		Example: `  fmp onnx train efficientnet.onnx --images photos --preset=-1-1 -o mine.onnx
   fmp onnx train vit.onnx --images photos --preset imagenet --lora 8 -o mine.onnx
   fmp onnx train net.onnx --data rows.npz --loss mse --freeze 'layer[1-3].*' -o mine.onnx`,
@@ -141,6 +142,17 @@ func (o *tuning) bind(cmd *cobra.Command) {
 	f.BoolVar(&o.list, "list", false, "list the weights and which are trained, and stop")
 	jsonFlag(cmd, "print JSON, progress (on standard error) too")
 }
+
+// flagNames are the flags of preprocessing in place of the settings that they stand for.
+var flagNames = strings.NewReplacer("extractor.layout", "--layout", "extractor.mean", "--mean",
+	"extractor.std", "--std", "extractor.preset", "--preset", "extractor.side", "--side")
+
+// flagged is an error of an extractor that names flags.
+type flagged struct{ error }
+
+func (f flagged) Error() string { return flagNames.Replace(f.error.Error()) }
+
+func (f flagged) Unwrap() error { return f.error }
 
 // imagesNamed is the name of a data set: a folder that is there is none that is known.
 func imagesNamed(images string) string {
@@ -251,7 +263,7 @@ func (o *tuning) photos(cmd *cobra.Command, path string, m *onnx.Model, manifest
 	x.Output = o.t.Output
 	var err error
 	if d.Fit, err = extractor.Fit(path, x); err != nil {
-		return nil, usageError(err)
+		return nil, usageError(flagged{err})
 	}
 	ds, err := loadForTraining(cmd, d, o.onBad)
 	if err != nil {
@@ -259,7 +271,7 @@ func (o *tuning) photos(cmd *cobra.Command, path string, m *onnx.Model, manifest
 	}
 	feed, notes, err := extractor.Feeder(path, m, manifest, x, ds.Train.Images)
 	if err != nil {
-		return nil, usageError(fmt.Errorf("%s: %w", path, err))
+		return nil, usageError(fmt.Errorf("%s: %w", path, flagged{err}))
 	}
 	part := &ds.Train
 	ex := &examples{classes: len(ds.Classes), names: ds.Classes, digest: ds.Digest, notes: notes}
@@ -359,8 +371,15 @@ func (o *tuning) arrays(m *onnx.Model) (*examples, error) {
 // targetFits returns an error where the rows of a target that is no list of classes have not the
 // shape of the output's. Contrastive labels have one number a row.
 func (o *tuning) targetFits(m *onnx.Model, target *onnx.Tensor) error {
+	if o.t.Loss.Name == train.Contrastive {
+		if len(target.Shape) == 2 && target.Shape[1] == 1 {
+			return nil
+		}
+		return usageErrorf("%s: %q is of shape %v; --loss %s wants class numbers of one axis", o.data,
+			train.TargetInput, target.Shape, o.t.Loss.Name)
+	}
 	out, ok := m.Graph.Output(o.t.Output)
-	if !ok || out.Shape == nil || o.t.Loss.Name == train.Contrastive {
+	if !ok || out.Shape == nil {
 		return nil
 	}
 	fits := len(target.Shape) == len(out.Shape)

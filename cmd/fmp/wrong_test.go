@@ -16,6 +16,7 @@ import (
 	"fmp/cmd/internal/outputs/outputstest"
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/build"
 	"fmp/onnx/must"
 	"fmp/onnx/npy"
 	"fmp/onnx/printable"
@@ -26,10 +27,13 @@ func TestWrong(t *testing.T) {
 	client, extractor := assetstest.File(t, "digits", models.KindClient),
 		assetstest.File(t, "digits", models.KindExtractor)
 	add, net := addModel(t), saveNet(t, onnx.ZerosF32(192, 4))
+	bytes8 := build.New("bytes")
 	eighths := &onnx.Graph{Name: "eighths", Nodes: []*onnx.Node{{Op: "Cast", Inputs: []string{"x"},
 		Outputs: []string{"y"}, Attrs: []onnx.Attr{onnx.IntAttr("to", int(onnx.Float8E4M3FN))}}},
 		Inputs:  []onnx.ValueInfo{{Name: "x", DType: onnx.Float32, Shape: onnx.Shape("n", 2)}},
 		Outputs: []onnx.ValueInfo{{Name: "y", DType: onnx.Float8E4M3FN, Shape: onnx.Shape("n", 2)}}}
+	pixels := bytes8.Cast(bytes8.Input("x", onnx.Uint8, "n", 1, 8, 8), onnx.Float32)
+	bytes8.Output("y", bytes8.MatMul(bytes8.Op("Flatten", []build.Ref{pixels}), bytes8.Param("w", onnx.ZerosF32(64, 10))))
 	layers, examples := trainingFiles(t)
 	t.Chdir(t.TempDir())
 	var picture bytes.Buffer
@@ -45,7 +49,7 @@ func TestWrong(t *testing.T) {
 		"token": "a token of the test's own", "short.token": "guess", "read.token": "a token of the test's own"}
 	for name, from := range map[string]string{"client.onnx": client, "x.onnx": extractor, "add.onnx": add,
 		"side.onnx": extractor, "named.onnx": extractor, "net.onnx": net, "layers.onnx": layers, "rows.npz": examples,
-		"eighths.onnx": saved(t)(onnx.NewModel(eighths), nil)} {
+		"eighths.onnx": saved(t)(onnx.NewModel(eighths), nil), "bytes.onnx": saved(t)(bytes8.Model())} {
 		data := must.Get(os.ReadFile(from))(t)
 		files[name] = string(data)
 	}
@@ -158,6 +162,8 @@ func TestWrong(t *testing.T) {
 		// Tensors.
 		{"onnx run add.onnx --out onto " + both, `output "sum/ab": onto/sum_ab.npy is a folder`},
 		{"onnx run eighths.onnx --out o --input x=a.npy", `output "y": .npy files hold no float8e4m3fn; give --format pb`},
+		{"onnx quantise bytes.onnx --images digits --preset 0-1 -o q.onnx", "leave --mean, --std and --preset out"},
+		{fit + "--data sums.npz --loss contrastive", `"target" is of shape [20 7]; --loss contrastive wants class numbers`},
 		{"onnx run --out o", "wants MODEL"}, {"onnx run nowhere.onnx --out o", "nowhere.onnx"},
 		{"onnx run cut.onnx --out o", "cut.onnx"}, {"onnx run add.onnx " + both, "--out is missing"},
 		{add2 + "--input a=a.npy", "no --input for b (float32[n,2])"},

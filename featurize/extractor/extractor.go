@@ -287,8 +287,8 @@ func (x *Extractor) setScale() error {
 	ch := x.sig.ch
 	if x.sig.dtype == onnx.Uint8 {
 		if x.opt.Mean != nil || x.opt.Std != nil {
-			return fmt.Errorf("the model takes uint8 pixels as they are; leave extractor.mean " +
-				"and extractor.std out")
+			return fmt.Errorf("the model takes uint8 pixels as they are; leave " +
+				"extractor.mean, extractor.std and extractor.preset out")
 		}
 		return nil
 	}
