@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"gonum.org/v1/gonum/floats"
-	"gonum.org/v1/gonum/stat"
 
 	"fmp/pipeline/honesty"
 )
@@ -63,7 +62,11 @@ func trimmed(x []float64) float64 {
 	if 2*cut >= len(x) {
 		return median(x)
 	}
-	return stat.Mean(x[cut:len(x)-cut], nil)
+	var sum float64 // in order, as kept runs have it
+	for _, v := range x[cut : len(x)-cut] {
+		sum += v
+	}
+	return sum / float64(len(x)-2*cut)
 }
 
 // geometric returns the geometric median, the point z of least sum_i |x_i - z|, by Weiszfeld's
@@ -77,11 +80,17 @@ func geometric(means [][]float64) []float64 {
 	for range 100 {
 		next, sum := make([]float64, len(at)), 0.0
 		for _, x := range means {
-			w := 1 / max(floats.Distance(x, at, 2), 1e-6)
+			var d float64 // in order, as kept runs have it
+			for j, v := range x {
+				d += (v - at[j]) * (v - at[j])
+			}
+			w := 1 / max(math.Sqrt(d), 1e-6)
 			sum += w
 			floats.AddScaled(next, w, x)
 		}
-		floats.Scale(1/sum, next)
+		for j := range next {
+			next[j] /= sum
+		}
 		at = next
 	}
 	return at

@@ -419,8 +419,7 @@ func (v *view) scores(rows, white *mat.Dense, labels []int) ([]float64, error) {
 			return nil, err
 		}
 		for i, y := range labels {
-			z := solved.RawRowView(i)
-			leverage[i] = floats.Dot(z, z) * weight(v.count[y])
+			leverage[i] = squared(solved.RawRowView(i), nil) * weight(v.count[y])
 		}
 	}
 	out := make([]float64, len(labels))
@@ -433,7 +432,9 @@ func (v *view) scores(rows, white *mat.Dense, labels []int) ([]float64, error) {
 			out[i] = -squared(v.sum.RawRowView(y), x) / (2 * max(n-1, 1e-9))
 		}
 		if v.freedom > 0 && n > 0 {
-			floats.ScaleTo(mean, 1/n, v.sum.RawRowView(y))
+			for j, m := range v.sum.RawRowView(y) {
+				mean[j] = m / n
+			}
 			out[i] += squared(x, mean)*weight(n)/2 + max(v.freedom-float64(v.k)-2,
 				1)/2*logRest(leverage[i])
 		}
@@ -478,10 +479,15 @@ func (v *view) nearest(x []float64, y int) float64 {
 	return least
 }
 
-// squared returns |a - b|^2.
-func squared(a, b []float64) float64 {
-	d := floats.Distance(a, b, 2)
-	return d * d
+// squared returns |a - b|^2, and |a|^2 without b. It adds in order, as kept audits have it.
+func squared(a, b []float64) (sum float64) {
+	for j, v := range a {
+		if b != nil {
+			v -= b[j]
+		}
+		sum += v * v
+	}
+	return sum
 }
 
 // attack scores the rows of a client, and those that took no part, by a view of its upload. The
@@ -565,7 +571,10 @@ func (v *view) reconstruct(white *mat.Dense, labels []int, t *sums) error {
 		if n == 0 {
 			continue
 		}
-		mean := floats.ScaleTo(make([]float64, v.k), 1/n, v.sum.RawRowView(y))
+		mean := make([]float64, v.k)
+		for j, s := range v.sum.RawRowView(y) {
+			mean[j] = s / n
+		}
 		guesses[y] = append(guesses[y], mean)
 		if n != 2 || v.pair == nil {
 			continue
@@ -584,7 +593,7 @@ func (v *view) reconstruct(white *mat.Dense, labels []int, t *sums) error {
 	}
 	for i, y := range labels {
 		x := white.RawRowView(i)
-		least := floats.Dot(x, x)
+		least := squared(x, nil)
 		t.apart += least
 		for _, g := range guesses[y] {
 			least = min(least, squared(x, g))

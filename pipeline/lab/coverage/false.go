@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
-
-	"gonum.org/v1/gonum/floats"
 
 	"fmp/models/rng"
 	"fmp/pipeline/conformal"
@@ -200,8 +197,24 @@ func (f *falseRound) add(to *FalseRow) error {
 // score returns the share held and the mean size on the new images of all but the first bad
 // clients.
 func (f *falseRound) score(thresholds []float32, bad int) (held, size float64) {
-	stated := slices.Concat(f.on[bad:]...)
-	o := count(stated, stated, slices.Concat(f.of[bad:]...), thresholds, len(stated[0]))
-	n := float64(len(stated))
-	return floats.Dot(o.held, o.of) / n, floats.Dot(o.size, o.of) / n
+	n := float64((f.Clients - bad) * fresh)
+	for m := bad; m < f.Clients; m++ {
+		for i, p := range f.on[m] {
+			size += float64(conformal.Probability.Size(p, p, thresholds)) / n
+			if in(p, f.of[m][i], thresholds) {
+				held += 1 / n
+			}
+		}
+	}
+	return held, size
+}
+
+// in reports whether a class is in the set of an image. The most probable class always is.
+func in(p []float32, y int, thresholds []float32) bool {
+	for _, v := range p {
+		if v > p[y] {
+			return p[y] >= thresholds[0]
+		}
+	}
+	return true
 }

@@ -232,7 +232,11 @@ func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
 			}
 		}
 		if b.Unit == privacy.Client {
-			floats.Scale(min(1, all*one/max(floats.Norm(own, 2), 1e-150)), own)
+			var square float64 // in order, as kept runs have it
+			for _, v := range own {
+				square += v * v
+			}
+			floats.Scale(min(1, all*one/math.Sqrt(max(square, 1e-300))), own)
 		}
 		if b.Noise == privacy.Local {
 			r := rng.New(t.in.Seed, t.in.Stream, "fedpft-dp/noise", m)
