@@ -204,3 +204,25 @@ func top(label []float32) (y int) {
 	}
 	return y
 }
+
+// TestWithout: a bank without some rows has the others in order, and is none where less than half of
+// them, or fewer than two of a class, would be left.
+func TestWithout(t *testing.T) {
+	b := must.Get(NewBank([]float32{0, 1, 2, 3, 4, 5, 6, 7}, 1, []int{0, 0, 0, 0, 1, 1, 1, 0}, 2))(t)
+	for _, c := range []struct {
+		rows []int
+		want []float32
+	}{
+		{nil, b.Features},
+		{[]int{7, 0, 4}, []float32{1, 2, 3, 5, 6}},
+		{[]int{0, 1, 2, 3}, nil}, // one of the first class is left
+		{[]int{0, 1, 2, 4, 5}, nil},
+		{[]int{4, 5}, nil},
+		{[]int{0, 1, 2, 4}, []float32{3, 5, 6, 7}},
+	} {
+		got := must.Get(b.Without(c.rows))(t)
+		if (got == nil) != (c.want == nil) || got != nil && !slices.Equal(got.Features, c.want) {
+			t.Errorf("without %v: %+v, want %v", c.rows, got, c.want)
+		}
+	}
+}

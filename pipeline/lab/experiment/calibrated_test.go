@@ -69,7 +69,7 @@ func TestCalibrated(t *testing.T) {
 	between := false // a value that the grid does not have
 	for _, x := range records {
 		between = between || x.Method == ann.Name && !slices.Contains(ann.Grid, x.Value)
-		if x.Protocol != protocolCalibrated || x.Hindsight == nil || *x.Hindsight > x.NLL+1e-3 ||
+		if x.Protocol != protocolCalibrated || x.Hindsight == nil || *x.Hindsight > x.NLL ||
 			(x.Temperature == 0) != (x.Method == "FMP") {
 			t.Errorf("%s: %+v", x.Cell, x.Hindsight)
 		}

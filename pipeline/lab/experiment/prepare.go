@@ -111,6 +111,9 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progr
 	p.Tools.Shared = s
 	p.Config = c
 	p.Manifest.Notes = append(p.Manifest.Notes, c.leftOut()...)
+	if n := c.tunedOnSeen(p.Data.Corpus); n != "" {
+		p.Manifest.Notes = append(p.Manifest.Notes, n)
+	}
 	given := len(c.Methods) > 0
 	from, err := p.models(eng, l)
 	if err == nil {

@@ -605,6 +605,10 @@ type applied struct {
 	choice   *Choice
 }
 
+// inHindsight returns the least NLL of a search on the scored images and of the row itself, whose
+// settings are among those that hindsight has: a search may miss them.
+func inHindsight(best rival.Choice, own float64) float64 { return min(slices.Min(best.NLL), own) }
+
 // score runs a method on a task and scores it. Hindsight tunes the method once more, on the scored
 // images themselves: a bound of tuning that no protocol may use.
 func (r *running) score(ctx context.Context, t *rival.Task, test *score.Test, cell Cell,
@@ -640,8 +644,7 @@ func (r *running) score(ctx context.Context, t *rival.Task, test *score.Test, ce
 		if err != nil {
 			return nil, fmt.Errorf("in hindsight: %w", err)
 		}
-		// The row's own settings are among those that hindsight has, and a search may miss them.
-		nll := min(slices.Min(best.NLL), out.NLL)
+		nll := inHindsight(best, out.NLL)
 		out.Hindsight = &nll
 	}
 	out.UploadBytes, out.Diagnostics = res.UploadBytes, res.Diagnostics

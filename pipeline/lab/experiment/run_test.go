@@ -434,6 +434,9 @@ func TestHindsight(t *testing.T) {
 	c := small()
 	c.Methods, c.Protocol, c.Seeds, c.Scores.Hindsight = []string{"NCM", "FedCGS"}, "both", 2, true
 	d := clusters(t, 4, 6, 300, 60)
+	if got := inHindsight(rival.Choice{NLL: []float64{2, 1}}, 0.5); got != 0.5 {
+		t.Errorf("a row's own NLL of 0.5 is %v in hindsight", got)
+	}
 	rs := must.Get(execute(t, t.Context(), c, d, t.TempDir(), nil))(t)
 	better := 0
 	for _, r := range rs {
@@ -442,7 +445,7 @@ func TestHindsight(t *testing.T) {
 			if r.Hindsight != nil {
 				t.Errorf("%s has %v in hindsight", r.Cell, *r.Hindsight)
 			}
-		case r.Hindsight == nil || *r.Hindsight > r.NLL+1e-3:
+		case r.Hindsight == nil || *r.Hindsight > r.NLL:
 			t.Errorf("%s has NLL %v and in hindsight %v", r.Cell, r.NLL, r.Hindsight)
 		case *r.Hindsight < r.NLL-1e-3:
 			better++
@@ -587,6 +590,11 @@ func TestTunedApart(t *testing.T) {
 	c.FillDefaults()
 	r := &running{Config: c, data: &Data{Clients: corpus, Corpus: corpus}, inner: 1}
 	must.Do(t, r.tools.knows(t.Context(), c, r.data))
+	more := c
+	more.Tuning.Points = n/2 + 1
+	if c.tunedOnSeen(corpus) != "" || more.tunedOnSeen(corpus) == "" {
+		t.Errorf("notes are %q and %q; want none, and one", c.tunedOnSeen(corpus), more.tunedOnSeen(corpus))
+	}
 	held := must.Get(r.heldTasks(t.Context(), Partition{}, 1))(t)
 	for _, name := range c.Methods {
 		m := must.Get(rival.Lookup(name))(t)

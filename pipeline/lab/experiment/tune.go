@@ -296,6 +296,18 @@ func (r *running) withoutRows(ctx context.Context, t *task.Task) (Tools, error) 
 	return tools, err
 }
 
+// tunedOnSeen returns a note where tuning tasks in closed scope score images that the corpus's
+// moments have seen, as less than half of the corpus would be left without them; "" elsewhere.
+func (c *Config) tunedOnSeen(corpus *task.Bank) string {
+	if corpus == nil || c.OpenScope() || !slices.Contains(c.Protocols(), "tuned") ||
+		2*c.Tuning.Points <= corpus.Len() {
+		return ""
+	}
+	return fmt.Sprintf("settings are tuned on images that the corpus's moments have seen: "+
+		"tuning.points is %d and the corpus has %d images; lower the first, or enlarge "+
+		"dataset.splits.corpus", c.Tuning.Points, corpus.Len())
+}
+
 // leaveOut returns the bank of a tuning task in open scope: as many classes of the corpus as the
 // run's tasks have, drawn anew each time, and tools that know only the rest of the corpus. If fewer
 // than two classes would remain, they know all of it. Classes of the setting tuning.classes take
