@@ -154,7 +154,8 @@ func newServeCommand() *cobra.Command {
 	f.StringVar(&o.nats.Listen, "nats-listen", "", "loopback `HOST:PORT` on which the NATS "+
 		"server inside lets workers in (with --nats-token-file)")
 	f.BoolVar(&o.nats.Sync, "sync", false,
-		"give receipts only once the disk has the upload, so that they outlive a power cut")
+		"give receipts only once the disk has the upload, so that they outlive a power cut; "+
+			"--as-helper always does")
 	f.IntVar(&o.low, "low-space", 1024,
 		"`MIB` of free space on the disk of --state below which the server warns (log, /metrics)")
 	f.BoolVar(&o.workers, "workers", false, "leave the sampling to fmp worker")
@@ -240,6 +241,8 @@ func (o *serveFlags) check() error {
 		return fmt.Errorf("serve: %w", err)
 	}
 	o.nats.LowSpace = int64(o.low) << 20
+	// a helper that lost the sum that it gave would give another, with other noise
+	o.nats.Sync = o.nats.Sync || o.asHelper
 	if err := checkStore(&o.nats, o.natsToken, o.workers || o.merge); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}

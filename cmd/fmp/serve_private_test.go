@@ -69,3 +69,16 @@ func TestAwaitHelper(t *testing.T) {
 		t.Errorf("asked %d times: %s", asked, log.String())
 	}
 }
+
+// TestHelperWaitsForDisk: the state of a helper waits for the disk, asked or not, and another where asked.
+func TestHelperWaitsForDisk(t *testing.T) {
+	for _, c := range []struct{ helper, sync, want bool }{
+		{false, false, false}, {false, true, true}, {true, false, true}, {true, true, true},
+	} {
+		o := serveFlags{file: "round.yaml", address: "127.0.0.1:0", asHelper: c.helper}
+		o.nats.Replicas, o.nats.Sync = 1, c.sync
+		if must.Do(t, o.check()); o.nats.Sync != c.want {
+			t.Errorf("%+v: it waits: %v", c, o.nats.Sync)
+		}
+	}
+}

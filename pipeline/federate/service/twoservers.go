@@ -34,8 +34,10 @@ import (
 // helper has added its noise and which it releases for one set of clients only, adds its own noise
 // to its own share, and opens the sum of the two.
 //
-// Either server may lose the last seconds of its state. Shares that one lacks come again from their
-// clients, and their proofs are checked again. The helper gives one sum, with the same noise.
+// The leader may lose the last seconds of its state, and the helper an older copy of it may be put
+// back for before it gave a sum. Shares that one lacks come again from their clients, and their
+// proofs are checked again. The helper's state waits for the disk: the sum that it gave is kept, as
+// one that it draws again has other noise, and a leader that knows both has spent the budget twice.
 
 // peerToken derives the token by which the leader proves to the helper that it knows their secret.
 func peerToken(secret string) string {
