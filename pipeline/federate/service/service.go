@@ -131,8 +131,10 @@ type Server struct {
 	made     time.Time               // when the latest was stored or found, of a clock that nobody sets
 	weighed  map[string]store.Member // in the latest version, by client
 	failure  string                  // why the last pooling failed; empty if it did not
-	unerased bool                    // a deletion failed that eraseRest is to bring to its end
-	cause    string                  // traceparent of the last request that brought an upload
+	// suspected is when the helper logged last that somebody asked with another secret
+	suspected time.Time
+	unerased  bool   // a deletion failed that eraseRest is to bring to its end
+	cause     string // traceparent of the last request that brought an upload
 	// in a round of one classifier: the set of clients in it is fixed; no more uploads are accepted
 	settled bool
 	wanted  sumOf // at the helper: the clients of the sum that the leader asked for last

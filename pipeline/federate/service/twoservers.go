@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"fmp/onnx/sorting"
 	"fmp/pipeline/federate"
@@ -183,13 +184,28 @@ func (s *Server) peer(next handler) handler {
 		if s.role() != wire.Helper || !ok ||
 			subtle.ConstantTimeCompare([]byte(token), []byte(peerToken(s.Secret))) != 1 {
 			if s.role() == wire.Helper && ok {
-				s.Log.Warn("a leader with another secret asked; --servers-secret-file is the same at both",
-					"path", r.URL.Path)
+				s.suspect()
 			}
 			return refusef(wire.NoToken,
 				"this is for the leader of a round of which this server is the helper")
 		}
 		return next(w, r)
+	}
+}
+
+// suspect logs that somebody asked as the leader with another secret: once a minute at most, as
+// anybody can ask.
+func (s *Server) suspect() {
+	s.mu.Lock()
+	now := s.Now()
+	due := now.Sub(s.suspected).Abs() >= time.Minute // the clock may be put back
+	if due {
+		s.suspected = now
+	}
+	s.mu.Unlock()
+	if due {
+		s.Log.Warn("somebody asked as the leader with another secret; if it is the leader, give both the " +
+			"same --servers-secret-file")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -254,6 +255,22 @@ func TestLeaderAsks(t *testing.T) {
 	}
 	problem(wire.SumOpened)(ask.sum(t.Context(), 3, of("a", "b", "c")))
 	problem(wire.RoundClosed)(ask.check(t.Context(), 3, "d/e f", proofCheck{Nonce: nonce("d/e f"), Message: []byte("x")}))
+}
+
+// TestSuspectsLogged: of requests with another secret, which anybody can send, the helper logs one a minute.
+func TestSuspectsLogged(t *testing.T) {
+	p := newPair(t)
+	var log strings.Builder
+	p.helper.srv.Log = slog.New(slog.NewTextHandler(&log, nil))
+	stranger := must.Get(NewHelper(p.helper.http.URL, "", "another secret altogether"))(t)
+	for i, after := range []time.Duration{0, 0, 59 * time.Second, time.Second, 0, -time.Hour, 0} {
+		p.helper.pass(after)
+		must.Fail(stranger.sum(t.Context(), 3, sumOf{}))(t, wire.NoToken)
+		want := []int{1, 1, 1, 2, 2, 3, 3}[i]
+		if n := strings.Count(log.String(), "asked as the leader with another secret"); n != want {
+			t.Errorf("%d lines after request %d; want %d: %s", n, i, want, &log)
+		}
+	}
 }
 
 // TestLeastOfSum: the helper gives its share of a sum wherever the round file has the leader make one:
