@@ -104,10 +104,10 @@ func TestNewcomers(t *testing.T) {
 	p.helper.wants("helper", http.StatusCreated, "")(p.helper.put("a", h))
 	p.leader.pass(3 * time.Hour)
 	p.helper.pass(3 * time.Hour)
-	p.leader.wants("not proven", 410, wire.RoundClosed)(p.leader.put("a", l))
+	p.leader.wants("not proven", 410, wire.RoundClosed, "deadline")(p.leader.put("a", l))
 	l, h = p.shares("b", nil)
-	p.helper.wants("helper, late", 410, wire.RoundClosed)(p.helper.put("b", h))
-	p.leader.wants("leader, late", 410, wire.RoundClosed)(p.leader.put("b", l))
+	p.helper.wants("helper, late", 410, wire.RoundClosed, "deadline")(p.helper.put("b", h))
+	p.leader.wants("leader, late", 410, wire.RoundClosed, "deadline")(p.leader.put("b", l))
 }
 
 // TestLostSeconds: whichever server loses the last seconds of its state whenever, the round ends in

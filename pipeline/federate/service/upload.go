@@ -309,6 +309,9 @@ func (s *Server) proven(ctx context.Context, r *http.Request, a arrival,
 	if err == nil {
 		peer, err = s.prove(ctx, release, before)
 	}
+	if before && codeOf(err) == wire.RoundClosed { // it is no share that was lost, and comes too late
+		return nil, s.refuseClosed(a.time)
+	}
 	if err != nil {
 		return nil, s.unproven(r.Context(), a, err)
 	}
