@@ -93,6 +93,22 @@ func (d *onDisk) says(pending int) {
 	}
 }
 
+// TestWithdrawnUnknown: of a withdrawal on a full disk whose state cannot be read it is not said that it is
+// not noted.
+func TestWithdrawnUnknown(t *testing.T) {
+	d := newOnDisk(t, "quorum: 3\n")
+	d.in("a")
+	d.halted()
+	d.ran <- nil // for the end of the test
+	d.fill(0)
+	d.srv.Config.Now = func() time.Time {
+		d.store.Conn().Close()
+		return d.now
+	}
+	d.wants("unknown", http.StatusServiceUnavailable, wire.NoSpace, "may be noted or not", "send again")(
+		d.delete("a", wire.Any, d.keys["a"], nil))
+}
+
 // TestErasedOnceThereIsSpace: of an upload that was withdrawn on a full disk nothing is in the state's
 // files soon after there is space, without a request, and over a restart too; until then the server
 // says so. A version that is made meanwhile is none that failed.

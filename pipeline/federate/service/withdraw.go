@@ -112,10 +112,6 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) error {
 	default:
 		err = nil
 	}
-	if errors.Is(err, store.ErrFull) {
-		return refusef(wire.NoSpace, "the withdrawal of %q is not noted: the disk of the server's "+
-			"state is full; send again", client)
-	}
 	if err != nil {
 		return err
 	}
@@ -196,12 +192,18 @@ func (s *Server) note(ctx context.Context, stored *store.Record, by string,
 	if errors.Is(is, store.ErrWithdrawn) {
 		return nil
 	}
-	if is != nil { // eraseRest reads the state
+	says := "is not noted"
+	if is != nil && !errors.Is(is, store.ErrNone) { // eraseRest reads the state
+		says = "may be noted or not"
 		s.mu.Lock()
 		s.unerased = true
 		s.halt()
 		s.mu.Unlock()
 		s.rouse()
+	}
+	if errors.Is(err, store.ErrFull) {
+		return refusef(wire.NoSpace, "the withdrawal of %q %s: the disk of the server's state is full; "+
+			"send again", stored.Receipt.Client, says)
 	}
 	return err
 }
