@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -39,7 +40,7 @@ func TestCertificateFaults(t *testing.T) {
 }
 
 // TestCertificateReadAgain: the end of a certificate is said once while the server serves, as is that its
-// files are no pair; a renewed pair is given to connections from then on.
+// files are no pair, and that others may read its key; a renewed pair is given to connections from then on.
 func TestCertificateReadAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -60,12 +61,26 @@ func TestCertificateReadAgain(t *testing.T) {
 		if !must.Get(c.config().GetCertificate(nil))(t).Leaf.Equal(first.Leaf) {
 			t.Error("half of a pair is taken")
 		}
+		if runtime.GOOS != "windows" { // which has no such rights
+			must.Do(t, os.Chmod(at("next.key"), 0o644))
+		}
 		must.Do(t, os.Rename(at("next.key"), at("is.key")))
 		time.Sleep(3*time.Hour + time.Minute)
+		if runtime.GOOS != "windows" {
+			if !must.Get(c.config().GetCertificate(nil))(t).Leaf.Equal(first.Leaf) {
+				t.Error("a key is taken that others may read")
+			}
+			must.Do(t, os.Chmod(at("is.key"), 0o600)) // which changes neither its time nor its size
+			time.Sleep(3 * time.Hour)
+		}
 		if is := must.Get(c.config().GetCertificate(nil))(t); !is.Leaf.NotAfter.After(time.Now()) {
 			t.Errorf("the renewed one is not taken; it ends at %v", is.Leaf.NotAfter)
 		}
-		for _, want := range []string{"it ended at", "could not be read again", "certificate read again"} {
+		wants := []string{"it ended at", "private key does not match", "certificate read again"}
+		if runtime.GOOS != "windows" {
+			wants = append(wants, "lets other users read")
+		}
+		for _, want := range wants {
 			if n := strings.Count(log.String(), want); n != 1 {
 				t.Errorf("%q is in the log %d times:\n%s", want, n, &log)
 			}
