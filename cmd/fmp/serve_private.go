@@ -53,7 +53,7 @@ func (s *server) meetHelper(ctx context.Context) error {
 	if s.helper == nil {
 		return nil
 	}
-	ask := func(ctx context.Context) (away, err error) { return agree(ctx, s.helper, s.round) }
+	ask := func(ctx context.Context) (away, err error) { return agree(ctx, s.helper, s.round, s.log) }
 	away, err := ask(ctx)
 	if away != nil {
 		s.log.Warn("the helper does not answer yet", "error", away)
@@ -87,8 +87,9 @@ func awaitHelper(ctx context.Context, every time.Duration,
 }
 
 // agree asks the helper for its round, and returns where it differs, or has another secret. away
-// says why one does not answer.
-func agree(ctx context.Context, h *service.Helper, r *round.Round) (away, err error) {
+// says why one does not answer. One of an earlier release cannot tell its secret, which is logged.
+func agree(ctx context.Context, h *service.Helper, r *round.Round,
+	log *slog.Logger) (away, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	d, err := h.Describe(ctx, r.Round)
@@ -103,8 +104,12 @@ func agree(ctx context.Context, h *service.Helper, r *round.Round) (away, err er
 			"%v; here they are %s and %v: serve the same round file on both, and --as-helper there",
 			d.Server, d.Round, d.Graph, d.Privacy, r.Client.Digest, r.Privacy)
 	}
-	if err = h.Knows(ctx, r.Round); errors.Is(err, service.ErrSecret) {
+	switch err = h.Knows(ctx, r.Round); {
+	case errors.Is(err, service.ErrSecret):
 		return nil, fmt.Errorf("serve: %w", err)
+	case errors.Is(err, service.ErrUnasked):
+		log.Warn("the helper cannot tell whether it has the same secret", "error", err)
+		return nil, nil
 	}
 	return err, nil
 }

@@ -28,13 +28,17 @@ func TestAgree(t *testing.T) {
 		server, problem string
 		asked           int // status of the second question
 		away, want      string
+		logged          string
 	}{
-		"agrees":         {server: wire.Helper, asked: 200},
-		"another secret": {wire.Helper, wire.NoToken, 401, "", "--servers-secret-file"},
-		"goes away":      {wire.Helper, "", 502, "502", ""},
-		"fails":          {wire.Helper, wire.Unavailable, 503, wire.Unavailable, ""},
-		"is a leader":    {wire.Leader, "", 200, "", "--as-helper"},
+		"agrees":          {server: wire.Helper, asked: 200},
+		"another secret":  {wire.Helper, wire.NoToken, 401, "", "--servers-secret-file", ""},
+		"goes away":       {wire.Helper, "", 502, "502", "", ""},
+		"fails":           {wire.Helper, wire.Unavailable, 503, wire.Unavailable, "", ""},
+		"is a leader":     {wire.Leader, "", 200, "", "--as-helper", ""},
+		"cannot tell":     {wire.Helper, "", 405, "", "", "one release of fmp"},
+		"has no such way": {wire.Helper, "", 404, "", "", "one release of fmp"},
 	} {
+		var log bytes.Buffer
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			var answer any = wire.Description{Round: 7, Graph: "g", Privacy: &b, Server: c.server}
 			if strings.HasSuffix(r.URL.Path, "/sum") {
@@ -43,10 +47,14 @@ func TestAgree(t *testing.T) {
 			}
 			_ = json.NewEncoder(w).Encode(answer)
 		}))
-		away, err := agree(t.Context(), must.Get(service.NewHelper(s.URL, "", "a secret of both servers"))(t), r)
+		away, err := agree(t.Context(), must.Get(service.NewHelper(s.URL, "", "a secret of both servers"))(t), r,
+			slog.New(slog.NewTextHandler(&log, nil)))
 		s.Close()
 		is := func(err error, want string) bool {
 			return (err == nil) == (want == "") && (err == nil || strings.Contains(err.Error(), want))
+		}
+		if (log.Len() > 0) != (c.logged != "") || !strings.Contains(log.String(), c.logged) {
+			t.Errorf("%s: logged %q; want %q", name, &log, c.logged)
 		}
 		if !is(away, c.away) || !is(err, c.want) {
 			t.Errorf("%s: away %v, differs %v; want %q, %q", name, away, err, c.away, c.want)

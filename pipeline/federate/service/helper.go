@@ -115,6 +115,9 @@ func (h *Helper) Knows(ctx context.Context, round uint64) error {
 var ErrSecret = errors.New("the helper has another secret than the leader: " +
 	"give both the same file with --servers-secret-file")
 
+// ErrUnasked means that a helper does not know a request, as one of an earlier release.
+var ErrUnasked = errors.New("it does not know this request: give leader and helper one release of fmp")
+
 // codeOf returns the code of the helper's refusal; "" of another error.
 func codeOf(err error) string {
 	var p *wire.Problem
@@ -154,6 +157,9 @@ func (h *Helper) call(ctx context.Context, method, path string, body, answer any
 	if resp.StatusCode >= 300 {
 		p := &wire.Problem{}
 		if json.Unmarshal(data, p) != nil || p.Code == "" {
+			if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed {
+				return fmt.Errorf("helper: it answered %s: %w", resp.Status, ErrUnasked)
+			}
 			return fmt.Errorf("helper: it answered %s", resp.Status)
 		}
 		return fmt.Errorf("helper: %w", p)
