@@ -440,19 +440,33 @@ func TestUnreadConnections(t *testing.T) {
 }
 
 // TestUnreadVersions: files of earlier versions that nobody reads hold a bounded memory, which is given back.
-// The latest is served without it, also before it makes predictions.
+// The latest is served without it, also before it makes predictions: that the engine does not run it
+// is in status, page and metrics until a version is run.
 func TestUnreadVersions(t *testing.T) {
 	f := newFixture(t, "quorum: 2\nrebuild_interval: 1s\n")
 	f.in("a", "b")
 	must.Do(t, f.srv.Pool(t.Context()))
 	f.in("c")
+	engineOf := f.srv.predictions.engine
 	f.srv.predictions.engine = must.Get(pure.New(engine.Options{Threads: 1}))(t) // which cannot open it
+	told := func(want bool) {
+		t.Helper()
+		f.wants("metrics", 200, "", fmt.Sprintf("\nfmp_version_unserved %d\n", one(want)))(
+			f.request("GET", "/metrics", nil, reader))
+		_, page := f.request("GET", "/", nil, reader)
+		if st := f.srv.Status(); (st.Unserved != "") != want || st.Failure != "" ||
+			strings.Contains(string(page), "makes no predictions here") != want {
+			t.Errorf("want it told: %v; unserved %q, failure %q", want, st.Unserved, st.Failure)
+		}
+	}
+	told(false)
 	var log strings.Builder
 	f.srv.Log = slog.New(slog.NewTextHandler(&log, nil))
 	must.Do(t, f.srv.Pool(t.Context()))
 	if text := log.String(); !strings.Contains(text, noPredictions) || !strings.Contains(text, "classifier made") {
 		t.Errorf("the log: %s", text)
 	}
+	told(true)
 	of := int64(f.srv.versions[0].Bytes)
 	f.srv.files.wait = time.Millisecond
 	for name, c := range map[string]struct {
@@ -468,6 +482,17 @@ func TestUnreadVersions(t *testing.T) {
 	}
 	if !f.srv.files.free(maxFiles) {
 		t.Error("memory is not given back")
+	}
+	unable := f.srv.predictions.engine
+	f.srv.predictions.engine = engineOf
+	f.in("d/e f")
+	must.Do(t, f.srv.Pool(t.Context()))
+	told(false)
+	for _, found := range []engine.Engine{unable, engineOf} { // by a server that did not know of it
+		f.srv.predictions.engine = found
+		f.srv.versions, f.srv.unsure = f.srv.versions[:2], true
+		must.Do(t, f.srv.Pool(t.Context()))
+		told(found == unable)
 	}
 }
 

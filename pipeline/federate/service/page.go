@@ -69,6 +69,8 @@ func (st *Status) html(joins bool) g.Node {
 				h.P(g.Text("Nobody's honesty is judged in this round."))),
 			g.If(st.Failure != "", h.P(h.Class("bad"),
 				g.Text("There is no new classifier: "+st.Failure))),
+			g.If(st.Unserved != "", h.P(h.Class("bad"),
+				g.Text("The latest classifier makes no predictions here: "+st.Unserved))),
 			g.If(st.Unerased, h.P(h.ID("unerased"), h.Class("bad"),
 				g.Text("Bytes of withdrawn or replaced uploads are still to be erased: the disk "+
 					"of the state lacks room, or the store does not answer."))),

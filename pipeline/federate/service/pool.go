@@ -210,6 +210,19 @@ func (s *Server) Pool(ctx context.Context) (err error) {
 // noPredictions is logged of a version that is made, and that the engine does not run.
 const noPredictions = "no predictions are made by the new version"
 
+// tell logs why the latest version makes no predictions, and keeps it for the status, until a
+// version does, for which err is nil.
+func (s *Server) tell(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+		s.Log.Error(noPredictions, "error", err)
+	}
+	s.mu.Lock()
+	s.unserved = text
+	s.mu.Unlock()
+}
+
 // found reports whether the state has a version of which the server did not know, which is now
 // served.
 func (s *Server) found(ctx context.Context) (bool, error) {
@@ -218,9 +231,6 @@ func (s *Server) found(ctx context.Context) (bool, error) {
 	known := len(s.versions)
 	err := s.adopt(ctx)
 	if len(s.versions) > known {
-		if err != nil {
-			s.Log.Error(noPredictions, "error", err)
-		}
 		return true, nil
 	}
 	if err != nil {
@@ -362,9 +372,7 @@ func (s *Server) publish(ctx context.Context, in inputs,
 	s.recall(members)
 	s.failure = ""
 	s.mu.Unlock()
-	if err := s.predictions.serve(v, made.Classifier, made.Rows); err != nil {
-		s.Log.Error(noPredictions, "error", err)
-	}
+	s.tell(s.predictions.serve(v, made.Classifier, made.Rows))
 	s.later(s.dropVoid(ctx))
 	return v, nil
 }

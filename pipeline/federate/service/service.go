@@ -131,6 +131,7 @@ type Server struct {
 	made     time.Time               // when the latest was stored or found, of a clock that nobody sets
 	weighed  map[string]store.Member // in the latest version, by client
 	failure  string                  // why the last pooling failed; empty if it did not
+	unserved string                  // why the latest makes no predictions; empty if it makes some
 	// suspected is when the helper logged last that somebody asked with another secret
 	suspected time.Time
 	unerased  bool   // a deletion failed that eraseRest is to bring to its end
@@ -269,6 +270,7 @@ func (s *Server) adopt(ctx context.Context) error {
 			if err == nil {
 				err = s.predictions.serve(last, data, rows)
 			}
+			s.tell(err)
 			if err != nil {
 				return err
 			}

@@ -36,6 +36,9 @@ type Status struct {
 	// newer one, if pooling failed or too few uploads were in at the deadline.
 	Versions []VersionStatus `json:"versions"`
 	Failure  string          `json:"failure,omitempty"`
+	// Unserved says why the latest version makes no predictions; those of an earlier one, if any did,
+	// go on.
+	Unserved string `json:"unserved,omitempty"`
 }
 
 // MemberStatus is a client whose upload is in.
@@ -60,7 +63,7 @@ func (s *Server) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.In, st.Versions, st.Failure = len(s.in), s.listed(), cmp.Or(s.failure, s.short())
-	st.Unerased = s.owes()
+	st.Unserved, st.Unerased = s.unserved, s.owes()
 	for client, h := range s.in {
 		m := MemberStatus{Client: client, Time: h.time, N: h.n, Upload: h.upload}
 		if p, ok := s.weighed[client]; ok && p.Upload == h.upload {
