@@ -206,6 +206,11 @@ func TestRefusals(t *testing.T) {
 	}
 	foreign := node("Relu", "x", "y")
 	foreign.Domain = "com.example"
+	fused := func(op, in string, attrs ...onnx.Attr) *onnx.Model {
+		m := one(node(op, in, "y", attrs...), 17)
+		m.Graph.Nodes[0].Domain, m.Opsets["com.microsoft"] = "com.microsoft", 1
+		return m
+	}
 	for _, c := range []struct {
 		name string
 		m    *onnx.Model
@@ -235,6 +240,15 @@ func TestRefusals(t *testing.T) {
 			[]string{"group 0: at least 1"}},
 		{"no groups of quanta", bytes(node("QLinearConv", "x scale x x scale x scale x", "y",
 			onnx.IntAttr("group", -1))), []string{"group -1: at least 1"}},
+		{"widths below 1", fused("Attention", "x x x", onnx.IntAttr("num_heads", 2),
+			onnx.IntsAttr("qkv_hidden_sizes", 8, 8, -8)), []string{"qkv_hidden_sizes is [8 8 -8]"}},
+		{"two widths", fused("Attention", "x x x", onnx.IntAttr("num_heads", 2),
+			onnx.IntsAttr("qkv_hidden_sizes", 8, 8)), []string{"want 3 numbers"}},
+		{"no number of heads", fused("Attention", "x x x"), []string{"num_heads is 0; want 1"}},
+		{"heads below 1", fused("Attention", "x x x", onnx.IntAttr("num_heads", -2)),
+			[]string{"num_heads is -2; want 1"}},
+		{"a beta alone", fused("FusedGemm", "x x", onnx.StrAttr("activation", "HardSigmoid"),
+			onnx.FloatAttr("activation_beta", .9)), []string{"activation_beta without activation_alpha"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := newPure(t, 1).Load(c.m)

@@ -191,6 +191,34 @@ func TestSpeltSizes(t *testing.T) {
 	}
 }
 
+// TestPackedWidths: the widths of queries, keys and values make up that of their product, as the
+// ONNX Runtime has it.
+func TestPackedWidths(t *testing.T) {
+	own := must.Get(pure.New(engine.Options{Threads: 1}))(t)
+	for _, c := range []struct {
+		width int
+		sizes []int
+		takes bool
+	}{
+		{24, nil, true}, {20, nil, false}, {28, []int{8, 8, 12}, true}, {20, []int{8, 8, 8}, false},
+		{28, []int{8, 8, 8}, false},
+	} {
+		n := modeltest.Node("Attention", "x w b", "y", onnx.IntAttr("num_heads", 2))
+		if n.Domain = "com.microsoft"; c.sizes != nil {
+			n.Attrs = append(n.Attrs, onnx.IntsAttr("qkv_hidden_sizes", c.sizes...))
+		}
+		m := onnx.NewModel(modeltest.Graph("x:float32[1,3,8] w:float32[8,n] b:float32[n]", "y:float32", nil, n))
+		m.Opsets[""], m.Opsets[n.Domain] = 17, 1
+		s := must.Get(own.Load(m))(t)
+		err := s.Run(t.Context(), map[string]*onnx.Tensor{"x": onnx.ZerosF32(1, 3, 8), "w": onnx.ZerosF32(8, c.width),
+			"b": onnx.ZerosF32(c.width)}, map[string]*onnx.Tensor{"y": nil})
+		if (err == nil) != c.takes {
+			t.Errorf("parts of %v of %d columns: %v", c.sizes, c.width, err)
+		}
+		s.Close()
+	}
+}
+
 // TestRoiAlignOfOneImage: regions of one image, which no copy of it for each is made for, have the
 // same bits as where the number of images is not known; an index of a second one is an error.
 func TestRoiAlignOfOneImage(t *testing.T) {

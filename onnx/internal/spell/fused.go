@@ -36,6 +36,9 @@ func (s *speller) activated(y string, params []float32) []string {
 func spellFusedGemm(s *speller) []string {
 	y := s.op("Gemm", s.node.Inputs,
 		s.attributes("activation", "activation_alpha", "activation_beta", "activation_gamma")...)
+	if s.attrs.Has("activation_beta") && !s.attrs.Has("activation_alpha") {
+		try.Fail("activation_beta without activation_alpha is not supported; give both")
+	}
 	var params []float32
 	for _, name := range []string{"activation_alpha", "activation_beta"} {
 		if s.attrs.Has(name) {
@@ -99,22 +102,19 @@ func spellPackedAttention(s *speller) []string {
 	if bias := s.node.Input(2); bias != "" {
 		all = s.add(all, bias)
 	}
-	sizes := int64s(s.attrs.Ints("qkv_hidden_sizes"))
-	var ends []string
-	switch len(sizes) {
-	case 0: // a third each
-		third := s.bi("Div", s.bi("Gather", s.un("Shape", all), s.ints(2)), s.ints(3))
-		ends = []string{s.ints(0), third, s.add(third, third), s.add(third, s.add(third, third))}
-	case 3:
-		ends = []string{s.ints(0), s.ints(sizes[0]), s.ints(sizes[0] + sizes[1]),
-			s.ints(sizes[0] + sizes[1] + sizes[2])}
+	sizes := s.attrs.Ints("qkv_hidden_sizes")
+	var widths string // of the three, which Split holds against that of all
+	switch {
+	case len(sizes) == 0: // a third each
+		widths = s.bi("Div", s.bi("Gather", s.un("Shape", all), s.ints(2, 2, 2)), s.ints(3))
+	case len(sizes) != 3 || slices.Min(sizes) < 1:
+		try.Fail("qkv_hidden_sizes is %v; want 3 numbers of 1 or more", sizes)
 	default:
-		try.Fail("qkv_hidden_sizes has %d numbers, want 3", len(sizes))
+		widths = s.ints(int64s(sizes)...)
 	}
-	var qkv []string
-	for i := range 3 {
-		qkv = append(qkv, s.op("Slice", []string{all, ends[i], ends[i+1], s.ints(2)}))
-	}
+	qkv := []string{s.fresh(s.base + "/q"), s.fresh(s.base + "/k"), s.fresh(s.base + "/v")}
+	s.nodes = append(s.nodes, &onnx.Node{Name: qkv[0], Op: "Split", Inputs: []string{all, widths},
+		Outputs: qkv, Attrs: []onnx.Attr{onnx.IntAttr("axis", 2)}})
 	return s.heads(qkv, s.node.Input(5))
 }
 
@@ -128,6 +128,9 @@ func (s *speller) without(name string, input int) {
 // heads is attention over num_heads heads, and a bias of its scores, as the standard's operator has
 // it.
 func (s *speller) heads(qkv []string, bias string) []string {
+	if n := s.attrs.Int("num_heads"); n < 1 { // which the standard's reads as none given
+		try.Fail("num_heads is %d; want 1 or more", n)
+	}
 	n := &onnx.Node{Op: "Attention", Inputs: append(qkv, bias)}
 	for _, of := range [][2]string{{"q_num_heads", "num_heads"}, {"kv_num_heads", "num_heads"},
 		{"is_causal", "unidirectional"}} {

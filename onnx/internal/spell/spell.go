@@ -29,8 +29,8 @@ func IsSpelt(n *onnx.Node) bool { return HasSpelling(n) && n.Op != "GridSample" 
 
 // SpeltOpset returns the operator set that [Spell] spells a node out in, for a model of the given
 // one: files of ai.onnx.ml name early ones, in which trees cannot be written, and detectors those
-// before part of a shape could be taken, as do files that a runtime has optimised. An operator is of
-// one version in both.
+// before part of a shape could be taken, as do files that a runtime has optimised. An operator is
+// of one version in both.
 func SpeltOpset(n *onnx.Node, opset int) int {
 	switch {
 	case n.Domain == classical:
