@@ -537,10 +537,13 @@ func parseConfig(path string, data []byte) (*viper.Viper, error) {
 func checkPaths(group string, values map[string]any, read []string, seen map[string]bool) error {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		path := group + strings.ToLower(key)
-		if inner, ok := values[key].(map[string]any); ok {
+		switch inner := values[key].(type) {
+		case map[string]any:
 			if err := checkPaths(path+".", inner, read, seen); err != nil {
 				return err
 			}
+			continue
+		case map[any]any: // of YAML, with a key that is no text, which is then told of as unknown
 			continue
 		}
 		if seen[path] || !slices.Contains(read, path) {
@@ -704,9 +707,9 @@ func numberHook(_, to reflect.Type, data any) (any, error) {
 		if signed && v != float64(int64(v)) || unsigned && v != float64(uint64(v)) {
 			return nil, errors.New("not a whole number")
 		}
-	case int:
+	case int, int64, uint64: // of YAML and JSON, of TOML, and above the limit of both
 		if to.Kind() == reflect.String { // dataset.classes: 20
-			return strconv.Itoa(v), nil
+			return fmt.Sprint(v), nil
 		}
 	}
 	return data, nil

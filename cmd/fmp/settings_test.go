@@ -72,6 +72,10 @@ func TestSettingsErrors(t *testing.T) {
 		{name: "unknown key in the file", file: "erm: {l1: 3}", want: `unknown setting "erm.l1"`},
 		{name: "misspelt key in the file", file: "fedaration: {clients: 3}",
 			want: `did you mean "federation.clients"?`},
+		{name: "key that is no text", file: "federation: {1: 2}", want: `unknown setting "federation.1"`},
+		{name: "key that is no text beside one", file: "federation: {points: 13, true: 2}",
+			want: `unknown setting "federation.true"`},
+		{name: "no text at the top", file: "1: 2", want: `unknown setting "1"`},
 		{name: "group as a value", file: "erm: 3", want: "its keys are erm.l2, erm.tolerance"},
 		{name: "value as a group", file: "seed: {a: 3}", want: `did you mean "seed"?`},
 		{name: "key without its group", file: "alpha: 3", want: `did you mean "federation.alpha"?`},
@@ -139,11 +143,14 @@ func TestConfigRoundTrip(t *testing.T) {
 
 func TestSettingsOfEveryFormat(t *testing.T) {
 	for name, content := range map[string]string{
-		"a.json": `{"erm": {"l2": 2}, "federation": {"alpha": [1]}}`,
-		"a.toml": "[erm]\nl2 = 2\n[federation]\nalpha = [1.0]\n",
-		"a.yml":  "erm.l2: 2\nfederation.alpha: 1\n",
+		"a.json": `{"erm": {"l2": 2}, "federation": {"alpha": [1]}, "dataset": {"classes": 20}}`,
+		"a.toml": "[erm]\nl2 = 2\n[federation]\nalpha = [1.0]\n[dataset]\nclasses = 20\n",
+		"a.yml":  "erm.l2: 2\nfederation.alpha: 1\ndataset.classes: 20\n",
 	} {
 		m := resolved(t, "--config", writeFile(t, name, content))
+		if m["dataset.classes"].Value != "20" {
+			t.Errorf("%s: dataset.classes is %v, want the text 20", name, m["dataset.classes"].Value)
+		}
 		if m["erm.l2"].Value != 2.0 || !cmp.Equal(m["federation.alpha"].Value, []any{1.0}) {
 			t.Errorf("%s: erm.l2 is %v, federation.alpha %v", name, m["erm.l2"].Value,
 				m["federation.alpha"].Value)
