@@ -406,6 +406,11 @@ func (h *header) set(tag uint32, value []byte) (err error) {
 	switch {
 	// an element without a value says as much as none (PS3.5 7.4.5)
 	case len(value) == 0, number == nil && strings.TrimSpace(text) == "":
+	case number != nil && len(value) != 2 && (tag == tagPadding || tag == tagLimit):
+		if h.samples != 3 { // colour has no padding
+			return fmt.Errorf("padding (%04x,%04x) has %d bytes in place of 2; save it without padding",
+				tag>>16, tag&0xffff, len(value))
+		}
 	case number != nil && len(value) != 2:
 		return fmt.Errorf("element %08x has %d bytes in place of 2", tag, len(value))
 	case number != nil:

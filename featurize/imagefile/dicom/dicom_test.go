@@ -278,6 +278,8 @@ func colour(w, h int, meaning string, planar int) []element {
 func TestColour(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"by pixel": file(explicitVR, []byte{1, 2, 3, 4, 5, 6}, colour(2, 1, "RGB", 0)...),
+		"padding of each sample": file(explicitVR, []byte{1, 2, 3, 4, 5, 6}, append(colour(2, 1, "RGB", 0),
+			element{tagPadding, "US", words(1, 2, 3)}, element{tagLimit, "US", words(1, 2, 3)})...),
 		"by plane": file(implicitVR, []byte{1, 4, 2, 5, 3, 6}, colour(2, 1, "RGB", 1)...),
 	} {
 		im, err := Decode(bytes.NewReader(data))
@@ -364,6 +366,12 @@ func TestRefused(t *testing.T) {
 			text(tagFrames, "IS", "7")), "7 frames"},
 		"cut":   {file(explicitVR, pixels, grey(2, 2, 16, 12, 0)...)[:300], "EOF"},
 		"order": {file(explicitVR, pixels, short(tagRows, 2), short(tagSamples, 1)), "after"},
+		"padding of three": {file(explicitVR, pixels, grey(2, 2, 16, 12, 0,
+			element{tagPadding, "US", words(1, 2, 3)})...), "(0028,0120) has 6 bytes in place of 2; save it without"},
+		"limit of four bytes": {file(implicitVR, pixels, grey(2, 2, 16, 12, 0, short(tagPadding, 1),
+			element{tagLimit, "US", words(1, 2)})...), "(0028,0121) has 4 bytes in place of 2"},
+		"rows of four bytes": {with(func(e []element) { e[2] = element{tagRows, "US", words(2, 0)} }),
+			"00280010 has 4 bytes"},
 		"table": {file(explicitVR, pixels, element{tagTable, "SQ", table.value}), "table of the modality"},
 		"table with an end": {file(explicitVR, pixels, element{tagTable, "SQ", slices.Concat(table.value, end)}),
 			"table of the modality"},
