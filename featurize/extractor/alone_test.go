@@ -124,7 +124,9 @@ func TestImagesAlone(t *testing.T) {
 		"not finite": {"n", func(b *build.Builder, v build.Ref) build.Ref {
 			return b.Log(v)
 		}, "must be finite"},
-		"training form":                   {"n", inTraining, "is BatchNormalization in training form"},
+		"training form": {"n", inTraining, "is BatchNormalization in training form, so that " +
+			"the features of an image would depend on the others of its batch or on chance; export the model " +
+			"in evaluation form"},
 		"training form of a batch of one": {1, inTraining, ""},
 		"evaluation form": {"n", func(b *build.Builder, v build.Ref) build.Ref {
 			return normalised(b, v, b.Const(three(0)), b.Const(three(1)), 1, onnx.IntAttr("training_mode", 0))
