@@ -113,7 +113,7 @@ func TestMerge(t *testing.T) {
 		"is in already":         "merge -o OUT all.part 3.upload",
 		"--trust":               "merge -o OUT all.part --against all.part --trust",
 		"5 uploads":             "merge -o OUT all.part --against all.part",
-		"at least 1 arguments":  "merge -o OUT",
+		"at least 1 argument (": "merge -o OUT",
 		"already":               "pool all.part 3.upload -o OUT",
 	} {
 		fields := strings.Fields(args)

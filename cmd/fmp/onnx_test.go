@@ -231,6 +231,9 @@ func TestONNXBenchItems(t *testing.T) {
 			math.Abs(one.Throughput/rate-1) > 1e-9 {
 			t.Errorf("%v: %+v, want %d items", c.args, r, c.want)
 		}
+		if shape, ok := r.Inputs["x"]; ok && shape != "float32[32 3]" {
+			t.Errorf("%v: its input is %q", c.args, shape)
+		}
 		if one.Runs < 3 || !(one.Min <= one.Median && one.Median <= one.P90) {
 			t.Errorf("%v: %+v", c.args, one)
 		}

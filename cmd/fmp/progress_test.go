@@ -12,6 +12,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx/must"
+	"fmp/onnx/train"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/privacy"
 )
@@ -26,6 +27,7 @@ func TestProgressInALog(t *testing.T) {
 		now = now.Add(time.Second)
 	}
 	p.report("fits", 3, 0)
+	p.training(train.Progress{Step: 3, Steps: 10, Metrics: train.Metrics{"loss": 0.5}, Rate: 0.01})
 	p.close()
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if n := len(lines); n < 10 || n > 14 {
@@ -33,7 +35,7 @@ func TestProgressInALog(t *testing.T) {
 	}
 	for _, want := range []string{"features: 0 of 100 (0%)",
 		"features: 10 of 100 (10%), 1/s, 1m30s left", "features: 100 of 100 (100%)",
-		"fits: 3"} {
+		"fits: 3", "training: 3 of 10 (30%), loss 0.5000, learning rate 0.01"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no line %q in:\n%s", want, out.String())
 		}

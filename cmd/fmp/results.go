@@ -426,9 +426,10 @@ of the lines, and stand in the titles of the tables. --columns and --rows are fo
 // writeAs writes the file of --output in the form that its extension names.
 func writeAs(file string, forms map[string]func(io.Writer) error) error {
 	write := forms[strings.ToLower(filepath.Ext(file))]
-	if write == nil {
-		return usageErrorf("--output is %q; name a file that ends in %s", clip(file),
-			suggest.Or(slices.Sorted(maps.Keys(forms))...))
+	if ends := suggest.Or(slices.Sorted(maps.Keys(forms))...); file == "" {
+		return usageErrorf("give --output, a file that ends in %s", ends)
+	} else if write == nil {
+		return usageErrorf("--output is %q; name a file that ends in %s", clip(file), ends)
 	}
 	return atomicfile.Write(file, write)
 }

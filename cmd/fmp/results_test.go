@@ -114,7 +114,7 @@ func TestResults(t *testing.T) {
 		{"results compare a --method MP", "CANN, FMP"},
 		{"results compare a --method FPM", "did you mean FMP"},
 		{"results compare a --partition homogenous", "did you mean homogeneous"},
-		{"results list . --protocol tunde", "--protocol"}, {"results export a", "--output"},
+		{"results list . --protocol tunde", "--protocol"}, {"results export a", "give --output, a file that ends in"},
 		{"results export a -o grid/b/results.csv", own}, {"results export a -o a/table.md", own},
 		{"results export a -o a/table.tex", own}, {"results export a -o table.doc", ".parquet"}}, everything(t))
 }

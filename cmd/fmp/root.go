@@ -252,16 +252,25 @@ func rangeArgs(lo, hi int, name string) cobra.PositionalArgs {
 		if len(args) >= lo && (hi == 0 || len(args) <= hi) {
 			return nil
 		}
-		want := fmt.Sprintf("%d to %d", lo, hi)
+		want := numberOfArgs(hi)
 		switch {
 		case hi == 0:
-			want = fmt.Sprintf("at least %d", lo)
+			want = "at least " + numberOfArgs(lo)
 		case lo == 0:
-			want = fmt.Sprintf("at most %d", hi)
+			want = "at most " + want
+		case lo < hi:
+			want = fmt.Sprintf("%d to %s", lo, want)
 		}
-		return usageErrorf("%s wants %s arguments (%s) and was given %d; %s --help shows "+
-			"how to use it", cmd.CommandPath(), want, name, len(args), cmd.CommandPath())
+		return usageErrorf("%s wants %s (%s) and was given %d; %s --help shows how to use it",
+			cmd.CommandPath(), want, name, len(args), cmd.CommandPath())
 	}
+}
+
+func numberOfArgs(n int) string {
+	if n == 1 {
+		return "1 argument"
+	}
+	return fmt.Sprintf("%d arguments", n)
 }
 
 // exactArgs wants the named positional arguments, no more and no fewer.
@@ -270,8 +279,8 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 		if len(args) == len(names) {
 			return nil
 		}
-		return usageErrorf("%s wants %s and was given %d arguments; %s --help shows how to use it",
-			cmd.CommandPath(), strings.Join(names, " "), len(args), cmd.CommandPath())
+		return usageErrorf("%s wants %s and was given %s; %s --help shows how to use it",
+			cmd.CommandPath(), strings.Join(names, " "), numberOfArgs(len(args)), cmd.CommandPath())
 	}
 }
 
