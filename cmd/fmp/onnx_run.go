@@ -332,7 +332,9 @@ func writeTensors(dir string, files []outputFile,
 		return nil, fmt.Errorf("writing outputs: %w", err)
 	}
 	defer func() {
-		os.RemoveAll(tmp)
+		if !errors.Is(err, errNotPutBack) {
+			os.RemoveAll(tmp)
+		}
 		if err != nil && made {
 			os.Remove(dir)
 		}
@@ -351,6 +353,9 @@ func writeTensors(dir string, files []outputFile,
 	}
 	return written, putAll(tmp, written)
 }
+
+// errNotPutBack says that files which outputs had replaced could not be put back; they are kept.
+var errNotPutBack = errors.New("the outputs before it stay")
 
 // putAll renames files in tmp to their places: all of them, or, where one cannot be, none. Files that
 // were there are kept in tmp meanwhile.
@@ -373,16 +378,21 @@ func putAll(tmp string, written []writtenTensor) (err error) {
 		if err == nil {
 			continue
 		}
+		if link := (*os.LinkError)(nil); errors.As(err, &link) {
+			err = link.Err // without the name in tmp
+		}
+		var lost error
 		for _, back := range written[:i+1] {
 			was := filepath.Join(kept, filepath.Base(back.File))
 			if _, serr := os.Lstat(was); serr == nil {
-				err = errors.Join(err, os.Rename(was, back.File))
+				lost = errors.Join(lost, os.Rename(was, back.File))
 			} else if back.File != w.File {
-				err = errors.Join(err, os.Remove(back.File))
+				lost = errors.Join(lost, os.Remove(back.File))
 			}
 		}
-		if link := (*os.LinkError)(nil); errors.As(err, &link) {
-			err = link.Err // without the name in tmp
+		if lost != nil {
+			return fmt.Errorf("writing output %q: %s: %w; %w: the files that were there are in %s: %w",
+				w.Name, w.File, err, errNotPutBack, kept, lost)
 		}
 		return fmt.Errorf("writing output %q: %s: %w; none is written", w.Name, w.File, err)
 	}

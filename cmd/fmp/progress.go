@@ -422,6 +422,8 @@ func (p *progress) training(t train.Progress) {
 
 // trainingJSON prints one line of JSON a step.
 func (p *progress) trainingJSON(t train.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	line := map[string]any{"step": t.Step, "steps": t.Steps, "rate": t.Rate,
 		"per_second": t.PerSecond, "seconds_left": t.Left.Seconds(), "metrics": t.Metrics,
 		"validation": t.Validation}

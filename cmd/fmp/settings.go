@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -584,7 +585,7 @@ func exact(v any) any {
 		if n, err := strconv.ParseUint(v.String(), 10, 64); err == nil {
 			return n
 		}
-		n, _ := v.Float64() // infinite where it is too large, which no setting takes
+		n, _ := v.Float64() // viper has refused those that are too large
 		return n
 	}
 	return v
@@ -708,8 +709,11 @@ func numberHook(_, to reflect.Type, data any) (any, error) {
 			return nil, errors.New("not a whole number")
 		}
 	case int, int64, uint64: // of YAML and JSON, of TOML, and above the limit of both
-		if to.Kind() == reflect.String { // dataset.classes: 20
+		switch u, large := v.(uint64); {
+		case to.Kind() == reflect.String: // dataset.classes: 20
 			return fmt.Sprint(v), nil
+		case large && u > math.MaxInt64 && (to.Kind() == reflect.Int || to.Kind() == reflect.Int64):
+			return nil, errors.New("too large")
 		}
 	}
 	return data, nil

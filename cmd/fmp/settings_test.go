@@ -102,6 +102,8 @@ func TestSettingsErrors(t *testing.T) {
 		{name: "--set without a value", args: []string{"--set", "erm.l2"}, want: "want KEY=VALUE"},
 		{name: "given twice", args: []string{"--set", "erm.l2=1", "--l2", "2"},
 			want: "given by two flags"},
+		{name: "beyond 63 bits", file: "federation: {clients: 18446744073709551614}",
+			want: "is 18446744073709551614; want a whole number"},
 		{name: "one flag twice", args: []string{"--points", "3", "--federation.points", "4"},
 			want: "given by two flags"},
 		{name: "no such file", args: []string{"--config", "gone.yaml"},

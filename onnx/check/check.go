@@ -168,7 +168,9 @@ func (c *checker) graph(g *onnx.Graph, depth int) {
 		c.types[in.Name] = in.DType
 	}
 	for _, v := range slices.Concat(g.Values, g.Outputs) {
-		c.types[v.Name] = v.DType // until the operator that makes it says more
+		if c.typeOf(v.Name) == onnx.Undefined {
+			c.types[v.Name] = v.DType // until the operator that makes it says more
+		}
 	}
 	for _, name := range g.InitializerNames() {
 		c.define(name, "initializer")

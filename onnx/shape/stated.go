@@ -54,7 +54,9 @@ func Contradicted(m *onnx.Model) ([]Stated, error) {
 	for _, s := range of {
 		all = append(all, s...)
 	}
-	slices.SortFunc(all, func(a, b Stated) int { return cmp.Compare(a.Stated.Name, b.Stated.Name) })
+	slices.SortFunc(all, func(a, b Stated) int {
+		return cmp.Or(cmp.Compare(a.Stated.Name, b.Stated.Name), cmp.Compare(a.String(), b.String()))
+	})
 	return all, nil
 }
 

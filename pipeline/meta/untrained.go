@@ -52,8 +52,9 @@ const (
 	minBetween        = 1e-3
 )
 
-// leftOut are a fifth of the corpus's rows in coordinates of the others, w [n, k], and of the
-// others the means of classes, [C, k], their rows, [C], and the variances between them, [k].
+// leftOut are rows of a fifth of the corpus, maxLeftOut at most, in coordinates of the others,
+// w [n, k], and of the others the means of classes, [C, k], their rows, [C], and the variances
+// between them, [k].
 type leftOut struct {
 	w, mean *mat.Dense
 	labels  []int

@@ -271,7 +271,7 @@ func (s *Server) adopt(ctx context.Context) error {
 				err = s.predictions.serve(last, data, rows)
 			}
 			s.tell(err)
-			if err != nil {
+			if gone { // the file is missing; one that the engine does not run is told of alone
 				return err
 			}
 		}

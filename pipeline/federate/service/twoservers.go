@@ -35,10 +35,11 @@ import (
 // helper has added its noise and which it releases for one set of clients only, adds its own noise
 // to its own share, and opens the sum of the two.
 //
-// The leader may lose the last seconds of its state, and the helper an older copy of it may be put
-// back for before it gave a sum. Shares that one lacks come again from their clients, and their
-// proofs are checked again. The helper's state waits for the disk: the sum that it gave is kept, as
-// one that it draws again has other noise, and a leader that knows both has spent the budget twice.
+// The leader may lose the last seconds of its state. Before the helper gave a sum, an older copy of
+// its state may be put back. Shares that one of them lacks come again from their clients, and their
+// proofs are checked again. The helper's state waits for the disk, so that the sum that it gave is
+// kept. One that it drew again would have other noise: a leader that knows both has spent the budget
+// twice.
 
 // peerToken derives the token by which the leader proves to the helper that it knows their secret.
 func peerToken(secret string) string {
@@ -542,8 +543,8 @@ func lacking(server string, lost []string) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s lost the shares of %d clients of the sum: have them come again with fmp-edge join, "+
-		"which sends the same: %q", server, len(lost), lost[:min(len(lost), maxNamed)])
+	return fmt.Errorf("%s lost shares of the sum, %d in all: have their clients come again with "+
+		"fmp-edge join, which sends the same: %q", server, len(lost), lost[:min(len(lost), maxNamed)])
 }
 
 // helperSum returns the helper's share of a sum. A helper that lost shares, or that they were

@@ -218,7 +218,8 @@ func (s *Server) halt() {
 
 // takeOut stops the use of versions that hold an upload whose withdrawal is noted, and deletes all
 // that the state holds of its client: a receipt is given only where that is done. It also ends a
-// withdrawal that an earlier request left midway. Deletions that fail are left to eraseRest. The caller holds
+// withdrawal that an earlier request left midway. Deletions that fail are left to eraseRest.
+// The caller holds
 // publishing.
 func (s *Server) takeOut(ctx context.Context, noted *store.Record) error {
 	s.exclude(noted)
@@ -311,6 +312,9 @@ func (s *Server) eraseDue(ctx context.Context) time.Duration {
 func (s *Server) eraseRest(ctx context.Context) error {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
+	s.mu.Lock()
+	s.unerased = true // until all of it is done: the store forgets its part before the rest
+	s.mu.Unlock()
 	if err := s.Store.EraseRest(ctx); err != nil { // first: it says whether there is room
 		return err
 	}

@@ -280,7 +280,7 @@ func (r *running) heldTasks(ctx context.Context, p Partition, threads int) ([]ri
 // withoutRows returns tools that know only those rows of the corpus which a tuning task does not
 // score: moments of the very rows that are scored would ask for settings that trust them too much.
 // The clients' rows stay: without them the corpus would be much smaller than the run's. Where less
-// than half of it would be left the tools know all of it.
+// than half of it, or fewer than two images of a class, would be left the tools know all of it.
 func (r *running) withoutRows(ctx context.Context, t *task.Task) (Tools, error) {
 	tools := r.tools
 	if tools.known == nil {
@@ -297,10 +297,18 @@ func (r *running) withoutRows(ctx context.Context, t *task.Task) (Tools, error) 
 }
 
 // tunedOnSeen returns a note where tuning tasks in closed scope score images that the corpus's
-// moments have seen, as less than half of the corpus would be left without them; "" elsewhere.
+// moments have seen, as less than half of the corpus would be left without them; "" elsewhere, and
+// where no method reads the moments. Draws that would leave fewer than two images of a class are not
+// told of.
 func (c *Config) tunedOnSeen(corpus *task.Bank) string {
 	if corpus == nil || c.OpenScope() || !slices.Contains(c.Protocols(), "tuned") ||
 		2*c.Tuning.Points <= corpus.Len() {
+		return ""
+	}
+	methods, err := c.methods()
+	if err != nil || !slices.ContainsFunc(methods, func(m rival.Method) bool {
+		return m.Info().NeedsCorpus || m.Info().ReadsCorpus
+	}) {
 		return ""
 	}
 	return fmt.Sprintf("settings are tuned on images that the corpus's moments have seen: "+
