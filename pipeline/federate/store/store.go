@@ -150,6 +150,14 @@ func (s *Store) open(ctx context.Context) error {
 		return err
 	}
 	err := s.bind(ctx, true)
+	for end := time.Now().Add(patience); isUnplaced(err) && time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(placementWait):
+		}
+		err = s.bind(ctx, true)
+	}
 	if err == nil {
 		if err = unlessFull(s.discardRest(ctx, s.opened)); err != nil {
 			err = fmt.Errorf("store: bucket %s-objects: %w", s.name, err)
@@ -204,6 +212,17 @@ func (s *Store) bind(ctx context.Context, create bool) (err error) {
 	}
 	return nil
 }
+
+// isUnplaced reports whether the servers of a cluster do not know enough of each other yet to place
+// a bucket, as in the first seconds after they started.
+func isUnplaced(err error) bool {
+	const noPeers = 10005 // "no suitable peers for placement" of the NATS server
+	api := (*jetstream.APIError)(nil)
+	return errors.As(err, &api) && api.ErrorCode == noPeers
+}
+
+// placementWait is how long a start waits before it asks again for a bucket that was not placed.
+const placementWait = 250 * time.Millisecond
 
 // unopened is the error of a bucket that cannot be used. Servers of a cluster that choose a leader,
 // or of which too few are there, answer nothing until the time is up.

@@ -295,6 +295,19 @@ func (w *watched) WatchAll(ctx context.Context,
 	return u, nil
 }
 
+// TestUnplaced: a bucket that servers have no peers for yet is asked for again, and nothing else.
+func TestUnplaced(t *testing.T) {
+	s := &Store{name: "fmp"}
+	for code, want := range map[jetstream.ErrorCode]bool{10005: true, 10008: false} {
+		if got := isUnplaced(s.unopened("uploads", &jetstream.APIError{ErrorCode: code})); got != want {
+			t.Errorf("%d: %v", code, got)
+		}
+	}
+	if isUnplaced(nil) {
+		t.Error("no error is one")
+	}
+}
+
 // TestUnopened: where NATS servers do not answer, the error says why that may be, and what helps.
 func TestUnopened(t *testing.T) {
 	for _, c := range []struct {
