@@ -247,6 +247,8 @@ func TestRefusals(t *testing.T) {
 		{"no number of heads", fused("Attention", "x x x"), []string{"num_heads is 0; want 1"}},
 		{"heads below 1", fused("Attention", "x x x", onnx.IntAttr("num_heads", -2)),
 			[]string{"num_heads is -2; want 1"}},
+		{"a value without its zero point", fused("QLinearConcat", "x x x x", onnx.IntAttr("axis", 0)),
+			[]string{"2 inputs after its scale and zero point; want three for each value"}},
 		{"a beta alone", fused("FusedGemm", "x x", onnx.StrAttr("activation", "HardSigmoid"),
 			onnx.FloatAttr("activation_beta", .9)), []string{"activation_beta without activation_alpha"}},
 	} {

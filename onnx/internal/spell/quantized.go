@@ -74,6 +74,9 @@ func spellQuantizedSoftmax(s *speller) []string {
 
 // spellQuantizedConcat: values that each have a scale and zero point, under one of both.
 func spellQuantizedConcat(s *speller) []string {
+	if n := len(s.node.Inputs) - 2; n%3 != 0 {
+		try.Fail("%d inputs after its scale and zero point; want three for each value", n)
+	}
 	var parts []string
 	for i := 2; i < len(s.node.Inputs); i += 3 {
 		parts = append(parts, s.dequantized(i))
