@@ -37,40 +37,8 @@ type session struct {
 var _ engine.Session = (*session)(nil)
 
 func (e *Engine) load(m *onnx.Model) (*session, error) {
-	if len(m.Functions) > 0 {
-		// The runtime (1.27) aborts the process on a call that leaves out a function's last output,
-		// which is allowed.
-		inlined := *m
-		if err := pass.Inline(&inlined); err != nil {
-			return nil, err
-		}
-		m = &inlined
-	}
-	if newer, err := pass.FromSix(m); err == nil { // others the runtime refuses
-		m = newer
-	}
-	if err := op.Ranges(m.Graph, m.Opsets); err != nil {
-		return nil, err
-	}
-	// The runtime works out all constants when it loads a model. Where that is more than the model
-	// may ask for, it is left to the run, which can be stopped.
-	heavy, err := shape.TooHeavy(m)
-	if err != nil && m.Opset() >= onnx.MinOpset { // older broadcasts contradict the rules of today
-		return nil, err
-	}
-	lazy := len(heavy) > 0
-	if lazy {
-		m = onnx.Clone(m)
-		if err := shape.Infer(m); err != nil {
-			return nil, err
-		}
-		if !described(m.Graph.Outputs) {
-			return nil,
-				fmt.Errorf("an output's type is not known, and the runtime would have to load the model "+
-					"to tell: %v", heavy[0])
-		}
-	}
-	if m, err = lower(m); err != nil {
+	m, lazy, err := prepared(m)
+	if err != nil {
 		return nil, err
 	}
 	whole, err := describe(m)
@@ -90,21 +58,7 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 		return nil, err
 	}
 	defer so.Destroy()
-	entries := map[string]string{}
-	if folder != "" {
-		entries["session.model_external_initializers_file_folder_path"] = folder
-	}
-	var without []string
-	if pools(a.model.Graph) {
-		// Fused into MaxPool, padding by 0 becomes padding by the lowest number; into AveragePool of
-		// an older set, ceil_mode counts positions beyond it.
-		without = append(without, "Pad_Fusion")
-	}
-	if overcounts(a.model.Graph) { // pools over blocks of channels count these in every set
-		without = append(without, "NchwcTransformer")
-	}
-	entries["optimization.disable_specified_optimizers"] = strings.Join(without, ";")
-	for key, value := range entries {
+	for key, value := range configEntries(a.model.Graph, folder) {
 		if err := so.AddSessionConfigEntry(key, value); err != nil {
 			return nil, plain(err)
 		}
@@ -122,6 +76,65 @@ func (e *Engine) load(m *onnx.Model) (*session, error) {
 	// would be a panic.
 	runtime.SetFinalizer(s, (*session).Close)
 	return s, nil
+}
+
+// prepared writes a model in operators that the runtime has. lazy says that its constants are left to
+// the run.
+func prepared(m *onnx.Model) (_ *onnx.Model, lazy bool, err error) {
+	if len(m.Functions) > 0 {
+		// The runtime (1.27) aborts the process on a call that leaves out a function's last output,
+		// which is allowed.
+		inlined := *m
+		if err := pass.Inline(&inlined); err != nil {
+			return nil, false, err
+		}
+		m = &inlined
+	}
+	if newer, err := pass.FromSix(m); err == nil { // others the runtime refuses
+		m = newer
+	}
+	if err := op.Ranges(m.Graph, m.Opsets); err != nil {
+		return nil, false, err
+	}
+	// The runtime works out all constants when it loads a model. Where that is more than the model
+	// may ask for, it is left to the run, which can be stopped.
+	heavy, err := shape.TooHeavy(m)
+	if err != nil && m.Opset() >= onnx.MinOpset { // older broadcasts contradict the rules of today
+		return nil, false, err
+	}
+	if lazy = len(heavy) > 0; lazy {
+		m = onnx.Clone(m)
+		if err := shape.Infer(m); err != nil {
+			return nil, false, err
+		}
+		if !described(m.Graph.Outputs) {
+			return nil, false,
+				fmt.Errorf("an output's type is not known, and the runtime would have to load the model "+
+					"to tell: %v", heavy[0])
+		}
+	}
+	m, err = lower(m)
+	return m, lazy, err
+}
+
+// configEntries returns the session's settings by the runtime's names. Weights that are not in the
+// model are files of folder.
+func configEntries(g *onnx.Graph, folder string) map[string]string {
+	entries := map[string]string{}
+	if folder != "" {
+		entries["session.model_external_initializers_file_folder_path"] = folder
+	}
+	var without []string
+	if pools(g) {
+		// Fused into MaxPool, padding by 0 becomes padding by the lowest number; into AveragePool of
+		// an older set, ceil_mode counts positions beyond it.
+		without = append(without, "Pad_Fusion")
+	}
+	if overcounts(g) { // pools over blocks of channels count these in every set
+		without = append(without, "NchwcTransformer")
+	}
+	entries["optimization.disable_specified_optimizers"] = strings.Join(without, ";")
+	return entries
 }
 
 // pools reports whether a graph, or one within it, has a pool that a Pad may be fused into.

@@ -84,11 +84,7 @@ func Scan(n *onnx.Node, fresh func(base string) (name string)) (*onnx.Node, erro
 				if err != nil {
 					return nil, fmt.Errorf("output %q of its body: %w", info.Name, err)
 				}
-				shape := e.opInt("Concat", []string{e.bi("Sub", longest, length),
-					e.slice(e.un("Shape", out), 1, math.MaxInt32)}, "axis", 0)
-				out = e.opInt("Concat", []string{out,
-					e.op("ConstantOfShape", []string{shape}, onnx.TensorAttr("value", zero))},
-					"axis", 0)
+				out = e.lengthened(out, e.bi("Sub", longest, length), zero)
 			}
 		}
 		info.Name = out
@@ -98,6 +94,13 @@ func Scan(n *onnx.Node, fresh func(base string) (name string)) (*onnx.Node, erro
 	outer.Attrs = []onnx.Attr{{Name: "body", Kind: onnx.AttrGraph, Graph: each},
 		onnx.IntAttr("num_scan_inputs", len(outer.Inputs))}
 	return outer, nil
+}
+
+// lengthened returns x with missing rows of zeros behind it.
+func (e *emit) lengthened(x, missing string, zero *onnx.Tensor) string {
+	shape := e.opInt("Concat", []string{missing, e.slice(e.un("Shape", x), 1, math.MaxInt32)}, "axis", 0)
+	zeros := e.op("ConstantOfShape", []string{shape}, onnx.TensorAttr("value", zero))
+	return e.opInt("Concat", []string{x, zeros}, "axis", 0)
 }
 
 // slice takes positions from to to-1 of a vector, in the form of operator set 9.
