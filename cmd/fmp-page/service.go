@@ -43,8 +43,8 @@ func (s *session) withdrawn(q *request) (any, []byte, error) {
 	return map[string]any{"text": wire.Printed(w)}, append(file, '\n'), err
 }
 
-// evaluate scores the classifier on labelled photographs, and returns the signed counts and the
-// files left out, with the request that sends the counts where there is a round.
+// evaluate scores the classifier on labelled photographs, and returns the signed counts, the files
+// left out and the number of copies that count once, with the request that sends the counts where there is a round.
 func (s *session) evaluate(q *request, p struct{ Paths []string }) (any, []byte, error) {
 	if s.key == nil || s.classifier == nil {
 		return nil, nil, errors.New("a key and a classifier are needed")
@@ -80,7 +80,8 @@ func (s *session) evaluate(q *request, p struct{ Paths []string }) (any, []byte,
 		signedRequest
 		Report *tally.Report     `json:"report"`
 		Others imagefile.LeftOut `json:"others"`
-	}{Report: r, Others: others}
+		Copies int               `json:"copies"` // of other images of their class
+	}{Report: r, Others: others, Copies: *scores.Copies}
 	if s.round != nil {
 		out.signedRequest = signedRequest{wire.EvaluationPath(s.round.Round, s.key.Name),
 			s.round.Report(s.key, data)}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"fmp/cmd/buildinfo"
@@ -65,7 +66,7 @@ var methods = map[string]method{
 	"sign":       inRound((*session).sign),
 	"receipt":    inRound(with((*session).receipt)),
 	"classifier": (*session).openClassifier,
-	"predict":    (*session).predict,
+	"predict":    with((*session).predict),
 	"evaluate":   with((*session).evaluate),
 	"ask":        inRound((*session).ask),
 	"withdraw":   inRound((*session).withdraw),
@@ -563,13 +564,17 @@ type predicted struct {
 	Disagreement float32 `json:"mutual_information"`
 }
 
-// predict classifies one image, the data of the request.
-func (s *session) predict(q *request) (any, []byte, error) {
+// predict classifies one image, the data of the request. Errors have the name of its file.
+func (s *session) predict(q *request, p struct{ Name string }) (any, []byte, error) {
 	if s.classifier == nil {
 		return nil, nil, errors.New("no classifier is open")
 	}
 	read := func(string) ([]byte, error) { return q.data, nil }
-	src, _, err := imagefile.OpenFiles([]string{"image.jpg"}, read,
+	name := strings.TrimLeft(strings.ReplaceAll(p.Name, "/", "_"), ".")
+	if !imagefile.IsImage(name) {
+		name += ".jpg" // formats are told by content
+	}
+	src, _, err := imagefile.OpenFiles([]string{name}, read,
 		imagefile.Options{Fit: s.classifier.Fit, MaxItems: 1, Optional: true,
 			Classes: imagefile.Classes{N: s.classifier.Manifest.C}})
 	if err != nil {

@@ -99,8 +99,9 @@ int fmp_describe(fmp_handle handle, char **json, char **error);
 /* Classifies images. Where one cannot be read, nothing is written. */
 int fmp_predict(fmp_handle classifier, const fmp_images *images, const fmp_predictions *out, char **error);
 
-/* Makes the upload of labelled images, with the bytes that fmp-edge compress writes. Images of one label whose pixels are equal, at the
- * graph's size, count once. fmp-edge send and fmp pool take them as a file. */
+/* Makes the upload of labelled images, with the bytes that fmp-edge compress writes of the same images: a class's come in the order given,
+ * which in a folder is that of their names. Images of one label whose pixels are equal, at the graph's size, count once. fmp-edge send and
+ * fmp pool take them as a file. */
 int fmp_compress(fmp_handle client, const fmp_images *images, const fmp_upload *how, fmp_buffer *upload, char **error);
 
 /* Scores a classifier on labelled images and returns signed counts (JSON), which fmp evaluate --pool takes as a file. */

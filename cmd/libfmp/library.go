@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -193,26 +194,45 @@ type images struct {
 
 // source returns the images under names of their numbers, in folders of their classes. Six digits
 // are enough for maxImages.
-func (im *images) source(fit imagefile.Fit, classes int) (imagefile.Source, error) {
+func (im *images) source(fit imagefile.Fit, f models.Manifest) (imagefile.Source, error) {
 	if im.n < 1 || im.n > maxImages {
 		return nil, fmt.Errorf("%d images; want 1 to %d", im.n, maxImages)
 	}
+	folders := foldersOf(f)
 	paths := make([]string, im.n)
 	for i := range paths {
 		paths[i] = fmt.Sprintf("%06d.jpg", i) // formats are told by content
 		if im.labels != nil {
-			if y := im.labels[i]; y < 0 || int(y) >= classes {
+			if y := im.labels[i]; y < 0 || int(y) >= f.C {
 				return nil, fmt.Errorf("image %d has label %d; there are %d classes from 0", i, y,
-					classes)
+					f.C)
 			}
-			paths[i] = fmt.Sprintf("%d/%s", im.labels[i], paths[i])
+			paths[i] = folders[im.labels[i]] + "/" + paths[i]
 		}
 	}
 	read := func(p string) ([]byte, error) { return im.read(number(p)) }
 	src, _, err := imagefile.OpenFiles(paths, read,
 		imagefile.Options{Fit: fit, MaxItems: maxImages, Optional: im.labels == nil,
-			Classes: imagefile.Classes{N: classes, ByNumber: true}})
+			Classes: imagefile.Classes{N: f.C, Names: folders}})
 	return src, err
+}
+
+// foldersOf returns a folder's name for each class, in the order of the folders of fmp-edge: those
+// are called as the class, or by its number. Sums of floats have the bytes of their order.
+func foldersOf(f models.Manifest) []string {
+	names := make([]string, f.C)
+	for c := range names {
+		names[c] = strconv.Itoa(c)
+	}
+	if len(f.Classes) == f.C {
+		copy(names, f.Classes)
+	}
+	sorted := slices.Sorted(slices.Values(names))
+	for c, name := range names {
+		at, _ := slices.BinarySearch(sorted, name)
+		names[c] = fmt.Sprintf("%06d", at)
+	}
+	return names
 }
 
 // number is that of the image of a name.
@@ -229,7 +249,7 @@ func predict(handle uint64, im *images, give func(i int, p *classify.Prediction)
 		return err
 	}
 	defer m.Unlock()
-	src, err := im.source(m.classifier.Fit, m.classifier.Manifest.C)
+	src, err := im.source(m.classifier.Fit, m.classifier.Manifest)
 	if err != nil {
 		return err
 	}
@@ -299,7 +319,7 @@ func evaluate(handle uint64, im *images, e *evaluation) ([]byte, error) {
 	if noisy {
 		c = c.Alone()
 	}
-	src, err := im.source(c.Fit, c.Manifest.C)
+	src, err := im.source(c.Fit, c.Manifest)
 	if err != nil {
 		return nil, err
 	}
@@ -359,7 +379,7 @@ func compress(handle uint64, im *images, o *upload) ([]byte, error) {
 		return nil, fmt.Errorf("handle %d is a classifier's or closed; want a client graph's "+
 			"(fmp_client_load)", handle)
 	}
-	src, err := im.source(m.client.Fit, m.client.Manifest.C)
+	src, err := im.source(m.client.Fit, m.client.Manifest)
 	if err != nil {
 		return nil, err
 	}

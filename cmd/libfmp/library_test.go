@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"fmp/models"
 	"fmp/onnx/must"
 	"fmp/pipeline/tally"
 )
@@ -240,4 +241,19 @@ for closed in (lambda: c.predict(paths), lambda: g.compress(paths, labels, "site
         raise AssertionError("closed")
 assert fmp.version()
 `)
+}
+
+// TestFolders: classes come in the order of fmp-edge's folders, whatever numbers they have.
+func TestFolders(t *testing.T) {
+	for _, c := range []struct {
+		of   models.Manifest
+		want []string
+	}{
+		{models.Manifest{C: 3, Classes: []string{"plane", "Müll", "cat"}}, []string{"000002", "000000", "000001"}},
+		{models.Manifest{C: 11}, []string{"000000", "000001", "000003"}}, // 10 lies before 2
+	} {
+		if got := foldersOf(c.of)[:3]; !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v; want %v", c.of.Classes, got, c.want)
+		}
+	}
 }

@@ -264,6 +264,29 @@ console.log(faults.join(), signal.aborted, panels.leaves.includes('notEnrolled')
 	wants(t, "a closed round", got, "undefined true\n")
 }
 
+// TestAsksNothingMeanwhile: while an upload is made no request goes out, whose moment would tell how
+// long the photographs took. A question that came up is asked once it is made.
+func TestAsksNothingMeanwhile(t *testing.T) {
+	got := stubbed(t, "join.js", served, chosen+`
+let done;
+answers.compress = () => new Promise(ok => { done = ok; });
+const asks = () => calls.filter(c => ['ask', 'round'].includes(c.method)).length;
+const computed = compute();
+await until(() => done);
+await rest();
+const before = asks();
+presses.focus();
+presses.visibilitychange();
+await rest();
+const meanwhile = asks() - before;
+done({ digest: 'upload 1', points: [], images: 1, data: bytes('upload 1') });
+await computed;
+await rest();
+console.log(meanwhile, asks() - before);
+`)
+	wants(t, "", got, "0 1\n")
+}
+
 // TestTrusted: of a private upload the page says who reads the exact counts, and where the browser
 // may clear the ledger. One to which a server adds the noise is kept for that server alone.
 func TestTrusted(t *testing.T) {
@@ -279,25 +302,30 @@ console.log([...new Set(said)].filter(s => /^noneOf/.test(s)).join(), panels.lea
 	}
 }
 
-// TestWalked: a chooser hands the files on before a folder was walked.
+// TestWalked: a chooser hands the files on before a folder was walked, and names a folder that cannot
+// be read.
 func TestWalked(t *testing.T) {
 	got := modules(t, `
 globalThis.localStorage = { getItem: () => null }, globalThis.indexedDB = { open: () => ({}) };
 globalThis.FileList = globalThis.File = class {};
-const made = [];
+const made = [], texts = [];
 globalThis.document = { createElement: () => {
   const on = {};
   made.push(on);
-  return { addEventListener: (k, f) => { on[k] = f; }, setAttribute() {}, append() {}, classList: { remove() {} } };
+  return { addEventListener: (k, f) => { on[k] = f; }, setAttribute() {}, replaceChildren() {},
+    append: (...c) => texts.push(...c.filter(s => typeof s === 'string')), classList: { remove() {} } };
 } };
 const { chooser } = await import('./common.js');
 let files;
-chooser('', [], async chosen => { files = chosen; });
+chooser('', [], async chosen => { files = chosen; await chosen; });
 const entry = { isFile: true, fullPath: '/cat/a.png', file: ok => setTimeout(ok, 1, 'a') };
 made.find(on => on.drop).drop({ preventDefault() {}, dataTransfer: { items: [{ webkitGetAsEntry: () => entry }] } });
 console.log(files instanceof Promise, JSON.stringify(await files));
+const closed = { fullPath: '/cat', createReader: () => ({ readEntries: (_, no) => no(new Error('denied')) }) };
+await made.find(on => on.drop).drop({ preventDefault() {}, dataTransfer: { items: [{ webkitGetAsEntry: () => closed }] } });
+console.log(texts.at(-1));
 `)
-	wants(t, "", got, "true [{\"path\":\"cat/a.png\",\"file\":\"a\"}]\n")
+	wants(t, "", got, "true [{\"path\":\"cat/a.png\",\"file\":\"a\"}]\ncat: denied\n")
 }
 
 // TestReleaseGone: photographs may take the place of a private upload while the page reads the

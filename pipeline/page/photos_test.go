@@ -197,26 +197,28 @@ dog/raw (3) gone
 }
 
 // TestScored: every chosen photograph is scored once, under a path of its own; a folder that is no
-// class is the program's to refuse, as in fmp-edge.
+// class is the program's to refuse, as in fmp-edge. One in folders of two classes is named, copies are
+// counted, and the signed report is shown whole.
 func TestScored(t *testing.T) {
 	got := stubbed(t, "predict.js", "", `
 await until(() => takes['score-folder']);
 await takes['score-folder']([file('a/cat/0.png', 'one'), file('b/cat/0.png', 'two'),
   file('shop/train/dog/1.png', 'three'),
-  file('shop/notes.txt', 'four')]);
+  file('shop/notes.txt', 'four'), file('cat/dog/2.png', 'five')]);
 const { paths, files } = calls.find(c => c.method === 'evaluate');
 for (const [i, p] of paths.entries()) console.log(p, files[i].path === p, await files[i].file.text());
 `)
 	wants(t, "", got, "cat/0.png true one\ncat/0 (2).png true two\ntrain/dog/1.png true three\n"+
 		"notes.txt true four\n")
 	// Files that are left out are named beside the counts.
-	for others, want := range map[string]string{"{ n: 0 }": "false\n",
-		"{ n: 2, names: ['a (loose)', 'b (loose)'] }": "true a (loose), b (loose)\n",
-		"{ n: 3, names: ['a (loose)'] }":              "true a (loose) …\n"} {
+	for others, want := range map[string]string{"{ n: 0 }, copies: 0": "true cat/dog/0.png false true\n",
+		"{ n: 2, names: ['a (loose)', 'b (loose)'] }, copies: 2": "true cat/dog/0.png, a (loose), b (loose) true true\n",
+		"{ n: 3, names: ['a (loose)'] }":                         "true cat/dog/0.png, a (loose) … false true\n"} {
 		wants(t, others, stubbed(t, "predict.js", "answers.evaluate = { report: { groups: [] }, others: "+others+" };", `
 await until(() => takes['score-folder']);
-await takes['score-folder']([file('a/cat/0.png', 'one')]);
-console.log(...[panels.score.some(s => /othersLeft/.test(s)), values.othersLeft?.names].filter(v => v !== undefined));
+await takes['score-folder']([file('a/cat/0.png', 'one'), file('cat/dog/0.png', 'two')]);
+const says = what => panels.score.some(s => what.test(s));
+console.log(says(/othersLeft/), values.othersLeft.names, says(/^copies/), says(/scoreFile/));
 `), want)
 	}
 	// A host that answers every path with a page is no server.

@@ -128,6 +128,14 @@ console.log(panels.send.join(' '));
 			"true false roundOn"},
 		"a classifier": {"predict.js", numbered + "first(/onnx$/, silent);", classifies,
 			"true false roundOn"},
+		"no classifier": {"predict.js", "first(/onnx$/, async () => refused(404, 'none'));", `
+await until(() => takes['model-file']);
+console.log(said.includes('noClassifier'), faults.join());
+`, "true "},
+		"another file": {"predict.js", "answers.classifier = () => { throw new Error('a client graph'); };", `
+await until(() => takes['model-file']);
+console.log(said.includes('noClassifier'), faults.join());
+`, "false a client graph"},
 		"counts": {"predict.js", numbered + "failing = false; first(/rounds$/, busy);", `
 await until(() => takes['score-folder']);
 failing = true;

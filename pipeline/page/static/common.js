@@ -134,7 +134,7 @@ export async function filesOf(list) {
     if (e instanceof File) out.push({ path: e.name, file: e });
     else if (e.isFile) out.push({ path: e.fullPath.slice(1), file: await new Promise((ok, no) => e.file(ok, no)) });
     else for (const reader = e.createReader(); ;) {
-      const some = await new Promise((ok, no) => reader.readEntries(ok, no));
+      const some = await new Promise((ok, no) => reader.readEntries(ok, why => no(new Error(`${e.fullPath.slice(1)}: ${why.message}`))));
       if (some.length === 0) break;
       for (const s of some) await walk(s);
     }
@@ -144,18 +144,23 @@ export async function filesOf(list) {
 }
 
 // chooser is a place where files are dropped, with a button for each input: [{id, label, ...attributes}]. take is given a promise of the
-// files, as a folder takes time to walk: other work can be made to wait for it.
+// files, as a folder takes time to walk: other work can be made to wait for it. Where a file or folder cannot be read, the place says so.
 export function chooser(text, inputs, take) {
+  const fault = el('div', {});
+  const taken = async list => {
+    fill(fault);
+    try { await take(filesOf(list)); } catch (e) { fill(fault, failed(e)); }
+  };
   const inputOf = i => {
     const { label, ...props } = i;
-    const input = el('input', { type: 'file', class: 'hidden', tabindex: '-1', 'aria-label': label, ...props, onchange: async () => { await take(filesOf(input.files)); input.value = ''; } });
+    const input = el('input', { type: 'file', class: 'hidden', tabindex: '-1', 'aria-label': label, ...props, onchange: async () => { await taken(input.files); input.value = ''; } });
     return [el('button', { type: 'button', class: 'quiet', onclick: () => input.click() }, label), input];
   };
   const zone = el('div', { class: 'drop', role: 'group', 'aria-label': text,
     ondragover: e => { e.preventDefault(); zone.classList.add('over'); },
     ondragleave: () => zone.classList.remove('over'),
-    ondrop: async e => { e.preventDefault(); zone.classList.remove('over'); await take(filesOf(e.dataTransfer.items)); },
-  }, el('p', {}, text), el('div', { class: 'buttons' }, inputs.map(inputOf)));
+    ondrop: async e => { e.preventDefault(); zone.classList.remove('over'); await taken(e.dataTransfer.items); },
+  }, el('p', {}, text), el('div', { class: 'buttons' }, inputs.map(inputOf)), fault);
   return zone;
 }
 

@@ -38,6 +38,7 @@ async function working(step, work) {
   state.busy = step;
   refresh();
   await alone(work).finally(() => { state.busy = ''; refresh(); });
+  if (state.due) enrolled();
 }
 
 // reopen starts the program again after it failed, with what it had open.
@@ -251,8 +252,11 @@ async function verified(receipt) {
 }
 
 // enrolled asks the server whether it knows the key, before anything is computed for it, and asks again until it does. A receipt that the
-// server does not confirm is not shown.
+// server does not confirm is not shown. While an upload is made it waits: the program answers when the photographs are done, and the moment
+// of a request would tell the server how long they took.
 async function enrolled() {
+  state.due = state.busy === 'leaves';
+  if (state.due) return;
   const { key, receipt } = state;
   const { known, gone, receipt: got } = await ask().catch(() => ({})); // there is no answer for now
   if (key !== state.key) return;

@@ -28,10 +28,11 @@ async function find() {
     });
     opened();
     await open(data, '', from);
-  } catch {
+  } catch (e) {
     if (state.data) return;
-    byId('server').textContent = t('noClassifier');
-    show('model', el('p', {}, t('openClassifier')), choose());
+    const none = e.status === 404;
+    byId('server').textContent = none ? t('noClassifier') : location.host;
+    show('model', !none && failed(e), el('p', {}, t('openClassifier')), choose());
   }
 }
 
@@ -85,15 +86,21 @@ async function score(chosen) {
     const { name } = await program.call('readKey', {}, { data: secret.slice() });
     const list = await rounds(); // without a server the counts are saved; one without an answer for now is an error
     if (list) await program.call('round', {}, { data: list });
-    const known = new Map();
-    for (const { path, file } of files) await add(known, placed(path, state.info.classes) ?? path.slice(path.indexOf('/') + 1), file);
-    const { report: r, others, path, headers, data } = await program.call('evaluate', { paths: [...known.keys()] }, { files: [...known].map(([path, file]) => ({ path, file })), progress: (done, all) => { bar.max = all; bar.value = done; } });
-    const sent = el('p', { 'aria-live': 'polite' });
+    const known = new Map(), unsure = [];
+    for (const { path, file } of files) {
+      const within = placed(path, state.info.classes), [first] = path.split('/');
+      if (!within && state.info.classes.includes(first)) unsure.push(path); // in folders of two classes
+      else await add(known, within ?? path.slice(path.indexOf('/') + 1), file);
+    }
+    const { report: r, others, copies, path, headers, data } = await program.call('evaluate', { paths: [...known.keys()] }, { files: [...known].map(([path, file]) => ({ path, file })), progress: (done, all) => { bar.max = all; bar.value = done; } });
+    const sent = el('p', { 'aria-live': 'polite' }), left = { n: others.n + unsure.length, names: [...unsure.slice(0, 5), ...others.names ?? []] };
     const table = (head, rows) => el('div', { class: 'scroll', tabindex: '0', role: 'group', 'aria-label': head[0] }, el('table', {}, el('thead', {}, el('tr', {}, head.map(h => el('th', { scope: 'col' }, h)))), el('tbody', {}, rows.map(row => el('tr', {}, row.map((c, i) => el(i ? 'td' : 'th', i ? {} : { scope: 'row' }, String(c ?? '–'))))))));
     showScore(el('p', {}, t('scoreWhat', { name, least: r.least })),
-      others.n > 0 && el('p', { class: 'note' }, t('othersLeft', { n: others.n, names: others.names.join(', ') + (others.n > others.names.length ? ' …' : '') }) + '.'),
+      left.n > 0 && el('p', { class: 'note' }, t('othersLeft', { n: left.n, names: left.names.join(', ') + (left.n > left.names.length ? ' …' : '') }) + '.'),
+      copies > 0 && el('p', { class: 'note' }, t('copies', { photographs: t('photographs', { n: copies }) })),
       table([t('classList'), t('photos'), t('right')], r.groups.map(g => [g.classes.map(c => state.info.classes[c]).join(', '), g.n, r.few ? null : g.right])),
       r.few && el('p', { class: 'hint' }, t('scoreFew', { least: r.least })),
+      el('details', {}, el('summary', {}, t('scoreFile')), el('pre', { tabindex: '0', lang: 'en' }, new TextDecoder().decode(data))),
       el('div', { class: 'buttons' },
         path && el('button', { type: 'button', id: 'score-send', onclick: async () => {
           try {
@@ -113,7 +120,7 @@ async function take(files) {
     state.queue = state.queue.then(async () => {
       body.replaceChildren(el('p', {}, t('computing')));
       try {
-        card.prediction = state.remote ? await state.remote(file) : await program.call('predict', {}, { data: new Uint8Array(await file.arrayBuffer()) });
+        card.prediction = state.remote ? await state.remote(file) : await program.call('predict', { name: file.name }, { data: new Uint8Array(await file.arrayBuffer()) });
         card.name = file.name;
         say(card, body);
       } catch (e) { body.replaceChildren(failed(e)); }
