@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/csv"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -301,6 +302,14 @@ func (o *fuseRun) client(cmd *cobra.Command, s *resolver,
 	if o.upload == "" && s.given("embedding.model") {
 		o.upload = uploadPoints
 	}
+	if o.names != nil { // before images are read
+		if err := checkNames(o.names); err != nil {
+			return nil, pre, usageError(err)
+		}
+		if o.upload != "" && o.upload != uploadClassMeans {
+			return nil, pre, usageError(errNamed)
+		}
+	}
 	return o.corpusClient(cmd, eng)
 }
 
@@ -440,9 +449,6 @@ func (p *predictors) find() error {
 // which must then soften features about one centre.
 func (p *predictors) embedding(upload string, names []string) (*onnx.Model, error) {
 	if names != nil {
-		if err := checkNames(names); err != nil {
-			return nil, err
-		}
 		if upload == uploadClassMeans && p.open != nil {
 			p.acts = []string{"open.model"}
 			return models.OpenEmbedding(p.open, len(names))
@@ -492,10 +498,13 @@ func (p *predictors) conjugateOf(upload string, names []string) (*onnx.Model, er
 			return models.ConjugateEmbedding(m, true)
 		}
 	}
-	return nil, fmt.Errorf("--class-names wants uploads of class means and, for names that the " +
-		"corpus lacks, an open predictor that was trained behind the extractor; fmp train open " +
-		"makes one, and --set open.model=FILE names it")
+	return nil, errNamed
 }
+
+// errNamed refuses class names where nothing reads uploads of them.
+var errNamed = errors.New("--class-names wants uploads of class means and, for names that the " +
+	"corpus lacks, an open predictor that was trained behind the extractor; fmp train open " +
+	"makes one, and --set open.model=FILE names it")
 
 // points returns the embedding that the settings name; an untrained one only where they ask for it.
 func (p *predictors) points() (*onnx.Model, error) {

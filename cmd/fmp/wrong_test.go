@@ -123,6 +123,8 @@ func TestWrong(t *testing.T) {
 		{"fuse --extractor nowhere.onnx --class-names a,b -o y.onnx", "nowhere.onnx"},
 		{"fuse --extractor x.onnx --class-names a,a -o y.onnx", "each another"},
 		{"fuse --extractor x.onnx --class-names a -o y.onnx", "two names or more"},
+		{"fuse --extractor nowhere.onnx --class-names a,b --upload private -o y.onnx", "wants uploads of class means"},
+		{"fuse --extractor nowhere.onnx --class-names a,a --upload class-means -o y.onnx", "each another"},
 		{"fuse --extractor x.onnx --class-names a/b,c -o y.onnx", "no folder"},
 		{"fuse --extractor x.onnx --class-names .a,c -o y.onnx", "no folder"},
 		{"fuse --extractor cut.onnx --class-names a,b -o y.onnx", "cut.onnx"},
