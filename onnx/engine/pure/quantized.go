@@ -21,6 +21,7 @@ type integers struct {
 	ready   map[*onnx.Node]ready
 	instead map[*onnx.Node]*onnx.Node // nil: left out
 	tables  map[string]tabled
+	padded  map[string]*padding // by the bytes that it makes
 }
 
 // ready is a node's kernel, nil where it is to be prepared, the types that its inputs must have, and
@@ -33,7 +34,7 @@ type ready struct {
 
 // movers are operators whose output holds elements of their first input.
 var movers = []string{"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice",
-	"Gather", "DepthToSpace", "SpaceToDepth", "Identity", "Expand", "Tile"}
+	"Gather", "DepthToSpace", "SpaceToDepth", "Identity", "Expand", "Tile", "Pad"}
 
 // inIntegers is [planner.integers] where it is enabled: programs that do not are smaller.
 var inIntegers = func(_ *planner, nodes []*onnx.Node) []*onnx.Node { return nodes }
@@ -57,7 +58,7 @@ func (p *planner) integers(nodes []*onnx.Node) []*onnx.Node {
 	}
 	v := &integers{planner: p, made: map[string]*onnx.Node{}, ready: map[*onnx.Node]ready{},
 		instead: map[*onnx.Node]*onnx.Node{},
-		tables:  map[string]tabled{}}
+		tables:  map[string]tabled{}, padded: map[string]*padding{}}
 	for _, n := range nodes {
 		for _, o := range n.Outputs {
 			v.made[o] = n
@@ -114,16 +115,72 @@ func (v *integers) node(n *onnx.Node) {
 			v.table(n, t, out, a)
 		}
 	case slices.Contains(movers, n.Op) && len(n.Inputs) > 0 && (n.Op != "MaxPool" || v.opset >= 12):
-		a, out := v.dequantized(n.Inputs[0]), v.quantizer(n)
-		if a == nil || out == nil || a.q != out.q {
-			return
-		}
-		with := *n
-		with.Inputs = append([]string{a.name}, n.Inputs[1:]...)
-		with.Outputs = out.node.Outputs
-		v.ready[&with] = ready{in: []onnx.DType{a.q.DType}}
-		v.instead[n], v.instead[out.node] = &with, nil
+		v.mover(n)
 	}
+}
+
+// mover replaces an operator that moves elements.
+func (v *integers) mover(n *onnx.Node) {
+	a, out := v.dequantized(n.Inputs[0]), v.quantizer(n)
+	if a == nil || out == nil || a.q != out.q {
+		return
+	}
+	with := *n
+	with.Inputs = append([]string{a.name}, n.Inputs[1:]...)
+	with.Outputs = out.node.Outputs
+	if n.Op == "Pad" && !v.pad(n, &with, out) {
+		return
+	}
+	v.ready[&with] = ready{in: []onnx.DType{a.q.DType}}
+	v.instead[n], v.instead[out.node] = &with, nil
+}
+
+// padding is a Pad that is run on bytes.
+type padding struct {
+	node *onnx.Node
+	of   *kernel.Spec // of node, on float32
+	from string       // the bytes that are padded
+}
+
+// pad has with, which stands for the Pad n, put the zero point where n puts zeros; not where n may
+// put other numbers.
+func (v *integers) pad(n, with *onnx.Node, out *quantizedValue) bool {
+	s := v.spec(n, onnx.Float32)
+	for i, name := range n.Inputs[1:] {
+		t := v.constant(name)
+		d := typeOf(t)
+		if t == nil && name != "" {
+			d = onnx.Int64 // pads or axes that are not known yet
+		}
+		if s.In, s.Const = append(s.In, d), append(s.Const, t); i == 1 && name != "" {
+			if t == nil || t.DType != onnx.Float32 || t.Len() != 1 || t.At(0) != 0 {
+				return false
+			}
+		}
+	}
+	if _, err := kernel.Prepare(s); err != nil || v.opset < 11 {
+		return false // before, bytes are not padded
+	}
+	if len(with.Inputs) == 2 {
+		with.Inputs = append(with.Inputs, "")
+	}
+	with.Inputs[2] = out.node.Inputs[2]
+	v.padded[out.name] = &padding{n, s, with.Inputs[0]}
+	return true
+}
+
+// withPadding returns a convolution of weights w that does the padding of the bytes x as well, where nothing
+// else reads those.
+func (v *integers) withPadding(n *onnx.Node, x *quantizedValue, w *onnx.Tensor) (*padding, *onnx.Node) {
+	before := v.padded[x.name]
+	if n.Op != "Conv" || before == nil || v.soleReader(x.name) != x.node || v.soleReader(n.Inputs[0]) != n {
+		return nil, nil
+	}
+	wider := kernel.WithPadding(&kernel.Spec{Node: n, Opset: v.opset, Const: []*onnx.Tensor{nil, w}}, before.of)
+	if wider == nil {
+		return nil, nil
+	}
+	return before, wider
 }
 
 // pair replaces an Add or Mul.
@@ -313,7 +370,14 @@ func (v *integers) product(n *onnx.Node) {
 	for _, t := range s.Const[1:] {
 		s.In = append(s.In, typeOf(t))
 	}
+	before, wider := v.withPadding(n, x, w)
+	if wider != nil {
+		s.Node, x = wider, &quantizedValue{before.from, x.node, x.q}
+	}
 	k, err := kernel.NewProduct(s)
+	if wider != nil && err == nil {
+		v.instead[before.node] = nil
+	}
 	run := func(c *kernel.Call) error {
 		c.In = append(c.In[:1], s.Const[1:]...)
 		defer func() { c.In = c.In[:1] }()

@@ -1,6 +1,7 @@
 package pure
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"math"
@@ -288,6 +289,74 @@ func TestQuantizedEdges(t *testing.T) {
 			}
 		}
 		must.Do(t, s.Close())
+	}
+}
+
+// TestQuantizedPadding: a padding of bytes is none of float32, and the convolution after it does it
+// where it can, to the values of the float32 operators.
+func TestQuantizedPadding(t *testing.T) {
+	t.Parallel()
+	around := []int{0, 0, 1, 2, 0, 0, 3, 0}
+	for _, c := range []struct {
+		name  string
+		pads  []int
+		value float32
+		mode  string
+		next  string // the operator after the padding; "" is a Conv
+		twice bool   // the padding is an output as well
+		steps []string
+	}{
+		{name: "in a convolution", pads: around, steps: []string{"Conv"}},
+		{name: "of other numbers", pads: around, value: 1, steps: []string{"Conv", "Pad"}},
+		{name: "of the edge", pads: around, mode: "edge", steps: []string{"Conv", "Pad"}},
+		{name: "of channels", pads: []int{0, 2, 0, 0, 0, 1, 0, 0}, steps: []string{"Conv", "Pad"}},
+		{name: "cut", pads: []int{0, 0, -1, 0, 0, 0, 1, -1}, steps: []string{"Conv", "Pad"}},
+		{name: "read twice", pads: around, twice: true, steps: []string{"Conv", "Pad"}},
+		{name: "maximum", pads: around, next: "MaxPool", steps: []string{"MaxPool", "Pad"}},
+	} {
+		for _, d := range []onnx.DType{onnx.Uint8, onnx.Int8} {
+			q := &quantizer{Builder: build.New("padded"), r: rand.New(rand.NewPCG(9, 1)), d: d}
+			x := q.bytes(q.Input("x", onnx.Float32, 2, 3, 7, 6), .02)
+			x = q.again(q.Op("Pad", []build.Ref{x, q.Axes(c.pads...), q.F32(c.value)},
+				onnx.StrAttr("mode", cmp.Or(c.mode, "constant"))))
+			padded := x
+			if c.next == "MaxPool" {
+				x = q.again(q.Op("MaxPool", []build.Ref{x}, onnx.IntsAttr("kernel_shape", 2, 2)))
+			} else {
+				x = q.bytes(q.conv(x, 3+c.pads[1]+c.pads[5], 4, 3, 1, 1), .05)
+			}
+			q.Output("y", x)
+			if c.twice {
+				q.Output("padded", padded)
+			}
+			m := must.Get(q.Model())(t)
+			e := must.Get(New(engine.Options{Threads: 1}))(t)
+			var ops []string
+			for _, st := range working(t, m, false) {
+				if !strings.HasSuffix(st.node.Op, "uantizeLinear") {
+					ops = append(ops, st.node.Op)
+				}
+				if in := st.types[0]; st.node.Op == "Pad" && (in == d) != (c.value == 0) {
+					t.Errorf("%s: a padding of %v", c.name, in)
+				}
+			}
+			if slices.Sort(ops); !slices.Equal(ops, c.steps) {
+				t.Errorf("%s: the steps are %v where %v are expected", c.name, ops, c.steps)
+			}
+			feeds := map[string]*onnx.Tensor{"x": modeltest.Normal(rand.New(rand.NewPCG(2, 1)), 1, 2, 3, 7, 6)}
+			got := modeltest.Eval(t, e, m, feeds)["y"]
+			for _, n := range m.Graph.Nodes { // a value that is an output is made as float32
+				if n.Op == "Pad" || n.Op == "Conv" || n.Op == "MaxPool" {
+					m.Graph.Outputs = append(m.Graph.Outputs, onnx.ValueInfo{Name: n.Outputs[0]})
+				}
+			}
+			want := modeltest.Eval(t, e, m, feeds)["y"]
+			for i, v := range got.F32() {
+				if math.Abs(float64(v-want.F32()[i])) > .051 || c.next != "" && v != want.F32()[i] {
+					t.Errorf("%s: element %d is %v where %v is expected", c.name, i, v, want.F32()[i])
+				}
+			}
+		}
 	}
 }
 

@@ -110,6 +110,7 @@ func padding(in, pads, axes []int) (begin, shape []int, err error) {
 // neighbours are copied together.
 func padRowsFrom(out, x, v *onnx.Tensor, from [][]int) {
 	shape, st, last := out.Shape, strides(x.Shape), len(x.Shape)-1
+	runs := runsOf(from[last])
 	pos := make([]int, len(shape))
 	for i, rows := 0, out.Len()/shape[last]; i < rows; i++ {
 		unravel(pos[:last], i, shape[:last])
@@ -124,19 +125,30 @@ func padRowsFrom(out, x, v *onnx.Tensor, from [][]int) {
 			fill(out.Data, row, shape[last], v.Data, 0)
 			continue
 		}
-		for j := 0; j < shape[last]; {
-			f, n := from[last][j], 1
-			for j+n < shape[last] && (f < 0 && from[last][j+n] < 0 || f >= 0 && from[last][j+n] == f+n) {
-				n++
-			}
-			if f < 0 {
-				fill(out.Data, row+j, n, v.Data, 0)
+		for _, r := range runs {
+			if r.from < 0 {
+				fill(out.Data, row+r.at, r.n, v.Data, 0)
 			} else {
-				copyRange(out.Data, row+j, x.Data, off+f, n)
+				copyRange(out.Data, row+r.at, x.Data, off+r.from, r.n)
 			}
-			j += n
 		}
 	}
+}
+
+// padRun is n neighbours of a row that copy those from a position on, -1 for the constant.
+type padRun struct{ at, from, n int }
+
+// runsOf collects positions of one axis in runs.
+func runsOf(from []int) (runs []padRun) {
+	for j := 0; j < len(from); {
+		f, n := from[j], 1
+		for j+n < len(from) && (f < 0 && from[j+n] < 0 || f >= 0 && from[j+n] == f+n) {
+			n++
+		}
+		runs = append(runs, padRun{j, f, n})
+		j += n
+	}
+	return runs
 }
 
 // padded is the position 0 <= p < n that position i, which may lie outside, stands for.

@@ -115,14 +115,16 @@ func (s *Spec) spatial(axes int, fill float64) []int {
 	return out
 }
 
-// allFinite reports whether a tensor of floats holds neither infinities nor NaNs: zeros times its
-// elements are zeros.
+// allFinite reports whether a tensor holds neither infinities nor NaNs: zeros times its elements are
+// zeros.
 func allFinite(t *onnx.Tensor) bool {
 	switch v := t.Data.(type) {
 	case []float32:
 		return finite(dense(v, 1, len(v)))
 	case []float64:
 		return finite(dense(v, 1, len(v)))
+	case []int8, []uint8:
+		return bytes.Has(t.DType)
 	}
 	return false
 }
