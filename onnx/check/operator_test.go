@@ -22,6 +22,13 @@ func TestModelHoldsNodesAgainstTheirOperators(t *testing.T) {
 		n.Domain = "com.microsoft"
 		return n
 	}
+	linear := func(in, rule string) *onnx.Node {
+		n := node("LinearAttention", in, "y state", onnx.IntAttr("q_num_heads", 1), onnx.IntAttr("kv_num_heads", 1))
+		if rule != "" {
+			n.Attrs = append(n.Attrs, onnx.StrAttr("update_rule", rule))
+		}
+		return n
+	}
 	for _, tc := range []struct {
 		name  string
 		opset int64
@@ -78,6 +85,11 @@ func TestModelHoldsNodesAgainstTheirOperators(t *testing.T) {
 			onnx.IntAttr("blocksize", 1)), `mode is "constant"; allowed are DCR, CRD`},
 		{"a part without an output", 18, node("Split", "x", "y z", onnx.IntAttr("num_outputs", 3)),
 			"num_outputs is 3 with 2 outputs"},
+
+		{"a rule without its input", 27, linear("x x x _ x", "gated_delta"), "update_rule is gated_delta, which takes"},
+		{"a rule by default", 27, linear("x x x _ _ x", ""), "update_rule is gated_delta"},
+		{"an input that no rule reads", 27, linear("x x x _ x x", "gated"), "update_rule is gated, which"},
+		{"a rule with its inputs", 27, linear("x x x _ x x", "gated_delta"), ""},
 
 		{"an operator of the ONNX Runtime", 17, microsoft("FusedConv"), ""},
 		{"a misspelt one", 17, microsoft("FusedCnov"),

@@ -139,9 +139,10 @@ func TestHostileModels(t *testing.T) {
 // node, and values without elements have gradients.
 func TestSizesAndAxesAreChecked(t *testing.T) {
 	for _, c := range []struct{ name, op, in, attrs, want string }{
-		{"padding", "AveragePool", "x:float32[1,1,4,4]", "kernel_shape=2,2 pads=0,0,16777216,0", "budget"},
+		{"padding", "AveragePool", "x:float32[1,1,4,4]", "kernel_shape=16777217,2 pads=16777216,0,16777216,0",
+			"budget"},
 		{"product of padding", "AveragePool", "x:float32[1,1,4,4]",
-			"kernel_shape=2,2 pads=0,0,4096,4096 ceil_mode=1", "budget"},
+			"kernel_shape=4097,4097 pads=4096,4096,4096,4096 ceil_mode=1", "budget"},
 		{"a large image", "AveragePool", "x:float32[1,3,4096,4096]", "kernel_shape=3,3 pads=1,1,1,1", ""},
 		{"positions of a kernel", "Conv", "x:float32[1,1,4] w:float32[1,1,65536]", "pads=65536,0", "budget"},
 		{"offsets of a kernel", "DeformConv",

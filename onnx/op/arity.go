@@ -10,8 +10,8 @@ import (
 	"fmp/onnx"
 )
 
-// Fits reports whether a node has as many inputs and outputs as its operator has, and words that the
-// operator knows.
+// Fits reports whether a node has as many inputs and outputs as its operator has, words that the operator
+// knows, and the inputs that these ask for.
 func (s *Schema) Fits(n *onnx.Node) error {
 	if err := checkOperands("input", "inputs", n.Inputs, s.In, s.Input); err != nil {
 		return err
@@ -19,7 +19,27 @@ func (s *Schema) Fits(n *onnx.Node) error {
 	if err := checkOperands("output", "outputs", n.Outputs, s.Out, s.Output); err != nil {
 		return err
 	}
-	return s.words(n)
+	if err := s.words(n); err != nil || s.Name != "LinearAttention" {
+		return err
+	}
+	return LinearAttention(n)
+}
+
+// LinearAttention reports a node of that operator whose update rule lacks an input, or has one that it does
+// not read.
+func LinearAttention(n *onnx.Node) error {
+	rule := "gated_delta"
+	if a, ok := n.Attr("update_rule"); ok {
+		if rule = a.Str; a.Ref != "" {
+			return nil
+		}
+	}
+	gated, delta := strings.Contains(rule, "gated"), strings.Contains(rule, "delta")
+	if gated != (n.Input(4) != "") || delta != (n.Input(5) != "") {
+		return fmt.Errorf("update_rule is %s, which takes decay where it gates and beta where it "+
+			"corrects, and nothing else", rule)
+	}
+	return nil
 }
 
 // words reports a word of a node that its operator does not know, and a Split into more or fewer parts than

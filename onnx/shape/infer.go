@@ -475,6 +475,7 @@ func Elementwise(op string) bool { return elementwiseRules[op] != nil }
 // apply runs a rule, which may end by package try.
 func (c *call) apply(r rule) (err error) {
 	defer try.Catch(&err)
+	c.operands()
 	r(c)
 	return nil
 }

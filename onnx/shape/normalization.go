@@ -11,8 +11,8 @@ var normalizationRules = map[string]rule{
 	"LpNormalization": inferAxiswise,
 	"LRN":             typeFrom(0), "MeanVarianceNormalization": inferMeanVariance,
 	"InstanceNormalization": inferChannelwise,
-	"GroupNormalization":    typeFrom(0), "BatchNormalization": inferBatchNormalization,
-	"LayerNormalization": inferLayerNormalization, "RMSNormalization": inferAxiswise,
+	"GroupNormalization":    inferGroupNormalization, "BatchNormalization": inferBatchNormalization,
+	"LayerNormalization": inferLayerNormalization, "RMSNormalization": inferRMSNormalization,
 	"Dropout":                   inferDropout,
 	"NegativeLogLikelihoodLoss": inferLoss, "SoftmaxCrossEntropyLoss": inferLoss,
 }
@@ -59,6 +59,37 @@ func inferChannelwise(c *call) {
 	}
 }
 
+// inferGroupNormalization checks the channels, of which groups have equally many.
+func inferGroupNormalization(c *call) {
+	inferChannelwise(c)
+	if x, groups := c.in[0], c.attrs.Int("num_groups"); x.ranked() && groups > 0 {
+		if n, known := x.shape[1].value(); known && n%groups != 0 {
+			try.Fail("%d channels cannot be shared among %d groups", n, groups)
+		}
+	}
+}
+
+// inferRMSNormalization checks that the scale is broadcast to the input.
+func inferRMSNormalization(c *call) {
+	inferAxiswise(c)
+	c.broadcastTo(1)
+}
+
+// broadcastTo ends the rule where an operand is not broadcast to the first one's shape.
+func (c *call) broadcastTo(i int) {
+	x := c.in[0].shape
+	if x == nil || !c.has(i) {
+		return
+	}
+	both, err := c.broadcast(x, c.in[i].shape)
+	if err != nil {
+		try.Fail("input %d: %w", i, err)
+	}
+	if len(both) > len(x) {
+		try.Fail("input %d is of rank %d and the value of rank %d", i, len(both), len(x))
+	}
+}
+
 func inferBatchNormalization(c *call) {
 	if c.same(0, c.in[0]); len(c.in[0].shape) != 1 { // a vector has one channel
 		inferChannelwise(c)
@@ -79,19 +110,8 @@ func inferLayerNormalization(c *call) {
 		return
 	}
 	a := try.Get(axis(c.attrs.Int("axis"), len(x.shape)))
-	for i := 1; i <= 2; i++ {
-		if !c.has(i) {
-			continue
-		}
-		both, err := c.broadcast(x.shape, c.in[i].shape)
-		if err != nil {
-			try.Fail("input %d: %w", i, err)
-		}
-		if len(both) > len(x.shape) {
-			try.Fail("input %d is of rank %d and the value of rank %d", i, len(both),
-				len(x.shape))
-		}
-	}
+	c.broadcastTo(1)
+	c.broadcastTo(2)
 	stat := append([]expr{}, x.shape...)
 	for i := a; i < len(stat); i++ {
 		stat[i] = constant(1)

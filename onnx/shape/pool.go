@@ -16,6 +16,12 @@ func inferPool(c *call) {
 	spatialRank(in)
 	win := try.Get(op.WindowOf(c.attrs, len(in)-2, nil))
 	out := append([]expr{}, in...)
+	for i, pad := range win.Pads {
+		if size := win.Kernel[i%len(win.Kernel)]; pad >= size {
+			try.Fail("a window of %d on axis %d padded by %d; less than the window is needed", size,
+				i%len(win.Kernel)+2, pad)
+		}
+	}
 	for i := range win.Kernel {
 		out[i+2] = output(win, in[i+2], i)
 	}

@@ -2,15 +2,65 @@ package shape
 
 import (
 	"fmp/onnx"
+	"fmp/onnx/internal/try"
 )
 
 // Quantised values.
 var quantizationRules = map[string]rule{
-	"QuantizeLinear": inferQuantize, "DequantizeLinear": typeFrom(1),
+	"QuantizeLinear": inferQuantize, "DequantizeLinear": inferDequantize,
 	"DynamicQuantizeLinear": inferDynamicQuantize,
 }
 
+// checkScale holds the scale and zero point against the value: one for all, one for each position on
+// the axis, or one for each block of positions on it.
+func (c *call) checkScale() {
+	x, s := c.in[0].shape, c.arg(1).shape
+	if s == nil {
+		return
+	}
+	n, known := count(s)
+	if z, zeros := count(c.arg(2).shape); known && zeros && z != n {
+		try.Fail("the scale has %d elements and the zero point %d", n, z)
+	}
+	at, block := 1, 0
+	if c.opset >= 13 {
+		at = c.attrs.Int("axis")
+	}
+	if c.opset >= 21 {
+		block = c.attrs.Int("block_size")
+	}
+	switch {
+	case x == nil || block < 0 || block == 0 && (len(s) == 0 || len(s) == 1 && (!known || n == 1)):
+	case block == 0:
+		if len(s) != 1 {
+			try.Fail("the scale is of shape %s; a number or a vector is needed", c.inf.shapeText(s))
+		}
+		agree(s[0], x[try.Get(axis(at, len(x)))], "the scale and axis %d", at)
+	case len(s) != len(x):
+		try.Fail("scales of blocks are of rank %d and the value of rank %d", len(s), len(x))
+	default:
+		at = try.Get(axis(at, len(x)))
+		for i := range x {
+			if d, known := x[i].value(); i == at && known {
+				agree(s[i], constant((d+block-1)/block), "scales and blocks of %d on axis %d", block, i)
+			} else if i != at {
+				agree(s[i], x[i], "scales and positions of axis %d", i)
+			}
+		}
+	}
+}
+
+func inferDequantize(c *call) {
+	c.checkScale()
+	d := c.arg(1).dtype
+	if t := c.attrs.Int("output_dtype"); t != 0 { // from operator set 23 on
+		d = onnx.DTypeOf(int64(t))
+	}
+	c.set(0, d, c.arg(0).shape)
+}
+
 func inferQuantize(c *call) {
+	c.checkScale()
 	d := c.arg(2).dtype
 	if !c.has(2) {
 		d = onnx.Uint8

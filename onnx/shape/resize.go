@@ -40,6 +40,12 @@ func (c *call) resizing(n int) (sizes []expr, scales []float32) {
 	scaleAt := 1
 	if c.node.Op == "Resize" && c.opset >= 11 {
 		scaleAt = 2
+		if c.filled(2) == yes && c.filled(3) == yes {
+			try.Fail("both scales and sizes are given; one of them is needed")
+		}
+		if c.filled(2) == no && c.filled(3) == no {
+			try.Fail("neither scales nor sizes are given; one of them is needed")
+		}
 		if c.has(3) {
 			if sizes = c.given(c.in[3]); len(sizes) == 0 {
 				sizes = c.unknownSizes(n)
@@ -59,6 +65,25 @@ func (c *call) resizing(n int) (sizes []expr, scales []float32) {
 		try.Fail("%d scales for %d axes", len(scales), n)
 	}
 	return nil, scales
+}
+
+// Answers of [call.filled].
+const (
+	no = iota
+	perhaps
+	yes
+)
+
+// filled reports whether an operand is given and has elements.
+func (c *call) filled(i int) int {
+	n, known := count(c.arg(i).shape)
+	switch {
+	case !c.has(i) || known && n == 0:
+		return no
+	case !known:
+		return perhaps
+	}
+	return yes
 }
 
 // scaled returns floor(size x scale) of an axis, in float32 as the engines.

@@ -6,6 +6,7 @@ import (
 
 	"fmp/onnx"
 	"fmp/onnx/internal/try"
+	"fmp/onnx/op"
 )
 
 // spellLinearAttention is a Scan over the steps of a sequence, whose state S is [B, H, Dk, Dv]
@@ -23,14 +24,11 @@ func spellLinearAttention(s *speller) []string {
 	gated, delta := rule == "gated" || rule == "gated_delta", rule == "delta" ||
 		rule == "gated_delta"
 	decay, beta := s.node.Input(4), s.node.Input(5)
-	switch {
-	case heads < 1 || qHeads < 1 || qHeads%heads != 0:
+	if heads < 1 || qHeads < 1 || qHeads%heads != 0 {
 		try.Fail("q_num_heads is %d and kv_num_heads %d; the first is a multiple of the second",
 			qHeads, heads)
-	case gated != (decay != "") || delta != (beta != ""):
-		try.Fail("update_rule is %s, which takes decay where it gates and beta where it "+
-			"corrects, and nothing else", rule)
 	}
+	try.Do(op.LinearAttention(s.node))
 	q, k, v := s.node.Input(0), s.node.Input(1), s.node.Input(2)
 	count, per := s.ints(int64(qHeads)), s.ints(int64(heads))
 	dk := s.div(s.dims(q, 2, 3), count)
