@@ -187,6 +187,9 @@ func evalWithin(ctx context.Context, e engine.Engine, m *onnx.Model, feeds map[s
 	go func() {
 		defer close(done)
 		defer e.Close()
+		if err = faultless(e, m); err != nil {
+			return
+		}
 		var s engine.Session
 		if s, err = e.Load(m); err != nil {
 			return
@@ -205,6 +208,18 @@ func evalWithin(ctx context.Context, e engine.Engine, m *onnx.Model, feeds map[s
 	case <-time.After(time.Second):
 		return nil, context.Cause(ctx)
 	}
+}
+
+// faultless reports the fault that fmp onnx check finds in a model for the pure engine, which would refuse some
+// node or end in the midst. Other engines check models themselves.
+func faultless(e engine.Engine, m *onnx.Model) error {
+	if e.Name() != "pure" {
+		return nil
+	}
+	if _, err := checkModel(onnx.Clone(m)); err != nil && !errors.Is(err, onnx.ErrUnknown) {
+		return fmt.Errorf("the model is at fault: %w; correct it, or export it again", err)
+	}
+	return nil
 }
 
 // readFeeds reads the value of every input of m from the given NAME=FILE pairs to feeds. Those of

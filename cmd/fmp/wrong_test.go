@@ -49,7 +49,8 @@ func TestWrong(t *testing.T) {
 		"token": "a token of the test's own", "short.token": "guess", "read.token": "a token of the test's own"}
 	for name, from := range map[string]string{"client.onnx": client, "x.onnx": extractor, "add.onnx": add,
 		"side.onnx": extractor, "named.onnx": extractor, "net.onnx": net, "layers.onnx": layers, "rows.npz": examples,
-		"eighths.onnx": saved(t)(onnx.NewModel(eighths), nil), "bytes.onnx": saved(t)(bytes8.Model())} {
+		"eighths.onnx": saved(t)(onnx.NewModel(eighths), nil), "bounds.onnx": saved(t)(twoBounds(), nil),
+		"bytes.onnx": saved(t)(bytes8.Model())} {
 		data := must.Get(os.ReadFile(from))(t)
 		files[name] = string(data)
 	}
@@ -164,6 +165,7 @@ func TestWrong(t *testing.T) {
 		// Tensors.
 		{"onnx run add.onnx --out onto " + both, `output "sum/ab": onto/sum_ab.npy is a folder`},
 		{"onnx run eighths.onnx --out o --input x=a.npy", `output "y": .npy files hold no float8e4m3fn; give --format pb`},
+		{"onnx run bounds.onnx --out o --input x=a.npy --engine pure", `the model is at fault: node "bound" (Clip): input 1`},
 		{"onnx quantise bytes.onnx --images digits --preset 0-1 -o q.onnx", "leave --mean, --std and --preset out"},
 		{fit + "--data sums.npz --loss contrastive", `"target" is of shape [20 7]; --loss contrastive wants class numbers`},
 		{"onnx run --out o", "wants MODEL"}, {"onnx run nowhere.onnx --out o", "nowhere.onnx"},
@@ -345,4 +347,14 @@ func TestHostileArguments(t *testing.T) {
 		}
 	}
 	walk(newRootCommand(nil), nil)
+}
+
+// twoBounds is a Clip whose lower bound is two numbers.
+func twoBounds() *onnx.Model {
+	value := func(name string) []onnx.ValueInfo {
+		return []onnx.ValueInfo{{Name: name, DType: onnx.Float32, Shape: onnx.Shape("n", 2)}}
+	}
+	return onnx.NewModel(&onnx.Graph{Name: "bounds", Inputs: value("x"), Outputs: value("y"),
+		Nodes:        []*onnx.Node{{Name: "bound", Op: "Clip", Inputs: []string{"x", "low"}, Outputs: []string{"y"}}},
+		Initializers: map[string]*onnx.Tensor{"low": onnx.Vector[float32](0, 1)}})
 }

@@ -168,7 +168,8 @@ func writeRefusals(w io.Writer, name string, results []Result) {
 		why := particular.ReplaceAllString(r.Reason, "$1")
 		for _, cut := range []string{"engine pure: the pure engine does not run this model: ",
 			"ort: model: ", "loading model model.onnx: ",
-			". Run it on the ONNX Runtime (engine ort) instead"} {
+			". Run it on the ONNX Runtime (engine ort) instead",
+			". The model is at fault, and other engines refuse it too: correct it, or export it again"} {
 			why = strings.ReplaceAll(why, cut, "")
 		}
 		why = strings.ReplaceAll(why, "|", "\\|")

@@ -59,7 +59,30 @@ func (p *planner) refuse(n *onnx.Node, err error) {
 		return
 	}
 	p.refused = append(p.refused,
-		Unsupported{Node: n.Called(), Op: n.Op, Domain: n.Domain, Reason: err.Error()})
+		Unsupported{Node: n.Called(), Op: n.Op, Domain: n.Domain, Reason: err.Error(), Wrong: p.wrong(n)})
+}
+
+// wrong reports whether the operator set has no such operator as a node's, or the operator none of its
+// operands, words, attributes or element types.
+func (p *planner) wrong(n *onnx.Node) bool {
+	if n.Domain != "" {
+		return false
+	}
+	s := op.Lookup("", n.Op, max(p.opset, p.opsets[n]))
+	if s == nil || s.Deprecated || s.Fits(n) != nil {
+		return true
+	}
+	for _, a := range n.Attrs {
+		if d := s.Attr(a.Name); d == nil || d.Kind != a.Kind {
+			return true
+		}
+	}
+	in := make([]onnx.DType, len(n.Inputs))
+	for i, name := range n.Inputs {
+		in[i], _, _ = p.find(name)
+	}
+	_, err := s.Bind(in, len(n.Outputs))
+	return err != nil
 }
 
 // defineInputs defines inputs, of the types in where it is not nil, and initializers.

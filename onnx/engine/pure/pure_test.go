@@ -211,25 +211,26 @@ func TestRefusals(t *testing.T) {
 		m.Graph.Nodes[0].Domain, m.Opsets["com.microsoft"] = "com.microsoft", 1
 		return m
 	}
+	const fault, other = "The model is at fault", "Run it on the ONNX Runtime"
 	for _, c := range []struct {
 		name string
 		m    *onnx.Model
 		says []string
 	}{
 		{"unknown operator", one(node("Frobnicate", "x", "y"), 17),
-			[]string{`"Frobnicate y"`, "(Frobnicate)", "not supported"}},
-		{"other domain", one(foreign, 17), []string{"com.example.Relu", "domain"}},
+			[]string{`"Frobnicate y"`, "(Frobnicate)", "not supported", fault}},
+		{"other domain", one(foreign, 17), []string{"com.example.Relu", "domain", other}},
 		{"future opset", one(node("Relu", "x", "y"), 99), []string{"opset 99", "1 to 28"}},
-		{"too old an opset", one(node("Gelu", "x", "y"), 17), []string{"Gelu", "20-28", "17"}},
+		{"too old an opset", one(node("Gelu", "x", "y"), 17), []string{"Gelu", "20-28", "17", fault}},
 		{"unknown attribute", one(node("Relu", "x", "y", onnx.IntAttr("surprise", 1)), 17),
-			[]string{`"surprise"`}},
+			[]string{`"surprise"`, fault}},
 		{"attribute of another kind", one(node("LeakyRelu", "x", "y", onnx.IntAttr("alpha", 1)), 17),
-			[]string{`"alpha"`, "kind"}},
+			[]string{`"alpha"`, "kind", fault}},
 		{"window too large", one(node("MaxPool", "x", "y", onnx.IntsAttr("kernel_shape", 1<<20+1)), 17),
-			[]string{"each must be 1 to 1048576"}},
-		{"too many inputs", one(node("Relu", "x x", "y"), 17), []string{"2 inputs", "takes 1 (X)"}},
+			[]string{"each must be 1 to 1048576", other}},
+		{"too many inputs", one(node("Relu", "x x", "y"), 17), []string{"2 inputs", "takes 1 (X)", fault}},
 		{"too few inputs", one(node("Add", "x", "y"), 17), []string{"1 inputs", "takes 2 (A, B)"}},
-		{"element type", one(node("Not", "x", "y"), 17), []string{"float32"}},
+		{"element type", one(node("Not", "x", "y"), 17), []string{"float32", fault}},
 		{"training", one(node("Dropout", "x", "y mask more"), 17), []string{"3 outputs"}},
 		{"subgraph", one(node("If", "x", "y", modeltest.Body("then_branch", &onnx.Graph{})), 17),
 			[]string{"If", "bool"}},

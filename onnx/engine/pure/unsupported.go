@@ -2,6 +2,7 @@ package pure
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"fmp/onnx"
@@ -13,6 +14,8 @@ type Unsupported struct {
 	Op     string
 	Domain string // "" is the standard operator set
 	Reason string
+	// Wrong says that the standard has no such node, so that other engines refuse it too.
+	Wrong bool
 }
 
 func (u Unsupported) String() string {
@@ -44,8 +47,16 @@ func (e *UnsupportedError) Error() string {
 		}
 		b.WriteString(u.String())
 	}
-	b.WriteString(". Run it on the ONNX Runtime (engine ort) instead")
+	b.WriteString(". " + e.advice())
 	return b.String()
+}
+
+// advice is for the user of a model that is refused.
+func (e *UnsupportedError) advice() string {
+	if slices.ContainsFunc(e.Nodes, func(u Unsupported) bool { return u.Wrong }) {
+		return "The model is at fault, and other engines refuse it too: correct it, or export it again"
+	}
+	return "Run it on the ONNX Runtime (engine ort) instead"
 }
 
 // Supports lists the nodes of a model that the engine cannot run, nil where it can run all.
