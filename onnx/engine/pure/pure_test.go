@@ -246,6 +246,8 @@ func TestRefusals(t *testing.T) {
 		{"two widths", fused("Attention", "x x x", onnx.IntAttr("num_heads", 2),
 			onnx.IntsAttr("qkv_hidden_sizes", 8, 8)), []string{"want 3 numbers"}},
 		{"no number of heads", fused("Attention", "x x x"), []string{"num_heads is 0; want 1"}},
+		{"a mask of lengths", fused("Attention", "x x x x", onnx.IntAttr("num_heads", 2)),
+			[]string{"a mask of one axis"}},
 		{"heads below 1", fused("Attention", "x x x", onnx.IntAttr("num_heads", -2)),
 			[]string{"num_heads is -2; want 1"}},
 		{"a value without its zero point", fused("QLinearConcat", "x x x x", onnx.IntAttr("axis", 0)),

@@ -23,6 +23,9 @@ func TestSpelling(t *testing.T) {
 	own, reference := engines(t, 1)
 	r := random{rand.New(rand.NewPCG(4, 4))}
 	scale, zero := onnx.Scalar[float32], onnx.Scalar[uint8]
+	masks := func(v ...int32) func(...int) *onnx.Tensor {
+		return func(shape ...int) *onnx.Tensor { return onnx.NewTensor(v, shape...) }
+	}
 	for _, c := range []struct {
 		op      string
 		in      []*onnx.Tensor
@@ -116,6 +119,16 @@ func TestSpelling(t *testing.T) {
 		{"com.microsoft.Attention", []*onnx.Tensor{r.f(2, 3, 6), r.f(6, 28), r.f(28)},
 			[]onnx.Attr{onnx.IntAttr("num_heads", 2), onnx.IntAttr("unidirectional", 1),
 				onnx.IntsAttr("qkv_hidden_sizes", 8, 8, 12)}, nil},
+		{"com.microsoft.Attention", []*onnx.Tensor{r.f(2, 3, 6), r.f(6, 24), r.f(24), masks(1, 1, 0, 1, 0, 0)(2, 3)},
+			[]onnx.Attr{onnx.IntAttr("num_heads", 2)}, nil},
+		{"com.microsoft.Attention", []*onnx.Tensor{r.f(1, 3, 6), r.f(6, 24), r.f(24),
+			masks(1, 0, 0, 1, -1, 1, 0, 0, 1)(1, 3, 3), nil, r.f(1, 2, 3, 3)},
+			[]onnx.Attr{onnx.IntAttr("num_heads", 2), onnx.FloatAttr("mask_filter_value", -2)}, nil},
+		{"com.microsoft.Attention", []*onnx.Tensor{r.f(2, 3, 6), r.f(6, 24), r.f(24), masks(0, 1, 1, 1, 1, 0)(2, 3)},
+			[]onnx.Attr{onnx.IntAttr("num_heads", 2), onnx.IntAttr("unidirectional", 1)}, nil},
+		{"com.microsoft.MultiHeadAttention",
+			[]*onnx.Tensor{r.f(2, 3, 8), r.f(2, 4, 8), r.f(2, 4, 8), nil, masks(1, 1, 0, 1, 0, 0, 1, 0)(2, 4)},
+			[]onnx.Attr{onnx.IntAttr("num_heads", 4)}, nil},
 		{"QLinearConv", []*onnx.Tensor{r.u8(1, 2, 5, 4), scale(.02), zero(100), r.u8(4, 1, 3, 3),
 			onnx.Vector[float32](.01, .02, .03, .04), onnx.Vector[uint8](120, 130, 128, 125),
 			scale(.5), zero(120), onnx.Vector[int32](10000, -20000, 0, 5000)},

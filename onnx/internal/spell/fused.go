@@ -61,7 +61,6 @@ func spellFusedConv(s *speller) []string {
 // spellMultiHead: attention of flat queries, keys and values, [B, S, H·D] and [B, T, H·D], with a
 // bias of all three, [3 H·D].
 func spellMultiHead(s *speller) []string {
-	s.without("key_padding_mask", 4)
 	s.without("past_key", 6)
 	qkv := []string{s.node.Input(0), s.node.Input(1), s.node.Input(2)}
 	if slices.Contains(qkv, "") || slices.ContainsFunc(qkv, func(v string) bool {
@@ -76,7 +75,7 @@ func spellMultiHead(s *speller) []string {
 		}
 		qkv = s.addParts(qkv, bias, sizes)
 	}
-	return s.heads(qkv, s.node.Input(5))
+	return s.heads(qkv, s.masked(s.node.Input(4), s.node.Input(5)))
 }
 
 // addParts adds to each value its part of a vector, which holds them all one after another.
@@ -93,7 +92,6 @@ func (s *speller) addParts(values []string, vector string, sizes []string) []str
 // spellPackedAttention: attention of one input, whose queries, keys and values are its products
 // with the columns of one matrix, plus a bias.
 func spellPackedAttention(s *speller) []string {
-	s.without("mask_index", 3)
 	s.without("past", 4)
 	if s.attrs.Bool("do_rotary") {
 		try.Fail("do_rotary is not supported")
@@ -115,7 +113,33 @@ func spellPackedAttention(s *speller) []string {
 	qkv := []string{s.fresh(s.base + "/q"), s.fresh(s.base + "/k"), s.fresh(s.base + "/v")}
 	s.nodes = append(s.nodes, &onnx.Node{Name: qkv[0], Op: "Split", Inputs: []string{all, widths},
 		Outputs: qkv, Attrs: []onnx.Attr{onnx.IntAttr("axis", 2)}})
-	return s.heads(qkv, s.node.Input(5))
+	return s.heads(qkv, s.masked(s.node.Input(3), s.node.Input(5)))
+}
+
+// masked adds to a bias of scores, which may be none, a finite number for each key that a mask of whole
+// numbers does not let be seen, by numbers up to 0. The mask is [B, T], [B, S, T] or [B, 1, S, T].
+func (s *speller) masked(mask, bias string) string {
+	if mask == "" {
+		return bias
+	}
+	if len(s.Shape(mask)) == 1 {
+		try.Fail("a mask of one axis, of lengths or positions, is not supported")
+	}
+	seen := s.bi("Greater", s.opInt("Cast", []string{mask}, "to", int(onnx.Int64)), s.whole(0))
+	filter := float32(-10000)
+	if s.attrs.Has("mask_filter_value") {
+		filter = s.attrs.Float("mask_filter_value")
+	}
+	added := s.op("Where", []string{seen, s.num(0), s.num(float64(filter))})
+	shape := s.un("Shape", mask)
+	ones := s.op("Slice", []string{s.ints(1, 1), s.ints(0), s.vector(s.bi("Sub", s.whole(4), s.un("Size", shape))),
+		s.ints(0)})
+	// Of one axis, which is known at the run alone, there is no second size: the run ends.
+	added = s.shaped(added, s.dims(mask, 0, 1), ones, s.bi("Gather", shape, s.ints(1)), s.dims(mask, 2, 4))
+	if bias == "" {
+		return added
+	}
+	return s.add(bias, added)
 }
 
 // without refuses a node that has an input which is not supported.
