@@ -480,7 +480,7 @@ a side-car file of MODEL is written again as OUT.yaml.`,
 			if err != nil {
 				return usageError(err)
 			}
-			if _, err := checkModel(m); err != nil {
+			if _, err := checkModel(onnx.Clone(m)); err != nil {
 				return usageError(fmt.Errorf("%s: %w", args[0], err))
 			}
 			f, _ := models.ReadManifest(m) // another program's model has none
@@ -493,7 +493,7 @@ a side-car file of MODEL is written again as OUT.yaml.`,
 				return usageErrorf("%s has no float32 weight of %d elements or more whose values "+
 					"half precision can hold; nothing was written", args[0], least)
 			}
-			if _, err := checkModel(m); err != nil {
+			if _, err := checkModel(onnx.Clone(m)); err != nil {
 				return err
 			}
 			if err := descends(m, args[0], "fmp onnx half"); err != nil {

@@ -340,6 +340,9 @@ func TestONNXHalf(t *testing.T) {
 	if w := m.Graph.Initializers["w/half"]; w == nil || w.DType != onnx.Float16 {
 		t.Errorf("the weight is %v", w)
 	}
+	if before := must.Get(serde.Load(model))(t).Graph.Values; len(m.Graph.Values) != len(before) {
+		t.Errorf("the file states %v, and MODEL %v", m.Graph.Values, before)
+	}
 }
 
 // TestONNXCheckExitCodes: a wrong model is told by node and operator, in lines and as JSON, and apart from
