@@ -1,13 +1,17 @@
 package sender
 
 import (
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -147,7 +151,7 @@ func TestLateUploads(t *testing.T) {
 			d := must.Get(client.Describe(t.Context()))(t)
 			_, err := client.Send(t.Context(), d, must.Get(identity.New("a"))(t), []byte("x"))
 			if took := time.Since(now); errors.Is(err, ErrClosed) == (c.late || c.state == wire.Late) ||
-				took > c.want || took < c.want-2*Top {
+				took != c.want {
 				t.Errorf("%s: after %v, want %v: %v", name, took, c.want, err)
 			}
 		})
@@ -188,5 +192,85 @@ func TestSilent(t *testing.T) {
 				t.Errorf("waiting for %v twice took %v", wait, took)
 			}
 		})
+	}
+}
+
+// TestUntilTheEnd: a server that is back within the last moments before the deadline gets the upload, whatever
+// wait it asked for before.
+func TestUntilTheEnd(t *testing.T) {
+	for name, c := range map[string]struct{ back, asked time.Duration }{
+		"a growing wait": {59*time.Minute + 55*time.Second, 0},
+		"a long one":     {59*time.Minute + 55*time.Second, Top},
+		"an hour":        {time.Second, time.Hour},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			start, last := time.Now(), time.Duration(0)
+			client := replies(func(r *http.Request) (*http.Response, error) {
+				if last = time.Since(start); last >= c.back {
+					return reply(200, nil, "{}")(r)
+				}
+				return reply(503, http.Header{"Retry-After": {strconv.Itoa(int(c.asked.Seconds()))}}, "")(r)
+			}).client()
+			client.over = start.Add(time.Hour)
+			err := client.send(t.Context(), request{method: http.MethodPut}, func([]byte) error { return nil })
+			if err != nil || last < c.back || last > time.Hour {
+				t.Errorf("%s: the last attempt began after %v: %v", name, last, err)
+			}
+		})
+	}
+}
+
+// TestPartOfBefore: bytes of a client graph that an earlier process left are used where they are the graph's, and
+// fetched anew where they are not, once.
+func TestPartOfBefore(t *testing.T) {
+	graph := strings.Repeat("graph", 100)
+	for name, c := range map[string]struct {
+		part, serves string
+		requests     int
+		want         string
+	}{
+		"its beginning":     {graph[:50], graph, 1, ""},
+		"damaged":           {strings.Repeat("0", 50), graph, 2, ""},
+		"whole and damaged": {strings.Repeat("0", len(graph)), graph, 1, ""},
+		"another graph":     {graph[:50], strings.Repeat("grave", 100), 2, "not used"},
+		"nothing":           {"", strings.Repeat("grave", 100), 1, "not used"},
+	} {
+		requests, digest := 0, fmt.Sprintf("%x", sha256.Sum256([]byte(graph)))
+		client := replies(func(r *http.Request) (*http.Response, error) {
+			requests++
+			w := httptest.NewRecorder()
+			w.Header().Set("ETag", `"`+digest+`"`)
+			http.ServeContent(w, r, "", time.Time{}, strings.NewReader(c.serves))
+			return w.Result(), nil
+		}).client()
+		dir := t.TempDir()
+		must.Do(t, os.WriteFile(filepath.Join(dir, digest+".onnx.part"), []byte(c.part), 0o600))
+		_, err := client.Graph(t.Context(), &wire.Description{Graph: digest, GraphBytes: int64(len(graph))}, dir)
+		if requests != c.requests || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %d requests, want %d: %v", name, requests, c.requests, err)
+		}
+	}
+}
+
+// TestNoPlaceForGraph: a client graph that cannot be kept is a failure that no later attempt mends; one that
+// ends too early is.
+func TestNoPlaceForGraph(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "part")
+	must.Do(t, os.WriteFile(path, nil, 0o600))
+	for _, c := range []struct {
+		flags   int
+		body    string
+		want    string
+		retried bool
+	}{
+		{os.O_RDONLY, "graph", "client graph: 0 of 5 bytes were kept", false},
+		{os.O_RDWR, "gra", "3 of 5 bytes came", true},
+	} {
+		f := must.Get(os.OpenFile(path, c.flags, 0))(t)
+		err := keep(f, strings.NewReader(c.body), 0, 5)
+		if err == nil || !strings.Contains(err.Error(), c.want) || errors.As(err, new(*transient)) != c.retried {
+			t.Errorf("%v; want %q, again %t", err, c.want, c.retried)
+		}
+		must.Do(t, f.Close())
 	}
 }

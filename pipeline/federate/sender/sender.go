@@ -9,6 +9,7 @@ package sender
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
@@ -50,8 +51,10 @@ const requestTime, slowest = time.Minute, 1 << 10
 // largest bundle of an operating system.
 const maxCertificates = 4 << 20
 
-// ErrClosed means that the round's deadline has passed, or would before the server can be asked
-// again.
+// lastTry bounds how long before the last moment the last attempt begins.
+const lastTry = 5 * time.Second
+
+// ErrClosed means that the round's deadline has passed, or that the server says so.
 var ErrClosed = errors.New("the round is closed")
 
 // Client talks to one server. Create it with [New].
@@ -155,11 +158,12 @@ func (c *Client) attempt() time.Duration {
 
 // try calls once until it succeeds, fails permanently, or the deadline passes. The n-th wait, from
 // 0, is uniform between w/2 and w = min(Base 2^n, Top). It is at least as long as the server asked
-// for. Clients that lost a server at one moment thus do not come back at one moment. No wait
-// is begun that would end after the last moment.
+// for. Clients that lost a server at one moment thus do not come back at one moment. A wait that
+// would end after the last moment is shortened: one last attempt begins within lastTry before it,
+// at a time that is drawn. Where that fails too, the last moment is waited for.
 func (c *Client) try(ctx context.Context, what string, once func(ctx context.Context) error) error {
 	start := time.Now()
-	for n := 0; ; n++ {
+	for n, final := 0, false; ; n++ {
 		err := once(ctx)
 		var t *transient
 		if err == nil || !errors.As(err, &t) {
@@ -174,7 +178,13 @@ func (c *Client) try(ctx context.Context, what string, once func(ctx context.Con
 		if !c.over.IsZero() {
 			last = c.over
 		}
-		if time.Now().Add(wait).After(last) {
+		left := time.Until(last)
+		if final && left > 0 {
+			if err := pause(ctx, left); err != nil {
+				return err
+			}
+		}
+		if final || left <= 0 {
 			if c.late || c.over.IsZero() {
 				return fmt.Errorf("%s: no answer for %v: %w", what,
 					time.Since(start).Round(time.Second), err)
@@ -182,16 +192,27 @@ func (c *Client) try(ctx context.Context, what string, once func(ctx context.Con
 			return fmt.Errorf("%s: %w: its deadline was %s and the last attempt failed: %w",
 				what, ErrClosed, c.over.Format(time.RFC3339), err)
 		}
+		if final = wait >= left; final {
+			wait = left - rand.N(min(left, lastTry))
+		}
 		if c.Log != nil {
 			c.Log("%s: %v; again in %v", what, err, wait.Round(100*time.Millisecond))
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		case <-timer.C:
+		if err := pause(ctx, wait); err != nil {
+			return err
 		}
+	}
+}
+
+// pause waits, or returns the error of ctx.
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
 	}
 }
 
@@ -344,8 +365,7 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 		return "", fmt.Errorf("client graph: %w", err)
 	}
 	defer f.Close()
-	if err := c.try(ctx, "fetching the client graph",
-		func(ctx context.Context) error { return c.fetch(ctx, d, f) }); err != nil {
+	if err := c.download(ctx, d, f); err != nil {
 		if info, e := f.Stat(); e == nil && info.Size() == 0 {
 			f.Close()
 			os.Remove(part)
@@ -375,6 +395,34 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 }
 
 func digestOf(path string) (string, error) { return models.DigestFile(path, wire.MaxGraph+1) }
+
+// download fills a partial file of the graph. Bytes that an earlier process left may be damaged, by
+// a power cut perhaps: where the digest is another one, all is fetched anew, once. It is that of the
+// open file, as another process may have moved that into place.
+func (c *Client) download(ctx context.Context, d *wire.Description, f *os.File) error {
+	fetch := func() error {
+		return c.try(ctx, "fetching the client graph",
+			func(ctx context.Context) error { return c.fetch(ctx, d, f) })
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return fmt.Errorf("client graph: %w", err)
+	}
+	if err := fetch(); err != nil || info.Size() == 0 {
+		return err
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, io.NewSectionReader(f, 0, d.GraphBytes)); err != nil {
+		return fmt.Errorf("client graph: %w", err)
+	}
+	if hex.EncodeToString(h.Sum(nil)) == d.Graph {
+		return nil
+	}
+	if err := f.Truncate(0); err != nil {
+		return fmt.Errorf("client graph: %w", err)
+	}
+	return fetch()
+}
 
 // fetch appends the missing bytes to a partial file of the graph. It asks for the rest by a range,
 // under the condition that the file is still the one with this digest; a server that sends all
@@ -423,16 +471,24 @@ func (c *Client) fetch(ctx context.Context, d *wire.Description, f *os.File) err
 	}
 	stalled := time.AfterFunc(requestTime, cancel)
 	defer stalled.Stop()
-	body := readerFunc(func(p []byte) (int, error) {
+	return keep(f, readerFunc(func(p []byte) (int, error) {
 		stalled.Reset(requestTime)
 		return resp.Body.Read(p)
-	})
-	n, err := io.Copy(f, io.LimitReader(body, d.GraphBytes-have))
-	if err == nil && have+n < d.GraphBytes {
+	}), have, d.GraphBytes)
+}
+
+// keep writes the rest of a graph behind the bytes that a file has, up to all of them. A failure of
+// the file is final, as no server mends a full disk; one of the connection is transient.
+func keep(f *os.File, body io.Reader, have, all int64) error {
+	n, err := io.Copy(f, io.LimitReader(body, all-have))
+	if errors.As(err, new(*fs.PathError)) {
+		return fmt.Errorf("client graph: %d of %d bytes were kept: %w", have+n, all, err)
+	}
+	if err == nil && have+n < all {
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
-		return &transient{err: fmt.Errorf("%d of %d bytes came: %w", have+n, d.GraphBytes, err)}
+		return &transient{err: fmt.Errorf("%d of %d bytes came: %w", have+n, all, err)}
 	}
 	return nil
 }
