@@ -90,6 +90,10 @@ type compressing struct {
 
 	mostImages, mostBytes int    // that the round takes; 0 where that is not known
 	server                string // its public key; "" where that is not known
+	// takes returns an error where the round may take no upload that comes after a time, and due is
+	// when the reply comes.
+	takes func(after time.Duration) error
+	due   time.Time
 
 	// copies and few count images and classes that were left out; mapped are the folders of the
 	// others.
@@ -136,6 +140,7 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 		scope:   f.String("scope", client.Files, "what the extractor is approved for"),
 		private: newPrivateFlags(f),
 		asJSON:  f.Bool("json", false, "print JSON"),
+		takes:   func(time.Duration) error { return nil },
 	}
 	outputs.Files(f, "output")
 	signerFlags(f)

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -25,6 +26,7 @@ import (
 	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/sender"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/tally"
@@ -444,9 +446,10 @@ func TestBeforeAnythingIsSpent(t *testing.T) {
 	}{
 		"an upload beyond bytes": {narrow, []string{"join"}, "", "", "nothing was made and nothing spent", 0},
 		"images beyond points":   {few, []string{"join"}, "", "", "12 images; the round allows 10", 0},
-		"a reply too late":       {over, []string{"join", "--reply-after", "0"}, "", "", "give a shorter --reply-after", 0},
+		"a reply too late":       {over, []string{"join", "--reply-after", "5s"}, "", "", "give a shorter --reply-after", 0},
+		"over before it":         {over, []string{"join", "--reply-after", "0"}, "", "", "the round is closed", 0},
 		"a reply that counts":    {taken, []string{"join", "--reply-after", "0"}, "", "", "403", 1},
-		"a reply beside the sum": {once, []string{"join", "--reply-after", "0"}, "", "", "give a shorter --reply-after", 0},
+		"a reply beside the sum": {once, []string{"join", "--reply-after", "5s"}, "", "", "give a shorter --reply-after", 0},
 		"a late round":           {late, []string{"join", "--reply-after", "0"}, "", "", "403", 1},
 		"drawn again, made":      {secret, []string{"join", "--redraw"}, "a.1.upload", made, "move the file away", 0},
 		"made":                   {secret, []string{"join"}, "a.1.upload", made, "were given then\n", 1},
@@ -490,7 +493,7 @@ func TestBeforeAnythingIsSpent(t *testing.T) {
 		if after, _ := os.ReadFile(c.file); !bytes.Equal(before, after) {
 			t.Errorf("%s: %s is changed", name, c.file)
 		}
-		left, err := filepath.Glob("[!.]*")
+		left, err := filepath.Glob("[^.]*")
 		left = slices.DeleteFunc(left, func(f string) bool {
 			return f == c.file || slices.Contains([]string{"a.key", "graphs", "other", "other.seal"}, f) ||
 				strings.HasPrefix(f, c.file+".") && c.holds == made
@@ -498,5 +501,43 @@ func TestBeforeAnythingIsSpent(t *testing.T) {
 		if err != nil || c.asked == 0 && len(left) > 0 {
 			t.Errorf("%s: %q is left, %v", name, left, err)
 		}
+	}
+}
+
+// TestOverMeanwhile: a round that ends while its graph is fetched, or its images are read, spends nothing:
+// it is asked for before the first image and before the ledger's line.
+func TestOverMeanwhile(t *testing.T) {
+	graph, photos := privateGraph(t), photosOf(t, 6)
+	t.Chdir(t.TempDir())
+	must.Do(t, must.Get(identity.New("a"))(t).Save("a.key"))
+	d := wire.Description{MaxPoints: 100, MaxBytes: federate.MaxBytes, Privacy: &ofExamples, Withdrawal: true,
+		Deadline: time.Now().Add(700 * time.Millisecond)}
+	url, _ := stub(t, d, graph, func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/graph") {
+			<-time.After(time.Until(d.Deadline))
+		}
+		return false
+	})
+	refuses(t, exitClosed, "nothing was spent", "join", url, "--key", "a.key", "--ledger", "ledger", "--cache", "graphs",
+		"--reply-after", "0", photos)
+	for asked, source := range []string{"no folder", photos} {
+		f := pflag.NewFlagSet("compress", pflag.ContinueOnError)
+		c := compressFlags(f)
+		must.Do(t, f.Parse([]string{"--model", graph, "--client", "a", "--epsilon", "1", "--ledger", "ledger",
+			"--reply-after", "0", "-o", "a.1.upload"}))
+		n := 0
+		c.takes = func(time.Duration) error {
+			if n++; n > asked {
+				return sender.ErrClosed
+			}
+			return nil
+		}
+		if err := c.run(t.Context(), []string{source}, io.Discard, io.Discard); !errors.Is(err, sender.ErrClosed) ||
+			n != asked+1 {
+			t.Errorf("%s: %v, asked %d times", source, err, n)
+		}
+	}
+	if left := must.Get(filepath.Glob("[^.]*"))(t); !slices.Equal(left, []string{"a.key", "graphs"}) {
+		t.Errorf("%q is left", left)
 	}
 }

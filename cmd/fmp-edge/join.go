@@ -317,6 +317,26 @@ func (c *connection) servers() string {
 	return c.first.round.ServerKey + " " + c.second.round.ServerKey
 }
 
+// takes returns an error where a private round may take no upload that comes a time from this
+// moment. It is asked before images are read, and before each line of the ledger.
+func (c *connection) takes(command string, after time.Duration) error {
+	for _, s := range []*server{c.first, c.second} {
+		switch {
+		case s == nil || s.round.State != wire.Closed && !s.round.TooLate(after):
+		case after > 0 && s.round.State != wire.Closed:
+			return usagef("%s: round %d takes uploads until %s, and the reply would come %v after "+
+				"now: give a shorter --reply-after; nothing was spent and nothing sent", command,
+				s.round.Round, s.round.Deadline.Format(time.RFC3339),
+				after.Round(100*time.Millisecond))
+		default:
+			return fmt.Errorf("%s: %w: round %d, with the deadline %s, takes nothing new; nothing "+
+				"was spent and nothing sent", command, sender.ErrClosed, s.round.Round,
+				s.round.Deadline.Format(time.RFC3339))
+		}
+	}
+	return nil
+}
+
 // charge writes down that an upload goes to these servers, where they add the noise. Plain uploads,
 // and those whose noise this client added, cost nothing here. Each server draws noise of its own,
 // so that every further one is charged for the same images.
@@ -332,6 +352,7 @@ func (c *connection) charge(command, path string, data []byte) error {
 	if err != nil {
 		return err
 	}
+	l.Allowed = func() error { return c.takes(command, 0) }
 	s := privacy.NewSpending(r.Budget, r.Sums.Classes, r.Sums.K, nil, nil)
 	s.Time, s.Client, s.Round, s.Graph, s.Server = time.Now().UTC(), r.Client, r.Round, r.Model,
 		c.servers()
@@ -586,10 +607,8 @@ sums, which says nothing without the other's: give the address of the second wit
 					"by the flags that were given then%s\n", path, anew)
 				return c.deliver(ctx, "join", key, path, data, out)
 			}
-			if after, _ := making.GetDuration("reply-after"); d.TooLate(after) {
-				return usagef("join: round %d takes uploads until %s, and the reply would come "+
-					"%v after now: give a shorter --reply-after; nothing was read and nothing sent",
-					d.Round, d.Deadline.Format(time.RFC3339), after)
+			if err := c.takes("join", *compress.private.reply); err != nil {
+				return err
 			}
 			graph, err := s.Graph(ctx, d, *cache)
 			if err != nil {
@@ -621,6 +640,7 @@ sums, which says nothing without the other's: give the address of the second wit
 			}
 			// compress charges the upload to these servers as it is made, so that deliver does not.
 			compress.mostImages, compress.server, c.ledger = d.MaxPoints, c.servers(), nil
+			compress.takes = func(after time.Duration) error { return c.takes("join", after) }
 			if compress.mostBytes = d.MaxBytes; c.second != nil {
 				compress.mostBytes = min(d.MaxBytes, c.second.round.MaxBytes)
 			}

@@ -150,6 +150,10 @@ func (c *compressing) compressPrivate(ctx context.Context, cl *client.Client, so
 			"private round protects: leave it out", *c.calibrate)
 	}
 	after := *c.private.reply
+	if err := c.takes(after); err != nil {
+		return err
+	}
+	c.due = time.Now().Add(after)
 	if after == 0 {
 		fmt.Fprintln(log, "fmp-edge: --reply-after 0: the upload is there as soon as it is made, "+
 			"and who sees when learns of the images")
@@ -228,6 +232,7 @@ func (c *compressing) answer(ctx context.Context, cl *client.Client, source stri
 	if err != nil {
 		return nil, err
 	}
+	ledger.Allowed = func() error { return c.takes(max(0, time.Until(c.due))) }
 	src, _, err := c.source(cl, source, log)
 	if err != nil {
 		return nil, err

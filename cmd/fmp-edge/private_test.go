@@ -24,6 +24,7 @@ import (
 	"fmp/onnx/must"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
+	"fmp/pipeline/federate/sender"
 	"fmp/pipeline/federate/wire"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/privacy/prio"
@@ -237,12 +238,13 @@ func TestSaltedIfNew(t *testing.T) {
 		state, has string // has: its own, another or none
 		code       int
 		salted     bool
+		lines      int // of the ledger
 	}{
-		"its own":          {wire.Open, "own", exitOK, false},
-		"its own, closed":  {wire.Closed, "own", exitOK, false},
-		"another":          {wire.Open, "another", exitFailed, false},
-		"none":             {wire.Open, "", exitOK, true},
-		"none, and closed": {wire.Closed, "", exitClosed, false},
+		"its own":          {wire.Open, "own", exitOK, false, 2},
+		"its own, closed":  {wire.Closed, "own", exitOK, false, 1},
+		"another":          {wire.Open, "another", exitFailed, false, 2},
+		"none":             {wire.Open, "", exitOK, true, 3},
+		"none, and closed": {wire.Closed, "", exitClosed, false, 1},
 	} {
 		t.Chdir(t.TempDir())
 		must.Do(t, must.Get(identity.New("a"))(t).Save("a.key"))
@@ -250,10 +252,19 @@ func TestSaltedIfNew(t *testing.T) {
 			"--noise", "trusted", "--ledger", "ledger", photos)
 		old, _ := asBefore(t, "a.1.upload", must.Get(os.ReadFile("a.1.upload"))(t), "ledger")
 		has := map[string]string{"own": models.DigestBytes(old), "another": "another", "": ""}[c.has]
-		code, log := said(t, "join", keeping(t, graph, c.state, has), "--key", "a.key", "--wait", "1s", "--cache",
+		url := keeping(t, graph, c.state, has)
+		if c.state == wire.Closed && has != "" { // it was charged when it was sent
+			d := must.Get(must.Get(sender.New(url, ""))(t).Describe(t.Context()))(t)
+			write(t, "ledger", bytes.Replace(must.Get(os.ReadFile("ledger"))(t), []byte("{"),
+				[]byte(`{"server":"`+d.ServerKey+`",`), 1))
+		}
+		code, log := said(t, "join", url, "--key", "a.key", "--wait", "1s", "--cache",
 			"graphs", "--ledger", "ledger", "--reply-after", "0", photos)
 		if same := bytes.Equal(must.Get(os.ReadFile("a.1.upload"))(t), old); code != c.code || same == c.salted {
 			t.Errorf("%s: exit code %d, the upload is as it was: %t; %s", name, code, same, log)
+		}
+		if n := bytes.Count(must.Get(os.ReadFile("ledger"))(t), []byte("\n")); n != c.lines {
+			t.Errorf("%s: %d lines, want %d", name, n, c.lines)
 		}
 	}
 }
@@ -275,6 +286,7 @@ func TestEveryServerIsCharged(t *testing.T) {
 	send := []string{"send", two, "--key", "a.key", "--ledger", "ledger", "--wait", "1s", "--receipt", "sent.json",
 		"a.1.upload"}
 	limit := []string{"--max-epsilon", "1"}
+	over := keeping(t, graph, wire.Closed, "")
 	for i, c := range []struct {
 		args  []string
 		code  int
@@ -290,6 +302,9 @@ func TestEveryServerIsCharged(t *testing.T) {
 		{send, exitOK, "each adds noise of its own: with 1 earlier releases epsilon 1.465", 2},
 		{send, exitOK, "", 2},
 		{join(two, "other/a.key"), exitOK, "", 2},
+		{[]string{"send", over, "--key", "a.key", "--ledger", "ledger", "--receipt", "over.json", "a.1.upload"},
+			exitClosed, "the round is closed", 2},
+		{join(over, "a.key"), exitClosed, "the round is closed", 2},
 	} {
 		code, log := said(t, c.args...)
 		ledger := must.Get(os.ReadFile("ledger"))(t)

@@ -40,6 +40,7 @@ type spending struct {
 	MaxEpsilon float64 // which rounds may spend on any image, or client, in all
 	Taken      bool    // an upload of this name is at the server
 	Kept       string  // where the upload will be
+	Reply      float64 // seconds from now to the new upload
 }
 
 // spent is the page's account of a private upload.
@@ -61,6 +62,9 @@ func (s *session) release(src imagefile.Source, name string, p spending) (any, [
 	if d.State == wire.Closed {
 		return nil, nil, fmt.Errorf("round %d is closed and takes no upload: "+
 			"nothing was read", d.Round)
+	}
+	if err := inTime(d, p.Reply); err != nil {
+		return nil, nil, err
 	}
 	if !(p.MaxEpsilon > 0) || math.IsInf(p.MaxEpsilon, 0) {
 		return nil, nil, fmt.Errorf("round %d is private: say how much epsilon rounds may spend "+

@@ -150,10 +150,8 @@ func (s *session) describe(q *request, p struct{ Reply float64 }) (any, []byte, 
 			"the one that it came from alone: take part with fmp-edge join --helper; nothing was "+
 			"read and nothing sent", d.Round)
 	}
-	if d.TooLate(time.Duration(p.Reply * float64(time.Second))) {
-		return nil, nil, fmt.Errorf("round %d takes uploads until %s, and the upload would "+
-			"be there %v seconds from now: give a shorter time; nothing was read and nothing sent",
-			d.Round, d.Deadline.Format(time.RFC3339), p.Reply)
+	if err := inTime(d, p.Reply); err != nil {
+		return nil, nil, err
 	}
 	s.round = d
 	return struct {
@@ -161,6 +159,16 @@ func (s *session) describe(q *request, p struct{ Reply float64 }) (any, []byte, 
 		Round     uint64 `json:"round,string"` // JavaScript's numbers round it
 		GraphPath string `json:"graph_path"`
 	}{d, d.Round, wire.GraphPath(d.Round)}, nil, nil
+}
+
+// inTime refuses a private round that may end before the reply, a number of seconds from now.
+func inTime(d *wire.Description, reply float64) error {
+	if !d.TooLate(time.Duration(reply * float64(time.Second))) {
+		return nil
+	}
+	return fmt.Errorf("round %d takes uploads until %s, and the upload would be there %v seconds "+
+		"from now: give a shorter time; nothing was read and nothing sent", d.Round,
+		d.Deadline.Format(time.RFC3339), reply)
 }
 
 // graphInfo is a page's description of a client graph that it took apart.

@@ -249,7 +249,7 @@ func TestPrivate(t *testing.T) {
 		t.Helper()
 		return ask(t, s, "compress",
 			map[string]any{"name": "a", "paths": paths, "ledger": ledger,
-				"maxEpsilon": limit, "taken": taken, "kept": "here"}, &request{read: read}, refused)
+				"maxEpsilon": limit, "taken": taken, "kept": "here", "reply": 60}, &request{read: read}, refused)
 	}
 	unread := func(string) ([]byte, error) { t.Error("a photograph was read"); return nil, nil }
 	for limit, refused := range map[float64]string{0: "a number above 0", .5: "you allow 0.5"} {
@@ -260,8 +260,10 @@ func TestPrivate(t *testing.T) {
 	round(s, 1, privacy.Local, 1, true, "")
 	ask(t, s, "compress", map[string]any{"name": "a", "paths": paths, "maxEpsilon": 2.},
 		&request{read: unread}, "is closed")
+	late := map[string]any{"name": "a", "paths": paths, "maxEpsilon": 2., "reply": 3601}
 	state = wire.Open
 	round(s, 1, privacy.Local, 1, true, "")
+	ask(t, s, "compress", late, &request{read: unread}, "would be there 3601 seconds from now")
 	loose := &session{}
 	delta = .01
 	round(loose, 1, privacy.Local, .1, true, "")

@@ -210,14 +210,14 @@ func TestSpendsNothingInVain(t *testing.T) {
 	const private = `
 round.privacy = { epsilon: .0123456, delta: 1e-7, unit: 'example', noise: 'trusted' };
 elements.limit = { value: '9' }, elements.reply = { value: '2' };
-answers.compress = p => { throw new Error('computed, taken ' + p.taken); };
+answers.compress = p => { throw new Error('computed, taken ' + p.taken + ', reply ' + p.reply); };
 `
 	later := func(change string) string {
 		return "answers.round = () => ({ ...round, " + change + " });"
 	}
 	for name, c := range map[string]struct{ then, want string }{
-		"open":               {"", "computed, taken false"},
-		"at the server":      {"asked[0] = 200; globalThis.theirs = 'upload 8';", "computed, taken true"},
+		"open":               {"", "computed, taken false, reply 2"},
+		"at the server":      {"asked[0] = 200; globalThis.theirs = 'upload 8';", "computed, taken true, reply 2"},
 		"closed meanwhile":   {later("state: 'closed'"), "closed"},
 		"withdrawn":          {"asked[0] = 'withdrawn';", "goneHere"},
 		"taken off the list": {"asked[0] = 'no-key';", "notEnrolled"},
@@ -227,9 +227,9 @@ answers.compress = p => { throw new Error('computed, taken ' + p.taken); };
 		"no server":          {"list = undefined;", "no server"},
 		"full storage":       {"full = true;", "spentMeanwhile"},
 		"a bad time":         {"elements.reply.value = '1';", "badReply"},
-		"an open question":   {"navigator.storage = { persist: () => new Promise(() => {}) };", "computed, taken false"},
+		"an open question":   {"navigator.storage = { persist: () => new Promise(() => {}) };", "computed, taken false, reply 2"},
 		"no answer": {"navigator.storage = { persist: async () => { throw new Error('no'); } };",
-			"computed, taken false"},
+			"computed, taken false, reply 2"},
 		"over before": {"answers.round = p => { if (p.reply === 2) throw new Error('too late'); return round; };",
 			"too late"},
 	} {

@@ -164,7 +164,19 @@ func Total(past []Spending, next Spending) (epsilon float64, count int) {
 // Ledger is the file in which a client writes down every release before it is written, one JSON
 // object a line; nothing in it is ever changed. It adds up the budget spent on every image, in any
 // folder or round, as noise that is drawn twice over the same sums averages out.
-type Ledger struct{ Path string }
+type Ledger struct {
+	Path string
+	// Allowed, where it is set, is asked under the lock right before a line is added; its error
+	// adds none, and begins no ledger.
+	Allowed func() error
+}
+
+func (l Ledger) allowed() error {
+	if l.Allowed == nil {
+		return nil
+	}
+	return l.Allowed()
+}
 
 // SpentError is the refusal of a release beyond a limit.
 type SpentError struct {
@@ -366,18 +378,31 @@ func (l Ledger) begun() bool {
 // release is not made. Where a program was stopped between the two, the next reading counts the
 // line. next is called under the lock.
 func (l Ledger) read(next func(lines []byte, c *chain) ([]byte, error)) error {
+	if !l.begun() {
+		if err := l.allowed(); err != nil {
+			return err
+		}
+	}
 	var c *chain
+	var denied error
 	err := atomicfile.Extend(l.Path, maxLedger, func(lines []byte) (more []byte, err error) {
 		if c, err = openChain(l.Path+SealSuffix, lines); err != nil {
 			return nil, err
 		}
 		more, err = next(lines, c)
+		if err == nil && len(more) > 0 {
+			denied = l.allowed()
+			err = denied
+		}
 		if err == nil && len(more) > 0 && c.unsaved {
 			// This is before its first line, which no other key could follow.
 			err = c.save(l.Path + SealSuffix)
 		}
 		return more, err
 	}, func() error { return c.count(l.Path + SealSuffix) })
+	if denied != nil {
+		return denied
+	}
 	if err != nil {
 		return fmt.Errorf("privacy: ledger %w", err)
 	}

@@ -36,7 +36,7 @@ func spending(b Budget, round uint64, images ...int) Spending {
 // holding is a ledger of n releases of one image.
 func holding(t *testing.T, n uint64) Ledger {
 	t.Helper()
-	l := Ledger{filepath.Join(t.TempDir(), "spent.jsonl")}
+	l := Ledger{Path: filepath.Join(t.TempDir(), "spent.jsonl")}
 	for round := range n {
 		must.Get2(l.Spend(spending(usual, round, 1), 0, false))(t)
 	}
@@ -181,7 +181,7 @@ func TestAveraging(t *testing.T) {
 // processes at the same time do not exceed the limit together.
 func TestLedger(t *testing.T) {
 	t.Parallel()
-	l := Ledger{filepath.Join(t.TempDir(), "fmp", "spent.jsonl")}
+	l := Ledger{Path: filepath.Join(t.TempDir(), "fmp", "spent.jsonl")}
 	if s, err := l.Find(spending(usual, 1, 1)); s != nil || err != nil {
 		t.Fatal(s, err)
 	}
@@ -327,7 +327,7 @@ func TestSealNotWritten(t *testing.T) {
 		t.Errorf("after two releases the seal counts %d", counts.Lines)
 	}
 	// A name that is too long for the temporary file of a seal, and for nothing else.
-	long := Ledger{filepath.Join(filepath.Dir(l.Path), strings.Repeat("n", 245))}
+	long := Ledger{Path: filepath.Join(filepath.Dir(l.Path), strings.Repeat("n", 245))}
 	move := func(from, to Ledger) {
 		t.Helper()
 		for _, suffix := range []string{"", SealSuffix} {
@@ -367,7 +367,7 @@ func TestSealNotWritten(t *testing.T) {
 // gets one. Noise that is not its budget's is not believed without a seal either.
 func TestEditedLedger(t *testing.T) {
 	t.Parallel()
-	l := Ledger{filepath.Join(t.TempDir(), "spent.jsonl")}
+	l := Ledger{Path: filepath.Join(t.TempDir(), "spent.jsonl")}
 	var seals [][]byte
 	read := func(path string) []byte {
 		return must.Get(os.ReadFile(path))(t)
@@ -462,7 +462,7 @@ func TestHand(t *testing.T) {
 		"no line has it":                 {trusted, "", "AA", 1, 0, ""},
 		"no line has it, another server": {trusted, "", "AB!", 1, 0, "of which images"},
 	} {
-		l := Ledger{filepath.Join(t.TempDir(), "spent.jsonl")}
+		l := Ledger{Path: filepath.Join(t.TempDir(), "spent.jsonl")}
 		message := NewSpending(c.budget, 10, 9, nil, nil)
 		message.Client, message.Round, message.Files = "ward", 1, []Written{{"a", "0"}}
 		for i, kind := range c.made {
@@ -497,6 +497,44 @@ func TestHand(t *testing.T) {
 		_, releases := Total(past, spending(usual, 9, 1))
 		if len(past) != c.lines || releases != c.spent {
 			t.Errorf("%s: %d lines, %d of which spend; want %d and %d", name, len(past), releases, c.lines, c.spent)
+		}
+	}
+}
+
+// TestAllowed: a ledger whose owner is refused gets no line and is not begun; without a line nobody is asked.
+func TestAllowed(t *testing.T) {
+	t.Parallel()
+	trusted := usual
+	trusted.Noise = Trusted
+	s := spending(trusted, 1, 1, 2)
+	s.Files = []Written{{"a", "0"}}
+	other := s
+	other.Server = "B"
+	spend := func(l Ledger) error { _, _, err := l.Spend(s, 0, true); return err }
+	hand := func(l Ledger) error { _, _, err := l.Hand(s, 0); return err }
+	handOther := func(l Ledger) error { _, _, err := l.Hand(other, 0); return err }
+	for name, c := range map[string]struct {
+		before, do func(Ledger) error
+		asked      int
+	}{
+		"a first release":      {nil, spend, 1},
+		"a first server":       {nil, hand, 1},
+		"a second release":     {spend, spend, 1},
+		"a second server":      {spend, handOther, 1},
+		"a server that has it": {handOther, handOther, 0},
+	} {
+		l, asked, was := Ledger{Path: filepath.Join(t.TempDir(), "spent.jsonl")}, 0, []byte(nil)
+		if c.before != nil {
+			must.Do(t, c.before(l))
+			was = must.Get(os.ReadFile(l.Path))(t)
+		}
+		denied := errors.New("denied")
+		l.Allowed = func() error { asked++; return denied }
+		if err := c.do(l); c.asked > 0 && err != denied || asked != c.asked {
+			t.Errorf("%s: %v, asked %d times; want %d", name, err, asked, c.asked)
+		}
+		if is, _ := os.ReadFile(l.Path); !bytes.Equal(is, was) || l.begun() != (c.before != nil) {
+			t.Errorf("%s: the ledger has %q, want %q", name, is, was)
 		}
 	}
 }

@@ -85,6 +85,9 @@ type Description struct {
 	Server string `json:"server,omitempty"`
 	// ServerKey verifies receipts: Ed25519, base64.
 	ServerKey string `json:"server_key"`
+
+	// read is when [One] read the description, by this machine's clock; zero in others.
+	read time.Time
 }
 
 // maxCalibrate is the maximum number of calibration points of an upload, federate.MaxCalibration.
@@ -143,9 +146,13 @@ func (d *Description) Check() error {
 	return nil
 }
 
-// TooLate reports whether an open, private round may have ended after a time from its Now. Where
-// one sum ends the round it may be made at the deadline.
+// TooLate reports whether an open, private round may have ended after a time from this moment. Where
+// one sum ends the round it may be made at the deadline. No budget is spent on an upload that comes
+// too late. This moment is Now and the time since the description was read.
 func (d *Description) TooLate(after time.Duration) bool {
+	if !d.read.IsZero() {
+		after += time.Since(d.read)
+	}
 	return d.Privacy != nil && d.State != Late && d.State != Closed && !(d.AcceptLate && d.Withdrawal) &&
 		d.Now.Add(after).After(d.Deadline)
 }
@@ -295,6 +302,7 @@ func One(list []byte) (*Description, error) {
 	if len(of.Rounds) != 1 {
 		return nil, fmt.Errorf("the server has %d rounds; want one", len(of.Rounds))
 	}
+	of.Rounds[0].read = time.Now()
 	return &of.Rounds[0], of.Rounds[0].Check()
 }
 

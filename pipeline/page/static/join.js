@@ -479,7 +479,7 @@ async function asked(place, signal) {
   if (known) state.receipt = held;
   if (!known && !gone) enrolled();
   if (idle()) throw new Error(idle());
-  return spends && { ledger: await recall('ledger') ?? '', maxEpsilon: Number(state.limit), kept: place, taken: Boolean(receipt) };
+  return spends && { ledger: await recall('ledger') ?? '', maxEpsilon: Number(state.limit), kept: place, reply: Number(state.reply), taken: Boolean(receipt) };
 }
 
 async function compute() {
