@@ -12,8 +12,8 @@ import (
 
 	"fmp/onnx/message"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/serverpb"
 	"fmp/pipeline/internal/whole"
-	"fmp/pipeline/merge/partpb"
 	"fmp/pipeline/moments"
 )
 
@@ -48,7 +48,7 @@ func (p *Part) Encode() ([]byte, error) {
 	if p.limit == nil {
 		against = nil // nobody was judged
 	}
-	m := &partpb.Part{Format: Format, Round: p.Round, Model: model, Dx: uint32(p.Dx),
+	m := &serverpb.Part{Format: Format, Round: p.Round, Model: model, Dx: uint32(p.Dx),
 		Classes: uint32(p.C), Moments: p.Moments,
 		Limit: p.limit, Summed: uint64(p.Summed), LeftOut: uint64(p.LeftOut), N: uint64(p.N),
 		Sums: whole.Append(nil, p.sums), Against: against}
@@ -76,7 +76,7 @@ func (p *Part) Encode() ([]byte, error) {
 // checksum returns the SHA-256 of all other fields in their order: numbers as little-endian uint64,
 // bytes after their length, lists after their number. A length before each field keeps two messages
 // of shifted bytes from having one hash.
-func checksum(m *partpb.Part) []byte {
+func checksum(m *serverpb.Part) []byte {
 	h := sha256.New()
 	h.Write([]byte("fmp.merge.Part\n"))
 	moments := uint64(0)
@@ -104,7 +104,7 @@ func Decode(data []byte, want federate.Expect) (*Part, error) {
 		return nil, refuse("format", "of another message",
 			"%d, which fmp merge writes; uploads are merged first", Format)
 	}
-	var m partpb.Part
+	var m serverpb.Part
 	if err := message.Unmarshal(data, &m, 0); err != nil {
 		return nil, fmt.Errorf("part: not a message of the type that fmp merge writes: %w", err)
 	}
@@ -144,7 +144,7 @@ func Decode(data []byte, want federate.Expect) (*Part, error) {
 // checkFields checks numbers and lengths, before memory is allocated. Every upload is either kept,
 // summed or left out, so that these three add up to the clients. Sizes of sums follow from dx and
 // classes alone. These are bounded first, so that no product of them overflows.
-func checkFields(m *partpb.Part, want federate.Expect) error {
+func checkFields(m *serverpb.Part, want federate.Expect) error {
 	if m.Format != Format {
 		return refuse("format", m.Format, "%d", Format)
 	}

@@ -17,8 +17,8 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx/must"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/serverpb"
 	"fmp/pipeline/internal/whole"
-	"fmp/pipeline/merge/partpb"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
 )
@@ -366,9 +366,9 @@ func TestRefused(t *testing.T) {
 }
 
 // changed returns a part with a field changed and the checksum made to fit.
-func changed(t testing.TB, data []byte, change func(m *partpb.Part)) []byte {
+func changed(t testing.TB, data []byte, change func(m *serverpb.Part)) []byte {
 	t.Helper()
-	var m partpb.Part
+	var m serverpb.Part
 	must.Do(t, proto.Unmarshal(data, &m))
 	change(&m)
 	m.Checksum = checksum(&m)
@@ -386,53 +386,53 @@ func TestHostile(t *testing.T) {
 	scatter := 40 * (1 + 8)
 	for name, c := range map[string]struct {
 		of     []byte
-		change func(m *partpb.Part)
+		change func(m *serverpb.Part)
 		want   string
 	}{
-		"format":     {means, func(m *partpb.Part) { m.Format = 7 }, "format"},
-		"no clients": {means, func(m *partpb.Part) { m.Clients = nil }, "clients"},
-		"half a client": {means, func(m *partpb.Part) { m.Clients = m.Clients[:len(m.Clients)-1] },
+		"format":     {means, func(m *serverpb.Part) { m.Format = 7 }, "format"},
+		"no clients": {means, func(m *serverpb.Part) { m.Clients = nil }, "clients"},
+		"half a client": {means, func(m *serverpb.Part) { m.Clients = m.Clients[:len(m.Clients)-1] },
 			"kept, summed"},
 		"a client more": {means,
-			func(m *partpb.Part) { m.Clients = append(m.Clients, bytes.Repeat([]byte{255}, 32)...) },
+			func(m *serverpb.Part) { m.Clients = append(m.Clients, bytes.Repeat([]byte{255}, 32)...) },
 			"kept, summed"},
-		"summed more": {means, func(m *partpb.Part) { m.Summed++; m.LeftOut-- }, "left_out"},
-		"out of order": {means, func(m *partpb.Part) { copy(m.Clients, m.Clients[64:96]) },
+		"summed more": {means, func(m *serverpb.Part) { m.Summed++; m.LeftOut-- }, "left_out"},
+		"out of order": {means, func(m *serverpb.Part) { copy(m.Clients, m.Clients[64:96]) },
 			"ascending"},
-		"client twice": {means, func(m *partpb.Part) { copy(m.Clients[32:], m.Clients[:32]) },
+		"client twice": {means, func(m *serverpb.Part) { copy(m.Clients[32:], m.Clients[:32]) },
 			"ascending"},
-		"another digest": {means, func(m *partpb.Part) { m.Clients[20]++ }, "digests"},
+		"another digest": {means, func(m *serverpb.Part) { m.Clients[20]++ }, "digests"},
 		"kept out of order": {means,
-			func(m *partpb.Part) { m.Kept[0], m.Kept[1] = m.Kept[1], m.Kept[0] }, "order"},
-		"above the limit": {means, func(m *partpb.Part) { m.Limit = make([]byte, 32) }, "limit"},
-		"no limit":        {means, func(m *partpb.Part) { m.Limit = nil }, "limit"},
+			func(m *serverpb.Part) { m.Kept[0], m.Kept[1] = m.Kept[1], m.Kept[0] }, "order"},
+		"above the limit": {means, func(m *serverpb.Part) { m.Limit = make([]byte, 32) }, "limit"},
+		"no limit":        {means, func(m *serverpb.Part) { m.Limit = nil }, "limit"},
 		"another upload": {means,
-			func(m *partpb.Part) { m.Kept[0] = madeMoments(t, 1, 60, federate.Single) }, "kept[0]"},
-		"damaged upload": {means, func(m *partpb.Part) { m.Kept[0][200]++ }, "kept[0]"},
-		"another dx":     {means, func(m *partpb.Part) { m.Dx++ }, "sums"},
-		"huge dx":        {means, func(m *partpb.Part) { m.Dx = 1 << 30 }, "dx"},
-		"huge moments":   {ofMoments, func(m *partpb.Part) { m.Dx = 1 << 13 }, "dx"},
-		"n":              {means, func(m *partpb.Part) { m.N = m.Summed }, "masses"},
-		"no images":      {means, func(m *partpb.Part) { m.N = 0 }, "n is 0"},
-		"negative mass": {means, func(m *partpb.Part) { set(m.Sums, 0, whole.Round(-1)) },
+			func(m *serverpb.Part) { m.Kept[0] = madeMoments(t, 1, 60, federate.Single) }, "kept[0]"},
+		"damaged upload": {means, func(m *serverpb.Part) { m.Kept[0][200]++ }, "kept[0]"},
+		"another dx":     {means, func(m *serverpb.Part) { m.Dx++ }, "sums"},
+		"huge dx":        {means, func(m *serverpb.Part) { m.Dx = 1 << 30 }, "dx"},
+		"huge moments":   {ofMoments, func(m *serverpb.Part) { m.Dx = 1 << 13 }, "dx"},
+		"n":              {means, func(m *serverpb.Part) { m.N = m.Summed }, "masses"},
+		"no images":      {means, func(m *serverpb.Part) { m.N = 0 }, "n is 0"},
+		"negative mass": {means, func(m *serverpb.Part) { set(m.Sums, 0, whole.Round(-1)) },
 			"mass of class 0"},
-		"mean out of reach": {means, func(m *partpb.Part) { set(m.Sums, 1, whole.Round(1e9)) },
+		"mean out of reach": {means, func(m *serverpb.Part) { set(m.Sums, 1, whole.Round(1e9)) },
 			"sum 0 of class 0"},
 		"overflow": {means,
-			func(m *partpb.Part) { set(m.Sums, 1, whole.Number{High: math.MaxInt64}) }, "2^84"},
-		"no masses":  {means, func(m *partpb.Part) { clear(m.Sums) }, "masses"},
-		"short sums": {means, func(m *partpb.Part) { m.Sums = m.Sums[1:] }, "sums"},
-		"against":    {means, func(m *partpb.Part) { m.Against = []byte{1} }, "against"},
-		"long means": {ofMoments, func(m *partpb.Part) { set(m.Sums, 1, whole.Round(1e6)) },
+			func(m *serverpb.Part) { set(m.Sums, 1, whole.Number{High: math.MaxInt64}) }, "2^84"},
+		"no masses":  {means, func(m *serverpb.Part) { clear(m.Sums) }, "masses"},
+		"short sums": {means, func(m *serverpb.Part) { m.Sums = m.Sums[1:] }, "sums"},
+		"against":    {means, func(m *serverpb.Part) { m.Against = []byte{1} }, "against"},
+		"long means": {ofMoments, func(m *serverpb.Part) { set(m.Sums, 1, whole.Round(1e6)) },
 			"sum 0 of class 0"},
-		"negative scatter": {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter, whole.Round(-1)) },
+		"negative scatter": {ofMoments, func(m *serverpb.Part) { set(m.Sums, scatter, whole.Round(-1)) },
 			"scatter of coordinate 0"},
-		"large scatter": {ofMoments, func(m *partpb.Part) { set(m.Sums, scatter, whole.Round(1e9)) },
+		"large scatter": {ofMoments, func(m *serverpb.Part) { set(m.Sums, scatter, whole.Round(1e9)) },
 			"trace"},
 		"large covariance": {ofMoments,
-			func(m *partpb.Part) { set(m.Sums, scatter+1, whole.Round(1e9)) }, "scatter[1]"},
-		"dof":    {ofMoments, func(m *partpb.Part) { set(m.Dof, 0, whole.Round(1e9)) }, "dof"},
-		"no dof": {ofMoments, func(m *partpb.Part) { m.Dof = nil }, "dof"},
+			func(m *serverpb.Part) { set(m.Sums, scatter+1, whole.Round(1e9)) }, "scatter[1]"},
+		"dof":    {ofMoments, func(m *serverpb.Part) { set(m.Dof, 0, whole.Round(1e9)) }, "dof"},
+		"no dof": {ofMoments, func(m *serverpb.Part) { m.Dof = nil }, "dof"},
 	} {
 		must.Fail(Decode(changed(t, c.of, c.change), federate.Expect{}))(t, c.want, name)
 	}
@@ -478,7 +478,7 @@ func FuzzPart(f *testing.F) {
 	must.Do(f, m.below())
 	f.Add(must.Get(p.Encode())(f))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var m partpb.Part
+		var m serverpb.Part
 		if proto.Unmarshal(data, &m) == nil && len(data) < 1<<16 { // else all end at the checksum
 			m.Checksum = checksum(&m)
 			data, _ = proto.Marshal(&m)

@@ -10,9 +10,9 @@ import (
 
 	"fmp/onnx/message"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/serverpb"
 	"fmp/pipeline/internal/whole"
 	"fmp/pipeline/moments"
-	"fmp/pipeline/stats/statspb"
 )
 
 const (
@@ -39,14 +39,14 @@ func (s *State) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, refuse("model", s.Model, "a sha256 in hexadecimal")
 	}
-	m := &statspb.State{Format: Format, Round: s.Round, Model: model, Dx: uint32(s.Dx),
+	m := &serverpb.State{Format: Format, Round: s.Round, Model: model, Dx: uint32(s.Dx),
 		Classes: uint32(s.C)}
 	for _, c := range s.client {
 		digest, err := hex.DecodeString(c.Upload)
 		if err != nil || len(digest) != sha256.Size {
 			return nil, refuse("clients", c.Upload, "a sha256 in hexadecimal of each upload")
 		}
-		m.Clients = append(m.Clients, &statspb.Client{Name: c.Name, Upload: digest, N: uint64(c.N)})
+		m.Clients = append(m.Clients, &serverpb.Client{Name: c.Name, Upload: digest, N: uint64(c.N)})
 	}
 	for _, f := range s.fold { // also those of no clients, as their place is their number
 		m.Folds = append(m.Folds, f.message())
@@ -65,8 +65,8 @@ func (s *State) Encode() ([]byte, error) {
 // message returns the sum for a state: classes that are held, ascending, each with mass, squares
 // and sums, then second moments and curve. Numbers of clients and images are left out, as the
 // state's clients tell them.
-func (s *Sum) message() *statspb.Sum {
-	m := &statspb.Sum{Curved: uint64(s.Curved), Rows: uint64(s.rows),
+func (s *Sum) message() *serverpb.Sum {
+	m := &serverpb.Sum{Curved: uint64(s.Curved), Rows: uint64(s.rows),
 		Second: whole.Append(nil, s.second)}
 	for _, y := range s.held() {
 		m.Held, m.Sums = append(m.Held, uint32(y)), whole.Append(m.Sums, s.classes[y])
@@ -79,7 +79,7 @@ func (s *Sum) message() *statspb.Sum {
 
 // checksum returns the SHA-256 of all other fields in their order: numbers as little-endian uint64,
 // texts and bytes after their length, lists after their number.
-func checksum(m *statspb.State) []byte {
+func checksum(m *serverpb.State) []byte {
 	h := sha256.New()
 	h.Write([]byte("fmp.stats.State\n"))
 	whole.Hash(h, uint64(m.Format), m.Round)
@@ -116,7 +116,7 @@ func Decode(data []byte, want federate.Expect) (*State, error) {
 		return nil, refuse("format", "of another message", "%d, which fmp pool --state writes",
 			Format)
 	}
-	var m statspb.State
+	var m serverpb.State
 	if err := message.Unmarshal(data, &m, 0); err != nil {
 		return nil, fmt.Errorf("state: not a message of the type that fmp pool --state writes: %w",
 			err)
@@ -162,7 +162,7 @@ func Decode(data []byte, want federate.Expect) (*State, error) {
 // checkFields checks numbers and lengths, before memory is allocated. A field that this program
 // does not know would be lost when the state is written again, and is refused. Sizes come before
 // the lengths that follow from them, so that no product of sizes overflows.
-func checkFields(m *statspb.State, want federate.Expect) error {
+func checkFields(m *serverpb.State, want federate.Expect) error {
 	if n := len(m.ProtoReflect().GetUnknown()); n > 0 {
 		return refuse("unknown fields", fmt.Sprintf("%d bytes", n), "none")
 	}
@@ -202,7 +202,7 @@ func checkFields(m *statspb.State, want federate.Expect) error {
 // classes held and k coordinates there are h (2 + k) numbers of sums. Second moments have k (k +
 // 1)/2, or none where rows are too wide or no client is in. Rows and curves are bounded before they
 // become signed numbers.
-func checkFold(i int, f *statspb.Sum, k int) error {
+func checkFold(i int, f *serverpb.Sum, k int) error {
 	second := len(f.Second)
 	if second != 0 && (k > federate.MaxMoments || second != whole.Bytes*(k*(k+1)/2)) {
 		return refuse(fmt.Sprintf("folds[%d].second", i), fmt.Sprintf("%d bytes", second),
@@ -231,7 +231,7 @@ func checkFold(i int, f *statspb.Sum, k int) error {
 // read sets a sum whose clients and images are known from a message whose lengths are checked. Its
 // numbers are held against the bounds of [Sum.check] at the end. Numbers of held classes lie one
 // class after another, 2 + k each.
-func (s *Sum) read(m *statspb.Sum) error {
+func (s *Sum) read(m *serverpb.Sum) error {
 	s.Curved, s.rows, s.classes = int(m.Curved), int64(m.Rows), map[int][]whole.Number{}
 	size := (first + s.Dx) * whole.Bytes
 	for i, y := range m.Held {

@@ -15,10 +15,10 @@ import (
 	"fmp/onnx/alloctest"
 	"fmp/onnx/must"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/serverpb"
 	"fmp/pipeline/internal/whole"
 	"fmp/pipeline/moments"
 	"fmp/pipeline/point"
-	"fmp/pipeline/stats/statspb"
 )
 
 const testK, testC = 5, 4
@@ -273,53 +273,53 @@ func TestDecodeRefuses(t *testing.T) {
 		copy(b[at*whole.Bytes:], whole.Append(nil, []whole.Number{v}))
 	}
 	for name, v := range map[string]struct {
-		spoil func(*statspb.State)
+		spoil func(*serverpb.State)
 		want  string
 	}{
-		"format":     {func(m *statspb.State) { m.Format = 9 }, "format"},
-		"model":      {func(m *statspb.State) { m.Model = m.Model[1:] }, "model"},
-		"dx":         {func(m *statspb.State) { m.Dx++ }, "folds"},
-		"huge dx":    {func(m *statspb.State) { m.Dx = 1 << 31 }, "dx"},
-		"classes":    {func(m *statspb.State) { m.Classes = 1 }, "classes"},
-		"no clients": {func(m *statspb.State) { m.Clients = nil }, "clients"},
-		"order": {func(m *statspb.State) { m.Clients[0], m.Clients[1] = m.Clients[1], m.Clients[0] },
+		"format":     {func(m *serverpb.State) { m.Format = 9 }, "format"},
+		"model":      {func(m *serverpb.State) { m.Model = m.Model[1:] }, "model"},
+		"dx":         {func(m *serverpb.State) { m.Dx++ }, "folds"},
+		"huge dx":    {func(m *serverpb.State) { m.Dx = 1 << 31 }, "dx"},
+		"classes":    {func(m *serverpb.State) { m.Classes = 1 }, "classes"},
+		"no clients": {func(m *serverpb.State) { m.Clients = nil }, "clients"},
+		"order": {func(m *serverpb.State) { m.Clients[0], m.Clients[1] = m.Clients[1], m.Clients[0] },
 			"clients[1]"},
-		"name":   {func(m *statspb.State) { m.Clients[0].Name = "\x1b" }, "client"},
-		"digest": {func(m *statspb.State) { m.Clients[0].Upload = nil }, "clients[0]"},
-		"images": {func(m *statspb.State) { m.Clients[0].N = 1 << 40 }, "clients[0]"},
-		"a client of no sum": {func(m *statspb.State) {
-			m.Folds[full] = &statspb.Sum{}
+		"name":   {func(m *serverpb.State) { m.Clients[0].Name = "\x1b" }, "client"},
+		"digest": {func(m *serverpb.State) { m.Clients[0].Upload = nil }, "clients[0]"},
+		"images": {func(m *serverpb.State) { m.Clients[0].N = 1 << 40 }, "clients[0]"},
+		"a client of no sum": {func(m *serverpb.State) {
+			m.Folds[full] = &serverpb.Sum{}
 		}, "fold"},
-		"a sum of no client": {func(m *statspb.State) { m.Clients = m.Clients[:1] }, "fold"},
-		"folds":              {func(m *statspb.State) { m.Folds = m.Folds[1:] }, "folds"},
-		"held":               {func(m *statspb.State) { m.Folds[full].Held[0] = 1 << 30 }, "held"},
-		"sums":               {func(m *statspb.State) { m.Folds[full].Sums = m.Folds[full].Sums[16:] }, "sums"},
-		"second": {func(m *statspb.State) { m.Folds[full].Second = m.Folds[full].Second[16:] },
+		"a sum of no client": {func(m *serverpb.State) { m.Clients = m.Clients[:1] }, "fold"},
+		"folds":              {func(m *serverpb.State) { m.Folds = m.Folds[1:] }, "folds"},
+		"held":               {func(m *serverpb.State) { m.Folds[full].Held[0] = 1 << 30 }, "held"},
+		"sums":               {func(m *serverpb.State) { m.Folds[full].Sums = m.Folds[full].Sums[16:] }, "sums"},
+		"second": {func(m *serverpb.State) { m.Folds[full].Second = m.Folds[full].Second[16:] },
 			"second"},
-		"negative mass": {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(-1)) },
+		"negative mass": {func(m *serverpb.State) { set(m.Folds[full].Sums, 0, whole.Round(-1)) },
 			"mass"},
-		"no mass": {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(0)) }, "mass"},
-		"masses": {func(m *statspb.State) { set(m.Folds[full].Sums, 0, whole.Round(1e6)) },
+		"no mass": {func(m *serverpb.State) { set(m.Folds[full].Sums, 0, whole.Round(0)) }, "mass"},
+		"masses": {func(m *serverpb.State) { set(m.Folds[full].Sums, 0, whole.Round(1e6)) },
 			"masses"},
-		"far": {func(m *statspb.State) { set(m.Folds[full].Sums, 2, whole.Round(1e9)) },
+		"far": {func(m *serverpb.State) { set(m.Folds[full].Sums, 2, whole.Round(1e9)) },
 			"sum 0 of class"},
-		"squares of no mass": {func(m *statspb.State) { set(m.Folds[full].Sums, 1, whole.Round(0)) },
+		"squares of no mass": {func(m *serverpb.State) { set(m.Folds[full].Sums, 1, whole.Round(0)) },
 			"squares of clients' masses"},
-		"large squares": {func(m *statspb.State) { set(m.Folds[full].Sums, 1, whole.Round(1e9)) },
+		"large squares": {func(m *serverpb.State) { set(m.Folds[full].Sums, 1, whole.Round(1e9)) },
 			"squares of clients' masses"},
-		"negative second": {func(m *statspb.State) { set(m.Folds[full].Second, 0, whole.Round(-1)) },
+		"negative second": {func(m *serverpb.State) { set(m.Folds[full].Second, 0, whole.Round(-1)) },
 			"second moment"},
-		"large second": {func(m *statspb.State) {
+		"large second": {func(m *serverpb.State) {
 			set(m.Folds[full].Second, 1, whole.Number{High: math.MinInt64})
 		}, "second moment"},
-		"rows":    {func(m *statspb.State) { m.Folds[full].Rows = 1 << 50 }, "rows"},
-		"no rows": {func(m *statspb.State) { m.Folds[full].Rows = 0 }, "rows"},
-		"curved":  {func(m *statspb.State) { m.Folds[full].Curved = 100 }, "with a curve"},
-		"curve":   {func(m *statspb.State) { m.Folds[full].Curve[0] = 1 << 60 }, "curves"},
-		"a curve short": {func(m *statspb.State) { m.Folds[full].Curve = m.Folds[full].Curve[1:] },
+		"rows":    {func(m *serverpb.State) { m.Folds[full].Rows = 1 << 50 }, "rows"},
+		"no rows": {func(m *serverpb.State) { m.Folds[full].Rows = 0 }, "rows"},
+		"curved":  {func(m *serverpb.State) { m.Folds[full].Curved = 100 }, "with a curve"},
+		"curve":   {func(m *serverpb.State) { m.Folds[full].Curve[0] = 1 << 60 }, "curves"},
+		"a curve short": {func(m *serverpb.State) { m.Folds[full].Curve = m.Folds[full].Curve[1:] },
 			"curve"},
 	} {
-		var m statspb.State
+		var m serverpb.State
 		must.Do(t, proto.Unmarshal(data, &m))
 		v.spoil(&m)
 		m.Checksum = checksum(&m)
@@ -344,7 +344,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add(encoded(f, stateOf(f, someClients(f, 5, 3)...)), true)
 	f.Add([]byte{0x08, 0x07}, true)
 	f.Fuzz(func(t *testing.T, data []byte, seal bool) {
-		var m statspb.State
+		var m serverpb.State
 		if seal && proto.Unmarshal(data, &m) == nil {
 			m.Checksum = checksum(&m)
 			data = must.Get(proto.Marshal(&m))(t)

@@ -17,7 +17,7 @@ import (
 	"fmp/onnx/onnxpb"
 	"fmp/onnx/serde"
 	"fmp/onnx/sorting"
-	"fmp/pipeline/federate/workpb"
+	"fmp/pipeline/federate/serverpb"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/option"
 	"fmp/pipeline/pool"
@@ -157,7 +157,8 @@ func decodeJob(data []byte) (Job, error) {
 }
 
 func encodePart(p pool.SampleRange) ([]byte, error) {
-	m := &workpb.Part{Format: format, Chains: p.Chains, From: uint32(p.From), To: uint32(p.To)}
+	m := &serverpb.SampleRange{Format: format, Chains: p.Chains, From: uint32(p.From),
+		To: uint32(p.To)}
 	var err error
 	if p.States != nil {
 		if m.Honest, err = states("honest", p.States.Honest); err != nil {
@@ -172,7 +173,7 @@ func encodePart(p pool.SampleRange) ([]byte, error) {
 }
 
 func decodePart(data []byte) (p pool.SampleRange, err error) {
-	var m workpb.Part
+	var m serverpb.SampleRange
 	if err := read("part", data, maxInput, &m); err != nil {
 		return p, err
 	}
@@ -206,7 +207,7 @@ type answer struct {
 }
 
 func (a answer) encode() ([]byte, error) {
-	m := &workpb.Answer{Format: format, Error: brief(a.Error)}
+	m := &serverpb.Answer{Format: format, Error: brief(a.Error)}
 	var err error
 	if len(a.Piece.Proposed) > 0 {
 		if m.Proposed, err = states("proposed", a.Piece.Proposed); err != nil {
@@ -219,9 +220,9 @@ func (a answer) encode() ([]byte, error) {
 		}
 	}
 	for name, data := range a.Files {
-		m.Files = append(m.Files, &workpb.File{Name: name, Data: data})
+		m.Files = append(m.Files, &serverpb.File{Name: name, Data: data})
 	}
-	sorting.By(m.Files, func(a, b *workpb.File) int {
+	sorting.By(m.Files, func(a, b *serverpb.File) int {
 		return bytes.Compare([]byte(a.Name), []byte(b.Name))
 	})
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
@@ -240,7 +241,7 @@ func brief(s string) string {
 }
 
 func decodeAnswer(data []byte) (a answer, err error) {
-	var m workpb.Answer
+	var m serverpb.Answer
 	if err := read("answer", data, maxAnswer, &m); err != nil {
 		return a, err
 	}

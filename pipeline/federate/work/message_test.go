@@ -17,7 +17,7 @@ import (
 	"fmp/onnx/onnxpb"
 	"fmp/onnx/serde"
 	"fmp/pipeline/discriminant"
-	"fmp/pipeline/federate/workpb"
+	"fmp/pipeline/federate/serverpb"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/pool"
 	"fmp/pipeline/posterior"
@@ -65,14 +65,14 @@ func TestHostileMessages(t *testing.T) {
 	huge.Dims = []int64{1 << 20, 1 << 20}
 	honest, probability := tensorOf(t, []bool{true, false, true, true}, 2, 2), tensorOf(t, []float64{0.5, 0.5}, 2)
 	states := func(honest, probability *onnxpb.TensorProto) proto.Message {
-		return &workpb.Part{Format: format, To: 1, Honest: honest, Probability: probability}
+		return &serverpb.SampleRange{Format: format, To: 1, Honest: honest, Probability: probability}
 	}
 	likely := func(p ...float64) proto.Message { return states(honest, tensorOf(t, p, len(p))) }
 	heads := func(w ...float64) *onnxpb.TensorProto { return tensorOf(t, w, 1, 1, len(w)) }
 	for want, m := range map[string]proto.Message{
-		"format 2":                      &workpb.Part{Format: 2, To: 1},
-		"5 to 5":                        &workpb.Part{Format: format, From: 5, To: 5},
-		"to 4294967295":                 &workpb.Part{Format: format, To: math.MaxUint32},
+		"format 2":                      &serverpb.SampleRange{Format: 2, To: 1},
+		"5 to 5":                        &serverpb.SampleRange{Format: format, From: 5, To: 5},
+		"to 4294967295":                 &serverpb.SampleRange{Format: format, To: math.MaxUint32},
 		"more than 2147483647 elements": states(huge, probability),
 		"honest is float64":             states(probability, probability),
 		"of 2 dimensions":               states(tensorOf(t, []bool{true}, 1), probability),
@@ -84,24 +84,24 @@ func TestHostileMessages(t *testing.T) {
 		"probability -1":                likely(-1, 2),
 		"sum to +Inf":                   likely(math.Inf(1), 1),
 		"sum to 3":                      likely(1, 2),
-		"answer: format 7":              &workpb.Answer{Format: 7, Error: "x"},
-		"0 of error, proposed":          &workpb.Answer{Format: format},
-		"2 of error, proposed":          &workpb.Answer{Format: format, Error: "x", Heads: heads(1)},
-		"not finite":                    &workpb.Answer{Format: format, Heads: heads(1, math.NaN())},
-		"finite":                        &workpb.Answer{Format: format, Heads: heads(math.Inf(-1))},
-		"heads is float32": &workpb.Answer{Format: format,
+		"answer: format 7":              &serverpb.Answer{Format: 7, Error: "x"},
+		"0 of error, proposed":          &serverpb.Answer{Format: format},
+		"2 of error, proposed":          &serverpb.Answer{Format: format, Error: "x", Heads: heads(1)},
+		"not finite":                    &serverpb.Answer{Format: format, Heads: heads(1, math.NaN())},
+		"finite":                        &serverpb.Answer{Format: format, Heads: heads(math.Inf(-1))},
+		"heads is float32": &serverpb.Answer{Format: format,
 			Heads: tensorOf(t, []float32{1}, 1, 1, 1)},
-		"heads is float64 of shape [1 1]": &workpb.Answer{Format: format,
+		"heads is float64 of shape [1 1]": &serverpb.Answer{Format: format,
 			Heads: tensorOf(t, []float64{1}, 1, 1)},
-		"proposed is bool of shape [2]": &workpb.Answer{Format: format,
+		"proposed is bool of shape [2]": &serverpb.Answer{Format: format,
 			Proposed: tensorOf(t, []bool{true, true}, 2)},
-		`file "a"`: &workpb.Answer{Format: format,
-			Files: []*workpb.File{{Name: "a", Data: []byte("x")}, {Name: "a"}}},
-		`file ""`:  &workpb.Answer{Format: format, Files: []*workpb.File{{}}},
-		"17 files": &workpb.Answer{Format: format, Files: make([]*workpb.File, 17)},
+		`file "a"`: &serverpb.Answer{Format: format,
+			Files: []*serverpb.File{{Name: "a", Data: []byte("x")}, {Name: "a"}}},
+		`file ""`:  &serverpb.Answer{Format: format, Files: []*serverpb.File{{}}},
+		"17 files": &serverpb.Answer{Format: format, Files: make([]*serverpb.File, 17)},
 	} {
 		data := must.Get(proto.Marshal(m))(t)
-		_, part := m.(*workpb.Part)
+		_, part := m.(*serverpb.SampleRange)
 		var err error
 		alloctest.AtMost(t, 1<<20, func() {
 			if part {

@@ -1,3 +1,0 @@
-// Package workpb defines the protobuf messages between a server and its workers, generated from
-// work.proto by `make generate`.
-package workpb
