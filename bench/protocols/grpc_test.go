@@ -29,8 +29,7 @@ type stub struct {
 
 func newStub(t *testing.T, address string, with credentials.TransportCredentials) *stub {
 	t.Helper()
-	compiler := protocompile.Compiler{
-		Resolver: &protocompile.SourceResolver{ImportPaths: []string{"../../pipeline/federate/inferpb"}}}
+	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{}}
 	files, err := compiler.Compile(t.Context(), "open_inference.proto")
 	if err != nil {
 		t.Fatal(err)

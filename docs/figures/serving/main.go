@@ -177,7 +177,7 @@ func overHTTP(url string, pixels []uint8) ([]way, error) {
 		return nil, err
 	}
 	call, err := proto.Marshal(&inferpb.ModelInferRequest{ModelName: "classifier",
-		Inputs: []*inferpb.ModelInferRequest_InferInputTensor{{Name: "images", Datatype: "UINT8",
+		Inputs: []*inferpb.Tensor{{Name: "images", Datatype: "UINT8",
 			Shape: []int64{1, side, side, 3}}}, RawInputContents: [][]byte{pixels}})
 	if err != nil {
 		return nil, err

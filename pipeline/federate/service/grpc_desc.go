@@ -5,17 +5,19 @@ import (
 	"strings"
 
 	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	pb "fmp/pipeline/federate/inferpb"
 )
 
 // inferenceService is the service of the Open Inference Protocol (inferpb/open_inference.proto).
 type inferenceService interface {
-	ServerLive(context.Context, *pb.ServerLiveRequest) (*pb.ServerLiveResponse, error)
-	ServerReady(context.Context, *pb.ServerReadyRequest) (*pb.ServerReadyResponse, error)
-	ModelReady(context.Context, *pb.ModelReadyRequest) (*pb.ModelReadyResponse, error)
-	ServerMetadata(context.Context, *pb.ServerMetadataRequest) (*pb.ServerMetadataResponse, error)
-	ModelMetadata(context.Context, *pb.ModelMetadataRequest) (*pb.ModelMetadataResponse, error)
+	ServerLive(context.Context, *emptypb.Empty) (*wrapperspb.BoolValue, error)
+	ServerReady(context.Context, *emptypb.Empty) (*wrapperspb.BoolValue, error)
+	ModelReady(context.Context, *pb.Named) (*wrapperspb.BoolValue, error)
+	ServerMetadata(context.Context, *emptypb.Empty) (*pb.Named, error)
+	ModelMetadata(context.Context, *pb.Named) (*pb.Model, error)
 	ModelInfer(context.Context, *pb.ModelInferRequest) (*pb.ModelInferResponse, error)
 }
 

@@ -11,6 +11,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"fmp/pipeline/classify"
 	pb "fmp/pipeline/federate/inferpb"
@@ -139,30 +141,26 @@ func inferOf(q *pb.ModelInferRequest) (r *inferRequest, raw bool, err error) {
 // grpcService answers the methods of the Open Inference Protocol.
 type grpcService struct{ p *predictor }
 
-func (grpcService) ServerLive(context.Context,
-	*pb.ServerLiveRequest) (*pb.ServerLiveResponse, error) {
-	return &pb.ServerLiveResponse{Live: true}, nil
+func (grpcService) ServerLive(context.Context, *emptypb.Empty) (*wrapperspb.BoolValue, error) {
+	return wrapperspb.Bool(true), nil
 }
 
 func (s grpcService) ServerReady(context.Context,
-	*pb.ServerReadyRequest) (*pb.ServerReadyResponse, error) {
-	return &pb.ServerReadyResponse{Ready: s.p.version() != nil}, nil
+	*emptypb.Empty) (*wrapperspb.BoolValue, error) {
+	return wrapperspb.Bool(s.p.version() != nil), nil
 }
 
 func (s grpcService) ModelReady(_ context.Context,
-	q *pb.ModelReadyRequest) (*pb.ModelReadyResponse, error) {
+	q *pb.Named) (*wrapperspb.BoolValue, error) {
 	v := s.p.version()
-	return &pb.ModelReadyResponse{Ready: v != nil && isModel(v.version, q.Name, q.Version) == nil},
-		nil
+	return wrapperspb.Bool(v != nil && isModel(v.version, q.Name, q.Version) == nil), nil
 }
 
-func (grpcService) ServerMetadata(context.Context,
-	*pb.ServerMetadataRequest) (*pb.ServerMetadataResponse, error) {
-	return &pb.ServerMetadataResponse{Name: serverName, Version: protocolVersion}, nil
+func (grpcService) ServerMetadata(context.Context, *emptypb.Empty) (*pb.Named, error) {
+	return &pb.Named{Name: serverName, Version: protocolVersion}, nil
 }
 
-func (s grpcService) ModelMetadata(_ context.Context,
-	q *pb.ModelMetadataRequest) (*pb.ModelMetadataResponse, error) {
+func (s grpcService) ModelMetadata(_ context.Context, q *pb.Named) (*pb.Model, error) {
 	v, inputs, outputs, err := s.p.current()
 	if err == nil {
 		err = isModel(v.version, q.Name, q.Version)
@@ -170,16 +168,14 @@ func (s grpcService) ModelMetadata(_ context.Context,
 	if err != nil {
 		return nil, err
 	}
-	of := func(tensors []tensor) (out []*pb.ModelMetadataResponse_TensorMetadata) {
+	of := func(tensors []tensor) (out []*pb.Tensor) {
 		for _, t := range tensors {
-			out = append(out, &pb.ModelMetadataResponse_TensorMetadata{Name: t.Name,
-				Datatype: t.Datatype, Shape: t.Shape})
+			out = append(out, &pb.Tensor{Name: t.Name, Datatype: t.Datatype, Shape: t.Shape})
 		}
 		return out
 	}
-	return &pb.ModelMetadataResponse{Name: modelName,
-		Versions: []string{strconv.Itoa(v.version.Number)}, Platform: modelPlatform,
-		Inputs: of(inputs), Outputs: of(outputs)}, nil
+	return &pb.Model{Name: modelName, Versions: []string{strconv.Itoa(v.version.Number)},
+		Platform: modelPlatform, Inputs: of(inputs), Outputs: of(outputs)}, nil
 }
 
 func (s grpcService) ModelInfer(ctx context.Context,
@@ -219,8 +215,7 @@ func (s grpcService) ModelInfer(ctx context.Context,
 func (a *inferAnswer) message(raw bool) *pb.ModelInferResponse {
 	m := &pb.ModelInferResponse{ModelName: a.Model, ModelVersion: a.Version, Id: a.ID}
 	for _, t := range a.Outputs {
-		o := &pb.ModelInferResponse_InferOutputTensor{Name: t.Name,
-			Datatype: t.Datatype, Shape: t.Shape}
+		o := &pb.Tensor{Name: t.Name, Datatype: t.Datatype, Shape: t.Shape}
 		if raw {
 			m.RawOutputContents = append(m.RawOutputContents, t.Binary)
 		} else {

@@ -20,6 +20,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"fmp/onnx/alloctest"
 	pb "fmp/pipeline/federate/inferpb"
@@ -278,7 +280,7 @@ func FuzzGRPC(f *testing.F) {
 // panics is a service whose methods panic.
 type panics struct{ grpcService }
 
-func (panics) ServerLive(context.Context, *pb.ServerLiveRequest) (*pb.ServerLiveResponse, error) {
+func (panics) ServerLive(context.Context, *emptypb.Empty) (*wrapperspb.BoolValue, error) {
 	panic("a fault")
 }
 
