@@ -1,7 +1,6 @@
 package federate
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -9,9 +8,6 @@ import (
 	"io"
 	"math"
 
-	"google.golang.org/protobuf/proto"
-
-	"fmp/onnx/message"
 	"fmp/pipeline/federate/uploadpb"
 	"fmp/pipeline/internal/whole"
 	"fmp/pipeline/privacy"
@@ -81,11 +77,12 @@ func (r *Release) Split(random io.Reader) ([]*Release, error) {
 	return out, nil
 }
 
+// ofPrivate is the kind of a release.
+var ofPrivate = Kind{Name: "upload", Format: ReleaseFormat, Most: MaxBytes,
+	Writer: "fmp-edge with the client graph of a private round (fmp fuse --upload private)"}
+
 // IsRelease reports whether a message belongs to a private round, judged by its format field alone.
-// A message begins with field 1, a varint: the byte 0x08, and then the format.
-func IsRelease(data []byte) bool {
-	return len(data) > 1 && data[0] == 0x08 && data[1] == ReleaseFormat
-}
+func IsRelease(data []byte) bool { return ofPrivate.Is(data) }
 
 // Encode returns the encoded release, after the same checks that [DecodeRelease] makes.
 func (r *Release) Encode() ([]byte, error) {
@@ -112,9 +109,9 @@ func (r *Release) Encode() ([]byte, error) {
 			h.Public, h.Input
 	}
 	m.Checksum = releaseChecksum(m)
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	data, err := ofPrivate.Encode(m)
 	if err != nil {
-		return nil, fmt.Errorf("encoding release: %w", err)
+		return nil, err
 	}
 	// Never send a message that a reader would reject.
 	if _, err := DecodeRelease(data, Expect{Unsalted: true}); err != nil {
@@ -128,24 +125,9 @@ func (r *Release) Encode() ([]byte, error) {
 // coordinates. The values are C (K+1) integers of 8 bytes, little endian: K sums and a count for
 // each class. With two servers they are none, and the share is checked against the scheme.
 func DecodeRelease(data []byte, want Expect) (*Release, error) {
-	if len(data) > MaxBytes {
-		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
-	}
-	if !IsRelease(data) {
-		return nil, fmt.Errorf("upload: not a message of a private round; those are made " +
-			"by fmp-edge with the client graph of a private round (fmp fuse --upload private)")
-	}
 	var m uploadpb.Release
-	if err := message.Unmarshal(data, &m, 0); err != nil {
-		return nil, fmt.Errorf("upload: not a message of the type that fmp-edge compress "+
-			"writes: %w", err)
-	}
-	if m.Format != ReleaseFormat {
-		return nil, refuse("format", m.Format, "%d; use programs of one release on both sides",
-			ReleaseFormat)
-	}
-	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
-		return nil, refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)), "none")
+	if err := ofPrivate.Decode(data, &m); err != nil {
+		return nil, err
 	}
 	if len(m.Model) != sha256.Size {
 		return nil, refuse("model", fmt.Sprintf("a digest of %d bytes", len(m.Model)),
@@ -170,10 +152,8 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 		return nil, refuse("values", fmt.Sprintf("%d bytes", len(m.Values)),
 			"%d for %d classes and %d coordinates, noise: %s", n, m.Classes, m.Coordinates, m.Noise)
 	}
-	if sum := releaseChecksum(&m); !bytes.Equal(sum, m.Checksum) {
-		return nil, refuse("checksum",
-			hex.EncodeToString(m.Checksum[:min(len(m.Checksum), sha256.Size)]),
-			"%s, that of the content; the message was damaged on its way", hex.EncodeToString(sum))
+	if err := ofPrivate.Sealed(m.Checksum, releaseChecksum(&m)); err != nil {
+		return nil, err
 	}
 	if err := CheckClient(m.Client); err != nil {
 		return nil, err
@@ -228,8 +208,8 @@ func checkShare(m *uploadpb.Release, unsalted bool) error {
 
 // Matches returns an error unless the message is as the reader expects it.
 func (r *Release) Matches(want Expect) error {
-	u := Upload{Round: r.Round, Model: r.Model}
-	return u.matches(want, r.Sums.K, r.Sums.Classes, 0)
+	return ofPrivate.Matches(want, Expect{Model: r.Model, Round: &r.Round, Dx: r.Sums.K,
+		C: r.Sums.Classes})
 }
 
 // releaseChecksum returns the SHA-256 of every field but the checksum, in the order of the field

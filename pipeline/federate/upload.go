@@ -7,7 +7,6 @@
 package federate
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,8 +16,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"google.golang.org/protobuf/proto"
 
 	"fmp/onnx"
 	"fmp/onnx/message"
@@ -129,20 +126,21 @@ type Expect struct {
 	Unsalted bool
 }
 
-// FieldError reports an invalid field of an upload.
+// FieldError reports an invalid field of a message of a kind.
 type FieldError struct {
-	Field   string
-	Value   any
-	Allowed string
+	Kind, Field string
+	Value       any
+	Allowed     string
 }
 
 func (e *FieldError) Error() string {
-	return fmt.Sprintf("upload: %s is %v; allowed: %s", e.Field, e.Value, e.Allowed)
+	return fmt.Sprintf("%s: %s is %v; allowed: %s", e.Kind, e.Field, e.Value, e.Allowed)
 }
 
-func refuse(field string, value any, allowed string, args ...any) error {
-	return &FieldError{Field: field, Value: value, Allowed: fmt.Sprintf(allowed, args...)}
-}
+// kind is that of uploads, of either format.
+var kind = Kind{Name: "upload", Most: MaxBytes, Writer: "fmp-edge compress"}
+
+var refuse = kind.Refuse
 
 // EncodeWithin is Encode in the first precision from the upload's own on that keeps to the given
 // number of bytes; 0 sets no bound. The size is known once it is encoded, so that it is encoded up
@@ -202,9 +200,9 @@ func (u *Upload) Encode() ([]byte, error) {
 		}
 	}
 	m.Checksum = checksum(m)
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	data, err := kind.Encode(m)
 	if err != nil {
-		return nil, fmt.Errorf("encoding upload: %w", err)
+		return nil, err
 	}
 	// Never send an upload that a reader would reject.
 	if _, err := Decode(data, Expect{}); err != nil {
@@ -327,8 +325,8 @@ func isModel(data []byte) bool {
 }
 
 func decode(data []byte, want Expect) (*Upload, error) {
-	if len(data) > MaxBytes {
-		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
+	if err := kind.checkSize(data); err != nil {
+		return nil, err
 	}
 	if IsRelease(data) {
 		return nil, refuse("format", ReleaseFormat,
@@ -343,7 +341,8 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	if m.Format == Format {
 		d += int(m.Classes)
 	}
-	if err := u.matches(want, int(m.Dx), int(m.Classes), s); err != nil {
+	is := Expect{Model: u.Model, Round: &m.Round, Dx: int(m.Dx), C: int(m.Classes), S: s}
+	if err := kind.Matches(want, is); err != nil {
 		return nil, err
 	}
 	// Tensors: headers first; no memory is allocated before they agree with the size of the data.
@@ -366,9 +365,8 @@ func decode(data []byte, want Expect) (*Upload, error) {
 	if err := checkStatistics(&m); err != nil {
 		return nil, err
 	}
-	if sum := checksum(&m); !bytes.Equal(sum, m.Checksum) {
-		return nil, refuse("checksum", hex.EncodeToString(m.Checksum),
-			"%s, that of the content; the upload was damaged on its way", hex.EncodeToString(sum))
+	if err := kind.Sealed(m.Checksum, checksum(&m)); err != nil {
+		return nil, err
 	}
 	labels, masses, err := u.readPoints(&m, classes, scaleShape)
 	if err != nil {
@@ -400,9 +398,8 @@ func unmarshal(data []byte, m *uploadpb.Upload) error {
 		return refuse("format", m.Format, "%d and %d; use programs of one release on both sides",
 			Format, StatisticsFormat)
 	}
-	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
-		return refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)),
-			"none; use programs of one release on both sides")
+	if err := kind.Known("unknown fields", m); err != nil {
+		return err
 	}
 	if len(m.Checksum) != sha256.Size {
 		return refuse("checksum", fmt.Sprintf("%d bytes", len(m.Checksum)), "%d", sha256.Size)
@@ -453,27 +450,8 @@ func (u *Upload) readPoints(m *uploadpb.Upload, classes []int32,
 
 // Matches returns an error unless a decoded upload has the fields that are expected.
 func (u *Upload) Matches(want Expect) error {
-	return u.matches(want, u.Points.Dx, u.Points.C, u.Points.N)
-}
-
-// matches compares the message with the reader's expectations.
-func (u *Upload) matches(want Expect, dx, c, s int) error {
-	if want.Model != "" && u.Model != want.Model {
-		return refuse("model", u.Model,
-			"%s, the model of this federation; give every client the same file", want.Model)
-	}
-	for _, v := range []struct {
-		field       string
-		value, want int
-	}{{"dx", dx, want.Dx}, {"classes", c, want.C}, {"size", s, want.S}} {
-		if v.want != 0 && v.value != v.want {
-			return refuse(v.field, v.value, "%d, as the other models have it", v.want)
-		}
-	}
-	if want.Round != nil && u.Round != *want.Round {
-		return refuse("round", u.Round, "%d, the round that is being gathered", *want.Round)
-	}
-	return nil
+	return kind.Matches(want, Expect{Model: u.Model, Round: &u.Round, Dx: u.Points.Dx,
+		C: u.Points.C, S: u.Points.N})
 }
 
 // checkTensor returns an error unless a tensor has one of the types, the shape, and all of its data

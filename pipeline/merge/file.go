@@ -8,9 +8,6 @@ import (
 	"math"
 	"slices"
 
-	"google.golang.org/protobuf/proto"
-
-	"fmp/onnx/message"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/serverpb"
 	"fmp/pipeline/internal/whole"
@@ -23,15 +20,12 @@ const Format = 6
 // maxHigh bounds the upper halves of sums, so that sums of parts stay within 128 bits.
 const maxHigh = 1 << 60
 
-// IsPart reports whether data are a part, by their first bytes. A message begins with field 1, a
-// varint: the byte 0x08, and then the format.
-func IsPart(data []byte) bool { return len(data) > 1 && data[0] == 0x08 && data[1] == Format }
+var kind = federate.Kind{Name: "part", Format: Format, Most: MaxBytes, Writer: "fmp merge"}
 
-// refuse is the error for a field of a part, with the values that are allowed.
-func refuse(field string, value any, allowed string, args ...any) error {
-	return fmt.Errorf("part: %w",
-		&federate.FieldError{Field: field, Value: value, Allowed: fmt.Sprintf(allowed, args...)})
-}
+var refuse = kind.Refuse
+
+// IsPart reports whether data are a part, by their first bytes.
+func IsPart(data []byte) bool { return kind.Is(data) }
 
 // Encode returns the part as a message. The same part has the same bytes on every machine. Kept
 // uploads stand in it as they came, byte for byte. It is an error if a digest is not hexadecimal,
@@ -63,14 +57,7 @@ func (p *Part) Encode() ([]byte, error) {
 		m.Dof = whole.Append(nil, []whole.Number{p.dof})
 	}
 	m.Checksum = checksum(m)
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("encoding part: %w", err)
-	}
-	if len(data) > MaxBytes {
-		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
-	}
-	return data, nil
+	return kind.Encode(m)
 }
 
 // checksum returns the SHA-256 of all other fields in their order: numbers as little-endian uint64,
@@ -97,23 +84,15 @@ func checksum(m *serverpb.Part) []byte {
 // against masses, masses against images, and the checksum. Parts come from workers that may err or
 // lie. Lengths are compared before memory is taken, and every error names its field.
 func Decode(data []byte, want federate.Expect) (*Part, error) {
-	if len(data) > MaxBytes {
-		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
-	}
-	if !IsPart(data) {
-		return nil, refuse("format", "of another message",
-			"%d, which fmp merge writes; uploads are merged first", Format)
-	}
 	var m serverpb.Part
-	if err := message.Unmarshal(data, &m, 0); err != nil {
-		return nil, fmt.Errorf("part: not a message of the type that fmp merge writes: %w", err)
+	if err := kind.Decode(data, &m); err != nil {
+		return nil, err
 	}
 	if err := checkFields(&m, want); err != nil {
 		return nil, err
 	}
-	if sum := checksum(&m); !bytes.Equal(sum, m.Checksum) {
-		return nil, refuse("checksum", hex.EncodeToString(m.Checksum),
-			"%s, that of the content; the part was damaged on its way", hex.EncodeToString(sum))
+	if err := kind.Sealed(m.Checksum, checksum(&m)); err != nil {
+		return nil, err
 	}
 	p := &Part{Round: m.Round, Model: hex.EncodeToString(m.Model), Dx: int(m.Dx), C: int(m.Classes),
 		Moments: m.Moments, Summed: int(m.Summed), LeftOut: int(m.LeftOut), N: int(m.N),
@@ -145,21 +124,9 @@ func Decode(data []byte, want federate.Expect) (*Part, error) {
 // summed or left out, so that these three add up to the clients. Sizes of sums follow from dx and
 // classes alone. These are bounded first, so that no product of them overflows.
 func checkFields(m *serverpb.Part, want federate.Expect) error {
-	if m.Format != Format {
-		return refuse("format", m.Format, "%d", Format)
-	}
-	if b := m.ProtoReflect().GetUnknown(); len(b) > 0 {
-		return refuse("unknown fields", fmt.Sprintf("%d bytes", len(b)), "none")
-	}
-	if model := hex.EncodeToString(m.Model); want.Model != "" && model != want.Model {
-		return refuse("model", model, "%s, the model of this federation", want.Model)
-	}
-	if want.Round != nil && m.Round != *want.Round {
-		return refuse("round", m.Round, "%d, the round that is being gathered", *want.Round)
-	}
-	if want.Dx != 0 && int(m.Dx) != want.Dx || want.C != 0 && int(m.Classes) != want.C {
-		return refuse("dx and classes", fmt.Sprint(m.Dx, " and ", m.Classes),
-			"%d and %d, as the other models have them", want.Dx, want.C)
+	if err := kind.Matches(want, federate.Expect{Model: hex.EncodeToString(m.Model),
+		Round: &m.Round, Dx: int(m.Dx), C: int(m.Classes)}); err != nil {
+		return err
 	}
 	most := uint64(federate.MaxWidth)
 	if m.Moments {

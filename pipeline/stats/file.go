@@ -1,14 +1,10 @@
 package stats
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 
-	"google.golang.org/protobuf/proto"
-
-	"fmp/onnx/message"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/serverpb"
 	"fmp/pipeline/internal/whole"
@@ -22,15 +18,13 @@ const (
 	MaxBytes = 1 << 30
 )
 
-// IsState reports whether data are a state, by their first bytes. A message begins with field 1, a
-// varint: the byte 0x08, and then the format.
-func IsState(data []byte) bool { return len(data) > 1 && data[0] == 0x08 && data[1] == Format }
+var kind = federate.Kind{Name: "state", Format: Format, Most: MaxBytes,
+	Writer: "fmp pool --state"}
 
-// refuse is the error for a field of a state, with the values that are allowed.
-func refuse(field string, value any, allowed string, args ...any) error {
-	return fmt.Errorf("state: %w",
-		&federate.FieldError{Field: field, Value: value, Allowed: fmt.Sprintf(allowed, args...)})
-}
+var refuse = kind.Refuse
+
+// IsState reports whether data are a state, by their first bytes.
+func IsState(data []byte) bool { return kind.Is(data) }
 
 // Encode returns the state as a message. The same state has the same bytes on every machine. It is
 // an error if a digest is not hexadecimal, or the message exceeds [MaxBytes].
@@ -52,14 +46,7 @@ func (s *State) Encode() ([]byte, error) {
 		m.Folds = append(m.Folds, f.message())
 	}
 	m.Checksum = checksum(m)
-	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("encoding state: %w", err)
-	}
-	if len(data) > MaxBytes {
-		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
-	}
-	return data, nil
+	return kind.Encode(m)
 }
 
 // message returns the sum for a state: classes that are held, ascending, each with mass, squares
@@ -109,24 +96,15 @@ func checksum(m *serverpb.State) []byte {
 // Names ascend, which makes the order of clients part of the content. Numbers of images of a fold
 // are the sums of its clients', and not read.
 func Decode(data []byte, want federate.Expect) (*State, error) {
-	if len(data) > MaxBytes {
-		return nil, refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", MaxBytes)
-	}
-	if !IsState(data) {
-		return nil, refuse("format", "of another message", "%d, which fmp pool --state writes",
-			Format)
-	}
 	var m serverpb.State
-	if err := message.Unmarshal(data, &m, 0); err != nil {
-		return nil, fmt.Errorf("state: not a message of the type that fmp pool --state writes: %w",
-			err)
+	if err := kind.Decode(data, &m); err != nil {
+		return nil, err
 	}
 	if err := checkFields(&m, want); err != nil {
 		return nil, err
 	}
-	if sum := checksum(&m); !bytes.Equal(sum, m.Checksum) {
-		return nil, refuse("checksum", hex.EncodeToString(m.Checksum),
-			"%s, that of the content; the state was damaged on its way", hex.EncodeToString(sum))
+	if err := kind.Sealed(m.Checksum, checksum(&m)); err != nil {
+		return nil, err
 	}
 	s := &State{Round: m.Round, Model: hex.EncodeToString(m.Model), Dx: int(m.Dx),
 		C: int(m.Classes)}
@@ -163,26 +141,19 @@ func Decode(data []byte, want federate.Expect) (*State, error) {
 // does not know would be lost when the state is written again, and is refused. Sizes come before
 // the lengths that follow from them, so that no product of sizes overflows.
 func checkFields(m *serverpb.State, want federate.Expect) error {
-	if n := len(m.ProtoReflect().GetUnknown()); n > 0 {
-		return refuse("unknown fields", fmt.Sprintf("%d bytes", n), "none")
-	}
-	if model := hex.EncodeToString(m.Model); len(m.Model) != sha256.Size || want.Model != "" &&
-		model != want.Model {
-		return refuse("model", model, "%s, the model of this federation, a sha256", want.Model)
-	}
-	if want.Round != nil && m.Round != *want.Round {
-		return refuse("round", m.Round, "%d, the round that is being gathered", *want.Round)
+	if err := kind.Matches(want, federate.Expect{Model: hex.EncodeToString(m.Model),
+		Round: &m.Round, Dx: int(m.Dx), C: int(m.Classes)}); err != nil {
+		return err
 	}
 	for _, v := range []struct {
 		field          string
 		value, low, to int
-		want           int
-	}{{"dx", int(m.Dx), 1, federate.MaxWidth, want.Dx},
-		{"classes", int(m.Classes), 2, federate.MaxWidth, want.C},
-		{"clients", len(m.Clients), 1, MaxClients, 0}, {"folds", len(m.Folds), Folds, Folds, 0},
-		{"checksum", len(m.Checksum), sha256.Size, sha256.Size, 0}} {
-		if v.value < v.low || v.value > v.to || v.want != 0 && v.value != v.want {
-			return refuse(v.field, v.value, "%d to %d, as the other models have it", v.low, v.to)
+	}{{"dx", int(m.Dx), 1, federate.MaxWidth}, {"classes", int(m.Classes), 2, federate.MaxWidth},
+		{"clients", len(m.Clients), 1, MaxClients}, {"folds", len(m.Folds), Folds, Folds},
+		{"bytes of model", len(m.Model), sha256.Size, sha256.Size},
+		{"bytes of checksum", len(m.Checksum), sha256.Size, sha256.Size}} {
+		if v.value < v.low || v.value > v.to {
+			return refuse(v.field, v.value, "%d to %d", v.low, v.to)
 		}
 	}
 	for i, f := range m.Folds {
@@ -191,8 +162,8 @@ func checkFields(m *serverpb.State, want federate.Expect) error {
 		}
 	}
 	for i, c := range m.Clients {
-		if len(c.ProtoReflect().GetUnknown()) > 0 {
-			return refuse(fmt.Sprintf("clients[%d]", i), "of unknown fields", "none")
+		if err := kind.Known(fmt.Sprintf("clients[%d]", i), c); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -212,8 +183,8 @@ func checkFold(i int, f *serverpb.Sum, k int) error {
 		return refuse(fmt.Sprintf("folds[%d].sums", i), fmt.Sprintf("%d bytes", len(f.Sums)),
 			"%d for %d classes", len(f.Held)*(first+k)*whole.Bytes, len(f.Held))
 	}
-	if len(f.ProtoReflect().GetUnknown()) > 0 {
-		return refuse(fmt.Sprintf("folds[%d]", i), "of unknown fields", "none")
+	if err := kind.Known(fmt.Sprintf("folds[%d]", i), f); err != nil {
+		return err
 	}
 	if n := len(f.Curve); n != 0 && n != moments.Temperatures || (n > 0) != (f.Curved > 0) {
 		return refuse(fmt.Sprintf("folds[%d].curve", i),
