@@ -58,39 +58,26 @@ func (c *certificate) fault(now time.Time) string {
 }
 
 // watch reads the files again when they have changed, and says each fault of the certificate once.
-// Files that cannot be read, or are no pair yet, leave the last one in place, until they can.
+// Files that are no pair yet leave the last one in place, until they are.
 func (c *certificate) watch(ctx context.Context, every time.Duration) {
-	f := watchedFiles{paths: []string{c.cert, c.key}}
-	f.last = f.stamp()
-	said, failed := "", ""
-	for {
+	said := ""
+	f := watchedFiles{paths: []string{c.cert, c.key}, log: c.log,
+		fault: "the certificate could not be read again; the one before it is used"}
+	f.follow(ctx, every, func() {
 		if text := c.fault(time.Now()); text != said {
 			if said = text; text != "" {
 				c.log.Warn("certificate", "file", c.cert, "warning", text)
 			}
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(every):
-		}
-		if !f.settled() {
-			continue
-		}
+	}, func() error {
 		was := c.pair.Load().Leaf
-		err := c.read()
-		if err == nil {
-			if is := c.pair.Load().Leaf; !is.Equal(was) { // the first look finds the same
-				c.log.Info("certificate read again", "file", c.cert, "ends", is.NotAfter.Format(time.RFC3339))
-			}
-			failed = ""
-			continue
+		if err := c.read(); err != nil {
+			return err
 		}
-		f.taken = "" // look again
-		if text := f.last + err.Error(); text != failed {
-			c.log.Error("the certificate could not be read again; the one before it is used",
-				"error", err)
-			failed = text
+		if is := c.pair.Load().Leaf; !is.Equal(was) { // the first look finds the same
+			c.log.Info("certificate read again", "file", c.cert, "ends",
+				is.NotAfter.Format(time.RFC3339))
 		}
-	}
+		return nil
+	})
 }

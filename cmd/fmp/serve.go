@@ -556,6 +556,8 @@ const rosterEvery = 2 * time.Second
 type watchedFiles struct {
 	paths       []string
 	taken, last string // stamps: of the files as they were read last, and of the last look
+	fault       string // logged where they cannot be read
+	log         *slog.Logger
 }
 
 // stamp tells the files' contents by their times and sizes.
@@ -584,15 +586,14 @@ func (f *watchedFiles) settled() bool {
 	return true
 }
 
-// watchRoster reads the roster again when its file has changed, and at the start, as it may have
-// changed since the round was loaded. One that cannot be read leaves the last in place, until it
-// can. admit is called for other clients alone. A fault is logged once, until file or fault
-// changes.
-func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
-	admit func(*identity.Roster), log *slog.Logger) {
-	f, holds, said := watchedFiles{paths: []string{r.Roster}}, r.Clients, ""
-	f.last = f.stamp()
-	for {
+// follow calls look, and take when the files have changed, until the context ends. It calls take at
+// the start too, as they may have changed since they were read. Where take fails, the last that was
+// read stays in place. A fault is logged once, until the files or the fault change.
+func (f *watchedFiles) follow(ctx context.Context, every time.Duration, look func(),
+	take func() error) {
+	said := ""
+	for f.last = f.stamp(); ; {
+		look()
 		select {
 		case <-ctx.Done():
 			return
@@ -601,21 +602,34 @@ func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
 		if !f.settled() {
 			continue
 		}
-		clients, err := identity.LoadRoster(r.Roster)
+		err := take()
 		if err == nil {
-			if !clients.Equal(holds) {
-				admit(clients)
-				holds = clients
-			}
 			said = ""
 			continue
 		}
 		f.taken = "" // the fault may be a moment's, such as too many open files: look again
 		if text := f.last + err.Error(); text != said {
-			log.Error("the roster could not be read again; the one before it holds", "error", err)
+			f.log.Error(f.fault, "error", err)
 			said = text
 		}
 	}
+}
+
+// watchRoster reads the roster again when its file has changed. admit is called for other clients
+// alone.
+func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
+	admit func(*identity.Roster), log *slog.Logger) {
+	holds := r.Clients
+	f := watchedFiles{paths: []string{r.Roster}, log: log,
+		fault: "the roster could not be read again; the one before it holds"}
+	f.follow(ctx, every, func() {}, func() error {
+		clients, err := identity.LoadRoster(r.Roster)
+		if err == nil && !clients.Equal(holds) {
+			admit(clients)
+			holds = clients
+		}
+		return err
+	})
 }
 
 // serverKey reads the key that signs receipts, made at the first start. Clients sign for it, so
