@@ -283,34 +283,18 @@ func (c *Client) refusal(resp *http.Response, data []byte) error {
 	return err
 }
 
-func (c *Client) get(ctx context.Context, path string, v any) error {
-	ctx, cancel := context.WithTimeout(ctx, c.attempt())
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+path, nil)
-	if err != nil {
-		return err
-	}
-	data, err := c.do(req)
-	if err != nil {
-		return err
-	}
-	if err := wire.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("%s%s: %w; check the address", c.base, path, err)
-	}
-	return nil
-}
-
 // Describe requests the description of the server's round.
 func (c *Client) Describe(ctx context.Context) (*wire.Description, error) {
-	var list json.RawMessage
-	err := c.try(ctx, "asking for the round",
-		func(ctx context.Context) error { return c.get(ctx, "/v1/rounds", &list) })
+	var d *wire.Description
+	err := c.send(ctx, request{"asking for the round", http.MethodGet, "/v1/rounds", nil, nil},
+		func(reply []byte) (err error) {
+			if d, err = wire.One(reply); err != nil {
+				err = fmt.Errorf("%s/v1/rounds: %w; check the address", c.base, err)
+			}
+			return err
+		})
 	if err != nil {
 		return nil, err
-	}
-	d, err := wire.One(list)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.base, err)
 	}
 	left := d.Deadline.Sub(d.Now)
 	if c.late = d.AcceptLate || d.State == wire.Late; c.late {

@@ -78,34 +78,27 @@ func (q *Queue) Merge(ctx context.Context,
 // mergeRest leaves the merging of members to workers, and adds their parts.
 func (q *Queue) mergeRest(ctx context.Context, m *merge.Merger, of merging,
 	rest []store.Member) (left []string, err error) {
-	var jobs []Job
+	var inputs [][]byte
 	chunks := slices.Collect(slices.Chunk(rest, q.Uploads))
-	for _, chunk := range chunks {
-		of.Members = chunk
+	for _, of.Members = range chunks {
 		input, err := json.Marshal(of)
 		if err != nil {
 			return nil, err
 		}
-		j, err := q.ask(ctx, Job{Sampling: q.job, Merge: true}, input)
-		if err != nil {
-			return nil, err
-		}
-		jobs = append(jobs, j)
+		inputs = append(inputs, input)
 	}
-	for i, j := range jobs {
-		r, err := q.wait(ctx, j)
-		if err != nil {
-			return nil, err
-		}
-		of.Members = chunks[i]
-		out, err := q.add(m, of, r.Files)
-		if err != nil { // the next attempt must ask again
-			return nil, errors.Join(fmt.Errorf("job %.12s: %w", j.ID, err),
-				q.store.DeleteObject(ctx, resultName(j.ID)))
-		}
-		left = append(left, out...)
-	}
-	return left, nil
+	err = q.all(ctx, Job{Sampling: q.job, Merge: true}, inputs,
+		func(i int, j Job, r answer) error {
+			of.Members = chunks[i]
+			out, err := q.add(m, of, r.Files)
+			if err != nil { // the next attempt must ask again
+				return errors.Join(fmt.Errorf("job %.12s: %w", j.ID, err),
+					q.store.DeleteObject(ctx, resultName(j.ID)))
+			}
+			left = append(left, out...)
+			return nil
+		})
+	return left, err
 }
 
 // add adds a worker's part, which must be of the uploads that it was asked for.

@@ -146,27 +146,43 @@ func (q *Queue) Do(ctx context.Context, uploads []pool.Upload,
 	if err := q.store.PutObject(ctx, of.Members, list); err != nil {
 		return nil, err
 	}
-	var jobs []Job
-	for _, p := range parts {
-		data, err := encodePart(p)
-		if err != nil {
+	inputs := make([][]byte, len(parts))
+	for i, p := range parts {
+		if inputs[i], err = encodePart(p); err != nil {
 			return nil, err
 		}
-		j, err := q.ask(ctx, Job{Sampling: of}, data)
-		if err != nil {
-			return nil, err
-		}
-		jobs = append(jobs, j)
 	}
-	out := make([]*pool.Piece, len(jobs))
-	for i, j := range jobs {
-		r, err := q.wait(ctx, j)
-		if err != nil {
-			return nil, err
-		}
+	out := make([]*pool.Piece, len(parts))
+	err = q.all(ctx, Job{Sampling: of}, inputs, func(i int, _ Job, r answer) error {
 		out[i] = &r.Piece
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return out, q.Sweep(ctx)
+}
+
+// all queues a job for each input, then waits for one after another and has its answer used.
+func (q *queue) all(ctx context.Context, of Job, inputs [][]byte,
+	use func(i int, j Job, r answer) error) error {
+	jobs := make([]Job, len(inputs))
+	for i, input := range inputs {
+		var err error
+		if jobs[i], err = q.ask(ctx, of, input); err != nil {
+			return err
+		}
+	}
+	for i, j := range jobs {
+		r, err := q.wait(ctx, j)
+		if err == nil {
+			err = use(i, j, r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // aRemainder is the name of an object that jobs of a round leave: inputs, results, lists of
