@@ -26,7 +26,9 @@ type formatted interface {
 
 // Is reports whether data are of the kind, by their first bytes. A message begins with field 1, a
 // varint: the byte 0x08, and then the format.
-func (k Kind) Is(data []byte) bool { return len(data) > 1 && data[0] == 0x08 && data[1] == k.Format }
+func (k Kind) Is(data []byte) bool {
+	return len(data) > 1 && data[0] == 0x08 && data[1] == k.Format
+}
 
 // Refuse returns the *[FieldError] for a field, with the values that are allowed.
 func (k Kind) Refuse(field string, value any, allowed string, args ...any) error {

@@ -53,8 +53,8 @@ func (r *Release) context() string {
 		relation = "replaced"
 	}
 	return fmt.Sprintf("fmp private round %d\nclient %q\ngraph %s\n"+
-		"epsilon %g, delta %g for %s %s, noise: %s, points: %d", r.Round, r.Client, r.Model, b.Epsilon,
-		b.Delta, unit, relation, b.Noise, b.Points)
+		"epsilon %g, delta %g for %s %s, noise: %s, points: %d", r.Round, r.Client, r.Model,
+		b.Epsilon, b.Delta, unit, relation, b.Noise, b.Points)
 }
 
 // Split returns the releases for the leader and the helper, in this order, each with its share of

@@ -475,7 +475,8 @@ func checkTensor(field string, p *onnxpb.TensorProto, shape []int, types ...onnx
 		len(p.ProtoReflect().GetUnknown()) > 0 ||
 		len(p.FloatData)+len(p.DoubleData)+len(p.Int32Data)+len(p.Int64Data)+len(p.Uint64Data)+
 			len(p.StringData) > 0 {
-		return refuse(field, "a tensor with other fields", "name, dims, data_type and raw_data alone")
+		return refuse(field, "a tensor with other fields",
+			"name, dims, data_type and raw_data alone")
 	}
 	return nil
 }

@@ -40,7 +40,8 @@ func (s *State) Encode() ([]byte, error) {
 		if err != nil || len(digest) != sha256.Size {
 			return nil, refuse("clients", c.Upload, "a sha256 in hexadecimal of each upload")
 		}
-		m.Clients = append(m.Clients, &serverpb.Client{Name: c.Name, Upload: digest, N: uint64(c.N)})
+		m.Clients = append(m.Clients,
+			&serverpb.Client{Name: c.Name, Upload: digest, N: uint64(c.N)})
 	}
 	for _, f := range s.fold { // also those of no clients, as their place is their number
 		m.Folds = append(m.Folds, f.message())

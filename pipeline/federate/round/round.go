@@ -245,7 +245,8 @@ func (r *Round) takesPrivate() error {
 		n = s.LeaderBytes() + headBytes
 	} else {
 		largest := federate.Release{Round: r.Round, Client: strings.Repeat("n", identity.MaxName),
-			Model: r.Client.Digest, Budget: *b, Sums: privacy.NewRelease(c, k), Salt: [prio.NonceSize]byte{1}}
+			Model: r.Client.Digest, Budget: *b, Sums: privacy.NewRelease(c, k),
+			Salt: [prio.NonceSize]byte{1}}
 		data, err := largest.Encode()
 		if err != nil {
 			return err
@@ -386,8 +387,8 @@ func (f *File) fill() error {
 		fmt.Sprintf("%d to %d", minBytes, topBytes))
 	want(f.Bounds.Rate >= 1 && f.Bounds.Rate <= topRate, "bounds.rate", f.Bounds.Rate,
 		fmt.Sprintf("1 to %d bytes a second", topRate))
-	want(!normGiven || f.Bounds.Norm > 0 && !math.IsInf(f.Bounds.Norm, 0), "bounds.norm", f.Bounds.Norm,
-		"finite numbers above 0")
+	want(!normGiven || f.Bounds.Norm > 0 && !math.IsInf(f.Bounds.Norm, 0), "bounds.norm",
+		f.Bounds.Norm, "finite numbers above 0")
 	want(f.Calibrate >= 0 && f.Calibrate <= federate.MaxCalibration, "calibrate", f.Calibrate,
 		fmt.Sprintf("0 to %d", federate.MaxCalibration))
 	want(len(f.Precisions) > 0, "precisions", "empty", fmt.Sprintf("%v, each once", known))

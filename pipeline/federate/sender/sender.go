@@ -147,8 +147,8 @@ type transient struct {
 func (e *transient) Error() string { return e.err.Error() }
 func (e *transient) Unwrap() error { return e.err }
 
-// attempt is the timeout of one attempt. While no deadline is known it is not longer than the client
-// waits in all.
+// attempt is the timeout of one attempt. While no deadline is known it is not longer than the
+// client waits in all.
 func (c *Client) attempt() time.Duration {
 	if c.over.IsZero() && c.Wait > 0 {
 		return min(requestTime, c.Wait)

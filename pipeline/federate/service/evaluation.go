@@ -225,11 +225,13 @@ func (s *Server) reports(ctx context.Context, v VersionStatus) (out []*tally.Rep
 		return cmp.Or(cmp.Compare(a[:x], b[:y]), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
 	})
 	clients, bytes, numbers := s.clients.Load(), 0, s.numbersOf(v.Digest)
-	last := "" // the client's names; an earlier program took more than one report about the same bytes
+	// the client's names; an earlier program took more than one report about the same bytes
+	last := ""
 	for _, name := range names {
 		at := strings.LastIndex(name, "-") + 1
 		n, _ := strconv.Atoi(name[at:])
-		if !strings.HasPrefix(name, "evaluation-") || !slices.Contains(numbers, n) || name[:at] == last {
+		if !strings.HasPrefix(name, "evaluation-") || !slices.Contains(numbers, n) ||
+			name[:at] == last {
 			continue
 		}
 		data, err := s.Store.Object(ctx, name, tally.MaxBytes)

@@ -102,7 +102,8 @@ func (h *Helper) given(ctx context.Context, round uint64) (of sumOf, err error) 
 	return of, err
 }
 
-// Knows returns an error unless the helper knows the leader's secret; [ErrSecret] if it has another.
+// Knows returns an error unless the helper knows the leader's secret; [ErrSecret] if it has
+// another.
 func (h *Helper) Knows(ctx context.Context, round uint64) error {
 	_, err := h.given(ctx, round)
 	if codeOf(err) == wire.NoToken {
@@ -116,7 +117,8 @@ var ErrSecret = errors.New("the helper has another secret than the leader: " +
 	"give both the same file with --servers-secret-file")
 
 // ErrUnasked means that a helper does not know a request, as one of an earlier release.
-var ErrUnasked = errors.New("it does not know this request: give leader and helper one release of fmp")
+var ErrUnasked = errors.New("it does not know this request: " +
+	"give leader and helper one release of fmp")
 
 // codeOf returns the code of the helper's refusal; "" of another error.
 func codeOf(err error) string {
@@ -157,7 +159,8 @@ func (h *Helper) call(ctx context.Context, method, path string, body, answer any
 	if resp.StatusCode >= 300 {
 		p := &wire.Problem{}
 		if json.Unmarshal(data, p) != nil || p.Code == "" {
-			if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed {
+			if resp.StatusCode == http.StatusNotFound ||
+				resp.StatusCode == http.StatusMethodNotAllowed {
 				return fmt.Errorf("helper: it answered %s: %w", resp.Status, ErrUnasked)
 			}
 			return fmt.Errorf("helper: it answered %s", resp.Status)

@@ -128,7 +128,8 @@ func (p *predictor) inferConfig(w http.ResponseWriter, r *http.Request) {
 		return out
 	}
 	reply(w, http.StatusOK, map[string]any{"name": modelName, "platform": modelPlatform,
-		"backend": "", "version_policy": map[string]any{"latest": map[string]int{"num_versions": 1}},
+		"backend":        "",
+		"version_policy": map[string]any{"latest": map[string]int{"num_versions": 1}},
 		"max_batch_size": maxPredictItems, "input": of(inputs, len(inputs) > 1),
 		"output": of(outputs, false)})
 }

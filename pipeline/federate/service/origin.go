@@ -88,7 +88,8 @@ func (w *limited) limit() {
 	}
 	bytes, _ := strconv.ParseInt(w.Header().Get("Content-Length"), 10, 64) // none: some KiB
 	// it fails where there is no connection, as in tests
-	_ = w.SetWriteDeadline(time.Now().Add(predictTime + time.Duration(bytes)*time.Second/predictRate))
+	_ = w.SetWriteDeadline(time.Now().Add(predictTime +
+		time.Duration(bytes)*time.Second/predictRate))
 }
 
 // SetWriteDeadline is for [http.ResponseController].

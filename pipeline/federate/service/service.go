@@ -70,8 +70,8 @@ type Config struct {
 	// Sweep, if not nil, deletes the objects that poolings which ended midway left in the store for
 	// workers: they hold uploads.
 	Sweep func(ctx context.Context) error
-	// Withdrawn, if not nil, returns an error where a file that acts on the classifier, as the anchor, is of an
-	// upload that is withdrawn.
+	// Withdrawn, if not nil, returns an error where a file that acts on the classifier, as the
+	// anchor, is of an upload that is withdrawn.
 	Withdrawn func(client, digest string, round uint64, graph string) error
 	// Private is Pool for a private round. With two servers, the releases hold no sums, and open
 	// returns the noisy sum; otherwise open is nil.
@@ -128,7 +128,8 @@ type Server struct {
 	refused  map[string]store.Refusal
 	faults   map[string]*rate.Limiter // of refused uploads, by client
 	versions []store.Version
-	made     time.Time               // when the latest was stored or found, of a clock that nobody sets
+	// made is when the latest was stored or found, of a clock that nobody sets
+	made     time.Time
 	weighed  map[string]store.Member // in the latest version, by client
 	failure  string                  // why the last pooling failed; empty if it did not
 	unserved string                  // why the latest makes no predictions; empty if it makes some

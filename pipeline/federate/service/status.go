@@ -36,8 +36,8 @@ type Status struct {
 	// newer one, if pooling failed or too few uploads were in at the deadline.
 	Versions []VersionStatus `json:"versions"`
 	Failure  string          `json:"failure,omitempty"`
-	// Unserved says why the latest version makes no predictions; those of an earlier one, if any did,
-	// go on.
+	// Unserved says why the latest version makes no predictions; those of an earlier one, if any
+	// did, go on.
 	Unserved string `json:"unserved,omitempty"`
 }
 

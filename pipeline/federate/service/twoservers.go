@@ -38,8 +38,8 @@ import (
 // The leader may lose the last seconds of its state. Before the helper gave a sum, an older copy of
 // its state may be put back. Shares that one of them lacks come again from their clients, and their
 // proofs are checked again. The helper's state waits for the disk, so that the sum that it gave is
-// kept. One that it drew again would have other noise: a leader that knows both has spent the budget
-// twice.
+// kept. One that it drew again would have other noise: a leader that knows both has spent the
+// budget twice.
 
 // peerToken derives the token by which the leader proves to the helper that it knows their secret.
 func peerToken(secret string) string {
@@ -133,8 +133,9 @@ func (s *Server) ofSecret(stored *store.Record) error {
 		return err
 	}
 	if _, err = c.Finish(stored.Peer); errors.Is(err, prio.ErrProof) {
-		return fmt.Errorf("round %d: the share of %q was proven with another secret of the two servers: "+
-			"give --servers-secret-file the file that it had then", s.Round.Round, stored.Receipt.Client)
+		return fmt.Errorf("round %d: the share of %q was proven with another secret of the two "+
+			"servers: give --servers-secret-file the file that it had then", s.Round.Round,
+			stored.Receipt.Client)
 	}
 	return err
 }
@@ -171,11 +172,11 @@ func (s *Server) unproven(ctx context.Context, a arrival, err error) error {
 		return refusef(wire.Unavailable,
 			"the helper of this round does not answer; nothing was lost, send again")
 	case p.Code == wire.NoToken:
-		return refusef(wire.Unavailable, "the two servers of this round have different secrets, which "+
-			"their operators mend (--servers-secret-file); nothing was lost, send again")
+		return refusef(wire.Unavailable, "the two servers of this round have different secrets, "+
+			"which their operators mend (--servers-secret-file); nothing was lost, send again")
 	}
-	return refusef(wire.Unavailable, "the helper of this round refuses it (%s): %s; nothing was lost, "+
-		"send again", p.Code, p.Detail)
+	return refusef(wire.Unavailable, "the helper of this round refuses it (%s): %s; nothing was "+
+		"lost, send again", p.Code, p.Detail)
 }
 
 // peer passes on requests of the leader only.
@@ -205,8 +206,8 @@ func (s *Server) suspect() {
 	}
 	s.mu.Unlock()
 	if due {
-		s.Log.Warn("somebody asked as the leader with another secret; if it is the leader, give both the " +
-			"same --servers-secret-file")
+		s.Log.Warn("somebody asked as the leader with another secret; if it is the leader, give " +
+			"both the same --servers-secret-file")
 	}
 }
 
@@ -395,15 +396,15 @@ func (s *Server) sized(of sumOf) error {
 	least := min(s.Round.MinUploads, s.quorum)
 	if len(of.Clients) < least || !slices.IsSortedFunc(of.Clients,
 		func(a, b shared) int { return cmp.Or(cmp.Compare(a.Client, b.Client), -1) }) {
-		return fmt.Errorf("a sum of %d clients; want %d or more, each once, in the order of their names",
-			len(of.Clients), least)
+		return fmt.Errorf("a sum of %d clients; want %d or more, each once, in the order of "+
+			"their names", len(of.Clients), least)
 	}
 	return nil
 }
 
 // addShares returns this server's share of the sum of the clients whose shares were verified, with
-// its noise. It verifies each again, by the other's part of the proof that is stored with it, as the
-// verified numbers themselves are not stored. That is O(M C K) for M clients. A share that is
+// its noise. It verifies each again, by the other's part of the proof that is stored with it, as
+// the verified numbers themselves are not stored. That is O(M C K) for M clients. A share that is
 // missing, or was not checked, is store.ErrNone.
 func (s *Server) addShares(ctx context.Context, of sumOf) (*prio.Sum, error) {
 	var sum *prio.Sum
@@ -544,7 +545,8 @@ func lacking(server string, lost []string) error {
 		return nil
 	}
 	return fmt.Errorf("%s lost shares of the sum, %d in all: have their clients come again with "+
-		"fmp-edge join, which sends the same: %q", server, len(lost), lost[:min(len(lost), maxNamed)])
+		"fmp-edge join, which sends the same: %q", server, len(lost),
+		lost[:min(len(lost), maxNamed)])
 }
 
 // helperSum returns the helper's share of a sum. A helper that lost shares, or that they were

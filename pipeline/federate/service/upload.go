@@ -172,7 +172,8 @@ func (s *Server) look(ctx context.Context, client string) (*store.Record, error)
 	return stored, s.Store.Erase(ctx, client)
 }
 
-// byKey returns another client than the one named whose upload is in by a public key; "" if there is none.
+// byKey returns another client than the one named whose upload is in by a public key; "" if there
+// is none.
 func (s *Server) byKey(key, client string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,16 +219,16 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) error
 	}
 	key := s.clients.Load().Key(a.client)
 	if key == "" {
-		return refusef(wire.WrongKey, "client %.128q is not on the roster of round %d any more", a.client,
-			s.Round.Round)
+		return refusef(wire.WrongKey, "client %.128q is not on the roster of round %d any more",
+			a.client, s.Round.Round)
 	}
 	if !s.take("key " + key) { // of two names at once each would find the other's upload missing
 		return refusef(wire.TooMany, "another upload by the key of %q is being taken", a.client)
 	}
 	defer s.release("key " + key)
 	if other := s.byKey(key, a.client); other != "" {
-		return refusef(wire.OtherUpload, "an upload of %q by the same key is in, and who holds one key is one "+
-			"client: the operator takes it out first (fmp withdraw)", other)
+		return refusef(wire.OtherUpload, "an upload of %q by the same key is in, and who holds "+
+			"one key is one client: the operator takes it out first (fmp withdraw)", other)
 	}
 	n, err := s.read(a.client, a.data)
 	if err != nil {
@@ -309,7 +310,8 @@ func (s *Server) proven(ctx context.Context, r *http.Request, a arrival,
 	if err == nil {
 		peer, err = s.prove(ctx, release, before)
 	}
-	if before && codeOf(err) == wire.RoundClosed { // it is no share that was lost, and comes too late
+	// it is no share that was lost, and comes too late
+	if before && codeOf(err) == wire.RoundClosed {
 		return nil, s.refuseClosed(a.time)
 	}
 	if err != nil {

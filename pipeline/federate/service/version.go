@@ -113,7 +113,7 @@ func (s *Server) classifier(w http.ResponseWriter, r *http.Request) error {
 	var data []byte
 	if now != nil && now.version.Number == v.Number {
 		data = now.data
-	} else if err = held.take(r.Context(), min(int64(v.Bytes), maxFiles/2)); err != nil { // of any size
+	} else if err = held.take(r.Context(), min(int64(v.Bytes), maxFiles/2)); err != nil {
 		return s.unread(err)
 	} else if data, err = s.Store.File(r.Context(), v.Number); err != nil {
 		if errors.Is(err, store.ErrNone) {

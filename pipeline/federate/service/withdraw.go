@@ -118,8 +118,8 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) error {
 	err = s.takeOut(r.Context(), stored)
 	if errors.Is(err, store.ErrFull) {
 		return refusef(wire.NoSpace, "the withdrawal of %q is noted and in force; the disk of the "+
-			"server's state is full, and what is deleted is erased once there is space: send again "+
-			"for the receipt", client)
+			"server's state is full, and what is deleted is erased once there is space: send "+
+			"again for the receipt", client)
 	}
 	if err != nil {
 		return err
@@ -202,8 +202,8 @@ func (s *Server) note(ctx context.Context, stored *store.Record, by string,
 		s.rouse()
 	}
 	if errors.Is(err, store.ErrFull) {
-		return refusef(wire.NoSpace, "the withdrawal of %q %s: the disk of the server's state is full; "+
-			"send again", stored.Receipt.Client, says)
+		return refusef(wire.NoSpace, "the withdrawal of %q %s: the disk of the server's state is "+
+			"full; send again", stored.Receipt.Client, says)
 	}
 	return err
 }
@@ -341,9 +341,9 @@ func (s *Server) eraseRest(ctx context.Context) error {
 	return err
 }
 
-// sweep deletes the objects that poolings left for workers: they may hold an upload that is withdrawn
-// since. No pooling runs meanwhile: takeOut ends it, and the next waits for publishing, which takeOut
-// holds. Pool itself sweeps once its pooling has ended.
+// sweep deletes the objects that poolings left for workers: they may hold an upload that is
+// withdrawn since. No pooling runs meanwhile: takeOut ends it, and the next waits for publishing,
+// which takeOut holds. Pool itself sweeps once its pooling has ended.
 func (s *Server) sweep(ctx context.Context) error {
 	s.mu.Lock()
 	swept := s.swept
@@ -361,7 +361,8 @@ func (s *Server) sweep(ctx context.Context) error {
 	return err
 }
 
-// apart returns an error where an upload that was withdrawn is in a file that acts on the classifier.
+// apart returns an error where an upload that was withdrawn is in a file that acts on the
+// classifier.
 func (s *Server) apart() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -369,7 +370,8 @@ func (s *Server) apart() error {
 		return nil
 	}
 	for client, r := range s.gone {
-		if err := s.Withdrawn(client, r.Receipt.Upload, s.Round.Round, r.Receipt.Graph); err != nil {
+		err := s.Withdrawn(client, r.Receipt.Upload, s.Round.Round, r.Receipt.Graph)
+		if err != nil {
 			return fmt.Errorf("%w: change the round file, and start the server again", err)
 		}
 	}

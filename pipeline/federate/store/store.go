@@ -228,8 +228,8 @@ const placementWait = 250 * time.Millisecond
 // or of which too few are there, answer nothing until the time is up.
 func (s *Store) unopened(name string, err error) error {
 	if s.inside == nil && errors.Is(err, context.DeadlineExceeded) {
-		err = fmt.Errorf("the NATS servers did not answer within %v: too few of the cluster are there, "+
-			"or they choose a leader; start again once they are ready: %w", patience, err)
+		err = fmt.Errorf("the NATS servers did not answer within %v: too few of the cluster are "+
+			"there, or they choose a leader; start again once they are ready: %w", patience, err)
 	}
 	return fmt.Errorf("store: bucket %s-%s: %w", s.name, name, err)
 }

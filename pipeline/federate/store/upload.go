@@ -141,7 +141,8 @@ func (s *Store) DropRefusal(ctx context.Context, client string) error {
 	if err == nil {
 		err = s.refused.Delete(ctx, key(client))
 	}
-	if err == nil || errors.Is(err, jetstream.ErrKeyNotFound) { // an earlier attempt may have left it
+	// an earlier attempt may have left it
+	if err == nil || errors.Is(err, jetstream.ErrKeyNotFound) {
 		err = s.refused.clean(ctx, key(client))
 	}
 	if err != nil {

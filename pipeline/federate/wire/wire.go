@@ -150,11 +150,8 @@ func (d *Description) Check() error {
 // one sum ends the round it may be made at the deadline. No budget is spent on an upload that comes
 // too late. This moment is Now and the time since the description was read.
 func (d *Description) TooLate(after time.Duration) bool {
-	if !d.read.IsZero() {
-		after += time.Since(d.read)
-	}
-	return d.Privacy != nil && d.State != Late && d.State != Closed && !(d.AcceptLate && d.Withdrawal) &&
-		d.Now.Add(after).After(d.Deadline)
+	return d.Privacy != nil && d.State != Late && d.State != Closed &&
+		!(d.AcceptLate && d.Withdrawal) && d.Now.Add(after).After(d.Deadline)
 }
 
 // Receipt certifies that the server holds an upload, and since when. It is issued only once the
@@ -346,7 +343,8 @@ const (
 	Withdrawn    = "withdrawn"
 	NoWithdrawal = "no-withdrawal" // 409: sums hide the uploads of this round
 	Superseded   = "superseded"    // 410: the version holds an upload that was withdrawn
-	NoShare      = "no-share"      // 409: the helper has no share of this client, or a different one
+	// 409: the helper has no share of this client, or a different one
+	NoShare = "no-share"
 	// 409: the helper has released its share of the sum of other clients
 	SumOpened    = "sum-opened"
 	RoundClosed  = "round-closed"  // 410

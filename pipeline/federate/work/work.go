@@ -264,7 +264,8 @@ func (q *queue) queued(ctx context.Context, j Job) bool {
 	}
 	m, err := q.jobs.GetMsg(ctx, j.sent)
 	if err != nil {
-		return !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound)
+		return !errors.Is(err, jetstream.ErrMsgNotFound) &&
+			!errors.Is(err, jetstream.ErrStreamNotFound)
 	}
 	return bytes.Contains(m.Data, []byte(j.ID)) // else the queue was made anew
 }
@@ -281,7 +282,8 @@ func (q *queue) wait(ctx context.Context, j Job) (answer, error) {
 		switch {
 		case err == nil && r.Error != "":
 			// The next attempt must ask again.
-			return r, errors.Join(fmt.Errorf("job %.12s: worker: %s", j.ID, r.Error), q.forget(ctx, j))
+			return r, errors.Join(fmt.Errorf("job %.12s: worker: %s", j.ID, r.Error),
+				q.forget(ctx, j))
 		case !errors.Is(err, store.ErrNone):
 			return r, err
 		}
