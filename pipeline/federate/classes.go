@@ -9,6 +9,8 @@ import (
 
 // byClass returns the points as they are sent: where each has one class, without labels, and with
 // the numbers of the classes.
+// Without labels a message is C numbers a point smaller. Points of several classes are an
+// embedding's, beside which nothing else is sent.
 func (u *Upload) byClass() (*point.Set, []uint32, error) {
 	s := u.Points
 	y := s.Indices()

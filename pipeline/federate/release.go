@@ -85,6 +85,7 @@ var ofPrivate = Kind{Name: "upload", Format: ReleaseFormat, Most: MaxBytes,
 func IsRelease(data []byte) bool { return ofPrivate.Is(data) }
 
 // Encode returns the encoded release, after the same checks that [DecodeRelease] makes.
+// With two servers Values are none, and the share is in their place.
 func (r *Release) Encode() ([]byte, error) {
 	model, err := hex.DecodeString(r.Model)
 	if err != nil {
@@ -190,6 +191,8 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 
 // checkShare returns an error for a share or nonce of another noise than the message's. The nonce
 // of a trusted server's noise may be missing where unsalted is set.
+// Nonces have 16 bytes with two servers and with a trusted one. With local noise there is none, as
+// the noise makes each message another.
 func checkShare(m *uploadpb.Release, unsalted bool) error {
 	two := m.Noise == privacy.TwoServers
 	if !two && (m.Server != 0 || len(m.PublicShare)+len(m.InputShare) > 0) {

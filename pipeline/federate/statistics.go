@@ -23,6 +23,8 @@ const (
 )
 
 // encodeStatistics sets the fields that come beside class means.
+// They are in the precision of the upload, but that calibration points of one in int8 are float16:
+// their rows have no scale.
 func (u *Upload) encodeStatistics(m *uploadpb.Upload) error {
 	rows, labels, err := u.singles()
 	if err != nil {
@@ -53,6 +55,7 @@ func (u *Upload) encodeStatistics(m *uploadpb.Upload) error {
 }
 
 // singles returns the calibration points, which moments keep beside their scatter.
+// Rows are [k, dx]. An upload has those of class means or of moments, never both.
 func (u *Upload) singles() (rows []float32, labels []uint32, err error) {
 	c, w := u.Calibration, u.Within
 	switch {
@@ -163,6 +166,7 @@ func stepOf(scale []float32, k, rank int) func(i int) float64 {
 }
 
 // narrow encodes numbers in float32 or float16.
+// A number that float16 makes infinite is an error, as its reader would refuse it.
 func narrow(field string, v []float32, shape []int, p Precision) (*onnxpb.TensorProto, error) {
 	t := &onnx.Tensor{DType: onnx.Float32, Shape: shape, Data: v}
 	if p == Half {
@@ -219,6 +223,8 @@ func checkStatistics(m *uploadpb.Upload) error {
 }
 
 // checkScatter checks the headers of a scatter.
+// With n images and m class means there are at most n - m degrees of freedom. A tensor of two axes
+// is a factor [rank, dx], and one of one axis the triangle.
 func checkScatter(m *uploadpb.Upload) error {
 	k := int(m.Dx)
 	dof := m.GetDof()
@@ -259,6 +265,7 @@ func checkScatter(m *uploadpb.Upload) error {
 // decodeStatistics sets the parts beside class means from checked headers, and checks the numbers.
 // Beside anything each class has one mean, of an image or more: the spread of clients' class means
 // is measured by how many there are.
+// Calibration points have the weight 0. Of moments they go to Within, else to Calibration.
 func (u *Upload) decodeStatistics(m *uploadpb.Upload) (err error) {
 	var rows []float32
 	if m.Calibration != nil {

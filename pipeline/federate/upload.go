@@ -324,6 +324,8 @@ func isModel(data []byte) bool {
 	return err == nil && m.Graph != nil
 }
 
+// Each check relies on those before it: sizes are bounded before shapes are, and shapes agree with
+// the data before memory is taken.
 func decode(data []byte, want Expect) (*Upload, error) {
 	if err := kind.checkSize(data); err != nil {
 		return nil, err
@@ -521,6 +523,7 @@ func checkScale(p *onnxpb.TensorProto, wanted bool, s int, labels bool) ([]int, 
 }
 
 // numbers returns the elements of a checked tensor as float32.
+// Float16 becomes float32 exactly.
 func numbers(field string, p *onnxpb.TensorProto) ([]float32, error) {
 	t, err := serde.TensorFromProto(p)
 	if err != nil {
@@ -586,6 +589,8 @@ func CheckClient(name string) error {
 }
 
 // check validates names, numbers, labels and masses.
+// The tolerances are those of the precision: of each label, and of the masses' sum relative to n.
+// It costs O(numbers of the points).
 func (u *Upload) check(labels, masses float64) error {
 	if err := CheckClient(u.Client); err != nil {
 		return err

@@ -30,6 +30,8 @@ func IsPart(data []byte) bool { return kind.Is(data) }
 // Encode returns the part as a message. The same part has the same bytes on every machine. Kept
 // uploads stand in it as they came, byte for byte. It is an error if a digest is not hexadecimal,
 // or the message exceeds [MaxBytes].
+// Sums are 16 bytes each, in steps of 2^-40. With C classes of dx coordinates they have 16 C (1 +
+// dx) bytes, and a triangle 8 dx (dx + 1) more.
 func (p *Part) Encode() ([]byte, error) {
 	model, err := hex.DecodeString(p.Model)
 	if err != nil {
@@ -123,6 +125,7 @@ func Decode(data []byte, want federate.Expect) (*Part, error) {
 // checkFields checks numbers and lengths, before memory is allocated. Every upload is either kept,
 // summed or left out, so that these three add up to the clients. Sizes of sums follow from dx and
 // classes alone. These are bounded first, so that no product of them overflows.
+// A limit is there where an upload is summed or left out, and a judge only beside a limit.
 func checkFields(m *serverpb.Part, want federate.Expect) error {
 	if err := kind.Matches(want, federate.Expect{Model: hex.EncodeToString(m.Model),
 		Round: &m.Round, Dx: int(m.Dx), C: int(m.Classes)}); err != nil {

@@ -22,6 +22,7 @@ var ErrPlace = errors.New(
 // ([ErrPlace]). One that Add passed over ([Merger.Without]) may be in a part besides, and need not
 // be. After an error nothing is taken out. The clients are found by binary search, since both lists
 // ascend by key.
+// The cost is O(log clients) to find it and O(clients) to take it out of the lists.
 func (m *Merger) Remove(data []byte) error {
 	digest := sha256.Sum256(data)
 	passed := m.Without[digest]

@@ -28,6 +28,8 @@ func IsState(data []byte) bool { return kind.Is(data) }
 
 // Encode returns the state as a message. The same state has the same bytes on every machine. It is
 // an error if a digest is not hexadecimal, or the message exceeds [MaxBytes].
+// A fold has 16 bytes for each whole number: h (2 + dx) of h classes that it holds, and dx (dx +
+// 1)/2 second moments.
 func (s *State) Encode() ([]byte, error) {
 	model, err := hex.DecodeString(s.Model)
 	if err != nil {

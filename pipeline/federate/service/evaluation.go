@@ -32,6 +32,8 @@ func evaluationsOf(client string) string {
 
 // evaluation stores a client's signed counts of how a version of the classifier does on its own
 // images: one report a classifier, as two of nearly the same images would tell their difference.
+// The same report again is answered with 204, so that a client may repeat a request whose answer
+// was lost. Reports about versions that hold a withdrawn upload are refused.
 func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) error {
 	client, digest, _, err := s.stated(r, identity.Evaluated, "report")
 	if err != nil {
@@ -107,6 +109,7 @@ func (s *Server) goneOf(client string) *store.Record {
 }
 
 // about returns the classifier that reports of a version are about.
+// The level is remembered by SHA-256, so that a file of up to 2 GiB is not read for each report.
 func (s *Server) about(ctx context.Context, version int, digest string) (pooled.Of, error) {
 	of := pooled.Of{Classifier: digest, Classes: s.Round.Client.C}
 	if level, ok := s.levels.Load(digest); ok {
@@ -181,6 +184,7 @@ func (s *Server) versionOf(digest string) int {
 }
 
 // evaluations serves the pooled report about the latest version, or of ?version=N.
+// It is pooled anew for each request: rosters, withdrawals and reports may have changed.
 func (s *Server) evaluations(w http.ResponseWriter, r *http.Request) error {
 	v, err := s.asked(r)
 	if err != nil {
@@ -258,6 +262,8 @@ func (s *Server) reports(ctx context.Context, v VersionStatus) (out []*tally.Rep
 }
 
 // dropEvaluations deletes the reports of all clients that withdrew.
+// It costs O(objects log(withdrawals)). A report that cannot be deleted is part of the error, and
+// the others are deleted.
 func (s *Server) dropEvaluations(ctx context.Context) error {
 	s.mu.Lock()
 	var of []string

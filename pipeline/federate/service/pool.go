@@ -30,6 +30,9 @@ const retry, retryFull = 30 * time.Second, 2 * time.Second
 
 // Run pools the uploads at quorum, at the deadline, and again when more have arrived, until the
 // context ends.
+// It is one goroutine: poolings and deletions that are tried again never run at once. It looks at
+// the clock every 15 seconds, and after a pooling that failed in 30, or in 2 where the disk was
+// full.
 func (s *Server) Run(ctx context.Context) error {
 	said := false
 	for {
@@ -77,6 +80,9 @@ const long = time.Hour
 var look = 15 * time.Second
 
 // due returns the time until the round is to be pooled; 0 or less means now.
+// The first version is due at quorum, once all have answered, or at the deadline with min_uploads.
+// A later one is due when uploads or options differ from those of the last, an interval after it.
+// One that holds a withdrawn upload is replaced at once.
 func (s *Server) due() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,6 +147,9 @@ func (s *Server) otherOptions(v store.Version) bool {
 }
 
 // Pool makes the next version of the classifier from the uploads that are in.
+// Steps are: space, a version that the state has already, inputs, the pooling itself, and
+// publishing. No version is stored before the last. A withdrawal meanwhile ends it with
+// errWithdrawn, and Run begins anew.
 func (s *Server) Pool(ctx context.Context) (err error) {
 	s.mu.Lock()
 	ctx, span := s.Tracer.Start(trace.From(ctx, s.cause), "pool", trace.Internal,
@@ -256,6 +265,7 @@ func (s *Server) reopen(ctx context.Context) {
 // the state has no longer, or of which it has another: the next attempt would fail alike, so that
 // the index is brought to the state. It is not read before each merge, as workers are there to
 // spare the server the reading of all uploads.
+// The error of the merging is returned even where the index was mended.
 func (s *Server) merge(ctx context.Context, members []store.Member) (*Pooled, error) {
 	made, err := s.Merge(ctx, members)
 	if err == nil {
@@ -282,6 +292,8 @@ type inputs struct {
 func (in *inputs) clients() int { return len(in.uploads) + len(in.releases) + len(in.merged) }
 
 // inputs reads the uploads that are in.
+// Uploads that are merged are listed by their digests alone, in any order: merging reads and sorts
+// them.
 func (s *Server) inputs(ctx context.Context) (in inputs, err error) {
 	if s.twoServers() {
 		in.releases, in.open, err = s.members(ctx)
@@ -302,6 +314,8 @@ func (s *Server) inputs(ctx context.Context) (in inputs, err error) {
 }
 
 // stored reads the uploads of a round of one server.
+// Memory is that of all decoded uploads at once. One that cannot be decoded any more is an error,
+// and no reason to leave its client out.
 func (s *Server) stored(ctx context.Context, in *inputs) error {
 	for r, err := range s.records(ctx) {
 		if err != nil {
@@ -328,6 +342,9 @@ func (s *Server) stored(ctx context.Context, in *inputs) error {
 // publish stores a version and serves it. Under publishing it looks once more whether the pooling
 // was ended: a withdrawal that came before has ended it, and one that comes later finds the
 // version. unsure is set while it is not known whether the record was stored.
+// Numbers of versions begin at 1 and have no gaps, as each is one more than those that are known. A
+// version whose file the engine cannot open is published all the same, and said to make no
+// predictions.
 func (s *Server) publish(ctx context.Context, in inputs,
 	made *Pooled) (v store.Version, err error) {
 	summary, err := json.Marshal(made.Summary)

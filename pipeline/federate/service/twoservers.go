@@ -42,6 +42,8 @@ import (
 // budget twice.
 
 // peerToken derives the token by which the leader proves to the helper that it knows their secret.
+// It is 32 bytes of HKDF-SHA256 (RFC 5869) in hexadecimal, without a salt. The secret itself is
+// never sent.
 func peerToken(secret string) string {
 	b, err := hkdf.Key(sha256.New, []byte(secret), nil, "fmp leader's token", 32)
 	if err != nil { // a length beyond HKDF's limit
@@ -104,6 +106,8 @@ func (s *Server) recallSum(ctx context.Context) (err error) {
 }
 
 // begin starts the verification of a share.
+// It returns the state to finish with the other part, and this part of the proof. The key is of the
+// secret, the round and the graph, so that both servers check at the same points.
 func (s *Server) begin(r *federate.Release) (*prio.Checking, []byte, error) {
 	scheme, err := r.Scheme()
 	if err != nil {
@@ -142,6 +146,8 @@ func (s *Server) ofSecret(stored *store.Record) error {
 
 // prove verifies the proof of a client's share together with the helper and returns the helper's
 // part of it. Of a share that came before, the helper must know that it was proven.
+// The part is stored with the share: [Server.addShares] finishes the proof once more by it. A
+// refusal of the helper wraps a *[wire.Problem].
 func (s *Server) prove(ctx context.Context, r *federate.Release, before bool) ([]byte, error) {
 	c, own, err := s.begin(r)
 	if err != nil {
@@ -158,6 +164,7 @@ func (s *Server) prove(ctx context.Context, r *federate.Release, before bool) ([
 
 // unproven is the refusal of a share that could not be verified, which is in quarantine if it is at
 // fault itself.
+// Faults of the two servers are Unavailable, as a client that sends again loses nothing by them.
 func (s *Server) unproven(ctx context.Context, a arrival, err error) error {
 	var p *wire.Problem
 	switch {
@@ -212,6 +219,7 @@ func (s *Server) suspect() {
 }
 
 // body decodes a request's JSON of at most most bytes.
+// It is for requests of the leader alone, behind [Server.peer]: their body has no minimum rate.
 func body(w http.ResponseWriter, r *http.Request, most int64, v any) error {
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err == nil {
@@ -224,6 +232,8 @@ func body(w http.ResponseWriter, r *http.Request, most int64, v any) error {
 }
 
 // share reads a client's share from the helper's store.
+// The two shares of a client have one nonce, so that one of another nonce goes with another share.
+// A name that nobody may have, no share, and another nonce are store.ErrNone.
 func (s *Server) share(ctx context.Context, client string,
 	nonce []byte) (*store.Record, *federate.Release, error) {
 	if err := identity.CheckName(client); err != nil {
@@ -245,6 +255,7 @@ func (s *Server) share(ctx context.Context, client string,
 
 // proof answers with the helper's part of the proof of a client's share. The same request gets the
 // same answer; a different request about the same share is refused.
+// A share that fails is refused as an upload is, and noted without its bytes.
 func (s *Server) proof(w http.ResponseWriter, r *http.Request) error {
 	client := r.PathValue("client")
 	var c proofCheck
@@ -290,6 +301,7 @@ func (s *Server) proof(w http.ResponseWriter, r *http.Request) error {
 }
 
 // close fixes the set of clients in the sum: those whose uploads are in or being accepted.
+// Uploads hold opening for reading while they are stored, so that this waits for those under way.
 func (s *Server) close() {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -501,6 +513,8 @@ func (s *Server) lost(ctx context.Context, a arrival) (bool, error) {
 
 // members returns the clients of the sum for pooling, and a function that adds this server's noise
 // to its share of their sum and opens it with the helper's.
+// The releases have sizes and no numbers, as a single share is random. A client whose share is not
+// there is an error: the set of clients does not change.
 func (s *Server) members(ctx context.Context) ([]pool.Release, func() (*privacy.Release, error),
 	error) {
 	of, err := s.settle(ctx)
@@ -552,6 +566,7 @@ func lacking(server string, lost []string) error {
 // helperSum returns the helper's share of a sum. A helper that lost shares, or that they were
 // proven, is told again of each. Where it gave a sum of other clients that this server lost, these
 // are the clients of the sum from then on.
+// The error is returned even so, and the next attempt of Run asks for the sum of those clients.
 func (s *Server) helperSum(ctx context.Context, of sumOf) ([]byte, error) {
 	theirs, err := s.Helper.sum(ctx, s.Round.Round, of)
 	switch codeOf(err) {

@@ -26,6 +26,8 @@ import (
 // upload accepts a client's upload. Nothing is read before its signature is verified over the
 // digest that the request states, so that only clients of the roster, one request at a time each,
 // can make the server work.
+// In order: signature, patience with refused uploads, one request a client, memory and rate, the
+// digest that was signed, and the content.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) error {
 	client, digest, signature, err := s.stated(r, identity.Upload, "upload")
 	if err != nil {
@@ -75,6 +77,7 @@ func asStated(body, digest string, data []byte) error {
 }
 
 // unread is the refusal of an upload that could not be read.
+// An error of the connection is BadRequest, which nobody is there to read.
 func (s *Server) unread(err error) error {
 	var large *http.MaxBytesError
 	switch {
@@ -152,6 +155,7 @@ func (s *Server) rouse() {
 // look returns the state's record of a client, nil if there is none, and takes it into the index:
 // an earlier request may have stored it whose answer from the store was lost. An upload that it
 // replaced is erased then.
+// A withdrawn upload is returned with Gone set, and without an error.
 func (s *Server) look(ctx context.Context, client string) (*store.Record, error) {
 	stored, err := s.Store.Get(ctx, client)
 	switch {
@@ -174,6 +178,8 @@ func (s *Server) look(ctx context.Context, client string) (*store.Record, error)
 
 // byKey returns another client than the one named whose upload is in by a public key; "" if there
 // is none.
+// It costs O(uploads that are in), under mu. Records of earlier programs have no key, and match
+// none.
 func (s *Server) byKey(key, client string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,6 +267,8 @@ func (s *Server) accept(w http.ResponseWriter, r *http.Request, a arrival) error
 
 // keep stores the record of an upload in place of the old one, nil if there is none, and answers
 // with its receipt.
+// After an error of the store the state is read again: where it has this upload the client gets its
+// receipt, else the error. Put compares revisions, so that of two writers one fails.
 func (s *Server) keep(w http.ResponseWriter, r *http.Request, record, old *store.Record) error {
 	var revision uint64
 	if old != nil {
@@ -323,6 +331,8 @@ func (s *Server) proven(ctx context.Context, r *http.Request, a arrival,
 // read checks a message of the kind that the round asks for and returns the number of images that
 // it claims, 0 in a private round. Two clients may send the same points: whether a message is
 // accepted never depends on the other clients' uploads, whose contents the answer would reveal.
+// The budget is compared without points that have no effect. Of two servers each takes the share
+// that is made for it, as the two shares together open the numbers.
 func (s *Server) read(client string, data []byte) (n int, err error) {
 	private := federate.IsRelease(data)
 	switch budget := s.Round.Privacy; {
@@ -423,6 +433,8 @@ func (s *Server) believe(client string, data []byte) (*federate.Upload, error) {
 
 // quarantine stores an upload that is refused for its contents, with the reason for the server's
 // operators, and returns the refusal.
+// Only the last refused upload of a client is kept. A failure to store it is logged, and the
+// refusal stands.
 func (s *Server) quarantine(ctx context.Context, refusal store.Refusal, data []byte) error {
 	s.mu.Lock()
 	refusal.Count = s.refused[refusal.Client].Count + 1
@@ -442,6 +454,7 @@ func (s *Server) quarantine(ctx context.Context, refusal store.Refusal, data []b
 }
 
 // receipt sends a client its own receipt.
+// It is read from the state, and not from the index, so that it is the one that is on disk.
 func (s *Server) receipt(w http.ResponseWriter, r *http.Request) error {
 	client, _, err := s.signed(r, identity.Ask, "")
 	if err != nil {

@@ -72,6 +72,9 @@ func (s *Server) outside(clients *identity.Roster) (out []string) {
 // client is taken in this round again, not even the same upload, which somebody else may have kept.
 // The request is signed by the client or by the server's operator, for the upload's digest
 // (If-Match) or for any.
+// The note is written before anything is deleted: after it the upload is in no new version, whether
+// the rest succeeds or not. The receipt is given once all of it is erased. Asked again, it does the
+// rest and gives the receipt as things stand.
 func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) error {
 	client, by, signature, err := s.withdrawer(r)
 	if err != nil {
@@ -131,6 +134,8 @@ func (s *Server) withdraw(w http.ResponseWriter, r *http.Request) error {
 // withdrawer returns the client in a request's path and who asks for the withdrawal of its upload,
 // or the refusal of a request that neither the client nor the operator signed; names on the roster
 // and others take the same time.
+// The statement has If-Match as its content, so that a signature for one upload withdraws no other.
+// Both signatures are verified in any case, which takes the same time for either.
 func (s *Server) withdrawer(r *http.Request) (client, by string, signature []byte, err error) {
 	if signature = wire.Signature(r.Header.Get("Authorization")); signature == nil {
 		return client, by, nil, refusef(wire.NoKey,
@@ -309,6 +314,8 @@ func (s *Server) eraseDue(ctx context.Context) time.Duration {
 // eraseRest brings all deletions to their end that failed or had no room, also those of withdrawals
 // that the state has noted and the server does not know of. No pooling runs meanwhile, as Run does
 // both.
+// Each step is safe to repeat. It holds publishing throughout, so that no upload is withdrawn and
+// no version stored meanwhile.
 func (s *Server) eraseRest(ctx context.Context) error {
 	s.publishing.Lock()
 	defer s.publishing.Unlock()
@@ -379,6 +386,7 @@ func (s *Server) apart() error {
 }
 
 // holding returns the numbers of the versions that hold an upload of a client.
+// It reads the members of each version from the store, O(versions) objects.
 func (s *Server) holding(ctx context.Context, client string) (held []int, err error) {
 	s.mu.Lock()
 	versions := s.versions
@@ -441,6 +449,7 @@ func (s *Server) refs(numbers []int) []wire.VersionRef {
 }
 
 // withdrawal returns the signed receipt of a withdrawal, as things stand now.
+// It is signed anew each time, as Without is the version of the moment.
 func (s *Server) withdrawal(r *store.Record) *wire.Withdrawal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -496,6 +505,7 @@ type VersionStatus struct {
 }
 
 // listed returns the versions as they are listed. The caller holds mu.
+// By is the last version, or 0 while that holds a withdrawn upload, and the same for all.
 func (s *Server) listed() []VersionStatus {
 	out := make([]VersionStatus, len(s.versions))
 	by := 0

@@ -37,6 +37,8 @@ type merging struct {
 // round, and the others by workers, who judge them by the sample unless the options trust them. The
 // part depends on the uploads alone. left are the clients that were left out of the sums. It
 // reorders the members.
+// The lowest keys are added until the first has no room, and from its key on workers sum. Objects
+// of the jobs are swept at the end, the part to judge by among them.
 func (q *Queue) Merge(ctx context.Context,
 	members []store.Member) (whole *merge.Part, left []string, err error) {
 	sorting.By(members, func(a, b store.Member) int {
@@ -76,6 +78,8 @@ func (q *Queue) Merge(ctx context.Context,
 }
 
 // mergeRest leaves the merging of members to workers, and adds their parts.
+// Parts are added in the order of their jobs, and would add up to the same in any. A part that is
+// refused is deleted, so that the job is done again.
 func (q *Queue) mergeRest(ctx context.Context, m *merge.Merger, of merging,
 	rest []store.Member) (left []string, err error) {
 	var inputs [][]byte
@@ -102,6 +106,8 @@ func (q *Queue) mergeRest(ctx context.Context, m *merge.Merger, of merging,
 }
 
 // add adds a worker's part, which must be of the uploads that it was asked for.
+// Signature, clients and their digests, the judge and those left out are compared with the job. The
+// sums themselves are believed, within the bounds of [merge.Decode].
 func (q *Queue) add(m *merge.Merger, of merging,
 	files map[string][]byte) (left []string, err error) {
 	if q.Signers != nil {
@@ -153,6 +159,8 @@ func addMember(ctx context.Context, st *store.Store, m *merge.Merger, of store.M
 }
 
 // merge does a job that merges.
+// It reads one upload at a time, so that memory is that of the sums. Uploads below the limit, which
+// the server keeps, are an error. The part is signed for the server that asks.
 func (w *Worker) merge(ctx context.Context, st *store.Store, job Job,
 	input []byte) (map[string][]byte, error) {
 	var of merging

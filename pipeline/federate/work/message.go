@@ -109,6 +109,9 @@ var (
 var errRelease = errors.New("job of another release")
 
 // decodeJob parses a job and checks every field. A job cannot name a file of the worker's machine.
+// A job comes from a queue that others may write to: it has no more fields than this release knows,
+// as its ID is of all of them. The version is looked at first, so that a newer job is left to
+// others.
 func decodeJob(data []byte) (Job, error) {
 	var j Job
 	if len(data) > maxJob {
@@ -156,6 +159,9 @@ func decodeJob(data []byte) (Job, error) {
 	return j, nil
 }
 
+// encodePart writes the input of a job. States of honesty are a tensor of bool [states, clients],
+// and their probabilities one of float64 [states]. Equal parts have equal bytes, which name the
+// job.
 func encodePart(p pool.SampleRange) ([]byte, error) {
 	m := &serverpb.SampleRange{Format: format, Chains: p.Chains, From: uint32(p.From),
 		To: uint32(p.To)}
@@ -172,6 +178,8 @@ func encodePart(p pool.SampleRange) ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(m)
 }
 
+// decodePart is the reverse. From is below To, and To below 2^31, so that samples are counted by an
+// int of 32 bits.
 func decodePart(data []byte) (p pool.SampleRange, err error) {
 	var m serverpb.SampleRange
 	if err := read("part", data, maxInput, &m); err != nil {
@@ -206,6 +214,8 @@ type answer struct {
 	Files map[string][]byte // of a run's directory
 }
 
+// encode returns the bytes of a message. Files are in the order of their names, so that equal
+// answers have equal bytes. Beyond maxAnswer it is an error of the worker.
 func (a answer) encode() ([]byte, error) {
 	m := &serverpb.Answer{Format: format, Error: brief(a.Error)}
 	var err error
@@ -240,6 +250,8 @@ func brief(s string) string {
 	return string(bytes.ToValidUTF8([]byte(s), []byte("?")))
 }
 
+// decodeAnswer reads an answer, which has one of error, chains, samples and files. Names of files
+// are the reader's to check, as they are keys here and no paths.
 func decodeAnswer(data []byte) (a answer, err error) {
 	var m serverpb.Answer
 	if err := read("answer", data, maxAnswer, &m); err != nil {
@@ -328,6 +340,9 @@ func readStates(name string, p *onnxpb.TensorProto) ([][]bool, error) {
 	return slices.Collect(slices.Chunk(t.Data.([]bool), t.Shape[1])), nil
 }
 
+// readHeads reads heads [samples, features, classes] in float64, each of which shares the memory of
+// the tensor. Numbers that are not finite are refused, as they would spread through all
+// predictions.
 func readHeads(p *onnxpb.TensorProto) (posterior.Ensemble, error) {
 	t, err := tensor("heads", p, onnx.Float64, 3)
 	if err != nil {

@@ -370,6 +370,8 @@ type Sampler interface {
 
 // Run does jobs until the context ends. It waits for servers that are unreachable or have no queue
 // yet, or have it no more.
+// It does one job at a time, and looks for a queue again a second after each error. It returns nil
+// once the context has ended. Replicas are those of a queue that it makes.
 func (w *Worker) Run(ctx context.Context, replicas int) error {
 	js, err := jetstream.New(w.Conn)
 	if err != nil {
@@ -546,6 +548,7 @@ func (w *Worker) drop(ctx context.Context, st *store.Store, job Job) error {
 }
 
 // part does one part; the sampling stays open for the next.
+// Opening reads all uploads of the round. Jobs of one sampling that follow each other open it once.
 func (w *Worker) part(ctx context.Context, st *store.Store, job Job,
 	data []byte) (*pool.Piece, error) {
 	p, err := decodePart(data)
@@ -572,6 +575,7 @@ func (w *Worker) Close() {
 }
 
 // readModels reads the models that a job names.
+// Each is compared with its digest, as others may write to the store.
 func readModels(ctx context.Context, st *store.Store, job Job) (m Models, err error) {
 	for _, f := range []struct {
 		digest string
@@ -591,6 +595,8 @@ func readModels(ctx context.Context, st *store.Store, job Job) (m Models, err er
 	return m, nil
 }
 
+// sampling reads models and uploads of a job and opens its sampling. Uploads are in the order of
+// the list, which is that of the server. Digests are compared, so that both have the same bytes.
 func (w *Worker) sampling(ctx context.Context, st *store.Store, job Job) (Sampler, error) {
 	m, err := readModels(ctx, st, job)
 	if err != nil {
