@@ -94,6 +94,8 @@ type Options struct {
 
 // New takes a client graph apart and prepares it for running on the given number of threads (0: one
 // a core).
+// The graph is run with bounds on memory and work (package cost), as its maker may want much of
+// both. Products and convolutions have the same bits on every processor.
 func New(m *onnx.Model, f models.Manifest, threads int) (*Client, error) {
 	c := &Client{Manifest: f}
 	var err error
@@ -357,6 +359,7 @@ func (c *Client) Points(ctx context.Context, src imagefile.Source,
 }
 
 // Moments makes an upload of moments, and names the images left out as Points does.
+// The rows are [n, k], the coordinates of single images.
 func (c *Client) Moments(ctx context.Context, src imagefile.Source,
 	o Options) (means *point.Set, within *moments.Within, left []error, err error) {
 	if o.Calibrate > moments.MaxCalibration {
@@ -407,6 +410,8 @@ func classes(labels []int, f models.Manifest, atLeast int) (keep []bool, few []e
 
 // embed returns the points and masses of labelled rows, [n, dx]. Class means are made class by
 // class: they are the same as those of all rows at once, and no table has a label's C numbers.
+// Class means are the embedding of one class at a time. Other embeddings take all rows at once,
+// with their labels as one-hot vectors.
 func (c *Client) embed(rows []float32, labels []int) (*point.Set, error) {
 	f := c.Manifest
 	if !f.ClassMeans {

@@ -51,6 +51,8 @@ func LoadSecret(path string) (*Secret, error) {
 // choose marks the images that are calibration points, by the digests of their files. Where an
 // owner wants classes of atLeast images, as many are left to each: the mean of fewer tells of
 // single ones.
+// Points are given back from the highest HMAC on, until each class has as many others. It costs O(n
+// log n), and O(n) for each point given back.
 func (s *Secret) choose(digests [][sha256.Size]byte, labels []int, most, atLeast int) []bool {
 	sums := make([][sha256.Size]byte, len(digests))
 	for i, d := range digests {

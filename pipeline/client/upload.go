@@ -60,6 +60,8 @@ func (c *Client) Upload(ctx context.Context, src imagefile.Source, o Options,
 }
 
 // calibrated sets class means and calibration points of an upload.
+// The points that the secret chose are taken out of the rows first, so that means are of the others
+// alone. N counts these.
 func (c *Client) calibrated(ctx context.Context, src imagefile.Source, o Options,
 	u *federate.Upload, left *[]error) error {
 	f := c.Manifest

@@ -65,6 +65,7 @@ func (r *Report) Print(out io.Writer) error {
 const shown = 6
 
 // classes returns the names of a group's classes, or their numbers where the report has no names.
+// Six are named, and the others counted.
 func (r *Report) classes(of []int) string {
 	var names []string
 	for _, c := range of[:min(len(of), shown)] {

@@ -150,6 +150,8 @@ func (r *Report) checkBound() error {
 // checkGroups returns the number of images and of those that are right. Without noise each group
 // must reach the bound in all that it tells. With noise counts may be negative, and none larger
 // than maxCount in size.
+// Classes ascend in a group and are in one group at most. All groups tell the same numbers, as
+// [Images.Report] makes them.
 func (r *Report) checkGroups() (n, right int, err error) {
 	seen := make([]bool, r.Classes)
 	for i, g := range r.Groups {

@@ -54,6 +54,7 @@ func (s *Server) ofRound(next http.HandlerFunc) http.HandlerFunc {
 // signed returns the client in a request's path and its signature over a statement, or the refusal
 // of a request that carries none. This does not tell a name that the roster lacks from a wrong key,
 // nor does the time that it takes.
+// Server, round, graph and purpose are in the statement, so that a signature holds for no other.
 func (s *Server) signed(r *http.Request, purpose identity.Purpose,
 	content string) (client string, signature []byte, err error) {
 	client = r.PathValue("client")

@@ -66,6 +66,8 @@ var errBatch = errors.New("the classifier stopped")
 
 // run returns when an input has been run, alone or with others, or when its context has ended
 // before. It returns the time of the run.
+// A batch has the inputs that wait, in their order, up to maxBatch images. An input that is larger
+// runs alone. The goroutine of the first runs it for all.
 func (q *batches) run(ctx context.Context, in *batchInput) (took time.Duration, err error) {
 	q.mu.Lock()
 	if q.busy {
@@ -119,6 +121,8 @@ func (q *batches) wait(ctx context.Context, in *batchInput) (lead bool, err erro
 }
 
 // done gives the inputs of a batch their result, and the classifier to the next input.
+// busy stays set while the classifier is handed on, so that no newcomer comes before those that
+// wait.
 func (q *batches) done(batch []*batchInput, took time.Duration, err error) {
 	for _, in := range batch[1:] {
 		in.err, in.took = err, took
@@ -136,6 +140,8 @@ func (q *batches) done(batch []*batchInput, took time.Duration, err error) {
 // runBatch runs a session on the inputs of a batch, n images or rows in all. One input is run as it
 // is; several are copied into one tensor, and their results share the memory of its outputs. The
 // run has no request's context: one that ends must not end it for the others.
+// Inputs of a queue have one name and one shape but for the first axis. Outputs whose first axis is
+// not n are an error.
 func runBatch(s engine.Session, batch []*batchInput, n int) error {
 	in := batch[0]
 	if len(batch) == 1 {

@@ -9,6 +9,7 @@ import (
 	"fmp/pipeline/privacy"
 )
 
+// It is made anew for each request, as the state of the round depends on the clock.
 func (s *Server) description() wire.Description {
 	f := s.Round
 	now := s.Now()

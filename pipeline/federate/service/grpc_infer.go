@@ -41,6 +41,9 @@ type weight struct {
 
 // add counts the fields of a ModelInferRequest (level 0), of its inputs (1) or of their contents
 // (2), all in field 5 of the level above.
+// It walks over the wire format (protobuf.dev/programming-guides/encoding) before anything is
+// decoded, in O(bytes) and without memory. Fields of contents other than numbers of UINT8 and FP32
+// are refused, as is a known field of another type.
 func (w *weight) add(message []byte, level int) error {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeField(message)
@@ -84,6 +87,8 @@ func (w *weight) add(message []byte, level int) error {
 
 // inferOf returns a request as the other interfaces have it; raw tells that its tensor is in
 // raw_input_contents, and the answer's too.
+// Numbers of contents become bytes, little-endian, as raw contents are. Pixels of contents are
+// 32-bit numbers in the protocol, of which 0 to 255 are allowed.
 func inferOf(q *pb.ModelInferRequest) (r *inferRequest, raw bool, err error) {
 	invalid := func(format string, args ...any) error {
 		return status.Errorf(codes.InvalidArgument, format, args...)
@@ -212,6 +217,7 @@ func (s grpcService) ModelInfer(ctx context.Context,
 }
 
 // message returns the answer, with raw_output_contents or the contents of each tensor.
+// The answer is in the form of the request: a client reads the one that it writes.
 func (a *inferAnswer) message(raw bool) *pb.ModelInferResponse {
 	m := &pb.ModelInferResponse{ModelName: a.Model, ModelVersion: a.Version, Id: a.ID}
 	for _, t := range a.Outputs {

@@ -146,6 +146,8 @@ func (p *predictor) inferStatistics(w http.ResponseWriter, _ *http.Request) {
 }
 
 // infer classifies one tensor of images, or of feature rows.
+// The version is compared again with the path once the classifier has run: another may have taken
+// its place.
 func (p *predictor) infer(w http.ResponseWriter, r *http.Request) {
 	held := lease{in: p.intake}
 	defer held.release()
@@ -184,6 +186,7 @@ func (p *predictor) infer(w http.ResponseWriter, r *http.Request) {
 }
 
 // inferFailed answers with the error of a request.
+// It has the status of [predictor.badPrediction], in the form of the protocol.
 func (p *predictor) inferFailed(w http.ResponseWriter, r *http.Request, err error) {
 	if s := status.Convert(err); s.Code() == codes.NotFound {
 		inferError(w, http.StatusNotFound, "%s", s.Message())

@@ -42,6 +42,8 @@ func (e *errBeyond) Error() string {
 }
 
 // intake bounds the memory and the time that requests take: uploads, predictions, or files.
+// Memory is a semaphore of bytes: who waits is served in order, and nobody waits for longer than
+// wait.
 type intake struct {
 	memory *semaphore.Weighted
 	all    int64         // bytes of memory

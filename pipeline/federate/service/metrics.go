@@ -26,6 +26,8 @@ type metrics struct {
 	requests *prometheus.HistogramVec
 }
 
+// Gauges are read from the server under its lock at each scrape, so that they need no upkeep. No
+// label is a client's name or address.
 func newMetrics(s *Server) *metrics {
 	r := prometheus.NewRegistry()
 	m := &metrics{
@@ -107,6 +109,7 @@ func privacyGauge(b *privacy.Budget) prometheus.Collector {
 }
 
 // observe measures the duration of a route's requests.
+// The label is the pattern of the route, and not the path, which callers choose.
 func (s *Server) observe(pattern string, next http.HandlerFunc) http.Handler {
 	return traced(s.Tracer, pattern, func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()

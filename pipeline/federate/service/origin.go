@@ -82,6 +82,7 @@ type limited struct {
 	set bool
 }
 
+// The limit is two minutes, and a second more for each 8 KiB of the stated length.
 func (w *limited) limit() {
 	if w.set {
 		return

@@ -178,6 +178,7 @@ func (p *predictor) replace(next *served) {
 }
 
 // serve makes a version the one that makes predictions.
+// On an error the version before it goes on making predictions.
 func (p *predictor) serve(v store.Version, data, rows []byte) error {
 	next := &served{version: v, data: data}
 	p.mu.Lock()
@@ -301,6 +302,9 @@ func (p *predictor) acquire() (*served, error) {
 
 // run classifies the input that build makes from a request, with the classifier that the request
 // names. The request takes memory for its answer.
+// Waiting for memory and for the classifier ends with ctx, or after predictTime. Where an image
+// cannot be read the error is an *errInput, and nothing is answered. use is called while the
+// version is held open.
 func (p *predictor) run(ctx context.Context, held *lease, rows bool,
 	build func(c *classify.Classifier) (*memory, *onnx.Tensor, error),
 	use func(v store.Version, c *classify.Classifier, ps []classify.Prediction) error) (err error) {
@@ -495,6 +499,8 @@ func (r *numberRow) UnmarshalJSON(text []byte) error {
 }
 
 // parts returns the names and contents of the files in a multipart form.
+// A part without a file name is named by its number. The body has come whole, so that its size
+// bounds them.
 func parts(body io.Reader, boundary string) (names []string, files [][]byte, err error) {
 	if boundary == "" {
 		return nil, nil, errors.New("the form has no boundary")

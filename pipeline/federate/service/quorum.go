@@ -26,6 +26,8 @@ type fixed struct {
 // fixQuorum reads the quorum that was recorded when the round opened, and records it where none was
 // or the round file states another, for which the roster must have clients. A roster that changes
 // afterwards does not change it.
+// Where the file once stated one, that of the file as it is takes its place. A quorum that was
+// never stated stays the size of the roster at the opening.
 func (s *Server) fixQuorum(ctx context.Context) error {
 	next := fixed{cmp.Or(s.Round.Quorum, s.clients.Load().Len()), s.Round.Quorum != 0}
 	unfit := s.Round.CheckRoster(s.clients.Load())

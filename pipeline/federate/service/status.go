@@ -56,6 +56,8 @@ type MemberStatus struct {
 }
 
 // Status returns the current status of the round.
+// It costs O(n log n) for n clients, under mu. Lists are sorted before they are cut, so that they
+// are of the first names.
 func (s *Server) Status() Status {
 	st := Status{Description: s.description(), Clients: s.clients.Load().Len(), Quorum: s.quorum,
 		Members: []MemberStatus{},

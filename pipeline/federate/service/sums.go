@@ -23,6 +23,8 @@ type Sums struct {
 func (s Sums) String() string { return "the state of the round" }
 
 // Keep implements [pool.Keeper].
+// A sum that is kept is returned, so that the noise of one set of uploads is drawn once. An error
+// after the draw leaves it unknown whether it is kept.
 func (s Sums) Keep(inputs string, _ map[string]string, draw func(before int) ([]byte,
 	error)) ([]byte, error) {
 	data, err := s.Store.Object(s.Ctx, sumObject+inputs, pool.MaxPublished)

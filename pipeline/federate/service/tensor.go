@@ -23,6 +23,8 @@ const headerLength = "Inference-Header-Content-Length"
 
 // tensor is a tensor of the protocol, its data as JSON or, in Binary, as bytes that follow the
 // JSON.
+// Shape is of images [n, height, width, channels], of features [n, dx]. A request has either Data
+// or Binary.
 type tensor struct {
 	Name       string          `json:"name"`
 	Shape      bounded[int64]  `json:"shape"`
@@ -98,6 +100,8 @@ func (p *outputParameters) UnmarshalJSON(text []byte) error {
 
 // parseInfer parses a request: JSON, then the binary data of the inputs that state a size, in their
 // order.
+// Every byte after the JSON must be some input's. Tensors share the memory of the body, and their
+// capacity ends with them.
 func parseInfer(body []byte, header http.Header) (*inferRequest, error) {
 	if e := header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return nil, fmt.Errorf("Content-Encoding is %.20q; send the request as it is", e)
@@ -152,6 +156,7 @@ func (q *inferRequest) check() error {
 func (q *inferRequest) rows() bool { return q.Inputs[0].Name == "features" }
 
 // build makes the classifier's input.
+// It returns images as a source, or rows as a tensor [n, dx]; the other is nil.
 func (q *inferRequest) build(c *classify.Classifier) (*memory, *onnx.Tensor, error) {
 	in := &q.Inputs[0]
 	if q.rows() {
@@ -171,6 +176,8 @@ func (q *inferRequest) build(c *classify.Classifier) (*memory, *onnx.Tensor, err
 
 // pictures returns the images of a request, which are of any one size: those of another one than
 // the classifier's are resized as its graph resizes them.
+// Sizes are bounded one after another, so that no product of them overflows. An image of another
+// size takes memory while it is resized.
 func (q *inferRequest) pictures(fit imagefile.Fit) (*memory, error) {
 	in := &q.Inputs[0]
 	n, err := in.check([]int64{-1, -1, -1, int64(fit.Ch)}, "UINT8")
@@ -222,6 +229,8 @@ type inferAnswer struct {
 }
 
 // answer makes the answer from predictions.
+// Shapes are [n, classes] of probabilities, and [n] of entropy and mutual information, both in
+// nats.
 func (q *inferRequest) answer(v store.Version, c *classify.Classifier,
 	ps []classify.Prediction) (*inferAnswer, error) {
 	n := int64(len(ps))
@@ -326,6 +335,7 @@ func (t *tensor) floats(n int) ([]float32, error) {
 
 // check checks a tensor's type and its shape against the wanted shape (-1: any size) and returns
 // the size of the first axis.
+// Wanted are 1 to maxPredictItems along it, and up to maxPredictPixels along others of any size.
 func (t *tensor) check(want []int64, kind string) (int, error) {
 	if t.Datatype != kind {
 		return 0, inputf("%s has datatype %.20q; want %s", t.Name, t.Datatype, kind)
@@ -348,6 +358,8 @@ func (t *tensor) check(want []int64, kind string) (int, error) {
 
 // numbers parses exactly n numbers between two bounds, flat or in nested lists, from data that is
 // JSON, and stops at the first beyond that.
+// The shape is given apart, so that nested lists are read as flat ones. It takes memory for n
+// numbers, or for as many as the text may have.
 func numbers[T uint8 | float32](data json.RawMessage, n int, low, high float64) ([]T, error) {
 	const between = "[], \t\r\n"
 	out := make([]T, 0, min(n, len(data)/2+1))

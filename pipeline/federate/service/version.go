@@ -100,6 +100,8 @@ func (s *Server) asked(r *http.Request) (v VersionStatus, err error) {
 }
 
 // classifier serves the classifier file of the latest version, or of ?version=N.
+// The latest is served from memory. Earlier ones are read from the store, within memory for all
+// readers, of which a caller holds half at most.
 func (s *Server) classifier(w http.ResponseWriter, r *http.Request) error {
 	v, err := s.asked(r)
 	if err != nil {

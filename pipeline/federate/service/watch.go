@@ -128,6 +128,8 @@ func (w *watch) restart(f models.Manifest) error {
 }
 
 // add counts predictions.
+// A prediction is open where its set has not one class, or its most probable class has less than
+// reject. One lock orders the images, which the test of drift takes one by one.
 func (w *watch) add(c *classify.Classifier, ps []classify.Prediction) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

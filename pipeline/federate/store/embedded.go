@@ -134,6 +134,7 @@ func newEmbedded(o Options) (*embedded, error) {
 }
 
 // start erases the deleted messages that a killed server left, and starts the server.
+// scrub must run before: the server would write to the files that it reads.
 func (e *embedded) start() error {
 	if err := scrub(e.options.StoreDir, e.log); err != nil {
 		return err
@@ -193,6 +194,8 @@ func (e *embedded) InProcessConn() (net.Conn, error) {
 }
 
 // watch looks at the disk and at the server until the context ends.
+// It looks every quarter of a second, and tries to start a stopped server again every two seconds,
+// once the disk has room.
 func (e *embedded) watch(ctx context.Context) {
 	defer close(e.ended)
 	tick := time.NewTicker(watchEvery)

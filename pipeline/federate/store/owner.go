@@ -67,6 +67,7 @@ func (s *Store) Hold(ctx context.Context, server string, log *slog.Logger) (<-ch
 }
 
 // claim writes the owner where none is recorded, and takes the hold.
+// On a full disk a state without an owner is served without a record of one.
 func (s *Store) claim(ctx context.Context, h *hold, log *slog.Logger) (err error) {
 	bucket := s.name + "-owner"
 	h.kv, err = s.js.CreateOrUpdateKeyValue(ctx,

@@ -109,6 +109,8 @@ func blockFile(dir string, n int) string { return filepath.Join(dir, strconv.Ito
 
 // read reads a block, adds its messages to those of the blocks before it, and takes out those that
 // its tombstones name. One whose overwriting was cut short is to be overwritten again.
+// It costs O(bytes of the block). A record that cannot be read ends the block, as the next begins
+// at its end.
 func (m *messages) read(dir string, n int, log *slog.Logger) error {
 	block := blockFile(dir, n)
 	data, err := os.ReadFile(block)

@@ -145,6 +145,8 @@ func (s *Store) dial() (err error) {
 }
 
 // open creates the buckets if they do not exist, and ends the deletions that were left midway.
+// Servers of a cluster that have no peers for a bucket yet are asked again for half a minute. On a
+// full disk it opens the buckets that are there, and leaves erasing for later.
 func (s *Store) open(ctx context.Context) error {
 	if err := s.dial(); err != nil {
 		return err
@@ -591,6 +593,8 @@ func (s *Store) Object(ctx context.Context, name string, most int64) ([]byte, er
 	return data, nil
 }
 
+// It takes 5 seconds for the answer, and one more for each MiB. The size is compared before a byte
+// is read.
 func (s *Store) object(ctx context.Context, name string, most int64) ([]byte, error) {
 	short, cancel := context.WithTimeout(ctx, answers)
 	defer cancel()
@@ -798,6 +802,8 @@ func (s *Store) DropClassifier(ctx context.Context, version int) error {
 
 // DropUnlisted deletes the parts that are of no listed version: a Publish that did not get to its
 // end leaves them.
+// Names are listed before versions: a version that is published in between would lose its parts
+// else. No publishing may be under way.
 func (s *Store) DropUnlisted(ctx context.Context) error {
 	names, err := s.Objects(ctx)
 	if err != nil {

@@ -201,6 +201,7 @@ type Refusal struct {
 }
 
 // Refuse stores a refusal, with the message in quarantine.
+// It takes the place of the client's last refusal, whose bytes are erased.
 func (s *Store) Refuse(ctx context.Context, r Refusal, data []byte) error {
 	head, err := json.Marshal(r)
 	if err != nil {
