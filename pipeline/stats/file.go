@@ -23,9 +23,6 @@ var kind = federate.Kind{Name: "state", Format: Format, Most: MaxBytes,
 
 var refuse = kind.Refuse
 
-// IsState reports whether data are a state, by their first bytes.
-func IsState(data []byte) bool { return kind.Is(data) }
-
 // Encode returns the state as a message. The same state has the same bytes on every machine. It is
 // an error if a digest is not hexadecimal, or the message exceeds [MaxBytes].
 // A fold has 16 bytes for each whole number: h (2 + dx) of h classes that it holds, and dx (dx +

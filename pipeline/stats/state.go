@@ -84,7 +84,7 @@ func (s *State) Add(u *federate.Upload, digest string) error {
 			"stats: client %q is in already, by the upload %.12s; this one is %.12s: "+
 				"take that out first", u.Client, s.client[at].Upload, digest)
 	}
-	if n := s.numbers() + len(of.second) + len(of.classes)*(first+s.Dx); n > maxNumbers {
+	if n := s.numbers() + of.numbers(); n > maxNumbers {
 		return fmt.Errorf("stats: with client %q the sums have %d numbers; a state has %d at most",
 			u.Client, n, maxNumbers)
 	}
@@ -130,11 +130,14 @@ func (s *State) sumOf(u *federate.Upload) (*Sum, error) {
 	return Compute(u)
 }
 
-// numbers returns how many whole numbers the state has: second moments, and for each class that a
-// fold holds mass, squares and sums.
+// numbers returns how many whole numbers the state has.
 func (s *State) numbers() (n int) {
 	for _, f := range s.fold {
-		n += len(f.second) + len(f.classes)*(first+s.Dx)
+		n += f.numbers()
 	}
 	return n
 }
+
+// numbers returns how many whole numbers the sum has: second moments, and for each class that is
+// held mass, squares and sums.
+func (s *Sum) numbers() int { return len(s.second) + len(s.classes)*(first+s.Dx) }

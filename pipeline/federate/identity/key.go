@@ -26,6 +26,8 @@ const (
 	// pemType is the type of a key file's PEM block, and pemClient the header that holds the
 	// client's name.
 	pemType, pemClient = "PRIVATE KEY", "Client"
+	// another is the remedy of a file that is no key.
+	another = "give the file that fmp keys or fmp-edge key wrote"
 )
 
 // Key is the private key of a client, or of the server.
@@ -125,27 +127,22 @@ func Load(path string) (*Key, error) {
 // Parse reads the contents of a key file. Its errors never quote them.
 func Parse(data []byte) (*Key, error) {
 	if len(data) > maxKeyBytes {
-		return nil, fmt.Errorf("more than %d bytes; give the file that fmp keys or fmp-edge key "+
-			"wrote", maxKeyBytes)
+		return nil, fmt.Errorf("more than %d bytes; %s", maxKeyBytes, another)
 	}
 	block, _ := pem.Decode(data)
 	if block == nil || block.Type != pemType {
-		return nil, fmt.Errorf("no PEM block of type %s; give the file that fmp keys or fmp-edge "+
-			"key wrote", pemType)
+		return nil, fmt.Errorf("no PEM block of type %s; %s", pemType, another)
 	}
 	name, err := base64.StdEncoding.DecodeString(block.Headers[pemClient])
 	if err != nil {
-		return nil,
-			fmt.Errorf("the header %s is not base64; give the file that fmp keys or fmp-edge key "+
-				"wrote", pemClient)
+		return nil, fmt.Errorf("the header %s is not base64; %s", pemClient, another)
 	}
 	if err := CheckName(string(name)); err != nil {
 		return nil, err
 	}
 	any, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, errors.New("the PEM block is no PKCS #8 key; give the file that fmp keys or " +
-			"fmp-edge key wrote")
+		return nil, errors.New("the PEM block is no PKCS #8 key; " + another)
 	}
 	private, ok := any.(ed25519.PrivateKey)
 	if !ok {

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -22,11 +24,11 @@ type kind struct {
 	client  string
 }
 
-// pace is how often a kind of lines was written lately.
+// pace is how often a kind of lines was written lately, as a bucket of logBurst lines that gets one
+// back each logEvery.
 type pace struct {
-	left  int // lines that may be written now
-	since time.Time
-	out   int // lines left out since the last one
+	*rate.Limiter
+	out int // lines left out since the last one
 }
 
 // quiet is a handler that writes a few lines of each kind, and then one an interval that says how
@@ -71,8 +73,8 @@ func (q *quiet) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // may reports whether a line of a kind is written. The first that is not starts the interval at
-// whose end the number of them is. A kind has a bucket of logBurst lines, which gets one back each
-// logEvery. Beyond maxKinds kinds the client is left out of a kind, so that memory stays bounded.
+// whose end the number of them is. Beyond maxKinds kinds the client is left out of a kind, so that
+// memory stays bounded.
 func (q *quiet) may(k kind) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -87,15 +89,11 @@ func (q *quiet) may(k kind) bool {
 			p = q.of[k]
 		}
 		if p == nil {
-			p = &pace{left: logBurst, since: now}
+			p = &pace{Limiter: rate.NewLimiter(rate.Every(logEvery), logBurst)}
 			q.of[k] = p
 		}
 	}
-	if passed := now.Sub(p.since); passed >= logEvery {
-		p.left, p.since = min(logBurst, p.left+int(passed/logEvery)), now
-	}
-	if p.left > 0 {
-		p.left--
+	if p.AllowN(now, 1) {
 		return true
 	}
 	if p.out++; p.out == 1 {
@@ -128,7 +126,7 @@ func (q *quiet) sum(k kind) {
 // forget drops the kinds that have been quiet.
 func (q *quiet) forget(now time.Time) {
 	for k, p := range q.of {
-		if p.out == 0 && now.Sub(p.since) >= logEvery*logBurst {
+		if p.out == 0 && p.TokensAt(now) >= logBurst {
 			delete(q.of, k)
 		}
 	}
