@@ -132,6 +132,8 @@ func errTwice(name string) error {
 }
 
 // Add adds the upload or the part that data hold. After an error nothing is added.
+// Parts and uploads are told apart by their first bytes. It costs O(log clients) for an upload
+// besides decoding, and the sums' numbers where it is summed.
 func (m *Merger) Add(data []byte) error {
 	if IsPart(data) {
 		p, err := Decode(data, m.Want)
@@ -175,6 +177,8 @@ func (m *Merger) start(like *Part) error {
 }
 
 // addUpload adds one upload. It clones data that it keeps. After an error the upload is not in.
+// Coordinates are bounded so that 2^24 clients of 10^9 images stay below 2^127 steps. An upload at
+// or above the limit is judged and summed, else kept.
 func (m *Merger) addUpload(u *federate.Upload, data []byte) error {
 	if u.Points.Indices() == nil {
 		return errors.New("its points are of several classes each, an embedding's: these do not " +
@@ -224,6 +228,8 @@ func (m *Merger) addUpload(u *federate.Upload, data []byte) error {
 }
 
 // Key returns a client's key: no upload's content moves it.
+// It is 32 bytes of SHA-256 of round, graph and name. Within a round a client chooses its place by
+// its name alone.
 func Key(round uint64, model, client string) []byte {
 	k := key(round, model, client)
 	return k[:]

@@ -45,6 +45,7 @@ func (r *Roster) Equal(other *Roster) bool {
 // Verify reports whether signature is a signature of the statement by the client that the statement
 // names. For a name that the roster lacks it does the same work, with a key that belongs to nobody:
 // the time that it takes does not tell who is in the roster.
+// It costs one verification of Ed25519 in any case.
 func (r *Roster) Verify(s Statement, signature []byte) bool {
 	key, known := r.keys[s.Client]
 	if !known {

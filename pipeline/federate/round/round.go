@@ -231,6 +231,8 @@ func Load(path string) (*Round, error) {
 
 // takesPrivate returns an error if a private round's own bound is below the messages of its
 // clients, whose size is known: a client would spend its budget on one that is refused.
+// A message of a plain sum has 8 C (K + 1) bytes besides its head. A leader's share has the proof
+// too.
 func (r *Round) takesPrivate() error {
 	b, c, k := r.Privacy, r.Client.C, r.Client.K
 	if b == nil {
@@ -343,6 +345,7 @@ func (f *File) fit(bytes int) {
 const notGiven = math.MinInt
 
 // fill sets defaults that depend on other fields, and returns all that is wrong with the file.
+// All faults are told at once, as the file is corrected by hand.
 func (f *File) fill() error {
 	normGiven := f.Bounds.Norm != notGiven
 	if f.bytesGiven = f.Bounds.Bytes != notGiven; !f.bytesGiven {

@@ -307,6 +307,8 @@ func (c *Client) Describe(ctx context.Context) (*wire.Description, error) {
 // Graph downloads the round's client graph into a folder, in a file named after its digest, and
 // returns its path. A file that exists is verified and not downloaded again; an interrupted
 // download is resumed.
+// The file takes its name once its digest is right, so that a file of that name is always whole.
+// Several processes may share the folder.
 func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (string, error) {
 	if d.GraphBytes > wire.MaxGraph {
 		return "", fmt.Errorf("the client graph has %d bytes; allowed are %d",
@@ -483,6 +485,8 @@ func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // Send signs an upload, sends it until the server has it, and returns the server's verified
 // receipt.
+// The same upload may be sent any number of times: a server that has it answers with the receipt. A
+// receipt that is another's is an error, and is returned with it.
 func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Key,
 	data []byte) (*wire.Receipt, error) {
 	if len(data) > d.MaxBytes {
@@ -519,6 +523,7 @@ type request struct {
 }
 
 // send sends a request until it is answered, and has the answer read.
+// An error of read is not tried again, unless it is transient.
 func (c *Client) send(ctx context.Context, r request, read func(reply []byte) error) error {
 	return c.try(ctx, r.what, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx,
@@ -561,6 +566,7 @@ func (c *Client) signed(ctx context.Context, what, method, path string, headers 
 }
 
 // Evaluate sends a site's signed report of an evaluation (package tally) until the server has it.
+// The deadline is no end to reports: it retries for [Client.Wait].
 func (c *Client) Evaluate(ctx context.Context, d *wire.Description, key *identity.Key,
 	report []byte) error {
 	c.over = time.Time{}

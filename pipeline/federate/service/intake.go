@@ -169,6 +169,8 @@ func (l *lease) read(w http.ResponseWriter, r *http.Request, most,
 // take waits for memory. Errors are errBusy, *errBeyond, or the context's. A share that is used up
 // is errBusy at once, and memory that others hold after the wait. On an error the lease holds as
 // much as before.
+// A request that would hold more than all of the memory would wait for ever, and is *errBeyond at
+// once.
 func (l *lease) take(ctx context.Context, bytes int64) error {
 	in := l.in
 	if l.held+bytes > in.all {

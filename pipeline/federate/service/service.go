@@ -168,6 +168,8 @@ type held struct {
 }
 
 // New reads the round's state from the store and returns a server that is ready to serve.
+// It reads all records, refusals and the last version: O(uploads). Deletions that a server before
+// it left are begun, and one that fails is left to Run.
 func New(ctx context.Context, c Config) (*Server, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -241,6 +243,8 @@ func New(ctx context.Context, c Config) (*Server, error) {
 // adopt takes versions from the state that the server does not know of, where that may be: at the
 // start, and where the answer to the record of a version was lost. The caller holds publishing or
 // has exclusive access.
+// A file whose digest is not that of its record is an error. A version whose file is missing is one
+// too, unless a withdrawn upload is in it.
 func (s *Server) adopt(ctx context.Context) error {
 	if !s.unsure {
 		return nil
@@ -415,6 +419,8 @@ func (s *Server) Close() {
 }
 
 // Handler returns the server's HTTP interface, which openapi.yaml specifies.
+// Middleware is, from outside: headers, spans and metrics, the readers' token, the round's number,
+// and the query.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range s.routes() {
@@ -573,6 +579,7 @@ func (s *Server) refuse(w http.ResponseWriter, code, detail string, args ...any)
 }
 
 // refuse writes a refusal, with Retry-After if the client may try again.
+// The status is that of the code, and the detail is for people.
 func refuse(w http.ResponseWriter, code, detail string, args ...any) {
 	k := refusals[code]
 	switch k.status {

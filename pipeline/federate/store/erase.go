@@ -236,6 +236,7 @@ const unfinished = time.Hour
 // discardRest erases the parts of deleted objects that were left when the program was killed, and
 // those that no object names once nobody can name them any more. External servers are not asked for
 // these: one of a cluster that lags behind lists few of the objects, without an error.
+// It costs O(objects), and a request for each subject that no object names.
 func (s *Store) discardRest(ctx context.Context, start time.Time) error {
 	all, err := s.objects.List(ctx, jetstream.ListObjectsShowDeleted())
 	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {

@@ -194,6 +194,7 @@ var toDisk = (*os.File).Sync
 // as NATS does. The marks are on the disk first, in one byte each: until the rest is, the checksums
 // are wrong. NATS would leave out all that follows, and the next scrub tells by the marks that it
 // is to end it. Thousands of records wait for the disk twice, and not twice each.
+// The length of a record does not change, so that all others stay where they are.
 func overwrite(block string, all []remnant) error {
 	if len(all) == 0 {
 		return nil

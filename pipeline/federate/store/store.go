@@ -95,6 +95,8 @@ func Name(round uint64, graph string) string {
 }
 
 // Open starts or connects to the server and creates the round's buckets if they do not exist.
+// The embedded server locks its folder: a second process gets ErrBusy. External servers are shared,
+// and [Store.Hold] keeps two processes apart.
 func Open(ctx context.Context, name string, o Options) (*Store, error) {
 	o.Replicas = cmp.Or(o.Replicas, 1)
 	s := &Store{name: name, replicas: o.Replicas, largest: o.Largest, opened: time.Now()}

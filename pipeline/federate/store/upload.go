@@ -76,6 +76,8 @@ var ErrTaken = errors.New("another upload of this client is there")
 // Put stores a client's record: as the first if revision is 0, otherwise in place of that revision.
 // If another write came first, nothing is stored and the error is ErrTaken. The bytes of the
 // replaced one are erased from the servers' files.
+// It sets r.Revision to that of the stored record. After another error it is not known whether the
+// record is stored. Room for a block more is wanted where bytes are erased.
 func (s *Store) Put(ctx context.Context, r *Record, revision uint64) error {
 	value, err := r.encode()
 	if err != nil {
@@ -173,6 +175,7 @@ func (s *Store) Get(ctx context.Context, client string) (*Record, error) {
 }
 
 // All iterates over all records, those of withdrawn uploads too, in no particular order.
+// One record is decoded at a time, and an error ends it.
 func (s *Store) All(ctx context.Context) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		for e, err := range each(ctx, s.uploads) {

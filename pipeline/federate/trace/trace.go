@@ -102,6 +102,7 @@ type reported struct {
 	failing bool
 }
 
+// The error stays here, as the SDK would log each.
 func (r *reported) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	err := r.SpanExporter.ExportSpans(ctx, spans)
 	r.mu.Lock()

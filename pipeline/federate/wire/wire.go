@@ -108,6 +108,8 @@ const (
 )
 
 // Check returns an error if a description cannot be used.
+// It is for descriptions of servers that a client need not trust. Sizes are compared with the
+// client's own bounds where they are used.
 func (d *Description) Check() error {
 	if b, err := hex.DecodeString(d.Graph); err != nil || len(b) != 32 {
 		return fmt.Errorf("the round's description has the graph %.80q; want a sha256 "+
@@ -174,6 +176,7 @@ type Receipt struct {
 	Signature string `json:"signature"`
 }
 
+// Bytes is not in it, as the digest stands for the message.
 func (r *Receipt) statement() identity.Statement {
 	s := identity.Statement{Purpose: identity.Receipt, Server: r.Server, Round: r.Round,
 		Client: r.Client, Graph: r.Graph, Content: r.Upload, Time: r.Time.UnixNano()}
@@ -223,6 +226,8 @@ func ReadReceipt(data []byte, server string) (*Receipt, error) {
 }
 
 // Only parses JSON that has the fields of a value and nothing else.
+// A signature covers the fields that this program knows: others would be shown as if they were
+// signed.
 func Only(data []byte, to any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -249,6 +254,8 @@ func (d *Description) Report(key *identity.Key, report []byte) map[string]string
 }
 
 // sending returns the headers of a signed request with a body of a media type, and its digest.
+// The digest is in Content-Digest (RFC 9530) too, so that the server verifies the signature before
+// it reads the body.
 func (d *Description) sending(purpose identity.Purpose, kind string, key *identity.Key,
 	body []byte) (headers map[string]string, digest string) {
 	sum := sha256.Sum256(body)

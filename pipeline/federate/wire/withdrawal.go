@@ -99,6 +99,7 @@ func Content(v any) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// Both are base64; a key of another length than Ed25519's verifies nothing.
 func verify(server, signature string, s identity.Statement) bool {
 	key, err := base64.StdEncoding.DecodeString(server)
 	if err != nil || len(key) != ed25519.PublicKeySize {
@@ -124,6 +125,7 @@ func (w *Withdrawal) Verify(server string) error {
 }
 
 // IsWithdrawal reports whether JSON is meant as the receipt of a withdrawal, and not of an upload.
+// It looks at fields that the receipt of an upload lacks, and verifies nothing.
 func IsWithdrawal(data []byte) bool {
 	var some struct{ By, Held, Remains json.RawMessage }
 	return json.Unmarshal(data, &some) == nil && (some.By != nil || some.Held != nil ||
@@ -230,6 +232,7 @@ func ReadNotice(data []byte, server string) (*Notice, error) {
 }
 
 // Heed returns [ErrSuperseded] if the notice names a classifier of a SHA-256.
+// It compares SHA-256 in hexadecimal, in either case of letters. It costs O(versions).
 func (n *Notice) Heed(digest string) error {
 	for _, v := range n.Superseded {
 		if !strings.EqualFold(v.SHA256, digest) {

@@ -101,6 +101,8 @@ func makeStream(ctx context.Context, js jetstream.JetStream,
 type Models struct{ Graph, Predictor, Open, Anchor []byte }
 
 // NewQueue prepares the jobs of a round: it stores the round's models where workers find them.
+// Models are stored under their SHA-256, and paths in the options are emptied: a job names no file.
+// Threads are 0 in a job, as equal options then give equal jobs.
 func NewQueue(ctx context.Context, st *store.Store, round uint64, m Models,
 	o pool.Options) (*Queue, error) {
 	of, err := newQueue(ctx, st)
@@ -216,6 +218,7 @@ func (q *Queue) Sweep(ctx context.Context) error {
 
 // ask queues a job, unless a worker finished it before this program was restarted. The input is in
 // the store before the message is in the queue: a worker that finds none drops the job.
+// The returned job has its number in the queue, 0 where its result is there already.
 func (q *queue) ask(ctx context.Context, j Job, input []byte) (Job, error) {
 	j.Format, j.Input = format, inputName(input)
 	j.ID = j.digest()
@@ -436,6 +439,7 @@ func (w *Worker) take(ctx context.Context, c jetstream.Consumer) error {
 // acknowledgement, Silence, anew. A job that fails for a reason of the worker's own goes back into
 // the queue; one whose own error is its result is acknowledged. A
 // job of another release is left to its workers, and a message that is no job is thrown away.
+// It never returns an error: each outcome is an answer to the queue, and a line in the log.
 func (w *Worker) handle(ctx context.Context, m jetstream.Msg) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
