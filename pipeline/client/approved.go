@@ -36,6 +36,8 @@ func DefaultFile(name, flag string) (string, error) {
 	return filepath.Join(base, "fmp", name), nil
 }
 
+// parseApproved reads a file of approved extractors: digest, time and scope a line. Empty lines and
+// those that begin with # are ignored. A scope may hold spaces, and is the rest of its line.
 func parseApproved(text string) ([]approval, error) {
 	var out []approval
 	for i, line := range strings.Split(text, "\n") {
@@ -186,6 +188,7 @@ func (c *Client) Can() string {
 		numbers, packed)
 }
 
+// line returns an approval of this moment, in UTC and to the second.
 func line(digest, scope string) []byte {
 	return fmt.Appendf(nil, "%s %s %s\n", digest, time.Now().UTC().Format(time.RFC3339), scope)
 }

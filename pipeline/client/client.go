@@ -162,6 +162,7 @@ func (c *Client) settle(v []float32, n int) []float32 {
 	return make([]float32, n)
 }
 
+// finite reports whether all numbers are: x - x is NaN of NaN and of infinities alone.
 func finite(v []float32) bool {
 	return !slices.ContainsFunc(v, func(x float32) bool { return x-x != 0 }) // NaN or infinite
 }

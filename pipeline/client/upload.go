@@ -12,6 +12,7 @@ import (
 )
 
 // Parse returns the client of a client graph's file.
+// The manifest's digest is that of the very bytes. threads are as in [New].
 func Parse(data []byte, threads int) (*Client, error) {
 	m, err := serde.Closed(data)
 	if err != nil {

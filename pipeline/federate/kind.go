@@ -45,6 +45,7 @@ func (k Kind) Encode(m proto.Message) ([]byte, error) {
 	return data, k.checkSize(data)
 }
 
+// checkSize comes first on both ways, so that nothing is read that is beyond the bound.
 func (k Kind) checkSize(data []byte) error {
 	if len(data) > k.Most {
 		return k.Refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", k.Most)

@@ -58,6 +58,7 @@ const (
 // entry is the first half of a client's key and the first half of its upload's digest.
 type entry [entryBytes]byte
 
+// byKey orders entries by their clients, and not by their uploads.
 func byKey(a, b entry) int { return bytes.Compare(a[:half], b[:half]) }
 
 // Kept is an upload that a part holds whole.
@@ -235,11 +236,14 @@ func Key(round uint64, model, client string) []byte {
 	return k[:]
 }
 
+// key is SHA-256 of a fixed text, the round (8 bytes, little-endian), the graph in hexadecimal, and
+// the name. The graph has one length, so that no two clients share the text.
 func key(round uint64, model, client string) [sha256.Size]byte {
 	b := binary.LittleEndian.AppendUint64([]byte("fmp.merge.Part\n"), round)
 	return sha256.Sum256(append(append(b, model...), client...))
 }
 
+// entryOf is the halves of both, side by side.
 func entryOf(key, digest [sha256.Size]byte) (e entry) {
 	copy(e[:half], key[:])
 	copy(e[half:], digest[:])
@@ -268,6 +272,7 @@ func (p *Part) Holds(client string) bool {
 	return ok
 }
 
+// compare orders kept uploads by their whole keys.
 func compare(a, b Kept) int { return bytes.Compare(a.key[:], b.key[:]) }
 
 // has reports whether a client is in. It costs O(log clients).
@@ -495,6 +500,7 @@ func (m *Merger) below() error {
 	return nil
 }
 
+// judged says by which part uploads were judged, for an error.
 func judged(against string) string {
 	if against == "" {
 		return "trusted"

@@ -202,6 +202,7 @@ func Epsilon(sigma, delta float64) float64 {
 	return high
 }
 
+// phi is the distribution function of the standard normal, exact in its lower tail.
 func phi(x float64) float64 { return 0.5 * math.Erfc(-x/math.Sqrt2) }
 
 // Steps is the number of integer steps in the clipping norm R, and CountSteps the number that one

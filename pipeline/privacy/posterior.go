@@ -76,6 +76,7 @@ func (t *Totals) logWeights(c int, beta, grid, width []float64, total float64) [
 	return out
 }
 
+// lgamma is ln Gamma(x) of x above 0, where the sign is always 1.
 func lgamma(x float64) float64 {
 	v, _ := math.Lgamma(x)
 	return v

@@ -123,6 +123,7 @@ type rows struct {
 	mass  []float64
 }
 
+// rowsOf returns class means with their masses, then calibration points with a mass of 1.
 func rowsOf(u *federate.Upload, labels []int32) *rows {
 	r := &rows{k: u.Points.Dx}
 	add := func(row []float32, y int, mass float64) {
@@ -205,6 +206,7 @@ func (s *Sum) Sub(o *Sum) error {
 	return nil
 }
 
+// alike returns an error unless both sums have the same sizes.
 func (s *Sum) alike(o *Sum) error {
 	if s.Dx != o.Dx || s.C != o.C {
 		return fmt.Errorf("stats: sums of %d coordinates and %d classes, and of %d and %d, do not "+
@@ -253,6 +255,7 @@ func (s *Sum) combine(o *Sum, sign int) {
 	}
 }
 
+// zero reports whether all numbers are 0, exactly; also of none.
 func zero(v []whole.Number) bool {
 	return !slices.ContainsFunc(v, func(w whole.Number) bool { return w != whole.Number{} })
 }

@@ -104,6 +104,7 @@ func (m *Images) of(class int) count {
 	return count{c[0] + c[1] + c[2] + c[3], c[2] + c[3], c[1] + c[3], m.sizes[class]}
 }
 
+// plus adds the counts of other images.
 func (a count) plus(b count) count {
 	return count{a.n + b.n, a.right + b.right, a.held + b.held, a.size + b.size}
 }
@@ -201,6 +202,7 @@ type part struct {
 	of      count
 }
 
+// with merges two parts. It may write into the memory of p's classes.
 func (p part) with(q part) part { return part{append(p.classes, q.classes...), p.of.plus(q.of)} }
 
 // groups merges each class that does not fit alone, also one without images, with those that follow

@@ -59,6 +59,7 @@ func (r *Roster) Key(client string) string {
 	return base64.StdEncoding.EncodeToString(r.keys[client])
 }
 
+// line is that of a client in a roster: algorithm, key in base64, and name.
 func line(name string, key ed25519.PublicKey) string {
 	return algorithm + " " + base64.StdEncoding.EncodeToString(key) + " " + name
 }

@@ -92,6 +92,7 @@ func New(address, ca string) (*Client, error) {
 // that of TRACEPARENT where it is set.
 func (c *Client) traceparent() string { return "00-" + c.trace + "-" + random(8) + "-" + c.flags }
 
+// random returns bytes in hexadecimal. They name traces, and need not be secret.
 func random(bytes int) string {
 	b := make([]byte, bytes)
 	for i := range b {
@@ -380,6 +381,7 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 	return path, nil
 }
 
+// digestOf is the SHA-256 of a file, in hexadecimal. One beyond the bound is an error.
 func digestOf(path string) (string, error) { return models.DigestFile(path, wire.MaxGraph+1) }
 
 // download fills a partial file of the graph. Bytes that an earlier process left may be damaged, by
@@ -479,6 +481,7 @@ func keep(f *os.File, body io.Reader, have, all int64) error {
 	return nil
 }
 
+// readerFunc is an [io.Reader] by a function.
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
@@ -590,6 +593,7 @@ func (c *Client) WithdrawFor(ctx context.Context, d *wire.Description, server *i
 	return c.withdraw(ctx, d, client, d.WithdrawFor(server, client))
 }
 
+// withdraw sends a signed request to withdraw, after the deadline too.
 func (c *Client) withdraw(ctx context.Context, d *wire.Description, client string,
 	headers map[string]string) (*wire.Withdrawal, error) {
 	c.over = time.Time{}

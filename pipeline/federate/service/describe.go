@@ -52,6 +52,8 @@ func (s *Server) rounds(w http.ResponseWriter, _ *http.Request) {
 	reply(w, http.StatusOK, map[string][]wire.Description{"rounds": {s.description()}})
 }
 
+// describe answers with the description of the round. It is for everybody, as clients read it
+// first.
 func (s *Server) describe(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, s.description())
 }

@@ -26,6 +26,8 @@ func evaluationName(client string, version int) string {
 	return fmt.Sprintf("%s%d", evaluationsOf(client), version)
 }
 
+// evaluationsOf begins the names of a client's reports. In hexadecimal no name holds the dash that
+// ends it.
 func evaluationsOf(client string) string {
 	return "evaluation-" + hex.EncodeToString([]byte(client)) + "-"
 }

@@ -146,25 +146,31 @@ func inferOf(q *pb.ModelInferRequest) (r *inferRequest, raw bool, err error) {
 // grpcService answers the methods of the Open Inference Protocol.
 type grpcService struct{ p *predictor }
 
+// ServerLive answers while the program runs. It and the two below need no token.
 func (grpcService) ServerLive(context.Context, *emptypb.Empty) (*wrapperspb.BoolValue, error) {
 	return wrapperspb.Bool(true), nil
 }
 
+// ServerReady tells whether a version makes predictions.
 func (s grpcService) ServerReady(context.Context,
 	*emptypb.Empty) (*wrapperspb.BoolValue, error) {
 	return wrapperspb.Bool(s.p.version() != nil), nil
 }
 
+// ModelReady tells whether it is the one that the caller names. Another is not ready, and no error.
 func (s grpcService) ModelReady(_ context.Context,
 	q *pb.Named) (*wrapperspb.BoolValue, error) {
 	v := s.p.version()
 	return wrapperspb.Bool(v != nil && isModel(v.version, q.Name, q.Version) == nil), nil
 }
 
+// ServerMetadata names the program and the version of the protocol.
 func (grpcService) ServerMetadata(context.Context, *emptypb.Empty) (*pb.Named, error) {
 	return &pb.Named{Name: serverName, Version: protocolVersion}, nil
 }
 
+// ModelMetadata describes inputs and outputs of the version that makes predictions. NotFound is
+// another model or version, and Unavailable none at all.
 func (s grpcService) ModelMetadata(_ context.Context, q *pb.Named) (*pb.Model, error) {
 	v, inputs, outputs, err := s.p.current()
 	if err == nil {
@@ -183,6 +189,8 @@ func (s grpcService) ModelMetadata(_ context.Context, q *pb.Named) (*pb.Model, e
 		Platform: modelPlatform, Inputs: of(inputs), Outputs: of(outputs)}, nil
 }
 
+// ModelInfer classifies one tensor. The version is compared before the work, and again with the one
+// that did it. Headers say where that holds an upload that was withdrawn.
 func (s grpcService) ModelInfer(ctx context.Context,
 	q *pb.ModelInferRequest) (*pb.ModelInferResponse, error) {
 	call, raw, err := inferOf(q)

@@ -46,6 +46,7 @@ type shared struct {
 	Nonce  []byte `json:"nonce"`
 }
 
+// is reports whether two are of one client and of the same messages.
 func (c shared) is(o shared) bool { return c.Client == o.Client && bytes.Equal(c.Nonce, o.Nonce) }
 
 // noisyShare is the helper's answer to sumOf.

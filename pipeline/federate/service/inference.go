@@ -52,15 +52,18 @@ func (p *predictor) ofVersion(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// inferServer answers with the name of the program and the extensions of the protocol that it has.
 func (p *predictor) inferServer(w http.ResponseWriter, _ *http.Request) {
 	reply(w, http.StatusOK, map[string]any{"name": serverName, "version": protocolVersion,
 		"extensions": []string{"binary_tensor_data", "model_configuration", "statistics"}})
 }
 
+// inferLive answers while the program runs.
 func (p *predictor) inferLive(w http.ResponseWriter, _ *http.Request) {
 	reply(w, http.StatusOK, map[string]bool{"live": true})
 }
 
+// inferReady is 503 while no version makes predictions.
 func (p *predictor) inferReady(w http.ResponseWriter, _ *http.Request) {
 	ready := p.version() != nil
 	status := http.StatusOK
@@ -91,6 +94,7 @@ func (p *predictor) current() (v *served, inputs, outputs []tensor, err error) {
 	return v, inputs, outputs, nil
 }
 
+// inferModel describes inputs and outputs; -1 is an axis of any size.
 func (p *predictor) inferModel(w http.ResponseWriter, r *http.Request) {
 	if v, inputs, outputs, err := p.current(); err != nil {
 		p.inferFailed(w, r, err)

@@ -55,6 +55,8 @@ type intake struct {
 	shares *shares       // of callers; nil: each may hold all of the memory
 }
 
+// newIntake bounds requests by the size and rate of a round, and all of them together to a number
+// of bytes.
 func newIntake(b *round.Bounds, all int64) *intake {
 	return &intake{memory: semaphore.NewWeighted(all), all: all, bounds: b,
 		grace: grace, wait: slotTime}
@@ -119,6 +121,7 @@ func (l *lease) body(w http.ResponseWriter, r *http.Request, most int) *paced {
 	return &paced{l.in, w, http.MaxBytesReader(w, r.Body, int64(most)), time.Now(), 0}
 }
 
+// Read sets the deadline of the connection by the bytes that have come, before each read.
 func (b *paced) Read(to []byte) (n int, err error) {
 	control := http.NewResponseController(b.w)
 	// it fails where there is no connection, as in tests

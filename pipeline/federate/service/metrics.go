@@ -86,6 +86,7 @@ func newMetrics(s *Server) *metrics {
 	return m
 }
 
+// one is 1 of true and 0 of false, as gauges have them.
 func one(b bool) int {
 	if b {
 		return 1

@@ -202,6 +202,7 @@ func (p *predictor) serve(v store.Version, data, rows []byte) error {
 	return nil
 }
 
+// close waits for the requests that hold the version for reading.
 func (v *served) close() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -226,6 +227,8 @@ var _ imagefile.Source = (*memory)(nil)
 func (m *memory) Len() int     { return len(m.write) }
 func (m *memory) Close() error { return nil }
 
+// Next is [imagefile.Source]. An image that cannot be read is a BadImage of its request. Want of
+// memory and the end of the request are errors of the whole.
 func (m *memory) Next(ctx context.Context, dst []uint8) (imagefile.Item, error) {
 	i := m.at
 	m.at++
@@ -490,6 +493,7 @@ func featureRows(body io.Reader) (rows [][]float32, err error) {
 // numberRow is a list of numbers that takes no more memory than it needs.
 type numberRow []float32
 
+// UnmarshalJSON counts the commas first: a slice that grows would take up to twice the memory.
 func (r *numberRow) UnmarshalJSON(text []byte) error {
 	if bytes.Contains(text, []byte("null")) { // which JSON has in place of NaN, and is read as 0
 		return errors.New("features: a number is null; want all of them, finite")

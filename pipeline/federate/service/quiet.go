@@ -50,6 +50,8 @@ func quietly(l *slog.Logger) *slog.Logger {
 	return slog.New(&quiet{l.Handler(), &kinds{of: map[kind]*pace{}, now: time.Now}})
 }
 
+// WithAttrs and WithGroup share the paces: a logger with further attributes has no bounds of its
+// own.
 func (q *quiet) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &quiet{q.Handler.WithAttrs(attrs), q.kinds}
 }

@@ -481,6 +481,8 @@ func (p *predictor) stated(of route) http.HandlerFunc {
 	}
 }
 
+// routes are those of predictions and of the round. Readers' ones need the token. Clients sign
+// theirs, and the leader has a token of its own.
 func (s *Server) routes() []route {
 	return append(s.predictions.routes(), []route{
 		{"GET /healthz", false, s.health},
@@ -603,6 +605,7 @@ type errRefused struct{ code, detail string }
 
 func (e *errRefused) Error() string { return e.detail }
 
+// refusef returns an errRefused. The detail is one line or more for people.
 func refusef(code, detail string, args ...any) error {
 	return &errRefused{code, fmt.Sprintf(detail, args...)}
 }
@@ -638,11 +641,13 @@ func (s *Server) unavailable(w http.ResponseWriter, err error) {
 	s.refuse(w, wire.Unavailable, "the store did not answer: send again")
 }
 
+// health answers while the program runs, whether or not the store does.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	fmt.Fprintln(w, "ok")
 }
 
+// ready is 503 while uploads cannot be stored. It asks the store for two seconds at most.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()

@@ -15,6 +15,7 @@ type shares struct {
 	held map[string]int64
 }
 
+// newShares gives each caller up to a number of bytes.
 func newShares(most int64) *shares { return &shares{most: most, held: map[string]int64{}} }
 
 // allow reports whether a caller may hold more bytes.

@@ -48,6 +48,7 @@ type duration struct {
 	NS    int64 `json:"ns"`
 }
 
+// add counts one more. The caller holds the lock of the statistics.
 func (d *duration) add(t time.Duration) {
 	d.Count++
 	d.NS += t.Nanoseconds()

@@ -34,6 +34,7 @@ type tensor struct {
 	Binary     []byte          `json:"-"`
 }
 
+// binarySize is the parameter of a tensor in bytes; nil where its data are JSON.
 type binarySize struct {
 	Bytes *int64 `json:"binary_data_size,omitempty"`
 }
@@ -54,6 +55,8 @@ type inferRequest struct {
 // their text.
 type bounded[T any] []T
 
+// UnmarshalJSON counts the commas of the list, outside of texts and inner lists, before it takes
+// memory.
 func (l *bounded[T]) UnmarshalJSON(text []byte) error {
 	depth, quoted, n := 0, false, 0 // commas of the list itself
 	for i := 0; i < len(text); i++ {
@@ -77,11 +80,13 @@ func (l *bounded[T]) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, (*[]T)(l))
 }
 
+// requestedOutput is an output that a request names. Without any all are sent.
 type requestedOutput struct {
 	Name       string           `json:"name"`
 	Parameters outputParameters `json:"parameters"`
 }
 
+// outputParameters say whether an output is sent in bytes; nil is as the request says.
 type outputParameters struct {
 	Binary *bool `json:"binary_data"`
 }

@@ -478,6 +478,7 @@ func (s *Server) readBatch(ctx context.Context) (of sumOf, err error) {
 	return of, err
 }
 
+// keepBatch stores the set of clients in the sum, at the leader, in place of one that it had.
 func (s *Server) keepBatch(ctx context.Context, of sumOf) error {
 	data, err := json.Marshal(of)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"fmp/pipeline/federate/wire"
 )
 
+// listVersions answers with all versions, those that are superseded among them, the latest last.
 func (s *Server) listVersions(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	versions := s.listed()

@@ -37,6 +37,8 @@ type watch struct {
 	drift *conformal.Drift
 }
 
+// newWatch returns counters of no predictions, and a test of drift without a reference. Buckets of
+// nats are .001 times powers of 2.5.
 func newWatch() *watch {
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
 		return prometheus.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help,

@@ -169,6 +169,7 @@ func (e *embedded) start() error {
 // without one.
 type fatal chan error
 
+// Fatalf keeps the first error; later ones follow from it.
 func (f fatal) Fatalf(format string, v ...any) {
 	select {
 	case f <- fmt.Errorf(format, v...):

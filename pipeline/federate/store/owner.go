@@ -118,6 +118,7 @@ func (s *Store) unclaimed(ctx context.Context, server string) error {
 	return nil
 }
 
+// otherServer is the refusal of a state whose receipts another key signed.
 func otherServer(was, is string) error {
 	return fmt.Errorf("it is of the server with the key %s, and this one's is %s: bring "+
 		"back that one's server.key, or give the round another number", was, is)

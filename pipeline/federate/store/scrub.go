@@ -64,6 +64,7 @@ type messages struct {
 	gone  map[int][]remnant
 }
 
+// delete notes a message that is to be overwritten.
 func (m *messages) delete(p place, sequence uint64) {
 	m.gone[p.block] = append(m.gone[p.block], remnant{p, sequence})
 }
@@ -105,6 +106,7 @@ func scrubStream(dir string, log *slog.Logger) error {
 	return nil
 }
 
+// blockFile is the file of the n-th block of a stream; n is in the key of its checksums too.
 func blockFile(dir string, n int) string { return filepath.Join(dir, strconv.Itoa(n)+".blk") }
 
 // read reads a block, adds its messages to those of the blocks before it, and takes out those that
@@ -179,6 +181,7 @@ func readRecord(h hash.Hash, data []byte) (length int, sequence uint64, whole bo
 	return length, sequence, bytes.Equal(sum, data[end:length])
 }
 
+// checksum is HighwayHash-64 of the parts, one after another. h is used again.
 func checksum(h hash.Hash, parts ...[]byte) []byte {
 	h.Reset()
 	for _, p := range parts {

@@ -332,6 +332,7 @@ func Redact(urls string) string {
 	return strings.Join(parts, ",")
 }
 
+// splitHostPort parses an address whose port is a number: NATS takes these apart.
 func splitHostPort(address string) (string, int, error) {
 	host, text, err := net.SplitHostPort(address)
 	port, _ := strconv.ParseUint(text, 10, 16)
@@ -674,6 +675,7 @@ type listed struct {
 // parts are the names of a version's objects.
 type parts struct{ classifier, rows, members string }
 
+// names are those of the parts. Rows may have no object.
 func (l *listed) names() parts {
 	of := strconv.Itoa(l.Number)
 	if l.Parts != "" {

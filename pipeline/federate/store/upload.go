@@ -55,6 +55,7 @@ func (r *Record) encode() ([]byte, error) {
 	return append(append(head, '\n'), r.Data...), nil
 }
 
+// decodeRecord reads a record, whose message shares the memory of the value.
 func decodeRecord(value []byte) (*Record, error) {
 	head, data, ok := bytes.Cut(value, []byte("\n"))
 	r := &Record{Data: data}

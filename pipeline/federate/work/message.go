@@ -93,6 +93,7 @@ func (j Job) digest() string {
 	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
+// membersName and inputName name objects by the SHA-256 of their bytes: a worker compares them.
 func membersName(list []byte) string {
 	return fmt.Sprintf("job-members-%x.json", sha256.Sum256(list))
 }

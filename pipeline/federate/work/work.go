@@ -46,6 +46,7 @@ const (
 	Silence = 4 * Beat
 )
 
+// resultName is the object of a job's answer, by the digest of the job.
 func resultName(id string) string { return "result-" + id }
 
 // queue is the producer's side.
@@ -70,6 +71,7 @@ type Queue struct {
 	job Sampling // all fields of the round except the uploads
 }
 
+// newQueue opens the queue on the servers of a state, and makes it where there is none.
 func newQueue(ctx context.Context, st *store.Store) (q queue, err error) {
 	q.store, q.look = st, Silence
 	if q.js, err = jetstream.New(st.Conn()); err != nil {

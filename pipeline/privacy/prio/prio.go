@@ -104,6 +104,8 @@ func (s *Scheme) open(context string, chunk int) error {
 // chunkLength balances the two parts of the proof, as the draft recommends.
 func chunkLength(n int) int { return max(int(math.Sqrt(float64(n))), 1) }
 
+// numbers is how many numbers the sums have, K sums and a count for each class. offset is half of
+// the range, which makes them nonnegative.
 func (s *Scheme) numbers() int  { return s.Classes * (s.K + 1) }
 func (s *Scheme) offset() int64 { return 1 << (s.Bits - 1) }
 

@@ -169,6 +169,7 @@ func (s share) noisy(k, p float64) (theta, variance float64) {
 	return theta, variance + s.noise*s.noise*(1/(a*a)+1/(b*b))
 }
 
+// expit is the inverse of log-odds.
 func expit(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
 // interval returns a share with its 95% interval: from the lower end of the lower bound to the
