@@ -130,6 +130,7 @@ func New(m *onnx.Model, f models.Manifest, threads int) (*Client, error) {
 func (c *Client) Private() bool { return c.Manifest.Clip > 0 }
 
 // rows runs n images and returns their features, n x dx.
+// Pixels are [n, height, width, channels]. The runs end with the context of the call under way.
 func (c *Client) rows(pixels []uint8, n int) ([]float32, error) {
 	out, err := engine.Eval(c.features,
 		map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, n, c.Fit.H, c.Fit.W, c.Fit.Ch)},
@@ -173,6 +174,8 @@ func (c *Client) chunk() int { return max(1, min(chunk, chunkBytes/c.Fit.Size())
 // block returns the features of a block of images. Where check is set, one of them, drawn at
 // random, is run alone, and a row that its neighbours moved is an error: the class means of such
 // rows would not be averages over images.
+// Where the graph does not run on the block, each image is run alone, so that one of them spoils no
+// others.
 func (c *Client) block(pixels []uint8, n int, check bool) ([]float32, error) {
 	size, dx := c.Fit.Size(), c.Manifest.Dx
 	if n == 1 {
@@ -212,6 +215,7 @@ func (c *Client) block(pixels []uint8, n int, check bool) ([]float32, error) {
 
 // near reports whether two rows are equal to within the rounding that the order of sums makes: a
 // thousandth of their length.
+// It asks for |a - b| <= 1e-3 |a| + 1e-6. Two rows that are not finite are equal.
 func near(a, b []float32) bool {
 	if !finite(a) || !finite(b) {
 		return !finite(a) && !finite(b)
@@ -546,6 +550,8 @@ func (c *Client) coordinates(h []float32) []float32 {
 
 // Release returns the message of a client of a name for a private round, with the noise where this
 // client adds it, else with a new salt.
+// Noise is from crypto/rand. After an error nothing may be sent, as some numbers may be without
+// noise.
 func (c *Client) Release(l *Labelled, b privacy.Budget, name string,
 	round uint64) (*federate.Release, error) {
 	sums, err := c.Sums(l, b)

@@ -78,6 +78,7 @@ func Reply(ctx context.Context, after time.Duration,
 
 // within does work until a time after its start, and returns then; work that goes on has no effect
 // any more.
+// A fault in work is an error of it, and leaves at the same time as any other.
 func within(ctx context.Context, end time.Duration,
 	work func(context.Context) (Answer, error)) (Answer, error) {
 	if end <= 0 {

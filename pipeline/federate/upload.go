@@ -502,6 +502,7 @@ func brief(dims []int64) any {
 
 // checkScale returns the scale's shape, one of three, or of two without labels, or nil if the scale
 // is rightly absent; any other is an error.
+// They are [1] for all, [s] one a point, and [s, 2] one each for features and label.
 func checkScale(p *onnxpb.TensorProto, wanted bool, s int, labels bool) ([]int, error) {
 	if !wanted {
 		if p != nil {
@@ -542,6 +543,7 @@ func numbers(field string, p *onnxpb.TensorProto) ([]float32, error) {
 // dequantise sets Z and returns the tolerance of a label's sum around 1: half a scale per class,
 // and 1/2 at most. raw is row by row; d is the number of features, or of features and classes. A
 // scale of one number is for all points.
+// A number is z_k = s q_k with q_k from -128 to 127 and s the scale of its part, features or label.
 func dequantise(s *point.Set, raw []byte, scale *onnxpb.TensorProto,
 	shape []int) (tolerance float64, err error) {
 	f, err := numbers("scale", scale)

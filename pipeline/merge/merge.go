@@ -286,6 +286,8 @@ func (m *Merger) has(e entry) bool {
 
 // kept returns how many of the first of some uploads are kept. Their keys ascend, so that the first
 // ones are those of the lowest keys.
+// The first Judges are kept of any size. Of the others the first that passes MaxPoints or maxKept
+// ends it, with all after it.
 func kept(all []Kept) int {
 	points, size := 0, 0
 	for i, k := range all {
@@ -389,6 +391,11 @@ func (p *Part) addMeans(u *federate.Upload, share float64, add func(*whole.Numbe
 // withCalibration returns an upload's class means with its calibration points among their images,
 // and adds those to the scatter, [k, k], one at a time (Welford's update). Products are rounded
 // before they are added, so that every machine has the same sums.
+// With n images of mean m so far, and d = x - m, a point x changes them to
+//
+//	scatter + n/(n + 1) d d',   m + d/(n + 1),   n + 1
+//
+// where the scatter is the upper triangle alone. A class without a mean begins with n = 0.
 func withCalibration(u *federate.Upload, scatter []float64) *point.Set {
 	k, set := u.Points.Dx, &point.Set{Dx: u.Points.Dx, C: u.Points.C}
 	_, labels := u.Points.Labelled()
@@ -555,6 +562,7 @@ func (m *Merger) Part() *Part {
 // their masses, and of moments their scatter; nil where nothing is summed. A mean is s_c/n_c, of
 // the whole numbers s_c and n_c. Shares of images make the degrees of freedom a fraction, which is
 // rounded.
+// The result is as one client would send it.
 func (p *Part) Rest() (*point.Set, *moments.Within) {
 	if p.sums == nil {
 		return nil, nil

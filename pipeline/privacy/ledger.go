@@ -62,6 +62,8 @@ const imageBytes = 16
 
 // NewSpending returns the record of a release of images with these digests and labels, which its
 // maker completes.
+// Content does not depend on the order of the images. Time, client, round, graph, server and files
+// are its maker's to set.
 func NewSpending(b Budget, classes, k int, digests [][sha256.Size]byte, labels []int) Spending {
 	s := Spending{Budget: b, Classes: classes, K: k, Noise: b.NoiseSteps(classes)}
 	var all []string
@@ -332,8 +334,8 @@ func handed(past []Spending, next Spending) (*Spending, error) {
 		s.Images = nil
 	case paid == 0:
 		return nil, errors.New("this upload, or another of this client and round, went to " +
-			"another server, and no line says of which images it is: a second server draws noise of " +
-			"its own and spends its budget again; give the --ledger of the machine that made it")
+			"another server, and no line says of which images it is: a second server draws noise " +
+			"of its own and spends its budget again; give the --ledger of the machine that made it")
 	}
 	return &s, nil
 }
@@ -377,6 +379,7 @@ func (l Ledger) begun() bool {
 // result, a line. The seal then counts it; a line that it cannot count is taken back, as its
 // release is not made. Where a program was stopped between the two, the next reading counts the
 // line. next is called under the lock.
+// It costs O(bytes of the ledger), as every line is checked at each reading.
 func (l Ledger) read(next func(lines []byte, c *chain) ([]byte, error)) error {
 	if !l.begun() {
 		if err := l.allowed(); err != nil {

@@ -94,6 +94,8 @@ func (t *Totals) Total() int {
 
 // DrawCounts draws the counts of all classes, one per sample, samples x classes, by systematic
 // resampling in random order.
+// Sample i of S takes the count at (p_i + U_i)/S of the distribution function. p permutes 0 to S -
+// 1, and U_i is uniform in 0 to 1. It costs O(C (grid K + S log grid)).
 func (t *Totals) DrawCounts(beta []float64, samples int, r *rand.Rand) []float64 {
 	total := t.Total()
 	grid, width := countGrid(total)

@@ -24,6 +24,8 @@ func NewRelease(classes, k int) *Release {
 // Sum clips coordinates w (n x k, row-major) to norm radius, rounds them toward zero, and sums them
 // by class. Rows whose label is not one of the classes are left out. A row that is not finite
 // counts as one of zeros: an error would tell of the one point that it is of.
+// A row w becomes the whole numbers of w Steps/max(R, |w|), R the radius, cut toward zero. Its norm
+// is then Steps at most. It costs O(n k).
 func Sum(w []float32, labels []int, classes, k int, radius float64) (*Release, error) {
 	if classes < 1 || k < 1 || len(w) != len(labels)*k || !(radius > 0) {
 		return nil, fmt.Errorf("privacy: %d coordinates for %d labels, %d of each, %d classes, "+
@@ -103,6 +105,7 @@ func (r *Release) Bound(most uint64) {
 
 // AddNoise adds discrete Gaussian noise of standard deviation sigma to every number. After an error
 // some numbers have noise and some have none: the release must not be used.
+// It draws C (K + 1) numbers, each apart from the others. In a round random must be crypto/rand's.
 func (r *Release) AddNoise(sigma uint64, random io.Reader) error {
 	s, err := NewSampler(sigma, random)
 	if err != nil {

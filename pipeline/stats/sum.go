@@ -58,6 +58,12 @@ type steps [moments.Temperatures]uint64
 
 // Compute returns the sum of one upload, of class means or moments. Calibration points count as
 // images.
+// With rows x_i of class y_i and mass n_i, and S the scatter, it has of each class c
+//
+//	n_c = sum_{y_i = c} n_i,   q_c = n_c^2,   s_c = sum_{y_i = c} n_i x_i
+//
+// and of all S + sum_i n_i x_i x_i'. Products of s_c are rounded to a step each, and elements of
+// second moments once.
 func Compute(u *federate.Upload) (*Sum, error) {
 	labels := u.Points.Indices()
 	if labels == nil {
@@ -194,6 +200,7 @@ func (s *Sum) Add(o *Sum) error {
 }
 
 // Sub takes a sum out that was added. After an error nothing is taken out.
+// Numbers may wrap around meanwhile: they are checked after it, and adding takes every wrap back.
 func (s *Sum) Sub(o *Sum) error {
 	if err := s.alike(o); err != nil {
 		return err

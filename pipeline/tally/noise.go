@@ -12,6 +12,7 @@ import (
 // noise of its own. Sums of cells have the noise of several. One image changes one cell and one
 // half of a bin, which is the sensitivity that [privacy.CountsNoise] is for. random must be
 // cryptographic.
+// A failure of random is an error, and no report may be used then. It costs O(classes) draws.
 func (m *Images) Noisy(epsilon, delta float64, random io.Reader) (*Report, error) {
 	sigma, err := privacy.CountsNoise(epsilon, delta)
 	if err != nil {

@@ -238,6 +238,8 @@ func (r *Report) checkBins(n, right int) error {
 
 // Size bounds the sums of a report's counts: the sum of their absolute values, the largest of each
 // group and bin.
+// Counts with noise may be negative, so that the sum of a pool may be small where its parts are
+// not.
 func (r *Report) Size() (n int64) {
 	add := func(counts ...*int) {
 		most := int64(0)
@@ -274,6 +276,9 @@ func (r *Report) Total() (n, right, held int) {
 
 // ECE is the expected calibration error by the report's bins (Guo et al. 2017): of merged bins it
 // is at most that of all 15. NaN where there are none, or noise hides their means.
+// With r_b right images and mean confidence c_b of the n_b images of bin b it is
+//
+//	sum_b |r_b - c_b n_b| / sum_b n_b
 func (r *Report) ECE() float64 {
 	total, sum := 0, 0.0
 	for _, b := range r.Bins {

@@ -42,6 +42,7 @@ type Images struct {
 
 // Add adds an image of a class: the class that is most probable, with its probability, and the
 // prediction set, nil where there is none.
+// A confidence may pass 1 by rounding. After an error nothing is added.
 func (m *Images) Add(class, top int, confidence float64, set []bool) error {
 	if class < 0 || class >= m.C || top < 0 || top >= m.C ||
 		!(confidence >= 0 && confidence <= 1.0001) {
@@ -152,6 +153,8 @@ func (a count) few(told bool, least int) string {
 // meanSize returns the mean size of sets, with their sum to steps of the bound: the exact sum would
 // tell how many sets are not the smallest. Steps begin at the least sum that the told numbers give,
 // and the last ends at the most, so that none is narrower.
+// With n images, h held and r right, the least sum is n + h - r, of sets that hold the most
+// probable class. The value is the middle of the step.
 func (a count) meanSize(classes, least int) float64 {
 	lowest := a.n + a.held - a.right
 	steps := (a.n*(classes-2) + a.right) / least
@@ -165,6 +168,8 @@ var ErrFew = errors.New("too few images")
 // Report returns the counts that may be told with a bound: those of fewer images are merged with
 // others, or left out. It tells of images, right ones and sets as far as all images together allow,
 // and of the same in every group.
+// It tells the most that all images together allow: first sets, then right images, then numbers of
+// images alone. It costs O(classes).
 func (m *Images) Report(least int) (*Report, error) {
 	var all count
 	for c := range m.cells {

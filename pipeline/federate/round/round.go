@@ -134,6 +134,7 @@ const maxSignature = 16 << 10
 
 // graphSignature reads the signature of a client graph, which clients verify; nil if there is no
 // file.
+// It must cover this very file, and is not verified here: clients do, by the keys that they trust.
 func graphSignature(graph, digest string) ([]byte, error) {
 	path := graph + ".sig"
 	data, err := regularfile.ReadFile(path, maxSignature)
@@ -335,6 +336,7 @@ func Parse(data []byte) (*File, error) {
 }
 
 // fit raises the default bound on an upload's bytes to that of a client graph.
+// A bound that the file states stays as it is.
 func (f *File) fit(bytes int) {
 	if !f.bytesGiven && bytes > 0 {
 		f.Bounds.Bytes = min(max(f.Bounds.Bytes, bytes+headBytes), topBytes)

@@ -19,6 +19,7 @@ import (
 // server, the classifier's file under /classifier.onnx, and metrics of predictions under /metrics.
 // Where page is not nil, so is the page that classifies photographs, to which / leads. Predictions
 // whose most probable class has less than reject are counted as left to people.
+// The function that it returns closes the classifier. A classifier of feature rows is an error.
 func Classifier(eng engine.Engine, data []byte, page http.Handler, reject float64, log *slog.Logger,
 	t *trace.Tracer) (http.Handler, func(), error) {
 	p := newPredictor(eng, quietly(log), t)

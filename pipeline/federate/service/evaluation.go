@@ -221,6 +221,7 @@ const maxReports = 256 << 20
 
 // reports reads the stored reports about a version and others of the same bytes, in the order of
 // their names. One whose client the roster lacks by now is left out, and logged.
+// Of two reports of a client about the same bytes the one of the lower number counts.
 func (s *Server) reports(ctx context.Context, v VersionStatus) (out []*tally.Report, err error) {
 	names, err := s.Store.Objects(ctx)
 	if err != nil {

@@ -147,6 +147,8 @@ func (b *paced) Read(to []byte) (n int, err error) {
 // read reads the body of a request whole, and holds a multiple of its buffer as it grows. The
 // buffer doubles from firstPart on, up to most + 1 bytes, so that it is at most twice the body, or
 // firstPart. The copies are O(n) in all. The memory is taken before the buffer grows.
+// times is how many bytes of memory each byte of the buffer stands for. On an error the lease holds
+// the memory that it took, until release.
 func (l *lease) read(w http.ResponseWriter, r *http.Request, most,
 	times int) (data []byte, err error) {
 	body := l.body(w, r, most)

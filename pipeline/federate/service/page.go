@@ -57,7 +57,8 @@ func (st *Status) html(joins bool) g.Node {
 			h.P(h.ID("in"), h.Class("count"), g.Text(strconv.Itoa(st.In)),
 				h.Small(g.Textf(" of %d clients are in", st.Clients),
 					g.Iff(!st.past(), func() g.Node {
-						return g.Textf("; the classifier is made at %d, or at the deadline", st.Quorum)
+						return g.Textf("; the classifier is made at %d, or at the deadline",
+							st.Quorum)
 					}), g.Text("."))),
 			h.Progress(h.Max(strconv.Itoa(st.Clients)), h.Value(strconv.Itoa(st.In)),
 				h.Aria("label", "Clients that are in"),

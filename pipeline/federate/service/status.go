@@ -42,6 +42,7 @@ type Status struct {
 }
 
 // MemberStatus is a client whose upload is in.
+// It has nothing of the upload's content.
 type MemberStatus struct {
 	// Client sent the upload with digest Upload, for N real points, at Time.
 	Client string    `json:"client"`

@@ -229,6 +229,8 @@ func (h *hold) silence() time.Duration { return h.every + holdFor/2 }
 func (h *hold) silent() bool { return time.Since(*h.stored.Load()) > h.silence() }
 
 // renew renews the hold until the context ends, or another process has it.
+// A renewal that fails otherwise is tried again at the next interval; [hold.check] holds writes
+// back meanwhile.
 func (h *hold) renew(ctx context.Context, lost func(error)) {
 	defer close(h.ended)
 	for {

@@ -754,6 +754,7 @@ func (s *Store) Versions(ctx context.Context) ([]Version, error) {
 }
 
 // listed returns the records of all versions, in order.
+// It reads the records alone, and no parts.
 func (s *Store) listed(ctx context.Context) ([]listed, error) {
 	var out []listed
 	for e, err := range each(ctx, s.versions) {

@@ -152,6 +152,9 @@ func (d *Description) Check() error {
 // one sum ends the round it may be made at the deadline. No budget is spent on an upload that comes
 // too late. This moment is Now and the time since the description was read.
 func (d *Description) TooLate(after time.Duration) bool {
+	if !d.read.IsZero() {
+		after += time.Since(d.read)
+	}
 	return d.Privacy != nil && d.State != Late && d.State != Closed &&
 		!(d.AcceptLate && d.Withdrawal) && d.Now.Add(after).After(d.Deadline)
 }

@@ -86,6 +86,7 @@ func New(b privacy.Budget, classes, k int, context string) (*Scheme, error) {
 }
 
 // open makes the sharing of a context. The size is bounded before memory is taken.
+// A share has C (K + 1) Bits field elements besides its proof, one for each bit of a number.
 func (s *Scheme) open(context string, chunk int) error {
 	if n := s.numbers() * s.Bits; s.Classes < 1 || s.K < 1 || n > maxElements {
 		return fmt.Errorf(
@@ -308,6 +309,7 @@ func (a *Sum) Bytes() ([]byte, error) { return a.share.MarshalBinary() }
 
 // Open adds the other server's share to this one and returns the noisy sum. Both shares must
 // contain noise. Offsets of all clients and of both servers' noise are taken off.
+// With M clients, B bits and the field's sum t of a number it is t - M 2^(B-1) - 2 2^50.
 func (a *Sum) Open(other []byte) (*privacy.Release, error) {
 	s := a.scheme
 	p := s.vdaf.Params()

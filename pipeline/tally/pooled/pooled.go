@@ -467,6 +467,8 @@ func (out *Result) Check(classes int) error {
 
 // right returns the bounds of the right images among n of a report. Where few are right a hidden
 // count is 0 to Least - 1. Where few are wrong it is n - Least + 1 to n.
+// The count of right images is the sum of two cells where there are sets, and of one without. The
+// variance of its noise is as many times that of a cell.
 func right(r *tally.Report, n int, told *int) share {
 	s := share{float64(n), 0, float64(n), float64(r.Sigma)}
 	if r.Level > 0 { // a count is the sum of two that have noise
@@ -539,6 +541,8 @@ func site(r *tally.Report) (s Site, accuracy, sets share) {
 // curve pools the bins over the edges that all sites with bins have. A bin's middle does not stand
 // in for a mean that noise hides: it may be further off than the classifier's error. An edge that
 // all sites have is an edge of the curve, so that no site's bin is divided.
+// With n_b images, r_b right ones and the sum c_b of confidences in bin b, the error is sum_b |r_b
+// - c_b|/sum_b n_b.
 func (out *Result) curve(reports []*tally.Report) {
 	reports = slices.DeleteFunc(slices.Clone(reports),
 		func(r *tally.Report) bool { return len(r.Bins) == 0 })
