@@ -25,6 +25,7 @@ import (
 	"fmp/cmd/internal/outputs"
 	"fmp/featurize/imagefile"
 	"fmp/onnx/printable"
+	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate/sender"
 )
 
@@ -61,11 +62,10 @@ func (e *usageError) Unwrap() error { return e.err }
 //go:noinline
 func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
 
-// refused marks err as a fault of the command's input; nil stays nil. A full disk, no memory and a
-// reader who went away are none. They are exit code 1, and not 2.
+// refused marks err as a fault of the command's input; nil stays nil. A reader who went away is
+// none.
 func refused(command string, err error) error {
-	if err == nil || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.ENOMEM) ||
-		errors.Is(err, syscall.EPIPE) {
+	if err == nil || errors.Is(err, syscall.EPIPE) {
 		return err
 	}
 	var m *imagefile.MisuseError
@@ -128,6 +128,8 @@ func execute(ctx context.Context, args []string, out, log io.Writer) (code int) 
 	switch {
 	case errors.Is(err, sender.ErrClosed):
 		return exitClosed
+	case regularfile.OfMachine(err): // and of no input, however it is marked
+		return exitFailed
 	case errors.Is(err, fs.ErrNotExist):
 		return exitMissing
 	case errors.As(err, &usage):

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"syscall"
 
 	"fmp/featurize/dataset"
 	"fmp/onnx/engine/ort"
+	"fmp/onnx/regularfile"
 )
 
 // Exit codes, as `fmp help` documents them.
@@ -36,14 +36,8 @@ type silentError struct{ code int }
 func (e *silentError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
 
 // usageError marks err as the user's: bad usage, settings or input (exit code 2), or, where it says
-// that a file, a data set or the library is not there, as missing (3); a full disk, no memory and
-// too many open files are nobody's usage (1). A nil err stays nil.
+// that a file, a data set or the library is not there, as missing (3). A nil err stays nil.
 func usageError(err error) error {
-	for _, full := range []error{syscall.ENOSPC, syscall.ENOMEM, syscall.EMFILE, syscall.ENFILE} {
-		if errors.Is(err, full) {
-			return coded(exitFailed, err)
-		}
-	}
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, dataset.ErrNotFound) ||
 		errors.Is(err, ort.ErrNoLibrary) {
 		return missingError(err)
@@ -69,7 +63,7 @@ func coded(code int, err error) error {
 }
 
 // exitCode is the code of an error; the outermost mark counts. An interrupt has its own code,
-// whatever an error is marked with.
+// whatever an error is marked with, and a fault of the machine is nobody's usage.
 func exitCode(err error) int {
 	var c *codedError
 	var s *silentError
@@ -80,6 +74,8 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &s):
 		return s.code
+	case regularfile.OfMachine(err):
+		return exitFailed
 	case errors.As(err, &c):
 		return c.code
 	}

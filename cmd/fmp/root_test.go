@@ -104,6 +104,8 @@ func TestExitCode(t *testing.T) {
 		{usageError(fmt.Errorf("x: %w", syscall.ENOSPC)), exitFailed},
 		{usageError(fmt.Errorf("mapping a model: %w", syscall.ENOMEM)), exitFailed},
 		{usageError(&fs.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}), exitFailed},
+		{missingError(&fs.PathError{Op: "read", Path: "x", Err: syscall.EIO}), exitFailed},
+		{usageError(syscall.EDQUOT), exitFailed}, {usageError(syscall.EACCES), exitUsage},
 	} {
 		if got := exitCode(c.err); got != c.want {
 			t.Errorf("exitCode(%v) = %d, want %d", c.err, got, c.want)

@@ -245,8 +245,8 @@ func (p *pictures) Next(ctx context.Context, dst []uint8) (Item, error) {
 	return p.image(ctx, f, dst, &memories{})
 }
 
-// image writes the pixels of a file. An error of the file is a *BadImage. The context's, and that
-// of a file which the command itself is to overwrite, end the reading.
+// image writes the pixels of a file. An error of the file is a *BadImage. The context's, one of the
+// machine, and that of a file which the command itself is to overwrite, end the reading.
 func (p *pictures) image(ctx context.Context, f Item, dst []uint8, m *memories) (Item, error) {
 	if f.bad != nil {
 		return f, &BadImage{f.bad}
@@ -275,7 +275,7 @@ func (p *pictures) image(ctx context.Context, f Item, dst []uint8, m *memories) 
 	if err != nil && ctx.Err() != nil {
 		return f, ctx.Err()
 	}
-	if errors.Is(err, regularfile.ErrOutput) {
+	if errors.Is(err, regularfile.ErrOutput) || regularfile.OfMachine(err) {
 		return f, err // not for --on-bad to leave out
 	}
 	if err != nil {
