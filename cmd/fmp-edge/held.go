@@ -175,11 +175,29 @@ func (h *holding) write() error {
 		if _, err := os.Lstat(name); err != nil { // else it is of a program that was stopped
 			h.made = append(h.made, name)
 		}
-		if err := atomicfile.WritePrivate(name, f.data); err != nil {
+		if err := h.writeAside(name, f); err != nil {
 			return fmt.Errorf("%s: %s: it cannot be kept: %w", h.command, f.path, err)
 		}
 	}
 	return nil
+}
+
+// writeAside writes a file aside, first under a name that does not depend on its content: the noise
+// of a program that is killed at it would stay under a name that never comes again. Under the claim
+// nobody else writes there, and the next command removes what it finds.
+func (h *holding) writeAside(name string, f content) error {
+	half := beside(f.path, filepath.Base(h.files[len(h.files)-1].path), ".half")
+	err := atomicfile.RemoveStale(filepath.Dir(half), "."+filepath.Base(half)+".", 0)
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.WritePrivate(half, f.data); err != nil {
+		return err
+	}
+	if err = os.Rename(half, name); err != nil {
+		os.Remove(half)
+	}
+	return err
 }
 
 // payment is the budget of a release. limit is the epsilon that may be spent on any image in all, 0

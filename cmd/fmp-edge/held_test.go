@@ -330,6 +330,11 @@ func TestLeftAside(t *testing.T) {
 	}
 	write(t, path(".own.held"), []byte("of somebody else"))
 	stays[path(".own.held")] = true
+	half := filepath.Base(beside(path("up"), "up", ".half"))
+	for _, killed := range []string{half, "." + half + ".x.tmp"} {
+		write(t, path(killed), []byte("of a program that was killed while it wrote"))
+		stays[path(killed)] = false
+	}
 	locked := beside(path("up"), "", ".lock") + atomicfile.LockFile
 	write(t, locked, nil) // as on Windows
 	stays[locked] = false
