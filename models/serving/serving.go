@@ -7,6 +7,7 @@
 package serving
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,6 +20,7 @@ import (
 
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/serde"
 )
 
@@ -148,7 +150,7 @@ func repository(m *onnx.Model, f models.Manifest, data []byte, o Options) ([]fil
 }
 
 // whole runs write on a folder beside dir, and renames it to dir if write succeeds. A folder of the
-// same name that has files is an error, and is left as it is.
+// same name that has files is an error, and is left as it is. Folders of killed programs go.
 func whole(dir string, write func(dir string) error) (err error) {
 	dir = filepath.Clean(dir)
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) > 0 {
@@ -156,15 +158,16 @@ func whole(dir string, write func(dir string) error) (err error) {
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".fmp-package-")
-	if err != nil {
+	const prefix = ".fmp-package-"
+	if err := atomicfile.RemoveStale(filepath.Dir(dir), prefix, time.Hour); err != nil {
+		return err
+	}
+	tmp := filepath.Join(filepath.Dir(dir), prefix+rand.Text()+".tmp")
+	if err := os.Mkdir(tmp, 0o755); err != nil { // less the umask, as os.MkdirTemp does not
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
 	if err := write(tmp); err != nil {
-		return err
-	}
-	if err := os.Chmod(tmp, 0o755); err != nil {
 		return err
 	}
 	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty folder

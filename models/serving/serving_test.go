@@ -257,6 +257,14 @@ func TestWhole(t *testing.T) {
 	if !maps.Equal(tree(t, first), tree(t, second)) {
 		t.Error("the same classifier gives two packages")
 	}
+	parent := filepath.Dir(first)
+	killed, old := filepath.Join(parent, ".fmp-package-1.tmp"), time.Now().Add(-2*time.Hour)
+	must.Do(t, os.Mkdir(killed, 0o700))
+	must.Do(t, os.Chtimes(killed, old, old))
+	must.Get(Write(filepath.Join(parent, "again"), data, options()))(t)
+	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
 	before := tree(t, first)
 	must.Fail(Write(first, data, options()))(t, "has files", "written over a package")
 	if !maps.Equal(before, tree(t, first)) {
