@@ -2,6 +2,7 @@
 package atomicfile
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -39,7 +40,7 @@ func writeMode(path string, mode fs.FileMode, write func(io.Writer) error) (err 
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	prefix := "." + filepath.Base(target) + "."
+	prefix := temporary(target)
 	if err := RemoveStale(dir, prefix, time.Hour); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
@@ -93,6 +94,20 @@ func inUse(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, sharing)
 }
 
+// maxPrefix bounds the beginning of a temporary file's name, in bytes: file systems allow names of
+// 255, of which 17 are the rest.
+const maxPrefix = 255 - 17
+
+// temporary begins the names of a file's temporary files: with its own name, or with the sha256 of
+// that where it is too long for more to follow.
+func temporary(target string) string {
+	prefix := "." + filepath.Base(target) + "."
+	if len(prefix) > maxPrefix {
+		prefix = fmt.Sprintf(".%x.", sha256.Sum256([]byte(prefix)))
+	}
+	return prefix
+}
+
 // create makes a temporary file of a new name, less the permissions of the umask, which
 // os.CreateTemp does not read.
 func create(dir, prefix string, mode fs.FileMode) (*os.File, error) {
@@ -121,7 +136,7 @@ func Ready(path string) error {
 	if err := HasFolder(target); err != nil {
 		return err
 	}
-	f, err := create(filepath.Dir(target), "."+filepath.Base(target)+".", 0o600)
+	f, err := create(filepath.Dir(target), temporary(target), 0o600)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -174,6 +189,9 @@ func RemoveStale(dir, prefix string, age time.Duration) error {
 // resolve is the regular file that path stands for, or path itself where nothing is there yet.
 func resolve(path string) (string, error) {
 	st, err := os.Lstat(path)
+	if errors.Is(err, syscall.ENAMETOOLONG) {
+		return "", fmt.Errorf("its name is too long: shorten it: %w", syscall.ENAMETOOLONG)
+	}
 	if err != nil {
 		return path, nil // not there, or in a place that the writing will complain of
 	}

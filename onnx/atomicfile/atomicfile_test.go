@@ -56,6 +56,12 @@ func TestLeftoversOfKilledProgramsAreRemoved(t *testing.T) {
 		}
 	}
 	must.Do(t, WriteBytes(filepath.Join(dir, "a"), []byte("new")))
+	long := filepath.Join(dir, strings.Repeat("n", 255))
+	killed := filepath.Join(dir, temporary(long)+"1.tmp")
+	must.Do(t, os.WriteFile(killed, nil, 0o600))
+	must.Do(t, os.Chtimes(killed, old, old))
+	must.Do(t, WriteBytes(long, []byte("long")))
+	must.Do(t, os.Remove(long))
 	if got, want := entries(t, dir),
 		[]string{".a.456.tmp", ".a.txt", ".b.123.tmp", "a", "a.123.tmp"}; !slices.Equal(got, want) {
 		t.Errorf("there are %v, want %v", got, want)
@@ -221,7 +227,8 @@ func TestReady(t *testing.T) {
 		filepath.Join(dir, "file"): "",
 		filepath.Join(dir, "nowhere", "new"): "the folder " + filepath.Join(dir, "nowhere") +
 			" is not there", filepath.Join(dir, "file", "new"): "is no folder", dir: "it is a folder",
-		os.DevNull:  "it is no regular file",
+		os.DevNull:               "it is no regular file",
+		strings.Repeat("n", 255): "", strings.Repeat("n", 256): "its name is too long",
 		"/proc/new": "the folder /proc cannot be written to"} {
 		err := Ready(path)
 		if said := fmt.Sprint(err); want == "" && err != nil || !strings.Contains(said, want) ||
