@@ -326,8 +326,14 @@ func TestSealNotWritten(t *testing.T) {
 	if counts.Lines != 2 {
 		t.Errorf("after two releases the seal counts %d", counts.Lines)
 	}
-	// A name that is too long for the temporary file of a seal, and for nothing else.
-	long := Ledger{Path: filepath.Join(filepath.Dir(l.Path), strings.Repeat("n", 245))}
+	// A path that is too long for the temporary file of a seal, and for nothing else: the system allows
+	// 4,095 bytes.
+	dir := filepath.Dir(l.Path)
+	for len(dir) < 4040 {
+		dir = filepath.Join(dir, strings.Repeat("d", min(200, 4040-len(dir))))
+	}
+	must.Do(t, os.MkdirAll(dir, 0o700))
+	long := Ledger{Path: filepath.Join(dir, strings.Repeat("n", 4094-len(dir)-len(SealSuffix)))}
 	move := func(from, to Ledger) {
 		t.Helper()
 		for _, suffix := range []string{"", SealSuffix} {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
@@ -71,6 +73,7 @@ type embedded struct {
 	server *natsserver.Server
 	// closed when the server stops writing; another one after it was started again
 	stopped chan struct{}
+	fault   error // of the last attempt to write to the disk, since the server stopped
 	space   Space
 	homes   []*os.File // the folders that the server opened
 }
@@ -221,6 +224,9 @@ func (e *embedded) watch(ctx context.Context) {
 			continue
 		}
 		tried = time.Now()
+		if e.probe() != nil {
+			continue
+		}
 		if err := e.reopen(); err != nil {
 			e.log.Error("the store cannot be opened again", "folder", e.dir, "error", err,
 				"again_in", reopenAfter)
@@ -321,6 +327,41 @@ func lasting(fault string, since time.Duration) bool {
 	return fault != "" && (strings.Contains(fault, "write error") || since > patienceNATS)
 }
 
+// probe writes as many bytes as room asks for to a file of its own, and removes it. Free space alone
+// does not tell of a quota, or of a disk that fails. Its error is that of room until it succeeds, and
+// is reported where it is another than before.
+func (e *embedded) probe() error {
+	err := written(filepath.Join(e.dir, "probe.tmp"), e.largest+reserve)
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+		err = fmt.Errorf("%w: %w", ErrFull, err)
+	case err != nil:
+		err = fmt.Errorf("%w: %w", errStopped, err)
+	}
+	e.mu.Lock()
+	was := e.fault
+	e.fault = err
+	e.mu.Unlock()
+	if err != nil && fmt.Sprint(was) != err.Error() {
+		e.log.Error("uploads are refused until the disk of the state can be written to", "folder",
+			e.dir, "error", err)
+	}
+	return err
+}
+
+// written writes a file as the server does, at offsets and to the disk, and removes it.
+func written(path string, bytes int64) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(path)) }()
+	if _, err := f.WriteAt(make([]byte, bytes), 0); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
 // reopen starts the server again. Connections to it come back by themselves.
 func (e *embedded) reopen() error {
 	e.stop()
@@ -341,7 +382,7 @@ func (e *embedded) room(bytes int64) error {
 		return err
 	}
 	e.mu.Lock()
-	stopped := e.stopped
+	stopped, fault := e.stopped, e.fault
 	e.mu.Unlock()
 	if free := freeBytes(e.dir); free >= 0 && free < bytes+reserve {
 		return fmt.Errorf("%w: %d bytes are free in %s, and %d are needed", ErrFull, free,
@@ -349,7 +390,7 @@ func (e *embedded) room(bytes int64) error {
 	}
 	select {
 	case <-stopped:
-		return errStopped
+		return cmp.Or(fault, errStopped)
 	default:
 		return nil
 	}

@@ -374,7 +374,9 @@ func (s *Store) Space() Space {
 	}
 	s.inside.mu.Lock()
 	defer s.inside.mu.Unlock()
-	return s.inside.space
+	space := s.inside.space
+	space.Full = space.Full || errors.Is(s.inside.fault, ErrFull) // a quota leaves space free
+	return space
 }
 
 // Room returns an error if an upload of the largest size cannot be stored now: ErrFull if the disk
