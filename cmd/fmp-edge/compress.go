@@ -298,11 +298,11 @@ func (c *compressing) compressRows(ctx context.Context, args []string, stdout io
 	if err := rowsTake("compress", true, c.set, budgetNames...); err != nil {
 		return err
 	}
-	x, err := loadRows(*c.rows, classify.FeatureRows)
+	x, err := classify.LoadRows(*c.rows, maxRowBytes, classify.FeatureRows)
 	if err != nil {
 		return refused("compress", err)
 	}
-	y, err := loadLabels(*c.labels, math.MaxInt32)
+	y, err := classify.LoadLabels(*c.labels, maxRowBytes, math.MaxInt32)
 	if err != nil {
 		return refused("compress", err)
 	}

@@ -242,7 +242,7 @@ func (o *scoring) add(ctx context.Context, c *classify.Classifier,
 			imagefile.Options{Labels: o.labels, Repeats: o.epsilon != 0}, each, log)
 		return err
 	}
-	labels, err := loadLabels(o.labels, c.Manifest.C)
+	labels, err := classify.LoadLabels(o.labels, maxRowBytes, c.Manifest.C)
 	if err != nil {
 		return err
 	}
@@ -250,7 +250,7 @@ func (o *scoring) add(ctx context.Context, c *classify.Classifier,
 	if o.epsilon != 0 {
 		of = classify.AnyRows // an error would tell of a row
 	}
-	rows, err := loadRows(path, of)
+	rows, err := classify.LoadRows(path, maxRowBytes, of)
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"io"
-	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -75,7 +74,8 @@ its probability, the second, and the disagreement of the classifier's heads (mut
 				return err
 			}
 			if *camera != "" {
-				if err := r.adapt(ctx, c, *camera, log); err != nil {
+				if _, err := r.said(log).Adapt(ctx, c, *camera,
+					imagefile.Options{MaxPixels: r.pixels}); err != nil {
 					return refused("predict", err)
 				}
 			}
@@ -84,7 +84,7 @@ its probability, the second, and the disagreement of the classifier's heads (mut
 				return refused("predict", err)
 			}
 			if isRows(args[0]) {
-				rows, err := loadRows(args[0], classify.FeatureRows)
+				rows, err := classify.LoadRows(args[0], maxRowBytes, classify.FeatureRows)
 				if err == nil {
 					err = c.Rows(ctx, rows, nil, p.Print)
 				}
@@ -98,27 +98,10 @@ its probability, the second, and the disagreement of the classifier's heads (mut
 			if err != nil {
 				return refused("predict", err)
 			}
-			none := slices.DeleteFunc(mapped,
-				func(m imagefile.Mapped) bool { return m.Label != imagefile.Unlabelled })
-			if err := imagefile.PrintMapping(log, "fmp-edge: ", none); err != nil {
+			if err := imagefile.PrintMapping(log, "fmp-edge: ", mapped); err != nil {
 				return err
 			}
 			return p.Close()
 		}
 	},
-}
-
-// adapt makes a classifier that of the camera that took the images of a path.
-func (r *reading) adapt(ctx context.Context, c *classify.Classifier, path string,
-	log io.Writer) error {
-	src, err := opened(c, path, imagefile.Options{Optional: true, MaxPixels: r.pixels}, log)
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	_, bad, err := c.Adapt(ctx, src, r.onBad == "skip")
-	if err == nil && r.onBad == "fail" {
-		err = imagefile.Unread(bad)
-	}
-	return err
 }

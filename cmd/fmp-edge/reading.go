@@ -3,17 +3,13 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	"fmp/featurize/imagefile"
-	"fmp/onnx"
 	"fmp/onnx/engine/pure"
-	"fmp/onnx/npy"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate/wire"
@@ -75,38 +71,19 @@ func (r *reading) vouched(f *pflag.FlagSet, digest string) error {
 	return refused(r.command, err)
 }
 
+// said has images that are left out told, and unreadable ones skipped where the flags say so.
+func (r *reading) said(log io.Writer) classify.Reading {
+	return classify.Reading{Log: log, Prefix: "fmp-edge: ", Skip: r.onBad == "skip"}
+}
+
 // images classifies the images of a path, and says which are left out and of
 // which classes they are.
 func (r *reading) images(ctx context.Context, c *classify.Classifier,
 	path string, o imagefile.Options, each func([]classify.Prediction) error,
 	log io.Writer) ([]imagefile.Mapped, error) {
 	o.MaxPixels, o.Threads, o.Classes = r.pixels, r.threads, imagefile.Classes{ByNumber: r.byNumber}
-	src, err := opened(c, path, o, log)
-	if err != nil {
-		return nil, err
-	}
-	defer src.Close()
-	bad, err := c.Images(ctx, src, r.onBad == "skip", each)
-	if err == nil && r.onBad == "fail" {
-		err = imagefile.Unread(bad)
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, b := range bad {
-		fmt.Fprintf(log, "fmp-edge: left out: %v\n", b)
-	}
-	return imagefile.MappingOf(src), nil
-}
-
-// opened opens the images of a path, and says which files under it are none.
-func opened(c *classify.Classifier, path string, o imagefile.Options,
-	log io.Writer) (imagefile.Source, error) {
-	src, others, err := c.Source(path, o)
-	if err == nil && others.N > 0 {
-		fmt.Fprintf(log, "fmp-edge: under %s %v\n", path, others)
-	}
-	return src, err
+	_, mapped, err := r.said(log).Images(ctx, c, path, o, each)
+	return mapped, err
 }
 
 // isRows reports whether a path names feature rows.
@@ -114,36 +91,3 @@ func isRows(path string) bool { return strings.HasSuffix(strings.ToLower(path), 
 
 // maxRowBytes bounds the .npy files of feature rows and labels: 64 MiB.
 const maxRowBytes = 64 << 20
-
-// loadRows reads feature rows (float32 or float64), of those that of takes.
-func loadRows(path string, of func(*onnx.Tensor) (*onnx.Tensor, error)) (*onnx.Tensor, error) {
-	rows, err := loadArray(path)
-	if err != nil {
-		return nil, err
-	}
-	if rows, err = of(rows); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return rows, nil
-}
-
-// loadLabels reads the labels of feature rows (integers below a number of classes).
-func loadLabels(path string, classes int) ([]int, error) {
-	y, err := loadArray(path)
-	if err != nil {
-		return nil, fmt.Errorf("--labels of feature rows: %w", err)
-	}
-	labels, err := classify.Labels(y, classes)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return labels, nil
-}
-
-// loadArray reads an array, whose size is checked before.
-func loadArray(path string) (*onnx.Tensor, error) {
-	if st, err := os.Stat(path); err == nil && st.Size() > maxRowBytes {
-		return nil, fmt.Errorf("%s has %d bytes; allowed are %d", path, st.Size(), maxRowBytes)
-	}
-	return npy.Load(path)
-}

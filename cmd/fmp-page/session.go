@@ -15,9 +15,6 @@ import (
 	"fmp/cmd/buildinfo"
 	"fmp/featurize/imagefile"
 	"fmp/models"
-	"fmp/onnx/cost"
-	"fmp/onnx/engine"
-	"fmp/onnx/engine/pure"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
@@ -220,7 +217,7 @@ func (s *session) judge() (any, []byte, error) {
 	f, a := s.client.Manifest, s.client.Parsed
 	err := s.client.Trust(&s.approved, s.scope)
 	s.trusted = err == nil
-	i := graphInfo{Digest: f.Digest, Classes: names(f),
+	i := graphInfo{Digest: f.Digest, Classes: classify.Names(f),
 		Height: s.client.Fit.H, Width: s.client.Fit.W, Channels: s.client.Fit.Ch,
 		Features: f.Dx, Most: most(f), Extractor: a.Extractor, Shipped: client.Known(a.Extractor),
 		Nodes: a.Nodes, Numbers: a.Numbers, Bytes: a.Bytes, Pixels: a.Pixels, Can: s.client.Can(),
@@ -242,18 +239,6 @@ func most(f models.Manifest) int {
 		return f.Bytes
 	}
 	return f.S * 4 * (f.PointWidth() + f.C + 1)
-}
-
-// names are those of the classes, their numbers where the graph has no names.
-func names(f models.Manifest) []string {
-	if len(f.Classes) == f.C {
-		return f.Classes
-	}
-	out := make([]string, f.C)
-	for i := range out {
-		out[i] = fmt.Sprint(i)
-	}
-	return out
 }
 
 // approve lets the extractor of the client graph run: its owner said so.
@@ -542,21 +527,13 @@ func (s *session) receipt(q *request, p struct{ Digest string }) (any, []byte, e
 
 // openClassifier opens a classifier.
 func (s *session) openClassifier(q *request) (any, []byte, error) {
-	e, err := pure.New(engine.Options{Threads: 1, Bytes: cost.Foreign.Bytes})
+	c, err := classify.ParseImages(q.data, 1)
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := classify.Parse(e, q.data)
-	if err != nil {
-		return nil, nil, fmt.Errorf("classifier: %w", err)
-	}
-	if c.TakesRows() {
-		return nil, nil, errors.New("the classifier takes feature rows; fmp pool without --rows " +
-			"makes one that takes images")
-	}
 	c.Batch, s.classifier = 1, c
 	f := c.Manifest
-	return map[string]any{"digest": f.Digest, "classes": names(f), "height": c.Fit.H,
+	return map[string]any{"digest": f.Digest, "classes": classify.Names(f), "height": c.Fit.H,
 		"width": c.Fit.W, "sets": c.Has(models.SetOutput), "intervals": c.Has("low")}, nil, nil
 }
 

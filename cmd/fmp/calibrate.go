@@ -6,7 +6,6 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -288,12 +287,8 @@ func always(s *models.OriginSets, names []string) []string {
 // namesOf returns the names of the chosen ones of n classes.
 func namesOf(names []string, n int, chosen func(class int) bool) (out []string) {
 	for c := range n {
-		switch {
-		case !chosen(c):
-		case c < len(names):
-			out = append(out, names[c])
-		default:
-			out = append(out, strconv.Itoa(c))
+		if chosen(c) {
+			out = append(out, classify.Name(names, c))
 		}
 	}
 	return out

@@ -60,9 +60,7 @@ func (c *certificate) fault(now time.Time) string {
 // watch reads the files again when they have changed, and says each fault of the certificate once.
 // Files that are no pair yet leave the last one in place, until they are.
 func (c *certificate) watch(ctx context.Context, every time.Duration) {
-	said := ""
-	f := watchedFiles{paths: []string{c.cert, c.key}, log: c.log,
-		fault: "the certificate could not be read again; the one before it is used"}
+	f, said := watchedFiles{paths: []string{c.cert, c.key}}, ""
 	f.follow(ctx, every, func() {
 		if text := c.fault(time.Now()); text != said {
 			if said = text; text != "" {
@@ -71,13 +69,14 @@ func (c *certificate) watch(ctx context.Context, every time.Duration) {
 		}
 	}, func() error {
 		was := c.pair.Load().Leaf
-		if err := c.read(); err != nil {
-			return err
+		err := c.read()
+		if is := c.pair.Load().Leaf; err == nil && !is.Equal(was) { // the first look finds the same
+			c.log.Info("certificate read again", "file", c.cert,
+				"ends", is.NotAfter.Format(time.RFC3339))
 		}
-		if is := c.pair.Load().Leaf; !is.Equal(was) { // the first look finds the same
-			c.log.Info("certificate read again", "file", c.cert, "ends",
-				is.NotAfter.Format(time.RFC3339))
-		}
-		return nil
+		return err
+	}, func(err error) {
+		c.log.Error("the certificate could not be read again; the one before it is used",
+			"error", err)
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"fmp/onnx/npy"
 	"fmp/onnx/printable"
 	"fmp/onnx/serde"
+	"fmp/pipeline/classify"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/merge"
@@ -707,14 +708,10 @@ func (p *pooled) printClients(b *strings.Builder) {
 func disputed(j *posterior.Judgement, names []string) []string {
 	var out []string
 	for c, share := range j.Dispute {
-		if share < honesty.Contested {
-			continue
+		if share >= honesty.Contested {
+			out = append(out, fmt.Sprintf("%s (%.0f%% left out)", classify.Name(names, c),
+				100*share))
 		}
-		name := fmt.Sprint(c)
-		if c < len(names) {
-			name = names[c]
-		}
-		out = append(out, fmt.Sprintf("%s (%.0f%% left out)", name, 100*share))
 	}
 	return out
 }

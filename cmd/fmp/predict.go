@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"slices"
@@ -128,18 +129,14 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f ima
 			return nil, usageErrorf("--skip, --count and --%s do not go with feature rows (%s)",
 				imagefile.ByNumberFlag, path)
 		}
-		rows, err := featureRows(path)
+		rows, err := classify.LoadRows(path, math.MaxInt64, classify.FeatureRows)
 		if err != nil {
 			return nil, usageError(err)
 		}
 		var labels []int
 		if f.labels != "" {
-			y, err := npy.Load(f.labels)
-			if err != nil {
+			if labels, err = classify.LoadLabels(f.labels, math.MaxInt64, c.Manifest.C); err != nil {
 				return nil, usageError(err)
-			}
-			if labels, err = classify.Labels(y, c.Manifest.C); err != nil {
-				return nil, usageError(fmt.Errorf("%s: %w", f.labels, err))
 			}
 		} else if !optional {
 			return nil, usageErrorf("%s is feature rows and has no labels; give them with "+
@@ -147,20 +144,12 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f ima
 		}
 		return nil, usageError(c.Rows(cmd.Context(), rows, labels, do))
 	}
-	src, err := openImages(cmd, c, path, f.options(optional))
-	if err != nil {
-		return nil, err
-	}
-	defer src.Close()
 	// Predictions are of every file; scores count an image once.
 	copies := new(int)
 	if !optional {
 		do, copies = classify.Distinct(do)
 	}
-	bad, err = c.Images(cmd.Context(), src, skip, do)
-	if err == nil && !skip {
-		err = imagefile.Unread(bad)
-	}
+	bad, mapped, err := reading(cmd, skip).Images(cmd.Context(), c, path, f.options(optional), do)
 	if err != nil {
 		return nil, usageError(err)
 	}
@@ -168,37 +157,12 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f ima
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: left out: %d copies of other images of their class, "+
 			"which count once\n", cmd.CommandPath(), *copies)
 	}
-	for _, err := range bad {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: left out: %v\n", cmd.CommandPath(), err)
-	}
-	mapped := imagefile.MappingOf(src)
-	if optional { // folders of predictions need no class
-		mapped = slices.DeleteFunc(mapped,
-			func(m imagefile.Mapped) bool { return m.Label != imagefile.Unlabelled })
-	}
 	return bad, imagefile.PrintMapping(cmd.ErrOrStderr(), cmd.CommandPath()+": ", mapped)
 }
 
-// featureRows reads feature rows from a .npy file.
-func featureRows(path string) (*onnx.Tensor, error) {
-	rows, err := npy.Load(path)
-	if err != nil {
-		return nil, err
-	}
-	if rows, err = classify.FeatureRows(rows); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return rows, nil
-}
-
-// openImages opens the images of a path, and says which files beside them are left out.
-func openImages(cmd *cobra.Command, c *classify.Classifier, path string,
-	o imagefile.Options) (imagefile.Source, error) {
-	src, others, err := c.Source(path, o)
-	if err == nil && others.N > 0 {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: under %s %v\n", cmd.CommandPath(), path, others)
-	}
-	return src, usageError(err)
+// reading has what a command leaves out told in its name; skip is the meaning of --on-bad.
+func reading(cmd *cobra.Command, skip bool) classify.Reading {
+	return classify.Reading{Log: cmd.ErrOrStderr(), Prefix: cmd.CommandPath() + ": ", Skip: skip}
 }
 
 // formatOf returns the format that the flags --json and --csv name; a table without them.
@@ -352,7 +316,7 @@ func hasSets(f models.Manifest) bool {
 // adaptTo is adapt without a word on sets.
 func adaptTo(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags) error {
 	if strings.HasSuffix(strings.ToLower(path), ".npy") {
-		rows, err := featureRows(path)
+		rows, err := classify.LoadRows(path, math.MaxInt64, classify.FeatureRows)
 		if err == nil {
 			err = c.AdaptRows(cmd.Context(), rows)
 		}
@@ -362,15 +326,8 @@ func adaptTo(cmd *cobra.Command, c *classify.Classifier, path string, f imageFla
 	if err != nil {
 		return err
 	}
-	src, err := openImages(cmd, c, path, imagefile.Options{MaxPixels: f.limit, Optional: true})
-	if err != nil {
-		return err
-	}
-	defer src.Close()
-	n, bad, err := c.Adapt(cmd.Context(), src, skip)
-	if err == nil && !skip {
-		err = imagefile.Unread(bad)
-	}
+	n, err := reading(cmd, skip).Adapt(cmd.Context(), c, path,
+		imagefile.Options{MaxPixels: f.limit})
 	if err == nil {
 		_, err = fmt.Fprintf(cmd.ErrOrStderr(), "%s: adapted to %d images of %s\n",
 			cmd.CommandPath(), n, path)

@@ -586,14 +586,14 @@ func (f *watchedFiles) settled() bool {
 	return true
 }
 
-// follow calls look, and take when the files have changed, until the context ends. It calls take at
-// the start too, as they may have changed since they were read. Where take fails, the last that was
-// read stays in place. A fault is logged once, until the files or the fault change.
-func (f *watchedFiles) follow(ctx context.Context, every time.Duration, look func(),
-	take func() error) {
-	said := ""
-	for f.last = f.stamp(); ; {
-		look()
+// follow calls read when the files have changed, until the context ends. Where it fails the files
+// are looked at again, as the fault may be a moment's. failed is told once, until file or fault
+// changes. each is called before every look.
+func (f *watchedFiles) follow(ctx context.Context, every time.Duration, each func(),
+	read func() error, failed func(error)) {
+	f.last = f.stamp()
+	for said := ""; ; {
+		each()
 		select {
 		case <-ctx.Done():
 			return
@@ -602,26 +602,25 @@ func (f *watchedFiles) follow(ctx context.Context, every time.Duration, look fun
 		if !f.settled() {
 			continue
 		}
-		err := take()
+		err := read()
 		if err == nil {
 			said = ""
 			continue
 		}
 		f.taken = "" // the fault may be a moment's, such as too many open files: look again
 		if text := f.last + err.Error(); text != said {
-			f.log.Error(f.fault, "error", err)
+			failed(err)
 			said = text
 		}
 	}
 }
 
-// watchRoster reads the roster again when its file has changed. admit is called for other clients
-// alone.
+// watchRoster reads the roster again when its file has changed, and at the start, as it may have
+// changed since the round was loaded. One that cannot be read leaves the last in place, until it
+// can. admit is called for other clients alone.
 func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
 	admit func(*identity.Roster), log *slog.Logger) {
-	holds := r.Clients
-	f := watchedFiles{paths: []string{r.Roster}, log: log,
-		fault: "the roster could not be read again; the one before it holds"}
+	f, holds := watchedFiles{paths: []string{r.Roster}}, r.Clients
 	f.follow(ctx, every, func() {}, func() error {
 		clients, err := identity.LoadRoster(r.Roster)
 		if err == nil && !clients.Equal(holds) {
@@ -629,6 +628,8 @@ func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
 			holds = clients
 		}
 		return err
+	}, func(err error) {
+		log.Error("the roster could not be read again; the one before it holds", "error", err)
 	})
 }
 
@@ -816,26 +817,17 @@ func (p *pooling) pool(ctx context.Context, uploads []pool.Upload,
 	if err != nil {
 		return nil, err
 	}
-	s := summary{Samples: len(post.Ensembles[0]), NoSets: post.NoSets}
-	if r.Moments() {
-		s.Scope, s.Unmeasured, s.Heavy = scopeMoments, post.Unmeasured, r.Heavy()
-	} else if r.Method() == "FMP" {
-		s.Scope = posterior.ScopeClosed
-		if open, _ := pool.Open(post); open {
-			s.Scope = posterior.ScopeOpen
+	var all pooled
+	all.describe(r, post)
+	s := summary{Samples: len(post.Ensembles[0]), Scope: all.Scope, Anchor: all.Anchor,
+		Disputed: strings.Join(all.Disputed, ", "), Unlike: strings.Join(all.Unlike, ", "),
+		Unknown:    strings.Join(all.Unknown, ", "),
+		Unmeasured: all.Unmeasured, Heavy: r.Heavy(), NoSets: all.NoSets}
+	made.Honest, made.Counted = all.Honest, all.Counted
+	for _, p := range all.Honest {
+		if p < 0.5 {
+			s.Suspects++
 		}
-		s.Unlike = strings.Join(unlike(post, r.Client.Classes), ", ")
-		s.Unknown = strings.Join(r.Unknown(), ", ")
-	}
-	if j := post.Judgement; j != nil {
-		made.Honest, s.Anchor = j.Honest, r.Anchored(j)
-		_, made.Counted = r.Images(j)
-		for _, p := range j.Honest {
-			if p < 0.5 {
-				s.Suspects++
-			}
-		}
-		s.Disputed = strings.Join(disputed(j, r.Client.Classes), ", ")
 	}
 	made.Summary, made.Warnings = s, s.warnings()
 	return made, nil
@@ -918,15 +910,7 @@ type onImages struct {
 // error. N is the number of images.
 func measure(ctx context.Context, eng engine.Engine, classifier []byte,
 	folder string) (s onImages, err error) {
-	m, err := serde.Closed(classifier)
-	if err != nil {
-		return s, err
-	}
-	f, err := models.ReadManifest(m)
-	if err != nil {
-		return s, err
-	}
-	c, err := classify.New(eng, m, f)
+	c, err := classify.Parse(eng, classifier)
 	if err != nil {
 		return s, err
 	}
@@ -936,7 +920,7 @@ func measure(ctx context.Context, eng engine.Engine, classifier []byte,
 		return s, err
 	}
 	defer src.Close()
-	p, labels := &metric.Probabilities{C: f.C}, []int(nil)
+	p, labels := &metric.Probabilities{C: c.Manifest.C}, []int(nil)
 	bad, err := c.Images(ctx, src, false, func(ps []classify.Prediction) error {
 		for i := range ps {
 			labels = append(labels, ps[i].Label)

@@ -18,9 +18,6 @@ import (
 
 	"fmp/featurize/imagefile"
 	"fmp/models"
-	"fmp/onnx/cost"
-	"fmp/onnx/engine"
-	"fmp/onnx/engine/pure"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
@@ -102,17 +99,9 @@ func drop(handle uint64) {
 
 // openClassifier opens a classifier from the bytes of its file.
 func openClassifier(data []byte) (uint64, error) {
-	e, err := pure.New(engine.Options{Bytes: cost.Foreign.Bytes})
+	c, err := classify.ParseImages(data, 0)
 	if err != nil {
 		return 0, err
-	}
-	c, err := classify.Parse(e, data)
-	if err != nil {
-		return 0, fmt.Errorf("classifier: %w", err)
-	}
-	if c.TakesRows() {
-		return 0, errors.New("classifier: it takes feature rows; fmp pool without --rows makes " +
-			"one that takes images")
 	}
 	return keep(&model{classifier: c}), nil
 }
@@ -167,12 +156,8 @@ func describe(handle uint64) (*described, error) {
 	}
 	defer m.Unlock()
 	d := func(f models.Manifest, fit imagefile.Fit) *described {
-		names := f.Classes
-		for i := len(names); i < f.C; i++ {
-			names = append(names[:i:i], strconv.Itoa(i))
-		}
-		return &described{Kind: f.Kind, Digest: f.Digest, Classes: names, Height: fit.H,
-			Width: fit.W, Channels: fit.Ch}
+		return &described{Kind: f.Kind, Digest: f.Digest, Classes: classify.Names(f),
+			Height: fit.H, Width: fit.W, Channels: fit.Ch}
 	}
 	switch {
 	case m.classifier != nil:

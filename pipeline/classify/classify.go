@@ -209,11 +209,23 @@ func (c *Classifier) TakesRows() bool { return c.Fit.H == 0 }
 func (c *Classifier) Close() error { return c.session.Close() }
 
 // Class returns the name of class i, or its number if it has none.
-func (c *Classifier) Class(i int) string {
-	if i < len(c.Manifest.Classes) {
-		return c.Manifest.Classes[i]
+func (c *Classifier) Class(i int) string { return Name(c.Manifest.Classes, i) }
+
+// Name returns the name of class i, or its number where the list is shorter.
+func Name(classes []string, i int) string {
+	if i < len(classes) {
+		return classes[i]
 	}
 	return fmt.Sprint(i)
+}
+
+// Names returns the names of all classes of a model, as [Name].
+func Names(f models.Manifest) []string {
+	names := make([]string, f.C)
+	for i := range names {
+		names[i] = Name(f.Classes, i)
+	}
+	return names
 }
 
 // Prediction is the prediction for one image.

@@ -75,20 +75,17 @@ func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Pri
 	if !(reject >= 0 && reject <= 1) {
 		return nil, fmt.Errorf("--reject is %v; allowed are 0 to 1", reject)
 	}
-	p := &Printer{c: c, format: format, reject: reject, class: len("class")}
+	p := &Printer{c: c, format: format, reject: reject, class: len("class"),
+		intervals: c.Has(low), entropy: c.Has(entropy), disagreement: c.Has(mutualInformation),
+		sets: c.Has(set)}
 	if format != Table {
 		p.whole.w = w
 		w = &p.whole
 	}
 	p.w = bufio.NewWriter(w)
-	for i := range c.Manifest.C {
-		p.class = min(max(p.class, len([]rune(c.Class(i)))), 16)
-	}
-	for _, o := range c.outputs {
-		p.intervals = p.intervals || o == low
-		p.entropy = p.entropy || o == entropy
-		p.disagreement = p.disagreement || o == mutualInformation
-		p.sets = p.sets || o == set
+	names := Names(c.Manifest)
+	for _, name := range names {
+		p.class = min(max(p.class, len([]rune(name))), 16)
 	}
 	switch format {
 	case JSON:
@@ -96,7 +93,7 @@ func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Pri
 			Model   string   `json:"model"` // sha256
 			Classes []string `json:"classes"`
 			Reject  float64  `json:"reject,omitempty"`
-		}{c.Manifest.Digest, p.names(), reject})
+		}{c.Manifest.Digest, names, reject})
 		if err != nil {
 			return nil, err
 		}
@@ -123,14 +120,6 @@ func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Pri
 		return nil, fmt.Errorf("format %q; allowed are %s, %s and %s", format, Table, JSON, CSV)
 	}
 	return p, nil
-}
-
-func (p *Printer) names() []string {
-	out := make([]string, p.c.Manifest.C)
-	for i := range out {
-		out[i] = p.c.Class(i)
-	}
-	return out
 }
 
 // printed is a prediction as JSON.

@@ -2,11 +2,14 @@ package classify
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"slices"
 
 	"fmp/models"
+	"fmp/onnx/cost"
 	"fmp/onnx/engine"
+	"fmp/onnx/engine/pure"
 	"fmp/onnx/serde"
 	"fmp/pipeline/tally"
 )
@@ -23,6 +26,24 @@ func Parse(eng engine.Engine, data []byte) (*Classifier, error) {
 	}
 	f.Digest = models.DigestBytes(data)
 	return New(eng, m, f)
+}
+
+// ParseImages is [Parse] for programs that embed the pure engine: the classifier is anybody's, is
+// bounded as such, and takes images. threads are those of one operator, 0 for one a core.
+func ParseImages(data []byte, threads int) (*Classifier, error) {
+	e, err := pure.New(engine.Options{Threads: threads, Bytes: cost.Foreign.Bytes})
+	if err != nil {
+		return nil, err
+	}
+	c, err := Parse(e, data)
+	if err == nil && c.TakesRows() {
+		err = errors.New("it takes feature rows; fmp pool without --rows makes one that takes " +
+			"images")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("classifier: %w", err)
+	}
+	return c, nil
 }
 
 // Has reports whether the classifier has an output: [models.SetOutput], or "low" and "high", the
