@@ -316,11 +316,7 @@ func (s *scored) spent() ([]byte, error) {
 	if kept := keeps(earlier, s.redraw, s.output, tally.MaxBytes); kept != nil {
 		return s.again(kept, spending, digestsOf(earlier))
 	}
-	data, err := s.made.Sign(s.key)
-	if err != nil {
-		return nil, err
-	}
-	output, err := filepath.Abs(s.output)
+	data, output, err := s.signed()
 	if err != nil {
 		return nil, err
 	}
@@ -331,6 +327,14 @@ func (s *scored) spent() ([]byte, error) {
 		return nil, err
 	}
 	return data, files.paid(files.place())
+}
+
+// signed is the report as it leaves, and the whole path of its file, as ledgers have it.
+func (s *scored) signed() (data []byte, output string, err error) {
+	if data, err = s.made.Sign(s.key); err == nil {
+		output, err = filepath.Abs(s.output)
+	}
+	return data, output, err
 }
 
 // again gives the counts of before, for the server of now. They may replace files with digests of
@@ -357,11 +361,7 @@ func (s *scored) again(kept *privacy.Spending, asked privacy.Spending,
 	}
 	givenAgain(s.log, "the report with noise about these images", kept, asked)
 	s.made.Server, s.made.Names = s.server, names
-	data, err := s.made.Sign(s.key)
-	if err != nil {
-		return nil, err
-	}
-	output, err := filepath.Abs(s.output)
+	data, output, err := s.signed()
 	if err != nil {
 		return nil, err
 	}

@@ -47,14 +47,9 @@ its probability, the second, and the disagreement of the classifier's heads (mut
 				return usagef("predict: --skip %d, --count %d and --reject %v; allowed are "+
 					"numbers of at least 0, and 0 to 1", *skip, *count, *reject)
 			}
-			format := classify.Table
-			switch {
-			case *asJSON && *asCSV:
-				return usagef("predict: --json and --csv are two formats; give one")
-			case *asJSON:
-				format = classify.JSON
-			case *asCSV:
-				format = classify.CSV
+			format, err := classify.FormatOf(*asJSON, *asCSV)
+			if err != nil {
+				return usagef("predict: %w", err)
 			}
 			if err := rowsTake("predict", isRows(args[0]), f); err != nil {
 				return err

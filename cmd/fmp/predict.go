@@ -165,19 +165,6 @@ func reading(cmd *cobra.Command, skip bool) classify.Reading {
 	return classify.Reading{Log: cmd.ErrOrStderr(), Prefix: cmd.CommandPath() + ": ", Skip: skip}
 }
 
-// formatOf returns the format that the flags --json and --csv name; a table without them.
-func formatOf(asJSON, asCSV bool) (classify.Format, error) {
-	switch {
-	case asJSON && asCSV:
-		return classify.Table, usageErrorf("--json and --csv are two formats; give one")
-	case asJSON:
-		return classify.JSON, nil
-	case asCSV:
-		return classify.CSV, nil
-	}
-	return classify.Table, nil
-}
-
 const predictHelp = `Print, for every image, the most probable class with its probability, the second, and the
 disagreement of the classifier's heads (mutual information in nats: the part of the uncertainty that
 more data would lower).
@@ -267,8 +254,8 @@ func newPredictCommand() *cobra.Command {
 			return servePredictions(cmd, cfg, args[0], data,
 				listening{listen, folder, hosts, reject, images.notice, noticeEvery})
 		}
-		format, err := formatOf(wantsJSON(cmd), asCSV)
-		if err := cmp.Or(withoutListen(cmd), err); err != nil {
+		format, err := classify.FormatOf(wantsJSON(cmd), asCSV)
+		if err := cmp.Or(withoutListen(cmd), usageError(err)); err != nil {
 			return err
 		}
 		open := openClassifier

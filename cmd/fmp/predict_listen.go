@@ -14,6 +14,7 @@ import (
 	"fmp/models"
 	"fmp/onnx/regularfile"
 	"fmp/onnx/serde"
+	"fmp/pipeline/classify"
 	"fmp/pipeline/federate/loopback"
 	"fmp/pipeline/federate/service"
 	"fmp/pipeline/page"
@@ -103,7 +104,7 @@ func servePredictions(cmd *cobra.Command, cfg engineSettings, path string, data 
 			return usageErrorf("--%s goes with IMAGES, and not with --listen", name)
 		}
 	}
-	if err := checkReject(o.reject); err != nil {
+	if err := classify.CheckReject(o.reject); err != nil {
 		return usageError(err)
 	}
 	if !loopback.Address(o.address) {

@@ -84,14 +84,6 @@ func bindHosts(f *pflag.FlagSet, to *[]string) {
 		"loopback: requests for other names than localhost are refused")
 }
 
-// checkReject returns a fault of --reject. A probability that is no number is one.
-func checkReject(p float64) error {
-	if !(p >= 0 && p <= 1) {
-		return fmt.Errorf("--reject is %v; allowed are 0 to 1", p)
-	}
-	return nil
-}
-
 const serveHelp = `Open the round of a round file over HTTPS: clients (fmp-edge join) fetch the client graph, send one
 signed upload each and get a signed receipt. At quorum, at the deadline and when late uploads come,
 what is in is pooled into classifier.onnx. The page at / says who is in, who is missing and what was
@@ -237,7 +229,7 @@ func (o *serveFlags) check() error {
 	if o.low < 0 || o.low > maxLow {
 		return fmt.Errorf("serve: --low-space %d; allowed are 0 to %d MiB", o.low, maxLow)
 	}
-	if err := checkReject(o.reject); err != nil {
+	if err := classify.CheckReject(o.reject); err != nil {
 		return fmt.Errorf("serve: %w", err)
 	}
 	o.nats.LowSpace = int64(o.low) << 20

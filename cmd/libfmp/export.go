@@ -277,31 +277,39 @@ func fmp_predict(handle C.fmp_handle, in *C.fmp_images, out *C.fmp_predictions,
 	})
 }
 
+// made gives the caller what do makes of the images. how says whether the caller said how.
+func made(in *C.fmp_images, how bool, out *C.fmp_buffer, what string,
+	do func(*images) ([]byte, error)) error {
+	im, err := imagesOf(in)
+	switch {
+	case err != nil:
+		return err
+	case !how || out == nil:
+		return fmt.Errorf("%s: say how, and give a place for what is made", what)
+	}
+	data, err := do(im)
+	if err != nil {
+		return err
+	}
+	return give(out, data)
+}
+
 //export fmp_compress
 func fmp_compress(handle C.fmp_handle, in *C.fmp_images, how *C.fmp_upload, out *C.fmp_buffer,
 	message **C.char) C.int {
 	return guarded(message, func() error {
-		im, err := imagesOf(in)
-		switch {
-		case err != nil:
-			return err
-		case how == nil || out == nil:
-			return errors.New("compress: say how, and give a place for the upload")
-		}
-		name, err := text(how.name)
-		if err != nil {
-			return err
-		}
-		precision, err := text(how.precision)
-		if err != nil {
-			return err
-		}
-		data, err := compress(uint64(handle), im,
-			&upload{name, uint64(how.round), precision, int(how.at_least)})
-		if err != nil {
-			return err
-		}
-		return give(out, data)
+		return made(in, how != nil, out, "compress", func(im *images) ([]byte, error) {
+			name, err := text(how.name)
+			if err != nil {
+				return nil, err
+			}
+			precision, err := text(how.precision)
+			if err != nil {
+				return nil, err
+			}
+			return compress(uint64(handle), im,
+				&upload{name, uint64(how.round), precision, int(how.at_least)})
+		})
 	})
 }
 
@@ -309,28 +317,18 @@ func fmp_compress(handle C.fmp_handle, in *C.fmp_images, how *C.fmp_upload, out 
 func fmp_evaluate(handle C.fmp_handle, in *C.fmp_images, how *C.fmp_evaluation, out *C.fmp_buffer,
 	message **C.char) C.int {
 	return guarded(message, func() error {
-		im, err := imagesOf(in)
-		switch {
-		case err != nil:
-			return err
-		case how == nil || out == nil:
-			return errors.New("evaluate: say how, and give a place for the report")
-		}
-		key, err := copied("key", how.key.data, how.key.size, maxKey)
-		if err != nil {
-			return err
-		}
-		server, err := text(how.server)
-		if err != nil {
-			return err
-		}
-		data, err := evaluate(uint64(handle), im,
-			&evaluation{key, uint64(how.round), server, int(how.least), float64(how.epsilon),
-				float64(how.delta)})
-		if err != nil {
-			return err
-		}
-		return give(out, data)
+		return made(in, how != nil, out, "evaluate", func(im *images) ([]byte, error) {
+			key, err := copied("key", how.key.data, how.key.size, maxKey)
+			if err != nil {
+				return nil, err
+			}
+			server, err := text(how.server)
+			if err != nil {
+				return nil, err
+			}
+			return evaluate(uint64(handle), im, &evaluation{key, uint64(how.round), server,
+				int(how.least), float64(how.epsilon), float64(how.delta)})
+		})
 	})
 }
 

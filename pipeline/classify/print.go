@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -21,6 +22,28 @@ const (
 	JSON  Format = "json"  // one object
 	CSV   Format = "csv"
 )
+
+// FormatOf returns the format that the flags --json and --csv name; a table without them.
+func FormatOf(asJSON, asCSV bool) (Format, error) {
+	switch {
+	case asJSON && asCSV:
+		return Table, errors.New("--json and --csv are two formats; give one")
+	case asJSON:
+		return JSON, nil
+	case asCSV:
+		return CSV, nil
+	}
+	return Table, nil
+}
+
+// CheckReject returns a fault of --reject, the probability below which images are left to people.
+// A probability that is no number is one.
+func CheckReject(p float64) error {
+	if !(p >= 0 && p <= 1) {
+		return fmt.Errorf("--reject is %v; allowed are 0 to 1", p)
+	}
+	return nil
+}
 
 // Printer writes predictions: a table as they arrive, the other formats at the end, so that of a
 // failed run there is no part that looks whole, unless it has more than wholeBytes.
@@ -72,8 +95,8 @@ func (h *whole) release() error {
 // NewPrinter returns a Printer for predictions of c. Predictions whose most probable class has a
 // probability below reject, 0 to 1, are marked as unsure, for people to decide.
 func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Printer, error) {
-	if !(reject >= 0 && reject <= 1) {
-		return nil, fmt.Errorf("--reject is %v; allowed are 0 to 1", reject)
+	if err := CheckReject(reject); err != nil {
+		return nil, err
 	}
 	p := &Printer{c: c, format: format, reject: reject, class: len("class"),
 		intervals: c.Has(low), entropy: c.Has(entropy), disagreement: c.Has(mutualInformation),
