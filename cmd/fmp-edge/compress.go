@@ -127,8 +127,8 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 		atLeast: f.Int("at-least", 1, "leave out classes of fewer images; a mean of five or more "+
 			"hides single images better than one of one"),
 		calibrate: f.Int("calibrate", 0, "calibration points, 0 to 100 beside class means and to "+
-			"10 beside moments: features of single images, one in five at most, for prediction sets "+
-			"and temperature (docs/sets.md)"),
+			"10 beside moments: features of single images, one in five at most, for prediction "+
+			"sets and temperature (docs/sets.md)"),
 		secret: f.String("secret", "", "file of this client's secret that chooses the calibration "+
 			"points; made where it is missing (default: fmp/calibration.key in the user's folder "+
 			"for configuration)"),

@@ -316,8 +316,8 @@ func hand(command string, l privacy.Ledger, s privacy.Spending, limit float64,
 		return usagef("%s: the upload of round %d is not sent: %w", command, s.Round, err)
 	}
 	if earlier > 0 {
-		fmt.Fprintf(log, "fmp-edge: another server has this upload, and each adds noise of its own: "+
-			"with %d earlier releases epsilon %.4g has been spent on the same images (%s)\n",
+		fmt.Fprintf(log, "fmp-edge: another server has this upload, and each adds noise of its "+
+			"own: with %d earlier releases epsilon %.4g has been spent on the same images (%s)\n",
 			earlier, total, l.Path)
 	}
 	return nil

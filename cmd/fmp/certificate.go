@@ -49,10 +49,11 @@ func (c *certificate) fault(now time.Time) string {
 		return fmt.Sprintf("it begins at %s: clients refuse it until then; %s",
 			from.Format(time.RFC3339), another)
 	case now.After(to):
-		return fmt.Sprintf("it ended at %s: clients refuse it; %s", to.Format(time.RFC3339), another)
+		return fmt.Sprintf("it ended at %s: clients refuse it; %s", to.Format(time.RFC3339),
+			another)
 	case to.Before(c.deadline):
-		return fmt.Sprintf("it ends at %s, before the round's deadline: clients refuse it from then "+
-			"on; %s", to.Format(time.RFC3339), another)
+		return fmt.Sprintf("it ends at %s, before the round's deadline: clients refuse it from "+
+			"then on; %s", to.Format(time.RFC3339), another)
 	}
 	return ""
 }

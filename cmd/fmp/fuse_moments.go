@@ -103,8 +103,8 @@ func basis(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, x *extracto
 		return nil, err
 	}
 	if w == nil || w.Shape[0] < 3 {
-		remark(cmd, []string{fmt.Sprintf("no layer of 3 classes or more reads the features, so that "+
-			"the %d directions are random", k)})
+		remark(cmd, []string{fmt.Sprintf("no layer of 3 classes or more reads the features, so "+
+			"that the %d directions are random", k)})
 		return discriminant.RandomBasis(x.Dx(), k, cfg.Seed), nil
 	}
 	weights := mat.NewDense(w.Shape[0], w.Shape[1], nil)

@@ -378,9 +378,9 @@ func (o *merging) stays(by *merge.Part, gone []byte, options pool.Options) error
 		return err
 	}
 	if by.Holds(u.Client) {
-		return fmt.Errorf("--against %s holds client %q, by whom the others are judged: merge that "+
-			"part without it first, and the round's uploads anew against the new one", o.against,
-			u.Client)
+		return fmt.Errorf("--against %s holds client %q, by whom the others are judged: merge "+
+			"that part without it first, and the round's uploads anew against the new one",
+			o.against, u.Client)
 	}
 	return nil
 }

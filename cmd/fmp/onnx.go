@@ -421,13 +421,12 @@ outputs are grad_A for each value A named by --wrt: inputs, initializers or valu
 			if err := serde.Save(out, g); err != nil {
 				return err
 			}
-			return say(cmd, map[string]any{
-				"file": out, "inputs": valueNames(g.Graph.Inputs),
-				"outputs": valueNames(g.Graph.Outputs),
-				"nodes":   len(g.Graph.Nodes), "opset": g.Opset(),
+			ins, outs := valueNames(g.Graph.Inputs), valueNames(g.Graph.Outputs)
+			return say(cmd, map[string]any{"file": out, "inputs": ins, "outputs": outs,
+				"nodes": len(g.Graph.Nodes), "opset": g.Opset(),
 			}, "%s: %d nodes, operator set %d\n  inputs   %s\n  outputs  %s\n", out,
-				len(g.Graph.Nodes), g.Opset(), printable.Line(strings.Join(valueNames(g.Graph.Inputs), ", ")),
-				printable.Line(strings.Join(valueNames(g.Graph.Outputs), ", ")))
+				len(g.Graph.Nodes), g.Opset(), printable.Line(strings.Join(ins, ", ")),
+				printable.Line(strings.Join(outs, ", ")))
 		},
 	}
 	f := cmd.Flags()

@@ -130,7 +130,8 @@ is written.`,
 		"of weights: 8, or 7 for the ONNX Runtime on x86 without VNNI, which saturates sums of 8")
 	f.Float64Var(&q.o.Loss, "loss", q.o.Loss, "loss above which layers stay in float32")
 	f.Float64Var(&q.o.Float, "float", q.o.Float,
-		"share of the layers that may stay in float32 for their loss, 0 to 1, rounded up to whole layers")
+		"share of the layers that may stay in float32 for their loss, 0 to 1, rounded up to "+
+			"whole layers")
 	f.Float64Var(&q.seconds, "seconds", 1, "how long to measure each engine and model, 0.01 to 600")
 	preprocessingFlags(cmd, &q.x)
 	jsonFlag(cmd, "print JSON")
@@ -396,8 +397,8 @@ func untold(loss quantise.Loss) []string {
 		return []string{"the loss is infinite: on test images the quantised model has infinite " +
 			"numbers or NaN where MODEL's are finite"}
 	case math.IsNaN(float64(loss)):
-		return []string{"the loss cannot be told: on test images MODEL's output has no finite numbers that " +
-			"differ between images"}
+		return []string{"the loss cannot be told: on test images MODEL's output has no finite " +
+			"numbers that differ between images"}
 	}
 	return nil
 }

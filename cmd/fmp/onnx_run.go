@@ -138,7 +138,8 @@ func outputFiles(m *onnx.Model, wanted []string, dir,
 	for _, o := range m.Graph.Outputs {
 		if len(wanted) == 0 || slices.Contains(wanted, o.Name) {
 			if format == "npy" && o.DType != onnx.Undefined && !npy.Holds(o.DType) {
-				return nil, fmt.Errorf("output %q: .npy files hold no %v; give --format pb", o.Name, o.DType)
+				return nil, fmt.Errorf("output %q: .npy files hold no %v; give --format pb", o.Name,
+					o.DType)
 			}
 			files = append(files,
 				outputFile{o.Name, filepath.Join(dir, fileName(o.Name, "."+format, taken))})
@@ -165,8 +166,8 @@ func claimOutputs(m *onnx.Model, wanted []string, dir, format, model string) (fi
 			continue // not there yet, or the writing will complain of it
 		}
 		if !info.Mode().IsRegular() {
-			return nil, nil, fmt.Errorf("output %q: %s is a folder or another thing that is no file; move it "+
-				"away, or give another --out", f.name, f.path)
+			return nil, nil, fmt.Errorf("output %q: %s is a folder or another thing that is no "+
+				"file; move it away, or give another --out", f.name, f.path)
 		}
 		if os.SameFile(info, read) {
 			return nil, nil, fmt.Errorf("%s: %w", model, regularfile.ErrOutput)
@@ -406,8 +407,8 @@ func putAll(tmp string, written []writtenTensor) (err error) {
 			}
 		}
 		if lost != nil {
-			return fmt.Errorf("writing output %q: %s: %w; %w: the files that were there are in %s: %w",
-				w.Name, w.File, err, errNotPutBack, kept, lost)
+			return fmt.Errorf("writing output %q: %s: %w; %w: the files that were there are in "+
+				"%s: %w", w.Name, w.File, err, errNotPutBack, kept, lost)
 		}
 		return fmt.Errorf("writing output %q: %s: %w; none is written", w.Name, w.File, err)
 	}

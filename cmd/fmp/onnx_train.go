@@ -375,8 +375,8 @@ func (o *tuning) targetFits(m *onnx.Model, target *onnx.Tensor) error {
 		if len(target.Shape) == 2 && target.Shape[1] == 1 {
 			return nil
 		}
-		return usageErrorf("%s: %q is of shape %v; --loss %s wants class numbers of one axis", o.data,
-			train.TargetInput, target.Shape, o.t.Loss.Name)
+		return usageErrorf("%s: %q is of shape %v; --loss %s wants class numbers of one axis",
+			o.data, train.TargetInput, target.Shape, o.t.Loss.Name)
 	}
 	out, ok := m.Graph.Output(o.t.Output)
 	if !ok || out.Shape == nil {
@@ -590,9 +590,9 @@ func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg sett
 	if err != nil {
 		return err
 	}
-	identity, err := json.Marshal([]any{digest, ex.digest, ex.side, o.t.Output, o.t.Loss, o.t.Weights,
-		o.t.Adapted, o.t.LoRA, o.t.Optimizer, o.t.Update, rate, o.warmup, o.schedule, o.t.Epochs,
-		o.t.Batch, o.t.Parts, o.t.Patience, o.t.Seed, o.heldOut, o.augment, o.x})
+	identity, err := json.Marshal([]any{digest, ex.digest, ex.side, o.t.Output, o.t.Loss,
+		o.t.Weights, o.t.Adapted, o.t.LoRA, o.t.Optimizer, o.t.Update, rate, o.warmup, o.schedule,
+		o.t.Epochs, o.t.Batch, o.t.Parts, o.t.Patience, o.t.Seed, o.heldOut, o.augment, o.x})
 	if err != nil {
 		return err
 	}

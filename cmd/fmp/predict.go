@@ -135,7 +135,8 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f ima
 		}
 		var labels []int
 		if f.labels != "" {
-			if labels, err = classify.LoadLabels(f.labels, math.MaxInt64, c.Manifest.C); err != nil {
+			if labels, err = classify.LoadLabels(f.labels, math.MaxInt64,
+				c.Manifest.C); err != nil {
 				return nil, usageError(err)
 			}
 		} else if !optional {

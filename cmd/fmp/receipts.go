@@ -71,7 +71,8 @@ the server's operators, not from the receipt, which anybody could sign with a ke
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if (server == "") == (roster == "") {
 			return usageErrorf("receipts verify: give --server-key, which is server_key of the " +
-				"round's description, or --signed-by for the record of a withdrawal (fmp pool --record)")
+				"round's description, or --signed-by for the record of a withdrawal " +
+				"(fmp pool --record)")
 		}
 		data, err := regularfile.ReadFile(args[0], pool.MaxWithdrawal)
 		if err != nil {

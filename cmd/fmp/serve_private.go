@@ -53,7 +53,9 @@ func (s *server) meetHelper(ctx context.Context) error {
 	if s.helper == nil {
 		return nil
 	}
-	ask := func(ctx context.Context) (away, err error) { return agree(ctx, s.helper, s.round, s.log) }
+	ask := func(ctx context.Context) (away, err error) {
+		return agree(ctx, s.helper, s.round, s.log)
+	}
 	away, err := ask(ctx)
 	if away != nil {
 		s.log.Warn("the helper does not answer yet", "error", away)
@@ -100,9 +102,9 @@ func agree(ctx context.Context, h *service.Helper, r *round.Round,
 		return err, nil
 	case d.Server != wire.Helper || d.Graph != r.Client.Digest || d.Privacy == nil ||
 		*d.Privacy != *r.Privacy:
-		return nil, fmt.Errorf("serve: --helper is %q of round %d with client graph %s and privacy "+
-			"%v; here they are %s and %v: serve the same round file on both, and --as-helper there",
-			d.Server, d.Round, d.Graph, d.Privacy, r.Client.Digest, r.Privacy)
+		return nil, fmt.Errorf("serve: --helper is %q of round %d with client graph %s and "+
+			"privacy %v; here they are %s and %v: serve the same round file on both, and "+
+			"--as-helper there", d.Server, d.Round, d.Graph, d.Privacy, r.Client.Digest, r.Privacy)
 	}
 	switch err = h.Knows(ctx, r.Round); {
 	case errors.Is(err, service.ErrSecret):

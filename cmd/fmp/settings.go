@@ -176,8 +176,9 @@ func (s *resolver) recorded(acts ...string) string {
 		value := flagText(f)
 		at := slices.IndexFunc(s.list, func(x setting) bool { return x.Key == f.Name })
 		switch {
-		case strings.HasPrefix(f.Name, "engine.") || slices.Contains([]string{"config", "dataset.dir",
-			"dataset.test", "extractor.batch", "help", "json", "model", "set"}, f.Name):
+		case strings.HasPrefix(f.Name, "engine.") || slices.Contains([]string{"config",
+			"dataset.dir", "dataset.test", "extractor.batch", "help", "json", "model",
+			"set"}, f.Name):
 			return
 		case at >= 0:
 			if value = showValue(s.list[at].Value); s.list[at].Source == sourceDataset ||

@@ -93,8 +93,8 @@ func noSidecar(models ...string) error {
 		}
 		switch _, path, err := extractor.Sidecar(m); {
 		case err != nil:
-			return usageErrorf("%s is read as the side-car of %s, and cannot be: %w; move it away, "+
-				"or give the output another name", path, m, err)
+			return usageErrorf("%s is read as the side-car of %s, and cannot be: %w; move it "+
+				"away, or give the output another name", path, m, err)
 		case path != "":
 			return usageErrorf("%s would say how images are fed to %s, and was made for another "+
 				"model: move it away, or give the output another name", path, m)

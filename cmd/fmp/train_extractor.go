@@ -338,8 +338,8 @@ func loadForTraining(cmd *cobra.Command, o dataset.Options,
 
 // extractorFlags are those that a command line of fmp train extractor is recorded with.
 var extractorFlags = []string{"dataset", "classes", "exclude-classes", "aux", "aux-classes",
-	"aux-share", "dx", "widths", "epochs", "batch", "shards", "rate", "weight-decay", "cutout", "start",
-	"from", "lora", "mirror", "seed", "preset", "mean", "std", "layout", "side", "on-bad"}
+	"aux-share", "dx", "widths", "epochs", "batch", "shards", "rate", "weight-decay", "cutout",
+	"start", "from", "lora", "mirror", "seed", "preset", "mean", "std", "layout", "side", "on-bad"}
 
 // commandLine is the command as it was given, without paths of this machine, for manifests.
 // It has those of the flags that were given, and some of them always.

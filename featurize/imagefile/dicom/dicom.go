@@ -120,8 +120,9 @@ type header struct {
 	// A sample has a cell of allocated bits, of which stored bits up to bit number high are its
 	// value.
 	allocated, stored, high, planar int
-	signed                          int     // 1: yes
-	padding, limit                  int     // words between which a cell is no part of the image; -1: not given
+	signed                          int // 1: yes
+	// A cell between these words is no part of the image; -1: not given.
+	padding, limit                  int
 	slope, intercept, centre, width float64 // width 0: no window; centre NaN: not given
 	length                          uint32  // of the pixels
 }
@@ -408,8 +409,8 @@ func (h *header) set(tag uint32, value []byte) (err error) {
 	case len(value) == 0, number == nil && strings.TrimSpace(text) == "":
 	case number != nil && len(value) != 2 && (tag == tagPadding || tag == tagLimit):
 		if h.samples != 3 { // colour has no padding
-			return fmt.Errorf("padding (%04x,%04x) has %d bytes in place of 2; save it without padding",
-				tag>>16, tag&0xffff, len(value))
+			return fmt.Errorf("padding (%04x,%04x) has %d bytes in place of 2; save it without "+
+				"padding", tag>>16, tag&0xffff, len(value))
 		}
 	case number != nil && len(value) != 2:
 		return fmt.Errorf("element %08x has %d bytes in place of 2", tag, len(value))
