@@ -60,6 +60,7 @@ func (f *Features) decodable(ctx context.Context, ds *dataset.Dataset, rows []fl
 	if !c.Skip {
 		return nil, refused(ctx, &ds.Train.Images, &ds.Test.Images, bad)
 	}
+	// bad is ascending, so that it is searched by halves.
 	of := ds.Train.N + ds.Test.N
 	var names []string
 	first := 0

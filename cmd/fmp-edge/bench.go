@@ -34,6 +34,8 @@ type benched struct {
 	PeakMemory float64 `json:"peak_memory_mib"`
 }
 
+// benchCommand measures uploads of noise. Each run draws the same images, so that runs do equal
+// work. Throughput is images over the median time.
 var benchCommand = command{
 	name: "bench", args: "--model FILE",
 	short:   "Measure time and memory of a client graph on drawn images",

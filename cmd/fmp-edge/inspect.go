@@ -63,6 +63,7 @@ type modelInfo struct {
 	Why       string `json:"why,omitempty"` // it is not
 }
 
+// inspectCommand takes a file whose name ends in .onnx for a model, and any other for an upload.
 var inspectCommand = command{
 	name: "inspect", args: "FILE", short: "Say what is in an upload or a model, after checking it",
 	example: "  fmp-edge inspect shop-17.upload\n  fmp-edge " +

@@ -658,6 +658,7 @@ sums, which says nothing without the other's: give the address of the second wit
 	},
 }
 
+// keyCommand makes a key where it is given a name, and else prints the line of the one in the file.
 var keyCommand = command{
 	name: "key", args: "[--client NAME] FILE",
 	short: "Make this client's key; print its line for the server's roster",
@@ -691,6 +692,8 @@ line of a key that is there is printed again.`,
 	},
 }
 
+// withdrawCommand checks the place of its receipt before it asks for the withdrawal, which cannot
+// be taken back.
 var withdrawCommand = command{
 	name: "withdraw", args: "URL --key FILE",
 	short: "Withdraw this client's upload from a round, whether it is open or closed",

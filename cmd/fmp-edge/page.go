@@ -16,6 +16,8 @@ import (
 	"fmp/pipeline/page"
 )
 
+// pageCommand writes a folder for any web server. Visitors save their uploads, as no server of a
+// round takes them there.
 var pageCommand = command{
 	name: "page", args: "",
 	short: "Write a folder with the client for browsers, to be shown by any web server",
@@ -40,6 +42,8 @@ var pageCommand = command{
 	},
 }
 
+// writePage writes the program, the client graph and the number of the round. A client graph of
+// private rounds is refused, as a folder states no budget.
 func writePage(output, program, model string, round uint64, out io.Writer) error {
 	if program == "" {
 		self, err := os.Executable()

@@ -12,6 +12,9 @@ import (
 	"fmp/pipeline/classify"
 )
 
+// predictCommand classifies on the pure engine, the only one that is linked. Signature and notice
+// are asked once the classifier is open, by the digest of the file that was read. No image is read
+// before.
 var predictCommand = command{
 	name: "predict", args: "--model CLASSIFIER IMAGES",
 	short: "Classify images with the classifier that fmp pool wrote",

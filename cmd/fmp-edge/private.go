@@ -130,8 +130,8 @@ func (p privateFlags) fits(f *pflag.FlagSet, model string, private bool) error {
 	return nil
 }
 
-// checkMaxEpsilon refuses a --max-epsilon that is no limit: a number below 0, infinity, or NaN; 0 is
-// any.
+// checkMaxEpsilon refuses a --max-epsilon that is no limit: a number below 0, infinity, or NaN; 0
+// is any.
 func checkMaxEpsilon(command string, epsilon float64) error {
 	if !(epsilon >= 0) || math.IsInf(epsilon, 0) {
 		return usagef("%s: --max-epsilon %v; allowed are numbers above 0, and 0 for any", command,

@@ -13,6 +13,8 @@ import (
 // gcPercent trades time for memory, of which a page has little.
 const gcPercent = 50
 
+// main lends the page a function, tells it so, and stays: a program that has ended answers no
+// calls.
 func main() {
 	debug.SetGCPercent(gcPercent)
 	s := &session{vectors: simd.Lend()}
@@ -65,6 +67,7 @@ func answer(s *session, args []js.Value) (out map[string]any) {
 	return out
 }
 
+// toGo copies the bytes of a Uint8Array.
 func toGo(u js.Value) []byte {
 	data := make([]byte, u.Length())
 	js.CopyBytesToGo(data, u)

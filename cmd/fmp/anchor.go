@@ -42,6 +42,8 @@ type anchorMade struct {
 	N      int    `json:"n"`     // images
 }
 
+// newAnchorCommand declares fmp anchor. The client of the upload is called anchor, and its round is
+// 0.
 func newAnchorCommand() *cobra.Command {
 	cfg := option.Default[anchorSettings]()
 	var graph, out string

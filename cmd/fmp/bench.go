@@ -121,6 +121,7 @@ func benchWork(c experiment.Config) []workload {
 	}
 }
 
+// printBench prints a line for each model. least is the fewest calls behind any of the medians.
 func printBench(out io.Writer, dataset string, ms []benchedModel) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%s\tone call\tort ms\tpure ms\tpure / ort\n", dataset)
@@ -145,6 +146,8 @@ type photosReport struct {
 	Photos []bench.Photo `json:"photos"`
 }
 
+// newBenchPhotosCommand declares fmp bench photos. It opens no engine: decoding and resizing are
+// measured alone.
 func newBenchPhotosCommand() *cobra.Command {
 	var r photosReport
 	var megapixels []float64
@@ -220,6 +223,7 @@ type peersReport struct {
 	Works        []peerResult `json:"works"`
 }
 
+// peerResult is a row: one work, by this program and by the others.
 type peerResult struct {
 	Work    string         `json:"work"`
 	Results []bench.Result `json:"results"`

@@ -191,7 +191,8 @@ func (r *measuredRound) attack(ctx context.Context, p *experiment.Prepared,
 	return err
 }
 
-// momentsText writes the table of uploads of moments.
+// momentsText writes the table of uploads of moments. The first row is without an attack, so that
+// there is nobody to find.
 func (r *measuredRound) momentsText(b *strings.Builder) {
 	fmt.Fprintf(b, "| ACC / NLL under | %s | P(honest) bad | others |\n|%s\n",
 		strings.Join(r.Defences, " | "), strings.Repeat(" --- |", len(r.Defences)+3))
@@ -513,6 +514,8 @@ type measuredPaths struct {
 	Rows  []martingale.Row `json:"rows"`
 }
 
+// newBenchMartingaleCommand declares fmp bench martingale. The method FMP-ISAB is prepared for its
+// predictor, by which points are drawn.
 func newBenchMartingaleCommand() *cobra.Command {
 	var res measuredPaths
 	o := martingale.Options{Test: 500}

@@ -556,7 +556,7 @@ func startServer(ctx context.Context, dir string,
 }
 
 // launch starts this program with its log and its process's id in a folder. kill may be called
-// again; it waits for the end.
+// again; it waits for the end. The process is killed when ctx ends, too.
 func launch(ctx context.Context, dir string,
 	args []string) (out io.Reader, kill func(), err error) {
 	self, err := os.Executable()
@@ -591,7 +591,7 @@ func launch(ctx context.Context, dir string,
 }
 
 // loadQueue returns where workers come in: an address of loopback that is free, and the flag of the
-// file with their token.
+// file with their token. The address is given up again: another process could take it meanwhile.
 func loadQueue(dir string) ([]string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -235,6 +235,7 @@ func (r *calibration) calibrate(ctx context.Context, f models.Manifest, from str
 	r.Thresholds, r.Proportions, r.MeanSize = sets.Thresholds, sets.Proportions,
 		map[conformal.Score]float64{}
 	r.Always = always(sets, f.Classes)
+	// The mean over images of the number of classes in their sets, for either score.
 	for _, k := range conformal.Scores {
 		n, at := 0, conformal.Thresholds(sets, k, f.C)
 		for i := range scored {

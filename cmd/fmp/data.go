@@ -71,6 +71,8 @@ func newDataListCommand() *cobra.Command {
 	return cmd
 }
 
+// newDataShowCommand declares fmp data show. Images in the order of their classes make no parts.
+// They are shown nevertheless, with a note: the sheet is where such an order is seen.
 func newDataShowCommand() *cobra.Command {
 	var (
 		o           dataset.Options
@@ -193,6 +195,8 @@ func printDataset(w io.Writer, ds *dataset.Dataset, splits dataset.Splits, count
 	return err
 }
 
+// newDataPullCommand declares fmp data pull. Where a download fails, the remedy that is told is an
+// import of the same files.
 func newDataPullCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{

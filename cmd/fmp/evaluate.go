@@ -149,7 +149,8 @@ func evaluated(cmd *cobra.Command, cfg engineSettings, args []string, level floa
 	return r, usageError(err)
 }
 
-// writePages writes the page and the model card of an evaluation.
+// writePages writes the page and the model card of an evaluation. A page shows images: for reports
+// of sites alone it is refused.
 func writePages(page, card, title string, args []string, r *evaluate.Result) error {
 	on := "its sites' own images"
 	if len(args) > 1 {

@@ -15,6 +15,8 @@ import (
 	"fmp/pipeline/option"
 )
 
+// newFeaturesCommand declares fmp features. Operators run in one thread, so that features do not
+// depend on the number of cores.
 func newFeaturesCommand() *cobra.Command {
 	var shard string
 	cfg := option.Default[trainSettings]()
@@ -97,6 +99,8 @@ func parseShard(text string) (i, n int, err error) {
 	return i, n, nil
 }
 
+// newFeaturesMergeCommand declares fmp features merge. Data sets that were merged are printed also
+// where shards of another are missing, whose error then ends the command.
 func newFeaturesMergeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "merge",
@@ -171,6 +175,8 @@ func newExtractorsListCommand() *cobra.Command {
 	return cmd
 }
 
+// newExtractorsPullCommand declares fmp extractors pull. An unknown name is wrong usage (exit code
+// 2); a known extractor that cannot be fetched is missing (3).
 func newExtractorsPullCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "pull NAME",

@@ -144,6 +144,8 @@ type fuseRun struct {
 	settings    fuseSettings
 }
 
+// newFuseCommand declares fmp fuse. An upload of moments takes 2 MiB at most, unless --bytes says
+// otherwise.
 func newFuseCommand() *cobra.Command {
 	o := fuseRun{moments: momentsFlags{bytes: 2 << 20}, settings: option.Default[fuseSettings]()}
 	cmd := &cobra.Command{

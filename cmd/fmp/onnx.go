@@ -110,8 +110,8 @@ func checkError(err error) error {
 }
 
 // checkModel checks a model and its shapes. Where all is well it has its functions inlined and its
-// types filled in. The notes are of shapes that the file states and that do not follow: runtimes run those,
-// and exporters write them.
+// types filled in. The notes are of shapes that the file states and that do not follow: runtimes
+// run those, and exporters write them.
 func checkModel(m *onnx.Model) (notes []string, err error) {
 	if err := check.Model(m); err != nil {
 		return nil, err
@@ -175,6 +175,8 @@ type valueReport struct {
 	Shape []string `json:"shape"` // null where even the rank is unknown
 }
 
+// newONNXInspectCommand declares fmp onnx inspect. A model that is not sound, or that an engine
+// refuses, is no error: each reason is printed in the place of a yes.
 func newONNXInspectCommand() *cobra.Command {
 	var dims []string
 	cfg := option.Default[engineSettings]()
@@ -317,6 +319,8 @@ func valueReports(vs []onnx.ValueInfo) []valueReport {
 	return out
 }
 
+// print writes a label and its value a line, parted by a tab. Operators come by their numbers, the
+// most frequent first.
 func (r inspection) print(w io.Writer) {
 	line(w, "graph\t%s\n", r.Graph)
 	if r.Producer != "" {

@@ -57,6 +57,8 @@ type benchReport struct {
 // maxBenchBytes bounds the inputs that bench draws.
 const maxBenchBytes = 1 << 30
 
+// newONNXBenchCommand declares fmp onnx bench. Inputs that are drawn are equal in every run, so
+// that two runs measure the same work.
 func newONNXBenchCommand() *cobra.Command {
 	var inputs, dims []string
 	var batch int
@@ -430,6 +432,8 @@ type testReport struct {
 	Results     []conformance.Result `json:"results"`
 }
 
+// newONNXTestCommand declares fmp onnx test. Failed tests end it with exit code 1 and no further
+// message, as each has a line of its own.
 func newONNXTestCommand() *cobra.Command {
 	var verbose bool
 	var engineName, table string
@@ -544,6 +548,8 @@ func testEngine(cmd *cobra.Command, cfg settings.Engine, dir string,
 	return r, err
 }
 
+// printTests prints failures, with verbose the unsupported tests too, and then the counts of each
+// engine.
 func printTests(out io.Writer, reports []testReport, verbose bool) error {
 	for _, r := range reports {
 		for _, x := range r.Results {

@@ -373,8 +373,8 @@ func writeTensors(dir string, files []outputFile,
 // errNotPutBack says that files which outputs had replaced could not be put back; they are kept.
 var errNotPutBack = errors.New("the outputs before it stay")
 
-// putAll renames files in tmp to their places: all of them, or, where one cannot be, none. Files that
-// were there are kept in tmp meanwhile.
+// putAll renames files in tmp to their places: all of them, or, where one cannot be, none. Files
+// that were there are kept in tmp meanwhile.
 func putAll(tmp string, written []writtenTensor) (err error) {
 	kept := filepath.Join(tmp, "kept")
 	if err := os.Mkdir(kept, 0o700); err != nil {

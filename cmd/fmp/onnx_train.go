@@ -54,6 +54,7 @@ type tuning struct {
 	side   *sidecar // nil: none
 }
 
+// newONNXTrainCommand declares fmp onnx train, whose run fmp train extractor --from shares.
 func newONNXTrainCommand() *cobra.Command {
 	var o tuning
 	cfg := option.Default[engineSettings]()
@@ -496,7 +497,8 @@ func fitsAny(r *regexp.Regexp, w train.Weight) bool {
 	return r.MatchString(w.Name) || slices.ContainsFunc(w.Nodes, r.MatchString)
 }
 
-// choose sets optimizer and learning rates.
+// choose sets optimizer and learning rates. A weight learns at the rate of the step times its
+// factor, 1 where no --rate-of fits.
 func (o *tuning) choose(m *onnx.Model) error {
 	o.t.Update = optim.Options{ClipNorm: o.clip, RateOf: map[string]float64{}}
 	switch o.optimizer {
@@ -717,6 +719,8 @@ func (o *tuning) check(cmd *cobra.Command) error {
 	if _, err := whole(o.freeze); err != nil {
 		return usageErrorf("--freeze: %w", err)
 	}
+	// NaN is within no bounds, as comparisons with it are false. Infinity is within some, and is
+	// refused apart.
 	const up = "0 and up"
 	for _, c := range []struct {
 		flag    string

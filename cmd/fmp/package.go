@@ -26,6 +26,8 @@ type packageRun struct {
 	notice         noticeFlags
 }
 
+// newPackageCommand declares fmp package. The signature is the one beside the classifier: no flag
+// names another.
 func newPackageCommand() *cobra.Command {
 	var o packageRun
 	cmd := &cobra.Command{

@@ -161,7 +161,7 @@ func classifyPath(cmd *cobra.Command, c *classify.Classifier, path string, f ima
 	return bad, imagefile.PrintMapping(cmd.ErrOrStderr(), cmd.CommandPath()+": ", mapped)
 }
 
-// reading has what a command leaves out told in its name; skip is the meaning of --on-bad.
+// reading has images that a command leaves out told in its name. skip is the meaning of --on-bad.
 func reading(cmd *cobra.Command, skip bool) classify.Reading {
 	return classify.Reading{Log: cmd.ErrOrStderr(), Prefix: cmd.CommandPath() + ": ", Skip: skip}
 }

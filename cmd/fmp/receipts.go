@@ -41,6 +41,8 @@ type verified struct {
 	UploadFile string `json:"upload_file,omitempty"`
 }
 
+// newReceiptsVerifyCommand declares fmp receipts verify. The file itself says which of three it is:
+// the record of a withdrawal, the receipt of one, or that of an upload.
 func newReceiptsVerifyCommand() *cobra.Command {
 	var server, roster, upload string
 	cmd := &cobra.Command{

@@ -192,7 +192,8 @@ one method (--method).`,
 	return cmd
 }
 
-// runLines lists runs with one method's figures.
+// runLines lists runs with one method's figures. A run without the method has one line, without
+// figures.
 func runLines(w io.Writer, runs []listed, method string) {
 	fmt.Fprintf(w,
 		"run\tdate\tdata set\textractor\tmethods\tpartition\tsettings\t%s ACC\tECE\tNLL\n", method)
@@ -353,6 +354,8 @@ func (f *resultsFilter) read(dirs []string) ([][]experiment.Record, error) {
 	return runs, f.check(runs...)
 }
 
+// newResultsExportCommand declares fmp results export. Files of a run's own report are no output:
+// they would be lost.
 func newResultsExportCommand() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{

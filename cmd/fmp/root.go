@@ -266,6 +266,7 @@ func rangeArgs(lo, hi int, name string) cobra.PositionalArgs {
 	}
 }
 
+// numberOfArgs is a number of arguments in words, of which one is singular.
 func numberOfArgs(n int) string {
 	if n == 1 {
 		return "1 argument"

@@ -535,7 +535,8 @@ func parseConfig(path string, data []byte) (*viper.Viper, error) {
 }
 
 // checkPaths refuses a setting that is given by two keys, and one that is not among those that were
-// read: of keys in another case, or a key with dots beside the group that it names, viper drops one.
+// read: of keys in another case, or a key with dots beside the group that it names, viper drops
+// one.
 func checkPaths(group string, values map[string]any, read []string, seen map[string]bool) error {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		path := group + strings.ToLower(key)

@@ -191,6 +191,8 @@ func verifiedBundle(key, bundle, model string) (*signature.Manifest, []byte, err
 	return m, data, nil
 }
 
+// newVerifyCommand declares fmp verify. A file that a notice names fails though its signature
+// holds.
 func newVerifyCommand() *cobra.Command {
 	var key, bundle string
 	var notice noticeFlags

@@ -439,6 +439,8 @@ func withScale(ctx context.Context, m *onnx.Model, unlearned *task.Bank,
 	return p.Model()
 }
 
+// newTrainPrivateCommand declares fmp train private. Only a predictor with coordinates of its own
+// does without a conjugate one.
 func newTrainPrivateCommand() *cobra.Command {
 	var f metaFlags
 	var t meta.PrivateConfig
@@ -501,6 +503,8 @@ func blockFlags(fl *pflag.FlagSet, dim, heads *int, published *bool) {
 		"the published blocks: several heads, layer norm, no identity path")
 }
 
+// newTrainPredictorCommand declares fmp train predictor. Uploads are simulated by an embedding that
+// is not trained, of the size that the settings name.
 func newTrainPredictorCommand() *cobra.Command {
 	var f metaFlags
 	var pc models.PredictorConfig
@@ -559,6 +563,8 @@ Every task names its classes anew; --set tasks.labels=fixed keeps the names.`,
 	return cmd
 }
 
+// newTrainEmbeddingCommand declares fmp train embedding. Where no trained predictor fits, an
+// untrained one takes its place.
 func newTrainEmbeddingCommand() *cobra.Command {
 	var f metaFlags
 	var ec models.EmbeddingConfig

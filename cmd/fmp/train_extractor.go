@@ -77,6 +77,8 @@ type extractorTraining struct {
 	tune tuning
 }
 
+// newTrainExtractorCommand declares fmp train extractor. Sizes and rates that are not given follow
+// from the data set (learn.DefaultConfig).
 func newTrainExtractorCommand() *cobra.Command {
 	var o extractorTraining
 	cmd := &cobra.Command{
@@ -430,6 +432,7 @@ set (the first half of its training images): filters by clustering whitened patc
 max pooling, and a projection onto the directions that separate the classes. It takes seconds, is
 weaker than what fmp train extractor makes, and does not depend on the number of threads.`
 
+// newTrainPatchesCommand declares fmp train patches. It keeps no checkpoint, as it takes seconds.
 func newTrainPatchesCommand() *cobra.Command {
 	var (
 		l learning

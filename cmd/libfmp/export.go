@@ -277,7 +277,8 @@ func fmp_predict(handle C.fmp_handle, in *C.fmp_images, out *C.fmp_predictions,
 	})
 }
 
-// made gives the caller what do makes of the images. how says whether the caller said how.
+// made gives the caller the bytes that do makes of the images. how says whether the caller has
+// stated the way.
 func made(in *C.fmp_images, how bool, out *C.fmp_buffer, what string,
 	do func(*images) ([]byte, error)) error {
 	im, err := imagesOf(in)

@@ -17,6 +17,7 @@ func ContactSheet(w io.Writer, p *Labelled, classes, cols, scale int) error {
 	}
 	const gap = 2
 	cw, ch := p.W*scale+gap, p.H*scale+gap
+	// At four bytes a pixel this is 1 GiB.
 	if cols*cw*classes*ch > 1<<28 {
 		return fmt.Errorf("a contact sheet of %dx%d pixels is too large; ask for fewer columns "+
 			"or a smaller scale", cols*cw, classes*ch)
@@ -28,6 +29,7 @@ func ContactSheet(w io.Writer, p *Labelled, classes, cols, scale int) error {
 			out.Pix[i] = 255
 		}
 	}
+	// Images of a class beyond the last column are passed over, and so are labels of no class.
 	filled := make([]int, classes)
 	for i, y := range p.Labels {
 		if y < 0 || y >= classes || filled[y] == cols {

@@ -14,7 +14,8 @@ import (
 	"fmp/onnx/regularfile"
 )
 
-// digest identifies the images that a Config draws.
+// digest identifies the images that a Config draws. The outlines are part of it, as other fonts
+// draw other images.
 func (c Config) digest() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "digits %d %s %d %d %d", Version, c.Variant, c.Seed, c.Train, c.Test)

@@ -74,6 +74,7 @@ func (p *pen) place(r *rand.Rand, width float64) func(pt) pt {
 	return func(q pt) pt {
 		x, y := h*(sx*q.x-shear*q.y), h*q.y
 		x, y = cx+cos*x-sin*y, cy+sin*x+cos*y
+		// Below the last knot by a little, so that there is a next one.
 		gx := math.Max(0, math.Min(warpGrid-1.001, x/side*(warpGrid-1)))
 		gy := math.Max(0, math.Min(warpGrid-1.001, y/side*(warpGrid-1)))
 		i, j := int(gy), int(gx)
@@ -213,7 +214,8 @@ func (p *pen) clutter(r *rand.Rand) {
 	var o outline
 	switch r.IntN(3) {
 	case 0: // a straight or bent stroke
-		// A quadratic Bezier curve from a to b, widened by half to both sides along its normal.
+		// A quadratic Bezier curve from a to b, widened by half to both sides along its normal:
+		// q(t) = (1-t)^2 a + 2t(1-t) c + t^2 b, of direction d(t) = (1-t)(c-a) + t(b-c).
 		a, b := at(), at()
 		c := mix(pt{}, 0, a, 0.5, b, 0.5)
 		c = pt{c.x + uniform(r, 0.3*side), c.y + uniform(r, 0.3*side)}

@@ -262,7 +262,8 @@ func Gradient(network models.Extractor, classes int,
 // Config.Auxiliary is more than 0, adds its own extractor part and spare classes: an image is
 // classified among the classes of its own data set only. Test images are used only for the
 // accuracies in Result. Each step is one of stochastic gradient descent with Nesterov's momentum on
-// the mean loss of the shards. The gradient's norm is bounded by 5.
+// the mean loss of the shards. The gradient's norm is bounded by 5. The last batch of an epoch is
+// whole: images that do not fill one wait for the next epoch's order.
 func Extractor(ctx context.Context, eng engine.Engine, ds, aux *dataset.Dataset, c Config,
 	run Run) (*Result, error) {
 	if err := c.check(); err != nil {

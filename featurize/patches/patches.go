@@ -360,7 +360,8 @@ func centred(x *mat.Dense, labels []int, classes int) (within *mat.Dense, mean [
 
 // discriminants returns the o.Dx directions, as columns, of the largest total variance st relative
 // to the within-class variance sw, which it makes larger by the ridge. They are stationary points
-// of v^T St v / v^T (Sw + ridge I) v, found as v = L^-T q with L L^T = Sw + ridge I.
+// of v^T St v / v^T (Sw + ridge I) v, found as v = L^-T q with L L^T = Sw + ridge I. It costs
+// O(d^3) for the factor, and O(d^2 dx) for each of the 40 iterations.
 func discriminants(sw, st *mat.SymDense, o Options) (*mat.Dense, error) {
 	d, dx := sw.SymmetricDim(), o.Dx
 	ridge := o.Ridge * largest(sw)
@@ -425,8 +426,10 @@ func square(x *mat.Dense) *mat.SymDense {
 	return s
 }
 
-// largest estimates the largest eigenvalue by power iteration. The estimate is from below; the
-// ridge needs its scale alone.
+// largest estimates the largest eigenvalue by power iteration, from v = 1/sqrt(d). The estimate is
+// from below; the ridge needs its scale alone. Each of the 30 steps is
+//
+//	l = |S v|,   v = S v / l
 func largest(s *mat.SymDense) float64 {
 	d := s.SymmetricDim()
 	v := mat.NewVecDense(d, nil)
@@ -445,7 +448,7 @@ func largest(s *mat.SymDense) float64 {
 }
 
 // orthonormal makes the columns of q orthonormal (modified Gram-Schmidt, twice). A second pass
-// makes up for the rounding of the first.
+// makes up for the rounding of the first. 1e-300 keeps a column of zeros from a division by 0.
 func orthonormal(q *mat.Dense) {
 	n, k := q.Dims()
 	for range 2 {

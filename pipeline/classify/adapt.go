@@ -71,7 +71,9 @@ func (c *Classifier) AdaptRows(ctx context.Context, rows *onnx.Tensor) error {
 // Shift returns the shift that the classifier was adapted by; nil where it was not.
 func (c *Classifier) Shift() *onnx.Tensor { return c.shift }
 
-// adaptation sums the shifts of batches.
+// adaptation sums the shifts of batches. Of batches b of n_b images with the shifts d_b it gives
+//
+//	d = sum_b n_b d_b / sum_b n_b
 type adaptation struct {
 	c       *Classifier
 	session engine.Session

@@ -252,7 +252,8 @@ type Prediction struct {
 	Pixels []uint8
 }
 
-// Top returns the two most probable classes.
+// Top returns the two most probable classes, of equals the one of lower number. It costs O(C), and
+// wants two classes or more.
 func (p *Prediction) Top() (first, second int) {
 	second = 1
 	if p.Probabilities[1] > p.Probabilities[0] {

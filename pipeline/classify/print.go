@@ -106,6 +106,7 @@ func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Pri
 		w = &p.whole
 	}
 	p.w = bufio.NewWriter(w)
+	// A column of classes is as wide as the longest name, and has 16 characters at most.
 	names := Names(c.Manifest)
 	for _, name := range names {
 		p.class = min(max(p.class, len([]rune(name))), 16)

@@ -85,6 +85,7 @@ func (s *Scores) Add(ps []Prediction) error { return s.add(ps) }
 func (s *Scores) count(ps []Prediction) error {
 	for i := range ps {
 		p := &ps[i]
+		// An image without probabilities counts as wrong: its class is another than its label.
 		top, confidence := (p.Label+1)%s.images.C, float32(0)
 		if p.Probabilities == nil {
 			s.Failed++

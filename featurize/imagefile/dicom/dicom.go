@@ -16,8 +16,8 @@
 // An enhanced image has them in its functional groups (5200,9229 and 5200,9230), which are read.
 // Without a window y goes from the least to the greatest x of the image; a table in its place
 // (0028,3010) is refused. MONOCHROME1 is inverted after, and an inverse presentation (2050,0020) of
-// MONOCHROME2 refused. Padding (0028,0120, to 0028,0121 where that is given) is no part of the image
-// (PS3.3 C.7.5.1.1.2): it has no part in the least and the greatest x, and is black.
+// MONOCHROME2 refused. Padding (0028,0120, to 0028,0121 where that is given) is no part of the
+// image (PS3.3 C.7.5.1.1.2): it has no part in the least and the greatest x, and is black.
 package dicom
 
 import (

@@ -93,6 +93,7 @@ func (d *decoder) inks(r image.Rectangle) (image.Image, error) {
 	for i := 0; i < len(im.Pix); i += 4 {
 		p := im.Pix[i:][:4]
 		if d.Transform != 0 {
+			// C = 255 - C' of an ink C' as it is stored, and C' = 255 - R: C is R.
 			p[0], p[1], p[2] = color.YCbCrToRGB(p[0], p[1], p[2])
 		} else {
 			p[0], p[1], p[2] = 255-p[0], 255-p[1], 255-p[2]
