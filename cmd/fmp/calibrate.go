@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/cmd/internal/outputs"
+	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx/serde"
 	"fmp/pipeline/classify"
@@ -289,7 +290,7 @@ func always(s *models.OriginSets, names []string) []string {
 func namesOf(names []string, n int, chosen func(class int) bool) (out []string) {
 	for c := range n {
 		if chosen(c) {
-			out = append(out, classify.Name(names, c))
+			out = append(out, imagefile.Classes{Names: names}.Name(c))
 		}
 	}
 	return out

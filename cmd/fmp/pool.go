@@ -15,12 +15,12 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"fmp/cmd/internal/outputs"
+	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/npy"
 	"fmp/onnx/printable"
 	"fmp/onnx/serde"
-	"fmp/pipeline/classify"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/honesty"
 	"fmp/pipeline/merge"
@@ -709,8 +709,8 @@ func disputed(j *posterior.Judgement, names []string) []string {
 	var out []string
 	for c, share := range j.Dispute {
 		if share >= honesty.Contested {
-			out = append(out, fmt.Sprintf("%s (%.0f%% left out)", classify.Name(names, c),
-				100*share))
+			name := imagefile.Classes{Names: names}.Name(c)
+			out = append(out, fmt.Sprintf("%s (%.0f%% left out)", name, 100*share))
 		}
 	}
 	return out

@@ -209,21 +209,15 @@ func (c *Classifier) TakesRows() bool { return c.Fit.H == 0 }
 func (c *Classifier) Close() error { return c.session.Close() }
 
 // Class returns the name of class i, or its number if it has none.
-func (c *Classifier) Class(i int) string { return Name(c.Manifest.Classes, i) }
-
-// Name returns the name of class i, or its number where the list is shorter.
-func Name(classes []string, i int) string {
-	if i < len(classes) {
-		return classes[i]
-	}
-	return fmt.Sprint(i)
+func (c *Classifier) Class(i int) string {
+	return imagefile.Classes{Names: c.Manifest.Classes}.Name(i)
 }
 
-// Names returns the names of all classes of a model, as [Name].
+// Names returns the names of all classes of a model, numbers of those without one.
 func Names(f models.Manifest) []string {
 	names := make([]string, f.C)
 	for i := range names {
-		names[i] = Name(f.Classes, i)
+		names[i] = imagefile.Classes{Names: f.Classes}.Name(i)
 	}
 	return names
 }
