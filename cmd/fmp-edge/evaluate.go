@@ -40,6 +40,8 @@ type scoring struct {
 	asJSON, redraw             bool
 }
 
+// evaluateCommand checks flags and loads the key, then asks the server for its round, and reads
+// images last.
 var evaluateCommand = command{
 	name: "evaluate", args: "--model CLASSIFIER --key FILE IMAGES",
 	short: "Score a classifier on this site's labelled images, and sign counts for the " +

@@ -396,6 +396,8 @@ func (c *connection) deliver(ctx context.Context, command string, key *identity.
 	return err
 }
 
+// sendCommand asks the ledger too: a server that adds the noise, and has not had the upload, is
+// charged for before anything is sent.
 var sendCommand = command{
 	name: "send", args: "URL --key FILE UPLOAD",
 	short: "Send an upload that compress wrote to the server of its round",
@@ -501,6 +503,8 @@ func (c *connection) wantsSalt(ctx context.Context, u *message, key *identity.Ke
 var decided = append([]string{"model", "client", "round", "output", "rows", "json", "scope"},
 	budgetNames[:len(budgetNames)-3]...)
 
+// joinCommand makes an upload of a private round once. A second one of the same images would spend
+// a second budget, so that the owner has to move the first away.
 var joinCommand = command{
 	name: "join", args: "URL --key FILE SOURCE",
 	short: "Take part in a round: fetch the client graph, compress the images, send the upload, " +

@@ -531,6 +531,7 @@ func (s *session) openClassifier(q *request) (any, []byte, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	// The page asks for one image a call.
 	c.Batch, s.classifier = 1, c
 	f := c.Manifest
 	return map[string]any{"digest": f.Digest, "classes": classify.Names(f), "height": c.Fit.H,

@@ -335,6 +335,8 @@ less the mean of 50 unlabelled images of their domain; and all but the last with
 features moved towards the barycenter of the clients' Gaussians (SLOT-Align). Rivals have the
 setting, strength and temperature that are best on the test images.`
 
+// newBenchDomainsCommand declares fmp bench domains. The family says how many clients there are, so
+// that federation.clients is not read.
 func newBenchDomainsCommand() *cobra.Command {
 	var res measuredDomains
 	var closedForm bool
@@ -386,6 +388,7 @@ func newBenchDomainsCommand() *cobra.Command {
 	return cmd
 }
 
+// print leaves the last two columns of a row out where no kind was unknown to it.
 func (r *measuredDomains) print(b *strings.Builder) {
 	fmt.Fprintf(b, "%s, %s, %d images a client, alpha %g, %d repeats\n%-40s %17s %17s\n"+
 		"%-40s %8s %8s %8s %8s\n", r.Dataset, r.Family, r.Points, r.Alpha, r.Repeats, "",
@@ -410,6 +413,8 @@ type measuredSets struct {
 	FalseShare float64             `json:"false_share,omitempty"`
 }
 
+// newBenchSetsCommand declares fmp bench sets. Clients have at least twice as many images as the
+// largest number of calibration points: half at least go into class means.
 func newBenchSetsCommand() *cobra.Command {
 	var res measuredSets
 	var falsePoints bool

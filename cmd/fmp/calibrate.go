@@ -250,6 +250,7 @@ func (r *calibration) calibrate(ctx context.Context, f models.Manifest, from str
 // scaled chooses the scaling, and makes the stated probabilities those of it.
 func (r *calibration) scaled(ctx context.Context, x *scaling.Images, kinds []string, from string,
 	stated [][]float32) error {
+	// Of too few images auto tries none. A kind that is asked for by its name is tried.
 	if r.scale == scaleAuto && len(x.Labels) < scaling.Least {
 		return nil
 	}

@@ -36,6 +36,7 @@ type gridOptions struct {
 	store        store.Options
 }
 
+// newGridCommand declares fmp grid. Its flags of NATS are those of fmp serve, and want --workers.
 func newGridCommand() *cobra.Command {
 	var o gridOptions
 	cmd := &cobra.Command{

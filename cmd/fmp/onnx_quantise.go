@@ -431,6 +431,7 @@ func (q *quantising) time(
 	for _, name := range []string{"pure", "ort"} {
 		c := cfg
 		c.Name, c.Threads = name, 1
+		// The pure engine refuses the providers of the other.
 		if name == "pure" {
 			c.Provider, c.Library = "", ""
 		}

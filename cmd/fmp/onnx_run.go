@@ -34,6 +34,8 @@ What was written is listed on standard output.
 
 A model may hold a loop that never ends: --time-limit bounds what a model from elsewhere may take.`
 
+// newONNXRunCommand declares fmp onnx run. The places of its outputs are claimed before an input is
+// read, so that no input is overwritten.
 func newONNXRunCommand() *cobra.Command {
 	var inputs, wanted []string
 	var dir, format, adapter string

@@ -123,6 +123,7 @@ func fmp_classifier_open(path *C.char, out *C.fmp_handle, message **C.char) C.in
 		if err != nil {
 			return fmt.Errorf("classifier: %w", err)
 		}
+		// A notice beside the file may say that the classifier is superseded.
 		if err := client.Heed(name, "", ""); err != nil {
 			return err
 		}
@@ -231,6 +232,7 @@ func fmp_predict(handle C.fmp_handle, in *C.fmp_images, out *C.fmp_predictions,
 		if err != nil {
 			return err
 		}
+		// Another handle than a classifier's is refused first. predict takes the lock again.
 		m, err := findClassifier(uint64(handle))
 		if err != nil {
 			return err

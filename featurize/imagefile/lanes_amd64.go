@@ -2,6 +2,7 @@ package imagefile
 
 import "golang.org/x/sys/cpu"
 
+// haveLanes says that the processor has AVX2, in whose instructions all lanes are written.
 var haveLanes = cpu.X86.HasAVX2
 
 // along is alongGo.
@@ -11,6 +12,7 @@ func (a *axis) along(sums []int32, row []int16) {
 		a.alongGo(sums, row)
 		return
 	}
+	// Lanes check no bounds: these indexes fail where they would read beyond a slice.
 	_, _, _ = row[a.from+a.taps-1], a.weights[n*a.taps-1], a.first[n-1]
 	alongY(n, a.taps, &sums[0], &row[0], &a.first[0], &a.weights[0])
 }

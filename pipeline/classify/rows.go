@@ -22,7 +22,7 @@ func FeatureRows(t *onnx.Tensor) (*onnx.Tensor, error) {
 	return t, nil
 }
 
-// AnyRows is FeatureRows of any numbers.
+// AnyRows is FeatureRows of any numbers, for counts with noise: an error would tell of a row.
 func AnyRows(t *onnx.Tensor) (*onnx.Tensor, error) {
 	if d := t.F64(); d != nil {
 		t = &onnx.Tensor{DType: onnx.Float32, Shape: t.Shape, Data: dense.As[float32](d)}

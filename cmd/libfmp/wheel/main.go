@@ -57,6 +57,7 @@ func pipVersion(v string) string {
 // licences are the files that must go with the library's code, ours and that of others.
 var licences = []string{"LICENSE", "THIRD_PARTY.md"}
 
+// file is one of the archive, by its name there.
 type file struct {
 	name string
 	data []byte
