@@ -18,6 +18,7 @@ import (
 	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx"
+	"fmp/onnx/atomicfile"
 	"fmp/onnx/npy"
 	"fmp/onnx/printable"
 	"fmp/onnx/serde"
@@ -752,7 +753,7 @@ func (o *poolRun) save(ctx context.Context, r sampledRound,
 	if err != nil {
 		return nil, 0, err
 	}
-	return m, len(data), serde.Save(o.out, m)
+	return m, len(data), atomicfile.WriteBytes(o.out, data)
 }
 
 // named lists values with their types and shapes.

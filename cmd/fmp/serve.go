@@ -548,8 +548,6 @@ const rosterEvery = 2 * time.Second
 type watchedFiles struct {
 	paths       []string
 	taken, last string // stamps: of the files as they were read last, and of the last look
-	fault       string // logged where they cannot be read
-	log         *slog.Logger
 }
 
 // stamp tells the files' contents by their times and sizes.
