@@ -524,142 +524,184 @@ and the noise is added here unless the round says that servers do (noise: truste
 --private refuses a round that is not private. Where there are two servers each gets a share of the
 sums, which says nothing without the other's: give the address of the second with --helper.`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
-		c := connectionFlags(f)
-		cache := f.String("cache", "",
-			"folder for client graphs (default: fmp/graphs in the user's folder for caches)")
-		fresh := f.Bool("fresh", false, "make the upload anew even if it is there")
-		making := pflag.NewFlagSet("compress", pflag.ContinueOnError)
-		compress := compressFlags(making)
-		c.ledger = compress.private.ledger
-		making.VisitAll(func(flag *pflag.Flag) {
+		j := &joining{connection: connectionFlags(f),
+			cache: f.String("cache", "",
+				"folder for client graphs (default: fmp/graphs in the user's folder for caches)"),
+			fresh:  f.Bool("fresh", false, "make the upload anew even if it is there"),
+			making: pflag.NewFlagSet("compress", pflag.ContinueOnError)}
+		j.compress = compressFlags(j.making)
+		j.ledger = j.compress.private.ledger
+		j.making.VisitAll(func(flag *pflag.Flag) {
 			if !slices.Contains(decided, flag.Name) {
 				f.AddFlag(flag)
 			}
 		})
-		return func(ctx context.Context, args []string, out, log io.Writer) error {
-			if len(args) != 2 {
-				return usagef("join: %d arguments; want the server's address and one folder, "+
-					".csv or IDX file of images", len(args))
-			}
-			s, key, d, err := c.open(ctx, "join", args[0], log)
-			if err != nil {
-				return err
-			}
-			if err := checkRound(making, d); err != nil {
-				return err
-			}
-			// An upload that is there counts where it is of this round, graph, client and budget.
-			path := c.beside(d.Round, "upload")
-			u, data, err := readUpload(path)
-			made := err == nil && belongs(u, d, key) == nil
-			if *cache == "" {
-				base, err := os.UserCacheDir()
-				if err != nil {
-					return fmt.Errorf("no folder for caches: %w; give one with --cache", err)
-				}
-				*cache = filepath.Join(base, "fmp", "graphs")
-			}
-			if err := c.receiptsFree("join", key.Name); err != nil {
-				return err
-			}
-			if made {
-				graph, err := s.Graph(ctx, d, *cache)
-				if err != nil {
-					return err
-				}
-				if err := ofServer(ctx, d, making, graph, log); err != nil {
-					return err
-				}
-			}
-			// Both shares are needed: one without the other is no upload.
-			if made && c.second != nil {
-				_, e := readShares(path, c.second.round, key)
-				made = e == nil
-			}
-			salting := false
-			if made {
-				if salting, err = c.wantsSalt(ctx, u, key); err != nil {
-					return err
-				}
-			}
-			// Another private upload in this place would be a second release of the images. The
-			// owner moves the first away where that is meant.
-			if d.Privacy != nil && err == nil && u.Budget != nil &&
-				(*fresh || *compress.private.redraw || !made && d.State != wire.Closed) {
-				return usagef("%s is an upload of a private round already (round %d, %v), which "+
-					"may have been sent: another of the same images spends a budget a second "+
-					"time; if that is meant, or it never left this machine, move the file away",
-					path, u.Round, u.Budget)
-			}
-			if d.State == wire.Closed {
-				if made {
-					// it may be in, with a reply that was lost
-					return c.deliver(ctx, "join", key, path, data, out)
-				}
-				if d.Now.Before(d.Deadline) {
-					return fmt.Errorf("%w: its one classifier is made, or is being made",
-						sender.ErrClosed)
-				}
-				return fmt.Errorf("%w since %s", sender.ErrClosed, d.Deadline.Format(time.RFC3339))
-			}
-			if made && !*fresh && !salting {
-				anew := "; --fresh makes it anew"
-				if d.Privacy != nil {
-					anew = ""
-				}
-				fmt.Fprintf(log, "fmp-edge: sending %s as it was made earlier, of the images and "+
-					"by the flags that were given then%s\n", path, anew)
-				return c.deliver(ctx, "join", key, path, data, out)
-			}
-			if err := c.takes("join", *compress.private.reply); err != nil {
-				return err
-			}
-			graph, err := s.Graph(ctx, d, *cache)
-			if err != nil {
-				return err
-			}
-			// The round decides these flags, which is why join has none of them.
-			set := map[string]string{"model": graph, "client": key.Name,
-				"round": fmt.Sprint(d.Round), "output": path,
-				"scope": client.ServerScope(d.ServerKey)}
-			if p := making.Lookup("precision"); !p.Changed && d.Privacy == nil &&
-				len(d.Precisions) > 0 {
-				set["precision"] = d.Precisions[0]
-			}
-			if p := making.Lookup("calibrate"); !p.Changed && d.Calibrate > 0 {
-				fmt.Fprintf(log, "fmp-edge: the round asks for %d calibration points, "+
-					"features of single images (docs/sets.md); none are sent: --calibrate "+
-					"N grants N\n", d.Calibrate)
-			}
-			if b := d.Privacy; b != nil {
-				set["epsilon"], set["delta"], set["points"] = fmt.Sprint(b.Epsilon),
-					fmt.Sprint(b.Delta), fmt.Sprint(b.Points)
-				set["unit"], set["relation"], set["noise"] = b.Unit, b.Relation, b.Noise
-				set["max-epsilon"] = fmt.Sprint(*c.maxEpsilon)
-			}
-			for name, value := range set {
-				if err := making.Set(name, value); err != nil {
-					return fmt.Errorf("join: --%s %s: %w", name, value, err)
-				}
-			}
-			// compress charges the upload to these servers as it is made, so that deliver does not.
-			compress.mostImages, compress.server, c.ledger = d.MaxPoints, c.servers(), nil
-			compress.takes = func(after time.Duration) error { return c.takes("join", after) }
-			if compress.mostBytes = d.MaxBytes; c.second != nil {
-				compress.mostBytes = min(d.MaxBytes, c.second.round.MaxBytes)
-			}
-			if err := compress.run(ctx, args[1:], io.Discard, log); err != nil {
-				return err
-			}
-			if u, data, err = readUpload(path); err != nil {
-				return err
-			}
-			if err := belongs(u, d, key); err != nil {
-				return err
-			}
-			return c.deliver(ctx, "join", key, path, data, out)
-		}
+		return j.run
 	},
+}
+
+// joining is a command that takes part in a round.
+type joining struct {
+	*connection
+	cache    *string
+	fresh    *bool
+	making   *pflag.FlagSet // those of compress, which are settled by the round or given here
+	compress *compressing
+
+	sender *sender.Client
+	owner  *identity.Key
+	round  *wire.Description
+	path   string // of the upload, beside the key
+}
+
+// earlier is the upload that lies in the place of the new one.
+type earlier struct {
+	*message
+	data []byte
+	made bool // it is of this round, graph, client and budget, and whole
+	salt bool // the server wants its table of classes salted, and it is not
+}
+
+func (j *joining) run(ctx context.Context, args []string, out, log io.Writer) (err error) {
+	if len(args) != 2 {
+		return usagef("join: %d arguments; want the server's address and one folder, "+
+			".csv or IDX file of images", len(args))
+	}
+	if j.sender, j.owner, j.round, err = j.open(ctx, "join", args[0], log); err != nil {
+		return err
+	}
+	if err := checkRound(j.making, j.round); err != nil {
+		return err
+	}
+	if *j.cache == "" {
+		base, err := os.UserCacheDir()
+		if err != nil {
+			return fmt.Errorf("no folder for caches: %w; give one with --cache", err)
+		}
+		*j.cache = filepath.Join(base, "fmp", "graphs")
+	}
+	if err := j.receiptsFree("join", j.owner.Name); err != nil {
+		return err
+	}
+	j.path = j.beside(j.round.Round, "upload")
+	old, err := j.earlier(ctx, log)
+	if err != nil {
+		return err
+	}
+	closed := j.round.State == wire.Closed
+	// Another private upload in this place would be a second release of the images. The owner moves
+	// the first away where that is meant.
+	if j.round.Privacy != nil && old.message != nil && old.Budget != nil &&
+		(*j.fresh || *j.compress.private.redraw || !old.made && !closed) {
+		return usagef("%s is an upload of a private round already (round %d, %v), which may have "+
+			"been sent: another of the same images spends a budget a second time; if that is "+
+			"meant, or it never left this machine, move the file away", j.path, old.Round, old.Budget)
+	}
+	switch {
+	case closed && old.made: // it may be in, with a reply that was lost
+		return j.deliver(ctx, "join", j.owner, j.path, old.data, out)
+	case closed && j.round.Now.Before(j.round.Deadline):
+		return fmt.Errorf("%w: its one classifier is made, or is being made", sender.ErrClosed)
+	case closed:
+		return fmt.Errorf("%w since %s", sender.ErrClosed, j.round.Deadline.Format(time.RFC3339))
+	case old.made && !*j.fresh && !old.salt:
+		anew := "; --fresh makes it anew"
+		if j.round.Privacy != nil {
+			anew = ""
+		}
+		fmt.Fprintf(log, "fmp-edge: sending %s as it was made earlier, of the images and "+
+			"by the flags that were given then%s\n", j.path, anew)
+		return j.deliver(ctx, "join", j.owner, j.path, old.data, out)
+	}
+	data, err := j.make(ctx, args[1], log)
+	if err != nil {
+		return err
+	}
+	return j.deliver(ctx, "join", j.owner, j.path, data, out)
+}
+
+// earlier reads the upload that is there. One that can be sent counts where the graph is approved.
+func (j *joining) earlier(ctx context.Context, log io.Writer) (old earlier, err error) {
+	u, data, err := readUpload(j.path)
+	if err != nil {
+		return old, nil // none, or of something else: it is made anew
+	}
+	old = earlier{message: u, data: data, made: belongs(u, j.round, j.owner) == nil}
+	if !old.made {
+		return old, nil
+	}
+	graph, err := j.sender.Graph(ctx, j.round, *j.cache)
+	if err != nil {
+		return old, err
+	}
+	if err := ofServer(ctx, j.round, j.making, graph, log); err != nil {
+		return old, err
+	}
+	// Both shares are needed: one without the other is no upload.
+	if j.second != nil {
+		_, e := readShares(j.path, j.second.round, j.owner)
+		old.made = e == nil
+	}
+	if old.made {
+		old.salt, err = j.wantsSalt(ctx, u, j.owner)
+	}
+	return old, err
+}
+
+// make compresses the images of a source to an upload for the round, and returns its bytes.
+func (j *joining) make(ctx context.Context, source string, log io.Writer) ([]byte, error) {
+	if err := j.takes("join", *j.compress.private.reply); err != nil {
+		return nil, err
+	}
+	graph, err := j.sender.Graph(ctx, j.round, *j.cache)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.settle(graph, log); err != nil {
+		return nil, err
+	}
+	// compress charges the upload to these servers as it is made, so that deliver does not.
+	compress := j.compress
+	compress.mostImages, compress.server, j.ledger = j.round.MaxPoints, j.servers(), nil
+	compress.takes = func(after time.Duration) error { return j.takes("join", after) }
+	if compress.mostBytes = j.round.MaxBytes; j.second != nil {
+		compress.mostBytes = min(j.round.MaxBytes, j.second.round.MaxBytes)
+	}
+	if err := compress.run(ctx, []string{source}, io.Discard, log); err != nil {
+		return nil, err
+	}
+	u, data, err := readUpload(j.path)
+	if err != nil {
+		return nil, err
+	}
+	return data, belongs(u, j.round, j.owner)
+}
+
+// settle gives compress the flags that the round decides, which is why join has none of them.
+func (j *joining) settle(graph string, log io.Writer) error {
+	d := j.round
+	set := map[string]string{"model": graph, "client": j.owner.Name,
+		"round": fmt.Sprint(d.Round), "output": j.path, "scope": client.ServerScope(d.ServerKey)}
+	if p := j.making.Lookup("precision"); !p.Changed && d.Privacy == nil && len(d.Precisions) > 0 {
+		set["precision"] = d.Precisions[0]
+	}
+	if p := j.making.Lookup("calibrate"); !p.Changed && d.Calibrate > 0 {
+		fmt.Fprintf(log, "fmp-edge: the round asks for %d calibration points, "+
+			"features of single images (docs/sets.md); none are sent: --calibrate "+
+			"N grants N\n", d.Calibrate)
+	}
+	if b := d.Privacy; b != nil {
+		set["epsilon"], set["delta"], set["points"] = fmt.Sprint(b.Epsilon),
+			fmt.Sprint(b.Delta), fmt.Sprint(b.Points)
+		set["unit"], set["relation"], set["noise"] = b.Unit, b.Relation, b.Noise
+		set["max-epsilon"] = fmt.Sprint(*j.maxEpsilon)
+	}
+	for name, value := range set {
+		if err := j.making.Set(name, value); err != nil {
+			return fmt.Errorf("join: --%s %s: %w", name, value, err)
+		}
+	}
+	return nil
 }
 
 // keyCommand makes a key where it is given a name, and else prints the line of the one in the file.
