@@ -80,19 +80,31 @@ func (r *drawnRounds) bind(cmd *cobra.Command, cfg *experiment.Config, reads ...
 }
 
 // measure prepares the data of an experiment and measures rounds of it. r has the sizes of the
-// prepared experiment when do is called.
+// prepared experiment when do is called, and so have the rounds that do is given.
 func (r *drawnRounds) measure(cmd *cobra.Command, cfg experiment.Config,
-	do func(p *experiment.Prepared, bar *progress) error) error {
+	do func(p *experiment.Prepared, of experiment.Rounds) error) error {
 	if !(r.Alpha >= 0 && r.Alpha <= 1000) {
 		return usageErrorf("%s: --alpha is %v; allowed are 0 to 1000",
 			strings.TrimPrefix(cmd.CommandPath(), "fmp "), r.Alpha)
 	}
-	return benched(cmd, cfg, func(p *experiment.Prepared, bar *progress) error {
-		c := p.Config
-		r.Dataset, r.Clients, r.Points, r.Repeats = c.Dataset.Name, c.Federation.Clients,
-			c.Federation.Points, c.Seeds
-		return do(p, bar)
-	})
+	eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer eng.Close()
+	p, err := experiment.Prepare(cmd.Context(), cfg, eng, nil, nil)
+	if err != nil {
+		return usageError(err)
+	}
+	defer p.Close()
+	bar := newProgress(cmd.ErrOrStderr())
+	defer bar.close()
+	c := p.Config
+	r.Dataset, r.Clients, r.Points, r.Repeats = c.Dataset.Name, c.Federation.Clients,
+		c.Federation.Points, c.Seeds
+	return do(p, experiment.Rounds{Clients: r.Clients, Points: r.Points, Repeats: r.Repeats,
+		Alpha: r.Alpha, Samples: c.Conjugate.Samples, Seed: c.Seed, Threads: c.Engine.Threads,
+		Progress: bar.report})
 }
 
 // closedFormHelp is the help of the flag by which a corpus's images do not count.
@@ -137,16 +149,12 @@ func newBenchRoundCommand() *cobra.Command {
 			return usageErrorf("bench round: --bad %d and --test %d; allowed are 1 to less than "+
 				"half of the %d clients, and from 0", res.Bad, test, cfg.Federation.Clients)
 		}
-		return res.measure(cmd, cfg, func(p *experiment.Prepared, bar *progress) (err error) {
+		return res.measure(cmd, cfg, func(p *experiment.Prepared, of experiment.Rounds) (err error) {
 			if closedForm && p.Tools.Conjugate == nil {
 				return errNoClosedForm("bench round")
 			}
-			c := p.Config
-			o := attack.Options{Clients: res.Clients, Points: res.Points,
-				Alpha: res.Alpha, Bad: res.Bad, Repeats: res.Repeats, ClosedForm: closedForm,
-				Samples: c.Conjugate.Samples, Test: test, Seed: c.Seed, Threads: c.Engine.Threads,
-				Progress: bar.report}
-			res.Open, res.Defences = c.OpenScope(), attack.Defences
+			o := attack.Options{Rounds: of, Bad: res.Bad, ClosedForm: closedForm, Test: test}
+			res.Open, res.Defences = p.Config.OpenScope(), attack.Defences
 			if colluders {
 				res.Defences = attack.CollusionDefences
 				res.Colluders, err = attack.RunColluders(cmd.Context(), p, o)
@@ -366,20 +374,17 @@ func newBenchDomainsCommand() *cobra.Command {
 			return usageErrorf("bench domains: --domains is %q; allowed are %s", family,
 				suggest.Or(names...))
 		}
-		of := domains.Families[at]
-		cfg.Methods, cfg.Scores.Domains, cfg.Scores.Images = []string{"FMP"}, of.Domains(),
+		from := domains.Families[at]
+		cfg.Methods, cfg.Scores.Domains, cfg.Scores.Images = []string{"FMP"}, from.Domains(),
 			domains.Images
-		return res.measure(cmd, cfg, func(p *experiment.Prepared, bar *progress) (err error) {
+		return res.measure(cmd, cfg, func(p *experiment.Prepared, of experiment.Rounds) (err error) {
 			if closedForm && p.Tools.Conjugate == nil {
 				return errNoClosedForm("bench domains")
 			}
-			c := p.Config
-			res.Family, res.Kinds, res.Severities, res.Clients = family, of.Kinds,
-				of.Severities, of.Clients
-			if res.Rows, err = domains.Run(cmd.Context(), p, domains.Options{Family: of,
-				Named: !closedForm, Points: res.Points, Rivals: domains.Rivals,
-				Repeats: res.Repeats, Samples: c.Conjugate.Samples, Alpha: res.Alpha, Seed: c.Seed,
-				Threads: c.Engine.Threads, Progress: bar.report}); err != nil {
+			res.Family, res.Kinds, res.Severities, res.Clients = family, from.Kinds,
+				from.Severities, from.Clients
+			if res.Rows, err = domains.Run(cmd.Context(), p, domains.Options{Rounds: of,
+				Family: from, Named: !closedForm, Rivals: domains.Rivals}); err != nil {
 				return err
 			}
 			return tell(cmd, res, res.print)
@@ -456,11 +461,8 @@ survive none; they are scored on new images of the honest clients.`,
 				"calibration points", cfg.Federation.Points, least, calibrate[1])
 		}
 		cfg.Methods = []string{"FMP"}
-		return res.measure(cmd, cfg, func(p *experiment.Prepared, bar *progress) (err error) {
-			c := p.Config
-			o := coverage.Options{Clients: res.Clients, Points: res.Points, Calibrate: calibrate,
-				Repeats: res.Repeats, Samples: c.Conjugate.Samples, Level: res.Level,
-				Alpha: res.Alpha, Seed: c.Seed, Threads: c.Engine.Threads, Progress: bar.report}
+		return res.measure(cmd, cfg, func(p *experiment.Prepared, of experiment.Rounds) (err error) {
+			o := coverage.Options{Rounds: of, Calibrate: calibrate, Level: res.Level}
 			if falsePoints {
 				res.FalseShare = pool.FalseShare
 				res.False, err = coverage.RunFalse(cmd.Context(), p, o, res.FalseShare)
@@ -555,12 +557,8 @@ temperature. Spread is the standard deviation over paths, and of the method's ow
 				o.Batches, o.Batch, o.L2)
 		}
 		cfg.Methods = []string{"FMP-ISAB"}
-		return res.measure(cmd, cfg, func(p *experiment.Prepared, bar *progress) (err error) {
-			c := p.Config
-			res.Paths = o.Paths
-			o.Clients, o.Images, o.Alpha, o.Repeats, o.Seed = res.Clients, res.Points, res.Alpha,
-				res.Repeats, c.Seed
-			o.Threads, o.Progress = c.Engine.Threads, bar.report
+		return res.measure(cmd, cfg, func(p *experiment.Prepared, of experiment.Rounds) (err error) {
+			res.Paths, o.Rounds = o.Paths, of
 			if res.Rows, err = martingale.Run(cmd.Context(), p, o); err != nil {
 				return err
 			}

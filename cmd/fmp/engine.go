@@ -7,13 +7,10 @@ import (
 	"io"
 	"os"
 
-	"github.com/spf13/cobra"
-
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/ort"
 	"fmp/onnx/engine/pure"
 	_ "fmp/onnx/integers" // quantised networks run on bytes
-	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/settings"
 )
 
@@ -70,23 +67,4 @@ func libraryIsNeeded(cfg settings.Engine) bool {
 	}
 	return cfg.Name == "ort" || cfg.Library != "" || os.Getenv(ort.LibraryEnv) != "" ||
 		(cfg.Provider != "" && cfg.Provider != "cpu")
-}
-
-// benched measures an experiment, which it prepares, with a bar of its progress. Engine and data
-// are closed when measure has returned.
-func benched(cmd *cobra.Command, cfg experiment.Config,
-	measure func(p *experiment.Prepared, bar *progress) error) error {
-	eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
-	if err != nil {
-		return err
-	}
-	defer eng.Close()
-	p, err := experiment.Prepare(cmd.Context(), cfg, eng, nil, nil)
-	if err != nil {
-		return usageError(err)
-	}
-	defer p.Close()
-	bar := newProgress(cmd.ErrOrStderr())
-	defer bar.close()
-	return measure(p, bar)
 }

@@ -29,8 +29,8 @@ func digits(t *testing.T, open bool, alpha float64) *bench {
 	p := must.Get(experiment.Prepare(t.Context(), c, eng, nil, nil))(t)
 	t.Cleanup(func() { p.Close() })
 	b := must.Get(newBench(t.Context(), p,
-		Options{Clients: 10, Points: 10, Alpha: alpha, Bad: 2, Repeats: 1, Samples: 20,
-			ClosedForm: true, Seed: 1, Threads: 1}))(t)
+		Options{Rounds: experiment.Rounds{Clients: 10, Points: 10, Alpha: alpha, Repeats: 1, Samples: 20,
+			Seed: 1, Threads: 1}, Bad: 2, ClosedForm: true}))(t)
 	return b
 }
 

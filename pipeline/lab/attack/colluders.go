@@ -107,7 +107,7 @@ func RunColluders(ctx context.Context, p *experiment.Prepared, o Options) ([]Col
 			if err := r.add(ctx, d, oracles[r.Colluders], &o); err != nil {
 				return nil, fmt.Errorf("%s of %d: %w", r.Attack, r.Colluders, err)
 			}
-			o.progress("colluders", repeat*len(out)+i+1, o.Repeats*len(out))
+			o.Report("colluders", repeat*len(out)+i+1, o.Repeats*len(out))
 		}
 	}
 	return out, nil

@@ -127,7 +127,7 @@ func RunMoments(ctx context.Context, p *experiment.Prepared, o Options) ([]Momen
 			if err := b.attacked(ctx, &out[i], i, clients, repeat, oracle); err != nil {
 				return nil, fmt.Errorf("%s: %w", out[i].Attack, err)
 			}
-			o.progress("attacks", repeat*len(out)+i+1, o.Repeats*len(out))
+			o.Report("attacks", repeat*len(out)+i+1, o.Repeats*len(out))
 		}
 	}
 	return out, nil
@@ -287,11 +287,8 @@ func (b *momentsBench) anchored(ctx context.Context, clients []discriminant.Clie
 	known *discriminant.Client, repeat int,
 	judged bool) (metric.Scores, *posterior.Judgement, error) {
 	o := posterior.MomentsOptions{Known: known,
-		Options: discriminant.Options{Samples: b.Samples, Seed: b.Seed,
+		Options: discriminant.Options{Kappa: b.p.Config.Kappa(), Samples: b.Samples, Seed: b.Seed,
 			Stream: fmt.Sprint("stress/", repeat)}, Honesty: judged, Threads: b.Threads}
-	if known := b.p.Config.Extractor.Kappa; len(known) == 2 {
-		o.Kappa = discriminant.Kappa{Median: known[0], Deviation: known[1]}
-	}
 	r, err := posterior.Moments(ctx, clients, b.p.Tools.Embedded, o)
 	if err != nil {
 		return metric.Scores{}, nil, err

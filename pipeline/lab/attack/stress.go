@@ -17,26 +17,11 @@ import (
 
 // Options are the settings of a measurement.
 type Options struct {
-	// Clients is the number of clients and Points the images of each; Alpha is that of the
-	// Dirichlet partition, 0 for homogeneous clients.
-	Clients, Points int
-	Alpha           float64
+	experiment.Rounds
 	// ClosedForm leaves the corpus's images out, which else are one more client's.
 	ClosedForm bool
-	// Bad is the number of attacking clients.
-	Bad int
-	// Repeats is the number of tasks, Samples is S, and Test the maximum number of test images.
-	Repeats, Samples, Test int
-	Seed                   uint64
-	Threads                int
-	// Progress is told how many of the rounds of a stage are scored; nil for no reports.
-	Progress func(stage string, done, total int)
-}
-
-func (o *Options) progress(stage string, done, total int) {
-	if o.Progress != nil {
-		o.Progress(stage, done, total)
-	}
+	// Bad is the number of attacking clients, and Test the maximum number of test images.
+	Bad, Test int
 }
 
 // bench is a prepared run with its test rows in the heads' coordinates.

@@ -81,7 +81,7 @@ func RunAttacks(ctx context.Context, p *experiment.Prepared, o Options) (*Table,
 			if err := b.row(ctx, &t.Rows[i], u, bad, repeat, expected); err != nil {
 				return nil, err
 			}
-			o.progress("attacks", repeat*len(t.Rows)+i+1, o.Repeats*len(t.Rows))
+			o.Report("attacks", repeat*len(t.Rows)+i+1, o.Repeats*len(t.Rows))
 		}
 	}
 	t.summarise()

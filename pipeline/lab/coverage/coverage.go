@@ -27,15 +27,9 @@ import (
 
 // Options are the settings of a measurement.
 type Options struct {
-	Clients, Points int   // images a client, calibration points among them
-	Calibrate       []int // calibration points a client
-	Repeats         int
-	Samples         int
-	Level           float64
-	Alpha           float64 // of the Dirichlet partition, 0 for homogeneous clients
-	Seed            uint64
-	Threads         int
-	Progress        func(stage string, done, total int)
+	experiment.Rounds       // calibration points are among the images of a client
+	Calibrate         []int // calibration points a client
+	Level             float64
 }
 
 // Kinds of sets: of the clients' mixture, of each class, and for equal shares of the classes.
@@ -180,9 +174,7 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 			if err := b.round(ctx, repeat, k); err != nil {
 				return nil, err
 			}
-			if o.Progress != nil {
-				o.Progress("rounds", repeat*len(o.Calibrate)+k+1, o.Repeats*len(o.Calibrate))
-			}
+			o.Report("rounds", repeat*len(o.Calibrate)+k+1, o.Repeats*len(o.Calibrate))
 		}
 	}
 	return b.rows, nil

@@ -25,8 +25,8 @@ func TestRun(t *testing.T) {
 	p := must.Get(experiment.Prepare(t.Context(), cfg, eng, nil, nil))(t)
 	defer p.Close()
 	rows := must.Get(Run(t.Context(), p,
-		Options{Clients: 5, Points: 100, Calibrate: []int{4, 40}, Repeats: 2, Samples: 10,
-			Level: 0.9, Seed: 1}))(t)
+		Options{Rounds: experiment.Rounds{Clients: 5, Points: 100, Repeats: 2, Samples: 10, Seed: 1},
+			Calibrate: []int{4, 40}, Level: 0.9}))(t)
 	if len(rows) != 18 {
 		t.Fatalf("%d rows; want 2 x 3 x 3", len(rows))
 	}

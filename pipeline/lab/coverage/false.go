@@ -74,9 +74,7 @@ func RunFalse(ctx context.Context, p *experiment.Prepared, o Options,
 					}
 				}
 			}
-			if o.Progress != nil {
-				o.Progress("rounds", repeat*len(o.Calibrate)+k+1, o.Repeats*len(o.Calibrate))
-			}
+			o.Report("rounds", repeat*len(o.Calibrate)+k+1, o.Repeats*len(o.Calibrate))
 		}
 	}
 	for i := range out {

@@ -74,14 +74,10 @@ const Unlabelled = 50
 
 // Options are the settings of a measurement.
 type Options struct {
-	Family                   Family
-	Points, Repeats, Samples int
-	Rivals                   []string
-	Alpha                    float64 // of the Dirichlet partition, 0 for homogeneous clients
-	Named                    bool    // the corpus's images are one more client's (posterior.Input)
-	Seed                     uint64
-	Threads                  int
-	Progress                 func(stage string, done, total int)
+	experiment.Rounds // Clients is not read: the family says how many there are of a domain
+	Family            Family
+	Rivals            []string
+	Named             bool // the corpus's images are one more client's (posterior.Input)
 }
 
 // Row holds the scores of a method, means over repeats, kinds and severities.
@@ -174,9 +170,7 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 			if err := b.fold(ctx, repeat, of, slices.Clone(tests), fold < 0); err != nil {
 				return nil, err
 			}
-			if o.Progress != nil {
-				o.Progress("rounds", repeat*(1+folds)+fold+2, o.Repeats*(1+folds))
-			}
+			o.Report("rounds", repeat*(1+folds)+fold+2, o.Repeats*(1+folds))
 		}
 	}
 	var out []Row
@@ -346,11 +340,8 @@ func (b *bench) moments(ctx context.Context, clients []*point.Set, tests []domai
 	if err != nil {
 		return err
 	}
-	o := posterior.MomentsOptions{Options: discriminant.Options{Samples: b.Samples, Seed: b.Seed,
-		Stream: stream}, Honesty: true, Threads: b.Threads}
-	if k := b.p.Config.Extractor.Kappa; len(k) == 2 {
-		o.Kappa = discriminant.Kappa{Median: k[0], Deviation: k[1]}
-	}
+	o := posterior.MomentsOptions{Options: discriminant.Options{Kappa: b.p.Config.Kappa(),
+		Samples: b.Samples, Seed: b.Seed, Stream: stream}, Honesty: true, Threads: b.Threads}
 	return b.views(ctx, "FMP", func(client int, alike bool) (*posterior.Result, error) {
 		o.For, o.Alike = client, alike
 		return posterior.Moments(ctx, uploads, b.p.Tools.Embedded, o)

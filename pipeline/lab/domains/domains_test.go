@@ -26,9 +26,9 @@ func TestRun(t *testing.T) {
 	defer eng.Close()
 	p := must.Get(experiment.Prepare(t.Context(), cfg, eng, nil, nil))(t)
 	defer p.Close()
+	rounds := experiment.Rounds{Points: 20, Repeats: 1, Samples: 20, Seed: 3}
 	rows := must.Get(Run(t.Context(), p,
-		Options{Family: Families[0], Points: 20, Repeats: 1, Samples: 20, Seed: 3,
-			Rivals: []string{"FedCGS"}}))(t)
+		Options{Rounds: rounds, Family: Families[0], Rivals: []string{"FedCGS"}}))(t)
 	of := map[string]Row{}
 	for _, r := range rows {
 		of[r.Name] = r
@@ -63,8 +63,7 @@ func TestRun(t *testing.T) {
 	p.Tools.Conjugate, p.Tools.Open, p.Tools.Calibration = nil, nil, 10
 	p.Config.Extractor.Kappa = []float64{0.85, 0.25} // without it one posterior reads clients that are alike
 	p.Tools.Embedded = must.Get(posterior.NewEmbedded(p.Data.Clients.Dx, nil, nil, nil))(t)
-	rows = must.Get(Run(t.Context(), p,
-		Options{Family: Families[0], Points: 20, Repeats: 1, Samples: 20, Seed: 3}))(t)
+	rows = must.Get(Run(t.Context(), p, Options{Rounds: rounds, Family: Families[0]}))(t)
 	moments := map[string]Row{}
 	for _, r := range rows {
 		moments[r.Name] = r

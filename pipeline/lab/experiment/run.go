@@ -521,10 +521,7 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 		if in.Moments, err = k.Moments(ctx, clients, stream); err != nil {
 			return nil, err
 		}
-		in.Embedded = k.Embedded
-		if known := c.Extractor.Kappa; len(known) == 2 {
-			in.Kappa = discriminant.Kappa{Median: known[0], Deviation: known[1]}
-		}
+		in.Embedded, in.Kappa = k.Embedded, c.Kappa()
 	}
 	return rival.NewTask(in)
 }

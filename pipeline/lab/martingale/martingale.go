@@ -27,16 +27,11 @@ import (
 
 // Options are the settings of a measurement.
 type Options struct {
-	Clients, Images int     // images a client
-	Alpha           float64 // of the Dirichlet partition, 0 for homogeneous clients
-	Paths           int     // 2 or more
-	Batches, Batch  int     // batches of a path, and draws of a batch
-	Test            int     // test images at which probabilities are followed
-	Repeats         int
-	L2              float64 // penalty of the fits to points
-	Seed            uint64
-	Threads         int
-	Progress        func(stage string, done, total int)
+	experiment.Rounds         // Samples is not read: a method's own samples are as many as Paths
+	Paths             int     // 2 or more
+	Batches, Batch    int     // batches of a path, and draws of a batch
+	Test              int     // test images at which probabilities are followed
+	L2                float64 // penalty of the fits to points
 }
 
 // Names of rows.
@@ -93,7 +88,7 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 	}
 	for repeat := range o.Repeats {
 		drawn, err := p.Data.Clients.Partition(rng.New(o.Seed, "martingale", repeat), o.Clients,
-			o.Images, o.Alpha)
+			o.Points, o.Alpha)
 		if err != nil {
 			return nil, err
 		}
@@ -108,9 +103,7 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 			if err != nil {
 				return nil, fmt.Errorf("martingale: repeat %d, %s: %w", repeat, rows[i].Method, err)
 			}
-			if o.Progress != nil {
-				o.Progress("paths", 2*repeat+i+1, 2*o.Repeats)
-			}
+			o.Report("paths", 2*repeat+i+1, 2*o.Repeats)
 		}
 	}
 	return rows, nil
@@ -190,7 +183,7 @@ func (o Options) one(_ context.Context, _ *experiment.Prepared, clients []*point
 	path := func(_ context.Context, r *rand.Rand) ([]erm.Theta, error) {
 		return m.Components[0].Forward(o.Batches, o.Batch, r)
 	}
-	return &start{float64(o.Clients * o.Images), path, m.Ensemble(o.Paths, of)}, nil
+	return &start{float64(o.Clients * o.Points), path, m.Ensemble(o.Paths, of)}, nil
 }
 
 // follow adds the paths' probabilities at the test features, with a share of 1/Repeats. All paths

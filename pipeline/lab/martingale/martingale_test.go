@@ -23,8 +23,8 @@ func TestRun(t *testing.T) {
 	defer eng.Close()
 	p := must.Get(experiment.Prepare(t.Context(), cfg, eng, nil, nil))(t)
 	defer p.Close()
-	o := Options{Clients: 5, Images: 30, Paths: 12, Batches: 4, Batch: 40, Test: 100, Repeats: 1,
-		L2: 1, Seed: 1, Threads: 1}
+	o := Options{Rounds: experiment.Rounds{Clients: 5, Points: 30, Repeats: 1, Seed: 1, Threads: 1},
+		Paths: 12, Batches: 4, Batch: 40, Test: 100, L2: 1}
 	rows := must.Get(Run(t.Context(), p, o))(t)
 	o.Threads = 3
 	again := must.Get(Run(t.Context(), p, o))(t)
