@@ -96,17 +96,23 @@ type chosen struct {
 
 // extra is a column behind the figures.
 type extra struct {
-	name string
-	cell func(r *Row) string
+	name  string
+	width int // on a terminal
+	cell  func(r *Row) string
 }
 
-// extras are the columns behind the figures, but for the printed ones.
-func (t *Table) extras() (out []extra) {
-	if t.showsUpload() {
-		out = append(out, extra{uploadName, func(r *Row) string { return byteSize(r.UploadBytes) }})
+// extras are the columns behind the figures: that of uploads, that of tuned settings, where settings
+// asks for it, and that of the paper's figures, where printed does.
+func (t *Table) extras(settings, printed bool) (out []extra) {
+	if t.chosen == nil || t.chosen.upload {
+		out = append(out, extra{uploadName, uploadWidth,
+			func(r *Row) string { return byteSize(r.UploadBytes) }})
 	}
-	if t.showsSetting() {
-		out = append(out, extra{settingName, (*Row).setting})
+	if settings && t.tuned() && (t.chosen == nil || t.chosen.setting) {
+		out = append(out, extra{settingName, 28, (*Row).setting})
+	}
+	if printed {
+		out = append(out, extra{printedName, len(printedName), (*Row).printed})
 	}
 	return out
 }
@@ -121,9 +127,3 @@ func (r *Row) printed() string {
 
 // printedName is the heading of the paper's figures.
 const printedName = "printed ACC / ECE"
-
-// showsUpload reports whether a table has the column of uploads.
-func (t *Table) showsUpload() bool { return t.chosen == nil || t.chosen.upload }
-
-// showsSetting reports whether a table has the column of tuned settings.
-func (t *Table) showsSetting() bool { return t.tuned() && (t.chosen == nil || t.chosen.setting) }

@@ -23,9 +23,9 @@ func Markdown(w io.Writer, ts []Table) error {
 		for _, c := range shown {
 			fmt.Fprintf(&b, " %s |", headings[c])
 		}
-		extras := t.extras()
+		extras := t.extras(true, false)
 		if t.chosen == nil {
-			extras = append(extras, extra{printedName, func(r *Row) string {
+			extras = append(extras, extra{printedName, 0, func(r *Row) string {
 				if r.Printed == nil && r.Control() && t.Chance > 0 {
 					return fmt.Sprintf("chance %.2f", t.Chance)
 				}

@@ -172,10 +172,7 @@ func choiceCells(c experiment.Choice) []string {
 
 // tableForPage returns a table's section: its rows by group, its side tables and its figures.
 func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
-	shown, extras := t.columns(), t.extras()
-	if t.showsPrinted() {
-		extras = append(extras, extra{printedName, (*Row).printed})
-	}
+	shown, extras := t.columns(), t.extras(true, t.showsPrinted())
 	head := []string{"method"}
 	for _, c := range shown {
 		head = append(head, headings[c])

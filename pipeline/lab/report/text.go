@@ -226,7 +226,7 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 		t := &ts[i]
 		all := wide || t.chosen != nil
 		l := &layout{Table: t, shown: narrow(t.columns(), all), bold: bold,
-			settings: all && t.showsSetting(), printed: wide && t.showsPrinted()}
+			behind: t.extras(all, wide && t.showsPrinted())}
 		l.labels, l.gap = t.labels(l.shown, wide)
 		l.write(&b)
 		b.WriteByte('\n')
@@ -257,12 +257,11 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 // layout is the columns of a table on a terminal.
 type layout struct {
 	*Table
-	shown    []int // columns of figures
-	labels   int   // width of the column of methods
-	gap      string
-	settings bool // a column of tuned settings
-	printed  bool // a column of the paper's figures
-	bold     bool
+	shown  []int   // columns of figures
+	behind []extra // columns behind these
+	labels int     // width of the column of methods
+	gap    string
+	bold   bool
 }
 
 // write writes the table under its title, group by group.
@@ -275,14 +274,8 @@ func (l *layout) write(b *strings.Builder) {
 	for _, c := range l.shown {
 		fmt.Fprintf(b, "%s%*s", l.gap, width(c), headings[c])
 	}
-	if l.showsUpload() {
-		fmt.Fprintf(b, "%s%*s", l.gap, uploadWidth, uploadName)
-	}
-	if l.settings {
-		fmt.Fprintf(b, "  %28s", "setting")
-	}
-	if l.printed {
-		fmt.Fprintf(b, "  %15s", "printed ACC/ECE")
+	for _, e := range l.behind {
+		fmt.Fprintf(b, "%s%*s", l.gap, e.width, e.name)
 	}
 	b.WriteByte('\n')
 	group := ""
@@ -325,14 +318,8 @@ func (l *layout) row(b *strings.Builder, r *Row) {
 		// The plus-minus sign is two bytes and one column wide; %*s counts runes.
 		b.WriteString(l.gap + l.mark(r.best[c], s, width(c)))
 	}
-	if l.showsUpload() {
-		fmt.Fprintf(b, "%s%*s", l.gap, uploadWidth, byteSize(r.UploadBytes))
-	}
-	if l.settings {
-		fmt.Fprintf(b, "  %28s", r.setting())
-	}
-	if l.printed && r.Printed != nil {
-		fmt.Fprintf(b, "  %15s", fmt.Sprintf("%.4f/%.4f", r.Printed.ACC, r.Printed.ECE))
+	for _, e := range l.behind {
+		fmt.Fprintf(b, "%s%*s", l.gap, e.width, e.cell(r))
 	}
 	b.WriteByte('\n')
 }
