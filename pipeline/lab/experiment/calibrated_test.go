@@ -114,12 +114,13 @@ func TestFewImagesOfTheCorpus(t *testing.T) {
 		"not asked":    {19 * 3, []string{"FMP", "NCM"}, false},
 	} {
 		d := clusters(t, 3, 12, x.images, 40)
-		p, c := &Prepared{Data: d}, small()
+		p := &Prepared{Config: small(), Data: d}
+		c := &p.Config
 		c.Methods = x.methods
 		c.FillDefaults()
 		was := must.Get(c.methods())(t)
 		k := must.Get(meta.UntrainedConjugate(d.Corpus))(t)
-		m := must.Get(p.withImages(&c, k, d.Corpus))(t)
+		m := must.Get(p.withImages(k, d.Corpus))(t)
 		rows, _ := must.Get2(models.Images(m))(t)
 		now := must.Get(c.methods())(t)
 		one := slices.ContainsFunc(now, func(m rival.Method) bool { return m.Info().Name == "FMP-one" })
@@ -131,7 +132,7 @@ func TestFewImagesOfTheCorpus(t *testing.T) {
 		}
 		if name == "few" {
 			c.Methods = []string{"fmp-one"}
-			must.Fail(p.withImages(&c, k, d.Corpus))(t, "leave the method out", "FMP-one asked for")
+			must.Fail(p.withImages(k, d.Corpus))(t, "leave the method out", "FMP-one asked for")
 		}
 	}
 }

@@ -381,7 +381,7 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine,
 		}
 		p.Conjugate = m
 		if b := p.Data.Corpus; b != nil && b.C == f.C && b.Dx == f.Dx { // of the tasks' classes
-			if m, err = p.withImages(c, m, b); err != nil {
+			if m, err = p.withImages(m, b); err != nil {
 				return f, err
 			}
 		}
@@ -399,7 +399,8 @@ func (p *Prepared) conjugate(c *Config, eng engine.Engine,
 
 // withImages returns a predictor with the corpus's images. Of fewer than a round wants FMP-one,
 // which alone reads them, is left out: an error where it was asked for, and a note otherwise.
-func (p *Prepared) withImages(c *Config, m *onnx.Model, b *task.Bank) (*onnx.Model, error) {
+func (p *Prepared) withImages(m *onnx.Model, b *task.Bank) (*onnx.Model, error) {
+	c := &p.Config
 	v, _, err := models.ConjugateValues(m)
 	if err != nil {
 		return nil, err
@@ -407,25 +408,40 @@ func (p *Prepared) withImages(c *Config, m *onnx.Model, b *task.Bank) (*onnx.Mod
 	if sample.ImagesFit(b.Len(), v.K, v.C) == nil {
 		return models.WithImages(m, b.Features, b.Labels)
 	}
-	all, err := c.methods()
+	return m, p.leave(len(c.Methods) > 0, func(i rival.Info) bool { return i.Name == "FMP-one" },
+		fmt.Sprintf("of the corpus's %d images in %d classes and %d coordinates it reads fewer than %d "+
+			"of each class", b.Len(), v.C, v.K, models.LeastImages), "enlarge dataset.splits.corpus")
+}
+
+// leave takes methods out of a run of all, and notes why; where the settings name methods (given),
+// one of these that is among them is an error, which states a remedy.
+func (p *Prepared) leave(given bool, out func(i rival.Info) bool, why, remedy string) error {
+	all, err := p.Config.methods()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	is := func(m rival.Method) bool { return m.Info().Name == "FMP-one" }
-	if !slices.ContainsFunc(all, is) {
-		return m, nil
+	var rest, left []string
+	for _, m := range all {
+		if i := m.Info(); out(i) {
+			left = append(left, i.Name)
+		} else {
+			rest = append(rest, i.Name)
+		}
 	}
-	why := fmt.Sprintf("of the corpus's %d images in %d classes and %d coordinates it reads "+
-		"fewer than %d of each class", b.Len(), v.C, v.K, models.LeastImages)
-	if len(c.Methods) > 0 {
-		return nil, fmt.Errorf("setting methods: FMP-one: %s: enlarge dataset.splits.corpus, "+
-			"or leave the method out", why)
+	if len(left) == 0 {
+		return nil
 	}
-	for _, m := range slices.DeleteFunc(all, is) {
-		c.Methods = append(c.Methods, m.Info().Name)
+	if given {
+		return fmt.Errorf("setting methods: %s: %s: %s, or leave the method out", left[0], why, remedy)
 	}
-	p.Manifest.Notes = append(p.Manifest.Notes, "left out is FMP-one: "+why)
-	return m, nil
+	is := "is"
+	if len(left) > 1 {
+		is = "are"
+	}
+	p.Config.Methods = rest
+	p.Manifest.Notes = append(p.Manifest.Notes,
+		fmt.Sprintf("left out %s %s: %s", is, strings.Join(left, " and "), why))
+	return nil
 }
 
 // withNames leaves out the methods that name a task's classes by the corpus's where these are
@@ -439,32 +455,14 @@ func (p *Prepared) withNames(given bool) error {
 	n, known, where, remedy := d.Clients.C, d.Corpus.C, "", ""
 	if slices.Contains(c.Protocols(), "tuned") && c.OpenScope() && d.Tuning == nil && known-n >= 2 {
 		known -= n
-		where, remedy = " where settings are tuned", "set protocol to shared, "
+		where, remedy = " where settings are tuned", ", set protocol to shared"
 	}
-	all, err := c.methods()
-	if err != nil || known >= n {
-		return err
-	}
-	var rest, out []string
-	for _, m := range all {
-		if i := m.Info(); i.Names {
-			out = append(out, i.Name)
-		} else {
-			rest = append(rest, i.Name)
-		}
-	}
-	if len(out) == 0 {
+	if known >= n {
 		return nil
 	}
-	why := fmt.Sprintf("%d classes are named by those of the corpus, and %d are known%s",
-		n, known, where)
-	if given {
-		return fmt.Errorf("setting methods: %s: %s: give corpus.classes more, %sor leave the "+
-			"method out", out[0], why, remedy)
-	}
-	c.Methods = rest
-	p.Manifest.Notes = append(p.Manifest.Notes, "left out are "+strings.Join(out, " and ")+": "+why)
-	return nil
+	return p.leave(given, func(i rival.Info) bool { return i.Names },
+		fmt.Sprintf("%d classes are named by those of the corpus, and %d are known%s", n, known, where),
+		"give corpus.classes more"+remedy)
 }
 
 // errNoCorpus says why an untrained conjugate predictor cannot be made.

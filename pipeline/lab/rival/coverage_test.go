@@ -15,23 +15,18 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// everything is an Intervals that holds any probability, or none.
-type everything struct {
-	held  bool
-	heads posterior.Ensemble
+// within is an Intervals of the same ends everywhere.
+type within struct {
+	low, high float64
+	heads     posterior.Ensemble
 }
 
-func (e everything) Heads(context.Context) (posterior.Ensemble, error) { return e.heads, nil }
+func (w within) Heads(context.Context) (posterior.Ensemble, error) { return w.heads, nil }
 
-func (e everything) Compute(_ context.Context, features []float32,
+func (w within) Compute(_ context.Context, features []float32,
 	_ float64) (low, high []float64, err error) {
-	low, high = make([]float64, len(features)/5*3), make([]float64, len(features)/5*3)
-	for i := range high {
-		if high[i] = 1; !e.held {
-			low[i], high[i] = 2, 3
-		}
-	}
-	return low, high, nil
+	n := len(features) / 5 * 3 // rows of five features, three classes
+	return slices.Repeat([]float64{w.low}, n), slices.Repeat([]float64{w.high}, n), nil
 }
 
 // scored is the coverage of a result's intervals.
@@ -65,7 +60,7 @@ func TestCoverage(t *testing.T) {
 			limit := draw(0.5, rep, heads)
 			// A method that names classes as the regression does, and holds any probability or
 			// none.
-			for want, own := range map[float64]everything{1: {true, e}, 0: {false, e}} {
+			for want, own := range map[float64]within{1: {0, 1, e}, 0: {2, 3, e}} {
 				v := scored(t, &score.Test{Features: x, Labels: y, Regression: &limit},
 					&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: own})
 				if v.Regression == nil || *v.Regression != want ||
@@ -93,7 +88,7 @@ func TestCoverage(t *testing.T) {
 
 	e := posterior.Ensemble{draw(1, 1, 1), draw(1, 1, 2)}
 	limit := draw(0.5, 1, 3)
-	for want, own := range map[float64]everything{1: {true, e}, 0: {false, e}} {
+	for want, own := range map[float64]within{1: {0, 1, e}, 0: {2, 3, e}} {
 		v := scored(t, &score.Test{Features: x, Labels: y},
 			&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit, Intervals: own})
 		if v.Top != want || v.Classes != want || v.Weights != nil {
@@ -113,18 +108,6 @@ func TestCoverage(t *testing.T) {
 	}
 }
 
-// upTo is an Intervals of 0 to a half.
-type upTo struct{ everything }
-
-func (u upTo) Compute(ctx context.Context, features []float32,
-	level float64) (low, high []float64, err error) {
-	low, high, err = u.everything.Compute(ctx, features, level)
-	for i := range high {
-		high[i] = 0.5
-	}
-	return low, high, err
-}
-
 // TestCoverageOfTwoLimits: each limit is held on the class that it finds most probable itself, and
 // on the one that the method names.
 func TestCoverageOfTwoLimits(t *testing.T) {
@@ -140,7 +123,7 @@ func TestCoverageOfTwoLimits(t *testing.T) {
 		t.Helper()
 		return scored(t, &score.Test{Features: x, Labels: []int{0}, Regression: &regression},
 			&posterior.Result{Ensembles: []posterior.Ensemble{e}, Limit: &limit,
-				Intervals: upTo{everything{true, e}}})
+				Intervals: within{0, 0.5, e}})
 	}
 	if v := against(unsure, sure); v.Top != 0 || *v.Named != 1 || *v.Regression != 1 || *v.RegressionNamed != 1 ||
 		v.Uncertain != nil {
