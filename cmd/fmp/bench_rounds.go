@@ -149,7 +149,8 @@ func newBenchRoundCommand() *cobra.Command {
 			return usageErrorf("bench round: --bad %d and --test %d; allowed are 1 to less than "+
 				"half of the %d clients, and from 0", res.Bad, test, cfg.Federation.Clients)
 		}
-		return res.measure(cmd, cfg, func(p *experiment.Prepared, of experiment.Rounds) (err error) {
+		return res.measure(cmd, cfg, func(p *experiment.Prepared,
+			of experiment.Rounds) (err error) {
 			if closedForm && p.Tools.Conjugate == nil {
 				return errNoClosedForm("bench round")
 			}
@@ -377,7 +378,8 @@ func newBenchDomainsCommand() *cobra.Command {
 		from := domains.Families[at]
 		cfg.Methods, cfg.Scores.Domains, cfg.Scores.Images = []string{"FMP"}, from.Domains(),
 			domains.Images
-		return res.measure(cmd, cfg, func(p *experiment.Prepared, of experiment.Rounds) (err error) {
+		return res.measure(cmd, cfg, func(p *experiment.Prepared,
+			of experiment.Rounds) (err error) {
 			if closedForm && p.Tools.Conjugate == nil {
 				return errNoClosedForm("bench domains")
 			}
@@ -461,7 +463,8 @@ survive none; they are scored on new images of the honest clients.`,
 				"calibration points", cfg.Federation.Points, least, calibrate[1])
 		}
 		cfg.Methods = []string{"FMP"}
-		return res.measure(cmd, cfg, func(p *experiment.Prepared, of experiment.Rounds) (err error) {
+		return res.measure(cmd, cfg, func(p *experiment.Prepared,
+			of experiment.Rounds) (err error) {
 			o := coverage.Options{Rounds: of, Calibrate: calibrate, Level: res.Level}
 			if falsePoints {
 				res.FalseShare = pool.FalseShare
@@ -557,7 +560,8 @@ temperature. Spread is the standard deviation over paths, and of the method's ow
 				o.Batches, o.Batch, o.L2)
 		}
 		cfg.Methods = []string{"FMP-ISAB"}
-		return res.measure(cmd, cfg, func(p *experiment.Prepared, of experiment.Rounds) (err error) {
+		return res.measure(cmd, cfg, func(p *experiment.Prepared,
+			of experiment.Rounds) (err error) {
 			res.Paths, o.Rounds = o.Paths, of
 			if res.Rows, err = martingale.Run(cmd.Context(), p, o); err != nil {
 				return err

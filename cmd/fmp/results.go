@@ -383,8 +383,8 @@ of the lines, and stand in the titles of the tables. --columns and --rows are fo
 				"or write tables, .md or .tex", ext)
 		}
 		own := []string{experiment.CSVFile, report.MarkdownFile, report.LaTeXFile}
-		_, err := os.Stat(filepath.Join(filepath.Dir(file), experiment.RunFile))
-		if err == nil && slices.Contains(own, filepath.Base(file)) {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(file), experiment.RunFile)); err == nil &&
+			slices.Contains(own, filepath.Base(file)) {
 			return usageErrorf("--output %s: it is the run's own file, which would be "+
 				"overwritten: give another name", file)
 		}
@@ -637,7 +637,7 @@ func differing(dirs []string) ([]string, error) {
 // extractor that they are made behind, and a data set has settings of its own.
 func apart(keys []string, x string) []string {
 	return slices.DeleteFunc(slices.Clone(keys), func(k string) bool {
-		return k == x || x == "dataset.name" || x == "extractor.model" &&
-			strings.HasSuffix(k, ".model")
+		return k == x || x == "dataset.name" ||
+			x == "extractor.model" && strings.HasSuffix(k, ".model")
 	})
 }

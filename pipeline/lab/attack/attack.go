@@ -55,7 +55,8 @@ func (a *attacker) rename(m int, to func(c int) int) {
 	copy(a.u.Means[m*a.u.Classes*a.u.K:], means)
 }
 
-// claim scales a client's masses to the given sum.
+// claim scales a client's masses to the given sum. The proportions n_c / sum_c n_c of its classes
+// stay.
 func (a *attacker) claim(m int, total float64) {
 	floats.Scale(total/floats.Sum(a.masses(m)), a.masses(m))
 }
@@ -115,6 +116,7 @@ var Attacks = []Attack{
 	{"sign", "means with the sign turned", func(a *attacker, m int) {
 		a.move(m, func(_, _ int, v float64) float64 { return -v })
 	}},
+	// a class mean has the variance lambda, and an image about it 1
 	{"noise", "means drawn as those of new classes", func(a *attacker, m int) {
 		a.move(m, func(_, j int, _ float64) float64 {
 			return a.r.NormFloat64() * math.Sqrt(a.lambda[j]+1)
@@ -166,7 +168,8 @@ func (a *attacker) replace(m, from int) {
 }
 
 // little writes the mean of the honest clients' means of class c plus one standard deviation of
-// them, in each coordinate. A class that no honest client holds keeps its mean.
+// them, in each coordinate. A class that no honest client holds keeps its mean. The deviation has
+// the denominator n - 1; of one client alone there is none.
 func (a *attacker) little(c int, mean []float64) {
 	for j := range mean {
 		var of []float64
@@ -188,7 +191,8 @@ func (a *attacker) little(c int, mean []float64) {
 
 // apply returns the uploads with those of the first bad clients replaced. Each bad client claims
 // the given number of images. The uploads that are given stay as they are. Shift, direction and the
-// means of the pool are drawn or taken once, before the attack: colluders agree on them.
+// means of the pool are drawn or taken once, before the attack: colluders agree on them. The
+// generator is read in this order: shift, direction, then the clients' own draws, client by client.
 func (t Attack) apply(u honesty.Uploads, lambda []float64, bad int, claimed float64,
 	r *rand.Rand) honesty.Uploads {
 	out := u
@@ -208,7 +212,8 @@ func (t Attack) apply(u honesty.Uploads, lambda []float64, bad int, claimed floa
 }
 
 // pooled returns the mass and the mean of each class over all clients, weighted by mass; a class of
-// no mass has the mean 0.
+// no mass has the mean 0. For the masses n and means mu of clients m it is
+// sum_m n_mc mu_mc / sum_m n_mc, in O(clients classes K).
 func pooled(u honesty.Uploads) (masses, means []float64) {
 	masses, means = make([]float64, u.Classes), make([]float64, u.Classes*u.K)
 	for m := range u.Clients {

@@ -69,7 +69,8 @@ func newRow(attack string, colluders int) CollusionRow {
 		Found: make([]float64, n), Kept: make([]float64, n)}
 }
 
-// RunColluders measures rounds without colluders, and 1 to 5 among 10 clients.
+// RunColluders measures rounds without colluders, and 1 to 5 among 10 clients. The oracle of a draw
+// is scored once for each number of colluders, since no attack enters it.
 func RunColluders(ctx context.Context, p *experiment.Prepared, o Options) ([]CollusionRow, error) {
 	out := []CollusionRow{newRow(NoAttack, 0)}
 	for _, name := range colluding {
@@ -138,7 +139,8 @@ func (r *CollusionRow) add(ctx context.Context, d colluded, oracle float64, o *O
 	return nil
 }
 
-// anchor returns images that no client holds, [known] of each class.
+// anchor returns images that no client holds, [known] of each class. They are taken in a random
+// order of the repeat; a class with fewer has all that are left.
 func (b *bench) anchor(rows [][]int, repeat int) []int {
 	bank := b.p.Data.Clients
 	held := make([]bool, bank.Len())
@@ -219,6 +221,8 @@ func (d *meansDraw) attacked(attack Attack, colluders int) honesty.Uploads {
 		rng.New(d.Seed, "colluders", d.repeat, attack.Name, colluders))
 }
 
+// score makes the uploads of an attack and scores them under a defence. Without one every image
+// counts as claimed.
 func (d *meansDraw) score(ctx context.Context, attack Attack, colluders int,
 	defence string) (metric.Scores, *posterior.Judgement, error) {
 	sets, err := d.sets(d.attacked(attack, colluders))
@@ -232,6 +236,7 @@ func (d *meansDraw) score(ctx context.Context, attack Attack, colluders int,
 	return d.anchored(ctx, sets, anchor, d.yields, d.repeat, defence == "none")
 }
 
+// oracle pools the uploads of those that do not collude, and trusts them.
 func (d *meansDraw) oracle(ctx context.Context, colluders int) (metric.Scores, error) {
 	return d.without(ctx, d.honest, colluders, d.repeat)
 }
@@ -259,6 +264,8 @@ func (b *momentsBench) colluded(ctx context.Context, repeat int) (colluded, erro
 	return &momentsDraw{b, repeat, clients[:len(rows)], &clients[len(rows)]}, nil
 }
 
+// score is that of [meansDraw]. The generator is named alike, so that all defences meet the same
+// uploads.
 func (d *momentsDraw) score(ctx context.Context, attack Attack, colluders int,
 	defence string) (metric.Scores, *posterior.Judgement, error) {
 	var anchor *discriminant.Client
@@ -270,6 +277,7 @@ func (d *momentsDraw) score(ctx context.Context, attack Attack, colluders int,
 		d.repeat, defence != "none")
 }
 
+// oracle is that of [meansDraw].
 func (d *momentsDraw) oracle(ctx context.Context, colluders int) (metric.Scores, error) {
 	s, _, err := d.anchored(ctx, d.clients[colluders:], nil, d.repeat, false)
 	return s, err

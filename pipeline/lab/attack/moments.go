@@ -88,6 +88,7 @@ type momentsBench struct {
 	toward []float32 // the direction of length 1 of false scatters
 }
 
+// newMomentsBench returns a bench for uploads of moments, whose test rows are embedded once.
 func newMomentsBench(ctx context.Context, p *experiment.Prepared,
 	o Options) (b *momentsBench, err error) {
 	b = &momentsBench{bench: begin(p, o)}
@@ -191,7 +192,8 @@ func (b *momentsBench) attack(i int, clients []discriminant.Client,
 }
 
 // mislead returns the uploads with the class means of the first bad clients under an attack, and
-// their calibration points under the next class's name.
+// their calibration points under the next class's name. Attacks that leave means true, or copy
+// them, leave these names as they are.
 func (b *momentsBench) mislead(attack Attack, clients []discriminant.Client, bad int,
 	claimed float64, r *rand.Rand) []discriminant.Client {
 	clients = slices.Clone(clients)
@@ -213,9 +215,9 @@ func (b *momentsBench) mislead(attack Attack, clients []discriminant.Client, bad
 
 // standardised returns the clients' class means, with the mean of all taken away and each
 // coordinate in its standard deviation within classes, and the variances of class means in these
-// coordinates, in which attacks are made. The scale of coordinate j is sqrt(S_jj / f), with
-// the sums S of the scatters and f of the degrees of freedom: the variance within classes is 1
-// then.
+// coordinates, in which attacks are made. The scale of coordinate j is sqrt(S_jj / f), with the
+// sums S of the scatters and f of the degrees of freedom: the variance within classes is 1 then. It
+// costs O(clients (classes k + k^2)).
 func standardised(clients []discriminant.Client) (u honesty.Uploads, lambda, centre,
 	scale []float64) {
 	k, c := clients[0].Means.Dx, clients[0].Means.C
@@ -264,7 +266,7 @@ func standardised(clients []discriminant.Client) (u honesty.Uploads, lambda, cen
 }
 
 // means returns a client's class means in the coordinates of uploads, of length 1 at most, as a
-// server takes them.
+// server takes them. A row z of the attack becomes z scale + centre.
 func means(u honesty.Uploads, m int, centre, scale []float64) *point.Set {
 	set := u.Pool(func(client int) bool { return client == m })
 	for i := range set.N {

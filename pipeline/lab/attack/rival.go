@@ -34,6 +34,7 @@ func robust(u honesty.Uploads, centre func(means [][]float64) []float64) honesty
 	return out
 }
 
+// median is the mean of the two values in the middle of an even number of them.
 func median(x []float64) float64 {
 	x = slices.Sorted(slices.Values(x))
 	n := len(x)

@@ -76,7 +76,8 @@ func (b *bench) of(ctx context.Context, features []float32) ([]float32, error) {
 	return b.k.Map(ctx, features)
 }
 
-// partition returns the images that each client of a repeat holds.
+// partition returns the images that each client of a repeat holds. Its stream is named by alpha and
+// repeat, so that all tables of a run draw the same clients.
 func (b *bench) partition(repeat int) ([][]int, error) {
 	return b.p.Data.Clients.Partition(rng.New(b.Seed, "clients",
 		fmt.Sprintf("%v/%d", b.Alpha, repeat)), b.Clients, b.Points, b.Alpha)
@@ -91,7 +92,8 @@ func (b *bench) uploads(ctx context.Context, repeat int) ([]*point.Set, error) {
 	return b.compress(ctx, rows)
 }
 
-// compress returns the class means of clients that hold the given images.
+// compress returns the class means of clients that hold the given images. In open scope these are
+// of features as the open predictor maps them, in its K coordinates.
 func (b *bench) compress(ctx context.Context, rows [][]int) ([]*point.Set, error) {
 	out := b.p.Data.Clients.Clients(rows)
 	if b.white == nil {
@@ -140,7 +142,9 @@ func (b *bench) score(ctx context.Context, sets []*point.Set, repeat int,
 	return b.anchored(ctx, sets, nil, false, repeat, trust)
 }
 
-// anchored is score for clients that are judged by known class means, which may yield.
+// anchored is score for clients that are judged by known class means, which may yield. Where trust
+// is set every image counts as claimed. The repeat names the stream of the heads, so that defences
+// share it.
 func (b *bench) anchored(ctx context.Context, sets []*point.Set, known *point.Set, yields bool,
 	repeat int, trust bool) (metric.Scores, *posterior.Judgement, error) {
 	in := posterior.Input{Known: known, Yields: yields, Samples: b.Samples,
@@ -199,11 +203,13 @@ type ScoreRow struct {
 	ECE   float64 `json:"ece"`
 }
 
+// add adds the scores of one of n repeats to the means.
 func (r *ScoreRow) add(s metric.Scores, n int) {
 	r.ACC, r.NLL, r.ECE = r.ACC+s.ACC/float64(n), r.NLL+s.NLL/float64(n), r.ECE+s.ECE/float64(n)
 }
 
-// RunLost measures rounds in which a share of the clients, 0 to 50%, never reports.
+// RunLost measures rounds in which a share of the clients, 0 to 50%, never reports. Clients are
+// lost from the end of the list; one at least reports.
 func RunLost(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreRow, error) {
 	b, err := newBench(ctx, p, o)
 	if err != nil {
@@ -275,6 +281,7 @@ func RunRivals(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreR
 }
 
 // RunPrecisions measures uploads of each element type; Bytes is the size of the whole message.
+// Uploads are coded and read again as a server reads them, so that the rounding is in the scores.
 func RunPrecisions(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreRow, error) {
 	b, err := newBench(ctx, p, o)
 	if err != nil {

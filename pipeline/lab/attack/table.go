@@ -44,7 +44,9 @@ type Table struct {
 	ByMultiple [][]float64 `json:"worst_loss_by_multiple"`
 }
 
-// RunAttacks measures the attacks, each at all of [Multiples]; the first row is without attack.
+// RunAttacks measures the attacks, each at all of [Multiples]; the first row is without attack. The
+// draws of an attack are the same at every multiple. A repeat scores each of 1 + 15 x 4 rounds
+// under up to six defences.
 func RunAttacks(ctx context.Context, p *experiment.Prepared, o Options) (*Table, error) {
 	b, err := newBench(ctx, p, o)
 	if err != nil {
@@ -100,7 +102,7 @@ func (b *bench) without(ctx context.Context, u honesty.Uploads, bad,
 }
 
 // row adds the accuracies of one repeat to a row of the table; oracle is that of the oracle, 0
-// without an attack.
+// without an attack. Defences that make one upload of all are scored as a round of one client.
 func (b *bench) row(ctx context.Context, to *Row, u honesty.Uploads, bad, repeat int,
 	oracle float64) error {
 	all, err := b.sets(u)
@@ -143,7 +145,8 @@ func (b *bench) row(ctx context.Context, to *Row, u honesty.Uploads, bad, repeat
 	return nil
 }
 
-// summarise computes mean and largest losses from the rows.
+// summarise computes mean and largest losses from the rows. Rows are attack by attack, with the
+// multiples in turn: the i-th behind the first has Multiples[i mod 4].
 func (t *Table) summarise() {
 	t.Peace = t.Rows[0].Accuracy[0]
 	t.Mean, t.Worst = make([]float64, len(Defences)), make([]float64, len(Defences))
@@ -177,7 +180,8 @@ const (
 )
 
 // RunSizes measures the cost, to honest clients of unequal sizes, of counting less than is claimed.
-// Large clients hold 1,000 images, or as many as the data set has for them.
+// Large clients hold 1,000 images, or as many as the data set has for them. Images are drawn in
+// blocks of 100 and laid end to end. Clients are cut from them in order, the large ones first.
 func RunSizes(ctx context.Context, p *experiment.Prepared, o Options) (*SizesRow, error) {
 	o.Clients = largeClients + smallClients
 	b, err := newBench(ctx, p, o)

@@ -180,7 +180,8 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64,
 
 // canaries returns the contributions of twice as many units as a round has, and the groups of them
 // in one release: all of them or, where clients add their own noise, those of each client. The bank
-// has the rows that clients sum up.
+// has the rows that clients sum up. Canaries of more images than the clients' part has are an
+// error.
 func canaries(p *experiment.Prepared, bank *task.Bank, b privacy.Budget, alpha float64, round int,
 	seed uint64) (units []*privacy.Release, groups [][]int, err error) {
 	c := p.Config.Federation

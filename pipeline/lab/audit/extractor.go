@@ -145,7 +145,8 @@ func packing(p models.Preprocessing, gate, squares bool) (*onnx.Model, int, erro
 		h, dx = b.Mul(h, h), dx+1
 	}
 	if gate {
-		h = b.Mul(h, b.Cast(b.Op("Greater", []build.Ref{b.Slice(pixels, 1, 0, 1), b.F32(249.5)}), onnx.Float32))
+		bright := b.Op("Greater", []build.Ref{b.Slice(pixels, 1, 0, 1), b.F32(249.5)})
+		h = b.Mul(h, b.Cast(bright, onnx.Float32))
 	}
 	// a client graph has numbers enough for the sizes that it states
 	ones := onnx.Vector(slices.Repeat([]float32{1}, dx)...)
@@ -190,7 +191,8 @@ func manifestOf(m *onnx.Model) (models.Manifest, error) {
 	return f, err
 }
 
-// send returns an upload of drawn images, as a server decodes it.
+// send returns an upload of drawn images, as a server decodes it. It is coded in float32, within
+// the bytes that the client graph states.
 func send(ctx context.Context, cl *client.Client, k leaking,
 	seed uint64) (*federate.Upload, *drawnImages, error) {
 	src := &drawnImages{n: leakClasses * k.perClass, classes: leakClasses,
@@ -270,7 +272,8 @@ func unpacked(row []float32, size int, scaled bool) []uint8 {
 }
 
 // known returns the bits of an image's pixels that a guess has right: 0 of as many as a guess at
-// random may have, all of all.
+// random may have, all of all. With r right of n pixels and c = n/256 + 4 sqrt(n/256) it is 8 n (r
+// - c)/(n - c). Here c is the mean of a guess at random and four of its standard deviations.
 func known(guess, image []uint8) float64 {
 	right := 0
 	for i, p := range image {
@@ -356,9 +359,11 @@ type drawnImages struct {
 	images     [][]uint8
 }
 
+// Len is the number of images; there is nothing to close.
 func (s *drawnImages) Len() int     { return s.n }
 func (s *drawnImages) Close() error { return nil }
 
+// Next draws the next image into dst, and keeps a copy of it.
 func (s *drawnImages) Next(_ context.Context, dst []uint8) (imagefile.Item, error) {
 	at := len(s.images)
 	s.draw(dst, at)

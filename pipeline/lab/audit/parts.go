@@ -62,7 +62,8 @@ type space struct {
 // stands for all features.
 var budgets = []struct{ bytes, k int }{{2 << 20, 0}, {64 << 10, 325}, {6 << 10, 70}}
 
-// spacesOf returns the coordinates of a run's uploads.
+// spacesOf returns the coordinates of a run's uploads. A budget that leaves as many directions as
+// there are features is left out: it is the first one again.
 func spacesOf(p *experiment.Prepared) []space {
 	var out []space
 	if k := p.Tools.Conjugate; k != nil {
@@ -162,7 +163,8 @@ type attacked struct {
 }
 
 // newAttacked parts rows into those of clients and of the attacker, class by class in turn; test
-// rows took no part.
+// rows took no part. Of n images in c classes the covariance has the rank n - c at most. With n <=
+// k + c it is an error.
 func newAttacked(rows, test *labelled, c, bytes int) (*attacked, error) {
 	a := &attacked{k: rows.k, c: c, bytes: bytes, labels: test.labels}
 	var halves [2]labelled
@@ -211,7 +213,8 @@ func less(rows, means *mat.Dense, labels []int) *mat.Dense {
 	return rest
 }
 
-// client makes the upload of a client's rows, and attacks it part by part.
+// client makes the upload of a client's rows, and attacks it part by part. Uploads are coded and
+// decoded before they are attacked, so that the attacker reads rounded numbers.
 func (a *attacked) client(of []int, key string, calibrate int, found *tally) error {
 	x, labels := a.bank.Points(of, nil).Labelled()
 	uploads, err := a.uploads(x, labels, key, calibrate)
@@ -272,7 +275,8 @@ func (p *part) withoutPoints() (*federate.Upload, int) {
 	return &u, n
 }
 
-// uploads returns the upload of a client, after those of its parts alone.
+// uploads returns the upload of a client, after those of its parts alone. Each has the parts of the
+// one before and more. members marks the rows that enter its parts.
 func (a *attacked) uploads(x []float32, labels []int, key string,
 	calibrate int) (out []part, err error) {
 	all := slices.Repeat([]bool{true}, len(labels))
@@ -435,6 +439,7 @@ func (v *view) scores(rows, white *mat.Dense, labels []int) ([]float64, error) {
 			for j, m := range v.sum.RawRowView(y) {
 				mean[j] = m / n
 			}
+			// a'W^-1 a / 2, and the power of 1 - a'S^-1 a, which is 1/2 at least
 			out[i] += squared(x, mean)*weight(n)/2 + max(v.freedom-float64(v.k)-2,
 				1)/2*logRest(leverage[i])
 		}
@@ -491,7 +496,9 @@ func squared(a, b []float64) (sum float64) {
 }
 
 // attack scores the rows of a client, and those that took no part, by a view of its upload. The
-// area is averaged over the images that the view tells of.
+// area is averaged over the images that the view tells of. Other images of a class count where the
+// upload says anything of that class. The rate of true positives, at 1% false ones, is averaged
+// alike.
 func (v *view) attack(rows, white *mat.Dense, labels []int, members []bool, t *sums) error {
 	own, err := v.scores(rows, white, labels)
 	if err != nil {

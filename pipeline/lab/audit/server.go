@@ -116,7 +116,9 @@ func graphs(p *experiment.Prepared) (privacy.Budget,
 	}, nil
 }
 
-// run attacks the releases of a client, half of which have the image.
+// run attacks the releases of a client, half of which have the image. With c the change of the sums
+// by the image, and y a release less the sums without it, the score is c'y - |c|^2/2. It grows with
+// the likelihood ratio of normal noise.
 func (a *Crafted) run(ctx context.Context, cl *client.Client, b privacy.Budget, o Options) error {
 	var sums [2]*privacy.Release
 	for in := range sums {

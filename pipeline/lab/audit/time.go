@@ -140,7 +140,8 @@ func RunTime(ctx context.Context, p *experiment.Prepared, o Options, runs int,
 	return out, nil
 }
 
-// run times replies with the image and without it, in an order that is drawn.
+// run times replies with the image and without it, in an order that is drawn. Half of the runs have
+// the image; one run of each kind, which is not counted, warms up.
 func (a *Timed) run(ctx context.Context, cl *client.Client, t target, b privacy.Budget, seed uint64,
 	after time.Duration) error {
 	base, err := os.MkdirTemp("", "fmp-audit")

@@ -88,7 +88,8 @@ func (c *Classes) Train(ctx context.Context) error {
 	return serde.Save(c.file("client.onnx"), e)
 }
 
-// Upload writes each client's class means in int8, and returns the largest number of bytes.
+// Upload writes each client's class means in int8, and returns the largest number of bytes. Clients
+// hold Rows / Clients rows each, in the order of the stream.
 func (c *Classes) Upload(ctx context.Context) (int, error) {
 	m, f, err := models.Load(c.file("client.onnx"))
 	if err != nil {
@@ -162,7 +163,7 @@ func (c *Classes) Pool(ctx context.Context) (int, error) {
 }
 
 // Predict classifies rows by the classifier, and returns their accuracy and negative
-// log-likelihood.
+// log-likelihood. The NLL is in nats; a probability counts as 1e-30 at least.
 func (c *Classes) Predict(ctx context.Context) (accuracy, nll float64, err error) {
 	k, err := classify.OpenAt(c.Engine, c.file("classifier.onnx"), 0)
 	if err != nil {

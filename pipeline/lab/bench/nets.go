@@ -18,7 +18,7 @@ import (
 	"fmp/pipeline/shipped"
 )
 
-// net is a model that the engines run, with its inputs.
+// net is a model that the engines run, with its inputs. model builds or reads it anew at each call.
 type net struct {
 	name  string
 	feeds map[string]*onnx.Tensor
@@ -83,7 +83,8 @@ func (n net) ours(name string, m *onnx.Model) (Contender, error) {
 	return n.on(e, name, m)
 }
 
-// on is the model on an engine of this process.
+// on is the model on an engine of this process. A run evaluates the graph once; loading and
+// planning it are not timed.
 func (n net) on(e engine.Engine, name string, m *onnx.Model) (Contender, error) {
 	s, err := e.Load(m)
 	if err != nil {
@@ -99,6 +100,8 @@ func (n net) on(e engine.Engine, name string, m *onnx.Model) (Contender, error) 
 
 // quantised returns the contenders for a net in bytes, as quantise.py makes it, and for the net as
 // it is. Where the script fails, its last line stands in the name of a contender that is missing.
+// Names end in the type of the numbers. The script's files are removed at the end, when
+// both models are in memory.
 func (n net) quantised(ctx context.Context, b *Bench) ([]Contender, error) {
 	m, err := n.model()
 	if err != nil {
@@ -160,7 +163,8 @@ func (n net) engines(ctx context.Context, b *Bench) ([]Contender, error) {
 }
 
 // others are peers with the model, in processes of their own, as their users run them. Where there
-// are none, it is the ONNX Runtime in this one, and each of them is not at hand.
+// are none, it is the ONNX Runtime in this one, and each of them is not at hand. Peers read a graph
+// that states the sizes of its inputs, and nothing of other shapes.
 func (n net) others(ctx context.Context, b *Bench, m *onnx.Model,
 	peers ...peer) ([]Contender, error) {
 	if !b.Peers.Ready() {

@@ -37,7 +37,9 @@ type peer struct{ work, name string }
 
 // start starts a process that does a peer's work on the files of a folder, on one thread, whenever
 // its Once is called. The peer is not at hand where the virtual environment lacks a package, or the
-// packages there cannot do the work.
+// packages there cannot do the work. The peer writes its name as a line once it is ready, or
+// "missing: " and the reason. From then on an empty line asks for a run, and the seconds that it
+// took are the answer. Of this process's environment it has nothing but the variables below.
 func (p Peers) start(ctx context.Context, of peer, folder string) (Contender, error) {
 	if !p.Ready() {
 		return Contender{Name: of.name}, nil

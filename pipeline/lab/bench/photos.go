@@ -97,7 +97,9 @@ func (p *Photo) measure(ctx context.Context, fit imagefile.Fit, data []byte, run
 	return nil
 }
 
-// drawnPhoto draws shapes in smooth light with the noise of a sensor, the same for a size.
+// drawnPhoto draws shapes in smooth light with the noise of a sensor, the same for a size. A
+// picture is 600 units wide. Its edges are those of tiles of 47 x 61 units, a third of which are
+// darker by 50.
 func drawnPhoto(w, h int) *image.RGBA {
 	random := rand.New(rand.NewPCG(uint64(w), uint64(h)))
 	im := image.NewRGBA(image.Rect(0, 0, w, h))

@@ -31,6 +31,7 @@ func walls() (out []Work) {
 			return []Contender{c}, nil
 		}})
 	}
+	// points, features and classes
 	for _, s := range [][3]int{{200, 1024, 10}, {2000, 1024, 10}, {2000, dx, 100}, {5000, dx, 1000},
 		{1_000_000, dx, 10}} {
 		alone(fmt.Sprintf("one fit, %d points of %d features, %d classes", s[0], s[1], s[2]),
@@ -55,7 +56,8 @@ func walls() (out []Work) {
 	return out
 }
 
-// Fit returns one fit to n points of d features and k classes.
+// Fit returns one fit to n points of d features and k classes. The points are drawn before: the
+// function that is returned fits alone.
 func Fit(ctx context.Context, n, d, k int) (func() error, error) {
 	p, err := fitProblem(FitSize{N: n, D: d + 1, C: k}, false)
 	if err != nil {
@@ -88,7 +90,7 @@ func Draw(ctx context.Context, e engine.Engine, fresh int) (func() error, io.Clo
 }
 
 // pooling returns the posterior of a round of the given number of uploads of CIFAR-10's embedding,
-// a point for each class.
+// a point for each class. Ten points of weight 2 are the 20 images that an upload states.
 func pooling(ctx context.Context, e engine.Engine, uploads int) (func() error, error) {
 	graph, client, err := shipped.Load("cifar10", models.KindEmbedding)
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"fmp/pipeline/erm"
 )
 
-// FitSize is the size of a fit: N points, D rows of a head (features and the bias), C classes.
+// FitSize is the size of a fit: N points, D rows of a head (features and the bias), C classes. Its
+// head has D x C numbers.
 type FitSize struct{ N, D, C int }
 
 // strong is the number of directions that are stretched.

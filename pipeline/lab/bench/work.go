@@ -28,7 +28,8 @@ import (
 	"fmp/pipeline/shipped"
 )
 
-// Work is one row of the table.
+// Work is one row of the table. The contenders, and the data of their work, are made when the row
+// is measured.
 type Work struct {
 	Name string
 	// contenders returns ours and the available others.
@@ -85,7 +86,8 @@ func Works() []Work {
 	return append(works, walls()...)
 }
 
-// Measure measures the contenders of w as [Measure] does.
+// Measure measures the contenders of w as [Measure] does. It closes them in every case. An error of
+// closing is returned where there is no other.
 func (b *Bench) Measure(ctx context.Context, w Work, runs, before int) (_ []Result, err error) {
 	all, err := w.contenders(ctx, b)
 	defer func() {
@@ -107,7 +109,8 @@ func (b *Bench) Measure(ctx context.Context, w Work, runs, before int) (_ []Resu
 	return r, nil
 }
 
-// labelled returns n points of d features and k classes in turn, N(mean, I) each, with weight 1.
+// labelled returns n points of d features and k classes in turn, N(mean, I) each, with weight 1. A
+// row of the set is d features and k shares of the classes, of which that of its own is 1.
 func labelled(r *rand.Rand, means []float32, n, d, k int) *point.Set {
 	s := point.New(n, d, k)
 	for i := range n {
@@ -122,7 +125,8 @@ func labelled(r *rand.Rand, means []float32, n, d, k int) *point.Set {
 }
 
 // classMeans returns the means of k classes, as far apart as an extractor's: with ten, four of five
-// points are classified correctly.
+// points are classified correctly. A number of the result, [k, d], is N(0, 4/d): a mean has an
+// expected squared length of 4, whatever d is.
 func classMeans(r *rand.Rand, d, k int) []float32 {
 	m := make([]float32, k*d)
 	rng.Normal(r, m)
@@ -134,7 +138,8 @@ func classMeans(r *rand.Rand, d, k int) []float32 {
 
 // fits measures fits to count sets of own points each, together with shared points, of d features.
 // Ours holds the shared points once for all fits; peers get each set whole, as they have no such
-// call.
+// call. Without own points there is one fit, to the shared ones. Of a set of n points peers read x
+// [n, d + 1], y [n, classes] and w [n].
 func fits(ctx context.Context, b *Bench, kind string, d, shared, own,
 	count int) ([]Contender, error) {
 	r := rng.New(1, "bench", kind, shared)
@@ -159,6 +164,8 @@ func fits(ctx context.Context, b *Bench, kind string, d, shared, own,
 			mine = append(mine, p)
 			q := *p
 			q.N += pooled.N
+			// slices without spare capacity: the joined points must not be written behind the own
+			// ones
 			q.X, q.Y, q.W = append(q.X[:len(q.X):len(q.X)], pooled.X...),
 				append(q.Y[:len(q.Y):len(q.Y)], pooled.Y...),
 				append(q.W[:len(q.W):len(q.W)], pooled.W...)
@@ -186,7 +193,8 @@ func fits(ctx context.Context, b *Bench, kind string, d, shared, own,
 		peer{kind + ":scipy", "scipy, L-BFGS-B"})
 }
 
-// drawn returns count sets of fresh points given seen, from CIFAR-10's predictor.
+// drawn returns count sets of fresh points given seen, from CIFAR-10's predictor. One call of the
+// predictor draws all sets, each from noise of its own.
 func (b *Bench) drawn(ctx context.Context, seen *point.Set, fresh,
 	count int) ([]*point.Set, error) {
 	if b.Engine == nil {
@@ -214,7 +222,7 @@ func predictor(e engine.Engine) (*sample.Predictor, error) {
 }
 
 // with adds peers, which work on files, to out. On an error it returns those that were started, for
-// the caller to close.
+// the caller to close. Peers that are not at hand are in out too, without Once.
 func (b *Bench) with(ctx context.Context, out []Contender, files map[string]*onnx.Tensor,
 	peers ...peer) ([]Contender, error) {
 	dir, err := saved(files)
@@ -238,6 +246,7 @@ func saved(files map[string]*onnx.Tensor) (dir string, err error) {
 		return "", err
 	}
 	for name, t := range files {
+		// peers read settings as scalars; weights stay a vector, even that of one point
 		if len(t.Shape) == 1 && t.Shape[0] == 1 && name != "w0" {
 			t.Shape = []int{} // a scalar
 		}
@@ -283,6 +292,7 @@ func products(ctx context.Context, b *Bench) ([]Contender, error) {
 }
 
 // predictions measures the mean of the softmaxes of features times heads, ours and that of a graph.
+// The graph has the heads side by side: column s C + c of its weights is class c of head s.
 func predictions(ctx context.Context, b *Bench) ([]Contender, error) {
 	const points, samples = 10_000, 200
 	r := rng.New(1, "bench", "predict")
@@ -315,7 +325,9 @@ func predictions(ctx context.Context, b *Bench) ([]Contender, error) {
 	return append(out, wide, narrow), err
 }
 
-// predictionGraph is the work of [predictions] as a graph of one type of numbers on an engine.
+// predictionGraph is the work of [predictions] as a graph of one type of numbers on an engine. With
+// the weights W_s and the bias c_s of head s it computes 1/S sum_s softmax(x W_s + c_s), 100 rows a
+// call.
 func predictionGraph[T float32 | float64](e engine.Engine, features, weights,
 	bias []T) (Contender, error) {
 	const atOnce = 100

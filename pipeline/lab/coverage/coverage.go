@@ -76,7 +76,8 @@ type Row struct {
 // Measure is the coverage and size of sets, means over the repeats in which the points prove the
 // level.
 type Measure struct {
-	Held      float64   `json:"held"`       // share of the mixture's images whose set holds their class
+	// Held is the share of the mixture's images whose set holds their class.
+	Held      float64   `json:"held"`
 	HeldError float64   `json:"held_error"` // its standard error
 	Equal     float64   `json:"equal"`      // the same where all classes have one share
 	Classes   []float64 `json:"classes"`    // the same by class
@@ -105,7 +106,8 @@ func (m *Measure) addAlike(o outcome, shares []float64) {
 	m.AlikeRepeats++
 }
 
-// add adds a repeat's outcome to the running means. shares are the classes' in the mixture.
+// add adds a repeat's outcome to the running means. shares are the classes' in the mixture. A mean
+// m of n values becomes (n m + v)/(n + 1).
 func (m *Measure) add(o outcome, shares []float64) {
 	if m.Classes == nil {
 		m.Classes = make([]float64, len(shares))
@@ -180,7 +182,9 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 	return b.rows, nil
 }
 
-// round draws a round and scores its sets, from the k-th number of calibration points.
+// round draws a round and scores its sets, from the k-th number of calibration points. Sets of FMP
+// and of the regression are from the same points. A row whose points prove no sets counts in
+// neither.
 func (b *bench) round(ctx context.Context, repeat, k int) error {
 	bank, each := b.p.Data.Clients, b.Calibrate[k]
 	drawn, err := bank.Partition(rng.New(b.Seed, "coverage", repeat), b.Clients, b.Points, b.Alpha)
@@ -281,7 +285,8 @@ func needed(p *experiment.Prepared) error {
 }
 
 // regression returns the sets of a softmax regression on all images of the clients, those of least
-// size over penalties and temperatures.
+// size over penalties and temperatures. A fit is made for each of three penalties, and scored at
+// seven temperatures.
 func (b *bench) regression(ctx context.Context, clients []*point.Set, stream string, points,
 	test images, shares []float64) ([]outcome, error) {
 	m, err := rival.Lookup("ANN")
@@ -320,7 +325,7 @@ func (b *bench) regression(ctx context.Context, clients []*point.Set, stream str
 }
 
 // sets returns the outcomes of all kinds of sets of a result, in the order of the rows; those
-// without held prove no sets.
+// without held prove no sets. Heads are divided by the temperature.
 func (b *bench) sets(ctx context.Context, r *posterior.Result, temperature float64, calibration,
 	on images) ([]outcome, error) {
 	heads := rival.Cooled(r, temperature).Ensembles[0]

@@ -45,7 +45,8 @@ type FalseRow struct {
 const fresh = 20
 
 // RunFalse measures sets whose calibration points are false of 0 to 4 clients in 10, with sets that
-// survive the given share of false clients beside sets that survive none.
+// survive the given share of false clients beside sets that survive none. The error of a share held
+// is sqrt(v / (n - 1)), with its variance v over n repeats of denominator n.
 func RunFalse(ctx context.Context, p *experiment.Prepared, o Options,
 	share float64) ([]FalseRow, error) {
 	if err := needed(p); err != nil {
@@ -133,6 +134,7 @@ func (f *falseRound) draw(ctx context.Context, repeat int) error {
 // of sets that survive bad clients.
 func (f *falseRound) points(attack string, bad int) (*conformal.Points, conformal.Design, error) {
 	x := &conformal.Points{}
+	// a product of a share and a number may lie a rounding below a whole one
 	d := conformal.Design{Clients: true, False: []int{int(f.share*float64(f.Clients) + 1e-9)}}
 	for m, own := range f.stated {
 		pass := conformal.MaxPassing(f.each, f.Level)
@@ -162,7 +164,8 @@ func (f *falseRound) points(attack string, bad int) (*conformal.Points, conforma
 	return x, d, nil
 }
 
-// add adds a repeat to a row.
+// add adds a repeat to a row. Clients are left out by their points before the sets that are to
+// survive false ones are made.
 func (f *falseRound) add(to *FalseRow) error {
 	x, d, err := f.points(to.Attack, to.Bad)
 	if err != nil {

@@ -97,9 +97,10 @@ func sandwich(a, b mat.Matrix) *mat.SymDense {
 //
 //	S <- S^-1/2 (sum_m w_m (S^1/2 C_m S^1/2)^1/2)^2 S^-1/2
 //
-// (Álvarez-Esteban et al. 2016, A fixed-point approach to barycenters in Wasserstein space, theorem
-// 4.2). It begins at the weighted mean of the covariances. It ends where a step moves S by less
-// than a millionth of its norm, or after 100 steps. A step costs O(m d^3) for m Gaussians.
+// (Álvarez-Esteban et al. 2016, A fixed-point approach to barycenters in Wasserstein space,
+// theorem 4.2). It begins at the weighted mean of the covariances. It ends where a step moves S
+// by less than a millionth of its norm, or after 100 steps. A step costs O(m d^3) for m
+// Gaussians.
 func barycenter(of []gaussian) gaussian {
 	d := len(of[0].mean)
 	b := gaussian{0, make([]float64, d), mat.NewSymDense(d, nil)}

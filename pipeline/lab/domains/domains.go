@@ -195,6 +195,7 @@ func (b *bench) embedded(ctx context.Context, features []float32) ([]float32, er
 }
 
 // fold scores a round of a repeat, of clients of some domains, on those or, not known, on others.
+// The unlabelled images are drawn from the clients' half of the domain, which is not scored.
 func (b *bench) fold(ctx context.Context, repeat int, of, tests []domain, known bool) error {
 	for i := range tests {
 		tests[i].seen, tests[i].unlabelled = nil, nil
@@ -271,7 +272,8 @@ func centredSet(c *point.Set) *point.Set {
 	return withFeatures(c, less(x, meanOf(x)))
 }
 
-// clients draws the images of the clients of each domain from the first half.
+// clients draws the images of the clients of each domain from the first half. A domain's clients
+// are named by repeat, kind and severity: they are the same in every fold.
 func (b *bench) clients(of []domain, repeat int,
 	rows func(domain) []float32) ([]*point.Set, error) {
 	var out []*point.Set
@@ -349,7 +351,7 @@ func (b *bench) moments(ctx context.Context, clients []*point.Set, tests []domai
 }
 
 // views scores FMP with all clients alike, for a client to come and, on known domains, for each
-// client (its number, from 1).
+// client (its number, from 1). of samples the posterior for a client, 0 for one to come.
 func (b *bench) views(ctx context.Context, name string,
 	of func(client int, alike bool) (*posterior.Result, error), tests []domain, known bool) error {
 	alike, err := of(0, true)
@@ -410,7 +412,7 @@ func (b *bench) scored(ctx context.Context, name string, r *posterior.Result, te
 
 // rival scores a method at the view, setting and temperature that are best on the test images: of
 // least sum of the domains' NLL. FedCGS has a shrinkage in place of a penalty. That choice favours
-// rivals.
+// rivals. A view costs three fits of the method, each of which is scored at six temperatures.
 func (b *bench) rival(ctx context.Context, method, name string, views []view, tests []domain,
 	repeat int, known bool) error {
 	m, err := rival.Lookup(method)

@@ -57,6 +57,7 @@ func uncertainty(r *Record) *metric.Uncertainty { return r.Uncertainty }
 
 func coverage(r *Record) *score.Coverage { return r.Coverage }
 
+// joint is nil too where no batches were scored.
 func joint(r *Record) *metric.Joint {
 	if r.Uncertainty == nil {
 		return nil

@@ -31,11 +31,13 @@ const DetailFile = "detail.json"
 // Detail describes one task, the first of a run: the posterior's predictions of individual test
 // images, and where a client's points, its upload and the drawn points lie.
 type Detail struct {
-	Partition string    `json:"partition"`
-	Classes   []string  `json:"classes"`
-	Easy      []Example `json:"easy"` // the test images of least predictive entropy, of different classes
-	Hard      []Example `json:"hard"` // those on which the posterior samples disagree most
-	View      View      `json:"view"`
+	Partition string   `json:"partition"`
+	Classes   []string `json:"classes"`
+	// Easy are the test images of least predictive entropy, of different classes, and Hard those on
+	// which the posterior samples disagree most.
+	Easy []Example `json:"easy"`
+	Hard []Example `json:"hard"`
+	View View      `json:"view"`
 }
 
 // Example is a test image with the class probabilities of every posterior sample of FMP.
@@ -158,7 +160,8 @@ func inspect(ctx context.Context, p *Prepared, threads int) (*Detail, error) {
 
 // pick chooses the easy and the hard images and keeps the probabilities of every posterior sample
 // for them. Probabilities by sample are kept for these alone, so that memory does not grow with the
-// test set times the ensemble.
+// test set times the ensemble. Images of one class are taken once in each list, in the order of
+// entropy or of disagreement.
 func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, threads int) error {
 	e := res.Ensembles[0]
 	rows, err := res.Rows(ctx, p.Data.Test)

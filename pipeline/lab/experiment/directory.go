@@ -239,6 +239,7 @@ func unfinished(name, of string) bool {
 		name == atomicfile.LockFile
 }
 
+// file is the path of a file in the directory.
 func (d *Directory) file(name string) string { return filepath.Join(d.Path, name) }
 
 // Done reports whether a cell's figures are in the journal.
@@ -305,7 +306,8 @@ type timing struct {
 	Processor float64 `json:"processor_seconds,omitempty"`
 }
 
-// timed appends to the timings file.
+// timed appends to the timings file. The caller holds mu. The file is not synced, since a line that
+// is lost is a time alone.
 func (d *Directory) timed(t timing) (err error) {
 	if d.timings == nil {
 		if d.timings, err = appendTo(d.file(TimingsFile)); err != nil {
@@ -591,6 +593,7 @@ func writeJSON(path string, v any) error {
 }
 
 // modelsOf says that a run needs its own models, where the requested one has others; "" otherwise.
+// Which of several models differs does not matter to the text.
 func modelsOf(old *Manifest, m Manifest) string {
 	for k, is := range m.Models {
 		if old.Models[k] != is {
@@ -601,7 +604,8 @@ func modelsOf(old *Manifest, m Manifest) string {
 	return ""
 }
 
-// differences describes briefly how the run in a directory differs from the requested one.
+// differences describes briefly how the run in a directory differs from the requested one. Four
+// differences are named at most. Settings come first, then engines, models and data.
 func differences(dir string, old *Manifest, c Config, m Manifest) string {
 	var out []string
 	if was, err := ReadConfig(dir); err == nil {

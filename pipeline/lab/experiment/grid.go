@@ -122,6 +122,7 @@ func (g *Grid) Runs() ([]GridRun, error) {
 		return nil, fmt.Errorf("grid: settings: %w", err)
 	}
 	var out []GridRun
+	// the last key is the lowest digit
 	at := make([]int, len(keys)) // digits of a counter, of base len(g.Vary[keys[i]]) each
 	names := map[string]bool{}
 	for {

@@ -104,7 +104,8 @@ func readHeld(dir string) (*held, error) {
 }
 
 // parseHeld checks the arrays of [HeldFile]: shapes that agree, labels of the classes, finite
-// numbers and an order that has each image once. The file lies where others can change it.
+// numbers and an order that has each image once. The file lies where others can change it. features
+// is [n, dx], labels and order are [n], and the optional heads [dx + 1, classes].
 func parseHeld(arrays map[string]*onnx.Tensor) (*held, error) {
 	h := &held{}
 	features, err := array[float32](arrays, "features", 2)

@@ -98,7 +98,9 @@ type keeper struct {
 }
 
 // keep writes the classifier of a cell, whose clients hold the given rows, unless its file exists.
-// It returns the file's path; none where the method is not a martingale posterior.
+// It returns the file's path; none where the method is not a martingale posterior. The origin in
+// its manifest names the model that made the heads: the private, the conjugate or the drawing
+// predictor.
 func (k *keeper) keep(ctx context.Context, cell Cell, t *rival.Task, rows [][]int) (string, error) {
 	m, s, _, err := cellSettings(k.Config, cell, k.tuned)
 	if err != nil || !m.Info().Keep {

@@ -33,7 +33,7 @@ const maxListDepth = 4
 
 // List returns the run directories in and below root, in the order of their paths, those that links
 // lead to from elsewhere among them. It does not search inside a run directory, nor further behind
-// a link.
+// a link. The walk goes four folders deep at most.
 func List(root string) ([]Summary, error) {
 	var out []Summary
 	real, err := resolved(root) // a walk does not follow its root where that is a link
@@ -97,7 +97,9 @@ func leadsOut(path, root string) bool {
 }
 
 // Summarise reads the results in a run directory so far; nil if it is not a run. A cell counts as
-// finished in the journal and in the results, and once where a run was killed between both.
+// finished in the journal and in the results, and once where a run was killed between both. Records
+// of the results replace none of the journal: of two of a cell the first is kept, and these are
+// equal.
 func Summarise(path string) (*Summary, error) {
 	m, err := ReadManifest(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -259,7 +259,8 @@ func samples(t *onnx.Tensor, rows, columns int, want string) (v []float64, n int
 }
 
 // probabilities returns the probabilities of each posterior sample, in the order of the test
-// images. Rows are divided by their sums.
+// images. Rows are divided by their sums. The array has the rows of the splits: its row i is that
+// of test image order[i].
 func (h *held) probabilities(t *onnx.Tensor) ([]*metric.Probabilities, error) {
 	n := len(h.Labels)
 	v, members, err := samples(t, n, h.classes,

@@ -133,7 +133,8 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progr
 type modelManifests struct{ predictor, embedding, open, conjugate, private models.Manifest }
 
 // models finds the models of the run and opens them in their engine. The open predictor comes
-// before the conjugate one: without the latter, the former decides how FMP reads its clients.
+// before the conjugate one: without the latter, the former decides how FMP reads its clients. Those
+// that are open when another fails are closed by [Prepared.Close].
 func (p *Prepared) models(eng engine.Engine, l *loaded) (from modelManifests, err error) {
 	c, behind := &p.Config, l.Behind()
 	dx, classes := l.Features.Dx, len(l.Set.Classes)
@@ -212,6 +213,7 @@ func (p *Prepared) describe(l *loaded, from modelManifests) (err error) {
 	m.Sizes = map[string]int{"dx": l.Features.Dx, "classes": len(l.Set.Classes),
 		"clients": p.Data.Clients.Len(), "test": len(p.Data.TestLabels),
 		"upload": from.embedding.S, "noise": from.predictor.D}
+	// clients who take all images deal the same ones in every repeat
 	if f := p.Config.Federation; f.Clients*f.Points >= p.Data.Clients.Len() {
 		m.SameImages = true
 	}
@@ -223,7 +225,8 @@ func (p *Prepared) describe(l *loaded, from modelManifests) (err error) {
 }
 
 // load reads the data set, turns its images into feature rows and splits these into parts. In open
-// scope the corpus has images of its own, passed through the same extractor.
+// scope the corpus has images of its own, passed through the same extractor. There it is read
+// first, as the statistics of its features standardise the tasks' too.
 func load(ctx context.Context, c Config, eng engine.Engine, progress Progress) (*loaded, error) {
 	told := func(stage string, done, total int) { progress(even(stage, done, total)) }
 	s := corpus.Source{Dataset: c.corpus(), Extractor: c.Extractor, Shipped: c.corpus().Name,
@@ -408,9 +411,10 @@ func (p *Prepared) withImages(m *onnx.Model, b *task.Bank) (*onnx.Model, error) 
 	if sample.ImagesFit(b.Len(), v.K, v.C) == nil {
 		return models.WithImages(m, b.Features, b.Labels)
 	}
+	why := fmt.Sprintf("of the corpus's %d images in %d classes and %d coordinates it reads "+
+		"fewer than %d of each class", b.Len(), v.C, v.K, models.LeastImages)
 	return m, p.leave(len(c.Methods) > 0, func(i rival.Info) bool { return i.Name == "FMP-one" },
-		fmt.Sprintf("of the corpus's %d images in %d classes and %d coordinates it reads fewer than %d "+
-			"of each class", b.Len(), v.C, v.K, models.LeastImages), "enlarge dataset.splits.corpus")
+		why, "enlarge dataset.splits.corpus")
 }
 
 // leave takes methods out of a run of all, and notes why; where the settings name methods (given),
@@ -432,7 +436,8 @@ func (p *Prepared) leave(given bool, out func(i rival.Info) bool, why, remedy st
 		return nil
 	}
 	if given {
-		return fmt.Errorf("setting methods: %s: %s: %s, or leave the method out", left[0], why, remedy)
+		return fmt.Errorf("setting methods: %s: %s: %s, or leave the method out", left[0], why,
+			remedy)
 	}
 	is := "is"
 	if len(left) > 1 {
@@ -461,8 +466,8 @@ func (p *Prepared) withNames(given bool) error {
 		return nil
 	}
 	return p.leave(given, func(i rival.Info) bool { return i.Names },
-		fmt.Sprintf("%d classes are named by those of the corpus, and %d are known%s", n, known, where),
-		"give corpus.classes more"+remedy)
+		fmt.Sprintf("%d classes are named by those of the corpus, and %d are known%s", n, known,
+			where), "give corpus.classes more"+remedy)
 }
 
 // errNoCorpus says why an untrained conjugate predictor cannot be made.
@@ -582,6 +587,7 @@ func banks(r *corpus.Images, test int) (*Data, error) {
 // points: the total stays.
 type constantWeights struct{ Compressor }
 
+// Compress is the compressor's, with every weight of an upload replaced by the mean one.
 func (k constantWeights) Compress(ctx context.Context, clients []*point.Set) ([]*point.Set, error) {
 	out, err := k.Compressor.Compress(ctx, clients)
 	for i, u := range out {

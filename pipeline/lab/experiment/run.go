@@ -254,7 +254,8 @@ func Run(ctx context.Context, c Config, data *Data, tools Tools, dir *Directory,
 }
 
 // cells computes those that the directory does not have. Goroutines take them from one queue, and
-// each computes with inner threads. At the first error the others stop before their next cell.
+// each computes with inner threads. At the first error the others stop before their next cell. A
+// goroutine holds inner threads of [Shared] for one cell at a time.
 func (r *running) cells(ctx context.Context, cells []Cell) error {
 	q, count := &queue{}, newCounter("methods", r.progress)
 	work, ctx := errgroup.WithContext(ctx)
@@ -412,8 +413,9 @@ func (k *Tools) classMeans(ctx context.Context, b *task.Bank) (*point.Set, error
 	return means[0], nil
 }
 
-// knows gives the tools the corpus' moments where a requested method needs them, and in closed scope
-// its class means as the conjugate predictor reads them.
+// knows gives the tools the corpus' moments where a requested method needs them, and in closed
+// scope its class means as the conjugate predictor reads them. Tools are copied before they get the
+// moments of another corpus, so that the run's own stay.
 func (k *Tools) knows(ctx context.Context, c Config, d *Data) error {
 	k.known = nil
 	methods, err := c.methods()
@@ -478,7 +480,8 @@ func calibration(bank *task.Bank, beside [][]int) *posterior.Calibration {
 
 // task computes the clients' uploads and returns their task. The embedding's uploads are computed
 // only where a method reads them: where FMP has neither predictor nor moments, and for FMP-ISAB and
-// the control of a run without a closed form.
+// the control of a run without a closed form. by are images by which FMP chooses in open scope;
+// nil: none.
 func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream string, threads int,
 	by *posterior.Calibration) (*rival.Task, error) {
 	in := rival.Input{
@@ -572,7 +575,8 @@ func cellSettings(c Config, cell Cell,
 	return m, s, choice, err
 }
 
-// scoreIn runs the method of a cell on its task, as the protocol has it, and scores it.
+// scoreIn runs the method of a cell on its task, as the protocol has it, and scores it. In the
+// protocol calibrated a rival is tuned anew for each cell, on the task's own points.
 func (r *running) scoreIn(ctx context.Context, g *group, t *rival.Task,
 	cell Cell) (*Record, error) {
 	m, s, choice, err := cellSettings(r.Config, cell, r.tuned)

@@ -82,7 +82,8 @@ func (s *Shared) Do(ctx context.Context, n int, do func() error) error {
 }
 
 // plan distributes a run's threads over n pieces of work: how many run at the same time, and with
-// how many threads each.
+// how many threads each. With t threads and n pieces at = min(t, n) run at once, with t/at threads
+// each, rounded down.
 func (s *Shared) plan(threads, n int) (at, inner int) {
 	at = max(1, min(threads, n))
 	inner = threads / at

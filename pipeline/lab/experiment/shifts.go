@@ -17,7 +17,8 @@ import (
 // extractor of the data set, standardised like its own. digests identify their images, those of
 // data sets alone: others are made of the test images. At most Images of each kind are taken. All
 // corruptions are made of the same test images, so that severities can be compared. Shifts are in
-// the order of the settings: others, domains, then corruptions by kind and severity.
+// the order of the settings: others, domains, then corruptions by kind and severity. Test images,
+// and those of none of the classes, are taken evenly spaced.
 func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *extractor.Extractor,
 	stats *featurize.Stats,
 	progress Progress) (out []score.Shift, digests map[string]string, err error) {
@@ -65,7 +66,8 @@ func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *ex
 			if err != nil {
 				return nil, nil, err
 			}
-			images, digests[label(name)] = corrupt.Shaped(&some.Images, &ds.Test.Images), other.Digest
+			images = corrupt.Shaped(&some.Images, &ds.Test.Images)
+			digests[label(name)] = other.Digest
 		}
 		if err := add(label(name), 0, images, nil); err != nil {
 			return nil, nil, err

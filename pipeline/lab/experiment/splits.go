@@ -175,7 +175,8 @@ func splitsThere(path string, p *Prepared) (*Splits, error) {
 }
 
 // whole reports whether the folder has all files of the splits unchanged. Splits whose test rows
-// are not the given ones are an error: their predictions would be scored against other images.
+// are not the given ones are an error: their predictions would be scored against other images. A
+// file that cannot be read counts as changed.
 func (m *Splits) whole(path string, h *held) (bool, error) {
 	sum, err := h.digest()
 	if err != nil {

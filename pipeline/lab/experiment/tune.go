@@ -206,7 +206,8 @@ func (u *tuning) made() *Tuned {
 }
 
 // choose tunes one method on the held-out tasks of one partition, and saves its choice. The file
-// has all choices so far, in the order of partitions and methods, whichever was made first.
+// has all choices so far, in the order of partitions and methods, whichever was made first. mu is
+// held while the file is written, so that a later one has all choices of an earlier one.
 func (u *tuning) choose(ctx context.Context, partition, method int, held []rival.Held,
 	inner int) error {
 	m, p := u.methods[method], u.partitions[partition].Name()
@@ -238,7 +239,8 @@ func (u *tuning) choose(ctx context.Context, partition, method int, held []rival
 const tuningBatches = 250
 
 // heldTasks draws the tasks of the corpus on which one partition is tuned: clients as in the run,
-// and held-out rows that no client has. In open scope each task has classes of its own.
+// and held-out rows that no client has. In open scope each task has classes of its own. Streams are
+// named "tuning", partition and number: no task of the run has such a name.
 func (r *running) heldTasks(ctx context.Context, p Partition, threads int) ([]rival.Held, error) {
 	c, data, tools := r.Config, r.data, r.tools
 	s := task.Sampler{Bank: data.Corpus, Points: c.Federation.Points, Alphas: []float64{p.Alpha},
@@ -298,8 +300,8 @@ func (r *running) withoutRows(ctx context.Context, t *task.Task) (Tools, error) 
 
 // tunedOnSeen returns a note where tuning tasks in closed scope score images that the corpus's
 // moments have seen, as less than half of the corpus would be left without them; "" elsewhere, and
-// where no method reads the moments. Draws that would leave fewer than two images of a class are not
-// told of.
+// where no method reads the moments. Draws that would leave fewer than two images of a class are
+// not told of.
 func (c *Config) tunedOnSeen(corpus *task.Bank) string {
 	if corpus == nil || c.OpenScope() || !slices.Contains(c.Protocols(), "tuned") ||
 		2*c.Tuning.Points <= corpus.Len() {

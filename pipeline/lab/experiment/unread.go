@@ -36,7 +36,8 @@ func (p *Prepared) checkUnread() error {
 }
 
 // unread returns a note of settings that are not their defaults and belong to a mode that the run
-// is not in; "" where there are none.
+// is not in; "" where there are none. A row says when its settings are read, and why they are not
+// otherwise.
 func (c *Config) unread() string {
 	d, s := Default(), c.Scores
 	var out []string

@@ -14,7 +14,8 @@ var unvaried = []string{"output.dir", "engine.threads", "engine.library", "datas
 	"federation.partition"}
 
 // Varied returns the settings in which runs differ, by dotted key, and each run's values of them.
-// Settings that decide no figure, and those that a table's title has, are left out.
+// Settings that decide no figure, and those that a table's title has, are left out. A setting that
+// one run lacks, as an earlier version wrote it, does not differ for that alone.
 func Varied(dirs []string) (keys []string, values [][]string, err error) {
 	var all []map[string]string
 	for _, d := range dirs {

@@ -167,7 +167,8 @@ func (o Options) points(ctx context.Context, p *experiment.Prepared, clients []*
 	return &start{seen.Mass(), path, e}, nil
 }
 
-// one starts from the clients' statistics, without a corpus.
+// one starts from the clients' statistics, without a corpus. Forward draws the paths of the
+// component of most weight.
 func (o Options) one(_ context.Context, _ *experiment.Prepared, clients []*point.Set,
 	repeat int) (*start, error) {
 	r, _, err := rival.RoundOf(clients, fmt.Sprint("martingale/", repeat))
@@ -187,7 +188,8 @@ func (o Options) one(_ context.Context, _ *experiment.Prepared, clients []*point
 }
 
 // follow adds the paths' probabilities at the test features, with a share of 1/Repeats. All paths
-// begin at one head, whose most probable class is followed at each image.
+// begin at one head, whose most probable class is followed at each image. It predicts the test
+// images Paths (Batches + 1) times.
 func (o Options) follow(ctx context.Context, row *Row, s *start, test []float32, repeat int) error {
 	paths := make([][]erm.Theta, o.Paths)
 	if err := parallel.Each(ctx, max(o.Threads, 1), len(paths),

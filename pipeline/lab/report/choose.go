@@ -25,6 +25,7 @@ func ColumnNames() []string {
 	return append(out, uploadName, settingName)
 }
 
+// plain is a heading as a list of names can hold it.
 func plain(heading string) string { return strings.ReplaceAll(heading, ",", "") }
 
 // Choose returns tables with the given columns and rows alone, each by name, ignoring case, in the
@@ -101,8 +102,8 @@ type extra struct {
 	cell  func(r *Row) string
 }
 
-// extras are the columns behind the figures: that of uploads, that of tuned settings, where settings
-// asks for it, and that of the paper's figures, where printed does.
+// extras are the columns behind the figures: that of uploads, that of tuned settings, where
+// settings asks for it, and that of the paper's figures, where printed does.
 func (t *Table) extras(settings, printed bool) (out []extra) {
 	if t.chosen == nil || t.chosen.upload {
 		out = append(out, extra{uploadName, uploadWidth,

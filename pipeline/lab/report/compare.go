@@ -118,8 +118,8 @@ func drawnBy(dir string) (tasksOf, *experiment.Manifest, error) {
 	if err != nil {
 		return tasksOf{}, nil, err
 	}
-	return tasksOf{c.Seed, c.Federation.Clients, c.Federation.Points, c.TaskSplits(), c.Dataset.Test,
-		m.Data["images"]}, m, nil
+	return tasksOf{c.Seed, c.Federation.Clients, c.Federation.Points, c.TaskSplits(),
+		c.Dataset.Test, m.Data["images"]}, m, nil
 }
 
 // paired are the figures of two methods, repeat by repeat, column by column: values[c][0] is the
@@ -130,7 +130,8 @@ type paired struct {
 }
 
 // pair pairs records of a and b of one partition, protocol and repeat whose methods match. A column
-// counts repeats in which both have it. Nothing to pair is an error.
+// counts repeats in which both have it. Nothing to pair is an error. A record of b meets each
+// method of a that matches, in the cell of the same partition, protocol and repeat.
 func pair(a, b []experiment.Record, match func(a, b string) bool) ([]paired, error) {
 	byCell := map[experiment.Cell]experiment.Record{}
 	for _, r := range a {
@@ -203,7 +204,8 @@ func differences(all []paired, same, corrected bool) ([]Difference, error) {
 }
 
 // DifferencesText writes differences for a terminal: all columns if wide, else those of a table. A
-// star marks an interval that does not contain zero.
+// star marks an interval that does not contain zero. Means have four decimals and a sign; half
+// widths stand behind them.
 func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 	var b strings.Builder
 	last, vary, same := "", false, false

@@ -108,7 +108,8 @@ func ratio(v *float64) string {
 	return fmt.Sprintf("%.3f", *v)
 }
 
-// EvaluationText writes an evaluation for a terminal.
+// EvaluationText writes an evaluation for a terminal. Up to ten classes have a confusion matrix,
+// more a list of the ten most frequent mistakes.
 func EvaluationText(w io.Writer, r *evaluate.Result) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n", evaluationSummary(r))
@@ -190,7 +191,8 @@ func riskPlot(r *evaluate.Result) (*plot.Plot, error) {
 	return p.Plot, p.Err
 }
 
-// EvaluationPage writes the self-contained page of an evaluation.
+// EvaluationPage writes the self-contained page of an evaluation. It loads nothing: plots and
+// images are in it.
 func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
 	reliability, err := reliabilityPlot(&Row{Method: "FMP", Group: string(rival.OneShot)}, r.Curve)
 	if err != nil {
@@ -296,7 +298,8 @@ func evaluatedImage(e evaluate.Example) g.Node {
 		h.Small(g.Text(fmt.Sprintf("%s, disagreement %.3f nats", e.File, e.Disagreement)))))
 }
 
-// originFacts returns the sources of a classifier. At most twenty clients are named.
+// originFacts returns the sources of a classifier. At most twenty clients are named. A fact that
+// the classifier does not state is left out.
 func originFacts(r *evaluate.Result) []pageFact {
 	o := r.Origin
 	n := 0
@@ -414,7 +417,8 @@ func cardScaling(b *strings.Builder, r *evaluate.Result) {
 }
 
 // Card writes a model card in Markdown (Mitchell et al. 2019, arXiv 1810.03993): data, clients,
-// settings, scores, limits. on describes the data that the scores are for.
+// settings, scores, limits. on describes the data that the scores are for. Names that come from
+// files are escaped, so that they mean nothing in Markdown.
 func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n\nAn image classifier of %d classes: %s.\n\n",

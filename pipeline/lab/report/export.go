@@ -56,7 +56,8 @@ func Parquet(w io.Writer, runs *Runs) error {
 }
 
 // CSV writes the records of runs with a heading line; each setting in which the runs differ is a
-// column. Columns are run, [experiment.Columns], origin and the settings, in this order.
+// column. Columns are run, [experiment.Columns], origin and the settings, in this order. A field
+// that a record lacks is empty.
 func CSV(w io.Writer, runs *Runs) error {
 	lines := [][]string{slices.Concat([]string{"run"}, experiment.CSVHeading(), []string{"origin"},
 		runs.Keys)}

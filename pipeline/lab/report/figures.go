@@ -130,8 +130,9 @@ func reliabilityFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 }
 
 // reliabilityPlot draws one reliability diagram: accuracy against mean confidence, bin by bin, with
-// Wilson intervals at [Level]. Their counts are those of a mean repeat, rounded, at least 1.
-// Empty bins are left out.
+// Wilson intervals at [Level]. Their counts are those of a mean repeat, rounded, at least 1. Empty
+// bins are left out. Bin i holds confidences from i/Bins to (i+1)/Bins; its bar is as high as its
+// share of the images.
 func reliabilityPlot(row *Row, curve metric.Curve) (*plot.Plot, error) {
 	p := &Drawing{Plot: newPlot(fmt.Sprintf("%s  ECE %.3f", row.label(), row.ECE.Mean), "", ""),
 		Of: "reliability of " + row.Method}
@@ -329,6 +330,7 @@ func subjectLast(r *Row) int {
 // are thinned so that at most six remain.
 type powersOfTwo struct{}
 
+// Ticks places them at 2^e, labelled as sizes in bytes.
 func (powersOfTwo) Ticks(lo, hi float64) []plot.Tick {
 	var out []plot.Tick
 	for e := math.Floor(math.Log2(lo)); e <= math.Ceil(math.Log2(hi)); e++ {
@@ -438,7 +440,8 @@ func split(ms []sampled, panels int) (near, far []sampled) {
 
 // samplesFigure shows ECE, NLL and, where measured, joint NLL against the number of posterior
 // samples: a row of panels for FMP, MP and methods close to them, and one for methods that would
-// flatten them. It is nil where no method has samples.
+// flatten them. It is nil where no method has samples. The axis of samples is logarithmic, with a
+// tick at each number of them.
 func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 	all, joint := bySamples(t, rs)
 	if len(all) == 0 {
@@ -558,7 +561,8 @@ func viewFigure(d *experiment.Detail) (*Figure, error) {
 // keyRows is the number of classes in one column of the key.
 const keyRows = 10
 
-// classKey shows the colours and shapes of the classes, as many as fit into two columns.
+// classKey shows the colours and shapes of the classes, as many as fit into two columns. Twenty
+// fit; of more the last line says how many are left.
 func classKey(classes []string) (*plot.Plot, error) {
 	more := len(classes) - 2*keyRows
 	if more > 0 {

@@ -87,8 +87,10 @@ func rows[T any](of []T, cells func(T) []string) g.Node {
 	return h.TBody(g.Map(of, func(x T) g.Node { return row(g.Map(cells(x), td)) }))
 }
 
+// row is a line of a table; the line break behind it is for readers of the source.
 func row(cells ...g.Node) g.Node { return g.Group{h.Tr(cells...), g.Text("\n")} }
 
+// td is a cell of plain text.
 func td(s string) g.Node { return h.Td(g.Text(s)) }
 
 // folded returns a section that opens on a click.

@@ -21,7 +21,8 @@ const (
 )
 
 // LaTeX writes tables for the booktabs package; one that is too wide for a column takes both. The
-// best method of each group, and those not separable from it, are bold.
+// best method of each group, and those not separable from it, are bold. The control's row has no
+// mark. A figure that is missing is an en dash.
 func LaTeX(w io.Writer, ts []Table) error {
 	var b strings.Builder
 	b.WriteString("% needs \\usepackage{booktabs}")

@@ -122,7 +122,7 @@ func (x *valueAxis) set(p *plot.Plot) {
 
 // lines draws a line for each method of the tables that match, and returns their number. Methods
 // are named beside the last mark of their lines. FMP's line is drawn last, above the others. A run
-// without a figure in the column has no mark.
+// without a figure in the column has no mark. Bars have the half widths of the intervals.
 func (x *valueAxis) lines(p *Drawing, runs []At, column int, match func(t *Table) bool) int {
 	type mark struct {
 		plotter.XY

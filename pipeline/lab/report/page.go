@@ -19,7 +19,7 @@ import (
 type pageFact struct{ Name, Value string }
 
 // inlined renders a figure as elements of the page. Tiles and panels have an SVG for each plot,
-// each of an equal share of the figure's size; others are one SVG.
+// each of an equal share of the figure's size; others are one SVG. The caption stands below.
 func inlined(f *Figure) (g.Node, error) {
 	var svgs g.Group
 	add := func(svg string, err error) error {
@@ -80,7 +80,8 @@ type run struct {
 	whole    []*Figure          // those of all
 }
 
-// page writes the self-contained page of a run.
+// page writes the self-contained page of a run. Its parts are the tables with their figures, those
+// of the whole run, examples, and the settings. The figures must have been drawn.
 func (r *run) page(w io.Writer) error {
 	c, m, ts := r.config, r.manifest, r.tables
 	summary := fmt.Sprintf("%d clients of %d points, %d repeats, %d test images, %d classes. %s %s",
@@ -154,7 +155,8 @@ func (r *run) page(w io.Writer) error {
 	return nil
 }
 
-// choiceCells returns one row of the table of tuned choices.
+// choiceCells returns one row of the table of tuned choices. Choices of earlier versions have no
+// values tried; those cells are empty.
 func choiceCells(c experiment.Choice) []string {
 	chosen := Row{Param: c.Param, Value: c.Value, Temperature: c.Temperature, More: c.More}
 	value, nll, from := chosen.setting(), "", ""
@@ -170,7 +172,8 @@ func choiceCells(c experiment.Choice) []string {
 	return []string{c.Method, c.Partition, c.Param, value, nll, from}
 }
 
-// tableForPage returns a table's section: its rows by group, its side tables and its figures.
+// tableForPage returns a table's section: its rows by group, its side tables and its figures. Only
+// the first section of a page is open at first.
 func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 	shown, extras := t.columns(), t.extras(true, t.showsPrinted())
 	head := []string{"method"}
@@ -257,7 +260,8 @@ func examplesForPage(d *experiment.Detail) (g.Node, error) {
 	}, nil
 }
 
-// exampleForPage returns one image beside its spreadPlot, its class and FMP's prediction.
+// exampleForPage returns one image beside its spreadPlot, its class and FMP's prediction. classes
+// are all names, by which label and prediction are told.
 func exampleForPage(e *experiment.Example, classes []string) (g.Node, error) {
 	p, err := spreadPlot(e, classes)
 	if err != nil {

@@ -95,7 +95,7 @@ func inline(p *plot.Plot, w, h vg.Length, label string) (string, error) {
 	return f.inline(label)
 }
 
-// inline returns the whole figure as one SVG element.
+// inline returns the whole figure as one SVG element. Comments of the writer are removed.
 func (f *Figure) inline(label string) (string, error) {
 	c := vgsvg.New(f.Width, f.Height)
 	f.draw(c)

@@ -37,7 +37,7 @@ func setShare(images, held int, low, high float64) []string {
 }
 
 // setRows are the coverage of prediction sets on the images of each class and of each client; none
-// without sets.
+// without sets. Classes and clients without images have none.
 func setRows(r *evaluate.Result) (rows [][]string) {
 	add := func(name string, images, held int, low, high float64) {
 		if images > 0 {
@@ -58,8 +58,9 @@ func setRows(r *evaluate.Result) (rows [][]string) {
 }
 
 // guarantee states for a model card the promise of a classifier's prediction sets, its assumption
-// and its limits; empty for a classifier without sets. A negative threshold of a class, of
-// too few points, means that the class is in every set.
+// and its limits; empty for a classifier without sets. A negative threshold of a class, of too few
+// points, means that the class is in every set. survived names the clients whose points may be
+// false, from package conformal.
 func guarantee(r *evaluate.Result) string {
 	q := r.Origin.Sets
 	if q == nil {

@@ -104,6 +104,7 @@ type sideRow struct {
 }
 
 // sideTables returns the tables of other and of corrupted images; none where the run had none.
+// Cells stand in the order of the headings, which is that of the first method's figures.
 func (t *Table) sideTables() []sideTable {
 	other := sideTable{Title: "Other images: area under the ROC curve by entropy / by " +
 		"disagreement of the samples"}
@@ -128,6 +129,7 @@ func (t *Table) sideTables() []sideTable {
 		func(g sideTable) bool { return len(g.Rows) == 0 })
 }
 
+// markdown writes the table in GitHub's Markdown, its title as a paragraph.
 func (g *sideTable) markdown(w io.Writer) {
 	fmt.Fprintf(w, "\n%s:\n\n| method | %s |\n| --- |%s\n", g.Title,
 		strings.Join(g.Headings, " | "), strings.Repeat(" ---: |", len(g.Headings)))
@@ -136,6 +138,7 @@ func (g *sideTable) markdown(w io.Writer) {
 	}
 }
 
+// Columns are as wide as the widest cell.
 func (g *sideTable) text(w io.Writer) {
 	width := 0
 	for _, r := range g.Rows {

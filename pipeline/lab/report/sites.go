@@ -11,7 +11,8 @@ import (
 )
 
 // Sites writes the pooled report of sites' evaluations (docs/cross-site.md) in Markdown, with names
-// of the classes; numbers where there are none.
+// of the classes; numbers where there are none. Bins of the curve with fewer images than a site may
+// tell of are left out, unless sites gave a mean.
 func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d images of %d sites, which scored the classifier on their own; "+
@@ -24,6 +25,7 @@ func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 		}
 		return fmt.Sprintf(format, *v)
 	}
+	// a site that hides its bins has no ECE
 	told := 0 // sites that tell of calibration
 	for _, s := range r.Sites {
 		coverage := "–"
@@ -101,7 +103,7 @@ func hidden(s pooled.Site) string {
 }
 
 // overall writes a share over sites and how much they differ. With hidden counts, I² and Q are
-// lower bounds and p is an upper one.
+// lower bounds and p is an upper one. Q, I2 and p are left out where they could not be computed.
 func overall(b *strings.Builder, what string, o pooled.Overall) {
 	median := "–"
 	if o.Median != nil {

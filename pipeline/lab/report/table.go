@@ -373,7 +373,8 @@ func markBest(rows []*Row, column int, same bool) error {
 		var mine, its []float64
 		for _, repeat := range slices.Sorted(maps.Keys(r.byRepeat)) {
 			v := r.byRepeat[repeat]
-			if o, ok := best.byRepeat[repeat]; ok && !math.IsNaN(v[column]) && !math.IsNaN(o[column]) {
+			o, ok := best.byRepeat[repeat]
+			if ok && !math.IsNaN(v[column]) && !math.IsNaN(o[column]) {
 				mine, its = append(mine, v[column]), append(its, o[column])
 			}
 		}

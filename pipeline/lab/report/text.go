@@ -91,7 +91,8 @@ func (t *Table) title() string {
 	return fmt.Sprintf("%s, %s, %s, %s", t.Dataset, p, s, repeats)
 }
 
-// narrow returns the columns that fit on a terminal of 80 columns; all of them if wide.
+// narrow returns the columns that fit on a terminal of 80 columns; all of them if wide. Those from
+// joint NLL of random points on are left out, and the Brier score where there is joint NLL.
 func narrow(shown []int, wide bool) []int {
 	if wide {
 		return shown
@@ -294,7 +295,7 @@ func (l *layout) write(b *strings.Builder) {
 }
 
 // row writes a method's line. FMP's begins with >. A name that is too long for its column stands on
-// a line of its own, above the figures.
+// a line of its own, above the figures. Figures from 10 on have three decimals, others four.
 func (l *layout) row(b *strings.Builder, r *Row) {
 	lead := " "
 	if r.Subject() {

@@ -139,7 +139,8 @@ func (t *Task) corpus() (*Corpus, error) {
 	return k, nil
 }
 
-// statistics returns those of all clients' points.
+// statistics returns those of all clients' points. It costs O(N dx^2) once, for N points of all
+// clients.
 func (t *Task) statistics() *statistics {
 	total, _ := memo.Once(t.memo, "statistics", func() (*statistics, error) {
 		total := newStatistics(t.dx, t.c)

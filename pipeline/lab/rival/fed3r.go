@@ -11,9 +11,9 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// fed3r is federated recursive ridge regression (Fanì et al. 2024, arXiv 2406.01116, equations 3 to
-// 5): client m uploads A_m = sum x x' and b_m = sum x e_y' over its points, with a 1 appended for
-// the bias; the server adds them up and solves
+// fed3r is federated recursive ridge regression (Fanì et al. 2024, arXiv 2406.01116, equations 3
+// to 5): client m uploads A_m = sum x x' and b_m = sum x e_y' over its points, with a 1 appended
+// for the bias; the server adds them up and solves
 //
 //	T = (sum_m A_m + l2 I)^-1 sum_m b_m,   T_c <- T_c / |T_c|
 //

@@ -10,11 +10,13 @@ import (
 	"fmp/pipeline/posterior"
 )
 
+// ermOptions are those of all fits of the task.
 func (t *Task) ermOptions(s Settings) erm.Options {
 	return erm.Options{Tolerance: s.Tolerance, Threads: t.in.Threads}
 }
 
-// fits returns one fit per set.
+// fits returns one fit per set. The penalty is l2/2 times the square of a head, in the sum form of
+// package erm.
 func (t *Task) fits(ctx context.Context, sets []*point.Set, l2 float64,
 	s Settings) (posterior.Ensemble, error) {
 	problems := make([]*erm.Problem, len(sets))

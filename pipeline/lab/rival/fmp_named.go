@@ -15,6 +15,8 @@ var fmpNamed = method{
 	Info{Name: "FMP-named", Cost: 9,
 		Title: "FMP with the corpus' class means beside the clients', named by these",
 		Group: Baseline, Cite: citeFMP, Conjugate: true, NeedsCorpus: true, Names: true},
+	// A class mean of the corpus keeps its mass. Those of classes that name none of the task's are
+	// left out.
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
 		f, seen, err := t.pooledMeans()
 		if err != nil {

@@ -93,7 +93,7 @@ func RoundOf(clients []*point.Set, stream string) (*candidate.Round, float64, er
 }
 
 // round returns the statistics of the round's clients and the corpus, and the mean size of one
-// upload.
+// upload. A corpus of other features than the task's is left out.
 func (t *Task) round() (*candidate.Round, float64, error) {
 	r, bytes, err := RoundOf(t.in.Clients, t.in.Stream)
 	if err != nil {

@@ -101,7 +101,8 @@ func (t *Task) fisher(shrinkage float64) (*fisher, error) {
 }
 
 // subspace returns the directions V of largest between-class variance in units of the within-class
-// one, V' within V = I, that hold fisherEnergy of it.
+// one, V' within V = I, that hold fisherEnergy of it. Two directions are kept at least, and
+// fisherMost at most.
 func subspace(within, between *mat.SymDense) (*mat.Dense, error) {
 	v, values, err := moment.Diagonalise(within, between)
 	if err != nil {
@@ -131,7 +132,8 @@ func (f *fisher) project(cov *mat.SymDense) *mat.SymDense {
 	return out
 }
 
-// draw returns the fit of a head to as many drawn points of each class.
+// draw returns the fit of a head to as many drawn points of each class. A point is f.means_c + tau
+// L z with the Cholesky factor L of the class's covariance and z from N(0, I).
 func (f *fisher) draw(t *Task) (*erm.Problem, error) {
 	n := fisherPoints * f.c
 	p := &erm.Problem{N: n, Dx: f.k, C: f.c, X: make([]float64, 0, n*(f.k+1)),

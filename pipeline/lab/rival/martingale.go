@@ -9,7 +9,8 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// martingale returns the martingale posterior given seen; see [posterior.Martingale].
+// martingale returns the martingale posterior given seen; see [posterior.Martingale]. Posteriors
+// are remembered by the key, the penalty and the tolerance.
 func (t *Task) martingale(ctx context.Context, key string, seen *point.Set, s Settings,
 	stream ...any) (posterior.Ensemble, error) {
 	return t.drawn.Posterior(ctx, key, seen, posterior.Fit{L2: s.L2, Tolerance: s.Tolerance},

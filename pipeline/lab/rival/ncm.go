@@ -15,7 +15,9 @@ import (
 // TPAMI 35(11)): clients upload counts and means of the classes that they hold, and with n_c, mu_c
 // pooled over clients
 //
-//	logit_c = -|h - mu_c|^2 / (2 s^2) + const,   s^2 = tr(W)/dx of the corpus, divided by the temperature.
+//	logit_c = -|h - mu_c|^2 / (2 s^2) + const,   s^2 = tr(W)/dx of the corpus,
+//
+// divided by the temperature.
 //
 // A class that nobody holds has the mean of all points. It has no setting but the temperature.
 var ncm = method{

@@ -104,7 +104,8 @@ func (t *Task) predictCorpus(ctx context.Context, precision float64,
 	return out, nil
 }
 
-// combined returns the rows with the combined predictions of the clients as labels.
+// combined returns the rows with the combined predictions of the clients as labels. In logarithms,
+// log p = (1-beta) log mixture + beta sum_m log p_m, less the log of the sum over classes.
 func (l *localPredictions) combined(beta float64) *point.Set {
 	out := point.New(l.rows.N, l.rows.Dx, l.rows.C)
 	copy(out.Z, l.rows.Z)

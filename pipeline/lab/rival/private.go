@@ -87,7 +87,8 @@ func (t *Task) private() (posterior.Private, *privacy.Budget, error) {
 }
 
 // released simulates the round: each client clips, rounds and sums, and noise from the task's
-// stream is added as the budget says.
+// stream is added as the budget says. The round is drawn once for all methods of the task. With
+// noise of the clients' own, each has a stream.
 func (t *Task) released(ctx context.Context) (*privacy.Totals, *privacy.Account, error) {
 	p, b, err := t.private()
 	if err != nil {
@@ -255,6 +256,7 @@ func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
 // privateRows maps feature rows to w, for heads on these coordinates.
 type privateRows struct{ posterior.Private }
 
+// Map returns w = [n, k] of feature rows.
 func (p privateRows) Map(ctx context.Context, features []float32) ([]float32, error) {
 	return p.Rows(ctx, features)
 }

@@ -66,7 +66,7 @@ type Input struct {
 
 	Samples int     // S, posterior samples of an ensemble of the other methods; default 20
 	Fresh   int     // n', drawn points a sample; default 100
-	Corpus  *Corpus // what the server knows of its own corpus; needed by the methods that say so only
+	Corpus  *Corpus // the server's knowledge of its own corpus; for the methods that say so only
 	// Private and Privacy are needed by the methods of private rounds; nil without them.
 	Private posterior.Private
 	Privacy *privacy.Budget
@@ -83,7 +83,7 @@ type Input struct {
 type Settings struct {
 	// lambda of the fits and prior precision of the BNNs, > 0, in the sum form of package erm
 	L2        float64
-	Shrinkage float64 // discriminants: share of the covariance replaced by its mean variance, 0 to 1
+	Shrinkage float64 // discriminants: share of the covariance that is its mean variance, 0 to 1
 	Beta      float64 // PredBayes: 0 mixes the clients' predictions, 1 multiplies them
 	Weighting float64 // consensus: 1 weighs clients by the precision of their samples, 0 equally
 	// Spread is the share of the between-class variances that discriminants of the corpus spread

@@ -131,12 +131,12 @@ const refinements = 2
 const nearMinimum = 0.1
 
 // Tune is the tuned protocol: it chooses the value of m's own setting, and the temperature, of
-// least mean NLL over held; the smallest value at ties. It tries the values of m's grid, a few more
-// beyond its end while the best one lies there, and then, twice, the geometric means of each minimum
-// so far and its neighbours (the arithmetic ones beside 0); if grid is given, only its values.
-// At each value it uses the best temperature, which needs no fit. All combinations of further
-// settings (Info.More) are tried, with a search for each, and values beyond an end of theirs too.
-// Every method is tuned in the same way. The settings returned are base with the
+// least mean NLL over held; the smallest value at ties. It tries the values of m's grid, a few
+// more beyond its end while the best one lies there, and then, twice, the geometric means of each
+// minimum so far and its neighbours (the arithmetic ones beside 0); if grid is given, only its
+// values. At each value it uses the best temperature, which needs no fit. All combinations of
+// further settings (Info.More) are tried, with a search for each, and values beyond an end of
+// theirs too. Every method is tuned in the same way. The settings returned are base with the
 // chosen values. A method that follows another (Info.Follows) gets the other's choice. held must
 // come from the meta-training corpus: points of the test set would be a leak.
 func Tune(ctx context.Context, m Method, held []Held, base Settings,
@@ -174,8 +174,8 @@ func Tune(ctx context.Context, m Method, held []Held, base Settings,
 	return c, chosen, nil
 }
 
-// InHindsight returns the method with the grid that is tried where settings are chosen on the scored
-// images themselves (Info.Wide).
+// InHindsight returns the method with the grid that is tried where settings are chosen on the
+// scored images themselves (Info.Wide).
 func InHindsight(m Method) Method {
 	if m.Info().Wide == nil {
 		return m

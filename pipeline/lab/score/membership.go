@@ -17,7 +17,7 @@ func (Plain) Map(_ context.Context, features []float32) ([]float32, error) { ret
 // membership returns the AUC with which an attacker tells a client's own points from test points by
 // the class means that the client uploads ([Attacker]), mean over points. Class means are in the
 // coordinates Result.Means; it is nil for results without them, and where there are too few test
-// points for their covariance.
+// points for their covariance. The areas of clients are weighted by the members that they count.
 func membership(ctx context.Context, clients []*point.Set, by posterior.Coordinates,
 	k *Test) (*float64, error) {
 	if by == nil {

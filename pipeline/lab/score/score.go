@@ -104,7 +104,8 @@ func absent(clients []*point.Set, p *metric.Probabilities, labels []int) (*Absen
 }
 
 // Score scores a result for clients of these points (none: no Membership or Absent): its ensemble,
-// or the mean of the scores of its ensembles.
+// or the mean of the scores of its ensembles. Coverage and shifts are means over all ensembles as
+// well.
 func (k *Test) Score(ctx context.Context, clients []*point.Set, r *posterior.Result,
 	threads int) (*Report, error) {
 	rows, err := r.Rows(ctx, k.Features)

@@ -36,7 +36,8 @@ type Shifted struct {
 }
 
 // shifted scores the shifts: means over the result's ensembles. The ROC curves use as many test
-// points as shifted ones.
+// points as shifted ones. An area is (1/mn) sum_ij [a_i > b_j] + [a_i = b_j]/2 over m shifted
+// points a and n test points b.
 func (k *Test) shifted(ctx context.Context, r *posterior.Result, rows []float32,
 	threads int) ([]Shifted, error) {
 	if len(k.Shifts) == 0 {

@@ -147,8 +147,8 @@ func Inverted(images *dataset.Images) *dataset.Images {
 	return &out
 }
 
-// Rotated returns images turned counter-clockwise by 90° times quarters. Images that are not square
-// are an error.
+// Rotated returns images turned counter-clockwise by 90° times quarters. Images that are not
+// square are an error.
 func Rotated(images *dataset.Images, quarters int) (*dataset.Images, error) {
 	if images.H != images.W {
 		return nil, fmt.Errorf("rotation: images are %d x %d pixels; want square ones",
