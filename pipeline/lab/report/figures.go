@@ -200,60 +200,42 @@ func (d *Drawing) legend(shown bool, room float64) {
 }
 
 // alphaFigure shows ACC and ECE against the concentration of the Dirichlet partitions: the paper's
-// Figure 2. It is nil for fewer than two concentrations. Methods are those of the
-// least concentration's table; local ones and the control are left out.
+// Figure 2. It is nil for fewer than two concentrations; local methods and the control are left
+// out.
 func alphaFigure(ts []Table, protocol string) (*Figure, error) {
-	var use []Table
+	var runs []At
 	for _, t := range ts {
 		if t.Protocol == protocol && t.Alpha > 0 {
-			use = append(use, t)
+			t.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(r Row) bool {
+				return r.Group == string(rival.Local) || r.Control()
+			})
+			runs = append(runs, At{fmt.Sprintf("%g", t.Alpha), []Table{t}})
 		}
 	}
-	if len(use) < 2 {
+	if len(runs) < 2 {
 		return nil, nil
 	}
-	sorting.By(use, func(a, b Table) int { return cmp.Compare(a.Alpha, b.Alpha) })
-	var ticks plot.ConstantTicks
-	for _, t := range use {
-		ticks = append(ticks, plot.Tick{Value: t.Alpha, Label: fmt.Sprintf("%g", t.Alpha)})
+	x, err := newValueAxis(runs, "alpha (skewed to even)")
+	if err != nil {
+		return nil, err
 	}
-	lines := 0 // in the legend
+	x.log = true
+	lines := 0
 	var panels []*plot.Plot
 	for column, title := range []string{columnACC: "Accuracy", columnECE: "Expected " +
 		"calibration error"} {
-		p := &Drawing{Plot: newPlot(title, "alpha (skewed to even)", "")}
-		grid(p.Plot, false, true)
-		lines = 0
-		for i := range use[0].Rows {
-			row := &use[0].Rows[i]
-			if row.Group == string(rival.Local) || row.Control() {
-				continue
-			}
-			var xys plotter.XYs
-			for _, t := range use {
-				for j := range t.Rows {
-					if t.Rows[j].Method == row.Method {
-						xys = append(xys, plotter.XY{X: t.Alpha,
-							Y: t.Rows[j].interval(column).Mean})
-					}
-				}
-			}
-			p.series(row, xys, row.Group == string(rival.Centralised))
-			lines++
+		p := newPlot(title, x.setting, "")
+		if lines, err = x.draw(p, runs, column, func(*Table) bool { return true }); err != nil {
+			return nil, err
 		}
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, ticks
-		p.X.Min, p.X.Max = use[0].Alpha/1.3, use[len(use)-1].Alpha*1.3
-		if p.legend(column == columnECE, 0.5); p.Err != nil {
-			return nil, p.Err
-		}
-		panels = append(panels, p.Plot)
+		panels = append(panels, p)
 	}
 	return &Figure{Name: "alpha-" + protocol, Title: "Heterogeneous clients (the paper's Figure 2)",
 		Caption: "Classes are spread over clients by Dirichlet(alpha): the smaller " +
 			"alpha, the fewer classes a client has. Solid: one-shot federated; " +
-			"dashed: centralised.",
-		Plots: [][]*plot.Plot{panels}, Panels: true, Width: 7.5 * vg.Inch,
-		Height: max(3.2, 0.8+0.16*vg.Length(lines)) * vg.Inch}, nil
+			"dashed: centralised. Bars: 95% t-intervals over the repeats.",
+		Plots: [][]*plot.Plot{panels}, Panels: true, Width: 2 * columnWidth,
+		Height: columnHeight(lines)}, nil
 }
 
 // bytesFigure shows ACC against the bytes that a client sends, as wide as a column of a journal. It

@@ -48,18 +48,13 @@ func Lines(runs []At, setting, column string) (*Figure, error) {
 	var plots []*plot.Plot
 	most := 0
 	for _, k := range panels {
-		p := &Drawing{Plot: newPlot(k.partition+", "+k.protocol, x.setting, headings[c])}
-		narrowed(p.Plot)
-		grid(p.Plot, false, true)
-		n := x.lines(p, runs, c,
+		p := newPlot(k.partition+", "+k.protocol, x.setting, headings[c])
+		n, err := x.draw(p, runs, c,
 			func(t *Table) bool { return t.Partition == k.partition && t.Protocol == k.protocol })
-		if p.Err != nil {
-			return nil, p.Err
+		if err != nil {
+			return nil, err
 		}
-		x.set(p.Plot)
-		room := 0.04 * (p.Y.Max - p.Y.Min) // of the marks: one at the end would part the axes
-		p.Y.Min, p.Y.Max = p.Y.Min-room, p.Y.Max+room
-		most, plots = max(most, n), append(plots, p.Plot)
+		most, plots = max(most, n), append(plots, p)
 	}
 	if most == 0 {
 		return nil, fmt.Errorf("no run has a figure %s", headings[c])
@@ -69,6 +64,20 @@ func Lines(runs []At, setting, column string) (*Figure, error) {
 			100*Level) + " t-intervals. Dashed: centralised and local methods.",
 		Plots: [][]*plot.Plot{plots}, Panels: true, Width: columnWidth * vg.Length(len(plots)),
 		Height: columnHeight(most)}, nil
+}
+
+// draw draws the lines of the tables that match into an empty plot, with the axes, and returns
+// their number.
+func (x *valueAxis) draw(to *plot.Plot, runs []At, column int,
+	match func(t *Table) bool) (int, error) {
+	p := &Drawing{Plot: to}
+	narrowed(to)
+	grid(to, false, true)
+	n := x.lines(p, runs, column, match)
+	x.set(to)
+	room := 0.04 * (to.Y.Max - to.Y.Min) // of the marks: one at the end would part the axes
+	to.Y.Min, to.Y.Max = to.Y.Min-room, to.Y.Max+room
+	return n, p.Err
 }
 
 // valueAxis is the x-axis of a setting.
