@@ -314,63 +314,26 @@ func intervals(ctx context.Context, r *posterior.Result, e posterior.Ensemble, r
 	return heads, low, high, nil
 }
 
-// ends returns the ends of the central posterior.IntervalLevel interval of values.
+// ends returns the ends of the central posterior.IntervalLevel interval of values, which it sorts.
 func ends(values []float64) (low, high float64) {
+	slices.Sort(values)
 	return quantile(values, (1-posterior.IntervalLevel)/2),
 		quantile(values, (1+posterior.IntervalLevel)/2)
 }
 
-// quantile returns the value of rank p(n+1) of n in any order, type 6 of Hyndman and Fan 1996: one
+// quantile returns the value of rank p(n+1) of n sorted ones, type 6 of Hyndman and Fan 1996: one
 // more draw from the same distribution lies below it with probability p, however few they are. The
 // value is interpolated between the ranks on both sides. From leastHeads values on the ranks of the
 // interval's ends are among 1 to n; elsewhere they are cut to these.
-func quantile(values []float64, p float64) float64 {
-	n := float64(len(values))
+func quantile(sorted []float64, p float64) float64 {
+	n := float64(len(sorted))
 	at := min(max(p*(n+1), 1), n)
 	i := max(int(math.Ceil(at))-1, 0)
-	below, own := ranked(values, i)
 	if i == 0 {
-		return own
+		return sorted[0]
 	}
 	t := float64(i+1) - at
-	return t*below + (1-t)*own
-}
-
-// ranked returns the values of rank i-1 and i in ascending order; the first is own where i is 0. It
-// keeps those of the nearer end in order, for there are few: O(n k) for the k-th from that end.
-// From k = 17 on it sorts all.
-func ranked(values []float64, i int) (below, own float64) {
-	n := len(values)
-	keep, sign := i+1, 1.0
-	if n-i+1 < keep {
-		keep, sign = n-i+1, -1
-	}
-	var space [16]float64
-	if keep > len(space) {
-		sorted := slices.Clone(values)
-		slices.Sort(sorted)
-		return sorted[max(i-1, 0)], sorted[i]
-	}
-	least := space[:0]
-	for _, v := range values {
-		v *= sign
-		if len(least) == keep {
-			if !(v < least[keep-1]) {
-				continue
-			}
-			least = least[:keep-1]
-		}
-		to := len(least)
-		least = append(least, v)
-		for ; to > 0 && v < least[to-1]; to-- {
-			least[to] = least[to-1]
-		}
-		least[to] = v
-	}
-	if sign < 0 {
-		return -least[keep-1], -least[keep-2]
-	}
-	return least[max(i-1, 0)], least[i]
+	return t*sorted[i-1] + (1-t)*sorted[i]
 }
 
 // quantiles returns the ends of intervals of class probabilities, n x C each, from the quantiles of
