@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"slices"
 
 	"fmp/models"
 	"fmp/models/rng"
 	"fmp/pipeline/discriminant"
-	"fmp/pipeline/honesty"
 	"fmp/pipeline/lab/experiment"
 	"fmp/pipeline/metric"
 	"fmp/pipeline/point"
@@ -53,12 +53,19 @@ type CollusionRow struct {
 	Kept  []float64 `json:"p_honest_others"`
 }
 
-// colluded is a draw of a round: its scores with some colluders, of which the first clients are.
-type colluded interface {
-	score(ctx context.Context, attack Attack, colluders int,
+// colluded is a draw of a round, of which the first clients collude.
+type colluded struct {
+	// score scores the uploads that an attack of some colluders makes, under a defence. They are the
+	// same for all defences: generator names the random numbers.
+	score func(ctx context.Context, attack Attack, colluders int,
 		defence string) (metric.Scores, *posterior.Judgement, error)
-	// oracle scores the clients that do not collude.
-	oracle(ctx context.Context, colluders int) (metric.Scores, error)
+	// oracle scores the clients that do not collude, and trusts them.
+	oracle func(ctx context.Context, colluders int) (metric.Scores, error)
+}
+
+// generator returns that of an attack on the draw of a repeat.
+func (b *bench) generator(repeat int, attack Attack, colluders int) *rand.Rand {
+	return rng.New(b.Seed, "colluders", repeat, attack.Name, colluders)
 }
 
 // newRow returns a row without draws.
@@ -79,7 +86,7 @@ func RunColluders(ctx context.Context, p *experiment.Prepared, o Options) ([]Col
 		}
 	}
 	var b interface {
-		colluded(ctx context.Context, repeat int) (colluded, error)
+		colluded(ctx context.Context, repeat int) (*colluded, error)
 	}
 	var err error
 	if p.Tools.Embedded != nil {
@@ -115,7 +122,7 @@ func RunColluders(ctx context.Context, p *experiment.Prepared, o Options) ([]Col
 }
 
 // add adds a draw to a row.
-func (r *CollusionRow) add(ctx context.Context, d colluded, oracle float64, o *Options) error {
+func (r *CollusionRow) add(ctx context.Context, d *colluded, oracle float64, o *Options) error {
 	n := float64(o.Repeats)
 	r.Oracle += oracle / n
 	attack := Attack{Name: NoAttack} // of nobody
@@ -160,17 +167,6 @@ func (b *bench) anchor(rows [][]int, repeat int) []int {
 	return out
 }
 
-// meansDraw is a draw of a round of class means.
-type meansDraw struct {
-	*bench
-	repeat int
-	honest honesty.Uploads
-	lambda []float64
-	known  *point.Set
-	// yields says that known comes with the program.
-	yields bool
-}
-
 // shipped returns the class means that come with the program for the bench's extractor and classes;
 // nil where none do.
 func (b *bench) shipped() (*point.Set, error) {
@@ -193,8 +189,9 @@ func (b *bench) shipped() (*point.Set, error) {
 	return u.Points, nil
 }
 
-// colluded draws a round of class means, and the images that its server knows.
-func (b *bench) colluded(ctx context.Context, repeat int) (colluded, error) {
+// colluded draws a round of class means, and the images that its server knows: those that come with
+// the program, which yield to the clients, or ten of each class.
+func (b *bench) colluded(ctx context.Context, repeat int) (*colluded, error) {
 	rows, err := b.partition(repeat)
 	if err != nil {
 		return nil, err
@@ -203,82 +200,62 @@ func (b *bench) colluded(ctx context.Context, repeat int) (colluded, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &meansDraw{bench: b, repeat: repeat, known: sets[len(rows)]}
-	if known, err := b.shipped(); err != nil || known != nil {
-		d.known, d.yields = known, true
-		if err != nil {
-			return nil, err
-		}
-	}
-	d.honest, d.lambda, err = b.claims(sets[:len(rows)])
-	return d, err
-}
-
-// attacked returns the round's uploads under an attack. Its randomness is that of the draw, the
-// attack and the number of colluders, so that all defences meet the same uploads.
-func (d *meansDraw) attacked(attack Attack, colluders int) honesty.Uploads {
-	return attack.apply(d.honest, d.lambda, colluders, float64(d.Points),
-		rng.New(d.Seed, "colluders", d.repeat, attack.Name, colluders))
-}
-
-// score makes the uploads of an attack and scores them under a defence. Without one every image
-// counts as claimed.
-func (d *meansDraw) score(ctx context.Context, attack Attack, colluders int,
-	defence string) (metric.Scores, *posterior.Judgement, error) {
-	sets, err := d.sets(d.attacked(attack, colluders))
+	known, err := b.shipped()
 	if err != nil {
-		return metric.Scores{}, nil, err
+		return nil, err
 	}
-	var anchor *point.Set
-	if defence == "anchored" {
-		anchor = d.known
+	yields := known != nil
+	if !yields {
+		known = sets[len(rows)]
 	}
-	return d.anchored(ctx, sets, anchor, d.yields, d.repeat, defence == "none")
-}
-
-// oracle pools the uploads of those that do not collude, and trusts them.
-func (d *meansDraw) oracle(ctx context.Context, colluders int) (metric.Scores, error) {
-	return d.without(ctx, d.honest, colluders, d.repeat)
-}
-
-// momentsDraw is a draw of a round of moments.
-type momentsDraw struct {
-	*momentsBench
-	repeat  int
-	clients []discriminant.Client
-	known   *discriminant.Client
+	honest, lambda, err := b.claims(sets[:len(rows)])
+	return &colluded{
+		score: func(ctx context.Context, attack Attack, colluders int,
+			defence string) (metric.Scores, *posterior.Judgement, error) {
+			sets, err := b.sets(attack.apply(honest, lambda, colluders, float64(b.Points),
+				b.generator(repeat, attack, colluders)))
+			if err != nil {
+				return metric.Scores{}, nil, err
+			}
+			anchor := known
+			if defence != "anchored" {
+				anchor = nil
+			}
+			return b.anchored(ctx, sets, anchor, yields, repeat, defence == "none")
+		},
+		oracle: func(ctx context.Context, colluders int) (metric.Scores, error) {
+			return b.without(ctx, honest, colluders, repeat)
+		},
+	}, err
 }
 
 // colluded draws a round of moments; the images that the server knows make the last client's.
-func (b *momentsBench) colluded(ctx context.Context, repeat int) (colluded, error) {
+func (b *momentsBench) colluded(ctx context.Context, repeat int) (*colluded, error) {
 	rows, err := b.partition(repeat)
 	if err != nil {
 		return nil, err
 	}
-	clients, err := b.p.Tools.Moments(ctx,
+	all, err := b.p.Tools.Moments(ctx,
 		b.p.Data.Clients.Clients(append(slices.Clone(rows), b.anchor(rows, repeat))),
 		fmt.Sprint("stress/", repeat))
 	if err != nil {
 		return nil, err
 	}
-	return &momentsDraw{b, repeat, clients[:len(rows)], &clients[len(rows)]}, nil
-}
-
-// score is that of [meansDraw]. The generator is named alike, so that all defences meet the same
-// uploads.
-func (d *momentsDraw) score(ctx context.Context, attack Attack, colluders int,
-	defence string) (metric.Scores, *posterior.Judgement, error) {
-	var anchor *discriminant.Client
-	if defence == "anchored" {
-		anchor = d.known
-	}
-	r := rng.New(d.Seed, "colluders", d.repeat, attack.Name, colluders)
-	return d.anchored(ctx, d.mislead(attack, d.clients, colluders, float64(d.Points), r), anchor,
-		d.repeat, defence != "none")
-}
-
-// oracle is that of [meansDraw].
-func (d *momentsDraw) oracle(ctx context.Context, colluders int) (metric.Scores, error) {
-	s, _, err := d.anchored(ctx, d.clients[colluders:], nil, d.repeat, false)
-	return s, err
+	clients := all[:len(rows)]
+	return &colluded{
+		score: func(ctx context.Context, attack Attack, colluders int,
+			defence string) (metric.Scores, *posterior.Judgement, error) {
+			var anchor *discriminant.Client
+			if defence == "anchored" {
+				anchor = &all[len(rows)]
+			}
+			uploads := b.mislead(attack, clients, colluders, float64(b.Points),
+				b.generator(repeat, attack, colluders))
+			return b.anchored(ctx, uploads, anchor, repeat, defence != "none")
+		},
+		oracle: func(ctx context.Context, colluders int) (metric.Scores, error) {
+			s, _, err := b.anchored(ctx, clients[colluders:], nil, repeat, false)
+			return s, err
+		},
+	}, nil
 }
