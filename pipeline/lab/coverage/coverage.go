@@ -6,6 +6,7 @@
 package coverage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -160,7 +161,7 @@ type bench struct {
 // Run measures sets over repeats of a round. A row says in how many of them the points prove the
 // level.
 func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) {
-	if err := needed(p); err != nil {
+	if err := cmp.Or(needed(p), scored(p.Data.TestLabels, p.Manifest.Classes)); err != nil {
 		return nil, err
 	}
 	b := &bench{Options: o, p: p}
@@ -280,6 +281,18 @@ func needed(p *experiment.Prepared) error {
 	if p.Tools.Conjugate == nil {
 		return errors.New("coverage: no conjugate predictor for this data set; fmp train " +
 			"conjugate makes one")
+	}
+	return nil
+}
+
+// scored returns an error where a class has no test image: no figure over classes holds without it.
+func scored(labels []int, classes []string) error {
+	for c, name := range classes {
+		if !slices.Contains(labels, c) {
+			return fmt.Errorf("coverage: class %s: none of the %d test images is of it; take more "+
+				"of them (dataset.test), or classes that have some (dataset.classes)", name,
+				len(labels))
+		}
 	}
 	return nil
 }

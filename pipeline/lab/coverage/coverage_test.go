@@ -103,3 +103,11 @@ func TestCount(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+// TestScored: a class without test images is refused by name before a round.
+func TestScored(t *testing.T) {
+	must.Do(t, scored([]int{2, 0, 1, 1}, []string{"a", "b", "c"}))
+	for absent, labels := range map[string][]int{"class a:": {1, 2}, "class c:": {0, 1, 1}} {
+		must.Fail(0, scored(labels, []string{"a", "b", "c"}))(t, absent, absent)
+	}
+}
