@@ -8,8 +8,10 @@ import (
 	"fmp/onnx/engine/pure"
 	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
+	"fmp/pipeline/task"
 )
 
 // TestRun: on drawn digits with corruptions as domains, FMP that knows client effects is below FMP
@@ -93,4 +95,13 @@ func TestCentred(t *testing.T) {
 			t.Errorf("row %d is %v of %v; want %v", i, row, s.Row(i), want)
 		}
 	}
+}
+
+// TestFewImages: a domain of too few images for its two halves is refused by name.
+func TestFewImages(t *testing.T) {
+	p := &experiment.Prepared{Data: &experiment.Data{Clients: &task.Bank{Dx: 1}}}
+	p.Tools.Embedded = must.Get(posterior.NewEmbedded(1, nil, nil, nil))(t)
+	p.Data.Shifts = []score.Shift{{Name: "rotation", Labels: make([]int, 2*Unlabelled-1)}}
+	must.Fail(Run(t.Context(), p, Options{Family: Families[0]}))(t,
+		"rotation: test images: 99; want 100 or more", "99 images")
 }
