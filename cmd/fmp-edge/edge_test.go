@@ -108,6 +108,20 @@ func run(t testing.TB, args ...string) string {
 	return out.String()
 }
 
+// faulty is a writer with a fault of the program.
+type faulty struct{}
+
+func (faulty) Write([]byte) (int, error) { panic("no such case") }
+
+// TestFault: a fault of the program is told as one, with the exit code that the help gives it.
+func TestFault(t *testing.T) {
+	var log bytes.Buffer
+	if code := execute(t.Context(), []string{"help"}, faulty{}, &log); code != 134 ||
+		!strings.Contains(log.String(), "internal error: no such case") {
+		t.Errorf("exit code %d: %s", code, &log)
+	}
+}
+
 // said runs the program and returns its exit code and its messages.
 func said(t testing.TB, args ...string) (int, string) {
 	t.Helper()

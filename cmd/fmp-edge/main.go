@@ -107,7 +107,7 @@ func execute(ctx context.Context, args []string, out, log io.Writer) (code int) 
 		if r := recover(); r != nil {
 			fmt.Fprintf(log, "fmp-edge: internal error: %v\nfmp-edge: this is a fault of the "+
 				"program, not of your input; please report it with the command you ran\n", r)
-			code = exitFailed
+			code = crash.Code
 		}
 	}()
 	err := dispatch(ctx, args, out, log)

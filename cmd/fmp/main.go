@@ -45,7 +45,7 @@ func execute(ctx context.Context, args []string, stdin io.Reader, stdout,
 		if r := recover(); r != nil {
 			fmt.Fprintf(stderr, "fmp: internal error: %v\nfmp: this is a fault of the program, "+
 				"not of your input; please report it with the command you ran\n", r)
-			code = exitFailed
+			code = crash.Code
 		}
 	}()
 	root := newRootCommand(stdout)

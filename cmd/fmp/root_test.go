@@ -88,6 +88,20 @@ func absent(t *testing.T, path string) {
 	}
 }
 
+// faulty is a writer with a fault of the program.
+type faulty struct{}
+
+func (faulty) Write([]byte) (int, error) { panic("no such case") }
+
+// TestFault: a fault of the program is told as one, with the exit code that the help gives it.
+func TestFault(t *testing.T) {
+	var errs bytes.Buffer
+	code := execute(t.Context(), []string{"--help"}, nil, faulty{}, &errs)
+	if code != 134 || !strings.Contains(errs.String(), "internal error: no such case") {
+		t.Errorf("exit code %d: %s", code, &errs)
+	}
+}
+
 func TestExitCode(t *testing.T) {
 	plain := errors.New("x")
 	for _, c := range []struct {
