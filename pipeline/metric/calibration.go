@@ -27,7 +27,8 @@ type Calibration struct {
 	// predictor's gaps on either side of 0.
 	Gap    float64 `json:"gap"`
 	Chance float64 `json:"gap_by_chance"`
-	// GapLow and GapHigh are the ends of the normal 95% interval of Gap over points.
+	// GapLow and GapHigh are the ends of the normal 95% interval of Gap over points, no nearer than
+	// those of the accuracy's Wilson interval: answers that are all right have no variance.
 	GapLow  float64 `json:"gap_low"`
 	GapHigh float64 `json:"gap_high"`
 	// Debiased is the root of the debiased mean squared calibration error over the same bins (Kumar
@@ -44,11 +45,12 @@ const calibrationDraws = 2000
 // a fixed seed, so that equal curves have equal figures. The cost is one binomial draw for each bin
 // and set of labels, whatever the number of points. A curve without points has the zero value.
 func (c *Curve) Calibration() Calibration {
-	total, squares := 0.0, 0.0
+	total, squares, right := 0.0, 0.0, 0.0
 	var out Calibration
 	weight := 0.0
 	for _, b := range c {
 		total += b.Count
+		right += b.Count * b.Accuracy
 		if b.Count > 1 {
 			// With a rate r of right answers E d^2 = (r - confidence)^2 + r (1-r)/n. The last term
 			// is the mean of a (1-a)/(n-1), of the accuracy a of n points.
@@ -80,14 +82,17 @@ func (c *Curve) Calibration() Calibration {
 		// The variance of Gap where every answer is right with its bin's confidence.
 		variance += b.Count * p * (1 - p) / (total * total)
 		n := math.Round(b.Count)
-		right := distuv.Binomial{N: n, P: min(b.Confidence, 1), Src: rand.Source(r)}
+		drawn := distuv.Binomial{N: n, P: min(b.Confidence, 1), Src: rand.Source(r)}
 		for i := range draws {
-			draws[i] += b.Count / total * math.Abs(right.Rand()/max(n, 1)-b.Confidence)
+			draws[i] += b.Count / total * math.Abs(drawn.Rand()/max(n, 1)-b.Confidence)
 		}
 	}
 	out.Chance = distuv.UnitNormal.Quantile(0.975) * math.Sqrt(variance)
 	half := distuv.UnitNormal.Quantile(0.975) * math.Sqrt(max(0, spread-out.Gap*out.Gap)/total)
-	out.GapLow, out.GapHigh = out.Gap-half, out.Gap+half
+	n := max(int(math.Round(total)), 1)
+	low, high := Wilson(min(int(math.Round(right)), n), n, 0.95)
+	out.GapLow = out.Gap - max(half, high-right/total)
+	out.GapHigh = out.Gap + max(half, right/total-low)
 	slices.Sort(draws)
 	for _, d := range draws {
 		out.Perfect += d / calibrationDraws

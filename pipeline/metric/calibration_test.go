@@ -93,3 +93,40 @@ func TestGap(t *testing.T) {
 		}
 	}
 }
+
+// TestGapOfFewErrors: of points of one stated probability the interval of the gap holds the true one
+// as often as it says where nearly all answers are right, and has a width where all are.
+func TestGapOfFewErrors(t *testing.T) {
+	t.Parallel()
+	const repeats, stated = 400, 0.9
+	for _, x := range []struct {
+		n    int
+		rate float64
+	}{{100, 0.99}, {50, 0.99}, {50, 0.96}, {20, 0.02}} {
+		r, held := rng.New(1, "few errors", x.n), 0.0
+		for range repeats {
+			var right float64
+			for range x.n {
+				if r.Float64() < x.rate {
+					right++
+				}
+			}
+			var curve Curve
+			curve[bin(stated)] = Bin{Count: float64(x.n), Confidence: stated,
+				Accuracy: right / float64(x.n)}
+			c := curve.Calibration()
+			if c.GapLow <= stated-x.rate && stated-x.rate <= c.GapHigh {
+				held += 1.0 / repeats
+			}
+			lo, hi := Wilson(int(right), x.n, 0.95)
+			if c.GapLow > stated-hi+1e-12 || c.GapHigh < stated-lo-1e-12 {
+				t.Fatalf("%v of %d right: %v to %v; Wilson's are %v to %v", right, x.n, c.GapLow,
+					c.GapHigh, stated-hi, stated-lo)
+			}
+		}
+		if held < 0.91 {
+			t.Errorf("%d points of the rate %v: the 95%% interval holds the gap %.3f of the time",
+				x.n, x.rate, held)
+		}
+	}
+}
