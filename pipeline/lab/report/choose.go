@@ -109,11 +109,9 @@ func (t *Table) extras(settings, printed bool) (out []extra) {
 		out = append(out, extra{uploadName, uploadWidth,
 			func(r *Row) string { return byteSize(r.UploadBytes) }})
 	}
-	if settings && t.tuned() && (t.chosen == nil || t.chosen.setting) {
-		out = append(out, extra{settingName, 28, (*Row).setting})
-	}
-	if printed {
-		out = append(out, extra{printedName, len(printedName), (*Row).printed})
+	if t.showsSetting() {
+		out = append(out, extra{settingName,
+			func(r *Row) string { return setting(r.Settings) }})
 	}
 	return out
 }

@@ -158,8 +158,8 @@ func (r *run) page(w io.Writer) error {
 // choiceCells returns one row of the table of tuned choices. Choices of earlier versions have no
 // values tried; those cells are empty.
 func choiceCells(c experiment.Choice) []string {
-	chosen := Row{Param: c.Param, Value: c.Value, Temperature: c.Temperature, More: c.More}
-	value, nll, from := chosen.setting(), "", ""
+	value, nll, from := setting(settingsOf([]experiment.Record{{Param: c.Param, Value: c.Value,
+		Temperature: c.Temperature, More: c.More}})), "", ""
 	if ends := c.AtEnd(); len(ends) > 0 {
 		value += fmt.Sprintf(" (%s at the end of what was tried)", strings.Join(ends, " and "))
 	}

@@ -237,6 +237,36 @@ func TestTunedTablesNameTheValues(t *testing.T) {
 	}
 }
 
+// TestSettingsThatDiffer: settings that differ between repeats stand as ranges, and none as the
+// row's own.
+func TestSettingsThatDiffer(t *testing.T) {
+	var rs []experiment.Record
+	for rep, v := range []float64{0.5, 0.25, 2} {
+		r := record("FMP", rep)
+		r.Protocol, r.Param, r.Value, r.Temperature = "calibrated", "l2", v, 3*v
+		r.More = map[string]float64{"shrinkage": 1}
+		rs = append(rs, r)
+	}
+	ts := must.Get(Tables(rs, &experiment.Manifest{}))(t)
+	row := ts[0].Rows[0]
+	const want = "l2 0.25 to 2, shrinkage 1, T 0.75 to 6"
+	if got := setting(row.Settings); got != want || row.Value != 0 || row.Temperature != 0 ||
+		row.More != nil {
+		t.Errorf("%q, %+v; want %q", got, row, want)
+	}
+	var text, md, tex bytes.Buffer
+	must.Do(t, errors.Join(Text(&text, ts, true, false), Markdown(&md, ts), LaTeX(&tex, ts)))
+	for _, s := range []string{text.String(), md.String(), tex.String()} {
+		if !strings.Contains(s, want) || strings.Contains(s, "0.5,") {
+			t.Errorf("want %q in\n%s", want, s)
+		}
+	}
+	if row := must.Get(Tables(rs[:1], &experiment.Manifest{}))(t)[0].Rows[0]; row.Value != 0.5 ||
+		row.Temperature != 1.5 || row.More["shrinkage"] != 1 {
+		t.Errorf("%+v", row)
+	}
+}
+
 // TestShiftedImages: other images by name, spoiled ones by severity, mean over the corruptions; in
 // all formats but LaTeX.
 func TestShiftedImages(t *testing.T) {

@@ -29,7 +29,7 @@ type Shifted struct {
 // shifted summarises the records of one table, for methods in the given order. Within a repeat,
 // figures of one severity are means over the kinds of corruption; intervals are over repeats. A
 // disagreement of 0 means that it was not measured.
-func shifted(rs []experiment.Record, methods []string) ([]Shifted, error) {
+func shifted(rs []experiment.Record, methods []string, m *experiment.Manifest) ([]Shifted, error) {
 	type key struct {
 		method, name string
 		severity     int
@@ -52,8 +52,8 @@ func shifted(rs []experiment.Record, methods []string) ([]Shifted, error) {
 				if bySeverity[s.Severity] == nil {
 					bySeverity[s.Severity] = &sum{}
 				}
-				m := bySeverity[s.Severity]
-				m.acc, m.ece, m.nll, m.n = m.acc+s.ACC, m.ece+s.ECE, m.nll+s.NLL, m.n+1
+				b := bySeverity[s.Severity]
+				b.acc, b.ece, b.nll, b.n = b.acc+s.ACC, b.ece+s.ECE, b.nll+s.NLL, b.n+1
 				continue
 			}
 			v := take(key{r.Method, s.Name, 0})
@@ -63,10 +63,10 @@ func shifted(rs []experiment.Record, methods []string) ([]Shifted, error) {
 			}
 		}
 		for severity := 1; severity <= len(bySeverity); severity++ {
-			if m := bySeverity[severity]; m != nil {
+			if b := bySeverity[severity]; b != nil {
 				v := take(key{r.Method, "", severity})
-				v[0], v[1], v[2] = append(v[0], m.acc/m.n), append(v[1], m.ece/m.n),
-					append(v[2], m.nll/m.n)
+				v[0], v[1], v[2] = append(v[0], b.acc/b.n), append(v[1], b.ece/b.n),
+					append(v[2], b.nll/b.n)
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func shifted(rs []experiment.Record, methods []string) ([]Shifted, error) {
 				continue
 			}
 			var err error
-			if *to, err = metric.Estimate(values[k][i], Level); err != nil {
+			if *to, err = estimate(values[k][i], m); err != nil {
 				return nil, fmt.Errorf("%s, %s: %w", k.method, k.name, err)
 			}
 		}

@@ -142,11 +142,12 @@ type Row struct {
 	Calibration *metric.Calibration `json:"calibration,omitempty"`
 	// UploadBytes is the size of one client's upload, in bytes, mean over repeats; 0 for nothing.
 	UploadBytes float64 `json:"upload_bytes"`
-	// Param and Value are the hyper-parameter that the tuned protocol chooses, and its value here.
-	Param string  `json:"param,omitempty"`
-	Value float64 `json:"value,omitempty"`
-	// Temperature divides the heads, as chosen by the tuned protocol; 0 where none was chosen. More
-	// holds the further settings that it chose.
+	// Param is the hyper-parameter that the protocol chooses, and Settings are all that it chose.
+	Param    string    `json:"param,omitempty"`
+	Settings []Setting `json:"settings,omitempty"`
+	// Value is Param's, Temperature divides the heads, and More are further settings, where all
+	// repeats have the same settings; zero where not, or where none was chosen.
+	Value       float64            `json:"value,omitempty"`
 	Temperature float64            `json:"temperature,omitempty"`
 	More        map[string]float64 `json:"more,omitempty"`
 	// Printed holds the paper's figures, where it has them for this data set and partition.
@@ -161,6 +162,44 @@ type Row struct {
 	best [columns]bool
 	// byRepeat are the figures of each repeat.
 	byRepeat map[int][columns]float64
+}
+
+// Setting is the least and the largest value, over the repeats, of a setting that the protocol
+// chose. That of the temperature is T.
+type Setting struct {
+	Name  string  `json:"name"`
+	Least float64 `json:"least"`
+	Most  float64 `json:"most"`
+}
+
+// settingsOf are the settings that the protocol chose for a method in these repeats.
+func settingsOf(rs []experiment.Record) (out []Setting) {
+	put := func(name string, v float64) {
+		i := slices.IndexFunc(out, func(s Setting) bool { return s.Name == name })
+		if i < 0 {
+			out = append(out, Setting{name, v, v})
+			return
+		}
+		out[i].Least, out[i].Most = min(out[i].Least, v), max(out[i].Most, v)
+	}
+	for i := range rs {
+		r := &rs[i]
+		if r.Param != "" {
+			put(r.Param, r.Value)
+		}
+		for _, k := range slices.Sorted(maps.Keys(r.More)) {
+			put(k, r.More[k])
+		}
+		if r.Temperature != 0 {
+			put("T", r.Temperature)
+		}
+	}
+	return out
+}
+
+// cooled reports whether the protocol chose a temperature.
+func (r *Row) cooled() bool {
+	return slices.ContainsFunc(r.Settings, func(s Setting) bool { return s.Name == "T" })
 }
 
 // Control reports whether the method only shows the value of the clients' data and does not compete
@@ -197,7 +236,7 @@ func Tables(rs []experiment.Record, m *experiment.Manifest) ([]Table, error) {
 	for i := range out {
 		t := &out[i]
 		for k := range t.Rows {
-			if r := &t.Rows[k]; t.tuned() && r.Temperature != 0 {
+			if r := &t.Rows[k]; t.tuned() && r.cooled() {
 				r.RawNLL = rawNLL(out, t.Partition, r.Method)
 			}
 		}
@@ -220,7 +259,7 @@ func newTable(part []experiment.Record, m *experiment.Manifest) (t Table, err er
 	for _, r := range part {
 		byMethod[r.Method] = append(byMethod[r.Method], r)
 	}
-	if t.Shifted, err = shifted(part, methods); err != nil {
+	if t.Shifted, err = shifted(part, methods, m); err != nil {
 		return t, fmt.Errorf("table of %s: %w", t.Partition, err)
 	}
 	for _, method := range methods {
@@ -239,14 +278,14 @@ func newTable(part []experiment.Record, m *experiment.Manifest) (t Table, err er
 	return t, nil
 }
 
-// newRow summarises the records of one method. Each figure is a mean over the repeats that measured
-// it, with its t-interval at [Level]. Repeats with the same images are no sample of images: of
-// them the mean alone remains.
+// newRow summarises the records of one method. Each figure is over the repeats that measured it.
 func newRow(rs []experiment.Record, m *experiment.Manifest) (Row, error) {
 	first := &rs[0]
-	row := Row{Method: first.Method, Group: first.Group, Param: first.Param, Value: first.Value,
-		Temperature: first.Temperature,
-		More:        first.More, Origin: first.Origin, byRepeat: map[int][columns]float64{}}
+	row := Row{Method: first.Method, Group: first.Group, Param: first.Param,
+		Settings: settingsOf(rs), Origin: first.Origin, byRepeat: map[int][columns]float64{}}
+	if !slices.ContainsFunc(row.Settings, func(s Setting) bool { return s.Least != s.Most }) {
+		row.Value, row.Temperature, row.More = first.Value, first.Temperature, first.More
+	}
 	// a run of an earlier version may have other methods
 	if method, err := rival.Lookup(first.Method); err == nil {
 		info := method.Info()
@@ -278,14 +317,21 @@ func newRow(rs []experiment.Record, m *experiment.Manifest) (Row, error) {
 			continue
 		}
 		var err error
-		if *row.interval(c), err = metric.Estimate(values[c], Level); err != nil {
+		if *row.interval(c), err = estimate(values[c], m); err != nil {
 			return row, err
-		}
-		if m.SameImages {
-			*row.interval(c) = metric.Interval{N: 1, Mean: row.interval(c).Mean}
 		}
 	}
 	return row, nil
+}
+
+// estimate is the mean of a figure over repeats with its t-interval at [Level]. Repeats with the
+// same images are no sample of images: of them the mean alone remains.
+func estimate(values []float64, m *experiment.Manifest) (metric.Interval, error) {
+	i, err := metric.Estimate(values, Level)
+	if m.SameImages {
+		i = metric.Interval{N: 1, Mean: i.Mean}
+	}
+	return i, err
 }
 
 // rawNLL returns a method's NLL under the shared protocol; it has 0 repeats where the run did not

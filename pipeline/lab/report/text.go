@@ -3,7 +3,6 @@ package report
 import (
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 
@@ -77,7 +76,7 @@ func (t *Table) title() string {
 		s = "settings and temperature of rivals chosen by the calibration points"
 	} else if t.tuned() {
 		s = "settings tuned per method on the corpus"
-		if slices.ContainsFunc(t.Rows, func(r Row) bool { return r.Temperature != 0 }) {
+		if slices.ContainsFunc(t.Rows, func(r Row) bool { return r.cooled() }) {
 			s = "settings and temperature tuned per method on the corpus"
 		}
 	}
@@ -204,17 +203,19 @@ func bestNote(same bool) string {
 // tuned reports whether a table's settings were tuned per method.
 func (t *Table) tuned() bool { return t.Protocol != "shared" }
 
-// setting formats a method's tuned settings.
-func (r *Row) setting() string {
+// setting formats a method's tuned settings, as ranges where they differ between repeats.
+func setting(all []Setting) string {
 	var out []string
-	if r.Param != "" {
-		out = append(out, fmt.Sprintf("%s %g", r.Param, r.Value))
-	}
-	for _, k := range slices.Sorted(maps.Keys(r.More)) {
-		out = append(out, fmt.Sprintf("%s %g", k, r.More[k]))
-	}
-	if r.Temperature != 0 {
-		out = append(out, fmt.Sprintf("T %.3g", r.Temperature))
+	for _, s := range all {
+		form := "%g"
+		if s.Name == "T" {
+			form = "%.3g"
+		}
+		least, most := fmt.Sprintf(form, s.Least), fmt.Sprintf(form, s.Most)
+		if least != most {
+			least += " to " + most
+		}
+		out = append(out, s.Name+" "+least)
 	}
 	return strings.Join(out, ", ")
 }
@@ -319,8 +320,14 @@ func (l *layout) row(b *strings.Builder, r *Row) {
 		// The plus-minus sign is two bytes and one column wide; %*s counts runes.
 		b.WriteString(l.gap + l.mark(r.best[c], s, width(c)))
 	}
-	for _, e := range l.behind {
-		fmt.Fprintf(b, "%s%*s", l.gap, e.width, e.cell(r))
+	if l.showsUpload() {
+		fmt.Fprintf(b, "%s%*s", l.gap, uploadWidth, byteSize(r.UploadBytes))
+	}
+	if l.settings {
+		fmt.Fprintf(b, "  %28s", setting(r.Settings))
+	}
+	if l.printed && r.Printed != nil {
+		fmt.Fprintf(b, "  %15s", fmt.Sprintf("%.4f/%.4f", r.Printed.ACC, r.Printed.ECE))
 	}
 	b.WriteByte('\n')
 }
