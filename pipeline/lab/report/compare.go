@@ -203,6 +203,46 @@ func differences(all []paired, same, corrected bool) ([]Difference, error) {
 	return out, nil
 }
 
+// head names the table of a difference.
+func (d *Difference) head() string { return d.Partition + ", " + d.Protocol }
+
+// repeats says of how many repeats the differences at the head of ds are, those of one table.
+func repeats(ds []Difference) string {
+	if ds[0].Same {
+		return "repeats of the same images"
+	}
+	least, most := ds[0].ACC.N, ds[0].ACC.N
+	for _, d := range ds {
+		if d.head() != ds[0].head() {
+			break
+		}
+		least, most = min(least, d.ACC.N), max(most, d.ACC.N)
+	}
+	if least < most {
+		return fmt.Sprintf("%d to %d repeats", least, most)
+	}
+	return fmt.Sprintf("%d repeats", most)
+}
+
+// families says at which confidence intervals hold together: a line for all tables, or one for each
+// where they have different numbers of differences.
+func families(ds []Difference) string {
+	differ := slices.ContainsFunc(ds, func(d Difference) bool { return d.Of != ds[0].Of })
+	var lines []string
+	for _, d := range ds {
+		of := ""
+		if differ {
+			of = " in " + d.head()
+		}
+		line := fmt.Sprintf("Intervals of a column%s hold together (Bonferroni: each at %.4g%% for "+
+			"%d differences).\n", of, 100*(1-(1-Level)/float64(d.Of)), d.Of)
+		if d.Of > 1 && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, "")
+}
+
 // DifferencesText writes differences for a terminal: all columns if wide, else those of a table. A
 // star marks an interval that does not contain zero. Means have four decimals and a sign; half
 // widths stand behind them.
@@ -216,14 +256,10 @@ func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 		}
 	}
 	shown = narrow(shown, wide)
-	for _, d := range ds {
-		if head := d.Partition + ", " + d.Protocol; head != last {
+	for i, d := range ds {
+		if head := d.head(); head != last {
 			last = head
-			repeats := fmt.Sprintf("%d repeats", d.ACC.N)
-			if d.Same {
-				repeats = "repeats of the same images"
-			}
-			fmt.Fprintf(&b, "%s, %s\n  %-18s", head, repeats, "")
+			fmt.Fprintf(&b, "%s, %s\n  %-18s", head, repeats(ds[i:]), "")
 			for _, c := range shown {
 				fmt.Fprintf(&b, "  %13s", headings[c])
 			}
@@ -273,12 +309,7 @@ func DifferencesText(w io.Writer, ds []Difference, wide bool) error {
 	if len(ds) > 0 && ds[0].Same {
 		b.WriteString(wrapped(spreadNote(true), terminal) + "\n")
 	}
-	if len(ds) > 0 && ds[0].Of > 1 {
-		each := 100 * (1 - (1-Level)/float64(ds[0].Of))
-		fmt.Fprintf(&b,
-			"Intervals of a column hold together (Bonferroni: each at %.4g%% for %d "+
-				"differences).\n", each, ds[0].Of)
-	}
+	b.WriteString(families(ds))
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("printing differences: %w", err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"fmp/onnx/must"
 	"fmp/pipeline/lab/experiment"
+	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
 )
 
@@ -52,6 +53,40 @@ func TestCompareMethodsPairsRepeats(t *testing.T) {
 	}
 	must.Fail(CompareMethods(rs, &experiment.Manifest{}, "MP", false))(t, "CANN",
 		"an absent method")
+}
+
+// TestFamiliesOfDifferences: a heading has the repeats of all its rows, and the footer has the
+// confidence of each family of differences.
+func TestFamiliesOfDifferences(t *testing.T) {
+	of := func(partition string, n, of int) Difference {
+		d := Difference{Partition: partition, Protocol: "shared", First: "FMP", Second: "NCM", Of: of}
+		d.ACC = metric.Interval{N: n, Mean: .5, Half: .1}
+		return d
+	}
+	one := []Difference{of("homogeneous", 3, 2), of("homogeneous", 3, 2)}
+	two := []Difference{of("homogeneous", 3, 6), of("homogeneous", 2, 6), of("dirichlet-0.1", 2, 3)}
+	for _, x := range []struct {
+		ds   []Difference
+		want []string
+	}{
+		{one, []string{"homogeneous, shared, 3 repeats\n",
+			"hold together (Bonferroni: each at 97.5% for 2 differences).\n"}},
+		{two, []string{"homogeneous, shared, 2 to 3 repeats\n", "dirichlet-0.1, shared, 2 repeats\n",
+			"homogeneous, shared hold together (Bonferroni: each at 99.17% for 6 differences).\n",
+			"dirichlet-0.1, shared hold together (Bonferroni: each at 98.33% for 3 differences).\n"}},
+		{[]Difference{of("homogeneous", 3, 1)}, []string{"interval without zero.\n"}},
+	} {
+		var b bytes.Buffer
+		must.Do(t, DifferencesText(&b, x.ds, true))
+		for _, want := range x.want {
+			if !strings.Contains(b.String(), want) {
+				t.Errorf("want %q in\n%s", want, &b)
+			}
+		}
+		if n := strings.Count(b.String(), "Bonferroni"); n != len(x.want)/2 {
+			t.Errorf("%d families are told; want %d:\n%s", n, len(x.want)/2, &b)
+		}
+	}
 }
 
 // TestCompareRuns: runs are paired where their clients draw from the same images, and only there.
@@ -114,6 +149,7 @@ func TestSameImages(t *testing.T) {
 			for m, v := range map[string]float64{"FMP": .5, "FedCGS": .499 + noise, "FedPFT": .1 + .1*noise} {
 				r := record(m, rep)
 				r.ACC = v + []float64{.3, -.2, .1}[rep] // of the repeat's tasks, which methods share
+				r.Shifted = []score.Shifted{{Name: "blur", Severity: 1, ACC: r.ACC}}
 				rs = append(rs, r)
 			}
 		}
@@ -130,7 +166,13 @@ func TestSameImages(t *testing.T) {
 			strings.Contains(text, "±") == x.same || !strings.Contains(text, x.repeated) {
 			t.Errorf("same %t:\n%s", x.same, text)
 		}
-		for _, r := range must.Get(Tables(rs, m))(t)[0].Rows {
+		table := must.Get(Tables(rs, m))(t)[0]
+		for _, s := range table.Shifted {
+			if s.ACC.N != x.n || (s.ACC.Half > 0) == x.same || s.Entropy.N != 0 {
+				t.Errorf("same %t: %+v", x.same, s)
+			}
+		}
+		for _, r := range table.Rows {
 			if want := r.Method == "FMP" || x.marked && r.Method == "FedCGS"; r.best[columnACC] != want {
 				t.Errorf("same %t: %s is marked: %t", x.same, r.Method, r.best[columnACC])
 			}
