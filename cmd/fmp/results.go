@@ -132,7 +132,7 @@ func newResultsListCommand() *cobra.Command {
 			"one method's figures",
 		Long: `List the runs in a folder and below it: when figures were last written, of which data set and
 extractor, which methods, and, for each partition of the clients and each protocol, the figures of
-one method (--method).`,
+one method (--method). A run that cannot be read is named at the end (exit code 2).`,
 		Example: `  fmp results list
   fmp results list grids/points --dataset mnist --method CANN --protocol tuned`,
 		Args: rangeArgs(0, 1, "DIR"),
@@ -150,10 +150,7 @@ one method (--method).`,
 			return missingError(fmt.Errorf("there is no folder %s here; fmp run makes a run in "+
 				"runs, and fmp results list DIR looks elsewhere", root))
 		}
-		runs, err := experiment.List(root)
-		if err != nil {
-			return usageError(err)
-		}
+		runs, unread := experiment.List(root)
 		var datasets []string
 		for _, r := range runs {
 			datasets = append(datasets, r.Dataset)
@@ -169,7 +166,8 @@ one method (--method).`,
 		if err := filter.check(records...); err != nil {
 			return err
 		}
-		if method, err = lookupMethod(method, records...); err != nil {
+		method, err := lookupMethod(method, records...)
+		if err != nil {
 			return err
 		}
 		out := []listed{}
@@ -180,14 +178,16 @@ one method (--method).`,
 			all := len(r.Records)
 			ts, err := filter.tables(r.Path, r.Records)
 			if err != nil {
-				return err
+				unread = errors.Join(unread, fmt.Errorf("run directory %s: %w", r.Path, err))
+				continue
 			}
 			if r.Records = filter.keep(r.Records); len(r.Records) == 0 && all > 0 {
 				continue
 			}
 			out = append(out, listed{r, ts})
 		}
-		return tabulate(cmd, out, func(w io.Writer) { runLines(w, out, method) })
+		return cmp.Or(tabulate(cmd, out, func(w io.Writer) { runLines(w, out, method) }),
+			usageError(unread))
 	}
 	return cmd
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"math"
@@ -117,6 +118,21 @@ func TestResults(t *testing.T) {
 		{"results list . --protocol tunde", "--protocol"}, {"results export a", "give --output, a file that ends in"},
 		{"results export a -o grid/b/results.csv", own}, {"results export a -o a/table.md", own},
 		{"results export a -o a/table.tex", own}, {"results export a -o table.doc", ".parquet"}}, everything(t))
+}
+
+// TestListPastOthers: a folder that holds another program's file is named, and the runs are listed.
+func TestListPastOthers(t *testing.T) {
+	root := t.TempDir()
+	madeUpRun(t, filepath.Join(root, "b"), 1, map[string]float64{"CANN": 0.5, "FMP": 0.8})
+	other := filepath.Join(root, "a")
+	must.Do(t, os.Mkdir(other, 0o755))
+	must.Do(t, os.WriteFile(filepath.Join(other, "run.json"), []byte("[1,2]"), 0o600))
+	var out, errs bytes.Buffer
+	code := execute(t.Context(), []string{"results", "list", root}, nil, &out, &errs)
+	if code != exitUsage || !strings.Contains(out.String(), "0.8100") ||
+		!strings.Contains(errs.String(), other+": run.json") {
+		t.Errorf("exit code %d, printed %s, said %s", code, &out, &errs)
+	}
 }
 
 func TestGridListsItsRuns(t *testing.T) {

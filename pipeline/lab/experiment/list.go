@@ -33,16 +33,19 @@ const maxListDepth = 4
 
 // List returns the run directories in and below root, in the order of their paths, those that links
 // lead to from elsewhere among them. It does not search inside a run directory, nor further behind
-// a link. The walk goes four folders deep at most.
+// a link. A folder that cannot be read is in the error and hides no other: the runs are returned with
+// it.
 func List(root string) ([]Summary, error) {
 	var out []Summary
+	var bad []error
 	real, err := resolved(root) // a walk does not follow its root where that is a link
 	if err != nil {
 		return nil, fmt.Errorf("looking for runs in %s: %w", root, err)
 	}
 	err = filepath.WalkDir(real, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
-			return err
+			bad = append(bad, err)
+			return nil
 		}
 		if !e.IsDir() && !leadsOut(path, real) {
 			return nil
@@ -56,7 +59,7 @@ func List(root string) ([]Summary, error) {
 		}
 		s, err := Summarise(filepath.Join(root, rel))
 		if err != nil {
-			return err
+			bad = append(bad, err)
 		}
 		if s == nil {
 			return nil
@@ -66,8 +69,8 @@ func List(root string) ([]Summary, error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("looking for runs in %s: %w", root, err)
+	if err = errors.Join(append(bad, err)...); err != nil {
+		return out, fmt.Errorf("looking for runs in %s: %w", root, err)
 	}
 	return out, nil
 }

@@ -42,6 +42,25 @@ func TestListFollowsLinks(t *testing.T) {
 	}
 }
 
+// TestListPastOthers: a folder with another program's file, or with damaged settings, is named and
+// hides no run.
+func TestListPastOthers(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"a", "b", "c"} {
+		must.Do(t, must.Get(Open(filepath.Join(root, name), small(), Manifest{Identity: "x"}))(t).Close())
+	}
+	for name, content := range map[string]string{"a/" + RunFile: "[1,2]", "b/config.yaml": "seeds: [\n"} {
+		must.Do(t, os.WriteFile(filepath.Join(root, name), []byte(content), 0o600))
+	}
+	got, err := List(root)
+	for _, name := range []string{"a", "b"} {
+		must.Fail(0, err)(t, filepath.Join(root, name), name)
+	}
+	if len(got) != 1 || got[0].Path != filepath.Join(root, "c") {
+		t.Errorf("runs %+v", got)
+	}
+}
+
 // TestDamagedResults: records that a finished run lacks are missed, unless they are of methods that
 // an earlier version did not have.
 func TestDamagedResults(t *testing.T) {
