@@ -532,8 +532,10 @@ func newResultsPlotCommand() *cobra.Command {
 		Use:   "plot RUN...",
 		Short: "Draw a figure of runs against a setting in which they differ, such as a grid's",
 		Long: `Draw one figure of several runs, a line for each method, against a setting in which alone the
-runs differ (fmp grid makes such runs). A panel is as wide as a column of a journal, 3.5 inches; the
-colours can be told apart with every kind of colour vision. --output ends in .svg (vectors) or .png.`,
+runs differ (fmp grid makes such runs). Along dataset.name they may also differ in the data sets' own
+parts, extractors, models and suited settings, such as federation.points. A panel is as wide as a
+column of a journal, 3.5 inches; the colours can be told apart with every kind of colour vision.
+--output ends in .svg (vectors) or .png.`,
 		Example: `  fmp results plot grids/points/* --x federation.points --y NLL -o points.svg
   fmp results plot grids/points/* --x federation.points --y ECE --rows FMP,FedCGS \
     --partition homogeneous -o points.svg`,
@@ -634,10 +636,14 @@ func differing(dirs []string) ([]string, error) {
 }
 
 // apart returns the keys of settings that must not differ along setting x. Models follow the
-// extractor that they are made behind, and a data set has settings of its own.
+// extractor that they are made behind, and a data set has settings of its own: its parts, its
+// extractor, and those with a value that suits it ([option.FillDefaults]).
 func apart(keys []string, x string) []string {
 	return slices.DeleteFunc(slices.Clone(keys), func(k string) bool {
-		return k == x || x == "dataset.name" ||
-			x == "extractor.model" && strings.HasSuffix(k, ".model")
+		model := strings.HasSuffix(k, ".model")
+		of := model || strings.HasPrefix(k, "extractor.") ||
+			strings.HasPrefix(k, "dataset.splits.") || slices.Contains([]string{"dataset.classes",
+			"erm.l2", "federation.points", "predictor.fresh"}, k)
+		return k == x || x == "dataset.name" && of || x == "extractor.model" && model
 	})
 }
