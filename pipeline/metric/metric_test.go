@@ -41,6 +41,9 @@ func TestScoreByHand(t *testing.T) {
 	near("accuracy of bin 13", s.Curve[13].Accuracy, 0.5)
 	near("count of bin 8", s.Curve[8].Count, 1)
 	near("count of bin 14", s.Curve[14].Count, 1)
+	if sure := must.Get(Score(&Probabilities{N: 1, C: 2, P: []float64{1, 0}}, []int{0}))(t); sure.NLL != 0 {
+		t.Errorf("NLL of a point that is sure and right is %v", sure.NLL)
+	}
 }
 
 func TestEstimate(t *testing.T) {

@@ -85,7 +85,8 @@ func Score(p *Probabilities, labels []int) (Scores, error) {
 		}
 	}
 	n := float64(p.N)
-	s.ACC, s.NLL, s.Brier = s.ACC/n, s.NLL/n, s.Brier/n
+	// The floor puts the likelihood of a sure and right point above 1.
+	s.ACC, s.NLL, s.Brier = s.ACC/n, max(s.NLL/n, 0), s.Brier/n
 	for i := range s.Curve {
 		b := &s.Curve[i]
 		if b.Count == 0 {

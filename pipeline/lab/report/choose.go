@@ -48,6 +48,10 @@ func Choose(ts []Table, columnNames, rowNames []string) ([]Table, error) {
 				strings.Join(ColumnNames(), ", "), suggest.DidYouMean(name, ColumnNames()))
 		}
 	}
+	if setting && !slices.ContainsFunc(ts, func(t Table) bool { return t.tuned() }) {
+		return nil, fmt.Errorf("column %s: the tables are of shared settings, which have none; "+
+			"leave it out", settingName)
+	}
 	out := slices.Clone(ts)
 	found := map[string]bool{}
 	for i := range out {

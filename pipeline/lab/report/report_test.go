@@ -510,7 +510,7 @@ func TestChoose(t *testing.T) {
 		}
 	}
 	must.Get(Choose(ts, []string{"joint random", "90% p < 0.9"}, nil))(t)
-	for _, bad := range [][2][]string{{{"ACCC"}, nil}, {nil, {"FMPP"}}} {
+	for _, bad := range [][2][]string{{{"ACCC"}, nil}, {nil, {"FMPP"}}, {{"ACC", "setting"}, nil}} {
 		must.Fail(Choose(ts, bad[0], bad[1]))(t, "", fmt.Sprintf("%v is no error", bad))
 	}
 }
