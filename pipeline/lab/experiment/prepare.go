@@ -110,6 +110,9 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progr
 	p.Images = &l.Set.Test.Images
 	p.Tools.Shared = s
 	p.Config = c
+	if n := unscored(p.Data.TestLabels, len(l.Set.Classes)); n != "" {
+		p.Manifest.Notes = append(p.Manifest.Notes, n)
+	}
 	p.Manifest.Notes = append(p.Manifest.Notes, c.leftOut()...)
 	if n := c.tunedOnSeen(p.Data.Corpus); n != "" {
 		p.Manifest.Notes = append(p.Manifest.Notes, n)
@@ -563,14 +566,35 @@ func (p *Prepared) open(c Config, behind models.Manifest) (models.Manifest, erro
 	return f, err
 }
 
+// scored is how many of n test images are used, the first: at most most of them, or all where that
+// is 0.
+func scored(n, most int) int {
+	if most == 0 {
+		return n
+	}
+	return min(n, most)
+}
+
+// unscored is a note of the classes without test images; empty where there are none.
+func unscored(labels []int, classes int) string {
+	seen := map[int]bool{}
+	for _, y := range labels {
+		seen[y] = true
+	}
+	if len(seen) == classes {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d classes have no test images: figures are of the others",
+		classes-len(seen), classes)
+}
+
 // banks returns the clients' part and the test images, at most test of these, the first; 0 means
 // all.
 func banks(r *corpus.Images, test int) (*Data, error) {
 	f := r.Features
 	d := &Data{Test: f.Test.Features, TestLabels: f.Test.Labels}
-	if test > 0 && test < f.Test.N {
-		d.Test, d.TestLabels = d.Test[:test*f.Dx], d.TestLabels[:test]
-	}
+	n := scored(f.Test.N, test)
+	d.Test, d.TestLabels = d.Test[:n*f.Dx], d.TestLabels[:n]
 	if len(d.TestLabels) == 0 {
 		return nil, fmt.Errorf("the data set has no test images, and figures come from " +
 			"them: add some")

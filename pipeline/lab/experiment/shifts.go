@@ -34,7 +34,7 @@ func (s Scores) shifts(ctx context.Context, c Config, ds *dataset.Dataset, x *ex
 	if len(s.Other)+len(domains) == 0 {
 		return nil, nil, nil
 	}
-	test, err := inMemory(ctx, &ds.Test, spread(ds.Test.N, s.Images))
+	test, err := inMemory(ctx, &ds.Test, spread(scored(ds.Test.N, c.Dataset.Test), s.Images))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -133,8 +133,12 @@ func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset,
 	if part.N == 0 {
 		part = other.Train
 	}
-	order := rng.New(c.Seed, "domain", d.Kind).Perm(part.N)
-	some, err := inMemory(ctx, &part, order[:min(part.N, c.Scores.Images)])
+	n := part.N
+	if other == ds {
+		n = scored(n, c.Dataset.Test)
+	}
+	order := rng.New(c.Seed, "domain", d.Kind).Perm(n)
+	some, err := inMemory(ctx, &part, order[:min(n, c.Scores.Images)])
 	if err != nil {
 		return nil, "", err
 	}

@@ -113,9 +113,12 @@ func (t *Table) extras(settings, printed bool) (out []extra) {
 		out = append(out, extra{uploadName, uploadWidth,
 			func(r *Row) string { return byteSize(r.UploadBytes) }})
 	}
-	if t.showsSetting() {
-		out = append(out, extra{settingName,
+	if settings && t.tuned() && (t.chosen == nil || t.chosen.setting) {
+		out = append(out, extra{settingName, 28,
 			func(r *Row) string { return setting(r.Settings) }})
+	}
+	if printed {
+		out = append(out, extra{printedName, len(printedName), (*Row).printed})
 	}
 	return out
 }

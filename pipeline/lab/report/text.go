@@ -320,14 +320,8 @@ func (l *layout) row(b *strings.Builder, r *Row) {
 		// The plus-minus sign is two bytes and one column wide; %*s counts runes.
 		b.WriteString(l.gap + l.mark(r.best[c], s, width(c)))
 	}
-	if l.showsUpload() {
-		fmt.Fprintf(b, "%s%*s", l.gap, uploadWidth, byteSize(r.UploadBytes))
-	}
-	if l.settings {
-		fmt.Fprintf(b, "  %28s", setting(r.Settings))
-	}
-	if l.printed && r.Printed != nil {
-		fmt.Fprintf(b, "  %15s", fmt.Sprintf("%.4f/%.4f", r.Printed.ACC, r.Printed.ECE))
+	for _, e := range l.behind {
+		fmt.Fprintf(b, "%s%*s", l.gap, e.width, e.cell(r))
 	}
 	b.WriteByte('\n')
 }
