@@ -107,40 +107,27 @@ func domainOf(n *onnx.Node) string {
 	return n.Domain
 }
 
-// plainAttributes copies a node's attributes in the order of their names, each its value alone.
-// Graphs as attributes are refused, and so are references to attributes of functions. A name that
-// comes twice would be read in two ways.
+// plainKinds are the kinds of attributes that networks have.
+var plainKinds = []onnx.AttrKind{onnx.AttrFloat, onnx.AttrInt, onnx.AttrString, onnx.AttrTensor,
+	onnx.AttrFloats, onnx.AttrInts, onnx.AttrStrings}
+
+// plainAttributes returns a node's attributes in the order of their names; of each the value of its
+// kind alone is written ([serde.Marshal]). Graphs as attributes are refused, and so are references
+// to attributes of functions. A name that comes twice would be read in two ways.
 func plainAttributes(n *onnx.Node) ([]onnx.Attr, error) {
 	var out []onnx.Attr
 	for _, a := range n.Attrs {
-		c := onnx.Attr{Name: a.Name, Kind: a.Kind}
 		switch {
 		case a.Ref != "":
-			return nil,
-				fmt.Errorf("%s takes its attribute %q from a function, which networks have no use "+
-					"for", n.Label(), a.Name)
-		case a.Kind == onnx.AttrFloat:
-			c.Float = a.Float
-		case a.Kind == onnx.AttrInt:
-			c.Int = a.Int
-		case a.Kind == onnx.AttrString:
-			c.Str = a.Str
-		case a.Kind == onnx.AttrTensor:
-			c.Tensor = a.Tensor
-		case a.Kind == onnx.AttrFloats:
-			c.Floats = a.Floats
-		case a.Kind == onnx.AttrInts:
-			c.Ints = a.Ints
-		case a.Kind == onnx.AttrStrings:
-			c.Strs = a.Strs
-		default:
+			return nil, fmt.Errorf("%s takes its attribute %q from a function, which networks have "+
+				"no use for", n.Label(), a.Name)
+		case !slices.Contains(plainKinds, a.Kind):
 			return nil, fmt.Errorf("%s has an attribute %q of a kind that networks have no use "+
 				"for: export it without If, Loop and Scan", n.Label(), a.Name)
-		}
-		if slices.ContainsFunc(out, func(b onnx.Attr) bool { return b.Name == a.Name }) {
+		case slices.ContainsFunc(out, func(b onnx.Attr) bool { return b.Name == a.Name }):
 			return nil, fmt.Errorf("%s has the attribute %q twice", n.Label(), a.Name)
 		}
-		out = append(out, c)
+		out = append(out, a)
 	}
 	sorting.By(out, func(a, b onnx.Attr) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
