@@ -599,9 +599,8 @@ func (e Ends) half(b *build.Builder, middle, half build.Ref) (down, up build.Ref
 	if e == (Ends{}) {
 		return half, half
 	}
-	top := b.Op("ReduceMax", []build.Ref{middle}, onnx.IntsAttr("axes", 1),
-		onnx.IntAttr("keepdims", 1))
-	is := b.Cast(b.Op("GreaterOrEqual", []build.Ref{middle, top}), onnx.Float32)
+	is := b.Cast(b.Op("GreaterOrEqual", []build.Ref{middle, b.ReduceMax(middle, true, 1)}),
+		onnx.Float32)
 	times := func(top, other float32) build.Ref {
 		return b.Mul(half, b.Add(b.F32(other), b.Mul(b.F32(top-other), is)))
 	}
@@ -621,15 +620,11 @@ func (g conjugate) ends(odds, middle, width build.Ref, e Ends) {
 	samples := b.Slice(b.Op("Shape", []build.Ref{odds}), 0, 0, 1)
 	spread := b.Sqrt(b.Div(b.ReduceSum(b.Mul(off, off), false, 0),
 		b.Sub(b.Cast(samples, onnx.Float32), b.F32(1))))
-	first := b.Cast(b.Op("GreaterOrEqual", []build.Ref{odds,
-		b.Op("ReduceMax", []build.Ref{odds}, onnx.IntsAttr("axes", 2),
-			onnx.IntAttr("keepdims", 1))}),
+	first := b.Cast(b.Op("GreaterOrEqual", []build.Ref{odds, b.ReduceMax(odds, true, 2)}),
 		onnx.Float32)
 	scale := b.Op("Max", []build.Ref{spread, b.F32(minWeight)})
 	// [S, n]
-	away := b.Op("ReduceMax", []build.Ref{b.Mul(first,
-		b.Op("Abs", []build.Ref{b.Div(off, scale)}))},
-		onnx.IntsAttr("axes", 2), onnx.IntAttr("keepdims", 0))
+	away := b.ReduceMax(b.Mul(first, b.Op("Abs", []build.Ref{b.Div(off, scale)})), false, 2)
 	tenth := b.Add(b.Div(samples, b.Axes(10)), b.Axes(1))
 	outer := b.OpN("TopK", []build.Ref{away, tenth}, 2, onnx.IntAttr("axis", 0))[0]
 	// [n]
@@ -675,8 +670,7 @@ func HeadIntervals(m *onnx.Model, heads, spread *onnx.Tensor, width float32,
 // to 1.
 func (g conjugate) logOdds(z build.Ref) build.Ref {
 	b := g.b
-	top := b.Sub(z, b.Op("ReduceMax", []build.Ref{z}, onnx.IntsAttr("axes", 2),
-		onnx.IntAttr("keepdims", 1)))
+	top := b.Sub(z, b.ReduceMax(z, true, 2))
 	e := b.Exp(top)
 	is := b.Cast(b.Op("GreaterOrEqual", []build.Ref{top, b.F32(0)}), onnx.Float32)
 	others := b.ReduceSum(b.Mul(e, b.Sub(b.F32(1), is)), true, 2)

@@ -177,9 +177,7 @@ func WithSets(classifier *onnx.Model, sets OriginSets, adaptive bool) (m *onnx.M
 	likely := b.Op("GreaterOrEqual",
 		[]build.Ref{score, t.threshold(b, b.Optional(LevelInput,
 			onnx.Vector(float32(sets.Level))))})
-	top := b.Op("Equal", []build.Ref{stated,
-		b.Op("ReduceMax", []build.Ref{stated}, onnx.IntsAttr("axes", 1),
-			onnx.IntAttr("keepdims", 1))})
+	top := b.Op("Equal", []build.Ref{stated, b.ReduceMax(stated, true, 1)})
 	b.Output(SetOutput, b.Op("Or", []build.Ref{likely, top}))
 	after, err := b.Model()
 	if err != nil {

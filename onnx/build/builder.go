@@ -269,6 +269,13 @@ func (b *Builder) ReduceMean(x Ref, keep bool, axes ...int) Ref {
 		onnx.BoolAttr("keepdims", keep))
 }
 
+// ReduceMax takes the largest over axes; keep leaves them with size 1 (opset 17: axes are an
+// attribute).
+func (b *Builder) ReduceMax(x Ref, keep bool, axes ...int) Ref {
+	return b.Op("ReduceMax", []Ref{x}, onnx.IntsAttr("axes", axes...),
+		onnx.BoolAttr("keepdims", keep))
+}
+
 // Cast converts elements.
 func (b *Builder) Cast(x Ref, to onnx.DType) Ref {
 	return b.Op("Cast", []Ref{x}, onnx.IntAttr("to", int(to)))
