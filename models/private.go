@@ -208,10 +208,13 @@ func SameCoordinates(private, conjugate *onnx.Model) error {
 	return nil
 }
 
-// PrivatePrior returns beta, the prior variances [k] of class means, from a private predictor's
-// parameters.
-func PrivatePrior(values map[string]*onnx.Tensor) []float64 {
-	at := func(name string) float64 { return float64(values[PrivateSet+name].F32()[0]) }
+// Prior returns beta, the prior variances [k] of class means, from the parameters of a conjugate or
+// private predictor, by a set of its scalars such as [ConjSample]. With lambda the variances
+// between the corpus's classes and g the logistic of logit_gamma
+//
+//	beta = b ((1-g) lambda + g mean lambda)
+func Prior(values map[string]*onnx.Tensor, set string) []float64 {
+	at := func(name string) float64 { return float64(values[set+name].F32()[0]) }
 	b, gamma := math.Exp(at(ConjLogB)), 1/(1+math.Exp(-at(ConjLogitGamma)))
 	log := values[ConjLogLambda].F32()
 	out, mean := make([]float64, len(log)), 0.0

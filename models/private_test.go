@@ -24,7 +24,7 @@ func TestPrivateHeads(t *testing.T) {
 	part := must.Get(PrivatePart(m, PrivateHeads))(t)
 	at := func(name string) float64 { return float64(values[PrivateSet+name].F32()[0]) }
 	metric := values[ConjMetric].F32()
-	beta := PrivatePrior(values)
+	beta := Prior(values, PrivateSet)
 	k := c.K
 	for _, size := range [][2]int{{1, 2}, {4, 7}} {
 		samples, classes := size[0], size[1]

@@ -275,7 +275,7 @@ func (t *privateTrainee) draw(ctx context.Context, bank *task.Bank, tasks int,
 		"batches":       onnx.ZerosF32(tasks, target, conjugateBatches),
 		"latent":        onnx.ZerosF32(tasks, t.Samples, c, k),
 	}
-	prior := models.PrivatePrior(t.now())
+	prior := models.Prior(t.now(), models.PrivateSet)
 	radius := float64(t.values[models.PrivateClip].F32()[0])
 	return in, parallel.Each(ctx, t.Threads, tasks, func(_ context.Context, i int) error {
 		r := rng.New(t.Seed, append(append([]any{}, stream...), i)...)

@@ -35,7 +35,8 @@ func NewPrivate(e engine.Engine, m *onnx.Model) (_ *Private, err error) {
 	if p.config, values, err = models.PrivateValues(m); err != nil {
 		return nil, err
 	}
-	p.prior, p.clip = models.PrivatePrior(values), float64(values[models.PrivateClip].F32()[0])
+	p.prior = models.Prior(values, models.PrivateSet)
+	p.clip = float64(values[models.PrivateClip].F32()[0])
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())

@@ -393,18 +393,10 @@ func (f *Refit) Spread(ctx context.Context, seen *point.Set,
 	set := models.ConjSample
 	rho, tau, h := math.Exp(scalar(set+models.ConjLogRho)), math.Exp(scalar(set+models.ConjLogTau)),
 		scalar(models.ConjWidening)
-	gamma, b := 1/(1+math.Exp(-scalar(set+models.ConjLogitGamma))),
-		math.Exp(scalar(set+models.ConjLogB))
-	beta, mean := make([]float64, k), 0.0
-	for j, v := range f.values[models.ConjLogLambda].F32() {
-		beta[j] = math.Exp(float64(v))
-		mean += beta[j] / float64(k)
-	}
-	metric := f.values[models.ConjMetric].F32()
+	beta, metric := models.Prior(f.values, set), f.values[models.ConjMetric].F32()
 	ratio, extra := make([]float32, classes*k), make([]float64, classes)
 	for y, n := range u.of {
-		for j := range k {
-			prior := b * ((1-gamma)*beta[j] + gamma*mean)
+		for j, prior := range beta {
 			wide, narrow := prior/(1+n/h*prior), tau*prior/(1+n*prior)
 			ratio[y*k+j] = float32(math.Sqrt(wide / narrow))
 			for _, v := range metric[j*k : (j+1)*k] {
