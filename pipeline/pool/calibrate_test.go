@@ -12,8 +12,10 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"fmp/featurize/imagefile"
+	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/must"
+	"fmp/onnx/pass"
 	"fmp/pipeline/client"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/federate"
@@ -329,4 +331,26 @@ func TestEvenPoints(t *testing.T) {
 	if got := counted(); got != [5]int{3, 10, 3} {
 		t.Errorf("points that count of few clients: %v", got)
 	}
+}
+
+// TestSoftened: calibration points give their feature rows back, behind a client graph whose
+// parameters are stored in half precision too; one without them is refused.
+func TestSoftened(t *testing.T) {
+	g, f := newWorld(t).client(t, true)
+	half, bare := onnx.Clone(g), onnx.Clone(g)
+	if n, _ := pass.StoreHalf(half, dx); n == 0 {
+		t.Fatal("nothing is stored in half precision")
+	}
+	delete(bare.Graph.Initializers, models.ConjCentre)
+	points := []calibrationPoint{{row: []float32{.1, -.1, .05, 0, .02, -.04}}}
+	soften := func(g *onnx.Model) ([]float32, error) {
+		return (&Round{Graph: g, Client: f}).softened(points)
+	}
+	want, got := must.Get(soften(g))(t), must.Get(soften(half))(t)
+	for j, v := range got {
+		if math.Abs(float64(v-want[j])) > 1e-2*(1+math.Abs(float64(v))) {
+			t.Errorf("feature %d is %v; in single precision it is %v", j, v, want[j])
+		}
+	}
+	must.Fail(soften(bare))(t, "give the graph of fmp fuse")
 }

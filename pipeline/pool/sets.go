@@ -14,7 +14,6 @@ import (
 
 	"fmp/models"
 	"fmp/models/rng"
-	"fmp/onnx"
 	"fmp/onnx/dense"
 	"fmp/pipeline/conformal"
 	"fmp/pipeline/moments"
@@ -377,19 +376,15 @@ func (s *Sampling) choose(points []calibrationPoint) error {
 
 // softened returns the feature rows behind calibration points of softened features.
 func (r *Round) softened(points []calibrationPoint) ([]float32, error) {
-	centre, radius := r.Graph.Graph.Initializers[models.ConjCentre],
-		r.Graph.Graph.Initializers[models.ConjRadius]
-	if centre == nil || radius == nil || centre.DType != onnx.Float32 ||
-		radius.DType != onnx.Float32 || centre.Len() != r.Client.Dx ||
-		radius.Len() != 1 {
-		return nil, fmt.Errorf("pool: the client graph has no centre and radius of its features "+
-			"(%s, %s), and calibration points want them: give the graph of fmp fuse",
-			models.ConjCentre,
-			models.ConjRadius)
+	v, err := models.SofteningOf(r.Graph, r.Client.Dx, 0)
+	if err != nil {
+		return nil, fmt.Errorf("pool: calibration points: the client graph: %w: give the graph of "+
+			"fmp fuse", err)
 	}
 	var h []float32
 	for _, c := range points {
-		h = append(h, features(c.row, centre.F32(), float64(radius.F32()[0]))...)
+		h = append(h, features(c.row, v[models.ConjCentre].F32(),
+			float64(v[models.ConjRadius].F32()[0]))...)
 	}
 	return h, nil
 }
