@@ -119,8 +119,8 @@ func plainAttributes(n *onnx.Node) ([]onnx.Attr, error) {
 	for _, a := range n.Attrs {
 		switch {
 		case a.Ref != "":
-			return nil, fmt.Errorf("%s takes its attribute %q from a function, which networks have "+
-				"no use for", n.Label(), a.Name)
+			return nil, fmt.Errorf("%s takes its attribute %q from a function, which networks "+
+				"have no use for", n.Label(), a.Name)
 		case !slices.Contains(plainKinds, a.Kind):
 			return nil, fmt.Errorf("%s has an attribute %q of a kind that networks have no use "+
 				"for: export it without If, Loop and Scan", n.Label(), a.Name)

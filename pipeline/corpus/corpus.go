@@ -72,7 +72,8 @@ func Read(ctx context.Context, s Source, eng engine.Engine,
 // reading any: their classes, and the number of their features. It returns nil where the source
 // names another extractor, some of the classes or a folder of its own, or the program has none.
 func (s Source) Describe(eng engine.Engine) (*Images, error) {
-	if d := s.Dataset; s.Extractor.Model != "default" || d.Name != s.Shipped || d.Classes != "" || d.Dir != "" {
+	if d := s.Dataset; s.Extractor.Model != "default" || d.Name != s.Shipped ||
+		d.Classes != "" || d.Dir != "" {
 		return nil, nil
 	}
 	g, f, err := shipped.Load(s.Shipped, models.KindClient)

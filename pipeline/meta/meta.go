@@ -186,9 +186,8 @@ func (c *Config) checkModel(m *onnx.Model, kind string) (models.Manifest, error)
 func (c *Config) identity(kind string, reads []*onnx.Model, more ...any) (string, error) {
 	run := fmt.Sprintf("%s seed %d steps %d batch %d samples %d rate %v warmup %d clip %v "+
 		"clients %d points %d l2 %v fresh %d fixed %v alphas %v ema %v %v %s on %s",
-		kind, c.Seed, c.Steps, c.Batch,
-		c.Samples, c.Rate, c.Warmup, c.Clip, c.Clients, c.Points, c.L2, c.Fresh, c.FixedLabels, c.Alphas,
-		c.EMA, more, c.Run, engine.Identity(c.Engine))
+		kind, c.Seed, c.Steps, c.Batch, c.Samples, c.Rate, c.Warmup, c.Clip, c.Clients, c.Points,
+		c.L2, c.Fresh, c.FixedLabels, c.Alphas, c.EMA, more, c.Run, engine.Identity(c.Engine))
 	for _, m := range reads {
 		digest, err := models.Digest(m)
 		if err != nil {

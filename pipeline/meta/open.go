@@ -142,8 +142,9 @@ func (t *openTrainee) parts() map[string]*open.Scalars {
 	return map[string]*open.Scalars{"scalars": &t.scalars, "first": &t.first, "second": &t.then}
 }
 
-// LeaveOut leaves half of a corpus's classes out, in an order drawn from r. It returns the untrained
-// predictor of the others, of at most that many coordinates, and the classes that are left out.
+// LeaveOut leaves half of a corpus's classes out, in an order drawn from r. It returns the
+// untrained predictor of the others, of at most that many coordinates, and the classes that are
+// left out, one more than stay where their number is odd.
 func LeaveOut(corpus *task.Bank, r *rand.Rand,
 	coordinates int) (p *open.Predictor, classes []int, err error) {
 	classes = r.Perm(corpus.C)

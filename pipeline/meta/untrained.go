@@ -39,11 +39,11 @@ func UntrainedConjugate(corpus *task.Bank) (*onnx.Model, error) {
 	return conjugateWith(corpus, values)
 }
 
-// leftOutFolds are the parts of each class that are left out in turn, and maxLeftOut the rows of one
-// that are judged, at even steps. The precision of heads is at most 1, that of Gaussian classes, and
-// at least minRho, at which heads are even on any image. It is tried in steps of e^farStep, then
-// around the best in steps of e^nearStep. In units of the corpus's moments the variance between
-// classes is at least minBetween.
+// leftOutFolds are the parts of each class that are left out in turn, and maxLeftOut the rows of
+// one that are judged, at even steps. The precision of heads is at most 1, that of Gaussian
+// classes, and at least minRho, at which heads are even on any image. It is tried in steps of
+// e^farStep, then around the best in steps of e^nearStep. In units of the corpus's moments the
+// variance between classes is at least minBetween.
 const (
 	leftOutFolds      = 5
 	maxLeftOut        = 400
@@ -62,8 +62,9 @@ type leftOut struct {
 	lambda  []float64
 }
 
-// leaveOut returns a fold; nil of one without rows, or whose others have no moments, as of one row a
-// class. A class of one row is never left out. It costs the moments of the others, O(n dx^2 + dx^3).
+// leaveOut returns a fold; nil of one without rows, or whose others have no moments, as of one row
+// a class. A class of one row is never left out. It costs the moments of the others,
+// O(n dx^2 + dx^3).
 func leaveOut(corpus *task.Bank, fold, k int) (*leftOut, error) {
 	var in, out []int
 	seen, all := make([]int, corpus.C), make([]int, corpus.C)
@@ -182,8 +183,13 @@ func (f *leftOut) logits(within, between float64) [][]float64 {
 }
 
 // logRho returns log of the precision rho of heads that is likeliest by left-out rows and the prior
-// log rho ~ N(log startRho, 1), which keeps few rows that nothing errs on from certainty. The NLL is
-// convex in rho. Each of some fifty values costs O(n C).
+// log rho ~ N(log startRho, 1), which keeps few rows that nothing errs on from certainty. It is
+// that of the least
+//
+//	sum_i log sum_c exp(rho z_ic) + (log rho - log startRho)^2/2
+//
+// over rows i of logits z_i at rho 1, less that of the label. The NLL is convex in rho. Each of
+// some fifty values costs O(n C).
 func logRho(folds []*leftOut, within, between float64) float64 {
 	var logits [][]float64
 	for _, f := range folds {
