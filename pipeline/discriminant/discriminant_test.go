@@ -73,10 +73,7 @@ func (w *world) nll(p *Posterior, f float64) float64 {
 		var prob float64
 		for _, h := range p.Heads {
 			z := make([]float64, c)
-			copy(z, h.Row(k))
-			for j := range k {
-				floats.AddScaled(z, float64(x[i*k+j]), h.Row(j))
-			}
+			h.Logits(x[i*k:(i+1)*k], z)
 			floats.Scale(1/f, z)
 			prob += math.Exp(z[l] - floats.LogSumExp(z))
 		}

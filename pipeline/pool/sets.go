@@ -510,10 +510,7 @@ func (s *Sampling) calibrated(p *posterior.Result) (*models.OriginSets, error) {
 func probabilities(heads posterior.Ensemble, row []float32) []float32 {
 	p, logit := make([]float64, heads[0].C), make([]float64, heads[0].C)
 	for _, h := range heads {
-		copy(logit, h.Row(len(row)))
-		for j, v := range row {
-			floats.AddScaled(logit, float64(v), h.Row(j))
-		}
+		h.Logits(row, logit)
 		sum := floats.LogSumExp(logit)
 		for c, v := range logit {
 			p[c] += math.Exp(v-sum) / float64(len(heads))

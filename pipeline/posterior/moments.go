@@ -367,12 +367,7 @@ func (k *headIntervals) Compute(ctx context.Context, features []float32,
 			odds[y] = odds[y][:0]
 		}
 		for _, h := range k.heads {
-			copy(logit, h.Row(d))
-			for j, v := range rows[i : i+d] {
-				for y, w := range h.Row(j) {
-					logit[y] += float64(v) * w
-				}
-			}
+			h.Logits(rows[i:i+d], logit)
 			logOdds(logit, space)
 			for y, v := range logit {
 				odds[y] = append(odds[y], min(v, -math.Log(models.MinOther)))

@@ -20,6 +20,7 @@ import (
 	"fmp/onnx/must"
 	"fmp/pipeline/discriminant"
 	"fmp/pipeline/internal/effect"
+	"fmp/pipeline/metric"
 	"fmp/pipeline/moments"
 )
 
@@ -478,20 +479,8 @@ func identity(t *testing.T, k int) *Embedded {
 func nll(t *testing.T, r *Result, x []float32, y []int) float64 {
 	t.Helper()
 	rows := must.Get(r.Rows(t.Context(), x))(t)
-	k, c := r.Ensembles[0][0].D-1, r.Ensembles[0][0].C
-	var sum float64
-	for i, label := range y {
-		var p float64
-		for _, h := range r.Ensembles[0] {
-			logit := append([]float64(nil), h.Row(k)...)
-			for j, v := range rows[i*k : (i+1)*k] {
-				floats.AddScaled(logit, float64(v), h.Row(j)[:c])
-			}
-			p += math.Exp(logit[label]-floats.LogSumExp(logit)) / float64(len(r.Ensembles[0]))
-		}
-		sum -= math.Log(p) / float64(len(y))
-	}
-	return sum
+	p := must.Get(metric.Predict(t.Context(), r.Ensembles[0], rows, 1))(t)
+	return must.Get(metric.Score(p, y))(t).NLL
 }
 
 // TestMomentsEffects: where each client has another camera, moments give a lower NLL for a client

@@ -40,10 +40,7 @@ func (f *Refit) Residuals(ctx context.Context, d Drawn, limit erm.Theta, feature
 	var out []float64
 	middle, z := make([]float64, c), make([]float64, c)
 	for i := range len(rows) / k {
-		copy(z, limit.Row(k))
-		for j, v := range rows[i*k : (i+1)*k] {
-			floats.AddScaled(z, float64(v), limit.Row(j))
-		}
+		limit.Logits(rows[i*k:(i+1)*k], z)
 		for y := range middle {
 			middle[y] = (low[i*c+y] + high[i*c+y]) / 2
 		}

@@ -3,8 +3,6 @@ package sample
 import (
 	"math"
 
-	"gonum.org/v1/gonum/floats"
-
 	"fmp/pipeline/erm"
 )
 
@@ -38,10 +36,7 @@ func Temperature(heads []erm.Theta, rows []float32, labels []int, scale float64)
 	z := make([]float64, classes)
 	for s, h := range heads {
 		for i, y := range labels {
-			copy(z, h.Row(k))
-			for j, v := range rows[i*k : (i+1)*k] {
-				floats.AddScaled(z, float64(v), h.Row(j))
-			}
+			h.Logits(rows[i*k:(i+1)*k], z)
 			for c, v := range z {
 				logits[(s*n+i)*classes+c] = float32(v - z[y])
 			}

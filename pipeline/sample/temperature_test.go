@@ -21,14 +21,10 @@ func TestTemperature(t *testing.T) {
 	draw := func(n int, temperature float64) (rows []float32, labels []int) {
 		for range n {
 			z := make([]float64, classes)
-			copy(z, head.Row(k))
-			for j := range k {
-				v := float32(r.NormFloat64())
-				rows = append(rows, v)
-				for c := range z {
-					z[c] += float64(v) * head.Row(j)[c]
-				}
+			for range k {
+				rows = append(rows, float32(r.NormFloat64()))
 			}
+			head.Logits(rows[len(rows)-k:], z)
 			best, at := math.Inf(-1), 0
 			for c := range z { // the Gumbel maximum is a draw from the softmax
 				if g := z[c]/temperature - math.Log(r.ExpFloat64()); g > best {
