@@ -64,7 +64,7 @@ const (
 	ConjO2         = "o2"
 )
 
-// ConjugateConfig holds the sizes of a conjugate predictor.
+// ConjugateConfig holds the sizes of a conjugate predictor, and of a private one, which has no C.
 type ConjugateConfig struct {
 	// Dx and C are the numbers of features and classes, K that of coordinates, 1 to Dx. Uploads of
 	// k and of dx numbers are told apart by their width; where k = dx, they are taken as class

@@ -63,8 +63,8 @@ func clientEmbeddings(t *testing.T) map[string]*onnx.Model {
 	}
 	must.Get(OfTwoClasses(half))(t)
 	out["moments, half"] = half
-	p := PrivateConfig{Dx: testDx, K: 2}
-	m = must.Get(NewPrivate(p, drawn(p.shapes())))(t)
+	p := ConjugateConfig{Dx: testDx, K: 2}
+	m = must.Get(NewPrivate(p, drawn(p.private())))(t)
 	out["private"] = must.Get(PrivateEmbedding(m, testC, nil))(t)
 	return out
 }
@@ -478,8 +478,8 @@ func TestSteadyRegistry(t *testing.T) {
 // FuzzParseClient: a model of any kind is refused, or comes apart into parts that are models.
 func FuzzParseClient(f *testing.F) {
 	e := must.Get(NewEmbedding(EmbeddingConfig{Dx: 2, C: 2}, 1))(f)
-	c := PrivateConfig{Dx: 2, K: 1}
-	private := must.Get(PrivateEmbedding(must.Get(NewPrivate(c, drawn(c.shapes())))(f), 2, nil))(f)
+	c := ConjugateConfig{Dx: 2, K: 1}
+	private := must.Get(PrivateEmbedding(must.Get(NewPrivate(c, drawn(c.private())))(f), 2, nil))(f)
 	for _, e := range []*onnx.Model{e, private} {
 		b := build.New("extractor")
 		b.Output("h", b.Op("GlobalAveragePool", []build.Ref{b.Input("x", onnx.Float32, "n", 2, 2, 2)}))

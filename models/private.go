@@ -45,13 +45,6 @@ const (
 	PrivateHeads = ConjHeads
 )
 
-// PrivateConfig holds the sizes of a private predictor: Dx features and K coordinates, at most as
-// many.
-type PrivateConfig struct {
-	Dx int `json:"dx"`
-	K  int `json:"k"`
-}
-
 // PrivateScalars returns the names of the learned scalars: all of them, or only those not taken
 // from a conjugate predictor.
 func PrivateScalars(all bool) []string {
@@ -63,26 +56,27 @@ func PrivateScalars(all bool) []string {
 	return own
 }
 
-// shapes returns the parameters' shapes by name.
-func (c PrivateConfig) shapes() map[string][]int {
-	s := map[string][]int{ConjCentre: {c.Dx}, ConjRadius: {}, ConjMap: {c.Dx, c.K},
-		ConjOrigin:    {c.K},
-		ConjLogLambda: {c.K},
-		ConjMetric:    {c.K, c.K}, PrivateClip: {}}
+// private returns the shapes of a private predictor's parameters by name. It has no classes.
+func (c ConjugateConfig) private() map[string][]int {
+	all, s := c.shapes(), map[string][]int{PrivateClip: {}}
+	for _, name := range []string{ConjCentre, ConjRadius, ConjMap, ConjOrigin, ConjLogLambda,
+		ConjMetric} {
+		s[name] = all[name]
+	}
 	for _, n := range PrivateScalars(true) {
 		s[n] = []int{}
 	}
 	return s
 }
 
-// checkValues returns an error unless the sizes are sound, and the parameters have them. The radius
-// and the norm to clip to must be above 0.
-func (c PrivateConfig) checkValues(values map[string]*onnx.Tensor) error {
+// checkPrivate returns an error unless the sizes are sound, and the parameters of a private
+// predictor have them. The radius and the norm to clip to must be above 0.
+func (c ConjugateConfig) checkPrivate(values map[string]*onnx.Tensor) error {
 	if c.Dx < 1 || c.Dx > maxWidth || c.K < 1 || c.K > c.Dx {
 		return fmt.Errorf("private predictor for dx %d and k %d; allowed are dx 1 to %d and k 1 "+
 			"to dx", c.Dx, c.K, maxWidth)
 	}
-	if err := checkShapes("private predictor", c.shapes(), values); err != nil {
+	if err := checkShapes("private predictor", c.private(), values); err != nil {
 		return err
 	}
 	for _, name := range []string{PrivateClip, ConjRadius} {
@@ -95,8 +89,8 @@ func (c PrivateConfig) checkValues(values map[string]*onnx.Tensor) error {
 }
 
 // NewPrivate builds the graph of a private predictor from its parameters.
-func NewPrivate(c PrivateConfig, values map[string]*onnx.Tensor) (*onnx.Model, error) {
-	if err := c.checkValues(values); err != nil {
+func NewPrivate(c ConjugateConfig, values map[string]*onnx.Tensor) (*onnx.Model, error) {
+	if err := c.checkPrivate(values); err != nil {
 		return nil, err
 	}
 	g := newPrivate(c, "private", values, nil)
@@ -115,38 +109,32 @@ func NewPrivate(c PrivateConfig, values map[string]*onnx.Tensor) (*onnx.Model, e
 	}
 	// those that nothing in the graph reads are read by the server's posterior, and by clients
 	for name, t := range values {
-		if c.shapes()[name] != nil && m.Graph.Initializers[name] == nil {
+		if c.private()[name] != nil && m.Graph.Initializers[name] == nil {
 			m.Graph.Initializers[name] = t.Clone()
 		}
 	}
 	return m, Manifest{Kind: KindPrivate, Dx: c.Dx, K: c.K}.Write(m)
 }
 
-// private builds the graphs, with the methods of conjugate.
-type private struct {
-	conjugate
-	PrivateConfig
-}
-
 // newPrivate starts a graph whose parameters are initializers; those in constants are excluded from
 // training. Its conjugate has no classes: their number is an axis of the inputs.
-func newPrivate(c PrivateConfig, name string, values map[string]*onnx.Tensor,
-	constants map[string]bool) private {
-	g := newConjugate(ConjugateConfig{Dx: c.Dx, K: c.K}, name, nil)
-	for _, name := range slices.Sorted(maps.Keys(c.shapes())) {
+func newPrivate(c ConjugateConfig, name string, values map[string]*onnx.Tensor,
+	constants map[string]bool) conjugate {
+	g := newConjugate(c, name, nil)
+	for _, name := range slices.Sorted(maps.Keys(c.private())) {
 		if constants[name] {
 			g.refs[name] = g.b.Const(values[name])
 		} else {
 			g.refs[name] = g.b.Param(name, values[name].Clone())
 		}
 	}
-	return private{g, c}
+	return g
 }
 
 // noisyHead returns weights [T, S, k, C] on w R and biases [T, S, C] for moments and latent [T, S,
 // C, k]. u is the mean over samples, classes and coordinates, so that all heads of a task have one
 // rho.
-func (g private) noisyHead(p moments, latent build.Ref) (weights, bias build.Ref) {
+func (g conjugate) noisyHead(p moments, latent build.Ref) (weights, bias build.Ref) {
 	b := g.b
 	tau := g.exp(PrivateSet + ConjLogTau)
 	mu := b.Add(p.mean, b.Mul(b.Sqrt(b.Mul(tau, p.variance)), latent))
@@ -164,17 +152,17 @@ func (g private) noisyHead(p moments, latent build.Ref) (weights, bias build.Ref
 
 // PrivateValues returns the sizes and the parameters of a private predictor. The tensors are shared
 // with the model.
-func PrivateValues(m *onnx.Model) (PrivateConfig, map[string]*onnx.Tensor, error) {
+func PrivateValues(m *onnx.Model) (ConjugateConfig, map[string]*onnx.Tensor, error) {
 	f, err := manifestOf(m, KindPrivate)
-	c := PrivateConfig{Dx: f.Dx, K: f.K}
+	c := ConjugateConfig{Dx: f.Dx, K: f.K}
 	if err != nil {
 		return c, nil, err
 	}
 	values := map[string]*onnx.Tensor{}
-	for name := range c.shapes() {
+	for name := range c.private() {
 		values[name] = m.Graph.Initializers[name]
 	}
-	return c, values, c.checkValues(values)
+	return c, values, c.checkPrivate(values)
 }
 
 // PrivatePart returns the part of a private predictor that computes one of its outputs, with the
@@ -241,14 +229,14 @@ func PrivateEmbedding(m *onnx.Model, classes int, names []string) (*onnx.Model, 
 		return nil, fmt.Errorf("private predictor: a client graph of %d classes; "+
 			"allowed are 2 to %d", classes, maxWidth)
 	}
-	g := newPrivate(c, "private", values, nil).conjugate
+	g := newPrivate(c, "private", values, nil)
 	g.C = classes
 	g.upload(true, g.phi)
 	e, err := g.b.Model()
 	if err != nil {
 		return nil, err
 	}
-	for name := range c.shapes() {
+	for name := range c.private() {
 		if name != ConjCentre && name != ConjRadius && name != ConjMap && name != ConjOrigin {
 			delete(e.Graph.Initializers, name)
 		}
@@ -264,7 +252,7 @@ func PrivateEmbedding(m *onnx.Model, classes int, names []string) (*onnx.Model, 
 
 // PrivateLoss configures the graph of the training loss of a private predictor's scalars.
 type PrivateLoss struct {
-	PrivateConfig
+	ConjugateConfig
 	Values map[string]*onnx.Tensor // the initial parameters
 	// Samples is S, Joint the number J of points in a batch of the joint score.
 	Samples, Joint int
@@ -280,15 +268,15 @@ type PrivateLoss struct {
 //
 //	variance = 1/(1/beta + n q),   mean = variance q s
 func (l PrivateLoss) Model() (*onnx.Model, []string, error) {
-	if err := l.checkValues(l.Values); err != nil {
+	if err := l.checkPrivate(l.Values); err != nil {
 		return nil, nil, err
 	}
 	params := PrivateScalars(l.All)
 	constants := map[string]bool{}
-	for name := range l.shapes() {
+	for name := range l.private() {
 		constants[name] = !slices.Contains(params, name)
 	}
-	g := newPrivate(l.PrivateConfig, "private-loss", l.Values, constants)
+	g := newPrivate(l.ConjugateConfig, "private-loss", l.Values, constants)
 	b := g.b
 	sums, noise := b.Input("sums", onnx.Float32, "tasks", "C", l.K),
 		b.Input("noise", onnx.Float32, "tasks")

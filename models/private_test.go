@@ -10,10 +10,10 @@ import (
 )
 
 // privateCase is a private predictor of random parameters.
-func privateCase(t *testing.T) (PrivateConfig, map[string]*onnx.Tensor, *onnx.Model) {
+func privateCase(t *testing.T) (ConjugateConfig, map[string]*onnx.Tensor, *onnx.Model) {
 	t.Helper()
-	c := PrivateConfig{Dx: 5, K: 3}
-	values := drawn(c.shapes())
+	c := ConjugateConfig{Dx: 5, K: 3}
+	values := drawn(c.private())
 	return c, values, must.Get(NewPrivate(c, values))(t)
 }
 

@@ -64,13 +64,13 @@ const (
 // StartPrivate returns the initial parameters of a private predictor: those of a conjugate
 // predictor, and the clipping norm.
 func StartPrivate(corpus *task.Bank,
-	conjugate *onnx.Model) (models.PrivateConfig, map[string]*onnx.Tensor, error) {
+	conjugate *onnx.Model) (models.ConjugateConfig, map[string]*onnx.Tensor, error) {
 	c, from, err := models.ConjugateValues(conjugate)
 	if err != nil {
-		return models.PrivateConfig{}, nil, err
+		return models.ConjugateConfig{}, nil, err
 	}
 	if corpus == nil || corpus.Dx != c.Dx {
-		return models.PrivateConfig{}, nil,
+		return models.ConjugateConfig{}, nil,
 			fmt.Errorf("private predictor: no corpus of %d features; set dataset.splits.corpus "+
 				"above 0", c.Dx)
 	}
@@ -85,7 +85,7 @@ func StartPrivate(corpus *task.Bank,
 	values[models.PrivateC1], values[models.PrivateC2] = onnx.Scalar[float32](0),
 		onnx.Scalar[float32](0)
 	values[models.PrivateClip] = onnx.Scalar(float32(clipNorm(values, corpus)))
-	return models.PrivateConfig{Dx: c.Dx, K: c.K}, values, nil
+	return models.ConjugateConfig{Dx: c.Dx, K: c.K}, values, nil
 }
 
 // clipNorm returns the quantile of |w| to which points are clipped. A low quantile clips most
@@ -211,7 +211,7 @@ func (c *PrivateConfig) leaveOut() (rounds *task.Bank, err error) {
 // privateTrainee is the state of the training: parameters, and the rows that rounds are drawn from.
 type privateTrainee struct {
 	*PrivateConfig
-	sizes              models.PrivateConfig
+	sizes              models.ConjugateConfig
 	values             map[string]*onnx.Tensor
 	corpus, validation *task.Bank   // in coordinates w
 	wide               []*task.Bank // the corpus widened by each of privateWidths
@@ -227,7 +227,7 @@ func (t *privateTrainee) bank(b *task.Bank) (*task.Bank, error) {
 
 // loss returns the graph of the loss, and the names of the parameters that it is differentiated by.
 func (t *privateTrainee) loss() (*onnx.Model, []string, error) {
-	return models.PrivateLoss{PrivateConfig: t.sizes, Values: t.now(), Samples: t.Samples,
+	return models.PrivateLoss{ConjugateConfig: t.sizes, Values: t.now(), Samples: t.Samples,
 		Joint: metric.JointPoints, All: t.Coordinates > 0}.Model()
 }
 

@@ -21,7 +21,7 @@ type Private struct {
 	// Threads is the number of chunks of feature rows processed at once; 0 means 1.
 	Threads int
 
-	config      models.PrivateConfig
+	config      models.ConjugateConfig
 	prior       []float64
 	clip        float64
 	coordinates *onnx.Model
