@@ -597,7 +597,8 @@ func isIdentity(m *mat.Dense) bool {
 	return r == c
 }
 
-// meanAbs returns the mean size of the elements.
+// meanAbs returns the mean size of the elements, sum_i |t_i|/n: the scale of a matrix that is learned
+// by moves.
 func meanAbs(t *onnx.Tensor) float64 {
 	var s float64
 	for _, v := range t.F32() {
@@ -615,5 +616,5 @@ func identity(n int) []float64 {
 	return out
 }
 
-// matrix returns the matrix of a tensor of rank 2.
+// matrix returns the matrix of a tensor of rank 2, in float64. It is a copy.
 func matrix(t *onnx.Tensor) *mat.Dense { return moment.Rows(t.F32(), t.Shape[1]) }

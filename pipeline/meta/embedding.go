@@ -191,7 +191,7 @@ func (e *embedder) loss(heads, targets []erm.Theta,
 }
 
 // gradient carries the gradient with respect to the heads back through the fits, the drawn points
-// and the uploads to the embedding. The heads depend on the uploads in two ways: by the fits, and
+// and the uploads to the embedding, a task's share 1/Batch of it. The heads depend on the uploads in two ways: by the fits, and
 // by the points that the predictor draws for them. Both cotangents are added up: for M clients of s
 // points, those of points [M s, dx+c] and of masses [M s].
 func (e *embedder) gradient(fits *erm.Fits, cots []erm.Theta, in,

@@ -89,7 +89,9 @@ func Kappa(ctx context.Context, bank *task.Bank, seed uint64,
 	return kappaOf(logs), nil
 }
 
-// kappaOf returns the median and deviation of logarithms.
+// kappaOf returns the median and deviation of logarithms: with m their median, exp(m) and 1.4826
+// median |log - m|, which is the standard deviation of a normal, from minDeviation to maxDeviation.
+// It sorts and overwrites logs.
 func kappaOf(logs []float64) discriminant.Kappa {
 	median := func(v []float64) float64 {
 		slices.Sort(v)
@@ -106,7 +108,11 @@ func kappaOf(logs []float64) discriminant.Kappa {
 
 // simulate draws task i of a bank: the uploads of its clients, and rows that none of them holds.
 // Tasks alternate in images a client, and pairs of tasks in the skew of classes. A third of the
-// images at most is held out.
+// images at most is held out. Of N images a client has
+//
+//	min(learnedImages, (N - held out)/learnedClients), fewestImages at least
+//
+// Fewer are an error, which says how many images would do.
 func simulate(bank *task.Bank, i int, seed uint64) ([]discriminant.Client, *point.Set, error) {
 	r := rng.New(seed, "kappa", i)
 	some, err := bank.Choose(r.Perm(bank.C)[:min(bank.C, learnedClasses)])

@@ -59,7 +59,7 @@ const openPenalty = 0.003
 type openSplit struct {
 	moments *open.Moments
 	tasks   *task.Bank // of the classes left out, in coordinates of the others
-	// distance [K][K] of the class means.
+	// distance [K][K] is the squared distance of the class means left out, in these coordinates.
 	distance [][]float64
 }
 
@@ -323,8 +323,12 @@ func (t *openTrainee) losses(ctx context.Context, differentiate bool, n int,
 	return m, sum, err
 }
 
-// step makes one step of Adam (Kingma and Ba 2015) with decays 0.9 and 0.99. It is an error where a
-// scalar is no number, or beyond 50.
+// step makes one step of Adam (Kingma and Ba 2015) with decays 0.9 and 0.99. With g the gradient, n
+// the steps with this one, and m and v the running means of g and g^2, each scalar moves by
+//
+//	-rate m/(1 - 0.9^n) / (sqrt(v/(1 - 0.99^n)) + 1e-8)
+//
+// It is an error where a scalar is no number, or beyond 50.
 func (t *openTrainee) step(ctx context.Context, at int, rate float64) (train.Metrics, error) {
 	m, gradient, err := t.losses(ctx, true, t.Batch,
 		func(i int) *rand.Rand { return rng.New(t.Seed, "open", at, i) })

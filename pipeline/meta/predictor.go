@@ -222,6 +222,7 @@ func (p *predictorTask) gradients(ctx context.Context) ([]map[string]*onnx.Tenso
 }
 
 // cotangents returns zeros for all drawn points, [S, n', dx+c], to which derivatives are added.
+// Parts of a task that run at the same time have one each.
 func (p *predictorTask) cotangents() []float64 {
 	return make([]float64, p.c.Samples*p.c.Fresh*(p.f.Dx+p.f.C))
 }

@@ -88,8 +88,9 @@ func StartPrivate(corpus *task.Bank,
 	return models.ConjugateConfig{Dx: c.Dx, K: c.K}, values, nil
 }
 
-// clipNorm returns the quantile of |w| to which points are clipped. A low quantile clips most
-// points. It bounds the noise, which grows with the norm, and leaves their directions.
+// clipNorm returns the quantile of |w| to which points are clipped: the one in place
+// floor(privateClip n) of n in ascending order. A low quantile clips most points. It bounds the
+// noise, which grows with the norm, and leaves their directions.
 func clipNorm(values map[string]*onnx.Tensor, corpus *task.Bank) float64 {
 	w := coordinates(values, corpus)
 	norms := make([]float64, corpus.Len())

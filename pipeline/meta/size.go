@@ -18,7 +18,9 @@ const (
 )
 
 // bound lowers Batch and Samples where classes and coordinates are many, and returns the number of
-// classes of a task.
+// classes of a task. It lowers one after the other, each to its own least at most, until
+//
+//	tasks x samples x classes x k^2 <= stepWork
 func (c *ConjugateConfig) bound(k int) int {
 	classes, each := c.Corpus.C, k*k
 	fit := func(v *int, others, least int) {

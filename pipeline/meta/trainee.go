@@ -14,15 +14,17 @@ import (
 )
 
 // trainee is a model being trained: its forward graph with the parameters as inputs, and its
-// gradient graph followed by the optimiser.
+// gradient graph followed by the optimiser. Sessions are read by many tasks at once; the parameters
+// change between steps alone.
 type trainee struct {
 	*train.Split
-	model   *onnx.Model
+	model   *onnx.Model // as it was given, with its first parameters
 	forward engine.Session
 }
 
 // newTrainee prepares all parameters of m for training, with cotangents for all its outputs. The
-// forward graph takes parameters as inputs, so that it is loaded once for all steps.
+// forward graph takes parameters as inputs, so that it is loaded once for all steps. m is not
+// changed. The caller closes the trainee; after an error nothing is open.
 func newTrainee(e engine.Engine, m *onnx.Model, o optim.Options, threads int) (*trainee, error) {
 	one := oneContext(m)
 	params := models.Parameters(one)
@@ -135,8 +137,9 @@ func (f *frozen) run(in map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error
 	return engine.Eval(f.forward, in)
 }
 
-// vjp returns the vector-Jacobian products with respect to the chosen inputs, by name. cotangents
-// has one tensor for each output, under its name.
+// vjp returns the vector-Jacobian products with respect to the chosen inputs, by name: with outputs
+// y of inputs x and cotangents y', each is sum_y y'^T dy/dx, of the shape of x. cotangents has one
+// tensor for each output, under its name.
 func (f *frozen) vjp(in, cotangents map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 	out, err := engine.Eval(f.reverse, shard(in, cotangents))
 	if err != nil {

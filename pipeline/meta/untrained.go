@@ -126,7 +126,11 @@ func (f *leftOut) describe(values map[string]*onnx.Tensor, rows *task.Bank) {
 // the others' moments say. In coordinates in which rows are furthest apart they lie nearer to their
 // class mean than any image to come, and class means further apart, by the more the fewer rows
 // there are a feature. A row w of class y lies away from the mean m of n others by N(0, (1 + 1/n)
-// within), and E w m' is (C - 1)/C of the variance between C classes.
+// within), and E w m' is (C - 1)/C of the variance between C classes. Over the rows i of all folds,
+// in k coordinates of variances lambda_j between classes,
+//
+//	within  = mean_i |w_i - m_y|^2/(1 + 1/n_y)/k, 1 at least
+//	between = C/(C - 1) sum_i w_i'm_y / sum_ij lambda_j, from minBetween to 1
 func variances(folds []*leftOut) (within, between float64) {
 	c := float64(len(folds[0].count))
 	var away, of, along, lambda float64
@@ -142,7 +146,8 @@ func variances(folds []*leftOut) (within, between float64) {
 	return max(away/of, 1), min(max(along/lambda, minBetween), 1)
 }
 
-// rescale puts w in units in which the variance within classes is I again, and lambda with it.
+// rescale puts w in units in which the variance within classes is I again, and lambda with it:
+// V and m0 become V/sqrt(within) and m0/sqrt(within), and lambda becomes lambda between/within.
 func rescale(values map[string]*onnx.Tensor, within, between float64) {
 	for _, name := range []string{models.ConjMap, models.ConjOrigin} {
 		v := values[name].F32()

@@ -14,7 +14,11 @@ import (
 // covariance of class c in w and G = R R'. With rows x of a class less its mean, the first trace is
 // the sum of squares of their Gram matrix of x R, a matrix of the class's size, over (n_c - 1)^2;
 // the second is the sum of squares of x R R' over n_c - 1. Classes of one row have no covariance,
-// and do not count. It costs n_c k^2 + n_c^2 k multiplications a class.
+// and do not count. With X_c the rows of class c less their mean, it is the mean over classes of
+//
+//	|X_c R (X_c R)'|^2 / (|X_c R R'|^2 (n_c - 1)),   Frobenius norms
+//
+// It costs n_c k^2 + n_c^2 k multiplications a class.
 func (t *conjugateTrainee) widening() (float64, error) {
 	m, err := moment.Compute(coordinates(t.values, t.Corpus), t.Corpus.Labels, t.Corpus.C, 1)
 	if err != nil {

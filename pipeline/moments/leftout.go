@@ -198,8 +198,12 @@ func trace(a []float64, n int) (t float64) {
 	return t
 }
 
-// inverseRoot returns the inverse of the lower Cholesky factor of q, [n, n], whose eigenvalues are
-// 1 at least.
+// inverseRoot returns the inverse X of the lower Cholesky factor L of q, [n, n], whose eigenvalues
+// are 1 at least, so that no pivot is small. Row by row, with e_i the row of the identity,
+//
+//	L_ij = (q_ij - sum_(l<j) L_il L_jl)/L_jj,   X_i = (e_i - sum_(j<i) L_ij X_j)/L_ii
+//
+// It costs O(n^3).
 func inverseRoot(q []float64, n int) []float64 {
 	l := make([]float64, n*n)
 	for i := range n {

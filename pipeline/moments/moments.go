@@ -31,7 +31,8 @@ const (
 type Within struct {
 	K int
 	// Rank is the number of rows of a factor F of the scatter F'F, [Rank, K] in Data; 0 where Data
-	// is the upper triangle of the scatter itself, row by row, K(K+1)/2 numbers.
+	// is the upper triangle of the scatter itself, row by row, K(K+1)/2 numbers. Its element (i, j),
+	// i <= j, is number i K - i (i - 1)/2 + j - i.
 	Rank int
 	Data []float32
 	// Dof is the number of degrees of freedom of the scatter: rows less classes.
@@ -166,7 +167,7 @@ func Lowest(sums [][sha256.Size]byte, most int) []bool {
 }
 
 // scatter sets the scatter of centred rows, [n, K], in the form of fewer numbers. It is a factor of
-// Dof K where these are less than the K (K+1)/2 of a triangle. The factor is that of Cholesky with
+// Dof K where these are less than the K (K+1)/2 of a triangle, that is 2 Dof < K + 1. The factor is that of Cholesky with
 // pivots, which the scatter alone determines: a factor of the rows themselves would give single
 // images away. Sums run over rows in their order, so that equal images have equal bytes.
 func (w *Within) scatter(rest []float64) {
@@ -255,7 +256,7 @@ func factor(rows []float64, k, rank int) []float32 {
 }
 
 // AddTo adds the scatter to the upper triangle of a matrix, [K, K]. Numbers below the diagonal are
-// left as they are.
+// left as they are. It costs K^2/2 sums of a triangle, and Rank K^2/2 products of a factor.
 func (w *Within) AddTo(sum []float64) {
 	k := w.K
 	if w.Rank == 0 {
@@ -335,7 +336,8 @@ func (w *Within) Check(c int) error {
 	return nil
 }
 
-// Trace returns the trace of the scatter.
+// Trace returns the trace of the scatter: the sum of squares of a factor, or of the diagonal of a
+// triangle. Over Dof it is the variance of an image about its class mean, in all coordinates.
 func (w *Within) Trace() float64 {
 	var t float64
 	if w.Rank > 0 {

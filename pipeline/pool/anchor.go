@@ -94,7 +94,9 @@ func (r *Round) Anchored(j *posterior.Judgement) string {
 // has them.
 const wellHeld = 10
 
-// thin says of how many classes the anchor has too few images; "" where of none.
+// thin says of how many classes the anchor has too few images; "" where of none. An image of
+// several classes counts for each by the share of its label. Sums of float32 counts are rounded to
+// whole images.
 func (r *Round) thin() string {
 	held := make([]float64, r.Client.C)
 	for i, w := range r.AnchorUpload.Points.W {

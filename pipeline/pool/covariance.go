@@ -26,7 +26,12 @@ var underflow = map[federate.Precision]float64{federate.Single: 0x1p-150, federa
 	federate.Int8: 0x1p-150}
 
 // checkCovariance returns an error where a scatter has directions more negative than rounding makes
-// them, each coordinate in units of its own deviation. A factor has none.
+// them, each coordinate in units of its own deviation. A factor has none. With S the scatter, a
+// Cholesky factor must exist of
+//
+//	A_ij = S_ij/(d_i d_j),   A_ii = 1 + rounding sqrt(k),   d_i = sqrt(S_ii + k underflow)
+//
+// It costs O(k^3). Within.Check has made sure that no S_ii is negative.
 func checkCovariance(w *moments.Within, precision federate.Precision) error {
 	if w.Dof == 0 || w.Rank > 0 {
 		return nil

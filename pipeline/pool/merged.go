@@ -156,7 +156,8 @@ func (r *Round) Join(rest *Rest) error {
 
 // Judge returns the judgement of further clients by the uploads of a part (merge.Merger.Judge): the
 // share of a client's images that counts is that below the cap of package honesty, and 0 where the
-// client is less likely honest than not. The predictor's sessions stay open for the judgement. Sums
+// client is less likely honest than not. Of n images, and a cap of the part's clients, it is
+// cap/max(n, cap). The predictor's sessions stay open for the judgement. Sums
 // of the part do not judge: only the uploads that it keeps do.
 func Judge(ctx context.Context, eng engine.Engine, p *merge.Part, graph *onnx.Model,
 	client models.Manifest, o Options) (

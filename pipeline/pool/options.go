@@ -63,7 +63,7 @@ type Sets struct {
 	FalseShare *float64 `yaml:"false_share" flag:"false-share" default:"0.2" allowed:"0..<0.5" rounds:"means moments" doc:"share of the clients whose calibration points may be false without that the sets hold less often. Of sets by class or for shares it leaves out clients whose points are contradicted, and promises nothing"`
 }
 
-// Kinds of uploads, as the tag rounds names them.
+// Kinds of uploads, as the tag rounds names them: [Round.kind] tells that of a round.
 const (
 	ofPoints  = "points"
 	ofMeans   = "means"

@@ -28,6 +28,7 @@ import (
 // Round is the checked uploads with all that is needed to pool them.
 type Round struct {
 	Options // resolved
+	// Uploads are in the order of their clients' names. Their points are read, and never changed.
 	Uploads []Upload
 	// Rest are the further clients that a part holds the sums of; nil where there are none.
 	Rest *Rest
@@ -135,7 +136,8 @@ func (r *Round) client() (int, error) {
 	return at + 1, nil
 }
 
-// kind returns the kind of the round's uploads.
+// kind returns the kind of the round's uploads, as the tag rounds of [Options] names it. The client
+// graph decides, so that a round without uploads has one.
 func (r *Round) kind() string {
 	switch {
 	case r.Moments():
@@ -319,7 +321,8 @@ func (r *Round) openOpen() (err error) {
 	return models.Match(client, r.openFrom)
 }
 
-// closedForm reports whether heads are computed in closed form, from class means.
+// closedForm reports whether heads are computed in closed form, from class means. A round without a
+// predictor is one of moments, or of an open predictor alone.
 func (r *Round) closedForm() bool {
 	return r.predictor == nil || r.drawer.Kind == models.KindConjugate
 }

@@ -34,7 +34,8 @@ type Release struct {
 // IsPrivate reports whether a file is a message of a private round, judged by its first bytes.
 func IsPrivate(path string) bool { return federate.IsRelease(head(path)) }
 
-// head returns the first bytes of a file; none where it cannot be read.
+// head returns the first two bytes of a file, which tell the kinds of messages apart; none where it
+// cannot be read, as the reader of the whole file says why.
 func head(path string) []byte {
 	f, err := regularfile.Open(path)
 	if err != nil {
@@ -68,15 +69,18 @@ func decodeRelease(path string, data []byte, want federate.Expect) (Release, rec
 
 // Private is the messages of a private round with all that is needed to pool them.
 type Private struct {
-	Releases []Release
-	Graph    *onnx.Model
-	Client   models.Manifest
-	Account  privacy.Account
-	Samples  int
-	Seed     uint64
+	Releases []Release // in the order of their clients' names
+	// Graph is the client graph behind the messages, and Client its manifest: its Clip is the norm
+	// that points were clipped to.
+	Graph  *onnx.Model
+	Client models.Manifest
+	// Account is the budget that the round spends, and after Totals that of the sum that is kept.
+	Account privacy.Account
+	Samples int    // heads of the posterior
+	Seed    uint64 // of counts and latents: noise for privacy has no seed
 
 	predictor *onnx.Model
-	manifest  models.Manifest
+	manifest  models.Manifest // of the predictor
 }
 
 // NewPrivate prepares a private round. The predictor is a file, or "default" (or empty) for the one
@@ -157,7 +161,8 @@ type Keeper interface {
 		draw func(before int) ([]byte, error)) ([]byte, error)
 }
 
-// Totals returns the round's noisy sums. If a server adds the noise, it is drawn once and the sum
+// Totals returns the round's noisy sums: of points clipped to a norm, and of counts, in whole steps
+// (privacy.Release). Each number is the clients' sum with noise of the account's variance. If a server adds the noise, it is drawn once and the sum
 // is stored: pooling the same messages again returns the same sum, as a second draw would spend the
 // budget a second time. With two servers the releases hold no sums, and open returns the noisy sum;
 // otherwise open is nil. Digests are sorted before they name the sum, so that the order of files

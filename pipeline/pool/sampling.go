@@ -207,7 +207,8 @@ func (s *Sampling) openPoints(eng engine.Engine, sets []*point.Set) error {
 }
 
 // sample computes a part of the posterior. Heads that were computed in parts are taken as they are,
-// and the result is assembled around them.
+// and the result is assembled around them. Parts share the memo of the whole: the
+// claims, the form and its coordinates are found once.
 func (s *Sampling) sample(ctx context.Context, p posterior.SampleRange) (*posterior.Result, error) {
 	var r *posterior.Result
 	var err error
@@ -356,7 +357,7 @@ func (s *Sampling) samples(ctx context.Context, whole *posterior.SampleRange,
 	return nil
 }
 
-// split returns copies of like that cover 0 to n-1, of at most each items. Parts are the same for
+// split returns copies of like that cover 0 to n-1, of at most each items: ceil(n/each) of them. Parts are the same for
 // any number of workers, since fits of a part start from each other.
 func split(n, each int, like SampleRange) []SampleRange {
 	var out []SampleRange

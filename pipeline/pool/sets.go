@@ -142,7 +142,8 @@ func (r *Round) classes() int {
 }
 
 // proves returns an error where calibration points do not prove sets of a level, for one of the
-// groups.
+// groups: the least number is conformal.Design.Enough's, without the points of clients that may be
+// false.
 func (r *Round) proves(points []calibrationPoint, level float64) error {
 	d, of := r.designed(points, points)
 	counts := d.Counts(of, r.classes())
@@ -163,8 +164,12 @@ func (r *Round) proves(points []calibrationPoint, level float64) error {
 }
 
 // designed returns the design of the sets by points, with the points' classes. Of the clients that
-// sent all of the points a share may be false, of each group; those that are left out are. A share
-// of n clients is n times it, rounded down. Those that were left out as dishonest count toward it.
+// sent all of the points a share may be false, of each group; those that are left out are. With
+// M_g clients of group g that sent some of all, of whom out_g have none among points,
+//
+//	False_g = max(floor(share M_g) - out_g, 0)
+//
+// Those that were left out as dishonest thus count toward the share.
 func (r *Round) designed(points, all []calibrationPoint) (d conformal.Design, classes []int) {
 	d = r.design
 	held := map[int]bool{}
@@ -218,7 +223,8 @@ func (s *Sampling) enough(points []calibrationPoint, remedy string) (bool, error
 	return false, nil
 }
 
-// calibration holds points for prediction sets back: every second one of each client, at random.
+// calibration holds points for prediction sets back: every second one of each client, at random,
+// ceil(n/2) of n.
 // The others choose the temperature and count as images; those held back do neither, so that the
 // sets' guarantee is exact. A classifier for one client has the sets of that client's points alone.
 // Where they are too few for the level none are, and a level that was asked for is an error. The
@@ -336,7 +342,12 @@ func (s *Sampling) hold(points []calibrationPoint) {
 }
 
 // even returns points, of each client no more than the lower median of the clients' numbers, and
-// [minCapped] at least. A client with many points would else set the threshold for all.
+// [minCapped] at least. A client with many points would else set the threshold for all. Of n_m
+// points of client m there stay
+//
+//	min(n_m, max(median, minCapped))
+//
+// drawn from a stream of the seed and the client's name, so that another client moves none of them.
 func (r *Round) even(points []calibrationPoint) []calibrationPoint {
 	of := map[int]int{}
 	for _, p := range points {
@@ -397,7 +408,7 @@ func features(z, c []float32, r float64) []float32 {
 	for _, v := range z {
 		square += float64(v) * float64(v)
 	}
-	// |z| < r but for the rounding of an upload.
+	// |z| < r but for the rounding of an upload: at the bound d is 100 |z|.
 	scale := 1 / math.Sqrt(max(1-square/(r*r), 1e-4))
 	h := make([]float32, len(z))
 	for j, v := range z {

@@ -37,7 +37,8 @@ func Without(uploads []Upload, names []string) (left, gone []Upload, err error) 
 	return left, gone, nil
 }
 
-// is reports whether two files are of one upload. The digest is that of the message.
+// is reports whether two files are of one upload. The digest is that of the message, so that a copy
+// under another path is the same upload.
 func (u Upload) is(v Upload) bool { return u.Client == v.Client && u.Digest == v.Digest }
 
 // Update adds uploads to a state (nil: none yet), or takes those of some clients out, and returns

@@ -140,7 +140,8 @@ func readSum(path string) ([]byte, error) {
 	return data, err
 }
 
-// isSum reports whether data is a sum of these inputs. The inputs are a digest of the messages.
+// isSum reports whether data is a sum of these inputs. The inputs are a digest of the messages. The
+// numbers are not looked at: Totals does so, before they count.
 func isSum(data []byte, inputs string) bool {
 	var of published
 	return json.Unmarshal(data, &of) == nil && of.Inputs == inputs

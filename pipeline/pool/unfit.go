@@ -16,8 +16,8 @@ import (
 
 // UnfitError reports uploads that no images give.
 type UnfitError struct {
-	Errors []error // one an upload
-	Left   []Upload
+	Errors []error  // one an upload
+	Left   []Upload // the others, in the order of the round
 }
 
 func (e *UnfitError) Error() string { return printable.Errors(e.Errors).Error() }
@@ -110,8 +110,13 @@ func (r *Round) checkKind(u *federate.Upload) error {
 
 // sameImages reports whether class means are of a corpus's images: as many of each class, and
 // nearer than those of other images by chance. The squared distance of two means of n images each
-// is 2 tr(W) / n on average; a sixteenth of that in every class is no chance. Rounding to int8
-// hides copies of some hundred images a class.
+// is 2 tr(W) / n on average; a sixteenth of that in every class is no chance. Each mean a_i must
+// have a mean b_j of as many images n with
+//
+//	|a_i - b_j|^2 <= 2 tr(S)/dof/n/16,   S the corpus's scatter of dof degrees of freedom
+//
+// whatever the classes are called. Rounding to int8 hides copies of some hundred images a class.
+// It costs O(C^2 k), and O(C k) where the first mean has no twin.
 func sameImages(a *point.Set, corpus *discriminant.Client) bool {
 	const chance = 16
 	b, w := corpus.Means, corpus.Within

@@ -59,7 +59,8 @@ func files(paths []string,
 }
 
 // corpusOf returns the moments of a server's own images: of an upload that a client graph of their
-// classes made.
+// classes made. A prior is believed by all, so that its scatter must be a covariance of at least
+// one degree of freedom.
 func corpusOf(u Upload) (*discriminant.Client, error) {
 	path := u.Path
 	// One image a class has no scatter, of which a prior of covariances is made.
@@ -113,7 +114,7 @@ func decodeUpload(path string, data []byte, want federate.Expect) (Upload, recei
 type received struct {
 	path, client string
 	shared
-	matches func(federate.Expect) error
+	matches func(federate.Expect) error // that the message has the fields, once they are known
 	err     error
 }
 
@@ -246,7 +247,8 @@ func (r *Round) Heavy() string {
 }
 
 // Absent returns the names of the round's classes of which no upload, and no sum of merged ones,
-// has images; none where uploads are embedded, so that nothing tells.
+// has images; none where uploads are embedded, so that nothing tells. Names are in the order of the
+// classes.
 func (r *Round) Absent() (out []string) {
 	if r.kind() == ofPoints {
 		return nil

@@ -106,7 +106,8 @@ func (w *Withdrawal) Replaces(path string) error {
 	return nil
 }
 
-// Sign signs the record and returns its file.
+// Sign signs the record and returns its file: JSON of MaxWithdrawal bytes at most, which the reader
+// takes. It sets Signer and Signature.
 func (w *Withdrawal) Sign(key *identity.Key) ([]byte, error) {
 	w.Signer = key.Name
 	w.Signature = key.Sign(w.statement())
@@ -132,7 +133,8 @@ func IsWithdrawal(data []byte) bool {
 	return json.Unmarshal(data, &some) == nil && some.Withdrawn != nil && some.Classifier != nil
 }
 
-// VerifyWithdrawal reads a record that one of the keys of a roster signed.
+// VerifyWithdrawal reads a record that one of the keys of a roster signed. Fields that a record does
+// not have are errors, as nobody signed them. A signature of another key wraps [ErrWithdrawal].
 func VerifyWithdrawal(data []byte, signers *identity.Roster) (*Withdrawal, error) {
 	var w Withdrawal
 	if len(data) > MaxWithdrawal {

@@ -40,7 +40,12 @@ func (c *Conjugate) readCorpus() (*candidate.Corpus, error) {
 const maxProducts = 1 << 30
 
 // ImagesFit returns an error for a corpus of which a round's regression reads too few images of
-// each class: it has few, or classes and coordinates are many.
+// each class: it has few, or classes and coordinates are many. Of N images in C classes and k
+// coordinates it reads
+//
+//	min(N, maxProducts/(k C))/C
+//
+// of each class, which must be models.LeastImages at least.
 func ImagesFit(images, coordinates, classes int) error {
 	if n := min(images, maxProducts/(coordinates*classes)) / classes; n < models.LeastImages {
 		return fmt.Errorf("images of the corpus: of %d in %d classes and %d coordinates a round "+
@@ -52,7 +57,9 @@ func ImagesFit(images, coordinates, classes int) error {
 }
 
 // thinned returns about n of the rows with their labels: the same share of each class, at even
-// steps, and one at least.
+// steps, and one at least. Of N rows, row number r of a class, from 0, is kept where r is 0 or
+//
+//	floor(r n/N) > floor((r - 1) n/N)
 func thinned(rows []float32, labels []int, n int) ([]float32, []int) {
 	all := len(labels)
 	if all <= n {

@@ -461,7 +461,8 @@ func (f *Refit) IntervalGraph(ctx context.Context, d Drawn, level float64) (*onn
 	return models.HeadIntervals(f.model, tensor(d.Heads), wide, width, f.Ends)
 }
 
-// tensor returns heads as [S, k+1, C] in float32.
+// tensor returns heads as [S, k+1, C] in float32, as graphs of intervals read them. There is one
+// head at least.
 func tensor(heads []erm.Theta) *onnx.Tensor {
 	var all []float32
 	for _, h := range heads {

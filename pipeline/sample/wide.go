@@ -13,7 +13,8 @@ import (
 	"fmp/pipeline/point"
 )
 
-// wideSamples is the number of samples whose biases are computed at a time.
+// wideSamples is the number of samples whose heads or biases are computed at a time, which bounds
+// the memory of the graph's values.
 const wideSamples = 8
 
 // Wide reports whether a number of samples makes a wide classifier (models.NewWideClassifier): its
@@ -99,8 +100,12 @@ func (c *Conjugate) wide(ctx context.Context, output string, masses, means *onnx
 }
 
 // pooled returns the masses [C] and the means [C, k] of w of pooled class means, in float32 as the
-// predictor's graph computes them. It never writes out labels, of which there are classes by
-// classes. The mean of a class that nobody holds is zero: its sum is zero, over [minMass].
+// predictor's graph computes them. With p_iy the share of point i in class y, and W_i its mass
+//
+//	mass_y = sum_i p_iy W_i,   mean_y = sum_i p_iy W_i w_i / max(mass_y, minMass)
+//
+// It never writes out labels, of which there are classes by classes. The mean of a class that
+// nobody holds is zero: its sum is zero, over [minMass].
 func (c *Conjugate) pooled(seen *point.Set) (masses, means *onnx.Tensor, err error) {
 	if err := c.fits(seen); err != nil {
 		return nil, nil, err
