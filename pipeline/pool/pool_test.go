@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"fmp/models"
 	"fmp/models/rng"
@@ -375,6 +376,13 @@ func TestParts(t *testing.T) {
 		if d := gocmp.Diff(whole.Ensembles, parts.Ensembles); d != "" || len(whole.Ensembles[0]) != 25 {
 			t.Errorf("%s: %s", name, d)
 		}
+		if s := workers[0]; s.points != nil { // each sample has its own noise, whatever its part
+			all := must.Get(s.points.Uploads(t.Context(), s.sets,
+				posterior.Fit{L2: s.round.L2, Tolerance: 1e-6}, posterior.SampleRange{}))(t)
+			if d := gocmp.Diff(all.Ensembles, whole.Ensembles, cmpopts.EquateApprox(0, 1e-3)); d != "" {
+				t.Errorf("%s: samples in one piece (-) and in parts (+): %s", name, d)
+			}
+		}
 		if whole.Judgement != nil && (!slices.Equal(whole.Judgement.Honest, parts.Judgement.Honest) ||
 			!slices.Equal(whole.Judgement.Counted, parts.Judgement.Counted)) {
 			t.Errorf("%s: honest %v and %v, counted %v and %v", name, whole.Judgement.Honest,
@@ -549,9 +557,9 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestByName: the corpus counts in every round whose classes it has by name, all of them or some, in
-// any order. In a round with a class that it lacks it does not, and the class is named. Where it has
-// few images of the round's classes these do not count, and the round is read all the same.
+// TestByName: the corpus counts in every round whose classes it has by name, all of them or some,
+// in any order. In a round with a class that it lacks it does not, and the class is named. Where it
+// has few images of the round's classes these do not count, and the round is read all the same.
 func TestByName(t *testing.T) {
 	w := newWorld(t)
 	m, _ := must.Get2(models.Load(w.predictor))(t)

@@ -74,7 +74,8 @@ func (t *Martingale) noise(stream ...any) ([]float32, error) {
 		t.Samples, t.Fresh)
 }
 
-// draws returns S sets of n' unseen points given seen. Fits with another lambda use the same draws.
+// draws returns the part's sets of n' unseen points given seen. Fits with another lambda use the
+// same draws. The noise is made for all samples, so that a sample's is its own whatever the part.
 func (t *Martingale) draws(ctx context.Context, key string, seen *point.Set, part SampleRange,
 	stream ...any) ([]*point.Set, error) {
 	from, to := part.of(t.Samples)
@@ -84,7 +85,8 @@ func (t *Martingale) draws(ctx context.Context, key string, seen *point.Set, par
 			if err != nil {
 				return nil, err
 			}
-			drawn, err := t.Drawer.Draw(ctx, seen, e, to-from)
+			each := len(e) / t.Samples
+			drawn, err := t.Drawer.Draw(ctx, seen, e[from*each:to*each], to-from)
 			if err != nil {
 				return nil, fmt.Errorf("drawing points: %w", err)
 			}
