@@ -35,7 +35,8 @@ func canonical(m *onnx.Model, name string, in, out []onnx.ValueInfo) ([]byte, er
 }
 
 // walk copies nodes in the order in which a walk from the outputs, inputs from first to last, is
-// done with them.
+// done with them. Inputs are named x0, x1, by their places; constants c0, c1, as the walk meets
+// them; and output j of the i-th node i.j. Names thus follow from the computation alone.
 type walk struct {
 	model  *onnx.Model
 	maker  map[string]*onnx.Node

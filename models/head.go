@@ -10,7 +10,9 @@ import (
 
 // LastLayer returns the weights [classes, dx] of the linear layer that reads a value of dx numbers
 // in a model; nil where there is none whose weights are numbers that no input changes. Of several
-// such layers the first one that fits is taken. The numbers are copied to float32.
+// such layers the first one that fits is taken. The numbers are copied to float32. A layer may hold
+// them as [dx, classes] or, flipped (transB), as [classes, dx]: the weight of class y and feature j
+// is number y perClass + j perFeature.
 func LastLayer(eng engine.Engine, m *onnx.Model, value string, dx int) *onnx.Tensor {
 	for _, n := range m.Graph.Nodes {
 		if n.Op != "Gemm" && n.Op != "MatMul" || len(n.Inputs) < 2 || n.Inputs[0] != value {

@@ -29,7 +29,11 @@ const imageSteps = 127
 
 // WithImages returns a conjugate predictor with the images of its corpus: feature rows [N, dx] with
 // labels [N]. Each number of the softened features is kept in one byte, in 127ths of the largest of
-// its feature.
+// its feature. Of image i and feature j it is
+//
+//	round(phi_ij/scale_j),   scale_j = max_i |phi_ij|/127
+//
+// so that it comes back to half a step. The model given is not changed.
 func WithImages(m *onnx.Model, features []float32, labels []int) (*onnx.Model, error) {
 	c, values, err := ConjugateValues(m)
 	if err != nil {

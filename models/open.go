@@ -178,7 +178,10 @@ func OpenEmbedding(m *onnx.Model, classes int) (*onnx.Model, error) {
 // SameSoftening reports whether two models soften features with the same centre and radius
 // (initializers [ConjCentre] and [ConjRadius]), within the difference that a few images left out of
 // one of two corpora make (2% of the radius). It returns true where either model lacks them. Heads
-// of one would read class means of the other as shifted features.
+// of one would read class means of the other as shifted features. With centres c and d, and radii
+// r and q, it asks for
+//
+//	|c - d| <= 0.02 r,   |r - q| <= 0.02 r
 func SameSoftening(a, b *onnx.Model) bool {
 	of := func(m *onnx.Model) (c []float32, r float64) {
 		x, y := m.Graph.Initializers[ConjCentre], m.Graph.Initializers[ConjRadius]

@@ -128,7 +128,13 @@ func (t *taker) closed() error {
 
 // roomFor returns an error where a manifest states sizes that the graph's own constants do not
 // have: but for dx numbers, the graph built for comparison is no larger than the one given. It
-// keeps a small file from asking for a large graph to be built.
+// keeps a small file from asking for a large graph to be built. Of class means in k coordinates (0:
+// none), and of s points of an embedding of width d, the graph must hold
+//
+//	C + dx k, and C^2 up to maxNamed classes
+//	C + d^2 (1 + blocks) + s d + hidden d
+//
+// numbers at least.
 func (t *taker) roomFor(f Manifest) error {
 	have := 0.0
 	for _, c := range t.model.Graph.Initializers {
@@ -314,7 +320,9 @@ func ClassMeansEmbedding(dx, classes int, radius float32) (*onnx.Model, error) {
 	return m, f.Write(m)
 }
 
-// labelling compares the part from the extractor's output and the labels to set and present.
+// labelling compares the part from the extractor's output and the labels to set and present. A mean
+// over axis 1 is that of tokens, over 1 and 2 that of pixels before channels, and over 2 and 3 that
+// of pixels after them. Another is the extractor's own.
 func (t *taker) labelling(seen map[*onnx.Node]bool) error {
 	at := t.set
 	for range 2 { // what Output and Unsqueeze add

@@ -327,7 +327,9 @@ func lacking(g *onnx.Graph) *onnx.Node {
 
 // intervals moves the ends of intervals with the probabilities. Their distances in log-odds are
 // multiplied by Factor: those of heads are so already, and the variance that heads lack is by its
-// square.
+// square. With l the log-odds of a probability before, and l' after, an end e becomes
+//
+//	l' + Factor (e - l)
 func (s *Scaling) intervals(g *onnx.Graph) error {
 	if n := lacking(g); n != nil && moves(g, n.Inputs[0], 0) {
 		root := build.New("calibration")

@@ -48,7 +48,8 @@ func (c ConjugateConfig) WideSamples(most int) int {
 	return min(most, max(8, maxLatents/(c.C*c.K)))
 }
 
-// Steps rounds latents to steps of [LatentStep], in place.
+// Steps rounds latents to steps of [LatentStep], in place: v becomes LatentStep n, with n the whole
+// number nearest to v/LatentStep, from -MaxLatent to MaxLatent. A latent is thus within 4.
 func Steps(latent []float32) {
 	for i, v := range latent {
 		latent[i] = LatentStep * float32(min(max(math.RoundToEven(float64(v)/LatentStep),

@@ -113,7 +113,7 @@ func Store(ctx context.Context, s Source, eng engine.Engine, i, n int,
 	return shard, errors.Join(err, x.Close())
 }
 
-// open loads the data set and opens the extractor.
+// open loads the data set and opens the extractor, which the caller closes.
 func (s Source) open(ctx context.Context, eng engine.Engine,
 	progress func(stage string, done, total int)) (*dataset.Dataset, *extractor.Extractor, error) {
 	// Images in folders are resized directly to the model's size.
@@ -136,7 +136,8 @@ func (s Source) open(ctx context.Context, eng engine.Engine,
 	return ds, x, err
 }
 
-// Options returns how images are fed to the extractor.
+// Options returns how images are fed to the extractor. Empty lists of means and deviations are
+// none: settings write them so.
 func (s Source) Options() extractor.Options {
 	x := s.Extractor
 	o := extractor.Options{Batch: x.Batch, Mean: x.Mean, Std: x.Std, Scale: x.Scale,

@@ -191,9 +191,9 @@ func (e *embedder) loss(heads, targets []erm.Theta,
 }
 
 // gradient carries the gradient with respect to the heads back through the fits, the drawn points
-// and the uploads to the embedding, a task's share 1/Batch of it. The heads depend on the uploads in two ways: by the fits, and
-// by the points that the predictor draws for them. Both cotangents are added up: for M clients of s
-// points, those of points [M s, dx+c] and of masses [M s].
+// and the uploads to the embedding, a task's share 1/Batch of it. The heads depend on the uploads
+// in two ways: by the fits, and by the points that the predictor draws for them. Both cotangents
+// are added up: for M clients of s points, those of points [M s, dx+c] and of masses [M s].
 func (e *embedder) gradient(fits *erm.Fits, cots []erm.Theta, in,
 	own map[string]*onnx.Tensor) (map[string]*onnx.Tensor, error) {
 	dz, pool := e.f.Dx+e.f.C, e.Clients*e.f.S
@@ -221,8 +221,9 @@ func (e *embedder) gradient(fits *erm.Fits, cots []erm.Theta, in,
 	}))
 }
 
-// clientFeeds returns the embedding's inputs for a batch of clients, one per row. Shorter clients
-// are padded with points of weight 0.
+// clientFeeds returns the embedding's inputs for a batch of M clients, one per row: points [M, n,
+// dx+C] and weights [M, n], with n the points of the largest. Shorter clients are padded with
+// points of weight 0.
 func clientFeeds(clients []*point.Set) map[string]*onnx.Tensor {
 	widest := 0
 	for _, s := range clients {
@@ -245,7 +246,8 @@ func uploads(out map[string]*onnx.Tensor, f models.Manifest) (*point.Set, error)
 	return &point.Set{N: w.Len(), Dx: f.Dx, C: f.C, Z: z.F32(), W: w.F32()}, nil
 }
 
-// compresses turns clients into one pooled upload.
+// compresses turns clients into one pooled upload: the compressed points of all of them, one client
+// after the other.
 type compresses func(clients []*point.Set) (*point.Set, error)
 
 // compressed returns the compression by a function that runs an embedding.

@@ -132,7 +132,8 @@ func (c *Config) fill(batch, samples int, rate float64) error {
 }
 
 // tooFewRows says how many validation rows a task wants, and names a task that suits the rows at
-// hand.
+// hand. Of all rows of a corpus a fixed share is held out: where that is have, and want are wanted,
+// want all/have rows would hold out enough.
 func (c *Config) tooFewRows() error {
 	have, want := c.Validation.Len(), c.Clients*c.Points+metric.Neighbours
 	err := fmt.Errorf("training: %d clients of %d points want %d validation rows (%d of them for "+
@@ -200,7 +201,8 @@ func (c *Config) identity(kind string, reads []*onnx.Model, more ...any) (string
 
 // loop trains t, a run of an identity: step returns, for one task of a batch, its gradients (of
 // [train.Split.Gradient]) and its metrics. Gradients are added in the order of tasks, so that
-// threads do not move their sum. A metric is averaged over the tasks that have it.
+// threads do not move their sum. A task's gradient is its share 1/Batch of the mean over tasks. A
+// metric is averaged over the tasks that have it.
 func (c *Config) loop(ctx context.Context, t *trainee, what, run string,
 	step func(ctx context.Context, r *rand.Rand) ([]map[string]*onnx.Tensor, train.Metrics, error),
 	validate func(ctx context.Context, t int) (train.Metrics, error)) error {
@@ -393,7 +395,8 @@ func narrow(v []float64, by float64, shape ...int) *onnx.Tensor {
 	return t
 }
 
-// contextFeeds returns the predictor's inputs for one context.
+// contextFeeds returns the predictor's inputs for one context: points [1, N, dx+C], weights [1, N],
+// and noise [draws, n', d]. Tensors share the memory of the set.
 func contextFeeds(s *point.Set, noise *onnx.Tensor) map[string]*onnx.Tensor {
 	return map[string]*onnx.Tensor{
 		"points":  onnx.NewTensor(s.Z, 1, s.N, s.Dx+s.C),

@@ -129,7 +129,8 @@ func TrainPredictor(ctx context.Context, m *onnx.Model, c PredictorConfig) (*onn
 	return t.trained(), nil
 }
 
-// prepare checks the configuration and the model, and sets defaults.
+// prepare checks the configuration and the model, and sets defaults. Weights below 0 stay: they
+// mean none, as 0 means the default.
 func (c *PredictorConfig) prepare(m *onnx.Model) (models.Manifest, error) {
 	var f models.Manifest
 	c.Joint = cmp.Or(c.Joint, 1)

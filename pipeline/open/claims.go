@@ -15,7 +15,9 @@ import (
 // Whitening is the map to coordinates u in which the corpus's within-class covariance, shrunk
 // toward its mean variance, is I and the covariance of its class means is diagonal, in descending
 // order. Package honesty judges uploads in these coordinates if the task's classes are not the
-// corpus's.
+// corpus's. With LL' the shrunk covariance within classes, B that of class means and m0 their mean
+//
+//	L^-1 B L^-T = Q diag(lambda) Q',   u = Q'L^-1 (phi - m0)
 type Whitening struct {
 	// Lambda [k] are the variances of class means.
 	Lambda []float64

@@ -115,7 +115,8 @@ func turned(l *mat.TriDense, q *mat.Dense) (basis, inv *mat.Dense, err error) {
 	return basis, inv, nil
 }
 
-// inner returns tr(ab).
+// inner returns tr(ab) = sum_i a_ii b_ii + 2 sum_(i<j) a_ij b_ij of symmetric matrices. It costs
+// O(k^2).
 func inner(a, b *mat.SymDense) float64 {
 	sum := 0.0
 	k := a.SymmetricDim()
@@ -148,7 +149,8 @@ type Posterior struct {
 	offset []float64 // of the logits, [C]
 }
 
-// Means returns the posterior means of the classes in the predictor's coordinates [C, k].
+// Means returns the posterior means of the classes in the predictor's coordinates [C, k]: mt + E
+// u_c with u_c the row of Mean.
 func (q *Posterior) Means() *mat.Dense {
 	out := new(mat.Dense)
 	out.Mul(q.Mean, q.g.basis.T())

@@ -148,7 +148,8 @@ func NewMoments(rows []float64, k int, labels []int,
 	return m, of.Means, nil
 }
 
-// raise raises the eigenvalues of a to at least the given share of the largest.
+// raise raises the eigenvalues of a to at least the given share of the largest: with a = Q diag(v)
+// Q' it returns Q diag(max(v_j, share max v)) Q'. Without an eigenvalue above 0 it is an error.
 func raise(a *mat.SymDense, share float64) (*mat.SymDense, error) {
 	values, q, ok := moment.Eigen(a)
 	if !ok {

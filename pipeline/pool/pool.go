@@ -39,12 +39,12 @@ type Round struct {
 	// asks.
 	Progress func(stage string, done, total int)
 
-	predictor *onnx.Model     // nil if there is only an open one
+	predictor *onnx.Model     // nil if there is only an open one, or of moments
 	drawer    models.Manifest // the predictor's manifest
 	open      *onnx.Model     // nil if there is none
-	openFrom  models.Manifest
-	named     bool     // the predictor is of the round's classes, by their names
-	unknown   []string // names of the round's classes that the predictor lacks
+	openFrom  models.Manifest // the open predictor's manifest
+	named     bool            // the predictor is of the round's classes, by their names
+	unknown   []string        // names of the round's classes that the predictor lacks
 	// behind uploads that are folds of a state; nil: uploads are single clients'
 	members []stats.Client
 	design  conformal.Design // of the prediction sets, without points
@@ -262,7 +262,8 @@ func (r *Round) byName() error {
 	return err
 }
 
-// checkScope refuses a scope without the predictor that reads it.
+// checkScope refuses a scope without the predictor that reads it: closed wants a predictor of the
+// round's classes, open an open one, and auto either.
 func (r *Round) checkScope() error {
 	switch {
 	case r.Scope == posterior.ScopeOpen && r.open == nil:
@@ -424,7 +425,8 @@ func featureGraph(graph *onnx.Model, client models.Manifest, rows bool) (*onnx.M
 // Classifier returns the classifier of a posterior of the round: the heads behind the client
 // graph's preprocessing and extractor or, if rows is set, the smaller form that takes feature rows.
 // samples adds an output with the probabilities of each single head. command is recorded in the
-// manifest.
+// manifest. The provenance names every client with its upload's digest and images: those behind the
+// folds of a state, and clients whose uploads were merged as one.
 func (r *Round) Classifier(ctx context.Context, p *posterior.Result, rows, samples bool,
 	command string) (*onnx.Model, error) {
 	if r.Client.Kind == models.KindEmbedding && !rows {

@@ -114,7 +114,8 @@ func (r *Round) openMoments() (*Sampling, error) {
 	return s, s.calibration()
 }
 
-// moments computes the posterior of a round of moments, in one piece.
+// moments computes the posterior of a round of moments, in one piece. Kappa of the client
+// graph, where it has one, is known.
 func (s *Sampling) moments(ctx context.Context) (*posterior.Result, error) {
 	r := s.round
 	basis, err := models.BasisOf(r.Graph, r.Client)
@@ -357,8 +358,9 @@ func (s *Sampling) samples(ctx context.Context, whole *posterior.SampleRange,
 	return nil
 }
 
-// split returns copies of like that cover 0 to n-1, of at most each items: ceil(n/each) of them. Parts are the same for
-// any number of workers, since fits of a part start from each other.
+// split returns copies of like that cover 0 to n-1, of at most each items:
+// ceil(n/each) of them. Parts are the same for any number of workers, since fits of a part start
+// from each other.
 func split(n, each int, like SampleRange) []SampleRange {
 	var out []SampleRange
 	for from := 0; from < n; from += each {

@@ -42,7 +42,8 @@ type calibrationPoint struct {
 	client int
 }
 
-// setDesign checks the options of the prediction sets. It comes before any upload is read for sets,
+// setDesign checks the options of the prediction sets, and sets the share of false clients: 0 where
+// all are trusted or one is served, else FalseShare. It comes before any upload is read for sets,
 // as a server makes its settings sure before a round begins. An option that asks for sets asks for
 // [Level] where no level is given: sets that cannot be made are an error then.
 func (r *Round) setDesign() (d conformal.Design, err error) {

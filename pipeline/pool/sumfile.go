@@ -51,7 +51,15 @@ func (f SumFile) Keep(inputs string, clients map[string]string,
 
 // settle returns the sum that is there, else the one that is drawn, and stores it in both places. A
 // failure between them leaves the one of the machine, which the next call finds. The first file is
-// written before the second, so that a draw is never known to the result alone.
+// written before the second, so that a draw is never known to the result alone. By the sum that the
+// machine keeps, and the one beside the classifier:
+//
+//	none, none          drawn, and stored in both
+//	none, of inputs     it came from another machine, and is kept here too
+//	kept, none          stored beside
+//	kept, equal         returned
+//	kept, another draw  an error: one of both spends the budget twice
+//	any, other inputs   returned, for Totals to refuse
 func (f SumFile) settle(inputs string, clients map[string]string,
 	draw func(before int) ([]byte, error)) ([]byte, error) {
 	first := filepath.Join(f.Folder, inputs+".json")

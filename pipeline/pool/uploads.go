@@ -78,7 +78,8 @@ func corpusOf(u Upload) (*discriminant.Client, error) {
 }
 
 // readUpload reads an upload that is something to the server, which as says in errors. It may be of
-// any round and graph: whether it goes with a round's is checked where the round is known.
+// any round and graph: whether it goes with a round's is checked where the round is known. Sizes
+// and numbers are those that federate.Decode lets pass.
 func readUpload(as, path string) (Upload, error) {
 	data, err := regularfile.ReadFile(path, federate.MaxBytes)
 	if err != nil {

@@ -179,7 +179,8 @@ const maxMeans = 8192
 func (f *Form) Pooled() (*point.Set, error) { return point.Group(maxMeans, f.means...) }
 
 // pool returns the statistics that heads read of some clients' class means; u, if not nil, holds
-// them in the closed form's coordinates.
+// them in the closed form's coordinates. A wide round has one mean a class. Another has all means
+// of the clients, or beyond maxMeans their representatives.
 func (f *Form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, error) {
 	if u != nil && !f.Open && !u.Wide && f.rest == nil {
 		return u.Pool(of), nil
@@ -211,7 +212,10 @@ func (f *Form) pool(u *honesty.Uploads, of func(client int) bool) (*point.Set, e
 
 // representatives returns about maxMeans of the clients' class means, those of clients evenly
 // apart, and one point for the others of each class: the closed form reads masses and means of
-// classes, which are those of all, and fits see how classes scatter.
+// classes, which are those of all, and fits see how classes scatter. Of a class with mass N and
+// mean m, of which the clients that are kept have n and m_s, the others' point has
+//
+//	mass N - n,   mean (N m - n m_s)/(N - n)
 func representatives(sets []*point.Set, points int) (*point.Set, error) {
 	var some []*point.Set
 	for m := 0; m < len(sets); m += (points + maxMeans - 1) / maxMeans {
@@ -229,7 +233,7 @@ func representatives(sets []*point.Set, points int) (*point.Set, error) {
 }
 
 // Bytes returns the mean size of an upload: for each class that a client holds, the numbers, label
-// and mass.
+// and mass, 4 (dx + 2) bytes in float32.
 func (f *Form) Bytes() float64 {
 	var n int
 	for _, u := range f.means {

@@ -231,7 +231,8 @@ func (o *MomentsOptions) unasked(clients []discriminant.Client) string {
 	return ""
 }
 
-// addImages adds a client's images of each class that count.
+// addImages adds a client's images of each class that count, [C]: its masses times the share of its
+// images that counts. The mass of a soft label is spread over its classes.
 func addImages(to []float64, c discriminant.Client) {
 	for i := range c.Means.N {
 		c.Means.Shares(i, func(y int, share float32) {
@@ -274,7 +275,8 @@ func withShifts(clients []discriminant.Client, effects *effect.Effects,
 	return out
 }
 
-// momentsBytes returns the mean size of an upload in float32, without framing.
+// momentsBytes returns the mean size of an upload in float32, without framing: 4 bytes for each
+// number of class means, labels, counts, scatter and calibration points. The curve is left out.
 func momentsBytes(clients []discriminant.Client) float64 {
 	var n int
 	for _, u := range clients {

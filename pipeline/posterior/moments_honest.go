@@ -159,7 +159,8 @@ func (a *MomentsAgainst) pointOdds(c discriminant.Client) (float64, error) {
 	return u.Odds[0], nil
 }
 
-// classify reports whether the honest clients of a state hold two classes.
+// classify reports whether the honest clients of a state hold two classes, as a discriminant needs
+// them. Masses are those that are claimed.
 func classify(u honesty.Uploads, z []bool) bool {
 	classes := map[int]bool{}
 	for i, n := range u.Masses {
@@ -236,7 +237,8 @@ func (a *MomentsAgainst) Share(c discriminant.Client) (float64, error) {
 	return c.Share, nil
 }
 
-// count returns the distinct states among those drawn, the most frequent first.
+// count returns the distinct states among those drawn, the most frequent first. Those of less than
+// minShare of the samples give these to the first. It costs O(samples x states x clients).
 func count(drawn [][]bool) []momentsState {
 	var out []momentsState
 	for _, z := range drawn {
