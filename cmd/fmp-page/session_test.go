@@ -373,7 +373,8 @@ func TestEvaluate(t *testing.T) {
 		Heads: onnx.NewTensor(make([]float64, (f.Dx+1)*f.C), 1, f.Dx+1, f.C)}, f))(t)
 	s := &session{key: must.Get(identity.New("a"))(t)}
 	ask(t, s, "classifier", nil, &request{data: must.Get(serde.Marshal(whole))(t)}, "")
-	for name, want := range map[string]string{"scan.tif": "scan.tif", ".scan.tif": "scan.tif", "a/scan.tif": "a_scan.tif", "scan": "scan.jpg"} {
+	for name, want := range map[string]string{"scan.tif": "scan.tif", ".scan.tif": "scan.tif",
+		"a/scan.tif": "a_scan.tif", "scan": "scan.jpg"} {
 		ask(t, s, "predict", map[string]any{"name": name}, &request{data: []byte("no image")}, want+": not a readable image")
 	}
 	for name, c := range map[string]struct {

@@ -167,9 +167,9 @@ func Lowest(sums [][sha256.Size]byte, most int) []bool {
 }
 
 // scatter sets the scatter of centred rows, [n, K], in the form of fewer numbers. It is a factor of
-// Dof K where these are less than the K (K+1)/2 of a triangle, that is 2 Dof < K + 1. The factor is that of Cholesky with
-// pivots, which the scatter alone determines: a factor of the rows themselves would give single
-// images away. Sums run over rows in their order, so that equal images have equal bytes.
+// Dof K where these are less than the K (K+1)/2 of a triangle, that is 2 Dof < K + 1. The factor is
+// that of Cholesky with pivots, which the scatter alone determines: a factor of the rows themselves
+// would give single images away. Sums run over rows in their order, so that equal images have equal bytes.
 func (w *Within) scatter(rest []float64) {
 	k := w.K
 	if w.Dof <= 0 {

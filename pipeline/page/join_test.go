@@ -322,7 +322,8 @@ const entry = { isFile: true, fullPath: '/cat/a.png', file: ok => setTimeout(ok,
 made.find(on => on.drop).drop({ preventDefault() {}, dataTransfer: { items: [{ webkitGetAsEntry: () => entry }] } });
 console.log(files instanceof Promise, JSON.stringify(await files));
 const closed = { fullPath: '/cat', createReader: () => ({ readEntries: (_, no) => no(new Error('denied')) }) };
-await made.find(on => on.drop).drop({ preventDefault() {}, dataTransfer: { items: [{ webkitGetAsEntry: () => closed }] } });
+const items = [{ webkitGetAsEntry: () => closed }];
+await made.find(on => on.drop).drop({ preventDefault() {}, dataTransfer: { items } });
 console.log(texts.at(-1));
 `)
 	wants(t, "", got, "true [{\"path\":\"cat/a.png\",\"file\":\"a\"}]\ncat: denied\n")

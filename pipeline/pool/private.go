@@ -162,8 +162,8 @@ type Keeper interface {
 }
 
 // Totals returns the round's noisy sums: of points clipped to a norm, and of counts, in whole steps
-// (privacy.Release). Each number is the clients' sum with noise of the account's variance. If a server adds the noise, it is drawn once and the sum
-// is stored: pooling the same messages again returns the same sum, as a second draw would spend the
+// (privacy.Release). Each number is the clients' sum with noise of the account's variance. If a
+// server adds the noise, it is drawn once and the sum is stored: pooling the same messages again returns the same sum, as a second draw would spend the
 // budget a second time. With two servers the releases hold no sums, and open returns the noisy sum;
 // otherwise open is nil. Digests are sorted before they name the sum, so that the order of files
 // draws no second noise.
