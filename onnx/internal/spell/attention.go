@@ -40,7 +40,7 @@ func spellAttention(s *speller) []string {
 		if mayBeEmpty {
 			// Such a row is left without a bias before, so that nothing in it is NaN, and is
 			// cleared after.
-			most := s.reduceMax(bias)
+			most := s.last("ReduceMax", bias)
 			empty = s.bi("Less", most, s.num(-math.MaxFloat32))
 			bias = s.op("Where", []string{empty, s.num(0), bias})
 		}
@@ -210,5 +210,10 @@ func (s *speller) softmax(x string) string {
 	return x
 }
 
-// reduceMax keeps the last axis with one position.
-func (s *speller) reduceMax(x string) string { return s.bi("ReduceMax", x, s.ints(-1)) }
+// last reduces the last axis to one position; from operator set 18 on, its number is an input.
+func (s *speller) last(op, x string) string {
+	if s.Opset >= 18 {
+		return s.bi(op, x, s.ints(-1))
+	}
+	return s.op(op, []string{x}, onnx.IntsAttr("axes", -1))
+}

@@ -29,13 +29,13 @@ func IsSpelt(n *onnx.Node) bool { return HasSpelling(n) && n.Op != "GridSample" 
 
 // SpeltOpset returns the operator set that [Spell] spells a node out in, for a model of the given
 // one: files of ai.onnx.ml name early ones, in which trees cannot be written, and detectors those
-// before part of a shape could be taken, as do files that a runtime has optimised. An operator is
-// of one version in both.
+// before part of a shape could be taken, as do files that a runtime has optimised. The softmax of
+// sets before 13 is another. An operator is of one version in both.
 func SpeltOpset(n *onnx.Node, opset int) int {
 	switch {
 	case n.Domain == classical:
 		return max(opset, classicalOpset)
-	case n.Op == "RoiAlign", n.Domain == microsoft && (n.Op == "QGemm" ||
+	case n.Op == "RoiAlign", n.Domain == microsoft && (n.Op == "QGemm" || n.Op == "QLinearSoftmax" ||
 		strings.HasPrefix(n.Op, "Fused") || strings.HasSuffix(n.Op, "Attention")):
 		return max(opset, 15)
 	}
@@ -269,16 +269,9 @@ func (s *speller) lastAxes(x string, a int) string {
 	return s.opInt("Concat", []string{s.ints(int64(a)), rest}, "axis", 0)
 }
 
-// rms is x over the root of its mean square over axes, which is of rank 1.
-func (s *speller) rms(x, axes string, epsilon float32) string {
-	square := s.mul(x, x)
-	var mean string
-	if s.Opset >= 18 {
-		mean = s.bi("ReduceMean", square, axes)
-	} else {
-		mean = s.op("ReduceMean", []string{square}, onnx.IntsAttr("axes", -1))
-	}
-	return s.bi("Div", x, s.un("Sqrt", s.add(mean, s.num(float64(epsilon)))))
+// overRoot is x over the root of a mean square.
+func (s *speller) overRoot(x, mean string) string {
+	return s.bi("Div", x, s.un("Sqrt", s.add(mean, s.num(float64(s.attrs.Float("epsilon"))))))
 }
 
 // spellRMSNormalization: x / sqrt(mean x² + ε) · scale over the axes from axis on (Zhang and
@@ -286,7 +279,7 @@ func (s *speller) rms(x, axes string, epsilon float32) string {
 func spellRMSNormalization(s *speller) []string {
 	x := s.node.Input(0)
 	axes := s.lastAxes(x, s.attrs.Int("axis"))
-	y := s.rms(x, axes, s.attrs.Float("epsilon"))
+	y := s.overRoot(x, s.bi("ReduceMean", s.mul(x, x), axes))
 	return []string{s.mul(y, s.node.Input(1))}
 }
 
@@ -405,16 +398,10 @@ func spellSkipNormalization(s *speller) []string {
 		sum = s.add(sum, b)
 	}
 	centred := sum
-	eps := s.attrs.Float("epsilon")
 	if !simple {
-		mean := s.op("ReduceMean", []string{sum}, onnx.IntsAttr("axes", -1))
-		if s.Opset >= 18 {
-			s.nodes = s.nodes[:len(s.nodes)-1]
-			mean = s.bi("ReduceMean", sum, s.ints(-1))
-		}
-		centred = s.bi("Sub", sum, mean)
+		centred = s.bi("Sub", sum, s.last("ReduceMean", sum))
 	}
-	y := s.mul(s.rms(centred, s.ints(-1), eps), s.node.Input(2))
+	y := s.mul(s.overRoot(centred, s.last("ReduceMean", s.mul(centred, centred))), s.node.Input(2))
 	if beta := s.node.Input(3); beta != "" && !simple {
 		y = s.add(y, beta)
 	}
