@@ -211,6 +211,76 @@ func TestSpeltSizes(t *testing.T) {
 	}
 }
 
+// TestMaskShapes: masks of all shapes give what the ONNX Runtime gives, or both end the run.
+func TestMaskShapes(t *testing.T) {
+	own, reference := engines(t, 1)
+	r := random{rand.New(rand.NewPCG(4, 5))}
+	eval := func(s engine.Session, feeds map[string]*onnx.Tensor) (*onnx.Tensor, error) {
+		out, err := engine.Eval(s, feeds, "y")
+		return out["y"], err
+	}
+	sessions := func(op, in, shapes string) (mine, theirs engine.Session) {
+		n := modeltest.Node(op, in, "y", onnx.IntAttr("num_heads", 2))
+		n.Domain = "com.microsoft"
+		m := onnx.NewModel(modeltest.Graph(shapes, "y:float32", nil, n))
+		m.Opsets[""], m.Opsets[n.Domain], m.IR = 17, 1, 8
+		return must.Get(own.Load(m))(t), must.Get(reference.Load(m))(t)
+	}
+	const keys, packed = 4, "Attention"
+	taken := 0
+	for _, c := range []struct{ op, in, shapes string }{
+		{packed, "x w b m", "x:float32[b,4,6] w:float32[6,24] b:float32[24] m:int32[n,k]"},
+		{packed, "x w b m", "x:float32[b,4,6] w:float32[6,24] b:float32[24] m:int32[n,s,k]"},
+		{"MultiHeadAttention", "x x x _ m", "x:float32[b,4,6] m:int32[n,k]"},
+		{"MultiHeadAttention", "x x x _ m", "x:float32[b,4,6] m:int32[n,s,k]"},
+		{"MultiHeadAttention", "x x x _ _ m", "x:float32[b,4,6] m:float32[1,2,4,k]"},
+	} {
+		mine, theirs := sessions(c.op, c.in, c.shapes)
+		defer mine.Close()
+		defer theirs.Close()
+		for k := range 2 * 125 {
+			feeds := map[string]*onnx.Tensor{"x": r.f(1+k/125, keys, 6)}
+			if c.op == packed {
+				feeds["w"], feeds["b"] = r.f(6, 24), r.f(24)
+			}
+			shape := []int{1 + k%5, 1 + k/5%5, 1 + k/25%5}
+			switch {
+			case strings.HasSuffix(c.shapes, "int32[n,k]"):
+				shape = shape[:2]
+			case strings.HasSuffix(c.shapes, "4,k]"):
+				shape = []int{1, 2, keys, 1 + k%5}
+			}
+			feeds["m"] = r.f(shape...)
+			if len(shape) < 4 {
+				var seen []int32
+				for _, v := range feeds["m"].F32() {
+					seen = append(seen, int32(min(max(v+1, 0), 1)))
+				}
+				feeds["m"] = onnx.NewTensor(seen, shape...)
+			}
+			want, refused := eval(theirs, feeds)
+			got, err := eval(mine, feeds)
+			if (err == nil) != (refused == nil) {
+				t.Errorf("%s of %v, mask %v: %v; the runtime: %v", c.op, feeds["x"].Shape, shape, err, refused)
+			} else if err == nil {
+				taken++
+				if err := conformance.Compare(got, want, conformance.Tolerance{Absolute: 2e-5}); err != nil {
+					t.Errorf("%s of %v, mask %v: %v", c.op, feeds["x"].Shape, shape, err)
+				}
+			}
+		}
+	}
+	if taken < 30 {
+		t.Errorf("%d masks were taken", taken)
+	}
+	open, other := sessions(packed, "x w b m", "x:float32[b,4,6] w:float32[6,24] b:float32[24] m:int32")
+	defer open.Close()
+	defer other.Close()
+	_, err := eval(open, map[string]*onnx.Tensor{"x": r.f(2, keys, 6), "w": r.f(6, 24), "b": r.f(24),
+		"m": onnx.Vector[int32](1, 2)})
+	must.Fail(err)(t, "mask of [batch, keys]", "a mask of lengths")
+}
+
 // TestPackedWidths: the widths of queries, keys and values make up that of their product, as the
 // ONNX Runtime has it.
 func TestPackedWidths(t *testing.T) {

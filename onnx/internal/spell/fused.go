@@ -1,6 +1,7 @@
 package spell
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -75,7 +76,7 @@ func spellMultiHead(s *speller) []string {
 		}
 		qkv = s.addParts(qkv, bias, sizes)
 	}
-	return s.heads(qkv, s.masked(s.node.Input(4), s.node.Input(5)))
+	return s.heads(qkv, s.masked(s.node.Input(4), s.node.Input(5), qkv, false))
 }
 
 // addParts adds to each value its part of a vector, which holds them all one after another.
@@ -113,15 +114,24 @@ func spellPackedAttention(s *speller) []string {
 	qkv := []string{s.fresh(s.base + "/q"), s.fresh(s.base + "/k"), s.fresh(s.base + "/v")}
 	s.nodes = append(s.nodes, &onnx.Node{Name: qkv[0], Op: "Split", Inputs: []string{all, widths},
 		Outputs: qkv, Attrs: []onnx.Attr{onnx.IntAttr("axis", 2)}})
-	return s.heads(qkv, s.masked(s.node.Input(3), s.node.Input(5)))
+	return s.heads(qkv, s.masked(s.node.Input(3), s.node.Input(5), qkv, true))
 }
 
 // masked adds to a bias of scores, which may be none, a finite number for each key that a mask of whole
-// numbers does not let be seen, by numbers up to 0. The mask is [B, T], [B, S, T] or [B, 1, S, T].
-func (s *speller) masked(mask, bias string) string {
+// numbers does not let be seen, by numbers up to 0. The mask is [B, T], [B, S, T] or [B, 1, S, T]; where
+// none may be given by one of [1, 1] or [B, 1], that one hides nothing. The bias ends in T numbers.
+func (s *speller) masked(mask, bias string, qkv []string, none bool) string {
+	q, k := qkv[0], qkv[1]
+	batch, keys := s.dims(q, 0, 1), s.dims(k, 1, 2)
+	if bias != "" {
+		bias = s.sized(bias, -1, keys)
+	}
 	if mask == "" {
 		return bias
 	}
+	base := s.base
+	defer func() { s.base = base }()
+	s.base += "/mask of [batch, keys] or [batch, queries, keys]" // which errors of the run then name
 	if len(s.Shape(mask)) == 1 {
 		try.Fail("a mask of one axis, of lengths or positions, is not supported")
 	}
@@ -131,15 +141,26 @@ func (s *speller) masked(mask, bias string) string {
 		filter = s.attrs.Float("mask_filter_value")
 	}
 	added := s.op("Where", []string{seen, s.num(0), s.num(float64(filter))})
-	shape := s.un("Shape", mask)
-	ones := s.op("Slice", []string{s.ints(1, 1), s.ints(0), s.vector(s.bi("Sub", s.whole(4), s.un("Size", shape))),
-		s.ints(0)})
-	// Of one axis, which is known at the run alone, there is no second size: the run ends.
-	added = s.shaped(added, s.dims(mask, 0, 1), ones, s.bi("Gather", shape, s.ints(1)), s.dims(mask, 2, 4))
+	one := s.ints(1)
+	pair := s.bi("Equal", s.un("Shape", s.un("Shape", mask)), s.ints(2)) // is it of two axes?
+	if none {
+		hidesNothing := s.bi("And", pair, s.bi("Equal", s.dims(mask, -1, math.MaxInt32), one))
+		all := s.opInt("Concat", []string{batch, keys}, "axis", 0)
+		added = s.op("Where", []string{hidesNothing, s.num(0), added})
+		added = s.bi("Expand", added, s.op("Where", []string{hidesNothing, all, one}))
+	}
+	// With these two sizes, the one between is right where the number of elements is.
+	added = s.sized(s.sized(added, 0, batch), -1, keys)
+	added = s.shaped(added, batch, one, s.op("Where", []string{pair, one, s.dims(q, 1, 2)}), keys)
 	if bias == "" {
 		return added
 	}
 	return s.add(bias, added)
+}
+
+// sized is a value, which ends the run where an axis is not of a size, [1].
+func (s *speller) sized(v string, axis int, size string) string {
+	return s.opInt("Split", []string{v, size}, "axis", axis)
 }
 
 // without refuses a node that has an input which is not supported.
