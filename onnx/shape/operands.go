@@ -4,7 +4,8 @@ import (
 	"fmp/onnx/internal/try"
 )
 
-// single are the operands of one element, a scalar or a vector of one, by their place.
+// single are the operands of one element, a scalar or a vector of one, by their place. The ONNX Runtime
+// takes Pad's of any rank.
 var single = map[string][]int{
 	"Clip": {1, 2}, "Pad": {2}, "CumSum": {1}, "Trilu": {1}, "OneHot": {1}, "TopK": {1}, "Range": {0, 1, 2},
 }
@@ -22,8 +23,9 @@ func count(s []expr) (n int, known bool) {
 func (c *call) operands() {
 	for _, i := range single[c.node.Op] {
 		s := c.arg(i).shape
-		if n, known := count(s); s != nil && (len(s) > 1 || known && n != 1) {
-			try.Fail("input %d is of shape %s; one element is needed", i, c.inf.shapeText(s))
+		if n, known := count(s); s != nil && (len(s) > 1 && c.node.Op != "Pad" || known && n != 1) {
+			try.Fail("input %d is of shape %s; one element is needed, a scalar or a vector", i,
+				c.inf.shapeText(s))
 		}
 	}
 	if s := c.arg(2).shape; c.node.Op == "OneHot" && s != nil {

@@ -25,6 +25,8 @@ func TestOperands(t *testing.T) {
 		{"Clip", x + "low:float32[] high:float32[2]", nil, "input 2 is of shape [2]; one element is needed"},
 		{"Clip", x + "low:float32[1,1]", nil, "input 1 is of shape [1,1]"},
 		{"Pad", x + "pads:int64[8] value:float32[2]", nil, "input 2 is of shape [2]"},
+		{"Pad", x + "pads:int64[8] value:float32[1,1]", nil, ""},
+		{"Pad", x + "pads:int64[8] value:float32[1,2]", nil, "input 2 is of shape [1,2]"},
 		{"CumSum", x + "axis:int64[2]", nil, "one element"},
 		{"Trilu", x + "k:int64[2]", nil, "one element"},
 		{"OneHot", "i:int64[3] depth:int64[2] values:float32[2]", nil, "one element"},
