@@ -47,7 +47,11 @@ func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 	}
 	s := op.Find(n, c.opsets)
 	versions := op.Versions(n.Domain, n.Op)
+	standard := int(max(c.opsets[""], c.opsets["ai.onnx"]))
 	switch {
+	case n.Domain == "" && op.Extended(n.Op, standard):
+		return nil, onnx.Unknownf("operator set %d of the standard does not have %s; the ONNX Runtime may "+
+			"run it (engine ort)", standard, name)
 	case s == nil && len(versions) > 0:
 		return nil, fmt.Errorf("%s is an operator from operator set %d on, and the model imports %d; "+
 			"export it with a newer one", name, versions[0].Since, c.opsets[n.Domain])
@@ -63,12 +67,6 @@ func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 		}
 		return nil, fmt.Errorf("there is no operator %s%s", name, suggest.DidYouMean(n.Op, known))
 	case s.Deprecated:
-		for _, v := range versions {
-			if v.Since > s.Since && !v.Deprecated {
-				return nil, fmt.Errorf("%s is withdrawn in operator sets %d to %d; export the model with %d",
-					name, s.Since, v.Since-1, v.Since)
-			}
-		}
 		return nil, fmt.Errorf("operator set %d took the operator %s out; export the model with an "+
 			"older one, or upgrade it before", s.Since, name)
 	}

@@ -16,6 +16,7 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -137,6 +138,22 @@ func Find(n *onnx.Node, opsets map[string]int64) *Schema {
 		v = opsets["ai.onnx"]
 	}
 	return Lookup(n.Domain, n.Op, int(min(v, 1<<30)))
+}
+
+// extended are the standard operator sets, from one and below another, in which the ONNX Runtime has an
+// operator of its own under a name of the standard domain. Its optimiser and early converters write them.
+var extended = map[string]struct{ from, below int }{
+	"LayerNormalization": {1, 17}, "SimplifiedLayerNormalization": {1, math.MaxInt}, "GroupNormalization": {18, 21},
+	"ThresholdedRelu": {1, 10}, "Affine": {1, math.MaxInt}, "Crop": {1, math.MaxInt},
+	"DynamicSlice": {1, math.MaxInt}, "ImageScaler": {1, math.MaxInt},
+	"ParametricSoftplus": {1, math.MaxInt}, "Scale": {1, math.MaxInt}, "ScaledTanh": {1, math.MaxInt},
+}
+
+// Extended reports whether the ONNX Runtime runs an operator by a name of the standard domain that the
+// standard does not have in version opset, or has withdrawn.
+func Extended(name string, opset int) bool {
+	sets := extended[name]
+	return opset >= sets.from && opset < sets.below
 }
 
 // Versions lists the operator's versions, oldest first; none where it is not known.

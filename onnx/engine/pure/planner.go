@@ -63,9 +63,9 @@ func (p *planner) refuse(n *onnx.Node, err error) {
 }
 
 // wrong reports whether the operator set has no such operator as a node's, or the operator none of its
-// operands, words, attributes or element types.
+// operands, words, attributes or element types. A part of a spelt node is not the file's.
 func (p *planner) wrong(n *onnx.Node) bool {
-	if n.Domain != "" {
+	if _, part := p.opsets[n]; part || n.Domain != "" || op.Extended(n.Op, p.opset) {
 		return false
 	}
 	s := op.Lookup("", n.Op, max(p.opset, p.opsets[n]))
