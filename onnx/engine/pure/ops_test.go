@@ -98,6 +98,9 @@ func opCases() []opCase {
 	add("Slice", 17, ts(r.f(5, 6), ax(math.MinInt64, -1), ax(math.MaxInt64, math.MinInt64),
 		ax(0, 1), ax(1, -1)))
 	add("LayerNormalization", 17, ts(r.f(4, 8), r.f(8)), I("axis", -1), F("epsilon", 1e-2))
+	add("LayerNormalization", 17, ts(r.f(2, 4, 6), r.f(4, 6)), I("axis", -1))
+	add("LayerNormalization", 17, ts(r.f(2, 4, 6), r.f(6), r.f(2, 1, 6)), I("axis", 2))
+	add("LayerNormalization", 17, ts(r.f(2, 4, 6), r.f(1, 1, 6), r.f(6)))
 	add("NonMaxSuppression", 17,
 		ts(r.pos(1, 6, 4), r.pos(1, 2, 6), ax(3), onnx.Vector[float32](0.3), onnx.Vector[float32](0.2)),
 		I("center_point_box", 1))

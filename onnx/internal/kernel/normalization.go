@@ -196,20 +196,26 @@ func layerNorm[T floating](axis int, eps float64) Kernel {
 		xs := c.In[0].Shape
 		ax := try.Get(axisOf(axis, len(xs)))
 		norm := xs[ax:]
+		// Operands are one for all lines, or have the value's shape where either differs between lines.
+		to, lines := norm, 0
+		for _, t := range c.In[1:] {
+			if t != nil && len(t.Shape) > len(norm) {
+				to, lines = xs, 1
+			}
+		}
 		param := func(i int) []T {
 			t := c.in(i)
 			if t == nil {
 				return nil
 			}
-			if slices.Equal(t.Shape, norm) {
+			if slices.Equal(t.Shape, to) {
 				return data[T](t)
 			}
-			if b, err := broadcast(t.Shape, norm); err != nil || !slices.Equal(b, norm) {
-				try.Fail("input %d of shape %v cannot be broadcast to the normalised axes %v",
-					i, t.Shape, norm)
+			if b, err := broadcast(t.Shape, to); err != nil || !slices.Equal(b, to) {
+				try.Fail("input %d of shape %v cannot be broadcast to the axes %v", i, t.Shape, to)
 			}
-			full := scratch[T](c, product(norm))
-			gatherOf(c, full, norm, data[T](t), 0, broadcastStrides(t.Shape, norm))
+			full := scratch[T](c, product(to))
+			gatherOf(c, full, to, data[T](t), 0, broadcastStrides(t.Shape, to))
 			return full
 		}
 		scale, bias := param(1), param(2)
@@ -227,7 +233,7 @@ func layerNorm[T floating](axis int, eps float64) Kernel {
 		}
 		x, o, n := data[T](c.In[0]), data[T](out), product(norm)
 		c.Parallel(product(xs[:ax]), n*4, func(lo, hi int) {
-			if side[0] == nil && side[1] == nil && !c.env.Reproducible &&
+			if lines == 0 && side[0] == nil && side[1] == nil && !c.env.Reproducible &&
 				normalisedAll(o[lo*n:hi*n], x[lo*n:hi*n], scale, bias, eps) {
 				return
 			}
@@ -235,7 +241,11 @@ func layerNorm[T floating](axis int, eps float64) Kernel {
 				src, dst := x[i*n:(i+1)*n], o[i*n:(i+1)*n]
 				mean, variance := lineMoments(src, c.env.Reproducible)
 				inv := 1 / math.Sqrt(variance+eps)
-				normaliseLine(dst, src, scale, bias, mean, inv)
+				more := bias
+				if bias != nil {
+					more = bias[i*lines*n:][:n]
+				}
+				normaliseLine(dst, src, scale[i*lines*n:][:n], more, mean, inv)
 				if side[0] != nil {
 					side[0][i] = T(mean)
 				}
