@@ -54,6 +54,10 @@ type builtPackage struct {
 func readBuild() (*build, error) {
 	out, err := exec.Command("go", "list", "-tags=grpcnotrace", "-export", "-deps",
 		"-json=Dir,ImportPath,Export,GoFiles,CgoFiles,Standard", "./...").Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) {
+		return nil, fmt.Errorf("go list: %w: %s", err, failed.Stderr)
+	}
 	if err != nil {
 		return nil, err
 	}

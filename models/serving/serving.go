@@ -158,7 +158,8 @@ func whole(dir string, write func(dir string) error) (err error) {
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	const prefix = ".fmp-package-"
+	name := filepath.Base(dir) // other packages, of other users perhaps, lie beside it
+	prefix := "." + name[:min(len(name), 200)] + ".fmp-package-"
 	if err := atomicfile.RemoveStale(filepath.Dir(dir), prefix, time.Hour); err != nil {
 		return err
 	}

@@ -258,12 +258,14 @@ func TestWhole(t *testing.T) {
 		t.Error("the same classifier gives two packages")
 	}
 	parent := filepath.Dir(first)
-	killed, old := filepath.Join(parent, ".fmp-package-1.tmp"), time.Now().Add(-2*time.Hour)
-	must.Do(t, os.Mkdir(killed, 0o700))
-	must.Do(t, os.Chtimes(killed, old, old))
+	for _, name := range []string{".again.fmp-package-1.tmp", ".other.fmp-package-1.tmp"} {
+		killed, old := filepath.Join(parent, name), time.Now().Add(-2*time.Hour)
+		must.Do(t, os.Mkdir(killed, 0o700))
+		must.Do(t, os.Chtimes(killed, old, old))
+	}
 	must.Get(Write(filepath.Join(parent, "again"), data, options()))(t)
-	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); len(left) > 0 {
-		t.Errorf("left %v", left)
+	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); len(left) != 1 || filepath.Base(left[0])[:7] != ".other." {
+		t.Errorf("left %v; want that of another package", left)
 	}
 	before := tree(t, first)
 	must.Fail(Write(first, data, options()))(t, "has files", "written over a package")

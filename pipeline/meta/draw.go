@@ -47,9 +47,8 @@ func drawable(v float64) bool { return math.Abs(v) <= 1e30 && (v == 0 || math.Ab
 const maxLog = 256 << 20
 
 // readLog returns the points of a training log by kind and metric ("train loss"), in the order of
-// its lines. Values that are
-// not drawable are left out. A line is one object of JSON with a kind, a step and numbers. Other
-// fields are passed over.
+// its lines. Values that are not drawable are left out. A line is one object of JSON with a kind, a
+// step and numbers. Other fields are passed over.
 func readLog(data []byte) (map[string]plotter.XYs, error) {
 	series := map[string]plotter.XYs{}
 	sc := bufio.NewScanner(bytes.NewReader(data))

@@ -24,8 +24,9 @@ import (
 	"fmp/pipeline/posterior"
 )
 
-// format is the version of jobs, parts and answers; both sides must run the same release.
-const format = 1
+// format is the version of jobs, parts and answers; both sides must run the same release. It rises
+// whenever the answer to a job changes, also where no field does: a job's ID names its answer.
+const format = 2
 
 // Maximum sizes of messages: a job, its input, an answer, a list of uploads, a model, and the text
 // of an error.

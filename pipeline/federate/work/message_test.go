@@ -70,7 +70,7 @@ func TestHostileMessages(t *testing.T) {
 	likely := func(p ...float64) proto.Message { return states(honest, tensorOf(t, p, len(p))) }
 	heads := func(w ...float64) *onnxpb.TensorProto { return tensorOf(t, w, 1, 1, len(w)) }
 	for want, m := range map[string]proto.Message{
-		"format 2":                      &serverpb.SampleRange{Format: 2, To: 1},
+		"format 3":                      &serverpb.SampleRange{Format: 3, To: 1},
 		"5 to 5":                        &serverpb.SampleRange{Format: format, From: 5, To: 5},
 		"to 4294967295":                 &serverpb.SampleRange{Format: format, To: math.MaxUint32},
 		"more than 2147483647 elements": states(huge, probability),
@@ -141,7 +141,7 @@ func TestHostileJobs(t *testing.T) {
 		t.Fatalf("%+v, %v", j, err)
 	}
 	for want, change := range map[string]func(j *Job){
-		"another release":        func(j *Job) { j.Format = 2 },
+		"another release":        func(j *Job) { j.Format = 3 },
 		"store is ../x":          func(j *Job) { j.Store = "../x" },
 		"replicas is 9":          func(j *Job) { j.Replicas = 9 },
 		"input is result-1":      func(j *Job) { j.Input = "result-1" },

@@ -127,7 +127,7 @@ func TestRedelivered(t *testing.T) {
 		return w
 	}
 	// nobody's, and another release's; workers go on
-	for _, text := range []string{"gob", `{"format":1,"id":"","store":"fmp-test"}`, `{"format":2}`} {
+	for _, text := range []string{"gob", `{"format":2,"id":"","store":"fmp-test"}`, `{"format":1}`} {
 		must.Get(q.js.Publish(ctx, subject, []byte(text)))(t)
 	}
 	taken := make(chan struct{})
