@@ -131,10 +131,11 @@ func (s *session) readKey(q *request) (any, []byte, error) {
 	return keyInfo{k.Name, k.Line()}, nil, nil
 }
 
-// describe reads the list of a server's rounds. A private round that may end before the reply, a
-// number of seconds from now, is refused.
-func (s *session) describe(q *request, p struct{ Reply float64 }) (any, []byte, error) {
-	d, err := wire.One(q.data)
+// describe reads the list of a server's rounds, which was asked for Age seconds ago. A private round
+// that may end before the reply, a number of seconds from now, is refused; 0 is no reply.
+func (s *session) describe(q *request, p struct{ Reply, Age float64 }) (any, []byte, error) {
+	asked := time.Now().Add(-time.Duration(p.Age * float64(time.Second)))
+	d, err := wire.One(q.data, asked)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -147,8 +148,10 @@ func (s *session) describe(q *request, p struct{ Reply float64 }) (any, []byte, 
 			"the one that it came from alone: take part with fmp-edge join --helper; nothing was "+
 			"read and nothing sent", d.Round)
 	}
-	if err := inTime(d, p.Reply); err != nil {
-		return nil, nil, err
+	if p.Reply > 0 {
+		if err := inTime(d, p.Reply); err != nil {
+			return nil, nil, err
+		}
 	}
 	s.round = d
 	return struct {

@@ -338,18 +338,21 @@ func TestPrivate(t *testing.T) {
 // spend a budget on.
 func TestTooLate(t *testing.T) {
 	for name, c := range map[string]struct {
-		change  func(d *wire.Description)
-		reply   float64
-		refused string
+		change     func(d *wire.Description)
+		reply, age float64
+		refused    string
 	}{
-		"first description":  {func(*wire.Description) {}, 0, ""},
-		"in time":            {func(*wire.Description) {}, 39.5, ""},
-		"too late":           {func(*wire.Description) {}, 40.5, "there 40.5 seconds from now"},
-		"over":               {func(d *wire.Description) { d.State = wire.Closed }, 45, ""},
-		"late":               {func(d *wire.Description) { d.State = wire.Late }, 45, ""},
-		"takes late ones":    {func(d *wire.Description) { d.AcceptLate, d.Withdrawal = true, true }, 45, ""},
-		"one sum, made once": {func(d *wire.Description) { d.AcceptLate = true }, 45, "nothing was read"},
-		"not private":        {func(d *wire.Description) { d.Privacy = nil }, 45, ""},
+		"first description":  {func(*wire.Description) {}, 0, 0, ""},
+		"in time":            {func(*wire.Description) {}, 39.5, 0, ""},
+		"too late":           {func(*wire.Description) {}, 40.5, 0, "there 40.5 seconds from now"},
+		"a slow answer":      {func(*wire.Description) {}, 20, 19.5, ""},
+		"too slow an answer": {func(*wire.Description) {}, 20, 20.5, "nothing was read"},
+		"none is to come":    {func(*wire.Description) {}, 0, 45, ""},
+		"over":               {func(d *wire.Description) { d.State = wire.Closed }, 45, 0, ""},
+		"late":               {func(d *wire.Description) { d.State = wire.Late }, 45, 0, ""},
+		"takes late ones":    {func(d *wire.Description) { d.AcceptLate, d.Withdrawal = true, true }, 45, 0, ""},
+		"one sum, made once": {func(d *wire.Description) { d.AcceptLate = true }, 45, 0, "nothing was read"},
+		"not private":        {func(d *wire.Description) { d.Privacy = nil }, 45, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Now()
@@ -360,7 +363,7 @@ func TestTooLate(t *testing.T) {
 					Relation: privacy.AddRemove, Noise: privacy.Local, Points: 1}}
 			c.change(&d)
 			text := must.Get(json.Marshal(map[string]any{"rounds": []wire.Description{d}}))(t)
-			ask(t, &session{}, "round", map[string]float64{"reply": c.reply}, &request{data: text}, c.refused)
+			ask(t, &session{}, "round", map[string]float64{"reply": c.reply, "age": c.age}, &request{data: text}, c.refused)
 		})
 	}
 }

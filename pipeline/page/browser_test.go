@@ -621,7 +621,7 @@ func round(t *testing.T, address string) *wire.Description {
 	defer reply.Body.Close()
 	var text bytes.Buffer
 	must.Get(text.ReadFrom(reply.Body))(t)
-	return must.Get(wire.One(text.Bytes()))(t)
+	return must.Get(wire.One(text.Bytes(), time.Now()))(t)
 }
 
 // classifier waits for the classifier of the round and keeps it.

@@ -215,6 +215,13 @@ answers.compress = p => { throw new Error('computed, taken ' + p.taken + ', repl
 	later := func(change string) string {
 		return "answers.round = () => ({ ...round, " + change + " });"
 	}
+	// while the page is answered a clock goes on by seconds
+	clocks := func(clock string, seconds int) string {
+		return fmt.Sprintf(`let ticks = 0, date = 0;
+performance.now = () => ticks, Date.now = () => date;
+globalThis.slow = async () => { %s += %d; };
+answers.round = p => { if (p.age > 20) throw new Error('too old'); return round; };`, clock, 1000*seconds)
+	}
 	for name, c := range map[string]struct{ then, want string }{
 		"open":               {"", "computed, taken false, reply 2"},
 		"at the server":      {"asked[0] = 200; globalThis.theirs = 'upload 8';", "computed, taken true, reply 2"},
@@ -230,6 +237,9 @@ answers.compress = p => { throw new Error('computed, taken ' + p.taken + ', repl
 		"an open question":   {"navigator.storage = { persist: () => new Promise(() => {}) };", "computed, taken false, reply 2"},
 		"no answer": {"navigator.storage = { persist: async () => { throw new Error('no'); } };",
 			"computed, taken false, reply 2"},
+		"slow on the way":        {clocks("ticks", 25), "too old"},
+		"slow by the wall clock": {clocks("date", 25), "too old"},
+		"a clock that was set":   {clocks("date", -3600), "computed, taken false, reply 2"},
 		"over before": {"answers.round = p => { if (p.reply === 2) throw new Error('too late'); return round; };",
 			"too late"},
 	} {

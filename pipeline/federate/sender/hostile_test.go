@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"fmp/onnx/must"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
+	"fmp/pipeline/privacy"
 )
 
 // replies is a server that answers every request alike.
@@ -121,6 +123,13 @@ func (s slow) Read(p []byte) (int, error) {
 
 func (slow) Close() error { return nil }
 
+// listed is a server's list of one round.
+func listed(t *testing.T, d wire.Description) string {
+	d.Round, d.MaxBytes, d.GraphBytes, d.Graph = 1, 9, 1, strings.Repeat("0", 64)
+	d.ServerKey = base64.StdEncoding.EncodeToString(make([]byte, 32))
+	return string(must.Get(json.Marshal(map[string]any{"rounds": []wire.Description{d}}))(t))
+}
+
 // TestLateUploads: a sender retries until the deadline, and beyond it where the round takes late
 // uploads, which it does not call closed.
 func TestLateUploads(t *testing.T) {
@@ -137,14 +146,11 @@ func TestLateUploads(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			now := time.Now()
-			list := must.Get(json.Marshal(map[string]any{"rounds": []wire.Description{{Round: 1,
-				State: c.state, Now: now, Deadline: now.Add(c.left), AcceptLate: c.late, MaxBytes: 9,
-				Graph: strings.Repeat("0", 64), GraphBytes: 1,
-				ServerKey: base64.StdEncoding.EncodeToString(make([]byte, 32))}}}))(t)
+			list := listed(t, wire.Description{State: c.state, Now: now, Deadline: now.Add(c.left), AcceptLate: c.late})
 			client := &Client{base: "https://s.example", Wait: 24 * time.Hour,
 				http: &http.Client{Transport: replies(func(r *http.Request) (*http.Response, error) {
 					if r.Method == http.MethodGet {
-						return reply(200, nil, string(list))(r)
+						return reply(200, nil, list)(r)
 					}
 					return reply(503, nil, "")(r)
 				})}}
@@ -155,6 +161,52 @@ func TestLateUploads(t *testing.T) {
 				t.Errorf("%s: after %v, want %v: %v", name, took, c.want, err)
 			}
 		})
+	}
+}
+
+// TestAnswerTravels: a description is as old as its request: no reply is in time that would come after the deadline,
+// however long the answer was under way, and after however many attempts.
+func TestAnswerTravels(t *testing.T) {
+	const left = 30 * time.Second
+	for travel := time.Duration(0); travel < requestTime; travel += 7 * time.Second {
+		synctest.Test(t, func(t *testing.T) {
+			attempts := 0
+			client := replies(func(r *http.Request) (*http.Response, error) {
+				if attempts++; attempts < 3 {
+					return reply(503, nil, "")(r)
+				}
+				list := listed(t, wire.Description{State: wire.Open, Now: time.Now(), Deadline: time.Now().Add(left),
+					Privacy: &privacy.Budget{Epsilon: 4, Delta: 1e-5, Unit: privacy.Example,
+						Relation: privacy.AddRemove, Noise: privacy.Local}})
+				<-time.After(travel)
+				return reply(200, nil, list)(r)
+			}).client()
+			client.Wait = time.Hour
+			d := must.Get(client.Describe(t.Context()))(t)
+			for after := time.Duration(0); after < 2*left; after += time.Second {
+				if got, want := d.TooLate(after), travel+after > left; got != want {
+					t.Errorf("under way for %v, a reply after %v: too late %t", travel, after, got)
+				}
+			}
+			if got := time.Until(client.over); got != left-travel {
+				t.Errorf("under way for %v: retries for %v", travel, got)
+			}
+		})
+	}
+}
+
+// TestFarDeadline: retries go on where no duration holds the time to the deadline, or with the wait behind it.
+func TestFarDeadline(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		for _, wait := range []time.Duration{time.Hour, math.MaxInt64} {
+			c := reply(200, nil, listed(t, wire.Description{State: wire.Open, AcceptLate: late, Now: time.Now(),
+				Deadline: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)})).client()
+			c.Wait = wait
+			must.Get(c.Describe(t.Context()))(t)
+			if left := time.Until(c.over); left < 200*365*24*time.Hour {
+				t.Errorf("late %t, wait %v: retries for %v", late, wait, left)
+			}
+		}
 	}
 }
 
@@ -212,7 +264,7 @@ func TestUntilTheEnd(t *testing.T) {
 				return reply(503, http.Header{"Retry-After": {strconv.Itoa(int(c.asked.Seconds()))}}, "")(r)
 			}).client()
 			client.over = start.Add(time.Hour)
-			err := client.send(t.Context(), request{method: http.MethodPut}, func([]byte) error { return nil })
+			err := client.send(t.Context(), request{method: http.MethodPut}, func(time.Time, []byte) error { return nil })
 			if err != nil || last < c.back || last > time.Hour {
 				t.Errorf("%s: the last attempt began after %v: %v", name, last, err)
 			}

@@ -287,9 +287,11 @@ func (c *Client) refusal(resp *http.Response, data []byte) error {
 // Describe requests the description of the server's round.
 func (c *Client) Describe(ctx context.Context) (*wire.Description, error) {
 	var d *wire.Description
+	var asked time.Time
 	err := c.send(ctx, request{"asking for the round", http.MethodGet, "/v1/rounds", nil, nil},
-		func(reply []byte) (err error) {
-			if d, err = wire.One(reply); err != nil {
+		func(began time.Time, reply []byte) (err error) {
+			asked = began
+			if d, err = wire.One(reply, asked); err != nil {
 				err = fmt.Errorf("%s/v1/rounds: %w; check the address", c.base, err)
 			}
 			return err
@@ -298,10 +300,10 @@ func (c *Client) Describe(ctx context.Context) (*wire.Description, error) {
 		return nil, err
 	}
 	left := d.Deadline.Sub(d.Now)
+	c.over = asked.Add(left)
 	if c.late = d.AcceptLate || d.State == wire.Late; c.late {
-		left = max(left, 0) + c.Wait
+		c.over = asked.Add(max(left, 0)).Add(c.Wait) // a sum of two durations may overflow
 	}
-	c.over = time.Now().Add(left)
 	return d, nil
 }
 
@@ -505,7 +507,7 @@ func (c *Client) Send(ctx context.Context, d *wire.Description, key *identity.Ke
 	r := &wire.Receipt{}
 	put := request{"sending the upload", http.MethodPut, wire.UploadPath(d.Round, key.Name),
 		headers, data}
-	err := c.send(ctx, put, func(reply []byte) error {
+	err := c.send(ctx, put, func(_ time.Time, reply []byte) error {
 		if err := wire.Unmarshal(reply, r); err != nil {
 			return fmt.Errorf("the receipt of %s: %w; the same command asks for it again",
 				c.base, err)
@@ -525,9 +527,10 @@ type request struct {
 	body               []byte
 }
 
-// send sends a request until it is answered, and has the answer read.
-// An error of read is not tried again, unless it is transient.
-func (c *Client) send(ctx context.Context, r request, read func(reply []byte) error) error {
+// send sends a request until it is answered, and has the answer read, with the moment at which its
+// attempt began. An error of read is not tried again, unless it is transient.
+func (c *Client) send(ctx context.Context, r request,
+	read func(began time.Time, reply []byte) error) error {
 	return c.try(ctx, r.what, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx,
 			c.attempt()+time.Duration(len(r.body)/slowest)*time.Second)
@@ -540,11 +543,12 @@ func (c *Client) send(ctx context.Context, r request, read func(reply []byte) er
 		for name, value := range r.headers {
 			req.Header.Set(name, value)
 		}
+		began := time.Now()
 		reply, err := c.do(req)
 		if err != nil {
 			return err
 		}
-		return read(reply)
+		return read(began, reply)
 	})
 }
 
@@ -565,7 +569,7 @@ func (c *Client) Receipt(ctx context.Context, d *wire.Description,
 func (c *Client) signed(ctx context.Context, what, method, path string, headers map[string]string,
 	answer any) error {
 	return c.send(ctx, request{what, method, path, headers, nil},
-		func(reply []byte) error { return wire.Unmarshal(reply, answer) })
+		func(_ time.Time, reply []byte) error { return wire.Unmarshal(reply, answer) })
 }
 
 // Evaluate sends a site's signed report of an evaluation (package tally) until the server has it.
@@ -575,7 +579,7 @@ func (c *Client) Evaluate(ctx context.Context, d *wire.Description, key *identit
 	c.over = time.Time{}
 	return c.send(ctx, request{"sending the report", http.MethodPut,
 		wire.EvaluationPath(d.Round, key.Name), d.Report(key, report), report},
-		func([]byte) error { return nil })
+		func(time.Time, []byte) error { return nil })
 }
 
 // Withdraw withdraws a client's upload and returns the server's verified receipt. It may be called

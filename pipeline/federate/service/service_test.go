@@ -281,7 +281,7 @@ func TestAcceptLateTold(t *testing.T) {
 	} {
 		f := newFixture(t, lines)
 		_, list := f.request("GET", "/v1/rounds", nil, nil)
-		if d := must.Get(wire.One(list))(t); d.AcceptLate != want {
+		if d := must.Get(wire.One(list, time.Now()))(t); d.AcceptLate != want {
 			t.Errorf("%q: accept_late is %v", lines, d.AcceptLate)
 		}
 		f.pass(3 * time.Hour)

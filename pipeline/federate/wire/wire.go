@@ -86,8 +86,10 @@ type Description struct {
 	// ServerKey verifies receipts: Ed25519, base64.
 	ServerKey string `json:"server_key"`
 
-	// read is when [One] read the description, by this machine's clock; zero in others.
-	read time.Time
+	// asked is the moment before the request for the description was sent ([One]), by the clock
+	// that stands still while some machines sleep, and by the one that can be set. Both are zero in
+	// other descriptions.
+	asked, askedWall time.Time
 }
 
 // maxCalibrate is the maximum number of calibration points of an upload, federate.MaxCalibration.
@@ -150,13 +152,19 @@ func (d *Description) Check() error {
 
 // TooLate reports whether an open, private round may have ended after a time from this moment. Where
 // one sum ends the round it may be made at the deadline. No budget is spent on an upload that comes
-// too late. This moment is Now and the time since the description was read.
+// too late. This moment is Now and the age of the description.
 func (d *Description) TooLate(after time.Duration) bool {
-	if !d.read.IsZero() {
-		after += time.Since(d.read)
-	}
 	return d.Privacy != nil && d.State != Late && d.State != Closed &&
-		!(d.AcceptLate && d.Withdrawal) && d.Now.Add(after).After(d.Deadline)
+		!(d.AcceptLate && d.Withdrawal) && d.Now.Add(d.age()).Add(after).After(d.Deadline)
+}
+
+// age is the time since the description was asked for, by the clock that says more. The server
+// wrote Now at an unknown moment of it, so that no more time has passed since Now.
+func (d *Description) age() time.Duration {
+	if d.asked.IsZero() {
+		return 0
+	}
+	return max(time.Since(d.asked), time.Since(d.askedWall))
 }
 
 // Receipt certifies that the server holds an upload, and since when. It is issued only once the
@@ -298,8 +306,8 @@ func (d *Description) Accept(r *Receipt, client, digest string) error {
 }
 
 // One returns the description in a server's list of its rounds, which must have one, after checking
-// it.
-func One(list []byte) (*Description, error) {
+// it. asked is the moment before the request for the list was sent.
+func One(list []byte, asked time.Time) (*Description, error) {
 	var of struct {
 		Rounds []Description `json:"rounds"`
 	}
@@ -309,8 +317,9 @@ func One(list []byte) (*Description, error) {
 	if len(of.Rounds) != 1 {
 		return nil, fmt.Errorf("the server has %d rounds; want one", len(of.Rounds))
 	}
-	of.Rounds[0].read = time.Now()
-	return &of.Rounds[0], of.Rounds[0].Check()
+	d := &of.Rounds[0]
+	d.asked, d.askedWall = asked, asked.Round(0)
+	return d, d.Check()
 }
 
 // Problem is a refusal (RFC 9457).

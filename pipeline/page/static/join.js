@@ -2,7 +2,7 @@
 import { el, byId, show, bytes, duration, Program, recall, keep, keptKeys, spend, save, chooser, picture, failed, foot } from './common.js';
 import { fixed } from './fixed.js';
 import { placed, add } from './photos.js';
-import { at, fetched, mostFile, patient, rounds } from './server.js';
+import { at, fetched, mostFile, patient, rounds, since } from './server.js';
 import { t, language, translate } from './words.js';
 
 translate();
@@ -44,7 +44,7 @@ async function working(step, work) {
 // reopen starts the program again after it failed, with what it had open.
 async function reopen() {
   try {
-    if (state.rounds) await program.call('round', {}, { data: state.rounds });
+    if (state.rounds) await program.call('round', { age: state.age() }, { data: state.rounds });
     await openGraph(state.graphData, true);
     if (state.secret) await program.call('readKey', {}, { data: state.secret });
   } catch (e) { show('round', failed(e)); }
@@ -81,6 +81,7 @@ async function openHere() {
 async function findRound() {
   const list = await patient(async () => {
     let fault;
+    state.age = since();
     const list = await rounds().catch(e => { fault = e; });
     if (!list && !await findHere() && fault) throw fault;
     return list;
@@ -94,7 +95,7 @@ async function findRound() {
   }
   state.rounds = list;
   try {
-    const d = state.round = await program.call('round', {}, { data: list });
+    const d = state.round = await program.call('round', { age: state.age() }, { data: list });
     byId('server').textContent = t('roundOn', { round: d.round, host: location.host });
     byId('server').classList.add('on');
     const data = await patient(() => {
@@ -443,13 +444,14 @@ async function made({ data, ...summary }, place, ledger) {
 
 // current throws where the server's round is another than the one that this page shows, or a private one ends within seconds of reply.
 async function current(signal, reply) {
-  const list = await fetched(at('/v1/rounds'), { signal }), now = await program.call('round', { reply }, { data: list });
+  const age = since(), list = await fetched(at('/v1/rounds'), { signal }), now = await program.call('round', { reply, age: age() }, { data: list });
   signal.throwIfAborted();
   if (['round', 'graph', 'server_key', 'privacy'].some(k => JSON.stringify(now[k]) !== JSON.stringify(state.round[k]))) {
-    await program.call('round', {}, { data: state.rounds });
+    await program.call('round', { age: state.age() }, { data: state.rounds });
     throw new Error(t('roundChanged'));
   }
   state.rounds = list;
+  state.age = age;
   state.round = now;
 }
 

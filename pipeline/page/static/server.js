@@ -7,6 +7,12 @@ export const mostFile = 1 << 28; // bytes of a graph or classifier, as in fmp-ed
 const mostReply = 1 << 16;       // of any other reply, as in fmp-edge
 const patience = 60000;          // ms without an answer, or without more of a file
 
+// since counts the seconds from its call, by the clock that says more: the one stands still while some machines sleep, and the other can be set.
+export function since() {
+  const ticks = performance.now(), date = Date.now();
+  return () => Math.max(performance.now() - ticks, Date.now() - date) / 1000;
+}
+
 // fetched returns the body of a reply of at most so many bytes, and tells how much of it came; signal ends it. An error is transient where
 // the same request may have an answer later.
 export async function fetched(path, { most = mostReply, progress, signal, body, ...request } = {}) {
