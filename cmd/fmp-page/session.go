@@ -60,6 +60,7 @@ var methods = map[string]method{
 	"list":       with((*session).list),
 	"compress":   with((*session).compress),
 	"explain":    (*session).explain,
+	"stillOpen":  inRound((*session).stillOpen),
 	"sign":       inRound((*session).sign),
 	"receipt":    inRound(with((*session).receipt)),
 	"classifier": (*session).openClassifier,
@@ -169,6 +170,17 @@ func inTime(d *wire.Description, reply float64) error {
 	return fmt.Errorf("round %d takes uploads until %s, and the upload would be there %v seconds "+
 		"from now: give a shorter time; nothing was read and nothing sent", d.Round,
 		d.Deadline.Format(time.RFC3339), reply)
+}
+
+// stillOpen refuses a private round that may have ended since the page asked for it: a browser may
+// freeze a page, or its machine sleep, until after the deadline.
+func (s *session) stillOpen(*request) (any, []byte, error) {
+	if !s.round.TooLate(0) {
+		return nil, nil, nil
+	}
+	return nil, nil, fmt.Errorf("round %d took uploads until %s, which came before the upload was "+
+		"made: nothing was kept and nothing spent", s.round.Round,
+		s.round.Deadline.Format(time.RFC3339))
 }
 
 // graphInfo is a page's description of a client graph that it took apart.

@@ -363,7 +363,16 @@ func TestTooLate(t *testing.T) {
 					Relation: privacy.AddRemove, Noise: privacy.Local, Points: 1}}
 			c.change(&d)
 			text := must.Get(json.Marshal(map[string]any{"rounds": []wire.Description{d}}))(t)
-			ask(t, &session{}, "round", map[string]float64{"reply": c.reply, "age": c.age}, &request{data: text}, c.refused)
+			s := &session{key: must.Get(identity.New("a"))(t)}
+			ask(t, s, "round", map[string]float64{"reply": c.reply, "age": c.age}, &request{data: text}, c.refused)
+			if c.refused != "" {
+				return
+			}
+			ended := ""
+			if c.age > 40 {
+				ended = "nothing was kept and nothing spent"
+			}
+			ask(t, s, "stillOpen", nil, &request{}, ended)
 		})
 	}
 }

@@ -274,6 +274,32 @@ console.log(faults.join(), signal.aborted, panels.leaves.includes('notEnrolled')
 	wants(t, "a closed round", got, "undefined true\n")
 }
 
+// TestFrozen: a page that stood still until its round was over keeps and spends nothing. An upload
+// that was made before costs nothing, and is shown.
+func TestFrozen(t *testing.T) {
+	for name, c := range map[string]struct{ then, want string }{
+		"in time": {"", " spent true true"},
+		"over":    {"answers.stillOpen = () => { throw new Error('over'); };", "over undefined false false"},
+		"over, of before": {"answers.stillOpen = () => { throw new Error('over'); };" +
+			"store.set('before', bytes('upload 1')); spent = { again: { path: 'before', sha256: 'upload 1' } };",
+			" undefined false true"},
+	} {
+		got := stubbed(t, "join.js", served+`
+round.privacy = { epsilon: 1, delta: 1e-5, noise: 'local' };
+elements.limit = { value: '9' }, elements.reply = { value: '2' };
+let spent = { line: 'spent', epsilon: 1, earlier: 0 };
+answers.compress = () => ({ ...told(bytes('upload 1')), budget: round.privacy, spent, data: bytes('upload 1') });
+answers.explain = (_, data) => ({ ...told(data), budget: round.privacy });
+`, chosen+c.then+`
+await compute();
+await rest();
+console.log(faults.join(), store.get('ledger'), store.has('upload g 7 me'),
+  panels.leaves.includes('madeOnce'));
+`)
+		wants(t, name, got, c.want+"\n")
+	}
+}
+
 // TestAsksNothingMeanwhile: while an upload is made no request goes out, whose moment would tell how
 // long the photographs took. A question that came up is asked once it is made.
 func TestAsksNothingMeanwhile(t *testing.T) {

@@ -434,6 +434,7 @@ async function made({ data, ...summary }, place, ledger) {
     summary = data && await program.call('explain', {}, { data: data.slice() });
     if (summary?.digest !== sha256) throw new Error(t('goneUpload'));
   } else {
+    await program.call('stillOpen', {}); // the page may have been frozen meanwhile
     try {
       await spend(ledger, summary.spent.line, place, data.slice());
     } catch { throw new Error(t('spentMeanwhile')); }
