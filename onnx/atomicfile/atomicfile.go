@@ -2,9 +2,9 @@
 package atomicfile
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"io/fs"
 	"math/rand/v2"
@@ -98,12 +98,14 @@ func inUse(err error) bool {
 // 255, of which 17 are the rest.
 const maxPrefix = 255 - 17
 
-// temporary begins the names of a file's temporary files: with its own name, or with the sha256 of
+// temporary begins the names of a file's temporary files: with its own name, or with a hash of
 // that where it is too long for more to follow.
 func temporary(target string) string {
 	prefix := "." + filepath.Base(target) + "."
 	if len(prefix) > maxPrefix {
-		prefix = fmt.Sprintf(".%x.", sha256.Sum256([]byte(prefix)))
+		h := fnv.New128a() // a cryptographic hash would be 200 kB of a program
+		h.Write([]byte(prefix))
+		prefix = fmt.Sprintf(".%x.", h.Sum(nil))
 	}
 	return prefix
 }

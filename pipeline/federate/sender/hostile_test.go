@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -301,6 +302,35 @@ func TestPartOfBefore(t *testing.T) {
 		if requests != c.requests || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %d requests, want %d: %v", name, requests, c.requests, err)
 		}
+	}
+}
+
+// TestPartElsewhere: the partial file of a graph is a regular one in its folder. What stands there instead is
+// neither followed nor opened, and stays as it was.
+func TestPartElsewhere(t *testing.T) {
+	for name, put := range map[string]func(victim, part string) error{
+		"a link":            func(victim, part string) error { return os.Symlink(victim, part) },
+		"a link to no file": func(victim, part string) error { return os.Symlink(victim+".new", part) },
+		"a folder":          func(_, part string) error { return os.Mkdir(part, 0o700) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, digest := t.TempDir(), strings.Repeat("0", 64)
+			victim := filepath.Join(t.TempDir(), "victim")
+			must.Do(t, os.WriteFile(victim, []byte("kept"), 0o600))
+			if err := put(victim, filepath.Join(dir, digest+".onnx.part")); err != nil {
+				t.Skipf("this system makes none: %v", err)
+			}
+			c := reply(200, nil, "graph").client()
+			must.Fail(c.Graph(t.Context(), &wire.Description{Graph: digest, GraphBytes: 5}, dir))(t,
+				digest+".onnx.part: not a regular file; remove it", name)
+			if got := must.Get(os.ReadFile(victim))(t); string(got) != "kept" {
+				t.Errorf("the file elsewhere holds %q", got)
+			}
+			_, err := os.Lstat(victim + ".new")
+			if !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("a file was made elsewhere: %v", err)
+			}
+		})
 	}
 }
 

@@ -327,7 +327,7 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 	// The partial file belongs to one process; another that arrives meanwhile downloads the graph
 	// for itself.
 	part := path + ".part"
-	f, err := os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := openPart(part)
 	if err == nil {
 		var lock io.Closer
 		var ok bool
@@ -340,7 +340,7 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 			f.Close()
 			part = fmt.Sprintf("%s.%d.part", path, os.Getpid())
 			defer os.Remove(part)
-			f, err = os.OpenFile(part, os.O_RDWR|os.O_CREATE, 0o644)
+			f, err = openPart(part)
 		}
 	}
 	// another process moved its partial file into place between the two calls
@@ -383,6 +383,30 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 	return path, nil
 }
 
+// openPart opens the partial file of a graph, or makes it. A link, a named pipe or a folder is
+// refused, also where it takes the file's place meanwhile: a shared cache may hold it, and its
+// target would be overwritten.
+func openPart(path string) (*os.File, error) {
+	other := &fs.PathError{Op: "open", Path: path, Err: errors.New("not a regular file; remove it")}
+	if st, err := os.Lstat(path); err == nil && !st.Mode().IsRegular() {
+		return nil, other
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	at, err := os.Lstat(path)
+	opened, e := f.Stat()
+	if err = errors.Join(err, e); err == nil && !os.SameFile(at, opened) {
+		err = other
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
 // digestOf is the SHA-256 of a file, in hexadecimal. One beyond the bound is an error.
 func digestOf(path string) (string, error) { return models.DigestFile(path, wire.MaxGraph+1) }
 
@@ -421,7 +445,7 @@ func (c *Client) download(ctx context.Context, d *wire.Description, f *os.File) 
 func (c *Client) fetch(ctx context.Context, d *wire.Description, f *os.File) error {
 	have, err := f.Seek(0, io.SeekEnd)
 	if err != nil {
-		return err
+		return fmt.Errorf("client graph: %w", err)
 	}
 	if have == d.GraphBytes {
 		return nil
@@ -453,11 +477,9 @@ func (c *Client) fetch(ctx context.Context, d *wire.Description, f *os.File) err
 		data, _ := io.ReadAll(io.LimitReader(resp.Body, wire.MaxJSON+1))
 		return c.refusal(resp, data)
 	}
-	if err := f.Truncate(have); err != nil {
-		return err
-	}
-	if _, err := f.Seek(have, io.SeekStart); err != nil {
-		return err
+	_, err = f.Seek(have, io.SeekStart)
+	if err := errors.Join(f.Truncate(have), err); err != nil {
+		return fmt.Errorf("client graph: %w", err)
 	}
 	stalled := time.AfterFunc(requestTime, cancel)
 	defer stalled.Stop()
