@@ -463,7 +463,11 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 		}
 		file := path
 		// A file has several names where links lead to it.
-		if real, err := filepath.EvalSymlinks(path); err == nil {
+		real, err := filepath.EvalSymlinks(path)
+		if regularfile.OfMachine(err) {
+			return nil, nil, err
+		}
+		if err == nil {
 			file = real
 		}
 		if before, again := labels[file]; again {

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"fmp/onnx/regularfile"
 )
 
 // Reasons why a file is left out.
@@ -93,7 +95,11 @@ func (w *Walker) End() error {
 	}
 	w.files, w.dirs = make(map[string]link, len(w.seen)), map[string]bool{}
 	for _, l := range w.seen {
-		if real, err := filepath.EvalSymlinks(l.path); err == nil {
+		real, err := filepath.EvalSymlinks(l.path)
+		if regularfile.OfMachine(err) {
+			return err
+		}
+		if err == nil {
 			w.files[real] = l
 		}
 	}
@@ -105,10 +111,13 @@ func (w *Walker) End() error {
 	return nil
 }
 
-// follow visits the image or the folder that a link leads to, or leaves the link out. An error ends
-// the walk; the fault of one link is a bad image.
+// follow visits the image or the folder that a link leads to, or leaves the link out. An error, of
+// the machine too, ends the walk; the fault of one link is a bad image.
 func (w *Walker) follow(l link) error {
 	real, err := filepath.EvalSymlinks(l.path)
+	if regularfile.OfMachine(err) {
+		return err
+	}
 	if err != nil {
 		if !IsImage(l.path) && filepath.Ext(l.path) != "" {
 			w.leave(l.path, noImage)
@@ -117,6 +126,9 @@ func (w *Walker) follow(l link) error {
 		return w.Visit(l.path, l.class, fmt.Errorf("%s: a link that leads nowhere", l.path))
 	}
 	st, err := os.Stat(real)
+	if regularfile.OfMachine(err) {
+		return err
+	}
 	if err != nil {
 		return w.Visit(l.path, l.class, err)
 	}
@@ -172,6 +184,9 @@ func (w *Walker) folder(l link, real string) error {
 	}
 	w.dirs[key] = true
 	entries, err := os.ReadDir(real)
+	if regularfile.OfMachine(err) {
+		return err
+	}
 	if err != nil {
 		return w.Visit(l.path, l.class, err)
 	}
@@ -198,6 +213,9 @@ func entries(dir string, others *LeftOut) (folders, files []string, err error) {
 		is := e.IsDir()
 		if e.Type()&fs.ModeSymlink != 0 {
 			st, err := os.Stat(filepath.Join(dir, e.Name()))
+			if regularfile.OfMachine(err) {
+				return nil, nil, err
+			}
 			is = err == nil && st.IsDir()
 		}
 		switch {
