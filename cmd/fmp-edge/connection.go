@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"fmp/cmd/internal/outputs"
+	"fmp/models"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
@@ -228,10 +229,44 @@ func (c *connection) openHelper(ctx context.Context, command string, leader, hel
 	return nil
 }
 
+// give sends an upload and returns its receipt. From a server that had it before, the receipt alone
+// is asked for.
+func (s *server) give(ctx context.Context, key *identity.Key, data []byte,
+	had bool) (*wire.Receipt, error) {
+	if !had {
+		return s.Send(ctx, s.round, key, data)
+	}
+	r, err := s.Receipt(ctx, s.round, key)
+	if err != nil {
+		return nil, err
+	}
+	return r, s.round.Accept(r, key.Name, models.DigestBytes(data))
+}
+
+// lacks reports whether an error says that a server has no upload of a client.
+func lacks(err error) bool {
+	var p *wire.Problem
+	return errors.As(err, &p) && p.Code == wire.NoReceipt
+}
+
+// had reports whether the first server has a private upload of a round that takes nothing new. It
+// is charged no more, and not sent: a receipt alone is asked for.
+func (c *connection) had(ctx context.Context, key *identity.Key, data []byte) (bool, error) {
+	if c.ledger == nil || !federate.IsRelease(data) ||
+		!errors.Is(c.takes("", 0), sender.ErrClosed) {
+		return false, nil
+	}
+	r, err := c.first.Receipt(ctx, c.first.round, key)
+	if lacks(err) {
+		return false, nil
+	}
+	return err == nil && r.Upload == models.DigestBytes(data), err
+}
+
 // sendHelper sends the helper's share of an upload, which the leader asks the helper about, and
 // keeps its receipt. It comes before the leader's.
 func (c *connection) sendHelper(ctx context.Context, command string, key *identity.Key,
-	upload string) error {
+	upload string, had bool) error {
 	if c.second == nil {
 		return nil
 	}
@@ -239,7 +274,7 @@ func (c *connection) sendHelper(ctx context.Context, command string, key *identi
 	if err != nil {
 		return err
 	}
-	r, err := c.second.Send(ctx, c.second.round, key, data)
+	r, err := c.second.give(ctx, key, data, had)
 	if err != nil {
 		return fmt.Errorf("the helper: %w", err)
 	}
@@ -328,7 +363,7 @@ func (c *connection) takes(command string, after time.Duration) error {
 				after.Round(100*time.Millisecond))
 		default:
 			return fmt.Errorf("%s: %w: round %d, with the deadline %s, takes nothing new; nothing "+
-				"was spent and nothing sent", command, sender.ErrClosed, s.round.Round,
+				"was spent and nothing sent: ask its operator for the next round", command, sender.ErrClosed, s.round.Round,
 				s.round.Deadline.Format(time.RFC3339))
 		}
 	}
@@ -369,13 +404,20 @@ func (c *connection) deliver(ctx context.Context, command string, key *identity.
 	if err := c.receiptsFree(command, key.Name); err != nil {
 		return err
 	}
-	if err := c.charge(command, path, data); err != nil {
+	had, err := c.had(ctx, key, data)
+	if err != nil {
 		return err
 	}
-	if err := c.sendHelper(ctx, command, key, path); err != nil {
+	if !had {
+		err = c.charge(command, path, data)
+	}
+	if err != nil {
 		return err
 	}
-	r, err := c.first.Send(ctx, c.first.round, key, data)
+	if err := c.sendHelper(ctx, command, key, path, had); err != nil {
+		return err
+	}
+	r, err := c.first.give(ctx, key, data, had)
 	if err != nil {
 		return err
 	}
@@ -457,8 +499,7 @@ func (c *connection) wantsSalt(ctx context.Context, u *message, key *identity.Ke
 		return false, nil
 	}
 	_, err := c.first.Receipt(ctx, c.first.round, key)
-	var p *wire.Problem
-	if errors.As(err, &p) && p.Code == wire.NoReceipt {
+	if lacks(err) {
 		return true, nil
 	}
 	return false, err

@@ -18,6 +18,7 @@ import (
 	"fmp/models"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
+	"fmp/pipeline/federate/sender"
 	"fmp/pipeline/privacy"
 	"fmp/pipeline/privacy/prio"
 )
@@ -312,6 +313,9 @@ func (a *answer) Record() error {
 func hand(command string, l privacy.Ledger, s privacy.Spending, limit float64,
 	log io.Writer) error {
 	total, earlier, err := l.Hand(s, limit)
+	if errors.Is(err, sender.ErrClosed) { // it says so itself
+		return err
+	}
 	if err != nil {
 		return usagef("%s: the upload of round %d is not sent: %w", command, s.Round, err)
 	}
