@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -122,6 +123,10 @@ func newEmbedded(o Options) (*embedded, error) {
 		e.options.Host, e.options.Port, e.options.Authorization = host, port, o.Token
 	}
 	e.look()
+	// A killed server leaves it, of as many bytes as an upload.
+	if err := os.Remove(e.probed()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(err, lock.Close())
+	}
 	if err := e.start(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -327,11 +332,14 @@ func lasting(fault string, since time.Duration) bool {
 	return fault != "" && (strings.Contains(fault, "write error") || since > patienceNATS)
 }
 
+// probed is the file that probe writes.
+func (e *embedded) probed() string { return filepath.Join(e.dir, "probe.tmp") }
+
 // probe writes as many bytes as room asks for to a file of its own, and removes it. Free space alone
 // does not tell of a quota, or of a disk that fails. Its error is that of room until it succeeds, and
 // is reported where it is another than before.
 func (e *embedded) probe() error {
-	err := written(filepath.Join(e.dir, "probe.tmp"), e.largest+reserve)
+	err := written(e.probed(), e.largest+reserve)
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
 		err = fmt.Errorf("%w: %w", ErrFull, err)

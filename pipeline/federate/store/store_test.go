@@ -40,7 +40,12 @@ func opened(t *testing.T, o Options) *Store {
 // refused unless it says which one it replaces; two programs do not share a folder.
 func TestStore(t *testing.T) {
 	dir := t.TempDir()
+	left := filepath.Join(dir, "probe.tmp") // by a server that was killed
+	must.Do(t, os.WriteFile(left, nil, 0o600))
 	s := opened(t, Options{Dir: dir})
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is there: %v", left, err)
+	}
 	if _, err := Open(t.Context(), "fmp-1", Options{Dir: dir}); !errors.Is(err, ErrBusy) {
 		t.Errorf("a second program in the folder: %v", err)
 	}
