@@ -540,7 +540,7 @@ func TestBuilds(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		bin[arch] = filepath.Join(t.TempDir(), "fmp-edge-"+arch)
 		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-tags",
-			shipped, unfused, errorsApart, locksApart, messagesApart, "-o", bin[arch], ".")
+			shipped, unfused, errorsApart, locksApart, messagesApart, shapesApart, "-o", bin[arch], ".")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("building for %s: %v\n%s", arch, err, out)
@@ -583,6 +583,7 @@ const (
 	errorsApart   = "-gcflags=errors=-l -d=fmahash=qn"
 	locksApart    = "-gcflags=sync=-l -d=fmahash=qn"
 	messagesApart = "-gcflags=google.golang.org/protobuf/...=-l -d=fmahash=qn"
+	shapesApart   = "-gcflags=fmp/onnx/shape=-l -d=fmahash=qn"
 )
 
 // sameUpload fails unless a program makes the upload of this one, byte for byte, of a folder and of

@@ -16,6 +16,7 @@ type Kind struct {
 	Format byte   // below 128, so that it is a varint of one byte
 	Most   int    // bytes of a message
 	Writer string // the command that writes it
+	Remedy string // for another message in its place, after the writer
 }
 
 // formatted is a message with its format in field 1.
@@ -61,7 +62,8 @@ func (k Kind) Decode(data []byte, m formatted) error {
 		return err
 	}
 	if !k.Is(data) {
-		return k.Refuse("format", "of another message", "%d, which %s writes", k.Format, k.Writer)
+		return k.Refuse("format", "of another message", "%d, which %s writes%s", k.Format,
+			k.Writer, k.Remedy)
 	}
 	if err := message.Unmarshal(data, m, 0); err != nil {
 		return fmt.Errorf("%s: not a message of the type that %s writes: %w", k.Name, k.Writer, err)

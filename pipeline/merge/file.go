@@ -20,7 +20,8 @@ const Format = 6
 // maxHigh bounds the upper halves of sums, so that sums of parts stay within 128 bits.
 const maxHigh = 1 << 60
 
-var kind = federate.Kind{Name: "part", Format: Format, Most: MaxBytes, Writer: "fmp merge"}
+var kind = federate.Kind{Name: "part", Format: Format, Most: MaxBytes, Writer: "fmp merge",
+	Remedy: "; uploads are merged first"}
 
 var refuse = kind.Refuse
 

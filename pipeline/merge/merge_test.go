@@ -441,6 +441,7 @@ func TestHostile(t *testing.T) {
 		data[i] ^= 0x10
 		must.Fail(Decode(data, federate.Expect{}))(t, "", "bit 4 of byte", i, "is flipped")
 	}
+	must.Fail(Decode(made(t, 50, federate.Single), federate.Expect{}))(t, "uploads are merged first")
 }
 
 // TestWhole: whole numbers of 128 bits keep to exact sums of both signs, at the ends of their range
