@@ -213,6 +213,11 @@ func (p *Prepared) describe(l *loaded, from modelManifests) (err error) {
 	for name, digest := range l.others {
 		m.Data["other: "+name] = digest
 	}
+	// Earlier versions made such images of all test images, with equal settings.
+	n := scored(l.Set.Test.N, p.Config.Dataset.Test)
+	if n < l.Set.Test.N && p.Config.Scores.ofTest(l.Set.Name) {
+		m.Data["spoiled"] = fmt.Sprintf("first %d", n)
+	}
 	m.Sizes = map[string]int{"dx": l.Features.Dx, "classes": len(l.Set.Classes),
 		"clients": p.Data.Clients.Len(), "test": len(p.Data.TestLabels),
 		"upload": from.embedding.S, "noise": from.predictor.D}

@@ -1,6 +1,8 @@
 package experiment
 
 import (
+	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -45,5 +47,52 @@ func TestUnscored(t *testing.T) {
 		if got := unscored(labels, 3); !strings.HasPrefix(got, want) || (want == "") != (got == "") {
 			t.Errorf("%v: %q; want %q", labels, got, want)
 		}
+	}
+}
+
+// TestStoppedBeforeScoredImages: a stopped run whose spoiled images were of all test images is refused
+// by name, as its identity has no word of the first. A run without such images has no such word.
+func TestStoppedBeforeScoredImages(t *testing.T) {
+	eng := must.Get(pure.New(engine.Options{}))(t)
+	defer eng.Close()
+	for _, x := range []struct {
+		name        string
+		test        int
+		corruptions bool
+		other       []string
+		domains     []Domain
+		want        string
+	}{
+		{"inverted", 5, false, []string{"inverted"}, nil, "first 5"},
+		{"noise", 6, false, []string{"noise"}, nil, "first 6"},
+		{"corruptions", 2, true, nil, nil, "first 2"},
+		{"a domain", 5, false, nil, []Domain{{"contrast", 1}}, "first 5"},
+		{"a rotation by none", 5, false, nil, []Domain{{Rotation, 0}}, "first 5"},
+		{"the data set's own", 5, false, nil, []Domain{{"digits", 0}}, "first 5"},
+		{"all test images", 0, false, []string{"inverted"}, nil, ""},
+		{"more than there are", 100000, false, []string{"inverted"}, nil, ""},
+		{"no others", 5, false, nil, nil, ""},
+	} {
+		c := Default()
+		c.Methods, c.Seeds, c.Dataset.Test, c.Scores.Images = []string{"NCM"}, 1, x.test, 2
+		c.Scores.Corruptions, c.Scores.Other, c.Scores.Domains = x.corruptions, x.other, x.domains
+		p := must.Get(Prepare(t.Context(), c, eng, nil, nil))(t)
+		m := p.Manifest
+		must.Do(t, p.Close())
+		if m.Data["spoiled"] != x.want {
+			t.Errorf("%s: spoiled images are of %q; want %q", x.name, m.Data["spoiled"], x.want)
+		}
+		old := m
+		old.Data = maps.Clone(m.Data)
+		delete(old.Data, "spoiled")
+		old.Identity = must.Get(Identity(p.Config, old.Models, old.Data))(t)
+		dir := filepath.Join(t.TempDir(), "run")
+		must.Do(t, must.Get(Open(dir, p.Config, old))(t).Close())
+		d, err := Open(dir, p.Config, m)
+		if x.want != "" {
+			must.Fail(d, err)(t, "data spoiled are none there and "+x.want+" here", x.name)
+			continue
+		}
+		must.Do(t, must.Get(d, err)(t).Close())
 	}
 }

@@ -99,6 +99,14 @@ type Domain struct {
 // Rotation is the kind of the domains of turned images.
 const Rotation = "rotation"
 
+// ofTest reports whether shifts are made of the test images of the data set of that name.
+func (s *Scores) ofTest(name string) bool {
+	return s.Corruptions || slices.Contains(s.Other, "inverted") || slices.Contains(s.Other, "noise") ||
+		slices.ContainsFunc(s.Domains, func(d Domain) bool {
+			return d.Severity > 0 || d.Kind == Rotation || d.Kind == name
+		})
+}
+
 // of returns the domain's images, made of test or read, in random order where a file may hold them
 // by class, and a data set's digest.
 func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset,
