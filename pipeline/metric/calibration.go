@@ -27,8 +27,9 @@ type Calibration struct {
 	// predictor's gaps on either side of 0.
 	Gap    float64 `json:"gap"`
 	Chance float64 `json:"gap_by_chance"`
-	// GapLow and GapHigh are the ends of the normal 95% interval of Gap over points, no nearer than
-	// those of the accuracy's Wilson interval: answers that are all right have no variance.
+	// GapLow and GapHigh are the ends of the normal 95% interval of Gap over points. Where fewer
+	// than [fewAnswers] answers are right, or wrong, they are no nearer than those of the accuracy's
+	// Wilson interval: answers that are all right have no variance.
 	GapLow  float64 `json:"gap_low"`
 	GapHigh float64 `json:"gap_high"`
 	// Debiased is the root of the debiased mean squared calibration error over the same bins (Kumar
@@ -39,6 +40,11 @@ type Calibration struct {
 
 // calibrationDraws is the number of simulated sets of labels behind Perfect, Low and High.
 const calibrationDraws = 2000
+
+// fewAnswers is the number of right, and of wrong, answers from which a normal interval holds: the
+// rule of ten successes and ten failures. The accuracy's interval is wider than that of the gap,
+// whose confidences vary with the answers.
+const fewAnswers = 10
 
 // Calibration simulates, from a stream of its own, the labels that the stated probabilities call
 // for: in a bin of n points and mean confidence p, Binomial(n, p) of them are right. The stream has
@@ -90,9 +96,12 @@ func (c *Curve) Calibration() Calibration {
 	out.Chance = distuv.UnitNormal.Quantile(0.975) * math.Sqrt(variance)
 	half := distuv.UnitNormal.Quantile(0.975) * math.Sqrt(max(0, spread-out.Gap*out.Gap)/total)
 	n := max(int(math.Round(total)), 1)
-	low, high := Wilson(min(int(math.Round(right)), n), n, 0.95)
-	out.GapLow = out.Gap - max(half, high-right/total)
-	out.GapHigh = out.Gap + max(half, right/total-low)
+	out.GapLow, out.GapHigh = out.Gap-half, out.Gap+half
+	if hits := min(int(math.Round(right)), n); min(hits, n-hits) < fewAnswers {
+		low, high := Wilson(hits, n, 0.95)
+		out.GapLow = out.Gap - max(half, high-right/total)
+		out.GapHigh = out.Gap + max(half, right/total-low)
+	}
 	slices.Sort(draws)
 	for _, d := range draws {
 		out.Perfect += d / calibrationDraws

@@ -130,3 +130,29 @@ func TestGapOfFewErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestGapOfManyErrors: the interval of the gap holds the true one no more often than it says where
+// sure answers are right more often, at an ordinary accuracy.
+func TestGapOfManyErrors(t *testing.T) {
+	t.Parallel()
+	const repeats, of = 500, 200 // points of each of two probabilities
+	r, held := rng.New(1, "many errors"), 0.0
+	for range repeats {
+		var curve Curve
+		for _, p := range []float64{0.32, 0.98} {
+			b := &curve[bin(p)]
+			b.Count, b.Confidence = of, p
+			for range of {
+				if r.Float64() < p {
+					b.Accuracy += 1.0 / of
+				}
+			}
+		}
+		if c := curve.Calibration(); c.GapLow <= 0 && 0 <= c.GapHigh {
+			held += 1.0 / repeats
+		}
+	}
+	if held < 0.92 || held > 0.98 { // three standard errors are 0.03
+		t.Errorf("the 95%% interval holds the gap %.3f of the time", held)
+	}
+}
