@@ -163,12 +163,13 @@ one method (--method). A run that cannot be read is named at the end (exit code 
 		for _, r := range runs {
 			records = append(records, r.Records)
 		}
+		// A name may be misspelt, or of a run that cannot be read.
 		if err := filter.check(records...); err != nil {
-			return err
+			return errors.Join(err, unread)
 		}
 		method, err := lookupMethod(method, records...)
 		if err != nil {
-			return err
+			return errors.Join(err, unread)
 		}
 		out := []listed{}
 		for _, r := range runs {

@@ -121,17 +121,26 @@ func TestResults(t *testing.T) {
 }
 
 // TestListPastOthers: a folder that holds another program's file is named, and the runs are listed.
+// It is named too where no run has the name of a filter, which may be of the folder's run.
 func TestListPastOthers(t *testing.T) {
 	root := t.TempDir()
 	madeUpRun(t, filepath.Join(root, "b"), 1, map[string]float64{"CANN": 0.5, "FMP": 0.8})
 	other := filepath.Join(root, "a")
 	must.Do(t, os.Mkdir(other, 0o755))
 	must.Do(t, os.WriteFile(filepath.Join(other, "run.json"), []byte("[1,2]"), 0o600))
-	var out, errs bytes.Buffer
-	code := execute(t.Context(), []string{"results", "list", root}, nil, &out, &errs)
-	if code != exitUsage || !strings.Contains(out.String(), "0.8100") ||
-		!strings.Contains(errs.String(), other+": run.json") {
-		t.Errorf("exit code %d, printed %s, said %s", code, &out, &errs)
+	for _, x := range []struct {
+		flag, value, printed, said string
+	}{
+		{"--method", "FMP", "0.8100", ""}, {"--method", "FPM", "", "did you mean FMP"},
+		{"--protocol", "tuned", "", "the runs have shared"},
+		{"--partition", "dirichlet-1", "", "the runs have homogeneous"},
+	} {
+		var out, errs bytes.Buffer
+		code := execute(t.Context(), []string{"results", "list", root, x.flag, x.value}, nil, &out, &errs)
+		if code != exitUsage || !strings.Contains(out.String(), x.printed) ||
+			!strings.Contains(errs.String(), x.said) || !strings.Contains(errs.String(), other+": run.json") {
+			t.Errorf("%s %s: exit code %d, printed %s, said %s", x.flag, x.value, code, &out, &errs)
+		}
 	}
 }
 
