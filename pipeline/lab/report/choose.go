@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"fmp/onnx/sorting"
 	"fmp/onnx/suggest"
@@ -102,7 +103,7 @@ type chosen struct {
 // extra is a column behind the figures.
 type extra struct {
 	name  string
-	width int // on a terminal
+	width int // on a terminal: that of the longest cell at least
 	cell  func(r *Row) string
 }
 
@@ -114,11 +115,16 @@ func (t *Table) extras(settings, printed bool) (out []extra) {
 			func(r *Row) string { return byteSize(r.UploadBytes) }})
 	}
 	if settings && t.tuned() && (t.chosen == nil || t.chosen.setting) {
-		out = append(out, extra{settingName, 28,
+		out = append(out, extra{settingName, len(settingName),
 			func(r *Row) string { return setting(r.Settings) }})
 	}
 	if printed {
 		out = append(out, extra{printedName, len(printedName), (*Row).printed})
+	}
+	for i := range out {
+		for j := range t.Rows {
+			out[i].width = max(out[i].width, utf8.RuneCountInString(out[i].cell(&t.Rows[j])))
+		}
 	}
 	return out
 }

@@ -238,17 +238,19 @@ func TestTunedTablesNameTheValues(t *testing.T) {
 }
 
 // TestSettingsThatDiffer: settings that differ between repeats stand as ranges, and none as the
-// row's own.
+// row's own. Their column on a terminal is as wide as the longest.
 func TestSettingsThatDiffer(t *testing.T) {
-	var rs []experiment.Record
+	var rs, others []experiment.Record
 	for rep, v := range []float64{0.5, 0.25, 2} {
 		r := record("FMP", rep)
 		r.Protocol, r.Param, r.Value, r.Temperature = "calibrated", "l2", v, 3*v
 		r.More = map[string]float64{"shrinkage": 1}
-		rs = append(rs, r)
+		other := record("CANN", rep)
+		other.Protocol, other.Param, other.Value = "calibrated", "l2", 0.5
+		rs, others = append(rs, r), append(others, other)
 	}
-	ts := must.Get(Tables(rs, &experiment.Manifest{}))(t)
-	row := ts[0].Rows[0]
+	ts := must.Get(Tables(slices.Concat(rs, others), &experiment.Manifest{}))(t)
+	row := ts[0].Rows[slices.IndexFunc(ts[0].Rows, func(r Row) bool { return r.Method == "FMP" })]
 	const want = "l2 0.25 to 2, shrinkage 1, T 0.75 to 6"
 	if got := setting(row.Settings); got != want || row.Value != 0 || row.Temperature != 0 ||
 		row.More != nil {
@@ -260,6 +262,16 @@ func TestSettingsThatDiffer(t *testing.T) {
 		if !strings.Contains(s, want) || strings.Contains(s, "0.5,") {
 			t.Errorf("want %q in\n%s", want, s)
 		}
+	}
+	var ends []int // of the lines with settings and of their heading
+	for line := range strings.Lines(text.String()) {
+		if line = strings.TrimRight(line, "\n"); strings.HasSuffix(line, " setting") ||
+			strings.HasSuffix(line, " l2 0.5") || strings.HasSuffix(line, want) {
+			ends = append(ends, utf8.RuneCountInString(line))
+		}
+	}
+	if len(ends) != 3 || ends[0] != ends[1] || ends[0] != ends[2] {
+		t.Errorf("lines of %v columns in\n%s", ends, &text)
 	}
 	if row := must.Get(Tables(rs[:1], &experiment.Manifest{}))(t)[0].Rows[0]; row.Value != 0.5 ||
 		row.Temperature != 1.5 || row.More["shrinkage"] != 1 {
