@@ -179,7 +179,8 @@ one method (--method). A run that cannot be read is named at the end (exit code 
 			all := len(r.Records)
 			ts, err := filter.tables(r.Path, r.Records)
 			if err != nil {
-				unread = errors.Join(unread, fmt.Errorf("run directory %s: %w", r.Path, err))
+				unread = errors.Join(unread,
+					experiment.Unread(root, fmt.Errorf("run directory %s: %w", r.Path, err)))
 				continue
 			}
 			if r.Records = filter.keep(r.Records); len(r.Records) == 0 && all > 0 {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"image"
 	"image/png"
@@ -117,7 +116,7 @@ func ReadDetail(dir string) (*Detail, error) {
 // names by them.
 func parseDetail(b []byte) (*Detail, error) {
 	d := new(Detail)
-	if err := json.Unmarshal(b, d); err != nil {
+	if err := parseJSON(b, d); err != nil {
 		return nil, err
 	}
 	for _, e := range append(slices.Clone(d.Easy), d.Hard...) {

@@ -351,7 +351,7 @@ func ReadCosts(dir string) ([]Cost, error) {
 		if line[len(line)-1] != '\n' {
 			break // a line cut short when the run was stopped
 		}
-		if err := json.Unmarshal(line, &t); err != nil {
+		if err := parseJSON(line, &t); err != nil {
 			return nil, fmt.Errorf("%s: %w; remove it: it holds times alone",
 				filepath.Join(dir, TimingsFile), err)
 		}
@@ -506,7 +506,19 @@ func ReadManifest(dir string) (*Manifest, error) { return readFile(dir, RunFile,
 // parseManifest reads run.json. Keys of later versions are ignored.
 func parseManifest(data []byte) (*Manifest, error) {
 	m := new(Manifest)
-	return m, json.Unmarshal(data, m)
+	return m, parseJSON(data, m)
+}
+
+// parseJSON reads a value. A value of another kind is told in the words of JSON: types of Go say
+// nothing to the reader of a file.
+func parseJSON(data []byte, v any) error {
+	err := json.Unmarshal(data, v)
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &kind) {
+		return fmt.Errorf("byte %d: %s is of another kind: a JSON %s", kind.Offset,
+			cmp.Or(kind.Field, "the whole"), kind.Value)
+	}
+	return err
 }
 
 // ReadConfig reads the resolved settings of a run directory.

@@ -33,18 +33,18 @@ const maxListDepth = 4
 
 // List returns the run directories in and below root, in the order of their paths, those that links
 // lead to from elsewhere among them. It does not search inside a run directory, nor further behind
-// a link. A folder that cannot be read is in the error and hides no other: the runs are returned with
-// it.
+// a link. A folder that cannot be read is in the error, once, and hides no other: the runs are
+// returned with it.
 func List(root string) ([]Summary, error) {
 	var out []Summary
 	var bad []error
 	real, err := resolved(root) // a walk does not follow its root where that is a link
 	if err != nil {
-		return nil, fmt.Errorf("looking for runs in %s: %w", root, err)
+		return nil, fmt.Errorf("looking for runs in %s: %w; give a folder that can be read", root, err)
 	}
 	err = filepath.WalkDir(real, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
-			bad = append(bad, err)
+			bad = append(bad, Unread(root, err))
 			return nil
 		}
 		if !e.IsDir() && !leadsOut(path, real) {
@@ -52,14 +52,17 @@ func List(root string) ([]Summary, error) {
 		}
 		rel, err := filepath.Rel(real, path)
 		if err != nil {
-			return err
+			return Unread(root, err)
 		}
 		if strings.Count(rel, string(filepath.Separator)) >= maxListDepth {
 			return fs.SkipDir
 		}
 		s, err := Summarise(filepath.Join(root, rel))
 		if err != nil {
-			bad = append(bad, err)
+			bad = append(bad, Unread(root, err))
+		}
+		if err != nil && e.IsDir() && closed(path) {
+			return fs.SkipDir // the walk would name it again, or everything in it
 		}
 		if s == nil {
 			return nil
@@ -69,10 +72,18 @@ func List(root string) ([]Summary, error) {
 		}
 		return nil
 	})
-	if err = errors.Join(append(bad, err)...); err != nil {
-		return out, fmt.Errorf("looking for runs in %s: %w", root, err)
-	}
-	return out, nil
+	return out, errors.Join(append(bad, err)...)
+}
+
+// Unread is the error of a folder below root that cannot be read as a run; err names the folder.
+func Unread(root string, err error) error {
+	return fmt.Errorf("looking for runs in %s: %w; move the folder elsewhere, or run again", root, err)
+}
+
+// closed reports whether permissions keep the files of a folder from being looked up.
+func closed(dir string) bool {
+	_, err := os.Lstat(filepath.Join(dir, RunFile))
+	return errors.Is(err, fs.ErrPermission)
 }
 
 // resolved is the whole path of a folder, without links.

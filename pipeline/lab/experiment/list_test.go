@@ -2,9 +2,11 @@ package experiment
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"fmp/onnx/must"
@@ -53,11 +55,40 @@ func TestListPastOthers(t *testing.T) {
 		must.Do(t, os.WriteFile(filepath.Join(root, name), []byte(content), 0o600))
 	}
 	got, err := List(root)
-	for _, name := range []string{"a", "b"} {
-		must.Fail(0, err)(t, filepath.Join(root, name), name)
+	lines := strings.Split(err.Error(), "\n")
+	for _, want := range []string{"looking for runs in " + root + ": run directory " + filepath.Join(root, "a") +
+		": run.json: byte 1: the whole is of another kind: a JSON array; move the folder elsewhere, or run again",
+		"looking for runs in " + root + ": run directory " + filepath.Join(root, "b") + ": config.yaml: "} {
+		if !slices.ContainsFunc(lines, func(l string) bool {
+			return strings.HasPrefix(l, want) && !strings.Contains(l, "experiment.")
+		}) {
+			t.Errorf("error is %v; want a line %q", err, want)
+		}
 	}
 	if len(got) != 1 || got[0].Path != filepath.Join(root, "c") {
 		t.Errorf("runs %+v", got)
+	}
+}
+
+// TestListPastClosed: a folder that permissions close is named once, and nothing in it, while one
+// whose run.json alone is closed is searched.
+func TestListPastClosed(t *testing.T) {
+	root := t.TempDir()
+	for _, name := range []string{"a/in", "b/in", "c/in"} {
+		must.Do(t, must.Get(Open(filepath.Join(root, name), small(), Manifest{Identity: "x"}))(t).Close())
+	}
+	must.Do(t, os.WriteFile(filepath.Join(root, "c", RunFile), nil, 0))
+	for name, mode := range map[string]os.FileMode{"a": 0, "b": 0o400} {
+		must.Do(t, os.Chmod(filepath.Join(root, name), mode))
+		t.Cleanup(func() { must.Do(t, os.Chmod(filepath.Join(root, name), 0o700)) })
+	}
+	if _, err := os.ReadDir(filepath.Join(root, "a")); err == nil {
+		t.Skip("permissions close no folder to this user")
+	}
+	got, err := List(root)
+	if n := strings.Count(fmt.Sprint(err), "looking for"); n != 3 || len(got) != 1 ||
+		got[0].Path != filepath.Join(root, "c", "in") {
+		t.Errorf("%d lines, of 3 folders: %v; runs %+v", n, err, got)
 	}
 }
 

@@ -79,7 +79,7 @@ func parseRecords(data []byte) ([]Record, error) {
 			continue
 		}
 		var r Record
-		if err := json.Unmarshal(line, &r); err != nil {
+		if err := parseJSON(line, &r); err != nil {
 			return nil, fmt.Errorf("line %d is not a record: %w", n, err)
 		}
 		if has[r.Cell] {

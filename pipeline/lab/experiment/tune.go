@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -42,7 +41,7 @@ func ReadTuned(dir string) (*Tuned, error) {
 	if b == nil {
 		return out, nil
 	}
-	if err := json.Unmarshal(b, out); err != nil {
+	if err := parseJSON(b, out); err != nil {
 		return nil, fmt.Errorf("%s: %w; remove it and run again",
 			filepath.Join(dir, TuningFile), err)
 	}
