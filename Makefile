@@ -37,7 +37,8 @@ WAITS := \
   crypto/internal/fips140/mlkem crypto/internal/fips140/tls12 crypto/internal/fips140/tls13 crypto/internal/fips140/drbg crypto/internal/fips140/hkdf \
   crypto/internal/fips140/hmac crypto/internal/fips140/edwards25519 crypto/internal/fips140/bigmod crypto/dsa crypto/cipher golang.org/x/sys/unix \
   encoding/base64 encoding/hex container/list crypto/internal/fips140/nistec/... crypto/internal/fips140/sha3 \
-  fmp/featurize/imagefile/dicom golang.org/x/sync/semaphore fmp/onnx fmp/onnx/engine fmp/onnx/engine/pure fmp/onnx/internal/try fmp/pipeline/moments
+  fmp/featurize/imagefile/dicom golang.org/x/sync/semaphore fmp/onnx fmp/onnx/engine fmp/onnx/engine/pure fmp/onnx/internal/try fmp/pipeline/moments \
+  crypto/internal/fips140/check crypto/internal/fips140cache crypto/internal/boring crypto/internal/fips140/sha256 crypto/internal/fips140/sha512
 EDGE := $(VCS) -trimpath -ldflags="-s -w" -tags nethttpomithttp2 $(foreach p,$(WAITS),-gcflags=$(p)=-l) -gcflags=github.com/klauspost/...=
 
 # Compilers for processors with fused operations are told not to use them: uploads have the same bytes everywhere (docs/edge.md).

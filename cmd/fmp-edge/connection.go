@@ -363,8 +363,8 @@ func (c *connection) takes(command string, after time.Duration) error {
 				after.Round(100*time.Millisecond))
 		default:
 			return fmt.Errorf("%s: %w: round %d, with the deadline %s, takes nothing new; nothing "+
-				"was spent and nothing sent: ask its operator for the next round", command, sender.ErrClosed, s.round.Round,
-				s.round.Deadline.Format(time.RFC3339))
+				"was spent and nothing sent: ask its operator for the next round", command,
+				sender.ErrClosed, s.round.Round, s.round.Deadline.Format(time.RFC3339))
 		}
 	}
 	return nil

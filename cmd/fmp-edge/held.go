@@ -184,7 +184,7 @@ func (h *holding) write() error {
 
 // writeAside writes a file aside, first under a name that does not depend on its content: the noise
 // of a program that is killed at it would stay under a name that never comes again. Under the claim
-// nobody else writes there, and the next command removes the leavings.
+// nobody else writes there, and the next command that writes to this place replaces the leavings.
 func (h *holding) writeAside(name string, f content) error {
 	half := beside(f.path, filepath.Base(h.files[len(h.files)-1].path), ".half")
 	err := atomicfile.RemoveStale(filepath.Dir(half), "."+filepath.Base(half)+".", 0)

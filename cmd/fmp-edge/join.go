@@ -231,10 +231,10 @@ func (j *joining) make(ctx context.Context, source string, log io.Writer) ([]byt
 // settle gives compress the flags that the round decides, which is why join has none of them.
 func (j *joining) settle(graph string, log io.Writer) error {
 	d := j.round
-	set := map[string]string{"model": graph, "client": j.owner.Name,
-		"round": fmt.Sprint(d.Round), "output": j.path, "scope": client.ServerScope(d.ServerKey)}
+	set := [][2]string{{"model", graph}, {"client", j.owner.Name}, {"round", fmt.Sprint(d.Round)},
+		{"output", j.path}, {"scope", client.ServerScope(d.ServerKey)}}
 	if p := j.making.Lookup("precision"); !p.Changed && d.Privacy == nil && len(d.Precisions) > 0 {
-		set["precision"] = d.Precisions[0]
+		set = append(set, [2]string{"precision", d.Precisions[0]})
 	}
 	if p := j.making.Lookup("calibrate"); !p.Changed && d.Calibrate > 0 {
 		fmt.Fprintf(log, "fmp-edge: the round asks for %d calibration points, "+
@@ -242,14 +242,13 @@ func (j *joining) settle(graph string, log io.Writer) error {
 			"N grants N\n", d.Calibrate)
 	}
 	if b := d.Privacy; b != nil {
-		set["epsilon"], set["delta"], set["points"] = fmt.Sprint(b.Epsilon),
-			fmt.Sprint(b.Delta), fmt.Sprint(b.Points)
-		set["unit"], set["relation"], set["noise"] = b.Unit, b.Relation, b.Noise
-		set["max-epsilon"] = fmt.Sprint(*j.maxEpsilon)
+		set = append(set, [][2]string{{"epsilon", fmt.Sprint(b.Epsilon)}, {"delta", fmt.Sprint(b.Delta)},
+			{"points", fmt.Sprint(b.Points)}, {"unit", b.Unit}, {"relation", b.Relation},
+			{"noise", b.Noise}, {"max-epsilon", fmt.Sprint(*j.maxEpsilon)}}...)
 	}
-	for name, value := range set {
-		if err := j.making.Set(name, value); err != nil {
-			return fmt.Errorf("join: --%s %s: %w", name, value, err)
+	for _, v := range set {
+		if err := j.making.Set(v[0], v[1]); err != nil {
+			return fmt.Errorf("join: --%s %s: %w", v[0], v[1], err)
 		}
 	}
 	return nil

@@ -215,7 +215,7 @@ func foldersOf(f models.Manifest) []string {
 	sorted := slices.Sorted(slices.Values(names))
 	for c, name := range names {
 		at, _ := slices.BinarySearch(sorted, name)
-		names[c] = fmt.Sprintf("%06d", at)
+		names[c] = fmt.Sprintf("%06d label %d", at, c) // errors have it
 	}
 	return names
 }

@@ -47,13 +47,12 @@ type build struct {
 type builtPackage struct {
 	Dir, ImportPath, Export string
 	GoFiles, CgoFiles       []string
-	Standard                bool
 }
 
 // readBuild compiles what is not yet compiled.
 func readBuild() (*build, error) {
 	out, err := exec.Command("go", "list", "-tags=grpcnotrace", "-export", "-deps",
-		"-json=Dir,ImportPath,Export,GoFiles,CgoFiles,Standard", "./...").Output()
+		"-json=Dir,ImportPath,Export,GoFiles,CgoFiles", "./...").Output()
 	var failed *exec.ExitError
 	if errors.As(err, &failed) {
 		return nil, fmt.Errorf("go list: %w: %s", err, failed.Stderr)

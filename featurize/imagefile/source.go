@@ -461,14 +461,9 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(dir, path)
 		}
-		file := path
-		// A file has several names where links lead to it.
-		real, err := filepath.EvalSymlinks(path)
-		if regularfile.OfMachine(err) {
+		file, err := ownName(path)
+		if err != nil {
 			return nil, nil, err
-		}
-		if err == nil {
-			file = real
 		}
 		if before, again := labels[file]; again {
 			if err := o.twice(before, label); err != nil {
@@ -483,6 +478,19 @@ func readList(r io.Reader, dir string, o Options) ([]Item, []Mapped, error) {
 		return nil, nil, fmt.Errorf("no images in the list; want lines of path,label")
 	}
 	return files, names.list, nil
+}
+
+// ownName returns the one name of a file to which links may lead; that of a file that is not there is
+// its path. An error is the machine's.
+func ownName(path string) (string, error) {
+	real, err := filepath.EvalSymlinks(path)
+	switch {
+	case regularfile.OfMachine(err):
+		return "", err
+	case err != nil:
+		return path, nil
+	}
+	return real, nil
 }
 
 // twice returns an error for an image that a list names twice with these labels.

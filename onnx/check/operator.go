@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"fmp/onnx"
@@ -48,13 +49,22 @@ func (c *checker) schema(n *onnx.Node) (*op.Schema, error) {
 	s := op.Find(n, c.opsets)
 	versions := op.Versions(n.Domain, n.Op)
 	standard := int(max(c.opsets[""], c.opsets["ai.onnx"]))
+	set := int(c.opsets[n.Domain])
+	if n.Domain == "" {
+		set = standard
+	}
+	later := slices.IndexFunc(versions, func(v *op.Schema) bool { return v.Since > set && !v.Deprecated })
 	switch {
 	case n.Domain == "" && op.Extended(n.Op, standard):
+		newer := ""
+		if later >= 0 {
+			newer = fmt.Sprintf(", or export the model with set %d", versions[later].Since)
+		}
 		return nil, onnx.Unknownf("operator set %d of the standard does not have %s; the ONNX Runtime may "+
-			"run it (engine ort)", standard, name)
-	case s == nil && len(versions) > 0:
+			"run it (engine ort)%s", standard, name, newer)
+	case s == nil && later >= 0:
 		return nil, fmt.Errorf("%s is an operator from operator set %d on, and the model imports %d; "+
-			"export it with a newer one", name, versions[0].Since, c.opsets[n.Domain])
+			"export it with a newer one", name, versions[later].Since, set)
 	case s == nil:
 		for l := range c.local {
 			if l.Domain == n.Domain {

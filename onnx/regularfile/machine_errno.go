@@ -13,7 +13,8 @@ import (
 var own = []syscall.Errno{syscall.ENOENT, syscall.EACCES, syscall.EPERM, syscall.ELOOP,
 	syscall.ENOTDIR, syscall.EISDIR, syscall.ENAMETOOLONG, syscall.EINVAL, syscall.EILSEQ,
 	syscall.EEXIST, syscall.ENOTEMPTY, syscall.EROFS, syscall.EXDEV,
-	syscall.EOVERFLOW, syscall.ENXIO, syscall.ENOTSUP, syscall.ESPIPE, syscall.ENOTTY,
-	syscall.EBADF, syscall.EADDRINUSE, syscall.EADDRNOTAVAIL, syscall.ECONNREFUSED}
+	syscall.EOVERFLOW, syscall.ENXIO, syscall.ENOTSUP, syscall.EOPNOTSUPP, syscall.ESPIPE,
+	syscall.ENOTTY, syscall.EBADF, syscall.EADDRINUSE, syscall.EADDRNOTAVAIL,
+	syscall.EAFNOSUPPORT, syscall.ECONNREFUSED}
 
 func ofMachine(errno syscall.Errno) bool { return !slices.Contains(own, errno) }

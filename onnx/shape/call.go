@@ -25,7 +25,7 @@ type call struct {
 // they contradict each other. Facts that it does not set are unknown.
 type rule func(c *call)
 
-// rules holds the rule of each standard operator, by families; see the infer_*.go files.
+// rules holds the rule of each standard operator. Each family has a table in the file of its rules.
 var rules map[string]rule
 
 func init() {

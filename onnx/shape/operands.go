@@ -22,10 +22,12 @@ func count(s []expr) (n int, known bool) {
 // operands holds the shapes of operands against the operator, where runtimes refuse others.
 func (c *call) operands() {
 	for _, i := range single[c.node.Op] {
-		s := c.arg(i).shape
-		if n, known := count(s); s != nil && (len(s) > 1 && c.node.Op != "Pad" || known && n != 1) {
-			try.Fail("input %d is of shape %s; one element is needed, a scalar or a vector", i,
-				c.inf.shapeText(s))
+		s, form := c.arg(i).shape, ", a scalar or a vector"
+		if c.node.Op == "Pad" {
+			form = ""
+		}
+		if n, known := count(s); s != nil && (len(s) > 1 && form != "" || known && n != 1) {
+			try.Fail("input %d is of shape %s; one element is needed%s", i, c.inf.shapeText(s), form)
 		}
 	}
 	if s := c.arg(2).shape; c.node.Op == "OneHot" && s != nil {

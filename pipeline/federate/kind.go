@@ -27,18 +27,18 @@ type formatted interface {
 
 // Is reports whether data are of the kind, by their first bytes. A message begins with field 1, a
 // varint: the byte 0x08, and then the format.
-func (k Kind) Is(data []byte) bool {
+func (k *Kind) Is(data []byte) bool {
 	return len(data) > 1 && data[0] == 0x08 && data[1] == k.Format
 }
 
 // Refuse returns the *[FieldError] for a field, with the values that are allowed.
-func (k Kind) Refuse(field string, value any, allowed string, args ...any) error {
+func (k *Kind) Refuse(field string, value any, allowed string, args ...any) error {
 	return &FieldError{Kind: k.Name, Field: field, Value: value,
 		Allowed: fmt.Sprintf(allowed, args...)}
 }
 
 // Encode returns the bytes of a message, the same on every machine. More than Most are an error.
-func (k Kind) Encode(m proto.Message) ([]byte, error) {
+func (k *Kind) Encode(m proto.Message) ([]byte, error) {
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", k.Name, err)
@@ -47,7 +47,7 @@ func (k Kind) Encode(m proto.Message) ([]byte, error) {
 }
 
 // checkSize comes first on both ways, so that nothing is read that is beyond the bound.
-func (k Kind) checkSize(data []byte) error {
+func (k *Kind) checkSize(data []byte) error {
 	if len(data) > k.Most {
 		return k.Refuse("size", fmt.Sprintf("%d bytes", len(data)), "up to %d", k.Most)
 	}
@@ -57,7 +57,7 @@ func (k Kind) checkSize(data []byte) error {
 // Decode reads a message of the kind into m. A field that this program does not know would be lost
 // when the message is written again, and is refused. A format that comes again in the message, as
 // another, is found once it is read.
-func (k Kind) Decode(data []byte, m formatted) error {
+func (k *Kind) Decode(data []byte, m formatted) error {
 	if err := k.checkSize(data); err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (k Kind) Decode(data []byte, m formatted) error {
 }
 
 // Known refuses a message with fields that this program does not know, by a name in errors.
-func (k Kind) Known(field string, m proto.Message) error {
+func (k *Kind) Known(field string, m proto.Message) error {
 	if n := len(m.ProtoReflect().GetUnknown()); n > 0 {
 		return k.Refuse(field, fmt.Sprintf("%d bytes of fields that are not known", n),
 			"none; use programs of one release on both sides")
@@ -84,7 +84,7 @@ func (k Kind) Known(field string, m proto.Message) error {
 }
 
 // Sealed compares the checksum of a message with that of its content.
-func (k Kind) Sealed(checksum, content []byte) error {
+func (k *Kind) Sealed(checksum, content []byte) error {
 	if !bytes.Equal(checksum, content) {
 		return k.Refuse("checksum", hex.EncodeToString(checksum[:min(len(checksum), len(content))]),
 			"%s, that of the content; the %s was damaged on its way", hex.EncodeToString(content),
@@ -94,7 +94,7 @@ func (k Kind) Sealed(checksum, content []byte) error {
 }
 
 // Matches compares the fields of a message with the reader's expectations.
-func (k Kind) Matches(want, is Expect) error {
+func (k *Kind) Matches(want, is Expect) error {
 	if want.Model != "" && is.Model != want.Model {
 		return k.Refuse("model", is.Model,
 			"%s, the model of this federation; give every client the same file", want.Model)

@@ -163,10 +163,10 @@ type Keeper interface {
 
 // Totals returns the round's noisy sums: of points clipped to a norm, and of counts, in whole steps
 // (privacy.Release). Each number is the clients' sum with noise of the account's variance. If a
-// server adds the noise, it is drawn once and the sum is stored: pooling the same messages again returns the same sum, as a second draw would spend the
-// budget a second time. With two servers the releases hold no sums, and open returns the noisy sum;
-// otherwise open is nil. Digests are sorted before they name the sum, so that the order of files
-// draws no second noise.
+// server adds the noise, it is drawn once and the sum is stored: pooling the same messages again
+// returns the same sum, as a second draw would spend the budget a second time. With two servers the
+// releases hold no sums, and open returns the noisy sum; otherwise open is nil. Digests are sorted
+// before they name the sum, so that the order of files draws no second noise.
 func (p *Private) Totals(keeper Keeper,
 	open func() (*privacy.Release, error)) (*privacy.Totals, error) {
 	sum := privacy.NewRelease(p.Releases[0].Sums.Classes, p.Releases[0].Sums.K)

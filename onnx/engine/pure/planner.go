@@ -68,7 +68,7 @@ func (p *planner) wrong(n *onnx.Node) bool {
 	if _, part := p.opsets[n]; part || n.Domain != "" || op.Extended(n.Op, p.opset) {
 		return false
 	}
-	s := op.Lookup("", n.Op, max(p.opset, p.opsets[n]))
+	s := op.Lookup("", n.Op, p.opset)
 	if s == nil || s.Deprecated || s.Fits(n) != nil {
 		return true
 	}

@@ -189,7 +189,7 @@ func TestAnswerTravels(t *testing.T) {
 					t.Errorf("under way for %v, a reply after %v: too late %t", travel, after, got)
 				}
 			}
-			if got := time.Until(client.over); got != left-travel {
+			if got := time.Until(client.over); got != left {
 				t.Errorf("under way for %v: retries for %v", travel, got)
 			}
 		})

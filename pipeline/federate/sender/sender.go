@@ -287,11 +287,9 @@ func (c *Client) refusal(resp *http.Response, data []byte) error {
 // Describe requests the description of the server's round.
 func (c *Client) Describe(ctx context.Context) (*wire.Description, error) {
 	var d *wire.Description
-	var asked time.Time
 	err := c.send(ctx, request{"asking for the round", http.MethodGet, "/v1/rounds", nil, nil},
 		func(began time.Time, reply []byte) (err error) {
-			asked = began
-			if d, err = wire.One(reply, asked); err != nil {
+			if d, err = wire.One(reply, began); err != nil {
 				err = fmt.Errorf("%s/v1/rounds: %w; check the address", c.base, err)
 			}
 			return err
@@ -299,10 +297,12 @@ func (c *Client) Describe(ctx context.Context) (*wire.Description, error) {
 	if err != nil {
 		return nil, err
 	}
-	left := d.Deadline.Sub(d.Now)
-	c.over = asked.Add(left)
+	// Retries end by the later bound, as a try too late costs nothing; that of a budget
+	// ([wire.Description.TooLate]) is the earlier.
+	left, came := d.Deadline.Sub(d.Now), time.Now()
+	c.over = came.Add(left)
 	if c.late = d.AcceptLate || d.State == wire.Late; c.late {
-		c.over = asked.Add(max(left, 0)).Add(c.Wait) // a sum of two durations may overflow
+		c.over = came.Add(max(left, 0)).Add(c.Wait) // a sum of two durations may overflow
 	}
 	return d, nil
 }

@@ -49,7 +49,8 @@ type Manifest struct {
 	Versions map[string]string `json:"versions"`
 	// Files are the names, without folders, of the models given as files, by kind.
 	Files map[string]string `json:"files,omitempty"`
-	// Models and Data map names to sha256 digests.
+	// Models and Data map names to sha256 digests. "spoiled" of Data says of how many test images
+	// spoiled ones are made, the first; without it they are made of all.
 	Models map[string]string `json:"models"`
 	Data   map[string]string `json:"data"`
 	// Sizes are counts of rows and features by name (test, clients, corpus, dx, classes).

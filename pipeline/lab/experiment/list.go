@@ -77,7 +77,11 @@ func List(root string) ([]Summary, error) {
 
 // Unread is the error of a folder below root that cannot be read as a run; err names the folder.
 func Unread(root string, err error) error {
-	return fmt.Errorf("looking for runs in %s: %w; move the folder elsewhere, or run again", root, err)
+	remedy := "move the folder elsewhere, or run again"
+	if errors.Is(err, fs.ErrPermission) {
+		remedy = "permit reading it, or move it elsewhere"
+	}
+	return fmt.Errorf("looking for runs in %s: %w; %s", root, err, remedy)
 }
 
 // closed reports whether permissions keep the files of a folder from being looked up.

@@ -233,7 +233,7 @@ func alphaFigure(ts []Table, protocol string) (*Figure, error) {
 	return &Figure{Name: "alpha-" + protocol, Title: "Heterogeneous clients (the paper's Figure 2)",
 		Caption: "Classes are spread over clients by Dirichlet(alpha): the smaller " +
 			"alpha, the fewer classes a client has. Solid: one-shot federated; " +
-			"dashed: centralised. Bars: 95% t-intervals over the repeats.",
+			"dashed: centralised." + x.bars(),
 		Plots: [][]*plot.Plot{panels}, Panels: true, Width: 2 * columnWidth,
 		Height: columnHeight(lines)}, nil
 }

@@ -60,9 +60,8 @@ func Lines(runs []At, setting, column string) (*Figure, error) {
 		return nil, fmt.Errorf("no run has a figure %s", headings[c])
 	}
 	return &Figure{Name: "lines", Title: headings[c] + " against " + setting,
-		Caption: "Mean over repeats; bars are " + fmt.Sprintf("%g%%",
-			100*Level) + " t-intervals. Dashed: centralised and local methods.",
-		Plots: [][]*plot.Plot{plots}, Panels: true, Width: columnWidth * vg.Length(len(plots)),
+		Caption: "Mean over repeats. Dashed: centralised and local methods." + x.bars(),
+		Plots:   [][]*plot.Plot{plots}, Panels: true, Width: columnWidth * vg.Length(len(plots)),
 		Height: columnHeight(most)}, nil
 }
 
@@ -86,6 +85,15 @@ type valueAxis struct {
 	at      map[string]float64 // places of the runs' values
 	ticks   plot.ConstantTicks // ascending, one per run
 	log     bool
+	varied  bool // whether a figure that was drawn differs between its repeats
+}
+
+// bars is the end of a caption on the bars of the lines; empty where no figure has any.
+func (x *valueAxis) bars() string {
+	if !x.varied {
+		return ""
+	}
+	return fmt.Sprintf(" Bars: %g%% t-intervals over the repeats.", 100*Level)
 }
 
 // newValueAxis places the values of the runs. Where all are finite numbers, they lie at themselves,
@@ -157,6 +165,7 @@ func (x *valueAxis) lines(p *Drawing, runs []At, column int, match func(t *Table
 					at[row.Method] = &line{row: row}
 					order = append(order, at[row.Method])
 				}
+				x.varied = x.varied || varies(v)
 				l := at[row.Method]
 				l.marks = append(l.marks, mark{plotter.XY{X: x.at[r.Value], Y: v.Mean}, v.Half})
 			}

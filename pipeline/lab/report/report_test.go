@@ -279,6 +279,29 @@ func TestSettingsThatDiffer(t *testing.T) {
 	}
 }
 
+// TestCaptionsOfBars: captions of lines promise intervals where some figure has one.
+func TestCaptionsOfBars(t *testing.T) {
+	all := records("digits")
+	once := slices.DeleteFunc(slices.Clone(all), func(r experiment.Record) bool { return r.Repeat > 0 })
+	for _, x := range []struct {
+		name    string
+		records []experiment.Record
+		same    bool
+		bars    bool
+	}{{"three repeats", all, false, true}, {"repeats of the same images", all, true, false},
+		{"one repeat", once, false, false}} {
+		ts := must.Get(Tables(x.records, &experiment.Manifest{SameImages: x.same}))(t)
+		alpha := must.Get(alphaFigure(ts, "shared"))(t)
+		lines := must.Get(Lines([]At{{"1", ts}, {"2", ts}}, "setting", "ACC"))(t)
+		for _, f := range []*Figure{alpha, lines} {
+			if got := strings.HasSuffix(f.Caption, ". Bars: 95% t-intervals over the repeats."); got != x.bars ||
+				strings.Contains(f.Caption, "interval") != x.bars {
+				t.Errorf("%s, %s: caption %q", x.name, f.Name, f.Caption)
+			}
+		}
+	}
+}
+
 // TestShiftedImages: other images by name, spoiled ones by severity, mean over the corruptions; in
 // all formats but LaTeX.
 func TestShiftedImages(t *testing.T) {

@@ -138,7 +138,7 @@ func (g *sideTable) markdown(w io.Writer) {
 	}
 }
 
-// Columns are as wide as the widest cell.
+// text writes the table for a terminal. Columns are as wide as the widest cell.
 func (g *sideTable) text(w io.Writer) {
 	width := 0
 	for _, r := range g.Rows {

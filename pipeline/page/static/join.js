@@ -37,8 +37,7 @@ async function working(step, work) {
   if (state.busy) return;
   state.busy = step;
   refresh();
-  await alone(work).finally(() => { state.busy = ''; refresh(); });
-  if (state.due) enrolled();
+  await alone(work).finally(() => { state.busy = ''; refresh(); if (state.due) enrolled(); });
 }
 
 // reopen starts the program again after it failed, with what it had open.
