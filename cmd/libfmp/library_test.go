@@ -249,7 +249,8 @@ func TestFolders(t *testing.T) {
 		of   models.Manifest
 		want []string
 	}{
-		{models.Manifest{C: 3, Classes: []string{"plane", "Müll", "cat"}}, []string{"000002 label 0", "000000 label 1", "000001 label 2"}},
+		{models.Manifest{C: 3, Classes: []string{"plane", "Müll", "cat"}},
+			[]string{"000002 label 0", "000000 label 1", "000001 label 2"}},
 		{models.Manifest{C: 11}, []string{"000000 label 0", "000001 label 1", "000003 label 2"}}, // 10 lies before 2
 	} {
 		if got := foldersOf(c.of)[:3]; !slices.Equal(got, c.want) {
