@@ -31,7 +31,7 @@ func newResultsCommand() *cobra.Command {
   fmp results show runs/digits-*
   fmp results compare runs/digits-* --method FMP`,
 	}, newResultsListCommand(), newResultsShowCommand(), newResultsCompareCommand(),
-		newResultsExportCommand(), newResultsPlotCommand(), newResultsMethodsCommand())
+		newResultsReproducedCommand(), newResultsExportCommand(), newResultsPlotCommand(), newResultsMethodsCommand())
 }
 
 // listed is one line of `fmp results list`.

@@ -112,12 +112,44 @@ func TestResults(t *testing.T) {
 	const own = "the run's own file"
 	outputstest.CheckWrong(t, []outputstest.Wrong{{"results show none", "none"},
 		{"results show " + a + "a", "did you mean " + a}, {"results export " + a + "a -o x.csv", "did you mean " + a},
-		{"results compare a --method MP", "CANN, FMP"},
+		{"results compare a --method MP", "CANN, FMP"}, {"results reproduced a", "2 arguments (KEPT and MADE)"},
+		{"results reproduced a none", "none"},
 		{"results compare a --method FPM", "did you mean FMP"},
 		{"results compare a --partition homogenous", "did you mean homogeneous"},
 		{"results list . --protocol tunde", "--protocol"}, {"results export a", "give --output, a file that ends in"},
 		{"results export a -o grid/b/results.csv", own}, {"results export a -o a/table.md", own},
 		{"results export a -o a/table.tex", own}, {"results export a -o table.doc", ".parquet"}}, everything(t))
+}
+
+// TestReproduced: figures are equal, close or changed, and a reason for changes is named.
+func TestReproduced(t *testing.T) {
+	t.Chdir(t.TempDir())
+	madeUpRun(t, "kept", 1, map[string]float64{"CANN": 0.5, "FMP": 0.8})
+	for _, c := range []struct {
+		name string
+		l2   float64
+		fmp  float64 // accuracy of one of two methods, on each of three repeats
+		code int
+		want []string
+	}{
+		{"equal", 1, 0.8, exitOK, []string{"of 6 cells 6 equal, 0 close, 0 changed"}},
+		{"close", 1, 0.8 + 9e-7, exitOK, []string{"3 equal, 3 close, 0 changed"}},
+		{"changed", 2, 0.8 + 2e-6, exitFailed, []string{"3 equal, 0 close, 3 changed",
+			"homogeneous, repeat 2, shared, FMP: NLL 0.000000, was 0.000000 (acc)",
+			"the runs differ: erm.l2 is 1 there and 2 here"}},
+	} {
+		madeUpRun(t, c.name, c.l2, map[string]float64{"CANN": 0.5, "FMP": c.fmp})
+		code, out, _ := runFMP(t, "results", "reproduced", "kept", c.name)
+		if code != c.code || strings.Contains(out, "differ:") != (c.code == exitFailed) {
+			t.Errorf("%s: exit code %d: %s", c.name, code, out)
+		}
+		for _, w := range c.want {
+			if !strings.Contains(out, w) {
+				t.Errorf("%s: no %q in %s", c.name, w, out)
+			}
+		}
+	}
+	must.Fail(experiment.Reproduce("kept", "made", nil, nil))(t, "share no", "no cell of both")
 }
 
 // TestListPastOthers: a folder that holds another program's file is named, and the runs are listed.

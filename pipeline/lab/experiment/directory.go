@@ -617,6 +617,9 @@ func modelsOf(old *Manifest, m Manifest) string {
 	return ""
 }
 
+// same are the [differences] of two runs whose settings, engines, models and data are the same.
+const same = "its identity differs"
+
 // differences describes briefly how the run in a directory differs from the requested one. Four
 // differences are named at most. Settings come first, then engines, models and data.
 func differences(dir string, old *Manifest, c Config, m Manifest) string {
@@ -648,7 +651,7 @@ func differences(dir string, old *Manifest, c Config, m Manifest) string {
 		}
 	}
 	if len(out) == 0 {
-		return "its identity differs"
+		return same
 	}
 	if len(out) > 4 {
 		out = append(out[:4], fmt.Sprintf("and %d more", len(out)-4))
