@@ -113,7 +113,7 @@ func (f *folder) note(format string, args ...any) {
 	f.data.Notes = append(f.data.Notes, fmt.Sprintf(format, args...))
 }
 
-// list finds the classes and the image files, training images first. Files that are left out are
+// list finds the classes and the image files, in the order of spread. Files that are left out are
 // named in a note.
 func (f *folder) list() error {
 	trainDir, testDir := filepath.Join(f.dir, "train"), filepath.Join(f.dir, "test")
@@ -162,6 +162,7 @@ func (f *folder) list() error {
 	if other.N > 0 {
 		f.note("under %s %v", filepath.Base(f.dir), other)
 	}
+	spread(f.files)
 	for i := range f.files {
 		f.files[i].at = i
 	}
@@ -392,7 +393,7 @@ func listImages(root string, classes []string, other *imagefile.LeftOut) ([]imag
 }
 
 // chooseTest makes the first images of each class, in the order of their keys, test images: one in
-// testShare, at least one where the class has two. Files must be in the order of their keys.
+// testShare, at least one where the class has two. Files of a class must be in that order.
 func chooseTest(files []imageFile, classes int) {
 	want := make([]int, classes)
 	for _, f := range files {
@@ -409,6 +410,30 @@ func chooseTest(files []imageFile, classes int) {
 		f.test = want[f.label] > 0
 		want[f.label]--
 	}
+}
+
+// spread orders the files so that each range of them has its share of every class: image i of the n
+// that a class has in its part stands at (i + 1/2)/n of the whole. A range of a share s has s n of
+// them, give or take one, where chance would leave a class of ten out of a fifth in one draw of
+// nine. Images of a class stay in order, and classes at one place are in that of their keys.
+func spread(files []imageFile) {
+	type group struct {
+		label int
+		test  bool
+	}
+	n, at := map[group]float64{}, map[group]float64{}
+	for _, f := range files {
+		n[group{f.label, f.test}]++
+	}
+	place := make(map[string]float64, len(files)) // by path
+	for _, f := range files {
+		g := group{f.label, f.test}
+		place[f.path] = (at[g] + 0.5) / n[g]
+		at[g]++
+	}
+	slices.SortStableFunc(files, func(a, b imageFile) int {
+		return cmp.Compare(place[a.path], place[b.path])
+	})
 }
 
 // readHeaders reads the files' sizes, or the error for a file that cannot be read. Permission that

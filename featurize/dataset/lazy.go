@@ -25,7 +25,7 @@ import (
 // decoding is the version of the pixels that a file gives. Raise it where decoding or resizing
 // gives others: the digest of a set whose files are decoded when asked for is of its files, not of
 // its pixels.
-const decoding = 5
+const decoding = 6
 
 // hashedAtOnce is the number of files whose digests are held in memory.
 const hashedAtOnce = 4096

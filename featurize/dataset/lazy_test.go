@@ -7,6 +7,7 @@ import (
 	"image"
 	"image/color"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -175,7 +176,7 @@ func TestLazyDigest(t *testing.T) {
 func TestDecoding(t *testing.T) {
 	ds := must.Get(Load(t.Context(),
 		Options{Name: photos(t, 40, true, false, false), Fit: imagefile.Fit{H: 8, W: 9}}))(t)
-	const want = "5 d456f8e5b3ce5107382c5d2a5f8dac921b4ce280cd8e48877079b44e64d8404f"
+	const want = "6 de7532bea853bc971972b4c77a719b473035c49ba3a68c13c848c1d20aadfdc4"
 	if got := fmt.Sprint(decoding, " ", ds.Digest); got != want {
 		t.Errorf("version and digest of pixels: %s; want %s", got, want)
 	}
@@ -255,4 +256,39 @@ func TestHoldBounds(t *testing.T) {
 	must.Fail(ds.Train.Load(t.Context()))(t, "need more than", "all at once")
 	o.Hold = 0
 	must.Fail(Load(t.Context(), o))(t, "need more than", "held")
+}
+
+// TestSpread: ranges of a folder's files have their share of each class, and a class keeps its
+// order. The bound is one image for the class's own places, and its share of one for each class.
+func TestSpread(t *testing.T) {
+	for name, sizes := range map[string][]int{"alike": {10, 10, 10, 10, 10, 10, 10, 10},
+		"unlike": {16, 4, 1, 40, 9}, "one class": {7}, "one image": {1}} {
+		var files []imageFile
+		for c, n := range sizes {
+			for i := range n {
+				files = append(files, imageFile{path: fmt.Sprintf("%d/%02d", c, i), label: c})
+			}
+		}
+		spread(files)
+		total, last := float64(len(files)), map[int]string{}
+		for _, f := range files {
+			if f.path <= last[f.label] {
+				t.Errorf("%s: %s comes after %s", name, f.path, last[f.label])
+			}
+			last[f.label] = f.path
+		}
+		for from := range files {
+			has := make([]float64, len(sizes))
+			for to := from; to < len(files); to++ {
+				has[files[to].label]++
+				for c, n := range sizes {
+					share := float64(n) / total
+					off := math.Abs(has[c] - share*float64(to+1-from))
+					if off > 1+share*float64(len(sizes)) {
+						t.Fatalf("%s: class %d is %v off its share of files %d to %d", name, c, off, from, to)
+					}
+				}
+			}
+		}
+	}
 }
