@@ -261,7 +261,7 @@ func (s *Store) discardRest(ctx context.Context, start time.Time) error {
 		}
 	}
 	complete := s.inside != nil && names <= len(all)
-	if complete && !s.inside.options.DontListen { // a worker
+	if complete && s.listens() { // a worker
 		start = start.Add(-unfinished)
 	}
 	for _, subject := range subjects {

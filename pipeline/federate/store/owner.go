@@ -17,12 +17,20 @@ import (
 // owner says whose state it is: uploads of one server's clients are never another server's.
 type owner struct {
 	Server string `json:"server"` // public key, for good
-	// Holder is the process that works on the state; empty: none does, or the state is in a folder,
-	// which is locked.
+	// Holder is the process that works on the state, or inFolder; empty: none does, or the state is
+	// in a locked folder that nobody else reaches.
 	Holder string `json:"holder,omitempty"`
 }
 
 const ownerKey = "owner"
+
+// inFolder is the holder of a state in a folder whose server lets others in. Processes elsewhere
+// read it while that server runs alone: it needs no renewal, which a full disk would prevent.
+const inFolder = "folder"
+
+// errFolder is what a process is told that comes to such a state from outside.
+var errFolder = fmt.Errorf("%w, in its folder (--nats-listen, which is for workers): end it first; "+
+	"one that was killed releases the state once it is started and stopped", ErrBusy)
 
 // renewEvery is the interval at which a hold is renewed, holdFor the time without a renewal after
 // which another process may take it. Clocks of two machines are never compared.
@@ -50,24 +58,31 @@ type hold struct {
 func (s *Store) Hold(ctx context.Context, server string, log *slog.Logger) (<-chan error, error) {
 	lost := make(chan error, 1)
 	h := &hold{mine: owner{Server: server}, every: renewEvery, ended: make(chan struct{})}
-	if s.inside == nil {
+	switch {
+	case s.inside == nil:
 		h.mine.Holder = rand.Text()
+	case s.listens():
+		h.mine.Holder = inFolder
 	}
 	if err := s.claim(ctx, h, log); err != nil {
 		return nil, fmt.Errorf("store: state %s: %w", s.name, err)
 	}
 	if s.inside != nil {
+		if s.listens() {
+			s.release = h.free
+		}
 		return lost, nil
 	}
 	var within context.Context
 	within, h.end = context.WithCancel(context.WithoutCancel(ctx))
-	s.hold = h
+	s.hold, s.release = h, h.release
 	go h.renew(within, func(err error) { lost <- fmt.Errorf("store: state %s: %w", s.name, err) })
 	return lost, nil
 }
 
 // claim writes the owner where none is recorded, and takes the hold.
-// On a full disk a state without an owner is served without a record of one.
+// On a full disk a state without an owner is served without a record of one, where nobody else
+// reaches it.
 func (s *Store) claim(ctx context.Context, h *hold, log *slog.Logger) (err error) {
 	bucket := s.name + "-owner"
 	h.kv, err = s.js.CreateOrUpdateKeyValue(ctx,
@@ -81,21 +96,25 @@ func (s *Store) claim(ctx context.Context, h *hold, log *slog.Logger) (err error
 	if err == nil {
 		was, err = h.read(ctx)
 	}
-	if errors.Is(err, jetstream.ErrKeyNotFound) || full &&
+	if errors.Is(err, jetstream.ErrKeyNotFound) || full && h.mine.Holder == "" &&
 		errors.Is(err, jetstream.ErrBucketNotFound) {
-		if err = s.unclaimed(ctx, h.mine.Server); err == nil && !full {
+		err = s.unclaimed(ctx, h.mine.Server)
+		if err == nil && (!full || h.mine.Holder != "") {
 			err = h.write(ctx, h.mine)
 		}
 		return err
 	}
 	if err != nil {
-		return err
+		return errors.Join(err, s.Room())
 	}
 	if was.Server != h.mine.Server {
 		return otherServer(was.Server, h.mine.Server)
 	}
-	if s.inside != nil {
+	if h.mine.Holder == "" || h.mine.Holder == was.Holder {
 		return nil
+	}
+	if was.Holder == inFolder {
+		return errFolder
 	}
 	if err := h.wait(ctx, was, log); err != nil {
 		return err
@@ -253,6 +272,11 @@ func (h *hold) renew(ctx context.Context, lost func(error)) {
 func (h *hold) release() {
 	h.end()
 	<-h.ended
+	h.free()
+}
+
+// free writes that nobody has the hold.
+func (h *hold) free() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
 	_ = h.write(ctx, owner{Server: h.mine.Server}) // otherwise the next one waits

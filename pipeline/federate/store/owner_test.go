@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"slices"
 	"strconv"
 	"testing"
@@ -70,6 +71,39 @@ func TestHold(t *testing.T) {
 	case <-time.After(3 * renewEvery):
 	}
 	last.Close()
+}
+
+// TestHoldInFolder: no server comes in where the server inside another one lets workers in, also after
+// a kill; one that was ended leaves the state free, and one that came before it keeps it.
+func TestHoldInFolder(t *testing.T) {
+	defer func(a, b time.Duration) { renewEvery, holdFor = a, b }(renewEvery, holdFor)
+	renewEvery, holdFor = 20*time.Millisecond, 300*time.Millisecond
+	in := Options{Dir: t.TempDir(), Token: "token of the test"}
+	start := func() Options {
+		t.Helper()
+		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+		in.Listen = l.Addr().String()
+		must.Do(t, l.Close())
+		return Options{URL: "nats://" + in.Listen, Token: in.Token}
+	}
+	out := start()
+	inside, _ := must.Get2(held(t, in, "key"))(t)
+	must.Fail(held(t, out, "key"))(t, errFolder.Error(), "beside it")
+	inside.release = nil // as after a kill
+	inside.Close()
+	out = start()
+	inside = opened(t, in)
+	must.Fail(held(t, out, "key"))(t, errFolder.Error(), "while it starts")
+	must.Get(inside.Hold(t.Context(), "key", slog.New(slog.DiscardHandler)))(t)
+	inside.Close()
+	out = start()
+	inside = opened(t, in)
+	outside, _ := must.Get2(held(t, out, "key"))(t)
+	must.Fail(inside.Hold(t.Context(), "key", slog.New(slog.DiscardHandler)))(t, ErrBusy.Error(),
+		"of one that came before")
+	outside.Close()
+	must.Get(inside.Hold(t.Context(), "key", slog.New(slog.DiscardHandler)))(t)
+	inside.Close()
 }
 
 // TestLostAnswer: a renewal whose answer was lost takes the hold from nobody.

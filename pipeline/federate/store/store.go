@@ -65,8 +65,9 @@ type Store struct {
 	objects  jetstream.ObjectStore
 	parts    jetstream.Stream // the messages of objects
 	replicas int
-	largest  int64 // bytes of an upload
-	hold     *hold // nil: this process has no hold on the state, or the folder's lock is enough
+	largest  int64  // bytes of an upload
+	hold     *hold  // nil: this process has no hold on the state, or the folder's lock is enough
+	release  func() // gives up the record of the hold; nil: there is none
 	opened   time.Time
 	left     atomic.Bool // an erasure did not get to its end
 }
@@ -141,11 +142,14 @@ func (s *Store) start(o Options) (err error) {
 	return nil
 }
 
+// listens reports whether processes elsewhere reach the embedded server.
+func (s *Store) listens() bool { return s.inside != nil && !s.inside.options.DontListen }
+
 // Close gives up the hold on the state, closes the connection, and stops the embedded server if
 // there is one.
 func (s *Store) Close() error {
-	if s.hold != nil {
-		s.hold.release()
+	if s.release != nil {
+		s.release()
 	}
 	if s.conn != nil {
 		s.conn.Close()
