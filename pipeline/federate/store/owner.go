@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -141,6 +142,50 @@ func (s *Store) unclaimed(ctx context.Context, server string) error {
 func otherServer(was, is string) error {
 	return fmt.Errorf("it is of the server with the key %s, and this one's is %s: bring "+
 		"back that one's server.key, or give the round another number", was, is)
+}
+
+// Alone returns an error where the round has uploads of another client graph that this server took,
+// which nobody could withdraw: clients speak to the graph that is served. It lists the streams of the
+// servers, and reads the uploads of such a graph.
+func (s *Store) Alone(ctx context.Context, round uint64, server string) error {
+	names := s.js.StreamNames(ctx)
+	for name := range names.Name() {
+		graph, is := strings.CutPrefix(name, fmt.Sprintf("KV_fmp-%d-", round))
+		graph, of := strings.CutSuffix(graph, "-uploads")
+		if !is || !of || Name(round, graph) == s.name {
+			continue
+		}
+		other := &Store{conn: s.conn, js: s.js, name: Name(round, graph)}
+		n, err := other.taken(ctx, server)
+		if err != nil {
+			return fmt.Errorf("store: state %s: %w", other.name, err)
+		}
+		if n > 0 {
+			return fmt.Errorf("store: round %d has %d uploads of the client graph %s, which could be "+
+				"withdrawn no more: put that graph back, or give this one a round of another number",
+				round, n, graph)
+		}
+	}
+	if err := names.Err(); err != nil {
+		return fmt.Errorf("store: listing the rounds: %w", err)
+	}
+	return nil
+}
+
+// taken counts the uploads that are in and of which a server gave the receipts.
+func (s *Store) taken(ctx context.Context, server string) (n int, err error) {
+	if s.uploads, err = s.bindBucket(ctx, s.name+"-uploads"); err != nil {
+		return 0, err
+	}
+	for r, err := range s.All(ctx) {
+		if err != nil {
+			return 0, err
+		}
+		if r.Gone == nil && r.Receipt.Server == server {
+			n++
+		}
+	}
+	return n, nil
 }
 
 // wait returns once no process has the hold: it was given up, or was not renewed for a while. A

@@ -271,6 +271,39 @@ func TestUnclaimed(t *testing.T) {
 	}
 }
 
+// TestAlone: a round is not served with another client graph while this server has uploads of the one
+// before; those of another server, of another round and withdrawn ones are in nobody's way.
+func TestAlone(t *testing.T) {
+	o := external(t)
+	for _, c := range []struct {
+		name, server  string
+		gone, refused bool
+	}{
+		{Name(1, "0123456789abcdef"), "key", false, false}, // the one that is served
+		{Name(1, "0123456789abcde0"), "another", false, false},
+		{Name(12, "0123456789abcde0"), "key", false, false},
+		{Name(1, "0123456789abcde1"), "key", true, false},
+		{Name(1, "0123456789abcde2"), "key", false, true},
+	} {
+		s := must.Get(Open(t.Context(), c.name, o))(t)
+		r := record("a", "1")
+		r.Receipt.Server = c.server
+		must.Do(t, s.Put(t.Context(), r, 0))
+		if c.gone {
+			must.Do(t, s.Withdraw(t.Context(), r, Gone{}, nil))
+		}
+		must.Do(t, s.Close())
+		served := must.Get(Open(t.Context(), Name(1, "0123456789abcdef"), o))(t)
+		err := served.Alone(t.Context(), 1, "key")
+		if c.refused {
+			must.Fail(0, err)(t, "round 1 has 1 uploads of the client graph 0123456789abcde2", c.name)
+		} else if err != nil {
+			t.Errorf("%+v: %v", c, err)
+		}
+		must.Do(t, served.Close())
+	}
+}
+
 // TestPublishTwice: of two versions of one number the first one stays whole, and nothing is left of the
 // other; parts of version 0.1.0, which have no digest in their names, are read and kept.
 func TestPublishTwice(t *testing.T) {
