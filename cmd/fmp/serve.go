@@ -324,16 +324,10 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 	if err != nil {
 		return usageError(err)
 	}
-	o.nats.Dir, o.nats.Largest, o.nats.Log = o.state, int64(s.round.Bounds.Bytes), s.log
-	if s.store, err = store.Open(ctx, store.Name(s.round.Round, s.round.Client.Digest),
-		o.nats); err != nil {
+	if err := s.openStore(ctx); err != nil {
 		return err
 	}
 	defer s.store.Close()
-	// One process at a time works on a state.
-	if s.lost, err = s.store.Hold(ctx, s.signer.PublicText(), s.log); err != nil {
-		return err
-	}
 	if err := s.openQueue(ctx); err != nil {
 		return err
 	}
@@ -353,12 +347,31 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 		Key: s.signer, Store: s.store, Token: o.readers, Log: s.log, Options: s.pooling.digest,
 		Pool: s.pool, Merge: s.merging(), Private: s.private, Secret: secret,
 		Sweep: s.pooling.sweep, Withdrawn: s.pooling.options.Withdrawn, Helper: s.helper,
-		Check: s.pooling.check, Engine: s.eng, Reject: o.reject})
+		Withdrawals: filepath.Join(o.state, s.store.Name()+".withdrawals"),
+		Check:       s.pooling.check, Engine: s.eng, Reject: o.reject})
 	if err != nil {
 		return err
 	}
 	defer svc.Close()
 	return s.listen(cmd, svc, slog.NewLogLogger(handler, slog.LevelDebug))
+}
+
+// openStore opens the round's state and holds it, as one process at a time works on one.
+func (s *server) openStore(ctx context.Context) (err error) {
+	s.nats.Dir, s.nats.Largest, s.nats.Log = s.state, int64(s.round.Bounds.Bytes), s.log
+	s.store, err = store.Open(ctx, store.Name(s.round.Round, s.round.Client.Digest), s.nats)
+	if err != nil {
+		return err
+	}
+	if s.lost, err = s.store.Hold(ctx, s.signer.PublicText(), s.log); err == nil {
+		if err = s.store.Alone(ctx, s.round.Round, s.signer.PublicText()); err != nil {
+			err = usageError(err)
+		}
+	}
+	if err != nil {
+		s.store.Close()
+	}
+	return err
 }
 
 // openTracer returns the tracer that the variables of OpenTelemetry ask for, and a function that

@@ -342,8 +342,8 @@ func (s *Server) stored(ctx context.Context, in *inputs) error {
 // publish stores a version and serves it. Under publishing it looks once more whether the pooling
 // was ended: a withdrawal that came before has ended it, and one that comes later finds the
 // version. unsure is set while it is not known whether the record was stored.
-// Numbers of versions begin at 1 and have no gaps, as each is one more than those that are known. A
-// version whose file the engine cannot open is published all the same, and said to make no
+// Numbers of versions begin at 1, and each is one more than those that are known, by the state or by
+// the record of withdrawals. A version whose file the engine cannot open is published all the same, and said to make no
 // predictions.
 func (s *Server) publish(ctx context.Context, in inputs,
 	made *Pooled) (v store.Version, err error) {
@@ -352,7 +352,10 @@ func (s *Server) publish(ctx context.Context, in inputs,
 		return v, err
 	}
 	s.mu.Lock()
-	v = store.Version{Number: len(s.versions) + 1, Time: s.Now().UTC(),
+	if n := len(s.versions); n > 0 {
+		s.floor = max(s.floor, s.versions[n-1].Number)
+	}
+	v = store.Version{Number: s.floor + 1, Time: s.Now().UTC(),
 		Digest: models.DigestBytes(made.Classifier),
 		Bytes:  len(made.Classifier), Clients: in.clients(), Summary: summary, Options: s.Options}
 	s.mu.Unlock()

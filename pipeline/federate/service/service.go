@@ -70,6 +70,9 @@ type Config struct {
 	// Sweep, if not nil, deletes the objects that poolings which ended midway left in the store for
 	// workers: they hold uploads.
 	Sweep func(ctx context.Context) error
+	// Withdrawals is the path of the signed record of withdrawals, outside the store; "": none is
+	// kept.
+	Withdrawals string
 	// Withdrawn, if not nil, returns an error where a file that acts on the classifier, as the
 	// anchor, is of an upload that is withdrawn.
 	Withdrawn func(client, digest string, round uint64, graph string) error
@@ -147,7 +150,12 @@ type Server struct {
 	// unsure is whether the state may have versions that are not in versions, and parts of some
 	// that are not listed; publishing guards it.
 	unsure bool
-	stop   context.CancelCauseFunc // ends the pooling that is under way; nil: none is
+	// recorded are the clients that the record of withdrawals names, missing the versions that it says
+	// held an upload and that the state lacks, floor the highest number of a version that it names.
+	recorded map[string]bool
+	missing  []wire.VersionRef
+	floor    int
+	stop     context.CancelCauseFunc // ends the pooling that is under way; nil: none is
 	// eraseAt is when deletions that failed are tried again, for Run alone
 	eraseAt time.Time
 
@@ -181,7 +189,7 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	s := &Server{Config: c, intake: uploads, files: files, wake: make(chan struct{}, 1),
 		in: map[string]held{}, gone: map[string]*store.Record{}, void: map[int]time.Time{},
 		dropped: map[int]bool{}, busy: map[string]bool{}, refused: map[string]store.Refusal{},
-		faults: map[string]*rate.Limiter{}, sets: setsOf}
+		faults: map[string]*rate.Limiter{}, recorded: map[string]bool{}, sets: setsOf}
 	s.clients.Store(c.Round.Clients)
 	s.predictions = newPredictor(c.Engine, c.Log, c.Tracer)
 	s.predictions.watch.reject = c.Reject
@@ -230,6 +238,9 @@ func New(ctx context.Context, c Config) (*Server, error) {
 	if err := s.adopt(ctx); err != nil {
 		return nil, fmt.Errorf("reading the round's state: %w", err)
 	}
+	if err := s.heed(ctx); err != nil {
+		return nil, err
+	}
 	if n := len(s.versions); n > 0 && s.otherOptions(s.versions[n-1]) {
 		s.warnOptions(s.versions[n-1].Number)
 	}
@@ -263,7 +274,8 @@ func (s *Server) adopt(ctx context.Context) error {
 		gone := errors.Is(err, store.ErrNone)
 		if err == nil && models.DigestBytes(data) != last.Digest {
 			err = fmt.Errorf("version %d: its file has another digest than its record: bring "+
-				"back a copy of the state", last.Number)
+				"back a copy of the state, and not of the record of withdrawals beside it",
+				last.Number)
 		}
 		if err != nil && !gone {
 			return err

@@ -112,7 +112,7 @@ func (f *fixture) start() {
 	}
 	f.srv = must.Get(New(f.t.Context(),
 		Config{Private: private, Secret: twoSecret, Helper: f.helper, Sweep: f.sweep, Round: f.round,
-			Key: f.key, Store: f.store,
+			Key: f.key, Store: f.store, Withdrawals: filepath.Join(f.dir, "withdrawals"),
 			Now: f.clock, Log: slog.New(slog.DiscardHandler), Token: "for readers", Reject: .25,
 			Pool: func(_ context.Context, uploads []pool.Upload) (*Pooled, error) {
 				f.pools++

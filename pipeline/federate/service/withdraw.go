@@ -222,14 +222,14 @@ func (s *Server) halt() {
 }
 
 // takeOut stops the use of versions that hold an upload whose withdrawal is noted, and deletes all
-// that the state holds of its client: a receipt is given only where that is done. It also ends a
+// that the state holds of its client: a receipt is given only where that is done and recorded. It also ends a
 // withdrawal that an earlier request left midway. Deletions that fail are left to eraseRest.
 // The caller holds
 // publishing.
 func (s *Server) takeOut(ctx context.Context, noted *store.Record) error {
 	s.exclude(noted)
 	s.later(errors.Join(s.dropEvaluations(ctx), s.dropVoid(ctx))) // the withdrawal stands
-	err := s.erase(ctx, noted.Receipt.Client)
+	err := errors.Join(s.erase(ctx, noted.Receipt.Client), s.record(noted))
 	s.later(err)
 	s.rouse()
 	return err
@@ -329,17 +329,18 @@ func (s *Server) eraseRest(ctx context.Context) error {
 		return err
 	}
 	var clients []string
+	var gone []*store.Record
 	for r, err := range s.Store.All(ctx) {
 		if err != nil {
 			return err
 		}
 		if r.Gone != nil {
 			s.exclude(r)
-			clients = append(clients, r.Receipt.Client)
+			clients, gone = append(clients, r.Receipt.Client), append(gone, r)
 		}
 	}
 	err := errors.Join(s.dropEvaluations(ctx), s.dropUnlisted(ctx), s.dropVoid(ctx),
-		s.erase(ctx, clients...))
+		s.erase(ctx, clients...), s.record(gone...))
 	if err == nil {
 		s.mu.Lock()
 		s.unerased = false
@@ -442,8 +443,10 @@ func (s *Server) latest() *wire.VersionRef {
 // refs returns the versions of the given numbers.
 func (s *Server) refs(numbers []int) []wire.VersionRef {
 	out := []wire.VersionRef{}
-	for _, n := range numbers {
-		out = append(out, wire.VersionRef{Version: n, SHA256: s.versions[n-1].Digest})
+	for _, v := range s.versions {
+		if slices.Contains(numbers, v.Number) {
+			out = append(out, wire.VersionRef{Version: v.Number, SHA256: v.Digest})
+		}
 	}
 	return out
 }
@@ -473,9 +476,9 @@ func (s *Server) refuseGone(r *store.Record) error {
 func (s *Server) notice(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	n := &wire.Notice{Round: s.Round.Round, Graph: s.Round.Client.Digest, Time: s.Now().UTC(),
-		Superseded: []wire.VersionRef{}, Latest: s.latest()}
-	for i, v := range s.versions {
-		if _, void := s.void[i+1]; void {
+		Superseded: append([]wire.VersionRef{}, s.missing...), Latest: s.latest()}
+	for _, v := range s.versions {
+		if _, void := s.void[v.Number]; void {
 			n.Superseded = append(n.Superseded, wire.VersionRef{Version: v.Number,
 				SHA256: v.Digest})
 		}
