@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -218,11 +219,42 @@ func (o *poolRun) withdrawn(r *pool.Round) error {
 	return nil
 }
 
-// finish writes the record of a withdrawal and the state, after the classifier. The state is last:
-// where something fails before, the same command does all of it again.
+// finish writes the state and the record of a withdrawal, after the classifier. The record has its
+// bytes beside its place before the state is replaced, and is put there after it, so that it tells
+// of no withdrawal that the state lacks.
 func (o *poolRun) finish() error {
-	if err := o.writeRecord(); err != nil || o.sums == nil {
+	record, err := o.signed()
+	if err != nil {
 		return err
+	}
+	if record == nil {
+		return o.saveState()
+	}
+	var failed error // of the state
+	stored := false
+	err = atomicfile.Write(o.record, func(w io.Writer) error {
+		if _, err := w.Write(record); err != nil {
+			return err
+		}
+		failed = o.saveState()
+		stored = failed == nil && o.sums != nil
+		return failed
+	})
+	switch {
+	case failed != nil:
+		return fmt.Errorf("%w; no record is written, and the state still holds %s: run the command "+
+			"again before another", failed, strings.Join(o.without, ", "))
+	case err != nil && stored:
+		return fmt.Errorf("%w; the state is without %s by now: for the record add the same uploads "+
+			"to it, and run the command again", err, strings.Join(o.without, ", "))
+	}
+	return err
+}
+
+// saveState writes the state where there is one.
+func (o *poolRun) saveState() error {
+	if o.sums == nil {
+		return nil
 	}
 	data, err := o.sums.Encode()
 	if err != nil {
@@ -231,20 +263,17 @@ func (o *poolRun) finish() error {
 	return atomicfile.WritePrivate(o.state, data)
 }
 
-// writeRecord writes the record of a withdrawal, where one is wanted.
-func (o *poolRun) writeRecord() error {
+// signed returns the record of a withdrawal; nil where none is wanted.
+func (o *poolRun) signed() ([]byte, error) {
 	if o.withdrawal == nil {
-		return nil
+		return nil, nil
 	}
 	data, err := os.ReadFile(o.out)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	o.withdrawal.Classifier = models.DigestBytes(data)
-	if data, err = o.withdrawal.Sign(o.by); err != nil {
-		return err
-	}
-	return atomicfile.WriteBytes(o.record, data)
+	return o.withdrawal.Sign(o.by)
 }
 
 // acting are the flags beside the settings that act on the classifier.

@@ -604,7 +604,7 @@ func TestWithoutHasNoSay(t *testing.T) {
 }
 
 // atOnce pools late clients in processes at once: a state has all whose command did not fail, and the
-// others are told that it changed. A record is written before the state, so that it can be made again.
+// others are told that it changed.
 func (r *madeRound) atOnce() {
 	r.t.Helper()
 	r.pool("once.onnx", "--state", r.path("once.state"), r.uploads[0])
@@ -629,15 +629,6 @@ func (r *madeRound) atOnce() {
 	o := poolSums{state: r.path("once.state"), before: []byte("another")}
 	if _, err := o.take(); err == nil {
 		r.t.Error("a state that another process changed is taken")
-	}
-	must.Do(r.t, os.Mkdir(r.path("wall"), 0o755))
-	before := r.read("once.state")
-	run := &poolRun{poolSums: poolSums{state: r.path("once.state"), sums: s, record: r.path("wall"),
-		withdrawal: &pool.Withdrawal{}, by: must.Get(identity.New("server"))(r.t)}, out: r.path("once.onnx")}
-	u := decoded(r.t, r.uploads[5])
-	must.Do(r.t, s.Add(u, strings.Repeat("ab", 32)))
-	if err := run.finish(); err == nil || !bytes.Equal(r.read("once.state"), before) {
-		r.t.Errorf("a record that cannot be written: %v; the state changed", err)
 	}
 }
 
@@ -737,6 +728,43 @@ func TestPoolState(t *testing.T) {
 		r.path("none.onnx"))...)
 	if !bytes.Equal(r.read("s.state"), someState) {
 		t.Error("an error changed the state")
+	}
+}
+
+// TestRecordOfState: a record tells of no withdrawal from a state that could not be written.
+func TestRecordOfState(t *testing.T) {
+	r := newMadeRound(t, 2)
+	r.pool("s.onnx", append([]string{"--state", r.path("s.state")}, r.uploads...)...)
+	must.Do(t, os.Mkdir(r.path("folder"), 0o700))
+	for _, c := range []struct {
+		state, record, says string
+		state1, record1     bool // whether they are written
+	}{
+		{"folder", "r.json", "the state still holds client 1: run", false, false},
+		{"s.state", "folder", "it is a folder", false, false},
+		{"s.state", "r.json", "", true, true},
+		{"", "r2.json", "", false, true},
+	} {
+		before := r.read("s.state")
+		o := &poolRun{out: r.path("s.onnx")}
+		o.withdrawal, o.by = &pool.Withdrawal{}, must.Get(identity.New("server"))(t)
+		o.record, o.without = r.path(c.record), []string{"client 1"}
+		if c.state != "" {
+			o.state, o.sums = r.path(c.state), must.Get(stats.Decode(before, federate.Expect{}))(t)
+			digest := models.DigestBytes(r.read(filepath.Base(r.uploads[1])))
+			must.Do(t, o.sums.Remove(decoded(t, r.uploads[1]), digest))
+		}
+		err := o.finish()
+		if c.says != "" {
+			must.Fail(0, err)(t, c.says, c.state+" "+c.record)
+		} else {
+			must.Do(t, err)
+		}
+		info, err := os.Stat(r.path(c.record))
+		record1 := err == nil && !info.IsDir()
+		if state1 := !bytes.Equal(r.read("s.state"), before); state1 != c.state1 || record1 != c.record1 {
+			t.Errorf("%+v: state %v, record %v", c, state1, record1)
+		}
 	}
 }
 

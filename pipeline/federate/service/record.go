@@ -48,8 +48,8 @@ func (s *Server) record(all ...*store.Record) error {
 	return nil
 }
 
-// heed reads the record of withdrawals, and takes out again what the state holds of clients that it
-// names: the state is then an older copy. Versions that the record names and the state lacks stay
+// heed reads the record of withdrawals, and takes out again the uploads of clients that it names:
+// a state that holds one is an older copy. Versions that the record names and the state lacks stay
 // in the notice, and their numbers are given to no others. It has exclusive access.
 func (s *Server) heed(ctx context.Context) error {
 	if s.Withdrawals == "" || s.once() {

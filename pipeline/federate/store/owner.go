@@ -29,7 +29,7 @@ const ownerKey = "owner"
 // read it while that server runs alone: it needs no renewal, which a full disk would prevent.
 const inFolder = "folder"
 
-// errFolder is what a process is told that comes to such a state from outside.
+// errFolder refuses a process that comes to such a state from outside.
 var errFolder = fmt.Errorf("%w, in its folder (--nats-listen, which is for workers): end it first; "+
 	"one that was killed releases the state once it is started and stopped", ErrBusy)
 
