@@ -10,8 +10,8 @@ import (
 // spread is the uncertainty of a candidate's class means. The temperature T that clients measured
 // is that of the whole prediction, of which the spread of class means is a part: with logits of
 // variance s² between samples, a softmax that is averaged over samples is about that of the mean
-// logits over sqrt(1 + pi s²/8) (MacKay 1992, equation 10). Two classes' logits differ by twice the
-// variance, so that
+// logits over sqrt(1 + pi s²/8) (MacKay 1992, equation 10). Two classes' logits differ by twice
+// the variance, so that
 //
 //	T² = T'² + pi/4 tempering s²,   s² = mean_c v_c tr(W^-1 S)/dof
 //

@@ -4,8 +4,8 @@
 // uploads only.
 //
 // Uploads are class means in coordinates in which a class's points have covariance I and class
-// means are N(0, diag(λ)) (package posterior's conjugate form). A cell is a client and a class with
-// mass N > 0; its precision
+// means are N(0, diag(λ)) (package posterior's conjugate form). A cell is a client and a class
+// with mass N > 0; its precision
 //
 //	a = 1 / (2.5/N + 0.3)
 //

@@ -597,8 +597,8 @@ func isIdentity(m *mat.Dense) bool {
 	return r == c
 }
 
-// meanAbs returns the mean size of the elements, sum_i |t_i|/n: the scale of a matrix that is learned
-// by moves.
+// meanAbs returns the mean size of the elements, sum_i |t_i|/n: the scale of a matrix that is
+// learned by moves.
 func meanAbs(t *onnx.Tensor) float64 {
 	var s float64
 	for _, v := range t.F32() {

@@ -6,9 +6,9 @@ import (
 	"fmp/pipeline/task"
 )
 
-// Split splits a corpus: the last floor(n/8) of n rows are for validation, the rest for training. It
-// returns an error for fewer than 8 rows. Rows stay in their order: a bank of rows sorted by class
-// is to be shuffled before. Both parts share the corpus's memory.
+// Split splits a corpus: the last floor(n/8) of n rows are for validation, the rest for training.
+// It returns an error for fewer than 8 rows. Rows stay in their order: a bank of rows sorted by
+// class is to be shuffled before. Both parts share the corpus's memory.
 func Split(corpus *task.Bank) (training, validation *task.Bank, err error) {
 	n := corpus.Len() - corpus.Len()/8
 	if n == corpus.Len() {

@@ -28,8 +28,8 @@ type Calibration struct {
 	Gap    float64 `json:"gap"`
 	Chance float64 `json:"gap_by_chance"`
 	// GapLow and GapHigh are the ends of the normal 95% interval of Gap over points. Where fewer
-	// than [fewAnswers] answers are right, or wrong, they are no nearer than those of the accuracy's
-	// Wilson interval: answers that are all right have no variance.
+	// than [fewAnswers] answers are right, or wrong, they are no nearer than those of the
+	// accuracy's Wilson interval: answers that are all right have no variance.
 	GapLow  float64 `json:"gap_low"`
 	GapHigh float64 `json:"gap_high"`
 	// Debiased is the root of the debiased mean squared calibration error over the same bins (Kumar

@@ -99,8 +99,8 @@ func (c *ClientCurve) Check(n int) error {
 	return nil
 }
 
-// temperatures returns the grid by arithmetic that has the same bits on every machine. Temperature i
-// of n is, with r the highest over the lowest,
+// temperatures returns the grid by arithmetic that has the same bits on every machine. Temperature
+// i of n is, with r the highest over the lowest,
 //
 //	lowest r^(i/(n - 1))
 func temperatures() (grid [Temperatures]float64) {

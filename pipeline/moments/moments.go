@@ -31,8 +31,8 @@ const (
 type Within struct {
 	K int
 	// Rank is the number of rows of a factor F of the scatter F'F, [Rank, K] in Data; 0 where Data
-	// is the upper triangle of the scatter itself, row by row, K(K+1)/2 numbers. Its element (i, j),
-	// i <= j, is number i K - i (i - 1)/2 + j - i.
+	// is the upper triangle of the scatter itself, row by row, K(K+1)/2 numbers. Its element (i,
+	// j), i <= j, is number i K - i (i - 1)/2 + j - i.
 	Rank int
 	Data []float32
 	// Dof is the number of degrees of freedom of the scatter: rows less classes.
@@ -169,7 +169,8 @@ func Lowest(sums [][sha256.Size]byte, most int) []bool {
 // scatter sets the scatter of centred rows, [n, K], in the form of fewer numbers. It is a factor of
 // Dof K where these are less than the K (K+1)/2 of a triangle, that is 2 Dof < K + 1. The factor is
 // that of Cholesky with pivots, which the scatter alone determines: a factor of the rows themselves
-// would give single images away. Sums run over rows in their order, so that equal images have equal bytes.
+// would give single images away. Sums run over rows in their order, so that equal images have equal
+// bytes.
 func (w *Within) scatter(rest []float64) {
 	k := w.K
 	if w.Dof <= 0 {

@@ -402,8 +402,8 @@ func (r *Round) softened(points []calibrationPoint) ([]float32, error) {
 }
 
 // features returns feature rows that have softened features z, of centre c and radius r: z = (h -
-// c)/sqrt(1 + |h - c|²/r²) is solved for h. With |h - c| = d and |z| = s it holds that s = d/sqrt(1
-// + d²/r²), and so d = s/sqrt(1 - s²/r²).
+// c)/sqrt(1 + |h - c|²/r²) is solved for h. With |h - c| = d and |z| = s it holds that s =
+// d/sqrt(1 + d²/r²), and so d = s/sqrt(1 - s²/r²).
 func features(z, c []float32, r float64) []float32 {
 	var square float64
 	for _, v := range z {

@@ -133,8 +133,9 @@ func IsWithdrawal(data []byte) bool {
 	return json.Unmarshal(data, &some) == nil && some.Withdrawn != nil && some.Classifier != nil
 }
 
-// VerifyWithdrawal reads a record that one of the keys of a roster signed. Fields that a record does
-// not have are errors, as nobody signed them. A signature of another key wraps [ErrWithdrawal].
+// VerifyWithdrawal reads a record that one of the keys of a roster signed. Fields that a record
+// does not have are errors, as nobody signed them. A signature of another key wraps
+// [ErrWithdrawal].
 func VerifyWithdrawal(data []byte, signers *identity.Roster) (*Withdrawal, error) {
 	var w Withdrawal
 	if len(data) > MaxWithdrawal {

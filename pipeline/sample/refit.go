@@ -373,9 +373,9 @@ func digest(latent []float32) uint64 {
 //
 //	widened: β/(1 + n β/h),   samples': τ β/(1 + n β)
 //
-// The root of their ratio scales the latent. Their difference, along the metric R and times ρ/2, is
-// added to the logit of the class. It remembers the heads. It holds a lock while it computes them,
-// so that callers at the same time share one computation.
+// The root of their ratio scales the latent. Their difference, along the metric R and times ρ/2,
+// is added to the logit of the class. It remembers the heads. It holds a lock while it computes
+// them, so that callers at the same time share one computation.
 func (f *Refit) Spread(ctx context.Context, seen *point.Set,
 	latent []float32) ([]erm.Theta, error) {
 	f.mu.Lock()

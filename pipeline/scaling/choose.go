@@ -56,7 +56,8 @@ type Trial struct {
 // them there. A temperature is chosen where it lowers the negative log-likelihood, a richer kind
 // where it does by two standard errors of the mean difference. The chosen scaling is then fitted to
 // all images; it is nil where the classifier is better as it is. The first trial is the classifier
-// as it is. While it fits, report is told again and again how many fits of how many of a kind are done.
+// as it is. While it fits, report is told again and again how many fits of how many of a kind are
+// done.
 func Choose(ctx context.Context, x *Images, kinds []string,
 	report func(stage string, done, total int)) ([]Trial, *models.Scaling, error) {
 	n := len(x.Labels)

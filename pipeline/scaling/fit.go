@@ -46,13 +46,13 @@ type Images struct {
 // classifier states [C].
 func (x *Images) Add(samples, stated []float32, y int) error {
 	if y < 0 || y >= x.C || len(samples) != x.Heads*x.C || len(stated) != x.C {
-		return fmt.Errorf("scaling: class %d, %d and %d probabilities; want %d heads of %d classes", y,
-			len(samples), len(stated), x.Heads, x.C)
+		return fmt.Errorf("scaling: class %d, %d and %d probabilities; want %d heads of %d classes",
+			y, len(samples), len(stated), x.Heads, x.C)
 	}
 	if len(x.Log)+len(samples) > maxNumbers {
 		return fmt.Errorf(
-			"scaling: more than %d images of %d heads and %d classes take over 1 GiB: give fewer images",
-			len(x.Labels), x.Heads, x.C)
+			"scaling: more than %d images of %d heads and %d classes take over 1 GiB: "+
+				"give fewer images", len(x.Labels), x.Heads, x.C)
 	}
 	for _, p := range samples {
 		x.Log = append(x.Log, float32(math.Max(math.Log(float64(p)), leastLog)))
@@ -236,7 +236,8 @@ func (t *space) image(x *Images, m *maps, i int, gradient []float64) float64 {
 }
 
 // fit returns the most probable scaling of a kind by some of the images.
-func (x *Images) fit(ctx context.Context, kind string, of []int, step func()) (models.Scaling, error) {
+func (x *Images) fit(ctx context.Context, kind string, of []int,
+	step func()) (models.Scaling, error) {
 	p := newParameters(kind, x.C)
 	at := func(v []float64) parameters { return parameters{kind, x.C, v} }
 	problem := optimize.Problem{

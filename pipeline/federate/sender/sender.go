@@ -411,8 +411,8 @@ func openPart(path string) (*os.File, error) {
 func digestOf(path string) (string, error) { return models.DigestFile(path, wire.MaxGraph+1) }
 
 // download fills a partial file of the graph. Bytes that an earlier process left may be damaged, by
-// a power cut perhaps: where the digest is another one, all is fetched anew, once. It is that of the
-// open file, as another process may have moved that into place.
+// a power cut perhaps: where the digest is another one, all is fetched anew, once. It is that of
+// the open file, as another process may have moved that into place.
 func (c *Client) download(ctx context.Context, d *wire.Description, f *os.File) error {
 	fetch := func() error {
 		return c.try(ctx, "fetching the client graph",

@@ -335,13 +335,14 @@ func lasting(fault string, since time.Duration) bool {
 // probed is the file that probe writes.
 func (e *embedded) probed() string { return filepath.Join(e.dir, "probe.tmp") }
 
-// probe writes as many bytes as room asks for to a file of its own, and removes it. Free space alone
-// does not tell of a quota, or of a disk that fails. Its error is that of room until it succeeds, and
-// is reported where it is another than before.
+// probe writes as many bytes as room asks for to a file of its own, and removes it. Free space
+// alone does not tell of a quota, or of a disk that fails. Its error is that of room until it
+// succeeds, and is reported where it is another than before.
 func (e *embedded) probe() error {
 	err := written(e.probed(), e.largest+reserve)
 	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT),
+		errors.Is(err, syscall.EFBIG):
 		err = fmt.Errorf("%w: %w", ErrFull, err)
 	case err != nil:
 		err = fmt.Errorf("%w: %w", errStopped, err)

@@ -150,9 +150,9 @@ func (d *Description) Check() error {
 	return nil
 }
 
-// TooLate reports whether an open, private round may have ended after a time from this moment. Where
-// one sum ends the round it may be made at the deadline. No budget is spent on an upload that comes
-// too late. This moment is Now and the age of the description.
+// TooLate reports whether an open, private round may have ended after a time from this moment.
+// Where one sum ends the round it may be made at the deadline. No budget is spent on an upload that
+// comes too late. This moment is Now and the age of the description.
 func (d *Description) TooLate(after time.Duration) bool {
 	return d.Privacy != nil && d.State != Late && d.State != Closed &&
 		!(d.AcceptLate && d.Withdrawal) && d.Now.Add(d.age()).Add(after).After(d.Deadline)

@@ -235,25 +235,31 @@ const LayoutFaults = `(() => {
 	document.querySelectorAll('details').forEach(d => d.open = true);
 	const out = [], wide = document.documentElement.clientWidth;
 	if (document.documentElement.scrollWidth > wide)
-		out.push('the page is ' + document.documentElement.scrollWidth + ' wide, the window ' + wide);
+		out.push('the page is ' + document.documentElement.scrollWidth +
+			' wide, the window ' + wide);
 	for (const e of document.querySelectorAll('body *')) {
 		if (e.closest('.scroll, pre, svg')) continue;
 		const r = e.getBoundingClientRect();
 		if (r.width > 0 && (r.right > wide + 1 || r.left < -1))
-			out.push(e.tagName + ' reaches from ' + r.left + ' to ' + r.right + ': ' + e.textContent.trim().slice(0, 40));
+			out.push(e.tagName + ' reaches from ' + r.left + ' to ' + r.right + ': ' +
+				e.textContent.trim().slice(0, 40));
 	}
 	for (const s of document.querySelectorAll('svg')) {
 		const box = s.getBoundingClientRect(), name = s.getAttribute('aria-label'), words = [];
 		for (const t of s.querySelectorAll('text')) {
 			const r = t.getBoundingClientRect(), m = t.getScreenCTM();
 			const size = parseFloat(getComputedStyle(t).fontSize) * Math.hypot(m.a, m.b);
-			if (size < 7.5) out.push(name + ': ' + t.textContent + ' is ' + size.toFixed(1) + ' pixels high');
-			if (r.left < box.left - 3 || r.right > box.right + 3 || r.top < box.top - 4 || r.bottom > box.bottom + 4)
+			if (size < 7.5)
+				out.push(name + ': ' + t.textContent + ' is ' + size.toFixed(1) + ' pixels high');
+			if (r.left < box.left - 3 || r.right > box.right + 3 ||
+				r.top < box.top - 4 || r.bottom > box.bottom + 4)
 				out.push(name + ': ' + t.textContent + ' lies outside the picture');
 			// Letters fill the middle of their line.
-			const w = {text: t.textContent, left: r.left, right: r.right, top: r.top + r.height * .22, bottom: r.bottom - r.height * .22};
+			const w = {text: t.textContent, left: r.left, right: r.right,
+				top: r.top + r.height * .22, bottom: r.bottom - r.height * .22};
 			for (const o of words)
-				if (Math.min(w.right, o.right) - Math.max(w.left, o.left) > 2 && Math.min(w.bottom, o.bottom) - Math.max(w.top, o.top) > 1)
+				if (Math.min(w.right, o.right) - Math.max(w.left, o.left) > 2 &&
+					Math.min(w.bottom, o.bottom) - Math.max(w.top, o.top) > 1)
 					out.push(name + ': ' + o.text + ' and ' + w.text + ' overlap');
 			words.push(w);
 		}
@@ -336,6 +342,7 @@ func (b *Browser) Axe() (found []string) {
 	axe := must.Get(os.ReadFile(path))(b.T)
 	b.Eval(string(axe)+"; 0", nil)
 	b.Eval(`axe.run().then(r => r.violations.map(v => v.id + ": " + 
-		v.nodes.map(n => n.html.slice(0, 200) + " " + n.failureSummary).join(" | ").slice(0, 600)))`, &found)
+		v.nodes.map(n => n.html.slice(0, 200) + " " + n.failureSummary)
+			.join(" | ").slice(0, 600)))`, &found)
 	return found
 }
