@@ -292,18 +292,6 @@ func TestKappa(t *testing.T) {
 	}
 }
 
-// Figures do not depend on threads.
-func TestThreads(t *testing.T) {
-	w := newWorld(1)
-	r := w.round(t, 12, 15)
-	r.Corpora = []Corpus{{Within: w.covariance(false)}}
-	x, _ := w.rows(50)
-	want := posterior(t, r, Options{Seed: 3, Threads: 1}).logProbabilities(x)
-	if got := posterior(t, r, Options{Seed: 3, Threads: 7}).logProbabilities(x); !slices.Equal(got, want) {
-		t.Error("figures depend on threads")
-	}
-}
-
 // Equally likely heads have the mixture's probabilities within what counts of heads can say.
 func TestEnsemble(t *testing.T) {
 	w := newWorld(2)

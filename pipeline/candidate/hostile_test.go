@@ -25,13 +25,13 @@ func wide(seed uint64, k int) *world {
 }
 
 // TestUnit: of more features than a leaf of the eigenvalues' division, and beside a corpus, no figure
-// depends on the unit.
+// depends on the unit, nor on threads.
 func TestUnit(t *testing.T) {
 	w := wide(5, 60)
 	x, y := w.rows(180)
 	fresh, _ := w.rows(50)
 	var want []float64
-	for _, unit := range []float32{1, 1 << 40, 1. / (1 << 20), 1. / (1 << 40)} {
+	for i, unit := range []float32{1, 1 << 40, 1. / (1 << 20), 1. / (1 << 40)} {
 		turn := func(x []float32) []float32 {
 			out := slices.Clone(x)
 			for i := range out {
@@ -44,12 +44,12 @@ func TestUnit(t *testing.T) {
 		for m := range 6 {
 			r.Clients = append(r.Clients, upload(t, turn(x[m*30*w.k:][:30*w.k]), w.k, y[m*30:][:30], w.c))
 		}
-		got := posterior(t, r, Options{Seed: 1}).logProbabilities(turn(fresh))
+		got := posterior(t, r, Options{Seed: 1, Threads: 1 + 2*i}).logProbabilities(turn(fresh))
 		if want == nil {
 			want = got
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("figures of features times %g are others", unit)
+			t.Errorf("figures of features times %g, on %d threads, are others", unit, 1+2*i)
 		}
 	}
 }

@@ -170,10 +170,5 @@ func TestCorpus(t *testing.T) {
 	if one, _ := fit(&Client{Means: corpusFrom(0).Means, Within: &moments.Within{K: k}}); one.Corpus != 0 {
 		t.Errorf("a corpus without scatter: evidence %.2f", one.Corpus)
 	}
-	_, err := newCorpus(corpusFrom(0), k+1)
-	want := "discriminant: the corpus has rows of 120 numbers, and the clients' have 121; make both " +
-		"behind one client graph"
-	if fmt.Sprint(err) != want {
-		t.Error(err)
-	}
+	must.Fail(newCorpus(corpusFrom(0), k+1))(t, "rows of 120 numbers, and the clients' have 121")
 }
