@@ -83,6 +83,14 @@ func (k *Kind) Known(field string, m proto.Message) error {
 	return nil
 }
 
+// Bounded refuses a number of a message that is not from low to high.
+func (k *Kind) Bounded(field string, value, low, high uint64) error {
+	if value < low || value > high {
+		return k.Refuse(field, value, "%d to %d", low, high)
+	}
+	return nil
+}
+
 // Sealed compares the checksum of a message with that of its content.
 func (k *Kind) Sealed(checksum, content []byte) error {
 	if !bytes.Equal(checksum, content) {

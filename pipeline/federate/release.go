@@ -1,6 +1,7 @@
 package federate
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -134,13 +135,9 @@ func DecodeRelease(data []byte, want Expect) (*Release, error) {
 		return nil, refuse("model", fmt.Sprintf("a digest of %d bytes", len(m.Model)),
 			"%d", sha256.Size)
 	}
-	for _, v := range []struct {
-		field          string
-		value, low, to uint32
-	}{{"classes", m.Classes, 2, MaxWidth}, {"coordinates", m.Coordinates, 1, MaxWidth}} {
-		if v.value < v.low || v.value > v.to {
-			return nil, refuse(v.field, v.value, "%d to %d", v.low, v.to)
-		}
+	if err := cmp.Or(kind.Bounded("classes", uint64(m.Classes), 2, MaxWidth),
+		kind.Bounded("coordinates", uint64(m.Coordinates), 1, MaxWidth)); err != nil {
+		return nil, err
 	}
 	n := 8 * uint64(m.Classes) * (uint64(m.Coordinates) + 1)
 	if m.Noise == privacy.TwoServers {

@@ -409,16 +409,9 @@ func unmarshal(data []byte, m *uploadpb.Upload) error {
 	if len(m.Model) != sha256.Size {
 		return refuse("model", fmt.Sprintf("a digest of %d bytes", len(m.Model)), "%d", sha256.Size)
 	}
-	for _, v := range []struct {
-		field          string
-		value, low, to uint64
-	}{{"n", m.N, 1, MaxN}, {"dx", uint64(m.Dx), 1, MaxWidth},
-		{"classes", uint64(m.Classes), 2, MaxWidth}, {"size", uint64(m.Size), 1, MaxSize}} {
-		if v.value < v.low || v.value > v.to {
-			return refuse(v.field, v.value, "%d to %d", v.low, v.to)
-		}
-	}
-	return nil
+	return cmp.Or(kind.Bounded("n", m.N, 1, MaxN), kind.Bounded("dx", uint64(m.Dx), 1, MaxWidth),
+		kind.Bounded("classes", uint64(m.Classes), 2, MaxWidth),
+		kind.Bounded("size", uint64(m.Size), 1, MaxSize))
 }
 
 // readPoints reads the points and masses of a message whose tensors are checked, and returns the

@@ -2,6 +2,7 @@ package merge
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -138,17 +139,17 @@ func checkFields(m *serverpb.Part, want federate.Expect) error {
 	}
 	clients := uint64(len(m.Clients) / entryBytes)
 	everyone := uint64(len(m.Kept)) + m.Summed + m.LeftOut
-	for _, v := range []struct {
-		field          string
-		value, low, to uint64
-	}{{"dx", uint64(m.Dx), 1, most}, {"classes", uint64(m.Classes), 2, federate.MaxWidth},
-		{"clients", clients, 1, MaxClients}, {"kept", uint64(len(m.Kept)), 0, clients},
-		{"summed", m.Summed, 0, clients}, {"left_out", m.LeftOut, 0, clients},
-		{"kept, summed and left_out", everyone, clients, clients},
-		{"n", m.N, m.Summed, m.Summed * (federate.MaxN + moments.MaxCalibration)}} {
-		if v.value < v.low || v.value > v.to {
-			return refuse(v.field, v.value, "%d to %d", v.low, v.to)
-		}
+	if err := cmp.Or(
+		kind.Bounded("dx", uint64(m.Dx), 1, most),
+		kind.Bounded("classes", uint64(m.Classes), 2, federate.MaxWidth),
+		kind.Bounded("clients", clients, 1, MaxClients),
+		kind.Bounded("kept", uint64(len(m.Kept)), 0, clients),
+		kind.Bounded("summed", m.Summed, 0, clients),
+		kind.Bounded("left_out", m.LeftOut, 0, clients),
+		kind.Bounded("kept, summed and left_out", everyone, clients, clients),
+		kind.Bounded("n", m.N, m.Summed, m.Summed*(federate.MaxN+moments.MaxCalibration)),
+	); err != nil {
+		return err
 	}
 	sums := 0
 	if m.Summed > 0 {

@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -145,16 +146,15 @@ func checkFields(m *serverpb.State, want federate.Expect) error {
 		Round: &m.Round, Dx: int(m.Dx), C: int(m.Classes)}); err != nil {
 		return err
 	}
-	for _, v := range []struct {
-		field          string
-		value, low, to int
-	}{{"dx", int(m.Dx), 1, federate.MaxWidth}, {"classes", int(m.Classes), 2, federate.MaxWidth},
-		{"clients", len(m.Clients), 1, MaxClients}, {"folds", len(m.Folds), Folds, Folds},
-		{"bytes of model", len(m.Model), sha256.Size, sha256.Size},
-		{"bytes of checksum", len(m.Checksum), sha256.Size, sha256.Size}} {
-		if v.value < v.low || v.value > v.to {
-			return refuse(v.field, v.value, "%d to %d", v.low, v.to)
-		}
+	if err := cmp.Or(
+		kind.Bounded("dx", uint64(m.Dx), 1, federate.MaxWidth),
+		kind.Bounded("classes", uint64(m.Classes), 2, federate.MaxWidth),
+		kind.Bounded("clients", uint64(len(m.Clients)), 1, MaxClients),
+		kind.Bounded("folds", uint64(len(m.Folds)), Folds, Folds),
+		kind.Bounded("bytes of model", uint64(len(m.Model)), sha256.Size, sha256.Size),
+		kind.Bounded("bytes of checksum", uint64(len(m.Checksum)), sha256.Size, sha256.Size),
+	); err != nil {
+		return err
 	}
 	for i, f := range m.Folds {
 		if err := checkFold(i, f, int(m.Dx)); err != nil {
