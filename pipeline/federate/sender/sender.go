@@ -318,7 +318,11 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 			d.GraphBytes, wire.MaxGraph)
 	}
 	path := filepath.Join(dir, d.Graph+".onnx")
-	if sum, err := digestOf(path); err == nil && sum == d.Graph {
+	whole := func() bool {
+		sum, err := digestOf(path)
+		return err == nil && sum == d.Graph
+	}
+	if whole() {
 		return path, nil
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -344,11 +348,9 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 		}
 	}
 	// another process moved its partial file into place between the two calls
-	if errors.Is(err, fs.ErrNotExist) {
-		if sum, e := digestOf(path); e == nil && sum == d.Graph {
-			f.Close()
-			return path, nil
-		}
+	if errors.Is(err, fs.ErrNotExist) && whole() {
+		f.Close()
+		return path, nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("client graph: %w", err)
@@ -372,12 +374,8 @@ func (c *Client) Graph(ctx context.Context, d *wire.Description, dir string) (st
 		return "", fmt.Errorf("the client graph that came has sha256 %s; the round says %s: it "+
 			"is not used", sum, d.Graph)
 	}
-	if errors.Is(err, fs.ErrNotExist) { // another process has just moved it into place
-		if sum, e := digestOf(path); e == nil && sum == d.Graph {
-			err = nil
-		}
-	}
-	if err != nil {
+	// another process may just have moved it into place
+	if err != nil && !(errors.Is(err, fs.ErrNotExist) && whole()) {
 		return "", fmt.Errorf("client graph: %w", err)
 	}
 	return path, nil

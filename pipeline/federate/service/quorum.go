@@ -3,7 +3,6 @@ package service
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -32,10 +31,7 @@ func (s *Server) fixQuorum(ctx context.Context) error {
 	next := fixed{cmp.Or(s.Round.Quorum, s.clients.Load().Len()), s.Round.Quorum != 0}
 	unfit := s.Round.CheckRoster(s.clients.Load())
 	var was fixed
-	data, err := s.Store.Object(ctx, quorumObject, 1<<10)
-	if err == nil {
-		err = json.Unmarshal(data, &was)
-	}
+	err := s.readObject(ctx, quorumObject, 1<<10, &was)
 	switch {
 	case errors.Is(err, store.ErrNone):
 	case err != nil:
@@ -56,10 +52,7 @@ func (s *Server) fixQuorum(ctx context.Context) error {
 		return unfit
 	}
 	s.quorum = next.Quorum
-	if data, err = json.Marshal(next); err != nil {
-		return err
-	}
-	return s.Store.PutObject(ctx, quorumObject, data)
+	return s.keepObject(ctx, quorumObject, next)
 }
 
 // warnRoster says that the roster of an open round no longer fits the round file, which keeps

@@ -325,10 +325,7 @@ type opened struct {
 
 // given reads, at the helper, the share of the sum that the leader was given; ErrNone if none was.
 func (s *Server) given(ctx context.Context) (was opened, err error) {
-	data, err := s.Store.Object(ctx, openedObject, maxOpened)
-	if err == nil {
-		err = json.Unmarshal(data, &was)
-	}
+	err = s.readObject(ctx, openedObject, maxOpened, &was)
 	return was, err
 }
 
@@ -387,11 +384,7 @@ func (s *Server) sum(w http.ResponseWriter, r *http.Request) error {
 	if was.Share.Share, err = sum.Bytes(); err != nil {
 		return err
 	}
-	data, err := json.Marshal(was)
-	if err == nil {
-		err = s.Store.PutObject(r.Context(), openedObject, data)
-	}
-	if err != nil {
+	if err := s.keepObject(r.Context(), openedObject, was); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -466,25 +459,32 @@ func (s *Server) settle(ctx context.Context) (of sumOf, err error) {
 		of.Clients = append(of.Clients, shared{r.Client, r.Share.Nonce[:]})
 	}
 	sorting.By(of.Clients, func(a, b shared) int { return cmp.Compare(a.Client, b.Client) })
-	return of, s.keepBatch(ctx, of)
+	return of, s.keepObject(ctx, batchObject, of)
 }
 
 // readBatch reads, at the leader, the set of clients in the sum; ErrNone before it is fixed.
 func (s *Server) readBatch(ctx context.Context) (of sumOf, err error) {
-	data, err := s.Store.Object(ctx, batchObject, maxOpened)
-	if err == nil {
-		err = json.Unmarshal(data, &of)
-	}
+	err = s.readObject(ctx, batchObject, maxOpened, &of)
 	return of, err
 }
 
-// keepBatch stores the set of clients in the sum, at the leader, in place of one that it had.
-func (s *Server) keepBatch(ctx context.Context, of sumOf) error {
-	data, err := json.Marshal(of)
+// readObject reads an object of the store that is JSON of most bytes at most; ErrNone if there is
+// none.
+func (s *Server) readObject(ctx context.Context, object string, most int64, v any) error {
+	data, err := s.Store.Object(ctx, object, most)
 	if err != nil {
 		return err
 	}
-	return s.Store.PutObject(ctx, batchObject, data)
+	return json.Unmarshal(data, v)
+}
+
+// keepObject stores JSON as an object, in place of one that it had.
+func (s *Server) keepObject(ctx context.Context, object string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return s.Store.PutObject(ctx, object, data)
 }
 
 // lost reports whether an upload that comes when the round is closed may be a share of the sum that
@@ -582,7 +582,7 @@ func (s *Server) helperSum(ctx context.Context, of sumOf) ([]byte, error) {
 			e = s.sized(was)
 		}
 		if e == nil {
-			e = s.keepBatch(ctx, was)
+			e = s.keepObject(ctx, batchObject, was)
 		}
 		if e == nil {
 			s.rouse()
