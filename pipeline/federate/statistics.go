@@ -25,6 +25,8 @@ const (
 // encodeStatistics sets the fields that come beside class means.
 // They are in the precision of the upload, but that calibration points of one in int8 are float16:
 // their rows have no scale.
+// A curve has values up to 0, and is sent as its whole steps of moments.CurveStep below 0.
+// Degrees of freedom are sent of moments alone, 0 included: they tell moments from class means.
 func (u *Upload) encodeStatistics(m *uploadpb.Upload) error {
 	rows, labels, err := u.singles()
 	if err != nil {
@@ -225,6 +227,7 @@ func checkStatistics(m *uploadpb.Upload) error {
 // checkScatter checks the headers of a scatter.
 // With n images and m class means there are at most n - m degrees of freedom. A tensor of two axes
 // is a factor [rank, dx], and one of one axis the triangle.
+// The degrees of freedom alone are compared first, as their sum with m may overflow.
 func checkScatter(m *uploadpb.Upload) error {
 	k := int(m.Dx)
 	dof := m.GetDof()
@@ -325,6 +328,7 @@ func (u *Upload) CheckMeans() error {
 
 // decodeWithin sets scatter and calibration points of moments. Rows have length 1 at most, so that
 // means have, and the trace of the scatter is at most n: no client counts for more than its images.
+// With L = maxLength, lengths are up to L, and the trace and each number of the scatter up to L² n.
 func (u *Upload) decodeWithin(m *uploadpb.Upload, c *point.Set) (err error) {
 	w := &moments.Within{K: int(m.Dx), Dof: int(*m.Dof), Calibration: c.Z}
 	for _, y := range c.Y {

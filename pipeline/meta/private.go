@@ -264,6 +264,10 @@ func (t *privateTrainee) step(ctx context.Context, i int, rate float64) (train.M
 // draw returns the inputs of the loss for some rounds, each drawn from its own stream. Counts are
 // drawn from their posterior given the noisy totals, S for each round. The prior is that of the
 // current parameters.
+// With T rounds of C classes, k coordinates and n targets, the shapes are:
+//
+//	sums [T, C, k]   noise [T]   counts [T, S, C]   latent [T, S, C, k]
+//	targets [T, n, k]   target_labels [T, n, C]   batches [T, n, conjugateBatches]
 func (t *privateTrainee) draw(ctx context.Context, bank *task.Bank, tasks int,
 	stream ...any) (map[string]*onnx.Tensor, error) {
 	k, c := t.sizes.K, bank.C
@@ -343,6 +347,7 @@ func (t *privateTrainee) round(r *rand.Rand, bank *task.Bank, target int,
 }
 
 // validate scores the current parameters on fixed validation rounds.
+// Their stream does not depend on the step, so that scores of steps compare.
 func (t *privateTrainee) validate(ctx context.Context, _ int) (train.Metrics, error) {
 	loss, _, err := t.loss()
 	if err != nil {

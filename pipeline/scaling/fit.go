@@ -138,7 +138,11 @@ func (x *Images) Apply(s *models.Scaling, i int, p []float64) {
 	}
 }
 
-// logits writes those of [models.Scaling].
+// logits writes those of [models.Scaling]. Of log-probabilities z they are
+//
+//	u_c = factor_c z_c + offset_c + sum_j z_j mixing_jc
+//
+// A temperature has one factor for all classes, and neither offsets nor a matrix.
 func (m *maps) logits(z []float32, u []float64) {
 	for c := range u {
 		u[c] = m.factor[min(c, len(m.factor)-1)] * float64(z[c])
@@ -152,7 +156,9 @@ func (m *maps) logits(z []float32, u []float64) {
 }
 
 // loss is the negative log posterior of parameters by some of the images. With gradient it writes
-// the gradient there.
+// the gradient there. With u_h the logits of head h, an image of class y adds
+//
+//	-log mean_h softmax(u_h)_y
 func (x *Images) loss(p parameters, of []int, gradient []float64) float64 {
 	m := p.maps()
 	blocks := (len(of) + block - 1) / block
@@ -177,7 +183,10 @@ func (x *Images) loss(p parameters, of []int, gradient []float64) float64 {
 	return total
 }
 
-// prior returns the negative log prior but for a constant, and adds its gradient.
+// prior returns the negative log prior but for a constant, and adds its gradient: the sum of
+// v² / (2 sd²) over the parameters.
+// The deviation sd is common of the common factor and of offsets, and byClass of classes' factors.
+// Of the matrix it is mixing / sqrt(C).
 func (p parameters) prior(gradient []float64) (loss float64) {
 	for i, v := range p.v {
 		sd := common
@@ -202,6 +211,9 @@ type space struct {
 }
 
 // image returns the loss of an image, and adds its gradient where there is one.
+// With q_h the probabilities by head h and w_h = q_hy, the slope by its logit of class c is
+//
+//	w_h / (sum_k w_k) (q_hc - [c = y])
 func (t *space) image(x *Images, m *maps, i int, gradient []float64) float64 {
 	y, sum := x.Labels[i], 0.0
 	for h := range x.Heads {
@@ -236,6 +248,8 @@ func (t *space) image(x *Images, m *maps, i int, gradient []float64) float64 {
 }
 
 // fit returns the most probable scaling of a kind by some of the images.
+// L-BFGS begins at zeros, the classifier as it is, and takes 200 iterations at most.
+// It ends at a gradient of 1e-4, or once five steps lower the loss by less than 1e-9 of itself.
 func (x *Images) fit(ctx context.Context, kind string, of []int,
 	step func()) (models.Scaling, error) {
 	p := newParameters(kind, x.C)

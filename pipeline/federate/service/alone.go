@@ -20,6 +20,7 @@ import (
 // Where page is not nil, so is the page that classifies photographs, to which / leads. Predictions
 // whose most probable class has less than reject are counted as left to people.
 // The function that it returns closes the classifier. A classifier of feature rows is an error.
+// The classifier is version 1 of the interfaces that name versions. No token is asked for.
 func Classifier(eng engine.Engine, data []byte, page http.Handler, reject float64, log *slog.Logger,
 	t *trace.Tracer) (http.Handler, func(), error) {
 	p := newPredictor(eng, quietly(log), t)

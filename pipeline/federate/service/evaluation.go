@@ -36,6 +36,7 @@ func evaluationsOf(client string) string {
 // images: one report a classifier, as two of nearly the same images would tell their difference.
 // The same report again is answered with 204, so that a client may repeat a request whose answer
 // was lost. Reports about versions that hold a withdrawn upload are refused.
+// The signature covers the digest of the report, and is verified before the report is read.
 func (s *Server) evaluation(w http.ResponseWriter, r *http.Request) error {
 	client, digest, _, err := s.stated(r, identity.Evaluated, "report")
 	if err != nil {
@@ -174,6 +175,7 @@ func (s *Server) reported(ctx context.Context, client, digest string) (was []byt
 
 // versionOf returns the number of the version of a SHA-256 that holds no withdrawn upload; 0 if
 // there is none.
+// Of several with the same bytes it is the latest.
 func (s *Server) versionOf(digest string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

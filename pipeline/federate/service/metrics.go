@@ -20,14 +20,15 @@ import (
 type metrics struct {
 	handler  http.Handler
 	taken    prometheus.Counter
-	refused  *prometheus.CounterVec
+	refused  *prometheus.CounterVec // by the code of the refusal
 	failed   prometheus.Counter
-	pooled   prometheus.Histogram
-	requests *prometheus.HistogramVec
+	pooled   prometheus.Histogram     // buckets from 10 ms to 11 min
+	requests *prometheus.HistogramVec // by route and status; buckets from half a ms to 12 s
 }
 
 // Gauges are read from the server under its lock at each scrape, so that they need no upkeep. No
 // label is a client's name or address.
+// The registry is the server's own, so that several servers fit into one process.
 func newMetrics(s *Server) *metrics {
 	r := prometheus.NewRegistry()
 	m := &metrics{
@@ -95,6 +96,7 @@ func one(b bool) int {
 }
 
 // privacyGauge returns a gauge of the round's epsilon, with the rest of the budget as labels.
+// A round that is not private has the value 0 and no labels.
 func privacyGauge(b *privacy.Budget) prometheus.Collector {
 	o := prometheus.GaugeOpts{Name: "fmp_round_epsilon",
 		Help: "Epsilon of a private round; 0 where the round is not private."}
@@ -122,6 +124,7 @@ func (s *Server) observe(pattern string, next http.HandlerFunc) http.Handler {
 
 // traced records a span of each request of a route, below that of the caller. Probes and scrapes
 // have none.
+// A status of 500 or above ends the span as an error.
 func traced(t *trace.Tracer, pattern string, next http.HandlerFunc) http.Handler {
 	method, path, _ := strings.Cut(pattern, " ")
 	probe := slices.Contains([]string{"/healthz", "/readyz", "/metrics", "/v2/health/live",
@@ -144,7 +147,7 @@ func traced(t *trace.Tracer, pattern string, next http.HandlerFunc) http.Handler
 // watched records the status of a reply.
 type watched struct {
 	http.ResponseWriter
-	status int
+	status int // 200 until a handler writes one, as of net/http
 }
 
 func (w *watched) WriteHeader(status int) {

@@ -23,6 +23,7 @@ import (
 var style string
 
 // page serves the status as an HTML page.
+// A page that fails midway is logged, and is sent as far as it is.
 func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 	var body bytes.Buffer
 	st := s.Status()
@@ -34,6 +35,7 @@ func (s *Server) page(w http.ResponseWriter, r *http.Request) {
 
 // html returns a self-contained page. Names and reasons are written by clients: elements escape
 // them.
+// It loads nothing: the style is inside, and the icon is an empty data URL.
 func (st *Status) html(joins bool) g.Node {
 	title := fmt.Sprintf("Round %d", st.Round)
 	heading := title
@@ -122,6 +124,7 @@ func (st *Status) phase() g.Node {
 }
 
 // classifier describes the latest version, with links to the earlier ones.
+// A private round counts no images. An earlier version with a withdrawn upload has no link.
 func (st *Status) classifier(round string) g.Group {
 	if len(st.Versions) == 0 {
 		return nil
@@ -154,6 +157,7 @@ func (st *Status) classifier(round string) g.Group {
 }
 
 // facts returns the scalar values of a summary, one per row, sorted by name.
+// A value that is neither a number nor text has no row. A summary that is no object has none.
 func facts(summary json.RawMessage) g.Group {
 	var m map[string]json.RawMessage
 	if json.Unmarshal(summary, &m) != nil {
@@ -174,16 +178,21 @@ func facts(summary json.RawMessage) g.Group {
 	return out
 }
 
+// refusedRow tells of a client whose uploads were refused: the reason, how often, and when last.
 func refusedRow(r store.Refusal) g.Node {
 	return h.Tr(h.Class("refused"), h.Td(g.Text(r.Client)), h.Td(g.Text(r.Reason)),
 		number(h.Td, strconv.Itoa(r.Count)), h.Td(h.Class("when"), g.Text(when(r.Time))))
 }
 
+// withdrawnRow tells by whom a client's upload was withdrawn, and since when.
 func withdrawnRow(w WithdrawnStatus) g.Node {
 	return h.Tr(h.Class("gone"), h.Td(g.Text(w.Client)), h.Td(g.Text(w.By)),
 		h.Td(h.Class("when"), g.Text(when(w.Time))))
 }
 
+// memberRow tells of a client that is in, as the latest version judges it.
+// Where that version does not hold it, or the round is private, its numbers are dashes.
+// A P(honest) below one half is marked. The upload is told by 12 digits of its digest.
 func (st *Status) memberRow(m MemberStatus) g.Node {
 	const none = "–"
 	images := none
@@ -220,6 +229,7 @@ func list[T any](of []T, head []g.Node, row func(T) g.Node) g.Group {
 	return g.Group{h.Div(h.Class("wide"), h.Table(h.Tr(head...), g.Map(of, row)))}
 }
 
+// names returns a list of names; nil if there are none, so that [section] says so.
 func names(of []string) g.Group {
 	if len(of) == 0 {
 		return nil
@@ -232,6 +242,7 @@ func number(cell func(...g.Node) g.Node, text string) g.Node {
 	return cell(h.Class("n"), g.Text(text))
 }
 
+// when writes a time in UTC, to the second.
 func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
 // whatIsIn describes the uploads of a private round.

@@ -219,7 +219,7 @@ func (v *served) close() {
 type memory struct {
 	names []string
 	write []func(ctx context.Context, dst []uint8) error
-	at    int
+	at    int // the next image
 }
 
 var _ imagefile.Source = (*memory)(nil)
@@ -240,7 +240,8 @@ func (m *memory) Next(ctx context.Context, dst []uint8) (imagefile.Item, error) 
 	return item, err
 }
 
-// add appends a PNG or JPEG image, which takes memory while it is decoded.
+// add appends a PNG or JPEG image, which takes memory while it is decoded: ofPixel bytes a pixel.
+// The header is read first, so that no memory is taken for an image that is too large.
 func (m *memory) add(name string, data []byte, fit imagefile.Fit, in *intake) {
 	m.names = append(m.names, name)
 	m.write = append(m.write, func(ctx context.Context, dst []uint8) error {
@@ -304,7 +305,8 @@ func (p *predictor) acquire() (*served, error) {
 }
 
 // run classifies the input that build makes from a request, with the classifier that the request
-// names. The request takes memory for its answer.
+// names. The request takes memory for its answer: for n images and C classes it is
+// n (ofItem + ofNumber C) bytes.
 // Waiting for memory and for the classifier ends with ctx, or after predictTime. Where an image
 // cannot be read the error is an *errInput, and nothing is answered. use is called while the
 // version is held open.

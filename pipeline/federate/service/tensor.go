@@ -236,6 +236,7 @@ type inferAnswer struct {
 // answer makes the answer from predictions.
 // Shapes are [n, classes] of probabilities, and [n] of entropy and mutual information, both in
 // nats.
+// Outputs come in the order of inferOutputs, and not in that of the request.
 func (q *inferRequest) answer(v store.Version, c *classify.Classifier,
 	ps []classify.Prediction) (*inferAnswer, error) {
 	n := int64(len(ps))
@@ -270,6 +271,7 @@ func (q *inferRequest) answer(v store.Version, c *classify.Classifier,
 }
 
 // output reports whether a request wants an output, and whether as bytes.
+// The binary_data of an output goes before the binary_data_output of its request.
 func (q *inferRequest) output(name string) (wanted, inBytes bool) {
 	if len(q.Outputs) == 0 {
 		return true, q.Parameters.Binary
@@ -285,7 +287,8 @@ func (q *inferRequest) output(name string) (wanted, inBytes bool) {
 	return false, false
 }
 
-// write writes the answer.
+// write writes the answer: the JSON, and then the bytes of the outputs in their order.
+// Where bytes follow, the header says how long the JSON is.
 func (a *inferAnswer) write(w http.ResponseWriter, held *lease) {
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -319,7 +322,7 @@ func (t *tensor) bytes(n int) ([]uint8, error) {
 	return t.Binary, nil
 }
 
-// floats returns exactly n values of an FP32 tensor, which are finite.
+// floats returns exactly n values of an FP32 tensor, which are finite. Bytes are little-endian.
 func (t *tensor) floats(n int) ([]float32, error) {
 	if t.Parameters == nil || t.Parameters.Bytes == nil {
 		return numbers[float32](t.Data, n, -math.MaxFloat32, math.MaxFloat32)

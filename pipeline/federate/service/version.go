@@ -19,6 +19,8 @@ func (s *Server) listVersions(w http.ResponseWriter, r *http.Request) {
 }
 
 // find returns the version that a request names, by default the latest.
+// Numbers are compared as text, so that 01 and +1 name no version.
+// While there is no version, the refusal says when one is made.
 func (s *Server) find(name string) (v VersionStatus, err error) {
 	s.mu.Lock()
 	versions, why := s.listed(), s.short()
@@ -43,6 +45,8 @@ func (s *Server) find(name string) (v VersionStatus, err error) {
 
 // withheld is the refusal of a request for the file of a version that holds an upload that was
 // withdrawn, nil of others. The one that takes the place of the last is made at once.
+// A request that names the version is told which one takes its place, if one does.
+// A request for the latest is told to wait, or that fewer than min_uploads are left.
 func (s *Server) withheld(v VersionStatus, named bool) error {
 	sup := v.Superseded
 	switch {
@@ -84,6 +88,7 @@ func (s *Server) version(w http.ResponseWriter, r *http.Request) error {
 
 // asked returns the version of a request for the latest one, or for ?version=N, unless it is
 // withheld.
+// A parameter that is empty or given twice is refused.
 func (s *Server) asked(r *http.Request) (v VersionStatus, err error) {
 	name := ""
 	if given := r.URL.Query()["version"]; len(given) > 0 {

@@ -114,6 +114,7 @@ func (d drifting) Collect(to chan<- prometheus.Metric) {
 
 // restart begins the test of drift anew, with another classifier, against the images that
 // calibrated its sets. They took no part in making it, and their scores are in it already.
+// Counts and histograms go on, as Prometheus has them of a process and not of a classifier.
 func (w *watch) restart(f models.Manifest) error {
 	o, err := models.ReadOrigin(f)
 	if err != nil {

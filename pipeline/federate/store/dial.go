@@ -18,6 +18,7 @@ import (
 	"fmp/pipeline/federate/loopback"
 )
 
+// dial speaks JetStream on the store's connection. A call without a deadline waits for patience.
 func (s *Store) dial() (err error) {
 	if s.js, err = jetstream.New(s.conn, jetstream.WithDefaultTimeout(patience)); err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -62,6 +63,8 @@ func (s *Store) open(ctx context.Context) error {
 }
 
 // bind uses the buckets that are there; create makes those that are not.
+// Versions keep one revision a key. Replicas is on how many servers of a cluster a bucket lies.
+// The parts of objects lie in the stream that JetStream names OBJ_ and the bucket.
 func (s *Store) bind(ctx context.Context, create bool) (err error) {
 	bucketOf, keyValue, objectStore := s.bindBucket, s.js.KeyValue, s.js.ObjectStore
 	if create {
@@ -118,7 +121,8 @@ func (s *Store) unopened(name string, err error) error {
 }
 
 // Connect connects to NATS servers by URL, under a client name that they display. It reconnects
-// without limit, to whichever server is available. Servers on other machines must have TLS under
+// without limit, to whichever server is available. A server is asked again after half a second and
+// a jitter of up to a quarter of a second, with TLS of up to a second. Servers on other machines must have TLS under
 // any scheme of their URLs: the connection carries credentials and uploads. Credentials must be
 // readable by their owner alone ([identity.ReadSecret]).
 func Connect(o Options, name string) (*nats.Conn, error) {
@@ -155,7 +159,7 @@ func Connect(o Options, name string) (*nats.Conn, error) {
 }
 
 // encrypted reports whether a connection to servers must have TLS: one of them is not on loopback,
-// or its URL says so.
+// or its URL says so. A URL that cannot be parsed is one of these.
 func encrypted(urls string) bool {
 	for _, text := range strings.Split(urls, ",") {
 		text = strings.TrimSpace(text)

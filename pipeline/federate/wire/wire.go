@@ -187,7 +187,8 @@ type Receipt struct {
 	Signature string `json:"signature"`
 }
 
-// Bytes is not in it, as the digest stands for the message.
+// statement is that of a server's key about a receipt. Bytes is not in it, as the digest stands for
+// the message.
 func (r *Receipt) statement() identity.Statement {
 	s := identity.Statement{Purpose: identity.Receipt, Server: r.Server, Round: r.Round,
 		Client: r.Client, Graph: r.Graph, Content: r.Upload, Time: r.Time.UnixNano()}

@@ -99,7 +99,8 @@ func Content(v any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Both are base64; a key of another length than Ed25519's verifies nothing.
+// verify reports whether a statement has a server's signature.
+// Key and signature are base64; a key of another length than Ed25519's verifies nothing.
 func verify(server, signature string, s identity.Statement) bool {
 	key, err := base64.StdEncoding.DecodeString(server)
 	if err != nil || len(key) != ed25519.PublicKeySize {

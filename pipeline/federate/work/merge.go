@@ -77,7 +77,8 @@ func (q *Queue) Merge(ctx context.Context,
 	return m.Part(), left, err
 }
 
-// mergeRest leaves the merging of members to workers, and adds their parts.
+// mergeRest leaves the merging of members to workers, and adds their parts. A job has up to
+// q.Uploads members.
 // Parts are added in the order of their jobs, and would add up to the same in any. A part that is
 // refused is deleted, so that the job is done again.
 func (q *Queue) mergeRest(ctx context.Context, m *merge.Merger, of merging,
@@ -144,6 +145,7 @@ func (q *Queue) add(m *merge.Merger, of merging,
 }
 
 // addMember adds the stored upload of a member.
+// Its bytes must have the digest in the list of members: a client may have replaced it since.
 func addMember(ctx context.Context, st *store.Store, m *merge.Merger, of store.Member) error {
 	r, err := st.Get(ctx, of.Client)
 	if err != nil {
@@ -215,6 +217,7 @@ func (w *Worker) merge(ctx context.Context, st *store.Store, job Job,
 }
 
 // judgement prepares the judgement by the uploads of a part; it stays for the next job.
+// The part in the store must have the digest that the job names.
 func (w *Worker) judgement(ctx context.Context, st *store.Store, job Job,
 	against string) (func(*federate.Upload) (float64, error), error) {
 	if w.judge != nil && w.against == against && w.last == job.Sampling.key() {

@@ -37,7 +37,7 @@ const (
 	maxMembers = 128 << 20
 	maxModel   = 1 << 30
 	maxError   = 4 << 10
-	maxFiles   = 16
+	maxFiles   = 16 // of an answer
 )
 
 // Job is one part of a sampling, uploads to merge, or one run of a grid, with everything that it
@@ -84,7 +84,7 @@ func (s Sampling) key() string {
 	return string(text)
 }
 
-// digest returns the ID that the job should have.
+// digest returns the ID that the job should have: the SHA-256 of its JSON with an empty ID.
 func (j Job) digest() string {
 	j.ID = ""
 	text, err := json.Marshal(j)
