@@ -449,8 +449,6 @@ func TestFormsOfScatter(t *testing.T) {
 	x, y := w.rows(9)
 	whole := upload(t, x, w.k, y, w.c)
 	r := &Round{K: w.k, C: w.c, Clients: []Client{whole, whole}}
-	f := make([]float64, w.k*w.k)
-	whole.Within.AddTo(f)
 	root := wholeRoot([]*moments.Within{whole.Within})
 	got := make([]float64, w.k*w.k)
 	g := moment.Factor{K: w.k, To: got}
@@ -460,8 +458,7 @@ func TestFormsOfScatter(t *testing.T) {
 	}
 	g.Flush()
 	mirror(got, w.k)
-	mirror(f, w.k)
-	near(t, "root", got, f, 1e-5)
+	near(t, "root", got, whole.Within.Whole(), 1e-5)
 	second := *whole.Within
 	second.Rank, second.Data = root.rank, dense.As[float32](root.root)
 	for i := range second.Data {

@@ -81,8 +81,7 @@ func widened(w *moments.Within, rows []float32) *moments.Within {
 	if (w.Rank > 0 || w.Dof == 0) && out.Rank <= k {
 		return out
 	}
-	sum := make([]float64, k*k)
-	w.AddTo(sum)
+	sum := w.Whole()
 	(&moments.Within{K: k, Dof: n, Rank: n, Data: rows}).AddTo(sum)
 	out.Rank, out.Data = 0, moment.Triangle(sum, k)
 	return out

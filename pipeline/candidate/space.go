@@ -111,11 +111,8 @@ func (s *space) within(w *moments.Within) *moments.Within {
 	case w.Rank > 0 && w.Rank <= spaceWidth:
 		return &moments.Within{K: spaceWidth, Dof: w.Dof, Rank: w.Rank, Data: s.project(w.Data)}
 	}
-	whole := make([]float64, s.k*s.k)
-	w.AddTo(whole)
-	mirror(whole, s.k)
 	return &moments.Within{K: spaceWidth, Dof: w.Dof,
-		Data: moment.Triangle(s.inner(whole), spaceWidth)}
+		Data: moment.Triangle(s.inner(w.Whole()), spaceWidth)}
 }
 
 // lift returns a head of the space as one of all features, and lower the reverse. Columns of Q are

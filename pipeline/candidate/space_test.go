@@ -160,19 +160,14 @@ func TestSpaceMaps(t *testing.T) {
 	whole := wholeWithin(r.Clients[0].Within)
 	full := at.within(whole)
 	low2 := in.Clients[0].Within
-	a, b := make([]float64, spaceWidth*spaceWidth), make([]float64, spaceWidth*spaceWidth)
-	full.AddTo(a)
-	low2.AddTo(b)
-	near(t, "scatter of a whole matrix", a, b, 1e-6)
+	near(t, "scatter of a whole matrix", full.Whole(), low2.Whole(), 1e-6)
 }
 
 // wholeWithin returns a scatter as a whole matrix.
 func wholeWithin(w *moments.Within) *moments.Within {
-	sum := make([]float64, w.K*w.K)
-	w.AddTo(sum)
 	out := &moments.Within{K: w.K, Dof: w.Dof}
 	if w.Dof > 0 {
-		out.Data = moment.Triangle(sum, w.K)
+		out.Data = moment.Triangle(w.Whole(), w.K)
 	}
 	return out
 }

@@ -265,8 +265,7 @@ func properPool(clients []Client) (p *pooled, kept []Client, improper []bool, er
 	prior := strength * mat.Trace(p.scatter) / p.dof / float64(len(clients))
 	kept = slices.Clone(clients)
 	for m, u := range clients {
-		raw := make([]float64, p.k*p.k)
-		u.Within.AddTo(raw)
+		raw := u.Within.Whole()
 		floats.Scale(cmp.Or(u.Share, 1), raw)
 		for i := range p.k {
 			raw[i*p.k+i] += prior
@@ -404,10 +403,8 @@ func variances(u Client, v *mat.Dense) []float64 {
 			}
 		}
 	} else {
-		raw := make([]float64, k*k)
-		u.Within.AddTo(raw)
 		var on mat.Dense
-		on.Mul(mat.NewSymDense(k, raw), v)
+		on.Mul(mat.NewSymDense(k, u.Within.Whole()), v)
 		for i := range k {
 			for j, f := range on.RawRowView(i) {
 				out[j] += f * v.At(i, j)

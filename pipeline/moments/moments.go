@@ -281,6 +281,18 @@ func (w *Within) AddTo(sum []float64) {
 	}
 }
 
+// Whole returns the scatter as a symmetric matrix, [K, K].
+func (w *Within) Whole() []float64 {
+	s := make([]float64, w.K*w.K)
+	w.AddTo(s)
+	for i := range w.K {
+		for j := range i {
+			s[i*w.K+j] = s[j*w.K+i]
+		}
+	}
+	return s
+}
+
 // alike explains a scatter of no rank.
 func (w *Within) alike() string {
 	if len(w.Data) > 0 || w.Rank > 0 {

@@ -69,8 +69,7 @@ func TestScatterAdds(t *testing.T) {
 			want[i] += v
 		}
 		trace := 0.0
-		one := make([]float64, k*k)
-		w.AddTo(one)
+		one := w.Whole()
 		for i := range k {
 			trace += one[i*k+i]
 		}

@@ -36,9 +36,7 @@ func checkCovariance(w *moments.Within, precision federate.Precision) error {
 	if w.Dof == 0 || w.Rank > 0 {
 		return nil
 	}
-	k := w.K
-	s := make([]float64, k*k)
-	w.AddTo(s)
+	k, s := w.K, w.Whole()
 	if _, known := rounding[precision]; !known {
 		precision = federate.Single
 	}

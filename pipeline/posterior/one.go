@@ -99,9 +99,7 @@ func statisticsOf(c discriminant.Client) candidate.Client {
 			w.Data[i] *= float32(f)
 		}
 		if w.Rank > w.Dof {
-			sum := make([]float64, w.K*w.K)
-			w.AddTo(sum)
-			w.Rank, w.Data = 0, moment.Triangle(sum, w.K)
+			w.Rank, w.Data = 0, moment.Triangle(w.Whole(), w.K)
 		}
 		out.Within = &w
 	}
@@ -118,15 +116,8 @@ func subtract(row []float32, shift []float64) {
 // corpusOf returns a server's own images as a corpus. Its covariance is S/dof, and its class means
 // are those with images.
 func corpusOf(c *discriminant.Client) candidate.Corpus {
-	k := c.Within.K
-	out := candidate.Corpus{Within: make([]float64, k*k), Dof: float64(max(c.Within.Dof, 1))}
-	c.Within.AddTo(out.Within)
+	out := candidate.Corpus{Within: c.Within.Whole(), Dof: float64(max(c.Within.Dof, 1))}
 	floats.Scale(1/out.Dof, out.Within)
-	for i := range k {
-		for j := range i {
-			out.Within[i*k+j] = out.Within[j*k+i]
-		}
-	}
 	for i := range c.Means.N {
 		if c.Means.W[i] > 0 {
 			out.Means = append(out.Means, c.Means.Features(i)...)

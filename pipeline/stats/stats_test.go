@@ -221,9 +221,7 @@ func TestClient(t *testing.T) {
 			}
 		}
 	}
-	full, want := make([]float64, testK*testK), make([]float64, testK*testK)
-	within.AddTo(full)
-	all.AddTo(want)
+	full, want := within.Whole(), all.Whole()
 	if _, ys := direct.Labelled(); !slices.Equal(held, ys) || !floats.EqualApprox(full, want, 1e-5) {
 		t.Errorf("scatter of classes %v is %v; want %v of %v", held, full, want, ys)
 	}

@@ -236,8 +236,7 @@ func standardised(clients []discriminant.Client) (u honesty.Uploads, lambda, cen
 				centre[j] += n * v
 			}
 		}
-		raw := make([]float64, k*k)
-		o.Within.AddTo(raw)
+		raw := o.Within.Whole()
 		for j := range k {
 			scale[j] += raw[j*k+j]
 		}

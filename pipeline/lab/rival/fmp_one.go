@@ -131,9 +131,7 @@ func statisticsOf(rows []float32, k int, labels []int, c int) (*point.Set, *mome
 	}
 	w.Dof = len(w.Data) / k
 	if w.Rank = w.Dof; 2*w.Dof >= k+1 {
-		sum := make([]float64, k*k)
-		w.AddTo(sum)
-		w.Rank, w.Data = 0, moment.Triangle(sum, k)
+		w.Rank, w.Data = 0, moment.Triangle(w.Whole(), k)
 	}
 	out := &point.Set{Dx: k, C: c, Y: []int32{}}
 	for y, n := range count {
