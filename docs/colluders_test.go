@@ -77,10 +77,9 @@ func TestColluders(t *testing.T) {
 					b.WriteString("\n")
 				}
 				if r.Fallen[2] > 0 || r.Colluders <= 4 && r.Oracle-r.ACC[2] > 0.02 {
-					t.Errorf(
-						"%s, alpha %g, %s, %d colluders: %d of the anchored rounds fall, the "+
-							"mean loss is %.3f",
-						k.form, alpha, r.Attack, r.Colluders, r.Fallen[2], r.Oracle-r.ACC[2])
+					t.Errorf("%s, alpha %g, %s, %d colluders: %d of the anchored rounds fall, "+
+						"the mean loss is %.3f", k.form, alpha, r.Attack, r.Colluders, r.Fallen[2],
+						r.Oracle-r.ACC[2])
 				}
 			}
 		}

@@ -24,9 +24,8 @@ const adaptBatch = 64
 func (c *Classifier) Adapt(ctx context.Context, src imagefile.Source,
 	skip bool) (n int, bad []error, err error) {
 	if c.TakesRows() {
-		return 0, nil, fmt.Errorf(
-			"adapting the classifier: it takes feature rows: give feature rows, or a " +
-				"classifier of images")
+		return 0, nil, fmt.Errorf("adapting the classifier: it takes feature rows: give feature " +
+			"rows, or a classifier of images")
 	}
 	a, err := c.adapting()
 	if err != nil {

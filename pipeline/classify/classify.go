@@ -416,9 +416,8 @@ func (c *Classifier) predict(in *onnx.Tensor, input string,
 		}
 		for k, v := range p.Probabilities {
 			if !(v >= 0 && v <= 1.0001) {
-				return nil, fmt.Errorf(
-					"the classifier's probability of class %s for %s is %v; check that the "+
-						"file is whole", c.Class(k), p.Name, v)
+				return nil, fmt.Errorf("the classifier's probability of class %s for %s is %v; "+
+					"check that the file is whole", c.Class(k), p.Name, v)
 			}
 		}
 	}

@@ -143,9 +143,8 @@ func Groups(text string) (names []string, of map[string]int, err error) {
 	for part := range strings.SplitSeq(text, ";") {
 		name, clients, ok := strings.Cut(part, "=")
 		if !ok || name == "" || clients == "" || slices.Contains(names, name) {
-			return nil, nil, fmt.Errorf(
-				"conformal: groups of clients: %q is not NAME=CLIENT,CLIENT, with each "+
-					"name once", part)
+			return nil, nil, fmt.Errorf("conformal: groups of clients: %q is not "+
+				"NAME=CLIENT,CLIENT, with each name once", part)
 		}
 		for c := range strings.SplitSeq(clients, ",") {
 			if _, twice := of[c]; twice || c == "" {

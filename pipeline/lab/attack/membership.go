@@ -55,9 +55,8 @@ func RunMembership(ctx context.Context, p *experiment.Prepared, o Options,
 				return nil, err
 			}
 			if attacker == nil {
-				return nil,
-					fmt.Errorf("membership: %d images are too few to know classes by; enlarge "+
-						"dataset.splits.clients", len(labels))
+				return nil, fmt.Errorf("membership: %d images are too few to know classes by; "+
+					"enlarge dataset.splits.clients", len(labels))
 			}
 			own, of := bank.Points(perm[:n], nil).Labelled()
 			auc, told, err := attacker.AUC(own, of)

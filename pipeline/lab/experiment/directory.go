@@ -141,9 +141,8 @@ func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		if slices.ContainsFunc(entries,
 			func(e os.DirEntry) bool { return !unfinished(e.Name(), RunFile) }) {
-			return nil,
-				fmt.Errorf("run directory %s holds files and no run: give --out a new or "+
-					"empty folder", path)
+			return nil, fmt.Errorf("run directory %s holds files and no run: give --out a new or "+
+				"empty folder", path)
 		}
 	case err != nil:
 		return nil, err
@@ -411,9 +410,8 @@ func (d *Directory) Finish(cells []Cell) ([]Record, error) {
 	defer d.mu.Unlock()
 	rs := sortRecords(d.records, cells)
 	if len(rs) != len(cells) {
-		return nil,
-			fmt.Errorf("run directory %s: %d of %d cells are finished; run the same "+
-				"command again to finish the rest", d.Path, len(rs), len(cells))
+		return nil, fmt.Errorf("run directory %s: %d of %d cells are finished; run the same "+
+			"command again to finish the rest", d.Path, len(rs), len(cells))
 	}
 	data, err := encodeRecords(rs)
 	if err != nil {
@@ -538,11 +536,8 @@ func ParseConfig(data []byte) (Config, error) {
 func ReadResults(dir string) ([]Record, error) {
 	path := filepath.Join(dir, ResultsFile)
 	if _, err := os.Stat(path); err != nil {
-		return nil,
-			fmt.Errorf(
-				"run directory %s has no results: %w; a run that was stopped is finished by "+
-					"running it again",
-				dir, err)
+		return nil, fmt.Errorf("run directory %s has no results: %w; a run that was stopped is "+
+			"finished by running it again", dir, err)
 	}
 	m, err := ReadManifest(dir)
 	if err != nil {

@@ -177,18 +177,15 @@ func (o *Outside) read(h *held, tasks []SplitTask) (map[string]*onnx.Tensor, str
 		_, p := arrays[t.Name]
 		_, heads := arrays[t.Name+headsSuffix]
 		if p == heads {
-			return nil, "", fmt.Errorf(
-				"predictions %s: task %s: want one array, %q with probabilities or %q with heads",
-				o.Path,
-				t.Name, t.Name, t.Name+headsSuffix)
+			return nil, "", fmt.Errorf("predictions %s: task %s: want one array, %q with "+
+				"probabilities or %q with heads", o.Path, t.Name, t.Name, t.Name+headsSuffix)
 		}
 		known = append(known, t.Name, t.Name+headsSuffix)
 	}
 	for name := range arrays {
 		if !slices.Contains(known, name) {
-			return nil, "", fmt.Errorf(
-				"predictions %s: array %q is of no task of the run; tasks are %q to %q", o.Path,
-				name, tasks[0].Name, tasks[len(tasks)-1].Name)
+			return nil, "", fmt.Errorf("predictions %s: array %q is of no task of the run; tasks "+
+				"are %q to %q", o.Path, name, tasks[0].Name, tasks[len(tasks)-1].Name)
 		}
 	}
 	return arrays, digest, nil

@@ -147,7 +147,6 @@ func ScopeNotes(rs []Record) []string {
 	if len(tasks) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf(
-		"FMP took its open form in %d of %d tasks; novelty of the uploads %.2f to %.2f "+
-			"(about 1: the corpus's classes)", open, len(tasks), low, high)}
+	return []string{fmt.Sprintf("FMP took its open form in %d of %d tasks; novelty of the "+
+		"uploads %.2f to %.2f (about 1: the corpus's classes)", open, len(tasks), low, high)}
 }

@@ -166,9 +166,8 @@ func splitsThere(path string, p *Prepared) (*Splits, error) {
 	for _, e := range entries {
 		if !slices.Contains(known, e.Name()) &&
 			!slices.ContainsFunc(known, func(of string) bool { return unfinished(e.Name(), of) }) {
-			return nil, fmt.Errorf(
-				"splits: folder %s holds %s, which is not of this run's splits: give a new "+
-					"or empty folder", path, e.Name())
+			return nil, fmt.Errorf("splits: folder %s holds %s, which is not of this run's "+
+				"splits: give a new or empty folder", path, e.Name())
 		}
 	}
 	return nil, nil

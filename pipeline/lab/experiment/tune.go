@@ -72,11 +72,8 @@ func (t *Tuned) choice(partition, method string) (*Choice, error) {
 			return &t.Choices[i], nil
 		}
 	}
-	return nil,
-		fmt.Errorf(
-			"tuning chose no settings for %s on %s; remove %s from the run directory and run again",
-			method,
-			partition, TuningFile)
+	return nil, fmt.Errorf("tuning chose no settings for %s on %s; remove %s from the run "+
+		"directory and run again", method, partition, TuningFile)
 }
 
 // tuning is the tuned protocol at work: the choices made so far, by partition and method.

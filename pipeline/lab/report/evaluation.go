@@ -57,9 +57,8 @@ func direction(file string, c metric.Calibration) string {
 
 // beside returns the error of a perfectly calibrated classifier, for the end of a sentence.
 func beside(c metric.Calibration) string {
-	return fmt.Sprintf(
-		", where a perfectly calibrated classifier would read %.1f (%.1f to %.1f) on "+
-			"as many images", 100*c.Perfect, 100*c.Low, 100*c.High)
+	return fmt.Sprintf(", where a perfectly calibrated classifier would read %.1f (%.1f to %.1f) "+
+		"on as many images", 100*c.Perfect, 100*c.Low, 100*c.High)
 }
 
 // evaluationScore is a score of an evaluation in words.
@@ -73,10 +72,9 @@ func evaluationScores(r *evaluate.Result) []evaluationScore {
 		{"ACC", f(r.ACC), "share of images whose most probable class is the true one"},
 		{"ECE", f(r.ECE), fmt.Sprintf("expected calibration error, %d bins of confidence",
 			metric.Bins)},
-		{"perfect ECE", f(r.Calibration.Perfect),
-			fmt.Sprintf(
-				"ECE of a perfectly calibrated classifier on %d images, mean (95%% read "+
-					"%.4f to %.4f)", r.Images, r.Calibration.Low, r.Calibration.High)},
+		{"perfect ECE", f(r.Calibration.Perfect), fmt.Sprintf("ECE of a perfectly calibrated "+
+			"classifier on %d images, mean (95%% read %.4f to %.4f)", r.Images, r.Calibration.Low,
+			r.Calibration.High)},
 		{"debiased RMSCE", f(r.Calibration.Debiased),
 			"root mean square calibration error less what chance adds to it (Kumar et al. 2019)"},
 		{"class-wise ECE", f(u.ClassECE),

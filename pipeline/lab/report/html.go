@@ -52,14 +52,11 @@ func pick(headings []string) g.Node {
 // document returns a self-contained page, which loads no other resource.
 func document(title, summary string, body ...g.Node) g.Node {
 	return h.Doctype(h.HTML(h.Lang("en"), g.Text("\n"),
-		h.Head(
-			h.Meta(h.Charset("utf-8")),
-			h.Meta(h.Name("viewport"), h.Content("width=device-width, initial-scale=1")),
-			h.Meta(h.Name("color-scheme"), h.Content("light dark")),
-			h.TitleEl(g.Text(title)),
-			h.Link(h.Rel("icon"), h.Href("data:,")),
-			h.StyleEl(g.Raw(sheet())),
-		), g.Text("\n"), h.Body(h.Main(h.H1(g.Text(title)), h.P(g.Text(summary)), g.Group(body))),
+		h.Head(h.Meta(h.Charset("utf-8")), h.Meta(h.Name("viewport"),
+			h.Content("width=device-width, initial-scale=1")), h.Meta(h.Name("color-scheme"),
+			h.Content("light dark")), h.TitleEl(g.Text(title)), h.Link(h.Rel("icon"),
+			h.Href("data:,")), h.StyleEl(g.Raw(sheet()))), g.Text("\n"),
+		h.Body(h.Main(h.H1(g.Text(title)), h.P(g.Text(summary)), g.Group(body))),
 	))
 }
 

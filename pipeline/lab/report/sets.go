@@ -70,9 +70,8 @@ func guarantee(r *evaluate.Result) string {
 	survived := printable.Markdown(conformal.Survived(q))
 	points := fmt.Sprintf("%d calibration images of %s", q.Images, printable.Markdown(q.From))
 	if q.Clients > 0 {
-		points = fmt.Sprintf(
-			"%d calibration points of %s, single images that took no part in the classifier",
-			q.Images, printable.Markdown(q.From))
+		points = fmt.Sprintf("%d calibration points of %s, single images that took no part in "+
+			"the classifier", q.Images, printable.Markdown(q.From))
 	}
 	by := "split conformal prediction"
 	switch {
@@ -117,9 +116,8 @@ func guarantee(r *evaluate.Result) string {
 	if q.ByClass {
 		of = "A single client's images may be held less often."
 	}
-	b.WriteString(
-		"- The level is held on average over calibrations: this one may hold somewhat " +
-			"less or more. " + of + "\n")
+	b.WriteString("- The level is held on average over calibrations: this one may hold somewhat " +
+		"less or more. " + of + "\n")
 	return b.String()
 }
 

@@ -34,9 +34,8 @@ func consensus(ctx context.Context, locals []posterior.Ensemble,
 	s Settings) (posterior.Ensemble, error) {
 	samples := len(locals[0])
 	if samples < 2 {
-		return nil,
-			fmt.Errorf("consensus from %d sample a client; covariances need at least 2: raise "+
-				"posterior.samples", samples)
+		return nil, fmt.Errorf("consensus from %d sample a client; covariances need at least 2: "+
+			"raise posterior.samples", samples)
 	}
 	if s.Covariance == Full && s.Weighting == 1 {
 		return fullConsensus(ctx, locals)
@@ -199,9 +198,8 @@ func inverse(x *mat.Dense, outer *mat.SymDense, a, b float64) (*mat.SymDense, er
 		}
 		var chol mat.Cholesky
 		if !chol.Factorize(out) {
-			return nil,
-				fmt.Errorf("covariance of %d samples of %d numbers is singular at shrinkage %v; "+
-					"raise posterior.samples", n, p, 1-b*float64(n))
+			return nil, fmt.Errorf("covariance of %d samples of %d numbers is singular at "+
+				"shrinkage %v; raise posterior.samples", n, p, 1-b*float64(n))
 		}
 		return out, chol.InverseTo(out)
 	}
@@ -216,9 +214,8 @@ func inverse(x *mat.Dense, outer *mat.SymDense, a, b float64) (*mat.SymDense, er
 	}
 	var chol mat.Cholesky
 	if !chol.Factorize(outer) {
-		return nil,
-			fmt.Errorf("the Gram matrix of %d samples is singular at shrinkage %v; raise "+
-				"posterior.samples", n, 1-b*float64(n))
+		return nil, fmt.Errorf("the Gram matrix of %d samples is singular at shrinkage %v; raise "+
+			"posterior.samples", n, 1-b*float64(n))
 	}
 	// outer = L L', so X' outer^-1 X is the Gram matrix of L^-1 X.
 	var l mat.TriDense

@@ -211,9 +211,8 @@ func (a *statistics) head(within mat.Symmetric) (posterior.Theta, error) {
 	n := floats.Sum(a.count)
 	var chol mat.Cholesky
 	if !chol.Factorize(within) {
-		return posterior.Theta{},
-			fmt.Errorf("within-class covariance of %v points with %d features is singular; raise "+
-				"the shrinkage", n, a.dx)
+		return posterior.Theta{}, fmt.Errorf("within-class covariance of %v points with %d "+
+			"features is singular; raise the shrinkage", n, a.dx)
 	}
 	var directions mat.Dense // dx x C
 	if err := chol.SolveTo(&directions, means.T()); err != nil {

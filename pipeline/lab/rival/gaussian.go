@@ -252,9 +252,8 @@ func (t *target) blocks(o *erm.Objective, curvature []float64) (*target, error) 
 func (t *target) addBlock(h *mat.SymDense) error {
 	u, ok := lapack64.Potrf(h.RawSymmetric())
 	if !ok || !lapack64.Trtri(u) {
-		return fmt.Errorf(
-			"the Hessian at the mode is not positive definite with prior precision "+
-				"%v; raise erm.l2", t.precision)
+		return fmt.Errorf("the Hessian at the mode is not positive definite with prior precision "+
+			"%v; raise erm.l2", t.precision)
 	}
 	for i := range u.N {
 		clear(u.Data[i*u.Stride : i*u.Stride+i])

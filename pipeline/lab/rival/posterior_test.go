@@ -164,10 +164,8 @@ func TestMethodsOnGaussianClasses(t *testing.T) {
 		{"GH-QDA", "LANN"}, {"Fed3R", "LANN"},
 		{"FedPFT", "LANN"}, {"PredBayes", "LANN"}, {"FMP-DP", "LANN"}} {
 		if got[k[0]].ACC < got[k[1]].ACC+0.05 {
-			t.Errorf(
-				"ACC of %s is %.3f, of %s %.3f; all clients' data should do clearly better than "+
-					"one client's",
-				k[0], got[k[0]].ACC, k[1], got[k[1]].ACC)
+			t.Errorf("ACC of %s is %.3f, of %s %.3f; all clients' data should do clearly better "+
+				"than one client's", k[0], got[k[0]].ACC, k[1], got[k[1]].ACC)
 		}
 	}
 	if a := got["PRIOR"].ACC; math.Abs(a-0.1) > 0.01 {

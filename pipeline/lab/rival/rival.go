@@ -332,9 +332,8 @@ func (in *Input) check() error {
 		return fmt.Errorf("posterior: class means of %d of %d clients; want one set each",
 			len(in.ClassMeans), len(in.Clients))
 	case in.Open != nil && len(in.Clients) > 0 && len(in.Soft) != len(in.Clients):
-		return fmt.Errorf(
-			"posterior: class means of softened features of %d of %d clients; want one set each",
-			len(in.Soft), len(in.Clients))
+		return fmt.Errorf("posterior: class means of softened features of %d of %d clients; want "+
+			"one set each", len(in.Soft), len(in.Clients))
 	case len(in.Clients) > 0 && len(in.Uploads) != 0 && len(in.Uploads) != len(in.Clients):
 		return fmt.Errorf("posterior: %d uploads of %d clients; want one each, or none",
 			len(in.Uploads), len(in.Clients))
@@ -350,10 +349,8 @@ func (t *Task) checkSets(kind string, sets []*point.Set) error {
 			return fmt.Errorf("posterior: %s %d has no points; give each at least one", kind, m)
 		}
 		if s.Dx != t.dx || s.C != t.c {
-			return fmt.Errorf(
-				"posterior: %s %d has dx %d and C %d, client 0 has %d and %d; a task has "+
-					"one of each", kind, m,
-				s.Dx, s.C, t.dx, t.c)
+			return fmt.Errorf("posterior: %s %d has dx %d and C %d, client 0 has %d and %d; a "+
+				"task has one of each", kind, m, s.Dx, s.C, t.dx, t.c)
 		}
 		if err := erm.CheckSet(s); err != nil {
 			return fmt.Errorf("posterior: %s %d: %w", kind, m, err)
