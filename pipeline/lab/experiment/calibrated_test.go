@@ -258,7 +258,8 @@ func TestWithoutACorpus(t *testing.T) {
 		if (r.Diagnostics["moments"] == 1) != (name == "FMP") {
 			t.Errorf("%s: diagnostics %v", name, r.Diagnostics)
 		}
-		nll[name] = must.Get(score.Evaluate(t.Context(), r, d.Test, d.TestLabels, 1))(t).NLL
+		test := &score.Test{Features: d.Test, Labels: d.TestLabels}
+		nll[name] = must.Get(test.Score(t.Context(), nil, r, 1))(t).Scores.NLL
 	}
 	if !(nll["FMP"] < nll["ANN"]+0.1) {
 		t.Errorf("NLL %v", nll)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -603,5 +604,207 @@ func TestTunedApart(t *testing.T) {
 			t.Errorf("%s: the least NLL on noise is %.3f, want log %d = %.3f", name, got, classes,
 				math.Log(classes))
 		}
+	}
+}
+
+// TestLeaveOut: settings are tuned on classes of the corpus of which the methods' predictor knows
+// nothing, with the scalars and the scale of the run's own.
+func TestLeaveOut(t *testing.T) {
+	const dx, classes, drawn, each = 6, 7, 3, 20
+	bank := func(classes int) *task.Bank {
+		x, y := make([]float32, classes*each*dx), make([]int, classes*each)
+		rng.Normal(rng.New(1, "rows"), x)
+		for i := range y {
+			y[i] = i % classes
+			for j := range dx {
+				x[i*dx+j] = x[i*dx+j]/10 + float32(y[i]*(j+1))
+			}
+		}
+		return must.Get(task.NewBank(x, dx, y, classes))(t)
+	}
+	data := &Data{Clients: bank(drawn), Corpus: bank(classes)}
+	known := must.Get(meta.UntrainedOpen(data.Corpus, dx))(t)
+	known.Scalars[0], known.Scale = 1.5, 0.25
+	tasks, tools := must.Get2(leaveOut(t.Context(), rng.New(1, "classes"), Config{}, data, Tools{Open: known}))(t)
+	if n, _ := tools.Open.Known.Dims(); tasks.C != drawn || n != classes-drawn ||
+		tools.Open.Scalars != known.Scalars ||
+		tools.Open.Scale != 0.25 {
+		t.Fatalf("%d classes to tune on and %d that are known, scale %v", tasks.C, n, tools.Open.Scale)
+	}
+	// Of which class a row is says its last feature.
+	class := func(v float64) int { return int(v/dx + 0.5) }
+	var seen []int
+	for i := range tasks.Len() {
+		if y := class(float64(tasks.Features[i*dx+dx-1])); !slices.Contains(seen, y) {
+			seen = append(seen, y)
+		}
+	}
+	rest := must.Get(data.Corpus.Choose(others(seen, classes)))(t)
+	want := must.Get(meta.UntrainedOpen(rest, dx))(t)
+	sum := func(v []float64) (s float64) {
+		for _, x := range v {
+			s += x
+		}
+		return s
+	}
+	if got, of := sum(tools.Open.M0), sum(want.M0); len(seen) != drawn ||
+		got < of-1e-6 || got > of+1e-6 {
+		t.Errorf("tuned on classes %v, and the predictor's centre is %v, that of the others %v", seen,
+			got, of)
+	}
+}
+
+// others returns the classes that are not among some.
+func others(some []int, classes int) (out []int) {
+	for y := range classes {
+		if !slices.Contains(some, y) {
+			out = append(out, y)
+		}
+	}
+	return out
+}
+
+// TestQueue: every cell is handed out once; a worker stays with its task, goes on to one that
+// nobody has begun, and shares the last ones.
+func TestQueue(t *testing.T) {
+	q := &queue{}
+	for r := range 3 {
+		g := &group{repeat: r}
+		for _, m := range []string{"a", "b", "c"} {
+			if r != 1 || m == "a" {
+				g.cells = append(g.cells, Cell{Repeat: r, Method: m})
+			}
+		}
+		q.groups = append(q.groups, g)
+	}
+	own := make([]*group, 2)
+	var got string
+	for _, worker := range []int{0, 1, 0, 1, 1, 0, 1} {
+		var cell Cell
+		own[worker], cell = q.next(own[worker])
+		if own[worker] == nil {
+			t.Fatalf("nothing left after %q", got)
+		}
+		got += string(rune('0'+cell.Repeat)) + cell.Method + " "
+	}
+	if want := "0a 1a 0b 2a 2b 0c 2c "; got != want {
+		t.Errorf("cells %q; want %q", got, want)
+	}
+	for i := range own {
+		if g, _ := q.next(own[i]); g != nil {
+			t.Errorf("worker %d gets a cell of repeat %d at the end", i, g.repeat)
+		}
+	}
+}
+
+// TestWork: the share of the work goes by what methods cost, the timed ones by their time and
+// others in proportion.
+func TestWork(t *testing.T) {
+	w := newCounter("methods", func(Step) {})
+	if w.share() != 0 {
+		t.Errorf("share %g of no work", w.share())
+	}
+	for i, method := range []string{"ANN", "ANN", "PRIOR", "PRIOR", "NCM", "NCM"} {
+		w.expect(method, i == 0) // by an earlier run
+	}
+	near := func(want float64, when string) {
+		t.Helper()
+		if got := w.share(); math.Abs(got-want) > 1e-12 {
+			t.Errorf("%s: share %g, want %g", when, got, want)
+		}
+	}
+	near(1.0/166, "by the usual costs of 1, 80 and 2")
+	w.finish("PRIOR", 160*time.Second)
+	near(2.0*(1+80)/(2*(2+160+4)), "one timed at twice its usual cost, the others scaled")
+	w.finish("PRIOR", 240*time.Second)
+	near((2.5+400)/(5+400+10), "the mean of two times")
+	w.finish("NCM", time.Second)
+	w.finish("NCM", time.Second)
+	w.finish("ANN", time.Second)
+	near(1, "all done")
+}
+
+// TestScoredImages: other and spoiled images are made of the test images that are scored, and classes
+// without such images are noted.
+func TestScoredImages(t *testing.T) {
+	c := Default()
+	c.Methods, c.Seeds, c.Dataset.Test = []string{"NCM"}, 1, 5
+	c.Scores.Other = []string{"inverted"}
+	c.Scores.Domains = []Domain{{Rotation, 0}, {"contrast", 1}, {"digits", 0}}
+	eng := must.Get(pure.New(engine.Options{}))(t)
+	defer eng.Close()
+	p := must.Get(Prepare(t.Context(), c, eng, nil, nil))(t)
+	defer p.Close()
+	if n := len(p.Data.TestLabels); n != 5 || len(p.Data.Shifts) != 4 {
+		t.Fatalf("%d test images, %d kinds of others", n, len(p.Data.Shifts))
+	}
+	of := slices.Sorted(slices.Values(p.Data.TestLabels))
+	for i, s := range p.Data.Shifts {
+		labels := slices.Sorted(slices.Values(s.Labels))
+		if len(s.Features) != len(p.Data.Test) || i > 0 && !slices.Equal(labels, of) {
+			t.Errorf("%s: %d numbers of classes %v; want those of the test images %v", s.Name,
+				len(s.Features), s.Labels, of)
+		}
+	}
+	if !slices.ContainsFunc(p.Manifest.Notes, func(n string) bool {
+		return strings.HasSuffix(n, " of 10 classes have no test images: figures are of the others")
+	}) {
+		t.Errorf("notes %q", p.Manifest.Notes)
+	}
+}
+
+// TestUnscored: the note counts the classes without images, and there is none where all have some.
+func TestUnscored(t *testing.T) {
+	for want, labels := range map[string][]int{"": {2, 0, 1, 1}, "1 of 3 classes": {0, 2}, "2 of 3": {1}} {
+		if got := unscored(labels, 3); !strings.HasPrefix(got, want) || (want == "") != (got == "") {
+			t.Errorf("%v: %q; want %q", labels, got, want)
+		}
+	}
+}
+
+// TestStoppedBeforeScoredImages: a stopped run whose spoiled images were of all test images is refused
+// by name, as its identity has no word of the first. A run without such images has no such word.
+func TestStoppedBeforeScoredImages(t *testing.T) {
+	eng := must.Get(pure.New(engine.Options{}))(t)
+	defer eng.Close()
+	for _, x := range []struct {
+		name        string
+		test        int
+		corruptions bool
+		other       []string
+		domains     []Domain
+		want        string
+	}{
+		{"inverted", 5, false, []string{"inverted"}, nil, "first 5"},
+		{"noise", 6, false, []string{"noise"}, nil, "first 6"},
+		{"corruptions", 2, true, nil, nil, "first 2"},
+		{"a domain", 5, false, nil, []Domain{{"contrast", 1}}, "first 5"},
+		{"a rotation by none", 5, false, nil, []Domain{{Rotation, 0}}, "first 5"},
+		{"the data set's own", 5, false, nil, []Domain{{"digits", 0}}, "first 5"},
+		{"all test images", 0, false, []string{"inverted"}, nil, ""},
+		{"more than there are", 100000, false, []string{"inverted"}, nil, ""},
+		{"no others", 5, false, nil, nil, ""},
+	} {
+		c := Default()
+		c.Methods, c.Seeds, c.Dataset.Test, c.Scores.Images = []string{"NCM"}, 1, x.test, 2
+		c.Scores.Corruptions, c.Scores.Other, c.Scores.Domains = x.corruptions, x.other, x.domains
+		p := must.Get(Prepare(t.Context(), c, eng, nil, nil))(t)
+		m := p.Manifest
+		must.Do(t, p.Close())
+		if m.Data["spoiled"] != x.want {
+			t.Errorf("%s: spoiled images are of %q; want %q", x.name, m.Data["spoiled"], x.want)
+		}
+		old := m
+		old.Data = maps.Clone(m.Data)
+		delete(old.Data, "spoiled")
+		old.Identity = must.Get(Identity(p.Config, old.Models, old.Data))(t)
+		dir := filepath.Join(t.TempDir(), "run")
+		must.Do(t, must.Get(Open(dir, p.Config, old))(t).Close())
+		d, err := Open(dir, p.Config, m)
+		if x.want != "" {
+			must.Fail(d, err)(t, "data spoiled are none there and "+x.want+" here", x.name)
+			continue
+		}
+		must.Do(t, must.Get(d, err)(t).Close())
 	}
 }

@@ -3,7 +3,6 @@ package rival
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"math/rand/v2"
 	"reflect"
@@ -133,6 +132,12 @@ func newTestTask(t testing.TB, in Input) *Task {
 	return must.Get(NewTask(in))(t)
 }
 
+// evaluated returns a result's scores on labelled features.
+func evaluated(t *testing.T, r *posterior.Result, x []float32, y []int) metric.Scores {
+	t.Helper()
+	return must.Get((&score.Test{Features: x, Labels: y}).Score(t.Context(), nil, r, 2))(t).Scores
+}
+
 // closedMethods returns the methods that tasks without an open predictor can run.
 func closedMethods() []Method {
 	return slices.DeleteFunc(All(), func(m Method) bool { return m.Info().Fitted })
@@ -153,7 +158,7 @@ func TestMethodsOnGaussianClasses(t *testing.T) {
 		start := time.Now()
 		r := must.Get(m.Run(context.Background(), task, DefaultSettings()))(t)
 		took := time.Since(start)
-		s := must.Get(score.Evaluate(context.Background(), r, x, y, 2))(t)
+		s := evaluated(t, r, x, y)
 		got[m.Info().Name] = s
 		t.Logf("%-6s acc %.3f ece %.3f nll %.3f brier %.3f upload %6.0f %v %v", m.Info().Name, s.ACC,
 			s.ECE, s.NLL, s.Brier, r.UploadBytes, took.Round(time.Millisecond), r.Diagnostics)
@@ -300,9 +305,8 @@ func TestClassWithoutPoints(t *testing.T) {
 			t.Error(err)
 			continue
 		}
-		s, err := score.Evaluate(context.Background(), r, x, y, 1)
-		if err != nil || math.IsNaN(s.NLL) || math.IsInf(s.NLL, 0) {
-			t.Errorf("%s: NLL %v, %v", m.Info().Name, s.NLL, err)
+		if nll := evaluated(t, r, x, y).NLL; math.IsNaN(nll) || math.IsInf(nll, 0) {
+			t.Errorf("%s: NLL %v", m.Info().Name, nll)
 		}
 	}
 }
@@ -337,8 +341,7 @@ func TestTune(t *testing.T) {
 		var nll float64
 		for _, h := range held {
 			r := must.Get(m.Run(context.Background(), h.Task, s))(t)
-			score := must.Get(score.Evaluate(context.Background(), r, h.Features, h.Labels, 1))(t)
-			nll += score.NLL / 2
+			nll += evaluated(t, r, h.Features, h.Labels).NLL / 2
 		}
 		if math.Abs(nll-c.NLL[best]) > 1e-6 {
 			t.Errorf("%s: the settings returned have NLL %v, the choice %v", c.Method, nll, c.NLL[best])
@@ -513,48 +516,4 @@ func TestCancel(t *testing.T) {
 	for _, m := range closedMethods() {
 		must.Get(m.Run(context.Background(), task, DefaultSettings()))(t)
 	}
-}
-
-func ExampleNewTask() {
-	// Two clients with two points each, one feature, two classes.
-	var clients []*point.Set
-	for _, x := range [][]float32{{-1, 1}, {-2, 0.5}} {
-		s, err := point.FromLabelled(x, 1, []int{0, 1}, 2)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		clients = append(clients, s)
-	}
-	task, err := NewTask(Input{Clients: clients, Samples: 50, Seed: 1, Stream: "example"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	settings := DefaultSettings()
-	settings.L2 = 0.1
-	for _, name := range []string{"LANN", "ANN", "CANN", "BNN"} {
-		m, err := Lookup(name)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		r, err := m.Run(context.Background(), task, settings)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		s, err := score.Evaluate(context.Background(), r, []float32{-1.5, 1.5}, []int{0, 1}, 0)
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		fmt.Printf("%-4s ensembles %d, heads %d, accuracy %.2f, bytes sent %.0f\n", name,
-			len(r.Ensembles), len(r.Ensembles[0]), s.ACC, r.UploadBytes)
-	}
-	// Output:
-	// LANN ensembles 2, heads 1, accuracy 1.00, bytes sent 0
-	// ANN  ensembles 1, heads 1, accuracy 1.00, bytes sent 16
-	// CANN ensembles 1, heads 1, accuracy 1.00, bytes sent 16
-	// BNN  ensembles 1, heads 100, accuracy 1.00, bytes sent 16
 }

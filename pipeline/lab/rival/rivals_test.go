@@ -15,10 +15,13 @@ import (
 	"fmp/models/rng"
 	"fmp/onnx/must"
 	"fmp/pipeline/erm"
+	"fmp/pipeline/internal/memo"
 	"fmp/pipeline/internal/moment"
 	"fmp/pipeline/lab/score"
 	"fmp/pipeline/metric"
+	"fmp/pipeline/point"
 	"fmp/pipeline/posterior"
+	"fmp/pipeline/privacy"
 )
 
 // probabilities are what a result says of rows.
@@ -222,7 +225,7 @@ func TestTemperature(t *testing.T) {
 		if math.Abs(math.Log(temperature/3)) > 0.1 {
 			t.Errorf("temperature %v from %v, want 3", temperature, start)
 		}
-		s := must.Get(score.Evaluate(context.Background(), Cooled(res, temperature), x, y, 1))(t)
+		s := evaluated(t, Cooled(res, temperature), x, y)
 		if math.Abs(s.NLL-nll) > 1e-5 {
 			t.Errorf("NLL at the temperature is %v, the search found %v", s.NLL, nll)
 		}
@@ -326,5 +329,142 @@ func TestAbsent(t *testing.T) {
 	r := must.Get(fmp.Run(ctx, task, DefaultSettings()))(t)
 	if s, err := test.Score(ctx, task.Clients(), r, 1); err != nil || s.Absent != nil {
 		t.Errorf("every class is held: %+v, %v", s.Absent, err)
+	}
+}
+
+// TestAssign: the assignment costs as little as the best of all that there are.
+func TestAssign(t *testing.T) {
+	r := rng.New(1, "assign")
+	for _, size := range [][2]int{{1, 1}, {1, 4}, {3, 3}, {4, 6}, {6, 6}, {5, 8}} {
+		for range 20 {
+			cost := make([][]float64, size[0])
+			for i := range cost {
+				cost[i] = make([]float64, size[1])
+				if r.IntN(4) == 0 {
+					continue // a row to which all columns are equal
+				}
+				for j := range cost[i] {
+					cost[i][j] = r.Float64() * 10
+				}
+			}
+			got, used := 0.0, map[int]bool{}
+			for i, j := range assign(cost) {
+				got += cost[i][j]
+				used[j] = true
+			}
+			if len(used) != size[0] {
+				t.Fatalf("%v: %d columns for %d rows", size, len(used), size[0])
+			}
+			if want := cheapest(cost, map[int]bool{}); math.Abs(got-want) > 1e-9 {
+				t.Errorf("%v: cost %v, want %v", size, got, want)
+			}
+		}
+	}
+}
+
+// cheapest tries every assignment.
+func cheapest(cost [][]float64, used map[int]bool) float64 {
+	if len(cost) == 0 {
+		return 0
+	}
+	best := math.Inf(1)
+	for j, v := range cost[0] {
+		if !used[j] {
+			used[j] = true
+			best = math.Min(best, v+cheapest(cost[1:], used))
+			delete(used, j)
+		}
+	}
+	return best
+}
+
+// TestCorpusOnly: classes that the task calls otherwise than the corpus are named by the clients'
+// points, and then the corpus' classifier answers for them, also where a client holds one class
+// only.
+func TestCorpusOnly(t *testing.T) {
+	const dx, c = 4, 4
+	r := rng.New(2, "corpus")
+	draw := func(class int) []float32 {
+		x := make([]float32, dx)
+		rng.Normal(r, x)
+		x[class] += 6
+		return x
+	}
+	var known []float32
+	var labels []int
+	for i := range 400 {
+		known, labels = append(known, draw(i%c)...), append(labels, i%c)
+	}
+	k := must.Get(NewCorpus(known, dx, labels, c))(t)
+	names := []int{2, 0, 3, 1} // the corpus class that the task's class is
+	in := Input{Corpus: k, Seed: 1, Stream: "task"}
+	for class, name := range names {
+		set := must.Get(point.FromLabelled(append(draw(name), draw(name)...), dx, []int{class, class}, c))(t)
+		in.Clients = append(in.Clients, set)
+	}
+	task := must.Get(NewTask(in))(t)
+	res := must.Get(corpusOnly.Run(context.Background(), task, DefaultSettings()))(t)
+	var x []float32
+	var y []int
+	for i := range 200 {
+		x, y = append(x, draw(names[i%c])...), append(y, i%c)
+	}
+	s := evaluated(t, res, x, y)
+	if s.ACC < 0.97 {
+		t.Errorf("accuracy is %v; want nearly 1", s.ACC)
+	}
+}
+
+// TestPrivateRounds: the noise is where the budget says, rows are the same again for a seed, and
+// the posterior that knows it does better than one that does not where there is much.
+func TestPrivateRounds(t *testing.T) {
+	w := newWorld(1, 16, 10, 5)
+	x, y := w.draw(rng.New(3, "test"), 1000)
+	in := w.input(t, 2, 20, 20)
+	run := func(name string, b privacy.Budget) (*posterior.Result, float64) {
+		t.Helper()
+		in.Privacy = &b
+		m := must.Get(Lookup(name))(t)
+		r := must.Get(m.Run(context.Background(), newTestTask(t, in), DefaultSettings()))(t)
+		return r, evaluated(t, r, x, y).NLL
+	}
+	b := *in.Privacy
+	b.Epsilon = 1
+	first, aware := run("FMP-DP", b)
+	again, _ := run("FMP-DP", b)
+	if !slices.Equal(first.Ensembles[0][7].W, again.Ensembles[0][7].W) {
+		t.Error("the same seed gives other heads")
+	}
+	if first.Diagnostics["epsilon"] != 1 || math.Abs(first.Diagnostics["sigma"]-3.73) > 0.01 {
+		t.Errorf("account %v", first.Diagnostics)
+	}
+	_, plugin := run("FMP-DP-plugin", b)
+	if aware > plugin {
+		t.Errorf("NLL of the posterior that knows the noise %.3f, of the other %.3f", aware, plugin)
+	}
+	weak := b
+	weak.Epsilon = 20
+	if _, nll := run("FMP-DP", weak); nll > aware {
+		t.Errorf("NLL %.3f at epsilon 20, %.3f at 1", nll, aware)
+	}
+	task := newTestTask(t, in)
+	for noise, want := range map[string]int{privacy.Trusted: 1, privacy.TwoServers: 2, privacy.Local: 20} {
+		b.Noise, task.memo = noise, &memo.Memo{}
+		task.in.Privacy = &b
+		totals, account, err := task.released(context.Background())
+		if err != nil || account.Releases != want {
+			t.Fatalf("%s: noise in %d releases, want %d; %v", noise, account.Releases, want, err)
+		}
+		step := in.Private.Clip() / privacy.Steps * float64(account.Deviation)
+		if got := totals.SumVariance / (step * step); math.Abs(got-float64(want)) > 1e-9 {
+			t.Errorf("%s: variance %v, want %d", noise, got, want)
+		}
+	}
+	b.Noise, b.Unit = privacy.Trusted, privacy.Client
+	if _, nll := run("FMP-DP", b); math.IsNaN(nll) {
+		t.Error("no NLL for a whole client")
+	}
+	if _, nll := run("FedPFT-DP", b); math.IsNaN(nll) {
+		t.Error("no NLL for FedPFT-DP")
 	}
 }

@@ -178,16 +178,6 @@ func (k *Test) first(answers []*metric.Answers, whole metric.Scores) (out []Pref
 	return out, nil
 }
 
-// Evaluate scores a result on labelled features (n x dx, row-major), without joint scores.
-func Evaluate(ctx context.Context, r *posterior.Result, features []float32, labels []int,
-	threads int) (metric.Scores, error) {
-	s, err := (&Test{Features: features, Labels: labels}).Score(ctx, nil, r, threads)
-	if err != nil {
-		return metric.Scores{}, err
-	}
-	return s.Scores, nil
-}
-
 // Probabilities scores an ensemble of which only its members' probabilities of the labelled points
 // are known. batches may be nil.
 func Probabilities(members []*metric.Probabilities, labels []int,
