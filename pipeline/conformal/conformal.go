@@ -120,8 +120,8 @@ func ClopperPearson(hits, n int, level float64) (low, high float64) {
 
 // starts are the probabilities at which Answerable begins to test, in units of 1/steps, which is
 // the distance to the next. A threshold is then the number nearest to its three decimals, and is
-// read as it is printed. Each start has its share of delta (Bonferroni). Steps along a sequence cost
-// nothing, as it ends at the first threshold that is not proved.
+// read as it is printed. Each start has its share of delta (Bonferroni). Steps along a sequence
+// cost nothing, as it ends at the first threshold that is not proved.
 var starts = []int{198, 190, 180, 160}
 
 const steps = 200

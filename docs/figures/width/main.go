@@ -187,8 +187,9 @@ func figure(from, to string) error {
 		p.X.Label.Text = "rows of a head"
 		p.X.Label.TextStyle = panels.Style(9, panels.Palette[8])
 		p.Legend.Top, p.Legend.TextStyle.Font = true, panels.Style(8, panels.Palette[8]).Font
-		p.Line(panels.Palette[8], 1, plotter.XY{X: 60, Y: goal}, plotter.XY{X: 2200, Y: goal}).Dashes =
-			[]vg.Length{vg.Points(3), vg.Points(3)}
+		level := p.Line(panels.Palette[8], 1, plotter.XY{X: 60, Y: goal},
+			plotter.XY{X: 2200, Y: goal})
+		level.Dashes = []vg.Length{vg.Points(3), vg.Points(3)}
 		for i, n := range []int{100, 1000, 10_000, 100_000} {
 			add(p, rows, n, c, i)
 		}

@@ -55,8 +55,8 @@ type CollusionRow struct {
 
 // colluded is a draw of a round, of which the first clients collude.
 type colluded struct {
-	// score scores the uploads that an attack of some colluders makes, under a defence. They are the
-	// same for all defences: generator names the random numbers.
+	// score scores the uploads that an attack of some colluders makes, under a defence. They are
+	// the same for all defences: generator names the random numbers.
 	score func(ctx context.Context, attack Attack, colluders int,
 		defence string) (metric.Scores, *posterior.Judgement, error)
 	// oracle scores the clients that do not collude, and trusts them.

@@ -145,8 +145,8 @@ func Run(ctx context.Context, p *experiment.Prepared, o Options) ([]Row, error) 
 	for i := range p.Data.Shifts {
 		s := &p.Data.Shifts[i]
 		if n := len(s.Labels); n < 2*Unlabelled {
-			return nil, fmt.Errorf("domains: %s: test images: %d; want %d or more: take more of them "+
-				"(dataset.test), or a data set that has them", s.Name, n, 2*Unlabelled)
+			return nil, fmt.Errorf("domains: %s: test images: %d; want %d or more: take more of "+
+				"them (dataset.test), or a data set that has them", s.Name, n, 2*Unlabelled)
 		}
 		rows, err := b.embedded(ctx, s.Features)
 		if err != nil {

@@ -40,7 +40,8 @@ func List(root string) ([]Summary, error) {
 	var bad []error
 	real, err := resolved(root) // a walk does not follow its root where that is a link
 	if err != nil {
-		return nil, fmt.Errorf("looking for runs in %s: %w; give a folder that can be read", root, err)
+		return nil, fmt.Errorf("looking for runs in %s: %w; give a folder that can be read", root,
+			err)
 	}
 	err = filepath.WalkDir(real, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {

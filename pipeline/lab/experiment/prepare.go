@@ -213,7 +213,8 @@ func (p *Prepared) describe(l *loaded, from modelManifests) (err error) {
 	for name, digest := range l.others {
 		m.Data["other: "+name] = digest
 	}
-	// Settings do not tell such a run from one whose manifest lacks this: images of all test images.
+	// Settings do not tell such a run from one whose manifest lacks this: there, spoiled images are
+	// made of all test images.
 	n := scored(l.Set.Test.N, p.Config.Dataset.Test)
 	if n < l.Set.Test.N && p.Config.Scores.ofTest(l.Set.Name) {
 		m.Data["spoiled"] = fmt.Sprintf("first %d", n)

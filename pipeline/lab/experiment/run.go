@@ -400,19 +400,6 @@ func (k *Tools) limits(ctx context.Context, d *Data, test *score.Test, open bool
 	return err
 }
 
-// classMeans returns a bank's class means as the conjugate predictor reads them.
-func (k *Tools) classMeans(ctx context.Context, b *task.Bank) (*point.Set, error) {
-	rows, err := point.FromLabelled(b.Features, b.Dx, b.Labels, b.C)
-	if err != nil {
-		return nil, err
-	}
-	means, err := k.Conjugate.Compress(ctx, []*point.Set{rows})
-	if err != nil {
-		return nil, fmt.Errorf("class means of the corpus: %w", err)
-	}
-	return means[0], nil
-}
-
 // knows gives the tools the corpus' moments where a requested method needs them, and in closed
 // scope its class means as the conjugate predictor reads them. Tools are copied before they get the
 // moments of another corpus, so that the run's own stay.
@@ -429,10 +416,19 @@ func (k *Tools) knows(ctx context.Context, c Config, d *Data) error {
 	if k.known, err = rival.NewCorpus(b.Features, b.Dx, b.Labels, b.C); err != nil {
 		return err
 	}
-	if k.Conjugate != nil && !c.OpenScope() {
-		k.known.Read, err = k.classMeans(ctx, b)
+	if k.Conjugate == nil || c.OpenScope() {
+		return nil
 	}
-	return err
+	rows, err := point.FromLabelled(b.Features, b.Dx, b.Labels, b.C)
+	if err != nil {
+		return err
+	}
+	means, err := k.Conjugate.Compress(ctx, []*point.Set{rows})
+	if err != nil {
+		return fmt.Errorf("class means of the corpus: %w", err)
+	}
+	k.known.Read = means[0]
+	return nil
 }
 
 // Task returns the task of clients who hold the given rows of the clients' part, with everything

@@ -101,7 +101,8 @@ const Rotation = "rotation"
 
 // ofTest reports whether shifts are made of the test images of the data set of that name.
 func (s *Scores) ofTest(name string) bool {
-	return s.Corruptions || slices.Contains(s.Other, "inverted") || slices.Contains(s.Other, "noise") ||
+	return s.Corruptions || slices.Contains(s.Other, "inverted") ||
+		slices.Contains(s.Other, "noise") ||
 		slices.ContainsFunc(s.Domains, func(d Domain) bool {
 			return d.Severity > 0 || d.Kind == Rotation || d.Kind == name
 		})

@@ -234,8 +234,8 @@ func families(ds []Difference) string {
 		if differ {
 			of = " in " + d.head()
 		}
-		line := fmt.Sprintf("Intervals of a column%s hold together (Bonferroni: each at %.4g%% for "+
-			"%d differences).\n", of, 100*(1-(1-Level)/float64(d.Of)), d.Of)
+		line := fmt.Sprintf("Intervals of a column%s hold together (Bonferroni: each at %.4g%% "+
+			"for %d differences).\n", of, 100*(1-(1-Level)/float64(d.Of)), d.Of)
 		if d.Of > 1 && !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}

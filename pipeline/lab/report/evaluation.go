@@ -445,10 +445,10 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 	b.WriteString(`
 ## Limits
 
-- It knows these classes and no other: an image of something else gets one of them, often, but not always,
-  with little confidence.
-- The scores are of images like those above. On others, taken with another camera, say, it may be less
-  often right and its probabilities further off.
+- It knows these classes and no other: an image of something else gets one of them, often, but
+  not always, with little confidence.
+- The scores are of images like those above. On others, taken with another camera, say, it may
+  be less often right and its probabilities further off.
 - The extractor is frozen and was trained on data of its own; what its features do not tell
   apart, the classifier does not.
 `)

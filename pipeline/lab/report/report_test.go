@@ -551,32 +551,6 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestSentence: what a table says in words is what its rows say.
-func TestSentence(t *testing.T) {
-	row := func(method string, acc, ece float64) Row {
-		return Row{Method: method, UploadBytes: 387,
-			Figures: Figures{ACC: metric.Interval{Mean: acc}, ECE: metric.Interval{Mean: ece}}}
-	}
-	for want, rows := range map[string][]Row{
-		"": {row("MP", 0.9, 0.1)},
-		"From 387 B a client, FMP is right on 94.6% of images; its stated probabilities are 1.0 points " +
-			"off on average.": {row("FMP", 0.9459, 0.0102)},
-		"From 387 B a client, FMP is right on 94.6% of images, 1.1 points above one fit to all data in " +
-			"one place; its stated probabilities are 1.0 points off on average.": {
-			row("ANN", 0.9347, 0.02), row("FMP", 0.9459, 0.0102)},
-		"From 387 B a client, FMP is right on 94.6% of images; its stated probabilities are 1.0 points " +
-			"off on average (perfectly calibrated " +
-			"ones would be 0.8 on that number of images).": {
-			{Method: "FMP", UploadBytes: 387, Calibration: &metric.Calibration{Perfect: 0.0081},
-				Figures: Figures{ACC: metric.Interval{Mean: 0.9459},
-					ECE: metric.Interval{Mean: 0.0102}}}},
-	} {
-		if got := (&Table{Rows: rows}).sentence(); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
 // TestDirection: the summary says in which direction probabilities err, and says nothing of chance.
 func TestDirection(t *testing.T) {
 	for _, c := range []struct {
