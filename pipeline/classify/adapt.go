@@ -94,6 +94,7 @@ func (a *adaptation) add(input string, x *onnx.Tensor) error {
 	if err != nil {
 		return err
 	}
+	// The output is the mean shift of the batch: its images count alike.
 	n, shift := x.Shape[0], out[models.ShiftOutput].F32()
 	if a.sum == nil {
 		a.sum = make([]float64, len(shift))

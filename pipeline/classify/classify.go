@@ -343,6 +343,7 @@ func rowDigest(row []float32) [sha256.Size]byte {
 
 func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item,
 	do func([]Prediction) error) error {
+	// Copies are told by the digest of the image or row, before any work on them.
 	if c.seen != nil {
 		if c.seen[items[0].Digest] {
 			return nil

@@ -121,6 +121,7 @@ func NewPrinter(w io.Writer, c *Classifier, format Format, reject float64) (*Pri
 		if err != nil {
 			return nil, err
 		}
+		// The object stays open: Print adds its predictions, and Close its end.
 		fmt.Fprintf(p.w, "%s,\"predictions\":[", printable.JSON(head[:len(head)-1]))
 	case CSV:
 		p.csv = csv.NewWriter(p.w)
@@ -195,6 +196,7 @@ func (p *Printer) Print(ps []Prediction) error {
 			p.unsure++
 		}
 		p.n++
+		// An output that the classifier lacks is 0 in a prediction, and no number in print.
 		entropy := given(q.Entropy, p.entropy)
 		disagreement := given(q.MutualInformation, p.disagreement)
 		switch p.format {
@@ -224,6 +226,7 @@ func (p *Printer) Print(ps []Prediction) error {
 				return err
 			}
 		default:
+			// A table marks an unsure image by ?, and keeps the second class beside it.
 			class := p.c.Class(first)
 			if unsure {
 				class = "?"

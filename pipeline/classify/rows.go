@@ -24,6 +24,7 @@ func FeatureRows(t *onnx.Tensor) (*onnx.Tensor, error) {
 
 // AnyRows is FeatureRows of any numbers, for counts with noise: an error would tell of a row.
 func AnyRows(t *onnx.Tensor) (*onnx.Tensor, error) {
+	// A float64 beyond the range of float32 becomes infinite here.
 	if d := t.F64(); d != nil {
 		t = &onnx.Tensor{DType: onnx.Float32, Shape: t.Shape, Data: dense.As[float32](d)}
 	}

@@ -159,6 +159,7 @@ func (e *Evaluation) addSet(p *classify.Prediction) {
 	for k, t := range e.at {
 		e.sizes[k] += k.Size(p.Scored, p.Probabilities, t)
 	}
+	// Images of one client follow each other: another name begins the next client's counts.
 	if n := len(e.clients); e.Client != "" && (n == 0 || e.clients[n-1].Client != e.Client) {
 		e.clients = append(e.clients, ClientSets{Client: e.Client})
 	}
@@ -263,6 +264,7 @@ func (e *Evaluation) Result(bad int) (*Result, error) {
 	}
 	right := 0
 	for c, row := range r.Confusion {
+		// A row of the confusion is of one true class, a column of one that was called.
 		called, images := 0, 0
 		for k := range row {
 			images += row[k]
@@ -329,6 +331,7 @@ type keeper struct {
 
 func (k *keeper) offer(value float64, example func() (Example, error)) error {
 	value *= k.sign
+	// Values descend. One that equals others goes behind these, which came first.
 	at, _ := slices.BinarySearchFunc(k.values, value, func(have, v float64) int {
 		if have >= v {
 			return -1

@@ -91,6 +91,8 @@ func (d *drawer) rows(p []float64, n int) []int {
 	out := make([]int, n)
 	q := make([]float64, len(p))
 	for i := range out {
+		// A class that has run dry deals its share to the others. Where these have none, classes
+		// with rows left count alike.
 		c := categorical(d.r, p)
 		if len(d.left[c]) == 0 {
 			var mass float64
@@ -109,6 +111,7 @@ func (d *drawer) rows(p []float64, n int) []int {
 			}
 			c = categorical(d.r, q)
 		}
+		// A row of the class, each as likely as another.
 		i0 := d.r.IntN(len(d.left[c]))
 		last := len(d.left[c]) - 1
 		out[i] = d.left[c][i0]
@@ -128,6 +131,7 @@ func (b *Bank) draw(r *rand.Rand, m, n int, alpha float64,
 	}
 	clients = d.clients(m, n, alpha)
 	if extra > 0 {
+		// The first places of a random permutation (Fisher and Yates).
 		all := slices.Concat(d.left...)
 		for i := range extra {
 			j := i + r.IntN(len(all)-i)

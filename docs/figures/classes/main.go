@@ -72,6 +72,8 @@ func run() error {
 				}
 			}
 			for _, s := range strings.Split(*only, ",") {
+				// A process of its own has no memory of another step's. Flags given later win over
+				// those of the command line.
 				ok, err := measure(c, d, s,
 					append(os.Args[1:], "-classes", c, "-features", d, "-dir", at, "-step", s))
 				if err != nil {

@@ -170,6 +170,7 @@ func boundary(p *panels.Panel, t erm.Theta, width float64, alpha uint8) {
 			ends = append(ends, plotter.XY{X: x, Y: y})
 		}
 	}
+	// Where the line meets the edges of the plane: at most two of these four places lie on it.
 	for _, e := range []float64{-extent, extent} {
 		if w[0] != 0 {
 			add(-(w[1]*e+w[2])/w[0], e)

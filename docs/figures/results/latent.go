@@ -124,6 +124,7 @@ func forest(title string, lines []line) *panels.Panel {
 	}
 	for _, s := range series {
 		points := errors{}
+		// Categories stand from top to bottom, at 0, -1, -2: the series beside each other.
 		for i, l := range lines {
 			x := s.of(l)
 			points.XYs = append(points.XYs, plotter.XY{X: x.Mean, Y: float64(-i) + s.at})

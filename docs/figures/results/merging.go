@@ -24,6 +24,7 @@ func merging(table, path string) error {
 		return fmt.Errorf("%s: %w", table, err)
 	}
 	var plots []*panels.Panel
+	// Columns of the table that docs/results/merging.csv holds, by number.
 	for _, c := range []struct {
 		column       int
 		title, label string

@@ -39,6 +39,7 @@ func rounds(root, path string) error {
 	var plots []*panels.Panel
 	for _, c := range []struct{ title, partition string }{{"1. NLL, homogeneous", "homogeneous"},
 		{"2. NLL, α = 0.1", "dirichlet-0.1"}} {
+		// Rivals have the settings that suit the scored images best; FMP has its own.
 		p, err := lines(c.title, runs, c.partition, func(r *experiment.Record) float64 {
 			if r.Method == "FMP" || r.Hindsight == nil {
 				return r.NLL

@@ -225,6 +225,7 @@ func measure(w way, n int) (m measured, err error) {
 		return m, err
 	}
 	slices.Sort(times)
+	// times is sorted: its places are quantiles.
 	k := float64(len(times))
 	return measured{k / time.Since(start).Seconds(), times[len(times)/2], times[len(times)*99/100],
 		took.Seconds() / k * 1e3}, nil

@@ -102,6 +102,7 @@ func RunColluders(ctx context.Context, p *experiment.Prepared, o Options) ([]Col
 		if err != nil {
 			return nil, err
 		}
+		// By the number of colluders: attacks of as many share an oracle.
 		oracles := map[int]float64{}
 		for i := range out {
 			r := &out[i]
@@ -150,6 +151,7 @@ func (r *CollusionRow) add(ctx context.Context, d *colluded, oracle float64, o *
 // order of the repeat; a class with fewer has all that are left.
 func (b *bench) anchor(rows [][]int, repeat int) []int {
 	bank := b.p.Data.Clients
+	// held marks images of clients, and of counts the anchor's images of each class.
 	held := make([]bool, bank.Len())
 	for _, own := range rows {
 		for _, i := range own {

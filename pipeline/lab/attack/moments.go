@@ -146,6 +146,7 @@ func (b *momentsBench) attacked(ctx context.Context, to *MomentsRow, i int,
 		to.ACC, to.NLL = make(Scores, len(MomentsDefences)), make(Scores, len(MomentsDefences))
 	}
 	for d, name := range MomentsDefences {
+		// In peace the oracle pools all clients, and is scored like the others.
 		s, j := oracle, (*posterior.Judgement)(nil)
 		if name != "oracle" || bad == 0 {
 			var err error
@@ -170,6 +171,7 @@ func (b *momentsBench) attacked(ctx context.Context, to *MomentsRow, i int,
 func (b *momentsBench) attack(i int, clients []discriminant.Client,
 	repeat int) []discriminant.Client {
 	clients = slices.Clone(clients)
+	// An attack on means has the random numbers that [RunAttacks] gives it.
 	r := rng.New(b.Seed, "attack", repeat, i-1)
 	b.toward = slices.Clone(clients[b.Bad].Means.Row(0)[:clients[0].Means.Dx])
 	length := float32(point.Norm(b.toward))
@@ -253,6 +255,7 @@ func standardised(clients []discriminant.Client) (u honesty.Uploads, lambda, cen
 			floats.Div(row, scale)
 		}
 	}
+	// lambda_j is the variance over classes of their pooled means, of denominator C - 1.
 	_, pool := pooled(u)
 	of := make([]float64, c)
 	for j := range lambda {
@@ -267,6 +270,7 @@ func standardised(clients []discriminant.Client) (u honesty.Uploads, lambda, cen
 // means returns a client's class means in the coordinates of uploads, of length 1 at most, as a
 // server takes them. A row z of the attack becomes z scale + centre.
 func means(u honesty.Uploads, m int, centre, scale []float64) *point.Set {
+	// The pool of one client is its own class means, of the classes that it holds.
 	set := u.Pool(func(client int) bool { return client == m })
 	for i := range set.N {
 		row := set.Row(i)[:u.K]

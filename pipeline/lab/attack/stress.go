@@ -244,6 +244,7 @@ func RunRivals(ctx context.Context, p *experiment.Prepared, o Options) ([]ScoreR
 	if err != nil {
 		return nil, err
 	}
+	// The rivals' clients are those of the other tables: all draw from one stream.
 	settings := rival.DefaultSettings()
 	settings.L2 = p.Config.ERM.L2
 	out := make([]ScoreRow, len(Rivals))
@@ -287,6 +288,7 @@ func RunPrecisions(ctx context.Context, p *experiment.Prepared, o Options) ([]Sc
 	if err != nil {
 		return nil, err
 	}
+	// An upload names a client graph by its digest; here there is none to be checked against.
 	digest := fmt.Sprintf("%064x", 0xff)
 	var out []ScoreRow
 	for _, precision := range []federate.Precision{federate.Single, federate.Half, federate.Int8} {

@@ -73,6 +73,8 @@ func RunAttacks(ctx context.Context, p *experiment.Prepared, o Options) (*Table,
 			return nil, err
 		}
 		for i := range t.Rows {
+			// The first row is peace: nobody is bad, and the oracle is scored with the other
+			// defences.
 			u, bad, expected := claims, 0, 0.0
 			if i > 0 {
 				attack := (i - 1) / len(Multiples)

@@ -149,6 +149,7 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64,
 					}
 				}
 			}
+			// Noise is added once for each party that adds any.
 			releases := account.Releases
 			if b.Noise == privacy.Local {
 				releases = 1 // the attacker sees every client's

@@ -202,6 +202,7 @@ func send(ctx context.Context, cl *client.Client, k leaking,
 				dst[i] = uint8(r.UintN(256))
 			}
 		}}
+	// The secret chooses calibration points: a fixed one makes audits repeatable.
 	o := client.Options{Calibrate: k.points, Secret: &client.Secret{1}}
 	u, _, err := cl.Upload(ctx, src, o, "client")
 	if err != nil {
@@ -318,6 +319,7 @@ func (l *Leak) regress(ctx context.Context, cl *client.Client, k leaking, seed u
 	var gram mat.SymDense
 	gram.SymOuterK(1, x[0].T())
 	trace := mat.Trace(&gram)
+	// The ridge is a thousandth of the mean diagonal of X'X.
 	for d := range dx + 1 {
 		gram.SetSym(d, d, gram.At(d, d)+1e-3*trace/float64(dx+1))
 	}

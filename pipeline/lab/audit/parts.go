@@ -293,6 +293,7 @@ func (a *attacked) uploads(x []float32, labels []int, key string,
 		}
 		behind := moments.Calibration(x, a.k, key, moments.MaxCalibration)
 		for i, chosen := range behind {
+			// Calibration points are in neither means nor scatter.
 			behind[i] = !chosen
 		}
 		scatter := *within
@@ -414,6 +415,7 @@ func (v *view) scatter(w *moments.Within) error {
 // The second ratio is (1 - a'S^-1 a)^((f-k-2)/2) exp(a'W^-1 a/2): no member has a'S^-1 a above 1,
 // and others do where S is singular.
 func (v *view) scores(rows, white *mat.Dense, labels []int) ([]float64, error) {
+	// leverage is a'S^-1 a of each row, 0 without a scatter.
 	leverage := make([]float64, len(labels))
 	if v.freedom > 0 {
 		solved, err := score.Whitened(&v.within, less(rows, v.mean, labels))

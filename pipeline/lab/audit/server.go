@@ -142,6 +142,7 @@ func (a *Crafted) run(ctx context.Context, cl *client.Client, b privacy.Budget, 
 	change := make([]float64, len(sums[1].Values))
 	for i, v := range sums[1].Values {
 		change[i] = float64(v - sums[0].Values[i])
+		// square becomes |c|^2, the energy that the image adds to the sums.
 		square += change[i] * change[i]
 	}
 	account := b.Spend(cl.Manifest.C, 1)
@@ -153,6 +154,7 @@ func (a *Crafted) run(ctx context.Context, cl *client.Client, b privacy.Budget, 
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		// A fair coin decides whether the image is among those of this release.
 		in := r.IntN(2)
 		s := &privacy.Release{Classes: sums[in].Classes, K: sums[in].K,
 			Values: slices.Clone(sums[in].Values)}

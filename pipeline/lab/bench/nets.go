@@ -39,6 +39,7 @@ func nets() []net {
 		rng.Normal(rng.New(1, "bench", "images", n, side), x.F32())
 		return map[string]*onnx.Tensor{name: x}
 	}
+	// Client graphs take images as bytes, with their labels; extractors take pixels as floats.
 	client := func(side, channels int) map[string]*onnx.Tensor {
 		const n = 50
 		r := rng.New(1, "bench", "client")
@@ -112,6 +113,7 @@ func (n net) quantised(ctx context.Context, b *Bench) ([]Contender, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(folder)
+	// quantise.py reads the one and writes the other.
 	from, to := filepath.Join(folder, "model.onnx"), filepath.Join(folder, "quantised.onnx")
 	if err := serde.Save(from, m); err != nil {
 		return nil, err

@@ -52,6 +52,7 @@ func Photos(ctx context.Context, fit imagefile.Fit, megapixels []float64, runs i
 	}
 	var out []Photo
 	for i, m := range megapixels {
+		// m 10^6 = w h pixels with w = 4/3 h.
 		height := int(math.Sqrt(m * 1e6 * 3 / 4))
 		im := drawnPhoto(height*4/3, height)
 		for k, format := range formats {

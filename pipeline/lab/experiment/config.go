@@ -148,6 +148,7 @@ func (c *Config) Validate() error {
 	fail := func(key string, value any, allowed, next string) {
 		errs = append(errs, option.Violation(key, value, allowed, next))
 	}
+	// A list of classes is checked as the data are read; a number of them can be checked here.
 	for key, v := range map[string]string{"dataset.classes": c.Dataset.Classes,
 		"corpus.classes": c.Corpus.Classes} {
 		if n, err := strconv.Atoi(v); err == nil && n != 0 && (n < 2 || n > dataset.MaxClasses) {

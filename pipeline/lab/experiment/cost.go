@@ -88,6 +88,7 @@ func (k *counter) share() float64 {
 	var seconds, expected, done, all float64
 	for name, m := range k.methods {
 		seconds += m.took.Seconds()
+		// The ratio of both sums is the seconds of one unit of cost on this machine.
 		expected += float64(m.timed) * usual(name)
 	}
 	for name, m := range k.methods {

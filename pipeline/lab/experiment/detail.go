@@ -177,6 +177,7 @@ func (d *Detail) pick(ctx context.Context, res *posterior.Result, p *Prepared, t
 	for i := range order {
 		order[i] = i
 	}
+	// At most as many images as there are classes.
 	firsts := func() (out []int) { // of different classes
 		seen := map[int]bool{}
 		for _, i := range order {

@@ -42,6 +42,7 @@ func (p *Prepared) hold(ctx context.Context, dir *Directory) (*held, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The copy takes the class means that limits computes beside the heads of test.
 	tools := p.Tools
 	if p.Config.Scores.Coverage {
 		if err := tools.limits(ctx, p.Data, test, p.Config.OpenScope()); err != nil {

@@ -91,8 +91,11 @@ func (p *Prepared) featureGraph() (*onnx.Model, models.Manifest, error) {
 // keeper writes classifiers of a run.
 type keeper struct {
 	*Prepared
-	dir      *Directory
-	tuned    *Tuned
+	// dir is the run's directory, and tuned has the choices of its tuned protocol.
+	dir   *Directory
+	tuned *Tuned
+	// features is the graph from images to features, which all classifiers begin with. manifest is
+	// theirs, without the parts of a single cell.
 	features *onnx.Model
 	manifest models.Manifest
 }
@@ -128,6 +131,7 @@ func (k *keeper) keep(ctx context.Context, cell Cell, t *rival.Task, rows [][]in
 	default:
 		o.L2, o.Fresh = s.L2, k.Config.Predictor.Fresh
 	}
+	// Clients of a run have numbers for names.
 	for i, r := range rows {
 		o.Clients = append(o.Clients,
 			models.OriginClient{Name: fmt.Sprint("client ", i), N: len(r)})

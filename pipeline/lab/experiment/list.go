@@ -149,6 +149,7 @@ func Summarise(path string) (*Summary, error) {
 		}
 	}
 	var whole bool // results.jsonl
+	// The results come second, so that whole is theirs.
 	for _, name := range []string{JournalFile, ResultsFile} {
 		var rs []Record
 		if rs, whole, err = readRecords(filepath.Join(path, name)); err != nil {

@@ -83,10 +83,12 @@ func ScoreOutside(ctx context.Context, dir string, o Outside) (notes []string, e
 	if err != nil {
 		return nil, err
 	}
+	// The records are read for their checks alone: a run is finished before others join it.
 	if _, err := ReadResults(dir); err != nil {
 		return nil, err
 	}
 	d := &Directory{Path: dir}
+	// The lock keeps fmp run, and another scoring, out of the directory.
 	if err := d.take(); err != nil {
 		return nil, err
 	}
@@ -163,6 +165,8 @@ func (h *held) ties(arrays map[string]*onnx.Tensor) (bool, error) {
 // read reads the arrays of predictions, one for each task, and the digest of their file. The bytes
 // that it takes are bounded by the largest predictions that the run can have.
 func (o *Outside) read(h *held, tasks []SplitTask) (map[string]*onnx.Tensor, string, error) {
+	// Eight bytes a number: of each task maxMembers samples, with a row of C numbers for each test
+	// image and for each row of a head.
 	most := int64(8*len(tasks)*maxMembers) * int64(h.classes) * int64(len(h.Labels)+h.dx+1)
 	arrays, err := npy.LoadArchiveWithin(o.Path, min(most, maxPredictions))
 	if err != nil {

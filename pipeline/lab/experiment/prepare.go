@@ -117,6 +117,7 @@ func (s *Shared) prepare(ctx context.Context, c Config, eng engine.Engine, progr
 	if n := c.tunedOnSeen(p.Data.Corpus); n != "" {
 		p.Manifest.Notes = append(p.Manifest.Notes, n)
 	}
+	// Read before the models are opened, which may name all methods but some in the settings.
 	given := len(c.Methods) > 0
 	from, err := p.models(eng, l)
 	if err == nil {
@@ -200,6 +201,7 @@ func (p *Prepared) describe(l *loaded, from modelManifests) (err error) {
 			m.Untrained = append(m.Untrained, f.Kind)
 		}
 	}
+	// A model that the run has not has no digest, and no part in its identity.
 	for name, f := range map[string]models.Manifest{"open": from.open, "conjugate": from.conjugate,
 		"private": from.private} {
 		if f.Digest != "" {

@@ -133,6 +133,7 @@ func MethodsOf(rs []Record) []string {
 func ScopeNotes(rs []Record) []string {
 	tasks, open, low, high := map[Cell]bool{}, 0, math.Inf(1), math.Inf(-1)
 	for _, r := range rs {
+		// Records of one task under several protocols state the same form.
 		is, ok := r.Diagnostics["open"]
 		at := Cell{Partition: r.Partition, Repeat: r.Repeat}
 		if r.Method != "FMP" || !ok || tasks[at] {

@@ -493,6 +493,8 @@ func (k Tools) task(ctx context.Context, c Config, clients []*point.Set, stream 
 	if err != nil {
 		return nil, err
 	}
+	// The control shuffles class means where there is a closed form, and uploads of the embedding
+	// elsewhere.
 	closed := k.Conjugate != nil || k.Open != nil
 	if k.Compressor != nil && (!closed && k.Embedded == nil || slices.ContainsFunc(methods,
 		func(m rival.Method) bool { return m.Info().Compresses || m.Info().Control && !closed })) {
@@ -632,6 +634,7 @@ func (r *running) score(ctx context.Context, t *rival.Task, test *score.Test, ce
 		scored.First, scored.Coverage, scored.Shifted,
 		scored.Membership
 	out.Absent = scored.Absent
+	// A method that follows another has no settings of its own to choose.
 	if r.Scores.Hindsight &&
 		(choice != nil || cell.Protocol == protocolCalibrated || info.Calibrated) &&
 		info.Follows == "" {

@@ -138,12 +138,14 @@ func (d Domain) of(ctx context.Context, c Config, ds *dataset.Dataset,
 				"want the same", d.Kind, other.Classes, ds.Name, ds.Classes)
 		}
 	}
+	// A data set without test images lends its training images.
 	part := other.Test
 	if part.N == 0 {
 		part = other.Train
 	}
 	n := part.N
 	if other == ds {
+		// Of the run's own data set no image is taken that is not scored.
 		n = scored(n, c.Dataset.Test)
 	}
 	order := rng.New(c.Seed, "domain", d.Kind).Perm(n)

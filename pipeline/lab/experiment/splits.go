@@ -101,6 +101,7 @@ func ExportSplits(ctx context.Context, p *Prepared, dir *Directory, path string)
 		Features: bank.Dx, Test: len(p.Data.TestLabels), Clients: c.Federation.Clients,
 		OpenScope: c.OpenScope(), Tasks: c.splitTasks(),
 		Rows: map[string]int{}, Digests: map[string]string{}}
+	// Digests are of the files as they were written, read back.
 	save := func(name string, arrays map[string]*onnx.Tensor) error {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -18,6 +18,7 @@ func (p *Prepared) checkUnread() error {
 	if p.Tools.Embedded != nil {
 		return nil
 	}
+	// FMP reads moments only where there is neither a conjugate nor an open predictor.
 	fail := func(key string, value, is any) error {
 		return option.Violation(key, value, fmt.Sprintf("%v where FMP has a predictor: no client "+
 			"sends moments", is), "leave it at that, or pass --set conjugate.model=none --set "+

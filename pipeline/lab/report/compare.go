@@ -93,6 +93,7 @@ func CompareRuns(dirs []string, keep func([]experiment.Record) []experiment.Reco
 		}
 		all = append(all, ps...)
 	}
+	// Differences of one table follow each other, the homogeneous clients' first.
 	slices.SortStableFunc(all, func(a, b paired) int {
 		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(b.Partition, a.Partition))
 	})
@@ -140,6 +141,7 @@ func pair(a, b []experiment.Record, match func(a, b string) bool) ([]paired, err
 	type group struct{ partition, protocol, first, second string }
 	at := map[group]int{}
 	var out []paired
+	// Methods of a are tried in their order, so that equal runs have equal tables.
 	firsts := experiment.MethodsOf(a)
 	for _, r := range b {
 		for _, m := range firsts {

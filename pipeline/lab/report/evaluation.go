@@ -192,6 +192,7 @@ func riskPlot(r *evaluate.Result) (*plot.Plot, error) {
 // EvaluationPage writes the self-contained page of an evaluation. It loads nothing: plots and
 // images are in it.
 func EvaluationPage(w io.Writer, title string, r *evaluate.Result) error {
+	// The row stands for the classifier, which is no method of a table.
 	reliability, err := reliabilityPlot(&Row{Method: "FMP", Group: string(rival.OneShot)}, r.Curve)
 	if err != nil {
 		return err
@@ -308,6 +309,7 @@ func originFacts(r *evaluate.Result) []pageFact {
 		if c.N > 0 {
 			name = fmt.Sprintf("%s (%d)", name, c.N)
 		}
+		// Later clients are counted, and not named.
 		if len(names) < 20 {
 			names = append(names, name)
 		}
@@ -370,6 +372,7 @@ func cardPrivacy(o models.Origin) string {
 
 // cardScores writes the section of a model card on the scores.
 func cardScores(b *strings.Builder, on string, r *evaluate.Result) {
+	// The name of the file, in the command that mends the calibration, is anybody's.
 	named := *r
 	named.File = printable.Markdown(r.File)
 	fmt.Fprintf(b, "\n## Scores\n\nOn %s. %s\n\n| score | | |\n| --- | ---: | --- |\n",
@@ -433,6 +436,7 @@ func Card(w io.Writer, title, on string, r *evaluate.Result) error {
 		fmt.Fprintf(&b, "- **%s**: %s\n", f.Name, printable.Markdown(f.Value))
 	}
 	cardScaling(&b, r)
+	// A card can be written of a classifier that nobody has scored.
 	if r.Images > 0 {
 		cardScores(&b, on, r)
 	}

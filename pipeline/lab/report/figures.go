@@ -248,6 +248,7 @@ func bytesFigure(t *Table, _ []experiment.Record) (*Figure, error) {
 	var marks plotter.XYs
 	var names []string
 	lo, hi, bottom, top := math.Inf(1), 0.0, math.Inf(1), 0.0
+	// The clone keeps the table in its order.
 	rows := slices.Clone(t.Rows)
 	sorting.Stably(rows, func(a, b Row) int {
 		return cmp.Compare(subjectLast(&a), subjectLast(&b))
@@ -344,6 +345,7 @@ func bySamples(t *Table, rs []experiment.Record) (out []sampled, joint bool) {
 		if row.Control() {
 			continue
 		}
+		// Sums over the repeats, of ECE, NLL and joint NLL, by number of samples.
 		sums := map[int]*[3]float64{}
 		counts := map[int]float64{}
 		for _, r := range rs {
@@ -438,6 +440,7 @@ func samplesFigure(t *Table, rs []experiment.Record) (*Figure, error) {
 	most := slices.MaxFunc(all,
 		func(a, b sampled) int { return len(a.lines[0]) - len(b.lines[0]) })
 	for _, p := range most.lines[0] {
+		// Ticks are those of the method with the most numbers of samples.
 		ticks = append(ticks, plot.Tick{Value: p.X, Label: fmt.Sprint(p.X)})
 	}
 	near, far := split(all, len(titles))

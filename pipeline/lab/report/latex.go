@@ -38,6 +38,7 @@ func LaTeX(w io.Writer, ts []Table) error {
 		fmt.Fprintf(&b, "\\begin{%s}\n\\centering\n\\caption{%s}\n", float,
 			latexEscape.Replace(t.title()))
 		extras := t.extras(true, false)
+		// Columns of the table: the method's, the figures, and those behind them.
 		width := len(shown) + 1 + len(extras)
 		b.WriteString("\\begin{tabular}{l" + strings.Repeat("r", width-1) + "}\n\\toprule\nMethod")
 		for _, c := range shown {

@@ -118,6 +118,7 @@ func newValueAxis(runs []At, setting string) (*valueAxis, error) {
 		x.ticks = append(x.ticks, plot.Tick{Value: x.at[r.Value], Label: label})
 	}
 	slices.SortFunc(x.ticks, func(a, b plot.Tick) int { return cmp.Compare(a.Value, b.Value) })
+	// Of a wider range a linear axis would lay the least values on top of each other.
 	lo, hi := x.ticks[0].Value, x.ticks[len(x.ticks)-1].Value
 	x.log = numbers && lo > 0 && hi > 20*lo
 	return x, nil

@@ -17,6 +17,7 @@ func Markdown(w io.Writer, ts []Table) error {
 		if i > 0 {
 			b.WriteByte('\n')
 		}
+		// t is a copy: the caller's table keeps the name, which may be that of a folder.
 		t.Dataset = printable.Markdown(t.Dataset)
 		fmt.Fprintf(&b, "### %s\n\n", t.title())
 		b.WriteString("| group | method |")
@@ -26,6 +27,7 @@ func Markdown(w io.Writer, ts []Table) error {
 		}
 		extras := t.extras(true, false)
 		if t.chosen == nil {
+			// The paper has no figure of the control: its cell states the accuracy of guessing.
 			extras = append(extras, extra{printedName, 0, func(r *Row) string {
 				if r.Printed == nil && r.Control() && t.Chance > 0 {
 					return fmt.Sprintf("chance %.2f", t.Chance)
@@ -38,6 +40,7 @@ func Markdown(w io.Writer, ts []Table) error {
 		}
 		b.WriteString("\n| --- | --- |")
 		b.WriteString(strings.Repeat(" ---: |", len(shown)+len(extras)) + "\n")
+		// A group is named in its first row alone.
 		group := ""
 		for _, r := range t.Rows {
 			g := ""

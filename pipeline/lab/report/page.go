@@ -73,11 +73,12 @@ type run struct {
 	config   experiment.Config
 	manifest *experiment.Manifest
 	tables   []Table
-	tuned    *experiment.Tuned
-	costs    []experiment.Cost
-	detail   *experiment.Detail // nil: no example is shown
-	byTable  [][]*Figure        // the figures of each table
-	whole    []*Figure          // those of all
+	// tuned has no choices where nothing was tuned, and costs are nil where there are no timings.
+	tuned   *experiment.Tuned
+	costs   []experiment.Cost
+	detail  *experiment.Detail // nil: no example is shown
+	byTable [][]*Figure        // the figures of each table
+	whole   []*Figure          // those of all
 }
 
 // page writes the self-contained page of a run. Its parts are the tables with their figures, those
@@ -136,6 +137,7 @@ func (r *run) page(w io.Writer) error {
 						fmt.Sprintf("%.2f", c.Running), fmt.Sprintf("%.1f%%", 100*c.Share)}
 				}))))
 	}
+	// Names are sorted within versions, models and data, so that equal runs have equal pages.
 	var facts []pageFact
 	for _, of := range []map[string]string{m.Versions, m.Models, m.Data} {
 		for _, k := range slices.Sorted(maps.Keys(of)) {
@@ -158,6 +160,7 @@ func (r *run) page(w io.Writer) error {
 // choiceCells returns one row of the table of tuned choices. Choices of earlier versions have no
 // values tried; those cells are empty.
 func choiceCells(c experiment.Choice) []string {
+	// A choice is printed as the setting of a single record, in the words of tables.
 	value, nll, from := setting(settingsOf([]experiment.Record{{Param: c.Param, Value: c.Value,
 		Temperature: c.Temperature, More: c.More}})), "", ""
 	if ends := c.AtEnd(); len(ends) > 0 {
@@ -175,6 +178,7 @@ func choiceCells(c experiment.Choice) []string {
 // tableForPage returns a table's section: its rows by group, its side tables and its figures. Only
 // the first section of a page is open at first.
 func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
+	// A page has every column: its reader leaves some out by the boxes of [pick].
 	shown, extras := t.columns(), t.extras(true, t.showsPrinted())
 	head := []string{"method"}
 	for _, c := range shown {
@@ -183,6 +187,7 @@ func tableForPage(t *Table, figures []*Figure, open bool) (g.Node, error) {
 	for _, e := range extras {
 		head = append(head, e.name)
 	}
+	// Rows of one group follow each other, as [Table.group] sorts them.
 	var groups g.Group
 	for of := t.Rows; len(of) > 0; {
 		n := slices.IndexFunc(of, func(r Row) bool { return r.Group != of[0].Group })

@@ -67,6 +67,8 @@ func guarantee(r *evaluate.Result) string {
 		return ""
 	}
 	var b strings.Builder
+	// Three theorems give three promises: points of one owner, of clients that differ, and of
+	// clients some of which send false points.
 	survived := printable.Markdown(conformal.Survived(q))
 	points := fmt.Sprintf("%d calibration images of %s", q.Images, printable.Markdown(q.From))
 	if q.Clients > 0 {

@@ -39,6 +39,7 @@ func shifted(rs []experiment.Record, methods []string, m *experiment.Manifest) (
 	values := map[key]*figures{}
 	for _, r := range rs {
 		type sum struct{ acc, ece, nll, n float64 }
+		// Sums over the kinds of corruption, of this repeat alone.
 		bySeverity := map[int]*sum{}
 		take := func(k key) *figures {
 			if values[k] == nil {

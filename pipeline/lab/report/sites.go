@@ -19,6 +19,7 @@ func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 		"single images stayed there.\n\n", r.Images, len(r.Sites))
 	b.WriteString("| site | images | accuracy | coverage of sets | mean set size | ECE " +
 		"| hidden |\n| --- | ---: | --- | --- | ---: | ---: | --- |\n")
+	// A figure that no count tells is an en dash.
 	number := func(v *float64, format string) string {
 		if v == nil {
 			return "–"
@@ -28,6 +29,7 @@ func Sites(w io.Writer, r *pooled.Result, classes []string) error {
 	// a site that hides its bins has no ECE
 	told := 0 // sites that tell of calibration
 	for _, s := range r.Sites {
+		// A classifier without sets has no coverage at any site.
 		coverage := "–"
 		if s.Coverage != nil {
 			coverage = shareText(*s.Coverage)

@@ -226,6 +226,7 @@ func Text(w io.Writer, ts []Table, wide, bold bool) error {
 	var b strings.Builder
 	for i := range ts {
 		t := &ts[i]
+		// Columns that a reader chose are shown, however wide the table gets.
 		all := wide || t.chosen != nil
 		l := &layout{Table: t, shown: narrow(t.columns(), all), bold: bold,
 			behind: t.extras(all, wide && t.showsPrinted())}
@@ -353,6 +354,7 @@ func (t *Table) labels(shown []int, wide bool) (int, string) {
 	for _, r := range t.Rows {
 		longest = max(longest, len(r.label()))
 	}
+	// Two columns lead a row: the mark of FMP, and a space.
 	figures := 2 + uploadWidth
 	for _, c := range shown {
 		figures += width(c)

@@ -51,6 +51,7 @@ func consensus(ctx context.Context, locals []posterior.Ensemble,
 			for i := range e {
 				column[i] = e[i].W[k]
 			}
+			// Of equal weights the consensus is the mean of the clients' i-th samples.
 			precision := 1.0
 			if s.Weighting == 1 {
 				precision = 1 / max(stat.Variance(column, nil), minVariance)

@@ -92,6 +92,7 @@ func (l *latent) posterior(s *statistics, spread float64) (m, v *mat.Dense) {
 	floats.Scale(1-spread, prior)
 	floats.AddConst(spread*stat.Mean(l.beta, nil), prior)
 	m, v = mat.NewDense(s.c, s.dx, nil), mat.NewDense(s.c, s.dx, nil)
+	// The mean of a class less m0, in the features; zero for a class without points.
 	row := mat.NewVecDense(s.dx, nil)
 	for c, n := range s.count {
 		if n > 0 {

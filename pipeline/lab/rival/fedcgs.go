@@ -221,6 +221,7 @@ func (a *statistics) head(within mat.Symmetric) (posterior.Theta, error) {
 	}
 	theta := posterior.Theta{D: a.dx + 1, C: a.c, W: make([]float64, (a.dx+1)*a.c)}
 	for c := range a.c {
+		// Column c of the solution is S^-1 mu_c, and quadratic mu_c' S^-1 mu_c.
 		quadratic := 0.0
 		for j := range a.dx {
 			theta.Row(j)[c] = directions.At(j, c)

@@ -25,6 +25,8 @@ var fmpOne = method{
 		ReadsCorpus: true, Calibrated: true,
 		Title: "one posterior, judged by the clients: candidates by evidence, temperature, refit"},
 	func(ctx context.Context, t *Task, _ Settings) (*posterior.Result, error) {
+		// Without a predictor clients send moments of embedded features, which are all that there
+		// is to read.
 		if t.in.Moments != nil && t.means == nil {
 			known, err := t.in.Corpus.moments(ctx, t.in.Embedded)
 			if err != nil {
@@ -99,6 +101,7 @@ func (t *Task) round() (*candidate.Round, float64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
+	// Rows of the corpus take part only where its classes are the task's.
 	if k := t.in.Corpus; k != nil && k.Dx == t.dx {
 		c := candidate.Corpus{Within: mat.DenseCopyOf(k.Within).RawMatrix().Data,
 			Dof: float64(max(len(k.Labels)-k.C, 1))}
@@ -123,6 +126,8 @@ func statisticsOf(rows []float32, k int, labels []int, c int) (*point.Set, *mome
 		for j, v := range rows[i*k : (i+1)*k] {
 			away := float64(v) - m[j]
 			if n > 0 {
+				// The contrast of row n + 1 is sqrt(n/(n+1)) (x - m_n), with the mean m_n of the n
+				// before it.
 				w.Data = append(w.Data, float32(math.Sqrt(n/(n+1))*away))
 			}
 			m[j] += away / (n + 1)
@@ -130,6 +135,7 @@ func statisticsOf(rows []float32, k int, labels []int, c int) (*point.Set, *mome
 		count[y]++
 	}
 	w.Dof = len(w.Data) / k
+	// The contrasts are Dof k numbers, the triangle of their sum k (k+1)/2.
 	if w.Rank = w.Dof; 2*w.Dof >= k+1 {
 		w.Rank, w.Data = 0, moment.Triangle(w.Whole(), k)
 	}

@@ -217,6 +217,7 @@ func (t *target) blocks(o *erm.Objective, curvature []float64) (*target, error) 
 	r := len(t.mode) / p.C
 	out := *t
 	out.inverse, out.kinetic = nil, nil
+	// weight becomes that of K's points, w (1 - |p|^2)/(C - 1), and then each block's.
 	weight := make([]float64, p.N)
 	for c := range p.C {
 		floats.Add(weight, curvature[c*p.N:(c+1)*p.N]) // 1 - |p|^2 is the sum of p (1 - p)

@@ -162,6 +162,7 @@ func (p *products) row(features []float32, out []float64) {
 		}
 		return
 	}
+	// O(dx d) for each row.
 	clear(out)
 	for i, v := range features {
 		for j, q := range p.by.RawRowView(i) {

@@ -71,6 +71,7 @@ func (t *Task) fisher(shrinkage float64) (*fisher, error) {
 	for c, m := range all.count {
 		floats.AddScaled(centre, m/n, means.RawRowView(c))
 	}
+	// B = sum_c n_c/n (mu_c - mu)(mu_c - mu)', with the mean mu of all points.
 	between := mat.NewSymDense(t.dx, nil)
 	for c, m := range all.count {
 		d := mat.NewVecDense(t.dx, nil)
@@ -85,6 +86,7 @@ func (t *Task) fisher(shrinkage float64) (*fisher, error) {
 	f.means.Mul(means, f.v)
 	f.pooled = f.project(pooled)
 	for c, own := range byClass(t.in.Clients, t.dx, t.c) {
+		// A class of one image, or of equal ones, has no covariance of its own.
 		cov := f.pooled
 		if all.count[c] >= 2 {
 			scatter, err := own.scatter()

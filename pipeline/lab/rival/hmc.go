@@ -207,6 +207,7 @@ func (c *chain) run(ctx context.Context, warmup, draws int) error {
 		for i := range p {
 			p[i] = c.r.NormFloat64()
 		}
+		// Lengths are uniform about hmcTrajectory, and off by the share hmcJitter at most.
 		length := hmcTrajectory * (1 + hmcJitter*(2*c.r.Float64()-1))
 		steps := min(max(int(math.Round(length/c.epsilon)), 1), hmcMaxSteps)
 		before := u + floats.Dot(p, p)/2

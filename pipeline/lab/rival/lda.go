@@ -31,6 +31,7 @@ var lda = method{
 			return nil, err
 		}
 		m, _ := l.posterior(t.statistics(), s.Spread)
+		// In the features the weights are w_c = V m_c, and the bias is -m0'w_c - |m_c|^2 / 2.
 		var w mat.Dense // dx x C
 		w.Mul(l.v, m.T())
 		theta := erm.NewTheta(t.dx+1, t.c)

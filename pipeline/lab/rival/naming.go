@@ -44,6 +44,7 @@ func (t *Task) naming() ([]int, error) {
 			}
 			for j := range cost[c] {
 				for i, v := range own.RawRowView(c) {
+					// m0 is not taken away: it cancels in the difference.
 					e := v/s.count[c] - known.At(j, i)
 					cost[c][j] += s.count[c] * e * e
 				}

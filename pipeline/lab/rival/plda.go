@@ -35,6 +35,8 @@ var plda = method{
 		for c := range t.c {
 			bias := 0.0
 			for j := range t.dx {
+				// log N(u_j; m, s) = -u_j^2/(2s) + u_j m/s - (m^2/s + log s)/2 + const, with s the
+				// variance.
 				variance := 1 + v.At(c, j)
 				theta.Row(j)[c] = -0.5 / variance
 				theta.Row(t.dx + j)[c] = m.At(c, j) / variance

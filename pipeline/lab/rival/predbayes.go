@@ -32,6 +32,8 @@ var predbayes = method{
 		More: []Param{{ParamL2, []float64{0.1, 1, 10}}}, NeedsCorpus: true},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
 		precision := s.L2 / float64(len(t.in.Clients))
+		// The key has all settings that the clients' samples depend on. Beta is none of them: its
+		// values share one set of predictions.
 		local, err := memo.Once(t.memo,
 			fmt.Sprint("predbayes/", precision, s.Tolerance, s.Sampler, s.Chains,
 				s.Warmup, s.Draws),

@@ -106,6 +106,7 @@ func (t *Task) released(ctx context.Context) (*privacy.Totals, *privacy.Account,
 			if err != nil {
 				return nil, fmt.Errorf("client %d: %w", m, err)
 			}
+			// A client's own noise is in its sums before they leave it.
 			if b.Noise == privacy.Local {
 				if err := own.AddNoise(account.Deviation,
 					rng.Bytes(rng.New(t.in.Seed, t.in.Stream, "noise", m))); err != nil {
@@ -198,6 +199,7 @@ func (t *Task) privateGaussians(ctx context.Context) (*point.Set, error) {
 	n := float64(b.Points)
 	// the norms of one that a client may contribute, as in [privacy.Budget.ClientNorm]
 	all := 0.7 * math.Sqrt(n*(1+n/float64(t.c)))
+	// Sigma is for sensitivity 1, and one is the largest norm of a point's sums.
 	deviation := privacy.Sigma(b.Epsilon, b.Delta) * one
 	if b.Unit == privacy.Client {
 		deviation *= all
@@ -296,6 +298,7 @@ func (t *Task) drawGaussians(sums []float64, share float64, width int) (*point.S
 		root.Apply(func(_, j int, v float64) float64 {
 			return v * math.Sqrt(max(values[j], 0))
 		}, root)
+		// Draws are the server's own and cost no privacy: each class has a stream.
 		r := rng.New(t.in.Seed, t.in.Stream, "fedpft-dp/draw", c)
 		drawn := point.New(int(math.Round(min(n, maxDrawn))), k, t.c)
 		x := mat.NewVecDense(k, nil)

@@ -15,6 +15,8 @@ var regression = method{
 	Info{Name: "Regression", Title: "softmax regression on the clients' class means and masses",
 		Group: OneShot, Cite: citeFMP, Param: ParamL2, Grid: gridL2},
 	func(ctx context.Context, t *Task, s Settings) (*posterior.Result, error) {
+		// A mean weighs as much as its images do: l2 stands against as many points as in a fit to
+		// all of them.
 		pooled, err := memo.Once(t.memo, "means", func() (*point.Set, error) {
 			var all []*point.Set
 			for _, set := range t.in.Clients {

@@ -182,6 +182,7 @@ func coolest(tasks []*logits, start float64) (t, nll float64) {
 		}
 		return sum
 	}
+	// u = log T; f is the mean NLL over tasks at T = e^u.
 	step := math.Log(2)
 	mid := math.Log(start)
 	fm := f(mid)
