@@ -140,6 +140,7 @@ func Thresholds(o *models.OriginSets, s Score, classes int) []float32 {
 // names and the number of each client's. A client is in one group at most.
 func Groups(text string) (names []string, of map[string]int, err error) {
 	of = map[string]int{}
+	// Groups have numbers in the order in which they are named.
 	for part := range strings.SplitSeq(text, ";") {
 		name, clients, ok := strings.Cut(part, "=")
 		if !ok || name == "" || clients == "" || slices.Contains(names, name) {
@@ -170,6 +171,7 @@ func Shares(text string, names []string, classes int) ([]float64, error) {
 		}
 		return out, nil
 	}
+	// Names come after numbers: a class called 3 is not the class of number 3.
 	number := map[string]int{}
 	for c := range classes {
 		if number[strconv.Itoa(c)] = c; c < len(names) {

@@ -52,6 +52,7 @@ func NewBank(features []float32, dx int, labels []int, c int) (*Bank, error) {
 // Choose returns a bank of the rows of the given classes, in the order of the rows; classes[i]
 // becomes class i. It copies the features.
 func (b *Bank) Choose(classes []int) (*Bank, error) {
+	// label[c] is the new number of class c, -1 for classes that are left out.
 	label := make([]int, b.C)
 	for i := range label {
 		label[i] = -1

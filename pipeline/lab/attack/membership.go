@@ -48,6 +48,7 @@ func RunMembership(ctx context.Context, p *experiment.Prepared, o Options,
 		}
 		var sum, members float64
 		for repeat := 0; members < membershipPoints; repeat++ {
+			// The first n of a random order are the client's images, the rest the attacker's.
 			perm := rng.New(o.Seed, "membership", n, repeat).Perm(bank.Len())
 			others, labels := bank.Points(perm[n:], nil).Labelled()
 			attacker, err := score.NewAttacker(others, k, labels, bank.C)

@@ -37,6 +37,7 @@ type bench struct {
 // begin returns a bench of the test images that the options leave, without their rows.
 func begin(p *experiment.Prepared, o Options) bench {
 	b := bench{Options: o, p: p, labels: p.Data.TestLabels}
+	// The first test images are scored: features follow in the same order.
 	if o.Test > 0 && o.Test < len(b.labels) {
 		b.labels = b.labels[:o.Test]
 	}

@@ -191,6 +191,7 @@ func RunSizes(ctx context.Context, p *experiment.Prepared, o Options) (*SizesRow
 		return nil, err
 	}
 	const each = 100 // images in a block of the partition
+	// Whole blocks, of the images that the small clients leave.
 	large := min(largeImages,
 		(p.Data.Clients.Len()-smallClients*smallImages)/largeClients/each*each)
 	out := &SizesRow{Large: large, Small: smallImages, LargeClients: largeClients,

@@ -154,6 +154,7 @@ func RunPrivate(ctx context.Context, p *experiment.Prepared, alpha float64,
 			if b.Noise == privacy.Local {
 				releases = 1 // the attacker sees every client's
 			}
+			// Noise of k releases adds up to k times its variance.
 			for range releases {
 				if err := total.AddNoise(account.Deviation, rng.Bytes(r)); err != nil {
 					return nil, err

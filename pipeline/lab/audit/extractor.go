@@ -101,6 +101,7 @@ func RunExtractor(ctx context.Context, p *experiment.Prepared, o Options) ([]Lea
 		if err != nil {
 			return nil, fmt.Errorf("audit: %s: %w", k.extractor, err)
 		}
+		// The owner's list of known extractors is empty but for those that were asked about.
 		approvals := &client.Memory{}
 		if k.asked {
 			if err := approvals.Add(cl.Parsed.Extractor, client.Files); err != nil {

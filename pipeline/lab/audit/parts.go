@@ -391,7 +391,10 @@ func (v *view) scatter(w *moments.Within) error {
 			v.pair = append(v.pair, float64(x)/math.Sqrt2)
 		}
 	}
-	s := mat.NewSymDense(v.k, w.Whole())
+	// The upper triangle of S, summed from the form that the upload has.
+	upper := make([]float64, v.k*v.k)
+	w.AddTo(upper)
+	s := mat.NewSymDense(v.k, upper)
 	for more := negligible * w.Trace() / float64(v.k); more > 0 &&
 		!math.IsInf(more, 0); more *= 10 {
 		for i := range v.k {

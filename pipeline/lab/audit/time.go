@@ -162,6 +162,7 @@ func (a *Timed) run(ctx context.Context, cl *client.Client, t target, b privacy.
 	}{{&a.AtOnce, 0}, {&a.Fixed, after}} {
 		r := rng.New(seed, "audit", "time", a.Name, m.after)
 		var took [2][]float64
+		// The order is shuffled: a slow spell of the machine falls on both kinds.
 		in := make([]int, a.Runs)
 		for i := range in {
 			in[i] = i % 2

@@ -161,6 +161,7 @@ func fits(ctx context.Context, b *Bench, kind string, d, shared, own,
 			if err != nil {
 				return nil, err
 			}
+			// Peers have no call for shared points: their problem is the joined one, q.
 			mine = append(mine, p)
 			q := *p
 			q.N += pooled.N

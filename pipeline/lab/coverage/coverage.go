@@ -198,6 +198,7 @@ func (b *bench) round(ctx context.Context, repeat, k int) error {
 	taken := make([]bool, bank.Len())
 	for _, own := range drawn {
 		for _, i := range own {
+			// The mixture weighs clients alike, as all have as many images.
 			shares[bank.Labels[i]] += 1 / float64(b.Clients*b.Points)
 			taken[i] = true
 		}
@@ -351,6 +352,7 @@ func (b *bench) sets(ctx context.Context, r *posterior.Result, temperature float
 		if err := points.Add(p, calibration.labels[i]); err != nil {
 			return nil, err
 		}
+		// Points.Add knows the product's scores alone.
 		own := scores(randomised, p, calibration.u[i])[calibration.labels[i]]
 		points.True[randomised] = append(points.True[randomised], own)
 	}

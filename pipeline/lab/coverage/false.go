@@ -137,6 +137,7 @@ func (f *falseRound) points(attack string, bad int) (*conformal.Points, conforma
 	// a product of a share and a number may lie a rounding below a whole one
 	d := conformal.Design{Clients: true, False: []int{int(f.share*float64(f.Clients) + 1e-9)}}
 	for m, own := range f.stated {
+		// The edge attack sends as many points below the threshold as keep a client in.
 		pass := conformal.MaxPassing(f.each, f.Level)
 		for i, p := range own {
 			y := f.labels[m][i]
@@ -172,6 +173,7 @@ func (f *falseRound) add(to *FalseRow) error {
 		return err
 	}
 	classes := len(f.stated[0][0])
+	// The same points without a defence, for comparison.
 	plain, err := x.Sets(conformal.Design{Clients: true}, f.Level, conformal.Probability, classes)
 	if err != nil {
 		return err

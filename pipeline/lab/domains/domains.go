@@ -213,6 +213,7 @@ func (b *bench) fold(ctx context.Context, repeat int, of, tests []domain, known 
 	if err != nil {
 		return err
 	}
+	// FMP reads its own form of the features, and rivals read theirs: both hold the same images.
 	fmp := b.posterior
 	if b.p.Tools.Embedded != nil {
 		fmp = b.moments
@@ -423,6 +424,7 @@ func (b *bench) rival(ctx context.Context, method, name string, views []view, te
 	if err != nil {
 		return err
 	}
+	// of holds accuracy and NLL of each test domain in turn, at the least sum of NLL so far.
 	best, of, strength := math.Inf(1), []float64(nil), 0.0
 	for _, v := range views {
 		t, err := rival.NewTask(rival.Input{Clients: v.clients, Seed: b.Seed,

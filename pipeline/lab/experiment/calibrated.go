@@ -52,6 +52,7 @@ func (r *running) calibrate(ctx context.Context, clients []*point.Set,
 		if err != nil {
 			return nil, err
 		}
+		// Points are chosen by hashes of the embedded rows, before these are scaled for rivals.
 		chosen := moments.Calibration(rows, set.Dx, momentsKey(stream, m), k.Calibration)
 		if rows, err = r.tools.embed(ctx, h); err != nil {
 			return nil, err

@@ -132,6 +132,7 @@ func Open(path string, c Config, m Manifest) (_ *Directory, err error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
+	// A folder without run.json may hold the leavings of a killed start, and nothing else.
 	old, err := ReadManifest(path)
 	switch {
 	case err == nil && old.Identity != m.Identity:

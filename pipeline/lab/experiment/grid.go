@@ -60,6 +60,7 @@ func ParseGrid(data []byte) (*Grid, error) {
 		return nil, errors.New("grid: settings: output.dir is the grid's own, given by " +
 			"--out: leave it out")
 	}
+	// The number of combinations, bounded before any of them is made.
 	total := 1
 	for _, k := range slices.Sorted(maps.Keys(g.Vary)) {
 		if strings.HasPrefix(k, "output.") {

@@ -275,6 +275,7 @@ func (r *running) cells(ctx context.Context, cells []Cell) error {
 			q.groups = append(q.groups, g)
 		}
 	}
+	// Threads are dealt to cells first, and the rest of them to each cell.
 	var runs int
 	runs, r.inner = r.tools.Shared.plan(r.threads(), count.total-count.done)
 	r.alone = runs == 1 && (r.tools.Shared == nil || r.tools.Shared.runs == 1)

@@ -132,6 +132,7 @@ func (o Options) points(ctx context.Context, p *experiment.Prepared, clients []*
 		}
 		return s.Theta, nil
 	}
+	// The method's own samples draw as many points as a whole path, all at once.
 	m := &posterior.Martingale{Drawer: p.Tools.Drawer, Samples: o.Paths,
 		Fresh: o.Batches * o.Batch, Seed: o.Seed,
 		Stream: fmt.Sprint("martingale/", repeat), Threads: o.Threads}

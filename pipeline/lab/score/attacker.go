@@ -80,6 +80,7 @@ func (a *Attacker) AUC(rows []float32, labels []int) (auc float64, members int, 
 		if n == 0 {
 			continue
 		}
+		// n m: the whitened sum of the client's images of the class.
 		sum, held := make([]float64, k), 0
 		for i, y := range labels {
 			if y == c {

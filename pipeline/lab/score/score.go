@@ -119,6 +119,7 @@ func (k *Test) Score(ctx context.Context, clients []*point.Set, r *posterior.Res
 	out := &Report{}
 	all := make([]metric.Scores, len(r.Ensembles))
 	for i, e := range r.Ensembles {
+		// Scores by number of heads are of a single ensemble alone.
 		wanted := []int{len(e)}
 		if len(r.Ensembles) == 1 {
 			wanted = append(slices.DeleteFunc(slices.Clone(prefixes),

@@ -47,6 +47,7 @@ func (k *Test) shifted(ctx context.Context, r *posterior.Result, rows []float32,
 	share := 1 / float64(len(r.Ensembles))
 	width := len(rows) / len(k.Labels)
 	dx := len(k.Features) / len(k.Labels)
+	// Rows on the heads' coordinates are made once for all ensembles.
 	moved := make([][]float32, len(k.Shifts))
 	for i, s := range k.Shifts {
 		var err error

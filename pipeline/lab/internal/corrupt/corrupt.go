@@ -203,6 +203,7 @@ func (p *picture) pixels(to []uint8) {
 // pixels are repeated beyond the edge.
 func (p *picture) blur(sd float64) {
 	reach := int(math.Ceil(3 * sd))
+	// k_i = exp(-(i/sd)^2/2) / sum of all, for whole i of -reach to reach.
 	kernel := make([]float64, 2*reach+1)
 	var sum float64
 	for i := range kernel {
@@ -244,6 +245,7 @@ func (p *picture) pixelate(share float64) {
 			x0, x1 := float64(x)*float64(p.w)/float64(w), float64(x+1)*float64(p.w)/float64(w)
 			for sy := int(y0); sy < min(int(math.Ceil(y1)), p.h); sy++ {
 				for sx := int(x0); sx < min(int(math.Ceil(x1)), p.w); sx++ {
+					// The part of a source pixel that the small pixel covers.
 					area := (min(y1, float64(sy+1)) - max(y0, float64(sy))) *
 						(min(x1, float64(sx+1)) - max(x0, float64(sx)))
 					for c := range p.ch {
