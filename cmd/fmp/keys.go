@@ -48,57 +48,9 @@ running fmp serve reads the file again within seconds. Its upload stays in (fmp 
 		"`FILE` of the roster; clients are added to one that is there")
 	jsonFlag(cmd, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, names []string) error {
-		for _, name := range names {
-			if outputs.Same(roster, keyFile(dir, name)) {
-				return usageErrorf("--roster %s is the key file of %s too, which it would be "+
-					"written over: give another name", roster, name)
-			}
-		}
-		// Two processes would each leave out the other's clients.
-		if err := os.MkdirAll(filepath.Dir(roster), 0o755); err != nil {
-			return usageError(err)
-		}
-		lock, err := atomicfile.Take(filepath.Dir(roster))
+		res, err := makeKeys(dir, roster, names)
 		if err != nil {
-			return usageError(err)
-		}
-		defer lock.Close()
-		text, err := regularfile.ReadFile(roster, identity.MaxRoster)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return usageError(err)
-		}
-		if len(text) > 0 {
-			text = []byte(strings.TrimRight(string(text), "\n") + "\n")
-		}
-		res := madeKeys{Roster: roster, Keys: map[string]string{}}
-		keys := make([]*identity.Key, len(names))
-		for i, name := range names {
-			if keys[i], err = identity.New(name); err != nil {
-				return usageError(err)
-			}
-			text = append(text, keys[i].Line()+"\n"...)
-		}
-		all, err := identity.ParseRoster(text)
-		if err != nil {
-			return usageError(fmt.Errorf("roster %s with the new clients: %w", roster, err))
-		}
-		res.Clients = all.Len()
-		// a key in no roster would be in the way of the same command
-		undo := func(err error) error {
-			for _, path := range res.Keys {
-				os.Remove(path)
-			}
 			return err
-		}
-		for i, name := range names {
-			path := keyFile(dir, name)
-			if err := keys[i].Save(path); err != nil {
-				return undo(usageError(err))
-			}
-			res.Keys[name] = path
-		}
-		if err := atomicfile.WriteBytes(roster, text); err != nil {
-			return undo(err)
 		}
 		return tell(cmd, res, func(b *strings.Builder) {
 			for _, name := range names {
@@ -108,6 +60,60 @@ running fmp serve reads the file again within seconds. Its upload stays in (fmp 
 		})
 	}
 	return cmd
+}
+
+// makeKeys writes a key for each name, and the roster with their public halves besides. The folder
+// of the roster is locked meanwhile: of two processes each would leave out the other's clients.
+func makeKeys(dir, roster string, names []string) (res madeKeys, err error) {
+	for _, name := range names {
+		if outputs.Same(roster, keyFile(dir, name)) {
+			return res, usageErrorf("--roster %s is the key file of %s too, which it would be "+
+				"written over: give another name", roster, name)
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(roster), 0o755); err != nil {
+		return res, usageError(err)
+	}
+	lock, err := atomicfile.Take(filepath.Dir(roster))
+	if err != nil {
+		return res, usageError(err)
+	}
+	defer lock.Close()
+	text, err := regularfile.ReadFile(roster, identity.MaxRoster)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return res, usageError(err)
+	}
+	if len(text) > 0 {
+		text = []byte(strings.TrimRight(string(text), "\n") + "\n")
+	}
+	keys := make([]*identity.Key, len(names))
+	for i, name := range names {
+		if keys[i], err = identity.New(name); err != nil {
+			return res, usageError(err)
+		}
+		text = append(text, keys[i].Line()+"\n"...)
+	}
+	all, err := identity.ParseRoster(text)
+	if err != nil {
+		return res, usageError(fmt.Errorf("roster %s with the new clients: %w", roster, err))
+	}
+	res = madeKeys{Roster: roster, Clients: all.Len(), Keys: map[string]string{}}
+	// A key in no roster would be in the way of the same command.
+	defer func() {
+		if err != nil {
+			for _, path := range res.Keys {
+				os.Remove(path)
+			}
+		}
+	}()
+	for i, name := range names {
+		path := keyFile(dir, name)
+		if err := keys[i].Save(path); err != nil {
+			return res, usageError(err)
+		}
+		res.Keys[name] = path
+	}
+	return res, atomicfile.WriteBytes(roster, text)
 }
 
 // keyFile is where a client's key goes. A name may hold characters that a file's name may not.

@@ -200,14 +200,22 @@ left to people, and its /v1/predict marks as unsure, what --reject says. With --
 serves the classifier of that camera, with sets of that level. It reads the notice every 10 s, and
 ends where it names the classifier.`
 
+// predicting is a call of fmp predict: its flags and settings.
+type predicting struct {
+	engine engineSettings
+	images imageFlags
+	asCSV  bool
+	listen listening
+	// camera is a path of images of one further camera; "" for none.
+	camera string
+	// reject is the probability below which an image is left to people, risk the share of wrong
+	// answers that it is chosen by, and level that of sets; 0 is none, or the stored one.
+	reject, risk, level float64
+}
+
 // newPredictCommand declares fmp predict. With --listen it takes one argument, and two without.
 func newPredictCommand() *cobra.Command {
-	var asCSV bool
-	var listen, folder, camera string
-	var hosts []string
-	var reject, risk, level float64
-	var images imageFlags
-	cfg := option.Default[engineSettings]()
+	o := predicting{engine: option.Default[engineSettings]()}
 	cmd := &cobra.Command{
 		Use:   "predict CLASSIFIER [IMAGES]",
 		Short: "Classify images with the classifier that fmp pool wrote",
@@ -220,68 +228,86 @@ func newPredictCommand() *cobra.Command {
   fmp predict classifier.onnx test-images-idx3-ubyte --count 100 --json`,
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if listen != "" {
+		if o.listen.address != "" {
 			return exactArgs("a CLASSIFIER")(cmd, args)
 		}
 		return exactArgs("a CLASSIFIER", "IMAGES")(cmd, args)
 	}
-	bindSettings(cmd, &cfg, engineAliases)
-	images.bind(cmd)
+	bindSettings(cmd, &o.engine, engineAliases)
+	o.images.bind(cmd)
 	fl := cmd.Flags()
-	fl.Float64Var(&reject, "reject", 0,
+	fl.Float64Var(&o.reject, "reject", 0,
 		"leave to people what has less than this `PROBABILITY` at best")
-	fl.Float64Var(&risk, "error", 0, "leave as many images to people as keep the share of wrong "+
-		"answers at this `SHARE` or below, with a probability of 95%; wants a classifier of "+
-		"fmp calibrate")
-	levelFlag(cmd, &level)
-	fl.StringVar(&camera, "adapt", "", "`IMAGES` without labels, of the camera that took the "+
+	fl.Float64Var(&o.risk, "error", 0, "leave as many images to people as keep the share of "+
+		"wrong answers at this `SHARE` or below, with a probability of 95%; wants a classifier "+
+		"of fmp calibrate")
+	levelFlag(cmd, &o.level)
+	fl.StringVar(&o.camera, "adapt", "", "`IMAGES` without labels, of the camera that took the "+
 		"images to classify: its shift is left out")
 	jsonFlag(cmd, "print JSON: the classes, and for each image all probabilities")
-	fl.BoolVar(&asCSV, "csv", false, "print CSV")
-	fl.StringVar(&listen, "listen", "",
+	fl.BoolVar(&o.asCSV, "csv", false, "print CSV")
+	fl.StringVar(&o.listen.address, "listen", "",
 		"answer requests on a loopback `HOST:PORT` (0: a free one), in place of IMAGES")
-	bindHosts(fl, &hosts)
-	fl.StringVar(&folder, "page", "", "`FOLDER` that make page wrote, with which the page of "+
-		"--listen classifies in the browser; without it the page sends photographs to this program")
+	bindHosts(fl, &o.listen.hosts)
+	fl.StringVar(&o.listen.folder, "page", "", "`FOLDER` that make page wrote, with which the "+
+		"page of --listen classifies in the browser; without it the page sends photographs to "+
+		"this program")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if err := images.notice.heed(args[0]); err != nil {
+		if err := o.images.notice.heed(args[0]); err != nil {
 			return err
 		}
-		if listen != "" {
-			data, err := servedClassifier(cmd, cfg, args[0], level, camera, images)
-			if err != nil {
-				return err
-			}
-			return servePredictions(cmd, cfg, args[0], data,
-				listening{listen, folder, hosts, reject, images.notice, noticeEvery})
+		if o.listen.address != "" {
+			return o.serve(cmd, args[0])
 		}
-		format, err := classify.FormatOf(wantsJSON(cmd), asCSV)
-		if err := cmp.Or(withoutListen(cmd), usageError(err)); err != nil {
-			return err
-		}
-		open := openClassifier
-		if camera == "" && runsAlone(cmd, cfg, args[1]) {
-			open = openForOne
-		}
-		c, closeAll, err := open(cmd, cfg, args[0], level)
-		if err != nil {
-			return err
-		}
-		defer closeAll()
-		if camera != "" {
-			if err := adapt(cmd, c, camera, images); err != nil {
-				return err
-			}
-		}
-		if cmd.Flags().Changed("error") {
-			if reject, err = answerable(cmd, c, reject, risk); err != nil {
-				return usageError(err)
-			}
-			c = c.BeforeCalibration()
-		}
-		return printPredictions(cmd, c, format, reject, args[1], images)
+		return o.print(cmd, args[0], args[1])
 	}
 	return cmd
+}
+
+// serve answers requests for predictions of the classifier in a file.
+func (o *predicting) serve(cmd *cobra.Command, classifier string) error {
+	data, err := servedClassifier(cmd, o.engine, classifier, o.level, o.camera, o.images)
+	if err != nil {
+		return err
+	}
+	o.listen.reject, o.listen.notice, o.listen.every = o.reject, o.images.notice, noticeEvery
+	return servePredictions(cmd, o.engine, classifier, data, o.listen)
+}
+
+// print prints the predictions of the images of a path.
+func (o *predicting) print(cmd *cobra.Command, classifier, path string) error {
+	format, err := classify.FormatOf(wantsJSON(cmd), o.asCSV)
+	if err := cmp.Or(withoutListen(cmd), usageError(err)); err != nil {
+		return err
+	}
+	open := openClassifier
+	if o.camera == "" && runsAlone(cmd, o.engine, path) {
+		open = openForOne
+	}
+	c, closeAll, err := open(cmd, o.engine, classifier, o.level)
+	if err != nil {
+		return err
+	}
+	defer closeAll()
+	if o.camera != "" {
+		if err := adapt(cmd, c, o.camera, o.images); err != nil {
+			return err
+		}
+	}
+	if cmd.Flags().Changed("error") {
+		if o.reject, err = answerable(cmd, c, o.reject, o.risk); err != nil {
+			return usageError(err)
+		}
+		c = c.BeforeCalibration()
+	}
+	p, err := classify.NewPrinter(cmd.OutOrStdout(), c, format, o.reject)
+	if err != nil {
+		return usageError(err)
+	}
+	if _, err := classifyPath(cmd, c, path, o.images, true, p.Print); err != nil {
+		return err
+	}
+	return p.Close()
 }
 
 // adapt makes a classifier that of the camera that took the images (or the feature rows, .npy) of a
@@ -359,19 +385,6 @@ func answerable(cmd *cobra.Command, c *classify.Classifier, reject, risk float64
 		"%s: images below %.3f are left to people; %d of %d calibration images are answered%s\n",
 		cmd.CommandPath(), threshold, answered, len(points.Top), before)
 	return threshold, err
-}
-
-// printPredictions prints the predictions of the images of a path.
-func printPredictions(cmd *cobra.Command, c *classify.Classifier, format classify.Format,
-	reject float64, path string, images imageFlags) error {
-	p, err := classify.NewPrinter(cmd.OutOrStdout(), c, format, reject)
-	if err != nil {
-		return usageError(err)
-	}
-	if _, err := classifyPath(cmd, c, path, images, true, p.Print); err != nil {
-		return err
-	}
-	return p.Close()
 }
 
 // oneImage bounds the multiply-adds of one image that runs in Go where the engine is nobody's

@@ -280,21 +280,12 @@ type server struct {
 // faults are usage errors.
 func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serveFlags) (err error) {
 	ctx := cmd.Context()
-	s := &server{serveFlags: o, round: r}
 	var handler slog.Handler = slog.NewTextHandler(cmd.ErrOrStderr(), nil)
 	if o.jsonLog {
 		handler = slog.NewJSONHandler(cmd.ErrOrStderr(), nil)
 	}
-	s.log = slog.New(handler)
-	if d := s.round.Deadline.Time; time.Now().After(d) {
-		what := "uploads are refused, and the classifier is of those that are in; accept_late: " +
-			"true takes more"
-		if s.round.AcceptLate {
-			what = "uploads are late, and count (accept_late)"
-		}
-		s.log.Warn("round file", "file", o.file, "warning",
-			"the deadline, "+d.Format(time.RFC3339)+", has passed: "+what)
-	}
+	s := &server{serveFlags: o, round: r, log: slog.New(handler)}
+	s.warnLate(time.Now())
 	if err := os.MkdirAll(o.state, 0o700); err != nil { // it will hold uploads
 		return fmt.Errorf("serve: %w", err)
 	}
@@ -306,13 +297,8 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 		return err
 	}
 	defer s.eng.Close()
-	if (o.workers || o.merge) && s.round.Privacy != nil {
-		return usageErrorf("serve: --workers and --merge are of rounds that are not private; a " +
-			"private one is sampled here in a moment")
-	}
-	if o.workers && o.merge {
-		return usageErrorf("serve: give --workers or --merge: a merged round is sampled here, as " +
-			"its sample is small")
+	if err := o.checkWork(s.round.Privacy != nil); err != nil {
+		return usageError(err)
 	}
 	secret := ""
 	if s.helper, secret, err = o.twoServers(s.round.Privacy); err != nil {
@@ -354,6 +340,34 @@ func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serve
 	}
 	defer svc.Close()
 	return s.listen(cmd, svc, slog.NewLogLogger(handler, slog.LevelDebug))
+}
+
+// warnLate warns of a round whose deadline has passed.
+func (s *server) warnLate(now time.Time) {
+	d := s.round.Deadline.Time
+	if !now.After(d) {
+		return
+	}
+	uploads := "uploads are refused, and the classifier is of those that are in; accept_late: " +
+		"true takes more"
+	if s.round.AcceptLate {
+		uploads = "uploads are late, and count (accept_late)"
+	}
+	s.log.Warn("round file", "file", s.file, "warning",
+		"the deadline, "+d.Format(time.RFC3339)+", has passed: "+uploads)
+}
+
+// checkWork refuses work that a round does not leave to workers.
+func (o *serveFlags) checkWork(private bool) error {
+	switch {
+	case (o.workers || o.merge) && private:
+		return errors.New("serve: --workers and --merge are of rounds that are not private; a " +
+			"private one is sampled here in a moment")
+	case o.workers && o.merge:
+		return errors.New("serve: give --workers or --merge: a merged round is sampled here, as " +
+			"its sample is small")
+	}
+	return nil
 }
 
 // openStore opens the round's state and holds it, as one process at a time works on one.

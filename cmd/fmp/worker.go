@@ -33,9 +33,7 @@ import (
 // newWorkerCommand declares fmp worker. Operators run in one thread, as at the server: samples must
 // be the same bits on both.
 func newWorkerCommand() *cobra.Command {
-	var o store.Options
-	var tokenFile, keyFile string
-	var merges bool
+	var o workerFlags
 	cfg := option.Default[engineSettings]()
 	cmd := &cobra.Command{
 		Use: "worker --nats URL",
@@ -60,70 +58,80 @@ OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces, as fo
 		Args: noArgs,
 	}
 	bindSettings(cmd, &cfg, engineAliases)
-	bindStore(cmd, &o, &tokenFile)
-	cmd.Flags().IntVar(&o.Replicas, "nats-replicas", 1,
+	bindStore(cmd, &o.store, &o.token)
+	cmd.Flags().IntVar(&o.store.Replicas, "nats-replicas", 1,
 		"on how many of the servers a queue is made where there is none, as fmp serve has it")
-	cmd.Flags().BoolVar(&merges, "merge", false, "merge uploads, for fmp serve --merge")
-	cmd.Flags().StringVar(&keyFile, "key", "",
+	cmd.Flags().BoolVar(&o.merges, "merge", false, "merge uploads, for fmp serve --merge")
+	cmd.Flags().StringVar(&o.key, "key", "",
 		"`FILE` with the worker's key (fmp keys), which signs the parts of --merge")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if o.URL == "" {
-			return usageErrorf("worker: --nats is missing; it is the address that fmp serve has " +
-				"with --nats or --nats-listen")
-		}
-		if err := checkStore(&o, tokenFile, true); err != nil {
-			return usageError(fmt.Errorf("worker: %w", err))
-		}
-		key, err := partKey(keyFile, merges)
-		if err != nil {
-			return usageError(fmt.Errorf("worker: %w", err))
-		}
-		eng, err := openEngine(cmd.Context(), cfg.Engine, 1, cmd.ErrOrStderr())
-		if err != nil {
-			return err
-		}
-		defer eng.Close()
-		log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-		conn, err := connectPatiently(cmd.Context(), o, log)
-		if errors.Is(err, context.Canceled) {
-			return nil
-		}
-		if err != nil {
-			return missingError(err)
-		}
-		defer conn.Close()
-		tracer, closeTracer, err := openTracer("fmp worker", log)
-		if err != nil {
-			return err
-		}
-		defer closeTracer()
-		w := &work.Worker{Conn: conn, Log: log, Tracer: tracer, Key: key,
-			Open: func(uploads []pool.Upload, m work.Models,
-				o pool.Options) (work.Sampler, error) {
-				o.Threads = cfg.Engine.Threads
-				return openSampling(eng, uploads, m, o)
-			},
-			Experiment: func(ctx context.Context, settings []byte) (map[string][]byte, error) {
-				return runRemote(ctx, settings, cfg.Engine, cmd.ErrOrStderr())
-			}}
-		if merges {
-			w.Judge = judging
-		}
-		defer w.Close()
-		return w.Run(cmd.Context(), o.Replicas)
-	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.run(cmd, cfg.Engine) }
 	return cmd
 }
 
+// workerFlags are the flags of fmp worker that are no settings.
+type workerFlags struct {
+	store      store.Options
+	token, key string // files
+	merges     bool
+}
+
+// run does jobs until the context ends. Flags and the key are checked before the engine is opened,
+// and servers that are away are waited for with the engine open.
+func (o *workerFlags) run(cmd *cobra.Command, cfg settings.Engine) error {
+	if o.store.URL == "" {
+		return usageErrorf("worker: --nats is missing; it is the address that fmp serve has " +
+			"with --nats or --nats-listen")
+	}
+	if err := checkStore(&o.store, o.token, true); err != nil {
+		return usageError(fmt.Errorf("worker: %w", err))
+	}
+	key, err := o.partKey()
+	if err != nil {
+		return usageError(fmt.Errorf("worker: %w", err))
+	}
+	eng, err := openEngine(cmd.Context(), cfg, 1, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer eng.Close()
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+	conn, err := connectPatiently(cmd.Context(), o.store, log)
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	if err != nil {
+		return missingError(err)
+	}
+	defer conn.Close()
+	tracer, closeTracer, err := openTracer("fmp worker", log)
+	if err != nil {
+		return err
+	}
+	defer closeTracer()
+	w := &work.Worker{Conn: conn, Log: log, Tracer: tracer, Key: key,
+		Open: func(uploads []pool.Upload, m work.Models, o pool.Options) (work.Sampler, error) {
+			o.Threads = cfg.Threads
+			return openSampling(eng, uploads, m, o)
+		},
+		Experiment: func(ctx context.Context, settings []byte) (map[string][]byte, error) {
+			return runRemote(ctx, settings, cfg, cmd.ErrOrStderr())
+		}}
+	if o.merges {
+		w.Judge = judging
+	}
+	defer w.Close()
+	return w.Run(cmd.Context(), o.store.Replicas)
+}
+
 // partKey reads the key that signs parts, if a file of one is given.
-func partKey(file string, merges bool) (*identity.Key, error) {
-	if file == "" {
+func (o *workerFlags) partKey() (*identity.Key, error) {
+	if o.key == "" {
 		return nil, nil
 	}
-	if !merges {
+	if !o.merges {
 		return nil, errors.New("--key signs the parts of --merge; give both")
 	}
-	return identity.Load(file)
+	return identity.Load(o.key)
 }
 
 // connectPatiently connects to the servers, and waits for those that are away. It tries again every
