@@ -60,7 +60,8 @@ var compressCommand = command{
   fmp-edge compress --model client.onnx --client a -o a.upload train-images-idx3-ubyte \
     --labels train-labels-idx1-ubyte --count 50
   fmp-edge compress --model private-client.onnx --client a -o a.upload --epsilon 4 photos/
-  fmp-edge compress --model embedding.onnx --client a -o a.upload --rows features.npy --labels labels.npy
+  fmp-edge compress --model embedding.onnx --client a -o a.upload --rows features.npy \
+    --labels labels.npy
 
 SOURCE is a folder with one folder of images a class, named by the class (by its number with
 --class-numbers); a .csv of path,label with paths relative to it; or an IDX file of images, plain or

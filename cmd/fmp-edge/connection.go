@@ -305,11 +305,12 @@ func readShares(upload string, d *wire.Description, key *identity.Key) ([]byte, 
 	return data, nil
 }
 
-// receiptsFree returns an error where a receipt would take the place of anything but an earlier one
-// of the same server and client. It is asked before anything is sent.
+// receiptsFree settles where the receipt goes. It returns an error where one would take the place of
+// anything but an earlier one of the same server and client, before anything is sent.
 func (c *connection) receiptsFree(command, client string) error {
-	_, err := free(command, content{path: cmp.Or(*c.receipt, c.beside(c.first.round.Round,
-		"receipt.json")), own: receiptOf(c.first.round, client, false)})
+	*c.receipt = cmp.Or(*c.receipt, c.beside(c.first.round.Round, "receipt.json"))
+	_, err := free(command,
+		content{path: *c.receipt, own: receiptOf(c.first.round, client, false)})
 	if err == nil && c.second != nil {
 		_, err = free(command, content{path: c.beside(c.second.round.Round, "helper.receipt.json"),
 			own: receiptOf(c.second.round, client, false)})
@@ -420,9 +421,6 @@ func (c *connection) deliver(ctx context.Context, command string, key *identity.
 	r, err := c.first.give(ctx, key, data, had)
 	if err != nil {
 		return err
-	}
-	if *c.receipt == "" {
-		*c.receipt = c.beside(c.first.round.Round, "receipt.json")
 	}
 	if err := saveReceipt(command, *c.receipt, r,
 		receiptOf(c.first.round, key.Name, false)); err != nil {

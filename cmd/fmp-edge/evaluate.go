@@ -46,7 +46,8 @@ var evaluateCommand = command{
 	name: "evaluate", args: "--model CLASSIFIER --key FILE IMAGES",
 	short: "Score a classifier on this site's labelled images, and sign counts for the " +
 		"report of all sites",
-	example: `  fmp-edge evaluate --model classifier.onnx --key shop-17.key --output shop-17.evaluation.json test/
+	example: `  fmp-edge evaluate --model classifier.onnx --key shop-17.key \
+    --output shop-17.evaluation.json test/
   fmp-edge evaluate --model classifier.onnx --key shop-17.key --report-to https://server:8443 test/
   fmp-edge evaluate --model classifier.onnx --key shop-17.key --output shop-17.evaluation.json \
     --epsilon 1 --max-epsilon 2 test/
@@ -56,9 +57,9 @@ no upload. What leaves are counts: of images, of those that are right, and of th
 set holds their class, by class and by bin of confidence, with the mean confidence of a bin and the
 mean size of sets. Counts below --least are told to nobody: classes and bins are merged until no
 count, and no difference of two, is below it. With --epsilon every count has noise in place of that,
-and means are left out. Such a report wants --output and is spent budget: the ledger of private rounds
-adds it up with uploads, image by image, and what is beyond --max-epsilon is neither printed, written
-nor sent. The same report again is the one of before, and spends nothing.
+and means are left out. Such a report wants --output and is spent budget: the ledger of private
+rounds adds it up with uploads, image by image, and what is beyond --max-epsilon is neither printed,
+written nor sent. The same report again is the one of before, and spends nothing.
 
 The counts are printed, with --json as the signed report, and written or sent only with --output or
 --report-to. fmp evaluate --pool pools them (docs/cross-site.md).`,

@@ -37,10 +37,10 @@ func explainUpload(i uploadInfo, u *federate.Upload) string {
 - that client %q takes part in round %d, with the client graph of sha256 %s
 - that it has %d images, and %show many of each of %d classes: %.4g
 - %d points of %d numbers each (%s), averages over the features %s
-%sIt holds no image and no file name. It is not private: who has an image can test whether it is behind the averages,
-and the fewer images are behind one the better.
-`, i.Bytes, i.Client, i.Round, i.Model, i.N, about, i.C, i.ClassMass, i.Size, numbers, i.Precision, averages,
-		explainMore(u))
+%sIt holds no image and no file name. It is not private: who has an image can test whether it is
+behind the averages, and the fewer images are behind one the better.
+`, i.Bytes, i.Client, i.Round, i.Model, i.N, about, i.C, i.ClassMass, i.Size, numbers, i.Precision,
+		averages, explainMore(u))
 	if len(few) > 0 {
 		text += fmt.Sprintf("Classes of fewer than %d images (the average of one "+
 			"image is that image's own features): %s; --at-least %d leaves them out.\n", fewImages,

@@ -146,7 +146,8 @@ func (j *joining) run(ctx context.Context, args []string, out, log io.Writer) (e
 		(*j.fresh || *j.compress.private.redraw || !old.made && !closed) {
 		return usagef("%s is an upload of a private round already (round %d, %v), which may have "+
 			"been sent: another of the same images spends a budget a second time; if that is "+
-			"meant, or it never left this machine, move the file away", j.path, old.Round, old.Budget)
+			"meant, or it never left this machine, move the file away", j.path, old.Round,
+			old.Budget)
 	}
 	switch {
 	case closed && old.made: // it may be in, with a reply that was lost
@@ -242,9 +243,10 @@ func (j *joining) settle(graph string, log io.Writer) error {
 			"N grants N\n", d.Calibrate)
 	}
 	if b := d.Privacy; b != nil {
-		set = append(set, [][2]string{{"epsilon", fmt.Sprint(b.Epsilon)}, {"delta", fmt.Sprint(b.Delta)},
-			{"points", fmt.Sprint(b.Points)}, {"unit", b.Unit}, {"relation", b.Relation},
-			{"noise", b.Noise}, {"max-epsilon", fmt.Sprint(*j.maxEpsilon)}}...)
+		set = append(set, [][2]string{{"epsilon", fmt.Sprint(b.Epsilon)},
+			{"delta", fmt.Sprint(b.Delta)}, {"points", fmt.Sprint(b.Points)}, {"unit", b.Unit},
+			{"relation", b.Relation}, {"noise", b.Noise},
+			{"max-epsilon", fmt.Sprint(*j.maxEpsilon)}}...)
 	}
 	for _, v := range set {
 		if err := j.making.Set(v[0], v[1]); err != nil {

@@ -17,8 +17,8 @@ var keyCommand = command{
 	example: `  fmp-edge key --client shop-17 shop-17.key
 
 The key stays on this machine, in a file that its owner alone can read. The line that is printed
-holds the public half: send it to the server's people, who add it to the roster. Without --client the
-line of a key that is there is printed again.`,
+holds the public half: send it to the server's people, who add it to the roster. Without --client
+the line of a key that is there is printed again.`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		name := f.String("client", "", "name of this client, 1 to 128 bytes")
 		return func(_ context.Context, args []string, out, _ io.Writer) error {

@@ -24,7 +24,8 @@ var predictCommand = command{
 
 IMAGES is one image (` + imagefile.Formats + `), a folder of them, a .csv of paths, an IDX file, plain or .gz,
 or, for a classifier of feature rows, a .npy. For each image the most probable class is printed with
-its probability, the second, and the disagreement of the classifier's heads (mutual information in nats).`,
+its probability, the second, and the disagreement of the classifier's heads (mutual information in
+nats).`,
 	flags: func(f *pflag.FlagSet) func(context.Context, []string, io.Writer, io.Writer) error {
 		var r reading
 		r.bind(f, "predict", "fail or skip")

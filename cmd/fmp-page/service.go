@@ -44,8 +44,8 @@ func (s *session) withdrawn(q *request) (any, []byte, error) {
 }
 
 // evaluate scores the classifier on labelled photographs, and returns the signed counts. It also
-// returns the files left out and the number of copies, which count once. Where there is a round, the
-// request that sends the counts is there too.
+// returns the files left out and the number of copies, which count once. Where there is a round,
+// the request that sends the counts is there too.
 func (s *session) evaluate(q *request, p struct{ Paths []string }) (any, []byte, error) {
 	if s.key == nil || s.classifier == nil {
 		return nil, nil, errors.New("a key and a classifier are needed")

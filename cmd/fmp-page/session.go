@@ -132,8 +132,8 @@ func (s *session) readKey(q *request) (any, []byte, error) {
 	return keyInfo{k.Name, k.Line()}, nil, nil
 }
 
-// describe reads the list of a server's rounds, which was asked for Age seconds ago. A private round
-// that may end before the reply, a number of seconds from now, is refused; 0 is no reply.
+// describe reads the list of a server's rounds, which was asked for Age seconds ago. A private
+// round that may end before the reply, a number of seconds from now, is refused; 0 is no reply.
 func (s *session) describe(q *request, p struct{ Reply, Age float64 }) (any, []byte, error) {
 	asked := time.Now().Add(-time.Duration(p.Age * float64(time.Second)))
 	d, err := wire.One(q.data, asked)

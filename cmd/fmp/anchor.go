@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/cmd/internal/outputs"
 	"fmp/featurize/dataset"
 	"fmp/featurize/imagefile"
 	"fmp/models"
@@ -57,8 +56,9 @@ pass them through the client graph of a round: the upload is an anchor (fmp pool
 a round file). It tells which clients are honest where many collude, and counts nowhere else
 (docs/federate.md).
 
-The data set has a class of each of the client graph's names. Where no client graph is named, it is
-the one that comes with the program. fmp-edge compress makes an anchor of a folder without a corpus.`,
+The data set has a class of each of the client graph's names. Where no client graph is named, it
+is the one that comes with the program. fmp-edge compress makes an anchor of a folder without a
+corpus.`,
 		Example: `  fmp anchor --dataset cifar10 -o anchor.upload
   fmp anchor --dataset cifar10 --client-graph client.onnx --images 20 -o anchor.upload`,
 		Args: noArgs,
@@ -68,8 +68,7 @@ the one that comes with the program. fmp-edge compress makes an anchor of a fold
 	f.StringVar(&graph, "client-graph", "", "client `GRAPH` of the round (default: the one that "+
 		"comes with the program for the data set)")
 	f.IntVar(&each, "images", 10, "images of each class")
-	f.StringVarP(&out, "output", "o", "anchor.upload", "`FILE` to write")
-	outputs.Files(f, "output")
+	outFlag(cmd, &out, "output", "anchor.upload", "`FILE` to write")
 	jsonFlag(cmd, "print what was made as JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if each < 1 || each > mostAnchor {

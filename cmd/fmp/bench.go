@@ -242,14 +242,15 @@ func newBenchPeersCommand() *cobra.Command {
 float32 and in bytes, features, steps of training, Table I) and the same with other programs, in
 turns on one thread, and print the processor time that it takes, medians, least and most, and how
 many times as long the others take. With --before a program runs several times in its turn, and the
-last is measured: its code and numbers are in the caches, as in a service. A product of matrices says
-how fast the machine is. The last rows are scaling limits, without a baseline. All takes ten minutes.
+last is measured: its code and numbers are in the caches, as in a service. A product of matrices
+says how fast the machine is. The last rows are scaling limits, without a baseline. All takes ten
+minutes.
 
 scikit-learn, scipy, numpy, tract, OpenVINO and Python's onnxruntime are run by the script in the
 source tree's bench/peers, in a virtual environment that make bench-peers makes; PyTorch where
 somebody has installed it there. What is not at hand is said to be. ort is the ONNX Runtime in this
-process, with a graph of the same; networks have it where there is no such environment. Table I is of
-CIFAR-10's images, where fmp data has them.`,
+process, with a graph of the same; networks have it where there is no such environment. Table I is
+of CIFAR-10's images, where fmp data has them.`,
 		Example: `  fmp bench peers
   fmp bench peers --only ResNet
   fmp bench peers --runs 15 --json`,

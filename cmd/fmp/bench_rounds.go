@@ -330,11 +330,12 @@ const benchDomainsLong = `Draw rounds of clients whose images come from domains 
 accuracy and NLL on images of the clients' domains and on those that no client has, each left out in
 turn. --domains names them:
 
-  corruptions  ten clients, each with a kind and severity of corruption of its own (noise, blur, contrast, brightness,
-               pixels; two severities); a kind is left out in turn
+  corruptions  ten clients, each with a kind and severity of corruption of its own (noise, blur,
+               contrast, brightness, pixels; two severities); a kind is left out in turn
   rotation     images turned by 0, 90, 180 and 270 degrees, two clients each
-  digits       three sources of digits, three clients each: mnist, digits and digits8x8 (scikit-learn's;
-               see docs/digits8x8); --dataset is the source that extractor and corpus have
+  digits       three sources of digits, three clients each: mnist, digits and digits8x8
+               (scikit-learn's; see docs/digits8x8); --dataset is the source that extractor and
+               corpus have
 
 FMP is measured in the scope that the uploads show and in closed scope (without predictors: of
 uploads of moments): with all clients taken for alike, for a client to come, and for each client of

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/cmd/internal/outputs"
 	"fmp/featurize/imagefile"
 	"fmp/models"
 	"fmp/onnx/serde"
@@ -71,7 +70,8 @@ With --by-class the level holds for the images of each class. With --proportions
 whose classes have the given shares. Both hold whatever the shares among the calibration images are,
 and want more of these (docs/sets.md).
 
-The same images let fmp predict --error R answer only as many images as keep the share of wrong answers below R.`
+The same images let fmp predict --error R answer only as many images as keep the share of wrong
+answers below R.`
 
 // newCalibrateCommand declares fmp calibrate. Flags are checked before the classifier is opened.
 func newCalibrateCommand() *cobra.Command {
@@ -93,7 +93,7 @@ func newCalibrateCommand() *cobra.Command {
 	bindSettings(cmd, &cfg, engineAliases)
 	images.bind(cmd)
 	fl := cmd.Flags()
-	fl.StringVarP(&r.File, "out", "o", "", "classifier to write")
+	outFlag(cmd, &r.File, "out", "", "classifier to write")
 	fl.Float64Var(&r.Level, "level", 0.9,
 		"probability with which a set holds the true class, 0.5 to 0.999")
 	fl.StringVar((*string)(&r.Score), "score", string(conformal.Probability), "conformity score "+
@@ -107,7 +107,6 @@ func newCalibrateCommand() *cobra.Command {
 	fl.StringVar(&r.scale, "scaling", scaleAuto, "calibration of the probabilities: auto, none "+
 		"(as they are), or at most temperature, vector or matrix")
 	jsonFlag(cmd, "print JSON")
-	outputs.Files(cmd.Flags(), "out")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if r.File == "" {
 			return usageErrorf("--out is not given; name the classifier to write")

@@ -181,22 +181,22 @@ where these are some of the data set's, or others: the data set is then the corp
 open predictor (--set open.model=FILE, of fmp train open) reads uploads of classes that the corpus
 lacks.`,
 		Example: `  fmp fuse --dataset mnist -o client.onnx
-  fmp fuse --extractor extractor.onnx --preset imagenet --class-names larch,spruce,fir -o client.onnx
+  fmp fuse --extractor extractor.onnx --preset imagenet --class-names larch,spruce,fir \
+    -o client.onnx
   fmp fuse --extractor extractor.onnx --preset imagenet --class-names larch,spruce,fir \
     --dataset ./labelled -o client.onnx
   fmp fuse --extractor classifier.onnx --preset torchvision --layer /avgpool/GlobalAveragePool \
     --class-names larch,spruce -o client.onnx
   fmp fuse --dataset cifar10 --upload coordinates -o client.onnx
-  fmp fuse --dataset ./photos --extractor extractor.onnx --set conjugate.model=conjugate.onnx -o client.onnx
+  fmp fuse --dataset ./photos --extractor extractor.onnx --set conjugate.model=conjugate.onnx \
+    -o client.onnx
   fmp fuse --dataset ./photos --extractor extractor.onnx --set open.model=open.onnx \
     --class-names larch,spruce,fir -o client.onnx`,
 		Args: noArgs,
 	}
 	s := bindSettings(cmd, &o.settings, runAliases, "seed", "dataset.", "extractor.",
 		"conjugate.model", "open.", "privacy.model", "embedding.", "engine.")
-	cmd.Flags().StringVarP(&o.out, "model", "o", "",
-		"`FILE` to write (default DATASET-client.onnx)")
-	outputs.Files(cmd.Flags(), "model")
+	outFlag(cmd, &o.out, "model", "", "`FILE` to write (default DATASET-client.onnx)")
 	cmd.Flags().StringVar(&o.upload, "upload", "", "what uploads are made of: moments, "+
 		"class-means, coordinates, points or private (see above)")
 	cmd.Flags().Var(&o.moments.bytes, "bytes", "`SIZE` of an upload of moments at most, 64k, "+

@@ -37,8 +37,9 @@ key file over a safe channel, and delete it here. Better still, let each client 
 (fmp-edge key): then no key leaves its machine, and the line that fmp-edge key prints is added to
 the roster as it is.
 
-A roster is text, one client a line: ed25519 PUBLIC-KEY NAME. To shut a client out, remove its line: a
-running fmp serve reads the file again within seconds. Its upload stays in (fmp withdraw takes it out).`,
+A roster is text, one client a line: ed25519 PUBLIC-KEY NAME. To shut a client out, remove its line:
+a running fmp serve reads the file again within seconds. Its upload stays in (fmp withdraw takes it
+out).`,
 		Example: `  fmp keys ward-1 ward-2 ward-3 --dir keys
   fmp keys shop-17 --dir keys --roster roster.txt`,
 		Args: rangeArgs(1, 0, "NAME"),

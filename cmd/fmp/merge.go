@@ -82,8 +82,7 @@ server may add them up but the round's own.`,
 	s := bindSettings(cmd, &cfg, engineAliases,
 		append([]string{"trust", "engine.threads"}, ofJudging...)...)
 	flags := cmd.Flags()
-	flags.StringVarP(&o.out, "output", "o", "", "`PART` to write")
-	outputs.Files(cmd.Flags(), "output")
+	outFlag(cmd, &o.out, "output", "", "`PART` to write")
 	flags.StringArrayVar(&o.without, "without", nil, "`UPLOAD` of a client that withdraws, which "+
 		"is passed over, and taken out of parts (repeatable)")
 	flags.Uint64Var(o.round, "round", 0,

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/cmd/internal/outputs"
 	"fmp/featurize/extractor"
 	"fmp/models"
 	"fmp/onnx"
@@ -441,8 +440,7 @@ outputs are grad_A for each value A named by --wrt: inputs, initializers or valu
 	f.BoolVar(&opt.ParamsAsInputs, "params-as-inputs", false,
 		"turn the initializers named by --wrt into inputs")
 	f.BoolVar(&opt.UnitCotangent, "unit", false, "set the cotangents to one, for a scalar loss")
-	f.StringVarP(&out, "out", "o", "", "file to write")
-	outputs.Files(cmd.Flags(), "out")
+	outFlag(cmd, &out, "out", "", "file to write")
 	jsonFlag(cmd, "print JSON")
 	return cmd
 }
@@ -467,9 +465,9 @@ func newONNXHalfCommand() *cobra.Command {
 		Long: `Write MODEL with its large float32 weights stored as float16, each followed by a Cast back to
 float32 that runtimes work out once, when they load it. Weights are rounded to 11 significant bits;
 nothing else changes. Weights that half precision does not hold stay as they are: with values beyond
-65504, or so small, below .00006, that more bits would be lost, in the whole tensor or in more than a
-sixteenth of its rows along the first axis. A manifest of ours is kept, its command line completed, and
-a side-car file of MODEL is written again as OUT.yaml.`,
+65504, or so small, below .00006, that more bits would be lost, in the whole tensor or in more than
+a sixteenth of its rows along the first axis. A manifest of ours is kept, its command line
+completed, and a side-car file of MODEL is written again as OUT.yaml.`,
 		Example: `  fmp onnx half extractor.onnx -o small.onnx`,
 		Args:    exactArgs("MODEL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -515,8 +513,7 @@ a side-car file of MODEL is written again as OUT.yaml.`,
 				"bytes (%d before)\n", out, n, kept, after, before)
 		},
 	}
-	cmd.Flags().StringVarP(&out, "out", "o", "", "file to write")
-	outputs.Files(cmd.Flags(), "out")
+	outFlag(cmd, &out, "out", "", "file to write")
 	cmd.Flags().IntVar(&least, "least", 1024, "elements that a tensor must have to be stored so")
 	jsonFlag(cmd, "print JSON")
 	return cmd

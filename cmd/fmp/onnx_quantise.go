@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"fmp/cmd/internal/outputs"
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
 	"fmp/models"
@@ -81,11 +80,11 @@ func newONNXQuantiseCommand() *cobra.Command {
 scale for each output channel. The ranges of values are those on images of --images, a folder with
 one folder of images for each class, or a data set by name. Normalisations are folded into
 convolutions first. Half of the --calibrate images choose the ranges. The others measure the loss of
-each output: its squared error as a share of its variance, which is about the mean over images of each of
-its numbers. Where that of an output is above --loss, the layers that cost most stay in float32: a share
-of --float at most, rounded up to whole layers. Layers whose input is infinite, 0
-throughout or an output of MODEL stay in float32 too. An output whose shape depends on the images, and
-differs in bytes, is refused: models are compared by their outputs.
+each output: its squared error as a share of its variance, which is about the mean over images of
+each of its numbers. Where that of an output is above --loss, the layers that cost most stay in
+float32: a share of --float at most, rounded up to whole layers. Layers whose input is infinite, 0
+throughout or an output of MODEL stay in float32 too. An output whose shape depends on the images,
+and differs in bytes, is refused: models are compared by their outputs.
 
 A classifier, client graph or predictor of fmp is refused: quantise the extractor, and make the
 client graph from it (fmp fuse --extractor).
@@ -99,21 +98,22 @@ Weights in branches and in bodies of loops stay in float32, and so do optional i
 of LoRA adapters. Ranges are taken with the defaults of these.
 
 Printed are the loss and the agreement of both models on test images, the accuracy where the model's
-outputs are the folder's classes, the sizes, and the time of one image on both engines. The loss leaves
-out numbers that MODEL has infinite or NaN. It is infinite where OUT alone has such numbers, which
---json prints as null.
+outputs are the folder's classes, the sizes, and the time of one image on both engines. The loss
+leaves out numbers that MODEL has infinite or NaN. It is infinite where OUT alone has such numbers,
+which --json prints as null.
 
-Where flags or a side-car file say how images are fed to MODEL, OUT.yaml says the same of the model that
-is written.`,
-		Example: `  fmp onnx quantise resnet18.onnx --images photos --preset imagenet -o resnet18-bytes.onnx
-  fmp onnx quantise extractor.onnx --images cifar10 --method percentile --percentile 99.9 -o bytes.onnx
+Where flags or a side-car file say how images are fed to MODEL, OUT.yaml says the same of the model
+that is written.`,
+		Example: `  fmp onnx quantise resnet18.onnx --images photos --preset imagenet \
+    -o resnet18-bytes.onnx
+  fmp onnx quantise extractor.onnx --images cifar10 --method percentile --percentile 99.9 \
+    -o bytes.onnx
   fmp onnx quantise model.onnx --images photos --weights-only 4 -o four.onnx --json`,
 		Args: exactArgs("MODEL"),
 	}
 	bindSettings(cmd, &cfg, hardwareAliases)
 	f := cmd.Flags()
-	f.StringVarP(&q.out, "out", "o", "", "file to write")
-	outputs.Files(f, "out")
+	outFlag(cmd, &q.out, "out", "", "file to write")
 	f.StringVar(&q.images, "images", "",
 		"`FOLDER` of images, one folder a class, or a data set by name")
 	f.StringVar(&q.onBad, "on-bad", "fail", "images that cannot be read: fail, or skip")

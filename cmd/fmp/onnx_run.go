@@ -28,9 +28,9 @@ import (
 )
 
 const onnxRunHelp = `Run an ONNX model once. Each --input names an input of the model and a file with its value: a .npy
-file (any order and byte order), or a .pb file (a serialised TensorProto). Every output is written to
-DIR/NAME.npy, all of them or none; characters of a name that a file name should not have become "_".
-What was written is listed on standard output.
+file (any order and byte order), or a .pb file (a serialised TensorProto). Every output is written
+to DIR/NAME.npy, all of them or none; characters of a name that a file name should not have become
+"_". What was written is listed on standard output.
 
 A model may hold a loop that never ends: --time-limit bounds what a model from elsewhere may take.`
 
@@ -46,7 +46,8 @@ func newONNXRunCommand() *cobra.Command {
 		Short: "Run an ONNX model on tensors from files",
 		Long:  onnxRunHelp,
 		Example: `  fmp onnx run model.onnx --input image=batch.npy --out results
-  fmp onnx run model.onnx --input a=a.npy --input b=b.pb --output y --format pb --out results --engine pure`,
+  fmp onnx run model.onnx --input a=a.npy --input b=b.pb --output y --format pb --out results \
+    --engine pure`,
 		Args: exactArgs("MODEL"),
 	}
 	bindSettings(cmd, &cfg, engineAliases)
@@ -213,8 +214,8 @@ func evalWithin(ctx context.Context, e engine.Engine, m *onnx.Model, feeds map[s
 	}
 }
 
-// faultless reports the fault that fmp onnx check finds in a model for the pure engine, which would refuse some
-// node or end in the midst. Other engines check models themselves.
+// faultless reports the fault that fmp onnx check finds in a model for the pure engine, which would
+// refuse some node or end in the midst. Other engines check models themselves.
 func faultless(e engine.Engine, m *onnx.Model) error {
 	if e.Name() != "pure" {
 		return nil

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/cmd/internal/outputs"
 	"fmp/featurize/dataset"
 	"fmp/featurize/extractor"
 	"fmp/featurize/learn"
@@ -67,15 +66,15 @@ new one. --freeze keeps weights as they are, by their names or those of the node
 in the end; the head and no other vector is trained beside them.
 
 After every epoch the held-out examples are scored, and the weights with the lowest loss are
-written. Where flags or a side-car file say how images are fed to MODEL, OUT.yaml says the same of the
-model that is written. Batch normalisations stay as the exporter left them: in evaluation form their
-statistics are kept, in training form they move and are written in evaluation form. Dropout in training
-form is brought to evaluation form: nothing is dropped.
+written. Where flags or a side-car file say how images are fed to MODEL, OUT.yaml says the same of
+the model that is written. Batch normalisations stay as the exporter left them: in evaluation form
+their statistics are kept, in training form they move and are written in evaluation form. Dropout in
+training form is brought to evaluation form: nothing is dropped.
 
 The run is saved every 30 seconds as OUT.checkpoint and goes on from there, to the bit, when the
-same command is given again. A checkpoint of another engine, or of another version of the ONNX Runtime,
-is refused. The log is OUT.jsonl, drawn in OUT.svg. The result depends on --parts and not on the number
-of threads.`,
+same command is given again. A checkpoint of another engine, or of another version of the ONNX
+Runtime, is refused. The log is OUT.jsonl, drawn in OUT.svg. The result depends on --parts and not
+on the number of threads.`,
 		Example: `  fmp onnx train efficientnet.onnx --images photos --preset=-1-1 -o mine.onnx
   fmp onnx train vit.onnx --images photos --preset imagenet --lora 8 -o mine.onnx
   fmp onnx train net.onnx --data rows.npz --loss mse --freeze 'layer[1-3].*' -o mine.onnx`,
@@ -94,8 +93,7 @@ func (o *tuning) bind(cmd *cobra.Command) {
 	f.StringVar(&o.images, "images", "",
 		"`FOLDER` of images, one folder a class, or a known data set")
 	f.StringVar(&o.data, "data", "", "`FILE` of arrays (.npz)")
-	f.StringVarP(&o.out, "out", "o", "", "model to write")
-	outputs.Files(f, "out")
+	outFlag(cmd, &o.out, "out", "", "model to write")
 	f.StringVar(&o.t.Output, "output", "", "output that is trained (default: the first)")
 	f.StringVar(&o.head, "head", "auto", "last layer: auto (new where the number of classes "+
 		"differs), keep, new, or add (behind features)")

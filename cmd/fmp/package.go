@@ -35,11 +35,12 @@ func newPackageCommand() *cobra.Command {
 		Short: "Package a classifier for model servers: a Triton repository and an OCI image",
 		Long: `Write a classifier in the forms that model servers take, into a new folder:
 
-  triton/             a model repository of NVIDIA Triton: NAME/config.pbtxt, with dynamic batching and instance groups,
-                      and NAME/VERSION/model.onnx
+  triton/             a model repository of NVIDIA Triton: NAME/config.pbtxt, with dynamic batching
+                      and instance groups, and NAME/VERSION/model.onnx
   oci/                an OCI image layout: the repository under /models for linux/amd64 and
                       linux/arm64, tagged with the version
-  sbom.cdx.json       bill of materials in CycloneDX 1.6: the model, its digest, licence and origin, and its extractor
+  sbom.cdx.json       bill of materials in CycloneDX 1.6: the model, its digest, licence and origin,
+                      and its extractor
   card.md             the model card of --card, as fmp evaluate --card writes it; it must state the
                       model's sha256
   model.onnx.sig      the model's signature, with --signed-by

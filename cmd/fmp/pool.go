@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/cmd/internal/outputs"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/atomicfile"
@@ -87,10 +86,11 @@ sum of some of the uploads, as when one is left out, spends their budget again a
 Their clients are not weighed by honesty, which needs single uploads without noise. The classifier's
 metadata say what was spent.
 
---rows makes the smaller form, which takes feature rows (float32, [n, dx]). An output called .npy gets the heads alone,
-float64, [samples, k+1, classes], the bias row last; a prediction is then the mean of softmax([w, 1] head), where w is
-the features h (k = dx), or of a conjugate predictor their k coordinates, as its graph gives them. Of moments w is
-sign(h) sqrt(|h| / sum|h|), times the client graph's tensor "basis" [dx, k] where it has one.`
+--rows makes the smaller form, which takes feature rows (float32, [n, dx]). An output called .npy
+gets the heads alone, float64, [samples, k+1, classes], the bias row last; a prediction is then the
+mean of softmax([w, 1] head), where w is the features h (k = dx), or of a conjugate predictor their
+k coordinates, as its graph gives them. Of moments w is sign(h) sqrt(|h| / sum|h|), times the client
+graph's tensor "basis" [dx, k] where it has one.`
 
 // newPoolCommand declares fmp pool. It resolves its settings itself: flags that contradict each
 // other are told before any file is read.
@@ -105,7 +105,8 @@ func newPoolCommand() *cobra.Command {
   fmp pool *.upload --client-graph client.onnx --for ward-3 -o ward-3.onnx
   fmp pool *.upload --client-graph client.onnx --on-bad skip --json
   fmp pool all.part late.upload --client-graph client.onnx --against sample.part
-  fmp pool *.upload --without ward-3 --key server.key --record ward-3.json --published classifier.onnx -o next.onnx
+  fmp pool *.upload --without ward-3 --key server.key --record ward-3.json \
+    --published classifier.onnx -o next.onnx
   fmp pool --state round.state late.upload --client-graph client.onnx`,
 		Args: rangeArgs(0, pool.MaxUploads, "UPLOAD"),
 	}
@@ -164,9 +165,8 @@ func (o *poolRun) flags(cmd *cobra.Command) {
 	o.bind(flags)
 	flags.Uint64Var(&o.round, "round", 0,
 		"round that must be that of the uploads (default: that of most uploads)")
-	flags.StringVarP(&o.out, "output", "o", "classifier.onnx",
+	outFlag(cmd, &o.out, "output", "classifier.onnx",
 		"`FILE` to write: .onnx, or .npy for the heads alone")
-	outputs.Files(cmd.Flags(), "output")
 	flags.BoolVar(&o.rows, "rows", false,
 		"make the classifier of feature rows, without preprocessing and extractor")
 	flags.BoolVar(&o.fixedSize, "fixed-size", false,

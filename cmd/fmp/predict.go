@@ -171,17 +171,17 @@ disagreement of the classifier's heads (mutual information in nats: the part of 
 more data would lower).
 
 IMAGES is one image (` + imagefile.Formats + `; ` + imagefile.HEIFFormats + ` where heif-dec, heif-convert
-or magick is on the PATH), a folder of them, a .csv of paths, an IDX file of images, or, for a classifier of feature
-rows, a .npy. Images of other formats are bad images (--on-bad). Images are turned upright (EXIF)
-and brought to the classifier's size as its file says.
+or magick is on the PATH), a folder of them, a .csv of paths, an IDX file of images, or, for a
+classifier of feature rows, a .npy. Images of other formats are bad images (--on-bad). Images are
+turned upright (EXIF) and brought to the classifier's size as its file says.
 
 The probabilities are made to be believed: of the images that get 0.9, nine in ten should be right
 (fmp evaluate measures it). --reject 0.9 marks those below with a ? and counts them: they are for
 people to look at.
 
 One image runs on the pure engine unless --engine, --library or --provider is given: the ONNX
-Runtime takes longer to start. Probabilities of the two differ by the rounding of float32, some 1e-6.
-A quantised network runs on the ONNX Runtime even then: of its numbers engines round some to
+Runtime takes longer to start. Probabilities of the two differ by the rounding of float32, some
+1e-6. A quantised network runs on the ONNX Runtime even then: of its numbers engines round some to
 neighbouring steps, which moves single probabilities by some hundredths.
 
 A classifier that fmp calibrate wrote prints each image's prediction set; with --csv its classes are

@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/cmd/internal/outputs"
 	"fmp/models"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
@@ -51,15 +50,16 @@ func newReceiptsVerifyCommand() *cobra.Command {
 		Long: `Check that the server with the given public key signed the receipt, of an upload or of a withdrawal,
 and with --upload that it is the receipt of that file: its sha256 and size, round, client and client
 graph. Nothing is sent, and nothing is printed that the signature does not cover: the size of an
-upload is, once it is compared with the file. A receipt with other fields than the server writes does
-not hold. Exit code 0 if the receipt holds, 1 if it does not, 2 for wrong arguments.
+upload is, once it is compared with the file. A receipt with other fields than the server writes
+does not hold. Exit code 0 if the receipt holds, 1 if it does not, 2 for wrong arguments.
 
-With --signed-by check the record of a withdrawal (fmp pool --record): one of the roster's keys signed
-it, and with --upload it names that file.
+With --signed-by check the record of a withdrawal (fmp pool --record): one of the roster's keys
+signed it, and with --upload it names that file.
 
 The key is the base64 text that the server's description has as server_key (/v1/rounds); get it from
 the server's operators, not from the receipt, which anybody could sign with a key of their own.`,
-		Example: `  fmp receipts verify shop-17.7.receipt.json --server-key MCowBQYDK2VwAyEA...= --upload shop-17.7.upload
+		Example: `  fmp receipts verify shop-17.7.receipt.json --server-key MCowBQYDK2VwAyEA...= \
+    --upload shop-17.7.upload
   fmp receipts verify shop-17.7.withdrawal.json --server-key "$(cat server.pub)"
   fmp receipts verify receipt.json --server-key "$(cat server.pub)" --json
   fmp receipts verify ward-3.json --signed-by servers.txt --upload ward-3.upload`,
@@ -263,9 +263,8 @@ otherwise the key is what the server says.`,
 	f.StringVar(&path, "key", "", "key `FILE` of the client")
 	f.StringVar(&ca, "ca", "", "`FILE` of certificates to trust in place of the system's")
 	f.StringVar(&server, "server-key", "", "public `KEY` that the server must have (base64)")
-	f.StringVarP(&output, "output", "o", "",
+	outFlag(cmd, &output, "output", "",
 		"`FILE` to write (default: the receipt is printed as JSON)")
-	outputs.Files(f, "output")
 	f.DurationVar(&wait, "wait", time.Minute, "how long to wait for a server that does not answer")
 	jsonFlag(cmd, "print the receipt as JSON beside -o")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -320,8 +319,10 @@ state. A client withdraws its own upload with fmp-edge withdraw.
 A client that is taken out of the roster keeps its upload in the round: this command takes it out.
 It is for good: nothing of the client is taken in this round again. Rounds whose servers add the
 noise take nothing out.`,
-		Example: `  fmp withdraw https://127.0.0.1:8443 ward-1 --key state/server.key --ca state/server.crt
-  fmp withdraw https://server.example:8443 ward-1 ward-2 --key state/server.key --json > withdrawals.json`,
+		Example: `  fmp withdraw https://127.0.0.1:8443 ward-1 --key state/server.key \
+    --ca state/server.crt
+  fmp withdraw https://server.example:8443 ward-1 ward-2 --key state/server.key \
+    --json > withdrawals.json`,
 		Args: rangeArgs(2, 0, "URL CLIENT..."),
 	}
 	f := cmd.Flags()

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"fmp/cmd/internal/outputs"
 	"fmp/onnx/atomicfile"
 	"fmp/onnx/suggest"
 	"fmp/pipeline/lab/experiment"
@@ -371,9 +370,7 @@ of the lines, and stand in the titles of the tables. --columns and --rows are fo
   fmp results export runs/digits-* --protocol tuned -o table.tex`,
 		Args: rangeArgs(1, 0, "RUN"),
 	}
-	cmd.Flags().StringVarP(&file, "output", "o", "",
-		"file to write: .csv, .md, .tex or .parquet (required)")
-	outputs.Files(cmd.Flags(), "output")
+	outFlag(cmd, &file, "output", "", "file to write: .csv, .md, .tex or .parquet (required)")
 	var filter resultsFilter
 	filter.bind(cmd)
 	var show chosenParts
@@ -534,9 +531,9 @@ func newResultsPlotCommand() *cobra.Command {
 		Use:   "plot RUN...",
 		Short: "Draw a figure of runs against a setting in which they differ, such as a grid's",
 		Long: `Draw one figure of several runs, a line for each method, against a setting in which alone the
-runs differ (fmp grid makes such runs). Along dataset.name they may also differ in the data sets' own
-parts, extractors, models and suited settings, such as federation.points. A panel is as wide as a
-column of a journal, 3.5 inches; the colours can be told apart with every kind of colour vision.
+runs differ (fmp grid makes such runs). Along dataset.name they may also differ in the data sets'
+own parts, extractors, models and suited settings, such as federation.points. A panel is as wide as
+a column of a journal, 3.5 inches; the colours can be told apart with every kind of colour vision.
 --output ends in .svg (vectors) or .png.`,
 		Example: `  fmp results plot grids/points/* --x federation.points --y NLL -o points.svg
   fmp results plot grids/points/* --x federation.points --y ECE --rows FMP,FedCGS \
@@ -544,12 +541,11 @@ column of a journal, 3.5 inches; the colours can be told apart with every kind o
 		Args: rangeArgs(2, 0, "RUN"),
 	}
 	f := cmd.Flags()
-	f.StringVarP(&file, "output", "o", "", "file to write: .svg or .png (required)")
+	outFlag(cmd, &file, "output", "", "file to write: .svg or .png (required)")
 	f.StringVar(&x, "x", "", "`setting` along the axis, such as federation.points (default: the "+
 		"one in which the runs differ)")
 	f.StringVar(&y, "y", "NLL", "`column` of the tables that is drawn")
 	f.StringSliceVar(&rows, "rows", nil, "only these methods")
-	outputs.Files(f, "output")
 	filter.bind(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		runs, err := filter.read(args)

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"fmp/cmd/internal/outputs"
 	"fmp/onnx/printable"
 	"fmp/onnx/suggest"
 )
@@ -32,7 +33,8 @@ It needs no data to start with: without settings, fmp run draws its own images o
 the table of all methods on them in a minute or two. The pages under docs say what the words mean.
 
 Exit codes: 0 done; 1 failed; 2 bad usage, settings or input; 3 a file, data set or library is
-missing (fmp doctor says what to do); 130 interrupted; 134 out of memory, or a fault of the program.`,
+missing (fmp doctor says what to do); 130 interrupted; 134 out of memory, or a fault of the
+program.`,
 		Example: `  fmp doctor               # what is installed, what is missing, what to do about it
   fmp run                  # images in, the table of methods out
   fmp results list         # what has been run
@@ -182,6 +184,12 @@ func printJSON(w io.Writer, v any) error {
 	}
 	_, err := w.Write(printable.JSON(b.Bytes()))
 	return err
+}
+
+// outFlag declares the flag of the file that a command writes, whose short name is -o.
+func outFlag(cmd *cobra.Command, to *string, name, usual, usage string) {
+	cmd.Flags().StringVarP(to, name, "o", usual, usage)
+	outputs.Files(cmd.Flags(), name)
 }
 
 // jsonFlag declares the flag by which a command prints JSON.

@@ -68,7 +68,8 @@ of threads.
 score adds these to the table.
 
 --config takes a settings file, or the name of one that comes with the program (demo; closed and
-open: every method in closed and open scope; table1, figure2: the paper's; privacy: private rounds).`,
+open: every method in closed and open scope; table1, figure2: the paper's; privacy: private
+rounds).`,
 		Example: `  fmp run
   fmp run --dataset mnist --extractor extractor.onnx --extractor.mean 0.1307 --extractor.std 0.3081
   fmp run --alpha 0.1,0.5 --partition both --seeds 10 --methods FMP,CANN,FedCGS

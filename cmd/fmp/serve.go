@@ -104,11 +104,13 @@ func newServeCommand() *cobra.Command {
 		Long: serveHelp,
 		Example: `  fmp serve --round round.yaml
   fmp serve --round round.yaml --tls-self-signed
-  fmp serve --round round.yaml --listen :8443 --tls-cert server.crt --tls-key server.key --token-file readers.token
+  fmp serve --round round.yaml --listen :8443 --tls-cert server.crt --tls-key server.key \
+    --token-file readers.token
   fmp serve --round round.yaml --as-helper --servers-secret-file pair.secret --listen :8444 \
     --tls-cert h.crt --tls-key h.key \
       --token-file readers.token
-  fmp serve --round round.yaml --helper https://helper:8444 --servers-secret-file pair.secret --tls-self-signed
+  fmp serve --round round.yaml --helper https://helper:8444 --servers-secret-file pair.secret \
+    --tls-self-signed
   fmp serve --round round.yaml --nats tls://n1:4222,tls://n2:4222,tls://n3:4222 \
     --nats-creds fmp.creds --nats-replicas 3`,
 		Args: noArgs,

@@ -69,8 +69,8 @@ control.`,
 	cmd.Flags().StringVar(&key, "key", "", "`FILE` of the private key (PEM, P-256)")
 	cmd.Flags().StringVar(&newKey, "new-key", "",
 		"make a key: `FILE` for the private half, FILE.pub for the public one")
-	cmd.Flags().StringVarP(&out, "output", "o", "", "`FILE` of the signature (default MODEL.sig)")
-	outputs.Files(cmd.Flags(), "new-key", "output")
+	outFlag(cmd, &out, "output", "", "`FILE` of the signature (default MODEL.sig)")
+	outputs.Files(cmd.Flags(), "new-key")
 	cmd.Flags().StringSliceVar(&ignored, "ignore", nil,
 		"`PATH` in the folder that the signature leaves out; may be given again")
 	jsonFlag(cmd, "print what was signed as JSON")
@@ -212,7 +212,8 @@ A file that the notice of its round names is superseded: it holds an upload that
 withdrew. It is not verified (exit code 1).`,
 		Example: `  fmp verify client.onnx --key signer.pem.pub
   fmp verify models/ --key signer.pem.pub --signature models.sig --json
-  fmp verify classifier.onnx --key signer.pem.pub --notice round.notice --server-key "$(cat server.pub)"`,
+  fmp verify classifier.onnx --key signer.pem.pub --notice round.notice \
+    --server-key "$(cat server.pub)"`,
 		Args: rangeArgs(1, 1, "MODEL"),
 	}
 	cmd.Flags().StringVar(&key, "key", "", "`FILE` of the signer's public key (PEM, P-256)")

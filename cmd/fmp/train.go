@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"fmp/cmd/internal/outputs"
 	"fmp/models"
 	"fmp/onnx"
 	"fmp/onnx/engine"
@@ -42,7 +41,8 @@ A training that was stopped resumes when the same command is given again.`,
 		Example: `  fmp train extractor --dataset mnist --dx 32 -o extractor.onnx
   fmp train conjugate --dataset mnist --extractor extractor.onnx -o conjugate.onnx
   fmp train predictor --dataset mnist --extractor extractor.onnx -o predictor.onnx
-  fmp train embedding --dataset mnist --extractor extractor.onnx --predictor predictor.onnx -o embedding.onnx`,
+  fmp train embedding --dataset mnist --extractor extractor.onnx --predictor predictor.onnx \
+    -o embedding.onnx`,
 	}, newTrainExtractorCommand(), newTrainPatchesCommand(), newTrainConjugateCommand(),
 		newTrainPrivateCommand(), newTrainOpenCommand(), newTrainPredictorCommand(),
 		newTrainEmbeddingCommand())
@@ -104,10 +104,8 @@ func (f *metaFlags) bind(cmd *cobra.Command, steps, batch, samples int, reads ..
 	f.given = bindSettings(cmd, &f.settings, runAliases, append(reads, metaSettings...)...)
 	cmd.Args, cmd.RunE = noArgs, func(cmd *cobra.Command, _ []string) error { return f.run(cmd) }
 	fl := cmd.Flags()
-	kind := cmd.Name()
-	fl.StringVarP(&f.out, "model", "o", "", "`FILE` to write; its log goes to FILE.jsonl, drawn "+
-		"in FILE.svg, checkpoints to FILE.checkpoint (default DATASET-"+kind+".onnx)")
-	outputs.Files(cmd.Flags(), "model")
+	outFlag(cmd, &f.out, "model", "", "`FILE` to write; its log goes to FILE.jsonl, drawn in "+
+		"FILE.svg, checkpoints to FILE.checkpoint (default DATASET-"+cmd.Name()+".onnx)")
 	fl.StringVar(&f.licence, "licence", "", "licence to state in the model's manifest")
 	fl.IntVar(&f.Steps, "steps", steps, "steps of training")
 	fl.IntVar(&f.Batch, "batch", batch, "tasks a step")
@@ -321,10 +319,11 @@ intervals (1/2). About a minute. Where classes and coordinates are many, a task 
 classes, and a step fewer tasks and noises than --batch and --noises say, so that its time and
 memory are bounded.
 
-With --images the file holds the corpus's images too, as features of one byte a number. In a round of
-the same class names they count as one more client's, the less the farther the clients' class means
-lie from the corpus's. Where the corpus is nearly free of errors, as MNIST, clients whose images are
-harder lose by it. No client and no classifier gets the images; whoever gets the file does.
+With --images the file holds the corpus's images too, as features of one byte a number. In a round
+of the same class names they count as one more client's, the less the farther the clients' class
+means lie from the corpus's. Where the corpus is nearly free of errors, as MNIST, clients whose
+images are harder lose by it. No client and no classifier gets the images; whoever gets the file
+does.
 
 Behind a network that has not learned the classes, or with few images a feature, none of it is
 needed: a server that takes part as a site of a round of moments has a lower NLL
@@ -379,8 +378,10 @@ The extractor should not have learned the classes of the corpus better than it w
 the tasks; if it has (our extractors learn from other images of the same classes), the result states
 its probabilities with too much confidence. Intervals then get wider only; with --unlearned-classes
 they are learned on classes that the extractor does not know, and get narrower, too.`,
-		Example: `  fmp train open --dataset cifar100 --classes 0-39 --extractor cifar100-0-39.onnx -o open.onnx
-  fmp train open --dataset cifar100 --classes 0-29 --unlearned-classes 30-39 --extractor cifar100-0-29.onnx -o open.onnx
+		Example: `  fmp train open --dataset cifar100 --classes 0-39 \
+    --extractor cifar100-0-39.onnx -o open.onnx
+  fmp train open --dataset cifar100 --classes 0-29 --unlearned-classes 30-39 \
+    --extractor cifar100-0-29.onnx -o open.onnx
   fmp train open --dataset mnist -o open.onnx`,
 	}
 	f.bind(cmd, 300, 4, 32, "federation.clients")
@@ -457,8 +458,10 @@ With --coordinates it is one for classes that the corpus lacks: no conjugate pre
 coordinates, those in which the corpus's classes differ most, and all scalars learned by leaving
 classes out. Every coordinate more carries noise of its own.`,
 		Example: `  fmp train private --dataset cifar10 -o private.onnx
-  fmp train private --dataset cifar100 --classes 0-39 --extractor cifar100-0-39.onnx --coordinates 12 -o private.onnx
-  fmp train private --dataset mnist --extractor extractor.onnx --set conjugate.model=conjugate.onnx -o private.onnx`,
+  fmp train private --dataset cifar100 --classes 0-39 --extractor cifar100-0-39.onnx \
+    --coordinates 12 -o private.onnx
+  fmp train private --dataset mnist --extractor extractor.onnx \
+    --set conjugate.model=conjugate.onnx -o private.onnx`,
 	}
 	f.bind(cmd, 400, 8, 32, "conjugate.model", "federation.points")
 	cmd.Flags().IntVar(&t.Coordinates, "coordinates", 0, "coordinates of a predictor for classes "+
@@ -578,7 +581,8 @@ clients' own points would have given. The log's gap is their distance divided by
 latter.
 
 --embedding.weights constant makes one whose points all weigh n/s.`,
-		Example: `  fmp train embedding --dataset cifar10 --predictor predictor.onnx -o embedding.onnx
+		Example: `  fmp train embedding --dataset cifar10 --predictor predictor.onnx \
+    -o embedding.onnx
   fmp train embedding --predictor predictor.onnx --embedding.size 20 --steps 3000
   fmp train embedding --predictor predictor.onnx --blocks 0 --hidden 0`,
 	}

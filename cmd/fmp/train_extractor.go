@@ -47,7 +47,7 @@ func (l *learning) bind(cmd *cobra.Command, classes, parallel string) {
 	onBadFlag(cmd, &l.onBad)
 	f.StringVar(&l.data.Classes, "classes", "",
 		"classes to keep: how many, or names, numbers and ranges (0,3,7-9); "+classes)
-	f.StringVarP(&l.out, "out", "o", "", "model file to write")
+	outFlag(cmd, &l.out, "out", "", "model file to write")
 	f.IntVar(&l.parallel, "parallel", 2,
 		parallel+" that run at once; the result does not depend on it")
 	f.StringVar(&l.library, "engine.library", "", "path of the ONNX Runtime's library")
@@ -111,8 +111,10 @@ threads.`,
 		Example: `  fmp train extractor --dataset mnist --dx 32 --out mnist.onnx
   fmp train extractor --dataset cifar10 --aux cifar100 --out cifar10.onnx --aux-out cifar100.onnx
   fmp train extractor --dataset cifar100 --classes 20 --out cifar100.onnx
-  fmp train extractor --from efficientnet-lite0 --lora 8 --dataset ./photos --epochs 2 --out mine.onnx
-  fmp train extractor --dataset cifar100 --classes 0-39 --exclude-classes 40-59 --out cifar100-0-39.onnx`,
+  fmp train extractor --from efficientnet-lite0 --lora 8 --dataset ./photos --epochs 2 \
+    --out mine.onnx
+  fmp train extractor --dataset cifar100 --classes 0-39 --exclude-classes 40-59 \
+    --out cifar100-0-39.onnx`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
@@ -132,7 +134,7 @@ func (o *extractorTraining) bind(cmd *cobra.Command) {
 	f.StringVar(&o.auxOut, "aux-out", "", "model file to write for the auxiliary data set")
 	f.StringVar(&o.auxClasses, "aux-classes", "20", "of the auxiliary data set's classes, those "+
 		"whose extractor part alone is used; the others are used wholly")
-	outputs.Files(f, "out", "aux-out")
+	outputs.Files(f, "aux-out")
 	f.IntVar(&o.dx, "dx", 0, "number of features (default 64)")
 	f.IntSliceVar(&o.widths, "widths", nil,
 		"channels of the stem and of each stage (default by image size)")
@@ -503,7 +505,6 @@ func newTrainPatchesCommand() *cobra.Command {
 	}
 	l.bind(cmd, "empty means all", "batches")
 	f := cmd.Flags()
-	outputs.Files(f, "out")
 	f.IntVar(&o.Filters, "filters", 0, "number of filters (default 96)")
 	f.IntVar(&o.Side, "side", 0, "side of a filter in pixels (default 7)")
 	f.IntVar(&o.Grid, "grid", 0, "pooling windows along each axis (default 4)")

@@ -40,12 +40,13 @@ func newWorkerCommand() *cobra.Command {
 		Short: "Sample posteriors or merge uploads for fmp serve, and make runs for " +
 			"fmp grid --workers",
 		Long: `Take sampling jobs of rounds (fmp serve --workers) from the queue on NATS servers, any number of workers on any
-machine. One round's sampling is several jobs: chains of who is honest, and samples ten at a time. A job whose worker is
-killed goes to another after a few seconds; servers that are away are waited for. The posterior is
-sample for sample what the server would make itself, if both run the same release on the same
-engine.
+machine. One round's sampling is several jobs: chains of who is honest, and samples ten at a time. A
+job whose worker is killed goes to another after a few seconds; servers that are away are waited
+for. The posterior is sample for sample what the server would make itself, if both run the same
+release on the same engine.
 
-Runs of fmp grid --workers are taken too. Data sets and models are this machine's, found as fmp run finds them.
+Runs of fmp grid --workers are taken too. Data sets and models are this machine's, found as fmp run
+finds them.
 
 With --merge a worker takes other jobs alone: it adds up a thousand uploads of a round at a time
 (fmp serve --merge), where they are stored, and gives the server a part. It may be connected to a
@@ -53,8 +54,10 @@ leaf node. --key signs its parts.
 
 OTEL_EXPORTER_OTLP_ENDPOINT names a collector of OpenTelemetry for traces, as for fmp serve.`,
 		Example: `  fmp worker --nats nats://127.0.0.1:4222 --nats-token-file nats.token
-  fmp worker --nats tls://n1:4222,tls://n2:4222,tls://n3:4222 --nats-creds fmp.creds --nats-replicas 3
-  fmp worker --merge --key worker-1.key --nats tls://leaf:4222 --nats-creds fmp.creds --nats-replicas 3`,
+  fmp worker --nats tls://n1:4222,tls://n2:4222,tls://n3:4222 --nats-creds fmp.creds \
+    --nats-replicas 3
+  fmp worker --merge --key worker-1.key --nats tls://leaf:4222 --nats-creds fmp.creds \
+    --nats-replicas 3`,
 		Args: noArgs,
 	}
 	bindSettings(cmd, &cfg, engineAliases)
