@@ -26,7 +26,8 @@ func approvedFlag(f *pflag.FlagSet) *string {
 		"fmp/approved in the user's folder for configuration)")
 }
 
-// approvedFile is the list that the flag names, else the one in the user's folder.
+// approvedFile is the list that the flag names, else the one in the user's folder. The file need
+// not be there yet.
 func approvedFile(flag string) (client.Approved, error) {
 	if flag != "" {
 		return client.Approved{Path: flag}, nil
@@ -129,7 +130,8 @@ func ask(ctx context.Context, unknown *client.UnknownError, log io.Writer) error
 }
 
 // withYes is a command line that approves an extractor, as it is typed in a shell. A word of other
-// characters than these is quoted by POSIX rules.
+// characters than these is quoted by POSIX rules. The flag goes last: of a flag that is given twice
+// the last value counts.
 func withYes(args []string, digest string) string {
 	text := "fmp-edge"
 	for _, a := range append(slices.Clone(args), "--"+yesFlag, digest) {

@@ -113,7 +113,8 @@ func (s *noise) Next(_ context.Context, dst []uint8) (imagefile.Item, error) {
 	return imagefile.Item{Label: s.at % s.c}, nil
 }
 
-// peakMemory is the largest resident size so far in MiB, from Linux's /proc; 0 elsewhere.
+// peakMemory is the largest resident size so far in MiB, from Linux's /proc; 0 elsewhere. VmHWM is
+// in kB.
 func peakMemory() float64 {
 	data, err := os.ReadFile("/proc/self/status")
 	if err != nil {

@@ -28,7 +28,8 @@ const (
 )
 
 // boundedModel refuses a model file that is too large to load. Where the program chose its limit of
-// memory, the model's bytes come on top.
+// memory, the model's bytes come on top. It looks at the size alone, so that a file too large is
+// not opened.
 func boundedModel(path string) error {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -43,7 +44,8 @@ func boundedModel(path string) error {
 	return nil
 }
 
-// readModel loads a model of one of the given kinds; any other is refused by its stated kind.
+// readModel loads a model of one of the given kinds; any other is refused by its stated kind. An
+// embedding and a client graph both state dx, classes C and points S of an upload.
 func readModel(path string, kinds ...string) (*onnx.Model, models.Manifest, error) {
 	if err := boundedModel(path); err != nil {
 		return nil, models.Manifest{}, err
@@ -94,7 +96,9 @@ func openClient(path string, threads int) (*client.Client, error) {
 }
 
 // compressRows makes the points of an upload from feature rows, [n, dx], with an embedding model.
-// The embedding is of anybody's making, and runs under the bounds of package cost.
+// The embedding is of anybody's making, and runs under the bounds of package cost. The set has one
+// point for each row, with the one-hot class behind its features: points [1, n, dx+C] and weights
+// [1, n].
 func compressRows(path string, threads int, rows *onnx.Tensor,
 	labels []int) (*point.Set, models.Manifest, error) {
 	m, f, err := readModel(path, models.KindEmbedding)

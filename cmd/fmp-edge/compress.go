@@ -77,16 +77,23 @@ it says (stretch, crop or pad), by Catmull-Rom interpolation, to grey by ITU-R B
 // compressing is the flags of compress. mostImages, mostBytes and server are set by join, and the
 // fields behind them by run.
 type compressing struct {
-	set                                   *pflag.FlagSet
-	model, client, output, labels, rows   *string
-	precision, onBad                      *string
-	round                                 *uint64
+	// set tells flags that were given from defaults.
+	set *pflag.FlagSet
+	// model, output, labels and rows are files, and client a name; "" is none.
+	model, client, output, labels, rows *string
+	precision, onBad                    *string
+	// round is the number that the upload states.
+	round *uint64
+	// pixels bounds an image that is decoded, and atLeast is the fewest images of a class.
 	skip, count, threads, pixels, atLeast *int
-	calibrate                             *int
-	approved, yes, scope, secret          *string
-	private                               privateFlags
-	asJSON                                *bool
+	// calibrate is the number of calibration points that the owner grants, 0 for none.
+	calibrate *int
+	// approved and secret are files; yes is the digest of an extractor, and scope an approval's.
+	approved, yes, scope, secret *string
+	private                      privateFlags
+	asJSON                       *bool
 
+	// byNumber takes names of folders for numbers of classes.
 	byNumber *bool
 
 	mostImages, mostBytes int    // that the round takes; 0 where that is not known
@@ -103,7 +110,8 @@ type compressing struct {
 	mapped      []imagefile.Mapped
 }
 
-// compressFlags declares the flags of compress, also in the set of join's own.
+// compressFlags declares the flags of compress, also in the set of join's own. join sets some of
+// them by name, once it knows the round.
 func compressFlags(f *pflag.FlagSet) *compressing {
 	c := &compressing{
 		set:    f,
@@ -151,7 +159,8 @@ func compressFlags(f *pflag.FlagSet) *compressing {
 	return c
 }
 
-// check returns an error for flags that are wrong for any files.
+// check returns an error for flags that are wrong for any files. No file is read, and none is
+// looked for.
 func (c *compressing) check() error {
 	if err := checkReading("compress", *c.threads, *c.pixels, *c.onBad); err != nil {
 		return err
@@ -251,7 +260,8 @@ func (c *compressing) run(ctx context.Context, args []string, stdout, log io.Wri
 	return imagefile.PrintMapping(log, "fmp-edge: ", c.mapped)
 }
 
-// source opens labelled images, and says which files are none.
+// source opens labelled images, and says which files are none. A private round lets a list name an
+// image again, as an error would tell of it.
 func (c *compressing) source(cl *client.Client, path string,
 	log io.Writer) (imagefile.Source, imagefile.LeftOut, error) {
 	classes := cl.Classes()
@@ -290,7 +300,8 @@ func tell(log io.Writer, cl *client.Client, left []error) {
 	}
 }
 
-// compressRows makes an upload of feature rows.
+// compressRows makes an upload of feature rows. Rows are [n, dx] and labels [n], each file of 64
+// MiB at most.
 func (c *compressing) compressRows(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) != 0 || *c.labels == "" {
 		return usagef("compress: --rows wants --labels and no SOURCE; got %q",
@@ -393,7 +404,8 @@ const maxFolders = 4 << 20
 // stays beside the upload, and is not sent.
 func foldersFile(upload string) string { return upload + ".classes.csv" }
 
-// foldersTable is the table; nil where the list is empty.
+// foldersTable is the table; nil where the list is empty. It is CSV with a heading, by which aTable
+// knows it again.
 func foldersTable(list []imagefile.Mapped) ([]byte, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -420,18 +432,21 @@ func enough(list []imagefile.Mapped, atLeast int) []imagefile.Mapped {
 		func(m imagefile.Mapped) bool { return images[m.Label] < atLeast })
 }
 
-// aTable reports whether a file is the table of an upload.
+// aTable reports whether a file is the table of an upload. Another file in that place is the
+// owner's, and is not written over.
 func aTable(was []byte) bool { return bytes.HasPrefix(was, []byte("folder,class,number,images\n")) }
 
 // withTable is files of an upload after their table. Without classes that of an earlier upload
-// goes. It comes first, as the upload is there last.
+// goes. It comes first, as the upload is there last. The caller gives the upload last, as [content]
+// has it.
 func withTable(upload string, list []imagefile.Mapped, files ...content) ([]content, error) {
 	table, err := foldersTable(list)
 	return append([]content{{foldersFile(upload), table, aTable}}, files...), err
 }
 
 // explainFolders says in words which folders or labels an upload's classes come from; nothing where
-// its table is not beside it.
+// its table is not beside it. A table is data from elsewhere: it is bounded, and each line must
+// have four fields.
 func explainFolders(upload string) (string, error) {
 	data, err := regularfile.ReadFile(foldersFile(upload), maxFolders)
 	if errors.Is(err, fs.ErrNotExist) {

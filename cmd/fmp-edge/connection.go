@@ -25,7 +25,8 @@ import (
 	"fmp/pipeline/privacy/prio"
 )
 
-// sent is the output of join and send.
+// sent is the output of join and send. Of a round with two servers it is of the leader alone: the
+// helper's receipt is a file beside the key.
 type sent struct {
 	Upload      string        `json:"upload"`       // its file
 	ReceiptFile string        `json:"receipt_file"` // likewise
@@ -35,10 +36,13 @@ type sent struct {
 // connection is the flags of the commands that speak to a server. The pointers are set when the
 // command line is parsed. first and second are set by open, in rounds that it accepts.
 type connection struct {
+	// They are the files of the key, of certificates, and of the receipt; "" is the default.
 	key, ca, receipt *string
-	helper           *string
-	// wait bounds how long a server that does not answer is asked again.
-	wait    *time.Duration
+	// helper is the address of the second server, "" for none.
+	helper *string
+	// wait bounds how long a server that does not answer is asked again. It is 1 s to 366 days.
+	wait *time.Duration
+	// private refuses rounds that are not.
 	private *bool
 	// maxEpsilon, maxDelta and noise are the least privacy that a round may give.
 	maxEpsilon *float64
@@ -91,7 +95,8 @@ func (c *connection) beside(round uint64, kind string) string {
 	return besideKey(*c.key, round, kind)
 }
 
-// besideKey is the name of a file of a round beside a key file.
+// besideKey is the name of a file of a round beside a key file. KEY.key becomes KEY.ROUND.KIND; a
+// name that ends otherwise is kept whole.
 func besideKey(key string, round uint64, kind string) string {
 	return fmt.Sprintf("%s.%d.%s", strings.TrimSuffix(key, ".key"), round, kind)
 }
@@ -151,7 +156,8 @@ func hidden(d *wire.Description) string {
 	return ": one noisy sum hides it among the others"
 }
 
-// checkWait refuses a --wait that is out of bounds, before any file is read.
+// checkWait refuses a --wait that is out of bounds, before any file is read. The bounds are a
+// second and a leap year.
 func checkWait(command string, wait time.Duration) error {
 	if wait < time.Second || wait > 366*24*time.Hour {
 		return usagef("%s: --wait %v; allowed are 1s to a year", command, wait)
@@ -230,7 +236,7 @@ func (c *connection) openHelper(ctx context.Context, command string, leader, hel
 }
 
 // give sends an upload and returns its receipt. From a server that had it before, the receipt alone
-// is asked for.
+// is asked for. Either receipt is verified: signature, client, round and the digest of data.
 func (s *server) give(ctx context.Context, key *identity.Key, data []byte,
 	had bool) (*wire.Receipt, error) {
 	if !had {
@@ -243,7 +249,8 @@ func (s *server) give(ctx context.Context, key *identity.Key, data []byte,
 	return r, s.round.Accept(r, key.Name, models.DigestBytes(data))
 }
 
-// lacks reports whether an error says that a server has no upload of a client.
+// lacks reports whether an error says that a server has no upload of a client. Other problems, and
+// errors of the network, say nothing of that.
 func lacks(err error) bool {
 	var p *wire.Problem
 	return errors.As(err, &p) && p.Code == wire.NoReceipt
@@ -321,7 +328,8 @@ func (c *connection) receiptsFree(command, client string) error {
 	return nil
 }
 
-// saveReceipt writes a receipt, of an upload or of a withdrawal, as JSON.
+// saveReceipt writes a receipt, of an upload or of a withdrawal, as JSON. own tells an earlier
+// receipt of the same purpose, which it may replace.
 func saveReceipt(command, path string, r any, own func(was []byte) bool) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -399,7 +407,7 @@ func (c *connection) charge(command, path string, data []byte) error {
 // deliver sends an upload, keeps the receipt, and says so. The steps come in an order in which a
 // failure loses nothing: places of receipts, ledger, helper, leader, receipt. The same command goes
 // on after any of them. A server that has the upload is charged no more, and its receipt is the
-// same.
+// same. The receipt of the leader is printed, as JSON where that is asked for.
 func (c *connection) deliver(ctx context.Context, command string, key *identity.Key, path string,
 	data []byte, out io.Writer) error {
 	if err := c.receiptsFree(command, key.Name); err != nil {
@@ -469,7 +477,8 @@ func belongs(u *message, d *wire.Description, key *identity.Key) error {
 	return nil
 }
 
-// readUpload reads and checks an upload.
+// readUpload reads and checks an upload. Bytes of a private one are of the form that IsRelease
+// tells; a message without a salt is read too.
 func readUpload(path string) (*message, []byte, error) {
 	data, err := regularfile.ReadFile(path, federate.MaxBytes)
 	if err != nil {

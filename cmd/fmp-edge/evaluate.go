@@ -30,14 +30,17 @@ import (
 // scoring is the flags of evaluate.
 type scoring struct {
 	reading
-	// to is the address that the report is sent to, "" for none.
+	// to is the address that the report is sent to, "" for none. The others are files: the key, the
+	// report, certificates, labels and the ledger.
 	key, output, to, ca, labels, ledger string
 	// least is the smallest count that is told. It stands for noise where epsilon is 0.
-	least                      int
+	least int
+	// maxEpsilon is the most that may be spent on any image in all, 0 for any.
 	epsilon, delta, maxEpsilon float64
-	round                      uint64
-	wait                       time.Duration
-	asJSON, redraw             bool
+	// round is the number that the report states; a server's takes its place.
+	round          uint64
+	wait           time.Duration
+	asJSON, redraw bool
 }
 
 // evaluateCommand checks flags and loads the key, then asks the server for its round, and reads
@@ -104,7 +107,7 @@ The counts are printed, with --json as the signed report, and written or sent on
 	},
 }
 
-// check reports flags that are missing or out of bounds.
+// check reports flags that are missing or out of bounds. They are reported before a file is read.
 func (o *scoring) check(f *pflag.FlagSet) error {
 	switch {
 	case o.model == "" || o.key == "":
@@ -130,7 +133,8 @@ func (o *scoring) check(f *pflag.FlagSet) error {
 	return o.checkNoise()
 }
 
-// checkNoise reports flags of noise that are out of bounds, or without noise.
+// checkNoise reports flags of noise that are out of bounds, or without noise. Noise wants an
+// output: a report that is kept is given again, where a new one would add a draw.
 func (o *scoring) checkNoise() error {
 	if o.epsilon == 0 {
 		if o.maxEpsilon != 0 || o.ledger != "" || o.redraw {
@@ -237,7 +241,8 @@ func (o *scoring) score(ctx context.Context, f *pflag.FlagSet, path string, log 
 	return scores, nil
 }
 
-// add scores the images, or the feature rows (.npy), of a path.
+// add scores the images, or the feature rows (.npy), of a path. Rows are [n, dx]; with noise rows
+// that are not finite are taken, as an error would tell of one.
 func (o *scoring) add(ctx context.Context, c *classify.Classifier,
 	each func([]classify.Prediction) error, path string, log io.Writer) error {
 	if !isRows(path) {
@@ -299,7 +304,8 @@ func (s *scored) report(ctx context.Context, f *pflag.FlagSet, path string) ([]b
 }
 
 // spent charges a report with noise to the ledger and writes it, unless it was made before: then
-// that one is given, as noise that is drawn again over the same counts averages out.
+// that one is given, as noise that is drawn again over the same counts averages out. The ledger is
+// asked after the images are scored, by their digests and labels.
 func (s *scored) spent() ([]byte, error) {
 	ledger, err := ledgerOf(s.ledger)
 	if err != nil {
@@ -376,7 +382,8 @@ func (s *scored) again(kept *privacy.Spending, asked privacy.Spending,
 }
 
 // copied is the digest of the file in the report's place where it has the report's counts, for any
-// server. It is compared as if it were for this one.
+// server. It is compared as if it were for this one. Signatures are deterministic (Ed25519), so
+// that equal reports have equal bytes.
 func (s *scored) copied(report []byte) string {
 	var there tally.Report
 	data, err := regularfile.ReadOutput(s.output, tally.MaxBytes)
@@ -390,7 +397,8 @@ func (s *scored) copied(report []byte) string {
 	return models.DigestBytes(data)
 }
 
-// ledgerOf returns the ledger at a path, or the default one.
+// ledgerOf returns the ledger at a path, or the default one. The default is in the user's folder
+// for configuration, so that all rounds are counted in one.
 func ledgerOf(path string) (l privacy.Ledger, err error) {
 	if path == "" {
 		path, err = client.DefaultFile("spent.jsonl", "--ledger")

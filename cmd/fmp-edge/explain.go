@@ -91,6 +91,7 @@ func explainSingles(n, numbers int) string {
 }
 
 // explainRelease describes in words the content of a private upload, and the promise of its noise.
+// A sum is K coordinates and a count, in whole steps; share says that the message is one of two.
 func explainRelease(w released, share bool) string {
 	text := fmt.Sprintf(`What leaves the machine with this file, %d bytes:
 - that client %q takes part in round %d, with the client graph of sha256 %s
@@ -112,7 +113,9 @@ func explainRelease(w released, share bool) string {
 	return text + "It holds no image" + holds + w.Budget.Promise(w.Classes)
 }
 
-// explainGraph describes in words the content of an upload that a client graph would make.
+// explainGraph describes in words the content of an upload that a client graph would make. Sizes
+// are bounds: a client sends the classes that it has. A float32 has four bytes, and each of S
+// points PointWidth numbers, C shares and a mass.
 func explainGraph(c *client.Client) string {
 	f := c.Manifest
 	text := "What would leave the machine with an upload that this graph makes:\n"

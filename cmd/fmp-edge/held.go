@@ -24,6 +24,7 @@ import (
 
 // content is a file that is to be written; without data none is to be there. A command lists its
 // files in the order in which they take their places; the last is the one that the others go with.
+// A file with nil data is a table that an earlier upload left, and is removed.
 type content struct {
 	path string
 	data []byte
@@ -53,7 +54,8 @@ func receiptOf(d *wire.Description, client string, withdrawal bool) func([]byte)
 
 // free returns the file in the place of another, and an error where that may not replace it: its
 // sha256 is none of these, and it is not its own. An empty file is free. The error names an upload
-// of a private round and a report with noise as such, since budget was spent on them.
+// of a private round and a report with noise as such, since budget was spent on them. The answer
+// may be old when it is used: place asks again under the claim.
 func free(command string, f content, mine ...string) (was []byte, err error) {
 	if _, err := os.Lstat(f.path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -102,7 +104,8 @@ func resolved(path string) string {
 
 // claim takes an output for this process, until it is given back. The lock is a file beside the
 // output, which its owner removes at the end. Under the lock the name must still be that of the
-// locked file: the owner before may have removed it.
+// locked file: the owner before may have removed it. It waits up to 20 s for another process
+// ([atomicfile.Take]).
 func claim(path string) (release func(), err error) {
 	name := beside(path, "", ".lock")
 	for {
@@ -247,7 +250,8 @@ func givenAgain(log io.Writer, name string, kept *privacy.Spending, asked privac
 	}
 }
 
-// unplaced reports whether a release is whole, and a file of it not in its place yet.
+// unplaced reports whether a release is whole, and a file of it not in its place yet. A file that
+// is in neither place makes it no whole release: the noise cannot be had again.
 func unplaced(last *privacy.Spending, most int64) (stopped bool) {
 	for _, f := range last.Files {
 		place := resolved(f.Path)
@@ -317,7 +321,8 @@ func (p *payment) pay(command string, files []content,
 const leftFor = time.Hour
 
 // sweep removes releases with noise that stopped programs left aside of these places, and that the
-// ledger does not count. A file that cannot be read or removed is left to the next.
+// ledger does not count. A file that cannot be read or removed is left to the next. Files beside
+// other places than the last may be another process's, and are given an hour.
 func (h *holding) sweep(ledger privacy.Ledger) {
 	paid, err := ledger.Written()
 	if err != nil {
@@ -376,7 +381,8 @@ func (h *holding) paid(err error) error {
 		"where the same command puts it: %v", h.command, err)
 }
 
-// drop removes the files aside that this command wrote, and gives the claim back.
+// drop removes the files aside that this command wrote, and gives the claim back. Files that were
+// there before belong to a stopped program, and stay for it.
 func (h *holding) drop() {
 	for _, name := range h.made {
 		os.Remove(name)

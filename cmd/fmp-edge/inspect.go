@@ -95,7 +95,7 @@ var inspectCommand = command{
 	},
 }
 
-// form is how inspect prints.
+// form is how inspect prints. The zero value is lines for people.
 type form int
 
 const (
@@ -106,7 +106,8 @@ const (
 
 // inspectUpload checks an upload as a server would, as one of the model if that is given, and
 // prints its account. ClassMass[c] is sum_k w_k y_kc over points of mass w and shares y of the
-// classes, and one for each calibration point of the class.
+// classes, and one for each calibration point of the class. The model says dx and the number of
+// classes, and the number of points where they are no class means.
 func inspectUpload(path, model string, how form, out io.Writer) error {
 	want := federate.Expect{}
 	if model != "" {

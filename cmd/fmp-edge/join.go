@@ -94,11 +94,13 @@ sums, which says nothing without the other's: give the address of the second wit
 // joining is a command that takes part in a round.
 type joining struct {
 	*connection
+	// cache is a folder of client graphs; "" is the user's.
 	cache    *string
 	fresh    *bool
 	making   *pflag.FlagSet // those of compress, which are settled by the round or given here
 	compress *compressing
 
+	// These are known once open has asked the server.
 	sender *sender.Client
 	owner  *identity.Key
 	round  *wire.Description
@@ -113,6 +115,7 @@ type earlier struct {
 	salt bool // the server wants its table of classes salted, and it is not
 }
 
+// Nothing is made before the places of upload and receipts are known to be free.
 func (j *joining) run(ctx context.Context, args []string, out, log io.Writer) (err error) {
 	if len(args) != 2 {
 		return usagef("join: %d arguments; want the server's address and one folder, "+
@@ -200,7 +203,8 @@ func (j *joining) earlier(ctx context.Context, log io.Writer) (old earlier, err 
 	return old, err
 }
 
-// make compresses the images of a source to an upload for the round, and returns its bytes.
+// make compresses the images of a source to an upload for the round, and returns its bytes. Images
+// are compressed by the command compress itself, so that both give the same bytes.
 func (j *joining) make(ctx context.Context, source string, log io.Writer) ([]byte, error) {
 	if err := j.takes("join", *j.compress.private.reply); err != nil {
 		return nil, err
@@ -230,6 +234,8 @@ func (j *joining) make(ctx context.Context, source string, log io.Writer) ([]byt
 }
 
 // settle gives compress the flags that the round decides, which is why join has none of them.
+// Precision is the round's first, unless the owner gives one. Calibration points are the owner's to
+// grant: the round's wish for them is told alone.
 func (j *joining) settle(graph string, log io.Writer) error {
 	d := j.round
 	set := [][2]string{{"model", graph}, {"client", j.owner.Name}, {"round", fmt.Sprint(d.Round)},

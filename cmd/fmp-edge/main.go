@@ -75,13 +75,15 @@ func refused(command string, err error) error {
 	return &usageError{err}
 }
 
-// command is one of the program's.
+// command is one of the program's. A command line is its name, flags and arguments, in any order
+// behind the name.
 type command struct {
 	name, args, short, example string
 	// flags declares the command's flags and returns the function of its arguments.
 	flags func(f *pflag.FlagSet) func(ctx context.Context, args []string, out, log io.Writer) error
 }
 
+// commands are those of the program, in the order of the help.
 func commands() []command {
 	return []command{joinCommand, keyCommand, compressCommand, sendCommand, withdrawCommand,
 		predictCommand, evaluateCommand, inspectCommand, approveCommand, pageCommand,
@@ -179,6 +181,7 @@ func dispatch(ctx context.Context, args []string, out, log io.Writer) error {
 		strings.Join(names, ", "))
 }
 
+// help lists the commands and the exit codes.
 func help(out io.Writer) error {
 	text := "fmp-edge turns labelled images into one upload for a federation, on small " +
 		"machines.\n\nCommands:\n"

@@ -43,7 +43,8 @@ var pageCommand = command{
 }
 
 // writePage writes the program, the client graph and the number of the round. A client graph of
-// private rounds is refused, as a folder states no budget.
+// private rounds is refused, as a folder states no budget. The program is the folder that make page
+// wrote; "" is the one beside this program.
 func writePage(output, program, model string, round uint64, out io.Writer) error {
 	if program == "" {
 		self, err := os.Executable()

@@ -46,7 +46,8 @@ type released struct {
 var budgetNames = []string{"epsilon", "delta", "unit", "relation", "noise", "points", "max-epsilon",
 	"ledger", "redraw", "reply-after"}
 
-// privateFlags are the flags of a private round.
+// privateFlags are the flags of a private round. A client graph of a private round wants --epsilon,
+// and fits refuses it without.
 type privateFlags struct {
 	// budget is that of the round, which the flags state or join sets.
 	budget *privacy.Budget
@@ -87,11 +88,13 @@ func newPrivateFlags(f *pflag.FlagSet) privateFlags {
 // replyAfter is the time to a private reply where its owner states none; tests do not wait.
 var replyAfter = client.DefaultReply
 
+// mostSpentHelp is the help of --max-epsilon where no plain round is refused by it.
 const mostSpentHelp = "largest epsilon that private rounds and reports with noise may spend on " +
 	"any image in all, this one and those of the ledger together; 0 is any"
 
 const maxEpsilonHelp = mostSpentHelp + "; above 0 refuses plain rounds too"
 
+// ledgerHelp is the help of --ledger of every command that spends a budget.
 const ledgerHelp = "file of what private rounds and reports with noise spent on each image " +
 	"(default: fmp/spent.jsonl in the user's folder for configuration)"
 
@@ -328,7 +331,8 @@ func hand(command string, l privacy.Ledger, s privacy.Spending, limit float64,
 }
 
 // messages makes the messages of a private upload: one, or a share for each of two servers. most
-// bounds each in bytes, 0 for no bound; it is checked before any budget is spent.
+// bounds each in bytes, 0 for no bound; it is checked before any budget is spent. Of two shares the
+// first is the leader's (prio.Leader), and the second the helper's.
 func messages(cl *client.Client, im *client.Labelled, w released, most int) ([][]byte, error) {
 	whole, err := cl.Release(im, w.Budget, w.Client, w.Round)
 	if err != nil {
@@ -354,7 +358,8 @@ func messages(cl *client.Client, im *client.Labelled, w released, most int) ([][
 	return messages, nil
 }
 
-// absolute returns where messages will stand, whole paths, with their digests.
+// absolute returns where messages will stand, whole paths, with their digests. Paths are whole, so
+// that the same command in another folder finds them.
 func absolute(upload string, messages [][]byte) ([]privacy.Written, error) {
 	var out []privacy.Written
 	for i, data := range messages {
@@ -388,6 +393,7 @@ func (a *answer) keep(s *privacy.Spending) error {
 }
 
 // unsalted reports whether a message of an earlier program lacks the salt that servers ask for.
+// The salt keeps the published digest from telling exact sums ([federate.Release]).
 func unsalted(r *federate.Release) bool {
 	return r.Budget.Noise == privacy.Trusted && r.Salt == [prio.NonceSize]byte{}
 }
@@ -409,7 +415,8 @@ func (a *answer) salt() error {
 }
 
 // Give is [client.Answer]: it writes a private upload and prints its spent budget. The leader's
-// share is there last, so that where it is both are.
+// share is there last, so that where it is both are. The files are on the disk: renames and lines
+// of output are left to do.
 func (a *answer) Give() error {
 	w := a.released
 	if err := a.files.paid(a.files.place()); err != nil {

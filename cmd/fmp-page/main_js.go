@@ -67,7 +67,7 @@ func answer(s *session, args []js.Value) (out map[string]any) {
 	return out
 }
 
-// toGo copies the bytes of a Uint8Array.
+// toGo copies the bytes of a Uint8Array. The copy is Go's: the page may reuse its buffer.
 func toGo(u js.Value) []byte {
 	data := make([]byte, u.Length())
 	js.CopyBytesToGo(data, u)

@@ -17,7 +17,8 @@ import (
 	"fmp/pipeline/privacy"
 )
 
-// admit returns an error where a client graph and the round do not agree about privacy.
+// admit returns an error where a client graph and the round do not agree about privacy. It is asked
+// when the graph comes and again before images are read, as the round may be another.
 func (s *session) admit(c *client.Client) error {
 	switch d := s.round; {
 	case c.Private() && d == nil:
@@ -43,7 +44,8 @@ type spending struct {
 	Reply      float64 // seconds from now to the new upload
 }
 
-// spent is the page's account of a private upload.
+// spent is the page's account of a private upload. Epsilon is that of all releases of an image
+// together, as [privacy.Spend] counts it.
 type spent struct {
 	Line    string  `json:"line"`    // of the ledger, to be kept together with the upload
 	Epsilon float64 `json:"epsilon"` // spent in all

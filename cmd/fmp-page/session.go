@@ -25,13 +25,14 @@ import (
 )
 
 // session is the state of a page. Its Web Worker calls one method at a time, so that nothing is
-// locked.
+// locked. A method that needs a key, a round or a model refuses without it.
 type session struct {
-	vectors    bool // models run by vector kernels
-	key        *identity.Key
-	round      *wire.Description
-	client     *client.Client
-	trusted    bool // the client's extractor may run on the images
+	vectors bool // models run by vector kernels
+	key     *identity.Key
+	round   *wire.Description
+	client  *client.Client
+	trusted bool // the client's extractor may run on the images
+	// approved are the lines that the page keeps of extractors, for scope: files or a server's key.
 	approved   client.Memory
 	scope      string
 	classifier *classify.Classifier
@@ -71,6 +72,7 @@ var methods = map[string]method{
 	"withdrawn":  inRound((*session).withdrawn),
 }
 
+// call answers the call of a method. A name that is unknown is a fault of the page.
 func (s *session) call(name string, q *request) (any, []byte, error) {
 	m, ok := methods[name]
 	if !ok {
@@ -111,7 +113,8 @@ type keyInfo struct {
 	Line string `json:"line"` // of the roster
 }
 
-// newKey makes a key, and returns the contents of its file.
+// newKey makes a key, and returns the contents of its file. The session has it in memory alone: the
+// caller keeps the secret.
 func (s *session) newKey(_ *request, p struct{ Name string }) (any, []byte, error) {
 	k, err := identity.New(p.Name)
 	if err != nil {
@@ -122,7 +125,8 @@ func (s *session) newKey(_ *request, p struct{ Name string }) (any, []byte, erro
 	return keyInfo{k.Name, k.Line()}, secret, err
 }
 
-// readKey reads a key from the contents of its file.
+// readKey reads a key from the contents of its file. Its line for the roster is the one of when it
+// was made.
 func (s *session) readKey(q *request) (any, []byte, error) {
 	k, err := identity.Parse(q.data)
 	if err != nil {
@@ -162,7 +166,8 @@ func (s *session) describe(q *request, p struct{ Reply, Age float64 }) (any, []b
 	}{d, d.Round, wire.GraphPath(d.Round)}, nil, nil
 }
 
-// inTime refuses a private round that may end before the reply, a number of seconds from now.
+// inTime refuses a private round that may end before the reply, a number of seconds from now. This
+// moment is the server's clock and the age of its description ([wire.Description.TooLate]).
 func inTime(d *wire.Description, reply float64) error {
 	if !d.TooLate(time.Duration(reply * float64(time.Second))) {
 		return nil
@@ -227,7 +232,8 @@ func (s *session) open(q *request, p struct{ Digest, Approved string }) (any, []
 	return s.judge()
 }
 
-// judge says whether the extractor of the client graph may run.
+// judge says whether the extractor of the client graph may run. An unknown extractor is no error
+// here: the page asks its visitor about it.
 func (s *session) judge() (any, []byte, error) {
 	f, a := s.client.Manifest, s.client.Parsed
 	err := s.client.Trust(&s.approved, s.scope)
@@ -248,7 +254,7 @@ func (s *session) judge() (any, []byte, error) {
 }
 
 // most returns the bytes of the largest upload that a client graph makes (float32). Each of S
-// points has its numbers, a share of each class, and a mass.
+// points has its numbers, a share of each class, and a mass. A number has four bytes.
 func most(f models.Manifest) int {
 	if f.Bytes > 0 {
 		return f.Bytes
@@ -268,7 +274,7 @@ func (s *session) approve(*request) (any, []byte, error) {
 }
 
 // source returns the images of a request by the rules of fmp-edge: folders are classes. Files are
-// read when an image is asked for.
+// read when an image is asked for. The images of an upload are client.MaxItems at most.
 func (s *session) source(q *request, paths []string) (imagefile.Source, imagefile.LeftOut, error) {
 	if s.client == nil {
 		return nil, imagefile.LeftOut{}, errors.New("no client graph is open")
@@ -295,7 +301,7 @@ func (s *session) list(q *request, p struct{ Paths []string }) (any, []byte, err
 	return map[string]any{"items": items, "others": others}, nil, nil
 }
 
-// counted tells how many images were read.
+// counted tells how many images were read. Of an image that cannot be read it tells as well.
 type counted struct {
 	imagefile.Source
 	done int
@@ -432,7 +438,8 @@ type row struct {
 	Shades []byte `json:"shades"`
 }
 
-// leaving decodes an upload, so that the account is of the bytes that leave.
+// leaving decodes an upload, so that the account is of the bytes that leave. Points come with their
+// class, the one of the largest share, and with their mass.
 func (s *session) leaving(data []byte) (*leaving, error) {
 	if federate.IsRelease(data) {
 		u, err := federate.DecodeRelease(data, federate.Expect{Unsalted: true})
@@ -500,6 +507,7 @@ func shaded(rows [][]float32) [][]byte {
 	return out
 }
 
+// largest is the place of the largest number, the first of equals: of shares of classes, the class.
 func largest(v []float32) (at int) {
 	for i := range v {
 		if v[i] > v[at] {
@@ -540,7 +548,7 @@ func (s *session) receipt(q *request, p struct{ Digest string }) (any, []byte, e
 	return r, append(file, '\n'), err
 }
 
-// openClassifier opens a classifier.
+// openClassifier opens a classifier. A later one takes its place.
 func (s *session) openClassifier(q *request) (any, []byte, error) {
 	c, err := classify.ParseImages(q.data, 1)
 	if err != nil {
@@ -565,7 +573,9 @@ type predicted struct {
 	Disagreement float32 `json:"mutual_information"`
 }
 
-// predict classifies one image, the data of the request. Errors have the name of its file.
+// predict classifies one image, the data of the request. Errors have the name of its file. Its name
+// is made one without folders and leading dots, as folders would be classes and hidden files are
+// left out.
 func (s *session) predict(q *request, p struct{ Name string }) (any, []byte, error) {
 	if s.classifier == nil {
 		return nil, nil, errors.New("no classifier is open")

@@ -155,7 +155,8 @@ func fmp_client_load(data unsafe.Pointer, size C.size_t, approved *C.char, out *
 	})
 }
 
-// load copies a caller's bytes and opens them; the handle is set where that succeeds.
+// load copies a caller's bytes and opens them; the handle is set where that succeeds. The caller
+// may free its bytes once the call is over.
 func load(what string, data unsafe.Pointer, size C.size_t, out *C.fmp_handle,
 	open func([]byte) (uint64, error)) error {
 	if out == nil {
@@ -280,7 +281,7 @@ func fmp_predict(handle C.fmp_handle, in *C.fmp_images, out *C.fmp_predictions,
 }
 
 // made gives the caller the bytes that do makes of the images. how says whether the caller has
-// stated the way.
+// stated the way. The bytes are made whole before the caller sees any.
 func made(in *C.fmp_images, how bool, out *C.fmp_buffer, what string,
 	do func(*images) ([]byte, error)) error {
 	im, err := imagesOf(in)

@@ -57,7 +57,7 @@ func keep(m *model) uint64 {
 }
 
 // find returns an open model, locked. Its lock is waited for without that of the handles, so that a
-// long call keeps no other handle waiting.
+// long call keeps no other handle waiting. A handle that is closed meanwhile is found empty.
 func find(handle uint64) (*model, error) {
 	handles.Lock()
 	m := handles.open[handle]
@@ -178,7 +178,8 @@ type images struct {
 }
 
 // source returns the images under names of their numbers, in folders of their classes. Six digits
-// are enough for maxImages.
+// are enough for maxImages. The names are in the order of the caller's images within a class, and
+// folders in that of fmp-edge.
 func (im *images) source(fit imagefile.Fit, f models.Manifest) (imagefile.Source, error) {
 	if im.n < 1 || im.n > maxImages {
 		return nil, fmt.Errorf("%d images; want 1 to %d", im.n, maxImages)
@@ -227,7 +228,8 @@ func number(p string) int {
 }
 
 // predict classifies images and gives each prediction with the number of its image. p is valid
-// until give returns. An image that cannot be read is an error.
+// until give returns. An image that cannot be read is an error. With labels images come class by
+// class, so that give is told the number of each.
 func predict(handle uint64, im *images, give func(i int, p *classify.Prediction) error) error {
 	m, err := findClassifier(handle)
 	if err != nil {
@@ -250,7 +252,7 @@ func predict(handle uint64, im *images, give func(i int, p *classify.Prediction)
 	return errors.Join(append(bad, err)...)
 }
 
-// evaluation says how the report of a site is made.
+// evaluation says how the report of a site is made. Fields are those of fmp_evaluation.
 type evaluation struct {
 	key            []byte // the file of the client's key
 	round          uint64
@@ -260,7 +262,7 @@ type evaluation struct {
 }
 
 // check sets the default of the least count, and returns an error for an evaluation that is not
-// made.
+// made. delta may be its default without epsilon, as callers in C fill in the struct.
 func (e *evaluation) check() error {
 	if e.epsilon != 0 && e.least != 0 {
 		return errors.New("evaluate: least is of reports without noise: give 0 beside epsilon")
@@ -327,7 +329,7 @@ func evaluate(handle uint64, im *images, e *evaluation) ([]byte, error) {
 	return r.Sign(key)
 }
 
-// upload says how an upload is made.
+// upload says how an upload is made. Fields are those of fmp_upload.
 type upload struct {
 	name      string // of the client
 	round     uint64
@@ -347,7 +349,8 @@ func (o *upload) check() error {
 }
 
 // compress makes the upload of labelled images, with the bytes of fmp-edge compress. An image that
-// cannot be read is an error, and nothing is made.
+// cannot be read is an error, and nothing is made. Sums are made in the order of classes as
+// fmp-edge reads folders, so that the bytes are equal.
 func compress(handle uint64, im *images, o *upload) ([]byte, error) {
 	if err := o.check(); err != nil {
 		return nil, err

@@ -49,6 +49,7 @@ func Marked(f *pflag.Flag) bool { return len(f.Annotations[annotation]) > 0 }
 // Free reports whether a flag's value is a name that people choose freely, and no file's.
 func Free(f *pflag.Flag) bool { return slices.Contains(words, f.Name) }
 
+// mark notes the kind of output at each flag. A name that is no flag is a fault of the program.
 func mark(f *pflag.FlagSet, kind string, names []string) {
 	for _, name := range names {
 		if err := f.SetAnnotation(name, annotation, []string{kind}); err != nil {
@@ -190,7 +191,8 @@ func distinct(f *pflag.FlagSet, args []string, outputs []output) (err error) {
 }
 
 // begun returns an error where an output is a file that the command keeps, or a ledger's seal:
-// neither need be there yet.
+// neither need be there yet. Files that are there are known by their identity, others by their
+// name.
 func begun(flag *pflag.Flag, outputs []output) error {
 	for _, o := range outputs {
 		name := flag.Value.String()

@@ -32,7 +32,8 @@ func main() {
 	fmt.Println(name)
 }
 
-// platform is pip's name of the machine that this runs on.
+// platform is pip's name of the machine that this runs on. Linux is without a manylinux tag: the
+// library is of the C library that it was built with.
 func platform() (string, error) {
 	for _, p := range []struct{ of, tag string }{
 		{"linux/amd64", "linux_x86_64"}, {"linux/arm64", "linux_aarch64"},
