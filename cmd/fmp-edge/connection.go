@@ -312,8 +312,8 @@ func readShares(upload string, d *wire.Description, key *identity.Key) ([]byte, 
 	return data, nil
 }
 
-// receiptsFree settles where the receipt goes. It returns an error where one would take the place of
-// anything but an earlier one of the same server and client, before anything is sent.
+// receiptsFree settles where the receipt goes. It returns an error where one would take the place
+// of anything but an earlier one of the same server and client, before anything is sent.
 func (c *connection) receiptsFree(command, client string) error {
 	*c.receipt = cmp.Or(*c.receipt, c.beside(c.first.round.Round, "receipt.json"))
 	_, err := free(command,

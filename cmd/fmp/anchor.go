@@ -94,7 +94,8 @@ corpus.`,
 
 // drawAnchor returns the upload of some images of each class of a data set's corpus. Images of a
 // class are those that come first in a random order of the seed, each at most. A class of the graph
-// without one is an error.
+// without one is an error. The upload states n images of C classes behind the graph whose sha256 it
+// holds.
 func drawAnchor(ctx context.Context, cfg anchorSettings, graph string,
 	each int) (*federate.Upload, error) {
 	var m *onnx.Model
@@ -150,7 +151,8 @@ func drawAnchor(ctx context.Context, cfg anchorSettings, graph string,
 	return u, err
 }
 
-// drawnImages are some images of a data set, as a source.
+// drawnImages are some images of a data set, as a source. rows are places in the training images,
+// labels classes of the graph, and at is the next one.
 type drawnImages struct {
 	images       *dataset.Images
 	rows, labels []int

@@ -37,14 +37,16 @@ type audited struct {
 	Extractors []audit.Leak `json:"extractors,omitempty"`
 }
 
-// attacks are those that are made where they are asked for.
+// attacks are those that are made where they are asked for. A run that is not private has none by
+// time.
 type attacks struct {
 	runs   int           // by time
 	after  time.Duration // to a reply in these
 	server string        // extractor, or none
 }
 
-// check refuses flags of an audit that none can be made by.
+// check refuses flags of an audit that none can be made by. A reply comes after client.Settle and a
+// tenth at least: work is stopped client.Settle before it.
 func (t attacks) check(o *audit.Options) error {
 	switch {
 	case o.Rounds < 1 || o.Rounds > 10_000:
@@ -145,7 +147,8 @@ func newAuditCommand() *cobra.Command {
 
 // auditRun attacks rounds like those of the run in a folder, partition by partition. The engine is
 // this command's, and scores that an audit does not read are left out of the run's settings.
-// Attacks by time are of no partition, and made once.
+// Attacks by time are of no partition, and made once. The images and models are prepared as for the
+// run, and compared with its manifest by their digests.
 func auditRun(cmd *cobra.Command, dir string, engine settings.Engine, o audit.Options,
 	t attacks) ([]audited, error) {
 	ctx := cmd.Context()

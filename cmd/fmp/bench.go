@@ -105,7 +105,8 @@ type workload struct {
 	dims       []string
 }
 
-// benchWork is the work of a run with these settings for its models.
+// benchWork is the work of a run with these settings for its models. A predictor reads the pool of
+// all clients' points: clients times n.
 func benchWork(c experiment.Config) []workload {
 	n, clients, samples, fresh := c.Federation.Points, c.Federation.Clients, c.Posterior.Samples,
 		c.Predictor.Fresh

@@ -117,6 +117,7 @@ func errNoClosedForm(command string) error {
 		"no conjugate predictor: leave it out", command)
 }
 
+// newBenchRoundCommand declares fmp bench round. Fewer than half of the clients attack.
 func newBenchRoundCommand() *cobra.Command {
 	var res measuredRound
 	var test int
@@ -482,6 +483,7 @@ survive none; they are scored on new images of the honest clients.`,
 	return cmd
 }
 
+// Columns are shares of images whose set holds their class, and the mean size of sets.
 func (r *measuredSets) print(b *strings.Builder) {
 	fmt.Fprintf(b, "%s, %d clients of %d images, alpha %g, %d repeats, sets of %g\n", r.Dataset,
 		r.Clients, r.Points, r.Alpha, r.Repeats, r.Level)

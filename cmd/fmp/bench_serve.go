@@ -76,9 +76,11 @@ type servedLoad struct {
 	Restart float64 `json:"restart_seconds"`
 }
 
-// benchRound is the number of the benchmark's round.
+// benchRound is the number of the benchmark's round. Uploads and their signatures state it.
 const benchRound = 1
 
+// newBenchServeCommand declares fmp bench serve. The servers are processes of this program, so that
+// a kill is a real one.
 func newBenchServeCommand() *cobra.Command {
 	var clients, parallel, workers int
 	var sync, pool, two bool
@@ -155,7 +157,8 @@ once the two have checked its proof.`,
 	return cmd
 }
 
-// loadRequest is one of the load: the server that it goes to, path, headers and body.
+// loadRequest is one of the load: the server that it goes to, path, headers and body. It is made
+// before the clock starts, with its signature.
 type loadRequest struct {
 	server  int
 	path    string
@@ -163,7 +166,7 @@ type loadRequest struct {
 	body    []byte
 }
 
-// The servers of a load.
+// The servers of a load. Of a round with one server that one is the leader.
 const loadLeader, loadHelper = prio.Leader, prio.Helper
 
 // measure starts the servers in dir, sends the load, waits for the classifier where pool is set,
@@ -241,7 +244,8 @@ func (res *servedLoad) measure(ctx context.Context, dir string, two, pool bool) 
 
 // send sends the requests of all clients, Parallel at once, and measures their rate and latency. A
 // client's requests follow each other. Of n sorted times P50 is the n/2-th and P99 the 99n/100-th.
-// An error ends its goroutine alone, and the first is returned once all have ended.
+// An error ends its goroutine alone, and the first is returned once all have ended. Latency is that
+// of all requests of a client, in ms, with the waits of those that are put off.
 func (res *servedLoad) send(ctx context.Context, client *http.Client, urls [2]string,
 	requests [][]loadRequest) error {
 	took := make([]float64, len(requests))
@@ -283,7 +287,8 @@ func (res *servedLoad) send(ctx context.Context, client *http.Client, urls [2]st
 	return nil
 }
 
-// waitPooled fetches the classifier until it is there.
+// waitPooled fetches the classifier until it is there. It asks ten times a second until the context
+// ends.
 func waitPooled(ctx context.Context, client *http.Client, url string) error {
 	for {
 		resp, err := client.Get(url + wire.RoundPath(benchRound) + "/classifier.onnx")
@@ -328,7 +333,8 @@ func (res *servedLoad) checkRestart(url string, start time.Time) error {
 	return nil
 }
 
-// prepare makes the round's files and the requests of each client, in their order.
+// prepare makes the round's files and the requests of each client, in their order. Each client has
+// a key and an upload of its own. Memory is that of all requests at once.
 func (res *servedLoad) prepare(ctx context.Context, dir string, two,
 	pool bool) ([][]loadRequest, error) {
 	path := filepath.Join(dir, "client.onnx")
@@ -423,13 +429,16 @@ func loadServers(dir, graph string) (pair loadPair, err error) {
 	return pair, nil
 }
 
-// upload is a client's signed upload to one of the servers.
+// upload is a client's signed upload to one of the servers. The signature is of the upload's
+// digest, the server, the round and the graph.
 func (p *loadPair) upload(k *identity.Key, server int, body []byte) loadRequest {
 	headers, _ := p[server].Headers(k, body)
 	return loadRequest{server, wire.UploadPath(benchRound, k.Name), headers, body}
 }
 
 // loadMeans is a client's upload, of points near centres [S, Dx] of which each is of two images.
+// Row c is 0.2 centre + 0.1 normal noise, by a stream of the client's name, with the one-hot class
+// behind it.
 func loadMeans(name string, f models.Manifest, centres []float32) ([]byte, error) {
 	s := point.New(f.S, f.Dx, f.C)
 	r := rng.New(1, name)
@@ -446,7 +455,8 @@ func loadMeans(name string, f models.Manifest, centres []float32) ([]byte, error
 }
 
 // loadShares are a client's messages for leader and helper, of the sums of ten images. Points are
-// normal and labels uniform, by a stream of the client's name.
+// normal and labels uniform, by a stream of the client's name. The budget is that of the round file
+// that prepare writes.
 func loadShares(name string, f models.Manifest) (messages [2][]byte, err error) {
 	const images = 10
 	r := rng.New(1, name)
@@ -489,7 +499,7 @@ func fuse(ctx context.Context, path string) error {
 }
 
 // patience is how long a request that the server puts off is sent again, as fmp-edge would until
-// the deadline.
+// the deadline. Beyond it the load fails.
 const patience = time.Minute
 
 // send puts the upload until the server has it, and counts how often it had to come again. It waits
@@ -534,7 +544,8 @@ func (l *loadRequest) once(ctx context.Context, client *http.Client,
 }
 
 // startServer runs fmp serve with its state and log in a folder, and returns its address once it is
-// ready, and a function that kills it.
+// ready, and a function that kills it. It is ready when its line with the address comes: port 0
+// takes a free one.
 func startServer(ctx context.Context, dir string,
 	args []string) (url string, kill func(), err error) {
 	out, kill, err := launch(ctx, dir,
@@ -556,7 +567,8 @@ func startServer(ctx context.Context, dir string,
 }
 
 // launch starts this program with its log and its process's id in a folder. kill may be called
-// again; it waits for the end. The process is killed when ctx ends, too.
+// again; it waits for the end. The process is killed when ctx ends, too. Its log is server.log, and
+// its process id pid, by which memory and time are read from /proc.
 func launch(ctx context.Context, dir string,
 	args []string) (out io.Reader, kill func(), err error) {
 	self, err := os.Executable()
@@ -602,6 +614,7 @@ func loadQueue(dir string) ([]string, error) {
 		errors.Join(l.Close(), identity.SaveSecret(token, []byte(rand.Text())))
 }
 
+// workerFolder is where the i-th worker has its log and its process id.
 func workerFolder(dir string, i int) string { return filepath.Join(dir, fmt.Sprint("worker-", i)) }
 
 // startWorkers starts the workers that merge, and returns a function that kills them.
@@ -636,7 +649,7 @@ func aboutServer(dir, file string) []byte {
 }
 
 // serverMemory is the resident size of the server in MiB, now (VmRSS) or the largest so far
-// (VmHWM), where the system says it.
+// (VmHWM), where the system says it. The system counts kB of 1024 bytes.
 func serverMemory(dir, which string) float64 {
 	m := regexp.MustCompile(which + `:\s+(\d+) kB`).FindSubmatch(aboutServer(dir, "status"))
 	if m == nil {

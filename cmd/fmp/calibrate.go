@@ -41,6 +41,7 @@ type calibration struct {
 	Trials  []scaling.Trial       `json:"trials"`
 	Scaling *models.OriginScaling `json:"scaling,omitempty"`
 
+	// shares is the text of --proportions and scale that of --scaling.
 	shares, scale string
 	log           io.Writer // tells how far the fits are
 }
@@ -147,7 +148,8 @@ func newCalibrateCommand() *cobra.Command {
 	return cmd
 }
 
-// kinds returns the scalings to try.
+// kinds returns the scalings to try. They go from the simplest to the richest, and a kind by name
+// stands for all up to it.
 func (r *calibration) kinds() ([]string, error) {
 	switch at := slices.Index(scaling.Kinds, r.scale); {
 	case r.scale == scaleAuto:
@@ -182,7 +184,8 @@ func (r *calibration) write(classifier, digest string, sets *models.OriginSets) 
 }
 
 // calibrate computes scaling and sets by the predictions that predict hands out, which are of
-// labelled images.
+// labelled images. Images are held as probabilities alone: [n, C] twice, and with scalings the
+// samples of the heads.
 func (r *calibration) calibrate(ctx context.Context, f models.Manifest, from string,
 	predict func(func([]classify.Prediction) error) error) (*models.OriginSets, error) {
 	d := conformal.Design{ByClass: r.ByClass}
@@ -246,7 +249,8 @@ func (r *calibration) calibrate(ctx context.Context, f models.Manifest, from str
 	return sets, nil
 }
 
-// scaled chooses the scaling, and makes the stated probabilities those of it.
+// scaled chooses the scaling, and makes the stated probabilities those of it. Sets keep the scores
+// of before: stated is for their sizes alone.
 func (r *calibration) scaled(ctx context.Context, x *scaling.Images, kinds []string, from string,
 	stated [][]float32) error {
 	// Of too few images auto tries none. A kind that is asked for by its name is tried.
@@ -286,7 +290,7 @@ func always(s *models.OriginSets, names []string) []string {
 		func(c int) bool { return s.Thresholds[c] == models.NoThreshold })
 }
 
-// namesOf returns the names of the chosen ones of n classes.
+// namesOf returns the names of the chosen ones of n classes. A class without a name has its number.
 func namesOf(names []string, n int, chosen func(class int) bool) (out []string) {
 	for c := range n {
 		if chosen(c) {

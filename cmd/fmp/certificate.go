@@ -20,7 +20,8 @@ type certificate struct {
 	pair      atomic.Pointer[tls.Certificate]
 }
 
-// read reads the files.
+// read reads the files. The key must be its owner's alone to read. After an error the last pair
+// stays.
 func (c *certificate) read() error {
 	if err := identity.CheckSecret(c.key); err != nil {
 		return err
@@ -32,7 +33,7 @@ func (c *certificate) read() error {
 	return err
 }
 
-// config gives each connection the pair that was read last.
+// config gives each connection the pair that was read last. Connections that are open keep theirs.
 func (c *certificate) config() *tls.Config {
 	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return c.pair.Load(), nil
@@ -59,7 +60,8 @@ func (c *certificate) fault(now time.Time) string {
 }
 
 // watch reads the files again when they have changed, and says each fault of the certificate once.
-// Files that are no pair yet leave the last one in place, until they are.
+// Files that are no pair yet leave the last one in place, until they are. Faults depend on the
+// clock, so that they are looked for at every look.
 func (c *certificate) watch(ctx context.Context, every time.Duration) {
 	f, said := watchedFiles{paths: []string{c.cert, c.key}}, ""
 	f.follow(ctx, every, func() {

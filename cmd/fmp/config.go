@@ -40,6 +40,7 @@ var engineAliases = map[string]string{
 var hardwareAliases = map[string]string{"threads": "engine.threads", "provider": "engine.provider",
 	"library": "engine.library"}
 
+// newConfigCommand declares fmp config, which shows the settings of fmp run.
 func newConfigCommand() *cobra.Command {
 	var markdown bool
 	cfg := experiment.Default()

@@ -45,6 +45,7 @@ func onBadFlag(cmd *cobra.Command, onBad *string) {
 		"what to do about images of a folder that cannot be read: fail or skip; all are named")
 }
 
+// newDataListCommand declares fmp data list, whose JSON is a list of [dataset.Status].
 func newDataListCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
@@ -238,6 +239,7 @@ left as it is.`,
 	return cmd
 }
 
+// newDataImportCommand declares fmp data import. The set is read whole before its name is taken.
 func newDataImportCommand() *cobra.Command {
 	var dir, name, onBad string
 	var replace bool
@@ -284,7 +286,7 @@ official archive. Afterwards it has a name: --dataset NAME.`,
 	return cmd
 }
 
-// checkDrawing refuses flags of fmp data synth that cannot be met.
+// checkDrawing refuses flags of fmp data synth that cannot be met. Nothing is drawn before.
 func checkDrawing(out string, c digits.Config, photos, scans bool) error {
 	if out == "" {
 		return usageErrorf("--out is not given; name the folder to write to")
@@ -315,6 +317,7 @@ func checkDrawing(out string, c digits.Config, photos, scans bool) error {
 	return nil
 }
 
+// newDataSynthCommand declares fmp data synth. The folder must be new or empty.
 func newDataSynthCommand() *cobra.Command {
 	var (
 		c       digits.Config

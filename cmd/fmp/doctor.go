@@ -37,6 +37,7 @@ type finding struct {
 }
 
 const (
+	// A needed thing that is missing makes the exit code 3; an absent one does not.
 	stateOK      = "ok"
 	stateMissing = "missing"
 	stateAbsent  = "absent"
@@ -167,7 +168,8 @@ func (d *diagnosis) checkLibrary(cfg settings.Engine) finding {
 	return f
 }
 
-// checkPure runs the small model on the engine that needs no library.
+// checkPure runs the small model on the engine that needs no library. It is needed where the
+// settings name it.
 func checkPure(cfg settings.Engine) finding {
 	f := finding{Name: "pure engine", State: stateOK,
 		Detail: "runs models, slower than the ONNX Runtime"}
@@ -209,7 +211,8 @@ func selfTest(e engine.Engine) error {
 	return nil
 }
 
-// checkData lists the data sets; the one that the settings name is needed.
+// checkData lists the data sets; the one that the settings name is needed. A name that is none of
+// the known is looked for as a folder.
 func (d *diagnosis) checkData(cfg settings.Dataset) []finding {
 	d.Data = dataset.List(cfg.Dir)
 	var out []finding

@@ -60,7 +60,7 @@ func openEngine(ctx context.Context, cfg settings.Engine, threads int,
 }
 
 // libraryIsNeeded reports whether the settings or the environment ask for the ONNX Runtime by name,
-// so that the pure engine must not take its place.
+// so that the pure engine must not take its place. cpu is the provider of both engines.
 func libraryIsNeeded(cfg settings.Engine) bool {
 	if cfg.Name == "pure" {
 		return false

@@ -232,7 +232,8 @@ func clientFolders(path string) ([]string, imagefile.LeftOut, error) {
 	return names, others, nil
 }
 
-// maxPooled is the maximum size of a pooled report: 64 MiB, of ten thousand sites.
+// maxPooled is the maximum size of a pooled report: 64 MiB, of ten thousand sites. It is read whole
+// into memory.
 const maxPooled = 64 << 20
 
 // siteFlags are the flags of fmp evaluate for the reports of sites.
@@ -250,10 +251,12 @@ func (f *siteFlags) bind(cmd *cobra.Command) {
 		"`FILE` of the report that fmp serve pooled (/v1/rounds/N/evaluation)")
 }
 
+// given reports whether reports of sites are asked for.
 func (f *siteFlags) given() bool { return len(f.reports) > 0 || f.pooled != "" }
 
 // pool reads the reports of sites about a classifier; nil if the flags name none. Reports must be
-// signed by clients of the roster, and be of this classifier.
+// signed by clients of the roster, and be of this classifier. Reports are bounded by tally.MaxBytes
+// each.
 func (f *siteFlags) pool(of *evaluate.Result) (*sites.Result, error) {
 	switch {
 	case len(f.reports) > 0 && f.pooled != "":

@@ -144,6 +144,8 @@ each is given by its name wherever an extractor is: --extractor efficientnet-lit
 	}, newExtractorsListCommand(), newExtractorsPullCommand())
 }
 
+// newExtractorsListCommand declares fmp extractors list. Multiplications are of one image, in
+// millions.
 func newExtractorsListCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "list",

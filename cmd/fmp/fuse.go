@@ -52,7 +52,8 @@ type front struct {
 }
 
 // frontOf returns the part of a client graph before the embedding, with the statistics that its
-// features are standardised by. mean and std are [dx], or nil.
+// features are standardised by. mean and std are [dx], or nil. Without statistics features are left
+// as the extractor gives them.
 func frontOf(x *extractor.Extractor, mean, std []float32) (*onnx.Model, front) {
 	m, pre := x.Client(mean, std)
 	f := front{Preprocessing: pre}
@@ -83,7 +84,8 @@ func (f front) pixels() string {
 	return fmt.Sprintf("(pixel/255 - %.4g) / %.4g%s", f.Mean, f.Std, order)
 }
 
-// print returns how the extractor is fed and which layer the features are taken from, in words.
+// print returns how the extractor is fed and which layer the features are taken from, in words. Of
+// many layers that are cut off it names maxCut.
 func (f front) print(dx int) string {
 	if f.layer == nil {
 		return ""
@@ -134,7 +136,8 @@ type fuseSettings struct {
 // FillDefaults sets defaults of the data set where no value was given.
 func (c *fuseSettings) FillDefaults() []string { return option.FillDefaults(c, c.Dataset.Name) }
 
-// fuseRun is a run of fmp fuse: its flags and settings.
+// fuseRun is a run of fmp fuse: its flags and settings. run settles the kind of uploads and the
+// file first, and then makes the graph.
 type fuseRun struct {
 	// upload is the kind of uploads; "" is settled by the models that there are.
 	out, upload string
@@ -399,7 +402,7 @@ func (n *classNames) Set(text string) error {
 const maxFolder = 255
 
 // checkNames returns an error unless there are two names or more, each another and a folder's:
-// labels are names of folders.
+// labels are names of folders. A folder's name is 255 bytes at most on common file systems.
 func checkNames(names []string) error {
 	for _, name := range names {
 		if strings.ContainsAny(name, "/\\") || strings.HasPrefix(name, ".") ||
@@ -426,7 +429,8 @@ type predictors struct {
 	acts            []string    // keys of the settings that embedding read
 }
 
-// find loads the conjugate and the open predictor that the settings name.
+// find loads the conjugate and the open predictor that the settings name. A model that a setting
+// names must be of this extractor. Without one at hand the field stays nil.
 func (p *predictors) find() error {
 	var err error
 	if p.cfg.Conjugate.Model != "none" {
@@ -509,6 +513,7 @@ var errNamed = errors.New("--class-names wants uploads of class means and, for n
 	"makes one, and --set open.model=FILE names it")
 
 // points returns the embedding that the settings name; an untrained one only where they ask for it.
+// A setting embedding.size beside a trained embedding must be its number of points.
 func (p *predictors) points() (*onnx.Model, error) {
 	size := p.cfg.Embedding.Size
 	p.acts = []string{"embedding.model"}

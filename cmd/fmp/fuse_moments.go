@@ -36,7 +36,7 @@ func (b *byteSize) String() string { return strconv.Itoa(int(*b)) }
 func (b *byteSize) Type() string   { return "bytes" }
 
 // Set reads a size such as 64k, 256k or 2m. The number is compared with maxBytes over the unit, as
-// the product could overflow.
+// the product could overflow. k is 2^10 and m 2^20, in either case.
 func (b *byteSize) Set(s string) error {
 	unit := 1
 	number := strings.ToLower(s)
@@ -68,7 +68,7 @@ type momentsFlags struct {
 //	k(k+1)/2 + 4k + C(k + 16) + 2M(k + 1) + 1024
 //
 // bytes. This grows with k, so that the first k that fits from above is the largest. Less than 2
-// coordinates are an error, which says how many bytes 2 would take.
+// coordinates are an error, which says how many bytes 2 would take. The search costs O(dx).
 func (f momentsFlags) width(dx, classes int) (int, error) {
 	const fixed, scale, mean = 1 << 10, 4, 16
 	size := func(k int) int {
@@ -120,7 +120,8 @@ func basis(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings, x *extracto
 
 // momentsClient makes the client graph of uploads of moments: it needs no image; where the data set
 // has some, they tell kappa. The seed acts on the graph where there is a basis or a kappa that is
-// learned, and is recorded then alone.
+// learned, and is recorded then alone. Images of an unknown height and width are refused, since the
+// graph is made for one size.
 func (o *fuseRun) momentsClient(cmd *cobra.Command, eng engine.Engine) (*onnx.Model, front, error) {
 	none, cfg, names, f := front{}, &o.settings, o.names, o.moments
 	o.acts = []string{"extractor."}
@@ -191,7 +192,8 @@ const maxLearned = 10000
 
 // learnKappa learns kappa from the images of the data set, those that are no test images. They are
 // drawn without replacement by the seed, as a folder lists its images class by class. Features are
-// brought to the coordinates of uploads first.
+// brought to the coordinates of uploads first. maxLearned of them are taken at most, as features
+// [n, dx]; labels may be of any classes.
 func learnKappa(cmd *cobra.Command, eng engine.Engine, cfg *fuseSettings,
 	basis *onnx.Tensor) (discriminant.Kappa, error) {
 	bar := newProgress(cmd.ErrOrStderr())

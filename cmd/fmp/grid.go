@@ -149,7 +149,7 @@ func (o *gridOptions) run(cmd *cobra.Command, file string) error {
 	return errors.Join(failed, tabulate(cmd, done, func(w io.Writer) { gridLines(w, done) }))
 }
 
-// gridLines writes one line a method, partition and run.
+// gridLines writes one line a method, partition and run. Rows of controls are left out.
 func gridLines(w io.Writer, runs []*runOutput) {
 	for i, o := range runs {
 		if i == 0 {
@@ -188,7 +188,8 @@ type gridWork struct {
 }
 
 // gridName returns the name of a grid, which it makes at first: its jobs are its own, and are found
-// again when it goes on.
+// again when it goes on. The name is random text, of 26 letters and digits, and stays in the
+// folder.
 func gridName(dir string) (string, error) {
 	file := filepath.Join(dir, gridFile)
 	data, err := regularfile.ReadFile(file, 1<<10)
@@ -231,7 +232,8 @@ func (w *gridWork) give(ctx context.Context, st *store.Store, dir string) error 
 	return nil
 }
 
-// take waits for the run that a worker makes, and returns its files; nil where none makes it.
+// take waits for the run that a worker makes, and returns its files; nil where none makes it. It
+// waits until a worker has made it or the context ends.
 func (w *gridWork) take(ctx context.Context, i int) (map[string][]byte, error) {
 	job, ok := w.jobs[i]
 	if !ok {
@@ -256,7 +258,8 @@ func (w *gridWork) plan() []planned {
 	return out
 }
 
-// newGridWork checks the runs and reads how far each is.
+// newGridWork checks the runs and reads how far each is. Cells are counted without any image being
+// read.
 func newGridWork(runs []experiment.GridRun, out string, threads int) (*gridWork, error) {
 	w := &gridWork{runs: slices.Clone(runs), threads: threads}
 	for i := range w.runs {
@@ -311,12 +314,13 @@ func (w *gridWork) close() {
 	}
 }
 
-// atOnce is the number of runs that go on at the same time.
+// atOnce is the number of runs that go on at the same time. Each has one thread at least.
 func (w *gridWork) atOnce() int { return min(w.threads, len(w.runs)) }
 
 // do makes the runs, and returns those that ended well, in the order of the grid, and the errors of
 // others. A run that fails stops no other. An interrupt is the context's error, with the runs that
-// ended before.
+// ended before. Data that no other run will use are released as runs end
+// ([experiment.Shared.Done]).
 func (w *gridWork) do(cmd *cobra.Command) ([]*runOutput, error) {
 	stderr := cmd.ErrOrStderr()
 	p := newGridProgress(stderr, w.states)

@@ -145,7 +145,7 @@ func completeDataset(_ *cobra.Command, _ []string, _ string) ([]string, cobra.Sh
 	return names, cobra.ShellCompDirectiveDefault
 }
 
-// offers has a flag of a command completed by values.
+// offers has a flag of a command completed by values. Files are not offered beside them.
 func offers(cmd *cobra.Command, flag string, values ...string) {
 	// It fails only for a flag that does not exist or has one already.
 	_ = cmd.RegisterFlagCompletionFunc(flag,

@@ -110,9 +110,9 @@ server may add them up but the round's own.`,
 // ofJudging are the settings that --against alone reads.
 var ofJudging = []string{"seed", "predictor.model", "open.model", "posterior.scope", "anchor"}
 
-// judgement names how uploads are judged: by the digest of the part to judge by, and of the
-// options of ofJudging where one is not its default. Uploads that were judged otherwise are not
-// in the sums as they would be now.
+// judgement names how uploads are judged: by the digest of the part to judge by, and of the options
+// of ofJudging where one is not its default. Uploads that were judged otherwise are not in the sums
+// as they would be now. Two parts are merged only where theirs are equal.
 func judgement(part []byte, o pool.Options) (string, error) {
 	as := option.Default[pool.Options]()
 	defaults, err := as.Digest()
@@ -143,7 +143,7 @@ func (o *mergeRun) checkJudging(given []setting) error {
 	return nil
 }
 
-// mergeRun is a run of fmp merge.
+// mergeRun is a run of fmp merge. checkJudging comes before run.
 type mergeRun struct {
 	merging
 	out, key string
@@ -331,7 +331,7 @@ func noGraph(bad []error) error {
 }
 
 // judges makes a merger judge by the uploads of the part in --against, which it returns; nil: there
-// is none.
+// is none. The part is read within merge.MaxBytes, and must be of the wanted graph and round.
 func (o *merging) judges(ctx context.Context, m *merge.Merger,
 	options pool.Options) (*merge.Part, error) {
 	if o.against == "" {
@@ -385,7 +385,7 @@ func (o *merging) stays(by *merge.Part, gone []byte, options pool.Options) error
 }
 
 // merge merges files, and takes uploads in files out. bad are the errors of those that were left
-// out.
+// out. After an error no part is of use.
 func (o *merging) merge(ctx context.Context, files, without []string,
 	options pool.Options) (p *merge.Part, bad []error, err error) {
 	m := merge.Merger{Want: o.want, Trust: o.trust, Check: o.checker(options.CorpusMoments)}

@@ -15,6 +15,7 @@ import (
 // noticeFlags are the flags of the commands that heed a notice of superseded classifiers.
 type noticeFlags struct{ file, server string }
 
+// bind declares the flags.
 func (f *noticeFlags) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.file, "notice", "",
 		"`FILE` of the round's notice of superseded versions (/v1/rounds/N/notice of fmp serve; "+

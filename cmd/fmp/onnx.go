@@ -100,7 +100,8 @@ set, operators of another domain, values that are no tensors.`,
 	return cmd
 }
 
-// checkError gives a fault of a model its exit code.
+// checkError gives a fault of a model its exit code. It is 4 of parts that are not known here; a
+// fault is 2, and a missing file 3.
 func checkError(err error) error {
 	if errors.Is(err, onnx.ErrUnknown) {
 		return coded(exitUnknown, err)
@@ -260,7 +261,8 @@ func inspectModel(m *onnx.Model, sizes map[string]int, cfg settings.Engine) (ins
 	return r, nil
 }
 
-// tryRuntime loads a model on the ONNX Runtime, which alone knows its operators.
+// tryRuntime loads a model on the ONNX Runtime, which alone knows its operators. It is yes, no with
+// a reason, or unknown where there is no library.
 func tryRuntime(m *onnx.Model, cfg settings.Engine) string {
 	e, err := ort.New(ort.Options{Threads: 1, Library: cfg.Library})
 	if errors.Is(err, ort.ErrNoLibrary) {
@@ -284,7 +286,8 @@ func tryRuntime(m *onnx.Model, cfg settings.Engine) string {
 }
 
 // withoutData copies a model with the weights that lie in other files as inputs, so that a runtime
-// need not read them to answer.
+// need not read them to answer. Weights of fewer than 2^16 elements stay: operators may need their
+// values at load.
 func withoutData(m *onnx.Model) *onnx.Model {
 	c := onnx.Clone(m)
 	for name, t := range m.Graph.Initializers {
@@ -397,6 +400,8 @@ func thousands(n int64) string {
 	return s
 }
 
+// newONNXGradCommand declares fmp onnx grad. With Y = f(A), grad_A is the sum over outputs of J^T
+// grad_Y, J the Jacobian dY/dA.
 func newONNXGradCommand() *cobra.Command {
 	var opt grad.Options
 	var out string
@@ -445,6 +450,7 @@ outputs are grad_A for each value A named by --wrt: inputs, initializers or valu
 	return cmd
 }
 
+// valueNames lists the names of values in their order.
 func valueNames(vs []onnx.ValueInfo) []string {
 	names := make([]string, len(vs))
 	for i, v := range vs {

@@ -120,7 +120,8 @@ what --dim says. With --engine both, both engines are measured and compared.`,
 	return cmd
 }
 
-// checkSeconds refuses a --seconds that nothing is measured for.
+// checkSeconds refuses a --seconds that nothing is measured for. NaN is refused, as no comparison
+// with it holds.
 func checkSeconds(seconds float64) error {
 	if !(seconds >= 0.01 && seconds <= 600) {
 		return usageErrorf("--seconds is %v; allowed are 0.01 to 600", seconds)
@@ -177,7 +178,8 @@ func gives(pairs []string, name string) bool {
 	return slices.ContainsFunc(pairs, func(p string) bool { return strings.HasPrefix(p, name+"=") })
 }
 
-// opens reports whether an input leaves its first axis open.
+// opens reports whether an input leaves its first axis open. A rank that is not known has no first
+// axis.
 func opens(in onnx.ValueInfo) bool { return len(in.Shape) > 0 && !in.Shape[0].IsKnown() }
 
 // takesBatch reports whether an input that is drawn has the size of the batch.
@@ -251,7 +253,7 @@ func benchFeeds(m *onnx.Model, pairs, dims []string, batch int) (map[string]*onn
 	return feeds, nil
 }
 
-// dimSizes reads the NAME=N of --dim.
+// dimSizes reads the NAME=N of --dim. 0 is allowed.
 func dimSizes(dims []string) (map[string]int, error) {
 	sizes := map[string]int{}
 	for _, d := range dims {
@@ -382,7 +384,8 @@ func benchEngine(cmd *cobra.Command, cfg settings.Engine, m *onnx.Model,
 	return r, nil
 }
 
-// compare relates the medians to the first engine's, unless that one did not run.
+// compare relates the medians to the first engine's, unless that one did not run. Ratio[e] is the
+// median of engine e over that of the first.
 func (b *benchReport) compare() {
 	if len(b.Results) < 2 || b.Results[0].Median == 0 {
 		return
@@ -395,6 +398,7 @@ func (b *benchReport) compare() {
 	}
 }
 
+// print writes a line for each engine that ran, and then the errors of the others.
 func (b *benchReport) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "engine\tload ms\truns\tmin ms\tmedian ms\tp90 ms\tmean ms\titems/s\tratio\t")
@@ -520,7 +524,8 @@ func writeTestTable(path string, reports []testReport) error {
 	return atomicfile.WriteBytes(path, b.Bytes())
 }
 
-// testEngine runs all tests on one engine.
+// testEngine runs all tests on one engine. A test that is neither passed nor unsupported has
+// failed.
 func testEngine(cmd *cobra.Command, cfg settings.Engine, dir string,
 	tol conformance.Tolerance) (testReport, error) {
 	e, err := openEngine(cmd.Context(), cfg, cfg.Threads, cmd.ErrOrStderr())

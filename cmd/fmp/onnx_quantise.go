@@ -34,7 +34,8 @@ type quantising struct {
 	seconds            float64
 }
 
-// maxQuantiseBytes bounds the images that are held.
+// maxQuantiseBytes bounds the images that are held. They are held as the model takes them, in
+// float32 mostly.
 const maxQuantiseBytes = 2<<30 - 1
 
 // quantisedReport is printed.
@@ -70,6 +71,8 @@ type quantisedSpeed struct {
 	Error  string  `json:"error,omitempty"`
 }
 
+// newONNXQuantiseCommand declares fmp onnx quantise. Both models are compared on test images that
+// chose no range.
 func newONNXQuantiseCommand() *cobra.Command {
 	q := quantising{o: quantise.Defaults()}
 	cfg := option.Default[engineSettings]()
@@ -313,7 +316,8 @@ func (q *quantising) read(cmd *cobra.Command, path string, m *onnx.Model,
 	return ds, mixed, tests, nil
 }
 
-// halve makes every second training image a test image where there are none.
+// halve makes every second training image a test image where there are none. Every second one keeps
+// the classes' shares, as a folder lists its images class by class.
 func halve(ds *dataset.Dataset) error {
 	if ds.Test.N > 0 {
 		return nil
@@ -334,6 +338,7 @@ func halve(ds *dataset.Dataset) error {
 	return nil
 }
 
+// isFloat32 reports whether a value is of float32.
 func isFloat32(v onnx.ValueInfo) bool { return v.DType == onnx.Float32 }
 
 // compareModels runs both models on test images, and compares their first output of float32.
@@ -423,7 +428,8 @@ func largest(v []float32) int {
 }
 
 // time measures both models on both engines. An engine that lacks an operator, or is not installed,
-// has its error in place of times.
+// has its error in place of times. Times are medians on one thread, of one image of the batch that
+// a model takes.
 func (q *quantising) time(
 	cmd *cobra.Command, cfg settings.Engine, before, after *onnx.Model, one quantise.Batch,
 	r *quantisedReport,
@@ -456,6 +462,7 @@ func (q *quantising) time(
 	return nil
 }
 
+// print writes the size, the layers in float32, loss and agreement, and a line of times an engine.
 func (r *quantisedReport) print(w io.Writer) error {
 	fmt.Fprintf(w, "%s: %d bytes (%d before)\n", r.File, r.Bytes, r.BytesBefore)
 	if s := r.Static; s != nil {

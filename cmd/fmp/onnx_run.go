@@ -116,7 +116,8 @@ func newONNXRunCommand() *cobra.Command {
 	return cmd
 }
 
-// limited returns a context that ends after a time, 0 for none.
+// limited returns a context that ends after a time, 0 for none. Its cause says that the limit ended
+// it.
 func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if limit == 0 {
 		return context.WithCancel(ctx)
@@ -377,7 +378,8 @@ func writeTensors(dir string, files []outputFile,
 var errNotPutBack = errors.New("the outputs before it stay")
 
 // putAll renames files in tmp to their places: all of them, or, where one cannot be, none. Files
-// that were there are kept in tmp meanwhile.
+// that were there are kept in tmp meanwhile. A link keeps the old file while its place has the new
+// one; it costs no space.
 func putAll(tmp string, written []writtenTensor) (err error) {
 	kept := filepath.Join(tmp, "kept")
 	if err := os.Mkdir(kept, 0o700); err != nil {
@@ -418,7 +420,8 @@ func putAll(tmp string, written []writtenTensor) (err error) {
 	return nil
 }
 
-// savePB writes a serialised TensorProto; equal tensors have equal bytes.
+// savePB writes a serialised TensorProto; equal tensors have equal bytes. The file is of the
+// protobuf message alone, without a length before it.
 func savePB(path, name string, t *onnx.Tensor) error {
 	p, err := serde.TensorToProto(name, t)
 	if err != nil {

@@ -32,7 +32,8 @@ type tuning struct {
 	x       extractor.Options
 	augment learn.Augment
 	// rate is the highest one, 0 for the default. warmup and heldOut are shares: of the steps, and
-	// of the examples.
+	// of the examples. decay acts on matrices alone, and clip bounds the norm of a gradient, 0 for
+	// none.
 	rate, warmup, decay, momentum, clip float64
 	heldOut                             float64
 	// classes is the number of those of --data, 0 for as many as the targets show.
@@ -88,6 +89,7 @@ on the number of threads.`,
 	return cmd
 }
 
+// bind declares the flags, whose values check bounds.
 func (o *tuning) bind(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&o.images, "images", "",
@@ -203,7 +205,8 @@ func (o *tuning) run(cmd *cobra.Command, path string, cfg settings.Engine) error
 }
 
 // prepare gives the model its head, and chooses the trained weights and the method. A new head
-// learns at ten times the rate of the others, unless a rate is given.
+// learns at ten times the rate of the others, unless a rate is given. LoRA takes a matrix [a, b]
+// with min(a, b) above the rank, b of all axes but the first.
 func (o *tuning) prepare(m *onnx.Model, ex *examples) (*onnx.Model, error) {
 	out, ok := m.Graph.Output(o.t.Output)
 	if !ok {
@@ -291,7 +294,8 @@ func fitsAny(r *regexp.Regexp, w train.Weight) bool {
 }
 
 // choose sets optimizer and learning rates. A weight learns at the rate of the step times its
-// factor, 1 where no --rate-of fits.
+// factor, 1 where no --rate-of fits. Patterns must fit a weight or a node: one that fits none is
+// misspelt.
 func (o *tuning) choose(m *onnx.Model) error {
 	o.t.Update = optim.Options{ClipNorm: o.clip, RateOf: map[string]float64{}}
 	switch o.optimizer {

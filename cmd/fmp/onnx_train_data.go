@@ -21,7 +21,8 @@ import (
 	"fmp/onnx/train"
 )
 
-// imagesNamed is the name of a data set: a folder that is there is none that is known.
+// imagesNamed is the name of a data set: a folder that is there is none that is known. "./NAME" is
+// a path to package dataset, and "NAME" a known set.
 func imagesNamed(images string) string {
 	if st, err := os.Stat(images); err == nil && st.IsDir() && filepath.IsLocal(images) {
 		return "./" + images
@@ -65,7 +66,7 @@ func (o *tuning) sidecar(cmd *cobra.Command, path string, manifest models.Manife
 }
 
 // photos reads a data set of images. An extractor sees the part and the classes of it that are an
-// extractor's.
+// extractor's. ex.test are the data set's test images, and held a share of the others.
 func (o *tuning) photos(cmd *cobra.Command, path string, m *onnx.Model, manifest models.Manifest,
 	d dataset.Options) (*examples, error) {
 	x := o.x
@@ -208,7 +209,7 @@ func (o *tuning) targetFits(m *onnx.Model, target *onnx.Tensor) error {
 		target.Shape, out.Name, out.Type(), want)
 }
 
-// float32s converts a tensor.
+// float32s converts a tensor. Numbers beyond float32 become infinite, which checkRows refuses.
 func float32s(t *onnx.Tensor) *onnx.Tensor {
 	out := onnx.ZerosF32(t.Shape...)
 	for i := range out.F32() {

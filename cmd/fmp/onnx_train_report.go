@@ -108,7 +108,8 @@ func (o *tuning) train(cmd *cobra.Command, m *onnx.Model, ex *examples, cfg sett
 	return o.write(cmd, res.Model, ex, report)
 }
 
-// norms says how batch normalisations are handled.
+// norms says how batch normalisations are handled. A node without training_mode is in evaluation
+// form.
 func norms(m *onnx.Model) string {
 	kept, moved := 0, 0
 	for _, n := range m.Graph.Nodes {
@@ -128,7 +129,8 @@ func norms(m *onnx.Model) string {
 	return "none in the graph, or folded into weights by the exporter"
 }
 
-// write writes the model and says how good it is.
+// write writes the model and says how good it is. The checkpoint goes last: until then the same
+// command does no work twice.
 func (o *tuning) write(cmd *cobra.Command, m *onnx.Model, ex *examples, r tuningReport) error {
 	var err error
 	if o.finish != nil {
@@ -176,7 +178,8 @@ func (o *tuning) write(cmd *cobra.Command, m *onnx.Model, ex *examples, r tuning
 	})
 }
 
-// check refuses settings that are out of range, and those that nothing would read.
+// check refuses settings that are out of range, and those that nothing would read. Each row of the
+// table is a flag, its value, whether that is allowed, and the words for it.
 func (o *tuning) check(cmd *cobra.Command) error {
 	if o.out == "" && !o.list {
 		return usageErrorf("-o is not given; name the file to write")
@@ -246,7 +249,7 @@ func (o *tuning) check(cmd *cobra.Command) error {
 
 // checkRows returns an error for the first row of an array that is no target of the loss, or, of an
 // input, has a number that is not finite. Probabilities may miss a sum of 1 by 0.001, as float32
-// rounds.
+// rounds. It costs one pass over the array.
 func (o *tuning) checkRows(name string, t *onnx.Tensor) error {
 	if t.F32() == nil || len(t.Shape) == 0 || t.Shape[0] == 0 {
 		return nil

@@ -354,13 +354,14 @@ func (o *poolRun) uploads(cmd *cobra.Command, files []string,
 	return uploads, rest, nil
 }
 
-// read reads uploads in files.
+// read reads uploads in files. Those that cannot be used have an error each, in the order of the
+// files.
 func (o *poolRun) read(files []string) ([]pool.Upload, []error) {
 	defer o.bar.close()
 	return pool.ReadUploads(files, o.want, o.without, o.bar.report)
 }
 
-// skipBad reads --on-bad.
+// skipBad reads --on-bad. true is skip.
 func skipBad(s string) (bool, error) {
 	switch s {
 	case "skip", "fail":
@@ -377,7 +378,7 @@ type sampledRound interface {
 
 // save writes the heads of a posterior alone (.npy), or its classifier, which it returns with its
 // size. Heads are [samples, k+1, classes] in float64. A classifier of images crops and resizes
-// unless --fixed-size is given.
+// unless --fixed-size is given. A file is there whole or not at all.
 func (o *poolRun) save(ctx context.Context, r sampledRound,
 	p *posterior.Result) (*onnx.Model, int, error) {
 	if o.ext == ".npy" {
@@ -400,7 +401,8 @@ func (o *poolRun) save(ctx context.Context, r sampledRound,
 }
 
 // private pools the uploads of a private round. Noise that this server adds is drawn once for a set
-// of uploads: the noisy sum is kept in OUTPUT.sum, and read again from there.
+// of uploads: the noisy sum is kept in OUTPUT.sum, and read again from there. Another draw for
+// uploads that were summed before is refused without --redraw.
 func (o *poolRun) private(cmd *cobra.Command, args []string) error {
 	o.bar = newLateProgress(cmd.ErrOrStderr())
 	releases, bad := pool.ReadReleases(args, o.want, o.bar.report)

@@ -134,7 +134,8 @@ func ofCalibration(n int) string {
 	return fmt.Sprintf(", %d of them calibration points", n)
 }
 
-// leftOut warns of each upload that was left out, and lists why.
+// leftOut warns of each upload that was left out, and lists why. The warnings come at once, in the
+// order of the files.
 func leftOut(cmd *cobra.Command, bad []error) (reasons []string) {
 	for _, err := range bad {
 		warnPool(cmd, "left out: "+err.Error())
@@ -143,6 +144,7 @@ func leftOut(cmd *cobra.Command, bad []error) (reasons []string) {
 	return reasons
 }
 
+// warnPool writes a line about the round on standard error.
 func warnPool(cmd *cobra.Command, text string) {
 	fmt.Fprintln(cmd.ErrOrStderr(), cmd.CommandPath()+": "+text)
 }
@@ -234,8 +236,8 @@ func (p *pooled) moments() string {
 		kappaText(p.Kappa[0], p.Kappa[1]), unmeasured)
 }
 
-// guessed says why nothing told the temperature, and the remedies: calibration
-// points, got by an option.
+// guessed says why nothing told the temperature, and the remedies: calibration points, got by an
+// option. by is the remedy of the command at hand.
 func guessed(why, by string) string {
 	return fmt.Sprintf("the temperature was not measured, and kappa is a guess: %s; calibration "+
 		"points tell it (%s), as do labelled images (fmp fuse --dataset)", why, by)
@@ -360,7 +362,8 @@ func (p *pooled) printClients(b *strings.Builder) {
 	}
 }
 
-// disputed names the classes of which much was left out.
+// disputed names the classes of which much was left out. The threshold of the share that was left
+// out is honesty.Contested.
 func disputed(j *posterior.Judgement, names []string) []string {
 	var out []string
 	for c, share := range j.Dispute {
@@ -382,6 +385,7 @@ func named(vs []onnx.ValueInfo) []string {
 }
 
 // printEffects names the clients whose images are shifted against the others', the furthest first.
+// Sizes are in standard deviations within classes.
 func (p *pooled) printEffects(b *strings.Builder) {
 	var shifted []int
 	for m, size := range p.Effects {

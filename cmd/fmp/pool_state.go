@@ -133,7 +133,8 @@ func (o *poolRun) stateRound(cmd *cobra.Command, files []string, res *pooled) (*
 	return r, nil
 }
 
-// readState returns the contents of a state; nil where there is none.
+// readState returns the contents of a state; nil where there is none. A state is bounded by
+// stats.MaxBytes.
 func readState(path string) ([]byte, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -147,7 +148,7 @@ func readState(path string) ([]byte, error) {
 
 // take takes the folder of --state until release is called. It is an error if the state is not the
 // one that was read any more: another process would lose its clients, or bring back one that
-// withdrew.
+// withdrew. A link to the state is followed, as two names of it must be one lock.
 func (o *poolSums) take() (release func(), err error) {
 	if o.state == "" {
 		return func() {}, nil
@@ -263,7 +264,8 @@ func (o *poolRun) saveState() error {
 	return atomicfile.WritePrivate(o.state, data)
 }
 
-// signed returns the record of a withdrawal; nil where none is wanted.
+// signed returns the record of a withdrawal; nil where none is wanted. The classifier is read again
+// from its file, so that the digest is that of its bytes there.
 func (o *poolRun) signed() ([]byte, error) {
 	if o.withdrawal == nil {
 		return nil, nil
@@ -282,7 +284,7 @@ var acting = []string{"against", "fixed-size", "for", "rows", "state", "with-sam
 // acts returns the command with the flags and settings that act on the classifier alone, so that
 // the same uploads are recorded alike in any files, summed or single, and without a trace of
 // clients that withdrew. Files are named by their digests, as a path tells of this machine and of
-// clients.
+// clients. Settings of threads and of the library leave the classifier as it is, and are left out.
 func (o *poolRun) acts(flags *pflag.FlagSet) (string, error) {
 	words := []string{"fmp", "pool"}
 	for _, name := range acting {

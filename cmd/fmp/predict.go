@@ -71,7 +71,8 @@ func openClassifier(cmd *cobra.Command, cfg engineSettings, path string,
 	return openedBy(cmd, cfg, func() (classify.Opener, error) { return classify.Read(path, level) })
 }
 
-// checkLevel refuses a --level that no prediction set has; 0 is the stored one.
+// checkLevel refuses a --level that no prediction set has; 0 is the stored one. Levels are
+// models.MinLevel to models.MaxLevel, 0.5 to 0.999.
 func checkLevel(level float64) error {
 	if level != 0 {
 		if err := conformal.CheckLevel(level); err != nil {
@@ -83,7 +84,8 @@ func checkLevel(level float64) error {
 
 // openedBy opens a classifier on the engine of the settings, which starts while the file is read:
 // the runtime's library is checked and loaded for as long as a file of some megabytes takes. The
-// returned function closes both. A fault of the engine is told before one of the file.
+// returned function closes both. A fault of the engine is told before one of the file. A run takes
+// 64 images.
 func openedBy(cmd *cobra.Command, cfg engineSettings,
 	read func() (classify.Opener, error)) (*classify.Classifier, func(), error) {
 	var eng engine.Engine
@@ -274,7 +276,8 @@ func (o *predicting) serve(cmd *cobra.Command, classifier string) error {
 	return servePredictions(cmd, o.engine, classifier, data, o.listen)
 }
 
-// print prints the predictions of the images of a path.
+// print prints the predictions of the images of a path. Flags that exclude each other are refused
+// before the classifier is opened.
 func (o *predicting) print(cmd *cobra.Command, classifier, path string) error {
 	format, err := classify.FormatOf(wantsJSON(cmd), o.asCSV)
 	if err := cmp.Or(withoutListen(cmd), usageError(err)); err != nil {
@@ -327,7 +330,8 @@ func hasSets(f models.Manifest) bool {
 	return err == nil && o.Sets != nil
 }
 
-// adaptTo is adapt without a word on sets.
+// adaptTo is adapt without a word on sets. The classifier's shift is estimated from these images or
+// rows alone.
 func adaptTo(cmd *cobra.Command, c *classify.Classifier, path string, f imageFlags) error {
 	if strings.HasSuffix(strings.ToLower(path), ".npy") {
 		rows, err := classify.LoadRows(path, math.MaxInt64, classify.FeatureRows)
@@ -439,7 +443,8 @@ func (e smooth) Load(m *onnx.Model) (engine.Session, error) {
 
 // runsAlone reports whether a path is one image, or one row of features, that runs on the pure
 // engine: neither the engine nor the runtime's library or provider is chosen, and this processor
-// has vectors that the pure engine multiplies in.
+// has vectors that the pure engine multiplies in. Of rows a file of 1 MiB at most is looked at, as
+// one row is smaller.
 func runsAlone(cmd *cobra.Command, cfg engineSettings, path string) bool {
 	if cmd.Flags().Changed("engine") || cfg.Engine.Name != "auto" || libraryIsNeeded(cfg.Engine) ||
 		runtime.GOARCH != "arm64" && !(cpu.X86.HasAVX2 && cpu.X86.HasFMA) {

@@ -23,6 +23,7 @@ import (
 // servedClassifier returns the file of the classifier that is served: with prediction sets of a
 // level, 0 for the stored one, and adapted to the images of a camera, "" for none. A file that is
 // changed by either says that it comes of the first, so that a notice of that one counts for it.
+// The file is read within serde.MaxFileBytes.
 func servedClassifier(cmd *cobra.Command, cfg engineSettings, path string, level float64,
 	camera string, f imageFlags) ([]byte, error) {
 	if level == 0 && camera == "" {

@@ -152,7 +152,7 @@ func (p *progress) step(s experiment.Step, note string) {
 	}
 }
 
-// line writes one line of a log.
+// line writes one line of a log. The caller holds mu.
 func (p *progress) line(now time.Time) {
 	p.last = now
 	p.lined = p.done
@@ -272,6 +272,7 @@ func newGridProgress(w io.Writer, runs []gridRun) *gridProgress {
 	return p
 }
 
+// cells counts those of all runs, and those that are done.
 func (p *gridProgress) cells() (done, total int) {
 	for _, r := range p.runs {
 		done += r.done
@@ -280,7 +281,8 @@ func (p *gridProgress) cells() (done, total int) {
 	return done, total
 }
 
-// share is that of all runs' work that is done. Each run has the weight of its cells.
+// share is that of all runs' work that is done. Each run has the weight of its cells. A run without
+// cells has no weight.
 func (p *gridProgress) share() float64 {
 	done, total := 0.0, 0
 	for _, r := range p.runs {
@@ -340,7 +342,7 @@ func (p *gridProgress) end(i int, resumed bool, err error) {
 	}
 }
 
-// say writes a line, above the bar where there is one.
+// say writes a line, above the bar where there is one. The caller holds mu, and "" says nothing.
 func (p *gridProgress) say(text string) {
 	if text == "" {
 		return
@@ -357,7 +359,7 @@ func (p *gridProgress) say(text string) {
 // atOnce is how many running runs a line names.
 const atOnce = 4
 
-// show draws the bar or writes a line.
+// show draws the bar or writes a line. The caller holds mu.
 func (p *gridProgress) show() {
 	done, total := p.cells()
 	var at []string

@@ -20,6 +20,7 @@ import (
 	"fmp/pipeline/pool"
 )
 
+// newReceiptsCommand groups the commands on receipts.
 func newReceiptsCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "receipts",
@@ -103,7 +104,8 @@ the server's operators, not from the receipt, which anybody could sign with a ke
 	return cmd
 }
 
-// verifyReceipt verifies the receipt of an upload, and of a file of it if one is given.
+// verifyReceipt verifies the receipt of an upload, and of a file of it if one is given. show prints
+// it once all holds.
 func verifyReceipt(cmd *cobra.Command, data []byte, server, upload string) (show func() error,
 	err error) {
 	r, err := wire.ReadReceipt(data, server)
@@ -190,7 +192,7 @@ func verifyRecord(cmd *cobra.Command, data []byte, roster, upload string) (func(
 	}, nil
 }
 
-// isOfFile is isOf for a file, whose size it returns.
+// isOfFile is isOf for a file, whose size it returns. A file beyond federate.MaxBytes is refused.
 func isOfFile(r *wire.Receipt, path string) (size int, err error) {
 	message, err := regularfile.ReadFile(path, federate.MaxBytes)
 	if err != nil {
@@ -203,7 +205,8 @@ func isOfFile(r *wire.Receipt, path string) (size int, err error) {
 }
 
 // isOf returns an error unless a receipt, whose signature holds, is of a message. Digest, round,
-// client and client graph must be the message's.
+// client and client graph must be the message's. A message is decoded by the bounds of servers,
+// without a client graph to compare.
 func isOf(r *wire.Receipt, message []byte) error {
 	if digest := models.DigestBytes(message); digest != r.Upload {
 		return fmt.Errorf("it is of sha256 %s; the file has %s", r.Upload, digest)

@@ -22,6 +22,7 @@ import (
 	"fmp/pipeline/lab/rival"
 )
 
+// newResultsCommand groups the commands on run directories, and the one that cites methods.
 func newResultsCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "results",
@@ -42,6 +43,7 @@ type listed struct {
 // resultsFilter leaves some of a run's records out.
 type resultsFilter struct{ partition, protocol string }
 
+// bind declares the flags; an empty one lets everything through.
 func (f *resultsFilter) bind(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.partition, "partition", "",
 		"only this partition, such as homogeneous or dirichlet-0.1")
@@ -194,7 +196,7 @@ one method (--method). A run that cannot be read is named at the end (exit code 
 }
 
 // runLines lists runs with one method's figures. A run without the method has one line, without
-// figures.
+// figures. A method with several tables, by partition and protocol, has a line for each.
 func runLines(w io.Writer, runs []listed, method string) {
 	fmt.Fprintf(w,
 		"run\tdate\tdata set\textractor\tmethods\tpartition\tsettings\t%s ACC\tECE\tNLL\n", method)
@@ -227,6 +229,7 @@ func runLines(w io.Writer, runs []listed, method string) {
 // chosenParts are the columns and rows of tables that a reader asks for.
 type chosenParts struct{ columns, rows []string }
 
+// bind declares the flags; none of a kind means all.
 func (c *chosenParts) bind(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&c.columns, "columns", nil, "only these columns of tables, in "+
 		"this order, such as ACC,NLL,joint random (a name's own comma is left out)")
@@ -449,11 +452,13 @@ type described struct {
 	Corpus string `json:"corpus,omitempty"`
 }
 
+// tunedSetting is a setting that the tuned protocol chooses among values.
 type tunedSetting struct {
 	Name   string    `json:"name"`
 	Values []float64 `json:"values"`
 }
 
+// describe tells a method by its own account ([rival.Info]).
 func describe(m rival.Method) described {
 	i := m.Info()
 	d := described{Name: i.Name, Group: string(i.Group), Title: i.Title, Cite: i.Cite}
@@ -472,6 +477,7 @@ func describe(m rival.Method) described {
 	return d
 }
 
+// newResultsMethodsCommand declares fmp results methods. Names are taken in any case.
 func newResultsMethodsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "methods [METHOD...]",
@@ -603,7 +609,8 @@ a column of a journal, 3.5 inches; the colours can be told apart with every kind
 
 // differing returns the settings in which runs differ: those that decide a figure, and the data
 // set, which a table has in its title and a line has not. The data set is one of them where names
-// differ, or digests of images that no setting accounts for.
+// differ, or digests of images that no setting accounts for. Settings that decide no figure, such
+// as threads and paths, are none of them.
 func differing(dirs []string) ([]string, error) {
 	keys, _, err := experiment.Varied(dirs)
 	if err != nil {

@@ -201,7 +201,7 @@ func wantsJSON(cmd *cobra.Command) bool {
 	return given
 }
 
-// show prints v as JSON, or by text.
+// show prints v as JSON, or by text. Text for people is no interface: scripts read the JSON.
 func show(cmd *cobra.Command, v any, text func(io.Writer) error) error {
 	if wantsJSON(cmd) {
 		return printJSON(cmd.OutOrStdout(), v)
@@ -255,6 +255,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 }
 
 // rangeArgs wants at least lo and at most hi positional arguments of one kind; hi 0 means no bound.
+// lo 0 and hi 1 is an optional argument.
 func rangeArgs(lo, hi int, name string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) >= lo && (hi == 0 || len(args) <= hi) {

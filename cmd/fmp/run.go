@@ -120,7 +120,8 @@ func (o *runOutput) print(w io.Writer) error {
 	return err
 }
 
-// runExperiment does a whole run: images, features, methods, tables.
+// runExperiment does a whole run: images, features, methods, tables. Settings are checked before an
+// engine is opened.
 func runExperiment(cmd *cobra.Command, cfg experiment.Config, keep bool,
 	splits string) (*runOutput, error) {
 	if _, err := experiment.Cells(&cfg); err != nil {
@@ -242,6 +243,8 @@ func fileRune(r rune) rune {
 var groupNames = map[string]rival.Group{"local": rival.Local, "centralised": rival.Centralised,
 	"one-shot": rival.OneShot, "baseline": rival.Baseline}
 
+// newScoreCommand declares fmp score. Figures are computed here, from the labels that the run
+// keeps.
 func newScoreCommand() *cobra.Command {
 	var run, group string
 	var wide bool
@@ -312,7 +315,7 @@ stands under each protocol of the run, as its settings are its author's own.`,
 }
 
 // lookupMethod returns the name of a method of the program, or of one that the records have from
-// outside.
+// outside. Case is ignored in both.
 func lookupMethod(name string, runs ...[]experiment.Record) (string, error) {
 	m, err := rival.Lookup(name)
 	if err == nil {

@@ -40,7 +40,9 @@ const maxToken, maxLow = 4 << 10, 1 << 30
 // serveFlags are those of fmp serve that are no settings. check fills in defaults, and reads the
 // tokens that files hold.
 type serveFlags struct {
-	file, address, state, cert, key, token        string
+	// file, cert, key and token are files, and state is a folder.
+	file, address, state, cert, key, token string
+	// helper is an address, and helperCA and secret are files.
 	helper, helperCA, secret                      string
 	page                                          string
 	selfSigned, jsonLog, workers, merge, asHelper bool
@@ -49,7 +51,8 @@ type serveFlags struct {
 	natsToken                                     string
 	readers                                       string // token of --token-file
 	low                                           int    // MiB
-	reject                                        float64
+	// reject is a probability, 0 for none.
+	reject float64
 }
 
 // bindStore declares the flags that say where NATS is, for the server and for workers.
@@ -205,7 +208,8 @@ func readToken(flag, path string) (string, error) {
 
 // check reports missing flags, fills in defaults, and reads the readers' token. Off loopback it
 // asks for a certificate and a token: the status, the classifier and predictions would be
-// anybody's.
+// anybody's. It reads the files of tokens, which must be their owner's alone to read, and no other
+// file.
 func (o *serveFlags) check() error {
 	if o.file == "" {
 		return errors.New("serve: --round is missing; docs/federate.md shows a round file")
@@ -241,7 +245,7 @@ func (o *serveFlags) check() error {
 }
 
 // checkStore returns a fault in the flags of NATS, for a server that leaves work to workers or does
-// not, and reads the token.
+// not, and reads the token. Passwords in an address would stand in lists of processes.
 func checkStore(o *store.Options, tokenFile string, workers bool) error {
 	if o.Replicas < 1 || o.Replicas > 5 || (o.Replicas > 1 && o.URL == "") {
 		return fmt.Errorf("--nats-replicas %d; allowed are 1 to 5, and more than 1 with --nats",
@@ -279,7 +283,7 @@ type server struct {
 
 // serveRound runs the server until the context ends. Files of the round are read and its options
 // tried before the address is taken, so that a client meets no server that cannot pool. Their
-// faults are usage errors.
+// faults are usage errors. Everything that is opened is closed in the opposite order when it ends.
 func serveRound(cmd *cobra.Command, r *round.Round, cfg settings.Engine, o serveFlags) (err error) {
 	ctx := cmd.Context()
 	var handler slog.Handler = slog.NewTextHandler(cmd.ErrOrStderr(), nil)
@@ -406,6 +410,7 @@ func openTracer(program string, log *slog.Logger) (*trace.Tracer, func(), error)
 
 // openQueue gives the sampling to workers, where the server leaves it to them. Predictors go to
 // them as bytes, as workers have no files of this machine. An option that is a word names no file.
+// Work that adds up is of class means and moments: points of an embedding have no sum.
 func (s *server) openQueue(ctx context.Context) (err error) {
 	if !s.workers && !s.merge {
 		return nil

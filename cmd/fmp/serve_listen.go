@@ -23,7 +23,8 @@ import (
 )
 
 // listen answers requests and runs the round until the context ends. Its end by the context is no
-// error; the end of the server, of the round's loop or of the hold on the state is.
+// error; the end of the server, of the round's loop or of the hold on the state is. The address is
+// taken before the certificate is made, so that a port in use leaves no file.
 func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log.Logger) error {
 	ctx := cmd.Context()
 	l, err := net.Listen("tcp", s.address)
@@ -77,7 +78,8 @@ func (s *server) listen(cmd *cobra.Command, svc *service.Server, complaints *log
 	}
 }
 
-// acceptor says in the log, once a minute at most, that connections cannot be taken.
+// acceptor says in the log, once a minute at most, that connections cannot be taken. A server that
+// runs out of files answers nobody, and would say nothing of it.
 type acceptor struct {
 	net.Listener
 	log  *slog.Logger
@@ -114,7 +116,8 @@ type watchedFiles struct {
 	taken, last string // stamps: of the files as they were read last, and of the last look
 }
 
-// stamp tells the files' contents by their times and sizes.
+// stamp tells the files' contents by their times and sizes. A file that is not there has its error
+// for a stamp, so that its coming is a change.
 func (f *watchedFiles) stamp() (text string) {
 	for _, path := range f.paths {
 		info, err := os.Stat(path)
@@ -126,9 +129,9 @@ func (f *watchedFiles) stamp() (text string) {
 	return text
 }
 
-// settled reports whether a file has changed and two looks in a row found it the same: one that
-// is being written is not read, as a part of it may be a roster too, and its clients would be
-// turned away.
+// settled reports whether a file has changed and two looks in a row found it the same: one that is
+// being written is not read, as a part of it may be a roster too, and its clients would be turned
+// away. It is to be called once a look.
 func (f *watchedFiles) settled() bool {
 	now := f.stamp()
 	same := now == f.last
@@ -142,7 +145,8 @@ func (f *watchedFiles) settled() bool {
 
 // follow calls read when the files have changed, until the context ends. Where it fails the files
 // are looked at again, as the fault may be a moment's. failed is told once, until file or fault
-// changes. each is called before every look.
+// changes. each is called before every look. It does not return before the context ends, so that
+// callers give it a goroutine.
 func (f *watchedFiles) follow(ctx context.Context, every time.Duration, each func(),
 	read func() error, failed func(error)) {
 	f.last = f.stamp()
@@ -188,7 +192,7 @@ func watchRoster(ctx context.Context, every time.Duration, r *round.Round,
 }
 
 // serverKey reads the key that signs receipts, made at the first start. Clients sign for it, so
-// that a state keeps it for good.
+// that a state keeps it for good. The file is its owner's alone to read.
 func serverKey(path string) (*identity.Key, error) {
 	k, err := identity.Load(path)
 	if !errors.Is(err, fs.ErrNotExist) {

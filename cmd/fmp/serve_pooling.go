@@ -211,7 +211,7 @@ func (p *pooling) pool(ctx context.Context, uploads []pool.Upload,
 }
 
 // bothForms are the classifier of images and the one of feature rows. The first takes images of any
-// size.
+// size. Both are of one posterior, and hold the same heads.
 func bothForms(ctx context.Context, r sampledRound,
 	post *posterior.Result) (*service.Pooled, error) {
 	made := &service.Pooled{}
@@ -284,7 +284,8 @@ type onImages struct {
 }
 
 // measure scores a classifier on a folder of images by class. An image that cannot be read is an
-// error. N is the number of images.
+// error. N is the number of images. ACC is the share that is right, and NLL the mean negative
+// log-likelihood in nats.
 func measure(ctx context.Context, eng engine.Engine, classifier []byte,
 	folder string) (s onImages, err error) {
 	c, err := classify.Parse(eng, classifier)

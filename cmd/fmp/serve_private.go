@@ -17,7 +17,8 @@ import (
 )
 
 // twoServers is the helper, where the round has two servers and this is the leader, and the secret
-// that they have in common. b is the round's budget, nil in a round that is not private.
+// that they have in common. b is the round's budget, nil in a round that is not private. The secret
+// authenticates requests of the leader to the helper.
 func (o *serveFlags) twoServers(b *privacy.Budget) (*service.Helper, string, error) {
 	two := b != nil && b.Noise == privacy.TwoServers
 	if !two && (o.helper != "" || o.helperCA != "" || o.asHelper || o.secret != "") {
@@ -67,7 +68,8 @@ func (s *server) meetHelper(ctx context.Context) error {
 // helperAgain is how long a leader waits before it asks a helper again that was away at its start.
 const helperAgain = 15 * time.Second
 
-// awaitHelper asks a helper that was away until it answers, and logs where it differs.
+// awaitHelper asks a helper that was away until it answers, and logs where it differs. A round may
+// be open before its helper is.
 func awaitHelper(ctx context.Context, every time.Duration,
 	ask func(context.Context) (away, err error), log *slog.Logger) {
 	again := time.NewTicker(every)
@@ -90,6 +92,7 @@ func awaitHelper(ctx context.Context, every time.Duration,
 
 // agree asks the helper for its round, and returns where it differs, or has another secret. away
 // says why one does not answer. One of an earlier release cannot tell its secret, which is logged.
+// An error that the helper gives ([wire.Problem]) is no absence, and neither is another round.
 func agree(ctx context.Context, h *service.Helper, r *round.Round,
 	log *slog.Logger) (away, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)

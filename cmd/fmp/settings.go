@@ -60,7 +60,7 @@ type setting struct {
 // environment variables, flags. An unknown key anywhere is an error that names the nearest known
 // one.
 type resolver struct {
-	// target is a pointer to a struct of settings.
+	// target is a pointer to a struct of settings. Its fields have the tags of [option.List].
 	target any
 	cmd    *cobra.Command
 	reads  []string // keys, and groups with a dot behind them, that the command reads; empty: all
@@ -134,7 +134,8 @@ func bindSettings(cmd *cobra.Command, target any, aliases map[string]string,
 	return s
 }
 
-// completeSetting returns the completion of a setting's values.
+// completeSetting returns the completion of a setting's values. Files are offered where a setting
+// may name one.
 func completeSetting(f option.Setting) cobra.CompletionFunc {
 	switch values := f.Choices(); {
 	case f.Key == "dataset.name":
@@ -158,6 +159,8 @@ type settingFlag struct {
 }
 
 func (f *settingFlag) String() string { return f.text }
+
+// Set keeps the text, and counts how often the flag is given: twice is an error of readFlags.
 func (f *settingFlag) Set(s string) error {
 	f.text = s
 	f.given++
@@ -354,10 +357,12 @@ type givenValues struct {
 	errs   []error
 }
 
+// give notes a value and its source, over an earlier one.
 func (g *givenValues) give(key, source string, value any) {
 	g.source[key], g.raw[key] = source, value
 }
 
+// refuse collects an error, so that one run tells of all.
 func (g *givenValues) refuse(err error) { g.errs = append(g.errs, err) }
 
 // readFile reads the values of a settings file. Those that other commands alone read are collected
@@ -569,7 +574,8 @@ func exactJSON(data []byte) (values map[string]any, err error) {
 	return values, nil
 }
 
-// exact puts a number in the place of each json.Number of a tree, and returns the tree.
+// exact puts a number in the place of each json.Number of a tree, and returns the tree. Maps and
+// lists are changed in place.
 func exact(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -622,6 +628,7 @@ func checkNoDoubles(d *json.Decoder) error {
 	return err
 }
 
+// underscores maps the characters of keys that names of variables lack.
 var underscores = strings.NewReplacer(".", "_", "-", "_")
 
 // envName is the environment variable of a key: erm.l2 is FMP_ERM_L2.
@@ -658,7 +665,7 @@ func decodeSetting(val any, field reflect.Value) error {
 	return nil
 }
 
-// clip shortens a text that an error shows.
+// clip shortens a text that an error shows. 80 characters fit a line of a terminal.
 func clip(s string) string {
 	if r := []rune(s); len(r) > 80 {
 		return string(r[:80]) + "..."

@@ -49,7 +49,8 @@ func newSidecar(f *pflag.FlagSet, path, out string, m models.Manifest, x extract
 	return s, nil
 }
 
-// fits returns an error where the side-car names features that a model lacks.
+// fits returns an error where the side-car names features that a model lacks. It is asked before
+// the model is written.
 func (s *sidecar) fits(m *onnx.Model) error {
 	if s.output == "" {
 		return nil

@@ -28,6 +28,7 @@ type signed struct {
 	Ignored   []string `json:"ignored,omitempty"` // paths in the folder that it leaves out
 }
 
+// print names the model, its signature and the files that it covers.
 func (s *signed) print(cmd *cobra.Command, verb string) error {
 	ignored := ""
 	if len(s.Ignored) > 0 {
@@ -152,7 +153,8 @@ func ignoredPaths(model, out string, given []string) ([]string, error) {
 }
 
 // makeSigner writes the two files of a new key; a private key that is there is not overwritten. The
-// private half is written first.
+// private half is written first. Where the public half cannot be written the private one stays: it
+// is a key all the same.
 func makeSigner(w io.Writer, path string) error {
 	private, public, err := signature.NewKey()
 	if err != nil {
@@ -169,7 +171,8 @@ func makeSigner(w io.Writer, path string) error {
 }
 
 // verifiedBundle reads the signature of a model in a file, after verifying that it is of the key
-// and of this model. A signature that does not hold is no usage error (exit code 1).
+// and of this model. A signature that does not hold is no usage error (exit code 1). The bundle is
+// read within signature.MaxBundle.
 func verifiedBundle(key, bundle, model string) (*signature.Manifest, []byte, error) {
 	k, err := signature.LoadPublic(key)
 	if err != nil {

@@ -28,6 +28,7 @@ import (
 	"fmp/pipeline/task"
 )
 
+// newTrainCommand groups the trainings; each is of the settings that it reads, and of flags.
 func newTrainCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "train",
@@ -173,7 +174,7 @@ func (f *metaFlags) start(fresh func() (*onnx.Model, error)) (*onnx.Model, error
 }
 
 // run prepares data and engine, lets train make the model, and saves it with its manifest, log and
-// plot.
+// plot. The checkpoint goes last, once model, log and plot are there.
 func (f *metaFlags) run(cmd *cobra.Command) error {
 	cfg := &f.settings
 	if err := f.check(cmd); err != nil {
@@ -251,7 +252,8 @@ func (f *metaFlags) run(cmd *cobra.Command) error {
 	return f.print(cmd, res)
 }
 
-// withheld reads classes of the data set that the corpus lacks.
+// withheld reads classes of the data set that the corpus lacks. They are standardised by the
+// statistics of the corpus's own extractor part.
 func withheld(ctx context.Context, cfg *trainSettings, classes string, from *corpus.Images,
 	eng engine.Engine, report func(stage string, done, total int)) (*task.Bank, error) {
 	s := source(cfg.Dataset, cfg.Extractor, cfg.Engine)
@@ -417,7 +419,7 @@ they are learned on classes that the extractor does not know, and get narrower, 
 
 // withScale returns an open predictor with the scale of its posterior, learned on the same corpus,
 // and the ends of its intervals, learned on a bank of classes that the extractor has not learned
-// or, where it is nil, on the corpus.
+// or, where it is nil, on the corpus. The ends are learned with scale and deviation set.
 func withScale(ctx context.Context, m *onnx.Model, unlearned *task.Bank,
 	in *training) (*onnx.Model, error) {
 	p, err := open.FromModel(m)
@@ -486,7 +488,8 @@ classes out. Every coordinate more carries noise of its own.`,
 }
 
 // conjugate returns the conjugate predictor that a setting names; without one that fits, the
-// moments of the corpus. With none it is nil.
+// moments of the corpus. With none it is nil. Moments alone give coordinates and metric, with
+// scalars that nobody learned.
 func (t *training) conjugate(setting, dataset string) (*onnx.Model, error) {
 	if setting == "none" {
 		return nil, nil
@@ -498,7 +501,8 @@ func (t *training) conjugate(setting, dataset string) (*onnx.Model, error) {
 	return m, err
 }
 
-// blockFlags declares the flags of attention blocks, which predictor and embedding share.
+// blockFlags declares the flags of attention blocks, which predictor and embedding share. 0 is
+// turned into a size by package models.
 func blockFlags(fl *pflag.FlagSet, dim, heads *int, published *bool) {
 	fl.IntVar(dim, "dim", 0, "width of the blocks; 0 means dx + classes + 64")
 	fl.IntVar(heads, "heads", 0, "attention heads of the published blocks; 0 means 4")

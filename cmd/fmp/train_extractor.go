@@ -122,6 +122,7 @@ threads.`,
 	return cmd
 }
 
+// Zero values mean the data set's defaults, so that given flags alone are taken over.
 func (o *extractorTraining) bind(cmd *cobra.Command) {
 	o.learning.bind(cmd, "the others are learned beside them; empty means all, and what suits "+
 		"the data set: "+
@@ -237,7 +238,7 @@ func (o *extractorTraining) run(cmd *cobra.Command) error {
 }
 
 // removeCheckpoint removes the checkpoint of a training that is done; a training too short to be
-// saved has none.
+// saved has none. It would be gone on from by another run of the same command.
 func removeCheckpoint(path string) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the checkpoint of the finished run: %w", err)
@@ -292,7 +293,8 @@ func testAccuracy(ds *dataset.Dataset, v float64) string {
 	return fmt.Sprintf("test accuracy %.4f", v)
 }
 
-// override replaces the defaults by the flags' values.
+// override replaces the defaults by the flags' values. A flag that is given counts, also with the
+// value 0.
 func override(cmd *cobra.Command, cfg *learn.Config, c learn.Config, widths []int, aux bool) {
 	given(cmd, "epochs", &cfg.Epochs, c.Epochs)
 	given(cmd, "batch", &cfg.Batch, c.Batch)
@@ -367,7 +369,8 @@ func commandLine(cmd *cobra.Command, flags []string, always ...string) string {
 }
 
 // adapt trains another's extractor to tell the classes of a corpus apart, and writes it with its
-// own last layers.
+// own last layers. The method is cross-entropy behind a linear head, by AdamW with a warm-up of a
+// tenth and half a cosine.
 func (o *extractorTraining) adapt(cmd *cobra.Command) error {
 	for _, name := range []string{"aux", "dx", "widths", "shards", "start", "mirror", "cutout"} {
 		if cmd.Flags().Changed(name) {

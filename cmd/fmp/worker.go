@@ -155,7 +155,7 @@ func connectPatiently(ctx context.Context, o store.Options, log *slog.Logger) (*
 }
 
 // away reports whether servers could not be reached, or ended while they were: they may be started
-// after a worker, or again.
+// after a worker, or again. A refusal of the token is no absence, and ends the worker.
 func away(err error) bool {
 	var network *net.OpError
 	return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) ||
@@ -163,7 +163,7 @@ func away(err error) bool {
 }
 
 // openSampling makes the sampling of a job ready. The engine is the worker's, and outlives the
-// sampling.
+// sampling. Uploads come in the order of the job, which decides the draws.
 func openSampling(eng engine.Engine, uploads []pool.Upload, m work.Models,
 	o pool.Options) (s *pool.Sampling, err error) {
 	return s, withModels(m, o, func(g *onnx.Model, client models.Manifest, o pool.Options) error {
@@ -191,7 +191,8 @@ func judging(ctx context.Context, by *merge.Part, m work.Models,
 }
 
 // withModels calls a function with the client graph of a job, and with its predictors in files of
-// their own. The files are removed when it returns, so that it reads them before.
+// their own. The files are removed when it returns, so that it reads them before. The graph must
+// hold all its data ([serde.Closed]): a job names no file.
 func withModels(m work.Models, o pool.Options,
 	do func(*onnx.Model, models.Manifest, pool.Options) error) error {
 	g, err := serde.Closed(m.Graph)
@@ -229,7 +230,8 @@ func withModels(m work.Models, o pool.Options,
 }
 
 // runRemote makes a run for a grid elsewhere, with this machine's data, library and threads. Its
-// files are returned in memory by their names, and the folder of the run is removed.
+// files are returned in memory by their names, and the folder of the run is removed. The grid
+// compares the identity of the run with its own and refuses other data or models.
 func runRemote(ctx context.Context, settings []byte, own settings.Engine,
 	stderr io.Writer) (files map[string][]byte, err error) {
 	cfg, err := experiment.ParseConfig(settings)
