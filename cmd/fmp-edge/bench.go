@@ -15,6 +15,7 @@ import (
 
 	"fmp/featurize/imagefile"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/printable"
 	"fmp/pipeline/client"
 )
 
@@ -83,7 +84,7 @@ var benchCommand = command{
 			b.Min, b.Median, b.PeakMemory = times[0], times[len(times)/2], peakMemory()
 			b.Throughput = float64(*images) / b.Median * 1000
 			if *asJSON {
-				return printJSON(out, b)
+				return printable.WriteJSON(out, b)
 			}
 			_, err = fmt.Fprintf(out, "load:    %.1f ms\nfirst:   %.1f ms for %d images\n"+
 				"median:  %.1f ms (least %.1f), %.0f images/s\nmemory:  %.1f MiB at most\n", b.Load,

@@ -18,6 +18,7 @@ import (
 
 	"fmp/cmd/internal/outputs"
 	"fmp/featurize/imagefile"
+	"fmp/onnx/printable"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/classify"
 	"fmp/pipeline/client"
@@ -376,7 +377,7 @@ func (c *compressing) write(ctx context.Context, stdout io.Writer, u *federate.U
 		w.N += p.N
 	}
 	if *c.asJSON {
-		return printJSON(stdout, w)
+		return printable.WriteJSON(stdout, w)
 	}
 	if u.Within != nil {
 		_, err = fmt.Fprintf(stdout, "upload: %s (%d bytes of %s; moments of %d numbers and %d "+

@@ -15,6 +15,7 @@ import (
 
 	"fmp/cmd/internal/outputs"
 	"fmp/models"
+	"fmp/onnx/printable"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
@@ -435,7 +436,7 @@ func (c *connection) deliver(ctx context.Context, command string, key *identity.
 		return fmt.Errorf("the server has the upload: %w", err)
 	}
 	if *c.asJSON {
-		return printJSON(out, sent{path, *c.receipt, r})
+		return printable.WriteJSON(out, sent{path, *c.receipt, r})
 	}
 	_, err = fmt.Fprintf(out, "sent:    %s (%d bytes) as %q to round %d\nreceipt: %s, of %s\n",
 		path, len(data), r.Client, r.Round, *c.receipt, r.Time.Format(time.RFC3339))

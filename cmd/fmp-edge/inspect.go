@@ -13,6 +13,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/engine"
 	"fmp/onnx/engine/pure"
+	"fmp/onnx/printable"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
@@ -137,7 +138,7 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 		}
 		switch how {
 		case asData:
-			return printJSON(out, w)
+			return printable.WriteJSON(out, w)
 		case inWords:
 			return inFull(out, explainRelease(w, r.Share != nil), path)
 		}
@@ -170,7 +171,7 @@ func inspectUpload(path, model string, how form, out io.Writer) error {
 	}
 	switch how {
 	case asData:
-		return printJSON(out, i)
+		return printable.WriteJSON(out, i)
 	case inWords:
 		return inFull(out, explainUpload(i, u), path)
 	}
@@ -219,7 +220,7 @@ func inspectModel(path string, how form, out io.Writer) error {
 		i.Extractor, extractor = c.Parsed.Extractor, "extractor: "+described(c)+"\n"
 	}
 	if how == asData {
-		return printJSON(out, i)
+		return printable.WriteJSON(out, i)
 	}
 	usable := "yes"
 	if !i.Usable {

@@ -4,9 +4,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -203,18 +201,6 @@ var versionCommand = command{
 			return err
 		}
 	},
-}
-
-// printJSON writes v indented, in characters that are harmless to a terminal.
-func printJSON(w io.Writer, v any) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetIndent("", "  ")
-	if err := e.Encode(v); err != nil {
-		return err
-	}
-	_, err := w.Write(printable.JSON(b.Bytes()))
-	return err
 }
 
 // parse is f's, which forgets of a number the bits that an int here has not. On processors of 32

@@ -16,6 +16,7 @@ import (
 
 	"fmp/featurize/imagefile"
 	"fmp/models"
+	"fmp/onnx/printable"
 	"fmp/pipeline/client"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/sender"
@@ -427,7 +428,7 @@ func (a *answer) Give() error {
 		w.HelperUpload, w.HelperBytes = helperFile(w.Upload), len(a.messages[1])
 	}
 	if *a.asJSON {
-		return printJSON(a.stdout, w)
+		return printable.WriteJSON(a.stdout, w)
 	}
 	if w.HelperUpload != "" {
 		if _, err := fmt.Fprintf(a.stdout, "for the helper: %s (%d bytes)\n", w.HelperUpload,

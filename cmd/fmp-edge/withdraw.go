@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"fmp/cmd/internal/outputs"
+	"fmp/onnx/printable"
 	"fmp/pipeline/federate/identity"
 	"fmp/pipeline/federate/wire"
 )
@@ -71,7 +72,7 @@ noise take nothing out, as one noisy sum hides the uploads; join says so before 
 				return fmt.Errorf("the upload is withdrawn: %w", err)
 			}
 			if *asJSON {
-				return printJSON(out, w)
+				return printable.WriteJSON(out, w)
 			}
 			_, err = fmt.Fprintf(out, "%sreceipt:   %s\n", wire.Printed(w), file)
 			return err

@@ -97,7 +97,7 @@ func newEvaluateCommand() *cobra.Command {
 			return err
 		}
 		if wantsJSON(cmd) {
-			return printJSON(cmd.OutOrStdout(), r)
+			return printable.WriteJSON(cmd.OutOrStdout(), r)
 		}
 		if r.Images > 0 {
 			if err := report.EvaluationText(cmd.OutOrStdout(), r); err != nil || r.Pooled == nil {

@@ -76,7 +76,7 @@ set, operators of another domain, values that are no tensors.`,
 				if err != nil {
 					report["error"] = err.Error()
 				}
-				if perr := printJSON(cmd.OutOrStdout(), report); perr != nil {
+				if perr := printable.WriteJSON(cmd.OutOrStdout(), report); perr != nil {
 					return perr
 				}
 				if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"fmp/models"
+	"fmp/onnx/printable"
 	"fmp/onnx/regularfile"
 	"fmp/pipeline/federate"
 	"fmp/pipeline/federate/identity"
@@ -292,13 +293,13 @@ otherwise the key is what the server says.`,
 				"asked was for that of %q in round %d", r.Client, r.Round, key.Name, d.Round)
 		}
 		if output == "" {
-			return printJSON(cmd.OutOrStdout(), r)
+			return printable.WriteJSON(cmd.OutOrStdout(), r)
 		}
 		if err := sender.SaveReceipt(output, r); err != nil {
 			return fmt.Errorf("receipts fetch: %w", err)
 		}
 		if wantsJSON(cmd) {
-			return printJSON(cmd.OutOrStdout(), r)
+			return printable.WriteJSON(cmd.OutOrStdout(), r)
 		}
 		v := verified{Receipt: *r}
 		return v.print(cmd, "written to "+output)

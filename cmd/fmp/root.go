@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -173,19 +171,6 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usageErrorf("%s; %s --help lists what is allowed", msg, cmd.CommandPath())
 }
 
-// printJSON writes v indented, with a final newline.
-func printJSON(w io.Writer, v any) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return err
-	}
-	_, err := w.Write(printable.JSON(b.Bytes()))
-	return err
-}
-
 // outFlag declares the flag of the file that a command writes, whose short name is -o.
 func outFlag(cmd *cobra.Command, to *string, name, usual, usage string) {
 	cmd.Flags().StringVarP(to, name, "o", usual, usage)
@@ -204,7 +189,7 @@ func wantsJSON(cmd *cobra.Command) bool {
 // show prints v as JSON, or by text. Text for people is no interface: scripts read the JSON.
 func show(cmd *cobra.Command, v any, text func(io.Writer) error) error {
 	if wantsJSON(cmd) {
-		return printJSON(cmd.OutOrStdout(), v)
+		return printable.WriteJSON(cmd.OutOrStdout(), v)
 	}
 	return text(cmd.OutOrStdout())
 }

@@ -550,12 +550,3 @@ func clearSettings(t *testing.T) {
 		}
 	}
 }
-
-// TestPrintedJSON: names in JSON are as users wrote them.
-func TestPrintedJSON(t *testing.T) {
-	var b strings.Builder
-	must.Do(t, printJSON(&b, []string{"a<b & c>d"}))
-	if want := "[\n  \"a<b & c>d\"\n]\n"; b.String() != want {
-		t.Errorf("%q; want %q", b.String(), want)
-	}
-}

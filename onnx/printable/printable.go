@@ -4,6 +4,8 @@
 package printable
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -75,6 +77,20 @@ func JSON(text []byte) []byte {
 		}
 	}
 	return out
+}
+
+// WriteJSON writes v as [JSON], indented and with a final newline. Of strings the characters <, >
+// and & stay as they are: the text is for people and programs, not for a page.
+func WriteJSON(w io.Writer, v any) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(JSON(b.Bytes()))
+	return err
 }
 
 // writer passes harmless text on.

@@ -60,6 +60,15 @@ func TestMarkdown(t *testing.T) {
 	}
 }
 
+// TestPrintedJSON: names in JSON are as users wrote them.
+func TestPrintedJSON(t *testing.T) {
+	var b strings.Builder
+	must.Do(t, WriteJSON(&b, []string{"a<b & c>d\u202e"}))
+	if want := "[\n  \"a<b & c>d\\u202e\"\n]\n"; b.String() != want {
+		t.Errorf("%q; want %q", b.String(), want)
+	}
+}
+
 // FuzzPrintable: any bytes become harmless UTF-8, JSON says the same as before, and a writer's
 // output does not depend on how it is cut.
 func FuzzPrintable(f *testing.F) {
