@@ -51,7 +51,7 @@ type Source interface {
 	Close() error
 }
 
-// BadImage is the error for an image that cannot be read; those after it can.
+// BadImage is the error for an image that cannot be read or classified; those after it can.
 type BadImage struct{ Err error }
 
 func (e *BadImage) Error() string { return e.Err.Error() }
@@ -67,7 +67,7 @@ func Unread(bad []error) error {
 	case 1:
 		return fmt.Errorf("%w; mend it, or leave it out (commands: --on-bad skip)", bad[0])
 	}
-	return fmt.Errorf("%d images cannot be read; mend them, or leave them out (commands: --on-bad "+
+	return fmt.Errorf("%d images cannot be used; mend them, or leave them out (commands: --on-bad "+
 		"skip):\n%w", len(bad), errors.Join(bad...))
 }
 

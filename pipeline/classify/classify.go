@@ -246,6 +246,17 @@ type Prediction struct {
 	Pixels []uint8
 }
 
+// finite reports whether all numbers are.
+func (p *Prediction) finite() bool {
+	for _, row := range [][]float32{p.Probabilities, p.Scored, p.Samples, p.Low, p.High,
+		{p.Entropy, p.MutualInformation}} {
+		if slices.ContainsFunc(row, func(v float32) bool { return v-v != 0 }) {
+			return false
+		}
+	}
+	return true
+}
+
 // Top returns the two most probable classes, of equals the one of lower number. It costs O(C), and
 // wants two classes or more.
 func (p *Prediction) Top() (first, second int) {
@@ -265,36 +276,37 @@ func (p *Prediction) Top() (first, second int) {
 }
 
 // Images classifies the images of a source, in its order, and passes them to do one batch at a
-// time. With skip, unreadable images are left out and returned as bad; without it, the caller
-// reports bad as an error. It is an error if no image remains.
+// time. With skip, bad images are left out and returned; without it, the caller reports them as an
+// error. They are those that cannot be read, and those of which the classifier makes numbers that
+// are not finite. It is an error if no image remains.
 func (c *Classifier) Images(ctx context.Context, src imagefile.Source, skip bool,
 	do func([]Prediction) error) (bad []error, err error) {
 	if c.TakesRows() {
 		return nil, fmt.Errorf("the classifier takes feature rows; fmp pool without --rows makes " +
 			"one that takes images")
 	}
-	read := 0
+	used := 0
+	var unclear []error
 	bad, err = imagefile.Read(ctx, src, c.Fit, c.Batch, skip,
 		func(pixels []uint8, items []imagefile.Item) error {
-			size := c.Fit.Size()
-			read += len(items)
-			return c.run(onnx.NewTensor(pixels, len(items), c.Fit.H, c.Fit.W, c.Fit.Ch),
-				"images", items,
-				func(ps []Prediction) error {
-					for i := range ps {
-						ps[i].Pixels = pixels[i*size : (i+1)*size]
-					}
-					return do(ps)
-				})
+			ps, bad, err := c.run(onnx.NewTensor(pixels, len(items), c.Fit.H, c.Fit.W, c.Fit.Ch),
+				"images", items, src)
+			unclear, used = append(unclear, bad...), used+len(ps)
+			if err != nil || len(unclear) > 0 && !skip || len(ps) == 0 {
+				return err
+			}
+			return do(ps)
 		})
-	if err == nil && skip && len(bad) > 0 && read == 0 {
-		err = fmt.Errorf("none of the images can be read: %w", errors.Join(bad...))
+	bad = append(bad, unclear...)
+	if err == nil && skip && len(bad) > 0 && used == 0 {
+		err = fmt.Errorf("none of the images can be classified: %w", errors.Join(bad...))
 	}
 	return bad, err
 }
 
 // Rows classifies feature rows, [n, dx] of float32, which are named by their numbers. labels may be
-// nil.
+// nil. Rows of which the classifier makes numbers that are not finite are an error that joins an
+// [imagefile.BadImage] of each.
 func (c *Classifier) Rows(ctx context.Context, rows *onnx.Tensor, labels []int,
 	do func([]Prediction) error) error {
 	if !c.TakesRows() {
@@ -310,6 +322,7 @@ func (c *Classifier) Rows(ctx context.Context, rows *onnx.Tensor, labels []int,
 		return fmt.Errorf("there are %d labels for %d feature rows; the two files do not "+
 			"belong together", len(labels), n)
 	}
+	var bad []error
 	for from := 0; from < n; from += c.Batch {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -324,12 +337,16 @@ func (c *Classifier) Rows(ctx context.Context, rows *onnx.Tensor, labels []int,
 				items[i].Label = labels[from+i]
 			}
 		}
-		if err := c.run(onnx.NewTensor(x[from*dx:to*dx], to-from, dx), "features", items,
-			do); err != nil {
+		ps, unclear, err := c.run(onnx.NewTensor(x[from*dx:to*dx], to-from, dx), "features",
+			items, nil)
+		if bad = append(bad, unclear...); err == nil && len(bad) == 0 && len(ps) > 0 {
+			err = do(ps)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	return nil
+	return errors.Join(bad...)
 }
 
 // rowDigest is the sha256 of a feature row, in place of that of an image.
@@ -341,12 +358,13 @@ func rowDigest(row []float32) [sha256.Size]byte {
 	return sha256.Sum256(data)
 }
 
+// run returns the predictions of images, and the errors of those of which the classifier makes
+// numbers that are not finite. These are left out of the source's counts.
 func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item,
-	do func([]Prediction) error) error {
-	// Copies are told by the digest of the image or row, before any work on them.
+	src imagefile.Source) (good []Prediction, bad []error, err error) {
 	if c.seen != nil {
 		if c.seen[items[0].Digest] {
-			return nil
+			return nil, nil, nil
 		}
 		c.seen[items[0].Digest] = true
 	}
@@ -354,13 +372,27 @@ func (c *Classifier) run(in *onnx.Tensor, input string, items []imagefile.Item,
 	if err != nil && c.seen != nil {
 		ps, err = []Prediction{{Item: items[0]}}, nil
 	}
-	if err != nil {
-		return err
+	if err != nil || c.seen != nil {
+		return ps, nil, err
 	}
-	return do(ps)
+	for i := range ps {
+		p := &ps[i]
+		if p.Probabilities != nil {
+			good = append(good, *p)
+			continue
+		}
+		imagefile.LeaveOut(src, p.Item)
+		kind := ""
+		if c.TakesRows() {
+			kind = "feature row "
+		}
+		bad = append(bad, &imagefile.BadImage{Err: fmt.Errorf("%s%s: no finite probabilities: the "+
+			"extractor's features are NaN or too large", kind, p.Name)})
+	}
+	return good, bad, nil
 }
 
-// predict returns the predictions of images.
+// predict returns the predictions of images, without probabilities where a number is not finite.
 func (c *Classifier) predict(in *onnx.Tensor, input string,
 	items []imagefile.Item) ([]Prediction, error) {
 	out, err := engine.Eval(c.session, map[string]*onnx.Tensor{input: in}, c.outputs...)
@@ -402,6 +434,10 @@ func (c *Classifier) predict(in *onnx.Tensor, input string,
 		} else if p.Probabilities == nil {
 			p.Probabilities = p.Scored
 		}
+		if pixels := in.U8(); pixels != nil {
+			size := c.Fit.Size()
+			p.Pixels = pixels[i*size : (i+1)*size]
+		}
 		if t := out[samples]; t != nil {
 			size := t.Len() / n
 			p.Samples = t.F32()[i*size : (i+1)*size]
@@ -415,10 +451,14 @@ func (c *Classifier) predict(in *onnx.Tensor, input string,
 		if t := out[mutualInformation]; t != nil {
 			p.MutualInformation = t.F32()[i]
 		}
+		if !p.finite() {
+			*p = Prediction{Item: p.Item}
+		}
 		for k, v := range p.Probabilities {
-			if !(v >= 0 && v <= 1.0001) {
-				return nil, fmt.Errorf("the classifier's probability of class %s for %s is %v; "+
-					"check that the file is whole", c.Class(k), p.Name, v)
+			if v < 0 || v > 1.0001 {
+				return nil, fmt.Errorf(
+					"the classifier's probability of class %s for %s is %v; check that the "+
+						"file is whole", c.Class(k), p.Name, v)
 			}
 		}
 	}

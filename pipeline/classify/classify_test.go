@@ -134,7 +134,7 @@ func TestAlone(t *testing.T) {
 			t.Errorf("%s: %d failed, %d of %d right in batches of %v", name, s.Failed, *g.Right, g.N, seen)
 		}
 		if last == 3e38 {
-			must.Fail(0, c.Rows(t.Context(), x, nil, func([]Prediction) error { return nil }))(t, "check that the file")
+			must.Fail(0, c.Rows(t.Context(), x, nil, func([]Prediction) error { return nil }))(t, "feature row 6: no finite probabilities")
 		}
 	}
 }

@@ -308,7 +308,7 @@ func (p *predictor) acquire() (*served, error) {
 // names. The request takes memory for its answer: for n images and C classes it is
 // n (ofItem + ofNumber C) bytes.
 // Waiting for memory and for the classifier ends with ctx, or after predictTime. Where an image
-// cannot be read the error is an *errInput, and nothing is answered. use is called while the
+// cannot be read or classified the error is an *errInput, and nothing is answered. use is called while the
 // version is held open.
 func (p *predictor) run(ctx context.Context, held *lease, rows bool,
 	build func(c *classify.Classifier) (*memory, *onnx.Tensor, error),
@@ -352,8 +352,12 @@ func (p *predictor) run(ctx context.Context, held *lease, rows bool,
 	} else {
 		var bad []error
 		if bad, err = c.Images(ctx, images, false, keep); len(bad) > 0 {
-			return &errInput{errors.Join(bad...)}
+			err = errors.Join(bad...)
 		}
+	}
+	var one *imagefile.BadImage
+	if errors.As(err, &one) {
+		return &errInput{err}
 	}
 	if err != nil {
 		return err
