@@ -210,6 +210,7 @@ func TestSignatureErrors(t *testing.T) {
 			"say which with extractor.layout"},
 		"nothing known": {identity(t, onnx.Float32, "n", "a", "b", "c"), Options{},
 			"say which with extractor.layout"},
+		"four channels": {identity(t, onnx.Float32, "n", 4, 8, 8), Options{}, "no axis has 1 or 3 channels"},
 		"two channels": {identity(t, onnx.Float32, "n", 2, 8, 8), Options{Layout: "NCHW"},
 			"1 and 3 are supported"},
 		"not an image":   {identity(t, onnx.Float32, "n", 10), Options{}, "4 dimensions"},

@@ -65,6 +65,10 @@ func readInput(m *onnx.Model, o Options, dataCh int) (signature, error) {
 	default:
 		// A dimension of 1 or 3 is the channels; where both are, or neither is, the order is open.
 		first, last := isCh(in.Shape[1]), isCh(in.Shape[3])
+		if !first && !last && in.Shape[1].IsKnown() && in.Shape[3].IsKnown() {
+			return s, fmt.Errorf("input %q is %s, of which no axis has 1 or 3 channels; export "+
+				"the model for grey or RGB images", in.Name, showShape(in.Shape))
+		}
 		if first == last {
 			return s, fmt.Errorf("input %q is %s, which may be NCHW or NHWC; say which with "+
 				"extractor.layout", in.Name, showShape(in.Shape))
