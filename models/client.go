@@ -10,6 +10,17 @@ import (
 	"fmp/onnx/shape"
 )
 
+// narrow returns a value of floating-point numbers as float32, by a Cast where it is of others.
+func narrow(g *onnx.Graph, v onnx.ValueInfo) onnx.ValueInfo {
+	if !v.DType.IsFloat() || v.DType == onnx.Float32 {
+		return v
+	}
+	cast := &onnx.Node{Op: "Cast", Inputs: []string{v.Name}, Outputs: []string{v.Name + "/float32"},
+		Attrs: []onnx.Attr{onnx.IntAttr("to", int(onnx.Float32))}}
+	g.Nodes, v.Name, v.DType = append(g.Nodes, cast), cast.Outputs[0], onnx.Float32
+	return v
+}
+
 // Preprocessing describes how uint8 pixels become the input of an extractor, and how its features
 // are standardised.
 type Preprocessing struct {
@@ -73,9 +84,9 @@ func ClientGraph(extractor *onnx.Model, x Manifest, embedding *onnx.Model, e Man
 	if !ok {
 		return nil, fmt.Errorf("the extractor has no output %q", p.Output)
 	}
-	extractor.Graph.Outputs = []onnx.ValueInfo{features}
+	features = narrow(extractor.Graph, features)
+	p.Output, extractor.Graph.Outputs = features.Name, []onnx.ValueInfo{features}
 	pass.RemoveUnused(extractor.Graph)
-
 	pre, err := preprocessing(p)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"fmp/onnx"
 	"fmp/onnx/build"
 	"fmp/onnx/must"
+	"fmp/onnx/pass"
 )
 
 // linearExtractor maps images of 2x3 pixels and 2 channels to testDx features, all it takes to see
@@ -37,6 +38,16 @@ func linearExtractor(t *testing.T, nhwc bool, rank int) *onnx.Model {
 	return must.Get(b.Model())(t)
 }
 
+// ofFloat64 is an extractor with features of float64, its only output.
+func ofFloat64(t *testing.T, extractor *onnx.Model) *onnx.Model {
+	t.Helper()
+	b := build.New("wide")
+	b.Output("h", b.Cast(b.Input("x", onnx.Float32, "batch", testDx), onnx.Float64))
+	x := onnx.Clone(extractor)
+	x.Graph.Outputs = x.Graph.Outputs[1:]
+	return must.Get(pass.Compose(x, must.Get(b.Model())(t), map[string]string{"x": "h"}))(t)
+}
+
 // someImages are images of as many numbers each, with labels.
 func someImages(n, size int) (pixels []uint8, labels []int64) {
 	r := rng.New(1, "images")
@@ -63,7 +74,7 @@ func TestClientGraph(t *testing.T) {
 		nhwc bool
 		rank int
 	}{{"nchw", false, 2}, {"nhwc", true, 2}, {"tokens", false, 3}, {"map", false, 4},
-		{"nhwc map", true, 4}} {
+		{"nhwc map", true, 4}, {"float64", false, 2}} {
 		t.Run(c.name, func(t *testing.T) {
 			extractor := linearExtractor(t, c.nhwc, c.rank)
 			p := Preprocessing{
@@ -71,7 +82,12 @@ func TestClientGraph(t *testing.T) {
 				NHWC: c.nhwc, Output: "h",
 				FeatureMean: []float32{1, 2, 3, 4}, FeatureStd: []float32{1, 2, 1, 2},
 			}
-			m := must.Get(ClientGraph(extractor, Manifest{Digest: "x"}, embedding, e, p))(t)
+			fused := extractor
+			if c.name == "float64" {
+				fused = ofFloat64(t, extractor)
+				p.Output = fused.Graph.Outputs[0].Name
+			}
+			m := must.Get(ClientGraph(fused, Manifest{Digest: "x"}, embedding, e, p))(t)
 			got := eval(t, m, map[string]*onnx.Tensor{"images": onnx.NewTensor(pixels, n, 2, 3, 2),
 				"labels": onnx.NewTensor(labels, n)})
 
